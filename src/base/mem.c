@@ -1,0 +1,151 @@
+#include "src/base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/checked.h"
+
+#define ALIGN 64
+#define CHUNK ((size_t)32 * 1024)
+
+struct LpArenaChunk {
+    struct LpArenaChunk *next;
+    size_t pad; /* keeps data aligned to 16 bytes */
+    char data[];
+};
+
+static _Atomic uint64_t fail_in;
+static _Atomic int64_t live;
+
+static bool may_allocate(void)
+{
+    uint64_t n = atomic_load_explicit(&fail_in, memory_order_relaxed);
+    if (n == 0)
+        return true;
+    return atomic_fetch_sub(&fail_in, 1) != 1;
+}
+
+static void *counted(void *p)
+{
+    if (p)
+        atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+    return p;
+}
+
+void lp_mem_fail_at(uint64_t n)
+{
+    atomic_store(&fail_in, n);
+}
+
+int64_t lp_mem_live(void)
+{
+    return atomic_load(&live);
+}
+
+void *lp_alloc(size_t n)
+{
+    return may_allocate() ? counted(malloc(n ? n : 1)) : NULL;
+}
+
+void *lp_calloc(size_t n, size_t size)
+{
+    return may_allocate() ? counted(calloc(n ? n : 1, size ? size : 1)) : NULL;
+}
+
+void *lp_realloc(void *p, size_t n)
+{
+    if (!p)
+        return lp_alloc(n);
+    return may_allocate() ? realloc(p, n ? n : 1) : NULL;
+}
+
+void *lp_alloc_aligned(size_t n)
+{
+    size_t m;
+    if (!lp_add_size(n, ALIGN - 1, &m) || !may_allocate())
+        return NULL;
+    m &= ~(size_t)(ALIGN - 1);
+    return counted(aligned_alloc(ALIGN, m ? m : ALIGN));
+}
+
+void lp_free(void *p)
+{
+    if (p)
+        atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+    free(p);
+}
+
+char *lp_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *p = lp_alloc(n);
+    return p ? memcpy(p, s, n) : NULL;
+}
+
+bool lp_grow(void **p, size_t *cap, size_t n, size_t size)
+{
+    if (n < *cap)
+        return true;
+    size_t c = *cap ? *cap * 2 : 8, bytes;
+    if (c <= n)
+        c = n + 1;
+    if (!lp_mul_size(c, size, &bytes))
+        return false;
+    void *q = lp_realloc(*p, bytes);
+    if (!q)
+        return false;
+    *p = q;
+    *cap = c;
+    return true;
+}
+
+void *lp_arena_alloc(LpArena *a, size_t n)
+{
+    size_t m;
+    if (!lp_add_size(n, 15, &m))
+        return NULL;
+    m &= ~(size_t)15;
+    if (!a->head || a->cap - a->used < m) {
+        size_t cap = m > CHUNK ? m : CHUNK, bytes;
+        if (!lp_add_size(cap, sizeof *a->head, &bytes))
+            return NULL;
+        struct LpArenaChunk *c = lp_alloc(bytes);
+        if (!c)
+            return NULL;
+        c->next = a->head;
+        a->head = c;
+        a->cap = cap;
+        a->used = 0;
+    }
+    void *p = a->head->data + a->used;
+    a->used += m;
+    return p;
+}
+
+void *lp_arena_calloc(LpArena *a, size_t n)
+{
+    void *p = lp_arena_alloc(a, n);
+    return p ? memset(p, 0, n) : NULL;
+}
+
+void *lp_arena_memdup(LpArena *a, const void *p, size_t n)
+{
+    void *q = lp_arena_alloc(a, n);
+    return q && n ? memcpy(q, p, n) : q;
+}
+
+char *lp_arena_strdup(LpArena *a, const char *s)
+{
+    return lp_arena_memdup(a, s, strlen(s) + 1);
+}
+
+void lp_arena_fini(LpArena *a)
+{
+    while (a->head) {
+        struct LpArenaChunk *next = a->head->next;
+        lp_free(a->head);
+        a->head = next;
+    }
+    a->used = a->cap = 0;
+}

@@ -1,0 +1,46 @@
+/* The only entry to the heap. Tests can make the n-th allocation fail.
+ * Small blocks come straight from malloc; tensor storages are aligned to 64
+ * bytes. An arena is freed as a whole. */
+#ifndef LP_BASE_MEM_H
+#define LP_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* All return NULL when memory is short (or a planned failure strikes); a size
+ * of 0 gives a block that may be freed. lp_free takes NULL. */
+void *lp_alloc(size_t n);
+void *lp_calloc(size_t n, size_t size);
+void *lp_realloc(void *p, size_t n);
+void lp_free(void *p);
+char *lp_strdup(const char *s);
+
+/* Aligned to 64 bytes; freed with lp_free. */
+void *lp_alloc_aligned(size_t n);
+
+/* Test hooks: the n-th allocation from now fails (1 = the next; 0 = none);
+ * blocks alive now. */
+void lp_mem_fail_at(uint64_t n);
+int64_t lp_mem_live(void);
+
+/* Makes room for one more element in a growing array of `size`-byte elements;
+ * false when memory is short (the array stays as it was). */
+bool lp_grow(void **p, size_t *cap, size_t n, size_t size);
+#define LP_GROW(ptr, cap, n)                                                   \
+    lp_grow((void **)&(ptr), &(cap), (n), sizeof *(ptr))
+
+/* Chunked arena. Zero-initialised is empty. Blocks are aligned to 16 bytes and
+ * live until lp_arena_fini. */
+typedef struct LpArena {
+    struct LpArenaChunk *head;
+    size_t used, cap;
+} LpArena;
+
+void *lp_arena_alloc(LpArena *a, size_t n);  /* NULL when memory is short */
+void *lp_arena_calloc(LpArena *a, size_t n); /* zeroed */
+char *lp_arena_strdup(LpArena *a, const char *s);
+void *lp_arena_memdup(LpArena *a, const void *p, size_t n);
+void lp_arena_fini(LpArena *a);
+
+#endif
