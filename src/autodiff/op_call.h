@@ -1,0 +1,81 @@
+/* The one entry through which operators run: eager on tensors, or recorded
+ * into the running trace. Also eager autograd. Everything here runs under the
+ * interpreter's thread. */
+#ifndef LP_AUTODIFF_OP_CALL_H
+#define LP_AUTODIFF_OP_CALL_H
+
+#include "src/ir/op.h"
+
+/* An operand as the caller has it: a tensor (borrowed), a number, a hole. */
+typedef struct LpArg {
+    LpTensor *t; /* NULL: a number if is_num, else a hole */
+    bool is_num;
+    LpScalar num;
+} LpArg;
+
+#define LP_MAX_RESULTS 64
+
+/* Runs `op`. `attr` has op->n_attr entries and is only read. Results are owned
+ * by the caller; *n_out is set. On failure nothing is returned. n_in counts
+ * list members one by one. */
+LpStatus lp_op_call(const LpOp *op, const LpArg *in, int n_in,
+                    const LpAttr *attr, LpTensor **out, int *n_out, LpErr *e);
+
+/* The in-place form: computes and writes the result into in[0].t (which must
+ * be a tensor; the result must broadcast to its shape and be castable to its
+ * dtype), bumps its version. */
+LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
+                            const LpAttr *attr, LpErr *e);
+
+/* The out= form: the result is written into `out`, resized if needed. */
+LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
+                        const LpAttr *attr, LpTensor *const *out, int n_out,
+                        LpErr *e);
+
+/* dst[...] = src with broadcasting and conversion (x[i] = v, copy_). */
+LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e);
+
+/* ---- autograd --------------------------------------------------------------
+ */
+bool lp_grad_enabled(void);
+void lp_set_grad_enabled(bool on);
+
+/* Leaf flag. RuntimeError for integer tensors and for clearing it on a
+ * non-leaf. */
+LpStatus lp_set_requires_grad(LpTensor *t, bool on, LpErr *e);
+bool lp_requires_grad(const LpTensor *t);
+bool lp_is_leaf(const LpTensor *t);
+const char *lp_grad_fn_name(const LpTensor *t); /* "MulBackward"; NULL: none */
+LpTensor *lp_grad_get(const LpTensor *t);       /* borrowed, may be NULL */
+void lp_grad_set(LpTensor *t, LpTensor *grad);  /* retains; NULL clears */
+void lp_retain_grad(LpTensor *t);               /* keep .grad of a non-leaf */
+
+/* grads[i] may be NULL (scalar roots only: ones). Accumulates into .grad of
+ * leaves, or of `inputs` only when n_inputs > 0. */
+LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
+                     LpTensor *const *inputs, int n_inputs, bool retain_graph,
+                     bool create_graph, LpErr *e);
+/* torch.autograd.grad: results owned, NULL where unused and allowed. */
+LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,
+                 LpTensor *const *inputs, int n_inputs, bool retain_graph,
+                 bool create_graph, bool allow_unused, LpTensor **out,
+                 LpErr *e);
+
+/* Shares storage, not history. */
+LpStatus lp_detach(LpTensor *t, LpTensor **out, LpErr *e);
+
+/* ---- random state of eager calls -------------------------------------------
+ */
+void lp_manual_seed(uint64_t seed);
+uint64_t lp_initial_seed(void);
+void lp_rng_get(uint64_t state[2]); /* seed, calls since seeding */
+void lp_rng_set(const uint64_t state[2]);
+
+/* Bounded cache of prepared kernels: drop all (after fork, for tests). */
+void lp_kernel_cache_clear(void);
+int lp_num_threads(void);
+LpStatus lp_set_num_threads(int n, LpErr *e);
+void lp_set_deterministic(bool on);
+bool lp_deterministic(void);
+
+#endif

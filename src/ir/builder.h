@@ -1,0 +1,52 @@
+/* The builder: what every rule (expand, grad, put) emits operators into. Three
+ * kinds exist: eager (a table of tensors, released when the rule returns),
+ * tracing (nodes of a graph), and the reverse sweep (the same graph).
+ *
+ * Errors stick: after the first failure every emit returns LP_NOVAL and does
+ * nothing; test `err->code` once at the end. */
+#ifndef LP_IR_BUILDER_H
+#define LP_IR_BUILDER_H
+
+#include "src/base/mem.h"
+#include "src/ir/op.h"
+
+struct LpBuilder {
+    /* Runs or records one operator; fills out[0..n_out-1], returns n_out (0 on
+     * failure). Composite operators are expanded. `attr` is copied. */
+    int (*emit)(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
+                const LpAttr *attr, LpVal *out);
+    const LpType *(*type)(LpBuilder *b, LpVal v); /* also of immediates */
+    LpScalar (*imm)(LpBuilder *b, LpVal v);
+    LpVal (*add_imm)(LpBuilder *b, LpScalar s);
+    LpArena *scratch; /* for attribute lists of rules */
+    LpErr *err;       /* never NULL */
+    uint64_t site;    /* of the rule being run: random operators mix it with
+                         their position in the rule */
+    uint32_t pos;
+};
+
+static inline bool lp_failed(const LpBuilder *b)
+{
+    return b->err->code != LP_OK;
+}
+static inline bool lp_is_imm(LpVal v)
+{
+    return (v & LP_VAL_IMM) != 0;
+}
+static inline const LpType *lp_type(LpBuilder *b, LpVal v)
+{
+    return b->type(b, v);
+}
+static inline LpVal lp_imm(LpBuilder *b, LpScalar s)
+{
+    return b->add_imm(b, s);
+}
+
+/* Operators with one result. `attr` may be NULL when op has no attributes. */
+LpVal lp_emit(LpBuilder *b, int op, const LpVal *in, int n_in,
+              const LpAttr *attr);
+/* Several results; returns their number. */
+int lp_emit_n(LpBuilder *b, int op, const LpVal *in, int n_in,
+              const LpAttr *attr, LpVal *out);
+
+#endif

@@ -1,0 +1,21 @@
+/* What a record's cost rule is given. The rule adds to `out` what the operator
+ * costs when its tensors are spread over `tiles` tiles of `chip`. */
+#ifndef LP_IR_COST_H
+#define LP_IR_COST_H
+
+#include "src/ir/op.h"
+
+struct LpChip;
+
+typedef struct LpCostReq {
+    const LpOp *op;
+    const LpAttr *attr;
+    int n_in, n_out;
+    const LpType *in, *out;
+    const struct LpChip *chip;
+    int tiles;
+    double memory_proportion; /* availableMemoryProportion, 0..1 */
+    LpDtype partials;         /* of matmul and convolution */
+} LpCostReq;
+
+#endif

@@ -1,0 +1,239 @@
+/* The operator record. One operator is one LpOp in one family file of src/ops
+ * and one line of src/ops/ops.def; bindings, keyword handling, error messages,
+ * verifier, gradients and costs are all read from it.
+ *
+ * Signature. `forms` holds one form a line, in schema notation:
+ *
+ *   name[.variant](Type arg[=default], …, *, Type kw=default) -> results
+ *       [@flags] [;arg=constant …]
+ *
+ * The first form is the operator's own signature: its Tensor arguments are the
+ * operands in order, all others the attributes in order. Later forms use the
+ * same argument names (any subset, any order); what they leave out has the
+ * first form's default or the constant given after `;`. Types: Tensor, Tensor?
+ * (may be a hole), Tensor[] (the last operand only), Value (a tensor or a
+ * number: a number becomes an immediate), int, int?, int[], int[]?, int[N] (a
+ * single int is repeated N times), float, float?, bool, bool?, str, str?,
+ * Scalar, Scalar?, ScalarType, ScalarType?. Flags: f torch.NAME, m method
+ * NAME, i in-place method NAME_ (writes the first operand), n
+ * torch.nn.functional.NAME, o accepts out=, s torch.special.NAME, l
+ * torch.linalg.NAME, p internal (no public name; the text form and the passes
+ * use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
+ * `Tensor[]` (as many as the shape rule says).
+ *
+ * Kinds. Primitive: kernel, gradient, cost. Composite: `expand` only; every
+ * reader sees the expansion. Fused: kernel, gradient and `expand`; a node of
+ * the step only if `device_op` (one operation of PopLibs), else a trace
+ * inlines the expansion. */
+#ifndef LP_IR_OP_H
+#define LP_IR_OP_H
+
+#include "src/base/status.h"
+#include "src/tensor/tensor.h"
+
+/* ---- attributes ---------------------------------------------------------- */
+typedef enum {
+    LP_ATTR_NONE, /* None */
+    LP_ATTR_INT,
+    LP_ATTR_FLOAT,
+    LP_ATTR_BOOL,
+    LP_ATTR_INTS,
+    LP_ATTR_SCALAR,
+    LP_ATTR_DTYPE,
+    LP_ATTR_STR,
+} LpAttrKind;
+
+/* `v` and `str` are owned by whoever owns the record the attribute is in. */
+typedef struct LpAttr {
+    LpAttrKind kind;
+    int32_t n; /* INTS: count */
+    union {
+        int64_t i; /* INT, BOOL, DTYPE */
+        double f;
+        const int64_t *v;
+        LpScalar s;
+        const char *str;
+    };
+} LpAttr;
+
+#define LP_NONE_ATTR ((LpAttr){.kind = LP_ATTR_NONE})
+static inline LpAttr lp_attr_int(int64_t i)
+{
+    return (LpAttr){.kind = LP_ATTR_INT, .i = i};
+}
+static inline LpAttr lp_attr_float(double f)
+{
+    return (LpAttr){.kind = LP_ATTR_FLOAT, .f = f};
+}
+static inline LpAttr lp_attr_bool(bool b)
+{
+    return (LpAttr){.kind = LP_ATTR_BOOL, .i = b};
+}
+static inline LpAttr lp_attr_ints(const int64_t *v, int n)
+{
+    return (LpAttr){.kind = LP_ATTR_INTS, .n = n, .v = v};
+}
+static inline LpAttr lp_attr_scalar(LpScalar s)
+{
+    return (LpAttr){.kind = LP_ATTR_SCALAR, .s = s};
+}
+static inline LpAttr lp_attr_dtype(LpDtype t)
+{
+    return (LpAttr){.kind = LP_ATTR_DTYPE, .i = t};
+}
+static inline LpAttr lp_attr_str(const char *s)
+{
+    return (LpAttr){.kind = LP_ATTR_STR, .str = s};
+}
+bool lp_attr_eq(const LpAttr *a, const LpAttr *b);
+
+/* ---- values and builders --------------------------------------------------
+ */
+/* A value of a builder: 0 is none; an immediate number has LP_VAL_IMM set. */
+typedef uint32_t LpVal;
+#define LP_NOVAL 0u
+#define LP_VAL_IMM 0x80000000u
+
+#define LP_MAX_IN 8  /* fixed operands of an operator (lists may be longer) */
+#define LP_MAX_OUT 8 /* fixed results */
+#define LP_MAX_ATTR 16
+
+typedef struct LpBuilder LpBuilder; /* src/ir/builder.h */
+typedef struct LpOp LpOp;
+
+/* ---- shape rule -----------------------------------------------------------
+ */
+/* The only validation of arguments. The rule reads `in` (dtype LP_DT_NONE for
+ * a hole), may rewrite `attr` into canonical form (wrapped dims, filled
+ * defaults; memory for lists from `arena`), sets out[0..n_out-1]. For operators
+ * with Tensor[] results it may set n_out (out holds up to 64). For a view it
+ * also sets the strides and offset from those of its input, when `strides` is
+ * not NULL. */
+typedef struct LpInfer {
+    const LpOp *op;
+    int n_in, n_out;
+    const LpType *in;
+    LpAttr *attr; /* op->n_attr */
+    LpType *out;
+    struct LpArena *arena;
+    LpErr *err;
+    /* views only; NULL when values have no memory */
+    const int64_t *in_strides;
+    int64_t in_offset;
+    int64_t *strides; /* of out[0]; out */
+    int64_t *offset;  /* out */
+    bool *needs_copy; /* out: reshape that cannot be a view */
+} LpInfer;
+
+/* ---- gradient -------------------------------------------------------------
+ */
+/* in/out/dout/din are values of `b` (LP_NOVAL: hole, or no gradient). The rule
+ * sets din[i] for operands with need[i]; values it does not set are zero.
+ * After the rule every din is summed to its operand's shape and cast to its
+ * dtype, so rules of broadcasting operators need not. */
+typedef struct LpGrad {
+    LpBuilder *b;
+    const LpOp *op;
+    const LpAttr *attr;
+    int n_in, n_out;
+    const LpVal *in;
+    const LpVal *out;
+    const LpVal *dout;
+    LpVal *din;
+    const bool *need;
+} LpGrad;
+
+/* ---- kernel ---------------------------------------------------------------
+ */
+typedef struct LpDesc {
+    LpDtype dtype; /* LP_DT_NONE: hole */
+    int8_t ndim;
+    bool is_imm;
+    LpScalar imm; /* is_imm */
+    int64_t shape[LP_MAX_DIMS];
+    int64_t strides[LP_MAX_DIMS];
+} LpDesc;
+
+/* Random operators: Philox key = mix(seed, site), counter = (element / 4,
+ * loop iteration, replica, micro-batch). */
+typedef struct LpRunCtx {
+    uint64_t seed;
+    uint32_t micro_batch, replica, iteration;
+} LpRunCtx;
+
+typedef struct LpKernel LpKernel;
+typedef LpStatus (*LpKernelRun)(const LpKernel *k, void *const *in,
+                                void *const *out, void *work,
+                                const LpRunCtx *rc, LpErr *e);
+struct LpKernel {
+    LpKernelRun run;
+    void (*fini)(LpKernel *k);  /* NULL: nothing to free */
+    size_t work_bytes;          /* scratch, 64-byte aligned, given to run */
+    int threads;                /* width fixed when prepared */
+    void *state;                /* NULL or owned: fini frees it */
+    _Alignas(16) char inl[512]; /* small state, no allocation */
+};
+
+typedef struct LpKernelReq {
+    const LpOp *op;
+    const LpAttr *attr;
+    int n_in, n_out;
+    const LpDesc *in, *out;
+    int threads;
+    uint64_t site; /* random operators */
+} LpKernelReq;
+
+/* ---- tile cost ------------------------------------------------------------
+ */
+struct LpCostReq; /* src/ir/cost.h: types, attributes, chip, tiles */
+struct LpCost;    /* runtime/cost/cost.h */
+
+/* ---- the record -----------------------------------------------------------
+ */
+typedef enum { LP_OP_PRIMITIVE, LP_OP_COMPOSITE, LP_OP_FUSED } LpOpKind;
+
+enum {
+    LP_OPF_POINTWISE = 1,    /* same index in, same index out, broadcast */
+    LP_OPF_VIEW = 2,         /* result 0 aliases operand 0 */
+    LP_OPF_RANDOM = 4,       /* draws from its site; never merged or folded */
+    LP_OPF_EFFECT = 8,       /* must stay: print, host call */
+    LP_OPF_DYNAMIC = 16,     /* result shape depends on data: eager only */
+    LP_OPF_MARKER = 32,      /* read by IPU passes, dropped by host passes */
+    LP_OPF_DEVICE = 64,      /* fused operator that PopLibs has as one */
+    LP_OPF_CACHED = 128,     /* preparing is dear: keep prepared kernels */
+    LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it */
+    LP_OPF_COMMUTES = 512,
+};
+
+struct LpOp {
+    const char *name; /* set from ops.def; unique */
+    uint16_t id;
+    LpOpKind kind;
+    uint32_t flags;
+    const char *forms;
+    LpStatus (*infer)(LpInfer *x);
+    void (*expand)(LpBuilder *b, const LpAttr *attr, const LpVal *in, int n_in,
+                   LpVal *out, int n_out);
+    void (*grad)(LpGrad *g);
+    const char *no_grad; /* reason, when it has none */
+    /* what grad reads, as bit masks over operands (bit 31: the list) and
+     * results; everything else is only there as a type */
+    uint32_t grad_in, grad_out;
+    LpStatus (*prepare)(const LpKernelReq *r, LpKernel *k, LpErr *e);
+    /* views: value of the parent after the view was overwritten by `v` */
+    LpVal (*put)(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
+    void (*cost)(const struct LpCostReq *r, struct LpCost *out);
+    const void *data; /* family's own facts (loops of a pointwise operator) */
+    /* derived from forms at start-up by src/ir/schema.c */
+    uint8_t n_operands; /* fixed operands, the list counted as one */
+    uint8_t n_attr;
+    uint8_t n_results; /* 0: Tensor[] */
+    bool has_list;
+};
+
+/* The table, in the order of ops.def. Defined by src/ops/table.c. */
+extern LpOp *const lp_ops[];
+extern const int lp_n_ops;
+const LpOp *lp_op_find(const char *name); /* NULL if unknown */
+
+#endif

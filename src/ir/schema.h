@@ -1,0 +1,64 @@
+/* Forms: the notation of op.h parsed once at start-up. Bindings, keyword
+ * handling and messages are read from the parsed forms. */
+#ifndef LP_IR_SCHEMA_H
+#define LP_IR_SCHEMA_H
+
+#include "src/ir/op.h"
+
+typedef enum {
+    LP_ARG_TENSOR,
+    LP_ARG_TENSORS, /* Tensor[] */
+    LP_ARG_VALUE,   /* tensor or number */
+    LP_ARG_INT,
+    LP_ARG_INTS,
+    LP_ARG_FLOAT,
+    LP_ARG_BOOL,
+    LP_ARG_STR,
+    LP_ARG_SCALAR,
+    LP_ARG_DTYPE,
+} LpArgKind;
+
+typedef struct LpFormArg {
+    const char *name;
+    LpArgKind kind;
+    bool optional; /* Type? : None allowed */
+    bool kw_only;  /* after `*` */
+    bool has_default;
+    int repeat; /* int[N]: N, else 0 */
+    int slot;   /* operand index, or attribute index */
+    LpAttr def; /* default (attributes; NONE for tensors) */
+} LpFormArg;
+
+enum {
+    LP_FORM_FUNCTION = 1,
+    LP_FORM_METHOD = 2,
+    LP_FORM_INPLACE = 4,
+    LP_FORM_NN = 8,
+    LP_FORM_OUT = 16,
+    LP_FORM_SPECIAL = 32,
+    LP_FORM_LINALG = 64,
+    LP_FORM_INTERNAL = 128,
+};
+
+#define LP_MAX_FORM_ARGS 20
+typedef struct LpForm {
+    const LpOp *op;
+    const char *name;    /* Lua name */
+    const char *variant; /* "" if none */
+    const char *text;    /* the line as written */
+    uint32_t flags;
+    int n_args;
+    LpFormArg arg[LP_MAX_FORM_ARGS];
+    /* attributes of the operator before the call's arguments are filled in */
+    LpAttr base[LP_MAX_ATTR];
+} LpForm;
+
+/* Parses every form of every operator; fills the derived fields of the
+ * records. Idempotent. A mistake in a record is LP_E_INTERNAL naming it. */
+LpStatus lp_schema_init(LpErr *e);
+int lp_n_forms(void);
+const LpForm *lp_form(int i);
+/* The first form of an operator: its own signature. */
+const LpForm *lp_op_form(const LpOp *op);
+
+#endif

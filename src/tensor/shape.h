@@ -1,0 +1,38 @@
+/* Shapes, strides, broadcasting. Dimensions are counted from 0. */
+#ifndef LP_TENSOR_SHAPE_H
+#define LP_TENSOR_SHAPE_H
+
+#include "src/base/status.h"
+#include "src/tensor/dtype.h"
+
+#define LP_MAX_DIMS 12
+
+/* dtype and shape: all that a shape rule sees of a value. A plain number is
+ * ndim 0 with `wrapped` set. */
+typedef struct LpType {
+    LpDtype dtype; /* LP_DT_NONE: an absent operand */
+    int8_t ndim;
+    bool wrapped;
+    int64_t shape[LP_MAX_DIMS];
+} LpType;
+
+int64_t lp_numel(const LpType *t);
+bool lp_shape_eq(const LpType *a, const LpType *b); /* shape only */
+bool lp_type_eq(const LpType *a, const LpType *b);
+/* "[2, 3]"; returns buf. */
+#define LP_SHAPE_STR 160
+const char *lp_shape_str(const LpType *t, char buf[LP_SHAPE_STR]);
+
+/* Checked product of sizes; fails on overflow or a negative size. */
+LpStatus lp_shape_check(const LpType *t, LpErr *e);
+
+/* out->shape = broadcast of out->shape and t->shape. */
+LpStatus lp_broadcast(LpType *out, const LpType *t, LpErr *e);
+
+/* Wraps a negative dimension; error IndexError naming the range. A 0-d tensor
+ * has the range [-1, 0]. */
+LpStatus lp_wrap_dim(int64_t *dim, int ndim, LpErr *e);
+
+void lp_contiguous_strides(const LpType *t, int64_t strides[LP_MAX_DIMS]);
+
+#endif
