@@ -1,0 +1,158 @@
+#include "src/base/cpu.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+
+static struct {
+    LpSimd simd;
+    bool bf16, amx;
+    char name[128];
+    int threads;
+} cpu;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const char *const simd_names[LP_N_SIMD] = {"plain", "avx2", "avx512"};
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* AMX is no name of __builtin_cpu_supports before gcc 13: leaf 7, EDX bits
+ * 22 (bf16), 24 (tile), 25 (int8). Linux grants the tiles on request. */
+static bool has_amx(void)
+{
+    unsigned a, b, c, d;
+    const unsigned want = 1u << 22 | 1u << 24 | 1u << 25;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & want) == want;
+}
+
+/* __builtin_cpu_supports also asks whether the system saves the registers. */
+static void ask_features(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("f16c"))
+        return;
+    cpu.simd = LP_SIMD_AVX2;
+    if (!__builtin_cpu_supports("avx512f") ||
+        !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512dq"))
+        return;
+    cpu.simd = LP_SIMD_AVX512;
+    cpu.bf16 = __builtin_cpu_supports("avx512bf16");
+    cpu.amx = has_amx();
+}
+#else
+static void ask_features(void)
+{
+}
+#endif
+
+static void lower(const char *wanted)
+{
+    if (!wanted || !*wanted)
+        return;
+    for (int i = 0; i < LP_N_SIMD; i++) {
+        if (strcmp(wanted, simd_names[i]) != 0)
+            continue;
+        if ((LpSimd)i > cpu.simd) {
+            lp_log(LP_LOG_WARN, "LUPINE_CPU=%s: this CPU has only %s", wanted,
+                   simd_names[cpu.simd]);
+            return;
+        }
+        cpu.simd = (LpSimd)i;
+        if (cpu.simd < LP_SIMD_AVX512)
+            cpu.bf16 = cpu.amx = false;
+        return;
+    }
+    lp_log(LP_LOG_WARN, "LUPINE_CPU=%s: known are plain, avx2, avx512", wanted);
+}
+
+static void ask_name(void)
+{
+    strcpy(cpu.name, "unknown CPU");
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f)
+        return;
+    char line[512];
+    while (fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        colon += strspn(colon, ": \t");
+        colon[strcspn(colon, "\n")] = '\0';
+        snprintf(cpu.name, sizeof cpu.name, "%s", colon);
+        break;
+    }
+    fclose(f);
+}
+
+/* The number that `name` starts with, or 0 (OMP_NUM_THREADS may be a list
+ * for nested regions: the first counts). */
+static int env_count(const char *name)
+{
+    const char *s = getenv(name);
+    long n = s ? strtol(s, NULL, 10) : 0;
+    return n < 1 ? 0 : n > 1024 ? 1024 : (int)n;
+}
+
+static void ask_threads(void)
+{
+    int n = env_count("OMP_NUM_THREADS");
+    int limit = env_count("OMP_THREAD_LIMIT");
+    if (n == 0) {
+        cpu_set_t set;
+        n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    }
+    if (limit && n > limit)
+        n = limit;
+    cpu.threads = n < 1 ? 1 : n;
+}
+
+static void ask(void)
+{
+    ask_features();
+    lower(getenv("LUPINE_CPU"));
+    ask_name();
+    ask_threads();
+}
+
+LpSimd lp_cpu_simd(void)
+{
+    pthread_once(&once, ask);
+    return cpu.simd;
+}
+
+const char *lp_simd_name(LpSimd simd)
+{
+    return simd_names[simd];
+}
+
+bool lp_cpu_has_avx512_bf16(void)
+{
+    pthread_once(&once, ask);
+    return cpu.bf16;
+}
+
+bool lp_cpu_has_amx(void)
+{
+    pthread_once(&once, ask);
+    return cpu.amx;
+}
+
+const char *lp_cpu_name(void)
+{
+    pthread_once(&once, ask);
+    return cpu.name;
+}
+
+int lp_cpu_threads(void)
+{
+    pthread_once(&once, ask);
+    return cpu.threads;
+}
