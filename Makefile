@@ -1,0 +1,174 @@
+# lupine's build. A bare Debian 12 with make, a shell and apt can run `make
+# demo` and `make test`: their first step installs the packages that are
+# missing (spec/tools/setup.sh). Objects are built once, position-independent,
+# and linked twice: into the host program and into the module for stock Lua.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+CC = gcc
+ARCH := $(shell uname -m)
+JOBS ?= $(shell nproc)
+VERSION := 0.1.0
+
+# V=1 shows commands.
+ifeq ($(V),1)
+Q :=
+say = @:
+else
+Q := @
+say = @printf '  %-7s %s\n'
+endif
+# Recursive calls build in parallel even if the outer make was not told to.
+submake = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
+
+# --- flags ------------------------------------------------------------------
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes \
+  -Wmissing-prototypes -Wwrite-strings -Wundef -Wvla -Wformat=2 -Werror
+ifdef SANITIZE
+OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
+  -fno-sanitize-recover=all
+LDSAN := -fsanitize=address,undefined
+else
+OPT := -O2 -g
+endif
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT) -fPIC -fopenmp -fno-common \
+  -I. -DLP_VERSION='"$(VERSION)"' $(CFLAGS)
+# Only these may include lua.h, and only these find it.
+LUA_CFLAGS := -I/usr/include/lua5.4
+# Kernels: no -ffast-math, but neither errno nor traps matter to them.
+KERNEL_CFLAGS := -O3 -fno-math-errno -fno-trapping-math
+SIMD_plain := -DLP_SIMD=plain
+SIMD_avx2 := -DLP_SIMD=avx2 -mavx2 -mfma -mf16c
+SIMD_avx512 := -DLP_SIMD=avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq \
+  -mfma -mf16c
+SIMD := plain
+ifeq ($(ARCH),x86_64)
+SIMD += avx2 avx512
+endif
+
+LIBS := -Wl,--as-needed -ldnnl -lz -lm -lgomp
+HOST_LIBS := -llua5.4 -ledit
+# libgomp's threads outlive lua_close: the module must stay mapped.
+SO_FLAGS := -shared -Wl,-z,nodelete
+
+# --- files ------------------------------------------------------------------
+SRC := $(sort $(shell find src runtime -name '*.c' 2>/dev/null))
+SIMD_SRC := $(filter src/ops/kernel/simd_%.c,$(SRC))
+CORE_SRC := $(filter-out $(SIMD_SRC) src/main.c,$(SRC))
+TOOL_SRC := $(wildcard spec/tools/*.c)
+
+OBJ := $(BUILD)/obj
+CORE_OBJ := $(CORE_SRC:%.c=$(OBJ)/%.o) \
+  $(foreach s,$(SIMD),$(SIMD_SRC:%.c=$(OBJ)/%.$(s).o))
+BELOW_LUA_OBJ := $(filter-out $(OBJ)/src/bind/%,$(CORE_OBJ))
+MAIN_OBJ := $(OBJ)/src/main.o
+TOOLS := $(TOOL_SRC:spec/tools/%.c=$(BUILD)/tools/%)
+DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
+  $(TOOL_SRC:%.c=$(OBJ)/%.d)
+
+.PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
+  check-full fidelity install clean setup setup-lint
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(BUILD)/lupine $(BUILD)/lupine.so
+
+$(BUILD)/lupine: $(MAIN_OBJ) $(CORE_OBJ)
+	$(say) LINK $@
+	$(Q)$(CC) $(LDSAN) -fopenmp -Wl,-E -o $@ $^ $(HOST_LIBS) $(LIBS) $(LDFLAGS)
+
+$(BUILD)/lupine.so: $(CORE_OBJ)
+	$(say) LINK $@
+	$(Q)$(CC) $(LDSAN) -fopenmp $(SO_FLAGS) -o $@ $^ $(LIBS) $(LDFLAGS)
+
+tools: $(TOOLS)
+
+$(BUILD)/tools/%: $(OBJ)/spec/tools/%.o $(BELOW_LUA_OBJ)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -fopenmp -o $@ $^ $(LIBS) $(LDFLAGS)
+
+# Flags that a directory adds, then the one recipe that compiles.
+$(OBJ)/src/bind/%.o $(MAIN_OBJ): EXTRA = $(LUA_CFLAGS)
+$(OBJ)/src/ops/kernel/%.o: EXTRA = $(KERNEL_CFLAGS)
+define compile
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $(EXTRA) $(1) -MMD -MP -c -o $@ $<
+endef
+
+define simd_rule
+$(OBJ)/src/ops/kernel/simd_%.$(1).o: src/ops/kernel/simd_%.c $(OBJ)/flags
+	$$(call compile,$$(SIMD_$(1)))
+endef
+$(foreach s,$(SIMD),$(eval $(call simd_rule,$(s))))
+
+$(OBJ)/%.o: %.c $(OBJ)/flags
+	$(call compile,)
+
+# Changes only when the flags do, so that everything is compiled again.
+FLAGS_NOW := $(CC) $(CFLAGS_ALL) $(KERNEL_CFLAGS) \
+  $(foreach s,$(SIMD),$(SIMD_$(s)))
+ifneq ($(file <$(OBJ)/flags),$(FLAGS_NOW))
+.PHONY: $(OBJ)/flags
+endif
+$(OBJ)/flags:
+	$(shell mkdir -p $(@D))$(file >$@,$(FLAGS_NOW))
+
+-include $(wildcard $(DEPS))
+
+# --- use --------------------------------------------------------------------
+setup:
+	@sh spec/tools/setup.sh
+setup-lint:
+	@sh spec/tools/setup.sh lint
+
+demo: setup
+	@$(submake) run-demo
+run-demo: all
+	@$(BUILD)/lupine examples/fashion_mnist.lua
+
+test: setup
+	@$(submake) run-test
+run-test: all tools
+	@sh spec/tools/test.sh $(BUILD)
+
+# The same suite under AddressSanitizer and UBSan (gcc brings both).
+asan: setup
+	@$(submake) BUILD=build/asan SANITIZE=1 run-asan
+.PHONY: run-asan
+run-asan: all tools
+	@sh spec/tools/test.sh $(BUILD) sanitized
+
+lint: setup-lint
+	@sh spec/tools/lint.sh full
+lint-fast:
+	@sh spec/tools/lint.sh fast
+
+format: setup-lint
+	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
+
+bench: setup
+	@$(submake) all
+	@set -e; for f in spec/bench/*.lua; do $(BUILD)/lupine $$f; done
+
+fidelity: setup
+	@$(submake) $(BUILD)/tools/fidelity
+	@$(BUILD)/tools/fidelity
+
+# Everything there is: the suite, the suite under sanitizers, every check of
+# style, every example.
+check-full: test asan lint
+	@set -e; for f in examples/*.lua; do \
+	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lua/5.4
+	install $(BUILD)/lupine $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
+	cd lua && find . -name '*.lua' -exec install -D -m 644 \
+	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,21 @@
+--- The module `lupine`: what belongs to lupine alone, beside the ported
+--- interfaces. Sub-modules load when first named: lupine.repl is
+--- require "lupine.repl".
+local core = require("lupine.core")
+
+local M = { version = core.version }
+
+return setmetatable(M, {
+  __index = function(t, name)
+    if type(name) ~= "string" then
+      return nil
+    end
+    local module = "lupine." .. name
+    if not package.loaded[module] and not package.searchpath(module, package.path) then
+      return nil
+    end
+    local value = require(module)
+    rawset(t, name, value)
+    return value
+  end,
+})

@@ -1,0 +1,63 @@
+/* core.host: what the machine offers and what the log does. */
+#include "src/bind/module.h"
+
+#include <lauxlib.h>
+
+#include "src/base/cpu.h"
+#include "src/base/log.h"
+
+static int host_cpu(lua_State *L)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, lp_cpu_name());
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, lp_simd_name(lp_cpu_simd()));
+    lua_setfield(L, -2, "simd");
+    lua_pushboolean(L, lp_cpu_has_avx512_bf16());
+    lua_setfield(L, -2, "avx512_bf16");
+    lua_pushboolean(L, lp_cpu_has_amx());
+    lua_setfield(L, -2, "amx");
+    lua_pushinteger(L, lp_cpu_threads());
+    lua_setfield(L, -2, "threads");
+    return 1;
+}
+
+static LpLogLevel check_level(lua_State *L, int arg)
+{
+    LpLogLevel level;
+    const char *name = luaL_checkstring(L, arg);
+    if (!lp_log_level_find(name, &level))
+        luaL_error(L,
+                   "bad argument #%d (log level '%s'; allowed are trace, "
+                   "debug, info, warn, err, off)",
+                   arg, name);
+    return level;
+}
+
+static int host_log(lua_State *L)
+{
+    LpLogLevel level = check_level(L, 1);
+    lp_log(level, "%s", luaL_checkstring(L, 2));
+    return 0;
+}
+
+static int host_log_level(lua_State *L)
+{
+    lua_pushstring(L, lp_log_level_name(lp_log_level()));
+    if (!lua_isnoneornil(L, 1))
+        lp_log_set_level(check_level(L, 1));
+    return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"cpu", host_cpu},             /* () -> {name, simd, …, threads} */
+    {"log", host_log},             /* (level, line) */
+    {"log_level", host_log_level}, /* ([new]) -> level before */
+    {NULL, NULL},
+};
+
+void lp_bind_host(lua_State *L)
+{
+    luaL_newlib(L, functions);
+    lua_setfield(L, -2, "host");
+}

@@ -1,0 +1,31 @@
+/* The Lua module lupine.core: one table of C functions. Each binding file
+ * offers one function that adds its entries to the table on top of the stack;
+ * they are listed here and nowhere else. */
+#include "src/bind/module.h"
+
+#include <stddef.h>
+
+#include <lauxlib.h>
+
+#ifndef LP_VERSION
+#error "LP_VERSION comes from the Makefile"
+#endif
+
+typedef void (*Binder)(lua_State *L);
+
+/* One line a binding file; order matters only where one needs another's
+ * metatable. */
+static const Binder binders[] = {
+    lp_bind_host,
+};
+
+int luaopen_lupine_core(lua_State *L)
+{
+    luaL_checkversion(L);
+    lua_newtable(L);
+    lua_pushliteral(L, LP_VERSION);
+    lua_setfield(L, -2, "version");
+    for (size_t i = 0; i < sizeof binders / sizeof *binders; i++)
+        binders[i](L);
+    return 1;
+}
