@@ -140,6 +140,18 @@ char *lp_arena_strdup(LpArena *a, const char *s)
     return lp_arena_memdup(a, s, strlen(s) + 1);
 }
 
+void lp_arena_reset(LpArena *a)
+{
+    if (!a->head)
+        return;
+    while (a->head->next) {
+        struct LpArenaChunk *next = a->head->next->next;
+        lp_free(a->head->next);
+        a->head->next = next;
+    }
+    a->used = 0;
+}
+
 void lp_arena_fini(LpArena *a)
 {
     while (a->head) {

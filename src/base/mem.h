@@ -42,5 +42,7 @@ void *lp_arena_calloc(LpArena *a, size_t n); /* zeroed */
 char *lp_arena_strdup(LpArena *a, const char *s);
 void *lp_arena_memdup(LpArena *a, const void *p, size_t n);
 void lp_arena_fini(LpArena *a);
+/* Forgets all blocks but keeps one chunk for reuse. */
+void lp_arena_reset(LpArena *a);
 
 #endif

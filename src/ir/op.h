@@ -141,6 +141,7 @@ typedef struct LpGrad {
     const LpVal *dout;
     LpVal *din;
     const bool *need;
+    uint64_t site; /* of the forward node: random operators draw again */
 } LpGrad;
 
 /* ---- kernel ---------------------------------------------------------------

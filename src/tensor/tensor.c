@@ -1,0 +1,215 @@
+#include "src/tensor/tensor.h"
+
+#include <string.h>
+
+#include "src/base/checked.h"
+#include "src/base/mem.h"
+
+static int64_t live_bytes, peak_bytes;
+
+/* Freed tensor structures, kept for reuse: eager code makes and drops them at
+ * every operation. */
+#define POOL 256
+static LpTensor *pool[POOL];
+static int n_pool;
+
+void (*lp_tensor_meta_free)(LpTensor *t);
+
+/* ---- storage ---------------------------------------------------------------
+ */
+static LpStatus storage_make(void *data, size_t bytes, uint32_t flags,
+                             LpStorage **out, LpErr *e)
+{
+    LpStorage *st = lp_calloc(1, sizeof *st);
+    LP_FAIL_IF(!st, e, LP_E_MEMORY, "out of memory");
+    st->refs = 1;
+    st->flags = flags;
+    st->bytes = bytes;
+    st->data = data;
+    live_bytes += (int64_t)bytes;
+    if (live_bytes > peak_bytes)
+        peak_bytes = live_bytes;
+    *out = st;
+    return LP_OK;
+}
+
+LpStatus lp_storage_new(size_t bytes, LpStorage **out, LpErr *e)
+{
+    void *data = lp_alloc_aligned(bytes);
+    LP_FAIL_IF(!data, e, LP_E_MEMORY,
+               "out of memory: tried to allocate %zu bytes", bytes);
+    LpStatus s = storage_make(data, bytes, 0, out, e);
+    if (s != LP_OK)
+        lp_free(data);
+    return s;
+}
+
+LpStatus lp_storage_wrap(void *data, size_t bytes,
+                         void (*release)(void *ctx, void *data), void *ctx,
+                         LpStorage **out, LpErr *e)
+{
+    LP_TRY(storage_make(data, bytes, 0, out, e));
+    (*out)->release = release;
+    (*out)->release_ctx = ctx;
+    return LP_OK;
+}
+
+LpStatus lp_storage_empty(uint32_t flags, LpStorage **out, LpErr *e)
+{
+    return storage_make(NULL, 0, flags, out, e);
+}
+
+void lp_storage_release(LpStorage *st)
+{
+    if (!st || --st->refs > 0)
+        return;
+    live_bytes -= (int64_t)st->bytes;
+    if (st->release)
+        st->release(st->release_ctx, st->data);
+    else
+        lp_free(st->data);
+    lp_free(st);
+}
+
+int64_t lp_storage_live_bytes(void)
+{
+    return live_bytes;
+}
+
+int64_t lp_storage_peak_bytes(void)
+{
+    return peak_bytes;
+}
+
+/* ---- views ------------------------------------------------------------------
+ */
+void lp_view_step_release(LpViewStep *s)
+{
+    while (s && --s->refs == 0) {
+        LpViewStep *parent = s->parent;
+        if (s->release_call)
+            s->release_call(s->call);
+        lp_free(s);
+        s = parent;
+    }
+}
+
+/* ---- tensors ----------------------------------------------------------------
+ */
+LpStatus lp_tensor_over(LpStorage *st, const LpType *type,
+                        const int64_t *strides, int64_t offset, LpTensor **out,
+                        LpErr *e)
+{
+    LpTensor *t = n_pool ? pool[--n_pool] : lp_alloc(sizeof *t);
+    LP_FAIL_IF(!t, e, LP_E_MEMORY, "out of memory");
+    t->refs = 1;
+    t->dtype = type->dtype;
+    t->ndim = type->ndim;
+    t->requires_grad = false;
+    t->is_param = false;
+    t->offset = offset;
+    size_t n = (size_t)type->ndim * sizeof *t->shape;
+    memcpy(t->shape, type->shape, n);
+    if (strides)
+        memcpy(t->strides, strides, n);
+    else
+        lp_contiguous_strides(type, t->strides);
+    st->refs++;
+    t->st = st;
+    t->base = NULL;
+    t->view = NULL;
+    t->meta = NULL;
+    *out = t;
+    return LP_OK;
+}
+
+static LpStatus tensor_take(LpStatus s, LpStorage *st, const LpType *type,
+                            LpTensor **out, LpErr *e)
+{
+    if (s != LP_OK)
+        return s;
+    s = lp_tensor_over(st, type, NULL, 0, out, e);
+    lp_storage_release(st);
+    return s;
+}
+
+LpStatus lp_tensor_new(const LpType *type, LpTensor **out, LpErr *e)
+{
+    LpStorage *st = NULL;
+    LP_TRY(lp_shape_check(type, e));
+    size_t bytes = (size_t)lp_numel(type) * lp_dtype_size(type->dtype);
+    return tensor_take(lp_storage_new(bytes, &st, e), st, type, out, e);
+}
+
+LpStatus lp_tensor_empty(const LpType *type, uint32_t flags, LpTensor **out,
+                         LpErr *e)
+{
+    LpStorage *st = NULL;
+    LP_TRY(lp_shape_check(type, e));
+    return tensor_take(lp_storage_empty(flags, &st, e), st, type, out, e);
+}
+
+LpTensor *lp_tensor_retain(LpTensor *t)
+{
+    t->refs++;
+    return t;
+}
+
+void lp_tensor_release(LpTensor *t)
+{
+    if (!t || --t->refs > 0)
+        return;
+    if (t->meta)
+        lp_tensor_meta_free(t);
+    lp_storage_release(t->st);
+    lp_view_step_release(t->view);
+    lp_tensor_release(t->base);
+    if (n_pool < POOL)
+        pool[n_pool++] = t;
+    else
+        lp_free(t);
+}
+
+LpType lp_tensor_type(const LpTensor *t)
+{
+    LpType ty = {.dtype = t->dtype, .ndim = t->ndim};
+    memcpy(ty.shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+    return ty;
+}
+
+int64_t lp_tensor_numel(const LpTensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+bool lp_tensor_contiguous(const LpTensor *t)
+{
+    int64_t s = 1;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->shape[i] == 0)
+            return true;
+        if (t->shape[i] != 1 && t->strides[i] != s)
+            return false;
+        s *= t->shape[i];
+    }
+    return true;
+}
+
+LpStatus lp_tensor_touch(const LpTensor *t, bool will_write, LpErr *e)
+{
+    uint32_t f = t->st->flags;
+    if (f == 0)
+        return LP_OK;
+    LP_FAIL_IF(f & LP_ST_TRACED, e, LP_E_RUNTIME,
+               "a traced tensor has no value: it stands for a value of the "
+               "compiled program; what depends on it cannot be read while "
+               "tracing");
+    LP_FAIL_IF(f & LP_ST_META, e, LP_E_RUNTIME,
+               "a tensor on device 'meta' has no value");
+    if (f & LP_ST_HOOKED)
+        return t->st->hook.pull(t->st->hook.ctx, t->st, will_write, e);
+    return LP_OK;
+}
