@@ -1,0 +1,14 @@
+#include "src/ir/builder.h"
+
+LpVal lp_emit(LpBuilder *b, int op, const LpVal *in, int n_in,
+              const LpAttr *attr)
+{
+    LpVal out[LP_MAX_OUT];
+    return lp_emit_n(b, op, in, n_in, attr, out) > 0 ? out[0] : LP_NOVAL;
+}
+
+int lp_emit_n(LpBuilder *b, int op, const LpVal *in, int n_in,
+              const LpAttr *attr, LpVal *out)
+{
+    return lp_failed(b) ? 0 : b->emit(b, lp_ops[op], in, n_in, attr, out);
+}

@@ -1,0 +1,439 @@
+/* Strided copies.
+ *
+ * Same type: elements are moved as 1, 2, 4 or 8 bytes. After the dimensions
+ * have been ordered and merged, the innermost one is a block move, a fill,
+ * one side of a transpose (then squares of 32 x 32 elements keep both sides
+ * in cache) or a plain strided loop. Another type: loops of one conversion
+ * each, over the innermost dimension.
+ *
+ * Conversions. To bool: anything but zero is true, NaN too. Float to integer:
+ * truncation to 64 bits, out of range or NaN gives the smallest value (what
+ * x86's instruction gives), then the low bits. Half types go through float,
+ * from double and integers they round once. */
+#include <string.h>
+
+#include "src/base/cpu.h"
+#include "src/base/half.h"
+#include "src/ops/kernel/copy.h"
+
+#define PARALLEL_BYTES (1 << 18) /* below this a thread costs more than it
+                                    brings: about 20 us of copying */
+#define SQUARE 32
+
+/* ---- conversion ----------------------------------------------------------
+ */
+static inline int64_t int_of(double f)
+{
+    return f >= -0x1p63 && f < 0x1p63 ? (int64_t)f : INT64_MIN;
+}
+
+#define LOAD_F64(p) (p)
+#define LOAD_F32(p) (p)
+#define LOAD_F16(p) lp_half_to_float(p)
+#define LOAD_BF16(p) lp_bf16_to_float(p)
+#define LOAD_I64(p) (p)
+#define LOAD_I32(p) (p)
+#define LOAD_I16(p) (p)
+#define LOAD_I8(p) (p)
+#define LOAD_U8(p) (p)
+#define LOAD_BOOL(p) ((p) != 0)
+
+/* n elements of FT to TT; v is the loaded one */
+#define LOOP(name, FT, TT, expr)                                               \
+    static void name(const void *sp, int64_t ss, void *dp, int64_t ds,         \
+                     int64_t n)                                                \
+    {                                                                          \
+        const FT *s = sp;                                                      \
+        TT *d = dp;                                                            \
+        if (ss == 1 && ds == 1)                                                \
+            for (int64_t i = 0; i < n; i++) {                                  \
+                FT v = s[i];                                                   \
+                d[i] = expr;                                                   \
+            }                                                                  \
+        else                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                  \
+                FT v = s[i * ss];                                              \
+                d[i * ds] = expr;                                              \
+            }                                                                  \
+    }
+
+/* W: float or double, whichever holds the source exactly (int64 is rounded
+ * to double first) */
+#define TO_FLOATS(F, FT, W)                                                    \
+    LOOP(conv_##F##_F64, FT, double, (double)LOAD_##F(v))                      \
+    LOOP(conv_##F##_F32, FT, float, (float)LOAD_##F(v))                        \
+    LOOP(conv_##F##_F16, FT, uint16_t, lp_##W##_to_half((W)LOAD_##F(v)))       \
+    LOOP(conv_##F##_BF16, FT, uint16_t, lp_##W##_to_bf16((W)LOAD_##F(v)))      \
+    LOOP(conv_##F##_BOOL, FT, uint8_t, LOAD_##F(v) != 0)
+#define TO_INTS(F, FT, cast)                                                   \
+    LOOP(conv_##F##_I64, FT, int64_t, (int64_t)cast(LOAD_##F(v)))              \
+    LOOP(conv_##F##_I32, FT, int32_t, (int32_t)cast(LOAD_##F(v)))              \
+    LOOP(conv_##F##_I16, FT, int16_t, (int16_t)cast(LOAD_##F(v)))              \
+    LOOP(conv_##F##_I8, FT, int8_t, (int8_t)cast(LOAD_##F(v)))                 \
+    LOOP(conv_##F##_U8, FT, uint8_t, (uint8_t)cast(LOAD_##F(v)))
+
+#define FROM_FLOAT(F, FT, W) TO_FLOATS(F, FT, W) TO_INTS(F, FT, int_of)
+#define FROM_INT(F, FT) TO_FLOATS(F, FT, double) TO_INTS(F, FT, )
+
+FROM_FLOAT(F64, double, double)
+FROM_FLOAT(F32, float, float)
+FROM_FLOAT(F16, uint16_t, float)
+FROM_FLOAT(BF16, uint16_t, float)
+FROM_INT(I64, int64_t)
+FROM_INT(I32, int32_t)
+FROM_INT(I16, int16_t)
+FROM_INT(I8, int8_t)
+FROM_INT(U8, uint8_t)
+FROM_INT(BOOL, uint8_t)
+
+typedef void (*Convert)(const void *s, int64_t ss, void *d, int64_t ds,
+                        int64_t n);
+#define ROW(F)                                                                 \
+    {                                                                          \
+        conv_##F##_F64, conv_##F##_F32, conv_##F##_F16, conv_##F##_BF16,       \
+            conv_##F##_I64, conv_##F##_I32, conv_##F##_I16, conv_##F##_I8,     \
+            conv_##F##_U8, conv_##F##_BOOL                                     \
+    }
+/* rows and columns in the order of dtypes.def */
+static const Convert converts[LP_N_DTYPES][LP_N_DTYPES] = {
+    ROW(F64), ROW(F32), ROW(F16), ROW(BF16), ROW(I64),
+    ROW(I32), ROW(I16), ROW(I8),  ROW(U8),   ROW(BOOL),
+};
+
+/* ---- moving elements of 1, 2, 4, 8 bytes ---------------------------------
+ */
+#define MOVERS(T)                                                              \
+    LOOP(move_##T, T, T, v)                                                    \
+    static void fill_##T(const void *sp, void *dp, int64_t ds, int64_t n)      \
+    {                                                                          \
+        T v = *(const T *)sp, *d = dp;                                         \
+        if (ds == 1)                                                           \
+            for (int64_t i = 0; i < n; i++)                                    \
+                d[i] = v;                                                      \
+        else                                                                   \
+            for (int64_t i = 0; i < n; i++)                                    \
+                d[i * ds] = v;                                                 \
+    }                                                                          \
+    /* d[r][c] = s[c][r], d's rows contiguous, s's columns contiguous */       \
+    static void turn_##T(const void *sp, int64_t ss, void *dp, int64_t ds,     \
+                         int64_t rows, int64_t cols)                           \
+    {                                                                          \
+        const T *s = sp;                                                       \
+        T *d = dp;                                                             \
+        for (int64_t c = 0; c < cols; c += SQUARE) {                           \
+            int64_t ce = c + SQUARE < cols ? c + SQUARE : cols;                \
+            for (int64_t r = 0; r < rows; r++)                                 \
+                for (int64_t j = c; j < ce; j++)                               \
+                    d[r * ds + j] = s[j * ss + r];                             \
+        }                                                                      \
+    }
+MOVERS(uint8_t)
+MOVERS(uint16_t)
+MOVERS(uint32_t)
+MOVERS(uint64_t)
+
+typedef struct Mover {
+    Convert move;
+    void (*fill)(const void *s, void *d, int64_t ds, int64_t n);
+    void (*turn)(const void *s, int64_t ss, void *d, int64_t ds, int64_t rows,
+                 int64_t cols);
+} Mover;
+
+static const Mover *mover(size_t bytes)
+{
+    static const Mover by_size[] = {
+        {move_uint8_t, fill_uint8_t, turn_uint8_t},
+        {move_uint16_t, fill_uint16_t, turn_uint16_t},
+        {move_uint32_t, fill_uint32_t, turn_uint32_t},
+        {move_uint64_t, fill_uint64_t, turn_uint64_t},
+    };
+    return &by_size[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
+}
+
+/* ---- planning ------------------------------------------------------------
+ */
+LpDesc lp_desc_of(const LpType *t)
+{
+    LpDesc d = {.dtype = t->dtype, .ndim = t->ndim};
+    memcpy(d.shape, t->shape, sizeof d.shape);
+    lp_contiguous_strides(t, d.strides);
+    return d;
+}
+
+int64_t lp_desc_numel(const LpDesc *d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d->ndim; i++)
+        n *= d->shape[i];
+    return n;
+}
+
+bool lp_desc_contiguous(const LpDesc *d)
+{
+    int64_t step = 1;
+    for (int i = d->ndim - 1; i >= 0; i--) {
+        if (d->shape[i] == 0)
+            return true;
+        if (d->shape[i] != 1 && d->strides[i] != step)
+            return false;
+        step *= d->shape[i];
+    }
+    return true;
+}
+
+static int64_t magnitude(int64_t v)
+{
+    return v < 0 ? -v : v;
+}
+
+/* By the destination's step, then by the source's, largest first; stable. */
+static void order_dims(LpCopyPlan *p)
+{
+    for (int i = 1; i < p->n; i++) {
+        int64_t sh = p->shape[i], s = p->src[i], d = p->dst[i];
+        int j = i;
+        while (j > 0 && (magnitude(p->dst[j - 1]) < magnitude(d) ||
+                         (magnitude(p->dst[j - 1]) == magnitude(d) &&
+                          magnitude(p->src[j - 1]) < magnitude(s)))) {
+            p->shape[j] = p->shape[j - 1];
+            p->src[j] = p->src[j - 1];
+            p->dst[j] = p->dst[j - 1];
+            j--;
+        }
+        p->shape[j] = sh;
+        p->src[j] = s;
+        p->dst[j] = d;
+    }
+}
+
+static void merge_dims(LpCopyPlan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        if (n > 0 && p->src[n - 1] == p->src[i] * p->shape[i] &&
+            p->dst[n - 1] == p->dst[i] * p->shape[i]) {
+            p->shape[n - 1] *= p->shape[i];
+        } else {
+            p->shape[n] = p->shape[i];
+            n++;
+        }
+        p->src[n - 1] = p->src[i];
+        p->dst[n - 1] = p->dst[i];
+    }
+    p->n = n;
+}
+
+void lp_copy_plan(const LpDesc *src, const LpDesc *dst, int threads,
+                  LpCopyPlan *p)
+{
+    *p = (LpCopyPlan){.from = src->dtype, .to = dst->dtype};
+    p->threads = threads < 1 ? lp_cpu_threads() : threads;
+    int shift = dst->ndim - src->ndim;
+    for (int i = 0; i < dst->ndim; i++) {
+        if (dst->shape[i] == 0)
+            p->empty = true;
+        if (dst->shape[i] == 1)
+            continue;
+        bool repeated = i < shift || src->shape[i - shift] == 1;
+        p->shape[p->n] = dst->shape[i];
+        p->src[p->n] = repeated ? 0 : src->strides[i - shift];
+        p->dst[p->n] = dst->strides[i];
+        p->n++;
+    }
+    order_dims(p);
+    merge_dims(p);
+    if (p->n == 0) {
+        p->n = 1;
+        p->shape[0] = p->src[0] = p->dst[0] = 1;
+    }
+}
+
+/* ---- running -------------------------------------------------------------
+ */
+/* The dimension that makes a transpose with the last one, or -1. */
+static int turned_dim(const LpCopyPlan *p)
+{
+    int last = p->n - 1;
+    if (p->from != p->to || p->n < 2 || p->dst[last] != 1 ||
+        magnitude(p->src[last]) < 2)
+        return -1;
+    for (int i = 0; i < last; i++)
+        if (p->src[i] == 1)
+            return i;
+    return -1;
+}
+
+/* One run of the last dimension, part [from, from + n). */
+static void copy_row(const LpCopyPlan *p, const char *s, char *d, int64_t n)
+{
+    int last = p->n - 1;
+    int64_t ss = p->src[last], ds = p->dst[last];
+    size_t bytes = lp_dtype_size(p->to);
+    if (p->from != p->to)
+        converts[p->from][p->to](s, ss, d, ds, n);
+    else if (ss == 1 && ds == 1)
+        memmove(d, s, (size_t)n * bytes);
+    else if (ss == 0)
+        mover(bytes)->fill(s, d, ds, n);
+    else
+        mover(bytes)->move(s, ss, d, ds, n);
+}
+
+/* `rows` runs of the last dimension (of squares of `skip` and the last one),
+ * in the order of the dimensions before it. */
+static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
+                      int64_t rows)
+{
+    int last = p->n - 1;
+    int64_t fb = (int64_t)lp_dtype_size(p->from);
+    int64_t tb = (int64_t)lp_dtype_size(p->to);
+    int64_t at[LP_MAX_DIMS] = {0};
+    for (int64_t r = 0; r < rows; r++) {
+        if (skip < 0)
+            copy_row(p, s, d, p->shape[last]);
+        else
+            mover((size_t)tb)->turn(s, p->src[last], d, p->dst[skip],
+                                    p->shape[skip], p->shape[last]);
+        for (int i = last - 1; i >= 0; i--) {
+            if (i == skip)
+                continue;
+            s += p->src[i] * fb;
+            d += p->dst[i] * tb;
+            if (++at[i] < p->shape[i])
+                break;
+            s -= p->src[i] * p->shape[i] * fb;
+            d -= p->dst[i] * p->shape[i] * tb;
+            at[i] = 0;
+        }
+    }
+}
+
+static int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Few outer rows: the work is cut along `dim` instead. */
+static void copy_cut(const LpCopyPlan *p, int skip, int dim, const char *s,
+                     char *d, int threads)
+{
+    int64_t n = p->shape[dim], part = (n + threads - 1) / threads;
+    part = (part + 15) / 16 * 16;
+    int64_t parts = (n + part - 1) / part, rows = 1;
+    for (int i = 0; i < p->n - 1; i++)
+        if (i != skip && i != dim)
+            rows *= p->shape[i];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t c = 0; c < parts; c++) {
+        LpCopyPlan q = *p;
+        q.shape[dim] = min_i64(part, n - c * part);
+        int64_t all = rows;
+        if (dim != p->n - 1 && dim != skip)
+            all *= q.shape[dim];
+        copy_rows(&q, skip,
+                  s + c * part * p->src[dim] * (int64_t)lp_dtype_size(p->from),
+                  d + c * part * p->dst[dim] * (int64_t)lp_dtype_size(p->to),
+                  all);
+    }
+}
+
+void lp_copy_run(const LpCopyPlan *p, const void *src, void *dst)
+{
+    if (p->empty)
+        return;
+    int skip = turned_dim(p), widest = 0;
+    int64_t rows = 1, all = 1;
+    for (int i = 0; i < p->n; i++) {
+        all *= p->shape[i];
+        if (i != skip && i < p->n - 1)
+            rows *= p->shape[i];
+        if (p->shape[i] > p->shape[widest])
+            widest = i;
+    }
+    if (p->threads < 2 || all * (int64_t)lp_dtype_size(p->to) < PARALLEL_BYTES)
+        copy_rows(p, skip, src, dst, rows);
+    else
+        copy_cut(p, skip, widest, src, dst, p->threads);
+}
+
+void lp_copy_strided(const LpDesc *src, const void *sp, const LpDesc *dst,
+                     void *dp)
+{
+    LpCopyPlan p;
+    if (src->is_imm) {
+        lp_fill_strided(dst, dp, src->imm);
+        return;
+    }
+    lp_copy_plan(src, dst, 0, &p);
+    lp_copy_run(&p, sp, dp);
+}
+
+void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
+                void *dst, int64_t dst_step, int64_t n)
+{
+    converts[from][to](src, src_step, dst, dst_step, n);
+}
+
+void lp_fill_strided(const LpDesc *dst, void *dp, LpScalar v)
+{
+    LpCopyPlan p;
+    _Alignas(8) char one[8];
+    LpDesc src = {.dtype = dst->dtype};
+    lp_scalar_store(v, dst->dtype, one);
+    lp_copy_plan(&src, dst, 0, &p);
+    lp_copy_run(&p, one, dp);
+}
+
+/* ---- as a kernel ---------------------------------------------------------
+ */
+typedef struct CopyState {
+    LpCopyPlan plan;
+    int64_t offset_bytes;
+} CopyState;
+_Static_assert(sizeof(CopyState) <= sizeof((LpKernel *)0)->inl, "inline state");
+
+static LpStatus run_copy(const LpKernel *k, void *const *in, void *const *out,
+                         void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)work, (void)rc, (void)e;
+    const CopyState *s = (const CopyState *)(const void *)k->inl;
+    lp_copy_run(&s->plan, (const char *)in[0] + s->offset_bytes, out[0]);
+    return LP_OK;
+}
+
+LpStatus lp_copy_kernel(const LpDesc *src, int64_t offset, const LpDesc *dst,
+                        int threads, LpKernel *k)
+{
+    CopyState *s = (CopyState *)(void *)k->inl;
+    lp_copy_plan(src, dst, threads, &s->plan);
+    s->offset_bytes = offset * (int64_t)lp_dtype_size(src->dtype);
+    k->run = run_copy;
+    k->threads = threads;
+    return LP_OK;
+}
+
+typedef struct FillState {
+    LpCopyPlan plan;
+    _Alignas(8) char one[8];
+} FillState;
+_Static_assert(sizeof(FillState) <= sizeof((LpKernel *)0)->inl, "inline state");
+
+static LpStatus run_fill(const LpKernel *k, void *const *in, void *const *out,
+                         void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)in, (void)work, (void)rc, (void)e;
+    const FillState *s = (const FillState *)(const void *)k->inl;
+    lp_copy_run(&s->plan, s->one, out[0]);
+    return LP_OK;
+}
+
+LpStatus lp_fill_kernel(const LpDesc *dst, LpScalar v, int threads, LpKernel *k)
+{
+    FillState *s = (FillState *)(void *)k->inl;
+    LpDesc src = {.dtype = dst->dtype};
+    lp_copy_plan(&src, dst, threads, &s->plan);
+    lp_scalar_store(v, dst->dtype, s->one);
+    k->run = run_fill;
+    k->threads = threads;
+    return LP_OK;
+}
