@@ -30,7 +30,7 @@ static LpDtype dtype_or(LpInfer *x, int i, LpDtype t)
 
 static LpDtype dtype_of_kind(LpKind k)
 {
-    return k == LP_KIND_BOOL ? LP_BOOL
+    return k == LP_KIND_BOOL  ? LP_BOOL
            : k == LP_KIND_INT ? LP_I64
                               : lp_default_dtype();
 }

@@ -407,8 +407,7 @@ static LpStatus infer_unsqueeze(LpInfer *x)
     }
     x->out[0].shape[at] = 1;
     if (x->strides)
-        x->strides[at] =
-            at < in->ndim ? in->shape[at] * x->in_strides[at] : 1;
+        x->strides[at] = at < in->ndim ? in->shape[at] * x->in_strides[at] : 1;
     return LP_OK;
 }
 

@@ -8,7 +8,7 @@
 typedef struct LpViewGeometry {
     LpType type;
     int64_t strides[LP_MAX_DIMS];
-    int64_t offset; /* elements from element 0 of the viewed */
+    int64_t offset;  /* elements from element 0 of the viewed */
     bool needs_copy; /* a reshape that is no view: strides are unset */
 } LpViewGeometry;
 

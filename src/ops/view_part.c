@@ -108,8 +108,8 @@ static LpStatus infer_select(LpInfer *x)
     LP_FAIL_IF(i < -size || i >= size, x->err, LP_E_INDEX,
                "select(): index %lld out of range for tensor of size %s at "
                "dimension %d: indices count from 0, the range is [%lld, %lld]",
-               (long long)i, lp_shape_str(&x->in[0], have), d,
-               (long long)-size, (long long)size - 1);
+               (long long)i, lp_shape_str(&x->in[0], have), d, (long long)-size,
+               (long long)size - 1);
     a[1].i = i < 0 ? i + size : i;
     LP_TRY(lp_view_same(x));
     if (x->strides)
@@ -249,10 +249,9 @@ static LpStatus infer_as_strided(LpInfer *x)
                (long long)a[OFFSET].i);
     LP_TRY(reach(x, &out, a[STRIDE].v, a[OFFSET].i, &last));
     lp_contiguous_strides(&x->in[0], plain);
-    if (x->strides &&
-        (x->in_offset != 0 ||
-         memcmp(plain, x->in_strides,
-                (size_t)x->in[0].ndim * sizeof *plain) != 0)) {
+    if (x->strides && (x->in_offset != 0 ||
+                       memcmp(plain, x->in_strides,
+                              (size_t)x->in[0].ndim * sizeof *plain) != 0)) {
         int64_t g[LP_MAX_DIMS + 1];
         g[0] = x->in_offset;
         memcpy(g + 1, x->in_strides, (size_t)x->in[0].ndim * sizeof *g);
@@ -292,8 +291,7 @@ static void grad_as_strided(LpGrad *g)
     LpAttr see[] = {lp_attr_ints(t.shape, t.ndim),
                     lp_attr_ints(geo->v + 1, t.ndim), lp_attr_int(geo->v[0]),
                     LP_NONE_ATTR};
-    LpVal st =
-        lp_emit(g->b, LP_OP_as_strided_backward, &g->dout[0], 1, back);
+    LpVal st = lp_emit(g->b, LP_OP_as_strided_backward, &g->dout[0], 1, back);
     g->din[0] = lp_emit(g->b, LP_OP_as_strided, &st, 1, see);
 }
 

@@ -42,8 +42,8 @@ static LpStatus infer_scatter(LpInfer *x)
                x->op->name, view->name, lp_shape_str(&x->in[1], have),
                view->name, lp_shape_str(&seen, want));
     LpViewGeometry g;
-    LP_TRY(lp_view_geometry(view, a, x->op->n_attr, &x->in[0], NULL, &g,
-                            x->err));
+    LP_TRY(
+        lp_view_geometry(view, a, x->op->n_attr, &x->in[0], NULL, &g, x->err));
     LP_FAIL_IF(lp_view_overlaps(&g), x->err, LP_E_RUNTIME,
                "%s: unsupported operation: more than one element of the "
                "written-to tensor refers to a single memory location",

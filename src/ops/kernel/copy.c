@@ -16,8 +16,9 @@
 #include "src/base/half.h"
 #include "src/ops/kernel/copy.h"
 
-#define PARALLEL_BYTES (1 << 18) /* below this a thread costs more than it
-                                    brings: about 20 us of copying */
+#define PARALLEL_BYTES                                                         \
+    (1 << 18) /* below this a thread costs more than it                        \
+                 brings: about 20 us of copying */
 #define SQUARE 32
 
 /* ---- conversion ----------------------------------------------------------
@@ -292,8 +293,9 @@ static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
         if (skip < 0)
             copy_row(p, s, d, p->shape[last]);
         else
-            mover((size_t)tb)->turn(s, p->src[last], d, p->dst[skip],
-                                    p->shape[skip], p->shape[last]);
+            mover((size_t)tb)
+                ->turn(s, p->src[last], d, p->dst[skip], p->shape[skip],
+                       p->shape[last]);
         for (int i = last - 1; i >= 0; i--) {
             if (i == skip)
                 continue;

@@ -76,15 +76,13 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     LpViewGeometry g;
     LpType base = type_of(&r->out[0]);
     /* as_strided counts contiguous elements, whatever the result's strides */
-    LP_FAIL_IF(r->op->data == &op_as_strided &&
-                   !lp_desc_contiguous(&r->out[0]),
+    LP_FAIL_IF(r->op->data == &op_as_strided && !lp_desc_contiguous(&r->out[0]),
                e, LP_E_INTERNAL, "%s: the result must be contiguous",
                r->op->name);
     LP_TRY(lp_view_geometry(r->op->data, r->attr, r->op->n_attr, &base,
                             r->out[0].strides, &g, e));
     ScatterState *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s",
-               r->op->name);
+    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
     LpDesc to = desc_of_view(&g);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &s->parent);
     lp_copy_plan(&r->in[1], &to, r->threads, &s->part);
@@ -137,13 +135,13 @@ void lp_add_strided(LpDtype t, const void *src, int64_t ss, void *dst,
 }
 
 typedef struct BackwardState {
-    LpCopyPlan to_sum;  /* the gradient, contiguous, in the summing type */
-    LpCopyPlan part;    /* no overlap: the gradient to its places */
-    LpCopyPlan to_out;  /* the sum to the result */
-    LpDesc zero;        /* the result, to be zeroed */
-    LpViewGeometry g;   /* where the gradient's elements go */
+    LpCopyPlan to_sum; /* the gradient, contiguous, in the summing type */
+    LpCopyPlan part;   /* no overlap: the gradient to its places */
+    LpCopyPlan to_out; /* the sum to the result */
+    LpDesc zero;       /* the result, to be zeroed */
+    LpViewGeometry g;  /* where the gradient's elements go */
     LpDtype sum_type;
-    int64_t numel;      /* of the result */
+    int64_t numel; /* of the result */
     bool overlaps;
 } BackwardState;
 
@@ -205,8 +203,8 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
     LpDesc gd = lp_desc_of(&grad), sd = lp_desc_of(&sum);
     lp_copy_plan(&r->in[0], &gd, r->threads, &s->to_sum);
     lp_copy_plan(&sd, &r->out[0], r->threads, &s->to_out);
-    k->work_bytes = (size_t)(s->numel + lp_numel(&grad)) *
-                    lp_dtype_size(sum.dtype);
+    k->work_bytes =
+        (size_t)(s->numel + lp_numel(&grad)) * lp_dtype_size(sum.dtype);
     return LP_OK;
 }
 
@@ -214,15 +212,14 @@ LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpType base = type_of(&r->out[0]);
     BackwardState *s = lp_calloc(1, sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s",
-               r->op->name);
+    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
     k->state = s;
     k->fini = free_state;
     k->threads = r->threads;
     bool plain = lp_desc_contiguous(&r->out[0]);
-    LpStatus st = lp_view_geometry(r->op->data, r->attr + 1,
-                                   r->op->n_attr - 1, &base,
-                                   plain ? NULL : r->out[0].strides, &s->g, e);
+    LpStatus st =
+        lp_view_geometry(r->op->data, r->attr + 1, r->op->n_attr - 1, &base,
+                         plain ? NULL : r->out[0].strides, &s->g, e);
     if (st == LP_OK) {
         s->overlaps = lp_view_overlaps(&s->g) ||
                       (!plain && r->op->data == &op_as_strided);
