@@ -15,14 +15,14 @@ struct LpBuilder {
      * failure). Composite operators are expanded. `attr` is copied. */
     int (*emit)(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
                 const LpAttr *attr, LpVal *out);
-    const LpType *(*type)(LpBuilder *b, LpVal v); /* also of immediates */
+    /* also of immediates; the pointer stays valid while the rule runs */
+    const LpType *(*type)(LpBuilder *b, LpVal v);
     LpScalar (*imm)(LpBuilder *b, LpVal v);
     LpVal (*add_imm)(LpBuilder *b, LpScalar s);
+    /* on: the random operators emitted next draw from `site` */
+    void (*set_site)(LpBuilder *b, bool on, uint64_t site);
     LpArena *scratch; /* for attribute lists of rules */
     LpErr *err;       /* never NULL */
-    uint64_t site;    /* of the rule being run: random operators mix it with
-                         their position in the rule */
-    uint32_t pos;
 };
 
 static inline bool lp_failed(const LpBuilder *b)

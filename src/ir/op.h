@@ -106,7 +106,7 @@ typedef struct LpOp LpOp;
 /* The only validation of arguments. The rule reads `in` (dtype LP_DT_NONE for
  * a hole), may rewrite `attr` into canonical form (wrapped dims, filled
  * defaults; memory for lists from `arena`), sets out[0..n_out-1]. For operators
- * with Tensor[] results it may set n_out (out holds up to 64). For a view it
+ * with Tensor[] results it sets n_out (out holds up to 1024). For a view it
  * also sets the strides and offset from those of its input, when `strides` is
  * not NULL. */
 typedef struct LpInfer {

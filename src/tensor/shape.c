@@ -6,6 +6,19 @@
 
 #include "src/base/checked.h"
 
+const LpType *lp_number_type(LpKind k)
+{
+    static const LpType types[LP_N_DTYPES] = {
+#define DTYPE(id, name, bytes, kind, ctype)                                    \
+    [LP_##id] = {.dtype = LP_##id, .wrapped = true},
+#include "src/tensor/dtypes.def"
+#undef DTYPE
+    };
+    LpPromo p = LP_PROMO_INIT;
+    lp_promo_number(&p, k);
+    return &types[p.num];
+}
+
 int64_t lp_numel(const LpType *t)
 {
     int64_t n = 1;

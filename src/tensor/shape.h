@@ -16,6 +16,9 @@ typedef struct LpType {
     int64_t shape[LP_MAX_DIMS];
 } LpType;
 
+/* The type of a plain number; lives forever. */
+const LpType *lp_number_type(LpKind k);
+
 int64_t lp_numel(const LpType *t);
 bool lp_shape_eq(const LpType *a, const LpType *b); /* shape only */
 bool lp_type_eq(const LpType *a, const LpType *b);

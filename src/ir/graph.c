@@ -1,0 +1,217 @@
+#include "src/ir/graph.h"
+
+#include <string.h>
+
+LpGraph *lp_graph_new(void)
+{
+    static const LpType none = {.dtype = LP_DT_NONE};
+    LpGraph *g = lp_calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    if (LP_GROW(g->value, g->cap_value, 0) &&
+        LP_GROW(g->origin, g->cap_origin, 0) &&
+        LP_GROW(g->region, g->cap_region, 0)) {
+        g->value[0] = (LpValue){.type = &none, .node = LP_NO_NODE};
+        g->origin[0] = (LpOrigin){0};
+        g->region[0] = (LpRegion){0};
+        g->n_value = g->n_origin = g->n_region = 1;
+        return g;
+    }
+    lp_graph_free(g);
+    return NULL;
+}
+
+void lp_graph_free(LpGraph *g)
+{
+    if (!g)
+        return;
+    lp_arena_fini(&g->arena);
+    lp_free(g->node);
+    lp_free(g->value);
+    lp_free(g->imm);
+    lp_free(g->origin);
+    lp_free(g->region);
+    lp_free(g->input);
+    lp_free(g->output);
+    lp_free(g->str);
+    lp_free(g);
+}
+
+static LpVal no_memory(LpErr *e)
+{
+    lp_fail(e, LP_E_MEMORY, "out of memory");
+    return LP_NOVAL;
+}
+
+/* ---- strings
+ * ------------------------------------------------------------------- */
+static size_t hash(const char *s)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return (size_t)(h ^ h >> 32);
+}
+
+static const char **slot(const char **table, size_t cap, const char *s)
+{
+    size_t i = hash(s) & (cap - 1);
+    while (table[i] && strcmp(table[i], s) != 0)
+        i = (i + 1) & (cap - 1);
+    return &table[i];
+}
+
+static bool rehash(LpGraph *g)
+{
+    size_t cap = g->cap_str ? g->cap_str * 2 : 64;
+    const char **t = lp_calloc(cap, sizeof *t);
+    if (!t)
+        return false;
+    for (size_t i = 0; i < g->cap_str; i++)
+        if (g->str[i])
+            *slot(t, cap, g->str[i]) = g->str[i];
+    lp_free(g->str);
+    g->str = t;
+    g->cap_str = cap;
+    return true;
+}
+
+const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e)
+{
+    if (g->n_str * 2 >= g->cap_str && !rehash(g)) {
+        no_memory(e);
+        return NULL;
+    }
+    const char **p = slot(g->str, g->cap_str, s);
+    if (*p)
+        return *p;
+    *p = lp_arena_strdup(&g->arena, s);
+    if (!*p) {
+        no_memory(e);
+        return NULL;
+    }
+    g->n_str++;
+    return *p;
+}
+
+/* ---- parts
+ * --------------------------------------------------------------------- */
+static LpVal add_value(LpGraph *g, const LpType *type, LpNodeId node,
+                       uint32_t nr, LpErr *e)
+{
+    if (!LP_GROW(g->value, g->cap_value, g->n_value))
+        return no_memory(e);
+    LpType *t = lp_arena_memdup(&g->arena, type, sizeof *type);
+    if (!t)
+        return no_memory(e);
+    t->wrapped = false;
+    g->value[g->n_value] = (LpValue){.type = t, .node = node, .nr = nr};
+    return (LpVal)g->n_value++;
+}
+
+LpVal lp_graph_input(LpGraph *g, const LpType *type, const char *name, LpErr *e)
+{
+    if (!LP_GROW(g->input, g->cap_input, g->n_input))
+        return no_memory(e);
+    LpVal v = add_value(g, type, LP_NO_NODE, (uint32_t)g->n_input, e);
+    if (v == LP_NOVAL)
+        return v;
+    g->input[g->n_input++] = v;
+    g->value[v].name = name ? lp_graph_intern(g, name, e) : NULL;
+    return v;
+}
+
+bool lp_graph_output(LpGraph *g, LpVal v, LpErr *e)
+{
+    if (!LP_GROW(g->output, g->cap_output, g->n_output)) {
+        no_memory(e);
+        return false;
+    }
+    g->output[g->n_output++] = v;
+    return true;
+}
+
+LpVal lp_graph_imm(LpGraph *g, LpScalar s, LpErr *e)
+{
+    if (!LP_GROW(g->imm, g->cap_imm, g->n_imm))
+        return no_memory(e);
+    g->imm[g->n_imm] = s;
+    return (LpVal)g->n_imm++ | LP_VAL_IMM;
+}
+
+LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e)
+{
+    LpOrigin c = *o;
+    c.block = lp_graph_intern(g, o->block ? o->block : "", e);
+    c.scope = lp_graph_intern(g, o->scope ? o->scope : "", e);
+    c.file = lp_graph_intern(g, o->file ? o->file : "", e);
+    if (!c.block || !c.scope || !c.file)
+        return 0;
+    size_t back = g->n_origin > 16 ? g->n_origin - 16 : 1;
+    for (size_t i = g->n_origin; i-- > back;) {
+        const LpOrigin *p = &g->origin[i];
+        if (p->block == c.block && p->scope == c.scope && p->file == c.file &&
+            p->line == c.line && p->ipu == c.ipu && p->stage == c.stage &&
+            p->phase == c.phase && p->backward == c.backward &&
+            p->update == c.update)
+            return (LpOriginId)i;
+    }
+    if (!LP_GROW(g->origin, g->cap_origin, g->n_origin))
+        return no_memory(e);
+    g->origin[g->n_origin] = c;
+    return (LpOriginId)g->n_origin++;
+}
+
+uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e)
+{
+    if (!LP_GROW(g->region, g->cap_region, g->n_region))
+        return no_memory(e);
+    g->region[g->n_region] = *r;
+    return (uint32_t)g->n_region++;
+}
+
+static const LpAttr *copy_attr(LpGraph *g, const LpAttr *attr, int n)
+{
+    LpAttr *a = lp_arena_memdup(&g->arena, attr, (size_t)n * sizeof *a);
+    for (int i = 0; a && i < n; i++) {
+        if (a[i].kind == LP_ATTR_INTS) {
+            a[i].v = lp_arena_memdup(&g->arena, a[i].v,
+                                     (size_t)a[i].n * sizeof *a[i].v);
+            if (!a[i].v)
+                return NULL;
+        } else if (a[i].kind == LP_ATTR_STR) {
+            a[i].str = lp_graph_intern(g, a[i].str, NULL);
+            if (!a[i].str)
+                return NULL;
+        }
+    }
+    return a;
+}
+
+LpVal lp_graph_add(LpGraph *g, const LpGraphNode *like, const LpType *out,
+                   LpErr *e)
+{
+    LpGraphNode n = *like;
+    if (!LP_GROW(g->node, g->cap_node, g->n_node))
+        return no_memory(e);
+    n.attr = copy_attr(g, like->attr, like->op->n_attr);
+    n.in = lp_arena_memdup(&g->arena, like->in, n.n_in * sizeof *n.in);
+    if (!n.attr || !n.in)
+        return no_memory(e);
+    LpNodeId id = (LpNodeId)g->n_node;
+    n.out = (LpVal)g->n_value;
+    for (uint32_t i = 0; i < n.n_out; i++)
+        if (add_value(g, &out[i], id, i, e) == LP_NOVAL) {
+            g->n_value = n.out;
+            return LP_NOVAL;
+        }
+    g->node[g->n_node++] = n;
+    return n.out;
+}
+
+LpType lp_graph_operand_type(const LpGraph *g, LpVal v)
+{
+    if (v & LP_VAL_IMM)
+        return *lp_number_type(lp_graph_scalar(g, v).kind);
+    return *g->value[v].type;
+}

@@ -1,0 +1,131 @@
+/* The graph: nodes over values of static type, in the order they were made
+ * (operands before users). One arena owns everything. Values, nodes, origins
+ * are small integers, stable while the graph grows. A graph is built, copied
+ * and rewritten by making a new one; passes that only annotate keep side
+ * tables indexed by node id. */
+#ifndef LP_IR_GRAPH_H
+#define LP_IR_GRAPH_H
+
+#include "src/base/mem.h"
+#include "src/ir/builder.h"
+
+typedef uint32_t LpNodeId;   /* index into graph->node */
+typedef uint32_t LpOriginId; /* index into graph->origin; 0: none (refused) */
+
+/* Where a node comes from. Strings are interned in the graph. Ids count from
+ * 0; -1: not given. */
+typedef struct LpOrigin {
+    const char *block; /* user id of the block, "" outside blocks */
+    const char *scope; /* module path, "layer1/0" */
+    const char *file;  /* Lua source, "" if unknown */
+    int32_t line;
+    int32_t ipu, stage, phase;
+    bool backward; /* made by the reverse sweep */
+    bool update;   /* part of the weight update */
+} LpOrigin;
+
+typedef struct LpGraph LpGraph;
+
+typedef struct LpGraphNode {
+    const LpOp *op;
+    const LpAttr *attr; /* op->n_attr, canonical */
+    const LpVal *in;    /* n_in; LP_NOVAL holes, immediates */
+    uint32_t n_in;
+    LpVal out; /* first result; the others follow */
+    uint32_t n_out;
+    LpOriginId origin;
+    uint32_t region; /* 0, or the id of the fused operator it came from */
+    uint64_t site;   /* random operators */
+    LpGraph *const *sub;
+    uint32_t n_sub;
+} LpGraphNode;
+
+#define LP_NO_NODE UINT32_MAX
+typedef struct LpValue {
+    const LpType *type; /* in the arena: stays where it is */
+    LpNodeId node;      /* LP_NO_NODE: an input of the graph */
+    uint32_t nr;        /* which result, or which input */
+    const char *name;   /* NULL, or a name that anchors can ask for */
+} LpValue;
+
+/* A region: the nodes a fused operator was inlined to. */
+typedef struct LpRegion {
+    const LpOp *op;
+    const LpAttr *attr;
+    const LpVal *in, *out;
+    uint32_t n_in, n_out;
+} LpRegion;
+
+struct LpGraph {
+    LpArena arena;
+    LpGraphNode *node;
+    size_t n_node, cap_node;
+    LpValue *value; /* value[0] is LP_NOVAL */
+    size_t n_value, cap_value;
+    LpScalar *imm; /* immediates; an LpVal with LP_VAL_IMM indexes here */
+    size_t n_imm, cap_imm;
+    LpOrigin *origin; /* origin[0] is unused */
+    size_t n_origin, cap_origin;
+    LpRegion *region; /* region[0] is unused */
+    size_t n_region, cap_region;
+    LpVal *input;
+    size_t n_input, cap_input;
+    LpVal *output;
+    size_t n_output, cap_output;
+    const char **str; /* interned strings, open hashing */
+    size_t n_str, cap_str;
+};
+
+/* Owned; NULL when memory is short. */
+LpGraph *lp_graph_new(void);
+void lp_graph_free(LpGraph *g); /* NULL is fine */
+
+/* All return LP_NOVAL / 0 / NULL with `e` filled when memory is short. */
+LpVal lp_graph_input(LpGraph *g, const LpType *type, const char *name,
+                     LpErr *e);
+bool lp_graph_output(LpGraph *g, LpVal v, LpErr *e);
+/* Adds a node as it is: types, canonical attributes are the caller's (the
+ * builder runs the shape rule; see LpGraphBuilder). Copies everything. */
+LpVal lp_graph_add(LpGraph *g, const LpGraphNode *like, const LpType *out,
+                   LpErr *e);
+LpVal lp_graph_imm(LpGraph *g, LpScalar s, LpErr *e);
+LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e);
+uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e);
+const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e);
+
+static inline const LpType *lp_graph_type(const LpGraph *g, LpVal v)
+{
+    return g->value[v].type; /* not for immediates */
+}
+static inline LpScalar lp_graph_scalar(const LpGraph *g, LpVal v)
+{
+    return g->imm[v & ~LP_VAL_IMM];
+}
+/* Type of an operand; immediates are wrapped numbers; a hole has no dtype. */
+LpType lp_graph_operand_type(const LpGraph *g, LpVal v);
+
+/* Emits into a graph: runs shape rules, inlines composites and those fused
+ * operators that are no device operation (their nodes are labelled as a
+ * region). `origin` and `site` describe the rule being run. */
+typedef struct LpGraphBuilder {
+    LpBuilder b;
+    LpGraph *g;
+    LpOriginId origin;
+    uint64_t site; /* of the call being emitted */
+    uint64_t pos;  /* of the next random operator in it */
+    bool forced;   /* site is used as it is */
+    uint32_t region;
+    LpArena scratch;
+} LpGraphBuilder;
+
+/* `e` sticks; borrowed. fini frees the scratch only. */
+void lp_graph_builder_init(LpGraphBuilder *b, LpGraph *g, LpErr *e);
+void lp_graph_builder_fini(LpGraphBuilder *b);
+
+/* Text form (src/ir/text.c): owned string, freed with lp_free. */
+char *lp_graph_print(const LpGraph *g, LpErr *e);
+LpStatus lp_graph_parse(const char *text, LpGraph **out, LpErr *e);
+/* Every node against its operator's shape rule, order, origins. */
+LpStatus lp_graph_verify(const LpGraph *g, LpErr *e);
+
+#endif

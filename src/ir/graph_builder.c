@@ -1,0 +1,136 @@
+/* The builder over a graph. A call runs the shape rule and becomes a node, or
+ * its expansion: composites always, fused operators unless the device has
+ * them as one operation. */
+#include <string.h>
+
+#include "src/base/random.h"
+#include "src/ir/graph.h"
+
+static const LpType *type(LpBuilder *b, LpVal v)
+{
+    LpGraphBuilder *gb = (LpGraphBuilder *)b;
+    if (lp_is_imm(v))
+        return lp_number_type(lp_graph_scalar(gb->g, v).kind);
+    return lp_graph_type(gb->g, v);
+}
+
+static LpScalar imm(LpBuilder *b, LpVal v)
+{
+    return lp_graph_scalar(((LpGraphBuilder *)b)->g, v);
+}
+
+static LpVal add_imm(LpBuilder *b, LpScalar s)
+{
+    return lp_graph_imm(((LpGraphBuilder *)b)->g, s, b->err);
+}
+
+static void set_site(LpBuilder *b, bool on, uint64_t site)
+{
+    LpGraphBuilder *gb = (LpGraphBuilder *)b;
+    gb->forced = on;
+    if (on)
+        gb->site = site;
+}
+
+static uint64_t site_of(LpGraphBuilder *gb, const LpOp *op)
+{
+    if (!(op->flags & LP_OPF_RANDOM))
+        return 0;
+    return gb->forced ? gb->site : lp_mix64_pair(gb->site, gb->pos++);
+}
+
+static uint32_t open_region(LpGraphBuilder *gb, const LpOp *op,
+                            const LpAttr *attr, const LpVal *in, int n_in)
+{
+    LpArena *a = &gb->g->arena;
+    LpRegion r = {.op = op, .n_in = (uint32_t)n_in};
+    r.in = lp_arena_memdup(a, in, (size_t)n_in * sizeof *in);
+    r.attr = lp_arena_memdup(a, attr, op->n_attr * sizeof *attr);
+    return lp_graph_region(gb->g, &r, gb->b.err);
+}
+
+static void close_region(LpGraphBuilder *gb, uint32_t id, const LpVal *out,
+                         int n_out)
+{
+    LpRegion *r = &gb->g->region[id];
+    r->out = lp_arena_memdup(&gb->g->arena, out, (size_t)n_out * sizeof *out);
+    r->n_out = (uint32_t)n_out;
+}
+
+static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
+                const LpAttr *attr, LpVal *out)
+{
+    LpGraphBuilder *gb = (LpGraphBuilder *)b;
+    LpAttr canon[LP_MAX_ATTR];
+    LpType fixed[LP_MAX_OUT], *types = fixed;
+    if (op->flags & LP_OPF_DYNAMIC) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s has a result whose shape depends on its data; it works "
+                "eagerly but cannot be compiled",
+                op->name);
+        return 0;
+    }
+    LpType *tin = lp_arena_alloc(&gb->scratch, (size_t)n_in * sizeof *tin);
+    if (op->n_results == 0)
+        types = lp_arena_alloc(&gb->scratch, 1024 * sizeof *types);
+    if (!tin || !types) {
+        lp_fail(b->err, LP_E_MEMORY, "out of memory");
+        return 0;
+    }
+    for (int i = 0; i < n_in; i++)
+        tin[i] = lp_graph_operand_type(gb->g, in[i]);
+    if (op->n_attr)
+        memcpy(canon, attr, op->n_attr * sizeof *attr);
+    LpInfer x = {.op = op,
+                 .n_in = n_in,
+                 .n_out = op->n_results,
+                 .in = tin,
+                 .attr = canon,
+                 .out = types,
+                 .arena = &gb->scratch,
+                 .err = b->err};
+    if (op->infer && op->infer(&x) != LP_OK)
+        return 0;
+    if (op->kind != LP_OP_PRIMITIVE && !(op->flags & LP_OPF_DEVICE)) {
+        uint32_t outer = gb->region, mine = 0;
+        if (op->kind == LP_OP_FUSED && outer == 0)
+            gb->region = mine = open_region(gb, op, canon, in, n_in);
+        memset(out, 0, (size_t)x.n_out * sizeof *out);
+        op->expand(b, canon, in, n_in, out, x.n_out);
+        gb->region = outer;
+        if (mine && !lp_failed(b))
+            close_region(gb, mine, out, x.n_out);
+        return lp_failed(b) ? 0 : x.n_out;
+    }
+    LpGraphNode n = {.op = op,
+                     .attr = canon,
+                     .in = in,
+                     .n_in = (uint32_t)n_in,
+                     .n_out = (uint32_t)x.n_out,
+                     .origin = gb->origin,
+                     .region = gb->region,
+                     .site = site_of(gb, op)};
+    LpVal first = lp_graph_add(gb->g, &n, types, b->err);
+    if (first == LP_NOVAL)
+        return 0;
+    for (int i = 0; i < x.n_out; i++)
+        out[i] = first + (LpVal)i;
+    return x.n_out;
+}
+
+void lp_graph_builder_init(LpGraphBuilder *gb, LpGraph *g, LpErr *e)
+{
+    *gb = (LpGraphBuilder){.g = g};
+    gb->b = (LpBuilder){.emit = emit,
+                        .type = type,
+                        .imm = imm,
+                        .add_imm = add_imm,
+                        .set_site = set_site,
+                        .scratch = &gb->scratch,
+                        .err = e};
+}
+
+void lp_graph_builder_fini(LpGraphBuilder *gb)
+{
+    lp_arena_fini(&gb->scratch);
+}
