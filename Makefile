@@ -55,14 +55,15 @@ SO_FLAGS := -shared -Wl,-z,nodelete
 # --- files ------------------------------------------------------------------
 SRC := $(sort $(shell find src runtime -name '*.c' 2>/dev/null))
 SIMD_SRC := $(filter src/ops/kernel/simd_%.c,$(SRC))
-CORE_SRC := $(filter-out $(SIMD_SRC) src/main.c,$(SRC))
+MAIN_SRC := $(wildcard src/main*.c)
+CORE_SRC := $(filter-out $(SIMD_SRC) $(MAIN_SRC),$(SRC))
 TOOL_SRC := $(wildcard spec/tools/*.c)
 
 OBJ := $(BUILD)/obj
 CORE_OBJ := $(CORE_SRC:%.c=$(OBJ)/%.o) \
   $(foreach s,$(SIMD),$(SIMD_SRC:%.c=$(OBJ)/%.$(s).o))
 BELOW_LUA_OBJ := $(filter-out $(OBJ)/src/bind/%,$(CORE_OBJ))
-MAIN_OBJ := $(OBJ)/src/main.o
+MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
 TOOLS := $(TOOL_SRC:spec/tools/%.c=$(BUILD)/tools/%)
 DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
   $(TOOL_SRC:%.c=$(OBJ)/%.d)

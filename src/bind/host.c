@@ -1,6 +1,8 @@
 /* core.host: what the machine offers and what the log does. */
 #include "src/bind/module.h"
 
+#include <time.h>
+
 #include <lauxlib.h>
 
 #include "src/base/cpu.h"
@@ -49,7 +51,17 @@ static int host_log_level(lua_State *L)
     return 1;
 }
 
+/* Seconds on a clock that only goes forward. */
+static int host_clock(lua_State *L)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    lua_pushnumber(L, (lua_Number)t.tv_sec + (lua_Number)t.tv_nsec * 1e-9);
+    return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"clock", host_clock},         /* () -> seconds, monotonic */
     {"cpu", host_cpu},             /* () -> {name, simd, …, threads} */
     {"log", host_log},             /* (level, line) */
     {"log_level", host_log_level}, /* ([new]) -> level before */

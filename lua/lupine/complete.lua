@@ -1,0 +1,220 @@
+--- Completion of the text before the cursor. No code of the user runs: fields
+--- are read raw, and through a metatable only where __index is a table. A
+--- type whose __index is a function names its methods in the metatable's field
+--- `__methods`.
+local keywords = require("lupine.show").keywords
+
+local M = {}
+
+local MAX_DEPTH = 20 -- of __index chains
+
+-- The tables in which `v.name` would be looked up, in order.
+local function tables_of(v)
+  local list = {}
+  if type(v) == "table" then
+    list[1] = v
+  end
+  local mt = debug.getmetatable(v)
+  for _ = 1, MAX_DEPTH do
+    if type(mt) ~= "table" then
+      break
+    end
+    local index = rawget(mt, "__index")
+    local methods = rawget(mt, "__methods")
+    if type(methods) == "table" then
+      list[#list + 1] = methods
+    end
+    if type(index) ~= "table" then
+      break
+    end
+    list[#list + 1] = index
+    mt = debug.getmetatable(index)
+  end
+  return list
+end
+
+local function raw_field(v, name)
+  for _, t in ipairs(tables_of(v)) do
+    local field = rawget(t, name)
+    if field ~= nil then
+      return field
+    end
+  end
+  return nil
+end
+
+--- The value of a dotted name, read raw; nil if it has none.
+function M.resolve(path, globals)
+  local v = globals
+  for name in path:gmatch("[%a_][%w_]*") do
+    v = raw_field(v, name)
+    if v == nil then
+      return nil
+    end
+  end
+  return v
+end
+
+local function is_callable(v)
+  if type(v) == "function" then
+    return true
+  end
+  local mt = debug.getmetatable(v)
+  return type(mt) == "table" and rawget(mt, "__call") ~= nil
+end
+
+local function fields(v, prefix, only_callable)
+  local seen, list = {}, {}
+  for _, t in ipairs(tables_of(v)) do
+    for k, field in next, t do
+      if type(k) == "string" and k:find("^[%a_][%w_]*$") and k:sub(1, #prefix) == prefix
+        and not seen[k] and (prefix ~= "" or k:sub(1, 1) ~= "_")
+        and (not only_callable or is_callable(field)) then
+        seen[k] = true
+        list[#list + 1] = k
+      end
+    end
+  end
+  return list
+end
+
+local function names(text, globals)
+  local path, mark, prefix = text:match("([%a_][%w_%.]*)([%.:])([%w_]*)$")
+  if path and not path:find("..", 1, true) then
+    local v = M.resolve(path, globals)
+    if v == nil then
+      return {}, prefix
+    end
+    return fields(v, prefix, mark == ":"), prefix
+  end
+  mark, prefix = text:match("(['\"%)%]]?%s*[:%.])([%w_]*)$")
+  if mark and mark:find("^['\"]:$") then -- a method of a string literal
+    return fields("", prefix, true), prefix
+  elseif mark then
+    return {}, prefix
+  end
+  prefix = text:match("[%a_][%w_]*$") or ""
+  local list = fields(globals, prefix, false)
+  for word in pairs(keywords) do
+    if prefix ~= "" and word:sub(1, #prefix) == prefix then
+      list[#list + 1] = word
+    end
+  end
+  return list, prefix
+end
+
+-- Modules that `require` would find whose name starts with prefix.
+local function modules(prefix, files)
+  local seen, list = {}, {}
+  local function add(name)
+    if name:sub(1, #prefix) == prefix and not seen[name] then
+      seen[name] = true
+      list[#list + 1] = name
+    end
+  end
+  for name in pairs(package.loaded) do
+    add(name)
+  end
+  for name in pairs(package.preload) do
+    add(name)
+  end
+  local folder = prefix:gsub("%.", "/")
+  for template in (package.path .. ";" .. package.cpath):gmatch("[^;]+") do
+    local head, tail = template:match("^(.-)%?(.*)$")
+    for _, path in ipairs(head and files(head .. folder .. "*" .. tail) or {}) do
+      add((path:sub(#head + 1, #path - #tail):gsub("/", ".")))
+    end
+  end
+  return list, prefix
+end
+
+-- The string that is open at the end of the text, if any.
+local function open_string(text)
+  local quote, start
+  local i = 1
+  while i <= #text do
+    local c = text:sub(i, i)
+    if quote then
+      if c == "\\" then
+        i = i + 1
+      elseif c == quote then
+        quote = nil
+      end
+    elseif c == "'" or c == '"' then
+      quote, start = c, i
+    end
+    i = i + 1
+  end
+  return quote and start
+end
+
+local function candidates(text, globals, files)
+  local start = open_string(text)
+  if not start then
+    return names(text, globals)
+  end
+  local inside = text:sub(start + 1)
+  if text:sub(1, start - 1):find("require%s*%(?%s*$") then
+    return modules(inside, files)
+  end
+  return files((inside:gsub("[%*%?%[%]\\]", "\\%0")) .. "*"), inside
+end
+
+local function common_prefix(list)
+  local common = list[1]
+  for i = 2, #list do
+    local n = 0
+    while n < #common and common:byte(n + 1) == list[i]:byte(n + 1) do
+      n = n + 1
+    end
+    common = common:sub(1, n)
+  end
+  return common
+end
+
+local function columns(list, width)
+  local longest = 0
+  for _, name in ipairs(list) do
+    longest = math.max(longest, #name)
+  end
+  local per_row = math.max(1, width // (longest + 2))
+  local rows = math.ceil(#list / per_row)
+  local lines = {}
+  for r = 1, rows do
+    local row = {}
+    for i = r, #list, rows do
+      row[#row + 1] = list[i] .. (" "):rep(longest + 2 - #list[i])
+    end
+    lines[r] = table.concat(row):gsub("%s+$", "")
+  end
+  return table.concat(lines, "\n")
+end
+
+local MAX_LISTED = 200
+
+--- Completes the text before the cursor.
+---@param text string
+---@param globals table
+---@param files fun(pattern: string): string[]
+---@return string insert            what to add, may be empty
+---@return string|nil list          the choices, when there are several
+function M.complete(text, globals, files)
+  if text:find("^%s*$") then
+    return "  "
+  end
+  local list, prefix = candidates(text, globals, files)
+  if #list == 0 then
+    return ""
+  end
+  table.sort(list)
+  local common = common_prefix(list)
+  local insert = common:sub(#prefix + 1)
+  if insert ~= "" or #list == 1 then
+    return insert
+  elseif #list > MAX_LISTED then
+    return "", ("%d names"):format(#list)
+  end
+  return "", columns(list, 80)
+end
+
+return M

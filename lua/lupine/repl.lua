@@ -1,0 +1,307 @@
+--- The read-eval-print loop. The host (src/main_edit.c) gives line editing and
+--- protected calls as the table `terminal`; everything else is here.
+---
+--- The history is a text file with an entry a line; the further lines of an
+--- entry start with a tab. Each entry is appended at once, so several sessions
+--- share the file and a killed one loses nothing.
+local complete = require("lupine.complete")
+local show = require("lupine.show")
+
+local M = {}
+
+local HELP = [[
+An expression prints its value; _ is the last one. An unfinished line goes on.
+  ?NAME         what NAME is: signature, description, source
+  :time EXPR    evaluates and tells the time it took
+  :help         this
+  Ctrl-C        stops what runs, or drops the line; Ctrl-D leaves]]
+
+--- Functions (value, name) -> text or nil, asked in turn by ?NAME before the
+--- general description is made.
+M.helpers = {}
+
+-- ---- history ---------------------------------------------------------------
+
+local function history_path(terminal)
+  local state = os.getenv("XDG_STATE_HOME")
+  if state and state:sub(1, 1) == "/" then
+    return state .. "/lupine/history"
+  end
+  local home = os.getenv("HOME")
+  if not home or home == "" then
+    return nil
+  elseif #terminal.files(home .. "/.local/state") > 0 then
+    return home .. "/.local/state/lupine/history"
+  end
+  return home .. "/.lupine_history"
+end
+
+local function warn_history(message)
+  io.stderr:write("lupine: history is not kept: ", message, "\n")
+end
+
+local function load_history(terminal)
+  local path = history_path(terminal)
+  if not path then
+    return nil
+  end
+  local ok, message = terminal.private_file(path)
+  if not ok then
+    warn_history(message)
+    return nil
+  end
+  local entry
+  for line in io.lines(path) do
+    if line:sub(1, 1) == "\t" and entry then
+      entry = entry .. "\n" .. line:sub(2)
+    else
+      if entry then
+        terminal.remember(entry)
+      end
+      entry = line
+    end
+  end
+  if entry then
+    terminal.remember(entry)
+  end
+  return path
+end
+
+-- Returns the path to use from now on: nil after a failure.
+local function remember(terminal, path, text)
+  text = text:gsub("^%s+", ""):gsub("%s+$", "")
+  if text == "" then
+    return path
+  end
+  terminal.remember(text)
+  if not path then
+    return nil
+  end
+  local f, message = io.open(path, "a")
+  if not f then
+    warn_history(message)
+    return nil
+  end
+  f:setvbuf("full") -- one write: sessions do not mix within an entry
+  local ok
+  ok, message = f:write(text:gsub("\n", "\n\t"), "\n")
+  if ok then
+    ok, message = f:close()
+  else
+    f:close()
+  end
+  if not ok then
+    warn_history(message)
+    return nil
+  end
+  return path
+end
+
+-- ---- chunks ----------------------------------------------------------------
+
+--- Compiles a chunk, first as an expression list. Returns the function, or
+--- nil and "unfinished", or nil and the error message.
+function M.compile(text)
+  local f, expression_error = load("return " .. text, "=stdin", "t")
+  if f then
+    return f
+  end
+  local message
+  f, message = load(text, "=stdin", "t")
+  if f then
+    return f
+  elseif message:find("near <eof>$") or expression_error:find("near <eof>$") then
+    return nil, "unfinished"
+  end
+  return nil, message
+end
+
+local function prompt(name, default)
+  local p = rawget(_G, name)
+  return p == nil and default or tostring(p)
+end
+
+local function print_results(...)
+  local texts = table.pack(...)
+  local lines = false
+  for i = 1, texts.n do
+    texts[i] = show.show(texts[i])
+    lines = lines or texts[i]:find("\n", 1, true) ~= nil
+  end
+  io.write(table.concat(texts, lines and "\n" or "\t"), "\n")
+end
+
+-- Runs f; its results are printed and the first kept in _.
+local function evaluate(terminal, f)
+  local results = table.pack(terminal.call(f))
+  if not results[1] then
+    return terminal.report(results[2])
+  end
+  if results.n > 1 then
+    if results[2] ~= nil then
+      rawset(_G, "_", results[2])
+    end
+    local ok, message = terminal.call(print_results, table.unpack(results, 2, results.n))
+    if not ok then
+      terminal.report(message)
+    end
+  end
+end
+
+-- ---- commands --------------------------------------------------------------
+
+-- The `---` block and the source line above the definition of a function.
+local function source_of(f)
+  local info = debug.getinfo(f, "S")
+  if info.what ~= "Lua" or info.source:sub(1, 1) ~= "@" then
+    return nil
+  end
+  local file = io.open(info.source:sub(2))
+  if not file then
+    return nil
+  end
+  local block, n = {}, 0
+  for line in file:lines() do
+    n = n + 1
+    if n == info.linedefined then
+      break
+    elseif line:find("^%s*%-%-%-") then
+      block[#block + 1] = line:gsub("^%s*%-%-%-%s?", "")
+    else
+      block = {}
+    end
+  end
+  file:close()
+  return table.concat(block, "\n"), ("%s:%d"):format(info.source:sub(2), info.linedefined)
+end
+
+local function signature(f, name)
+  local info = debug.getinfo(f, "u")
+  local params = {}
+  for i = 1, info.nparams do
+    params[i] = debug.getlocal(f, i)
+  end
+  if info.isvararg then
+    params[#params + 1] = "..."
+  end
+  return name .. "(" .. table.concat(params, ", ") .. ")"
+end
+
+--- What `?name` prints.
+function M.describe(name, globals)
+  local v = complete.resolve(name, globals)
+  if v == nil then
+    return "no value is named " .. name
+  end
+  for _, helper in ipairs(M.helpers) do
+    local text = helper(v, name)
+    if text then
+      return text
+    end
+  end
+  if type(v) ~= "function" then
+    return name .. ": " .. show.show(v)
+  elseif debug.getinfo(v, "S").what == "C" then
+    return name .. ": a C function"
+  end
+  local text, place = source_of(v)
+  local lines = { signature(v, name) }
+  if text and text ~= "" then
+    lines[#lines + 1] = text
+  end
+  lines[#lines + 1] = place and "defined at " .. place
+  return table.concat(lines, "\n")
+end
+
+local function time(terminal, text)
+  local f, message = M.compile(text)
+  if not f then
+    return terminal.report(message)
+  end
+  local wall, cpu = require("lupine.core").host.clock(), os.clock()
+  evaluate(terminal, f)
+  io.write(("%.6f s, processor %.6f s\n"):format(
+    require("lupine.core").host.clock() - wall, os.clock() - cpu))
+end
+
+-- True if the line was a command.
+local function command(terminal, line)
+  local name = line:match("^%s*%?%s*([%a_][%w_%.:]*)%s*$")
+  if name then
+    local ok, text = terminal.call(M.describe, name:gsub(":", "."), _G)
+    if ok then
+      io.write(text, "\n")
+    else
+      terminal.report(text)
+    end
+    return true
+  end
+  local word, rest = line:match("^%s*:([%a]+)%s*(.*)$")
+  if word == "time" then
+    time(terminal, rest)
+  elseif word == "help" or line:find("^%s*%?%s*$") then
+    io.write(HELP, "\n")
+  elseif word then
+    io.write("no command :", word, "; :help lists them\n")
+  else
+    return false
+  end
+  return true
+end
+
+-- ---- the loop --------------------------------------------------------------
+
+-- Reads one chunk: text and function, or text alone if it does not compile
+-- (reported) or was a command; nil at the end of input.
+local function read_chunk(terminal, completer)
+  local text, why = terminal.readline(prompt("_PROMPT", "> "), completer)
+  if not text then
+    return why == "interrupted" and "" or nil
+  elseif command(terminal, text) or text:find("^%s*$") then
+    return text
+  end
+  while true do
+    local f, message = M.compile(text)
+    if f then
+      return text, f
+    elseif message ~= "unfinished" then
+      terminal.report(message)
+      return text
+    end
+    local more
+    more, why = terminal.readline(prompt("_PROMPT2", ">> "), completer)
+    if not more then
+      if why == "end" then
+        terminal.report(select(2, load(text, "=stdin", "t")))
+      end
+      return ""
+    end
+    text = text .. "\n" .. more
+  end
+end
+
+--- Runs until the end of input.
+function M.run(terminal)
+  local path = terminal.interactive and load_history(terminal)
+  if terminal.interactive then
+    io.write("lupine ", require("lupine.core").version, " (", _VERSION, "); :help for help\n")
+  end
+  local function completer(text)
+    return complete.complete(text, _G, terminal.files)
+  end
+  while true do
+    local text, f = read_chunk(terminal, completer)
+    if not text then
+      return
+    end
+    if terminal.interactive then
+      path = remember(terminal, path, text)
+    end
+    if f then
+      evaluate(terminal, f)
+    end
+    io.stdout:flush()
+  end
+end
+
+return M

@@ -1,0 +1,117 @@
+--- Values as text, for reading: tables sorted, cycles marked, long ones cut.
+--- An object whose metatable has __tostring or __name prints itself.
+local M = {}
+
+--- Print options, settable: elements shown of one value, depth, columns.
+M.options = { threshold = 1000, depth = 6, width = 80 }
+
+local rank = { number = 1, string = 2, boolean = 3 }
+
+local function before(a, b)
+  local ra, rb = rank[type(a)] or 4, rank[type(b)] or 4
+  if ra ~= rb then
+    return ra < rb
+  elseif ra <= 2 then
+    return a < b
+  end
+  return tostring(a) < tostring(b)
+end
+
+local function quoted(s)
+  local text = string.format("%q", s):gsub("\\\n", "\\n"):gsub("\\9", "\\t"):gsub("\\13", "\\r")
+  return text
+end
+
+local function is_plain(t)
+  local mt = debug.getmetatable(t)
+  return type(mt) ~= "table"
+    or (rawget(mt, "__tostring") == nil and rawget(mt, "__name") == nil)
+end
+
+local keywords = {}
+for word in ([[and break do else elseif end false for function goto if in local nil not or
+  repeat return then true until while]]):gmatch("%a+") do
+  keywords[word] = true
+end
+M.keywords = keywords
+
+local value
+
+local function key(k, state)
+  if type(k) == "string" and k:find("^[%a_][%w_]*$") and not keywords[k] then
+    return k
+  end
+  return "[" .. value(k, state, "") .. "]"
+end
+
+-- The parts of a table's text: list elements first, then fields, sorted.
+local function parts(t, state, indent)
+  local list, keys = {}, {}
+  local n = rawlen(t)
+  for i = 1, n do
+    if state.left <= 0 then
+      list[#list + 1] = ("... (%d more)"):format(n - i + 1)
+      break
+    end
+    state.left = state.left - 1
+    list[i] = value(rawget(t, i), state, indent)
+  end
+  for k in next, t do
+    if math.type(k) ~= "integer" or k < 1 or k > n then
+      keys[#keys + 1] = k
+    end
+  end
+  table.sort(keys, before)
+  for i, k in ipairs(keys) do
+    if state.left <= 0 then
+      list[#list + 1] = ("... (%d more)"):format(#keys - i + 1)
+      break
+    end
+    state.left = state.left - 1
+    list[#list + 1] = key(k, state) .. " = " .. value(rawget(t, k), state, indent)
+  end
+  return list
+end
+
+local function plain_table(t, state, indent)
+  if state.open[t] then
+    return "<cycle>"
+  elseif next(t) == nil then
+    return "{}"
+  elseif state.depth >= M.options.depth then
+    return "{...}"
+  end
+  state.open[t] = true
+  state.depth = state.depth + 1
+  local inner = indent .. "  "
+  local list = parts(t, state, inner)
+  state.depth = state.depth - 1
+  state.open[t] = nil
+  local line = "{" .. table.concat(list, ", ") .. "}"
+  if #line + #indent <= M.options.width and not line:find("\n", 1, true) then
+    return line
+  end
+  return "{\n" .. inner .. table.concat(list, ",\n" .. inner) .. "\n" .. indent .. "}"
+end
+
+function value(v, state, indent)
+  if type(v) == "string" then
+    return quoted(v)
+  elseif type(v) == "table" and is_plain(v) then
+    return plain_table(v, state, indent)
+  end
+  return (tostring(v):gsub("\n", "\n" .. indent))
+end
+
+--- The text of any value. A string alone is itself; inside a table it is
+--- quoted.
+---@param v any
+---@return string
+function M.show(v)
+  if type(v) == "string" then
+    return v
+  end
+  return value(v, { open = {}, depth = 0, left = M.options.threshold }, "")
+end
+
+return M
