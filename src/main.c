@@ -182,12 +182,11 @@ static bool run_options(lua_State *L, char **argv, int n)
         if ((option != 'e' && option != 'l') || argv[i][0] != '-')
             continue;
         const char *text = argv[i][2] ? argv[i] + 2 : argv[++i];
-        bool ok = option == 'l'
-                      ? run_library(L, text)
-                      : run(L,
-                            luaL_loadbufferx(L, text, strlen(text),
-                                             "=(command line)", "t"),
-                            0);
+        bool ok = option == 'l' ? run_library(L, text)
+                                : run(L,
+                                      luaL_loadbufferx(L, text, strlen(text),
+                                                       "=(command line)", "t"),
+                                      0);
         if (!ok)
             return false;
     }

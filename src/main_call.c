@@ -16,11 +16,12 @@
 
 #include "src/base/interrupt.h"
 
-#define HEAD 12 /* frames shown at the top and at the bottom of a deep stack */
+#define HEAD 12 /* frames shown at the top and at the bottom of a deep stack   \
+                 */
 #define TAIL 10
 
 static lua_State *running; /* for the signal handler */
-static int host_levels; /* of the stack below the running call */
+static int host_levels;    /* of the stack below the running call */
 static const char *own_folder = "";
 static char traceback_key; /* registry: traceback of the last error */
 
@@ -206,8 +207,8 @@ static int describe(lua_State *L)
         lua_settop(L, 2);
     }
     text = string_field(L, 1, "traceback");
-    if (!text && lua_rawgetp(L, LUA_REGISTRYINDEX, &traceback_key) ==
-                     LUA_TSTRING)
+    if (!text &&
+        lua_rawgetp(L, LUA_REGISTRYINDEX, &traceback_key) == LUA_TSTRING)
         text = lua_tostring(L, -1);
     if (text && *text)
         lua_pushfstring(L, "%s\n%s", lua_tostring(L, 2), text);

@@ -42,9 +42,9 @@ struct Text {
 static struct {
     EditLine *el; /* NULL unless interactive */
     HistoryW *history;
-    lua_State *L;      /* the caller of readline; its slot 2 is complete() */
+    lua_State *L; /* the caller of readline; its slot 2 is complete() */
     wchar_t prompt[64];
-    struct Text head;  /* lines pasted before the one under edit */
+    struct Text head; /* lines pasted before the one under edit */
     struct sigaction old_int;
 } term;
 
@@ -68,7 +68,8 @@ static void on_continue(int sig)
     continued = 1;
 }
 
-/* --- text ------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------
+ */
 
 /* Without memory characters are lost, nothing else. */
 static void add_byte(struct Text *t, char c)
@@ -127,7 +128,8 @@ static void insert(EditLine *el, const char *s, size_t len)
     }
 }
 
-/* --- libedit's callbacks --------------------------------------------------- */
+/* --- libedit's callbacks ---------------------------------------------------
+ */
 
 static wchar_t *get_prompt(EditLine *el)
 {
@@ -306,7 +308,8 @@ void lp_host_close_terminal(void)
     signal(SIGCONT, SIG_DFL);
 }
 
-/* --- what Lua gets --------------------------------------------------------- */
+/* --- what Lua gets ---------------------------------------------------------
+ */
 
 static int push_end(lua_State *L, const char *why)
 {
@@ -449,8 +452,8 @@ void lp_host_push_terminal(lua_State *L)
         {NULL, NULL},
     };
     const char *type = getenv("TERM");
-    bool interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) &&
-                       type && *type && strcmp(type, "dumb") != 0;
+    bool interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && type &&
+                       *type && strcmp(type, "dumb") != 0;
     luaL_newlib(L, functions);
     lua_pushboolean(L, interactive && open_editor());
     lua_setfield(L, -2, "interactive");

@@ -48,9 +48,7 @@ static void ask_features(void)
     cpu.amx = has_amx();
 }
 #else
-static void ask_features(void)
-{
-}
+static void ask_features(void) {}
 #endif
 
 static void lower(const char *wanted)
