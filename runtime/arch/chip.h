@@ -1,0 +1,67 @@
+/* What an IPU is: the figures that the cost and memory formulas need, one
+ * record a generation. The values, each with its source, stand in chips.def.
+ * Records are constants: nothing here is owned, freed or changed. */
+#ifndef LP_ARCH_CHIP_H
+#define LP_ARCH_CHIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The modes of the matrix unit (AMP): type of the data, type of the partials.
+ */
+typedef enum {
+    LP_AMP_F16_F16,
+    LP_AMP_F16_F32,
+    LP_AMP_F32_F32,
+    LP_N_AMP
+} LpAmpMode;
+
+typedef struct LpAmp {
+    int units;         /* accumulating units that work at once; 0 = no mode */
+    int in_elems;      /* elements each unit takes in a cycle */
+    int in_group;      /* input channels a loaded weight block covers */
+    int row_cyc;       /* cycles a worker spends on one row of one in_group */
+    int coeff_bytes;   /* weight bytes held by one unit */
+    int first_rows[3]; /* worker cycles for 0, 1 and 2 rows */
+    int three_rows;    /* worker cycles for 3 rows; more rows add row_cyc */
+    int zero_cyc[2];   /* to zero partials: [0] + [1] * rows a worker */
+} LpAmp;
+
+typedef struct LpChip {
+    const char *version; /* "ipu1", "ipu2", "ipu21" */
+    const char *name;
+    int tiles;
+    int workers;           /* hardware worker contexts of a tile */
+    int tiles_per_bus;     /* neighbours that share an exchange bus */
+    int64_t tile_bytes;    /* SRAM of a tile */
+    int64_t region0_bytes; /* standard memory: the only one that holds code */
+    int64_t region1_bytes; /* interleaved memory: 128-bit access */
+    int64_t element_bytes; /* memory element, the granule of contention */
+    int64_t tile_base;     /* address of the first byte */
+    double clock_hz;
+    int data_path_bytes;    /* a vector of the worker's arithmetic */
+    int instruction_bytes;  /* one instruction of the memory image */
+    int exchange_bytes_cyc; /* bytes a cycle that a tile receives, or sends */
+    int memcpy_bytes_cyc;   /* bytes a cycle of a local copy */
+    int coeff_bytes_cyc;    /* weight load into the AMP, 64-bit loads */
+    int step_cyc;           /* sync and start of one exchange/compute step */
+    int max_sync_delay_cyc; /* bound of route and start of an exchange */
+    int global_sync_cyc;    /* sync over several IPUs; 0 = by the hop model */
+    double hop_s;           /* latency of a sync hop between IPUs */
+    int worker_stack_bytes; /* stack of one worker */
+    int supervisor_stack_bytes;
+    LpAmp amp[LP_N_AMP];
+} LpChip;
+
+/* The record of a generation, NULL when the version is not known; lp_chip_at
+ * gives NULL past the last. */
+const LpChip *lp_chip_find(const char *version);
+const LpChip *lp_chip_at(size_t i);
+
+/* Cycles of a sync over n_ipus IPUs (0 for a single one). */
+int64_t lp_chip_global_sync_cyc(const LpChip *chip, int n_ipus);
+
+/* Multiply-accumulates a cycle of one tile's AMP; 0 without the mode. */
+int lp_chip_amp_macs(const LpChip *chip, LpAmpMode mode);
+
+#endif

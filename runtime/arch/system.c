@@ -1,0 +1,43 @@
+/* The table of machines and the routes that follow from it. */
+#include "runtime/arch/system.h"
+
+#include <string.h>
+
+#define SYSTEM(...) {__VA_ARGS__},
+static const LpSystem systems[] = {
+#include "runtime/arch/systems.def"
+};
+#undef SYSTEM
+
+const LpSystem *lp_system_at(size_t i)
+{
+    return i < sizeof systems / sizeof *systems ? &systems[i] : NULL;
+}
+
+const LpSystem *lp_system_find(const char *chip_version)
+{
+    for (size_t i = 0; chip_version && i < sizeof systems / sizeof *systems;
+         i++)
+        if (!strcmp(systems[i].chip, chip_version))
+            return &systems[i];
+    return NULL;
+}
+
+int lp_system_machines(const LpSystem *s, int n_ipus)
+{
+    int n = 1;
+    while (n * s->ipus_machine < n_ipus)
+        n *= 2; /* pods come in powers of two */
+    return n;
+}
+
+double lp_system_path_bps(const LpSystem *s, int from, int to)
+{
+    if (from / s->ipus_machine == to / s->ipus_machine)
+        return s->link_bps;
+    if (from / s->ipus_rack == to / s->ipus_rack || s->gateway_bps <= 0)
+        return s->ladder_bps;
+    /* a rack's gateway is shared by the IPUs of the machine */
+    double share = s->gateway_bps / s->ipus_machine;
+    return share < s->ladder_bps ? share : s->ladder_bps;
+}

@@ -1,0 +1,133 @@
+/* Operations that PopLibs composes of elementwise passes and reductions:
+ * softmax, normalisations, pooling. Source: PL popnn/NonLinearity,
+ * popnn/GroupNorm, popnn/Pooling. */
+#include "runtime/cost/units.h"
+
+LpCost lp_cost_softmax(const LpCostCtx *x, LpCostType t, int64_t rows,
+                       int64_t cols)
+{
+    int64_t n = mul_sat(rows, cols);
+    LpCost c = lp_cost_reduce(x, LP_RED_MAX, t, n, rows, 1);
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_sub, t, n, rows));
+    lp_cost_add(&c,
+                lp_cost_elementwise(x, LP_EW_exp, LP_EW_UNARY_INPLACE, t, n));
+    lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, n, rows, 1));
+    lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_inverse, LP_EW_UNARY,
+                                        LP_COST_FLOAT, rows));
+    lp_cost_add(&c, lp_cost_cast(x, LP_COST_FLOAT, t, rows));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, rows));
+    return c;
+}
+
+LpCost lp_cost_softmax_grad(const LpCostCtx *x, LpCostType t, int64_t rows,
+                            int64_t cols)
+{
+    int64_t n = mul_sat(rows, cols);
+    LpCost c = lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n);
+    lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, n, rows, 1));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, rows));
+    lp_cost_add(&c,
+                lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY_INPLACE, t, n));
+    return c;
+}
+
+/* Mean and inverse standard deviation from sums: four small operations. */
+static LpCost statistics(const LpCostCtx *x, int64_t n_stats)
+{
+    LpCostType f = LP_COST_FLOAT;
+    LpCost c = lp_cost_elementwise(x, LP_EW_mul, LP_EW_SCALAR, f, n_stats);
+    lp_cost_add(&c,
+                lp_cost_elementwise(x, LP_EW_square, LP_EW_UNARY, f, n_stats));
+    lp_cost_add(&c,
+                lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY, f, n_stats));
+    lp_cost_add(&c,
+                lp_cost_elementwise(x, LP_EW_rsqrt, LP_EW_UNARY, f, n_stats));
+    return c;
+}
+
+LpCost lp_cost_norm(const LpCostCtx *x, LpCostType t, int64_t n,
+                    int64_t n_stats, int64_t chans, bool inference)
+{
+    LpCost c = {0};
+    if (n <= 0 || n_stats <= 0)
+        return c;
+    if (!inference) {
+        /* one pass takes the sum and the sum of squares: the dearer counts */
+        c = lp_cost_reduce(x, LP_RED_SQUARE_ADD, t, n, n_stats, 1);
+        c.flops = mul_sat(n, 3);
+        lp_cost_add(&c, statistics(x, n_stats));
+    }
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_sub, t, n, n_stats));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_add, t, n, chans));
+    return c;
+}
+
+LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
+                         int64_t n_stats, int64_t chans)
+{
+    LpCost c = {0};
+    if (n <= 0 || n_stats <= 0)
+        return c;
+    if (chans > 0) {
+        /* gradients of gamma and beta: g * xhat, then one joint reduction */
+        c = lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n);
+        lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, mul_sat(n, 2),
+                                       2 * chans, chans));
+        lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans));
+    }
+    lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n));
+    lp_cost_add(
+        &c, lp_cost_reduce(x, LP_RED_ADD, t, mul_sat(n, 2), 2 * n_stats, 1));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_add, t, n, n_stats));
+    lp_cost_add(&c, lp_cost_scaled_add(x, t, n, false));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats));
+    return c;
+}
+
+/* Outputs are dealt to the tiles; each fetches the inputs of its windows and
+ * walks them row by row of the window, channels in vectors. */
+static LpCost windows(const LpCostCtx *x, LpRedOp op, LpCostType t,
+                      int64_t n_fetched, int64_t n_made, int64_t taps)
+{
+    LpCost c = {0};
+    if (n_made <= 0 || taps <= 0)
+        return c;
+    LpTileMap m = lp_tile_map(x, t, n_made, 8);
+    LpTileMap f = lp_tile_map(x, t, n_fetched, 8);
+    int64_t vecs = div_up(m.tile_elems, vec_elems(x->chip, t));
+    /* as a strided reduction of `taps` rows */
+    int64_t each = 3 + 3 + (t == LP_COST_HALF ? 8 : 5) + taps - 1;
+    int64_t scale = op == LP_RED_ADD ? vecs : 0;
+    cost_step(x, &c,
+              lp_exchange_cyc(x->chip, f.tile_bytes, f.tile_bytes, false),
+              6 * (16 + div_up(vecs, 6) * each) + scale);
+    c.sync_cyc += x->chip->step_cyc;
+    c.tiles = m.tiles;
+    c.flops = mul_sat(n_made, taps);
+    c.temp_tile_bytes = f.tile_bytes;
+    c.vertex_bytes = lp_vertex_bytes(1, 4, 6);
+    c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 2, taps);
+    cost_codelet(&c, LP_CODELET_pool, t);
+    return c;
+}
+
+LpCost lp_cost_pool(const LpCostCtx *x, LpRedOp op, LpCostType t, int64_t n_in,
+                    int64_t n_out, int64_t window)
+{
+    return windows(x, op, t, n_in, n_out, window);
+}
+
+LpCost lp_cost_pool_grad(const LpCostCtx *x, LpRedOp op, LpCostType t,
+                         int64_t n_in, int64_t n_out, int64_t window)
+{
+    if (n_in <= 0)
+        return (LpCost){0};
+    /* an input lies in so many windows; the maximum needs inputs and outputs
+     * beside the gradient */
+    int64_t taps = max_i64(div_up(mul_sat(n_out, window), n_in), 1);
+    int64_t fetched = op == LP_RED_MAX ? n_in + 2 * n_out : n_out;
+    return windows(x, op, t, fetched, n_in, taps);
+}

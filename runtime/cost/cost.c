@@ -1,0 +1,143 @@
+/* The result type, the memory helpers and the steps that all costs are made of.
+ */
+#include "runtime/cost/cost.h"
+
+#include "runtime/cost/units.h"
+
+#include <string.h>
+
+static const int codelet_bytes[] = {
+#define CODELET(name, bytes) bytes,
+#include "runtime/cost/codelets.def"
+#undef CODELET
+};
+
+/* A plain elementwise loop; see codelets.def for the sizes. */
+enum { EW_CODE_BYTES = 384, EW_FORMS = 2 };
+
+/* Ids: codelet x type, then elementwise operation x form x type. */
+enum {
+    N_PLAIN = LP_N_CODELETS * LP_COST_N_TYPES,
+    N_IDS = N_PLAIN + LP_N_EW * EW_FORMS * LP_COST_N_TYPES
+};
+_Static_assert(N_IDS <= 64 * (int)(sizeof(LpCodeletSet) / sizeof(uint64_t)),
+               "LpCodeletSet is too small");
+
+int lp_cost_type_bytes(LpCostType t)
+{
+    return t == LP_COST_HALF ? 2 : 4;
+}
+
+LpCostCtx lp_cost_ctx(const LpChip *chip)
+{
+    return (LpCostCtx){.chip = chip,
+                       .proportion = 0.6, /* PL poplin, default option */
+                       .partials = LP_COST_FLOAT};
+}
+
+int64_t lp_codelet_set_bytes(const LpCodeletSet *s)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < N_IDS; i++)
+        if (s->w[i / 64] >> (i % 64) & 1)
+            bytes += i < N_PLAIN ? codelet_bytes[i / LP_COST_N_TYPES]
+                                 : EW_CODE_BYTES;
+    return bytes;
+}
+
+static void add_id(LpCost *c, int id)
+{
+    c->codelets.w[id / 64] |= UINT64_C(1) << (id % 64);
+    c->code_bytes = lp_codelet_set_bytes(&c->codelets);
+}
+
+void cost_codelet(LpCost *c, CodeletId id, LpCostType t)
+{
+    add_id(c, (int)id * LP_COST_N_TYPES + (int)t);
+}
+
+void cost_ew_codelet(LpCost *c, LpEwOp op, LpEwForm form, LpCostType t)
+{
+    int scalar = form == LP_EW_SCALAR; /* in place differs by no code */
+    add_id(c,
+           N_PLAIN + ((int)op * EW_FORMS + scalar) * LP_COST_N_TYPES + (int)t);
+}
+
+void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
+               int64_t compute_cyc)
+{
+    c->exchange_cyc += exchange_cyc;
+    c->compute_cyc += compute_cyc;
+    c->sync_cyc += x->chip->step_cyc;
+}
+
+int64_t lp_cost_cyc(const LpCost *c)
+{
+    return c->compute_cyc + c->exchange_cyc + c->sync_cyc;
+}
+
+void lp_cost_add(LpCost *c, LpCost next)
+{
+    c->compute_cyc += next.compute_cyc;
+    c->exchange_cyc += next.exchange_cyc;
+    c->sync_cyc += next.sync_cyc;
+    if (!lp_add_i64(c->flops, next.flops, &c->flops))
+        c->flops = INT64_MAX;
+    c->temp_tile_bytes = max_i64(c->temp_tile_bytes, next.temp_tile_bytes);
+    c->vertex_bytes += next.vertex_bytes;
+    c->exchange_code_bytes += next.exchange_code_bytes;
+    for (int i = 0; i < (int)(sizeof c->codelets.w / sizeof *c->codelets.w);
+         i++)
+        c->codelets.w[i] |= next.codelets.w[i];
+    c->code_bytes = lp_codelet_set_bytes(&c->codelets);
+    if (next.tiles > c->tiles)
+        c->tiles = next.tiles;
+}
+
+LpCost lp_cost_repeat(LpCost c, int64_t times)
+{
+    c.compute_cyc = mul_sat(c.compute_cyc, times);
+    c.exchange_cyc = mul_sat(c.exchange_cyc, times);
+    c.sync_cyc = mul_sat(c.sync_cyc, times);
+    c.flops = mul_sat(c.flops, times);
+    return c;
+}
+
+LpTileMap lp_tile_map(const LpCostCtx *x, LpCostType t, int64_t n,
+                      int64_t grain)
+{
+    int64_t grains = div_up(n, max_i64(grain, 1));
+    int64_t tiles = ctx_tiles(x), share = div_up(grains, tiles);
+    LpTileMap m = {.tiles = share ? (int)div_up(grains, share) : 0};
+    m.tile_elems = min_i64(share * max_i64(grain, 1), n);
+    m.tile_bytes = m.tile_elems * lp_cost_type_bytes(t);
+    return m;
+}
+
+int64_t lp_exchange_code_bytes(const LpChip *chip, int64_t sent,
+                               int64_t received)
+{
+    /* a send is one instruction; a received run sets address and source and
+     * ends: three (PL popops/DynamicSlice counts messages the same way) */
+    return chip->instruction_bytes * (sent + 3 * received);
+}
+
+int64_t lp_vertex_bytes(int64_t vertices, int pointers, int scalars)
+{
+    /* a run entry, 4 bytes a pointer, 4 bytes for two scalars: PL
+     * cyclesTables */
+    return vertices * (4 + 4 * pointers + 4 * ((scalars + 1) / 2));
+}
+
+int64_t lp_stack_bytes(const LpChip *chip)
+{
+    return chip->workers * chip->worker_stack_bytes +
+           chip->supervisor_stack_bytes;
+}
+
+int64_t lp_tile_with_gaps(const LpChip *chip, int64_t used, int64_t interleaved)
+{
+    if (interleaved <= 0)
+        return used;
+    return max_i64(used, chip->region0_bytes + interleaved);
+}

@@ -1,0 +1,154 @@
+/* Cycles of the vertices that products and reductions are made of, on one tile.
+ *
+ * All return tile cycles: a worker gets every sixth, so a compute set takes
+ * six times its longest worker, plus the supervisor's own work. Formulas are
+ * restated from PL poplibs_support/ConvVertexCycles, poplin/
+ * ConvReduceCycles, popops/PerformanceEstimation (PL = github
+ * graphcore/poplibs); the numbers in them are those of the vertices' assembly
+ * and have no meaning apart from it. */
+#include "runtime/cost/units.h"
+
+#include <math.h>
+
+enum { W = 6 }; /* worker contexts, as the assembly was written for */
+
+LpAmpMode amp_mode(LpCostType t, LpCostType partials)
+{
+    if (t != LP_COST_HALF)
+        return LP_AMP_F32_F32;
+    return partials == LP_COST_HALF ? LP_AMP_F16_F16 : LP_AMP_F16_F32;
+}
+
+/* Cycles of a worker that walks `rows` rows through the unit. */
+static int64_t amp_worker(const LpAmp *a, int64_t rows)
+{
+    return rows < 3 ? a->first_rows[rows]
+                    : a->three_rows + a->row_cyc * (rows - 3);
+}
+
+/* Supervisor cycles to load one weight block. */
+static int64_t amp_load(const LpChip *chip, const LpAmp *a)
+{
+    return a->units * a->coeff_bytes / chip->coeff_bytes_cyc;
+}
+
+int64_t amp_block_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t n)
+{
+    const LpAmp *a = &chip->amp[mode];
+    return div_up(n, a->units) *
+           (6 + amp_load(chip, a) + W * (amp_worker(a, div_up(m, W)) - 9));
+}
+
+int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t k,
+                     int64_t n)
+{
+    const LpAmp *a = &chip->amp[mode];
+    int64_t gi = div_up(k, a->in_group), go = div_up(n, 16);
+    int64_t passes = div_up(n, a->units), r = div_up(m, W);
+    int64_t pass = 6 + amp_load(chip, a) + W * amp_worker(a, r);
+    int64_t zero = W * (a->zero_cyc[0] + a->zero_cyc[1] * r);
+    if (!a->zero_cyc[1])
+        zero = 0;
+    /* the first in-group writes its partials instead of adding to them */
+    return 50 + 42 + 18 * (gi - 1) + 13 + gi * (15 + 19 * go + passes * pass) +
+           passes * zero;
+}
+
+int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, int64_t rows,
+                     int64_t len, int64_t k, int64_t n, int64_t kernel_rows,
+                     int64_t kernel_cols, int pack)
+{
+    const LpAmp *a = &chip->amp[mode];
+    int64_t gi = div_up(k * pack, a->in_group), go = div_up(n, 16);
+    int64_t passes = div_up(n, a->units);
+    int64_t load = amp_load(chip, a) + (pack == 1 ? 15 : pack == 2 ? 46 : 60);
+    /* outputs are dealt out evenly, so a worker may begin inside a row */
+    int64_t share = div_up(rows * len, W), pieces = div_up(share, len);
+    int64_t piece = div_up(share, pieces);
+    int64_t worker = 17 + pieces * (3 + amp_worker(a, piece) - 9);
+    int64_t pos = load + 3 + W * worker;
+    int64_t outer = div_up(kernel_rows, pack);
+    int64_t group =
+        14 * go + outer * (14 * go + kernel_cols * (12 * go + passes * pos));
+    int64_t vecs = div_up(div_up(rows * len * n, W), 2);
+    return 109 + gi * group + W * (vecs + 5);
+}
+
+int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
+                 int64_t n)
+{
+    int64_t dot = 7 + div_up(k, vec_elems(chip, t));
+    if (t == LP_COST_INT)
+        dot = 7 + 14 * k; /* an int32 add takes 7, taken for the product too */
+    return (t == LP_COST_HALF ? 65 : 58) +
+           W * (32 + 7 * div_up(m, W) + div_up(m * n, W) * dot);
+}
+
+int64_t outer_cyc(LpCostType t, int64_t m, int64_t n)
+{
+    int64_t width = div_up(m, W);
+    int64_t vecs = t == LP_COST_HALF ? div_up(max_i64(n - 12, 0), 4)
+                                     : div_up(max_i64(n - 6, 0), 2);
+    return W * (25 + 11 + width * (6 + vecs));
+}
+
+int64_t vmac_cyc(const LpChip *chip, LpCostType t, int64_t rows, int64_t len,
+                 int64_t chans, int64_t kernel)
+{
+    int64_t vecs = div_up(chans, vec_elems(chip, t));
+    int64_t share = div_up(rows * len, W), pieces = div_up(share, len);
+    return 109 + W * (17 + vecs * kernel * (10 * pieces + 2 * share));
+}
+
+int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
+                            int64_t depth)
+{
+    bool wide = partials == LP_COST_FLOAT;
+    int64_t acc = wide ? 4 : 8;
+    int64_t store =
+        wide ? (out == LP_COST_FLOAT ? 8 : 7) : (out == LP_COST_FLOAT ? 10 : 9);
+    return 33 +
+           W * (20 + div_up(div_up(n, acc), W) * (2 * (depth - 1) + store));
+}
+
+int64_t cast_cyc(const LpChip *chip, LpCostType from, LpCostType to, int64_t n)
+{
+    int64_t q = div_up(n, W), vi = vec_elems(chip, from);
+    int64_t vo = vec_elems(chip, to);
+    return W * (max_i64(div_up(q, vi), div_up(q, vo)) + 26);
+}
+
+int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed)
+{
+    int64_t turns = max_i64(div_up(n, W * vec_elems(chip, t)) - 1, 0);
+    return 44 + W * (15 + 9 + (mixed ? 4 : 3) * turns);
+}
+
+int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose)
+{
+    int64_t e = lp_cost_type_bytes(t);
+    /* an element at a time, four of five cycles useful */
+    return transpose ? div_up(n * e * 5, 4 * min_i64(chip->memcpy_bytes_cyc, e))
+                     : div_up(n * e, chip->memcpy_bytes_cyc);
+}
+
+int64_t slice_cyc(const LpChip *chip, LpCostType t, int64_t elems)
+{
+    return 25 +
+           W * (39 + 24 + 2 * div_up(div_up(elems, W), vec_elems(chip, t)));
+}
+
+int reduce_stages(int64_t depth, int64_t ways[3])
+{
+    int n = depth >= 125 ? 3 : depth >= 16 ? 2 : 1;
+    int64_t left = depth;
+    for (int i = 0; i < n - 1; i++) {
+        /* keep depth^((stages left - 1) / stages left) partials */
+        double keep = ceil(pow((double)left, (double)(n - 1 - i) / (n - i)));
+        int64_t next = max_i64((int64_t)keep, 1);
+        ways[i] = div_up(left, next);
+        left = next;
+    }
+    ways[n - 1] = left;
+    return n;
+}

@@ -1,0 +1,47 @@
+/* The planner's view of a product: one convolution in normal form. Private to
+ * runtime/cost. */
+#ifndef LP_COST_PLAN_H
+#define LP_COST_PLAN_H
+
+#include "runtime/cost/units.h"
+
+/* Output field rows x cols of `batch` images; kernel krows x kcols. */
+typedef struct Conv {
+    LpCostType type, out_type, partials;
+    LpConvMethod method;
+    LpConvPass pass;
+    bool swapped;
+    int expand; /* factor by which folding columns grew the input; 1 = none */
+    int64_t groups, batch, rows, cols, in, out, krows, kcols;
+    int64_t srow, scol;       /* strides */
+    int64_t drow, dcol;       /* dilations of the kernel */
+    int64_t in_rows, in_cols; /* what exists without padding */
+    int out_group;            /* output channels of one AMP vertex walk */
+    bool combined;            /* groups were joined with zeros between */
+    bool product;             /* a matrix product, not a convolution */
+    int64_t flops;
+} Conv;
+
+typedef struct Split {
+    int64_t groups, batch, rows, cols, in, out, kernel;
+    int64_t serial_in, serial_out;
+} Split;
+
+/* Fills the plan for one split; false (and a partial plan) as soon as it is
+ * known to be worse than `best`, which may be NULL. */
+bool plan_eval(const LpCostCtx *x, const Conv *c, const Split *s,
+               const LpPlan *best, LpPlan *p);
+
+/* True when a is to be preferred: fits before not, fewer cycles (fewer bytes
+ * while neither fits), fewer bytes. */
+bool plan_better(const LpPlan *a, const LpPlan *b);
+
+/* Tries every split of c and keeps the best in *best; *found says whether
+ * *best holds a plan. */
+void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found);
+
+/* Grain in which channels are dealt out. */
+int64_t plan_in_grain(const LpCostCtx *x, const Conv *c);
+int64_t plan_out_grain(const Conv *c);
+
+#endif

@@ -1,0 +1,289 @@
+/* One split of one convolution: its cycles by term, its memory.
+ *
+ * Terms as in the planner of PL poplin (ConvPlan, ConvPlanTypes,
+ * ExchangeEstimator): a tile fetches what it lacks of its inputs and of its
+ * weights, computes partials, the partials of a split contraction are
+ * exchanged and summed in stages, a single partial is cast. Inputs that an
+ * even number of neighbours share arrive at twice the rate over the pair's
+ * bus. A serial split runs all that in a loop over slices. */
+#include "runtime/cost/plan.h"
+
+/* Shape of one tile's share in one turn of the loop. */
+typedef struct Share {
+    int64_t groups, batch, rows, cols, in, out, krows;
+    int64_t n_in, n_weight, n_out; /* elements */
+} Share;
+
+int64_t plan_in_grain(const LpCostCtx *x, const Conv *c)
+{
+    if (c->method == LP_CONV_AMP)
+        return x->chip->amp[amp_mode(c->type, c->partials)].in_group;
+    return c->method == LP_CONV_HMAC ? vec_elems(x->chip, c->type) : 1;
+}
+
+int64_t plan_out_grain(const Conv *c)
+{
+    return c->method == LP_CONV_AMP ? c->out_group : 1;
+}
+
+/* Input positions under `out` outputs and `taps` weights. */
+static int64_t extent(int64_t out, int64_t stride, int64_t taps,
+                      int64_t dilation, int64_t most)
+{
+    if (taps == 1)
+        return out; /* a stride over single taps skips inputs */
+    return min_i64((out - 1) * stride + (taps - 1) * dilation + 1, most);
+}
+
+static int64_t channels(int64_t n, int64_t splits, int64_t grain)
+{
+    return div_up(div_up(n, grain), splits) * grain;
+}
+
+static Share share_of(const LpCostCtx *x, const Conv *c, const Split *s)
+{
+    Share t = {
+        .groups = div_up(c->groups, s->groups),
+        .batch = div_up(c->batch, s->batch),
+        .rows = div_up(c->rows, s->rows),
+        .cols = div_up(c->cols, s->cols),
+        .in = channels(c->in, s->in * s->serial_in, plan_in_grain(x, c)),
+        .out = channels(c->out, s->out * s->serial_out, plan_out_grain(c)),
+        .krows = div_up(c->krows, s->kernel),
+    };
+    int64_t ir = extent(t.rows, c->srow, t.krows, c->drow, c->in_rows);
+    int64_t ic = extent(t.cols, c->scol, c->kcols, c->dcol, c->in_cols);
+    t.n_in = t.groups * t.batch * ir * ic * t.in;
+    t.n_weight = t.groups * t.krows * c->kcols * t.in * t.out;
+    t.n_out = t.groups * t.batch * t.rows * t.cols * t.out;
+    return t;
+}
+
+static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
+{
+    LpAmpMode mode = amp_mode(c->type, c->partials);
+    int64_t rows = t->batch * t->rows, m = rows * t->cols;
+    switch (c->method) {
+    case LP_CONV_HMAC:
+        return t->groups * hmac_cyc(x->chip, c->type, m, t->in, t->out);
+    case LP_CONV_OUTER:
+        return t->groups * outer_cyc(c->type, m, t->out);
+    case LP_CONV_VMAC:
+        return vmac_cyc(x->chip, c->type, rows, t->cols, t->groups,
+                        t->krows * c->kcols);
+    case LP_CONV_AMP:
+        break;
+    }
+    if (t->krows == 1 && c->kcols == 1)
+        return t->groups * amp_gemm_cyc(x->chip, mode, m, t->in, t->out);
+    int pack = c->in <= 4 ? 4 : c->in <= 8 ? 2 : 1;
+    if (pack > t->krows)
+        pack = 1;
+    return t->groups * amp_conv_cyc(x->chip, mode, rows, t->cols,
+                                    pack > 1 ? c->in : t->in, t->out, t->krows,
+                                    c->kcols, pack);
+}
+
+/* Exchange and sum of the partials, or their cast. Returns the steps. */
+static int add_reduction(const LpCostCtx *x, const Conv *c, const Split *s,
+                         int64_t n_out, LpPlan *p)
+{
+    int64_t depth = s->in * s->kernel, ways[3], left = n_out;
+    int64_t e = lp_cost_type_bytes(c->partials), steps = 0;
+    p->partial_bytes = n_out * e;
+    if (depth == 1) {
+        if (c->partials == c->out_type)
+            return 0;
+        /* partials lie interleaved: a vector of results in one cycle */
+        int64_t turns = div_up(div_up(n_out, 6), 4);
+        p->reduce_cyc = 12 + 6 * (18 + 19 + 3 + turns);
+        return 1;
+    }
+    int n = reduce_stages(depth, ways);
+    for (int i = 0; i < n; i++) {
+        p->partial_cyc += div_up(left * e, x->chip->exchange_bytes_cyc);
+        left = div_up(left, ways[i]);
+        LpCostType to = i == n - 1 ? c->out_type : c->partials;
+        p->reduce_cyc += reduce_partials_cyc(c->partials, to, left, ways[i]);
+        p->exchange_code_bytes +=
+            lp_exchange_code_bytes(x->chip, ways[i], ways[i]);
+        p->temp_bytes =
+            max_i64(p->temp_bytes, p->partial_bytes + left * e * (ways[i] + 1));
+        steps += 2;
+    }
+    return (int)steps;
+}
+
+/* What a serial split adds a turn, and once (rearranging the sliced operand).
+ */
+static void add_serial(const LpCostCtx *x, const Conv *c, const Split *s,
+                       const Share *t, int64_t tiles, LpPlan *p)
+{
+    int64_t e = lp_cost_type_bytes(c->type);
+    int64_t turns = s->serial_in * s->serial_out;
+    if (turns == 1)
+        return;
+    int64_t turn = slice_cyc(x->chip, c->type, t->n_weight);
+    if (s->serial_in > 1) {
+        turn += slice_cyc(x->chip, c->type, t->n_in);
+        turn += scaled_add_cyc(x->chip, c->out_type, t->n_out, false);
+        p->temp_bytes += t->n_out * lp_cost_type_bytes(c->out_type);
+    }
+    if (s->serial_out > 1)
+        turn += slice_cyc(x->chip, c->out_type, t->n_out);
+    p->serial_cyc = turns * turn;
+    if (s->serial_in == 1)
+        return;
+    /* weights lie as slices of outputs want them, not as slices of inputs */
+    int64_t sliced =
+        mul_sat(c->groups * c->krows * c->kcols, mul_sat(c->in, c->out));
+    int64_t part = div_up(sliced, tiles);
+    p->serial_cyc += part + div_up(part * e, x->chip->exchange_bytes_cyc);
+    p->temp_bytes += part * e;
+}
+
+/* Growing the input by folded kernel columns: for the whole IPU before the
+ * exchange, or by each tile after it, whichever is less. */
+static int add_expansion(const LpCostCtx *x, const Conv *c, const Share *t,
+                         int64_t tiles, LpPlan *p)
+{
+    if (c->expand <= 1)
+        return 0;
+    int64_t e = lp_cost_type_bytes(c->type);
+    int64_t bus = x->chip->exchange_bytes_cyc;
+    int64_t whole = c->groups * c->batch * c->rows * c->cols *
+                    mul_sat(c->in, c->krows * c->kcols);
+    int64_t part = div_up(whole, tiles), saved = p->in_cyc / c->expand;
+    int64_t early =
+        div_up(part * e, bus) + copy_cyc(x->chip, c->type, part, true);
+    int64_t late = saved + copy_cyc(x->chip, c->type, t->n_in, true);
+    if (early + p->in_cyc + x->chip->step_cyc < late) {
+        p->transform_exchange_cyc = div_up(part * e, bus);
+        p->transform_cyc = early - p->transform_exchange_cyc;
+        p->temp_bytes = max_i64(p->temp_bytes, 2 * part * e);
+        return 2;
+    }
+    p->in_cyc = saved;
+    p->transform_cyc = late - saved;
+    p->temp_bytes += t->n_in / c->expand * e;
+    return 1;
+}
+
+/* One operand of n elements brought into another layout by `tiles` tiles. */
+static int64_t relay_cyc(const LpCostCtx *x, LpCostType t, int64_t n,
+                         int64_t tiles)
+{
+    int64_t part = div_up(n, tiles);
+    return copy_cyc(x->chip, t, part, true) +
+           div_up(part * lp_cost_type_bytes(t), x->chip->exchange_bytes_cyc);
+}
+
+/* What the planner fears its choice will cost its neighbours: operands and
+ * results that do not come, or are not wanted, as the plan has them. Weighed,
+ * not paid: the operands are allocated as planned. */
+static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, int64_t tiles)
+{
+    bool wu = c->pass == LP_PASS_WU && !c->product;
+    bool pad_in = c->in % plan_in_grain(x, c) != 0;
+    bool pad_out = c->out % plan_out_grain(c) != 0;
+    bool moved = c->swapped || c->combined || c->expand > 1 || wu;
+    int64_t rows = mul_sat(c->groups * c->batch, c->rows * c->cols);
+    int64_t input = mul_sat(rows, c->in);
+    int64_t output = mul_sat(rows, c->out);
+    int64_t weights =
+        mul_sat(c->groups * c->krows * c->kcols, mul_sat(c->in, c->out));
+    int64_t cyc = 0;
+    bool fc = c->product && c->pass != LP_PASS_NONE;
+    if (moved || pad_in || (fc && c->pass != LP_PASS_FWD))
+        cyc += relay_cyc(x, c->type, input, tiles);
+    if (moved || pad_in || pad_out)
+        cyc += relay_cyc(x, c->type, weights, tiles);
+    if ((c->swapped && !wu) || (wu && !c->swapped) || c->combined || pad_out ||
+        (fc && c->pass == LP_PASS_WU))
+        cyc += relay_cyc(x, c->out_type, output, tiles);
+    else if (!fc && c->out_group != 16 && c->method == LP_CONV_AMP)
+        cyc += div_up(
+            5 * copy_cyc(x->chip, c->out_type, div_up(output, tiles), false),
+            4);
+    return cyc;
+}
+
+static int64_t weighed(const LpPlan *p)
+{
+    return p->total_cyc + p->layout_cyc;
+}
+
+bool plan_better(const LpPlan *a, const LpPlan *b)
+{
+    if (a->fits != b->fits)
+        return a->fits;
+    if (a->fits && weighed(a) != weighed(b))
+        return weighed(a) < weighed(b);
+    if (a->temp_bytes != b->temp_bytes)
+        return a->temp_bytes < b->temp_bytes;
+    return weighed(a) < weighed(b);
+}
+
+static void set_splits(const Conv *c, const Split *s, LpPlan *p)
+{
+    *p = (LpPlan){.method = c->method,
+                  .swapped = c->swapped,
+                  .expanded = c->expand > 1,
+                  .has_kernel = c->krows * c->kcols > 1,
+                  .groups = s->groups,
+                  .batch = s->batch,
+                  .rows = s->rows,
+                  .cols = s->cols,
+                  .in = s->in,
+                  .out = s->out,
+                  .kernel = s->kernel,
+                  .serial_in = s->serial_in,
+                  .serial_out = s->serial_out,
+                  .flops = c->flops};
+    p->tiles =
+        s->groups * s->batch * s->rows * s->cols * s->in * s->out * s->kernel;
+}
+
+bool plan_eval(const LpCostCtx *x, const Conv *c, const Split *s,
+               const LpPlan *best, LpPlan *p)
+{
+    const LpChip *chip = x->chip;
+    int64_t e = lp_cost_type_bytes(c->type), turns;
+    int64_t bus = chip->exchange_bytes_cyc;
+    int64_t field = s->batch * s->rows * s->cols;
+    Share t = share_of(x, c, s);
+    set_splits(c, s, p);
+    turns = s->serial_in * s->serial_out;
+    p->tile_cyc = turns * kernel_cyc(x, c, &t);
+    if (best && best->fits && p->tile_cyc >= weighed(best))
+        return false;
+    bool pair = s->out % chip->tiles_per_bus == 0;
+    p->in_cyc = div_up((t.n_in - t.n_in / s->out) * e,
+                       pair ? bus * chip->tiles_per_bus : bus);
+    p->weight_cyc = div_up((t.n_weight - t.n_weight / field) * e, bus);
+    p->input_bytes = t.n_in * e;
+    p->weight_bytes = t.n_weight * e;
+    p->temp_bytes =
+        (t.n_in + t.n_weight) * e + t.n_out * lp_cost_type_bytes(c->partials);
+    int steps = 2 + add_reduction(x, c, s, t.n_out, p);
+    steps += add_expansion(x, c, &t, p->tiles, p);
+    add_serial(x, c, s, &t, p->tiles, p);
+    p->in_cyc *= turns;
+    p->weight_cyc *= turns;
+    p->partial_cyc *= turns;
+    p->reduce_cyc *= turns;
+    p->transform_cyc *= turns;
+    p->transform_exchange_cyc *= turns;
+    p->sync_cyc = turns * steps * chip->step_cyc;
+    p->total_cyc = p->in_cyc + p->weight_cyc + p->partial_cyc + p->tile_cyc +
+                   p->reduce_cyc + p->transform_cyc +
+                   p->transform_exchange_cyc + p->serial_cyc + p->sync_cyc;
+    p->layout_cyc = layout_cyc(x, c, p->tiles);
+    p->exchange_code_bytes +=
+        lp_exchange_code_bytes(chip, 2, s->out + field - 2 + 1);
+    p->vertex_bytes = lp_vertex_bytes(
+        t.groups, (int)min_i64(t.in / 16 + t.out / 16 + 2, 4096), 24);
+    p->bound_bytes = (int64_t)(x->proportion * (double)chip->tile_bytes);
+    p->fits = p->temp_bytes <= p->bound_bytes;
+    return true;
+}

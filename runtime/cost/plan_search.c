@@ -1,0 +1,151 @@
+/* Enumeration of splits with pruning.
+ *
+ * Of every dimension only the splits that give another share size are tried
+ * (PL popsolver's constraint), so a dimension of u grains has about
+ * 2 * sqrt(u) of them; the output split takes what tiles are left, since a
+ * wider one costs nothing but the parity that pairs of tiles like. A branch is
+ * cut when its weight blocks alone, spread over all tiles left, take longer
+ * than the best plan. Loops (serial splits) are tried from few turns to many,
+ * and only while a split that would be faster does not fit. */
+#include "runtime/cost/plan.h"
+
+typedef struct Search {
+    const LpCostCtx *x;
+    const Conv *c;
+    LpPlan *best;
+    bool *found;
+    int64_t in_grains, out_grains;
+    int64_t turns; /* of the loop */
+    bool crowded;  /* something faster than *best did not fit */
+} Search;
+
+/* The least split past p whose share of u is smaller; past u when none. */
+static int64_t next_split(int64_t u, int64_t p)
+{
+    int64_t size = div_up(u, p);
+    return size <= 1 ? u + 1 : div_up(u, size - 1);
+}
+
+/* The least split with the same share as p. */
+static int64_t smallest_split(int64_t u, int64_t p)
+{
+    return div_up(u, div_up(u, p));
+}
+
+static bool worse(const Search *q, int64_t cyc)
+{
+    const LpPlan *b = q->best;
+    return *q->found && b->fits && cyc >= b->total_cyc + b->layout_cyc;
+}
+
+static void try_split(Search *q, const Split *s)
+{
+    LpPlan p;
+    if (!plan_eval(q->x, q->c, s, *q->found ? q->best : NULL, &p))
+        return;
+    if (!p.fits && !worse(q, p.total_cyc + p.layout_cyc))
+        q->crowded = true;
+    if (!*q->found || plan_better(&p, q->best)) {
+        *q->best = p;
+        *q->found = true;
+    }
+}
+
+static void search_out(Search *q, Split *s, int64_t block, int64_t tiles)
+{
+    int64_t most = min_i64(q->out_grains, tiles);
+    if (worse(q, block * div_up(q->out_grains, most)))
+        return;
+    int64_t p = smallest_split(q->out_grains, most);
+    s->out = p;
+    try_split(q, s);
+    while (p > 1 && p % q->x->chip->tiles_per_bus)
+        p = smallest_split(q->out_grains, p - 1);
+    if (p != s->out) {
+        s->out = p; /* fewer shares, but whole pairs */
+        try_split(q, s);
+    }
+}
+
+/* Cycles a tile spends on its field under one grain of inputs and outputs, in
+ * all turns; never more than the kernel takes. */
+static int64_t block_cyc(const Search *q, const Split *s)
+{
+    const Conv *c = q->c;
+    int64_t m = div_up(c->batch, s->batch) * div_up(c->rows, s->rows) *
+                div_up(c->cols, s->cols);
+    int64_t taps = div_up(c->krows, s->kernel) * c->kcols;
+    int64_t each = q->turns * div_up(c->groups, s->groups) * taps;
+    if (c->method != LP_CONV_AMP)
+        return each * m * plan_in_grain(q->x, c) /
+               vec_elems(q->x->chip, c->type);
+    if (taps > 1) /* small inputs fold kernel rows, four at most */
+        each = div_up(each, 4);
+    return each * amp_block_cyc(q->x->chip, amp_mode(c->type, c->partials), m,
+                                c->out_group);
+}
+
+static void search_in(Search *q, Split *s, int64_t tiles)
+{
+    int64_t block = block_cyc(q, s);
+    if (worse(q, block * div_up(q->in_grains * q->out_grains, tiles)))
+        return;
+    for (s->in = 1; s->in <= min_i64(q->in_grains, tiles);
+         s->in = next_split(q->in_grains, s->in))
+        search_out(q, s, block * div_up(q->in_grains, s->in), tiles / s->in);
+}
+
+static void search_field(Search *q, Split *s, int64_t tiles)
+{
+    const Conv *c = q->c;
+    for (s->batch = 1; s->batch <= min_i64(c->batch, tiles);
+         s->batch = next_split(c->batch, s->batch)) {
+        int64_t a = tiles / s->batch;
+        for (s->rows = 1; s->rows <= min_i64(c->rows, a);
+             s->rows = next_split(c->rows, s->rows)) {
+            int64_t b = a / s->rows;
+            for (s->cols = 1; s->cols <= min_i64(c->cols, b);
+                 s->cols = next_split(c->cols, s->cols))
+                search_in(q, s, b / s->cols);
+        }
+    }
+}
+
+static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
+{
+    const Conv *c = q->c;
+    int64_t tiles = ctx_tiles(q->x), most = min_i64(c->groups, tiles);
+    Split s = {.serial_in = serial_in, .serial_out = serial_out};
+    q->turns = serial_in * serial_out;
+    q->in_grains = div_up(div_up(c->in, plan_in_grain(q->x, c)), serial_in);
+    q->out_grains = div_up(div_up(c->out, plan_out_grain(c)), serial_out);
+    /* groups are independent: splitting them first is never far from best */
+    for (s.groups = div_up(most, 4); s.groups <= most;
+         s.groups = next_split(c->groups, s.groups)) {
+        int64_t a = tiles / s.groups;
+        for (s.kernel = 1; s.kernel <= min_i64(c->krows, a);
+             s.kernel = next_split(c->krows, s.kernel))
+            search_field(q, &s, a / s.kernel);
+    }
+}
+
+void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found)
+{
+    static const int turns[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32};
+    enum { N = sizeof turns / sizeof *turns };
+    Search q = {.x = x, .c = c, .best = best, .found = found};
+    int64_t in = div_up(c->in, plan_in_grain(x, c));
+    int64_t out = div_up(c->out, plan_out_grain(c));
+    for (int j = 0; j < N && turns[j] <= in; j++)
+        for (int i = 0; i < N && turns[i] <= out; i++) {
+            if (turns[i] * turns[j] > turns[N - 1])
+                break;
+            q.crowded = false;
+            search_turn(&q, turns[i], turns[j]);
+            if (q.crowded)
+                continue;
+            if (i == 0)
+                return; /* more turns only cost more */
+            break;
+        }
+}

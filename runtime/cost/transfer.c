@@ -1,0 +1,121 @@
+/* Data between tiles, IPUs, streaming memory and the host. Transfers beyond
+ * the chip are counted in exchange cycles of the tile clock. Internal exchange
+ * as in PL popops/ExchangeEstimator; collectives are ring algorithms of our
+ * own, since Graphcore's library is closed. */
+#include "runtime/cost/units.h"
+
+#include <math.h>
+
+int64_t lp_exchange_cyc(const LpChip *chip, int64_t in_bytes, int64_t out_bytes,
+                        bool pair)
+{
+    int64_t bus = chip->exchange_bytes_cyc;
+    int64_t in = div_up(in_bytes, pair ? bus * chip->tiles_per_bus : bus);
+    return max_i64(in, div_up(out_bytes, bus));
+}
+
+LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n)
+{
+    LpCost c = {0};
+    if (n <= 0)
+        return c;
+    LpTileMap m = lp_tile_map(x, t, n, vec_elems(x->chip, t));
+    cost_step(x, &c,
+              lp_exchange_cyc(x->chip, m.tile_bytes, m.tile_bytes, false), 0);
+    c.tiles = m.tiles;
+    /* runs of 16 elements, an input channel group */
+    int64_t runs = div_up(m.tile_elems, 16);
+    c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, runs, runs);
+    return c;
+}
+
+/* Cycles of `bytes` at so many bytes a second. */
+static int64_t at_rate(const LpChip *chip, double bytes, double bps)
+{
+    return bps <= 0 ? 0 : (int64_t)ceil(bytes / bps * chip->clock_hz - 1e-6);
+}
+
+LpCost lp_cost_ipu_copy(const LpCostCtx *x, const LpSystem *sys, int from,
+                        int to, int64_t bytes)
+{
+    LpCost c = {0};
+    if (bytes <= 0 || from == to)
+        return c;
+    c.exchange_cyc =
+        at_rate(x->chip, (double)bytes, lp_system_path_bps(sys, from, to));
+    c.sync_cyc = lp_chip_global_sync_cyc(x->chip, 1 + (from > to ? from : to));
+    c.tiles = (int)ctx_tiles(x);
+    c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
+    return c;
+}
+
+/* Bandwidth of the slowest hop in a ring over the replicas. */
+static double ring_bps(const LpSystem *sys, int replicas, int ipus_per_replica)
+{
+    int ipus = replicas * ipus_per_replica;
+    if (ipus <= sys->ipus_machine)
+        return sys->link_bps;
+    double share = sys->gateway_bps / sys->ipus_machine;
+    if (ipus > sys->ipus_rack && sys->gateway_bps > 0 && share < sys->ring_bps)
+        return share;
+    return sys->ring_bps;
+}
+
+LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
+                          LpCollective kind, LpCostType t, int64_t bytes,
+                          int replicas, int ipus_per_replica)
+{
+    LpCost c = {0};
+    if (bytes <= 0 || replicas <= 1)
+        return c;
+    bool adds = kind == LP_COLL_ALL_REDUCE || kind == LP_COLL_REDUCE_SCATTER;
+    int rounds = kind == LP_COLL_ALL_REDUCE ? 2 : 1, hops = replicas - 1;
+    double moved = (double)bytes * hops / replicas * rounds;
+    if (kind == LP_COLL_BROADCAST)
+        moved = (double)bytes; /* pipelined along the ring */
+    c.exchange_cyc =
+        at_rate(x->chip, moved, ring_bps(sys, replicas, ipus_per_replica));
+    int64_t sync =
+        lp_chip_global_sync_cyc(x->chip, replicas * ipus_per_replica);
+    c.sync_cyc = rounds * hops * sync;
+    LpTileMap m = lp_tile_map(x, t, div_up(bytes, lp_cost_type_bytes(t)), 8);
+    c.tiles = m.tiles;
+    if (adds) {
+        /* one vector of 8 bytes a cycle, all chunks but the own */
+        c.compute_cyc = div_up(m.tile_bytes * hops, (int64_t)replicas * 8);
+        c.flops = div_up(bytes, lp_cost_type_bytes(t));
+        cost_codelet(&c, LP_CODELET_scaled_add, t);
+    }
+    c.temp_tile_bytes = div_up(m.tile_bytes, replicas);
+    c.exchange_code_bytes =
+        lp_exchange_code_bytes(x->chip, rounds * hops, rounds * hops);
+    return c;
+}
+
+static LpCost shared(const LpCostCtx *x, int64_t bytes, double bps, int n_ipus)
+{
+    LpCost c = {0};
+    if (bytes <= 0)
+        return c;
+    c.exchange_cyc =
+        at_rate(x->chip, (double)bytes, bps / (n_ipus > 0 ? n_ipus : 1));
+    c.sync_cyc = lp_chip_global_sync_cyc(x->chip, 2); /* with the host side */
+    c.tiles = (int)ctx_tiles(x);
+    c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
+    return c;
+}
+
+LpCost lp_cost_host_io(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
+                       int n_ipus)
+{
+    return shared(x, bytes, sys->host_bps, n_ipus);
+}
+
+LpCost lp_cost_streaming(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
+                         int n_ipus)
+{
+    /* a system without streaming memory keeps it with the host */
+    return shared(x, bytes,
+                  sys->stream_bps > 0 ? sys->stream_bps : sys->host_bps,
+                  n_ipus);
+}

@@ -1,0 +1,98 @@
+/* Shared by the files of runtime/cost alone: small arithmetic and the codelet
+ * ids. */
+#ifndef LP_COST_UNITS_H
+#define LP_COST_UNITS_H
+
+#include "runtime/cost/cost.h"
+
+#include "src/base/checked.h"
+
+static inline int64_t div_up(int64_t a, int64_t b)
+{
+    return a <= 0 ? 0 : (a - 1) / b + 1;
+}
+
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Product that stays at INT64_MAX instead of overflowing. */
+static inline int64_t mul_sat(int64_t a, int64_t b)
+{
+    int64_t r;
+    return lp_mul_i64(a, b, &r) ? r : INT64_MAX;
+}
+
+/* Elements of a 64-bit vector. */
+static inline int64_t vec_elems(const LpChip *chip, LpCostType t)
+{
+    return chip->data_path_bytes / lp_cost_type_bytes(t);
+}
+
+/* Tiles an operation may use. */
+static inline int64_t ctx_tiles(const LpCostCtx *x)
+{
+    return x->tiles > 0 && x->tiles < x->chip->tiles ? x->tiles
+                                                     : x->chip->tiles;
+}
+
+/* Codelets beside the elementwise ones. */
+typedef enum {
+#define CODELET(name, bytes) LP_CODELET_##name,
+#include "runtime/cost/codelets.def"
+#undef CODELET
+    LP_N_CODELETS
+} CodeletId;
+
+/* Adds a codelet, for one element type, to the cost's set. */
+void cost_codelet(LpCost *c, CodeletId id, LpCostType t);
+void cost_ew_codelet(LpCost *c, LpEwOp op, LpEwForm form, LpCostType t);
+
+/* Counts one step: its sync, and its compute and exchange cycles. */
+void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
+               int64_t compute_cyc);
+
+/* --- tile kernels (kernels.c): cycles of one vertex on one tile ----------- */
+
+LpAmpMode amp_mode(LpCostType t, LpCostType partials);
+
+/* m rows x k input channels x n output channels, kernel 1x1. */
+int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t k,
+                     int64_t n);
+
+/* What such a vertex spends at least on one in-group and n output channels,
+ * passes of the units alone. */
+int64_t amp_block_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t n);
+
+/* `rows` rows of `len` outputs, `kernel_rows` rows of `kernel_cols` weights,
+ * `pack` kernel rows folded into the input channels (1, 2 or 4). */
+int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, int64_t rows,
+                     int64_t len, int64_t k, int64_t n, int64_t kernel_rows,
+                     int64_t kernel_cols, int pack);
+int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
+                 int64_t n);
+int64_t outer_cyc(LpCostType t, int64_t m, int64_t n);
+int64_t vmac_cyc(const LpChip *chip, LpCostType t, int64_t rows, int64_t len,
+                 int64_t chans, int64_t kernel);
+
+/* Sum of `depth` partials for n outputs. */
+int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
+                            int64_t depth);
+int64_t cast_cyc(const LpChip *chip, LpCostType from, LpCostType to, int64_t n);
+int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed);
+int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose);
+
+/* dynamicSlice of one region of `elems`. */
+int64_t slice_cyc(const LpChip *chip, LpCostType t, int64_t elems);
+
+/* Stages of a reduction over `depth` tiles: the ways of each, whose product
+ * is at least depth; gives their number (1 to 3). */
+int reduce_stages(int64_t depth, int64_t ways[3]);
+
+#endif

@@ -1,0 +1,319 @@
+/* Compares the cost model with the cycles and bytes that Graphcore recorded for
+ * its own IPUModel (github graphcore/poplibs, commit 3a650a11^, March 2021,
+ * tests/benchmark_results.csv), kept in spec/fidelity.csv.
+ *
+ * Usage: fidelity [CSV [-q]]. Prints a row a layer and generation, then the
+ * mean absolute error of each group. Exits 1 when a bound of `groups` is
+ * missed, 2 when the file cannot be read. -q prints the groups alone.
+ *
+ * Layers of fully connected and convolution kind are three products: forward,
+ * gradient of the input, gradient of the weights, then the scaled addition of
+ * the last to the weights. LSTM layers are recorded but not compared: they are
+ * a program, not an operation of runtime/cost. The embedding layers were
+ * recorded without data, so that all indices are zero and one row takes every
+ * look-up; the model spreads them, and is far below on purpose. */
+#include "runtime/cost/cost.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FIELDS = 40, MAX_LINE = 1024 };
+
+typedef struct Row {
+    char line[MAX_LINE];
+    const char *field[MAX_FIELDS];
+} Row;
+
+/* Columns, by the names in the first line of the file. */
+static Row head;
+
+static void split(Row *r)
+{
+    char *p = r->line;
+    r->line[strcspn(r->line, "\r\n")] = 0;
+    for (int i = 0; i < MAX_FIELDS; i++) {
+        char *comma = p ? strchr(p, ',') : NULL;
+        r->field[i] = p ? p : "";
+        if (comma)
+            *comma = 0;
+        p = comma ? comma + 1 : NULL;
+    }
+}
+
+static const char *text(const Row *r, const char *column)
+{
+    for (int i = 0; i < MAX_FIELDS; i++)
+        if (!strcmp(head.field[i], column))
+            return r->field[i];
+    fprintf(stderr, "fidelity: no column '%s'\n", column);
+    exit(2);
+}
+
+static int64_t number(const Row *r, const char *column, int64_t none)
+{
+    const char *s = text(r, column);
+    return *s ? strtoll(s, NULL, 10) : none;
+}
+
+/* What the model says of a layer. */
+typedef struct Result {
+    int64_t cycles, total_bytes, max_tile_bytes;
+} Result;
+
+typedef struct Sum {
+    LpCost cost;
+    int64_t partial_bytes, temp_bytes, live_bytes;
+} Sum;
+
+static void add_plan(const LpCostCtx *x, LpCostType t, LpPlan p, Sum *s)
+{
+    lp_cost_add(&s->cost, lp_plan_cost(x, t, &p));
+    if (p.partial_bytes > s->partial_bytes)
+        s->partial_bytes = p.partial_bytes;
+    if (p.temp_bytes > s->temp_bytes)
+        s->temp_bytes = p.temp_bytes;
+}
+
+static Result finish(const LpCostCtx *x, const Sum *s)
+{
+    int64_t fixed =
+        s->cost.vertex_bytes + s->cost.exchange_code_bytes + s->cost.code_bytes;
+    int64_t tile = s->live_bytes / x->chip->tiles + s->temp_bytes + fixed;
+    Result r = {lp_cost_cyc(&s->cost), tile * s->cost.tiles, 0};
+    r.max_tile_bytes = lp_tile_with_gaps(x->chip, tile, s->partial_bytes);
+    return r;
+}
+
+static Result products(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    int64_t g = number(r, "groups", 1), e = lp_cost_type_bytes(t), out;
+    Sum s = {0};
+    if (!strcmp(text(r, "op"), "gemm")) {
+        LpMatmulShape p = {g, number(r, "m", 0), number(r, "k", 0),
+                           number(r, "n", 0)};
+        add_plan(x, t, lp_plan_matmul(x, t, p, LP_PASS_NONE), &s);
+        out = p.m * p.n;
+        s.live_bytes = (p.m * p.k + p.k * p.n + out) * e;
+    } else {
+        int64_t b = number(r, "batch", 0), k = number(r, "in", 0);
+        int64_t n = number(r, "out", 0);
+        LpMatmulShape fwd = {g, b, k, n}, bwd = {g, b, n, k}, wu = {g, k, b, n};
+        add_plan(x, t, lp_plan_matmul(x, t, fwd, LP_PASS_FWD), &s);
+        add_plan(x, t, lp_plan_matmul(x, t, bwd, LP_PASS_BWD), &s);
+        add_plan(x, t, lp_plan_matmul(x, t, wu, LP_PASS_WU), &s);
+        out = g * k * n;
+        s.live_bytes = (g * b * (k + n) + out) * e;
+    }
+    lp_cost_add(&s.cost, lp_cost_scaled_add(x, t, out, false));
+    return finish(x, &s);
+}
+
+static Result convolution(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    int64_t k = number(r, "kernel", 1), st = number(r, "stride", 1);
+    int64_t lo = number(r, "pad_lower", 0), hi = number(r, "pad_upper", 0);
+    LpConvShape c = {.groups = number(r, "groups", 1),
+                     .batch = number(r, "batch", 1),
+                     .in = number(r, "in", 0),
+                     .out = number(r, "out", 0),
+                     .field = {1, 1, 1},
+                     .kernel = {1, k, k},
+                     .stride = {1, st, st},
+                     .dilation = {1, 1, 1},
+                     .pad_lower = {0, lo, lo},
+                     .pad_upper = {0, hi, hi}};
+    char *end;
+    c.field[1] = strtoll(text(r, "field"), &end, 10);
+    c.field[2] = strtoll(end, NULL, 10);
+    Sum s = {0};
+    for (int pass = LP_PASS_FWD; pass <= LP_PASS_WU; pass++)
+        add_plan(x, t, lp_plan_conv(x, t, &c, (LpConvPass)pass), &s);
+    int64_t weights = c.in * c.out * k * k;
+    lp_cost_add(&s.cost, lp_cost_scaled_add(x, t, weights, false));
+    s.live_bytes = (weights + c.batch * (c.in * c.field[1] * c.field[2] +
+                                         c.out * lp_conv_out_dim(&c, 1) *
+                                             lp_conv_out_dim(&c, 2))) *
+                   lp_cost_type_bytes(t);
+    return finish(x, &s);
+}
+
+static LpRedOp reduce_op(const char *name)
+{
+    return !strcmp(name, "MAX")          ? LP_RED_MAX
+           : !strcmp(name, "SQUARE_ADD") ? LP_RED_SQUARE_ADD
+                                         : LP_RED_ADD;
+}
+
+static Result reduction(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    int64_t dim[8], n_in = 1, n_out, inner = 1;
+    int n = 0;
+    char *p = (char *)(uintptr_t)text(r, "shape");
+    for (char *end; n < 8; p = end) {
+        int64_t d = strtoll(p, &end, 10);
+        if (end == p)
+            break;
+        dim[n++] = d;
+        n_in *= d;
+    }
+    n_out = n_in;
+    p = (char *)(uintptr_t)text(r, "dims");
+    for (char *end;; p = end) {
+        int64_t d = strtoll(p, &end, 10);
+        if (end == p)
+            break;
+        n_out /= dim[d];
+        inner = 1;
+        for (int64_t i = d + 1; i < n; i++)
+            inner *= dim[i];
+    }
+    Sum s = {.cost = lp_cost_reduce(x, reduce_op(text(r, "reduce")), t, n_in,
+                                    n_out, inner)};
+    s.temp_bytes = s.cost.temp_tile_bytes;
+    s.live_bytes = (n_in + n_out) * lp_cost_type_bytes(t);
+    return finish(x, &s);
+}
+
+static Result embedding(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    char *end;
+    int64_t rows = strtoll(text(r, "shape"), &end, 10);
+    int64_t cols = strtoll(end, NULL, 10), n = number(r, "indices", 0);
+    Sum s = {.cost = lp_cost_lookup(x, t, rows, cols, n)};
+    lp_cost_add(&s.cost, lp_cost_lookup_add(x, t, rows, cols, n));
+    s.temp_bytes = s.cost.temp_tile_bytes;
+    s.live_bytes = (rows + 2 * n) * cols * lp_cost_type_bytes(t);
+    return finish(x, &s);
+}
+
+/* Groups, how a row is told to belong, and the bound on the mean absolute
+ * error of cycles on Mk2 in percent (0: reported only). */
+typedef struct Group {
+    const char *name, *op, *prefix, *not_prefix;
+    Result (*model)(const LpCostCtx *, LpCostType, const Row *);
+    double bound;
+} Group;
+
+static const Group groups[] = {
+    {"GEMM", "gemm", "", NULL, products, 5},
+    {"BERT fully connected", "fc", "bert_", "bert_grouped", products, 8},
+    {"BERT grouped products", "fc", "bert_grouped", NULL, products, 0},
+    {"small fully connected", "fc", "fc_", NULL, products, 0},
+    {"convolutions", "conv", "", NULL, convolution, 0},
+    {"reductions", "reduction", "", NULL, reduction, 0},
+    {"embeddings", "embedding", "", NULL, embedding, 0},
+};
+enum { N_GROUPS = sizeof groups / sizeof *groups };
+
+typedef struct Errors {
+    double cycles, bias, total, tile;
+    int n;
+} Errors;
+
+static const Group *group_of(const Row *r)
+{
+    const char *name = text(r, "name"), *op = text(r, "op");
+    for (const Group *g = groups; g < groups + N_GROUPS; g++)
+        if (!strcmp(op, g->op) &&
+            !strncmp(name, g->prefix, strlen(g->prefix)) &&
+            !(g->not_prefix &&
+              !strncmp(name, g->not_prefix, strlen(g->not_prefix))))
+            return g;
+    return NULL;
+}
+
+static double percent(int64_t ours, int64_t recorded)
+{
+    return 100.0 * (double)(ours - recorded) / (double)recorded;
+}
+
+static void compare(const LpChip *chip, const char *mk, const Row *r,
+                    Errors *errors, bool quiet)
+{
+    const Group *g = group_of(r);
+    char column[40];
+    if (!g) {
+        if (!quiet)
+            printf("%-36s not compared\n", text(r, "name"));
+        return;
+    }
+    LpCostCtx x = lp_cost_ctx(chip);
+    x.tiles = (int)number(r, "tiles", 0);
+    LpCostType t =
+        strcmp(text(r, "dtype"), "half") ? LP_COST_FLOAT : LP_COST_HALF;
+    Result ours = g->model(&x, t, r), recorded;
+    snprintf(column, sizeof column, "%s_cycles", mk);
+    recorded.cycles = number(r, column, 1);
+    snprintf(column, sizeof column, "%s_total_bytes", mk);
+    recorded.total_bytes = number(r, column, 1);
+    snprintf(column, sizeof column, "%s_max_tile_bytes", mk);
+    recorded.max_tile_bytes = number(r, column, 1);
+    double c = percent(ours.cycles, recorded.cycles);
+    double m = percent(ours.total_bytes, recorded.total_bytes);
+    double b = percent(ours.max_tile_bytes, recorded.max_tile_bytes);
+    Errors *e = &errors[g - groups];
+    e->cycles += fabs(c);
+    e->bias += c;
+    e->total += fabs(m);
+    e->tile += fabs(b);
+    e->n++;
+    if (!quiet)
+        printf("%-36s %9lld %9lld %+6.1f %10lld %+7.1f %8lld %+7.1f\n",
+               text(r, "name"), (long long)recorded.cycles,
+               (long long)ours.cycles, c, (long long)recorded.total_bytes, m,
+               (long long)recorded.max_tile_bytes, b);
+}
+
+static bool summary(const LpChip *chip, const Errors *errors, bool bounded)
+{
+    bool kept = true;
+    printf("\n%s: mean absolute error in percent\n", chip->name);
+    printf("  %-24s %4s %7s %7s %7s %7s  bound\n", "group", "n", "cycles",
+           "bias", "bytes", "tile");
+    for (int i = 0; i < N_GROUPS; i++) {
+        const Errors *e = &errors[i];
+        double n = e->n ? e->n : 1, mean = e->cycles / n;
+        printf("  %-24s %4d %7.2f %+7.2f %7.1f %7.1f", groups[i].name, e->n,
+               mean, e->bias / n, e->total / n, e->tile / n);
+        if (bounded && groups[i].bound > 0) {
+            bool ok = e->n && mean <= groups[i].bound;
+            printf("  %4.0f %s", groups[i].bound, ok ? "kept" : "MISSED");
+            kept = kept && ok;
+        }
+        printf("\n");
+    }
+    return kept;
+}
+
+static bool run(const char *path, const char *version, const char *mk,
+                bool quiet)
+{
+    FILE *f = fopen(path, "r");
+    Errors errors[N_GROUPS] = {{0}};
+    const LpChip *chip = lp_chip_find(version);
+    if (!f || !fgets(head.line, MAX_LINE, f)) {
+        fprintf(stderr, "fidelity: cannot read %s\n", path);
+        exit(2);
+    }
+    split(&head);
+    if (!quiet)
+        printf("\n%s\n%-36s %9s %9s %6s %10s %7s %8s %7s\n", chip->name,
+               "layer", "recorded", "ours", "%", "bytes", "%", "tile", "%");
+    for (Row r; fgets(r.line, MAX_LINE, f);) {
+        split(&r);
+        compare(chip, mk, &r, errors, quiet);
+    }
+    fclose(f);
+    return summary(chip, errors, !strcmp(mk, "mk2"));
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = argc > 1 ? argv[1] : "spec/fidelity.csv";
+    bool quiet = argc > 2 && !strcmp(argv[2], "-q");
+    bool first = run(path, "ipu1", "mk1", quiet);
+    bool second = run(path, "ipu2", "mk2", quiet);
+    return first && second ? 0 : 1;
+}
