@@ -204,6 +204,7 @@ enum {
     LP_OPF_CACHED = 128,     /* preparing is dear: keep prepared kernels */
     LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it */
     LP_OPF_COMMUTES = 512,
+    LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
 };
 
 struct LpOp {
