@@ -1,0 +1,270 @@
+--- Checks of arguments, with messages that are alike everywhere: each names
+--- the argument, what was given and what is allowed, and an unknown name gets
+--- the nearest known ones.
+---
+--- The value checks take (value, where, opts) and return the value; `where`
+--- is how the reader knows the argument ("deviceIterations: device_iterations")
+--- and `opts.error` the class to raise (TypeError for a wrong kind and
+--- ValueError for a wrong value unless given).
+local class = require("lupine.class")
+local enum = require("lupine.enum")
+local errors = require("torch.errors")
+
+local M = {}
+
+--- True for nil and torch.none.
+function M.is_none(v)
+  if v == nil then
+    return true
+  end
+  local torch = package.loaded["torch"]
+  return type(torch) == "table" and rawequal(v, rawget(torch, "none"))
+end
+
+--- What a value is, for a message: `int 3`, `string "x"`, `OutputMode.All`.
+---@param v any
+---@return string
+function M.describe(v)
+  local t = type(v)
+  if t == "nil" then
+    return "nil"
+  elseif t == "number" then
+    return (math.type(v) == "integer" and "int " or "float ") .. tostring(v)
+  elseif t == "string" then
+    return ("string %q"):format(#v > 40 and v:sub(1, 37) .. "..." or v)
+  elseif t == "boolean" then
+    return "bool " .. tostring(v)
+  elseif enum.is_member(v) then
+    return tostring(v)
+  elseif class.is_class(v) then
+    return tostring(v)
+  elseif class.of(v) then
+    return class.of(v).__name
+  end
+  return t
+end
+
+-- Damerau-Levenshtein (adjacent swaps count one), case ignored.
+local function distance(a, b)
+  a, b = a:lower(), b:lower()
+  local before, last = nil, {}
+  for j = 0, #b do
+    last[j] = j
+  end
+  for i = 1, #a do
+    local row = { [0] = i }
+    for j = 1, #b do
+      local same = a:byte(i) == b:byte(j)
+      row[j] = math.min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (same and 0 or 1))
+      if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+        row[j] = math.min(row[j], before[j - 2] + 1)
+      end
+    end
+    before, last = last, row
+  end
+  return last[#b]
+end
+
+--- " (nearest: 'a', 'b')", or "" when no known name is near.
+---@param name any
+---@param known string[]
+---@return string
+function M.nearest(name, known)
+  if type(name) ~= "string" then
+    return ""
+  end
+  local found = {}
+  local limit = math.max(1, #name // 3)
+  for _, candidate in ipairs(known) do
+    if type(candidate) == "string" then
+      local d = distance(name, candidate)
+      local prefix = #name >= 3 and candidate:lower():sub(1, #name) == name:lower()
+      if d <= limit or prefix then
+        found[#found + 1] = { d = prefix and math.min(d, limit) or d, name = candidate }
+      end
+    end
+  end
+  if #found == 0 then
+    return ""
+  end
+  table.sort(found, function(a, b)
+    return a.d < b.d or a.d == b.d and a.name < b.name
+  end)
+  local quoted = {}
+  for i = 1, math.min(3, #found) do
+    quoted[i] = ("'%s'"):format(found[i].name)
+  end
+  return " (nearest: " .. table.concat(quoted, ", ") .. ")"
+end
+
+local function wrong(opts, default, where, allowed, value)
+  errors.raise(opts and opts.error or default, "%s: expected %s, got %s", where, allowed,
+    M.describe(value))
+end
+
+local function nullable(value, opts)
+  return opts and opts.nullable and M.is_none(value)
+end
+
+local function range_text(kind, opts)
+  if opts.min and opts.max then
+    return ("%s in %s..%s"):format(kind, opts.min, opts.max)
+  elseif opts.min then
+    return ("%s >= %s"):format(kind, opts.min)
+  elseif opts.max then
+    return ("%s <= %s"):format(kind, opts.max)
+  end
+  return kind
+end
+
+local function in_range(value, where, kind, opts)
+  if opts and (opts.min and value < opts.min or opts.max and value > opts.max) then
+    wrong(opts, "ValueError", where, range_text(kind, opts), value)
+  end
+  return value
+end
+
+--- An integer. As in Python a bool passes, as 1 or 0.
+---@return integer?
+function M.int(value, where, opts)
+  if nullable(value, opts) then
+    return nil
+  end
+  if type(value) == "boolean" then
+    value = value and 1 or 0
+  elseif math.type(value) ~= "integer" then
+    wrong(opts, "TypeError", where, "int", value)
+  end
+  return in_range(value, where, "int", opts)
+end
+
+--- A number.
+---@return number?
+function M.number(value, where, opts)
+  if nullable(value, opts) then
+    return nil
+  end
+  if type(value) ~= "number" then
+    wrong(opts, "TypeError", where, "float", value)
+  end
+  return in_range(value, where, "float", opts)
+end
+
+local function plain(lua_type, shown)
+  return function(value, where, opts)
+    if nullable(value, opts) then
+      return nil
+    end
+    if type(value) ~= lua_type then
+      wrong(opts, "TypeError", where, shown, value)
+    end
+    return value
+  end
+end
+
+M.bool = plain("boolean", "bool")
+M.string = plain("string", "string")
+M.table = plain("table", "table")
+
+--- A member of an enumeration; `opts.except` lists members that are refused.
+function M.enum(value, where, enumeration, opts)
+  if nullable(value, opts) then
+    return nil
+  end
+  local allowed = {}
+  local ok = false
+  for _, m in ipairs(enumeration:members()) do
+    local refused = false
+    for _, other in ipairs(opts and opts.except or {}) do
+      refused = refused or other == m
+    end
+    if not refused then
+      allowed[#allowed + 1] = tostring(m)
+      ok = ok or m == value
+    end
+  end
+  if not ok then
+    wrong(opts, "TypeError", where, table.concat(allowed, " or "), value)
+  end
+  return value
+end
+
+--- An instance of a class.
+function M.instance(value, where, cls, opts)
+  if nullable(value, opts) then
+    return nil
+  end
+  if not cls:is(value) then
+    wrong(opts, "TypeError", where, opts and opts.shown or cls.__name, value)
+  end
+  return value
+end
+
+--- A list of strings, or strings as separate arguments.
+function M.strings(list, where, opts)
+  M.table(list, where, opts)
+  for i, v in ipairs(list) do
+    M.string(v, ("%s, element %d"):format(where, i), opts)
+  end
+  return list
+end
+
+--- True for a table that holds keyword arguments: no metatable, not empty,
+--- every key a string.
+function M.is_keywords(v)
+  if type(v) ~= "table" or getmetatable(v) ~= nil or next(v) == nil then
+    return false
+  end
+  for k in pairs(v) do
+    if type(k) ~= "string" then
+      return false
+    end
+  end
+  return true
+end
+
+--- Sorts a call's arguments by parameter: positional ones in order, keywords
+--- from a last table with string keys (`tables` names the parameters that take
+--- such a table themselves). Returns the list of values (n = #names) and the
+--- set of the names that were given.
+---@param where string     the function, for messages
+---@param names string[]
+---@param tables? table<string, boolean>
+---@return table values, table given
+function M.arguments(where, names, tables, ...)
+  local args = table.pack(...)
+  local n = args.n
+  local keywords
+  local last_name = names[n]
+  if n > 0 and M.is_keywords(args[n]) and not (tables and last_name and tables[last_name]) then
+    keywords = args[n]
+    n = n - 1
+  end
+  if n > #names then
+    errors.raise("TypeError", "%s takes at most %d arguments (%s), got %d", where, #names,
+      table.concat(names, ", "), n)
+  end
+  local values, given = { n = #names }, {}
+  for i = 1, n do
+    values[i] = args[i]
+    given[names[i]] = true
+  end
+  for key, value in pairs(keywords or {}) do
+    local at
+    for i, name in ipairs(names) do
+      at = name == key and i or at
+    end
+    if not at then
+      errors.raise("TypeError", "%s has no parameter '%s'; allowed are %s%s", where, key,
+        table.concat(names, ", "), M.nearest(key, names))
+    end
+    if given[key] then
+      errors.raise("TypeError", "%s: %s is given twice, by position and by name", where, key)
+    end
+    values[at] = value
+    given[key] = true
+  end
+  return values, given
+end
+
+return M

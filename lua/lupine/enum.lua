@@ -1,0 +1,99 @@
+--- Enumerations whose members are values of their own kind: they are equal
+--- only to themselves, print as `OutputMode.Final`, and have `name` and
+--- `value`. Members are made once; neither they nor the enumeration can be
+--- changed.
+---
+---     local Mode = enum("Mode", { "Fast", "Slow" })       -- 0, 1
+---     local Kind = enum("Kind", { { "A", 0 }, { "B", 2 } })
+---     Mode.Fast.value == 0   Mode(1) == Mode.Slow   Mode:is(x)   Mode:members()
+local enum = {}
+
+local member_mt = { __name = "enum member" }
+local enum_mt = { __name = "enum" }
+local data = setmetatable({}, { __mode = "k" }) -- enumeration -> its tables
+
+local function readonly(self)
+  require("torch.errors").raise("AttributeError", "%s cannot be changed", tostring(self))
+end
+
+member_mt.__index = function(self, key)
+  return data[self][key]
+end
+member_mt.__newindex = readonly
+member_mt.__tostring = function(self)
+  return data[self].text
+end
+
+local methods = {}
+
+--- True for a member of this enumeration.
+function methods.is(self, v)
+  return getmetatable(v) == member_mt and data[v].enum == self
+end
+
+--- The members, in the order of their definition.
+function methods.members(self)
+  return { table.unpack(data[self].list) }
+end
+
+enum_mt.__index = function(self, key)
+  local found = data[self].by_name[key] or methods[key]
+  if found == nil then
+    require("torch.errors").raise("AttributeError", "%s has no member '%s'%s",
+      data[self].name, tostring(key),
+      require("lupine.check").nearest(key, data[self].names))
+  end
+  return found
+end
+enum_mt.__newindex = readonly
+enum_mt.__tostring = function(self)
+  return data[self].name
+end
+enum_mt.__call = function(self, value)
+  for _, m in ipairs(data[self].list) do
+    if data[m].value == value or m == value then
+      return m
+    end
+  end
+  return require("torch.errors").raise("ValueError", "%s is not a value of %s; allowed are %s",
+    tostring(value), data[self].name, table.concat(data[self].names, ", "))
+end
+
+--- True for a member of any enumeration.
+---@param v any
+---@return boolean
+function enum.is_member(v)
+  return getmetatable(v) == member_mt
+end
+
+--- True for an enumeration itself.
+---@param v any
+---@return boolean
+function enum.is_enum(v)
+  return getmetatable(v) == enum_mt
+end
+
+--- The enumeration a member belongs to.
+function enum.of(member)
+  return data[member].enum
+end
+
+local function make(_, name, spec)
+  local self = setmetatable({}, enum_mt)
+  local d = { name = name, by_name = {}, list = {}, names = {} }
+  data[self] = d
+  for i, entry in ipairs(spec) do
+    local member_name, value = entry, i - 1
+    if type(entry) == "table" then
+      member_name, value = entry[1], entry[2]
+    end
+    local m = setmetatable({}, member_mt)
+    data[m] = { name = member_name, value = value, enum = self, text = name .. "." .. member_name }
+    d.by_name[member_name] = m
+    d.list[i] = m
+    d.names[i] = member_name
+  end
+  return self
+end
+
+return setmetatable(enum, { __call = make })

@@ -1,0 +1,198 @@
+--- Errors as objects, with the classes that Python scripts test for.
+---
+--- An error is a table {message, type, location, traceback, origin}:
+---   message    the text alone
+---   type       which part raised it and the category ("value_error",
+---              "poptorch_py_error", …; src/base/errors.def lists those of C)
+---   location   the stack of context labels, innermost first, one a line; for
+---              errors raised in Lua outside a context "file:line" of the
+---              caller (the empty string for poptorch.Error)
+---   origin     "file:line" of the innermost frame outside this library
+---   traceback  the Lua stack where it was made
+--- RecoverableError has `recovery_action` too. `Class:is(e)` tests for a class
+--- or its sub-classes and is false for plain strings. Instances are made by
+--- `errors.raise` (Lua) and `errors.new` (C's error bridge) only.
+---
+--- Sources: Python's built-in exceptions; PopTorch user guide 4.3.
+local class = require("lupine.class")
+
+local M = {}
+
+local Exception = class.new("Exception")
+
+--- Class name -> class; `M.ValueError` is the same as `classes.ValueError`.
+local classes = { Exception = Exception }
+M.Exception = Exception
+M.classes = classes
+
+local function define(name, base, default_type)
+  local cls = base:extend(name)
+  rawset(cls, "default_type", default_type)
+  classes[name] = cls
+  M[name] = cls
+  return cls
+end
+
+define("ValueError", Exception, "value_error")
+define("TypeError", Exception, "type_error")
+define("AttributeError", Exception, "attribute_error")
+define("AssertionError", Exception, "assertion_error")
+define("LookupError", Exception, "lookup_error")
+define("IndexError", M.LookupError, "index_error")
+define("KeyError", M.LookupError, "key_error")
+define("ArithmeticError", Exception, "arithmetic_error")
+define("OverflowError", M.ArithmeticError, "overflow_error")
+define("ZeroDivisionError", M.ArithmeticError, "zero_division_error")
+define("OSError", Exception, "os_error")
+define("FileNotFoundError", M.OSError, "file_not_found_error")
+define("NameError", Exception, "name_error")
+define("ImportError", Exception, "import_error")
+define("StopIteration", Exception, "stop_iteration")
+define("KeyboardInterrupt", Exception, "interrupt")
+define("RuntimeError", Exception, "runtime_error")
+define("NotImplementedError", M.RuntimeError, "not_implemented_error")
+define("OutOfMemoryError", M.RuntimeError, "out_of_memory")
+define("Error", M.RuntimeError, "poptorch_py_error")
+define("RecoverableError", M.Error, "poplar_recoverable_runtime_error")
+define("UnrecoverableError", M.Error, "poplar_unrecoverable_runtime_error")
+define("ConfigFileError", Exception, "config_file_error")
+
+-- Where this library's Lua lies: frames below it are not the caller's.
+local own = debug.getinfo(1, "S").source:match("^@(.*)torch[/\\]errors%.lua$")
+
+local function user_frame()
+  for level = 3, 60 do
+    local info = debug.getinfo(level, "Sl")
+    if not info then
+      return ""
+    end
+    local path = info.source:match("^@(.*)")
+    if info.what ~= "C" and info.currentline > 0
+      and not (path and own and path:sub(1, #own) == own) then
+      return ("%s:%d"):format(info.short_src, info.currentline)
+    end
+  end
+  return ""
+end
+
+--- "file:line" of the innermost frame outside this library, or "".
+---@return string
+function M.caller()
+  return (user_frame())
+end
+
+-- PopTorch moves an error text of more than 80 lines into a file and points
+-- to it (reference: user guide 4.3, observed behaviour).
+local LONGEST = 80
+local LOG_FILE = "poptorch_error.log"
+
+local function shorten(message)
+  local _, lines = message:gsub("\n", "\n")
+  if lines <= LONGEST then
+    return message
+  end
+  local f = io.open(LOG_FILE, "w")
+  if not f then
+    return message
+  end
+  f:write(message, "\n")
+  f:close()
+  return ("%s ... (%d lines; see %s for the full message)"):format(
+    message:match("^[^\n]*"), lines + 1, LOG_FILE)
+end
+
+local function numbered(location)
+  local lines, i = {}, 0
+  for line in location:gmatch("[^\n]+") do
+    lines[#lines + 1] = ("  [%d] %s"):format(i, line)
+    i = i + 1
+  end
+  return table.concat(lines, "\n")
+end
+
+function Exception.__tostring(e)
+  local name = getmetatable(e).__name
+  local where = e.origin ~= "" and e.origin .. ": " or ""
+  return ("%s%s: %s"):format(where, name, e.message)
+end
+for _, cls in pairs(classes) do
+  cls.__tostring = Exception.__tostring
+end
+
+local function poptorch_text(e)
+  local where = e.origin ~= "" and "In " .. e.origin .. ": " or ""
+  local lines = { ("%s'%s': %s"):format(where, e.type, e.message) }
+  if e.recovery_action then
+    lines[#lines + 1] = "Recovery action required: " .. e.recovery_action
+  end
+  if e.location ~= "" then
+    lines[#lines + 1] = "Error raised in:"
+    lines[#lines + 1] = numbered(e.location)
+  end
+  return table.concat(lines, "\n")
+end
+M.Error.__tostring = poptorch_text
+M.RecoverableError.__tostring = poptorch_text
+M.UnrecoverableError.__tostring = poptorch_text
+
+--- Makes an error object without raising it.
+---@param class_name string|table  "ValueError" or the class
+---@param type_name? string        the `type` field; the class's own if nil
+---@param message string
+---@param location? string         context labels, innermost first, one a line
+---@param recovery_action? string  for RecoverableError: IPU_RESET, LINK_RESET,
+---                                PARTITION_RESET or FULL_RESET
+---@return table error
+function M.new(class_name, type_name, message, location, recovery_action)
+  local cls = class.is_class(class_name) and class_name or classes[class_name] or M.RuntimeError
+  local e = setmetatable({}, cls)
+  local poptorch = M.Error:is(e)
+  e.type = type_name or cls.default_type
+  e.message = poptorch and shorten(message) or message
+  e.origin = user_frame()
+  e.location = location or (poptorch and "" or e.origin)
+  e.recovery_action = recovery_action
+  e.traceback = debug.traceback(nil, 2)
+  return e
+end
+
+--- Raises an error of a class.
+---@param cls string|table  "ValueError" or the class
+---@param fmt string        as string.format; taken as it is without arguments
+function M.raise(cls, fmt, ...)
+  local message = select("#", ...) > 0 and fmt:format(...) or fmt
+  error(M.new(cls, nil, message), 0)
+end
+
+--- Raises unless `ok`; returns it otherwise.
+function M.check(ok, cls, fmt, ...)
+  if not ok then
+    M.raise(cls, fmt, ...)
+  end
+  return ok
+end
+
+--- Appends a label to the location of an error that is on its way up ("in
+--- layer 'fc2'"); anything that is no error object passes unchanged.
+---@param e any
+---@param label string
+---@return any e
+function M.add_context(e, label)
+  if Exception:is(e) then
+    local inner = e.location ~= e.origin and e.location or ""
+    e.location = inner == "" and label or inner .. "\n" .. label
+  end
+  return e
+end
+
+--- Defines one more class ("Network error" of a user, popart's own).
+---@param name string
+---@param base? table  Exception if nil
+---@param default_type? string
+---@return table class
+function M.define(name, base, default_type)
+  base = base or Exception
+  return define(name, base, default_type or base.default_type)
+end
+
+return M
