@@ -1,0 +1,51 @@
+--- Policies of automatic casting (PopTorch 2.6): which functions and module
+--- classes run in float16, in float32, in the wider or the narrower of their
+--- operands' types.
+---
+--- Source: PopTorch user guide 2.6, "Automatic casting"; default policy as
+--- listed there.
+local check = require("lupine.check")
+local class = require("lupine.class")
+
+local M = {}
+
+--- A casting policy. Entries are torch functions or module classes, or their
+--- names ("matmul", "nn.Conv2d"), which are looked up when a model is traced.
+---@class poptorch.autocasting.Policy
+---@field fp16 any[]     run in float16
+---@field fp32 any[]     run in float32
+---@field promote any[]  mixed operands go to float32
+---@field demote any[]   mixed operands go to float16
+local Policy = class.new("Policy")
+M.Policy = Policy
+
+local NAMES = { "fp16", "fp32", "promote", "demote" }
+
+--- Policy(fp16, fp32, promote, demote), each a list or nil; also by name.
+function Policy:init(...)
+  local lists = check.arguments("Policy", NAMES, nil, ...)
+  for i, name in ipairs(NAMES) do
+    local list = check.table(lists[i], "Policy: " .. name, { nullable = true })
+    self[name] = list or {}
+  end
+end
+
+function Policy:__tostring()
+  local counts = {}
+  for i, name in ipairs(NAMES) do
+    counts[i] = ("%s=%d"):format(name, #self[name])
+  end
+  return "Policy(" .. table.concat(counts, ", ") .. ")"
+end
+
+--- The policy that holds unless another is set.
+M.default = Policy(
+  { "addmm", "addbmm", "addmv", "addr", "baddbmm", "bmm", "mm", "mv", "matmul", "chain_matmul",
+    "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "convolution", "nn.Conv2d" },
+  {},
+  { "addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "equal", "index_put",
+    "stack", "tensordot" },
+  {})
+
+return M

@@ -1,0 +1,225 @@
+--- Blocks: marks in a model's forward that say which operators belong
+--- together. While a model is traced they tell the tracer; at any other time
+--- they do nothing.
+---
+--- The executor sets `blocks.tracer` for the time of a trace:
+---   tracer.set_block(user_id, ipu_id)  a block starts; ipu_id may be nil
+---   tracer.end_block()                 a scope ended: no block is active
+---
+--- Source: PopTorch API reference, "Parallel execution"; user guide 4.4.1.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local errors = require("torch.errors")
+
+local M = {}
+
+--- nil outside a trace.
+---@type {set_block: fun(user_id: string, ipu_id: integer?), end_block: fun()}?
+M.tracer = nil
+
+local AE = { error = "AssertionError", nullable = true }
+local NAMES = { "user_id", "ipu_id" }
+local next_auto_id = 0
+
+local function arguments(where, ...)
+  local values = check.arguments(where, NAMES, nil, ...)
+  local user_id, ipu_id = values[1], values[2]
+  return check.string(user_id, where .. "(user_id)", AE),
+    check.int(ipu_id, where .. "(ipu_id)", { error = "AssertionError", nullable = true, min = 0 })
+end
+
+-- Starts a block for the tracer. A block without an id gets the next number.
+local function begin(user_id, ipu_id)
+  local tracer = M.tracer
+  if tracer then
+    if user_id == nil then
+      user_id = tostring(next_auto_id)
+      next_auto_id = next_auto_id + 1
+    end
+    tracer.set_block(user_id, ipu_id)
+  end
+  return tracer
+end
+
+--- A scope whose operators form a block.
+---
+---     do
+---       local _ <close> = poptorch.Block("A", {ipu_id = 0})
+---       ...
+---     end
+---     y = poptorch.Block({ipu_id = 1}, function() return self.layer(x) end)
+---
+--- Leaving the scope leaves no block active: an operator that follows outside
+--- any block is an error when the model is compiled, and so are scopes within
+--- scopes after the inner one ended.
+---@class poptorch.Block
+local Block = class.new("Block")
+M.Block = Block
+
+--- Block(user_id, ipu_id [, f]). source: 001:1882
+--- error: AssertionError for an id of a wrong kind
+---@param ... any user_id (string|nil), ipu_id (integer|nil), function to run inside
+---@return any what `f` returns, else the scope, to be closed
+function Block.new(cls, ...)
+  local n = select("#", ...)
+  local f = n > 0 and (select(n, ...)) or nil
+  if type(f) ~= "function" then
+    local self = setmetatable({}, cls)
+    self.user_id, self.ipu_id = arguments("Block", ...)
+    self._tracer = begin(self.user_id, self.ipu_id)
+    return self
+  end
+  local args = { ... }
+  local _ <close> = cls:new(table.unpack(args, 1, n - 1))
+  return f()
+end
+
+-- A trace that was abandoned inside the scope has no tracer any more.
+function Block.__close(self)
+  if self._tracer and self._tracer == M.tracer then
+    M.tracer.end_block()
+  end
+  self._tracer = nil
+end
+
+--- Opens a block that stays open until the next one.
+---@param ... any as Block
+function Block.start(...)
+  begin(arguments("Block.start", ...))
+end
+
+--- Called at the top of forward: blocks without an id are numbered "0", "1",
+--- … from here. Without it the numbers go on from trace to trace.
+--- source: 001:1900
+function Block.useAutoId()
+  if M.tracer then
+    next_auto_id = 0
+  end
+end
+
+function Block:__tostring()
+  return ("Block(user_id=%s, ipu_id=%s)"):format(tostring(self.user_id), tostring(self.ipu_id))
+end
+
+local function method(object, name)
+  local t = type(object)
+  if t ~= "table" and t ~= "userdata" then
+    return nil
+  end
+  local ok, f = pcall(function()
+    return object[name]
+  end)
+  return ok and type(f) == "function" and f or nil
+end
+
+local function is_module(object)
+  return method(object, "register_forward_pre_hook") ~= nil and not class.is_class(object)
+end
+
+-- The annotation is a plain field, so that copies of a module keep it; it is
+-- no parameter and no buffer and stays out of state_dict. The hook does
+-- nothing once the field is gone.
+local FIELD = "_begin_block"
+local handles = setmetatable({}, { __mode = "k" }) -- module -> its hook's handle
+
+local function enter(module)
+  local annotation = module[FIELD]
+  if annotation then
+    begin(annotation.user_id, annotation.ipu_id)
+  end
+end
+
+-- What BeginBlock makes of a function: a callable that starts the block.
+local Wrapped = class.new("BeginBlock")
+
+function Wrapped:__call(...)
+  begin(self._user_id, self._ipu_id)
+  return self._layer(...)
+end
+
+function Wrapped:__tostring()
+  return M.annotation_text(self._user_id, self._ipu_id)
+end
+
+--- "BeginBlock(user_id='A', ipu_id=1)", for printing.
+function M.annotation_text(user_id, ipu_id)
+  return ("BeginBlock(user_id=%s, ipu_id=%s)"):format(
+    user_id and ("'%s'"):format(user_id) or "None", ipu_id and tostring(ipu_id) or "None")
+end
+
+--- The annotation of a module as {user_id, ipu_id}, or nil.
+---@param module any
+---@return {user_id: string?, ipu_id: integer?}?
+function M.annotation(module)
+  return is_module(module) and module[FIELD] or nil
+end
+
+--- The module starts a block, which lasts until another one starts. Returns
+--- the module itself; for a function a callable object. The block starts in a
+--- forward-pre-hook: hooks registered before run outside it.
+--- source: 001:1913
+--- error: poptorch.Error for a module that is a block already, or for what
+--- can not be called
+---@generic T
+---@param layer_to_call T
+---@param ... any user_id (string|nil), ipu_id (integer|nil)
+---@return T
+function M.BeginBlock(layer_to_call, ...)
+  local user_id, ipu_id = arguments("BeginBlock", ...)
+  if is_module(layer_to_call) then
+    errors.check(not layer_to_call[FIELD], "Error",
+      "BeginBlock: this module is the start of a block already; poptorch.removeBlocks(module) "
+      .. "takes the annotation away")
+    layer_to_call[FIELD] = { user_id = user_id, ipu_id = ipu_id }
+    handles[layer_to_call] = layer_to_call:register_forward_pre_hook(enter)
+    return layer_to_call
+  end
+  local mt = getmetatable(layer_to_call)
+  local callable = type(layer_to_call) == "function"
+    or type(mt) == "table" and rawget(mt, "__call") ~= nil and not class.is_class(layer_to_call)
+  errors.check(callable, "Error",
+    "BeginBlock(layer_to_call): expected a module or a function, got %s",
+    check.describe(layer_to_call))
+  local wrapped = Wrapped()
+  wrapped._layer, wrapped._user_id, wrapped._ipu_id = layer_to_call, user_id, ipu_id
+  return wrapped
+end
+
+--- A decorator: everything inside the function runs in the block.
+---
+---     Net.encode = poptorch.BlockFunction("A", {ipu_id = 1})(Net.encode)
+---
+--- source: 001:1937
+---@param ... any user_id (string|nil), ipu_id (integer|nil)
+---@return fun(f: function): function
+function M.BlockFunction(...)
+  local user_id, ipu_id = arguments("BlockFunction", ...)
+  return function(f)
+    errors.check(type(f) == "function", "TypeError",
+      "BlockFunction: expected a function to decorate, got %s", check.describe(f))
+    return function(...)
+      local _ <close> = Block(user_id, ipu_id)
+      return f(...)
+    end
+  end
+end
+
+--- Takes the BeginBlock annotations of a module and its sub-modules away; they
+--- may be annotated again. source: 001:1954
+--- error: AssertionError for anything but a module
+---@param module torch.nn.Module
+function M.removeBlocks(module)
+  errors.check(is_module(module), "AssertionError",
+    "removeBlocks(module): expected a module, got %s", check.describe(module))
+  for _, m in ipairs(module:modules()) do
+    if m[FIELD] then
+      m[FIELD] = nil
+      if handles[m] then
+        handles[m]:remove()
+        handles[m] = nil
+      end
+    end
+  end
+end
+
+return M

@@ -1,0 +1,43 @@
+--- PopTorch's interface: `local poptorch = require "poptorch"`. Names, meanings
+--- and defaults are those of PopTorch 3.x (and of 2.6 where it differs);
+--- methods are called with a colon, keyword arguments come in a last table.
+local blocks = require("poptorch.blocks")
+local enums = require("poptorch.enums")
+local errors = require("torch.errors")
+local logging = require("poptorch.logging")
+local options = require("poptorch.options")
+local strategies = require("poptorch.strategies")
+
+local M = {
+  enums = enums,
+  options = options,
+  autocasting = require("poptorch.autocasting"),
+
+  Options = options.Options,
+  TensorLocationSettings = options.TensorLocationSettings,
+
+  Block = blocks.Block,
+  BeginBlock = blocks.BeginBlock,
+  BlockFunction = blocks.BlockFunction,
+  removeBlocks = blocks.removeBlocks,
+
+  Stage = strategies.Stage,
+  Phase = strategies.Phase,
+  PipelinedExecution = strategies.PipelinedExecution,
+  ShardedExecution = strategies.ShardedExecution,
+  SerialPhasedExecution = strategies.SerialPhasedExecution,
+  ParallelPhasedExecution = strategies.ParallelPhasedExecution,
+
+  Error = errors.Error,
+  RecoverableError = errors.RecoverableError,
+  UnrecoverableError = errors.UnrecoverableError,
+  ConfigFileError = errors.ConfigFileError,
+
+  setLogLevel = logging.setLogLevel,
+}
+
+for name, enumeration in pairs(enums) do
+  M[name] = enumeration
+end
+
+return M

@@ -1,0 +1,158 @@
+--- poptorch.Options: everything that controls how a model is compiled and run.
+--- The options themselves are rows of data (poptorch/options/*.lua); this file
+--- puts the groups together and adds what concerns the whole: defaults from
+--- the environment, freezing, copies, files, printing.
+---
+--- Sources: PopTorch API reference, poptorch.Options; user guide 4.1.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local errors = require("torch.errors")
+local Distributed = require("poptorch.options.distributed")
+local enums = require("poptorch.enums")
+local Group = require("poptorch.options.group")
+local Jit = require("poptorch.options.jit")
+local locations = require("poptorch.options.locations")
+local logging = require("poptorch.logging")
+local Popart = require("poptorch.options.popart")
+local Precision = require("poptorch.options.precision")
+local strategies = require("poptorch.strategies")
+local Training = require("poptorch.options.training")
+
+local M = {
+  ConfigFileError = errors.ConfigFileError,
+  TensorLocationSettings = locations.TensorLocationSettings,
+  _DistributedOptions = Distributed,
+  _JitOptions = Jit,
+  _PopartOptions = Popart,
+  _PrecisionOptions = Precision,
+  _TensorLocationOptions = locations.Options,
+  _TrainingOptions = Training,
+  --- The four tensor locations with every value filled in.
+  effective_locations = locations.effective,
+}
+
+--- In the order they print.
+local GROUPS = { "Training", "Precision", "TensorLocations", "Distributed", "Jit", "_Popart" }
+local CLASSES = { Training = Training, Precision = Precision,
+  TensorLocations = locations.Options, Distributed = Distributed, Jit = Jit, _Popart = Popart }
+M.GROUPS, M.CLASSES = GROUPS, CLASSES
+
+---@class poptorch.Options
+local Options = Group.define("Options", (require("poptorch.options.general")))
+M.Options = Options
+
+function Options:setup()
+  Group.setup(self)
+  for _, name in ipairs(GROUPS) do
+    local group = CLASSES[name]()
+    rawset(group, "_owner", self)
+    rawset(self, name, group)
+  end
+  self._values.execution_strategy = strategies.PipelinedExecution()
+  local cache = os.getenv("POPTORCH_CACHE_DIR")
+  if cache and cache ~= "" then
+    logging.info("POPTORCH_CACHE_DIR is set: executables are cached in %s", cache)
+    self:enableExecutableCaching(cache)
+  end
+  local json = os.getenv("POPTORCH_DEFAULT_OPTIONS")
+  if json and json ~= "" then
+    self:from_json(json)
+  end
+end
+
+--- True while the output mode is still OutputMode.Default.
+--- source: 001:131
+---@return boolean
+function Options:defaultOutputMode()
+  return self.output_mode == enums.OutputMode.Default
+end
+
+--- A deep copy that may be changed, sub-options and strategy included.
+--- source: 001:101
+---@return poptorch.Options
+function Options:clone()
+  local copy = class.copy(self)
+  rawset(copy, "_frozen", false)
+  return copy
+end
+
+--- From now on every setter raises AttributeError, which names `by`.
+---@param by string  "poptorch.trainingModel"
+---@return poptorch.Options self
+function Options:_freeze(by)
+  if not self._frozen then
+    local where = errors.caller()
+    rawset(self, "_frozen", where == "" and by or ("%s (%s)"):format(by, where))
+  end
+  return self
+end
+
+--- True once a wrapper or a data loader has taken these options.
+---@return boolean
+function Options:isFrozen()
+  return self._frozen ~= false
+end
+
+--- Applies an options file: one call a line as in Python, without `options.`.
+--- The file is parsed, never run.
+--- source: 001:252, 000:25
+--- error: ConfigFileError (syntax; nothing is applied), FileNotFoundError, and
+--- what the setters raise (earlier lines stay applied)
+---@param filepath string
+---@return poptorch.Options
+function Options:loadFromFile(filepath)
+  check.string(filepath, "loadFromFile(filepath)")
+  self:_writable("loadFromFile")
+  require("poptorch.options.config_file").load(self, filepath)
+  return self
+end
+
+--- Applies a JSON object: each key is an accessor with points
+--- ("Training.gradientAccumulation"), its value the argument, an array several
+--- arguments, a string "OutputMode.All" the member of an enumeration.
+--- POPTORCH_DEFAULT_OPTIONS is applied this way to every new Options.
+---@param text string
+---@return poptorch.Options
+function Options:from_json(text)
+  check.string(text, "from_json(string)")
+  self:_writable("from_json")
+  require("poptorch.options.json").apply(self, text)
+  return self
+end
+
+--- All values as one plain table, as stored with an executable: enumerations
+--- as numbers, the session options and the strategy's settings among them.
+--- error: AssertionError while the output mode is Default
+---@return table<string, any>
+function Options:toDict()
+  errors.check(not self:defaultOutputMode(), "AssertionError",
+    "toDict: the output mode is still OutputMode.Default; a wrapped model's options have "
+    .. "Final or All")
+  local out = {}
+  local function add(part)
+    for key, value in pairs(part) do
+      errors.check(out[key] == nil, "AssertionError", "toDict: two groups have a value '%s'", key)
+      out[key] = value
+    end
+  end
+  add(Group.toDict(self))
+  out.execution_strategy = nil
+  for _, name in ipairs(GROUPS) do
+    add(self[name]:toDict())
+  end
+  add(self.execution_strategy:backendOptions())
+  return out
+end
+
+function Options.__tostring(self)
+  local lines = {}
+  for _, part in ipairs(self:_shown_values()) do
+    lines[#lines + 1] = "  " .. part
+  end
+  for _, name in ipairs(GROUPS) do
+    lines[#lines + 1] = ("  %s=%s"):format(name, tostring(self[name]))
+  end
+  return ("%s(\n%s\n)"):format(getmetatable(self).__name, table.concat(lines, ",\n"))
+end
+
+return M

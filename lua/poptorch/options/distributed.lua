@@ -1,0 +1,73 @@
+--- Options.Distributed: this process among those that train together. The
+--- count and the id come from Open MPI's variables when the options are made.
+--- Source: PopTorch API reference, poptorch.options._DistributedOptions.
+local check = require("lupine.check")
+local Group = require("poptorch.options.group")
+
+local function from_env(name, default)
+  return math.tointeger(tonumber(os.getenv(name) or "")) or default
+end
+
+local Distributed
+Distributed = Group.define("_DistributedOptions", {
+  {
+    name = "configureProcessId", params = { "process_id", "num_processes" },
+    set = function(self, values, _, row)
+      local id = Group._argument(row, "process_id", values[1], "int")
+      local n = Group._argument(row, "num_processes", values[2], "int")
+      self._values.processId, self._values.numProcesses = id, n
+    end,
+    doc = "Sets this process's id and the number of processes.",
+    effect = "This process runs replicas id*replicationFactor and following.",
+    source = "001:546",
+  },
+  {
+    name = "setEnvVarNames", params = { "var_num_processes", "var_process_id" },
+    set = function(self, values, _, row)
+      local size = Group._argument(row, "var_num_processes", values[1], "string")
+      local rank = Group._argument(row, "var_process_id", values[2], "string")
+      self:_read_env(size, rank)
+    end,
+    doc = "Reads count and id from these environment variables, now.",
+    effect = "As configureProcessId.",
+    source = "001:575",
+  },
+  {
+    name = "disable", params = {},
+    set = function(self)
+      self._values.processId, self._values.numProcesses = 0, 1
+    end,
+    doc = "Ignores the environment: one process.",
+    effect = "As configureProcessId(0, 1).",
+    source = "001:559",
+  },
+  {
+    key = "numProcesses", default = 1, dict = "num_distributed_processes",
+    doc = "Number of processes.", effect = "Replicas in all: times replicationFactor.",
+    source = "001:567",
+  },
+  {
+    key = "processId", default = 0, dict = "distributed_process_id",
+    doc = "Id of this process, from 0.", effect = "Which replicas run here.",
+    source = "001:571",
+  },
+})
+
+function Distributed:_read_env(size, rank)
+  self._values.numProcesses = from_env(size, 1)
+  self._values.processId = from_env(rank, 0)
+end
+
+function Distributed:init()
+  self:_read_env("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
+end
+
+--- Replicas of all processes and the first one of this process.
+---@param replication_factor integer
+---@return integer total, integer first
+function Distributed:replicas(replication_factor)
+  replication_factor = check.int(replication_factor, "replicas: replication_factor")
+  return self.numProcesses * replication_factor, self.processId * replication_factor
+end
+
+return Distributed

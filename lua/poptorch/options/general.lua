@@ -1,0 +1,248 @@
+--- The rows of Options itself (its groups have files of their own).
+--- Source: PopTorch API reference, poptorch.Options; page lines in each row.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local enums = require("poptorch.enums")
+local errors = require("torch.errors")
+local Group = require("poptorch.options.group")
+local logging = require("poptorch.logging")
+local strategies = require("poptorch.strategies")
+
+local arg = Group._argument
+local G, C, O = enums.CommGroupType, enums.ConnectionType, enums.OutputMode
+
+local function set_input_grouping(self, values, given, row)
+  local size = given.input_group_size
+    and arg(row, "input_group_size", values[1], "int", { error = "ValueError" }) or 1
+  local kind = given.input_group_type and arg(row, "input_group_type", values[2], G,
+    { error = "ValueError", except = { G.All } }) or G.Consecutive
+  if kind == G.NoGrouping then
+    size, kind = 1, G.Consecutive
+  end
+  local rf = self.replication_factor
+  errors.check(size >= 1 and size <= rf and rf % size == 0, "ValueError",
+    "inputReplicaGrouping(input_group_size): expected a divisor of the replication factor %d "
+    .. "(set that first), got %d", rf, size)
+  self._values.input_group_size, self._values.input_group_type = size, kind
+end
+
+local function period(row, mode, value, given)
+  if mode == O.EveryN then
+    local n = given and value ~= nil and arg(row, "output_return_period", value, "int")
+    errors.check(n and n > 0, "AssertionError",
+      "%s(output_return_period): OutputMode.EveryN needs an int > 0, got %s", row.name,
+      check.describe(value))
+    return n
+  end
+  if given and value ~= nil and value ~= 1 then
+    logging.info("%s: output_return_period %s is ignored: it belongs to OutputMode.EveryN",
+      row.name, tostring(value))
+  end
+  return 1
+end
+
+local function set_output_mode(self, values, given, row)
+  local mode = arg(row, "output_mode", values[1], O)
+  local n = period(row, mode, values[2], given.output_return_period)
+  self._values.output_mode, self._values.output_return_period = mode, n
+end
+
+local function set_anchor(self, values, given, row)
+  local short = arg(row, "short_name", values[1], "string")
+  local long = arg(row, "long_name", values[2], "string")
+  local mode = arg(row, "output_mode", values[3], O, { nullable = true })
+  local n
+  if mode == nil then
+    mode, n = self.output_mode, self.output_return_period
+  else
+    n = period(row, mode, given.output_return_period and values[4] or 1, true)
+  end
+  self._values.anchored_tensors[short] =
+    { long_name = long, output_mode = mode, output_return_period = n }
+end
+
+local function set_proportion(self, values, _, row)
+  local given = arg(row, "available_memory_proportion", values[1], "table")
+  local kept = {}
+  for name, value in pairs(given) do
+    local id = type(name) == "string" and math.tointeger(tonumber(name:match("^IPU(%d+)$")))
+    errors.check(id, "AssertionError",
+      "setAvailableMemoryProportion: expected keys IPU0, IPU1, …, got %s", check.describe(name))
+    kept[("IPU%d"):format(id)] = arg(row, name, value, "number", { min = 0, max = 1 })
+  end
+  self._values.available_memory_proportion = kept
+end
+
+local function set_profiling(self, values, _, row)
+  local dir = arg(row, "profile_dir", values[1], "string", { nullable = true }) or "."
+  if (os.getenv("POPLAR_ENGINE_OPTIONS") or ""):find("autoReport.", 1, true) then
+    logging.warn("enableProfiling: POPLAR_ENGINE_OPTIONS holds autoReport options: they win "
+      .. "over the ones set here")
+  end
+  self._Popart:_merge("engineOptions", { ["debug.allowOutOfMemory"] = "true",
+    ["autoReport.directory"] = dir, ["autoReport.all"] = "true" })
+  self._values.profile_dir = dir
+end
+
+local function set_excludes(self, values, _, row)
+  self._values.source_location_excludes =
+    class.copy(check.strings(values[1], row.name .. "(excludes)", { error = "AssertionError" }))
+end
+
+local function append_excludes(self, values, _, row)
+  check.strings({ table.unpack(values, 1, values.n) }, row.name, { error = "AssertionError" })
+  table.move(values, 1, values.n, #self.source_location_excludes + 1,
+    self._values.source_location_excludes)
+end
+
+local function set_seed(self, values, _, row)
+  self:_store(row, arg(row, "random_seed", values[1], "int"))
+  local torch = package.loaded["torch"]
+  local seed = torch and rawget(torch, "manual_seed")
+  if seed then
+    seed(self.random_seed)
+  end
+end
+
+local function set_cache(self, values, _, row)
+  local path = arg(row, "path", values[1], "string", { nullable = true })
+  self._Popart:_put("enableEngineCaching", path ~= nil)
+  self._Popart:_put("cachePath", path)
+end
+
+return {
+  { name = "deviceIterations", key = "device_iterations", kind = "int", default = 1,
+    doc = "Iterations of the device's loop per call, each with a new batch.",
+    effect = "Rows of the schedule per call; the host's overhead is paid once per call.",
+    source = "001:138" },
+  { name = "replicationFactor", key = "replication_factor", kind = "int", default = 1,
+    doc = "Copies of the model that work on different data.",
+    effect = "IPUs times this; gradients are reduced over the copies.", source = "001:382" },
+  { name = "autoRoundNumIPUs", key = "auto_round_num_ipus", kind = "bool", default = false,
+    omitted = true, doc = "Reserves a power of two of IPUs, where it would be an error.",
+    effect = "Idle IPUs are reserved.", source = "001:75" },
+  { name = "broadcastBuffers", key = "broadcast_buffers", kind = "bool", default = true,
+    omitted = true,
+    doc = "Only false lets a replicated model modify its buffers: each replica has its own.",
+    effect = "none", source = "001:91" },
+  { name = "inputReplicaGrouping", params = { "input_group_size", "input_group_type" },
+    set = set_input_grouping,
+    doc = "Replicas of a group read the same input; not CommGroupType.All.",
+    effect = "Host traffic divides by the group size.", source = "001:239" },
+  { key = "input_group_size", default = 1, doc = "Replicas in an input group.", effect = "",
+    source = "001:244" },
+  { key = "input_group_type", default = G.Consecutive, doc = "Arrangement of input groups.",
+    effect = "", source = "001:246" },
+  { name = "outputMode", key = "output_mode", params = { "output_mode", "output_return_period" },
+    kind = O, default = O.Default, set = set_output_mode,
+    doc = "Which results a call returns; Default is All for inference, Final for training.",
+    effect = "Results copied to the host.", source = "001:323" },
+  { key = "output_return_period", kind = "int", default = 1, doc = "N of OutputMode.EveryN.",
+    effect = "Results copied to the host.", source = "001:340" },
+  { name = "anchorTensor",
+    params = { "short_name", "long_name", "output_mode", "output_return_period" },
+    set = set_anchor, unfrozen = true, silent = true,
+    doc = "Makes a tensor of the graph retrievable after a run; without a mode it follows "
+      .. "outputMode.",
+    effect = "The tensor stays live to its copy to the host.", source = "001:48" },
+  { key = "anchored_tensors", default = {}, doc = "Anchors by short name.", effect = "",
+    source = "001:48" },
+  { name = "randomSeed", key = "random_seed", kind = "int", nullable = true, set = set_seed,
+    doc = "Seed of the device's random numbers; also seeds the host's.",
+    effect = "Values only.", source = "001:352" },
+  { name = "logDir", key = "log_dir", kind = "string", default = ".",
+    doc = "Directory of log files.", effect = "none", source = "001:286" },
+  { name = "maxRepeatLogs", key = "max_repeat_logs", params = { "max_lines" }, kind = "int",
+    default = 4, nullable = true, doc = "Equal log lines before they are suppressed; nil: never.",
+    effect = "none", source = "001:298" },
+  { name = "modelName", key = "model_name", params = { "name" }, kind = "string",
+    nullable = true, doc = "Sub-directory of reports; \"inference\" or \"training\" when unset.",
+    effect = "Where reports are written.", source = "001:311" },
+  { name = "enableExecutableCaching", key = "executable_cache_path", params = { "path" },
+    kind = "string", nullable = true, popart = "cachePath", set = set_cache,
+    doc = "Directory of compiled executables; nil: no cache.",
+    effect = "An executable found there is not compiled again.", source = "001:171" },
+  { name = "useIpuModel", key = "use_model", params = { "use_model" }, kind = "bool",
+    nullable = true, doc = "The IPU Model in place of hardware; wins over POPTORCH_IPU_MODEL.",
+    effect = "No cycle count, no power-of-two rule.", source = "001:496" },
+  { name = "connectionType", key = "connection_type", kind = C, default = C.Always,
+    doc = "When to attach to an IPU: before compiling, after it, never.",
+    effect = "When simulated IPUs are taken.", source = "001:109" },
+  { name = "syncPattern", key = "sync_pattern", kind = enums.SyncPattern,
+    default = enums.SyncPattern.Full, doc = "Which IPUs synchronise for host I/O.",
+    effect = "Which IPUs wait in a host exchange.", source = "001:456" },
+  { name = "useIpuId", key = "ipu_id", kind = "int", nullable = true,
+    doc = "Device id; its IPUs must equal the model's times replicas.",
+    effect = "Which simulated device is taken.", source = "001:478" },
+  { name = "useOfflineIpuTarget", key = "ipu_version", kind = "int", nullable = true,
+    set = function(self, values, given, row)
+      self._values.ipu_version = given.ipu_version
+        and arg(row, "ipu_version", values[1], "int") or 2
+      self._values.connection_type = C.Never
+    end,
+    doc = "Compile only: 1 Mk1, 2 Mk2, 21 Mk2 with FP8.",
+    effect = "Chip the program is planned for.", source = "001:516" },
+  { name = "setExecutionStrategy", key = "execution_strategy", params = { "strategy" },
+    kind = strategies.Strategy, doc = "How blocks are spread over IPUs and time.",
+    effect = "Stages, placement and schedule.", source = "001:418" },
+  { name = "setAvailableMemoryProportion", key = "available_memory_proportion",
+    kind = "table", default = {}, tables = { available_memory_proportion = true },
+    set = set_proportion,
+    doc = "Temporary memory of each IPU for convolution, matmul and gather: {IPU0 = 0.5}, "
+      .. "0..1.",
+    effect = "The planner's bound on temporary memory.", source = "001:396" },
+  { name = "enableStableNorm", key = "enable_stable_norm", params = { "enabled" }, kind = "bool",
+    default = false, popart = "enableStableNorm",
+    doc = "Two-pass mean and variance in normalisations: slower, more accurate.",
+    effect = "One more pass over the input of a normalisation.", source = "001:207" },
+  { name = "enableSyntheticData", key = "enable_synthetic_data", params = { "enabled" },
+    kind = "bool", default = false, popart = "syntheticDataMode",
+    to = function(on)
+      return on and 2 or 0
+    end,
+    from = function(mode)
+      return mode ~= 0
+    end,
+    doc = "Random normal data made on the device in place of host I/O.",
+    effect = "No host I/O.", source = "001:223" },
+  { name = "logCycleCount", key = "log_cycle_count", kind = "bool", default = false,
+    popart = "instrumentWithHardwareCycleCounter",
+    doc = "Counts the cycles of the main graph, logged at DEBUG; hardware only.",
+    effect = "The counter reads of the real program.", source = "001:266" },
+  { name = "enableProfiling", key = "profile_dir", params = { "profile_dir" }, kind = "string",
+    nullable = true, set = set_profiling,
+    doc = "Writes profiling reports to this directory; nil: the current one.",
+    effect = "A report is written.", source = "001:183" },
+  { name = "disableModuleNamescope", key = "module_namescope", params = {}, kind = "bool",
+    default = true,
+    set = function(self)
+      self._values.module_namescope = false
+    end,
+    doc = "Operator names without the path of their module.", effect = "Names only.",
+    source = "001:152" },
+  { name = "relaxOptimizerAttributesChecks", key = "relax_optimizer_checks",
+    params = { "relax" }, kind = "bool", default = false, omitted = true,
+    doc = "Unexpected optimizer attributes are logged at DEBUG in place of WARN.",
+    effect = "none", source = "001:364" },
+  { name = "showCompilationProgressBar", key = "show_compilation_progress_bar",
+    params = { "show" }, kind = "bool", default = true, omitted = true,
+    doc = "A progress bar while compiling; without it compilationTime() is an error.",
+    effect = "none", source = "001:430" },
+  { name = "sourceLocationExcludes", key = "source_location_excludes", params = { "excludes" },
+    kind = "table", default = { "lua/torch/", "lua/poptorch/", "lua/lupine/" },
+    tables = { excludes = true }, set = set_excludes,
+    doc = "Frames whose path holds one of these strings do not count as the source of an "
+      .. "operator.",
+    effect = "Source lines in reports.", source = "001:442" },
+  { name = "appendToLocationExcludes", params = { "excludes" }, varargs = true,
+    set = append_excludes, doc = "Adds to sourceLocationExcludes.",
+    effect = "Source lines in reports.", source = "001:61" },
+  { name = "updatableNamedBuffers", key = "updatable_named_buffers", params = { "buffers" },
+    kind = "table", nullable = true,
+    set = function(self, values, _, row)
+      self:_store(row, class.copy(check.strings(values[1], row.name .. "(buffers)",
+        { error = "AssertionError" })))
+    end,
+    doc = "Buffers that copyNamedBuffersToDevice() may change after compiling.",
+    effect = "These buffers are variables, not constants.", source = "3.4" },
+}

@@ -1,0 +1,146 @@
+--- Options.TensorLocations and TensorLocationSettings: where activations,
+--- weights, optimizer state and gradient accumulators live.
+--- Sources: PopTorch API reference, poptorch.options._TensorLocationOptions;
+--- defaults of unset values: PopART's TensorLocationSettings.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local errors = require("torch.errors")
+local Group = require("poptorch.options.group")
+
+local M = {}
+
+-- Booleans are stored as 0 and 1 in the dictionary form.
+local function flag(name, key, dict, doc, effect, source)
+  return { name = name, key = key, dict = dict, params = { "use" }, kind = "bool",
+    omitted = true, doc = doc, effect = effect, source = source }
+end
+
+local on_chip = flag("useOnChipStorage", "on_chip_storage", "onChip",
+  "true: on chip; false: off chip; nil: undefined.",
+  "Off chip: streamed in before use and out after, no tile memory between.", "001:833")
+on_chip.nullable = true
+on_chip.set = function(self, values, given, row)
+  local use = values[1]
+  if not given.use then
+    use = true
+  end
+  self:_store(row, Group._argument(row, "use", use, "bool", { nullable = true }))
+end
+
+--- Where one kind of tensor is stored. Setters copy the settings they are
+--- given, so later changes here do not reach the options.
+---@class poptorch.TensorLocationSettings
+local Settings = Group.define("TensorLocationSettings", {
+  {
+    name = "minElementsForOffChip", key = "min_elements_for_off_chip",
+    dict = "minElementsForOffChip", params = { "min_elements" }, kind = "int",
+    doc = "Tensors with fewer elements stay on chip.",
+    effect = "Which tensors are off chip; 2 when unset.", source = "001:783",
+  },
+  {
+    name = "minElementsForReplicatedTensorSharding",
+    key = "min_elements_for_replicated_tensor_sharding",
+    dict = "minElementsForReplicatedTensorSharding", params = { "min_elements" }, kind = "int",
+    doc = "Only tensors with more elements are sharded over replicas.",
+    effect = "Which tensors are sharded; 8192 when unset.", source = "001:795",
+  },
+  on_chip,
+  flag("useReplicatedTensorSharding", "replicated_tensor_sharding",
+    "useReplicatedTensorSharding", "Shards over the replicas (weights, optimizer state).",
+    "A replica keeps its part; a gather before use, a scatter after.", "001:845"),
+  flag("useIOTilesToLoad", "io_tiles_to_load", "useIOTilesToLoad",
+    "Loads through I/O tiles.", "Streaming overlaps with computing.", "001:807"),
+  flag("useIOTilesToStore", "io_tiles_to_store", "useIOTilesToStore",
+    "Keeps on I/O tiles (sharded tensors).", "Memory on I/O tiles.", "001:819"),
+})
+M.TensorLocationSettings = Settings
+
+--- TensorLocationSettings({minElementsForOffChip = 4, ...}): initial values by
+--- their dictionary names.
+function Settings:init(default_values)
+  for name, value in pairs(check.table(default_values or {}, "TensorLocationSettings")) do
+    local found
+    for _, row in ipairs(Settings._rows) do
+      if row.dict == name then
+        found = row
+      end
+    end
+    errors.check(found, "AssertionError", "TensorLocationSettings has no value '%s'", name)
+    if found.kind == "bool" and type(value) == "number" then
+      value = value ~= 0
+    end
+    self[found.key] = value
+  end
+end
+
+function Settings:toDict()
+  local out = Group.toDict(self)
+  for k, v in pairs(out) do
+    if type(v) == "boolean" then
+      out[k] = v and 1 or 0
+    end
+  end
+  return out
+end
+
+local function location(name, key, of, source)
+  return {
+    name = name, key = key, params = { "location" }, kind = Settings, nullable = false,
+    set = function(self, values, _, row)
+      self:_store(row, class.copy(Group._argument(row, "location", values[1], Settings)))
+    end,
+    doc = "Location of " .. of .. ".",
+    effect = "Tile memory and streaming of " .. of .. ".", source = source,
+  }
+end
+
+M.Options = Group.define("_TensorLocationOptions", {
+  {
+    name = "numIOTiles", key = "num_io_tiles", params = { "num_tiles" }, kind = "int",
+    default = 0, popart = "numIOTiles",
+    set = function(self, values, _, row)
+      local n = Group._argument(row, "num_tiles", values[1], "int")
+      errors.check(n >= 32 and n <= 192 and n % 2 == 0, "AssertionError",
+        "numIOTiles(num_tiles): expected an even int in 32..192, got %d", n)
+      self:_store(row, n)
+    end,
+    doc = "Tiles of each IPU set aside for I/O.",
+    effect = "Fewer tiles compute; host I/O and streaming overlap.", source = "001:726",
+  },
+  location("setActivationLocation", "location_activation", "activations", "001:749"),
+  location("setWeightLocation", "location_weight", "weights", "001:767"),
+  location("setOptimizerLocation", "location_optimizer", "optimizer state", "001:758"),
+  location("setAccumulatorLocation", "location_accumulator", "gradient accumulators", "001:740"),
+})
+
+local KEYS = { activation = "location_activation", weight = "location_weight",
+  optimizer = "location_optimizer", accumulator = "location_accumulator" }
+
+--- The four locations with every value filled in, keyed activation, weight,
+--- optimizer, accumulator. Phased execution stores off chip whatever the user
+--- has not located.
+---@param options poptorch.Options
+---@return table<string, {on_chip: boolean, min_off_chip: integer, min_sharded: integer,
+---  sharded: boolean, io_load: boolean, io_store: boolean}>
+function M.effective(options)
+  local out = {}
+  local phased = options.execution_strategy:backendOptions().execution_mode == 2
+  for kind, key in pairs(KEYS) do
+    local s = options.TensorLocations[key]
+    local on = not phased
+    if s then
+      on = s.on_chip_storage ~= false
+    end
+    out[kind] = {
+      on_chip = on,
+      min_off_chip = s and s.min_elements_for_off_chip or 2,
+      min_sharded = s and s.min_elements_for_replicated_tensor_sharding or 8192,
+      sharded = s and s.replicated_tensor_sharding or false,
+      io_load = s and s.io_tiles_to_load or false,
+      io_store = s and s.io_tiles_to_store or false,
+    }
+  end
+  return out
+end
+
+return M

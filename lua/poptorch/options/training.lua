@@ -1,0 +1,60 @@
+--- Options.Training: accumulation, reduction of gradients, loss scaling.
+--- Source: PopTorch API reference, poptorch.options._TrainingOptions.
+local enums = require("poptorch.enums")
+local Group = require("poptorch.options.group")
+
+local R, S = enums.ReductionType, enums.MeanReductionStrategy
+
+local function set_dithering(self, values, _, row)
+  local on = Group._argument(row, "enabled", values[1], "bool")
+  self._owner._Popart:_merge("convolutionOptions", { enableConvolutionDithering = tostring(on) })
+end
+
+return Group.define("_TrainingOptions", {
+  {
+    name = "gradientAccumulation", key = "gradient_accumulation", kind = "int", default = 1,
+    doc = "Micro-batches whose gradients are accumulated before a weight update.",
+    effect = "Micro-batches per update; a pipeline is filled and flushed once per update, "
+      .. "replicas reduce once per update.",
+    source = "001:899",
+  },
+  {
+    name = "accumulationAndReplicationReductionType",
+    key = "accumulation_and_replication_reduction_type", params = { "reduction_type" },
+    kind = R, default = R.Mean, error = "ValueError",
+    set = function(self, values, _, row)
+      self:_store(row, Group._argument(row, "reduction_type", values[1], R,
+        { except = { R.NoReduction } }))
+    end,
+    doc = "Mean or Sum over accumulated micro-batches and over replicas.",
+    effect = "The divisor of gradients; no cost of its own.",
+    source = "001:879",
+  },
+  {
+    name = "setMeanAccumulationAndReplicationReductionStrategy",
+    key = "mean_accumulation_and_replication_reduction_strategy",
+    params = { "mean_reduction_strategy" }, kind = S, default = S.Post,
+    doc = "When the mean divides: at every micro-batch (Running) or at the end (Post). "
+      .. "An optimizer with accum_type float16 uses Running.",
+    effect = "Running scales the accumulator at every micro-batch; Post once.",
+    source = "001:965",
+  },
+  {
+    name = "setAutomaticLossScaling", key = "automatic_loss_scaling", params = { "enabled" },
+    kind = "bool", default = false, popart = "automaticLossScalingSettings.enabled",
+    doc = "Adjusts the loss scale from the gradients' histogram.",
+    effect = "Adds the histogram of the tracked gradients and its reduction to every update.",
+    source = "001:929",
+  },
+  {
+    name = "setConvolutionDithering", key = "convolution_dithering", params = { "enabled" },
+    kind = "bool", default = false, popart = "convolutionOptions", set = set_dithering,
+    from = function(o)
+      return o.enableConvolutionDithering == "true"
+    end,
+    doc = "Lays out convolutions from different tiles. Keeps the partials type that "
+      .. "setPartialsType chose.",
+    effect = "Balances memory over tiles.",
+    source = "001:949",
+  },
+})

@@ -1,0 +1,286 @@
+--- Placement: which stage, IPU and phase each block of a model gets, and the
+--- rules that a placed model must keep. Pure functions of the strategy and of
+--- the block starts in program order; no tensors, no tracer.
+---
+--- Rules (PopTorch user guide 4.4 and API reference "Parallel execution"):
+--- - Operators before the first block are on IPU 0, stage 0, phase 0. After a
+---   scope ended no block is active.
+--- - IPU = the Stage's, else the block's, else the stage id.
+--- - SameAsIpu: stage id = IPU. AutoIncrement: ids from 1 on in the order in
+---   which blocks first appear (0 is what stands before them).
+--- - A pipeline has one stage more than the IPU changes from block start to
+---   block start, counted from IPU 0: neighbours on one IPU merge.
+--- - Phased: a block's phase is that of its Stage; without an IPU the n-th
+---   stage of a phase is on IPU n (serial) or 2n + phase parity (parallel).
+local class = require("lupine.class")
+local enums = require("poptorch.enums")
+local errors = require("torch.errors")
+local logging = require("poptorch.logging")
+
+local M = {}
+
+--- IPUs that one program can use; more need several processes.
+M.MOST_IPUS = 64
+
+--- Where the operators of one stretch of the program run.
+---@class poptorch.Place
+---@field block string?   user id; nil before the first block
+---@field stage integer
+---@field ipu integer
+---@field phase integer   0 unless phased
+---@field used boolean    an operator was placed here
+
+--- Follows the block starts of a trace. `places` lists every stretch in
+--- program order, `pipeline_stages` counts stages as above.
+---@class poptorch.Assigner
+local Assigner = class.new("Assigner")
+M.Assigner = Assigner
+
+---@param strategy table one of the four strategies
+function Assigner:init(strategy)
+  self.strategy = strategy
+  self.places = {}
+  self.pipeline_stages = 1
+  self._last_ipu = 0
+  self._next_stage = 1
+  self._stage_of = {}
+  self._ipu_of_stage = {}
+  self:_open(nil, 0, 0, 0)
+end
+
+function Assigner:_open(block, stage, ipu, phase)
+  local place = { block = block, stage = stage, ipu = ipu, phase = phase, used = false }
+  self.places[#self.places + 1] = place
+  self.active = place
+  return place
+end
+
+-- Stage id, IPU and phase of a block without Stages.
+local function automatic(self, user_id, ipu_id)
+  if self.strategy._auto_stage == enums.AutoStage.SameAsIpu then
+    errors.check(ipu_id, "AssertionError",
+      "block '%s' has no ipu_id: AutoStage.SameAsIpu needs one for every block; give it one, "
+      .. "list the stages in the strategy, or use AutoStage.AutoIncrement", user_id)
+    return ipu_id, ipu_id, 0
+  end
+  local stage = self._stage_of[user_id]
+  if not stage then
+    stage = self._next_stage
+    self._next_stage = stage + 1
+    self._stage_of[user_id] = stage
+  end
+  return stage, ipu_id or stage, 0
+end
+
+local function from_stage(self, user_id, ipu_id)
+  local strategy = self.strategy
+  local stage = strategy._block_map[user_id]
+  errors.check(stage, "AssertionError", "unknown block '%s': %s lists the blocks %s", user_id,
+    class.of(strategy).__name, table.concat(strategy._ids, ", "))
+  local phase = stage._phase_id or 0
+  local fallback = stage._stage_id
+  if strategy.kind == "parallel_phased" then
+    fallback = 2 * fallback + phase % 2
+  end
+  return stage._stage_id, stage._ipu or ipu_id or fallback, phase
+end
+
+--- A block starts.
+--- error: AssertionError for a block that the strategy does not know, or one
+--- without an IPU where it needs one; poptorch.Error for a phase on an IPU of
+--- the other parity or a stage on two IPUs
+---@param user_id string
+---@param ipu_id integer?
+---@return poptorch.Place
+function Assigner:enter(user_id, ipu_id)
+  local find = self.strategy._block_map and from_stage or automatic
+  local stage, ipu, phase = find(self, user_id, ipu_id)
+  if self.strategy.kind == "parallel_phased" and phase % 2 ~= ipu % 2 then
+    errors.raise("Error", "block '%s': phase %d is on IPU %d, but %s phases run on %s IPUs",
+      user_id, phase, ipu, phase % 2 == 0 and "even" or "odd", phase % 2 == 0 and "even" or "odd")
+  end
+  if self.strategy.kind == "pipelined" then
+    local before = self._ipu_of_stage[stage]
+    errors.check(not before or before.ipu == ipu, "Error",
+      "stage %d is on two IPUs: block '%s' on %d, block '%s' on %d", stage,
+      before and before.block, before and before.ipu, user_id, ipu)
+    self._ipu_of_stage[stage] = before or { ipu = ipu, block = user_id }
+  end
+  if ipu ~= self._last_ipu then
+    self.pipeline_stages = self.pipeline_stages + 1
+    self._last_ipu = ipu
+  end
+  return self:_open(user_id, stage, ipu, phase)
+end
+
+--- A scope ended: no block is active.
+function Assigner:leave()
+  self.active = nil
+end
+
+--- The place of an operator that is traced now.
+--- error: poptorch.Error when no block is active
+---@param what? string the operator, for the message
+---@return poptorch.Place
+function Assigner:place(what)
+  local place = self.active
+  if not place then
+    errors.raise("Error", "No active Block: %s is outside any block, after the block '%s' "
+      .. "ended; move it into a Block scope", what or "an operator",
+      tostring(self.places[#self.places].block))
+  end
+  place.used = true
+  return place
+end
+
+--- The IPUs that hold operators, ascending.
+---@return integer[]
+function Assigner:ipus()
+  local seen, list = {}, {}
+  for _, place in ipairs(self.places) do
+    if place.used and not seen[place.ipu] then
+      seen[place.ipu] = true
+      list[#list + 1] = place.ipu
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+--- Whether the program is a pipeline: pipelined, and on more than one IPU.
+---@return boolean
+function Assigner:pipelined()
+  return self.strategy.kind == "pipelined" and #self:ipus() > 1
+end
+
+--- Assigns a whole program: a list of {block id, ipu id}. Every block counts as
+--- used, and so do the operators before the first one if `leading`.
+---@param strategy table
+---@param blocks {[1]: string, [2]: integer?}[]
+---@param leading? boolean
+---@return poptorch.Assigner
+function M.assign(strategy, blocks, leading)
+  local a = Assigner(strategy)
+  a.active.used = leading or false
+  for _, block in ipairs(blocks) do
+    a:enter(block[1], block[2]).used = true
+  end
+  return a
+end
+
+--- Stage ids must ascend in a pipeline: a stretch may not read what a stretch
+--- of a higher stage makes.
+--- error: poptorch.Error naming both blocks
+---@param assigner poptorch.Assigner
+---@param depends? fun(later: poptorch.Place, earlier: poptorch.Place): boolean
+---  whether the later stretch reads values of the earlier; always if nil
+function M.check_order(assigner, depends)
+  if assigner.strategy.kind ~= "pipelined" then
+    return
+  end
+  local used = {}
+  for _, later in ipairs(assigner.places) do
+    if later.used then
+      for _, earlier in ipairs(used) do
+        if earlier.stage > later.stage and (not depends or depends(later, earlier)) then
+          errors.raise("Error", "block '%s' (stage %d) comes after block '%s' (stage %d): stage "
+            .. "ids must ascend in the order of execution; AutoStage.AutoIncrement does that",
+            tostring(later.block), later.stage, tostring(earlier.block), earlier.stage)
+        end
+      end
+      used[#used + 1] = later
+    end
+  end
+end
+
+--- A pipeline must hold a micro-batch in every stage: inference needs
+--- deviceIterations >= stages, training gradientAccumulation >= 2*stages - 1
+--- (forward and backward share the last stage).
+--- error: poptorch.Error naming both counts
+---@param assigner poptorch.Assigner
+---@param options poptorch.Options
+---@param training boolean
+function M.check_batching(assigner, options, training)
+  local stages = assigner.pipeline_stages
+  if assigner.strategy.kind ~= "pipelined" then
+    return
+  end
+  local need = training and 2 * stages - 1 or stages
+  local name = training and "gradientAccumulation" or "deviceIterations"
+  local have = training and options.Training.gradient_accumulation or options.device_iterations
+  if have < need then
+    errors.raise("Error", "the pipeline has %d stages%s: %s must be at least %d, got %d", need,
+      training and (" (%d forward, %d backward)"):format(stages, stages - 1) or "", name, need,
+      have)
+  end
+end
+
+local function power_of_two(n)
+  local p = 1
+  while p < n do
+    p = p * 2
+  end
+  return p
+end
+
+--- The IPUs to reserve for the placed model and all its replicas.
+--- error: poptorch.Error for more than 64, and on hardware for a count that is
+--- no power of two without autoRoundNumIPUs
+---@param assigner poptorch.Assigner
+---@param options poptorch.Options
+---@param hardware boolean false for the IPU model and offline targets
+---@return integer reserved, integer used
+function M.num_ipus(assigner, options, hardware)
+  local ipus = assigner:ipus()
+  local per_replica = #ipus == 0 and 0 or math.max(#ipus, ipus[#ipus] + 1)
+  local need = per_replica * options.replication_factor
+  if need > M.MOST_IPUS then
+    errors.raise("Error", "the model needs %d IPUs (%d x %d replicas), one process can use %d: "
+      .. "spread the replicas over processes (Options.Distributed)", need, per_replica,
+      options.replication_factor, M.MOST_IPUS)
+  end
+  local rounded = power_of_two(need)
+  if not hardware or need == 0 or rounded == need then
+    return need, need
+  end
+  errors.check(options.auto_round_num_ipus, "Error",
+    "the model needs %d IPUs, which is no power of two: %d would have to be reserved; place it "
+    .. "on another number of IPUs or allow that with options:autoRoundNumIPUs(true)", need,
+    rounded)
+  logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", need, rounded)
+  return rounded, need
+end
+
+local STRIDE = { [0] = 1, 1, 2, 4 }
+
+--- The numbers of phases. A forward phase i has number i*stride; tensors that
+--- leave the chip after the forward pass take three numbers before the backward
+--- pass, a separate backward phase one; otherwise the last forward phase and
+--- the first backward phase are one.
+--- error: poptorch.Error for a liveness that needs serial phases
+---@param strategy table a phased strategy
+---@return {stride: integer, count: integer, stages: integer, forward: integer[],
+---  backward: integer[]}
+function M.phase_numbers(strategy)
+  local L = enums.Liveness
+  local liveness = strategy._tensors_liveness
+  local serial = strategy.kind == "serial_phased"
+  if not serial then
+    errors.check(liveness == L.AlwaysLive or liveness == L.OffChipAfterFwd, "Error",
+      "%s: parallel phases allow %s and %s only", tostring(liveness), tostring(L.AlwaysLive),
+      tostring(L.OffChipAfterFwd))
+  end
+  local stride = STRIDE[liveness.value]
+  local last = (#strategy._phases - 1) * stride
+  local gap = (liveness == L.AlwaysLive and 0 or 3) + (strategy._separate_backward_phase and 1 or 0)
+  local out = { stride = stride, count = last + 1 + gap, stages = serial and 1 or 2,
+    forward = {}, backward = {} }
+  local first_backward = gap == 0 and last or out.count
+  for i = 0, #strategy._phases - 1 do
+    out.forward[i + 1] = i * stride
+    out.backward[i + 1] = first_backward + last - i * stride
+  end
+  return out
+end
+
+return M

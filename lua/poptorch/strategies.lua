@@ -1,0 +1,304 @@
+--- Stages, phases and the four execution strategies: what a user writes. How
+--- blocks get their place from them is poptorch.placement.
+---
+--- Source: PopTorch API reference, "Parallel execution"; user guide 4.4.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local enums = require("poptorch.enums")
+local errors = require("torch.errors")
+
+local M = {}
+
+local AE = { error = "AssertionError" }
+
+--- Blocks that run on one IPU.
+---@class poptorch.Stage
+---@field blocks string[] ids of its blocks
+local Stage = class.new("Stage")
+M.Stage = Stage
+
+--- Stage("A", "B"). source: 001:1962
+--- error: AssertionError for an id that is no string
+---@param ... string block ids
+function Stage:init(...)
+  self.blocks = check.strings({ ... }, "Stage(block_ids)", AE)
+end
+
+--- Places the stage. source: 001:1987
+--- error: AssertionError for anything but an int >= 0
+---@param ipu integer
+---@return poptorch.Stage self
+function Stage:ipu(ipu)
+  self._ipu = check.int(ipu, "Stage.ipu(ipu)", { error = "AssertionError", min = 0 })
+  return self
+end
+
+function Stage:__tostring()
+  return ("Stage(%s%s)"):format(table.concat(self.blocks, ", "),
+    self._ipu and "; ipu=" .. self._ipu or "")
+end
+
+-- A Stage from a Stage, a block id or a list of block ids.
+local function to_stage(arg, where)
+  if Stage:is(arg) then
+    return arg
+  elseif type(arg) == "string" then
+    return Stage(arg)
+  elseif type(arg) == "table" and getmetatable(arg) == nil and #arg > 0 then
+    return Stage(table.unpack(arg))
+  end
+  return errors.raise("AssertionError",
+    "%s: expected a Stage, a block id or a list of block ids, got %s", where, check.describe(arg))
+end
+
+--- Stages that run in parallel.
+---@class poptorch.Phase
+---@field stages poptorch.Stage[]
+local Phase = class.new("Phase")
+M.Phase = Phase
+
+--- Phase(stage, ...) or Phase("A", "B"), which is one stage of two blocks.
+--- source: 001:2045
+--- error: AssertionError for a mix of both or anything else
+---@param ... poptorch.Stage|string
+function Phase:init(...)
+  local args = { ... }
+  local stages, strings = 0, 0
+  for _, arg in ipairs(args) do
+    stages = stages + (Stage:is(arg) and 1 or 0)
+    strings = strings + (type(arg) == "string" and 1 or 0)
+  end
+  if #args > 0 and stages == #args then
+    self.stages = args
+  elseif #args > 0 and strings == #args then
+    self.stages = { Stage(...) }
+  else
+    local shown = {}
+    for i, arg in ipairs(args) do
+      shown[i] = check.describe(arg)
+    end
+    errors.raise("AssertionError", "Phase: expected Stages only or block ids only, got %s",
+      #shown > 0 and table.concat(shown, ", ") or "nothing")
+  end
+end
+
+--- The stage at an index, from 0.
+---@param idx integer
+---@return poptorch.Stage
+function Phase:stage(idx)
+  return errors.check(self.stages[idx + 1], "IndexError",
+    "Phase.stage: index %s is outside 0..%d", tostring(idx), #self.stages - 1)
+end
+
+--- One IPU for each stage. source: 001:2073
+--- error: AssertionError when the counts differ
+---@param ... integer
+function Phase:ipus(...)
+  local n = select("#", ...)
+  errors.check(n == #self.stages, "AssertionError",
+    "Phase.ipus: the phase has %d stages, got %d IPUs", #self.stages, n)
+  for i = 1, n do
+    self.stages[i]:ipu((select(i, ...)))
+  end
+end
+
+function Phase:__tostring()
+  local parts = {}
+  for i, s in ipairs(self.stages) do
+    parts[i] = tostring(s)
+  end
+  return "Phase(" .. table.concat(parts, ", ") .. ")"
+end
+
+--- What all strategies have. `kind` is "pipelined", "sharded", "serial_phased"
+--- or "parallel_phased"; `_block_map` (block id -> Stage) is nil when stages
+--- follow `_auto_stage`.
+local Strategy = class.new("Strategy")
+M.Strategy = Strategy
+
+--- The stage of a block. source: 001:2163
+--- error: AssertionError for a block that no stage names
+---@param block_id string
+---@return poptorch.Stage
+function Strategy:stage(block_id)
+  check.string(block_id, "stage(block_id)", AE)
+  local stage = self._block_map and self._block_map[block_id]
+  if not stage then
+    errors.raise("AssertionError", "unknown block '%s'; the strategy lists %s%s", block_id,
+      self._block_map and table.concat(self._ids, ", ") or "no blocks: its stages are automatic",
+      check.nearest(block_id, self._ids or {}))
+  end
+  return stage
+end
+
+-- Enters the blocks of a stage in the map of the strategy.
+local function add_blocks(self, stage)
+  self._block_map = self._block_map or {}
+  self._ids = self._ids or {}
+  for _, id in ipairs(stage.blocks) do
+    errors.check(self._block_map[id] == nil, "AssertionError",
+      "%s: block '%s' is in more than one stage", getmetatable(self).__name, id)
+    self._block_map[id] = stage
+    self._ids[#self._ids + 1] = id
+  end
+end
+
+function Strategy:__tostring()
+  local parts = {}
+  for i, p in ipairs(self._phases or self._stages or {}) do
+    parts[i] = tostring(p)
+  end
+  if self._auto_stage and not self._block_map then
+    parts[1] = tostring(self._auto_stage)
+  end
+  return ("%s(%s)"):format(getmetatable(self).__name, table.concat(parts, ", "))
+end
+
+-- A single list whose first element is a Stage or a list stands for its
+-- elements; one list of strings is a stage of several blocks.
+local function spread(args)
+  local list = args[1]
+  if #args == 1 and type(list) == "table" and getmetatable(list) == nil
+    and type(list[1]) == "table" then
+    return list
+  end
+  return args
+end
+
+--- Stages overlap on successive micro-batches; the default strategy.
+---@class poptorch.PipelinedExecution
+local Pipelined = Strategy:extend("PipelinedExecution")
+M.PipelinedExecution = Pipelined
+Pipelined.kind = "pipelined"
+Pipelined.mode = 0
+
+--- PipelinedExecution(), (AutoStage.X), or one argument per stage: a Stage, a
+--- block id, a list of block ids. source: 001:2104
+--- error: AssertionError for other arguments or a block in two stages
+function Pipelined:init(...)
+  self._auto_stage = enums.AutoStage.SameAsIpu
+  local args = spread({ ... })
+  if #args == 1 and enums.AutoStage:is(args[1]) then
+    self._auto_stage = args[1]
+    return
+  end
+  self._stages = {}
+  for i, arg in ipairs(args) do
+    local stage = to_stage(arg, getmetatable(self).__name)
+    stage._stage_id = i - 1
+    self._stages[i] = stage
+    add_blocks(self, stage)
+  end
+end
+
+--- The values stored with an executable.
+---@return table<string, any>
+function Pipelined:backendOptions()
+  return { execution_mode = self.mode }
+end
+
+--- Stages run one after another, one IPU at a time. source: 001:2079
+---@class poptorch.ShardedExecution: poptorch.PipelinedExecution
+local Sharded = Pipelined:extend("ShardedExecution")
+M.ShardedExecution = Sharded
+Sharded.kind = "sharded"
+Sharded.mode = 1
+
+local Phased = Strategy:extend("PhasedExecution")
+
+-- Phases come as several arguments or as one list of Phases and lists.
+local function phase_list(args)
+  local list = args[1]
+  if #args == 1 and type(list) == "table" and getmetatable(list) == nil then
+    local first = list[1]
+    if Phase:is(first) or type(first) == "table" and getmetatable(first) == nil then
+      return list
+    end
+  end
+  return args
+end
+
+--- One argument per phase: a Phase, a Stage, a list of Stages, a block id or a
+--- list of block ids. source: 001:2208
+--- error: AssertionError without phases, or a block in two stages
+function Phased:init(...)
+  self._tensors_liveness = enums.Liveness.AlwaysLive
+  self._separate_backward_phase = false
+  self._phases = {}
+  local args = phase_list({ ... })
+  errors.check(#args > 0, "AssertionError",
+    "%s: phases must be listed: there are no automatic ones", getmetatable(self).__name)
+  for i, arg in ipairs(args) do
+    local plain_list = type(arg) == "table" and getmetatable(arg) == nil
+    local phase = Phase:is(arg) and arg or Phase(table.unpack(plain_list and arg or { arg }))
+    self._phases[i] = phase
+    for j, stage in ipairs(phase.stages) do
+      stage._phase_id = i - 1
+      stage._stage_id = j - 1
+      add_blocks(self, stage)
+    end
+  end
+end
+
+--- The phase at an index, from 0. source: 001:2224
+--- error: AssertionError for anything but an int >= 0, IndexError past the end
+---@param phase integer
+---@return poptorch.Phase
+function Phased:phase(phase)
+  check.int(phase, "phase(phase)", { error = "AssertionError", min = 0 })
+  return errors.check(self._phases[phase + 1], "IndexError",
+    "phase(phase): %s is outside 0..%d", tostring(phase), #self._phases - 1)
+end
+
+--- No phase is shared by forward and backward. source: 001:2256
+---@param use? boolean true if nil
+function Phased:useSeparateBackwardPhase(use)
+  if use == nil then
+    use = true
+  end
+  self._separate_backward_phase = check.bool(use, "useSeparateBackwardPhase(use)", AE)
+  return self
+end
+
+function Phased:backendOptions()
+  return {
+    execution_mode = 2,
+    separate_backward_phase = self._separate_backward_phase,
+    tensors_liveness = self._tensors_liveness.value,
+    serial_phases_execution = self.kind == "serial_phased",
+  }
+end
+
+--- Phases in turn on one group of IPUs. source: 001:2171
+---@class poptorch.SerialPhasedExecution
+local Serial = Phased:extend("SerialPhasedExecution")
+M.SerialPhasedExecution = Serial
+Serial.kind = "serial_phased"
+
+--- Where tensors live between phases. source: 001:2236
+--- error: AssertionError for anything but a poptorch.Liveness
+function Serial:setTensorsLiveness(liveness)
+  self._tensors_liveness =
+    check.enum(liveness, "setTensorsLiveness(liveness)", enums.Liveness, AE)
+  return self
+end
+
+--- Phases alternate between even and odd IPUs. source: 001:2279
+---@class poptorch.ParallelPhasedExecution
+local Parallel = Phased:extend("ParallelPhasedExecution")
+M.ParallelPhasedExecution = Parallel
+Parallel.kind = "parallel_phased"
+
+--- Tensors leave the chip between the forward and the backward pass.
+---@param off_chip? boolean true if nil
+function Parallel:sendTensorsOffChipAfterFwd(off_chip)
+  if off_chip == nil then
+    off_chip = true
+  end
+  check.bool(off_chip, "sendTensorsOffChipAfterFwd(off_chip)", AE)
+  self._tensors_liveness = off_chip and enums.Liveness.OffChipAfterFwd
+    or enums.Liveness.AlwaysLive
+  return self
+end
+
+return M
