@@ -13,13 +13,18 @@ typedef struct LpArg {
     LpScalar num;
 } LpArg;
 
-#define LP_MAX_RESULTS 64
+#define LP_MAX_RESULTS 1024
 
 /* Runs `op`. `attr` has op->n_attr entries and is only read. Results are owned
  * by the caller; *n_out is set. On failure nothing is returned. n_in counts
  * list members one by one. */
 LpStatus lp_op_call(const LpOp *op, const LpArg *in, int n_in,
                     const LpAttr *attr, LpTensor **out, int *n_out, LpErr *e);
+
+/* The same with a given random site (gradients draw again what was drawn). */
+LpStatus lp_op_call_at(const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, uint64_t site, LpTensor **out,
+                       int *n_out, LpErr *e);
 
 /* The in-place form: computes and writes the result into in[0].t (which must
  * be a tensor; the result must broadcast to its shape and be castable to its
@@ -35,8 +40,7 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
 /* dst[...] = src with broadcasting and conversion (x[i] = v, copy_). */
 LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e);
 
-/* ---- autograd --------------------------------------------------------------
- */
+/* ---- autograd ----------------------------------------------------------- */
 bool lp_grad_enabled(void);
 void lp_set_grad_enabled(bool on);
 
@@ -61,11 +65,13 @@ LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,
                  bool create_graph, bool allow_unused, LpTensor **out,
                  LpErr *e);
 
+/* Itself when contiguous, else a copy; owned. */
+LpStatus lp_contiguous(LpTensor *t, LpTensor **out, LpErr *e);
+
 /* Shares storage, not history. */
 LpStatus lp_detach(LpTensor *t, LpTensor **out, LpErr *e);
 
-/* ---- random state of eager calls -------------------------------------------
- */
+/* ---- random state of eager calls ---------------------------------------- */
 void lp_manual_seed(uint64_t seed);
 uint64_t lp_initial_seed(void);
 void lp_rng_get(uint64_t state[2]); /* seed, calls since seeding */

@@ -43,8 +43,7 @@ static LpVal no_memory(LpErr *e)
     return LP_NOVAL;
 }
 
-/* ---- strings
- * ------------------------------------------------------------------- */
+/* ---- strings ------------------------------------------------------------ */
 static size_t hash(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -94,8 +93,7 @@ const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e)
     return *p;
 }
 
-/* ---- parts
- * --------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------- */
 static LpVal add_value(LpGraph *g, const LpType *type, LpNodeId node,
                        uint32_t nr, LpErr *e)
 {

@@ -31,7 +31,7 @@
 #include "src/base/status.h"
 #include "src/tensor/tensor.h"
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 typedef enum {
     LP_ATTR_NONE, /* None */
     LP_ATTR_INT,
@@ -87,8 +87,7 @@ static inline LpAttr lp_attr_str(const char *s)
 }
 bool lp_attr_eq(const LpAttr *a, const LpAttr *b);
 
-/* ---- values and builders --------------------------------------------------
- */
+/* ---- values and builders ------------------------------------------------ */
 /* A value of a builder: 0 is none; an immediate number has LP_VAL_IMM set. */
 typedef uint32_t LpVal;
 #define LP_NOVAL 0u
@@ -101,8 +100,7 @@ typedef uint32_t LpVal;
 typedef struct LpBuilder LpBuilder; /* src/ir/builder.h */
 typedef struct LpOp LpOp;
 
-/* ---- shape rule -----------------------------------------------------------
- */
+/* ---- shape rule --------------------------------------------------------- */
 /* The only validation of arguments. The rule reads `in` (dtype LP_DT_NONE for
  * a hole), may rewrite `attr` into canonical form (wrapped dims, filled
  * defaults; memory for lists from `arena`), sets out[0..n_out-1]. For operators
@@ -125,8 +123,7 @@ typedef struct LpInfer {
     bool *needs_copy; /* out: reshape that cannot be a view */
 } LpInfer;
 
-/* ---- gradient -------------------------------------------------------------
- */
+/* ---- gradient ----------------------------------------------------------- */
 /* in/out/dout/din are values of `b` (LP_NOVAL: hole, or no gradient). The rule
  * sets din[i] for operands with need[i]; values it does not set are zero.
  * After the rule every din is summed to its operand's shape and cast to its
@@ -144,8 +141,7 @@ typedef struct LpGrad {
     uint64_t site; /* of the forward node: random operators draw again */
 } LpGrad;
 
-/* ---- kernel ---------------------------------------------------------------
- */
+/* ---- kernel ------------------------------------------------------------- */
 typedef struct LpDesc {
     LpDtype dtype; /* LP_DT_NONE: hole */
     int8_t ndim;
@@ -184,13 +180,11 @@ typedef struct LpKernelReq {
     uint64_t site; /* random operators */
 } LpKernelReq;
 
-/* ---- tile cost ------------------------------------------------------------
- */
+/* ---- tile cost ---------------------------------------------------------- */
 struct LpCostReq; /* src/ir/cost.h: types, attributes, chip, tiles */
 struct LpCost;    /* runtime/cost/cost.h */
 
-/* ---- the record -----------------------------------------------------------
- */
+/* ---- the record --------------------------------------------------------- */
 typedef enum { LP_OP_PRIMITIVE, LP_OP_COMPOSITE, LP_OP_FUSED } LpOpKind;
 
 enum {

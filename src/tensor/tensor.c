@@ -15,8 +15,7 @@ static int n_pool;
 
 void (*lp_tensor_meta_free)(LpTensor *t);
 
-/* ---- storage ---------------------------------------------------------------
- */
+/* ---- storage ------------------------------------------------------------ */
 static LpStatus storage_make(void *data, size_t bytes, uint32_t flags,
                              LpStorage **out, LpErr *e)
 {
@@ -81,8 +80,7 @@ int64_t lp_storage_peak_bytes(void)
     return peak_bytes;
 }
 
-/* ---- views ------------------------------------------------------------------
- */
+/* ---- views -------------------------------------------------------------- */
 void lp_view_step_release(LpViewStep *s)
 {
     while (s && --s->refs == 0) {
@@ -94,8 +92,7 @@ void lp_view_step_release(LpViewStep *s)
     }
 }
 
-/* ---- tensors ----------------------------------------------------------------
- */
+/* ---- tensors ------------------------------------------------------------ */
 LpStatus lp_tensor_over(LpStorage *st, const LpType *type,
                         const int64_t *strides, int64_t offset, LpTensor **out,
                         LpErr *e)

@@ -1,0 +1,383 @@
+#include "runtime/exec/exec.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/exec/comm.h"
+#include "src/base/interrupt.h"
+
+struct LpExec {
+    LpProgram *p;
+    int64_t replicas;
+    size_t n_var;
+    void **ptr;   /* [replica][variable]; streams are bound by every run */
+    void **owned; /* blocks to free */
+    size_t n_owned, cap_owned;
+    char **backup; /* per variable: carried buffers of all replicas */
+    char *arena, *work;
+    char **spare; /* per output stream: where unwanted slices go */
+    void **wide;  /* operands of one instruction; ranks of a collective */
+    uint64_t seed;
+    uint64_t micro_batch; /* since seeding */
+    bool running;
+};
+
+/* ---- memory ------------------------------------------------------------- */
+static size_t var_bytes(const LpVariable *v)
+{
+    return (size_t)lp_numel(&v->type) * lp_dtype_size(v->type.dtype);
+}
+
+static void *block(LpExec *x, size_t bytes, LpErr *e)
+{
+    void *p = NULL;
+    if (LP_GROW(x->owned, x->cap_owned, x->n_owned))
+        p = lp_alloc_aligned(bytes);
+    if (!p) {
+        lp_fail(e, LP_E_MEMORY, "out of memory: %zu bytes for a variable",
+                bytes);
+        return NULL;
+    }
+    memset(p, 0, bytes);
+    x->owned[x->n_owned++] = p;
+    return p;
+}
+
+static bool per_replica(const LpVariable *v)
+{
+    return v->role == LP_VAR_ACCUM ||
+           (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL);
+}
+
+static bool is_stream(const LpVariable *v)
+{
+    return v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT;
+}
+
+static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
+{
+    const LpVariable *v = &x->p->step->var[i];
+    size_t bytes = var_bytes(v);
+    for (int64_t r = 0; r < x->replicas; r++) {
+        void **at = &x->ptr[(size_t)r * x->n_var + i];
+        *at = r == 0 || per_replica(v) ? block(x, bytes, e) : x->ptr[i];
+        if (!*at)
+            return LP_E_MEMORY;
+    }
+    if (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL) {
+        x->backup[i] = block(x, bytes * (size_t)x->replicas, e);
+        if (!x->backup[i])
+            return LP_E_MEMORY;
+    }
+    return LP_OK;
+}
+
+static LpStatus upload(LpExec *x, size_t i, LpErr *e)
+{
+    LpTensor *t = x->p->step->var[i].data;
+    LP_TRY(lp_tensor_touch(t, false, e));
+    LP_FAIL_IF(!lp_tensor_contiguous(t), e, LP_E_INTERNAL,
+               "variable %s is not contiguous", x->p->step->var[i].name);
+    lp_exec_write(x, i, lp_tensor_data(t));
+    return LP_OK;
+}
+
+static size_t widest(const LpExec *x)
+{
+    size_t n = (size_t)x->replicas + 1;
+    const LpCode *code[2] = {&x->p->micro, &x->p->update};
+    for (int c = 0; c < 2; c++)
+        for (size_t i = 0; i < code[c]->n; i++)
+            if (code[c]->instr[i].n_in > n)
+                n = code[c]->instr[i].n_in;
+    return n;
+}
+
+static LpStatus set_up(LpExec *x, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    size_t arena = x->p->micro.arena_bytes > x->p->update.arena_bytes
+                       ? x->p->micro.arena_bytes
+                       : x->p->update.arena_bytes;
+    size_t work = x->p->micro.work_bytes > x->p->update.work_bytes
+                      ? x->p->micro.work_bytes
+                      : x->p->update.work_bytes;
+    size_t n_ptr = x->n_var * (size_t)x->replicas;
+    x->ptr = lp_calloc(n_ptr, sizeof *x->ptr);
+    x->backup = lp_calloc(x->n_var, sizeof *x->backup);
+    x->spare = lp_calloc(x->n_var, sizeof *x->spare);
+    x->wide = lp_calloc(widest(x), sizeof *x->wide);
+    LP_FAIL_IF(!x->ptr || !x->backup || !x->spare || !x->wide, e, LP_E_MEMORY,
+               "out of memory");
+    for (size_t i = 0; i < x->n_var; i++) {
+        if (s->var[i].role == LP_VAR_STREAM_OUT) {
+            x->spare[i] = block(x, var_bytes(&s->var[i]), e);
+            if (!x->spare[i])
+                return LP_E_MEMORY;
+        }
+        if (is_stream(&s->var[i]))
+            continue;
+        LP_TRY(alloc_var(x, i, e));
+        if (s->var[i].data)
+            LP_TRY(upload(x, i, e));
+    }
+    x->arena = block(x, arena, e);
+    x->work = block(x, work, e);
+    return x->arena && x->work ? LP_OK : LP_E_MEMORY;
+}
+
+LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
+{
+    LpExec *x = lp_calloc(1, sizeof *x);
+    if (!x) {
+        lp_program_free(p);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    x->p = p;
+    x->replicas = p->step->replicas;
+    x->n_var = p->step->n_var;
+    LpStatus s = set_up(x, e);
+    if (s != LP_OK) {
+        lp_exec_free(x);
+        return s;
+    }
+    *out = x;
+    return LP_OK;
+}
+
+void lp_exec_free(LpExec *x)
+{
+    if (!x)
+        return;
+    for (size_t i = 0; i < x->n_owned; i++)
+        lp_free(x->owned[i]);
+    lp_free(x->owned);
+    lp_free(x->ptr);
+    lp_free(x->backup);
+    lp_free(x->spare);
+    lp_free(x->wide);
+    lp_program_free(x->p);
+    lp_free(x);
+}
+
+const LpProgram *lp_exec_program(const LpExec *x)
+{
+    return x->p;
+}
+
+void lp_exec_write(LpExec *x, size_t var, const void *src)
+{
+    const LpVariable *v = &x->p->step->var[var];
+    for (int64_t r = 0; r < (per_replica(v) ? x->replicas : 1); r++)
+        memcpy(x->ptr[(size_t)r * x->n_var + var], src, var_bytes(v));
+}
+
+void lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst)
+{
+    memcpy(dst, x->ptr[(size_t)replica * x->n_var + var],
+           var_bytes(&x->p->step->var[var]));
+}
+
+void lp_exec_rng_get(const LpExec *x, uint64_t state[2])
+{
+    state[0] = x->seed;
+    state[1] = x->micro_batch;
+}
+
+void lp_exec_rng_set(LpExec *x, const uint64_t state[2])
+{
+    x->seed = state[0];
+    x->micro_batch = state[1];
+}
+
+/* ---- streams ------------------------------------------------------------ */
+int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period)
+{
+    int64_t per_iteration = s->gradient_accumulation * s->replicas;
+    switch (mode) {
+    case LP_OUT_ALL:
+        return s->device_iterations * per_iteration;
+    case LP_OUT_EVERY_N:
+        return s->device_iterations / period * per_iteration;
+    case LP_OUT_FINAL:
+    case LP_OUT_SUM:
+        break;
+    }
+    return s->replicas;
+}
+
+/* Where micro-batch a of iteration d of replica r goes, or -1: unwanted. */
+static int64_t out_slot(const LpStep *s, const LpStream *st, int64_t d,
+                        int64_t a, int64_t r)
+{
+    int64_t acc = s->gradient_accumulation, at = a * s->replicas + r;
+    switch (st->mode) {
+    case LP_OUT_ALL:
+        return d * acc * s->replicas + at;
+    case LP_OUT_EVERY_N:
+        if ((d + 1) % st->period != 0)
+            return -1;
+        return ((d + 1) / st->period - 1) * acc * s->replicas + at;
+    case LP_OUT_FINAL:
+        return d == s->device_iterations - 1 && a == acc - 1 ? r : -1;
+    case LP_OUT_SUM:
+        return d == 0 && a == 0 ? r : -1; /* later ones are added */
+    }
+    return -1;
+}
+
+static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
+                         int64_t a, int64_t r)
+{
+    const LpStep *s = x->p->step;
+    int64_t slice = (d * s->gradient_accumulation + a) * s->replicas + r;
+    for (size_t i = 0; i < x->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        if (!is_stream(v))
+            continue;
+        size_t bytes = var_bytes(v);
+        char *p;
+        if (v->role == LP_VAR_STREAM_IN) {
+            p = (char *)(uintptr_t)stream[i].in + (size_t)slice * bytes;
+        } else {
+            int64_t slot = out_slot(s, &stream[i], d, a, r);
+            p = slot < 0 ? x->spare[i]
+                         : (char *)stream[i].out + (size_t)slot * bytes;
+        }
+        x->ptr[(size_t)r * x->n_var + i] = p;
+    }
+}
+
+/* Sum mode: what went to the spare place is added to the replica's slice. */
+static void add_summed(LpExec *x, const LpStream *stream, int64_t r)
+{
+    const LpStep *s = x->p->step;
+    for (size_t i = 0; i < x->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        char *got = x->ptr[(size_t)r * x->n_var + i];
+        if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM)
+            continue;
+        char *sum = (char *)stream[i].out + (size_t)r * var_bytes(v);
+        if (got == sum)
+            continue;
+        void *pair[2] = {sum, got};
+        lp_comm_sum(v->type.dtype, pair, 2, lp_numel(&v->type));
+    }
+}
+
+/* ---- running ------------------------------------------------------------ */
+static void *resolve(const LpExec *x, void *const *ptr, const LpRef *r)
+{
+    switch (r->space) {
+    case LP_SPACE_ARENA:
+        return x->arena + r->offset;
+    case LP_SPACE_VAR:
+        return (char *)ptr[r->var] + r->offset;
+    case LP_SPACE_NONE:
+        break;
+    }
+    return NULL;
+}
+
+static LpStatus run_code(LpExec *x, const LpCode *c, int64_t replica,
+                         const LpRunCtx *rc, bool may_stop, LpErr *e)
+{
+    void *const *ptr = x->ptr + (size_t)replica * x->n_var;
+    void **pin = x->wide, *out[LP_MAX_OUT];
+    for (size_t i = 0; i < c->n; i++) {
+        const LpInstr *in = &c->instr[i];
+        if (may_stop && lp_interrupt_raised())
+            return lp_fail(e, LP_E_INTERRUPT, "interrupted");
+        for (uint32_t k = 0; k < in->n_in; k++)
+            pin[k] = resolve(x, ptr, &in->in[k]);
+        for (uint32_t k = 0; k < in->n_out; k++)
+            out[k] = resolve(x, ptr, &in->out[k]);
+        LP_TRY(in->kernel->run(in->kernel, pin, out, x->work, rc, e));
+    }
+    return LP_OK;
+}
+
+static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
+                            int64_t r, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    for (size_t i = 0; i < x->n_var; i++)
+        if (s->var[i].role == LP_VAR_ACCUM)
+            memset(x->ptr[(size_t)r * x->n_var + i], 0, var_bytes(&s->var[i]));
+    for (int64_t a = 0; a < s->gradient_accumulation; a++) {
+        LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};
+        rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
+        bind_streams(x, stream, d, a, r);
+        LP_TRY(run_code(x, &x->p->micro, r, &rc, true, e));
+        add_summed(x, stream, r);
+    }
+    return LP_OK;
+}
+
+static void each_backup(LpExec *x, bool save)
+{
+    for (size_t i = 0; i < x->n_var; i++) {
+        if (!x->backup[i])
+            continue;
+        size_t bytes = var_bytes(&x->p->step->var[i]);
+        for (int64_t r = 0; r < x->replicas; r++) {
+            void *live = x->ptr[(size_t)r * x->n_var + i];
+            char *kept = x->backup[i] + (size_t)r * bytes;
+            memcpy(save ? (void *)kept : live, save ? live : (void *)kept,
+                   bytes);
+        }
+    }
+}
+
+static LpStatus update(LpExec *x, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    for (size_t i = 0; i < x->n_var && x->replicas > 1; i++) {
+        const LpVariable *v = &s->var[i];
+        if (v->role != LP_VAR_ACCUM)
+            continue;
+        for (int64_t r = 0; r < x->replicas; r++)
+            x->wide[r] = x->ptr[(size_t)r * x->n_var + i];
+        lp_comm_sum(v->type.dtype, x->wide, x->replicas, lp_numel(&v->type));
+    }
+    LpRunCtx rc = {.seed = x->seed};
+    rc.micro_batch = (uint32_t)x->micro_batch;
+    return run_code(x, &x->p->update, 0, &rc, false, e);
+}
+
+static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
+{
+    each_backup(x, true);
+    for (int64_t r = 0; r < x->replicas; r++) {
+        LpStatus s = run_replica(x, stream, d, r, e);
+        if (s != LP_OK) {
+            each_backup(x, false);
+            return s;
+        }
+    }
+    LP_TRY(update(x, e));
+    x->micro_batch += (uint64_t)x->p->step->gradient_accumulation;
+    return LP_OK;
+}
+
+LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
+                     LpErr *e)
+{
+    *finished = 0;
+    LP_FAIL_IF(x->running, e, LP_E_RUNTIME, "this executor is running already");
+    x->running = true;
+    LpStatus s = LP_OK;
+    int64_t n = x->p->step->device_iterations;
+    while (*finished < n && s == LP_OK) {
+        s = iterate(x, stream, *finished, e);
+        if (s == LP_OK)
+            ++*finished;
+    }
+    x->running = false;
+    if (s != LP_OK)
+        lp_err_context(e,
+                       "%" PRId64 " of %" PRId64 " device iterations "
+                       "finished",
+                       *finished, n);
+    return s;
+}

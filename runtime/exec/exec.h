@@ -1,0 +1,53 @@
+/* The executor: owns the device's memory of a program and runs it.
+ *
+ * Memory. Parameters, state, hyper-parameters and constants exist once (all
+ * replicas hold equal values); accumulators, and buffers that a micro-batch
+ * writes, once a replica. Values are exchanged in the plain layout of the
+ * variable's type.
+ *
+ * Running. All loops of the step (src/ir/step.h) are here. A step is abandoned
+ * only between two instructions of a micro-batch, never inside the update:
+ * then buffers and the random counter are those of the last finished device
+ * iteration. */
+#ifndef LP_RUNTIME_EXEC_EXEC_H
+#define LP_RUNTIME_EXEC_EXEC_H
+
+#include "runtime/program.h"
+
+typedef enum { LP_OUT_FINAL, LP_OUT_EVERY_N, LP_OUT_ALL, LP_OUT_SUM } LpOutMode;
+
+/* What a call binds to a stream variable. */
+typedef struct LpStream {
+    const void *in; /* STREAM_IN: slices in the order [device iteration]
+                       [accumulation step][replica] */
+    void *out;      /* STREAM_OUT: lp_exec_out_slices of them, same order */
+    LpOutMode mode;
+    int64_t period; /* EVERY_N */
+} LpStream;
+
+typedef struct LpExec LpExec;
+
+/* Takes over the program (also on failure). Variables with data start with
+ * it, all others with zeros. */
+LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e);
+void lp_exec_free(LpExec *x); /* NULL is fine */
+const LpProgram *lp_exec_program(const LpExec *x);
+
+/* Host -> device for all replicas; device (of one replica) -> host. Sizes are
+ * those of the variable's type. */
+void lp_exec_write(LpExec *x, size_t var, const void *src);
+void lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst);
+
+/* Slices a STREAM_OUT variable yields in one call. */
+int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period);
+
+/* One call. `stream` has an entry a variable (only stream variables are
+ * read). On an error `*finished` device iterations have taken effect. */
+LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
+                     LpErr *e);
+
+/* Random state: seed and number of micro-batches since seeding. */
+void lp_exec_rng_get(const LpExec *x, uint64_t state[2]);
+void lp_exec_rng_set(LpExec *x, const uint64_t state[2]);
+
+#endif

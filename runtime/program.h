@@ -1,0 +1,43 @@
+/* The compiled form: what the executor runs. An operand is (space, offset):
+ * the arena (scratch of one micro-batch or one update) or a variable's memory.
+ * Kernels are prepared once; running allocates nothing and never enters Lua.
+ *
+ * The program owns everything it points to; the step stays for names, roles
+ * and reports. */
+#ifndef LP_RUNTIME_PROGRAM_H
+#define LP_RUNTIME_PROGRAM_H
+
+#include "src/ir/step.h"
+
+typedef enum { LP_SPACE_NONE, LP_SPACE_ARENA, LP_SPACE_VAR } LpSpace;
+
+typedef struct LpRef {
+    LpSpace space;   /* NONE: a hole or an immediate */
+    uint32_t var;    /* VAR: index into step->var */
+    uint64_t offset; /* bytes */
+} LpRef;
+
+typedef struct LpInstr {
+    LpKernel *kernel;
+    const LpRef *in, *out;
+    uint32_t n_in, n_out;
+    LpNodeId node; /* of the step it came from; for messages and profiles */
+} LpInstr;
+
+/* One straight line of instructions. */
+typedef struct LpCode {
+    LpArena mem;
+    LpInstr *instr;
+    size_t n, cap;
+    uint64_t arena_bytes, work_bytes;
+} LpCode;
+
+typedef struct LpProgram {
+    LpStep *step; /* owned */
+    LpCode micro, update;
+} LpProgram;
+
+void lp_code_fini(LpCode *c);
+void lp_program_free(LpProgram *p); /* NULL is fine */
+
+#endif

@@ -1,0 +1,365 @@
+/* The eager reverse pass. Nodes wait in a heap by number, newest first: all
+ * users of a node have higher numbers, so a node that is popped has all its
+ * gradients. Rules run through the eager builder; with create_graph what they
+ * compute is recorded again. */
+#include <string.h>
+
+#include "src/autodiff/meta.h"
+#include "src/base/mem.h"
+#include "src/ops/ops.h"
+
+typedef struct Target { /* torch.autograd.grad's inputs */
+    LpTensor *t;
+    LpEdge edge;
+    LpTensor *grad; /* owned */
+} Target;
+
+typedef struct Pass {
+    LpNode **heap; /* retained */
+    size_t n, cap;
+    Target *target;
+    int n_target;
+    bool only_targets; /* leaves outside the targets get nothing */
+    bool create, retain;
+    LpErr *err;
+} Pass;
+
+/* ---- heap --------------------------------------------------------------- */
+static void swap(Pass *p, size_t i, size_t j)
+{
+    LpNode *t = p->heap[i];
+    p->heap[i] = p->heap[j];
+    p->heap[j] = t;
+}
+
+static LpStatus push(Pass *p, LpNode *n)
+{
+    LP_FAIL_IF(!LP_GROW(p->heap, p->cap, p->n), p->err, LP_E_MEMORY,
+               "out of memory");
+    size_t i = p->n++;
+    p->heap[i] = lp_node_retain(n);
+    while (i && p->heap[(i - 1) / 2]->seq < p->heap[i]->seq) {
+        swap(p, i, (i - 1) / 2);
+        i = (i - 1) / 2;
+    }
+    return LP_OK;
+}
+
+static LpNode *pop(Pass *p)
+{
+    LpNode *top = p->heap[0];
+    p->heap[0] = p->heap[--p->n];
+    for (size_t i = 0;;) {
+        size_t m = i;
+        for (size_t c = 2 * i + 1; c <= 2 * i + 2 && c < p->n; c++)
+            if (p->heap[c]->seq > p->heap[m]->seq)
+                m = c;
+        if (m == i)
+            return top;
+        swap(p, i, m);
+        i = m;
+    }
+}
+
+/* ---- accumulation ------------------------------------------------------- */
+/* *sum += g; both owned by their holders. */
+static LpStatus add_up(Pass *p, LpTensor **sum, LpTensor *g)
+{
+    if (!*sum) {
+        *sum = lp_tensor_retain(g);
+        return LP_OK;
+    }
+    LpArg in[2] = {{.t = *sum}, {.t = g}};
+    LpAttr alpha = lp_attr_scalar(lp_int(1));
+    LpTensor *r = NULL;
+    int n;
+    LP_TRY(lp_op_call(&op_add, in, 2, &alpha, &r, &n, p->err));
+    lp_tensor_release(*sum);
+    *sum = r;
+    return LP_OK;
+}
+
+static bool exclusive(const LpTensor *g)
+{
+    return g->refs == 1 && g->st->refs == 1 && !g->base &&
+           lp_tensor_contiguous(g);
+}
+
+static LpStatus into_leaf(Pass *p, LpTensor *leaf, LpTensor *g)
+{
+    for (int i = 0; i < p->n_target; i++)
+        if (p->target[i].t == leaf)
+            LP_TRY(add_up(p, &p->target[i].grad, g));
+    if (p->only_targets)
+        return LP_OK;
+    LpTensorMeta *m = lp_meta(leaf, p->err);
+    if (!m)
+        return LP_E_MEMORY;
+    if (!m->grad) {
+        if (!p->create && exclusive(g)) {
+            m->grad = lp_tensor_retain(g);
+            return LP_OK;
+        }
+        int n;
+        return lp_op_call(&op_clone, &(LpArg){.t = g}, 1, NULL, &m->grad, &n,
+                          p->err);
+    }
+    if (p->create)
+        return add_up(p, &m->grad, g);
+    LpArg in[2] = {{.t = m->grad}, {.t = g}};
+    LpAttr alpha = lp_attr_scalar(lp_int(1));
+    return lp_op_call_inplace(&op_add, in, 2, &alpha, p->err);
+}
+
+static LpStatus deliver(Pass *p, const LpEdge *edge, LpTensor *g)
+{
+    if (edge->leaf)
+        return into_leaf(p, edge->leaf, g);
+    LpNode *n = edge->node;
+    bool waiting = false;
+    for (int i = 0; i < n->n_out; i++)
+        waiting |= n->dout[i] != NULL;
+    LP_TRY(add_up(p, &n->dout[edge->out_nr], g));
+    return waiting ? LP_OK : push(p, n);
+}
+
+/* ---- one node ----------------------------------------------------------- */
+static LpVal restore(Pass *p, LpEager *g, const LpNode *n, const LpSaved *s,
+                     LpEdge edge)
+{
+    if (s->is_num)
+        return lp_imm(&g->b, s->num);
+    if (s->type.dtype == LP_DT_NONE)
+        return LP_NOVAL;
+    if (!s->t)
+        return lp_eager_type(g, &s->type);
+    if (s->t->st->version != s->version) {
+        char buf[LP_SHAPE_STR];
+        lp_fail(p->err, LP_E_RUNTIME,
+                "a tensor of shape %s that the gradient of %s needs has been "
+                "modified by an in-place operation (it is at version %u, "
+                "expected %u)",
+                lp_shape_str(&s->type, buf), n->op->name, s->t->st->version,
+                s->version);
+        return LP_NOVAL;
+    }
+    if (p->create && edge.leaf)
+        return lp_eager_tensor(g, lp_tensor_retain(edge.leaf));
+    LpTensor *t = NULL;
+    if (lp_tensor_over(s->t->st, &s->type, s->t->strides, s->t->offset, &t,
+                       p->err) != LP_OK)
+        return LP_NOVAL;
+    if (p->create && edge.node)
+        lp_set_history(t, edge.node, edge.out_nr, p->err);
+    return lp_eager_tensor(g, t);
+}
+
+static bool leads_anywhere(const LpEdge *e)
+{
+    return e->node || e->leaf;
+}
+
+/* Gradients of the node's operands, summed to their shapes, to their edges. */
+static LpStatus send(Pass *p, LpEager *g, LpNode *n, const LpVal *din)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (!leads_anywhere(&n->edge[i]))
+            continue;
+        const LpType *type = &n->in[i].type;
+        LpVal v = din[i] ? lp_sum_to(&g->b, din[i], type)
+                         : lp_full(&g->b, type, lp_float(0));
+        if (lp_failed(&g->b))
+            return p->err->code;
+        LP_TRY(deliver(p, &n->edge[i], lp_eager_get(g, v)));
+    }
+    return LP_OK;
+}
+
+static LpStatus run_rule(Pass *p, LpEager *g, LpNode *n, LpArena *arena)
+{
+    size_t ni = (size_t)n->n_in;
+    LpVal *in = lp_arena_calloc(arena, (ni + 1) * sizeof *in);
+    LpVal *din = lp_arena_calloc(arena, (ni + 1) * sizeof *din);
+    bool *need = lp_arena_calloc(arena, ni + 1);
+    LpVal out[LP_MAX_OUT], dout[LP_MAX_OUT];
+    LP_FAIL_IF(!in || !din || !need, p->err, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = restore(p, g, n, &n->in[i], n->edge[i]);
+        need[i] = leads_anywhere(&n->edge[i]);
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        LpEdge self = {.node = n, .out_nr = (uint32_t)i};
+        out[i] = restore(p, g, n, &n->out[i], self);
+        dout[i] = n->dout[i] ? lp_eager_tensor(g, lp_tensor_retain(n->dout[i]))
+                             : LP_NOVAL;
+    }
+    if (lp_failed(&g->b))
+        return p->err->code;
+    LpGrad rule = {.b = &g->b,
+                   .op = n->op,
+                   .attr = n->attr,
+                   .n_in = n->n_in,
+                   .n_out = n->n_out,
+                   .in = in,
+                   .out = out,
+                   .dout = dout,
+                   .din = din,
+                   .need = need,
+                   .site = n->site};
+    n->op->grad(&rule);
+    if (lp_failed(&g->b))
+        return p->err->code;
+    return send(p, g, n, din);
+}
+
+static LpStatus visit(Pass *p, LpNode *n)
+{
+    for (int i = 0; i < p->n_target; i++) {
+        LpEdge *e = &p->target[i].edge;
+        if (e->node == n && n->dout[e->out_nr])
+            LP_TRY(add_up(p, &p->target[i].grad, n->dout[e->out_nr]));
+    }
+    for (int i = 0; i < n->n_out; i++)
+        if (n->keep[i] && n->dout[i] && !p->only_targets)
+            LP_TRY(add_up(p, &n->keep[i]->meta->grad, n->dout[i]));
+    LP_FAIL_IF(n->freed, p->err, LP_E_RUNTIME,
+               "backward ran through this graph before and its saved tensors "
+               "are gone; pass retain_graph = true the first time");
+    LpArena *arena = lp_scratch_enter();
+    LpEager g;
+    lp_eager_init(&g, arena, p->err);
+    LpStatus s = run_rule(p, &g, n, arena);
+    if (s != LP_OK)
+        lp_err_context(p->err, "in the gradient of %s", n->op->name);
+    lp_eager_fini(&g);
+    lp_scratch_leave();
+    if (!p->retain)
+        lp_node_drop_saved(n);
+    return s;
+}
+
+static void clear_douts(LpNode *n)
+{
+    for (int i = 0; i < n->n_out; i++) {
+        lp_tensor_release(n->dout[i]);
+        n->dout[i] = NULL;
+    }
+}
+
+/* ---- entry -------------------------------------------------------------- */
+static LpStatus seed_root(Pass *p, LpTensor *root, LpTensor *grad)
+{
+    LpEdge edge;
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LP_TRY(lp_edge_of(root, &edge, p->err));
+    LP_FAIL_IF(!leads_anywhere(&edge), p->err, LP_E_RUNTIME,
+               "this tensor does not require grad and has no grad_fn: nothing "
+               "that it was computed from requires a gradient");
+    LpType type = lp_tensor_type(root);
+    if (grad) {
+        LpType gt = lp_tensor_type(grad);
+        LP_FAIL_IF(!lp_shape_eq(&gt, &type), p->err, LP_E_RUNTIME,
+                   "the gradient has shape %s, the tensor %s",
+                   lp_shape_str(&gt, a), lp_shape_str(&type, b));
+        return deliver(p, &edge, grad);
+    }
+    LP_FAIL_IF(lp_numel(&type) != 1, p->err, LP_E_RUNTIME,
+               "without an explicit gradient backward starts from a single "
+               "element, this tensor has shape %s",
+               lp_shape_str(&type, a));
+    LpArena *arena = lp_scratch_enter();
+    LpEager g;
+    lp_eager_init(&g, arena, p->err);
+    LpVal one = lp_full(&g.b, &type, lp_float(1));
+    LpStatus s = p->err->code;
+    if (s == LP_OK)
+        s = deliver(p, &edge, lp_eager_get(&g, one));
+    lp_eager_fini(&g);
+    lp_scratch_leave();
+    return s;
+}
+
+static LpStatus drive(Pass *p, LpTensor *const *roots, LpTensor *const *grads,
+                      int n)
+{
+    bool was = lp_grad_enabled();
+    lp_set_grad_enabled(p->create);
+    LpStatus s = LP_OK;
+    for (int i = 0; i < n && s == LP_OK; i++)
+        s = seed_root(p, roots[i], grads ? grads[i] : NULL);
+    while (p->n) {
+        LpNode *node = pop(p);
+        if (s == LP_OK)
+            s = visit(p, node);
+        clear_douts(node);
+        lp_node_release(node);
+    }
+    lp_set_grad_enabled(was);
+    lp_free(p->heap);
+    return s;
+}
+
+static LpStatus set_targets(Pass *p, LpTensor *const *inputs, int n, LpErr *e)
+{
+    p->n_target = n;
+    p->target = n ? lp_calloc((size_t)n, sizeof *p->target) : NULL;
+    LP_FAIL_IF(n && !p->target, e, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) {
+        p->target[i].t = inputs[i];
+        LP_TRY(lp_edge_of(inputs[i], &p->target[i].edge, e));
+        LP_FAIL_IF(!leads_anywhere(&p->target[i].edge), e, LP_E_RUNTIME,
+                   "input %d does not require grad", i);
+    }
+    return LP_OK;
+}
+
+LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,
+                 LpTensor *const *inputs, int n_inputs, bool retain_graph,
+                 bool create_graph, bool allow_unused, LpTensor **out, LpErr *e)
+{
+    Pass p = {.only_targets = true,
+              .create = create_graph,
+              .retain = retain_graph || create_graph,
+              .err = e};
+    LpStatus s = set_targets(&p, inputs, n_inputs, e);
+    if (s == LP_OK)
+        s = drive(&p, roots, grads, n);
+    for (int i = 0; i < n_inputs && s == LP_OK; i++)
+        if (!p.target[i].grad && !allow_unused)
+            s = lp_fail(e, LP_E_RUNTIME,
+                        "input %d was not used to compute the outputs; pass "
+                        "allow_unused = true if that is meant",
+                        i);
+    for (int i = 0; i < n_inputs && p.target; i++) {
+        if (s == LP_OK)
+            out[i] = p.target[i].grad;
+        else
+            lp_tensor_release(p.target[i].grad);
+    }
+    lp_free(p.target);
+    return s;
+}
+
+LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
+                     LpTensor *const *inputs, int n_inputs, bool retain_graph,
+                     bool create_graph, LpErr *e)
+{
+    Pass p = {.create = create_graph,
+              .retain = retain_graph || create_graph,
+              .err = e};
+    if (n_inputs == 0)
+        return drive(&p, roots, grads, n);
+    p.only_targets = true;
+    LpStatus s = set_targets(&p, inputs, n_inputs, e);
+    if (s == LP_OK)
+        s = drive(&p, roots, grads, n);
+    p.only_targets = false;
+    p.n_target = 0;
+    for (int i = 0; i < n_inputs && p.target; i++) {
+        if (s == LP_OK && p.target[i].grad)
+            s = into_leaf(&p, inputs[i], p.target[i].grad);
+        lp_tensor_release(p.target[i].grad);
+    }
+    lp_free(p.target);
+    return s;
+}

@@ -1,0 +1,396 @@
+/* The eager path below autograd: shape rule, allocation-free preparation,
+ * kernel. Prepared kernels of operators that are dear to prepare are kept in a
+ * bounded cache keyed by operator, attributes, descriptors and width. */
+#include <string.h>
+
+#include "src/autodiff/meta.h"
+#include "src/base/cpu.h"
+#include "src/base/mem.h"
+#include "src/ops/kernel/copy.h"
+
+/* ---- scratch ------------------------------------------------------------ */
+static LpArena scratch;
+static int depth;
+static void *work;
+static size_t work_cap;
+
+LpArena *lp_scratch_enter(void)
+{
+    depth++;
+    return &scratch;
+}
+
+void lp_scratch_leave(void)
+{
+    if (--depth == 0)
+        lp_arena_reset(&scratch);
+}
+
+static LpStatus need_work(size_t n, LpErr *e)
+{
+    if (n <= work_cap)
+        return LP_OK;
+    lp_free(work);
+    work_cap = 0;
+    work = lp_alloc_aligned(n);
+    LP_FAIL_IF(!work, e, LP_E_MEMORY,
+               "out of memory: scratch of %zu bytes for an operator", n);
+    work_cap = n;
+    return LP_OK;
+}
+
+/* ---- threads, seeds ----------------------------------------------------- */
+#define DETERMINISTIC_WIDTH 4
+static int threads;
+static bool deterministic;
+static uint64_t seed = 0x6c7570696e65u, n_sites;
+
+int lp_num_threads(void)
+{
+    if (threads == 0)
+        threads = lp_cpu_threads();
+    return threads;
+}
+
+LpStatus lp_set_num_threads(int n, LpErr *e)
+{
+    LP_FAIL_IF(n < 1, e, LP_E_RUNTIME,
+               "set_num_threads expects a positive integer, got %d", n);
+    threads = n;
+    lp_kernel_cache_clear();
+    return LP_OK;
+}
+
+void lp_set_deterministic(bool on)
+{
+    if (on != deterministic)
+        lp_kernel_cache_clear();
+    deterministic = on;
+}
+
+bool lp_deterministic(void)
+{
+    return deterministic;
+}
+
+void lp_manual_seed(uint64_t s)
+{
+    seed = s;
+    n_sites = 0;
+}
+
+uint64_t lp_initial_seed(void)
+{
+    return seed;
+}
+
+void lp_rng_get(uint64_t state[2])
+{
+    state[0] = seed;
+    state[1] = n_sites;
+}
+
+void lp_rng_set(const uint64_t state[2])
+{
+    seed = state[0];
+    n_sites = state[1];
+}
+
+uint64_t lp_next_site(void)
+{
+    return n_sites++;
+}
+
+/* ---- kernel cache ------------------------------------------------------- */
+#define SLOTS 256 /* a power of two */
+#define WAYS 4
+
+typedef struct Entry {
+    LpKernel k;
+    uint64_t hash, used;
+    void *key; /* owned copy of the request's bytes */
+    size_t n_key;
+} Entry;
+
+static Entry *slots[SLOTS];
+static uint64_t tick;
+
+static void entry_free(Entry *x)
+{
+    if (!x)
+        return;
+    if (x->k.fini)
+        x->k.fini(&x->k);
+    lp_free(x->key);
+    lp_free(x);
+}
+
+void lp_kernel_cache_clear(void)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        entry_free(slots[i]);
+        slots[i] = NULL;
+    }
+}
+
+static void put_bytes(unsigned char *buf, size_t *n, const void *p, size_t len)
+{
+    if (buf)
+        memcpy(buf + *n, p, len);
+    *n += len;
+}
+
+static void put_desc(unsigned char *buf, size_t *n, const LpDesc *d)
+{
+    int64_t head[3] = {d->dtype, d->ndim, d->is_imm};
+    put_bytes(buf, n, head, sizeof head);
+    if (d->is_imm)
+        put_bytes(buf, n, &d->imm.i, sizeof d->imm.i);
+    if (d->dtype == LP_DT_NONE)
+        return;
+    put_bytes(buf, n, d->shape, (size_t)d->ndim * sizeof *d->shape);
+    put_bytes(buf, n, d->strides, (size_t)d->ndim * sizeof *d->strides);
+}
+
+static void put_attr(unsigned char *buf, size_t *n, const LpAttr *a)
+{
+    int64_t head[2] = {a->kind, a->n};
+    put_bytes(buf, n, head, sizeof head);
+    switch (a->kind) {
+    case LP_ATTR_NONE:
+        break;
+    case LP_ATTR_INTS:
+        put_bytes(buf, n, a->v, (size_t)a->n * sizeof *a->v);
+        break;
+    case LP_ATTR_STR:
+        put_bytes(buf, n, a->str, strlen(a->str) + 1);
+        break;
+    case LP_ATTR_SCALAR:
+        put_bytes(buf, n, &a->s.kind, sizeof a->s.kind);
+        put_bytes(buf, n, &a->s.i, sizeof a->s.i);
+        break;
+    case LP_ATTR_INT:
+    case LP_ATTR_FLOAT:
+    case LP_ATTR_BOOL:
+    case LP_ATTR_DTYPE:
+        put_bytes(buf, n, &a->i, sizeof a->i);
+        break;
+    }
+}
+
+/* The request as bytes; with buf NULL only their number. */
+static size_t key_bytes(const LpKernelReq *r, unsigned char *buf)
+{
+    size_t n = 0;
+    int64_t head[4] = {r->op->id, r->n_in, r->n_out, r->threads};
+    put_bytes(buf, &n, head, sizeof head);
+    put_bytes(buf, &n, &r->site, sizeof r->site);
+    for (int i = 0; i < r->op->n_attr; i++)
+        put_attr(buf, &n, &r->attr[i]);
+    for (int i = 0; i < r->n_in; i++)
+        put_desc(buf, &n, &r->in[i]);
+    for (int i = 0; i < r->n_out; i++)
+        put_desc(buf, &n, &r->out[i]);
+    return n;
+}
+
+static uint64_t hash_bytes(const unsigned char *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static LpStatus cached(const LpKernelReq *r, LpArena *a, const LpKernel **k,
+                       LpErr *e)
+{
+    size_t n = key_bytes(r, NULL);
+    unsigned char *key = lp_arena_alloc(a, n);
+    LP_FAIL_IF(!key, e, LP_E_MEMORY, "out of memory");
+    key_bytes(r, key);
+    uint64_t h = hash_bytes(key, n);
+    int victim = 0;
+    uint64_t oldest = UINT64_MAX;
+    for (int w = 0; w < WAYS; w++) {
+        int at = (int)((h + (uint64_t)w) & (SLOTS - 1));
+        Entry *x = slots[at];
+        if (x && x->hash == h && x->n_key == n && !memcmp(x->key, key, n)) {
+            x->used = ++tick;
+            *k = &x->k;
+            return LP_OK;
+        }
+        uint64_t used = x ? x->used : 0;
+        if (used < oldest) {
+            oldest = used;
+            victim = at;
+        }
+    }
+    Entry *x = lp_calloc(1, sizeof *x);
+    void *copy = lp_alloc(n);
+    if (!x || !copy) {
+        lp_free(x);
+        lp_free(copy);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    LpStatus s = r->op->prepare(r, &x->k, e);
+    if (s != LP_OK) {
+        lp_free(x);
+        lp_free(copy);
+        return s;
+    }
+    memcpy(copy, key, n);
+    x->key = copy;
+    x->n_key = n;
+    x->hash = h;
+    x->used = ++tick;
+    entry_free(slots[victim]);
+    slots[victim] = x;
+    *k = &x->k;
+    return LP_OK;
+}
+
+/* ---- calls -------------------------------------------------------------- */
+LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, LpArena *arena, LpErr *e)
+{
+    c->op = op;
+    c->n_in = n_in;
+    c->in = c->in_buf;
+    c->out = c->out_buf;
+    c->n_out = op->n_results;
+    c->needs_copy = false;
+    if (n_in > LP_MAX_IN)
+        c->in = lp_arena_alloc(arena, (size_t)n_in * sizeof *c->in);
+    if (op->n_results == 0)
+        c->out = lp_arena_alloc(arena, LP_MAX_RESULTS * sizeof *c->out);
+    LP_FAIL_IF(!c->in || !c->out, e, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < n_in; i++) {
+        LpType *t = &c->in[i];
+        if (in[i].t) {
+            const LpTensor *x = in[i].t;
+            t->dtype = x->dtype;
+            t->ndim = x->ndim;
+            t->wrapped = false;
+            memcpy(t->shape, x->shape, (size_t)x->ndim * sizeof *t->shape);
+        } else if (in[i].is_num) {
+            *t = *lp_number_type(in[i].num.kind);
+        } else {
+            *t = (LpType){.dtype = LP_DT_NONE};
+        }
+    }
+    if (op->n_attr)
+        memcpy(c->attr, attr, op->n_attr * sizeof *attr);
+    if (!op->infer)
+        return LP_OK; /* a composite of fixed arity */
+    LpInfer x = {.op = op,
+                 .n_in = n_in,
+                 .n_out = c->n_out,
+                 .in = c->in,
+                 .attr = c->attr,
+                 .out = c->out,
+                 .arena = arena,
+                 .err = e};
+    if ((op->flags & LP_OPF_VIEW) && in[0].t &&
+        !(in[0].t->st->flags & LP_ST_TRACED)) {
+        x.in_strides = in[0].t->strides;
+        x.in_offset = in[0].t->offset;
+        x.strides = c->strides;
+        x.offset = &c->offset;
+        x.needs_copy = &c->needs_copy;
+    }
+    LP_TRY(op->infer(&x));
+    c->n_out = x.n_out;
+    return LP_OK;
+}
+
+static void fill_desc(LpDesc *d, const LpTensor *t)
+{
+    size_t n = (size_t)t->ndim * sizeof *t->shape;
+    d->dtype = t->dtype;
+    d->ndim = t->ndim;
+    d->is_imm = false;
+    memcpy(d->shape, t->shape, n);
+    memcpy(d->strides, t->strides, n);
+}
+
+static void fill_arg(LpDesc *d, const LpArg *a, const LpType *type, void **p)
+{
+    *p = NULL;
+    if (a->t) {
+        fill_desc(d, a->t);
+        *p = lp_tensor_data(a->t);
+        return;
+    }
+    d->dtype = type->dtype;
+    d->ndim = 0;
+    d->is_imm = a->is_num;
+    if (a->is_num)
+        d->imm = a->num;
+}
+
+LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
+                     uint64_t site, LpErr *e)
+{
+    LpDesc di[LP_MAX_IN], dn[LP_MAX_OUT], *ins = di;
+    void *pi[LP_MAX_IN], *po[LP_MAX_OUT], **ptr = pi;
+    if (c->n_in > LP_MAX_IN) {
+        ins = lp_arena_alloc(&scratch, (size_t)c->n_in * sizeof *ins);
+        ptr = lp_arena_alloc(&scratch, (size_t)c->n_in * sizeof *ptr);
+        LP_FAIL_IF(!ins || !ptr, e, LP_E_MEMORY, "out of memory");
+    }
+    LP_FAIL_IF(!c->op->prepare, e, LP_E_INTERNAL, "operator %s has no kernel",
+               c->op->name);
+    for (int i = 0; i < c->n_in; i++)
+        fill_arg(&ins[i], &in[i], &c->in[i], &ptr[i]);
+    for (int i = 0; i < c->n_out; i++) {
+        fill_desc(&dn[i], out[i]);
+        po[i] = lp_tensor_data(out[i]);
+    }
+    LpKernelReq req = {.op = c->op,
+                       .attr = c->attr,
+                       .n_in = c->n_in,
+                       .n_out = c->n_out,
+                       .in = ins,
+                       .out = dn,
+                       .threads = deterministic ? DETERMINISTIC_WIDTH
+                                                : lp_num_threads(),
+                       .site = site};
+    LpRunCtx rc = {.seed = seed};
+    LpKernel local;
+    const LpKernel *k = &local;
+    if (c->op->flags & LP_OPF_CACHED) {
+        LP_TRY(cached(&req, &scratch, &k, e));
+    } else {
+        local.fini = NULL;
+        local.state = NULL;
+        local.work_bytes = 0;
+        local.threads = req.threads;
+        LP_TRY(c->op->prepare(&req, &local, e));
+    }
+    LpStatus s = k->work_bytes ? need_work(k->work_bytes, e) : LP_OK;
+    if (s == LP_OK)
+        s = k->run(k, ptr, po, work, &rc, e);
+    if (k == &local && local.fini)
+        local.fini(&local);
+    return s;
+}
+
+LpStatus lp_copy_tensor(LpTensor *dst, LpTensor *src, LpErr *e)
+{
+    LpDesc d, s;
+    LpTensor *apart = NULL;
+    if (src->st == dst->st &&
+        (src->offset != dst->offset || !lp_tensor_contiguous(src) ||
+         !lp_tensor_contiguous(dst))) {
+        LpType type = lp_tensor_type(src);
+        LP_TRY(lp_tensor_new(&type, &apart, e));
+        LP_TRY(lp_copy_tensor(apart, src, e));
+        src = apart;
+    }
+    fill_desc(&s, src);
+    fill_desc(&d, dst);
+    lp_copy_strided(&s, lp_tensor_data(src), &d, lp_tensor_data(dst));
+    lp_tensor_release(apart);
+    return LP_OK;
+}

@@ -1,0 +1,145 @@
+/* Inside the autodiff layer: what a tensor carries besides data, tape nodes,
+ * view calls, and the canonical form of a call. */
+#ifndef LP_AUTODIFF_META_H
+#define LP_AUTODIFF_META_H
+
+#include "src/autodiff/op_call.h"
+#include "src/ir/builder.h"
+
+typedef struct LpNode LpNode;
+
+/* Where a gradient goes: result `out_nr` of a node, or a leaf, or nowhere. */
+typedef struct LpEdge {
+    LpNode *node;   /* retained by whoever stores the edge */
+    LpTensor *leaf; /* likewise */
+    uint32_t out_nr;
+} LpEdge;
+
+struct LpTensorMeta {
+    LpTensor *grad; /* owned */
+    bool retain_grad;
+    LpNode *node; /* retained; NULL: a leaf */
+    uint32_t out_nr;
+    /* of a base: how often its history was rewritten by in-place operations;
+     * of a view: the base's count when `node` was made */
+    uint32_t hist;
+    /* traced tensors: the trace (borrowed, checked by serial), the value, and
+     * the storage's version it belongs to */
+    uint64_t trace_serial;
+    LpVal val;
+    uint32_t val_version;
+};
+
+LpTensorMeta *lp_meta(LpTensor *t, LpErr *e); /* made on demand */
+
+/* ---- a call in canonical form ------------------------------------------- */
+typedef struct LpCall {
+    const LpOp *op;
+    int n_in, n_out;
+    LpType *in, *out; /* point into the buffers below or into the arena */
+    LpAttr attr[LP_MAX_ATTR];
+    int64_t strides[LP_MAX_DIMS], offset; /* views of real tensors */
+    bool needs_copy;
+    LpType in_buf[LP_MAX_IN], out_buf[LP_MAX_OUT];
+} LpCall;
+
+/* Runs the shape rule. With `base` (views of a real tensor) also strides. */
+LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, LpArena *arena, LpErr *e);
+/* Prepares and runs the kernel into existing tensors. */
+LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
+                     uint64_t site, LpErr *e);
+
+/* dst's elements = src's, converted, broadcast; they may overlap. */
+LpStatus lp_copy_tensor(LpTensor *dst, LpTensor *src, LpErr *e);
+
+/* The arena of the current outermost call; leave() resets it at depth 0. */
+LpArena *lp_scratch_enter(void);
+void lp_scratch_leave(void);
+
+/* ---- view calls --------------------------------------------------------- */
+typedef struct LpViewCall {
+    const LpOp *op;
+    LpAttr attr[]; /* op->n_attr, lists behind them in the same block */
+} LpViewCall;
+
+/* Copies attributes and what they point to into one block: `head` bytes, the
+ * attributes, their lists and strings. NULL when memory is short. */
+void *lp_attrs_block(size_t head, const LpAttr *attr, int n);
+
+LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e);
+/* Emits the chain up to `step` from `base`; base itself for NULL. */
+LpVal lp_replay_chain(LpBuilder *b, const LpViewStep *step, LpVal base);
+/* The base's value after the view at `step` was overwritten by v. */
+LpVal lp_put_chain(LpBuilder *b, const LpViewStep *step, LpVal base, LpVal v);
+
+/* ---- the eager builder -------------------------------------------------- */
+typedef struct LpEagerVal {
+    LpTensor *t;        /* owned; NULL: only a type, or an immediate */
+    const LpType *type; /* in the scratch arena: stays where it is */
+    bool is_imm;
+    LpScalar imm;
+} LpEagerVal;
+
+typedef struct LpEager {
+    LpBuilder b;
+    LpEagerVal *val;
+    size_t n, cap;
+    uint64_t forced_site;
+    bool has_site;
+} LpEager;
+
+void lp_eager_init(LpEager *g, LpArena *scratch, LpErr *e);
+void lp_eager_fini(LpEager *g);
+LpVal lp_eager_tensor(LpEager *g, LpTensor *t); /* takes over one reference */
+LpVal lp_eager_type(LpEager *g, const LpType *t);
+LpVal lp_eager_arg(LpEager *g, const LpArg *a); /* retains */
+LpTensor *lp_eager_get(LpEager *g, LpVal v);    /* borrowed */
+
+/* ---- the tape ----------------------------------------------------------- */
+typedef struct LpSaved {
+    LpTensor *t; /* an alias without history; NULL: type only */
+    uint32_t version;
+    bool is_num;
+    LpScalar num;
+    LpType type; /* dtype LP_DT_NONE: a hole */
+} LpSaved;
+
+struct LpNode {
+    int32_t refs;
+    bool freed; /* saved tensors are gone */
+    uint64_t seq, site;
+    const LpOp *op;
+    LpAttr *attr; /* owned block */
+    int n_in, n_out;
+    LpEdge *edge;      /* n_in */
+    LpSaved *in;       /* n_in */
+    LpSaved *out;      /* n_out */
+    LpTensor **dout;   /* n_out: gradients gathered by a running backward */
+    LpTensor **keep;   /* n_out: borrowed, retain_grad asked; else NULL */
+    LpNode *free_next; /* release work list */
+};
+
+bool lp_wants_grad(const LpArg *in, int n_in);
+/* Records the call; attaches histories to out[]. `bumped`: storage whose
+ * version this very call has raised (in-place), or NULL. */
+LpStatus lp_record(const LpCall *c, const LpArg *in, LpTensor *const *out,
+                   uint64_t site, const LpStorage *bumped, LpErr *e);
+/* Records from types alone (replayed views); returns an owned node. */
+LpStatus lp_record_view(const LpOp *op, const LpAttr *attr, const LpType *in,
+                        const LpType *out, LpEdge from, LpNode **node,
+                        LpErr *e);
+/* Current edge of a tensor (refreshes a stale view); borrowed. */
+LpStatus lp_edge_of(LpTensor *t, LpEdge *edge, LpErr *e);
+/* Makes (node, out_nr) the history of t; retains node. */
+LpStatus lp_set_history(LpTensor *t, LpNode *node, uint32_t out_nr, LpErr *e);
+/* t was written in place and its value now has the history of `from`. */
+LpStatus lp_rebase(LpTensor *t, LpTensor *from, LpErr *e);
+LpNode *lp_node_retain(LpNode *n);
+void lp_node_release(LpNode *n);
+void lp_node_drop_saved(LpNode *n);
+
+/* ---- random state ------------------------------------------------------- */
+uint64_t lp_next_site(void);
+
+#endif

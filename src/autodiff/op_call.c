@@ -1,0 +1,413 @@
+/* op_call: the one entry of every operator. A running trace records it; else a
+ * composite is expanded through the eager builder, a view aliases its operand,
+ * anything else runs its kernel; then the call is recorded on the tape if a
+ * gradient may be asked. */
+#include "src/autodiff/op_call.h"
+
+#include <string.h>
+
+#include "src/autodiff/meta.h"
+#include "src/autodiff/trace.h"
+#include "src/ops/ops.h"
+
+static bool is_meta(const LpArg *in, int n_in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i].t && in[i].t->st->flags & LP_ST_META)
+            return true;
+    return false;
+}
+
+static LpStatus touch_all(const LpArg *in, int n_in, LpErr *e)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i].t && in[i].t->st->flags)
+            LP_TRY(lp_tensor_touch(in[i].t, false, e));
+    return LP_OK;
+}
+
+static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
+                       LpTensor **out, LpErr *e)
+{
+    LpEager g;
+    LpVal vin[LP_MAX_IN], vout[LP_MAX_RESULTS], *vi = vin;
+    LpArena *arena = lp_scratch_enter();
+    if (c->n_in > LP_MAX_IN)
+        vi = lp_arena_alloc(arena, (size_t)c->n_in * sizeof *vi);
+    lp_eager_init(&g, arena, e);
+    if (site)
+        g.b.set_site(&g.b, true, *site);
+    LpStatus s = vi ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    if (s == LP_OK) {
+        for (int i = 0; i < c->n_in; i++)
+            vi[i] = lp_eager_arg(&g, &in[i]);
+        for (int i = 0; i < c->n_out; i++)
+            vout[i] = LP_NOVAL;
+        c->op->expand(&g.b, c->attr, vi, c->n_in, vout, c->n_out);
+        s = e->code;
+    }
+    for (int i = 0; i < c->n_out && s == LP_OK; i++) {
+        LpTensor *t = lp_eager_get(&g, vout[i]);
+        if (!t)
+            s = lp_fail(e, LP_E_INTERNAL, "%s gave no result %d", c->op->name,
+                        i);
+        else
+            out[i] = lp_tensor_retain(t);
+        if (s != LP_OK)
+            while (i-- > 0)
+                lp_tensor_release(out[i]);
+    }
+    lp_eager_fini(&g);
+    lp_scratch_leave();
+    return s;
+}
+
+static LpStatus view(LpCall *c, const LpArg *in, bool grad, LpTensor **out,
+                     LpErr *e)
+{
+    LpTensor *src = in[0].t;
+    if (c->op == &op_detach)
+        return lp_detach(src, out, e);
+    if (c->needs_copy) {
+        LpTensor *copy = NULL;
+        int n = 0;
+        LpArg a = {.t = src};
+        LP_TRY(lp_op_call(&op_clone, &a, 1, NULL, &copy, &n, e));
+        a.t = copy;
+        LpStatus s = lp_op_call(c->op, &a, 1, c->attr, out, &n, e);
+        lp_tensor_release(copy);
+        return s;
+    }
+    LP_TRY(lp_make_view(src, c, out, e));
+    LpStatus s = LP_OK;
+    if (grad)
+        s = lp_record(c, in, out, 0, NULL, e);
+    else if (src->base ? src->base->meta && src->base->meta->hist
+                       : src->meta && src->meta->hist)
+        s = lp_set_history(*out, NULL, 0, e);
+    if (s != LP_OK)
+        lp_tensor_release(*out);
+    return s;
+}
+
+static LpStatus compute(LpCall *c, const LpArg *in, int n_in,
+                        const uint64_t *site, bool grad, LpTensor **out,
+                        LpErr *e)
+{
+    bool meta = is_meta(in, n_in);
+    int made = 0;
+    LpStatus s = meta ? LP_OK : touch_all(in, n_in, e);
+    for (; made < c->n_out && s == LP_OK; made++) {
+        s = meta ? lp_tensor_empty(&c->out[made], LP_ST_META, &out[made], e)
+                 : lp_tensor_new(&c->out[made], &out[made], e);
+        if (s != LP_OK)
+            break;
+    }
+    uint64_t at = 0;
+    if (c->op->flags & LP_OPF_RANDOM)
+        at = site ? *site : lp_next_site();
+    if (s == LP_OK && !meta)
+        s = lp_call_run(c, in, out, at, e);
+    if (s == LP_OK && grad)
+        s = lp_record(c, in, out, at, NULL, e);
+    while (s != LP_OK && made-- > 0)
+        lp_tensor_release(out[made]);
+    return s;
+}
+
+static LpStatus call(const LpOp *op, const LpArg *in, int n_in,
+                     const LpAttr *attr, const uint64_t *site, LpTensor **out,
+                     int *n_out, LpErr *e)
+{
+    if (lp_tracing && op->kind != LP_OP_COMPOSITE)
+        return lp_trace_call(op, in, n_in, attr, site, out, n_out, e);
+    LpCall c;
+    LpArena *arena = lp_scratch_enter();
+    LpStatus s = lp_call_infer(&c, op, in, n_in, attr, arena, e);
+    if (s == LP_OK) {
+        bool grad = lp_wants_grad(in, n_in);
+        *n_out = c.n_out;
+        if (op->kind == LP_OP_COMPOSITE || (grad && !op->grad && op->expand))
+            s = expand(&c, in, site, out, e);
+        else if (op->flags & LP_OPF_VIEW)
+            s = view(&c, in, grad, out, e);
+        else
+            s = compute(&c, in, n_in, site, grad && op->grad, out, e);
+    }
+    if (s == LP_OK && lp_tracing && op->flags & LP_OPF_LOSS)
+        s = lp_trace_mark_loss(out[0], e);
+    lp_scratch_leave();
+    return s;
+}
+
+LpStatus lp_op_call(const LpOp *op, const LpArg *in, int n_in,
+                    const LpAttr *attr, LpTensor **out, int *n_out, LpErr *e)
+{
+    return call(op, in, n_in, attr, NULL, out, n_out, e);
+}
+
+LpStatus lp_op_call_at(const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, uint64_t site, LpTensor **out,
+                       int *n_out, LpErr *e)
+{
+    return call(op, in, n_in, attr, &site, out, n_out, e);
+}
+
+LpStatus lp_contiguous(LpTensor *t, LpTensor **out, LpErr *e)
+{
+    if (lp_tensor_contiguous(t) || t->st->flags & LP_ST_TRACED) {
+        *out = lp_tensor_retain(t);
+        return LP_OK;
+    }
+    int n;
+    return lp_op_call(&op_clone, &(LpArg){.t = t}, 1, NULL, out, &n, e);
+}
+
+static LpStatus detached(LpTensor *t, LpTensor **out, LpErr *e)
+{
+    LpType type = lp_tensor_type(t);
+    LP_TRY(lp_tensor_over(t->st, &type, t->strides, t->offset, out, e));
+    if (!t->base)
+        return LP_OK;
+    LpTensor *base = NULL;
+    LpStatus s = detached(t->base, &base, e);
+    if (s != LP_OK) {
+        lp_tensor_release(*out);
+        return s;
+    }
+    (*out)->base = base;
+    (*out)->view = t->view;
+    t->view->refs++;
+    return LP_OK;
+}
+
+LpStatus lp_detach(LpTensor *t, LpTensor **out, LpErr *e)
+{
+    int n;
+    if (lp_tracing)
+        return lp_op_call(&op_detach, &(LpArg){.t = t}, 1, NULL, out, &n, e);
+    return detached(t, out, e);
+}
+
+/* ---- in place ----------------------------------------------------------- */
+static LpStatus may_write(LpTensor *t, LpErr *e)
+{
+    LP_FAIL_IF(!t, e, LP_E_TYPE,
+               "an in-place operation writes a tensor, not a number");
+    LpTensor *base = t->base ? t->base : t;
+    LP_FAIL_IF(lp_grad_enabled() && base->requires_grad && lp_is_leaf(base), e,
+               LP_E_RUNTIME,
+               "%s that requires grad is being used in an in-place operation; "
+               "do it under torch.no_grad()",
+               t->base ? "a view of a leaf tensor" : "a leaf tensor");
+    for (int i = 0; i < t->ndim; i++)
+        LP_FAIL_IF(t->strides[i] == 0 && t->shape[i] > 1, e, LP_E_RUNTIME,
+                   "an expanded tensor has several elements in one place and "
+                   "cannot be written in place: clone() it first");
+    return LP_OK;
+}
+
+static LpStatus fits(const LpTensor *dst, const LpType *v, const char *what,
+                     LpErr *e)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LpType d = lp_tensor_type(dst), both = d;
+    LP_TRY(lp_broadcast(&both, v, e));
+    LP_FAIL_IF(!lp_shape_eq(&both, &d), e, LP_E_RUNTIME,
+               "%s: a result of shape %s does not fit in place into shape %s",
+               what, lp_shape_str(v, a), lp_shape_str(&d, b));
+    return LP_OK;
+}
+
+static LpStatus castable(LpDtype from, LpDtype to, const char *what, LpErr *e)
+{
+    LP_FAIL_IF(lp_dtype_kind(from) > lp_dtype_kind(to), e, LP_E_RUNTIME,
+               "%s: result type %s can't be cast to the desired output type %s",
+               what, lp_dtype_name(from), lp_dtype_name(to));
+    return LP_OK;
+}
+
+/* Another operand lies in the same memory but not element on element. */
+static bool overlaps(const LpTensor *t, const LpArg *in, int n_in)
+{
+    for (int i = 1; i < n_in; i++) {
+        const LpTensor *x = in[i].t;
+        if (!x || x->st != t->st)
+            continue;
+        size_t n = (size_t)t->ndim * sizeof *t->strides;
+        if (x->dtype != t->dtype || x->ndim != t->ndim ||
+            x->offset != t->offset || memcmp(x->strides, t->strides, n) ||
+            memcmp(x->shape, t->shape, n))
+            return true;
+    }
+    return false;
+}
+
+/* dst's memory and history take the value of src (any dtype, broadcast). */
+static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
+{
+    LpVal v;
+    LpEager g;
+    LpType to = lp_tensor_type(dst);
+    LpStatus s = LP_OK;
+    LpArena *arena = lp_scratch_enter();
+    lp_eager_init(&g, arena, e);
+    v = lp_eager_tensor(&g, lp_tensor_retain(src));
+    bool record =
+        lp_tracing ||
+        (lp_grad_enabled() && (lp_requires_grad(src) || lp_requires_grad(dst)));
+    if (record) { /* the cast and the broadcast are part of the history */
+        v = lp_cast(&g.b, v, to.dtype);
+        v = lp_expand_as(&g.b, v, &to);
+        s = e->code;
+    }
+    if (s == LP_OK && lp_tracing) {
+        s = lp_trace_write(dst, lp_eager_get(&g, v), e);
+    } else if (s == LP_OK) {
+        LpTensor *from = lp_eager_get(&g, v);
+        s = lp_tensor_touch(from, false, e);
+        if (s == LP_OK)
+            s = lp_tensor_touch(dst, true, e);
+        if (s == LP_OK)
+            s = lp_copy_tensor(dst, from, e);
+        dst->st->version++;
+        if (s == LP_OK && record)
+            s = lp_rebase(dst, from, e);
+    }
+    lp_eager_fini(&g);
+    lp_scratch_leave();
+    return s;
+}
+
+LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e)
+{
+    LP_TRY(may_write(dst, e));
+    LpTensor *t = src->t;
+    if (!t) {
+        LpType type = {.dtype = dst->dtype};
+        LP_TRY(lp_tensor_new(&type, &t, e));
+        lp_scalar_store(src->num, type.dtype, lp_tensor_data(t));
+    } else {
+        lp_tensor_retain(t);
+    }
+    LpType type = lp_tensor_type(t);
+    LpStatus s = fits(dst, &type, "copy_", e);
+    if (s == LP_OK)
+        s = write_value(dst, t, e);
+    lp_tensor_release(t);
+    return s;
+}
+
+/* Straight into the operand's memory; `*done` tells whether that was possible.
+ */
+static LpStatus direct(const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, bool *done, LpErr *e)
+{
+    LpCall c;
+    LpTensor *dst = in[0].t;
+    LpArena *arena = lp_scratch_enter();
+    LpStatus s = lp_call_infer(&c, op, in, n_in, attr, arena, e);
+    if (s == LP_OK)
+        s = castable(c.out[0].dtype, dst->dtype, op->name, e);
+    if (s == LP_OK)
+        s = fits(dst, &c.out[0], op->name, e);
+    LpType self = lp_tensor_type(dst);
+    *done = s == LP_OK && c.n_out == 1 && (op->flags & LP_OPF_INPLACE_OK) &&
+            lp_type_eq(&c.out[0], &self) && !overlaps(dst, in, n_in);
+    if (*done) {
+        bool grad = lp_wants_grad(in, n_in) && op->grad;
+        uint64_t site = op->flags & LP_OPF_RANDOM ? lp_next_site() : 0;
+        s = touch_all(in + 1, n_in - 1, e);
+        if (s == LP_OK)
+            s = lp_tensor_touch(dst, true, e);
+        if (s == LP_OK)
+            s = lp_call_run(&c, in, &dst, site, e);
+        dst->st->version++;
+        LpTensor *now = NULL;
+        if (s == LP_OK && grad)
+            s = lp_tensor_over(dst->st, &self, dst->strides, dst->offset, &now,
+                               e);
+        if (s == LP_OK && grad)
+            s = lp_record(&c, in, &now, site, dst->st, e);
+        if (s == LP_OK && grad)
+            s = lp_rebase(dst, now, e);
+        lp_tensor_release(now);
+    }
+    lp_scratch_leave();
+    return s;
+}
+
+LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
+                            const LpAttr *attr, LpErr *e)
+{
+    LpTensor *out[LP_MAX_RESULTS];
+    int n_out = 0;
+    bool done = false;
+    LP_TRY(may_write(in[0].t, e));
+    if (!lp_tracing && op->kind != LP_OP_COMPOSITE &&
+        !(op->flags & LP_OPF_VIEW)) {
+        LP_TRY(direct(op, in, n_in, attr, &done, e));
+        if (done)
+            return LP_OK;
+    }
+    LP_TRY(lp_op_call(op, in, n_in, attr, out, &n_out, e));
+    LpType type = lp_tensor_type(out[0]);
+    LpStatus s = castable(type.dtype, in[0].t->dtype, op->name, e);
+    if (s == LP_OK)
+        s = fits(in[0].t, &type, op->name, e);
+    if (s == LP_OK)
+        s = write_value(in[0].t, out[0], e);
+    for (int i = 0; i < n_out; i++)
+        lp_tensor_release(out[i]);
+    return s;
+}
+
+/* ---- out= --------------------------------------------------------------- */
+static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
+{
+    LpType now = lp_tensor_type(t);
+    if (lp_shape_eq(&now, type))
+        return LP_OK;
+    LP_FAIL_IF(t->base || lp_tensor_numel(t) != 0, e, LP_E_RUNTIME,
+               "out= has the wrong shape and is not empty, so that it cannot "
+               "be resized");
+    LpStorage *st = NULL;
+    LP_TRY(lp_shape_check(type, e));
+    size_t bytes = (size_t)lp_numel(type) * lp_dtype_size(t->dtype);
+    LP_TRY(lp_storage_new(bytes, &st, e));
+    lp_storage_release(t->st);
+    t->st = st;
+    t->offset = 0;
+    t->ndim = type->ndim;
+    memcpy(t->shape, type->shape, (size_t)type->ndim * sizeof *t->shape);
+    lp_contiguous_strides(type, t->strides);
+    return LP_OK;
+}
+
+LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
+                        const LpAttr *attr, LpTensor *const *out, int n_out,
+                        LpErr *e)
+{
+    LpTensor *res[LP_MAX_RESULTS];
+    int n = 0;
+    LP_TRY(lp_op_call(op, in, n_in, attr, res, &n, e));
+    LpStatus s = LP_OK;
+    if (n != n_out)
+        s = lp_fail(e, LP_E_TYPE, "out= needs %d tensors, got %d", n, n_out);
+    for (int i = 0; i < n && s == LP_OK; i++) {
+        LpType type = lp_tensor_type(res[i]);
+        if (lp_requires_grad(res[i]) || lp_requires_grad(out[i]))
+            s = lp_fail(e, LP_E_RUNTIME,
+                        "out= does not support automatic differentiation, but "
+                        "one of the arguments requires grad");
+        if (s == LP_OK)
+            s = castable(type.dtype, out[i]->dtype, op->name, e);
+        if (s == LP_OK)
+            s = resize(out[i], &type, e);
+        if (s == LP_OK)
+            s = write_value(out[i], res[i], e);
+    }
+    for (int i = 0; i < n; i++)
+        lp_tensor_release(res[i]);
+    return s;
+}

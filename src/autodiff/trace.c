@@ -1,0 +1,410 @@
+#include "src/autodiff/trace.h"
+
+#include <string.h>
+
+#include "src/autodiff/meta.h"
+#include "src/base/mem.h"
+#include "src/base/random.h"
+
+struct LpTrace {
+    uint64_t serial;
+    LpGraph *g;
+    LpTraceVar *var;
+    size_t n, cap;
+    LpOrigin origin;
+    LpOriginId origin_id; /* 0: to be interned */
+    void (*on_call)(void *ctx, LpTrace *tr);
+    void *on_call_ctx;
+    /* how often each place of the program drew random numbers */
+    struct Draw {
+        uint64_t place;
+        uint64_t n;
+    } * draw;
+    size_t n_draw, cap_draw;
+    LpVal *loss;
+    size_t n_loss, cap_loss;
+};
+
+bool lp_tracing;
+static LpTrace *current;
+static uint64_t n_traces;
+
+/* ---- life --------------------------------------------------------------- */
+LpStatus lp_trace_new(LpTrace **out, LpErr *e)
+{
+    LpTrace *tr = lp_calloc(1, sizeof *tr);
+    LP_FAIL_IF(!tr, e, LP_E_MEMORY, "out of memory");
+    tr->g = lp_graph_new();
+    if (!tr->g) {
+        lp_free(tr);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    tr->serial = ++n_traces;
+    tr->origin = (LpOrigin){"", "", "", 0, 0, 0, -1, false, false};
+    *out = tr;
+    return LP_OK;
+}
+
+void lp_trace_free(LpTrace *tr)
+{
+    if (!tr)
+        return;
+    lp_trace_end(tr);
+    for (size_t i = 0; i < tr->n; i++) {
+        lp_tensor_release(tr->var[i].user);
+        lp_tensor_release(tr->var[i].standin);
+    }
+    lp_free(tr->var);
+    lp_free(tr->draw);
+    lp_free(tr->loss);
+    lp_graph_free(tr->g);
+    lp_free(tr);
+}
+
+LpStatus lp_trace_begin(LpTrace *tr, LpErr *e)
+{
+    LP_FAIL_IF(current, e, LP_E_RUNTIME,
+               "a trace is running already: a compiled model cannot be called "
+               "while another one is traced");
+    current = tr;
+    lp_tracing = true;
+    return LP_OK;
+}
+
+void lp_trace_end(LpTrace *tr)
+{
+    if (current != tr)
+        return;
+    current = NULL;
+    lp_tracing = false;
+}
+
+LpTrace *lp_trace_current(void)
+{
+    return current;
+}
+
+LpGraph *lp_trace_graph(LpTrace *tr)
+{
+    return tr->g;
+}
+
+size_t lp_trace_n_vars(const LpTrace *tr)
+{
+    return tr->n;
+}
+
+const LpTraceVar *lp_trace_var(const LpTrace *tr, size_t i)
+{
+    return &tr->var[i];
+}
+
+LpVal lp_trace_var_now(const LpTrace *tr, size_t i)
+{
+    return tr->var[i].standin->meta->val;
+}
+
+LpGraph *lp_trace_take(LpTrace *tr)
+{
+    LpGraph *g = tr->g;
+    tr->g = NULL;
+    return g;
+}
+
+size_t lp_trace_n_losses(const LpTrace *tr)
+{
+    return tr->n_loss;
+}
+
+LpVal lp_trace_loss(const LpTrace *tr, size_t i)
+{
+    return tr->loss[i];
+}
+
+LpStatus lp_trace_mark_loss(LpTensor *t, LpErr *e)
+{
+    LpTrace *tr = current;
+    LpVal v;
+    LP_TRY(lp_trace_value(tr, t, &v, e));
+    LP_FAIL_IF(!LP_GROW(tr->loss, tr->cap_loss, tr->n_loss), e, LP_E_MEMORY,
+               "out of memory");
+    tr->loss[tr->n_loss++] = v;
+    return LP_OK;
+}
+
+/* ---- origins ------------------------------------------------------------ */
+LpStatus lp_trace_set_origin(LpTrace *tr, const LpOrigin *o, LpErr *e)
+{
+    LpOriginId id = lp_graph_origin(tr->g, o, e);
+    if (id == 0)
+        return LP_E_MEMORY;
+    tr->origin_id = id;
+    tr->origin = tr->g->origin[id];
+    return LP_OK;
+}
+
+const LpOrigin *lp_trace_origin(const LpTrace *tr)
+{
+    return &tr->origin;
+}
+
+void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
+                      void *ctx)
+{
+    tr->on_call = fn;
+    tr->on_call_ctx = ctx;
+}
+
+static uint64_t hash(uint64_t h, const char *s)
+{
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return lp_mix64(h);
+}
+
+/* A random call's site: its place in the program (module path, file, line)
+ * and how many came from that place before; never a running number of the
+ * whole trace, so that an edit elsewhere does not change it. */
+static LpStatus next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
+{
+    uint64_t place = hash(hash(1, tr->origin.scope), tr->origin.file);
+    place = lp_mix64_pair(place, (uint64_t)tr->origin.line);
+    size_t i = 0;
+    while (i < tr->n_draw && tr->draw[i].place != place)
+        i++;
+    if (i == tr->n_draw) {
+        LP_FAIL_IF(!LP_GROW(tr->draw, tr->cap_draw, i), e, LP_E_MEMORY,
+                   "out of memory");
+        tr->draw[tr->n_draw++] = (struct Draw){.place = place};
+    }
+    *site = lp_mix64_pair(place, tr->draw[i].n++);
+    return LP_OK;
+}
+
+/* ---- variables ---------------------------------------------------------- */
+static LpStatus set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e)
+{
+    LpTensorMeta *m = lp_meta(t, e);
+    if (!m)
+        return LP_E_MEMORY;
+    m->trace_serial = tr->serial;
+    m->val = v;
+    m->val_version = t->st->version;
+    return LP_OK;
+}
+
+/* Sizes of memory in order: a tensor over a whole storage is its own base even
+ * when nothing says so (a detached alias). */
+static LpTraceVar *find(LpTrace *tr, const LpStorage *st)
+{
+    for (size_t i = tr->n; i-- > 0;)
+        if (tr->var[i].user && tr->var[i].user->st == st)
+            return &tr->var[i];
+    return NULL;
+}
+
+LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
+                          LpTensor *user, const LpType *type,
+                          LpTensor **standin, LpErr *e)
+{
+    LpType own;
+    if (user) {
+        if (user->base)
+            user = user->base;
+        own = lp_tensor_type(user);
+        type = &own;
+        LpTraceVar *known = find(tr, user->st);
+        if (known) {
+            *standin = known->standin;
+            return LP_OK;
+        }
+    }
+    LP_FAIL_IF(!LP_GROW(tr->var, tr->cap, tr->n), e, LP_E_MEMORY,
+               "out of memory");
+    LpTraceVar v = {.role = role};
+    v.name = lp_graph_intern(tr->g, name, e);
+    v.input =
+        v.name ? lp_graph_input(tr->g, type, *name ? name : NULL, e) : LP_NOVAL;
+    if (v.input == LP_NOVAL)
+        return LP_E_MEMORY;
+    LP_TRY(lp_tensor_empty(type, LP_ST_TRACED, &v.standin, e));
+    LpStatus s = set_value(tr, v.standin, v.input, e);
+    if (s != LP_OK) {
+        lp_tensor_release(v.standin);
+        return s;
+    }
+    v.user = user ? lp_tensor_retain(user) : NULL;
+    tr->var[tr->n++] = v;
+    *standin = v.standin;
+    return LP_OK;
+}
+
+LpStatus lp_trace_standin(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
+{
+    if (t->st->flags & LP_ST_TRACED) {
+        const LpTensor *b = t->base ? t->base : t;
+        LP_FAIL_IF(!b->meta || b->meta->trace_serial != tr->serial, e,
+                   LP_E_RUNTIME,
+                   "a traced tensor is used after its trace has ended: it "
+                   "stood for a value of a compiled program and has none of "
+                   "its own; return it from forward instead");
+        *out = lp_tensor_retain(t);
+        return LP_OK;
+    }
+    LpTensor *base = NULL;
+    LP_TRY(lp_trace_declare(tr, LP_TRACE_CONSTANT, "", t, NULL, &base, e));
+    if (!t->base) {
+        LpType a = lp_tensor_type(t), b = lp_tensor_type(base);
+        LP_FAIL_IF(!lp_type_eq(&a, &b), e, LP_E_RUNTIME,
+                   "two tensors of different shapes share memory without one "
+                   "being a view of the other; this cannot be traced");
+        *out = lp_tensor_retain(base);
+        return LP_OK;
+    }
+    LpType type = lp_tensor_type(t);
+    LP_TRY(lp_tensor_over(base->st, &type, NULL, 0, out, e));
+    (*out)->base = lp_tensor_retain(base);
+    (*out)->view = t->view;
+    t->view->refs++;
+    return LP_OK;
+}
+
+/* Emits the view chain of a traced tensor whose base has changed, or that was
+ * never read. */
+static LpStatus refresh(LpTrace *tr, LpTensor *t, LpErr *e)
+{
+    if (!t->base)
+        return LP_OK;
+    if (t->meta && t->meta->val && t->meta->val_version == t->st->version)
+        return LP_OK;
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, tr->g, e);
+    gb.origin = tr->origin_id;
+    LpVal v = lp_replay_chain(&gb.b, t->view, t->base->meta->val);
+    lp_graph_builder_fini(&gb);
+    return e->code != LP_OK ? e->code : set_value(tr, t, v, e);
+}
+
+LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e)
+{
+    LpTensor *s = NULL;
+    LP_TRY(lp_trace_standin(tr, t, &s, e));
+    LpStatus st = refresh(tr, s, e);
+    if (st == LP_OK)
+        *v = s->meta->val;
+    lp_tensor_release(s);
+    return st;
+}
+
+/* ---- calls -------------------------------------------------------------- */
+static LpStatus results(LpTrace *tr, const LpVal *v, int n, LpTensor **out,
+                        LpErr *e)
+{
+    for (int i = 0; i < n; i++) {
+        const LpType *type = lp_graph_type(tr->g, v[i]);
+        LpStatus s = lp_tensor_empty(type, LP_ST_TRACED, &out[i], e);
+        if (s == LP_OK && (s = set_value(tr, out[i], v[i], e)) != LP_OK)
+            lp_tensor_release(out[i]);
+        if (s != LP_OK) {
+            while (i-- > 0)
+                lp_tensor_release(out[i]);
+            return s;
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
+                           const LpAttr *attr, LpTensor **out, LpErr *e)
+{
+    LpCall c;
+    LpTensor *s = NULL;
+    LP_TRY(lp_trace_standin(tr, src, &s, e));
+    LpArena *arena = lp_scratch_enter();
+    LpArg in = {.t = s};
+    LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
+    if (st == LP_OK)
+        st = lp_make_view(s, &c, out, e);
+    if (st == LP_OK && (st = refresh(tr, *out, e)) != LP_OK)
+        lp_tensor_release(*out);
+    lp_scratch_leave();
+    lp_tensor_release(s);
+    return st;
+}
+
+static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, const uint64_t *site, LpVal *vin,
+                       LpTensor **out, int *n_out, LpErr *e)
+{
+    LpVal vout[LP_MAX_RESULTS];
+    LpGraphBuilder gb;
+    uint64_t at = 0;
+    for (int i = 0; i < n_in; i++) {
+        vin[i] = LP_NOVAL;
+        if (in[i].t)
+            LP_TRY(lp_trace_value(tr, in[i].t, &vin[i], e));
+        else if (in[i].is_num)
+            vin[i] = lp_graph_imm(tr->g, in[i].num, e);
+    }
+    /* a composite is expanded by op_call; a fused operator may hide a draw */
+    bool draws = op->flags & LP_OPF_RANDOM || op->kind == LP_OP_FUSED;
+    if (draws && !site)
+        LP_TRY(next_draw(tr, &at, e));
+    lp_graph_builder_init(&gb, tr->g, e);
+    gb.origin = tr->origin_id;
+    gb.b.set_site(&gb.b, true, site ? *site : at);
+    if (op->kind == LP_OP_FUSED && !site)
+        gb.forced = false; /* several draws in one expansion differ */
+    *n_out = e->code == LP_OK ? gb.b.emit(&gb.b, op, vin, n_in, attr, vout) : 0;
+    lp_graph_builder_fini(&gb);
+    if (e->code != LP_OK)
+        return e->code;
+    return results(tr, vout, *n_out, out, e);
+}
+
+LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, const uint64_t *site, LpTensor **out,
+                       int *n_out, LpErr *e)
+{
+    LpTrace *tr = current;
+    if (tr->on_call)
+        tr->on_call(tr->on_call_ctx, tr);
+    if (tr->origin_id == 0)
+        LP_TRY(lp_trace_set_origin(tr, &tr->origin, e));
+    if (op->flags & LP_OPF_VIEW) {
+        *n_out = 1;
+        return trace_view(tr, op, in[0].t, attr, out, e);
+    }
+    LpArena *arena = lp_scratch_enter();
+    LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);
+    LpStatus s = vin ? record(tr, op, in, n_in, attr, site, vin, out, n_out, e)
+                     : lp_fail(e, LP_E_MEMORY, "out of memory");
+    lp_scratch_leave();
+    if (s == LP_OK && op->flags & LP_OPF_LOSS)
+        s = lp_trace_mark_loss(out[0], e);
+    return s;
+}
+
+LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, LpErr *e)
+{
+    LpTrace *tr = current;
+    LpVal v;
+    LpTensor *d = NULL;
+    LP_TRY(lp_trace_value(tr, src, &v, e));
+    LP_TRY(lp_trace_standin(tr, dst, &d, e));
+    LpTensor *base = d->base ? d->base : d;
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, tr->g, e);
+    gb.origin = tr->origin_id;
+    LpVal now = lp_put_chain(&gb.b, d->view, base->meta->val, v);
+    lp_graph_builder_fini(&gb);
+    LpStatus s = e->code;
+    if (s == LP_OK) {
+        base->st->version++;
+        s = set_value(tr, base, now, e);
+    }
+    if (s == LP_OK && d->base)
+        s = set_value(tr, d, v, e);
+    lp_tensor_release(d);
+    return s;
+}

@@ -1,0 +1,85 @@
+/* Tracing: while a trace runs, op_call records into its graph instead of
+ * computing.
+ *
+ * Aliasing is by storage. Every user storage that the trace meets has a
+ * stand-in: a traced base tensor whose value changes when it is written in
+ * place; the user's objects are never altered. A tensor is (storage, chain of
+ * views); a view made before a write replays its chain when it is read next.
+ * Storages that nobody declared are captured as constants. */
+#ifndef LP_AUTODIFF_TRACE_H
+#define LP_AUTODIFF_TRACE_H
+
+#include "src/autodiff/op_call.h"
+#include "src/ir/graph.h"
+
+typedef enum {
+    LP_TRACE_STREAM,   /* an input that comes with every call */
+    LP_TRACE_PARAM,    /* declared: a parameter */
+    LP_TRACE_BUFFER,   /* declared: a buffer */
+    LP_TRACE_CONSTANT, /* met: a captured tensor */
+} LpTraceRole;
+
+/* A storage of the trace: graph input, its tensor, its value now. */
+typedef struct LpTraceVar {
+    LpTraceRole role;
+    const char *name;  /* interned; "" for constants */
+    LpTensor *user;    /* retained; NULL: a stream without a tensor */
+    LpTensor *standin; /* retained: the traced base */
+    LpVal input;       /* of the graph */
+} LpTraceVar;
+
+typedef struct LpTrace LpTrace;
+
+/* One test on the hot path: a trace is running. */
+extern bool lp_tracing;
+
+/* Owned. The trace owns its graph until lp_trace_take. */
+LpStatus lp_trace_new(LpTrace **out, LpErr *e);
+void lp_trace_free(LpTrace *tr); /* NULL is fine; its tensors become unusable */
+
+/* Between begin and end op_call records here. Not nestable. */
+LpStatus lp_trace_begin(LpTrace *tr, LpErr *e);
+void lp_trace_end(LpTrace *tr);
+LpTrace *lp_trace_current(void); /* NULL if none */
+
+/* Declares a graph input before or during the trace. With `user` its storage
+ * is mapped; `type` is then the base's type and may be NULL. Returns the
+ * stand-in, borrowed. */
+LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
+                          LpTensor *user, const LpType *type,
+                          LpTensor **standin, LpErr *e);
+
+/* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
+LpStatus lp_trace_standin(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e);
+/* The value that `t` has now. */
+LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e);
+
+/* Origin stamped on the nodes recorded from now on; copied. */
+LpStatus lp_trace_set_origin(LpTrace *tr, const LpOrigin *o, LpErr *e);
+const LpOrigin *lp_trace_origin(const LpTrace *tr);
+/* Called before every recorded call, to update the origin; ctx borrowed. */
+void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
+                      void *ctx);
+
+LpGraph *lp_trace_graph(LpTrace *tr); /* borrowed */
+size_t lp_trace_n_vars(const LpTrace *tr);
+const LpTraceVar *lp_trace_var(const LpTrace *tr, size_t i);
+/* The value that a variable's storage holds at the end. */
+LpVal lp_trace_var_now(const LpTrace *tr, size_t i);
+/* The graph, now the caller's; the trace must not record any more. */
+LpGraph *lp_trace_take(LpTrace *tr);
+
+/* Results of loss operators (LP_OPF_LOSS) recorded so far, in order. */
+size_t lp_trace_n_losses(const LpTrace *tr);
+LpVal lp_trace_loss(const LpTrace *tr, size_t i);
+
+/* ---- for op_call -------------------------------------------------------- */
+LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, const uint64_t *site, LpTensor **out,
+                       int *n_out, LpErr *e);
+/* The first result of a loss operator that op_call expanded. */
+LpStatus lp_trace_mark_loss(LpTensor *t, LpErr *e);
+/* dst now has the value of src (same shape and dtype). */
+LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, LpErr *e);
+
+#endif

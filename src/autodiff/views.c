@@ -1,0 +1,96 @@
+/* View chains: made by eager calls and by traces, replayed and written through
+ * by both. */
+#include <string.h>
+
+#include "src/autodiff/meta.h"
+#include "src/base/mem.h"
+
+void *lp_attrs_block(size_t head, const LpAttr *attr, int n)
+{
+    size_t size = head + (size_t)n * sizeof *attr;
+    for (int i = 0; i < n; i++) {
+        if (attr[i].kind == LP_ATTR_INTS)
+            size += (size_t)attr[i].n * sizeof *attr[i].v;
+        else if (attr[i].kind == LP_ATTR_STR)
+            size += (strlen(attr[i].str) + 8) & ~(size_t)7;
+    }
+    char *block = lp_alloc(size);
+    if (!block)
+        return NULL;
+    LpAttr *a = (LpAttr *)(void *)(block + head);
+    char *tail = (char *)(a + n);
+    for (int i = 0; i < n; i++) {
+        a[i] = attr[i];
+        if (attr[i].kind == LP_ATTR_INTS) {
+            size_t len = (size_t)attr[i].n * sizeof *attr[i].v;
+            a[i].v = len ? memcpy(tail, attr[i].v, len)
+                         : (const int64_t *)(void *)tail;
+            tail += len;
+        } else if (attr[i].kind == LP_ATTR_STR) {
+            size_t len = strlen(attr[i].str);
+            a[i].str = memcpy(tail, attr[i].str, len + 1);
+            tail += (len + 8) & ~(size_t)7;
+        }
+    }
+    return block;
+}
+
+LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
+{
+    LpViewStep *step = lp_alloc(sizeof *step);
+    LpViewCall *call = lp_attrs_block(sizeof *call, c->attr, c->op->n_attr);
+    LpTensor *t = NULL;
+    LpStatus s =
+        step && call ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    if (s == LP_OK) {
+        bool real = !(src->st->flags & LP_ST_TRACED);
+        s = lp_tensor_over(src->st, &c->out[0], real ? c->strides : NULL,
+                           real ? c->offset : 0, &t, e);
+    }
+    if (s != LP_OK) {
+        lp_free(step);
+        lp_free(call);
+        return s;
+    }
+    call->op = c->op;
+    if (src->view)
+        src->view->refs++;
+    *step = (LpViewStep){.refs = 1,
+                         .parent = src->view,
+                         .type = c->out[0],
+                         .call = call,
+                         .release_call = lp_free};
+    t->base = lp_tensor_retain(src->base ? src->base : src);
+    t->view = step;
+    *out = t;
+    return LP_OK;
+}
+
+LpVal lp_replay_chain(LpBuilder *b, const LpViewStep *step, LpVal base)
+{
+    if (!step)
+        return base;
+    const LpViewCall *c = step->call;
+    LpVal x = lp_replay_chain(b, step->parent, base);
+    LpVal out[LP_MAX_OUT];
+    if (lp_failed(b))
+        return LP_NOVAL;
+    return b->emit(b, c->op, &x, 1, c->attr, out) > 0 ? out[0] : LP_NOVAL;
+}
+
+LpVal lp_put_chain(LpBuilder *b, const LpViewStep *step, LpVal base, LpVal v)
+{
+    while (step) {
+        const LpViewCall *c = step->call;
+        if (!c->op->put) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "a view made by %s cannot be written in place",
+                    c->op->name);
+            return LP_NOVAL;
+        }
+        LpVal parent = lp_replay_chain(b, step->parent, base);
+        v = c->op->put(b, c->attr, parent, v);
+        step = step->parent;
+    }
+    return v;
+}

@@ -1,0 +1,26 @@
+/* Host lowering: a graph of the step becomes straight-line code. */
+#ifndef LP_PASSES_HOST_LOWER_H
+#define LP_PASSES_HOST_LOWER_H
+
+#include "runtime/program.h"
+
+typedef struct LpHostOptions {
+    int threads;
+    bool fuse; /* chains of pointwise operators as one pass */
+} LpHostOptions;
+
+/* `g` is step->micro or step->update. */
+LpStatus lp_lower(const LpStep *step, const LpGraph *g, bool update,
+                  const LpHostOptions *o, LpCode *code, LpErr *e);
+
+/* Assigns arena offsets to buffers with given lifetimes so that buffers alive
+ * at once do not overlap; aligned to 64 bytes. Returns the arena's size.
+ * Best fit over the free gaps, largest lifetime order; linear in practice. */
+typedef struct LpSpan {
+    uint64_t bytes;
+    uint32_t first, last; /* instruction numbers, inclusive */
+    uint64_t offset;      /* out */
+} LpSpan;
+LpStatus lp_arena_plan(LpSpan *span, size_t n, uint64_t *total, LpErr *e);
+
+#endif
