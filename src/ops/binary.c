@@ -1,0 +1,347 @@
+/* Records of the pointwise operators of two and three operands, made of
+ * binary.def, and of composites of them. Gradients are summed over broadcast
+ * dimensions by the caller. */
+#include <string.h>
+
+#include "src/ops/infer.h"
+#include "src/ops/kernel/pointwise.h"
+
+/* ---- short hand of rules (ops.h) ------------------------------------------
+ */
+static bool numbers(LpVal x, LpVal y)
+{
+    return x != LP_NOVAL && y != LP_NOVAL && lp_is_imm(x) && lp_is_imm(y);
+}
+
+static double value(LpBuilder *b, LpVal x)
+{
+    return lp_scalar_f(b->imm(b, x));
+}
+
+LpVal lp_add(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpAttr one = lp_attr_scalar(lp_int(1));
+    if (numbers(x, y))
+        return lp_immf(b, value(b, x) + value(b, y));
+    return lp_emit(b, LP_OP_add, (LpVal[]){x, y}, 2, &one);
+}
+
+LpVal lp_sub(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpAttr one = lp_attr_scalar(lp_int(1));
+    if (numbers(x, y))
+        return lp_immf(b, value(b, x) - value(b, y));
+    return lp_emit(b, LP_OP_sub, (LpVal[]){x, y}, 2, &one);
+}
+
+LpVal lp_mul(LpBuilder *b, LpVal x, LpVal y)
+{
+    if (numbers(x, y))
+        return lp_immf(b, value(b, x) * value(b, y));
+    return lp_op2(b, LP_OP_mul, x, y);
+}
+
+LpVal lp_div(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpAttr none = LP_NONE_ATTR;
+    if (numbers(x, y))
+        return lp_immf(b, value(b, x) / value(b, y));
+    return lp_emit(b, LP_OP_div, (LpVal[]){x, y}, 2, &none);
+}
+
+LpVal lp_neg(LpBuilder *b, LpVal x)
+{
+    if (numbers(x, x))
+        return lp_immf(b, -value(b, x));
+    return lp_op1(b, LP_OP_neg, x);
+}
+
+LpVal lp_where(LpBuilder *b, LpVal cond, LpVal x, LpVal y)
+{
+    return lp_op3(b, LP_OP_where, cond, x, y);
+}
+
+LpVal lp_cast(LpBuilder *b, LpVal x, LpDtype t)
+{
+    LpAttr a = lp_attr_dtype(t);
+    if (lp_failed(b) || x == LP_NOVAL)
+        return LP_NOVAL;
+    if (!lp_is_imm(x) && lp_type(b, x)->dtype == t)
+        return x;
+    return lp_emit(b, LP_OP_cast, &x, 1, &a);
+}
+
+/* ---- parts of gradients ---------------------------------------------------
+ */
+#define VALUE lp_imm(g->b, g->attr[0].s)
+#define SCALED(v) (lp_scalar_f(g->attr[0].s) == 1 ? (v) : MUL(v, VALUE))
+#define ALPHA(v) SCALED(v)
+#define ROUNDED (g->attr[0].kind != LP_ATTR_NONE)
+/* Of the greater operand a; halves where both are equal. */
+#define TIES(a, b) WHERE(EQ(a, b), MUL(DY, K(0.5)), WHERE(LT(a, b), K(0), DY))
+
+static LpVal div_rounded(LpGrad *g, const char *mode)
+{
+    LpAttr a = lp_attr_str(mode);
+    return lp_emit(g->b, LP_OP_div, g->in, 2, &a);
+}
+#define DIVR(x, y, mode) div_rounded(g, mode)
+
+/* y x^(y-1); nothing where y = 0, also at x = 0. */
+static LpVal pow_base_grad(LpGrad *g)
+{
+    LpVal less = SUB(Y, K(1));
+    if (lp_is_imm(Y)) {
+        double y = value(g->b, Y);
+        if (y == 0)
+            return NOTHING;
+        return MUL(DY, MUL(y == 2 ? X : OP2(pow, X, less), Y));
+    }
+    LpVal d = MUL(DY, MUL(Y, OP2(pow, X, less)));
+    return WHERE(EQ(Y, K(0)), K(0), d);
+}
+
+/* x^y log(x); nothing at x = 0 with y >= 0, where the power is constant. */
+static LpVal pow_exponent_grad(LpGrad *g)
+{
+    if (lp_is_imm(X) && value(g->b, X) != 0)
+        return MUL(DY, MUL(R, OP1(log, lp_cast(g->b, X, lp_default_dtype()))));
+    LpVal base = lp_is_imm(X) ? lp_cast(g->b, X, lp_default_dtype()) : X;
+    return WHERE(AND(EQ(base, K(0)), GE(Y, K(0))), K(0),
+                 MUL(DY, MUL(R, OP1(log, base))));
+}
+
+/* Operand i of clamp(x, lo, hi): hi wins over a lo above it. */
+static LpVal clamp_grad(LpGrad *g, int i)
+{
+    bool lo = Y != LP_NOVAL, hi = Z != LP_NOVAL;
+    LpVal keep;
+    if (i == 0) {
+        keep = lo ? GE(X, Y) : LE(X, Z);
+        if (lo && hi)
+            keep = AND(keep, LE(X, Z));
+    } else if (i == 1) {
+        keep = LT(X, Y);
+        if (hi)
+            keep = AND(keep, LT(Y, Z));
+    } else {
+        keep = GT(X, Z);
+        if (lo)
+            keep = OR(keep, GT(Y, Z));
+    }
+    return WHERE(keep, DY, K(0));
+}
+
+/* s(1-s)(2 + x(1-2s)), s = sigmoid(x) */
+static LpVal silu_second(LpGrad *g)
+{
+    LpVal s = OP1(sigmoid, Y);
+    LpVal curve = ADD(MUL(Y, SUB(K(1), MUL(s, K(2)))), K(2));
+    return MUL(MUL(s, SUB(K(1), s)), curve);
+}
+
+/* erf: (2 - x^2) phi(x). tanh, with u = k(x + c x^3), t = tanh(u):
+ * (1 - t^2) (u' + x u''/2 - x t u'^2). */
+static LpVal gelu_second(LpGrad *g)
+{
+    LpVal x2 = MUL(Y, Y);
+    if (strcmp(g->attr[0].str, "tanh")) {
+        LpVal phi = MUL(OP1(exp, MUL(x2, K(-0.5))), K(0.39894228040143268));
+        return MUL(SUB(K(2), x2), phi);
+    }
+    const double k = 0.79788456080286536, c = 0.044715;
+    LpVal t = OP1(tanh, MUL(MUL(Y, ADD(MUL(x2, K(c)), K(1))), K(k)));
+    LpVal du = MUL(ADD(MUL(x2, K(3 * c)), K(1)), K(k));
+    LpVal half_ddu_x = MUL(x2, K(3 * c * k));
+    LpVal bend = MUL(MUL(Y, t), MUL(du, du));
+    return MUL(SUB(K(1), MUL(t, t)), SUB(ADD(du, half_ddu_x), bend));
+}
+
+/* ---- choice of loops ------------------------------------------------------
+ */
+static int select_add(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type;
+    bool sub = r->op->id == LP_OP_sub;
+    if (n->p[0].f == 1)
+        return sub ? LP_LOOP_sub : LP_LOOP_add;
+    if (sub) {
+        n->p[0].f = -n->p[0].f;
+        n->p[0].i = (int64_t)(0 - (uint64_t)n->p[0].i);
+    }
+    return LP_LOOP_add_alpha;
+}
+
+static int select_div(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type, (void)n;
+    if (r->attr[0].kind == LP_ATTR_NONE)
+        return LP_LOOP_div;
+    return r->attr[0].str[0] == 'f' ? LP_LOOP_div_floor : LP_LOOP_div_trunc;
+}
+
+/* Exponents that need no logarithm. */
+static int select_pow(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    static const struct {
+        double exponent;
+        int loop;
+    } plain[] = {
+        {2, LP_LOOP_square},   {3, LP_LOOP_cube},        {0.5, LP_LOOP_sqrt},
+        {-0.5, LP_LOOP_rsqrt}, {-1, LP_LOOP_reciprocal},
+    };
+    if (type == LP_I64 || !r->in[1].is_imm)
+        return LP_LOOP_pow;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (lp_scalar_f(r->in[1].imm) == plain[i].exponent) {
+            n->n_in = 1;
+            return plain[i].loop;
+        }
+    return LP_LOOP_pow;
+}
+
+static int select_clamp(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    bool lo = r->in[1].dtype != LP_DT_NONE || r->in[1].is_imm;
+    bool hi = r->in[2].dtype != LP_DT_NONE || r->in[2].is_imm;
+    (void)type;
+    if (lo && hi)
+        return LP_LOOP_clamp;
+    n->n_in = 2;
+    n->operand[1] = lo ? 1 : 2;
+    return lo ? LP_LOOP_maximum : LP_LOOP_minimum;
+}
+
+static int select_nextafter(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type, (void)n;
+    LpDtype t = r->out[0].dtype;
+    return t == LP_F16    ? LP_LOOP_nextafter_f16
+           : t == LP_BF16 ? LP_LOOP_nextafter_bf16
+                          : LP_LOOP_nextafter;
+}
+
+static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type, (void)n;
+    return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh_backward
+                                               : LP_LOOP_gelu_backward;
+}
+
+#define LOOP_CHOICE(id)                                                        \
+    ((id) == LP_OP_add || (id) == LP_OP_sub ? select_add                       \
+     : (id) == LP_OP_div                    ? select_div                       \
+     : (id) == LP_OP_pow                    ? select_pow                       \
+     : (id) == LP_OP_clamp                  ? select_clamp                     \
+     : (id) == LP_OP_nextafter              ? select_nextafter                 \
+     : (id) == LP_OP_gelu_backward          ? select_gelu_backward             \
+                                            : NULL)
+
+/* ---- records --------------------------------------------------------------
+ */
+#define COMMUTES(id)                                                           \
+    ((id) == LP_OP_add || (id) == LP_OP_mul || (id) == LP_OP_maximum ||        \
+             (id) == LP_OP_minimum || (id) == LP_OP_eq || (id) == LP_OP_ne ||  \
+             (id) == LP_OP_logical_and || (id) == LP_OP_logical_or ||          \
+             (id) == LP_OP_logical_xor || (id) == LP_OP_bitwise_and ||         \
+             (id) == LP_OP_bitwise_or || (id) == LP_OP_bitwise_xor             \
+         ? LP_OPF_COMMUTES                                                     \
+         : 0)
+
+#define RECORD(name, tail, policy_, reads, where_)                             \
+    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
+                                            .policy = LP_PW_##policy_,         \
+                                            .domain = where_,                  \
+                                            .select =                          \
+                                                LOOP_CHOICE(LP_OP_##name)};    \
+    LpOp op_##name = {                                                         \
+        .flags =                                                               \
+            LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | COMMUTES(LP_OP_##name),     \
+        .forms = #name "(" tail,                                               \
+        .infer = lp_infer_pointwise,                                           \
+        .prepare = lp_pointwise_prepare,                                       \
+        .grad = grad_##name,                                                   \
+        .grad_in = (reads)&7,                                                  \
+        .grad_out = (reads) >> 3,                                              \
+        .data = &data_##name,                                                  \
+    };
+#define BINARY(name, tail, policy_, cost_, e, reads, gx, gy, where_)           \
+    static void grad_##name(LpGrad *g)                                         \
+    {                                                                          \
+        if (g->need[0])                                                        \
+            g->din[0] = gx;                                                    \
+        if (g->need[1])                                                        \
+            g->din[1] = gy;                                                    \
+    }                                                                          \
+    RECORD(name, tail, policy_, reads, where_)
+#define TERNARY(name, tail, policy_, cost_, e, ie, reads, gx, gy, gz, where_)  \
+    static void grad_##name(LpGrad *g)                                         \
+    {                                                                          \
+        if (g->need[0])                                                        \
+            g->din[0] = gx;                                                    \
+        if (g->need[1])                                                        \
+            g->din[1] = gy;                                                    \
+        if (g->need[2])                                                        \
+            g->din[2] = gz;                                                    \
+    }                                                                          \
+    RECORD(name, tail, policy_, reads, where_)
+#define COMPARE(name, tail, cost_, e, ie)                                      \
+    static const LpPointwise data_##name = {                                   \
+        .loop = LP_LOOP_##name, .policy = LP_PW_BOOL, .domain = ""};           \
+    LpOp op_##name = {                                                         \
+        .flags = LP_OPF_POINTWISE | COMMUTES(LP_OP_##name),                    \
+        .forms = #name "(" tail,                                               \
+        .infer = lp_infer_pointwise,                                           \
+        .prepare = lp_pointwise_prepare,                                       \
+        .no_grad = "a boolean result has no gradient",                         \
+        .data = &data_##name,                                                  \
+    };
+#include "src/ops/binary.def"
+
+/* ---- composites -----------------------------------------------------------
+ */
+/* rsub(x, y) = y - alpha x */
+static void expand_rsub(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                        int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = lp_emit(b, LP_OP_sub, (LpVal[]){in[1], in[0]}, 2, attr);
+}
+
+LpOp op_rsub = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f",
+    .expand = expand_rsub,
+};
+
+/* The power in float64. */
+static void expand_float_power(LpBuilder *b, const LpAttr *attr,
+                               const LpVal *in, int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpVal x = lp_is_imm(in[0]) ? in[0] : lp_cast(b, in[0], LP_F64);
+    LpVal y = lp_is_imm(in[1]) ? in[1] : lp_cast(b, in[1], LP_F64);
+    out[0] = lp_op2(b, LP_OP_pow, x, y);
+}
+
+LpOp op_float_power = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "float_power(Value self, Value exponent) -> Tensor @fm",
+    .expand = expand_float_power,
+};
+
+/* The result keeps self's type, whatever the value's is. */
+static void expand_masked_fill(LpBuilder *b, const LpAttr *attr,
+                               const LpVal *in, int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpVal y = lp_where(b, in[1], in[2], in[0]);
+    out[0] = lp_failed(b) ? LP_NOVAL : lp_cast(b, y, lp_type(b, in[0])->dtype);
+}
+
+LpOp op_masked_fill = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "masked_fill(Tensor self, Tensor mask, Value value) -> Tensor "
+             "@fmi",
+    .expand = expand_masked_fill,
+};

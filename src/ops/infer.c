@@ -1,0 +1,128 @@
+/* Shared shape rules. */
+#include "src/ops/infer.h"
+
+#include <string.h>
+
+#include "src/ops/kernel/pointwise.h"
+
+LpDtype lp_infer_promote(const LpType *in, int n)
+{
+    LpPromo p = LP_PROMO_INIT;
+    for (int i = 0; i < n; i++) {
+        if (in[i].dtype == LP_DT_NONE)
+            continue;
+        if (in[i].wrapped)
+            lp_promo_number(&p, lp_dtype_kind(in[i].dtype));
+        else
+            lp_promo_tensor(&p, in[i].dtype, in[i].ndim);
+    }
+    return lp_promo_result(&p);
+}
+
+static LpStatus refuse(const LpInfer *x, LpDtype t, const char *allowed)
+{
+    return lp_fail(x->err, LP_E_RUNTIME,
+                   "%s: the operands have the type %s; it must be %s",
+                   x->op->name, lp_dtype_name(t), allowed);
+}
+
+/* A mode such as gelu's or div's: None where allowed, else one of two. */
+static LpStatus check_mode(const LpInfer *x)
+{
+    const LpAttr *a = &x->attr[0];
+    if (x->op->n_attr == 0 || a->kind != LP_ATTR_STR)
+        return LP_OK;
+    const bool div = x->op->id == LP_OP_div;
+    const char *one = div ? "floor" : "none", *two = div ? "trunc" : "tanh";
+    LP_FAIL_IF(strcmp(a->str, one) && strcmp(a->str, two), x->err, LP_E_RUNTIME,
+               "%s: %s is '%s'; it must be '%s' or '%s'", x->op->name,
+               div ? "rounding_mode" : "approximate", a->str, one, two);
+    return LP_OK;
+}
+
+/* An integer result takes no fraction: alpha, value of add, sub, addcmul. */
+static LpStatus check_factor(const LpInfer *x, LpDtype t)
+{
+    for (int i = 0; i < x->op->n_attr; i++) {
+        const LpAttr *a = &x->attr[i];
+        LP_FAIL_IF(a->kind == LP_ATTR_SCALAR && a->s.kind == LP_KIND_FLOAT &&
+                       !lp_is_float(t),
+                   x->err, LP_E_RUNTIME,
+                   "%s: alpha or value is %g, but the result is %s: it must "
+                   "be an integer",
+                   x->op->name, a->s.f, lp_dtype_name(t));
+    }
+    return LP_OK;
+}
+
+/* What promotion hides: an integer among floats, bool among numbers. */
+static LpStatus check_each(const LpInfer *x, LpPwPolicy policy)
+{
+    for (int i = 0; i < x->n_in; i++) {
+        LpDtype t = x->in[i].dtype;
+        if (t == LP_DT_NONE || x->in[i].wrapped)
+            continue;
+        if (policy == LP_PW_FLOAT_ONLY && x->n_in == 3 && !lp_is_float(t))
+            return refuse(x, t, "a floating-point type");
+        if (x->op->id == LP_OP_sub && t == LP_BOOL)
+            return refuse(x, t,
+                          "a number type; use logical_xor or "
+                          "logical_not for bool");
+    }
+    return LP_OK;
+}
+
+static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
+{
+    bool real = lp_is_float(*t);
+    if (policy == LP_PW_DIVIDE)
+        policy =
+            x->attr[0].kind == LP_ATTR_NONE ? LP_PW_FLOAT : LP_PW_SAME_NOT_BOOL;
+    switch (policy) {
+    case LP_PW_SAME_NOT_BOOL:
+        return *t == LP_BOOL ? refuse(x, *t, "a number type") : LP_OK;
+    case LP_PW_FLOAT:
+        *t = real ? *t : lp_default_dtype();
+        return LP_OK;
+    case LP_PW_FLOAT_ONLY:
+        return real ? LP_OK : refuse(x, *t, "a floating-point type");
+    case LP_PW_INT:
+        return real ? refuse(x, *t, "an integer type or bool") : LP_OK;
+    case LP_PW_INT_NOT_BOOL:
+        return real || *t == LP_BOOL ? refuse(x, *t, "an integer type") : LP_OK;
+    case LP_PW_BOOL:
+        *t = LP_BOOL;
+        return LP_OK;
+    case LP_PW_CAST:
+        if (x->op->n_attr > 0 && x->attr[0].kind == LP_ATTR_DTYPE)
+            *t = (LpDtype)x->attr[0].i;
+        return LP_OK;
+    default:
+        return LP_OK;
+    }
+}
+
+LpStatus lp_infer_pointwise(LpInfer *x)
+{
+    LpPwPolicy policy = ((const LpPointwise *)x->op->data)->policy;
+    LpType *out = &x->out[0];
+    int skip = policy == LP_PW_MASK ? 1 : 0;
+    *out = (LpType){.ndim = 0};
+    for (int i = 0; i < x->n_in; i++)
+        if (x->in[i].dtype != LP_DT_NONE)
+            LP_TRY(lp_broadcast(out, &x->in[i], x->err));
+    LP_FAIL_IF(skip && x->in[0].dtype != LP_BOOL, x->err, LP_E_RUNTIME,
+               "%s: the condition has the type %s; it must be bool",
+               x->op->name, lp_dtype_name(x->in[0].dtype));
+    LpDtype t = lp_infer_promote(x->in + skip, x->n_in - skip);
+    LP_TRY(result_type(x, policy, &t));
+    LP_TRY(check_each(x, policy));
+    LP_TRY(check_mode(x));
+    LP_TRY(check_factor(x, t));
+    LP_FAIL_IF(x->op->id == LP_OP_clamp && x->in[1].dtype == LP_DT_NONE &&
+                   x->in[2].dtype == LP_DT_NONE,
+               x->err, LP_E_RUNTIME,
+               "clamp: min and max are both None; at least one must be given");
+    out->dtype = t;
+    return LP_OK;
+}

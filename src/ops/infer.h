@@ -1,0 +1,45 @@
+/* Shape rules that families share, and the notation in which gradients are
+ * written. */
+#ifndef LP_OPS_INFER_H
+#define LP_OPS_INFER_H
+
+#include "src/ops/ops.h"
+
+/* Broadcast of all operands; the dtype by the policy of LpPointwise. */
+LpStatus lp_infer_pointwise(LpInfer *x);
+
+/* PyTorch's result type of operands; holes are skipped. */
+LpDtype lp_infer_promote(const LpType *in, int n);
+
+/* ---- gradient expressions, in a function with `LpGrad *g` -----------------
+ */
+#define DY (g->dout[0])
+#define X (g->in[0])
+#define Y (g->in[1])
+#define Z (g->in[2])
+#define R (g->out[0])
+#define NOTHING LP_NOVAL
+#define K(v) lp_immf(g->b, v)
+#define ADD(x, y) lp_add(g->b, x, y)
+#define SUB(x, y) lp_sub(g->b, x, y)
+#define MUL(x, y) lp_mul(g->b, x, y)
+#define DIV(x, y) lp_div(g->b, x, y)
+#define NEG(x) lp_neg(g->b, x)
+#define OP1(name, x) lp_op1(g->b, LP_OP_##name, x)
+#define OP2(name, x, y) lp_op2(g->b, LP_OP_##name, x, y)
+/* with this operator's own attributes */
+#define OP2A(name, x, y)                                                       \
+    lp_emit(g->b, LP_OP_##name, (LpVal[]){x, y}, 2, g->attr)
+#define WHERE(m, x, y) lp_where(g->b, m, x, y)
+#define EQ(x, y) OP2(eq, x, y)
+#define LT(x, y) OP2(lt, x, y)
+#define LE(x, y) OP2(le, x, y)
+#define GT(x, y) OP2(gt, x, y)
+#define GE(x, y) OP2(ge, x, y)
+#define AND(x, y) OP2(logical_and, x, y)
+#define OR(x, y) OP2(logical_or, x, y)
+
+/* What a gradient reads, of a row. */
+enum { READ_NONE = 0, READ_X = 1, READ_Y = 2, READ_Z = 4, READ_R = 8 };
+
+#endif

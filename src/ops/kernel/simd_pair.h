@@ -1,0 +1,71 @@
+/* Functions of the loops of binary.def, for the type T with names M(f).
+ * Included twice by simd_binary.c, hence without a guard. */
+
+/* Python's floor division: the quotient of what fmod leaves over, brought to
+ * the integer below. */
+static inline T M(div_floor)(T x, T y)
+{
+    T r = M(fmod)(x, y), q = (x - r) / y;
+    q = r != 0 && (r < 0) != (y < 0) ? q - 1 : q;
+    T f = M(floor)(q);
+    f = q - f > C(0.5) ? f + 1 : f;
+    f = q == 0 ? M(copysign)(C(0), x / y) : f;
+    return y == 0 ? x / y : f;
+}
+
+/* Python's modulo: the divisor's sign. */
+static inline T M(mod)(T x, T y)
+{
+    T r = M(fmod)(x, y);
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+/* A NaN bound wins; the upper bound wins over a lower one above it. */
+static inline T M(clip)(T x, T lo, T hi)
+{
+    T t = x < lo || lo != lo ? lo : x;
+    return t > hi || hi != hi ? hi : t;
+}
+
+static inline T M(xlogy)(T x, T y)
+{
+    T v = x * M(log)(y);
+    v = x == 0 ? 0 : v;
+    return y != y ? y : v;
+}
+
+/* Equal infinities would subtract to NaN. */
+static inline T M(logaddexp)(T x, T y)
+{
+    T top = x > y || x != x ? x : y;
+    T v = top + M(log1p)(M(exp)(-M(fabs)(x - y)));
+    return x == y && M(fabs)(x) == (T)INFINITY ? x : v;
+}
+
+static inline T M(logaddexp2)(T x, T y)
+{
+    T top = x > y || x != x ? x : y;
+    T v = top + M(log1p)(M(exp2)(-M(fabs)(x - y))) * C(1.4426950408889634);
+    return x == y && M(fabs)(x) == (T)INFINITY ? x : v;
+}
+
+static inline T M(silu_backward)(T g, T x)
+{
+    T s = M(sigmoid)(x);
+    return g * (s * (C(1) + x * (C(1) - s)));
+}
+
+static inline T M(gelu_backward)(T g, T x)
+{
+    T cdf = M(normal_cdf)(x);
+    T pdf = M(exp)(C(-0.5) * x * x) * C(0.39894228040143268);
+    return g * (cdf + x * pdf);
+}
+
+static inline T M(gelu_tanh_backward)(T g, T x)
+{
+    T t = M(tanh)(GELU_U(x));
+    T du = C(0.79788456080286536) * (C(1) + C(0.134145) * x * x);
+    T left = C(0.5) * (C(1) + t);
+    return g * (left + C(0.5) * x * (C(1) - t * t) * du);
+}
