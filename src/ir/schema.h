@@ -24,9 +24,11 @@ typedef struct LpFormArg {
     bool optional; /* Type? : None allowed */
     bool kw_only;  /* after `*` */
     bool has_default;
-    int repeat; /* int[N]: N, else 0 */
-    int slot;   /* operand index, or attribute index */
-    LpAttr def; /* default (attributes; NONE for tensors) */
+    int repeat;    /* int[N]: N, else 0 */
+    int slot;      /* operand index, or attribute index */
+    LpArgKind own; /* kind of this argument in the operator's first form: an
+                      int may stand for an int[], any number for a Scalar */
+    LpAttr def;    /* default; SCALAR for a Value, NONE for tensors */
 } LpFormArg;
 
 enum {
@@ -48,7 +50,12 @@ typedef struct LpForm {
     const char *text;    /* the line as written */
     uint32_t flags;
     int n_args;
+    int n_positional; /* arguments before `*`; they come first */
+    int n_results;    /* at most the operator's; 0: Tensor[] */
+    int list_arg;     /* the Tensor[] argument, or -1 */
     LpFormArg arg[LP_MAX_FORM_ARGS];
+    /* operands that the call leaves out: NONE is a hole, else a number */
+    LpAttr operand[LP_MAX_IN];
     /* attributes of the operator before the call's arguments are filled in */
     LpAttr base[LP_MAX_ATTR];
 } LpForm;
