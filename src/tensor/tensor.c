@@ -135,7 +135,8 @@ LpStatus lp_tensor_new(const LpType *type, LpTensor **out, LpErr *e)
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
     size_t bytes = (size_t)lp_numel(type) * lp_dtype_size(type->dtype);
-    return tensor_take(lp_storage_new(bytes, &st, e), st, type, out, e);
+    LpStatus s = lp_storage_new(bytes, &st, e);
+    return tensor_take(s, st, type, out, e);
 }
 
 LpStatus lp_tensor_empty(const LpType *type, uint32_t flags, LpTensor **out,
@@ -143,7 +144,8 @@ LpStatus lp_tensor_empty(const LpType *type, uint32_t flags, LpTensor **out,
 {
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
-    return tensor_take(lp_storage_empty(flags, &st, e), st, type, out, e);
+    LpStatus s = lp_storage_empty(flags, &st, e);
+    return tensor_take(s, st, type, out, e);
 }
 
 LpTensor *lp_tensor_retain(LpTensor *t)
