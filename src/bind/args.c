@@ -1,0 +1,432 @@
+/* Reads the arguments of a call as one form has them. Nothing is allocated
+ * for up to LP_CALL_IN operands and LP_CALL_INTS integers; longer lists live
+ * in userdata left on the stack. Strings and tensors stay alive because their
+ * Lua values lie on the stack or in the keyword table. */
+#include <string.h>
+
+#include "src/bind/call.h"
+
+const char *const lp_special_names[] = {"out", "requires_grad", "device",
+                                        "inplace", NULL};
+enum { SP_OUT, SP_REQUIRES_GRAD, SP_DEVICE, SP_INPLACE };
+
+static bool has_dtype(const LpForm *f)
+{
+    for (int i = 0; i < f->n_args; i++)
+        if (f->arg[i].kind == LP_ARG_DTYPE)
+            return true;
+    return false;
+}
+
+/* Makes new data: no operand, or the name says so (zeros_like, new_zeros). */
+static bool is_factory(const LpForm *f)
+{
+    size_t n = strlen(f->name);
+    return has_dtype(f) &&
+           (f->op->n_operands == 0 || strncmp(f->name, "new_", 4) == 0 ||
+            (n > 5 && strcmp(f->name + n - 5, "_like") == 0) ||
+            strcmp(f->name, "full") == 0 || strcmp(f->name, "arange") == 0);
+}
+
+bool lp_special_allowed(const LpCall *c, const LpForm *f, int i)
+{
+    switch (i) {
+    case SP_OUT:
+        return f->flags & LP_FORM_OUT && c->ov->surface == LP_FORM_FUNCTION;
+    case SP_INPLACE:
+        return f->flags & LP_FORM_INPLACE && c->ov->surface == LP_FORM_NN;
+    default:
+        return is_factory(f);
+    }
+}
+
+bool lp_form_varargs(const LpForm *f, uint32_t surface)
+{
+    int own = surface & (LP_FORM_METHOD | LP_FORM_INPLACE) ? 1 : 0;
+    return f->n_positional == own + 1 &&
+           f->arg[f->n_positional - 1].kind == LP_ARG_INTS;
+}
+
+/* ---- lists ----------------------------------------------------------------
+ */
+static int64_t *get_ints(LpCall *c, int n)
+{
+    if (c->n_ints + n > LP_CALL_INTS) {
+        luaL_checkstack(c->L, 8, NULL);
+        return lua_newuserdatauv(c->L, (size_t)n * sizeof(int64_t), 0);
+    }
+    int64_t *v = &c->ints[c->n_ints];
+    c->n_ints += n;
+    return v;
+}
+
+static bool element(LpMiss *m, int at)
+{
+    m->why = LP_MISS_ELEMENT;
+    m->at = at;
+    return false;
+}
+
+static bool read_ints(LpCall *c, int i, const LpFormArg *a, LpAttr *out,
+                      LpMiss *m)
+{
+    lua_State *L = c->L;
+    int n;
+    if (lua_isinteger(L, i)) {
+        n = a->repeat ? a->repeat : 1;
+        int64_t *v = get_ints(c, n);
+        for (int k = 0; k < n; k++)
+            v[k] = lua_tointeger(L, i);
+        *out = lp_attr_ints(v, n);
+        return true;
+    }
+    if (!lua_istable(L, i))
+        return false;
+    n = (int)lua_rawlen(L, i);
+    i = lua_absindex(L, i);
+    if (n == 0 && !lp_is_empty_table(L, i))
+        return false;
+    int64_t *v = get_ints(c, n);
+    for (int k = 0; k < n; k++) {
+        lua_rawgeti(L, i, k + 1);
+        bool ok = lua_isinteger(L, -1);
+        v[k] = lua_tointeger(L, -1);
+        lua_pop(L, 1);
+        if (!ok)
+            return element(m, k + 1);
+    }
+    if (a->repeat > 1 && n == 1) { /* {k} for int[2] is k, k */
+        int64_t *w = get_ints(c, a->repeat);
+        for (int k = 0; k < a->repeat; k++)
+            w[k] = v[0];
+        v = w;
+        n = a->repeat;
+    }
+    *out = lp_attr_ints(v, n);
+    return true;
+}
+
+/* x:view(2, 3): the integers from stack index i to the last positional. */
+static bool read_loose_ints(LpCall *c, int i, LpAttr *out)
+{
+    int n = c->n_pos - i + 1;
+    int64_t *v = get_ints(c, n);
+    for (int k = 0; k < n; k++) {
+        if (!lua_isinteger(c->L, i + k))
+            return false;
+        v[k] = lua_tointeger(c->L, i + k);
+    }
+    c->used_pos = c->n_pos;
+    *out = lp_attr_ints(v, n);
+    return true;
+}
+
+static bool read_tensors(LpCall *c, int i, int slot, LpMiss *m)
+{
+    lua_State *L = c->L;
+    if (!lua_istable(L, i))
+        return false;
+    int n = (int)lua_rawlen(L, i);
+    i = lua_absindex(L, i);
+    if (slot + n > LP_CALL_IN) {
+        luaL_checkstack(L, 8, NULL);
+        LpArg *more =
+            lua_newuserdatauv(L, (size_t)(slot + n) * sizeof *more, 0);
+        memcpy(more, c->in, (size_t)slot * sizeof *more);
+        c->in = more;
+    }
+    for (int k = 0; k < n; k++) {
+        lua_rawgeti(L, i, k + 1);
+        LpTensor *t = lp_to_tensor(L, -1);
+        bool ok = t || lp_is_none(L, -1);
+        lua_pop(L, 1);
+        if (!ok)
+            return element(m, k + 1);
+        c->in[slot + k] = lp_arg_tensor(t);
+    }
+    c->n_in = slot + n;
+    return n > 0 || lp_is_empty_table(L, i);
+}
+
+/* ---- one value ------------------------------------------------------------
+ */
+static bool read_operand(LpCall *c, int i, const LpFormArg *a)
+{
+    LpArg *in = &c->in[a->slot];
+    in->is_num = false;
+    in->t = lp_to_tensor(c->L, i);
+    if (in->t)
+        return true;
+    if (a->kind == LP_ARG_VALUE)
+        return in->is_num = lp_to_scalar(c->L, i, &in->num);
+    return false;
+}
+
+static bool read_number(lua_State *L, int i, const LpFormArg *a, LpAttr *out)
+{
+    LpScalar s;
+    if (!lp_to_scalar(L, i, &s))
+        return false;
+    if (a->kind == LP_ARG_BOOL
+            ? s.kind != LP_KIND_BOOL
+            : a->kind != LP_ARG_SCALAR && s.kind == LP_KIND_BOOL)
+        return false;
+    if (a->kind == LP_ARG_INT && s.kind != LP_KIND_INT)
+        return false;
+    switch (a->own) {
+    case LP_ARG_INT:
+        *out = lp_attr_int(s.i);
+        return true;
+    case LP_ARG_BOOL:
+        *out = lp_attr_bool(s.i != 0);
+        return true;
+    case LP_ARG_FLOAT:
+        *out = lp_attr_float(lp_scalar_f(s));
+        return true;
+    default:
+        *out = lp_attr_scalar(s);
+        return true;
+    }
+}
+
+static bool read_value(LpCall *c, int i, const LpFormArg *a, LpMiss *m)
+{
+    LpAttr *out = &c->attr[a->slot];
+    LpDtype t;
+    switch (a->kind) {
+    case LP_ARG_TENSOR:
+    case LP_ARG_VALUE:
+        return read_operand(c, i, a);
+    case LP_ARG_TENSORS:
+        return read_tensors(c, i, a->slot, m);
+    case LP_ARG_INTS:
+        return read_ints(c, i, a, out, m);
+    case LP_ARG_INT:
+        if (a->own == LP_ARG_INTS)
+            return lua_isinteger(c->L, i) && read_ints(c, i, a, out, m);
+        return read_number(c->L, i, a, out);
+    case LP_ARG_FLOAT:
+    case LP_ARG_BOOL:
+    case LP_ARG_SCALAR:
+        return read_number(c->L, i, a, out);
+    case LP_ARG_STR:
+        if (lua_type(c->L, i) != LUA_TSTRING)
+            return false;
+        *out = lp_attr_str(lua_tostring(c->L, i));
+        return true;
+    case LP_ARG_DTYPE:
+        t = lp_to_dtype(c->L, i);
+        *out = lp_attr_dtype(t);
+        return t != LP_DT_NONE;
+    }
+    return false;
+}
+
+/* An explicit None, where the type allows it. */
+static bool read_none(LpCall *c, const LpFormArg *a)
+{
+    bool none_default = a->has_default && a->def.kind == LP_ATTR_NONE;
+    if (!a->optional && !none_default)
+        return false;
+    if (a->kind == LP_ARG_TENSOR || a->kind == LP_ARG_VALUE)
+        c->in[a->slot] = lp_arg_tensor(NULL);
+    else if (a->kind == LP_ARG_TENSORS)
+        c->n_in = a->slot;
+    else
+        c->attr[a->slot] = LP_NONE_ATTR;
+    return true;
+}
+
+/* ---- one argument ---------------------------------------------------------
+ */
+static bool absent(LpCall *c, const LpForm *f, int k, LpMiss *m)
+{
+    const LpFormArg *a = &f->arg[k];
+    if (!a->has_default && !a->optional) {
+        m->why = LP_MISS_VALUE;
+        m->arg = k;
+        return false;
+    }
+    if (a->kind == LP_ARG_TENSORS)
+        c->n_in = a->slot;
+    else if (a->kind != LP_ARG_TENSOR && a->kind != LP_ARG_VALUE)
+        c->attr[a->slot] = a->def;
+    else if (a->def.kind == LP_ATTR_SCALAR)
+        c->in[a->slot] = (LpArg){.is_num = true, .num = a->def.s};
+    return true;
+}
+
+static bool given(LpCall *c, const LpForm *f, int k, int i, LpMiss *m)
+{
+    const LpFormArg *a = &f->arg[k];
+    m->arg = k;
+    m->why = LP_MISS_TYPE;
+    if (!read_value(c, i, a, m) && !(lp_is_none(c->L, i) && read_none(c, a)))
+        return false;
+    m->rank += 2;
+    return true;
+}
+
+/* Pushes the keyword of that name; false (and nothing) if it is not there. */
+static bool push_keyword(LpCall *c, const char *name)
+{
+    if (!c->kw)
+        return false;
+    lua_pushstring(c->L, name);
+    if (lua_rawget(c->L, c->kw) == LUA_TNIL &&
+        (strcmp(name, "self") != 0 ||
+         (lua_pop(c->L, 1), lua_pushliteral(c->L, "input"),
+          lua_rawget(c->L, c->kw) == LUA_TNIL))) {
+        lua_pop(c->L, 1);
+        return false;
+    }
+    c->used_kw++;
+    return true;
+}
+
+static bool argument(LpCall *c, const LpForm *f, int k, LpMiss *m)
+{
+    const LpFormArg *a = &f->arg[k];
+    bool by_pos = k < f->n_positional && k < c->n_pos;
+    if (by_pos) {
+        int i = k + 1;
+        c->used_pos = k + 1;
+        if (a->kind == LP_ARG_INTS && c->n_pos > i && lua_isinteger(c->L, i) &&
+            lp_form_varargs(f, c->ov->surface) &&
+            read_loose_ints(c, i, &c->attr[a->slot]))
+            return m->rank += 2, true;
+        bool nothing = lua_isnil(c->L, i) ||
+                       (c->empty_last && i == c->n_pos &&
+                        a->kind != LP_ARG_INTS && a->kind != LP_ARG_TENSORS);
+        if (!nothing) {
+            if (!given(c, f, k, i, m))
+                return false;
+            if (c->kw && push_keyword(c, a->name)) {
+                lua_pop(c->L, 1);
+                m->why = LP_MISS_TWICE;
+                return false;
+            }
+            return true;
+        }
+    }
+    if (c->kw && push_keyword(c, a->name)) {
+        int i = lua_gettop(c->L);
+        if (!given(c, f, k, i, m))
+            return false;
+        if (lua_gettop(c->L) == i) /* else scratch lies above: leave both */
+            lua_settop(c->L, i - 1);
+        return true;
+    }
+    return absent(c, f, k, m);
+}
+
+/* ---- keywords of every form -----------------------------------------------
+ */
+static bool read_out(LpCall *c, int i)
+{
+    lua_State *L = c->L;
+    c->out[0] = lp_to_tensor(L, i);
+    c->n_out = 1;
+    if (c->out[0])
+        return true;
+    if (!lua_istable(L, i) || lua_rawlen(L, i) > LP_MAX_OUT)
+        return false;
+    c->n_out = (int)lua_rawlen(L, i);
+    for (int k = 0; k < c->n_out; k++) {
+        lua_rawgeti(L, i, k + 1);
+        c->out[k] = lp_to_tensor(L, -1);
+        lua_pop(L, 1);
+        if (!c->out[k])
+            return false;
+    }
+    return c->n_out > 0;
+}
+
+static bool read_special(LpCall *c, int which, int i)
+{
+    bool flag = lua_toboolean(c->L, i);
+    switch (which) {
+    case SP_OUT:
+        return read_out(c, i);
+    case SP_DEVICE:
+        return lp_to_device(c->L, i, &c->device);
+    case SP_REQUIRES_GRAD:
+        c->requires_grad = flag;
+        return lua_isboolean(c->L, i);
+    default:
+        c->inplace = flag;
+        return lua_isboolean(c->L, i);
+    }
+}
+
+static bool specials(LpCall *c, const LpForm *f, LpMiss *m)
+{
+    for (int i = 0; lp_special_names[i]; i++) {
+        if (!lp_special_allowed(c, f, i) ||
+            !push_keyword(c, lp_special_names[i]))
+            continue;
+        bool ok = lp_is_none(c->L, -1) || read_special(c, i, lua_gettop(c->L));
+        lua_pop(c->L, 1);
+        if (!ok) {
+            m->why = LP_MISS_SPECIAL;
+            m->arg = i;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_parameter(const LpCall *c, const LpForm *f, const char *key)
+{
+    for (int i = 0; i < f->n_args; i++)
+        if (strcmp(f->arg[i].name, key) == 0)
+            return true;
+    for (int i = 0; lp_special_names[i]; i++)
+        if (strcmp(lp_special_names[i], key) == 0)
+            return lp_special_allowed(c, f, i);
+    return strcmp(key, "input") == 0;
+}
+
+static bool unknown_key(LpCall *c, const LpForm *f, LpMiss *m)
+{
+    m->why = LP_MISS_KEY;
+    lua_pushnil(c->L);
+    while (lua_next(c->L, c->kw)) {
+        lua_pop(c->L, 1);
+        m->key = lua_tostring(c->L, -1); /* the table keeps it alive */
+        if (!is_parameter(c, f, m->key))
+            break;
+    }
+    return false;
+}
+
+bool lp_call_match(LpCall *c, const LpForm *f, LpMiss *m)
+{
+    *m = (LpMiss){.form = f};
+    c->in = c->in_buf;
+    c->n_in = f->op->n_operands;
+    c->used_kw = c->used_pos = c->n_ints = c->n_out = 0;
+    c->requires_grad = c->inplace = false;
+    c->device = LP_DEV_CPU;
+    for (int i = 0; i < f->op->n_operands; i++) {
+        c->in[i].t = NULL;
+        c->in[i].is_num = f->operand[i].kind == LP_ATTR_SCALAR;
+        c->in[i].num = f->operand[i].s;
+    }
+    if (f->op->n_attr)
+        memcpy(c->attr, f->base, f->op->n_attr * sizeof *c->attr);
+    for (int k = 0; k < f->n_args; k++)
+        if (!argument(c, f, k, m))
+            return false;
+    if (f->op->has_list && f->list_arg < 0)
+        c->n_in = f->op->n_operands - 1;
+    if (c->used_pos < c->n_pos - c->empty_last) {
+        m->why = LP_MISS_MANY;
+        return false;
+    }
+    if (!c->kw)
+        return true;
+    if (!specials(c, f, m))
+        return false;
+    return c->used_kw == c->n_kw || unknown_key(c, f, m);
+}

@@ -1,0 +1,160 @@
+/* What the binding files share: boxes (the userdata of this module), errors,
+ * tensors on the Lua stack, and values such as dtypes.
+ *
+ * A binding function has three phases: check (arguments into C locals; may
+ * raise, owns nothing), act (core calls; cannot raise), push (into boxes made
+ * before, which own what they hold). lp_bind_fail is the only caller of
+ * lua_error. */
+#ifndef LP_BIND_BIND_H
+#define LP_BIND_BIND_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "src/autodiff/op_call.h"
+#include "src/base/status.h"
+#include "src/ir/schema.h"
+
+/* ---- errors ---------------------------------------------------------------
+ */
+/* Raises `e` as an object of torch.errors; does not return. */
+int lp_bind_fail(lua_State *L, const LpErr *e);
+/* The same of a code and a message. */
+int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A callback failed under lua_pcall: takes the error value off the stack and
+ * keeps it, fills `err` with LP_E_LUA; lp_bind_fail then raises that same
+ * value. */
+LpStatus lp_bind_keep_error(lua_State *L, LpErr *err);
+/* The name among names[0..n-1] nearest to `word`, or NULL if none is near. */
+const char *lp_nearest(const char *word, const char *const *names, int n);
+
+/* ---- boxes ----------------------------------------------------------------
+ */
+/* Every userdata of ours starts with a box. The tag is the address of a
+ * static object, so a type test costs two calls and no registry access. */
+typedef struct LpBox {
+    const void *tag;
+    void *p;
+} LpBox;
+
+extern const char lp_tag_tensor, lp_tag_dtype, lp_tag_device, lp_tag_slice,
+    lp_tag_none, lp_tag_ellipsis;
+
+static inline LpBox *lp_to_box(lua_State *L, int i, const void *tag)
+{
+    LpBox *b = lua_touserdata(L, i);
+    if (!b || lua_rawlen(L, i) < sizeof *b || b->tag != tag)
+        return NULL;
+    return b;
+}
+
+/* ---- tensors --------------------------------------------------------------
+ */
+/* Borrowed; NULL if the value is no tensor or a closed one. */
+static inline LpTensor *lp_to_tensor(lua_State *L, int i)
+{
+    LpBox *b = lp_to_box(L, i, &lp_tag_tensor);
+    return b ? b->p : NULL;
+}
+LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg);
+
+/* Pushes an empty box for a tensor; the caller stores an owned tensor in
+ * box->p once it has one. May raise. */
+LpBox *lp_push_box(lua_State *L);
+/* Pushes `t`, retained by the new box; nil if NULL. May raise, loses
+ * nothing. */
+void lp_push_tensor(lua_State *L, LpTensor *t);
+
+/* Owned tensors on their way to Lua; released when collected. */
+typedef struct LpOwner {
+    LpBox box;
+    int n;
+    LpTensor *t[LP_MAX_RESULTS];
+} LpOwner;
+LpOwner *lp_push_owner(lua_State *L);
+/* Pushes a list of the owner's tensors and empties it. */
+void lp_owner_list(lua_State *L, LpOwner *o);
+
+/* Tells the collector about bytes that storages took since the last call. */
+void lp_gc_account(lua_State *L);
+/* After LP_E_MEMORY: collects everything, clears `e`; true the first time. */
+bool lp_gc_retry(lua_State *L, LpErr *e, int *tries);
+
+/* Runs an operator with memory retry and pushes its n_results results (in
+ * order) or, with n_results 0, a list. Raises on failure. */
+int lp_call_push(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
+                 const LpAttr *attr, int n_results);
+
+static inline LpArg lp_arg_tensor(LpTensor *t)
+{
+    return (LpArg){.t = t};
+}
+/* A number or boolean at `i` as an operand; false if it is neither. */
+bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
+
+/* ---- values ---------------------------------------------------------------
+ */
+void lp_push_dtype(lua_State *L, LpDtype t);
+LpDtype lp_to_dtype(lua_State *L, int i); /* LP_DT_NONE: none */
+
+typedef enum { LP_DEV_CPU, LP_DEV_META, LP_DEV_IPU } LpDevice;
+void lp_push_device(lua_State *L, LpDevice d);
+/* A device value or its name; false if neither. */
+bool lp_to_device(lua_State *L, int i, LpDevice *d);
+
+typedef struct LpSliceBox {
+    LpBox box;
+    bool has_start, has_stop;
+    int64_t start, stop, step;
+} LpSliceBox;
+
+void lp_push_size(lua_State *L, const int64_t *shape, int n);
+bool lp_is_none(lua_State *L, int i); /* torch.none */
+
+/* A short description of a value for messages: "Tensor float32 [2, 3]",
+ * "number 2.5", "list of 3". */
+#define LP_DESCRIBE 240
+const char *lp_describe(lua_State *L, int i, char buf[LP_DESCRIBE]);
+
+/* ---- tables with string keys ------------------------------------------------
+ */
+/* Is the value at `i` a table of keywords (its keys are strings)? Raises when
+ * string keys and list elements are mixed. {} is not. */
+bool lp_is_keywords(lua_State *L, int i, const char *fn);
+bool lp_is_empty_table(lua_State *L, int i);
+/* Raises TypeError if the keywords at `i` have a name not in names[] (NULL at
+ * the end). */
+void lp_check_keywords(lua_State *L, int i, const char *fn,
+                       const char *const *names);
+
+/* ---- forms ----------------------------------------------------------------
+ */
+/* The first form of that Lua name; NULL if there is none (yet). */
+const LpForm *lp_find_form(const char *name, uint32_t flags);
+/* Pushes the closure for a name of one surface; nil if it has no form. */
+void lp_push_form(lua_State *L, const char *name, uint32_t surface);
+
+/* ---- the parts of tensor's metatable ----------------------------------------
+ */
+int lp_tensor_index(lua_State *L);    /* upvalue 1: methods */
+int lp_tensor_newindex(lua_State *L); /* upvalue 1: methods */
+void lp_add_methods(lua_State *L);    /* into the table on top */
+void lp_add_properties(lua_State *L);
+void lp_add_form_methods(lua_State *L);
+
+/* f's attribute of that name in `attr` (op->n_attr entries) becomes v. */
+void lp_set_attr(const LpForm *f, LpAttr *attr, const char *name, LpAttr v);
+
+/* x[key] and x[key] = value for a key that is no name. The key is at index 2,
+ * the value at 3. lp_index_text tells whether a string may be an index. */
+int lp_index_get(lua_State *L, LpTensor *t);
+int lp_index_set(lua_State *L, LpTensor *t);
+bool lp_index_text(const char *s);
+
+/* Pushes a tensor of the value (number, boolean, nested list, tensor to copy)
+ * at `i`; dtype LP_DT_NONE infers. Raises on failure. */
+void lp_push_cast(lua_State *L, LpTensor *t, LpDtype to);
+void lp_push_data(lua_State *L, int i, LpDtype t, const char *fn);
+
+#endif

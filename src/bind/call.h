@@ -1,0 +1,80 @@
+/* One call of a form: its arguments in C. Shared by forms.c (dispatch),
+ * args.c (reading arguments) and complain.c (messages). */
+#ifndef LP_BIND_CALL_H
+#define LP_BIND_CALL_H
+
+#include "src/bind/bind.h"
+
+/* All forms of one Lua name on one surface. */
+typedef struct LpOverloads {
+    const char *name; /* with the `_` of in-place names */
+    uint32_t surface; /* one LP_FORM_… bit */
+    int n;
+    const LpForm **form;
+} LpOverloads;
+
+#define LP_CALL_IN 16
+#define LP_CALL_INTS 48
+
+typedef struct LpCall {
+    lua_State *L;
+    const LpOverloads *ov;
+    int n_pos;       /* positional arguments, at stack indices 1 … */
+    int kw;          /* stack index of the keyword table; 0: none */
+    int n_kw;        /* its keys */
+    bool empty_last; /* the last argument is {} and may mean no keywords */
+    int top;         /* stack top after the arguments */
+
+    LpArg *in;
+    int n_in;
+    LpAttr attr[LP_MAX_ATTR];
+    int used_kw;
+    int used_pos; /* positional arguments that found a parameter */
+    /* keywords that no form lists */
+    LpTensor *out[LP_MAX_OUT];
+    int n_out; /* tensors given as out= */
+    bool requires_grad, inplace;
+    LpDevice device;
+
+    LpArg in_buf[LP_CALL_IN];
+    int n_ints;
+    int64_t ints[LP_CALL_INTS];
+} LpCall;
+
+typedef enum {
+    LP_MISS_TYPE,    /* arg has a value of a wrong type */
+    LP_MISS_ELEMENT, /* element `at` of a list does */
+    LP_MISS_VALUE,   /* arg is missing */
+    LP_MISS_TWICE,   /* by position and by name */
+    LP_MISS_MANY,    /* too many positional arguments */
+    LP_MISS_KEY,     /* a keyword that the form does not have */
+    LP_MISS_SPECIAL, /* out=, device= … with a wrong value; arg is its index */
+} LpMissWhy;
+
+/* Why a form does not take the arguments, and how far it got. */
+typedef struct LpMiss {
+    const LpForm *form;
+    LpMissWhy why;
+    int rank; /* of several, the one with the highest is reported */
+    int arg;  /* index in form->arg */
+    int at;   /* list element, from 1 */
+    const char *key;
+} LpMiss;
+
+/* Reads the arguments as `f` has them; false fills `miss`. May push scratch
+ * that the caller must leave on the stack. */
+bool lp_call_match(LpCall *c, const LpForm *f, LpMiss *miss);
+
+/* Keywords beyond the form's own. Their names, in order; NULL at the end. */
+extern const char *const lp_special_names[];
+/* Does `f` on this surface take special keyword number i? */
+bool lp_special_allowed(const LpCall *c, const LpForm *f, int i);
+
+/* Is this positional argument on a surface that also takes loose integers:
+ * x:view(2, 3), torch.zeros(2, 3)? */
+bool lp_form_varargs(const LpForm *f, uint32_t surface);
+
+/* Raises TypeError with the best miss and all forms. */
+int lp_call_complain(LpCall *c, const LpMiss *best);
+
+#endif

@@ -1,0 +1,132 @@
+/* What a call says when no form takes its arguments: the function, the
+ * argument, what was given, what is allowed. Of several forms the one that
+ * got furthest speaks, and all are listed. */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/bind/call.h"
+
+static const char *allowed(const LpFormArg *a)
+{
+    switch (a->kind) {
+    case LP_ARG_TENSOR:
+        return "a Tensor";
+    case LP_ARG_TENSORS:
+        return "a list of Tensors";
+    case LP_ARG_VALUE:
+        return "a Tensor or a number";
+    case LP_ARG_INT:
+        return "an int";
+    case LP_ARG_INTS:
+        return "an int or a list of ints";
+    case LP_ARG_FLOAT:
+        return "a float";
+    case LP_ARG_BOOL:
+        return "a bool";
+    case LP_ARG_STR:
+        return "a str";
+    case LP_ARG_SCALAR:
+        return "a number";
+    case LP_ARG_DTYPE:
+        return "a dtype (torch.float32, ...)";
+    }
+    return "?";
+}
+
+/* Pushes the value that the argument was given. */
+static void push_given(LpCall *c, const LpForm *f, int k)
+{
+    const LpFormArg *a = &f->arg[k];
+    if (k < f->n_positional && k < c->n_pos)
+        lua_pushvalue(c->L, k + 1);
+    else if (c->kw)
+        lua_getfield(c->L, c->kw, a->name);
+    else
+        lua_pushnil(c->L);
+}
+
+static void say_type(LpCall *c, const LpMiss *m, char *buf, size_t size)
+{
+    const LpFormArg *a = &m->form->arg[m->arg];
+    char what[LP_DESCRIBE];
+    push_given(c, m->form, m->arg);
+    bool integral = a->kind == LP_ARG_INT && lua_type(c->L, -1) == LUA_TNUMBER;
+    if (m->why == LP_MISS_ELEMENT) {
+        lua_rawgeti(c->L, -1, m->at);
+        snprintf(buf, size, "argument '%s' must be %s, but element %d is %s",
+                 a->name, allowed(a), m->at, lp_describe(c->L, -1, what));
+        return;
+    }
+    snprintf(buf, size, "argument '%s'%s must be %s, not %s%s", a->name,
+             m->arg < c->n_pos ? "" : " (by name)", allowed(a),
+             lp_describe(c->L, -1, what),
+             integral ? "; // divides integers" : "");
+}
+
+static void say_key(LpCall *c, const LpMiss *m, char *buf, size_t size)
+{
+    const char *names[LP_MAX_FORM_ARGS + 8];
+    int n = 0;
+    for (int i = 0; i < m->form->n_args; i++)
+        names[n++] = m->form->arg[i].name;
+    for (int i = 0; lp_special_names[i]; i++)
+        if (lp_special_allowed(c, m->form, i))
+            names[n++] = lp_special_names[i];
+    const char *near = lp_nearest(m->key, names, n);
+    snprintf(buf, size, "got an unexpected keyword argument '%.60s'%s%s%s",
+             m->key, near ? "; did you mean '" : "", near ? near : "",
+             near ? "'?" : "");
+}
+
+static void say(LpCall *c, const LpMiss *m, char *buf, size_t size)
+{
+    const LpFormArg *a = &m->form->arg[m->arg];
+    switch (m->why) {
+    case LP_MISS_TYPE:
+    case LP_MISS_ELEMENT:
+        say_type(c, m, buf, size);
+        return;
+    case LP_MISS_VALUE:
+        snprintf(buf, size, "argument '%s' (%s) is missing", a->name,
+                 allowed(a));
+        return;
+    case LP_MISS_TWICE:
+        snprintf(buf, size, "argument '%s' is given by position and by name",
+                 a->name);
+        return;
+    case LP_MISS_MANY:
+        snprintf(buf, size, "takes %d positional arguments, but %d were given",
+                 m->form->n_positional, c->n_pos);
+        return;
+    case LP_MISS_KEY:
+        say_key(c, m, buf, size);
+        return;
+    case LP_MISS_SPECIAL:
+        snprintf(buf, size, "keyword argument '%s' has a wrong value",
+                 lp_special_names[m->arg]);
+        return;
+    }
+}
+
+/* The form without its flags and constants. */
+static int public_length(const LpForm *f)
+{
+    const char *end = strstr(f->text, " @");
+    return end ? (int)(end - f->text) : (int)strlen(f->text);
+}
+
+int lp_call_complain(LpCall *c, const LpMiss *best)
+{
+    char what[320], forms[560];
+    size_t used = 0;
+    say(c, best, what, sizeof what);
+    forms[0] = '\0';
+    for (int i = 0; i < c->ov->n && used < sizeof forms; i++) {
+        const LpForm *f = c->ov->form[i];
+        int n = snprintf(forms + used, sizeof forms - used, "\n  %.*s",
+                         public_length(f), f->text);
+        used += (size_t)n;
+    }
+    return lp_raise(c->L, LP_E_TYPE, "%s(): %s\nAllowed:%s", c->ov->name, what,
+                    forms);
+}

@@ -1,0 +1,362 @@
+/* x[key] and x[key] = value. A key is parsed into a list of items, as Python
+ * does with what stands between the brackets, and the items are applied as
+ * view operators (select, slice, unsqueeze) and, for tensors, as `index` and
+ * `index_put`. Keys: an integer, a string of Python's text ("0:5, ..., -1"),
+ * a tensor, or a table {items}. All indices count from 0. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/bind/bind.h"
+
+#define MAX_ITEMS 32
+
+typedef enum {
+    ITEM_INT,
+    ITEM_SLICE,
+    ITEM_NEW,      /* None: a new dimension */
+    ITEM_ELLIPSIS, /* all dimensions that are left */
+    ITEM_TENSOR,
+} ItemKind;
+
+typedef struct Item {
+    ItemKind kind;
+    bool has_start, has_stop;
+    int64_t start, stop, step; /* ITEM_INT: start */
+    LpTensor *t;               /* borrowed from the key */
+} Item;
+
+typedef struct Key {
+    int n;
+    Item item[MAX_ITEMS];
+} Key;
+
+static Item *add_item(lua_State *L, Key *k, ItemKind kind)
+{
+    if (k->n == MAX_ITEMS)
+        lp_raise(L, LP_E_INDEX, "an index of more than %d items", MAX_ITEMS);
+    Item *it = &k->item[k->n++];
+    *it = (Item){.kind = kind, .step = 1};
+    return it;
+}
+
+/* ---- Python's text --------------------------------------------------------
+ */
+bool lp_index_text(const char *s)
+{
+    s += strspn(s, " \t");
+    return strchr("0123456789-:.,+", *s) != NULL ? *s != '\0'
+                                                 : strncmp(s, "None", 4) == 0;
+}
+
+static bool text_int(const char **s, int64_t *v)
+{
+    char *end;
+    *s += strspn(*s, " \t");
+    if (**s != '-' && **s != '+' && (**s < '0' || **s > '9'))
+        return false;
+    *v = strtoll(*s, &end, 10);
+    bool any = end != *s;
+    *s = end + strspn(end, " \t");
+    return any;
+}
+
+static int bad_text(lua_State *L, const char *text)
+{
+    return lp_raise(L, LP_E_INDEX,
+                    "index \"%s\" is not understood: allowed are integers, "
+                    "slices start:stop:step, ... and None, between commas",
+                    text);
+}
+
+static void text_slice(lua_State *L, const char *text, const char **s, Item *it)
+{
+    it->kind = ITEM_SLICE;
+    it->stop = 0;
+    (*s)++;
+    it->has_stop = text_int(s, &it->stop);
+    if (**s == ':') {
+        (*s)++;
+        if (text_int(s, &it->step) && it->step <= 0)
+            lp_raise(L, LP_E_VALUE,
+                     "index \"%s\": the step of a slice must be positive",
+                     text);
+    }
+}
+
+static void text_item(lua_State *L, const char *text, const char **s, Key *k)
+{
+    *s += strspn(*s, " \t");
+    if (strncmp(*s, "...", 3) == 0) {
+        *s += 3;
+        add_item(L, k, ITEM_ELLIPSIS);
+    } else if (strncmp(*s, "None", 4) == 0) {
+        *s += 4;
+        add_item(L, k, ITEM_NEW);
+    } else {
+        Item *it = add_item(L, k, ITEM_INT);
+        it->has_start = text_int(s, &it->start);
+        if (**s == ':')
+            text_slice(L, text, s, it);
+        else if (!it->has_start)
+            bad_text(L, text);
+    }
+    *s += strspn(*s, " \t");
+}
+
+static void parse_text(lua_State *L, const char *text, Key *k)
+{
+    const char *s = text;
+    do {
+        text_item(L, text, &s, k);
+        if (*s == ',')
+            s++;
+        else if (*s)
+            bad_text(L, text);
+        s += strspn(s, " \t");
+    } while (*s);
+}
+
+/* ---- keys -----------------------------------------------------------------
+ */
+static void parse_value(lua_State *L, int i, Key *k, bool nested)
+{
+    char what[LP_DESCRIBE];
+    LpTensor *t = lp_to_tensor(L, i);
+    LpBox *slice = lp_to_box(L, i, &lp_tag_slice);
+    if (lua_isinteger(L, i)) {
+        add_item(L, k, ITEM_INT)->start = lua_tointeger(L, i);
+    } else if (lua_type(L, i) == LUA_TSTRING) {
+        parse_text(L, lua_tostring(L, i), k);
+    } else if (t) {
+        add_item(L, k, ITEM_TENSOR)->t = t;
+    } else if (slice) {
+        const LpSliceBox *b = (const LpSliceBox *)(void *)slice;
+        Item *it = add_item(L, k, ITEM_SLICE);
+        it->has_start = b->has_start;
+        it->has_stop = b->has_stop;
+        it->start = b->start;
+        it->stop = b->stop;
+        it->step = b->step;
+    } else if (lp_is_none(L, i)) {
+        add_item(L, k, ITEM_NEW);
+    } else if (lp_to_box(L, i, &lp_tag_ellipsis)) {
+        add_item(L, k, ITEM_ELLIPSIS);
+    } else if (lua_istable(L, i) && !nested) {
+        lua_Integer n = (lua_Integer)lua_rawlen(L, i);
+        for (lua_Integer j = 1; j <= n; j++) {
+            lua_rawgeti(L, i, j); /* stays alive: the key holds it */
+            parse_value(L, lua_gettop(L), k, true);
+            lua_pop(L, 1);
+        }
+    } else {
+        lp_raise(L, LP_E_INDEX,
+                 "an index is %s; allowed are integers, index text, tensors "
+                 "of integers or bools, torch.slice, torch.ellipsis, "
+                 "torch.none, or a list of these",
+                 lp_describe(L, i, what));
+    }
+}
+
+/* Dimensions of the tensor that an item takes up. */
+static int consumes(const Item *it)
+{
+    if (it->kind == ITEM_TENSOR)
+        return it->t->dtype == LP_BOOL ? it->t->ndim : 1;
+    return it->kind == ITEM_INT || it->kind == ITEM_SLICE;
+}
+
+/* ---- application ----------------------------------------------------------
+ */
+typedef struct Walk {
+    lua_State *L;
+    LpTensor *t; /* current view; held by the stack value at `top` */
+    int top;
+    int dim;                      /* next dimension of t */
+    LpArg index[LP_MAX_DIMS + 3]; /* [0] self … filled at the end */
+    bool any;                     /* an index tensor was met */
+} Walk;
+
+static const LpForm *need_form(lua_State *L, const char *name)
+{
+    const LpForm *f = lp_find_form(name, 0);
+    if (!f)
+        lp_raise(L, LP_E_NOT_IMPLEMENTED, "indexing needs operator %s", name);
+    return f;
+}
+
+void lp_set_attr(const LpForm *f, LpAttr *attr, const char *name, LpAttr v)
+{
+    for (int i = 0; i < f->n_args; i++)
+        if (strcmp(f->arg[i].name, name) == 0)
+            attr[f->arg[i].slot] = v;
+}
+
+static void view(Walk *w, const LpForm *f, const LpAttr *attr)
+{
+    LpArg in = lp_arg_tensor(w->t);
+    lp_call_push(w->L, f->op, &in, 1, attr, 1);
+    lua_replace(w->L, w->top);
+    w->t = lp_to_tensor(w->L, w->top);
+}
+
+static void apply_int(Walk *w, int64_t i)
+{
+    static const LpForm *f;
+    int64_t size = w->t->shape[w->dim];
+    if (i < -size || i >= size)
+        lp_raise(w->L, LP_E_INDEX,
+                 "index %lld is out of range for dimension %d of size %lld: "
+                 "indices count from 0, so 0 to %lld and -%lld to -1 are "
+                 "allowed",
+                 (long long)i, w->dim, (long long)size, (long long)size - 1,
+                 (long long)size);
+    if (!f)
+        f = need_form(w->L, "select");
+    LpAttr attr[LP_MAX_ATTR];
+    memcpy(attr, f->base, sizeof attr);
+    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
+    lp_set_attr(f, attr, "index", lp_attr_int(i < 0 ? i + size : i));
+    view(w, f, attr);
+}
+
+static void apply_slice(Walk *w, const Item *it)
+{
+    static const LpForm *f;
+    if (!it->has_start && !it->has_stop && it->step == 1) {
+        w->dim++;
+        return;
+    }
+    if (!f)
+        f = need_form(w->L, "slice");
+    LpAttr attr[LP_MAX_ATTR];
+    memcpy(attr, f->base, sizeof attr);
+    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
+    lp_set_attr(f, attr, "start",
+                it->has_start ? lp_attr_int(it->start) : LP_NONE_ATTR);
+    lp_set_attr(f, attr, "end",
+                it->has_stop ? lp_attr_int(it->stop) : LP_NONE_ATTR);
+    lp_set_attr(f, attr, "step", lp_attr_int(it->step));
+    view(w, f, attr);
+    w->dim++;
+}
+
+static void apply_new(Walk *w)
+{
+    static const LpForm *f;
+    if (!f)
+        f = need_form(w->L, "unsqueeze");
+    LpAttr attr[LP_MAX_ATTR];
+    memcpy(attr, f->base, sizeof attr);
+    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
+    view(w, f, attr);
+    w->dim++;
+}
+
+static void apply_tensor(Walk *w, LpTensor *t)
+{
+    if (t->dtype == LP_BOOL && t->ndim == 0)
+        lp_raise(w->L, LP_E_INDEX,
+                 "a bool index without dimensions is not "
+                 "supported: use torch.where");
+    if (lp_is_float(t->dtype))
+        lp_raise(w->L, LP_E_INDEX,
+                 "tensors used as indices must be of integers or bools, not "
+                 "%s",
+                 lp_dtype_name(t->dtype));
+    w->any = true;
+    w->index[w->dim] = lp_arg_tensor(t);
+    w->dim += t->dtype == LP_BOOL ? t->ndim : 1;
+}
+
+/* Leaves the view on the stack. */
+static void walk(Walk *w, const Key *k)
+{
+    int used = 0, ellipses = 0;
+    for (int i = 0; i < k->n; i++) {
+        used += consumes(&k->item[i]);
+        ellipses += k->item[i].kind == ITEM_ELLIPSIS;
+    }
+    if (ellipses > 1)
+        lp_raise(w->L, LP_E_INDEX, "an index may have one ellipsis ('...')");
+    if (used > w->t->ndim)
+        lp_raise(w->L, LP_E_INDEX,
+                 "too many indices: %d for a tensor of %d dimensions", used,
+                 w->t->ndim);
+    int rest = w->t->ndim - used;
+    lp_push_tensor(w->L, w->t);
+    w->top = lua_gettop(w->L);
+    for (int i = 0; i < k->n; i++) {
+        const Item *it = &k->item[i];
+        switch (it->kind) {
+        case ITEM_INT:
+            apply_int(w, it->start);
+            break;
+        case ITEM_SLICE:
+            apply_slice(w, it);
+            break;
+        case ITEM_NEW:
+            apply_new(w);
+            break;
+        case ITEM_ELLIPSIS:
+            w->dim += rest;
+            break;
+        case ITEM_TENSOR:
+            apply_tensor(w, it->t);
+            break;
+        }
+    }
+}
+
+int lp_index_get(lua_State *L, LpTensor *t)
+{
+    Key k;
+    k.n = 0;
+    parse_value(L, 2, &k, false);
+    Walk w = {.L = L, .t = t};
+    walk(&w, &k);
+    if (!w.any)
+        return 1;
+    const LpForm *f = need_form(L, "index");
+    LpArg in[LP_MAX_DIMS + 4];
+    in[0] = lp_arg_tensor(w.t);
+    memcpy(in + 1, w.index, (size_t)w.dim * sizeof *in);
+    return lp_call_push(L, f->op, in, 1 + w.dim, f->base, 1);
+}
+
+static LpArg value_arg(lua_State *L, int i)
+{
+    LpArg a = {.t = lp_to_tensor(L, i)};
+    char what[LP_DESCRIBE];
+    if (!a.t && !(a.is_num = lp_to_scalar(L, i, &a.num)))
+        lp_raise(L, LP_E_TYPE,
+                 "x[i] = v: the value is %s; a Tensor or a number is allowed",
+                 lp_describe(L, i, what));
+    return a;
+}
+
+int lp_index_set(lua_State *L, LpTensor *t)
+{
+    Key k;
+    LpErr e = {0};
+    int tries = 0;
+    LpArg v = value_arg(L, 3);
+    k.n = 0;
+    parse_value(L, 2, &k, false);
+    Walk w = {.L = L, .t = t};
+    walk(&w, &k);
+    if (!w.any) {
+        while (lp_copy_into(w.t, &v, &e) != LP_OK)
+            if (!lp_gc_retry(L, &e, &tries))
+                return lp_bind_fail(L, &e);
+        return 0;
+    }
+    const LpForm *f = need_form(L, "index_put");
+    LpArg in[LP_MAX_DIMS + 5];
+    in[0] = lp_arg_tensor(w.t);
+    in[1] = v;
+    memcpy(in + 2, w.index, (size_t)w.dim * sizeof *in);
+    while (lp_op_call_inplace(f->op, in, 2 + w.dim, f->base, &e) != LP_OK)
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    return 0;
+}

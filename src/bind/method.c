@@ -1,0 +1,347 @@
+/* Methods of tensors that are no operators: sizes, conversion to Lua, dtype
+ * conversion, autograd. */
+#include <string.h>
+
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
+
+#define SELF(name) lp_check_tensor(L, 1, name, "self")
+
+static int m_size(lua_State *L)
+{
+    LpTensor *t = SELF("size");
+    LpErr e = {0};
+    if (lua_isnoneornil(L, 2))
+        return lp_push_size(L, t->shape, t->ndim), 1;
+    int64_t d = luaL_checkinteger(L, 2);
+    if (lp_wrap_dim(&d, t->ndim, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_pushinteger(L, t->ndim ? t->shape[d] : 1);
+    return 1;
+}
+
+static int m_stride(lua_State *L)
+{
+    LpTensor *t = SELF("stride");
+    LpErr e = {0};
+    if (!lua_isnoneornil(L, 2)) {
+        int64_t d = luaL_checkinteger(L, 2);
+        if (lp_wrap_dim(&d, t->ndim, &e) != LP_OK)
+            return lp_bind_fail(L, &e);
+        lua_pushinteger(L, t->ndim ? t->strides[d] : 1);
+        return 1;
+    }
+    lua_createtable(L, t->ndim, 0);
+    for (int i = 0; i < t->ndim; i++) {
+        lua_pushinteger(L, t->strides[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static int m_dim(lua_State *L)
+{
+    lua_pushinteger(L, SELF("dim")->ndim);
+    return 1;
+}
+
+static int m_numel(lua_State *L)
+{
+    lua_pushinteger(L, lp_tensor_numel(SELF("numel")));
+    return 1;
+}
+
+static int m_element_size(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)lp_dtype_size(SELF("element_size")->dtype));
+    return 1;
+}
+
+static int m_storage_offset(lua_State *L)
+{
+    lua_pushinteger(L, SELF("storage_offset")->offset);
+    return 1;
+}
+
+static int m_is_contiguous(lua_State *L)
+{
+    lua_pushboolean(L, lp_tensor_contiguous(SELF("is_contiguous")));
+    return 1;
+}
+
+static int m_is_floating_point(lua_State *L)
+{
+    lua_pushboolean(L, lp_is_float(SELF("is_floating_point")->dtype));
+    return 1;
+}
+
+static int m_is_complex(lua_State *L)
+{
+    SELF("is_complex");
+    lua_pushboolean(L, 0);
+    return 1;
+}
+
+static int m_data_ptr(lua_State *L)
+{
+    LpTensor *t = SELF("data_ptr");
+    LpErr e = {0};
+    if (lp_tensor_touch(t, false, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_pushinteger(L, (lua_Integer)(intptr_t)lp_tensor_data(t));
+    return 1;
+}
+
+static int m_is_same_size(lua_State *L)
+{
+    LpType a = lp_tensor_type(SELF("is_same_size"));
+    LpType b = lp_tensor_type(lp_check_tensor(L, 2, "is_same_size", "other"));
+    lua_pushboolean(L, lp_shape_eq(&a, &b));
+    return 1;
+}
+
+/* ---- dtype conversion -----------------------------------------------------
+ */
+void lp_push_cast(lua_State *L, LpTensor *t, LpDtype to)
+{
+    if (t->dtype == to) {
+        lp_push_tensor(L, t);
+        return;
+    }
+    const LpOp *op = lp_op_find("cast");
+    LpAttr attr[LP_MAX_ATTR];
+    if (!op)
+        lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator cast is missing");
+    const LpForm *f = lp_op_form(op);
+    memcpy(attr, f->base, sizeof attr);
+    lp_set_attr(f, attr, "dtype", lp_attr_dtype(to));
+    LpArg in = lp_arg_tensor(t);
+    lp_call_push(L, op, &in, 1, attr, 1);
+}
+
+/* x:float() …; upvalue 1: the dtype. The value itself when nothing changes. */
+static int m_cast(lua_State *L)
+{
+    LpTensor *t = SELF("to");
+    LpDtype to = (LpDtype)lua_tointeger(L, lua_upvalueindex(1));
+    if (t->dtype == to)
+        return lua_settop(L, 1), 1;
+    lp_push_cast(L, t, to);
+    return 1;
+}
+
+static void to_meta(lua_State *L, LpTensor *t)
+{
+    LpErr e = {0};
+    LpTensor *out = NULL;
+    LpType type = lp_tensor_type(t);
+    LpBox *box = lp_push_box(L);
+    if (lp_tensor_empty(&type, LP_ST_META, &out, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    box->p = out;
+}
+
+typedef struct Target {
+    LpDtype dtype;
+    LpDevice device;
+    bool copy;
+} Target;
+
+static LpDevice device_of(const LpTensor *t)
+{
+    return t->st->flags & LP_ST_META ? LP_DEV_META : LP_DEV_CPU;
+}
+
+/* One positional argument of to(): a dtype, a device or another tensor. */
+static void to_argument(lua_State *L, int i, Target *to)
+{
+    char what[LP_DESCRIBE];
+    LpTensor *like = lp_to_tensor(L, i);
+    LpDtype t = lp_to_dtype(L, i);
+    if (t != LP_DT_NONE) {
+        to->dtype = t;
+    } else if (like) {
+        to->dtype = like->dtype;
+        to->device = device_of(like);
+    } else if (lua_isboolean(L, i)) {
+        /* non_blocking: copies are done when to() returns */
+    } else if (!lua_isnil(L, i) && !lp_to_device(L, i, &to->device)) {
+        lp_raise(L, LP_E_TYPE,
+                 "to(): argument %d is %s; a dtype, a device ('cpu', 'meta') "
+                 "or a Tensor is allowed",
+                 i - 1, lp_describe(L, i, what));
+    }
+}
+
+static void to_keywords(lua_State *L, int i, Target *to)
+{
+    static const char *const names[] = {"dtype", "device", "copy",
+                                        "non_blocking", NULL};
+    lp_check_keywords(L, i, "to", names);
+    if (lua_getfield(L, i, "dtype") != LUA_TNIL) {
+        to->dtype = lp_to_dtype(L, -1);
+        if (to->dtype == LP_DT_NONE)
+            lp_raise(L, LP_E_TYPE, "to(): dtype is no torch dtype");
+    }
+    if (lua_getfield(L, i, "device") != LUA_TNIL &&
+        !lp_to_device(L, -1, &to->device))
+        lp_raise(L, LP_E_TYPE, "to(): device is no torch device");
+    lua_getfield(L, i, "copy");
+    to->copy = lua_toboolean(L, -1);
+    lua_pop(L, 3);
+}
+
+static int push_clone(lua_State *L, LpTensor *t)
+{
+    const LpForm *f = lp_find_form("clone", 0);
+    if (!f)
+        return lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator clone is missing");
+    LpArg in = lp_arg_tensor(t);
+    return lp_call_push(L, f->op, &in, 1, f->base, 1);
+}
+
+static int m_to(lua_State *L)
+{
+    LpTensor *t = SELF("to");
+    Target to = {t->dtype, device_of(t), false};
+    int n = lua_gettop(L);
+    if (n > 1 && lp_is_keywords(L, n, "to"))
+        to_keywords(L, n--, &to);
+    for (int i = 2; i <= n; i++)
+        to_argument(L, i, &to);
+    if (to.device == LP_DEV_IPU ||
+        (to.device == LP_DEV_CPU && device_of(t) == LP_DEV_META))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "to(): a tensor cannot be moved from '%s' to '%s'; "
+                        "poptorch moves models to IPUs",
+                        device_of(t) == LP_DEV_META ? "meta" : "cpu",
+                        to.device == LP_DEV_IPU ? "ipu" : "cpu");
+    if (to.dtype == t->dtype && to.device == device_of(t)) {
+        if (to.copy)
+            return push_clone(L, t);
+        lua_settop(L, 1);
+        return 1;
+    }
+    lp_push_cast(L, t, to.dtype);
+    if (to.device == LP_DEV_META)
+        to_meta(L, lp_to_tensor(L, -1));
+    return 1;
+}
+
+static int m_cpu(lua_State *L)
+{
+    LpTensor *t = SELF("cpu");
+    if (device_of(t) == LP_DEV_META)
+        return lp_raise(L, LP_E_RUNTIME, "cpu(): a meta tensor has no data");
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int m_type_as(lua_State *L)
+{
+    LpTensor *t = SELF("type_as");
+    lp_push_cast(L, t, lp_check_tensor(L, 2, "type_as", "other")->dtype);
+    return 1;
+}
+
+static const struct {
+    const char *type, *name;
+    LpDtype t;
+} casts[] = {
+    {"Float", "float", LP_F32}, {"Double", "double", LP_F64},
+    {"Half", "half", LP_F16},   {"BFloat16", "bfloat16", LP_BF16},
+    {"Long", "long", LP_I64},   {"Int", "int", LP_I32},
+    {"Short", "short", LP_I16}, {"Char", "char", LP_I8},
+    {"Byte", "byte", LP_U8},    {"Bool", "bool", LP_BOOL},
+};
+enum { N_CASTS = sizeof casts / sizeof *casts };
+
+/* type() -> "torch.FloatTensor"; type(dtype) converts. */
+static int m_type(lua_State *L)
+{
+    LpTensor *t = SELF("type");
+    LpDtype to = lp_to_dtype(L, 2);
+    if (lua_isnoneornil(L, 2)) {
+        for (int i = 0; i < N_CASTS; i++)
+            if (casts[i].t == t->dtype)
+                lua_pushfstring(L, "torch.%sTensor", casts[i].type);
+        return 1;
+    }
+    if (to == LP_DT_NONE)
+        return lp_raise(L, LP_E_TYPE, "type(): the argument is no dtype");
+    lp_push_cast(L, t, to);
+    return 1;
+}
+
+/* ---- autograd -------------------------------------------------------------
+ */
+static int m_requires_grad_(lua_State *L)
+{
+    LpTensor *t = SELF("requires_grad_");
+    LpErr e = {0};
+    bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+    if (lp_set_requires_grad(t, on, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int m_retain_grad(lua_State *L)
+{
+    LpTensor *t = SELF("retain_grad");
+    if (!lp_requires_grad(t))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "retain_grad(): the tensor does not "
+                        "require a gradient");
+    lp_retain_grad(t);
+    return 0;
+}
+
+static int m_copy_(lua_State *L)
+{
+    LpTensor *t = SELF("copy_");
+    LpErr e = {0};
+    LpArg src = {.t = lp_to_tensor(L, 2)};
+    int tries = 0;
+    if (!src.t && !(src.is_num = lp_to_scalar(L, 2, &src.num)))
+        lp_check_tensor(L, 2, "copy_", "src");
+    while (lp_copy_into(t, &src, &e) != LP_OK)
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static const luaL_Reg methods[] = {
+    {"size", m_size},
+    {"stride", m_stride},
+    {"dim", m_dim},
+    {"ndimension", m_dim},
+    {"numel", m_numel},
+    {"nelement", m_numel},
+    {"element_size", m_element_size},
+    {"storage_offset", m_storage_offset},
+    {"is_contiguous", m_is_contiguous},
+    {"is_floating_point", m_is_floating_point},
+    {"is_complex", m_is_complex},
+    {"is_same_size", m_is_same_size},
+    {"data_ptr", m_data_ptr},
+    {"to", m_to},
+    {"cpu", m_cpu},
+    {"type", m_type},
+    {"type_as", m_type_as},
+    {"requires_grad_", m_requires_grad_},
+    {"retain_grad", m_retain_grad},
+    {"copy_", m_copy_},
+    {NULL, NULL},
+};
+
+void lp_add_methods(lua_State *L)
+{
+    luaL_setfuncs(L, methods, 0);
+    for (int i = 0; i < N_CASTS; i++) {
+        lua_pushinteger(L, casts[i].t);
+        lua_pushcclosure(L, m_cast, 1);
+        lua_setfield(L, -2, casts[i].name);
+    }
+}

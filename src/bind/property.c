@@ -1,0 +1,308 @@
+/* What x.name and x[key] mean. Upvalue 1 of both functions is the methods
+ * table, where properties stand beside the methods as integers (PROP_…): one
+ * raw look-up serves both. A string that is neither and reads like Python's
+ * index text is an index; any other is an AttributeError. */
+#include <string.h>
+
+#include "src/bind/bind.h"
+
+typedef enum {
+    PROP_SHAPE = 1,
+    PROP_DTYPE,
+    PROP_DEVICE,
+    PROP_REQUIRES_GRAD,
+    PROP_GRAD,
+    PROP_GRAD_FN,
+    PROP_IS_LEAF,
+    PROP_DATA,
+    PROP_T,
+    PROP_MT,
+    PROP_NDIM,
+    PROP_ITEMSIZE,
+    PROP_NBYTES,
+    PROP_IS_META,
+    PROP_VERSION,
+    PROP_BASE,
+} Property;
+
+static const struct {
+    const char *name;
+    Property p;
+} properties[] = {
+    {"shape", PROP_SHAPE},
+    {"dtype", PROP_DTYPE},
+    {"device", PROP_DEVICE},
+    {"requires_grad", PROP_REQUIRES_GRAD},
+    {"grad", PROP_GRAD},
+    {"grad_fn", PROP_GRAD_FN},
+    {"is_leaf", PROP_IS_LEAF},
+    {"data", PROP_DATA},
+    {"T", PROP_T},
+    {"mT", PROP_MT},
+    {"ndim", PROP_NDIM},
+    {"itemsize", PROP_ITEMSIZE},
+    {"nbytes", PROP_NBYTES},
+    {"is_meta", PROP_IS_META},
+    {"_version", PROP_VERSION},
+    {"_base", PROP_BASE},
+};
+
+void lp_add_properties(lua_State *L)
+{
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+        lua_pushinteger(L, properties[i].p);
+        lua_setfield(L, -2, properties[i].name);
+    }
+}
+
+/* ---- reading --------------------------------------------------------------
+ */
+static int permuted(lua_State *L, LpTensor *t, bool last_two)
+{
+    int64_t dims[LP_MAX_DIMS];
+    int n = t->ndim;
+    const LpForm *f = lp_find_form("permute", 0);
+    if (last_two ? n < 2 : n > 2)
+        return lp_raise(L, LP_E_RUNTIME,
+                        last_two ? ".mT needs at least two dimensions, not %d"
+                                 : ".T needs at most two dimensions, not %d: "
+                                   "use .mT or permute",
+                        n);
+    if (!f)
+        return lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator permute is missing");
+    for (int i = 0; i < n; i++)
+        dims[i] = i;
+    if (n >= 2) {
+        dims[n - 2] = n - 1;
+        dims[n - 1] = n - 2;
+    }
+    LpArg in = lp_arg_tensor(t);
+    LpAttr attr = lp_attr_ints(dims, n);
+    return lp_call_push(L, f->op, &in, 1, &attr, 1);
+}
+
+/* A node of the tape, as far as a script can see one: its name. */
+static int grad_fn_name(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_rawgeti(L, 1, 1);
+    return 1;
+}
+
+static int grad_fn_tostring(lua_State *L)
+{
+    lua_rawgeti(L, 1, 1);
+    lua_pushfstring(L, "<%s>", lua_tostring(L, -1));
+    return 1;
+}
+
+static int push_grad_fn(lua_State *L, const LpTensor *t)
+{
+    const char *name = lp_grad_fn_name(t);
+    if (!name)
+        return lua_pushnil(L), 1;
+    lua_createtable(L, 1, 0);
+    lua_pushfstring(L, "%s0", name);
+    lua_rawseti(L, -2, 1);
+    if (luaL_newmetatable(L, "torch.grad_fn")) {
+        lua_pushcfunction(L, grad_fn_tostring);
+        lua_setfield(L, -2, "__tostring");
+        lua_newtable(L);
+        lua_pushcfunction(L, grad_fn_name);
+        lua_setfield(L, -2, "name");
+        lua_setfield(L, -2, "__index");
+    }
+    lua_setmetatable(L, -2);
+    return 1;
+}
+
+static int push_detached(lua_State *L, LpTensor *t)
+{
+    LpErr e = {0};
+    LpTensor *out = NULL;
+    LpBox *box = lp_push_box(L);
+    if (lp_detach(t, &out, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    box->p = out;
+    return 1;
+}
+
+static int get_property(lua_State *L, LpTensor *t, Property p)
+{
+    lua_Integer size = (lua_Integer)lp_dtype_size(t->dtype);
+    switch (p) {
+    case PROP_SHAPE:
+        lp_push_size(L, t->shape, t->ndim);
+        return 1;
+    case PROP_DTYPE:
+        lp_push_dtype(L, t->dtype);
+        return 1;
+    case PROP_DEVICE:
+        lp_push_device(L, t->st->flags & LP_ST_META ? LP_DEV_META : LP_DEV_CPU);
+        return 1;
+    case PROP_REQUIRES_GRAD:
+        lua_pushboolean(L, lp_requires_grad(t));
+        return 1;
+    case PROP_GRAD:
+        lp_push_tensor(L, lp_grad_get(t));
+        return 1;
+    case PROP_GRAD_FN:
+        return push_grad_fn(L, t);
+    case PROP_IS_LEAF:
+        lua_pushboolean(L, lp_is_leaf(t));
+        return 1;
+    case PROP_DATA:
+        return push_detached(L, t);
+    case PROP_T:
+        return permuted(L, t, false);
+    case PROP_MT:
+        return permuted(L, t, true);
+    case PROP_NDIM:
+        lua_pushinteger(L, t->ndim);
+        return 1;
+    case PROP_ITEMSIZE:
+        lua_pushinteger(L, size);
+        return 1;
+    case PROP_NBYTES:
+        lua_pushinteger(L, size * lp_tensor_numel(t));
+        return 1;
+    case PROP_IS_META:
+        lua_pushboolean(L, (t->st->flags & LP_ST_META) != 0);
+        return 1;
+    case PROP_VERSION:
+        lua_pushinteger(L, t->st->version);
+        return 1;
+    case PROP_BASE:
+        lp_push_tensor(L, t->base);
+        return 1;
+    }
+    return 0;
+}
+
+static int no_attribute(lua_State *L, const char *key)
+{
+    const char *names[1024];
+    int n = 0;
+    lua_pushnil(L);
+    while (n < 1024 && lua_next(L, lua_upvalueindex(1))) {
+        lua_pop(L, 1);
+        if (lua_type(L, -1) == LUA_TSTRING)
+            names[n++] = lua_tostring(L, -1); /* the table keeps it */
+    }
+    const char *near = lp_nearest(key, names, n);
+    return lp_raise(L, LP_E_ATTRIBUTE,
+                    "'Tensor' object has no attribute '%.60s'%s%s%s", key,
+                    near ? "; did you mean '" : "", near ? near : "",
+                    near ? "'?" : "");
+}
+
+static LpTensor *open_tensor(lua_State *L)
+{
+    LpTensor *t = lp_to_tensor(L, 1);
+    if (!t)
+        lp_check_tensor(L, 1, "index", "self");
+    return t;
+}
+
+int lp_tensor_index(lua_State *L)
+{
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return lp_index_get(L, open_tensor(L));
+    lua_pushvalue(L, 2);
+    switch (lua_rawget(L, lua_upvalueindex(1))) {
+    case LUA_TNUMBER:
+        return get_property(L, open_tensor(L), (Property)lua_tointeger(L, -1));
+    case LUA_TNIL:
+        lua_pop(L, 1);
+        if (lp_index_text(lua_tostring(L, 2)))
+            return lp_index_get(L, open_tensor(L));
+        return no_attribute(L, lua_tostring(L, 2));
+    default:
+        return 1;
+    }
+}
+
+/* ---- writing --------------------------------------------------------------
+ */
+static int set_grad(lua_State *L, LpTensor *t)
+{
+    LpTensor *g = NULL;
+    if (!lua_isnil(L, 3) && !lp_is_none(L, 3)) {
+        g = lp_check_tensor(L, 3, "grad", "value");
+        LpType a = lp_tensor_type(t), b = lp_tensor_type(g);
+        char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+        if (!lp_type_eq(&a, &b))
+            return lp_raise(L, LP_E_RUNTIME,
+                            "grad of a tensor %s %s was assigned %s %s; type "
+                            "and shape must be equal",
+                            lp_dtype_name(t->dtype), lp_shape_str(&a, sa),
+                            lp_dtype_name(g->dtype), lp_shape_str(&b, sb));
+    }
+    lp_grad_set(t, g);
+    return 0;
+}
+
+/* x.data = v: x becomes another name for v's elements and keeps its history
+ * and its place in modules and optimizers. */
+static int set_data(lua_State *L, LpTensor *t)
+{
+    LpTensor *v = lp_check_tensor(L, 3, "data", "value");
+    if (v->dtype != t->dtype)
+        return lp_raise(L, LP_E_RUNTIME,
+                        "data of a %s tensor was assigned a %s tensor; the "
+                        "dtypes must be equal",
+                        lp_dtype_name(t->dtype), lp_dtype_name(v->dtype));
+    if (t->base || (t->st->flags | v->st->flags) & LP_ST_TRACED)
+        return lp_raise(L, LP_E_RUNTIME,
+                        "data cannot be assigned to a view "
+                        "or inside a traced function");
+    LpStorage *old = t->st;
+    v->st->refs++;
+    t->st = v->st;
+    t->ndim = v->ndim;
+    t->offset = v->offset;
+    memcpy(t->shape, v->shape, sizeof t->shape);
+    memcpy(t->strides, v->strides, sizeof t->strides);
+    lp_storage_release(old);
+    return 0;
+}
+
+static int set_property(lua_State *L, LpTensor *t, Property p)
+{
+    LpErr e = {0};
+    switch (p) {
+    case PROP_REQUIRES_GRAD:
+        if (!lua_isboolean(L, 3))
+            return lp_raise(L, LP_E_TYPE, "requires_grad must be a bool");
+        if (lp_set_requires_grad(t, lua_toboolean(L, 3), &e) != LP_OK)
+            return lp_bind_fail(L, &e);
+        return 0;
+    case PROP_GRAD:
+        return set_grad(L, t);
+    case PROP_DATA:
+        return set_data(L, t);
+    default:
+        return lp_raise(L, LP_E_ATTRIBUTE,
+                        "attribute '%s' of a Tensor cannot be assigned",
+                        lua_tostring(L, 2));
+    }
+}
+
+int lp_tensor_newindex(lua_State *L)
+{
+    LpTensor *t = open_tensor(L);
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return lp_index_set(L, t);
+    lua_pushvalue(L, 2);
+    int type = lua_rawget(L, lua_upvalueindex(1));
+    lua_Integer p = lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    if (type == LUA_TNUMBER)
+        return set_property(L, t, (Property)p);
+    if (type == LUA_TNIL && lp_index_text(lua_tostring(L, 2)))
+        return lp_index_set(L, t);
+    return lp_raise(L, LP_E_ATTRIBUTE,
+                    "'Tensor' object has no attribute '%.60s' that can be "
+                    "assigned",
+                    lua_tostring(L, 2));
+}

@@ -1,0 +1,380 @@
+/* torch.Tensor: a box that owns one reference to an LpTensor.
+ *
+ * Storages are memory that Lua's collector does not see. lp_gc_account tells
+ * it, in incremental mode, in batches of 8 MiB, as if Lua itself had taken
+ * the bytes; a collection cycle that does not end before max(64 MiB, bytes
+ * live) have been taken is forced (also the guard for scripts that switch to
+ * generational mode, which would wait for Lua's own heap to double). Only
+ * growth of the live bytes counts, so explicit frees cost nothing. */
+#include <string.h>
+
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
+
+const char lp_tag_tensor = 't';
+static const char tag_owner = 'o';
+static const char key_tensor; /* registry: the metatable of tensors */
+static const char key_owner;
+
+#define BATCH ((int64_t)8 << 20)
+#define GUARD ((int64_t)64 << 20)
+#define RECORD 512 /* a tensor beside its elements: record, storage, box */
+
+static struct {
+    int64_t seen;  /* live bytes when last looked at */
+    int64_t boxes; /* made since then */
+    int64_t taken; /* bytes told of since the last finished cycle */
+    int64_t limit; /* of `taken` */
+} gc = {.limit = GUARD};
+
+static void cycle_done(void)
+{
+    int64_t live = lp_storage_live_bytes();
+    gc.taken = 0;
+    gc.limit = live > GUARD ? live : GUARD;
+}
+
+void lp_gc_account(lua_State *L)
+{
+    int64_t live = lp_storage_live_bytes();
+    if (live < gc.seen)
+        gc.seen = live;
+    int64_t grown = live - gc.seen + gc.boxes * RECORD;
+    if (grown < BATCH)
+        return;
+    gc.taken += grown;
+    if (gc.taken > gc.limit) {
+        lua_gc(L, LUA_GCCOLLECT);
+        cycle_done();
+    } else if (lua_gc(L, LUA_GCSTEP, (int)(grown >> 10)) == 1) {
+        cycle_done();
+    }
+    gc.seen = lp_storage_live_bytes();
+    gc.boxes = 0;
+}
+
+bool lp_gc_retry(lua_State *L, LpErr *e, int *tries)
+{
+    if (e->code != LP_E_MEMORY || (*tries)++)
+        return false;
+    lua_gc(L, LUA_GCCOLLECT);
+    memset(e, 0, sizeof *e);
+    return true;
+}
+
+LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg)
+{
+    LpTensor *t = lp_to_tensor(L, i);
+    if (t)
+        return t;
+    char what[LP_DESCRIBE];
+    lp_raise(L, LP_E_TYPE, "%s(): argument '%s' must be a Tensor, not %s", fn,
+             arg, lp_describe(L, i, what));
+    return NULL;
+}
+
+LpBox *lp_push_box(lua_State *L)
+{
+    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
+    b->tag = &lp_tag_tensor;
+    b->p = NULL;
+    gc.boxes++;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tensor);
+    lua_setmetatable(L, -2);
+    return b;
+}
+
+void lp_push_tensor(lua_State *L, LpTensor *t)
+{
+    if (t)
+        lp_push_box(L)->p = lp_tensor_retain(t);
+    else
+        lua_pushnil(L);
+}
+
+LpOwner *lp_push_owner(lua_State *L)
+{
+    LpOwner *o = lua_newuserdatauv(L, sizeof *o, 0);
+    o->box = (LpBox){&tag_owner, NULL};
+    o->n = 0;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_owner);
+    lua_setmetatable(L, -2);
+    return o;
+}
+
+void lp_owner_list(lua_State *L, LpOwner *o)
+{
+    lua_createtable(L, o->n, 0);
+    for (int i = 0; i < o->n; i++) {
+        if (!o->t[i])
+            lp_raise(L, LP_E_INTERNAL, "a result is missing");
+        lp_push_box(L)->p = o->t[i];
+        o->t[i] = NULL;
+        lua_rawseti(L, -2, i + 1);
+    }
+    o->n = 0;
+}
+
+static int owner_gc(lua_State *L)
+{
+    LpOwner *o = lua_touserdata(L, 1);
+    for (int i = 0; i < o->n; i++)
+        lp_tensor_release(o->t[i]);
+    o->n = 0;
+    return 0;
+}
+
+/* __gc, __close and free(): afterwards the value is a closed tensor. */
+static int tensor_free(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &lp_tag_tensor);
+    if (b) {
+        lp_tensor_release(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+bool lp_to_scalar(lua_State *L, int i, LpScalar *s)
+{
+    switch (lua_type(L, i)) {
+    case LUA_TNUMBER:
+        *s = lua_isinteger(L, i) ? lp_int(lua_tointeger(L, i))
+                                 : lp_float(lua_tonumber(L, i));
+        return true;
+    case LUA_TBOOLEAN:
+        *s = lp_boolean(lua_toboolean(L, i));
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int push_list(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
+                     const LpAttr *attr)
+{
+    LpErr e = {0};
+    int tries = 0;
+    LpOwner *o = lp_push_owner(L);
+    while (lp_op_call(op, in, n_in, attr, o->t, &o->n, &e) != LP_OK) {
+        o->n = 0;
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    }
+    lp_owner_list(L, o);
+    lua_remove(L, -2);
+    lp_gc_account(L);
+    return 1;
+}
+
+int lp_call_push(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
+                 const LpAttr *attr, int n_results)
+{
+    LpTensor *out[LP_MAX_OUT];
+    LpBox *box[LP_MAX_OUT];
+    LpErr e;
+    int n = 0, tries = 0;
+    if (n_results == 0)
+        return push_list(L, op, in, n_in, attr);
+    e.code = LP_OK;
+    e.msg[0] = e.context[0] = '\0';
+    for (int i = 0; i < n_results; i++)
+        box[i] = lp_push_box(L);
+    while (lp_op_call(op, in, n_in, attr, out, &n, &e) != LP_OK)
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    for (int i = 0; i < n; i++) {
+        if (i < n_results)
+            box[i]->p = out[i];
+        else
+            lp_tensor_release(out[i]);
+    }
+    lp_gc_account(L);
+    return n_results;
+}
+
+/* ---- arithmetic ------------------------------------------------------------
+ */
+/* Upvalue 1: the form. Either operand may be a number. */
+static int operand(lua_State *L, int i, LpArg *a)
+{
+    a->t = lp_to_tensor(L, i);
+    a->is_num = false;
+    if (a->t)
+        return 1;
+    a->is_num = lp_to_scalar(L, i, &a->num);
+    return a->is_num;
+}
+
+static int binary(lua_State *L)
+{
+    const LpForm *f = lua_touserdata(L, lua_upvalueindex(1));
+    LpArg in[LP_MAX_IN];
+    for (int i = 0; i < 2; i++)
+        if (!operand(L, i + 1, &in[i])) {
+            char what[LP_DESCRIBE];
+            return lp_raise(L, LP_E_TYPE,
+                            "%s(): an operand is %s; a Tensor or a number is "
+                            "allowed",
+                            f->name, lp_describe(L, i + 1, what));
+        }
+    return lp_call_push(L, f->op, in, 2, f->base, 1);
+}
+
+static int unary(lua_State *L)
+{
+    const LpForm *f = lua_touserdata(L, lua_upvalueindex(1));
+    LpArg in = lp_arg_tensor(lp_check_tensor(L, 1, f->name, "self"));
+    return lp_call_push(L, f->op, &in, 1, f->base, 1);
+}
+
+static int tensor_len(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, 1, "#", "self");
+    if (t->ndim == 0)
+        return lp_raise(L, LP_E_TYPE,
+                        "#: a tensor without dimensions has no "
+                        "length");
+    lua_pushinteger(L, t->shape[0]);
+    return 1;
+}
+
+static int tensor_eq(lua_State *L)
+{
+    LpTensor *a = lp_to_tensor(L, 1), *b = lp_to_tensor(L, 2);
+    lua_pushboolean(L, a && a == b);
+    return 1;
+}
+
+static int tensor_order(lua_State *L)
+{
+    return lp_raise(L, LP_E_TYPE,
+                    "Lua's < and <= can only give true or false: compare "
+                    "tensors with a:lt(b), a:le(b), a:gt(b), a:ge(b)");
+}
+
+/* Without the printer of lua/torch: what it is, not what it holds. */
+static int tensor_tostring(lua_State *L)
+{
+    char what[LP_DESCRIBE];
+    lua_pushstring(L, lp_describe(L, 1, what));
+    return 1;
+}
+
+static int next_row(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, 1, "pairs", "self");
+    lua_Integer i = lua_isnil(L, 2) ? 0 : lua_tointeger(L, 2) + 1;
+    if (t->ndim == 0 || i >= t->shape[0])
+        return 0;
+    lua_settop(L, 1);
+    lua_pushinteger(L, i);
+    lua_pushinteger(L, i);
+    lua_gettable(L, 1);
+    return 2;
+}
+
+static int tensor_pairs(lua_State *L)
+{
+    lp_check_tensor(L, 1, "pairs", "self");
+    lua_pushcfunction(L, next_row);
+    lua_pushvalue(L, 1);
+    lua_pushnil(L);
+    return 3;
+}
+
+static int iter_step(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, lua_upvalueindex(1), "iter", "self");
+    lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
+    if (t->ndim == 0 || i >= t->shape[0])
+        return 0;
+    lua_pushinteger(L, i + 1);
+    lua_replace(L, lua_upvalueindex(2));
+    lua_pushinteger(L, i);
+    lua_gettable(L, lua_upvalueindex(1));
+    return 1;
+}
+
+/* for row in x:iter() do … end */
+static int tensor_iter(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, 1, "iter", "self");
+    if (t->ndim == 0)
+        return lp_raise(L, LP_E_TYPE,
+                        "iter(): a tensor without dimensions "
+                        "has no rows");
+    lua_settop(L, 1);
+    lua_pushinteger(L, 0);
+    lua_pushcclosure(L, iter_step, 2);
+    return 1;
+}
+
+static const luaL_Reg plain[] = {
+    {"__gc", tensor_free},
+    {"__close", tensor_free},
+    {"__len", tensor_len},
+    {"__eq", tensor_eq},
+    {"__lt", tensor_order},
+    {"__le", tensor_order},
+    {"__pairs", tensor_pairs},
+    {"__tostring", tensor_tostring},
+    {NULL, NULL},
+};
+
+static const struct {
+    const char *event, *form;
+    lua_CFunction fn;
+} arithmetic[] = {
+    {"__add", "add", binary},           {"__sub", "sub", binary},
+    {"__mul", "mul", binary},           {"__div", "div", binary},
+    {"__mod", "remainder", binary},     {"__pow", "pow", binary},
+    {"__idiv", "floor_divide", binary}, {"__unm", "neg", unary},
+};
+
+static void add_arithmetic(lua_State *L)
+{
+    size_t n = sizeof arithmetic / sizeof *arithmetic;
+    for (size_t i = 0; i < n; i++) {
+        const LpForm *f =
+            lp_find_form(arithmetic[i].form, LP_FORM_FUNCTION | LP_FORM_METHOD);
+        if (!f)
+            continue;
+        lua_pushlightuserdata(L, (void *)(uintptr_t)f);
+        lua_pushcclosure(L, arithmetic[i].fn, 1);
+        lua_setfield(L, -2, arithmetic[i].event);
+    }
+}
+
+/* core.Tensor: the metatable; core.methods: what x:name() finds. */
+void lp_bind_tensor(lua_State *L)
+{
+    lua_newtable(L);
+    lua_pushcfunction(L, owner_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owner);
+
+    lua_newtable(L);
+    luaL_setfuncs(L, plain, 0);
+    lua_pushliteral(L, "torch.Tensor");
+    lua_setfield(L, -2, "__name");
+    add_arithmetic(L);
+    lua_newtable(L);
+    lp_add_form_methods(L);
+    lp_add_methods(L);
+    lp_add_properties(L);
+    lua_pushcfunction(L, tensor_free);
+    lua_setfield(L, -2, "free");
+    lua_pushcfunction(L, tensor_iter);
+    lua_setfield(L, -2, "iter");
+    lua_pushvalue(L, -1);
+    lua_pushcclosure(L, lp_tensor_index, 1);
+    lua_setfield(L, -3, "__index");
+    lua_pushvalue(L, -1);
+    lua_pushcclosure(L, lp_tensor_newindex, 1);
+    lua_setfield(L, -3, "__newindex");
+    lua_setfield(L, -3, "methods");
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tensor);
+    lua_setfield(L, -2, "Tensor");
+}
