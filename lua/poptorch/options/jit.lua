@@ -12,5 +12,6 @@ return Group.define("_JitOptions", {
     end,
     doc = "Deprecated: accepted, warns.",
     effect = "none",
+    source = "001:705",
   },
 })

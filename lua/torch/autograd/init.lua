@@ -1,0 +1,30 @@
+--- torch.autograd: gradients as functions, grad modes. Custom functions load
+--- when first named (torch.autograd.Function).
+local core = require("lupine.core")
+local grad_mode = require("torch.grad_mode")
+
+local M = {
+  --- Adds the gradients of `tensors` to the leaves' .grad.
+  backward = core.backward,
+  --- grad(outputs, inputs, grad_outputs, retain_graph, create_graph,
+  --- {allow_unused}): a list with a gradient for each input; torch.none for
+  --- an unused one, if allowed.
+  grad = core.grad,
+  no_grad = grad_mode.no_grad,
+  enable_grad = grad_mode.enable_grad,
+  set_grad_enabled = grad_mode.set_grad_enabled,
+  inference_mode = grad_mode.inference_mode,
+}
+
+local later = { Function = "torch.autograd.function" }
+
+return setmetatable(M, {
+  __index = function(t, name)
+    if not later[name] then
+      return nil
+    end
+    local value = require(later[name])
+    rawset(t, name, value)
+    return value
+  end,
+})

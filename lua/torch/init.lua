@@ -1,0 +1,114 @@
+--- The module torch: tensors, operators, autograd, random numbers.
+---
+--- Operators come from the core's forms; what is no operator stands here or
+--- in a file of its own. Sub-modules (torch.nn, torch.optim, …) load when
+--- first named. Dimensions and tensor indices count from 0, Lua lists from 1.
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local grad_mode = require("torch.grad_mode")
+local limits = require("torch.limits")
+local printing = require("torch.printing")
+
+local M = { errors = errors }
+
+for name, fn in pairs(core.forms.functions) do
+  M[name] = fn
+end
+for name, dtype in pairs(core.dtypes) do
+  M[name] = dtype
+end
+for _, name in ipairs({
+  "Size", "device", "slice", "none", "ellipsis",
+  "tensor", "as_tensor", "frombuffer", "is_tensor",
+  "is_grad_enabled", "manual_seed", "initial_seed", "get_rng_state", "set_rng_state",
+  "get_num_threads", "set_num_threads", "use_deterministic_algorithms",
+  "are_deterministic_algorithms_enabled", "set_default_dtype", "get_default_dtype",
+  "promote_types", "can_cast", "result_type", "memory",
+}) do
+  M[name] = core[name]
+end
+for _, module in ipairs({ grad_mode, limits }) do
+  for name, fn in pairs(module) do
+    M[name] = fn
+  end
+end
+M.set_printoptions = printing.set_printoptions
+core.Tensor.__tostring = printing.format
+
+M.special = core.forms.special
+M.linalg = core.forms.linalg
+
+--- torch.Tensor:is(x) is isinstance(x, torch.Tensor).
+M.Tensor = { __name = "torch.Tensor" }
+function M.Tensor.is(_, x)
+  return core.is_tensor(x)
+end
+
+local function check_tensor(x, fn, name)
+  errors.check(core.is_tensor(x), "TypeError", "%s(): argument '%s' must be a Tensor, not a %s",
+    fn, name, type(x))
+end
+
+--- True if shapes and all elements are equal.
+function M.equal(input, other)
+  check_tensor(input, "equal", "input")
+  check_tensor(other, "equal", "other")
+  if input.shape ~= other.shape then
+    return false
+  end
+  return input:numel() == 0 or input:eq(other):all():item()
+end
+core.methods.equal = M.equal
+
+--- True if |input - other| <= atol + rtol * |other| for all elements.
+--- allclose(input, other, rtol, atol, {equal_nan})
+function M.allclose(input, other, ...)
+  check_tensor(input, "allclose", "input")
+  check_tensor(other, "allclose", "other")
+  return M.isclose(input, other, ...):all():item()
+end
+core.methods.allclose = M.allclose
+
+function M.is_floating_point(input)
+  check_tensor(input, "is_floating_point", "input")
+  return input:is_floating_point()
+end
+
+function M.is_complex(input)
+  check_tensor(input, "is_complex", "input")
+  return false
+end
+
+function M.numel(input)
+  check_tensor(input, "numel", "input")
+  return input:numel()
+end
+
+--- The version of PyTorch whose interface this is, and ours.
+M.__version__ = "2.0.1+lupine-" .. core.version
+
+-- A name that nothing has: the nearest ones help.
+local function unknown(t, name)
+  local names = {}
+  for k in pairs(t) do
+    names[#names + 1] = k
+  end
+  local near = core.nearest(name, names)
+  errors.raise("AttributeError", "module 'torch' has no attribute '%s'%s", name,
+    near and ("; did you mean '%s'?"):format(near) or "")
+end
+
+return setmetatable(M, {
+  __index = function(t, name)
+    if type(name) ~= "string" then
+      return nil
+    end
+    local module = "torch." .. name
+    if not package.loaded[module] and not package.searchpath(module, package.path) then
+      return unknown(t, name)
+    end
+    local value = require(module)
+    rawset(t, name, value)
+    return value
+  end,
+})
