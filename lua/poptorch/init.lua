@@ -6,6 +6,7 @@ local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
 local options = require("poptorch.options")
+local scopes = require("poptorch.scopes")
 local strategies = require("poptorch.strategies")
 
 local M = {
@@ -20,6 +21,8 @@ local M = {
   BeginBlock = blocks.BeginBlock,
   BlockFunction = blocks.BlockFunction,
   removeBlocks = blocks.removeBlocks,
+  NameScope = scopes.NameScope,
+  autocast = scopes.autocast,
 
   Stage = strategies.Stage,
   Phase = strategies.Phase,

@@ -98,7 +98,7 @@ end
 local function set_seed(self, values, _, row)
   self:_store(row, arg(row, "random_seed", values[1], "int"))
   local torch = package.loaded["torch"]
-  local seed = torch and rawget(torch, "manual_seed")
+  local seed = type(torch) == "table" and torch.manual_seed
   if seed then
     seed(self.random_seed)
   end

@@ -1,0 +1,85 @@
+--- Scopes of a forward other than blocks: name prefixes and automatic casting.
+--- Like blocks they speak to the tracer of a trace (`blocks.tracer`) and do
+--- nothing at any other time:
+---   tracer.begin_name_scope(name)    tracer.end_name_scope()
+---   tracer.begin_autocast(enabled)   tracer.end_autocast()
+---
+--- Sources: PopTorch API reference, poptorch.NameScope; user guide 2.6,
+--- "Automatic casting".
+local blocks = require("poptorch.blocks")
+local check = require("lupine.check")
+local class = require("lupine.class")
+local errors = require("torch.errors")
+
+local M = {}
+
+-- A class whose instances are open scopes of the tracer. `Cls(arg)` opens one
+-- for `local _ <close>`; `Cls(arg, f)` runs f inside it.
+local function scope_class(name, param, checked, begin, finish)
+  local cls = class.new(name)
+
+  function cls.new(self, ...)
+    local n = select("#", ...)
+    local f = n > 0 and (select(n, ...)) or nil
+    if type(f) == "function" then
+      local args = { ... }
+      local _ <close> = self:new(table.unpack(args, 1, n - 1))
+      return f()
+    end
+    local values, given = check.arguments(name, { param }, nil, ...)
+    local scope = setmetatable({}, self)
+    scope[param] = checked(values[1], given[param])
+    scope._tracer = blocks.tracer
+    if scope._tracer then
+      scope._tracer[begin](scope[param])
+    end
+    return scope
+  end
+
+  -- A trace that was abandoned inside the scope has no tracer any more.
+  function cls.__close(scope)
+    if scope._tracer and scope._tracer == blocks.tracer then
+      scope._tracer[finish]()
+    end
+    scope._tracer = nil
+  end
+
+  function cls.__tostring(scope)
+    return ("%s(%s)"):format(name, tostring(scope[param]))
+  end
+  return cls
+end
+
+--- Prefixes the names of the operators inside with `name`.
+---
+---     local _ <close> = poptorch.NameScope("CustomString")
+---     y = poptorch.NameScope("A", function() return a + b end)   -- "A/Add"
+---
+--- error: TypeError for a name that is no string
+M.NameScope = scope_class("NameScope", "name", function(name)
+  return check.string(name, "NameScope(name)")
+end, "begin_name_scope", "end_name_scope")
+
+--- Automatic casting inside, or none with false; nil is true. A scope, or a
+--- decorator: `Net.forward = poptorch.autocast()(Net.forward)`.
+--- error: TypeError for anything but a bool
+M.autocast = scope_class("autocast", "enabled", function(enabled, given)
+  if enabled == nil and not given then
+    return true
+  end
+  return check.bool(enabled, "autocast(enabled)")
+end, "begin_autocast", "end_autocast")
+
+-- As a decorator the object is no scope: what making it opened is closed.
+function M.autocast.__call(scope, f)
+  errors.check(type(f) == "function", "TypeError",
+    "autocast: expected a function to decorate, got %s", check.describe(f))
+  M.autocast.__close(scope)
+  local enabled = scope.enabled
+  return function(...)
+    local _ <close> = M.autocast(enabled)
+    return f(...)
+  end
+end
+
+return M
