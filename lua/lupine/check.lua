@@ -44,6 +44,9 @@ function M.describe(v)
   return t
 end
 
+-- No suggestions for names longer than this.
+local LONGEST = 80
+
 -- Damerau-Levenshtein (adjacent swaps count one), case ignored.
 local function distance(a, b)
   a, b = a:lower(), b:lower()
@@ -70,17 +73,18 @@ end
 ---@param known string[]
 ---@return string
 function M.nearest(name, known)
-  if type(name) ~= "string" then
+  if type(name) ~= "string" or #name > LONGEST then
     return ""
   end
   local found = {}
   local limit = math.max(1, #name // 3)
   for _, candidate in ipairs(known) do
     if type(candidate) == "string" then
-      local d = distance(name, candidate)
+      local d = math.abs(#name - #candidate)
+      d = d <= limit and distance(name, candidate) or d
       local prefix = #name >= 3 and candidate:lower():sub(1, #name) == name:lower()
       if d <= limit or prefix then
-        found[#found + 1] = { d = prefix and math.min(d, limit) or d, name = candidate }
+        found[#found + 1] = { d = math.min(d, limit), name = candidate }
       end
     end
   end

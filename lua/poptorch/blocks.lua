@@ -56,7 +56,7 @@ end
 local Block = class.new("Block")
 M.Block = Block
 
---- Block(user_id, ipu_id [, f]). source: 001:1882
+--- Block(user_id, ipu_id [, f]).
 --- error: AssertionError for an id of a wrong kind
 ---@param ... any user_id (string|nil), ipu_id (integer|nil), function to run inside
 ---@return any what `f` returns, else the scope, to be closed
@@ -90,7 +90,6 @@ end
 
 --- Called at the top of forward: blocks without an id are numbered "0", "1",
 --- … from here. Without it the numbers go on from trace to trace.
---- source: 001:1900
 function Block.useAutoId()
   if M.tracer then
     next_auto_id = 0
@@ -157,7 +156,6 @@ end
 --- The module starts a block, which lasts until another one starts. Returns
 --- the module itself; for a function a callable object. The block starts in a
 --- forward-pre-hook: hooks registered before run outside it.
---- source: 001:1913
 --- error: poptorch.Error for a module that is a block already, or for what
 --- can not be called
 ---@generic T
@@ -189,7 +187,6 @@ end
 ---
 ---     Net.encode = poptorch.BlockFunction("A", {ipu_id = 1})(Net.encode)
 ---
---- source: 001:1937
 ---@param ... any user_id (string|nil), ipu_id (integer|nil)
 ---@return fun(f: function): function
 function M.BlockFunction(...)
@@ -205,7 +202,7 @@ function M.BlockFunction(...)
 end
 
 --- Takes the BeginBlock annotations of a module and its sub-modules away; they
---- may be annotated again. source: 001:1954
+--- may be annotated again.
 --- error: AssertionError for anything but a module
 ---@param module torch.nn.Module
 function M.removeBlocks(module)

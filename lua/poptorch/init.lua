@@ -39,6 +39,12 @@ local M = {
   setLogLevel = logging.setLogLevel,
 }
 
+--- True while a model is traced for the IPU; false when it runs on the host.
+---@return boolean
+function M.isRunningOnIpu()
+  return blocks.tracer ~= nil
+end
+
 for name, enumeration in pairs(enums) do
   M[name] = enumeration
 end

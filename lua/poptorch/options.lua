@@ -61,14 +61,12 @@ function Options:setup()
 end
 
 --- True while the output mode is still OutputMode.Default.
---- source: 001:131
 ---@return boolean
 function Options:defaultOutputMode()
   return self.output_mode == enums.OutputMode.Default
 end
 
 --- A deep copy that may be changed, sub-options and strategy included.
---- source: 001:101
 ---@return poptorch.Options
 function Options:clone()
   local copy = class.copy(self)
@@ -95,7 +93,6 @@ end
 
 --- Applies an options file: one call a line as in Python, without `options.`.
 --- The file is parsed, never run.
---- source: 001:252, 000:25
 --- error: ConfigFileError (syntax; nothing is applied), FileNotFoundError, and
 --- what the setters raise (earlier lines stay applied)
 ---@param filepath string

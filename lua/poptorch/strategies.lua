@@ -17,14 +17,14 @@ local AE = { error = "AssertionError" }
 local Stage = class.new("Stage")
 M.Stage = Stage
 
---- Stage("A", "B"). source: 001:1962
+--- Stage("A", "B").
 --- error: AssertionError for an id that is no string
 ---@param ... string block ids
 function Stage:init(...)
   self.blocks = check.strings({ ... }, "Stage(block_ids)", AE)
 end
 
---- Places the stage. source: 001:1987
+--- Places the stage.
 --- error: AssertionError for anything but an int >= 0
 ---@param ipu integer
 ---@return poptorch.Stage self
@@ -58,7 +58,6 @@ local Phase = class.new("Phase")
 M.Phase = Phase
 
 --- Phase(stage, ...) or Phase("A", "B"), which is one stage of two blocks.
---- source: 001:2045
 --- error: AssertionError for a mix of both or anything else
 ---@param ... poptorch.Stage|string
 function Phase:init(...)
@@ -90,7 +89,7 @@ function Phase:stage(idx)
     "Phase.stage: index %s is outside 0..%d", tostring(idx), #self.stages - 1)
 end
 
---- One IPU for each stage. source: 001:2073
+--- One IPU for each stage.
 --- error: AssertionError when the counts differ
 ---@param ... integer
 function Phase:ipus(...)
@@ -116,7 +115,7 @@ end
 local Strategy = class.new("Strategy")
 M.Strategy = Strategy
 
---- The stage of a block. source: 001:2163
+--- The stage of a block.
 --- error: AssertionError for a block that no stage names
 ---@param block_id string
 ---@return poptorch.Stage
@@ -173,7 +172,7 @@ Pipelined.kind = "pipelined"
 Pipelined.mode = 0
 
 --- PipelinedExecution(), (AutoStage.X), or one argument per stage: a Stage, a
---- block id, a list of block ids. source: 001:2104
+--- block id, a list of block ids.
 --- error: AssertionError for other arguments or a block in two stages
 function Pipelined:init(...)
   self._auto_stage = enums.AutoStage.SameAsIpu
@@ -197,7 +196,7 @@ function Pipelined:backendOptions()
   return { execution_mode = self.mode }
 end
 
---- Stages run one after another, one IPU at a time. source: 001:2079
+--- Stages run one after another, one IPU at a time.
 ---@class poptorch.ShardedExecution: poptorch.PipelinedExecution
 local Sharded = Pipelined:extend("ShardedExecution")
 M.ShardedExecution = Sharded
@@ -219,7 +218,7 @@ local function phase_list(args)
 end
 
 --- One argument per phase: a Phase, a Stage, a list of Stages, a block id or a
---- list of block ids. source: 001:2208
+--- list of block ids.
 --- error: AssertionError without phases, or a block in two stages
 function Phased:init(...)
   self._tensors_liveness = enums.Liveness.AlwaysLive
@@ -240,7 +239,7 @@ function Phased:init(...)
   end
 end
 
---- The phase at an index, from 0. source: 001:2224
+--- The phase at an index, from 0.
 --- error: AssertionError for anything but an int >= 0, IndexError past the end
 ---@param phase integer
 ---@return poptorch.Phase
@@ -250,7 +249,7 @@ function Phased:phase(phase)
     "phase(phase): %s is outside 0..%d", tostring(phase), #self._phases - 1)
 end
 
---- No phase is shared by forward and backward. source: 001:2256
+--- No phase is shared by forward and backward.
 ---@param use? boolean true if nil
 function Phased:useSeparateBackwardPhase(use)
   if use == nil then
@@ -269,13 +268,13 @@ function Phased:backendOptions()
   }
 end
 
---- Phases in turn on one group of IPUs. source: 001:2171
+--- Phases in turn on one group of IPUs.
 ---@class poptorch.SerialPhasedExecution
 local Serial = Phased:extend("SerialPhasedExecution")
 M.SerialPhasedExecution = Serial
 Serial.kind = "serial_phased"
 
---- Where tensors live between phases. source: 001:2236
+--- Where tensors live between phases.
 --- error: AssertionError for anything but a poptorch.Liveness
 function Serial:setTensorsLiveness(liveness)
   self._tensors_liveness =
@@ -283,7 +282,7 @@ function Serial:setTensorsLiveness(liveness)
   return self
 end
 
---- Phases alternate between even and odd IPUs. source: 001:2279
+--- Phases alternate between even and odd IPUs.
 ---@class poptorch.ParallelPhasedExecution
 local Parallel = Phased:extend("ParallelPhasedExecution")
 M.ParallelPhasedExecution = Parallel

@@ -133,6 +133,37 @@ inputReplicaGrouping(5, poptorch.CommGroupType(2))
     end
     helper.method_raises("AttributeError", opts, "from_json", '{"noSuchOption": 1}')
     assert.equal("\u{20AC}\n", opts:from_json('{"logDir": "\\u20ac\\n"}').log_dir)
+    assert.equal("\u{1F600}", opts:from_json('{"logDir": "\\ud83d\\ude00"}').log_dir)
+    helper.method_raises("ValueError", opts, "from_json", '{"logDir": "\\ud83d"}')
+  end)
+
+  it("answers any text with options or an error object", function()
+    local pieces = { "deviceIterations", "(", ")", "[", "]", "{", "}", ",", ":", ".", "=", "-", "1",
+      "2.5", "0x", "1e", "'a'", '"', "'", "\\", "#", "poptorch", "Stage", "enums", "OutputMode",
+      "All", "outputMode", "None", "True", "Training", "_Popart", "set", "\0", "\u{20AC}", " ",
+      "options", "torch", "half", "setExecutionStrategy", "PipelinedExecution", "\n", "\255" }
+    local errors = require("torch.errors")
+    local state = 12345
+    local function random(n)
+      state = (state * 1103515245 + 12345) % 2147483648
+      return state // 65536 % n + 1
+    end
+    local valid = { "deviceIterations(2).outputMode(poptorch.OutputMode.EveryN, 3)",
+      "setExecutionStrategy(poptorch.PipelinedExecution(poptorch.Stage('A').ipu(1), ['B']))",
+      "TensorLocations.setWeightLocation(poptorch.TensorLocationSettings().useOnChipStorage())",
+      "_Popart.set('engineOptions', {'a': -1.5, \"b\": [True, None, (1, 2)]})" }
+    for i = 1, 400 do
+      local text = valid[i % #valid + 1]
+      for _ = 1, random(3) do
+        local at = random(#text)
+        text = text:sub(1, at - 1) .. pieces[random(#pieces)] .. text:sub(at + random(4) - 1)
+      end
+      helper.with_file(text, function(path)
+        local opts = poptorch.Options()
+        local ok, e = pcall(opts.loadFromFile, opts, path)
+        assert.is_true(ok or errors.Exception:is(e), ("%q: %s"):format(text, tostring(e)))
+      end)
+    end
   end)
 
   it("takes the cache directory from POPTORCH_CACHE_DIR", function()

@@ -46,7 +46,8 @@ describe("tostring of a tensor", function()
   end)
 
   it("puts blank lines between matrices", function()
-    prints(torch.tensor({ { { 1.0, 2 } }, { { 5, 6 } } }), "tensor([[[1., 2.]],\n\n        [[5., 6.]]])")
+    prints(torch.tensor({ { { 1.0, 2 } }, { { 5, 6 } } }),
+      "tensor([[[1., 2.]],\n\n        [[5., 6.]]])")
   end)
 
   it("breaks lines at 80 columns", function()
@@ -74,14 +75,17 @@ tensor([[0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 5.7000e+01, 5.8000e+01,
   end)
 
   it("says what is unusual: dtype, size, gradient", function()
-    prints(torch.tensor({ 1.5 }, { dtype = torch.float64 }), "tensor([1.5000], dtype=torch.float64)")
-    prints(torch.tensor({ 1.1 }, { dtype = torch.float16 }), "tensor([1.0996], dtype=torch.float16)")
+    prints(torch.tensor({ 1.5 }, { dtype = torch.float64 }),
+      "tensor([1.5000], dtype=torch.float64)")
+    prints(torch.tensor({ 1.1 }, { dtype = torch.float16 }),
+      "tensor([1.0996], dtype=torch.float16)")
     prints(torch.tensor({ 1 }, { dtype = torch.int32 }), "tensor([1], dtype=torch.int32)")
     prints(torch.tensor({}), "tensor([])")
     prints(torch.full({ 0, 3 }, 0.0), "tensor([], size=(0, 3))")
     prints(torch.full({ 0 }, 0), "tensor([], dtype=torch.int64)")
     prints(torch.tensor({ 1.5 }, { requires_grad = true }), "tensor([1.5000], requires_grad=True)")
-    prints(torch.full({ 2, 3 }, 0.0, { device = "meta" }), "tensor(..., device='meta', size=(2, 3))")
+    prints(torch.full({ 2, 3 }, 0.0, { device = "meta" }),
+      "tensor(..., device='meta', size=(2, 3))")
   end)
 
   it("follows set_printoptions", function()

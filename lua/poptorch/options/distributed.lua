@@ -19,7 +19,6 @@ Distributed = Group.define("_DistributedOptions", {
     end,
     doc = "Sets this process's id and the number of processes.",
     effect = "This process runs replicas id*replicationFactor and following.",
-    source = "001:546",
   },
   {
     name = "setEnvVarNames", params = { "var_num_processes", "var_process_id" },
@@ -30,7 +29,6 @@ Distributed = Group.define("_DistributedOptions", {
     end,
     doc = "Reads count and id from these environment variables, now.",
     effect = "As configureProcessId.",
-    source = "001:575",
   },
   {
     name = "disable", params = {},
@@ -39,17 +37,14 @@ Distributed = Group.define("_DistributedOptions", {
     end,
     doc = "Ignores the environment: one process.",
     effect = "As configureProcessId(0, 1).",
-    source = "001:559",
   },
   {
     key = "numProcesses", default = 1, dict = "num_distributed_processes",
     doc = "Number of processes.", effect = "Replicas in all: times replicationFactor.",
-    source = "001:567",
   },
   {
     key = "processId", default = 0, dict = "distributed_process_id",
     doc = "Id of this process, from 0.", effect = "Which replicas run here.",
-    source = "001:571",
   },
 })
 

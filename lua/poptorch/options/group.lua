@@ -16,8 +16,8 @@
 ---   varargs   the parameters are one list, `values`
 ---   tables    set of parameters that take a table with string keys
 ---   unfrozen  may be called on frozen options; `silent`: returns nothing
----   doc, effect, source   what it is, what it does to the simulated system,
----             and the page
+---   doc, effect   what it is, what it does to the simulated system
+---   source    where it is documented if not in the API reference
 ---
 --- A row without `name` is a property that another row's `set` writes.
 local check = require("lupine.check")

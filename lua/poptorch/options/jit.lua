@@ -12,6 +12,5 @@ return Group.define("_JitOptions", {
     end,
     doc = "Deprecated: accepted, warns.",
     effect = "none",
-    source = "001:705",
   },
 })

@@ -34,8 +34,15 @@ local function read_string(text, at)
     local escape = text:sub(j + 1, j + 1)
     if escape == "u" then
       local hex = text:match("^%x%x%x%x", j + 2) or fail(text, j, "expected \\u and 4 digits")
-      out[#out + 1] = utf8.char(tonumber(hex, 16))
+      local code = tonumber(hex, 16)
       i = j + 6
+      if code >= 0xD800 and code < 0xE000 then -- a pair of UTF-16
+        local low = code < 0xDC00 and text:match("^\\u([dD][c-fC-F]%x%x)", i)
+        code = low and 0x10000 + (code - 0xD800) * 0x400 + tonumber(low, 16) - 0xDC00
+          or fail(text, j, "half a surrogate pair")
+        i = i + 6
+      end
+      out[#out + 1] = utf8.char(code)
     else
       out[#out + 1] = ESCAPES[escape] or fail(text, j, "unknown escape \\" .. escape)
       i = j + 2

@@ -10,14 +10,14 @@ local Group = require("poptorch.options.group")
 local M = {}
 
 -- Booleans are stored as 0 and 1 in the dictionary form.
-local function flag(name, key, dict, doc, effect, source)
+local function flag(name, key, dict, doc, effect)
   return { name = name, key = key, dict = dict, params = { "use" }, kind = "bool",
-    omitted = true, doc = doc, effect = effect, source = source }
+    omitted = true, doc = doc, effect = effect }
 end
 
 local on_chip = flag("useOnChipStorage", "on_chip_storage", "onChip",
   "true: on chip; false: off chip; nil: undefined.",
-  "Off chip: streamed in before use and out after, no tile memory between.", "001:833")
+  "Off chip: streamed in before use and out after, no tile memory between.")
 on_chip.nullable = true
 on_chip.set = function(self, values, given, row)
   local use = values[1]
@@ -35,23 +35,23 @@ local Settings = Group.define("TensorLocationSettings", {
     name = "minElementsForOffChip", key = "min_elements_for_off_chip",
     dict = "minElementsForOffChip", params = { "min_elements" }, kind = "int",
     doc = "Tensors with fewer elements stay on chip.",
-    effect = "Which tensors are off chip; 2 when unset.", source = "001:783",
+    effect = "Which tensors are off chip; 2 when unset.",
   },
   {
     name = "minElementsForReplicatedTensorSharding",
     key = "min_elements_for_replicated_tensor_sharding",
     dict = "minElementsForReplicatedTensorSharding", params = { "min_elements" }, kind = "int",
     doc = "Only tensors with more elements are sharded over replicas.",
-    effect = "Which tensors are sharded; 8192 when unset.", source = "001:795",
+    effect = "Which tensors are sharded; 8192 when unset.",
   },
   on_chip,
   flag("useReplicatedTensorSharding", "replicated_tensor_sharding",
     "useReplicatedTensorSharding", "Shards over the replicas (weights, optimizer state).",
-    "A replica keeps its part; a gather before use, a scatter after.", "001:845"),
+    "A replica keeps its part; a gather before use, a scatter after."),
   flag("useIOTilesToLoad", "io_tiles_to_load", "useIOTilesToLoad",
-    "Loads through I/O tiles.", "Streaming overlaps with computing.", "001:807"),
+    "Loads through I/O tiles.", "Streaming overlaps with computing."),
   flag("useIOTilesToStore", "io_tiles_to_store", "useIOTilesToStore",
-    "Keeps on I/O tiles (sharded tensors).", "Memory on I/O tiles.", "001:819"),
+    "Keeps on I/O tiles (sharded tensors).", "Memory on I/O tiles."),
 })
 M.TensorLocationSettings = Settings
 
@@ -83,14 +83,14 @@ function Settings:toDict()
   return out
 end
 
-local function location(name, key, of, source)
+local function location(name, key, of)
   return {
     name = name, key = key, params = { "location" }, kind = Settings, nullable = false,
     set = function(self, values, _, row)
       self:_store(row, class.copy(Group._argument(row, "location", values[1], Settings)))
     end,
     doc = "Location of " .. of .. ".",
-    effect = "Tile memory and streaming of " .. of .. ".", source = source,
+    effect = "Tile memory and streaming of " .. of .. ".",
   }
 end
 
@@ -105,12 +105,12 @@ M.Options = Group.define("_TensorLocationOptions", {
       self:_store(row, n)
     end,
     doc = "Tiles of each IPU set aside for I/O.",
-    effect = "Fewer tiles compute; host I/O and streaming overlap.", source = "001:726",
+    effect = "Fewer tiles compute; host I/O and streaming overlap.",
   },
-  location("setActivationLocation", "location_activation", "activations", "001:749"),
-  location("setWeightLocation", "location_weight", "weights", "001:767"),
-  location("setOptimizerLocation", "location_optimizer", "optimizer state", "001:758"),
-  location("setAccumulatorLocation", "location_accumulator", "gradient accumulators", "001:740"),
+  location("setActivationLocation", "location_activation", "activations"),
+  location("setWeightLocation", "location_weight", "weights"),
+  location("setOptimizerLocation", "location_optimizer", "optimizer state"),
+  location("setAccumulatorLocation", "location_accumulator", "gradient accumulators"),
 })
 
 local KEYS = { activation = "location_activation", weight = "location_weight",

@@ -99,7 +99,6 @@ Popart = Group.define("_PopartOptions", {
     end,
     doc = "Sets a session option by its PopART name.",
     effect = "That of the session option; an unknown name is an error when compiling.",
-    source = "001:604",
   },
   {
     name = "setPatterns", params = { "patterns", "level" }, tables = { patterns = true },
@@ -115,12 +114,9 @@ Popart = Group.define("_PopartOptions", {
     end,
     doc = "Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.",
     effect = "Which rewrites of the graph are made.",
-    source = "001:604",
   },
-  { key = "patterns", default = {}, doc = "Patterns switched on or off.", effect = "",
-    source = "001:604" },
-  { key = "patterns_level", default = 2, doc = "Pattern level.", effect = "",
-    source = "001:604" },
+  { key = "patterns", default = {}, doc = "Patterns switched on or off.", effect = "" },
+  { key = "patterns_level", default = 2, doc = "Pattern level.", effect = "" },
 })
 
 function Popart:setup()

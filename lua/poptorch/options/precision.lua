@@ -41,14 +41,12 @@ return Group.define("_PrecisionOptions", {
     doc = "A run raises poptorch.Error on inf - inf, x/0, 0*inf, results that are not real, "
       .. "comparison with NaN.",
     effect = "Checks after every operator on the host; the IPU traps at no cost.",
-    source = "001:610",
   },
   {
     name = "enableStochasticRounding", key = "stochastic_rounding", params = { "enabled" },
     kind = "bool", default = false, popart = "enableStochasticRounding",
     doc = "Rounds to float16 up or down at random, so that the expected value is exact.",
     effect = "Values change; cycles do not.",
-    source = "001:638",
   },
   {
     name = "setPartialsType", key = "partials_type", params = { "dtype" }, default = "float",
@@ -56,7 +54,6 @@ return Group.define("_PrecisionOptions", {
     doc = "Type of partial results of matrix multiplications and convolutions.",
     effect = "half: partials take half the memory and exchange, and the arithmetic unit works "
       .. "at its rate for half partials.",
-    source = "001:682",
   },
   {
     name = "halfFloatCasting", key = "half_float_casting", kind = H, default = H.Default,
@@ -66,7 +63,6 @@ return Group.define("_PrecisionOptions", {
     end),
     doc = "Deprecated: mixed types promote as in PyTorch whatever is chosen.",
     effect = "none",
-    source = "001:658",
   },
   {
     name = "runningStatisticsAlwaysFloat", key = "running_statistics_always_float",
@@ -76,20 +72,19 @@ return Group.define("_PrecisionOptions", {
     end),
     doc = "Deprecated: the type of running statistics is that of the buffers.",
     effect = "none",
-    source = "001:670",
   },
   {
     name = "autocastEnabled", key = "autocast_enabled", kind = "bool", default = true,
     error = "ValueError",
     doc = "Master switch of automatic casting (2.6); it acts on marked modules only.",
     effect = "Types of the casted operators.",
-    source = "002:933",
+    source = "PopTorch 2.6 user guide, \"Automatic casting\"",
   },
   {
     name = "autocastPolicy", key = "autocast_policy", kind = autocasting.Policy,
     default = autocasting.default, error = "ValueError",
     doc = "Which operators automatic casting runs in which type (2.6).",
     effect = "Types of the casted operators.",
-    source = "002:946",
+    source = "PopTorch 2.6 user guide, \"Automatic casting\"",
   },
 })

@@ -16,7 +16,6 @@ return Group.define("_TrainingOptions", {
     doc = "Micro-batches whose gradients are accumulated before a weight update.",
     effect = "Micro-batches per update; a pipeline is filled and flushed once per update, "
       .. "replicas reduce once per update.",
-    source = "001:899",
   },
   {
     name = "accumulationAndReplicationReductionType",
@@ -28,7 +27,6 @@ return Group.define("_TrainingOptions", {
     end,
     doc = "Mean or Sum over accumulated micro-batches and over replicas.",
     effect = "The divisor of gradients; no cost of its own.",
-    source = "001:879",
   },
   {
     name = "setMeanAccumulationAndReplicationReductionStrategy",
@@ -37,14 +35,12 @@ return Group.define("_TrainingOptions", {
     doc = "When the mean divides: at every micro-batch (Running) or at the end (Post). "
       .. "An optimizer with accum_type float16 uses Running.",
     effect = "Running scales the accumulator at every micro-batch; Post once.",
-    source = "001:965",
   },
   {
     name = "setAutomaticLossScaling", key = "automatic_loss_scaling", params = { "enabled" },
     kind = "bool", default = false, popart = "automaticLossScalingSettings.enabled",
     doc = "Adjusts the loss scale from the gradients' histogram.",
     effect = "Adds the histogram of the tracked gradients and its reduction to every update.",
-    source = "001:929",
   },
   {
     name = "setConvolutionDithering", key = "convolution_dithering", params = { "enabled" },
@@ -55,6 +51,5 @@ return Group.define("_TrainingOptions", {
     doc = "Lays out convolutions from different tiles. Keeps the partials type that "
       .. "setPartialsType chose.",
     effect = "Balances memory over tiles.",
-    source = "001:949",
   },
 })

@@ -1,0 +1,193 @@
+--- What follows from options as a whole: rules between them that hold when a
+--- model is wrapped or compiled, the target they select, and the batching
+--- arithmetic. Pure functions of options and environment.
+---
+--- Sources: PopTorch API reference, "Options"; user guide 4.1, 5 (batching),
+--- 4.11 (environment variables); PopART's rules for batches per step.
+local check = require("lupine.check")
+local enums = require("poptorch.enums")
+local errors = require("torch.errors")
+local json = require("poptorch.options.json")
+local Options = require("poptorch.options").Options
+
+local M = {}
+
+local O, C = enums.OutputMode, enums.ConnectionType
+
+local function popart_error(fmt, ...)
+  error(errors.new("Error", "popart_exception", fmt:format(...)), 0)
+end
+
+--- A boolean environment variable: set to an integer that is not 0.
+---@param name string
+---@return boolean
+function M.env_flag(name)
+  local n = math.tointeger(tonumber(os.getenv(name) or ""))
+  return n ~= nil and n ~= 0
+end
+
+--- The options of an executor: checks and freezes the user's, and returns a
+--- frozen copy whose output mode is resolved (All for inference, Final for
+--- training).
+--- error: poptorch.Error for anything but Options, or for gradient
+--- accumulation in inference
+---@param options poptorch.Options?
+---@param training boolean
+---@return poptorch.Options
+function M.for_executor(options, training)
+  local by = training and "poptorch.trainingModel" or "poptorch.inferenceModel"
+  if check.is_none(options) then
+    options = Options()
+  end
+  errors.check(Options:is(options), "Error", "%s(options): expected poptorch.Options, got %s", by,
+    check.describe(options))
+  local ga = options.Training.gradient_accumulation
+  if not training and ga ~= 1 then
+    errors.raise("Error", "%s: gradientAccumulation is for training only, got %d%s", by, ga,
+      options.execution_strategy.kind == "pipelined"
+        and "; inference fills its pipeline with deviceIterations" or "")
+  end
+  options:_freeze(by)
+  local own = options:clone()
+  if own:defaultOutputMode() then
+    own:outputMode(training and O.Final or O.All)
+  end
+  return own:_freeze(by)
+end
+
+local VERSIONS = { ipu1 = 1, ipu2 = 2, ipu21 = 21 }
+
+--- The target that options and environment select. `kind` is "hardware"
+--- (the simulated system), "model" (the IPU Model) or "offline"; `version` is
+--- 1, 2, 21 or nil where the system decides; `tiles` is 4 for the small model.
+--- error: poptorch.Error for a version that does not exist
+---@param options poptorch.Options
+---@return {kind: string, version: integer?, tiles: integer?}
+function M.target(options)
+  local model, small = options.use_model, false
+  if model == nil then
+    model = M.env_flag("POPTORCH_IPU_MODEL")
+    small = not model and M.env_flag("POPTORCH_SMALL_IPU_MODEL")
+  end
+  if model or small then
+    local name = os.getenv("POPTORCH_IPU_MODEL_VERSION")
+    local version = VERSIONS[name and name ~= "" and name or "ipu2"]
+    errors.check(version, "Error",
+      "POPTORCH_IPU_MODEL_VERSION: allowed are ipu1, ipu2 and ipu21, got '%s'", tostring(name))
+    return { kind = "model", version = version, tiles = small and 4 or nil }
+  end
+  local version = options.ipu_version
+  if version ~= nil then
+    errors.check(version == 1 or version == 2 or version == 21, "Error",
+      "useOfflineIpuTarget(ipu_version): allowed are 1, 2 and 21, got %d", version)
+  end
+  return { kind = options.connection_type == C.Never and "offline" or "hardware",
+    version = version }
+end
+
+local function check_counts(options, training)
+  local di, n = options.device_iterations, options.output_return_period
+  if di <= 0 then
+    popart_error("batches per step (deviceIterations) must be greater than 0, got %d", di)
+  end
+  if options.replication_factor <= 0 then
+    popart_error("replicationFactor must be greater than 0, got %d", options.replication_factor)
+  end
+  if training and options.Training.gradient_accumulation <= 0 then
+    popart_error("gradientAccumulation must be greater than 0, got %d",
+      options.Training.gradient_accumulation)
+  end
+  if options.output_mode == O.EveryN and (n > di or di % n ~= 0) then
+    popart_error("the return period of OutputMode.EveryN must divide deviceIterations, "
+      .. "got %d and %d", n, di)
+  end
+  local rf, group = options.replication_factor, options.input_group_size
+  if rf % group ~= 0 then
+    popart_error("the input group size must divide the replication factor, got %d and %d",
+      group, rf)
+  end
+end
+
+--- What must hold when a model is compiled, whatever the model.
+--- error: poptorch.Error naming the options
+---@param options poptorch.Options an executor's own
+---@param training boolean
+---@return table target as M.target
+function M.check_compile(options, training)
+  check_counts(options, training)
+  options._Popart:validate()
+  local offline = options.connection_type == C.Never
+  errors.check(not (offline and options.ipu_id), "Error",
+    "useIpuId(%s) selects a device, but connectionType is Never: nothing will be attached",
+    tostring(options.ipu_id))
+  local target = M.target(options)
+  errors.check(not (target.kind == "model" and options.ipu_version), "Error",
+    "useOfflineIpuTarget cannot be combined with the IPU Model (useIpuModel or "
+    .. "POPTORCH_IPU_MODEL)")
+  errors.check(target.kind == "hardware" or not options.log_cycle_count, "Error",
+    "logCycleCount needs IPU hardware; the target is %s",
+    target.kind == "model" and "the IPU Model" or "offline")
+  return target
+end
+
+--- When the mean of gradients divides: Running wherever the optimizer
+--- accumulates in float16, else what the options say.
+---@param options poptorch.Options
+---@param half_accumulation boolean
+---@return table a poptorch.MeanReductionStrategy
+function M.mean_strategy(options, half_accumulation)
+  return half_accumulation and enums.MeanReductionStrategy.Running
+    or options.Training.mean_accumulation_and_replication_reduction_strategy
+end
+
+--- What an input's first dimension must be a multiple of: device iterations,
+--- input groups of replicas, accumulated micro-batches.
+---@param options poptorch.Options
+---@return integer
+function M.input_factor(options)
+  return options.device_iterations * (options.replication_factor // options.input_group_size)
+    * options.Training.gradient_accumulation
+end
+
+--- Copies of each output that a call returns, one after another in the first
+--- dimension. `mode` and `period` are the options' unless an anchor has its own.
+---@param options poptorch.Options with the output mode resolved
+---@param mode? table a poptorch.OutputMode
+---@param period? integer
+---@return integer
+function M.output_factor(options, mode, period)
+  mode, period = mode or options.output_mode, period or options.output_return_period
+  local rf = options.replication_factor
+  local per_replica = options.device_iterations * options.Training.gradient_accumulation
+  if mode == O.All then
+    return per_replica * rf
+  elseif mode == O.EveryN then
+    return per_replica // period * rf
+  end
+  return rf
+end
+
+--- The engine options: those of enableProfiling and _Popart, and over them
+--- POPLAR_ENGINE_OPTIONS, a JSON object.
+--- error: poptorch.Error for an environment variable that is no such object
+---@param options poptorch.Options
+---@return table<string, string>
+function M.engine_options(options)
+  local out = {}
+  for k, v in pairs(options._Popart:toDict().engineOptions or {}) do
+    out[k] = tostring(v)
+  end
+  local text = os.getenv("POPLAR_ENGINE_OPTIONS")
+  if text and text ~= "" then
+    local ok, given = pcall(json.decode, text)
+    errors.check(ok and type(given) == "table" and getmetatable(given) == nil, "Error",
+      "POPLAR_ENGINE_OPTIONS: expected a JSON object%s",
+      not ok and errors.Exception:is(given) and ": " .. given.message or "")
+    for k, v in pairs(given) do
+      out[k] = tostring(v)
+    end
+  end
+  return out
+end
+
+return M
