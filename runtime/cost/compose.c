@@ -3,19 +3,29 @@
  * popnn/GroupNorm, popnn/Pooling. */
 #include "runtime/cost/units.h"
 
+/* Rows of neighbouring elements, each reduced to one. */
+static LpCost reduce_rows(const LpCostCtx *x, LpRedOp op, LpCostType t,
+                          int64_t rows, int64_t n)
+{
+    int64_t shape[2] = {rows, n / max_i64(rows, 1)};
+    return lp_cost_reduce(x, op, t, shape, 2, 2);
+}
+
 LpCost lp_cost_softmax(const LpCostCtx *x, LpCostType t, int64_t rows,
                        int64_t cols)
 {
     int64_t n = mul_sat(rows, cols);
-    LpCost c = lp_cost_reduce(x, LP_RED_MAX, t, n, rows, 1);
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_sub, t, n, rows));
+    if (n <= 0)
+        return (LpCost){0};
+    LpCost c = reduce_rows(x, LP_RED_MAX, t, rows, n);
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_sub, t, n, rows, n / rows));
     lp_cost_add(&c,
                 lp_cost_elementwise(x, LP_EW_exp, LP_EW_UNARY_INPLACE, t, n));
-    lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, n, rows, 1));
+    lp_cost_add(&c, reduce_rows(x, LP_RED_ADD, t, rows, n));
     lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_inverse, LP_EW_UNARY,
                                         LP_COST_FLOAT, rows));
     lp_cost_add(&c, lp_cost_cast(x, LP_COST_FLOAT, t, rows));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, rows));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, rows, n / rows));
     return c;
 }
 
@@ -23,9 +33,11 @@ LpCost lp_cost_softmax_grad(const LpCostCtx *x, LpCostType t, int64_t rows,
                             int64_t cols)
 {
     int64_t n = mul_sat(rows, cols);
+    if (n <= 0)
+        return (LpCost){0};
     LpCost c = lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n);
-    lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, n, rows, 1));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, rows));
+    lp_cost_add(&c, reduce_rows(x, LP_RED_ADD, t, rows, n));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, rows, n / rows));
     lp_cost_add(&c,
                 lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY_INPLACE, t, n));
     return c;
@@ -53,14 +65,16 @@ LpCost lp_cost_norm(const LpCostCtx *x, LpCostType t, int64_t n,
         return c;
     if (!inference) {
         /* one pass takes the sum and the sum of squares: the dearer counts */
-        c = lp_cost_reduce(x, LP_RED_SQUARE_ADD, t, n, n_stats, 1);
+        c = reduce_rows(x, LP_RED_SQUARE_ADD, t, n_stats, n);
         c.flops = mul_sat(n, 3);
         lp_cost_add(&c, statistics(x, n_stats));
     }
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_sub, t, n, n_stats));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_add, t, n, chans));
+    lp_cost_add(&c,
+                lp_cost_broadcast(x, LP_EW_sub, t, n, n_stats, n / n_stats));
+    lp_cost_add(&c,
+                lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats, n / n_stats));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans, 1));
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_add, t, n, chans, 1));
     return c;
 }
 
@@ -73,17 +87,19 @@ LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
     if (chans > 0) {
         /* gradients of gamma and beta: g * xhat, then one joint reduction */
         c = lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n);
-        lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, mul_sat(n, 2),
-                                       2 * chans, chans));
-        lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans));
+        int64_t shape[3] = {2, n / chans, chans};
+        lp_cost_add(&c, lp_cost_reduce(x, LP_RED_ADD, t, shape, 3, 2));
+        lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans, 1));
     }
     lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n));
-    lp_cost_add(
-        &c, lp_cost_reduce(x, LP_RED_ADD, t, mul_sat(n, 2), 2 * n_stats, 1));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_add, t, n, n_stats));
+    lp_cost_add(&c, reduce_rows(x, LP_RED_ADD, t, 2 * n_stats, mul_sat(n, 2)));
+    lp_cost_add(&c,
+                lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats, n / n_stats));
+    lp_cost_add(&c,
+                lp_cost_broadcast(x, LP_EW_add, t, n, n_stats, n / n_stats));
     lp_cost_add(&c, lp_cost_scaled_add(x, t, n, false));
-    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats));
+    lp_cost_add(&c,
+                lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats, n / n_stats));
     return c;
 }
 

@@ -113,10 +113,11 @@ int64_t lp_ew_tile_cyc(const LpChip *chip, LpEwOp op, LpEwForm form,
 LpCost lp_cost_elementwise(const LpCostCtx *x, LpEwOp op, LpEwForm form,
                            LpCostType t, int64_t n);
 
-/* An operand of `row` elements against the innermost dimension of n elements
- * (bias, gamma); it is sent to the tiles first. */
+/* Against n elements, an operand of `row` elements, each for `inner`
+ * neighbours: inner is 1 for a bias over the last dimension, the length of a
+ * row for one value a row. The operand is sent to the tiles first. */
 LpCost lp_cost_broadcast(const LpCostCtx *x, LpEwOp op, LpCostType t, int64_t n,
-                         int64_t row);
+                         int64_t row, int64_t inner);
 
 /* y += a * x; `mixed` when the types of x and y differ. */
 LpCost lp_cost_scaled_add(const LpCostCtx *x, LpCostType t, int64_t n,
@@ -145,11 +146,11 @@ typedef enum {
     LP_N_RED
 } LpRedOp;
 
-/* n_in elements give n_out; `inner` is the product of the kept dimensions
- * inside the innermost reduced one (1 = the reduced dimension is contiguous).
- */
+/* Over the dimensions whose bits are set in `reduced` (bit i: shape[i]). The
+ * tensor lies on the tiles in order. Sums of halves keep partials of the
+ * context's type between tiles. */
 LpCost lp_cost_reduce(const LpCostCtx *x, LpRedOp op, LpCostType t,
-                      int64_t n_in, int64_t n_out, int64_t inner);
+                      const int64_t *shape, int rank, uint32_t reduced);
 
 /* --- matrix products and convolutions --------------------------------------
  */
@@ -189,7 +190,7 @@ typedef struct LpPlan {
     bool swapped;    /* the operands changed places */
     bool expanded;   /* kernel columns were folded into input channels */
     bool has_kernel; /* more than one weight position on a tile's field */
-    bool fits;       /* temp_bytes <= bound; else the least temp_bytes */
+    bool fits;       /* temp_bytes <= bound_bytes; if nothing does, the least */
     int64_t groups, batch, rows, cols, in, out, kernel; /* parallel splits */
     int64_t serial_in, serial_out;                      /* loop splits */
     int64_t tiles; /* product of the parallel splits */
@@ -198,6 +199,7 @@ typedef struct LpPlan {
     int64_t tile_cyc, reduce_cyc, serial_cyc, sync_cyc; /* all over the loop */
     int64_t total_cyc;
     int64_t layout_cyc; /* weighed in the choice beside total_cyc, not paid */
+    int64_t interleaved_bytes; /* of a tile, wanted in region 1 */
     int64_t input_bytes, weight_bytes, partial_bytes; /* a tile, one loop turn
                                                        */
     int64_t temp_bytes, bound_bytes;                  /* a tile */
@@ -243,11 +245,15 @@ LpCost lp_cost_pool_grad(const LpCostCtx *x, LpRedOp op, LpCostType t,
 /* --- look-ups --------------------------------------------------------------
  */
 
-/* Rows of a [rows, cols] dictionary, n_lookups of them. */
-LpCost lp_cost_lookup(const LpCostCtx *x, LpCostType t, int64_t rows,
-                      int64_t cols, int64_t n_lookups);
-LpCost lp_cost_lookup_add(const LpCostCtx *x, LpCostType t, int64_t rows,
-                          int64_t cols, int64_t n_lookups);
+/* Rows of a [rows, cols] dictionary by `count` indices. */
+typedef struct LpLookup {
+    int64_t rows, cols, count;
+    int64_t hot;  /* indices that name the busiest row; 0 = evenly spread */
+    bool trained; /* placed for the update as well */
+} LpLookup;
+
+LpCost lp_cost_lookup(const LpCostCtx *x, LpCostType t, const LpLookup *l);
+LpCost lp_cost_lookup_add(const LpCostCtx *x, LpCostType t, const LpLookup *l);
 
 /* `count` of `rows` consecutive rows at an offset known at run time. */
 LpCost lp_cost_dynamic_slice(const LpCostCtx *x, LpCostType t, int64_t rows,

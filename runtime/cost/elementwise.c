@@ -105,13 +105,14 @@ LpCost lp_cost_elementwise(const LpCostCtx *x, LpEwOp op, LpEwForm form,
 }
 
 LpCost lp_cost_broadcast(const LpCostCtx *x, LpEwOp op, LpCostType t, int64_t n,
-                         int64_t row)
+                         int64_t row, int64_t inner)
 {
-    if (n <= 0 || row <= 0)
+    if (n <= 0 || row <= 0 || inner <= 0)
         return (LpCost){0};
     LpTileMap m = spread(x, t, n);
-    int64_t part = min_i64(row, m.tile_elems),
-            rows = div_up(m.tile_elems, part);
+    int64_t part = min_i64(inner > 1 ? inner : row, m.tile_elems);
+    int64_t rows = div_up(m.tile_elems, part);
+    int64_t operand = inner > 1 ? rows : part;
     int64_t vecs = div_up(part, vec_elems(x->chip, t));
     /* 3 cycles a vector and 12 a row, rows dealt to the workers */
     int64_t share = rows >= W ? div_up(rows, W) * (12 + 3 * vecs)
@@ -120,8 +121,8 @@ LpCost lp_cost_broadcast(const LpCostCtx *x, LpEwOp op, LpCostType t, int64_t n,
         share += loop_cyc(op, LP_EW_BINARY, t, div_up(m.tile_elems, W));
     LpCost c = one_step(x, m, SUPER + W * (26 + share), 3);
     c.exchange_cyc =
-        lp_exchange_cyc(x->chip, part * lp_cost_type_bytes(t), 0, true);
-    c.temp_tile_bytes = part * lp_cost_type_bytes(t);
+        lp_exchange_cyc(x->chip, operand * lp_cost_type_bytes(t), 0, true);
+    c.temp_tile_bytes = operand * lp_cost_type_bytes(t);
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
     c.flops = n;
     cost_ew_codelet(&c, op, LP_EW_BINARY, t);

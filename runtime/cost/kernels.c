@@ -54,24 +54,34 @@ int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t k,
            passes * zero;
 }
 
-int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, int64_t rows,
-                     int64_t len, int64_t k, int64_t n, int64_t kernel_rows,
-                     int64_t kernel_cols, int pack)
+/* One weight position, one in-group, one pass of the units over the field.
+ * Outputs are dealt out evenly, so a worker may begin inside a row. */
+static int64_t amp_position(const LpChip *chip, const LpAmp *a, int64_t rows,
+                            int64_t len, int pack)
 {
-    const LpAmp *a = &chip->amp[mode];
-    int64_t gi = div_up(k * pack, a->in_group), go = div_up(n, 16);
-    int64_t passes = div_up(n, a->units);
     int64_t load = amp_load(chip, a) + (pack == 1 ? 15 : pack == 2 ? 46 : 60);
-    /* outputs are dealt out evenly, so a worker may begin inside a row */
     int64_t share = div_up(rows * len, W), pieces = div_up(share, len);
     int64_t piece = div_up(share, pieces);
-    int64_t worker = 17 + pieces * (3 + amp_worker(a, piece) - 9);
-    int64_t pos = load + 3 + W * worker;
-    int64_t outer = div_up(kernel_rows, pack);
-    int64_t group =
-        14 * go + outer * (14 * go + kernel_cols * (12 * go + passes * pos));
-    int64_t vecs = div_up(div_up(rows * len * n, W), 2);
-    return 109 + gi * group + W * (vecs + 5);
+    return load + 3 + W * (17 + pieces * (3 + amp_worker(a, piece) - 9));
+}
+
+int64_t amp_conv_block_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c,
+                           int64_t n)
+{
+    const LpAmp *a = &chip->amp[mode];
+    return div_up(n, a->units) * div_up(c.kernel_rows, c.pack) * c.kernel_cols *
+           amp_position(chip, a, c.rows, c.len, c.pack);
+}
+
+int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, int64_t k,
+                     int64_t n)
+{
+    int64_t gi = div_up(k * c.pack, chip->amp[mode].in_group);
+    int64_t go = div_up(n, 16), outer = div_up(c.kernel_rows, c.pack);
+    int64_t group = 14 * go + outer * (14 * go + c.kernel_cols * 12 * go) +
+                    amp_conv_block_cyc(chip, mode, c, n);
+    int64_t vecs = div_up(div_up(c.rows * c.len * n, W), 2);
+    return 109 + gi * group + W * (vecs + 5); /* partials are zeroed first */
 }
 
 int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,

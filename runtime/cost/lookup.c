@@ -7,95 +7,92 @@
 
 enum { W = 6 };
 
-typedef struct Lookup {
-    int64_t rows, cols, count; /* of the problem */
-    int64_t p_rows, p_cols, p_count;
-    bool update;
-} Lookup;
+/* Parallel splits of rows, of columns, of look-ups. */
+typedef struct Ways {
+    int64_t rows, cols, count;
+} Ways;
 
 /* A tile's share: rows of the dictionary, columns, look-ups. */
 typedef struct Part {
-    int64_t rows, cols, count, bytes; /* bytes of one row's columns */
+    int64_t rows, cols, count;
+    int64_t bytes;  /* of one row's columns */
+    int64_t inside; /* look-ups of the part's rows, in the busiest part */
+    int64_t hot;    /* of these, those of the busiest row */
 } Part;
 
-static Part part_of(LpCostType t, const Lookup *l)
+static Part part_of(LpCostType t, const LpLookup *l, Ways w)
 {
     int64_t grain = 4 / lp_cost_type_bytes(t); /* stores are of 4 bytes */
-    Part p = {div_up(l->rows, l->p_rows),
-              div_up(div_up(l->cols, grain), l->p_cols) * grain,
-              div_up(l->count, l->p_count), 0};
+    Part p = {.rows = div_up(l->rows, w.rows),
+              .cols = div_up(div_up(l->cols, grain), w.cols) * grain,
+              .count = div_up(l->count, w.count)};
     p.bytes = p.cols * lp_cost_type_bytes(t);
+    p.hot = min_i64(l->hot, p.count);
+    p.inside = max_i64(div_up(p.count, w.rows), p.hot);
     return p;
 }
 
-/* A vertex sees `count` indices, of which 1 in `ways` is its own. */
-static int64_t slice_vertex(int64_t count, int64_t ways, int64_t bytes)
+/* A vertex sees `count` indices, `in` of them in its own rows. Workers share
+ * the indices. */
+static int64_t slice_vertex(int64_t count, int64_t in, int64_t bytes)
 {
-    int64_t share = div_up(count, W), in = div_up(share, ways);
-    return W * (30 + in * (19 + 2 * div_up(bytes, 4)) + (share - in) * 8);
+    return W * (30 + div_up(in, W) * (19 + 2 * div_up(bytes, 4)) +
+                div_up(count - in, W) * 8);
 }
 
-static int64_t update_vertex(int64_t count, int64_t ways, int64_t bytes)
+/* Workers share the rows, so that all look-ups of a hot one fall to one. */
+static int64_t update_vertex(const Part *p)
 {
-    int64_t in = div_up(count, ways), each = 11 + 3 * (div_up(bytes, 4) - 1);
-    return W * (33 + 6 + div_up(in, W) * each + (count - in) * 5);
+    int64_t each = 11 + 3 * (div_up(p->bytes, 4) - 1);
+    int64_t in = max_i64(div_up(p->inside, W), p->hot);
+    return W * (33 + 6 + in * each + (p->count - p->inside) * 5);
 }
 
-static LpCost slice_part(const LpCostCtx *x, const Lookup *l, const Part *p)
+static LpCost slice_part(const LpCostCtx *x, Ways w, const Part *p)
 {
     const LpChip *chip = x->chip;
     int64_t bus = chip->exchange_bytes_cyc;
-    int64_t dict = l->p_count > 1 ? p->rows * p->bytes : 0;
+    int64_t dict = w.count > 1 ? p->rows * p->bytes : 0;
     LpCost c = {.temp_tile_bytes = dict + p->count * p->bytes};
     cost_step(x, &c, div_up(dict + 4 * p->count, bus),
-              slice_vertex(p->count, l->p_rows, p->bytes));
+              slice_vertex(p->count, p->inside, p->bytes));
     c.sync_cyc += chip->step_cyc;
-    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, l->p_rows);
-    if (l->p_rows == 1)
+    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
+    if (w.rows == 1)
         return c;
     /* each tile collects its share of the rows from all parts */
-    int64_t rows = div_up(p->count, l->p_rows);
-    cost_step(x, &c, div_up(l->p_rows * rows * p->bytes, bus),
-              slice_vertex(rows, 1, p->bytes));
+    int64_t rows = div_up(p->count, w.rows);
+    cost_step(x, &c, div_up(w.rows * rows * p->bytes, bus),
+              slice_vertex(rows, rows, p->bytes));
     c.sync_cyc += chip->step_cyc;
-    c.temp_tile_bytes += l->p_rows * rows * p->bytes;
-    c.exchange_code_bytes += lp_exchange_code_bytes(chip, l->p_rows, l->p_rows);
+    c.temp_tile_bytes += w.rows * rows * p->bytes;
+    c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.rows, w.rows);
     return c;
 }
 
-static LpCost update_part(const LpCostCtx *x, LpCostType t, const Lookup *l,
+static LpCost update_part(const LpCostCtx *x, LpCostType t, Ways w,
                           const Part *p)
 {
     const LpChip *chip = x->chip;
     int64_t bus = chip->exchange_bytes_cyc, cells = p->rows * p->cols;
     LpCost c = {.temp_tile_bytes = p->count * (p->bytes + 4)};
-    cost_step(x, &c, div_up(p->count * (p->bytes + 4), bus),
-              update_vertex(p->count, l->p_rows, p->bytes));
+    cost_step(x, &c, div_up(p->count * (p->bytes + 4), bus), update_vertex(p));
     c.sync_cyc += chip->step_cyc;
-    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, l->p_rows);
-    if (l->p_count == 1)
+    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
+    if (w.count == 1)
         return c;
     /* partial dictionaries: zeroed before, summed after, added in place */
-    int64_t mine = div_up(cells, l->p_count);
+    int64_t mine = div_up(cells, w.count);
     int64_t e = lp_cost_type_bytes(x->partials);
     cost_step(
         x, &c, 0,
         W * (26 + div_up(div_up(cells, W), vec_elems(chip, x->partials))));
-    cost_step(x, &c, div_up(mine * l->p_count * e, bus),
-              reduce_partials_cyc(x->partials, t, mine, l->p_count));
+    cost_step(x, &c, div_up(mine * w.count * e, bus),
+              reduce_partials_cyc(x->partials, t, mine, w.count));
     cost_step(x, &c, 0, scaled_add_cyc(chip, t, mine, false));
     c.sync_cyc += chip->step_cyc;
-    c.temp_tile_bytes += (cells + mine * l->p_count) * e;
-    c.exchange_code_bytes +=
-        lp_exchange_code_bytes(chip, l->p_count, l->p_count);
-    return c;
-}
-
-static LpCost eval(const LpCostCtx *x, LpCostType t, const Lookup *l)
-{
-    Part p = part_of(t, l);
-    LpCost c = l->update ? update_part(x, t, l, &p) : slice_part(x, l, &p);
-    c.tiles = (int)(l->p_rows * l->p_cols * l->p_count);
+    c.temp_tile_bytes += (cells + mine * w.count) * e;
+    c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.count, w.count);
     return c;
 }
 
@@ -116,47 +113,65 @@ static int64_t next_split(int64_t u, int64_t p)
     return size <= 1 ? u + 1 : div_up(u, size - 1);
 }
 
-static LpCost plan(const LpCostCtx *x, LpCostType t, Lookup l)
+/* The splits that serve the look-up, and its update when there is one, best:
+ * the dictionary stays where it is. Chosen without knowing of a hot row. */
+static Ways plan(const LpCostCtx *x, LpCostType t, LpLookup l)
 {
     LpCost best = {0};
+    Ways w, kept = {1, 1, 1};
     int64_t tiles = ctx_tiles(x);
     int64_t cols = div_up(l.cols, 4 / lp_cost_type_bytes(t));
-    if (l.rows <= 0 || l.cols <= 0 || l.count <= 0)
-        return best;
-    for (l.p_cols = 1; l.p_cols <= min_i64(cols, tiles);
-         l.p_cols = next_split(cols, l.p_cols)) {
-        int64_t left = tiles / l.p_cols;
+    l.hot = 0;
+    for (w.cols = 1; w.cols <= min_i64(cols, tiles);
+         w.cols = next_split(cols, w.cols)) {
+        int64_t left = tiles / w.cols;
         /* look-ups in doublings: their split trades smoothly with rows */
-        for (l.p_count = 1; l.p_count <= min_i64(l.count, left);
-             l.p_count *= 2) {
-            l.p_rows = min_i64(l.rows, left / l.p_count);
-            for (; l.p_rows; l.p_rows /= 2) {
-                LpCost c = eval(x, t, &l);
-                if (!best.tiles || better(x, &c, &best))
-                    best = c;
+        for (w.count = 1; w.count <= min_i64(l.count, left); w.count *= 2)
+            for (w.rows = min_i64(l.rows, left / w.count); w.rows;
+                 w.rows /= 2) {
+                Part p = part_of(t, &l, w);
+                LpCost c = slice_part(x, w, &p);
+                if (l.trained)
+                    lp_cost_add(&c, update_part(x, t, w, &p));
+                c.tiles = 1;
+                if (best.tiles && !better(x, &c, &best))
+                    continue;
+                best = c;
+                kept = w;
             }
-        }
     }
-    best.vertex_bytes = lp_vertex_bytes(1, 3, 6);
-    return best;
+    return kept;
 }
 
-LpCost lp_cost_lookup(const LpCostCtx *x, LpCostType t, int64_t rows,
-                      int64_t cols, int64_t n_lookups)
+static bool is_empty(const LpLookup *l)
 {
-    LpCost c = plan(x, t, (Lookup){rows, cols, n_lookups, 1, 1, 1, false});
-    if (c.tiles)
-        cost_codelet(&c, LP_CODELET_multi_slice, t);
+    return l->rows <= 0 || l->cols <= 0 || l->count <= 0;
+}
+
+LpCost lp_cost_lookup(const LpCostCtx *x, LpCostType t, const LpLookup *l)
+{
+    if (is_empty(l))
+        return (LpCost){0};
+    Ways w = plan(x, t, *l);
+    Part p = part_of(t, l, w);
+    LpCost c = slice_part(x, w, &p);
+    c.tiles = (int)(w.rows * w.cols * w.count);
+    c.vertex_bytes = lp_vertex_bytes(1, 3, 6);
+    cost_codelet(&c, LP_CODELET_multi_slice, t);
     return c;
 }
 
-LpCost lp_cost_lookup_add(const LpCostCtx *x, LpCostType t, int64_t rows,
-                          int64_t cols, int64_t n_lookups)
+LpCost lp_cost_lookup_add(const LpCostCtx *x, LpCostType t, const LpLookup *l)
 {
-    LpCost c = plan(x, t, (Lookup){rows, cols, n_lookups, 1, 1, 1, true});
-    c.flops = mul_sat(n_lookups, cols);
-    if (c.tiles)
-        cost_codelet(&c, LP_CODELET_multi_update, t);
+    if (is_empty(l))
+        return (LpCost){0};
+    Ways w = plan(x, t, *l);
+    Part p = part_of(t, l, w);
+    LpCost c = update_part(x, t, w, &p);
+    c.flops = mul_sat(l->count, l->cols);
+    c.tiles = (int)(w.rows * w.cols * w.count);
+    c.vertex_bytes = lp_vertex_bytes(1, 3, 6);
+    cost_codelet(&c, LP_CODELET_multi_update, t);
     return c;
 }
 

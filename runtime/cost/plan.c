@@ -126,6 +126,7 @@ static void add_relay(const LpCostCtx *x, LpCostType t, int64_t n,
     p->sync_cyc += 2 * x->chip->step_cyc;
     p->total_cyc += in + copy + 2 * x->chip->step_cyc;
     p->temp_bytes = max_i64(p->temp_bytes, 2 * part * e);
+    p->fits = p->temp_bytes <= p->bound_bytes;
     /* runs of an input channel group */
     int64_t runs = div_up(part, 16);
     p->exchange_code_bytes += lp_exchange_code_bytes(x->chip, runs, runs);

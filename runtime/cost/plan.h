@@ -40,6 +40,10 @@ bool plan_better(const LpPlan *a, const LpPlan *b);
  * *best holds a plan. */
 void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found);
 
+/* Kernel rows that AMP folds into few input channels (1, 2 or 4) where a tile
+ * has `krows` of them. */
+int plan_pack(const Conv *c, int64_t krows);
+
 /* Grain in which channels are dealt out. */
 int64_t plan_in_grain(const LpCostCtx *x, const Conv *c);
 int64_t plan_out_grain(const Conv *c);

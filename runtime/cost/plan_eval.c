@@ -14,6 +14,12 @@ typedef struct Share {
     int64_t n_in, n_weight, n_out; /* elements */
 } Share;
 
+int plan_pack(const Conv *c, int64_t krows)
+{
+    int pack = c->in <= 4 ? 4 : c->in <= 8 ? 2 : 1;
+    return pack > krows ? 1 : pack;
+}
+
 int64_t plan_in_grain(const LpCostCtx *x, const Conv *c)
 {
     if (c->method == LP_CONV_AMP)
@@ -76,12 +82,9 @@ static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
     }
     if (t->krows == 1 && c->kcols == 1)
         return t->groups * amp_gemm_cyc(x->chip, mode, m, t->in, t->out);
-    int pack = c->in <= 4 ? 4 : c->in <= 8 ? 2 : 1;
-    if (pack > t->krows)
-        pack = 1;
-    return t->groups * amp_conv_cyc(x->chip, mode, rows, t->cols,
-                                    pack > 1 ? c->in : t->in, t->out, t->krows,
-                                    c->kcols, pack);
+    AmpConv a = {rows, t->cols, t->krows, c->kcols, plan_pack(c, t->krows)};
+    int64_t in = a.pack > 1 ? c->in : t->in;
+    return t->groups * amp_conv_cyc(x->chip, mode, a, in, t->out);
 }
 
 /* Exchange and sum of the partials, or their cast. Returns the steps. */
@@ -278,6 +281,7 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const Split *s,
     p->total_cyc = p->in_cyc + p->weight_cyc + p->partial_cyc + p->tile_cyc +
                    p->reduce_cyc + p->transform_cyc +
                    p->transform_exchange_cyc + p->serial_cyc + p->sync_cyc;
+    p->interleaved_bytes = c->method == LP_CONV_AMP ? p->partial_bytes : 0;
     p->layout_cyc = layout_cyc(x, c, p->tiles);
     p->exchange_code_bytes +=
         lp_exchange_code_bytes(chip, 2, s->out + field - 2 + 1);

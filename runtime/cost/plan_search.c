@@ -9,6 +9,8 @@
  * and only while a split that would be faster does not fit. */
 #include "runtime/cost/plan.h"
 
+#include <math.h>
+
 typedef struct Search {
     const LpCostCtx *x;
     const Conv *c;
@@ -17,13 +19,16 @@ typedef struct Search {
     int64_t in_grains, out_grains;
     int64_t turns; /* of the loop */
     bool crowded;  /* something faster than *best did not fit */
+    bool coarse;   /* doubles splits: a first guess, for the cuts */
 } Search;
 
 /* The least split past p whose share of u is smaller; past u when none. */
-static int64_t next_split(int64_t u, int64_t p)
+static int64_t next_split(const Search *q, int64_t u, int64_t p)
 {
     int64_t size = div_up(u, p);
-    return size <= 1 ? u + 1 : div_up(u, size - 1);
+    if (size <= 1)
+        return u + 1;
+    return div_up(u, q->coarse ? div_up(size, 2) : size - 1);
 }
 
 /* The least split with the same share as p. */
@@ -72,17 +77,19 @@ static void search_out(Search *q, Split *s, int64_t block, int64_t tiles)
 static int64_t block_cyc(const Search *q, const Split *s)
 {
     const Conv *c = q->c;
-    int64_t m = div_up(c->batch, s->batch) * div_up(c->rows, s->rows) *
-                div_up(c->cols, s->cols);
-    int64_t taps = div_up(c->krows, s->kernel) * c->kcols;
-    int64_t each = q->turns * div_up(c->groups, s->groups) * taps;
+    int64_t rows = div_up(c->batch, s->batch) * div_up(c->rows, s->rows);
+    int64_t cols = div_up(c->cols, s->cols);
+    int64_t krows = div_up(c->krows, s->kernel);
+    int64_t each = q->turns * div_up(c->groups, s->groups);
+    LpAmpMode mode = amp_mode(c->type, c->partials);
     if (c->method != LP_CONV_AMP)
-        return each * m * plan_in_grain(q->x, c) /
+        return each * rows * cols * krows * c->kcols * plan_in_grain(q->x, c) /
                vec_elems(q->x->chip, c->type);
-    if (taps > 1) /* small inputs fold kernel rows, four at most */
-        each = div_up(each, 4);
-    return each * amp_block_cyc(q->x->chip, amp_mode(c->type, c->partials), m,
-                                c->out_group);
+    if (krows * c->kcols == 1)
+        return each *
+               amp_block_cyc(q->x->chip, mode, rows * cols, c->out_group);
+    AmpConv a = {rows, cols, krows, c->kcols, plan_pack(c, krows)};
+    return each * amp_conv_block_cyc(q->x->chip, mode, a, c->out_group);
 }
 
 static void search_in(Search *q, Split *s, int64_t tiles)
@@ -91,7 +98,7 @@ static void search_in(Search *q, Split *s, int64_t tiles)
     if (worse(q, block * div_up(q->in_grains * q->out_grains, tiles)))
         return;
     for (s->in = 1; s->in <= min_i64(q->in_grains, tiles);
-         s->in = next_split(q->in_grains, s->in))
+         s->in = next_split(q, q->in_grains, s->in))
         search_out(q, s, block * div_up(q->in_grains, s->in), tiles / s->in);
 }
 
@@ -99,13 +106,13 @@ static void search_field(Search *q, Split *s, int64_t tiles)
 {
     const Conv *c = q->c;
     for (s->batch = 1; s->batch <= min_i64(c->batch, tiles);
-         s->batch = next_split(c->batch, s->batch)) {
+         s->batch = next_split(q, c->batch, s->batch)) {
         int64_t a = tiles / s->batch;
         for (s->rows = 1; s->rows <= min_i64(c->rows, a);
-             s->rows = next_split(c->rows, s->rows)) {
+             s->rows = next_split(q, c->rows, s->rows)) {
             int64_t b = a / s->rows;
             for (s->cols = 1; s->cols <= min_i64(c->cols, b);
-                 s->cols = next_split(c->cols, s->cols))
+                 s->cols = next_split(q, c->cols, s->cols))
                 search_in(q, s, b / s->cols);
         }
     }
@@ -121,12 +128,36 @@ static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
     q->out_grains = div_up(div_up(c->out, plan_out_grain(c)), serial_out);
     /* groups are independent: splitting them first is never far from best */
     for (s.groups = div_up(most, 4); s.groups <= most;
-         s.groups = next_split(c->groups, s.groups)) {
+         s.groups = next_split(q, c->groups, s.groups)) {
         int64_t a = tiles / s.groups;
         for (s.kernel = 1; s.kernel <= min_i64(c->krows, a);
-             s.kernel = next_split(c->krows, s.kernel))
+             s.kernel = next_split(q, c->krows, s.kernel))
             search_field(q, &s, a / s.kernel);
     }
+}
+
+/* No split of this many turns has less bytes on a tile. The three blocks of a
+ * product hold at least macs^2 / taps elements multiplied together, and a sum
+ * is least where its parts are equal. */
+static double least_bytes(const Search *q, int64_t turns)
+{
+    const Conv *c = q->c;
+    double taps = (double)(c->krows * c->kcols);
+    double macs = (double)c->groups * (double)c->batch * (double)c->rows *
+                  (double)c->cols * (double)c->in * (double)c->out * taps;
+    double e = lp_cost_type_bytes(c->type);
+    macs /= (double)ctx_tiles(q->x) * (double)turns;
+    return 3 *
+           cbrt(macs * macs / taps * e * e * lp_cost_type_bytes(c->partials));
+}
+
+static void search_both(Search *q, int64_t serial_out, int64_t serial_in)
+{
+    q->coarse = true;
+    search_turn(q, serial_out, serial_in);
+    q->coarse = false;
+    q->crowded = false;
+    search_turn(q, serial_out, serial_in);
 }
 
 void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found)
@@ -134,18 +165,25 @@ void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found)
     static const int turns[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32};
     enum { N = sizeof turns / sizeof *turns };
     Search q = {.x = x, .c = c, .best = best, .found = found};
-    int64_t in = div_up(c->in, plan_in_grain(x, c));
-    int64_t out = div_up(c->out, plan_out_grain(c));
+    double bound = x->proportion * (double)x->chip->tile_bytes;
+    int64_t in = min_i64(div_up(c->in, plan_in_grain(x, c)), turns[N - 1]);
+    int64_t out = min_i64(div_up(c->out, plan_out_grain(c)), turns[N - 1]);
+    bool any = false;
     for (int j = 0; j < N && turns[j] <= in; j++)
         for (int i = 0; i < N && turns[i] <= out; i++) {
-            if (turns[i] * turns[j] > turns[N - 1])
+            int64_t n = turns[i] * turns[j];
+            if (n > turns[N - 1])
                 break;
-            q.crowded = false;
-            search_turn(&q, turns[i], turns[j]);
+            if (least_bytes(&q, n) > bound)
+                continue;
+            any = true;
+            search_both(&q, turns[i], turns[j]);
             if (q.crowded)
                 continue;
             if (i == 0)
                 return; /* more turns only cost more */
             break;
         }
+    if (!any && !*found) /* nothing can fit: as little as there can be */
+        search_both(&q, out, min_i64(in, turns[N - 1] / out));
 }

@@ -70,11 +70,17 @@ int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t k,
  * passes of the units alone. */
 int64_t amp_block_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t n);
 
-/* `rows` rows of `len` outputs, `kernel_rows` rows of `kernel_cols` weights,
- * `pack` kernel rows folded into the input channels (1, 2 or 4). */
-int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, int64_t rows,
-                     int64_t len, int64_t k, int64_t n, int64_t kernel_rows,
-                     int64_t kernel_cols, int pack);
+/* `rows` rows of `len` outputs under kernel_rows x kernel_cols weights, of
+ * which `pack` rows are folded into the input channels (1, 2 or 4). */
+typedef struct AmpConv {
+    int64_t rows, len, kernel_rows, kernel_cols;
+    int pack;
+} AmpConv;
+
+int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, int64_t k,
+                     int64_t n);
+int64_t amp_conv_block_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c,
+                           int64_t n);
 int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
                  int64_t n);
 int64_t outer_cyc(LpCostType t, int64_t m, int64_t n);

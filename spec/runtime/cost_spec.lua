@@ -1,0 +1,374 @@
+-- The cost model: formulas against values worked out by hand from PopLibs'
+-- published estimates, invariants of the planner, the recorded runs.
+
+local out = os.getenv("LUPINE_TEST_OUT")
+local tools = out and out .. "/../tools/" or "build/tools/"
+local CHIPS = { "ipu1", "ipu2", "ipu21" }
+
+local function ask(...)
+  local pipe = assert(io.popen(tools .. "cost_probe " .. table.concat({ ... }, " ")))
+  local r = {}
+  for line in pipe:lines() do
+    local name, value = line:match("^([%w_]+)=(-?%d+)$")
+    r[name] = math.tointeger(value)
+  end
+  assert.is_true(pipe:close(), "cost_probe " .. table.concat({ ... }, " "))
+  return r
+end
+
+describe("the table of chips", function()
+  it("has the published figures of the three generations", function()
+    local mk1, mk2, bow = ask("chip", "ipu1"), ask("chip", "ipu2"), ask("chip", "ipu21")
+    assert.equal(1216, mk1.tiles)
+    assert.equal(1472, mk2.tiles)
+    assert.equal(262144, mk1.tile_bytes)
+    assert.equal(638976, bow.tile_bytes)
+    assert.equal(64, bow.f16_f16)
+    assert.equal(32, mk1.f16_f32)
+    -- published peaks: 124.5, 250 and 350 TFLOP/s
+    assert.near(124500, mk1.gflops_f16, 200)
+    assert.near(250000, mk2.gflops_f16, 1000)
+    assert.near(350000, bow.gflops_f16, 2000)
+  end)
+
+  it("splits each tile into the two regions", function()
+    for _, c in ipairs(CHIPS) do
+      local r = ask("chip", c)
+      assert.equal(r.tile_bytes, r.region0_bytes + r.region1_bytes)
+    end
+  end)
+
+  it("syncs several IPUs by hops on Mk1 and in fixed time later", function()
+    assert.equal(240, ask("chip", "ipu1").sync16)
+    assert.equal(600, ask("chip", "ipu21").sync16)
+    assert.equal(0, ask("chip", "ipu2").sync1)
+  end)
+
+  it("knows how IPUs are joined", function()
+    assert.equal(16, ask("chip", "ipu2").machines64)
+    assert.equal(32, ask("chip", "ipu1").machines64)
+    assert.equal(58400, ask("chip", "ipu1").near_mbps)
+    assert.equal(16000, ask("chip", "ipu21").far_mbps)
+  end)
+end)
+
+describe("a vertex takes the cycles of its published estimate:", function()
+  local UNARY, UNARY_IN, BINARY, BINARY_IN, SCALAR = 0, 1, 2, 3, 4
+  local function ew(op, form, type, n)
+    return ask("elementwise", "ipu2", op, form, type, n).cyc
+  end
+
+  it("elementwise operations", function()
+    assert.equal(11 + 9 + 6 * (33 + 42 * 4), ew("exp", UNARY, "half", 1000))
+    assert.equal(11 + 6 * (29 + 50 * 3), ew("add", BINARY, "float", 600))
+    assert.equal(11 + 6 * (26 + 25 * 3), ew("add", BINARY, "half", 600))
+    assert.equal(11 + 6 * (58 + 100 * 3), ew("sub", BINARY_IN, "half", 2400))
+    assert.equal(11 + 6 * (20 + 10 * 2), ew("mul", SCALAR, "half", 240))
+    assert.equal(11 + 6 * (26 + 10 * 21), ew("div", BINARY, "half", 240))
+    assert.equal(11 + 9 + 6 * (17 + 2304), ew("sin", UNARY, "float", 6))
+    assert.equal(11 + 9 + 6 * (55 + 10 * 2), ew("tanh", UNARY_IN, "half", 240))
+    assert.equal(11 + 6 * (29 + 70), ew("add", BINARY, "int", 60))
+    assert.equal(0, ew("add", BINARY, "half", 0))
+  end)
+
+  it("the scaled addition", function()
+    assert.equal(44 + 6 * (24 + 3 * 9), ask("scaled_add", "ipu2", "half", 240).cyc)
+  end)
+
+  it("the matrix unit, by mode and generation", function()
+    local F16_F16, F16_F32, F32 = 0, 1, 2
+    local function amp(chip, mode)
+      return ask("amp", chip, mode, 48, 32, 32).cyc
+    end
+    -- 8 rows a worker, two input groups, two output groups of two passes
+    assert.equal(123 + 2 * (15 + 2 * 19 + 4 * (38 + 6 * 51)), amp("ipu2", F16_F32))
+    assert.equal(amp("ipu2", F16_F32), amp("ipu1", F16_F32))
+    assert.equal(123 + 2 * (15 + 2 * 19 + 2 * (70 + 6 * 51)), amp("ipu2", F16_F16))
+    assert.equal(123 + 2 * (15 + 2 * 19 + 4 * (70 + 6 * 86)) + 4 * 6 * 34, amp("ipu2", F32))
+  end)
+
+  it("the matrix unit under a kernel", function()
+    -- 32 outputs a worker in two rows of 16, 3 x 3 weights, two passes
+    local pos = 32 + 15 + 3 + 6 * (17 + 2 * (3 + 83 - 9))
+    local want = 109 + 14 + 3 * (14 + 3 * (12 + 2 * pos)) + 6 * (256 + 5)
+    assert.equal(want, ask("amp_conv", "ipu2", 1, 12, 16, 16, 16, 3, 3, 1).cyc)
+  end)
+
+  it("dot products and outer products", function()
+    assert.equal(65 + 6 * (32 + 7 + 2 * (7 + 4)), ask("hmac", "ipu2", 6, 16, 2).cyc)
+    assert.equal(6 * (25 + 11 + 2 * (6 + 5)), ask("outer", "ipu2", 12, 32).cyc)
+  end)
+
+  it("the sum of partials", function()
+    assert.equal(33 + 6 * (20 + 4 * (6 + 7)), ask("partials", "ipu2", "float", "half", 96, 4).cyc)
+    assert.equal(33 + 6 * (20 + 4 * (6 + 8)), ask("partials", "ipu2", "float", "float", 96, 4).cyc)
+  end)
+
+  it("reduces in one to three stages", function()
+    for depth, n in pairs({ [2] = 1, [15] = 1, [16] = 2, [124] = 2, [125] = 3, [1472] = 3 }) do
+      local r = ask("stages", "ipu2", depth)
+      assert.equal(n, r.n)
+      assert.is_true(r.product >= depth)
+    end
+  end)
+
+  it("exchange, at twice the rate for a pair that shares a bus", function()
+    assert.equal(25, ask("exchange", "ipu2", 100, 0, 0).cyc)
+    assert.equal(13, ask("exchange", "ipu2", 100, 0, 1).cyc)
+    assert.equal(100, ask("exchange", "ipu2", 100, 400, 1).cyc)
+  end)
+end)
+
+describe("an operation", function()
+  it("is one vertex a tile and a sync", function()
+    -- a million halves: 170 vectors on the fullest tile
+    local r = ask("add", "ipu2", "half", 1000000)
+    assert.equal(11 + 6 * (26 + 29 * 3), r.compute_cyc)
+    assert.equal(150, r.sync_cyc)
+    assert.equal(1471, r.tiles)
+    assert.equal(1000000, r.flops)
+  end)
+
+  it("adds cycles, not code, when it runs again", function()
+    local one = ask("add", "ipu2", "half", 5000)
+    local two = ask("add_twice", "ipu2", "half", 5000)
+    local ten = ask("add_repeated", "ipu2", "half", 5000, 10)
+    assert.equal(2 * one.cycles, two.cycles)
+    assert.equal(2 * one.vertex_bytes, two.vertex_bytes)
+    assert.equal(one.code_bytes, two.code_bytes)
+    assert.equal(10 * one.cycles, ten.cycles)
+    assert.equal(one.vertex_bytes, ten.vertex_bytes)
+  end)
+
+  it("casts at half a cycle an element and worker", function()
+    -- 1200 elements a tile, 200 a worker
+    assert.equal(12 + 6 * (40 + 100), ask("cast", "ipu2", "float", "half", 1472 * 1200).compute_cyc)
+    assert.equal(12 + 6 * (40 + 100), ask("cast", "ipu2", "half", "float", 1472 * 1200).compute_cyc)
+    assert.equal(0, ask("cast", "ipu2", "half", "half", 100).cycles)
+  end)
+
+  it("copies 8 bytes a cycle in order and 1.6 transposed", function()
+    local n = 1472 * 4000
+    assert.equal(1000, ask("copy", "ipu2", "half", n, 0).compute_cyc)
+    assert.equal(5000, ask("copy", "ipu2", "half", n, 1).compute_cyc)
+    assert.equal(2000, ask("copy", "ipu2", "half", n, 0).exchange_cyc)
+  end)
+
+  it("draws random numbers at the generator's rate", function()
+    local seed = 14 + 27 * 6
+    local function draw(op)
+      return ask("random", "ipu2", "float", op, 1472 * 60).compute_cyc - seed
+    end
+    assert.equal(6 + 144 + 4 * 30, draw(0))
+    assert.equal(6 + 144 + 30, draw(3))
+    assert.equal(6 + 144 + 2 * 30, draw(4))
+  end)
+
+  it("sends a broadcast operand but once", function()
+    local r = ask("broadcast", "ipu2", "half", 1472 * 600, 300, 1)
+    assert.equal(75, r.exchange_cyc)
+    assert.equal(600, r.temp_tile_bytes)
+    assert.equal(1, ask("broadcast", "ipu2", "half", 1472 * 600, 1472, 600).exchange_cyc)
+  end)
+
+  it("costs nothing on no elements", function()
+    for _, call in ipairs({
+      { "add", "ipu2", "half", 0 }, { "fill", "ipu2", "half", 0 }, { "copy", "ipu2", "half", 0, 1 },
+      { "reduce", "ipu2", "half", 2, 4, 0, 1 }, { "softmax", "ipu2", "half", 0, 10 },
+      { "norm", "ipu2", "half", 0, 0, 0, 0 }, { "pool", "ipu2", "half", 0, 0, 4 },
+      { "lookup", "ipu2", "half", 10, 4, 0, 0 }, { "slice", "ipu2", "half", 10, 4, 0 },
+      { "random", "ipu2", "half", 0, 0 }, { "host", "ipu2", 0, 1 }, { "ipu_copy", "ipu2", 0, 1, 0 },
+    }) do
+      assert.equal(0, ask(table.unpack(call)).cycles, call[1])
+    end
+  end)
+
+  it("has a cost on every chip", function()
+    for _, chip in ipairs(CHIPS) do
+      for _, call in ipairs({
+        { "fill", "half", 1000 }, { "reduce", "half", 2, 64, 1000, 8 },
+        { "softmax", "half", 512, 128 },
+        { "softmax_grad", "float", 512, 128 }, { "norm", "half", 393216, 512, 768, 0 },
+        { "norm_grad", "half", 393216, 512, 768 }, { "pool", "half", 802816, 200704, 9 },
+        { "pool_grad", "half", 802816, 200704, 9 }, { "lookup", "half", 30522, 768, 512, 0 },
+        { "lookup_add", "half", 30522, 768, 512, 0 }, { "slice", "float", 64, 768, 4 },
+      }) do
+        local r = ask(call[1], chip, table.unpack(call, 2))
+        assert.is_true(r.compute_cyc > 0 and r.sync_cyc > 0, call[1] .. " on " .. chip)
+        assert.is_true(r.code_bytes > 0 and r.vertex_bytes > 0, call[1] .. " on " .. chip)
+      end
+    end
+  end)
+
+  it("is dearer where more must be read", function()
+    assert.is_true(ask("softmax", "ipu2", "half", 512, 512).cycles
+                   > ask("softmax", "ipu2", "half", 512, 128).cycles)
+    assert.is_true(ask("norm", "ipu2", "half", 393216, 512, 768, 0).cycles
+                   > ask("norm", "ipu2", "half", 393216, 512, 768, 1).cycles)
+    assert.is_true(ask("lookup_add", "ipu2", "half", 30522, 768, 512, 512).cycles
+                   > ask("lookup_add", "ipu2", "half", 30522, 768, 512, 0).cycles)
+  end)
+end)
+
+describe("a transfer", function()
+  it("all-reduces around a ring", function()
+    -- 1.5 * 167 MB at 32 GB/s and 1.33 GHz, six syncs
+    local r = ask("collective", "ipu2", "half", 0, 167000000, 4, 4)
+    assert.near(1.5 * 167e6 / 32e9 * 1.33e9, r.exchange_cyc, 1)
+    assert.equal(6 * 600, r.sync_cyc)
+    local half = ask("collective", "ipu2", "half", 1, 167000000, 4, 4)
+    assert.near(r.exchange_cyc / 2, half.exchange_cyc, 1)
+    assert.equal(0, ask("collective", "ipu2", "half", 2, 167000000, 4, 4).compute_cyc)
+    assert.equal(0, ask("collective", "ipu2", "half", 0, 167000000, 1, 4).cycles)
+  end)
+
+  it("shares the host link and the streaming memory of a machine", function()
+    assert.near(1e6 / 20.2e9 * 1.33e9, ask("host", "ipu2", 1000000, 1).exchange_cyc, 1)
+    assert.near(4e6 / 20e9 * 1.85e9, ask("stream", "ipu21", 1000000, 4).exchange_cyc, 1)
+  end)
+
+  it("is slower to another machine", function()
+    assert.is_true(ask("ipu_copy", "ipu2", 0, 4, 1000000).exchange_cyc
+                   > ask("ipu_copy", "ipu2", 0, 1, 1000000).exchange_cyc)
+  end)
+end)
+
+describe("memory", function()
+  it("is spread evenly in grains", function()
+    local r = ask("map", "ipu2", "half", 1000000, 4)
+    assert.equal(680, r.tile_elems)
+    assert.equal(1360, r.tile_bytes)
+    assert.equal(1471, r.tiles)
+    assert.equal(3, ask("map", "ipu2", "float", 3, 1).tiles)
+  end)
+
+  it("counts the gap below interleaved data", function()
+    assert.equal(1000, ask("gaps", "ipu2", 1000, 0).bytes)
+    assert.equal(212992 + 10, ask("gaps", "ipu2", 1000, 10).bytes)
+    assert.equal(131072 + 10, ask("gaps", "ipu1", 1000, 10).bytes)
+    assert.equal(400000, ask("gaps", "ipu2", 400000, 10).bytes)
+  end)
+end)
+
+describe("the planner", function()
+  local PASSES = { 0, 1, 2, 3 }
+  local SHAPES = {
+    { 1, 1, 1, 1 }, { 1, 512, 768, 3072 }, { 1, 1000, 512, 30000 }, { 12, 384, 64, 384 },
+    { 3000, 64, 64, 64 }, { 1, 1, 1000, 1000 }, { 7, 101, 97, 103 }, { 1, 4096, 1, 512 },
+  }
+  local CONVS = {
+    -- groups batch in out, field, kernel, stride, dilation, padding
+    "1 4 64 64  1 56 56  1 3 3  1 1 1  1 1 1  0 1 1  0 1 1",
+    "1 4 3 64  1 224 224  1 7 7  1 2 2  1 1 1  0 3 3  0 3 3",
+    "1 4 256 512  1 56 56  1 1 1  1 2 2  1 1 1  0 0 0  0 0 0",
+    "96 4 1 1  1 28 28  1 3 3  1 1 1  1 1 1  0 1 1  0 1 1",
+    "32 4 8 8  1 28 28  1 3 3  1 1 1  1 1 1  0 1 1  0 1 1",
+    "1 2 16 32  8 16 16  3 3 3  1 1 1  1 1 1  1 1 1  1 1 1",
+    "1 8 80 256  1 1 300  1 1 3  1 1 2  1 1 1  0 0 1  0 0 1",
+  }
+  local RATE = {
+    ipu1 = { float = { half = 32, float = 8 } },
+    ipu2 = { float = { half = 32, float = 16 } },
+  }
+
+  local function check(chip, type, p, what)
+    local tiles = ask("chip", chip).tiles
+    assert.equal(p.product, p.tiles, what)
+    assert.is_true(p.tiles >= 1 and p.tiles <= tiles, what)
+    assert.equal(p.terms, p.total_cyc, what)
+    assert.equal(p.total_cyc, p.cycles, what)
+    local rate = RATE[chip].float[type]
+    assert.is_true(p.total_cyc * tiles * rate * 2 >= p.flops, what)
+    assert.is_true(p.fits == 0 or p.temp_bytes <= p.bound_bytes, what)
+    assert.equal(1, p.same, what)
+    assert.equal(1, p.hits, what)
+    assert.equal(0, p.live, what)
+  end
+
+  it("keeps to tiles, memory and peak for products", function()
+    for _, chip in ipairs({ "ipu1", "ipu2" }) do
+      for _, type in ipairs({ "half", "float" }) do
+        for _, s in ipairs(SHAPES) do
+          for _, pass in ipairs(PASSES) do
+            local p = ask("matmul", chip, 0, 0.6, "float", type, pass, table.unpack(s))
+            check(chip, type, p, table.concat({ chip, type, pass, table.unpack(s) }, " "))
+            assert.equal(2 * s[1] * s[2] * s[3] * s[4], p.flops)
+          end
+        end
+      end
+    end
+  end)
+
+  it("keeps to tiles, memory and peak for convolutions of all passes", function()
+    for _, chip in ipairs({ "ipu1", "ipu2" }) do
+      for _, s in ipairs(CONVS) do
+        local fwd = ask("conv", chip, 0, 0.6, "float", "half", 1, s)
+        for _, pass in ipairs(PASSES) do
+          local p = ask("conv", chip, 0, 0.6, "float", "half", pass, s)
+          check(chip, "half", p, chip .. " " .. pass .. " " .. s)
+          assert.equal(fwd.flops, p.flops)
+        end
+      end
+    end
+  end)
+
+  it("plans on every chip, Bow as Mk2", function()
+    local mk2 = ask("matmul", "ipu2", 0, 0.6, "float", "half", 0, 1, 512, 768, 3072)
+    local bow = ask("matmul", "ipu21", 0, 0.6, "float", "half", 0, 1, 512, 768, 3072)
+    assert.equal(mk2.total_cyc, bow.total_cyc)
+  end)
+
+  it("is no slower with more tiles", function()
+    for _, s in ipairs(SHAPES) do
+      local before
+      for _, tiles in ipairs({ 92, 184, 368, 736, 1472 }) do
+        local p = ask("matmul", "ipu2", tiles, 0.6, "float", "half", 0, table.unpack(s))
+        assert.is_true(p.tiles <= tiles)
+        -- an odd number of output splits loses the pair's bus: 5 %
+        assert.is_true(not before or p.total_cyc <= 1.05 * before, table.concat(s, "x"))
+        before = p.total_cyc
+      end
+    end
+  end)
+
+  it("trades memory for turns of a loop", function()
+    local before
+    for _, proportion in ipairs({ 0.1, 0.2, 0.4, 0.6, 0.9 }) do
+      local p = ask("matmul", "ipu2", 0, proportion, "float", "half", 0, 1, 1000, 512, 30000)
+      assert.equal(1, p.fits)
+      assert.is_true(p.temp_bytes <= proportion * 638976)
+      assert.is_true(not before or p.total_cyc <= 1.02 * before)
+      before = p.total_cyc
+    end
+    local small = ask("matmul", "ipu2", 0, 0.1, "float", "half", 0, 1, 1000, 512, 30000)
+    assert.is_true(small.serial > 1)
+  end)
+
+  it("takes little memory when told to take none", function()
+    local p = ask("matmul", "ipu2", 0, 0, "float", "half", 0, 1, 1000, 512, 30000)
+    assert.equal(0, p.fits)
+    assert.is_true(p.temp_bytes < 0.1 * 638976)
+  end)
+
+  it("is faster with half partials where the unit is twice as wide", function()
+    local float = ask("matmul", "ipu2", 0, 0.6, "float", "half", 0, 1, 4096, 1024, 4096)
+    local half = ask("matmul", "ipu2", 0, 0.6, "half", "half", 0, 1, 4096, 1024, 4096)
+    assert.is_true(half.total_cyc < 0.75 * float.total_cyc)
+  end)
+
+  it("costs nothing where a dimension is zero", function()
+    assert.equal(0, ask("matmul", "ipu2", 0, 0.6, "float", "half", 3, 1, 0, 8, 8).cycles)
+    local empty = "1 1 4 4  1 2 2  1 3 3  1 1 1  1 1 1  0 0 0  0 0 0"
+    assert.equal(0, ask("conv", "ipu2", 0, 0.6, "float", "half", 3, empty).cycles)
+  end)
+end)
+
+describe("the recorded runs", function()
+  it("are met within the promised error", function()
+    local pipe = assert(io.popen(tools .. "fidelity spec/fidelity.csv -q"))
+    local text = pipe:read("a")
+    assert.is_true(pipe:close(), text)
+    assert.matches("GEMM.-kept", text)
+    assert.matches("BERT fully connected.-kept", text)
+  end)
+end)
