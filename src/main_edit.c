@@ -182,7 +182,7 @@ static void end_pasted_line(EditLine *el)
     int before = (int)(info->cursor - info->buffer);
     int after = (int)(info->lastchar - info->cursor);
     add_wide(&term.head, info->buffer, info->lastchar);
-    printf("\r\033[K%ls%.*s\r\n", term.prompt, (int)(term.head.n - from),
+    printf("\r\033[K%ls%.*s\n", term.prompt, (int)(term.head.n - from),
            term.head.p + from);
     add_byte(&term.head, '\n');
     el_cursor(el, after);
@@ -249,7 +249,7 @@ static unsigned char on_tab(EditLine *el, int key)
         insert(el, s, n);
         result = n ? CC_REFRESH : CC_ERROR;
         if (lua_isstring(L, -1)) {
-            printf("\r\n%s\r\n", lua_tostring(L, -1));
+            printf("\n%s\n", lua_tostring(L, -1));
             fflush(stdout);
             result = CC_REDISPLAY;
         }
@@ -330,7 +330,10 @@ static int read_plain(lua_State *L, const char *prompt)
     if (n >= 0) /* the loop ends with the process if memory is that short */
         lua_pushlstring(L, line, (size_t)n);
     free(line);
-    return n >= 0 ? 1 : push_end(L, "end");
+    if (n >= 0)
+        return 1;
+    fputs("\n", stdout);
+    return push_end(L, "end");
 }
 
 static int read_edited(lua_State *L, const char *prompt)
@@ -405,15 +408,15 @@ static int term_report(lua_State *L)
     return 0;
 }
 
-/* private_file(path) -> true, or nil and a message. Makes the folder (one
- * level) and the file, readable by their owner alone. */
+/* private_file(path) -> true, or nil and a message. Makes the folders and the
+ * file that are missing, for their owner alone. */
 static int term_private_file(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
-    const char *slash = strrchr(path, '/');
-    if (slash && slash != path) {
-        lua_pushlstring(L, path, (size_t)(slash - path));
+    for (const char *p = path; (p = strchr(p + 1, '/')) != NULL;) {
+        lua_pushlstring(L, path, (size_t)(p - path));
         mkdir(lua_tostring(L, -1), 0700); /* open tells if that failed */
+        lua_pop(L, 1);
     }
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)

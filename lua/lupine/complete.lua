@@ -87,11 +87,11 @@ local function names(text, globals)
     end
     return fields(v, prefix, mark == ":"), prefix
   end
-  mark, prefix = text:match("(['\"%)%]]?%s*[:%.])([%w_]*)$")
-  if mark and mark:find("^['\"]:$") then -- a method of a string literal
+  prefix = text:match("['\"]%s*%)%s*:([%w_]*)$")
+  if prefix then -- a method of a string literal
     return fields("", prefix, true), prefix
-  elseif mark then
-    return {}, prefix
+  elseif text:find("[:%.][%w_]*$") then -- of a result: running code would tell
+    return {}, ""
   end
   prefix = text:match("[%a_][%w_]*$") or ""
   local list = fields(globals, prefix, false)

@@ -1,4 +1,4 @@
 #!/bin/sh
 # Checks of style. Usage: lint.sh fast|full
 set -u
-luacheck -q --no-cache lua spec .busted
+luacheck -q --no-color --no-cache lua spec .busted

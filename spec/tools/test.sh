@@ -18,7 +18,7 @@ specs() {
     shift
     rm -f "$out/counts" "$out/current"
     echo "== specs under $name"
-    LUPINE_TEST_OUT=$out "$@" /usr/bin/busted --ignore-lua </dev/null
+    LUPINE_BUILD=$build LUPINE_TEST_OUT=$out "$@" /usr/bin/busted --ignore-lua </dev/null
     code=$?
     if [ -f "$out/counts" ]; then
         read -r p f <"$out/counts"

@@ -1,0 +1,48 @@
+local program = require("spec.support.program")
+
+-- spec/tools/check_base.c holds the comparisons; each name is one of them.
+describe("src/base", function()
+  local function check(name)
+    local out, err, code = program.shell(program.build .. "/tools/check_base " .. name)
+    assert.equal("", out .. err)
+    assert.equal(0, code)
+  end
+
+  it("converts half as the compiler's arithmetic does, at every midpoint", function()
+    check("half")
+  end)
+
+  it("rounds to bfloat16 to the nearer neighbour, ties to even, once", function()
+    check("bfloat16")
+  end)
+
+  it("draws Philox's known answers", function()
+    check("philox")
+  end)
+
+  it("draws uniform numbers in [0, 1) with the right moments", function()
+    check("uniform")
+  end)
+
+  it("draws normal numbers with the right moments, neighbours independent", function()
+    check("normal")
+  end)
+
+  it("logs what passes the level to the sink", function()
+    check("log")
+  end)
+
+  it("lowers the vector unit on request and says so when it cannot", function()
+    local ask = " -e 'print(require(\"lupine.core\").host.cpu().simd)'"
+    assert.equal("plain\n", (program.shell("LUPINE_CPU=plain " .. program.host .. ask)))
+    local out, err = program.shell("LUPINE_CPU=mmx " .. program.host .. ask)
+    assert.matches("^%l", out)
+    assert.matches("LUPINE_CPU=mmx: known are plain, avx2, avx512", err, 1, true)
+  end)
+
+  it("takes the number of threads from the environment, within its limit", function()
+    local ask = program.host .. " -e 'print(require(\"lupine.core\").host.cpu().threads)'"
+    assert.equal("3\n", (program.shell("OMP_THREAD_LIMIT= OMP_NUM_THREADS=3 " .. ask)))
+    assert.equal("2\n", (program.shell("OMP_THREAD_LIMIT=2 OMP_NUM_THREADS=3,2 " .. ask)))
+  end)
+end)

@@ -1,0 +1,165 @@
+local program = require("spec.support.program")
+
+-- What the loop prints for lines from a pipe.
+local function session(lines)
+  local out, err, code = program.run({ "-i" }, lines)
+  return out, err, code
+end
+
+describe("the read-eval-print loop without a terminal", function()
+  it("prints expressions and keeps the last value in _", function()
+    assert.equal("> 42\n> 43\n> 1\ttwo\tnil\n> 1\n> \n",
+      (session("6*7\n_ + 1\n1, 'two', nil\n_\n")))
+  end)
+
+  it("prints nothing for statements and empty results", function()
+    assert.equal("> > > \n", (session("x = 1\n(function() end)()\n")))
+  end)
+
+  it("goes on with an unfinished chunk, a statement or an expression", function()
+    assert.equal("> >> >> 1\n2\n> \n", (session("for i = 1, 2 do\nprint(i)\nend\n")))
+    assert.equal("> >> 3\n> \n", (session("1 +\n2\n")))
+    assert.equal("> >> 5\n> \n", (session("math.max(\n1, 5)\n")))
+  end)
+
+  it("reports errors and goes on", function()
+    local out, err, code = session("error('boom')\nx y\n1\n")
+    assert.equal("> > > 1\n> \n", out)
+    assert.matches("stdin:1: boom\nstack traceback:", err, 1, true)
+    assert.matches("syntax error near 'y'", err, 1, true)
+    assert.equal(0, code)
+  end)
+
+  it("reports a chunk that the end of input cuts", function()
+    local _, err = session("while true do\n")
+    assert.matches("near <eof>", err, 1, true)
+  end)
+
+  it("describes a function from its source", function()
+    local out = session("local s = require('lupine.show') show = s.show\n?show\n")
+    assert.matches("show(v)", out, 1, true)
+    assert.matches("The text of any value", out, 1, true)
+    assert.matches("lua/lupine/show.lua:%d+", out)
+    assert.matches("no value is named nosuch", (session("?nosuch\n")), 1, true)
+  end)
+
+  it("times an expression and knows its commands", function()
+    assert.matches("^> 2\n%d+%.%d+ s, processor %d+%.%d+ s\n> \n$", (session(":time 1+1\n")))
+    assert.matches(":help lists them", (session(":nosuch\n")), 1, true)
+    assert.matches(":time EXPR", (session(":help\n")), 1, true)
+  end)
+end)
+
+describe("the read-eval-print loop on a terminal", function()
+  local home, env, session_
+
+  before_each(function()
+    home = os.tmpname()
+    os.remove(home)
+    os.execute("mkdir -p " .. home)
+    env = ("HOME=%s XDG_STATE_HOME=%s/state"):format(home, home)
+  end)
+
+  after_each(function()
+    if session_ then
+      session_:close()
+      session_ = nil
+    end
+    os.execute("rm -rf " .. home)
+  end)
+
+  local function open()
+    session_ = program.session(env)
+    return session_
+  end
+
+  local function history()
+    local f = assert(io.open(home .. "/state/lupine/history"))
+    local text = f:read("a")
+    f:close()
+    return text
+  end
+
+  it("edits lines with characters beyond ASCII", function()
+    local s = open()
+    s:type("x = 'dé\127è'\n")
+    s:type("#x, x\n")
+    s:expect("3\tdè")
+  end)
+
+  it("runs a pasted block once, as one chunk, without completing tabs", function()
+    local s = open()
+    s:type("\27[200~local n = 0\rfor i = 1, 3 do\r\tn = n + i\rend\rprint('n' .. n)\27[201~")
+    s:send("\n")
+    s:expect("n6")
+    s:type("'done'\n")
+    s:expect("done")
+    assert.equal("local n = 0\n\tfor i = 1, 3 do\n\t\tn = n + i\n\tend\n" ..
+      "\tprint('n' .. n)\n'done'\n", history())
+  end)
+
+  it("completes names at Tab", function()
+    local s = open()
+    s:type("strin\t.rever\t('abc')\n")
+    s:expect("cba")
+    s:type("string.re\t")
+    s:expect("rep      reverse")
+  end)
+
+  it("keeps a private history that later sessions offer", function()
+    local s = open()
+    s:type("'first' .. 1\n")
+    s:expect("first1")
+    s:close()
+    local mode = io.popen("stat -c %a " .. home .. "/state/lupine/history")
+    assert.equal("600", mode:read("l"))
+    mode:close()
+    s = open()
+    s:type("\27[A\n")
+    s:expect("first1")
+    assert.equal("'first' .. 1\n'first' .. 1\n", history())
+  end)
+
+  it("only warns when the history cannot be written", function()
+    env = "HOME=/proc/none XDG_STATE_HOME=/proc/none"
+    local s = open()
+    s:expect("history is not kept")
+    s:type("1 + 1\n")
+    s:expect("2")
+  end)
+
+  it("stops a running chunk at Ctrl-C and goes on", function()
+    local s = open()
+    s:type("print('be' .. 'gin') while true do end\n")
+    s:expect("begin")
+    s:send("\3")
+    s:expect("interrupted")
+    s:type("'alive' .. 1\n")
+    s:expect("alive1")
+  end)
+
+  it("drops the line at Ctrl-C", function()
+    local s = open()
+    s:type("nonsense(")
+    s:expect("nonsense(")
+    s:send("\3")
+    s:expect("^C")
+    s:type("'fresh' .. 1\n")
+    s:expect("fresh1")
+  end)
+
+  it("leaves at the end of input", function()
+    local s = open()
+    s:expect("> ")
+    session_ = nil
+    assert.equal(0, s:close() or 0)
+  end)
+
+  it("uses a plain prompt on a dumb terminal", function()
+    env = env .. " TERM=dumb"
+    local out = program.shell(("script -qec %s /dev/null"):format(
+      program.quote(("env TERM=dumb %s"):format(program.host))), "1+1\n\4")
+    assert.not_matches("\27", out, 1, true)
+    assert.matches("> 2", out:gsub("1%+1\r?\n", ""), 1, true)
+  end)
+end)

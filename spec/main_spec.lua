@@ -1,0 +1,151 @@
+local program = require("spec.support.program")
+local run = program.run
+
+describe("the host program", function()
+  local script
+
+  local function write_script(text)
+    script = program.temporary(text)
+    return script
+  end
+
+  after_each(function()
+    if script then
+      os.remove(script)
+      script = nil
+    end
+  end)
+
+  -- The lua command is the reference for everything both offer.
+  local function as_lua(arguments, input)
+    local words = { "lua5.4" }
+    for i, a in ipairs(arguments) do
+      words[i + 1] = program.quote(a)
+    end
+    local out, _, code = program.shell(table.concat(words, " "), input)
+    local our_out, _, our_code = run(arguments, input)
+    assert.equal(out, our_out)
+    assert.equal(code, our_code)
+    return out, code
+  end
+
+  it("gives a script its arguments as lua does", function()
+    local path = write_script("print(arg[0], arg[1], arg[2], arg[3], #arg, select('#', ...), ...)")
+    as_lua({ path, "a", "-e", "c d" })
+    as_lua({ path })
+    as_lua({ "-e", "x = 1", path, "a" })
+    as_lua({ "-", "a", "b" }, "print(arg[0], ...)")
+  end)
+
+  it("runs code, libraries and standard input as lua does", function()
+    as_lua({ "-e", "print(1)", "-eprint(2)" })
+    as_lua({ "-l", "string", "-e", "print(string.format('%d', 3))" })
+    as_lua({ "-l", "s=string", "-e", "print(s.rep('x', 3))" })
+    as_lua({}, "print('from stdin', ...)")
+    as_lua({ "--", "/nonexistent/file" })
+  end)
+
+  it("exits as lua does", function()
+    local _, code = as_lua({ "-e", "error('x')" })
+    assert.equal(1, code)
+    as_lua({ "-e", "error({})" })
+    as_lua({ "-e", "os.exit(7)" })
+    as_lua({ "-e", "os.exit(true, true)" })
+    as_lua({ "-e", "x = = 1" })
+    as_lua({ "-z" })
+    as_lua({ "-e" })
+    as_lua({ "/nonexistent/file" })
+  end)
+
+  it("refuses precompiled chunks", function()
+    local path = write_script(string.dump(function() end))
+    local _, err, code = run({ path })
+    assert.equal(1, code)
+    assert.matches("attempt to load a binary chunk", err, 1, true)
+  end)
+
+  it("tells its version and its usage", function()
+    local version = require("lupine.core").version
+    assert.equal("lupine " .. version .. " (Lua 5.4.4)\n", (run({ "--version" })))
+    local out, _, code = run({ "--help" })
+    assert.matches("^usage: ", out)
+    assert.equal(0, code)
+  end)
+
+  it("finds its Lua files from any folder and puts them first", function()
+    local code = [[print(require("lupine").version, package.path:match("^(.-)/%?%.lua"))]]
+    local out = program.shell(([[host=$(realpath %s); cd / && "$host" -e %s]]):format(
+      program.host, program.quote(code)))
+    assert.matches("^%d+%.%d+%.%d+\t/.*/lua\n$", out)
+  end)
+
+  it("prints an uncaught error with the traceback of the script", function()
+    local path = write_script("local function f()\n  error('boom')\nend\nf()\n")
+    local out, err = run({ path })
+    assert.equal("", out)
+    assert.matches(": " .. path .. ":2: boom\nstack traceback:\n", err, 1, true)
+    assert.matches(path .. ":4: in main chunk\n$", err)
+  end)
+
+  it("prints the fields of an error object", function()
+    local _, err = run({ "-e", [[error({message = "no room", type = "out_of_memory",
+      location = "net.lua:3", recovery_action = "none", traceback = "stack: here"})]] })
+    assert.matches("no room\n  type: out_of_memory\n  location: net.lua:3\n" ..
+      "  recovery_action: none\nstack: here\n", err, 1, true)
+    _, err = run({ "-e", [[error(setmetatable({type = "value_error"},
+      {__tostring = function() return "as text" end}))]] })
+    assert.matches("as text\n  type: value_error\nstack traceback:\n", err, 1, true)
+  end)
+
+  it("survives an error object that cannot be printed", function()
+    local _, err, code = run({ "-e", [[error(setmetatable({}, {__tostring = error,
+      __index = error}))]] })
+    assert.matches("cannot be printed", err, 1, true)
+    assert.equal(1, code)
+    _, err, code = run({ "-e", "error()" })
+    assert.matches("(error object is a nil value)", err, 1, true)
+    assert.equal(1, code)
+  end)
+
+  it("keeps error objects as they are through pcall and xpcall", function()
+    local out = run({ "-e", [[local e = {}
+      local function same(m) return m end
+      print(select(2, pcall(error, e)) == e, select(2, xpcall(error, same, e)) == e)]] })
+    assert.equal("true\ttrue\n", out)
+  end)
+
+  it("leaves lupine's own frames out of tracebacks unless asked", function()
+    local code = [[require("lupine.show").show(setmetatable({}, {__tostring = function()
+      error("inner") end}))]]
+    local _, err = run({ "-e", code })
+    assert.not_matches("show.lua", err, 1, true)
+    assert.matches("inside lupine; LUPINE_TRACEBACK=full shows them", err, 1, true)
+    _, err = program.shell(("LUPINE_TRACEBACK=full %s -e %s"):format(program.host,
+      program.quote(code)))
+    assert.matches("show.lua", err, 1, true)
+  end)
+
+  it("cuts the traceback of a stack overflow", function()
+    local _, err, code = run({ "-e", "local function f() return 1 + f() end f()" })
+    assert.equal(1, code)
+    assert.matches("stack overflow", err, 1, true)
+    assert.matches("levels)", err, 1, true)
+    assert.is_true(select(2, err:gsub("\n", "")) < 40)
+  end)
+
+  -- Not os.execute: the C library ignores the signal while that runs.
+  local raise = [[io.popen("kill -INT " .. io.open("/proc/self/stat"):read("n")):close()]]
+
+  it("turns an interruption into an error that a script can catch", function()
+    local out, _, code = run({ "-e",
+      ([[print(pcall(function() %s while true do end end)) print("on")]]):format(raise) })
+    assert.equal("false\tinterrupted\non\n", (out:gsub("%(command line%):%d+: ", "")))
+    assert.equal(0, code)
+  end)
+
+  it("ends an interrupted script with its traceback", function()
+    local _, err, code = run({ "-e", raise .. " while true do end" })
+    assert.matches("interrupted\nstack traceback:", err, 1, true)
+    assert.equal(1, code)
+  end)
+end)

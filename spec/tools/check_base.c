@@ -1,0 +1,273 @@
+/* Checks of src/base that Lua cannot reach, against independent sources:
+ * conversions against gcc's own _Float16 arithmetic and against rounding by
+ * nearest neighbour in double, Philox against Random123's known answers.
+ * Usage: check_base half|bfloat16|philox|uniform|normal|log. Prints what is
+ * wrong and exits with 1. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/half.h"
+#include "src/base/log.h"
+#include "src/base/random.h"
+
+static int wrong;
+
+static void complain(const char *what, double input, unsigned got,
+                     unsigned want)
+{
+    if (++wrong <= 10)
+        printf("%s(%a): got %#x, not %#x\n", what, input, got, want);
+}
+
+/* The value of a finite half, from the definition of the format. */
+static double half_value(unsigned h)
+{
+    int e = (int)(h >> 10 & 31);
+    double m = h & 0x3ff;
+    double v = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+    return h & 0x8000 ? -v : v;
+}
+
+static void check_widening(void)
+{
+    for (unsigned h = 0; h < 0x10000; h++) {
+        float f = lp_half_to_float((uint16_t)h);
+        if ((h & 0x7c00) != 0x7c00) {
+            if ((double)f != half_value(h) || !signbit(f) != !(h & 0x8000))
+                complain("lp_half_to_float", h, lp_float_bits(f), 0);
+            if (lp_float_to_half(f) != h)
+                complain("round trip", h, lp_float_to_half(f), h);
+        } else if (h & 0x3ff) {
+            if (!isnan(f) || lp_float_to_half(f) != (h | 0x200))
+                complain("NaN", h, lp_float_to_half(f), h | 0x200);
+        } else if (!isinf(f) || lp_float_to_half(f) != h) {
+            complain("infinity", h, lp_float_to_half(f), h);
+        }
+    }
+}
+
+/* The places where rounding is decided: each half, each midpoint, and the
+ * numbers next to them in float and in double. */
+static void check_midpoints(void)
+{
+    for (unsigned h = 0; h < 0x7c00; h++) {
+        double low = half_value(h);
+        double high = h == 0x7bff ? 65536.0 : half_value(h + 1);
+        double middle = (low + high) / 2;
+        unsigned even = h & 1 ? h + 1 : h;
+        struct {
+            double x;
+            unsigned want;
+        } c[] = {
+            {middle, even},
+            {nextafter(middle, 1e9), h + 1},
+            {nextafter(middle, 0), h},
+            {nextafterf((float)middle, 1e9f), h + 1},
+            {nextafterf((float)middle, 0), h},
+            {low, h},
+        };
+        for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+            for (int s = 0; s < 2; s++) {
+                double x = s ? -c[i].x : c[i].x;
+                unsigned want = c[i].want | (s ? 0x8000u : 0);
+                if (lp_double_to_half(x) != want)
+                    complain("lp_double_to_half", x, lp_double_to_half(x),
+                             want);
+                if ((double)(float)x == x && lp_float_to_half((float)x) != want)
+                    complain("lp_float_to_half", x, lp_float_to_half((float)x),
+                             want);
+            }
+        }
+    }
+}
+
+static unsigned float16_bits(_Float16 v)
+{
+    uint16_t u;
+    memcpy(&u, &v, sizeof u);
+    return u;
+}
+
+/* Random bit patterns against the compiler's conversions. */
+static void check_half(void)
+{
+    check_widening();
+    check_midpoints();
+    for (uint64_t i = 0; i < 3000000; i++) {
+        uint64_t r = lp_mix64(i);
+        float f = lp_bits_float((uint32_t)r);
+        if (i % 2) /* most patterns are out of half's range: fold some in */
+            f = lp_bits_float(((uint32_t)r & 0x87ffffff) | 0x38000000);
+        double d;
+        uint64_t u = (r & 0x801fffffffffffff) | 0x3e00000000000000;
+        u += (r >> 53 & 3) << 54;
+        memcpy(&d, &u, sizeof d);
+        if (!isnan(f) && lp_float_to_half(f) != float16_bits((_Float16)f))
+            complain("lp_float_to_half", (double)f, lp_float_to_half(f),
+                     float16_bits((_Float16)f));
+        if (!isnan(d) && lp_double_to_half(d) != float16_bits((_Float16)d))
+            complain("lp_double_to_half", d, lp_double_to_half(d),
+                     float16_bits((_Float16)d));
+    }
+}
+
+/* bfloat16 by its definition: of the two neighbours the nearer, else even. */
+static unsigned nearest_bf16(double x)
+{
+    float f = (float)x;
+    uint32_t u = lp_float_bits(f);
+    unsigned below = u >> 16;
+    if (fabs((double)lp_bits_float(below << 16)) > fabs(x))
+        below--;
+    double a = (double)lp_bits_float(below << 16), b;
+    if ((below & 0x7fff) == 0x7f7f)
+        b = below & 0x8000 ? -0x1p128 : 0x1p128;
+    else
+        b = (double)lp_bits_float((below + 1) << 16);
+    double da = fabs(x - a), db = fabs(b - x);
+    return da < db || (da == db && !(below & 1)) ? below : below + 1;
+}
+
+static void check_bfloat16(void)
+{
+    for (unsigned b = 0; b < 0x10000; b++) {
+        float f = lp_bf16_to_float((uint16_t)b);
+        unsigned want = isnan(f) ? b | 0x40 : b;
+        if (lp_float_to_bf16(f) != want)
+            complain("bfloat16 round trip", b, lp_float_to_bf16(f), want);
+    }
+    for (uint64_t i = 0; i < 3000000; i++) {
+        uint64_t r = lp_mix64(i);
+        if (i % 3 == 0) /* ties, and one part in 2^16 beside them */
+            r = (r & ~(uint64_t)0xffff) | 0x8000;
+        float f = lp_bits_float((uint32_t)r);
+        if (!isfinite(f))
+            continue;
+        double d = (double)f * (i % 2 ? 1 + 0x1p-50 : 1 - 0x1p-52);
+        unsigned want = nearest_bf16((double)f);
+        if (lp_float_to_bf16(f) != want)
+            complain("lp_float_to_bf16", (double)f, lp_float_to_bf16(f), want);
+        if (lp_double_to_bf16(d) != nearest_bf16(d))
+            complain("lp_double_to_bf16", d, lp_double_to_bf16(d),
+                     nearest_bf16(d));
+    }
+}
+
+/* Random123 1.14, tests/kat_vectors: philox 4x32 10. */
+static void check_philox(void)
+{
+    static const uint32_t kat[3][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff,
+         0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
+         0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+    };
+    for (int i = 0; i < 3; i++) {
+        const uint32_t *k = kat[i];
+        LpRandom r = {(uint64_t)k[5] << 32 | k[4], k[1], k[2], k[3]};
+        uint32_t w[4];
+        lp_random_block(&r, k[0], w);
+        for (int j = 0; j < 4; j++) {
+            if (w[j] != k[6 + j])
+                complain("philox", i, w[j], k[6 + j]);
+            if (lp_random_word(&r, 4 * (uint64_t)k[0] + (uint64_t)j) != w[j])
+                complain("lp_random_word", i, 0, w[j]);
+        }
+    }
+}
+
+/* A mean of n draws lies within five standard errors of its expectation. */
+static void check_mean(const char *what, double sum, double n, double expected,
+                       double deviation)
+{
+    double error = fabs(sum / n - expected), limit = 5 * deviation / sqrt(n);
+    if (error > limit) {
+        wrong++;
+        printf("%s: mean %g, expected %g\n", what, sum / n, expected);
+    }
+}
+
+static void check_uniform(void)
+{
+    LpRandom r = lp_random(1, 2, 0, 0, 0);
+    double n = 1 << 20, sum = 0, square = 0;
+    for (uint64_t i = 0; i < 1 << 20; i++) {
+        double u = (double)lp_random_unit(lp_random_word(&r, i));
+        if (!(u >= 0 && u < 1))
+            complain("range", u, 0, 0);
+        sum += u;
+        square += u * u;
+    }
+    check_mean("uniform", sum, n, 0.5, sqrt(1 / 12.0));
+    check_mean("uniform, square", square, n, 1 / 3.0, sqrt(4 / 45.0));
+    if (lp_random_unit(0xffffffff) >= 1 || lp_random_unit(0xff) != 0)
+        complain("range", 1, 0, 0);
+}
+
+static void check_normal(void)
+{
+    LpRandom r = lp_random(1, 3, 0, 0, 0);
+    double n = 1 << 20, s1 = 0, s2 = 0, s4 = 0, cross = 0, last = 0;
+    for (uint64_t i = 0; i < 1 << 20; i++) {
+        double z = (double)lp_random_normal(&r, i);
+        if (!isfinite(z))
+            complain("normal", (double)i, 0, 0);
+        s1 += z;
+        s2 += z * z;
+        s4 += z * z * z * z;
+        cross += z * last;
+        last = z;
+    }
+    check_mean("normal", s1, n, 0, 1);
+    check_mean("normal, square", s2, n, 1, sqrt(2));
+    check_mean("normal, fourth power", s4, n, 3, sqrt(96));
+    check_mean("normal, neighbours", cross, n, 0, 1);
+}
+
+static void keep_line(void *user, LpLogLevel level, const char *line)
+{
+    snprintf(user, 64, "%d %s", (int)level, line);
+}
+
+static void check_log(void)
+{
+    char got[64] = "";
+    lp_log_set_sink(keep_line, got);
+    lp_log_set_level(LP_LOG_WARN);
+    lp_log(LP_LOG_INFO, "hidden");
+    if (*got)
+        complain("level", 0, 1, 0);
+    lp_log(LP_LOG_ERR, "n = %d", 3);
+    if (strcmp(got, "4 n = 3") != 0)
+        complain("line", 0, 1, 0);
+    lp_log_set_level(LP_LOG_OFF);
+    lp_log(LP_LOG_OFF, "never");
+    if (strcmp(got, "4 n = 3") != 0)
+        complain("off", 0, 1, 0);
+    lp_log_set_sink(NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*check)(void);
+    } checks[] = {
+        {"half", check_half},     {"bfloat16", check_bfloat16},
+        {"philox", check_philox}, {"uniform", check_uniform},
+        {"normal", check_normal}, {"log", check_log},
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (argc == 2 && strcmp(argv[1], checks[i].name) == 0) {
+            checks[i].check();
+            if (wrong)
+                printf("%d wrong\n", wrong);
+            return wrong != 0;
+        }
+    printf("usage: check_base half|bfloat16|philox|uniform|normal|log\n");
+    return 2;
+}
