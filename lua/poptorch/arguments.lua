@@ -1,0 +1,198 @@
+--- Arguments and results of a wrapped model: matched against forward's
+--- parameters, flattened to tensors, compared with what was compiled, rebuilt.
+---
+--- A spec is a tree: {kind = "tensor", shape, dtype}, {kind = "list", …},
+--- {kind = "dict", keys, …}, {kind = "value", value}. Source: PopTorch API
+--- reference, PoplarExecutor.__call__.
+local check = require("lupine.check")
+local errors = require("torch.errors")
+
+local M = {}
+
+--- Names of forward's parameters without self, and whether it is variadic.
+---@param forward function
+---@return string[] names
+---@return boolean variadic
+function M.parameters(forward)
+  local info = debug.getinfo(forward, "u")
+  local names = {}
+  for i = 2, info.nparams do
+    names[#names + 1] = debug.getlocal(forward, i)
+  end
+  return names, info.isvararg
+end
+
+local function is_tensor(v)
+  return type(v) == "userdata" and require("torch").is_tensor(v)
+end
+M.is_tensor = is_tensor
+
+-- A last table is by name if all its keys are parameters not given by position.
+local function named(values, n, names)
+  local last = values[n]
+  if n == 0 or type(last) ~= "table" or getmetatable(last) or next(last) == nil then
+    return nil
+  end
+  local open = {}
+  for i = n, #names do
+    open[names[i]] = i
+  end
+  for key in pairs(last) do
+    if not open[key] then
+      return nil
+    end
+  end
+  return open
+end
+
+--- The call's values by forward's parameters, in order; n is their count.
+--- error: AssertionError for too many
+---@param names string[]
+---@param variadic boolean
+---@param ... any
+---@return {n: integer}
+function M.bind(names, variadic, ...)
+  local values = table.pack(...)
+  local open = named(values, values.n, names)
+  if open then
+    local by_name = values[values.n]
+    values[values.n] = nil
+    values.n = values.n - 1
+    for key, value in pairs(by_name) do
+      values[open[key]] = value
+      values.n = math.max(values.n, open[key])
+    end
+  end
+  errors.check(variadic or values.n <= #names, "AssertionError",
+    "the model takes %d arguments (%s), %d were given", #names, table.concat(names, ", "),
+    values.n)
+  return values
+end
+
+local flatten
+
+local function flatten_table(value, path, tensors)
+  local keys, listed = {}, #value
+  for key in pairs(value) do
+    if math.type(key) ~= "integer" then
+      errors.check(type(key) == "string", "Error", "%s: a dictionary's keys are strings, not %s",
+        path, check.describe(key))
+      keys[#keys + 1] = key
+    end
+  end
+  errors.check(#keys == 0 or listed == 0, "Error",
+    "%s: a table is a list or a dictionary, not both", path)
+  local spec = { kind = #keys > 0 and "dict" or "list" }
+  if spec.kind == "dict" then
+    table.sort(keys)
+    spec.keys = keys
+    for i, key in ipairs(keys) do
+      spec[i] = flatten(value[key], ("%s.%s"):format(path, key), tensors)
+    end
+  else
+    for i = 1, listed do
+      spec[i] = flatten(value[i], ("%s[%d]"):format(path, i), tensors)
+    end
+  end
+  return spec
+end
+
+--- Appends the tensors of a value to `tensors` ({tensor, path}), depth first.
+---@param value any
+---@param path string for messages
+---@param tensors {tensor: torch.Tensor, path: string}[]
+---@return table spec
+function flatten(value, path, tensors)
+  if is_tensor(value) then
+    tensors[#tensors + 1] = { tensor = value, path = path }
+    return { kind = "tensor", shape = value.shape, dtype = value.dtype, path = path }
+  elseif type(value) == "table" and not getmetatable(value) then
+    return flatten_table(value, path, tensors)
+  end
+  return { kind = "value", value = value, path = path }
+end
+M.flatten = flatten
+
+--- The value of a spec with tensors taken from next_tensor().
+---@param spec table
+---@param next_tensor fun(): torch.Tensor
+---@return any
+function M.rebuild(spec, next_tensor)
+  if spec.kind == "tensor" then
+    return next_tensor()
+  elseif spec.kind == "value" then
+    return spec.value
+  end
+  local out = {}
+  for i, part in ipairs(spec) do
+    out[spec.keys and spec.keys[i] or i] = M.rebuild(part, next_tensor)
+  end
+  return out
+end
+
+local HINT = "; to compile for other inputs, destroy() the model or wrap it again"
+
+local function same_keys(want, got, path)
+  local missing, extra, have = {}, {}, {}
+  for _, key in ipairs(got.keys) do
+    have[key] = true
+  end
+  for _, key in ipairs(want.keys) do
+    if not have[key] then
+      missing[#missing + 1] = key
+    end
+    have[key] = nil
+  end
+  for key in pairs(have) do
+    extra[#extra + 1] = key
+  end
+  if #missing + #extra > 0 then
+    table.sort(extra)
+    errors.raise("Error", "%s: %s%s%s", path,
+      #missing > 0 and "Missing arguments: " .. table.concat(missing, ", ") .. ". " or "",
+      #extra > 0 and "Unexpected arguments: " .. table.concat(extra, ", ") .. ". " or "", HINT)
+  end
+end
+
+local function same_shape(a, b)
+  if #a ~= #b then
+    return false
+  end
+  for i = 1, #a do
+    if a[i] ~= b[i] then
+      return false
+    end
+  end
+  return true
+end
+
+--- Later calls must fit what was compiled.
+--- error: poptorch.Error naming the argument, what was compiled and what given
+---@param want table spec at compile time
+---@param got table spec now
+---@param path string
+function M.match(want, got, path)
+  errors.check(want.kind == got.kind, "Error", "%s: compiled for a %s, got a %s%s", path,
+    want.kind, got.kind, HINT)
+  if want.kind == "tensor" then
+    errors.check(want.dtype == got.dtype, "Error", "%s: compiled for dtype %s, got %s%s", path,
+      tostring(want.dtype), tostring(got.dtype), HINT)
+    errors.check(same_shape(want.shape, got.shape), "Error",
+      "%s: compiled for shape %s, got %s%s", path, tostring(want.shape), tostring(got.shape), HINT)
+  elseif want.kind == "value" then
+    errors.check(want.value == got.value, "Error",
+      "%s: the value %s was compiled in, got %s%s", path, tostring(want.value),
+      tostring(got.value), HINT)
+  else
+    if want.kind == "dict" then
+      same_keys(want, got, path)
+    end
+    errors.check(#want == #got, "Error", "%s: compiled for %d elements, got %d%s", path, #want,
+      #got, HINT)
+    for i, part in ipairs(want) do
+      M.match(part, got[i], ("%s.%s"):format(path, tostring(want.keys and want.keys[i] or i)))
+    end
+  end
+end
+
+return M

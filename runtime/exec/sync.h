@@ -1,0 +1,29 @@
+/* Implicit weight sync. A hook set ties variables of an executor to the host
+ * storages that mirror them. After a run that changed the device's copy the
+ * storages are marked: the next read of any of them pulls them all, once. */
+#ifndef LP_RUNTIME_EXEC_SYNC_H
+#define LP_RUNTIME_EXEC_SYNC_H
+
+#include "runtime/exec/exec.h"
+
+typedef struct LpSync LpSync;
+
+/* Owned. The executor is borrowed and must outlive it; free unhooks (without
+ * pulling). */
+LpStatus lp_sync_new(LpExec *x, LpSync **out, LpErr *e);
+void lp_sync_free(LpSync *s); /* NULL is fine */
+
+/* Variable `var` is mirrored by `t` (contiguous, of the variable's type, its
+ * whole storage), which is retained. */
+LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e);
+/* The device's copy is the newer one. */
+void lp_sync_mark(LpSync *s);
+/* The host's copy is to be used: forgets the mark. */
+void lp_sync_clear(LpSync *s);
+bool lp_sync_marked(const LpSync *s);
+/* Copies all mirrored variables to their storages now. */
+void lp_sync_pull(LpSync *s);
+/* How often that happened. */
+int64_t lp_sync_pulls(const LpSync *s);
+
+#endif

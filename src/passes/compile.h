@@ -1,0 +1,41 @@
+/* The compile entry: one function on plain data. poptorch, popart and
+ * lupine.compile call it. */
+#ifndef LP_PASSES_COMPILE_H
+#define LP_PASSES_COMPILE_H
+
+#include "src/passes/host/lower.h"
+
+/* How one parameter is updated: an operator of src/ops/optim.c over variables
+ * of the step. */
+#define LP_RULE_HOLE (-1)
+#define LP_RULE_GRAD (-2) /* the reduced gradient of `param` */
+typedef struct LpUpdateRule {
+    int param; /* variable to differentiate for */
+    const LpOp *op;
+    const LpAttr *attr;
+    int n_in, n_out;
+    int in[LP_MAX_ATTR]; /* variables, LP_RULE_HOLE or LP_RULE_GRAD */
+    int out[LP_MAX_OUT]; /* variables; -1: not kept */
+} LpUpdateRule;
+
+typedef struct LpTraining {
+    LpVal loss;     /* of step->micro; not a scalar: a gradient of ones */
+    int loss_scale; /* HYPER variable that the loss gradient starts at, or -1 */
+    const LpUpdateRule *rule;
+    int n_rule;
+} LpTraining;
+
+typedef struct LpCompileOptions {
+    LpHostOptions host;
+} LpCompileOptions;
+
+/* The half that fixes values: differentiates the micro graph, adds
+ * accumulators and the update graph, runs the common passes. `t` NULL:
+ * inference. The step's variables stay valid. */
+LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e);
+
+/* The host half: takes over the completed step, also on failure. */
+LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
+                         LpProgram **out, LpErr *e);
+
+#endif
