@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/exec/exec.h"
+#include "runtime/exec/sync.h"
 #include "src/autodiff/trace.h"
 #include "src/base/mem.h"
 #include "src/bind/bind.h"
@@ -46,9 +47,20 @@ static LpStep *check_step(lua_State *L)
     return check(L, 1, &tag_step, "step");
 }
 
-static LpExec *check_exec(lua_State *L)
+/* An executor and the host tensors that mirror its variables. */
+typedef struct Device {
+    LpExec *x;
+    LpSync *sync;
+} Device;
+
+static Device *check_device(lua_State *L)
 {
     return check(L, 1, &tag_exec, "executor");
+}
+
+static LpExec *check_exec(lua_State *L)
+{
+    return check_device(L)->x;
 }
 
 /* ---- types -------------------------------------------------------------- */
@@ -303,8 +315,8 @@ static void push_losses(lua_State *L, LpTrace *tr, const LpGraph *g)
         }
         bool final = true;
         for (size_t k = 0; k < n; k++)
-            final &= lp_trace_loss(tr, k) == loss ||
-                     !reach[lp_trace_loss(tr, k)];
+            final &=
+                lp_trace_loss(tr, k) == loss || !reach[lp_trace_loss(tr, k)];
         if (final) {
             lua_pushinteger(L, (lua_Integer)loss);
             lua_rawseti(L, -2, luaL_len(L, -2) + 1);
@@ -370,8 +382,8 @@ static int step_vars(lua_State *L)
         lua_setfield(L, -2, "shape");
         lp_push_dtype(L, v->type.dtype);
         lua_setfield(L, -2, "dtype");
-        lua_pushboolean(L, v->micro_out != LP_NOVAL ||
-                               v->update_out != LP_NOVAL);
+        lua_pushboolean(L,
+                        v->micro_out != LP_NOVAL || v->update_out != LP_NOVAL);
         lua_setfield(L, -2, "written");
         lua_pushinteger(L, v->param + 1);
         lua_setfield(L, -2, "of");
@@ -512,11 +524,20 @@ static int step_text(lua_State *L)
     return 1;
 }
 
+static void device_free(Device *d)
+{
+    if (!d)
+        return;
+    lp_sync_free(d->sync);
+    lp_exec_free(d->x);
+    lp_free(d);
+}
+
 static int exec_gc(lua_State *L)
 {
     LpBox *b = lp_to_box(L, 1, &tag_exec);
     if (b) {
-        lp_exec_free(b->p);
+        device_free(b->p);
         b->p = NULL;
     }
     return 0;
@@ -533,12 +554,18 @@ static int step_compile(lua_State *L)
                  .fuse = opt_bool(L, 2, "fuse", true)}};
     LpBox *b = new_box(L, &tag_exec, "lupine.exec");
     LpProgram *p = NULL;
-    LpExec *x = NULL;
+    Device *d = lp_calloc(1, sizeof *d);
+    if (!d)
+        return lp_raise(L, LP_E_MEMORY, "out of memory");
+    b->p = d;
     lp_to_box(L, 1, &tag_step)->p = NULL;
     if (lp_compile_host(s, &o, &p, &e) != LP_OK ||
-        lp_exec_new(p, &x, &e) != LP_OK)
+        lp_exec_new(p, &d->x, &e) != LP_OK ||
+        lp_sync_new(d->x, &d->sync, &e) != LP_OK) {
+        device_free(d);
+        b->p = NULL;
         return lp_bind_fail(L, &e);
-    b->p = x;
+    }
     return 1;
 }
 
@@ -607,9 +634,8 @@ static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
     LpErr e = {0};
     LpTensor *t = lp_check_tensor(L, i, "write", v->name), *c = NULL;
     if (t->dtype != v->type.dtype)
-        lp_raise(L, LP_E_RUNTIME, "'%s' has dtype %s, compiled for %s",
-                 v->name, lp_dtype_name(t->dtype),
-                 lp_dtype_name(v->type.dtype));
+        lp_raise(L, LP_E_RUNTIME, "'%s' has dtype %s, compiled for %s", v->name,
+                 lp_dtype_name(t->dtype), lp_dtype_name(v->type.dtype));
     LpBox *b = lp_push_box(L);
     if (lp_tensor_touch(t, false, &e) != LP_OK ||
         lp_contiguous(t, &c, &e) != LP_OK)
@@ -652,13 +678,12 @@ static void bind_input(lua_State *L, const LpStep *s, size_t i, LpStream *st)
     lua_geti(L, 2, (lua_Integer)i + 1);
     LpTensor *t = check_data(L, -1, &s->var[i]);
     LpType got = lp_tensor_type(t);
-    LpType want = stream_type(&s->var[i], s->device_iterations *
-                                              s->gradient_accumulation *
-                                              s->replicas);
+    LpType want =
+        stream_type(&s->var[i], s->device_iterations *
+                                    s->gradient_accumulation * s->replicas);
     if (!lp_shape_eq(&got, &want))
         lp_raise(L, LP_E_RUNTIME, "input '%s' has shape %s, expected %s",
-                 s->var[i].name, lp_shape_str(&got, a),
-                 lp_shape_str(&want, b));
+                 s->var[i].name, lp_shape_str(&got, a), lp_shape_str(&want, b));
     st->in = lp_tensor_data(t);
 }
 
@@ -677,8 +702,8 @@ static void bind_output(lua_State *L, const LpStep *s, size_t i, LpStream *st,
                 st->mode = (LpOutMode)k;
         st->period = opt_int(L, lua_gettop(L), "period", 1);
     }
-    LpType t = stream_type(&s->var[i],
-                           lp_exec_out_slices(s, st->mode, st->period));
+    LpType t =
+        stream_type(&s->var[i], lp_exec_out_slices(s, st->mode, st->period));
     LpTensor *out = NULL;
     LpBox *b = lp_push_box(L);
     if (lp_tensor_new(&t, &out, &e) != LP_OK)
@@ -730,6 +755,56 @@ static int exec_rng(lua_State *L)
     return 2;
 }
 
+/* exec:mirror(var, tensor): the host tensor is pulled when it is read */
+static int exec_mirror(lua_State *L)
+{
+    LpErr e = {0};
+    Device *d = check_device(L);
+    const LpStep *s = lp_exec_program(d->x)->step;
+    size_t i = check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "mirror", "tensor");
+    LpType type = lp_tensor_type(t);
+    if (!lp_type_eq(&type, &s->var[i].type) || !lp_tensor_contiguous(t))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "the host tensor of '%s' must be contiguous and of "
+                        "the compiled type",
+                        s->var[i].name);
+    if (lp_sync_add(d->sync, i, t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* exec:mark(): the device's copies of mirrored variables are newer */
+static int exec_mark(lua_State *L)
+{
+    lp_sync_mark(check_device(L)->sync);
+    return 0;
+}
+
+static int exec_unmark(lua_State *L)
+{
+    lp_sync_clear(check_device(L)->sync);
+    return 0;
+}
+
+static int exec_marked(lua_State *L)
+{
+    lua_pushboolean(L, lp_sync_marked(check_device(L)->sync));
+    return 1;
+}
+
+static int exec_pull(lua_State *L)
+{
+    lp_sync_pull(check_device(L)->sync);
+    return 0;
+}
+
+static int exec_pulls(lua_State *L)
+{
+    lua_pushinteger(L, lp_sync_pulls(check_device(L)->sync));
+    return 1;
+}
+
 /* exec:stats() -> {instructions=, arena_bytes=, …} of the host program */
 static int exec_stats(lua_State *L)
 {
@@ -746,8 +821,9 @@ static int exec_stats(lua_State *L)
 
 /* ---- registration ------------------------------------------------------- */
 static const luaL_Reg trace_methods[] = {
-    {"declare", trace_declare}, {"start", trace_start}, {"stop", trace_stop},
-    {"origin", trace_origin},   {"step", trace_step},   {"__gc", trace_gc},
+    {"declare", trace_declare}, {"start", trace_start},
+    {"stop", trace_stop},       {"origin", trace_origin},
+    {"step", trace_step},       {"__gc", trace_gc},
     {"__close", trace_gc},      {NULL, NULL}};
 
 static const luaL_Reg step_methods[] = {
@@ -757,9 +833,14 @@ static const luaL_Reg step_methods[] = {
     {"__close", step_gc},        {NULL, NULL}};
 
 static const luaL_Reg exec_methods[] = {
-    {"read", exec_read}, {"read_into", exec_read_into}, {"write", exec_write},
-    {"run", exec_run},   {"rng", exec_rng},             {"stats", exec_stats},
-    {"__gc", exec_gc},   {"__close", exec_gc},          {NULL, NULL}};
+    {"read", exec_read},     {"read_into", exec_read_into},
+    {"write", exec_write},   {"run", exec_run},
+    {"rng", exec_rng},       {"stats", exec_stats},
+    {"mirror", exec_mirror}, {"mark", exec_mark},
+    {"marked", exec_marked}, {"unmark", exec_unmark},
+    {"pull", exec_pull},     {"pulls", exec_pulls},
+    {"close", exec_gc},      {"__gc", exec_gc},
+    {"__close", exec_gc},    {NULL, NULL}};
 
 static void add_class(lua_State *L, const char *name, const luaL_Reg *m)
 {

@@ -14,6 +14,8 @@ void lp_bind_tensor(lua_State *L); /* Tensor, methods: after forms; tensor.c */
 void lp_bind_create(lua_State *L); /* tensor(), tolist: create.c */
 void lp_bind_state(lua_State *L);  /* autograd, random, settings: state.c */
 
+void lp_bind_compile(lua_State *L); /* traces, steps, executors: compile.c */
+
 int luaopen_lupine_core(lua_State *L);
 
 #endif

@@ -1,0 +1,222 @@
+#include "src/passes/compile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/autodiff/sweep.h"
+#include "src/ops/ops.h"
+#include "src/passes/pass.h"
+
+typedef struct Compile {
+    LpStep *s;
+    const LpTraining *t;
+    LpArena mem;
+    int *accum; /* per rule: accumulator variable, -1: no gradient */
+    LpErr *err;
+} Compile;
+
+/* ---- the backward half
+ * ------------------------------------------------------------ */
+static LpStatus seed(Compile *c, LpVal *out)
+{
+    LpGraph *g = c->s->micro;
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, g, c->err);
+    LpNodeId from = g->value[c->t->loss].node;
+    LpOrigin o = from == LP_NO_NODE ? (LpOrigin){.phase = -1}
+                                    : g->origin[g->node[from].origin];
+    o.backward = true;
+    gb.origin = lp_graph_origin(g, &o, c->err);
+    *out = lp_full(&gb.b, lp_graph_type(g, c->t->loss), lp_float(1));
+    if (c->t->loss_scale >= 0 && c->err->code == LP_OK) {
+        LpVariable *v = &c->s->var[c->t->loss_scale];
+        if (v->micro_in == LP_NOVAL)
+            v->micro_in = lp_graph_input(g, &v->type, v->name, c->err);
+        *out = lp_mul(&gb.b, *out, v->micro_in);
+    }
+    lp_graph_builder_fini(&gb);
+    return c->err->code;
+}
+
+/* accumulator' = accumulator + gradient, where the gradient is made. */
+static LpStatus accumulate(Compile *c, const LpVariable *param, LpVal grad,
+                           int *index)
+{
+    LpGraph *g = c->s->micro;
+    char name[512];
+    snprintf(name, sizeof name, "Gradient___%s", param->name);
+    LpVariable v = {.role = LP_VAR_ACCUM,
+                    .name = name,
+                    .type = param->type,
+                    .param = (int)(param - c->s->var)};
+    v.micro_in = lp_graph_input(g, &v.type, NULL, c->err);
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, g, c->err);
+    LpNodeId from = g->value[grad].node;
+    if (from != LP_NO_NODE)
+        gb.origin = g->node[from].origin;
+    if (c->err->code == LP_OK)
+        v.micro_out = lp_add(&gb.b, v.micro_in, grad);
+    lp_graph_builder_fini(&gb);
+    if (c->err->code == LP_OK)
+        *index = lp_step_add(c->s, &v, c->err);
+    return c->err->code;
+}
+
+static LpStatus differentiate(Compile *c)
+{
+    int n = c->t->n_rule;
+    LpVal *wrt = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *wrt);
+    LpVal *grad = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *grad);
+    c->accum = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->accum);
+    LP_FAIL_IF(!wrt || !grad || !c->accum, c->err, LP_E_MEMORY,
+               "out of memory");
+    LpVal one;
+    LP_TRY(seed(c, &one));
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        if (c->s->var[c->t->rule[i].param].micro_in != LP_NOVAL)
+            wrt[m++] = c->s->var[c->t->rule[i].param].micro_in;
+    LP_TRY(lp_sweep(c->s->micro, &c->t->loss, &one, 1, wrt, m, grad, c->err));
+    m = 0;
+    for (int i = 0; i < n; i++) {
+        int param = c->t->rule[i].param;
+        c->accum[i] = -1;
+        if (c->s->var[param].micro_in == LP_NOVAL)
+            continue;
+        LpVal d = grad[m++];
+        if (d != LP_NOVAL)
+            LP_TRY(accumulate(c, &c->s->var[param], d, &c->accum[i]));
+    }
+    return LP_OK;
+}
+
+/* ---- the update graph
+ * ---------------------------------------------------------------- */
+static LpVal update_input(Compile *c, int var)
+{
+    LpVariable *v = &c->s->var[var];
+    if (v->update_in == LP_NOVAL)
+        v->update_in = lp_graph_input(c->s->update, &v->type, v->name, c->err);
+    return v->update_in;
+}
+
+static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
+                      int accum)
+{
+    LpVal in[LP_MAX_ATTR], out[LP_MAX_OUT] = {0};
+    LpOrigin o = {.update = true, .phase = -1};
+    const LpVariable *p = &c->s->var[r->param];
+    o.scope = p->name;
+    gb->origin = lp_graph_origin(c->s->update, &o, c->err);
+    gb->site = 0;
+    for (int i = 0; i < r->n_in; i++) {
+        if (r->in[i] == LP_RULE_HOLE) {
+            in[i] = LP_NOVAL;
+        } else if (r->in[i] == LP_RULE_GRAD) {
+            double n =
+                c->s->mean_reduction
+                    ? (double)(c->s->gradient_accumulation * c->s->replicas)
+                    : 1.0;
+            in[i] = update_input(c, accum);
+            if (n > 1 && c->err->code == LP_OK)
+                in[i] = lp_div(&gb->b, in[i], lp_immf(&gb->b, n));
+        } else {
+            in[i] = update_input(c, r->in[i]);
+        }
+    }
+    if (c->err->code != LP_OK)
+        return c->err->code;
+    int n = gb->b.emit(&gb->b, r->op, in, r->n_in, r->attr, out);
+    for (int i = 0; i < n && i < r->n_out; i++)
+        if (r->out[i] >= 0)
+            c->s->var[r->out[i]].update_out = out[i];
+    return c->err->code;
+}
+
+static LpStatus build_update(Compile *c)
+{
+    c->s->update = lp_graph_new();
+    LP_FAIL_IF(!c->s->update, c->err, LP_E_MEMORY, "out of memory");
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, c->s->update, c->err);
+    LpStatus s = LP_OK;
+    for (int i = 0; i < c->t->n_rule && s == LP_OK; i++)
+        if (c->accum[i] >= 0)
+            s = apply(c, &gb, &c->t->rule[i], c->accum[i]);
+    lp_graph_builder_fini(&gb);
+    return s;
+}
+
+/* ---- passes keep the order of inputs and outputs; values are found again
+ * ------------- */
+static LpVal *slot(LpVariable *v, bool update, bool out)
+{
+    if (update)
+        return out ? &v->update_out : &v->update_in;
+    return out ? &v->micro_out : &v->micro_in;
+}
+
+static LpStatus optimise(Compile *c, LpGraph **g, bool update)
+{
+    if (!*g)
+        return LP_OK;
+    (*g)->n_output = 0;
+    for (size_t i = 0; i < c->s->n_var; i++) {
+        LpVal v = *slot(&c->s->var[i], update, true);
+        if (v != LP_NOVAL && !lp_graph_output(*g, v, c->err))
+            return LP_E_MEMORY;
+    }
+    for (size_t i = 0; i < c->s->n_var; i++) { /* values become numbers */
+        LpVal *v = slot(&c->s->var[i], update, false);
+        if (*v != LP_NOVAL)
+            *v = (*g)->value[*v].nr + 1;
+    }
+    LP_TRY(lp_run_common_passes(g, c->err));
+    size_t n_out = 0;
+    for (size_t i = 0; i < c->s->n_var; i++) {
+        LpVal *in = slot(&c->s->var[i], update, false);
+        LpVal *out = slot(&c->s->var[i], update, true);
+        if (*in != LP_NOVAL)
+            *in = (*g)->input[*in - 1];
+        if (*out != LP_NOVAL)
+            *out = (*g)->output[n_out++];
+    }
+    return LP_OK;
+}
+
+LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
+{
+    Compile c = {.s = step, .t = t, .err = e};
+    LpStatus s = LP_OK;
+    if (t)
+        s = differentiate(&c);
+    if (s == LP_OK && t)
+        s = build_update(&c);
+    if (s == LP_OK)
+        s = optimise(&c, &step->micro, false);
+    if (s == LP_OK)
+        s = optimise(&c, &step->update, true);
+    lp_arena_fini(&c.mem);
+    return s;
+}
+
+LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
+                         LpProgram **out, LpErr *e)
+{
+    LpProgram *p = lp_calloc(1, sizeof *p);
+    if (!p) {
+        lp_step_free(step);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    p->step = step;
+    LpStatus s = lp_lower(step, step->micro, false, &o->host, &p->micro, e);
+    if (s == LP_OK && step->update)
+        s = lp_lower(step, step->update, true, &o->host, &p->update, e);
+    if (s != LP_OK) {
+        lp_program_free(p);
+        return s;
+    }
+    *out = p;
+    return LP_OK;
+}
