@@ -1,6 +1,6 @@
 /* Operations that PopLibs composes of elementwise passes and reductions:
- * softmax, normalisations, pooling. Source: PL popnn/NonLinearity,
- * popnn/GroupNorm, popnn/Pooling. */
+ * softmax, normalisations, recurrent layers, pooling. Source: PL
+ * popnn/NonLinearity, popnn/GroupNorm, popnn/Lstm, popnn/Pooling. */
 #include "runtime/cost/units.h"
 
 /* Rows of neighbouring elements, each reduced to one. */
@@ -100,6 +100,61 @@ LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
     lp_cost_add(&c, lp_cost_scaled_add(x, t, n, false));
     lp_cost_add(&c,
                 lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats, n / n_stats));
+    return c;
+}
+
+/* Passes over [batch, hidden] that join the gates into the new state. */
+static LpCost join_gates(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
+{
+    static const LpEwOp lstm[] = {LP_EW_mul, LP_EW_mul, LP_EW_add, LP_EW_tanh,
+                                  LP_EW_mul};
+    static const LpEwOp gru[] = {LP_EW_mul, LP_EW_sub, LP_EW_mul, LP_EW_add};
+    const LpEwOp *op = s->gates == 4 ? lstm : gru;
+    int n = s->gates == 4 ? 5 : s->gates == 3 ? 4 : 0;
+    LpCost c = {0};
+    for (int i = 0; i < n; i++)
+        lp_cost_add(&c, lp_cost_elementwise(x, op[i],
+                                            op[i] == LP_EW_tanh ? LP_EW_UNARY
+                                                                : LP_EW_BINARY,
+                                            t, mul_sat(s->batch, s->hidden)));
+    return c;
+}
+
+LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
+                   LpConvPass pass)
+{
+    int64_t width = mul_sat(s->gates, s->hidden);
+    int64_t state = mul_sat(s->batch, s->hidden);
+    LpMatmulShape m = {1, s->batch, s->in + s->hidden, width};
+    LpCost c = lp_cost_matmul(x, t, m, pass);
+    lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_add, t, mul_sat(s->batch, width),
+                                      width, 1));
+    lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_sigmoid, LP_EW_UNARY_INPLACE,
+                                        t, mul_sat(state, s->gates - 1)));
+    lp_cost_add(
+        &c, lp_cost_elementwise(x, LP_EW_tanh, LP_EW_UNARY_INPLACE, t, state));
+    lp_cost_add(&c, join_gates(x, t, s));
+    return lp_cost_repeat(c, s->steps);
+}
+
+LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
+{
+    int64_t width = mul_sat(s->gates, s->hidden), wide = s->in + s->hidden;
+    int64_t weights = mul_sat(wide, width);
+    LpMatmulShape bwd = {1, s->batch, width, wide};
+    LpMatmulShape wu = {1, wide, s->batch, width};
+    /* the loop holds transposed weights: they are re-laid once, before it */
+    LpCost c = lp_cost_matmul(x, t, bwd, LP_PASS_FWD);
+    lp_cost_add(&c, join_gates(x, t, s));
+    lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_sigmoid_grad, LP_EW_BINARY, t,
+                                        mul_sat(s->batch, width)));
+    /* every step adds its product to the gradient of the weights */
+    lp_cost_add(&c, lp_cost_copy(x, t, mul_sat(s->batch, wide), true));
+    lp_cost_add(&c, lp_cost_copy(x, t, mul_sat(s->batch, width), true));
+    lp_cost_add(&c, lp_cost_matmul(x, t, wu, LP_PASS_FWD));
+    lp_cost_add(&c, lp_cost_scaled_add(x, t, weights, false));
+    c = lp_cost_repeat(c, s->steps);
+    lp_cost_add(&c, lp_cost_copy(x, t, weights, true));
     return c;
 }
 

@@ -84,6 +84,8 @@ void lp_cost_add(LpCost *c, LpCost next)
     if (!lp_add_i64(c->flops, next.flops, &c->flops))
         c->flops = INT64_MAX;
     c->temp_tile_bytes = max_i64(c->temp_tile_bytes, next.temp_tile_bytes);
+    c->interleaved_tile_bytes =
+        max_i64(c->interleaved_tile_bytes, next.interleaved_tile_bytes);
     c->vertex_bytes += next.vertex_bytes;
     c->exchange_code_bytes += next.exchange_code_bytes;
     for (int i = 0; i < (int)(sizeof c->codelets.w / sizeof *c->codelets.w);

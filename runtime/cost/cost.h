@@ -25,8 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- results ---------------------------------------------------------------
- */
+/* --- results ----------------------------------------------------------- */
 
 /* Which codelets an operation places on its tiles. A codelet's code is held
  * once by a tile however many vertices use it, so sets are united, not added.
@@ -38,10 +37,11 @@ typedef struct LpCodeletSet {
 typedef struct LpCost {
     int64_t compute_cyc, exchange_cyc, sync_cyc;
     int64_t flops;
-    int64_t temp_tile_bytes;     /* scratch beyond operands and results */
-    int64_t vertex_bytes;        /* vertex state of a tile */
-    int64_t exchange_code_bytes; /* of a tile */
-    int64_t code_bytes;          /* of `codelets`, held by each tile */
+    int64_t temp_tile_bytes;        /* scratch beyond operands and results */
+    int64_t interleaved_tile_bytes; /* of that, wanted in region 1 */
+    int64_t vertex_bytes;           /* vertex state of a tile */
+    int64_t exchange_code_bytes;    /* of a tile */
+    int64_t code_bytes;             /* of `codelets`, held by each tile */
     LpCodeletSet codelets;
     int tiles; /* used by the widest step */
 } LpCost;
@@ -54,8 +54,7 @@ void lp_cost_add(LpCost *c, LpCost next);
 LpCost lp_cost_repeat(LpCost c, int64_t times);
 int64_t lp_cost_cyc(const LpCost *c); /* compute + exchange + sync */
 
-/* --- what every function needs ---------------------------------------------
- */
+/* --- what every function needs ----------------------------------------- */
 
 typedef enum {
     LP_COST_HALF,  /* float16 */
@@ -85,8 +84,7 @@ LpPlanCache *lp_plan_cache_new(void);
 void lp_plan_cache_free(LpPlanCache *c); /* takes NULL */
 int64_t lp_plan_cache_hits(const LpPlanCache *c);
 
-/* --- elementwise -----------------------------------------------------------
- */
+/* --- elementwise ------------------------------------------------------- */
 
 typedef enum {
 #define EW(op, ...) LP_EW_##op,
@@ -131,8 +129,7 @@ LpCost lp_cost_fill(const LpCostCtx *x, LpCostType t, int64_t n);
 LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n,
                     bool transpose);
 
-/* --- reductions ------------------------------------------------------------
- */
+/* --- reductions -------------------------------------------------------- */
 
 typedef enum {
     LP_RED_ADD,
@@ -152,8 +149,7 @@ typedef enum {
 LpCost lp_cost_reduce(const LpCostCtx *x, LpRedOp op, LpCostType t,
                       const int64_t *shape, int rank, uint32_t reduced);
 
-/* --- matrix products and convolutions --------------------------------------
- */
+/* --- matrix products and convolutions ---------------------------------- */
 
 typedef enum {
     LP_PASS_NONE, /* inference, or a product by itself */
@@ -220,8 +216,7 @@ LpCost lp_cost_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
                     LpConvPass pass);
 LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p);
 
-/* --- compositions ----------------------------------------------------------
- */
+/* --- compositions ------------------------------------------------------ */
 
 LpCost lp_cost_softmax(const LpCostCtx *x, LpCostType t, int64_t rows,
                        int64_t cols);
@@ -236,14 +231,24 @@ LpCost lp_cost_norm(const LpCostCtx *x, LpCostType t, int64_t n,
 LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
                          int64_t n_stats, int64_t chans);
 
+/* A recurrent layer, a loop over `steps`. Gates: 4 LSTM, 3 GRU, 1 plain. */
+typedef struct LpRnnShape {
+    int64_t steps, batch, in, hidden;
+    int gates;
+} LpRnnShape;
+
+/* FWD or NONE; the gradient takes inputs and weights together. */
+LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
+                   LpConvPass pass);
+LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s);
+
 /* n_out outputs of windows of `window` elements. */
 LpCost lp_cost_pool(const LpCostCtx *x, LpRedOp op, LpCostType t, int64_t n_in,
                     int64_t n_out, int64_t window);
 LpCost lp_cost_pool_grad(const LpCostCtx *x, LpRedOp op, LpCostType t,
                          int64_t n_in, int64_t n_out, int64_t window);
 
-/* --- look-ups --------------------------------------------------------------
- */
+/* --- look-ups ---------------------------------------------------------- */
 
 /* Rows of a [rows, cols] dictionary by `count` indices. */
 typedef struct LpLookup {
@@ -259,8 +264,7 @@ LpCost lp_cost_lookup_add(const LpCostCtx *x, LpCostType t, const LpLookup *l);
 LpCost lp_cost_dynamic_slice(const LpCostCtx *x, LpCostType t, int64_t rows,
                              int64_t cols, int64_t count);
 
-/* --- random numbers --------------------------------------------------------
- */
+/* --- random numbers ---------------------------------------------------- */
 
 typedef enum {
     LP_RND_UNIFORM,
@@ -273,8 +277,7 @@ typedef enum {
 
 LpCost lp_cost_random(const LpCostCtx *x, LpRndOp op, LpCostType t, int64_t n);
 
-/* --- data between tiles, IPUs and the host ---------------------------------
- */
+/* --- data between tiles, IPUs and the host ----------------------------- */
 
 /* Cycles in which a tile receives `in` and sends `out` bytes; `pair`: both
  * tiles of a bus receive the same data. Without sync. */
@@ -308,8 +311,7 @@ LpCost lp_cost_host_io(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
 LpCost lp_cost_streaming(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
                          int n_ipus);
 
-/* --- memory ----------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------ */
 
 typedef struct LpTileMap {
     int tiles;          /* that hold anything */

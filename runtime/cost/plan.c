@@ -159,6 +159,7 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
                 .sync_cyc = p->sync_cyc,
                 .flops = p->flops,
                 .temp_tile_bytes = p->temp_bytes,
+                .interleaved_tile_bytes = p->interleaved_bytes,
                 .vertex_bytes = p->vertex_bytes,
                 .exchange_code_bytes = p->exchange_code_bytes,
                 .tiles = (int)p->tiles};

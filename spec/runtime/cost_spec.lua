@@ -191,6 +191,8 @@ describe("an operation", function()
         { "softmax_grad", "float", 512, 128 }, { "norm", "half", 393216, 512, 768, 0 },
         { "norm_grad", "half", 393216, 512, 768 }, { "pool", "half", 802816, 200704, 9 },
         { "pool_grad", "half", 802816, 200704, 9 }, { "lookup", "half", 30522, 768, 512, 0 },
+        { "rnn", "half", 25, 16, 256, 256, 4 }, { "rnn_grad", "half", 25, 16, 256, 256, 4 },
+        { "rnn", "float", 25, 16, 256, 256, 1 }, { "rnn_grad", "half", 25, 16, 256, 256, 3 },
         { "lookup_add", "half", 30522, 768, 512, 0 }, { "slice", "float", 64, 768, 4 },
       }) do
         local r = ask(call[1], chip, table.unpack(call, 2))
@@ -198,6 +200,13 @@ describe("an operation", function()
         assert.is_true(r.code_bytes > 0 and r.vertex_bytes > 0, call[1] .. " on " .. chip)
       end
     end
+  end)
+
+  it("loops over the steps of a recurrent layer", function()
+    local one = ask("rnn", "ipu2", "half", 1, 16, 256, 256, 4)
+    local many = ask("rnn", "ipu2", "half", 25, 16, 256, 256, 4)
+    assert.equal(25 * one.cycles, many.cycles)
+    assert.equal(one.code_bytes, many.code_bytes)
   end)
 
   it("is dearer where more must be read", function()

@@ -159,6 +159,7 @@ static bool vertex(const LpChip *c, const char *f)
 
 static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
 {
+    LpRnnShape r = {arg[4], arg[5], arg[6], arg[7], (int)arg[8]};
     LpLookup l = {arg[4], arg[5], arg[6], arg[7], true};
     if (!strcmp(f, "map")) {
         LpTileMap m = lp_tile_map(x, type(3), arg[4], arg[5]);
@@ -199,6 +200,10 @@ static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
         show_cost(lp_cost_norm(x, type(3), arg[4], arg[5], arg[6], arg[7]));
     else if (!strcmp(f, "norm_grad"))
         show_cost(lp_cost_norm_grad(x, type(3), arg[4], arg[5], arg[6]));
+    else if (!strcmp(f, "rnn"))
+        show_cost(lp_cost_rnn(x, type(3), &r, LP_PASS_FWD));
+    else if (!strcmp(f, "rnn_grad"))
+        show_cost(lp_cost_rnn_grad(x, type(3), &r));
     else if (!strcmp(f, "pool"))
         show_cost(lp_cost_pool(x, LP_RED_MAX, type(3), arg[4], arg[5], arg[6]));
     else if (!strcmp(f, "pool_grad"))

@@ -8,11 +8,9 @@
  *
  * Layers of fully connected and convolution kind are three products: forward,
  * gradient of the input, gradient of the weights, then the scaled addition of
- * the last to the weights. LSTM layers are recorded but not compared: they are
- * a program, not an operation of runtime/cost. The recorded runs had no
- * compiled codelets, so that code is left out of the bytes. They were made
- * without data too, which leaves every index of an embedding zero: one row
- * takes all look-ups. */
+ * the last to the weights. The recorded runs had no compiled codelets, so that
+ * code is left out of the bytes. They were made without data too, which leaves
+ * every index of an embedding zero: one row takes all look-ups. */
 #include "runtime/cost/cost.h"
 
 #include <math.h>
@@ -76,51 +74,38 @@ typedef struct Result {
     int64_t cycles, total_bytes, max_tile_bytes;
 } Result;
 
-typedef struct Sum {
-    LpCost cost;
-    int64_t interleaved, temp_bytes, live_bytes;
-} Sum;
-
-static void add_plan(const LpCostCtx *x, LpCostType t, LpPlan p, Sum *s)
+static Result finish(const LpCostCtx *x, const LpCost *c, int64_t live_bytes)
 {
-    lp_cost_add(&s->cost, lp_plan_cost(x, t, &p));
-    if (p.interleaved_bytes > s->interleaved)
-        s->interleaved = p.interleaved_bytes;
-    if (p.temp_bytes > s->temp_bytes)
-        s->temp_bytes = p.temp_bytes;
-}
-
-static Result finish(const LpCostCtx *x, const Sum *s)
-{
-    int64_t fixed = s->cost.vertex_bytes + s->cost.exchange_code_bytes;
-    int64_t tile = s->live_bytes / x->chip->tiles + s->temp_bytes + fixed;
-    Result r = {lp_cost_cyc(&s->cost), tile * s->cost.tiles, 0};
-    r.max_tile_bytes = lp_tile_with_gaps(x->chip, tile, s->interleaved);
-    return r;
+    int64_t fixed = c->vertex_bytes + c->exchange_code_bytes;
+    int64_t tile = live_bytes / x->chip->tiles + c->temp_tile_bytes + fixed;
+    return (Result){
+        lp_cost_cyc(c), tile * c->tiles,
+        lp_tile_with_gaps(x->chip, tile, c->interleaved_tile_bytes)};
 }
 
 static Result products(const LpCostCtx *x, LpCostType t, const Row *r)
 {
     int64_t g = number(r, "groups", 1), e = lp_cost_type_bytes(t), out;
-    Sum s = {0};
+    int64_t live;
+    LpCost c;
     if (!strcmp(text(r, "op"), "gemm")) {
         LpMatmulShape p = {g, number(r, "m", 0), number(r, "k", 0),
                            number(r, "n", 0)};
-        add_plan(x, t, lp_plan_matmul(x, t, p, LP_PASS_NONE), &s);
+        c = lp_cost_matmul(x, t, p, LP_PASS_NONE);
         out = p.m * p.n;
-        s.live_bytes = (p.m * p.k + p.k * p.n + out) * e;
+        live = (p.m * p.k + p.k * p.n + out) * e;
     } else {
         int64_t b = number(r, "batch", 0), k = number(r, "in", 0);
         int64_t n = number(r, "out", 0);
         LpMatmulShape fwd = {g, b, k, n}, bwd = {g, b, n, k}, wu = {g, k, b, n};
-        add_plan(x, t, lp_plan_matmul(x, t, fwd, LP_PASS_FWD), &s);
-        add_plan(x, t, lp_plan_matmul(x, t, bwd, LP_PASS_BWD), &s);
-        add_plan(x, t, lp_plan_matmul(x, t, wu, LP_PASS_WU), &s);
+        c = lp_cost_matmul(x, t, fwd, LP_PASS_FWD);
+        lp_cost_add(&c, lp_cost_matmul(x, t, bwd, LP_PASS_BWD));
+        lp_cost_add(&c, lp_cost_matmul(x, t, wu, LP_PASS_WU));
         out = g * k * n;
-        s.live_bytes = (g * b * (k + n) + out) * e;
+        live = (g * b * (k + n) + out) * e;
     }
-    lp_cost_add(&s.cost, lp_cost_scaled_add(x, t, out, false));
-    return finish(x, &s);
+    lp_cost_add(&c, lp_cost_scaled_add(x, t, out, false));
+    return finish(x, &c, live);
 }
 
 static Result convolution(const LpCostCtx *x, LpCostType t, const Row *r)
@@ -138,16 +123,30 @@ static Result convolution(const LpCostCtx *x, LpCostType t, const Row *r)
                      .pad_lower = {0, lo, lo},
                      .pad_upper = {0, hi, hi}};
     list(text(r, "field"), c.field + 1, 2);
-    Sum s = {0};
+    LpCost sum = {0};
     for (int pass = LP_PASS_FWD; pass <= LP_PASS_WU; pass++)
-        add_plan(x, t, lp_plan_conv(x, t, &c, (LpConvPass)pass), &s);
+        lp_cost_add(&sum, lp_cost_conv(x, t, &c, (LpConvPass)pass));
     int64_t weights = c.in * c.out * k * k;
-    lp_cost_add(&s.cost, lp_cost_scaled_add(x, t, weights, false));
-    s.live_bytes = (weights + c.batch * (c.in * c.field[1] * c.field[2] +
+    lp_cost_add(&sum, lp_cost_scaled_add(x, t, weights, false));
+    int64_t live = (weights + c.batch * (c.in * c.field[1] * c.field[2] +
                                          c.out * lp_conv_out_dim(&c, 1) *
                                              lp_conv_out_dim(&c, 2))) *
                    lp_cost_type_bytes(t);
-    return finish(x, &s);
+    return finish(x, &sum, live);
+}
+
+static Result lstm(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    LpRnnShape p = {number(r, "seq", 0), number(r, "batch", 0),
+                    number(r, "in", 0), number(r, "out", 0), 4};
+    bool train = strcmp(text(r, "phases"), "fwd") != 0;
+    LpCost sum = lp_cost_rnn(x, t, &p, LP_PASS_FWD);
+    if (train)
+        lp_cost_add(&sum, lp_cost_rnn_grad(x, t, &p));
+    int64_t live = ((p.in + p.hidden) * 4 * p.hidden +
+                    p.steps * p.batch * (p.in + p.hidden)) *
+                   lp_cost_type_bytes(t);
+    return finish(x, &sum, live);
 }
 
 static LpRedOp reduce_op(const char *name)
@@ -167,11 +166,10 @@ static Result reduction(const LpCostCtx *x, LpCostType t, const Row *r)
         reduced |= 1u << dims[i];
     for (int i = 0; i < rank; i++)
         n_in *= shape[i];
-    Sum s = {.cost = lp_cost_reduce(x, reduce_op(text(r, "reduce")), t, shape,
-                                    rank, reduced)};
-    s.temp_bytes = s.cost.temp_tile_bytes;
-    s.live_bytes = n_in * lp_cost_type_bytes(t);
-    return finish(x, &s);
+    LpCost sum = lp_cost_reduce(x, reduce_op(text(r, "reduce")), t, shape, rank,
+                                reduced);
+    int64_t live = n_in * lp_cost_type_bytes(t);
+    return finish(x, &sum, live);
 }
 
 static Result embedding(const LpCostCtx *x, LpCostType t, const Row *r)
@@ -179,11 +177,10 @@ static Result embedding(const LpCostCtx *x, LpCostType t, const Row *r)
     int64_t shape[2] = {0, 0}, n = number(r, "indices", 0);
     list(text(r, "shape"), shape, 2);
     LpLookup l = {shape[0], shape[1], n, n, true};
-    Sum s = {.cost = lp_cost_lookup(x, t, &l)};
-    lp_cost_add(&s.cost, lp_cost_lookup_add(x, t, &l));
-    s.temp_bytes = s.cost.temp_tile_bytes;
-    s.live_bytes = (l.rows + 2 * n) * l.cols * lp_cost_type_bytes(t);
-    return finish(x, &s);
+    LpCost sum = lp_cost_lookup(x, t, &l);
+    lp_cost_add(&sum, lp_cost_lookup_add(x, t, &l));
+    int64_t live = (l.rows + 2 * n) * l.cols * lp_cost_type_bytes(t);
+    return finish(x, &sum, live);
 }
 
 /* Groups, how a row is told to belong, and the bound on the mean absolute
@@ -201,6 +198,7 @@ static const Group groups[] = {
     {"small fully connected", "fc", "fc_", NULL, products, 0},
     {"convolutions", "conv", "", NULL, convolution, 0},
     {"reductions", "reduction", "", NULL, reduction, 0},
+    {"LSTM", "lstm", "", NULL, lstm, 0},
     {"embeddings", "embedding", "", NULL, embedding, 0},
 };
 enum { N_GROUPS = sizeof groups / sizeof *groups };
