@@ -1,29 +1,14 @@
 /* Views made of the primitive ones: transposes, flattening, splitting and the
  * forms that take sizes from another tensor. */
+#include "src/ops/rules.h"
 #include "src/ops/view.h"
-
-/* Dimension `d` of `n`, wrapped; 0 after a failure. */
-static int wrapped(LpBuilder *b, int64_t d, int n)
-{
-    return lp_wrap_dim(&d, n, b->err) == LP_OK ? (int)d : 0;
-}
-
-static LpType type_of(LpBuilder *b, LpVal v)
-{
-    return *lp_type(b, v);
-}
-
-#define EXPAND(name)                                                           \
-    static void name(LpBuilder *b, const LpAttr *attr, const LpVal *in,        \
-                     int n_in, LpVal *out, int n_out)
-#define UNUSED (void)attr, (void)n_in, (void)n_out
 
 /* ---- like another tensor -------------------------------------------------
  */
-EXPAND(expand_reshape_as)
+LP_EXPAND(expand_reshape_as)
 {
-    UNUSED;
-    LpType t = type_of(b, in[1]);
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[1]);
     out[0] = lp_reshape(b, in[0], t.shape, t.ndim);
 }
 LpOp op_reshape_as = {
@@ -32,10 +17,10 @@ LpOp op_reshape_as = {
     .expand = expand_reshape_as,
 };
 
-EXPAND(expand_view_as)
+LP_EXPAND(expand_view_as)
 {
-    UNUSED;
-    LpType t = type_of(b, in[1]);
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
     out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
@@ -45,10 +30,10 @@ LpOp op_view_as = {
     .expand = expand_view_as,
 };
 
-EXPAND(expand_expand_as)
+LP_EXPAND(expand_expand_as)
 {
-    UNUSED;
-    LpType t = type_of(b, in[1]);
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
     out[0] = lp_emit(b, LP_OP_expand, &in[0], 1, &a);
 }
@@ -60,9 +45,9 @@ LpOp op_expand_as = {
 
 /* ---- transposes ----------------------------------------------------------
  */
-EXPAND(expand_transpose)
+LP_EXPAND(expand_transpose)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_transpose(b, in[0], (int)attr[0].i, (int)attr[1].i);
 }
 LpOp op_transpose = {
@@ -73,9 +58,9 @@ LpOp op_transpose = {
     .expand = expand_transpose,
 };
 
-EXPAND(expand_t)
+LP_EXPAND(expand_t)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     if (n > 2)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -92,9 +77,9 @@ LpOp op_t = {
     .expand = expand_t,
 };
 
-EXPAND(expand_movedim)
+LP_EXPAND(expand_movedim)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     const LpAttr *from = &attr[0], *to = &attr[1];
     int64_t dims[LP_MAX_DIMS];
@@ -108,7 +93,7 @@ EXPAND(expand_movedim)
         return;
     }
     for (int i = 0; i < from->n; i++) {
-        int s = wrapped(b, from->v[i], n), d = wrapped(b, to->v[i], n);
+        int s = lp_wrapped(b, from->v[i], n), d = lp_wrapped(b, to->v[i], n);
         if (lp_failed(b))
             return;
         if (taken[s] || set[d]) {
@@ -139,13 +124,13 @@ LpOp op_movedim = {
 
 /* ---- flattening ----------------------------------------------------------
  */
-EXPAND(expand_flatten)
+LP_EXPAND(expand_flatten)
 {
-    UNUSED;
-    LpType t = type_of(b, in[0]);
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
     int64_t sizes[LP_MAX_DIMS + 1];
-    int first = wrapped(b, attr[0].i, t.ndim), n = 0;
-    int last = wrapped(b, attr[1].i, t.ndim);
+    int first = lp_wrapped(b, attr[0].i, t.ndim), n = 0;
+    int last = lp_wrapped(b, attr[1].i, t.ndim);
     if (lp_failed(b))
         return;
     if (first > last) {
@@ -173,9 +158,9 @@ LpOp op_flatten = {
     .expand = expand_flatten,
 };
 
-EXPAND(expand_ravel)
+LP_EXPAND(expand_ravel)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
 }
 LpOp op_ravel = {
@@ -184,13 +169,13 @@ LpOp op_ravel = {
     .expand = expand_ravel,
 };
 
-EXPAND(expand_unflatten)
+LP_EXPAND(expand_unflatten)
 {
-    UNUSED;
-    LpType t = type_of(b, in[0]);
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
     const LpAttr *s = &attr[1];
     int64_t sizes[LP_MAX_DIMS], known = 1;
-    int d = wrapped(b, attr[0].i, t.ndim), n = 0, open = 0;
+    int d = lp_wrapped(b, attr[0].i, t.ndim), n = 0, open = 0;
     if (lp_failed(b))
         return;
     for (int i = 0; i < s->n; i++) {
@@ -228,16 +213,16 @@ LpOp op_unflatten = {
     .expand = expand_unflatten,
 };
 
-EXPAND(expand_narrow)
+LP_EXPAND(expand_narrow)
 {
-    UNUSED;
-    LpType t = type_of(b, in[0]);
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
     if (t.ndim == 0) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "narrow() cannot be applied to a 0-dim tensor.");
         return;
     }
-    int d = wrapped(b, attr[0].i, t.ndim);
+    int d = lp_wrapped(b, attr[0].i, t.ndim);
     if (lp_failed(b))
         return;
     int64_t start = attr[1].i, n = attr[2].i, size = t.shape[d];
@@ -262,9 +247,9 @@ LpOp op_narrow = {
 
 /* ---- at least n dimensions -----------------------------------------------
  */
-EXPAND(expand_atleast_1d)
+LP_EXPAND(expand_atleast_1d)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_type(b, in[0])->ndim == 0 ? lp_unsqueeze(b, in[0], 0) : in[0];
 }
 LpOp op_atleast_1d = {
@@ -273,9 +258,9 @@ LpOp op_atleast_1d = {
     .expand = expand_atleast_1d,
 };
 
-EXPAND(expand_atleast_2d)
+LP_EXPAND(expand_atleast_2d)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
         v = lp_unsqueeze(b, v, 0);
@@ -287,9 +272,9 @@ LpOp op_atleast_2d = {
     .expand = expand_atleast_2d,
 };
 
-EXPAND(expand_atleast_3d)
+LP_EXPAND(expand_atleast_3d)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
         v = lp_unsqueeze(b, v, 0);

@@ -1,0 +1,46 @@
+/* What many expansions share. */
+#ifndef LP_OPS_RULES_H
+#define LP_OPS_RULES_H
+
+#include "src/ops/ops.h"
+
+/* The head of an expand hook, and a line for those that use only `in`,
+ * `attr` and `out`. */
+#define LP_EXPAND(name)                                                        \
+    static void name(LpBuilder *b, const LpAttr *attr, const LpVal *in,        \
+                     int n_in, LpVal *out, int n_out)
+#define LP_EXPAND_UNUSED (void)attr, (void)n_in, (void)n_out
+
+/* A copy of the type: the builder's own moves when it emits. */
+static inline LpType lp_type_of(LpBuilder *b, LpVal v)
+{
+    return *lp_type(b, v);
+}
+
+/* Dimension `d` of `n`, wrapped; 0 after a failure. */
+static inline int lp_wrapped(LpBuilder *b, int64_t d, int n)
+{
+    return lp_wrap_dim(&d, n, b->err) == LP_OK ? (int)d : 0;
+}
+
+static inline LpVal lp_cat(LpBuilder *b, const LpVal *v, int n, int dim)
+{
+    LpAttr a = lp_attr_int(dim);
+    return lp_emit(b, LP_OP_cat, v, n, &a);
+}
+
+static inline LpVal lp_clone(LpBuilder *b, LpVal x)
+{
+    return lp_emit(b, LP_OP_clone, &x, 1, NULL);
+}
+
+/* Room for n values in the scratch arena; NULL after a failure. */
+static inline LpVal *lp_value_list(LpBuilder *b, int n)
+{
+    LpVal *v = lp_arena_calloc(b->scratch, (size_t)(n + 1) * sizeof *v);
+    if (!v)
+        lp_fail(b->err, LP_E_MEMORY, "no memory for a list of values");
+    return v;
+}
+
+#endif

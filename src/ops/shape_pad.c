@@ -1,0 +1,135 @@
+/* nn.functional.pad. A constant is one operator; the other modes join the
+ * operand with parts of itself, dimension by dimension from the last:
+ *
+ *   reflect    the inner neighbours of the edge, backwards
+ *   replicate  the edge itself, expanded
+ *   circular   the other side
+ *
+ * Negative widths crop. */
+#include <string.h>
+
+#include "src/ops/rules.h"
+#include "src/ops/view.h"
+
+#define LL(x) ((long long)(x))
+
+static LpVal part(LpBuilder *b, LpVal x, int d, int64_t from, int64_t to)
+{
+    return lp_slice(b, x, d, from, to, 1);
+}
+
+/* One side of one dimension of n elements, `p` > 0 wide. */
+static LpVal pad_side(LpBuilder *b, LpVal x, int d, int64_t p, bool before,
+                      const char *mode)
+{
+    LpType t = lp_type_of(b, x);
+    int64_t n = t.shape[d], dim = d;
+    LpAttr a = lp_attr_ints(&dim, 1);
+    switch (mode[2]) {
+    case 'f': { /* reflect */
+        LpVal v =
+            before ? part(b, x, d, 1, p + 1) : part(b, x, d, n - 1 - p, n - 1);
+        return lp_emit(b, LP_OP_flip, &v, 1, &a);
+    }
+    case 'p': { /* replicate */
+        LpVal v = before ? part(b, x, d, 0, 1) : part(b, x, d, n - 1, n);
+        t.shape[d] = p;
+        return lp_expand_as(b, v, &t);
+    }
+    default: /* circular */
+        return before ? part(b, x, d, n - p, n) : part(b, x, d, 0, p);
+    }
+}
+
+static bool check_side(LpBuilder *b, int64_t p, int64_t n, int d,
+                       const char *mode)
+{
+    int64_t most = mode[2] == 'f' ? n - 1 : mode[2] == 'r' ? n : INT64_MAX;
+    if (p > most || (p > 0 && n == 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "pad: mode '%s' allows a padding of at most %lld for dimension "
+                "%d of size %lld, got %lld",
+                mode, LL(most < n ? most : n), d, LL(n), LL(p));
+        return false;
+    }
+    return true;
+}
+
+static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
+                     int64_t after, const char *mode)
+{
+    LpVal v[3];
+    int k = 0;
+    int64_t n = lp_type(b, x)->shape[d];
+    if (before < 0 || after < 0) {
+        int64_t from = before < 0 ? -before : 0;
+        x = part(b, x, d, from, n + (after < 0 ? after : 0));
+    }
+    if (lp_failed(b) || !check_side(b, before, n, d, mode) ||
+        !check_side(b, after, n, d, mode))
+        return LP_NOVAL;
+    if (before > 0)
+        v[k++] = pad_side(b, x, d, before, true, mode);
+    v[k++] = x;
+    if (after > 0)
+        v[k++] = pad_side(b, x, d, after, false, mode);
+    return k == 1 ? x : lp_cat(b, v, k, d);
+}
+
+static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
+                        LpVal x, LpVal *out)
+{
+    int n = lp_type(b, x)->ndim, m = pad->n / 2;
+    if (strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0 &&
+        strcmp(mode, "circular") != 0) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "Unrecognised padding mode %s (allowed: constant, reflect, "
+                "replicate, circular)",
+                mode);
+        return;
+    }
+    if (m < 1 || m > 3 || (n != m + 1 && n != m + 2)) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "Only 2D, 3D, 4D, 5D padding with non-constant padding are "
+                "supported for now: got %d pad values for %d dimensions",
+                pad->n, n);
+        return;
+    }
+    LpVal y = x;
+    for (int i = 0; i < m && !lp_failed(b); i++)
+        y = pad_dim(b, y, n - 1 - i, pad->v[2 * i], pad->v[2 * i + 1], mode);
+    out[0] = y == x ? lp_clone(b, x) : y;
+}
+
+LP_EXPAND(expand_pad)
+{
+    LP_EXPAND_UNUSED;
+    const LpAttr *pad = &attr[0], *value = &attr[2];
+    const char *mode = attr[1].str;
+    int n = lp_type(b, in[0])->ndim;
+    if (pad->n % 2 != 0 || pad->n > 2 * n) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Padding length must be divisible by 2 and at most two times "
+                "the number of dimensions of the input, got %d values for %d "
+                "dimensions",
+                pad->n, n);
+        return;
+    }
+    if (strcmp(mode, "constant") == 0) {
+        LpAttr a[] = {*pad, lp_attr_none(value)
+                                ? lp_attr_scalar(lp_int(0))
+                                : lp_attr_scalar(lp_float(value->f))};
+        out[0] = lp_emit(b, LP_OP_constant_pad_nd, &in[0], 1, a);
+    } else if (!lp_attr_none(value) && value->f != 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Padding mode \"%s\" doesn't take in value argument", mode);
+    } else {
+        pad_by_mode(b, pad, mode, in[0], out);
+    }
+}
+LpOp op_pad = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "pad(Tensor input, int[] pad, str mode='constant', float? "
+             "value=None) -> Tensor @n",
+    .expand = expand_pad,
+};
