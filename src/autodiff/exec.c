@@ -329,6 +329,23 @@ static void fill_arg(LpDesc *d, const LpArg *a, const LpType *type, void **p)
         d->imm = a->num;
 }
 
+LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e)
+{
+    LpDesc ins[LP_MAX_IN];
+    void *ptr[LP_MAX_IN];
+    LP_FAIL_IF(c->n_in > LP_MAX_IN, e, LP_E_INTERNAL,
+               "%s: too many operands of a dynamic operator", c->op->name);
+    for (int i = 0; i < c->n_in; i++)
+        fill_arg(&ins[i], &in[i], &c->in[i], &ptr[i]);
+    LpKernelReq req = {.op = c->op,
+                       .attr = c->attr,
+                       .n_in = c->n_in,
+                       .n_out = c->n_out,
+                       .in = ins,
+                       .threads = lp_num_threads()};
+    return c->op->measure(&req, ptr, c->out, e);
+}
+
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                      uint64_t site, LpErr *e)
 {

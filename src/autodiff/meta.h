@@ -47,6 +47,8 @@ typedef struct LpCall {
 LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, LpArena *arena, LpErr *e);
 /* Prepares and runs the kernel into existing tensors. */
+/* Sizes of a dynamic operator's results, from the data. */
+LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e);
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                      uint64_t site, LpErr *e);
 

@@ -97,6 +97,10 @@ static LpStatus compute(LpCall *c, const LpArg *in, int n_in,
     bool meta = is_meta(in, n_in);
     int made = 0;
     LpStatus s = meta ? LP_OK : touch_all(in, n_in, e);
+    if (s == LP_OK && c->op->measure)
+        s = meta ? lp_fail(e, LP_E_NOT_IMPLEMENTED,
+                           "%s needs data, a meta tensor has none", c->op->name)
+                 : lp_call_measure(c, in, e);
     for (; made < c->n_out && s == LP_OK; made++) {
         s = meta ? lp_tensor_empty(&c->out[made], LP_ST_META, &out[made], e)
                  : lp_tensor_new(&c->out[made], &out[made], e);

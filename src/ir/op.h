@@ -215,6 +215,10 @@ struct LpOp {
     /* what grad reads, as bit masks over operands (bit 31: the list) and
      * results; everything else is only there as a type */
     uint32_t grad_in, grad_out;
+    /* dynamic operators: sets the sizes that the shape rule bounded, from the
+     * operands' data (r->out is NULL); called before results are allocated */
+    LpStatus (*measure)(const LpKernelReq *r, void *const *in, LpType *out,
+                        LpErr *e);
     LpStatus (*prepare)(const LpKernelReq *r, LpKernel *k, LpErr *e);
     /* views: value of the parent after the view was overwritten by `v` */
     LpVal (*put)(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);

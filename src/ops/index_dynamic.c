@@ -1,0 +1,91 @@
+/* Operators whose result's size depends on the data: they run eagerly, and
+ * tracing refuses them by name. The shape rule gives an upper bound, `measure`
+ * the size for the data at hand. */
+#include "src/ops/index.h"
+#include "src/ops/kernel/gather_dynamic.h"
+#include "src/ops/view.h"
+
+/* ---- nonzero -------------------------------------------------------------
+ */
+static LpStatus infer_nonzero(LpInfer *x)
+{
+    x->out[0] = (LpType){.dtype = LP_I64, .ndim = 2};
+    x->out[0].shape[0] = lp_numel(&x->in[0]);
+    x->out[0].shape[1] = x->in[0].ndim;
+    return LP_OK;
+}
+
+LpOp op_nonzero = {
+    .flags = LP_OPF_DYNAMIC,
+    .forms = "nonzero(Tensor self) -> Tensor @fmo\n"
+             "argwhere(Tensor self) -> Tensor @fm",
+    .infer = infer_nonzero,
+    .no_grad = "positions have no gradient",
+    .measure = lp_nonzero_measure,
+    .prepare = lp_nonzero_prepare,
+};
+
+/* ---- unique --------------------------------------------------------------
+ */
+/* Distinct values, or distinct slices along dim; sorted, unless only
+ * neighbours are compared. Always with the inverse and the counts. */
+static LpStatus infer_unique(LpInfer *x)
+{
+    const LpType *in = &x->in[0];
+    LpAttr *dim = &x->attr[1];
+    LpType flat = {.dtype = in->dtype, .ndim = 1};
+    flat.shape[0] = lp_numel(in);
+    x->out[0] = flat;
+    x->out[1] = *in;
+    x->out[2] = flat;
+    if (!lp_attr_none(dim)) {
+        LP_TRY(lp_wrap_dim(&dim->i, in->ndim, x->err));
+        if (in->ndim > 0) {
+            x->out[0] = *in;
+            x->out[1] = x->out[2] = (LpType){.ndim = 1};
+            x->out[1].shape[0] = x->out[2].shape[0] = in->shape[dim->i];
+        }
+    }
+    x->out[1].dtype = x->out[2].dtype = LP_I64;
+    return LP_OK;
+}
+
+LpOp op_unique_all = {
+    .flags = LP_OPF_DYNAMIC,
+    .forms = "unique_all(Tensor self, bool consecutive=False, int? dim=None) "
+             "-> (Tensor output, Tensor inverse_indices, Tensor counts) @f",
+    .infer = infer_unique,
+    .no_grad = "distinct values have no gradient",
+    .measure = lp_unique_measure,
+    .prepare = lp_unique_prepare,
+};
+
+/* ---- bincount ------------------------------------------------------------
+ */
+static LpStatus infer_bincount(LpInfer *x)
+{
+    const LpType *in = &x->in[0], *w = &x->in[1];
+    bool weighted = x->n_in > 1 && w->dtype != LP_DT_NONE;
+    LP_FAIL_IF(in->ndim != 1 || lp_dtype_kind(in->dtype) == LP_KIND_FLOAT,
+               x->err, LP_E_RUNTIME,
+               "bincount only supports 1-d non-negative integral inputs.");
+    LP_FAIL_IF(weighted && !lp_shape_eq(in, w), x->err, LP_E_RUNTIME,
+               "weights should be 1-d and have the same length as input");
+    LP_FAIL_IF(x->attr[0].i < 0, x->err, LP_E_RUNTIME,
+               "minlength should be >= 0, got %lld", (long long)x->attr[0].i);
+    x->out[0] = (LpType){.dtype = LP_I64, .ndim = 1};
+    if (weighted)
+        x->out[0].dtype = w->dtype == LP_F32 ? LP_F32 : LP_F64;
+    x->out[0].shape[0] = x->attr[0].i;
+    return lp_shape_check(&x->out[0], x->err);
+}
+
+LpOp op_bincount = {
+    .flags = LP_OPF_DYNAMIC,
+    .forms = "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
+             "Tensor @fm",
+    .infer = infer_bincount,
+    .no_grad = "counts have no gradient",
+    .measure = lp_bincount_measure,
+    .prepare = lp_bincount_prepare,
+};
