@@ -121,6 +121,10 @@ static LpStatus type(Parser *s, LpFormArg *a)
     if (i == count)
         return wrong(s, "an unknown type");
     a->kind = type_names[i].kind;
+    if (s->p[0] == '?' && s->p[1] == '[') { /* a list with holes */
+        a->optional = true;
+        s->p++;
+    }
     if (*s->p == '[') {
         if (a->kind != LP_ARG_TENSOR && a->kind != LP_ARG_INT)
             return wrong(s, "a list of a type that has none");
