@@ -16,8 +16,8 @@
 
 #include "src/base/interrupt.h"
 
-#define HEAD 12 /* frames shown at the top and at the bottom of a deep stack   \
-                 */
+/* Frames shown at the top and at the bottom of a deep stack. */
+#define HEAD 12
 #define TAIL 10
 
 static lua_State *running; /* for the signal handler */

@@ -1,4 +1,14 @@
 #!/bin/sh
-# Checks of style. Usage: lint.sh fast|full
+# Checks of style. Usage: lint.sh fast|full. Fast needs only what the suite
+# needs too; full adds the formatting of C.
 set -u
-luacheck -q --no-color --no-cache lua spec .busted
+result=0
+echo '  LUACHECK'
+luacheck -q --no-color --no-cache lua spec .busted || result=1
+lua5.4 spec/tools/lint.lua || result=1
+if [ "${1:-fast}" = full ]; then
+    echo '  CLANG-FORMAT'
+    git ls-files '*.c' '*.h' |
+        xargs clang-format --dry-run -Werror || result=1
+fi
+exit $result

@@ -16,9 +16,8 @@
 #include "src/base/half.h"
 #include "src/ops/kernel/copy.h"
 
-#define PARALLEL_BYTES                                                         \
-    (1 << 18) /* below this a thread costs more than it                        \
-                 brings: about 20 us of copying */
+/* Below this a thread costs more than it brings: about 20 us of copying. */
+#define PARALLEL_BYTES (1 << 18)
 #define SQUARE 32
 
 /* ---- conversion ----------------------------------------------------------

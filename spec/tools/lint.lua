@@ -1,0 +1,159 @@
+-- Checks that no compiler makes: include layers, sizes of files, bare heap
+-- calls, columns, paths of one machine, unfinished work. Runs on the tracked
+-- files; prints a line per fault and exits with 1.
+
+-- Lowest first: a file includes its own layer and lower ones. A longer prefix
+-- wins over a shorter one.
+local layers = {
+  "src/base/", "src/tensor/", "runtime/arch/", "runtime/cost/", "src/ir/", "src/ops/",
+  "src/autodiff/", "runtime/program.", "src/passes/", "runtime/exec/", "runtime/report/",
+  "src/io/", "src/bind/", "src/main",
+}
+local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true,
+  ["luaconf.h"] = true }
+local MAX_LINES, MAX_COLUMNS = 700, 80
+
+local faults = 0
+
+local function fault(file, n, ...)
+  faults = faults + 1
+  print(("%s:%d: %s"):format(file, n, string.format(...)))
+end
+
+local function layer_of(file)
+  for i, prefix in ipairs(layers) do
+    if file:sub(1, #prefix) == prefix then
+      return i
+    end
+  end
+  return nil
+end
+
+-- Tables of operators and kernels may be long.
+local function may_be_long(file)
+  return file:find("%.def$") or file:find("^src/ops/") or not file:find("%.[chl]u?a?$")
+end
+
+local function check_include(file, n, line)
+  local open, path = line:match('^%s*#%s*include%s*([<"])([^>"]+)')
+  if not path then
+    return
+  end
+  if lua_headers[path] and not file:find("^src/bind/") and not file:find("^src/main") then
+    fault(file, n, "only src/bind and src/main include %s", path)
+  elseif open == '"' then
+    local own, other = layer_of(file), layer_of(path)
+    if not other then
+      fault(file, n, 'include "%s": not a path from the project root in a layer', path)
+    elseif own and other > own then
+      fault(file, n, "%s includes the higher layer %s", layers[own], path)
+    end
+  end
+end
+
+-- Comments and strings of one line are blanked; block comments over several
+-- lines are followed by the caller's state.
+local function code_of(line, in_comment)
+  if in_comment then
+    local _, stop = line:find("*/", 1, true)
+    if not stop then
+      return "", true
+    end
+    line = line:sub(stop + 1)
+  end
+  line = line:gsub('\\.', ""):gsub('"[^"]*"', '""'):gsub("/%*.-%*/", ""):gsub("//.*", "")
+  local start = line:find("/*", 1, true)
+  if start then
+    return line:sub(1, start - 1), true
+  end
+  return line, false
+end
+
+local heap = { malloc = true, calloc = true, realloc = true, free = true, aligned_alloc = true,
+  posix_memalign = true, strdup = true, strndup = true }
+
+local function check_code(file, n, code)
+  for before, name in code:gmatch("([%w_%.>]*)%f[%w_]([%a_][%w_]*)%s*%(") do
+    if heap[name] and before == "" then
+      fault(file, n, "%s outside src/base/mem.c", name)
+    end
+  end
+end
+
+-- getline's line comes from the C library's heap and goes back there.
+local owns_libc_memory = { ["src/base/mem.c"] = true, ["src/main_edit.c"] = true }
+
+local machine_paths = { "/" .. "work/", "/" .. "home/%w", "/" .. "root/" }
+local unfinished = { "TO" .. "DO", "FIX" .. "ME", "XX" .. "X" }
+
+local function check_any(file, n, line)
+  for _, pattern in ipairs(machine_paths) do
+    if (" " .. line):find("[^%w%.%-]" .. pattern) then
+      fault(file, n, "a path of one machine")
+    end
+  end
+  for _, word in ipairs(unfinished) do
+    if line:find("%f[%w]" .. word .. "%f[%W]") then
+      fault(file, n, "%s: finish it or leave it out", word)
+    end
+  end
+  if line:find("[ \t]$") then
+    fault(file, n, "blank at the end")
+  end
+end
+
+local function check_file(file)
+  local is_c = file:find("%.[ch]$")
+  local n, in_comment = 0, false
+  for line in io.lines(file) do
+    n = n + 1
+    check_any(file, n, line)
+    if is_c then
+      check_include(file, n, line)
+      local columns = utf8.len((line:gsub("\t", "        "))) or #line
+      if columns > MAX_COLUMNS then
+        fault(file, n, "%d columns, allowed are %d", columns, MAX_COLUMNS)
+      end
+      local code
+      code, in_comment = code_of(line, in_comment)
+      if layer_of(file) and not owns_libc_memory[file] then
+        check_code(file, n, code)
+      end
+    end
+  end
+  if n > MAX_LINES and not may_be_long(file) then
+    fault(file, n, "%d lines, allowed are %d", n, MAX_LINES)
+  end
+end
+
+-- The tracked files, or all sources where there is no repository.
+local function files()
+  local p = assert(io.popen("git ls-files 2>/dev/null"))
+  local list = {}
+  for file in p:lines() do
+    list[#list + 1] = file
+  end
+  p:close()
+  if #list == 0 then
+    p = assert(io.popen("find Makefile src runtime lua spec examples -type f 2>/dev/null"))
+    for file in p:lines() do
+      list[#list + 1] = file
+    end
+    p:close()
+  end
+  return list
+end
+
+local text = { c = true, h = true, def = true, lua = true, sh = true, md = true, supp = true }
+local checked = 0
+for _, file in ipairs(files()) do
+  local extension = file:match("%.(%w+)$")
+  local f = (text[extension] or file == "Makefile") and io.open(file)
+  if f then -- a tracked file may be gone from the working tree
+    f:close()
+    check_file(file)
+    checked = checked + 1
+  end
+end
+print(("lint: %d files, %d faults"):format(checked, faults))
+os.exit(faults == 0)
