@@ -143,6 +143,13 @@ describe("the host program", function()
     assert.equal(0, code)
   end)
 
+  it("raises KeyboardInterrupt once a script has loaded torch", function()
+    local out = run({ "-e", ([=[local errors = require("torch").errors
+      local ok, e = pcall(function() %s while true do end end)
+      print(ok, errors.KeyboardInterrupt:is(e), e.message)]=]):format(raise) })
+    assert.equal("false\ttrue\tinterrupted\n", out)
+  end)
+
   it("ends an interrupted script with its traceback", function()
     local _, err, code = run({ "-e", raise .. " while true do end" })
     assert.matches("interrupted\nstack traceback:", err, 1, true)

@@ -15,6 +15,7 @@
 #include <lauxlib.h>
 
 #include "src/base/interrupt.h"
+#include "src/bind/bind.h"
 
 /* Frames shown at the top and at the bottom of a deep stack. */
 #define HEAD 12
@@ -32,6 +33,8 @@ void lp_host_own_folder(const char *own)
 
 /* --- interruption -------------------------------------------------------- */
 
+/* Raises torch's KeyboardInterrupt if the script can know it, else a string
+ * as the lua command does: a hook is no place to load modules. */
 static void stop(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
@@ -39,6 +42,9 @@ static void stop(lua_State *L, lua_Debug *ar)
     if (!lp_interrupt_raised())
         return;
     lp_interrupt_clear();
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    if (lua_getfield(L, -1, "torch.errors") == LUA_TTABLE)
+        lp_raise(L, LP_E_INTERRUPT, "interrupted");
     luaL_error(L, "interrupted");
 }
 

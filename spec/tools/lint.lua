@@ -1,6 +1,8 @@
 -- Checks that no compiler makes: include layers, sizes of files, bare heap
 -- calls, columns, paths of one machine, unfinished work. Runs on the tracked
--- files; prints a line per fault and exits with 1.
+-- files; prints a line per fault and exits with 1. The size of files is looked
+-- at only when told so (lint.lua full): a file may outgrow the cap for a commit
+-- or two, and the suite shall not fail for that.
 
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
@@ -121,7 +123,7 @@ local function check_file(file)
       end
     end
   end
-  if n > MAX_LINES and not may_be_long(file) then
+  if arg[1] == "full" and n > MAX_LINES and not may_be_long(file) then
     fault(file, n, "%d lines, allowed are %d", n, MAX_LINES)
   end
 end

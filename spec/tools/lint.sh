@@ -5,7 +5,7 @@ set -u
 result=0
 echo '  LUACHECK'
 luacheck -q --no-color --no-cache lua spec .busted || result=1
-lua5.4 spec/tools/lint.lua || result=1
+lua5.4 spec/tools/lint.lua "${1:-fast}" || result=1
 if [ "${1:-fast}" = full ]; then
     echo '  CLANG-FORMAT'
     git ls-files '*.c' '*.h' |

@@ -3,6 +3,7 @@
  * script's line. The location is the record's context, if it has one. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
@@ -26,6 +27,8 @@ int lp_bind_fail(lua_State *L, const LpErr *e)
         lua_rawsetp(L, LUA_REGISTRYINDEX, &key_kept);
         return lua_error(L);
     }
+    if (e->code == LP_E_INTERRUPT)
+        lp_interrupt_clear(); /* it is being reported */
     lua_getglobal(L, "require");
     lua_pushliteral(L, "torch.errors");
     lua_call(L, 1, 1);
