@@ -92,6 +92,42 @@ static void try_transforms(const Try *q, Conv c)
     try_flat(q, w);
 }
 
+/* A product of more flops (two hours of one IPU) or elements than this is not
+ * planned: its figures would leave 64 bits on the way. */
+#define MOST_FLOPS INT64_C(1000000000000000000)
+#define MOST_ELEMS INT64_C(10000000000000)
+
+static bool is_beyond(const Conv *c)
+{
+    int64_t field = mul_sat(c->batch, mul_sat(c->rows, c->cols));
+    int64_t taps = mul_sat(c->krows, c->kcols), most = mul_sat(c->in, c->out);
+    most = max_i64(mul_sat(most, taps), mul_sat(field, max_i64(c->in, c->out)));
+    return c->flops > MOST_FLOPS || mul_sat(most, c->groups) > MOST_ELEMS;
+}
+
+/* Peak cycles, and more memory than there is. */
+static LpPlan plan_beyond(const LpCostCtx *x, const Conv *c)
+{
+    LpAmpMode mode = amp_mode(c->type, c->partials);
+    int64_t tiles = ctx_tiles(x);
+    LpPlan p = {.groups = 1,
+                .batch = 1,
+                .rows = 1,
+                .cols = tiles,
+                .in = 1,
+                .out = 1,
+                .kernel = 1,
+                .serial_in = 1,
+                .serial_out = 1,
+                .tiles = tiles,
+                .flops = c->flops};
+    p.tile_cyc = c->flops / (2 * tiles * lp_chip_amp_macs(x->chip, mode));
+    p.total_cyc = p.tile_cyc;
+    p.bound_bytes = (int64_t)(x->proportion * (double)x->chip->tile_bytes);
+    p.temp_bytes = x->chip->tile_bytes * tiles;
+    return p;
+}
+
 static LpPlan plan_conv(const LpCostCtx *x, Conv c)
 {
     LpPlan best;
@@ -100,6 +136,8 @@ static LpPlan plan_conv(const LpCostCtx *x, Conv c)
     memset(&best, 0, sizeof best);
     if (!c.flops)
         return best;
+    if (is_beyond(&c))
+        return plan_beyond(x, &c);
     try_transforms(&q, c);
     for (int64_t f = 2; c.in * f <= 16 && f <= c.groups; f *= 2) {
         Conv w = c; /* zeros between the groups fill the unit */

@@ -365,6 +365,16 @@ describe("the planner", function()
     assert.is_true(half.total_cyc < 0.75 * float.total_cyc)
   end)
 
+  it("gives a figure for products beyond any machine", function()
+    for _, n in ipairs({ 100000, 600000, 2000000000 }) do
+      local p = ask("matmul", "ipu2", 0, 0.6, "float", "half", 3, 1, n, n, n)
+      assert.equal(0, p.fits)
+      assert.is_true(p.total_cyc > 0 and p.total_cyc * 2 * 1472 * 32 >= p.flops // 2)
+    end
+    local long = ask("matmul", "ipu2", 0, 0.6, "float", "half", 3, 1, 1, 1, 400000000000000000)
+    assert.equal(0, long.fits)
+  end)
+
   it("costs nothing where a dimension is zero", function()
     assert.equal(0, ask("matmul", "ipu2", 0, 0.6, "float", "half", 3, 1, 0, 8, 8).cycles)
     local empty = "1 1 4 4  1 2 2  1 3 3  1 1 1  1 1 1  0 0 0  0 0 0"
