@@ -1,11 +1,13 @@
 /* torch.Tensor: a box that owns one reference to an LpTensor.
  *
  * Storages are memory that Lua's collector does not see. lp_gc_account tells
- * it, in incremental mode, in batches of 8 MiB, as if Lua itself had taken
- * the bytes; a collection cycle that does not end before max(64 MiB, bytes
- * live) have been taken is forced (also the guard for scripts that switch to
- * generational mode, which would wait for Lua's own heap to double). Only
- * growth of the live bytes counts, so explicit frees cost nothing. */
+ * it, in incremental mode, in batches of 8 MiB or 1,024 tensors, as if Lua
+ * itself had taken the bytes. A collection cycle that does not end before
+ * max(64 MiB, bytes live, Lua's own heap) have been taken is forced; this
+ * also guards scripts that switch to generational mode, which would wait for
+ * Lua's own heap to double. Only growth of the live bytes counts, so explicit
+ * frees cost nothing.
+ */
 #include <string.h>
 
 #include "src/bind/bind.h"
@@ -18,7 +20,8 @@ static const char key_owner;
 
 #define BATCH ((int64_t)8 << 20)
 #define GUARD ((int64_t)64 << 20)
-#define RECORD 512 /* a tensor beside its elements: record, storage, box */
+#define RECORD 640   /* bytes of a tensor beside its elements and its box */
+#define RECORDS 1024 /* a batch of them: few enough to stay in the cache */
 
 static struct {
     int64_t seen;  /* live bytes when last looked at */
@@ -27,11 +30,14 @@ static struct {
     int64_t limit; /* of `taken` */
 } gc = {.limit = GUARD};
 
-static void cycle_done(void)
+static void cycle_done(lua_State *L)
 {
     int64_t live = lp_storage_live_bytes();
+    int64_t lua = (int64_t)lua_gc(L, LUA_GCCOUNT) << 10;
     gc.taken = 0;
-    gc.limit = live > GUARD ? live : GUARD;
+    gc.limit = live > lua ? live : lua;
+    if (gc.limit < GUARD)
+        gc.limit = GUARD;
 }
 
 void lp_gc_account(lua_State *L)
@@ -39,15 +45,16 @@ void lp_gc_account(lua_State *L)
     int64_t live = lp_storage_live_bytes();
     if (live < gc.seen)
         gc.seen = live;
-    int64_t grown = live - gc.seen + gc.boxes * RECORD;
-    if (grown < BATCH)
+    int64_t grown = live - gc.seen;
+    if (grown < BATCH && gc.boxes < RECORDS)
         return;
     gc.taken += grown;
+    grown += gc.boxes * RECORD;
     if (gc.taken > gc.limit) {
         lua_gc(L, LUA_GCCOLLECT);
-        cycle_done();
+        cycle_done(L);
     } else if (lua_gc(L, LUA_GCSTEP, (int)(grown >> 10)) == 1) {
-        cycle_done();
+        cycle_done(L);
     }
     gc.seen = lp_storage_live_bytes();
     gc.boxes = 0;
