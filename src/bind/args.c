@@ -28,13 +28,43 @@ static bool is_factory(const LpForm *f)
             strcmp(f->name, "full") == 0 || strcmp(f->name, "arange") == 0);
 }
 
+/* The functions of torch.nn.functional that take inplace. */
+static bool takes_inplace(const LpForm *f)
+{
+    static const char *const names[] = {
+        "relu",
+        "relu6",
+        "elu",
+        "selu",
+        "celu",
+        "silu",
+        "mish",
+        "hardtanh",
+        "hardswish",
+        "hardsigmoid",
+        "leaky_relu",
+        "rrelu",
+        "threshold",
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(f->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 bool lp_special_allowed(const LpCall *c, const LpForm *f, int i)
 {
     switch (i) {
     case SP_OUT:
         return f->flags & LP_FORM_OUT && c->ov->surface == LP_FORM_FUNCTION;
     case SP_INPLACE:
-        return f->flags & LP_FORM_INPLACE && c->ov->surface == LP_FORM_NN;
+        return c->ov->surface == LP_FORM_NN && takes_inplace(f);
     default:
         return is_factory(f);
     }
@@ -261,8 +291,10 @@ static bool given(LpCall *c, const LpForm *f, int k, int i, LpMiss *m)
     const LpFormArg *a = &f->arg[k];
     m->arg = k;
     m->why = LP_MISS_TYPE;
-    if (!read_value(c, i, a, m) && !(lp_is_none(c->L, i) && read_none(c, a)))
+    if (!read_value(c, i, a, m) && !(lp_is_none(c->L, i) && read_none(c, a))) {
+        m->rank += m->why == LP_MISS_ELEMENT; /* at least it was a list */
         return false;
+    }
     m->rank += 2;
     return true;
 }
@@ -420,7 +452,10 @@ bool lp_call_match(LpCall *c, const LpForm *f, LpMiss *m)
             return false;
     if (f->op->has_list && f->list_arg < 0)
         c->n_in = f->op->n_operands - 1;
-    if (c->used_pos < c->n_pos - c->empty_last) {
+    if (c->used_pos == c->n_pos - 1 && lua_isboolean(c->L, c->n_pos) &&
+        lp_special_allowed(c, f, SP_INPLACE)) { /* F.relu(x, true) */
+        c->inplace = lua_toboolean(c->L, c->n_pos);
+    } else if (c->used_pos < c->n_pos - c->empty_last) {
         m->why = LP_MISS_MANY;
         return false;
     }

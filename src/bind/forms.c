@@ -98,7 +98,10 @@ static int run_inplace(LpCall *c, const LpForm *f)
         if (!lp_gc_retry(c->L, &e, &tries))
             return lp_bind_fail(c->L, &e);
     lp_gc_account(c->L);
-    lua_settop(c->L, 1);
+    if (c->n_pos)
+        lua_settop(c->L, 1);
+    else
+        lp_push_tensor(c->L, c->in[0].t);
     return 1;
 }
 

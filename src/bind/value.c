@@ -297,11 +297,10 @@ const char *lp_describe(lua_State *L, int i, char buf[LP_DESCRIBE])
     LpBox *b = lp_to_box(L, i, &lp_tag_tensor);
     switch (lua_type(L, i)) {
     case LUA_TNUMBER:
-        if (lua_isinteger(L, i))
-            snprintf(buf, LP_DESCRIBE, "int %lld",
-                     (long long)lua_tointeger(L, i));
-        else
-            snprintf(buf, LP_DESCRIBE, "float %.14g", lua_tonumber(L, i));
+        snprintf(buf, LP_DESCRIBE, "%s %s",
+                 lua_isinteger(L, i) ? "int" : "float",
+                 luaL_tolstring(L, i, NULL));
+        lua_pop(L, 1);
         break;
     case LUA_TBOOLEAN:
         snprintf(buf, LP_DESCRIBE, "bool %s",
