@@ -50,10 +50,10 @@ end)
 
 describe("a wrong call", function()
   it("names function, argument and what was given, and lists the forms", function()
-    local e = raises("TypeError", "add%(%): argument 'other' must be a Tensor or a number, not str '3'",
-      function()
-        torch.add(x, "3")
-      end)
+    local text = "add%(%): argument 'other' must be a Tensor or a number, not str '3'"
+    local e = raises("TypeError", text, function()
+      torch.add(x, "3")
+    end)
     assert.truthy(e.message:find("add(Value self, Value other", 1, true))
     assert.equal("type_error", e.type)
     assert.truthy(e.location:find("forms_spec.lua:%d+$"))
