@@ -1,0 +1,487 @@
+/* The loops of nnloops.h for one element type; included by simd_nn.c with
+ *   T        the type,        F(name)  the name of a function for it,
+ *   EXP(x)   its exponential, LOG(x)   its logarithm.
+ * No include guard: it is included once per type. */
+
+static T F(row_max)(const T *x, int64_t n)
+{
+    T m = x[0];
+#pragma omp simd reduction(max : m)
+    for (int64_t i = 0; i < n; i++)
+        m = x[i] > m ? x[i] : m;
+    return m;
+}
+
+/* y = exp(x - m), returns the sum. m of an all -inf row is -inf: NaN, as in
+ * PyTorch. */
+static T F(exp_row)(const T *x, int64_t n, T m, T *y)
+{
+    T s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++) {
+        T v = EXP(x[i] - m);
+        y[i] = v;
+        s += v;
+    }
+    return s;
+}
+
+static T F(exp_sum)(const T *x, int64_t n, T m)
+{
+    T s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++)
+        s += EXP(x[i] - m);
+    return s;
+}
+
+static void F(softmax)(const T *x, int64_t n, T *y)
+{
+    T s = F(exp_row)(x, n, F(row_max)(x, n), y);
+    T r = 1 / s;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] *= r;
+}
+
+static void F(log_softmax)(const T *x, int64_t n, T *y)
+{
+    T m = F(row_max)(x, n);
+    T l = LOG(F(exp_sum)(x, n, m));
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] - m - l;
+}
+
+static void F(softmax_back)(const T *dy, const T *y, int64_t n, T *dx)
+{
+    T s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++)
+        s += dy[i] * y[i];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = y[i] * (dy[i] - s);
+}
+
+static T F(sum)(const T *x, int64_t n)
+{
+    T s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++)
+        s += x[i];
+    return s;
+}
+
+static void F(log_softmax_back)(const T *dy, const T *y, int64_t n, T *dx)
+{
+    T s = F(sum)(dy, n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = dy[i] - EXP(y[i]) * s;
+}
+
+#define COLS 64
+static void F(softmax_cols)(const T *x, int64_t n, int64_t stride,
+                            int64_t inner, bool is_log, T *y)
+{
+    T m[COLS], s[COLS];
+    for (int64_t c = 0; c < inner; c++) {
+        m[c] = x[c];
+        s[c] = 0;
+    }
+    for (int64_t i = 1; i < n; i++)
+#pragma omp simd
+        for (int64_t c = 0; c < inner; c++)
+            m[c] = x[i * stride + c] > m[c] ? x[i * stride + c] : m[c];
+    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+        for (int64_t c = 0; c < inner; c++) {
+            T v = EXP(x[i * stride + c] - m[c]);
+            y[i * stride + c] = v;
+            s[c] += v;
+        }
+    for (int64_t c = 0; c < inner; c++)
+        s[c] = is_log ? LOG(s[c]) : 1 / s[c];
+    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+        for (int64_t c = 0; c < inner; c++)
+            y[i * stride + c] = is_log ? x[i * stride + c] - m[c] - s[c]
+                                       : y[i * stride + c] * s[c];
+}
+
+static void F(softmax_cols_back)(const T *dy, const T *y, int64_t n,
+                                 int64_t stride, int64_t inner, bool is_log,
+                                 T *dx)
+{
+    T s[COLS];
+    for (int64_t c = 0; c < inner; c++)
+        s[c] = 0;
+    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+        for (int64_t c = 0; c < inner; c++)
+            s[c] += is_log ? dy[i * stride + c]
+                           : dy[i * stride + c] * y[i * stride + c];
+    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+        for (int64_t c = 0; c < inner; c++) {
+            T g = dy[i * stride + c], v = y[i * stride + c];
+            dx[i * stride + c] = is_log ? g - EXP(v) * s[c] : v * (g - s[c]);
+        }
+}
+#undef COLS
+
+static T F(sum_diff2)(const T *x, int64_t n, T mean)
+{
+    T s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++)
+        s += (x[i] - mean) * (x[i] - mean);
+    return s;
+}
+
+/* s += sum dy, sx += sum dy (x - mean) */
+static void F(dot2)(const T *dy, const T *x, int64_t n, T mean, T *s, T *sx)
+{
+    T a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (int64_t i = 0; i < n; i++) {
+        a += dy[i];
+        b += dy[i] * (x[i] - mean);
+    }
+    *s += a;
+    *sx += b;
+}
+
+static void F(norm_row)(const T *x, int64_t n, T mean, T rstd, const T *w,
+                        const T *b, T *y)
+{
+    if (w && b) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * rstd * w[i] + b[i];
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) * rstd;
+    for (int64_t i = 0; w && i < n; i++)
+        y[i] *= w[i];
+    for (int64_t i = 0; b && i < n; i++)
+        y[i] += b[i];
+}
+
+/* y = (x - mean) scale + shift: for data far from 0 */
+static void F(center)(const T *x, int64_t n, T mean, T scale, T shift, T *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) * scale + shift;
+}
+
+/* dx = dy a + (x - mean) b + c */
+static void F(center2)(const T *dy, const T *x, int64_t n, T mean, T a, T b,
+                       T c, T *dx)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = dy[i] * a + (x[i] - mean) * b + c;
+}
+
+static void F(norm_back_sums)(const T *dy, const T *x, const T *w, int64_t n,
+                              T mean, T rstd, T *s, T *sx)
+{
+    T a = 0, b = 0;
+    if (w) {
+#pragma omp simd reduction(+ : a, b)
+        for (int64_t i = 0; i < n; i++) {
+            T g = dy[i] * w[i];
+            a += g;
+            b += g * (x[i] - mean);
+        }
+    } else {
+        F(dot2)(dy, x, n, mean, &a, &b);
+    }
+    *s = a;
+    *sx = b * rstd;
+}
+
+/* dw += dy xhat, db += dy over one row */
+static void F(norm_back_params)(const T *dy, const T *x, int64_t n, T mean,
+                                T rstd, T *dw, T *db)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        dw[i] += dy[i] * (x[i] - mean) * rstd;
+        db[i] += dy[i];
+    }
+}
+
+/* dx = rstd (dy w - s - xhat sx) */
+static void F(norm_back_row)(const T *dy, const T *x, const T *w, int64_t n,
+                             T mean, T rstd, T s, T sx, T *dx)
+{
+    T t = sx * rstd;
+    if (w) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            dx[i] = rstd * (dy[i] * w[i] - s - (x[i] - mean) * t);
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            dx[i] = rstd * (dy[i] - s - (x[i] - mean) * t);
+    }
+}
+
+static inline void F(max_step)(const T *x, int64_t stride, int64_t n,
+                               int32_t pos, int32_t pos_step, T *best,
+                               int32_t *index)
+{
+    if (stride == 1) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            T v = x[i], b = best[i];
+            bool take = (v > b) | (v != v);
+            best[i] = take ? v : b;
+            index[i] = take ? pos + (int32_t)i * pos_step : index[i];
+        }
+    } else if (stride == 2) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            T v = x[2 * i], b = best[i];
+            bool take = (v > b) | (v != v);
+            best[i] = take ? v : b;
+            index[i] = take ? pos + (int32_t)i * pos_step : index[i];
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            T v = x[i * stride];
+            if (v > best[i] || v != v) {
+                best[i] = v;
+                index[i] = pos + (int32_t)i * pos_step;
+            }
+        }
+    }
+}
+
+static inline void F(add_step)(const T *x, int64_t stride, int64_t n, T *acc)
+{
+    if (stride == 1) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += x[i];
+    } else if (stride == 2) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += x[2 * i];
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += x[i * stride];
+    }
+}
+
+/* Outputs [*lo, *hi) of axis `a` whose place `k` of the window lies in the
+ * input; *from is the input position of output *lo. */
+static inline void F(pool_range)(const LpPoolGeom *g, int a, int64_t k,
+                                 int64_t *lo, int64_t *hi, int64_t *from)
+{
+    int64_t off = k * g->dilation[a] - g->pad[a], s = g->stride[a];
+    int64_t last = g->in[a] - 1 - off;
+    *lo = off < 0 ? (s - 1 - off) / s : 0;
+    *hi = last < 0 ? 0 : last / s + 1;
+    if (*hi > g->out[a])
+        *hi = g->out[a];
+    *from = *lo * s + off;
+}
+
+/* First place of output o's window that lies in the input. */
+static inline int64_t F(pool_first)(const LpPoolGeom *g, int a, int64_t o)
+{
+    int64_t p = o * g->stride[a] - g->pad[a], d = g->dilation[a];
+    return p < 0 ? p + (d - 1 - p) / d * d : p;
+}
+
+static inline void F(max_rows)(const LpPoolGeom *g, const T *x, int64_t d,
+                               int64_t h, T *best, int32_t *index)
+{
+    for (int64_t kd = 0; kd < g->kernel[0]; kd++) {
+        int64_t id = d * g->stride[0] - g->pad[0] + kd * g->dilation[0];
+        for (int64_t kh = 0; kh < g->kernel[1] && id >= 0 && id < g->in[0];
+             kh++) {
+            int64_t ih = h * g->stride[1] - g->pad[1] + kh * g->dilation[1];
+            if (ih < 0 || ih >= g->in[1])
+                continue;
+            int64_t row = (id * g->in[1] + ih) * g->in[2], lo, hi, from;
+            for (int64_t kw = 0; kw < g->kernel[2]; kw++) {
+                F(pool_range)(g, 2, kw, &lo, &hi, &from);
+                if (lo < hi)
+                    F(max_step)
+                (x + row + from, g->stride[2], hi - lo, (int32_t)(row + from),
+                 (int32_t)g->stride[2], best + lo, index + lo);
+            }
+        }
+    }
+}
+
+static void F(max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index,
+                         int32_t *tmp)
+{
+    int64_t n = g->out[2];
+    for (int64_t d = 0; d < g->out[0]; d++)
+        for (int64_t h = 0; h < g->out[1]; h++, y += n, index += n) {
+            int64_t row =
+                (F(pool_first)(g, 0, d) * g->in[1] + F(pool_first)(g, 1, h)) *
+                g->in[2];
+            for (int64_t w = 0; w < n; w++) {
+                y[w] = -(T)INFINITY;
+                tmp[w] = (int32_t)(row + F(pool_first)(g, 2, w));
+            }
+            F(max_rows)(g, x, d, h, y, tmp);
+#pragma omp simd
+            for (int64_t w = 0; w < n; w++)
+                index[w] = tmp[w];
+        }
+}
+
+/* Elements of output o's window that count in the divisor. */
+static inline int64_t F(pool_count)(const LpPoolGeom *g, int a, int64_t o)
+{
+    int64_t from = o * g->stride[a] - g->pad[a], to = from + g->kernel[a];
+    int64_t end = g->in[a] + (g->include_pad ? g->pad[a] : 0);
+    if (!g->include_pad && from < 0)
+        from = 0;
+    return (to < end ? to : end) - from;
+}
+
+static void F(avg_plane)(const LpPoolGeom *g, const T *x, T *y)
+{
+    int64_t n = g->out[2], lo, hi, from;
+    for (int64_t d = 0; d < g->out[0]; d++)
+        for (int64_t h = 0; h < g->out[1]; h++, y += n) {
+            for (int64_t w = 0; w < n; w++)
+                y[w] = 0;
+            int64_t id = d * g->stride[0] - g->pad[0];
+            int64_t ih = h * g->stride[1] - g->pad[1];
+            for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
+                int64_t a = id + k / g->kernel[1], b = ih + k % g->kernel[1];
+                if (a < 0 || a >= g->in[0] || b < 0 || b >= g->in[1])
+                    continue;
+                int64_t row = (a * g->in[1] + b) * g->in[2];
+                for (int64_t kw = 0; kw < g->kernel[2]; kw++) {
+                    F(pool_range)(g, 2, kw, &lo, &hi, &from);
+                    if (lo < hi)
+                        F(add_step)
+                    (x + row + from, g->stride[2], hi - lo, y + lo);
+                }
+            }
+            int64_t dh = F(pool_count)(g, 0, d) * F(pool_count)(g, 1, h);
+            for (int64_t w = 0; w < n; w++)
+                y[w] /=
+                    (T)(g->divisor ? g->divisor : dh * F(pool_count)(g, 2, w));
+        }
+}
+
+/* dx += the gradient of avg_plane */
+static void F(avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx)
+{
+    int64_t n = g->out[2], lo, hi, from, s = g->stride[2];
+    for (int64_t d = 0; d < g->out[0]; d++)
+        for (int64_t h = 0; h < g->out[1]; h++, dy += n) {
+            int64_t id = d * g->stride[0] - g->pad[0];
+            int64_t ih = h * g->stride[1] - g->pad[1];
+            int64_t dh = F(pool_count)(g, 0, d) * F(pool_count)(g, 1, h);
+            for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
+                int64_t a = id + k / g->kernel[1], b = ih + k % g->kernel[1];
+                if (a < 0 || a >= g->in[0] || b < 0 || b >= g->in[1])
+                    continue;
+                T *row = dx + (a * g->in[1] + b) * g->in[2];
+                for (int64_t kw = 0; kw < g->kernel[2]; kw++) {
+                    F(pool_range)(g, 2, kw, &lo, &hi, &from);
+                    for (int64_t w = lo; w < hi; w++)
+                        row[from + (w - lo) * s] +=
+                            dy[w] / (T)(g->divisor
+                                            ? g->divisor
+                                            : dh * F(pool_count)(g, 2, w));
+                }
+            }
+        }
+}
+
+/* ---- matrix product: MR rows by NV vectors held in registers --------------
+ */
+typedef T F(V) __attribute__((vector_size(VBYTES), aligned(sizeof(T))));
+#define VL ((int64_t)(VBYTES / sizeof(T)))
+#define MR 6
+#define NV 2
+
+static void F(tile_store)(const LpGemmArgs *g, const T *t, int64_t i, int64_t j,
+                          T *c)
+{
+    int64_t n = g->n - j < NV * VL ? g->n - j : NV * VL;
+    T *d = c + i * g->c_rs + j * g->c_cs;
+    for (int64_t q = 0; q < n; q++)
+        d[q * g->c_cs] = t[q];
+}
+
+static void F(tile6)(const LpGemmArgs *g, const T *a, const T *b, int64_t i,
+                     int64_t j, T *c)
+{
+    F(V) s[MR][NV] = {0};
+    const T *p = a + i * g->a_rs;
+    for (int64_t k = 0; k < g->k; k++, p += g->a_cs, b += NV * VL) {
+        const F(V) *v = (const void *)b;
+        F(V) b0 = v[0], b1 = v[1];
+#pragma GCC unroll 6
+        for (int r = 0; r < MR; r++) {
+            T x = p[r * g->a_rs];
+            s[r][0] += x * b0;
+            s[r][1] += x * b1;
+        }
+    }
+    for (int r = 0; r < MR; r++)
+        F(tile_store)(g, (const T *)s[r], i + r, j, c);
+}
+
+static void F(tile1)(const LpGemmArgs *g, const T *a, const T *b, int64_t i,
+                     int64_t j, T *c)
+{
+    F(V) s[NV] = {0};
+    const T *p = a + i * g->a_rs;
+    for (int64_t k = 0; k < g->k; k++, p += g->a_cs, b += NV * VL) {
+        const F(V) *v = (const void *)b;
+        s[0] += *p * v[0];
+        s[1] += *p * v[1];
+    }
+    F(tile_store)(g, (const T *)s, i, j, c);
+}
+
+static void F(gemm_panel)(const LpGemmArgs *g, const T *a, const T *panel,
+                          int64_t j, int64_t i0, int64_t i1, T *c)
+{
+    int64_t i = i0;
+    for (; i + MR <= i1; i += MR)
+        F(tile6)(g, a, panel, i, j, c);
+    for (; i < i1; i++)
+        F(tile1)(g, a, panel, i, j, c);
+}
+
+#define LOOPS                                                                  \
+    {                                                                          \
+        .softmax = F(softmax), .log_softmax = F(log_softmax),                  \
+        .softmax_back = F(softmax_back),                                       \
+        .log_softmax_back = F(log_softmax_back),                               \
+        .softmax_cols = F(softmax_cols),                                       \
+        .softmax_cols_back = F(softmax_cols_back), .sum = F(sum),              \
+        .sum_diff2 = F(sum_diff2), .dot2 = F(dot2), .norm_row = F(norm_row),   \
+        .center = F(center), .center2 = F(center2),                            \
+        .norm_back_sums = F(norm_back_sums),                                   \
+        .norm_back_params = F(norm_back_params),                               \
+        .norm_back_row = F(norm_back_row), .max_plane = F(max_plane),          \
+        .avg_plane = F(avg_plane), .avg_plane_back = F(avg_plane_back),        \
+        .gemm_panel = F(gemm_panel), .gemm_width = NV * VL                     \
+    }
+static const F(Loops) F(loops) = LOOPS;
+#undef LOOPS
+#undef VL
+#undef MR
+#undef NV
