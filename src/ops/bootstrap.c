@@ -16,3 +16,19 @@ __attribute__((weak)) LpVal lp_sum(LpBuilder *b, LpVal x, const int64_t *dims,
     lp_fail(b->err, LP_E_NOT_IMPLEMENTED, "sum is not there yet");
     return LP_NOVAL;
 }
+
+__attribute__((weak)) LpVal lp_mean(LpBuilder *b, LpVal x, const int64_t *dims,
+                                    int n, bool keepdim)
+{
+    (void)x, (void)dims, (void)n, (void)keepdim;
+    lp_fail(b->err, LP_E_NOT_IMPLEMENTED, "mean is not there yet");
+    return LP_NOVAL;
+}
+
+__attribute__((weak)) LpVal lp_amax(LpBuilder *b, LpVal x, const int64_t *dims,
+                                    int n, bool keepdim)
+{
+    (void)x, (void)dims, (void)n, (void)keepdim;
+    lp_fail(b->err, LP_E_NOT_IMPLEMENTED, "amax is not there yet");
+    return LP_NOVAL;
+}

@@ -1,0 +1,392 @@
+/* Convolutions of 1 to 3 spatial dimensions.
+ *
+ *   convolution(x, w):  x [N, C, spatial], w [O, C/groups, kernel]
+ *                       (transposed: w [C, O/groups, kernel]) -> [N, O, …]
+ *
+ * It is linear in either operand, and so are its two gradients; each one's
+ * gradients are the other two:
+ *
+ *   y = conv(x, w)          dx = back_input(dy, w)   dw = back_weight(dy, x)
+ *   y = back_input(g, w)    dg = conv(dy, w)         dw = back_weight(g, dy)
+ *   y = back_weight(g, x)   dg = conv(x, dy)         dx = back_input(g, dy)
+ *
+ * Canonical attributes: one entry a spatial dimension, two for the padding
+ * (before …, after …), which may differ: padding="same" of an even kernel and
+ * ONNX's auto_pad need it. The public forms add batch and bias. */
+#include <string.h>
+
+#include "src/ops/kernel/nn.h"
+#include "src/ops/nnop.h"
+#include "src/ops/view.h"
+
+enum { STRIDE, PADDING, DILATION, TRANSPOSED, OUTPUT_PADDING, GROUPS, N_ATTR };
+
+/* ---- shape rules ----------------------------------------------------------
+ */
+static LpStatus check_operands(const LpInfer *x, const LpType *in,
+                               const LpType *w)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const char *op = x->op->name;
+    LP_FAIL_IF(in->ndim < 3 || in->ndim > 5 || w->ndim != in->ndim, x->err,
+               LP_E_RUNTIME,
+               "%s: expected an input of 3 to 5 dimensions (batch, channels, "
+               "spatial) and a weight of as many, got shapes %s and %s",
+               op, lp_shape_str(in, a), lp_shape_str(w, b));
+    LP_FAIL_IF(!lp_is_float(in->dtype), x->err, LP_E_RUNTIME,
+               "%s: expected a floating point input, got %s", op,
+               lp_dtype_name(in->dtype));
+    LP_FAIL_IF(in->dtype != w->dtype, x->err, LP_E_RUNTIME,
+               "%s: input type (%s) and weight type (%s) should be the same",
+               op, lp_dtype_name(in->dtype), lp_dtype_name(w->dtype));
+    return LP_OK;
+}
+
+static LpStatus canonical_padding(LpInfer *x, int i, int n)
+{
+    LpAttr *a = &x->attr[i];
+    int64_t v[6];
+    LP_FAIL_IF(a->n != 1 && a->n != n && a->n != 2 * n, x->err, LP_E_RUNTIME,
+               "%s: `padding` must hold 1, %d or %d numbers, got %d",
+               x->op->name, n, 2 * n, a->n);
+    for (int k = 0; k < 2 * n; k++) {
+        v[k] = a->n == 1 ? a->v[0] : a->v[k % a->n];
+        LP_FAIL_IF(v[k] < 0, x->err, LP_E_RUNTIME,
+                   "%s: negative padding is not supported, got %lld",
+                   x->op->name, (long long)v[k]);
+    }
+    return lp_set_ints(x, i, v, 2 * n);
+}
+
+/* The six common attributes, which begin at `first`. */
+static LpStatus canonical(LpInfer *x, int first, int n)
+{
+    LpAttr *a = x->attr + first;
+    LP_TRY(lp_spread(x, &a[STRIDE], n, "stride", 1));
+    LP_TRY(lp_spread(x, &a[DILATION], n, "dilation", 1));
+    LP_TRY(lp_spread(x, &a[OUTPUT_PADDING], n, "output_padding", 0));
+    LP_TRY(canonical_padding(x, first + PADDING, n));
+    LP_FAIL_IF(a[GROUPS].i < 1, x->err, LP_E_RUNTIME,
+               "%s: `groups` must be at least 1, got %lld", x->op->name,
+               (long long)a[GROUPS].i);
+    for (int i = 0; i < n && a[TRANSPOSED].i; i++) {
+        int64_t o = a[OUTPUT_PADDING].v[i];
+        LP_FAIL_IF(o >= a[STRIDE].v[i] && o >= a[DILATION].v[i], x->err,
+                   LP_E_RUNTIME,
+                   "%s: `output_padding` (%lld) must be smaller than either "
+                   "stride (%lld) or dilation (%lld)",
+                   x->op->name, (long long)o, (long long)a[STRIDE].v[i],
+                   (long long)a[DILATION].v[i]);
+    }
+    return LP_OK;
+}
+
+static LpStatus check_channels(const LpInfer *x, const LpType *in,
+                               const LpType *w, bool transposed, int64_t groups)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    int64_t c = transposed ? w->shape[0] : w->shape[1] * groups;
+    LP_FAIL_IF(in->shape[1] != c || w->shape[0] % groups != 0, x->err,
+               LP_E_RUNTIME,
+               "%s: given groups=%lld%s and weight of size %s, expected input "
+               "%s to have %lld channels (and size 0 of the weight divisible "
+               "by groups), but got %lld channels",
+               x->op->name, (long long)groups,
+               transposed ? ", transposed=True" : "", lp_shape_str(w, b),
+               lp_shape_str(in, a), (long long)c, (long long)in->shape[1]);
+    return LP_OK;
+}
+
+/* out = shape of the convolution of `in` with `w`; attributes canonical. */
+static LpStatus conv_shape(const LpInfer *x, const LpAttr *a, const LpType *in,
+                           const LpType *w, LpType *out)
+{
+    int n = in->ndim - 2;
+    bool t = a[TRANSPOSED].i != 0;
+    LP_TRY(check_channels(x, in, w, t, a[GROUPS].i));
+    LpType r = *in;
+    r.shape[1] = t ? w->shape[1] * a[GROUPS].i : w->shape[0];
+    for (int i = 0; i < n; i++) {
+        int64_t size = in->shape[2 + i], k = w->shape[2 + i];
+        int64_t s = a[STRIDE].v[i], p = a[PADDING].v[i] + a[PADDING].v[n + i];
+        int64_t reach = a[DILATION].v[i] * (k - 1) + 1;
+        LP_FAIL_IF(k < 1, x->err, LP_E_RUNTIME,
+                   "%s: the kernel must have at least 1 element in every "
+                   "dimension, got size %lld",
+                   x->op->name, (long long)k);
+        LP_FAIL_IF(!t && size + p < reach, x->err, LP_E_RUNTIME,
+                   "%s: calculated padded input size of spatial dimension %d: "
+                   "%lld. Kernel size: %lld. The kernel can't be greater than "
+                   "the padded input",
+                   x->op->name, i, (long long)(size + p), (long long)reach);
+        r.shape[2 + i] = t ? (size - 1) * s - p + reach + a[OUTPUT_PADDING].v[i]
+                           : (size + p - reach) / s + 1;
+        LP_FAIL_IF(r.shape[2 + i] < 1 && size > 0, x->err, LP_E_RUNTIME,
+                   "%s: the output size of spatial dimension %d would be %lld, "
+                   "which is too small",
+                   x->op->name, i, (long long)r.shape[2 + i]);
+    }
+    *out = r;
+    return lp_shape_check(out, x->err);
+}
+
+static LpStatus infer_convolution(LpInfer *x)
+{
+    LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
+    LP_TRY(canonical(x, 0, x->in[0].ndim - 2));
+    return conv_shape(x, x->attr, &x->in[0], &x->in[1], &x->out[0]);
+}
+
+/* The shape that attribute 0 holds must be one whose convolution has the shape
+ * of the gradient, operand 0. */
+static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LpType made = x->in[0], check;
+    LP_FAIL_IF(x->attr[0].n != x->in[0].ndim, x->err, LP_E_RUNTIME,
+               "%s: `%s` must hold %d numbers, got %d", x->op->name, size_name,
+               x->in[0].ndim, x->attr[0].n);
+    lp_set_dims(&made, x->attr[0].v, x->attr[0].n);
+    LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
+    LP_TRY(canonical(x, 1, x->in[0].ndim - 2));
+    LP_TRY(conv_shape(x, x->attr + 1, weight ? &x->in[1] : &made,
+                      weight ? &made : &x->in[1], &check));
+    LP_FAIL_IF(!lp_shape_eq(&check, &x->in[0]), x->err, LP_E_RUNTIME,
+               "%s: the convolution has an output of shape %s, but the "
+               "gradient has shape %s",
+               x->op->name, lp_shape_str(&check, a),
+               lp_shape_str(&x->in[0], b));
+    x->out[0] = made;
+    return LP_OK;
+}
+
+static LpStatus infer_back_input(LpInfer *x)
+{
+    return infer_back(x, "input_size", false);
+}
+
+static LpStatus infer_back_weight(LpInfer *x)
+{
+    return infer_back(x, "weight_size", true);
+}
+
+/* ---- gradients ------------------------------------------------------------
+ */
+/* One of the two gradients; `like` gives the shape of the result. */
+static LpVal back(LpBuilder *b, int op, const LpAttr *conv, LpVal dy, LpVal y,
+                  LpVal like)
+{
+    LpType t = *lp_type(b, like);
+    LpAttr a[1 + N_ATTR];
+    int64_t *shape =
+        lp_arena_memdup(b->scratch, t.shape, (size_t)t.ndim * sizeof *shape);
+    if (!shape) {
+        lp_fail(b->err, LP_E_MEMORY, "out of memory");
+        return LP_NOVAL;
+    }
+    a[0] = lp_attr_ints(shape, t.ndim);
+    memcpy(a + 1, conv, N_ATTR * sizeof *a);
+    return lp_emit(b, op, (LpVal[]){dy, y}, 2, a);
+}
+
+static LpVal forward(LpBuilder *b, const LpAttr *conv, LpVal x, LpVal w)
+{
+    return lp_emit(b, LP_OP_convolution, (LpVal[]){x, w}, 2, conv);
+}
+
+static void grad_convolution(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] = back(g->b, LP_OP_convolution_backward_input, g->attr,
+                         g->dout[0], g->in[1], g->in[0]);
+    if (g->need[1])
+        g->din[1] = back(g->b, LP_OP_convolution_backward_weight, g->attr,
+                         g->dout[0], g->in[0], g->in[1]);
+}
+
+static void grad_back_input(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] = forward(g->b, g->attr + 1, g->dout[0], g->in[1]);
+    if (g->need[1])
+        g->din[1] = back(g->b, LP_OP_convolution_backward_weight, g->attr + 1,
+                         g->in[0], g->dout[0], g->in[1]);
+}
+
+static void grad_back_weight(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] = forward(g->b, g->attr + 1, g->in[1], g->dout[0]);
+    if (g->need[1])
+        g->din[1] = back(g->b, LP_OP_convolution_backward_input, g->attr + 1,
+                         g->in[0], g->dout[0], g->in[1]);
+}
+
+#define COMMON                                                                 \
+    "int[] stride, int[] padding, int[] dilation, bool transposed, int[] "     \
+    "output_padding, int groups) -> Tensor @p"
+
+LpOp op_convolution = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED,
+    .forms = "convolution(Tensor input, Tensor weight, " COMMON,
+    .infer = infer_convolution,
+    .grad = grad_convolution,
+    .grad_in = 3,
+    .prepare = lp_conv_prepare,
+    .cost = lp_rule_convolution,
+};
+
+LpOp op_convolution_backward_input = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED,
+    .forms = "convolution_backward_input(Tensor grad, Tensor weight, int[] "
+             "input_size, " COMMON,
+    .infer = infer_back_input,
+    .grad = grad_back_input,
+    .grad_in = 3,
+    .prepare = lp_conv_input_prepare,
+    .cost = lp_rule_convolution,
+};
+
+LpOp op_convolution_backward_weight = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED,
+    .forms = "convolution_backward_weight(Tensor grad, Tensor input, int[] "
+             "weight_size, " COMMON,
+    .infer = infer_back_weight,
+    .grad = grad_back_weight,
+    .grad_in = 3,
+    .prepare = lp_conv_weight_prepare,
+    .cost = lp_rule_convolution,
+};
+
+/* ---- public forms ---------------------------------------------------------
+ */
+static LpVal add_bias(LpBuilder *b, LpVal y, LpVal bias, int n)
+{
+    char s[LP_SHAPE_STR];
+    if (bias == LP_NOVAL || lp_failed(b))
+        return y;
+    int64_t shape[4] = {lp_type(b, y)->shape[1], 1, 1, 1};
+    LpType t = *lp_type(b, bias);
+    if (t.ndim != 1 || t.shape[0] != shape[0]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "convolution: expected `bias` to be 1-dimensional with %lld "
+                "elements, but got shape %s",
+                (long long)shape[0], lp_shape_str(&t, s));
+        return LP_NOVAL;
+    }
+    return lp_add(b, y, lp_reshape(b, bias, shape, n + 1));
+}
+
+/* in: input, weight, bias; an input without a batch gets one for the time. */
+static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
+{
+    char s[LP_SHAPE_STR];
+    LpType t = *lp_type(b, in[0]);
+    LpVal x = in[0];
+    if (t.ndim != n + 1 && t.ndim != n + 2) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "expected %dD (unbatched) or %dD (batched) input to conv%s%dd, "
+                "but got input of size %s",
+                n + 1, n + 2, a[TRANSPOSED].i ? "_transpose" : "", n,
+                lp_shape_str(&t, s));
+        return LP_NOVAL;
+    }
+    if (t.ndim == n + 1)
+        x = lp_unsqueeze(b, x, 0);
+    LpVal y = forward(b, a, x, lp_follow(b, in[1], in[0]));
+    y = add_bias(b, y, lp_follow(b, in[2], in[0]), n);
+    if (t.ndim == n + 2 || lp_failed(b))
+        return y;
+    LpType r = *lp_type(b, y);
+    return lp_reshape(b, y, r.shape + 1, r.ndim - 1);
+}
+
+/* attr: stride, padding, dilation, groups */
+EXPAND(expand_conv)
+{
+    UNUSED;
+    static const int64_t zero[3] = {0};
+    int n = attr[0].n;
+    LpAttr a[N_ATTR] = {
+        attr[0], attr[1], attr[2], lp_attr_bool(false), lp_attr_ints(zero, n),
+        attr[3]};
+    out[0] = public_conv(b, in, n, a);
+}
+
+/* padding by name; "same" keeps the spatial sizes */
+EXPAND(expand_conv_named)
+{
+    UNUSED;
+    static const int64_t zero[3] = {0};
+    int n = attr[0].n;
+    int64_t pad[6] = {0};
+    bool same = strcmp(attr[1].str, "same") == 0;
+    if (!same && strcmp(attr[1].str, "valid") != 0) {
+        lp_fail(b->err, LP_E_VALUE,
+                "conv%dd: `padding` must be numbers, 'valid' or 'same', got "
+                "'%s'",
+                n, attr[1].str);
+        return;
+    }
+    LpType w = *lp_type(b, in[1]);
+    for (int i = 0; i < n && same && i + 2 < w.ndim; i++) {
+        int64_t total = attr[2].v[i] * (w.shape[2 + i] - 1);
+        if (attr[0].v[i] != 1) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "padding='same' is not supported for strided convolutions, "
+                    "got stride %lld",
+                    (long long)attr[0].v[i]);
+            return;
+        }
+        pad[i] = total / 2;
+        pad[n + i] = total - total / 2;
+    }
+    LpAttr a[N_ATTR] = {attr[0],
+                        lp_attr_ints(pad, 2 * n),
+                        attr[2],
+                        lp_attr_bool(false),
+                        lp_attr_ints(zero, n),
+                        attr[3]};
+    out[0] = public_conv(b, in, n, a);
+}
+
+/* attr: stride, padding, output_padding, groups, dilation */
+EXPAND(expand_conv_transpose)
+{
+    UNUSED;
+    LpAttr a[N_ATTR] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
+                        attr[2], attr[3]};
+    out[0] = public_conv(b, in, attr[0].n, a);
+}
+
+#define CONV(n)                                                                \
+    LpOp op_conv##n##d = {                                                     \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .forms =                                                               \
+            "conv" #n "d(Tensor input, Tensor weight, Tensor? "                \
+            "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
+            "] dilation=1, int groups=1) -> Tensor @fn",                       \
+        .expand = expand_conv,                                                 \
+    };                                                                         \
+    LpOp op_conv##n##d_padding = {                                             \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .forms = "conv" #n "d.padding(Tensor input, Tensor weight, Tensor? "   \
+                 "bias=None, int[" #n "] stride=1, str padding='valid', "      \
+                 "int[" #n "] dilation=1, int groups=1) -> Tensor @fn",        \
+        .expand = expand_conv_named,                                           \
+    };                                                                         \
+    LpOp op_conv_transpose##n##d = {                                           \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .forms =                                                               \
+            "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "      \
+            "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
+            "] output_padding=0, int groups=1, int[" #n                        \
+            "] dilation=1) -> Tensor @fn",                                     \
+        .expand = expand_conv_transpose,                                       \
+    };
+CONV(1)
+CONV(2)
+CONV(3)

@@ -1,0 +1,351 @@
+/* Kernels of convolution and its two gradients.
+ *
+ * Every one of the three operators, transposed or not, is one of three passes
+ * of a plain convolution from the larger side (src) to the smaller (dst):
+ *
+ *     operator            plain               transposed
+ *     convolution         dst = src * w       src = w^T dst
+ *     … backward_input    src = w^T dst       dst = src * w
+ *     … backward_weight   w   = src^T dst     w   = src^T dst
+ *
+ * float32 (bfloat16 where the CPU has it) runs in the library, in layouts of
+ * its choice; operands are reordered from their strides and the result back.
+ * float16 goes through float32 by the plain frame. float64, and windows the
+ * library does not take, run the direct loops of convref.c in float64. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/ops/kernel/convref.h"
+#include "src/ops/kernel/dnn.h"
+#include "src/ops/kernel/plain.h"
+
+enum { SRC, W, DST, N_SIDES };
+
+typedef struct Conv {
+    LpDnnPrim *prim, *reorder[N_SIDES]; /* NULL: used as it is */
+    LpDnnPass pass;
+    uint8_t role[N_SIDES]; /* side of operand 0, operand 1, the result */
+    size_t off[N_SIDES];   /* of reordered copies */
+    size_t scratch;        /* offset of the library's scratch */
+    size_t work;
+    size_t zero_bytes; /* an empty sum: the result is all zero */
+    bool empty;
+} Conv;
+
+static void conv_free(Conv *c)
+{
+    if (!c)
+        return;
+    lp_dnn_free(c->prim);
+    for (int i = 0; i < N_SIDES; i++)
+        lp_dnn_free(c->reorder[i]);
+    lp_free(c);
+}
+
+/* ---- geometry -------------------------------------------------------------
+ */
+static LpDnnPass pass_of(int op_kind, bool transposed, uint8_t role[N_SIDES])
+{
+    static const uint8_t roles[4][N_SIDES] = {
+        {SRC, W, DST}, /* forward */
+        {DST, W, SRC}, /* backward data */
+        {DST, SRC, W}, /* backward weights: (grad, input) */
+        {SRC, DST, W}, /* … of a transposed one */
+    };
+    int kind = op_kind == 2 ? 2 + transposed : op_kind ^ transposed;
+    memcpy(role, roles[kind], N_SIDES);
+    return kind == 0   ? LP_DNN_FORWARD
+           : kind == 1 ? LP_DNN_BACKWARD_DATA
+                       : LP_DNN_BACKWARD_WEIGHTS;
+}
+
+/* The window after which exactly dst positions exist: what a floor drops is
+ * taken off the trailing padding. */
+static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
+                     LpConvGeom *g)
+{
+    const LpDesc *src = side[SRC], *w = side[W], *dst = side[DST];
+    int n = src->ndim - 2;
+    *g = (LpConvGeom){.n_spatial = n,
+                      .n = src->shape[0],
+                      .groups = a[5].i,
+                      .c_src = src->shape[1],
+                      .c_dst = dst->shape[1]};
+    for (int i = 0; i < n; i++) {
+        g->src[i] = src->shape[2 + i];
+        g->dst[i] = dst->shape[2 + i];
+        g->kernel[i] = w->shape[2 + i];
+        g->stride[i] = a[0].v[i];
+        g->pad_l[i] = a[1].v[i];
+        g->dilation[i] = a[2].v[i];
+        g->pad_r[i] = (g->dst[i] - 1) * g->stride[i] +
+                      (g->kernel[i] - 1) * g->dilation[i] + 1 - g->src[i] -
+                      g->pad_l[i];
+    }
+}
+
+/* Shape and strides of a side; weights get their group axis. */
+static int axes(const LpDesc *d, int side, int64_t groups, int64_t shape[6],
+                int64_t strides[6])
+{
+    int k = 0;
+    for (int i = 0; i < d->ndim; i++) {
+        if (side == W && i == 0 && groups > 1) {
+            shape[k] = groups;
+            strides[k++] = d->shape[0] / groups * d->strides[0];
+            shape[k] = d->shape[0] / groups;
+        } else {
+            shape[k] = d->shape[i];
+        }
+        strides[k++] = d->strides[i];
+    }
+    return k;
+}
+
+/* ---- the library ----------------------------------------------------------
+ */
+static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
+                            bool out, int threads, LpErr *e)
+{
+    const LpDnnLayout *own = lp_dnn_layout(
+        c->prim, (LpDnnArg[]){LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST}[side]);
+    if (lp_dnn_layout_eq(own, user))
+        return LP_OK;
+    LP_TRY(lp_dnn_reorder_new(out ? own : user, out ? user : own, threads,
+                              &c->reorder[side], e));
+    c->off[side] = c->work;
+    c->work += (own->bytes + 63) / 64 * 64;
+    return LP_OK;
+}
+
+static LpStatus build(Conv *c, const LpConvGeom *g, LpDtype t,
+                      const LpDesc *const side[N_SIDES], int threads, LpErr *e)
+{
+    LpDnnLayout user[N_SIDES], *wish[N_SIDES];
+    LpDnnConv d = {
+        .pass = c->pass, .n_spatial = g->n_spatial, .threads = threads};
+    wish[SRC] = &d.src;
+    wish[W] = &d.weights;
+    wish[DST] = &d.dst;
+    for (int i = 0; i < N_SIDES; i++) {
+        int64_t shape[6], strides[6];
+        int n = axes(side[i], i, g->groups, shape, strides);
+        LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
+        LP_TRY(lp_dnn_any(t, n, shape, wish[i], e));
+    }
+    memcpy(d.stride, g->stride, sizeof d.stride);
+    memcpy(d.dilation, g->dilation, sizeof d.dilation);
+    memcpy(d.pad_l, g->pad_l, sizeof d.pad_l);
+    memcpy(d.pad_r, g->pad_r, sizeof d.pad_r);
+    LP_TRY(lp_dnn_conv_new(&d, &c->prim, e));
+    for (int i = 0; i < N_SIDES; i++)
+        LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], threads, e));
+    c->scratch = c->work;
+    size_t inner = lp_dnn_work_bytes(c->prim);
+    for (int i = 0; i < N_SIDES; i++)
+        if (c->reorder[i] && lp_dnn_work_bytes(c->reorder[i]) > inner)
+            inner = lp_dnn_work_bytes(c->reorder[i]);
+    c->work += inner;
+    return LP_OK;
+}
+
+static LpStatus run_reorder(const Conv *c, int side, void *from, void *to,
+                            void *scratch, LpErr *e)
+{
+    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = from, [LP_DNN_DST] = to};
+    return lp_dnn_run(c->reorder[side], args, scratch, e);
+}
+
+static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
+                         LpErr *e)
+{
+    if (c->empty) {
+        memset(out, 0, c->zero_bytes);
+        return LP_OK;
+    }
+    char *w = work;
+    void *user[N_SIDES], *own[N_SIDES];
+    user[c->role[0]] = in[0];
+    user[c->role[1]] = in[1];
+    user[c->role[2]] = out;
+    for (int i = 0; i < N_SIDES; i++) {
+        own[i] = c->reorder[i] ? w + c->off[i] : user[i];
+        if (c->reorder[i] && i != c->role[2])
+            LP_TRY(run_reorder(c, i, user[i], own[i], w + c->scratch, e));
+    }
+    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[SRC],
+                                 [LP_DNN_WEIGHTS] = own[W],
+                                 [LP_DNN_DST] = own[DST]};
+    LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
+    int r = c->role[2];
+    return c->reorder[r] ? run_reorder(c, r, own[r], user[r], w + c->scratch, e)
+                         : LP_OK;
+}
+
+static LpStatus conv_new(const LpKernelReq *r, int op_kind, LpDtype t,
+                         const LpDesc d[N_SIDES], Conv **out, LpErr *e)
+{
+    Conv *c = lp_calloc(1, sizeof *c);
+    LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
+    const LpAttr *a = r->attr + (op_kind > 0);
+    const LpDesc *side[N_SIDES];
+    c->pass = pass_of(op_kind, a[3].i != 0, c->role);
+    for (int i = 0; i < N_SIDES; i++)
+        side[c->role[i]] = &d[i];
+    LpConvGeom g;
+    geometry(a, side, &g);
+    LpStatus s = LP_OK;
+    if (lp_desc_numel(&d[0]) == 0 || lp_desc_numel(&d[1]) == 0 ||
+        lp_desc_numel(&d[2]) == 0) {
+        c->empty = true;
+        c->zero_bytes = (size_t)lp_desc_numel(&d[2]) * lp_dtype_size(t);
+    } else {
+        s = build(c, &g, t, side, r->threads, e);
+    }
+    if (s != LP_OK) {
+        conv_free(c);
+        return s;
+    }
+    *out = c;
+    return LP_OK;
+}
+
+/* ---- kernels --------------------------------------------------------------
+ */
+static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    return conv_run(k->state, in, out[0], work, e);
+}
+
+static void direct_fini(LpKernel *k)
+{
+    conv_free(k->state);
+    k->state = NULL;
+}
+
+static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
+                     void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    const Conv *c;
+    memcpy(&c, p->param, sizeof c);
+    return conv_run(c, in, out[0], work, e);
+}
+
+static void converted_fini(LpKernel *k)
+{
+    lp_plain_fini(k);
+    direct_fini(k);
+}
+
+typedef struct Reference {
+    LpConvGeom g;
+    uint8_t role[N_SIDES];
+    uint8_t pass;
+} Reference;
+
+static LpStatus reference_core(const LpPlain *p, void *const *in,
+                               void *const *out, void *work, const LpRunCtx *rc,
+                               LpErr *e)
+{
+    (void)work, (void)rc, (void)e;
+    const Reference *f = (const void *)p->param;
+    void *side[N_SIDES];
+    side[f->role[0]] = in[0];
+    side[f->role[1]] = in[1];
+    side[f->role[2]] = out[0];
+    if (f->pass == LP_DNN_FORWARD)
+        lp_conv_ref(&f->g, side[SRC], side[W], side[DST], p->threads);
+    else if (f->pass == LP_DNN_BACKWARD_DATA)
+        lp_conv_ref_data(&f->g, side[DST], side[W], side[SRC], p->threads);
+    else
+        lp_conv_ref_weights(&f->g, side[SRC], side[DST], side[W], p->threads);
+    return LP_OK;
+}
+
+static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
+                          LpErr *e)
+{
+    const LpAttr *a = r->attr + (op_kind > 0);
+    Reference f;
+    const LpDesc *d[N_SIDES] = {&r->in[0], &r->in[1], &r->out[0]};
+    const LpDesc *side[N_SIDES];
+    f.pass = (uint8_t)pass_of(op_kind, a[3].i != 0, f.role);
+    for (int i = 0; i < N_SIDES; i++)
+        side[f.role[i]] = d[i];
+    geometry(a, side, &f.g);
+    return lp_plain_prepare(r, k, reference_core, LP_F64, &f, sizeof f, 0, e);
+}
+
+static bool dense(const LpDesc *d)
+{
+    for (int i = 0; i < d->ndim; i++)
+        if (d->strides[i] <= 0 && d->shape[i] > 1)
+            return false;
+    return true;
+}
+
+static LpDesc contiguous(const LpDesc *d, LpDtype t)
+{
+    LpDesc c = *d;
+    int64_t step = 1;
+    c.dtype = t;
+    for (int i = d->ndim - 1; i >= 0; i--) {
+        c.strides[i] = step;
+        step *= d->shape[i];
+    }
+    return c;
+}
+
+static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
+                        LpErr *e)
+{
+    LpDtype t = r->out[0].dtype;
+    if (t == LP_F64)
+        return reference(r, op_kind, k, e);
+    bool direct = lp_dnn_native(t) && dense(&r->in[0]) && dense(&r->in[1]) &&
+                  lp_desc_contiguous(&r->out[0]);
+    LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
+    for (int i = 0; i < N_SIDES && !direct; i++)
+        d[i] = contiguous(&d[i], LP_F32);
+    Conv *c;
+    LpErr probe = {0};
+    LpStatus s = conv_new(r, op_kind, direct ? t : LP_F32, d, &c, &probe);
+    if (s == LP_E_MEMORY)
+        return lp_fail(e, s, "%s", probe.msg);
+    if (s != LP_OK) /* a window the library does not take */
+        return reference(r, op_kind, k, e);
+    if (!direct) {
+        s = lp_plain_prepare(r, k, core, LP_F32, &c, sizeof c, c->work, e);
+        if (s != LP_OK) {
+            conv_free(c);
+            return s;
+        }
+        k->state = c;
+        k->fini = converted_fini;
+        return LP_OK;
+    }
+    k->state = c;
+    k->run = direct_run;
+    k->fini = direct_fini;
+    k->work_bytes = c->work;
+    k->threads = r->threads;
+    return LP_OK;
+}
+
+LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, 0, k, e);
+}
+
+LpStatus lp_conv_input_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, 1, k, e);
+}
+
+LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, 2, k, e);
+}

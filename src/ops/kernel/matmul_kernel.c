@@ -1,0 +1,250 @@
+/* Kernels of mm and bmm.
+ *
+ * float32 (and bfloat16 where the CPU has it) go to the library with their
+ * own strides: a transposed view is passed as it is, a batch that is broadcast
+ * (stride 0) as a dimension of size 1. Products below TINY multiplications
+ * and all of float64 are ours (gemm.h). Everything else is converted by the
+ * plain frame: float16 to float32 and back, integers to int64. Operands whose
+ * strides the library does not take are copied by the frame too. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/ops/kernel/dnn.h"
+#include "src/ops/kernel/gemm.h"
+#include "src/ops/kernel/nn.h"
+#include "src/ops/kernel/plain.h"
+
+#define TINY (24 * 24 * 24)
+
+typedef struct Product {
+    LpDnnPrim *prim; /* NULL: own */
+    LpGemmArgs g;
+    int64_t batch, a_step, b_step, c_step;
+    LpDtype t;
+    int threads;
+    size_t work, work_one; /* of all threads, of one product */
+} Product;
+
+static void product_free(Product *p)
+{
+    if (p)
+        lp_dnn_free(p->prim);
+    lp_free(p);
+}
+
+static void zero_fill(const Product *p, void *c)
+{
+    size_t size = lp_dtype_size(p->t);
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t i = 0; i < p->g.m; i++)
+            for (int64_t j = 0; j < p->g.n; j++)
+                memset((char *)c + (size_t)(b * p->c_step + i * p->g.c_rs +
+                                            j * p->g.c_cs) *
+                                       size,
+                       0, size);
+}
+
+static void own_batches(const Product *p, const char *a, const char *b, char *c,
+                        char *work)
+{
+    int64_t size = (int64_t)lp_dtype_size(p->t);
+    if (p->batch == 1) {
+        lp_gemm(&p->g, p->t, a, b, c, work, p->threads);
+        return;
+    }
+    int64_t chunk = (p->batch + p->threads - 1) / p->threads;
+#pragma omp parallel for num_threads(p->threads) schedule(static)
+    for (int t = 0; t < p->threads; t++)
+        for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
+            lp_gemm(&p->g, p->t, a + i * p->a_step * size,
+                    b + i * p->b_step * size, c + i * p->c_step * size,
+                    work + (size_t)t * p->work_one, 1);
+}
+
+static LpStatus product_run(const Product *p, void *a, void *b, void *c,
+                            void *work, LpErr *e)
+{
+    if (p->batch * p->g.m * p->g.n == 0)
+        return LP_OK;
+    if (p->g.k == 0)
+        zero_fill(p, c);
+    else if (p->prim)
+        return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
+                          e);
+    else
+        own_batches(p, a, b, c, work);
+    return LP_OK;
+}
+
+/* The layout the library sees: size-1 batches for broadcast ones. */
+static LpStatus layout(LpDtype t, int64_t batch, int64_t step, int64_t rows,
+                       int64_t cols, int64_t rs, int64_t cs, LpDnnLayout *out,
+                       LpErr *e)
+{
+    bool whole = step != 0;
+    int64_t shape[3] = {whole ? batch : 1, rows, cols};
+    int64_t strides[3] = {whole ? step : rows * cols, rs, cs};
+    int skip = batch == 1;
+    return lp_dnn_plain(t, 3 - skip, shape + skip, strides + skip, out, e);
+}
+
+static LpStatus use_library(Product *p, LpErr *e)
+{
+    const LpGemmArgs *g = &p->g;
+    LpDnnMatmul d = {.threads = p->threads};
+    LP_TRY(layout(p->t, p->batch, p->a_step, g->m, g->k, g->a_rs, g->a_cs,
+                  &d.src, e));
+    LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n, g->b_rs, g->b_cs,
+                  &d.weights, e));
+    LP_TRY(layout(p->t, p->batch, p->c_step, g->m, g->n, g->c_rs, g->c_cs,
+                  &d.dst, e));
+    LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
+    p->work = lp_dnn_work_bytes(p->prim);
+    return LP_OK;
+}
+
+static LpStatus product_new(Product p, Product **out, LpErr *e)
+{
+    const LpGemmArgs *g = &p.g;
+    bool own = p.t == LP_F64 || p.t == LP_I64 ||
+               (p.t == LP_F32 && g->m * g->n * g->k <= TINY);
+    if (p.batch > 1 && p.batch * g->m * g->n * g->k < 32768)
+        p.threads = 1;
+    if (own) {
+        p.work_one = (lp_gemm_work(g, p.t) + 63) / 64 * 64;
+        p.work = p.work_one * (size_t)(p.batch > 1 ? p.threads : 1);
+    } else if (p.batch * g->m * g->n * g->k > 0) {
+        LP_TRY(use_library(&p, e));
+    }
+    *out = lp_alloc(sizeof p);
+    if (!*out) {
+        lp_dnn_free(p.prim);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    **out = p;
+    return LP_OK;
+}
+
+/* ---- operands -------------------------------------------------------------
+ */
+typedef struct Matrix {
+    int64_t batch, rows, cols, step, rs, cs;
+} Matrix;
+
+static Matrix matrix_of(const LpDesc *d)
+{
+    const int64_t *s = d->shape + d->ndim - 2, *t = d->strides + d->ndim - 2;
+    Matrix m = {.batch = 1, .rows = s[0], .cols = s[1], .rs = t[0], .cs = t[1]};
+    if (d->ndim == 3) {
+        m.batch = d->shape[0];
+        m.step = d->strides[0];
+    }
+    if (m.cols == 1) /* strides of single rows and columns are free */
+        m.cs = 1;
+    if (m.rows == 1)
+        m.rs = m.cols * m.cs;
+    return m;
+}
+
+/* Unit stride one way and no overlap the other. */
+static bool library_takes(const Matrix *m)
+{
+    return (m->cs == 1 && m->rs >= m->cols) || (m->rs == 1 && m->cs >= m->rows);
+}
+
+static Matrix contiguous(Matrix m)
+{
+    m.step = m.rows * m.cols;
+    m.rs = m.cols;
+    m.cs = 1;
+    return m;
+}
+
+static Product product_of(LpDtype t, int threads, Matrix a, Matrix b, Matrix c)
+{
+    return (Product){
+        .g = {.m = a.rows,
+              .k = a.cols,
+              .n = b.cols,
+              .a_rs = a.rs,
+              .a_cs = a.cs,
+              .b_rs = b.rs,
+              .b_cs = b.cs,
+              .c_rs = c.rs,
+              .c_cs = c.cs},
+        .batch = a.batch,
+        .a_step = a.step,
+        .b_step = b.step,
+        .c_step = c.step,
+        .t = t,
+        .threads = threads < 1 ? 1 : threads,
+    };
+}
+
+/* ---- kernels --------------------------------------------------------------
+ */
+static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    return product_run(k->state, in[0], in[1], out[0], work, e);
+}
+
+static void direct_fini(LpKernel *k)
+{
+    product_free(k->state);
+    k->state = NULL;
+}
+
+static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
+                     void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    const Product *q;
+    memcpy(&q, p->param, sizeof q);
+    return product_run(q, in[0], in[1], out[0], work, e);
+}
+
+static void converted_fini(LpKernel *k)
+{
+    lp_plain_fini(k);
+    direct_fini(k);
+}
+
+static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
+                          LpErr *e)
+{
+    Product *q;
+    LpDtype t = lp_plain_type(r->out[0].dtype);
+    LP_TRY(product_new(product_of(t, r->threads, contiguous(m[0]),
+                                  contiguous(m[1]), contiguous(m[2])),
+                       &q, e));
+    LpStatus s = lp_plain_prepare(r, k, core, t, &q, sizeof q, q->work, e);
+    if (s != LP_OK) {
+        product_free(q);
+        return s;
+    }
+    k->state = q;
+    k->fini = converted_fini;
+    return LP_OK;
+}
+
+LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Matrix m[3] = {matrix_of(&r->in[0]), matrix_of(&r->in[1]),
+                   matrix_of(&r->out[0])};
+    LpDtype t = r->out[0].dtype;
+    bool ok = t == LP_F64 || lp_dnn_native(t);
+    for (int i = 0; i < 3 && t != LP_F64; i++)
+        ok = ok && library_takes(&m[i]);
+    if (!ok)
+        return converted(r, k, m, e);
+    Product *p;
+    LP_TRY(product_new(product_of(t, r->threads, m[0], m[1], m[2]), &p, e));
+    k->state = p;
+    k->run = direct_run;
+    k->fini = direct_fini;
+    k->work_bytes = p->work;
+    k->threads = p->threads;
+    return LP_OK;
+}

@@ -1,0 +1,233 @@
+/* The normalisations of norm.c for one element type; included once for each,
+ * with T the type, L the set of loops, F(name) a function's name, SQRT. */
+
+static void F(layer)(const Norm *s, void *const *in, void *const *out,
+                     void *work, int threads)
+{
+    (void)work;
+    const T *x = in[0], *w = in[1], *b = in[2];
+    T *y = out[0], *mean = out[1], *rstd = out[2];
+    const int64_t n = s->n;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < s->rows; i++) {
+        const T *row = x + i * n;
+        T m = lp_nn()->L->sum(row, n) / (T)n;
+        T v = lp_nn()->L->sum_diff2(row, n, m) / (T)n;
+        mean[i] = m;
+        rstd[i] = 1 / SQRT(v + (T)s->eps);
+        lp_nn()->L->norm_row(row, n, m, rstd[i], w, b, y + i * n);
+    }
+}
+
+static void F(layer_back)(const Norm *s, void *const *in, void *const *out,
+                          void *work, int threads)
+{
+    const T *dy = in[0], *x = in[1], *mean = in[2], *rstd = in[3], *w = in[4];
+    T *dx = out[0], *dw = out[1], *db = out[2], *part = work;
+    const int64_t n = s->n, chunk = (s->rows + threads - 1) / threads;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        T *pw = t ? part + 2 * t * n : dw, *pb = t ? pw + n : db;
+        memset(pw, 0, (size_t)n * sizeof *pw);
+        memset(pb, 0, (size_t)n * sizeof *pb);
+        for (int64_t i = t * chunk; i < (t + 1) * chunk && i < s->rows; i++) {
+            const T *g = dy + i * n, *row = x + i * n;
+            T a, c;
+            lp_nn()->L->norm_back_sums(g, row, w, n, mean[i], rstd[i], &a, &c);
+            lp_nn()->L->norm_back_row(g, row, w, n, mean[i], rstd[i], a / (T)n,
+                                      c / (T)n, dx + i * n);
+            lp_nn()->L->norm_back_params(g, row, n, mean[i], rstd[i], pw, pb);
+        }
+    }
+    for (int t = 1; t < threads; t++) {
+        const T *pw = part + 2 * t * n;
+        for (int64_t i = 0; i < n; i++) {
+            dw[i] += pw[i];
+            db[i] += pw[n + i];
+        }
+    }
+}
+
+static void F(group)(const Norm *s, void *const *in, void *const *out,
+                     void *work, int threads)
+{
+    (void)work;
+    const T *x = in[0], *w = in[1], *b = in[2];
+    T *y = out[0], *mean = out[1], *rstd = out[2];
+    const int64_t per = s->channels / s->groups, n = per * s->inner;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < s->batch * s->groups; i++) {
+        const T *row = x + i * n;
+        T m = lp_nn()->L->sum(row, n) / (T)n;
+        T r = 1 / SQRT(lp_nn()->L->sum_diff2(row, n, m) / (T)n + (T)s->eps);
+        mean[i] = m;
+        rstd[i] = r;
+        for (int64_t c = 0; c < per; c++) {
+            int64_t ch = i % s->groups * per + c;
+            lp_nn()->L->center(row + c * s->inner, s->inner, m,
+                               w ? w[ch] * r : r, b ? b[ch] : 0,
+                               y + i * n + c * s->inner);
+        }
+    }
+}
+
+/* Sums of dy and dy (x - mean) of every channel of every sample come first;
+ * everything else is made of them. */
+static void F(group_back)(const Norm *s, void *const *in, void *const *out,
+                          void *work, int threads)
+{
+    const T *dy = in[0], *x = in[1], *mean = in[2], *rstd = in[3], *w = in[4];
+    T *dx = out[0], *dw = out[1], *db = out[2];
+    T *sum = work, *sumx = sum + s->batch * s->channels;
+    const int64_t per = s->channels / s->groups, n = per * s->inner;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < s->batch * s->groups; i++) {
+        T a = 0, b = 0, r = rstd[i];
+        for (int64_t c = 0; c < per; c++) {
+            int64_t q = i * per + c, at = q * s->inner;
+            T wc = w ? w[q % s->channels] : 1;
+            sum[q] = sumx[q] = 0;
+            lp_nn()->L->dot2(dy + at, x + at, s->inner, mean[i], &sum[q],
+                             &sumx[q]);
+            a += sum[q] * wc;
+            b += sumx[q] * wc;
+        }
+        a /= (T)n;
+        b = b * r * r / (T)n;
+        for (int64_t c = 0; c < per; c++) {
+            int64_t q = i * per + c, at = q * s->inner;
+            T wc = w ? w[q % s->channels] : 1;
+            lp_nn()->L->center2(dy + at, x + at, s->inner, mean[i], wc * r,
+                                -b * r, -a * r, dx + at);
+        }
+    }
+    for (int64_t c = 0; c < s->channels; c++) {
+        dw[c] = db[c] = 0;
+        for (int64_t i = 0; i < s->batch; i++) {
+            int64_t q = i * s->channels + c;
+            dw[c] += sumx[q] * rstd[q / per];
+            db[c] += sum[q];
+        }
+    }
+}
+
+/* ---- batch: statistics of a channel over samples and places ---------------
+ */
+/* Planes of one element: run along the channels instead. */
+static void F(batch_flat)(const Norm *s, const T *x, T *mean, T *var)
+{
+    for (int64_t c = 0; c < s->channels; c++)
+        mean[c] = var[c] = 0;
+    for (int64_t i = 0; i < s->batch; i++)
+        for (int64_t c = 0; c < s->channels; c++)
+            mean[c] += x[i * s->channels + c];
+    for (int64_t c = 0; c < s->channels; c++)
+        mean[c] /= (T)s->batch;
+    for (int64_t i = 0; i < s->batch; i++)
+        for (int64_t c = 0; c < s->channels; c++) {
+            T d = x[i * s->channels + c] - mean[c];
+            var[c] += d * d;
+        }
+    for (int64_t c = 0; c < s->channels; c++)
+        var[c] /= (T)s->batch;
+}
+
+static void F(batch_stats)(const Norm *s, const T *x, T *mean, T *var,
+                           int threads)
+{
+    const int64_t n = s->batch * s->inner, step = s->channels * s->inner;
+    if (s->inner == 1) {
+        F(batch_flat)(s, x, mean, var);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t c = 0; c < s->channels; c++) {
+        T m = 0, v = 0;
+        for (int64_t i = 0; i < s->batch; i++)
+            m += lp_nn()->L->sum(x + i * step + c * s->inner, s->inner);
+        m /= (T)n;
+        for (int64_t i = 0; i < s->batch; i++)
+            v +=
+                lp_nn()->L->sum_diff2(x + i * step + c * s->inner, s->inner, m);
+        mean[c] = m;
+        var[c] = v / (T)n;
+    }
+}
+
+static void F(batch)(const Norm *s, void *const *in, void *const *out,
+                     void *work, int threads)
+{
+    const T *x = in[0], *w = in[1], *b = in[2];
+    T *y = out[0], *mean = out[1], *var = out[2], *scale = work;
+    F(batch_stats)(s, x, mean, var, threads);
+    for (int64_t c = 0; c < s->channels; c++)
+        scale[c] = (w ? w[c] : 1) / SQRT(var[c] + (T)s->eps);
+    if (s->inner == 1) {
+        for (int64_t i = 0; i < s->batch; i++)
+            for (int64_t c = 0; c < s->channels; c++) {
+                int64_t q = i * s->channels + c;
+                y[q] = (x[q] - mean[c]) * scale[c] + (b ? b[c] : 0);
+            }
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t q = 0; q < s->batch * s->channels; q++) {
+        int64_t c = q % s->channels;
+        lp_nn()->L->center(x + q * s->inner, s->inner, mean[c], scale[c],
+                           b ? b[c] : 0, y + q * s->inner);
+    }
+}
+
+static void F(batch_sums)(const Norm *s, const T *dy, const T *x, const T *mean,
+                          T *sum, T *sumx, int threads)
+{
+    memset(sum, 0, (size_t)s->channels * sizeof *sum);
+    memset(sumx, 0, (size_t)s->channels * sizeof *sumx);
+    if (s->inner == 1) {
+        for (int64_t i = 0; i < s->batch; i++)
+            for (int64_t c = 0; c < s->channels; c++) {
+                int64_t q = i * s->channels + c;
+                sum[c] += dy[q];
+                sumx[c] += dy[q] * (x[q] - mean[c]);
+            }
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t c = 0; c < s->channels; c++)
+        for (int64_t i = 0; i < s->batch; i++) {
+            int64_t at = (i * s->channels + c) * s->inner;
+            lp_nn()->L->dot2(dy + at, x + at, s->inner, mean[c], &sum[c],
+                             &sumx[c]);
+        }
+}
+
+static void F(batch_back)(const Norm *s, void *const *in, void *const *out,
+                          void *work, int threads)
+{
+    const T *dy = in[0], *x = in[1], *mean = in[2], *var = in[3], *w = in[4];
+    T *dx = out[0], *dw = out[1], *db = out[2];
+    T *ka = work, *kb = ka + s->channels, *kc = kb + s->channels;
+    const T n = (T)(s->batch * s->inner);
+    F(batch_sums)(s, dy, x, mean, db, dw, threads);
+    for (int64_t c = 0; c < s->channels; c++) {
+        T r = 1 / SQRT(var[c] + (T)s->eps), wr = (w ? w[c] : 1) * r;
+        ka[c] = wr;
+        kb[c] = -wr * r * r * dw[c] / n;
+        kc[c] = -wr * db[c] / n;
+        dw[c] *= r;
+    }
+    if (s->inner == 1) {
+        for (int64_t i = 0; i < s->batch; i++)
+            for (int64_t c = 0; c < s->channels; c++) {
+                int64_t q = i * s->channels + c;
+                dx[q] = dy[q] * ka[c] + (x[q] - mean[c]) * kb[c] + kc[c];
+            }
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t q = 0; q < s->batch * s->channels; q++) {
+        int64_t c = q % s->channels, at = q * s->inner;
+        lp_nn()->L->center2(dy + at, x + at, s->inner, mean[c], ka[c], kb[c],
+                            kc[c], dx + at);
+    }
+}

@@ -1,0 +1,251 @@
+/* Losses that compare element by element, then reduce. All end in
+ * identity_loss (see loss.c). */
+#include <string.h>
+
+#include "src/ops/nnop.h"
+
+static const char *how_of(const LpAttr *average, const LpAttr *reduce,
+                          const LpAttr *reduction)
+{
+    return lp_old_reduction(average, reduce, reduction->str);
+}
+
+static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
+{
+    LpAttr a = lp_attr_str(reduction);
+    return lp_emit(b, LP_OP_identity_loss, &x, 1, &a);
+}
+
+static LpVal square(LpBuilder *b, LpVal x)
+{
+    return lp_op1(b, LP_OP_square, x);
+}
+
+static LpVal times(LpBuilder *b, LpVal x, double k)
+{
+    return k == 1 ? x : lp_mul(b, x, lp_immf(b, k));
+}
+
+static LpVal one_minus(LpBuilder *b, LpVal x)
+{
+    return lp_sub(b, lp_immf(b, 1), x);
+}
+
+#define LOSS(id, args, rule)                                                   \
+    LpOp op_##id = {                                                           \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .flags = LP_OPF_LOSS,                                                  \
+        .forms = #id "(" args ") -> Tensor @n",                                \
+        .expand = rule,                                                        \
+    };
+#define REDUCTION                                                              \
+    "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+#define PAIR "Tensor input, Tensor target, "
+
+/* attr: size_average, reduce, reduction */
+EXPAND(expand_mse)
+{
+    UNUSED;
+    LpVal d = lp_sub(b, in[0], in[1]);
+    out[0] = final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
+}
+LOSS(mse_loss, PAIR REDUCTION, expand_mse)
+
+EXPAND(expand_l1)
+{
+    UNUSED;
+    LpVal d = lp_op1(b, LP_OP_abs, lp_sub(b, in[0], in[1]));
+    out[0] = final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LOSS(l1_loss, PAIR REDUCTION, expand_l1)
+
+/* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
+static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
+{
+    LpVal d = lp_sub(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
+    LpVal near = times(b, square(b, d), 0.5 * scale);
+    LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
+    far = times(b, far, edge * scale);
+    return lp_where(b, lp_op2(b, LP_OP_lt, a, lp_immf(b, edge)), near, far);
+}
+
+/* attr: size_average, reduce, reduction, beta */
+EXPAND(expand_smooth_l1)
+{
+    UNUSED;
+    double beta = attr[3].f;
+    if (!(beta >= 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "smooth_l1_loss does not support negative values for beta, got "
+                "%g",
+                beta);
+        return;
+    }
+    LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, lp_sub(b, in[0], in[1]))
+                        : two_parts(b, in, beta, 1 / beta);
+    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
+
+/* attr: reduction, delta */
+EXPAND(expand_huber)
+{
+    UNUSED;
+    if (!(attr[1].f > 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "huber_loss does not support non-positive values for delta, "
+                "got %g",
+                attr[1].f);
+        return;
+    }
+    out[0] = final(b, two_parts(b, in, attr[1].f, 1), attr[0].str);
+}
+LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
+
+/* ---- probabilities --------------------------------------------------------
+ */
+static bool same_shape(LpBuilder *b, const char *op, LpVal x, LpVal y)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
+    if (lp_shape_eq(&tx, &ty))
+        return true;
+    lp_fail(b->err, LP_E_VALUE,
+            "%s: target size %s must be the same as input size %s", op,
+            lp_shape_str(&ty, sb), lp_shape_str(&tx, sa));
+    return false;
+}
+
+/* max(log x, -100), PyTorch's bound */
+static LpVal bounded_log(LpBuilder *b, LpVal x)
+{
+    LpVal in[3] = {lp_op1(b, LP_OP_log, x), lp_immf(b, -100), LP_NOVAL};
+    return lp_emit(b, LP_OP_clamp, in, 3, NULL);
+}
+
+/* in: input, target, weight; attr: size_average, reduce, reduction */
+EXPAND(expand_bce)
+{
+    UNUSED;
+    if (!same_shape(b, "binary_cross_entropy", in[0], in[1]))
+        return;
+    LpVal yes = lp_mul(b, in[1], bounded_log(b, in[0]));
+    LpVal no =
+        lp_mul(b, one_minus(b, in[1]), bounded_log(b, one_minus(b, in[0])));
+    LpVal x = lp_neg(b, lp_add(b, yes, no));
+    if (in[2] != LP_NOVAL)
+        x = lp_mul(b, x, in[2]);
+    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION, expand_bce)
+
+/* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x); in: input, target,
+ * weight, pos_weight */
+EXPAND(expand_bce_logits)
+{
+    UNUSED;
+    if (!same_shape(b, "binary_cross_entropy_with_logits", in[0], in[1]))
+        return;
+    LpVal x = lp_mul(b, one_minus(b, in[1]), in[0]);
+    LpVal l = lp_op1(b, LP_OP_logsigmoid, in[0]);
+    if (in[3] != LP_NOVAL) {
+        LpVal w = lp_mul(b, lp_sub(b, in[3], lp_immf(b, 1)), in[1]);
+        l = lp_mul(b, l, lp_add(b, w, lp_immf(b, 1)));
+    }
+    x = lp_sub(b, x, l);
+    if (in[2] != LP_NOVAL)
+        x = lp_mul(b, x, in[2]);
+    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LOSS(binary_cross_entropy_with_logits,
+     PAIR "Tensor? weight=None, " REDUCTION ", Tensor? pos_weight=None",
+     expand_bce_logits)
+
+/* attr: size_average, reduce, reduction, log_target */
+EXPAND(expand_kl)
+{
+    UNUSED;
+    LpVal x, t = in[1];
+    if (attr[3].i)
+        x = lp_mul(b, lp_op1(b, LP_OP_exp, t), lp_sub(b, t, in[0]));
+    else
+        x = lp_sub(b, lp_op2(b, LP_OP_xlogy, t, t), lp_mul(b, t, in[0]));
+    const char *how = how_of(&attr[0], &attr[1], &attr[2]);
+    if (strcmp(how, "batchmean") == 0 && !lp_failed(b)) {
+        const LpType *type = lp_type(b, in[0]);
+        double n = type->ndim > 0 ? (double)type->shape[0] : 1;
+        x = final(b, times(b, x, 1 / n), "sum");
+    } else {
+        x = final(b, x, how);
+    }
+    out[0] = x;
+}
+LOSS(kl_div, PAIR REDUCTION ", bool log_target=False", expand_kl)
+
+/* attr: log_input, full, size_average, eps, reduce, reduction */
+EXPAND(expand_poisson)
+{
+    UNUSED;
+    LpVal x = in[0], t = in[1], r;
+    if (attr[0].i)
+        r = lp_sub(b, lp_op1(b, LP_OP_exp, x), lp_mul(b, t, x));
+    else
+        r = lp_sub(
+            b, x,
+            lp_mul(b, t,
+                   lp_op1(b, LP_OP_log, lp_add(b, x, lp_immf(b, attr[3].f)))));
+    if (attr[1].i) { /* Stirling's formula where t > 1 */
+        LpVal s = lp_sub(b, lp_mul(b, t, lp_op1(b, LP_OP_log, t)), t);
+        LpVal l = lp_op1(b, LP_OP_log, times(b, t, 6.283185307179586));
+        s = lp_add(b, s, times(b, l, 0.5));
+        LpVal big = lp_op2(b, LP_OP_gt, t, lp_immf(b, 1));
+        r = lp_add(b, r, lp_where(b, big, s, lp_immf(b, 0)));
+    }
+    out[0] = final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
+}
+LOSS(poisson_nll_loss,
+     PAIR "bool log_input=True, bool full=False, bool? size_average=None, "
+          "float eps=1e-08, bool? reduce=None, str reduction='mean'",
+     expand_poisson)
+
+/* ---- margins --------------------------------------------------------------
+ */
+static LpVal relu(LpBuilder *b, LpVal x)
+{
+    return lp_op1(b, LP_OP_relu, x);
+}
+
+/* in: input1, input2, target; attr: margin, size_average, reduce, reduction */
+EXPAND(expand_ranking)
+{
+    UNUSED;
+    LpVal x = lp_mul(b, lp_neg(b, in[2]), lp_sub(b, in[0], in[1]));
+    x = relu(b, lp_add(b, x, lp_immf(b, attr[0].f)));
+    out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+}
+LOSS(margin_ranking_loss,
+     "Tensor input1, Tensor input2, Tensor target, float margin=0, " REDUCTION,
+     expand_ranking)
+
+/* x where t is 1, max(0, margin - x) where it is -1 */
+EXPAND(expand_hinge)
+{
+    UNUSED;
+    LpVal zero = lp_immf(b, 0);
+    LpVal m = relu(b, lp_sub(b, lp_immf(b, attr[0].f), in[0]));
+    LpVal other = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, 1));
+    LpVal same = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, -1));
+    LpVal x =
+        lp_add(b, lp_where(b, other, m, zero), lp_where(b, same, in[0], zero));
+    out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+}
+LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION, expand_hinge)
+
+/* log(1 + exp(-t x)) */
+EXPAND(expand_soft_margin)
+{
+    UNUSED;
+    LpVal x = lp_op1(b, LP_OP_logsigmoid, lp_mul(b, in[1], in[0]));
+    out[0] = final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
+}
+LOSS(soft_margin_loss, PAIR REDUCTION, expand_soft_margin)

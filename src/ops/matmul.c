@@ -1,0 +1,465 @@
+/* Matrix products.
+ *
+ * mm [m, k] [k, n] -> [m, n]:   d self = dy other^T,   d other = self^T dy.
+ * bmm the same for every member of a batch. Everything else is made of them:
+ * ranks are matched by reshapes, a broadcast batch by expand. Operands may have
+ * any strides; a transposed view is passed to the kernel as it is.
+ *
+ * Where half and float32 meet in matmul, linear and bilinear, the second
+ * operand (the weights) follows the type of the first. */
+#include <string.h>
+
+#include "src/ops/kernel/nn.h"
+#include "src/ops/nnop.h"
+#include "src/ops/ops.h"
+
+/* ---- shape rules ----------------------------------------------------------
+ */
+static LpStatus check_pair(const LpInfer *x, int ndim, const char *second)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const LpType *l = &x->in[0], *r = &x->in[1];
+    const char *op = x->op->name;
+    LP_FAIL_IF(l->ndim != ndim || r->ndim != ndim, x->err, LP_E_RUNTIME,
+               "%s: `self` and `%s` must have %d dimensions, got shapes %s "
+               "and %s",
+               op, second, ndim, lp_shape_str(l, a), lp_shape_str(r, b));
+    LP_FAIL_IF(l->shape[ndim - 1] != r->shape[ndim - 2], x->err, LP_E_RUNTIME,
+               "%s: shapes %s and %s cannot be multiplied: the last size of "
+               "`self` (%lld) must equal the last but one of `%s` (%lld)",
+               op, lp_shape_str(l, a), lp_shape_str(r, b),
+               (long long)l->shape[ndim - 1], second,
+               (long long)r->shape[ndim - 2]);
+    LP_FAIL_IF(l->dtype != r->dtype, x->err, LP_E_RUNTIME,
+               "%s: `self` and `%s` must have the same dtype, got %s and %s",
+               op, second, lp_dtype_name(l->dtype), lp_dtype_name(r->dtype));
+    LP_FAIL_IF(l->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
+               "%s is not implemented for bool", op);
+    return LP_OK;
+}
+
+static LpStatus infer_mm(LpInfer *x)
+{
+    LP_TRY(check_pair(x, 2, "mat2"));
+    x->out[0] = x->in[0];
+    x->out[0].shape[1] = x->in[1].shape[1];
+    return lp_shape_check(&x->out[0], x->err);
+}
+
+static LpStatus infer_bmm(LpInfer *x)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LP_TRY(check_pair(x, 3, "mat2"));
+    LP_FAIL_IF(x->in[0].shape[0] != x->in[1].shape[0], x->err, LP_E_RUNTIME,
+               "bmm: `self` %s and `mat2` %s must have the same batch size",
+               lp_shape_str(&x->in[0], a), lp_shape_str(&x->in[1], b));
+    x->out[0] = x->in[0];
+    x->out[0].shape[2] = x->in[1].shape[2];
+    return lp_shape_check(&x->out[0], x->err);
+}
+
+static void grad_product(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] = lp_op2(g->b, g->op->id, g->dout[0],
+                           lp_transpose(g->b, g->in[1], -2, -1));
+    if (g->need[1])
+        g->din[1] = lp_op2(g->b, g->op->id,
+                           lp_transpose(g->b, g->in[0], -2, -1), g->dout[0]);
+}
+
+LpOp op_mm = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED,
+    .forms = "mm(Tensor self, Tensor mat2) -> Tensor @fmo",
+    .infer = infer_mm,
+    .grad = grad_product,
+    .grad_in = 3,
+    .prepare = lp_mm_prepare,
+    .cost = lp_rule_product,
+};
+
+LpOp op_bmm = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED,
+    .forms = "bmm(Tensor self, Tensor mat2) -> Tensor @fmo",
+    .infer = infer_bmm,
+    .grad = grad_product,
+    .grad_in = 3,
+    .prepare = lp_mm_prepare,
+    .cost = lp_rule_product,
+};
+
+/* ---- any rank -------------------------------------------------------------
+ */
+static bool is_half(LpDtype t)
+{
+    return t == LP_F16 || t == LP_BF16;
+}
+
+/* `w` in the type of `x` where half and float32 meet; else as it is. */
+LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x)
+{
+    if (w == LP_NOVAL || x == LP_NOVAL)
+        return w;
+    LpDtype tw = lp_type(b, w)->dtype, tx = lp_type(b, x)->dtype;
+    bool mixed = (is_half(tw) && tx == LP_F32) || (tw == LP_F32 && is_half(tx));
+    return mixed ? lp_cast(b, w, tx) : w;
+}
+
+static int64_t product(const int64_t *s, int n)
+{
+    int64_t p = 1;
+    for (int i = 0; i < n; i++)
+        p *= s[i];
+    return p;
+}
+
+/* x [..., k] folded to two dimensions times y [k, n]. */
+static LpVal folded(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpType t = *lp_type(b, x);
+    if (t.ndim == 2)
+        return lp_op2(b, LP_OP_mm, x, y);
+    int64_t k = t.shape[t.ndim - 1];
+    int64_t flat[2] = {product(t.shape, t.ndim - 1), k};
+    LpVal r = lp_op2(b, LP_OP_mm, lp_reshape(b, x, flat, 2), y);
+    t.shape[t.ndim - 1] = lp_type(b, y)->shape[1];
+    return lp_reshape(b, r, t.shape, t.ndim);
+}
+
+/* x with its leading dimensions broadcast to those of `batch` (n of them) and
+ * folded into one. */
+static LpVal batched(LpBuilder *b, LpVal x, const LpType *batch)
+{
+    LpType t = *lp_type(b, x), to = *batch;
+    to.ndim = (int8_t)(batch->ndim + 2);
+    to.shape[to.ndim - 2] = t.shape[t.ndim - 2];
+    to.shape[to.ndim - 1] = t.shape[t.ndim - 1];
+    if (!lp_shape_eq(&t, &to))
+        x = lp_expand_as(b, x, &to);
+    int64_t flat[3] = {product(batch->shape, batch->ndim),
+                       to.shape[to.ndim - 2], to.shape[to.ndim - 1]};
+    return to.ndim == 3 ? x : lp_reshape(b, x, flat, 3);
+}
+
+static LpVal broadcast_product(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y), batch = tx, by = ty;
+    batch.ndim = (int8_t)(tx.ndim - 2);
+    by.ndim = (int8_t)(ty.ndim - 2);
+    if (lp_broadcast(&batch, &by, b->err) != LP_OK) {
+        lp_err_context(b->err, "in the batch dimensions of matmul");
+        return LP_NOVAL;
+    }
+    LpVal r =
+        lp_op2(b, LP_OP_bmm, batched(b, x, &batch), batched(b, y, &batch));
+    batch.shape[batch.ndim] = tx.shape[tx.ndim - 2];
+    batch.shape[batch.ndim + 1] = ty.shape[ty.ndim - 1];
+    int n = batch.ndim + 2;
+    return n == 3 ? r : lp_reshape(b, r, batch.shape, n);
+}
+
+LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
+{
+    y = lp_follow(b, y, x);
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    if (lp_failed(b))
+        return LP_NOVAL;
+    if (tx.ndim == 0 || ty.ndim == 0 ||
+        tx.shape[tx.ndim - 1] != ty.shape[ty.ndim > 1 ? ty.ndim - 2 : 0]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "matmul: shapes %s and %s cannot be multiplied: both need at "
+                "least 1 dimension, and the last size of the first must equal "
+                "the last but one of the second",
+                lp_shape_str(&tx, sa), lp_shape_str(&ty, sb));
+        return LP_NOVAL;
+    }
+    LpVal x2 = tx.ndim == 1 ? lp_unsqueeze(b, x, 0) : x;
+    LpVal y2 = ty.ndim == 1 ? lp_unsqueeze(b, y, 1) : y;
+    LpVal r = ty.ndim <= 2 ? folded(b, x2, y2) : broadcast_product(b, x2, y2);
+    if (tx.ndim > 1 && ty.ndim > 1)
+        return r;
+    LpType t = *lp_type(b, r); /* drop the ones put in */
+    int n = t.ndim;
+    if (ty.ndim == 1)
+        n--;
+    else
+        t.shape[n - 2] = t.shape[n - 1];
+    if (tx.ndim == 1)
+        n--;
+    return lp_reshape(b, r, t.shape, n);
+}
+
+EXPAND(expand_matmul)
+{
+    UNUSED;
+    out[0] = lp_matmul(b, in[0], in[1]);
+}
+LpOp op_matmul = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
+             "matmul(Tensor self, Tensor other) -> Tensor @l",
+    .expand = expand_matmul,
+};
+
+/* ---- vectors --------------------------------------------------------------
+ */
+static bool ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y,
+                  int ny)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    const LpType *tx = lp_type(b, x), *ty = lp_type(b, y);
+    if (lp_failed(b))
+        return false;
+    if (tx->ndim == nx && ty->ndim == ny)
+        return true;
+    lp_fail(b->err, LP_E_RUNTIME,
+            "%s takes operands of %d and %d dimensions, got shapes %s and %s",
+            op, nx, ny, lp_shape_str(tx, sa), lp_shape_str(ty, sb));
+    return false;
+}
+
+EXPAND(expand_mv)
+{
+    UNUSED;
+    if (ranks(b, "mv", in[0], 2, in[1], 1))
+        out[0] = lp_matmul(b, in[0], in[1]);
+}
+LpOp op_mv = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "mv(Tensor self, Tensor vec) -> Tensor @fmo",
+    .expand = expand_mv,
+};
+
+EXPAND(expand_dot)
+{
+    UNUSED;
+    if (ranks(b, "dot", in[0], 1, in[1], 1))
+        out[0] = lp_matmul(b, in[0], in[1]);
+}
+LpOp op_dot = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
+             "vdot(Tensor self, Tensor tensor) -> Tensor @fmo",
+    .expand = expand_dot,
+};
+
+EXPAND(expand_inner)
+{
+    UNUSED;
+    const LpType *t = lp_type(b, in[1]);
+    if (lp_type(b, in[0])->ndim == 0 || t->ndim == 0)
+        out[0] = lp_mul(b, in[0], in[1]);
+    else if (t->ndim == 1)
+        out[0] = lp_matmul(b, in[0], in[1]);
+    else { /* every row of self with every row of other */
+        LpType tx = *lp_type(b, in[0]), ty = *t;
+        int64_t k = ty.shape[ty.ndim - 1];
+        int64_t flat[2] = {product(ty.shape, ty.ndim - 1), k};
+        LpVal y = lp_transpose(b, lp_reshape(b, in[1], flat, 2), 0, 1);
+        LpVal r = lp_matmul(b, in[0], y);
+        int64_t shape[2 * LP_MAX_DIMS];
+        int n = tx.ndim - 1;
+        memcpy(shape, tx.shape, (size_t)n * sizeof *shape);
+        memcpy(shape + n, ty.shape, (size_t)(ty.ndim - 1) * sizeof *shape);
+        out[0] = lp_reshape(b, r, shape, n + ty.ndim - 1);
+    }
+}
+LpOp op_inner = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmo",
+    .expand = expand_inner,
+};
+
+EXPAND(expand_outer)
+{
+    UNUSED;
+    if (ranks(b, "outer", in[0], 1, in[1], 1))
+        out[0] =
+            lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));
+}
+LpOp op_outer = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "outer(Tensor self, Tensor vec2) -> Tensor @fmo\n"
+             "ger(Tensor self, Tensor vec2) -> Tensor @fmo",
+    .expand = expand_outer,
+};
+
+/* ---- with an addend -------------------------------------------------------
+ */
+static bool is_one(LpScalar s)
+{
+    return lp_scalar_f(s) == 1;
+}
+
+/* beta self + alpha r; self is not read when beta is 0. */
+static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
+                    const char *op)
+{
+    LpScalar beta = attr[0].s, alpha = attr[1].s;
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpType t = *lp_type(b, self), want = *lp_type(b, r), both = want;
+    LpErr probe = {0};
+    if (lp_broadcast(&both, &t, &probe) != LP_OK ||
+        !lp_shape_eq(&both, &want)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: `self` of shape %s cannot be expanded to the product's "
+                "shape %s",
+                op, lp_shape_str(&t, sa), lp_shape_str(&want, sb));
+        return LP_NOVAL;
+    }
+    if (!is_one(alpha))
+        r = lp_mul(b, r, lp_imm(b, alpha));
+    if (lp_scalar_f(beta) == 0)
+        return r;
+    if (!is_one(beta))
+        self = lp_mul(b, self, lp_imm(b, beta));
+    return lp_add(b, self, r);
+}
+
+EXPAND(expand_addmm)
+{
+    UNUSED;
+    LpVal r = lp_op2(b, LP_OP_mm, in[1], in[2]);
+    out[0] = scaled(b, in[0], r, attr, "addmm");
+}
+LpOp op_addmm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_addmm,
+};
+
+EXPAND(expand_baddbmm)
+{
+    UNUSED;
+    LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
+    out[0] = scaled(b, in[0], r, attr, "baddbmm");
+}
+LpOp op_baddbmm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
+             "beta=1, Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_baddbmm,
+};
+
+/* sum over the batch: one product over [m, b k] [b k, n] */
+EXPAND(expand_addbmm)
+{
+    UNUSED;
+    if (!ranks(b, "addbmm", in[1], 3, in[2], 3))
+        return;
+    LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
+    r = lp_sum(b, r, (int64_t[]){0}, 1, false);
+    out[0] = scaled(b, in[0], r, attr, "addbmm");
+}
+LpOp op_addbmm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
+             "beta=1, Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_addbmm,
+};
+
+EXPAND(expand_addmv)
+{
+    UNUSED;
+    if (ranks(b, "addmv", in[1], 2, in[2], 1))
+        out[0] = scaled(b, in[0], lp_matmul(b, in[1], in[2]), attr, "addmv");
+}
+LpOp op_addmv = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_addmv,
+};
+
+EXPAND(expand_addr)
+{
+    UNUSED;
+    if (!ranks(b, "addr", in[1], 1, in[2], 1))
+        return;
+    LpVal r = lp_mul(b, lp_unsqueeze(b, in[1], 1), lp_unsqueeze(b, in[2], 0));
+    out[0] = scaled(b, in[0], r, attr, "addr");
+}
+LpOp op_addr = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_addr,
+};
+
+/* ---- layers ---------------------------------------------------------------
+ */
+/* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
+EXPAND(expand_linear)
+{
+    UNUSED;
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    LpVal w = lp_follow(b, in[1], in[0]), bias = lp_follow(b, in[2], in[0]);
+    LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
+    if (lp_failed(b))
+        return;
+    if (tx.ndim == 0 || tw.ndim < 1 || tw.ndim > 2 ||
+        tx.shape[tx.ndim - 1] != tw.shape[tw.ndim - 1]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "linear: `input` of shape %s does not fit `weight` of shape "
+                "%s: the last sizes must be equal, and weight has 2 dimensions "
+                "(out, in)",
+                lp_shape_str(&tx, sa), lp_shape_str(&tw, sb));
+        return;
+    }
+    LpVal y = lp_matmul(b, in[0], tw.ndim == 2 ? lp_transpose(b, w, 0, 1) : w);
+    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
+}
+LpOp op_linear = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
+             "@n",
+    .expand = expand_linear,
+};
+
+/* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
+EXPAND(expand_bilinear)
+{
+    UNUSED;
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
+    LpVal w = lp_follow(b, in[2], in[0]), bias = lp_follow(b, in[3], in[0]);
+    LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
+    LpType tw = *lp_type(b, w);
+    if (lp_failed(b))
+        return;
+    bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3;
+    for (int i = 0; ok && i < t1.ndim - 1; i++)
+        ok = t1.shape[i] == t2.shape[i];
+    if (!ok || t1.shape[t1.ndim - 1] != tw.shape[1] ||
+        t2.shape[t2.ndim - 1] != tw.shape[2]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "bilinear: `input1` %s and `input2` %s must agree in all but "
+                "the last size and fit `weight` %s (out, in1, in2)",
+                lp_shape_str(&t1, sa), lp_shape_str(&t2, sb),
+                lp_shape_str(&tw, sc));
+        return;
+    }
+    int64_t rows = product(t1.shape, t1.ndim - 1);
+    int64_t o = tw.shape[0], i = tw.shape[1], j = tw.shape[2];
+    LpVal x1 = lp_reshape(b, in[0], (int64_t[]){rows, i}, 2);
+    LpVal x2 = lp_reshape(b, in[1], (int64_t[]){rows, j, 1}, 3);
+    LpVal p = lp_permute(b, w, (int64_t[]){1, 0, 2}, 3);
+    p = lp_reshape(b, p, (int64_t[]){i, o * j}, 2);
+    LpVal y = lp_op2(b, LP_OP_mm, x1, p);
+    y = lp_reshape(b, y, (int64_t[]){rows, o, j}, 3);
+    y = lp_op2(b, LP_OP_bmm, y, x2);
+    t1.shape[t1.ndim - 1] = o;
+    y = lp_reshape(b, y, t1.shape, t1.ndim);
+    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
+}
+LpOp op_bilinear = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
+             "bias=None) -> Tensor @fn",
+    .expand = expand_bilinear,
+};

@@ -1,0 +1,43 @@
+/* What the neural-network families (matmul, conv, pool, norm, softmax, loss)
+ * share: the head of an expansion, checks of arguments, and cost rules. */
+#ifndef LP_OPS_NNOP_H
+#define LP_OPS_NNOP_H
+
+#include "src/ops/ops.h"
+
+struct LpCostReq;
+struct LpCost;
+
+#define EXPAND(name)                                                           \
+    static void name(LpBuilder *b, const LpAttr *attr, const LpVal *in,        \
+                     int n_in, LpVal *out, int n_out)
+#define UNUSED (void)attr, (void)n_in, (void)n_out
+
+/* `w` cast to the type of `x` where half and float32 meet: weights follow
+ * their input. LP_NOVAL stays. */
+LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x);
+
+/* RuntimeError unless operand i is a float tensor. */
+LpStatus lp_need_float(const LpInfer *x, int i, const char *name);
+
+/* Makes attribute *a (of x->attr) a list of `n` numbers: one is repeated. None
+ * may be below `least`. */
+LpStatus lp_spread(LpInfer *x, LpAttr *a, int n, const char *name,
+                   int64_t least);
+
+/* The reduction that PyTorch's old arguments size_average and reduce ask for;
+ * `s` when both are None. */
+const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
+                             const char *s);
+
+/* ---- cost rules (nncost.c) -------------------------------------------------
+ */
+void lp_rule_product(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_pool(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_softmax(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_norm(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_dropout(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_loss(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution(const struct LpCostReq *r, struct LpCost *out);
+
+#endif

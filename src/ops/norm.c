@@ -1,0 +1,583 @@
+/* Normalisations.
+ *
+ * layer_norm over the last axes, group_norm over groups of channels, and batch
+ * normalisation over batch and places are one operation each on the device:
+ * primitives native_… with the statistics as further results, and gradients
+ * whose expansion computes the statistics afresh, so that gradients of
+ * gradients see them depend on the input. With xhat = (x - mean) rstd over m
+ * elements and g = dy w:
+ *
+ *   dx = rstd (g - sum(g)/m - xhat sum(g xhat)/m), dw = sum dy xhat, db = sum
+ * dy
+ *
+ * Statistics of half types are float32. Running statistics are updated by the
+ * caller (torch.nn.functional), from the mean and variance that
+ * batch_norm_train gives. rms_norm and local_response_norm are made of
+ * smaller operators. */
+#include <string.h>
+
+#include "src/ops/kernel/nn.h"
+#include "src/ops/nnop.h"
+#include "src/ops/view.h"
+
+static LpDtype stat_dtype(LpDtype t)
+{
+    return t == LP_F64 ? LP_F64 : LP_F32;
+}
+
+/* ---- shape rules ----------------------------------------------------------
+ */
+/* A parameter must have exactly `want`'s shape; holes pass. */
+static LpStatus check_param(const LpInfer *x, int i, const char *name,
+                            const LpType *want)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    if (x->in[i].dtype == LP_DT_NONE)
+        return LP_OK;
+    LP_TRY(lp_need_float(x, i, name));
+    LP_FAIL_IF(!lp_shape_eq(&x->in[i], want), x->err, LP_E_RUNTIME,
+               "%s: expected `%s` to be of shape %s, but got %s", x->op->name,
+               name, lp_shape_str(want, a), lp_shape_str(&x->in[i], b));
+    return LP_OK;
+}
+
+/* The axes `shape` (attribute 0) must be the last of the input. */
+static LpStatus normalized(const LpInfer *x, const LpType *in, LpType *param)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const LpAttr *s = &x->attr[0];
+    LP_FAIL_IF(s->n < 1 || s->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
+               "%s: `normalized_shape` must hold at least 1 size", x->op->name);
+    *param = (LpType){.dtype = stat_dtype(in->dtype)};
+    lp_set_dims(param, s->v, s->n);
+    bool ok = in->ndim >= s->n;
+    for (int i = 0; ok && i < s->n; i++)
+        ok = in->shape[in->ndim - s->n + i] == s->v[i];
+    LP_FAIL_IF(!ok, x->err, LP_E_RUNTIME,
+               "%s: given normalized_shape=%s, expected an input whose last "
+               "sizes are these, but got input of size %s",
+               x->op->name, lp_shape_str(param, a), lp_shape_str(in, b));
+    return LP_OK;
+}
+
+static LpStatus infer_layer(LpInfer *x)
+{
+    LpType param;
+    LP_TRY(lp_need_float(x, 0, "input"));
+    LP_TRY(normalized(x, &x->in[0], &param));
+    LP_TRY(check_param(x, 1, "weight", &param));
+    LP_TRY(check_param(x, 2, "bias", &param));
+    x->out[0] = x->out[1] = x->in[0];
+    x->out[1].dtype = param.dtype;
+    for (int i = 0; i < param.ndim; i++)
+        x->out[1].shape[x->in[0].ndim - 1 - i] = 1;
+    x->out[2] = x->out[1];
+    return LP_OK;
+}
+
+/* (dy, x, stat, stat, w) -> dx, dw, db */
+static LpStatus infer_back(LpInfer *x, const LpType *param)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LP_TRY(lp_need_float(x, 0, "grad"));
+    LP_TRY(lp_need_float(x, 1, "input"));
+    LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
+               "%s: gradient %s and input %s must have the same shape",
+               x->op->name, lp_shape_str(&x->in[0], a),
+               lp_shape_str(&x->in[1], b));
+    LP_TRY(check_param(x, 4, "weight", param));
+    x->out[0] = x->in[1];
+    x->out[1] = x->out[2] = *param;
+    return LP_OK;
+}
+
+static LpStatus infer_layer_back(LpInfer *x)
+{
+    LpType param;
+    LP_TRY(normalized(x, &x->in[1], &param));
+    return infer_back(x, &param);
+}
+
+static LpStatus channels(const LpInfer *x, const LpType *in, LpType *param)
+{
+    char s[LP_SHAPE_STR];
+    LP_FAIL_IF(in->ndim < 2, x->err, LP_E_RUNTIME,
+               "%s: expected an input of at least 2 dimensions (batch, "
+               "channels, …), got shape %s",
+               x->op->name, lp_shape_str(in, s));
+    *param = (LpType){
+        .dtype = stat_dtype(in->dtype), .ndim = 1, .shape = {in->shape[1]}};
+    return LP_OK;
+}
+
+static LpStatus check_groups(const LpInfer *x, const LpType *in)
+{
+    int64_t g = x->attr[0].i;
+    LP_FAIL_IF(g < 1 || in->shape[1] % g != 0, x->err, LP_E_RUNTIME,
+               "%s: expected the number of channels in the input (%lld) to be "
+               "divisible by num_groups, but got num_groups=%lld",
+               x->op->name, (long long)in->shape[1], (long long)g);
+    return LP_OK;
+}
+
+static LpStatus infer_group(LpInfer *x)
+{
+    LpType param;
+    LP_TRY(lp_need_float(x, 0, "input"));
+    LP_TRY(channels(x, &x->in[0], &param));
+    LP_TRY(check_groups(x, &x->in[0]));
+    LP_TRY(check_param(x, 1, "weight", &param));
+    LP_TRY(check_param(x, 2, "bias", &param));
+    x->out[0] = x->in[0];
+    x->out[1] = x->out[2] =
+        (LpType){.dtype = param.dtype,
+                 .ndim = 2,
+                 .shape = {x->in[0].shape[0], x->attr[0].i}};
+    return LP_OK;
+}
+
+static LpStatus infer_group_back(LpInfer *x)
+{
+    LpType param;
+    LP_TRY(channels(x, &x->in[1], &param));
+    LP_TRY(check_groups(x, &x->in[1]));
+    return infer_back(x, &param);
+}
+
+static LpStatus infer_batch(LpInfer *x)
+{
+    char s[LP_SHAPE_STR];
+    LpType param;
+    LP_TRY(lp_need_float(x, 0, "input"));
+    LP_TRY(channels(x, &x->in[0], &param));
+    LP_FAIL_IF(lp_numel(&x->in[0]) == x->in[0].shape[1], x->err, LP_E_VALUE,
+               "expected more than 1 value per channel when training, got "
+               "input size %s",
+               lp_shape_str(&x->in[0], s));
+    LP_TRY(check_param(x, 1, "weight", &param));
+    LP_TRY(check_param(x, 2, "bias", &param));
+    x->out[0] = x->in[0];
+    x->out[1] = x->out[2] = param;
+    return LP_OK;
+}
+
+static LpStatus infer_batch_back(LpInfer *x)
+{
+    LpType param;
+    LP_TRY(channels(x, &x->in[1], &param));
+    return infer_back(x, &param);
+}
+
+/* ---- the formulas ---------------------------------------------------------
+ */
+/* A problem in the shape in which its statistics are sums over `dims`. */
+typedef struct Shape {
+    LpType full;               /* the input, reshaped */
+    int64_t dims[LP_MAX_DIMS]; /* shared statistics */
+    int n_dims;
+    LpType param;              /* how weight and bias broadcast */
+    int64_t rest[LP_MAX_DIMS]; /* what parameters are summed over */
+    int n_rest;
+} Shape;
+
+static Shape layer_shape(const LpType *x, int n)
+{
+    Shape s = {.full = *x, .param = *x, .n_dims = n, .n_rest = x->ndim - n};
+    for (int i = 0; i < n; i++)
+        s.dims[i] = x->ndim - n + i;
+    for (int i = 0; i < s.n_rest; i++) {
+        s.rest[i] = i;
+        s.param.shape[i] = 1;
+    }
+    return s;
+}
+
+/* x [N, C, …] seen as [N, G, C/G, places] */
+static Shape group_shape(const LpType *x, int64_t groups)
+{
+    int64_t places = 1;
+    for (int i = 2; i < x->ndim; i++)
+        places *= x->shape[i];
+    int64_t c = x->shape[1] / groups;
+    Shape s = {
+        .full = {.dtype = x->dtype, .ndim = 4}, .n_dims = 2, .n_rest = 2};
+    memcpy(s.full.shape, (int64_t[]){x->shape[0], groups, c, places},
+           4 * sizeof(int64_t));
+    s.param = s.full;
+    s.param.shape[0] = s.param.shape[3] = 1;
+    s.dims[0] = 2;
+    s.dims[1] = 3;
+    s.rest[0] = 0;
+    s.rest[1] = 3;
+    return s;
+}
+
+/* x [N, C, …] seen as [N, C, places] */
+static Shape batch_shape(const LpType *x)
+{
+    Shape s = group_shape(x, x->shape[1]);
+    s.full.ndim = s.param.ndim = 3;
+    s.full.shape[2] = s.full.shape[3];
+    s.param.shape[2] = 1;
+    s.dims[0] = s.rest[0] = 0;
+    s.dims[1] = s.rest[1] = 2;
+    return s;
+}
+
+typedef struct Stats {
+    LpVal x, mean, var, rstd, xhat; /* in the statistics' type */
+} Stats;
+
+static Stats statistics(LpBuilder *b, const Shape *s, LpVal x, double eps)
+{
+    Stats r;
+    LpType t = s->full;
+    r.x = lp_cast(b, lp_reshape(b, x, t.shape, t.ndim), stat_dtype(t.dtype));
+    r.mean = lp_mean(b, r.x, s->dims, s->n_dims, true);
+    LpVal d = lp_sub(b, r.x, r.mean);
+    r.var = lp_mean(b, lp_mul(b, d, d), s->dims, s->n_dims, true);
+    r.rstd = lp_op1(b, LP_OP_rsqrt, lp_add(b, r.var, lp_immf(b, eps)));
+    r.xhat = lp_mul(b, d, r.rstd);
+    return r;
+}
+
+static LpVal param(LpBuilder *b, const Shape *s, LpVal w)
+{
+    return lp_reshape(b, w, s->param.shape, s->param.ndim);
+}
+
+/* out[0] = xhat w + b in the input's shape and type */
+static LpVal scaled(LpBuilder *b, const Shape *s, const Stats *st, LpVal x,
+                    LpVal w, LpVal bias)
+{
+    LpType t = *lp_type(b, x);
+    LpVal y = st->xhat;
+    if (w != LP_NOVAL)
+        y = lp_mul(b, y, param(b, s, w));
+    if (bias != LP_NOVAL)
+        y = lp_add(b, y, param(b, s, bias));
+    return lp_cast(b, lp_reshape(b, y, t.shape, t.ndim), t.dtype);
+}
+
+/* in: dy, x, …, …, w; out: dx, dw, db */
+static void backward(LpBuilder *b, const Shape *s, const LpVal *in, double eps,
+                     const int64_t *param_shape, int param_ndim, LpVal *out)
+{
+    LpType t = *lp_type(b, in[1]);
+    LpDtype dt = stat_dtype(t.dtype);
+    Stats st = statistics(b, s, in[1], eps);
+    LpVal dy = lp_reshape(b, in[0], s->full.shape, s->full.ndim);
+    dy = lp_cast(b, dy, dt);
+    LpVal g = in[4] == LP_NOVAL ? dy : lp_mul(b, dy, param(b, s, in[4]));
+    LpVal m1 = lp_mean(b, g, s->dims, s->n_dims, true);
+    LpVal m2 = lp_mean(b, lp_mul(b, g, st.xhat), s->dims, s->n_dims, true);
+    LpVal dx = lp_sub(b, lp_sub(b, g, m1), lp_mul(b, st.xhat, m2));
+    dx = lp_mul(b, st.rstd, dx);
+    out[0] = lp_cast(b, lp_reshape(b, dx, t.shape, t.ndim), t.dtype);
+    LpVal dw = lp_mul(b, dy, st.xhat);
+    LpVal db = dy;
+    if (s->n_rest > 0) {
+        dw = lp_sum(b, dw, s->rest, s->n_rest, false);
+        db = lp_sum(b, db, s->rest, s->n_rest, false);
+    }
+    out[1] = lp_reshape(b, dw, param_shape, param_ndim);
+    out[2] = lp_reshape(b, db, param_shape, param_ndim);
+}
+
+/* ---- expansions -----------------------------------------------------------
+ */
+/* in: x, w, b; attr: normalized_shape, eps */
+EXPAND(expand_layer)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[0]);
+    Shape s = layer_shape(&t, attr[0].n);
+    Stats st = statistics(b, &s, in[0], attr[1].f);
+    out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
+    out[1] = st.mean;
+    out[2] = st.rstd;
+}
+
+EXPAND(expand_layer_back)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[1]);
+    Shape s = layer_shape(&t, attr[0].n);
+    backward(b, &s, in, attr[1].f, attr[0].v, attr[0].n, out);
+}
+
+/* in: x, w, b; attr: num_groups, eps */
+EXPAND(expand_group)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[0]);
+    Shape s = group_shape(&t, attr[0].i);
+    Stats st = statistics(b, &s, in[0], attr[1].f);
+    out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
+    out[1] = lp_reshape(b, st.mean, s.full.shape, 2);
+    out[2] = lp_reshape(b, st.rstd, s.full.shape, 2);
+}
+
+EXPAND(expand_group_back)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[1]);
+    Shape s = group_shape(&t, attr[0].i);
+    backward(b, &s, in, attr[1].f, &t.shape[1], 1, out);
+}
+
+/* in: x, w, b; attr: eps */
+EXPAND(expand_batch)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[0]);
+    Shape s = batch_shape(&t);
+    Stats st = statistics(b, &s, in[0], attr[0].f);
+    out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
+    out[1] = lp_reshape(b, st.mean, &t.shape[1], 1);
+    out[2] = lp_reshape(b, st.var, &t.shape[1], 1);
+}
+
+EXPAND(expand_batch_back)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[1]);
+    Shape s = batch_shape(&t);
+    backward(b, &s, in, attr[0].f, &t.shape[1], 1, out);
+}
+
+/* ---- gradients ------------------------------------------------------------
+ */
+/* The statistics leave the operation for the running averages alone, which
+ * take no part in a gradient. */
+static void grad_norm(LpGrad *g, int back_op, const LpAttr *attr)
+{
+    LpVal d[3];
+    if (g->dout[1] != LP_NOVAL || g->dout[2] != LP_NOVAL) {
+        lp_fail(g->b->err, LP_E_NOT_IMPLEMENTED,
+                "%s: the gradient with respect to the statistics (results 1 "
+                "and 2) is not defined",
+                g->op->name);
+        return;
+    }
+    LpVal in[5] = {g->dout[0], g->in[0], g->out[1], g->out[2], g->in[1]};
+    if (g->dout[0] == LP_NOVAL || lp_emit_n(g->b, back_op, in, 5, attr, d) != 3)
+        return;
+    for (int i = 0; i < 3; i++)
+        if (g->need[i])
+            g->din[i] = d[i];
+}
+
+static void grad_layer(LpGrad *g)
+{
+    grad_norm(g, LP_OP_layer_norm_backward, g->attr);
+}
+
+static void grad_group(LpGrad *g)
+{
+    grad_norm(g, LP_OP_group_norm_backward, g->attr);
+}
+
+static void grad_batch(LpGrad *g)
+{
+    grad_norm(g, LP_OP_batch_norm_backward, g->attr);
+}
+
+/* ---- records --------------------------------------------------------------
+ */
+#define NORM(id, form, shape, rule, gradient, kernel)                          \
+    LpOp op_##id = {                                                           \
+        .kind = LP_OP_FUSED,                                                   \
+        .flags = LP_OPF_DEVICE,                                                \
+        .forms = form,                                                         \
+        .infer = shape,                                                        \
+        .expand = rule,                                                        \
+        .grad = gradient,                                                      \
+        .grad_in = 3,                                                          \
+        .grad_out = 6,                                                         \
+        .prepare = kernel,                                                     \
+        .cost = lp_rule_norm,                                                  \
+    };
+#define BACK                                                                   \
+    "(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
+#define GRADS "-> (Tensor input_grad, Tensor weight_grad, Tensor bias_grad) @p"
+
+NORM(native_layer_norm,
+     "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
+     "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @f",
+     infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare)
+NORM(layer_norm_backward,
+     "layer_norm_backward" BACK "int[] normalized_shape, float eps) " GRADS,
+     infer_layer_back, expand_layer_back, NULL, lp_layer_norm_back_prepare)
+NORM(native_group_norm,
+     "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int "
+     "num_groups, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
+     infer_group, expand_group, grad_group, lp_group_norm_prepare)
+NORM(group_norm_backward,
+     "group_norm_backward" BACK "int num_groups, float eps) " GRADS,
+     infer_group_back, expand_group_back, NULL, lp_group_norm_back_prepare)
+NORM(batch_norm_train,
+     "batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
+     "-> (Tensor out, Tensor mean, Tensor var) @p\n"
+     "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
+     "-> (Tensor out, Tensor mean, Tensor var) @n",
+     infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare)
+NORM(batch_norm_backward,
+     "batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor var, "
+     "Tensor? weight, float eps) " GRADS,
+     infer_batch_back, expand_batch_back, NULL, lp_batch_norm_back_prepare)
+
+/* ---- public forms ---------------------------------------------------------
+ */
+EXPAND(expand_layer_norm)
+{
+    UNUSED;
+    LpVal r[3];
+    if (lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, r) == 3)
+        out[0] = r[0];
+}
+LpOp op_layer_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn",
+    .expand = expand_layer_norm,
+};
+
+EXPAND(expand_group_norm)
+{
+    UNUSED;
+    LpVal r[3];
+    if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, attr, r) == 3)
+        out[0] = r[0];
+}
+LpOp op_group_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
+             "Tensor? bias=None, float eps=1e-05) -> Tensor @fn",
+    .expand = expand_group_norm,
+};
+
+/* Every channel of every sample by itself. attr: eps */
+EXPAND(expand_instance_norm)
+{
+    UNUSED;
+    LpVal r[3];
+    LpType t = *lp_type(b, in[0]);
+    LpAttr a[2] = {lp_attr_int(t.ndim > 1 ? t.shape[1] : 1), attr[0]};
+    if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, a, r) == 3)
+        out[0] = r[0];
+}
+LpOp op_instance_norm_train = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @p\n"
+             "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @n",
+    .expand = expand_instance_norm,
+};
+
+/* With given statistics: one multiplication and one addition an element. */
+EXPAND(expand_batch_eval)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[0]), want;
+    LpInfer x = {.op = &op_batch_norm_eval, .err = b->err};
+    if (channels(&x, &t, &want) != LP_OK)
+        return;
+    LpVal scale =
+        lp_op1(b, LP_OP_rsqrt, lp_add(b, in[2], lp_immf(b, attr[0].f)));
+    if (in[3] != LP_NOVAL)
+        scale = lp_mul(b, scale, in[3]);
+    LpVal shift = lp_neg(b, lp_mul(b, in[1], scale));
+    if (in[4] != LP_NOVAL)
+        shift = lp_add(b, shift, in[4]);
+    int64_t shape[LP_MAX_DIMS];
+    for (int i = 0; i < t.ndim - 1; i++)
+        shape[i] = i == 0 ? t.shape[1] : 1;
+    scale = lp_reshape(b, scale, shape, t.ndim - 1);
+    shift = lp_reshape(b, shift, shape, t.ndim - 1);
+    out[0] = lp_cast(b, lp_add(b, lp_mul(b, in[0], scale), shift), t.dtype);
+}
+LpOp op_batch_norm_eval = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@p\n"
+             "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@n",
+    .expand = expand_batch_eval,
+};
+
+static double epsilon_of(LpDtype t)
+{
+    return t == LP_F64   ? 2.220446049250313e-16
+           : t == LP_F32 ? 1.1920928955078125e-07
+           : t == LP_F16 ? 9.765625e-04
+                         : 7.8125e-03;
+}
+
+/* y = x / sqrt(mean(x^2) + eps) w */
+EXPAND(expand_rms_norm)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[0]), want;
+    LpAttr shape = attr[0];
+    LpInfer x = {.op = &op_rms_norm, .err = b->err, .in = &t, .attr = &shape};
+    if (lp_need_float(&x, 0, "input") != LP_OK ||
+        normalized(&x, &t, &want) != LP_OK)
+        return;
+    Shape s = layer_shape(&t, shape.n);
+    LpVal v = lp_cast(b, in[0], stat_dtype(t.dtype));
+    LpVal m = lp_mean(b, lp_mul(b, v, v), s.dims, s.n_dims, true);
+    double eps = attr[1].kind == LP_ATTR_NONE ? epsilon_of(t.dtype) : attr[1].f;
+    LpVal r = lp_op1(b, LP_OP_rsqrt, lp_add(b, m, lp_immf(b, eps)));
+    LpVal y = lp_mul(b, v, r);
+    if (in[1] != LP_NOVAL)
+        y = lp_mul(b, y, in[1]);
+    out[0] = lp_cast(b, y, t.dtype);
+}
+LpOp op_rms_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight=None, float? eps=None) -> Tensor @fn",
+    .expand = expand_rms_norm,
+};
+
+/* y = x / (k + alpha mean of x^2 over `size` channels)^beta; the window of
+ * channel c begins at c - size / 2 */
+EXPAND(expand_local_response)
+{
+    UNUSED;
+    LpType t = *lp_type(b, in[0]);
+    int64_t size = attr[0].i, places = 1;
+    if (t.ndim < 3 || size < 1) {
+        lp_fail(b->err, LP_E_VALUE,
+                "local_response_norm: expected an input of 3 or more "
+                "dimensions and a size of at least 1, got %d dimensions and "
+                "size %lld",
+                t.ndim, (long long)size);
+        return;
+    }
+    for (int i = 2; i < t.ndim; i++)
+        places *= t.shape[i];
+    LpVal x2 = lp_mul(b, in[0], in[0]);
+    x2 = lp_reshape(b, x2, (int64_t[]){t.shape[0], 1, t.shape[1], places}, 4);
+    const int64_t kernel[2] = {size, 1}, one[2] = {1, 1};
+    const int64_t pad[2] = {size / 2, 0};
+    LpAttr a[6] = {lp_attr_ints(kernel, 2), lp_attr_ints(one, 2),
+                   lp_attr_ints(pad, 2),    lp_attr_bool(false),
+                   lp_attr_bool(true),      lp_attr_int(size)};
+    LpVal m = lp_emit(b, LP_OP_avg_pool, &x2, 1, a);
+    m = lp_slice(b, m, 2, 0, t.shape[1], 1); /* an even size has one more */
+    m = lp_reshape(b, m, t.shape, t.ndim);
+    m = lp_add(b, lp_mul(b, m, lp_immf(b, attr[1].f)), lp_immf(b, attr[3].f));
+    m = lp_op2(b, LP_OP_pow, m, lp_immf(b, attr[2].f));
+    out[0] = lp_div(b, in[0], m);
+}
+LpOp op_local_response_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "local_response_norm(Tensor input, int size, float alpha=1e-04, "
+             "float beta=0.75, float k=1.0) -> Tensor @n",
+    .expand = expand_local_response,
+};
