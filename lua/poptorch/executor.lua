@@ -11,8 +11,8 @@ local core = require("lupine.core")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
-local Options = require("poptorch.options").Options
 local placement = require("poptorch.placement")
+local rules = require("poptorch.options.rules")
 
 local Executor = class.new("PoplarExecutor")
 
@@ -33,30 +33,13 @@ local function narrow(tensor)
   return to and tensor:to(to) or tensor
 end
 
-local function check_options(options, where)
-  if options == nil then
-    return Options()
-  end
-  errors.check(Options:is(options), "Error", "%s(options): expected poptorch.Options, got %s",
-    where, type(options))
-  return options
-end
-
 local MODE = { [enums.OutputMode.Final] = "final", [enums.OutputMode.EveryN] = "everyn",
   [enums.OutputMode.All] = "all", [enums.OutputMode.Sum] = "sum" }
 
 function Executor:init(model, options, training, optimizer)
-  local where = training and "poptorch.trainingModel" or "poptorch.inferenceModel"
-  options = check_options(options, where)
-  options:_freeze(where)
-  local mine = options:clone()
-  if mine:defaultOutputMode() then
-    mine:outputMode(training and enums.OutputMode.Final or enums.OutputMode.All)
-  end
-  mine:_freeze(where)
   rawset(self, own, {
-    options = mine, training = training, optimizer = optimizer, model = model,
-    host_changes = 0,
+    options = rules.for_executor(options, training),
+    training = training, optimizer = optimizer, model = model,
   })
 end
 
@@ -146,14 +129,8 @@ local function declare_state(s, trace)
   end
 end
 
--- The product that dimension 0 of every input is a multiple of.
-local function combined(options)
-  return options.device_iterations * options.Training.gradient_accumulation
-    * (options.replication_factor // options.input_group_size)
-end
-
 local function micro_shape(shape, options, path)
-  local p = combined(options)
+  local p = rules.input_factor(options)
   local rows = shape[1] or 1
   errors.check(rows % p == 0, "AssertionError",
     "%s: dimension 0 of shape %s must be a multiple of %d = %d device iterations x %d gradient "
@@ -204,6 +181,21 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   return table.pack(table.unpack(results, 2, results.n))
 end
 
+-- Which stretches of the program hold operators. One outside any block, after
+-- a block has ended, is refused.
+local function mark_used(assigner, step)
+  for _, p in ipairs(step:places()) do
+    errors.check(p.ipu >= 0, "Error",
+      "No active Block: %s (%s:%d) is outside any block, after a block has ended; move it into a "
+      .. "Block scope", p.op, p.file, p.line)
+    for _, place in ipairs(assigner.places) do
+      if place.ipu == p.ipu and place.stage == p.stage and (place.block or "") == p.block then
+        place.used = true
+      end
+    end
+  end
+end
+
 local function trace_model(s, spec, tensors)
   local trace = core.trace()
   local assigner = placement.Assigner(s.options.execution_strategy)
@@ -227,6 +219,7 @@ local function trace_model(s, spec, tensors)
     list[i] = o.tensor
   end
   local step, losses = trace:step(list)
+  mark_used(assigner, step)
   return step, losses, out_spec, assigner
 end
 
@@ -347,9 +340,11 @@ end
 
 local function compile(s, spec, tensors)
   local started = os.clock()
+  local target = rules.check_compile(s.options, s.training)
   local step, losses, out_spec, assigner = trace_model(s, spec, tensors)
   placement.check_order(assigner)
   placement.check_batching(assigner, s.options, s.training)
+  s.num_ipus = placement.num_ipus(assigner, s.options, target.kind == "hardware")
   local _, by_name = index_vars(step)
   complete(s, step, losses, by_name)
   s.vars = index_vars(step)
@@ -362,7 +357,7 @@ local function compile(s, spec, tensors)
     s.buffers[name] = b
   end
   s.spec, s.out_spec, s.assigner = spec, out_spec, assigner
-  s.report = require("poptorch.simulation").analyse(s, step)
+  s.report = require("poptorch.simulation").analyse(s, step, target)
   s.exec = step:compile({})
   if s.options.random_seed then
     s.exec:rng(s.options.random_seed, 0)
@@ -676,13 +671,7 @@ function M.inferenceModel(model, options)
     model = rawget(model, own).model
   end
   options = M._keywords(options)
-  local checked = check_options(options, "poptorch.inferenceModel")
-  errors.check(checked.Training.gradient_accumulation == 1, "Error",
-    "inferenceModel: gradientAccumulation must be 1, the options say %d%s",
-    checked.Training.gradient_accumulation,
-    checked.execution_strategy.kind == "pipelined" and "; a pipeline is filled by deviceIterations"
-    or "")
-  return Executor(model, checked, false)
+  return Executor(model, options, false)
 end
 
 -- {options = …, optimizer = …} as the last argument.

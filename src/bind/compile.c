@@ -396,6 +396,39 @@ static int step_vars(lua_State *L)
     return 1;
 }
 
+/* step:places() -> {{block=, stage=, ipu=, phase=, op=, file=, line=}, …}: the
+ * places of operators in order of first use, each with its first operator. */
+static int step_places(lua_State *L)
+{
+    const LpGraph *g = check_step(L)->micro;
+    bool *seen = lua_newuserdatauv(L, g->n_origin, 0);
+    memset(seen, 0, g->n_origin);
+    lua_newtable(L);
+    for (size_t i = 0; i < g->n_node; i++) {
+        const LpOrigin *o = &g->origin[g->node[i].origin];
+        if (seen[g->node[i].origin])
+            continue;
+        seen[g->node[i].origin] = true;
+        lua_createtable(L, 0, 7);
+        lua_pushstring(L, o->block);
+        lua_setfield(L, -2, "block");
+        lua_pushinteger(L, o->stage);
+        lua_setfield(L, -2, "stage");
+        lua_pushinteger(L, o->ipu);
+        lua_setfield(L, -2, "ipu");
+        lua_pushinteger(L, o->phase);
+        lua_setfield(L, -2, "phase");
+        lua_pushstring(L, g->node[i].op->name);
+        lua_setfield(L, -2, "op");
+        lua_pushstring(L, o->file);
+        lua_setfield(L, -2, "file");
+        lua_pushinteger(L, o->line);
+        lua_setfield(L, -2, "line");
+        lua_rawseti(L, -2, luaL_len(L, -2) + 1);
+    }
+    return 1;
+}
+
 /* step:add_var(role, name, tensor, param) -> index */
 static int step_add_var(lua_State *L)
 {
@@ -826,11 +859,15 @@ static const luaL_Reg trace_methods[] = {
     {"step", trace_step},       {"__gc", trace_gc},
     {"__close", trace_gc},      {NULL, NULL}};
 
-static const luaL_Reg step_methods[] = {
-    {"vars", step_vars},         {"add_var", step_add_var},
-    {"complete", step_complete}, {"text", step_text},
-    {"compile", step_compile},   {"__gc", step_gc},
-    {"__close", step_gc},        {NULL, NULL}};
+static const luaL_Reg step_methods[] = {{"vars", step_vars},
+                                        {"add_var", step_add_var},
+                                        {"places", step_places},
+                                        {"complete", step_complete},
+                                        {"text", step_text},
+                                        {"compile", step_compile},
+                                        {"__gc", step_gc},
+                                        {"__close", step_gc},
+                                        {NULL, NULL}};
 
 static const luaL_Reg exec_methods[] = {
     {"read", exec_read},     {"read_into", exec_read_into},

@@ -7,7 +7,7 @@
  * operand's buffer is read for the last time here. A value that a variable is
  * to receive is computed straight into the variable's memory when nobody reads
  * the variable's old value afterwards; else it is copied at the end. */
-#include "src/passes/host/lower.h"
+#include "src/passes/host/lower_impl.h"
 
 #include <string.h>
 
@@ -15,62 +15,24 @@
 #include "src/ops/kernel/copy.h"
 #include "src/ops/ops.h"
 
-#define NO_BUF UINT32_MAX
-
-/* A buffer: one allocation that values lie in. */
-typedef struct Buf {
-    uint64_t bytes;
-    uint32_t var;         /* a variable's memory, or UINT32_MAX: arena */
-    uint32_t first, last; /* instructions that touch it */
-    uint32_t reads_left;  /* of all values in it */
-} Buf;
-
-typedef struct Place {
-    uint32_t buf;   /* NO_BUF: not computed yet */
-    int64_t offset; /* elements */
-    LpDesc desc;
-} Place;
-
-typedef struct Lower {
-    const LpStep *step;
-    const LpGraph *g;
-    bool update;
-    const LpHostOptions *o;
-    LpCode *code;
-    LpArena mem;
-    Place *place;     /* per value */
-    uint32_t *uses;   /* per value: reads by nodes, and 1 for an output */
-    uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
-    Buf *buf;
-    size_t n_buf, cap_buf;
-    struct Pending *pending; /* refs to patch when the arena is planned */
-    size_t n_pending, cap_pending;
-    LpErr *err;
-} Lower;
-
-typedef struct Pending {
-    LpRef *ref;
-    uint32_t buf;
-} Pending;
-
-static LpVal var_in(const Lower *l, const LpVariable *v)
+LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v)
 {
     return l->update ? v->update_in : v->micro_in;
 }
 
-static LpVal var_out(const Lower *l, const LpVariable *v)
+static LpVal var_out(const LpLower *l, const LpVariable *v)
 {
     return l->update ? v->update_out : v->micro_out;
 }
 
 /* ---- buffers ------------------------------------------------------------ */
-static uint32_t add_buf(Lower *l, uint64_t bytes, uint32_t var)
+static uint32_t add_buf(LpLower *l, uint64_t bytes, uint32_t var)
 {
     if (!LP_GROW(l->buf, l->cap_buf, l->n_buf)) {
         lp_fail(l->err, LP_E_MEMORY, "out of memory");
-        return NO_BUF;
+        return LP_NO_BUF;
     }
-    l->buf[l->n_buf] = (Buf){.bytes = bytes, .var = var};
+    l->buf[l->n_buf] = (LpBuf){.bytes = bytes, .var = var};
     l->buf[l->n_buf].first = (uint32_t)l->code->n;
     l->buf[l->n_buf].last = (uint32_t)l->code->n;
     return (uint32_t)l->n_buf++;
@@ -81,20 +43,20 @@ static uint64_t type_bytes(const LpType *t)
     return (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
 }
 
-static LpStatus own_buffer(Lower *l, LpVal v, uint32_t var)
+LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var)
 {
     const LpType *t = lp_graph_type(l->g, v);
     uint32_t b = add_buf(l, type_bytes(t), var);
-    if (b == NO_BUF)
+    if (b == LP_NO_BUF)
         return LP_E_MEMORY;
-    l->place[v] = (Place){.buf = b, .desc = lp_desc_of(t)};
+    l->place[v] = (LpPlace){.buf = b, .desc = lp_desc_of(t)};
     return LP_OK;
 }
 
 /* ---- instructions ------------------------------------------------------- */
-static LpStatus set_ref(Lower *l, LpRef *r, const Place *p, uint32_t at)
+static LpStatus set_ref(LpLower *l, LpRef *r, const LpPlace *p, uint32_t at)
 {
-    Buf *b = &l->buf[p->buf];
+    LpBuf *b = &l->buf[p->buf];
     size_t size = lp_dtype_size(p->desc.dtype);
     b->last = at;
     *r = (LpRef){.offset = (uint64_t)p->offset * size};
@@ -106,14 +68,14 @@ static LpStatus set_ref(Lower *l, LpRef *r, const Place *p, uint32_t at)
     r->space = LP_SPACE_ARENA;
     LP_FAIL_IF(!LP_GROW(l->pending, l->cap_pending, l->n_pending), l->err,
                LP_E_MEMORY, "out of memory");
-    l->pending[l->n_pending++] = (Pending){r, p->buf};
+    l->pending[l->n_pending++] = (LpPending){r, p->buf};
     return LP_OK;
 }
 
 /* in[i] / out[i] are places (NULL: hole or immediate, described by imm). */
-static LpStatus add_instr(Lower *l, LpNodeId node, LpKernel *k,
-                          const Place *const *in, int n_in,
-                          const Place *const *out, int n_out)
+static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
+                          const LpPlace *const *in, int n_in,
+                          const LpPlace *const *out, int n_out)
 {
     LpCode *c = l->code;
     uint32_t at = (uint32_t)c->n;
@@ -136,7 +98,7 @@ static LpStatus add_instr(Lower *l, LpNodeId node, LpKernel *k,
     return LP_OK;
 }
 
-static LpStatus new_kernel(Lower *l, LpKernel **k)
+LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k)
 {
     *k = lp_calloc(1, sizeof **k);
     LP_FAIL_IF(!*k, l->err, LP_E_MEMORY, "out of memory");
@@ -144,9 +106,9 @@ static LpStatus new_kernel(Lower *l, LpKernel **k)
     return LP_OK;
 }
 
-static LpStatus finish(Lower *l, LpStatus s, LpNodeId node, LpKernel *k,
-                       const Place *const *in, int n_in,
-                       const Place *const *out, int n_out)
+LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
+                         const LpPlace *const *in, int n_in,
+                         const LpPlace *const *out, int n_out)
 {
     if (s == LP_OK)
         s = add_instr(l, node, k, in, n_in, out, n_out);
@@ -159,22 +121,22 @@ static LpStatus finish(Lower *l, LpStatus s, LpNodeId node, LpKernel *k,
 }
 
 /* Strided copy of one place to another. */
-static LpStatus add_copy(Lower *l, LpNodeId node, const Place *src,
-                         const Place *dst)
+static LpStatus add_copy(LpLower *l, LpNodeId node, const LpPlace *src,
+                         const LpPlace *dst)
 {
     LpKernel *k;
-    LP_TRY(new_kernel(l, &k));
+    LP_TRY(lp_lower_new_kernel(l, &k));
     LpStatus s = lp_copy_kernel(&src->desc, 0, &dst->desc, l->o->threads, k);
-    return finish(l, s, node, k, &src, 1, &dst, 1);
+    return lp_lower_finish(l, s, node, k, &src, 1, &dst, 1);
 }
 
 /* ---- nodes -------------------------------------------------------------- */
-static LpStatus lower_view(Lower *l, LpNodeId id, const LpGraphNode *n)
+static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
 {
     LpAttr attr[LP_MAX_ATTR];
     const LpType *tin = lp_graph_type(l->g, n->in[0]);
     LpType out = {0};
-    Place src = l->place[n->in[0]], dst = {0};
+    LpPlace src = l->place[n->in[0]], dst = {0};
     bool needs_copy = false;
     memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
     LpArena scratch = {0};
@@ -196,10 +158,10 @@ static LpStatus lower_view(Lower *l, LpNodeId id, const LpGraphNode *n)
         if (s == LP_OK && !needs_copy)
             break;
         /* a reshape of scattered elements: gather them first */
-        Place whole = {.desc = lp_desc_of(tin)};
+        LpPlace whole = {.desc = lp_desc_of(tin)};
         if (s == LP_OK)
             whole.buf = add_buf(l, type_bytes(tin), UINT32_MAX);
-        if (s == LP_OK && whole.buf == NO_BUF)
+        if (s == LP_OK && whole.buf == LP_NO_BUF)
             s = LP_E_MEMORY;
         if (s == LP_OK)
             s = add_copy(l, id, &src, &whole);
@@ -221,7 +183,7 @@ static LpStatus lower_view(Lower *l, LpNodeId id, const LpGraphNode *n)
     return LP_OK;
 }
 
-static bool same_layout(const LpDesc *a, const LpDesc *b)
+bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
 {
     size_t n = (size_t)a->ndim * sizeof *a->shape;
     return a->dtype == b->dtype && a->ndim == b->ndim &&
@@ -232,10 +194,10 @@ static bool same_layout(const LpDesc *a, const LpDesc *b)
 /* May result r of n be written straight into variable `var`'s memory? Nobody
  * may read the old value later, and this very operator only element on
  * element. */
-static bool may_write_var(Lower *l, const LpGraphNode *n, uint32_t var)
+static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
 {
-    LpVal old = var_in(l, &l->step->var[var]);
-    if (old == LP_NOVAL || l->place[old].buf == NO_BUF)
+    LpVal old = lp_lower_var_in(l, &l->step->var[var]);
+    if (old == LP_NOVAL || l->place[old].buf == LP_NO_BUF)
         return true;
     uint32_t b = l->place[old].buf, here = 0;
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -250,29 +212,29 @@ static bool may_write_var(Lower *l, const LpGraphNode *n, uint32_t var)
 }
 
 /* An operand whose arena buffer dies here and fits result r. */
-static uint32_t reusable(Lower *l, const LpGraphNode *n, const LpDesc *out)
+static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
 {
     if (!(n->op->flags & LP_OPF_INPLACE_OK))
-        return NO_BUF;
+        return LP_NO_BUF;
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
         if (v == LP_NOVAL || lp_is_imm(v))
             continue;
-        const Place *p = &l->place[v];
-        const Buf *b = &l->buf[p->buf];
+        const LpPlace *p = &l->place[v];
+        const LpBuf *b = &l->buf[p->buf];
         uint32_t here = 0;
         for (uint32_t k = 0; k < n->n_in; k++)
             here += n->in[k] == v;
         if (b->var == UINT32_MAX && b->reads_left == here && p->offset == 0 &&
-            same_layout(&p->desc, out) &&
+            lp_lower_same_layout(&p->desc, out) &&
             b->bytes ==
                 (uint64_t)lp_desc_numel(out) * lp_dtype_size(out->dtype))
             return p->buf;
     }
-    return NO_BUF;
+    return LP_NO_BUF;
 }
 
-static LpStatus place_results(Lower *l, const LpGraphNode *n)
+static LpStatus place_results(LpLower *l, const LpGraphNode *n)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
@@ -280,18 +242,18 @@ static LpStatus place_results(Lower *l, const LpGraphNode *n)
         LpDesc d = lp_desc_of(t);
         uint32_t var = l->target[v], b;
         if (var != UINT32_MAX && may_write_var(l, n, var)) {
-            LP_TRY(own_buffer(l, v, var));
-        } else if (i == 0 && (b = reusable(l, n, &d)) != NO_BUF) {
-            l->place[v] = (Place){.buf = b, .desc = d};
+            LP_TRY(lp_lower_own(l, v, var));
+        } else if (i == 0 && (b = reusable(l, n, &d)) != LP_NO_BUF) {
+            l->place[v] = (LpPlace){.buf = b, .desc = d};
         } else {
-            LP_TRY(own_buffer(l, v, UINT32_MAX));
+            LP_TRY(lp_lower_own(l, v, UINT32_MAX));
         }
         l->buf[l->place[v].buf].reads_left += l->uses[v];
     }
     return LP_OK;
 }
 
-static LpStatus lower_node(Lower *l, LpNodeId id)
+LpStatus lp_lower_node(LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &l->g->node[id];
     if (n->op->flags & LP_OPF_VIEW)
@@ -300,9 +262,10 @@ static LpStatus lower_node(Lower *l, LpNodeId id)
                "operator %s has no kernel", n->op->name);
     LpArena scratch = {0};
     LpDesc *in = lp_arena_calloc(&scratch, n->n_in * sizeof *in);
-    const Place **pin = lp_arena_calloc(&scratch, (n->n_in + 1) * sizeof *pin);
+    const LpPlace **pin =
+        lp_arena_calloc(&scratch, (n->n_in + 1) * sizeof *pin);
     LpDesc out[LP_MAX_OUT];
-    const Place *pout[LP_MAX_OUT];
+    const LpPlace *pout[LP_MAX_OUT];
     LpKernel *k = NULL;
     LpStatus s =
         in && pin ? LP_OK : lp_fail(l->err, LP_E_MEMORY, "out of memory");
@@ -326,7 +289,7 @@ static LpStatus lower_node(Lower *l, LpNodeId id)
         pout[i] = &l->place[n->out + i];
     }
     if (s == LP_OK)
-        s = new_kernel(l, &k);
+        s = lp_lower_new_kernel(l, &k);
     if (s == LP_OK) {
         LpKernelReq r = {.op = n->op,
                          .attr = n->attr,
@@ -336,8 +299,8 @@ static LpStatus lower_node(Lower *l, LpNodeId id)
                          .out = out,
                          .threads = l->o->threads,
                          .site = n->site};
-        s = finish(l, n->op->prepare(&r, k, l->err), id, k, pin, (int)n->n_in,
-                   pout, (int)n->n_out);
+        s = lp_lower_finish(l, n->op->prepare(&r, k, l->err), id, k, pin,
+                            (int)n->n_in, pout, (int)n->n_out);
     }
     lp_arena_fini(&scratch);
     for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
@@ -347,7 +310,7 @@ static LpStatus lower_node(Lower *l, LpNodeId id)
 }
 
 /* ---- the whole ---------------------------------------------------------- */
-static LpStatus prepare_tables(Lower *l)
+static LpStatus prepare_tables(LpLower *l)
 {
     size_t n = l->g->n_value;
     l->place = lp_arena_calloc(&l->mem, n * sizeof *l->place);
@@ -356,7 +319,7 @@ static LpStatus prepare_tables(Lower *l)
     LP_FAIL_IF(!l->place || !l->uses || !l->target, l->err, LP_E_MEMORY,
                "out of memory");
     for (size_t i = 0; i < n; i++) {
-        l->place[i].buf = NO_BUF;
+        l->place[i].buf = LP_NO_BUF;
         l->target[i] = UINT32_MAX;
     }
     for (size_t i = 0; i < l->g->n_node; i++) {
@@ -367,7 +330,7 @@ static LpStatus prepare_tables(Lower *l)
     }
     for (uint32_t i = 0; i < l->step->n_var; i++) {
         const LpVariable *v = &l->step->var[i];
-        LpVal in = var_in(l, v), out = var_out(l, v);
+        LpVal in = lp_lower_var_in(l, v), out = var_out(l, v);
         if (out != LP_NOVAL) {
             l->uses[out]++; /* read at the end */
             /* the first variable that wants a value gets it in place */
@@ -375,11 +338,11 @@ static LpStatus prepare_tables(Lower *l)
                 l->target[out] = i;
         }
         if (in != LP_NOVAL)
-            LP_TRY(own_buffer(l, in, i));
+            LP_TRY(lp_lower_own(l, in, i));
     }
     for (size_t i = 0; i < l->g->n_input; i++) {
         LpVal in = l->g->input[i];
-        if (l->place[in].buf != NO_BUF)
+        if (l->place[in].buf != LP_NO_BUF)
             l->buf[l->place[in].buf].reads_left = l->uses[in];
     }
     return LP_OK;
@@ -388,31 +351,32 @@ static LpStatus prepare_tables(Lower *l)
 /* Values that did not land in their variable are copied now. A copy must not
  * overwrite a variable that a later copy still reads: such values were given
  * a buffer of their own first. */
-static LpStatus copy_outputs(Lower *l)
+static LpStatus copy_outputs(LpLower *l)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < l->step->n_var; i++) {
             LpVal out = var_out(l, &l->step->var[i]);
             if (out == LP_NOVAL)
                 continue;
-            Place *p = &l->place[out];
+            LpPlace *p = &l->place[out];
             uint32_t from = l->buf[p->buf].var;
             if (from == i && p->offset == 0)
                 continue;
             if (pass == 0) {
                 if (from == UINT32_MAX)
                     continue; /* safe already */
-                Place apart = *p;
+                LpPlace apart = *p;
                 apart.offset = 0;
                 apart.desc = lp_desc_of(lp_graph_type(l->g, out));
-                apart.buf = add_buf(l, l->buf[p->buf].bytes, UINT32_MAX);
-                LP_TRY(apart.buf == NO_BUF ? LP_E_MEMORY : LP_OK);
+                apart.buf = add_buf(l, type_bytes(lp_graph_type(l->g, out)),
+                                    UINT32_MAX);
+                LP_TRY(apart.buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK);
                 LP_TRY(add_copy(l, LP_NO_NODE, p, &apart));
                 *p = apart;
             } else {
-                Place dst = {.desc = lp_desc_of(lp_graph_type(l->g, out))};
-                dst.buf = add_buf(l, l->buf[p->buf].bytes, i);
-                LP_TRY(dst.buf == NO_BUF ? LP_E_MEMORY : LP_OK);
+                LpPlace dst = {.desc = lp_desc_of(lp_graph_type(l->g, out))};
+                dst.buf = add_buf(l, type_bytes(lp_graph_type(l->g, out)), i);
+                LP_TRY(dst.buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK);
                 LP_TRY(add_copy(l, LP_NO_NODE, p, &dst));
             }
         }
@@ -420,12 +384,12 @@ static LpStatus copy_outputs(Lower *l)
     return LP_OK;
 }
 
-static LpStatus plan(Lower *l)
+static LpStatus plan(LpLower *l)
 {
     LpSpan *span = lp_arena_calloc(&l->mem, (l->n_buf + 1) * sizeof *span);
     LP_FAIL_IF(!span, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < l->n_buf; i++) {
-        const Buf *b = &l->buf[i];
+        const LpBuf *b = &l->buf[i];
         span[i] = (LpSpan){.bytes = b->var == UINT32_MAX ? b->bytes : 0,
                            .first = b->first,
                            .last = b->last};
@@ -436,17 +400,31 @@ static LpStatus plan(Lower *l)
     return LP_OK;
 }
 
+/* A member of a group waits for the last one. */
+static LpStatus lower_at(LpLower *l, LpNodeId id)
+{
+    int32_t at = l->fusion ? l->fusion->of[id] : -1;
+    if (at < 0)
+        return lp_lower_node(l, id);
+    const LpFuseGroup *group = &l->fusion->group[at];
+    return group->member[group->n - 1] == id ? lp_lower_group(l, group) : LP_OK;
+}
+
 LpStatus lp_lower(const LpStep *step, const LpGraph *g, bool update,
                   const LpHostOptions *o, LpCode *code, LpErr *e)
 {
-    Lower l = {
+    LpLower l = {
         .step = step, .g = g, .update = update, .o = o, .code = code, .err = e};
+    LpFusion fusion = {0};
     LpStatus s = prepare_tables(&l);
+    if (s == LP_OK && o->fuse && !(s = lp_fuse(g, &l.mem, &fusion, e)))
+        l.fusion = &fusion;
     for (size_t i = 0; i < g->n_node && s == LP_OK; i++) {
-        s = lower_node(&l, (LpNodeId)i);
+        s = lower_at(&l, (LpNodeId)i);
         if (s != LP_OK)
             lp_err_context(e, "lowering %s", g->node[i].op->name);
     }
+    lp_free(fusion.group);
     if (s == LP_OK)
         s = copy_outputs(&l);
     if (s == LP_OK)

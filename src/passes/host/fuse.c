@@ -1,0 +1,151 @@
+/* Which pointwise nodes run as one pass.
+ *
+ *   %3 = add(%1, %2)            one instruction reading %1, %2, %4 and
+ *   %5 = relu(%3)         ->    writing %6 (and %5 if somebody else reads
+ *   %6 = mul(%5, %4)            it); %3 never reaches memory
+ *
+ * Nodes are taken in order. A node joins the groups that make its operands if
+ * all have its shape, and nobody outside the merged group reads a member's
+ * value before this node, where the group will run. A node that nothing joins
+ * stays single. Time: linear in uses, as groups are bounded. */
+#include <string.h>
+
+#include "src/ops/kernel/fused.h"
+#include "src/passes/host/lower_impl.h"
+
+typedef struct Fuse {
+    const LpGraph *g;
+    LpFusion *f;
+    uint32_t *first_use; /* per value: index into use */
+    LpNodeId *use;       /* readers, ascending, value after value */
+    LpErr *err;
+} Fuse;
+
+static LpStatus index_uses(Fuse *x, LpArena *mem)
+{
+    const LpGraph *g = x->g;
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_node; i++)
+        n += g->node[i].n_in;
+    x->first_use = lp_arena_calloc(mem, (g->n_value + 2) * sizeof(uint32_t));
+    x->use = lp_arena_alloc(mem, (n + 1) * sizeof *x->use);
+    LP_FAIL_IF(!x->first_use || !x->use, x->err, LP_E_MEMORY, "out of memory");
+    uint32_t *count = x->first_use + 2;
+    for (size_t i = 0; i < g->n_node; i++)
+        for (uint32_t k = 0; k < g->node[i].n_in; k++)
+            if (lp_is_value(g->node[i].in[k]) &&
+                g->node[i].in[k] + 1 < g->n_value)
+                count[g->node[i].in[k]]++;
+    for (size_t v = 1; v < g->n_value; v++)
+        x->first_use[v + 1] += x->first_use[v];
+    for (size_t i = 0; i < g->n_node; i++)
+        for (uint32_t k = 0; k < g->node[i].n_in; k++)
+            if (lp_is_value(g->node[i].in[k]))
+                x->use[x->first_use[g->node[i].in[k] + 1]++] = (LpNodeId)i;
+    return LP_OK;
+}
+
+static bool can_fuse(const LpGraph *g, LpNodeId id)
+{
+    const LpGraphNode *n = &g->node[id];
+    return lp_fusable(n->op) && n->n_in <= LP_PW_MAX_IN && n->n_out == 1;
+}
+
+/* Some node outside a and b reads a value of `group` before `now`. */
+static bool read_before(const Fuse *x, int32_t group, int32_t a, int32_t b,
+                        LpNodeId now)
+{
+    const LpFuseGroup *p = &x->f->group[group];
+    for (int i = 0; i < p->n; i++) {
+        LpVal v = x->g->node[p->member[i]].out;
+        for (uint32_t u = x->first_use[v]; u < x->first_use[v + 1]; u++) {
+            LpNodeId reader = x->use[u];
+            if (reader >= now)
+                break;
+            if (x->f->of[reader] != a && x->f->of[reader] != b)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int externals(const Fuse *x, const LpFuseGroup *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++)
+        n += (int)x->g->node[p->member[i]].n_in;
+    return n;
+}
+
+static LpStatus new_group(Fuse *x, LpArena *mem, LpNodeId id)
+{
+    LpFusion *f = x->f;
+    LP_FAIL_IF(!LP_GROW(f->group, f->cap_group, f->n_group), x->err,
+               LP_E_MEMORY, "out of memory");
+    LpFuseGroup *p = &f->group[f->n_group];
+    p->member = lp_arena_alloc(mem, LP_FUSED_MAX_NODE * sizeof *p->member);
+    LP_FAIL_IF(!p->member, x->err, LP_E_MEMORY, "out of memory");
+    p->member[0] = id;
+    p->n = 1;
+    f->of[id] = (int32_t)f->n_group++;
+    return LP_OK;
+}
+
+/* Moves group b into a, members ascending. */
+static void merge(Fuse *x, int32_t a, int32_t b)
+{
+    LpFuseGroup *p = &x->f->group[a], *q = &x->f->group[b];
+    LpNodeId all[LP_FUSED_MAX_NODE];
+    int i = 0, j = 0, n = 0;
+    while (i < p->n || j < q->n)
+        all[n++] = j == q->n || (i < p->n && p->member[i] < q->member[j])
+                       ? p->member[i++]
+                       : q->member[j++];
+    for (j = 0; j < q->n; j++)
+        x->f->of[q->member[j]] = a;
+    memcpy(p->member, all, (size_t)n * sizeof *all);
+    p->n = n;
+    q->n = 0;
+}
+
+static LpStatus join(Fuse *x, LpArena *mem, LpNodeId id)
+{
+    const LpGraphNode *n = &x->g->node[id];
+    const LpType *mine = lp_graph_type(x->g, n->out);
+    LP_TRY(new_group(x, mem, id));
+    int32_t at = x->f->of[id];
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (!lp_is_value(n->in[i]))
+            continue;
+        LpNodeId from = x->g->value[n->in[i]].node;
+        int32_t other = from == LP_NO_NODE ? -1 : x->f->of[from];
+        if (other < 0 || other == at ||
+            !lp_shape_eq(lp_graph_type(x->g, n->in[i]), mine))
+            continue;
+        const LpFuseGroup *a = &x->f->group[at], *b = &x->f->group[other];
+        if (a->n + b->n > LP_FUSED_MAX_NODE ||
+            externals(x, a) + externals(x, b) > LP_FUSED_MAX_EXT ||
+            read_before(x, other, at, other, id) ||
+            read_before(x, at, at, other, id))
+            continue;
+        merge(x, at, other);
+    }
+    return LP_OK;
+}
+
+LpStatus lp_fuse(const LpGraph *g, LpArena *mem, LpFusion *f, LpErr *e)
+{
+    Fuse x = {.g = g, .f = f, .err = e};
+    f->of = lp_arena_alloc(mem, (g->n_node + 1) * sizeof *f->of);
+    LP_FAIL_IF(!f->of, e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < g->n_node; i++)
+        f->of[i] = -1;
+    LP_TRY(index_uses(&x, mem));
+    for (size_t i = 0; i < g->n_node; i++)
+        if (can_fuse(g, (LpNodeId)i))
+            LP_TRY(join(&x, mem, (LpNodeId)i));
+    for (size_t i = 0; i < g->n_node; i++)
+        if (f->of[i] >= 0 && f->group[f->of[i]].n < 2)
+            f->of[i] = -1;
+    return LP_OK;
+}

@@ -1,0 +1,226 @@
+/* Lowering of a fused chain: one instruction that reads the values made
+ * outside and writes those that are read outside. */
+#include <string.h>
+
+#include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/fused.h"
+#include "src/passes/host/lower_impl.h"
+
+typedef struct Chain {
+    LpLower *l;
+    const LpFuseGroup *group;
+    LpFusedNode node[LP_FUSED_MAX_NODE];
+    LpVal ext[LP_FUSED_MAX_EXT];
+    int ext_last[LP_FUSED_MAX_EXT]; /* last member that reads it */
+    int n_ext;
+    LpVal out[LP_FUSED_MAX_OUT];
+    int out_member[LP_FUSED_MAX_OUT];
+    int n_out;
+} Chain;
+
+static int member_of(const Chain *c, LpVal v)
+{
+    for (int i = 0; i < c->group->n; i++)
+        if (c->l->g->node[c->group->member[i]].out == v)
+            return i;
+    return -1;
+}
+
+static bool ext_of(Chain *c, LpVal v, int member, int *at)
+{
+    int i = 0;
+    while (i < c->n_ext && c->ext[i] != v)
+        i++;
+    if (i == LP_FUSED_MAX_EXT)
+        return false;
+    if (i == c->n_ext)
+        c->ext[c->n_ext++] = v;
+    c->ext_last[i] = member;
+    *at = i;
+    return true;
+}
+
+static bool read_node(Chain *c, int k, uint32_t *inner)
+{
+    const LpGraphNode *n = &c->l->g->node[c->group->member[k]];
+    const LpType *t = lp_graph_type(c->l->g, n->out);
+    LpFusedNode *f = &c->node[k];
+    *f = (LpFusedNode){.op = n->op,
+                       .attr = n->attr,
+                       .n_in = (int)n->n_in,
+                       .dtype = t->dtype,
+                       .ndim = t->ndim,
+                       .out = -1};
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        LpFusedArg *a = &f->in[i];
+        LpVal v = n->in[i];
+        if (v == LP_NOVAL)
+            return false;
+        if (lp_is_imm(v)) {
+            a->from = LP_FUSED_IMM;
+            a->imm = lp_graph_scalar(c->l->g, v);
+        } else if ((a->at = member_of(c, v)) >= 0) {
+            a->from = LP_FUSED_NODE;
+            inner[a->at]++;
+        } else {
+            a->from = LP_FUSED_EXT;
+            if (!ext_of(c, v, k, &a->at))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool read_chain(Chain *c)
+{
+    uint32_t inner[LP_FUSED_MAX_NODE] = {0};
+    for (int k = 0; k < c->group->n; k++)
+        if (!read_node(c, k, inner))
+            return false;
+    for (int k = 0; k < c->group->n; k++) {
+        LpVal v = c->l->g->node[c->group->member[k]].out;
+        if (c->l->uses[v] == inner[k])
+            continue;
+        if (c->n_out == LP_FUSED_MAX_OUT)
+            return false;
+        c->node[k].out = c->n_out;
+        c->out_member[c->n_out] = k;
+        c->out[c->n_out++] = v;
+        c->l->uses[v] -= inner[k]; /* reads of memory from now on */
+    }
+    return c->n_out > 0;
+}
+
+/* Reads of buffer `buf` by the chain; `safe` if none comes after member k and
+ * all are element on element. */
+static uint32_t reads_of(const Chain *c, uint32_t buf, int k, const LpDesc *out,
+                         bool *safe)
+{
+    uint32_t n = 0;
+    *safe = true;
+    for (int m = 0; m < c->group->n; m++)
+        for (int i = 0; i < c->node[m].n_in; i++) {
+            const LpFusedArg *a = &c->node[m].in[i];
+            if (a->from != LP_FUSED_EXT)
+                continue;
+            const LpPlace *p = &c->l->place[c->ext[a->at]];
+            if (p->buf != buf)
+                continue;
+            n++;
+            *safe = *safe && m <= k && p->offset == 0 &&
+                    lp_lower_same_layout(&p->desc, out);
+        }
+    return n;
+}
+
+/* Already some result's place? */
+static bool taken(const Chain *c, int n_placed, uint32_t buf)
+{
+    for (int i = 0; i < n_placed; i++)
+        if (c->l->place[c->out[i]].buf == buf)
+            return true;
+    return false;
+}
+
+static LpStatus place_out(Chain *c, int i)
+{
+    LpLower *l = c->l;
+    LpVal v = c->out[i];
+    LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
+    uint32_t var = l->target[v];
+    int k = c->out_member[i];
+    bool safe = true;
+    if (var != UINT32_MAX) {
+        LpVal old = lp_lower_var_in(l, &l->step->var[var]);
+        uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->place[old].buf;
+        if (b == LP_NO_BUF ||
+            (l->buf[b].reads_left == reads_of(c, b, k, &d, &safe) && safe))
+            return lp_lower_own(l, v, var);
+    }
+    uint64_t bytes = (uint64_t)lp_desc_numel(&d) * lp_dtype_size(d.dtype);
+    for (int x = 0; x < c->n_ext; x++) {
+        uint32_t b = l->place[c->ext[x]].buf;
+        if (l->buf[b].var == UINT32_MAX && l->buf[b].bytes == bytes &&
+            !taken(c, i, b) &&
+            l->buf[b].reads_left == reads_of(c, b, k, &d, &safe) && safe) {
+            l->place[v] = (LpPlace){.buf = b, .desc = d};
+            return LP_OK;
+        }
+    }
+    return lp_lower_own(l, v, UINT32_MAX);
+}
+
+static LpStatus emit(Chain *c)
+{
+    LpLower *l = c->l;
+    const LpPlace *in[LP_FUSED_MAX_EXT], *out[LP_FUSED_MAX_OUT];
+    LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
+    LpKernel *k;
+    for (int i = 0; i < c->n_out; i++)
+        LP_TRY(place_out(c, i));
+    for (int i = 0; i < c->n_ext; i++) {
+        in[i] = &l->place[c->ext[i]];
+        ext[i] = in[i]->desc;
+    }
+    for (int i = 0; i < c->n_out; i++) {
+        out[i] = &l->place[c->out[i]];
+        res[i] = out[i]->desc;
+    }
+    LP_TRY(lp_lower_new_kernel(l, &k));
+    LpFusedReq r = {.node = c->node,
+                    .n_node = c->group->n,
+                    .ext = ext,
+                    .n_ext = c->n_ext,
+                    .out = res,
+                    .n_out = c->n_out,
+                    .threads = l->o->threads};
+    LpNodeId last = c->group->member[c->group->n - 1];
+    LP_TRY(lp_lower_finish(l, lp_fused_prepare(&r, k, l->err), last, k, in,
+                           c->n_ext, out, c->n_out));
+    for (int m = 0; m < c->group->n; m++)
+        for (int i = 0; i < c->node[m].n_in; i++)
+            if (c->node[m].in[i].from == LP_FUSED_EXT)
+                l->buf[l->place[c->ext[c->node[m].in[i].at]].buf].reads_left--;
+    for (int i = 0; i < c->n_out; i++)
+        l->buf[l->place[c->out[i]].buf].reads_left += l->uses[c->out[i]];
+    return LP_OK;
+}
+
+/* Can the chain be prepared at all? Asked before anything is placed. */
+static bool possible(Chain *c)
+{
+    LpErr e = {0};
+    LpKernel k = {.threads = 1};
+    LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
+    for (int i = 0; i < c->n_ext; i++)
+        ext[i] = c->l->place[c->ext[i]].desc;
+    for (int i = 0; i < c->n_out; i++)
+        res[i] = lp_desc_of(lp_graph_type(c->l->g, c->out[i]));
+    LpFusedReq r = {.node = c->node,
+                    .n_node = c->group->n,
+                    .ext = ext,
+                    .n_ext = c->n_ext,
+                    .out = res,
+                    .n_out = c->n_out,
+                    .threads = 1};
+    if (lp_fused_prepare(&r, &k, &e) != LP_OK)
+        return false;
+    k.fini(&k);
+    return true;
+}
+
+LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
+{
+    Chain c = {.l = l, .group = group};
+    uint32_t uses[LP_FUSED_MAX_NODE];
+    for (int i = 0; i < group->n; i++)
+        uses[i] = l->uses[l->g->node[group->member[i]].out];
+    if (read_chain(&c) && possible(&c))
+        return emit(&c);
+    for (int i = 0; i < group->n; i++) { /* one by one after all */
+        l->uses[l->g->node[group->member[i]].out] = uses[i];
+    }
+    for (int i = 0; i < group->n; i++)
+        LP_TRY(lp_lower_node(l, group->member[i]));
+    return LP_OK;
+}

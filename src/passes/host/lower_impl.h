@@ -1,0 +1,83 @@
+/* Inside host lowering: the state shared by lower.c (nodes), lower_group.c
+ * (fused chains) and fuse.c (which nodes form one). */
+#ifndef LP_PASSES_HOST_LOWER_IMPL_H
+#define LP_PASSES_HOST_LOWER_IMPL_H
+
+#include "src/passes/host/lower.h"
+
+#define LP_NO_BUF UINT32_MAX
+
+/* A buffer: one allocation that values lie in. */
+typedef struct LpBuf {
+    uint64_t bytes;
+    uint32_t var;         /* a variable's memory, or UINT32_MAX: arena */
+    uint32_t first, last; /* instructions that touch it */
+    uint32_t reads_left;  /* of all values in it */
+} LpBuf;
+
+typedef struct LpPlace {
+    uint32_t buf;   /* LP_NO_BUF: not computed yet */
+    int64_t offset; /* elements */
+    LpDesc desc;
+} LpPlace;
+
+typedef struct LpLower {
+    const LpStep *step;
+    const LpGraph *g;
+    bool update;
+    const LpHostOptions *o;
+    LpCode *code;
+    LpArena mem;
+    LpPlace *place;   /* per value */
+    uint32_t *uses;   /* per value: reads by nodes, and 1 for an output */
+    uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
+    LpBuf *buf;
+    size_t n_buf, cap_buf;
+    struct LpPending *pending; /* refs to patch when the arena is planned */
+    size_t n_pending, cap_pending;
+    LpErr *err;
+    const struct LpFusion *fusion; /* NULL: none */
+} LpLower;
+
+typedef struct LpPending {
+    LpRef *ref;
+    uint32_t buf;
+} LpPending;
+
+static inline bool lp_is_value(LpVal v)
+{
+    return v != LP_NOVAL && !lp_is_imm(v);
+}
+
+LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v);
+/* Gives v memory of its own: a variable's (var) or the arena's
+ * (UINT32_MAX). */
+LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var);
+LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k);
+/* Appends the instruction if `s` is LP_OK, else frees the kernel. Operands
+ * are places, NULL for holes and immediates. */
+LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
+                         const LpPlace *const *in, int n_in,
+                         const LpPlace *const *out, int n_out);
+LpStatus lp_lower_node(LpLower *l, LpNodeId id);
+bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
+
+/* ---- fusion ------------------------------------------------------------- */
+/* Groups of pointwise nodes over one shape. A group runs where its last
+ * member stands: nobody outside reads a member before. */
+typedef struct LpFuseGroup {
+    LpNodeId *member; /* ascending */
+    int n;
+} LpFuseGroup;
+
+typedef struct LpFusion {
+    int32_t *of; /* per node: group, or -1 */
+    LpFuseGroup *group;
+    size_t n_group, cap_group;
+} LpFusion;
+
+/* All memory from `mem`. */
+LpStatus lp_fuse(const LpGraph *g, LpArena *mem, LpFusion *f, LpErr *e);
+LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
+
+#endif
