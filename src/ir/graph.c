@@ -160,14 +160,6 @@ LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e)
     return (LpOriginId)g->n_origin++;
 }
 
-uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e)
-{
-    if (!LP_GROW(g->region, g->cap_region, g->n_region))
-        return no_memory(e);
-    g->region[g->n_region] = *r;
-    return (uint32_t)g->n_region++;
-}
-
 static const LpAttr *copy_attr(LpGraph *g, const LpAttr *attr, int n)
 {
     LpAttr *a = lp_arena_memdup(&g->arena, attr, (size_t)n * sizeof *a);
@@ -184,6 +176,20 @@ static const LpAttr *copy_attr(LpGraph *g, const LpAttr *attr, int n)
         }
     }
     return a;
+}
+
+uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e)
+{
+    LpRegion c = *r;
+    if (!LP_GROW(g->region, g->cap_region, g->n_region))
+        return no_memory(e);
+    c.attr = copy_attr(g, r->attr, r->op->n_attr);
+    c.in = lp_arena_memdup(&g->arena, r->in, c.n_in * sizeof *c.in);
+    c.out = lp_arena_memdup(&g->arena, r->out, c.n_out * sizeof *c.out);
+    if (!c.attr || !c.in || !c.out)
+        return no_memory(e);
+    g->region[g->n_region] = c;
+    return (uint32_t)g->n_region++;
 }
 
 LpVal lp_graph_add(LpGraph *g, const LpGraphNode *like, const LpType *out,
@@ -212,4 +218,45 @@ LpType lp_graph_operand_type(const LpGraph *g, LpVal v)
     if (v & LP_VAL_IMM)
         return *lp_number_type(lp_graph_scalar(g, v).kind);
     return *g->value[v].type;
+}
+
+bool lp_graph_has_name(const LpGraph *g, LpVal v, const char *name)
+{
+    const LpValue *x = &g->value[v];
+    if (x->name && strcmp(x->name, name) == 0)
+        return true;
+    for (const LpName *n = x->more; n; n = n->next)
+        if (strcmp(n->text, name) == 0)
+            return true;
+    return false;
+}
+
+bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e)
+{
+    LpName n = {.text = lp_graph_intern(g, name, e)};
+    if (!n.text)
+        return false;
+    if (lp_graph_has_name(g, v, n.text))
+        return true;
+    if (!g->value[v].name) {
+        g->value[v].name = n.text;
+        return true;
+    }
+    LpName *own = lp_arena_memdup(&g->arena, &n, sizeof n);
+    if (!own) {
+        no_memory(e);
+        return false;
+    }
+    LpName **last = &g->value[v].more;
+    while (*last)
+        last = &(*last)->next;
+    *last = own;
+    return true;
+}
+
+bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b)
+{
+    return a->block == b->block && a->stage == b->stage && a->ipu == b->ipu &&
+           a->phase == b->phase && a->backward == b->backward &&
+           a->update == b->update;
 }

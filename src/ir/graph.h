@@ -41,11 +41,18 @@ typedef struct LpGraphNode {
 } LpGraphNode;
 
 #define LP_NO_NODE UINT32_MAX
+/* A value that passes merged with others keeps all their names. */
+typedef struct LpName {
+    const char *text;
+    struct LpName *next;
+} LpName;
+
 typedef struct LpValue {
     const LpType *type; /* in the arena: stays where it is */
     LpNodeId node;      /* LP_NO_NODE: an input of the graph */
     uint32_t nr;        /* which result, or which input */
     const char *name;   /* NULL, or a name that anchors can ask for */
+    LpName *more;       /* further names */
 } LpValue;
 
 /* A region: the nodes a fused operator was inlined to. */
@@ -74,6 +81,8 @@ struct LpGraph {
     size_t n_output, cap_output;
     const char **str; /* interned strings, open hashing */
     size_t n_str, cap_str;
+    /* The reverse sweep has run, or none will: detach is the identity now. */
+    bool differentiated;
 };
 
 /* Owned; NULL when memory is short. */
@@ -90,8 +99,17 @@ LpVal lp_graph_add(LpGraph *g, const LpGraphNode *like, const LpType *out,
                    LpErr *e);
 LpVal lp_graph_imm(LpGraph *g, LpScalar s, LpErr *e);
 LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e);
+/* Copies everything; out may come later (n_out 0). */
 uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e);
 const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e);
+/* One more name of a value (none twice); false when memory is short. */
+bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e);
+bool lp_graph_has_name(const LpGraph *g, LpVal v, const char *name);
+/* Owned copy; every id stays what it was. */
+LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e);
+/* May nodes of these origins be merged: equal but for scope, file, line. The
+ * strings must be interned in one graph. */
+bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b);
 
 static inline const LpType *lp_graph_type(const LpGraph *g, LpVal v)
 {
@@ -125,7 +143,8 @@ void lp_graph_builder_fini(LpGraphBuilder *b);
 /* Text form (src/ir/text.c): owned string, freed with lp_free. */
 char *lp_graph_print(const LpGraph *g, LpErr *e);
 LpStatus lp_graph_parse(const char *text, LpGraph **out, LpErr *e);
-/* Every node against its operator's shape rule, order, origins. */
+/* Every node against its operator's shape rule, order, origins, regions
+ * (src/ir/verify.c). The error shows the node with ten before and after. */
 LpStatus lp_graph_verify(const LpGraph *g, LpErr *e);
 
 #endif

@@ -42,10 +42,7 @@ static uint64_t site_of(LpGraphBuilder *gb, const LpOp *op)
 static uint32_t open_region(LpGraphBuilder *gb, const LpOp *op,
                             const LpAttr *attr, const LpVal *in, int n_in)
 {
-    LpArena *a = &gb->g->arena;
-    LpRegion r = {.op = op, .n_in = (uint32_t)n_in};
-    r.in = lp_arena_memdup(a, in, (size_t)n_in * sizeof *in);
-    r.attr = lp_arena_memdup(a, attr, op->n_attr * sizeof *attr);
+    LpRegion r = {.op = op, .attr = attr, .in = in, .n_in = (uint32_t)n_in};
     return lp_graph_region(gb->g, &r, gb->b.err);
 }
 

@@ -86,6 +86,7 @@ static inline LpAttr lp_attr_str(const char *s)
     return (LpAttr){.kind = LP_ATTR_STR, .str = s};
 }
 bool lp_attr_eq(const LpAttr *a, const LpAttr *b);
+uint64_t lp_attr_hash(const LpAttr *a); /* equal attributes, equal hash */
 
 /* ---- values and builders ------------------------------------------------ */
 /* A value of a builder: 0 is none; an immediate number has LP_VAL_IMM set. */
