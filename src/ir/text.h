@@ -1,0 +1,35 @@
+/* Pieces of the text form for those who show parts of a graph; the checks of
+ * single calls that the parser and the verifier share. */
+#ifndef LP_IR_TEXT_H
+#define LP_IR_TEXT_H
+
+#include "src/base/buf.h"
+#include "src/ir/graph.h"
+#include "src/ir/schema.h"
+
+void lp_text_scalar(LpBuf *b, LpScalar s);
+void lp_text_attr(LpBuf *b, const LpAttr *a);
+void lp_text_type(LpBuf *b, const LpType *t);
+/* One node without a newline. Reads nothing that the graph does not have, so
+ * a faulty one can be shown. */
+void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id);
+
+static inline bool lp_arg_is_operand(LpArgKind k)
+{
+    return k == LP_ARG_TENSOR || k == LP_ARG_TENSORS || k == LP_ARG_VALUE;
+}
+
+/* Is `op` an operation of a graph, and may it have these operands (existing
+ * values, immediates, holes)? */
+LpStatus lp_check_operands(const LpOp *op, const LpVal *in, size_t n_in,
+                           LpErr *e);
+/* The kinds of the attributes are those of the operator's form. */
+LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e);
+/* Runs the shape rule: makes `attr` canonical, fills out[0..*n_out-1] (room
+ * for LP_INFER_MAX). Lists are in `arena`. */
+#define LP_INFER_MAX 1024
+LpStatus lp_graph_infer(const LpGraph *g, const LpOp *op, const LpVal *in,
+                        size_t n_in, LpAttr *attr, LpType *out, int *n_out,
+                        LpArena *arena, LpErr *e);
+
+#endif

@@ -1,0 +1,64 @@
+/* What the two halves of the parser of the text form share: text_call.c reads
+ * parts and calls, text_parse.c lines. */
+#ifndef LP_IR_TEXT_PARSE_H
+#define LP_IR_TEXT_PARSE_H
+
+#include "src/ir/text.h"
+#include "src/ir/text_lex.h"
+
+#define LP_MAX_LIST 1024 /* operands of a node; results; names in a line */
+#define LP_MAX_INTS 4096 /* elements of an attribute */
+
+typedef struct LpLabel {
+    const char *name;
+    LpVal value;
+} LpLabel;
+
+typedef struct LpParser {
+    LpLexer x;
+    LpGraph *g;
+    LpErr *err;
+    LpArena keep;    /* labels and words, while parsing */
+    LpArena scratch; /* attributes of one line */
+    LpLabel *label;  /* open hashing, cap is a power of two */
+    size_t n_label, cap_label;
+    LpOriginId origin;
+    uint32_t max_region; /* greatest that a node names */
+    LpToken region_at;
+    /* of the line being read */
+    LpVal in[LP_MAX_LIST];
+    LpVal region_out[LP_MAX_LIST];
+    LpType out[LP_INFER_MAX];
+    int64_t ints[LP_MAX_INTS];
+    LpToken result[LP_MAX_LIST];
+    const char *name[LP_MAX_LIST]; /* all names of the results, in order */
+    int name_of[LP_MAX_LIST];      /* which result each belongs to */
+    int n_result, n_name;
+} LpParser;
+
+/* A call; operands in p->in. */
+typedef struct LpParsedCall {
+    const LpOp *op;
+    LpToken at;
+    int n_in;
+    bool list;
+    LpAttr attr[LP_MAX_ATTR];
+    bool given[LP_MAX_ATTR];
+} LpParsedCall;
+
+LpStatus lp_parse_no_memory(LpParser *p);
+/* A failure of a rule becomes one of the text at `at`. */
+LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule);
+LpStatus lp_parse_define(LpParser *p, const LpToken *label, LpVal v);
+
+/* Each reads one thing and goes past it. */
+LpStatus lp_parse_sign(LpParser *p, char c);
+LpStatus lp_parse_int(LpParser *p, int64_t min, int64_t max, int64_t *out);
+LpStatus lp_parse_string(LpParser *p, const char **out);
+LpStatus lp_parse_type(LpParser *p, LpType *t);
+LpStatus lp_parse_operand(LpParser *p, LpVal *v);
+LpStatus lp_parse_call(LpParser *p, LpParsedCall *c);
+
+bool lp_parse_at_word(const LpParser *p, const char *w);
+
+#endif
