@@ -162,6 +162,7 @@ static LpStatus optimise(Compile *c, LpGraph **g, bool update)
     if (!*g)
         return LP_OK;
     (*g)->n_output = 0;
+    (*g)->differentiated = true;
     for (size_t i = 0; i < c->s->n_var; i++) {
         LpVal v = *slot(&c->s->var[i], update, true);
         if (v != LP_NOVAL && !lp_graph_output(*g, v, c->err))

@@ -14,23 +14,46 @@ typedef LpStatus (*LpPass)(LpGraph **g, LpErr *e);
 #include "src/passes/passes.def"
 #undef PASS
 
-/* All common passes, in order. */
+/* All common passes, in order; the result is verified. */
 LpStatus lp_run_common_passes(LpGraph **g, LpErr *e);
-/* One by name; LP_E_VALUE if there is none. For specs and dumps. */
+/* One by name, then the verifier; LP_E_VALUE if there is none. For specs and
+ * dumps. */
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
+/* Names of the common passes, NULL at the end. */
+extern const char *const lp_pass_names[];
 
-/* Rebuilding: copies `from` node by node. `visit` may emit something else for
- * a node through `gb` and set out[] (values of the new graph; in[] are its
- * operands there); returning false copies the node as it is. */
+/* Rebuilding: makes a graph node by node, operands before users, from one that
+ * stays as it is. `visit` may emit something else for a node through `gb`
+ * (whose origin, region and site are the node's) and set out[], values of the
+ * new graph of the same types; LP_NOVAL drops a result that nobody reads.
+ * in[] are the node's operands in the new graph. Returning false copies the
+ * node as it is. Names go to what their values became. */
 typedef struct LpRewrite {
     const LpGraph *from;
     LpGraph *to;
     LpGraphBuilder gb;
-    LpVal *map; /* value of `from` -> value of `to` */
+    LpVal *map;   /* value of `from` -> value of `to` */
+    bool *broken; /* region of `from` -> its label goes from all its nodes */
     void *ctx;
+    LpErr *err;
 } LpRewrite;
 typedef bool (*LpVisit)(LpRewrite *rw, LpNodeId id, const LpVal *in,
                         LpVal *out);
+
+/* Regions: labels keep their ids while the graph is built; a region that is
+ * broken, has no node left, has lost an operand or all its results then
+ * loses its label, the others are numbered anew. Room for `out` is the node's
+ * n_out. */
 LpStatus lp_rewrite(LpGraph **g, LpVisit visit, void *ctx, LpErr *e);
+
+/* The node of the new graph that makes `v`, if a rule for the node being
+ * visited may look through it: a node in a region sees the nodes of its
+ * region only, else a fused operator would get operands it does not have.
+ * NULL: an input, an immediate, a hole, or not to be seen. */
+const LpGraphNode *lp_rewrite_def(const LpRewrite *rw, LpVal v);
+
+/* Is every element of `v`, a value of the new graph, one known number: an
+ * immediate, or a full node's value as its type holds it. */
+bool lp_rewrite_constant(const LpRewrite *rw, LpVal v, LpScalar *s);
 
 #endif

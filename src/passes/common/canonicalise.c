@@ -1,0 +1,161 @@
+/* Canonical form: of several ways to write the same bits, one.
+ *
+ *   %2 = permute(%1, dims=[1, 0])
+ *   %3 = permute(%2, dims=[1, 0])      ->    %4 = neg(%1)
+ *   %4 = neg(%3)
+ *
+ * Views: identities go; unsqueeze, squeeze, view and movements of sizes of 1
+ * are reshapes; a reshape of a reshape is one, likewise permute, expand and
+ * slice. alias and clone are their operand, a value has no memory; so is
+ * detach once nothing will be differentiated. Casts: to the same type none; a
+ * widening one before another goes. Arithmetic: only where every bit stays,
+ * zeros' signs included (the bits inside a NaN are nobody's).
+ *
+ *   x * 1, x / 1                       x
+ *   x + (-0.0), x - 0.0                x; integers: x + 0, x - 0
+ *   x + 0.0                            stays: -0.0 + 0.0 is 0.0
+ *   -(-x), not not x                   x
+ *   where(c, a, b), c known            a or b
+ *
+ * First: it makes equal what is the same for cse, and constants visible to
+ * fold. Linear: a rule looks at a node and the one before it. */
+#include "src/passes/common/canonicalise.h"
+
+#include <math.h>
+
+/* ---- arithmetic ----------------------------------------------------------
+ */
+static bool is(LpScalar s, double v)
+{
+    return lp_scalar_f(s) == v;
+}
+
+/* `v` if it has the type of the node's result. */
+static LpVal if_fits(LpRewrite *rw, const LpGraphNode *n, LpVal v)
+{
+    if (v == LP_NOVAL || lp_is_imm(v))
+        return LP_NOVAL;
+    return lp_type_eq(lp_graph_type(rw->to, v), lp_canon_type(rw, n))
+               ? v
+               : LP_NOVAL;
+}
+
+static LpVal mul(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpScalar s;
+    if (lp_rewrite_constant(rw, in[1], &s) && is(s, 1))
+        return if_fits(rw, n, in[0]);
+    if (lp_rewrite_constant(rw, in[0], &s) && is(s, 1))
+        return if_fits(rw, n, in[1]);
+    return LP_NOVAL;
+}
+
+/* A rounding mode rounds floats even when they are divided by 1. */
+static LpVal divide(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpScalar s;
+    if (!lp_rewrite_constant(rw, in[1], &s) || !is(s, 1) ||
+        (n->attr[0].kind != LP_ATTR_NONE &&
+         lp_is_float(lp_canon_type(rw, n)->dtype)))
+        return LP_NOVAL;
+    return if_fits(rw, n, in[0]);
+}
+
+/* Is x + s, or x - s, always x, bit by bit? */
+static bool adds_nothing(LpScalar s, bool minus, LpDtype t)
+{
+    if (!is(s, 0))
+        return false;
+    if (!lp_is_float(t))
+        return true;
+    return (signbit(lp_scalar_f(s)) != 0) != minus;
+}
+
+static LpVal add_sub(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpScalar s;
+    LpDtype t = lp_canon_type(rw, n)->dtype;
+    bool minus = n->op->id == LP_OP_sub;
+    if (!is(n->attr[0].s, 1)) /* alpha */
+        return LP_NOVAL;
+    if (lp_rewrite_constant(rw, in[1], &s) && adds_nothing(s, minus, t))
+        return if_fits(rw, n, in[0]);
+    if (!minus && lp_rewrite_constant(rw, in[0], &s) &&
+        adds_nothing(s, false, t))
+        return if_fits(rw, n, in[1]);
+    return LP_NOVAL;
+}
+
+/* f(f(x)) = x */
+static LpVal involution(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    const LpGraphNode *d = lp_rewrite_def(rw, in[0]);
+    return d && d->op == n->op ? if_fits(rw, n, d->in[0]) : LP_NOVAL;
+}
+
+/* f(f(x)) = f(x) */
+static LpVal idempotent(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    const LpGraphNode *d = lp_rewrite_def(rw, in[0]);
+    return d && d->op == n->op ? if_fits(rw, n, in[0]) : LP_NOVAL;
+}
+
+static LpVal where(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpScalar c;
+    LpBuilder *b = &rw->gb.b;
+    const LpType *t = lp_canon_type(rw, n);
+    if (in[1] == in[2])
+        return if_fits(rw, n, in[1]);
+    if (!lp_rewrite_constant(rw, in[0], &c))
+        return LP_NOVAL;
+    LpVal v = is(c, 0) ? in[2] : in[1];
+    if (lp_is_imm(v))
+        return lp_full(b, t, lp_graph_scalar(rw->to, v));
+    return lp_expand_as(b, lp_cast(b, v, t->dtype), t);
+}
+
+/* ---- the pass ------------------------------------------------------------
+ */
+static const LpCanonRule rules[LP_N_OPS] = {
+    [LP_OP_reshape] = lp_canon_reshape,
+    [LP_OP_view] = lp_canon_reshape,
+    [LP_OP_unsqueeze] = lp_canon_reshape,
+    [LP_OP_squeeze] = lp_canon_reshape,
+    [LP_OP_permute] = lp_canon_permute,
+    [LP_OP_expand] = lp_canon_expand,
+    [LP_OP_slice] = lp_canon_slice,
+    [LP_OP_select] = lp_canon_select,
+    [LP_OP_cast] = lp_canon_cast,
+    [LP_OP_alias] = lp_canon_same,
+    [LP_OP_clone] = lp_canon_same,
+    [LP_OP_detach] = lp_canon_detach,
+    [LP_OP_mul] = mul,
+    [LP_OP_div] = divide,
+    [LP_OP_add] = add_sub,
+    [LP_OP_sub] = add_sub,
+    [LP_OP_neg] = involution,
+    [LP_OP_logical_not] = involution,
+    [LP_OP_bitwise_not] = involution,
+    [LP_OP_abs] = idempotent,
+    [LP_OP_relu] = idempotent,
+    [LP_OP_floor] = idempotent,
+    [LP_OP_ceil] = idempotent,
+    [LP_OP_trunc] = idempotent,
+    [LP_OP_where] = where,
+};
+
+static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
+{
+    const LpGraphNode *n = &rw->from->node[id];
+    LpCanonRule rule = rules[n->op->id];
+    if (!rule)
+        return false;
+    out[0] = rule(rw, n, in);
+    return out[0] != LP_NOVAL;
+}
+
+LpStatus lp_pass_canonicalise(LpGraph **g, LpErr *e)
+{
+    return lp_rewrite(g, visit, NULL, e);
+}

@@ -1,0 +1,149 @@
+/* Rules of canonicalise for views and casts. What a rule looks through is
+ * already canonical, so one step is enough for chains of any length. */
+#include "src/passes/common/canonicalise.h"
+
+static const LpGraphNode *made_by(const LpRewrite *rw, LpVal v, int op)
+{
+    const LpGraphNode *d = lp_rewrite_def(rw, v);
+    return d && d->op->id == op ? d : NULL;
+}
+
+/* `v` in the shape of `t`, from what a reshape before it read. `own`: the node
+ * is this very reshape, unless something was looked through. */
+static LpVal reshaped(LpRewrite *rw, LpVal v, const LpType *t, bool own)
+{
+    const LpGraphNode *d = made_by(rw, v, LP_OP_reshape);
+    LpVal from = d ? d->in[0] : v;
+    if (lp_shape_eq(lp_graph_type(rw->to, from), t))
+        return from;
+    if (own && !d)
+        return LP_NOVAL;
+    return lp_reshape(&rw->gb.b, from, t->shape, t->ndim);
+}
+
+LpVal lp_canon_reshape(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    return reshaped(rw, in[0], lp_canon_type(rw, n),
+                    n->op->id == LP_OP_reshape);
+}
+
+/* Do the dims of sizes other than 1 stay in order? Then nothing moves. */
+static bool keeps_order(const LpType *t, const int64_t *dims)
+{
+    int64_t last = -1;
+    for (int i = 0; i < t->ndim; i++) {
+        if (t->shape[dims[i]] == 1)
+            continue;
+        if (dims[i] < last)
+            return false;
+        last = dims[i];
+    }
+    return true;
+}
+
+LpVal lp_canon_permute(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    const LpGraphNode *d = made_by(rw, in[0], LP_OP_permute);
+    LpVal from = d ? d->in[0] : in[0];
+    int64_t dims[LP_MAX_DIMS];
+    int ndim = n->attr[0].n;
+    for (int i = 0; i < ndim; i++) {
+        int64_t k = n->attr[0].v[i];
+        dims[i] = d ? d->attr[0].v[k] : k;
+    }
+    if (keeps_order(lp_graph_type(rw->to, from), dims))
+        return reshaped(rw, from, lp_canon_type(rw, n), false);
+    return d ? lp_permute(&rw->gb.b, from, dims, ndim) : LP_NOVAL;
+}
+
+LpVal lp_canon_expand(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    const LpType *t = lp_canon_type(rw, n);
+    if (lp_numel(t) == lp_numel(lp_graph_type(rw->to, in[0])))
+        return reshaped(rw, in[0], t, false);
+    const LpGraphNode *d = made_by(rw, in[0], LP_OP_expand);
+    return d ? lp_expand_as(&rw->gb.b, d->in[0], t) : LP_NOVAL;
+}
+
+/* The end is made that of the last element, so that equal slices are equal
+ * nodes. A slice of a slice reads the whole, which must not be dragged into
+ * another place. */
+LpVal lp_canon_slice(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    const LpType *t = lp_canon_type(rw, n);
+    const LpGraphNode *d = made_by(rw, in[0], LP_OP_slice);
+    int dim = (int)n->attr[0].i;
+    int64_t start = n->attr[1].i, step = n->attr[3].i, size = t->shape[dim];
+    LpVal from = in[0];
+    if (lp_shape_eq(lp_graph_type(rw->to, from), t))
+        return from;
+    if (size == 0)
+        return LP_NOVAL;
+    if (d && d->attr[0].i == dim &&
+        lp_origin_same_place(&rw->to->origin[d->origin],
+                             &rw->to->origin[rw->gb.origin])) {
+        from = d->in[0];
+        start = d->attr[1].i + start * d->attr[3].i;
+        step = size == 1 ? 1 : step * d->attr[3].i;
+    } else if (size == 1) {
+        step = 1;
+    }
+    int64_t end = start + (size - 1) * step + 1;
+    if (from == in[0] && end == n->attr[2].i && step == n->attr[3].i)
+        return LP_NOVAL;
+    return lp_slice(&rw->gb.b, from, dim, start, end, step);
+}
+
+/* The only element of a dimension. */
+LpVal lp_canon_select(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    const LpType *t = lp_graph_type(rw->to, in[0]);
+    if (t->shape[n->attr[0].i] != 1)
+        return LP_NOVAL;
+    return reshaped(rw, in[0], lp_canon_type(rw, n), false);
+}
+
+LpVal lp_canon_same(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    (void)rw, (void)n;
+    return in[0];
+}
+
+/* Until the reverse sweep has run, detach is what stops it. */
+LpVal lp_canon_detach(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    (void)n;
+    return rw->from->differentiated ? in[0] : LP_NOVAL;
+}
+
+/* ---- casts ---------------------------------------------------------------
+ */
+/* Has `wide` every value of `narrow`, so that going on from it to a third
+ * type gives what `narrow` itself gives? An integer through a float does not:
+ * out of range they convert differently. */
+static bool widens(LpDtype narrow, LpDtype wide)
+{
+    LpKind kind = lp_dtype_kind(narrow);
+    size_t n = lp_dtype_size(narrow), w = lp_dtype_size(wide);
+    if (kind == LP_KIND_BOOL)
+        return true;
+    if (kind != lp_dtype_kind(wide))
+        return false;
+    return w > n;
+}
+
+LpVal lp_canon_cast(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpDtype to = lp_canon_type(rw, n)->dtype;
+    if (lp_is_imm(in[0]))
+        return LP_NOVAL; /* for fold */
+    if (lp_graph_type(rw->to, in[0])->dtype == to)
+        return in[0];
+    const LpGraphNode *d = made_by(rw, in[0], LP_OP_cast);
+    if (!d || lp_is_imm(d->in[0]))
+        return LP_NOVAL;
+    LpDtype first = lp_graph_type(rw->to, d->in[0])->dtype;
+    if (!widens(first, lp_graph_type(rw->to, in[0])->dtype))
+        return LP_NOVAL;
+    return lp_cast(&rw->gb.b, d->in[0], to);
+}

@@ -1,0 +1,219 @@
+/* Equal nodes become one: same operator, attributes, operands and place
+ * (block, stage, IPU, phase, backward, update). Random operators draw anew at
+ * every site, effects happen as often as they are written, markers mark where
+ * they stand: these never merge.
+ *
+ *   %2 = exp(%1)                   %2 = exp(%1)
+ *   %3 = exp(%1)            ->     %3 = add(%2, %2)
+ *   %4 = add(%2, %3)
+ *
+ * Regions: a node merges only with nodes of its own region, so every region
+ * keeps all it had. A region whose operator, attributes, operands and place
+ * are those of an earlier one merges with it as a whole; if it turns out to
+ * differ inside it loses its label.
+ *
+ * After canonicalise and fold, which make more nodes equal. Linear (expected:
+ * hashing). */
+#include <string.h>
+
+#include "src/base/random.h"
+#include "src/passes/pass.h"
+
+#define KEPT (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER)
+
+typedef struct Cse {
+    size_t cap;          /* of both tables: a power of two */
+    uint32_t *node;      /* node of the new graph + 1 */
+    uint32_t *region;    /* region of the old graph, an earlier one */
+    bool *met, *aliased; /* by region of the old graph */
+    bool *plain;         /* nothing random in it, all in one place */
+    uint32_t *label;     /* the region it merges with, or itself */
+    LpOriginId *place;   /* of its nodes, in the old graph */
+} Cse;
+
+/* ---- keys ----------------------------------------------------------------
+ */
+static uint64_t hash_operands(const LpGraph *g, const LpVal *in, uint32_t n,
+                              uint64_t h)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        LpAttr imm = {0};
+        if (lp_is_imm(in[i]))
+            imm = lp_attr_scalar(lp_graph_scalar(g, in[i]));
+        h = lp_mix64_pair(h, lp_is_imm(in[i]) ? lp_attr_hash(&imm) : in[i]);
+    }
+    return h;
+}
+
+static uint64_t hash_attrs(const LpOp *op, const LpAttr *attr, uint64_t h)
+{
+    for (int i = 0; i < op->n_attr; i++)
+        h = lp_mix64_pair(h, lp_attr_hash(&attr[i]));
+    return h;
+}
+
+/* Values of two graphs: `a` as it will be in the new one. */
+static bool same_operands(const LpGraph *g, const LpVal *a, uint32_t n_a,
+                          const LpVal *b, uint32_t n_b)
+{
+    if (n_a != n_b)
+        return false;
+    for (uint32_t i = 0; i < n_a; i++) {
+        if (lp_is_imm(a[i]) != lp_is_imm(b[i]))
+            return false;
+        if (lp_is_imm(a[i]) ? !lp_scalar_eq(lp_graph_scalar(g, a[i]),
+                                            lp_graph_scalar(g, b[i]))
+                            : a[i] != b[i])
+            return false;
+    }
+    return true;
+}
+
+static bool same_attrs(const LpOp *op, const LpAttr *a, const LpAttr *b)
+{
+    for (int i = 0; i < op->n_attr; i++)
+        if (!lp_attr_eq(&a[i], &b[i]))
+            return false;
+    return true;
+}
+
+/* ---- regions -------------------------------------------------------------
+ */
+static void study_regions(const LpGraph *g, Cse *c)
+{
+    for (size_t i = 0; i < g->n_node; i++) {
+        const LpGraphNode *n = &g->node[i];
+        uint32_t r = n->region;
+        if (r == 0)
+            continue;
+        if (c->place[r] == 0) {
+            c->place[r] = n->origin;
+            c->plain[r] = true;
+        }
+        if ((n->op->flags & KEPT) ||
+            !lp_origin_same_place(&g->origin[n->origin],
+                                  &g->origin[c->place[r]]))
+            c->plain[r] = false;
+    }
+}
+
+/* Operands of a region in the new graph; false if one is not there. */
+static bool region_operands(LpRewrite *rw, const LpRegion *r, LpVal *in)
+{
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        LpVal v = r->in[i];
+        if (lp_is_imm(v))
+            in[i] = lp_graph_imm(rw->to, lp_graph_scalar(rw->from, v), rw->err);
+        else
+            in[i] = rw->map[v];
+        if (in[i] == LP_NOVAL && v != LP_NOVAL)
+            return false;
+    }
+    return true;
+}
+
+static bool same_region(LpRewrite *rw, uint32_t a, const LpVal *in_a,
+                        uint32_t b, LpVal *in_b)
+{
+    const LpGraph *g = rw->from;
+    const Cse *c = rw->ctx;
+    const LpRegion *x = &g->region[a], *y = &g->region[b];
+    return x->op == y->op && x->n_in == y->n_in &&
+           same_attrs(x->op, x->attr, y->attr) &&
+           lp_origin_same_place(&g->origin[c->place[a]],
+                                &g->origin[c->place[b]]) &&
+           region_operands(rw, y, in_b) &&
+           same_operands(rw->to, in_a, x->n_in, in_b, y->n_in);
+}
+
+/* At the first node of region `id`: is it an earlier one again? */
+static void meet_region(LpRewrite *rw, uint32_t id)
+{
+    Cse *c = rw->ctx;
+    const LpRegion *r = &rw->from->region[id];
+    LpArena *a = &rw->gb.scratch;
+    LpVal *in = lp_arena_alloc(a, (r->n_in + 1) * sizeof *in);
+    LpVal *other = lp_arena_alloc(a, (r->n_in + 1) * sizeof *other);
+    c->met[id] = true;
+    c->label[id] = id;
+    if (!in || !other) {
+        lp_fail(rw->err, LP_E_MEMORY, "out of memory");
+        return;
+    }
+    if (!c->plain[id] || !region_operands(rw, r, in))
+        return;
+    uint64_t h = hash_operands(rw->to, in, r->n_in, r->op->id);
+    size_t i = (size_t)hash_attrs(r->op, r->attr, h) & (c->cap - 1);
+    for (; c->region[i]; i = (i + 1) & (c->cap - 1))
+        if (same_region(rw, id, in, c->region[i], other)) {
+            c->label[id] = c->region[i];
+            c->aliased[id] = true;
+            return;
+        }
+    c->region[i] = id;
+}
+
+/* ---- nodes ---------------------------------------------------------------
+ */
+static bool same_node(const LpRewrite *rw, const LpGraphNode *n,
+                      const LpVal *in, uint32_t label, const LpGraphNode *m)
+{
+    const LpGraph *g = rw->to;
+    return m->op == n->op && m->region == label && m->n_out == n->n_out &&
+           same_operands(g, in, n->n_in, m->in, m->n_in) &&
+           same_attrs(n->op, n->attr, m->attr) &&
+           lp_origin_same_place(&g->origin[rw->gb.origin],
+                                &g->origin[m->origin]);
+}
+
+static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
+{
+    Cse *c = rw->ctx;
+    const LpGraphNode *n = &rw->from->node[id];
+    if (n->region && !c->met[n->region])
+        meet_region(rw, n->region);
+    if (n->op->flags & KEPT)
+        return false;
+    uint32_t label = n->region ? c->label[n->region] : 0;
+    uint64_t h = hash_operands(rw->to, in, n->n_in, n->op->id);
+    h = lp_mix64_pair(hash_attrs(n->op, n->attr, h), label);
+    size_t i = (size_t)h & (c->cap - 1);
+    for (; c->node[i]; i = (i + 1) & (c->cap - 1)) {
+        const LpGraphNode *m = &rw->to->node[c->node[i] - 1];
+        if (!same_node(rw, n, in, label, m))
+            continue;
+        for (uint32_t k = 0; k < n->n_out; k++)
+            out[k] = m->out + k;
+        return true;
+    }
+    if (n->region && c->aliased[n->region])
+        rw->broken[n->region] = true;
+    c->node[i] = (uint32_t)rw->to->n_node + 1; /* the copy will be that */
+    return false;
+}
+
+LpStatus lp_pass_cse(LpGraph **g, LpErr *e)
+{
+    LpArena a = {0};
+    size_t r = (*g)->n_region, cap = 64;
+    while (cap < 2 * ((*g)->n_node + r))
+        cap *= 2;
+    Cse c = {.cap = cap,
+             .node = lp_arena_calloc(&a, cap * sizeof *c.node),
+             .region = lp_arena_calloc(&a, cap * sizeof *c.region),
+             .met = lp_arena_calloc(&a, r),
+             .aliased = lp_arena_calloc(&a, r),
+             .plain = lp_arena_calloc(&a, r),
+             .label = lp_arena_calloc(&a, r * sizeof *c.label),
+             .place = lp_arena_calloc(&a, r * sizeof *c.place)};
+    LpStatus st = LP_E_MEMORY;
+    if (c.node && c.region && c.met && c.aliased && c.plain && c.label &&
+        c.place) {
+        study_regions(*g, &c);
+        st = lp_rewrite(g, visit, &c, e);
+    } else {
+        lp_fail(e, st, "out of memory");
+    }
+    lp_arena_fini(&a);
+    return st;
+}

@@ -1,0 +1,58 @@
+/* The order of the common passes, and running them. The order is that of
+ * passes.def: identities first, since they make nodes equal and constants
+ * visible; folding before merging, since folded constants merge; dead code
+ * last, since the others leave what nobody reads any more. */
+#include <string.h>
+
+#include "src/passes/pass.h"
+
+const char *const lp_pass_names[] = {
+#define PASS(name, text) #name,
+#include "src/passes/passes.def"
+#undef PASS
+    NULL,
+};
+
+static const LpPass passes[] = {
+#define PASS(name, text) lp_pass_##name,
+#include "src/passes/passes.def"
+#undef PASS
+};
+
+static LpStatus run(int i, LpGraph **g, LpErr *e)
+{
+    LpStatus st = passes[i](g, e);
+    if (st != LP_OK)
+        lp_err_context(e, "in pass %s", lp_pass_names[i]);
+    return st;
+}
+
+static LpStatus verify(int i, const LpGraph *g, LpErr *e)
+{
+    LpStatus st = lp_graph_verify(g, e);
+    if (st != LP_OK)
+        lp_err_context(e, "after pass %s", lp_pass_names[i]);
+    return st;
+}
+
+LpStatus lp_run_common_passes(LpGraph **g, LpErr *e)
+{
+    int last = 0;
+    for (int i = 0; lp_pass_names[i]; last = i++) {
+        LP_TRY(run(i, g, e));
+#ifdef __SANITIZE_ADDRESS__
+        LP_TRY(verify(i, *g, e));
+#endif
+    }
+    return verify(last, *g, e);
+}
+
+LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e)
+{
+    for (int i = 0; lp_pass_names[i]; i++)
+        if (strcmp(lp_pass_names[i], name) == 0) {
+            LP_TRY(run(i, g, e));
+            return verify(i, *g, e);
+        }
+    return lp_fail(e, LP_E_VALUE, "there is no pass '%s'", name);
+}
