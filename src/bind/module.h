@@ -15,6 +15,7 @@ void lp_bind_create(lua_State *L); /* tensor(), tolist: create.c */
 void lp_bind_state(lua_State *L);  /* autograd, random, settings: state.c */
 
 void lp_bind_compile(lua_State *L); /* traces, steps, executors: compile.c */
+void lp_bind_graph(lua_State *L);   /* graphs as text, passes: graph.c */
 
 int luaopen_lupine_core(lua_State *L);
 

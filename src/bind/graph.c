@@ -1,0 +1,343 @@
+/* Graphs for specs, dumps and tools:
+ *
+ *   g = core.graph_parse(text)   the text form, src/ir/text.c
+ *   g:print()  tostring(g)       the text form again
+ *   g:verify()                   true, or raises what is wrong
+ *   g:run_pass(name)             in place; returns g
+ *   g:run_passes()               all common passes
+ *   g:clone()
+ *   g:nodes()                    a table for each node, see push_node
+ *   core.passes()                names of the common passes
+ */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
+#include "src/ir/text.h"
+#include "src/passes/pass.h"
+
+#define GRAPH "lupine.graph"
+#define TEXT "lupine.graph.text"
+
+static const char tag_graph = 'g', tag_text = 't';
+
+static LpBox *new_box(lua_State *L, const void *tag, const char *name)
+{
+    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
+    *b = (LpBox){.tag = tag};
+    luaL_setmetatable(L, name);
+    return b;
+}
+
+static LpBox *check_box(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_graph);
+    if (!b || !b->p)
+        lp_raise(L, LP_E_TYPE, "expected a graph that is still open");
+    return b;
+}
+
+static int graph_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_graph);
+    if (b) {
+        lp_graph_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+/* A string of the heap on its way to Lua. */
+static int text_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_text);
+    if (b) {
+        lp_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+static int graph_parse(lua_State *L)
+{
+    LpErr e = {0};
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+    if (strlen(text) != n)
+        return lp_raise(L, LP_E_PARSE, "a graph's text has no byte 0");
+    LpBox *b = new_box(L, &tag_graph, GRAPH);
+    LpGraph *g;
+    if (lp_graph_parse(text, &g, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = g;
+    return 1;
+}
+
+static int graph_clone(lua_State *L)
+{
+    LpErr e = {0};
+    LpBox *from = check_box(L), *b = new_box(L, &tag_graph, GRAPH);
+    b->p = lp_graph_clone(from->p, &e);
+    return b->p ? 1 : lp_bind_fail(L, &e);
+}
+
+static int graph_print(lua_State *L)
+{
+    LpErr e = {0};
+    LpBox *g = check_box(L), *text = new_box(L, &tag_text, TEXT);
+    text->p = lp_graph_print(g->p, &e);
+    if (!text->p)
+        return lp_bind_fail(L, &e);
+    lua_pushstring(L, text->p);
+    lp_free(text->p);
+    text->p = NULL;
+    return 1;
+}
+
+static int graph_verify(lua_State *L)
+{
+    LpErr e = {0};
+    if (lp_graph_verify(check_box(L)->p, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* A failing pass leaves the graph as it was before it. */
+static int with_pass(lua_State *L, const char *name)
+{
+    LpErr e = {0};
+    LpBox *b = check_box(L);
+    LpGraph *g = b->p;
+    LpStatus st =
+        name ? lp_run_pass(name, &g, &e) : lp_run_common_passes(&g, &e);
+    b->p = g;
+    if (st != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int graph_run_pass(lua_State *L)
+{
+    return with_pass(L, luaL_checkstring(L, 2));
+}
+
+static int graph_run_passes(lua_State *L)
+{
+    return with_pass(L, NULL);
+}
+
+/* ---- nodes ---------------------------------------------------------------
+ */
+static void push_scalar(lua_State *L, LpScalar s)
+{
+    if (s.kind == LP_KIND_FLOAT)
+        lua_pushnumber(L, s.f);
+    else if (s.kind == LP_KIND_INT)
+        lua_pushinteger(L, s.i);
+    else
+        lua_pushboolean(L, s.i != 0);
+}
+
+static void push_ints(lua_State *L, const int64_t *v, int n)
+{
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_pushinteger(L, v[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+static void push_attr(lua_State *L, const LpAttr *a)
+{
+    switch (a->kind) {
+    case LP_ATTR_NONE:
+        lua_pushboolean(L, false);
+        break;
+    case LP_ATTR_INT:
+        lua_pushinteger(L, a->i);
+        break;
+    case LP_ATTR_FLOAT:
+        lua_pushnumber(L, a->f);
+        break;
+    case LP_ATTR_BOOL:
+        lua_pushboolean(L, a->i != 0);
+        break;
+    case LP_ATTR_INTS:
+        push_ints(L, a->v, a->n);
+        break;
+    case LP_ATTR_SCALAR:
+        push_scalar(L, a->s);
+        break;
+    case LP_ATTR_DTYPE:
+        lua_pushstring(L, lp_dtype_name((LpDtype)a->i));
+        break;
+    case LP_ATTR_STR:
+        lua_pushstring(L, a->str);
+        break;
+    }
+}
+
+static void set_string(lua_State *L, const char *key, const char *s)
+{
+    lua_pushstring(L, s);
+    lua_setfield(L, -2, key);
+}
+
+static void set_int(lua_State *L, const char *key, lua_Integer i)
+{
+    lua_pushinteger(L, i);
+    lua_setfield(L, -2, key);
+}
+
+static void push_origin(lua_State *L, const LpOrigin *o)
+{
+    lua_createtable(L, 0, 9);
+    set_string(L, "block", o->block);
+    set_string(L, "scope", o->scope);
+    set_string(L, "file", o->file);
+    set_int(L, "line", o->line);
+    set_int(L, "ipu", o->ipu);
+    set_int(L, "stage", o->stage);
+    set_int(L, "phase", o->phase);
+    lua_pushboolean(L, o->backward);
+    lua_setfield(L, -2, "backward");
+    lua_pushboolean(L, o->update);
+    lua_setfield(L, -2, "update");
+}
+
+/* A value's number, {number}, or false for a hole. */
+static void push_operand(lua_State *L, const LpGraph *g, LpVal v)
+{
+    if (v == LP_NOVAL) {
+        lua_pushboolean(L, false);
+    } else if (lp_is_imm(v)) {
+        lua_createtable(L, 1, 0);
+        push_scalar(L, lp_graph_scalar(g, v));
+        lua_rawseti(L, -2, 1);
+    } else {
+        lua_pushinteger(L, v);
+    }
+}
+
+static void push_names(lua_State *L, const LpValue *x)
+{
+    lua_Integer i = 1;
+    lua_newtable(L);
+    if (!x->name)
+        return;
+    lua_pushstring(L, x->name);
+    lua_rawseti(L, -2, i++);
+    for (const LpName *n = x->more; n; n = n->next) {
+        lua_pushstring(L, n->text);
+        lua_rawseti(L, -2, i++);
+    }
+}
+
+/* {value, dtype, shape, names} */
+static void push_result(lua_State *L, const LpGraph *g, LpVal v)
+{
+    const LpType *t = lp_graph_type(g, v);
+    lua_createtable(L, 0, 4);
+    set_int(L, "value", v);
+    set_string(L, "dtype", lp_dtype_name(t->dtype));
+    push_ints(L, t->shape, t->ndim);
+    lua_setfield(L, -2, "shape");
+    push_names(L, &g->value[v]);
+    lua_setfield(L, -2, "names");
+}
+
+/* {op, operands, attributes, results, origin, region, site} */
+static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
+{
+    const LpForm *f = lp_op_form(n->op);
+    lua_createtable(L, 0, 7);
+    set_string(L, "op", n->op->name);
+    lua_createtable(L, (int)n->n_in, 0);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        push_operand(L, g, n->in[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "operands");
+    lua_createtable(L, 0, n->op->n_attr);
+    for (int i = 0; i < f->n_args; i++)
+        if (!lp_arg_is_operand(f->arg[i].kind)) {
+            push_attr(L, &n->attr[f->arg[i].slot]);
+            lua_setfield(L, -2, f->arg[i].name);
+        }
+    lua_setfield(L, -2, "attributes");
+    lua_createtable(L, (int)n->n_out, 0);
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        push_result(L, g, n->out + i);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "results");
+    if (n->origin) {
+        push_origin(L, &g->origin[n->origin]);
+        lua_setfield(L, -2, "origin");
+    }
+    set_int(L, "region", n->region);
+    set_int(L, "site", (lua_Integer)n->site);
+}
+
+static int graph_nodes(lua_State *L)
+{
+    const LpGraph *g = check_box(L)->p;
+    luaL_checkstack(L, 12, NULL);
+    lua_newtable(L);
+    for (size_t i = 0; i < g->n_node; i++) {
+        push_node(L, g, &g->node[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+static int passes(lua_State *L)
+{
+    lua_newtable(L);
+    for (int i = 0; lp_pass_names[i]; i++) {
+        lua_pushstring(L, lp_pass_names[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static const luaL_Reg graph_methods[] = {
+    {"print", graph_print},
+    {"verify", graph_verify},
+    {"run_pass", graph_run_pass},
+    {"run_passes", graph_run_passes},
+    {"clone", graph_clone},
+    {"nodes", graph_nodes},
+    {"close", graph_gc},
+    {"__tostring", graph_print},
+    {"__gc", graph_gc},
+    {"__close", graph_gc},
+    {NULL, NULL},
+};
+
+static const luaL_Reg text_methods[] = {
+    {"__gc", text_gc},
+    {NULL, NULL},
+};
+
+static void add_class(lua_State *L, const char *name, const luaL_Reg *methods)
+{
+    luaL_newmetatable(L, name);
+    luaL_setfuncs(L, methods, 0);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+}
+
+void lp_bind_graph(lua_State *L)
+{
+    add_class(L, GRAPH, graph_methods);
+    add_class(L, TEXT, text_methods);
+    lua_pushcfunction(L, graph_parse);
+    lua_setfield(L, -2, "graph_parse");
+    lua_pushcfunction(L, passes);
+    lua_setfield(L, -2, "passes");
+}
