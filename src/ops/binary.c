@@ -345,3 +345,31 @@ LpOp op_masked_fill = {
              "@fmi",
     .expand = expand_masked_fill,
 };
+
+/* x where positive, else w x; w is one number or one for each channel. */
+static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                         int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
+    int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];
+    out[0] = LP_NOVAL;
+    if (n != 1 && (x.ndim < 2 || x.shape[1] != n)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "prelu: weight has %lld elements; it must have 1 or as many "
+                "as the input has channels (%lld)",
+                (long long)n, (long long)(x.ndim < 2 ? 1 : x.shape[1]));
+        return;
+    }
+    for (int d = 0; d < x.ndim; d++)
+        shape[d] = d == 1 ? n : 1;
+    LpVal each = lp_reshape(b, in[1], shape, n == 1 && x.ndim < 2 ? 0 : x.ndim);
+    LpVal positive = lp_op2(b, LP_OP_gt, in[0], lp_immi(b, 0));
+    out[0] = lp_where(b, positive, in[0], lp_mul(b, in[0], each));
+}
+
+LpOp op_prelu = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
+    .expand = expand_prelu,
+};

@@ -1,0 +1,88 @@
+/* Reductions: an optional map, a fold over some dimensions, an ending.
+ *
+ * float16, bfloat16 and float32 are folded as float32 in lanes, joined in
+ * double; float64 in double; integers and bool in wrapping int64. The result
+ * is rounded once. Long reductions are cut into pieces of fixed length which
+ * are joined in order: bits depend neither on the thread width nor on the
+ * instruction set. */
+#ifndef LP_OPS_KERNEL_REDUCE_H
+#define LP_OPS_KERNEL_REDUCE_H
+
+#include <math.h>
+
+#include "src/ir/op.h"
+#include "src/ops/kernel/loops.h"
+
+typedef enum {
+    LP_FOLD_SUM,
+    LP_FOLD_PROD,
+    LP_FOLD_MAX, /* a NaN wins */
+    LP_FOLD_MIN,
+    LP_N_FOLDS
+} LpFold;
+
+/* Folds n contiguous elements of a loop type into *state: double for float32
+ * and float64, int64_t for int64. */
+typedef void (*LpFoldLoop)(int64_t n, const void *x, void *state);
+typedef const LpFoldLoop LpFoldLoops[LP_N_FOLDS][3]; /* f64, f32, i64 */
+LP_SIMD_EXTERN(LpFoldLoops, lp_loops_fold);
+LpFoldLoop lp_fold_loop(LpFold fold, LpDtype loop_type);
+
+typedef enum {
+    LP_END_NONE,
+    LP_END_MEAN,   /* over the number of elements */
+    LP_END_ROOT,   /* the p-th root */
+    LP_END_LOGSUM, /* the fold is of exp(x - max); log, and add max */
+} LpReduceEnd;
+
+typedef struct LpReduceSpec {
+    LpFold fold;
+    int map[2]; /* LP_LOOP_… of one operand (or pow), or LP_LOOP_NONE */
+    bool truth; /* elements count as 0 or 1 */
+    LpReduceEnd end;
+    double p;
+} LpReduceSpec;
+
+/* Over the dimensions that the attribute `dims` lists (canonical: wrapped, in
+ * order, complete). The result's dtype decides the type of the fold. */
+LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
+                           const LpAttr *dims, LpKernel *k, LpErr *e);
+
+/* ---- geometry, shared with line.c -----------------------------------------
+ */
+typedef struct LpAxis {
+    int64_t size, in, out; /* strides in bytes; out is 0 where reduced away */
+} LpAxis;
+
+/* Kept dimensions, then reduced ones; each group at least one long, in the
+ * order of the operand's dimensions. */
+typedef struct LpReduceGeo {
+    int8_t n_kept, n_red;
+    int64_t kept_elems, red_elems;
+    LpAxis axis[LP_MAX_DIMS + 2];
+} LpReduceGeo;
+
+void lp_reduce_geometry(const LpDesc *x, const LpDesc *y, const LpAttr *dims,
+                        LpReduceGeo *g);
+
+/* Offsets of element i of the kept dimensions; returns that in the operand. */
+int64_t lp_reduce_offset(const LpAxis *axis, int n, int64_t i, int64_t *out);
+
+/* ---- operators along one dimension (line.c) -------------------------------
+ */
+typedef enum {
+    LP_LINE_ARGMAX, /* index of the first in row-major order; a NaN wins */
+    LP_LINE_ARGMIN,
+    LP_LINE_MAX, /* results: value, index */
+    LP_LINE_MIN,
+    LP_LINE_MEDIAN, /* the lower one; results: value, index */
+    LP_LINE_CUMSUM,
+    LP_LINE_CUMSUM_REVERSE,
+    LP_LINE_CUMPROD,
+    LP_LINE_OTHERS, /* products of all others */
+} LpLineKind;
+
+LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind,
+                         const LpAttr *dims, LpKernel *k, LpErr *e);
+
+#endif

@@ -1,0 +1,148 @@
+/* Reductions composed of others: variance and its kin, norm, nansum, the
+ * median of all. */
+#include <math.h>
+
+#include "src/ops/reduce.h"
+
+enum { DIM, UNBIASED, KEEPDIM, CORRECTION }; /* attributes of var … std_mean */
+
+static double elements(const LpType *t)
+{
+    return (double)lp_numel(t);
+}
+
+/* Deviations from the mean, kept dimensions, in float32 for half types. */
+typedef struct Spread {
+    LpVal mean, apart;
+    double dof; /* number of elements less the correction */
+} Spread;
+
+static Spread spread(LpBuilder *b, const LpAttr *attr, LpVal x)
+{
+    Spread s = {LP_NOVAL, LP_NOVAL, 0};
+    LpAttr a[3] = {attr[DIM], lp_attr_bool(true), LP_NONE_ATTR};
+    double correction = 1;
+    if (attr[CORRECTION].kind == LP_ATTR_SCALAR)
+        correction = lp_scalar_f(attr[CORRECTION].s);
+    else if (attr[UNBIASED].kind == LP_ATTR_BOOL)
+        correction = attr[UNBIASED].i ? 1 : 0;
+    LpDtype t = lp_type(b, x)->dtype;
+    if (t == LP_F16 || t == LP_BF16)
+        x = lp_cast(b, x, LP_F32);
+    s.mean = lp_emit(b, LP_OP_mean, &x, 1, a);
+    s.apart = lp_sub(b, x, s.mean);
+    if (lp_failed(b))
+        return s;
+    double all = elements(lp_type(b, x)), sets = elements(lp_type(b, s.mean));
+    s.dof = fmax(0, (sets > 0 ? all / sets : 0) - correction);
+    return s;
+}
+
+static LpVal variance(LpBuilder *b, const LpAttr *attr, const Spread *s)
+{
+    LpAttr a[3] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i), LP_NONE_ATTR};
+    LpVal squares = lp_op1(b, LP_OP_square, s->apart);
+    LpVal sum = lp_emit(b, LP_OP_sum, &squares, 1, a);
+    return lp_div(b, sum, lp_immf(b, s->dof));
+}
+
+/* By the norm, whose gradient is 0 where all elements are equal. */
+static LpVal deviation(LpBuilder *b, const LpAttr *attr, const Spread *s)
+{
+    LpAttr a[4] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i),
+                   lp_attr_scalar(lp_int(2)), LP_NONE_ATTR};
+    LpVal norm = lp_emit(b, LP_OP_vector_norm, (LpVal[]){s->apart}, 1, a);
+    return lp_div(b, norm, lp_immf(b, sqrt(s->dof)));
+}
+
+/* The mean as asked: without the kept dimensions unless keepdim. */
+static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
+{
+    LpAttr a[3] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i), LP_NONE_ATTR};
+    return lp_emit(b, LP_OP_mean, &x, 1, a);
+}
+
+#define STATISTIC(name, results, of, with_mean)                                \
+    static void expand_##name(LpBuilder *b, const LpAttr *attr,                \
+                              const LpVal *in, int n_in, LpVal *out,           \
+                              int n_out)                                       \
+    {                                                                          \
+        (void)n_in, (void)n_out;                                               \
+        Spread s = spread(b, attr, in[0]);                                     \
+        LpVal v = of(b, attr, &s);                                             \
+        out[0] = LP_NOVAL;                                                     \
+        if (lp_failed(b))                                                      \
+            return;                                                            \
+        out[0] = lp_cast(b, v, lp_type(b, in[0])->dtype);                      \
+        if (with_mean)                                                         \
+            out[1] = mean_of(b, attr, in[0]);                                  \
+    }                                                                          \
+    LpOp op_##name = {                                                         \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .forms =                                                               \
+            #name ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "  \
+                  "bool keepdim=False, Scalar? correction=None) -> " results   \
+                  " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "  \
+                  "correction=None, bool keepdim=False) -> " results           \
+                  " @fm\n" #name ".dim(Tensor self, int[1]? dim, bool? "       \
+                  "unbiased, bool keepdim=False) -> " results " @fm\n" #name   \
+                  ".all(Tensor self, bool? unbiased) -> " results " @fm",      \
+        .expand = expand_##name,                                               \
+    };
+
+STATISTIC(var, "Tensor", variance, false)
+STATISTIC(std, "Tensor", deviation, false)
+STATISTIC(var_mean, "(Tensor var, Tensor mean)", variance, true)
+STATISTIC(std_mean, "(Tensor std, Tensor mean)", deviation, true)
+
+/* torch.norm of numbers p; None is 2. */
+static void expand_norm(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                        int n_in, LpVal *out, int n_out)
+{
+    LpAttr a[4] = {attr[1], attr[2], attr[0], attr[3]};
+    (void)n_in, (void)n_out;
+    if (a[2].kind == LP_ATTR_NONE)
+        a[2] = lp_attr_scalar(lp_int(2));
+    out[0] = lp_emit(b, LP_OP_vector_norm, in, 1, a);
+}
+
+LpOp op_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fm",
+    .expand = expand_norm,
+};
+
+static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                          int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
+    LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
+    out[0] = lp_emit(b, LP_OP_sum, &x, 1, attr);
+}
+
+LpOp op_nansum = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+             "ScalarType? dtype=None) -> Tensor @fm",
+    .expand = expand_nansum,
+};
+
+static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                          int n_in, LpVal *out, int n_out)
+{
+    LpAttr a[2] = {lp_attr_int(0), lp_attr_bool(false)};
+    LpVal both[2];
+    int64_t flat = -1;
+    (void)attr, (void)n_in, (void)n_out;
+    LpVal x = lp_reshape(b, in[0], &flat, 1);
+    out[0] =
+        lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both) ? both[0] : LP_NOVAL;
+}
+
+LpOp op_median = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "median(Tensor self) -> Tensor @fm",
+    .expand = expand_median,
+};

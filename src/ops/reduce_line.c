@@ -1,0 +1,231 @@
+/* Reductions that find a position (argmax, argmin, max and min along a
+ * dimension, median) and running sums and products. */
+#include "src/ops/kernel/reduce.h"
+#include "src/ops/reduce.h"
+
+#define LIKE (lp_type(g->b, X))
+
+LpVal lp_iota_along(LpBuilder *b, const LpType *like, int dim)
+{
+    LpType t = *like;
+    LpAttr a[4] = {lp_attr_scalar(lp_int(0)),
+                   lp_attr_scalar(lp_int(t.shape[dim])),
+                   lp_attr_scalar(lp_int(1)), lp_attr_dtype(LP_I64)};
+    LpVal v = lp_emit(b, LP_OP_arange, NULL, 0, a);
+    for (int d = 0; d < t.ndim; d++)
+        t.shape[d] = d == dim ? t.shape[d] : 1;
+    return lp_reshape(b, v, t.shape, t.ndim);
+}
+
+/* ---- positions ------------------------------------------------------------
+ */
+static LpLineKind kind_of(const LpOp *op)
+{
+    return *(const LpLineKind *)op->data;
+}
+
+static LpStatus prepare_line(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return lp_line_prepare(r, kind_of(r->op), &r->attr[0], k, e);
+}
+
+/* The int attribute 0 becomes a list of one; 0-d tensors have none. */
+static LpStatus infer_position(LpInfer *x)
+{
+    LP_TRY(lp_reduce_dims(x, 0));
+    LP_FAIL_IF(x->in[0].ndim == 0 && x->attr[0].n > 0, x->err, LP_E_INDEX,
+               "%s: a tensor without dimensions has none to reduce",
+               x->op->name);
+    LP_TRY(lp_reduce_nonempty(x, &x->attr[0]));
+    for (int i = 0; i < x->n_out; i++)
+        lp_reduce_shape(&x->in[0], &x->attr[0], x->attr[1].i, &x->out[i]);
+    x->out[x->n_out - 1].dtype = LP_I64;
+    return LP_OK;
+}
+
+/* dy goes to the element that was taken. */
+static void grad_position(LpGrad *g)
+{
+    LpType like = *LIKE;
+    if (like.ndim == 0) {
+        g->din[0] = DY;
+        return;
+    }
+    LpVal dy = lp_reduce_restore(g->b, DY, &like, &g->attr[0]);
+    LpVal at = lp_reduce_restore(g->b, g->out[1], &like, &g->attr[0]);
+    LpVal all = lp_iota_along(g->b, &like, (int)g->attr[0].v[0]);
+    g->din[0] = WHERE(EQ(all, at), dy, K(0));
+}
+
+#define ARG(name, kind)                                                        \
+    LpOp op_##name = {                                                         \
+        .forms = #name "(Tensor self, int? dim=None, bool keepdim=False) -> "  \
+                       "Tensor @fmo",                                          \
+        .infer = infer_position,                                               \
+        .prepare = prepare_line,                                               \
+        .no_grad = "positions have no gradient",                               \
+        .data = &(const LpLineKind){kind},                                     \
+    }
+ARG(argmax, LP_LINE_ARGMAX);
+ARG(argmin, LP_LINE_ARGMIN);
+
+#define ALONG(op, name, kind)                                                  \
+    LpOp op_##op = {                                                           \
+        .forms = #name ".dim(Tensor self, int dim, bool keepdim=False) -> "    \
+                       "(Tensor values, Tensor indices) @fm",                  \
+        .infer = infer_position,                                               \
+        .prepare = prepare_line,                                               \
+        .grad = grad_position,                                                 \
+        .grad_out = 2,                                                         \
+        .data = &(const LpLineKind){kind},                                     \
+    }
+ALONG(max_dim, max, LP_LINE_MAX);
+ALONG(min_dim, min, LP_LINE_MIN);
+ALONG(median_dim, median, LP_LINE_MEDIAN);
+
+/* ---- running sums ---------------------------------------------------------
+ */
+static LpStatus infer_scan(LpInfer *x)
+{
+    LP_TRY(lp_reduce_dims(x, 0));
+    x->out[0] = x->in[0];
+    x->out[0].wrapped = false;
+    if (x->attr[1].kind == LP_ATTR_DTYPE)
+        x->out[0].dtype = (LpDtype)x->attr[1].i;
+    else if (!lp_is_float(x->in[0].dtype))
+        x->out[0].dtype = LP_I64;
+    return LP_OK;
+}
+
+static LpStatus prepare_cumsum(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpLineKind kind = r->attr[2].i ? LP_LINE_CUMSUM_REVERSE : LP_LINE_CUMSUM;
+    return lp_line_prepare(r, kind, &r->attr[0], k, e);
+}
+
+static void grad_cumsum(LpGrad *g)
+{
+    LpAttr a[3] = {g->attr[0], LP_NONE_ATTR, lp_attr_bool(!g->attr[2].i)};
+    g->din[0] = lp_emit(g->b, LP_OP_cumsum, &g->dout[0], 1, a);
+}
+
+/* y_i = x_0 + … + x_i, or x_i + … + x_(n-1) in reverse; the gradient is the
+ * other one of dy. */
+LpOp op_cumsum = {
+    .forms = "cumsum.own(Tensor self, int dim, ScalarType? dtype=None, bool "
+             "reverse=False) -> Tensor @p\n"
+             "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> "
+             "Tensor @fmio",
+    .infer = infer_scan,
+    .prepare = prepare_cumsum,
+    .grad = grad_cumsum,
+};
+
+/* Moves dimension d last, or back. */
+static LpVal last(LpBuilder *b, LpVal v, int64_t d)
+{
+    return lp_transpose(b, v, (int)d, -1);
+}
+
+/* Of m [.., i, j]: the product over the other j of each row, dy_i times it
+ * where `mask` (i, j), summed over i. */
+static LpVal pair_grad(LpGrad *g, LpVal m, LpVal dy, LpVal mask, int ndim)
+{
+    int64_t j = ndim, i = ndim - 1;
+    LpAttr dim = lp_attr_ints(&j, 1);
+    LpVal others = lp_emit(g->b, LP_OP_prod_others, &m, 1, &dim);
+    LpVal each = MUL(lp_unsqueeze(g->b, dy, (int)j), others);
+    return lp_sum(g->b, WHERE(mask, each, K(0)), &i, 1, false);
+}
+
+/* dx_j = sum over i >= j of dy_i times the product of x_l, l <= i, l != j:
+ * without a division, so zeros do no harm; n^2 memory a line. */
+static void grad_cumprod(LpGrad *g)
+{
+    LpType like = *LIKE;
+    if (like.ndim == 0 || g->attr[0].n == 0) {
+        g->din[0] = DY;
+        return;
+    }
+    int64_t d = g->attr[0].v[0];
+    LpVal x = last(g->b, lp_cast(g->b, X, lp_type(g->b, R)->dtype), d);
+    LpVal dy = last(g->b, DY, d);
+    LpType square = *lp_type(g->b, x);
+    int n = square.ndim++;
+    square.shape[n] = square.shape[n - 1];
+    LpVal upto = LE(lp_iota_along(g->b, &square, n),
+                    lp_iota_along(g->b, &square, n - 1));
+    LpVal m = WHERE(upto, lp_unsqueeze(g->b, x, n - 1), K(1));
+    g->din[0] = last(g->b, pair_grad(g, m, dy, upto, n), d);
+}
+
+LpOp op_cumprod = {
+    .forms = "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
+             "Tensor @fmio",
+    .infer = infer_scan,
+    .prepare = prepare_line,
+    .grad = grad_cumprod,
+    .grad_in = 1,
+    .data = &(const LpLineKind){LP_LINE_CUMPROD},
+};
+
+/* ---- products of the others -----------------------------------------------
+ */
+static LpStatus infer_others(LpInfer *x)
+{
+    LP_TRY(lp_reduce_dims(x, 0));
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+
+/* y_i = prod of x_l, l != i; so dx_j = sum over i != j of dy_i times the
+ * product of x_l, l != i, j. The reduced dimensions are flattened first. */
+static void grad_others(LpGrad *g)
+{
+    LpType like = *LIKE;
+    const LpAttr *dims = &g->attr[0];
+    int64_t order[LP_MAX_DIMS], back[LP_MAX_DIMS], flat[LP_MAX_DIMS];
+    int kept = 0, at = 0;
+    if (dims->n == 0)
+        return;
+    for (int d = 0; d < like.ndim; d++) {
+        if (at < dims->n && dims->v[at] == d)
+            at++;
+        else
+            order[kept++] = d;
+    }
+    for (int i = 0; i < dims->n; i++)
+        order[kept + i] = dims->v[i];
+    LpType moved = like;
+    flat[kept] = 1;
+    for (int d = 0; d < like.ndim; d++) {
+        back[order[d]] = d;
+        moved.shape[d] = like.shape[order[d]];
+        if (d < kept)
+            flat[d] = moved.shape[d];
+        else
+            flat[kept] *= moved.shape[d];
+    }
+    LpVal x = lp_permute(g->b, X, order, like.ndim);
+    LpVal dy = lp_permute(g->b, DY, order, like.ndim);
+    x = lp_reshape(g->b, x, flat, kept + 1);
+    dy = lp_reshape(g->b, dy, flat, kept + 1);
+    LpType square = {.dtype = like.dtype, .ndim = (int8_t)(kept + 2)};
+    for (int d = 0; d < kept + 2; d++)
+        square.shape[d] = flat[d < kept ? d : kept];
+    LpVal apart = OP2(ne, lp_iota_along(g->b, &square, kept + 1),
+                      lp_iota_along(g->b, &square, kept));
+    LpVal m = WHERE(apart, lp_unsqueeze(g->b, x, kept), K(1));
+    LpVal dx = pair_grad(g, m, dy, apart, kept + 1);
+    dx = lp_reshape(g->b, dx, moved.shape, moved.ndim);
+    g->din[0] = lp_permute(g->b, dx, back, like.ndim);
+}
+
+LpOp op_prod_others = {
+    .forms = "prod_others(Tensor self, int[] dim) -> Tensor @p",
+    .infer = infer_others,
+    .prepare = prepare_line,
+    .grad = grad_others,
+    .grad_in = 1,
+    .data = &(const LpLineKind){LP_LINE_OTHERS},
+};
