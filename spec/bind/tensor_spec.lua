@@ -112,6 +112,20 @@ describe("indexing", function()
     end)
   end)
 
+  it("takes tensors of integers and masks, beside other items", function()
+    assert.same({ { 20, 21, 22 }, { 0, 1, 2 } }, x[torch.tensor({ 2, 0 })]:tolist())
+    assert.same({ 12, 20, 21, 22 }, x[x:gt(11)]:tolist())
+    assert.same({ 2, 10 }, x[{ torch.tensor({ 0, 1 }), torch.tensor({ 2, 0 }) }]:tolist())
+    assert.same({ { 2, 0 }, { 12, 10 } }, x[{ torch.slice(0, 2), torch.tensor({ 2, 0 }) }]:tolist())
+    assert.same({ { 0, 1, 2 } }, x[torch.tensor({ true, false, false })]:tolist())
+    x[x:gt(11)] = -1
+    x[{ torch.slice(0, 2), torch.tensor({ 0 }) }] = torch.tensor({ { 5.0 }, { 6.0 } })
+    assert.same({ { 5, 1, 2 }, { 6, 11, -1 }, { -1, -1, -1 } }, x:tolist())
+    raises("IndexError", "integers or bools, not float32", function()
+      return x[torch.tensor({ 1.5 })]
+    end)
+  end)
+
   it("loops from row 0", function()
     local seen = {}
     for i, row in pairs(x) do

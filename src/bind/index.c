@@ -171,9 +171,11 @@ typedef struct Walk {
     lua_State *L;
     LpTensor *t; /* current view; held by the stack value at `top` */
     int top;
-    int dim;                      /* next dimension of t */
-    LpArg index[LP_MAX_DIMS + 3]; /* [0] self … filled at the end */
-    bool any;                     /* an index tensor was met */
+    int dim; /* next dimension of t */
+    int n;   /* entries of index: a mask has one for all
+                                     its dimensions */
+    LpArg index[MAX_ITEMS + LP_MAX_DIMS];
+    bool any; /* an index tensor was met */
 } Walk;
 
 static const LpForm *need_form(lua_State *L, const char *name)
@@ -197,6 +199,14 @@ static void view(Walk *w, const LpForm *f, const LpAttr *attr)
     lp_call_push(w->L, f->op, &in, 1, attr, 1);
     lua_replace(w->L, w->top);
     w->t = lp_to_tensor(w->L, w->top);
+}
+
+/* Dimensions that no index tensor takes. */
+static void skip(Walk *w, int dims)
+{
+    w->dim += dims;
+    while (dims-- > 0)
+        w->index[w->n++] = lp_arg_tensor(NULL);
 }
 
 static void apply_int(Walk *w, int64_t i)
@@ -223,7 +233,7 @@ static void apply_slice(Walk *w, const Item *it)
 {
     static const LpForm *f;
     if (!it->has_start && !it->has_stop && it->step == 1) {
-        w->dim++;
+        skip(w, 1);
         return;
     }
     if (!f)
@@ -237,7 +247,7 @@ static void apply_slice(Walk *w, const Item *it)
                 it->has_stop ? lp_attr_int(it->stop) : LP_NONE_ATTR);
     lp_set_attr(f, attr, "step", lp_attr_int(it->step));
     view(w, f, attr);
-    w->dim++;
+    skip(w, 1);
 }
 
 static void apply_new(Walk *w)
@@ -249,7 +259,7 @@ static void apply_new(Walk *w)
     memcpy(attr, f->base, sizeof attr);
     lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
     view(w, f, attr);
-    w->dim++;
+    skip(w, 1);
 }
 
 static void apply_tensor(Walk *w, LpTensor *t)
@@ -264,13 +274,17 @@ static void apply_tensor(Walk *w, LpTensor *t)
                  "%s",
                  lp_dtype_name(t->dtype));
     w->any = true;
-    w->index[w->dim] = lp_arg_tensor(t);
+    w->index[w->n++] = lp_arg_tensor(t);
     w->dim += t->dtype == LP_BOOL ? t->ndim : 1;
 }
 
 /* Leaves the view on the stack. */
-static void walk(Walk *w, const Key *k)
+static void walk(Walk *w, const Key *k, lua_State *L, LpTensor *t)
 {
+    w->L = L;
+    w->t = t;
+    w->dim = w->n = 0;
+    w->any = false;
     int used = 0, ellipses = 0;
     for (int i = 0; i < k->n; i++) {
         used += consumes(&k->item[i]);
@@ -298,7 +312,7 @@ static void walk(Walk *w, const Key *k)
             apply_new(w);
             break;
         case ITEM_ELLIPSIS:
-            w->dim += rest;
+            skip(w, rest);
             break;
         case ITEM_TENSOR:
             apply_tensor(w, it->t);
@@ -312,15 +326,15 @@ int lp_index_get(lua_State *L, LpTensor *t)
     Key k;
     k.n = 0;
     parse_value(L, 2, &k, false);
-    Walk w = {.L = L, .t = t};
-    walk(&w, &k);
+    Walk w;
+    walk(&w, &k, L, t);
     if (!w.any)
         return 1;
     const LpForm *f = need_form(L, "index");
-    LpArg in[LP_MAX_DIMS + 4];
+    LpArg in[MAX_ITEMS + LP_MAX_DIMS + 1];
     in[0] = lp_arg_tensor(w.t);
-    memcpy(in + 1, w.index, (size_t)w.dim * sizeof *in);
-    return lp_call_push(L, f->op, in, 1 + w.dim, f->base, 1);
+    memcpy(in + 1, w.index, (size_t)w.n * sizeof *in);
+    return lp_call_push(L, f->op, in, 1 + w.n, f->base, 1);
 }
 
 static LpArg value_arg(lua_State *L, int i)
@@ -342,20 +356,25 @@ int lp_index_set(lua_State *L, LpTensor *t)
     LpArg v = value_arg(L, 3);
     k.n = 0;
     parse_value(L, 2, &k, false);
-    Walk w = {.L = L, .t = t};
-    walk(&w, &k);
+    Walk w;
+    walk(&w, &k, L, t);
     if (!w.any) {
         while (lp_copy_into(w.t, &v, &e) != LP_OK)
             if (!lp_gc_retry(L, &e, &tries))
                 return lp_bind_fail(L, &e);
         return 0;
     }
+    if (v.t)
+        lp_push_cast(L, v.t, w.t->dtype);
+    else
+        lp_push_data(L, 3, w.t->dtype, "x[i] = v");
+    v = lp_arg_tensor(lp_to_tensor(L, -1));
     const LpForm *f = need_form(L, "index_put");
-    LpArg in[LP_MAX_DIMS + 5];
+    LpArg in[MAX_ITEMS + LP_MAX_DIMS + 2];
     in[0] = lp_arg_tensor(w.t);
     in[1] = v;
-    memcpy(in + 2, w.index, (size_t)w.dim * sizeof *in);
-    while (lp_op_call_inplace(f->op, in, 2 + w.dim, f->base, &e) != LP_OK)
+    memcpy(in + 2, w.index, (size_t)w.n * sizeof *in);
+    while (lp_op_call_inplace(f->op, in, 2 + w.n, f->base, &e) != LP_OK)
         if (!lp_gc_retry(L, &e, &tries))
             return lp_bind_fail(L, &e);
     return 0;

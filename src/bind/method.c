@@ -297,6 +297,22 @@ static int m_retain_grad(lua_State *L)
     return 0;
 }
 
+static int m_contiguous(lua_State *L)
+{
+    LpTensor *t = SELF("contiguous"), *out = NULL;
+    LpErr e = {0};
+    int tries = 0;
+    if (lp_tensor_contiguous(t))
+        return lua_settop(L, 1), 1;
+    LpBox *box = lp_push_box(L);
+    while (lp_contiguous(t, &out, &e) != LP_OK)
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    box->p = out;
+    lp_gc_account(L);
+    return 1;
+}
+
 static int m_copy_(lua_State *L)
 {
     LpTensor *t = SELF("copy_");
@@ -333,6 +349,7 @@ static const luaL_Reg methods[] = {
     {"requires_grad_", m_requires_grad_},
     {"retain_grad", m_retain_grad},
     {"copy_", m_copy_},
+    {"contiguous", m_contiguous},
     {NULL, NULL},
 };
 
