@@ -170,9 +170,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   blocks.tracer = tracer_of(trace, assigner)
   Module.tracer = scope_of(trace, s.model)
   trace:start()
-  local results = table.pack(xpcall(s.model, errors.traceback or function(e)
-    return e
-  end, table.unpack(args, 1, spec.n)))
+  local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))
   trace:stop()
   blocks.tracer, Module.tracer = nil, nil
   if not results[1] then
@@ -240,7 +238,7 @@ local function optimizer_rules(s, step, by_name)
   for name, p in s.model:named_parameters({ remove_duplicate = false }) do
     name_of[p] = name_of[p] or name
   end
-  local rules, hypers, states = {}, {}, {}
+  local updates, hypers, states = {}, {}, {}
   for g, group in ipairs(s.optimizer.param_groups) do
     local hyper_of = {}
     for _, p in ipairs(group.params) do
@@ -279,12 +277,12 @@ local function optimizer_rules(s, step, by_name)
         for i, what in ipairs(rule.outputs) do
           outputs[i] = ref(what)
         end
-        rules[#rules + 1] = { op = rule.op, param = var.index, inputs = inputs,
+        updates[#updates + 1] = { op = rule.op, param = var.index, inputs = inputs,
           outputs = outputs, attrs = rule.attrs }
       end
     end
   end
-  return rules, hypers, states
+  return updates, hypers, states
 end
 
 local function final_loss(losses)
