@@ -475,6 +475,39 @@ static int read_refs(lua_State *L, int t, const char *key, int *out, int cap,
     return n;
 }
 
+/* The value on top as the attribute `key` of a form. */
+static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
+{
+    LpScalar v;
+    LpArgKind kind = LP_ARG_STR;
+    for (int i = 0; i < f->n_args; i++)
+        if (strcmp(f->arg[i].name, key) == 0)
+            kind = f->arg[i].kind;
+    if (!lp_to_scalar(L, -1, &v))
+        lp_raise(L, LP_E_TYPE, "attribute '%s' must be a number or boolean",
+                 key);
+    switch (kind) {
+    case LP_ARG_SCALAR:
+    case LP_ARG_VALUE:
+        return lp_attr_scalar(v);
+    case LP_ARG_FLOAT:
+        return lp_attr_float(lp_scalar_f(v));
+    case LP_ARG_INT:
+        return lp_attr_int(lp_scalar_i(v));
+    case LP_ARG_BOOL:
+        return lp_attr_bool(lp_scalar_i(v) != 0);
+    case LP_ARG_TENSOR:
+    case LP_ARG_TENSORS:
+    case LP_ARG_INTS:
+    case LP_ARG_STR:
+    case LP_ARG_DTYPE:
+        break;
+    }
+    lp_raise(L, LP_E_VALUE, "%s has no numeric attribute '%s'", f->op->name,
+             key);
+    return LP_NONE_ATTR;
+}
+
 /* {op=, param=, in_={…}, out={…}, attrs={name=…}} -> rule */
 static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
                       LpAttr *attr)
@@ -494,14 +527,8 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     if (lua_istable(L, -1)) {
         lua_pushnil(L);
         while (lua_next(L, -2)) {
-            LpScalar v;
             const char *key = luaL_checkstring(L, -2);
-            if (lua_isboolean(L, -1))
-                lp_set_attr(f, attr, key, lp_attr_bool(lua_toboolean(L, -1)));
-            else if (lp_to_scalar(L, -1, &v))
-                lp_set_attr(f, attr, key,
-                            v.kind == LP_KIND_FLOAT ? lp_attr_float(v.f)
-                                                    : lp_attr_int(v.i));
+            lp_set_attr(f, attr, key, read_attr(L, f, key));
             lua_pop(L, 1);
         }
     }

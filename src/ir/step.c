@@ -23,6 +23,7 @@ void lp_step_free(LpStep *s)
     for (size_t i = 0; i < s->n_var; i++)
         lp_tensor_release(s->var[i].data);
     lp_free(s->var);
+    lp_arena_fini(&s->names);
     lp_free(s);
 }
 
@@ -34,9 +35,11 @@ int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e)
     }
     LpVariable *n = &s->var[s->n_var];
     *n = *v;
-    n->name = lp_graph_intern(s->micro, v->name, e);
-    if (!n->name)
+    n->name = lp_arena_strdup(&s->names, v->name);
+    if (!n->name) {
+        lp_fail(e, LP_E_MEMORY, "out of memory");
         return -1;
+    }
     if (n->data)
         lp_tensor_retain(n->data);
     return (int)s->n_var++;

@@ -31,8 +31,7 @@ typedef enum {
 
 typedef struct LpVariable {
     LpVarRole role;
-    const char *name; /* "fc.weight", "Gradient___fc.weight", … interned in
-                         the micro graph */
+    const char *name; /* "fc.weight", "Gradient___fc.weight"; the step's */
     LpType type;      /* as one replica and one micro-batch sees it */
     LpVal micro_in, micro_out;   /* LP_NOVAL: not read / not written there */
     LpVal update_in, update_out; /* likewise */
@@ -46,13 +45,14 @@ typedef struct LpStep {
     LpGraph *update; /* owned; NULL for inference */
     LpVariable *var;
     size_t n_var, cap_var;
+    LpArena names;
     int64_t device_iterations, gradient_accumulation, replicas;
     bool mean_reduction; /* else sum, over accumulation and replicas */
 } LpStep;
 
 LpStep *lp_step_new(void); /* owned; NULL when memory is short */
 void lp_step_free(LpStep *s);
-/* Index of the new variable, -1 when memory is short. Retains v->data. */
+/* Index of the new variable, -1 when memory is short. Copies the name, retains v->data. */
 int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e);
 const char *lp_var_role_name(LpVarRole r);
 
