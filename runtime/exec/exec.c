@@ -302,7 +302,7 @@ static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
 {
     const LpStep *s = x->p->step;
     for (size_t i = 0; i < x->n_var; i++)
-        if (s->var[i].role == LP_VAR_ACCUM)
+        if (s->var[i].role == LP_VAR_ACCUM && s->var[i].micro_in != LP_NOVAL)
             memset(x->ptr[(size_t)r * x->n_var + i], 0, var_bytes(&s->var[i]));
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};

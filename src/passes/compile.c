@@ -38,7 +38,8 @@ static LpStatus seed(Compile *c, LpVal *out)
     return c->err->code;
 }
 
-/* accumulator' = accumulator + gradient, where the gradient is made. */
+/* accumulator' = accumulator + gradient, where the gradient is made; with a
+ * single micro-batch just the gradient. */
 static LpStatus accumulate(Compile *c, const LpVariable *param, LpVal grad,
                            int *index)
 {
@@ -49,6 +50,11 @@ static LpStatus accumulate(Compile *c, const LpVariable *param, LpVal grad,
                     .name = name,
                     .type = param->type,
                     .param = (int)(param - c->s->var)};
+    if (c->s->gradient_accumulation == 1) {
+        v.micro_out = grad;
+        *index = lp_step_add(c->s, &v, c->err);
+        return c->err->code;
+    }
     v.micro_in = lp_graph_input(g, &v.type, NULL, c->err);
     LpGraphBuilder gb;
     lp_graph_builder_init(&gb, g, c->err);
