@@ -5,6 +5,7 @@
 --- first named. Dimensions and tensor indices count from 0, Lua lists from 1.
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local functional = require("torch.functional")
 local grad_mode = require("torch.grad_mode")
 local limits = require("torch.limits")
 local printing = require("torch.printing")
@@ -27,7 +28,7 @@ for _, name in ipairs({
 }) do
   M[name] = core[name]
 end
-for _, module in ipairs({ grad_mode, limits }) do
+for _, module in ipairs({ functional, grad_mode, limits }) do
   for name, fn in pairs(module) do
     M[name] = fn
   end
@@ -44,45 +45,7 @@ function M.Tensor.is(_, x)
   return core.is_tensor(x)
 end
 
-local function check_tensor(x, fn, name)
-  errors.check(core.is_tensor(x), "TypeError", "%s(): argument '%s' must be a Tensor, not a %s",
-    fn, name, type(x))
-end
-
---- True if shapes and all elements are equal.
-function M.equal(input, other)
-  check_tensor(input, "equal", "input")
-  check_tensor(other, "equal", "other")
-  if input.shape ~= other.shape then
-    return false
-  end
-  return input:numel() == 0 or input:eq(other):all():item()
-end
-core.methods.equal = M.equal
-
---- True if |input - other| <= atol + rtol * |other| for all elements.
---- allclose(input, other, rtol, atol, {equal_nan})
-function M.allclose(input, other, ...)
-  check_tensor(input, "allclose", "input")
-  check_tensor(other, "allclose", "other")
-  return M.isclose(input, other, ...):all():item()
-end
-core.methods.allclose = M.allclose
-
-function M.is_floating_point(input)
-  check_tensor(input, "is_floating_point", "input")
-  return input:is_floating_point()
-end
-
-function M.is_complex(input)
-  check_tensor(input, "is_complex", "input")
-  return false
-end
-
-function M.numel(input)
-  check_tensor(input, "numel", "input")
-  return input:numel()
-end
+M.asarray = core.as_tensor
 
 --- The version of PyTorch whose interface this is, and ours.
 M.__version__ = "2.0.1+lupine-" .. core.version
@@ -102,6 +65,9 @@ return setmetatable(M, {
   __index = function(t, name)
     if type(name) ~= "string" then
       return nil
+    end
+    if name:find("_$") and type(core.methods[name]) == "function" then
+      return core.methods[name] -- torch.relu_(x) is x:relu_()
     end
     local module = "torch." .. name
     if not package.loaded[module] and not package.searchpath(module, package.path) then

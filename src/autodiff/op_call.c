@@ -257,10 +257,11 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
     LpArena *arena = lp_scratch_enter();
     lp_eager_init(&g, arena, e);
     v = lp_eager_tensor(&g, lp_tensor_retain(src));
+    s = e->code;
     bool record =
         lp_tracing ||
         (lp_grad_enabled() && (lp_requires_grad(src) || lp_requires_grad(dst)));
-    if (record) { /* the cast and the broadcast are part of the history */
+    if (s == LP_OK && record) { /* the cast and the broadcast are part of the history */
         v = lp_cast(&g.b, v, to.dtype);
         v = lp_expand_as(&g.b, v, &to);
         s = e->code;

@@ -58,7 +58,7 @@ static bool takes_inplace(const LpForm *f)
     return false;
 }
 
-bool lp_special_allowed(const LpCall *c, const LpForm *f, int i)
+bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
 {
     switch (i) {
     case SP_OUT:
@@ -79,7 +79,7 @@ bool lp_form_varargs(const LpForm *f, uint32_t surface)
 
 /* ---- lists ----------------------------------------------------------------
  */
-static int64_t *get_ints(LpCall *c, int n)
+static int64_t *get_ints(LpFormCall *c, int n)
 {
     if (c->n_ints + n > LP_CALL_INTS) {
         luaL_checkstack(c->L, 8, NULL);
@@ -97,7 +97,7 @@ static bool element(LpMiss *m, int at)
     return false;
 }
 
-static bool read_ints(LpCall *c, int i, const LpFormArg *a, LpAttr *out,
+static bool read_ints(LpFormCall *c, int i, const LpFormArg *a, LpAttr *out,
                       LpMiss *m)
 {
     lua_State *L = c->L;
@@ -137,7 +137,7 @@ static bool read_ints(LpCall *c, int i, const LpFormArg *a, LpAttr *out,
 }
 
 /* x:view(2, 3): the integers from stack index i to the last positional. */
-static bool read_loose_ints(LpCall *c, int i, LpAttr *out)
+static bool read_loose_ints(LpFormCall *c, int i, LpAttr *out)
 {
     int n = c->n_pos - i + 1;
     int64_t *v = get_ints(c, n);
@@ -151,7 +151,7 @@ static bool read_loose_ints(LpCall *c, int i, LpAttr *out)
     return true;
 }
 
-static bool read_tensors(LpCall *c, int i, int slot, LpMiss *m)
+static bool read_tensors(LpFormCall *c, int i, int slot, LpMiss *m)
 {
     lua_State *L = c->L;
     if (!lua_istable(L, i))
@@ -180,7 +180,7 @@ static bool read_tensors(LpCall *c, int i, int slot, LpMiss *m)
 
 /* ---- one value ------------------------------------------------------------
  */
-static bool read_operand(LpCall *c, int i, const LpFormArg *a)
+static bool read_operand(LpFormCall *c, int i, const LpFormArg *a)
 {
     LpArg *in = &c->in[a->slot];
     in->is_num = false;
@@ -219,7 +219,7 @@ static bool read_number(lua_State *L, int i, const LpFormArg *a, LpAttr *out)
     }
 }
 
-static bool read_value(LpCall *c, int i, const LpFormArg *a, LpMiss *m)
+static bool read_value(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
 {
     LpAttr *out = &c->attr[a->slot];
     LpDtype t;
@@ -253,7 +253,7 @@ static bool read_value(LpCall *c, int i, const LpFormArg *a, LpMiss *m)
 }
 
 /* An explicit None, where the type allows it. */
-static bool read_none(LpCall *c, const LpFormArg *a)
+static bool read_none(LpFormCall *c, const LpFormArg *a)
 {
     bool none_default = a->has_default && a->def.kind == LP_ATTR_NONE;
     if (!a->optional && !none_default)
@@ -269,7 +269,7 @@ static bool read_none(LpCall *c, const LpFormArg *a)
 
 /* ---- one argument ---------------------------------------------------------
  */
-static bool absent(LpCall *c, const LpForm *f, int k, LpMiss *m)
+static bool absent(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
 {
     const LpFormArg *a = &f->arg[k];
     if (!a->has_default && !a->optional) {
@@ -286,7 +286,7 @@ static bool absent(LpCall *c, const LpForm *f, int k, LpMiss *m)
     return true;
 }
 
-static bool given(LpCall *c, const LpForm *f, int k, int i, LpMiss *m)
+static bool given(LpFormCall *c, const LpForm *f, int k, int i, LpMiss *m)
 {
     const LpFormArg *a = &f->arg[k];
     m->arg = k;
@@ -300,7 +300,7 @@ static bool given(LpCall *c, const LpForm *f, int k, int i, LpMiss *m)
 }
 
 /* Pushes the keyword of that name; false (and nothing) if it is not there. */
-static bool push_keyword(LpCall *c, const char *name)
+static bool push_keyword(LpFormCall *c, const char *name)
 {
     if (!c->kw)
         return false;
@@ -316,7 +316,7 @@ static bool push_keyword(LpCall *c, const char *name)
     return true;
 }
 
-static bool argument(LpCall *c, const LpForm *f, int k, LpMiss *m)
+static bool argument(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
 {
     const LpFormArg *a = &f->arg[k];
     bool by_pos = k < f->n_positional && k < c->n_pos;
@@ -354,7 +354,7 @@ static bool argument(LpCall *c, const LpForm *f, int k, LpMiss *m)
 
 /* ---- keywords of every form -----------------------------------------------
  */
-static bool read_out(LpCall *c, int i)
+static bool read_out(LpFormCall *c, int i)
 {
     lua_State *L = c->L;
     c->out[0] = lp_to_tensor(L, i);
@@ -374,7 +374,7 @@ static bool read_out(LpCall *c, int i)
     return c->n_out > 0;
 }
 
-static bool read_special(LpCall *c, int which, int i)
+static bool read_special(LpFormCall *c, int which, int i)
 {
     bool flag = lua_toboolean(c->L, i);
     switch (which) {
@@ -391,7 +391,7 @@ static bool read_special(LpCall *c, int which, int i)
     }
 }
 
-static bool specials(LpCall *c, const LpForm *f, LpMiss *m)
+static bool specials(LpFormCall *c, const LpForm *f, LpMiss *m)
 {
     for (int i = 0; lp_special_names[i]; i++) {
         if (!lp_special_allowed(c, f, i) ||
@@ -408,7 +408,7 @@ static bool specials(LpCall *c, const LpForm *f, LpMiss *m)
     return true;
 }
 
-static bool is_parameter(const LpCall *c, const LpForm *f, const char *key)
+static bool is_parameter(const LpFormCall *c, const LpForm *f, const char *key)
 {
     for (int i = 0; i < f->n_args; i++)
         if (strcmp(f->arg[i].name, key) == 0)
@@ -419,7 +419,7 @@ static bool is_parameter(const LpCall *c, const LpForm *f, const char *key)
     return strcmp(key, "input") == 0;
 }
 
-static bool unknown_key(LpCall *c, const LpForm *f, LpMiss *m)
+static bool unknown_key(LpFormCall *c, const LpForm *f, LpMiss *m)
 {
     m->why = LP_MISS_KEY;
     lua_pushnil(c->L);
@@ -432,7 +432,7 @@ static bool unknown_key(LpCall *c, const LpForm *f, LpMiss *m)
     return false;
 }
 
-bool lp_call_match(LpCall *c, const LpForm *f, LpMiss *m)
+bool lp_call_match(LpFormCall *c, const LpForm *f, LpMiss *m)
 {
     *m = (LpMiss){.form = f};
     c->in = c->in_buf;

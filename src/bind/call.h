@@ -16,7 +16,7 @@ typedef struct LpOverloads {
 #define LP_CALL_IN 16
 #define LP_CALL_INTS 48
 
-typedef struct LpCall {
+typedef struct LpFormCall {
     lua_State *L;
     const LpOverloads *ov;
     int n_pos;       /* positional arguments, at stack indices 1 … */
@@ -39,7 +39,7 @@ typedef struct LpCall {
     LpArg in_buf[LP_CALL_IN];
     int n_ints;
     int64_t ints[LP_CALL_INTS];
-} LpCall;
+} LpFormCall;
 
 typedef enum {
     LP_MISS_TYPE,    /* arg has a value of a wrong type */
@@ -63,18 +63,18 @@ typedef struct LpMiss {
 
 /* Reads the arguments as `f` has them; false fills `miss`. May push scratch
  * that the caller must leave on the stack. */
-bool lp_call_match(LpCall *c, const LpForm *f, LpMiss *miss);
+bool lp_call_match(LpFormCall *c, const LpForm *f, LpMiss *miss);
 
 /* Keywords beyond the form's own. Their names, in order; NULL at the end. */
 extern const char *const lp_special_names[];
 /* Does `f` on this surface take special keyword number i? */
-bool lp_special_allowed(const LpCall *c, const LpForm *f, int i);
+bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i);
 
 /* Is this positional argument on a surface that also takes loose integers:
  * x:view(2, 3), torch.zeros(2, 3)? */
 bool lp_form_varargs(const LpForm *f, uint32_t surface);
 
 /* Raises TypeError with the best miss and all forms. */
-int lp_call_complain(LpCall *c, const LpMiss *best);
+int lp_call_complain(LpFormCall *c, const LpMiss *best);
 
 #endif

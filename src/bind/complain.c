@@ -34,7 +34,7 @@ static const char *allowed(const LpFormArg *a)
 }
 
 /* Pushes the value that the argument was given. */
-static void push_given(LpCall *c, const LpForm *f, int k)
+static void push_given(LpFormCall *c, const LpForm *f, int k)
 {
     const LpFormArg *a = &f->arg[k];
     if (k < f->n_positional && k < c->n_pos)
@@ -45,7 +45,7 @@ static void push_given(LpCall *c, const LpForm *f, int k)
         lua_pushnil(c->L);
 }
 
-static void say_type(LpCall *c, const LpMiss *m, char *buf, size_t size)
+static void say_type(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
 {
     const LpFormArg *a = &m->form->arg[m->arg];
     char what[LP_DESCRIBE];
@@ -63,7 +63,7 @@ static void say_type(LpCall *c, const LpMiss *m, char *buf, size_t size)
              integral ? "; // divides integers" : "");
 }
 
-static void say_key(LpCall *c, const LpMiss *m, char *buf, size_t size)
+static void say_key(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
 {
     const char *names[LP_MAX_FORM_ARGS + 8];
     int n = 0;
@@ -78,7 +78,7 @@ static void say_key(LpCall *c, const LpMiss *m, char *buf, size_t size)
              near ? "'?" : "");
 }
 
-static void say(LpCall *c, const LpMiss *m, char *buf, size_t size)
+static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
 {
     const LpFormArg *a = &m->form->arg[m->arg];
     switch (m->why) {
@@ -115,7 +115,7 @@ static int public_length(const LpForm *f)
     return end ? (int)(end - f->text) : (int)strlen(f->text);
 }
 
-int lp_call_complain(LpCall *c, const LpMiss *best)
+int lp_call_complain(LpFormCall *c, const LpMiss *best)
 {
     char what[320], forms[560];
     size_t used = 0;

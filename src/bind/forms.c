@@ -90,7 +90,7 @@ void lp_check_keywords(lua_State *L, int i, const char *fn,
 
 /* ---- running --------------------------------------------------------------
  */
-static int run_inplace(LpCall *c, const LpForm *f)
+static int run_inplace(LpFormCall *c, const LpForm *f)
 {
     LpErr e = {0};
     int tries = 0;
@@ -105,7 +105,7 @@ static int run_inplace(LpCall *c, const LpForm *f)
     return 1;
 }
 
-static int run_out(LpCall *c, const LpForm *f)
+static int run_out(LpFormCall *c, const LpForm *f)
 {
     LpErr e = {0};
     int tries = 0;
@@ -123,7 +123,7 @@ static int run_out(LpCall *c, const LpForm *f)
 }
 
 /* device = "meta": the shape rule alone. */
-static int run_meta(LpCall *c, const LpForm *f)
+static int run_meta(LpFormCall *c, const LpForm *f)
 {
     LpErr e = {0};
     LpArena scratch = {0};
@@ -157,7 +157,7 @@ static int run_meta(LpCall *c, const LpForm *f)
     return e.code == LP_OK ? 1 : lp_bind_fail(c->L, &e);
 }
 
-static int run(LpCall *c, const LpForm *f)
+static int run(LpFormCall *c, const LpForm *f)
 {
     LpErr e = {0};
     int n;
@@ -182,7 +182,7 @@ static int run(LpCall *c, const LpForm *f)
 
 static int entry(lua_State *L)
 {
-    LpCall c;
+    LpFormCall c;
     LpMiss miss, best;
     c.L = L;
     c.ov = lua_touserdata(L, lua_upvalueindex(1));

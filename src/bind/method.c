@@ -286,6 +286,25 @@ static int m_requires_grad_(lua_State *L)
     return 1;
 }
 
+/* Forgets how the tensor was made: it becomes a leaf. */
+static int m_detach_(lua_State *L)
+{
+    LpTensor *t = SELF("detach_");
+    LpErr e = {0};
+    if (t->base || t->st->flags & LP_ST_TRACED)
+        return lp_raise(L, LP_E_RUNTIME,
+                        "detach_(): views and traced tensors cannot be "
+                        "detached in place; use detach()");
+    if (!lp_is_leaf(t) && t->meta) {
+        lp_tensor_meta_free(t);
+        t->requires_grad = false;
+    } else if (lp_set_requires_grad(t, false, &e) != LP_OK) {
+        return lp_bind_fail(L, &e);
+    }
+    lua_settop(L, 1);
+    return 1;
+}
+
 static int m_retain_grad(lua_State *L)
 {
     LpTensor *t = SELF("retain_grad");
@@ -348,6 +367,7 @@ static const luaL_Reg methods[] = {
     {"type_as", m_type_as},
     {"requires_grad_", m_requires_grad_},
     {"retain_grad", m_retain_grad},
+    {"detach_", m_detach_},
     {"copy_", m_copy_},
     {"contiguous", m_contiguous},
     {NULL, NULL},

@@ -21,6 +21,8 @@ typedef enum {
     PROP_ITEMSIZE,
     PROP_NBYTES,
     PROP_IS_META,
+    PROP_IS_CPU,
+    PROP_IS_CUDA,
     PROP_VERSION,
     PROP_BASE,
 } Property;
@@ -43,6 +45,9 @@ static const struct {
     {"itemsize", PROP_ITEMSIZE},
     {"nbytes", PROP_NBYTES},
     {"is_meta", PROP_IS_META},
+    {"is_cpu", PROP_IS_CPU},
+    {"is_cuda", PROP_IS_CUDA},
+    {"H", PROP_MT},
     {"_version", PROP_VERSION},
     {"_base", PROP_BASE},
 };
@@ -168,6 +173,12 @@ static int get_property(lua_State *L, LpTensor *t, Property p)
         return 1;
     case PROP_IS_META:
         lua_pushboolean(L, (t->st->flags & LP_ST_META) != 0);
+        return 1;
+    case PROP_IS_CPU:
+        lua_pushboolean(L, !(t->st->flags & LP_ST_META));
+        return 1;
+    case PROP_IS_CUDA:
+        lua_pushboolean(L, 0);
         return 1;
     case PROP_VERSION:
         lua_pushinteger(L, t->st->version);

@@ -2,6 +2,7 @@
  * state, threads, default dtype, promotion, memory. */
 #include <string.h>
 
+#include "src/base/mem.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
@@ -337,7 +338,23 @@ static int memory(lua_State *L)
     return 1;
 }
 
+/* For specs: the n-th allocation from now fails (0: none). */
+static int mem_fail_at(lua_State *L)
+{
+    lua_Integer n = luaL_checkinteger(L, 1);
+    lp_mem_fail_at(n > 0 ? (uint64_t)n : 0);
+    return 0;
+}
+
+static int mem_live(lua_State *L)
+{
+    lua_pushinteger(L, lp_mem_live());
+    return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"mem_fail_at", mem_fail_at},
+    {"mem_live", mem_live},
     {"backward", backward},
     {"is_grad_enabled", is_grad_enabled},
     {"set_grad_enabled", set_grad_enabled},

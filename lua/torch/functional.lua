@@ -1,0 +1,213 @@
+--- Functions of torch that are made of operators, and results whose form
+--- depends on the arguments: where of one argument, nonzero as lists, unique.
+---
+--- They are added to torch and, where PyTorch has a method of that name, to
+--- tensors. Arguments go by position or by name.
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+
+local M = {}
+local op = core.forms.functions
+local methods = core.methods
+
+local function tensor(x, where, name)
+  errors.check(core.is_tensor(x), "TypeError", "%s: argument '%s' must be a Tensor, not %s",
+    where, name, check.describe(x))
+  return x
+end
+
+-- Defines torch.NAME(params) as fn(values in order); the first parameter must
+-- be a tensor. `method`: x:NAME too.
+local function define(name, params, method, fn)
+  local where = name .. "()"
+  M[name] = function(...)
+    local a = check.arguments(where, params, nil, ...)
+    tensor(a[1], where, params[1])
+    return fn(table.unpack(a, 1, #params))
+  end
+  if method then
+    methods[name] = M[name]
+  end
+end
+
+local function default(value, otherwise)
+  if value == nil then
+    return otherwise
+  end
+  return value
+end
+
+-- ---- comparison ------------------------------------------------------------
+
+define("equal", { "input", "other" }, true, function(input, other)
+  tensor(other, "equal()", "other")
+  if input.shape ~= other.shape then
+    return false
+  end
+  return input:numel() == 0 or op.all(input:eq(other)):item()
+end)
+
+--- |input - other| <= atol + rtol * |other|, element by element.
+define("isclose", { "input", "other", "rtol", "atol", "equal_nan" }, true,
+  function(input, other, rtol, atol, equal_nan)
+    tensor(other, "isclose()", "other")
+    errors.check(input.dtype == other.dtype, "RuntimeError",
+      "isclose(): dtypes must be equal, not %s and %s", tostring(input.dtype),
+      tostring(other.dtype))
+    local close = input:eq(other)
+    if equal_nan and input:is_floating_point() then
+      close = close:logical_or(input:ne(input):logical_and(other:ne(other)))
+    end
+    local a, b = input, other
+    if not input:is_floating_point() then
+      a, b = input:double(), other:double()
+    end
+    local actual = (a - b):abs()
+    local allowed = b:abs() * default(rtol, 1e-5) + default(atol, 1e-8)
+    return close:logical_or(actual:isfinite():logical_and(actual:le(allowed)))
+  end)
+
+define("allclose", { "input", "other", "rtol", "atol", "equal_nan" }, true,
+  function(input, other, rtol, atol, equal_nan)
+    return op.all(M.isclose(input, other, rtol, atol, equal_nan)):item()
+  end)
+
+define("isposinf", { "input" }, true, function(input)
+  return input:eq(math.huge)
+end)
+
+define("isneginf", { "input" }, true, function(input)
+  return input:eq(-math.huge)
+end)
+
+define("isreal", { "input" }, true, function(input)
+  return op.full(input.shape, true)
+end)
+
+--- Which elements occur in test_elements.
+define("isin", { "elements", "test_elements", "assume_unique", "invert" }, false,
+  function(elements, test, _, invert)
+    if type(test) == "number" then
+      test = core.tensor(test)
+    end
+    local found = op.any(elements:unsqueeze(-1):eq(test:reshape(-1)), -1)
+    return invert and found:logical_not() or found
+  end)
+
+-- ---- results that depend on the arguments -----------------------------------
+
+--- where(condition): a list of index tensors, one for each dimension.
+--- where(condition, input, other): an element of one or the other.
+function M.where(condition, ...)
+  if select("#", ...) == 0 and core.is_tensor(condition) then
+    return M.nonzero(condition, { as_tuple = true })
+  end
+  return op.where(condition, ...)
+end
+
+--- The positions of elements that are not zero: [n, ndim]; with as_tuple a
+--- list of ndim tensors [n].
+define("nonzero", { "input", "as_tuple" }, true, function(input, as_tuple)
+  if not as_tuple then
+    return op.nonzero(input)
+  end
+  local source = input:dim() == 0 and input:unsqueeze(0) or input
+  return op.nonzero(source):unbind(1)
+end)
+
+-- Python's tuple of the wanted results as several values.
+local function unique(input, consecutive, inverse, counts, dim)
+  local values, positions, numbers = op.unique_all(input, consecutive, dim)
+  if inverse and counts then
+    return values, positions, numbers
+  elseif inverse then
+    return values, positions
+  elseif counts then
+    return values, numbers
+  end
+  return values
+end
+
+--- The distinct elements (of slices along dim), sorted.
+define("unique", { "input", "sorted", "return_inverse", "return_counts", "dim" }, true,
+  function(input, _, inverse, counts, dim)
+    return unique(input, false, inverse, counts, dim)
+  end)
+
+--- The same, but only neighbours are merged.
+define("unique_consecutive", { "input", "return_inverse", "return_counts", "dim" }, true,
+  function(input, inverse, counts, dim)
+    return unique(input, true, inverse, counts, dim)
+  end)
+
+-- ---- facts about tensors ------------------------------------------------------
+
+define("is_floating_point", { "input" }, false, methods.is_floating_point)
+define("is_complex", { "input" }, false, methods.is_complex)
+define("is_same_size", { "input", "other" }, false, methods.is_same_size)
+define("numel", { "input" }, false, methods.numel)
+
+define("is_signed", { "input" }, true, function(input)
+  return input.dtype.is_signed
+end)
+
+--- The truth of a single element.
+define("is_nonzero", { "input" }, true, function(input)
+  local v = input:item()
+  return v ~= 0 and v ~= false
+end)
+
+--- The shape that tensors of these shapes have together.
+function M.broadcast_shapes(...)
+  local out = {}
+  for _, shape in ipairs({ ... }) do
+    shape = type(shape) == "number" and { shape } or shape
+    local shift = #shape - #out
+    for _ = 1, shift do
+      table.insert(out, 1, 1)
+    end
+    for i = 1, #shape do
+      local at = #out - #shape + i
+      errors.check(shape[i] == out[at] or shape[i] == 1 or out[at] == 1, "RuntimeError",
+        "broadcast_shapes(): sizes %d and %d of dimension %d from the end differ",
+        out[at], shape[i], #shape - i + 1)
+      out[at] = shape[i] == 1 and out[at] or shape[i]
+    end
+  end
+  return core.Size(out)
+end
+
+-- ---- methods -----------------------------------------------------------------
+
+--- A tensor of `data` with the receiver's dtype.
+function methods.new_tensor(self, data, keywords)
+  local k = {}
+  for name, value in pairs(keywords or {}) do
+    k[name] = value
+  end
+  k.dtype = k.dtype or self.dtype
+  return core.tensor(data, k)
+end
+
+--- Each element becomes fn(element). Slow: for tests and look-up tables.
+function methods.apply_(self, fn)
+  local values = self:reshape(-1):tolist()
+  for i, v in ipairs(values) do
+    values[i] = fn(v)
+  end
+  return self:copy_(core.tensor(values, { dtype = self.dtype }):view(self.shape))
+end
+
+function methods.fill_diagonal_(self, value)
+  self:diagonal():fill_(value)
+  return self
+end
+
+--- The transpose of the last two dimensions, conjugated if it were complex.
+function methods.adjoint(self)
+  return self.mT
+end
+M.adjoint = methods.adjoint
+
+return M

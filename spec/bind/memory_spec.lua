@@ -1,0 +1,65 @@
+-- What happens when memory is short: an error object, nothing lost.
+local core = require("lupine.core")
+local torch = require("torch")
+
+-- Makes the n-th allocation fail for n = 1, 2, …: the call is retried once
+-- after a collection, or reported; either way no block may be left over.
+local function sweep(fn)
+  fn() -- caches fill
+  local kinds = {}
+  for n = 1, 40 do
+    collectgarbage()
+    collectgarbage()
+    local before = core.mem_live()
+    core.mem_fail_at(n)
+    local ok, e = pcall(fn)
+    core.mem_fail_at(0)
+    if not ok then
+      kinds[e.type or tostring(e)] = true
+    end
+    e = nil
+    collectgarbage()
+    collectgarbage()
+    local after = core.mem_live()
+    if after > before then
+      error(("allocation %d: %d blocks are left"):format(n, after - before))
+    end
+  end
+  return kinds
+end
+
+describe("a failed allocation", function()
+  local x, y
+  before_each(function()
+    torch.get_default_dtype()
+    x = torch.tensor({ { 1.0, 2 }, { 3, 4 } })
+    y = torch.tensor({ { 1.0, 2 }, { 3, 4 } })
+  end)
+
+  local calls = {
+    tensor = function() return torch.tensor({ { 1, 2 }, { 3, 4 } }) end,
+    add = function() return x + y end,
+    ["add with out"] = function() return torch.add(x, y, { out = y }) end,
+    ["in place"] = function() return x:mul_(1) end,
+    view = function() return x:view(4) end,
+    index = function() return x["0, ::2"] end,
+    ["index by tensor"] = function() return x[torch.tensor({ 0 })] end,
+    split = function() return x:split(1) end,
+    sort = function() return x:sort() end,
+    cast = function() return x:half() end,
+    contiguous = function() return x.T:contiguous() end,
+    meta = function() return torch.full({ 2 }, 1.0, { device = "meta" }) end,
+    backward = function()
+      local w = torch.tensor({ 2.0 }, { requires_grad = true })
+      local z = w * w
+      z:backward()
+    end,
+  }
+  for name, fn in pairs(calls) do
+    it("is retried or reported, and leaks nothing: " .. name, function()
+      for kind in pairs(sweep(fn)) do
+        assert.equal("out_of_memory", kind)
+      end
+    end)
+  end
+end)
