@@ -3,6 +3,7 @@
  * dimensions by the caller. */
 #include <string.h>
 
+#include "runtime/cost/cost.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
 
@@ -248,9 +249,10 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
          ? LP_OPF_COMMUTES                                                     \
          : 0)
 
-#define RECORD(name, tail, policy_, reads, where_)                             \
+#define RECORD(name, tail, policy_, cost_, reads, where_)                      \
     static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
                                             .policy = LP_PW_##policy_,         \
+                                            .cost = LP_EW_##cost_,             \
                                             .domain = where_,                  \
                                             .select =                          \
                                                 LOOP_CHOICE(LP_OP_##name)};    \
@@ -260,6 +262,7 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         .forms = #name "(" tail,                                               \
         .infer = lp_infer_pointwise,                                           \
         .prepare = lp_pointwise_prepare,                                       \
+        .cost = lp_rule_pointwise,                                             \
         .grad = grad_##name,                                                   \
         .grad_in = (reads)&7,                                                  \
         .grad_out = (reads) >> 3,                                              \
@@ -273,7 +276,7 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         if (g->need[1])                                                        \
             g->din[1] = gy;                                                    \
     }                                                                          \
-    RECORD(name, tail, policy_, reads, where_)
+    RECORD(name, tail, policy_, cost_, reads, where_)
 #define TERNARY(name, tail, policy_, cost_, e, ie, reads, gx, gy, gz, where_)  \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
@@ -284,15 +287,18 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         if (g->need[2])                                                        \
             g->din[2] = gz;                                                    \
     }                                                                          \
-    RECORD(name, tail, policy_, reads, where_)
+    RECORD(name, tail, policy_, cost_, reads, where_)
 #define COMPARE(name, tail, cost_, e, ie)                                      \
-    static const LpPointwise data_##name = {                                   \
-        .loop = LP_LOOP_##name, .policy = LP_PW_BOOL, .domain = ""};           \
+    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
+                                            .policy = LP_PW_BOOL,              \
+                                            .cost = LP_EW_##cost_,             \
+                                            .domain = ""};                     \
     LpOp op_##name = {                                                         \
         .flags = LP_OPF_POINTWISE | COMMUTES(LP_OP_##name),                    \
         .forms = #name "(" tail,                                               \
         .infer = lp_infer_pointwise,                                           \
         .prepare = lp_pointwise_prepare,                                       \
+        .cost = lp_rule_pointwise,                                             \
         .no_grad = "a boolean result has no gradient",                         \
         .data = &data_##name,                                                  \
     };

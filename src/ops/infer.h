@@ -11,6 +11,12 @@ LpStatus lp_infer_pointwise(LpInfer *x);
 /* PyTorch's result type of operands; holes are skipped. */
 LpDtype lp_infer_promote(const LpType *in, int n);
 
+/* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds; of
+ * operators along a dimension. */
+void lp_rule_pointwise(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_reduce(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_line(const struct LpCostReq *r, struct LpCost *out);
+
 /* ---- gradient expressions, in a function with `LpGrad *g` -----------------
  */
 #define DY (g->dout[0])

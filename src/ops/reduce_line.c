@@ -63,6 +63,7 @@ static void grad_position(LpGrad *g)
                        "Tensor @fmo",                                          \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
+        .cost = lp_rule_line,                                                  \
         .no_grad = "positions have no gradient",                               \
         .data = &(const LpLineKind){kind},                                     \
     }
@@ -75,6 +76,7 @@ ARG(argmin, LP_LINE_ARGMIN);
                        "(Tensor values, Tensor indices) @fm",                  \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
+        .cost = lp_rule_line,                                                  \
         .grad = grad_position,                                                 \
         .grad_out = 2,                                                         \
         .data = &(const LpLineKind){kind},                                     \
@@ -118,6 +120,7 @@ LpOp op_cumsum = {
              "Tensor @fmio",
     .infer = infer_scan,
     .prepare = prepare_cumsum,
+    .cost = lp_rule_line,
     .grad = grad_cumsum,
 };
 
@@ -164,6 +167,7 @@ LpOp op_cumprod = {
              "Tensor @fmio",
     .infer = infer_scan,
     .prepare = prepare_line,
+    .cost = lp_rule_line,
     .grad = grad_cumprod,
     .grad_in = 1,
     .data = &(const LpLineKind){LP_LINE_CUMPROD},
@@ -225,6 +229,7 @@ LpOp op_prod_others = {
     .forms = "prod_others(Tensor self, int[] dim) -> Tensor @p",
     .infer = infer_others,
     .prepare = prepare_line,
+    .cost = lp_rule_line,
     .grad = grad_others,
     .grad_in = 1,
     .data = &(const LpLineKind){LP_LINE_OTHERS},

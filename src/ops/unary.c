@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/cost/cost.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
 
@@ -87,6 +88,7 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     }                                                                          \
     static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
                                             .policy = LP_PW_##policy_,         \
+                                            .cost = LP_EW_##cost_,             \
                                             .domain = where_,                  \
                                             .select =                          \
                                                 LOOP_CHOICE(LP_OP_##name)};    \
@@ -95,6 +97,7 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         .forms = #name "(Tensor self" tail,                                    \
         .infer = lp_infer_pointwise,                                           \
         .prepare = lp_pointwise_prepare,                                       \
+        .cost = lp_rule_pointwise,                                             \
         .grad = grad_##name,                                                   \
         .grad_in = (reads)&1,                                                  \
         .grad_out = (reads) >> 3,                                              \
@@ -107,13 +110,16 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
      : (id) == LP_OP_bitwise_not ? select_not                                  \
                                  : NULL)
 #define TEST(name, tail, e, ie)                                                \
-    static const LpPointwise data_##name = {                                   \
-        .loop = LP_LOOP_##name, .policy = LP_PW_BOOL, .domain = ""};           \
+    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
+                                            .policy = LP_PW_BOOL,              \
+                                            .cost = LP_EW_compare,             \
+                                            .domain = ""};                     \
     LpOp op_##name = {                                                         \
         .flags = LP_OPF_POINTWISE,                                             \
         .forms = #name "(Tensor self" tail,                                    \
         .infer = lp_infer_pointwise,                                           \
         .prepare = lp_pointwise_prepare,                                       \
+        .cost = lp_rule_pointwise,                                             \
         .no_grad = BOOLEAN_GRAD,                                               \
         .data = &data_##name,                                                  \
     };
@@ -132,6 +138,7 @@ LpOp op_clone = {
     .forms = "clone(Tensor self) -> Tensor @fm",
     .infer = lp_infer_pointwise,
     .prepare = lp_pointwise_prepare,
+    .cost = lp_rule_pointwise,
     .grad = grad_identity,
     .data = &data_identity,
 };
@@ -142,6 +149,7 @@ LpOp op_cast = {
     .forms = "cast(Tensor self, ScalarType dtype) -> Tensor @p",
     .infer = lp_infer_pointwise,
     .prepare = lp_pointwise_prepare,
+    .cost = lp_rule_pointwise,
     .grad = grad_identity,
     .data = &data_identity,
 };

@@ -47,6 +47,7 @@ typedef struct LpPwNode {
 typedef struct LpPointwise {
     uint16_t loop;  /* LP_LOOP_… */
     uint8_t policy; /* LpPwPolicy */
+    uint8_t cost;   /* LP_EW_… of runtime/cost */
     /* May choose another loop by attributes and operands, and set n->p,
      * n->n_in, n->operand; `type` is the loop's type. NULL: none. */
     int (*select)(const LpKernelReq *r, LpDtype type, LpPwNode *n);
