@@ -1,0 +1,147 @@
+--- The places where a design of this kind breaks first.
+local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
+local helper = require("spec.helper")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+
+describe("in place on a slice of a buffer", function()
+  -- the buffer's row 1 is doubled, then read through a view made before
+  local function forward(buffer)
+    return function(x)
+      local row = buffer[1]
+      local whole = buffer:t()
+      row:add_(x)
+      buffer[{ torch.slice(0, 1) }]:mul_(2)
+      return whole * 1, row * 1
+    end
+  end
+
+  it("does when traced and run twice what it does eagerly", function()
+    local start = torch.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } })
+    local x = torch.tensor({ 10.0, 20.0 })
+    local eager = start:clone()
+    local buffer = start:clone()
+    local step = compiled.step(forward(buffer), { x }, { { "buffer", "b", buffer } })
+    step:complete({})
+    local at = compiled.vars(step)
+    local exec = step:compile({})
+    for _ = 1, 2 do
+      local whole, row = forward(eager)(x)
+      local got = exec:run(compiled.feed(at, { x }), {})
+      helper.near(got[at["output output_1"]], whole, helper.exact)
+      helper.near(got[at["output output_2"]], row, helper.exact)
+      helper.near(exec:read(at["buffer b"]), eager, helper.exact)
+    end
+    helper.near(buffer, start, helper.exact) -- the user's tensor is untouched
+    helper.near(eager, { { 4.0, 8.0 }, { 23.0, 44.0 } }, helper.exact)
+  end)
+end)
+
+describe("the gradient of the gradient of max_pool2d", function()
+  it("is that of the elements that won", function()
+    local x = torch.tensor({ { { { 1.0, 5.0, 2.0, 0.5 }, { 3.0, 4.0, 8.0, 7.0 } } } },
+      { dtype = torch.float64, requires_grad = true })
+    local y = F.max_pool2d(x, 2) -- 5 and 8
+    local g = torch.autograd.grad((y * y * y):sum(), x, { create_graph = true })
+    g = type(g) == "table" and g[1] or g
+    helper.near(g, { { { { 0.0, 75.0, 0.0, 0.0 }, { 0.0, 0.0, 192.0, 0.0 } } } })
+    local again = (g * g):sum()
+    again:backward()
+    -- d/dx of (3 x^2)^2 = 36 x^3
+    helper.near(x.grad, { { { { 0.0, 4500.0, 0.0, 0.0 }, { 0.0, 0.0, 18432.0, 0.0 } } } })
+  end)
+end)
+
+describe("a fused chain", function()
+  local function chain(a, b)
+    local s = (a * b + 1):relu()
+    local t = (s:exp() - b) / 3
+    return t, s * t, (t:tanh() + a) * 0.1
+  end
+
+  local function data(dtype)
+    local a = (torch.arange(700) * 0.37):sin():reshape(7, 100):to(dtype)
+    return a, (torch.arange(100) * 0.11):cos():to(dtype)
+  end
+
+  for _, name in ipairs({ "float16", "bfloat16", "float32", "float64" }) do
+    it("of " .. name .. " has the bits of its operators one by one", function()
+      local a, b = data(torch[name])
+      local fused, one = compiled.run(chain, { a, b }, { fuse = true })
+      local plain, many = compiled.run(chain, { a, b }, { fuse = false })
+      local eager = { chain(a, b) }
+      assert.equal(1, one:stats().instructions)
+      assert.is_true(many:stats().instructions > 5)
+      for i = 1, 3 do
+        assert.is_true(compiled.same_bits(fused[i], plain[i]))
+        assert.is_true(compiled.same_bits(fused[i], eager[i]))
+      end
+    end)
+  end
+end)
+
+describe("dropout over 2 replicas and 3 micro-batches", function()
+  local REPLICAS, MICRO, N = 2, 3, 64
+
+  -- loss = sum |dropout(1) * w|: the gradient of w is the mask, drawn again
+  local function train(seed)
+    local w = torch.ones(N)
+    local x = torch.ones(REPLICAS * MICRO, N)
+    local step, losses = compiled.step(function(row)
+      local mask = F.dropout(row, 0.5, true)
+      return mask, F.l1_loss(mask[0] * w, torch.zeros(N), { reduction = "sum" })
+    end, { x["0:1"] }, { { "parameter", "w", w } })
+    local at = compiled.vars(step)
+    step:complete({ replicas = REPLICAS, gradient_accumulation = MICRO, mean = false,
+      loss = losses[1], rules = { { op = "sub", param = at["parameter w"],
+        inputs = { at["parameter w"], "grad" }, outputs = { at["parameter w"] } } } })
+    local exec = step:compile({})
+    exec:rng(seed, 0)
+    local got = exec:run(compiled.feed(at, { x }), {})
+    return got[at["output output_1"]], exec:read(at["parameter w"])
+  end
+
+  it("draws the same in forward and backward, differently everywhere else", function()
+    local masks, w = train(7)
+    assert.equal("torch.Size([6, 64])", tostring(masks.shape))
+    helper.near(w, 1 - masks:sum(0), helper.exact)
+    for i = 0, 5 do
+      assert.is_true(masks[i]:eq(0):any():item())
+      for k = 0, i - 1 do
+        assert.is_false(masks[i]:eq(masks[k]):all():item())
+      end
+    end
+  end)
+
+  it("is the same when run again with the seed, another with another", function()
+    local a, wa = train(7)
+    local b, wb = train(7)
+    assert.is_true(compiled.same_bits(a, b))
+    assert.is_true(compiled.same_bits(wa, wb))
+    assert.is_false(compiled.same_bits(a, (train(8))))
+  end)
+end)
+
+describe("a traced tensor", function()
+  it("cannot be used after its trace, nor read in it", function()
+    local kept
+    compiled.step(function(x)
+      kept = x * 2
+      helper.raises("RuntimeError", "no value", function()
+        kept:item()
+      end)
+      return kept
+    end, { torch.ones(1) })
+    helper.raises("RuntimeError", "after its trace", function()
+      local trace = core.trace()
+      trace:start()
+      local ok, e = pcall(function()
+        return kept + 1
+      end)
+      trace:stop()
+      assert(not ok)
+      error(e, 0)
+    end)
+  end)
+end)
