@@ -1,0 +1,206 @@
+-- Matrix products: figures by hand, ranks, strides, types, gradients.
+local helper = require("spec.helper")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+local differences = require("spec.support.differences")
+local near, raises, numbers = helper.near, helper.raises, differences.numbers
+
+-- Plain sums over lists: the definition.
+local function product(a, b)
+  local x, y, out = a:tolist(), b:tolist(), {}
+  for i = 1, #x do
+    out[i] = {}
+    for j = 1, #y[1] do
+      local s = 0
+      for k = 1, #y do
+        s = s + x[i][k] * y[k][j]
+      end
+      out[i][j] = s
+    end
+  end
+  return out
+end
+
+describe("mm", function()
+  it("is the sum of products, small and large", function()
+    for _, s in ipairs({ { 1, 1, 1 }, { 3, 4, 5 }, { 1, 30, 40 }, { 33, 47, 50 }, { 70, 3, 65 } }) do
+      local a, b = numbers({ s[1], s[2] }, 1), numbers({ s[2], s[3] }, 2)
+      local want = product(a, b)
+      near(torch.mm(a, b), want)
+      near(torch.mm(a:float(), b:float()), want, { 2e-5, 2e-5 })
+      near(torch.mm(a:half(), b:half()), want, { 2e-2, 2e-2 })
+      near(torch.mm(a:bfloat16(), b:bfloat16()), want, { 1e-1, 1e-1 })
+    end
+  end)
+
+  it("takes transposed and other strided views", function()
+    local a, b = numbers({ 40, 33 }, 1), numbers({ 45, 40 }, 2)
+    local want = product(a:t():contiguous(), b:t():contiguous())
+    near(torch.mm(a:t(), b:t()), want)
+    near(torch.mm(a:float():t(), b:float():t()), want, { 2e-5, 2e-5 })
+    near(torch.mm(a:half():t(), b:half():t()), want, { 2e-2, 2e-2 })
+    local every = numbers({ 60, 80 }, 3):float()["::2, ::2"]
+    near(torch.mm(every, b:float():t()), product(every:contiguous(), b:t():contiguous()),
+      { 2e-5, 2e-5 })
+  end)
+
+  it("wraps integers", function()
+    local a = torch.tensor({ { 100, 2 } }, { dtype = torch.int8 })
+    local b = torch.tensor({ { 3 }, { -1 } }, { dtype = torch.int8 })
+    assert.same({ { 42 } }, torch.mm(a, b):tolist()) -- 298 mod 256
+    assert.same({ { 298 } }, torch.mm(a:long(), b:long()):tolist())
+  end)
+
+  it("sums nothing to zero", function()
+    local a, b = torch.zeros({ 2, 0 }), torch.zeros({ 0, 3 })
+    assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, torch.mm(a, b):tolist())
+    assert.same({ 0, 3 }, { table.unpack(torch.mm(torch.zeros({ 0, 2 }), torch.zeros({ 2, 3 })).shape) })
+  end)
+
+  it("has the same bits at every width", function()
+    local a, b = numbers({ 130, 70 }, 1):float(), numbers({ 70, 90 }, 2):float()
+    local n = torch.get_num_threads()
+    torch.set_num_threads(1)
+    local one = torch.mm(a, b)
+    torch.set_num_threads(2)
+    local two = torch.mm(a, b)
+    torch.set_num_threads(n)
+    assert.same(one:tolist(), two:tolist())
+  end)
+
+  it("names shapes and types that do not fit", function()
+    raises("RuntimeError", "%[2, 3%] and %[2, 3%] cannot be multiplied", function()
+      torch.mm(torch.zeros({ 2, 3 }), torch.zeros({ 2, 3 }))
+    end)
+    raises("RuntimeError", "must have 2 dimensions", function()
+      torch.mm(torch.zeros({ 2 }), torch.zeros({ 2, 3 }))
+    end)
+    raises("RuntimeError", "float32 and float64", function()
+      torch.mm(torch.zeros({ 2, 2 }), torch.zeros({ 2, 2 }):double())
+    end)
+    raises("RuntimeError", "not implemented for bool", function()
+      torch.mm(torch.zeros({ 2, 2 }):bool(), torch.zeros({ 2, 2 }):bool())
+    end)
+  end)
+end)
+
+describe("matmul", function()
+  it("has the shapes of PyTorch for every pair of ranks", function()
+    for _, c in ipairs({
+      { { 3 }, { 3 }, {} },
+      { { 2, 3 }, { 3 }, { 2 } },
+      { { 3 }, { 3, 4 }, { 4 } },
+      { { 5, 2, 3 }, { 3, 4 }, { 5, 2, 4 } },
+      { { 5, 2, 3 }, { 3 }, { 5, 2 } },
+      { { 3 }, { 5, 3, 2 }, { 5, 2 } },
+      { { 2, 3 }, { 5, 3, 2 }, { 5, 2, 2 } },
+      { { 4, 1, 2, 3 }, { 5, 3, 2 }, { 4, 5, 2, 2 } },
+    }) do
+      local a, b = numbers(c[1], 1), numbers(c[2], 2)
+      assert.same(c[3], { table.unpack(torch.matmul(a, b).shape) })
+      differences.check(torch.matmul, { a, b }, #c[3] > 2)
+    end
+  end)
+
+  it("multiplies member by member when a batch is broadcast", function()
+    local a, b = numbers({ 4, 1, 2, 3 }, 1), numbers({ 5, 3, 2 }, 2)
+    local y = torch.matmul(a, b)
+    for i = 0, 3 do
+      for j = 0, 4 do
+        near(y[i][j], product(a[i][0], b[j]))
+      end
+    end
+  end)
+
+  it("lets the second operand follow a half or float first", function()
+    local a, b = numbers({ 2, 3 }, 1), numbers({ 3, 2 }, 2)
+    assert.equal(torch.float16, torch.matmul(a:half(), b:float()).dtype)
+    assert.equal(torch.float32, torch.matmul(a:float(), b:half()).dtype)
+    raises("RuntimeError", "same dtype", function()
+      torch.matmul(a:float(), b)
+    end)
+  end)
+
+  it("refuses what does not fit", function()
+    raises("RuntimeError", "%[2, 3%] and %[4%]", function()
+      torch.matmul(torch.zeros({ 2, 3 }), torch.zeros({ 4 }))
+    end)
+    raises("RuntimeError", "at least 1 dimension", function()
+      torch.matmul(torch.tensor(1.0), torch.zeros({ 4 }))
+    end)
+  end)
+end)
+
+describe("products with an addend", function()
+  it("scale both parts and do not read self when beta is 0", function()
+    local a, b = numbers({ 2, 3 }, 1), numbers({ 3, 2 }, 2)
+    local p = product(a, b)
+    local bad = torch.full({ 2, 2 }, 0 / 0, { dtype = torch.float64 })
+    near(torch.addmm(bad, a, b, { beta = 0 }), p)
+    near(torch.addmm(torch.ones({ 2 }, { dtype = torch.float64 }), a, b, { beta = 3, alpha = 2 }), {
+      { 3 + 2 * p[1][1], 3 + 2 * p[1][2] },
+      { 3 + 2 * p[2][1], 3 + 2 * p[2][2] },
+    })
+  end)
+
+  it("have gradients", function()
+    local n = numbers
+    differences.check(torch.addmm, { n({ 2, 2 }, 1), n({ 2, 3 }, 2), n({ 3, 2 }, 3) })
+    differences.check(torch.baddbmm, { n({ 2, 2 }, 1), n({ 2, 2, 3 }, 2), n({ 2, 3, 2 }, 3) }, true)
+    differences.check(torch.addbmm, { n({ 2, 2 }, 1), n({ 2, 2, 3 }, 2), n({ 2, 3, 2 }, 3) }, true)
+    differences.check(torch.addmv, { n({ 2 }, 1), n({ 2, 3 }, 2), n({ 3 }, 3) }, true)
+    differences.check(torch.outer, { n({ 2 }, 1), n({ 3 }, 2) }, true)
+    differences.check(torch.inner, { n({ 2, 3 }, 1), n({ 2, 3 }, 2) }, true)
+  end)
+
+  it("refuse an addend that is larger than the product", function()
+    raises("RuntimeError", "cannot be expanded to the product's shape %[2, 2%]", function()
+      torch.addmm(torch.zeros({ 3, 2, 2 }), torch.zeros({ 2, 3 }), torch.zeros({ 3, 2 }))
+    end)
+  end)
+end)
+
+describe("linear and bilinear", function()
+  it("are x w^T + b over any leading dimensions", function()
+    local x, w, b = numbers({ 2, 3, 4 }, 1), numbers({ 5, 4 }, 2), numbers({ 5 }, 3)
+    local y, bias = F.linear(x, w, b), b:tolist()
+    for i = 0, 1 do
+      local want = product(x[i], w:t():contiguous())
+      for _, row in ipairs(want) do
+        for j = 1, 5 do
+          row[j] = row[j] + bias[j]
+        end
+      end
+      near(y[i], want)
+    end
+    differences.check(F.linear, { numbers({ 2, 3 }, 1), numbers({ 2, 3 }, 2), numbers({ 2 }, 3) })
+  end)
+
+  it("follow the type of the input", function()
+    local x, w = numbers({ 2, 4 }, 1), numbers({ 5, 4 }, 2)
+    assert.equal(torch.float16, F.linear(x:half(), w:float(), torch.zeros({ 5 })).dtype)
+  end)
+
+  it("name shapes that do not fit", function()
+    raises("RuntimeError", "`input` of shape %[2, 3%].*`weight` of shape %[5, 4%]", function()
+      F.linear(torch.zeros({ 2, 3 }), torch.zeros({ 5, 4 }))
+    end)
+  end)
+
+  it("bilinear is a sum over both inputs", function()
+    local x, y, w = numbers({ 2, 2 }, 1), numbers({ 2, 3 }, 2), numbers({ 2, 2, 3 }, 3)
+    local out, a, b, c = F.bilinear(x, y, w):tolist(), x:tolist(), y:tolist(), w:tolist()
+    for r = 1, 2 do
+      for o = 1, 2 do
+        local s = 0
+        for i = 1, 2 do
+          for j = 1, 3 do
+            s = s + a[r][i] * c[o][i][j] * b[r][j]
+          end
+        end
+        assert.near(s, out[r][o], 1e-12)
+      end
+    end
+    differences.check(F.bilinear, { x, y, w }, true)
+  end)
+end)

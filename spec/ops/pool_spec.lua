@@ -1,0 +1,145 @@
+-- Pooling: figures by hand, indices, rounding of sizes, gradients.
+local helper = require("spec.helper")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+local differences = require("spec.support.differences")
+local near, raises, numbers = helper.near, helper.raises, differences.numbers
+
+local square = torch.tensor({ { { { 1.0, 5, 2, 0 }, { 3, 4, 8, 7 }, { 9, 6, 1, 2 }, { 0, 5, 3, 4 } } } })
+
+describe("max_pool", function()
+  it("takes the greatest of each window and tells where it was", function()
+    local y, at = F.max_pool2d_with_indices(square, 2)
+    assert.same({ { { { 5, 8 }, { 9, 4 } } } }, y:tolist())
+    assert.same({ { { { 1, 6 }, { 8, 15 } } } }, at:tolist())
+    assert.equal(torch.int64, at.dtype)
+    assert.same({ { { { 5, 8 }, { 9, 4 } } } }, F.max_pool2d(square:half(), 2):tolist())
+  end)
+
+  it("never takes the padding, and takes the first of equals", function()
+    local low = torch.full({ 1, 1, 3 }, -7.0)
+    local y, at = F.max_pool1d_with_indices(low, 3, { stride = 2, padding = 1 })
+    assert.same({ { { -7, -7 } } }, y:tolist())
+    assert.same({ { { 0, 1 } } }, at:tolist())
+  end)
+
+  it("lets a NaN through", function()
+    local y = F.max_pool1d(torch.tensor({ { { 1.0, 0 / 0, 3, 4 } } }), 2):tolist()
+    assert.is_true(y[1][1][1] ~= y[1][1][1])
+    assert.equal(4, y[1][1][2])
+  end)
+
+  it("rounds sizes up only where a window starts inside", function()
+    local x = numbers({ 1, 1, 5 }, 1)
+    assert.equal(2, F.max_pool1d(x, 2):size(2))
+    assert.equal(3, F.max_pool1d(x, 2, { ceil_mode = true }):size(2))
+    -- a fourth window would start at 6, in the trailing padding
+    assert.equal(3, F.max_pool1d(x, 2, { padding = 1, ceil_mode = true }):size(2))
+  end)
+
+  it("skips places when dilated", function()
+    local x = torch.tensor({ { { 1.0, 9, 2, 8, 3 } } })
+    assert.same({ { { 2, 9, 3 } } }, F.max_pool1d(x, 2, { stride = 1, dilation = 2 }):tolist())
+  end)
+
+  it("has first and second gradients", function()
+    differences.check(function(x)
+      return F.max_pool2d(x, 3, { stride = 2, padding = 1 })
+    end, { numbers({ 1, 2, 5, 4 }, 1) })
+    differences.check(function(x)
+      local y = F.max_pool2d(x, 2)
+      return y * y
+    end, { numbers({ 2, 4, 4 }, 2) })
+    differences.check(function(x)
+      return F.max_pool3d(x, 2, { stride = 1 })
+    end, { numbers({ 1, 1, 3, 2, 3 }, 3) }, true)
+  end)
+
+  it("names what does not fit", function()
+    raises("RuntimeError", "at most half of the effective kernel size", function()
+      F.max_pool2d(square, 2, { padding = 2 })
+    end)
+    raises("RuntimeError", "too small for kernel_size=5", function()
+      F.max_pool2d(square, 5)
+    end)
+    raises("RuntimeError", "`kernel_size` must be at least 1", function()
+      F.max_pool2d(square, 0)
+    end)
+    raises("RuntimeError", "must be a floating point tensor, got int64", function()
+      F.max_pool2d(square:long(), 2)
+    end)
+    raises("RuntimeError", "3 or 4 dimensions", function()
+      F.max_pool2d(torch.zeros({ 4, 4 }), 2)
+    end)
+  end)
+end)
+
+describe("avg_pool", function()
+  it("divides by the window, by what lies inside, or by what is given", function()
+    local x = torch.tensor({ { { 3.0, 6, 9 } } }, { dtype = torch.float64 })
+    near(F.avg_pool1d(x, 3, { stride = 1, padding = 1 }), { { { 3, 6, 5 } } })
+    near(F.avg_pool1d(x, 3, { stride = 1, padding = 1, count_include_pad = false }),
+      { { { 4.5, 6, 7.5 } } })
+    near(F.avg_pool2d(square:double(), 2), { { { { 3.25, 4.25 }, { 5, 2.5 } } } })
+    near(F.avg_pool2d(square, 2, { divisor_override = 1 }), { { { { 13, 17 }, { 20, 10 } } } })
+  end)
+
+  it("counts the padding of a window cut by the end only up to it", function()
+    -- windows 0-2, 2-4 of a padded length 6: the second has 2 of 3 places
+    local x = torch.tensor({ { { 1.0, 2, 3, 4 } } }, { dtype = torch.float64 })
+    near(F.avg_pool1d(x, 3, { stride = 2, ceil_mode = true }), { { { 2, 3.5 } } })
+  end)
+
+  it("has first and second gradients", function()
+    for _, o in ipairs({
+      { padding = 1 }, { stride = 1, count_include_pad = false, padding = 1 },
+      { divisor_override = 3 }, { ceil_mode = true, stride = 2 },
+    }) do
+      differences.check(function(x)
+        local y = F.avg_pool2d(x, 3, o)
+        return y * y
+      end, { numbers({ 1, 1, 4, 5 }, 1) })
+    end
+  end)
+
+  it("refuses a divisor of 0", function()
+    raises("RuntimeError", "divisor_override", function()
+      F.avg_pool2d(square, 2, { divisor_override = 0 })
+    end)
+  end)
+end)
+
+describe("adaptive pooling", function()
+  it("has windows from floor(o in / out) to ceil((o + 1) in / out)", function()
+    local x = torch.tensor({ { { 1.0, 2, 3, 4, 5 } } }, { dtype = torch.float64 })
+    near(F.adaptive_avg_pool1d(x, 3), { { { 1.5, 3, 4.5 } } })
+    near(F.adaptive_avg_pool1d(x, 1), { { { 3 } } })
+    near(F.adaptive_avg_pool1d(x, 5), x)
+    local y, at = F.adaptive_max_pool1d_with_indices(x, 2)
+    assert.same({ { { 3, 5 } } }, y:tolist())
+    assert.same({ { { 2, 4 } } }, at:tolist())
+  end)
+
+  it("has first and second gradients", function()
+    differences.check(function(x)
+      local y = F.adaptive_avg_pool2d(x, { 2, 3 })
+      return y * y
+    end, { numbers({ 1, 1, 3, 5 }, 1) })
+    differences.check(function(x)
+      local y = F.adaptive_max_pool2d(x, { 2, 2 })
+      return y * y
+    end, { numbers({ 1, 1, 3, 5 }, 1) })
+    differences.check(function(x)
+      return F.adaptive_avg_pool3d(x, { 1, 2, 2 })
+    end, { numbers({ 1, 1, 2, 3, 4 }, 1) }, true)
+  end)
+
+  it("refuses negative sizes and empty planes", function()
+    raises("RuntimeError", "must not be negative", function()
+      F.adaptive_avg_pool2d(square, { -1, 2 })
+    end)
+    raises("RuntimeError", "non%-zero size", function()
+      F.adaptive_avg_pool1d(torch.zeros({ 1, 1, 0 }), 2)
+    end)
+  end)
+end)
