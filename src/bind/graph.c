@@ -7,6 +7,8 @@
  *   g:run_passes()               all common passes
  *   g:clone()
  *   g:nodes()                    a table for each node, see push_node
+ *   g:inputs()                   a table for each, see push_result
+ *   g:outputs()                  numbers of values
  *   core.passes()                names of the common passes
  */
 #include <string.h>
@@ -294,6 +296,28 @@ static int graph_nodes(lua_State *L)
     return 1;
 }
 
+static int graph_inputs(lua_State *L)
+{
+    const LpGraph *g = check_box(L)->p;
+    lua_newtable(L);
+    for (size_t i = 0; i < g->n_input; i++) {
+        push_result(L, g, g->input[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+static int graph_outputs(lua_State *L)
+{
+    const LpGraph *g = check_box(L)->p;
+    lua_newtable(L);
+    for (size_t i = 0; i < g->n_output; i++) {
+        lua_pushinteger(L, g->output[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
 static int passes(lua_State *L)
 {
     lua_newtable(L);
@@ -311,6 +335,8 @@ static const luaL_Reg graph_methods[] = {
     {"run_passes", graph_run_passes},
     {"clone", graph_clone},
     {"nodes", graph_nodes},
+    {"inputs", graph_inputs},
+    {"outputs", graph_outputs},
     {"close", graph_gc},
     {"__tostring", graph_print},
     {"__gc", graph_gc},

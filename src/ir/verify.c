@@ -101,10 +101,16 @@ static LpStatus check_numbers(const LpGraph *g, LpErr *e)
         for (; input < g->n_input && g->input[input] == next; input++)
             next++;
         LpErr own = {0};
-        if (n->out != next || n->n_out >= g->n_value - (next - 1)) {
+        if (n->out != next) {
             lp_fail(&own, LP_E_INTERNAL,
                     "its results begin at value %u, the order says %u", n->out,
                     next);
+            return fault(g, i, e, &own);
+        }
+        if (n->n_out > g->n_value - next) {
+            lp_fail(&own, LP_E_INTERNAL,
+                    "it has %u results, but the graph has no value %zu",
+                    n->n_out, g->n_value);
             return fault(g, i, e, &own);
         }
         for (uint32_t k = 0; k < n->n_out; k++, next++)
@@ -130,8 +136,8 @@ static LpStatus check_operands(const LpGraph *g, const LpGraphNode *n,
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
         if (lp_is_imm(v) ? (v & ~LP_VAL_IMM) >= g->n_imm : v >= before)
-            BAD("operand %u is value %u, which does not exist yet", i,
-                v & ~LP_VAL_IMM);
+            BAD("operand %u is %s %u, which does not exist yet", i,
+                lp_is_imm(v) ? "number" : "value", v & ~LP_VAL_IMM);
     }
     return lp_check_operands(n->op, n->in, n->n_in, e);
 }
