@@ -175,8 +175,8 @@ LP_EXPAND(expand_bucketize)
                 lp_type(b, in[1])->ndim);
         return;
     }
-    out[0] = lp_emit(b, LP_OP_searchsorted,
-                     (LpVal[]){in[1], in[0], LP_NOVAL}, 3, a);
+    out[0] =
+        lp_emit(b, LP_OP_searchsorted, (LpVal[]){in[1], in[0], LP_NOVAL}, 3, a);
 }
 
 LpOp op_bucketize = {

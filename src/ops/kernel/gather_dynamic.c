@@ -117,10 +117,10 @@ static void sort_slices(const Groups *g, int64_t *x, int64_t *tmp, int64_t n)
             int64_t hi = lo + 2 * w < n ? lo + 2 * w : n;
             int64_t i = lo, j = mid, k = lo;
             while (i < mid || j < hi)
-                tmp[k++] = j >= hi || (i < mid &&
-                                       compare_slices(g, x[i], x[j]) <= 0)
-                               ? x[i++]
-                               : x[j++];
+                tmp[k++] =
+                    j >= hi || (i < mid && compare_slices(g, x[i], x[j]) <= 0)
+                        ? x[i++]
+                        : x[j++];
         }
         memcpy(x, tmp, (size_t)n * sizeof *x);
     }

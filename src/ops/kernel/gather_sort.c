@@ -60,9 +60,9 @@ static void merge(const LpSortItem *x, LpSortItem *to, int64_t lo, int64_t mid,
 {
     int64_t i = lo, j = mid;
     for (int64_t k = lo; k < hi; k++) {
-        bool left = j >= hi ||
-                    (i < mid && (down ? x[i].key >= x[j].key
-                                      : x[i].key <= x[j].key));
+        bool left =
+            j >= hi ||
+            (i < mid && (down ? x[i].key >= x[j].key : x[i].key <= x[j].key));
         to[k] = left ? x[i++] : x[j++];
     }
 }
@@ -226,8 +226,7 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
                      : r->threads;
     k->state = s;
     k->fini = free_state;
-    k->work_bytes =
-        (size_t)s->threads * 2 * (size_t)s->n * sizeof(LpSortItem);
+    k->work_bytes = (size_t)s->threads * 2 * (size_t)s->n * sizeof(LpSortItem);
     k->run = run_sort;
     k->threads = r->threads;
     return LP_OK;

@@ -1,0 +1,398 @@
+/* The driver of the optimizers' updates. Operands that are not contiguous are
+ * copied first; then blocks of BLOCK elements go through the loop, split over
+ * threads. Types other than the one computed in (double for a double
+ * parameter, else float) are converted block by block on the stack. Numbers
+ * are read when the kernel runs. */
+#include "src/ops/kernel/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/ops/kernel/copy.h"
+
+#define BLOCK 1024
+#define PARALLEL (1 << 15) /* elements */
+#define MAX_IN 5
+#define MAX_OUT 4
+
+typedef struct Update {
+    LpOptimLoop loop;
+    void (*numbers)(const struct Update *u, const double *v, double *c,
+                    unsigned *flags);
+    int n_in, n_out; /* tensors: the first operands, the first results */
+    bool has_in[MAX_IN], has_out[MAX_OUT];
+    LpDesc in[MAX_IN], out[MAX_OUT];
+    bool copy_in[MAX_IN], copy_out[MAX_OUT]; /* not contiguous */
+    int n_numbers, first_number;
+    LpDesc number[LP_OPTIM_NUMBERS];
+    LpDtype type; /* computed in */
+    unsigned flags;
+    bool maximize, bias_correction;
+    int64_t n;
+    int threads;
+    bool lamb;
+} Update;
+
+static const LpOptimLoops *loops(LpDtype t)
+{
+    const LpOptimLoops *l = lp_optim_plain;
+#if defined(__x86_64__)
+    if (lp_cpu_simd() == LP_SIMD_AVX512)
+        l = lp_optim_avx512;
+    else if (lp_cpu_simd() == LP_SIMD_AVX2)
+        l = lp_optim_avx2;
+#endif
+    return &l[t == LP_F64];
+}
+
+/* ---- blocks --------------------------------------------------------------
+ */
+/* One block of an operand in the type computed in. */
+static const void *load(const Update *u, int k, const char *p, int64_t at,
+                        int64_t n, double *buf)
+{
+    LpDtype t = u->in[k].dtype;
+    const char *from = p + at * (int64_t)lp_dtype_size(t);
+    if (t == u->type)
+        return from;
+    lp_convert(t, from, 1, u->type, buf, 1, n);
+    return buf;
+}
+
+static void run_block(const Update *u, char *const *in, char *const *out,
+                      int64_t at, int64_t n, const double *c, unsigned flags)
+{
+    double in_buf[MAX_IN][BLOCK], out_buf[MAX_OUT][BLOCK];
+    const void *pi[MAX_IN] = {NULL};
+    void *po[MAX_OUT] = {NULL};
+    for (int k = 0; k < u->n_in; k++)
+        if (u->has_in[k])
+            pi[k] = load(u, k, in[k], at, n, in_buf[k]);
+    for (int k = 0; k < u->n_out; k++)
+        if (u->has_out[k])
+            po[k] = u->out[k].dtype == u->type
+                        ? out[k] + at * (int64_t)lp_dtype_size(u->type)
+                        : (char *)out_buf[k];
+    u->loop(n, pi, po, c, flags);
+    for (int k = 0; k < u->n_out; k++)
+        if (u->has_out[k] && u->out[k].dtype != u->type)
+            lp_convert(u->type, out_buf[k], 1, u->out[k].dtype,
+                       out[k] + at * (int64_t)lp_dtype_size(u->out[k].dtype), 1,
+                       n);
+}
+
+static void run_blocks(const Update *u, char *const *in, char *const *out,
+                       const double *c, unsigned flags)
+{
+    int64_t blocks = (u->n + BLOCK - 1) / BLOCK;
+    int threads = u->n < PARALLEL ? 1 : u->threads;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t at = i * BLOCK, left = u->n - at;
+        run_block(u, in, out, at, left < BLOCK ? left : BLOCK, c, flags);
+    }
+}
+
+/* ---- lamb's second half --------------------------------------------------
+ */
+static double value_at(LpDtype t, const char *p, int64_t i)
+{
+    return t == LP_F64 ? ((const double *)(const void *)p)[i]
+                       : (double)((const float *)(const void *)p)[i];
+}
+
+/* Euclidean norm, by blocks of fixed size: the same for any width. */
+static double norm(const Update *u, const LpDesc *d, const char *p)
+{
+    double sum = 0, buf[BLOCK];
+    for (int64_t at = 0; at < u->n; at += BLOCK) {
+        int64_t n = u->n - at < BLOCK ? u->n - at : BLOCK;
+        double part = 0;
+        lp_convert(d->dtype, p + at * (int64_t)lp_dtype_size(d->dtype), 1,
+                   LP_F64, buf, 1, n);
+        for (int64_t i = 0; i < n; i++)
+            part += buf[i] * buf[i];
+        sum += part;
+    }
+    return sqrt(sum);
+}
+
+/* p -= lr min(|p|, most) / |x| x, the ratio 1 if a norm is 0. */
+static void lamb_apply(const Update *u, const char *p, const char *x, char *out,
+                       double lr, double most)
+{
+    double wn = norm(u, &u->in[0], p);
+    LpDesc xd = {.dtype = u->type};
+    double xn = norm(u, &xd, x);
+    double ratio = wn == 0 || xn == 0 ? 1 : (wn < most ? wn : most) / xn;
+    double buf[BLOCK];
+    LpDtype t = u->in[0].dtype, o = u->out[0].dtype;
+    for (int64_t at = 0; at < u->n; at += BLOCK) {
+        int64_t n = u->n - at < BLOCK ? u->n - at : BLOCK;
+        lp_convert(t, p + at * (int64_t)lp_dtype_size(t), 1, LP_F64, buf, 1, n);
+        for (int64_t i = 0; i < n; i++)
+            buf[i] -= lr * ratio * value_at(u->type, x, at + i);
+        lp_convert(LP_F64, buf, 1, o, out + at * (int64_t)lp_dtype_size(o), 1,
+                   n);
+    }
+}
+
+/* ---- the kernel ----------------------------------------------------------
+ */
+static double read_number(const LpDesc *d, const void *p)
+{
+    return d->is_imm ? lp_scalar_f(d->imm)
+                     : lp_scalar_f(lp_scalar_load(d->dtype, p));
+}
+
+static LpDesc plain(const LpDesc *d)
+{
+    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
+    memcpy(t.shape, d->shape, sizeof t.shape);
+    return lp_desc_of(&t);
+}
+
+/* work: contiguous copies, then lamb's direction */
+static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc, (void)e;
+    const Update *u = k->state;
+    double v[LP_OPTIM_NUMBERS] = {0}, c[LP_OPTIM_NUMBERS] = {0};
+    char *pi[MAX_IN] = {NULL}, *po[MAX_OUT] = {NULL}, *next = work;
+    unsigned flags = u->flags;
+    for (int i = 0; i < u->n_numbers; i++)
+        v[i] = read_number(&u->number[i], in[u->first_number + i]);
+    u->numbers(u, v, c, &flags);
+    for (int i = 0; i < u->n_in; i++) {
+        pi[i] = in[i];
+        if (!u->copy_in[i])
+            continue;
+        LpDesc to = plain(&u->in[i]);
+        lp_copy_strided(&u->in[i], in[i], &to, next);
+        pi[i] = next;
+        next += u->n * 8;
+    }
+    for (int i = 0; i < u->n_out && !(u->lamb && i == 3); i++) {
+        po[i] = out[i];
+        if (!u->copy_out[i])
+            continue;
+        po[i] = next;
+        next += u->n * 8;
+    }
+    if (u->lamb)
+        po[3] = next;
+    run_blocks(u, pi, po, c, flags);
+    if (u->lamb)
+        lamb_apply(u, pi[0], po[3], po[0], v[0], v[6]);
+    for (int i = 0; i < u->n_out; i++)
+        if (u->copy_out[i]) {
+            LpDesc from = plain(&u->out[i]);
+            lp_copy_strided(&from, po[i], &u->out[i], out[i]);
+        }
+    return LP_OK;
+}
+
+static void free_state(LpKernel *k)
+{
+    lp_free(k->state);
+    k->state = NULL;
+}
+
+/* The first n_in operands and n_out results are tensors, the operands after
+ * them numbers. */
+static Update *update(const LpKernelReq *r, int n_in, int n_out, LpKernel *k,
+                      LpErr *e)
+{
+    Update *u = lp_calloc(1, sizeof *u);
+    if (!u) {
+        lp_fail(e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+        return NULL;
+    }
+    u->n_in = n_in;
+    u->n_out = n_out;
+    u->first_number = n_in;
+    u->n_numbers = r->n_in - n_in;
+    u->n = lp_desc_numel(&r->in[0]);
+    u->threads = r->threads;
+    u->type = r->in[0].dtype == LP_F64 ? LP_F64 : LP_F32;
+    for (int i = 0; i < n_in; i++) {
+        u->in[i] = r->in[i];
+        u->has_in[i] = r->in[i].dtype != LP_DT_NONE;
+        u->copy_in[i] = u->has_in[i] && !lp_desc_contiguous(&r->in[i]);
+        k->work_bytes += u->copy_in[i] ? (size_t)u->n * 8 : 0;
+    }
+    for (int i = 0; i < n_out; i++) {
+        u->out[i] = r->out[i];
+        u->has_out[i] = i == 0 || lp_desc_numel(&r->out[i]) == u->n;
+        u->copy_out[i] = u->has_out[i] && !lp_desc_contiguous(&r->out[i]);
+        k->work_bytes += u->copy_out[i] ? (size_t)u->n * 8 : 0;
+    }
+    for (int i = 0; i < u->n_numbers && i < LP_OPTIM_NUMBERS; i++)
+        u->number[i] = r->in[n_in + i];
+    k->state = u;
+    k->fini = free_state;
+    k->run = run_update;
+    k->threads = r->threads;
+    return u;
+}
+
+static bool attr_on(const LpKernelReq *r, int i)
+{
+    return r->attr[i].i != 0;
+}
+
+/* ---- sgd -----------------------------------------------------------------
+ */
+/* v: lr, momentum, dampening, weight_decay, step, grad_scale */
+static void sgd_numbers(const Update *u, const double *v, double *c,
+                        unsigned *flags)
+{
+    c[0] = v[0];
+    c[1] = v[1];
+    c[2] = 1 - v[2];
+    c[3] = v[3];
+    c[4] = u->maximize ? -v[5] : v[5];
+    if (v[4] == 1)
+        *flags |= LP_OPTIM_FIRST;
+}
+
+LpStatus lp_sgd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Update *u = update(r, 3, 2, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    u->loop = loops(u->type)->sgd;
+    u->numbers = sgd_numbers;
+    u->flags = (u->has_in[2] ? LP_OPTIM_STATE : 0u) |
+               (attr_on(r, 0) ? LP_OPTIM_NESTEROV : 0u);
+    u->maximize = attr_on(r, 1);
+    return LP_OK;
+}
+
+/* v: lr, momentum, dampening, weight_decay, velocity_scaling, grad_scale */
+static void popart_sgd_numbers(const Update *u, const double *v, double *c,
+                               unsigned *flags)
+{
+    (void)u, (void)flags;
+    c[0] = v[0];
+    c[1] = v[1];
+    c[2] = 1 - v[2];
+    c[3] = v[3];
+    c[4] = v[5];
+    c[5] = v[4];
+}
+
+LpStatus lp_popart_sgd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Update *u = update(r, 3, 2, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    u->loop = loops(u->type)->popart_sgd;
+    u->numbers = popart_sgd_numbers;
+    u->flags = (u->has_in[2] ? LP_OPTIM_STATE : 0u) |
+               (attr_on(r, 0) ? LP_OPTIM_NESTEROV : 0u);
+    return LP_OK;
+}
+
+/* v: lr, momentum, dampening, weight_decay, velocity_scaling, replicas */
+static void combined_numbers(const Update *u, const double *v, double *c,
+                             unsigned *flags)
+{
+    (void)u, (void)flags;
+    c[0] = v[0] / (v[4] * v[5]);
+    c[1] = v[1] / v[5];
+    c[2] = (1 - v[2]) * v[3] * v[4];
+}
+
+LpStatus lp_popart_combined_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Update *u = update(r, 2, 2, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    u->loop = loops(u->type)->popart_combined;
+    u->numbers = combined_numbers;
+    return LP_OK;
+}
+
+/* ---- adam, lamb ----------------------------------------------------------
+ */
+/* v: lr, beta1, beta2, eps, weight_decay, step, then grad_scale (adam) or
+ * max_weight_norm, grad_scale (lamb) */
+static void adam_numbers(const Update *u, const double *v, double *c,
+                         unsigned *flags)
+{
+    (void)flags;
+    double bc1 = u->bias_correction ? 1 - pow(v[1], v[5]) : 1;
+    double bc2 = u->bias_correction ? 1 - pow(v[2], v[5]) : 1;
+    c[0] = (u->lamb ? 1 : v[0]) / bc1;
+    c[1] = 1 - v[1];
+    c[2] = v[2];
+    c[3] = 1 - v[2];
+    c[4] = v[3];
+    c[5] = v[4];
+    c[6] = 1 - v[0] * v[4];
+    c[7] = u->lamb ? v[7] : u->maximize ? -v[6] : v[6];
+    c[8] = 1 / sqrt(bc2);
+}
+
+LpStatus lp_adam_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Update *u = update(r, 5, 4, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    u->loop = loops(u->type)->adam;
+    u->numbers = adam_numbers;
+    u->flags = (u->has_in[4] ? LP_OPTIM_STATE : 0u) |
+               (attr_on(r, 0) ? LP_OPTIM_DECOUPLED : 0u);
+    u->bias_correction = attr_on(r, 1);
+    u->maximize = attr_on(r, 2);
+    return LP_OK;
+}
+
+LpStatus lp_lamb_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Update *u = update(r, 4, 3, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    u->loop = loops(u->type)->lamb;
+    u->numbers = adam_numbers;
+    u->bias_correction = attr_on(r, 0);
+    u->lamb = true;
+    u->n_out = 4; /* the direction, in scratch */
+    u->has_out[3] = true;
+    u->out[3].dtype = u->type;
+    k->work_bytes += (size_t)u->n * 8;
+    return LP_OK;
+}
+
+/* ---- rmsprop -------------------------------------------------------------
+ */
+/* v: lr, alpha, eps, weight_decay, momentum, grad_scale */
+static void rmsprop_numbers(const Update *u, const double *v, double *c,
+                            unsigned *flags)
+{
+    (void)flags;
+    c[0] = v[0];
+    c[1] = v[1];
+    c[2] = 1 - v[1];
+    c[3] = v[2];
+    c[4] = v[3];
+    c[5] = v[4];
+    c[6] = u->maximize ? -v[5] : v[5];
+}
+
+LpStatus lp_rmsprop_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Update *u = update(r, 5, 4, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    u->loop = loops(u->type)->rmsprop;
+    u->numbers = rmsprop_numbers;
+    u->flags = (u->has_in[3] ? LP_OPTIM_CENTERED : 0u) |
+               (u->has_in[4] ? LP_OPTIM_MOMENTUM : 0u) |
+               (attr_on(r, 0) ? LP_OPTIM_TF : 0u);
+    u->maximize = attr_on(r, 1);
+    return LP_OK;
+}
