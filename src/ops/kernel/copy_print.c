@@ -1,0 +1,204 @@
+/* Prints a tensor as nested brackets:
+ *
+ *   title: ((1.0000, 2.0000),
+ *    (3.0000, 4.0000))
+ *
+ * More than `summarise_threshold` elements are summarised: of each dimension
+ * the first and last `edge_items`, "..." between. A line is broken after a
+ * separator when it would be longer than `max_line_width`. auto chooses
+ * scientific notation if an element's magnitude asks for it. The whole text is
+ * written at once, so that prints of several threads do not mix. */
+#include "src/ops/kernel/copy_print.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/ops/kernel/copy.h"
+
+enum {
+    TITLE,
+    PRINT_GRADIENT,
+    THRESHOLD,
+    EDGE,
+    WIDTH,
+    DIGITS,
+    FORMAT,
+    SEPARATOR,
+    OPEN,
+    CLOSE
+};
+
+typedef struct Print {
+    LpCopyPlan copy;
+    LpDesc in;
+    int64_t threshold, edge, width;
+    int digits;
+    char format;                            /* first letter of the notation */
+    char *title, *separator, *open, *close; /* in one block after the struct */
+} Print;
+
+typedef struct Text {
+    char *s;
+    size_t n, cap;
+    int64_t column;
+    bool failed;
+} Text;
+
+static void put(Text *t, const char *s)
+{
+    size_t n = strlen(s);
+    while (!t->failed && t->n + n + 1 > t->cap) {
+        size_t cap = t->cap ? 2 * t->cap : 1024;
+        char *more = lp_realloc(t->s, cap);
+        t->failed = !more;
+        if (more) {
+            t->s = more;
+            t->cap = cap;
+        }
+    }
+    if (t->failed)
+        return;
+    memcpy(t->s + t->n, s, n + 1);
+    t->n += n;
+    t->column += (int64_t)n;
+}
+
+static void put_line(Text *t, int indent)
+{
+    put(t, "\n");
+    t->column = 0;
+    for (int i = 0; i < indent; i++)
+        put(t, " ");
+}
+
+static void put_number(Text *t, const Print *p, LpDtype d, const void *at)
+{
+    char buf[64];
+    LpScalar v = lp_scalar_load(d, at);
+    if (v.kind != LP_KIND_FLOAT)
+        snprintf(buf, sizeof buf, "%lld", (long long)v.i);
+    else if (p->format == 's')
+        snprintf(buf, sizeof buf, "%.*e", p->digits, v.f);
+    else if (p->format == 'n')
+        snprintf(buf, sizeof buf, "%.*g", p->digits, v.f);
+    else
+        snprintf(buf, sizeof buf, "%.*f", p->digits, v.f);
+    put(t, buf);
+}
+
+static void put_dim(Text *t, const Print *p, const char *at, int dim,
+                    bool summarise)
+{
+    const LpDesc *d = &p->in;
+    int64_t bytes = (int64_t)lp_dtype_size(d->dtype);
+    if (dim == d->ndim) {
+        put_number(t, p, d->dtype, at);
+        return;
+    }
+    int64_t n = d->shape[dim];
+    bool cut = summarise && n > 2 * p->edge;
+    put(t, p->open);
+    for (int64_t i = 0; i < n && !t->failed; i++) {
+        if (cut && i == p->edge) {
+            put(t, "...");
+            i = n - p->edge - 1;
+        } else {
+            put_dim(t, p, at + i * d->strides[dim] * bytes, dim + 1, summarise);
+        }
+        if (i == n - 1)
+            break;
+        put(t, p->separator);
+        if (dim < d->ndim - 1 || t->column >= p->width)
+            put_line(t, dim + 1);
+    }
+    put(t, p->close);
+}
+
+/* Fixed notation, unless a number would lose its digits or fill the line. */
+static char choose_format(const Print *p, const void *data)
+{
+    LpType t = {.dtype = LP_F64, .ndim = p->in.ndim};
+    memcpy(t.shape, p->in.shape, sizeof t.shape);
+    LpDesc plain = lp_desc_of(&t);
+    int64_t n = lp_numel(&t);
+    double *v = lp_alloc((size_t)(n + 1) * sizeof *v);
+    double most = 0, least = INFINITY;
+    if (!v)
+        return 's';
+    lp_copy_strided(&p->in, data, &plain, v);
+    for (int64_t i = 0; i < n; i++) {
+        double a = fabs(v[i]);
+        if (!isfinite(a) || a == 0)
+            continue;
+        most = a > most ? a : most;
+        least = a < least ? a : least;
+    }
+    lp_free(v);
+    return most >= 1e8 || least < pow(10, -p->digits) ? 's' : 'f';
+}
+
+static LpStatus run_print(const LpKernel *k, void *const *in, void *const *out,
+                          void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)work, (void)rc;
+    Print p = *(const Print *)k->state;
+    Text t = {.s = NULL};
+    if (in[0] != out[0])
+        lp_copy_run(&p.copy, in[0], out[0]);
+    if (p.format == 'a')
+        p.format = choose_format(&p, in[0]);
+    if (p.title[0]) {
+        put(&t, p.title);
+        put(&t, ": ");
+    }
+    put_dim(&t, &p, in[0], 0, lp_desc_numel(&p.in) > p.threshold);
+    put(&t, "\n");
+    if (!t.failed)
+        fwrite(t.s, 1, t.n, stderr);
+    lp_free(t.s);
+    LP_FAIL_IF(t.failed, e, LP_E_MEMORY, "no memory to print a tensor");
+    return LP_OK;
+}
+
+static void free_state(LpKernel *k)
+{
+    lp_free(k->state);
+    k->state = NULL;
+}
+
+static char *take(char **block, const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *to = memcpy(*block, s, n);
+    *block += n;
+    return to;
+}
+
+LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    const LpAttr *a = r->attr;
+    size_t n = strlen(a[TITLE].str) + strlen(a[SEPARATOR].str) +
+               strlen(a[OPEN].str) + strlen(a[CLOSE].str) + 4;
+    Print *p = lp_calloc(1, sizeof *p + n);
+    LP_FAIL_IF(!p, e, LP_E_MEMORY, "no memory for a kernel of print_tensor");
+    char *block = (char *)(p + 1);
+    lp_copy_plan(&r->in[0], &r->out[0], r->threads, &p->copy);
+    p->in = r->in[0];
+    p->threshold = a[THRESHOLD].i;
+    p->edge = a[EDGE].i;
+    p->width = a[WIDTH].i;
+    p->digits = a[DIGITS].i < 30 ? (int)a[DIGITS].i : 30;
+    p->format = a[FORMAT].str[0];
+    p->title = take(&block, a[TITLE].str);
+    p->separator = take(&block, a[SEPARATOR].str);
+    p->open = take(&block, a[OPEN].str);
+    p->close = take(&block, a[CLOSE].str);
+    k->state = p;
+    k->fini = free_state;
+    k->run = run_print;
+    k->threads = r->threads;
+    return LP_OK;
+}
