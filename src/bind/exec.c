@@ -1,0 +1,294 @@
+/* Executors from Lua; see program.h. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/bind/module.h"
+#include "src/bind/program.h"
+
+const char lp_tag_exec = 'x';
+
+static LpExecBox *check_device(lua_State *L)
+{
+    return lp_check_box(L, 1, &lp_tag_exec, "executor");
+}
+
+static LpExec *check_exec(lua_State *L)
+{
+    return check_device(L)->x;
+}
+
+void lp_exec_box_free(LpExecBox *d)
+{
+    if (!d)
+        return;
+    lp_sync_free(d->sync);
+    lp_exec_free(d->x);
+    lp_free(d);
+}
+
+static int exec_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &lp_tag_exec);
+    if (b) {
+        lp_exec_box_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+/* ---- executor ----------------------------------------------------------- */
+/* exec:read(var, replica from 0) -> tensor */
+static int exec_read(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    int64_t r = luaL_optinteger(L, 3, 0);
+    if (r < 0 || r >= s->replicas)
+        return lp_raise(L, LP_E_INDEX, "no replica %d", (int)r);
+    LpTensor *t = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(&s->var[i].type, &t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = t;
+    lp_exec_read(x, i, r, lp_tensor_data(t));
+    lp_gc_account(L);
+    return 1;
+}
+
+/* exec:read_into(var, tensor): overwrites the tensor's memory */
+static int exec_read_into(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "read_into", "tensor");
+    LpType type = lp_tensor_type(t);
+    if (!lp_type_eq(&type, &s->var[i].type))
+        return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
+                        s->var[i].name);
+    if (lp_tensor_contiguous(t)) {
+        lp_exec_read(x, i, 0, lp_tensor_data(t));
+        t->st->version++;
+        return 0;
+    }
+    LpTensor *tmp = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(&type, &tmp, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = tmp;
+    lp_exec_read(x, i, 0, lp_tensor_data(tmp));
+    bool grad = lp_grad_enabled();
+    lp_set_grad_enabled(false);
+    LpStatus st = lp_copy_into(t, &(LpArg){.t = tmp}, &e);
+    lp_set_grad_enabled(grad);
+    return st != LP_OK ? lp_bind_fail(L, &e) : 0;
+}
+
+/* A contiguous tensor of the variable's dtype at i, pushed. */
+static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
+{
+    LpErr e = {0};
+    LpTensor *t = lp_check_tensor(L, i, "write", v->name), *c = NULL;
+    if (t->dtype != v->type.dtype)
+        lp_raise(L, LP_E_RUNTIME, "'%s' has dtype %s, compiled for %s", v->name,
+                 lp_dtype_name(t->dtype), lp_dtype_name(v->type.dtype));
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_touch(t, false, &e) != LP_OK ||
+        lp_contiguous(t, &c, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    b->p = c;
+    return c;
+}
+
+static int exec_write(lua_State *L)
+{
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = check_data(L, 3, &s->var[i]);
+    LpType type = lp_tensor_type(t);
+    if (!lp_shape_eq(&type, &s->var[i].type))
+        return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
+                        s->var[i].name);
+    lp_exec_write(x, i, lp_tensor_data(t));
+    return 0;
+}
+
+/* Shape of a whole stream: dimension 0 times the slices; a value without
+ * dimensions becomes one-dimensional when there are several. */
+static LpType stream_type(const LpVariable *v, int64_t slices)
+{
+    LpType t = v->type;
+    if (t.ndim == 0 && slices != 1) {
+        t.ndim = 1;
+        t.shape[0] = slices;
+    } else if (t.ndim > 0) {
+        t.shape[0] *= slices;
+    }
+    return t;
+}
+
+static void bind_input(lua_State *L, const LpStep *s, size_t i, LpStream *st)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    lua_geti(L, 2, (lua_Integer)i + 1);
+    LpTensor *t = check_data(L, -1, &s->var[i]);
+    LpType got = lp_tensor_type(t);
+    LpType want =
+        stream_type(&s->var[i], s->device_iterations *
+                                    s->gradient_accumulation * s->replicas);
+    if (!lp_shape_eq(&got, &want))
+        lp_raise(L, LP_E_RUNTIME, "input '%s' has shape %s, expected %s",
+                 s->var[i].name, lp_shape_str(&got, a), lp_shape_str(&want, b));
+    st->in = lp_tensor_data(t);
+}
+
+static void bind_output(lua_State *L, const LpStep *s, size_t i, LpStream *st,
+                        int results)
+{
+    LpErr e = {0};
+    lua_geti(L, 3, (lua_Integer)i + 1);
+    st->mode = LP_OUT_ALL;
+    st->period = 1;
+    if (lua_istable(L, -1)) {
+        static const char *const modes[] = {"final", "everyn", "all", "sum"};
+        const char *m = lp_opt_str(L, lua_gettop(L), "mode");
+        for (int k = 0; k < 4; k++)
+            if (strcmp(m, modes[k]) == 0)
+                st->mode = (LpOutMode)k;
+        st->period = lp_opt_int(L, lua_gettop(L), "period", 1);
+    }
+    LpType t =
+        stream_type(&s->var[i], lp_exec_out_slices(s, st->mode, st->period));
+    LpTensor *out = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(&t, &out, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    b->p = out;
+    st->out = lp_tensor_data(out);
+    lua_rawseti(L, results, (lua_Integer)i + 1);
+}
+
+/* exec:run({[var] = tensor}, {[var] = {mode=, period=}}) -> {[var] = tensor} */
+static int exec_run(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    lua_settop(L, 3);
+    lua_newtable(L);
+    LpStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
+    luaL_checkstack(L, (int)s->n_var * 3 + 8, "too many variables");
+    for (size_t i = 0; i < s->n_var; i++) {
+        if (s->var[i].role == LP_VAR_STREAM_IN)
+            bind_input(L, s, i, &st[i]);
+        else if (s->var[i].role == LP_VAR_STREAM_OUT)
+            bind_output(L, s, i, &st[i], 4);
+    }
+    int64_t finished = 0;
+    if (lp_exec_run(x, st, &finished, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lp_gc_account(L);
+    lua_settop(L, 4);
+    return 1;
+}
+
+/* exec:rng() -> seed, micro-batches; exec:rng(seed, n) sets */
+static int exec_rng(lua_State *L)
+{
+    LpExec *x = check_exec(L);
+    uint64_t st[2];
+    if (!lua_isnoneornil(L, 2)) {
+        st[0] = (uint64_t)luaL_checkinteger(L, 2);
+        st[1] = (uint64_t)luaL_optinteger(L, 3, 0);
+        lp_exec_rng_set(x, st);
+    }
+    lp_exec_rng_get(x, st);
+    lua_pushinteger(L, (lua_Integer)st[0]);
+    lua_pushinteger(L, (lua_Integer)st[1]);
+    return 2;
+}
+
+/* exec:mirror(var, tensor): the host tensor is pulled when it is read */
+static int exec_mirror(lua_State *L)
+{
+    LpErr e = {0};
+    LpExecBox *d = check_device(L);
+    const LpStep *s = lp_exec_program(d->x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "mirror", "tensor");
+    LpType type = lp_tensor_type(t);
+    if (!lp_type_eq(&type, &s->var[i].type) || !lp_tensor_contiguous(t))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "the host tensor of '%s' must be contiguous and of "
+                        "the compiled type",
+                        s->var[i].name);
+    if (lp_sync_add(d->sync, i, t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* exec:mark(): the device's copies of mirrored variables are newer */
+static int exec_mark(lua_State *L)
+{
+    lp_sync_mark(check_device(L)->sync);
+    return 0;
+}
+
+static int exec_unmark(lua_State *L)
+{
+    lp_sync_clear(check_device(L)->sync);
+    return 0;
+}
+
+static int exec_marked(lua_State *L)
+{
+    lua_pushboolean(L, lp_sync_marked(check_device(L)->sync));
+    return 1;
+}
+
+static int exec_pull(lua_State *L)
+{
+    lp_sync_pull(check_device(L)->sync);
+    return 0;
+}
+
+static int exec_pulls(lua_State *L)
+{
+    lua_pushinteger(L, lp_sync_pulls(check_device(L)->sync));
+    return 1;
+}
+
+/* exec:stats() -> {instructions=, arena_bytes=, …} of the host program */
+static int exec_stats(lua_State *L)
+{
+    const LpProgram *p = lp_exec_program(check_exec(L));
+    lua_newtable(L);
+    lua_pushinteger(L, (lua_Integer)(p->micro.n + p->update.n));
+    lua_setfield(L, -2, "instructions");
+    lua_pushinteger(L, (lua_Integer)p->micro.arena_bytes);
+    lua_setfield(L, -2, "micro_arena_bytes");
+    lua_pushinteger(L, (lua_Integer)p->update.arena_bytes);
+    lua_setfield(L, -2, "update_arena_bytes");
+    return 1;
+}
+
+static const luaL_Reg exec_methods[] = {
+    {"read", exec_read},     {"read_into", exec_read_into},
+    {"write", exec_write},   {"run", exec_run},
+    {"rng", exec_rng},       {"stats", exec_stats},
+    {"mirror", exec_mirror}, {"mark", exec_mark},
+    {"marked", exec_marked}, {"unmark", exec_unmark},
+    {"pull", exec_pull},     {"pulls", exec_pulls},
+    {"close", exec_gc},      {"__gc", exec_gc},
+    {"__close", exec_gc},    {NULL, NULL}};
+
+void lp_bind_exec(lua_State *L)
+{
+    lp_add_class(L, "lupine.exec", exec_methods);
+}

@@ -1,0 +1,46 @@
+/* Traces, steps and executors as Lua userdata: what trace.c, step.c and exec.c
+ * share. Thin on purpose: what a wrapper such as poptorch.trainingModel does
+ * with them is Lua.
+ *
+ *   trace = core.trace()
+ *   x     = trace:declare(role, name, tensor | nil, shape, dtype)
+ *   trace:start()  ...operators...  trace:stop()
+ *   step  = trace:step({tensors that are outputs})
+ *   step:complete{...}; exec = step:compile{...}; exec:run(inputs, modes)
+ *
+ * Variables are numbered from 1 here, as lists in Lua are. */
+#ifndef LP_BIND_PROGRAM_H
+#define LP_BIND_PROGRAM_H
+
+#include "runtime/exec/exec.h"
+#include "runtime/exec/sync.h"
+#include "src/autodiff/trace.h"
+#include "src/bind/bind.h"
+
+extern const char lp_tag_trace, lp_tag_step, lp_tag_exec;
+
+/* An executor and the host tensors that mirror its variables. */
+typedef struct LpExecBox {
+    LpExec *x;
+    LpSync *sync;
+} LpExecBox;
+void lp_exec_box_free(LpExecBox *d); /* NULL is fine */
+
+LpBox *lp_new_box(lua_State *L, const void *tag, const char *name);
+/* The pointer of the box at i; raises if it is closed or no `what`. */
+void *lp_check_box(lua_State *L, int i, const void *tag, const char *what);
+static inline LpStep *lp_check_step(lua_State *L)
+{
+    return lp_check_box(L, 1, &lp_tag_step, "step");
+}
+/* Variable number at i, from 0. */
+size_t lp_check_var(lua_State *L, int i, const LpStep *s);
+
+/* Fields of the table at t. Strings live as long as the table. */
+int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
+const char *lp_opt_str(lua_State *L, int t, const char *key);
+bool lp_opt_bool(lua_State *L, int t, const char *key, bool def);
+
+void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m);
+
+#endif

@@ -1,0 +1,336 @@
+/* Steps from Lua; see program.h. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/bind/module.h"
+#include "src/bind/program.h"
+#include "src/passes/compile.h"
+
+const char lp_tag_step = 's';
+
+LpBox *lp_new_box(lua_State *L, const void *tag, const char *name)
+{
+    LpBox *b = lua_newuserdatauv(L, sizeof *b, 1);
+    b->tag = tag;
+    b->p = NULL;
+    luaL_setmetatable(L, name);
+    return b;
+}
+
+void *lp_check_box(lua_State *L, int i, const void *tag, const char *what)
+{
+    LpBox *b = lp_to_box(L, i, tag);
+    if (!b || !b->p)
+        lp_raise(L, LP_E_TYPE, "expected a %s that is still open", what);
+    return b->p;
+}
+
+int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def)
+{
+    lua_getfield(L, t, key);
+    int64_t v = lua_isnil(L, -1) ? def : luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+    return v;
+}
+
+const char *lp_opt_str(lua_State *L, int t, const char *key)
+{
+    lua_getfield(L, t, key);
+    const char *s = luaL_optstring(L, -1, "");
+    lua_pop(L, 1); /* the table keeps it alive */
+    return s;
+}
+
+bool lp_opt_bool(lua_State *L, int t, const char *key, bool def)
+{
+    lua_getfield(L, t, key);
+    bool b = lua_isnil(L, -1) ? def : lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return b;
+}
+
+void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m)
+{
+    luaL_newmetatable(L, name);
+    luaL_setfuncs(L, m, 0);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+}
+
+size_t lp_check_var(lua_State *L, int i, const LpStep *s)
+{
+    lua_Integer v = luaL_checkinteger(L, i) - 1;
+    if (v < 0 || (size_t)v >= s->n_var)
+        lp_raise(L, LP_E_INDEX, "no variable %d", (int)v + 1);
+    return (size_t)v;
+}
+
+/* ---- step --------------------------------------------------------------- */
+static int step_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &lp_tag_step);
+    if (b) {
+        lp_step_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+static int step_vars(lua_State *L)
+{
+    LpStep *s = lp_check_step(L);
+    lua_createtable(L, (int)s->n_var, 0);
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        lua_createtable(L, 0, 7);
+        lua_pushstring(L, lp_var_role_name(v->role));
+        lua_setfield(L, -2, "role");
+        lua_pushstring(L, v->name);
+        lua_setfield(L, -2, "name");
+        lp_push_size(L, v->type.shape, v->type.ndim);
+        lua_setfield(L, -2, "shape");
+        lp_push_dtype(L, v->type.dtype);
+        lua_setfield(L, -2, "dtype");
+        lua_pushboolean(L,
+                        v->micro_out != LP_NOVAL || v->update_out != LP_NOVAL);
+        lua_setfield(L, -2, "written");
+        lua_pushinteger(L, v->param + 1);
+        lua_setfield(L, -2, "of");
+        if (v->micro_in != LP_NOVAL) {
+            lua_pushboolean(L, true);
+            lua_setfield(L, -2, "read");
+        }
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+/* step:places() -> {{block=, stage=, ipu=, phase=, op=, file=, line=}, …}: the
+ * places of operators in order of first use, each with its first operator. */
+static int step_places(lua_State *L)
+{
+    const LpGraph *g = lp_check_step(L)->micro;
+    bool *seen = lua_newuserdatauv(L, g->n_origin, 0);
+    memset(seen, 0, g->n_origin);
+    lua_newtable(L);
+    for (size_t i = 0; i < g->n_node; i++) {
+        const LpOrigin *o = &g->origin[g->node[i].origin];
+        if (seen[g->node[i].origin])
+            continue;
+        seen[g->node[i].origin] = true;
+        lua_createtable(L, 0, 7);
+        lua_pushstring(L, o->block);
+        lua_setfield(L, -2, "block");
+        lua_pushinteger(L, o->stage);
+        lua_setfield(L, -2, "stage");
+        lua_pushinteger(L, o->ipu);
+        lua_setfield(L, -2, "ipu");
+        lua_pushinteger(L, o->phase);
+        lua_setfield(L, -2, "phase");
+        lua_pushstring(L, g->node[i].op->name);
+        lua_setfield(L, -2, "op");
+        lua_pushstring(L, o->file);
+        lua_setfield(L, -2, "file");
+        lua_pushinteger(L, o->line);
+        lua_setfield(L, -2, "line");
+        lua_rawseti(L, -2, luaL_len(L, -2) + 1);
+    }
+    return 1;
+}
+
+/* step:add_var(role, name, tensor, param) -> index */
+static int step_add_var(lua_State *L)
+{
+    static const char *const roles[] = {"state", "hyper", NULL};
+    static const LpVarRole role[] = {LP_VAR_STATE, LP_VAR_HYPER};
+    LpErr e = {0};
+    LpStep *s = lp_check_step(L);
+    LpVariable v = {.role = role[luaL_checkoption(L, 2, NULL, roles)]};
+    v.name = luaL_checkstring(L, 3);
+    v.data = lp_check_tensor(L, 4, "add_var", "tensor");
+    v.param = (int)luaL_optinteger(L, 5, 0) - 1;
+    v.type = lp_tensor_type(v.data);
+    int at = lp_step_add(s, &v, &e);
+    if (at < 0)
+        return lp_bind_fail(L, &e);
+    lua_pushinteger(L, at + 1);
+    return 1;
+}
+
+/* A list of variable numbers; "grad" and false stand for themselves. */
+static int read_refs(lua_State *L, int t, const char *key, int *out, int cap,
+                     const LpStep *s)
+{
+    lua_getfield(L, t, key);
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int n = (int)luaL_len(L, -1);
+    if (n > cap)
+        lp_raise(L, LP_E_VALUE, "%s: at most %d entries", key, cap);
+    for (int i = 0; i < n; i++) {
+        lua_geti(L, -1, i + 1);
+        if (lua_type(L, -1) == LUA_TSTRING) {
+            out[i] = LP_RULE_GRAD;
+        } else if (!lua_toboolean(L, -1)) {
+            out[i] = LP_RULE_HOLE;
+        } else {
+            lua_Integer at = luaL_checkinteger(L, -1) - 1;
+            if (at < 0 || (size_t)at >= s->n_var)
+                lp_raise(L, LP_E_INDEX, "%s: no variable %d", key, (int)at + 1);
+            out[i] = (int)at;
+        }
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return n;
+}
+
+/* The value on top as the attribute `key` of a form. */
+static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
+{
+    LpScalar v;
+    LpArgKind kind = LP_ARG_STR;
+    for (int i = 0; i < f->n_args; i++)
+        if (strcmp(f->arg[i].name, key) == 0)
+            kind = f->arg[i].kind;
+    if (!lp_to_scalar(L, -1, &v))
+        lp_raise(L, LP_E_TYPE, "attribute '%s' must be a number or boolean",
+                 key);
+    switch (kind) {
+    case LP_ARG_SCALAR:
+    case LP_ARG_VALUE:
+        return lp_attr_scalar(v);
+    case LP_ARG_FLOAT:
+        return lp_attr_float(lp_scalar_f(v));
+    case LP_ARG_INT:
+        return lp_attr_int(lp_scalar_i(v));
+    case LP_ARG_BOOL:
+        return lp_attr_bool(lp_scalar_i(v) != 0);
+    case LP_ARG_TENSOR:
+    case LP_ARG_TENSORS:
+    case LP_ARG_INTS:
+    case LP_ARG_STR:
+    case LP_ARG_DTYPE:
+        break;
+    }
+    lp_raise(L, LP_E_VALUE, "%s has no numeric attribute '%s'", f->op->name,
+             key);
+    return LP_NONE_ATTR;
+}
+
+/* {op=, param=, in_={…}, out={…}, attrs={name=…}} -> rule */
+static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
+                      LpAttr *attr)
+{
+    const char *name = lp_opt_str(L, t, "op");
+    *r = (LpUpdateRule){.op = lp_op_find(name), .attr = attr};
+    if (!r->op)
+        lp_raise(L, LP_E_VALUE, "no operator '%s'", name);
+    r->param = (int)lp_opt_int(L, t, "param", 0) - 1;
+    if (r->param < 0 || (size_t)r->param >= s->n_var)
+        lp_raise(L, LP_E_INDEX, "param: no variable %d", r->param + 1);
+    r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
+    r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
+    const LpForm *f = lp_op_form(r->op);
+    memcpy(attr, f->base, r->op->n_attr * sizeof *attr);
+    lua_getfield(L, t, "attrs");
+    if (lua_istable(L, -1)) {
+        lua_pushnil(L);
+        while (lua_next(L, -2)) {
+            const char *key = luaL_checkstring(L, -2);
+            lp_set_attr(f, attr, key, read_attr(L, f, key));
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+}
+
+/* step:complete{device_iterations=, gradient_accumulation=, replicas=,
+ *   mean=, loss=value, loss_scale=var, rules={…}} */
+static int step_complete(lua_State *L)
+{
+    LpErr e = {0};
+    LpStep *s = lp_check_step(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    s->device_iterations = lp_opt_int(L, 2, "device_iterations", 1);
+    s->gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1);
+    s->replicas = lp_opt_int(L, 2, "replicas", 1);
+    s->mean_reduction = lp_opt_bool(L, 2, "mean", true);
+    LpTraining t = {.loss = (LpVal)lp_opt_int(L, 2, "loss", 0)};
+    t.loss_scale = (int)lp_opt_int(L, 2, "loss_scale", 0) - 1;
+    if (t.loss) {
+        lua_getfield(L, 2, "rules");
+        luaL_checktype(L, -1, LUA_TTABLE);
+        int rules = lua_gettop(L);
+        size_t n = (size_t)luaL_len(L, rules);
+        LpUpdateRule *rule = lua_newuserdatauv(L, (n + 1) * sizeof *rule, 0);
+        LpAttr *attr =
+            lua_newuserdatauv(L, (n + 1) * LP_MAX_ATTR * sizeof *attr, 0);
+        for (size_t i = 0; i < n; i++) {
+            lua_geti(L, rules, (lua_Integer)i + 1);
+            read_rule(L, lua_gettop(L), s, &rule[i], attr + i * LP_MAX_ATTR);
+            lua_pop(L, 1);
+        }
+        t.rule = rule;
+        t.n_rule = (int)n;
+    }
+    if (lp_complete_step(s, t.loss ? &t : NULL, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* step:text("micro" | "update") */
+static int step_text(lua_State *L)
+{
+    static const char *const which[] = {"micro", "update", NULL};
+    LpErr e = {0};
+    LpStep *s = lp_check_step(L);
+    LpGraph *g = luaL_checkoption(L, 2, "micro", which) ? s->update : s->micro;
+    char *text = g ? lp_graph_print(g, &e) : NULL;
+    if (g && !text)
+        return lp_bind_fail(L, &e);
+    lua_pushstring(L, text ? text : "");
+    lp_free(text);
+    return 1;
+}
+
+/* step:compile{threads=, fuse=}: the step becomes the executor's. */
+static int step_compile(lua_State *L)
+{
+    LpErr e = {0};
+    LpStep *s = lp_check_step(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    LpCompileOptions o = {
+        .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_num_threads()),
+                 .fuse = lp_opt_bool(L, 2, "fuse", true)}};
+    LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
+    LpProgram *p = NULL;
+    LpExecBox *d = lp_calloc(1, sizeof *d);
+    if (!d)
+        return lp_raise(L, LP_E_MEMORY, "out of memory");
+    b->p = d;
+    lp_to_box(L, 1, &lp_tag_step)->p = NULL;
+    if (lp_compile_host(s, &o, &p, &e) != LP_OK ||
+        lp_exec_new(p, &d->x, &e) != LP_OK ||
+        lp_sync_new(d->x, &d->sync, &e) != LP_OK) {
+        lp_exec_box_free(d);
+        b->p = NULL;
+        return lp_bind_fail(L, &e);
+    }
+    return 1;
+}
+
+static const luaL_Reg step_methods[] = {{"vars", step_vars},
+                                        {"add_var", step_add_var},
+                                        {"places", step_places},
+                                        {"complete", step_complete},
+                                        {"text", step_text},
+                                        {"compile", step_compile},
+                                        {"__gc", step_gc},
+                                        {"__close", step_gc},
+                                        {NULL, NULL}};
+
+void lp_bind_step(lua_State *L)
+{
+    lp_add_class(L, "lupine.step", step_methods);
+}

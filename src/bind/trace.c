@@ -1,0 +1,297 @@
+/* Traces from Lua; see program.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/bind/module.h"
+#include "src/bind/program.h"
+
+const char lp_tag_trace = 't';
+
+static LpTrace *check_trace(lua_State *L)
+{
+    return lp_check_box(L, 1, &lp_tag_trace, "trace");
+}
+
+/* ---- types -------------------------------------------------------------- */
+/* {shape}, dtype at i, i+1 */
+static LpType check_type(lua_State *L, int i)
+{
+    LpType t = {.dtype = lp_to_dtype(L, i + 1)};
+    luaL_checktype(L, i, LUA_TTABLE);
+    if (t.dtype == LP_DT_NONE)
+        lp_raise(L, LP_E_TYPE, "expected a dtype");
+    lua_Integer n = luaL_len(L, i);
+    if (n > LP_MAX_DIMS)
+        lp_raise(L, LP_E_VALUE, "a tensor has at most %d dimensions, not %d",
+                 LP_MAX_DIMS, (int)n);
+    t.ndim = (int8_t)n;
+    for (int k = 0; k < n; k++) {
+        lua_geti(L, i, k + 1);
+        t.shape[k] = luaL_checkinteger(L, -1);
+        lua_pop(L, 1);
+    }
+    return t;
+}
+
+/* ---- trace -------------------------------------------------------------- */
+static int trace_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &lp_tag_trace);
+    if (b) {
+        lp_trace_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+static int trace_new(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = NULL;
+    LpBox *b = lp_new_box(L, &lp_tag_trace, "lupine.trace");
+    if (lp_trace_new(&tr, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = tr;
+    return 1;
+}
+
+static int trace_declare(lua_State *L)
+{
+    static const char *const roles[] = {"input", "parameter", "buffer", NULL};
+    static const LpTraceRole role[] = {LP_TRACE_STREAM, LP_TRACE_PARAM,
+                                       LP_TRACE_BUFFER};
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    LpTraceRole r = role[luaL_checkoption(L, 2, NULL, roles)];
+    const char *name = luaL_checkstring(L, 3);
+    LpTensor *user = lp_to_tensor(L, 4), *standin = NULL;
+    LpType type = {0};
+    if (!user)
+        type = check_type(L, 5);
+    if (lp_trace_declare(tr, r, name, user, &type, &standin, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lp_push_tensor(L, standin);
+    return 1;
+}
+
+/* Lua file and line of the user's code that makes the call: the innermost
+ * frame whose source is not part of the library. */
+typedef struct Where {
+    lua_State *L;
+} Where;
+
+static bool is_ours(const char *src)
+{
+    return strstr(src, "/lua/torch/") || strstr(src, "/lua/poptorch/") ||
+           strstr(src, "/lua/lupine/") || strstr(src, "/lua/popart/");
+}
+
+static void find_line(void *ctx, LpTrace *tr)
+{
+    lua_State *L = ctx;
+    lua_Debug ar;
+    LpErr e = {0};
+    LpOrigin o = *lp_trace_origin(tr);
+    for (int level = 0; lua_getstack(L, level, &ar); level++) {
+        lua_getinfo(L, "Sl", &ar);
+        if (ar.currentline > 0 && !is_ours(ar.source)) {
+            o.file = *ar.source == '@' ? ar.source + 1 : ar.short_src;
+            o.line = ar.currentline;
+            lp_trace_set_origin(tr, &o, &e);
+            return;
+        }
+    }
+}
+
+static int trace_start(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    lp_trace_on_call(tr, find_line, L);
+    if (lp_trace_begin(tr, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+static int trace_stop(lua_State *L)
+{
+    lp_trace_end(check_trace(L));
+    return 0;
+}
+
+/* origin{block=, scope=, ipu=, stage=, phase=}: what is left out stays. */
+static int trace_origin(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    LpOrigin o = *lp_trace_origin(tr);
+    lua_getfield(L, 2, "block");
+    o.block = luaL_optstring(L, -1, o.block);
+    lua_getfield(L, 2, "scope");
+    o.scope = luaL_optstring(L, -1, o.scope);
+    o.ipu = (int32_t)lp_opt_int(L, 2, "ipu", o.ipu);
+    o.stage = (int32_t)lp_opt_int(L, 2, "stage", o.stage);
+    o.phase = (int32_t)lp_opt_int(L, 2, "phase", o.phase);
+    if (lp_trace_set_origin(tr, &o, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* ---- step --------------------------------------------------------------- */
+static LpStatus take_vars(LpTrace *tr, LpStep *s, LpErr *e)
+{
+    static const LpVarRole role[] = {[LP_TRACE_STREAM] = LP_VAR_STREAM_IN,
+                                     [LP_TRACE_PARAM] = LP_VAR_PARAM,
+                                     [LP_TRACE_BUFFER] = LP_VAR_BUFFER,
+                                     [LP_TRACE_CONSTANT] = LP_VAR_CONST};
+    for (size_t i = 0; i < lp_trace_n_vars(tr); i++) {
+        const LpTraceVar *t = lp_trace_var(tr, i);
+        LpVariable v = {.role = role[t->role],
+                        .name = t->name,
+                        .type = *lp_graph_type(lp_trace_graph(tr), t->input),
+                        .micro_in = t->input,
+                        .param = -1};
+        LpVal now = lp_trace_var_now(tr, i);
+        if (now != t->input && t->role == LP_TRACE_BUFFER)
+            v.micro_out = now;
+        LP_FAIL_IF(now != t->input && t->role == LP_TRACE_PARAM, e,
+                   LP_E_POPTORCH,
+                   "parameter '%s' is modified in place by forward: only "
+                   "buffers may be",
+                   t->name);
+        if (t->role != LP_TRACE_STREAM) {
+            v.data = t->user;
+            LP_TRY(lp_tensor_touch(t->user, false, e));
+        }
+        int at = lp_step_add(s, &v, e);
+        if (at < 0)
+            return LP_E_MEMORY;
+        if (v.data && !lp_tensor_contiguous(v.data)) {
+            LpTensor *c = NULL;
+            LP_TRY(lp_contiguous(v.data, &c, e));
+            lp_tensor_release(s->var[at].data);
+            s->var[at].data = c;
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus add_output(LpTrace *tr, LpStep *s, LpTensor *t, int i, LpErr *e)
+{
+    char name[32];
+    LpVal v;
+    LP_TRY(lp_trace_value(tr, t, &v, e));
+    snprintf(name, sizeof name, "output_%d", i);
+    LpVariable out = {.role = LP_VAR_STREAM_OUT,
+                      .name = name,
+                      .type = lp_tensor_type(t),
+                      .micro_out = v,
+                      .param = -1};
+    return lp_step_add(s, &out, e) < 0 ? LP_E_MEMORY : LP_OK;
+}
+
+/* Inputs that forward wrote in place come back as outputs. */
+static LpStatus add_written_inputs(LpTrace *tr, LpStep *s, LpErr *e)
+{
+    for (size_t i = 0; i < lp_trace_n_vars(tr); i++) {
+        const LpTraceVar *t = lp_trace_var(tr, i);
+        LpVal now = lp_trace_var_now(tr, i);
+        if (t->role != LP_TRACE_STREAM || now == t->input)
+            continue;
+        LpVariable out = {.role = LP_VAR_STREAM_OUT,
+                          .name = t->name,
+                          .type = *lp_graph_type(lp_trace_graph(tr), now),
+                          .micro_out = now,
+                          .param = (int)i};
+        if (lp_step_add(s, &out, e) < 0)
+            return LP_E_MEMORY;
+    }
+    return LP_OK;
+}
+
+/* The losses that feed no other loss. */
+static void push_losses(lua_State *L, LpTrace *tr, const LpGraph *g)
+{
+    size_t n = lp_trace_n_losses(tr);
+    bool *reach = lua_newuserdatauv(L, g->n_value, 0);
+    lua_newtable(L);
+    for (size_t i = 0; i < n; i++) {
+        LpVal loss = lp_trace_loss(tr, i);
+        memset(reach, 0, g->n_value);
+        reach[loss] = true;
+        for (size_t k = 0; k < g->n_node; k++) {
+            const LpGraphNode *d = &g->node[k];
+            bool any = false;
+            for (uint32_t j = 0; j < d->n_in; j++)
+                any |= !lp_is_imm(d->in[j]) && reach[d->in[j]];
+            for (uint32_t j = 0; any && j < d->n_out; j++)
+                reach[d->out + j] = true;
+        }
+        bool final = true;
+        for (size_t k = 0; k < n; k++)
+            final &=
+                lp_trace_loss(tr, k) == loss || !reach[lp_trace_loss(tr, k)];
+        if (final) {
+            lua_pushinteger(L, (lua_Integer)loss);
+            lua_rawseti(L, -2, luaL_len(L, -2) + 1);
+        }
+    }
+}
+
+/* trace:step({outputs}) -> step, {values of final losses} */
+static int trace_step(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lp_trace_end(tr);
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    LpStep *s = lp_step_new();
+    b->p = s;
+    if (!s)
+        return lp_raise(L, LP_E_MEMORY, "out of memory");
+    LpStatus st = LP_OK;
+    int n = (int)luaL_len(L, 2);
+    size_t before;
+    do { /* a captured output may add a variable: names first, then table */
+        before = lp_trace_n_vars(tr);
+        for (int i = 1; i <= n && st == LP_OK; i++) {
+            LpVal v;
+            lua_geti(L, 2, i);
+            LpTensor *t = lp_check_tensor(L, -1, "step", "outputs");
+            st = lp_trace_value(tr, t, &v, &e);
+            lua_pop(L, 1);
+        }
+    } while (st == LP_OK && before != lp_trace_n_vars(tr));
+    if (st == LP_OK)
+        st = take_vars(tr, s, &e);
+    for (int i = 1; i <= n && st == LP_OK; i++) {
+        lua_geti(L, 2, i);
+        st = add_output(tr, s, lp_to_tensor(L, -1), i, &e);
+        lua_pop(L, 1);
+    }
+    if (st == LP_OK)
+        st = add_written_inputs(tr, s, &e);
+    if (st != LP_OK)
+        return lp_bind_fail(L, &e);
+    push_losses(L, tr, lp_trace_graph(tr));
+    lp_graph_free(s->micro);
+    s->micro = lp_trace_take(tr);
+    lua_remove(L, -2); /* scratch */
+    return 2;
+}
+
+/* ---- registration ------------------------------------------------------- */
+static const luaL_Reg trace_methods[] = {
+    {"declare", trace_declare}, {"start", trace_start},
+    {"stop", trace_stop},       {"origin", trace_origin},
+    {"step", trace_step},       {"__gc", trace_gc},
+    {"__close", trace_gc},      {NULL, NULL}};
+
+void lp_bind_trace(lua_State *L)
+{
+    lp_add_class(L, "lupine.trace", trace_methods);
+    lua_pushcfunction(L, trace_new);
+    lua_setfield(L, -2, "trace");
+}
