@@ -4,7 +4,7 @@
 ---
 --- Life: wrapped -> compiled (holds device memory) -> destroyed, and so on.
 --- Sources: PopTorch API reference, PoplarExecutor; user guide 4.2, 4.3.
-local arguments = require("poptorch.arguments")
+local arguments = require("lupine.arguments")
 local blocks = require("poptorch.blocks")
 local class = require("lupine.class")
 local core = require("lupine.core")

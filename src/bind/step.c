@@ -279,6 +279,38 @@ static int step_complete(lua_State *L)
     return 0;
 }
 
+/* A list of variable numbers at stack index i, as a userdata of ints. */
+static int *read_list(lua_State *L, int i, const LpStep *s, int *n)
+{
+    luaL_checktype(L, i, LUA_TTABLE);
+    *n = (int)luaL_len(L, i);
+    int *list = lua_newuserdatauv(L, ((size_t)*n + 1) * sizeof *list, 0);
+    for (int k = 0; k < *n; k++) {
+        lua_geti(L, i, k + 1);
+        list[k] = (int)lp_check_var(L, lua_gettop(L), s);
+        lua_pop(L, 1);
+    }
+    return list;
+}
+
+/* step:gradients({outputs}, {cotangent inputs}, {wrt}) -> first new variable */
+static int step_gradients(lua_State *L)
+{
+    LpErr e = {0};
+    LpStep *s = lp_check_step(L);
+    int n_out, n_cot, n_wrt, first = 0;
+    int *out = read_list(L, 2, s, &n_out);
+    int *cot = read_list(L, 3, s, &n_cot);
+    int *wrt = read_list(L, 4, s, &n_wrt);
+    if (n_out != n_cot)
+        return lp_raise(L, LP_E_VALUE, "%d outputs but %d cotangents", n_out,
+                        n_cot);
+    if (lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_pushinteger(L, first + 1);
+    return 1;
+}
+
 /* step:text("micro" | "update") */
 static int step_text(lua_State *L)
 {
@@ -320,15 +352,12 @@ static int step_compile(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg step_methods[] = {{"vars", step_vars},
-                                        {"add_var", step_add_var},
-                                        {"places", step_places},
-                                        {"complete", step_complete},
-                                        {"text", step_text},
-                                        {"compile", step_compile},
-                                        {"__gc", step_gc},
-                                        {"__close", step_gc},
-                                        {NULL, NULL}};
+static const luaL_Reg step_methods[] = {
+    {"vars", step_vars},         {"add_var", step_add_var},
+    {"places", step_places},     {"gradients", step_gradients},
+    {"complete", step_complete}, {"text", step_text},
+    {"compile", step_compile},   {"__gc", step_gc},
+    {"__close", step_gc},        {NULL, NULL}};
 
 void lp_bind_step(lua_State *L)
 {

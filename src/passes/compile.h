@@ -34,6 +34,14 @@ typedef struct LpCompileOptions {
  * inference. The step's variables stay valid. */
 LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e);
 
+/* Adds output streams with the gradients of `n_out` output variables, weighted
+ * by the input variables `cotangent`, with respect to the inputs or parameters
+ * `wrt`; zeros where nothing flows. Before lp_complete_step. `first` is the
+ * first new variable; they are in the order of wrt. */
+LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
+                           int n_out, const int *wrt, int n_wrt, int *first,
+                           LpErr *e);
+
 /* The host half: takes over the completed step, also on failure. */
 LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
                          LpProgram **out, LpErr *e);
