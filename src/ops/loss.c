@@ -209,7 +209,6 @@ static bool nll(LpBuilder *b, LpVal x, LpVal target, LpVal weight,
 #define LOSS(id, args, rule)                                                   \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_COMPOSITE,                                               \
-        .flags = LP_OPF_LOSS,                                                  \
         .forms = #id "(" args ") -> Tensor @n",                                \
         .expand = rule,                                                        \
     };

@@ -34,7 +34,6 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
 #define LOSS(id, args, rule)                                                   \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_COMPOSITE,                                               \
-        .flags = LP_OPF_LOSS,                                                  \
         .forms = #id "(" args ") -> Tensor @n",                                \
         .expand = rule,                                                        \
     };
