@@ -8,6 +8,7 @@
 #include "src/base/checked.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_create.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
 
@@ -63,6 +64,7 @@ LpOp op_full = {
     .infer = infer_full,
     .no_grad = NO_OPERAND,
     .prepare = prepare_full,
+    .cost = lp_rule_fill,
 };
 
 LpVal lp_full(LpBuilder *b, const LpType *type, LpScalar s)
@@ -84,6 +86,7 @@ LpOp op_empty = {
     .infer = infer_empty,
     .no_grad = NO_OPERAND,
     .prepare = lp_empty_prepare,
+    .cost = lp_rule_view,
 };
 
 /* ---- like another tensor: sizes, or the type alone -----------------------
@@ -220,6 +223,7 @@ LpOp op_fill = {
     .infer = infer_fill,
     .grad = grad_fill,
     .prepare = lp_fill_prepare,
+    .cost = lp_rule_fill,
 };
 
 static void grad_zero(LpGrad *g)
@@ -233,6 +237,7 @@ LpOp op_zero = {
     .infer = infer_fill,
     .grad = grad_zero,
     .prepare = lp_fill_prepare,
+    .cost = lp_rule_fill,
 };
 
 /* ---- arange --------------------------------------------------------------
@@ -280,6 +285,7 @@ LpOp op_arange = {
     .infer = infer_arange,
     .no_grad = NO_OPERAND,
     .prepare = lp_arange_prepare,
+    .cost = lp_rule_fill,
 };
 
 /* ---- linspace, logspace --------------------------------------------------
@@ -301,6 +307,7 @@ LpOp op_linspace = {
     .infer = infer_linspace,
     .no_grad = NO_OPERAND,
     .prepare = lp_linspace_prepare,
+    .cost = lp_rule_fill,
 };
 
 LpOp op_logspace = {
@@ -309,6 +316,7 @@ LpOp op_logspace = {
     .infer = infer_linspace,
     .no_grad = NO_OPERAND,
     .prepare = lp_linspace_prepare,
+    .cost = lp_rule_fill,
 };
 
 /* ---- eye -----------------------------------------------------------------
@@ -334,6 +342,7 @@ LpOp op_eye = {
     .infer = infer_eye,
     .no_grad = NO_OPERAND,
     .prepare = lp_eye_prepare,
+    .cost = lp_rule_fill,
 };
 
 /* ---- tril_indices, triu_indices ------------------------------------------
@@ -367,6 +376,7 @@ LpOp op_tril_indices = {
     .infer = infer_tri_indices,
     .no_grad = NO_OPERAND,
     .prepare = lp_tri_indices_prepare,
+    .cost = lp_rule_fill,
 };
 
 LpOp op_triu_indices = {
@@ -375,4 +385,5 @@ LpOp op_triu_indices = {
     .infer = infer_tri_indices,
     .no_grad = NO_OPERAND,
     .prepare = lp_tri_indices_prepare,
+    .cost = lp_rule_fill,
 };

@@ -3,6 +3,7 @@
  * kernel runs. Additions to one place are made in the order of the index,
  * whatever the number of threads. */
 #include "src/ops/index.h"
+#include "src/ops/layout_cost.h"
 
 #include <string.h>
 
@@ -67,6 +68,7 @@ LpOp op_index_select = {
     .grad = grad_index_select,
     .grad_in = 1 << 1,
     .prepare = lp_index_select_prepare,
+    .cost = lp_rule_lookup,
 };
 
 static LpStatus infer_index_add(LpInfer *x)
@@ -115,6 +117,7 @@ LpOp op_index_add_rows = {
     .grad = grad_index_add,
     .grad_in = 1 << 1,
     .prepare = lp_index_add_prepare,
+    .cost = lp_rule_lookup_add,
 };
 
 /* ---- embedding -----------------------------------------------------------
@@ -159,6 +162,7 @@ LpOp op_embedding = {
     .grad = grad_embedding,
     .grad_in = 1 << 1,
     .prepare = lp_embedding_prepare,
+    .cost = lp_rule_lookup,
 };
 
 static LpStatus infer_embedding_backward(LpInfer *x)
@@ -191,6 +195,7 @@ LpOp op_embedding_backward = {
     .grad = grad_embedding_backward,
     .grad_in = 1 << 1,
     .prepare = lp_embedding_backward_prepare,
+    .cost = lp_rule_lookup_add,
 };
 
 /* ---- advanced indexing ---------------------------------------------------
@@ -257,6 +262,7 @@ LpOp op_index_get = {
     .grad = grad_index_get,
     .grad_in = 1u << 31,
     .prepare = lp_index_get_prepare,
+    .cost = lp_rule_lookup,
 };
 
 static LpStatus infer_index_set(LpInfer *x)
@@ -308,4 +314,5 @@ LpOp op_index_set = {
     .grad = grad_index_set,
     .grad_in = 1u << 31,
     .prepare = lp_index_set_prepare,
+    .cost = lp_rule_lookup_add,
 };

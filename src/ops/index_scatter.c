@@ -5,6 +5,7 @@
 
 #include "src/ops/index.h"
 #include "src/ops/kernel/gather_elements.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
 
 static LpVal zeros(LpBuilder *b, LpType t, LpDtype dtype)
@@ -65,6 +66,7 @@ LpOp op_gather = {
     .grad = grad_gather,
     .grad_in = 1 << 1,
     .prepare = lp_gather_prepare,
+    .cost = lp_rule_lookup,
 };
 
 static LpStatus infer_scatter_elements(LpInfer *x)
@@ -140,6 +142,7 @@ LpOp op_scatter = {
     .grad = grad_scatter_elements,
     .grad_in = 1 << 1,
     .prepare = prepare_scatter,
+    .cost = lp_rule_lookup_add,
 };
 
 static void grad_scatter_add(LpGrad *g)
@@ -163,6 +166,7 @@ LpOp op_scatter_add = {
     .grad = grad_scatter_add,
     .grad_in = 1 << 1,
     .prepare = prepare_scatter_add,
+    .cost = lp_rule_lookup_add,
 };
 
 /* ---- scatter_reduce ------------------------------------------------------
@@ -309,4 +313,5 @@ LpOp op_scatter_reduce = {
     .grad_in = 1 << 0 | 1 << 1 | 1 << 2,
     .grad_out = 1,
     .prepare = prepare_scatter_reduce,
+    .cost = lp_rule_lookup_add,
 };

@@ -4,6 +4,7 @@
 
 #include "src/ops/index.h"
 #include "src/ops/kernel/gather_sort.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
 
@@ -41,6 +42,7 @@ LpOp op_sort = {
     .grad = grad_sort,
     .grad_out = 1 << 1,
     .prepare = lp_sort_prepare,
+    .cost = lp_rule_sort,
 };
 
 LP_EXPAND(expand_argsort)
@@ -109,6 +111,7 @@ LpOp op_topk = {
     .grad = grad_topk,
     .grad_out = 1 << 1,
     .prepare = lp_topk_prepare,
+    .cost = lp_rule_sort,
 };
 
 /* ---- searchsorted, bucketize ---------------------------------------------
@@ -162,6 +165,7 @@ LpOp op_searchsorted = {
     .infer = infer_searchsorted,
     .no_grad = "positions have no gradient",
     .prepare = lp_searchsorted_prepare,
+    .cost = lp_rule_lookup,
 };
 
 LP_EXPAND(expand_bucketize)
@@ -211,4 +215,5 @@ LpOp op_histc = {
     .infer = infer_histc,
     .no_grad = "counts have no gradient",
     .prepare = lp_histc_prepare,
+    .cost = lp_rule_lookup_add,
 };

@@ -5,6 +5,7 @@
 
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_print.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
 
 static LpStatus infer_marker(LpInfer *x)
@@ -32,6 +33,7 @@ static LpStatus prepare_marker(const LpKernelReq *r, LpKernel *k, LpErr *e)
         .infer = rule,                                                         \
         .grad = grad_marker,                                                   \
         .prepare = prepare_marker,                                             \
+        .cost = lp_rule_view,                                                  \
     };
 
 /* Keeps its place in the graph: an operation that does nothing. */
@@ -143,4 +145,5 @@ LpOp op_print_tensor = {
     .infer = infer_print,
     .grad = grad_print,
     .prepare = lp_print_prepare,
+    .cost = lp_rule_view,
 };

@@ -12,6 +12,7 @@
  * arithmetic is in float (in double for a double parameter), each result is
  * rounded once. */
 #include "src/ops/kernel/optim.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
 
 #define NO_GRAD "an optimizer's update is not differentiated"
@@ -81,6 +82,7 @@ LpOp op_sgd_step = {
     .infer = infer_3,
     .no_grad = NO_GRAD,
     .prepare = lp_sgd_prepare,
+    .cost = lp_rule_update,
 };
 
 /* PopART's SGD with a velocity of its own: v = momentum v + (1 - dampening)
@@ -97,6 +99,7 @@ LpOp op_popart_sgd_step = {
     .infer = infer_3,
     .no_grad = NO_GRAD,
     .prepare = lp_popart_sgd_prepare,
+    .cost = lp_rule_update,
 };
 
 /* PopART's SGD whose velocity is the gradient's accumulator: param -= lr / (vs
@@ -111,6 +114,7 @@ LpOp op_popart_sgd_combined_step = {
     .infer = infer_combined,
     .no_grad = NO_GRAD,
     .prepare = lp_popart_combined_prepare,
+    .cost = lp_rule_update,
 };
 
 /* Adam, AdamW (decoupled), AMSGrad (with max_exp_avg_sq). */
@@ -125,6 +129,7 @@ LpOp op_adam_step = {
     .infer = infer_5,
     .no_grad = NO_GRAD,
     .prepare = lp_adam_prepare,
+    .cost = lp_rule_update,
 };
 
 /* Centered with grad_avg, with momentum if there is a buffer; tf_variant puts
@@ -140,6 +145,7 @@ LpOp op_rmsprop_step = {
     .infer = infer_5,
     .no_grad = NO_GRAD,
     .prepare = lp_rmsprop_prepare,
+    .cost = lp_rule_update,
 };
 
 /* x = m / (sqrt(v) + eps) + weight_decay param, m and v corrected;  param -=
@@ -154,4 +160,5 @@ LpOp op_lamb_step = {
     .infer = infer_4,
     .no_grad = NO_GRAD,
     .prepare = lp_lamb_prepare,
+    .cost = lp_rule_update,
 };

@@ -2,6 +2,7 @@
  * and on the run's counters (base/random.h); the numbers are not PyTorch's,
  * the distributions are. */
 #include "src/ops/kernel/random.h"
+#include "src/ops/layout_cost.h"
 
 #include <math.h>
 
@@ -57,6 +58,7 @@ LpOp op_rand = {
     .infer = infer_rand,
     .no_grad = NO_GRAD,
     .prepare = prepare_rand,
+    .cost = lp_rule_random,
 };
 
 static LpStatus prepare_randn(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -71,6 +73,7 @@ LpOp op_randn = {
     .infer = infer_rand,
     .no_grad = NO_GRAD,
     .prepare = prepare_randn,
+    .cost = lp_rule_random,
 };
 
 static LpStatus infer_randint(LpInfer *x)
@@ -98,6 +101,7 @@ LpOp op_randint = {
     .infer = infer_randint,
     .no_grad = NO_GRAD,
     .prepare = prepare_randint,
+    .cost = lp_rule_random,
 };
 
 static LpStatus infer_randperm(LpInfer *x)
@@ -115,6 +119,7 @@ LpOp op_randperm = {
     .infer = infer_randperm,
     .no_grad = NO_GRAD,
     .prepare = lp_randperm_prepare,
+    .cost = lp_rule_random,
 };
 
 /* ---- like another tensor -------------------------------------------------
@@ -197,6 +202,7 @@ static void grad_over(LpGrad *g)
         .infer = inf,                                                          \
         .grad = grad_over,                                                     \
         .prepare = prepare_##op_name,                                          \
+        .cost = lp_rule_random,                                                \
     };
 
 static LpStatus infer_uniform(LpInfer *x)
@@ -342,6 +348,7 @@ LpOp op_bernoulli = {
     .infer = infer_bernoulli,
     .grad = grad_over,
     .prepare = lp_bernoulli_prepare,
+    .cost = lp_rule_random,
 };
 
 /* mean + std * a standard normal of their common shape. */
@@ -409,4 +416,5 @@ LpOp op_multinomial = {
     .infer = infer_multinomial,
     .no_grad = NO_GRAD,
     .prepare = lp_multinomial_prepare,
+    .cost = lp_rule_random,
 };

@@ -4,6 +4,7 @@
 
 #include "src/base/checked.h"
 #include "src/ops/kernel/copy_shape.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
 #define LL(x) ((long long)(x))
@@ -86,6 +87,7 @@ LpOp op_cat = {
     .infer = infer_cat,
     .grad = grad_cat,
     .prepare = lp_cat_prepare,
+    .cost = lp_rule_copy,
 };
 
 /* ---- flip ----------------------------------------------------------------
@@ -120,6 +122,7 @@ LpOp op_flip = {
     .infer = infer_flip,
     .grad = grad_flip,
     .prepare = lp_flip_prepare,
+    .cost = lp_rule_reverse,
 };
 
 /* ---- tril, triu ----------------------------------------------------------
@@ -144,6 +147,7 @@ LpOp op_tril = {
     .infer = infer_tri,
     .grad = grad_tri,
     .prepare = lp_tri_prepare,
+    .cost = lp_rule_select,
 };
 
 LpOp op_triu = {
@@ -152,6 +156,7 @@ LpOp op_triu = {
     .infer = infer_tri,
     .grad = grad_tri,
     .prepare = lp_tri_prepare,
+    .cost = lp_rule_select,
 };
 
 /* ---- constant_pad_nd -----------------------------------------------------
@@ -199,4 +204,5 @@ LpOp op_constant_pad_nd = {
     .infer = infer_pad,
     .grad = grad_pad,
     .prepare = lp_pad_prepare,
+    .cost = lp_rule_embed,
 };

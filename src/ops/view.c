@@ -10,6 +10,7 @@
 
 #include "src/base/checked.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
 /* ---- shared --------------------------------------------------------------
@@ -247,6 +248,7 @@ LpOp op_reshape = {
     .grad = grad_reshape,
     .prepare = lp_view_prepare,
     .put = put_reshape,
+    .cost = lp_rule_view,
 };
 
 LpOp op_view = {
@@ -256,6 +258,7 @@ LpOp op_view = {
     .grad = grad_reshape,
     .prepare = lp_view_prepare,
     .put = put_reshape,
+    .cost = lp_rule_view,
 };
 
 /* ---- expand --------------------------------------------------------------
@@ -330,6 +333,7 @@ LpOp op_expand = {
     .grad = grad_expand,
     .prepare = lp_view_prepare,
     .put = put_expand,
+    .cost = lp_rule_view,
 };
 
 /* ---- permute -------------------------------------------------------------
@@ -387,6 +391,7 @@ LpOp op_permute = {
     .grad = grad_permute,
     .prepare = lp_view_prepare,
     .put = put_permute,
+    .cost = lp_rule_view,
 };
 
 /* ---- unsqueeze, squeeze --------------------------------------------------
@@ -418,6 +423,7 @@ LpOp op_unsqueeze = {
     .grad = grad_reshape,
     .prepare = lp_view_prepare,
     .put = put_reshape,
+    .cost = lp_rule_view,
 };
 
 /* Canonical dims: those that go, ascending; all are of size 1. */
@@ -463,6 +469,7 @@ LpOp op_squeeze = {
     .grad = grad_reshape,
     .prepare = lp_view_prepare,
     .put = put_reshape,
+    .cost = lp_rule_view,
 };
 
 /* ---- detach, alias -------------------------------------------------------
@@ -474,6 +481,7 @@ LpOp op_detach = {
     .no_grad = "a detached tensor is a constant to the gradient",
     .prepare = lp_view_prepare,
     .put = put_all,
+    .cost = lp_rule_view,
 };
 
 static void grad_alias(LpGrad *g)
@@ -488,6 +496,7 @@ LpOp op_alias = {
     .grad = grad_alias,
     .prepare = lp_view_prepare,
     .put = put_all,
+    .cost = lp_rule_view,
 };
 
 /* ---- short hand ----------------------------------------------------------

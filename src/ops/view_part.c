@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/base/checked.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
 /* The adjoint operator `back`: attributes are the operand's sizes, then the
@@ -84,6 +85,7 @@ LpOp op_slice = {
     .grad = grad_slice,
     .prepare = lp_view_prepare,
     .put = put_slice,
+    .cost = lp_rule_view,
 };
 
 LpVal lp_slice(LpBuilder *b, LpVal x, int dim, int64_t start, int64_t stop,
@@ -135,6 +137,7 @@ LpOp op_select = {
     .grad = grad_select,
     .prepare = lp_view_prepare,
     .put = put_select,
+    .cost = lp_rule_view,
 };
 
 /* ---- diagonal ------------------------------------------------------------
@@ -186,6 +189,7 @@ LpOp op_diagonal = {
     .grad = grad_diagonal,
     .prepare = lp_view_prepare,
     .put = put_diagonal,
+    .cost = lp_rule_view,
 };
 
 /* ---- as_strided ----------------------------------------------------------
@@ -311,6 +315,7 @@ LpOp op_as_strided = {
     .grad = grad_as_strided,
     .prepare = lp_view_prepare,
     .put = put_as_strided,
+    .cost = lp_rule_view,
 };
 
 /* ---- unfold --------------------------------------------------------------
@@ -362,4 +367,5 @@ LpOp op_unfold = {
     .grad = grad_unfold,
     .prepare = lp_view_prepare,
     .put = put_unfold,
+    .cost = lp_rule_view,
 };

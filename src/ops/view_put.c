@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/ops/kernel/copy_view.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
 /* data of the records here: the view */
@@ -76,6 +77,7 @@ static void grad_scatter(LpGrad *g)
         .infer = infer_scatter,                                                \
         .grad = grad_scatter,                                                  \
         .prepare = lp_scatter_prepare,                                         \
+        .cost = lp_rule_embed,                                                 \
         .data = &op_##view,                                                    \
     };
 
@@ -134,6 +136,7 @@ static void grad_backward(LpGrad *g)
         .infer = infer_backward,                                               \
         .grad = grad_backward,                                                 \
         .prepare = lp_view_backward_prepare,                                   \
+        .cost = lp_rule_embed,                                                 \
         .data = &op_##view,                                                    \
     };
 

@@ -1,0 +1,159 @@
+/* What moving, looking up, drawing and updating cost, in the words of
+ * runtime/cost. Sorting has no published figure: it is charged as a bitonic
+ * network (Batcher, 1968), each stage an exchange and a minimum and maximum. */
+#include "src/ops/layout_cost.h"
+
+#include <string.h>
+
+static LpCostCtx context(const LpCostReq *r)
+{
+    LpCostCtx x = lp_cost_ctx(r->chip);
+    x.tiles = r->tiles;
+    x.proportion = r->memory_proportion;
+    x.partials = r->partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
+    return x;
+}
+
+static LpCostType type_of(const LpType *t)
+{
+    if (!lp_is_float(t->dtype))
+        return LP_COST_INT;
+    return t->dtype == LP_F16 || t->dtype == LP_BF16 ? LP_COST_HALF
+                                                     : LP_COST_FLOAT;
+}
+
+void lp_rule_view(const LpCostReq *r, LpCost *out)
+{
+    (void)r, (void)out;
+}
+
+void lp_rule_copy(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    lp_cost_add(out, lp_cost_copy(&x, type_of(&r->out[0]), lp_numel(&r->out[0]),
+                                  false));
+}
+
+void lp_rule_reverse(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    lp_cost_add(
+        out, lp_cost_copy(&x, type_of(&r->out[0]), lp_numel(&r->out[0]), true));
+}
+
+void lp_rule_embed(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    const LpType *part = &r->in[r->n_in - 1];
+    lp_rule_fill(r, out);
+    lp_cost_add(out, lp_cost_copy(&x, type_of(part), lp_numel(part), false));
+}
+
+void lp_rule_fill(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    lp_cost_add(out,
+                lp_cost_fill(&x, type_of(&r->out[0]), lp_numel(&r->out[0])));
+}
+
+void lp_rule_select(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    lp_cost_add(out,
+                lp_cost_elementwise(&x, LP_EW_select, LP_EW_UNARY,
+                                    type_of(&r->out[0]), lp_numel(&r->out[0])));
+}
+
+/* A table of t's first dimensions by its last one; `rows` of it wanted. */
+static LpLookup table(const LpType *t, int64_t count)
+{
+    int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
+    int64_t n = lp_numel(t);
+    return (LpLookup){.rows = cols > 0 ? n / cols : 0,
+                      .cols = cols,
+                      .count = cols > 0 ? count / cols : 0};
+}
+
+void lp_rule_lookup(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    LpLookup l = table(&r->in[0], lp_numel(&r->out[0]));
+    lp_cost_add(out, lp_cost_lookup(&x, type_of(&r->out[0]), &l));
+}
+
+/* The source is the largest operand that is not the result's own. */
+void lp_rule_lookup_add(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    int64_t count = 0;
+    for (int i = 0; i < r->n_in; i++) {
+        bool self = i == 0 && lp_type_eq(&r->in[0], &r->out[0]);
+        if (r->in[i].dtype != LP_DT_NONE && !self &&
+            lp_numel(&r->in[i]) > count)
+            count = lp_numel(&r->in[i]);
+    }
+    LpLookup l = table(&r->out[0], count);
+    lp_cost_add(out, lp_cost_lookup_add(&x, type_of(&r->out[0]), &l));
+}
+
+void lp_rule_sort(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    int dim = (int)r->attr[r->attr[1].kind == LP_ATTR_INT ? 1 : 0].i;
+    const LpType *t = &r->in[0];
+    int64_t n = t->ndim > 0 ? t->shape[dim] : 1, stages = 0;
+    for (int64_t w = 1, k = 1; w < n; w *= 2, k++)
+        stages += k;
+    LpCost c = lp_cost_exchange(&x, type_of(t), lp_numel(t));
+    lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_min, LP_EW_BINARY, type_of(t),
+                                        lp_numel(t)));
+    /* the positions move with the values */
+    lp_cost_add(&c, lp_cost_exchange(&x, LP_COST_INT, lp_numel(t)));
+    lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_select, LP_EW_BINARY,
+                                        LP_COST_INT, lp_numel(t)));
+    lp_cost_add(out, lp_cost_repeat(c, stages));
+}
+
+void lp_rule_random(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    const char *name = r->op->name;
+    LpRndOp op = LP_RND_UNIFORM;
+    if (strstr(name, "trunc"))
+        op = LP_RND_TRUNCATED_NORMAL;
+    else if (strstr(name, "norm") || strcmp(name, "randn") == 0)
+        op = LP_RND_NORMAL;
+    else if (strncmp(name, "bernoulli", 9) == 0)
+        op = LP_RND_BERNOULLI;
+    lp_cost_add(
+        out, lp_cost_random(&x, op, type_of(&r->out[0]), lp_numel(&r->out[0])));
+}
+
+/* One scaled addition for the parameter, two for every state with a
+ * multiplication; second moments add a root and a division. */
+void lp_rule_update(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    LpCostType t = type_of(&r->in[0]);
+    int64_t n = lp_numel(&r->in[0]);
+    bool root = strncmp(r->op->name, "adam", 4) == 0 ||
+                strncmp(r->op->name, "rms", 3) == 0 ||
+                strncmp(r->op->name, "lamb", 4) == 0;
+    lp_cost_add(out, lp_cost_scaled_add(&x, t, n, false));
+    for (int i = 1; i < r->n_out; i++) {
+        if (lp_numel(&r->out[i]) != n)
+            continue;
+        LpCostType s = type_of(&r->out[i]);
+        lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul,
+                                             LP_EW_BINARY_INPLACE, s, n));
+        lp_cost_add(out, lp_cost_scaled_add(&x, s, n, s != t));
+    }
+    if (!root)
+        return;
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_sqrt, LP_EW_UNARY, t, n));
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_div, LP_EW_BINARY, t, n));
+    if (strncmp(r->op->name, "lamb", 4) == 0)
+        for (int i = 0; i < 2; i++)
+            lp_cost_add(out,
+                        lp_cost_reduce(&x, LP_RED_SQUARE_ADD, t, &n, 1, 1));
+}
