@@ -204,6 +204,9 @@ function methods.fill_diagonal_(self, value)
   return self
 end
 
+--- repeat is a word of Lua: x:repeat_(2, 1), or x["repeat"](x, 2, 1).
+methods.repeat_ = methods["repeat"]
+
 --- The transpose of the last two dimensions, conjugated if it were complex.
 function methods.adjoint(self)
   return self.mT

@@ -12,12 +12,13 @@ local function sweep(fn)
     collectgarbage()
     local before = core.mem_live()
     core.mem_fail_at(n)
-    local ok, e = pcall(fn)
-    core.mem_fail_at(0)
-    if not ok then
-      kinds[e.type or tostring(e)] = true
+    do
+      local ok, e = pcall(fn)
+      core.mem_fail_at(0)
+      if not ok then
+        kinds[e.type or tostring(e)] = true
+      end
     end
-    e = nil
     collectgarbage()
     collectgarbage()
     local after = core.mem_live()

@@ -261,7 +261,8 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
     bool record =
         lp_tracing ||
         (lp_grad_enabled() && (lp_requires_grad(src) || lp_requires_grad(dst)));
-    if (s == LP_OK && record) { /* the cast and the broadcast are part of the history */
+    /* the cast and the broadcast are part of the history */
+    if (s == LP_OK && record) {
         v = lp_cast(&g.b, v, to.dtype);
         v = lp_expand_as(&g.b, v, &to);
         s = e->code;

@@ -1,7 +1,8 @@
-/* Tensors of Lua values and Lua values of tensors: torch.tensor, tolist, item,
- * torch.frombuffer. A nested list is walked twice: once for shape and kind,
- * once to store. {1, 2} has integers, {1.0, 2} floats, {true} booleans;
- * strings are refused, also those that look like numbers. */
+/* Tensors of Lua values: torch.tensor, as_tensor, frombuffer, the core of
+ * nn.Parameter; convert.c has the way back. A nested list is walked twice:
+ * once for shape and kind, once to store. {1, 2} has integers, {1.0, 2}
+ * floats, {true} booleans; strings are refused, also those that look like
+ * numbers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -340,97 +341,6 @@ static int torch_frombuffer(lua_State *L)
     return finish(L, &w);
 }
 
-/* ---- to Lua ---------------------------------------------------------------
- */
-static void push_element(lua_State *L, LpDtype t, const void *p)
-{
-    LpScalar x = lp_scalar_load(t, p);
-    if (x.kind == LP_KIND_FLOAT)
-        lua_pushnumber(L, x.f);
-    else if (x.kind == LP_KIND_INT)
-        lua_pushinteger(L, x.i);
-    else
-        lua_pushboolean(L, x.i != 0);
-}
-
-static int tensor_item(lua_State *L)
-{
-    LpTensor *t = lp_check_tensor(L, 1, "item", "self");
-    LpErr e = {0};
-    LpType type = lp_tensor_type(t);
-    char shape[LP_SHAPE_STR];
-    if (lp_tensor_numel(t) != 1)
-        return lp_raise(L, LP_E_RUNTIME,
-                        "item(): the tensor has shape %s; only one element "
-                        "can become a Lua number",
-                        lp_shape_str(&type, shape));
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    push_element(L, t->dtype, lp_tensor_data(t));
-    return 1;
-}
-
-/* Nested lists. With edge >= 0 a dimension of more than 2 * edge rows keeps
- * the first and the last `edge`. */
-static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
-                      const char *p)
-{
-    int64_t size = (int64_t)lp_dtype_size(t->dtype), n, k = 0;
-    if (dim == t->ndim) {
-        push_element(L, t->dtype, p);
-        return;
-    }
-    n = t->shape[dim];
-    bool cut = edge >= 0 && n > 2 * edge;
-    luaL_checkstack(L, 4, NULL);
-    lua_createtable(L, (int)(cut ? 2 * edge : n), 0);
-    for (int64_t i = 0; i < n; i++) {
-        if (cut && i == edge)
-            i = n - edge;
-        if (i == n)
-            break;
-        push_list(L, t, dim + 1, edge, p + i * t->strides[dim] * size);
-        lua_rawseti(L, -2, ++k);
-    }
-}
-
-static int tensor_tolist(lua_State *L)
-{
-    LpTensor *t = lp_check_tensor(L, 1, "tolist", "self");
-    LpErr e = {0};
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    push_list(L, t, 0, -1, lp_tensor_data(t));
-    return 1;
-}
-
-/* sample(t, edge): what printing needs of a large tensor. */
-static int sample(lua_State *L)
-{
-    LpTensor *t = lp_check_tensor(L, 1, "sample", "self");
-    LpErr e = {0};
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    push_list(L, t, 0, luaL_checkinteger(L, 2), lp_tensor_data(t));
-    return 1;
-}
-
-/* The elements in order as a string of bytes: frombuffer's inverse. */
-static int tensor_tobytes(lua_State *L)
-{
-    LpTensor *t = lp_check_tensor(L, 1, "tobytes", "self");
-    LpErr e = {0};
-    if (!lp_tensor_contiguous(t)) {
-        push_copy(L, t, LP_DT_NONE);
-        t = lp_to_tensor(L, -1);
-    }
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    lua_pushlstring(L, lp_tensor_data(t),
-                    (size_t)lp_tensor_numel(t) * lp_dtype_size(t->dtype));
-    return 1;
-}
-
 /* torch.nn.Parameter's core: shares the elements, is a leaf of its own. */
 static int parameter(lua_State *L)
 {
@@ -447,55 +357,15 @@ static int parameter(lua_State *L)
     return 1;
 }
 
-static int is_parameter(lua_State *L)
-{
-    LpTensor *t = lp_to_tensor(L, 1);
-    lua_pushboolean(L, t && t->is_param);
-    return 1;
-}
-
-static int is_tensor(lua_State *L)
-{
-    lua_pushboolean(L, lp_to_tensor(L, 1) != NULL);
-    return 1;
-}
-
-static int is_traced(lua_State *L)
-{
-    LpTensor *t = lp_to_tensor(L, 1);
-    lua_pushboolean(L, t && t->st->flags & LP_ST_TRACED);
-    return 1;
-}
-
-static int is_closed(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &lp_tag_tensor);
-    lua_pushboolean(L, b && !b->p);
-    return 1;
-}
-
 static const luaL_Reg functions[] = {
-    {"sample", sample},
-    {"is_traced", is_traced},
-    {"is_closed", is_closed},
     {"tensor", torch_tensor},
     {"as_tensor", torch_as_tensor},
     {"frombuffer", torch_frombuffer},
-    {"is_tensor", is_tensor},
     {"parameter", parameter},
-    {"is_parameter", is_parameter},
     {NULL, NULL},
 };
 
 void lp_bind_create(lua_State *L)
 {
     luaL_setfuncs(L, functions, 0);
-    lua_getfield(L, -1, "methods");
-    lua_pushcfunction(L, tensor_item);
-    lua_setfield(L, -2, "item");
-    lua_pushcfunction(L, tensor_tolist);
-    lua_setfield(L, -2, "tolist");
-    lua_pushcfunction(L, tensor_tobytes);
-    lua_setfield(L, -2, "tobytes");
-    lua_pop(L, 1);
 }
