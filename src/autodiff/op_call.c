@@ -265,6 +265,8 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
     if (s == LP_OK && record) {
         v = lp_cast(&g.b, v, to.dtype);
         v = lp_expand_as(&g.b, v, &to);
+        if (!lp_tracing && lp_is_leaf(src)) /* a leaf has no node to hang on */
+            v = lp_op1(&g.b, LP_OP_alias, v);
         s = e->code;
     }
     if (s == LP_OK && lp_tracing) {

@@ -4,7 +4,7 @@
 
 #include "src/ops/ops.h"
 
-/* int64 or int32; IndexError naming the operator and operand otherwise. */
+/* Any integer type; RuntimeError naming the operator and operand otherwise. */
 LpStatus lp_check_index(LpInfer *x, int i, const char *what);
 
 #endif

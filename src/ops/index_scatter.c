@@ -99,6 +99,8 @@ static LpVal pad_to_src(LpGrad *g, LpVal v)
     if (v == LP_NOVAL || lp_failed(g->b))
         return v;
     LpType src = lp_type_of(g->b, g->in[2]);
+    if (src.ndim == 0 || lp_type(g->b, v)->ndim == 0)
+        return lp_reshape_as(g->b, v, &src);
     for (int i = src.ndim - 1; i >= 0; i--) {
         LpType t = lp_type_of(g->b, v);
         int64_t n = t.shape[i];
@@ -212,6 +214,8 @@ static LpVal src_at_index(LpGrad *g)
 {
     LpVal v = g->in[2];
     LpType index = lp_type_of(g->b, g->in[1]);
+    if (index.ndim != lp_type(g->b, v)->ndim) /* one of them is 0-d */
+        return lp_reshape_as(g->b, v, &index);
     for (int i = 0; i < index.ndim && !lp_failed(g->b); i++)
         if (lp_type(g->b, v)->shape[i] != index.shape[i])
             v = lp_slice(g->b, v, i, 0, index.shape[i], 1);
@@ -314,4 +318,36 @@ LpOp op_scatter_reduce = {
     .grad_out = 1,
     .prepare = prepare_scatter_reduce,
     .cost = lp_rule_lookup_add,
+};
+
+/* ---- scatter with a reduction --------------------------------------------
+ */
+/* reduce is "add" or "multiply"; a number is spread over the index. */
+LP_EXPAND(expand_scatter_by)
+{
+    LP_EXPAND_UNUSED;
+    const char *how = attr[1].str;
+    bool add = strcmp(how, "add") == 0;
+    LpVal src = in[2];
+    if (!add && strcmp(how, "multiply") != 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "reduce argument must be either add or multiply, got %s.", how);
+        return;
+    }
+    if (lp_is_imm(src)) {
+        LpType t = lp_type_of(b, in[1]);
+        t.dtype = dtype_of(b, in[0]);
+        src = lp_full(b, &t, b->imm(b, src));
+    }
+    LpAttr a[] = {attr[0], lp_attr_str(add ? "sum" : "prod"),
+                  lp_attr_bool(true)};
+    out[0] =
+        lp_emit(b, LP_OP_scatter_reduce, (LpVal[]){in[0], in[1], src}, 3, a);
+}
+
+LpOp op_scatter_by = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "scatter.reduce(Tensor self, int dim, Tensor index, Value src, *, "
+             "str reduce) -> Tensor @fmio",
+    .expand = expand_scatter_by,
 };
