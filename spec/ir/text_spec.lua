@@ -100,7 +100,22 @@ origin block "b" stage 1 file "m.lua" line 4 backward
   end)
 
   it("reads a list of operands in brackets", function()
+    local text = [[
+graph
+input %1: float32[2, 3]
+input %2: int64[4]
+origin
+%3 = cat([%1, %1, %1], dim=1): float32[2, 9]
+%4 = index_get(%1, [%2]): float32[4, 3]
+%5 = index_get(%1, [_, %2]): float32[2, 4]
+]]
+    assert.equal(text, graphs.canonical(text))
+    assert.equal(text, core.graph_parse(text):clone():print())
     assert.matches("has no list here", line_error("%y = neg([%x])"))
+    assert.matches("has no list here", line_error("%y = index_get([%x])"))
+    assert.matches("needs a list", line_error("%y = index_get(%x)"))
+    assert.matches("the list is the last operand", line_error("%y = cat([%x], %x)"))
+    assert.matches("tensors of cat may not be a hole", line_error("%y = cat([%x, _])"))
   end)
 
   it("takes a graph of 20,000 nodes through everything", function()

@@ -231,6 +231,27 @@ describe("canonicalise", function()
       output %f, %b, %y]])
   end)
 
+  it("makes a constant of what is filled", function()
+    becomes([[
+      input %x: float16[3]
+      input %s: float16[]
+      %a = fill(%x, 2)
+      %b = zero(%x)
+      %c = fill(%x, %s)
+      output %a, %b, %c]], [[
+      input %x: float16[3]
+      input %s: float16[]
+      %a = full(size=[3], fill_value=2, dtype=float16)
+      %b = full(size=[3], fill_value=0, dtype=float16)
+      %c = fill(%x, %s)
+      output %a, %b, %c]])
+  end)
+
+  it("drops dropout outside training", function()
+    unary("dropout(%x, training=false)", "%x")
+    stays("input %x: float32[2]\n%y = dropout(%x) site 0x5\noutput %y")
+  end)
+
   it("gives a value that takes another's place its names", function()
     becomes([[
       input %x "x": float32[2]

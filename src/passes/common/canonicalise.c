@@ -16,6 +16,8 @@
  *   x + 0.0                            stays: -0.0 + 0.0 is 0.0
  *   -(-x), not not x                   x
  *   where(c, a, b), c known            a or b
+ *   fill, zero                         full
+ *   dropout outside training           its operand
  *
  * First: it makes equal what is the same for cse, and constants visible to
  * fold. Linear: a rule looks at a node and the one before it. */
@@ -115,6 +117,21 @@ static LpVal where(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     return lp_expand_as(b, lp_cast(b, v, t->dtype), t);
 }
 
+/* Every element one number: the operand is not read. */
+static LpVal fill(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpScalar s = lp_int(0);
+    if (n->op->id == LP_OP_fill && !lp_rewrite_constant(rw, in[1], &s))
+        return LP_NOVAL;
+    return lp_full(&rw->gb.b, lp_canon_type(rw, n), s);
+}
+
+/* Outside training dropout is its operand. */
+static LpVal dropout(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    return n->attr[1].i ? LP_NOVAL : if_fits(rw, n, in[0]);
+}
+
 /* ---- the pass ------------------------------------------------------------
  */
 static const LpCanonRule rules[LP_N_OPS] = {
@@ -143,6 +160,9 @@ static const LpCanonRule rules[LP_N_OPS] = {
     [LP_OP_ceil] = idempotent,
     [LP_OP_trunc] = idempotent,
     [LP_OP_where] = where,
+    [LP_OP_fill] = fill,
+    [LP_OP_zero] = fill,
+    [LP_OP_dropout] = dropout,
 };
 
 static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)

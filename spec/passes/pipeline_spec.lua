@@ -1,0 +1,83 @@
+-- The common passes on what traces and the reverse sweep really make: the
+-- steps of small models, all of whose graphs must be legal and readable.
+local core = require("lupine.core")
+local graphs = require("spec.support.graphs")
+local torch = require("torch")
+
+local nn = core.forms.nn
+
+local function filled(shape, from)
+  local n = 1
+  for _, s in ipairs(shape) do
+    n = n * s
+  end
+  local list = {}
+  for i = 1, n do
+    list[i] = from + (i * 7 % 11) / 16
+  end
+  return torch.tensor(list):reshape(shape)
+end
+
+-- Traces loss = f(x, w) of a parameter w; returns the text of both graphs of
+-- the step.
+local function step_of(f, x_shape, w_shape)
+  local trace = core.trace()
+  local w = filled(w_shape, -0.3)
+  local x = trace:declare("input", "x", nil, x_shape, torch.float32)
+  trace:start()
+  local ok, loss = pcall(function()
+    trace:declare("parameter", "w", w)
+    return f(x, w)
+  end)
+  trace:stop()
+  assert.is_true(ok, tostring(loss))
+  local step, losses = trace:step({ loss })
+  local param
+  for i, v in ipairs(step:vars()) do
+    param = v.name == "w" and i or param
+  end
+  step:complete({ loss = losses[1], gradient_accumulation = 4, rules = {
+    { op = "sub", param = param, inputs = { param, "grad" }, outputs = { param },
+      attrs = { alpha = 0.5 } } } })
+  return step:text("micro"), step:text("update")
+end
+
+local MODELS = {
+  ["matrix product"] = { { 5, 4 }, { 3, 4 }, function(x, w)
+    return torch.matmul(x, w:t()):relu()
+  end },
+  ["linear, dropout, softmax"] = { { 5, 4 }, { 3, 4 }, function(x, w)
+    return torch.softmax(torch.dropout(nn.linear(x, w), 0.5, true), 1)
+  end },
+  ["convolution, pooling"] = { { 2, 3, 8, 8 }, { 4, 3, 3, 3 }, function(x, w)
+    return nn.max_pool2d(nn.conv2d(x, w), 2)
+  end },
+  ["layer norm"] = { { 2, 6 }, { 6 }, function(x, w)
+    return nn.layer_norm(x, { 6 }, w)
+  end },
+  ["views"] = { { 2, 6 }, { 6 }, function(x, w)
+    return (x * w):reshape({ 3, 4 }):permute(1, 0):unsqueeze(0):squeeze():select(0, 1)
+  end },
+  ["a part that is detached"] = { { 2, 6 }, { 6 }, function(x, w)
+    return x * w * w:detach()
+  end },
+}
+
+describe("the common passes", function()
+  for name, model in pairs(MODELS) do
+    it("leave legal graphs of the step of a model: " .. name, function()
+      local micro, update = step_of(function(x, w)
+        return nn.mse_loss(model[3](x, w), torch.tensor(0.25))
+      end, model[1], model[2])
+      for _, text in ipairs({ micro, update }) do
+        local g = core.graph_parse(text)
+        assert.is_true(g:verify())
+        assert.equal(text, g:print())
+        assert.equal(text, graphs.run_pass(text))
+      end
+      assert.matches("backward", micro)
+      assert.not_matches("detach", micro:gsub("differentiated", ""))
+      assert.matches("update", update)
+    end)
+  end
+end)
