@@ -1,0 +1,181 @@
+--- torch.nn.init: starting values, written in place without a gradient. All
+--- return the tensor. Tensors of the device 'meta' have nothing to fill.
+---
+--- source: PyTorch documentation, torch.nn.init; Glorot & Bengio 2010, He et
+--- al. 2015, Saxe et al. 2013, Martens 2010 as quoted there.
+local errors = require("torch.errors")
+local signature = require("torch.nn.signature")
+
+local M = {}
+
+local function torch()
+  return require("torch")
+end
+
+-- name(tensor, …) with fn(tensor, arguments)
+local function define(sig, fn)
+  local parsed = signature(sig)
+  M[parsed.name] = function(...)
+    local a = parsed(...)
+    errors.check(torch().is_tensor(a.tensor), "TypeError",
+      "%s(tensor): expected a Tensor, got %s", parsed.name, type(a.tensor))
+    if not a.tensor.is_meta then
+      torch().no_grad(function()
+        fn(a.tensor, a)
+      end)
+    end
+    return a.tensor
+  end
+end
+
+local GAIN = { linear = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4 }
+for _, d in ipairs({ "1d", "2d", "3d" }) do
+  GAIN["conv" .. d] = 1
+  GAIN["conv_transpose" .. d] = 1
+end
+
+--- The recommended gain of an activation; param is leaky_relu's slope (0.01).
+---@param nonlinearity string
+---@param param? number
+---@return number
+function M.calculate_gain(nonlinearity, param)
+  if nonlinearity == "leaky_relu" then
+    return math.sqrt(2 / (1 + (param or 0.01) ^ 2))
+  end
+  return errors.check(GAIN[nonlinearity], "ValueError", "Unsupported nonlinearity %s",
+    tostring(nonlinearity))
+end
+
+local function fans(t)
+  errors.check(t:dim() >= 2, "ValueError",
+    "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+  local field = 1
+  for i = 3, t:dim() do
+    field = field * t.shape[i]
+  end
+  return t.shape[2] * field, t.shape[1] * field
+end
+M._calculate_fan_in_and_fan_out = fans
+
+local function fan(t, mode)
+  local fan_in, fan_out = fans(t)
+  mode = tostring(mode):lower()
+  errors.check(mode == "fan_in" or mode == "fan_out", "ValueError",
+    "Mode %s not supported, please use one of ['fan_in', 'fan_out']", mode)
+  return mode == "fan_in" and fan_in or fan_out
+end
+
+define("uniform_(tensor, a=0.0, b=1.0)", function(t, o)
+  t:uniform_(o.a, o.b)
+end)
+define("normal_(tensor, mean=0.0, std=1.0)", function(t, o)
+  t:normal_(o.mean, o.std)
+end)
+define("constant_(tensor, val)", function(t, o)
+  t:fill_(o.val)
+end)
+define("ones_(tensor)", function(t)
+  t:fill_(1)
+end)
+define("zeros_(tensor)", function(t)
+  t:zero_()
+end)
+
+define("eye_(tensor)", function(t)
+  errors.check(t:dim() == 2, "ValueError", "Only tensors with 2 dimensions are supported")
+  t:copy_(torch().eye(t.shape[1], t.shape[2]))
+end)
+
+-- The middle of each kernel is 1 from input channel i to output channel i.
+define("dirac_(tensor, groups=1)", function(t, o)
+  local n = t:dim()
+  errors.check(n >= 3 and n <= 5, "ValueError",
+    "Only tensors with 3, 4, or 5 dimensions are supported")
+  errors.check(t.shape[1] % o.groups == 0, "ValueError", "dim 0 must be divisible by groups")
+  local per_group = t.shape[1] // o.groups
+  t:zero_()
+  for g = 0, o.groups - 1 do
+    for d = 0, math.min(per_group, t.shape[2]) - 1 do
+      local at = t[g * per_group + d][d]
+      for k = 3, n - 1 do
+        at = at[t.shape[k] // 2]
+      end
+      at[t.shape[n] // 2] = 1
+    end
+  end
+end)
+
+define("xavier_uniform_(tensor, gain=1.0)", function(t, o)
+  local fan_in, fan_out = fans(t)
+  local bound = o.gain * math.sqrt(6 / (fan_in + fan_out))
+  t:uniform_(-bound, bound)
+end)
+define("xavier_normal_(tensor, gain=1.0)", function(t, o)
+  local fan_in, fan_out = fans(t)
+  t:normal_(0, o.gain * math.sqrt(2 / (fan_in + fan_out)))
+end)
+
+local function kaiming_std(t, o)
+  return M.calculate_gain(o.nonlinearity, o.a) / math.sqrt(fan(t, o.mode))
+end
+local KAIMING = "(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu')"
+define("kaiming_uniform_" .. KAIMING, function(t, o)
+  if t:numel() > 0 then
+    local bound = math.sqrt(3) * kaiming_std(t, o)
+    t:uniform_(-bound, bound)
+  end
+end)
+define("kaiming_normal_" .. KAIMING, function(t, o)
+  if t:numel() > 0 then
+    t:normal_(0, kaiming_std(t, o))
+  end
+end)
+
+-- The distribution function of the standard normal distribution.
+local function below(x)
+  return (1 + torch().tensor(x / math.sqrt(2), { dtype = torch().float64 }):erf():item()) / 2
+end
+
+-- By the inverse of the distribution function, as PyTorch does.
+define("trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0)", function(t, o)
+  local low, high = below((o.a - o.mean) / o.std), below((o.b - o.mean) / o.std)
+  t:uniform_(2 * low - 1, 2 * high - 1)
+  t:copy_(t:erfinv():mul(o.std * math.sqrt(2)):add(o.mean):clamp(o.a, o.b))
+end)
+
+define("orthogonal_(tensor, gain=1)", function(t, o)
+  errors.check(t:dim() >= 2, "ValueError", "Only tensors with 2 or more dimensions are supported")
+  if t:numel() == 0 then
+    return
+  end
+  local rows = t.shape[1]
+  local cols = t:numel() // rows
+  local flat = torch().empty({ rows, cols }, { dtype = t.dtype }):normal_(0, 1)
+  if rows < cols then
+    flat = flat:t()
+  end
+  local q, r = torch().linalg.qr(flat)
+  q = q * torch().diag(r, 0):sign() -- a uniform distribution needs this sign
+  if rows < cols then
+    q = q:t()
+  end
+  t:copy_(q:reshape(t.shape):mul(o.gain))
+end)
+
+define("sparse_(tensor, sparsity, std=0.01)", function(t, o)
+  errors.check(t:dim() == 2, "ValueError", "Only tensors with 2 dimensions are supported")
+  local rows, cols = t.shape[1], t.shape[2]
+  local zeros = math.ceil(o.sparsity * rows)
+  t:normal_(0, o.std)
+  for col = 0, cols - 1 do
+    local order = torch().randperm(rows)
+    t[{ order:narrow(0, 0, zeros), col }] = 0
+  end
+end)
+
+for _, name in ipairs({ "uniform", "normal", "constant", "eye", "dirac", "xavier_uniform",
+  "xavier_normal", "kaiming_uniform", "kaiming_normal", "orthogonal", "sparse" }) do
+  M[name] = M[name .. "_"]
+end
+
+return M

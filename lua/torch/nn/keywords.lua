@@ -1,0 +1,96 @@
+--- forward's parameters: arguments by name, and the colon that was forgotten.
+local errors = require("torch.errors")
+
+local M = {}
+
+-- forward -> the names of its parameters without self
+local known = setmetatable({}, { __mode = "k" })
+
+local function names_of(forward)
+  local names = known[forward]
+  if not names then
+    names = {}
+    local info = type(forward) == "function" and debug.getinfo(forward, "u")
+    for i = 2, info and info.nparams or 0 do
+      names[#names + 1] = debug.getlocal(forward, i)
+    end
+    known[forward] = names
+  end
+  return names
+end
+
+-- The last table is by name if all its keys are parameters that are not given
+-- by position.
+local function bind(forward, n, ...)
+  local names, by_name = names_of(forward), (select(n, ...))
+  local open = {}
+  for i = n, #names do
+    open[names[i]] = i
+  end
+  local last = n - 1
+  for key in pairs(by_name) do
+    if not open[key] then
+      return ...
+    end
+    last = math.max(last, open[key])
+  end
+  local values = { ... }
+  values[n] = nil
+  for key, value in pairs(by_name) do
+    values[open[key]] = value
+  end
+  return table.unpack(values, 1, last)
+end
+
+--- The arguments of a call with those by name put in their places.
+function M.bind(forward, ...)
+  local n = select("#", ...)
+  local last = n > 0 and (select(n, ...)) or nil
+  if type(last) == "table" and getmetatable(last) == nil and type(next(last)) == "string" then
+    return bind(forward, n, ...)
+  end
+  return ...
+end
+
+local checked = setmetatable({}, { __mode = "k" })
+
+local TEMPLATE = [[
+local f, check = ...
+return function(%s)
+  check(%s)
+  return f(%s)
+end]]
+
+local function wrapper(forward, Module)
+  local info = debug.getinfo(forward, "u")
+  local names = {}
+  for i = 1, info.nparams do
+    names[i] = debug.getlocal(forward, i)
+  end
+  if #names == 0 or #names < info.nparams then -- of C, or stripped
+    return forward
+  end
+  local all = table.concat(names, ", ") .. (info.isvararg and ", ..." or "")
+  return load(TEMPLATE:format(all, names[1], all), "=forward", "t", {})(forward, function(self)
+    errors.check(Module:is(self), "TypeError",
+      "forward is a method: call it with a colon, module:forward(x), or call module(x)")
+  end)
+end
+
+--- `forward` as a module's field gives it: the same parameters, and an error
+--- that says so when it is called with a point.
+---@param forward function?
+---@param Module table
+function M.checked(forward, Module)
+  if type(forward) ~= "function" then
+    return forward
+  end
+  local f = checked[forward]
+  if not f then
+    f = wrapper(forward, Module)
+    checked[forward] = f
+  end
+  return f
+end
+
+return M

@@ -1,0 +1,95 @@
+--- Losses: each calls the function of its name with its fields by name.
+local F = require("torch.nn.functional")
+local core = require("lupine.core")
+local layer = require("torch.nn.layer")
+local signature = require("torch.nn.signature")
+
+local M = {}
+
+local OLD = "size_average=None, reduce=None, reduction='mean'"
+
+-- signature without the old reduction arguments, function, number of inputs
+local ROWS = {
+  { "L1Loss(@)", "l1_loss", 2 },
+  { "MSELoss(@)", "mse_loss", 2 },
+  { "SmoothL1Loss(@, beta=1.0)", "smooth_l1_loss", 2 },
+  { "HuberLoss(reduction='mean', delta=1.0)", "huber_loss", 2 },
+  { "CrossEntropyLoss(weight=None, size_average=None, ignore_index=-100, reduce=None, "
+    .. "reduction='mean', label_smoothing=0.0)", "cross_entropy", 2 },
+  { "NLLLoss(weight=None, size_average=None, ignore_index=-100, reduce=None, "
+    .. "reduction='mean')", "nll_loss", 2 },
+  { "BCELoss(weight=None, @)", "binary_cross_entropy", 2 },
+  { "BCEWithLogitsLoss(weight=None, @, pos_weight=None)", "binary_cross_entropy_with_logits", 2 },
+  { "KLDivLoss(@, log_target=False)", "kl_div", 2 },
+  { "PoissonNLLLoss(log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, "
+    .. "reduction='mean')", "poisson_nll_loss", 2 },
+  { "GaussianNLLLoss(full=False, eps=1e-6, reduction='mean')", "gaussian_nll_loss", 3 },
+  { "HingeEmbeddingLoss(margin=1.0, @)", "hinge_embedding_loss", 2 },
+  { "SoftMarginLoss(@)", "soft_margin_loss", 2 },
+  { "MultiLabelMarginLoss(@)", "multilabel_margin_loss", 2 },
+  { "MultiLabelSoftMarginLoss(weight=None, @)", "multilabel_soft_margin_loss", 2 },
+  { "MultiMarginLoss(p=1, margin=1.0, weight=None, @)", "multi_margin_loss", 2 },
+  { "MarginRankingLoss(margin=0.0, @)", "margin_ranking_loss", 3 },
+  { "CosineEmbeddingLoss(margin=0.0, @)", "cosine_embedding_loss", 3 },
+  { "TripletMarginLoss(margin=1.0, p=2.0, eps=1e-6, swap=False, @)", "triplet_margin_loss", 3 },
+  { "CTCLoss(blank=0, reduction='mean', zero_infinity=False)", "ctc_loss", 4 },
+}
+
+-- Tensors among the arguments are buffers, as in PyTorch.
+local TENSORS = { "weight", "pos_weight" }
+
+local function build(self, a)
+  for _, name in ipairs(TENSORS) do
+    if core.is_tensor(a[name]) then
+      self[name] = nil
+      self:register_buffer(name, a[name])
+    end
+  end
+end
+
+for _, row in ipairs(ROWS) do
+  local sig, name, inputs = table.unpack(row)
+  sig = sig:gsub("@", OLD)
+  local names = signature(sig).names
+  local function options(self)
+    local out = {}
+    for _, option in ipairs(names) do
+      out[option] = self[option]
+    end
+    return next(out) and out or nil
+  end
+  M[sig:match("^%w+")] = layer(sig, {
+    build = build,
+    forward = inputs == 2 and function(self, input, target)
+      return F[name](input, target, options(self))
+    end or inputs == 3 and function(self, input1, input2, target)
+      return F[name](input1, input2, target, options(self))
+    end or function(self, log_probs, targets, input_lengths, target_lengths)
+      return F[name](log_probs, targets, input_lengths, target_lengths, options(self))
+    end,
+  })
+end
+
+M.TripletMarginWithDistanceLoss = layer("TripletMarginWithDistanceLoss("
+  .. "distance_function=None, margin=1.0, swap=False, reduction='mean')", {
+    forward = function(self, anchor, positive, negative)
+      return F.triplet_margin_with_distance_loss(anchor, positive, negative, {
+        distance_function = self.distance_function, margin = self.margin, swap = self.swap,
+        reduction = self.reduction,
+      })
+    end,
+  })
+
+M.CosineSimilarity = layer("CosineSimilarity(dim=1, eps=1e-8)", {
+  forward = function(self, x1, x2)
+    return F.cosine_similarity(x1, x2, self.dim, self.eps)
+  end,
+})
+
+M.PairwiseDistance = layer("PairwiseDistance(p=2.0, eps=1e-6, keepdim=False)", {
+  forward = function(self, x1, x2)
+    return F.pairwise_distance(x1, x2, self.p, self.eps, self.keepdim)
+  end,
+})
+
+return M

@@ -1,0 +1,314 @@
+--- torch.nn.Module: registration of parameters, buffers and sub-modules by
+--- assignment, the call, hooks. What walks the tree of modules stands in
+--- module_tree.lua, state dictionaries in module_state.lua, both added here.
+---
+--- An instance holds four raw tables: `_parameters`, `_buffers`, `_modules`
+--- (torch.nn.Registry) and `_fields` (every other field). So each read and
+--- write of a field passes here, and a field that was a plain value registers
+--- when a parameter or module is assigned to it.
+---
+--- While a model is traced the tracer sets `Module.tracer`:
+---   tracer.enter(module), tracer.leave(module)   around every forward
+---   tracer.assign(module, name, old)             (may be missing) a plain
+---     field is about to change; `old` is its value
+local check = require("lupine.check")
+local class = require("lupine.class")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local hooks = require("torch.nn.hooks")
+local keywords = require("torch.nn.keywords")
+local ordered = require("torch.nn.ordered")
+local text = require("torch.nn.text")
+
+---@class torch.nn.Module
+---@field training boolean
+---@overload fun(...): any
+local Module = class.new("Module")
+
+--- nil outside a trace.
+---@type {enter: fun(module), leave: fun(module), assign: fun(module, name: string, old: any)?}?
+Module.tracer = nil
+
+-- ---- fields ----------------------------------------------------------------
+
+function Module.new(cls, ...)
+  local self = setmetatable({
+    _parameters = ordered.registry(),
+    _buffers = ordered.registry(),
+    _modules = ordered.registry(),
+    _transient = {}, -- names of buffers that state_dict leaves out
+    _fields = { training = true },
+  }, cls)
+  self:init(...)
+  return self
+end
+
+local function registered(self, key)
+  return self._parameters.values[key] or self._buffers.values[key] or self._modules.values[key]
+end
+
+function Module.__index(self, key)
+  local value = rawget(self, "_fields")[key]
+  if value ~= nil then
+    return value
+  end
+  value = registered(self, key)
+  if value then
+    return value
+  elseif key == "forward" then
+    return keywords.checked(getmetatable(self).forward, Module)
+  end
+  return getmetatable(self)[key]
+end
+
+local function is_module(v)
+  return Module:is(v)
+end
+
+local function kind_of(value)
+  return core.is_tensor(value) and "a Tensor" or check.describe(value)
+end
+
+local REPLACE = {
+  { "_parameters", "parameter", "torch.nn.Parameter or nil" },
+  { "_modules", "child module", "torch.nn.Module or nil" },
+  { "_buffers", "buffer", "torch.Tensor or nil" },
+}
+
+-- A value for a name that is registered already.
+local function replace(self, key, value)
+  for _, kind in ipairs(REPLACE) do
+    local registry = self[kind[1]]
+    if registry.values[key] ~= nil then
+      errors.check(value == nil or kind[1] == "_buffers" and core.is_tensor(value), "TypeError",
+        "cannot assign %s as %s '%s' (%s expected)", kind_of(value), kind[2], tostring(key),
+        kind[3])
+      errors.check(not (rawget(Module, "tracer") and kind[1] == "_buffers" and value), "Error",
+        "'%s' is a registered buffer: inside a traced forward its field cannot be given a new "
+        .. "tensor. Update it in place: self.%s:copy_(value)", tostring(key), tostring(key))
+      registry:set(key, value)
+      return true
+    end
+  end
+  return false
+end
+
+local function drop(self, key, keep)
+  for _, name in ipairs({ "_parameters", "_buffers", "_modules" }) do
+    if name ~= keep then
+      self[name]:remove(key)
+    end
+  end
+  self._transient[key] = nil
+  self._fields[key] = nil
+end
+
+function Module.__newindex(self, key, value)
+  if type(value) == "userdata" and core.is_parameter(value) then
+    drop(self, key, "_parameters")
+    self._parameters:set(key, value)
+  elseif type(value) == "table" and is_module(value) then
+    drop(self, key, "_modules")
+    self._modules:set(key, value)
+  elseif not replace(self, key, value) then
+    local tracer = rawget(Module, "tracer")
+    if tracer and tracer.assign then
+      tracer.assign(self, key, self._fields[key])
+    end
+    if check.is_none(value) then
+      value = nil
+    end
+    self._fields[key] = value
+  end
+end
+
+-- ---- registration ----------------------------------------------------------
+
+local function check_name(self, name, what, registry)
+  errors.check(type(name) == "string", "TypeError", "%s name should be a string, got %s", what,
+    check.describe(name))
+  errors.check(not name:find(".", 1, true), "KeyError", "%s name can't contain \".\", got: '%s'",
+    what, name)
+  errors.check(name ~= "", "KeyError", "%s name can't be empty string \"\"", what)
+  errors.check(registry.values[name] ~= nil or self[name] == nil, "KeyError",
+    "attribute '%s' already exists", name)
+end
+
+--- A tensor that belongs to the module's state but is no parameter.
+---@param name string
+---@param tensor torch.Tensor?
+---@param ... any persistent (true): part of state_dict
+function Module:register_buffer(name, tensor, ...)
+  local persistent = check.arguments("register_buffer", { "persistent" }, nil, ...)[1]
+  check_name(self, name, "buffer", self._buffers)
+  errors.check(check.is_none(tensor) or core.is_tensor(tensor), "TypeError",
+    "cannot assign %s as buffer '%s' (torch Tensor or nil required)", check.describe(tensor), name)
+  self._buffers:set(name, not check.is_none(tensor) and tensor)
+  self._transient[name] = persistent == false or nil
+end
+
+---@param name string
+---@param param torch.nn.Parameter? nil: the name is taken, without a value
+function Module:register_parameter(name, param)
+  check_name(self, name, "parameter", self._parameters)
+  local none = check.is_none(param)
+  errors.check(none or core.is_parameter(param), "TypeError",
+    "cannot assign %s to parameter '%s' (torch.nn.Parameter or nil required)", kind_of(param),
+    name)
+  self._parameters:set(name, not none and param)
+end
+
+---@param name string
+---@param module torch.nn.Module?
+function Module:add_module(name, module)
+  local none = check.is_none(module)
+  errors.check(none or is_module(module), "TypeError", "%s is not a Module", kind_of(module))
+  check_name(self, name, "module", self._modules)
+  self._modules:set(name, not none and module)
+end
+Module.register_module = Module.add_module
+
+-- ---- the call --------------------------------------------------------------
+
+-- Modules whose forward runs, outermost first, and errors that have their
+-- place already.
+local stack, depth = {}, 0
+local placed = setmetatable({}, { __mode = "k" })
+
+local function name_in(parent, module)
+  for name, m in parent:named_modules() do
+    if m == module then
+      return name
+    end
+  end
+  return nil
+end
+
+local function place(e)
+  if type(e) ~= "table" or placed[e] then
+    return
+  end
+  placed[e] = true
+  local root, module = stack[1], stack[depth]
+  local name = depth > 1 and name_in(root, module)
+  local cls = getmetatable(module).__name
+  errors.add_context(e, name and ("in module '%s' (%s) of %s"):format(name, cls,
+    getmetatable(root).__name) or ("in module %s"):format(cls))
+end
+
+local frame = setmetatable({}, {
+  __close = function(_, e)
+    if e ~= nil then
+      place(e)
+    end
+    local module = stack[depth]
+    stack[depth] = nil
+    depth = depth - 1
+    local tracer = rawget(Module, "tracer")
+    if tracer then
+      tracer.leave(module)
+    end
+  end,
+})
+
+local function run(self, ...)
+  local cls = getmetatable(self)
+  local forward = self._fields.forward or cls.forward
+  if not forward then
+    errors.raise("NotImplementedError",
+      "Module [%s] is missing the required \"forward\" function", cls.__name)
+  end
+  depth = depth + 1
+  stack[depth] = self
+  local _ <close> = frame
+  local tracer = rawget(Module, "tracer")
+  if tracer then
+    tracer.enter(self)
+  end
+  return forward(self, keywords.bind(forward, ...))
+end
+
+local function run_hooked(self, ...)
+  local args = hooks.before(self, self._pre_hooks, table.pack(...))
+  local out = table.pack(run(self, table.unpack(args, 1, args.n)))
+  out = hooks.after(self, self._hooks, args, out)
+  return table.unpack(out, 1, out.n)
+end
+
+function Module.__call(self, ...)
+  local fields = rawget(self, "_fields")
+  if fields._hooked then
+    return run_hooked(self, ...)
+  end
+  return run(self, ...)
+end
+
+local function add_hook(kind)
+  return function(self, fn, ...)
+    errors.check(type(fn) == "function" or getmetatable(fn), "TypeError",
+      "the hook must be a function, got %s", check.describe(fn))
+    local prepend = check.arguments("register hook", { "prepend" }, nil, ...)[1]
+    if not rawget(self, kind) then
+      rawset(self, kind, {})
+    end
+    self._fields._hooked = kind ~= "_state_hooks" or self._fields._hooked
+    return hooks.add(rawget(self, kind), fn, prepend)
+  end
+end
+
+--- hook(module, args) runs before forward; args is a list. What it returns, if
+--- not nil, replaces the arguments (one value, or a list of them).
+--- Option prepend. Returns a handle with remove().
+Module.register_forward_pre_hook = add_hook("_pre_hooks")
+
+--- hook(module, args, output) runs after forward; several results are a list.
+--- What it returns, if not nil, replaces the output.
+Module.register_forward_hook = add_hook("_hooks")
+
+--- hook(module, state_dict, prefix) runs at the end of state_dict of this
+--- module; a table that it returns replaces the dictionary.
+Module.register_state_dict_hook = add_hook("_state_hooks")
+
+-- ---- text ------------------------------------------------------------------
+
+--- What stands between the brackets when the module prints; classes override
+--- it.
+---@return string
+function Module.extra_repr()
+  return ""
+end
+
+--- The lines of the children, as "(name): text".
+function Module:child_lines()
+  local lines = {}
+  for _, name in ipairs(self._modules.keys) do
+    local child = self._modules.values[name]
+    lines[#lines + 1] = ("(%s): %s"):format(name, child and text.indent(tostring(child)) or "None")
+  end
+  return lines
+end
+
+function Module.__tostring(self)
+  local extra, lines, n_extra = self:extra_repr(), self:child_lines(), 0
+  for line in (extra ~= "" and extra .. "\n" or ""):gmatch("(.-)\n") do
+    n_extra = n_extra + 1
+    table.insert(lines, n_extra, line)
+  end
+  local inside = table.concat(lines, "\n  ")
+  if #lines > 1 or #lines > n_extra then
+    inside = "\n  " .. inside .. "\n"
+  end
+  return ("%s(%s)"):format(self:_get_name(), inside)
+end
+
+function Module:_get_name()
+  return getmetatable(self).__name
+end
+
+for _, part in ipairs({ "torch.nn.module_tree", "torch.nn.module_state" }) do
+  for name, method in pairs(require(part)(Module)) do
+    Module[name] = method
+  end
+end
+
+return Module

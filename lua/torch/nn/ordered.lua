@@ -1,0 +1,128 @@
+--- Tables that remember the order of their keys.
+---
+--- `ordered.dict()` is what state_dict gives: a table by name whose `pairs`
+--- goes through the names in the order in which they were set. Setting a name
+--- to nil removes it.
+---
+--- `ordered.registry()` is what a module keeps its parameters, buffers and
+--- children in: a name may be registered without a value (None).
+local M = {}
+
+-- dict -> list of its keys; removed keys stay in the list until read over.
+local order = setmetatable({}, { __mode = "k" })
+
+local Dict = { __name = "OrderedDict" }
+
+function Dict.__newindex(t, key, value)
+  if value == nil then
+    return
+  end
+  local keys = order[t]
+  for i = #keys, 1, -1 do
+    if keys[i] == key then -- was removed before
+      table.remove(keys, i)
+    end
+  end
+  keys[#keys + 1] = key
+  rawset(t, key, value)
+end
+
+function Dict.__pairs(t)
+  local keys, i = order[t], 0
+  return function()
+    repeat
+      i = i + 1
+      local key = keys[i]
+      local value = key ~= nil and rawget(t, key)
+      if key ~= nil and value ~= nil then
+        return key, value
+      end
+    until key == nil
+  end, t, nil
+end
+
+function Dict.__tostring(t)
+  local parts = {}
+  for key, value in pairs(t) do
+    parts[#parts + 1] = ("('%s', %s)"):format(tostring(key), tostring(value))
+  end
+  return "OrderedDict([" .. table.concat(parts, ", ") .. "])"
+end
+
+--- An empty dictionary.
+---@return table<string, any>
+function M.dict()
+  local t = setmetatable({}, Dict)
+  order[t] = {}
+  return t
+end
+
+---@return boolean
+function M.is_dict(t)
+  return type(t) == "table" and getmetatable(t) == Dict
+end
+
+--- The same entries in the same order; the values are shared.
+function M.copy(t)
+  local out = M.dict()
+  for key, value in pairs(t) do
+    out[key] = value
+  end
+  return out
+end
+
+---@class torch.nn.Registry
+---@field keys string[]
+---@field values table<string, any> false: registered without a value
+local Registry = {}
+Registry.__index = Registry
+
+---@return torch.nn.Registry
+function M.registry()
+  return setmetatable({ keys = {}, values = {} }, Registry)
+end
+
+---@return boolean
+function M.is_registry(t)
+  return getmetatable(t) == Registry
+end
+
+--- Sets a name, registering it at the end if it is new.
+function Registry:set(name, value)
+  if self.values[name] == nil then
+    self.keys[#self.keys + 1] = name
+  end
+  self.values[name] = value or false
+end
+
+function Registry:remove(name)
+  if self.values[name] == nil then
+    return
+  end
+  self.values[name] = nil
+  for i, key in ipairs(self.keys) do
+    if key == name then
+      table.remove(self.keys, i)
+      return
+    end
+  end
+end
+
+-- The names that have a value.
+local function step(self, i)
+  local name
+  repeat
+    i = i + 1
+    name = self.keys[i]
+  until name == nil or self.values[name]
+  if name ~= nil then
+    return i, name, self.values[name]
+  end
+end
+
+--- for _, name, value in registry:each() do
+function Registry:each()
+  return step, self, 0
+end
+
+return M

@@ -1,0 +1,22 @@
+--- torch.nn.Parameter: a tensor that a module registers when it is assigned to
+--- a field.
+local check = require("lupine.check")
+local core = require("lupine.core")
+
+--- Parameter(data, requires_grad = true); Parameter:is(x).
+---@overload fun(data: torch.Tensor, requires_grad: boolean?): torch.Tensor
+local Parameter = { __name = "torch.nn.Parameter" }
+
+function Parameter.is(_, x)
+  return core.is_parameter(x)
+end
+
+return setmetatable(Parameter, {
+  __call = function(_, ...)
+    local a = check.arguments("Parameter", { "data", "requires_grad" }, nil, ...)
+    return core.parameter(a[1] or core.tensor({}), a[2])
+  end,
+  __tostring = function()
+    return "class torch.nn.Parameter"
+  end,
+})

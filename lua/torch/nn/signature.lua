@@ -1,0 +1,104 @@
+--- Python signatures: one line says names, order and defaults of a
+--- constructor's or function's parameters, and binds a call's arguments.
+---
+---     local sig = signature("Linear(in_features, out_features, bias=True)")
+---     local a = sig(10, {out_features = 5})   -- {in_features = 10, …}
+---
+--- In a call nil (or nothing) means the default and torch.none an explicit
+--- None. A default is None, True, False, a number, 'text' or (a, b).
+local check = require("lupine.check")
+local errors = require("torch.errors")
+
+local Signature = {}
+Signature.__index = Signature
+
+local CONSTANTS = { None = false, True = true, False = false }
+
+local function constant(text)
+  local quoted = text:match("^'(.*)'$")
+  if quoted then
+    return quoted
+  end
+  local list = text:match("^%((.*)%)$")
+  if list then
+    local out = {}
+    for item in list:gmatch("[^,%s]+") do
+      out[#out + 1] = constant(item)
+    end
+    return out
+  end
+  local number = tonumber(text)
+  if number == nil and CONSTANTS[text] == nil then
+    error("not a default: " .. text)
+  end
+  return number or CONSTANTS[text]
+end
+
+-- "a, b=(1, 2), c='x'" at the commas outside brackets
+local function pieces(text)
+  local out, depth, start = {}, 0, 1
+  for i = 1, #text + 1 do
+    local c = text:sub(i, i)
+    if c == "(" then
+      depth = depth + 1
+    elseif c == ")" then
+      depth = depth - 1
+    elseif (c == "," or c == "") and depth == 0 then
+      out[#out + 1] = text:sub(start, i - 1):match("^%s*(.-)%s*$")
+      start = i + 1
+    end
+  end
+  return out
+end
+
+--- Parses "Name(a, b=1)".
+---@param text string
+---@return table signature {name, names, defaults}; call it to bind arguments
+local function parse(text)
+  local name, inside = text:match("^%s*([%w_%.]+)%s*%((.*)%)%s*$")
+  local self = setmetatable({ name = name, names = {}, defaults = {}, required = {} }, Signature)
+  for _, piece in ipairs(inside:find("%S") and pieces(inside) or {}) do
+    local param, default = piece:match("^([%w_]+)%s*=%s*(.+)$")
+    param = param or piece
+    self.names[#self.names + 1] = param
+    self.required[param] = default == nil
+    if default and default ~= "None" then
+      self.defaults[param] = constant(default)
+    end
+  end
+  return self
+end
+
+local function fresh(default)
+  return type(default) == "table" and { table.unpack(default) } or default
+end
+
+--- The arguments of a call by name.
+--- error: TypeError for too many, unknown, repeated or missing arguments
+---@return table<string, any>
+function Signature:__call(...)
+  local values = check.arguments(self.name, self.names, nil, ...)
+  local out = {}
+  for i, name in ipairs(self.names) do
+    local value = values[i]
+    if value == nil then
+      errors.check(not self.required[name], "TypeError",
+        "%s: missing required argument '%s'", self.name, name)
+      out[name] = fresh(self.defaults[name])
+    elseif not check.is_none(value) then
+      out[name] = value
+    end
+  end
+  return out
+end
+
+--- The arguments of a call in the order of the parameters.
+function Signature:list(...)
+  local by_name, out = self(...), { n = #self.names }
+  for i, name in ipairs(self.names) do
+    out[i] = by_name[name]
+  end
+  return out
+end
+
+return parse
