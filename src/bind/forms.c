@@ -228,7 +228,7 @@ static int compare(const void *a, const void *b)
 
 static const uint32_t surfaces[] = {
     LP_FORM_FUNCTION, LP_FORM_METHOD,  LP_FORM_INPLACE,
-    LP_FORM_NN,       LP_FORM_SPECIAL, LP_FORM_LINALG,
+    LP_FORM_NN,       LP_FORM_SPECIAL, LP_FORM_LINALG, LP_FORM_INTERNAL,
 };
 enum { N_SURFACES = sizeof surfaces / sizeof *surfaces };
 
@@ -317,7 +317,7 @@ void lp_add_form_methods(lua_State *L)
     add_surface(L, LP_FORM_INPLACE);
 }
 
-/* core.forms {functions, nn, special, linalg}: name -> function */
+/* core.forms {functions, nn, special, linalg, internal}: name -> function */
 void lp_bind_forms(lua_State *L)
 {
     static const struct {
@@ -328,6 +328,7 @@ void lp_bind_forms(lua_State *L)
         {"nn", LP_FORM_NN},
         {"special", LP_FORM_SPECIAL},
         {"linalg", LP_FORM_LINALG},
+        {"internal", LP_FORM_INTERNAL},
     };
     LpErr e = {0};
     if (lp_schema_init(&e) != LP_OK)

@@ -254,14 +254,17 @@ static int set_grad(lua_State *L, LpTensor *t)
 }
 
 /* x.data = v: x becomes another name for v's elements and keeps its history
- * and its place in modules and optimizers. */
+ * and its place in modules and optimizers. A leaf without a gradient may
+ * change its dtype. */
 static int set_data(lua_State *L, LpTensor *t)
 {
     LpTensor *v = lp_check_tensor(L, 3, "data", "value");
-    if (v->dtype != t->dtype)
+    bool fixed = !lp_is_leaf(t) || lp_grad_get(t) || !lp_is_float(v->dtype);
+    if (v->dtype != t->dtype && fixed)
         return lp_raise(L, LP_E_RUNTIME,
-                        "data of a %s tensor was assigned a %s tensor; the "
-                        "dtypes must be equal",
+                        "data of a %s tensor was assigned a %s tensor; only "
+                        "a leaf without a gradient can change its dtype, to a "
+                        "floating one",
                         lp_dtype_name(t->dtype), lp_dtype_name(v->dtype));
     if (t->base || (t->st->flags | v->st->flags) & LP_ST_TRACED)
         return lp_raise(L, LP_E_RUNTIME,
@@ -270,6 +273,7 @@ static int set_data(lua_State *L, LpTensor *t)
     LpStorage *old = t->st;
     v->st->refs++;
     t->st = v->st;
+    t->dtype = v->dtype;
     t->ndim = v->ndim;
     t->offset = v->offset;
     memcpy(t->shape, v->shape, sizeof t->shape);

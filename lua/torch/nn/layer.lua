@@ -17,7 +17,7 @@ local MAKE = { device = true, dtype = true }
 
 --- The class; torch.nn gets it under the signature's name.
 ---@param sig string
----@param body {base: table?, repr: (string|function)?, build: function?, forward: function?, drop: string[]?}
+---@param body {base: table?, repr: any, build: function?, forward: function?, drop: string[]?}
 ---@return table class
 return function(sig, body)
   local parsed = signature(sig)

@@ -1,0 +1,92 @@
+--- SGD, Adam, AdamW, RMSprop: the optimizers whose update is an operator.
+local Optimizer = require("torch.optim.optimizer")
+local define = require("torch.optim.define")
+local errors = require("torch.errors")
+
+local M = {}
+
+-- foreach, fused and capturable choose between implementations of the same
+-- update; there is one here.
+
+local function flags(group, names)
+  local attrs = {}
+  for _, name in ipairs(names) do
+    attrs[name] = group[name] and true or nil
+  end
+  return attrs
+end
+
+M.SGD = define("SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, "
+  .. "maximize=False, foreach=None, differentiable=False, fused=None)", {
+    check = function(group)
+      errors.check(not group.nesterov or group.momentum > 0 and group.dampening == 0, "ValueError",
+        "SGD: Nesterov momentum requires a momentum and zero dampening")
+    end,
+    rule = function(group)
+      local buffer = group.momentum ~= 0 and "state:momentum_buffer"
+      return {
+        op = "sgd_step",
+        inputs = { "param", "grad", buffer, "hyper:lr", "hyper:momentum", "hyper:dampening",
+          "hyper:weight_decay", buffer and "state:step" },
+        outputs = { "param", buffer },
+        counts = buffer and "step" or nil,
+        attrs = flags(group, { "nesterov", "maximize" }),
+      }
+    end,
+  })
+
+-- The count only tells the first step, whose buffer is the bare gradient; it
+-- is no part of state_dict.
+M.SGD.private_state = { step = true }
+function M.SGD:loaded(param, state)
+  if state.momentum_buffer then
+    self:state_tensor(param, "step"):fill_(1)
+  end
+end
+
+local function adam(decoupled)
+  return function(group)
+    local highest = group.amsgrad and "state:max_exp_avg_sq"
+    local attrs = flags(group, { "maximize" })
+    attrs.decoupled = (decoupled or group.decoupled_weight_decay) and true or nil
+    return {
+      op = "adam_step",
+      inputs = { "param", "grad", "state:exp_avg", "state:exp_avg_sq", highest, "hyper:lr",
+        "hyper:beta1", "hyper:beta2", "hyper:eps", "hyper:weight_decay", "state:step" },
+      outputs = { "param", "state:exp_avg", "state:exp_avg_sq", highest },
+      counts = "step",
+      attrs = attrs,
+    }
+  end
+end
+
+local ADAM = "(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=%s, amsgrad=False, %s)"
+
+M.Adam = define("Adam" .. ADAM:format("0", "foreach=None, maximize=False, capturable=False, "
+  .. "differentiable=False, fused=None, decoupled_weight_decay=False"), { rule = adam(false) })
+
+M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
+  .. "capturable=False, differentiable=False, fused=None"), { rule = adam(true) })
+
+M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, "
+  .. "centered=False, capturable=False, foreach=None, maximize=False, differentiable=False)", {
+    rule = function(group)
+      local mean = group.centered and "state:grad_avg"
+      local buffer = group.momentum > 0 and "state:momentum_buffer"
+      return {
+        op = "rmsprop_step",
+        inputs = { "param", "grad", "state:square_avg", mean, buffer, "hyper:lr", "hyper:alpha",
+          "hyper:eps", "hyper:weight_decay", "hyper:momentum" },
+        outputs = { "param", "state:square_avg", mean, buffer },
+        attrs = flags(group, { "maximize" }),
+      }
+    end,
+  })
+
+-- PyTorch counts the steps of RMSprop too; no formula reads the count.
+function M.RMSprop:update(group, param, grad)
+  self:state_tensor(param, "step"):add_(1)
+  Optimizer.update(self, group, param, grad)
+end
+
+return M

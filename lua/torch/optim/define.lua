@@ -1,0 +1,66 @@
+--- Optimizers from a signature: the arguments after `params` are the defaults
+--- of every group.
+local Optimizer = require("torch.optim.optimizer")
+local check = require("lupine.check")
+local errors = require("torch.errors")
+local signature = require("torch.nn.signature")
+
+-- name -> lowest value, and whether it is allowed itself
+local RANGES = {
+  lr = { 0, "learning rate" }, momentum = { 0, "momentum value" },
+  weight_decay = { 0, "weight_decay value" }, eps = { 0, "epsilon value" },
+  alpha = { 0, "alpha value" }, rho = { 0, "rho value" }, lr_decay = { 0, "lr_decay value" },
+  momentum_decay = { 0, "momentum_decay value" },
+  initial_accumulator_value = { 0, "initial_accumulator_value value" },
+}
+
+local function check_group(name, group)
+  for option, range in pairs(RANGES) do
+    local value = group[option]
+    errors.check(type(value) ~= "number" or value >= range[1], "ValueError",
+      "%s: Invalid %s: %s = %s, allowed is 0 or more", name, range[2], option, tostring(value))
+  end
+  for i, beta in ipairs(group.betas or {}) do
+    errors.check(type(beta) ~= "number" or beta >= 0 and beta < 1, "ValueError",
+      "%s: Invalid beta parameter at index %d: %s, allowed is 0 to 1, without 1", name, i - 1,
+      tostring(beta))
+  end
+  errors.check(not group.differentiable, "NotImplementedError",
+    "%s: differentiable: an update is not differentiated here", name)
+end
+
+--- The class.
+---@param sig string
+---@param body {rule: function?, update: function?, check: function?, base: table?}
+---@return table
+return function(sig, body)
+  local parsed = signature(sig)
+  local cls = (body.base or Optimizer):extend(parsed.name)
+
+  function cls:init(...)
+    local a = parsed(...)
+    for i = 2, #parsed.names do
+      self._names[parsed.names[i]] = true
+    end
+    local params = a.params
+    a.params = nil
+    Optimizer.init(self, params, a)
+  end
+
+  function cls.check_group(_, group)
+    check_group(parsed.name, group)
+    for option, value in pairs(group) do
+      errors.check(not (check.is_none(value) and option == "lr"), "ValueError",
+        "%s: lr must be a number", parsed.name)
+    end
+    if body.check then
+      body.check(group)
+    end
+  end
+
+  cls.update_rule = body.rule and function(_, group, param)
+    return body.rule(group, param)
+  end or cls.update_rule
+  cls.update = body.update or cls.update
+  return cls
+end

@@ -1,0 +1,296 @@
+--- torch.optim.Optimizer: groups of parameters, state, the step.
+---
+--- A formula stands in one place, an operator of the core. An optimizer says
+--- with `update_rule(group, param)` how the operator is applied:
+---   op       the operator's name
+---   inputs   what its operands are, in order: "param", "grad", "state:NAME",
+---            "hyper:NAME", or false for one that is left out
+---   outputs  where its results go: "param", "state:NAME", false
+---   counts   name of a state that grows by one before the update
+---   attrs    attributes of the operator
+--- The step here runs the rule; a compiler makes the same update from it, with
+--- `state_tensor` and `hyper_tensor` for the tensors behind the names.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local hooks = require("torch.nn.hooks")
+local text = require("torch.nn.text")
+
+---@class torch.optim.Optimizer
+---@field param_groups table[] each {params = {…}, lr = …, …}
+---@field state table<torch.Tensor, table<string, torch.Tensor>>
+---@field defaults table
+local Optimizer = class.new("Optimizer")
+
+function Optimizer.new(cls, ...)
+  local self = setmetatable({
+    param_groups = {}, state = {}, defaults = {}, _names = {}, _pre_hooks = {}, _post_hooks = {},
+  }, cls)
+  self:init(...)
+  return self
+end
+
+-- ---- groups ----------------------------------------------------------------
+
+local function list_of(params, where)
+  if core.is_tensor(params) then
+    return { params }
+  end
+  local out = {}
+  if type(params) == "function" then -- an iterator; of name, value too
+    for a, b in params do
+      out[#out + 1] = b == nil and a or b
+    end
+    return out
+  end
+  errors.check(type(params) == "table", "TypeError",
+    "%s: expected a list or an iterator of Tensors, got %s", where, check.describe(params))
+  for i, p in ipairs(params) do
+    out[i] = p
+  end
+  return out
+end
+
+local function check_params(self, params)
+  local taken = {}
+  for _, group in ipairs(self.param_groups) do
+    for _, p in ipairs(group.params) do
+      taken[p] = true
+    end
+  end
+  for _, p in ipairs(params) do
+    errors.check(core.is_tensor(p), "TypeError", "optimizer can only optimize Tensors, but one of "
+      .. "the params is %s", check.describe(p))
+    errors.check(p.is_leaf, "ValueError", "can't optimize a non-leaf Tensor")
+    errors.check(not taken[p], "ValueError",
+      "some parameters appear in more than one parameter group")
+    taken[p] = true
+  end
+end
+
+--- Adds {params = {…}, lr = …}; what it leaves out has the defaults.
+---@param group table
+function Optimizer:add_param_group(group)
+  errors.check(type(group) == "table" and group.params ~= nil, "TypeError",
+    "param group must be a table with params, got %s", check.describe(group))
+  local new = {}
+  for name, value in pairs(self.defaults) do
+    new[name] = type(value) == "table" and { table.unpack(value) } or value
+  end
+  for name, value in pairs(group) do
+    errors.check(name == "params" or self._names[name] or self.defaults[name] ~= nil
+      or name == "initial_lr" or name == "name", "ValueError",
+      "%s: a parameter group has no option '%s'%s", getmetatable(self).__name, tostring(name),
+      check.nearest(name, self:_option_names()))
+    new[name] = value
+  end
+  new.params = list_of(group.params, "params")
+  check_params(self, new.params)
+  self:check_group(new)
+  self.param_groups[#self.param_groups + 1] = new
+end
+
+--- Raises for values that a group must not have; classes override it.
+function Optimizer.check_group() end
+
+function Optimizer:_option_names()
+  local names = {}
+  for name in pairs(self._names) do
+    names[#names + 1] = name
+  end
+  for name in pairs(self.defaults) do
+    if not self._names[name] then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+--- params: a list or an iterator of tensors, or a list of groups.
+---@param params any
+---@param defaults table
+function Optimizer:init(params, defaults)
+  errors.check(not core.is_tensor(params), "TypeError", "params argument given to the optimizer "
+    .. "should be a list or an iterator of Tensors or groups, but got a Tensor")
+  for name, value in pairs(defaults or {}) do
+    self.defaults[name] = value
+  end
+  local list = list_of(params, "params")
+  errors.check(#list > 0, "ValueError", "optimizer got an empty parameter list")
+  if type(list[1]) == "table" then
+    for _, group in ipairs(list) do
+      self:add_param_group(group)
+    end
+  else
+    self:add_param_group({ params = list })
+  end
+end
+
+-- ---- values behind a rule --------------------------------------------------
+
+--- A hyper-parameter of a group: "beta2" is the second of betas.
+---@return number|torch.Tensor
+function Optimizer.hyper_value(_, group, name)
+  local list, i = name:match("^(%a+)(%d)$")
+  if list and group[list .. "s"] then
+    return group[list .. "s"][tonumber(i)]
+  end
+  return group[name]
+end
+
+--- The group's present value as a float32 tensor of no dimensions.
+function Optimizer:hyper_tensor(group, name)
+  local value = self:hyper_value(group, name)
+  if core.is_tensor(value) then
+    return value:detach():float():reshape({})
+  end
+  return core.tensor(value or 0, { dtype = core.dtypes.float32 })
+end
+
+--- The value that a state starts with.
+function Optimizer.initial_state(_, param, name)
+  local torch = require("torch")
+  if name == "step" then
+    return torch.zeros({}, { dtype = torch.float32 })
+  end
+  return torch.zeros_like(param)
+end
+
+--- A parameter's state, made on demand.
+---@return torch.Tensor
+function Optimizer:state_tensor(param, name)
+  local of = self.state[param]
+  if not of then
+    of = {}
+    self.state[param] = of
+  end
+  if not of[name] then
+    of[name] = self:initial_state(param, name)
+  end
+  return of[name]
+end
+
+---@return table rule {op, inputs, outputs, counts, attrs}
+function Optimizer:update_rule()
+  errors.raise("NotImplementedError", "%s has no update that can be compiled: use it with "
+    .. "torch alone, or one of SGD, Adam, AdamW, RMSprop", getmetatable(self).__name)
+end
+
+-- ---- the step --------------------------------------------------------------
+
+local function operand(self, group, param, grad, what)
+  if what == "param" then
+    return param
+  elseif what == "grad" then
+    return grad
+  elseif what then
+    local kind, name = what:match("^(%a+):(.+)$")
+    if kind == "state" then
+      return self:state_tensor(param, name)
+    end
+    return self:hyper_value(group, name)
+  end
+  return nil
+end
+
+--- One parameter's update; classes without a rule override it.
+function Optimizer:update(group, param, grad)
+  local rule = self:update_rule(group, param)
+  if rule.counts then
+    self:state_tensor(param, rule.counts):add_(1)
+  end
+  local args, n = {}, #rule.inputs
+  for i = 1, n do
+    args[i] = operand(self, group, param, grad, rule.inputs[i])
+  end
+  if rule.attrs and next(rule.attrs) then
+    n = n + 1
+    args[n] = rule.attrs
+  end
+  local results = table.pack(core.forms.internal[rule.op](table.unpack(args, 1, n)))
+  for i, what in ipairs(rule.outputs) do
+    if what then
+      operand(self, group, param, grad, what):copy_(results[i])
+    end
+  end
+end
+
+local function step_groups(self)
+  for _, group in ipairs(self.param_groups) do
+    for _, p in ipairs(group.params) do
+      local grad = p.grad
+      if grad then
+        self:update(group, p, grad)
+      end
+    end
+  end
+end
+
+--- Updates all parameters that have a gradient.
+---@param closure? function computes the loss again and returns it
+---@return any loss what the closure returned
+function Optimizer:step(closure)
+  hooks.run(self._pre_hooks, self, { closure })
+  local torch = require("torch")
+  local loss
+  if closure then
+    loss = torch.enable_grad(closure)
+  end
+  torch.no_grad(function()
+    step_groups(self)
+  end)
+  hooks.run(self._post_hooks, self, { closure })
+  return loss
+end
+
+--- Takes the gradients away, or with set_to_none = false fills them with 0.
+function Optimizer:zero_grad(...)
+  local to_none = check.arguments("zero_grad", { "set_to_none" }, nil, ...)[1] ~= false
+  for _, group in ipairs(self.param_groups) do
+    for _, p in ipairs(group.params) do
+      local g = not to_none and p.grad
+      if to_none then
+        p.grad = nil
+      elseif g then
+        p.grad = g:detach():zero_()
+      end
+    end
+  end
+end
+
+--- hook(optimizer, args) before every step. Returns a handle with remove().
+function Optimizer:register_step_pre_hook(fn)
+  return hooks.add(self._pre_hooks, fn)
+end
+
+--- hook(optimizer, args) after every step.
+function Optimizer:register_step_post_hook(fn)
+  return hooks.add(self._post_hooks, fn)
+end
+
+function Optimizer.__tostring(self)
+  local lines = { getmetatable(self).__name .. " (" }
+  for i, group in ipairs(self.param_groups) do
+    lines[#lines + 1] = ("Parameter Group %d"):format(i - 1)
+    local names = self:_option_names()
+    if group.initial_lr then
+      names[#names + 1] = "initial_lr"
+      table.sort(names)
+    end
+    for _, name in ipairs(names) do
+      local value = group[name]
+      lines[#lines + 1] = ("    %s: %s"):format(name,
+        type(value) == "string" and value or text.repr(value))
+    end
+  end
+  lines[#lines + 1] = ")"
+  return table.concat(lines, "\n")
+end
+
+for name, method in pairs(require("torch.optim.state")) do
+  Optimizer[name] = method
+end
+
+return Optimizer
