@@ -54,6 +54,9 @@ end
 
 local checked = setmetatable({}, { __mode = "k" })
 
+-- Frames of the wrapper count as this file's: not the caller's.
+local SOURCE = debug.getinfo(1, "S").source
+
 local TEMPLATE = [[
 local f, check = ...
 return function(%s)
@@ -71,7 +74,7 @@ local function wrapper(forward, Module)
     return forward
   end
   local all = table.concat(names, ", ") .. (info.isvararg and ", ..." or "")
-  return load(TEMPLATE:format(all, names[1], all), "=forward", "t", {})(forward, function(self)
+  return load(TEMPLATE:format(all, names[1], all), SOURCE, "t", {})(forward, function(self)
     errors.check(Module:is(self), "TypeError",
       "forward is a method: call it with a colon, module:forward(x), or call module(x)")
   end)

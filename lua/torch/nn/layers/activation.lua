@@ -60,14 +60,15 @@ for _, row in ipairs(ROWS) do
   M[sig:match("^%w+")] = layer(sig, {
     repr = describe(shown),
     forward = function(self, input)
-      local args = {}
-      for i = 1, inplace and n - 1 or n do
+      local args, given = {}, inplace and n - 1 or n
+      for i = 1, given do
         args[i] = self[names[i]]
       end
       if inplace and self.inplace then
-        args[#args + 1] = { inplace = true }
+        given = given + 1
+        args[given] = { inplace = true }
       end
-      return F[name](input, table.unpack(args, 1, n))
+      return F[name](input, table.unpack(args, 1, given))
     end,
   })
 end
@@ -83,8 +84,7 @@ M.Hardtanh = layer(
         "Hardtanh: max_val must be larger than min_val, got %s and %s", self.max_val, self.min_val)
     end,
     forward = function(self, input)
-      return F.hardtanh(input, self.min_val, self.max_val,
-        self.inplace and { inplace = true } or nil)
+      return F.hardtanh(input, self.min_val, self.max_val, { inplace = self.inplace })
     end,
   })
 

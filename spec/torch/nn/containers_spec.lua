@@ -1,0 +1,99 @@
+-- Containers of torch.nn: order, names, indices, printing (as PyTorch 2).
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local nn = torch.nn
+
+local function keys(module)
+  local out = {}
+  for name in module:named_parameters() do
+    out[#out + 1] = name
+  end
+  return out
+end
+
+describe("Sequential", function()
+  it("runs its modules in order and counts them from 1", function()
+    local s = nn.Sequential(nn.ReLU(), nn.Flatten())
+    assert.equal(2, #s)
+    assert.equal("ReLU()", tostring(s[1]))
+    assert.equal(s[2], s[-1])
+    assert.same({ 1, 4 }, { table.unpack(s(torch.ones({ 1, 2, 2 })).shape) })
+    local n = 0
+    for _ in ipairs(s) do
+      n = n + 1
+    end
+    assert.equal(2, n)
+  end)
+
+  it("takes names from pairs", function()
+    local s = nn.Sequential({ { "conv", nn.Linear(1, 1) }, { "act", nn.ReLU() } })
+    assert.equal("Sequential(\n  (conv): Linear(in_features=1, out_features=1, bias=True)\n"
+      .. "  (act): ReLU()\n)", tostring(s))
+    assert.same({ "conv.weight", "conv.bias" }, keys(s))
+    helper.raises("TypeError", "has no order", function()
+      nn.Sequential({ a = nn.ReLU() })
+    end)
+    helper.raises("TypeError", "expected modules", function()
+      nn.Sequential(3)
+    end)
+  end)
+
+  it("grows and can be sub-classed", function()
+    local s = nn.Sequential(nn.ReLU()):append(nn.ELU()):extend({ nn.Tanh() }):insert(1, nn.SELU())
+    assert.equal("SELU()", tostring(s[1]))
+    assert.equal("Tanh()", tostring(s[4]))
+    s[4] = nn.Sigmoid()
+    assert.equal("Sigmoid()", tostring(s[4]))
+    local Block = nn.Sequential:extend("Block")
+    assert.equal("Block(\n  (0): ReLU()\n)", tostring(Block(nn.ReLU())))
+  end)
+
+  it("passes several results on as several arguments", function()
+    local Two = nn.Module:extend("Two")
+    function Two.forward(_, x)
+      return x, x + 1
+    end
+    local Add = nn.Module:extend("Add")
+    function Add.forward(_, x, y)
+      return x + y
+    end
+    helper.near(nn.Sequential(Two(), Add())(torch.ones({ 1 })), { 3 })
+  end)
+end)
+
+describe("ModuleList and ModuleDict", function()
+  it("register and print their modules", function()
+    local list = nn.ModuleList({ nn.ReLU(), nn.ReLU(), nn.ELU(0.5) })
+    assert.equal("ModuleList(\n  (0-1): 2 x ReLU()\n  (2): ELU(alpha=0.5)\n)", tostring(list))
+    assert.equal("ModuleList()", tostring(nn.ModuleList()))
+    local dict = nn.ModuleDict({ { "z", nn.ReLU() }, { "b", nn.Linear(2, 3) } })
+    assert.same({ "z", "b" }, dict:keys())
+    assert.equal("ReLU()", tostring(dict.z))
+    assert.same({ "b.weight", "b.bias" }, keys(dict))
+    assert.equal("ModuleDict(\n  (z): ReLU()\n  (b): Linear(in_features=2, out_features=3, "
+      .. "bias=True)\n)", tostring(dict))
+    dict:pop("z")
+    assert.is_false(dict:contains("z"))
+    assert.equal(1, #dict)
+  end)
+
+  it("have no forward", function()
+    helper.raises("NotImplementedError", 'missing the required "forward"', function()
+      nn.ModuleList()(torch.ones({ 1 }))
+    end)
+  end)
+end)
+
+describe("ParameterList and ParameterDict", function()
+  it("register tensors as parameters", function()
+    local list = nn.ParameterList({ torch.zeros({ 2, 3 }), torch.zeros({ 4 }) })
+    assert.equal("ParameterList(\n    (0): Parameter containing: [torch.float32 of size 2x3]\n"
+      .. "    (1): Parameter containing: [torch.float32 of size 4]\n)", tostring(list))
+    assert.same({ "0", "1" }, keys(list))
+    assert.is_true(nn.Parameter:is(list[2]))
+    assert.equal(3, #list:append(torch.ones({ 1 })))
+    local dict = nn.ParameterDict({ b = torch.zeros({ 1 }), a = torch.zeros({ 1 }) })
+    assert.same({ "a", "b" }, keys(dict))
+  end)
+end)

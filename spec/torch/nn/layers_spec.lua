@@ -1,0 +1,96 @@
+-- Layers against values, texts and starting distributions of PyTorch 2.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local nn = torch.nn
+
+describe("Linear", function()
+  it("computes x W^T + b", function()
+    local m = nn.Linear(3, 2)
+    m:load_state_dict({ weight = torch.tensor({ { 1.0, 2, 3 }, { -1, 0.5, 0.25 } }),
+      bias = torch.tensor({ 0.5, -0.5 }) })
+    helper.near(m(torch.tensor({ { 1, 0.5, -1 }, { 2, 2, 2 } })), { { -0.5, -1.5 }, { 12.5, -1 } })
+  end)
+
+  it("starts uniform in 1/sqrt(fan in)", function()
+    torch.manual_seed(0)
+    local m = nn.Linear(100, 400)
+    for _, p in ipairs(m:parameters()) do
+      assert.is_true(p:abs():max():item() <= 0.1)
+      assert.is_true(p:abs():max():item() > 0.098)
+    end
+    assert.is_true(math.abs(m.weight:mean():item()) < 0.003)
+    assert.equal(torch.float64, nn.Linear(1, 1, { dtype = torch.float64 }).weight.dtype)
+  end)
+
+  it("names what is missing or unknown", function()
+    helper.raises("TypeError", "missing required argument 'out_features'", function()
+      nn.Linear(3)
+    end)
+    helper.raises("TypeError", "no parameter 'bais'.*nearest: 'bias'", function()
+      nn.Linear(3, 3, { bais = false })
+    end)
+  end)
+end)
+
+describe("activations", function()
+  it("print their settings", function()
+    local shown = {
+      { nn.Threshold(0.1, 20), "Threshold(threshold=0.1, value=20)" },
+      { nn.Softmax(1), "Softmax(dim=1)" },
+      { nn.GELU("tanh"), "GELU(approximate='tanh')" },
+      { nn.Hardtanh(-2, 2), "Hardtanh(min_val=-2, max_val=2)" },
+      { nn.PReLU(), "PReLU(num_parameters=1)" },
+      { nn.Softshrink(), "Softshrink(0.5)" },
+      { nn.LeakyReLU({ inplace = true }), "LeakyReLU(negative_slope=0.01, inplace=True)" },
+      { nn.Softplus(), "Softplus(beta=1.0, threshold=20.0)" },
+    }
+    for _, pair in ipairs(shown) do
+      assert.equal(pair[2], tostring(pair[1]))
+    end
+  end)
+
+  it("can write over their argument", function()
+    local x = torch.tensor({ -1.0, 2 })
+    nn.ReLU(true)(x)
+    helper.near(x, { 0, 2 })
+  end)
+end)
+
+describe("losses", function()
+  -- computed with PyTorch for these arguments
+  local x = torch.tensor({ { 1, 2, 0.5 }, { 0.1, -1, 3 } })
+  local y = torch.tensor({ { 0.5, 2.5, 1 }, { 0, 1, 0 } })
+  local ids = torch.tensor({ 2, 0 })
+
+  it("agree with PyTorch", function()
+    local p = y:clamp(0, 1)
+    helper.near(nn.L1Loss()(x, y), 1.1)
+    helper.near(nn.MSELoss({ reduction = "sum" })(x, y), 13.76)
+    helper.near(nn.HuberLoss({ delta = 0.5 })(x, y), 0.43833336)
+    helper.near(nn.SmoothL1Loss()(x, y), 0.73)
+    helper.near(nn.CrossEntropyLoss()(x, ids), 2.46757174)
+    helper.near(nn.CrossEntropyLoss(torch.tensor({ 1.0, 2, 3 }), { label_smoothing = 0.1 })(x,
+      ids), 2.1577971)
+    helper.near(nn.NLLLoss()(x:log_softmax(1), ids), 2.46757174)
+    helper.near(nn.BCELoss()(x:sigmoid(), p), 1.08675206)
+    helper.near(nn.BCEWithLogitsLoss({ pos_weight = torch.tensor({ 2.0, 1, 1 }) })(x, p),
+      1.1128571)
+    helper.near(nn.KLDivLoss({ reduction = "batchmean" })(x:log_softmax(1), y:softmax(1)),
+      1.03646696)
+  end)
+
+  it("keep class weights as buffers", function()
+    local m = nn.CrossEntropyLoss(torch.ones({ 3 }))
+    assert.equal(1, #m:buffers())
+    assert.equal("CrossEntropyLoss()", tostring(m))
+  end)
+end)
+
+describe("torch.nn", function()
+  it("suggests a name for an unknown one", function()
+    helper.raises("AttributeError", "no attribute 'Liner'; did you mean 'Linear'", function()
+      return nn.Liner
+    end)
+  end)
+end)

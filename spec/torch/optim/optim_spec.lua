@@ -1,0 +1,171 @@
+-- Optimizers: three steps with given gradients against PyTorch's results;
+-- groups, state dictionaries, errors.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local optim = torch.optim
+
+local function run(make, from, to)
+  local p = torch.nn.Parameter(torch.tensor({ 1.0, -2, 3 }))
+  local q = torch.nn.Parameter(torch.tensor({ { 0.5, 0.25 } }))
+  local o = make({ p, q })
+  for t = from or 0, to or 2 do
+    p.grad = torch.tensor({ 0.1 * (t + 1), -0.2, 0.3 })
+    q.grad = torch.tensor({ { 1, -0.5 * t } })
+    o:step()
+  end
+  return p, q, o
+end
+
+-- name, arguments, values of the two parameters after three steps
+local CASES = {
+  { "SGD", { lr = 0.1 }, { 0.94, -1.94, 2.91 }, { { 0.2, 0.4 } } },
+  { "SGD", { lr = 0.1, momentum = 0.9, dampening = 0.5, weight_decay = 0.1 },
+    { 0.8977545, -1.8344591, 2.7516887 }, { { 0.0654549, 0.3370287 } } },
+  { "SGD", { lr = 0.1, momentum = 0.9, nesterov = true },
+    { 0.85441, -1.83902, 2.7585301 }, { { -0.3049, 0.5755 } } },
+  { "Adam", { lr = 0.1 }, { 0.7076817, -1.7, 2.7 }, { { 0.2, 0.4072709 } } },
+  { "Adam", { lr = 0.1, amsgrad = true, weight_decay = 0.05, maximize = true },
+    { 1.2843622, -2.2993765, 3.2996185 }, { { 0.7999496, -0.0095694 } } },
+  { "AdamW", { lr = 0.1, betas = { 0.8, 0.95 }, weight_decay = 0.2 },
+    { 0.6514871, -1.588344, 2.5295365 }, { { 0.176556, 0.3984376 } } },
+  { "RMSprop", { lr = 0.1 }, { -1.6988258, 0.2891296, 0.7108703 }, { { -1.7891302, 2.1453228 } } },
+  { "RMSprop", { lr = 0.1, centered = true, momentum = 0.9, weight_decay = 0.1 },
+    { -3.5293331, 2.1679306, -1.3671262 }, { { -4.0124898, 0.321919 } } },
+}
+
+describe("an optimizer", function()
+  for i, case in ipairs(CASES) do
+    it(("updates as PyTorch's %s (%d)"):format(case[1], i), function()
+      local p, q = run(function(params)
+        return optim[case[1]](params, case[2])
+      end)
+      helper.near(p, case[3])
+      helper.near(q, case[4])
+    end)
+
+    it(("goes on from a state dictionary: %s (%d)"):format(case[1], i), function()
+      local a, b, first = run(function(params)
+        return optim[case[1]](params, case[2])
+      end, 0, 0)
+      local saved = first:state_dict()
+      local p, q = run(function(params)
+        torch.no_grad(function()
+          params[1]:copy_(a)
+          params[2]:copy_(b)
+        end)
+        local o = optim[case[1]](params, { lr = 7 })
+        o:load_state_dict(saved)
+        return o
+      end, 1)
+      helper.near(p, case[3])
+      helper.near(q, case[4])
+    end)
+  end
+
+  it("takes lists, iterators and groups", function()
+    local net = torch.nn.Linear(2, 2)
+    assert.equal(2, #optim.SGD(net:parameters(), 0.1).param_groups[1].params)
+    assert.equal(2, #optim.SGD(net:named_parameters(), 0.1).param_groups[1].params)
+    local o = optim.SGD({ { params = { net.weight }, lr = 0.5 }, { params = net.bias } },
+      { lr = 0.1 })
+    assert.equal(0.5, o.param_groups[1].lr)
+    assert.equal(0.1, o.param_groups[2].lr)
+  end)
+
+  it("reads the group's values at every step", function()
+    local p = torch.nn.Parameter(torch.zeros({ 1 }))
+    local o = optim.SGD({ p }, 1)
+    p.grad = torch.ones({ 1 })
+    o:step()
+    o.param_groups[1].lr = 10
+    o:step()
+    helper.near(p, { -11 })
+    helper.near(o:hyper_tensor(o.param_groups[1], "lr"), 10)
+  end)
+
+  it("skips parameters without a gradient and takes gradients away", function()
+    local p, q, o = run(function(params)
+      return optim.Adam(params)
+    end, 0, 0)
+    o:zero_grad({ set_to_none = false })
+    helper.near(p.grad, { 0, 0, 0 })
+    o:zero_grad()
+    assert.is_nil(q.grad)
+    local before = p:clone()
+    o:step()
+    helper.near(p, before)
+    assert.equal(1, o.state[p].step:item())
+  end)
+
+  it("runs a closure with gradients and its hooks", function()
+    local p = torch.nn.Parameter(torch.ones({ 1 }))
+    local o, calls = optim.SGD({ p }, 0.5), {}
+    o:register_step_pre_hook(function() calls[#calls + 1] = "pre" end)
+    local post = o:register_step_post_hook(function() calls[#calls + 1] = "post" end)
+    local loss = o:step(function()
+      local l = (p * p):sum()
+      l:backward()
+      return l
+    end)
+    helper.near(loss, 1)
+    helper.near(p, { 0 })
+    post:remove()
+    o:step()
+    assert.same({ "pre", "post", "pre" }, calls)
+  end)
+
+  it("has PyTorch's state dictionary", function()
+    local _, _, o = run(function(params)
+      return optim.SGD(params, 0.1, 0.9)
+    end)
+    local dict = o:state_dict()
+    assert.same({ 0, 1 }, dict.param_groups[1].params)
+    local keys = {}
+    for name in pairs(dict.state[1]) do
+      keys[#keys + 1] = name
+    end
+    assert.same({ "momentum_buffer" }, keys)
+    helper.raises("ValueError", "different number of parameter groups", function()
+      o:load_state_dict({ state = {}, param_groups = {} })
+    end)
+  end)
+
+  it("prints its groups", function()
+    local o = optim.RMSprop({ torch.nn.Parameter(torch.ones({ 1 })) })
+    assert.equal(table.concat({ "RMSprop (", "Parameter Group 0", "    alpha: 0.99",
+      "    capturable: False", "    centered: False", "    differentiable: False",
+      "    eps: 1e-08", "    foreach: None", "    lr: 0.01", "    maximize: False",
+      "    momentum: 0", "    weight_decay: 0", ")" }, "\n"), tostring(o))
+  end)
+
+  it("refuses what cannot be right", function()
+    local p = torch.nn.Parameter(torch.ones({ 1 }))
+    local function refuses(pattern, class, ...)
+      local args = table.pack(...)
+      helper.raises(class, pattern, function()
+        optim.SGD(table.unpack(args, 1, args.n))
+      end)
+    end
+    refuses("empty parameter list", "ValueError", {})
+    refuses("Invalid learning rate", "ValueError", { p }, -1)
+    refuses("Nesterov momentum requires", "ValueError", { p }, { nesterov = true })
+    refuses("more than one parameter group", "ValueError", { p, p })
+    refuses("non%-leaf", "ValueError", { p * 2 })
+    refuses("no parameter 'moment'", "TypeError", { p }, { moment = 1 })
+    refuses("no option 'lrr'", "ValueError", { { params = p, lrr = 1 } })
+    refuses("should be a list", "TypeError", p)
+  end)
+
+  it("describes its update for a compiler", function()
+    local p = torch.nn.Parameter(torch.ones({ 2 }))
+    local o = optim.Adam({ p }, { amsgrad = true })
+    local rule = o:update_rule(o.param_groups[1], p)
+    assert.equal("adam_step", rule.op)
+    assert.equal("step", rule.counts)
+    assert.same({ "param", "state:exp_avg", "state:exp_avg_sq", "state:max_exp_avg_sq" },
+      rule.outputs)
+    helper.near(o:state_tensor(p, "exp_avg"), { 0, 0 })
+    helper.near(o:hyper_tensor(o.param_groups[1], "beta2"), 0.999)
+  end)
+end)
