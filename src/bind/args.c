@@ -6,9 +6,9 @@
 
 #include "src/bind/call.h"
 
-const char *const lp_special_names[] = {"out", "requires_grad", "device",
-                                        "inplace", NULL};
-enum { SP_OUT, SP_REQUIRES_GRAD, SP_DEVICE, SP_INPLACE };
+const char *const lp_special_names[] = {"out",     "requires_grad", "device",
+                                        "inplace", "generator",     NULL};
+enum { SP_OUT, SP_REQUIRES_GRAD, SP_DEVICE, SP_INPLACE, SP_GENERATOR };
 
 static bool has_dtype(const LpForm *f)
 {
@@ -58,6 +58,18 @@ static bool takes_inplace(const LpForm *f)
     return false;
 }
 
+/* Draws random numbers, by itself or through the operators it is made of. */
+static bool draws(const LpForm *f)
+{
+    static const char *const names[] = {"rand_like",    "randn_like",
+                                        "randint_like", "bernoulli",
+                                        "normal",       "trunc_normal"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(f->name, names[i]) == 0)
+            return true;
+    return f->op->flags & LP_OPF_RANDOM && f->op->kind == LP_OP_PRIMITIVE;
+}
+
 bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
 {
     switch (i) {
@@ -65,6 +77,8 @@ bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
         return f->flags & LP_FORM_OUT && c->ov->surface == LP_FORM_FUNCTION;
     case SP_INPLACE:
         return c->ov->surface == LP_FORM_NN && takes_inplace(f);
+    case SP_GENERATOR:
+        return c->ov->surface != LP_FORM_NN && draws(f);
     default:
         return is_factory(f);
     }
@@ -377,11 +391,16 @@ static bool read_out(LpFormCall *c, int i)
 static bool read_special(LpFormCall *c, int which, int i)
 {
     bool flag = lua_toboolean(c->L, i);
+    LpBox *g;
     switch (which) {
     case SP_OUT:
         return read_out(c, i);
     case SP_DEVICE:
         return lp_to_device(c->L, i, &c->device);
+    case SP_GENERATOR:
+        g = lp_to_box(c->L, i, &lp_tag_generator);
+        c->generator = (LpGenerator *)(void *)g;
+        return g != NULL;
     case SP_REQUIRES_GRAD:
         c->requires_grad = flag;
         return lua_isboolean(c->L, i);
@@ -440,6 +459,7 @@ bool lp_call_match(LpFormCall *c, const LpForm *f, LpMiss *m)
     c->used_kw = c->used_pos = c->n_ints = c->n_out = 0;
     c->requires_grad = c->inplace = false;
     c->device = LP_DEV_CPU;
+    c->generator = NULL;
     for (int i = 0; i < f->op->n_operands; i++) {
         c->in[i].t = NULL;
         c->in[i].is_num = f->operand[i].kind == LP_ATTR_SCALAR;

@@ -3,7 +3,7 @@
  *
  * A binding function has three phases: check (arguments into C locals; may
  * raise, owns nothing), act (core calls; cannot raise), push (into boxes made
- * before, which own what they hold). lp_bind_fail is the only caller of
+ * before, which own what they hold). error.c alone calls
  * lua_error. */
 #ifndef LP_BIND_BIND_H
 #define LP_BIND_BIND_H
@@ -26,6 +26,8 @@ int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
  * keeps it, fills `err` with LP_E_LUA; lp_bind_fail then raises that same
  * value. */
 LpStatus lp_bind_keep_error(lua_State *L, LpErr *err);
+/* Raises the value on top of the stack again, after lua_pcall. */
+int lp_bind_rethrow(lua_State *L);
 /* The name among names[0..n-1] nearest to `word`, or NULL if none is near. */
 const char *lp_nearest(const char *word, const char *const *names, int n);
 

@@ -5,6 +5,15 @@
 
 #include "src/bind/bind.h"
 
+typedef struct LpGenerator {
+    LpBox box;
+    uint64_t state[2]; /* as lp_rng_get */
+} LpGenerator;
+extern const char lp_tag_generator;
+/* A random state as a tensor of 16 bytes; the check raises. */
+void lp_push_rng_state(lua_State *L, const uint64_t state[2]);
+void lp_check_rng_state(lua_State *L, int i, uint64_t state[2]);
+
 /* All forms of one Lua name on one surface. */
 typedef struct LpOverloads {
     const char *name; /* with the `_` of in-place names */
@@ -35,6 +44,7 @@ typedef struct LpFormCall {
     int n_out; /* tensors given as out= */
     bool requires_grad, inplace;
     LpDevice device;
+    struct LpGenerator *generator; /* NULL: the global state */
 
     LpArg in_buf[LP_CALL_IN];
     int n_ints;

@@ -41,6 +41,11 @@ int lp_bind_fail(lua_State *L, const LpErr *e)
     return lua_error(L);
 }
 
+int lp_bind_rethrow(lua_State *L)
+{
+    return lua_error(L);
+}
+
 int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
 {
     LpErr e = {0};

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/autodiff/trace.h"
 #include "src/base/mem.h"
 #include "src/bind/call.h"
 #include "src/bind/module.h"
@@ -180,6 +181,42 @@ static int run(LpFormCall *c, const LpForm *f)
     return n;
 }
 
+/* Argument 1: the call; 2: the form. */
+static int run_protected(lua_State *L)
+{
+    LpFormCall *c = lua_touserdata(L, 1);
+    const LpForm *f = lua_touserdata(L, 2);
+    c->n_pos = 0; /* this frame has none */
+    return run(c, f);
+}
+
+/* The global random state is put back whatever happens. */
+static int run_generator(LpFormCall *c, const LpForm *f)
+{
+    lua_State *L = c->L;
+    LpGenerator *g = c->generator;
+    uint64_t global[2];
+    int top = lua_gettop(L), named = c->kw && c->n_pos == 0;
+    if (lp_tracing)
+        return lp_raise(L, LP_E_RUNTIME,
+                        "%s(): a generator cannot be used in a traced "
+                        "function: its random numbers depend on rng_state",
+                        c->ov->name);
+    lp_rng_get(global);
+    lua_pushcfunction(L, run_protected);
+    lua_pushlightuserdata(L, c);
+    lua_pushlightuserdata(L, (void *)(uintptr_t)f);
+    lp_rng_set(g->state);
+    int failed = lua_pcall(L, 2, LUA_MULTRET, 0);
+    lp_rng_get(g->state);
+    lp_rng_set(global);
+    if (failed)
+        return lp_bind_rethrow(L);
+    if (c->ov->surface == LP_FORM_INPLACE && !named)
+        lua_settop(L, 1);
+    return c->ov->surface == LP_FORM_INPLACE ? 1 : lua_gettop(L) - top;
+}
+
 static int entry(lua_State *L)
 {
     LpFormCall c;
@@ -201,7 +238,8 @@ static int entry(lua_State *L)
     best.rank = -1;
     for (int i = 0; i < c.ov->n; i++) {
         if (lp_call_match(&c, c.ov->form[i], &miss))
-            return run(&c, c.ov->form[i]);
+            return c.generator ? run_generator(&c, c.ov->form[i])
+                               : run(&c, c.ov->form[i]);
         lua_settop(L, c.top);
         if (miss.rank > best.rank)
             best = miss;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
-#include "src/bind/bind.h"
+#include "src/bind/call.h"
 #include "src/bind/module.h"
 
 /* ---- lists of tensors -----------------------------------------------------
@@ -189,35 +189,45 @@ static int initial_seed(lua_State *L)
     return 1;
 }
 
-/* The state is a tensor of 16 bytes: the seed, the calls since seeding. */
+void lp_push_rng_state(lua_State *L, const uint64_t state[2])
+{
+    LpErr e = {0};
+    LpTensor *t = NULL;
+    LpType type = {.dtype = LP_U8, .ndim = 1, .shape = {2 * sizeof *state}};
+    LpBox *box = lp_push_box(L);
+    if (lp_tensor_new(&type, &t, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    box->p = t;
+    memcpy(lp_tensor_data(t), state, 2 * sizeof *state);
+}
+
+void lp_check_rng_state(lua_State *L, int i, uint64_t state[2])
+{
+    LpErr e = {0};
+    LpTensor *t = lp_check_tensor(L, i, "set_rng_state", "new_state");
+    if (t->dtype != LP_U8 ||
+        lp_tensor_numel(t) != (int64_t)(2 * sizeof *state) ||
+        !lp_tensor_contiguous(t))
+        lp_raise(L, LP_E_TYPE,
+                 "set_rng_state(): the state must be a tensor "
+                 "that get_rng_state() gave");
+    if (lp_tensor_touch(t, false, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    memcpy(state, lp_tensor_data(t), 2 * sizeof *state);
+}
+
 static int get_rng_state(lua_State *L)
 {
     uint64_t state[2];
-    LpErr e = {0};
-    LpTensor *t = NULL;
-    LpType type = {.dtype = LP_U8, .ndim = 1, .shape = {sizeof state}};
-    LpBox *box = lp_push_box(L);
-    if (lp_tensor_new(&type, &t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    box->p = t;
     lp_rng_get(state);
-    memcpy(lp_tensor_data(t), state, sizeof state);
+    lp_push_rng_state(L, state);
     return 1;
 }
 
 static int set_rng_state(lua_State *L)
 {
     uint64_t state[2];
-    LpErr e = {0};
-    LpTensor *t = lp_check_tensor(L, 1, "set_rng_state", "new_state");
-    if (t->dtype != LP_U8 || lp_tensor_numel(t) != sizeof state ||
-        !lp_tensor_contiguous(t))
-        return lp_raise(L, LP_E_TYPE,
-                        "set_rng_state(): the state must be a "
-                        "tensor that get_rng_state() gave");
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    memcpy(state, lp_tensor_data(t), sizeof state);
+    lp_check_rng_state(L, 1, state);
     lp_rng_set(state);
     return 0;
 }
