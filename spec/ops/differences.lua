@@ -106,7 +106,8 @@ local function check(f, inputs, order, tolerance)
       end
       local want = (at(h) - at(-h)) / (2 * h)
       local have = got and got[i][j] or 0
-      if not (math.abs(want - have) <= tolerance * (1 + math.abs(want))) then
+      local close = math.abs(want - have) <= tolerance * (1 + math.abs(want))
+      if not close then -- also if either is NaN
         return ("order %d, input %d, element %d: gradient %.9g, differences give %.9g"):format(
           order, i, j - 1, have, want)
       end

@@ -1,6 +1,7 @@
 /* Reductions composed of others: variance and its kin, norm, nansum, the
  * median of all. */
 #include <math.h>
+#include <string.h>
 
 #include "src/ops/reduce.h"
 
@@ -111,6 +112,26 @@ LpOp op_norm = {
     .forms = "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
              "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fm",
     .expand = expand_norm,
+};
+
+/* The norms that have names: "fro" is 2 over all given dimensions. */
+static void expand_norm_named(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                              int n_in, LpVal *out, int n_out)
+{
+    LpAttr a[4] = {lp_attr_scalar(lp_int(2)), attr[1], attr[2], attr[3]};
+    out[0] = LP_NOVAL;
+    if (strcmp(attr[0].str, "fro") != 0)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "norm: p is '%s'; it must be a number or 'fro'", attr[0].str);
+    else
+        expand_norm(b, a, in, n_in, out, n_out);
+}
+
+LpOp op_norm_named = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "norm.named(Tensor self, str p, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fm",
+    .expand = expand_norm_named,
 };
 
 static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
