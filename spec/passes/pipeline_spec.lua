@@ -2,6 +2,7 @@
 -- steps of small models, all of whose graphs must be legal and readable.
 local core = require("lupine.core")
 local graphs = require("spec.support.graphs")
+local lupine = require("lupine")
 local torch = require("torch")
 
 local nn = core.forms.nn
@@ -80,4 +81,17 @@ describe("the common passes", function()
       assert.matches("update", update)
     end)
   end
+
+  it("may leave an input, a constant, or one value twice as results", function()
+    local x = torch.tensor({ 1.5, -2.0, 3.0 })
+    local f = lupine.compile(function(t)
+      return t:clone(), torch.full({ 2 }, 3.0) * 2, t + 1, t + 1, t:reshape({ 3, 1 }):reshape({ 3 })
+    end, { x })
+    local a, b, c, d, e = f(x)
+    assert.same({ 1.5, -2.0, 3.0 }, a:tolist())
+    assert.same({ 6.0, 6.0 }, b:tolist())
+    assert.same({ 2.5, -1.0, 4.0 }, c:tolist())
+    assert.same({ 2.5, -1.0, 4.0 }, d:tolist())
+    assert.same({ 1.5, -2.0, 3.0 }, e:tolist())
+  end)
 end)

@@ -37,9 +37,8 @@ LpStatus lp_check_operands(const LpOp *op, const LpVal *in, size_t n_in,
                op->has_list ? "at least " : "", fixed, n_in);
     for (size_t i = 0; i < n_in; i++) {
         const LpFormArg *a = operand_arg(f, (int)(i < fixed ? i : fixed));
-        LP_FAIL_IF(in[i] == LP_NOVAL && !a->optional, e,
-                   LP_E_VALUE, "operand %s of %s may not be a hole", a->name,
-                   op->name);
+        LP_FAIL_IF(in[i] == LP_NOVAL && !a->optional, e, LP_E_VALUE,
+                   "operand %s of %s may not be a hole", a->name, op->name);
         /* the pointwise driver takes numbers everywhere */
         LP_FAIL_IF((in[i] & LP_VAL_IMM) && a->kind != LP_ARG_VALUE &&
                        !(op->flags & LP_OPF_POINTWISE),
