@@ -3,8 +3,8 @@
  * float16, bfloat16 and float32 are folded as float32 in lanes, joined in
  * double; float64 in double; integers and bool in wrapping int64. The result
  * is rounded once. Long reductions are cut into pieces of fixed length which
- * are joined in order: bits depend neither on the thread width nor on the
- * instruction set. */
+ * are joined in order: bits do not depend on the thread width, nor, unless a
+ * map takes an exponential or a power, on the instruction set. */
 #ifndef LP_OPS_KERNEL_REDUCE_H
 #define LP_OPS_KERNEL_REDUCE_H
 
