@@ -49,7 +49,9 @@ function Executor.__index(self, key)
     return method
   end
   local s = rawget(self, own)
-  if key == "options" then
+  if not s then -- under construction
+    return Executor[key]
+  elseif key == "options" then
     return s.options
   elseif key == "model" then
     return s.model
@@ -246,6 +248,9 @@ local function optimizer_rules(s, step, by_name)
       if var and p.requires_grad then
         local rule = s.optimizer:update_rule(group, p)
         local function ref(what)
+          if not what then
+            return false
+          end
           local kind, name = what:match("^(%a+):(.+)$")
           if what == "param" then
             return var.index
@@ -278,7 +283,8 @@ local function optimizer_rules(s, step, by_name)
           outputs[i] = ref(what)
         end
         updates[#updates + 1] = { op = rule.op, param = var.index, inputs = inputs,
-          outputs = outputs, attrs = rule.attrs }
+          outputs = outputs, attrs = rule.attrs,
+          count = rule.counts and ref("state:" .. rule.counts) or nil }
       end
     end
   end

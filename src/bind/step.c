@@ -231,6 +231,9 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
         lp_raise(L, LP_E_INDEX, "param: no variable %d", r->param + 1);
     r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
     r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
+    r->count = (int)lp_opt_int(L, t, "count", 0) - 1;
+    if (r->count >= (int)s->n_var)
+        lp_raise(L, LP_E_INDEX, "count: no variable %d", r->count + 1);
     const LpForm *f = lp_op_form(r->op);
     memcpy(attr, f->base, r->op->n_attr * sizeof *attr);
     lua_getfield(L, t, "attrs");

@@ -229,6 +229,8 @@ static void push_losses(lua_State *L, LpTrace *tr, const LpGraph *g)
                 reach[d->out + j] = true;
         }
         bool final = true;
+        for (size_t k = 0; k < i; k++) /* marked before by what it is made of */
+            final &= lp_trace_loss(tr, k) != loss;
         for (size_t k = 0; k < n; k++)
             final &=
                 lp_trace_loss(tr, k) == loss || !reach[lp_trace_loss(tr, k)];

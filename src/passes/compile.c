@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/autodiff/sweep.h"
+#include "src/ir/schema.h"
 #include "src/ops/ops.h"
 #include "src/passes/pass.h"
 
@@ -107,33 +108,66 @@ static LpVal update_input(Compile *c, int var)
     return v->update_in;
 }
 
+/* The argument of the operator's form for operand i. */
+static const LpFormArg *operand_arg(const LpOp *op, int i)
+{
+    const LpForm *f = lp_op_form(op);
+    for (int k = 0; k < f->n_args; k++)
+        if (f->arg[k].kind <= LP_ARG_VALUE && f->arg[k].slot == i)
+            return &f->arg[k];
+    return NULL;
+}
+
+static LpVal left_out(LpGraphBuilder *gb, const LpFormArg *arg)
+{
+    if (arg->kind != LP_ARG_VALUE || !arg->has_default ||
+        arg->def.kind == LP_ATTR_NONE)
+        return LP_NOVAL;
+    switch (arg->def.kind) {
+    case LP_ATTR_SCALAR:
+        return lp_imm(&gb->b, arg->def.s);
+    case LP_ATTR_FLOAT:
+        return lp_immf(&gb->b, arg->def.f);
+    default:
+        return lp_immi(&gb->b, arg->def.i);
+    }
+}
+
+static LpVal operand(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
+                     int i, int accum, LpVal counted)
+{
+    const LpFormArg *arg = operand_arg(r->op, i);
+    int what = i < r->n_in ? r->in[i] : LP_RULE_HOLE;
+    double n = c->s->mean_reduction
+                   ? (double)(c->s->gradient_accumulation * c->s->replicas)
+                   : 1.0;
+    if (what == LP_RULE_HOLE && strcmp(arg->name, "grad_scale") == 0)
+        return lp_immf(&gb->b, 1 / n);
+    if (what == LP_RULE_HOLE)
+        return left_out(gb, arg);
+    if (what == LP_RULE_GRAD)
+        return update_input(c, accum);
+    return what == r->count ? counted : update_input(c, what);
+}
+
 static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
                       int accum)
 {
-    LpVal in[LP_MAX_ATTR], out[LP_MAX_OUT] = {0};
+    LpVal in[LP_MAX_ATTR], out[LP_MAX_OUT] = {0}, counted = LP_NOVAL;
     LpOrigin o = {.update = true, .phase = -1};
-    const LpVariable *p = &c->s->var[r->param];
-    o.scope = p->name;
+    o.scope = c->s->var[r->param].name;
     gb->origin = lp_graph_origin(c->s->update, &o, c->err);
     gb->site = 0;
-    for (int i = 0; i < r->n_in; i++) {
-        if (r->in[i] == LP_RULE_HOLE) {
-            in[i] = LP_NOVAL;
-        } else if (r->in[i] == LP_RULE_GRAD) {
-            double n =
-                c->s->mean_reduction
-                    ? (double)(c->s->gradient_accumulation * c->s->replicas)
-                    : 1.0;
-            in[i] = update_input(c, accum);
-            if (n > 1 && c->err->code == LP_OK)
-                in[i] = lp_div(&gb->b, in[i], lp_immf(&gb->b, n));
-        } else {
-            in[i] = update_input(c, r->in[i]);
-        }
+    if (r->count >= 0) {
+        counted = lp_add(&gb->b, update_input(c, r->count), lp_immi(&gb->b, 1));
+        c->s->var[r->count].update_out = counted;
     }
+    int n_in = r->op->n_operands;
+    for (int i = 0; i < n_in && c->err->code == LP_OK; i++)
+        in[i] = operand(c, gb, r, i, accum, counted);
     if (c->err->code != LP_OK)
         return c->err->code;
-    int n = gb->b.emit(&gb->b, r->op, in, r->n_in, r->attr, out);
+    int n = gb->b.emit(&gb->b, r->op, in, n_in, r->attr, out);
     for (int i = 0; i < n && i < r->n_out; i++)
         if (r->out[i] >= 0)
             c->s->var[r->out[i]].update_out = out[i];

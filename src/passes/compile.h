@@ -6,8 +6,9 @@
 #include "src/passes/host/lower.h"
 
 /* How one parameter is updated: an operator of src/ops/optim.c over variables
- * of the step. */
-#define LP_RULE_HOLE (-1)
+ * of the step. Operands left out have the form's default; one called
+ * grad_scale takes the divisor of a mean reduction. */
+#define LP_RULE_HOLE (-1) /* or the operand's default */
 #define LP_RULE_GRAD (-2) /* the reduced gradient of `param` */
 typedef struct LpUpdateRule {
     int param; /* variable to differentiate for */
@@ -16,6 +17,7 @@ typedef struct LpUpdateRule {
     int n_in, n_out;
     int in[LP_MAX_ATTR]; /* variables, LP_RULE_HOLE or LP_RULE_GRAD */
     int out[LP_MAX_OUT]; /* variables; -1: not kept */
+    int count; /* STATE variable that grows by one before the update, or -1 */
 } LpUpdateRule;
 
 typedef struct LpTraining {
