@@ -5,14 +5,14 @@
 --- Life: wrapped -> compiled (holds device memory) -> destroyed, and so on.
 --- Sources: PopTorch API reference, PoplarExecutor; user guide 4.2, 4.3.
 local arguments = require("lupine.arguments")
-local blocks = require("poptorch.blocks")
 local class = require("lupine.class")
-local core = require("lupine.core")
+local completing = require("poptorch.completing")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
+local tracing = require("poptorch.tracing")
 
 local Executor = class.new("PoplarExecutor")
 
@@ -83,238 +83,7 @@ function Executor.__newindex(self, key, value)
   s.model[key] = value
 end
 
--- ---- tracing ---------------------------------------------------------------
-
--- Tells the trace which block, stage, IPU and module each operator is in.
-local function tracer_of(trace, assigner)
-  local function place(block)
-    local p = assigner.active
-    trace:origin({ block = block or (p and p.block) or "", ipu = p and p.ipu or -1,
-      stage = p and p.stage or -1, phase = p and p.phase or -1 })
-  end
-  place()
-  return {
-    set_block = function(user_id, ipu_id)
-      assigner:enter(user_id, ipu_id)
-      place(user_id)
-    end,
-    end_block = function()
-      assigner:leave()
-      place("")
-    end,
-  }
-end
-
-local function scope_of(trace, model)
-  local name_of, stack = {}, {}
-  for name, module in model:named_modules() do
-    name_of[module] = name:gsub("%.", "/")
-  end
-  return {
-    enter = function(module)
-      stack[#stack + 1] = name_of[module] or ""
-      trace:origin({ scope = stack[#stack] })
-    end,
-    leave = function()
-      stack[#stack] = nil
-      trace:origin({ scope = stack[#stack] or "" })
-    end,
-  }
-end
-
-local function declare_state(s, trace)
-  for name, p in s.model:named_parameters() do
-    trace:declare("parameter", name, p)
-  end
-  for name, b in s.model:named_buffers() do
-    trace:declare("buffer", name, b)
-  end
-end
-
-local function micro_shape(shape, options, path)
-  local p = rules.input_factor(options)
-  local rows = shape[1] or 1
-  errors.check(rows % p == 0, "AssertionError",
-    "%s: dimension 0 of shape %s must be a multiple of %d = %d device iterations x %d gradient "
-    .. "accumulations x %d replicas (in input groups of %d)", path, tostring(shape), p,
-    options.device_iterations, options.Training.gradient_accumulation,
-    options.replication_factor, options.input_group_size)
-  local out = {}
-  for i = 1, #shape do
-    out[i] = shape[i]
-  end
-  if #out > 0 then
-    out[1] = rows // p
-  end
-  return out
-end
-
-local function flatten_call(s, values)
-  local tensors, spec = {}, {}
-  for i = 1, values.n do
-    spec[i] = arguments.flatten(values[i], s.names[i] or ("argument %d"):format(i), tensors)
-  end
-  spec.n = values.n
-  return spec, tensors
-end
-
--- Runs forward under the trace; results as {n, …}.
-local function run_forward(s, trace, assigner, spec, stand_ins)
-  local Module = require("torch.nn").Module
-  local at = 0
-  local args = {}
-  for i = 1, spec.n do
-    args[i] = arguments.rebuild(spec[i], function()
-      at = at + 1
-      return stand_ins[at]
-    end)
-  end
-  blocks.tracer = tracer_of(trace, assigner)
-  Module.tracer = scope_of(trace, s.model)
-  trace:start()
-  local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))
-  trace:stop()
-  blocks.tracer, Module.tracer = nil, nil
-  if not results[1] then
-    error(results[2], 0)
-  end
-  return table.pack(table.unpack(results, 2, results.n))
-end
-
--- Which stretches of the program hold operators. One outside any block, after
--- a block has ended, is refused.
-local function mark_used(assigner, step)
-  for _, p in ipairs(step:places()) do
-    errors.check(p.ipu >= 0, "Error",
-      "No active Block: %s (%s:%d) is outside any block, after a block has ended; move it into a "
-      .. "Block scope", p.op, p.file, p.line)
-    for _, place in ipairs(assigner.places) do
-      if place.ipu == p.ipu and place.stage == p.stage and (place.block or "") == p.block then
-        place.used = true
-      end
-    end
-  end
-end
-
-local function trace_model(s, spec, tensors)
-  local trace = core.trace()
-  local assigner = placement.Assigner(s.options.execution_strategy)
-  local stand_ins = {}
-  for i, t in ipairs(tensors) do
-    local shape = micro_shape(t.tensor.shape, s.options, t.path)
-    for _, size in ipairs(shape) do
-      errors.check(size > 0, "Error", "%s: a tensor without elements cannot be sent to the device",
-        t.path)
-    end
-    stand_ins[i] = trace:declare("input", t.path, nil, shape, t.tensor.dtype)
-  end
-  declare_state(s, trace)
-  local results = run_forward(s, trace, assigner, spec, stand_ins)
-  local outs, out_spec = {}, { n = results.n }
-  for i = 1, results.n do
-    out_spec[i] = arguments.flatten(results[i], "result", outs)
-  end
-  local list = {}
-  for i, o in ipairs(outs) do
-    list[i] = o.tensor
-  end
-  local step, losses = trace:step(list)
-  mark_used(assigner, step)
-  return step, losses, out_spec, assigner
-end
-
--- ---- compiling -------------------------------------------------------------
-
-local function index_vars(step)
-  local vars, by_name = step:vars(), {}
-  for i, v in ipairs(vars) do
-    v.index = i
-    by_name[v.role .. " " .. v.name] = v
-  end
-  return vars, by_name
-end
-
--- Variables and update rules of the optimizer's parameters.
-local function optimizer_rules(s, step, by_name)
-  local name_of = {}
-  for name, p in s.model:named_parameters({ remove_duplicate = false }) do
-    name_of[p] = name_of[p] or name
-  end
-  local updates, hypers, states = {}, {}, {}
-  for g, group in ipairs(s.optimizer.param_groups) do
-    local hyper_of = {}
-    for _, p in ipairs(group.params) do
-      local var = name_of[p] and by_name["parameter " .. name_of[p]]
-      if var and p.requires_grad then
-        local rule = s.optimizer:update_rule(group, p)
-        local function ref(what)
-          if not what then
-            return false
-          end
-          local kind, name = what:match("^(%a+):(.+)$")
-          if what == "param" then
-            return var.index
-          elseif what == "grad" then
-            return "grad"
-          elseif kind == "state" then
-            local key = name .. "___" .. var.name
-            if not states[key] then
-              local t = s.optimizer:state_tensor(p, name)
-              states[key] = { index = step:add_var("state", key, t, var.index), param = p,
-                name = name, tensor = t }
-            end
-            return states[key].index
-          elseif kind == "hyper" then
-            if not hyper_of[name] then
-              local t = s.optimizer:hyper_tensor(group, name)
-              hyper_of[name] = { index = step:add_var("hyper", ("%s___group%d"):format(name, g),
-                t), group = g, name = name }
-              hypers[#hypers + 1] = hyper_of[name]
-            end
-            return hyper_of[name].index
-          end
-          return false
-        end
-        local inputs, outputs = {}, {}
-        for i, what in ipairs(rule.inputs) do
-          inputs[i] = ref(what)
-        end
-        for i, what in ipairs(rule.outputs) do
-          outputs[i] = ref(what)
-        end
-        updates[#updates + 1] = { op = rule.op, param = var.index, inputs = inputs,
-          outputs = outputs, attrs = rule.attrs,
-          count = rule.counts and ref("state:" .. rule.counts) or nil }
-      end
-    end
-  end
-  return updates, hypers, states
-end
-
-local function final_loss(losses)
-  errors.check(#losses > 0, "Error",
-    "a training model must compute a loss: use a loss function of torch.nn, or wrap what is to "
-    .. "be minimised in poptorch.identity_loss")
-  errors.check(#losses == 1, "Error",
-    "the model has %d multiple independent losses: combine them into one and wrap it in "
-    .. "poptorch.identity_loss", #losses)
-  return losses[1]
-end
-
-local function complete(s, step, losses, by_name)
-  local o = s.options
-  local spec = {
-    device_iterations = o.device_iterations,
-    gradient_accumulation = o.Training.gradient_accumulation,
-    replicas = o.replication_factor,
-    mean = o.Training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
-  }
-  if s.training then
-    spec.loss = final_loss(losses)
-    spec.rules, s.hypers, s.states = optimizer_rules(s, step, by_name)
-  end
-  step:complete(spec)
-end
+-- ---- compiling ----------------------------------------------------------------
 
 local function check_replicated_buffers(s, vars)
   if s.options.replication_factor <= 1 or not s.options.broadcast_buffers then
@@ -345,13 +114,13 @@ end
 local function compile(s, spec, tensors)
   local started = os.clock()
   local target = rules.check_compile(s.options, s.training)
-  local step, losses, out_spec, assigner = trace_model(s, spec, tensors)
+  local step, losses, out_spec, assigner = tracing.trace(s, spec, tensors)
   placement.check_order(assigner)
   placement.check_batching(assigner, s.options, s.training)
   s.num_ipus = placement.num_ipus(assigner, s.options, target.kind == "hardware")
-  local _, by_name = index_vars(step)
-  complete(s, step, losses, by_name)
-  s.vars = index_vars(step)
+  local _, by_name = completing.index(step)
+  completing.complete(s, step, losses, by_name)
+  s.vars = completing.index(step)
   check_replicated_buffers(s, s.vars)
   s.params, s.buffers, s.mirrored = {}, {}, {}
   for name, p in s.model:named_parameters() do
@@ -416,7 +185,7 @@ local function modes_of(s)
 end
 
 local function call(s, values)
-  local spec, tensors = flatten_call(s, values)
+  local spec, tensors = tracing.flatten_call(s, values)
   local originals = {}
   for i, t in ipairs(tensors) do
     originals[i] = t.tensor
@@ -482,7 +251,7 @@ function methods.compile(self, ...)
     logging.warn("compile: the model is compiled already, this call is ignored")
     return
   end
-  local spec, tensors = flatten_call(s, bind(s, ...))
+  local spec, tensors = tracing.flatten_call(s, bind(s, ...))
   for _, t in ipairs(tensors) do
     t.tensor = narrow(t.tensor:detach())
   end

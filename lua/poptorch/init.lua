@@ -39,6 +39,11 @@ local M = {
   setLogLevel = logging.setLogLevel,
 }
 
+local executor = require("poptorch.executor")
+M.PoplarExecutor = executor.Executor
+M.trainingModel = executor.trainingModel
+M.inferenceModel = executor.inferenceModel
+
 --- True while a model is traced for the IPU; false when it runs on the host.
 ---@return boolean
 function M.isRunningOnIpu()

@@ -73,6 +73,11 @@ bool lp_deterministic(void)
     return deterministic;
 }
 
+int lp_kernel_width(void)
+{
+    return deterministic ? DETERMINISTIC_WIDTH : lp_num_threads();
+}
+
 void lp_manual_seed(uint64_t s)
 {
     seed = s;
@@ -370,8 +375,7 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                        .n_out = c->n_out,
                        .in = ins,
                        .out = dn,
-                       .threads = deterministic ? DETERMINISTIC_WIDTH
-                                                : lp_num_threads(),
+                       .threads = lp_kernel_width(),
                        .site = site};
     LpRunCtx rc = {.seed = seed};
     LpKernel local;

@@ -83,5 +83,8 @@ int lp_num_threads(void);
 LpStatus lp_set_num_threads(int n, LpErr *e);
 void lp_set_deterministic(bool on);
 bool lp_deterministic(void);
+/* What kernels are prepared for: the threads, or the fixed width of
+ * deterministic algorithms. */
+int lp_kernel_width(void);
 
 #endif

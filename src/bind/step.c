@@ -336,7 +336,7 @@ static int step_compile(lua_State *L)
     LpStep *s = lp_check_step(L);
     luaL_checktype(L, 2, LUA_TTABLE);
     LpCompileOptions o = {
-        .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_num_threads()),
+        .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_kernel_width()),
                  .fuse = lp_opt_bool(L, 2, "fuse", true)}};
     LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
     LpProgram *p = NULL;
