@@ -52,7 +52,8 @@ typedef struct LpStep {
 
 LpStep *lp_step_new(void); /* owned; NULL when memory is short */
 void lp_step_free(LpStep *s);
-/* Index of the new variable, -1 when memory is short. Copies the name, retains v->data. */
+/* Index of the new variable, -1 when memory is short. Copies the name, retains
+ * v->data. */
 int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e);
 const char *lp_var_role_name(LpVarRole r);
 
