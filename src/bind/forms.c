@@ -265,8 +265,8 @@ static int compare(const void *a, const void *b)
 }
 
 static const uint32_t surfaces[] = {
-    LP_FORM_FUNCTION, LP_FORM_METHOD,  LP_FORM_INPLACE,
-    LP_FORM_NN,       LP_FORM_SPECIAL, LP_FORM_LINALG, LP_FORM_INTERNAL,
+    LP_FORM_FUNCTION, LP_FORM_METHOD, LP_FORM_INPLACE,  LP_FORM_NN,
+    LP_FORM_SPECIAL,  LP_FORM_LINALG, LP_FORM_INTERNAL,
 };
 enum { N_SURFACES = sizeof surfaces / sizeof *surfaces };
 
@@ -362,10 +362,8 @@ void lp_bind_forms(lua_State *L)
         const char *name;
         uint32_t surface;
     } tables[] = {
-        {"functions", LP_FORM_FUNCTION},
-        {"nn", LP_FORM_NN},
-        {"special", LP_FORM_SPECIAL},
-        {"linalg", LP_FORM_LINALG},
+        {"functions", LP_FORM_FUNCTION}, {"nn", LP_FORM_NN},
+        {"special", LP_FORM_SPECIAL},    {"linalg", LP_FORM_LINALG},
         {"internal", LP_FORM_INTERNAL},
     };
     LpErr e = {0};

@@ -1,0 +1,128 @@
+/* core.form_list(): the parsed forms as Lua tables, for documentation,
+ * completion and specs. */
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
+
+static const char *const kinds[] = {
+    [LP_ARG_TENSOR] = "Tensor", [LP_ARG_TENSORS] = "Tensor[]",
+    [LP_ARG_VALUE] = "Value",   [LP_ARG_INT] = "int",
+    [LP_ARG_INTS] = "int[]",    [LP_ARG_FLOAT] = "float",
+    [LP_ARG_BOOL] = "bool",     [LP_ARG_STR] = "str",
+    [LP_ARG_SCALAR] = "Scalar", [LP_ARG_DTYPE] = "ScalarType",
+};
+
+static const struct {
+    const char *name;
+    uint32_t flag;
+} surfaces[] = {
+    {"function", LP_FORM_FUNCTION}, {"method", LP_FORM_METHOD},
+    {"inplace", LP_FORM_INPLACE},   {"nn", LP_FORM_NN},
+    {"out", LP_FORM_OUT},           {"special", LP_FORM_SPECIAL},
+    {"linalg", LP_FORM_LINALG},     {"internal", LP_FORM_INTERNAL},
+};
+
+static void push_number(lua_State *L, const LpScalar *s)
+{
+    if (s->kind == LP_KIND_FLOAT)
+        lua_pushnumber(L, s->f);
+    else if (s->kind == LP_KIND_INT)
+        lua_pushinteger(L, s->i);
+    else
+        lua_pushboolean(L, s->i != 0);
+}
+
+static void push_default(lua_State *L, const LpAttr *a)
+{
+    switch (a->kind) {
+    case LP_ATTR_NONE:
+        lua_getfield(L, lua_upvalueindex(1), "none");
+        return;
+    case LP_ATTR_INT:
+        lua_pushinteger(L, a->i);
+        return;
+    case LP_ATTR_FLOAT:
+        lua_pushnumber(L, a->f);
+        return;
+    case LP_ATTR_BOOL:
+        lua_pushboolean(L, a->i != 0);
+        return;
+    case LP_ATTR_SCALAR:
+        push_number(L, &a->s);
+        return;
+    case LP_ATTR_DTYPE:
+        lp_push_dtype(L, (LpDtype)a->i);
+        return;
+    case LP_ATTR_STR:
+        lua_pushstring(L, a->str);
+        return;
+    case LP_ATTR_INTS:
+        lua_createtable(L, a->n, 0);
+        for (int i = 0; i < a->n; i++) {
+            lua_pushinteger(L, a->v[i]);
+            lua_rawseti(L, -2, i + 1);
+        }
+        return;
+    }
+    lua_pushnil(L);
+}
+
+static void push_argument(lua_State *L, const LpFormArg *a)
+{
+    lua_createtable(L, 0, 6);
+    lua_pushstring(L, a->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, kinds[a->kind]);
+    lua_setfield(L, -2, "kind");
+    lua_pushboolean(L, a->optional);
+    lua_setfield(L, -2, "optional");
+    lua_pushboolean(L, a->kw_only);
+    lua_setfield(L, -2, "kw_only");
+    lua_pushinteger(L, a->repeat);
+    lua_setfield(L, -2, "repeat");
+    if (a->has_default) {
+        push_default(L, &a->def);
+        lua_setfield(L, -2, "default");
+    }
+}
+
+static void push_form_table(lua_State *L, const LpForm *f)
+{
+    lua_createtable(L, 0, 16);
+    lua_pushstring(L, f->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, f->variant);
+    lua_setfield(L, -2, "variant");
+    lua_pushstring(L, f->op->name);
+    lua_setfield(L, -2, "op");
+    lua_pushstring(L, f->text);
+    lua_setfield(L, -2, "text");
+    lua_pushinteger(L, f->n_results); /* 0: a list */
+    lua_setfield(L, -2, "results");
+    for (size_t i = 0; i < sizeof surfaces / sizeof *surfaces; i++) {
+        lua_pushboolean(L, (f->flags & surfaces[i].flag) != 0);
+        lua_setfield(L, -2, surfaces[i].name);
+    }
+    lua_createtable(L, f->n_args, 0);
+    for (int i = 0; i < f->n_args; i++) {
+        push_argument(L, &f->arg[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "arguments");
+}
+
+static int form_list(lua_State *L)
+{
+    lua_createtable(L, lp_n_forms(), 0);
+    for (int i = 0; i < lp_n_forms(); i++) {
+        push_form_table(L, lp_form(i));
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+void lp_bind_form_list(lua_State *L)
+{
+    lua_pushvalue(L, -1);
+    lua_pushcclosure(L, form_list, 1);
+    lua_setfield(L, -2, "form_list");
+}
