@@ -3,6 +3,7 @@
  * draws the same numbers at the same site. */
 #include "src/base/random.h"
 #include "src/ops/kernel/nn.h"
+#include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
 
 typedef struct Drop {
@@ -16,14 +17,14 @@ typedef struct Drop {
 static void draw(const Drop *d, const LpRandom *r, int64_t first, int64_t n,
                  float keep[4 * BLOCKS])
 {
+    uint32_t w[4 * BLOCKS];
+    uint32_t ctr[4] = {(uint32_t)(first / 4), r->iteration, r->replica,
+                       r->micro_batch};
     float scale = d->p < 1 ? (float)(1 / (1 - d->p)) : 0;
     float p = (float)d->p;
-    for (int64_t i = 0; i < n; i += 4) {
-        uint32_t w[4];
-        lp_random_block(r, (uint32_t)((first + i) / 4), w);
-        for (int q = 0; q < 4; q++)
-            keep[i + q] = lp_random_unit(w[q]) >= p ? scale : 0;
-    }
+    lp_nn()->philox(r->key, ctr, (n + 3) / 4, w);
+    for (int64_t i = 0; i < n; i++)
+        keep[i] = lp_random_unit(w[i]) >= p ? scale : 0;
 }
 
 static LpStatus core(const LpPlain *p, void *const *in, void *const *out,

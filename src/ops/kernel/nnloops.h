@@ -76,6 +76,10 @@ typedef struct LpNnLoopsF64 {
 typedef struct LpNnLoops {
     const LpNnLoopsF32 *f32;
     const LpNnLoopsF64 *f64;
+    /* the words of blocks ctr[0] … ctr[0] + blocks - 1, four each, as
+     * lp_random_block gives them */
+    void (*philox)(uint64_t key, const uint32_t ctr[4], int64_t blocks,
+                   uint32_t *out);
 } LpNnLoops;
 
 /* Of this CPU. */

@@ -3,8 +3,12 @@
  * of e^r, whose remainder is below a tenth of the last place; 2^n is applied
  * in two halves so that subnormal results and overflow come out right. */
 #include <math.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #include "src/base/half.h"
+#include "src/base/random.h"
 #include "src/ops/kernel/nnloops.h"
 
 #ifdef __AVX512F__
@@ -95,9 +99,78 @@ typedef LpNnLoopsF32 Loops_f32;
 typedef LpNnLoopsF64 Loops_f64;
 #include "src/ops/kernel/nnloops_t.h"
 
+#ifdef __AVX2__
+/* Philox4x32-10 (base/random.h) on counters that differ in the first word
+ * alone: a 64-bit lane a block, its word in the lower half. What products and
+ * exclusive ors leave in the upper half is never read. */
+typedef uint64_t Lanes __attribute__((vector_size(VBYTES)));
+#define LANES ((int64_t)(VBYTES / 8))
+
+#ifdef __AVX512F__
+#define PRODUCT(a, b)                                                          \
+    ((Lanes)_mm512_mul_epu32((__m512i)(a), _mm512_set1_epi64(b)))
+#else
+#define PRODUCT(a, b)                                                          \
+    ((Lanes)_mm256_mul_epu32((__m256i)(a), _mm256_set1_epi64x(b)))
+#endif
+
+static inline void philox_round(Lanes x[4], uint32_t k0, uint32_t k1)
+{
+    Lanes p = PRODUCT(x[0], 0xd2511f53u), q = PRODUCT(x[2], 0xcd9e8d57u);
+    x[0] = (q >> 32) ^ x[1] ^ k0;
+    x[2] = (p >> 32) ^ x[3] ^ k1;
+    x[1] = q;
+    x[3] = p;
+}
+
+static inline void philox_words(const Lanes x[4], int64_t n, uint32_t *out)
+{
+    Lanes pair[2] = {(x[0] & 0xffffffffu) | x[1] << 32,
+                     (x[2] & 0xffffffffu) | x[3] << 32};
+    for (int64_t l = 0; l < n; l++) {
+        uint64_t words[2] = {pair[0][l], pair[1][l]};
+        for (int w = 0; w < 4; w++)
+            out[l * 4 + w] = (uint32_t)(words[w / 2] >> (w % 2 * 32));
+    }
+}
+
+static void philox(uint64_t key, const uint32_t ctr[4], int64_t blocks,
+                   uint32_t *out)
+{
+    for (int64_t b = 0; b < blocks; b += 2 * LANES) {
+        Lanes x[2][4]; /* two runs, so that one computes while one waits */
+        for (int h = 0; h < 2; h++) {
+            for (int64_t l = 0; l < LANES; l++)
+                x[h][0][l] = (uint32_t)(ctr[0] + b + h * LANES + l);
+            for (int w = 1; w < 4; w++)
+                x[h][w] = (Lanes){0} + ctr[w];
+        }
+        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        for (int r = 0; r < 10; r++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+            philox_round(x[0], k0, k1);
+            philox_round(x[1], k0, k1);
+        }
+        for (int h = 0; h < 2; h++) {
+            int64_t n = blocks - b - h * LANES;
+            philox_words(x[h], n < LANES ? n : LANES,
+                         out + (b + h * LANES) * 4);
+        }
+    }
+}
+#else
+static void philox(uint64_t key, const uint32_t ctr[4], int64_t blocks,
+                   uint32_t *out)
+{
+    LpRandom r = {key, ctr[1], ctr[2], ctr[3]};
+    for (int64_t b = 0; b < blocks; b++)
+        lp_random_block(&r, ctr[0] + (uint32_t)b, out + 4 * b);
+}
+#endif
+
 #define PASTE2(a, b) a##b
 #define PASTE(a, b) PASTE2(a, b)
 const LpNnLoops PASTE(lp_nn_, LP_SIMD) = {
     .f32 = &loops_f32,
     .f64 = &loops_f64,
+    .philox = philox,
 };
