@@ -42,7 +42,8 @@ end
 describe("conv2d", function()
   for name, c in pairs({
     ["plain"] = { { 2, 3, 6, 5 }, { 4, 3, 3, 2 }, {} },
-    ["strided, padded"] = { { 2, 3, 7, 5 }, { 4, 3, 3, 2 }, { stride = { 2, 1 }, padding = { 1, 0 } } },
+    ["strided, padded"] = { { 2, 3, 7, 5 }, { 4, 3, 3, 2 },
+      { stride = { 2, 1 }, padding = { 1, 0 } } },
     ["dilated"] = { { 1, 2, 8, 9 }, { 3, 2, 3, 3 }, { dilation = { 2, 3 }, padding = { 2, 1 } } },
     ["grouped"] = { { 2, 4, 5, 5 }, { 6, 2, 3, 3 }, { groups = 2, padding = { 1, 1 } } },
     ["by channel"] = { { 2, 8, 5, 6 }, { 8, 1, 3, 3 }, { groups = 8 } },
@@ -84,7 +85,8 @@ describe("conv2d", function()
 
   it("reads expanded and transposed inputs", function()
     local x, w = numbers({ 1, 3, 6, 5 }, 1):float(), numbers({ 4, 3, 3, 2 }, 2):float()
-    near(F.conv2d(x:expand({ 2, 3, 6, 5 }), w), conv2d(torch.cat({ x, x }, 0), w, {}), { 5e-5, 2e-5 })
+    near(F.conv2d(x:expand({ 2, 3, 6, 5 }), w), conv2d(torch.cat({ x, x }, 0), w, {}),
+      { 5e-5, 2e-5 })
     local last = x:permute({ 0, 2, 3, 1 }):contiguous():permute({ 0, 3, 1, 2 })
     near(F.conv2d(last, w), conv2d(x, w, {}), { 5e-5, 2e-5 })
   end)
@@ -151,7 +153,8 @@ describe("conv1d and conv3d", function()
       near(y:select(2, d), conv2d(x3:select(2, d), w3:select(2, 0), {}))
     end
     differences.check(F.conv1d, { numbers({ 1, 2, 5 }, 1), numbers({ 2, 2, 3 }, 2) })
-    differences.check(F.conv3d, { numbers({ 1, 1, 2, 3, 3 }, 1), numbers({ 2, 1, 2, 2, 2 }, 2) }, true)
+    local p, q = numbers({ 1, 1, 2, 3, 3 }, 1), numbers({ 2, 1, 2, 2, 2 }, 2)
+    differences.check(F.conv3d, { p, q }, true)
   end)
 end)
 

@@ -73,7 +73,8 @@ describe("cross_entropy", function()
 
   it("is log_softmax, then nll_loss", function()
     for _, how in ipairs({ "none", "sum", "mean" }) do
-      near(F.cross_entropy(x, t, w, { reduction = how }), F.nll_loss(logp, t, w, { reduction = how }))
+      near(F.cross_entropy(x, t, w, { reduction = how }),
+        F.nll_loss(logp, t, w, { reduction = how }))
     end
   end)
 
@@ -148,10 +149,12 @@ describe("losses by element", function()
   it("take logits of any size", function()
     local l = tensor({ -800.0, 0, 800 })
     local one = tensor({ 1.0, 1, 1 })
-    near(F.binary_cross_entropy_with_logits(l, one, { reduction = "none" }), { 800, math.log(2), 0 })
+    near(F.binary_cross_entropy_with_logits(l, one, { reduction = "none" }),
+      { 800, math.log(2), 0 })
     near(F.binary_cross_entropy_with_logits(l, one * 0, { reduction = "none" }),
       { 0, math.log(2), 800 })
-    local w = F.binary_cross_entropy_with_logits(x, one, { reduction = "sum", pos_weight = one * 3 })
+    local w = F.binary_cross_entropy_with_logits(x, one,
+      { reduction = "sum", pos_weight = one * 3 })
     near(w, F.binary_cross_entropy_with_logits(x, one, { reduction = "sum" }):item() * 3)
   end)
 

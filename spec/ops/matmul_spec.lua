@@ -23,7 +23,9 @@ end
 
 describe("mm", function()
   it("is the sum of products, small and large", function()
-    for _, s in ipairs({ { 1, 1, 1 }, { 3, 4, 5 }, { 1, 30, 40 }, { 33, 47, 50 }, { 70, 3, 65 } }) do
+    for _, s in ipairs({
+      { 1, 1, 1 }, { 3, 4, 5 }, { 1, 30, 40 }, { 33, 47, 50 }, { 70, 3, 65 },
+    }) do
       local a, b = numbers({ s[1], s[2] }, 1), numbers({ s[2], s[3] }, 2)
       local want = product(a, b)
       near(torch.mm(a, b), want)
@@ -54,7 +56,8 @@ describe("mm", function()
   it("sums nothing to zero", function()
     local a, b = torch.zeros({ 2, 0 }), torch.zeros({ 0, 3 })
     assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, torch.mm(a, b):tolist())
-    assert.same({ 0, 3 }, { table.unpack(torch.mm(torch.zeros({ 0, 2 }), torch.zeros({ 2, 3 })).shape) })
+    local none = torch.mm(torch.zeros({ 0, 2 }), torch.zeros({ 2, 3 }))
+    assert.same({ 0, 3 }, { table.unpack(none.shape) })
   end)
 
   it("has the same bits at every width", function()

@@ -5,7 +5,9 @@ local F = require("torch.nn.functional")
 local differences = require("spec.support.differences")
 local near, raises, numbers = helper.near, helper.raises, differences.numbers
 
-local square = torch.tensor({ { { { 1.0, 5, 2, 0 }, { 3, 4, 8, 7 }, { 9, 6, 1, 2 }, { 0, 5, 3, 4 } } } })
+local square = torch.tensor({ { {
+  { 1.0, 5, 2, 0 }, { 3, 4, 8, 7 }, { 9, 6, 1, 2 }, { 0, 5, 3, 4 },
+} } })
 
 describe("max_pool", function()
   it("takes the greatest of each window and tells where it was", function()
