@@ -1,5 +1,6 @@
 /* View chains: made by eager calls and by traces, replayed and written through
  * by both. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -35,8 +36,28 @@ void *lp_attrs_block(size_t head, const LpAttr *attr, int n)
     return block;
 }
 
+/* Sizes and strides come from outside (as_strided): every element must lie in
+ * the storage. */
+static LpStatus in_bounds(const LpTensor *src, const LpCall *c, LpErr *e)
+{
+    int64_t last = c->offset, have = (int64_t)src->st->bytes;
+    have /= (int64_t)lp_dtype_size(src->dtype);
+    for (int i = 0; i < c->out[0].ndim; i++) {
+        if (c->out[0].shape[i] == 0)
+            return LP_OK;
+        last += (c->out[0].shape[i] - 1) * c->strides[i];
+    }
+    LP_FAIL_IF(c->offset < 0 || last < 0 || last >= have, e, LP_E_RUNTIME,
+               "%s: sizes, strides and storage offset require %" PRId64
+               " elements, which is out of bounds for storage of %" PRId64,
+               c->op->name, last + 1, have);
+    return LP_OK;
+}
+
 LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
 {
+    if (!(src->st->flags & (LP_ST_TRACED | LP_ST_META)))
+        LP_TRY(in_bounds(src, c, e));
     LpViewStep *step = lp_alloc(sizeof *step);
     LpViewCall *call = lp_attrs_block(sizeof *call, c->attr, c->op->n_attr);
     LpTensor *t = NULL;

@@ -61,6 +61,13 @@ static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
     LpVal v[3];
     int k = 0;
     int64_t n = lp_type(b, x)->shape[d];
+    bool all_last = -before >= n, all_first = -after >= n;
+    if (mode[2] == 'p' && n > 0 && (all_last || all_first)) {
+        LpType t = lp_type_of(b, x); /* nothing is left but the edge */
+        t.shape[d] = n + before + after;
+        int64_t at = all_last ? n - 1 : 0;
+        return lp_expand_as(b, part(b, x, d, at, at + 1), &t);
+    }
     if (before < 0 || after < 0) {
         int64_t from = before < 0 ? -before : 0;
         x = part(b, x, d, from, n + (after < 0 ? after : 0));
