@@ -1,0 +1,89 @@
+-- Reading and writing by index, sorting and searching, against loops in Lua.
+local helper = require("spec.helper")
+local torch = require("torch")
+local near, raises = helper.near, helper.raises
+
+describe("an index", function()
+  it("selects rows and gets their gradients added up", function()
+    local w = torch.tensor({ { 1.0, 2 }, { 3, 4 }, { 5, 6 } }):requires_grad_(true)
+    local y = w:index_select(0, torch.tensor({ 2, 0, 2 }))
+    near(y, { { 5, 6 }, { 1, 2 }, { 5, 6 } })
+    y:sum():backward()
+    near(w.grad, { { 1, 1 }, { 0, 0 }, { 2, 2 } })
+  end)
+
+  it("outside the size is an error naming value, size and position", function()
+    raises("IndexError", "index 7 is out of bounds for dimension 0 with size 3.*position 1", function()
+      torch.zeros({ 3 }):index_select(0, torch.tensor({ 0, 7 }))
+    end)
+    raises("IndexError", "index 3 is out of bounds for dimension 1 with size 3", function()
+      torch.zeros({ 2, 3 }):gather(1, torch.tensor({ { 3 } }))
+    end)
+  end)
+
+  it("gathers and scatters along one dimension", function()
+    local x = torch.tensor({ { 1, 2, 3 }, { 4, 5, 6 } })
+    local i = torch.tensor({ { 2, 0 }, { 1, 1 } })
+    near(x:gather(1, i), { { 3, 1 }, { 5, 5 } })
+    local z = torch.zeros({ 2, 3 }, { dtype = torch.int64 })
+    near(z:scatter(1, i, 9), { { 9, 0, 9 }, { 0, 9, 0 } })
+    near(z:scatter_add(1, i, torch.tensor({ { 1, 2 }, { 3, 4 } })), { { 2, 0, 1 }, { 0, 7, 0 } })
+  end)
+
+  it("adds half values in float, so that small ones are not lost", function()
+    local z = torch.full({ 1 }, 2048, { dtype = torch.float16 })
+    local ones = torch.ones({ 2048 }, { dtype = torch.float16 })
+    local at = torch.zeros({ 2048 }, { dtype = torch.int64 })
+    near(z:index_add(0, at, ones), { 4096 }, { 0, 0 })
+    near(z:scatter_add(0, at, ones), { 4096 }, { 0, 0 })
+  end)
+
+  it("of several tensors broadcasts, and masks count their true places", function()
+    local x = torch.arange(12):view({ 3, 4 })
+    near(x[{ torch.tensor({ { 0 }, { 2 } }), torch.tensor({ 1, -1 }) }], { { 1, 3 }, { 9, 11 } })
+    near(x[x:gt(8)], { 9, 10, 11 })
+    x[x:gt(8)] = 0
+    assert.equal(36, x:sum():item())
+    near(torch.nonzero(torch.tensor({ { 0, 1 }, { 2, 0 } })), { { 0, 1 }, { 1, 0 } })
+  end)
+
+  it("is the same for any number of threads", function()
+    torch.manual_seed(3)
+    local src = torch.randn({ 5000, 64 })
+    local at = torch.randint(0, 7, { 5000 })
+    local function sums(n)
+      torch.set_num_threads(n)
+      return torch.zeros({ 7, 64 }):index_add(0, at, src)
+    end
+    local before = torch.get_num_threads()
+    local a, b = sums(1), sums(4)
+    torch.set_num_threads(before)
+    near(a, b, { 0, 0 })
+  end)
+end)
+
+describe("sorting", function()
+  it("is stable, puts NaN last and knows its positions", function()
+    local v, i = torch.sort(torch.tensor({ 2.0, 0 / 0, 1, 2, -0.0, 0.0 }))
+    near(v["0:5"], { 0, 0, 1, 2, 2 })
+    near(i, { 4, 5, 2, 0, 3, 1 })
+    near(torch.argsort(torch.tensor({ 1, 3, 1 }), 0, true), { 1, 0, 2 })
+  end)
+
+  it("finds the largest and the smallest few of long rows", function()
+    local x = {}
+    for k = 0, 999 do
+      x[k + 1] = (k * 7919) % 1000
+    end
+    near(torch.topk(torch.tensor(x), 3), { 999, 998, 997 })
+    near(torch.topk(torch.tensor(x), 3, 0, false), { 0, 1, 2 })
+  end)
+
+  it("searches between boundaries", function()
+    local edges = torch.tensor({ 1, 3, 5 })
+    local v = torch.tensor({ 0, 1, 4, 6 })
+    near(torch.searchsorted(edges, v), { 0, 0, 2, 3 })
+    near(torch.bucketize(v, edges, { right = true }), { 0, 1, 2, 3 })
+    near(torch.bincount(torch.tensor({ 1, 1, 4 })), { 0, 2, 0, 0, 1 })
+  end)
+end)

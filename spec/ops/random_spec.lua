@@ -1,0 +1,77 @@
+-- Random operators: moments and ranges, and that threads do not matter.
+local torch = require("torch")
+
+local N = 200000
+local function moments(x)
+  local m = x:mean():item()
+  return m, ((x - m) * (x - m)):mean():item()
+end
+
+describe("random numbers", function()
+  before_each(function()
+    torch.manual_seed(17)
+  end)
+
+  it("have the distribution's mean and variance", function()
+    -- allowed: about five standard errors
+    local z = torch.zeros({ N })
+    for _, case in ipairs({
+      { torch.rand({ N }), 1 / 2, 1 / 12 },
+      { torch.randn({ N }), 0, 1 },
+      { z:uniform_(-1, 3), 1, 16 / 12 },
+      { torch.zeros({ N }):normal_(2, 3), 2, 9 },
+      { torch.zeros({ N }):exponential_(2), 1 / 2, 1 / 4 },
+      { torch.zeros({ N }):geometric_(0.25), 4, 12 },
+      { torch.bernoulli(torch.full({ N }, 0.3)), 0.3, 0.21 },
+    }) do
+      local m, v = moments(case[1])
+      local sd = math.sqrt(case[3] / N)
+      assert.is_true(math.abs(m - case[2]) < 5 * sd, ("mean %g, want %g"):format(m, case[2]))
+      assert.is_true(math.abs(v / case[3] - 1) < 0.06, ("variance %g, want %g"):format(v, case[3]))
+    end
+  end)
+
+  it("stay in their range in every type", function()
+    for _, t in ipairs({ torch.float16, torch.bfloat16, torch.float32, torch.float64 }) do
+      local x = torch.rand({ 20000 }, { dtype = t })
+      assert.is_true(x:max():item() < 1 and x:min():item() >= 0)
+    end
+    local k = torch.randint(-3, 4, { 20000 })
+    assert.equal(-3, k:min():item())
+    assert.equal(3, k:max():item())
+    local t = torch.zeros({ 20000 }):trunc_normal_(0, 1, -0.5, 1)
+    assert.is_true(t:min():item() >= -0.5 and t:max():item() <= 1)
+  end)
+
+  it("permute all of 0 … n - 1", function()
+    local v = torch.sort(torch.randperm(1000))
+    assert.same(torch.arange(1000):tolist(), v:tolist())
+  end)
+
+  it("are drawn without replacement by weight", function()
+    local counts = { 0, 0, 0 }
+    for _ = 1, 600 do
+      local i = torch.multinomial(torch.tensor({ 1.0, 0.0, 3.0 }), 1):item()
+      counts[i + 1] = counts[i + 1] + 1
+    end
+    assert.equal(0, counts[2])
+    assert.is_true(math.abs(counts[3] - 450) < 60)
+    assert.has_error(function()
+      torch.multinomial(torch.tensor({ 1.0, 0.0 }), 2)
+    end)
+  end)
+
+  it("do not depend on the number of threads, only on the seed", function()
+    local before = torch.get_num_threads()
+    local function draw(threads)
+      torch.set_num_threads(threads)
+      torch.manual_seed(5)
+      return torch.randn({ 70001 }):tobytes()
+    end
+    local a, b = draw(1), draw(3)
+    torch.set_num_threads(before)
+    assert.is_true(a == b)
+    torch.manual_seed(6)
+    assert.is_true(a ~= torch.randn({ 70001 }):tobytes())
+  end)
+end)

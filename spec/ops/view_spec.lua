@@ -1,0 +1,98 @@
+-- Views and arrangements, against index formulas written out in Lua.
+local helper = require("spec.helper")
+local torch = require("torch")
+local near, raises = helper.near, helper.raises
+
+-- 2 x 3 x 4 of i * 100 + j * 10 + k
+local function cube()
+  local t = {}
+  for i = 0, 1 do
+    t[i + 1] = {}
+    for j = 0, 2 do
+      t[i + 1][j + 1] = {}
+      for k = 0, 3 do
+        t[i + 1][j + 1][k + 1] = i * 100.0 + j * 10 + k
+      end
+    end
+  end
+  return torch.tensor(t)
+end
+
+describe("a view", function()
+  it("shares memory with what it was taken from", function()
+    local x = torch.zeros({ 2, 6 })
+    x:view({ 3, 4 })[1] = 7
+    x:t():select(0, 0):fill_(1)
+    near(x, { { 1, 0, 0, 0, 7, 7 }, { 1, 7, 0, 0, 0, 0 } })
+  end)
+
+  it("permutes, slices and takes diagonals by index", function()
+    local x = cube()
+    assert.equal(112, x:permute({ 2, 0, 1 })[2][1][1]:item())
+    near(x["1, ::2, 1:3"], { { 101, 102 }, { 121, 122 } })
+    near(x:diagonal(1, 1, 2), { { 1, 12, 23 }, { 101, 112, 123 } })
+    near(torch.arange(8):unfold(0, 3, 2), { { 0, 1, 2 }, { 2, 3, 4 }, { 4, 5, 6 } })
+  end)
+
+  it("is copied by reshape where strides forbid a view, and refused by view", function()
+    local x = cube():transpose(0, 2)
+    assert.equal(111, x:reshape({ 24 })[9]:item()) -- 9 = (1 * 3 + 1) * 2 + 1
+    raises("RuntimeError", "not compatible", function()
+      x:view({ 24 })
+    end)
+  end)
+
+  it("stays inside its storage", function()
+    raises("RuntimeError", "out of bounds for storage", function()
+      torch.zeros({ 4 }):as_strided({ 3 }, { 2 })
+    end)
+    near(torch.arange(6):as_strided({ 2, 2 }, { 1, 3 }, 1), { { 1, 4 }, { 2, 5 } })
+  end)
+
+  it("sends gradients back to the elements it was made of", function()
+    local x = torch.arange(5, { dtype = torch.float64 }):requires_grad_(true)
+    local w = torch.tensor({ { 1, 2, 3 }, { 10, 20, 30 }, { 100, 200, 300 } })
+    local y = x:unfold(0, 3, 1) * w
+    y:sum():backward()
+    near(x.grad, { 1, 12, 123, 230, 300 })
+  end)
+end)
+
+describe("arrangements", function()
+  it("join, roll, repeat and pad", function()
+    local x = torch.tensor({ { 1, 2 }, { 3, 4 } })
+    near(torch.cat({ x, x["0:1"] }), { { 1, 2 }, { 3, 4 }, { 1, 2 } })
+    near(torch.stack({ x, x }, 2)[0], { { 1, 1 }, { 2, 2 } })
+    near(torch.roll(x, { 1, 1 }, { 0, 1 }), { { 4, 3 }, { 2, 1 } })
+    near(x["repeat"](x, { 1, 2 }), { { 1, 2, 1, 2 }, { 3, 4, 3, 4 } })
+    near(torch.constant_pad_nd(x, { 1, 0, -1, 1 }, 9), { { 9, 3, 4 }, { 9, 9, 9 } })
+    near(torch.tril(torch.ones({ 2, 3 }), -1), { { 0, 0, 0 }, { 1, 0, 0 } })
+    near(torch.rot90(x), { { 2, 4 }, { 1, 3 } })
+  end)
+
+  it("name the sizes that do not fit", function()
+    raises("RuntimeError", "except in dimension 0", function()
+      torch.cat({ torch.zeros({ 2, 2 }), torch.zeros({ 2, 3 }) })
+    end)
+    raises("RuntimeError", "'%[4, %-1%]' is invalid for input of size 6", function()
+      torch.zeros({ 6 }):reshape({ 4, -1 })
+    end)
+  end)
+
+  it("split into as many parts as the sizes say", function()
+    local parts = torch.arange(7):split(3)
+    assert.equal(3, #parts)
+    near(parts[3], { 6 })
+    assert.equal(2, #torch.arange(7):split({ 2, 5 }))
+    near(torch.arange(7):tensor_split(3)[1], { 0, 1, 2 })
+    near(torch.arange(5):chunk(2)[2], { 3, 4 })
+  end)
+
+  it("move large transposes exactly", function()
+    local x = torch.arange(513 * 770):view({ 513, 770 })
+    local y = x:t():contiguous()
+    for _, p in ipairs({ { 0, 0 }, { 5, 7 }, { 769, 512 }, { 31, 32 }, { 700, 64 } }) do
+      assert.equal(p[2] * 770 + p[1], y[p[1]][p[2]]:item())
+    end
+  end)
+end)
