@@ -13,7 +13,7 @@ describe("an index", function()
   end)
 
   it("outside the size is an error naming value, size and position", function()
-    raises("IndexError", "index 7 is out of bounds for dimension 0 with size 3.*position 1", function()
+    raises("IndexError", "index 7 is out of bounds .* with size 3 %(at position 1", function()
       torch.zeros({ 3 }):index_select(0, torch.tensor({ 0, 7 }))
     end)
     raises("IndexError", "index 3 is out of bounds for dimension 1 with size 3", function()
