@@ -65,8 +65,10 @@ CORE_OBJ := $(CORE_SRC:%.c=$(OBJ)/%.o) \
 BELOW_LUA_OBJ := $(filter-out $(OBJ)/src/bind/%,$(CORE_OBJ))
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
 TOOLS := $(TOOL_SRC:spec/tools/%.c=$(BUILD)/tools/%)
+FUZZ_SRC := $(filter-out spec/fuzz/replay.c,$(wildcard spec/fuzz/*.c))
+FUZZ := $(FUZZ_SRC:spec/fuzz/%.c=$(BUILD)/fuzz/%)
 DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
-  $(TOOL_SRC:%.c=$(OBJ)/%.d)
+  $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d)
 
 .PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
   check-full fidelity install clean setup setup-lint
@@ -83,9 +85,15 @@ $(BUILD)/lupine.so: $(CORE_OBJ)
 	$(say) LINK $@
 	$(Q)$(CC) $(LDSAN) -fopenmp $(SO_FLAGS) -o $@ $^ $(LIBS) $(LDFLAGS)
 
-tools: $(TOOLS)
+tools: $(TOOLS) $(FUZZ)
 
 $(BUILD)/tools/%: $(OBJ)/spec/tools/%.o $(BELOW_LUA_OBJ)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -fopenmp -o $@ $^ $(LIBS) $(LDFLAGS)
+
+# A fuzz target with a plain main, to run its corpus again.
+$(BUILD)/fuzz/%: $(OBJ)/spec/fuzz/%.o $(OBJ)/spec/fuzz/replay.o $(BELOW_LUA_OBJ)
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -fopenmp -o $@ $^ $(LIBS) $(LDFLAGS)

@@ -20,6 +20,7 @@ void lp_bind_trace(lua_State *L);     /* traces: trace.c */
 void lp_bind_step(lua_State *L);      /* steps: step.c */
 void lp_bind_exec(lua_State *L);      /* executors: exec.c */
 void lp_bind_graph(lua_State *L);     /* graphs as text, passes: graph.c */
+void lp_bind_io(lua_State *L);        /* files, the terminal: io.c */
 
 int luaopen_lupine_core(lua_State *L);
 
