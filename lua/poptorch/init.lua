@@ -2,8 +2,10 @@
 --- and defaults are those of PopTorch 3.x (and of 2.6 where it differs);
 --- methods are called with a colon, keyword arguments come in a last table.
 local blocks = require("poptorch.blocks")
+local data = require("poptorch.data")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
+local executor = require("poptorch.executor")
 local logging = require("poptorch.logging")
 local options = require("poptorch.options")
 local scopes = require("poptorch.scopes")
@@ -30,6 +32,10 @@ local M = {
   ShardedExecution = strategies.ShardedExecution,
   SerialPhasedExecution = strategies.SerialPhasedExecution,
   ParallelPhasedExecution = strategies.ParallelPhasedExecution,
+
+  trainingModel = executor.trainingModel,
+  inferenceModel = executor.inferenceModel,
+  DataLoader = data.DataLoader,
 
   Error = errors.Error,
   RecoverableError = errors.RecoverableError,

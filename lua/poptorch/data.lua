@@ -1,0 +1,278 @@
+--- poptorch.DataLoader: the loader whose batches are what one call of a
+--- wrapped model consumes.
+---
+--- Elements of one batch: batch_size x device iterations x input groups of
+--- replicas x gradient accumulation. With several processes each one reads its
+--- own part of a map-style dataset. Data are read in the caller; the
+--- asynchronous modes give the same batches in the same order.
+--- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local dataset = require("torch.utils.data.dataset")
+local enums = require("poptorch.enums")
+local errors = require("torch.errors")
+local Generator = require("torch.Generator")
+local logging = require("poptorch.logging")
+local loop = require("torch.utils.data.loop")
+local rules = require("poptorch.options.rules")
+local sampler = require("torch.utils.data.sampler")
+local TorchLoader = require("torch.utils.data.loader")
+local Options = require("poptorch.options").Options
+
+local M = {}
+
+local Mode = enums.DataLoaderMode
+
+-- ---- a process's part of a dataset -----------------------------------------
+
+-- Which elements this process reads. With drop_last every process gets the
+-- same number, whole batches; else all elements, the first processes one more.
+-- Shuffled, all processes use one permutation per epoch, made of the seed, and
+-- every second epoch the window lies at the end, so that left-overs get used.
+local Part = sampler.Sampler:extend("DistributedSampler")
+
+function Part:init(n, step, d, drop_last, seed)
+  self.n, self.seed, self.epoch = n, seed, 0
+  local processes = d.numProcesses
+  if drop_last then
+    self.count = step * (n // (step * processes))
+    self.first = d.processId * self.count
+    self.left = n - self.count * processes
+  else
+    local each, more = n // processes, n % processes
+    self.count = each + (d.processId < more and 1 or 0)
+    self.first = d.processId * each + math.min(d.processId, more)
+    self.left = 0
+  end
+end
+
+function Part:_order()
+  local epoch = self.epoch
+  self.epoch = epoch + 1
+  local shift = self.seed and epoch % 2 == 1 and self.left or 0
+  local all
+  if self.seed then
+    local source = Generator():manual_seed(self.seed)
+    source._calls = epoch
+    all = Generator._permutation(self.n, source:_draw())
+  end
+  local order = {}
+  for i = 1, self.count do
+    local at = self.first + shift + i
+    order[i] = all and all[at] or at - 1
+  end
+  return self.count, order
+end
+
+function Part:__iter__()
+  local _, order = self:_order()
+  return loop.iterate(order)
+end
+
+function Part:__len__()
+  return self.count
+end
+
+-- ---- several batches of a sampler as one -----------------------------------
+
+local Combined = sampler.Sampler:extend("CombinedBatchSampler")
+
+function Combined:init(batches, factor, drop_last)
+  self.batches, self.factor, self.drop_last = batches, factor, drop_last
+end
+
+function Combined:__iter__()
+  local next_batch = loop.iterate(self.batches, "DataLoader: batch_sampler")
+  return function()
+    local all, count = {}, 0
+    while count < self.factor do
+      local batch = next_batch()
+      if batch == nil then
+        break
+      end
+      check.table(batch, "DataLoader: batch_sampler: a batch of indices")
+      table.move(batch, 1, #batch, #all + 1, all)
+      count = count + 1
+    end
+    if count == 0 or count < self.factor and self.drop_last then
+      return nil
+    end
+    return all
+  end
+end
+
+function Combined:__len__()
+  local n = dataset.len(self.batches)
+  return self.drop_last and n // self.factor or -(-n // self.factor)
+end
+
+-- ---- arguments -------------------------------------------------------------
+
+local OWN = { "options", "dataset", "batch_size", "shuffle", "num_workers", "drop_last",
+  "persistent_workers", "auto_distributed_partitioning", "mode", "async_options",
+  "rebatched_worker_size", "batch_sampler" }
+local NAMES = table.move(OWN, 1, #OWN, 1, {})
+do
+  local known = {}
+  for _, name in ipairs(OWN) do
+    known[name] = true
+  end
+  for _, name in ipairs(TorchLoader._NAMES) do
+    if not known[name] then
+      NAMES[#NAMES + 1] = name
+    end
+  end
+end
+
+local ACCESSOR = { "buffer_size", "miss_sleep_time_in_ms", "load_indefinitely", "early_preload",
+  "sharing_strategy" }
+
+local function check_async(a, combined)
+  local options = a.async_options or {}
+  check.table(options, "DataLoader: async_options")
+  errors.check(options.rebatched_size == nil, "AssertionError",
+    "DataLoader: async_options: rebatched_size is set by the loader itself")
+  local allowed = {}
+  for _, name in ipairs(ACCESSOR) do
+    allowed[name] = true
+  end
+  for name in pairs(options) do
+    errors.check(allowed[name], "TypeError", "DataLoader: async_options: unknown option '%s'; "
+      .. "allowed are %s%s", tostring(name), table.concat(ACCESSOR, ", "),
+      check.nearest(name, ACCESSOR))
+  end
+  local nullable = { nullable = true, min = 1 }
+  check.int(options.buffer_size, "DataLoader: async_options: buffer_size", nullable)
+  check.number(options.miss_sleep_time_in_ms, "DataLoader: async_options: miss_sleep_time_in_ms",
+    { nullable = true, min = 0 })
+  check.enum(options.sharing_strategy, "DataLoader: async_options: sharing_strategy",
+    enums.SharingStrategy, { nullable = true })
+  local size = check.int(a.rebatched_worker_size, "DataLoader: rebatched_worker_size", nullable)
+  errors.check(not size or not combined or size <= combined, "AssertionError",
+    "DataLoader: rebatched_worker_size must be at most the combined batch size, got %s and %s",
+    tostring(size), tostring(combined))
+end
+
+local function check_kinds(a)
+  check.instance(a.options, "DataLoader: options", Options,
+    { error = "TypeError", shown = "poptorch.Options" })
+  errors.check(a.dataset ~= nil, "TypeError", "DataLoader: argument 'dataset' is missing")
+  check.int(a.batch_size, "DataLoader: batch_size",
+    { nullable = true, min = 1, error = "ValueError" })
+  check.bool(a.shuffle, "DataLoader: shuffle", { nullable = true })
+  check.bool(a.drop_last, "DataLoader: drop_last")
+  check.bool(a.auto_distributed_partitioning, "DataLoader: auto_distributed_partitioning")
+  check.enum(a.mode, "DataLoader: mode", enums.DataLoaderMode)
+  if a.mode == Mode.Sync then
+    errors.check(not a.async_options and not a.rebatched_worker_size, "AssertionError",
+      "DataLoader: async_options and rebatched_worker_size need an asynchronous mode, got %s",
+      tostring(a.mode))
+  end
+end
+
+-- ---- the loader ------------------------------------------------------------
+
+---@class poptorch.DataLoader: torch.utils.data.DataLoader
+---@field options poptorch.Options
+---@field combinedBatchSize integer?
+local DataLoader = TorchLoader:extend("DataLoader")
+M.DataLoader = DataLoader
+
+local function given(x)
+  return not check.is_none(x)
+end
+
+-- batch_sampler: its batches, as many as one call takes, are one.
+local function use_batch_sampler(self, a, factor)
+  errors.check(a.batch_size == nil and not a.shuffle, "Error",
+    "DataLoader: batch_sampler is mutually exclusive with batch_size and shuffle")
+  errors.check(a.options.Distributed.numProcesses == 1 or not a.auto_distributed_partitioning,
+    "Error", "DataLoader: batch_sampler cannot be split over %d processes: pass "
+    .. "auto_distributed_partitioning = false and a sampler of this process's part",
+    a.options.Distributed.numProcesses)
+  local size = class.of(a.batch_sampler) and a.batch_sampler.batch_size
+  self.combinedBatchSize = size and size * factor or nil
+  a.batch_sampler = Combined(a.batch_sampler, factor, a.drop_last)
+  a.drop_last = nil
+end
+
+local function check_distributed(a, iterable, shuffled)
+  local d = a.options.Distributed
+  if d.numProcesses <= 1 or not a.auto_distributed_partitioning then
+    return false
+  end
+  errors.check(not iterable, "AssertionError",
+    "DataLoader: an IterableDataset cannot be split over %d processes: pass "
+    .. "auto_distributed_partitioning = false and let each process read its own part",
+    d.numProcesses)
+  errors.check(not given(a.sampler), "AssertionError",
+    "DataLoader: sampler cannot be split over %d processes: pass "
+    .. "auto_distributed_partitioning = false", d.numProcesses)
+  if shuffled then
+    errors.check(a.options.random_seed, "AssertionError",
+      "DataLoader: shuffle with %d processes needs the same seed everywhere: call "
+      .. "options:randomSeed(seed)", d.numProcesses)
+    errors.check(a.batch_size == nil or given(a.batch_size), "AssertionError",
+      "DataLoader: shuffle with %d processes needs a batch_size", d.numProcesses)
+  end
+  return true
+end
+
+local function warn_of_rest(self, combined, n)
+  if not self.drop_last and combined > 1 and n % combined ~= 0 then
+    logging.warn("DataLoader: the dataset has %d elements, no multiple of the combined batch "
+      .. "size %d, and drop_last is false: the last batch will have %d elements", n, combined,
+      n % combined)
+  end
+end
+
+function DataLoader:init(...)
+  local values = check.arguments("DataLoader", NAMES, { async_options = true }, ...)
+  local a = {}
+  for i, name in ipairs(NAMES) do
+    a[name] = values[i]
+  end
+  a.drop_last = a.drop_last == nil or a.drop_last
+  a.auto_distributed_partitioning = a.auto_distributed_partitioning == nil
+    or a.auto_distributed_partitioning
+  a.mode = a.mode or Mode.Sync
+  check_kinds(a)
+  self:_configure(a)
+  a.options:_freeze("poptorch.DataLoader")
+end
+
+function DataLoader:_configure(a)
+  local factor = rules.input_factor(a.options)
+  local iterable = dataset.IterableDataset:is(a.dataset)
+  local batched = a.batch_size == nil or given(a.batch_size)
+  local drop_last = a.drop_last
+  self.options, self.mode = a.options, a.mode
+  self.auto_distributed_partitioning = a.auto_distributed_partitioning
+  if given(a.batch_sampler) then
+    use_batch_sampler(self, a, factor)
+  elseif batched then
+    a.batch_size = (a.batch_size or 1) * factor
+    self.combinedBatchSize = a.batch_size
+  else
+    a.drop_last = nil
+  end
+  if not iterable and check_distributed(a, iterable, a.shuffle) and not given(a.batch_sampler) then
+    a.sampler = Part(dataset.len(a.dataset), self.combinedBatchSize or 1, a.options.Distributed,
+      drop_last, a.shuffle and a.options.random_seed or nil)
+    a.shuffle = nil
+  elseif iterable then
+    check_distributed(a, iterable, a.shuffle)
+  end
+  check_async(a, self.combinedBatchSize)
+  self:_setup(a)
+  self.drop_last = drop_last
+  if not iterable and batched and not given(a.batch_sampler) then
+    warn_of_rest(self, self.combinedBatchSize, dataset.len(self.sampler))
+  end
+end
+
+--- Stops the worker process of an asynchronous loader. There is none: batches
+--- are made in the caller.
+function DataLoader.terminate() end
+
+return M

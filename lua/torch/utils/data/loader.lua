@@ -1,0 +1,276 @@
+--- torch.utils.data.DataLoader: batches of a dataset, read in the caller.
+---
+---     for x, y in loader do … end        -- starting again: a new epoch
+---     for x, y in loader:iter() do … end
+---
+--- A dataset of tensors gives whole batches by one row selection per tensor;
+--- any other is read sample by sample and collated.
+--- Source: PyTorch 2.0 documentation, torch.utils.data.DataLoader.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local collate = require("torch.utils.data.collate")
+local core = require("lupine.core")
+local data = require("torch.utils.data.dataset")
+local errors = require("torch.errors")
+local Generator = require("torch.Generator")
+local loop = require("torch.utils.data.loop")
+local sampler = require("torch.utils.data.sampler")
+
+---@class torch.utils.data.DataLoader
+local DataLoader = class.new("DataLoader")
+
+local NAMES = { "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers",
+  "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn",
+  "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers",
+  "pin_memory_device" }
+DataLoader._NAMES = NAMES
+
+-- ---- arguments -------------------------------------------------------------
+
+local function check_workers(a)
+  local n = check.int(a.num_workers or 0, "DataLoader: num_workers",
+    { min = 0, error = "ValueError" })
+  errors.check(n == 0, "NotImplementedError",
+    "DataLoader: num_workers: worker processes are missing in this version, so 0 is the only "
+    .. "number allowed, got %d", n)
+  for _, name in ipairs({ "prefetch_factor", "multiprocessing_context" }) do
+    errors.check(check.is_none(a[name]), "ValueError",
+      "DataLoader: %s: only allowed with num_workers > 0, got %s", name, check.describe(a[name]))
+  end
+  errors.check(not a.persistent_workers, "ValueError",
+    "DataLoader: persistent_workers: needs num_workers > 0")
+  check.number(a.timeout or 0, "DataLoader: timeout", { min = 0, error = "ValueError" })
+  if a.pin_memory then
+    core.host.log("warn", "DataLoader: pin_memory: no device reads the host's memory by itself, "
+      .. "so this has no effect")
+  end
+end
+
+local function check_iterable(a)
+  for _, name in ipairs({ "shuffle", "sampler", "batch_sampler" }) do
+    errors.check(check.is_none(a[name]) or a[name] == false, "ValueError",
+      "DataLoader with IterableDataset: %s: expected nil, got %s", name, check.describe(a[name]))
+  end
+end
+
+local function check_exclusive(a)
+  local given = check.is_none
+  errors.check(given(a.sampler) or not a.shuffle, "ValueError",
+    "DataLoader: sampler and shuffle are mutually exclusive")
+  if not given(a.batch_sampler) then
+    errors.check((a.batch_size or 1) == 1 and not a.shuffle and given(a.sampler)
+      and not a.drop_last, "ValueError", "DataLoader: batch_sampler is mutually exclusive with "
+      .. "batch_size, shuffle, sampler and drop_last")
+  elseif a.batch_size ~= nil and given(a.batch_size) then
+    errors.check(not a.drop_last, "ValueError",
+      "DataLoader: batch_size = torch.none switches batching off; drop_last needs batches")
+  end
+end
+
+local function check_kinds(a)
+  local nullable = { nullable = true }
+  check.bool(a.shuffle, "DataLoader: shuffle", nullable)
+  check.bool(a.drop_last, "DataLoader: drop_last", nullable)
+  check.int(a.batch_size, "DataLoader: batch_size",
+    { nullable = true, min = 1, error = "ValueError" })
+  check.instance(a.generator, "DataLoader: generator", Generator,
+    { nullable = true, shown = "torch.Generator" })
+  errors.check(check.is_none(a.collate_fn) or type(a.collate_fn) == "function", "TypeError",
+    "DataLoader: collate_fn: expected a function, got %s", check.describe(a.collate_fn))
+  errors.check(a.dataset ~= nil, "TypeError", "DataLoader: argument 'dataset' is missing")
+end
+
+local function or_nil(x)
+  return not check.is_none(x) and x or nil
+end
+
+-- The fields that PyTorch's loader has, from checked arguments.
+local function fill(self, a)
+  self.dataset = a.dataset
+  self.num_workers, self.timeout = 0, a.timeout or 0
+  self.pin_memory = a.pin_memory or false
+  self.worker_init_fn, self.generator = or_nil(a.worker_init_fn), or_nil(a.generator)
+  self.drop_last = a.drop_last or false
+  self.batch_sampler, self.sampler = or_nil(a.batch_sampler), or_nil(a.sampler)
+  self._iterable = data.IterableDataset:is(a.dataset)
+  if not self.batch_sampler then
+    self.batch_size = a.batch_size == nil and 1 or or_nil(a.batch_size)
+  end
+  if not self.sampler and not self.batch_sampler and not self._iterable then
+    self.sampler = a.shuffle and sampler.RandomSampler(a.dataset, nil, nil, self.generator)
+      or sampler.SequentialSampler(a.dataset)
+  end
+  if self.batch_size and not self._iterable then
+    self.batch_sampler = sampler.BatchSampler(self.sampler, self.batch_size, self.drop_last)
+  end
+  self._batching = self.batch_size ~= nil or self.batch_sampler ~= nil
+  self.collate_fn = or_nil(a.collate_fn)
+    or (self._batching and collate.default_collate or collate.default_convert)
+end
+
+--- DataLoader(dataset, batch_size = 1, shuffle = false, sampler, batch_sampler,
+--- num_workers = 0, collate_fn, …): PyTorch's parameters, by position or name.
+--- batch_size = torch.none switches batching off.
+function DataLoader:init(...)
+  local values = check.arguments("DataLoader", NAMES, nil, ...)
+  local a = {}
+  for i, name in ipairs(NAMES) do
+    a[name] = values[i]
+  end
+  self:_setup(a)
+end
+
+--- The same from a table of all arguments.
+function DataLoader:_setup(a)
+  check_kinds(a)
+  check_workers(a)
+  if data.IterableDataset:is(a.dataset) then
+    check_iterable(a)
+  end
+  check_exclusive(a)
+  fill(self, a)
+end
+
+-- ---- reading ---------------------------------------------------------------
+
+-- One batch of samples as the loop's values.
+local function collated(self, samples)
+  if self.collate_fn == collate.default_collate then
+    local batch = self.collate_fn(samples)
+    if loop.is_list(samples[1]) then
+      return table.unpack(batch)
+    end
+    return batch
+  end
+  local batch = loop.tuple(self.collate_fn(samples))
+  errors.check(batch ~= nil, "TypeError", "DataLoader: collate_fn returned nil")
+  return loop.spread(batch)
+end
+
+local function fetch(self, indices)
+  local samples = {}
+  for i, at in ipairs(indices) do
+    samples[i] = data.item(self.dataset, at)
+  end
+  return collated(self, samples)
+end
+
+local function take(self, rows)
+  return loop.spread(loop.tuple(self.dataset:_take(rows)))
+end
+
+local function index_rows(list)
+  local torch = require("torch")
+  return { index = torch.tensor(list, { dtype = torch.int64 }), n = #list }
+end
+
+-- Batches of an epoch whose order is known at once.
+local function cut(self, n, order)
+  local size, at = self.batch_size or self.batch_sampler.batch_size, 0
+  local index = order and index_rows(order).index
+  return function()
+    local count = math.min(size, n - at)
+    if count <= 0 or count < size and self.batch_sampler.drop_last then
+      return nil
+    end
+    local rows = { start = at, n = count, index = index and index:narrow(0, at, count) }
+    at = at + count
+    return take(self, rows)
+  end
+end
+
+local function by_batches(self)
+  local fast = self.collate_fn == collate.default_collate and data.takes(self.dataset)
+  local batches = self.batch_sampler
+  if fast and class.of(batches) == sampler.BatchSampler and batches.sampler._order then
+    return cut(self, batches.sampler:_order())
+  end
+  local next_batch = loop.iterate(batches, "DataLoader: batch_sampler")
+  return function()
+    local indices = next_batch()
+    if indices == nil then
+      return nil
+    end
+    check.table(indices, "DataLoader: batch_sampler: a batch of indices")
+    if fast then
+      return take(self, index_rows(indices))
+    end
+    return fetch(self, indices)
+  end
+end
+
+local function single(self, sample)
+  return loop.spread(loop.tuple(self.collate_fn(sample)))
+end
+
+local function one_by_one(self)
+  local next_index = loop.iterate(self.sampler, "DataLoader: sampler")
+  return function()
+    local i = next_index()
+    if i ~= nil then
+      return single(self, data.item(self.dataset, i))
+    end
+  end
+end
+
+local function of_iterable(self)
+  local next_sample = loop.iterate(self.dataset)
+  if not self.batch_size then
+    return function()
+      local sample = loop.tuple(next_sample())
+      if sample ~= nil then
+        return single(self, sample)
+      end
+    end
+  end
+  local ended = false
+  return function()
+    local samples = {}
+    while not ended and #samples < self.batch_size do
+      local sample = loop.tuple(next_sample())
+      ended = sample == nil
+      samples[#samples + 1] = sample
+    end
+    if #samples == 0 or #samples < self.batch_size and self.drop_last then
+      return nil
+    end
+    return collated(self, samples)
+  end
+end
+
+--- An iterator over one epoch.
+---@return fun(): any, ...
+function DataLoader:iter()
+  if self._iterable then
+    return of_iterable(self)
+  elseif self._batching then
+    return by_batches(self)
+  end
+  return one_by_one(self)
+end
+
+function DataLoader:__iter__()
+  return self:iter()
+end
+
+DataLoader.__call = loop.call
+
+--- The number of batches of an epoch.
+--- error: TypeError for an iterable dataset without __len__
+---@return integer
+function DataLoader:__len__()
+  if not self._iterable then
+    return data.len(self._batching and self.batch_sampler or self.sampler)
+  end
+  local n = data.len(self.dataset)
+  if not self.batch_size then
+    return n
+  end
+  return self.drop_last and n // self.batch_size or -(-n // self.batch_size)
+end
+
+function DataLoader.__len(self)
+  return self:__len__()
+end
+
+return DataLoader

@@ -1,0 +1,105 @@
+--- Objects that stand in a loop by themselves: `for x, y in loader do`.
+---
+--- Lua calls such an object with the first loop variable of the last round,
+--- nil at the start. Every start asks the object's `__iter__` for a new
+--- iterator; which of several running loops a later call belongs to is known
+--- by that variable, so that loops over one object may be nested.
+local class = require("lupine.class")
+local errors = require("torch.errors")
+
+local M = {}
+
+-- object -> {of = {first loop variable -> iterator}, latest = iterator}
+local running = setmetatable({}, { __mode = "k" })
+
+local function remember(loops, iterator, first, ...)
+  local kind = type(first)
+  if kind == "table" or kind == "userdata" then
+    loops.of[first] = iterator
+  end
+  loops.latest = first ~= nil and iterator or nil
+  return first, ...
+end
+
+--- The metamethod __call of an object with `__iter__`.
+function M.call(self, _, control)
+  local loops = running[self]
+  if not loops then
+    loops = { of = setmetatable({}, { __mode = "k" }) }
+    running[self] = loops
+  end
+  local iterator
+  if control == nil then
+    iterator = M.iterate(self)
+  else
+    iterator = loops.of[control] or loops.latest
+    errors.check(iterator, "TypeError",
+      "%s is called with an argument outside of a loop; write `for x in loader do`",
+      getmetatable(self).__name)
+    loops.of[control] = nil
+  end
+  return remember(loops, iterator, iterator())
+end
+
+local function step(state, first, ...)
+  state.control = first
+  return first, ...
+end
+
+--- One function that gives the values one after another, of a function, a
+--- list or an object with `__iter__` (which may return what a generic for
+--- takes; a closing value is not passed on).
+---@param x any
+---@param where? string for messages
+---@return fun(): any, ...
+function M.iterate(x, where)
+  if type(x) == "function" then
+    return x
+  elseif type(x) == "table" and getmetatable(x) == nil then
+    local i = 0
+    return function()
+      i = i + 1
+      return x[i]
+    end
+  end
+  errors.check(class.of(x) and x.__iter__, "TypeError",
+    "%s: expected a list, a function or an object with __iter__, got %s", where or "iterate",
+    require("lupine.check").describe(x))
+  local f, s, control = x:__iter__()
+  errors.check(f ~= nil, "TypeError", "%s.__iter__ returned nil, not an iterator",
+    getmetatable(x).__name)
+  if type(f) == "table" and class.of(f) and f.__iter__ and f ~= x then
+    return M.iterate(f, where)
+  elseif s == nil and control == nil and type(f) == "function" then
+    return f
+  elseif type(f) == "table" and getmetatable(f) == nil then
+    return M.iterate(f, where)
+  end
+  local state = { control = control }
+  return function()
+    return step(state, f(s, state.control))
+  end
+end
+
+--- Several values as a list, one as itself.
+function M.tuple(...)
+  if select("#", ...) > 1 then
+    return { ... }
+  end
+  return (...)
+end
+
+--- Is this a list (a tuple)?
+function M.is_list(x)
+  return type(x) == "table" and getmetatable(x) == nil and x[1] ~= nil
+end
+
+--- A list's elements as several values; anything else as one.
+function M.spread(x)
+  if M.is_list(x) then
+    return table.unpack(x)
+  end
+  return x
+end
+
+return M

@@ -1,0 +1,170 @@
+--- Samplers: in which order a map-style dataset is read. A sampler has
+--- `__iter__(self)`, which returns an iterator over indices from 0, and mostly
+--- `__len__(self)`; it stands in a loop by itself.
+---
+--- The samplers here also have `_order()`, the whole epoch at once: the number
+--- of indices and a list of them (nil: 0 … n-1), so that a loader can cut
+--- batches without a call per sample.
+--- Source: PyTorch 2.0 documentation, torch.utils.data.Sampler.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local errors = require("torch.errors")
+local Generator = require("torch.Generator")
+local dataset = require("torch.utils.data.dataset")
+local loop = require("torch.utils.data.loop")
+
+local M = {}
+
+---@class torch.utils.data.Sampler
+local Sampler = class.new("Sampler")
+M.Sampler = Sampler
+
+Sampler.__call = loop.call
+
+function Sampler.__len(self)
+  return dataset.len(self)
+end
+
+function Sampler.__iter__(self)
+  errors.raise("NotImplementedError", "%s has no method __iter__(self)",
+    getmetatable(self).__name)
+end
+
+local function iterate_order(self)
+  local n, order = self:_order()
+  local i = 0
+  return function()
+    i = i + 1
+    if i <= n then
+      return order and order[i] or not order and i - 1 or nil
+    end
+  end
+end
+
+---@class torch.utils.data.SequentialSampler: torch.utils.data.Sampler
+local Sequential = Sampler:extend("SequentialSampler")
+M.SequentialSampler = Sequential
+
+function Sequential:init(data_source)
+  self.data_source = data_source
+end
+
+function Sequential:_order()
+  return dataset.len(self.data_source), nil
+end
+
+Sequential.__iter__ = iterate_order
+
+function Sequential:__len__()
+  return dataset.len(self.data_source)
+end
+
+---@class torch.utils.data.RandomSampler: torch.utils.data.Sampler
+local Random = Sampler:extend("RandomSampler")
+M.RandomSampler = Random
+
+--- RandomSampler(data_source, replacement = false, num_samples = nil,
+--- generator = nil): without replacement each epoch is a new permutation.
+function Random:init(...)
+  local v = check.arguments("RandomSampler",
+    { "data_source", "replacement", "num_samples", "generator" }, nil, ...)
+  self.data_source = v[1]
+  self.replacement = check.bool(v[2], "RandomSampler: replacement", { nullable = true }) or false
+  self._num_samples = check.int(v[3], "RandomSampler: num_samples", { nullable = true, min = 1 })
+  self.generator = check.instance(v[4], "RandomSampler: generator", Generator,
+    { nullable = true, shown = "torch.Generator" })
+end
+
+function Random:__len__()
+  return self._num_samples or dataset.len(self.data_source)
+end
+
+function Random:_order()
+  local wanted, n = self:__len__(), dataset.len(self.data_source)
+  local start = Generator._draw_from(self.generator)
+  if not self.replacement and wanted == n then
+    return n, Generator._permutation(n, start)
+  end
+  errors.check(n > 0, "ValueError", "RandomSampler: data_source is empty")
+  local order, below = {}, Generator._stream(start)
+  while #order < wanted do
+    if self.replacement then
+      order[#order + 1] = below(n)
+    else
+      local part = Generator._permutation(n, start + #order)
+      table.move(part, 1, math.min(n, wanted - #order), #order + 1, order)
+    end
+  end
+  return wanted, order
+end
+
+Random.__iter__ = iterate_order
+
+---@class torch.utils.data.SubsetRandomSampler: torch.utils.data.Sampler
+local SubsetRandom = Sampler:extend("SubsetRandomSampler")
+M.SubsetRandomSampler = SubsetRandom
+
+--- The given indices in random order.
+function SubsetRandom:init(...)
+  local v = check.arguments("SubsetRandomSampler", { "indices", "generator" }, nil, ...)
+  self.indices = v[1]
+  if require("torch").is_tensor(v[1]) then
+    self.indices = v[1]:tolist()
+  end
+  check.table(self.indices, "SubsetRandomSampler: indices")
+  self.generator = check.instance(v[2], "SubsetRandomSampler: generator", Generator,
+    { nullable = true, shown = "torch.Generator" })
+end
+
+function SubsetRandom:__len__()
+  return #self.indices
+end
+
+function SubsetRandom:_order()
+  local n = #self.indices
+  local order = Generator._permutation(n, Generator._draw_from(self.generator))
+  for i, at in ipairs(order) do
+    order[i] = self.indices[at + 1]
+  end
+  return n, order
+end
+
+SubsetRandom.__iter__ = iterate_order
+
+---@class torch.utils.data.BatchSampler: torch.utils.data.Sampler
+local Batch = Sampler:extend("BatchSampler")
+M.BatchSampler = Batch
+
+--- Lists of batch_size indices of another sampler.
+function Batch:init(...)
+  local v = check.arguments("BatchSampler", { "sampler", "batch_size", "drop_last" }, nil, ...)
+  self.sampler = v[1]
+  self.batch_size = check.int(v[2], "BatchSampler: batch_size", { min = 1, error = "ValueError" })
+  self.drop_last = check.bool(v[3], "BatchSampler: drop_last", { error = "ValueError" })
+end
+
+function Batch:__len__()
+  local n = dataset.len(self.sampler)
+  return self.drop_last and n // self.batch_size or -(-n // self.batch_size)
+end
+
+function Batch:__iter__()
+  local next_index = loop.iterate(self.sampler, "BatchSampler: sampler")
+  return function()
+    local batch = {}
+    while #batch < self.batch_size do
+      local i = next_index()
+      if i == nil then
+        break
+      end
+      batch[#batch + 1] = i
+    end
+    local short = #batch < self.batch_size
+    if #batch == 0 or short and self.drop_last then
+      return nil
+    end
+    return batch
+  end
+end
+
+return M

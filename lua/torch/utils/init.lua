@@ -1,0 +1,2 @@
+--- torch.utils: torch.utils.data.
+return { data = require("torch.utils.data") }

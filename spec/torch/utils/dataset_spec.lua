@@ -1,0 +1,226 @@
+-- Datasets, samplers and collation against what PyTorch documents.
+local helper = require("spec.helper")
+local torch = require("torch")
+local D = torch.utils.data
+local raises = helper.raises
+
+-- Squares of 0 … n-1, as (i, i * i).
+local Squares = D.Dataset:extend("Squares")
+
+function Squares:init(n)
+  self.n = n
+end
+
+function Squares.__getitem__(_, i)
+  return i, i * i
+end
+
+function Squares:__len__()
+  return self.n
+end
+
+local function all(iterable)
+  local list = {}
+  for x in iterable do
+    list[#list + 1] = x
+  end
+  return list
+end
+
+local function sorted(list)
+  local copy = table.move(list, 1, #list, 1, {})
+  table.sort(copy)
+  return copy
+end
+
+describe("a dataset", function()
+  it("gives samples by index, a tuple as a list, and its length", function()
+    local s = Squares(5)
+    assert.same({ 3, 9 }, s[3])
+    assert.equal(5, #s)
+  end)
+
+  it("without its methods says which one is missing", function()
+    local E = D.Dataset:extend("Empty")
+    raises("NotImplementedError", "Empty has no method __getitem__", function()
+      return E()[0]
+    end)
+    raises("TypeError", "'Empty' has no __len__", function()
+      return #E()
+    end)
+    raises("NotImplementedError", "__iter__", function()
+      D.IterableDataset:extend("I")()()
+    end)
+  end)
+
+  it("of tensors has their rows", function()
+    local d = D.TensorDataset(torch.tensor({ { 1, 2 }, { 3, 4 } }), torch.tensor({ 7, 8 }))
+    local a, b = d:__getitem__(1)
+    assert.same({ 3, 4 }, a:tolist())
+    assert.equal(8, b:item())
+    assert.equal(2, #d)
+    raises("AssertionError", "argument 1 has 2 rows, argument 2 has 3", function()
+      D.TensorDataset(torch.zeros(2), torch.zeros(3))
+    end)
+    raises("TypeError", "argument 1", function()
+      D.TensorDataset({ 1, 2 })
+    end)
+  end)
+
+  it("can be cut and joined", function()
+    local part = D.Subset(Squares(10), { 4, 2 })
+    assert.same({ 2, 4 }, part[1])
+    assert.equal(2, #part)
+    local both = D.ConcatDataset({ part, Squares(3) })
+    assert.equal(5, #both)
+    assert.same({ 4, 16 }, both[0])
+    assert.same({ 1, 1 }, both[3])
+    assert.same({ 2, 4 }, both[-1])
+    assert.equal(6, #(Squares(2) + Squares(4)))
+    raises("IndexError", "index 5, length 5", function()
+      return both[5]
+    end)
+    raises("ValueError", "index %-6", function()
+      return both[-6]
+    end)
+    raises("AssertionError", "empty", function()
+      D.ConcatDataset({})
+    end)
+  end)
+end)
+
+describe("random_split", function()
+  it("puts every sample into one part", function()
+    local parts = D.random_split(Squares(10), { 7, 3 })
+    assert.equal(7, #parts[1])
+    local seen = table.move(parts[2].indices, 1, 3, 8, table.move(parts[1].indices, 1, 7, 1, {}))
+    assert.same({ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, sorted(seen))
+  end)
+
+  it("takes fractions, what is left over goes round", function()
+    local parts = D.random_split(Squares(10), { 0.33, 0.33, 0.34 })
+    assert.same({ 4, 3, 3 }, { #parts[1], #parts[2], #parts[3] })
+  end)
+
+  it("repeats with a generator of the same seed", function()
+    local function split(seed)
+      return D.random_split(Squares(50), { 25, 25 },
+        torch.Generator():manual_seed(seed))[1].indices
+    end
+    assert.same(split(42), split(42))
+    assert.are_not.same(split(42), split(43))
+  end)
+
+  it("refuses counts with another sum", function()
+    raises("ValueError", "sum 9 does not equal the length of the dataset, 10", function()
+      D.random_split(Squares(10), { 5, 4 })
+    end)
+  end)
+end)
+
+describe("a sampler", function()
+  it("in sequence", function()
+    assert.same({ 0, 1, 2 }, all(D.SequentialSampler(Squares(3))))
+  end)
+
+  it("at random gives each index once, in another order each epoch", function()
+    torch.manual_seed(5)
+    local s = D.RandomSampler(Squares(100))
+    local first, second = all(s), all(s)
+    assert.are_not.same(first, second)
+    assert.same(sorted(first), sorted(second))
+    assert.equal(99, sorted(first)[100])
+    torch.manual_seed(5)
+    assert.same(first, all(s))
+    assert.equal(100, #s)
+  end)
+
+  it("at random puts no index more often at the front than others", function()
+    local n, count = 4000, { [0] = 0, 0, 0, 0 }
+    local s = D.RandomSampler({ "a", "b", "c", "d" },
+      { generator = torch.Generator():manual_seed(1) })
+    for _ = 1, n do
+      local i = s:__iter__()()
+      count[i] = count[i] + 1
+    end
+    for i = 0, 3 do -- expectation 1000, standard deviation 27.4
+      assert.near(1000, count[i], 5 * 27.4)
+    end
+  end)
+
+  it("with replacement gives as many as wanted", function()
+    local s = D.RandomSampler(Squares(3), true, 50)
+    local got = all(s)
+    assert.equal(50, #got)
+    assert.equal(0, sorted(got)[1])
+    assert.equal(2, sorted(got)[50])
+    assert.equal(7, #all(D.RandomSampler(Squares(3), false, 7)))
+  end)
+
+  it("of a subset gives its indices once", function()
+    assert.same({ 2, 5, 9 }, sorted(all(D.SubsetRandomSampler({ 9, 2, 5 }))))
+  end)
+
+  it("of batches", function()
+    local function batches(drop_last)
+      local b = D.BatchSampler(D.SequentialSampler(Squares(5)), 2, drop_last)
+      return all(b), #b
+    end
+    local list, n = batches(false)
+    assert.same({ { 0, 1 }, { 2, 3 }, { 4 } }, list)
+    assert.equal(3, n)
+    list, n = batches(true)
+    assert.same({ { 0, 1 }, { 2, 3 } }, list)
+    assert.equal(2, n)
+    raises("ValueError", "batch_size: expected int >= 1", function()
+      D.BatchSampler(D.SequentialSampler(Squares(5)), 0, false)
+    end)
+  end)
+end)
+
+describe("default_collate", function()
+  it("stacks tensors and makes tensors of numbers", function()
+    assert.same({ { 1, 2 }, { 3, 4 } },
+      D.default_collate({ torch.tensor({ 1, 2 }), torch.tensor({ 3, 4 }) }):tolist())
+    assert.equal(torch.int64, D.default_collate({ 1, 2 }).dtype)
+    assert.equal(torch.float64, D.default_collate({ 1.5, 2.0 }).dtype)
+    assert.equal(torch.bool, D.default_collate({ true, false }).dtype)
+    assert.same({ "a", "b" }, D.default_collate({ "a", "b" }))
+  end)
+
+  it("takes lists and dictionaries apart", function()
+    local got = D.default_collate({ { x = 1, y = { 2, 3.5 } }, { x = 4, y = { 5, 6.5 } } })
+    assert.same({ 1, 4 }, got.x:tolist())
+    assert.same({ 2, 5 }, got.y[1]:tolist())
+    assert.same({ 3.5, 6.5 }, got.y[2]:tolist())
+  end)
+
+  it("refuses what has no common form", function()
+    raises("RuntimeError", "sample 1 has no part 1", function()
+      D.default_collate({ { 1, 2 }, { 3 } })
+    end)
+    raises("RuntimeError", "equal size", function()
+      D.default_collate({ { 1 }, { 2, 3 } })
+    end)
+    raises("TypeError", "found function", function()
+      D.default_collate({ print })
+    end)
+    raises("TypeError", "sample 1", function()
+      D.default_collate({ 1, "x" })
+    end)
+  end)
+end)
+
+describe("torch.Generator", function()
+  it("keeps its state apart from the global one", function()
+    local g = torch.Generator():manual_seed(9)
+    local state = g:get_state()
+    local a = all(D.RandomSampler(Squares(20), { generator = g }))
+    g:set_state(state)
+    assert.same(a, all(D.RandomSampler(Squares(20), { generator = g })))
+    assert.equal(9, g:initial_seed())
+    raises("TypeError", "get_state", function()
+      g:set_state(torch.zeros(3))
+    end)
+  end)
+end)
