@@ -63,7 +63,8 @@ describe("a combined batch", function()
   end)
 
   it("counts gradient accumulation and input groups", function()
-    local o = poptorch.Options():deviceIterations(2):replicationFactor(4, 2)
+    local o = poptorch.Options():deviceIterations(2):replicationFactor(4)
+      :inputReplicaGrouping(2, poptorch.CommGroupType.Consecutive)
     o.Training:gradientAccumulation(3)
     local loader = poptorch.DataLoader(o, rows(40), { batch_size = 3 })
     assert.equal(3 * 2 * 2 * 3, loader.combinedBatchSize)
@@ -242,7 +243,8 @@ describe("poptorch.DataLoader refuses", function()
         "at most the combined batch size, got 5 and 4" },
       { "AssertionError", { mode = async, async_options = { rebatched_size = 2 } },
         "rebatched_size is set by the loader" },
-      { "TypeError", { mode = async, async_options = { bufer_size = 2 } }, "nearest: 'buffer_size'" },
+      { "TypeError", { mode = async, async_options = { bufer_size = 2 } },
+        "nearest: 'buffer_size'" },
       { "AssertionError", { async_options = { buffer_size = 2 } }, "need an asynchronous mode" },
       { "NotImplementedError", { num_workers = 3 }, "worker processes are missing" },
       { "ValueError", { batch_size = 0 }, "batch_size: expected int >= 1" },
