@@ -11,9 +11,9 @@ local class = require("lupine.class")
 local dataset = require("torch.utils.data.dataset")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
-local Generator = require("torch.Generator")
 local logging = require("poptorch.logging")
 local loop = require("torch.utils.data.loop")
+local random = require("torch.utils.data.random")
 local rules = require("poptorch.options.rules")
 local sampler = require("torch.utils.data.sampler")
 local TorchLoader = require("torch.utils.data.loader")
@@ -47,26 +47,20 @@ function Part:init(n, step, d, drop_last, seed)
 end
 
 function Part:_order()
+  local torch = require("torch")
   local epoch = self.epoch
   self.epoch = epoch + 1
-  local shift = self.seed and epoch % 2 == 1 and self.left or 0
-  local all
-  if self.seed then
-    local source = Generator():manual_seed(self.seed)
-    source._calls = epoch
-    all = Generator._permutation(self.n, source:_draw())
+  if not self.seed then
+    return self.count, torch.arange(self.first, self.first + self.count)
   end
-  local order = {}
-  for i = 1, self.count do
-    local at = self.first + shift + i
-    order[i] = all and all[at] or at - 1
-  end
-  return self.count, order
+  local source = torch.Generator():manual_seed(self.seed * 1000003 + epoch)
+  local shift = epoch % 2 == 1 and self.left or 0
+  return self.count, random.permutation(self.n, source):narrow(0, self.first + shift, self.count)
 end
 
 function Part:__iter__()
   local _, order = self:_order()
-  return loop.iterate(order)
+  return loop.iterate(order:tolist())
 end
 
 function Part:__len__()

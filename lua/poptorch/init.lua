@@ -33,6 +33,7 @@ local M = {
   SerialPhasedExecution = strategies.SerialPhasedExecution,
   ParallelPhasedExecution = strategies.ParallelPhasedExecution,
 
+  PoplarExecutor = executor.Executor,
   trainingModel = executor.trainingModel,
   inferenceModel = executor.inferenceModel,
   DataLoader = data.DataLoader,
@@ -44,11 +45,6 @@ local M = {
 
   setLogLevel = logging.setLogLevel,
 }
-
-local executor = require("poptorch.executor")
-M.PoplarExecutor = executor.Executor
-M.trainingModel = executor.trainingModel
-M.inferenceModel = executor.inferenceModel
 
 --- True while a model is traced for the IPU; false when it runs on the host.
 ---@return boolean

@@ -37,7 +37,7 @@ typedef struct Reader {
     unsigned char buf[CHUNK]; /* gzip: bytes on their way to zlib */
 } Reader;
 
-/* ---- bytes ---------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------- */
 static uint32_t big_endian32(const unsigned char *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
@@ -109,7 +109,7 @@ static LpStatus at_end(Reader *r, LpErr *e)
     return LP_OK;
 }
 
-/* ---- header --------------------------------------------------------------- */
+/* ---- header -------------------------------------------------------------- */
 static LpDtype dtype_of(unsigned char code)
 {
     switch (code) {
@@ -203,7 +203,7 @@ static LpStatus check_length(Reader *r, const LpType *type, int64_t total,
     return LP_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the whole ----------------------------------------------------------- */
 static void to_native(void *p, int64_t n, size_t size)
 {
     const int one = 1;

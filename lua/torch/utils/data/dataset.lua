@@ -7,8 +7,8 @@
 local check = require("lupine.check")
 local class = require("lupine.class")
 local errors = require("torch.errors")
-local Generator = require("torch.Generator")
 local loop = require("torch.utils.data.loop")
+local random = require("torch.utils.data.random")
 
 local M = {}
 
@@ -242,7 +242,7 @@ function M.random_split(...)
   local v = check.arguments("random_split", { "dataset", "lengths", "generator" }, nil, ...)
   local dataset, n = v[1], M.len(v[1])
   local counts = counts_of(check.table(v[2], "random_split: lengths"), n)
-  local order = Generator._permutation(n, Generator._draw_from(v[3]))
+  local order = random.permutation(n, random.generator(v[3], "random_split")):tolist()
   local parts, at = {}, 0
   for i, count in ipairs(counts) do
     parts[i] = Subset(dataset, table.move(order, at + 1, at + count, 1, {}))

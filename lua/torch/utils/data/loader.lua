@@ -12,8 +12,8 @@ local collate = require("torch.utils.data.collate")
 local core = require("lupine.core")
 local data = require("torch.utils.data.dataset")
 local errors = require("torch.errors")
-local Generator = require("torch.Generator")
 local loop = require("torch.utils.data.loop")
+local random = require("torch.utils.data.random")
 local sampler = require("torch.utils.data.sampler")
 
 ---@class torch.utils.data.DataLoader
@@ -73,8 +73,7 @@ local function check_kinds(a)
   check.bool(a.drop_last, "DataLoader: drop_last", nullable)
   check.int(a.batch_size, "DataLoader: batch_size",
     { nullable = true, min = 1, error = "ValueError" })
-  check.instance(a.generator, "DataLoader: generator", Generator,
-    { nullable = true, shown = "torch.Generator" })
+  random.generator(a.generator, "DataLoader")
   errors.check(check.is_none(a.collate_fn) or type(a.collate_fn) == "function", "TypeError",
     "DataLoader: collate_fn: expected a function, got %s", check.describe(a.collate_fn))
   errors.check(a.dataset ~= nil, "TypeError", "DataLoader: argument 'dataset' is missing")
@@ -165,9 +164,8 @@ local function index_rows(list)
 end
 
 -- Batches of an epoch whose order is known at once.
-local function cut(self, n, order)
-  local size, at = self.batch_size or self.batch_sampler.batch_size, 0
-  local index = order and index_rows(order).index
+local function cut(self, n, index)
+  local size, at = self.batch_sampler.batch_size, 0
   return function()
     local count = math.min(size, n - at)
     if count <= 0 or count < size and self.batch_sampler.drop_last then

@@ -3,15 +3,15 @@
 --- `__len__(self)`; it stands in a loop by itself.
 ---
 --- The samplers here also have `_order()`, the whole epoch at once: the number
---- of indices and a list of them (nil: 0 … n-1), so that a loader can cut
---- batches without a call per sample.
+--- of indices and an int64 tensor of them (nil: 0 … n-1), so that a loader can
+--- cut batches without a call per sample.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.Sampler.
 local check = require("lupine.check")
 local class = require("lupine.class")
 local errors = require("torch.errors")
-local Generator = require("torch.Generator")
 local dataset = require("torch.utils.data.dataset")
 local loop = require("torch.utils.data.loop")
+local random = require("torch.utils.data.random")
 
 local M = {}
 
@@ -33,6 +33,7 @@ end
 local function iterate_order(self)
   local n, order = self:_order()
   local i = 0
+  order = order and order:tolist()
   return function()
     i = i + 1
     if i <= n then
@@ -71,8 +72,7 @@ function Random:init(...)
   self.data_source = v[1]
   self.replacement = check.bool(v[2], "RandomSampler: replacement", { nullable = true }) or false
   self._num_samples = check.int(v[3], "RandomSampler: num_samples", { nullable = true, min = 1 })
-  self.generator = check.instance(v[4], "RandomSampler: generator", Generator,
-    { nullable = true, shown = "torch.Generator" })
+  self.generator = random.generator(v[4], "RandomSampler")
 end
 
 function Random:__len__()
@@ -81,21 +81,18 @@ end
 
 function Random:_order()
   local wanted, n = self:__len__(), dataset.len(self.data_source)
-  local start = Generator._draw_from(self.generator)
   if not self.replacement and wanted == n then
-    return n, Generator._permutation(n, start)
+    return n, random.permutation(n, self.generator)
   end
   errors.check(n > 0, "ValueError", "RandomSampler: data_source is empty")
-  local order, below = {}, Generator._stream(start)
-  while #order < wanted do
-    if self.replacement then
-      order[#order + 1] = below(n)
-    else
-      local part = Generator._permutation(n, start + #order)
-      table.move(part, 1, math.min(n, wanted - #order), #order + 1, order)
-    end
+  if self.replacement then
+    return wanted, random.draws(n, wanted, self.generator)
   end
-  return wanted, order
+  local parts = {}
+  for i = 1, -(-wanted // n) do
+    parts[i] = random.permutation(n, self.generator)
+  end
+  return wanted, require("torch").cat(parts):narrow(0, 0, wanted)
 end
 
 Random.__iter__ = iterate_order
@@ -104,29 +101,23 @@ Random.__iter__ = iterate_order
 local SubsetRandom = Sampler:extend("SubsetRandomSampler")
 M.SubsetRandomSampler = SubsetRandom
 
---- The given indices in random order.
+--- The given indices (a list or an int64 tensor) in random order.
 function SubsetRandom:init(...)
+  local torch = require("torch")
   local v = check.arguments("SubsetRandomSampler", { "indices", "generator" }, nil, ...)
   self.indices = v[1]
-  if require("torch").is_tensor(v[1]) then
-    self.indices = v[1]:tolist()
-  end
-  check.table(self.indices, "SubsetRandomSampler: indices")
-  self.generator = check.instance(v[2], "SubsetRandomSampler: generator", Generator,
-    { nullable = true, shown = "torch.Generator" })
+  self._index = torch.is_tensor(v[1]) and v[1]
+    or torch.tensor(check.table(v[1], "SubsetRandomSampler: indices"), { dtype = torch.int64 })
+  self.generator = random.generator(v[2], "SubsetRandomSampler")
 end
 
 function SubsetRandom:__len__()
-  return #self.indices
+  return self._index:size(0)
 end
 
 function SubsetRandom:_order()
-  local n = #self.indices
-  local order = Generator._permutation(n, Generator._draw_from(self.generator))
-  for i, at in ipairs(order) do
-    order[i] = self.indices[at + 1]
-  end
-  return n, order
+  local n = self:__len__()
+  return n, self._index:index_select(0, random.permutation(n, self.generator))
 end
 
 SubsetRandom.__iter__ = iterate_order
