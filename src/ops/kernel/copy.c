@@ -2,8 +2,8 @@
  *
  * Same type: elements are moved as 1, 2, 4 or 8 bytes. After the dimensions
  * have been ordered and merged, the innermost one is a block move, a fill,
- * one side of a transpose (then squares of 32 x 32 elements keep both sides
- * in cache) or a plain strided loop. Another type: loops of one conversion
+ * one side of a transpose (squares of 16 x 16 elements go through a buffer, so
+ * that both sides are read and written by whole lines) or a plain strided loop. Another type: loops of one conversion
  * each, over the innermost dimension.
  *
  * Conversions. To bool: anything but zero is true, NaN too. Float to integer:
@@ -18,7 +18,8 @@
 
 /* Below this a thread costs more than it brings: about 20 us of copying. */
 #define PARALLEL_BYTES (1 << 18)
-#define SQUARE 32
+#define SQUARE 16 /* a line of 4-byte elements */
+#define BAND 256  /* rows whose pages fit the TLB together */
 
 /* ---- conversion ----------------------------------------------------------
  */
@@ -119,13 +120,23 @@ static const Convert converts[LP_N_DTYPES][LP_N_DTYPES] = {
                          int64_t rows, int64_t cols)                           \
     {                                                                          \
         const T *s = sp;                                                       \
-        T *d = dp;                                                             \
-        for (int64_t c = 0; c < cols; c += SQUARE) {                           \
-            int64_t ce = c + SQUARE < cols ? c + SQUARE : cols;                \
-            for (int64_t r = 0; r < rows; r++)                                 \
-                for (int64_t j = c; j < ce; j++)                               \
-                    d[r * ds + j] = s[j * ss + r];                             \
-        }                                                                      \
+        T *d = dp, tile[SQUARE][SQUARE];                                       \
+        int64_t full = rows - rows % SQUARE, wide = cols - cols % SQUARE;      \
+        for (int64_t b = 0; b < full; b += BAND)                               \
+            for (int64_t c = 0; c < wide; c += SQUARE)                         \
+                for (int64_t r = b; r < b + BAND && r < full; r += SQUARE) {   \
+                    for (int64_t j = 0; j < SQUARE; j++)                       \
+                        memcpy(tile[j], s + (c + j) * ss + r, sizeof tile[j]); \
+                    for (int64_t i = 0; i < SQUARE; i++)                       \
+                        for (int64_t j = 0; j < SQUARE; j++)                   \
+                            d[(r + i) * ds + c + j] = tile[j][i];              \
+                }                                                              \
+        for (int64_t i = 0; i < full; i++) /* the last columns */              \
+            for (int64_t j = wide; j < cols; j++)                              \
+                d[i * ds + j] = s[j * ss + i];                                 \
+        for (int64_t i = full; i < rows; i++) /* the last rows */              \
+            for (int64_t j = 0; j < cols; j++)                                 \
+                d[i * ds + j] = s[j * ss + i];                                 \
     }
 MOVERS(uint8_t)
 MOVERS(uint16_t)
