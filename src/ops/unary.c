@@ -5,6 +5,7 @@
 
 #include "runtime/cost/cost.h"
 #include "src/ops/infer.h"
+#include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
 
 static double param(const LpGrad *g, int i)
@@ -133,11 +134,18 @@ static void grad_identity(LpGrad *g)
 static const LpPointwise data_identity = {.policy = LP_PW_CAST, .domain = ""};
 
 /* A copy with memory of its own. */
+/* Strided copies know transposes; fused, a clone is an identity. */
+static LpStatus prepare_clone(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    (void)e;
+    return lp_copy_kernel(&r->in[0], 0, &r->out[0], r->threads, k);
+}
+
 LpOp op_clone = {
     .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,
     .forms = "clone(Tensor self) -> Tensor @fm",
     .infer = lp_infer_pointwise,
-    .prepare = lp_pointwise_prepare,
+    .prepare = prepare_clone,
     .cost = lp_rule_pointwise,
     .grad = grad_identity,
     .data = &data_identity,
