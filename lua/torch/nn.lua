@@ -10,7 +10,8 @@ local M = {
   init = require("torch.nn.init"),
 }
 
-for _, family in ipairs({ "containers", "linear", "activation", "shape", "loss" }) do
+for _, family in ipairs({ "containers", "linear", "activation", "shape", "conv", "pool", "norm",
+  "dropout", "embedding", "padding", "loss" }) do
   for name, class in pairs(require("torch.nn.layers." .. family)) do
     M[name] = class
   end

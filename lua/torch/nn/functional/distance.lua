@@ -1,0 +1,22 @@
+--- Similarities and distances between rows.
+local define = require("torch.nn.functional.define")
+
+return function()
+  local M = {}
+
+  -- Each norm is bounded below by eps.
+  define(M, "cosine_similarity(x1, x2, dim=1, eps=1e-8)", function(x1, x2, dim, eps)
+    local function unit(x)
+      return x / (x * x):sum(dim, { keepdim = true }):clamp_min(eps * eps):sqrt()
+    end
+    local a, b = table.unpack(require("torch").broadcast_tensors({ x1, x2 }))
+    return (unit(a) * unit(b)):sum(dim)
+  end)
+
+  define(M, "pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False)",
+    function(x1, x2, p, eps, keepdim)
+      return (x1 - x2 + eps):norm(p, -1, { keepdim = keepdim })
+    end)
+
+  return M
+end

@@ -1,0 +1,106 @@
+--- embedding with the options that change weights or gradients, and
+--- embedding_bag.
+local core = require("lupine.core")
+local define = require("torch.nn.functional.define")
+local errors = require("torch.errors")
+
+return function(F)
+  local M = {}
+  local rows = F.embedding
+
+  -- Rows that are looked up and longer than max_norm are scaled to it.
+  local function renormalise(weight, ids, max_norm, norm_type)
+    local torch = require("torch")
+    torch.no_grad(function()
+      local used = torch.unique(ids:reshape({ -1 }))
+      local w = weight:detach():index_select(0, used)
+      local norm = w:norm(norm_type, 1, { keepdim = true })
+      local scale = torch.where(norm:gt(max_norm), (norm + 1e-7):reciprocal() * max_norm,
+        torch.ones_like(norm))
+      weight:index_copy_(0, used, w * scale)
+    end)
+  end
+
+  define(M, "embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, "
+    .. "scale_grad_by_freq=False, sparse=False)",
+    function(input, weight, padding_idx, max_norm, norm_type, by_frequency, sparse)
+      errors.check(not sparse, "NotImplementedError",
+        "embedding: sparse: there are no sparse gradients")
+      if max_norm then
+        renormalise(weight, input, max_norm, norm_type)
+      end
+      local out = padding_idx and rows(input, weight, padding_idx) or rows(input, weight)
+      if by_frequency and out.requires_grad then
+        -- the same values; each row's gradient is divided by its count
+        local torch = require("torch")
+        local flat = input:reshape({ -1 })
+        local counts = torch.zeros({ weight:size(0) }, { dtype = out.dtype })
+          :index_add(0, flat, torch.ones({ flat:numel() }, { dtype = out.dtype }))
+        local share = counts:index_select(0, flat):reciprocal():reshape(input.shape):unsqueeze(-1)
+        out = out * share + out:detach() * (1 - share)
+      end
+      return out
+    end)
+
+  -- First index of each bag and the number of bags -> the bag of each index.
+  local function bag_of(offsets, n)
+    local torch = require("torch")
+    local marks = torch.zeros({ n + 1 }, { dtype = torch.int64 })
+    marks = marks:index_add(0, offsets, torch.ones_like(offsets))
+    return (marks:cumsum(0) - 1):narrow(0, 0, n)
+  end
+
+  local function reduce(x, bag, n_bags, mode)
+    local torch = require("torch")
+    local zeros = torch.zeros({ n_bags, x:size(1) }, { dtype = x.dtype })
+    if mode ~= "max" then
+      return zeros:index_add(0, bag, x)
+    end
+    return zeros:scatter_reduce(0, bag:unsqueeze(1):expand_as(x), x, "amax",
+      { include_self = false })
+  end
+
+  define(M, "embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, "
+    .. "scale_grad_by_freq=False, mode='mean', sparse=False, per_sample_weights=None, "
+    .. "include_last_offset=False, padding_idx=None)",
+    function(input, weight, offsets, max_norm, norm_type, by_frequency, mode, sparse, per_sample,
+             include_last, padding_idx)
+      errors.check(mode == "sum" or mode == "mean" or mode == "max", "ValueError",
+        "embedding_bag: mode has to be one of sum, mean or max, got %s", tostring(mode))
+      errors.check(not per_sample or mode == "sum", "NotImplementedError",
+        "embedding_bag: per_sample_weights was given, but mode is %s: only sum takes them", mode)
+      local torch = require("torch")
+      if input:dim() == 2 then
+        errors.check(not offsets, "ValueError",
+          "embedding_bag: offsets must be nil when input has 2 dimensions")
+        offsets = torch.arange(0, input:numel(), input:size(1))
+        per_sample = per_sample and per_sample:reshape({ -1 })
+      end
+      errors.check(core.is_tensor(offsets), "ValueError",
+        "embedding_bag: offsets are needed when input has 1 dimension")
+      if include_last then
+        offsets = offsets:narrow(0, 0, offsets:size(0) - 1)
+      end
+      local flat, n_bags = input:reshape({ -1 }), offsets:size(0)
+      offsets = offsets:to(torch.int64)
+      local bag = bag_of(offsets, flat:numel())
+      if padding_idx then
+        local keep = flat:ne(padding_idx)
+        flat, bag = flat:masked_select(keep), bag:masked_select(keep)
+        per_sample = per_sample and per_sample:masked_select(keep)
+      end
+      local x = M.embedding(flat, weight, padding_idx, max_norm, norm_type, by_frequency, sparse)
+      if per_sample then
+        x = x * per_sample:unsqueeze(1)
+      end
+      local out = reduce(x, bag, n_bags, mode)
+      if mode == "mean" then
+        local ones = torch.ones({ flat:numel() }, { dtype = out.dtype })
+        local count = torch.zeros({ n_bags }, { dtype = out.dtype }):index_add(0, bag, ones)
+        out = out / count:clamp_min(1):unsqueeze(1)
+      end
+      return out
+    end)
+
+  return M
+end

@@ -1,0 +1,134 @@
+--- interpolate: nearest, nearest-exact, linear, bilinear, trilinear, bicubic,
+--- area. Every mode but area is separable: a small matrix of weights per
+--- dimension, at most four entries a row, applied by gathering rows.
+---
+--- source: PyTorch documentation of torch.nn.functional.interpolate; cubic
+--- convolution with a = -0.75
+local define = require("torch.nn.functional.define")
+local errors = require("torch.errors")
+
+local DIMS = { linear = 1, bilinear = 2, trilinear = 3, bicubic = 2 }
+local CUBIC = -0.75
+
+-- Position in the source of output element i.
+local function source(i, size, out, align, scale, cubic)
+  if align then
+    return out > 1 and i * (size - 1) / (out - 1) or 0.0
+  end
+  local x = (i + 0.5) * (scale and 1 / scale or size / out) - 0.5
+  return cubic and x or math.max(x, 0.0)
+end
+
+local function cubic_weights(t)
+  local function near(x)
+    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
+  end
+  local function far(x)
+    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
+  end
+  return { far(t + 1), near(t), near(1 - t), far(2 - t) }
+end
+
+-- Lists (one per tap) of source indices and weights of all output elements.
+local function taps(mode, size, out, align, scale)
+  local index, weight = {}, {}
+  local function put(tap, at, w)
+    index[tap] = index[tap] or {}
+    weight[tap] = weight[tap] or {}
+    table.insert(index[tap], math.max(0, math.min(size - 1, at)))
+    table.insert(weight[tap], w)
+  end
+  for i = 0, out - 1 do
+    local ratio = scale and 1 / scale or size / out
+    if mode == "nearest" or mode == "nearest-exact" then
+      local shift = mode == "nearest" and 0 or 0.5
+      put(1, math.floor((i + shift) * ratio), 1.0)
+    else
+      local cubic = mode == "bicubic"
+      local x = source(i, size, out, align, scale, cubic)
+      local low = math.floor(x)
+      local t = x - low
+      local w = cubic and cubic_weights(t) or { 1 - t, t }
+      for k = 1, #w do
+        put(k, low + k - (cubic and 2 or 1), w[k])
+      end
+    end
+  end
+  return index, weight
+end
+
+local function along(x, dim, mode, out, align, scale)
+  local torch = require("torch")
+  local index, weight = taps(mode, x:size(dim), out, align, scale)
+  local shape, sum = {}, nil
+  for d = 1, x:dim() do
+    shape[d] = 1
+  end
+  shape[dim + 1] = out
+  for tap = 1, #index do
+    local part = x:index_select(dim, torch.tensor(index[tap]))
+    if #index > 1 then
+      part = part * torch.tensor(weight[tap], { dtype = x.dtype }):reshape(shape)
+    end
+    sum = sum and sum + part or part
+  end
+  return sum
+end
+
+local function sizes(x, size, scale, recompute)
+  local n, out, scales = x:dim() - 2, {}, {}
+  errors.check((size == nil) ~= (scale == nil), "ValueError",
+    "interpolate: exactly one of size and scale_factor must be given")
+  for i = 1, n do
+    if size then
+      out[i] = type(size) == "table" and size[i] or size
+    else
+      local s = type(scale) == "table" and scale[i] or scale
+      out[i] = math.floor(x:size(i + 1) * s)
+      scales[i] = not recompute and s or nil
+    end
+    errors.check(math.type(out[i]) == "integer" and out[i] > 0, "RuntimeError",
+      "interpolate: output size %d must be a positive integer, got %s", i - 1, tostring(out[i]))
+  end
+  return out, scales
+end
+
+return function(F)
+  local M = {}
+
+  define(M, "interpolate(input, size=None, scale_factor=None, mode='nearest', "
+    .. "align_corners=None, recompute_scale_factor=None, antialias=False)",
+    function(x, size, scale, mode, align, recompute, antialias)
+      local n = x:dim() - 2
+      errors.check(not antialias, "NotImplementedError",
+        "interpolate: antialias is not available")
+      errors.check(mode == "nearest" or mode == "nearest-exact" or mode == "area" or DIMS[mode],
+        "NotImplementedError", "interpolate: mode '%s'; allowed are nearest, nearest-exact, area, "
+        .. "linear, bilinear, trilinear, bicubic", tostring(mode))
+      errors.check(not DIMS[mode] or DIMS[mode] == n, "NotImplementedError",
+        "interpolate: mode '%s' is for inputs of %d dimensions, got %d", mode,
+        (DIMS[mode] or 0) + 2, x:dim())
+      errors.check(align == nil or DIMS[mode], "ValueError", "interpolate: align_corners option can "
+        .. "only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+      local out, scales = sizes(x, size, scale, recompute)
+      if mode == "area" then
+        return F[("adaptive_avg_pool%dd"):format(n)](x, out)
+      end
+      for i = 1, n do
+        x = along(x, i + 1, mode, out[i], align, scales[i])
+      end
+      return x
+    end)
+
+  M.upsample = M.interpolate
+
+  define(M, "upsample_nearest(input, size=None, scale_factor=None)", function(x, size, scale)
+    return M.interpolate(x, size, scale)
+  end)
+
+  define(M, "upsample_bilinear(input, size=None, scale_factor=None)", function(x, size, scale)
+    return M.interpolate(x, size, scale, "bilinear", true)
+  end)
+
+  return M
+end

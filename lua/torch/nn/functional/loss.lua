@@ -1,0 +1,133 @@
+--- Losses that are made of operators. Each ends in `_identity_loss`, which
+--- reduces and tells a compiler where the loss is.
+---
+--- source: the formulas of the PyTorch documentation of each loss
+local core = require("lupine.core")
+local define = require("torch.nn.functional.define")
+local errors = require("torch.errors")
+
+local OLD = "size_average=None, reduce=None, reduction='mean'"
+
+-- size_average and reduce are the older spelling of reduction.
+local function reduction_of(size_average, reduce, reduction)
+  if size_average == nil and reduce == nil then
+    return reduction
+  elseif reduce == false then
+    return "none"
+  end
+  return size_average == false and "sum" or "mean"
+end
+
+return function(F)
+  local M = {}
+  local final = F._identity_loss
+
+  -- name(inputs…, options…, OLD): fn(values) gives the unreduced loss
+  local function loss(head, fn)
+    define(M, head:gsub("@", OLD), function(...)
+      local a = table.pack(...)
+      local how = reduction_of(a[a.n - 2], a[a.n - 1], a[a.n])
+      return final(fn(table.unpack(a, 1, a.n - 3)), how)
+    end)
+  end
+
+  loss("cosine_embedding_loss(input1, input2, target, margin=0.0, @)",
+    function(x1, x2, target, margin)
+      errors.check(x1:dim() == x2:dim() and target:dim() == x1:dim() - 1, "RuntimeError",
+        "cosine_embedding_loss: inputs of shapes %s and %s need targets of one dimension less, "
+        .. "got %s", tostring(x1.shape), tostring(x2.shape), tostring(target.shape))
+      local dim = x1:dim() - 1
+      local function squares(a, b)
+        return (a * b):sum(dim)
+      end
+      local tiny = 1e-12
+      local cos = squares(x1, x2)
+        / ((squares(x1, x1) + tiny) * (squares(x2, x2) + tiny)):sqrt()
+      local same = require("torch").where(target:eq(1), 1 - cos, cos * 0)
+      return same + require("torch").where(target:eq(-1), (cos - margin):clamp_min(0), cos * 0)
+    end)
+
+  loss("triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, "
+    .. "@)", function(anchor, positive, negative, margin, p, eps, swap)
+    local near = F.pairwise_distance(anchor, positive, p, eps)
+    local far = F.pairwise_distance(anchor, negative, p, eps)
+    if swap then
+      far = far:minimum(F.pairwise_distance(positive, negative, p, eps))
+    end
+    return (near - far + margin):clamp_min(0)
+  end)
+
+  define(M, "triplet_margin_with_distance_loss(anchor, positive, negative, "
+    .. "distance_function=None, margin=1.0, swap=False, reduction='mean')",
+    function(anchor, positive, negative, distance, margin, swap, reduction)
+      distance = distance or F.pairwise_distance
+      local near, far = distance(anchor, positive), distance(anchor, negative)
+      if swap then
+        far = far:minimum(distance(positive, negative))
+      end
+      return final((near - far + margin):clamp_min(0), reduction)
+    end)
+
+  define(M, "gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction='mean')",
+    function(input, target, var, full, eps, reduction)
+      if not core.is_tensor(var) then
+        var = require("torch").full_like(input, var)
+      end
+      if var:dim() == input:dim() - 1 then
+        var = var:unsqueeze(-1)
+      end
+      local bound = var + (var:detach():clamp_min(eps) - var:detach()) -- no gradient of the bound
+      local x = (bound:log() + (input - target):square() / bound) * 0.5
+      if full then
+        x = x + 0.5 * math.log(2 * math.pi)
+      end
+      return final(x, reduction)
+    end)
+
+  -- rows [N, C] and whether the input was one row
+  local function rows(x)
+    return x:dim() < 2 and x:reshape({ 1, -1 }) or x, x:dim() < 2
+  end
+
+  loss("multi_margin_loss(input, target, p=1, margin=1.0, weight=None, @)",
+    function(input, target, p, margin, weight)
+      errors.check(p == 1 or p == 2, "ValueError", "multi_margin_loss: only p == 1 and p == 2 are "
+        .. "supported, got %s", tostring(p))
+      local x, single = rows(input)
+      local index = target:reshape({ -1, 1 })
+      local z = (x:gather(1, index) * -1 + x + margin):clamp_min(0)
+      z = p == 2 and z * z or z
+      if weight then
+        z = z * weight:index_select(0, index:reshape({ -1 })):unsqueeze(1)
+      end
+      z = z:scatter(1, index, 0.0):sum(1) / x:size(1)
+      return single and z:reshape({}) or z
+    end)
+
+  loss("multilabel_soft_margin_loss(input, target, weight=None, @)",
+    function(input, target, weight)
+      local x = (target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input)) * -1
+      if weight then
+        x = x * weight
+      end
+      return x:mean(-1)
+    end)
+
+  -- Targets are class ids up to the first -1 of a row.
+  loss("multilabel_margin_loss(input, target, @)", function(input, target)
+    local torch = require("torch")
+    local x, single = rows(input)
+    local ids = rows(target)
+    local valid = ids:ge(0):to(torch.int64):cumprod(1)
+    local index = ids:clamp_min(0)
+    local is_target = torch.zeros(x.shape, { dtype = torch.int64 })
+      :scatter_add(1, index, valid):gt(0):to(x.dtype)
+    local own = x:gather(1, index):unsqueeze(2) -- [N, T, 1]
+    local z = (x:unsqueeze(1) - own + 1):clamp_min(0)
+    z = z * valid:to(x.dtype):unsqueeze(2) * (1 - is_target):unsqueeze(1)
+    z = z:sum({ 1, 2 }) / x:size(1)
+    return single and z:reshape({}) or z
+  end)
+
+  return M
+end

@@ -1,0 +1,85 @@
+--- Pooling layers of one to three dimensions.
+local F = require("torch.nn.functional")
+local layer = require("torch.nn.layer")
+local tuple = require("torch.nn.tuple")
+
+local M = {}
+
+-- stride defaults to the kernel's size
+local function stride(self)
+  if self.stride == nil then
+    self.stride = self.kernel_size
+  end
+end
+
+local function tuples(n, fields)
+  return function(self)
+    stride(self)
+    for _, name in ipairs(fields) do
+      self[name] = tuple.of(self[name], n, name)
+    end
+  end
+end
+
+for n = 1, 3 do
+  local function define(class, args, fn, body)
+    local name = ("%s%dd"):format(class, n)
+    body.forward = fn
+    M[name] = layer(name .. args, body)
+  end
+  local function f(name)
+    return F[name:format(n)]
+  end
+
+  local max = f("max_pool%dd")
+  define("MaxPool", "(kernel_size, stride=None, padding=0, dilation=1, return_indices=False, "
+    .. "ceil_mode=False)", function(self, input)
+    return max(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
+      self.return_indices)
+  end, {
+    build = stride,
+    repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}, "
+      .. "dilation={dilation}, ceil_mode={ceil_mode}",
+  })
+
+  local avg = f("avg_pool%dd")
+  local divisor = n > 1 and ", divisor_override=None)" or ")"
+  define("AvgPool", "(kernel_size, stride=None, padding=0, ceil_mode=False, "
+    .. "count_include_pad=True" .. divisor, function(self, input)
+    return avg(input, self.kernel_size, self.stride, self.padding,
+      { ceil_mode = self.ceil_mode, count_include_pad = self.count_include_pad,
+        divisor_override = self.divisor_override })
+  end, {
+    build = n == 1 and tuples(1, { "kernel_size", "stride", "padding" }) or stride,
+    repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}",
+  })
+
+  local adaptive_avg = f("adaptive_avg_pool%dd")
+  define("AdaptiveAvgPool", "(output_size)", function(self, input)
+    return adaptive_avg(input, self.output_size)
+  end, { repr = "output_size={output_size}" })
+
+  local adaptive_max = f("adaptive_max_pool%dd")
+  define("AdaptiveMaxPool", "(output_size, return_indices=False)", function(self, input)
+    return adaptive_max(input, self.output_size, self.return_indices)
+  end, { repr = "output_size={output_size}" })
+
+  local lp = f("lp_pool%dd")
+  define("LPPool", "(norm_type, kernel_size, stride=None, ceil_mode=False)", function(self, input)
+    return lp(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+  end, {
+    repr = "norm_type={norm_type}, kernel_size={kernel_size}, stride={stride}, "
+      .. "ceil_mode={ceil_mode}",
+  })
+
+  local unpool = f("max_unpool%dd")
+  define("MaxUnpool", "(kernel_size, stride=None, padding=0)",
+    function(self, input, indices, output_size)
+      return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    end, {
+      build = tuples(n, { "kernel_size", "stride", "padding" }),
+      repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}",
+    })
+end
+
+return M

@@ -1,0 +1,114 @@
+--- torch.nn.utils: gradient clipping, parameters as one vector.
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local signature = require("torch.nn.signature")
+
+local M = {}
+
+-- The parameters of a tensor, a list or an iterator.
+local function list_of(parameters)
+  if core.is_tensor(parameters) then
+    return { parameters }
+  elseif type(parameters) == "function" then
+    local out = {}
+    for a, b in parameters do
+      out[#out + 1] = b == nil and a or b
+    end
+    return out
+  end
+  return check.table(parameters, "parameters")
+end
+
+local function gradients(parameters)
+  local out = {}
+  for _, p in ipairs(list_of(parameters)) do
+    out[#out + 1] = p.grad
+  end
+  return out
+end
+
+local function total_norm(list, norm_type)
+  local torch = require("torch")
+  if #list == 0 then
+    return torch.tensor(0.0)
+  end
+  local norms = {}
+  for i, t in ipairs(list) do
+    norms[i] = t:detach():norm(norm_type)
+  end
+  return torch.stack(norms):norm(norm_type)
+end
+
+local function scale(list, max_norm, norm)
+  local factor = (max_norm / (norm + 1e-6)):clamp_max(1)
+  for _, g in ipairs(list) do
+    g:mul_(factor:to(g.dtype))
+  end
+end
+
+local function define(sig, fn)
+  local parsed = signature(sig)
+  M[parsed.name] = function(...)
+    local a = parsed:list(...)
+    return require("torch").no_grad(function()
+      return fn(table.unpack(a, 1, a.n))
+    end)
+  end
+end
+
+--- Norm of all tensors as one vector.
+define("get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None)",
+  function(tensors, norm_type)
+    return total_norm(list_of(tensors), norm_type)
+  end)
+
+--- Scales the gradients so that their norm, as one vector, is at most
+--- max_norm. Returns the norm they had.
+define("clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, "
+  .. "foreach=None)", function(parameters, max_norm, norm_type, error_if_nonfinite)
+  local list = gradients(parameters)
+  local norm = total_norm(list, norm_type)
+  if error_if_nonfinite then
+    local v = norm:item()
+    errors.check(v == v and v ~= math.huge, "RuntimeError",
+      "The total norm of order %s for gradients from `parameters` is non-finite, so it cannot be "
+      .. "clipped. To disable this error and scale the gradients by the non-finite norm anyway, "
+      .. "set `error_if_nonfinite=False`", tostring(norm_type))
+  end
+  scale(list, max_norm, norm)
+  return norm
+end)
+
+--- Scales the gradients for a norm that is known.
+define("clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None)",
+  function(parameters, max_norm, norm)
+    scale(gradients(parameters), max_norm, norm)
+  end)
+
+--- Clamps every gradient to ±clip_value.
+define("clip_grad_value_(parameters, clip_value, foreach=None)", function(parameters, clip_value)
+  for _, g in ipairs(gradients(parameters)) do
+    g:clamp_(-clip_value, clip_value)
+  end
+end)
+
+--- All parameters in one row.
+function M.parameters_to_vector(parameters)
+  local flat = {}
+  for i, p in ipairs(list_of(parameters)) do
+    flat[i] = p:reshape({ -1 })
+  end
+  return require("torch").cat(flat)
+end
+
+--- The reverse: the row's parts become the parameters' values.
+define("vector_to_parameters(vec, parameters)", function(vec, parameters)
+  local at = 0
+  for _, p in ipairs(list_of(parameters)) do
+    p:copy_(vec:narrow(0, at, p:numel()):reshape(p.shape))
+    at = at + p:numel()
+  end
+end)
+
+return M
