@@ -345,6 +345,31 @@ static LpStatus direct(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
+/* The gradient reads the operand that is about to be overwritten: the operator
+ * gets a copy of it, which it may keep. */
+static bool reads_target(const LpOp *op, const LpArg *in, int n_in)
+{
+    bool reads = op->kind == LP_OP_COMPOSITE || op->grad_in & 1;
+    return !lp_tracing && reads && lp_wants_grad(in, n_in);
+}
+
+static LpStatus call_on_copy(const LpOp *op, const LpArg *in, int n_in,
+                             const LpAttr *attr, LpTensor **out, int *n_out,
+                             LpErr *e)
+{
+    LpTensor *copy = NULL;
+    LpArg arg[LP_MAX_IN];
+    int n = 0;
+    if (n_in > LP_MAX_IN || !reads_target(op, in, n_in))
+        return lp_op_call(op, in, n_in, attr, out, n_out, e);
+    LP_TRY(lp_op_call(&op_clone, in, 1, NULL, &copy, &n, e));
+    memcpy(arg, in, (size_t)n_in * sizeof *arg);
+    arg[0] = (LpArg){.t = copy};
+    LpStatus s = lp_op_call(op, arg, n_in, attr, out, n_out, e);
+    lp_tensor_release(copy);
+    return s;
+}
+
 LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
                             const LpAttr *attr, LpErr *e)
 {
@@ -353,12 +378,12 @@ LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
     bool done = false;
     LP_TRY(may_write(in[0].t, e));
     if (!lp_tracing && op->kind != LP_OP_COMPOSITE &&
-        !(op->flags & LP_OPF_VIEW)) {
+        !(op->flags & LP_OPF_VIEW) && !reads_target(op, in, n_in)) {
         LP_TRY(direct(op, in, n_in, attr, &done, e));
         if (done)
             return LP_OK;
     }
-    LP_TRY(lp_op_call(op, in, n_in, attr, out, &n_out, e));
+    LP_TRY(call_on_copy(op, in, n_in, attr, out, &n_out, e));
     LpType type = lp_tensor_type(out[0]);
     LpStatus s = castable(type.dtype, in[0].t->dtype, op->name, e);
     if (s == LP_OK)

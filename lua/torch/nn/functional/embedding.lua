@@ -85,6 +85,7 @@ return function(F)
       offsets = offsets:to(torch.int64)
       local bag = bag_of(offsets, flat:numel())
       if padding_idx then
+        padding_idx = padding_idx % weight:size(0)
         local keep = flat:ne(padding_idx)
         flat, bag = flat:masked_select(keep), bag:masked_select(keep)
         per_sample = per_sample and per_sample:masked_select(keep)

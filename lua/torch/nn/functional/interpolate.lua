@@ -108,8 +108,9 @@ return function(F)
       errors.check(not DIMS[mode] or DIMS[mode] == n, "NotImplementedError",
         "interpolate: mode '%s' is for inputs of %d dimensions, got %d", mode,
         (DIMS[mode] or 0) + 2, x:dim())
-      errors.check(align == nil or DIMS[mode], "ValueError", "interpolate: align_corners option can "
-        .. "only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+      errors.check(align == nil or DIMS[mode], "ValueError",
+        "interpolate: align_corners option can only be set with the interpolating modes: linear | "
+        .. "bilinear | bicubic | trilinear")
       local out, scales = sizes(x, size, scale, recompute)
       if mode == "area" then
         return F[("adaptive_avg_pool%dd"):format(n)](x, out)

@@ -19,8 +19,8 @@ return function(F)
   local M = {}
 
   local function check_batch(input)
-    local per_channel = input:numel() // math.max(input:size(1), 1)
-    errors.check(per_channel > 1, "ValueError",
+    local per_channel = input:numel() // math.max(input:size(1), 1) -- 0: nothing to count
+    errors.check(per_channel ~= 1, "ValueError",
       "Expected more than 1 value per channel when training, got input size %s",
       tostring(input.shape))
     return per_channel
@@ -41,7 +41,7 @@ return function(F)
           move(running_mean, mean, momentum)
         end
         if running_var then
-          move(running_var, var * (n / (n - 1)), momentum)
+          move(running_var, n > 0 and var * (n / (n - 1)) or var, momentum)
         end
       end)
       return out

@@ -16,7 +16,6 @@ local ROWS = {
   { "ELU(alpha=1.0, inplace=False)", "elu", "alpha, inplace" },
   { "SELU(inplace=False)", "selu", "inplace" },
   { "CELU(alpha=1.0, inplace=False)", "celu", "alpha, inplace" },
-  { "GELU(approximate='none')", "gelu", "approximate" },
   { "SiLU(inplace=False)", "silu", "inplace" },
   { "Mish(inplace=False)", "mish", "inplace" },
   { "Hardswish(inplace=False)", "hardswish", "inplace" },
@@ -87,6 +86,13 @@ M.Hardtanh = layer(
       return F.hardtanh(input, self.min_val, self.max_val, { inplace = self.inplace })
     end,
   })
+
+M.GELU = layer("GELU(approximate='none')", {
+  repr = "approximate={approximate}",
+  forward = function(self, input)
+    return F.gelu(input, { approximate = self.approximate })
+  end,
+})
 
 M.Softmax2d = layer("Softmax2d()", {
   forward = function(_, input)
