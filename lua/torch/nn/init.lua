@@ -143,6 +143,21 @@ define("trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0)", function(t, o)
   t:copy_(t:erfinv():mul(o.std * math.sqrt(2)):add(o.mean):clamp(o.a, o.b))
 end)
 
+-- Rows made orthonormal one after the other, each projected twice (Gram and
+-- Schmidt): the distribution is that of the Q of a QR with positive diagonal.
+local function orthonormal(rows, cols)
+  local q = torch().empty({ rows, cols }, { dtype = torch().float64 }):normal_(0, 1)
+  for i = 0, rows - 1 do
+    local row = q[i]
+    local before = q:narrow(0, 0, i)
+    for _ = 1, i > 0 and 2 or 0 do
+      row = row - before:t():mv(before:mv(row))
+    end
+    q[i] = row / row:norm()
+  end
+  return q
+end
+
 define("orthogonal_(tensor, gain=1)", function(t, o)
   errors.check(t:dim() >= 2, "ValueError", "Only tensors with 2 or more dimensions are supported")
   if t:numel() == 0 then
@@ -150,15 +165,7 @@ define("orthogonal_(tensor, gain=1)", function(t, o)
   end
   local rows = t.shape[1]
   local cols = t:numel() // rows
-  local flat = torch().empty({ rows, cols }, { dtype = t.dtype }):normal_(0, 1)
-  if rows < cols then
-    flat = flat:t()
-  end
-  local q, r = torch().linalg.qr(flat)
-  q = q * torch().diag(r, 0):sign() -- a uniform distribution needs this sign
-  if rows < cols then
-    q = q:t()
-  end
+  local q = rows < cols and orthonormal(rows, cols) or orthonormal(cols, rows):t()
   t:copy_(q:reshape(t.shape):mul(o.gain))
 end)
 
