@@ -1,9 +1,116 @@
---- What the simulated system says of a compiled step.
+--- From poptorch's options to the simulated system: the report of a compiled
+--- model (executor:report()).
+---
+--- Sources: PopTorch API reference, Options; PopART's session options.
+local enums = require("poptorch.enums")
+local locations = require("poptorch.options.locations")
+local report = require("lupine.report")
+local rules = require("poptorch.options.rules")
+
 local M = {}
 
----@return table report
-function M.analyse()
-  return {}
+local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
+-- PopART's RecomputationType by number: none, standard, norm only, pipeline,
+-- all. Norm-only has no counterpart: what it saves is the least of these.
+local RECOMPUTE = { [0] = "auto", "all", "auto", "auto", "all", NoRecompute = "auto",
+  Standard = "all", NormOnly = "auto", Pipeline = "auto", RecomputeAll = "all" }
+
+local function allows_out_of_memory(options, target)
+  -- the IPU Model never stops for want of memory
+  return target.kind == "model"
+    or rules.engine_options(options)["debug.allowOutOfMemory"] == "true"
+end
+
+-- {IPU0 = 0.5} -> {[0] = 0.5}
+local function proportions(options)
+  local out
+  for name, value in pairs(options.available_memory_proportion) do
+    out = out or {}
+    out[math.tointeger(tonumber(name:match("%d+")))] = value
+  end
+  return out
+end
+
+-- Slices that a call returns; 0 for one a micro-batch.
+local function output_slices(options)
+  local mode = options.output_mode
+  if mode == enums.OutputMode.All then
+    return 0
+  elseif mode == enums.OutputMode.EveryN then
+    return options.device_iterations // options.output_return_period
+  end
+  return 1
+end
+
+-- Options that were set and change nothing in this program.
+local function without_effect(s, r)
+  local options, out = s.options, {}
+  local function note(set, name, why)
+    if set then
+      out[#out + 1] = ("%s: %s"):format(name, why)
+    end
+  end
+  local kind = options.execution_strategy.kind
+  local places = locations.effective(options)
+  note(kind == "pipelined" and not r.pipelined, "PipelinedExecution",
+    "the model is on one IPU, there is nothing to overlap")
+  note(kind == "sharded" and #r.stages == 1, "ShardedExecution", "the model is on one IPU")
+  note(not s.training and not places.optimizer.on_chip and kind ~= "serial_phased"
+    and kind ~= "parallel_phased", "setOptimizerLocation", "inference has no optimizer state")
+  note(not s.training and not places.accumulator.on_chip and kind ~= "serial_phased"
+    and kind ~= "parallel_phased", "setAccumulatorLocation", "inference has no accumulators")
+  for _, name in ipairs({ "weight", "optimizer" }) do
+    note(places[name].sharded and options.replication_factor == 1,
+      ("useReplicatedTensorSharding (%s)"):format(name), "there is one replica")
+  end
+  note(options.enable_stable_norm, "enableStableNorm",
+    "the cost model has one figure for normalisation")
+  note(options.Training.convolution_dithering, "setConvolutionDithering",
+    "tiles are filled evenly whatever the start tile")
+  note(options.sync_pattern ~= enums.SyncPattern.Full, "syncPattern",
+    "all IPUs wait for host I/O alike")
+  local named = options._Popart:toDict().autoRecomputation
+  note(named ~= nil and not s.training, "autoRecomputation", "inference recomputes nothing")
+  return out
+end
+
+--- The options of lupine.report.simulate that follow from an executor's.
+---@param options poptorch.Options
+---@param target {kind: string, version: integer?, tiles: integer?}
+---@return table
+function M.settings(options, target)
+  local strategy = options.execution_strategy
+  local backend = strategy:backendOptions()
+  local out = {
+    chip = CHIPS[target.version or 2],
+    tiles = target.tiles,
+    strategy = strategy.kind,
+    liveness = backend.tensors_liveness or 0,
+    separate_backward = backend.separate_backward_phase or false,
+    recompute = RECOMPUTE[options._Popart:toDict().autoRecomputation or 0] or "auto",
+    io_tiles = options.TensorLocations.num_io_tiles,
+    partials = options.Precision.partials_type,
+    proportion = proportions(options),
+    output_slices = output_slices(options),
+    synthetic_data = options.enable_synthetic_data,
+    allow_out_of_memory = allows_out_of_memory(options, target),
+  }
+  for kind, location in pairs(locations.effective(options)) do
+    out[kind] = location
+  end
+  return out
+end
+
+--- Simulates an executor's completed step.
+--- error: poptorch.Error when a tile overflows (unless debug.allowOutOfMemory)
+---@param s table the executor's state: options, training
+---@param step userdata
+---@param target {kind: string, version: integer?, tiles: integer?}
+---@return lupine.Report
+function M.analyse(s, step, target)
+  local r = report.simulate(step, M.settings(s.options, target))
+  r.no_effect = without_effect(s, r)
+  return r
 end
 
 return M

@@ -22,6 +22,8 @@ void lp_bind_exec(lua_State *L);      /* executors: exec.c */
 void lp_bind_graph(lua_State *L);     /* graphs as text, passes: graph.c */
 void lp_bind_io(lua_State *L);        /* files, the terminal: io.c */
 
+void lp_bind_simulation(lua_State *L); /* reports: simulation.c */
+
 int luaopen_lupine_core(lua_State *L);
 
 #endif

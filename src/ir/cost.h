@@ -6,6 +6,7 @@
 #include "src/ir/op.h"
 
 struct LpChip;
+struct LpPlanCache;
 
 typedef struct LpCostReq {
     const LpOp *op;
@@ -16,6 +17,8 @@ typedef struct LpCostReq {
     int tiles;
     double memory_proportion; /* availableMemoryProportion, 0..1 */
     LpDtype partials;         /* of matmul and convolution */
+    int pass; /* LpConvPass of a product: what it is a gradient of */
+    struct LpPlanCache *cache; /* borrowed; NULL plans every shape anew */
 } LpCostReq;
 
 #endif

@@ -1,7 +1,7 @@
 /* What the neural-network operators cost on the device: their shapes put into
  * the words of runtime/cost. Gradients of the input and of the weights of a
- * convolution are planned as such; a matrix product is planned by itself,
- * because its operator does not tell what it is a gradient of. */
+ * convolution are planned as such; what a matrix product is a gradient of, its
+ * operator does not tell: the request does. */
 #include <string.h>
 
 #include "runtime/cost/cost.h"
@@ -14,6 +14,7 @@ static LpCostCtx context(const LpCostReq *r)
     x.tiles = r->tiles;
     x.proportion = r->memory_proportion;
     x.partials = r->partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
+    x.cache = r->cache;
     return x;
 }
 
@@ -33,7 +34,8 @@ void lp_rule_product(const LpCostReq *r, LpCost *out)
                        .m = a->shape[n - 2],
                        .k = a->shape[n - 1],
                        .n = b->shape[n - 1]};
-    lp_cost_add(out, lp_cost_matmul(&x, cost_type(a->dtype), s, LP_PASS_NONE));
+    lp_cost_add(out, lp_cost_matmul(&x, cost_type(a->dtype), s,
+                                    (LpConvPass)r->pass));
 }
 
 /* ---- convolution ----------------------------------------------------------

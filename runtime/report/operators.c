@@ -1,0 +1,79 @@
+/* Cycles by operator, and the names that reports use. */
+#include "runtime/report/report.h"
+
+#include <stdlib.h>
+
+#include "src/ops/ops.h"
+
+const char *lp_report_row_name(LpRowKind k)
+{
+    static const char *const name[LP_N_ROWS] = {
+        "fill", "steady", "flush", "phase", "update", "output"};
+    return name[k];
+}
+
+const char *lp_report_act_name(LpActKind k)
+{
+    static const char *const name[LP_N_ACTS] = {
+        "compute", "copy",  "host_in",    "host_out",
+        "load",    "store", "collective", "update"};
+    return name[k];
+}
+
+const char *lp_report_mem_name(LpMemKind k)
+{
+    static const char *const name[LP_N_MEM] = {
+        "weights",      "optimizer_state", "accumulators",  "buffers",
+        "stash",        "vertex_code",     "vertex_state",  "exchange_code",
+        "stack",        "activations",     "temporary"};
+    return name[k];
+}
+
+const char *lp_report_strategy_name(LpStrategy s)
+{
+    static const char *const name[LP_N_STRATEGIES] = {
+        "pipelined", "sharded", "serial_phased", "parallel_phased"};
+    return name[s];
+}
+
+static void count(LpOpTotal *t, const LpGraph *g, LpNodeId n,
+                  const LpNodeCost *c, int64_t times)
+{
+    LpOpTotal *o = &t[g->node[n].op->id];
+    o->name = g->node[n].op->name;
+    o->nodes++;
+    o->instances += times;
+    o->cycles += times * lp_cost_cyc(&c->cost);
+    o->flops += times * c->cost.flops;
+}
+
+static int larger(const void *a, const void *b)
+{
+    const LpOpTotal *x = a, *y = b;
+    if (x->cycles != y->cycles)
+        return x->cycles < y->cycles ? 1 : -1;
+    return (x->instances < y->instances) - (x->instances > y->instances);
+}
+
+LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e)
+{
+    const LpGraph *g = p->step->micro, *u = p->step->update;
+    LpOpTotal *t = lp_calloc(LP_N_OPS, sizeof *t);
+    if (!t) {
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    for (int r = 0; r < p->n_run; r++)
+        for (uint32_t i = 0; i < p->run[r].n; i++) {
+            LpNodeId id = p->run[r].entry[i].node;
+            count(t, g, id, &p->cost[id], p->micro_batches * p->loops);
+        }
+    for (LpNodeId id = 0; u && id < u->n_node; id++)
+        count(t, u, id, &p->update_cost[id], p->loops);
+    *n = 0;
+    for (size_t i = 0; i < LP_N_OPS; i++)
+        if (t[i].nodes > 0)
+            t[(*n)++] = t[i];
+    qsort(t, *n, sizeof *t, larger);
+    return t;
+}

@@ -1,0 +1,186 @@
+local helper = require("spec.passes.ipu.helper")
+
+-- Cycles of the loop's compute, slot by slot: in slot t the forward pass of
+-- stage i works on micro-batch t - i and its backward pass on micro-batch
+-- t - (2N - 2 - i); a slot lasts as long as its slowest IPU.
+local function loop_cycles(r, micro_batches)
+  local n, total = #r.stages, 0
+  for t = 0, micro_batches + 2 * n - 3 do
+    local slowest = 0
+    for i, s in ipairs(r.stages) do
+      local f, b = t - (i - 1), t - (2 * n - 1 - i)
+      local cycles = (f >= 0 and f < micro_batches and s.forward_cycles or 0)
+        + (b >= 0 and b < micro_batches and s.backward_cycles or 0)
+      slowest = math.max(slowest, cycles)
+    end
+    total = total + slowest
+  end
+  return total
+end
+
+describe("the pipeline's schedule", function()
+  for _, case in ipairs({ { 2, 3 }, { 2, 8 }, { 3, 5 }, { 3, 12 }, { 4, 7 }, { 4, 20 } }) do
+    local n, g = case[1], case[2]
+    it(("fills, runs and flushes %d stages with %d micro-batches"):format(n, g), function()
+      local r = helper.simulate(helper.chain(n, { train = true, accumulation = g }))
+      assert.equal(n, #r.stages)
+      assert.equal(2 * n - 2, #helper.rows(r, "fill"))
+      assert.equal(2 * n - 2, #helper.rows(r, "flush"))
+      local steady = helper.rows(r, "steady")
+      assert.equal(1, #steady)
+      assert.equal(g - (2 * n - 2), steady[1].count)
+      assert.equal(2 * n - 2, steady[1].first)
+      local computes = 0
+      for _, e in ipairs(steady[1].entries) do
+        computes = computes + (e.kind == "compute" and 1 or 0)
+      end
+      assert.equal(2 * n, computes)
+      assert.equal(1, #helper.rows(r, "update"))
+    end)
+
+    it(("is as busy as %d stages can be with %d micro-batches"):format(n, g), function()
+      local r = helper.simulate(helper.chain(n, { train = true, accumulation = g }))
+      local busy = 0
+      for _, s in ipairs(r.stages) do
+        busy = busy + s.forward_cycles + s.backward_cycles
+      end
+      local want = g * busy / (n * loop_cycles(r, g))
+      assert.near(want, r.pipeline_efficiency, 1e-12)
+    end)
+  end
+
+  it("reaches G / (G + N - 1) when stages are equal", function()
+    for _, case in ipairs({ { 2, 4 }, { 3, 10 }, { 4, 64 } }) do
+      local n, g = case[1], case[2]
+      local r = helper.simulate(helper.chain(n, { device_iterations = g }))
+      assert.near(g / (g + n - 1), r.pipeline_efficiency, 1e-12)
+      assert.equal(n - 1, #helper.rows(r, "fill"))
+      assert.equal(g - n + 1, helper.rows(r, "steady")[1].count)
+    end
+  end)
+
+  it("fills and flushes for every weight update, but once a call in inference", function()
+    local one = helper.simulate(helper.chain(3, { train = true, accumulation = 6 }))
+    local many = helper.simulate(helper.chain(3,
+      { train = true, accumulation = 6, device_iterations = 7 }))
+    assert.equal(7, many.loops)
+    assert.equal(7 * one.cycles, many.cycles)
+    local inference = helper.simulate(helper.chain(3, { device_iterations = 42 }))
+    assert.equal(1, inference.loops)
+    assert.equal(42, inference.micro_batches)
+  end)
+
+  it("stashes 2 (N - 1 - i) + 1 micro-batches of stage i", function()
+    local r = helper.simulate(helper.chain(4, { train = true, accumulation = 8 }))
+    assert.same({ 7, 5, 3 }, { r.stages[1].stash_depth, r.stages[2].stash_depth,
+      r.stages[3].stash_depth })
+  end)
+
+  it("adds up: rows, their parts, samples", function()
+    local r = helper.simulate(helper.chain(3,
+      { train = true, accumulation = 9, device_iterations = 2, replicas = 2 }))
+    local total = 0
+    for _, row in ipairs(r.schedule) do
+      assert.is_true(row.cycles > 0)
+      assert.equal(row.cycles, row.compute + row.exchange + row.sync + row.copy + row.host
+        + row.streaming + row.collective)
+      total = total + row.count * row.cycles
+    end
+    assert.equal(2 * total, r.cycles)
+    assert.equal(16 * 9 * 2 * 2, r.samples)
+    assert.near(r.cycles / r.clock_hz, r.seconds, 1e-12)
+    assert.near(r.samples / r.seconds, r.samples_per_second, 1e-6)
+  end)
+
+  it("merges neighbours on one IPU into one stage", function()
+    local r = helper.simulate(helper.chain(4, { ipus = { 0, 0, 1, 1 }, device_iterations = 4 }))
+    assert.equal(2, #r.stages)
+    assert.is_true(r.pipelined)
+    local alone = helper.simulate(helper.chain(3, { ipus = { 0, 0, 0 }, device_iterations = 4 }))
+    assert.equal(1, #alone.stages)
+    assert.is_false(alone.pipelined)
+  end)
+
+  it("recomputes all stages but the last", function()
+    local r = helper.simulate(helper.chain(3, { train = true, accumulation = 6 }))
+    assert.equal(r.stages[1].forward_cycles, r.stages[1].recompute_cycles)
+    assert.equal(r.stages[2].forward_cycles, r.stages[2].recompute_cycles)
+    assert.equal(0, r.stages[3].recompute_cycles)
+    local kept = helper.simulate(helper.chain(3, { train = true, accumulation = 6 }),
+      { recompute = "none" })
+    assert.equal(0, kept.stages[1].recompute_cycles)
+    assert.is_true(kept.memory[0].categories.stash > r.memory[0].categories.stash)
+  end)
+end)
+
+describe("the sharded schedule", function()
+  it("runs one stage after another: 1 / N busy", function()
+    local r = helper.simulate(helper.chain(4, { train = true, accumulation = 5 }),
+      { strategy = "sharded" })
+    assert.near(1 / 4, r.pipeline_efficiency, 1e-12)
+    local rows, order, sum = helper.rows(r, "phase"), {}, 0
+    assert.equal(1, #rows)
+    assert.equal(5, rows[1].count)
+    for _, e in ipairs(rows[1].entries) do
+      if e.kind == "compute" then
+        order[#order + 1] = (e.backward and "b" or "f") .. e.stage
+        sum = sum + e.cycles
+      end
+    end
+    assert.equal("f0 f1 f2 f3 b3 b2 b1 b0", table.concat(order, " "))
+    assert.is_true(rows[1].cycles >= sum)
+  end)
+
+  it("is slower than the pipeline of the same model", function()
+    local o = { train = true, accumulation = 32, width = 512, batch = 64 }
+    local pipelined = helper.simulate(helper.chain(4, o), { recompute = "none" })
+    local sharded = helper.simulate(helper.chain(4, o), { strategy = "sharded" })
+    assert.is_true(sharded.cycles > 2 * pipelined.cycles)
+  end)
+
+  it("may return to an IPU, a pipeline may not return to a stage", function()
+    local function back(strategy)
+      local step = helper.step(function(inputs, place)
+        local h = inputs[1]
+        for _, ipu in ipairs({ 0, 1, 0 }) do
+          place(ipu)
+          h = h:exp()
+        end
+        return h
+      end, { declare = function(declare)
+        return { declare("input", "x", nil, { 8, 8 }) }
+      end })
+      return helper.simulate(step, { strategy = strategy })
+    end
+    assert.equal(3, #back("sharded").stages)
+    require("spec.helper").raises("Error", "stage ids must ascend", function()
+      back("pipelined")
+    end)
+  end)
+end)
+
+describe("the phased schedule", function()
+  it("has a row a phase, and turns in the last one", function()
+    local o = { train = true, accumulation = 3, ipus = { 0, 0, 0 }, phases = true }
+    local r = helper.simulate(helper.chain(3, o), { strategy = "serial_phased" })
+    assert.equal(5, #helper.rows(r, "phase"))
+    local apart = helper.simulate(helper.chain(3, o),
+      { strategy = "serial_phased", separate_backward = true })
+    assert.equal(6, #helper.rows(apart, "phase"))
+  end)
+
+  it("loads weights that are off chip before each phase", function()
+    local o = { train = true, accumulation = 3, ipus = { 0, 0, 0 }, phases = true }
+    local off = { on_chip = false, min_off_chip = 2 }
+    local on = helper.simulate(helper.chain(3, o), { strategy = "serial_phased" })
+    local r = helper.simulate(helper.chain(3, o), { strategy = "serial_phased", weight = off })
+    assert.equal(0, helper.rows(on, "phase")[1].streaming)
+    local loads = 0
+    for _, e in ipairs(helper.rows(r, "phase")[1].entries) do
+      loads = loads + (e.kind == "load" and e.bytes or 0)
+    end
+    assert.equal(64 * 64 * 4, loads)
+    assert.is_true(r.cycles > on.cycles)
+    assert.is_true(r.memory[0].always_live < on.memory[0].always_live)
+  end)
+end)

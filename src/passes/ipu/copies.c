@@ -1,0 +1,107 @@
+/* Values that move between runs. In a pipeline a value goes from stage to
+ * stage, one a slot, also through stages that do not read it (as PopART's
+ * contiguous copies do); otherwise straight to each reader. Parameters that
+ * another IPU reads are copied there for every run. */
+#include "src/passes/ipu/ipu.h"
+
+typedef struct Copies {
+    LpIpuPlan *p;
+    const LpGraph *g;
+    int *mark; /* by value: run that was last found to read it */
+    int *far;  /* by value and direction: farthest run to read it, -1: none */
+} Copies;
+
+static LpStatus add_move(Copies *c, LpVal v, int from, int to)
+{
+    LpIpuPlan *p = c->p;
+    LP_FAIL_IF(!LP_GROW(p->move, p->cap_move, p->n_move), p->err, LP_E_MEMORY,
+               "out of memory");
+    int at = from >= 0 ? p->run[from].ipu : p->var_ipu[p->var_of[v]];
+    p->move[p->n_move++] = (LpMove){v, from, to, at, p->run[to].ipu};
+    return LP_OK;
+}
+
+/* The run in which v is made, or from which it can be had by a backward run:
+ * forward values of later stages leave with the backward run of theirs. */
+static int source(const Copies *c, LpVal v, const LpRun *reader)
+{
+    const LpIpuPlan *p = c->p;
+    LpNodeId n = c->g->value[v].node;
+    bool back = n != LP_NO_NODE && lp_origin_of(c->g, n)->backward;
+    if (!back && reader->backward && p->val_stage[v] > reader->stage)
+        back = true;
+    return lp_run_of(p, p->val_stage[v], back);
+}
+
+static LpStatus read_by(Copies *c, LpVal v, int run)
+{
+    LpIpuPlan *p = c->p;
+    if (!lp_is_value(v) || c->mark[v] == run)
+        return LP_OK;
+    c->mark[v] = run;
+    const LpRun *r = &p->run[run];
+    if (lp_ipu_is_free(p, v)) {
+        const LpVariable *var = &p->step->var[p->var_of[v]];
+        if (var->role == LP_VAR_HYPER || p->var_ipu[p->var_of[v]] == r->ipu)
+            return LP_OK;
+        return add_move(c, v, -1, run);
+    }
+    int from = source(c, v, r);
+    if (from == run || (r->backward && !p->run[from].backward))
+        return LP_OK; /* made here, or stashed by the forward run */
+    if (!p->pipelined)
+        return add_move(c, v, from, run);
+    int *far = &c->far[2 * v + p->run[from].backward];
+    if (run > *far)
+        *far = run;
+    return LP_OK;
+}
+
+static LpStatus chain(Copies *c, LpVal v)
+{
+    for (int back = 0; back < 2; back++) {
+        int to = c->far[2 * v + (LpVal)back];
+        if (to < 0)
+            continue;
+        for (int r = source(c, v, &c->p->run[to]); r < to; r++)
+            LP_TRY(add_move(c, v, r, r + 1));
+    }
+    return LP_OK;
+}
+
+static LpStatus build(Copies *c)
+{
+    LpIpuPlan *p = c->p;
+    for (int run = 0; run < p->n_run; run++) {
+        const LpRun *r = &p->run[run];
+        for (uint32_t i = 0; i < r->n; i++) {
+            const LpGraphNode *d = &c->g->node[r->entry[i].node];
+            for (uint32_t k = 0; k < d->n_in; k++)
+                LP_TRY(read_by(c, d->in[k], run));
+        }
+        for (size_t i = 0; !r->backward && i < p->n_stash; i++)
+            if (p->stash[i].stage == r->stage)
+                LP_TRY(read_by(c, p->stash[i].v, run));
+    }
+    for (LpVal v = 1; v < c->g->n_value; v++)
+        LP_TRY(chain(c, v));
+    return LP_OK;
+}
+
+LpStatus lp_ipu_copies(LpIpuPlan *p)
+{
+    Copies c = {.p = p, .g = p->step->micro};
+    size_t n = c.g->n_value;
+    c.mark = lp_alloc(n * sizeof *c.mark);
+    c.far = lp_alloc(2 * n * sizeof *c.far);
+    LpStatus s = LP_OK;
+    if (!c.mark || !c.far)
+        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < n && s == LP_OK; i++)
+        c.mark[i] = c.far[2 * i] = c.far[2 * i + 1] = -1;
+    if (s == LP_OK)
+        s = build(&c);
+    lp_free(c.mark);
+    lp_free(c.far);
+    return s;
+}

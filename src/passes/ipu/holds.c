@@ -1,0 +1,194 @@
+/* Within each run, from which entry to which each value is there. A value
+ * appears when it is made or, if it comes from elsewhere, at the start; it goes
+ * after its last reader, or with the end of the run if it is sent, stashed or
+ * written to a variable.
+ *
+ * Memory follows holds with three refinements: a view shares the memory of
+ * what it looks at and prolongs it; a variable's new value is written in
+ * place; a pointwise result takes over the memory of an operand that dies. */
+#include "src/passes/ipu/ipu.h"
+
+typedef struct Holds {
+    LpIpuPlan *p;
+    const LpGraph *g;
+    LpHold *hold; /* of the current run */
+    size_t n, cap;
+    uint32_t *at; /* by value: hold + 1 */
+    int *epoch;   /* by value: run `at` belongs to */
+    bool *home;   /* by value: new value of a variable on the device */
+    size_t *in_head, *in_next, *out_head, *out_next; /* moves, +1 */
+} Holds;
+
+static LpHold *find(const Holds *h, LpVal v, int run)
+{
+    return lp_is_value(v) && h->epoch[v] == run ? &h->hold[h->at[v] - 1]
+                                                : NULL;
+}
+
+static LpStatus add(Holds *h, LpVal v, int run, uint32_t from, LpHoldKind k)
+{
+    if (find(h, v, run))
+        return LP_OK;
+    LP_FAIL_IF(!LP_GROW(h->hold, h->cap, h->n), h->p->err, LP_E_MEMORY,
+               "out of memory");
+    h->hold[h->n++] = (LpHold){.v = v, .from = from, .to = from, .kind = k};
+    h->at[v] = (uint32_t)h->n;
+    h->epoch[v] = run;
+    return LP_OK;
+}
+
+static bool made_before(const Holds *h, LpVal v, const LpRun *r)
+{
+    LpNodeId n = h->g->value[v].node;
+    bool back = n != LP_NO_NODE && lp_origin_of(h->g, n)->backward;
+    return r->backward && !back;
+}
+
+static LpStatus read(Holds *h, LpVal v, int run, uint32_t pos)
+{
+    const LpRun *r = &h->p->run[run];
+    if (!lp_is_value(v))
+        return LP_OK;
+    if (!find(h, v, run)) {
+        if (lp_ipu_is_free(h->p, v))
+            return LP_OK; /* at home here, always live */
+        LP_TRY(add(h, v, run, 0,
+                   made_before(h, v, r) ? LP_HOLD_STASH : LP_HOLD_INPUT));
+    }
+    find(h, v, run)->to = pos;
+    return LP_OK;
+}
+
+static bool shares(const LpOp *op)
+{
+    return (op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;
+}
+
+/* Backwards, so that a chain of views prolongs its root. */
+static void alias(Holds *h, int run)
+{
+    const LpRun *r = &h->p->run[run];
+    for (uint32_t i = r->n; i-- > 0;) {
+        const LpGraphNode *d = &h->g->node[r->entry[i].node];
+        LpHold *to = find(h, d->out, run);
+        LpHold *from = d->n_in ? find(h, d->in[0], run) : NULL;
+        if (!to)
+            continue;
+        if (shares(d->op)) {
+            to->alias = true;
+            if (from && from->to < to->to)
+                from->to = to->to;
+            continue;
+        }
+        to->alias = h->home[d->out];
+        if (!(d->op->flags & LP_OPF_INPLACE_OK) || to->alias)
+            continue;
+        int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
+        for (uint32_t k = 0; k < d->n_in; k++) {
+            LpHold *in = find(h, d->in[k], run);
+            if (in && in->to == i && !in->alias && !in->early &&
+                lp_type_bytes(lp_graph_type(h->g, d->in[k])) == need) {
+                in->early = true;
+                break;
+            }
+        }
+    }
+}
+
+static LpStatus fill(Holds *h, int run)
+{
+    const LpRun *r = &h->p->run[run];
+    for (size_t m = h->in_head[run]; m; m = h->in_next[m - 1]) {
+        const LpMove *mv = &h->p->move[m - 1];
+        LP_TRY(add(h, mv->v, run, 0,
+                   mv->from < 0 ? LP_HOLD_WEIGHT : LP_HOLD_COPY));
+    }
+    for (uint32_t i = 0; i < r->n; i++) {
+        const LpGraphNode *d = &h->g->node[r->entry[i].node];
+        for (uint32_t k = 0; k < d->n_in; k++)
+            LP_TRY(read(h, d->in[k], run, i));
+        for (uint32_t k = 0; k < d->n_out; k++)
+            LP_TRY(add(h, d->out + k, run, i, LP_HOLD_MADE));
+    }
+    return LP_OK;
+}
+
+/* What outlives the run. */
+static LpStatus leave(Holds *h, int run)
+{
+    const LpIpuPlan *p = h->p;
+    const LpRun *r = &p->run[run];
+    for (size_t m = h->out_head[run]; m; m = h->out_next[m - 1]) {
+        LpVal v = p->move[m - 1].v;
+        LP_TRY(read(h, v, run, r->n));
+    }
+    for (size_t i = 0; !r->backward && i < p->n_stash; i++)
+        if (p->stash[i].stage == r->stage)
+            LP_TRY(read(h, p->stash[i].v, run, r->n));
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        LpVal v = p->step->var[i].micro_out;
+        if (!lp_is_value(v) || lp_ipu_is_free(p, v))
+            continue;
+        LpNodeId n = h->g->value[v].node;
+        bool back = n != LP_NO_NODE && lp_origin_of(h->g, n)->backward;
+        if (lp_run_of(p, p->val_stage[v], back) == run)
+            LP_TRY(read(h, v, run, r->n));
+    }
+    return LP_OK;
+}
+
+static LpStatus build_run(Holds *h, int run)
+{
+    LpRun *r = &h->p->run[run];
+    h->n = 0;
+    LP_TRY(fill(h, run));
+    LP_TRY(leave(h, run));
+    alias(h, run);
+    r->hold = lp_arena_memdup(&h->p->mem, h->hold, (h->n + 1) * sizeof *h->hold);
+    r->n_hold = (uint32_t)h->n;
+    LP_FAIL_IF(!r->hold, h->p->err, LP_E_MEMORY, "out of memory");
+    return LP_OK;
+}
+
+static LpStatus set_up(Holds *h)
+{
+    LpIpuPlan *p = h->p;
+    size_t nv = h->g->n_value, nr = (size_t)p->n_run, nm = p->n_move + 1;
+    h->at = lp_arena_calloc(&p->mem, nv * sizeof *h->at);
+    h->epoch = lp_arena_alloc(&p->mem, nv * sizeof *h->epoch);
+    h->home = lp_arena_calloc(&p->mem, nv * sizeof *h->home);
+    h->in_head = lp_arena_calloc(&p->mem, nr * sizeof *h->in_head);
+    h->out_head = lp_arena_calloc(&p->mem, nr * sizeof *h->out_head);
+    h->in_next = lp_arena_calloc(&p->mem, nm * sizeof *h->in_next);
+    h->out_next = lp_arena_calloc(&p->mem, nm * sizeof *h->out_next);
+    LP_FAIL_IF(!h->at || !h->epoch || !h->home || !h->in_head || !h->out_head ||
+                   !h->in_next || !h->out_next || !LP_GROW(h->hold, h->cap, 0),
+               p->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < nv; i++)
+        h->epoch[i] = -1;
+    for (size_t i = 0; i < p->n_move; i++) {
+        const LpMove *m = &p->move[i];
+        h->in_next[i] = h->in_head[m->to];
+        h->in_head[m->to] = i + 1;
+        if (m->from < 0)
+            continue;
+        h->out_next[i] = h->out_head[m->from];
+        h->out_head[m->from] = i + 1;
+    }
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->micro_out != LP_NOVAL && v->role != LP_VAR_STREAM_OUT)
+            h->home[v->micro_out] = true;
+    }
+    return LP_OK;
+}
+
+LpStatus lp_ipu_holds(LpIpuPlan *p)
+{
+    Holds h = {.p = p, .g = p->step->micro};
+    LpStatus s = set_up(&h);
+    for (int r = 0; r < p->n_run && s == LP_OK; r++)
+        s = build_run(&h, r);
+    lp_free(h.hold);
+    return s;
+}

@@ -1,0 +1,305 @@
+/* How a completed step runs on the simulated system. IPU passes read the step
+ * and write the tables below, keyed by node, value or variable id; they never
+ * change the step, so no strategy, location or proportion changes a value.
+ *
+ * Terms. A stage is a stretch of the model on one IPU; a run is the forward or
+ * the backward pass of a stage over one micro-batch. Runs stand in the order
+ * in which one micro-batch passes them: F0 .. Fn-1, Bn-1 .. B0. A value that a
+ * backward run reads and its own forward run had is stashed: kept in a ring of
+ * `depth` micro-batches. Within a run a hold says from which entry to which a
+ * value is there; memory and replay both read holds.
+ *
+ * The passes, in order, are the lines of passes.def. */
+#ifndef LP_PASSES_IPU_IPU_H
+#define LP_PASSES_IPU_IPU_H
+
+#include "runtime/cost/cost.h"
+#include "src/ir/step.h"
+
+#define LP_MAX_IPUS 64 /* of one replica */
+
+typedef enum {
+    LP_STRATEGY_PIPELINED,
+    LP_STRATEGY_SHARDED,
+    LP_STRATEGY_SERIAL_PHASED,
+    LP_STRATEGY_PARALLEL_PHASED,
+    LP_N_STRATEGIES
+} LpStrategy;
+
+/* Where tensors of phased execution live between phases. */
+typedef enum {
+    LP_ALWAYS_LIVE,
+    LP_OFF_CHIP_AFTER_FWD,
+    LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP,
+    LP_OFF_CHIP_AFTER_EACH_PHASE
+} LpLiveness;
+
+typedef enum { LP_RECOMPUTE_AUTO, LP_RECOMPUTE_NONE, LP_RECOMPUTE_ALL } LpAgain;
+
+typedef struct LpLocation {
+    bool on_chip, sharded, io_load, io_store;
+    int64_t min_off_chip; /* tensors with fewer elements stay on chip */
+    int64_t min_sharded;  /* only tensors with more elements are sharded */
+} LpLocation;
+
+enum {
+    LP_LOC_ACTIVATION,
+    LP_LOC_WEIGHT,
+    LP_LOC_OPTIMIZER,
+    LP_LOC_ACCUMULATOR,
+    LP_N_LOCATIONS
+};
+
+typedef struct LpIpuOptions {
+    const LpChip *chip;
+    const LpSystem *system;
+    LpStrategy strategy;
+    LpLiveness liveness;
+    LpAgain recompute;
+    int tiles; /* of an IPU; 0: all that the chip has */
+    int io_tiles; /* of these, set aside for transfers */
+    LpDtype partials;
+    LpLocation location[LP_N_LOCATIONS];
+    double proportion[LP_MAX_IPUS];
+    bool allow_out_of_memory;
+    bool synthetic_data;      /* no host I/O */
+    bool separate_backward;   /* phased: no phase is forward and backward */
+    int64_t output_slices; /* returned by a call; 0: one a micro-batch */
+} LpIpuOptions;
+
+/* Mk2, pipelined, everything on chip. */
+LpIpuOptions lp_ipu_options(void);
+
+/* ---- tables -------------------------------------------------------------- */
+typedef struct LpStage {
+    int ipu, phase;
+    int id;            /* as the user gave it; of merged ones the first */
+    const char *block; /* of its first node */
+    bool recomputed;   /* backward starts from the stage's inputs */
+} LpStage;
+
+typedef struct LpRunEntry {
+    LpNodeId node;
+    bool again; /* forward node run again by the backward pass */
+} LpRunEntry;
+
+typedef enum {
+    LP_HOLD_MADE,
+    LP_HOLD_INPUT, /* read from the host, or a buffer carried by the loop */
+    LP_HOLD_COPY,  /* came from another run */
+    LP_HOLD_WEIGHT, /* a variable of another IPU */
+    LP_HOLD_STASH
+} LpHoldKind;
+
+typedef struct LpHold {
+    LpVal v;
+    uint32_t from, to; /* entries, inclusive; to = n of the run: until its end
+                        */
+    LpHoldKind kind;
+    bool alias; /* shares memory with another value or with its variable */
+    bool early; /* its memory is taken over by the result of entry `to` */
+} LpHold;
+
+typedef struct LpRun {
+    int stage, ipu, phase;
+    bool backward;
+    int offset; /* pipeline: slot after that in which its micro-batch entered */
+    LpRunEntry *entry;
+    uint32_t n;
+    LpHold *hold;
+    uint32_t n_hold;
+    int64_t compute_cyc, exchange_cyc, sync_cyc; /* of one micro-batch */
+    int64_t again_cyc; /* of that, all kinds, by recomputed nodes */
+    int64_t flops;
+} LpRun;
+
+typedef struct LpStash {
+    LpVal v;
+    int stage, depth;
+    bool off_chip;
+} LpStash;
+
+/* A value (or a variable) moves from one run to another. */
+typedef struct LpMove {
+    LpVal v;
+    int from, to; /* runs; from -1: a variable at home on from_ipu */
+    int from_ipu, to_ipu;
+} LpMove;
+
+typedef struct LpNodeCost {
+    LpCost cost;
+    uint32_t label; /* equal for equal work: its code is there once an IPU */
+} LpNodeCost;
+
+/* ---- schedule ------------------------------------------------------------ */
+typedef enum {
+    LP_ROW_FILL,
+    LP_ROW_STEADY,
+    LP_ROW_FLUSH,
+    LP_ROW_PHASE, /* rows of this kind rotate: one round a micro-batch */
+    LP_ROW_UPDATE,
+    LP_ROW_OUTPUT,
+    LP_N_ROWS
+} LpRowKind;
+
+typedef enum {
+    LP_ACT_COMPUTE,
+    LP_ACT_COPY,
+    LP_ACT_HOST_IN,
+    LP_ACT_HOST_OUT,
+    LP_ACT_LOAD,  /* from streaming memory */
+    LP_ACT_STORE, /* to it */
+    LP_ACT_COLLECTIVE,
+    LP_ACT_UPDATE,
+    LP_N_ACTS
+} LpActKind;
+
+typedef struct LpAct {
+    LpActKind kind;
+    int run;     /* COMPUTE, else -1 */
+    int ipu, to; /* `to`: COPY */
+    int offset;  /* its micro-batch: (number of the row) - offset */
+    int64_t bytes;
+    int64_t cycles; /* of one execution */
+} LpAct;
+
+typedef struct LpRow {
+    LpRowKind kind;
+    int64_t first, count; /* slots first .. first+count-1 of the loop */
+    LpAct *act;
+    uint32_t n;
+    /* of the slowest IPU; copies, host and streams are those that computing
+     * does not hide */
+    int64_t compute_cyc, exchange_cyc, sync_cyc;
+    int64_t copy_cyc, host_cyc, stream_cyc, collective_cyc;
+    int64_t work_cyc; /* computing of the slowest IPU, of all IPUs together: */
+    int64_t busy_cyc;
+    int64_t total_cyc;
+} LpRow;
+
+/* ---- memory -------------------------------------------------------------- */
+typedef enum {
+    LP_MEM_WEIGHT,
+    LP_MEM_OPTIMIZER,
+    LP_MEM_ACCUMULATOR,
+    LP_MEM_BUFFER,
+    LP_MEM_STASH,
+    LP_MEM_CODE,
+    LP_MEM_VERTEX,
+    LP_MEM_EXCHANGE,
+    LP_MEM_STACK,
+    LP_MEM_ACTIVATION, /* from here on: not always live, at the peak */
+    LP_MEM_TEMPORARY,
+    LP_N_MEM
+} LpMemKind;
+
+#define LP_TILE_CLASSES 64
+
+typedef struct LpBig {
+    const char *name, *scope; /* variable, or operator and its layer */
+    int64_t bytes;
+    LpMemKind kind;
+} LpBig;
+#define LP_N_BIG 5
+
+typedef struct LpIpuMemory {
+    int64_t bytes[LP_N_MEM]; /* over the tiles of the IPU */
+    int64_t always, not_always;
+    int64_t tile[LP_TILE_CLASSES]; /* with gaps, of a tile of each class */
+    int64_t tile_always;           /* of the fullest tile */
+    int64_t max_tile, max_tile_gaps;
+    int max_tile_nr;  /* one tile that needs so much */
+    bool in_update;   /* the peak is in the weight update */
+    LpBig big[LP_N_BIG]; /* at the peak, largest first */
+    int64_t off_chip;    /* bytes in streaming memory */
+} LpIpuMemory;
+
+/* ---- all of it ----------------------------------------------------------- */
+typedef struct LpIpuPlan {
+    const LpStep *step; /* borrowed */
+    LpIpuOptions o;
+    LpArena mem;
+    LpPlanCache *cache;
+    LpErr *err;
+
+    bool training, pipelined, phased;
+    int n_ipus;
+    LpStage *stage;
+    int n_stage;
+    int *node_stage; /* of step->micro */
+    int *val_stage;  /* -1: a variable that is everywhere the same */
+    int *var_of;     /* value of micro -> variable, -1 */
+    int *var_ipu;
+    int *update_ipu; /* of step->update's nodes */
+
+    LpRun *run;
+    int n_run;
+    LpStash *stash;
+    size_t n_stash, cap_stash;
+    LpMove *move;
+    size_t n_move, cap_move;
+
+    LpNodeCost *cost, *update_cost;
+    LpRow *row;
+    size_t n_row, cap_row;
+    int64_t loops; /* times the rows before OUTPUT are run in a call */
+    int64_t micro_batches; /* of one loop */
+
+    LpIpuMemory *memory; /* an IPU */
+    /* of a call */
+    int64_t cycles, samples;
+    double efficiency; /* computing of all IPUs / (IPUs x loop), 0..1 */
+    double seconds, samples_per_second;
+} LpIpuPlan;
+
+/* Runs every pass. The plan borrows the step. Owned; also set on
+ * LP_E_IPU_MEMORY, which says that a tile overflows. */
+LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
+                        LpIpuPlan **out, LpErr *e);
+void lp_ipu_plan_free(LpIpuPlan *p); /* NULL is fine */
+
+/* ---- shared by the passes ------------------------------------------------ */
+#define PASS(name, text) LpStatus lp_ipu_##name(LpIpuPlan *p);
+#include "src/passes/ipu/passes.def"
+#undef PASS
+
+static inline int lp_run_of(const LpIpuPlan *p, int stage, bool backward)
+{
+    return backward ? 2 * p->n_stage - 1 - stage : stage;
+}
+static inline const LpOrigin *lp_origin_of(const LpGraph *g, LpNodeId n)
+{
+    return &g->origin[g->node[n].origin];
+}
+static inline int64_t lp_type_bytes(const LpType *t)
+{
+    return lp_numel(t) * (int64_t)lp_dtype_size(t->dtype);
+}
+static inline bool lp_is_value(LpVal v)
+{
+    return v != LP_NOVAL && !(v & LP_VAL_IMM);
+}
+/* Same for every micro-batch and stage: needs no stash. */
+bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v);
+/* A buffer that forward writes. */
+bool lp_ipu_is_carried(const LpVariable *v);
+bool lp_ipu_is_checkpoint(const LpOp *op);
+/* Tiles of an IPU that compute. */
+int lp_ipu_tiles(const LpIpuPlan *p);
+/* Context of cost functions on one IPU. */
+LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
+LpCostType lp_ipu_cost_type(LpDtype t);
+/* Cost of a node by its own rule, its expansion, or its family. */
+LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id, int ipu,
+                          LpConvPass pass, LpCost *out);
+static inline int64_t lp_run_cyc(const LpRun *r)
+{
+    return r->compute_cyc + r->exchange_cyc + r->sync_cyc;
+}
+/* Elements of variable `v` that this replica keeps: all, or a share. */
+int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
+/* The location class of a variable; its memory kind. */
+int lp_ipu_location(const LpVariable *v);
+bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
+
+#endif

@@ -1,0 +1,309 @@
+/* What an IPU holds for some of the time, and its peak. One period of the loop
+ * is enough: in the steady state an IPU passes through all its runs, while fill
+ * and flush leave some out. Holds become spans on the line of the IPU's
+ * entries; a stash of one micro-batch lives from the forward run through the
+ * backward run. Then the update. */
+#include "src/passes/ipu/tiles.h"
+
+typedef struct Span {
+    LpVal v; /* LP_NOVAL: a parameter from elsewhere, see var */
+    int var;
+    uint32_t from, to;
+    LpSpread s;
+    size_t next_from, next_to; /* +1, spans that start, end there */
+} Span;
+
+typedef struct Live {
+    LpIpuPlan *p;
+    const LpGraph *g;
+    int ipu;
+    LpTiles tiles;
+    Span *span;
+    size_t n, cap;
+    size_t *last; /* by value: its last span + 1 */
+    int *mark;    /* by variable: run that loads it */
+    bool *off;    /* by value: its stash is off chip */
+    uint32_t end;
+    int64_t peak[LP_TILE_CLASSES]; /* of what is not always live */
+    int64_t peak_total, activation, temporary;
+    int64_t fullest;
+    uint32_t peak_at;
+} Live;
+
+static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
+{
+    LP_FAIL_IF(!LP_GROW(l->span, l->cap, l->n), l->p->err, LP_E_MEMORY,
+               "out of memory");
+    const LpType *t = v ? lp_graph_type(l->g, v) : &l->p->step->var[var].type;
+    Span *s = &l->span[l->n++];
+    *s = (Span){.v = v, .var = var, .from = from, .to = to};
+    s->s = lp_tiles_deal(&l->tiles, l->p->o.chip, lp_numel(t),
+                         (int64_t)lp_dtype_size(t->dtype));
+    if (v)
+        l->last[v] = l->n;
+    return LP_OK;
+}
+
+/* Is the value still there from an earlier run of this IPU? */
+static bool continues(const Live *l, const LpRun *r, const LpHold *h)
+{
+    const LpIpuPlan *p = l->p;
+    if (!l->last[h->v] || h->kind == LP_HOLD_MADE || l->off[h->v])
+        return false;
+    if (h->kind == LP_HOLD_STASH)
+        return !p->pipelined || r->stage == p->n_stage - 1;
+    return !p->pipelined && p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE;
+}
+
+static LpStatus spans_of(Live *l, const LpRun *r, uint32_t base)
+{
+    for (uint32_t i = 0; i < r->n_hold; i++) {
+        const LpHold *h = &r->hold[i];
+        uint32_t to = base + h->to;
+        if (h->alias)
+            continue;
+        if (h->early && h->to > h->from)
+            to--;
+        if (continues(l, r, h)) {
+            Span *s = &l->span[l->last[h->v] - 1];
+            s->to = to > s->to ? to : s->to;
+        } else {
+            LP_TRY(add_span(l, h->v, -1, base + h->from, to));
+        }
+    }
+    return LP_OK;
+}
+
+/* Parameters that are loaded or gathered for this run. */
+static LpStatus visitors(Live *l, const LpRun *r, int run, uint32_t base)
+{
+    const LpIpuPlan *p = l->p;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const LpGraphNode *d = &l->g->node[r->entry[i].node];
+        for (uint32_t k = 0; k < d->n_in; k++) {
+            LpVal v = d->in[k];
+            int var = lp_is_value(v) ? p->var_of[v] : -1;
+            if (var < 0 || l->mark[var] == run)
+                continue;
+            l->mark[var] = run;
+            const LpVariable *x = &p->step->var[var];
+            if (p->var_ipu[var] == l->ipu &&
+                (lp_ipu_off_chip(p, x) ||
+                 lp_ipu_kept(p, x) < lp_numel(&x->type)))
+                LP_TRY(add_span(l, LP_NOVAL, var, base, base + r->n));
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus collect(Live *l)
+{
+    const LpIpuPlan *p = l->p;
+    for (size_t i = 0; i < p->n_stash; i++)
+        if (p->stage[p->stash[i].stage].ipu == l->ipu)
+            l->off[p->stash[i].v] = p->stash[i].off_chip;
+    for (int r = 0; r < p->n_run; r++) {
+        const LpRun *run = &p->run[r];
+        if (run->ipu != l->ipu)
+            continue;
+        LP_TRY(spans_of(l, run, l->end));
+        LP_TRY(visitors(l, run, r, l->end));
+        l->end += run->n + 1;
+    }
+    return LP_OK;
+}
+
+static void consider(Live *l, const LpTiles *always, const LpCost *c,
+                     uint32_t at)
+{
+    int64_t temp = c ? c->temp_tile_bytes : 0;
+    int64_t total = l->tiles.total + temp * (c ? c->tiles : 0);
+    if (total > l->peak_total) {
+        l->peak_total = total;
+        l->activation = l->tiles.total;
+        l->temporary = total - l->tiles.total;
+    }
+    for (int k = 0; k < LP_TILE_CLASSES; k++) {
+        int64_t now = l->tiles.b[k] + temp;
+        if (now > l->peak[k])
+            l->peak[k] = now;
+        if (now + always->b[k] > l->fullest) {
+            l->fullest = now + always->b[k];
+            l->peak_at = at;
+        }
+    }
+}
+
+/* Walks the line of entries. */
+static LpStatus sweep(Live *l, const LpTiles *always)
+{
+    const LpIpuPlan *p = l->p;
+    size_t *from = lp_calloc(l->end + 1, sizeof *from);
+    size_t *to = lp_calloc(l->end + 1, sizeof *to);
+    LpStatus s = LP_OK;
+    if (!from || !to)
+        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < l->n && s == LP_OK; i++) {
+        l->span[i].next_from = from[l->span[i].from];
+        from[l->span[i].from] = i + 1;
+        l->span[i].next_to = to[l->span[i].to];
+        to[l->span[i].to] = i + 1;
+    }
+    uint32_t at = 0;
+    for (int r = 0; r < p->n_run && s == LP_OK; r++) {
+        const LpRun *run = &p->run[r];
+        if (run->ipu != l->ipu)
+            continue;
+        for (uint32_t i = 0; i <= run->n; i++, at++) {
+            for (size_t k = from[at]; k; k = l->span[k - 1].next_from)
+                lp_tiles_add(&l->tiles, l->span[k - 1].s, 1);
+            consider(l, always,
+                     i < run->n ? &p->cost[run->entry[i].node].cost : NULL, at);
+            for (size_t k = to[at]; k; k = l->span[k - 1].next_to)
+                lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
+        }
+    }
+    lp_free(from);
+    lp_free(to);
+    return s;
+}
+
+static void note_peak(const Live *l, LpIpuMemory *m)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const Span *s = &l->span[i];
+        if (s->from > l->peak_at || s->to < l->peak_at)
+            continue;
+        LpBig b = {.bytes = s->s.tile * s->s.used, .kind = LP_MEM_ACTIVATION};
+        LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
+        if (n != LP_NO_NODE) {
+            b.name = l->g->node[n].op->name;
+            b.scope = lp_origin_of(l->g, n)->scope;
+        } else {
+            int var = s->v ? l->p->var_of[s->v] : s->var;
+            b.name = l->p->step->var[var].name;
+        }
+        lp_ipu_note_big(m, b);
+    }
+}
+
+/* ---- the update ---------------------------------------------------------- */
+/* Off-chip state of the parameter that needs most of it: parameters are
+ * updated one by one. */
+static void update_visitors(Live *l)
+{
+    const LpIpuPlan *p = l->p;
+    int64_t most = 0;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        int64_t bytes = 0;
+        if (p->step->var[i].role != LP_VAR_PARAM || p->var_ipu[i] != l->ipu)
+            continue;
+        for (size_t k = 0; k < p->step->n_var; k++) {
+            const LpVariable *v = &p->step->var[k];
+            if ((k == i || v->param == (int)i) && v->update_in != LP_NOVAL &&
+                lp_ipu_off_chip(p, v))
+                bytes += lp_ipu_kept(p, v) *
+                         (int64_t)lp_dtype_size(v->type.dtype);
+        }
+        most = bytes > most ? bytes : most;
+    }
+    lp_tiles_add(&l->tiles, lp_tiles_deal(&l->tiles, l->p->o.chip, most, 1), 1);
+}
+
+static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
+{
+    const LpIpuPlan *p = l->p;
+    const LpGraph *u = p->step->update;
+    int64_t before = l->fullest;
+    LpSpread *s = lp_calloc(u->n_value, sizeof *s);
+    uint32_t *last = lp_calloc(u->n_value, sizeof *last);
+    LpStatus st = LP_OK;
+    if (!s || !last)
+        st = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    for (LpNodeId n = 0; n < u->n_node && st == LP_OK; n++)
+        for (uint32_t i = 0; i < u->node[n].n_in; i++)
+            if (lp_is_value(u->node[n].in[i]))
+                last[u->node[n].in[i]] = n;
+    for (size_t i = 0; i < p->step->n_var && st == LP_OK; i++)
+        if (p->step->var[i].update_out != LP_NOVAL)
+            last[p->step->var[i].update_out] = 0; /* in place */
+    for (LpNodeId n = 0; n < u->n_node && st == LP_OK; n++) {
+        const LpGraphNode *d = &u->node[n];
+        if (p->update_ipu[n] != l->ipu)
+            continue;
+        bool view = (d->op->flags & LP_OPF_VIEW) != 0;
+        for (uint32_t i = 0; i < d->n_out && !view; i++) {
+            const LpType *t = lp_graph_type(u, d->out + i);
+            if (last[d->out + i] <= n)
+                continue;
+            s[d->out + i] =
+                lp_tiles_deal(&l->tiles, p->o.chip, lp_numel(t),
+                              (int64_t)lp_dtype_size(t->dtype));
+            lp_tiles_add(&l->tiles, s[d->out + i], 1);
+        }
+        consider(l, always, &p->update_cost[n].cost, l->end);
+        for (uint32_t i = 0; i < d->n_in; i++)
+            if (lp_is_value(d->in[i]) && last[d->in[i]] == n) {
+                lp_tiles_add(&l->tiles, s[d->in[i]], -1);
+                s[d->in[i]] = (LpSpread){0};
+            }
+    }
+    *worse = l->fullest > before;
+    lp_free(s);
+    lp_free(last);
+    return st;
+}
+
+static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
+                   LpIpuMemory *m)
+{
+    const LpChip *chip = l->p->o.chip;
+    m->not_always = l->peak_total;
+    m->bytes[LP_MEM_ACTIVATION] = l->activation;
+    m->bytes[LP_MEM_TEMPORARY] = l->temporary;
+    for (int k = 0; k < LP_TILE_CLASSES; k++) {
+        int64_t used = always->b[k] + l->peak[k];
+        m->tile[k] = lp_tile_with_gaps(chip, used, interleaved);
+        if (always->b[k] > m->tile_always)
+            m->tile_always = always->b[k];
+        if (used > m->max_tile) {
+            m->max_tile = used;
+            m->max_tile_gaps = m->tile[k];
+            m->max_tile_nr = (k * always->n + LP_TILE_CLASSES - 1) /
+                             LP_TILE_CLASSES;
+        }
+    }
+}
+
+LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
+                         int64_t interleaved, LpIpuMemory *m)
+{
+    Live l = {.p = p, .g = p->step->micro, .ipu = ipu};
+    l.tiles.n = always->n;
+    l.tiles.next = always->next;
+    l.last = lp_calloc(l.g->n_value, sizeof *l.last);
+    l.off = lp_calloc(l.g->n_value, sizeof *l.off);
+    l.mark = lp_alloc((p->step->n_var + 1) * sizeof *l.mark);
+    LpStatus s = LP_OK;
+    if (!l.last || !l.off || !l.mark)
+        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < p->step->n_var && s == LP_OK; i++)
+        l.mark[i] = -1;
+    if (s == LP_OK)
+        s = collect(&l);
+    if (s == LP_OK)
+        s = sweep(&l, always);
+    if (s == LP_OK && p->step->update) {
+        update_visitors(&l);
+        s = sweep_update(&l, always, &m->in_update);
+    }
+    if (s == LP_OK) {
+        finish(&l, always, interleaved, m);
+        note_peak(&l, m);
+    }
+    lp_free(l.last);
+    lp_free(l.off);
+    lp_free(l.mark);
+    lp_free(l.span);
+    return s;
+}

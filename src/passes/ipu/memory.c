@@ -1,0 +1,230 @@
+/* Bytes of every IPU. Always live: variables that are at home on the chip,
+ * stashes of a pipeline, and for every tile code, vertices, exchange code and
+ * stacks. A codelet's code is there once a tile, vertices and exchange code
+ * once for equal work (what outlining achieves). The rest is liveness.c. */
+#include "src/passes/ipu/tiles.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Memory {
+    LpIpuPlan *p;
+    int ipu;
+    LpTiles tiles;
+    LpIpuMemory *m;
+    LpCodeletSet set;
+    int64_t interleaved;
+    bool *seen; /* by label */
+} Memory;
+
+void lp_ipu_note_big(LpIpuMemory *m, LpBig b)
+{
+    int at = LP_N_BIG;
+    while (at > 0 && b.bytes > m->big[at - 1].bytes)
+        at--;
+    if (at == LP_N_BIG)
+        return;
+    memmove(&m->big[at + 1], &m->big[at],
+            (size_t)(LP_N_BIG - 1 - at) * sizeof *m->big);
+    m->big[at] = b;
+}
+
+static void keep(Memory *x, LpMemKind kind, int64_t n, int64_t size,
+                 int64_t times, const char *name, const char *scope)
+{
+    LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size);
+    int64_t before = x->tiles.total;
+    lp_tiles_add(&x->tiles, s, times);
+    x->m->bytes[kind] += x->tiles.total - before;
+    lp_ipu_note_big(x->m, (LpBig){name, scope, x->tiles.total - before, kind});
+}
+
+static void variables(Memory *x)
+{
+    static const LpMemKind kind[LP_N_VAR_ROLES] = {
+        [LP_VAR_PARAM] = LP_MEM_WEIGHT,     [LP_VAR_STATE] = LP_MEM_OPTIMIZER,
+        [LP_VAR_ACCUM] = LP_MEM_ACCUMULATOR, [LP_VAR_BUFFER] = LP_MEM_BUFFER,
+        [LP_VAR_CONST] = LP_MEM_BUFFER,     [LP_VAR_HYPER] = LP_MEM_BUFFER};
+    const LpIpuPlan *p = x->p;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT ||
+            p->var_ipu[i] != x->ipu)
+            continue;
+        int64_t n = lp_ipu_kept(p, v);
+        int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
+        if (lp_ipu_off_chip(p, v))
+            x->m->off_chip += n * size;
+        else
+            keep(x, kind[v->role], n, size, 1, v->name, NULL);
+    }
+}
+
+static void stashes(Memory *x)
+{
+    const LpIpuPlan *p = x->p;
+    const LpGraph *g = p->step->micro;
+    for (size_t i = 0; i < p->n_stash; i++) {
+        const LpStash *s = &p->stash[i];
+        const LpType *t = lp_graph_type(g, s->v);
+        if (p->stage[s->stage].ipu != x->ipu)
+            continue;
+        if (s->off_chip) {
+            x->m->off_chip += s->depth * lp_type_bytes(t);
+            continue;
+        }
+        if (s->depth == 1)
+            continue; /* part of the liveness */
+        LpNodeId n = g->value[s->v].node;
+        bool made = n != LP_NO_NODE;
+        keep(x, LP_MEM_STASH, lp_numel(t), (int64_t)lp_dtype_size(t->dtype),
+             s->depth,
+             made ? g->node[n].op->name : p->step->var[p->var_of[s->v]].name,
+             made ? lp_origin_of(g, n)->scope : NULL);
+    }
+}
+
+static void node_code(Memory *x, const LpNodeCost *n, int64_t *vertex,
+                      int64_t *exchange)
+{
+    for (size_t i = 0; i < sizeof x->set.w / sizeof *x->set.w; i++)
+        x->set.w[i] |= n->cost.codelets.w[i];
+    if (n->cost.interleaved_tile_bytes > x->interleaved)
+        x->interleaved = n->cost.interleaved_tile_bytes;
+    if (x->seen[n->label])
+        return;
+    x->seen[n->label] = true;
+    *vertex += n->cost.vertex_bytes;
+    *exchange += n->cost.exchange_code_bytes;
+}
+
+static void code(Memory *x)
+{
+    const LpIpuPlan *p = x->p;
+    const LpGraph *g = p->step->micro, *u = p->step->update;
+    int64_t vertex = 0, exchange = 0;
+    memset(x->seen, 0, (g->n_node + (u ? u->n_node : 0) + 1));
+    x->set = (LpCodeletSet){{0}};
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        if (p->stage[p->node_stage[n]].ipu == x->ipu)
+            node_code(x, &p->cost[n], &vertex, &exchange);
+    for (LpNodeId n = 0; u && n < u->n_node; n++)
+        if (p->update_ipu[n] == x->ipu)
+            node_code(x, &p->update_cost[n], &vertex, &exchange);
+    int64_t tile[] = {lp_codelet_set_bytes(&x->set), vertex, exchange,
+                      lp_stack_bytes(p->o.chip)};
+    for (int i = 0; i < 4; i++) {
+        lp_tiles_add_all(&x->tiles, tile[i]);
+        x->m->bytes[LP_MEM_CODE + i] += tile[i] * x->tiles.n;
+    }
+}
+
+static bool has_work(const LpIpuPlan *p, int ipu)
+{
+    for (int i = 0; i < p->n_stage; i++)
+        if (p->stage[i].ipu == ipu)
+            return true;
+    return false;
+}
+
+static LpStatus one_ipu(Memory *x)
+{
+    LpIpuPlan *p = x->p;
+    x->m = &p->memory[x->ipu];
+    x->interleaved = 0;
+    x->tiles = (LpTiles){.n = lp_ipu_tiles(p)};
+    variables(x);
+    stashes(x);
+    code(x);
+    x->m->always = x->tiles.total;
+    return lp_ipu_liveness(p, x->ipu, &x->tiles, x->interleaved, x->m);
+}
+
+/* ---- does it fit? -------------------------------------------------------- */
+static const char *advice(const LpIpuPlan *p, const LpIpuMemory *m)
+{
+    int most = 0;
+    for (int k = 1; k < LP_N_MEM; k++)
+        if (m->bytes[k] > m->bytes[most])
+            most = k;
+    switch (most) {
+    case LP_MEM_TEMPORARY:
+        return "options:setAvailableMemoryProportion with a smaller value, or "
+               "options.Precision:setPartialsType(torch.half)";
+    case LP_MEM_OPTIMIZER:
+        return "options.TensorLocations:setOptimizerLocation off chip, or "
+               "sharded over the replicas";
+    case LP_MEM_ACCUMULATOR:
+        return "options.TensorLocations:setAccumulatorLocation off chip, or "
+               "half accumulators";
+    case LP_MEM_STASH:
+        return "poptorch.recomputationCheckpoint at smaller tensors, or more "
+               "IPUs";
+    case LP_MEM_ACTIVATION:
+        return p->pipelined ? "a smaller micro-batch with more "
+                              "gradientAccumulation, or more stages"
+                            : "a smaller micro-batch with more "
+                              "gradientAccumulation, or a pipeline (which "
+                              "recomputes)";
+    default:
+        return "more IPUs (poptorch.Block), or weights off chip "
+               "(options.TensorLocations:setWeightLocation)";
+    }
+}
+
+LpStatus lp_ipu_out_of_memory(const LpIpuPlan *p, int ipu)
+{
+    const LpIpuMemory *m = &p->memory[ipu];
+    char stages[64] = "", big[360] = "";
+    size_t at = 0, k = 0;
+    for (int i = 0; i < p->n_stage && at < sizeof stages - 8; i++)
+        if (p->stage[i].ipu == ipu)
+            at += (size_t)snprintf(stages + at, sizeof stages - at, "%s%d",
+                                   at ? ", " : "", i);
+    for (int i = 0; i < LP_N_BIG && m->big[i].bytes > 0; i++) {
+        const LpBig *b = &m->big[i];
+        bool scoped = b->scope && *b->scope;
+        int n = snprintf(big + k, sizeof big - k, "%s%.40s%s%.40s %.1f MB",
+                         k ? ", " : "", b->name, scoped ? " of " : "",
+                         scoped ? b->scope : "", (double)b->bytes / 1e6);
+        if (n < 0 || (size_t)n >= sizeof big - k) {
+            big[k] = '\0';
+            break;
+        }
+        k += (size_t)n;
+    }
+    return lp_fail(p->err, LP_E_IPU_MEMORY,
+                   "Memory allocation error : Out of memory on tile %d of IPU "
+                   "%d (stage %s): %" PRId64 " bytes used but tiles only have "
+                   "%" PRId64 " bytes of memory. Biggest over the IPU: %s. "
+                   "This may help: %s",
+                   m->max_tile_nr, ipu, stages, m->max_tile_gaps,
+                   p->o.chip->tile_bytes, big, advice(p, m));
+}
+
+LpStatus lp_ipu_memory(LpIpuPlan *p)
+{
+    const LpGraph *u = p->step->update;
+    Memory x = {.p = p};
+    size_t n = p->step->micro->n_node + (u ? u->n_node : 0) + 1;
+    p->memory = lp_arena_calloc(&p->mem, (size_t)p->n_ipus * sizeof *p->memory);
+    x.seen = lp_calloc(n, sizeof *x.seen);
+    LpStatus s = LP_OK;
+    if (!p->memory || !x.seen)
+        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    int worst = -1;
+    for (x.ipu = 0; x.ipu < p->n_ipus && s == LP_OK; x.ipu++) {
+        if (!has_work(p, x.ipu))
+            continue;
+        s = one_ipu(&x);
+        int64_t need = p->memory[x.ipu].max_tile_gaps;
+        if (need > p->o.chip->tile_bytes &&
+            (worst < 0 || need > p->memory[worst].max_tile_gaps))
+            worst = x.ipu;
+    }
+    lp_free(x.seen);
+    if (s == LP_OK && worst >= 0 && !p->o.allow_out_of_memory)
+        s = lp_ipu_out_of_memory(p, worst);
+    return s;
+}

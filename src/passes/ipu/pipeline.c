@@ -1,0 +1,156 @@
+/* The IPU passes in order, and what they share about the step. */
+#include "src/passes/ipu/ipu.h"
+
+#include <string.h>
+
+LpIpuOptions lp_ipu_options(void)
+{
+    LpIpuOptions o = {.chip = lp_chip_find("ipu2"), .partials = LP_F32};
+    o.system = lp_system_find(o.chip->version);
+    for (int i = 0; i < LP_N_LOCATIONS; i++)
+        o.location[i] = (LpLocation){.on_chip = true};
+    LpCostCtx x = lp_cost_ctx(o.chip);
+    for (int i = 0; i < LP_MAX_IPUS; i++)
+        o.proportion[i] = x.proportion;
+    return o;
+}
+
+bool lp_ipu_is_carried(const LpVariable *v)
+{
+    return v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL;
+}
+
+bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
+{
+    if (p->step->micro->value[v].node != LP_NO_NODE || p->var_of[v] < 0)
+        return false;
+    const LpVariable *var = &p->step->var[p->var_of[v]];
+    return var->role != LP_VAR_STREAM_IN && !lp_ipu_is_carried(var);
+}
+
+bool lp_ipu_is_checkpoint(const LpOp *op)
+{
+    return (op->flags & LP_OPF_MARKER) &&
+           strcmp(op->name, "recomputation_checkpoint") == 0;
+}
+
+int lp_ipu_tiles(const LpIpuPlan *p)
+{
+    return (p->o.tiles ? p->o.tiles : p->o.chip->tiles) - p->o.io_tiles;
+}
+
+LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
+{
+    LpCostCtx x = lp_cost_ctx(p->o.chip);
+    x.tiles = lp_ipu_tiles(p);
+    x.proportion = p->o.proportion[ipu];
+    x.partials = p->o.partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
+    x.cache = p->cache;
+    return x;
+}
+
+LpCostType lp_ipu_cost_type(LpDtype t)
+{
+    if (t == LP_F16 || t == LP_BF16)
+        return LP_COST_HALF;
+    return lp_is_float(t) ? LP_COST_FLOAT : LP_COST_INT;
+}
+
+int lp_ipu_location(const LpVariable *v)
+{
+    switch (v->role) {
+    case LP_VAR_ACCUM:
+        return LP_LOC_ACCUMULATOR;
+    case LP_VAR_STATE:
+        return LP_LOC_OPTIMIZER;
+    case LP_VAR_STREAM_IN:
+    case LP_VAR_STREAM_OUT:
+        return LP_LOC_ACTIVATION;
+    default:
+        return LP_LOC_WEIGHT;
+    }
+}
+
+/* Parameters and what belongs to them; everything else has no other home. */
+static bool can_move(const LpVariable *v)
+{
+    return v->role == LP_VAR_PARAM || v->role == LP_VAR_STATE ||
+           v->role == LP_VAR_ACCUM;
+}
+
+bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
+{
+    const LpLocation *l = &p->o.location[lp_ipu_location(v)];
+    return can_move(v) && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
+}
+
+int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
+{
+    int64_t n = lp_numel(&v->type), r = p->step->replicas;
+    const LpLocation *l = &p->o.location[lp_ipu_location(v)];
+    bool shared = can_move(v) && v->role != LP_VAR_ACCUM && l->sharded &&
+                  n > l->min_sharded;
+    return shared ? (n + r - 1) / r : n;
+}
+
+static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
+{
+    LP_FAIL_IF(!o->chip || !o->system, e, LP_E_VALUE,
+               "no chip to simulate: ipu1, ipu2 and ipu21 are known");
+    LP_FAIL_IF(o->tiles < 0 || o->tiles > o->chip->tiles, e, LP_E_VALUE,
+               "tiles: expected 0..%d, got %d", o->chip->tiles, o->tiles);
+    int tiles = o->tiles ? o->tiles : o->chip->tiles;
+    LP_FAIL_IF(o->io_tiles < 0 || o->io_tiles >= tiles, e, LP_E_VALUE,
+               "io_tiles: expected 0..%d, got %d", tiles - 1, o->io_tiles);
+    return LP_OK;
+}
+
+static bool has_backward(const LpGraph *g)
+{
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        if (lp_origin_of(g, n)->backward)
+            return true;
+    return false;
+}
+
+LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
+                        LpIpuPlan **out, LpErr *e)
+{
+    *out = NULL;
+    LP_TRY(check_options(o, e));
+    LpIpuPlan *p = lp_calloc(1, sizeof *p);
+    LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
+    p->step = step;
+    p->o = *o;
+    p->err = e;
+    p->training = step->update != NULL || has_backward(step->micro);
+    p->phased = o->strategy == LP_STRATEGY_SERIAL_PHASED ||
+                o->strategy == LP_STRATEGY_PARALLEL_PHASED;
+    p->cache = lp_plan_cache_new();
+    static LpStatus (*const pass[])(LpIpuPlan * p) = {
+#define PASS(name, text) lp_ipu_##name,
+#include "src/passes/ipu/passes.def"
+#undef PASS
+    };
+    LpStatus s = LP_OK;
+    for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++)
+        s = pass[i](p);
+    p->err = NULL;
+    if (s == LP_OK || s == LP_E_IPU_MEMORY)
+        *out = p;
+    else
+        lp_ipu_plan_free(p);
+    return s;
+}
+
+void lp_ipu_plan_free(LpIpuPlan *p)
+{
+    if (!p)
+        return;
+    lp_plan_cache_free(p->cache);
+    lp_free(p->stash);
+    lp_free(p->move);
+    lp_free(p->row);
+    lp_arena_fini(&p->mem);
+    lp_free(p);
+}

@@ -1,0 +1,244 @@
+/* Entries of every run, and what the backward runs need of their forward runs.
+ *
+ * A backward run reads forward values. One that is the same for every
+ * micro-batch (a parameter, a constant) is just read. A view is made again
+ * from what it looks at. With recomputation every other value is made again
+ * too, from the stage's inputs and from checkpoints, just before its first
+ * reader; what cannot be made again (inputs of the stage, checkpoints, values
+ * of carried buffers, results of operators with effects) is stashed. Without
+ * recomputation everything is stashed.
+ *
+ * As in PopART a pipeline over several IPUs recomputes by default; of the last
+ * stage, whose backward follows at once, only what lies before its last
+ * checkpoint (popart: Pipeline::setFinalFwdStageRecomputation). */
+#include "src/passes/ipu/ipu.h"
+
+typedef struct Frame {
+    LpNodeId node;
+    uint32_t next; /* operand to look at */
+} Frame;
+
+typedef struct Again {
+    LpIpuPlan *p;
+    const LpGraph *g;
+    int *there; /* stage whose backward run has the value, by value */
+    bool *late; /* read by the backward run of an earlier stage */
+    LpRunEntry *entry;
+    size_t n_entry, cap_entry;
+    Frame *stack;
+    size_t n_stack, cap_stack;
+    bool any_late;
+    LpNodeId until; /* nodes before this one may be made again */
+    int stage;
+} Again;
+
+static LpStatus no_memory(const Again *a)
+{
+    return lp_fail(a->p->err, LP_E_MEMORY, "out of memory");
+}
+
+static LpStatus add_entry(Again *a, LpNodeId n, bool again)
+{
+    if (!LP_GROW(a->entry, a->cap_entry, a->n_entry))
+        return no_memory(a);
+    a->entry[a->n_entry++] = (LpRunEntry){n, again};
+    return LP_OK;
+}
+
+static LpStatus add_stash(Again *a, LpVal v)
+{
+    LpIpuPlan *p = a->p;
+    if (!LP_GROW(p->stash, p->cap_stash, p->n_stash))
+        return no_memory(a);
+    int depth = p->pipelined ? 2 * (p->n_stage - 1 - a->stage) + 1 : 1;
+    const LpLocation *l = &p->o.location[LP_LOC_ACTIVATION];
+    bool off = !l->on_chip && lp_numel(lp_graph_type(a->g, v)) >=
+                                  l->min_off_chip;
+    if (p->phased)
+        off = off && p->o.liveness != LP_ALWAYS_LIVE;
+    p->stash[p->n_stash++] = (LpStash){v, a->stage, depth, off};
+    return LP_OK;
+}
+
+static bool can_repeat(const Again *a, LpNodeId n)
+{
+    const LpOp *op = a->g->node[n].op;
+    if (lp_ipu_is_checkpoint(op) || (op->flags & LP_OPF_EFFECT))
+        return false;
+    return (op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) || n < a->until;
+}
+
+/* The backward run needs forward value v: marks it, stashes it, or pushes the
+ * node that makes it again. */
+static LpStatus want(Again *a, LpVal v)
+{
+    if (!lp_is_value(v) || lp_ipu_is_free(a->p, v) || a->there[v] == a->stage)
+        return LP_OK;
+    LpNodeId n = a->g->value[v].node;
+    if (n != LP_NO_NODE && lp_origin_of(a->g, n)->backward)
+        return LP_OK;
+    int from = a->p->val_stage[v];
+    if (from > a->stage)
+        return LP_OK; /* comes with the backward values */
+    a->there[v] = a->stage;
+    if (n == LP_NO_NODE || from != a->stage || !can_repeat(a, n))
+        return add_stash(a, v);
+    if (!LP_GROW(a->stack, a->cap_stack, a->n_stack))
+        return no_memory(a);
+    for (uint32_t i = 0; i < a->g->node[n].n_out; i++)
+        a->there[a->g->node[n].out + i] = a->stage;
+    a->stack[a->n_stack++] = (Frame){n, 0};
+    return LP_OK;
+}
+
+static LpStatus ensure(Again *a, LpVal v)
+{
+    LP_TRY(want(a, v));
+    while (a->n_stack) {
+        Frame *f = &a->stack[a->n_stack - 1];
+        const LpGraphNode *d = &a->g->node[f->node];
+        if (f->next < d->n_in) {
+            LP_TRY(want(a, d->in[f->next++]));
+            continue;
+        }
+        LP_TRY(add_entry(a, f->node, true));
+        a->n_stack--;
+    }
+    return LP_OK;
+}
+
+/* ---- runs ---------------------------------------------------------------- */
+static LpStatus keep_run(Again *a, int stage, bool backward)
+{
+    LpIpuPlan *p = a->p;
+    LpRun *r = &p->run[lp_run_of(p, stage, backward)];
+    const LpStage *s = &p->stage[stage];
+    *r = (LpRun){.stage = stage,
+                 .ipu = s->ipu,
+                 .phase = s->phase,
+                 .backward = backward,
+                 .n = (uint32_t)a->n_entry};
+    if (p->pipelined)
+        r->offset = backward ? 2 * (p->n_stage - 1) - stage : stage;
+    r->entry = lp_arena_memdup(&p->mem, a->entry,
+                               (a->n_entry + 1) * sizeof *a->entry);
+    a->n_entry = 0;
+    return r->entry ? LP_OK : no_memory(a);
+}
+
+/* Node ids by stage, forward or backward, in order: the nodes of stage s are
+ * list[first[s]] .. list[first[s + 1] - 1]. */
+static LpStatus by_stage(Again *a, bool backward, LpNodeId **list,
+                         size_t **first)
+{
+    LpIpuPlan *p = a->p;
+    size_t n = (size_t)p->n_stage;
+    *list = lp_arena_alloc(&p->mem, (a->g->n_node + 1) * sizeof **list);
+    *first = lp_arena_calloc(&p->mem, (n + 2) * sizeof **first);
+    if (!*list || !*first)
+        return no_memory(a);
+    size_t *f = *first;
+    for (LpNodeId i = 0; i < a->g->n_node; i++)
+        if (lp_origin_of(a->g, i)->backward == backward)
+            f[p->node_stage[i] + 2]++;
+    for (size_t s = 2; s < n + 2; s++)
+        f[s] += f[s - 1];
+    for (LpNodeId i = 0; i < a->g->n_node; i++)
+        if (lp_origin_of(a->g, i)->backward == backward)
+            (*list)[f[p->node_stage[i] + 1]++] = i;
+    return LP_OK;
+}
+
+static void choose(Again *a, const LpNodeId *list, const size_t *first)
+{
+    LpIpuPlan *p = a->p;
+    LpStage *s = &p->stage[a->stage];
+    a->until = 0;
+    s->recomputed = p->o.recompute == LP_RECOMPUTE_ALL ||
+                    (p->o.recompute == LP_RECOMPUTE_AUTO && p->pipelined);
+    if (!s->recomputed)
+        return;
+    if (a->stage < p->n_stage - 1) {
+        a->until = LP_NO_NODE;
+        return;
+    }
+    for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++)
+        if (lp_ipu_is_checkpoint(a->g->node[list[i]].op))
+            a->until = list[i];
+    s->recomputed = a->until > 0;
+}
+
+static LpStatus backward_run(Again *a, const LpNodeId *list,
+                             const size_t *first)
+{
+    for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++) {
+        const LpGraphNode *d = &a->g->node[list[i]];
+        for (uint32_t k = 0; k < d->n_in; k++)
+            LP_TRY(ensure(a, d->in[k]));
+        LP_TRY(add_entry(a, list[i], false));
+    }
+    for (LpVal v = 1; a->any_late && v < a->g->n_value; v++)
+        if (a->late[v] && a->p->val_stage[v] == a->stage)
+            LP_TRY(ensure(a, v));
+    return keep_run(a, a->stage, true);
+}
+
+static void mark_late(Again *a)
+{
+    const LpIpuPlan *p = a->p;
+    for (LpNodeId n = 0; n < a->g->n_node; n++) {
+        const LpGraphNode *d = &a->g->node[n];
+        for (uint32_t i = 0; lp_origin_of(a->g, n)->backward && i < d->n_in;
+             i++) {
+            LpVal v = d->in[i];
+            if (!lp_is_value(v) || lp_ipu_is_free(p, v))
+                continue;
+            LpNodeId m = a->g->value[v].node;
+            bool back = m != LP_NO_NODE && lp_origin_of(a->g, m)->backward;
+            if (!back && p->val_stage[v] > p->node_stage[n])
+                a->any_late = a->late[v] = true;
+        }
+    }
+}
+
+static LpStatus build(Again *a)
+{
+    LpIpuPlan *p = a->p;
+    LpNodeId *list, *back;
+    size_t *first, *back_first;
+    LP_TRY(by_stage(a, false, &list, &first));
+    LP_TRY(by_stage(a, true, &back, &back_first));
+    for (int s = 0; s < p->n_stage; s++) {
+        for (size_t i = first[s]; i < first[s + 1]; i++)
+            LP_TRY(add_entry(a, list[i], false));
+        LP_TRY(keep_run(a, s, false));
+    }
+    if (!p->training)
+        return LP_OK;
+    mark_late(a);
+    for (a->stage = p->n_stage - 1; a->stage >= 0; a->stage--) {
+        choose(a, list, first);
+        LP_TRY(backward_run(a, back, back_first));
+    }
+    return LP_OK;
+}
+
+LpStatus lp_ipu_recomputation(LpIpuPlan *p)
+{
+    Again a = {.p = p, .g = p->step->micro};
+    size_t n = a.g->n_value;
+    p->n_run = p->training ? 2 * p->n_stage : p->n_stage;
+    p->run = lp_arena_calloc(&p->mem, (size_t)p->n_run * sizeof *p->run);
+    a.there = lp_alloc(n * sizeof *a.there);
+    a.late = lp_calloc(n, sizeof *a.late);
+    LpStatus s = p->run && a.there && a.late ? LP_OK : no_memory(&a);
+    for (size_t i = 0; i < n && s == LP_OK; i++)
+        a.there[i] = -1;
+    if (s == LP_OK)
+        s = build(&a);
+    lp_free(a.there);
+    lp_free(a.late);
+    lp_free(a.entry);
+    lp_free(a.stack);
+    return s;
+}

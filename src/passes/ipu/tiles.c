@@ -1,0 +1,54 @@
+#include "src/passes/ipu/tiles.h"
+
+/* Poplar's linear mapping gives a tile at least so many bytes of a tensor
+ * (PL poputil/TileMapping). */
+#define LEAST_BYTES 128
+
+LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size)
+{
+    LpSpread s = {0};
+    if (n <= 0 || t->n <= 0 || size <= 0)
+        return s;
+    int64_t vec = chip->data_path_bytes / size, least = LEAST_BYTES / size;
+    vec = vec > 0 ? vec : 1;
+    least = least > 0 ? least : 1;
+    int64_t per = (n + t->n - 1) / t->n;
+    per = (per + vec - 1) / vec * vec;
+    per = per > least ? per : least;
+    s.used = (int)((n + per - 1) / per);
+    s.tile = (per < n ? per : n) * size;
+    if (s.used < t->n) {
+        s.start = t->next;
+        t->next = (t->next + s.used) % t->n;
+    }
+    return s;
+}
+
+static int class_of(const LpTiles *t, int tile)
+{
+    return (int)((int64_t)tile * LP_TILE_CLASSES / t->n);
+}
+
+void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
+{
+    if (s.used <= 0)
+        return;
+    t->total += times * s.tile * s.used;
+    int64_t bytes = times * s.tile;
+    if (s.used >= t->n) {
+        for (int c = 0; c < LP_TILE_CLASSES; c++)
+            t->b[c] += bytes;
+        return;
+    }
+    int first = class_of(t, s.start);
+    int last = class_of(t, (s.start + s.used - 1) % t->n);
+    bool wraps = s.start + s.used > t->n;
+    for (int c = 0; c < LP_TILE_CLASSES; c++)
+        if (wraps ? c >= first || c <= last : c >= first && c <= last)
+            t->b[c] += bytes;
+}
+
+void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)
+{
+    lp_tiles_add(t, (LpSpread){.used = t->n, .tile = tile_bytes}, 1);
+}

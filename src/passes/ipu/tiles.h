@@ -1,0 +1,39 @@
+/* Bytes of tiles, by classes of neighbouring tiles: class c holds the tiles
+ * c*T/64 .. (c+1)*T/64 - 1 and its figure is that of the fullest of them.
+ * Private to the passes. */
+#ifndef LP_PASSES_IPU_TILES_H
+#define LP_PASSES_IPU_TILES_H
+
+#include "src/passes/ipu/ipu.h"
+
+/* A tensor on `used` tiles from `start` on (around the end), `tile` bytes on
+ * each. */
+typedef struct LpSpread {
+    int start, used;
+    int64_t tile;
+} LpSpread;
+
+typedef struct LpTiles {
+    int n;    /* tiles that hold data */
+    int next; /* where the next small tensor starts */
+    int64_t b[LP_TILE_CLASSES];
+    int64_t total; /* bytes over all tiles */
+} LpTiles;
+
+/* n elements of `size` bytes dealt out evenly; small tensors take turns. */
+LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size);
+void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
+void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
+
+/* What is on an IPU for some of the time: fills in the peak of *m, whose
+ * always-live part is in `always`. */
+LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
+                         int64_t interleaved, LpIpuMemory *m);
+
+/* Keeps the largest in m->big. */
+void lp_ipu_note_big(LpIpuMemory *m, LpBig b);
+
+/* The error of a tile that overflows. */
+LpStatus lp_ipu_out_of_memory(const LpIpuPlan *p, int ipu);
+
+#endif

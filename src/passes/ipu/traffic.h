@@ -1,0 +1,43 @@
+/* What runs send and receive beyond their IPU, in bytes of one micro-batch.
+ * Private to the passes. */
+#ifndef LP_PASSES_IPU_TRAFFIC_H
+#define LP_PASSES_IPU_TRAFFIC_H
+
+#include "src/passes/ipu/ipu.h"
+
+typedef struct LpTraffic {
+    int64_t host_in, host_out;
+    int64_t hidden_in, hidden_out; /* overlapped with computing as asked */
+    int64_t load, store;           /* streaming memory */
+    int64_t weights;               /* of load: parameters */
+    int64_t gather[LP_COST_N_TYPES]; /* sharded parameters, whole */
+} LpTraffic;
+
+/* One entry a run. */
+LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t);
+
+/* Streaming runs beside computing: I/O tiles load and store, and phases may
+ * overlap. */
+bool lp_ipu_overlaps(const LpIpuPlan *p);
+
+/* The row of the weight update, and of slices that a call returns at its
+ * end. */
+LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row);
+LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row);
+
+/* Adds an action to a row; its list is in the plan's arena. */
+typedef struct LpRowBuilder {
+    LpIpuPlan *p;
+    LpRow *row;
+    LpAct *act;
+    size_t n, cap;
+} LpRowBuilder;
+LpStatus lp_row_add(LpRowBuilder *b, LpAct act);
+LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s); /* frees the list */
+
+/* Host or streaming transfers of all IPUs at once: adds an action an IPU with
+ * bytes; returns the cycles of the slowest, its sync in *sync. */
+LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
+                         int64_t *cyc, int64_t *sync);
+
+#endif

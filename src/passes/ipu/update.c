@@ -1,0 +1,216 @@
+/* The row of the weight update: gradients are summed over the replicas, state
+ * that lives off chip comes and goes, then every IPU updates its parameters.
+ * With sharded state the sum is scattered, each replica updates its share, and
+ * the new parameters are gathered. */
+#include "src/passes/ipu/traffic.h"
+
+typedef struct Update {
+    LpIpuPlan *p;
+    LpRowBuilder b;
+    int64_t sum[LP_MAX_IPUS][LP_COST_N_TYPES];     /* all-reduce, bytes */
+    int64_t scatter[LP_MAX_IPUS][LP_COST_N_TYPES]; /* sharded gradients */
+    int64_t gather[LP_MAX_IPUS][LP_COST_N_TYPES];  /* sharded parameters */
+    int64_t load[LP_MAX_IPUS], store[LP_MAX_IPUS];
+} Update;
+
+/* Is the state of that parameter, or the parameter, shared by replicas? */
+static bool is_shared(const LpIpuPlan *p, int param)
+{
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        bool of = (int)i == param || (v->role == LP_VAR_STATE &&
+                                      v->param == param);
+        if (of && lp_ipu_kept(p, v) < lp_numel(&v->type))
+            return true;
+    }
+    return false;
+}
+
+/* share[i]: variable i belongs to a parameter updated in shares. */
+static void gather_traffic(Update *u, bool *share)
+{
+    const LpIpuPlan *p = u->p;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->role == LP_VAR_PARAM)
+            share[i] = p->step->replicas > 1 && is_shared(p, (int)i);
+    }
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        int ipu = p->var_ipu[i];
+        int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
+        LpCostType t = lp_ipu_cost_type(v->type.dtype);
+        bool of = v->param >= 0;
+        if (of && (v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM))
+            share[i] = share[v->param];
+        if (v->role == LP_VAR_ACCUM)
+            (share[i] ? u->scatter : u->sum)[ipu][t] += lp_type_bytes(&v->type);
+        /* a parameter that stays sharded is gathered where it is used */
+        if (v->role == LP_VAR_PARAM && share[i] &&
+            lp_ipu_kept(p, v) == lp_numel(&v->type))
+            u->gather[ipu][t] += lp_type_bytes(&v->type);
+        if (!lp_ipu_off_chip(p, v))
+            continue;
+        if (v->update_in != LP_NOVAL)
+            u->load[ipu] += lp_ipu_kept(p, v) * size;
+        if (v->update_out != LP_NOVAL)
+            u->store[ipu] += lp_ipu_kept(p, v) * size;
+    }
+}
+
+static LpStatus collective(Update *u, LpCollective kind,
+                           int64_t bytes[][LP_COST_N_TYPES])
+{
+    LpIpuPlan *p = u->p;
+    int64_t worst = 0;
+    for (int i = 0; i < p->n_ipus; i++) {
+        LpCostCtx x = lp_ipu_ctx(p, i);
+        int64_t cyc = 0, all = 0;
+        for (int t = 0; t < LP_COST_N_TYPES; t++) {
+            LpCost c = lp_cost_collective(&x, p->o.system, kind, (LpCostType)t,
+                                          bytes[i][t], (int)p->step->replicas,
+                                          p->n_ipus);
+            cyc += lp_cost_cyc(&c);
+            all += bytes[i][t];
+        }
+        if (cyc > 0)
+            LP_TRY(lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COLLECTIVE,
+                                             .run = -1,
+                                             .ipu = i,
+                                             .bytes = all,
+                                             .cycles = cyc}));
+        worst = cyc > worst ? cyc : worst;
+    }
+    u->b.row->collective_cyc += worst;
+    return LP_OK;
+}
+
+/* Parameter of each update node, through the values it reads. */
+static void find_shares(const LpIpuPlan *p, const bool *share, bool *value)
+{
+    const LpGraph *g = p->step->update;
+    for (size_t i = 0; i < p->step->n_var; i++)
+        if (p->step->var[i].update_in != LP_NOVAL)
+            value[p->step->var[i].update_in] = share[i];
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        const LpGraphNode *d = &g->node[n];
+        bool any = false;
+        for (uint32_t i = 0; i < d->n_in; i++)
+            any |= lp_is_value(d->in[i]) && value[d->in[i]];
+        for (uint32_t i = 0; i < d->n_out; i++)
+            value[d->out + i] = any;
+    }
+}
+
+static LpStatus compute(Update *u, const bool *value)
+{
+    LpIpuPlan *p = u->p;
+    const LpGraph *g = p->step->update;
+    LpCost total[LP_MAX_IPUS] = {{0}};
+    int64_t r = p->step->replicas;
+    int worst = 0;
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        LpCost c = p->update_cost[n].cost, *t = &total[p->update_ipu[n]];
+        bool part = value[g->node[n].out];
+        t->compute_cyc += part ? (c.compute_cyc + r - 1) / r : c.compute_cyc;
+        t->exchange_cyc += part ? (c.exchange_cyc + r - 1) / r : c.exchange_cyc;
+        t->sync_cyc += c.sync_cyc;
+    }
+    for (int i = 0; i < p->n_ipus; i++) {
+        int64_t cyc = lp_cost_cyc(&total[i]);
+        if (cyc > lp_cost_cyc(&total[worst]))
+            worst = i;
+        if (cyc > 0)
+            LP_TRY(lp_row_add(&u->b, (LpAct){.kind = LP_ACT_UPDATE,
+                                             .run = -1,
+                                             .ipu = i,
+                                             .cycles = cyc}));
+        u->b.row->busy_cyc += cyc;
+    }
+    u->b.row->compute_cyc += total[worst].compute_cyc;
+    u->b.row->exchange_cyc += total[worst].exchange_cyc;
+    u->b.row->sync_cyc += total[worst].sync_cyc;
+    u->b.row->work_cyc = lp_cost_cyc(&total[worst]);
+    return LP_OK;
+}
+
+/* Values of the update that another IPU reads (a norm over all gradients). */
+static LpStatus copies(Update *u)
+{
+    LpIpuPlan *p = u->p;
+    const LpGraph *g = p->step->update;
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        const LpGraphNode *d = &g->node[n];
+        for (uint32_t i = 0; i < d->n_in; i++) {
+            if (!lp_is_value(d->in[i]) ||
+                g->value[d->in[i]].node == LP_NO_NODE)
+                continue;
+            int from = p->update_ipu[g->value[d->in[i]].node];
+            if (from == p->update_ipu[n])
+                continue;
+            LpCostCtx x = lp_ipu_ctx(p, from);
+            int64_t bytes = lp_type_bytes(lp_graph_type(g, d->in[i]));
+            LpCost c = lp_cost_ipu_copy(&x, p->o.system, from,
+                                        p->update_ipu[n], bytes);
+            u->b.row->copy_cyc += c.exchange_cyc;
+            u->b.row->sync_cyc += c.sync_cyc;
+            LP_TRY(lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COPY,
+                                             .run = -1,
+                                             .ipu = from,
+                                             .to = p->update_ipu[n],
+                                             .bytes = bytes,
+                                             .cycles = lp_cost_cyc(&c)}));
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus build(Update *u, bool *share, bool *value)
+{
+    LpIpuPlan *p = u->p;
+    int64_t cyc = 0, sync = 0;
+    gather_traffic(u, share);
+    LP_TRY(collective(u, LP_COLL_ALL_REDUCE, u->sum));
+    LP_TRY(collective(u, LP_COLL_REDUCE_SCATTER, u->scatter));
+    LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));
+    find_shares(p, share, value);
+    LP_TRY(compute(u, value));
+    LP_TRY(copies(u));
+    LP_TRY(lp_row_transfer(&u->b, LP_ACT_STORE, u->store, &cyc, &sync));
+    LP_TRY(collective(u, LP_COLL_ALL_GATHER, u->gather));
+    u->b.row->stream_cyc += cyc;
+    u->b.row->sync_cyc += sync;
+    return LP_OK;
+}
+
+LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row)
+{
+    *row = (LpRow){.kind = LP_ROW_UPDATE, .count = 1};
+    Update *u = lp_calloc(1, sizeof *u);
+    bool *share = lp_calloc(p->step->n_var + 1, sizeof *share);
+    bool *value = lp_calloc(p->step->update->n_value, sizeof *value);
+    LpStatus s = LP_OK;
+    if (!u || !share || !value)
+        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    if (s == LP_OK) {
+        u->p = p;
+        u->b = (LpRowBuilder){.p = p, .row = row};
+        s = lp_row_finish(&u->b, build(u, share, value));
+    }
+    lp_free(u);
+    lp_free(share);
+    lp_free(value);
+    return s;
+}
+
+LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
+{
+    *row = (LpRow){.kind = LP_ROW_OUTPUT, .count = p->o.output_slices};
+    LpRowBuilder b = {.p = p, .row = row};
+    int64_t bytes[LP_MAX_IPUS] = {0};
+    for (int r = 0; r < p->n_run; r++)
+        bytes[p->run[r].ipu] += t[r].host_out + t[r].hidden_out;
+    LpStatus s = lp_row_transfer(&b, LP_ACT_HOST_OUT, bytes, &row->host_cyc,
+                                 &row->sync_cyc);
+    return lp_row_finish(&b, s);
+}
