@@ -315,6 +315,7 @@ static void fill_desc(LpDesc *d, const LpTensor *t)
     d->dtype = t->dtype;
     d->ndim = t->ndim;
     d->is_imm = false;
+    d->block = 0;
     memcpy(d->shape, t->shape, n);
     memcpy(d->strides, t->strides, n);
 }
@@ -330,6 +331,7 @@ static void fill_arg(LpDesc *d, const LpArg *a, const LpType *type, void **p)
     d->dtype = type->dtype;
     d->ndim = 0;
     d->is_imm = a->is_num;
+    d->block = 0;
     if (a->is_num)
         d->imm = a->num;
 }

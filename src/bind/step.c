@@ -1,6 +1,7 @@
 /* Steps from Lua; see program.h. */
 #include <string.h>
 
+#include "src/base/cpu.h"
 #include "src/base/mem.h"
 #include "src/bind/module.h"
 #include "src/bind/program.h"
@@ -329,15 +330,20 @@ static int step_text(lua_State *L)
     return 1;
 }
 
-/* step:compile{threads=, fuse=}: the step becomes the executor's. */
+/* step:compile{threads=, fuse=, blocked=}: the step becomes the executor's. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};
+    static const int blocks[LP_N_SIMD] = {
+        [LP_SIMD_PLAIN] = 0, [LP_SIMD_AVX2] = 8, [LP_SIMD_AVX512] = 16};
     LpStep *s = lp_check_step(L);
     luaL_checktype(L, 2, LUA_TTABLE);
     LpCompileOptions o = {
         .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_kernel_width()),
-                 .fuse = lp_opt_bool(L, 2, "fuse", true)}};
+                 .fuse = lp_opt_bool(L, 2, "fuse", true),
+                 .block = lp_opt_bool(L, 2, "blocked", true)
+                              ? blocks[lp_cpu_simd()]
+                              : 0}};
     LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
     LpProgram *p = NULL;
     LpExecBox *d = lp_calloc(1, sizeof *d);

@@ -147,6 +147,11 @@ typedef struct LpDesc {
     LpDtype dtype; /* LP_DT_NONE: hole */
     int8_t ndim;
     bool is_imm;
+    /* 0: plain, strides say where elements are. Else dimension 1 is blocked
+     * (host lowering only, operators with LP_OPF_BLOCKED): memory is dense in
+     * the order [d0, d1 / block, d2, …, block], shape is the logical one,
+     * strides are unused; block divides shape[1]. */
+    uint8_t block;
     LpScalar imm; /* is_imm */
     int64_t shape[LP_MAX_DIMS];
     int64_t strides[LP_MAX_DIMS];
@@ -199,6 +204,7 @@ enum {
     LP_OPF_CACHED = 128,     /* preparing is dear: keep prepared kernels */
     LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it */
     LP_OPF_COMMUTES = 512,
+    LP_OPF_BLOCKED = 2048, /* its kernel takes blocked operands */
     LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
 };
 

@@ -228,7 +228,7 @@ static void grad_back_weight(LpGrad *g)
 
 LpOp op_convolution = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
     .forms = "convolution(Tensor input, Tensor weight, " COMMON,
     .infer = infer_convolution,
     .grad = grad_convolution,
@@ -239,7 +239,7 @@ LpOp op_convolution = {
 
 LpOp op_convolution_backward_input = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
     .forms = "convolution_backward_input(Tensor grad, Tensor weight, int[] "
              "input_size, " COMMON,
     .infer = infer_back_input,
@@ -251,7 +251,7 @@ LpOp op_convolution_backward_input = {
 
 LpOp op_convolution_backward_weight = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
     .forms = "convolution_backward_weight(Tensor grad, Tensor input, int[] "
              "weight_size, " COMMON,
     .infer = infer_back_weight,

@@ -238,6 +238,7 @@ static void grad_adaptive_avg_back(LpGrad *g)
  */
 LpOp op_max_pool = {
     .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_BLOCKED,
     .forms = "max_pool(Tensor input, int[] kernel_size, int[]? stride, int[] "
              "padding, int[] dilation, bool ceil_mode) -> (Tensor values, "
              "Tensor indices) @p",
@@ -250,6 +251,7 @@ LpOp op_max_pool = {
 
 LpOp op_max_pool_backward = {
     .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_BLOCKED,
     .forms = "max_pool_backward(Tensor grad, Tensor indices, int[] size) -> "
              "Tensor @p",
     .infer = infer_scatter,

@@ -130,6 +130,11 @@ static LpStatus build(Conv *c, const LpConvGeom *g, LpDtype t,
     for (int i = 0; i < N_SIDES; i++) {
         int64_t shape[6], strides[6];
         int n = axes(side[i], i, g->groups, shape, strides);
+        if (side[i]->block) { /* used as it is */
+            LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, wish[i], e));
+            user[i] = *wish[i];
+            continue;
+        }
         LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
         LP_TRY(lp_dnn_any(t, n, shape, wish[i], e));
     }
@@ -281,6 +286,8 @@ static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
 
 static bool dense(const LpDesc *d)
 {
+    if (d->block)
+        return true;
     for (int i = 0; i < d->ndim; i++)
         if (d->strides[i] <= 0 && d->shape[i] > 1)
             return false;
@@ -306,7 +313,7 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     if (t == LP_F64)
         return reference(r, op_kind, k, e);
     bool direct = lp_dnn_native(t) && dense(&r->in[0]) && dense(&r->in[1]) &&
-                  lp_desc_contiguous(&r->out[0]);
+                  (r->out[0].block || lp_desc_contiguous(&r->out[0]));
     LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
     for (int i = 0; i < N_SIDES && !direct; i++)
         d[i] = contiguous(&d[i], LP_F32);

@@ -171,6 +171,35 @@ LpDesc lp_desc_of(const LpType *t)
     return d;
 }
 
+LpDesc lp_desc_split(const LpDesc *d, int rank, int64_t channels, int block)
+{
+    LpDesc s = {.dtype = d->dtype,
+                .ndim = (int8_t)(rank + 1),
+                .is_imm = d->is_imm,
+                .imm = d->imm};
+    for (int i = 0; i < rank; i++) {
+        int at = i - (rank - d->ndim);
+        bool have = !d->is_imm && at >= 0;
+        s.shape[i] = have ? d->shape[at] : 1;
+        s.strides[i] = have ? d->strides[at] : 0;
+    }
+    bool splits = s.shape[1] == channels;
+    s.shape[rank] = splits ? block : 1;
+    s.strides[rank] = s.strides[1];
+    if (splits) {
+        s.shape[1] = channels / block;
+        s.strides[1] *= block;
+    }
+    if (d->block) {
+        int64_t step = 1;
+        for (int i = rank; i >= 0; i--) {
+            s.strides[i] = step;
+            step *= s.shape[i];
+        }
+    }
+    return s;
+}
+
 int64_t lp_desc_numel(const LpDesc *d)
 {
     int64_t n = 1;

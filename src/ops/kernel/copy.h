@@ -52,6 +52,11 @@ LpStatus lp_fill_kernel(const LpDesc *dst, LpScalar v, int threads,
 
 /* Description of contiguous memory of a type. */
 LpDesc lp_desc_of(const LpType *t);
+/* The same elements with dimension 1 split in two: [d0, d1 / block, d2, …,
+ * block]. A blocked one becomes dense and plain, a plain one strided. `rank`
+ * and `channels` are those of the blocked values it is used with: `d` may be
+ * broadcast against them (fewer dimensions, or size 1). */
+LpDesc lp_desc_split(const LpDesc *d, int rank, int64_t channels, int block);
 bool lp_desc_contiguous(const LpDesc *d);
 int64_t lp_desc_numel(const LpDesc *d);
 

@@ -170,6 +170,23 @@ LpStatus lp_dnn_any(LpDtype t, int ndim, const int64_t *shape, LpDnnLayout *out,
     return LP_OK;
 }
 
+LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
+                        LpDnnLayout *out, LpErr *e)
+{
+    static const dnnl_format_tag_t tags[2][3] = {
+        {dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c},
+        {dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c}};
+    dnnl_memory_desc_t md;
+    dnnl_dims_t dims;
+    LP_TRY(dims_of(t, ndim, shape, dims, e));
+    dnnl_status_t s = dnnl_memory_desc_init_by_tag(
+        &md, ndim, dims, data_type(t), tags[block == 16][ndim - 3]);
+    if (s != dnnl_success)
+        return fail(s, "a blocked layout", e);
+    keep(out, t, &md);
+    return LP_OK;
+}
+
 LpStatus lp_dnn_channels_last(LpDtype t, int ndim, const int64_t *shape,
                               LpDnnLayout *out, LpErr *e)
 {

@@ -38,6 +38,10 @@ LpStatus lp_dnn_plain(LpDtype t, int ndim, const int64_t *shape,
                       const int64_t *strides, LpDnnLayout *out, LpErr *e);
 LpStatus lp_dnn_any(LpDtype t, int ndim, const int64_t *shape, LpDnnLayout *out,
                     LpErr *e);
+/* N-C-spatial with channels in blocks (LpDesc.block); block is 8 or 16 and
+ * divides shape[1]. */
+LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
+                        LpDnnLayout *out, LpErr *e);
 /* Axis c last in memory (N…C of an N-C-spatial shape). */
 LpStatus lp_dnn_channels_last(LpDtype t, int ndim, const int64_t *shape,
                               LpDnnLayout *out, LpErr *e);

@@ -9,6 +9,7 @@
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
+#include "src/ops/kernel/pool_blocked.h"
 
 typedef struct Pool {
     LpPoolGeom g;
@@ -80,6 +81,8 @@ LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     LP_FAIL_IF(q.in_plane > INT32_MAX, e, LP_E_RUNTIME,
                "max_pool: a plane of %lld elements is too large",
                (long long)q.in_plane);
+    if (r->in[0].block)
+        return lp_max_pool_blocked(r, &q.g, k, e);
     size_t work = (size_t)(r->threads * q.g.out[2]) * sizeof(int32_t);
     return lp_plain_prepare(r, k, max_core, lp_plain_type(r->out[0].dtype), &q,
                             sizeof q, work, e);
@@ -230,6 +233,8 @@ static LpStatus scatter_core(const LpPlain *p, void *const *in,
 LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
                                      LpErr *e)
 {
+    if (r->out[0].block)
+        return lp_max_pool_scatter_blocked(r, k, e);
     Pool q = pool_of(&r->out[0], &r->in[0], r->attr[0].n);
     return lp_plain_prepare(r, k, scatter_core, lp_plain_type(r->out[0].dtype),
                             &q, sizeof q, 0, e);

@@ -120,13 +120,25 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
     return s;
 }
 
-/* Strided copy of one place to another. */
-static LpStatus add_copy(LpLower *l, LpNodeId node, const LpPlace *src,
-                         const LpPlace *dst)
+LpStatus lp_lower_buffer(LpLower *l, LpVal v, uint32_t *buf)
+{
+    *buf = add_buf(l, type_bytes(lp_graph_type(l->g, v)), UINT32_MAX);
+    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
+}
+
+LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
+                       const LpPlace *dst)
 {
     LpKernel *k;
+    LpDesc from = src->desc, to = dst->desc;
+    int block = from.block ? from.block : to.block;
+    if (block) {
+        int64_t channels = to.shape[1];
+        from = lp_desc_split(&src->desc, to.ndim, channels, block);
+        to = lp_desc_split(&dst->desc, to.ndim, channels, block);
+    }
     LP_TRY(lp_lower_new_kernel(l, &k));
-    LpStatus s = lp_copy_kernel(&src->desc, 0, &dst->desc, l->o->threads, k);
+    LpStatus s = lp_copy_kernel(&from, 0, &to, l->o->threads, k);
     return lp_lower_finish(l, s, node, k, &src, 1, &dst, 1);
 }
 
@@ -136,7 +148,10 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
     LpAttr attr[LP_MAX_ATTR];
     const LpType *tin = lp_graph_type(l->g, n->in[0]);
     LpType out = {0};
-    LpPlace src = l->place[n->in[0]], dst = {0};
+    LpPlace src, dst = {0};
+    const LpPlace *plain;
+    LP_TRY(lp_layout_place(l, n->in[0], 0, &plain));
+    src = *plain;
     bool needs_copy = false;
     memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
     LpArena scratch = {0};
@@ -164,7 +179,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
         if (s == LP_OK && whole.buf == LP_NO_BUF)
             s = LP_E_MEMORY;
         if (s == LP_OK)
-            s = add_copy(l, id, &src, &whole);
+            s = lp_lower_copy(l, id, &src, &whole);
         if (s != LP_OK) {
             lp_arena_fini(&scratch);
             return s;
@@ -186,7 +201,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
 {
     size_t n = (size_t)a->ndim * sizeof *a->shape;
-    return a->dtype == b->dtype && a->ndim == b->ndim &&
+    return a->dtype == b->dtype && a->ndim == b->ndim && a->block == b->block &&
            !memcmp(a->shape, b->shape, n) && lp_desc_contiguous(a) &&
            lp_desc_contiguous(b);
 }
@@ -234,23 +249,119 @@ static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
     return LP_NO_BUF;
 }
 
-static LpStatus place_results(LpLower *l, const LpGraphNode *n)
+static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
         const LpType *t = lp_graph_type(l->g, v);
         LpDesc d = lp_desc_of(t);
         uint32_t var = l->target[v], b;
-        if (var != UINT32_MAX && may_write_var(l, n, var)) {
+        d.block = (uint8_t)block;
+        if (var != UINT32_MAX && !block && may_write_var(l, n, var)) {
             LP_TRY(lp_lower_own(l, v, var));
         } else if (i == 0 && (b = reusable(l, n, &d)) != LP_NO_BUF) {
             l->place[v] = (LpPlace){.buf = b, .desc = d};
         } else {
             LP_TRY(lp_lower_own(l, v, UINT32_MAX));
+            l->place[v].desc.block = (uint8_t)block;
         }
         l->buf[l->place[v].buf].reads_left += l->uses[v];
     }
     return LP_OK;
+}
+
+/* How a node meets blocked operands. */
+typedef enum {
+    AS_PLAIN,   /* wants plain ones */
+    AS_IS,      /* its kernel takes either */
+    AS_BLOCKED, /* all blocked */
+    AS_SPLIT    /* in five dimensions */
+} Meets;
+
+static Meets meets(const LpLower *l, const LpGraphNode *n, int block)
+{
+    if (lp_layout_reduces(l, n))
+        return AS_SPLIT;
+    if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
+        n->op == &op_convolution_backward_weight)
+        return l->o->block ? AS_IS : AS_PLAIN;
+    if (!block)
+        return AS_PLAIN;
+    return n->op->flags & LP_OPF_BLOCKED ? AS_BLOCKED : AS_SPLIT;
+}
+
+/* Everything a kernel of one node is prepared with. */
+typedef struct Req {
+    LpArena mem;
+    LpDesc *in, out[LP_MAX_OUT];
+    const LpPlace **pin, *pout[LP_MAX_OUT];
+    LpAttr attr[LP_MAX_ATTR];
+    int64_t dims[5];
+} Req;
+
+static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
+                              Meets how)
+{
+    const LpType *like = lp_graph_type(l->g, n->out);
+    if (lp_layout_reduces(l, n))
+        like = lp_graph_type(l->g, n->in[0]);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        LpVal v = n->in[i];
+        q->in[i].dtype = LP_DT_NONE;
+        if (v != LP_NOVAL && lp_is_imm(v)) {
+            LpType t = lp_graph_operand_type(l->g, v);
+            q->in[i] = (LpDesc){.dtype = t.dtype,
+                                .is_imm = true,
+                                .imm = lp_graph_scalar(l->g, v)};
+        } else if (v != LP_NOVAL) {
+            int block = how == AS_PLAIN     ? 0
+                        : how == AS_BLOCKED ? l->o->block
+                                            : l->place[v].desc.block;
+            LP_TRY(lp_layout_place(l, v, block, &q->pin[i]));
+            q->in[i] = how == AS_SPLIT
+                           ? lp_layout_split(l, &q->pin[i]->desc, like)
+                           : q->pin[i]->desc;
+        }
+    }
+    return LP_OK;
+}
+
+static void read_results(LpLower *l, const LpGraphNode *n, Req *q, Meets how)
+{
+    memcpy(q->attr, n->attr, n->op->n_attr * sizeof *q->attr);
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        q->pout[i] = &l->place[n->out + i];
+        q->out[i] = q->pout[i]->desc;
+        if (how != AS_SPLIT)
+            continue;
+        if (lp_layout_reduces(l, n))
+            lp_layout_reduction(n, q->attr, q->dims, &q->in[0], &q->out[i]);
+        else
+            q->out[i] =
+                lp_layout_split(l, &q->out[i], lp_graph_type(l->g, n->out));
+    }
+}
+
+static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
+                             Req *q)
+{
+    LpKernel *k;
+    int block = lp_layout_block(l, n);
+    Meets how = meets(l, n, block);
+    LP_TRY(place_results(l, n, block));
+    LP_TRY(read_operands(l, n, q, how));
+    read_results(l, n, q, how);
+    LP_TRY(lp_lower_new_kernel(l, &k));
+    LpKernelReq r = {.op = n->op,
+                     .attr = q->attr,
+                     .n_in = (int)n->n_in,
+                     .n_out = (int)n->n_out,
+                     .in = q->in,
+                     .out = q->out,
+                     .threads = l->o->threads,
+                     .site = n->site};
+    return lp_lower_finish(l, n->op->prepare(&r, k, l->err), id, k, q->pin,
+                           (int)n->n_in, q->pout, (int)n->n_out);
 }
 
 LpStatus lp_lower_node(LpLower *l, LpNodeId id)
@@ -260,51 +371,14 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
         return lower_view(l, id, n);
     LP_FAIL_IF(!n->op->prepare, l->err, LP_E_INTERNAL,
                "operator %s has no kernel", n->op->name);
-    LpArena scratch = {0};
-    LpDesc *in = lp_arena_calloc(&scratch, n->n_in * sizeof *in);
-    const LpPlace **pin =
-        lp_arena_calloc(&scratch, (n->n_in + 1) * sizeof *pin);
-    LpDesc out[LP_MAX_OUT];
-    const LpPlace *pout[LP_MAX_OUT];
-    LpKernel *k = NULL;
-    LpStatus s =
-        in && pin ? LP_OK : lp_fail(l->err, LP_E_MEMORY, "out of memory");
-    if (s == LP_OK)
-        s = place_results(l, n);
-    for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++) {
-        LpVal v = n->in[i];
-        in[i].dtype = LP_DT_NONE;
-        if (v != LP_NOVAL && lp_is_imm(v)) {
-            LpType t = lp_graph_operand_type(l->g, v);
-            in[i] = (LpDesc){.dtype = t.dtype,
-                             .is_imm = true,
-                             .imm = lp_graph_scalar(l->g, v)};
-        } else if (v != LP_NOVAL) {
-            in[i] = l->place[v].desc;
-            pin[i] = &l->place[v];
-        }
-    }
-    for (uint32_t i = 0; i < n->n_out && s == LP_OK; i++) {
-        out[i] = l->place[n->out + i].desc;
-        pout[i] = &l->place[n->out + i];
-    }
-    if (s == LP_OK)
-        s = lp_lower_new_kernel(l, &k);
-    if (s == LP_OK) {
-        LpKernelReq r = {.op = n->op,
-                         .attr = n->attr,
-                         .n_in = (int)n->n_in,
-                         .n_out = (int)n->n_out,
-                         .in = in,
-                         .out = out,
-                         .threads = l->o->threads,
-                         .site = n->site};
-        s = lp_lower_finish(l, n->op->prepare(&r, k, l->err), id, k, pin,
-                            (int)n->n_in, pout, (int)n->n_out);
-    }
-    lp_arena_fini(&scratch);
+    Req q = {0};
+    q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
+    q.pin = lp_arena_calloc(&q.mem, (n->n_in + 1) * sizeof *q.pin);
+    LpStatus s = q.in && q.pin ? lower_kernel(l, id, n, &q)
+                               : lp_fail(l->err, LP_E_MEMORY, "out of memory");
+    lp_arena_fini(&q.mem);
     for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
-        if (n->in[i] != LP_NOVAL && !lp_is_imm(n->in[i]))
+        if (lp_is_value(n->in[i]))
             l->buf[l->place[n->in[i]].buf].reads_left--;
     return s;
 }
@@ -314,12 +388,13 @@ static LpStatus prepare_tables(LpLower *l)
 {
     size_t n = l->g->n_value;
     l->place = lp_arena_calloc(&l->mem, n * sizeof *l->place);
+    l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
     l->uses = lp_arena_calloc(&l->mem, n * sizeof *l->uses);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
-    LP_FAIL_IF(!l->place || !l->uses || !l->target, l->err, LP_E_MEMORY,
-               "out of memory");
+    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->target, l->err,
+               LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        l->place[i].buf = LP_NO_BUF;
+        l->place[i].buf = l->alt[i].buf = LP_NO_BUF;
         l->target[i] = UINT32_MAX;
     }
     for (size_t i = 0; i < l->g->n_node; i++) {
@@ -371,13 +446,13 @@ static LpStatus copy_outputs(LpLower *l)
                 apart.buf = add_buf(l, type_bytes(lp_graph_type(l->g, out)),
                                     UINT32_MAX);
                 LP_TRY(apart.buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK);
-                LP_TRY(add_copy(l, LP_NO_NODE, p, &apart));
+                LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &apart));
                 *p = apart;
             } else {
                 LpPlace dst = {.desc = lp_desc_of(lp_graph_type(l->g, out))};
                 dst.buf = add_buf(l, type_bytes(lp_graph_type(l->g, out)), i);
                 LP_TRY(dst.buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK);
-                LP_TRY(add_copy(l, LP_NO_NODE, p, &dst));
+                LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &dst));
             }
         }
     }

@@ -7,6 +7,7 @@
 typedef struct LpHostOptions {
     int threads;
     bool fuse; /* chains of pointwise operators as one pass */
+    int block; /* channels in a block of images: 8 or 16; 0: plain layouts */
 } LpHostOptions;
 
 /* `g` is step->micro or step->update. */

@@ -8,6 +8,7 @@
 
 typedef struct Chain {
     LpLower *l;
+    int block; /* of the chain's values; 0: plain */
     const LpFuseGroup *group;
     LpFusedNode node[LP_FUSED_MAX_NODE];
     LpVal ext[LP_FUSED_MAX_EXT];
@@ -130,7 +131,8 @@ static LpStatus place_out(Chain *c, int i)
     uint32_t var = l->target[v];
     int k = c->out_member[i];
     bool safe = true;
-    if (var != UINT32_MAX) {
+    d.block = (uint8_t)c->block;
+    if (var != UINT32_MAX && !c->block) {
         LpVal old = lp_lower_var_in(l, &l->step->var[var]);
         uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->place[old].buf;
         if (b == LP_NO_BUF ||
@@ -147,7 +149,24 @@ static LpStatus place_out(Chain *c, int i)
             return LP_OK;
         }
     }
-    return lp_lower_own(l, v, UINT32_MAX);
+    LP_TRY(lp_lower_own(l, v, UINT32_MAX));
+    l->place[v].desc.block = d.block;
+    return LP_OK;
+}
+
+/* What the kernel is told of a place. */
+static LpDesc seen(const Chain *c, const LpDesc *d)
+{
+    const LpType *like = lp_graph_type(c->l->g, c->out[0]);
+    return c->block ? lp_layout_split(c->l, d, like) : *d;
+}
+
+/* The operand in a layout the chain can read: split ones take either. */
+static LpStatus ext_place(Chain *c, int i, const LpPlace **p)
+{
+    LpVal v = c->ext[i];
+    int block = c->block ? c->l->place[v].desc.block : 0;
+    return lp_layout_place(c->l, v, block, p);
 }
 
 static LpStatus emit(Chain *c)
@@ -159,12 +178,12 @@ static LpStatus emit(Chain *c)
     for (int i = 0; i < c->n_out; i++)
         LP_TRY(place_out(c, i));
     for (int i = 0; i < c->n_ext; i++) {
-        in[i] = &l->place[c->ext[i]];
-        ext[i] = in[i]->desc;
+        LP_TRY(ext_place(c, i, &in[i]));
+        ext[i] = seen(c, &in[i]->desc);
     }
     for (int i = 0; i < c->n_out; i++) {
         out[i] = &l->place[c->out[i]];
-        res[i] = out[i]->desc;
+        res[i] = seen(c, &out[i]->desc);
     }
     LP_TRY(lp_lower_new_kernel(l, &k));
     LpFusedReq r = {.node = c->node,
@@ -192,10 +211,17 @@ static bool possible(Chain *c)
     LpErr e = {0};
     LpKernel k = {.threads = 1};
     LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
-    for (int i = 0; i < c->n_ext; i++)
+    for (int i = 0; i < c->n_ext; i++) {
         ext[i] = c->l->place[c->ext[i]].desc;
-    for (int i = 0; i < c->n_out; i++)
+        if (!c->block) /* will be read as plain */
+            ext[i].block = 0;
+        ext[i] = seen(c, &ext[i]);
+    }
+    for (int i = 0; i < c->n_out; i++) {
         res[i] = lp_desc_of(lp_graph_type(c->l->g, c->out[i]));
+        res[i].block = (uint8_t)c->block;
+        res[i] = seen(c, &res[i]);
+    }
     LpFusedReq r = {.node = c->node,
                     .n_node = c->group->n,
                     .ext = ext,
@@ -215,6 +241,8 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
     uint32_t uses[LP_FUSED_MAX_NODE];
     for (int i = 0; i < group->n; i++)
         uses[i] = l->uses[l->g->node[group->member[i]].out];
+    for (int i = 0; i < group->n && !c.block; i++)
+        c.block = lp_layout_block(l, &l->g->node[group->member[i]]);
     if (read_chain(&c) && possible(&c))
         return emit(&c);
     for (int i = 0; i < group->n; i++) { /* one by one after all */

@@ -29,6 +29,7 @@ typedef struct LpLower {
     LpCode *code;
     LpArena mem;
     LpPlace *place;   /* per value */
+    LpPlace *alt;     /* per value: the same in the other layout, if made */
     uint32_t *uses;   /* per value: reads by nodes, and 1 for an output */
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     LpBuf *buf;
@@ -60,7 +61,25 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
                          const LpPlace *const *in, int n_in,
                          const LpPlace *const *out, int n_out);
 LpStatus lp_lower_node(LpLower *l, LpNodeId id);
+/* A buffer of the arena for v; a copy between places of one value, or of
+ * equally shaped ones, in any layouts. */
+LpStatus lp_lower_buffer(LpLower *l, LpVal v, uint32_t *buf);
+LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
+                       const LpPlace *dst);
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
+
+/* ---- layout ------------------------------------------------------------- */
+/* The block that the results of n should have; 0: plain. */
+int lp_layout_block(const LpLower *l, const LpGraphNode *n);
+/* n reduces a blocked image over all of its positions. */
+bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n);
+/* v in the layout, copied if it must be. The pointer is good until the next
+ * value gets a place. */
+LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpPlace **out);
+LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like);
+/* Attributes and descriptions for reducing in[] (already split). */
+void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
+                         LpDesc *in, LpDesc *out);
 
 /* ---- fusion ------------------------------------------------------------- */
 /* Groups of pointwise nodes over one shape. A group runs where its last
