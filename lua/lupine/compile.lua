@@ -69,6 +69,8 @@ local function differentiate(step, cotangents, wrt)
   return step:gradients(outs, cots, ins)
 end
 
+local OPTIONS = { cotangents = true, wrt = true, fuse = true, blocked = true, threads = true }
+
 --- Compiles `fn` for inputs like these. With `cotangents` (a tensor for each
 --- result) the program also computes gradients; the compiled function then
 --- takes the cotangents as a last list and returns the list of gradients
@@ -76,8 +78,9 @@ end
 --- error: RuntimeError for what cannot be traced, or inputs of other shapes
 ---@param fn fun(...: torch.Tensor): ...
 ---@param inputs torch.Tensor[]
----@param opts? {cotangents: torch.Tensor[], wrt: integer[], fuse: boolean, threads: integer}
----  wrt: numbers of inputs, from 1 (default: all)
+---@param opts? {cotangents: torch.Tensor[], wrt: integer[], fuse: boolean, blocked: boolean,
+---  threads: integer} wrt: numbers of inputs, from 1 (default: all); fuse, blocked: chains of
+---  pointwise operators as one pass, blocked layouts of images (default true)
 ---@return fun(...: torch.Tensor): ...
 local function compile(fn, inputs, opts)
   errors.check(type(fn) == "function", "TypeError", "compile(fn): expected a function, got %s",
@@ -86,8 +89,7 @@ local function compile(fn, inputs, opts)
     "compile(inputs): expected a list of tensors, got %s", check.describe(inputs))
   opts = opts or {}
   for key in pairs(opts) do
-    errors.check(key == "cotangents" or key == "wrt" or key == "fuse" or key == "threads",
-      "TypeError", "compile: unknown option '%s'", tostring(key))
+    errors.check(OPTIONS[key], "TypeError", "compile: unknown option '%s'", tostring(key))
   end
   local cotangents = opts.cotangents or {}
   local step, spec = trace(fn, inputs, cotangents)
@@ -101,7 +103,7 @@ local function compile(fn, inputs, opts)
   local first_grad = opts.cotangents and differentiate(step, cotangents, wrt)
   step:complete({})
   local at = index(step)
-  local exec = step:compile({ fuse = opts.fuse, threads = opts.threads })
+  local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
   return function(...)
     local args, feed = table.pack(...), {}
     for i = 1, #inputs do

@@ -5,7 +5,7 @@
  * broadcast. popops has maps of three operands as generated code; they are
  * charged as their steps. A running sum has no operation of its own there: it
  * is charged as doubling steps of a copy and an addition; a median as the
- * compare steps of a bitonic sort (Batcher, 1968), which is what popops uses. */
+ * compare steps of a bitonic sort (Batcher, 1968), what popops uses. */
 #include "runtime/cost/cost.h"
 #include "src/ir/cost.h"
 #include "src/ops/infer.h"

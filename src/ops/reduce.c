@@ -436,21 +436,20 @@ LpVal lp_amax(LpBuilder *b, LpVal x, const int64_t *dims, int n, bool keepdim)
 
 LpVal lp_sum_to(LpBuilder *b, LpVal x, const LpType *like)
 {
-    int64_t lead[LP_MAX_DIMS], ones[LP_MAX_DIMS];
-    int n_lead = 0, n_ones = 0;
+    int64_t dims[LP_MAX_DIMS];
+    int n = 0, lead = 0;
     if (lp_failed(b) || x == LP_NOVAL)
         return LP_NOVAL;
     LpType t = *lp_type(b, x), want = *like; /* emitting may move them */
     for (int d = 0; d < t.ndim; d++) {
         int at = d - (t.ndim - want.ndim);
-        if (at < 0)
-            lead[n_lead++] = d;
-        else if (want.shape[at] == 1 && t.shape[d] != 1)
-            ones[n_ones++] = at;
+        if (at < 0 || (want.shape[at] == 1 && t.shape[d] != 1))
+            dims[n++] = d;
+        lead += at < 0;
     }
-    if (n_lead > 0)
-        x = lp_sum(b, x, lead, n_lead, false);
-    if (n_ones > 0)
-        x = lp_sum(b, x, ones, n_ones, true);
+    if (n > 0) /* leading dimensions go, others stay as 1 */
+        x = lp_sum(b, x, dims, n, lead == 0);
+    if (n > lead && lead > 0)
+        x = lp_reshape(b, x, want.shape, want.ndim);
     return lp_cast(b, x, want.dtype);
 }

@@ -41,8 +41,33 @@ static bool keeps_order(const LpType *t, const int64_t *dims)
     return true;
 }
 
+static LpVal transposed(LpRewrite *rw, LpVal v)
+{
+    static const int64_t swap[2] = {1, 0};
+    const LpGraphNode *d = made_by(rw, v, LP_OP_permute);
+    if (d && d->attr[0].v[0] == 1)
+        return d->in[0];
+    return lp_permute(&rw->gb.b, v, swap, 2);
+}
+
+/* (a b)^T = b^T a^T: the gradient of a weight that is used transposed comes out
+ * in the weight's own rows. Backward only, where nothing else reads a b. */
+static LpVal transposed_product(LpRewrite *rw, const LpGraphNode *n, LpVal x)
+{
+    const LpGraphNode *d = made_by(rw, x, LP_OP_mm);
+    if (!d || n->attr[0].n != 2 || n->attr[0].v[0] != 1 ||
+        !rw->to->origin[d->origin].backward)
+        return LP_NOVAL;
+    LpVal a = d->in[0], b = d->in[1]; /* emitting moves the node */
+    LpVal left = transposed(rw, b), right = transposed(rw, a);
+    return lp_op2(&rw->gb.b, LP_OP_mm, left, right);
+}
+
 LpVal lp_canon_permute(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
+    LpVal product = transposed_product(rw, n, in[0]);
+    if (product != LP_NOVAL)
+        return product;
     const LpGraphNode *d = made_by(rw, in[0], LP_OP_permute);
     LpVal from = d ? d->in[0] : in[0];
     int64_t dims[LP_MAX_DIMS];

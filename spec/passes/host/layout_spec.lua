@@ -1,0 +1,97 @@
+--- Blocked layouts, fused chains and in-place plans change no values.
+local compile = require("lupine.compile")
+local helper = require("spec.helper")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+
+local function values(...)
+  local n, sizes = 1, { ... }
+  for _, s in ipairs(sizes) do
+    n = n * s
+  end
+  return ((torch.arange(n) * 0.7391):sin() * 2):reshape(sizes)
+end
+
+-- Results and gradients of all inputs, compiled with `options`.
+local function run(fn, inputs, cotangent, options)
+  local given = { cotangents = { cotangent } }
+  for key, value in pairs(options) do
+    given[key] = value
+  end
+  local f = compile(fn, inputs, given)
+  local args = { table.unpack(inputs) }
+  args[#args + 1] = { cotangent }
+  local y, grads = f(table.unpack(args))
+  return { y, table.unpack(grads) }
+end
+
+local function eager(fn, inputs, cotangent)
+  local leaves = {}
+  for i, x in ipairs(inputs) do
+    leaves[i] = x:clone():requires_grad_(true)
+  end
+  local y = fn(table.unpack(leaves))
+  y:backward(cotangent)
+  local out = { y:detach() }
+  for i, x in ipairs(leaves) do
+    out[i + 1] = x.grad
+  end
+  return out
+end
+
+local cases = {
+  ["a chain of convolutions, bias, relu, pooling"] = function()
+    return function(x, w1, b1, w2, b2)
+      local h = F.conv2d(x, w1, b1, { padding = 1 }):relu()
+      h = F.max_pool2d(F.conv2d(h, w2, b2):tanh(), 2)
+      return h:flatten(1)
+    end, { values(2, 3, 8, 8), values(32, 3, 3, 3) * 0.1, values(32),
+      values(16, 32, 3, 3) * 0.1, values(16) }, values(2, 16 * 3 * 3)
+  end,
+  ["a residual branch and a channel that is read plain"] = function()
+    return function(x, w1, w2)
+      local h = F.conv2d(x, w1, nil, { padding = 1 })
+      local y = (h + F.conv2d(h:relu(), w2, nil, { padding = 1 })):sigmoid()
+      return y * 2 + h[":, 0:1"] + h:mean({ 2, 3 }, true)
+    end, { values(2, 16, 5, 6), values(16, 16, 3, 3) * 0.05, values(16, 16, 3, 3) * 0.05 },
+      values(2, 16, 5, 6)
+  end,
+  ["overlapping windows with padding, statistics over the image"] = function()
+    return function(x, w)
+      local h = F.conv2d(x, w, nil, { stride = 2 })
+      local p = F.max_pool2d(h, 3, 2, 1)
+      local m = h:mean({ 0, 2, 3 }, true)
+      return (p - m) * h:sum({ 2, 3 }, true):tanh()
+    end, { values(3, 4, 11, 9), values(32, 4, 3, 3) * 0.1 }, values(3, 32, 3, 2)
+  end,
+  ["channels that no block divides"] = function()
+    return function(x, w1, w2)
+      local h = F.conv2d(x, w1):relu()
+      return F.conv2d(h, w2):relu()
+    end, { values(2, 3, 7, 7), values(10, 3, 3, 3) * 0.1, values(16, 10, 2, 2) * 0.1 },
+      values(2, 16, 4, 4)
+  end,
+  ["groups, dilation and a transposed convolution"] = function()
+    return function(x, w1, w2)
+      local h = F.conv2d(x, w1, nil, { groups = 2, dilation = 2 }):relu()
+      return F.conv_transpose2d(h, w2, nil, { stride = 2 }):relu()
+    end, { values(2, 16, 7, 7), values(32, 8, 2, 2) * 0.1, values(32, 16, 2, 2) * 0.1 },
+      values(2, 16, 10, 10)
+  end,
+}
+
+describe("host lowering of", function()
+  for name, make in pairs(cases) do
+    it(name .. " gives the eager values in every layout", function()
+      local fn, inputs, cotangent = make()
+      local want = eager(fn, inputs, cotangent)
+      for _, options in ipairs({ { blocked = true, fuse = true }, { blocked = true, fuse = false },
+        { blocked = false, fuse = true }, { blocked = false, fuse = false } }) do
+        local got = run(fn, inputs, cotangent, options)
+        for i, w in ipairs(want) do
+          helper.near(got[i], w, { 2e-4, 2e-5 })
+        end
+      end
+    end)
+  end
+end)
