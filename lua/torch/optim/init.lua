@@ -1,8 +1,10 @@
---- torch.optim: native optimizers.
+--- torch.optim: native optimizers; torch.optim.lr_scheduler: their rates over
+--- time.
 local M = {
   Optimizer = require("torch.optim.optimizer"),
+  lr_scheduler = require("torch.optim.lr_scheduler"),
 }
-for _, file in ipairs({ "basic" }) do
+for _, file in ipairs({ "basic", "further", "lbfgs" }) do
   for name, cls in pairs(require("torch.optim." .. file)) do
     M[name] = cls
   end

@@ -1,0 +1,224 @@
+--- Adagrad, Adadelta, Adamax, RAdam, NAdam, ASGD, Rprop, Adafactor: updates
+--- made of tensor operators. The simulated device has no operator for them, so
+--- they have no rule and work with torch alone.
+---
+--- source: the algorithms in the PyTorch documentation of each class
+local define = require("torch.optim.define")
+local Optimizer = require("torch.optim.optimizer")
+
+local M = {}
+
+-- foreach, fused and capturable choose between implementations; there is one.
+local FLAGS = "foreach=None, maximize=False, differentiable=False, capturable=False)"
+
+-- Counts the step; gives its number and the gradient with sign and L2 decay.
+local function start(self, group, param, grad)
+  local step = self:state_tensor(param, "step"):add_(1):item()
+  if group.maximize then
+    grad = -grad
+  end
+  local decay = group.weight_decay or 0
+  if decay ~= 0 and group.decoupled_weight_decay then
+    param:mul_(1 - group.lr * decay)
+  elseif decay ~= 0 then
+    grad = grad + param * decay
+  end
+  return step, grad
+end
+
+-- The running means of Adam's kind.
+local function moments(self, group, param, grad)
+  local beta1, beta2 = group.betas[1], group.betas[2]
+  local mean = self:state_tensor(param, "exp_avg"):mul_(beta1):add_(grad * (1 - beta1))
+  local square = self:state_tensor(param, "exp_avg_sq"):mul_(beta2)
+    :add_(grad * grad * (1 - beta2))
+  return mean, square, beta1, beta2
+end
+
+-- Starts that are not zero: name -> value(group)
+local function starts(cls, values)
+  function cls:initial_state(param, name)
+    local state = Optimizer.initial_state(self, param, name)
+    if values[name] then
+      for _, group in ipairs(self.param_groups) do
+        for _, p in ipairs(group.params) do
+          if p == param then
+            return values[name](state, group, param)
+          end
+        end
+      end
+    end
+    return state
+  end
+end
+
+local function scalar(value)
+  local torch = require("torch")
+  return torch.tensor(value, { dtype = torch.float32 })
+end
+
+M.Adagrad = define("Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, "
+  .. "initial_accumulator_value=0, eps=1e-10, foreach=None, maximize=False, "
+  .. "differentiable=False, fused=None)", {
+    update = function(self, group, param, grad)
+      local step, g = start(self, group, param, grad)
+      local sum = self:state_tensor(param, "sum"):add_(g * g)
+      local lr = group.lr / (1 + (step - 1) * group.lr_decay)
+      param:sub_(g / (sum:sqrt() + group.eps) * lr)
+    end,
+  })
+starts(M.Adagrad, {
+  sum = function(state, group)
+    return state:fill_(group.initial_accumulator_value)
+  end,
+})
+
+M.Adadelta = define("Adadelta(params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, " .. FLAGS, {
+  update = function(self, group, param, grad)
+    local _, g = start(self, group, param, grad)
+    local rho, eps = group.rho, group.eps
+    local square = self:state_tensor(param, "square_avg"):mul_(rho):add_(g * g * (1 - rho))
+    local acc = self:state_tensor(param, "acc_delta")
+    local delta = (acc + eps):sqrt() / (square + eps):sqrt() * g
+    acc:mul_(rho):add_(delta * delta * (1 - rho))
+    param:sub_(delta * group.lr)
+  end,
+})
+
+M.Adamax = define("Adamax(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, "
+  .. FLAGS, {
+    update = function(self, group, param, grad)
+      local step, g = start(self, group, param, grad)
+      local beta1, beta2 = group.betas[1], group.betas[2]
+      local mean = self:state_tensor(param, "exp_avg"):mul_(beta1):add_(g * (1 - beta1))
+      local top = self:state_tensor(param, "exp_inf")
+      top:copy_((top * beta2):maximum(g:abs() + group.eps))
+      param:sub_(mean / top * (group.lr / (1 - beta1 ^ step)))
+    end,
+  })
+
+M.RAdam = define("RAdam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, "
+  .. "decoupled_weight_decay=False, " .. FLAGS, {
+    update = function(self, group, param, grad)
+      local step, g = start(self, group, param, grad)
+      local mean, square, beta1, beta2 = moments(self, group, param, g)
+      local left = 1 - beta2 ^ step
+      local highest = 2 / (1 - beta2) - 1
+      local rho = highest - 2 * step * beta2 ^ step / left
+      local x = mean * (group.lr / (1 - beta1 ^ step))
+      if rho > 5 then
+        local rect = math.sqrt((rho - 4) * (rho - 2) * highest
+          / ((highest - 4) * (highest - 2) * rho))
+        x = x / (square:sqrt() + group.eps) * (rect * math.sqrt(left))
+      end
+      param:sub_(x)
+    end,
+  })
+
+M.NAdam = define("NAdam(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, "
+  .. "momentum_decay=4e-3, decoupled_weight_decay=False, " .. FLAGS, {
+    update = function(self, group, param, grad)
+      local step, g = start(self, group, param, grad)
+      local mean, square, beta1, beta2 = moments(self, group, param, g)
+      local function mu_at(t)
+        return beta1 * (1 - 0.5 * 0.96 ^ (t * group.momentum_decay))
+      end
+      local mu, next_mu = mu_at(step), mu_at(step + 1)
+      local product = self:state_tensor(param, "mu_product"):mul_(mu):item()
+      local root = (square / (1 - beta2 ^ step)):sqrt() + group.eps
+      param:sub_(g / root * (group.lr * (1 - mu) / (1 - product)))
+      param:sub_(mean / root * (group.lr * next_mu / (1 - product * next_mu)))
+    end,
+  })
+starts(M.NAdam, {
+  mu_product = function()
+    return scalar(1.0)
+  end,
+})
+
+M.ASGD = define("ASGD(params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, "
+  .. FLAGS, {
+  update = function(self, group, param, grad)
+    local step, g = start(self, group, param, grad)
+    local eta, mu = self:state_tensor(param, "eta"), self:state_tensor(param, "mu")
+    local mean = self:state_tensor(param, "ax")
+    local rate, share = eta:item(), mu:item()
+    param:mul_(1 - group.lambd * rate):sub_(g * rate)
+    mean:add_((param - mean) * share)
+    eta:fill_(group.lr / (1 + group.lambd * group.lr * step) ^ group.alpha)
+    mu:fill_(1 / math.max(1, step - group.t0))
+  end,
+})
+starts(M.ASGD, {
+  eta = function(_, group)
+    return scalar(group.lr)
+  end,
+  mu = function()
+    return scalar(1.0)
+  end,
+})
+
+M.Rprop = define("Rprop(params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), "
+  .. "capturable=False, foreach=None, maximize=False, differentiable=False)", {
+    update = function(self, group, param, grad)
+      local torch = require("torch")
+      local _, g = start(self, group, param, grad)
+      local before, size = self:state_tensor(param, "prev"), self:state_tensor(param, "step_size")
+      local agree = g * before
+      local factor = torch.where(agree:gt(0), torch.full_like(g, group.etas[2]),
+        torch.where(agree:lt(0), torch.full_like(g, group.etas[1]), torch.ones_like(g)))
+      size:mul_(factor):clamp_(group.step_sizes[1], group.step_sizes[2])
+      g = g:masked_fill(agree:lt(0), 0)
+      param:sub_(g:sign() * size)
+      before:copy_(g)
+    end,
+  })
+starts(M.Rprop, {
+  step_size = function(state, group)
+    return state:fill_(group.lr)
+  end,
+})
+
+local EPS = { ["torch.float32"] = 2 ^ -23, ["torch.float64"] = 2 ^ -52,
+  ["torch.float16"] = 2 ^ -10, ["torch.bfloat16"] = 2 ^ -7 }
+
+-- Variance of a matrix from its rows' and columns' alone, or of a vector.
+local function estimate(self, param, g, share, eps)
+  if g:dim() < 2 then
+    return self:state_tensor(param, "variance"):lerp_(g * g, share):clone()
+  end
+  local function mean(name, dim)
+    return self:state_tensor(param, name):lerp_((g * g):mean(dim, { keepdim = true }), share)
+  end
+  local rows, cols = mean("row_var", -1), mean("col_var", -2)
+  return rows:matmul(cols) / rows:mean(-2, { keepdim = true }):clamp_min(eps)
+end
+
+M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1.0, "
+  .. "weight_decay=0.0, foreach=None, maximize=False)", {
+    update = function(self, group, param, grad)
+      local step = self:state_tensor(param, "step"):add_(1):item()
+      local g = group.maximize and -grad or grad
+      local given = group.eps or {}
+      local eps1 = type(given[1]) == "number" and given[1] or EPS[tostring(param.dtype)]
+      local eps2 = given[2] or 1e-3
+      local n = math.sqrt(param:numel())
+      local alpha = math.max(eps2, param:norm():item() / n)
+        * math.min(group.lr, 1 / math.sqrt(step))
+      param:mul_(1 - group.lr * group.weight_decay)
+      local x = estimate(self, param, g, step ^ group.beta2_decay, eps1)
+        :clamp_min(eps1 * eps1):rsqrt() * g
+      local most = math.max(1, x:norm():item() / (n * group.d))
+      param:sub_(x * (alpha / most))
+    end,
+  })
+starts(M.Adafactor, {
+  row_var = function(state)
+    return state:narrow(-1, 0, 1):clone()
+  end,
+  col_var = function(state)
+    return state:narrow(-2, 0, 1):clone()
+  end,
+})
+
+return M

@@ -1,0 +1,81 @@
+-- The optimizers without an operator of their own, and LBFGS. Values are
+-- PyTorch's after three steps with the same gradients.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local optim = torch.optim
+
+local CASES = {
+  { "Adagrad", { lr = 0.1, lr_decay = 0.1, weight_decay = 0.1 },
+    { 0.7638639, -1.789361, 2.7887678 }, { { 0.2882654, 0.3153948 } } },
+  { "Adadelta", { lr = 1.0 }, { 0.9879325, -1.9902936, 2.990293 }, { { 0.4902925, 0.2572027 } } },
+  { "Adamax", { lr = 0.1 }, { 0.7546805, -1.7, 2.7 }, { { 0.2, 0.3561371 } } },
+  { "RAdam", { lr = 0.1, betas = { 0.9, 0.5 } }, { 0.9540358, -1.94, 2.91 },
+    { { 0.2, 0.3298213 } } },
+  { "NAdam", { lr = 0.1 }, { 0.7018802, -1.7427647, 2.7427647 }, { { 0.2427647, 0.4587248 } } },
+  { "ASGD", { lr = 0.1, t0 = 1 }, { 0.939971, -1.9399409, 2.9099116 },
+    { { 0.1999902, 0.3999901 } } },
+  { "Rprop", { lr = 0.1 }, { 0.636, -1.636, 2.636 }, { { 0.136, 0.47 } } },
+  { "Adafactor", { lr = 0.1, weight_decay = 0.1 }, { 0.3364565, -1.392014, 2.362313 },
+    { { 0.3860973, 0.3249638 } } },
+}
+
+describe("an optimizer made of tensor operators", function()
+  for _, case in ipairs(CASES) do
+    it("updates as PyTorch's " .. case[1], function()
+      local p = torch.nn.Parameter(torch.tensor({ 1.0, -2, 3 }))
+      local q = torch.nn.Parameter(torch.tensor({ { 0.5, 0.25 } }))
+      local o = optim[case[1]]({ p, q }, case[2])
+      for t = 0, 2 do
+        p.grad = torch.tensor({ 0.1 * (t + 1), -0.2, 0.3 })
+        q.grad = torch.tensor({ { 1, -0.5 * t } })
+        o:step()
+        local saved = o:state_dict() -- a copy goes on where this one is
+        o = optim[case[1]]({ p, q }, { lr = 5 })
+        o:load_state_dict(saved)
+      end
+      helper.near(p, case[3])
+      helper.near(q, case[4])
+      helper.raises("NotImplementedError", "no update that can be compiled", function()
+        o:update_rule(o.param_groups[1], p)
+      end)
+    end)
+  end
+end)
+
+describe("LBFGS", function()
+  local function solve(options)
+    local a = torch.tensor({ { 3.0, 1 }, { 1, 2 } }, { dtype = torch.float64 })
+    local b = torch.tensor({ 1.0, -1 }, { dtype = torch.float64 })
+    local x = torch.nn.Parameter(torch.zeros({ 2 }, { dtype = torch.float64 }))
+    local o = optim.LBFGS({ x }, options)
+    local first = o:step(function()
+      o:zero_grad()
+      local f = x:dot(a:mv(x)) * 0.5 - b:dot(x)
+      f:backward()
+      return f
+    end)
+    return x, first
+  end
+
+  it("finds the minimum of a quadratic function", function()
+    for _, options in ipairs({ { lr = 0.8 }, { line_search_fn = "strong_wolfe" } }) do
+      local x, first = solve(options)
+      helper.near(x, { 0.6, -0.8 }, { 1e-4, 0 }) -- A x = b
+      helper.near(first, 0)
+    end
+  end)
+
+  it("refuses what it cannot do", function()
+    local p = torch.nn.Parameter(torch.zeros({ 1 }))
+    helper.raises("ValueError", "per%-parameter options", function()
+      optim.LBFGS({ { params = p }, { params = torch.nn.Parameter(torch.zeros({ 1 })) } })
+    end)
+    helper.raises("RuntimeError", "only 'strong_wolfe'", function()
+      optim.LBFGS({ p }, { line_search_fn = "wolfe" })
+    end)
+    helper.raises("TypeError", "closure", function()
+      optim.LBFGS({ p }):step()
+    end)
+  end)
+end)

@@ -1,0 +1,121 @@
+-- Learning rates over time. The rows are PyTorch's for a rate of 1.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local S = torch.optim.lr_scheduler
+
+local function optimizer()
+  return torch.optim.SGD({ torch.nn.Parameter(torch.zeros({ 1 })) }, 1.0, 0.9)
+end
+
+local ROWS = {
+  { "StepLR", function(o) return S.StepLR(o, 2, { gamma = 0.5 }) end,
+    { 1, 1, 0.5, 0.5, 0.25, 0.25, 0.125, 0.125 } },
+  { "MultiStepLR", function(o) return S.MultiStepLR(o, { 2, 5 }, { gamma = 0.1 }) end,
+    { 1, 1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01 } },
+  { "ConstantLR", function(o) return S.ConstantLR(o, 0.5, 3) end,
+    { 0.5, 0.5, 0.5, 1, 1, 1, 1, 1 } },
+  { "LinearLR", function(o) return S.LinearLR(o, 0.5, { total_iters = 4 }) end,
+    { 0.5, 0.625, 0.75, 0.875, 1, 1, 1, 1 } },
+  { "ExponentialLR", function(o) return S.ExponentialLR(o, 0.9) end,
+    { 1, 0.9, 0.81, 0.729, 0.6561, 0.59049, 0.531441, 0.4782969 } },
+  { "PolynomialLR", function(o) return S.PolynomialLR(o, 5, 2.0) end,
+    { 1, 0.64, 0.36, 0.16, 0.04, 0, 0, 0 } },
+  { "CosineAnnealingLR", function(o) return S.CosineAnnealingLR(o, 4, 0.1) end,
+    { 1, 0.86819805, 0.55, 0.23180195, 0.1, 0.23180195, 0.55, 0.86819805 } },
+  { "CosineAnnealingWarmRestarts", function(o) return S.CosineAnnealingWarmRestarts(o, 2, 2) end,
+    { 1, 0.5, 1, 0.85355339, 0.5, 0.14644661, 1, 0.96193977 } },
+  { "CyclicLR", function(o) return S.CyclicLR(o, 0.1, 1.0, 2, 3) end,
+    { 0.1, 0.55, 1, 0.7, 0.4, 0.1, 0.55, 1 } },
+  { "OneCycleLR", function(o) return S.OneCycleLR(o, 1.0, { total_steps = 8 }) end,
+    { 0.04, 0.8192751, 0.97194178, 0.81174565, 0.55598401, 0.283061, 0.07664159, 4e-6 } },
+  { "LambdaLR", function(o) return S.LambdaLR(o, function(e) return 1 / (e + 1) end) end,
+    { 1, 0.5, 1 / 3, 0.25, 0.2, 1 / 6, 1 / 7, 0.125 } },
+  { "MultiplicativeLR", function(o) return S.MultiplicativeLR(o, function() return 0.5 end) end,
+    { 1, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125 } },
+  { "SequentialLR", function(o)
+    return S.SequentialLR(o, { S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9) }, { 3 })
+  end, { 0.1, 0.1, 1, 1, 0.9, 0.81, 0.729, 0.6561 } },
+  { "ChainedScheduler", function(o)
+    return S.ChainedScheduler({ S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9) })
+  end, { 0.1, 0.09, 0.81, 0.729, 0.6561, 0.59049, 0.531441, 0.4782969 } },
+}
+
+describe("a learning rate scheduler", function()
+  for _, row in ipairs(ROWS) do
+    it("gives PyTorch's rates: " .. row[1], function()
+      local o = optimizer()
+      local s = row[2](o)
+      for t, want in ipairs(row[3]) do
+        assert.is_true(math.abs(o.param_groups[1].lr - want) < 1e-7,
+          ("step %d: %.9g, want %.9g"):format(t - 1, o.param_groups[1].lr, want))
+        assert.equal(o.param_groups[1].lr, s:get_last_lr()[1])
+        s:step()
+      end
+    end)
+  end
+
+  it("goes on from its state dictionary", function()
+    local a = optimizer()
+    local s = S.StepLR(a, 2, 0.5)
+    s:step()
+    local b = optimizer()
+    local r = S.StepLR(b, 3, 0.1)
+    r:load_state_dict(s:state_dict())
+    s:step()
+    r:step()
+    assert.equal(0.5, b.param_groups[1].lr)
+    assert.equal(2, r.last_epoch)
+  end)
+
+  it("lowers the rate when a metric stays", function()
+    local o = optimizer()
+    local s = S.ReduceLROnPlateau(o, { patience = 1, factor = 0.1, cooldown = 1 })
+    local got = {}
+    for i, metric in ipairs({ 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 }) do
+      s:step(i == 1 and torch.tensor(metric) or metric)
+      got[i] = o.param_groups[1].lr
+    end
+    helper.near(torch.tensor(got), { 1, 1, 1, 0.1, 0.1, 0.1, 0.01 })
+  end)
+
+  it("moves the momentum against the rate in cycles", function()
+    local o = optimizer()
+    local s = S.OneCycleLR(o, 1.0, { total_steps = 8, anneal_strategy = "linear" })
+    assert.equal(0.95, o.param_groups[1].momentum)
+    s:step()
+    s:step()
+    assert.is_true(o.param_groups[1].momentum < 0.9)
+  end)
+
+  it("can be written", function()
+    local Half = S.LRScheduler:extend("Half")
+    function Half:init(o)
+      S.LRScheduler.init(self, o)
+    end
+    function Half:get_lr()
+      local out = {}
+      for i, base in ipairs(self.base_lrs) do
+        out[i] = base / 2 ^ self.last_epoch
+      end
+      return out
+    end
+    local o = optimizer()
+    local s = Half(o)
+    s:step()
+    assert.equal(0.5, o.param_groups[1].lr)
+  end)
+
+  it("refuses what cannot be", function()
+    helper.raises("TypeError", "must be an Optimizer", function()
+      S.StepLR(3, 1)
+    end)
+    helper.raises("ValueError", "one more than the number of milestone", function()
+      local o = optimizer()
+      S.SequentialLR(o, { S.ExponentialLR(o, 0.9) }, { 3 })
+    end)
+    helper.raises("ValueError", "total_steps OR", function()
+      S.OneCycleLR(optimizer(), 1.0)
+    end)
+  end)
+end)
