@@ -7,15 +7,46 @@
 
 static int64_t live_bytes, peak_bytes;
 
-/* Freed tensor structures, kept for reuse: eager code makes and drops them at
- * every operation. */
-#define POOL 256
-static LpTensor *pool[POOL];
-static int n_pool;
+/* Freed tensors and small storages, kept for reuse: eager code makes and drops
+ * them at every operation. A small storage is one block: its structure, then
+ * its bytes, which storages of foreign memory never have in that place. Under
+ * AddressSanitizer nothing is kept, so that it sees every use after free. */
+#ifdef __SANITIZE_ADDRESS__
+enum { POOL = 1, KEEP = 0 };
+#else
+enum { POOL = 256, KEEP = POOL };
+#endif
+enum { SMALL = 64, MEDIUM = 512 }; /* bytes of data */
+
+typedef struct Pool {
+    int n;
+    void *block[POOL];
+} Pool;
+static Pool tensors, smalls, mediums;
+
+static void *pool_take(Pool *p)
+{
+    return p->n ? p->block[--p->n] : NULL;
+}
+
+static void pool_give(Pool *p, void *block)
+{
+    if (p->n < KEEP)
+        p->block[p->n++] = block;
+    else
+        lp_free(block);
+}
 
 void (*lp_tensor_meta_free)(LpTensor *t);
 
 /* ---- storage ------------------------------------------------------------ */
+static void count_bytes(size_t bytes)
+{
+    live_bytes += (int64_t)bytes;
+    if (live_bytes > peak_bytes)
+        peak_bytes = live_bytes;
+}
+
 static LpStatus storage_make(void *data, size_t bytes, uint32_t flags,
                              LpStorage **out, LpErr *e)
 {
@@ -25,15 +56,46 @@ static LpStatus storage_make(void *data, size_t bytes, uint32_t flags,
     st->flags = flags;
     st->bytes = bytes;
     st->data = data;
-    live_bytes += (int64_t)bytes;
-    if (live_bytes > peak_bytes)
-        peak_bytes = live_bytes;
+    count_bytes(bytes);
+    *out = st;
+    return LP_OK;
+}
+
+_Static_assert(sizeof(LpStorage) <= 64, "the bytes follow after 64");
+
+static void *small_bytes(LpStorage *st)
+{
+    return (char *)st + 64;
+}
+
+static bool is_small(LpStorage *st)
+{
+    return st->data == small_bytes(st);
+}
+
+static Pool *pool_of(size_t bytes)
+{
+    return bytes <= SMALL ? &smalls : &mediums;
+}
+
+static LpStatus small_new(size_t bytes, LpStorage **out, LpErr *e)
+{
+    Pool *p = pool_of(bytes);
+    LpStorage *st = pool_take(p);
+    if (!st)
+        st = lp_alloc_aligned(64 + (p == &smalls ? SMALL : MEDIUM));
+    LP_FAIL_IF(!st, e, LP_E_MEMORY,
+               "out of memory: tried to allocate %zu bytes", bytes);
+    *st = (LpStorage){.refs = 1, .bytes = bytes, .data = small_bytes(st)};
+    count_bytes(bytes);
     *out = st;
     return LP_OK;
 }
 
 LpStatus lp_storage_new(size_t bytes, LpStorage **out, LpErr *e)
 {
+    if (bytes <= MEDIUM && KEEP)
+        return small_new(bytes, out, e);
     void *data = lp_alloc_aligned(bytes);
     LP_FAIL_IF(!data, e, LP_E_MEMORY,
                "out of memory: tried to allocate %zu bytes", bytes);
@@ -63,6 +125,10 @@ void lp_storage_release(LpStorage *st)
     if (!st || --st->refs > 0)
         return;
     live_bytes -= (int64_t)st->bytes;
+    if (is_small(st)) {
+        pool_give(pool_of(st->bytes), st);
+        return;
+    }
     if (st->release)
         st->release(st->release_ctx, st->data);
     else
@@ -97,7 +163,9 @@ LpStatus lp_tensor_over(LpStorage *st, const LpType *type,
                         const int64_t *strides, int64_t offset, LpTensor **out,
                         LpErr *e)
 {
-    LpTensor *t = n_pool ? pool[--n_pool] : lp_alloc(sizeof *t);
+    LpTensor *t = pool_take(&tensors);
+    if (!t)
+        t = lp_alloc(sizeof *t);
     LP_FAIL_IF(!t, e, LP_E_MEMORY, "out of memory");
     t->refs = 1;
     t->dtype = type->dtype;
@@ -163,10 +231,7 @@ void lp_tensor_release(LpTensor *t)
     lp_storage_release(t->st);
     lp_view_step_release(t->view);
     lp_tensor_release(t->base);
-    if (n_pool < POOL)
-        pool[n_pool++] = t;
-    else
-        lp_free(t);
+    pool_give(&tensors, t);
 }
 
 LpType lp_tensor_type(const LpTensor *t)
