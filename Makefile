@@ -158,9 +158,14 @@ lint-fast:
 format: setup-lint
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 
+# Training steps against PyTorch's: WORKLOADS, THREADS, PAIRS, SECONDS and
+# PEERS_PYTHON choose (spec/bench/bench.lua).
+THREADS ?= 2
 bench: setup
 	@$(submake) all
-	@set -e; for f in spec/bench/*.lua; do $(BUILD)/lupine $$f; done
+	@BUILD=$(BUILD) THREADS=$(THREADS) PAIRS=$(PAIRS) SECONDS=$(SECONDS) \
+	  PEERS_PYTHON=$(PEERS_PYTHON) $(BUILD)/lupine spec/bench/bench.lua \
+	  $(WORKLOADS)
 
 fidelity: setup
 	@$(submake) $(BUILD)/tools/fidelity
