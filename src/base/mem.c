@@ -18,6 +18,8 @@ struct LpArenaChunk {
 static _Atomic uint64_t fail_in;
 static _Atomic int64_t live;
 
+int64_t lp_mem_kept;
+
 static bool may_allocate(void)
 {
     uint64_t n = atomic_load_explicit(&fail_in, memory_order_relaxed);
@@ -40,7 +42,7 @@ void lp_mem_fail_at(uint64_t n)
 
 int64_t lp_mem_live(void)
 {
-    return atomic_load(&live);
+    return atomic_load(&live) - lp_mem_kept;
 }
 
 void *lp_alloc(size_t n)

@@ -19,6 +19,10 @@ char *lp_strdup(const char *s);
 /* Aligned to 64 bytes; freed with lp_free. */
 void *lp_alloc_aligned(size_t n);
 
+/* Blocks that pools hold for reuse; they do not count as alive. Only touched
+ * under the interpreter. */
+extern int64_t lp_mem_kept;
+
 /* Test hooks: the n-th allocation from now fails (1 = the next; 0 = none);
  * blocks alive now. */
 void lp_mem_fail_at(uint64_t n);

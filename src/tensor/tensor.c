@@ -26,15 +26,20 @@ static Pool tensors, smalls, mediums;
 
 static void *pool_take(Pool *p)
 {
-    return p->n ? p->block[--p->n] : NULL;
+    if (!p->n)
+        return NULL;
+    lp_mem_kept--;
+    return p->block[--p->n];
 }
 
 static void pool_give(Pool *p, void *block)
 {
-    if (p->n < KEEP)
-        p->block[p->n++] = block;
-    else
+    if (p->n == KEEP) {
         lp_free(block);
+        return;
+    }
+    lp_mem_kept++;
+    p->block[p->n++] = block;
 }
 
 void (*lp_tensor_meta_free)(LpTensor *t);
