@@ -3,8 +3,8 @@
  * Same type: elements are moved as 1, 2, 4 or 8 bytes. After the dimensions
  * have been ordered and merged, the innermost one is a block move, a fill,
  * one side of a transpose (squares of 16 x 16 elements go through a buffer, so
- * that both sides are read and written by whole lines) or a plain strided loop. Another type: loops of one conversion
- * each, over the innermost dimension.
+ * that both sides are read and written by whole lines) or a plain strided loop.
+ * Another type: loops of one conversion each, over the innermost dimension.
  *
  * Conversions. To bool: anything but zero is true, NaN too. Float to integer:
  * truncation to 64 bits, out of range or NaN gives the smallest value (what
