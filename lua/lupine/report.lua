@@ -91,4 +91,19 @@ function M.simulate(step, options, no_effect)
   return Report(core.simulate(step, options or {}), no_effect)
 end
 
+--- Runs a completed step by plain kernels: how.order is "schedule" (the order
+--- that `options` lead to, holding only what that plan keeps) or
+--- "micro_batches"; both give the same bits. inputs: by variable number, all
+--- slices one after another; how: also seed, micro_batch, threads.
+--- error: RuntimeError naming a value that the schedule reads too late
+---@param step userdata
+---@param options? table as for simulate
+---@param inputs table<integer, torch.Tensor>
+---@param how? table
+---@return table<integer, torch.Tensor> outputs, table<integer, torch.Tensor> variables,
+---  integer held most bytes of values at once
+function M.replay(step, options, inputs, how)
+  return core.replay(step, options or {}, inputs, how or {})
+end
+
 return M

@@ -1,13 +1,14 @@
 /* The simulated system as seen from Lua:
  *
  *   core.simulate(step, {chip=, strategy=, …}) -> report
+ *   core.replay(step, {chip=, …}, inputs, {order=, …}) -> outputs, variables
  *
  * The report is a plain table (lupine.report gives it its methods); what its
  * fields mean stands there. */
+#include "src/bind/simulation.h"
+
 #include "runtime/report/report.h"
-#include "src/bind/bind.h"
 #include "src/bind/module.h"
-#include "src/bind/program.h"
 
 /* ---- options ------------------------------------------------------------- */
 /* One of names[], its number; def when absent. */
@@ -293,8 +294,7 @@ static int plan_gc(lua_State *L)
     return 0;
 }
 
-/* Analyses; the plan is in the box pushed, which frees it. */
-static LpIpuPlan *analyse(lua_State *L, const LpStep *s, int options)
+LpIpuPlan *lp_bind_plan(lua_State *L, const LpStep *s, int options)
 {
     LpErr e = {0};
     LpIpuOptions o = read_options(L, options);
@@ -316,7 +316,7 @@ static int simulate(lua_State *L)
     size_t n = 0;
     const LpStep *s = lp_check_step(L);
     lua_settop(L, 2);
-    LpIpuPlan *p = analyse(L, s, 2);
+    LpIpuPlan *p = lp_bind_plan(L, s, 2);
     push_report(L, p);
     LpOpTotal *t = lp_report_operators(p, &n, &e);
     char *text = t ? lp_report_summary(p, &e) : NULL;
@@ -341,4 +341,6 @@ void lp_bind_simulation(lua_State *L)
     lua_pop(L, 1);
     lua_pushcfunction(L, simulate);
     lua_setfield(L, -2, "simulate");
+    lua_pushcfunction(L, lp_bind_replay);
+    lua_setfield(L, -2, "replay");
 }

@@ -5,6 +5,11 @@ local torch = require("torch")
 
 local M = {}
 
+--- The final loss: the sum of squares.
+function M.loss(h)
+  return core.forms.internal.identity_loss((h * h):sum(), "none")
+end
+
 -- The step of `forward(place, declare)`; with `train` its result is the loss,
 -- and every parameter is updated by p - 0.1 * gradient.
 local function build(forward, o)
@@ -69,7 +74,7 @@ function M.chain(n, o)
       place(o.ipus and o.ipus[i] or i - 1, i - 1, nil, o.phases and i - 1)
       h = o.layer and o.layer(h, inputs[i + 1], i) or torch.relu(torch.matmul(h, inputs[i + 1]))
     end
-    return o.train and core.forms.internal.identity_loss((h * h):sum(), "none") or h
+    return o.train and M.loss(h) or h
   end, o)
 end
 

@@ -1,0 +1,356 @@
+#include "runtime/exec/replay_state.h"
+
+#include <string.h>
+
+#include "runtime/exec/comm.h"
+
+/* ---- nodes --------------------------------------------------------------- */
+static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
+{
+    LpNodeId n = x->g->value[v].node;
+    const LpRun *r = &x->p->run[run];
+    bool made = n != LP_NO_NODE;
+    const char *what = made ? x->g->node[n].op->name : x->g->value[v].name;
+    return lp_fail(e, LP_E_INTERNAL,
+                   "the schedule reads value %%%u (%s of '%s') in the %s pass "
+                   "of stage %d, micro-batch %lld, where it is gone",
+                   (unsigned)v, what ? what : "an input",
+                   made ? lp_origin_of(x->g, n)->scope : "",
+                   r->backward ? "backward" : "forward", r->stage,
+                   (long long)(x->rc.micro_batch - x->start));
+}
+
+static void *operand(const LpReplay *x, LpVal v)
+{
+    if (x->here[v])
+        return x->here[v]->data;
+    return lp_ipu_is_free(x->p, v) ? lp_replay_here(x, (size_t)x->p->var_of[v]) : NULL;
+}
+
+static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
+{
+    const LpGraphNode *d = &x->g->node[id];
+    void *out[LP_MAX_OUT], *few[LP_MAX_IN] = {NULL}, **in = few;
+    if (d->n_in > LP_MAX_IN)
+        in = lp_calloc(d->n_in, sizeof *in);
+    LpStatus s = in ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++) {
+        if (!lp_is_value(d->in[i]))
+            continue;
+        in[i] = operand(x, d->in[i]);
+        if (!in[i])
+            s = dead_read(x, d->in[i], run, e);
+    }
+    for (uint32_t i = 0; i < d->n_out && s == LP_OK; i++) {
+        LpCell **c = &x->here[d->out + i];
+        lp_cell_drop(x, c);
+        *c = lp_cell_new(x, lp_type_bytes(lp_graph_type(x->g, d->out + i)), e);
+        if (*c)
+            out[i] = (*c)->data;
+        else
+            s = LP_E_MEMORY;
+    }
+    if (s == LP_OK)
+        s = lp_node_kernels_run(&x->micro, id, in, out, &x->rc, e);
+    if (in != few)
+        lp_free(in);
+    return s;
+}
+
+/* ---- what comes in and goes out ------------------------------------------ */
+static LpStatus read_input(LpReplay *x, LpVal v, LpErr *e)
+{
+    size_t i = (size_t)x->p->var_of[v];
+    const LpVariable *var = &x->step->var[i];
+    size_t bytes = (size_t)lp_type_bytes(&var->type);
+    lp_cell_drop(x, &x->here[v]);
+    x->here[v] = lp_cell_new(x, (int64_t)bytes, e);
+    if (!x->here[v])
+        return LP_E_MEMORY;
+    const char *from = lp_replay_here(x, i);
+    if (var->role == LP_VAR_STREAM_IN) {
+        from = x->stream[i].in;
+        from += (size_t)x->slice * bytes;
+    }
+    memcpy(x->here[v]->data, from, bytes);
+    return LP_OK;
+}
+
+/* The run that has variable i's new value at its end. */
+static int writer(const LpIpuPlan *p, LpVal v)
+{
+    const LpGraph *g = p->step->micro;
+    LpNodeId n = g->value[v].node;
+    if (lp_ipu_is_free(p, v))
+        return 0;
+    return lp_run_of(p, p->val_stage[v],
+                     n != LP_NO_NODE && lp_origin_of(g, n)->backward);
+}
+
+/* run -1: all variables. */
+static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
+{
+    for (size_t i = 0; i < x->step->n_var; i++) {
+        const LpVariable *var = &x->step->var[i];
+        LpVal v = var->micro_out;
+        if (!lp_is_value(v) || (run >= 0 && writer(x->p, v) != run))
+            continue;
+        size_t bytes = (size_t)lp_type_bytes(&var->type);
+        const void *from = operand(x, v);
+        if (!from)
+            return dead_read(x, v, run < 0 ? 0 : run, e);
+        char *to = lp_replay_here(x, i);
+        if (var->role == LP_VAR_STREAM_OUT)
+            to = (char *)x->stream[i].out + (size_t)x->slice * bytes;
+        memcpy(to, from, bytes);
+    }
+    return LP_OK;
+}
+
+/* ---- one run ------------------------------------------------------------- */
+static LpPlace *stashed(const LpReplay *x, LpVal v, int stage, int64_t mb)
+{
+    for (size_t i = 0; i < x->p->n_stash; i++) {
+        const LpStash *s = &x->p->stash[i];
+        if (s->v == v && s->stage == stage)
+            return &x->ring[i][mb % s->depth];
+    }
+    return NULL;
+}
+
+static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
+{
+    const LpIpuPlan *p = x->p;
+    const LpRun *r = &p->run[run];
+    for (size_t i = 0; i < p->n_move; i++) {
+        const LpMove *m = &p->move[i];
+        if (m->to != run || m->from < 0)
+            continue;
+        LpPlace *at = &x->link[i];
+        if (!at->cell || at->tag != mb)
+            return dead_read(x, m->v, run, e);
+        lp_cell_drop(x, &x->here[m->v]);
+        x->here[m->v] = at->cell;
+        at->cell = NULL;
+    }
+    for (uint32_t i = 0; i < r->n_hold; i++) {
+        const LpHold *h = &r->hold[i];
+        if (h->kind == LP_HOLD_INPUT)
+            LP_TRY(read_input(x, h->v, e));
+        if (h->kind != LP_HOLD_STASH)
+            continue;
+        LpPlace *at = stashed(x, h->v, r->stage, mb);
+        if (!at || !at->cell || at->tag != mb)
+            return dead_read(x, h->v, run, e);
+        at->cell->refs++;
+        lp_cell_drop(x, &x->here[h->v]);
+        x->here[h->v] = at->cell;
+    }
+    return LP_OK;
+}
+
+static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
+{
+    const LpIpuPlan *p = x->p;
+    const LpRun *r = &p->run[run];
+    for (size_t i = 0; !r->backward && i < p->n_stash; i++) {
+        const LpStash *s = &p->stash[i];
+        if (s->stage != r->stage)
+            continue;
+        if (!x->here[s->v])
+            return dead_read(x, s->v, run, e);
+        lp_place_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
+    }
+    for (size_t i = 0; i < p->n_move; i++) {
+        const LpMove *m = &p->move[i];
+        if (m->from != run)
+            continue;
+        if (!x->here[m->v])
+            return dead_read(x, m->v, run, e);
+        lp_place_put(x, &x->sent[i], x->here[m->v], mb);
+    }
+    return write_vars(x, run, e);
+}
+
+/* Holds sorted by where they end. */
+static void plan_drops(LpReplay *x, const LpRun *r)
+{
+    memset(x->drop_first, 0, (r->n + 3) * sizeof *x->drop_first);
+    for (uint32_t i = 0; i < r->n_hold; i++)
+        x->drop_first[r->hold[i].to + 2]++;
+    for (uint32_t i = 2; i < r->n + 3; i++)
+        x->drop_first[i] += x->drop_first[i - 1];
+    for (uint32_t i = 0; i < r->n_hold; i++)
+        x->drop[x->drop_first[r->hold[i].to + 1]++] = i;
+}
+
+static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
+{
+    const LpRun *r = &x->p->run[run];
+    plan_drops(x, r);
+    LP_TRY(receive(x, run, mb, e));
+    for (uint32_t i = 0; i < r->n; i++) {
+        LP_TRY(run_node(x, r->entry[i].node, run, e));
+        for (uint32_t k = x->drop_first[i]; k < x->drop_first[i + 1]; k++)
+            lp_cell_drop(x, &x->here[r->hold[x->drop[k]].v]);
+    }
+    LP_TRY(send(x, run, mb, e));
+    for (uint32_t i = 0; i < r->n_hold; i++)
+        lp_cell_drop(x, &x->here[r->hold[i].v]);
+    return LP_OK;
+}
+
+/* ---- the loop ------------------------------------------------------------ */
+static void set_micro_batch(LpReplay *x, int64_t loop, int64_t mb)
+{
+    int64_t at = loop * x->p->micro_batches + mb;
+    x->slice = at * x->step->replicas + x->replica;
+    x->rc.micro_batch = (uint32_t)(x->start + at);
+    x->rc.replica = (uint32_t)x->replica;
+}
+
+static void deliver(LpReplay *x)
+{
+    for (size_t i = 0; i < x->p->n_move; i++) {
+        if (!x->sent[i].cell)
+            continue;
+        lp_cell_drop(x, &x->link[i].cell);
+        x->link[i] = x->sent[i];
+        x->sent[i].cell = NULL;
+    }
+}
+
+/* A slot of a pipeline (link by link at its end), or a row of runs. */
+static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
+                        int64_t slot, LpErr *e)
+{
+    for (uint32_t i = 0; i < row->n; i++) {
+        const LpAct *a = &row->act[i];
+        if (a->kind != LP_ACT_COMPUTE)
+            continue;
+        set_micro_batch(x, loop, slot - a->offset);
+        LP_TRY(run_stage(x, a->run, slot - a->offset, e));
+        if (!x->p->pipelined)
+            deliver(x);
+    }
+    deliver(x);
+    return LP_OK;
+}
+
+static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
+{
+    const LpIpuPlan *p = x->p;
+    for (size_t i = 0; i < p->n_row && p->pipelined; i++) {
+        const LpRow *r = &p->row[i];
+        if (r->kind > LP_ROW_FLUSH)
+            continue;
+        for (int64_t k = 0; k < r->count; k++)
+            LP_TRY(run_row(x, r, loop, r->first + k, e));
+    }
+    for (int64_t mb = 0; mb < p->micro_batches && !p->pipelined; mb++)
+        for (size_t i = 0; i < p->n_row; i++)
+            if (p->row[i].kind == LP_ROW_PHASE)
+                LP_TRY(run_row(x, &p->row[i], loop, mb, e));
+    return LP_OK;
+}
+
+static LpStatus run_in_order(LpReplay *x, int64_t loop, LpErr *e)
+{
+    for (int64_t mb = 0; mb < x->p->micro_batches; mb++) {
+        set_micro_batch(x, loop, mb);
+        for (size_t i = 0; i < x->g->n_input; i++)
+            if (x->p->var_of[x->g->input[i]] >= 0 &&
+                !lp_ipu_is_free(x->p, x->g->input[i]))
+                LP_TRY(read_input(x, x->g->input[i], e));
+        for (LpNodeId n = 0; n < x->g->n_node; n++)
+            LP_TRY(run_node(x, n, 0, e));
+        LP_TRY(write_vars(x, -1, e));
+        lp_replay_clear_run(x);
+    }
+    return LP_OK;
+}
+
+/* ---- the update ---------------------------------------------------------- */
+static LpStatus update_node(LpReplay *x, LpNodeId id, LpErr *e)
+{
+    const LpGraph *u = x->step->update;
+    const LpGraphNode *d = &u->node[id];
+    void *out[LP_MAX_OUT], **in = lp_calloc(d->n_in + 1, sizeof *in);
+    LpStatus s = in ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++)
+        if (lp_is_value(d->in[i]))
+            in[i] = x->now[d->in[i]]->data;
+    for (uint32_t i = 0; i < d->n_out && s == LP_OK; i++) {
+        LpCell **c = &x->now[d->out + i];
+        *c = lp_cell_new(x, lp_type_bytes(lp_graph_type(u, d->out + i)), e);
+        if (*c)
+            out[i] = (*c)->data;
+        else
+            s = LP_E_MEMORY;
+    }
+    if (s == LP_OK)
+        s = lp_node_kernels_run(&x->update, id, in, out, &x->rc, e);
+    lp_free(in);
+    return s;
+}
+
+static LpStatus run_update(LpReplay *x, LpErr *e)
+{
+    const LpStep *st = x->step;
+    const LpGraph *u = st->update;
+    for (size_t i = 0; i < st->n_var; i++) {
+        const LpVariable *v = &st->var[i];
+        for (int64_t r = 0; r < st->replicas; r++)
+            x->wide[r] = x->var[(size_t)r * st->n_var + i];
+        if (v->role == LP_VAR_ACCUM && st->replicas > 1)
+            lp_comm_sum(v->type.dtype, x->wide, st->replicas,
+                        lp_numel(&v->type));
+        if (v->update_in == LP_NOVAL)
+            continue;
+        LpCell *c = lp_cell_new(x, lp_type_bytes(&v->type), e);
+        if (!c)
+            return LP_E_MEMORY;
+        x->now[v->update_in] = c;
+        memcpy(c->data, x->var[i], (size_t)c->bytes);
+    }
+    x->rc.replica = 0;
+    for (LpNodeId n = 0; n < u->n_node; n++)
+        LP_TRY(update_node(x, n, e));
+    for (size_t i = 0; i < st->n_var; i++) {
+        LpVal v = st->var[i].update_out;
+        for (int64_t r = 0; lp_is_value(v) && r < st->replicas; r++)
+            memcpy(x->var[(size_t)r * st->n_var + i], x->now[v]->data,
+                   (size_t)x->now[v]->bytes);
+    }
+    for (LpVal v = 0; v < u->n_value; v++)
+        lp_cell_drop(x, &x->now[v]);
+    return LP_OK;
+}
+
+static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
+                         LpErr *e)
+{
+    const LpStep *s = x->step;
+    for (x->replica = 0; x->replica < s->replicas; x->replica++) {
+        for (size_t i = 0; i < s->n_var; i++)
+            if (s->var[i].role == LP_VAR_ACCUM)
+                memset(lp_replay_here(x, i), 0, (size_t)lp_type_bytes(&s->var[i].type));
+        LP_TRY(order == LP_REPLAY_SCHEDULE ? run_scheduled(x, loop, e)
+                                           : run_in_order(x, loop, e));
+    }
+    return s->update ? run_update(x, e) : LP_OK;
+}
+
+LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,
+                       const LpReplayStream *stream, uint64_t seed,
+                       uint64_t micro_batch, LpErr *e)
+{
+    LpStatus s = LP_OK;
+    x->stream = stream;
+    x->rc = (LpRunCtx){.seed = seed};
+    x->start = (int64_t)micro_batch;
+    for (int64_t l = 0; l < x->p->loops && s == LP_OK; l++)
+        s = run_loop(x, order, l, e);
+    lp_replay_clear(x);
+    return s;
+}

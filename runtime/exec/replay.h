@@ -1,0 +1,55 @@
+/* Replay: the proof of a schedule. The step is run by plain kernels, node by
+ * node, in the order that the IPU passes planned, and only what the plan keeps
+ * is there: a value goes where its hold ends, a stash has as many places as
+ * its ring, a recomputed node runs again. Reading what is gone is an error
+ * that names the value. In micro-batch order the same kernels run without a
+ * plan; both must give the same bits.
+ *
+ * Host memory is spent on every replica's variables and on what is alive. */
+#ifndef LP_RUNTIME_EXEC_REPLAY_H
+#define LP_RUNTIME_EXEC_REPLAY_H
+
+#include "src/passes/ipu/ipu.h"
+
+typedef enum { LP_REPLAY_SCHEDULE, LP_REPLAY_MICRO_BATCHES } LpReplayOrder;
+
+/* Of a stream variable: slices in the order [loop][micro-batch][replica]. */
+typedef struct LpReplayStream {
+    const void *in;
+    void *out;
+} LpReplayStream;
+
+typedef struct LpReplay LpReplay;
+
+/* Borrows the plan. Variables with data start with it, others with zeros. */
+LpStatus lp_replay_new(const LpIpuPlan *p, int threads, LpReplay **out,
+                       LpErr *e);
+void lp_replay_free(LpReplay *x); /* NULL is fine */
+
+/* One call. `stream` has an entry a variable; seed and count of micro-batches
+ * are those of the executor's random state. */
+LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,
+                       const LpReplayStream *stream, uint64_t seed,
+                       uint64_t micro_batch, LpErr *e);
+
+/* A variable's memory; of values, the most bytes that were alive at once. */
+const void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica);
+int64_t lp_replay_peak(const LpReplay *x);
+
+/* ---- plain kernels (replay_kernel.c) ------------------------------------- */
+/* Every node of a graph by its own kernel on contiguous operands; a view is a
+ * copy. Prepared at first use. */
+typedef struct LpNodeKernels {
+    const LpGraph *g;
+    int threads;
+    struct LpNodeKernel *node;
+    void *work;
+    size_t work_bytes;
+} LpNodeKernels;
+
+LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads, LpErr *e);
+void lp_node_kernels_fini(LpNodeKernels *k);
+LpStatus lp_node_kernels_run(LpNodeKernels *k, LpNodeId id, void *const *in,
+                      void *const *out, const LpRunCtx *rc, LpErr *e);
+
+#endif

@@ -1,0 +1,132 @@
+#include <string.h>
+
+#include "runtime/exec/replay.h"
+#include "src/ops/kernel/copy.h"
+
+typedef struct LpNodeKernel {
+    bool ready, copies;
+    LpKernel k;
+    LpDesc view; /* copies: the operand seen through the view */
+    int64_t offset;
+} LpNodeKernel;
+
+LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads, LpErr *e)
+{
+    *k = (LpNodeKernels){.g = g, .threads = threads};
+    k->node = lp_calloc(g->n_node + 1, sizeof *k->node);
+    LP_FAIL_IF(!k->node, e, LP_E_MEMORY, "out of memory");
+    return LP_OK;
+}
+
+void lp_node_kernels_fini(LpNodeKernels *k)
+{
+    for (LpNodeId n = 0; k->node && n < k->g->n_node; n++)
+        if (k->node[n].ready && k->node[n].k.fini)
+            k->node[n].k.fini(&k->node[n].k);
+    lp_free(k->node);
+    lp_free(k->work);
+    *k = (LpNodeKernels){0};
+}
+
+static LpStatus prepare_view(LpNodeKernels *k, const LpGraphNode *d, LpNodeKernel *x,
+                             LpErr *e)
+{
+    LpArena scratch = {0};
+    LpAttr attr[LP_MAX_ATTR];
+    const LpType *in = lp_graph_type(k->g, d->in[0]);
+    LpType out = {0};
+    bool needs_copy = false;
+    x->copies = true;
+    x->view = lp_desc_of(in);
+    LpDesc src = x->view;
+    if (d->op->n_attr)
+        memcpy(attr, d->attr, d->op->n_attr * sizeof *attr);
+    LpInfer q = {.op = d->op,
+                 .n_in = 1,
+                 .n_out = 1,
+                 .in = in,
+                 .attr = attr,
+                 .out = &out,
+                 .arena = &scratch,
+                 .err = e,
+                 .in_strides = src.strides,
+                 .strides = x->view.strides,
+                 .offset = &x->offset,
+                 .needs_copy = &needs_copy};
+    LpStatus s = d->op->infer(&q);
+    lp_arena_fini(&scratch);
+    x->view.ndim = out.ndim;
+    memcpy(x->view.shape, out.shape, sizeof out.shape);
+    if (s == LP_OK && needs_copy) /* cannot be: the operand is contiguous */
+        s = lp_fail(e, LP_E_INTERNAL, "view %s of contiguous memory",
+                    d->op->name);
+    return s;
+}
+
+static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d, LpNodeKernel *x,
+                               LpErr *e)
+{
+    LP_FAIL_IF(!d->op->prepare, e, LP_E_INTERNAL, "operator %s has no kernel",
+               d->op->name);
+    LpDesc out[LP_MAX_OUT];
+    LpDesc *in = lp_calloc(d->n_in + 1, sizeof *in);
+    LP_FAIL_IF(!in, e, LP_E_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < d->n_in; i++) {
+        LpVal v = d->in[i];
+        if (v == LP_NOVAL) {
+            in[i].dtype = LP_DT_NONE;
+        } else if (v & LP_VAL_IMM) {
+            LpType t = lp_graph_operand_type(k->g, v);
+            in[i] = (LpDesc){.dtype = t.dtype,
+                             .is_imm = true,
+                             .imm = lp_graph_scalar(k->g, v)};
+        } else {
+            in[i] = lp_desc_of(lp_graph_type(k->g, v));
+        }
+    }
+    for (uint32_t i = 0; i < d->n_out; i++)
+        out[i] = lp_desc_of(lp_graph_type(k->g, d->out + i));
+    LpKernelReq r = {.op = d->op,
+                     .attr = d->attr,
+                     .n_in = (int)d->n_in,
+                     .n_out = (int)d->n_out,
+                     .in = in,
+                     .out = out,
+                     .threads = k->threads,
+                     .site = d->site};
+    x->k.threads = k->threads;
+    LpStatus s = d->op->prepare(&r, &x->k, e);
+    lp_free(in);
+    return s;
+}
+
+static LpStatus prepare(LpNodeKernels *k, LpNodeId id, LpErr *e)
+{
+    const LpGraphNode *d = &k->g->node[id];
+    LpNodeKernel *x = &k->node[id];
+    bool view = (d->op->flags & LP_OPF_VIEW) != 0;
+    LP_TRY(view ? prepare_view(k, d, x, e) : prepare_kernel(k, d, x, e));
+    x->ready = true;
+    if (!view && x->k.work_bytes > k->work_bytes) {
+        lp_free(k->work);
+        k->work = lp_alloc_aligned(x->k.work_bytes);
+        k->work_bytes = k->work ? x->k.work_bytes : 0;
+        LP_FAIL_IF(!k->work, e, LP_E_MEMORY, "out of memory");
+    }
+    return LP_OK;
+}
+
+LpStatus lp_node_kernels_run(LpNodeKernels *k, LpNodeId id, void *const *in,
+                      void *const *out, const LpRunCtx *rc, LpErr *e)
+{
+    LpNodeKernel *x = &k->node[id];
+    if (!x->ready)
+        LP_TRY(prepare(k, id, e));
+    if (!x->copies)
+        return x->k.run(&x->k, in, out, k->work, rc, e);
+    LpDesc dst = lp_desc_of(lp_graph_type(k->g, k->g->node[id].out));
+    const char *src = in[0];
+    src += x->offset * (int64_t)lp_dtype_size(x->view.dtype);
+    lp_copy_strided(&x->view, src, &dst, out[0]);
+    return LP_OK;
+}

@@ -1,0 +1,170 @@
+#include "runtime/exec/replay_state.h"
+
+#include <string.h>
+
+/* ---- cells --------------------------------------------------------------- */
+LpCell *lp_cell_new(LpReplay *x, int64_t bytes, LpErr *e)
+{
+    LpCell *c = lp_calloc(1, sizeof *c);
+    void *data = lp_alloc_aligned((size_t)bytes);
+    if (!c || !data) {
+        lp_free(c);
+        lp_free(data);
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    *c = (LpCell){.refs = 1, .bytes = bytes, .data = data};
+    x->alive += bytes;
+    if (x->alive > x->peak)
+        x->peak = x->alive;
+    return c;
+}
+
+void lp_cell_drop(LpReplay *x, LpCell **at)
+{
+    LpCell *c = *at;
+    *at = NULL;
+    if (!c || --c->refs > 0)
+        return;
+    x->alive -= c->bytes;
+    lp_free(c->data);
+    lp_free(c);
+}
+
+void lp_place_put(LpReplay *x, LpPlace *p, LpCell *c, int64_t tag)
+{
+    c->refs++;
+    lp_cell_drop(x, &p->cell);
+    *p = (LpPlace){c, tag};
+}
+
+/* ---- life ---------------------------------------------------------------- */
+void *lp_replay_here(const LpReplay *x, size_t i)
+{
+    return x->var[(size_t)x->replica * x->step->n_var + i];
+}
+
+static LpStatus set_up_vars(LpReplay *x, LpErr *e)
+{
+    const LpStep *s = x->step;
+    for (int64_t r = 0; r < s->replicas; r++)
+        for (size_t i = 0; i < s->n_var; i++) {
+            const LpVariable *v = &s->var[i];
+            size_t bytes = (size_t)lp_type_bytes(&v->type);
+            void *m = lp_alloc_aligned(bytes);
+            LP_FAIL_IF(!m, e, LP_E_MEMORY, "out of memory");
+            x->var[(size_t)r * s->n_var + i] = m;
+            memset(m, 0, bytes);
+            if (!v->data)
+                continue;
+            LP_TRY(lp_tensor_touch(v->data, false, e));
+            memcpy(m, lp_tensor_data(v->data), bytes);
+        }
+    return LP_OK;
+}
+
+static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
+{
+    const LpIpuPlan *p = x->p;
+    size_t n_var = x->step->n_var * (size_t)x->step->replicas, most = 0;
+    const LpGraph *u = x->step->update;
+    for (int r = 0; r < p->n_run; r++) {
+        most = p->run[r].n > most ? p->run[r].n : most;
+        most = p->run[r].n_hold > most ? p->run[r].n_hold : most;
+    }
+    x->var = lp_calloc(n_var + 1, sizeof *x->var);
+    x->here = lp_calloc(x->g->n_value, sizeof *x->here);
+    x->now = lp_calloc(u ? u->n_value : 1, sizeof *x->now);
+    x->ring = lp_calloc(p->n_stash + 1, sizeof *x->ring);
+    x->link = lp_calloc(p->n_move + 1, sizeof *x->link);
+    x->sent = lp_calloc(p->n_move + 1, sizeof *x->sent);
+    x->drop = lp_calloc(most + 1, sizeof *x->drop);
+    x->drop_first = lp_calloc(most + 3, sizeof *x->drop_first);
+    x->wide = lp_calloc((size_t)x->step->replicas, sizeof *x->wide);
+    LP_FAIL_IF(!x->var || !x->here || !x->now || !x->ring || !x->link ||
+                   !x->sent || !x->drop || !x->drop_first || !x->wide,
+               e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < p->n_stash; i++) {
+        x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpPlace));
+        LP_FAIL_IF(!x->ring[i], e, LP_E_MEMORY, "out of memory");
+    }
+    LP_TRY(lp_node_kernels_init(&x->micro, x->g, threads, e));
+    if (u)
+        LP_TRY(lp_node_kernels_init(&x->update, u, threads, e));
+    return set_up_vars(x, e);
+}
+
+LpStatus lp_replay_new(const LpIpuPlan *p, int threads, LpReplay **out,
+                       LpErr *e)
+{
+    LpReplay *x = lp_calloc(1, sizeof *x);
+    LP_FAIL_IF(!x, e, LP_E_MEMORY, "out of memory");
+    x->p = p;
+    x->step = p->step;
+    x->g = p->step->micro;
+    LpStatus s = set_up(x, threads, e);
+    if (s == LP_OK)
+        *out = x;
+    else
+        lp_replay_free(x);
+    return s;
+}
+
+void lp_replay_clear_run(LpReplay *x)
+{
+    for (LpVal v = 0; x->here && v < x->g->n_value; v++)
+        lp_cell_drop(x, &x->here[v]);
+}
+
+/* Everything but variables. */
+void lp_replay_clear(LpReplay *x)
+{
+    const LpIpuPlan *p = x->p;
+    lp_replay_clear_run(x);
+    for (size_t i = 0; x->ring && i < p->n_stash; i++)
+        for (int k = 0; x->ring[i] && k < p->stash[i].depth; k++)
+            lp_cell_drop(x, &x->ring[i][k].cell);
+    for (size_t i = 0; x->link && x->sent && i < p->n_move; i++) {
+        lp_cell_drop(x, &x->link[i].cell);
+        lp_cell_drop(x, &x->sent[i].cell);
+    }
+    const LpGraph *u = x->step->update;
+    for (LpVal v = 0; u && x->now && v < u->n_value; v++)
+        lp_cell_drop(x, &x->now[v]);
+}
+
+void lp_replay_free(LpReplay *x)
+{
+    if (!x)
+        return;
+    lp_replay_clear(x);
+    for (size_t i = 0; x->ring && i < x->p->n_stash; i++)
+        lp_free(x->ring[i]);
+    size_t n_var = x->step->n_var * (size_t)x->step->replicas;
+    for (size_t i = 0; x->var && i < n_var; i++)
+        lp_free(x->var[i]);
+    if (x->micro.g)
+        lp_node_kernels_fini(&x->micro);
+    if (x->update.g)
+        lp_node_kernels_fini(&x->update);
+    lp_free(x->var);
+    lp_free(x->here);
+    lp_free(x->now);
+    lp_free(x->ring);
+    lp_free(x->link);
+    lp_free(x->sent);
+    lp_free(x->drop);
+    lp_free(x->drop_first);
+    lp_free(x->wide);
+    lp_free(x);
+}
+
+const void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica)
+{
+    return x->var[(size_t)replica * x->step->n_var + var];
+}
+
+int64_t lp_replay_peak(const LpReplay *x)
+{
+    return x->peak;
+}

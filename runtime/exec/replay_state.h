@@ -1,0 +1,49 @@
+/* The state of a replay. Private to replay*.c. */
+#ifndef LP_RUNTIME_EXEC_REPLAY_STATE_H
+#define LP_RUNTIME_EXEC_REPLAY_STATE_H
+
+#include "runtime/exec/replay.h"
+
+/* The value of one micro-batch; shared by a run, a ring and a link. */
+typedef struct LpCell {
+    int refs;
+    int64_t bytes;
+    void *data; /* behind the head */
+} LpCell;
+
+/* A place for the value of one micro-batch at a time. */
+typedef struct LpPlace {
+    LpCell *cell;
+    int64_t tag; /* its micro-batch */
+} LpPlace;
+
+struct LpReplay {
+    const LpIpuPlan *p;
+    const LpStep *step;
+    const LpGraph *g;
+    LpNodeKernels micro, update;
+    void **var;  /* [replica][variable] */
+    LpCell **here; /* by value: what the current run has */
+    LpCell **now;  /* the same for the update graph */
+    LpPlace **ring; /* by stash: `depth` places */
+    LpPlace *link, *sent; /* by move: arrived; on the way */
+    uint32_t *drop, *drop_first; /* holds by their end, current run */
+    void **wide;
+    int64_t alive, peak;
+    /* of the current call */
+    const LpReplayStream *stream;
+    LpRunCtx rc;
+    int64_t slice, replica, start;
+};
+
+/* A cell with one reference; NULL when memory is short. */
+LpCell *lp_cell_new(LpReplay *x, int64_t bytes, LpErr *e);
+void lp_cell_drop(LpReplay *x, LpCell **at); /* a reference; clears *at */
+void lp_place_put(LpReplay *x, LpPlace *p, LpCell *c, int64_t tag);
+
+/* Memory of variable i in the current replica. */
+void *lp_replay_here(const LpReplay *x, size_t i);
+void lp_replay_clear_run(LpReplay *x);
+void lp_replay_clear(LpReplay *x); /* everything but variables */
+
+#endif

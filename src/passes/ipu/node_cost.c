@@ -1,0 +1,117 @@
+/* What a node costs: by the cost rule of its record, or, where it has none, by
+ * its expansion. Views and markers only name what is there already. */
+#include "src/passes/ipu/ipu.h"
+
+#include "src/ir/cost.h"
+
+/* Rules run at most so deep in each other's expansions. */
+#define DEEPEST 8
+
+static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
+                          int depth);
+
+/* The nodes of g, one after another. */
+static LpStatus cost_graph(LpIpuPlan *p, const LpCostReq *like,
+                           const LpGraph *g, LpCost *out, int depth)
+{
+    LpArena scratch = {0};
+    LpStatus s = LP_OK;
+    for (LpNodeId n = 0; n < g->n_node && s == LP_OK; n++) {
+        const LpGraphNode *d = &g->node[n];
+        LpType *t =
+            lp_arena_calloc(&scratch, (d->n_in + d->n_out + 1) * sizeof *t);
+        if (!t) {
+            s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+            break;
+        }
+        for (uint32_t i = 0; i < d->n_in; i++)
+            t[i] = lp_graph_operand_type(g, d->in[i]);
+        for (uint32_t i = 0; i < d->n_out; i++)
+            t[d->n_in + i] = *lp_graph_type(g, d->out + i);
+        LpCostReq r = *like;
+        r.op = d->op;
+        r.attr = d->attr;
+        r.n_in = (int)d->n_in;
+        r.n_out = (int)d->n_out;
+        r.in = t;
+        r.out = t + d->n_in;
+        s = cost_call(p, &r, out, depth);
+    }
+    lp_arena_fini(&scratch);
+    return s;
+}
+
+/* The operator's expansion on operands of these types. */
+static LpStatus expand(LpIpuPlan *p, const LpCostReq *r, LpGraph *g)
+{
+    LpErr *e = p->err;
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, g, e);
+    LpOrigin o = {.block = "", .scope = "", .file = ""};
+    gb.origin = lp_graph_origin(g, &o, e);
+    LpVal *in = lp_arena_calloc(&gb.scratch, (size_t)(r->n_in + 1) * sizeof *in);
+    LpVal *out =
+        lp_arena_calloc(&gb.scratch, (size_t)(r->n_out + 1) * sizeof *out);
+    if (!in || !out)
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < r->n_in && e->code == LP_OK; i++) {
+        if (r->in[i].dtype == LP_DT_NONE)
+            continue;
+        /* which number it is does not matter to the cost */
+        in[i] = r->in[i].wrapped ? lp_imm(&gb.b, lp_float(1))
+                                 : lp_graph_input(g, &r->in[i], NULL, e);
+    }
+    if (e->code == LP_OK)
+        r->op->expand(&gb.b, r->attr, in, r->n_in, out, r->n_out);
+    lp_graph_builder_fini(&gb);
+    return e->code;
+}
+
+static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
+                          int depth)
+{
+    if (r->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER))
+        return LP_OK;
+    if (r->op->cost) {
+        r->op->cost(r, out);
+        return LP_OK;
+    }
+    LP_FAIL_IF(!r->op->expand || depth == DEEPEST, p->err, LP_E_INTERNAL,
+               "operator %s has neither a cost nor an expansion", r->op->name);
+    LpGraph *g = lp_graph_new();
+    LP_FAIL_IF(!g, p->err, LP_E_MEMORY, "out of memory");
+    LpStatus s = expand(p, r, g);
+    if (s == LP_OK)
+        s = cost_graph(p, r, g, out, depth + 1);
+    lp_graph_free(g);
+    return s;
+}
+
+LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id, int ipu,
+                          LpConvPass pass, LpCost *out)
+{
+    const LpGraphNode *d = &g->node[id];
+    LpCostCtx x = lp_ipu_ctx(p, ipu);
+    LpType *t = lp_calloc(d->n_in + d->n_out + 1, sizeof *t);
+    LP_FAIL_IF(!t, p->err, LP_E_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < d->n_in; i++)
+        t[i] = lp_graph_operand_type(g, d->in[i]);
+    for (uint32_t i = 0; i < d->n_out; i++)
+        t[d->n_in + i] = *lp_graph_type(g, d->out + i);
+    LpCostReq r = {.op = d->op,
+                   .attr = d->attr,
+                   .n_in = (int)d->n_in,
+                   .n_out = (int)d->n_out,
+                   .in = t,
+                   .out = t + d->n_in,
+                   .chip = p->o.chip,
+                   .tiles = x.tiles,
+                   .memory_proportion = x.proportion,
+                   .partials = p->o.partials,
+                   .pass = (int)pass,
+                   .cache = p->cache};
+    *out = (LpCost){0};
+    LpStatus s = cost_call(p, &r, out, 0);
+    lp_free(t);
+    return s;
+}
