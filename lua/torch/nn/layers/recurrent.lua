@@ -1,0 +1,270 @@
+--- RNN, LSTM, GRU and their cells. The input's share of all gates is one
+--- product over the whole sequence; the steps then go one by one.
+---
+--- source: the equations of the PyTorch documentation of each class
+local F = require("torch.nn.functional")
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local fill = require("torch.nn.fill")
+local layer = require("torch.nn.layer")
+
+local M = {}
+
+-- ---- one step --------------------------------------------------------------
+-- step(self, x, state, w): x is the input's share of the gates, w {w_hh, b_hh,
+-- w_hr}; gives the next state, its output first.
+
+local function rnn_step(self, x, state, w)
+  local sum = x + F.linear(state[1], w[1], w[2])
+  return { self.nonlinearity == "relu" and F.relu(sum) or sum:tanh() }
+end
+
+local function lstm_step(_, x, state, w)
+  local i, f, g, o = table.unpack((x + F.linear(state[1], w[1], w[2])):chunk(4, -1))
+  local c = f:sigmoid() * state[2] + i:sigmoid() * g:tanh()
+  local h = o:sigmoid() * c:tanh()
+  return { w[3] and F.linear(h, w[3]) or h, c }
+end
+
+local function gru_step(_, x, state, w)
+  local h = state[1]
+  local xr, xz, xn = table.unpack(x:chunk(3, -1))
+  local hr, hz, hn = table.unpack(F.linear(h, w[1], w[2]):chunk(3, -1))
+  local z = (xz + hz):sigmoid()
+  local n = (xn + (xr + hr):sigmoid() * hn):tanh()
+  return { (1 - z) * n + z * h }
+end
+
+-- class -> its step, rows of gates, whether the state has a cell too
+local KINDS = {
+  RNN = { step = rnn_step, gates = 1 },
+  LSTM = { step = lstm_step, gates = 4, cell = true },
+  GRU = { step = gru_step, gates = 3 },
+}
+
+local function check_nonlinearity(self)
+  errors.check(self.nonlinearity == nil or self.nonlinearity == "tanh"
+    or self.nonlinearity == "relu", "ValueError",
+    "Unknown nonlinearity '%s'. Select from 'tanh' or 'relu'.", tostring(self.nonlinearity))
+end
+
+local function reset(self)
+  local bound = self.hidden_size > 0 and 1 / math.sqrt(self.hidden_size) or 0
+  fill.uniform(bound, table.unpack(self:parameters()))
+end
+
+local OPTIONS = { { "proj_size", 0 }, { "num_layers", 1 }, { "bias", true },
+  { "batch_first", false }, { "dropout", 0 }, { "bidirectional", false },
+  { "nonlinearity", "tanh" } }
+
+-- Sizes, and the options that differ from the usual.
+local function describe(skip)
+  local text = require("torch.nn.text")
+  return function(self)
+    local parts = { ("%d, %d"):format(self.input_size, self.hidden_size) }
+    for _, option in ipairs(OPTIONS) do
+      local name, usual = option[1], option[2]
+      local value = self[name]
+      if name ~= skip and value ~= nil and value ~= usual then
+        parts[#parts + 1] = name .. "=" .. text.repr(value)
+      end
+    end
+    return table.concat(parts, ", ")
+  end
+end
+
+-- ---- layers ----------------------------------------------------------------
+
+local function suffixes(self)
+  local out = {}
+  for l = 0, self.num_layers - 1 do
+    out[#out + 1] = { layer = l, name = "_l" .. l }
+    if self.bidirectional then
+      out[#out + 1] = { layer = l, name = ("_l%d_reverse"):format(l), reverse = true }
+    end
+  end
+  return out
+end
+
+local function build(kind)
+  return function(self, a)
+    check_nonlinearity(self)
+    self.proj_size = self.proj_size or 0
+    errors.check(self.num_layers > 0, "ValueError", "num_layers must be greater than zero")
+    errors.check(self.dropout >= 0 and self.dropout <= 1, "ValueError",
+      "dropout should be a number in range [0, 1], got %s", self.dropout)
+    errors.check(self.proj_size < self.hidden_size, "ValueError",
+      "proj_size has to be smaller than hidden_size")
+    local rows = kind.gates * self.hidden_size
+    local out = self.proj_size > 0 and self.proj_size or self.hidden_size
+    for _, s in ipairs(suffixes(self)) do
+      local input = s.layer == 0 and self.input_size or out * (self.bidirectional and 2 or 1)
+      self["weight_ih" .. s.name] = fill.parameter({ rows, input }, a)
+      self["weight_hh" .. s.name] = fill.parameter({ rows, out }, a)
+      if self.bias then
+        self["bias_ih" .. s.name] = fill.parameter({ rows }, a)
+        self["bias_hh" .. s.name] = fill.parameter({ rows }, a)
+      end
+      if self.proj_size > 0 then
+        self["weight_hr" .. s.name] = fill.parameter({ out, self.hidden_size }, a)
+      end
+    end
+    reset(self)
+  end
+end
+
+-- One direction of one layer: outputs [T, B, H] and the last state.
+local function direction(self, kind, x, state, s)
+  local gates = F.linear(x, self["weight_ih" .. s.name], self["bias_ih" .. s.name])
+  local w = { self["weight_hh" .. s.name], self["bias_hh" .. s.name],
+    self["weight_hr" .. s.name] }
+  local steps, n = gates:unbind(0), x:size(0)
+  local out = {}
+  for i = 1, n do
+    local t = s.reverse and n + 1 - i or i
+    state = kind.step(self, steps[t], state, w)
+    out[t] = state[1]
+  end
+  return require("torch").stack(out, 0), state
+end
+
+-- The first states of all layers: {h, c}, each [layers * directions, B, size].
+local function start(self, kind, hx, batch, like)
+  local torch = require("torch")
+  local n = self.num_layers * (self.bidirectional and 2 or 1)
+  local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size, self.hidden_size }
+  local given = hx ~= nil and (kind.cell and hx or { hx }) or {}
+  errors.check(not kind.cell or hx == nil or type(hx) == "table" and #hx == 2, "TypeError",
+    "LSTM: the state is a list {h_0, c_0}, got %s", check.describe(hx))
+  local out = {}
+  for i = 1, kind.cell and 2 or 1 do
+    out[i] = given[i] or torch.zeros({ n, batch, sizes[i] }, { dtype = like.dtype })
+    local shape = out[i].shape
+    errors.check(#shape == 3 and shape[1] == n and shape[2] == batch and shape[3] == sizes[i],
+      "RuntimeError", "Expected hidden size (%d, %d, %d), got %s", n, batch, sizes[i],
+      tostring(shape))
+  end
+  return out
+end
+
+-- All layers over x [T, B, input].
+local function run(self, kind, x, states)
+  local torch = require("torch")
+  local last, per_layer = { {}, {} }, self.bidirectional and 2 or 1
+  local list = suffixes(self)
+  for l = 0, self.num_layers - 1 do
+    local outs = {}
+    for d = 1, per_layer do
+      local at = l * per_layer + d
+      local state = {}
+      for i, all in ipairs(states) do
+        state[i] = all[at - 1]
+      end
+      outs[d], state = direction(self, kind, x, state, list[at])
+      for i, value in ipairs(state) do
+        last[i][at] = value
+      end
+    end
+    x = per_layer == 2 and torch.cat(outs, -1) or outs[1]
+    if self.dropout > 0 and l < self.num_layers - 1 then
+      x = F.dropout(x, self.dropout, self.training)
+    end
+  end
+  local final = {}
+  for i in ipairs(states) do
+    final[i] = torch.stack(last[i], 0)
+  end
+  return x, final
+end
+
+local function forward(kind)
+  return function(self, input, hx)
+    errors.check(core.is_tensor(input) and (input:dim() == 2 or input:dim() == 3), "ValueError",
+      "%s: Expected input to be 2D or 3D, got %s", self:_get_name(),
+      core.is_tensor(input) and input:dim() .. "D" or check.describe(input))
+    local single = input:dim() == 2
+    local turned = self.batch_first and not single
+    local x = single and input:unsqueeze(1) or turned and input:transpose(0, 1) or input
+    errors.check(x:size(-1) == self.input_size, "RuntimeError",
+      "input.size(-1) must be equal to input_size. Expected %d, got %d", self.input_size,
+      x:size(-1))
+    if single and hx then
+      hx = kind.cell and { hx[1]:unsqueeze(1), hx[2]:unsqueeze(1) } or hx:unsqueeze(1)
+    end
+    local out, final = run(self, kind, x, start(self, kind, hx, x:size(1), x))
+    if single then
+      out = out:squeeze(1)
+      for i, s in ipairs(final) do
+        final[i] = s:squeeze(1)
+      end
+    end
+    return turned and out:transpose(0, 1) or out, kind.cell and final or final[1]
+  end
+end
+
+local SIZES = "(input_size, hidden_size, num_layers=1, %sbias=True, batch_first=False, "
+  .. "dropout=0.0, bidirectional=False, %sdevice=None, dtype=None)"
+
+for name, kind in pairs(KINDS) do
+  local sig = SIZES:format(name == "RNN" and "nonlinearity='tanh', " or "",
+    name == "LSTM" and "proj_size=0, " or "")
+  M[name] = layer(name .. sig, {
+    build = build(kind),
+    forward = forward(kind),
+    repr = describe("nonlinearity"),
+  })
+  M[name].reset_parameters = reset
+
+  -- As in PyTorch: nothing to do, the weights need no flattening.
+  M[name].flatten_parameters = function() end
+end
+
+-- ---- cells -----------------------------------------------------------------
+
+local function build_cell(kind)
+  return function(self, a)
+    check_nonlinearity(self)
+    local rows = kind.gates * self.hidden_size
+    self.weight_ih = fill.parameter({ rows, self.input_size }, a)
+    self.weight_hh = fill.parameter({ rows, self.hidden_size }, a)
+    self:register_parameter("bias_ih", self.bias and fill.parameter({ rows }, a) or nil)
+    self:register_parameter("bias_hh", self.bias and fill.parameter({ rows }, a) or nil)
+    reset(self)
+  end
+end
+
+-- Several results: the hidden state and, for LSTM, the cell's.
+local function cell_forward(kind)
+  return function(self, input, hx)
+    errors.check(input:dim() == 1 or input:dim() == 2, "ValueError",
+      "%s: Expected input to be 1D or 2D, got %dD instead", self:_get_name(), input:dim())
+    local single = input:dim() == 1
+    local x = single and input:unsqueeze(0) or input
+    local given = hx ~= nil and (kind.cell and hx or { hx }) or {}
+    local state = {}
+    for i = 1, kind.cell and 2 or 1 do
+      state[i] = given[i] and (single and given[i]:unsqueeze(0) or given[i])
+        or require("torch").zeros({ x:size(0), self.hidden_size }, { dtype = x.dtype })
+    end
+    local out = kind.step(self, F.linear(x, self.weight_ih, self.bias_ih), state,
+      { self.weight_hh, self.bias_hh })
+    for i, s in ipairs(out) do
+      out[i] = single and s:squeeze(0) or s
+    end
+    return table.unpack(out)
+  end
+end
+
+for name, kind in pairs(KINDS) do
+  local cell = name .. "Cell"
+  M[cell] = layer(("%s(input_size, hidden_size, bias=True, %sdevice=None, dtype=None)"):format(
+    cell, name == "RNN" and "nonlinearity='tanh', " or ""), {
+      build = build_cell(kind),
+      forward = cell_forward(kind),
+      repr = describe(),
+    })
+  M[cell].reset_parameters = reset
+end
+
+return M

@@ -1,0 +1,98 @@
+-- Recurrent layers against their equations on single numbers, and the names,
+-- shapes and texts of PyTorch 2.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local nn = torch.nn
+
+local function sigmoid(x)
+  return 1 / (1 + math.exp(-x))
+end
+
+local function tanh(x)
+  return 2 * sigmoid(2 * x) - 1
+end
+
+-- All parameters of a net of one unit are w.
+local function constant(m, w)
+  for _, p in ipairs(m:parameters()) do
+    nn.init.constant_(p, w)
+  end
+  return m
+end
+
+describe("recurrent layers", function()
+  local x = torch.tensor({ { { 1.0 } }, { { -2.0 } } }) -- two steps, batch of one
+
+  it("follow their equations", function()
+    local w, h, c = 0.5, 0.0, 0.0
+    local want = { LSTM = {}, GRU = {}, RNN = {} }
+    for t, v in ipairs({ 1.0, -2.0 }) do
+      local s = w * v + w + w * h + w
+      c = sigmoid(s) * c + sigmoid(s) * tanh(s)
+      h = sigmoid(s) * tanh(c)
+      want.LSTM[t] = { { h } }
+    end
+    local g, r = 0.0, 0.0
+    for t, v in ipairs({ 1.0, -2.0 }) do
+      local z = sigmoid(w * v + w + w * g + w)
+      local n = tanh(w * v + w + z * (w * g + w))
+      g = (1 - z) * n + z * g
+      r = tanh(w * v + w + w * r + w)
+      want.GRU[t], want.RNN[t] = { { g } }, { { r } }
+    end
+    for name, rows in pairs(want) do
+      local out, last = constant(nn[name](1, 1), w)(x)
+      helper.near(out, rows)
+      helper.near(name == "LSTM" and last[1] or last, { rows[2] })
+    end
+    local _, state = constant(nn.LSTM(1, 1), w)(x)
+    helper.near(state[2], { { { c } } })
+  end)
+
+  it("read backwards too and stack", function()
+    local m = nn.LSTM(3, 4, { num_layers = 2, bidirectional = true, batch_first = true })
+    local out, state = m(torch.ones({ 5, 7, 3 }))
+    assert.same({ 5, 7, 8 }, { table.unpack(out.shape) })
+    assert.same({ 4, 5, 4 }, { table.unpack(state[1].shape) })
+    local forward, back = nn.RNN(1, 1), nn.RNN(1, 1, { bidirectional = true })
+    constant(forward, 0.3)
+    constant(back, 0.3)
+    local want = forward(x:flip({ 0 })):flip({ 0 })
+    helper.near(back(x)[":, :, 1:2"], want)
+  end)
+
+  it("have PyTorch's names, order and texts", function()
+    local names = {}
+    for name in nn.LSTM(2, 3, { bidirectional = true, proj_size = 1 }):named_parameters() do
+      names[#names + 1] = name
+    end
+    assert.same({ "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0",
+      "weight_ih_l0_reverse", "weight_hh_l0_reverse", "bias_ih_l0_reverse",
+      "bias_hh_l0_reverse", "weight_hr_l0_reverse" }, names)
+    assert.equal("LSTM(2, 3, num_layers=2, batch_first=True)",
+      tostring(nn.LSTM(2, 3, 2, { batch_first = true })))
+    assert.equal("GRUCell(2, 3)", tostring(nn.GRUCell(2, 3)))
+  end)
+
+  it("step as cells", function()
+    local cell = constant(nn.LSTMCell(1, 1), 0.5)
+    local h, c = cell(torch.ones({ 1, 1 }))
+    local s = sigmoid(1.5)
+    helper.near(c, { { s * tanh(1.5) } })
+    helper.near(h, { { s * tanh(s * tanh(1.5)) } })
+    assert.same({ 1 }, { table.unpack(nn.GRUCell(1, 1)(torch.ones({ 1 })).shape) })
+  end)
+
+  it("refuse states and inputs of other sizes", function()
+    helper.raises("RuntimeError", "Expected hidden size %(1, 1, 1%)", function()
+      nn.GRU(1, 1)(x, torch.zeros({ 1, 2, 1 }))
+    end)
+    helper.raises("TypeError", "list {h_0, c_0}", function()
+      nn.LSTM(1, 1)(x, torch.zeros({ 1, 1, 1 }))
+    end)
+    helper.raises("RuntimeError", "equal to input_size", function()
+      nn.RNN(2, 1)(x)
+    end)
+  end)
+end)
