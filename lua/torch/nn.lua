@@ -11,7 +11,8 @@ local M = {
 }
 
 for _, family in ipairs({ "containers", "linear", "activation", "shape", "conv", "pool", "norm",
-  "dropout", "embedding", "padding", "loss", "recurrent" }) do
+  "dropout", "embedding", "padding", "loss", "recurrent",
+  "transformer" }) do
   for name, class in pairs(require("torch.nn.layers." .. family)) do
     M[name] = class
   end

@@ -1,4 +1,5 @@
 --- forward's parameters: arguments by name, and the colon that was forgotten.
+local check = require("lupine.check")
 local errors = require("torch.errors")
 
 local M = {}
@@ -37,7 +38,9 @@ local function bind(forward, n, ...)
   local values = { ... }
   values[n] = nil
   for key, value in pairs(by_name) do
-    values[open[key]] = value
+    if not check.is_none(value) then
+      values[open[key]] = value
+    end
   end
   return table.unpack(values, 1, last)
 end

@@ -1,0 +1,65 @@
+-- The loss of connectionist temporal classification against the sum over all
+-- alignments, written out.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local F, nn = torch.nn.functional, torch.nn
+
+describe("ctc_loss", function()
+  local p = { { 0.2, 0.5, 0.3 }, { 0.6, 0.3, 0.1 }, { 0.1, 0.1, 0.8 } } -- step, class; blank 0
+
+  local function logits(steps)
+    local rows = {}
+    for t = 1, steps do
+      rows[t] = { p[t] }
+    end
+    return torch.tensor(rows):log()
+  end
+
+  it("adds up all alignments", function()
+    -- "1" in two steps: 11, 10, 01
+    local one = 0.5 * 0.3 + 0.5 * 0.6 + 0.2 * 0.3
+    helper.near(F.ctc_loss(logits(2), torch.tensor({ { 1 } }), { 2 }, { 1 }), -math.log(one))
+    -- "1 2" in three steps: 112, 122, 102, 120, 012
+    local two = 0.5 * 0.3 * 0.8 + 0.5 * 0.1 * 0.8 + 0.5 * 0.6 * 0.8 + 0.5 * 0.1 * 0.1
+      + 0.2 * 0.3 * 0.8
+    helper.near(F.ctc_loss(logits(3), torch.tensor({ 1, 2 }), { 3 }, { 2 },
+      { reduction = "sum" }), -math.log(two))
+    -- the mean is per label
+    helper.near(nn.CTCLoss()(logits(3), torch.tensor({ 1, 2 }), { 3 }, { 2 }),
+      -math.log(two) / 2)
+  end)
+
+  it("needs a blank between equal labels", function()
+    local target = torch.tensor({ { 1, 1 } })
+    helper.near(F.ctc_loss(logits(3), target, { 3 }, { 2 }, { reduction = "sum" }),
+      -math.log(0.5 * 0.6 * 0.1))
+    helper.near(F.ctc_loss(logits(2), target, { 2 }, { 2 }), math.huge)
+    helper.near(F.ctc_loss(logits(2), target, { 2 }, { 2 }, { zero_infinity = true }), 0)
+  end)
+
+  it("gives logits the gradient of finite differences", function()
+    local x = torch.tensor({ { { 0.3, -0.2, 0.5 } }, { { 0.1, 0.4, -0.6 } } },
+      { dtype = torch.float64, requires_grad = true })
+    local function loss(v)
+      return F.ctc_loss(v:log_softmax(2), torch.tensor({ { 2 } }), { 2 }, { 1 })
+    end
+    loss(x):backward()
+    local step = 1e-5
+    for t = 0, 1 do
+      for c = 0, 2 do
+        local up, down = x:detach():clone(), x:detach():clone()
+        up[t][0][c] = up[t][0][c] + step
+        down[t][0][c] = down[t][0][c] - step
+        local want = (loss(up):item() - loss(down):item()) / (2 * step)
+        assert.is_true(math.abs(x.grad[t][0][c]:item() - want) < 1e-8)
+      end
+    end
+  end)
+
+  it("names lengths that do not fit", function()
+    helper.raises("RuntimeError", "input_lengths must be from 1 to 2, got 3", function()
+      F.ctc_loss(logits(2), torch.tensor({ { 1 } }), { 3 }, { 1 })
+    end)
+  end)
+end)
