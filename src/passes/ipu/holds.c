@@ -144,11 +144,9 @@ static LpStatus build_run(Holds *h, int run)
     LP_TRY(fill(h, run));
     LP_TRY(leave(h, run));
     alias(h, run);
-    r->hold =
-        lp_arena_memdup(&h->p->mem, h->hold, (h->n + 1) * sizeof *h->hold);
+    r->hold = lp_ipu_keep(h->p, h->hold, h->n, sizeof *h->hold);
     r->n_hold = (uint32_t)h->n;
-    LP_FAIL_IF(!r->hold, h->p->err, LP_E_MEMORY, "out of memory");
-    return LP_OK;
+    return r->hold ? LP_OK : LP_E_MEMORY;
 }
 
 static LpStatus set_up(Holds *h)

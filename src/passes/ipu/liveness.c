@@ -174,7 +174,7 @@ static void note_peak(const Live *l, LpIpuMemory *m)
         const Span *s = &l->span[i];
         if (s->from > l->peak_at || s->to < l->peak_at)
             continue;
-        LpBig b = {.bytes = s->s.tile * s->s.used, .kind = LP_MEM_ACTIVATION};
+        LpBig b = {.bytes = s->s.all, .kind = LP_MEM_ACTIVATION};
         LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
         if (n != LP_NO_NODE) {
             b.name = l->g->node[n].op->name;

@@ -15,6 +15,16 @@ LpIpuOptions lp_ipu_options(void)
     return o;
 }
 
+void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size)
+{
+    void *copy = lp_arena_alloc(&p->mem, (n + 1) * size);
+    if (!copy)
+        lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    else if (n > 0)
+        memcpy(copy, list, n * size);
+    return copy;
+}
+
 bool lp_ipu_is_carried(const LpVariable *v)
 {
     return v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL;

@@ -120,10 +120,9 @@ static LpStatus keep_run(Again *a, int stage, bool backward)
                  .n = (uint32_t)a->n_entry};
     if (p->pipelined)
         r->offset = backward ? 2 * (p->n_stage - 1) - stage : stage;
-    r->entry = lp_arena_memdup(&p->mem, a->entry,
-                               (a->n_entry + 1) * sizeof *a->entry);
+    r->entry = lp_ipu_keep(p, a->entry, a->n_entry, sizeof *a->entry);
     a->n_entry = 0;
-    return r->entry ? LP_OK : no_memory(a);
+    return r->entry ? LP_OK : LP_E_MEMORY;
 }
 
 /* Node ids by stage, forward or backward, in order: the nodes of stage s are

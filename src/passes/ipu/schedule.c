@@ -35,12 +35,12 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
 {
     LpRow *r = b->row;
     r->n = (uint32_t)b->n;
-    r->act = lp_arena_memdup(&b->p->mem, b->act, (b->n + 1) * sizeof *b->act);
+    r->act = lp_ipu_keep(b->p, b->act, b->n, sizeof *b->act);
     lp_free(b->act);
     b->act = NULL;
     b->n = b->cap = 0;
     if (s == LP_OK && !r->act)
-        s = lp_fail(b->p->err, LP_E_MEMORY, "out of memory");
+        s = LP_E_MEMORY;
     r->total_cyc = r->compute_cyc + r->exchange_cyc + r->sync_cyc +
                    r->copy_cyc + r->host_cyc + r->stream_cyc +
                    r->collective_cyc;

@@ -17,6 +17,7 @@ LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size)
     per = per > least ? per : least;
     s.used = (int)((n + per - 1) / per);
     s.tile = (per < n ? per : n) * size;
+    s.all = n * size;
     if (s.used < t->n) {
         s.start = t->next;
         t->next = (t->next + s.used) % t->n;
@@ -33,7 +34,7 @@ void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
 {
     if (s.used <= 0)
         return;
-    t->total += times * s.tile * s.used;
+    t->total += times * s.all;
     int64_t bytes = times * s.tile;
     if (s.used >= t->n) {
         for (int c = 0; c < LP_TILE_CLASSES; c++)
@@ -50,5 +51,9 @@ void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
 
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)
 {
-    lp_tiles_add(t, (LpSpread){.used = t->n, .tile = tile_bytes}, 1);
+    lp_tiles_add(t,
+                 (LpSpread){.used = t->n,
+                            .tile = tile_bytes,
+                            .all = tile_bytes * t->n},
+                 1);
 }

@@ -6,11 +6,10 @@
 
 #include "src/passes/ipu/ipu.h"
 
-/* A tensor on `used` tiles from `start` on (around the end), `tile` bytes on
- * each. */
+/* A tensor on `used` tiles from `start` on (around the end). */
 typedef struct LpSpread {
     int start, used;
-    int64_t tile;
+    int64_t tile, all; /* bytes of the fullest tile, of all */
 } LpSpread;
 
 typedef struct LpTiles {

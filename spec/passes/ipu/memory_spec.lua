@@ -1,0 +1,152 @@
+local helper = require("spec.passes.ipu.helper")
+local raises = require("spec.helper").raises
+local torch = require("torch")
+
+local TRAIN = { train = true, accumulation = 8 }
+
+-- Self-attention without projections of the values: two layers over [batch,
+-- time, width], scores [batch, time, time].
+local function attention(o)
+  local batch, time, width = 4, 128, 16
+  o.declare = function(declare)
+    return { declare("input", "x", nil, { batch, time, width }),
+      declare("parameter", "w1", torch.ones(width, width)),
+      declare("parameter", "w2", torch.ones(width, width)) }
+  end
+  local step = helper.step(function(inputs, place)
+    local h = inputs[1]
+    for i = 1, 2 do
+      place(o.ipus and o.ipus[i] or 0)
+      local q = torch.matmul(h, inputs[i + 1])
+      local scores = torch.softmax(torch.matmul(q, h:transpose(1, 2)), -1)
+      h = torch.matmul(scores, h)
+    end
+    return o.train and helper.loss(h) or h
+  end, o)
+  return step, batch * time * time * 4
+end
+
+describe("the memory of an IPU", function()
+  it("holds the score matrices of both attention layers until backward", function()
+    local step, scores = attention({ train = true })
+    local r = helper.simulate(step)
+    assert.is_true(r.memory[0].not_always_live >= 2 * scores)
+    local biggest = r.memory[0].biggest[1]
+    assert.equal("activations", biggest.kind)
+    assert.equal(scores, biggest.bytes)
+    local inference = helper.simulate((attention({})))
+    assert.is_true(inference.memory[0].not_always_live >= scores)
+    assert.is_true(inference.memory[0].not_always_live < r.memory[0].not_always_live)
+  end)
+
+  it("keeps the inputs of a recomputed stage in place of its score matrix", function()
+    local step, scores = attention({ train = true, accumulation = 8, ipus = { 0, 1 } })
+    local again = helper.simulate(step)
+    local kept = helper.simulate(step, { recompute = "none" })
+    assert.is_true(again.memory[0].categories.stash < scores)
+    assert.is_true(kept.memory[0].categories.stash >= 3 * scores)
+  end)
+
+  -- 4096 floats in lots of at least 128 bytes lie on 128 tiles, 1024 on 32
+  it("counts parameters, accumulators and stashes byte for byte", function()
+    local r = helper.simulate(helper.chain(3, TRAIN))
+    for ipu = 0, 2 do
+      assert.equal(64 * 64 * 4, r.memory[ipu].categories.weights)
+      assert.equal(64 * 64 * 4, r.memory[ipu].categories.accumulators)
+      assert.equal((5 - 2 * ipu) * (ipu < 2 and 1 or 0) * 16 * 64 * 4,
+        r.memory[ipu].categories.stash)
+    end
+  end)
+
+  it("adds up", function()
+    local r = helper.simulate(helper.chain(3, TRAIN))
+    for ipu = 0, 2 do
+      local m, c = r.memory[ipu], nil
+      c = m.categories
+      assert.equal(m.always_live, c.weights + c.optimizer_state + c.accumulators + c.buffers
+        + c.stash + c.vertex_code + c.vertex_state + c.exchange_code + c.stack)
+      assert.equal(m.not_always_live, c.activations + c.temporary)
+      assert.equal(64, #m.tiles)
+      local most = 0
+      for _, bytes in ipairs(m.tiles) do
+        most = math.max(most, bytes)
+      end
+      assert.equal(m.max_tile_including_gaps, most)
+      assert.is_true(m.max_tile <= m.max_tile_including_gaps)
+      assert.is_true(m.fits)
+    end
+  end)
+
+  it("shares sharded parameters out over the replicas", function()
+    local o = { train = true, accumulation = 8, replicas = 4 }
+    local sharded = { on_chip = true, sharded = true, min_sharded = 16 }
+    local whole = helper.simulate(helper.chain(2, o))
+    local r = helper.simulate(helper.chain(2, o), { weight = sharded })
+    assert.equal(whole.memory[0].categories.weights // 4, r.memory[0].categories.weights)
+    local gathers = 0
+    for _, e in ipairs(helper.rows(r, "steady")[1].entries) do
+      gathers = gathers + (e.kind == "collective" and e.bytes or 0)
+    end
+    assert.equal(2 * 2 * 64 * 64 * 4, gathers) -- two IPUs, forward and backward
+  end)
+
+  it("moves accumulators off chip at the price of streaming", function()
+    local on = helper.simulate(helper.chain(2, TRAIN))
+    local off = helper.simulate(helper.chain(2, TRAIN),
+      { accumulator = { on_chip = false, min_off_chip = 2 } })
+    assert.equal(0, off.memory[0].categories.accumulators)
+    assert.equal(64 * 64 * 4, off.memory[0].off_chip)
+    assert.is_true(off.cycles > on.cycles)
+  end)
+
+  it("bounds the scratch of products by the available memory proportion", function()
+    local o = { train = true, accumulation = 8, width = 1024, batch = 256 }
+    local much = helper.simulate(helper.chain(2, o), { proportion = 0.9 })
+    local little = helper.simulate(helper.chain(2, o), { proportion = 0.01 })
+    assert.is_true(little.memory[0].categories.temporary < much.memory[0].categories.temporary)
+    assert.is_true(little.cycles >= much.cycles)
+    local second = helper.simulate(helper.chain(2, o), { proportion = { [0] = 0.9, 0.01 } })
+    assert.equal(much.stages[1].forward_cycles, second.stages[1].forward_cycles)
+    assert.equal(little.stages[2].forward_cycles, second.stages[2].forward_cycles)
+  end)
+end)
+
+describe("a tile that overflows", function()
+  local big = { train = true, accumulation = 8, width = 512, batch = 64 }
+  local few = { tiles = 4 }
+
+  it("is an error that names IPU, bytes, values and a remedy", function()
+    local e = raises("Error", "Out of memory on tile %d+ of IPU %d %(stage %d%)", function()
+      helper.simulate(helper.chain(2, big), few)
+    end)
+    assert.equal("poplar_graph_memory_allocation_error", e.type)
+    assert.matches("%d+ bytes used but tiles only have 638976 bytes of memory", e.message)
+    assert.matches("w%d", e.message)
+    assert.matches("This may help: ", e.message)
+  end)
+
+  it("is only reported when that is allowed", function()
+    local r = helper.simulate(helper.chain(2, big), { tiles = 4, allow_out_of_memory = true })
+    assert.is_false(r.memory[0].fits)
+    assert.is_true(r.memory[0].max_tile_including_gaps > 638976)
+    assert.is_true(r.cycles > 0)
+  end)
+end)
+
+describe("a buffer that forward writes", function()
+  it("must be read and written in one stage", function()
+    local step = helper.step(function(inputs, place)
+      local x, b = inputs[1], inputs[2]
+      place(0)
+      local h = x + b
+      place(1)
+      b:add_(h:sum(0))
+      return h
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 4, 8 }), declare("buffer", "mean", torch.zeros(8)) }
+    end })
+    raises("Error", "buffer 'mean' is read by stage 0 .* and written by stage 1", function()
+      helper.simulate(step)
+    end)
+  end)
+end)

@@ -1,0 +1,123 @@
+local helper = require("spec.passes.ipu.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local function report(o, options)
+  o = o or {}
+  o.train, o.accumulation = true, o.accumulation or 6
+  return helper.simulate(helper.chain(2, o), options)
+end
+
+describe("a report", function()
+  it("prints in one line what matters", function()
+    local text = tostring(report())
+    assert.matches("^Report%(Mk2 %(GC200%), pipelined, 2 IPUs x 1: %d+ cycles", text)
+    assert.matches("simulated%)$", text)
+  end)
+
+  it("has the sections of Poplar's profile summary, and says that it is simulated", function()
+    local r = report()
+    local text, at = r:summary(), 1
+    for _, section in ipairs({ "Target:", "simulated", "Graph:", "Memory usage:", "IPU 0:",
+      "IPU 1:", "Execution of one call:", "Total cycles", "IPU exchange cycles",
+      "Global exchange cycles", "Host exchange cycles", "Sync cycles", "Cycles by stage:",
+      "Schedule:", "Cycles by operator type:" }) do
+      at = assert(text:find(section, at, true), section)
+    end
+    local grouped = tostring(r.cycles):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", "")
+    assert.is_truthy(text:find(grouped, 1, true))
+  end)
+
+  it("counts operators: executions of one call, recomputed ones again", function()
+    local r = report({ device_iterations = 3, accumulation = 6 })
+    local by_name = {}
+    for _, op in ipairs(r.operators) do
+      by_name[op.name] = op
+    end
+    -- 2 forward, 1 of them recomputed, 3 gradients (x has none)
+    assert.equal(6, by_name.mm.nodes)
+    assert.equal(6 * 6 * 3, by_name.mm.instances)
+    assert.equal(2 * 3, by_name.sub.instances)
+    for i = 2, #r.operators do
+      assert.is_true(r.operators[i - 1].cycles >= r.operators[i].cycles)
+    end
+  end)
+
+  it("has the flops of the products it runs", function()
+    local r = helper.simulate(helper.chain(1, { device_iterations = 5, batch = 32, width = 64 }))
+    local mm
+    for _, op in ipairs(r.operators) do
+      mm = op.name == "mm" and op or mm
+    end
+    assert.equal(5 * 2 * 32 * 64 * 64, mm.flops)
+  end)
+
+  it("gives cycles of the operators that make up the stages", function()
+    local r = report()
+    local by_stage, by_op = 0, 0
+    for _, s in ipairs(r.stages) do
+      by_stage = by_stage + 6 * (s.forward_cycles + s.backward_cycles)
+    end
+    for _, op in ipairs(r.operators) do
+      by_op = by_op + (op.name == "sub" and 0 or op.cycles)
+    end
+    assert.equal(by_stage, by_op)
+    assert.equal(r.stages[2], r:stage(1))
+  end)
+
+  it("knows the chips", function()
+    local mk2, bow = report({}, { chip = "ipu2" }), report({}, { chip = "ipu21" })
+    assert.equal(1.33e9, mk2.clock_hz)
+    assert.equal(1.85e9, bow.clock_hz)
+    assert.equal(mk2.stages[1].forward_cycles, bow.stages[1].forward_cycles)
+    assert.is_true(bow.samples_per_second > mk2.samples_per_second)
+    assert.has_error(function()
+      report({}, { chip = "ipu3" })
+    end)
+  end)
+end)
+
+describe("the report of an executor", function()
+  local Net = nn.Module:extend("Net")
+
+  function Net:init()
+    self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
+    self.loss = nn.CrossEntropyLoss()
+  end
+
+  function Net:forward(x, labels)
+    poptorch.Block.start("A", { ipu_id = 0 })
+    x = torch.relu(self.first(x))
+    poptorch.Block.start("B", { ipu_id = 1 })
+    x = self.second(x)
+    if labels then
+      return x, self.loss(x, labels)
+    end
+    return x
+  end
+
+  it("follows its options", function()
+    local options = poptorch.Options():deviceIterations(3)
+    options.Training:gradientAccumulation(4)
+    local model = poptorch.trainingModel(Net(), options)
+    model(torch.ones(24, 8), torch.zeros(24, { dtype = torch.int64 }))
+    local r = model:report()
+    assert.equal("pipelined", r.strategy)
+    assert.same({ 2, 3, 4, 24 }, { r.ipus, r.loops, r.micro_batches, r.samples })
+    assert.equal("A", r.stages[1].block)
+    assert.equal(1, #helper.rows(r, "output")) -- OutputMode.Final: once a call
+    model:destroy()
+  end)
+
+  it("names options that change nothing", function()
+    local options = poptorch.Options():enableStableNorm(true)
+    options:setExecutionStrategy(poptorch.ShardedExecution())
+    local model = poptorch.inferenceModel(nn.Linear(8, 4), options)
+    model(torch.ones(2, 8))
+    local text = model:report():summary()
+    assert.matches("Options without effect", text)
+    assert.matches("enableStableNorm", text)
+    assert.matches("ShardedExecution: the model is on one IPU", text)
+  end)
+end)
