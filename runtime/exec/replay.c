@@ -24,7 +24,8 @@ static void *operand(const LpReplay *x, LpVal v)
 {
     if (x->here[v])
         return x->here[v]->data;
-    return lp_ipu_is_free(x->p, v) ? lp_replay_here(x, (size_t)x->p->var_of[v]) : NULL;
+    return lp_ipu_is_free(x->p, v) ? lp_replay_here(x, (size_t)x->p->var_of[v])
+                                   : NULL;
 }
 
 static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
@@ -334,7 +335,8 @@ static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
     for (x->replica = 0; x->replica < s->replicas; x->replica++) {
         for (size_t i = 0; i < s->n_var; i++)
             if (s->var[i].role == LP_VAR_ACCUM)
-                memset(lp_replay_here(x, i), 0, (size_t)lp_type_bytes(&s->var[i].type));
+                memset(lp_replay_here(x, i), 0,
+                       (size_t)lp_type_bytes(&s->var[i].type));
         LP_TRY(order == LP_REPLAY_SCHEDULE ? run_scheduled(x, loop, e)
                                            : run_in_order(x, loop, e));
     }

@@ -47,9 +47,10 @@ typedef struct LpNodeKernels {
     size_t work_bytes;
 } LpNodeKernels;
 
-LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads, LpErr *e);
+LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads,
+                              LpErr *e);
 void lp_node_kernels_fini(LpNodeKernels *k);
 LpStatus lp_node_kernels_run(LpNodeKernels *k, LpNodeId id, void *const *in,
-                      void *const *out, const LpRunCtx *rc, LpErr *e);
+                             void *const *out, const LpRunCtx *rc, LpErr *e);
 
 #endif

@@ -10,7 +10,8 @@ typedef struct LpNodeKernel {
     int64_t offset;
 } LpNodeKernel;
 
-LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads, LpErr *e)
+LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads,
+                              LpErr *e)
 {
     *k = (LpNodeKernels){.g = g, .threads = threads};
     k->node = lp_calloc(g->n_node + 1, sizeof *k->node);
@@ -28,8 +29,8 @@ void lp_node_kernels_fini(LpNodeKernels *k)
     *k = (LpNodeKernels){0};
 }
 
-static LpStatus prepare_view(LpNodeKernels *k, const LpGraphNode *d, LpNodeKernel *x,
-                             LpErr *e)
+static LpStatus prepare_view(LpNodeKernels *k, const LpGraphNode *d,
+                             LpNodeKernel *x, LpErr *e)
 {
     LpArena scratch = {0};
     LpAttr attr[LP_MAX_ATTR];
@@ -63,8 +64,8 @@ static LpStatus prepare_view(LpNodeKernels *k, const LpGraphNode *d, LpNodeKerne
     return s;
 }
 
-static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d, LpNodeKernel *x,
-                               LpErr *e)
+static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
+                               LpNodeKernel *x, LpErr *e)
 {
     LP_FAIL_IF(!d->op->prepare, e, LP_E_INTERNAL, "operator %s has no kernel",
                d->op->name);
@@ -117,7 +118,7 @@ static LpStatus prepare(LpNodeKernels *k, LpNodeId id, LpErr *e)
 }
 
 LpStatus lp_node_kernels_run(LpNodeKernels *k, LpNodeId id, void *const *in,
-                      void *const *out, const LpRunCtx *rc, LpErr *e)
+                             void *const *out, const LpRunCtx *rc, LpErr *e)
 {
     LpNodeKernel *x = &k->node[id];
     if (!x->ready)

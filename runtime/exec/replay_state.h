@@ -22,11 +22,11 @@ struct LpReplay {
     const LpStep *step;
     const LpGraph *g;
     LpNodeKernels micro, update;
-    void **var;  /* [replica][variable] */
-    LpCell **here; /* by value: what the current run has */
-    LpCell **now;  /* the same for the update graph */
-    LpPlace **ring; /* by stash: `depth` places */
-    LpPlace *link, *sent; /* by move: arrived; on the way */
+    void **var;                  /* [replica][variable] */
+    LpCell **here;               /* by value: what the current run has */
+    LpCell **now;                /* the same for the update graph */
+    LpPlace **ring;              /* by stash: `depth` places */
+    LpPlace *link, *sent;        /* by move: arrived; on the way */
     uint32_t *drop, *drop_first; /* holds by their end, current run */
     void **wide;
     int64_t alive, peak;

@@ -7,8 +7,8 @@
 
 const char *lp_report_row_name(LpRowKind k)
 {
-    static const char *const name[LP_N_ROWS] = {
-        "fill", "steady", "flush", "phase", "update", "output"};
+    static const char *const name[LP_N_ROWS] = {"fill",  "steady", "flush",
+                                                "phase", "update", "output"};
     return name[k];
 }
 
@@ -23,9 +23,9 @@ const char *lp_report_act_name(LpActKind k)
 const char *lp_report_mem_name(LpMemKind k)
 {
     static const char *const name[LP_N_MEM] = {
-        "weights",      "optimizer_state", "accumulators",  "buffers",
-        "stash",        "vertex_code",     "vertex_state",  "exchange_code",
-        "stack",        "activations",     "temporary"};
+        "weights", "optimizer_state", "accumulators", "buffers",
+        "stash",   "vertex_code",     "vertex_state", "exchange_code",
+        "stack",   "activations",     "temporary"};
     return name[k];
 }
 

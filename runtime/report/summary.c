@@ -60,8 +60,8 @@ static void graph(LpBuf *b, const LpIpuPlan *p)
         if (p->move[i].from_ipu != p->move[i].to_ipu)
             moved += lp_type_bytes(lp_graph_type(g, p->move[i].v));
     for (size_t i = 0; i < p->n_stash; i++)
-        stashed += p->stash[i].depth *
-                   lp_type_bytes(lp_graph_type(g, p->stash[i].v));
+        stashed +=
+            p->stash[i].depth * lp_type_bytes(lp_graph_type(g, p->stash[i].v));
     for (size_t i = 0; i < p->step->n_var; i++)
         vars += lp_type_bytes(&p->step->var[i].type);
     lp_buf_str(b, "Graph:\n");
@@ -114,8 +114,7 @@ static void execution(LpBuf *b, const LpIpuPlan *p)
     LpRow t = {0};
     for (size_t i = 0; i < p->n_row; i++) {
         const LpRow *r = &p->row[i];
-        int64_t times =
-            r->count * (r->kind == LP_ROW_OUTPUT ? 1 : p->loops);
+        int64_t times = r->count * (r->kind == LP_ROW_OUTPUT ? 1 : p->loops);
         t.compute_cyc += times * r->compute_cyc;
         t.exchange_cyc += times * r->exchange_cyc;
         t.sync_cyc += times * r->sync_cyc;

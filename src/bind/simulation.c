@@ -56,9 +56,8 @@ static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
 
 static LpIpuOptions read_options(lua_State *L, int t)
 {
-    static const char *const strategy[] = {"pipelined", "sharded",
-                                           "serial_phased", "parallel_phased",
-                                           NULL};
+    static const char *const strategy[] = {
+        "pipelined", "sharded", "serial_phased", "parallel_phased", NULL};
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
     LpIpuOptions o = lp_ipu_options();
@@ -69,8 +68,9 @@ static LpIpuOptions read_options(lua_State *L, int t)
         o.chip = lp_chip_find(chip);
         o.system = lp_system_find(chip);
         if (!o.chip || !o.system)
-            lp_raise(L, LP_E_VALUE, "chip: expected ipu1, ipu2 or ipu21, got "
-                                    "'%s'",
+            lp_raise(L, LP_E_VALUE,
+                     "chip: expected ipu1, ipu2 or ipu21, got "
+                     "'%s'",
                      chip);
     }
     lua_pop(L, 1);
@@ -141,8 +141,7 @@ static void push_stages(lua_State *L, const LpIpuPlan *p)
         set_str(L, "block", st->block);
         set_bool(L, "recomputed", st->recomputed);
         set_int(L, "forward_cycles", lp_run_cyc(&p->run[s]));
-        const LpRun *b =
-            p->training ? &p->run[lp_run_of(p, s, true)] : NULL;
+        const LpRun *b = p->training ? &p->run[lp_run_of(p, s, true)] : NULL;
         set_int(L, "backward_cycles", b ? lp_run_cyc(b) : 0);
         set_int(L, "recompute_cycles", b ? b->again_cyc : 0);
         set_int(L, "stash_depth", stash_depth(p, s));

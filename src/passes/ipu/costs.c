@@ -98,8 +98,8 @@ static LpStatus cost_node(Costs *c, const LpGraph *g, LpNodeId id, int ipu,
     if (!c->slot[at].hash) {
         LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, c->n_label), c->p->err,
                    LP_E_MEMORY, "out of memory");
-        LP_TRY(lp_ipu_node_cost(c->p, g, id, ipu, pass,
-                                &c->of_label[c->n_label]));
+        LP_TRY(
+            lp_ipu_node_cost(c->p, g, id, ipu, pass, &c->of_label[c->n_label]));
         c->slot[at] = (Slot){h, c->n_label++};
     }
     *out = (LpNodeCost){c->of_label[c->slot[at].label], c->slot[at].label};

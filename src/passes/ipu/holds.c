@@ -21,8 +21,7 @@ typedef struct Holds {
 
 static LpHold *find(const Holds *h, LpVal v, int run)
 {
-    return lp_is_value(v) && h->epoch[v] == run ? &h->hold[h->at[v] - 1]
-                                                : NULL;
+    return lp_is_value(v) && h->epoch[v] == run ? &h->hold[h->at[v] - 1] : NULL;
 }
 
 static LpStatus add(Holds *h, LpVal v, int run, uint32_t from, LpHoldKind k)

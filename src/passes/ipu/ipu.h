@@ -56,15 +56,15 @@ typedef struct LpIpuOptions {
     LpStrategy strategy;
     LpLiveness liveness;
     LpAgain recompute;
-    int tiles; /* of an IPU; 0: all that the chip has */
+    int tiles;    /* of an IPU; 0: all that the chip has */
     int io_tiles; /* of these, set aside for transfers */
     LpDtype partials;
     LpLocation location[LP_N_LOCATIONS];
     double proportion[LP_MAX_IPUS];
     bool allow_out_of_memory;
-    bool synthetic_data;      /* no host I/O */
-    bool separate_backward;   /* phased: no phase is forward and backward */
-    int64_t output_slices; /* returned by a call; 0: one a micro-batch */
+    bool synthetic_data;    /* no host I/O */
+    bool separate_backward; /* phased: no phase is forward and backward */
+    int64_t output_slices;  /* returned by a call; 0: one a micro-batch */
 } LpIpuOptions;
 
 /* Mk2, pipelined, everything on chip. */
@@ -85,8 +85,8 @@ typedef struct LpRunEntry {
 
 typedef enum {
     LP_HOLD_MADE,
-    LP_HOLD_INPUT, /* read from the host, or a buffer carried by the loop */
-    LP_HOLD_COPY,  /* came from another run */
+    LP_HOLD_INPUT,  /* read from the host, or a buffer carried by the loop */
+    LP_HOLD_COPY,   /* came from another run */
     LP_HOLD_WEIGHT, /* a variable of another IPU */
     LP_HOLD_STASH
 } LpHoldKind;
@@ -208,8 +208,8 @@ typedef struct LpIpuMemory {
     int64_t tile[LP_TILE_CLASSES]; /* with gaps, of a tile of each class */
     int64_t tile_always;           /* of the fullest tile */
     int64_t max_tile, max_tile_gaps;
-    int max_tile_nr;  /* one tile that needs so much */
-    bool in_update;   /* the peak is in the weight update */
+    int max_tile_nr;     /* one tile that needs so much */
+    bool in_update;      /* the peak is in the weight update */
     LpBig big[LP_N_BIG]; /* at the peak, largest first */
     int64_t off_chip;    /* bytes in streaming memory */
 } LpIpuMemory;
@@ -242,7 +242,7 @@ typedef struct LpIpuPlan {
     LpNodeCost *cost, *update_cost;
     LpRow *row;
     size_t n_row, cap_row;
-    int64_t loops; /* times the rows before OUTPUT are run in a call */
+    int64_t loops;         /* times the rows before OUTPUT are run in a call */
     int64_t micro_batches; /* of one loop */
 
     LpIpuMemory *memory; /* an IPU */

@@ -202,8 +202,8 @@ static void update_visitors(Live *l)
             const LpVariable *v = &p->step->var[k];
             if ((k == i || v->param == (int)i) && v->update_in != LP_NOVAL &&
                 lp_ipu_off_chip(p, v))
-                bytes += lp_ipu_kept(p, v) *
-                         (int64_t)lp_dtype_size(v->type.dtype);
+                bytes +=
+                    lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
         }
         most = bytes > most ? bytes : most;
     }
@@ -236,9 +236,8 @@ static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
             const LpType *t = lp_graph_type(u, d->out + i);
             if (last[d->out + i] <= n)
                 continue;
-            s[d->out + i] =
-                lp_tiles_deal(&l->tiles, p->o.chip, lp_numel(t),
-                              (int64_t)lp_dtype_size(t->dtype));
+            s[d->out + i] = lp_tiles_deal(&l->tiles, p->o.chip, lp_numel(t),
+                                          (int64_t)lp_dtype_size(t->dtype));
             lp_tiles_add(&l->tiles, s[d->out + i], 1);
         }
         consider(l, always, &p->update_cost[n].cost, l->end);
@@ -269,8 +268,8 @@ static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
         if (used > m->max_tile) {
             m->max_tile = used;
             m->max_tile_gaps = m->tile[k];
-            m->max_tile_nr = (k * always->n + LP_TILE_CLASSES - 1) /
-                             LP_TILE_CLASSES;
+            m->max_tile_nr =
+                (k * always->n + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
         }
     }
 }

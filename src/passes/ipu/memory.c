@@ -43,9 +43,9 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, int64_t size,
 static void variables(Memory *x)
 {
     static const LpMemKind kind[LP_N_VAR_ROLES] = {
-        [LP_VAR_PARAM] = LP_MEM_WEIGHT,     [LP_VAR_STATE] = LP_MEM_OPTIMIZER,
+        [LP_VAR_PARAM] = LP_MEM_WEIGHT,      [LP_VAR_STATE] = LP_MEM_OPTIMIZER,
         [LP_VAR_ACCUM] = LP_MEM_ACCUMULATOR, [LP_VAR_BUFFER] = LP_MEM_BUFFER,
-        [LP_VAR_CONST] = LP_MEM_BUFFER,     [LP_VAR_HYPER] = LP_MEM_BUFFER};
+        [LP_VAR_CONST] = LP_MEM_BUFFER,      [LP_VAR_HYPER] = LP_MEM_BUFFER};
     const LpIpuPlan *p = x->p;
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];

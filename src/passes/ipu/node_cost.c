@@ -49,7 +49,8 @@ static LpStatus expand(LpIpuPlan *p, const LpCostReq *r, LpGraph *g)
     lp_graph_builder_init(&gb, g, e);
     LpOrigin o = {.block = "", .scope = "", .file = ""};
     gb.origin = lp_graph_origin(g, &o, e);
-    LpVal *in = lp_arena_calloc(&gb.scratch, (size_t)(r->n_in + 1) * sizeof *in);
+    LpVal *in =
+        lp_arena_calloc(&gb.scratch, (size_t)(r->n_in + 1) * sizeof *in);
     LpVal *out =
         lp_arena_calloc(&gb.scratch, (size_t)(r->n_out + 1) * sizeof *out);
     if (!in || !out)

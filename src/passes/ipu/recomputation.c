@@ -52,8 +52,8 @@ static LpStatus add_stash(Again *a, LpVal v)
         return no_memory(a);
     int depth = p->pipelined ? 2 * (p->n_stage - 1 - a->stage) + 1 : 1;
     const LpLocation *l = &p->o.location[LP_LOC_ACTIVATION];
-    bool off = !l->on_chip && lp_numel(lp_graph_type(a->g, v)) >=
-                                  l->min_off_chip;
+    bool off =
+        !l->on_chip && lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip;
     if (p->phased)
         off = off && p->o.liveness != LP_ALWAYS_LIVE;
     p->stash[p->n_stash++] = (LpStash){v, a->stage, depth, off};

@@ -64,10 +64,9 @@ LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
         if (bytes[i] <= 0)
             continue;
         bool host = kind == LP_ACT_HOST_IN || kind == LP_ACT_HOST_OUT;
-        LpCost c = host ? lp_cost_host_io(&x, p->o.system, bytes[i],
-                                          (int)rivals)
-                        : lp_cost_streaming(&x, p->o.system, bytes[i],
-                                            (int)rivals);
+        LpCost c =
+            host ? lp_cost_host_io(&x, p->o.system, bytes[i], (int)rivals)
+                 : lp_cost_streaming(&x, p->o.system, bytes[i], (int)rivals);
         if (c.exchange_cyc > slowest)
             slowest = c.exchange_cyc;
         if (c.sync_cyc > *sync)
@@ -209,9 +208,8 @@ static LpStatus copies(Schedule *s, const int *runs, int n)
                                          .cycles = lp_cost_cyc(&c)}));
     }
     row->copy_cyc += cyc;
-    row->sync_cyc += p->pipelined
-                         ? lp_chip_global_sync_cyc(p->o.chip, p->n_ipus)
-                         : sync;
+    row->sync_cyc +=
+        p->pipelined ? lp_chip_global_sync_cyc(p->o.chip, p->n_ipus) : sync;
     return LP_OK;
 }
 

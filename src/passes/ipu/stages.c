@@ -82,8 +82,8 @@ static LpStatus make_stages(Stages *s)
 {
     LpIpuPlan *p = s->p;
     int *order = lp_arena_calloc(&p->mem, (size_t)(s->n_key + 1) * sizeof(int));
-    p->stage = lp_arena_calloc(&p->mem, (size_t)(s->n_key + 1) *
-                                            sizeof *p->stage);
+    p->stage =
+        lp_arena_calloc(&p->mem, (size_t)(s->n_key + 1) * sizeof *p->stage);
     if (!order || !p->stage)
         return no_memory(p);
     for (int i = 0; i < s->n_key; i++) {
@@ -193,8 +193,8 @@ static LpStatus forward_stretches(Stages *s)
         if (o->backward)
             continue;
         if (p->n_stage == 0 || p->stage[p->n_stage - 1].ipu != o->ipu)
-            p->stage[p->n_stage++] = (LpStage){
-                .ipu = o->ipu, .id = p->n_stage, .block = o->block};
+            p->stage[p->n_stage++] =
+                (LpStage){.ipu = o->ipu, .id = p->n_stage, .block = o->block};
         set_stage(p, n, p->n_stage - 1);
     }
     return LP_OK;

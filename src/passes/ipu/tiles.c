@@ -51,9 +51,8 @@ void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
 
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)
 {
-    lp_tiles_add(t,
-                 (LpSpread){.used = t->n,
-                            .tile = tile_bytes,
-                            .all = tile_bytes * t->n},
-                 1);
+    lp_tiles_add(
+        t,
+        (LpSpread){.used = t->n, .tile = tile_bytes, .all = tile_bytes * t->n},
+        1);
 }

@@ -7,9 +7,9 @@
 
 typedef struct LpTraffic {
     int64_t host_in, host_out;
-    int64_t hidden_in, hidden_out; /* overlapped with computing as asked */
-    int64_t load, store;           /* streaming memory */
-    int64_t weights;               /* of load: parameters */
+    int64_t hidden_in, hidden_out;   /* overlapped with computing as asked */
+    int64_t load, store;             /* streaming memory */
+    int64_t weights;                 /* of load: parameters */
     int64_t gather[LP_COST_N_TYPES]; /* sharded parameters, whole */
 } LpTraffic;
 

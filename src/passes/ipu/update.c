@@ -18,8 +18,8 @@ static bool is_shared(const LpIpuPlan *p, int param)
 {
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        bool of = (int)i == param || (v->role == LP_VAR_STATE &&
-                                      v->param == param);
+        bool of =
+            (int)i == param || (v->role == LP_VAR_STATE && v->param == param);
         if (of && lp_ipu_kept(p, v) < lp_numel(&v->type))
             return true;
     }
@@ -142,16 +142,15 @@ static LpStatus copies(Update *u)
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpGraphNode *d = &g->node[n];
         for (uint32_t i = 0; i < d->n_in; i++) {
-            if (!lp_is_value(d->in[i]) ||
-                g->value[d->in[i]].node == LP_NO_NODE)
+            if (!lp_is_value(d->in[i]) || g->value[d->in[i]].node == LP_NO_NODE)
                 continue;
             int from = p->update_ipu[g->value[d->in[i]].node];
             if (from == p->update_ipu[n])
                 continue;
             LpCostCtx x = lp_ipu_ctx(p, from);
             int64_t bytes = lp_type_bytes(lp_graph_type(g, d->in[i]));
-            LpCost c = lp_cost_ipu_copy(&x, p->o.system, from,
-                                        p->update_ipu[n], bytes);
+            LpCost c = lp_cost_ipu_copy(&x, p->o.system, from, p->update_ipu[n],
+                                        bytes);
             u->b.row->copy_cyc += c.exchange_cyc;
             u->b.row->sync_cyc += c.sync_cyc;
             LP_TRY(lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COPY,
