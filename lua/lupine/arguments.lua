@@ -45,8 +45,28 @@ local function named(values, n, names)
   return open
 end
 
---- The call's values by forward's parameters, in order; n is their count.
---- error: AssertionError for too many
+-- Keys of a last table that was meant to be by name but names no parameter.
+local function unexpected(values, names)
+  local last = values[values.n]
+  if type(last) ~= "table" or getmetatable(last) or #last > 0 then
+    return nil
+  end
+  local known, keys = {}, {}
+  for _, name in ipairs(names) do
+    known[name] = true
+  end
+  for key in pairs(last) do
+    if type(key) == "string" and not known[key] then
+      keys[#keys + 1] = ("'%s'%s"):format(key, check.nearest(key, names))
+    end
+  end
+  table.sort(keys)
+  return #keys > 0 and table.concat(keys, ", ") or nil
+end
+
+--- The call's values by forward's parameters, in order; n is the last one that
+--- is not nil (missing trailing arguments are nil).
+--- error: AssertionError for too many, or for names that forward does not have
 ---@param names string[]
 ---@param variadic boolean
 ---@param ... any
@@ -63,9 +83,16 @@ function M.bind(names, variadic, ...)
       values.n = math.max(values.n, open[key])
     end
   end
-  errors.check(variadic or values.n <= #names, "AssertionError",
-    "the model takes %d arguments (%s), %d were given", #names, table.concat(names, ", "),
-    values.n)
+  if not variadic and values.n > #names then
+    local keys = unexpected(values, names)
+    errors.check(not keys, "AssertionError",
+      "the model has no parameter %s; allowed by name are %s", keys, table.concat(names, ", "))
+    errors.raise("AssertionError", "the model takes %d arguments (%s), %d were given", #names,
+      table.concat(names, ", "), values.n)
+  end
+  while values.n > 0 and values[values.n] == nil do
+    values.n = values.n - 1
+  end
   return values
 end
 
@@ -97,15 +124,17 @@ local function flatten_table(value, path, tensors)
   return spec
 end
 
---- Appends the tensors of a value to `tensors` ({tensor, path}), depth first.
+--- Appends the tensors of a value to `tensors` ({tensor, path, spec}), depth
+--- first.
 ---@param value any
 ---@param path string for messages
 ---@param tensors {tensor: torch.Tensor, path: string}[]
 ---@return table spec
 function flatten(value, path, tensors)
   if is_tensor(value) then
-    tensors[#tensors + 1] = { tensor = value, path = path }
-    return { kind = "tensor", shape = value.shape, dtype = value.dtype, path = path }
+    local spec = { kind = "tensor", shape = value.shape, dtype = value.dtype, path = path }
+    tensors[#tensors + 1] = { tensor = value, path = path, spec = spec }
+    return spec
   elseif type(value) == "table" and not getmetatable(value) then
     return flatten_table(value, path, tensors)
   end

@@ -1,7 +1,11 @@
 --- From a traced step to a complete one: the optimizer's update rules, the
 --- loss, the loops.
+local check = require("lupine.check")
+local class = require("lupine.class")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
+local logging = require("poptorch.logging")
+local rules = require("poptorch.options.rules")
 
 local M = {}
 
@@ -16,61 +20,249 @@ function M.index(step)
   return vars, by_name
 end
 
--- Variables and update rules of the optimizer's parameters.
-local function optimizer_rules(s, step, by_name)
+-- ---- the optimizer's variables ----------------------------------------------------
+
+-- Which attributes of PyTorch's optimizers are compiled in, and with what
+-- value: those that are as here when the model is compiled.
+local NATIVE_CONSTANT = { momentum = 0, dampening = 0, weight_decay = 0, eps = 1e-8 }
+local ALWAYS_CONSTANT = { betas = true, alpha = true, nesterov = true, centered = true,
+  amsgrad = true, maximize = true }
+
+--- Whether an attribute is compiled in. `value` is the group's when compiled.
+local function is_constant(optimizer, name, value)
+  if optimizer.variable_attrs then
+    return optimizer.variable_attrs:isConstant(name)
+  elseif ALWAYS_CONSTANT[name] then
+    return true
+  end
+  local default = NATIVE_CONSTANT[name]
+  if name == "weight_decay" and getmetatable(optimizer).__name == "AdamW" then
+    default = 0.01
+  end
+  return default ~= nil and value == default
+end
+
+local function copy(value)
+  return type(value) == "table" and { table.unpack(value) } or value
+end
+
+-- The attributes as compiled: values of the constant ones, names of all.
+local function snapshot(optimizer, of)
+  local constants, known = {}, {}
+  for name, value in pairs(of) do
+    if name ~= "params" then
+      known[name] = true
+      constants[name] = is_constant(optimizer, name, value) and { copy(value) } or nil
+    end
+  end
+  return constants, known
+end
+
+local function same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then
+    return a == b
+  end
+  for i = 1, math.max(#a, #b) do
+    if a[i] ~= b[i] then
+      return false
+    end
+  end
+  return true
+end
+
+local WHOLE = { "loss_scaling", "max_grad_norm", "accum_type", "velocity_accum_type",
+  "first_order_momentum_accum_type", "second_order_momentum_accum_type", "use_combined_accum",
+  "bias_correction", "use_tf_variant" }
+
+local function whole_of(optimizer)
+  local of = {}
+  for _, name in ipairs(WHOLE) do
+    of[name] = optimizer[name]
+  end
+  return of
+end
+
+local function check_constants(constants, of, where)
+  for name, value in pairs(constants) do
+    errors.check(same(value[1], of[name]), "Error",
+      "setOptimizer: %s%s is constant: it was compiled in as %s and cannot become %s; mark it as "
+      .. "variable (variable_attrs:markAsVariable) before compiling", where, name,
+      tostring(value[1]), tostring(of[name]))
+  end
+end
+
+-- The optimizer's own attributes: those a user could set by mistake are told.
+local function fields_of(optimizer)
+  local known = {}
+  for name in pairs(optimizer) do
+    known[name] = true
+  end
+  return known
+end
+
+local function warn_unknown(s, known, of, what)
+  for name in pairs(of) do
+    local message = ("unexpected %s attribute '%s' has no effect"):format(what, tostring(name))
+    if not known[name] and type(name) == "string" and not s.warned_attributes[message] then
+      s.warned_attributes[message] = true
+      logging[s.options.relax_optimizer_checks and "debug" or "warn"]("setOptimizer: %s", message)
+    end
+  end
+end
+
+-- Kinds of optimizers that have an update on the device, by name.
+local NATIVE = { SGD = true, Adam = true, AdamW = true, RMSprop = true }
+
+--- error: AssertionError for an optimizer that no program can be made of,
+--- ValueError for amsgrad
+---@param optimizer any
+---@param where string
+function M.check_kind(optimizer, where)
+  local optim, native = require("poptorch.optim"), require("torch.optim")
+  local cls, base = class.of(optimizer), nil
+  for name in pairs({ SGD = 1, Adam = 1, AdamW = 1, RMSprop = 1, LAMB = 1 }) do
+    if optim[name]:is(optimizer) then
+      base = optim[name]
+    elseif NATIVE[name] and native[name]:is(optimizer) then
+      base = native[name]
+    end
+  end
+  errors.check(base, "AssertionError", "%s: optimizer: allowed are SGD, Adam, AdamW, RMSprop of "
+    .. "torch.optim and poptorch.optim, and poptorch.optim.LAMB, got %s", where,
+    cls and cls.__name or check.describe(optimizer))
+  if cls ~= base then
+    logging.warn("%s: the optimizer is a sub-class of %s: only the update of %s runs on the "
+      .. "device, not its own code", where, base.__name, base.__name)
+  end
+  for _, group in ipairs(optimizer.param_groups) do
+    errors.check(not group.amsgrad, "ValueError",
+      "%s: amsgrad must be false: the device has no such update", where)
+  end
+end
+
+--- Compares an optimizer with the one that was compiled.
+--- error: poptorch.Error for other groups, another kind, or a constant
+--- attribute of another value
+---@param s table the executor's state
+---@param optimizer torch.optim.Optimizer
+function M.check_optimizer(s, optimizer)
+  local c = s.compiled_optimizer
+  errors.check(c.class == class.of(optimizer), "Error",
+    "setOptimizer: the model was compiled for %s, not %s", c.class.__name,
+    class.of(optimizer).__name)
+  errors.check(#c.groups == #optimizer.param_groups, "Error",
+    "setOptimizer: the model was compiled for %d parameter groups, this optimizer has %d",
+    #c.groups, #optimizer.param_groups)
+  check_constants(c.constants, whole_of(optimizer), "")
+  warn_unknown(s, c.fields, optimizer, "optimizer")
+  for g, group in ipairs(optimizer.param_groups) do
+    check_constants(c.groups[g].constants, group, ("group %d: "):format(g - 1))
+    warn_unknown(s, c.groups[g].known, group, "group")
+  end
+end
+
+local function remember(s)
+  local optimizer = s.optimizer
+  local c = { class = class.of(optimizer), groups = {}, fields = fields_of(optimizer),
+    constants = (snapshot(optimizer, whole_of(optimizer))) }
+  if not optimizer.variable_attrs then
+    c.constants = {}
+  end
+  for g, group in ipairs(optimizer.param_groups) do
+    local constants, known = snapshot(optimizer, group)
+    known.params, known.initial_lr = true, true
+    c.groups[g] = { constants = constants, known = known }
+  end
+  s.compiled_optimizer, s.warned_attributes = c, {}
+end
+
+-- Builds the update rules; makes variables of states and hyper-parameters.
+local Builder = class.new("Builder")
+
+function Builder:init(s, step, by_name)
+  self.optimizer, self.step, self.by_name = s.optimizer, step, by_name
+  self.hypers, self.states, self.updates, self.shared = {}, {}, {}, {}
+end
+
+-- State on the device is at least float32 unless the optimizer says otherwise.
+function Builder:state(param, var, name)
+  local key = name .. "___" .. var.name
+  if not self.states[key] then
+    local torch = require("torch")
+    local t = self.optimizer:state_tensor(param, name)
+    if not self.optimizer.variable_attrs and t.dtype == torch.float16 then
+      t = t:float()
+      self.optimizer.state[param][name] = t
+    end
+    self.states[key] = { index = self.step:add_var("state", key, t, var.index), param = param,
+      name = name, tensor = t }
+  end
+  return self.states[key].index
+end
+
+function Builder:hyper(g, name)
+  local group = self.optimizer.param_groups[g]
+  local whole = group[name] == nil and self.optimizer[name] ~= nil
+  local key = whole and name or ("%s___group%d"):format(name, g - 1)
+  if not self.shared[key] then
+    local index = self.step:add_var("hyper", key, self.optimizer:hyper_tensor(group, name))
+    self.shared[key] = index
+    self.hypers[#self.hypers + 1] = { index = index, group = g, name = name }
+  end
+  return self.shared[key]
+end
+
+-- Variable of "param", "grad", "state:NAME", "hyper:NAME" or false.
+function Builder:ref(what, g, param, var)
+  if not what then
+    return false
+  elseif what == "param" then
+    return var.index
+  elseif what == "grad" then
+    return "grad"
+  end
+  local kind, name = what:match("^(%a+):(.+)$")
+  return kind == "state" and self:state(param, var, name) or self:hyper(g, name)
+end
+
+function Builder:rule(g, param, var)
+  local rule = self.optimizer:update_rule(self.optimizer.param_groups[g], param)
+  local function refs(list)
+    local out = {}
+    for i, what in ipairs(list) do
+      out[i] = self:ref(what, g, param, var)
+    end
+    return out
+  end
+  self.updates[#self.updates + 1] = { op = rule.op, param = var.index,
+    inputs = refs(rule.inputs), outputs = refs(rule.outputs), attrs = rule.attrs,
+    accum = self.optimizer.accum_type or require("torch").float32,
+    count = rule.counts and self:ref("state:" .. rule.counts, g, param, var) or nil }
+end
+
+local function optimizer_rules(s, step, by_name, spec)
   local name_of = {}
   for name, p in s.model:named_parameters({ remove_duplicate = false }) do
     name_of[p] = name_of[p] or name
   end
-  local updates, hypers, states = {}, {}, {}
+  local b = Builder(s, step, by_name)
   for g, group in ipairs(s.optimizer.param_groups) do
-    local hyper_of = {}
     for _, p in ipairs(group.params) do
       local var = name_of[p] and by_name["parameter " .. name_of[p]]
       if var and p.requires_grad then
-        local rule = s.optimizer:update_rule(group, p)
-        local function ref(what)
-          if not what then
-            return false
-          end
-          local kind, name = what:match("^(%a+):(.+)$")
-          if what == "param" then
-            return var.index
-          elseif what == "grad" then
-            return "grad"
-          elseif kind == "state" then
-            local key = name .. "___" .. var.name
-            if not states[key] then
-              local t = s.optimizer:state_tensor(p, name)
-              states[key] = { index = step:add_var("state", key, t, var.index), param = p,
-                name = name, tensor = t }
-            end
-            return states[key].index
-          elseif kind == "hyper" then
-            if not hyper_of[name] then
-              local t = s.optimizer:hyper_tensor(group, name)
-              hyper_of[name] = { index = step:add_var("hyper", ("%s___group%d"):format(name, g),
-                t), group = g, name = name }
-              hypers[#hypers + 1] = hyper_of[name]
-            end
-            return hyper_of[name].index
-          end
-          return false
-        end
-        local inputs, outputs = {}, {}
-        for i, what in ipairs(rule.inputs) do
-          inputs[i] = ref(what)
-        end
-        for i, what in ipairs(rule.outputs) do
-          outputs[i] = ref(what)
-        end
-        updates[#updates + 1] = { op = rule.op, param = var.index, inputs = inputs,
-          outputs = outputs, attrs = rule.attrs,
-          count = rule.counts and ref("state:" .. rule.counts) or nil }
+        b:rule(g, p, var)
       end
     end
   end
-  return updates, hypers, states
+  local o = s.optimizer
+  if o.loss_scaling and (o.loss_scaling ~= 1 or not is_constant(o, "loss_scaling")) then
+    spec.loss_scale = b:hyper(1, "loss_scaling")
+  end
+  if o.max_grad_norm and o.max_grad_norm < math.huge then
+    spec.max_norm = b:hyper(1, "max_grad_norm")
+  end
+  spec.rules, s.hypers, s.states = b.updates, b.hypers, b.states
+  remember(s)
 end
 
 local function final_loss(losses)
@@ -98,8 +290,12 @@ function M.complete(s, step, losses, by_name)
     mean = o.Training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
   }
   if s.training then
+    local torch = require("torch")
+    local strategy = rules.mean_strategy(o, s.optimizer.accum_type == torch.float16
+      and not s.optimizer.use_combined_accum)
     spec.loss = final_loss(losses)
-    spec.rules, s.hypers, s.states = optimizer_rules(s, step, by_name)
+    spec.running = strategy == enums.MeanReductionStrategy.Running
+    optimizer_rules(s, step, by_name, spec)
   end
   step:complete(spec)
 end

@@ -9,10 +9,10 @@ local class = require("lupine.class")
 local completing = require("poptorch.completing")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
+local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
-local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
-local tracing = require("poptorch.tracing")
+local running = require("poptorch.running")
 
 local Executor = class.new("PoplarExecutor")
 
@@ -22,19 +22,6 @@ local methods = {}
 
 -- user model -> its training executor while it is wrapped
 local wrapped = setmetatable({}, { __mode = "k" })
-
-local NARROW -- dtypes that the device has in a narrower form
-
-local function narrow(tensor)
-  local torch = require("torch")
-  NARROW = NARROW or { [torch.int64] = torch.int32, [torch.float64] = torch.float32,
-    [torch.bfloat16] = torch.float32 }
-  local to = NARROW[tensor.dtype]
-  return to and tensor:to(to) or tensor
-end
-
-local MODE = { [enums.OutputMode.Final] = "final", [enums.OutputMode.EveryN] = "everyn",
-  [enums.OutputMode.All] = "all", [enums.OutputMode.Sum] = "sum" }
 
 function Executor:init(model, options, training, optimizer)
   rawset(self, own, {
@@ -83,76 +70,7 @@ function Executor.__newindex(self, key, value)
   s.model[key] = value
 end
 
--- ---- compiling ----------------------------------------------------------------
-
-local function check_replicated_buffers(s, vars)
-  if s.options.replication_factor <= 1 or not s.options.broadcast_buffers then
-    return
-  end
-  for _, v in ipairs(vars) do
-    errors.check(not (v.role == "buffer" and v.written), "Error",
-      "buffer '%s' is modified by forward and there are %d replicas: each would have its own "
-      .. "value; allow that with options:broadcastBuffers(false)", v.name,
-      s.options.replication_factor)
-  end
-end
-
--- The device's variables that mirror tensors of the host.
-local function mirror(s)
-  for _, v in ipairs(s.vars) do
-    local t = v.role == "parameter" and s.params[v.name]
-      or v.role == "buffer" and v.written and s.buffers[v.name]
-    if t then
-      s.mirrored[#s.mirrored + 1] = { index = v.index, tensor = t }
-      if s.training then
-        s.exec:mirror(v.index, t)
-      end
-    end
-  end
-end
-
-local function compile(s, spec, tensors)
-  local started = os.clock()
-  local target = rules.check_compile(s.options, s.training)
-  local step, losses, out_spec, assigner = tracing.trace(s, spec, tensors)
-  placement.check_order(assigner)
-  placement.check_batching(assigner, s.options, s.training)
-  s.num_ipus = placement.num_ipus(assigner, s.options, target.kind == "hardware")
-  local _, by_name = completing.index(step)
-  completing.complete(s, step, losses, by_name)
-  s.vars = completing.index(step)
-  check_replicated_buffers(s, s.vars)
-  s.params, s.buffers, s.mirrored = {}, {}, {}
-  for name, p in s.model:named_parameters() do
-    s.params[name] = p
-  end
-  for name, b in s.model:named_buffers() do
-    s.buffers[name] = b
-  end
-  s.spec, s.out_spec, s.assigner = spec, out_spec, assigner
-  s.report = require("poptorch.simulation").analyse(s, step, target)
-  s.exec = step:compile({})
-  if s.options.random_seed then
-    s.exec:rng(s.options.random_seed, 0)
-  end
-  s.inputs, s.outputs, s.written_inputs = {}, {}, {}
-  for _, v in ipairs(s.vars) do
-    if v.role == "input" then
-      s.inputs[#s.inputs + 1] = v
-    elseif v.role == "output" then
-      if v.of > 0 then
-        s.written_inputs[#s.written_inputs + 1] = v
-      else
-        s.outputs[#s.outputs + 1] = v
-      end
-    end
-  end
-  mirror(s)
-  s.compile_seconds = os.clock() - started
-  logging.info("compiled in %.2f s", s.compile_seconds)
-end
-
--- ---- running ---------------------------------------------------------------
+-- ---- running ----------------------------------------------------------------
 
 -- An inference model sees weights that a training model of the same module has
 -- changed since.
@@ -168,66 +86,13 @@ local function refresh_weights(s)
   end
 end
 
-local function modes_of(s)
-  local o = s.options
-  local mode = { mode = MODE[o.output_mode], period = o.output_return_period }
-  errors.check(mode.mode ~= "everyn" or o.device_iterations % mode.period == 0, "Error",
-    "OutputMode.EveryN: the period %d must divide the %d device iterations", mode.period,
-    o.device_iterations)
-  local modes = {}
-  for _, v in ipairs(s.outputs) do
-    modes[v.index] = mode
-  end
-  for _, v in ipairs(s.written_inputs) do
-    modes[v.index] = { mode = "all", period = 1 }
-  end
-  return modes
-end
+local attach
 
-local function call(s, values)
-  local spec, tensors = tracing.flatten_call(s, values)
-  local originals = {}
-  for i, t in ipairs(tensors) do
-    originals[i] = t.tensor
-    t.tensor = narrow(t.tensor:detach())
-  end
-  for i = 1, spec.n do
-    spec[i] = arguments.flatten(values[i], s.names[i] or ("argument %d"):format(i), {})
-  end
-  if not s.exec then
-    compile(s, spec, tensors)
-  else
-    errors.check(spec.n == s.spec.n, "Error", "expected %d arguments as compiled, got %d",
-      s.spec.n, spec.n)
-    for i = 1, spec.n do
-      arguments.match(s.spec[i], spec[i], s.names[i] or ("argument %d"):format(i))
-    end
+local function refresh(s)
+  if not s.attached then
+    attach(s)
   end
   refresh_weights(s)
-  local feed = {}
-  for i, v in ipairs(s.inputs) do
-    feed[v.index] = tensors[i].tensor
-  end
-  local got = s.exec:run(feed, modes_of(s))
-  if s.training then
-    s.exec:mark()
-    s.weights_version = (s.weights_version or 0) + 1
-    s.optimizer_dirty = true
-  end
-  for _, v in ipairs(s.written_inputs) do
-    require("torch").no_grad(function()
-      originals[v.of]:copy_(got[v.index])
-    end)
-  end
-  local at = 0
-  local out = {}
-  for i = 1, s.out_spec.n do
-    out[i] = arguments.rebuild(s.out_spec[i], function()
-      at = at + 1
-      return got[s.outputs[at].index]
-    end)
-  end
-  return table.unpack(out, 1, s.out_spec.n)
 end
 
 local function bind(s, ...)
@@ -239,7 +104,7 @@ end
 
 function Executor.__call(self, ...)
   local s = rawget(self, own)
-  return call(s, bind(s, ...))
+  return running.call(s, bind(s, ...), refresh)
 end
 
 --- Compiles for inputs of these shapes and types without running.
@@ -251,11 +116,7 @@ function methods.compile(self, ...)
     logging.warn("compile: the model is compiled already, this call is ignored")
     return
   end
-  local spec, tensors = tracing.flatten_call(s, bind(s, ...))
-  for _, t in ipairs(tensors) do
-    t.tensor = narrow(t.tensor:detach())
-  end
-  compile(s, spec, tensors)
+  running.compile(s, bind(s, ...))
 end
 
 local function compiled(self, what)
@@ -269,11 +130,26 @@ function methods.isCompiled(self)
   return rawget(self, own).exec ~= nil
 end
 
+---@return boolean
+function methods.isAttachedToDevice(self)
+  local s = rawget(self, own)
+  return s.exec ~= nil and s.attached
+end
+
+-- ---- weights and buffers ----------------------------------------------------------
+
+local function attached(self, what)
+  local s = compiled(self, what)
+  errors.check(s.attached, "Error", "%s: the model is not attached to a device", what)
+  return s
+end
+
 --- Copies the device's parameters and modified buffers to the host module.
 function methods.copyWeightsToHost(self)
-  local s = compiled(self, "copyWeightsToHost")
+  local s = attached(self, "copyWeightsToHost")
   if s.training then
     s.exec:pull()
+    s.weights_version = (s.weights_version or 0) + 1
     return
   end
   for _, m in ipairs(s.mirrored) do
@@ -292,22 +168,77 @@ function methods.copyWeightsToHostIfNeeded(self)
   return true
 end
 
+local function upload(s)
+  for _, m in ipairs(s.mirrored) do
+    s.exec:write(m.index, m.tensor)
+  end
+end
+
 --- Copies the host module's parameters and buffers to the device; what was
 --- trained there since the last copy to the host is lost.
 function methods.copyWeightsToDevice(self)
-  local s = compiled(self, "copyWeightsToDevice")
+  local s = attached(self, "copyWeightsToDevice")
   if s.training then
     s.exec:unmark()
     s.weights_version = (s.weights_version or 0) + 1
   end
-  for _, m in ipairs(s.mirrored) do
-    s.exec:write(m.index, m.tensor)
+  upload(s)
+end
+
+--- Copies the buffers that Options.updatableNamedBuffers lists to the device.
+--- error: poptorch.Error if that option was not given
+function methods.copyNamedBuffersToDevice(self)
+  local s = attached(self, "copyNamedBuffersToDevice")
+  errors.check(s.options.updatable_named_buffers, "Error",
+    "copyNamedBuffersToDevice: no buffer was named by Options.updatableNamedBuffers")
+  for _, b in ipairs(s.named_buffers) do
+    s.exec:write(b.index, b.tensor)
   end
 end
 
 --- Number of times that weights came from the device to the host.
 function methods.weightPulls(self)
   return compiled(self, "weightPulls").exec:pulls()
+end
+
+-- ---- the optimizer ------------------------------------------------------------------
+
+local function optimizer_to_host(s)
+  if not s.optimizer_dirty then
+    return
+  end
+  s.optimizer_dirty = false
+  for _, state in pairs(s.states) do
+    s.exec:read_into(state.index, state.tensor)
+  end
+end
+
+local function hypers_to_device(s)
+  local groups = s.optimizer.param_groups
+  for _, h in ipairs(s.hypers) do
+    s.exec:write(h.index, s.optimizer:hyper_tensor(groups[h.group], h.name))
+  end
+end
+
+-- The device's states belong to another optimizer now; those that it has of
+-- its own (loaded ones) go to the device, the others go on.
+local function adopt(s, optimizer)
+  local new_of = {}
+  for g, group in ipairs(s.optimizer.param_groups) do
+    for i, p in ipairs(group.params) do
+      new_of[p] = optimizer.param_groups[g].params[i]
+    end
+  end
+  for _, state in pairs(s.states) do
+    local param = new_of[state.param] or state.param
+    local loaded = optimizer.state[param] and optimizer.state[param][state.name]
+    state.param, state.tensor = param, optimizer:state_tensor(param, state.name)
+    if loaded then
+      s.exec:write(state.index, state.tensor)
+    else
+      s.optimizer_dirty = true
+    end
+  end
 end
 
 --- New values of the optimizer's attributes take effect; with another optimizer
@@ -317,30 +248,28 @@ end
 function methods.setOptimizer(self, optimizer)
   local s = rawget(self, own)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
-  local old = s.optimizer
-  s.optimizer = optimizer
-  if not s.exec then
-    return
+  completing.check_kind(optimizer, "setOptimizer")
+  if s.exec then
+    completing.check_optimizer(s, optimizer)
+    if optimizer ~= s.optimizer then
+      optimizer_to_host(s)
+      adopt(s, optimizer)
+    end
   end
-  errors.check(class.of(old) == class.of(optimizer), "Error",
-    "setOptimizer: the model was compiled for %s, not %s", class.of(old).__name,
-    class.of(optimizer).__name)
-  for _, h in ipairs(s.hypers) do
-    local group = optimizer.param_groups[h.group]
-    errors.check(group, "Error", "setOptimizer: the model was compiled for %d parameter groups, "
-      .. "this optimizer has %d", h.group, #optimizer.param_groups)
-    s.exec:write(h.index, optimizer:hyper_tensor(group, h.name))
+  s.optimizer = optimizer
+  if s.exec and s.attached then
+    hypers_to_device(s)
   end
 end
 
 --- Loads a state dict into the module and onto the device.
 ---@param state table
----@param strict? boolean
+---@param ... any strict (true)
 ---@return table missing_and_unexpected
-function methods.load_state_dict(self, state, strict)
+function methods.load_state_dict(self, state, ...)
   local s = rawget(self, own)
-  local result = s.model:load_state_dict(state, strict)
-  if s.exec then
+  local result = s.model:load_state_dict(state, ...)
+  if s.exec and s.attached then
     methods.copyWeightsToDevice(self)
   end
   return result
@@ -360,6 +289,48 @@ function methods.eval(self)
   return self
 end
 
+-- ---- the device ---------------------------------------------------------------------
+
+local function to_host(s)
+  if s.training then
+    if s.exec:marked() then
+      s.exec:pull()
+    end
+    optimizer_to_host(s)
+  end
+end
+
+--- Gives the device back; weights, optimizer state and random state are kept on
+--- the host.
+--- error: poptorch.Error if the model is not compiled or not attached
+function methods.detachFromDevice(self)
+  local s = attached(self, "detachFromDevice")
+  to_host(s)
+  s.attached = false
+end
+
+function attach(s)
+  upload(s)
+  if s.training then
+    hypers_to_device(s)
+    for _, state in pairs(s.states) do
+      s.exec:write(state.index, state.tensor)
+    end
+  end
+  s.attached = true
+end
+
+--- Takes a device again and brings weights, optimizer and random state there.
+--- A call of a detached model does that by itself.
+--- error: poptorch.Error if the model is not compiled or is attached
+function methods.attachToDevice(self)
+  local s = compiled(self, "attachToDevice")
+  errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
+    "attachToDevice: the model was compiled for an offline device (ConnectionType.Never)")
+  errors.check(not s.attached, "Error", "attachToDevice: the model is attached to a device")
+  attach(s)
+end
+
 --- Frees the device; weights and optimizer state come to the host first. A
 --- training model is unwrapped.
 function methods.destroy(self)
@@ -367,17 +338,12 @@ function methods.destroy(self)
   if not s.exec then
     return
   end
+  to_host(s)
   if s.training then
-    if s.exec:marked() then
-      s.exec:pull()
-    end
-    for _, state in pairs(s.states) do
-      s.exec:read_into(state.index, state.tensor)
-    end
     wrapped[s.model] = nil
   end
   s.exec:close()
-  s.exec = nil
+  s.exec, s.attached = nil, false
 end
 
 --- Seconds that compiling took.
@@ -428,9 +394,11 @@ function M.trainingModel(model, options, optimizer)
   options, optimizer = M._keywords(options, optimizer)
   errors.check(not wrapped[model], "RuntimeError",
     "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
-  optimizer = optimizer or require("torch.optim").SGD(model:parameters(), { lr = 0.01 })
+  optimizer = optimizer or require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
+  completing.check_kind(optimizer, "trainingModel")
   local executor = Executor(model, options, true, optimizer)
   wrapped[model] = executor
+  M._add_destroy()
   return executor
 end
 
@@ -445,6 +413,34 @@ function M.inferenceModel(model, options)
   end
   options = M._keywords(options)
   return Executor(model, options, false)
+end
+
+-- model:destroy() of a wrapped module is that of its executor.
+function M._add_destroy()
+  local Module = require("torch.nn").Module
+  Module.destroy = Module.destroy or function(model)
+    errors.check(wrapped[model], "AttributeError",
+      "destroy: this module is not wrapped by poptorch.trainingModel")
+    wrapped[model]:destroy()
+  end
+end
+
+--- fn() runs before every compilation. Returns a handle with remove().
+--- error: RuntimeError for what can not be called
+---@param fn function
+function M.registerPreCompileHook(fn)
+  errors.check(type(fn) == "function", "RuntimeError",
+    "registerPreCompileHook: expected a function, got %s", type(fn))
+  return hooks.add(running.pre_compile_hooks, fn)
+end
+
+--- fn() runs after every compilation. Returns a handle with remove().
+--- error: RuntimeError for what can not be called
+---@param fn function
+function M.registerPostCompileHook(fn)
+  errors.check(type(fn) == "function", "RuntimeError",
+    "registerPostCompileHook: expected a function, got %s", type(fn))
+  return hooks.add(running.post_compile_hooks, fn)
 end
 
 -- {options = …, optimizer = …} as the last argument.

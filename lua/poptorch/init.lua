@@ -36,6 +36,8 @@ local M = {
   PoplarExecutor = executor.Executor,
   trainingModel = executor.trainingModel,
   inferenceModel = executor.inferenceModel,
+  registerPreCompileHook = executor.registerPreCompileHook,
+  registerPostCompileHook = executor.registerPostCompileHook,
   DataLoader = data.DataLoader,
 
   Error = errors.Error,
@@ -45,6 +47,11 @@ local M = {
 
   setLogLevel = logging.setLogLevel,
 }
+
+M.optim = require("poptorch.optim")
+for name, fn in pairs(require("poptorch.ops")) do
+  M[name] = fn
+end
 
 --- True while a model is traced for the IPU; false when it runs on the host.
 ---@return boolean

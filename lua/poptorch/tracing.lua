@@ -4,6 +4,7 @@ local arguments = require("lupine.arguments")
 local blocks = require("poptorch.blocks")
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
 
@@ -29,8 +30,10 @@ local function tracer_of(trace, assigner)
   }
 end
 
-local function scope_of(trace, model)
-  local name_of, stack = {}, {}
+-- Names the module that each operator is in. `frozen` gathers what plain
+-- fields held before forward assigned to them: {module, name, value}.
+local function scope_of(trace, model, frozen)
+  local name_of, stack, seen = {}, {}, {}
   for name, module in model:named_modules() do
     name_of[module] = name:gsub("%.", "/")
   end
@@ -43,7 +46,57 @@ local function scope_of(trace, model)
       stack[#stack] = nil
       trace:origin({ scope = stack[#stack] or "" })
     end,
+    assign = function(module, name, old)
+      seen[module] = seen[module] or {}
+      if not seen[module][name] then
+        seen[module][name] = true
+        frozen[#frozen + 1] = { module = module, name = name, value = old }
+      end
+    end,
   }
+end
+
+-- A tensor that a plain field was given in forward stands for a value of the
+-- program: the field gets back what it held, which the program has as a
+-- constant.
+local function thaw(frozen)
+  for _, f in ipairs(frozen) do
+    local fields = f.module._fields
+    if arguments.is_tensor(f.value) or arguments.is_tensor(fields[f.name]) then
+      fields[f.name] = f.value
+    end
+  end
+end
+
+local REGISTRIES = { { "_parameters", "parameter" }, { "_buffers", "buffer" } }
+
+local function registered(model)
+  local list = {}
+  for prefix, module in model:named_modules() do
+    for _, kind in ipairs(REGISTRIES) do
+      for name, tensor in pairs(module[kind[1]].values) do
+        list[#list + 1] = { module = module, registry = module[kind[1]], kind = kind[2],
+          name = name, path = (prefix ~= "" and prefix .. "." or "") .. name, tensor = tensor }
+      end
+    end
+  end
+  return list
+end
+
+-- Parameters and buffers are variables of the program: forward may write a
+-- buffer in place, but not put another tensor in its field.
+local function check_registered(before)
+  local changed
+  for _, r in ipairs(before) do
+    if not rawequal(r.registry.values[r.name], r.tensor) then
+      changed = changed or r
+      rawset(r.module._fields, r.name, nil)
+      r.registry:set(r.name, r.tensor)
+    end
+  end
+  errors.check(not changed, "Error", "forward re-assigned or deleted the %s '%s': write a buffer "
+    .. "in place (self.%s:copy_(value)), parameters only through the optimizer",
+    changed and changed.kind, changed and changed.path, changed and changed.name)
 end
 
 local function declare_state(s, trace)
@@ -85,6 +138,27 @@ function M.flatten_call(s, values)
   return spec, tensors
 end
 
+-- Arguments of forward that were left out.
+local function left_out(s, spec)
+  local names = {}
+  for i, name in ipairs(s.names) do
+    if i > spec.n or spec[i].kind == "value" and spec[i].value == nil then
+      names[#names + 1] = ("'%s'"):format(name)
+    end
+  end
+  return #names > 0 and table.concat(names, ", ") or nil
+end
+
+local function fail(s, spec, e)
+  local missing = left_out(s, spec)
+  local text = type(e) == "table" and e.message or tostring(e)
+  if missing and text:find("%f[%w]nil%f[%W]") then
+    errors.raise("Error", "forward failed and was called without its argument(s) %s: %s",
+      missing, text)
+  end
+  error(e, 0)
+end
+
 -- Runs forward under the trace; results as {n, …}.
 local function run_forward(s, trace, assigner, spec, stand_ins)
   local Module = require("torch.nn").Module
@@ -96,15 +170,18 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
       return stand_ins[at]
     end)
   end
+  local frozen, before = {}, registered(s.model)
   blocks.tracer = tracer_of(trace, assigner)
-  Module.tracer = scope_of(trace, s.model)
+  Module.tracer = scope_of(trace, s.model, frozen)
   trace:start()
   local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))
   trace:stop()
   blocks.tracer, Module.tracer = nil, nil
+  thaw(frozen)
   if not results[1] then
-    error(results[2], 0)
+    fail(s, spec, results[2])
   end
+  check_registered(before)
   return table.pack(table.unpack(results, 2, results.n))
 end
 
@@ -150,8 +227,13 @@ function M.trace(s, spec, tensors)
     out_spec[i] = arguments.flatten(results[i], "result", outs)
   end
   local list = {}
-  for i, o in ipairs(outs) do
-    list[i] = o.tensor
+  for _, o in ipairs(outs) do
+    if trace:knows(o.tensor) then
+      list[#list + 1] = o.tensor
+    else
+      logging.warn("%s: a tensor that is not on the IPU is returned as it is now", o.path)
+      o.spec.kind, o.spec.value = "value", o.tensor
+    end
   end
   local step, losses = trace:step(list)
   mark_used(assigner, step)

@@ -219,7 +219,8 @@ static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
     return LP_NONE_ATTR;
 }
 
-/* {op=, param=, in_={…}, out={…}, attrs={name=…}} -> rule */
+/* {op=, param=, inputs={…}, outputs={…}, count=, accum=dtype, attrs={name=…}}
+ * -> rule */
 static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
                       LpAttr *attr)
 {
@@ -235,6 +236,9 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     r->count = (int)lp_opt_int(L, t, "count", 0) - 1;
     if (r->count >= (int)s->n_var)
         lp_raise(L, LP_E_INDEX, "count: no variable %d", r->count + 1);
+    lua_getfield(L, t, "accum");
+    r->accum = lua_isnil(L, -1) ? LP_DT_NONE : lp_to_dtype(L, -1);
+    lua_pop(L, 1);
     const LpForm *f = lp_op_form(r->op);
     memcpy(attr, f->base, r->op->n_attr * sizeof *attr);
     lua_getfield(L, t, "attrs");
@@ -250,7 +254,7 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
 }
 
 /* step:complete{device_iterations=, gradient_accumulation=, replicas=,
- *   mean=, loss=value, loss_scale=var, rules={…}} */
+ *   mean=, running=, loss=value, loss_scale=var, max_norm=var, rules={…}} */
 static int step_complete(lua_State *L)
 {
     LpErr e = {0};
@@ -262,6 +266,8 @@ static int step_complete(lua_State *L)
     s->mean_reduction = lp_opt_bool(L, 2, "mean", true);
     LpTraining t = {.loss = (LpVal)lp_opt_int(L, 2, "loss", 0)};
     t.loss_scale = (int)lp_opt_int(L, 2, "loss_scale", 0) - 1;
+    t.max_norm = (int)lp_opt_int(L, 2, "max_norm", 0) - 1;
+    t.running = s->mean_reduction && lp_opt_bool(L, 2, "running", false);
     if (t.loss) {
         lua_getfield(L, 2, "rules");
         luaL_checktype(L, -1, LUA_TTABLE);

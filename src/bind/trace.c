@@ -284,12 +284,27 @@ static int trace_step(lua_State *L)
     return 2;
 }
 
+/* trace:knows(tensor): traced, or a user's tensor that the program has met */
+static int trace_knows(lua_State *L)
+{
+    LpTrace *tr = check_trace(L);
+    LpTensor *t = lp_check_tensor(L, 2, "knows", "tensor");
+    bool known = t->st->flags & LP_ST_TRACED;
+    for (size_t i = 0; i < lp_trace_n_vars(tr) && !known; i++) {
+        const LpTensor *user = lp_trace_var(tr, i)->user;
+        known = user && user->st == t->st;
+    }
+    lua_pushboolean(L, known);
+    return 1;
+}
+
 /* ---- registration ------------------------------------------------------- */
 static const luaL_Reg trace_methods[] = {
     {"declare", trace_declare}, {"start", trace_start},
     {"stop", trace_stop},       {"origin", trace_origin},
-    {"step", trace_step},       {"__gc", trace_gc},
-    {"__close", trace_gc},      {NULL, NULL}};
+    {"step", trace_step},       {"knows", trace_knows},
+    {"__gc", trace_gc},         {"__close", trace_gc},
+    {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)
 {

@@ -13,6 +13,7 @@ typedef struct Compile {
     const LpTraining *t;
     LpArena mem;
     int *accum; /* per rule: accumulator variable, -1: no gradient */
+    LpVal scale; /* of the update graph: what gradients are multiplied by */
     LpErr *err;
 } Compile;
 
@@ -34,36 +35,41 @@ static LpStatus seed(Compile *c, LpVal *out)
         if (v->micro_in == LP_NOVAL)
             v->micro_in = lp_graph_input(g, &v->type, v->name, c->err);
         *out = lp_mul(&gb.b, *out, v->micro_in);
+        *out = lp_cast(&gb.b, *out, lp_graph_type(g, c->t->loss)->dtype);
     }
     lp_graph_builder_fini(&gb);
     return c->err->code;
 }
 
 /* accumulator' = accumulator + gradient, where the gradient is made; with a
- * single micro-batch just the gradient. */
-static LpStatus accumulate(Compile *c, const LpVariable *param, LpVal grad,
+ * single micro-batch just the gradient. A running mean adds the gradient's
+ * share, so that the accumulator never exceeds the largest gradient. */
+static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
                            int *index)
 {
     LpGraph *g = c->s->micro;
+    const LpVariable *param = &c->s->var[r->param];
+    int64_t n = c->s->gradient_accumulation;
     char name[512];
     snprintf(name, sizeof name, "Gradient___%s", param->name);
     LpVariable v = {.role = LP_VAR_ACCUM,
                     .name = name,
                     .type = param->type,
-                    .param = (int)(param - c->s->var)};
-    if (c->s->gradient_accumulation == 1) {
-        v.micro_out = grad;
-        *index = lp_step_add(c->s, &v, c->err);
-        return c->err->code;
-    }
-    v.micro_in = lp_graph_input(g, &v.type, NULL, c->err);
+                    .param = r->param};
+    if (r->accum != LP_DT_NONE)
+        v.type.dtype = r->accum;
+    if (n > 1)
+        v.micro_in = lp_graph_input(g, &v.type, NULL, c->err);
     LpGraphBuilder gb;
     lp_graph_builder_init(&gb, g, c->err);
     LpNodeId from = g->value[grad].node;
     if (from != LP_NO_NODE)
         gb.origin = g->node[from].origin;
     if (c->err->code == LP_OK)
-        v.micro_out = lp_add(&gb.b, v.micro_in, grad);
+        grad = lp_cast(&gb.b, grad, v.type.dtype);
+    if (n > 1 && c->t->running)
+        grad = lp_mul(&gb.b, grad, lp_immf(&gb.b, 1.0 / (double)n));
+    v.micro_out = n > 1 ? lp_add(&gb.b, v.micro_in, grad) : grad;
     lp_graph_builder_fini(&gb);
     if (c->err->code == LP_OK)
         *index = lp_step_add(c->s, &v, c->err);
@@ -93,7 +99,7 @@ static LpStatus differentiate(Compile *c)
             continue;
         LpVal d = grad[m++];
         if (d != LP_NOVAL)
-            LP_TRY(accumulate(c, &c->s->var[param], d, &c->accum[i]));
+            LP_TRY(accumulate(c, &c->t->rule[i], d, &c->accum[i]));
     }
     return LP_OK;
 }
@@ -138,16 +144,27 @@ static LpVal operand(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
 {
     const LpFormArg *arg = operand_arg(r->op, i);
     int what = i < r->n_in ? r->in[i] : LP_RULE_HOLE;
-    double n = c->s->mean_reduction
-                   ? (double)(c->s->gradient_accumulation * c->s->replicas)
-                   : 1.0;
     if (what == LP_RULE_HOLE && strcmp(arg->name, "grad_scale") == 0)
-        return lp_immf(&gb->b, 1 / n);
+        return c->scale;
     if (what == LP_RULE_HOLE)
         return left_out(gb, arg);
     if (what == LP_RULE_GRAD)
         return update_input(c, accum);
     return what == r->count ? counted : update_input(c, what);
+}
+
+/* The combined form's velocity gathers the gradients itself: v + (1 -
+ * dampening) velocity_scaling scale gradient. */
+enum { VELOCITY = 1, DAMPENING = 4, VELOCITY_SCALING = 6 };
+static void gather_velocity(Compile *c, LpGraphBuilder *gb, LpVal *in,
+                            int accum)
+{
+    LpBuilder *b = &gb->b;
+    LpVal k = lp_sub(b, lp_immf(b, 1), in[DAMPENING]);
+    k = lp_mul(b, lp_mul(b, in[VELOCITY_SCALING], c->scale), k);
+    LpVal g = lp_mul(b, update_input(c, accum), k);
+    LpDtype t = lp_graph_type(c->s->update, in[VELOCITY])->dtype;
+    in[VELOCITY] = lp_add(b, in[VELOCITY], lp_cast(b, g, t));
 }
 
 static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
@@ -165,6 +182,8 @@ static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
     int n_in = r->op->n_operands;
     for (int i = 0; i < n_in && c->err->code == LP_OK; i++)
         in[i] = operand(c, gb, r, i, accum, counted);
+    if (r->op == &op_popart_sgd_combined_step && c->err->code == LP_OK)
+        gather_velocity(c, gb, in, accum);
     if (c->err->code != LP_OK)
         return c->err->code;
     int n = gb->b.emit(&gb->b, r->op, in, n_in, r->attr, out);
@@ -174,13 +193,50 @@ static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
     return c->err->code;
 }
 
+/* What the summed gradients are multiplied by: the mean's divisor and the loss
+ * scale undone, and what clips their norm over all parameters to the maximum:
+ * min(1, maximum / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. */
+static void gradient_scale(Compile *c, LpGraphBuilder *gb)
+{
+    LpBuilder *b = &gb->b;
+    LpOrigin o = {.update = true, .phase = -1};
+    double n = (double)c->s->replicas;
+    gb->origin = lp_graph_origin(c->s->update, &o, c->err);
+    if (!c->t->running)
+        n *= (double)c->s->gradient_accumulation;
+    c->scale = lp_immf(b, c->s->mean_reduction ? 1 / n : 1);
+    if (c->t->loss_scale >= 0)
+        c->scale = lp_div(b, c->scale, update_input(c, c->t->loss_scale));
+    if (c->t->max_norm < 0)
+        return;
+    LpVal total = lp_immf(b, 0);
+    for (int i = 0; i < c->t->n_rule && c->err->code == LP_OK; i++) {
+        if (c->accum[i] < 0)
+            continue;
+        LpVal g = lp_cast(b, update_input(c, c->accum[i]), LP_F32);
+        int64_t dims[LP_MAX_DIMS], nd = lp_type(b, g)->ndim;
+        for (int k = 0; k < nd; k++)
+            dims[k] = k;
+        g = lp_mul(b, g, c->scale);
+        g = lp_sum(b, lp_mul(b, g, g), dims, (int)nd, false);
+        total = lp_is_imm(total) ? g : lp_add(b, total, g);
+    }
+    if (lp_is_imm(total) || c->err->code != LP_OK)
+        return;
+    LpVal norm = lp_add(b, lp_op1(b, LP_OP_sqrt, total), lp_immf(b, 1e-6));
+    LpVal most = lp_div(b, update_input(c, c->t->max_norm), norm);
+    LpVal clip = lp_op2(b, LP_OP_minimum, most, lp_immf(b, 1));
+    c->scale = lp_mul(b, clip, c->scale);
+}
+
 static LpStatus build_update(Compile *c)
 {
     c->s->update = lp_graph_new();
     LP_FAIL_IF(!c->s->update, c->err, LP_E_MEMORY, "out of memory");
     LpGraphBuilder gb;
     lp_graph_builder_init(&gb, c->s->update, c->err);
-    LpStatus s = LP_OK;
+    gradient_scale(c, &gb);
+    LpStatus s = c->err->code;
     for (int i = 0; i < c->t->n_rule && s == LP_OK; i++)
         if (c->accum[i] >= 0)
             s = apply(c, &gb, &c->t->rule[i], c->accum[i]);
@@ -239,54 +295,6 @@ LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
     if (s == LP_OK)
         s = optimise(&c, &step->update, true);
     lp_arena_fini(&c.mem);
-    return s;
-}
-
-static LpStatus add_gradient(LpStep *step, int wrt, LpVal grad, LpErr *e)
-{
-    char name[512];
-    LpVariable v = {.role = LP_VAR_STREAM_OUT,
-                    .type = step->var[wrt].type,
-                    .micro_out = grad,
-                    .param = -1};
-    snprintf(name, sizeof name, "Gradient___%s", step->var[wrt].name);
-    v.name = name;
-    if (grad == LP_NOVAL) {
-        LpGraphBuilder gb;
-        lp_graph_builder_init(&gb, step->micro, e);
-        LpOrigin o = {.phase = -1, .backward = true};
-        gb.origin = lp_graph_origin(step->micro, &o, e);
-        v.micro_out = lp_full(&gb.b, &v.type, lp_float(0));
-        lp_graph_builder_fini(&gb);
-    }
-    return e->code == LP_OK && lp_step_add(step, &v, e) >= 0 ? LP_OK : e->code;
-}
-
-LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
-                           int n_out, const int *wrt, int n_wrt, int *first,
-                           LpErr *e)
-{
-    LpArena mem = {0};
-    size_t no = (size_t)n_out + 1, nw = (size_t)n_wrt + 1;
-    LpVal *root = lp_arena_calloc(&mem, no * sizeof *root);
-    LpVal *seeds = lp_arena_calloc(&mem, no * sizeof *seeds);
-    LpVal *in = lp_arena_calloc(&mem, nw * sizeof *in);
-    LpVal *grad = lp_arena_calloc(&mem, nw * sizeof *grad);
-    LpStatus s = LP_OK;
-    if (!root || !seeds || !in || !grad)
-        s = lp_fail(e, LP_E_MEMORY, "out of memory");
-    for (int i = 0; i < n_out && s == LP_OK; i++) {
-        root[i] = step->var[out[i]].micro_out;
-        seeds[i] = step->var[cotangent[i]].micro_in;
-    }
-    for (int i = 0; i < n_wrt && s == LP_OK; i++)
-        in[i] = step->var[wrt[i]].micro_in;
-    *first = (int)step->n_var;
-    if (s == LP_OK)
-        s = lp_sweep(step->micro, root, seeds, n_out, in, n_wrt, grad, e);
-    for (int i = 0; i < n_wrt && s == LP_OK; i++)
-        s = add_gradient(step, wrt[i], grad[i], e);
-    lp_arena_fini(&mem);
     return s;
 }
 

@@ -17,12 +17,17 @@ typedef struct LpUpdateRule {
     int n_in, n_out;
     int in[LP_MAX_ATTR]; /* variables, LP_RULE_HOLE or LP_RULE_GRAD */
     int out[LP_MAX_OUT]; /* variables; -1: not kept */
+    LpDtype accum;       /* of the gradient's accumulator; NONE: as param */
     int count; /* STATE variable that grows by one before the update, or -1 */
 } LpUpdateRule;
 
 typedef struct LpTraining {
     LpVal loss;     /* of step->micro; not a scalar: a gradient of ones */
-    int loss_scale; /* HYPER variable that the loss gradient starts at, or -1 */
+    int loss_scale; /* HYPER variable that the loss gradient starts at and the
+                       update divides by, or -1 */
+    int max_norm;   /* HYPER variable: most that the norm of all gradients is,
+                       or -1 */
+    bool running;   /* means divide at every micro-batch, not in the update */
     const LpUpdateRule *rule;
     int n_rule;
 } LpTraining;

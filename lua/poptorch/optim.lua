@@ -1,0 +1,341 @@
+--- poptorch.optim: SGD, Adam, AdamW, RMSprop and LAMB with what PopTorch adds
+--- to them: a loss scale, types of accumulators, clipping of the gradients'
+--- norm, and attributes that are compiled in (constant) or may change
+--- (variable). Arguments that are given are variable, the others constant.
+---
+--- State names are those of PopART: Accl1, Accl2, Accl3, Step. Formulas: the
+--- operators popart_sgd_step, popart_sgd_combined_step, adam_step, lamb_step,
+--- rmsprop_step. Source: PopTorch API reference, "Optimizers"; user guide 4.5.
+local Optimizer = require("torch.optim.optimizer")
+local check = require("lupine.check")
+local class = require("lupine.class")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local logging = require("poptorch.logging")
+
+local float16, float32 = core.dtypes.float16, core.dtypes.float32
+
+-- ---- which attributes may change -----------------------------------------------
+
+---@class poptorch.optim.VariableAttributes
+local VariableAttributes = class.new("VariableAttributes")
+
+local function set_of(list)
+  local set = {}
+  for _, name in ipairs(list) do
+    set[name] = true
+  end
+  return set
+end
+
+---@param ... any variable_attributes, allowed_attributes (lists of names)
+function VariableAttributes:init(...)
+  local a = check.arguments("VariableAttributes", { "variable_attributes",
+    "allowed_attributes" }, nil, ...)
+  self._variable, self._allowed = set_of(a[1] or {}), set_of(a[2] or {})
+end
+
+local function known(self, method, attr)
+  if not self._allowed[attr] then
+    local names = {}
+    for name in pairs(self._allowed) do
+      names[#names + 1] = name
+    end
+    table.sort(names)
+    errors.raise("AssertionError", "%s: no attribute %s; allowed are %s", method,
+      check.describe(attr), table.concat(names, ", "))
+  end
+end
+
+--- Whether the attribute is compiled in; true for unknown names.
+---@param attr string
+---@return boolean
+function VariableAttributes:isConstant(attr)
+  return not self._variable[attr]
+end
+
+--- error: AssertionError for a name that the optimizer does not have
+---@param attr string
+function VariableAttributes:markAsConstant(attr)
+  known(self, "markAsConstant", attr)
+  self._variable[attr] = nil
+end
+
+--- error: AssertionError for a name that the optimizer does not have
+---@param attr string
+function VariableAttributes:markAsVariable(attr)
+  known(self, "markAsVariable", attr)
+  self._variable[attr] = true
+end
+
+-- ---- what all have --------------------------------------------------------------
+
+local Base = Optimizer:extend("Optimizer")
+
+-- Attributes of the whole optimizer; the others are of each group.
+local WHOLE = { loss_scaling = 1, use_combined_accum = false, accum_type = float32,
+  velocity_accum_type = float32, first_order_momentum_accum_type = float32,
+  second_order_momentum_accum_type = float32, max_grad_norm = math.huge,
+  bias_correction = true, use_tf_variant = false }
+
+-- Arguments that choose among PyTorch's implementations of one update.
+local WITHOUT_EFFECT = set_of({ "foreach", "capturable", "fused" })
+
+local function check_whole(name, attr, value)
+  if attr:find("accum_type$") then
+    errors.check(value == float16 or value == float32, "AssertionError",
+      "%s: %s: allowed are torch.float16 and torch.float32, got %s", name, attr,
+      type(value) == "userdata" and tostring(value) or check.describe(value))
+  elseif attr == "max_grad_norm" then
+    check.number(value, name .. ": max_grad_norm", {})
+    errors.check(value == value and value > 0, "Error",
+      "%s: max_grad_norm: a number above 0 is needed, got %s", name, tostring(value))
+  elseif attr == "loss_scaling" then
+    check.number(value, name .. ": loss_scaling", {})
+  end
+end
+
+-- A constructor's arguments, in order, with the groups' defaults by name.
+local function define(name, order, defaults, methods)
+  local cls = Base:extend(name)
+  local whole = {}
+  for _, attr in ipairs(order) do
+    if WHOLE[attr] ~= nil then
+      whole[#whole + 1] = attr
+    end
+  end
+  cls._whole = whole
+  function cls:init(...)
+    local values = check.arguments(name, order, nil, ...)
+    local group, variable, allowed = {}, {}, {}
+    for i = 2, #order do
+      local attr, value = order[i], values[i]
+      if not check.is_none(value) and not WITHOUT_EFFECT[attr] then
+        variable[#variable + 1] = attr
+      else
+        value = nil
+      end
+      if WHOLE[attr] ~= nil then
+        self[attr] = value == nil and WHOLE[attr] or value
+        check_whole(name, attr, self[attr])
+      else
+        self._names[attr] = true
+        group[attr] = value == nil and defaults[attr] or value
+      end
+    end
+    self:_complete(group)
+    for attr in pairs(group) do
+      allowed[#allowed + 1] = attr
+    end
+    table.move(whole, 1, #whole, #allowed + 1, allowed)
+    self.variable_attrs = VariableAttributes(variable, allowed)
+    Optimizer.init(self, values[1], group)
+  end
+  for key, method in pairs(methods) do
+    cls[key] = method
+  end
+  return cls
+end
+
+function Base._complete() end
+
+function Base.check_group(self, group)
+  local name = getmetatable(self).__name
+  for attr, value in pairs(group) do
+    errors.check(not set_of(self._whole)[attr], "ValueError",
+      "%s: %s is an attribute of the optimizer, not of a parameter group", name, attr)
+    if type(value) == "number" and attr ~= "velocity_scaling" then
+      errors.check(value >= 0, "ValueError", "%s: %s must be 0 or more, got %s", name, attr,
+        tostring(value))
+    end
+  end
+  for i, beta in ipairs(group.betas or {}) do
+    errors.check(beta >= 0 and beta < 1, "ValueError",
+      "%s: betas: number %d must be from 0 to below 1, got %s", name, i - 1, tostring(beta))
+  end
+  errors.check(not group.maximize and not group.differentiable, "NotImplementedError",
+    "%s: maximize and differentiable are not supported on the device", name)
+end
+
+function Base:hyper_value(group, name)
+  if WHOLE[name] ~= nil then
+    return self[name]
+  end
+  return Optimizer.hyper_value(self, group, name)
+end
+
+-- Types of the states.
+local STATE_TYPE = { Accl1 = "first_order_momentum_accum_type",
+  Accl2 = "second_order_momentum_accum_type", Accl3 = "first_order_momentum_accum_type" }
+
+function Base:initial_state(param, name)
+  local torch = require("torch")
+  if name == "Step" then
+    return torch.zeros({}, { dtype = float32 })
+  end
+  return torch.zeros(param.shape, { dtype = self[STATE_TYPE[name]] })
+end
+
+--- The group that a parameter is in.
+function Base:_group_of(param)
+  for _, group in ipairs(self.param_groups) do
+    for _, p in ipairs(group.params) do
+      if rawequal(p, param) or p:data_ptr() == param:data_ptr() then
+        return group
+      end
+    end
+  end
+  return nil
+end
+
+-- Whether a state is needed for `attr`: it may become other than 0.
+local function in_use(self, group, attr)
+  return group[attr] ~= 0 or not self.variable_attrs:isConstant(attr)
+end
+
+-- ---- the optimizers ---------------------------------------------------------------
+
+local M = { Optimizer = Base, VariableAttributes = VariableAttributes }
+
+local ADAM = { "params", "lr", "betas", "eps", "weight_decay", "amsgrad" }
+local ACCUM = { "accum_type", "first_order_momentum_accum_type",
+  "second_order_momentum_accum_type" }
+
+-- Joins lists of names, or several names in one text.
+local function names(...)
+  local out = {}
+  for _, list in ipairs({ ... }) do
+    if type(list) == "table" then
+      table.move(list, 1, #list, #out + 1, out)
+    else
+      for name in list:gmatch("%S+") do
+        out[#out + 1] = name
+      end
+    end
+  end
+  return out
+end
+
+M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov maximize foreach",
+  "differentiable loss_scaling velocity_scaling use_combined_accum accum_type",
+  "velocity_accum_type max_grad_norm"),
+  { momentum = 0, dampening = 0, weight_decay = 0, nesterov = false }, {
+    _complete = function(self, group)
+      errors.check(group.lr, "TypeError", "SGD: missing required argument 'lr'")
+      errors.check(not group.nesterov or group.momentum > 0 and group.dampening == 0,
+        "ValueError", "SGD: Nesterov momentum requires a momentum and zero dampening")
+      if not self.use_combined_accum then
+        if group.velocity_scaling then
+          logging.warn("SGD: velocity_scaling has no effect without use_combined_accum: the "
+            .. "velocity is scaled as the loss is")
+        end
+        group.velocity_scaling = nil
+      else
+        group.velocity_scaling = group.velocity_scaling or 1
+        errors.check(self.max_grad_norm == math.huge, "ValueError",
+          "SGD: max_grad_norm cannot be used with use_combined_accum: the velocity gathers "
+          .. "gradients before their norm is known")
+        errors.check(not group.nesterov, "ValueError",
+          "SGD: nesterov cannot be used with use_combined_accum")
+      end
+    end,
+    initial_state = function(self, param)
+      local torch = require("torch")
+      local v = torch.zeros(param.shape, { dtype = self.velocity_accum_type })
+      local group = self:_group_of(param)
+      if self.use_combined_accum and group and group.weight_decay ~= 0 then
+        v = (param:detach():float() * ((1 - group.dampening) * group.weight_decay
+          * group.velocity_scaling)):to(self.velocity_accum_type)
+      end
+      return v
+    end,
+    update_rule = function(self, group)
+      if self.use_combined_accum then
+        return {
+          op = "popart_sgd_combined_step",
+          inputs = { "param", "state:Accl1", "hyper:lr", "hyper:momentum", "hyper:dampening",
+            "hyper:weight_decay", "hyper:velocity_scaling" },
+          outputs = { "param", "state:Accl1" },
+        }
+      end
+      local velocity = in_use(self, group, "momentum") and "state:Accl1"
+      return {
+        op = "popart_sgd_step",
+        inputs = { "param", "grad", velocity, "hyper:lr", "hyper:momentum", "hyper:dampening",
+          "hyper:weight_decay", "hyper:loss_scaling" },
+        outputs = { "param", velocity },
+        attrs = { nesterov = group.nesterov or nil },
+      }
+    end,
+  })
+
+local function adam_rule(decoupled)
+  return function(self)
+    return {
+      op = "adam_step",
+      inputs = { "param", "grad", "state:Accl1", "state:Accl2", false, "hyper:lr", "hyper:beta1",
+        "hyper:beta2", "hyper:eps", "hyper:weight_decay", "state:Step" },
+      outputs = { "param", "state:Accl1", "state:Accl2" },
+      counts = "Step",
+      attrs = { decoupled = decoupled, bias_correction = self.bias_correction },
+    }
+  end
+end
+
+M.Adam = define("Adam", names(ADAM, "foreach maximize capturable differentiable fused",
+  "loss_scaling", ACCUM, "max_grad_norm"),
+  { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, amsgrad = false },
+  { update_rule = adam_rule(nil) })
+
+M.AdamW = define("AdamW", names(ADAM, "maximize foreach capturable loss_scaling bias_correction",
+  ACCUM, "max_grad_norm"),
+  { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 1e-2, amsgrad = false },
+  { update_rule = adam_rule(true) })
+
+M.RMSprop = define("RMSprop", names("params lr alpha eps weight_decay momentum centered foreach",
+  "maximize differentiable loss_scaling", ACCUM, "use_tf_variant"),
+  { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false }, {
+    add_param_group = function(self, group)
+      Optimizer.add_param_group(self, group)
+      local first = self.param_groups[1]
+      local last = self.param_groups[#self.param_groups]
+      errors.check(not first.centered == not last.centered, "AssertionError",
+        "RMSprop: all parameter groups must have the same value of centered")
+    end,
+    initial_state = function(self, param, name)
+      local t = Base.initial_state(self, param, name)
+      return self.use_tf_variant and name == "Accl1" and t:fill_(1) or t
+    end,
+    update_rule = function(self, group)
+      local mean = group.centered and "state:Accl2"
+      local buffer = in_use(self, group, "momentum") and "state:Accl3"
+      return {
+        op = "rmsprop_step",
+        inputs = { "param", "grad", "state:Accl1", mean, buffer, "hyper:lr", "hyper:alpha",
+          "hyper:eps", "hyper:weight_decay", "hyper:momentum" },
+        outputs = { "param", "state:Accl1", mean, buffer },
+        attrs = { tf_variant = self.use_tf_variant or nil },
+      }
+    end,
+  })
+
+-- max_weight_norm None, the default, leaves the weights' norm as it is.
+M.LAMB = define("LAMB", names("params lr betas eps weight_decay bias_correction loss_scaling",
+  "max_weight_norm", ACCUM),
+  { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 1e-2,
+    max_weight_norm = math.huge },
+  {
+    update_rule = function(self)
+      return {
+        op = "lamb_step",
+        inputs = { "param", "grad", "state:Accl1", "state:Accl2", "hyper:lr", "hyper:beta1",
+          "hyper:beta2", "hyper:eps", "hyper:weight_decay", "state:Step",
+          "hyper:max_weight_norm" },
+        outputs = { "param", "state:Accl1", "state:Accl2" },
+        counts = "Step",
+        attrs = { bias_correction = self.bias_correction },
+      }
+    end,
+  })
+
+return M

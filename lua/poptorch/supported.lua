@@ -1,0 +1,57 @@
+--- Options that would change results and that this version does not carry out:
+--- compiling with them is refused.
+local errors = require("torch.errors")
+local logging = require("poptorch.logging")
+
+local M = {}
+
+local function has_half(vars)
+  local half = require("torch").float16
+  for _, v in ipairs(vars) do
+    if v.dtype == half then
+      return true
+    end
+  end
+  return false
+end
+
+-- {option as the user writes it, whether it is in force}
+local REFUSED = {
+  { "Distributed with more than one process", function(o)
+    return o.Distributed.numProcesses > 1
+  end },
+  { "Training.setAutomaticLossScaling(true)", function(o, training)
+    return training and o.Training.automatic_loss_scaling
+  end },
+  { "Precision.enableFloatingPointExceptions(true)", function(o)
+    return o.Precision.floating_point_exceptions
+  end },
+  { "Precision.enableStochasticRounding(true) with float16 values", function(o, _, vars)
+    return o.Precision.stochastic_rounding and has_half(vars)
+  end },
+  { "Precision.setPartialsType(torch.half) with float16 values", function(o, _, vars)
+    return o.Precision.partials_type == "half" and has_half(vars)
+  end },
+  { "enableSyntheticData", function(o)
+    return o.enable_synthetic_data and o.enable_synthetic_data ~= 0
+  end },
+  { "anchorTensor", function(o)
+    return next(o.anchored_tensors) ~= nil
+  end },
+}
+
+--- error: NotImplementedError naming the option
+---@param options poptorch.Options
+---@param training boolean
+---@param vars table[] the program's variables
+function M.check(options, training, vars)
+  for _, row in ipairs(REFUSED) do
+    errors.check(not row[2](options, training, vars), "NotImplementedError",
+      "Options.%s changes results and is not supported", row[1])
+  end
+  if options.Training.automatic_loss_scaling and not training then
+    logging.info("automatic loss scaling has no meaning for inference")
+  end
+end
+
+return M

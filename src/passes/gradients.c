@@ -1,0 +1,55 @@
+/* Gradients as results of a step: what lupine.compile returns for functions
+ * whose results require a gradient. See compile.h. */
+#include <stdio.h>
+
+#include "src/autodiff/sweep.h"
+#include "src/ops/ops.h"
+#include "src/passes/compile.h"
+
+static LpStatus add_gradient(LpStep *step, int wrt, LpVal grad, LpErr *e)
+{
+    char name[512];
+    LpVariable v = {.role = LP_VAR_STREAM_OUT,
+                    .type = step->var[wrt].type,
+                    .micro_out = grad,
+                    .param = -1};
+    snprintf(name, sizeof name, "Gradient___%s", step->var[wrt].name);
+    v.name = name;
+    if (grad == LP_NOVAL) {
+        LpGraphBuilder gb;
+        lp_graph_builder_init(&gb, step->micro, e);
+        LpOrigin o = {.phase = -1, .backward = true};
+        gb.origin = lp_graph_origin(step->micro, &o, e);
+        v.micro_out = lp_full(&gb.b, &v.type, lp_float(0));
+        lp_graph_builder_fini(&gb);
+    }
+    return e->code == LP_OK && lp_step_add(step, &v, e) >= 0 ? LP_OK : e->code;
+}
+
+LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
+                           int n_out, const int *wrt, int n_wrt, int *first,
+                           LpErr *e)
+{
+    LpArena mem = {0};
+    size_t no = (size_t)n_out + 1, nw = (size_t)n_wrt + 1;
+    LpVal *root = lp_arena_calloc(&mem, no * sizeof *root);
+    LpVal *seeds = lp_arena_calloc(&mem, no * sizeof *seeds);
+    LpVal *in = lp_arena_calloc(&mem, nw * sizeof *in);
+    LpVal *grad = lp_arena_calloc(&mem, nw * sizeof *grad);
+    LpStatus s = LP_OK;
+    if (!root || !seeds || !in || !grad)
+        s = lp_fail(e, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < n_out && s == LP_OK; i++) {
+        root[i] = step->var[out[i]].micro_out;
+        seeds[i] = step->var[cotangent[i]].micro_in;
+    }
+    for (int i = 0; i < n_wrt && s == LP_OK; i++)
+        in[i] = step->var[wrt[i]].micro_in;
+    *first = (int)step->n_var;
+    if (s == LP_OK)
+        s = lp_sweep(step->micro, root, seeds, n_out, in, n_wrt, grad, e);
+    for (int i = 0; i < n_wrt && s == LP_OK; i++)
+        s = add_gradient(step, wrt[i], grad[i], e);
+    lp_arena_fini(&mem);
+    return s;
+}
