@@ -113,6 +113,27 @@ describe("weights of a training model", function()
     end
   end)
 
+  it("come to the host when the executor is collected", function()
+    local linear = nn.Linear(1, 1)
+    local function train()
+      local Loss = nn.Module:extend("Loss")
+      function Loss:init()
+        self.linear = linear
+      end
+      function Loss:forward(x)
+        return poptorch.identity_loss(self.linear(x), "sum")
+      end
+      local net = Loss()
+      poptorch.trainingModel(net, nil,
+        poptorch.optim.SGD(net:parameters(), { lr = 1.0 }))(torch.ones(1, 1))
+    end
+    local before = linear.bias:item()
+    train()
+    collectgarbage()
+    collectgarbage()
+    near(linear.bias, { before - 1 })
+  end)
+
   it("after 800 steps are those that the device last used", function()
     local net = Net(10, 10)
     local model = poptorch.trainingModel(net, nil,

@@ -26,10 +26,14 @@ void lp_exec_box_free(LpExecBox *d)
     lp_free(d);
 }
 
+/* An executor that goes away leaves what it trained to the host's tensors. */
 static int exec_gc(lua_State *L)
 {
     LpBox *b = lp_to_box(L, 1, &lp_tag_exec);
     if (b) {
+        LpExecBox *d = b->p;
+        if (d && d->sync && lp_sync_marked(d->sync))
+            lp_sync_pull(d->sync);
         lp_exec_box_free(b->p);
         b->p = NULL;
     }
