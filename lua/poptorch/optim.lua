@@ -116,11 +116,17 @@ local function define(name, order, defaults, methods)
         value = nil
       end
       if WHOLE[attr] ~= nil then
-        self[attr] = value == nil and WHOLE[attr] or value
+        self[attr] = WHOLE[attr]
+        if value ~= nil then
+          self[attr] = value
+        end
         check_whole(name, attr, self[attr])
       else
         self._names[attr] = true
-        group[attr] = value == nil and defaults[attr] or value
+        group[attr] = value
+        if value == nil then
+          group[attr] = defaults[attr]
+        end
       end
     end
     self:_complete(group)

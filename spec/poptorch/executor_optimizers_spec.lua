@@ -1,0 +1,486 @@
+--- Optimizers on the device. Expected weights are worked out from the formulas
+--- of PyTorch's and PopART's documentation.
+local core = require("lupine.core")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local near, raises = helper.near, helper.raises
+
+-- The gradient of every weight is 1.
+local Sum = nn.Module:extend("Sum")
+
+function Sum:init(...)
+  self.w = nn.Parameter(torch.tensor({ ... }, { dtype = torch.float32 }))
+end
+
+function Sum:forward(x)
+  return poptorch.identity_loss(self.w * x, "sum")
+end
+
+local function logged(f)
+  local log, lines = core.host.log, {}
+  core.host.log = function(_, line)
+    lines[#lines + 1] = line
+  end
+  local ok, e = pcall(f)
+  core.host.log = log
+  assert(ok, e)
+  return table.concat(lines, "\n")
+end
+
+-- Weights after each of the steps, from 1.
+local function course(make, steps)
+  local net = Sum(1)
+  local model = poptorch.trainingModel(net, nil, make(net:parameters()))
+  local out = {}
+  for i = 1, steps or 3 do
+    model(torch.ones(1))
+    out[i] = net.w:item()
+  end
+  return torch.tensor(out)
+end
+
+local function pop(name, t)
+  return function(params)
+    return poptorch.optim[name](params, t)
+  end
+end
+
+local function native(name, t)
+  return function(params)
+    return torch.optim[name](params, t)
+  end
+end
+
+describe("three steps of", function()
+  local cases = {
+    { "SGD", { lr = 0.1 }, { 0.9, 0.8, 0.7 } },
+    { "SGD", { lr = 0.1, weight_decay = 0.5 }, { 0.85, 0.7075, 0.572125 } },
+    { "SGD", { lr = 0.1, momentum = 0.9, dampening = 0.5 }, { 0.95, 0.855, 0.7195 } },
+    { "SGD", { lr = 0.1, dampening = 0.5 }, { 0.95, 0.9, 0.85 } },
+    { "AdamW", { lr = 0.1, weight_decay = 0.01 }, { 0.899, 0.798101, 0.6973029 } },
+    { "RMSprop", { lr = 0.01 }, { 0.9, 0.829112, 0.771087 } },
+    { "RMSprop", { lr = 0.01, momentum = 0.9 }, { 0.9, 0.739112, 0.536288 } },
+    { "RMSprop", { lr = 0.01, centered = true }, { 0.899496, 0.827892, 0.768986 } },
+  }
+  for i, case in ipairs(cases) do
+    it(("poptorch.optim.%s, case %d"):format(case[1], i), function()
+      near(course(pop(case[1], case[2])), case[3], { 2e-6, 2e-6 })
+    end)
+  end
+
+  it("Nesterov momentum equal PyTorch's but for a first step from a velocity of 0", function()
+    -- v: 1, 1.9, 2.71; the step is 1 + 0.9 v
+    near(course(pop("SGD", { lr = 0.1, momentum = 0.9, nesterov = true })),
+      { 1 - 0.19, 1 - 0.19 - 0.271, 1 - 0.19 - 0.271 - 0.3439 })
+  end)
+
+  it("TensorFlow's RMSprop", function()
+    local v, buffer, w, want = 1, 0, 1, {}
+    for i = 1, 3 do
+      v = 0.9 * v + 0.1
+      buffer = 0.5 * buffer + 0.1 / math.sqrt(v + 1e-6)
+      w = w - buffer
+      want[i] = w
+    end
+    near(course(pop("RMSprop", { lr = 0.1, alpha = 0.9, eps = 1e-6, momentum = 0.5,
+      use_tf_variant = true })), want)
+  end)
+
+  it("AdamW without bias correction", function()
+    local m, v, w, want = 0, 0, 1, {}
+    for i = 1, 3 do
+      m, v = 0.9 * m + 0.1, 0.999 * v + 0.001
+      w = w - 0.1 * (m / (math.sqrt(v) + 1e-8) + 0.01 * w)
+      want[i] = w
+    end
+    near(course(pop("AdamW", { lr = 0.1, bias_correction = false })), want)
+  end)
+
+  it("native optimizers equal PyTorch's", function()
+    near(course(native("SGD", { lr = 0.1, momentum = 0.9, dampening = 0.5 })),
+      { 0.9, 0.76, 0.584 })
+    near(course(native("AdamW", { lr = 0.1, weight_decay = 0.01 })),
+      { 0.899, 0.798101, 0.6973029 })
+    near(course(native("RMSprop", { lr = 0.01 })), { 0.9, 0.829112, 0.771087 })
+    near(course(native("Adam", { lr = 0.1 })), { 0.9, 0.8, 0.7 })
+  end)
+end)
+
+describe("LAMB", function()
+  it("scales a step by the ratio of norms", function()
+    local net = Sum(3, 4)
+    poptorch.trainingModel(net, nil, poptorch.optim.LAMB(net:parameters(),
+      { lr = 0.1, weight_decay = 0.01 }))(torch.ones(2))
+    near(net.w, { 2.648159, 3.644743 })
+  end)
+
+  it("limits the weights' norm to max_weight_norm", function()
+    local net = Sum(3, 4)
+    poptorch.trainingModel(net, nil, poptorch.optim.LAMB(net:parameters(),
+      { lr = 0.1, weight_decay = 0.0, max_weight_norm = 2.0 }))(torch.ones(2))
+    near(net.w, { 3 - 0.1 * 2 / math.sqrt(2), 4 - 0.1 * 2 / math.sqrt(2) })
+  end)
+end)
+
+describe("a loss scale", function()
+  it("does not change the weights", function()
+    for _, case in ipairs({ { "SGD", { lr = 0.1, momentum = 0.9, weight_decay = 0.1 } },
+      { "SGD", { lr = 0.1 } },
+      { "SGD", { lr = 0.1, momentum = 0.9, weight_decay = 0.1, use_combined_accum = true } },
+      { "Adam", { lr = 0.1 } }, { "AdamW", { lr = 0.1 } }, { "RMSprop", { lr = 0.1 } },
+      { "LAMB", { lr = 0.1 } } }) do
+      local function run(scale)
+        case[2].loss_scaling = scale
+        return course(pop(case[1], case[2]))
+      end
+      local one = run(1.0)
+      near(run(8.0), one)
+      near(run(1000.0), one)
+    end
+  end)
+
+  it("may change between steps", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1, loss_scaling = 2.0 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    optimizer.loss_scaling = 64.0
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.8 })
+  end)
+end)
+
+describe("the combined form of SGD", function()
+  local x, t = torch.randn(24, 3), torch.randn(24, 2)
+
+  local function train(options, make)
+    torch.manual_seed(4)
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.fc = nn.Linear(3, 2)
+      self.loss = nn.MSELoss()
+    end
+    function Net:forward(a, b)
+      return self.loss(self.fc(a), b)
+    end
+    local net = Net()
+    local model = poptorch.trainingModel(net, options, make(net:parameters()))
+    for _ = 1, 4 do
+      model(x, t)
+    end
+    return net.fc.weight:detach()
+  end
+
+  it("follows v0 = (1-d) wd w, v += (1-d) g, w -= lr v, v = m v + (1-d) wd w", function()
+    local v, w, want = 0.5 * 0.2 * 1, 1, {}
+    for i = 1, 3 do
+      v = v + 0.5
+      w = w - 0.1 * v
+      want[i] = w
+      v = 0.9 * v + 0.5 * 0.2 * w
+    end
+    near(course(pop("SGD", { lr = 0.1, momentum = 0.9, dampening = 0.5, weight_decay = 0.2,
+      use_combined_accum = true })), want)
+  end)
+
+  it("gives the weights of the separate form without decay, with any scale", function()
+    local o = poptorch.Options():deviceIterations(2):replicationFactor(2)
+    o.Training:gradientAccumulation(3)
+    local separate = train(o, pop("SGD", { lr = 0.1, momentum = 0.9 }))
+    near(train(o, pop("SGD", { lr = 0.1, momentum = 0.9, use_combined_accum = true,
+      velocity_scaling = 16.0, loss_scaling = 4.0 })), separate, { 1e-5, 1e-5 })
+  end)
+
+  it("alone has a velocity scale", function()
+    local net = Sum(1)
+    assert.matches("velocity_scaling has no effect", logged(function()
+      poptorch.optim.SGD(net:parameters(), { lr = 0.1, velocity_scaling = 2.0 })
+    end))
+  end)
+end)
+
+describe("max_grad_norm", function()
+  it("clips as torch.nn.utils.clip_grad_norm_ and a step do", function()
+    for _, most in ipairs({ 0.001, 0.7, 100.0 }) do
+      local net = Sum(1, 2, 3)
+      net.b = nn.Parameter(torch.tensor({ 4.0 }))
+      function net:forward(x)
+        return poptorch.identity_loss((self.w * x):sum() + self.b * 2, "sum")
+      end
+      local norm = math.sqrt(1 + 1 + 1 + 4)
+      local k = math.min(1, most / (norm + 1e-6))
+      local model = poptorch.trainingModel(net, nil, poptorch.optim.SGD(net:parameters(),
+        { lr = 0.5, max_grad_norm = most, loss_scaling = 8.0 }))
+      model(torch.ones(3))
+      near(net.w, { 1 - 0.5 * k, 2 - 0.5 * k, 3 - 0.5 * k })
+      near(net.b, { 4 - k })
+    end
+  end)
+
+  it("works in a pipeline", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 2)
+      self.loss = nn.MSELoss()
+    end
+    function Net:forward(x, t)
+      poptorch.Block.start("A", { ipu_id = 0 })
+      x = self.a(x)
+      poptorch.Block.start("B", { ipu_id = 1 })
+      return self.loss(self.b(x), t)
+    end
+    local net = Net()
+    local o = poptorch.Options()
+    o.Training:gradientAccumulation(3)
+    local before = net.a.weight:detach():clone()
+    poptorch.trainingModel(net, o, poptorch.optim.Adam(net:parameters(),
+      { max_grad_norm = 0.1 }))(torch.randn(6, 3), torch.randn(6, 2))
+    assert.is_false(torch.equal(net.a.weight, before))
+  end)
+end)
+
+describe("setOptimizer", function()
+  it("with another rate takes effect without compiling again", function()
+    local net = Sum(1)
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.0 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    for _ = 1, 50 do
+      near(model(torch.ones(1)), 1)
+    end
+    optimizer.param_groups[1].lr = 0.1
+    near(model(torch.ones(1)), 1)
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.9 })
+    model:setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.2 }))
+    model(torch.ones(1))
+    near(net.w, { 0.7 })
+  end)
+
+  it("moves the groups that have a rate", function()
+    local net = Sum(1)
+    net.b = nn.Parameter(torch.tensor({ 1.0 }))
+    function net:forward(x)
+      return poptorch.identity_loss(self.w * x + self.b, "sum")
+    end
+    local function groups(first, second)
+      return poptorch.optim.SGD({ { params = { net.w }, lr = first },
+        { params = { net.b }, lr = second } }, { lr = 1.0 })
+    end
+    local model = poptorch.trainingModel(net, nil, groups(0.0, 0.1))
+    model(torch.ones(1))
+    near(net.w, { 1 })
+    near(net.b, { 0.9 })
+    model:setOptimizer(groups(0.1, 0.0))
+    model(torch.ones(1))
+    near(net.w, { 0.9 })
+    near(net.b, { 0.9 })
+  end)
+
+  it("takes over where a scheduler changed the rate", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 1.0 })
+    local scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0 })
+    scheduler:step()
+    model(torch.ones(1))
+    near(net.w, { -1 })
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { -1.5 })
+  end)
+
+  it("keeps the momentum with a new optimizer of the same kind", function()
+    local function run(swap)
+      local net = Sum(1)
+      local make = pop("SGD", { lr = 0.1, momentum = 0.9 })
+      local model = poptorch.trainingModel(net, nil, make(net:parameters()))
+      for _ = 1, 4 do
+        model(torch.ones(1))
+        if swap then
+          model:setOptimizer(make(net:parameters()))
+        end
+      end
+      return net.w
+    end
+    near(run(true), run(false))
+  end)
+
+  it("refuses another kind, other groups, and other values of constants", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    optimizer.param_groups[1].weight_decay = 0.5 -- before compiling: free
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.85 })
+    raises("Error", "compiled for SGD, not Adam", function()
+      model:setOptimizer(poptorch.optim.Adam(net:parameters()))
+    end)
+    model:setOptimizer(optimizer)
+    optimizer.param_groups[1].weight_decay = 0.25
+    raises("Error", "weight_decay is constant.*0.5.*0.25", function()
+      model:setOptimizer(optimizer)
+    end)
+    optimizer.param_groups[1].weight_decay = 0.5
+    model:setOptimizer(optimizer)
+    optimizer.loss_scaling = 2.0
+    raises("Error", "loss_scaling is constant", function()
+      model:setOptimizer(optimizer)
+    end)
+  end)
+
+  it("tells of attributes that nothing reads, once", function()
+    local net = Sum(1)
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    optimizer.param_groups[1].loss_scaling = 2
+    optimizer.lr = 5
+    local text = logged(function()
+      model:setOptimizer(optimizer)
+    end)
+    assert.matches("unexpected group attribute 'loss_scaling'", text)
+    assert.matches("unexpected optimizer attribute 'lr'", text)
+    assert.equal("", logged(function()
+      model:setOptimizer(optimizer)
+    end))
+  end)
+end)
+
+describe("variable_attrs", function()
+  it("are the arguments that were given", function()
+    local v = poptorch.optim.SGD(Sum(1):parameters(),
+      { lr = 0.1, momentum = 0.0, use_combined_accum = true }).variable_attrs
+    assert.is_false(v:isConstant("lr"))
+    assert.is_false(v:isConstant("momentum"))
+    assert.is_true(v:isConstant("weight_decay"))
+    assert.is_true(v:isConstant("loss_scaling"))
+    assert.is_true(v:isConstant("no such thing"))
+    v:markAsVariable("loss_scaling")
+    assert.is_false(v:isConstant("loss_scaling"))
+    v:markAsConstant("lr")
+    assert.is_true(v:isConstant("lr"))
+    raises("AssertionError", "no attribute.*nothing.*allowed are", function()
+      v:markAsConstant("nothing")
+    end)
+    raises("AssertionError", "no attribute", function()
+      v:markAsVariable("nothing")
+    end)
+  end)
+
+  it("marked as variable may change after compiling", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1 })
+    optimizer.variable_attrs:markAsVariable("weight_decay")
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    optimizer.param_groups[1].weight_decay = 0.5
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.9 - 0.1 * 1.45 })
+  end)
+end)
+
+describe("an optimizer that cannot run on the device", function()
+  local net = Sum(1)
+  local function wrap(optimizer)
+    return function()
+      poptorch.trainingModel(net, nil, optimizer)
+    end
+  end
+
+  it("is refused: amsgrad, other classes", function()
+    raises("ValueError", "amsgrad", wrap(poptorch.optim.Adam(net:parameters(),
+      { amsgrad = true })))
+    raises("ValueError", "amsgrad", wrap(torch.optim.AdamW(net:parameters(),
+      { amsgrad = true })))
+    raises("AssertionError", "Adagrad", wrap(torch.optim.Adagrad(net:parameters())))
+  end)
+
+  it("or has wrong values, is refused when it is made", function()
+    raises("AssertionError", "accum_type", function()
+      poptorch.optim.Adam(net:parameters(), { accum_type = torch.int32 })
+    end)
+    raises("Error", "max_grad_norm", function()
+      poptorch.optim.Adam(net:parameters(), { max_grad_norm = 0 / 0 })
+    end)
+    raises("AssertionError", "centered", function()
+      poptorch.optim.RMSprop({ { params = { nn.Parameter(torch.ones(1)) }, centered = true },
+        { params = { nn.Parameter(torch.ones(1)) } } })
+    end)
+    raises("ValueError", "Nesterov", function()
+      poptorch.optim.SGD(net:parameters(), { lr = 0.1, nesterov = true })
+    end)
+    raises("ValueError", "lr", function()
+      poptorch.optim.SGD(net:parameters(), { lr = -1.0 })
+    end)
+    raises("TypeError", "learning_rate", function()
+      poptorch.optim.SGD(net:parameters(), { learning_rate = 1.0 })
+    end)
+  end)
+
+  it("but for its sub-class is told", function()
+    local Mine = torch.optim.SGD:extend("Mine")
+    local text = logged(function()
+      wrap(Mine(net:parameters(), { lr = 0.1 }))()
+    end)
+    assert.matches("sub%-class of SGD", text)
+  end)
+end)
+
+describe("accumulators and states", function()
+  it("of float16 weights are float32 unless chosen otherwise", function()
+    local net = Sum(1)
+    net:half()
+    local optimizer = poptorch.optim.Adam(net:parameters(), { lr = 1e-3 })
+    local o = poptorch.Options()
+    o.Training:gradientAccumulation(4)
+    local model = poptorch.trainingModel(net, o, optimizer)
+    model(torch.full({ 4 }, 2 ^ -20):half())
+    -- The square of a gradient of 2^-20 is no number of float16; Adam's step is the rate.
+    near(net.w, { 1 - 1e-3 }, { 5e-4, 0 })
+    assert.is_true(net.w:item() < 1)
+    assert.equal(torch.float16, net.w.dtype)
+  end)
+
+  it("of float16 divide the mean at every micro-batch", function()
+    local net = Sum(1)
+    net:half()
+    local o = poptorch.Options()
+    o.Training:gradientAccumulation(4)
+    local model = poptorch.trainingModel(net, o, poptorch.optim.SGD(net:parameters(),
+      { lr = 2 ^ -16, accum_type = torch.float16 }))
+    -- the sum of four gradients of 32768 is more than float16 holds
+    model(torch.full({ 4 }, 32768):half())
+    near(net.w, { 0.5 })
+  end)
+end)
+
+describe("a custom loss", function()
+  it("of L1 kind moves the bias as the formula says", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.bias = nn.Parameter(torch.zeros(1))
+    end
+    function Net:forward(x, t)
+      return poptorch.identity_loss(0.5 * (x + self.bias - t) ^ 2, "mean")
+    end
+    local net = Net()
+    local model = poptorch.trainingModel(net, nil,
+      poptorch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    for k = 1, 100 do
+      model(torch.ones(1), torch.ones(1) * 2)
+      if k <= 3 then
+        near(net.bias, { 1 - 0.9 ^ k })
+      end
+    end
+    near(net.bias, { 0.99997344 })
+  end)
+end)
