@@ -1,7 +1,8 @@
 /* The eager reverse pass. Nodes wait in a heap by number, newest first: all
  * users of a node have higher numbers, so a node that is popped has all its
- * gradients. Rules run through the eager builder; with create_graph what they
- * compute is recorded again. */
+ * gradients. A leaf's gradients are accumulated as they come, but when it has
+ * hooks: these see their sum, at the end of the pass. Rules run through the
+ * eager builder; with create_graph what they compute is recorded again. */
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -14,9 +15,16 @@ typedef struct Target { /* torch.autograd.grad's inputs */
     LpTensor *grad; /* owned */
 } Target;
 
+typedef struct Late { /* a leaf with hooks */
+    LpTensor *leaf;   /* owned */
+    LpTensor *grad;   /* owned */
+} Late;
+
 typedef struct Pass {
     LpNode **heap; /* retained */
     size_t n, cap;
+    Late *late;
+    size_t n_late, cap_late;
     Target *target;
     int n_target;
     bool only_targets; /* leaves outside the targets get nothing */
@@ -85,7 +93,7 @@ static bool exclusive(const LpTensor *g)
            lp_tensor_contiguous(g);
 }
 
-static LpStatus into_leaf(Pass *p, LpTensor *leaf, LpTensor *g)
+static LpStatus accumulate(Pass *p, LpTensor *leaf, LpTensor *g)
 {
     for (int i = 0; i < p->n_target; i++)
         if (p->target[i].t == leaf)
@@ -109,6 +117,58 @@ static LpStatus into_leaf(Pass *p, LpTensor *leaf, LpTensor *g)
     LpArg in[2] = {{.t = m->grad}, {.t = g}};
     LpAttr alpha = lp_attr_scalar(lp_int(1));
     return lp_op_call_inplace(&op_add, in, 2, &alpha, p->err);
+}
+
+static bool is_target(const Pass *p, const LpTensor *t)
+{
+    for (int i = 0; i < p->n_target; i++)
+        if (p->target[i].t == t)
+            return true;
+    return false;
+}
+
+static LpStatus into_leaf(Pass *p, LpTensor *leaf, LpTensor *g)
+{
+    if (p->only_targets && !is_target(p, leaf))
+        return LP_OK;
+    if (!leaf->meta || !leaf->meta->hook)
+        return accumulate(p, leaf, g);
+    for (size_t i = 0; i < p->n_late; i++)
+        if (p->late[i].leaf == leaf)
+            return add_up(p, &p->late[i].grad, g);
+    LP_FAIL_IF(!LP_GROW(p->late, p->cap_late, p->n_late), p->err, LP_E_MEMORY,
+               "out of memory");
+    p->late[p->n_late++] = (Late){lp_tensor_retain(leaf), lp_tensor_retain(g)};
+    return LP_OK;
+}
+
+/* Hooks that see a leaf after accumulation. */
+static LpStatus accumulated(Pass *p, LpTensor *leaf)
+{
+    LpTensor *t = lp_tensor_retain(leaf);
+    LpStatus s = LP_OK;
+    if (t->meta)
+        s = lp_hooks_run(t->meta->hook, true, 0, &t, p->err);
+    lp_tensor_release(t);
+    return s;
+}
+
+/* The leaves that have waited for the end; with status `s` so far. */
+static LpStatus run_late(Pass *p, LpStatus s)
+{
+    for (size_t i = 0; i < p->n_late; i++) {
+        Late *l = &p->late[i];
+        if (s == LP_OK && l->leaf->meta)
+            s = lp_hooks_run(l->leaf->meta->hook, false, 0, &l->grad, p->err);
+        if (s == LP_OK)
+            s = accumulate(p, l->leaf, l->grad);
+        if (s == LP_OK && !p->only_targets)
+            s = accumulated(p, l->leaf);
+        lp_tensor_release(l->leaf);
+        lp_tensor_release(l->grad);
+    }
+    lp_free(p->late);
+    return s;
 }
 
 static LpStatus deliver(Pass *p, const LpEdge *edge, LpTensor *g)
@@ -214,6 +274,10 @@ static LpStatus run_rule(Pass *p, LpEager *g, LpNode *n, LpArena *arena)
 
 static LpStatus visit(Pass *p, LpNode *n)
 {
+    for (int i = 0; i < n->n_out; i++)
+        if (n->hook && n->dout[i])
+            LP_TRY(
+                lp_hooks_run(n->hook, false, (uint32_t)i, &n->dout[i], p->err));
     for (int i = 0; i < p->n_target; i++) {
         LpEdge *e = &p->target[i].edge;
         if (e->node == n && n->dout[e->out_nr])
@@ -294,6 +358,7 @@ static LpStatus drive(Pass *p, LpTensor *const *roots, LpTensor *const *grads,
         clear_douts(node);
         lp_node_release(node);
     }
+    s = run_late(p, s);
     lp_set_grad_enabled(was);
     lp_free(p->heap);
     return s;
@@ -357,7 +422,9 @@ LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
     p.n_target = 0;
     for (int i = 0; i < n_inputs && p.target; i++) {
         if (s == LP_OK && p.target[i].grad)
-            s = into_leaf(&p, inputs[i], p.target[i].grad);
+            s = accumulate(&p, inputs[i], p.target[i].grad);
+        if (s == LP_OK && p.target[i].grad)
+            s = accumulated(&p, inputs[i]);
         lp_tensor_release(p.target[i].grad);
     }
     lp_free(p.target);

@@ -15,8 +15,20 @@ typedef struct LpEdge {
     uint32_t out_nr;
 } LpEdge;
 
+/* A hook in the list of a node (results told apart by out_nr) or a leaf. */
+struct LpHook {
+    int32_t refs; /* the list's, the handle's, a running call's */
+    uint32_t out_nr;
+    bool after; /* called after accumulation, with the leaf */
+    LpHook *next;
+    LpHookFn fn; /* NULL: removed */
+    void (*release)(void *ctx);
+    void *ctx;
+};
+
 struct LpTensorMeta {
     LpTensor *grad; /* owned */
+    LpHook *hook;   /* of a leaf; owned list */
     bool retain_grad;
     LpNode *node; /* retained; NULL: a leaf */
     uint32_t out_nr;
@@ -119,8 +131,15 @@ struct LpNode {
     LpSaved *out;      /* n_out */
     LpTensor **dout;   /* n_out: gradients gathered by a running backward */
     LpTensor **keep;   /* n_out: borrowed, retain_grad asked; else NULL */
+    LpHook *hook;      /* of results; owned list */
     LpNode *free_next; /* release work list */
 };
+
+/* Runs the hooks of result `out_nr` (0 of a leaf) on *grad, owned, which they
+ * may replace; those `after` accumulation get the leaf. */
+LpStatus lp_hooks_run(LpHook *list, bool after, uint32_t out_nr,
+                      LpTensor **grad, LpErr *e);
+void lp_hooks_drop(LpHook **list);
 
 bool lp_wants_grad(const LpArg *in, int n_in);
 /* Records the call; attaches histories to out[]. `bumped`: storage whose

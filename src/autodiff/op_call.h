@@ -54,6 +54,22 @@ LpTensor *lp_grad_get(const LpTensor *t);       /* borrowed, may be NULL */
 void lp_grad_set(LpTensor *t, LpTensor *grad);  /* retains; NULL clears */
 void lp_retain_grad(LpTensor *t);               /* keep .grad of a non-leaf */
 
+/* A function that is called with a gradient when all of it has arrived; *out,
+ * if set, owned and of the same type, replaces it. */
+typedef struct LpHook LpHook;
+typedef LpStatus (*LpHookFn)(void *ctx, LpTensor *grad, LpTensor **out,
+                             LpErr *e);
+/* Registers a hook on a tensor that requires a gradient. With `after` (leaves
+ * only) it is called when .grad has been accumulated, with the leaf itself.
+ * Takes over ctx; release(ctx) is called once, when the hook is removed or its
+ * tensor's history goes. *handle is owned by the caller. On failure nothing
+ * was taken. */
+LpStatus lp_hook_add(LpTensor *t, bool after, LpHookFn fn,
+                     void (*release)(void *ctx), void *ctx, LpHook **handle,
+                     LpErr *e);
+void lp_hook_remove(LpHook *h);  /* keeps the handle; NULL is fine */
+void lp_hook_release(LpHook *h); /* the handle; NULL is fine */
+
 /* grads[i] may be NULL (scalar roots only: ones). Accumulates into .grad of
  * leaves, or of `inputs` only when n_inputs > 0. */
 LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,

@@ -29,6 +29,7 @@ static void meta_free(LpTensor *t)
     if (m->node && m->retain_grad)
         m->node->keep[m->out_nr] = NULL;
     lp_tensor_release(m->grad);
+    lp_hooks_drop(&m->hook);
     lp_node_release(m->node);
     lp_free(m);
 }
@@ -61,6 +62,7 @@ void lp_node_drop_saved(LpNode *n)
         lp_tensor_release(n->out[i].t);
         n->out[i].t = NULL;
     }
+    lp_hooks_drop(&n->hook);
     n->freed = true;
 }
 

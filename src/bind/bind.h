@@ -95,6 +95,10 @@ static inline LpArg lp_arg_tensor(LpTensor *t)
 /* A number or boolean at `i` as an operand; false if it is neither. */
 bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
 
+/* Around a backward pass: its hooks run in L. Returns what leave() takes. */
+lua_State *lp_hooks_enter(lua_State *L);
+void lp_hooks_leave(lua_State *was);
+
 /* ---- values ---------------------------------------------------------------
  */
 void lp_push_dtype(lua_State *L, LpDtype t);

@@ -107,7 +107,10 @@ static int backward(lua_State *L)
     bool retain = argument_bool(L, 3, n_pos, kw, "retain_graph", create);
     LpTensor **inputs = check_list(L, argument(L, 5, n_pos, kw, "inputs"),
                                    "backward", "inputs", false, &n_in);
-    if (lp_backward(roots, grads, n, inputs, n_in, retain, create, &e) != LP_OK)
+    lua_State *was = lp_hooks_enter(L);
+    LpStatus s = lp_backward(roots, grads, n, inputs, n_in, retain, create, &e);
+    lp_hooks_leave(was);
+    if (s != LP_OK)
         return lp_bind_fail(L, &e);
     lp_gc_account(L);
     return 0;
@@ -137,8 +140,11 @@ static int grad(lua_State *L)
                         LP_MAX_RESULTS);
     LpOwner *o = lp_push_owner(L);
     memset(o->t, 0, sizeof o->t);
-    if (lp_grad(roots, grads, n, inputs, n_in, retain, create, unused, o->t,
-                &e) != LP_OK)
+    lua_State *was = lp_hooks_enter(L);
+    LpStatus s = lp_grad(roots, grads, n, inputs, n_in, retain, create, unused,
+                         o->t, &e);
+    lp_hooks_leave(was);
+    if (s != LP_OK)
         return lp_bind_fail(L, &e);
     o->n = n_in;
     lua_createtable(L, n_in, 0);
