@@ -8,12 +8,23 @@ typedef struct Sweep {
     LpGraph *g;
     LpGraphBuilder gb;
     LpArena mem;
-    bool *flows;    /* per value: depends on something in wrt */
-    LpVal *grad;    /* per value */
+    bool *flows;       /* per value: depends on something in wrt */
+    LpVal *grad;       /* per value */
+    struct Back *back; /* per region of the forward half */
+    size_t n_region;
     size_t n_value; /* before the sweep */
     size_t n_node;
     LpErr *err;
 } Sweep;
+
+/* The backward half of a region: its nodes are a region themselves, which
+ * stands for the operator's `back`. What they add to the region's operands is
+ * summed inside. */
+typedef struct Back {
+    LpNodeId first; /* of the forward region's nodes */
+    uint32_t id;    /* of the backward region; 0: none */
+    LpVal *sum;     /* per operand of the forward region */
+} Back;
 
 /* The backward twin of an origin. */
 static LpStatus set_origin(Sweep *s, LpOriginId id)
@@ -60,6 +71,94 @@ static LpStatus gather(Sweep *s, LpVal v, LpVal d)
     return s->err->code;
 }
 
+/* ---- regions ------------------------------------------------------------ */
+static LpStatus study_regions(Sweep *s)
+{
+    s->n_region = s->g->n_region;
+    s->back = lp_arena_calloc(&s->mem, s->n_region * sizeof *s->back);
+    LP_FAIL_IF(!s->back, s->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = s->n_node; i-- > 0;)
+        s->back[s->g->node[i].region].first = (LpNodeId)i;
+    return LP_OK;
+}
+
+/* Only the operands that `back` has gradients for may want one, each a value
+ * of its own. */
+static bool has_back(const Sweep *s, const LpRegion *r)
+{
+    if (!r->op->back)
+        return false;
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        if (i >= r->op->back->n_results && value_flows(s, r->in[i]))
+            return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (r->in[k] == r->in[i] && r->in[i] != LP_NOVAL)
+                return false;
+    }
+    return true;
+}
+
+/* At the node that makes the region's result: its gradient is known now. */
+static LpStatus open_back(Sweep *s, const LpGraphNode *n)
+{
+    Back *b = &s->back[n->region];
+    LpRegion r = s->g->region[n->region];
+    if (b->id || n->out != r.out[0] || !has_back(s, &r))
+        return LP_OK;
+    LpVal in[LP_MAX_IN], out[LP_MAX_OUT] = {0};
+    in[0] = s->grad[r.out[0]];
+    memcpy(in + 1, r.in, r.n_in * sizeof *in);
+    LpRegion back = {.op = r.op->back,
+                     .attr = r.attr,
+                     .in = in,
+                     .n_in = r.n_in + 1,
+                     .out = out,
+                     .n_out = r.op->back->n_results};
+    b->id = lp_graph_region(s->g, &back, s->err);
+    b->sum = lp_arena_calloc(&s->mem, (r.n_in + 1) * sizeof *b->sum);
+    LP_FAIL_IF(!b->sum, s->err, LP_E_MEMORY, "out of memory");
+    return s->err->code;
+}
+
+/* The operand of region `r` that v is, or -1. */
+static int region_operand(const Sweep *s, uint32_t r, LpVal v)
+{
+    for (uint32_t i = 0; i < s->g->region[r].n_in; i++)
+        if (s->g->region[r].in[i] == v)
+            return (int)i;
+    return -1;
+}
+
+/* All nodes of the forward region are done: its sums go on. */
+static LpStatus close_back(Sweep *s, uint32_t r)
+{
+    Back *b = &s->back[r];
+    if (!b->id)
+        return LP_OK;
+    LpVal out[LP_MAX_OUT] = {0};
+    uint32_t n_in = s->g->region[r].n_in;
+    for (uint32_t i = 0; i < n_in; i++)
+        if (b->sum[i] != LP_NOVAL) {
+            out[i] = b->sum[i];
+            LP_TRY(gather(s, s->g->region[r].in[i], b->sum[i]));
+        }
+    LpRegion *back = &s->g->region[b->id];
+    back->out = lp_arena_memdup(&s->g->arena, out, back->n_out * sizeof *out);
+    LP_FAIL_IF(!back->out, s->err, LP_E_MEMORY, "out of memory");
+    return LP_OK;
+}
+
+/* A gradient made inside a backward region, for v. */
+static LpStatus gather_in(Sweep *s, uint32_t r, LpVal v, LpVal d)
+{
+    int i = region_operand(s, r, v);
+    if (i < 0)
+        return gather(s, v, d);
+    LpVal *sum = &s->back[r].sum[i];
+    *sum = *sum == LP_NOVAL ? d : lp_add(&s->gb.b, *sum, d);
+    return s->err->code;
+}
+
 static LpStatus visit(Sweep *s, LpNodeId id)
 {
     LpGraphNode n = s->g->node[id]; /* the array grows under us */
@@ -84,6 +183,10 @@ static LpStatus visit(Sweep *s, LpNodeId id)
     if (!wanted)
         return LP_OK;
     LP_TRY(set_origin(s, n.origin));
+    if (n.region)
+        LP_TRY(open_back(s, &n));
+    uint32_t back = n.region ? s->back[n.region].id : 0;
+    s->gb.region = back;
     LpGrad rule = {.b = b,
                    .op = n.op,
                    .attr = n.attr,
@@ -100,9 +203,14 @@ static LpStatus visit(Sweep *s, LpNodeId id)
         if (!need[i] || din[i] == LP_NOVAL)
             continue;
         LpVal d = lp_sum_to(b, din[i], lp_graph_type(s->g, n.in[i]));
-        if (!lp_failed(b))
+        if (lp_failed(b))
+            break;
+        if (back)
+            gather_in(s, n.region, n.in[i], d);
+        else
             gather(s, n.in[i], d);
     }
+    s->gb.region = 0;
     if (lp_failed(b))
         lp_err_context(s->err, "in the gradient of %s", n.op->name);
     return s->err->code;
@@ -129,8 +237,13 @@ LpStatus lp_sweep(LpGraph *g, const LpVal *root, const LpVal *seed, int n_root,
         if (s.flows[root[i]])
             gather(&s, root[i], seed[i]);
     }
-    for (size_t i = s.n_node; i-- > 0 && e->code == LP_OK;)
-        visit(&s, (LpNodeId)i);
+    if (e->code == LP_OK)
+        study_regions(&s);
+    for (size_t i = s.n_node; i-- > 0 && e->code == LP_OK;) {
+        uint32_t r = g->node[i].region;
+        if (visit(&s, (LpNodeId)i) == LP_OK && r && s.back[r].first == i)
+            close_back(&s, r);
+    }
     for (int i = 0; i < n_wrt; i++)
         grad[i] = s.grad[wrt[i]];
     lp_graph_builder_fini(&s.gb);

@@ -205,7 +205,7 @@ enum {
     LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it */
     LP_OPF_COMMUTES = 512,
     LP_OPF_BLOCKED = 2048, /* its kernel takes blocked operands */
-    LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
+    LP_OPF_LOSS = 1024,    /* a loss function: PopTorch's one-final-loss rule */
 };
 
 struct LpOp {
@@ -230,6 +230,10 @@ struct LpOp {
     /* views: value of the parent after the view was overwritten by `v` */
     LpVal (*put)(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
     void (*cost)(const struct LpCostReq *r, struct LpCost *out);
+    /* fused and inlined by traces: the operator, of the operands [gradient of
+     * result 0, operands …] and the same attributes, that the inlined backward
+     * nodes stand for; the host may run it instead of them */
+    LpOp *back;
     const void *data; /* family's own facts (loops of a pointwise operator) */
     /* derived from forms at start-up by src/ir/schema.c */
     uint8_t n_operands; /* fixed operands, the list counted as one */

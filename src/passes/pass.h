@@ -48,7 +48,8 @@ LpStatus lp_rewrite(LpGraph **g, LpVisit visit, void *ctx, LpErr *e);
 
 /* The node of the new graph that makes `v`, if a rule for the node being
  * visited may look through it: a node in a region sees the nodes of its
- * region only, else a fused operator would get operands it does not have.
+ * region only, else a fused operator would get operands it does not have; one
+ * outside sees none inside, else what lies between would be read from outside.
  * NULL: an input, an immediate, a hole, or not to be seen. */
 const LpGraphNode *lp_rewrite_def(const LpRewrite *rw, LpVal v);
 

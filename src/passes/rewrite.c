@@ -117,7 +117,7 @@ const LpGraphNode *lp_rewrite_def(const LpRewrite *rw, LpVal v)
     if (v == LP_NOVAL || lp_is_imm(v) || rw->to->value[v].node == LP_NO_NODE)
         return NULL;
     const LpGraphNode *n = &rw->to->node[rw->to->value[v].node];
-    return rw->gb.region == 0 || n->region == rw->gb.region ? n : NULL;
+    return n->region == rw->gb.region ? n : NULL;
 }
 
 bool lp_rewrite_constant(const LpRewrite *rw, LpVal v, LpScalar *s)

@@ -59,4 +59,8 @@ LpStatus lp_identity_loss_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 
 LpStatus lp_dropout_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 
+/* attention.c */
+LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
 #endif

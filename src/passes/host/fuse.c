@@ -133,7 +133,8 @@ static LpStatus join(Fuse *x, LpArena *mem, LpNodeId id)
     return LP_OK;
 }
 
-LpStatus lp_fuse(const LpGraph *g, LpArena *mem, LpFusion *f, LpErr *e)
+LpStatus lp_fuse(const LpGraph *g, const uint32_t *taken, LpArena *mem,
+                 LpFusion *f, LpErr *e)
 {
     Fuse x = {.g = g, .f = f, .err = e};
     f->of = lp_arena_alloc(mem, (g->n_node + 1) * sizeof *f->of);
@@ -142,7 +143,7 @@ LpStatus lp_fuse(const LpGraph *g, LpArena *mem, LpFusion *f, LpErr *e)
         f->of[i] = -1;
     LP_TRY(index_uses(&x, mem));
     for (size_t i = 0; i < g->n_node; i++)
-        if (can_fuse(g, (LpNodeId)i))
+        if (!taken[i] && can_fuse(g, (LpNodeId)i))
             LP_TRY(join(&x, mem, (LpNodeId)i));
     for (size_t i = 0; i < g->n_node; i++)
         if (f->of[i] >= 0 && f->group[f->of[i]].n < 2)

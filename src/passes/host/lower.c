@@ -120,10 +120,15 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
     return s;
 }
 
+LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf)
+{
+    *buf = add_buf(l, type_bytes(t), UINT32_MAX);
+    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
+}
+
 LpStatus lp_lower_buffer(LpLower *l, LpVal v, uint32_t *buf)
 {
-    *buf = add_buf(l, type_bytes(lp_graph_type(l->g, v)), UINT32_MAX);
-    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
+    return lp_lower_scratch(l, lp_graph_type(l->g, v), buf);
 }
 
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
@@ -478,6 +483,11 @@ static LpStatus plan(LpLower *l)
 /* A member of a group waits for the last one. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
+    uint32_t region = l->regions->of[id];
+    if (region)
+        return l->regions->last[region] == id
+                   ? lp_lower_region(l, l->regions, region)
+                   : LP_OK;
     int32_t at = l->fusion ? l->fusion->of[id] : -1;
     if (at < 0)
         return lp_lower_node(l, id);
@@ -491,9 +501,15 @@ LpStatus lp_lower(const LpStep *step, const LpGraph *g, bool update,
     LpLower l = {
         .step = step, .g = g, .update = update, .o = o, .code = code, .err = e};
     LpFusion fusion = {0};
+    LpRegions regions = {0};
+    l.regions = &regions;
     LpStatus s = prepare_tables(&l);
-    if (s == LP_OK && o->fuse && !(s = lp_fuse(g, &l.mem, &fusion, e)))
+    if (s == LP_OK)
+        s = lp_choose_regions(&l, &l.mem, &regions);
+    if (s == LP_OK && o->fuse) {
+        s = lp_fuse(g, regions.of, &l.mem, &fusion, e);
         l.fusion = &fusion;
+    }
     for (size_t i = 0; i < g->n_node && s == LP_OK; i++) {
         s = lower_at(&l, (LpNodeId)i);
         if (s != LP_OK)

@@ -37,7 +37,8 @@ typedef struct LpLower {
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
     LpErr *err;
-    const struct LpFusion *fusion; /* NULL: none */
+    const struct LpFusion *fusion;   /* NULL: none */
+    const struct LpRegions *regions; /* NULL: none */
 } LpLower;
 
 typedef struct LpPending {
@@ -64,6 +65,7 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id);
 /* A buffer of the arena for v; a copy between places of one value, or of
  * equally shaped ones, in any layouts. */
 LpStatus lp_lower_buffer(LpLower *l, LpVal v, uint32_t *buf);
+LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf);
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
                        const LpPlace *dst);
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
@@ -81,6 +83,17 @@ LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like);
 void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
                          LpDesc *in, LpDesc *out);
 
+/* ---- regions ------------------------------------------------------------ */
+/* Inlined fused operators that the host runs by their own kernel: such a
+ * region's nodes become one instruction where the last of them stands. */
+typedef struct LpRegions {
+    uint32_t *of;           /* per node: region to run whole, or 0 */
+    LpNodeId *first, *last; /* per region: of its nodes */
+} LpRegions;
+
+LpStatus lp_choose_regions(const LpLower *l, LpArena *mem, LpRegions *r);
+LpStatus lp_lower_region(LpLower *l, const LpRegions *r, uint32_t region);
+
 /* ---- fusion ------------------------------------------------------------- */
 /* Groups of pointwise nodes over one shape. A group runs where its last
  * member stands: nobody outside reads a member before. */
@@ -96,7 +109,9 @@ typedef struct LpFusion {
 } LpFusion;
 
 /* All memory from `mem`. */
-LpStatus lp_fuse(const LpGraph *g, LpArena *mem, LpFusion *f, LpErr *e);
+/* `taken[id]` != 0: the node is not for fusing. */
+LpStatus lp_fuse(const LpGraph *g, const uint32_t *taken, LpArena *mem,
+                 LpFusion *f, LpErr *e);
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
 
 #endif
