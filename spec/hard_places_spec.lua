@@ -123,6 +123,65 @@ describe("dropout over 2 replicas and 3 micro-batches", function()
   end)
 end)
 
+describe("a model of two attention layers", function()
+  local HEADS, T, D = 2, 256, 16
+  local SCORES = HEADS * T * T * 4 -- bytes of one layer's score matrices
+  local report = require("lupine.report")
+
+  local function parts()
+    torch.manual_seed(1)
+    local list = {}
+    for i = 1, 3 do
+      list[i] = { "parameter", "w" .. i, torch.randn(D, D) * 0.2 }
+    end
+    return list, torch.randn(1, HEADS, T, D)
+  end
+
+  local function step_of(list, x)
+    local function layer(h)
+      return F.scaled_dot_product_attention(F.linear(h, list[1][3]), F.linear(h, list[2][3]),
+        F.linear(h, list[3][3]))
+    end
+    local step, losses = compiled.step(function(h)
+      local y = layer(layer(h))
+      return y, F.mse_loss(y, h)
+    end, { x }, list)
+    local at, rules = compiled.vars(step), {}
+    for i, p in ipairs(list) do
+      local var = at["parameter " .. p[2]]
+      rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
+    end
+    step:complete({ loss = losses[1], rules = rules })
+    return step, at
+  end
+
+  it("holds its score matrices in the simulated memory, not in the host's", function()
+    local list, x = parts()
+    local step = step_of(list, x)
+    local simulated = report.simulate(step, {}).memory[0]
+    local host = step:compile({}):stats().micro_arena_bytes
+    assert.is_true(simulated.not_always_live >= 2 * SCORES)
+    assert.is_true(host < SCORES, host .. " bytes on the host")
+  end)
+
+  it("is trained to the same weights by blocks and by single operators", function()
+    local results = {}
+    for i, fuse in ipairs({ true, false }) do
+      local list, x = parts()
+      local step, at = step_of(list, x)
+      local exec = step:compile({ fuse = fuse })
+      local got = exec:run(compiled.feed(at, { x }), {})
+      results[i] = { got[at["output output_1"]] }
+      for k = 1, 3 do
+        results[i][k + 1] = exec:read(at["parameter w" .. k])
+      end
+    end
+    for k, t in ipairs(results[1]) do
+      helper.near(t, results[2][k], { 1e-6, 1e-5 })
+    end
+  end)
+end)
+
 describe("a traced tensor", function()
   it("cannot be used after its trace, nor read in it", function()
     local kept

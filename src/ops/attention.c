@@ -50,8 +50,8 @@ static LpStatus check_mask(LpInfer *x, const LpType *m, const LpType *q,
     LpType s = *q, both;
     s.shape[s.ndim - 1] = k->shape[k->ndim - 2];
     both = s;
-    LP_TRY(lp_broadcast(&both, m, x->err));
-    LP_FAIL_IF(!lp_shape_eq(&both, &s) || m->dtype != q->dtype, x->err,
+    bool fits = lp_broadcast(&both, m, NULL) == LP_OK;
+    LP_FAIL_IF(!fits || !lp_shape_eq(&both, &s) || m->dtype != q->dtype, x->err,
                LP_E_RUNTIME,
                "%s: a mask of shape %s and dtype %s does not fit scores of "
                "shape %s and dtype %s",
@@ -206,6 +206,12 @@ EXPAND(expand_sdpa)
     UNUSED;
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);
+    if (mask != LP_NOVAL && attr[P_CAUSAL].i) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "scaled_dot_product_attention: Explicit attn_mask should not "
+                "be set when is_causal=True");
+        return;
+    }
     if (attr[P_GQA].i && qt.ndim >= 3) {
         k = repeat_heads(b, k, &qt);
         v = repeat_heads(b, v, &qt);

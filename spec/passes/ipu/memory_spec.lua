@@ -61,8 +61,8 @@ describe("the memory of an IPU", function()
   it("adds up", function()
     local r = helper.simulate(helper.chain(3, TRAIN))
     for ipu = 0, 2 do
-      local m, c = r.memory[ipu], nil
-      c = m.categories
+      local m = r.memory[ipu]
+      local c = m.categories
       assert.equal(m.always_live, c.weights + c.optimizer_state + c.accumulators + c.buffers
         + c.stash + c.vertex_code + c.vertex_state + c.exchange_code + c.stack)
       assert.equal(m.not_always_live, c.activations + c.temporary)

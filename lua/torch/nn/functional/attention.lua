@@ -1,9 +1,8 @@
---- Attention: softmax(Q K^T / sqrt(d) + mask) V, and with several heads and
---- projections.
+--- Attention with several heads and projections.
 ---
---- A boolean mask says for scaled_dot_product_attention where a key takes part
---- and for multi_head_attention_forward where it does not; a float mask is
---- added to the scores in both.
+--- A boolean mask says where a key does not take part (the operator
+--- scaled_dot_product_attention has it the other way round); a float mask is
+--- added to the scores.
 ---
 --- source: Vaswani et al. 2017; PyTorch documentation of both functions
 local define = require("torch.nn.functional.define")
@@ -13,11 +12,6 @@ local errors = require("torch.errors")
 local function additive(hidden, dtype)
   local torch = require("torch")
   return torch.zeros(hidden.shape, { dtype = dtype }):masked_fill(hidden, -math.huge)
-end
-
-local function later_keys(rows, cols)
-  local torch = require("torch")
-  return torch.ones({ rows, cols }):triu(1):to(torch.bool)
 end
 
 -- Weights and result of attention over the last two dimensions.
@@ -35,24 +29,6 @@ end
 
 return function(F)
   local M = {}
-
-  define(M, "scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, "
-    .. "is_causal=False, scale=None, enable_gqa=False)",
-    function(q, k, v, mask, dropout, causal, scale, grouped)
-      local torch = require("torch")
-      errors.check(not (mask and causal), "RuntimeError", "scaled_dot_product_attention: Explicit "
-        .. "attn_mask should not be set when is_causal=True")
-      if causal then
-        mask = additive(later_keys(q:size(-2), k:size(-2)), q.dtype)
-      elseif mask and mask.dtype == torch.bool then
-        mask = additive(mask:logical_not(), q.dtype)
-      end
-      if grouped then -- a key head serves several query heads
-        k = k:repeat_interleave(q:size(-3) // k:size(-3), -3)
-        v = v:repeat_interleave(q:size(-3) // v:size(-3), -3)
-      end
-      return (attend(F, q, k, v, mask, dropout, scale or 1 / math.sqrt(q:size(-1))))
-    end)
 
   -- A mask of the longer form, with zeros for keys that were added.
   local function canonical(mask, dtype, added)
@@ -109,11 +85,16 @@ return function(F)
       local none = torch.zeros({ k:size(0), 1, k:size(2) }, { dtype = k.dtype })
       k, v = torch.cat({ k, none }, 1), torch.cat({ v, none }, 1)
     end
-    local out, weights = attend(F, q, k, v, merge_masks(a, n, heads, added),
-      a.training and a.dropout or 0, 1 / math.sqrt(q:size(2)))
+    local mask, dropout = merge_masks(a, n, heads, added), a.training and a.dropout or 0
+    local out, weights
+    if a.need_weights then
+      out, weights = attend(F, q, k, v, mask, dropout, 1 / math.sqrt(q:size(2)))
+      weights = weights:reshape({ n, heads, length, weights:size(2) })
+    else
+      out = F.scaled_dot_product_attention(q, k, v, mask, dropout)
+    end
     out = out:transpose(0, 1):reshape({ length, n, size })
-    return F.linear(out, a.out_weight, a.out_bias),
-      weights:reshape({ n, heads, length, weights:size(2) })
+    return F.linear(out, a.out_weight, a.out_bias), weights
   end
 
   define(M, "multi_head_attention_forward(query, key, value, embed_dim_to_check, num_heads, "
@@ -143,7 +124,7 @@ return function(F)
         bias_v = bias_v, zero = zero, dropout = dropout, out_weight = out_weight,
         out_bias = out_bias, training = training, key_padding_mask = key_padding_mask,
         attn_mask = attn_mask, separate = separate, q_weight = q_weight, k_weight = k_weight,
-        v_weight = v_weight,
+        v_weight = v_weight, need_weights = need_weights,
       }, heads)
       if not need_weights then
         return single and out:squeeze(1) or out, nil

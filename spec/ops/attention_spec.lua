@@ -1,0 +1,108 @@
+--- scaled_dot_product_attention against its formula, and its gradients.
+local helper = require("spec.helper")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+
+local function tensors(dtype, q, k, e, v, lead)
+  torch.manual_seed(4)
+  local function make(...)
+    local sizes = { table.unpack(lead) }
+    for _, s in ipairs({ ... }) do
+      sizes[#sizes + 1] = s
+    end
+    return torch.randn(sizes):to(dtype):requires_grad_(true)
+  end
+  return make(q, e), make(k, e), make(k, v)
+end
+
+-- softmax(q k^T / sqrt(e) + mask) v by single operators.
+local function formula(q, k, v, mask)
+  local s = q:matmul(k:transpose(-1, -2)) / math.sqrt(q:size(-1))
+  return torch.softmax(mask and s + mask or s, -1):matmul(v)
+end
+
+local function later(rows, cols)
+  return torch.full({ rows, cols }, -math.huge):to(torch.float64):triu(1)
+end
+
+local function agree(q, k, v, got, want, tolerance)
+  helper.near(got:detach(), want:detach(), tolerance)
+  torch.manual_seed(9)
+  local cotangent = torch.randn(want.shape):to(want.dtype)
+  local a = torch.autograd.grad(got, { q, k, v }, cotangent)
+  local b = torch.autograd.grad(want, { q, k, v }, cotangent)
+  for i = 1, 3 do
+    helper.near(a[i], b[i], tolerance)
+  end
+end
+
+local EXACT = { 1e-12, 1e-12 }
+
+describe("scaled_dot_product_attention", function()
+  it("is its formula, with as many queries as fill several blocks or less than one", function()
+    for _, queries in ipairs({ 1, 5, 64, 150 }) do
+      local q, k, v = tensors(torch.float64, queries, 37, 6, 4, { 2, 3 })
+      agree(q, k, v, F.scaled_dot_product_attention(q, k, v), formula(q, k, v), EXACT)
+    end
+  end)
+
+  it("adds a mask that broadcasts over any leading dimension", function()
+    local q, k, v = tensors(torch.float64, 7, 9, 3, 3, { 2, 3 })
+    for _, sizes in ipairs({ { 7, 9 }, { 3, 1, 9 }, { 2, 1, 7, 1 }, { 2, 3, 7, 9 } }) do
+      local mask = torch.randn(sizes):to(torch.float64)
+      agree(q, k, v, F.scaled_dot_product_attention(q, k, v, mask), formula(q, k, v, mask), EXACT)
+    end
+  end)
+
+  it("hides later keys when causal, and where a boolean mask is false", function()
+    local q, k, v = tensors(torch.float64, 70, 80, 3, 3, { 2 })
+    local hidden = later(70, 80)
+    agree(q, k, v, F.scaled_dot_product_attention(q, k, v, { is_causal = true }),
+      formula(q, k, v, hidden), EXACT)
+    agree(q, k, v, F.scaled_dot_product_attention(q, k, v, hidden:eq(0)),
+      formula(q, k, v, hidden), EXACT)
+  end)
+
+  it("lets several query heads share a key head", function()
+    local q = tensors(torch.float64, 4, 4, 3, 3, { 1, 6 })
+    local _, k, v = tensors(torch.float64, 4, 5, 3, 3, { 1, 2 })
+    local wide_k, wide_v = k:repeat_interleave(3, 1), v:repeat_interleave(3, 1)
+    agree(q, k, v, F.scaled_dot_product_attention(q, k, v, { enable_gqa = true }),
+      formula(q, wide_k, wide_v), EXACT)
+  end)
+
+  it("computes half types in float32 and rounds once", function()
+    local q, k, v = tensors(torch.float16, 6, 8, 4, 4, { 2 })
+    local wide = formula(q:float(), k:float(), v:float())
+    helper.near(F.scaled_dot_product_attention(q, k, v):detach(), wide:detach():half(),
+      { 1e-3, 1e-3 })
+  end)
+
+  it("has gradients of gradients, and a gradient of its mask", function()
+    local q, k, v = tensors(torch.float64, 3, 4, 2, 2, { 1 })
+    local mask = torch.randn(3, 4):to(torch.float64):requires_grad_(true)
+    local function again(f)
+      local y = f(q, k, v, mask)
+      local g = torch.autograd.grad((y * y):sum(), { q, mask }, { create_graph = true })
+      local s = (g[1] * g[1]):sum() + (g[2] * g[2]):sum()
+      return torch.autograd.grad(s, { q, k, v, mask })
+    end
+    local got, want = again(F.scaled_dot_product_attention), again(formula)
+    for i = 1, 4 do
+      helper.near(got[i], want[i], { 1e-10, 1e-10 })
+    end
+  end)
+
+  it("refuses what does not fit, naming the shapes", function()
+    local q, k, v = tensors(torch.float32, 3, 4, 2, 2, { 2 })
+    helper.raises("RuntimeError", "value %[2, 3, 2%]", function()
+      F.scaled_dot_product_attention(q, k, v["..., :3, :"])
+    end)
+    helper.raises("RuntimeError", "mask of shape %[5%]", function()
+      F.scaled_dot_product_attention(q, k, v, torch.zeros(5))
+    end)
+    helper.raises("RuntimeError", "is_causal", function()
+      F.scaled_dot_product_attention(q, k, v, torch.zeros(3, 4), { is_causal = true })
+    end)
+  end)
+end)
