@@ -270,7 +270,7 @@ local function results(s, got)
   local at = 0
   local function next_output()
     at = at + 1
-    local t = got[s.outputs[at].index]
+    local t = narrow(got[s.outputs[at].index])
     returned[t] = true
     return t
   end
