@@ -144,4 +144,36 @@ describe("replay of the schedule", function()
     agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
     agree(step, { strategy = "sharded" }, { [index(step)["input x"]] = pattern(12, 8) })
   end)
+
+  it("keeps what micro-batches hand on: a buffer that forward writes", function()
+    for _, options in ipairs({ {}, { recompute = "none" }, { strategy = "sharded" } }) do
+      local step = helper.step(function(inputs, place)
+        place(0)
+        local h = torch.matmul(inputs[1], inputs[2]):tanh()
+        place(1)
+        h = h * inputs[4] -- the old value, needed again by the gradient
+        inputs[4]:mul_(0.5)
+        inputs[4]:add_(h:detach():sum(0))
+        h = torch.matmul(h * inputs[4], inputs[3])
+        place(2)
+        return helper.loss(h:tanh())
+      end, { train = true, accumulation = 7, declare = function(declare)
+        return { declare("input", "x", nil, { 2, 8 }), declare("parameter", "w1", weight(1)),
+          declare("parameter", "w2", weight(2)), declare("buffer", "mean", torch.ones(8)) }
+      end })
+      local at = index(step)
+      local _, _, _, vars = agree(step, options, { [at["input x"]] = pattern(14, 8) })
+      assert.are_not.same(torch.ones(8):tolist(), vars[at["buffer mean"]]:tolist())
+    end
+  end)
+
+  it("stashes checkpoints", function()
+    local core = require("lupine.core")
+    local step = helper.chain(3, { train = true, accumulation = 6, batch = 2, width = 8,
+      weight = weight, layer = function(h, w)
+        h = dropout_layer(h, w)
+        return torch.matmul(core.forms.internal.recomputation_checkpoint(h), w):tanh()
+      end })
+    agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
+  end)
 end)

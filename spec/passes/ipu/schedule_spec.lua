@@ -113,6 +113,68 @@ describe("the pipeline's schedule", function()
   end)
 end)
 
+describe("markers", function()
+  local core = require("lupine.core")
+  local torch = require("torch")
+  local TRAIN = { train = true, accumulation = 6 }
+
+  local function simulate(mark)
+    local o = {}
+    for k, v in pairs(TRAIN) do
+      o[k] = v
+    end
+    o.layer = function(h, w)
+      return torch.tanh(torch.matmul(mark(torch.tanh(torch.matmul(h, w))), w))
+    end
+    return helper.simulate(helper.chain(2, o))
+  end
+
+  it("recomputationCheckpoint stashes its tensor in place of making it again", function()
+    local plain = simulate(function(x)
+      return x
+    end)
+    local marked = simulate(core.forms.internal.recomputation_checkpoint)
+    assert.is_true(marked.stages[1].recompute_cycles < plain.stages[1].recompute_cycles)
+    local depth, bytes = 3, 16 * 64 * 4
+    assert.equal(plain.memory[0].categories.stash + depth * bytes,
+      marked.memory[0].categories.stash)
+    -- of the last stage, what lies before its last checkpoint is made again
+    assert.equal(0, plain.stages[2].recompute_cycles)
+  end)
+
+  it("set_overlap_for_input hides host I/O behind computing, with I/O tiles", function()
+    local function host(mark, io_tiles)
+      local r = helper.simulate(helper.chain(1, { device_iterations = 4, batch = 64, width = 256,
+        layer = function(h, w)
+          return torch.relu(torch.matmul(mark(h), w))
+        end }), { io_tiles = io_tiles, output_slices = 1 })
+      return helper.rows(r, "phase")[1].host
+    end
+    local function overlapped(x)
+      return core.forms.internal.set_overlap_for_input(x, "overlap_accumulation_loop")
+    end
+    local function not_overlapped(x)
+      return core.forms.internal.set_overlap_for_input(x, "no_overlap")
+    end
+    assert.is_true(host(overlapped, 32) < host(not_overlapped, 32))
+    assert.equal(host(not_overlapped, 0), host(overlapped, 0)) -- nowhere to overlap
+  end)
+
+  it("set_available_memory bounds the scratch of the product before it", function()
+    local function product(proportion)
+      local step = helper.step(function(inputs)
+        local y = torch.matmul(inputs[1], inputs[2])
+        return core.forms.internal.set_available_memory(y, proportion)
+      end, { declare = function(declare)
+        return { declare("input", "x", nil, { 512, 1024 }),
+          declare("input", "y", nil, { 1024, 1024 }) }
+      end })
+      return helper.simulate(step).memory[0].categories.temporary
+    end
+    assert.is_true(product(0.01) < product(0.9))
+  end)
+end)
+
 describe("the sharded schedule", function()
   it("runs one stage after another: 1 / N busy", function()
     local r = helper.simulate(helper.chain(4, { train = true, accumulation = 5 }),

@@ -24,8 +24,9 @@ typedef struct Costs {
     uint32_t n_label;
     LpCost *of_label;
     size_t cap_label;
-    bool *weight; /* value: a parameter, seen through views and casts */
-    bool *grad;   /* value: becomes part of an accumulator */
+    bool *weight;  /* value: a parameter, seen through views and casts */
+    bool *grad;    /* value: becomes part of an accumulator */
+    double *share; /* node: proportion that a marker gives it, else -1 */
 } Costs;
 
 /* ---- labels -------------------------------------------------------------- */
@@ -70,13 +71,13 @@ static uint64_t mix_attr(uint64_t h, const LpAttr *a)
     return h;
 }
 
-static uint64_t signature(const Costs *c, const LpGraph *g, LpNodeId id,
-                          int ipu, LpConvPass pass)
+static uint64_t signature(const LpGraph *g, LpNodeId id, double proportion,
+                          LpConvPass pass)
 {
     const LpGraphNode *d = &g->node[id];
     uint64_t h = mix_int(0xcbf29ce484222325u, d->op->id);
     h = mix_int(h, pass);
-    h = mix(h, &c->p->o.proportion[ipu], sizeof(double));
+    h = mix(h, &proportion, sizeof proportion);
     for (int i = 0; i < d->op->n_attr; i++)
         h = mix_attr(h, &d->attr[i]);
     for (uint32_t i = 0; i < d->n_in; i++) {
@@ -88,18 +89,18 @@ static uint64_t signature(const Costs *c, const LpGraph *g, LpNodeId id,
     return h ? h : 1;
 }
 
-static LpStatus cost_node(Costs *c, const LpGraph *g, LpNodeId id, int ipu,
-                          LpConvPass pass, LpNodeCost *out)
+static LpStatus cost_node(Costs *c, const LpGraph *g, LpNodeId id,
+                          double proportion, LpConvPass pass, LpNodeCost *out)
 {
-    uint64_t h = signature(c, g, id, ipu, pass);
+    uint64_t h = signature(g, id, proportion, pass);
     size_t at = h & (c->n_slot - 1);
     while (c->slot[at].hash && c->slot[at].hash != h)
         at = (at + 1) & (c->n_slot - 1);
     if (!c->slot[at].hash) {
         LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, c->n_label), c->p->err,
                    LP_E_MEMORY, "out of memory");
-        LP_TRY(
-            lp_ipu_node_cost(c->p, g, id, ipu, pass, &c->of_label[c->n_label]));
+        LP_TRY(lp_ipu_node_cost(c->p, g, id, proportion, pass,
+                                &c->of_label[c->n_label]));
         c->slot[at] = (Slot){h, c->n_label++};
     }
     *out = (LpNodeCost){c->of_label[c->slot[at].label], c->slot[at].label};
@@ -151,6 +152,33 @@ static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
     return c->grad[d->out] ? LP_PASS_WU : LP_PASS_NONE;
 }
 
+/* ---- available memory ---------------------------------------------------- */
+/* A marker means the product, convolution or look-up that made its operand, or
+ * the nearest within two nodes (PopTorch, set_available_memory). */
+static void find_shares(Costs *c)
+{
+    const LpGraph *g = c->p->step->micro;
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        c->share[n] = -1;
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        if (g->node[n].op->id != LP_OP_set_available_memory)
+            continue;
+        LpVal v = g->node[n].in[0];
+        for (int up = 0; up <= 2 && lp_is_value(v); up++) {
+            LpNodeId m = g->value[v].node;
+            if (m == LP_NO_NODE)
+                break;
+            int id = g->node[m].op->id;
+            if (id == LP_OP_mm || id == LP_OP_bmm || id == LP_OP_convolution ||
+                id == LP_OP_index_select || id == LP_OP_embedding) {
+                c->share[m] = g->node[n].attr[0].f;
+                break;
+            }
+            v = g->node[m].n_in ? g->node[m].in[0] : LP_NOVAL;
+        }
+    }
+}
+
 /* ---- totals -------------------------------------------------------------- */
 /* Without accumulation the gradient is used as it is made. */
 static bool is_idle(const Costs *c, const LpGraphNode *d)
@@ -185,15 +213,18 @@ static LpStatus build(Costs *c)
     LpIpuPlan *p = c->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
     find_weights(c);
+    find_shares(c);
     for (LpNodeId n = 0; n < g->n_node; n++) {
-        int ipu = p->stage[p->node_stage[n]].ipu;
-        LP_TRY(cost_node(c, g, n, ipu, kind_of(c, g, n), &p->cost[n]));
+        double share = c->share[n];
+        if (share < 0)
+            share = p->o.proportion[p->stage[p->node_stage[n]].ipu];
+        LP_TRY(cost_node(c, g, n, share, kind_of(c, g, n), &p->cost[n]));
         if (is_idle(c, &g->node[n]))
             p->cost[n].cost = (LpCost){0};
     }
     for (LpNodeId n = 0; u && n < u->n_node; n++)
-        LP_TRY(cost_node(c, u, n, p->update_ipu[n], LP_PASS_NONE,
-                         &p->update_cost[n]));
+        LP_TRY(cost_node(c, u, n, p->o.proportion[p->update_ipu[n]],
+                         LP_PASS_NONE, &p->update_cost[n]));
     for (int r = 0; r < p->n_run; r++)
         total(p, &p->run[r]);
     return LP_OK;
@@ -211,14 +242,16 @@ LpStatus lp_ipu_costs(LpIpuPlan *p)
     c.slot = lp_calloc(c.n_slot, sizeof *c.slot);
     c.weight = lp_calloc(g->n_value, sizeof *c.weight);
     c.grad = lp_calloc(g->n_value, sizeof *c.grad);
+    c.share = lp_calloc(g->n_node + 1, sizeof *c.share);
     LpStatus s = LP_OK;
-    if (!p->cost || !c.slot || !c.weight || !c.grad)
+    if (!p->cost || !c.slot || !c.weight || !c.grad || !c.share)
         s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
     if (s == LP_OK)
         s = build(&c);
     lp_free(c.slot);
     lp_free(c.weight);
     lp_free(c.grad);
+    lp_free(c.share);
     lp_free(c.of_label);
     return s;
 }

@@ -292,9 +292,10 @@ int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */
 LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
 LpCostType lp_ipu_cost_type(LpDtype t);
-/* Cost of a node on all tiles of an IPU. */
-LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id, int ipu,
-                          LpConvPass pass, LpCost *out);
+/* Cost of a node on all tiles of an IPU; `proportion` of a tile for its
+ * temporaries. */
+LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
+                          double proportion, LpConvPass pass, LpCost *out);
 static inline int64_t lp_run_cyc(const LpRun *r)
 {
     return r->compute_cyc + r->exchange_cyc + r->sync_cyc;

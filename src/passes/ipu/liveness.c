@@ -190,24 +190,24 @@ static void note_peak(const Live *l, LpIpuMemory *m)
 /* ---- the update ---------------------------------------------------------- */
 /* Off-chip state of the parameter that needs most of it: parameters are
  * updated one by one. */
-static void update_visitors(Live *l)
+static LpStatus update_visitors(Live *l)
 {
     const LpIpuPlan *p = l->p;
-    int64_t most = 0;
+    int64_t most = 0, *need = lp_calloc(p->step->n_var + 1, sizeof *need);
+    LP_FAIL_IF(!need, p->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < p->step->n_var; i++) {
-        int64_t bytes = 0;
-        if (p->step->var[i].role != LP_VAR_PARAM || p->var_ipu[i] != l->ipu)
+        const LpVariable *v = &p->step->var[i];
+        size_t param = v->role == LP_VAR_PARAM ? i : (size_t)v->param;
+        if (v->update_in == LP_NOVAL || p->var_ipu[i] != l->ipu ||
+            !lp_ipu_off_chip(p, v) || param >= p->step->n_var)
             continue;
-        for (size_t k = 0; k < p->step->n_var; k++) {
-            const LpVariable *v = &p->step->var[k];
-            if ((k == i || v->param == (int)i) && v->update_in != LP_NOVAL &&
-                lp_ipu_off_chip(p, v))
-                bytes +=
-                    lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
-        }
-        most = bytes > most ? bytes : most;
+        need[param] +=
+            lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
+        most = need[param] > most ? need[param] : most;
     }
-    lp_tiles_add(&l->tiles, lp_tiles_deal(&l->tiles, l->p->o.chip, most, 1), 1);
+    lp_free(need);
+    lp_tiles_add(&l->tiles, lp_tiles_deal(&l->tiles, p->o.chip, most, 1), 1);
+    return LP_OK;
 }
 
 static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
@@ -293,8 +293,9 @@ LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
     if (s == LP_OK)
         s = sweep(&l, always);
     if (s == LP_OK && p->step->update) {
-        update_visitors(&l);
-        s = sweep_update(&l, always, &m->in_update);
+        s = update_visitors(&l);
+        if (s == LP_OK)
+            s = sweep_update(&l, always, &m->in_update);
     }
     if (s == LP_OK) {
         finish(&l, always, interleaved, m);

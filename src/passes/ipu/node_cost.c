@@ -88,11 +88,10 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
     return s;
 }
 
-LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id, int ipu,
-                          LpConvPass pass, LpCost *out)
+LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
+                          double proportion, LpConvPass pass, LpCost *out)
 {
     const LpGraphNode *d = &g->node[id];
-    LpCostCtx x = lp_ipu_ctx(p, ipu);
     LpType *t = lp_calloc(d->n_in + d->n_out + 1, sizeof *t);
     LP_FAIL_IF(!t, p->err, LP_E_MEMORY, "out of memory");
     for (uint32_t i = 0; i < d->n_in; i++)
@@ -106,8 +105,8 @@ LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id, int ipu,
                    .in = t,
                    .out = t + d->n_in,
                    .chip = p->o.chip,
-                   .tiles = x.tiles,
-                   .memory_proportion = x.proportion,
+                   .tiles = lp_ipu_tiles(p),
+                   .memory_proportion = proportion,
                    .partials = p->o.partials,
                    .pass = (int)pass,
                    .cache = p->cache};

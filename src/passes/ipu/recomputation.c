@@ -3,8 +3,8 @@
  * A backward run reads forward values. One that is the same for every
  * micro-batch (a parameter, a constant) is just read. A view is made again
  * from what it looks at. With recomputation every other value is made again
- * too, from the stage's inputs and from checkpoints, just before its first
- * reader; what cannot be made again (inputs of the stage, checkpoints, values
+ * too, from the stage's inputs and from checkpoints (operands of the marker),
+ * just before its first reader; what cannot be made again (inputs of the stage, checkpoints, values
  * of carried buffers, results of operators with effects) is stashed. Without
  * recomputation everything is stashed.
  *
@@ -23,6 +23,7 @@ typedef struct Again {
     const LpGraph *g;
     int *there; /* stage whose backward run has the value, by value */
     bool *late; /* read by the backward run of an earlier stage */
+    bool *kept; /* a checkpoint */
     LpRunEntry *entry;
     size_t n_entry, cap_entry;
     Frame *stack;
@@ -63,7 +64,7 @@ static LpStatus add_stash(Again *a, LpVal v)
 static bool can_repeat(const Again *a, LpNodeId n)
 {
     const LpOp *op = a->g->node[n].op;
-    if (lp_ipu_is_checkpoint(op) || (op->flags & LP_OPF_EFFECT))
+    if (op->flags & LP_OPF_EFFECT)
         return false;
     return (op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) || n < a->until;
 }
@@ -81,7 +82,7 @@ static LpStatus want(Again *a, LpVal v)
     if (from > a->stage)
         return LP_OK; /* comes with the backward values */
     a->there[v] = a->stage;
-    if (n == LP_NO_NODE || from != a->stage || !can_repeat(a, n))
+    if (n == LP_NO_NODE || from != a->stage || a->kept[v] || !can_repeat(a, n))
         return add_stash(a, v);
     if (!LP_GROW(a->stack, a->cap_stack, a->n_stack))
         return no_memory(a);
@@ -200,6 +201,13 @@ static void mark_late(Again *a)
     }
 }
 
+static void mark_kept(Again *a)
+{
+    for (LpNodeId n = 0; n < a->g->n_node; n++)
+        if (lp_ipu_is_checkpoint(a->g->node[n].op))
+            a->kept[a->g->node[n].in[0]] = true;
+}
+
 static LpStatus build(Again *a)
 {
     LpIpuPlan *p = a->p;
@@ -215,6 +223,7 @@ static LpStatus build(Again *a)
     if (!p->training)
         return LP_OK;
     mark_late(a);
+    mark_kept(a);
     for (a->stage = p->n_stage - 1; a->stage >= 0; a->stage--) {
         choose(a, list, first);
         LP_TRY(backward_run(a, back, back_first));
@@ -230,13 +239,15 @@ LpStatus lp_ipu_recomputation(LpIpuPlan *p)
     p->run = lp_arena_calloc(&p->mem, (size_t)p->n_run * sizeof *p->run);
     a.there = lp_alloc(n * sizeof *a.there);
     a.late = lp_calloc(n, sizeof *a.late);
-    LpStatus s = p->run && a.there && a.late ? LP_OK : no_memory(&a);
+    a.kept = lp_calloc(n, sizeof *a.kept);
+    LpStatus s = p->run && a.there && a.late && a.kept ? LP_OK : no_memory(&a);
     for (size_t i = 0; i < n && s == LP_OK; i++)
         a.there[i] = -1;
     if (s == LP_OK)
         s = build(&a);
     lp_free(a.there);
     lp_free(a.late);
+    lp_free(a.kept);
     lp_free(a.entry);
     lp_free(a.stack);
     return s;

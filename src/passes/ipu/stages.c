@@ -22,6 +22,8 @@ typedef struct Stages {
     Key *key;
     int n_key;
     int *of_origin; /* key, -1 */
+    int *slot;      /* key + 1 by hash; 0: free */
+    size_t n_slot;  /* a power of two */
 } Stages;
 
 static LpStatus no_memory(LpIpuPlan *p)
@@ -37,14 +39,19 @@ static int find_key(Stages *s, const LpOrigin *o, bool add, uint32_t node)
              .ipu = o->ipu,
              .seen = node,
              .block = o->block};
-    for (int i = 0; i < s->n_key; i++)
-        if (s->key[i].phase == k.phase && s->key[i].id == k.id &&
-            s->key[i].ipu == k.ipu)
-            return i;
+    uint64_t h =
+        (uint64_t)k.phase << 40 ^ (uint64_t)k.id << 8 ^ (uint64_t)k.ipu;
+    size_t at = (size_t)(h * 0x9e3779b97f4a7c15u >> 32) & (s->n_slot - 1);
+    for (; s->slot[at]; at = (at + 1) & (s->n_slot - 1)) {
+        const Key *x = &s->key[s->slot[at] - 1];
+        if (x->phase == k.phase && x->id == k.id && x->ipu == k.ipu)
+            return s->slot[at] - 1;
+    }
     if (!add)
         return -1;
     s->key[s->n_key] = k;
-    return s->n_key++;
+    s->slot[at] = ++s->n_key;
+    return s->n_key - 1;
 }
 
 static bool key_before(const Key *a, const Key *b)
@@ -59,7 +66,10 @@ static LpStatus collect_keys(Stages *s)
     const LpGraph *g = s->g;
     s->key = lp_arena_calloc(&s->p->mem, (g->n_origin + 1) * sizeof *s->key);
     s->of_origin = lp_arena_calloc(&s->p->mem, g->n_origin * sizeof(int));
-    if (!s->key || !s->of_origin)
+    for (s->n_slot = 16; s->n_slot < 2 * g->n_origin;)
+        s->n_slot *= 2;
+    s->slot = lp_arena_calloc(&s->p->mem, s->n_slot * sizeof *s->slot);
+    if (!s->key || !s->of_origin || !s->slot)
         return no_memory(s->p);
     for (size_t i = 0; i < g->n_origin; i++)
         s->of_origin[i] = -1;

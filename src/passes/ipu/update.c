@@ -13,27 +13,15 @@ typedef struct Update {
     int64_t load[LP_MAX_IPUS], store[LP_MAX_IPUS];
 } Update;
 
-/* Is the state of that parameter, or the parameter, shared by replicas? */
-static bool is_shared(const LpIpuPlan *p, int param)
-{
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        const LpVariable *v = &p->step->var[i];
-        bool of =
-            (int)i == param || (v->role == LP_VAR_STATE && v->param == param);
-        if (of && lp_ipu_kept(p, v) < lp_numel(&v->type))
-            return true;
-    }
-    return false;
-}
-
 /* share[i]: variable i belongs to a parameter updated in shares. */
 static void gather_traffic(Update *u, bool *share)
 {
     const LpIpuPlan *p = u->p;
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        if (v->role == LP_VAR_PARAM)
-            share[i] = p->step->replicas > 1 && is_shared(p, (int)i);
+        bool state = v->role == LP_VAR_STATE && v->param >= 0;
+        if (lp_ipu_kept(p, v) < lp_numel(&v->type))
+            share[state ? v->param : (int)i] = true;
     }
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
