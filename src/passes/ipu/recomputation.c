@@ -4,9 +4,9 @@
  * micro-batch (a parameter, a constant) is just read. A view is made again
  * from what it looks at. With recomputation every other value is made again
  * too, from the stage's inputs and from checkpoints (operands of the marker),
- * just before its first reader; what cannot be made again (inputs of the stage, checkpoints, values
- * of carried buffers, results of operators with effects) is stashed. Without
- * recomputation everything is stashed.
+ * just before its first reader; what cannot be made again (inputs of the
+ * stage, checkpoints, values of carried buffers, results of operators with
+ * effects) is stashed. Without recomputation everything is stashed.
  *
  * As in PopART a pipeline over several IPUs recomputes by default; of the last
  * stage, whose backward follows at once, only what lies before its last
