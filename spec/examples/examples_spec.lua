@@ -1,0 +1,121 @@
+-- The ported listings: what must come out according to the pages they are
+-- from. Each is run as it stands, its printed lines and executors caught.
+local helper = require("spec.helper")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local function run(name)
+  local got = { lines = {}, executors = {} }
+  local function caught(make)
+    return function(...)
+      local e = make(...)
+      got.executors[#got.executors + 1] = e
+      return e
+    end
+  end
+  local proxy = setmetatable({
+    trainingModel = caught(poptorch.trainingModel),
+    inferenceModel = caught(poptorch.inferenceModel),
+  }, { __index = poptorch })
+  local env = setmetatable({
+    print = function(...)
+      local parts = table.pack(...)
+      for i = 1, parts.n do
+        parts[i] = tostring(parts[i])
+      end
+      got.lines[#got.lines + 1] = table.concat(parts, "\t")
+    end,
+    require = function(module)
+      return module == "poptorch" and proxy or require(module)
+    end,
+  }, { __index = _G })
+  assert(loadfile(("examples/%s.lua"):format(name), "t", env))()
+  got.text = table.concat(got.lines, "\n")
+  return got
+end
+
+-- The fewest device iterations that an inference pipeline of the model runs
+-- with are its stages.
+local function stages(executor, input)
+  for di = 1, 8 do
+    local e = poptorch.inferenceModel(executor.model, poptorch.Options():deviceIterations(di))
+    local ok = pcall(e, input:repeat_interleave(di, 0))
+    if ok then
+      return di
+    end
+  end
+end
+
+describe("listing 4.3", function()
+  it("trains until host and device give the target", function()
+    local got = run("listing_4_3")
+    assert.equal("host and device agree", got.lines[#got.lines])
+    local losses = {}
+    for loss in got.text:gmatch("%d+: ([%d%.]+)") do
+      losses[#losses + 1] = tonumber(loss)
+    end
+    assert.equal(9, #losses)
+    for i = 2, #losses do
+      assert.is_true(losses[i] <= losses[i - 1])
+    end
+    assert.is_true(losses[9] < 1e-5)
+    -- gradient descent on one sample: per call the error shrinks by the factor
+    -- 1 - lr * 2 / 10 * (|x|^2 + 1), the loss by its square
+    local factor = (losses[2] / losses[1]) ^ (1 / 200)
+    assert.near(losses[1] * factor ^ 400, losses[3], 1e-3 * losses[1])
+  end)
+end)
+
+for name, count in pairs({ listing_4_8 = 4, listing_4_9 = 2 }) do
+  describe(name:gsub("listing_(%d)_", "listing %1."), function()
+    it(("is a pipeline of %d stages whose answers are the host's"):format(count), function()
+      local got = run(name)
+      assert.equal("device and host agree", got.lines[#got.lines])
+      local executor = got.executors[1]
+      assert.equal(count, stages(executor, torch.rand({ 1, 5 })))
+      local x = torch.rand({ 4, 5 })
+      local y = executor(x)
+      assert.same({ 4, 5 }, { table.unpack(y.shape) })
+      helper.near(y, executor.model(x), { 1e-6, 1e-5 })
+      helper.near(y:sum(1), { 1, 1, 1, 1 })
+    end)
+  end)
+end
+
+describe("the training loop", function()
+  local got
+  setup(function()
+    got = run("training_loop")
+  end)
+
+  it("needs a tenth of the calls on the IPU", function()
+    assert.truthy(got.text:find("ipu: 200 calls", 1, true))
+  end)
+
+  it("has the same losses on host and IPU, which fall", function()
+    local host, ipu = {}, {}
+    for where, loss in got.text:gmatch("(%w+) +batch +%d+  loss ([%d%.]+)") do
+      local list = where == "host" and host or ipu
+      list[#list + 1] = tonumber(loss)
+    end
+    assert.equal(4, #host)
+    for i = 1, 4 do
+      assert.near(host[i], ipu[i], 1e-4)
+      assert.is_true(i == 1 or host[i] < host[i - 1])
+    end
+    assert.is_true(host[4] < 0.1)
+  end)
+
+  it("ends with the same weights", function()
+    local apart = got.text:match("largest difference of the weights: (%S+)")
+    assert.is_true(tonumber(apart) < 1e-4)
+  end)
+end)
+
+describe("the line", function()
+  it("is found", function()
+    local slope, offset = run("linear").text:match("y = (%S+) x (%S+)")
+    assert.near(3, tonumber(slope), 0.05)
+    assert.near(-1, tonumber(offset), 0.05)
+  end)
+end)
