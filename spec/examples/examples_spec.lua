@@ -1,10 +1,12 @@
 -- The ported listings: what must come out according to the pages they are
 -- from. Each is run as it stands, its printed lines and executors caught.
 local helper = require("spec.helper")
+local lupine = require("lupine")
 local poptorch = require("poptorch")
 local torch = require("torch")
 
-local function run(name)
+-- `modules` replaces what the example requires.
+local function run(name, modules)
   local got = { lines = {}, executors = {} }
   local function caught(make)
     return function(...)
@@ -26,7 +28,7 @@ local function run(name)
       got.lines[#got.lines + 1] = table.concat(parts, "\t")
     end,
     require = function(module)
-      return module == "poptorch" and proxy or require(module)
+      return module == "poptorch" and proxy or modules and modules[module] or require(module)
     end,
   }, { __index = _G })
   assert(loadfile(("examples/%s.lua"):format(name), "t", env))()
@@ -109,6 +111,41 @@ describe("the training loop", function()
   it("ends with the same weights", function()
     local apart = got.text:match("largest difference of the weights: (%S+)")
     assert.is_true(tonumber(apart) < 1e-4)
+  end)
+end)
+
+describe("Fashion-MNIST", function()
+  -- a tenth of the pictures
+  local function part(train)
+    local images, labels = lupine.datasets.FashionMNIST(train)
+    return images[train and "0:6144" or "0:1000"], labels[train and "0:6144" or "0:1000"]
+  end
+
+  local quiet = {
+    update = function() end,
+    close = function() end,
+  }
+  setmetatable(quiet, { __close = quiet.close })
+
+  it("is learnt by a pipeline over two IPUs, whose report is plausible", function()
+    local got = run("fashion_mnist", { lupine = {
+      datasets = { FashionMNIST = part },
+      progress = function()
+        return quiet
+      end,
+    } })
+    local number = "([%d%.]+)"
+    local accuracy, seconds, here, there, efficiency = got.lines[#got.lines]:match(
+      ("^demo: accuracy=%s seconds=%s samples_per_s=%s simulated_samples_per_s=%s "
+      .. "pipeline_efficiency=%s$"):format(number, number, number, number, number))
+    assert.is_true(tonumber(accuracy) > 0.7 and tonumber(accuracy) < 0.95)
+    assert.is_true(tonumber(seconds) > 0 and tonumber(here) > 0)
+    assert.is_true(tonumber(there) > 1000)
+    assert.is_true(tonumber(efficiency) > 0.3 and tonumber(efficiency) < 1)
+    for ipu = 0, 1 do
+      local always = got.text:match(("memory of IPU %d: ([%%d%%.]+) MB"):format(ipu))
+      assert.is_true(tonumber(always) > 0 and tonumber(always) < 897) -- Mk2: 897 MB
+    end
   end)
 end)
 
