@@ -135,8 +135,8 @@ setup-lint:
 
 demo: setup
 	@$(submake) run-demo
-# A spin of 1000 rounds (some 50 us) before a thread sleeps: libgomp's own 14 ms
-# make a busy machine many times slower.
+# Threads sleep after 1000 rounds of waiting, not libgomp's 300,000: on a machine
+# that does other work too, the rounds take the time of the thread waited for.
 run-demo: all
 	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BUILD)/lupine examples/fashion_mnist.lua
 
