@@ -6,6 +6,7 @@ local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
+local state = require("poptorch.state")
 
 local M = {}
 
@@ -103,7 +104,8 @@ end
 local function warn_unknown(s, known, of, what)
   for name in pairs(of) do
     local message = ("unexpected %s attribute '%s' has no effect"):format(what, tostring(name))
-    if not known[name] and type(name) == "string" and not s.warned_attributes[message] then
+    local theirs = type(name) == "string" and not known[name] and name:sub(1, 1) ~= "_"
+    if theirs and not s.warned_attributes[message] then
       s.warned_attributes[message] = true
       logging[s.options.relax_optimizer_checks and "debug" or "warn"]("setOptimizer: %s", message)
     end
@@ -182,6 +184,7 @@ local Builder = class.new("Builder")
 function Builder:init(s, step, by_name)
   self.optimizer, self.step, self.by_name = s.optimizer, step, by_name
   self.hypers, self.states, self.updates, self.shared = {}, {}, {}, {}
+  self.updated = {}
 end
 
 -- State on the device is at least float32 unless the optimizer says otherwise.
@@ -194,6 +197,7 @@ function Builder:state(param, var, name)
       t = t:float()
       self.optimizer.state[param][name] = t
     end
+    state.take_loaded(self.optimizer, param, name, key)
     self.states[key] = { index = self.step:add_var("state", key, t, var.index), param = param,
       name = name, tensor = t }
   end
@@ -205,9 +209,11 @@ function Builder:hyper(g, name)
   local whole = group[name] == nil and self.optimizer[name] ~= nil
   local key = whole and name or ("%s___group%d"):format(name, g - 1)
   if not self.shared[key] then
-    local index = self.step:add_var("hyper", key, self.optimizer:hyper_tensor(group, name))
+    local value = self.optimizer:hyper_tensor(group, name)
+    local index = self.step:add_var("hyper", key, value)
     self.shared[key] = index
-    self.hypers[#self.hypers + 1] = { index = index, group = g, name = name }
+    self.hypers[#self.hypers + 1] = { index = index, group = g, name = name, value = value,
+      whole = whole }
   end
   return self.shared[key]
 end
@@ -234,6 +240,8 @@ function Builder:rule(g, param, var)
     end
     return out
   end
+  self.updated[#self.updated + 1] = { name = var.name, group = g,
+    plain = rule.op == "popart_sgd_step" and not rule.inputs[3] }
   self.updates[#self.updates + 1] = { op = rule.op, param = var.index,
     inputs = refs(rule.inputs), outputs = refs(rule.outputs), attrs = rule.attrs,
     accum = self.optimizer.accum_type or require("torch").float32,
@@ -261,7 +269,7 @@ local function optimizer_rules(s, step, by_name, spec)
   if o.max_grad_norm and o.max_grad_norm < math.huge then
     spec.max_norm = b:hyper(1, "max_grad_norm")
   end
-  spec.rules, s.hypers, s.states = b.updates, b.hypers, b.states
+  spec.rules, s.hypers, s.states, s.updated = b.updates, b.hypers, b.states, b.updated
   remember(s)
 end
 

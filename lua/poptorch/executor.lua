@@ -13,6 +13,7 @@ local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
 local running = require("poptorch.running")
+local state = require("poptorch.state")
 
 local Executor = class.new("PoplarExecutor")
 
@@ -81,9 +82,7 @@ local function refresh_weights(s)
     return
   end
   s.seen_version = version
-  for _, m in ipairs(s.mirrored) do
-    s.exec:write(m.index, m.tensor)
-  end
+  state.upload_weights(s)
 end
 
 local attach
@@ -168,12 +167,6 @@ function methods.copyWeightsToHostIfNeeded(self)
   return true
 end
 
-local function upload(s)
-  for _, m in ipairs(s.mirrored) do
-    s.exec:write(m.index, m.tensor)
-  end
-end
-
 --- Copies the host module's parameters and buffers to the device; what was
 --- trained there since the last copy to the host is lost.
 function methods.copyWeightsToDevice(self)
@@ -182,7 +175,7 @@ function methods.copyWeightsToDevice(self)
     s.exec:unmark()
     s.weights_version = (s.weights_version or 0) + 1
   end
-  upload(s)
+  state.upload_weights(s)
 end
 
 --- Copies the buffers that Options.updatableNamedBuffers lists to the device.
@@ -203,44 +196,6 @@ end
 
 -- ---- the optimizer ------------------------------------------------------------------
 
-local function optimizer_to_host(s)
-  if not s.optimizer_dirty then
-    return
-  end
-  s.optimizer_dirty = false
-  for _, state in pairs(s.states) do
-    s.exec:read_into(state.index, state.tensor)
-  end
-end
-
-local function hypers_to_device(s)
-  local groups = s.optimizer.param_groups
-  for _, h in ipairs(s.hypers) do
-    s.exec:write(h.index, s.optimizer:hyper_tensor(groups[h.group], h.name))
-  end
-end
-
--- The device's states belong to another optimizer now; those that it has of
--- its own (loaded ones) go to the device, the others go on.
-local function adopt(s, optimizer)
-  local new_of = {}
-  for g, group in ipairs(s.optimizer.param_groups) do
-    for i, p in ipairs(group.params) do
-      new_of[p] = optimizer.param_groups[g].params[i]
-    end
-  end
-  for _, state in pairs(s.states) do
-    local param = new_of[state.param] or state.param
-    local loaded = optimizer.state[param] and optimizer.state[param][state.name]
-    state.param, state.tensor = param, optimizer:state_tensor(param, state.name)
-    if loaded then
-      s.exec:write(state.index, state.tensor)
-    else
-      s.optimizer_dirty = true
-    end
-  end
-end
-
 --- New values of the optimizer's attributes take effect; with another optimizer
 --- of the same kind its values and, if it has any, its state.
 --- source: 001 PoplarExecutor.setOptimizer
@@ -252,23 +207,26 @@ function methods.setOptimizer(self, optimizer)
   if s.exec then
     completing.check_optimizer(s, optimizer)
     if optimizer ~= s.optimizer then
-      optimizer_to_host(s)
-      adopt(s, optimizer)
+      state.adopt(s, optimizer)
     end
   end
+  local linked = s.link
   s.optimizer = optimizer
-  if s.exec and s.attached then
-    hypers_to_device(s)
+  if s.exec then
+    state.upload_hypers(s)
+    if not linked then
+      state.link(s)
+    end
   end
 end
 
 --- Loads a state dict into the module and onto the device.
----@param state table
+---@param values table
 ---@param ... any strict (true)
 ---@return table missing_and_unexpected
-function methods.load_state_dict(self, state, ...)
+function methods.load_state_dict(self, values, ...)
   local s = rawget(self, own)
-  local result = s.model:load_state_dict(state, ...)
+  local result = s.model:load_state_dict(values, ...)
   if s.exec and s.attached then
     methods.copyWeightsToDevice(self)
   end
@@ -296,7 +254,7 @@ local function to_host(s)
     if s.exec:marked() then
       s.exec:pull()
     end
-    optimizer_to_host(s)
+    state.optimizer_to_host(s)
   end
 end
 
@@ -310,12 +268,10 @@ function methods.detachFromDevice(self)
 end
 
 function attach(s)
-  upload(s)
+  state.upload_weights(s)
   if s.training then
-    hypers_to_device(s)
-    for _, state in pairs(s.states) do
-      s.exec:write(state.index, state.tensor)
-    end
+    state.upload_hypers(s)
+    state.upload_states(s)
   end
   s.attached = true
 end
@@ -340,6 +296,7 @@ function methods.destroy(self)
   end
   to_host(s)
   if s.training then
+    state.release(s)
     wrapped[s.model] = nil
   end
   s.exec:close()

@@ -194,6 +194,46 @@ function Base:_group_of(param)
   return nil
 end
 
+--- {ipu_state, ipu_param, state, param_groups}: what the device has, by PopART's
+--- names; ipu_state and ipu_param are nil until a model was compiled.
+---@return table
+function Base:state_dict()
+  local out = Optimizer.state_dict(self)
+  out.state = {}
+  local link = rawget(self, "_link")
+  if link then
+    out.ipu_state, out.ipu_param = link:read()
+  elseif rawget(self, "_loaded") then
+    out.ipu_state, out.ipu_param = self._loaded, self._loaded_param
+  end
+  return out
+end
+
+--- Takes over what state_dict gave, now or when a model is compiled; states
+--- that the dictionary lacks stay as they are.
+--- error: RuntimeError for a dictionary without the device's state
+---@param dict table
+function Base:load_state_dict(dict)
+  errors.check(type(dict) == "table" and next(dict) ~= nil, "RuntimeError",
+    "load_state_dict: the state dict is empty")
+  errors.check(dict.ipu_state and dict.ipu_param, "RuntimeError",
+    "load_state_dict: ipu_state and ipu_param are missing: only the state of a poptorch.optim "
+    .. "optimizer whose model was compiled can be loaded")
+  local kept = self.state
+  Optimizer.load_state_dict(self, { state = {}, param_groups = dict.param_groups })
+  self.state = kept
+  local link = rawget(self, "_link")
+  if link then
+    link:write(dict.ipu_state)
+  end
+  if not link or not link.s then
+    self._loaded, self._loaded_param = {}, dict.ipu_param
+    for key, value in pairs(dict.ipu_state) do
+      self._loaded[key] = value
+    end
+  end
+end
+
 -- Whether a state is needed for `attr`: it may become other than 0.
 local function in_use(self, group, attr)
   return group[attr] ~= 0 or not self.variable_attrs:isConstant(attr)

@@ -13,6 +13,7 @@ local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
+local state = require("poptorch.state")
 local supported = require("poptorch.supported")
 local tracing = require("poptorch.tracing")
 
@@ -195,6 +196,10 @@ local function compile(s, spec, tensors)
   end
   exec:rng(seed(s), 0)
   s.attached = s.options.connection_type ~= enums.ConnectionType.Never
+  s.offline = not s.attached
+  if s.training then
+    state.link(s)
+  end
   s.compile_seconds = os.clock() - started
   logging.info("compiled in %.2f s", s.compile_seconds)
   hooks.run(M.post_compile_hooks)

@@ -116,10 +116,11 @@ describe("a pipeline", function()
   end)
 
   it("whose strategy does not list a block is refused", function()
-    raises("AssertionError", "unknown block 'B1': PipelinedExecution lists the blocks B0", function()
-      infer(Stack({ 0, 1 }), { di = 2,
-        strategy = poptorch.PipelinedExecution(poptorch.Stage("B0")) })
-    end)
+    raises("AssertionError", "unknown block 'B1': PipelinedExecution lists the blocks B0",
+      function()
+        infer(Stack({ 0, 1 }), { di = 2,
+          strategy = poptorch.PipelinedExecution(poptorch.Stage("B0")) })
+      end)
   end)
 end)
 

@@ -1,0 +1,145 @@
+--- state_dict and load_state_dict of poptorch.optim: what the device has.
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local near, raises = helper.near, helper.raises
+
+-- The gradient of every weight is 1.
+local Sum = nn.Module:extend("Sum")
+
+function Sum:init()
+  self.w = nn.Parameter(torch.ones(2))
+end
+
+function Sum:forward(x)
+  return poptorch.identity_loss(self.w * x, "sum")
+end
+
+local function wrap(name, t, net)
+  net = net or Sum()
+  local optimizer = poptorch.optim[name](net:parameters(), t)
+  local model = poptorch.trainingModel(net, nil, optimizer)
+  return optimizer, function(n)
+    for _ = 1, n or 1 do
+      model(torch.ones(2))
+    end
+  end, net, model
+end
+
+local MOMENTUM = { lr = 0.1, momentum = 0.5 }
+
+describe("state_dict", function()
+  it("has nothing of the device before a model is compiled", function()
+    local optimizer = wrap("SGD", MOMENTUM)
+    local d = optimizer:state_dict()
+    assert.is_nil(d.ipu_state)
+    assert.is_nil(d.ipu_param)
+    assert.equal(0.1, d.param_groups[1].lr)
+  end)
+
+  it("nor for an offline device", function()
+    local net = Sum()
+    local optimizer = poptorch.optim.Adam(net:parameters())
+    poptorch.trainingModel(net,
+      poptorch.Options():connectionType(poptorch.ConnectionType.Never), optimizer)
+      :compile(torch.ones(2))
+    assert.is_nil(optimizer:state_dict().ipu_state)
+  end)
+
+  it("has states and attributes by PopART's names afterwards", function()
+    local optimizer, run = wrap("SGD", MOMENTUM)
+    run(2)
+    local d = optimizer:state_dict()
+    near(d.ipu_state.Accl1___w, { 1.5, 1.5 })
+    near(d.ipu_param.learningRate___specific___w, 0.1)
+    near(d.ipu_param.weightDecay___specific___w, 0)
+    near(d.ipu_param.lossScaling_FLOAT, 1)
+    run(1)
+    near(optimizer:state_dict().ipu_state.Accl1___w, { 1.75, 1.75 })
+    near(d.ipu_state.Accl1___w, { 1.5, 1.5 })
+  end)
+
+  it("of plain SGD has its combined factors and no state", function()
+    local optimizer, run = wrap("SGD", { lr = 0.1, dampening = 0.5, weight_decay = 0.2,
+      loss_scaling = 4.0 })
+    run()
+    local d = optimizer:state_dict()
+    assert.is_nil(next(d.ipu_state))
+    near(d.ipu_param.scaledLearningRate0___specific___w, 0.05 / 4)
+    near(d.ipu_param.weightDecayScaleFactor0___specific___w, 1 - 0.05 * 0.2)
+    near(d.ipu_param.lossScaling_FLOAT, 4)
+  end)
+
+  it("of Adam has two moments and the count", function()
+    local optimizer, run = wrap("Adam", { lr = 0.1 })
+    run(3)
+    local state = optimizer:state_dict().ipu_state
+    near(state.Step___w, 3)
+    near(state.Accl1___w, { 1 - 0.9 ^ 3, 1 - 0.9 ^ 3 })
+    near(state.Accl2___w, { 1 - 0.999 ^ 3, 1 - 0.999 ^ 3 })
+  end)
+
+  it("shows a scheduler's rate once setOptimizer has sent it", function()
+    local optimizer, run, _, model = wrap("SGD", { lr = 1.0, momentum = 0.5 })
+    local scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    run()
+    scheduler:step()
+    near(optimizer:state_dict().ipu_param.learningRate___specific___w, 1)
+    model:setOptimizer(optimizer)
+    near(optimizer:state_dict().ipu_param.learningRate___specific___w, 0.5)
+  end)
+end)
+
+describe("load_state_dict", function()
+  it("puts states onto the device; missing ones stay", function()
+    local optimizer, run, net = wrap("SGD", MOMENTUM)
+    run(2) -- velocities 1, 1.5
+    local d = optimizer:state_dict()
+    d.ipu_state.Accl1___w:zero_()
+    optimizer:load_state_dict(d)
+    run() -- velocity 1 again
+    near(net.w, { 1 - 0.35, 1 - 0.35 })
+    d = optimizer:state_dict()
+    d.ipu_state.Accl1___w = nil
+    optimizer:load_state_dict(d)
+    run() -- velocity 1.5
+    near(net.w, { 1 - 0.5, 1 - 0.5 })
+  end)
+
+  it("carries the state to another optimizer, before or after compiling", function()
+    for _, when in ipairs({ "before", "after" }) do
+      local optimizer, run, net, model = wrap("Adam", { lr = 0.1, weight_decay = 0.1 })
+      run(2)
+      local d = optimizer:state_dict()
+      model:destroy()
+      near(optimizer:state_dict().ipu_state.Step___w, 2)
+      local copy = Sum()
+      copy:load_state_dict(net:state_dict())
+      local second, go, _, other = wrap("Adam", { lr = 0.1, weight_decay = 0.1 }, copy)
+      if when == "before" then
+        second:load_state_dict(d)
+        near(second:state_dict().ipu_state.Step___w, 2)
+      else
+        other:compile(torch.ones(2))
+        second:load_state_dict(d)
+      end
+      go(2)
+      local _, straight, whole = wrap("Adam", { lr = 0.1, weight_decay = 0.1 })
+      straight(4)
+      near(copy.w, whole.w:detach())
+    end
+  end)
+
+  it("refuses an empty dictionary and one of PyTorch", function()
+    local optimizer = wrap("Adam", {})
+    raises("RuntimeError", "empty", function()
+      optimizer:load_state_dict({})
+    end)
+    local net = Sum()
+    raises("RuntimeError", "ipu_state", function()
+      optimizer:load_state_dict(torch.optim.Adam(net:parameters()):state_dict())
+    end)
+  end)
+end)
