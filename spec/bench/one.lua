@@ -32,6 +32,7 @@ local function wrap(w)
   opts:deviceIterations(w.iterations or 1)
   opts:outputMode(poptorch.OutputMode.All)
   if w.optimizer then
+    opts.Training:gradientAccumulation(w.accumulation or 1)
     return poptorch.trainingModel(net, opts, w.optimizer(net:parameters()))
   end
   net:eval()
@@ -52,6 +53,14 @@ local function median(list)
   return list[(#list + 1) // 2]
 end
 
+-- One number a step: the mean over its micro-batches.
+local function losses_of(w, result, losses)
+  local each = result:view({ -1, w.accumulation or 1 }):mean(1)
+  for _, v in ipairs(each:tolist()) do
+    losses[#losses + 1] = v
+  end
+end
+
 local function run(name, threads, seconds)
   torch.set_num_threads(threads)
   local w = assert(workloads.all[name], "no workload of that name")
@@ -59,9 +68,7 @@ local function run(name, threads, seconds)
   local x, target = workloads.data(w)
   local losses = {}
   while #losses < STEPS do
-    for _, v in ipairs(step(x, target):view(-1):tolist()) do
-      losses[#losses + 1] = v
-    end
+    losses_of(w, step(x, target), losses)
   end
   local stop = clock() + seconds / 3
   while clock() < stop do

@@ -51,6 +51,13 @@ def cnn():
         nn.Linear(128, 10))
 
 
+def demo():
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
 def sgd(params):
     return torch.optim.SGD(params, lr=0.01)
 
@@ -79,6 +86,7 @@ class Workload:
 
 
 WORKLOADS = {
+    "demo": Workload(192, (1, 28, 28), demo, adam, classes=10, iterations=2),
     "linreg": Workload(10, (10,), lambda: nn.Linear(10, 10), sgd,
                        target=(10,), loss=nn.MSELoss, iterations=100),
     "mlp64-sgd": Workload(64, (784,), mlp, sgd, classes=10),

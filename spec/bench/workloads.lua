@@ -1,8 +1,9 @@
 --- The training workloads that are timed, on our side; peers.py has the same
 --- models by the same names.
 ---
---- A workload: `batch` rows a step; `iterations` steps a call (each on rows of
---- its own; 1 where absent); `input`, the shape of a row; `classes`, the labels
+--- A workload: `batch` rows a step, taken as `accumulation` micro-batches (1
+--- where absent; the peer takes them at once); `iterations` steps a call (each on
+--- rows of its own; 1 where absent); `input`, the shape of a row; `classes`, the labels
 --- are below that, or `target`, the shape of a row of real targets; `model` and
 --- `loss` make modules; `optimizer` takes the parameters (absent: inference).
 ---
@@ -105,6 +106,16 @@ end
 
 --- By name.
 M.all = {
+  -- The model and the batches of examples/fashion_mnist.lua.
+  demo = {
+    batch = 192, accumulation = 6, iterations = 2, input = { 1, 28, 28 }, classes = 10,
+    optimizer = adam, loss = nn.CrossEntropyLoss,
+    model = function()
+      return nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
+    end,
+  },
   linreg = {
     -- One step is far below a millisecond: a call runs a hundred.
     batch = 10, iterations = 100, input = { 10 }, target = { 10 }, optimizer = sgd,
@@ -122,7 +133,7 @@ M.all = {
 }
 
 --- Names in the order in which they are run.
-M.order = { "linreg", "mlp64-sgd", "mlp64-adam", "mlp256-sgd", "mlp256-adam", "cnn",
+M.order = { "demo", "linreg", "mlp64-sgd", "mlp64-adam", "mlp256-sgd", "mlp256-adam", "cnn",
   "cnn-inference" }
 
 return M
