@@ -64,3 +64,36 @@ describe("a failed allocation", function()
     end)
   end
 end)
+
+describe("small tensors", function()
+  it("never share memory, however often they come and go", function()
+    local kept = {}
+    for round = 1, 3 do
+      for i = 1, 6000 do
+        local n = i % 140 -- up to 560 bytes: within and beyond what is pooled
+        if i % round == 0 then
+          kept[i] = torch.full({ n }, i + round * 1e4)
+        end
+      end
+      collectgarbage()
+      for i = 1, 6000 do
+        local x = kept[i]
+        local of = x:numel() > 0 and x:max():item()
+        local made = i % round == 0 and round or kept[-i]
+        kept[-i] = made
+        assert.equal(x:numel() > 0 and i + made * 1e4, of)
+      end
+    end
+  end)
+
+  it("are aligned to 64 bytes and count with the bytes they have", function()
+    collectgarbage()
+    collectgarbage()
+    local before = core.memory().live
+    local x = torch.empty({ 100 })
+    local y = torch.empty({ 3 })
+    assert.equal(412, core.memory().live - before)
+    assert.equal(0, x:data_ptr() % 64)
+    assert.equal(0, y:data_ptr() % 64)
+  end)
+end)

@@ -8,38 +8,48 @@
 static int64_t live_bytes, peak_bytes;
 
 /* Freed tensors and small storages, kept for reuse: eager code makes and drops
- * them at every operation. A small storage is one block: its structure, then
- * its bytes, which storages of foreign memory never have in that place. Under
- * AddressSanitizer nothing is kept, so that it sees every use after free. */
+ * them at every operation, and the collector drops them by the thousand. A
+ * small storage is one block: its structure, then its bytes, which storages of
+ * foreign memory never have in that place. Under AddressSanitizer nothing is
+ * kept, so that it sees every use after free. */
 #ifdef __SANITIZE_ADDRESS__
-enum { POOL = 1, KEEP = 0 };
+enum { KEEP = 0 };
 #else
-enum { POOL = 256, KEEP = POOL };
+enum { KEEP = 4096 };
 #endif
 enum { SMALL = 64, MEDIUM = 512 }; /* bytes of data */
 
 typedef struct Pool {
-    int n;
-    void *block[POOL];
+    struct Kept {
+        struct Kept *next;
+    } * first;
+    int n, most;
 } Pool;
-static Pool tensors, smalls, mediums;
+static Pool tensors = {.most = KEEP}, smalls = {.most = KEEP},
+            mediums = {.most = KEEP / 4};
 
 static void *pool_take(Pool *p)
 {
-    if (!p->n)
+    struct Kept *k = p->first;
+    if (!k)
         return NULL;
+    p->first = k->next;
+    p->n--;
     lp_mem_kept--;
-    return p->block[--p->n];
+    return k;
 }
 
 static void pool_give(Pool *p, void *block)
 {
-    if (p->n == KEEP) {
+    if (p->n == p->most) {
         lp_free(block);
         return;
     }
+    struct Kept *k = block;
+    k->next = p->first;
+    p->first = k;
+    p->n++;
     lp_mem_kept++;
-    p->block[p->n++] = block;
 }
 
 void (*lp_tensor_meta_free)(LpTensor *t);
