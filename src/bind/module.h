@@ -22,6 +22,7 @@ void lp_bind_step(lua_State *L);      /* steps: step.c */
 void lp_bind_exec(lua_State *L);      /* executors: exec.c */
 void lp_bind_graph(lua_State *L);     /* graphs as text, passes: graph.c */
 void lp_bind_io(lua_State *L);        /* files, the terminal: io.c */
+void lp_bind_ops(lua_State *L);       /* records of operators: ops.c */
 
 void lp_bind_simulation(lua_State *L); /* reports: simulation.c */
 

@@ -1,5 +1,6 @@
---- torch.autograd: gradients as functions, grad modes. Custom functions load
---- when first named (torch.autograd.Function).
+--- torch.autograd: gradients as functions, grad modes. Custom functions
+--- (torch.autograd.Function) and checks (gradcheck, gradgradcheck) load when
+--- first named.
 local core = require("lupine.core")
 local grad_mode = require("torch.grad_mode")
 
@@ -17,13 +18,18 @@ local M = {
 }
 
 local later = { Function = "torch.autograd.function" }
+local checks = { gradcheck = true, gradgradcheck = true }
 
 return setmetatable(M, {
   __index = function(t, name)
-    if not later[name] then
+    local value
+    if checks[name] then
+      value = require("torch.autograd.gradcheck")[name]
+    elseif later[name] then
+      value = require(later[name])
+    else
       return nil
     end
-    local value = require(later[name])
     rawset(t, name, value)
     return value
   end,
