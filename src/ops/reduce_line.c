@@ -59,7 +59,9 @@ static void grad_position(LpGrad *g)
 
 #define ARG(name, kind)                                                        \
     LpOp op_##name = {                                                         \
-        .forms = #name "(Tensor self, int? dim=None, bool keepdim=False) -> "  \
+        .forms = #name ".own(Tensor self, int[1]? dim=None, bool keepdim="     \
+                       "False) -> Tensor @p\n" #name                           \
+                       "(Tensor self, int? dim=None, bool keepdim=False) -> "  \
                        "Tensor @fmo",                                          \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
@@ -72,8 +74,10 @@ ARG(argmin, LP_LINE_ARGMIN);
 
 #define ALONG(op, name, kind)                                                  \
     LpOp op_##op = {                                                           \
-        .forms = #name ".dim(Tensor self, int dim, bool keepdim=False) -> "    \
-                       "(Tensor values, Tensor indices) @fm",                  \
+        .forms = #op "(Tensor self, int[1] dim, bool keepdim=False) -> "       \
+                     "(Tensor values, Tensor indices) @p\n" #name              \
+                     ".dim(Tensor self, int dim, bool keepdim=False) -> "      \
+                     "(Tensor values, Tensor indices) @fm",                    \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
         .cost = lp_rule_line,                                                  \
@@ -114,7 +118,7 @@ static void grad_cumsum(LpGrad *g)
 /* y_i = x_0 + … + x_i, or x_i + … + x_(n-1) in reverse; the gradient is the
  * other one of dy. */
 LpOp op_cumsum = {
-    .forms = "cumsum.own(Tensor self, int dim, ScalarType? dtype=None, bool "
+    .forms = "cumsum.own(Tensor self, int[1] dim, ScalarType? dtype=None, bool "
              "reverse=False) -> Tensor @p\n"
              "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> "
              "Tensor @fmio",
@@ -163,7 +167,9 @@ static void grad_cumprod(LpGrad *g)
 }
 
 LpOp op_cumprod = {
-    .forms = "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
+    .forms = "cumprod.own(Tensor self, int[1] dim, ScalarType? dtype=None) -> "
+             "Tensor @p\n"
+             "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
              "Tensor @fmio",
     .infer = infer_scan,
     .prepare = prepare_line,
