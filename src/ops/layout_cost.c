@@ -71,7 +71,7 @@ static LpLookup table(const LpType *t, int64_t count)
     int64_t n = lp_numel(t);
     return (LpLookup){.rows = cols > 0 ? n / cols : 0,
                       .cols = cols,
-                      .count = cols > 0 ? count / cols : 0};
+                      .count = cols > 0 ? (count + cols - 1) / cols : 0};
 }
 
 void lp_rule_lookup(const LpCostReq *r, LpCost *out)

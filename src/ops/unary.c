@@ -7,6 +7,7 @@
 #include "src/ops/infer.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
+#include "src/ops/layout_cost.h"
 
 static double param(const LpGrad *g, int i)
 {
@@ -146,7 +147,7 @@ LpOp op_clone = {
     .forms = "clone(Tensor self) -> Tensor @fm",
     .infer = lp_infer_pointwise,
     .prepare = prepare_clone,
-    .cost = lp_rule_pointwise,
+    .cost = lp_rule_copy,
     .grad = grad_identity,
     .data = &data_identity,
 };
