@@ -40,19 +40,29 @@ static bool value_flows(const Sweep *s, LpVal v)
     return v != LP_NOVAL && !lp_is_imm(v) && s->flows[v];
 }
 
-static void mark(Sweep *s)
+/* A record without a gradient says why (no_grad) or is a constant to it. Fused
+ * ones without either leave it to their expansion, which a graph no longer
+ * has. */
+static LpStatus mark(Sweep *s)
 {
     for (size_t i = 0; i < s->n_node; i++) {
         const LpGraphNode *n = &s->g->node[i];
         bool any = false;
         for (uint32_t k = 0; k < n->n_in; k++)
             any |= value_flows(s, n->in[k]);
+        LP_FAIL_IF(any && n->op->kind == LP_OP_FUSED && !n->op->grad &&
+                       !n->op->no_grad,
+                   s->err, LP_E_NOT_IMPLEMENTED,
+                   "%s: its gradient is computed eagerly, not in a compiled "
+                   "program",
+                   n->op->name);
         if (!n->op->grad)
             continue;
         for (uint32_t k = 0; any && k < n->n_out; k++)
             s->flows[n->out + k] =
                 lp_is_float(lp_graph_type(s->g, n->out + k)->dtype);
     }
+    return LP_OK;
 }
 
 /* grad[v] += d, placed where v is made. */
@@ -229,7 +239,8 @@ LpStatus lp_sweep(LpGraph *g, const LpVal *root, const LpVal *seed, int n_root,
     lp_graph_builder_init(&s.gb, g, e);
     for (int i = 0; i < n_wrt; i++)
         s.flows[wrt[i]] = true;
-    mark(&s);
+    if (e->code == LP_OK)
+        mark(&s);
     for (int i = 0; i < n_root && e->code == LP_OK; i++) {
         LpNodeId from = g->value[root[i]].node;
         if (from != LP_NO_NODE)
