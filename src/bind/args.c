@@ -441,6 +441,7 @@ static bool is_parameter(const LpFormCall *c, const LpForm *f, const char *key)
 static bool unknown_key(LpFormCall *c, const LpForm *f, LpMiss *m)
 {
     m->why = LP_MISS_KEY;
+    m->rank++; /* all that the form has did fit */
     lua_pushnil(c->L);
     while (lua_next(c->L, c->kw)) {
         lua_pop(c->L, 1);
