@@ -35,9 +35,9 @@ static void *counted(void *p)
     return p;
 }
 
-void lp_mem_fail_at(uint64_t n)
+uint64_t lp_mem_fail_at(uint64_t n)
 {
-    atomic_store(&fail_in, n);
+    return atomic_exchange(&fail_in, n);
 }
 
 int64_t lp_mem_live(void)
