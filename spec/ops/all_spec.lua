@@ -1,0 +1,142 @@
+-- A walk over the whole table of operators: what each has to do, on the
+-- samples of spec/ops/samples. An operator without a sample fails.
+local core = require("lupine.core")
+local mistakes = require("spec.ops.samples.mistakes")
+local samples = require("spec.ops.samples")
+local walk = require("spec.ops.samples.walk")
+
+local records = core.ops()
+local record = {}
+for _, op in ipairs(records) do
+  record[op.name] = op
+end
+
+-- check(op, sample) for all samples; the error lists every operator that fails.
+-- wanted(op, sample): is there anything to check?
+local function each(check, wanted)
+  local wrong = {}
+  for _, op in ipairs(records) do
+    for k, sample in ipairs(samples.of[op.name] or {}) do
+      if wanted(op, sample) then
+        local ok, e = pcall(check, op, sample)
+        if not ok then
+          wrong[#wrong + 1] = ("%s, sample %d: %s"):format(op.name, k, tostring(e))
+        end
+      end
+    end
+  end
+  if wrong[1] then
+    error(#wrong .. " samples fail\n" .. table.concat(wrong, "\n"), 0)
+  end
+end
+
+local function quiet(_, sample)
+  return not sample.loud
+end
+
+local function compiles(op, sample)
+  return not op.flags.dynamic and not sample.dynamic
+end
+
+describe("the table of operators", function()
+  it("has a sample call for each, and no sample without one", function()
+    for _, op in ipairs(records) do
+      assert(samples.of[op.name], "no sample of " .. op.name .. " in spec/ops/samples")
+    end
+    for name in pairs(samples.of) do
+      assert(record[name], "samples of " .. name .. ", which is no operator")
+    end
+  end)
+
+  it("gives every operator that runs a gradient or the reason why not", function()
+    for _, op in ipairs(records) do
+      local given = op.grad or op.no_grad or op.kind ~= "primitive"
+      assert(given, op.name .. " has neither grad nor no_grad")
+      assert(not (op.grad and op.no_grad), op.name .. " has both grad and no_grad")
+    end
+  end)
+
+  it("gives every operator of the device a cost", function()
+    for _, op in ipairs(records) do
+      local runs = (op.kind == "primitive" or op.flags.device) and not op.flags.dynamic
+      assert(op.cost or not runs, op.name .. " has no cost")
+    end
+  end)
+
+  it("is reached as a whole by traces of the samples, at a cost", function()
+    local seen = {}
+    each(function(op, sample)
+      for _, node in ipairs(walk.nodes(op, sample)) do
+        walk.cost(record[node.op], node)
+        seen[node.op] = true
+      end
+    end, compiles)
+    for _, op in ipairs(records) do
+      local runs = (op.kind == "primitive" or op.flags.device) and not op.flags.dynamic
+      assert(seen[op.name] or not runs, "no sample's trace has the node " .. op.name)
+    end
+  end)
+end)
+
+describe("every operator", function()
+  it("has the first and second gradients that differences have", function()
+    each(walk.gradient, walk.differentiable)
+  end)
+
+  it("has a gradient by each operand alone", function()
+    each(walk.single, walk.differentiable)
+  end)
+
+  it("is in a compiled program, bit by bit, what it is in eager calls", function()
+    each(walk.compiled, quiet)
+  end)
+
+  it("leaves nothing in memory", function()
+    local function run(op, sample)
+      walk.run(op, sample)
+    end
+    each(run, quiet) -- kernels are prepared and kept
+    each(run, quiet)
+    local blocks, bytes = walk.live()
+    each(run, quiet)
+    local blocks_after, bytes_after = walk.live()
+    if blocks_after > blocks or bytes_after > bytes then
+      each(walk.leak, quiet) -- which one?
+      error(("%d blocks and %d bytes stay"):format(blocks_after - blocks, bytes_after - bytes))
+    end
+  end)
+
+  it("names wrong arguments", function()
+    each(mistakes.check, quiet)
+  end)
+
+  it("takes or refuses operands of other types", function()
+    each(mistakes.other_types, quiet)
+  end)
+
+  it("reads operands with gaps between their elements", function()
+    each(walk.strided, quiet)
+  end)
+
+  it("takes or refuses operands without elements", function()
+    each(walk.empty, function(_, sample)
+      return not sample.loud and not sample.whole
+    end)
+  end)
+
+  it("is in float16 what float32 is, rounded", function()
+    each(walk.half, quiet)
+  end)
+
+  it("survives, in each family, the failure of any allocation", function()
+    local chosen = {}
+    for name in ([[add where sum max_dim var_mean cat pad meshgrid split index_put sort unique_all
+      mm bilinear conv2d max_pool2d layer_norm cross_entropy dropout adam_step]]):gmatch("%S+") do
+      assert(record[name], name)
+      chosen[name] = true
+    end
+    each(walk.short_of_memory, function(op)
+      return chosen[op.name]
+    end)
+  end)
+end)

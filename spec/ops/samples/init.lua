@@ -1,0 +1,115 @@
+--- Sample calls of every operator: name -> list of samples (make.lua). Those
+--- of pointwise operators are made from their records' domains.
+local core = require("lupine.core")
+local make = require("spec.ops.samples.make")
+local torch = require("torch")
+local x, y, b, i = make.x, make.y, make.b, make.i
+
+local M = { of = {} }
+
+for _, family in ipairs({ "reduce", "view", "shape", "index", "network", "other" }) do
+  for name, list in pairs(require("spec.ops.samples." .. family)) do
+    assert(not M.of[name], name .. " has samples in two files")
+    M.of[name] = list
+  end
+end
+
+-- Arguments of pointwise operators beyond their operands.
+local more = {
+  polygamma = { 2 },
+  threshold = { 0.5, 0.25 },
+  cast = { torch.float64 },
+}
+
+-- Samples of pointwise operators in place of, or besides, generated ones.
+local own = {
+  clone = { { x{ 2, 3 } } },
+  positive = { { x{ 2, 3 } } },
+  where = { { b{ 2, 3 }, x{ 2, 3 }, y{ 3 } }, { b{ 2, 1 }, x{ 3 }, 0.5 } },
+  rsub = { { x{ 2, 3 }, y{ 3 }, kw = { alpha = 2 } } },
+  float_power = { { x({ 2, 3 }, 0.3, 3), y{ 3 } } },
+  polygamma = { { x({ 4 }, 0.3, 4), 1 } },
+  clamp = { { x{ 2, 3 }, -0.5, 0.7 }, { x{ 2, 3 }, torch.none, 0.1 },
+    { x{ 2, 3 }, y({ 3 }, -1, 0), x({ 3 }, 0.1, 1) } },
+  nextafter = { { x{ 2, 3 }, y{ 3 }, kink = "a step", loose = "steps differ" } },
+}
+
+local also = {
+  add = { { x{ 3 }, 2, kw = { alpha = 3 } }, { i({ 3 }, 5), x{ 3 } }, { 1.5, x{ 3 } } },
+  mul = { { b{ 3 }, i({ 3 }, 5) }, { x{ 3 }, x{} } },
+  div = { { x{ 2, 3 }, y({ 3 }, 1, 2), kw = { rounding_mode = "floor" } }, { i({ 3 }, 5), 2 } },
+  pow = { { x({ 3 }, 0.5, 2), 3 }, { 2.0, x{ 3 } }, { i({ 3 }, 4), 2 } },
+  eq = { { i({ 2, 3 }, 3), i({ 3 }, 3) } },
+  gelu = { { x{ 2, 3 }, kw = { approximate = "tanh" } } },
+  round = { { x{ 3 }, kw = { decimals = 2 }, kink = "a step function" } },
+}
+
+local function interval(domain, at)
+  local list = {}
+  for low, high in domain:gmatch("%(([^,]+),([^)]+)%)") do
+    list[#list + 1] = { tonumber(low), tonumber(high) }
+  end
+  return table.unpack(list[at] or list[#list] or { -2, 2 })
+end
+
+local function generated(op)
+  local sample, integers = {}, op.name:find("^bitwise")
+  for k = 1, op.operands do
+    local shape = k == 1 and { 2, 3 } or { 3 }
+    if integers then
+      sample[k] = i(shape, 4)
+    else
+      sample[k] = (k == 2 and y or x)(shape, interval(op.domain, k))
+    end
+  end
+  for _, value in ipairs(more[op.name] or {}) do
+    sample[#sample + 1] = value
+  end
+  return { sample }
+end
+
+for _, op in ipairs(core.ops()) do
+  if own[op.name] then
+    M.of[op.name] = own[op.name]
+  elseif op.domain and not M.of[op.name] then
+    M.of[op.name] = generated(op)
+  end
+  for _, sample in ipairs(also[op.name] or {}) do
+    table.insert(M.of[op.name], sample)
+  end
+end
+
+-- The first form of each operator, and all its names.
+local forms = {}
+for _, form in ipairs(core.form_list()) do
+  forms[form.op] = forms[form.op] or {}
+  table.insert(forms[form.op], form)
+end
+M.forms = forms
+
+local surfaces = {
+  { "function", core.forms.functions }, { "nn", core.forms.nn },
+  { "special", core.forms.special }, { "linalg", core.forms.linalg },
+  { "internal", core.forms.internal }, { "method", core.methods },
+}
+
+--- The function behind a form.
+function M.callable(form)
+  for _, s in ipairs(surfaces) do
+    if form[s[1]] then
+      return s[2][form.name]
+    end
+  end
+  return core.methods[form.name .. "_"]
+end
+
+--- The function that a sample of the operator calls; whether it writes into
+--- its first argument.
+function M.function_of(name)
+  local form = forms[name][1]
+  local in_place = form.inplace and not (form["function"] or form.nn or form.method
+    or form.special or form.linalg or form.internal)
+  return M.callable(form), in_place
+end
+
+return M

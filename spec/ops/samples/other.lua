@@ -1,0 +1,46 @@
+-- Samples of random operators, updates of optimizers and markers.
+local make = require("spec.ops.samples.make")
+local torch = require("torch")
+local x, y = make.x, make.y
+local none = torch.none
+
+return {
+  rand = { { { 2, 3 } } },
+  randn = { { { 2, 3 } } },
+  randint = { { 0, 5, { 2, 3 } } },
+  randperm = { { 5 } },
+  rand_like = { { x{ 2, 3 }, free = true } },
+  randn_like = { { x{ 2, 3 }, free = true } },
+  randint_like = { { x{ 2, 3 }, 0, 5, free = true } },
+  uniform = { { x{ 2, 3 }, -1.0, 1.0 } },
+  normal = { { x{ 2, 3 } } },
+  log_normal = { { x{ 2, 3 } } },
+  cauchy = { { x{ 2, 3 } } },
+  exponential = { { x{ 2, 3 } } },
+  geometric = { { x{ 2, 3 }, 0.5 } },
+  bernoulli_of = { { x{ 2, 3 }, 0.5 } },
+  trunc_normal = { { x{ 2, 3 } } },
+  random = { { x{ 2, 3 }, 0, 10 } },
+  bernoulli = { { x({ 2, 3 }, 0.1, 0.9) } },
+  normal_tensors = { { x{ 2, 3 }, y({ 2, 3 }, 0.5, 1), free = true } },
+  normal_size = { { 0.0, 1.0, { 2, 3 }, free = true } },
+  multinomial = { { x({ 2, 3 }, 0.1, 0.9), 2 } },
+
+  sgd_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, 0.1, 0.9 } },
+  popart_sgd_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, 0.1, 0.9 } },
+  popart_sgd_combined_step = { { x{ 2, 3 }, y{ 2, 3 }, 0.1, 0.9 } },
+  adam_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, y({ 2, 3 }, 0.1, 1), none, 0.1, 0.9, 0.99, 1e-8,
+    0.01, 3 } },
+  rmsprop_step = { { x{ 2, 3 }, y{ 2, 3 }, x({ 2, 3 }, 0.1, 1), none, none, 0.1, 0.9, 1e-8 } },
+  lamb_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, y({ 2, 3 }, 0.1, 1), 0.1, 0.9, 0.99, 1e-8, 0.01,
+    3, 10.0 } },
+
+  nop = { { x{ 2, 3 } } },
+  recomputation_checkpoint = { { x{ 2, 3 } } },
+  set_available_memory = { { x{ 2, 3 }, 0.5 } },
+  set_overlap_for_input = { { x{ 2, 3 }, "no_overlap" } },
+  set_overlap_for_output = { { x{ 2, 3 }, "no_overlap" } },
+  multi_conv_begin = { { x{ 2, 3 }, 1 } },
+  multi_conv_end = { { x{ 2, 3 }, 1 } },
+  print_tensor = { { x{ 2, 3 }, "x", false, loud = true } },
+}

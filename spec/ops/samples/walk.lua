@@ -1,0 +1,408 @@
+--- What every operator has to do, checked on its samples. Each check takes the
+--- operator's record and one sample and raises when something is wrong.
+local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local lupine_compile = require("lupine.compile")
+local make = require("spec.ops.samples.make")
+local samples = require("spec.ops.samples")
+local torch = require("torch")
+
+local M = {}
+
+-- ---- running a sample -----------------------------------------------------
+--- The tensors of a sample; o as for Description:tensor.
+function M.tensors(sample, o)
+  local out = {}
+  for k, d in ipairs(make.tensors(sample)) do
+    local packed = sample.packed and k == 1 and o.strided
+    out[k] = d:tensor(packed and { dtype = o.dtype, grad = o.grad } or o)
+  end
+  return out
+end
+
+local function flatten(out, value)
+  if torch.is_tensor(value) then
+    out[#out + 1] = value
+  elseif type(value) == "table" then
+    for _, v in ipairs(value) do
+      flatten(out, v)
+    end
+  end
+end
+
+--- A function of the sample's tensors that returns the list of results. The
+--- same random numbers every time.
+function M.callable(op, sample)
+  local fn, in_place = samples.function_of(op.name)
+  return function(tensors)
+    local args = make.arguments(sample, tensors)
+    if in_place then
+      args[1] = args[1]:clone()
+    end
+    if op.flags.random or sample.free then
+      torch.manual_seed(7)
+    end
+    local out, got = {}, table.pack(fn(table.unpack(args)))
+    for i = 1, got.n do
+      flatten(out, got[i])
+    end
+    return out
+  end
+end
+
+function M.free(op, sample)
+  return sample.free or op.flags.random
+end
+
+-- ---- comparing ------------------------------------------------------------
+local function type_of(t)
+  return ("%s [%s]"):format(t.dtype, table.concat(t.shape, ", "))
+end
+
+-- What differs between two lists of tensors; nil if nothing does.
+local function difference(got, want, tolerance)
+  if #got ~= #want then
+    return ("%d tensors, expected %d"):format(#got, #want)
+  end
+  for i, w in ipairs(want) do
+    local g = got[i]
+    if type_of(g) ~= type_of(w) then
+      return ("result %d is %s, expected %s"):format(i - 1, type_of(g), type_of(w))
+    end
+    local same = compiled.same_bits(g, w)
+    if not same and tolerance and w.dtype.is_floating_point then
+      same = torch.allclose(g:to(torch.float64), w:to(torch.float64), tolerance, tolerance, true)
+    end
+    if not same then
+      return ("result %d is %s, expected %s"):format(i - 1, g, w)
+    end
+  end
+  return nil
+end
+
+local function expect(got, want, tolerance, what)
+  local text = difference(got, want, tolerance)
+  if text then
+    error(("%s: %s"):format(what, text), 0)
+  end
+end
+
+local function types_only(list)
+  local out = {}
+  for i, t in ipairs(list) do
+    out[i] = torch.zeros(t.shape, { dtype = t.dtype })
+  end
+  return out
+end
+
+-- ---- gradients ------------------------------------------------------------
+local function float_inputs(tensors)
+  local out = {}
+  for i, t in ipairs(tensors) do
+    out[i] = t.dtype.is_floating_point and i or nil
+  end
+  return out
+end
+
+--- Is there a gradient to speak of?
+function M.differentiable(op, sample)
+  if op.no_grad or sample.kink or sample.loud then
+    return false
+  end
+  return next(float_inputs(M.tensors(sample, {}))) ~= nil
+end
+
+local closeness = { eps = 1e-5, atol = 2e-6, rtol = 1e-5 }
+
+function M.gradient(op, sample)
+  local call = M.callable(op, sample)
+  local function fn(...)
+    local out = call({ ... })
+    return table.unpack(out, 1, sample.only or #out)
+  end
+  local inputs = M.tensors(sample, { grad = true })
+  torch.autograd.gradcheck(fn, inputs, closeness)
+  if not sample.first then
+    torch.autograd.gradgradcheck(fn, inputs, nil, closeness)
+  end
+end
+
+local function cotangents(results)
+  local out = {}
+  for i, y in ipairs(results) do
+    local d = make.x({ table.unpack(y.shape) }, -1, 1)
+    out[i] = d:tensor({ dtype = y.dtype })
+  end
+  return out
+end
+
+-- The results that have a gradient, and their numbers.
+local function differentiable_results(sample, results)
+  local out, numbers = {}, {}
+  for i, y in ipairs(results) do
+    if y.requires_grad and i <= (sample.only or i) then
+      out[#out + 1] = y
+      numbers[#numbers + 1] = i
+    end
+  end
+  return out, numbers
+end
+
+-- Gradients of the results by all float inputs; zeros where there is none.
+local function gradients(sample, call, tensors)
+  local wrt = {}
+  for _, t in ipairs(tensors) do
+    wrt[#wrt + 1] = t.requires_grad and t or nil
+  end
+  local ys = differentiable_results(sample, call(tensors))
+  if #ys == 0 or #wrt == 0 then
+    return {}, ys
+  end
+  local got = torch.autograd.grad(ys, wrt, cotangents(ys), { allow_unused = true })
+  for i, x in ipairs(wrt) do
+    got[i] = torch.is_tensor(got[i]) and got[i] or torch.zeros_like(x:detach())
+  end
+  return got, ys
+end
+
+--- With a gradient asked of each operand alone, it is what it is with all.
+function M.single(op, sample)
+  local call = M.callable(op, sample)
+  local all = gradients(sample, call, M.tensors(sample, { grad = true }))
+  local n = 0
+  for k, t in ipairs(M.tensors(sample, {})) do
+    if t.dtype.is_floating_point then
+      n = n + 1
+      local tensors = M.tensors(sample, {})
+      tensors[k]:requires_grad_(true)
+      local one = gradients(sample, call, tensors)
+      if #one > 0 then
+        expect(one, { all[n] }, nil, ("the gradient of operand %d alone"):format(k - 1))
+      end
+    end
+  end
+end
+
+-- ---- compiled = eager -----------------------------------------------------
+-- An operator that runs as written has the same kernel in both; one that a
+-- program expands has not.
+local function slack(op)
+  if op.kind == "fused" and not op.flags.device then
+    return 2e-5
+  end
+  return nil
+end
+
+local function compare_compiled(op, sample, dtype)
+  local call = M.callable(op, sample)
+  local tensors = M.tensors(sample, { dtype = dtype })
+  local want = call(tensors)
+  local run = lupine_compile(function(...)
+    return table.unpack(call({ ... }))
+  end, tensors)
+  local got = { run(table.unpack(tensors)) }
+  if M.free(op, sample) then
+    got, want = types_only(got), types_only(want)
+  end
+  expect(got, want, slack(op), "compiled")
+end
+
+-- Compiled gradients, of results that have one.
+local function compare_gradients(op, sample, dtype)
+  local call = M.callable(op, sample)
+  local tensors, wrt = M.tensors(sample, { dtype = dtype, grad = true }), {}
+  local want, ys = gradients(sample, call, tensors)
+  if #want == 0 then
+    return
+  end
+  local _, keep = differentiable_results(sample, call(tensors))
+  local function fn(...)
+    local out, results = {}, call({ ... })
+    for i, k in ipairs(keep) do
+      out[i] = results[k]
+    end
+    return table.unpack(out)
+  end
+  for i, t in ipairs(tensors) do
+    tensors[i] = t:detach()
+    wrt[#wrt + 1] = t.requires_grad and i or nil
+  end
+  local cots = cotangents(ys)
+  local run = lupine_compile(fn, tensors, { cotangents = cots, wrt = wrt })
+  local args = table.move(tensors, 1, #tensors, 1, {})
+  args[#args + 1] = cots
+  local got = table.pack(run(table.unpack(args)))
+  expect(got[got.n], want, slack(op), "compiled gradient")
+end
+
+-- The comparison ends in an error of that class.
+local function refused(class, compare, op, sample)
+  local ok, e = pcall(compare, op, sample, torch.float32)
+  assert(not ok, "compiled all the same")
+  assert(errors[class]:is(e), tostring(e))
+end
+
+function M.compiled(op, sample)
+  if op.flags.dynamic or sample.dynamic then
+    refused("RuntimeError", compare_compiled, op, sample)
+    return
+  end
+  compare_compiled(op, sample, torch.float32)
+  if op.no_grad or M.free(op, sample) then
+    return
+  elseif op.kind == "fused" and op.flags.device and not op.grad then
+    refused("NotImplementedError", compare_gradients, op, sample)
+  else
+    compare_gradients(op, sample, torch.float32)
+  end
+end
+
+-- ---- costs ----------------------------------------------------------------
+-- No value to write; the host prints; a loss that is not reduced is its operand.
+local NOTHING = { empty = true, print_tensor = true, identity_loss = true }
+
+--- Operators that may cost nothing, views and markers among them: whoever
+--- reads the result reads the operand in its place.
+function M.costs_nothing(op)
+  return op.flags.view or op.flags.marker or NOTHING[op.name]
+end
+
+--- Graph nodes of a sample, each with its operands as op_cost takes them.
+function M.nodes(op, sample)
+  local call = M.callable(op, sample)
+  local tensors = M.tensors(sample, { dtype = torch.float32 })
+  local step = compiled.step(function(...)
+    return table.unpack(call({ ... }))
+  end, tensors)
+  local g = core.graph_parse(step:text("micro"))
+  local types, out = {}, {}
+  for _, v in ipairs(g:inputs()) do
+    types[v.value] = v
+  end
+  for _, node in ipairs(g:nodes()) do
+    local operands = {}
+    for i, v in ipairs(node.operands) do
+      operands[i] = type(v) == "table" and v[1] or v and types[v]
+    end
+    for _, v in ipairs(node.results) do
+      types[v.value] = v
+    end
+    out[#out + 1] = { op = node.op, operands = operands, attributes = node.attributes }
+  end
+  return out
+end
+
+--- Cycles of a node on the three chips are there and positive.
+function M.cost(record, node)
+  for _, chip in ipairs({ "ipu1", "ipu2", "ipu21" }) do
+    local c = core.op_cost(node.op, node.operands, node.attributes, chip)
+    assert(c, node.op .. " has no cost")
+    if not M.costs_nothing(record) then
+      assert(c.cyc > 0, ("%s costs %d cycles on %s"):format(node.op, c.cyc, chip))
+      assert(c.tiles > 0, ("%s uses no tile of %s"):format(node.op, chip))
+    end
+  end
+end
+
+-- ---- memory ---------------------------------------------------------------
+--- Blocks and bytes of storages alive after collecting.
+function M.live()
+  collectgarbage()
+  collectgarbage()
+  return core.mem_live(), torch.memory().live
+end
+
+--- The sample once, with its gradients.
+function M.run(op, sample)
+  gradients(sample, M.callable(op, sample), M.tensors(sample, { grad = not op.no_grad }))
+end
+
+--- A third run leaves no block and no byte behind.
+function M.leak(op, sample)
+  M.run(op, sample) -- kernels are prepared and kept
+  M.run(op, sample)
+  local blocks, bytes = M.live()
+  M.run(op, sample)
+  local blocks_after, bytes_after = M.live()
+  assert(blocks_after <= blocks, ("%d blocks stay"):format(blocks_after - blocks))
+  assert(bytes_after <= bytes, ("%d bytes stay"):format(bytes_after - bytes))
+end
+
+--- Each allocation of a run fails in turn: the result is right, since memory
+--- is asked for again after collecting, or OutOfMemoryError; nothing stays.
+function M.short_of_memory(op, sample)
+  local call = M.callable(op, sample)
+  local tensors = M.tensors(sample, {})
+  local want = call(tensors)
+  call(tensors)
+  local blocks = M.live()
+  for n = 1, 10000 do
+    core.mem_fail_at(n)
+    local ok, got = pcall(call, tensors)
+    local left = core.mem_fail_at(0)
+    if ok then
+      expect(got, want, nil, ("allocation %d failed"):format(n))
+    elseif not errors.OutOfMemoryError:is(got) then
+      error(("allocation %d failed: %s"):format(n, tostring(got)), 0)
+    end
+    got = nil -- luacheck: ignore
+    local after = M.live()
+    assert(after <= blocks, ("allocation %d failed: %d blocks stay"):format(n, after - blocks))
+    if left > 0 then
+      return n
+    end
+  end
+end
+
+-- ---- layouts and types ----------------------------------------------------
+--- Operands with gaps between their elements give what packed ones give.
+function M.strided(op, sample)
+  local call = M.callable(op, sample)
+  local want = call(M.tensors(sample, {}))
+  local got = call(M.tensors(sample, { strided = true }))
+  if M.free(op, sample) then
+    got, want = types_only(got), types_only(want)
+  end
+  -- sums may be taken in another order
+  local exact = op.flags.pointwise or op.flags.view
+  expect(got, want, not exact and 1e-12 or nil, "not contiguous")
+end
+
+--- Operands without elements give a result or an error of the arguments.
+function M.empty(op, sample)
+  local call = M.callable(op, sample)
+  local ok, e = pcall(call, M.tensors(sample, { empty = true }))
+  if not ok then
+    local known = false
+    for _, class in ipairs({ "RuntimeError", "IndexError", "ValueError" }) do
+      known = known or errors[class]:is(e)
+    end
+    assert(known and not tostring(e):lower():find("internal", 1, true), tostring(e))
+  end
+end
+
+--- One operation in float16 is float32's rounded.
+function M.half(op, sample)
+  if sample.loose then
+    return
+  end
+  local call = M.callable(op, sample)
+  local narrow, wide = M.tensors(sample, { dtype = torch.float16 }), {}
+  for i, t in ipairs(narrow) do
+    wide[i] = t.dtype == torch.float16 and t:to(torch.float32) or t
+  end
+  local got, want = call(narrow), call(wide)
+  if M.free(op, sample) then
+    got, want = types_only(got), types_only(want)
+  end
+  for i, w in ipairs(want) do
+    if got[i].dtype == torch.float16 then
+      want[i] = w:to(torch.float16)
+    end
+  end
+  local one = op.flags.pointwise and op.kind == "primitive"
+  expect(got, want, not one and (op.kind == "primitive" and 2e-3 or 1e-2) or nil, "float16")
+end
+
+return M
