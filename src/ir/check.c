@@ -52,8 +52,8 @@ LpStatus lp_check_operands(const LpOp *op, const LpVal *in, size_t n_in,
 static bool kind_fits(const LpFormArg *a, LpAttrKind k)
 {
     switch (a->kind) {
-    case LP_ARG_INT: /* a reduction's dimension is inferred to a list */
-        return k == LP_ATTR_INT || k == LP_ATTR_INTS;
+    case LP_ARG_INT:
+        return k == LP_ATTR_INT;
     case LP_ARG_INTS:
         return k == LP_ATTR_INTS;
     case LP_ARG_FLOAT:

@@ -13,6 +13,7 @@
 ---   free      values are not the operator's to fix (random, uninitialised)
 ---   loose     float16 is not float32 rounded, with the reason
 ---   dynamic   the result's shape depends on data: cannot be compiled
+---   eager     its gradient is computed eagerly alone
 ---   loud      it prints: not run, only traced
 ---   whole     without rows it is wrong
 ---   only      how many of the results have a gradient (all)

@@ -83,6 +83,12 @@ return {
   batch_norm_eval = { { x{ 2, 2, 3 }, x{ 2 }, x({ 2 }, 0.5, 1), y{ 2 }, x{ 2 }, 1e-5 } },
   local_response_norm = { { x{ 1, 4, 2 }, 3 } },
 
+  attention = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 4, 2 }, x{ 1, 2, 4, 3 }, none, 0.7, false },
+    { x{ 2, 3, 2 }, y{ 2, 3, 2 }, x{ 2, 3, 2 }, none, 0.5, true } },
+  attention_backward = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 4, 2 }, y{ 1, 2, 4, 2 }, none,
+    0.7, false, eager = true } },
+  scaled_dot_product_attention = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 3, 2 } } },
+
   softmax = { { x{ 2, 3 }, 1 } },
   log_softmax = { { x{ 2, 3 }, 0 } },
   softmax_backward = { { x{ 2, 3 }, y({ 2, 3 }, 0.1, 0.6), 1 } },
