@@ -4,6 +4,7 @@
 --- Sources: PopTorch API reference, Options; PopART's session options.
 local enums = require("poptorch.enums")
 local locations = require("poptorch.options.locations")
+local logging = require("poptorch.logging")
 local report = require("lupine.report")
 local rules = require("poptorch.options.rules")
 
@@ -110,6 +111,13 @@ end
 function M.analyse(s, step, target)
   local r = report.simulate(step, M.settings(s.options, target))
   r.no_effect = without_effect(s, r)
+  for ipu, m in pairs(r.memory) do
+    if not m.fits then
+      logging.warn("Out of memory: Cannot fit all variable data onto one or more tiles: tile %d "
+        .. "of IPU %d needs %d bytes of %d", m.fullest_tile, ipu, m.max_tile_including_gaps,
+        m.tile_bytes)
+    end
+  end
   return r
 end
 

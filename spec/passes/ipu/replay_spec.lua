@@ -94,6 +94,12 @@ describe("replay of the schedule", function()
     end
   end)
 
+  it("equals micro-batch order with fewer micro-batches than stages", function()
+    local step = helper.chain(4, { train = true, accumulation = 2, batch = 2, width = 8,
+      weight = weight, layer = dropout_layer })
+    agree(step, {}, { [index(step)["input x"]] = pattern(4, 8) })
+  end)
+
   it("equals micro-batch order in inference", function()
     local step = helper.chain(3, { device_iterations = 6, batch = 2, width = 8, weight = weight })
     agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })

@@ -115,11 +115,15 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
     return LP_OK;
 }
 
+/* I/O tiles load and store while the others compute; in parallel phases one
+ * group of IPUs does while the other computes. */
 bool lp_ipu_overlaps(const LpIpuPlan *p)
 {
     bool io = false;
     for (int i = 0; i < LP_N_LOCATIONS; i++)
         io |= p->o.location[i].io_load || p->o.location[i].io_store;
-    return io && p->o.io_tiles > 0 &&
-           !(p->phased && p->o.liveness == LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP);
+    if (p->phased && p->o.liveness == LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP)
+        return false;
+    return p->o.strategy == LP_STRATEGY_PARALLEL_PHASED ||
+           (io && p->o.io_tiles > 0);
 }

@@ -16,8 +16,7 @@ typedef struct LpTraffic {
 /* One entry a run. */
 LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t);
 
-/* Streaming runs beside computing: I/O tiles load and store, and phases may
- * overlap. */
+/* Streaming runs beside computing. */
 bool lp_ipu_overlaps(const LpIpuPlan *p);
 
 /* The row of the weight update, and of slices that a call returns at its
