@@ -3,6 +3,7 @@
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
 local enums = require("poptorch.enums")
+local errors = require("torch.errors")
 local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
 local report = require("lupine.report")
@@ -11,10 +12,20 @@ local rules = require("poptorch.options.rules")
 local M = {}
 
 local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
--- PopART's RecomputationType by number: none, standard, norm only, pipeline,
--- all. Norm-only has no counterpart: what it saves is the least of these.
-local RECOMPUTE = { [0] = "auto", "all", "auto", "auto", "all", NoRecompute = "auto",
+-- PopART's RecomputationType. Norm-only has no counterpart here: the strategy
+-- decides, as when nothing is set, and the report says so.
+local RECOMPUTE = { [0] = "none", "all", "auto", "auto", "all", NoRecompute = "none",
   Standard = "all", NormOnly = "auto", Pipeline = "auto", RecomputeAll = "all" }
+
+local function recomputation(options)
+  local value = options._Popart:toDict().autoRecomputation
+  if value == nil then
+    return "auto"
+  end
+  return errors.check(RECOMPUTE[value], "Error",
+    "autoRecomputation: expected 0..4 or NoRecompute, Standard, NormOnly, Pipeline, "
+    .. "RecomputeAll, got %s", tostring(value))
+end
 
 local function allows_out_of_memory(options, target)
   -- the IPU Model never stops for want of memory
@@ -72,6 +83,8 @@ local function without_effect(s, r)
     "all IPUs wait for host I/O alike")
   local named = options._Popart:toDict().autoRecomputation
   note(named ~= nil and not s.training, "autoRecomputation", "inference recomputes nothing")
+  note(s.training and (named == 2 or named == "NormOnly"), "autoRecomputation NormOnly",
+    "operators are not told apart; the execution strategy decides")
   return out
 end
 
@@ -88,7 +101,7 @@ function M.settings(options, target)
     strategy = strategy.kind,
     liveness = backend.tensors_liveness or 0,
     separate_backward = backend.separate_backward_phase or false,
-    recompute = RECOMPUTE[options._Popart:toDict().autoRecomputation or 0] or "auto",
+    recompute = recomputation(options),
     io_tiles = options.TensorLocations.num_io_tiles,
     partials = options.Precision.partials_type,
     proportion = proportions(options),

@@ -40,6 +40,21 @@ describe("what the simulated system gets from the options", function()
       slices(M.EveryN, 2) })
   end)
 
+  it("recomputes as autoRecomputation says", function()
+    local function recompute(value)
+      local options = poptorch.Options():outputMode(poptorch.OutputMode.All)
+      if value then
+        options._Popart:set("autoRecomputation", value)
+      end
+      return settings(options).recompute
+    end
+    assert.same({ "auto", "none", "auto", "all", "none" }, { recompute(), recompute(0),
+      recompute("Pipeline"), recompute("RecomputeAll"), recompute("NoRecompute") })
+    require("spec.helper").raises("Error", "autoRecomputation", function()
+      recompute("Sometimes")
+    end)
+  end)
+
   it("may run out of memory on the IPU Model and with debug.allowOutOfMemory only", function()
     local options = poptorch.Options():outputMode(poptorch.OutputMode.All)
     assert.is_false(settings(options).allow_out_of_memory)
