@@ -108,22 +108,26 @@ local function updatable(s, buffers)
   return set
 end
 
--- The device's variables that mirror tensors of the host.
+-- The device's variables that have a tensor on the host: `mirrored` come back
+-- (parameters, buffers that forward writes), all are `uploaded`.
 local function mirror(s)
   local params, buffers = state_of(s)
   local named = updatable(s, buffers)
-  s.mirrored, s.named_buffers = {}, {}
+  s.mirrored, s.uploaded, s.named_buffers = {}, {}, {}
   for _, v in ipairs(s.vars) do
-    local buffer = v.role == "buffer" and buffers[v.name]
-    local t = v.role == "parameter" and params[v.name] or buffer and v.written and buffer
+    local t = v.role == "parameter" and params[v.name] or v.role == "buffer" and buffers[v.name]
     if t then
-      s.mirrored[#s.mirrored + 1] = { index = v.index, tensor = t }
-      if s.training then
-        s.exec:mirror(v.index, t)
+      local entry = { index = v.index, tensor = t }
+      s.uploaded[#s.uploaded + 1] = entry
+      if v.role == "parameter" or v.written then
+        s.mirrored[#s.mirrored + 1] = entry
+        if s.training then
+          s.exec:mirror(v.index, t)
+        end
       end
-    end
-    if buffer and named[v.name] then
-      s.named_buffers[#s.named_buffers + 1] = { index = v.index, tensor = buffer }
+      if v.role == "buffer" and named[v.name] then
+        s.named_buffers[#s.named_buffers + 1] = entry
+      end
     end
   end
 end

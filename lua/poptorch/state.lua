@@ -1,7 +1,7 @@
 --- What of an executor's device has a counterpart on the host: weights and
 --- buffers, the optimizer's hyper-parameters and states. Moves them.
 ---
---- `s` is the executor's state: exec, mirrored, hypers, states, optimizer.
+--- `s` is the executor's state: exec, uploaded, hypers, states, optimizer.
 local errors = require("torch.errors")
 
 local M = {}
@@ -10,7 +10,7 @@ local M = {}
 
 --- Host -> device.
 function M.upload_weights(s)
-  for _, m in ipairs(s.mirrored) do
+  for _, m in ipairs(s.uploaded) do
     s.exec:write(m.index, m.tensor)
   end
 end

@@ -176,6 +176,28 @@ describe("built-in losses have the documented values:", function()
     near(f(a, p, torch.tensor({ { 6.0, 8 } })), 0)
   end)
 
+  it("CTCLoss, with lengths that come with the call, and its gradient", function()
+    for _, reduction in ipairs({ "mean", "sum" }) do
+      local host = nn.Linear(4, 5)
+      local function forward(fc, x, t, il, tl)
+        return nn.CTCLoss({ reduction = reduction })(F.log_softmax(fc(x), 2), t, il, tl)
+      end
+      local net = module(function(self, ...)
+        return forward(self.fc, ...)
+      end)
+      net.fc = nn.Linear(4, 5)
+      net.fc:load_state_dict(host:state_dict())
+      local x, t = torch.randn(6, 2, 4), torch.tensor({ { 1, 1, 2 }, { 3, 1, 0 } })
+      local il, tl = torch.tensor({ 6, 5 }), torch.tensor({ 3, 2 })
+      local want = forward(host, x, t, il, tl)
+      want:backward()
+      local model = poptorch.trainingModel(net, nil,
+        poptorch.optim.SGD(net:parameters(), { lr = 0.5 }))
+      near(model(x, t, il, tl), want:detach(), { 1e-5, 1e-5 })
+      near(net.fc.weight, host.weight:detach() - 0.5 * host.weight.grad, { 1e-5, 1e-5 })
+    end
+  end)
+
   it("CrossEntropyLoss of one to three dimensions", function()
     for _, rest in ipairs({ {}, { 2 }, { 2, 3 } }) do
       local x = torch.randn(1, 10, table.unpack(rest))

@@ -184,6 +184,13 @@ describe("the number of IPUs", function()
       :useIpuModel(true))(x), want)
   end)
 
+  it("is that of a replica times the replicas", function()
+    local report = infer(Stack({ 0, 1 }),
+      { rf = 2, strategy = poptorch.ShardedExecution() }):report()
+    assert.equal(2, report.ipus) -- of a replica
+    assert.equal(2, report.replicas)
+  end)
+
   it("is at most 64", function()
     raises("Error", "128", function()
       infer(Stack({ 0 }), { rf = 128 })

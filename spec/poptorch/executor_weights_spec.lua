@@ -113,6 +113,26 @@ describe("weights of a training model", function()
     end
   end)
 
+  it("reach it together with the statistics that training changed", function()
+    local Normed = nn.Module:extend("Normed")
+    function Normed:init()
+      self.norm = nn.BatchNorm1d(3)
+    end
+    function Normed:forward(x)
+      local y = self.norm(x)
+      return y, poptorch.identity_loss(y ^ 2, "sum")
+    end
+    local net = Normed()
+    local model, other = poptorch.trainingModel(net), poptorch.inferenceModel(net)
+    local x = torch.randn(8, 3) * 3 + 1
+    for _ = 1, 3 do
+      net:train()
+      model(x)
+      net:eval()
+      near(other(x), net(x):detach())
+    end
+  end)
+
   it("come to the host when the executor is collected", function()
     local linear = nn.Linear(1, 1)
     local function train()

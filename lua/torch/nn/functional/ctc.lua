@@ -9,40 +9,57 @@ local errors = require("torch.errors")
 -- Stands for log 0: finite, so that gradients stay so too.
 local NEVER = -1e30
 
-local function lengths(v)
-  return core.is_tensor(v) and v:tolist() or v
+-- The numbers of a tensor or list, as a list. A traced tensor has none: what
+-- depends on them is not checked then.
+local function numbers(v)
+  if type(v) == "number" then
+    return { v }
+  elseif not core.is_tensor(v) then
+    return v
+  end
+  local readable, list = pcall(v.tolist, v)
+  list = type(list) == "number" and { list } or list
+  return readable and list or nil
 end
 
--- Targets [N, S] from rows, or from one row of all targets.
+-- Numbers as a tensor of indices.
+local function indices(v)
+  local torch = require("torch")
+  return core.is_tensor(v) and v:reshape({ -1 }):to(torch.int64)
+    or torch.tensor(v, { dtype = torch.int64 }):reshape({ -1 })
+end
+
+-- Targets [N, S] from one row of all targets.
 local function rows_of(targets, target_lengths)
   local torch = require("torch")
-  if targets:dim() == 2 then
-    return targets:to(torch.int64):tolist()
-  end
-  local flat, out, at = targets:tolist(), {}, 0
+  local flat = numbers(targets)
+  errors.check(flat and target_lengths, "RuntimeError", "ctc_loss: targets in one row cannot be "
+    .. "compiled, their places depend on data: give them as rows of one length")
+  local most, out, at = math.max(1, table.unpack(target_lengths)), {}, 0
   for i, n in ipairs(target_lengths) do
-    out[i] = { table.unpack(flat, at + 1, at + n) }
+    out[i] = {}
+    for s = 1, most do
+      out[i][s] = s <= n and flat[at + s] or 0
+    end
     at = at + n
   end
-  return out
+  return torch.tensor(out, { dtype = torch.int64 })
 end
 
 -- Labels with blanks around each, [N, 2 S + 1], and where a label may follow
 -- the one before the blank between them (0, else NEVER).
-local function extended(rows, target_lengths, blank)
+local function extended(rows, blank, dtype)
   local torch = require("torch")
-  local most = math.max(table.unpack(target_lengths))
-  local labels, skip = {}, {}
-  for i, row in ipairs(rows) do
-    labels[i], skip[i] = {}, {}
-    for s = 1, 2 * most + 1 do
-      local even = s % 2 == 0
-      labels[i][s] = even and row[s // 2] or blank
-      local repeated = even and s > 2 and row[s // 2] == row[s // 2 - 1]
-      skip[i][s] = even and s > 2 and not repeated and 0.0 or NEVER
-    end
+  local n, s = rows:size(0), rows:size(1)
+  local blanks = torch.full({ n, s }, blank, { dtype = torch.int64 })
+  local pairs_ = torch.stack({ blanks, rows }, 2):reshape({ n, 2 * s })
+  local labels = torch.cat({ pairs_, blanks:narrow(1, 0, 1) }, 1)
+  local skip = torch.full({ n, 2 * s + 1 }, NEVER, { dtype = dtype })
+  if s > 1 then
+    local other = rows:narrow(1, 1, s - 1):ne(rows:narrow(1, 0, s - 1))
+    skip[":, 3::2"] = torch.full({ n, s - 1 }, NEVER, { dtype = dtype }):masked_fill(other, 0)
   end
-  return torch.tensor(labels), torch.tensor(skip)
+  return labels, skip
 end
 
 -- x moved k places to the right
@@ -52,25 +69,19 @@ end
 
 local function likelihood(F, logp, labels, skip, input_lengths, target_lengths)
   local torch = require("torch")
-  local n, width = labels:size(0), labels:size(1)
-  local first = torch.full({ n, width }, NEVER, { dtype = logp.dtype })
+  local first = torch.full({ labels:size(0), labels:size(1) }, NEVER, { dtype = logp.dtype })
   first[":, :2"] = 0.0
-  local alpha, at_end = first + logp[0]:gather(1, labels), {}
-  for t = 1, logp:size(0) do
-    for i, length in ipairs(input_lengths) do
-      at_end[i] = length == t and alpha[i - 1] or at_end[i]
-    end
-    if t < logp:size(0) then
-      local ways = { alpha, shifted(F, alpha, 1), shifted(F, alpha, 2) + skip }
-      alpha = torch.logsumexp(torch.stack(ways, 0), 0) + logp[t]:gather(1, labels)
-    end
+  local alpha = first + logp[0]:gather(1, labels)
+  local at_end = alpha
+  for t = 1, logp:size(0) - 1 do
+    local ways = { alpha, shifted(F, alpha, 1), shifted(F, alpha, 2) + skip }
+    alpha = torch.logsumexp(torch.stack(ways, 0), 0) + logp[t]:gather(1, labels)
+    at_end = torch.where(input_lengths:gt(t):unsqueeze(1), alpha, at_end)
   end
-  local out = {}
-  for i, length in ipairs(target_lengths) do
-    local last = at_end[i]:narrow(0, math.max(2 * length - 1, 0), length > 0 and 2 or 1)
-    out[i] = -torch.logsumexp(last, 0)
-  end
-  return torch.stack(out, 0)
+  local last = (target_lengths * 2):unsqueeze(1)
+  local label = at_end:gather(1, (last - 1):clamp_min(0))
+    :masked_fill(target_lengths:eq(0):unsqueeze(1), NEVER)
+  return -torch.logsumexp(torch.cat({ at_end:gather(1, last), label }, 1), 1)
 end
 
 -- Zero, with the gradient exp(logp): PyTorch's gradient is the one that the
@@ -78,7 +89,7 @@ end
 local function softmax_share(logp, input_lengths)
   local torch = require("torch")
   local steps = torch.arange(logp:size(0)):reshape({ -1, 1 })
-  local used = steps:lt(torch.tensor(input_lengths):reshape({ 1, -1 })):to(logp.dtype)
+  local used = steps:lt(input_lengths:reshape({ 1, -1 })):to(logp.dtype)
   local sum = (logp:exp() * used:unsqueeze(2)):sum({ 0, 2 })
   return sum - sum:detach()
 end
@@ -97,26 +108,26 @@ return function(F)
         logp = logp:unsqueeze(1)
         targets = targets:reshape({ 1, -1 })
       end
-      input_lengths, target_lengths = lengths(input_lengths), lengths(target_lengths)
-      input_lengths = type(input_lengths) == "number" and { input_lengths } or input_lengths
-      target_lengths = type(target_lengths) == "number" and { target_lengths } or target_lengths
-      errors.check(#input_lengths == logp:size(1) and #target_lengths == logp:size(1),
+      local known, target_known = numbers(input_lengths), numbers(target_lengths)
+      input_lengths, target_lengths = indices(input_lengths), indices(target_lengths)
+      errors.check(input_lengths:size(0) == logp:size(1) and target_lengths:size(0) == logp:size(1),
         "RuntimeError", "ctc_loss: input_lengths and target_lengths must be of size %d, got %d "
-        .. "and %d", logp:size(1), #input_lengths, #target_lengths)
-      for _, length in ipairs(input_lengths) do
+        .. "and %d", logp:size(1), input_lengths:size(0), target_lengths:size(0))
+      for _, length in ipairs(known or {}) do
         errors.check(length >= 1 and length <= logp:size(0), "RuntimeError",
           "ctc_loss: input_lengths must be from 1 to %d, got %d", logp:size(0), length)
       end
       errors.check(blank >= 0 and blank < logp:size(2), "RuntimeError",
         "ctc_loss: blank must be in label range 0 to %d, got %d", logp:size(2) - 1, blank)
-      local labels, skip = extended(rows_of(targets, target_lengths), target_lengths, blank)
-      local loss = likelihood(F, logp, labels, skip:to(logp.dtype), input_lengths,
-        target_lengths) + softmax_share(logp, input_lengths)
+      local rows = targets:dim() == 2 and targets:to(torch.int64)
+        or rows_of(targets, target_known)
+      local labels, skip = extended(rows, blank, logp.dtype)
+      local loss = likelihood(F, logp, labels, skip, input_lengths, target_lengths)
+        + softmax_share(logp, input_lengths)
       local impossible = loss:detach():gt(-NEVER / 2)
       loss = loss:masked_fill(impossible, zero_infinity and 0 or math.huge)
       if reduction == "mean" then
-        local per = torch.tensor(target_lengths, { dtype = loss.dtype }):clamp_min(1)
-        loss = loss / per
+        loss = loss / target_lengths:to(loss.dtype):clamp_min(1)
       end
       loss = single and reduction == "none" and loss:reshape({}) or loss
       return F._identity_loss(loss, reduction)
