@@ -1,13 +1,16 @@
 #include "runtime/program.h"
 
+static void drop(LpKernel *k)
+{
+    if (k->fini)
+        k->fini(k);
+    lp_free(k);
+}
+
 void lp_code_fini(LpCode *c)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        LpKernel *k = c->instr[i].kernel;
-        if (k->fini)
-            k->fini(k);
-        lp_free(k);
-    }
+    for (size_t i = 0; i < c->n; i++)
+        drop(c->instr[i].kernel);
     lp_free(c->instr);
     lp_arena_fini(&c->mem);
     *c = (LpCode){0};
@@ -19,6 +22,9 @@ void lp_program_free(LpProgram *p)
         return;
     lp_code_fini(&p->micro);
     lp_code_fini(&p->update);
+    for (size_t i = 0; i < p->n_derived; i++)
+        drop(p->derived[i].pack);
+    lp_free(p->derived);
     lp_step_free(p->step);
     lp_free(p);
 }

@@ -9,11 +9,16 @@
 
 #include "src/ir/step.h"
 
-typedef enum { LP_SPACE_NONE, LP_SPACE_ARENA, LP_SPACE_VAR } LpSpace;
+typedef enum {
+    LP_SPACE_NONE,
+    LP_SPACE_ARENA,
+    LP_SPACE_VAR,
+    LP_SPACE_DERIVED
+} LpSpace;
 
 typedef struct LpRef {
     LpSpace space;   /* NONE: a hole or an immediate */
-    uint32_t var;    /* VAR: index into step->var */
+    uint32_t var;    /* VAR: index into step->var; DERIVED: of the copy */
     uint64_t offset; /* bytes */
 } LpRef;
 
@@ -32,9 +37,19 @@ typedef struct LpCode {
     uint64_t arena_bytes, work_bytes;
 } LpCode;
 
+/* A copy of a parameter in another layout, made anew whenever the parameter
+ * changes. */
+typedef struct LpDerived {
+    uint32_t var;
+    uint64_t bytes;
+    LpKernel *pack; /* operand: the parameter; result: the copy */
+} LpDerived;
+
 typedef struct LpProgram {
     LpStep *step; /* owned */
     LpCode micro, update;
+    LpDerived *derived;
+    size_t n_derived, cap_derived;
 } LpProgram;
 
 void lp_code_fini(LpCode *c);

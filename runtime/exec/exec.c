@@ -15,8 +15,10 @@ struct LpExec {
     size_t n_owned, cap_owned;
     char **backup; /* per variable: carried buffers of all replicas */
     char *arena, *work;
-    char **spare; /* per output stream: where unwanted slices go */
-    void **wide;  /* operands of one instruction; ranks of a collective */
+    void **derived; /* copies of parameters in other layouts */
+    bool stale;     /* a parameter was written since they were made */
+    char **spare;   /* per output stream: where unwanted slices go */
+    void **wide;    /* operands of one instruction; ranks of a collective */
     uint64_t seed;
     uint64_t micro_batch; /* since seeding */
     bool running;
@@ -121,6 +123,17 @@ static LpStatus set_up(LpExec *x, LpErr *e)
         if (s->var[i].data)
             LP_TRY(upload(x, i, e));
     }
+    x->derived = lp_calloc(x->p->n_derived, sizeof *x->derived);
+    LP_FAIL_IF(!x->derived, e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < x->p->n_derived; i++) {
+        const LpDerived *d = &x->p->derived[i];
+        x->derived[i] = block(x, d->bytes, e);
+        if (!x->derived[i])
+            return LP_E_MEMORY;
+        if (d->pack->work_bytes > work)
+            work = d->pack->work_bytes;
+    }
+    x->stale = true;
     x->arena = block(x, arena, e);
     x->work = block(x, work, e);
     return x->arena && x->work ? LP_OK : LP_E_MEMORY;
@@ -155,6 +168,7 @@ void lp_exec_free(LpExec *x)
     lp_free(x->ptr);
     lp_free(x->backup);
     lp_free(x->spare);
+    lp_free(x->derived);
     lp_free(x->wide);
     lp_program_free(x->p);
     lp_free(x);
@@ -167,6 +181,7 @@ const LpProgram *lp_exec_program(const LpExec *x)
 
 void lp_exec_write(LpExec *x, size_t var, const void *src)
 {
+    x->stale = true;
     const LpVariable *v = &x->p->step->var[var];
     for (int64_t r = 0; r < (per_replica(v) ? x->replicas : 1); r++)
         memcpy(x->ptr[(size_t)r * x->n_var + var], src, var_bytes(v));
@@ -273,6 +288,8 @@ static void *resolve(const LpExec *x, void *const *ptr, const LpRef *r)
         return x->arena + r->offset;
     case LP_SPACE_VAR:
         return (char *)ptr[r->var] + r->offset;
+    case LP_SPACE_DERIVED:
+        return x->derived[r->var];
     case LP_SPACE_NONE:
         break;
     }
@@ -329,6 +346,19 @@ static void each_backup(LpExec *x, bool save)
     }
 }
 
+/* Packed copies follow the parameters they are copies of. */
+static LpStatus derive(LpExec *x, LpErr *e)
+{
+    LpRunCtx rc = {.seed = x->seed};
+    for (size_t i = 0; i < x->p->n_derived; i++) {
+        const LpKernel *k = x->p->derived[i].pack;
+        void *in[1] = {x->ptr[x->p->derived[i].var]};
+        LP_TRY(k->run(k, in, &x->derived[i], x->work, &rc, e));
+    }
+    x->stale = false;
+    return LP_OK;
+}
+
 static LpStatus update(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
@@ -347,6 +377,8 @@ static LpStatus update(LpExec *x, LpErr *e)
 
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
+    if (x->stale)
+        LP_TRY(derive(x, e));
     each_backup(x, true);
     for (int64_t r = 0; r < x->replicas; r++) {
         LpStatus s = run_replica(x, stream, d, r, e);
@@ -356,6 +388,7 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
         }
     }
     LP_TRY(update(x, e));
+    x->stale = x->p->update.n > 0;
     x->micro_batch += (uint64_t)x->p->step->gradient_accumulation;
     return LP_OK;
 }

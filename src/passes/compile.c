@@ -12,7 +12,7 @@ typedef struct Compile {
     LpStep *s;
     const LpTraining *t;
     LpArena mem;
-    int *accum; /* per rule: accumulator variable, -1: no gradient */
+    int *accum;  /* per rule: accumulator variable, -1: no gradient */
     LpVal scale; /* of the update graph: what gradients are multiplied by */
     LpErr *err;
 } Compile;
@@ -307,9 +307,9 @@ LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     p->step = step;
-    LpStatus s = lp_lower(step, step->micro, false, &o->host, &p->micro, e);
+    LpStatus s = lp_lower(p, false, &o->host, e);
     if (s == LP_OK && step->update)
-        s = lp_lower(step, step->update, true, &o->host, &p->update, e);
+        s = lp_lower(p, true, &o->host, e);
     if (s != LP_OK) {
         lp_program_free(p);
         return s;

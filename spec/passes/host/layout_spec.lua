@@ -95,3 +95,48 @@ describe("host lowering of", function()
     end)
   end
 end)
+
+describe("a packed copy of a weight", function()
+  local compiled = require("spec.support.compiled")
+
+  local function model()
+    local w = values(96, 80) * 0.1
+    return w, values(8, 80), function(x)
+      return F.linear(x, w)
+    end
+  end
+
+  it("follows the weight when it is written", function()
+    local w, x, fn = model()
+    local step = compiled.step(fn, { x }, { { "parameter", "w", w } })
+    step:complete({})
+    local at = compiled.vars(step)
+    local exec = step:compile({})
+    for i = 1, 3 do
+      exec:write(at["parameter w"], w * i)
+      local got = exec:run(compiled.feed(at, { x }), {})[at["output output_1"]]
+      helper.near(got, x:matmul((w * i):t()), { 1e-5, 1e-5 })
+    end
+  end)
+
+  it("follows the weight when it is trained, one copy an update", function()
+    local results = {}
+    for i, packed in ipairs({ true, false }) do
+      local w, _, fn = model()
+      local x = values(2 * 4 * 8, 80)
+      local step, losses = compiled.step(function(row)
+        local y = fn(row)
+        return y, F.mse_loss(y, torch.ones_like(y))
+      end, { x["0:8"] }, { { "parameter", "w", w } })
+      local at = compiled.vars(step)
+      step:complete({ device_iterations = 2, gradient_accumulation = 4, loss = losses[1],
+        rules = { { op = "sub", param = at["parameter w"], inputs = { at["parameter w"], "grad" },
+          outputs = { at["parameter w"] } } } })
+      local exec = step:compile({ packed = packed })
+      local got = exec:run(compiled.feed(at, { x }), {})
+      results[i] = { got[at["output output_1"]], exec:read(at["parameter w"]) }
+    end
+    helper.near(results[1][1], results[2][1], { 1e-5, 1e-5 })
+    helper.near(results[1][2], results[2][2], { 1e-5, 1e-5 })
+  end)
+end)

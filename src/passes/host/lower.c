@@ -374,6 +374,11 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     const LpGraphNode *n = &l->g->node[id];
     if (n->op->flags & LP_OPF_VIEW)
         return lower_view(l, id, n);
+    bool done = false;
+    if (lp_derives(l, n))
+        LP_TRY(lp_lower_derived(l, id, &done));
+    if (done)
+        return LP_OK;
     LP_FAIL_IF(!n->op->prepare, l->err, LP_E_INTERNAL,
                "operator %s has no kernel", n->op->name);
     Req q = {0};
@@ -495,11 +500,16 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
     return group->member[group->n - 1] == id ? lp_lower_group(l, group) : LP_OK;
 }
 
-LpStatus lp_lower(const LpStep *step, const LpGraph *g, bool update,
-                  const LpHostOptions *o, LpCode *code, LpErr *e)
+LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e)
 {
-    LpLower l = {
-        .step = step, .g = g, .update = update, .o = o, .code = code, .err = e};
+    const LpGraph *g = update ? p->step->update : p->step->micro;
+    LpLower l = {.program = p,
+                 .step = p->step,
+                 .g = g,
+                 .update = update,
+                 .o = o,
+                 .code = update ? &p->update : &p->micro,
+                 .err = e};
     LpFusion fusion = {0};
     LpRegions regions = {0};
     l.regions = &regions;

@@ -7,12 +7,12 @@
 typedef struct LpHostOptions {
     int threads;
     bool fuse; /* chains of pointwise operators as one pass */
+    bool pack; /* weights of products as packed copies */
     int block; /* channels in a block of images: 8 or 16; 0: plain layouts */
 } LpHostOptions;
 
-/* `g` is step->micro or step->update. */
-LpStatus lp_lower(const LpStep *step, const LpGraph *g, bool update,
-                  const LpHostOptions *o, LpCode *code, LpErr *e);
+/* Lowers step->micro or step->update into p->micro or p->update. */
+LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e);
 
 /* Assigns arena offsets to buffers with given lifetimes so that buffers alive
  * at once do not overlap; aligned to 64 bytes. Returns the arena's size.

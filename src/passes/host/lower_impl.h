@@ -22,6 +22,7 @@ typedef struct LpPlace {
 } LpPlace;
 
 typedef struct LpLower {
+    LpProgram *program;
     const LpStep *step;
     const LpGraph *g;
     bool update;
@@ -82,6 +83,11 @@ LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like);
 /* Attributes and descriptions for reducing in[] (already split). */
 void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
                          LpDesc *in, LpDesc *out);
+
+/* ---- derived copies ----------------------------------------------------- */
+/* n is a product that may read a packed copy of a parameter. */
+bool lp_derives(const LpLower *l, const LpGraphNode *n);
+LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done);
 
 /* ---- regions ------------------------------------------------------------ */
 /* Inlined fused operators that the host runs by their own kernel: such a

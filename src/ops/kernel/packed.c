@@ -1,0 +1,61 @@
+#include "src/ops/kernel/packed.h"
+
+#include "src/ops/kernel/dnn.h"
+
+static void fini(LpKernel *k)
+{
+    lp_dnn_free(k->state);
+    k->state = NULL;
+}
+
+static LpStatus run_mm(const LpKernel *k, void *const *in, void *const *out,
+                       void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    void *args[LP_DNN_N_ARGS] = {
+        [LP_DNN_SRC] = in[0], [LP_DNN_WEIGHTS] = in[1], [LP_DNN_DST] = out[0]};
+    return lp_dnn_run(k->state, args, work, e);
+}
+
+static LpStatus run_pack(const LpKernel *k, void *const *in, void *const *out,
+                         void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = in[0], [LP_DNN_DST] = out[0]};
+    return lp_dnn_run(k->state, args, work, e);
+}
+
+static void fill(LpKernel *k, LpKernelRun run, LpDnnPrim *prim)
+{
+    k->run = run;
+    k->fini = fini;
+    k->state = prim;
+    k->work_bytes = lp_dnn_work_bytes(prim);
+}
+
+LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
+                              LpKernel *mm, LpKernel *pack, size_t *bytes,
+                              bool *same, LpErr *e)
+{
+    LpDnnMatmul d = {.threads = mm->threads};
+    LpDnnLayout plain;
+    LpDnnPrim *product = NULL, *reorder = NULL;
+    LP_TRY(lp_dnn_plain(LP_F32, 2, x->shape, x->strides, &d.src, e));
+    LP_TRY(lp_dnn_plain(LP_F32, 2, w->shape, w->strides, &plain, e));
+    LP_TRY(lp_dnn_any(LP_F32, 2, w->shape, &d.weights, e));
+    LP_TRY(lp_dnn_plain(LP_F32, 2, y->shape, NULL, &d.dst, e));
+    LP_TRY(lp_dnn_matmul_new(&d, &product, e));
+    const LpDnnLayout *own = lp_dnn_layout(product, LP_DNN_WEIGHTS);
+    *same = lp_dnn_layout_eq(own, &plain);
+    *bytes = own->bytes;
+    LpStatus s = LP_OK;
+    if (!*same)
+        s = lp_dnn_reorder_new(&plain, own, pack->threads, &reorder, e);
+    if (*same || s != LP_OK) {
+        lp_dnn_free(product);
+        return s;
+    }
+    fill(mm, run_mm, product);
+    fill(pack, run_pack, reorder);
+    return LP_OK;
+}

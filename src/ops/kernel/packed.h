@@ -1,0 +1,18 @@
+/* Products with a weight in the library's own layout. The packed form is a
+ * copy derived from plain rows; whoever keeps it derives it again when the
+ * rows change. */
+#ifndef LP_OPS_KERNEL_PACKED_H
+#define LP_OPS_KERNEL_PACKED_H
+
+#include "src/ir/op.h"
+
+/* y = x w for x [m, k], w [k, n] as it lies in plain memory, y [m, n]
+ * contiguous, all float32. Fills `mm` (operands x and the packed weight) and
+ * `pack` (operand w's memory, result the packed weight, *bytes large). The
+ * layout depends on the three shapes. *same: the library wants the plain
+ * memory anyway, nothing was filled. */
+LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
+                              LpKernel *mm, LpKernel *pack, size_t *bytes,
+                              bool *same, LpErr *e);
+
+#endif

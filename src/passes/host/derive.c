@@ -1,0 +1,116 @@
+/* Derived copies of parameters. The home of a Linear's weight is plain rows
+ * [out, in], which gradient, optimizer and sync share; its forward product
+ * reads a packed copy, which the update derives anew.
+ *
+ *   %2 = permute(%w, dims=[1, 0])   ->   %3 = packed product of %1 and the
+ *   %3 = mm(%1, %2)                      copy derived from w
+ *
+ * Worth it from a size on where the library's own layout differs from rows,
+ * and if the copy is read often enough: for 784-512-512 and 64 rows the forward
+ * gains a fifth (two thirds for a single row), making the copies costs as much
+ * as three such gains. So inference packs, and training from MICRO
+ * micro-batches an update on. */
+#include <string.h>
+
+#include "src/ops/kernel/packed.h"
+#include "src/ops/ops.h"
+#include "src/passes/host/lower_impl.h"
+
+enum {
+    LEAST = 64, /* rows and columns of the weight */
+    MICRO = 4,  /* reads of a copy */
+};
+
+/* The parameter whose rows the transposed operand v reads, or -1. */
+static int packed_param(const LpLower *l, LpVal v)
+{
+    const LpGraph *g = l->g;
+    if (!lp_is_value(v) || g->value[v].node == LP_NO_NODE)
+        return -1;
+    const LpGraphNode *n = &g->node[g->value[v].node];
+    if (n->op != &op_permute || n->attr[0].n != 2 || n->attr[0].v[0] != 1)
+        return -1;
+    const LpPlace *p = &l->place[n->in[0]];
+    if (g->value[n->in[0]].node != LP_NO_NODE || p->buf == LP_NO_BUF)
+        return -1;
+    uint32_t var = l->buf[p->buf].var;
+    if (var == UINT32_MAX || l->step->var[var].role != LP_VAR_PARAM ||
+        l->step->var[var].micro_out != LP_NOVAL)
+        return -1;
+    return (int)var;
+}
+
+bool lp_derives(const LpLower *l, const LpGraphNode *n)
+{
+    if (!l->o->pack || l->update || n->op != &op_mm)
+        return false;
+    if (l->step->update &&
+        l->step->gradient_accumulation * l->step->replicas < MICRO)
+        return false;
+    const LpType *w = lp_graph_type(l->g, n->in[1]);
+    const LpType *x = lp_graph_type(l->g, n->in[0]);
+    return w->dtype == LP_F32 && x->dtype == LP_F32 && x->shape[0] > 0 &&
+           w->shape[0] >= LEAST && w->shape[1] >= LEAST &&
+           packed_param(l, n->in[1]) >= 0;
+}
+
+static LpStatus add_derived(LpLower *l, int var, size_t bytes, LpKernel *pack,
+                            uint32_t *index)
+{
+    LpProgram *p = l->program;
+    LP_FAIL_IF(!LP_GROW(p->derived, p->cap_derived, p->n_derived), l->err,
+               LP_E_MEMORY, "out of memory");
+    *index = (uint32_t)p->n_derived;
+    p->derived[p->n_derived++] =
+        (LpDerived){.var = (uint32_t)var, .bytes = bytes, .pack = pack};
+    return LP_OK;
+}
+
+static void drop(LpKernel *k)
+{
+    if (k && k->fini)
+        k->fini(k);
+    lp_free(k);
+}
+
+/* *done: the node was lowered here. */
+LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
+{
+    const LpGraphNode *n = &l->g->node[id];
+    const LpPlace *x;
+    LpKernel *mm = NULL, *pack = NULL;
+    size_t bytes = 0;
+    bool same = false;
+    uint32_t index = 0;
+    int var = packed_param(l, n->in[1]);
+    LP_TRY(lp_layout_place(l, n->in[0], 0, &x));
+    LpDesc xd = x->desc, wd = l->place[n->in[1]].desc;
+    LpDesc yd = {.dtype = LP_F32, .ndim = 2};
+    memcpy(yd.shape, lp_graph_type(l->g, n->out)->shape, sizeof yd.shape);
+    LpStatus s = lp_lower_new_kernel(l, &mm);
+    if (s == LP_OK)
+        s = lp_lower_new_kernel(l, &pack);
+    LpErr probe = {0}; /* strides the library does not take: the plain way */
+    if (s == LP_OK && lp_packed_mm_prepare(&xd, &wd, &yd, mm, pack, &bytes,
+                                           &same, &probe) != LP_OK)
+        same = true;
+    *done = s == LP_OK && !same;
+    if (*done && (s = add_derived(l, var, bytes, pack, &index)) == LP_OK)
+        pack = NULL; /* the program's now */
+    if (s != LP_OK || !*done) {
+        drop(mm);
+        drop(pack);
+        return s;
+    }
+    LP_TRY(lp_lower_own(l, n->out, UINT32_MAX));
+    l->buf[l->place[n->out].buf].reads_left += l->uses[n->out];
+    const LpPlace *in[2] = {&l->place[n->in[0]], NULL};
+    const LpPlace *out[1] = {&l->place[n->out]};
+    LP_TRY(lp_layout_place(l, n->in[0], 0, &in[0]));
+    LP_TRY(lp_lower_finish(l, LP_OK, id, mm, in, 2, out, 1));
+    LpRef *ref = (LpRef *)(uintptr_t)&l->code->instr[l->code->n - 1].in[1];
+    *ref = (LpRef){.space = LP_SPACE_DERIVED, .var = index};
+    for (int i = 0; i < 2; i++)
+        l->buf[l->place[n->in[i]].buf].reads_left--;
+    return LP_OK;
+}
