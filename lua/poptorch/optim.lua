@@ -295,6 +295,15 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
       end
       return v
     end,
+    -- On the host the velocity gathers the gradient here, on the device where
+    -- micro-batches are accumulated.
+    update = function(self, group, param, grad)
+      if self.use_combined_accum then
+        local scale = (1 - group.dampening) * group.velocity_scaling
+        self:state_tensor(param, "Accl1"):add_(grad, { alpha = scale })
+      end
+      Optimizer.update(self, group, param, grad)
+    end,
     update_rule = function(self, group)
       if self.use_combined_accum then
         return {

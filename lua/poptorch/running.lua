@@ -181,7 +181,7 @@ local function build(s, spec, tensors)
   s.vars = completing.index(step)
   check_replicated_buffers(s)
   sort_streams(s)
-  s.spec, s.out_spec, s.assigner = spec, out_spec, assigner
+  s.spec, s.out_spec, s.assigner, s.synthetic = spec, out_spec, assigner, nil
   s.order, s.groups = group_order(s.options)
   s.report = require("poptorch.simulation").analyse(s, step, target)
   return step:compile({})
@@ -254,6 +254,33 @@ local function gather(s, tensor)
   return rows:reshape(shape)
 end
 
+-- With synthetic data nothing comes from the host: floating inputs are normal
+-- numbers, made once, others are 0 (any class id or index allows that).
+local function synthetic(s, tensors)
+  local torch = require("torch")
+  local g = torch.Generator()
+  g:manual_seed(seed(s))
+  local feed = {}
+  for i, v in ipairs(s.inputs) do
+    local t = spread(s, tensors[i].tensor)
+    feed[v.index] = t:is_floating_point()
+      and torch.randn(t.shape, { generator = g, dtype = t.dtype }) or torch.zeros_like(t)
+  end
+  return feed
+end
+
+local function feed_of(s, tensors)
+  if s.options.enable_synthetic_data then
+    s.synthetic = s.synthetic or synthetic(s, tensors)
+    return s.synthetic
+  end
+  local feed = {}
+  for i, v in ipairs(s.inputs) do
+    feed[v.index] = spread(s, tensors[i].tensor)
+  end
+  return feed
+end
+
 local function write_back(s, originals, got)
   local torch = require("torch")
   for _, v in ipairs(s.written_inputs) do
@@ -311,18 +338,16 @@ function M.call(s, values, refresh)
     compile(s, spec, tensors)
   end
   refresh(s)
-  local feed = {}
-  for i, v in ipairs(s.inputs) do
-    feed[v.index] = spread(s, tensors[i].tensor)
-  end
-  local ok, got = pcall(s.exec.run, s.exec, feed, s.modes)
+  local ok, got = pcall(s.exec.run, s.exec, feed_of(s, tensors), s.modes)
   if s.training then
     note_training(s)
   end
   if not ok then
     error(got, 0)
   end
-  write_back(s, originals, got)
+  if not s.options.enable_synthetic_data then
+    write_back(s, originals, got)
+  end
   return results(s, got)
 end
 

@@ -32,9 +32,6 @@ local REFUSED = {
   { "Precision.setPartialsType(torch.half) with float16 values", function(o, _, vars)
     return o.Precision.partials_type == "half" and has_half(vars)
   end },
-  { "enableSyntheticData", function(o)
-    return o.enable_synthetic_data and o.enable_synthetic_data ~= 0
-  end },
   { "anchorTensor", function(o)
     return next(o.anchored_tensors) ~= nil
   end },

@@ -100,7 +100,11 @@ local function check_registered(before)
 end
 
 local function declare_state(s, trace)
+  local float64, bfloat16 = core.dtypes.float64, core.dtypes.bfloat16
   for name, p in s.model:named_parameters() do
+    errors.check(p.dtype ~= float64 and p.dtype ~= bfloat16, "Error",
+      "parameter '%s' has the dtype %s, which the device does not have: convert the model with "
+      .. "model:float() or model:half()", name, tostring(p.dtype))
     trace:declare("parameter", name, p)
   end
   for name, b in s.model:named_buffers() do

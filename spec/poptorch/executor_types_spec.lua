@@ -52,6 +52,17 @@ describe("half precision", function()
     assert.equal(float, y.dtype)
   end)
 
+  it("is the only other type that parameters may have", function()
+    for _, to in ipairs({ "double", "bfloat16" }) do
+      local linear = nn.Linear(3, 2)
+      linear[to](linear)
+      local e = raises("Error", "weight", function()
+        poptorch.inferenceModel(linear)(torch.ones(1, 3))
+      end)
+      assert.matches("model:float", e.message)
+    end
+  end)
+
   it("weights train with a float copy in the loss", function()
     torch.manual_seed(3)
     local Net = nn.Module:extend("Net")

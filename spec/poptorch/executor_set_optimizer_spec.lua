@@ -1,0 +1,229 @@
+--- Changing the optimizer of a compiled model, attributes that may change and
+--- those that may not, optimizers that are refused.
+local core = require("lupine.core")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local near, raises = helper.near, helper.raises
+
+-- The gradient of every weight is 1.
+local Sum = nn.Module:extend("Sum")
+
+function Sum:init(...)
+  self.w = nn.Parameter(torch.tensor({ ... }, { dtype = torch.float32 }))
+end
+
+function Sum:forward(x)
+  return poptorch.identity_loss(self.w * x, "sum")
+end
+
+local function logged(f)
+  local log, lines = core.host.log, {}
+  core.host.log = function(_, line)
+    lines[#lines + 1] = line
+  end
+  local ok, e = pcall(f)
+  core.host.log = log
+  assert(ok, e)
+  return table.concat(lines, "\n")
+end
+
+local function pop(name, t)
+  return function(params)
+    return poptorch.optim[name](params, t)
+  end
+end
+
+describe("setOptimizer", function()
+  it("with another rate takes effect without compiling again", function()
+    local net = Sum(1)
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.0 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    for _ = 1, 50 do
+      near(model(torch.ones(1)), 1)
+    end
+    optimizer.param_groups[1].lr = 0.1
+    near(model(torch.ones(1)), 1)
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.9 })
+    model:setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.2 }))
+    model(torch.ones(1))
+    near(net.w, { 0.7 })
+  end)
+
+  it("moves the groups that have a rate", function()
+    local net = Sum(1)
+    net.b = nn.Parameter(torch.tensor({ 1.0 }))
+    function net:forward(x)
+      return poptorch.identity_loss(self.w * x + self.b, "sum")
+    end
+    local function groups(first, second)
+      return poptorch.optim.SGD({ { params = { net.w }, lr = first },
+        { params = { net.b }, lr = second } }, { lr = 1.0 })
+    end
+    local model = poptorch.trainingModel(net, nil, groups(0.0, 0.1))
+    model(torch.ones(1))
+    near(net.w, { 1 })
+    near(net.b, { 0.9 })
+    model:setOptimizer(groups(0.1, 0.0))
+    model(torch.ones(1))
+    near(net.w, { 0.9 })
+    near(net.b, { 0.9 })
+  end)
+
+  it("takes over where a scheduler changed the rate", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 1.0 })
+    local scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0 })
+    scheduler:step()
+    model(torch.ones(1))
+    near(net.w, { -1 })
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { -1.5 })
+  end)
+
+  it("keeps the momentum with a new optimizer of the same kind", function()
+    local function run(swap)
+      local net = Sum(1)
+      local make = pop("SGD", { lr = 0.1, momentum = 0.9 })
+      local model = poptorch.trainingModel(net, nil, make(net:parameters()))
+      for _ = 1, 4 do
+        model(torch.ones(1))
+        if swap then
+          model:setOptimizer(make(net:parameters()))
+        end
+      end
+      return net.w
+    end
+    near(run(true), run(false))
+  end)
+
+  it("refuses another kind, other groups, and other values of constants", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    optimizer.param_groups[1].weight_decay = 0.5 -- before compiling: free
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.85 })
+    raises("Error", "compiled for SGD, not Adam", function()
+      model:setOptimizer(poptorch.optim.Adam(net:parameters()))
+    end)
+    model:setOptimizer(optimizer)
+    optimizer.param_groups[1].weight_decay = 0.25
+    raises("Error", "weight_decay is constant.*0.5.*0.25", function()
+      model:setOptimizer(optimizer)
+    end)
+    optimizer.param_groups[1].weight_decay = 0.5
+    model:setOptimizer(optimizer)
+    optimizer.loss_scaling = 2.0
+    raises("Error", "loss_scaling is constant", function()
+      model:setOptimizer(optimizer)
+    end)
+  end)
+
+  it("tells of attributes that nothing reads, once", function()
+    local net = Sum(1)
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    optimizer.param_groups[1].loss_scaling = 2
+    optimizer.lr = 5
+    local text = logged(function()
+      model:setOptimizer(optimizer)
+    end)
+    assert.matches("unexpected group attribute 'loss_scaling'", text)
+    assert.matches("unexpected optimizer attribute 'lr'", text)
+    assert.equal("", logged(function()
+      model:setOptimizer(optimizer)
+    end))
+  end)
+end)
+
+describe("variable_attrs", function()
+  it("are the arguments that were given", function()
+    local v = poptorch.optim.SGD(Sum(1):parameters(),
+      { lr = 0.1, momentum = 0.0, use_combined_accum = true }).variable_attrs
+    assert.is_false(v:isConstant("lr"))
+    assert.is_false(v:isConstant("momentum"))
+    assert.is_true(v:isConstant("weight_decay"))
+    assert.is_true(v:isConstant("loss_scaling"))
+    assert.is_true(v:isConstant("no such thing"))
+    v:markAsVariable("loss_scaling")
+    assert.is_false(v:isConstant("loss_scaling"))
+    v:markAsConstant("lr")
+    assert.is_true(v:isConstant("lr"))
+    raises("AssertionError", "no attribute.*nothing.*allowed are", function()
+      v:markAsConstant("nothing")
+    end)
+    raises("AssertionError", "no attribute", function()
+      v:markAsVariable("nothing")
+    end)
+  end)
+
+  it("marked as variable may change after compiling", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1 })
+    optimizer.variable_attrs:markAsVariable("weight_decay")
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    optimizer.param_groups[1].weight_decay = 0.5
+    model:setOptimizer(optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.9 - 0.1 * 1.45 })
+  end)
+end)
+
+describe("an optimizer that cannot run on the device", function()
+  local net = Sum(1)
+  local function wrap(optimizer)
+    return function()
+      poptorch.trainingModel(net, nil, optimizer)
+    end
+  end
+
+  it("is refused: amsgrad, other classes", function()
+    raises("ValueError", "amsgrad", wrap(poptorch.optim.Adam(net:parameters(),
+      { amsgrad = true })))
+    raises("ValueError", "amsgrad", wrap(torch.optim.AdamW(net:parameters(),
+      { amsgrad = true })))
+    raises("AssertionError", "Adagrad", wrap(torch.optim.Adagrad(net:parameters())))
+  end)
+
+  it("or has wrong values, is refused when it is made", function()
+    raises("AssertionError", "accum_type", function()
+      poptorch.optim.Adam(net:parameters(), { accum_type = torch.int32 })
+    end)
+    raises("Error", "max_grad_norm", function()
+      poptorch.optim.Adam(net:parameters(), { max_grad_norm = 0 / 0 })
+    end)
+    raises("AssertionError", "centered", function()
+      poptorch.optim.RMSprop({ { params = { nn.Parameter(torch.ones(1)) }, centered = true },
+        { params = { nn.Parameter(torch.ones(1)) } } })
+    end)
+    raises("ValueError", "Nesterov", function()
+      poptorch.optim.SGD(net:parameters(), { lr = 0.1, nesterov = true })
+    end)
+    raises("ValueError", "lr", function()
+      poptorch.optim.SGD(net:parameters(), { lr = -1.0 })
+    end)
+    raises("TypeError", "learning_rate", function()
+      poptorch.optim.SGD(net:parameters(), { learning_rate = 1.0 })
+    end)
+  end)
+
+  it("but for its sub-class is told", function()
+    local Mine = torch.optim.SGD:extend("Mine")
+    local text = logged(function()
+      wrap(Mine(net:parameters(), { lr = 0.1 }))()
+    end)
+    assert.matches("sub%-class of SGD", text)
+  end)
+end)
