@@ -171,7 +171,9 @@ end
 local function peer_python()
   local pipe = assert(io.popen("sh spec/bench/peers.sh " .. quote(BUILD)))
   local path = pipe:read("l")
-  assert(pipe:close(), "bench: no peer")
+  if not pipe:close() then
+    os.exit(1, true) -- the script has said why
+  end
   if not path then
     print("No peer: no Python with PyTorch is to be had (PEERS_PYTHON names one). Ours only.")
   end
