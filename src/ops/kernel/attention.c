@@ -178,16 +178,18 @@ static size_t scratch(const Att *a, LpDtype t)
         }                                                                      \
     }
 
+static const LpNum no_param[LP_PW_MAX_PARAM];
+
 static void exp_f32(float *x, int64_t n)
 {
     const void *in[1] = {x};
-    lp_loop_row(LP_LOOP_exp)->f32(n, x, in, 0, NULL);
+    lp_loop_row(LP_LOOP_exp)->f32(n, x, in, 0, no_param);
 }
 
 static void exp_f64(double *x, int64_t n)
 {
     const void *in[1] = {x};
-    lp_loop_row(LP_LOOP_exp)->f64(n, x, in, 0, NULL);
+    lp_loop_row(LP_LOOP_exp)->f64(n, x, in, 0, no_param);
 }
 
 ATTENTION(float, LP_F32, f32, exp_f32)

@@ -23,7 +23,8 @@ typedef struct LpNum {
 } LpNum;
 
 /* y may be the same memory as an operand, never shifted against one. Bit i of
- * `splat`: operand i is one element for all n (loops of two operands only). */
+ * `splat`: operand i is one element for all n (loops of two operands only). `p`
+ * has LP_PW_MAX_PARAM entries, also for loops without parameters. */
 typedef void (*LpLoop)(int64_t n, void *y, const void *const *x, unsigned splat,
                        const LpNum *p);
 
