@@ -73,25 +73,13 @@ end
 
 -- ---- running ----------------------------------------------------------------
 
--- An inference model sees weights that a training model of the same module has
--- changed since.
-local function refresh_weights(s)
-  local trainer = wrapped[s.model]
-  local version = trainer and rawget(trainer, own).weights_version or nil
-  if s.training or not version or version == s.seen_version then
-    return
-  end
-  s.seen_version = version
-  state.upload_weights(s)
-end
-
 local attach
 
 local function refresh(s)
   if not s.attached then
     attach(s)
   end
-  refresh_weights(s)
+  state.refresh(s)
 end
 
 local function bind(s, ...)

@@ -130,6 +130,11 @@ local function mirror(s)
       end
     end
   end
+  if s.training then
+    state.claim(s)
+  else
+    state.up_to_date(s)
+  end
 end
 
 local function sort_streams(s)

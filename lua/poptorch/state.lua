@@ -15,6 +15,43 @@ function M.upload_weights(s)
   end
 end
 
+-- tensor of the host -> the executor that trained it last
+local trainers = setmetatable({}, { __mode = "k" })
+
+--- The tensors that come back from this executor's device are trained by it.
+function M.claim(s)
+  for _, m in ipairs(s.mirrored) do
+    trainers[m.tensor] = s
+  end
+end
+
+-- Notes what is newest; says whether that is news.
+local function look(s)
+  local news = false
+  for _, m in ipairs(s.uploaded) do
+    local trainer = trainers[m.tensor]
+    if trainer and s.seen[trainer] ~= trainer.weights_version then
+      s.seen[trainer] = trainer.weights_version
+      news = true
+    end
+  end
+  return news
+end
+
+--- An inference model has all that was trained up to now.
+function M.up_to_date(s)
+  s.seen = setmetatable({}, { __mode = "k" })
+  look(s)
+end
+
+--- An inference model gets what was trained since, also as part of another
+--- module.
+function M.refresh(s)
+  if not s.training and look(s) then
+    M.upload_weights(s)
+  end
+end
+
 -- ---- the optimizer ------------------------------------------------------------------
 
 --- Device -> the optimizer's tensors, if a run has changed them since.

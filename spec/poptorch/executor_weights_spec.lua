@@ -113,6 +113,17 @@ describe("weights of a training model", function()
     end
   end)
 
+  it("reach an inference model of a part of it, also after training has ended", function()
+    local net, model, x, t = trained(1)
+    local other = poptorch.inferenceModel(net.fc)
+    near(other(x), net.fc(x):detach())
+    model(x, t)
+    near(other(x), net.fc(x):detach())
+    model(x, t)
+    model:destroy()
+    near(other(x), net.fc(x):detach())
+  end)
+
   it("reach it together with the statistics that training changed", function()
     local Normed = nn.Module:extend("Normed")
     function Normed:init()
