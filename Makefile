@@ -176,6 +176,7 @@ fidelity: setup
 # Everything there is: the suite, the suite under sanitizers, every check of
 # style, every example.
 check-full: test asan lint
+	sh spec/tools/test.sh $(BUILD) slow
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
 

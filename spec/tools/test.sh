@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the specs under the host and under stock Lua, then the cheap checks of
 # style. The last line is `N passed, N failed`, summed over both runs; a check
-# of style counts as one. Usage: test.sh BUILD [sanitized] (host only)
+# of style counts as one. Usage: test.sh BUILD [sanitized | slow] (host only;
+# slow: with the slow specs)
 set -u
 build=$1
 mode=${2:-both}
@@ -10,6 +11,7 @@ out=$build/test
 mkdir -p "$out"
 passed=0
 failed=0
+task=
 
 # specs NAME COMMAND...: one run of the suite. spec/tools/output.lua leaves
 # the counts; a run that ends without them has crashed.
@@ -18,7 +20,7 @@ specs() {
     shift
     rm -f "$out/counts" "$out/current"
     echo "== specs under $name"
-    LUPINE_BUILD=$build LUPINE_TEST_OUT=$out "$@" /usr/bin/busted --ignore-lua </dev/null
+    LUPINE_BUILD=$build LUPINE_TEST_OUT=$out "$@" /usr/bin/busted --ignore-lua $task </dev/null
     code=$?
     if [ -f "$out/counts" ]; then
         read -r p f <"$out/counts"
@@ -38,6 +40,10 @@ sanitized)
     export UBSAN_OPTIONS=print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$root/spec/tools/leaks.supp
     specs "the host, sanitized" "$build/lupine"
+    ;;
+slow)
+    task=--run=all
+    specs "the host, slow ones too" "$build/lupine"
     ;;
 *)
     specs "the host" "$build/lupine"
