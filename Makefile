@@ -71,7 +71,7 @@ DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
   $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d)
 
 .PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
-  check-full fidelity install clean setup setup-lint
+  check-full fidelity golden install clean setup setup-lint
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -172,6 +172,13 @@ bench: setup
 fidelity: setup
 	@$(submake) $(BUILD)/tools/fidelity
 	@$(BUILD)/tools/fidelity
+
+# Results, gradients and trainings recorded from PyTorch (spec/golden/README.md)
+# replayed: AREAS chooses; GOLDEN is another directory of the same form.
+GOLDEN ?= spec/golden
+golden: setup
+	@$(submake) all
+	@$(BUILD)/lupine spec/golden/replay.lua $(GOLDEN) $(AREAS)
 
 # Everything there is: the suite, the suite under sanitizers, every check of
 # style, every example.
