@@ -336,7 +336,8 @@ static int step_text(lua_State *L)
     return 1;
 }
 
-/* step:compile{threads=, fuse=, blocked=, packed=}: the step becomes the executor's. */
+/* step:compile{threads=, fuse=, blocked=, packed=}: the step becomes the
+ * executor's. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};

@@ -7,7 +7,8 @@
 
 /* How one parameter is updated: an operator of src/ops/optim.c over variables
  * of the step. Operands left out have the form's default; one called
- * grad_scale takes the divisor of a mean reduction. */
+ * grad_scale takes what undoes the mean's divisor and the loss scale and clips
+ * the norm of all gradients. */
 #define LP_RULE_HOLE (-1) /* or the operand's default */
 #define LP_RULE_GRAD (-2) /* the reduced gradient of `param` */
 typedef struct LpUpdateRule {
