@@ -233,6 +233,21 @@ static bool read_number(lua_State *L, int i, const LpFormArg *a, LpAttr *out)
     }
 }
 
+/* Tensors given one by one to a form of nothing but a list: meshgrid(x, y). */
+static bool read_loose_tensors(LpFormCall *c, const LpForm *f, LpMiss *m)
+{
+    int n = c->n_pos;
+    lua_createtable(c->L, n, 0);
+    for (int i = 1; i <= n; i++) {
+        lua_pushvalue(c->L, i);
+        lua_rawseti(c->L, -2, i);
+    }
+    if (!read_tensors(c, lua_gettop(c->L), f->arg[0].slot, m))
+        return false;
+    c->used_pos = n;
+    return true;
+}
+
 static bool read_value(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
 {
     LpAttr *out = &c->attr[a->slot];
@@ -340,6 +355,9 @@ static bool argument(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
         if (a->kind == LP_ARG_INTS && c->n_pos > i && lua_isinteger(c->L, i) &&
             lp_form_varargs(f, c->ov->surface) &&
             read_loose_ints(c, i, &c->attr[a->slot]))
+            return m->rank += 2, true;
+        if (a->kind == LP_ARG_TENSORS && f->n_positional == 1 &&
+            lp_to_tensor(c->L, 1) && read_loose_tensors(c, f, m))
             return m->rank += 2, true;
         bool nothing = lua_isnil(c->L, i) ||
                        (c->empty_last && i == c->n_pos &&

@@ -312,13 +312,19 @@ static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
                 op, lp_shape_str(&t, sa), lp_shape_str(&want, sb));
         return LP_NOVAL;
     }
+    bool whole = !lp_is_float(t.dtype);
+    if (whole) { /* integers: so are alpha and beta, and the result */
+        alpha = lp_int(lp_scalar_i(alpha));
+        beta = lp_int(lp_scalar_i(beta));
+    }
     if (!is_one(alpha))
         r = lp_mul(b, r, lp_imm(b, alpha));
-    if (lp_scalar_f(beta) == 0)
-        return r;
-    if (!is_one(beta))
-        self = lp_mul(b, self, lp_imm(b, beta));
-    return lp_add(b, self, r);
+    if (lp_scalar_f(beta) != 0) {
+        if (!is_one(beta))
+            self = lp_mul(b, self, lp_imm(b, beta));
+        r = lp_add(b, self, r);
+    }
+    return whole ? lp_cast(b, r, t.dtype) : r;
 }
 
 EXPAND(expand_addmm)

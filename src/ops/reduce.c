@@ -101,6 +101,7 @@ LpVal lp_reduce_restore(LpBuilder *b, LpVal v, const LpType *like,
 typedef enum {
     KIND_NUMBER, /* integers become int64, bool too */
     KIND_FLOAT,  /* integers are an error */
+    KIND_REAL,   /* integers become the default float type */
     KIND_SAME,
     KIND_TRUTH, /* bool; uint8 stays */
     KIND_COUNT, /* int64 */
@@ -124,6 +125,8 @@ static LpStatus result_dtype(const LpInfer *x, const Facts *f, LpDtype *t)
         *t = in;
         if (f->kind == KIND_NUMBER && !lp_is_float(in))
             *t = LP_I64;
+        if (f->kind == KIND_REAL && !lp_is_float(in))
+            *t = lp_default_dtype();
     }
     if (f->kind == KIND_TRUTH)
         *t = in == LP_U8 ? LP_U8 : LP_BOOL;
@@ -321,7 +324,7 @@ LpOp op_logsumexp = {
     .grad_in = 1,
     .grad_out = 1,
     .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .end = LP_END_LOGSUM},
-                     .kind = KIND_FLOAT, .keepdim = true, .dtype = -1),
+                     .kind = KIND_REAL, .keepdim = true, .dtype = -1),
 };
 
 /* ---- norms ----------------------------------------------------------------

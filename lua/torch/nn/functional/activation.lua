@@ -24,7 +24,7 @@ return function(F)
       local out
       if training then
         local slope = require("torch").rand_like(input:detach()) * (upper - lower) + lower
-        out = input:ge(0):where(input, input * slope)
+        out = input:where(input:ge(0), input * slope)
       else
         out = F.leaky_relu(input, (lower + upper) / 2)
       end
