@@ -179,7 +179,7 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
     LpVal x2 = tx.ndim == 1 ? lp_unsqueeze(b, x, 0) : x;
     LpVal y2 = ty.ndim == 1 ? lp_unsqueeze(b, y, 1) : y;
     LpVal r = ty.ndim <= 2 ? folded(b, x2, y2) : broadcast_product(b, x2, y2);
-    if (tx.ndim > 1 && ty.ndim > 1)
+    if (lp_failed(b) || (tx.ndim > 1 && ty.ndim > 1))
         return r;
     LpType t = *lp_type(b, r); /* drop the ones put in */
     int n = t.ndim;
