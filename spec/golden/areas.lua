@@ -11,6 +11,9 @@ local M = {}
 local function call_function(c, load, leaves)
   local fn = values.callable(c.op, c.call)
   local args = table.pack(values.arguments(c.args, c.kwargs or {}, load, leaves))
+  if c.op == "Tensor.__getitem__" or c.op == "Tensor.__setitem__" then
+    args[2] = values.index(c.args[2], load)
+  end
   if c.call == "inplace" then
     args[1] = args[1]:clone()
     fn(table.unpack(args, 1, args.n))

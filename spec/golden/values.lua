@@ -77,6 +77,20 @@ local STEPS = {
 local FLOATS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 }
 M.floats = FLOATS
 
+--- An index of x[...]: lists inside it are positions, so tensors.
+function M.index(a, load)
+  if type(a) == "table" and a.list then
+    return torch.tensor(M.argument(a, load, {}, "1"))
+  elseif type(a) == "table" and a.tuple then
+    local out = {}
+    for i, e in ipairs(a.tuple) do
+      out[i] = M.index(e, load)
+    end
+    return out
+  end
+  return M.argument(a, load, {}, "1")
+end
+
 local function is_list(v)
   return v[1] ~= nil or next(v) == nil
 end
