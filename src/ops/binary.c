@@ -360,6 +360,11 @@ static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
     int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];
     out[0] = LP_NOVAL;
+    if (w.ndim > 1) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "prelu: weight has %d dimensions; it must have 0 or 1", w.ndim);
+        return;
+    }
     if (n != 1 && (x.ndim < 2 || x.shape[1] != n)) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "prelu: weight has %lld elements; it must have 1 or as many "

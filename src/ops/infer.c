@@ -55,6 +55,21 @@ static LpStatus check_factor(const LpInfer *x, LpDtype t)
     return LP_OK;
 }
 
+/* Attributes that contradict each other or the operator. */
+static LpStatus check_bounds(const LpInfer *x)
+{
+    const LpAttr *a = x->attr;
+    LP_FAIL_IF(x->op->id == LP_OP_hardtanh && a[0].f > a[1].f, x->err,
+               LP_E_VALUE,
+               "hardtanh: min_val is %g and max_val %g; min_val cannot be "
+               "greater than max_val",
+               a[0].f, a[1].f);
+    LP_FAIL_IF(x->op->id == LP_OP_softshrink && !(a[0].f >= 0), x->err,
+               LP_E_RUNTIME, "softshrink: lambd is %g; it must be 0 or more",
+               a[0].f);
+    return LP_OK;
+}
+
 /* What promotion hides: an integer among floats, bool among numbers. */
 static LpStatus check_each(const LpInfer *x, LpPwPolicy policy)
 {
@@ -98,6 +113,8 @@ static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
             *t = (LpDtype)x->attr[0].i;
         return LP_OK;
     default:
+        if (x->op->id == LP_OP_square && *t == LP_BOOL)
+            *t = LP_I64; /* as x ** 2 is */
         return LP_OK;
     }
 }
@@ -118,6 +135,7 @@ LpStatus lp_infer_pointwise(LpInfer *x)
     LP_TRY(result_type(x, policy, &t));
     LP_TRY(check_each(x, policy));
     LP_TRY(check_mode(x));
+    LP_TRY(check_bounds(x));
     LP_TRY(check_factor(x, t));
     LP_FAIL_IF(x->op->id == LP_OP_clamp && x->in[1].dtype == LP_DT_NONE &&
                    x->in[2].dtype == LP_DT_NONE,
