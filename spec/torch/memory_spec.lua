@@ -19,7 +19,9 @@ local function peak(n, mode, hold, make)
       if kb then print(math.max(kb * 1024, torch.memory().peak)) end
     end
   ]]):format(mode, n, hold, make or "zeros")
-  local out, err = program.shell(program.host .. " -", script)
+  -- a sanitized host would keep what was freed
+  local host = "ASAN_OPTIONS=quarantine_size_mb=1 " .. program.host
+  local out, err = program.shell(host .. " -", script)
   return assert(tonumber(out), err)
 end
 
