@@ -110,6 +110,10 @@ describe("every operator", function()
     each(mistakes.check, quiet)
   end)
 
+  it("takes or refuses integers at the ends of their range", function()
+    each(mistakes.extremes, quiet)
+  end)
+
   it("takes or refuses operands of other types", function()
     each(mistakes.other_types, quiet)
   end)

@@ -54,6 +54,9 @@ static LpStatus canonical_padding(LpInfer *x, int i, int n)
         LP_FAIL_IF(v[k] < 0, x->err, LP_E_RUNTIME,
                    "%s: negative padding is not supported, got %lld",
                    x->op->name, (long long)v[k]);
+        LP_FAIL_IF(v[k] > INT32_MAX, x->err, LP_E_RUNTIME,
+                   "%s: `padding` must be below 2147483648, got %lld",
+                   x->op->name, (long long)v[k]);
     }
     return lp_set_ints(x, i, v, 2 * n);
 }
@@ -66,9 +69,9 @@ static LpStatus canonical(LpInfer *x, int first, int n)
     LP_TRY(lp_spread(x, &a[DILATION], n, "dilation", 1));
     LP_TRY(lp_spread(x, &a[OUTPUT_PADDING], n, "output_padding", 0));
     LP_TRY(canonical_padding(x, first + PADDING, n));
-    LP_FAIL_IF(a[GROUPS].i < 1, x->err, LP_E_RUNTIME,
-               "%s: `groups` must be at least 1, got %lld", x->op->name,
-               (long long)a[GROUPS].i);
+    LP_FAIL_IF(a[GROUPS].i < 1 || a[GROUPS].i > INT32_MAX, x->err, LP_E_RUNTIME,
+               "%s: `groups` must be at least 1 and below 2147483648, got %lld",
+               x->op->name, (long long)a[GROUPS].i);
     for (int i = 0; i < n && a[TRANSPOSED].i; i++) {
         int64_t o = a[OUTPUT_PADDING].v[i];
         LP_FAIL_IF(o >= a[STRIDE].v[i] && o >= a[DILATION].v[i], x->err,

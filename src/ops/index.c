@@ -173,6 +173,12 @@ static LpStatus infer_embedding_backward(LpInfer *x)
     x->out[0] = (LpType){.dtype = d->dtype, .ndim = 2};
     x->out[0].shape[0] = x->attr[0].i;
     x->out[0].shape[1] = d->shape[d->ndim - 1];
+    const LpAttr *padding = &x->attr[1];
+    LP_FAIL_IF(padding->kind == LP_ATTR_INT &&
+                   (padding->i < -x->attr[0].i || padding->i >= x->attr[0].i),
+               x->err, LP_E_INDEX,
+               "%s: padding_idx is %lld; there are %lld rows", x->op->name,
+               (long long)padding->i, (long long)x->attr[0].i);
     return lp_shape_check(&x->out[0], x->err);
 }
 

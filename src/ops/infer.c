@@ -64,6 +64,10 @@ static LpStatus check_bounds(const LpInfer *x)
                "hardtanh: min_val is %g and max_val %g; min_val cannot be "
                "greater than max_val",
                a[0].f, a[1].f);
+    LP_FAIL_IF(x->op->id == LP_OP_polygamma && (a[0].i < 0 || a[0].i > 1000),
+               x->err, LP_E_RUNTIME,
+               "polygamma: n is %lld; it must be from 0 to 1000",
+               (long long)a[0].i);
     LP_FAIL_IF(x->op->id == LP_OP_softshrink && !(a[0].f >= 0), x->err,
                LP_E_RUNTIME, "softshrink: lambd is %g; it must be 0 or more",
                a[0].f);

@@ -22,6 +22,10 @@ LpStatus lp_spread(LpInfer *x, LpAttr *a, int n, const char *name,
         LP_FAIL_IF(v[i] < least, x->err, LP_E_RUNTIME,
                    "%s: `%s` must be at least %lld, got %lld", x->op->name,
                    name, (long long)least, (long long)v[i]);
+        /* products of two of them stay below 2^63 */
+        LP_FAIL_IF(v[i] > INT32_MAX, x->err, LP_E_RUNTIME,
+                   "%s: `%s` must be below 2147483648, got %lld", x->op->name,
+                   name, (long long)v[i]);
     }
     return lp_set_ints(x, (int)(a - x->attr), v, n);
 }

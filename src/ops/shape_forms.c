@@ -180,7 +180,7 @@ static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
     if (lp_failed(b))
         return LP_NOVAL;
     int64_t n = lp_type(b, x)->shape[dim];
-    int64_t cut = n == 0 ? 0 : ((-shift) % n + n) % n;
+    int64_t cut = n == 0 ? 0 : (n - shift % n) % n;
     if (cut == 0)
         return x;
     LpVal part[] = {lp_slice(b, x, dim, cut, n, 1),
@@ -325,6 +325,8 @@ LP_EXPAND(expand_repeat_interleave)
     wide.shape[d + 1] = r;
     x = lp_expand_as(b, lp_unsqueeze(b, x, d + 1), &wide);
     x = lp_clone(b, x);
+    if (lp_failed(b))
+        return;
     t.shape[d] *= r;
     out[0] = lp_reshape(b, x, t.shape, t.ndim);
 }

@@ -27,6 +27,13 @@ static LpVal embed(LpBuilder *b, LpVal x, int64_t offset, int64_t d1,
                 LL(d1), LL(d2), LP_MAX_DIMS - 1);
         return LP_NOVAL;
     }
+    if (offset > INT32_MAX || offset < -INT32_MAX) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "the offset of a diagonal is %lld; it must lie between "
+                "-2147483647 and 2147483647",
+                LL(offset));
+        return LP_NOVAL;
+    }
     int64_t side = t.shape[t.ndim - 1] + (offset < 0 ? -offset : offset);
     for (int i = 0, k = 0; i < n; i++)
         sizes[i] = i == d1 || i == d2 ? side : t.shape[k++];
@@ -273,7 +280,8 @@ LP_EXPAND(expand_pixel_shuffle)
     LpType t = lp_type_of(b, in[0]);
     int n = t.ndim, lead = n - 3;
     int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
-    if (n < 3 || n + 2 > LP_MAX_DIMS || r < 1 || t.shape[lead] % (r * r) != 0) {
+    if (n < 3 || n + 2 > LP_MAX_DIMS || r < 1 || r > INT32_MAX ||
+        t.shape[lead] % (r * r) != 0) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "pixel_shuffle expects its input's 'channel' dimension to be "
                 "divisible by the square of upscale_factor and at least 3 "

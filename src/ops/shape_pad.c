@@ -60,8 +60,16 @@ static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
 {
     LpVal v[3];
     int k = 0;
+    const int64_t most = INT64_C(1) << 60;
+    if (before < -most || before > most || after < -most || after > most) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "pad: %lld and %lld elements at the sides of dimension %d; "
+                "each must lie between -2^60 and 2^60",
+                (long long)before, (long long)after, d);
+        return LP_NOVAL;
+    }
     int64_t n = lp_type(b, x)->shape[d];
-    bool all_last = -before >= n, all_first = -after >= n;
+    bool all_last = before <= -n, all_first = after <= -n;
     if (mode[2] == 'p' && n > 0 && (all_last || all_first)) {
         LpType t = lp_type_of(b, x); /* nothing is left but the edge */
         t.shape[d] = n + before + after;

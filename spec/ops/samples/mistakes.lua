@@ -30,7 +30,8 @@ local function alone(form)
   end
 end
 
-local ALLOWED = { "TypeError", "RuntimeError", "IndexError", "ValueError", "AssertionError" }
+local ALLOWED = { "TypeError", "RuntimeError", "IndexError", "ValueError", "AssertionError",
+  "OverflowError" }
 
 local function is_known(e)
   for _, class in ipairs(ALLOWED) do
@@ -126,6 +127,34 @@ function M.check(op, sample)
   end
   refused(call(with(table.move(args, 1, n, 1, {}), n + 1, keywords)), "TypeError",
     "no_such_argument", "an unknown keyword", true)
+end
+
+local EXTREMES = { math.maxinteger, math.mininteger, 1 << 62, -1 }
+
+--- Integers at the ends of their range give a result or an error of the
+--- arguments.
+function M.extremes(op, sample)
+  local form = samples.forms[op.name][1]
+  local fn, in_place = samples.function_of(op.name)
+  local args = make.arguments(sample, walk.tensors(sample, {}))
+  if in_place then
+    args[1] = args[1]:clone()
+  end
+  for i = 1, math.min(positional(args), #form.arguments) do
+    local kind = form.arguments[i].kind
+    for _, v in ipairs(kind:find("^int") and EXTREMES or {}) do
+      local value = kind == "int" and v or { v }
+      local ok, e = pcall(fn, table.unpack(with(args, i, value), 1, #args))
+      assert(ok or is_known(e),
+        ("%s = %d: %s"):format(form.arguments[i].name, v, tostring(e)))
+      if type(args[i]) == "table" and #args[i] > 1 then -- one among others
+        value = with(args[i], 1, v)
+        ok, e = pcall(fn, table.unpack(with(args, i, value), 1, #args))
+        assert(ok or is_known(e),
+          ("%s[0] = %d: %s"):format(form.arguments[i].name, v, tostring(e)))
+      end
+    end
+  end
 end
 
 --- Operands of other types give a result or an error of the arguments.

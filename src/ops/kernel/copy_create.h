@@ -17,6 +17,8 @@ LpStatus lp_tri_indices_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 static inline int64_t lp_tri_columns(bool lower, int64_t r, int64_t cols,
                                      int64_t offset)
 {
+    const int64_t far = INT64_C(1) << 60; /* longer than any side */
+    offset = offset > far ? far : offset < -far ? -far : offset;
     int64_t n = lower ? r + offset + 1 : cols - r - offset;
     return n < 0 ? 0 : n > cols ? cols : n;
 }

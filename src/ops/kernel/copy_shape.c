@@ -124,7 +124,9 @@ LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     LP_FAIL_IF(!t, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &t->all);
     t->out = r->out[0];
-    t->diagonal = r->attr[0].i;
+    /* beyond the longest side all diagonals are alike */
+    const int64_t far = INT64_C(1) << 60, given = r->attr[0].i;
+    t->diagonal = given > far ? far : given < -far ? -far : given;
     t->lower = r->op->name[3] == 'l';
     k->state = t;
     k->fini = free_state;
