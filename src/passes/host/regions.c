@@ -66,6 +66,13 @@ static void check_outputs(const LpLower *l, LpRegions *x, bool *whole)
     }
 }
 
+static void hold(const LpLower *l, LpVal v)
+{
+    l->uses[v]++;
+    if (l->place[v].buf != LP_NO_BUF)
+        l->buf[l->place[v].buf].reads_left++;
+}
+
 LpStatus lp_choose_regions(const LpLower *l, LpArena *mem, LpRegions *x)
 {
     const LpGraph *g = l->g;
@@ -87,6 +94,10 @@ LpStatus lp_choose_regions(const LpLower *l, LpArena *mem, LpRegions *x)
     for (size_t i = 0; i < g->n_node; i++)
         if (whole[g->node[i].region])
             x->of[i] = g->node[i].region;
+    for (size_t r = 1; r < g->n_region; r++)
+        for (uint32_t k = 0; whole[r] && k < g->region[r].n_in; k++)
+            if (lp_is_value(g->region[r].in[k]))
+                hold(l, g->region[r].in[k]);
     return LP_OK;
 }
 
@@ -200,5 +211,8 @@ LpStatus lp_lower_region(LpLower *l, const LpRegions *x, uint32_t region)
     LP_TRY(lp_lower_finish(l, r->op->prepare(&q, k, l->err), x->last[region], k,
                            w.pin, w.n_in, w.pout, w.n_out));
     count_reads(l, region);
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (lp_is_value(r->in[i]))
+            l->buf[l->place[r->in[i]].buf].reads_left--;
     return LP_OK;
 }
