@@ -114,6 +114,14 @@ local function compile(fn, inputs, opts)
       feed[at["input cotangent_" .. i]] = given[i]
     end
     local got, n = exec:run(feed, {}), 0
+    for i = 1, #inputs do -- an input that the function writes in place
+      local written = at["output input_" .. i]
+      if written then
+        require("torch").no_grad(function()
+          args[i]:copy_(got[written])
+        end)
+      end
+    end
     local out = {}
     for i = 1, spec.n do
       out[i] = arguments.rebuild(spec[i], function()

@@ -5,6 +5,7 @@
 --- Life: wrapped -> compiled (holds device memory) -> destroyed, and so on.
 --- Sources: PopTorch API reference, PoplarExecutor; user guide 4.2, 4.3.
 local arguments = require("lupine.arguments")
+local check = require("lupine.check")
 local class = require("lupine.class")
 local completing = require("poptorch.completing")
 local enums = require("poptorch.enums")
@@ -323,6 +324,16 @@ function Executor.__tostring(self)
   return tostring(rawget(self, own).model)
 end
 
+-- The user's module: given as it is, or as the executor that wraps it.
+local function module_of(model, where)
+  if Executor:is(model) then
+    return rawget(model, own).model
+  end
+  errors.check(require("torch.nn").Module:is(model), "Error",
+    "%s(model): expected a torch.nn.Module, got %s", where, check.describe(model))
+  return model
+end
+
 local M = { Executor = Executor }
 
 --- Wraps a module for training: forward, loss, backward and weight update run
@@ -333,9 +344,7 @@ local M = { Executor = Executor }
 ---@param optimizer? torch.optim.Optimizer default SGD with lr 0.01
 ---@return poptorch.PoplarExecutor
 function M.trainingModel(model, options, optimizer)
-  if Executor:is(model) then
-    model = rawget(model, own).model
-  end
+  model = module_of(model, "trainingModel")
   options, optimizer = M._keywords(options, optimizer)
   errors.check(not wrapped[model], "RuntimeError",
     "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
@@ -353,9 +362,7 @@ end
 ---@param options? poptorch.Options
 ---@return poptorch.PoplarExecutor
 function M.inferenceModel(model, options)
-  if Executor:is(model) then
-    model = rawget(model, own).model
-  end
+  model = module_of(model, "inferenceModel")
   options = M._keywords(options)
   return Executor(model, options, false)
 end

@@ -2,6 +2,7 @@
 --- and defaults are those of PopTorch 3.x (and of 2.6 where it differs);
 --- methods are called with a colon, keyword arguments come in a last table.
 local blocks = require("poptorch.blocks")
+local check = require("lupine.check")
 local data = require("poptorch.data")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
@@ -63,4 +64,14 @@ for name, enumeration in pairs(enums) do
   M[name] = enumeration
 end
 
-return M
+return setmetatable(M, {
+  __index = function(t, name)
+    local known = {}
+    for key in pairs(t) do
+      known[#known + 1] = key
+    end
+    table.sort(known)
+    errors.raise("AttributeError", "module 'poptorch' has no attribute '%s'%s", tostring(name),
+      check.nearest(name, known))
+  end,
+})

@@ -47,6 +47,30 @@ static LpStatus pull(void *ctx, LpStorage *st, bool will_write, LpErr *e)
     return LP_OK;
 }
 
+static bool fits(const LpSync *s, const Mirror *m)
+{
+    LpType type = lp_tensor_type(m->t);
+    return lp_type_eq(&type, &lp_exec_program(s->x)->step->var[m->var].type) &&
+           lp_tensor_contiguous(m->t);
+}
+
+LpStatus lp_sync_check(const LpSync *s, LpErr *e)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    for (size_t i = 0; i < s->n; i++) {
+        const Mirror *m = &s->mirror[i];
+        const LpVariable *v = &lp_exec_program(s->x)->step->var[m->var];
+        LpType now = lp_tensor_type(m->t);
+        LP_FAIL_IF(!fits(s, m), e, LP_E_POPTORCH,
+                   "%s '%s' is %s %s now, the model was compiled for %s %s: "
+                   "destroy() it or wrap the module again",
+                   lp_var_role_name(v->role), v->name, lp_dtype_name(now.dtype),
+                   lp_shape_str(&now, a), lp_dtype_name(v->type.dtype),
+                   lp_shape_str(&v->type, b));
+    }
+    return LP_OK;
+}
+
 void lp_sync_mark(LpSync *s)
 {
     s->marked = true;
@@ -78,6 +102,8 @@ void lp_sync_pull(LpSync *s)
     s->pulls++;
     for (size_t i = 0; i < s->n; i++) {
         LpTensor *t = s->mirror[i].t;
+        if (!fits(s, &s->mirror[i]))
+            continue;
         lp_exec_read(s->x, s->mirror[i].var, 0, lp_tensor_data(t));
         t->st->version++;
     }

@@ -16,12 +16,16 @@ void lp_sync_free(LpSync *s); /* NULL is fine */
 /* Variable `var` is mirrored by `t` (contiguous, of the variable's type, its
  * whole storage), which is retained. */
 LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e);
+/* The mirrors still have the types that were compiled: a module that was
+ * converted since must be compiled again. */
+LpStatus lp_sync_check(const LpSync *s, LpErr *e);
 /* The device's copy is the newer one. */
 void lp_sync_mark(LpSync *s);
 /* The host's copy is to be used: forgets the mark. */
 void lp_sync_clear(LpSync *s);
 bool lp_sync_marked(const LpSync *s);
-/* Copies all mirrored variables to their storages now. */
+/* Copies all mirrored variables to their storages now; a mirror of another
+ * type by now (lp_sync_check) is left alone. */
 void lp_sync_pull(LpSync *s);
 /* How often that happened. */
 int64_t lp_sync_pulls(const LpSync *s);

@@ -162,12 +162,15 @@ static uint64_t hash(uint64_t h, const char *s)
     return lp_mix64(h);
 }
 
-/* A random call's site: its place in the program (module path, file, line)
+/* A random call's site: its place in the program (module path, file, line; not
+ * the folder, which depends on how the script was named)
  * and how many came from that place before; never a running number of the
  * whole trace, so that an edit elsewhere does not change it. */
 static LpStatus next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
 {
-    uint64_t place = hash(hash(1, tr->origin.scope), tr->origin.file);
+    const char *slash = strrchr(tr->origin.file, '/');
+    const char *file = slash ? slash + 1 : tr->origin.file;
+    uint64_t place = hash(hash(1, tr->origin.scope), file);
     place = lp_mix64_pair(place, (uint64_t)tr->origin.line);
     size_t i = 0;
     while (i < tr->n_draw && tr->draw[i].place != place)
@@ -193,8 +196,6 @@ static LpStatus set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e)
     return LP_OK;
 }
 
-/* Sizes of memory in order: a tensor over a whole storage is its own base even
- * when nothing says so (a detached alias). */
 static LpTraceVar *find(LpTrace *tr, const LpStorage *st)
 {
     for (size_t i = tr->n; i-- > 0;)

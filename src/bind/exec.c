@@ -160,10 +160,16 @@ static void bind_output(lua_State *L, const LpStep *s, size_t i, LpStream *st,
     if (lua_istable(L, -1)) {
         static const char *const modes[] = {"final", "everyn", "all", "sum"};
         const char *m = lp_opt_str(L, lua_gettop(L), "mode");
-        for (int k = 0; k < 4; k++)
-            if (strcmp(m, modes[k]) == 0)
-                st->mode = (LpOutMode)k;
+        int mode = 0;
+        while (mode < 4 && strcmp(m, modes[mode]) != 0)
+            mode++;
+        st->mode = (LpOutMode)mode;
         st->period = lp_opt_int(L, lua_gettop(L), "period", 1);
+        if (mode == 4 || st->period < 1)
+            lp_raise(L, LP_E_VALUE,
+                     "output '%s': mode '%s' with period %lld; modes are "
+                     "final, everyn, all, sum, periods start at 1",
+                     s->var[i].name, m, (long long)st->period);
     }
     LpType t =
         stream_type(&s->var[i], lp_exec_out_slices(s, st->mode, st->period));
@@ -195,6 +201,8 @@ static int exec_run(lua_State *L)
             bind_output(L, s, i, &st[i], 4);
     }
     int64_t finished = 0;
+    if (lp_sync_check(check_device(L)->sync, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     if (lp_exec_run(x, st, &finished, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     lp_gc_account(L);

@@ -1,6 +1,7 @@
 /* Steps from Lua; see program.h. */
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/base/cpu.h"
 #include "src/base/mem.h"
 #include "src/bind/module.h"
@@ -253,6 +254,39 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     lua_pop(L, 1);
 }
 
+/* The loops of a step: every stream's bytes over all of them are countable. */
+static void check_loops(lua_State *L, const LpStep *s)
+{
+    int64_t n = s->device_iterations, all = 0, bytes;
+    if (n < 1 || s->gradient_accumulation < 1 || s->replicas < 1 ||
+        !lp_mul_i64(n, s->gradient_accumulation, &all) ||
+        !lp_mul_i64(all, s->replicas, &all))
+        lp_raise(L, LP_E_VALUE,
+                 "device iterations, gradient accumulation and replicas must "
+                 "be at least 1 and their product countable, got %lld, %lld "
+                 "and %lld",
+                 (long long)n, (long long)s->gradient_accumulation,
+                 (long long)s->replicas);
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        bytes = lp_numel(&v->type) * (int64_t)lp_dtype_size(v->type.dtype);
+        if ((v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT) &&
+            !lp_mul_i64(bytes, all, &bytes))
+            lp_raise(L, LP_E_OVERFLOW,
+                     "'%s' over %lld micro-batches has too "
+                     "many bytes",
+                     v->name, (long long)all);
+    }
+}
+
+static int opt_var(lua_State *L, const char *key, const LpStep *s)
+{
+    int64_t at = lp_opt_int(L, 2, key, 0) - 1;
+    if (at < -1 || at >= (int64_t)s->n_var)
+        lp_raise(L, LP_E_INDEX, "%s: no variable %lld", key, (long long)at + 1);
+    return (int)at;
+}
+
 /* step:complete{device_iterations=, gradient_accumulation=, replicas=,
  *   mean=, running=, loss=value, loss_scale=var, max_norm=var, rules={…}} */
 static int step_complete(lua_State *L)
@@ -264,9 +298,13 @@ static int step_complete(lua_State *L)
     s->gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1);
     s->replicas = lp_opt_int(L, 2, "replicas", 1);
     s->mean_reduction = lp_opt_bool(L, 2, "mean", true);
-    LpTraining t = {.loss = (LpVal)lp_opt_int(L, 2, "loss", 0)};
-    t.loss_scale = (int)lp_opt_int(L, 2, "loss_scale", 0) - 1;
-    t.max_norm = (int)lp_opt_int(L, 2, "max_norm", 0) - 1;
+    check_loops(L, s);
+    int64_t loss = lp_opt_int(L, 2, "loss", 0);
+    if (loss < 0 || loss >= (int64_t)s->micro->n_value)
+        return lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
+    LpTraining t = {.loss = (LpVal)loss};
+    t.loss_scale = opt_var(L, "loss_scale", s);
+    t.max_norm = opt_var(L, "max_norm", s);
     t.running = s->mean_reduction && lp_opt_bool(L, 2, "running", false);
     if (t.loss) {
         lua_getfield(L, 2, "rules");

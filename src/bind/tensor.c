@@ -333,10 +333,20 @@ static const struct {
     const char *event, *form;
     lua_CFunction fn;
 } arithmetic[] = {
-    {"__add", "add", binary},           {"__sub", "sub", binary},
-    {"__mul", "mul", binary},           {"__div", "div", binary},
-    {"__mod", "remainder", binary},     {"__pow", "pow", binary},
-    {"__idiv", "floor_divide", binary}, {"__unm", "neg", unary},
+    {"__add", "add", binary},
+    {"__sub", "sub", binary},
+    {"__mul", "mul", binary},
+    {"__div", "div", binary},
+    {"__mod", "remainder", binary},
+    {"__pow", "pow", binary},
+    {"__idiv", "floor_divide", binary},
+    {"__unm", "neg", unary},
+    {"__band", "bitwise_and", binary},
+    {"__bor", "bitwise_or", binary},
+    {"__bxor", "bitwise_xor", binary},
+    {"__bnot", "bitwise_not", unary},
+    {"__shl", "bitwise_left_shift", binary},
+    {"__shr", "bitwise_right_shift", binary},
 };
 
 static void add_arithmetic(lua_State *L)

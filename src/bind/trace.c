@@ -9,7 +9,10 @@ const char lp_tag_trace = 't';
 
 static LpTrace *check_trace(lua_State *L)
 {
-    return lp_check_box(L, 1, &lp_tag_trace, "trace");
+    LpTrace *tr = lp_check_box(L, 1, &lp_tag_trace, "trace");
+    if (!lp_trace_graph(tr))
+        lp_raise(L, LP_E_RUNTIME, "this trace has become a step already");
+    return tr;
 }
 
 /* ---- types -------------------------------------------------------------- */
@@ -80,10 +83,33 @@ typedef struct Where {
     lua_State *L;
 } Where;
 
+/* The folder of the library's Lua files with its `/`, found as require does;
+ * empty: nothing is ours. */
+static char library[1024];
+
+static void find_library(lua_State *L)
+{
+    static const char tail[] = "lupine/class.lua";
+    library[0] = '\0';
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "searchpath");
+    lua_pushliteral(L, "lupine.class");
+    lua_getfield(L, -3, "path");
+    if (lua_pcall(L, 2, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
+        size_t n;
+        const char *path = lua_tolstring(L, -1, &n);
+        if (n >= sizeof tail && n < sizeof library) {
+            memcpy(library, path, n - (sizeof tail - 1));
+            library[n - (sizeof tail - 1)] = '\0';
+        }
+    }
+    lua_pop(L, 2);
+}
+
 static bool is_ours(const char *src)
 {
-    return strstr(src, "/lua/torch/") || strstr(src, "/lua/poptorch/") ||
-           strstr(src, "/lua/lupine/") || strstr(src, "/lua/popart/");
+    return *library && *src == '@' &&
+           strncmp(src + 1, library, strlen(library)) == 0;
 }
 
 static void find_line(void *ctx, LpTrace *tr)
@@ -107,7 +133,10 @@ static int trace_start(lua_State *L)
 {
     LpErr e = {0};
     LpTrace *tr = check_trace(L);
+    find_library(L);
     lp_trace_on_call(tr, find_line, L);
+    lua_pushthread(L); /* the trace looks at its stack */
+    lua_setiuservalue(L, 1, 1);
     if (lp_trace_begin(tr, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     return 0;
@@ -300,11 +329,9 @@ static int trace_knows(lua_State *L)
 
 /* ---- registration ------------------------------------------------------- */
 static const luaL_Reg trace_methods[] = {
-    {"declare", trace_declare}, {"start", trace_start},
-    {"stop", trace_stop},       {"origin", trace_origin},
-    {"step", trace_step},       {"knows", trace_knows},
-    {"__gc", trace_gc},         {"__close", trace_gc},
-    {NULL, NULL}};
+    {"declare", trace_declare}, {"start", trace_start}, {"stop", trace_stop},
+    {"origin", trace_origin},   {"step", trace_step},   {"knows", trace_knows},
+    {"__gc", trace_gc},         {"__close", trace_gc},  {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)
 {

@@ -102,6 +102,11 @@ local function check_counts(options, training)
       .. "got %d and %d", n, di)
   end
   local rf, group = options.replication_factor, options.input_group_size
+  local ga = training and options.Training.gradient_accumulation or 1
+  if 1.0 * di * ga * rf > 2 ^ 40 then
+    popart_error("deviceIterations x gradientAccumulation x replicationFactor must not be more "
+      .. "than 2^40, got %d x %d x %d", di, ga, rf)
+  end
   if rf % group ~= 0 then
     popart_error("the input group size must divide the replication factor, got %d and %d",
       group, rf)

@@ -17,7 +17,6 @@ local M = {
   inference_mode = grad_mode.inference_mode,
 }
 
-local later = { Function = "torch.autograd.function" }
 local checks = { gradcheck = true, gradgradcheck = true }
 
 return setmetatable(M, {
@@ -25,8 +24,6 @@ return setmetatable(M, {
     local value
     if checks[name] then
       value = require("torch.autograd.gradcheck")[name]
-    elseif later[name] then
-      value = require(later[name])
     else
       return nil
     end

@@ -102,12 +102,13 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
         drop(pack);
         return s;
     }
-    LP_TRY(lp_lower_own(l, n->out, UINT32_MAX));
-    l->buf[l->place[n->out].buf].reads_left += l->uses[n->out];
-    const LpPlace *in[2] = {&l->place[n->in[0]], NULL};
-    const LpPlace *out[1] = {&l->place[n->out]};
-    LP_TRY(lp_layout_place(l, n->in[0], 0, &in[0]));
-    LP_TRY(lp_lower_finish(l, LP_OK, id, mm, in, 2, out, 1));
+    const LpPlace *in[2] = {NULL, NULL}, *out[1];
+    s = lp_lower_own(l, n->out, UINT32_MAX);
+    if (s == LP_OK)
+        s = lp_layout_place(l, n->in[0], 0, &in[0]);
+    out[0] = &l->place[n->out];
+    LP_TRY(lp_lower_finish(l, s, id, mm, in, 2, out, 1));
+    l->buf[out[0]->buf].reads_left += l->uses[n->out];
     LpRef *ref = (LpRef *)(uintptr_t)&l->code->instr[l->code->n - 1].in[1];
     *ref = (LpRef){.space = LP_SPACE_DERIVED, .var = index};
     for (int i = 0; i < 2; i++)

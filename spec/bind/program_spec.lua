@@ -1,0 +1,125 @@
+--- Traces, steps and executors refuse what they cannot hold.
+local compiled = require("spec.support.compiled")
+local compile = require("lupine.compile")
+local core = require("lupine.core")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local function model()
+  local Net = nn.Module:extend("Net")
+  function Net:init()
+    self.fc = nn.Linear(3, 2)
+    self.loss = nn.MSELoss()
+  end
+  function Net:forward(x)
+    local y = self.fc(x)
+    return self.loss(y, y.detach(y))
+  end
+  return Net()
+end
+
+describe("a trace", function()
+  it("becomes a step once", function()
+    local trace = core.trace()
+    trace:declare("input", "x", nil, { 2 }, torch.float32)
+    trace:step({})
+    helper.raises("RuntimeError", "already", function()
+      trace:step({})
+    end)
+  end)
+
+  it("may be started in a coroutine that is gone later", function()
+    local trace = core.trace()
+    local x = trace:declare("input", "x", nil, { 2 }, torch.float32)
+    coroutine.wrap(function()
+      trace:start()
+    end)()
+    collectgarbage()
+    local y = x * 2
+    trace:stop()
+    assert.equal("step", tostring((trace:step({ y }))):match("%.(%a+)"))
+  end)
+end)
+
+describe("a step", function()
+  local function step_of()
+    return compiled.step(function(x)
+      return x * 2
+    end, { torch.ones(2) })
+  end
+
+  it("refuses loops whose product or bytes cannot be counted", function()
+    for _, loops in ipairs({ { device_iterations = 0 }, { replicas = -1 },
+      { device_iterations = 0x6DB6DB6DB6DB6DB7, gradient_accumulation = 7 } }) do
+      helper.raises("ValueError", "at least 1", function()
+        step_of():complete(loops)
+      end)
+    end
+    helper.raises("OverflowError", "too many bytes", function()
+      step_of():complete({ device_iterations = 1 << 61 })
+    end)
+  end)
+
+  it("refuses a loss and variables that it does not have", function()
+    helper.raises("IndexError", "loss: no value 999", function()
+      step_of():complete({ loss = 999, rules = {} })
+    end)
+    helper.raises("IndexError", "max_norm", function()
+      step_of():complete({ loss = 1, max_norm = 99, rules = {} })
+    end)
+  end)
+end)
+
+describe("a model whose module was converted after it was compiled", function()
+  it("says so instead of running, and loses nothing", function()
+    local net = model()
+    local trainer = poptorch.trainingModel(net)
+    trainer(torch.ones(1, 3))
+    local before = net.fc.weight:detach():clone()
+    net:half()
+    helper.raises("Error", "is float16 .* compiled for float32", function()
+      trainer(torch.ones(1, 3))
+    end)
+    helper.near(net.fc.weight:detach(), before:half(), helper.exact)
+  end)
+end)
+
+describe("wrapping", function()
+  it("what is no module is refused at once", function()
+    for _, wrap in ipairs({ poptorch.trainingModel, poptorch.inferenceModel }) do
+      for _, value in ipairs({ 5, "x", print }) do
+        helper.raises("Error", "expected a torch.nn.Module", function()
+          wrap(value)
+        end)
+      end
+    end
+    helper.raises("AttributeError", "trainingModel", function()
+      return poptorch.trainingModle
+    end)
+  end)
+end)
+
+describe("lupine.compile", function()
+  it("writes inputs back that the function changes in place", function()
+    local x = torch.tensor({ 1.0, 2.0 })
+    local f = compile(function(t)
+      t:add_(1)
+      return t * 2
+    end, { x })
+    helper.near(f(x), { 4.0, 6.0 }, helper.exact)
+    helper.near(x, { 2.0, 3.0 }, helper.exact)
+  end)
+end)
+
+describe("masks", function()
+  it("combine by Lua's bitwise operators", function()
+    local a, b = torch.tensor({ true, true, false }), torch.tensor({ true, false, false })
+    assert.same({ true, false, false }, (a & b):tolist())
+    assert.same({ true, true, false }, (a | b):tolist())
+    assert.same({ false, true, false }, (a ~ b):tolist())
+    assert.same({ false, false, true }, (~a):tolist())
+    assert.same({ 4, 8 }, (torch.tensor({ 1, 2 }) << 2):tolist())
+  end)
+end)
