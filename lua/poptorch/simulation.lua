@@ -55,6 +55,9 @@ local function output_slices(options)
 end
 
 -- Options that were set and change nothing in this program.
+local DEFAULT_EXCLUDES = table.concat(require("poptorch.options").Options()
+  .source_location_excludes, " ")
+
 local function without_effect(s, r)
   local options, out = s.options, {}
   local function note(set, name, why)
@@ -81,6 +84,18 @@ local function without_effect(s, r)
     "tiles are filled evenly whatever the start tile")
   note(options.sync_pattern ~= enums.SyncPattern.Full, "syncPattern",
     "all IPUs wait for host I/O alike")
+  note(options.executable_cache_path, "enableExecutableCaching",
+    "compiling is fast: nothing is written or read")
+  note(options.profile_dir, "enableProfiling",
+    "no report file is written: executor:report() has what is known")
+  note(options.model_name, "modelName", "there is no folder of reports to name")
+  note(options.log_dir ~= ".", "logDir", "logs go to standard error")
+  note(options.log_cycle_count, "logCycleCount", "the report has the cycles of every call")
+  note(not options.module_namescope, "disableModuleNamescope",
+    "operators keep their module path, for the report only")
+  note(options.ipu_id, "useIpuId", "all simulated IPUs are alike")
+  note(table.concat(options.source_location_excludes, " ") ~= DEFAULT_EXCLUDES,
+    "sourceLocationExcludes", "the library's own files are left out of origins, nothing else is")
   local named = options._Popart:toDict().autoRecomputation
   note(named ~= nil and not s.training, "autoRecomputation", "inference recomputes nothing")
   note(s.training and (named == 2 or named == "NormOnly"), "autoRecomputation NormOnly",

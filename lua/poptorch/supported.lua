@@ -37,6 +37,13 @@ local REFUSED = {
   end },
 }
 
+-- Session options that would change losses or weights, or that Options has a
+-- setter for and this version reads from there alone.
+local REFUSED_SESSION = { "accumulationAndReplicationReductionType", "accumulationFactor",
+  "enableGradientAccumulation", "replicatedGraphCount", "enableReplicatedGraphs",
+  "globalReplicationFactor", "batchSerializationSettings.factor", "enablePipelining",
+  "constantWeights", "delayVarUpdates", "autodiffSettings.stitchStrategy" }
+
 --- error: NotImplementedError naming the option
 ---@param options poptorch.Options
 ---@param training boolean
@@ -45,6 +52,12 @@ function M.check(options, training, vars)
   for _, row in ipairs(REFUSED) do
     errors.check(not row[2](options, training, vars), "NotImplementedError",
       "Options.%s changes results and is not supported", row[1])
+  end
+  local session = options._Popart:toDict()
+  for _, name in ipairs(REFUSED_SESSION) do
+    errors.check(session[name] == nil, "NotImplementedError",
+      "Options._Popart.set('%s') is not supported: it would change results; use the setter of "
+      .. "Options if there is one", name)
   end
   if options.Training.automatic_loss_scaling and not training then
     logging.info("automatic loss scaling has no meaning for inference")

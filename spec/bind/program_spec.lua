@@ -123,3 +123,33 @@ describe("masks", function()
     assert.same({ 4, 8 }, (torch.tensor({ 1, 2 }) << 2):tolist())
   end)
 end)
+
+describe("an option that is not carried out", function()
+  local function run(set)
+    local opts = poptorch.Options()
+    set(opts)
+    local trainer = poptorch.trainingModel(model(), opts)
+    trainer(torch.ones(1, 3))
+    return trainer
+  end
+
+  it("is refused where it would change results", function()
+    for _, name in ipairs({ "accumulationFactor", "replicatedGraphCount" }) do
+      helper.raises("NotImplementedError", name, function()
+        run(function(opts)
+          opts._Popart:set(name, 2)
+        end)
+      end)
+    end
+  end)
+
+  it("stands in the report where it cannot matter", function()
+    local trainer = run(function(opts)
+      opts:modelName("m"):logDir("logs"):appendToLocationExcludes("x")
+    end)
+    local text = table.concat(trainer:report().no_effect, "\n")
+    for _, name in ipairs({ "modelName", "logDir", "sourceLocationExcludes" }) do
+      assert.truthy(text:find(name, 1, true), name)
+    end
+  end)
+end)

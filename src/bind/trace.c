@@ -239,34 +239,32 @@ static LpStatus add_written_inputs(LpTrace *tr, LpStep *s, LpErr *e)
     return LP_OK;
 }
 
-/* The losses that feed no other loss. */
+/* The losses that feed no other loss: one look back over the nodes. */
 static void push_losses(lua_State *L, LpTrace *tr, const LpGraph *g)
 {
+    enum { LOSS = 1, FEEDS = 2, TOLD = 4 };
     size_t n = lp_trace_n_losses(tr);
-    bool *reach = lua_newuserdatauv(L, g->n_value, 0);
+    unsigned char *is = lua_newuserdatauv(L, g->n_value, 0);
+    memset(is, 0, g->n_value);
+    for (size_t i = 0; i < n; i++)
+        is[lp_trace_loss(tr, i)] |= LOSS;
+    for (size_t k = g->n_node; k-- > 0;) {
+        const LpGraphNode *d = &g->node[k];
+        bool any = false;
+        for (uint32_t j = 0; j < d->n_out; j++)
+            any |= is[d->out + j] != 0;
+        for (uint32_t j = 0; any && j < d->n_in; j++)
+            if (d->in[j] != LP_NOVAL && !lp_is_imm(d->in[j]))
+                is[d->in[j]] |= FEEDS;
+    }
     lua_newtable(L);
     for (size_t i = 0; i < n; i++) {
         LpVal loss = lp_trace_loss(tr, i);
-        memset(reach, 0, g->n_value);
-        reach[loss] = true;
-        for (size_t k = 0; k < g->n_node; k++) {
-            const LpGraphNode *d = &g->node[k];
-            bool any = false;
-            for (uint32_t j = 0; j < d->n_in; j++)
-                any |= !lp_is_imm(d->in[j]) && reach[d->in[j]];
-            for (uint32_t j = 0; any && j < d->n_out; j++)
-                reach[d->out + j] = true;
-        }
-        bool final = true;
-        for (size_t k = 0; k < i; k++) /* marked before by what it is made of */
-            final &= lp_trace_loss(tr, k) != loss;
-        for (size_t k = 0; k < n; k++)
-            final &=
-                lp_trace_loss(tr, k) == loss || !reach[lp_trace_loss(tr, k)];
-        if (final) {
-            lua_pushinteger(L, (lua_Integer)loss);
-            lua_rawseti(L, -2, luaL_len(L, -2) + 1);
-        }
+        if (is[loss] != LOSS)
+            continue;
+        is[loss] |= TOLD; /* marked before by what it is made of */
+        lua_pushinteger(L, (lua_Integer)loss);
+        lua_rawseti(L, -2, luaL_len(L, -2) + 1);
     }
 }
 
