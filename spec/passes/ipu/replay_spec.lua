@@ -60,6 +60,26 @@ describe("replay of the schedule", function()
     end
   end
 
+  it("is what the executor computes: same plan, other kernels", function()
+    local n, g = 3, 5
+    local step = helper.chain(n, { train = true, accumulation = g, device_iterations = 2,
+      batch = 4, width = 8, weight = weight, layer = dropout_layer })
+    local at, x = index(step), pattern(4 * g * 2, 8)
+    local out, vars = report.replay(step, {}, { [at["input x"]] = x }, { seed = 7 })
+    local exec = step:compile({})
+    exec:rng(7, 0)
+    local got = exec:run({ [at["input x"]] = x }, {})
+    local function near(a, b, what)
+      local d = (a - b):abs():max():item()
+      assert.is_true(d <= 1e-6 * (1 + b:abs():max():item()), ("%s differs by %g"):format(what, d))
+    end
+    near(got[at["output output_1"]]:flatten(), out[at["output output_1"]]:flatten(), "loss")
+    for i = 1, n do
+      local w = at["parameter w" .. i]
+      near(exec:read(w), vars[w], "w" .. i)
+    end
+  end)
+
   it("draws the same dropout masks again when it recomputes", function()
     local o = { train = true, accumulation = 5, batch = 4, width = 8, weight = weight,
       layer = dropout_layer }
