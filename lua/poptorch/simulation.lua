@@ -54,10 +54,15 @@ local function output_slices(options)
   return 1
 end
 
--- Options that were set and change nothing in this program.
-local DEFAULT_EXCLUDES = table.concat(require("poptorch.options").Options()
-  .source_location_excludes, " ")
+-- The default of sourceLocationExcludes, from its row.
+local DEFAULT_EXCLUDES
+for _, row in ipairs((require("poptorch.options.general"))) do
+  if row.name == "sourceLocationExcludes" then
+    DEFAULT_EXCLUDES = table.concat(row.default, " ")
+  end
+end
 
+-- Options that were set and change nothing in this program.
 local function without_effect(s, r)
   local options, out = s.options, {}
   local function note(set, name, why)

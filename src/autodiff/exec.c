@@ -5,6 +5,7 @@
 
 #include "src/autodiff/meta.h"
 #include "src/base/cpu.h"
+#include "src/base/hash.h"
 #include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 
@@ -199,14 +200,6 @@ static size_t key_bytes(const LpKernelReq *r, unsigned char *buf)
     return n;
 }
 
-static uint64_t hash_bytes(const unsigned char *p, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
-
 static LpStatus cached(const LpKernelReq *r, LpArena *a, const LpKernel **k,
                        LpErr *e)
 {
@@ -214,7 +207,7 @@ static LpStatus cached(const LpKernelReq *r, LpArena *a, const LpKernel **k,
     unsigned char *key = lp_arena_alloc(a, n);
     LP_FAIL_IF(!key, e, LP_E_MEMORY, "out of memory");
     key_bytes(r, key);
-    uint64_t h = hash_bytes(key, n);
+    uint64_t h = lp_hash_bytes(LP_HASH_START, key, n);
     int victim = 0;
     uint64_t oldest = UINT64_MAX;
     for (int w = 0; w < WAYS; w++) {

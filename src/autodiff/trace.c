@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/autodiff/meta.h"
+#include "src/base/hash.h"
 #include "src/base/mem.h"
 #include "src/base/random.h"
 
@@ -157,9 +158,7 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 
 static uint64_t hash(uint64_t h, const char *s)
 {
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    return lp_mix64(h);
+    return lp_mix64(lp_hash_str(h, s));
 }
 
 /* A random call's site: its place in the program (module path, file, line; not

@@ -1,5 +1,6 @@
 #include "src/ir/graph.h"
 
+#include "src/base/hash.h"
 #include <string.h>
 
 LpGraph *lp_graph_new(void)
@@ -46,9 +47,7 @@ static LpVal no_memory(LpErr *e)
 /* ---- strings ------------------------------------------------------------ */
 static size_t hash(const char *s)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    uint64_t h = lp_hash_str(LP_HASH_START, s);
     return (size_t)(h ^ h >> 32);
 }
 

@@ -2,6 +2,7 @@
  * (grammar: text.c). Reads outside data. */
 #include <string.h>
 
+#include "src/base/hash.h"
 #include "src/ir/text_parse.h"
 
 LpStatus lp_parse_no_memory(LpParser *p)
@@ -21,9 +22,7 @@ LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule)
  */
 static LpLabel *label_slot(LpLabel *table, size_t cap, const char *name)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (const char *s = name; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    uint64_t h = lp_hash_str(LP_HASH_START, name);
     size_t i = (size_t)(h ^ h >> 32) & (cap - 1);
     while (table[i].name && strcmp(table[i].name, name) != 0)
         i = (i + 1) & (cap - 1);

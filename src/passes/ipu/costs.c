@@ -6,6 +6,7 @@
  * parameter's view among its operands it is the forward product or the
  * gradient of its input; one whose result reaches an accumulator through views,
  * casts, sums and additions alone is a gradient of weights. */
+#include "src/base/hash.h"
 #include "src/passes/ipu/ipu.h"
 
 #include <string.h>
@@ -32,9 +33,7 @@ typedef struct Costs {
 /* ---- labels -------------------------------------------------------------- */
 static uint64_t mix(uint64_t h, const void *p, size_t n)
 {
-    const unsigned char *b = p;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ b[i]) * 0x100000001b3u;
+    h = lp_hash_bytes(h, p, n);
     return h ^ (h >> 29);
 }
 
@@ -75,7 +74,7 @@ static uint64_t signature(const LpGraph *g, LpNodeId id, double proportion,
                           LpConvPass pass)
 {
     const LpGraphNode *d = &g->node[id];
-    uint64_t h = mix_int(0xcbf29ce484222325u, d->op->id);
+    uint64_t h = mix_int(LP_HASH_START, d->op->id);
     h = mix_int(h, pass);
     h = mix(h, &proportion, sizeof proportion);
     for (int i = 0; i < d->op->n_attr; i++)
