@@ -52,13 +52,24 @@ end
 local Session = {}
 Session.__index = Session
 
+local terminal
+
+--- Whether pseudo-terminals can be made here.
+function M.has_terminal()
+  if terminal == nil then
+    terminal = select(3, M.shell("script -qec true /dev/null")) == 0
+  end
+  return terminal
+end
+
 --- Starts the read-eval-print loop on a terminal. env: assignments for the
---- shell. Close with session:close().
+--- shell. Close with session:close(). What is typed after the end of the loop
+--- is read all the same: a broken pipe would end the program that types.
 function M.session(env)
   local screen = M.temporary()
   local command = ("%s TERM=xterm LUPINE_CPU= exec %s"):format(env or "", M.host)
-  local pipe = assert(io.popen(("timeout 60 script -qfec %s %s >/dev/null 2>&1"):format(
-    M.quote(command), screen), "w"))
+  local pipe = assert(io.popen(("timeout 60 script -qfec %s %s >/dev/null 2>&1; code=$?; " ..
+    "cat >/dev/null; exit $code"):format(M.quote(command), screen), "w"))
   return setmetatable({ pipe = pipe, path = screen, seen = 0 }, Session)
 end
 
