@@ -146,6 +146,7 @@ void lp_push_form(lua_State *L, const char *name, uint32_t surface);
 int lp_tensor_index(lua_State *L);    /* upvalue 1: methods */
 int lp_tensor_newindex(lua_State *L); /* upvalue 1: methods */
 void lp_add_methods(lua_State *L);    /* into the table on top */
+void lp_add_reshaping(lua_State *L);
 void lp_add_properties(lua_State *L);
 void lp_add_form_methods(lua_State *L);
 

@@ -19,6 +19,7 @@ typedef struct Scan {
     LpDtype from_tensor;     /* elements that are 0-d tensors */
     int64_t at[LP_MAX_DIMS]; /* where the walk is, from 1 as Lua counts */
     char *p;                 /* store: next element */
+    bool overflow;           /* an element does not fit the type */
 } Scan;
 
 static const char *place(const Scan *s, int depth, char buf[160])
@@ -126,6 +127,8 @@ static void store(Scan *s, int i, LpDtype t)
         x = lp_scalar_load(e->dtype, lp_tensor_data(e));
     else
         lp_to_scalar(L, i, &x);
+    if (!lp_is_float(t) && !lp_scalar_fits(x, t))
+        s->overflow = true;
     lp_scalar_store(x, t, s->p);
     s->p += lp_dtype_size(t);
 }
@@ -202,6 +205,11 @@ void lp_push_data(lua_State *L, int i, LpDtype t, const char *fn)
     box->p = out;
     s.p = lp_tensor_data(out);
     store(&s, i, t);
+    if (s.overflow)
+        lp_raise(L, LP_E_RUNTIME,
+                 "%s(): a value cannot be converted to type %s without "
+                 "overflow",
+                 fn, lp_dtype_name(t));
     lp_gc_account(L);
 }
 

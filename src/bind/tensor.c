@@ -379,6 +379,7 @@ void lp_bind_tensor(lua_State *L)
     lua_newtable(L);
     lp_add_form_methods(L);
     lp_add_methods(L);
+    lp_add_reshaping(L);
     lp_add_properties(L);
     lua_pushcfunction(L, tensor_free);
     lua_setfield(L, -2, "free");

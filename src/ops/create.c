@@ -41,11 +41,22 @@ static LpDtype dtype_of_kind(LpKind k)
                               : lp_default_dtype();
 }
 
+static LpStatus held(LpScalar v, LpDtype t, LpErr *e)
+{
+    LP_FAIL_IF(!lp_scalar_fits(v, t), e, LP_E_RUNTIME,
+               "value %g cannot be converted to type %s without overflow",
+               lp_scalar_f(v), lp_dtype_name(t));
+    return LP_OK;
+}
+
 /* ---- full ----------------------------------------------------------------
  */
 static LpStatus infer_full(LpInfer *x)
 {
-    return sized(x, 0, dtype_or(x, 2, dtype_of_kind(x->attr[1].s.kind)));
+    LpScalar v = x->attr[1].s;
+    LpDtype t = dtype_or(x, 2, dtype_of_kind(v.kind));
+    LP_TRY(held(v, t, x->err));
+    return sized(x, 0, t);
 }
 
 static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)

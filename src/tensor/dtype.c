@@ -1,5 +1,6 @@
 #include "src/tensor/dtype.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -93,6 +94,47 @@ bool lp_scalar_eq(LpScalar a, LpScalar b)
         return false;
     /* bits: NaN equals itself, 0.0 differs from -0.0 */
     return a.i == b.i;
+}
+
+static bool int_fits(LpScalar s, double low, double high)
+{
+    if (s.kind == LP_KIND_FLOAT)
+        return s.f >= low && s.f <= high; /* false for NaN */
+    return (double)s.i >= low && (double)s.i <= high;
+}
+
+static bool float_fits(LpScalar s, double high)
+{
+    double f = lp_scalar_f(s);
+    return !isfinite(f) || fabs(f) <= high;
+}
+
+bool lp_scalar_fits(LpScalar s, LpDtype t)
+{
+    switch (t) {
+    case LP_F32:
+        return float_fits(s, FLT_MAX);
+    case LP_F16:
+        return float_fits(s, 65504);
+    case LP_BF16:
+        return float_fits(s, 0x1.fep127);
+    case LP_I64: /* the next float64 below 2^63 */
+        return s.kind != LP_KIND_FLOAT ||
+               int_fits(s, -0x1p63, 0x1.fffffffffffffp62);
+    case LP_I32:
+        return int_fits(s, INT32_MIN, INT32_MAX);
+    case LP_I16:
+        return int_fits(s, INT16_MIN, INT16_MAX);
+    case LP_I8:
+        return int_fits(s, INT8_MIN, INT8_MAX);
+    case LP_U8:
+        return int_fits(s, -UINT8_MAX, UINT8_MAX);
+    case LP_F64:
+    case LP_BOOL:
+    case LP_DT_NONE:
+        break;
+    }
+    return true;
 }
 
 void lp_scalar_store(LpScalar s, LpDtype t, void *p)

@@ -58,6 +58,9 @@ static inline double lp_scalar_f(LpScalar s)
 int64_t lp_scalar_i(LpScalar s);
 bool lp_scalar_eq(LpScalar a, LpScalar b);
 /* Writes `s` converted to dtype `t` at `p`; reads one element. */
+/* Can the dtype hold s? As PyTorch: a negative integer counts modulo for
+ * uint8, fractions are cut, infinities and NaN are floats. */
+bool lp_scalar_fits(LpScalar s, LpDtype t);
 void lp_scalar_store(LpScalar s, LpDtype t, void *p);
 LpScalar lp_scalar_load(LpDtype t, const void *p);
 
