@@ -48,6 +48,14 @@ end
 
 M.asarray = core.as_tensor
 
+--- Files of plain data: torch/serialization.lua.
+function M.save(...)
+  return require("torch.serialization").save(...)
+end
+function M.load(...)
+  return require("torch.serialization").load(...)
+end
+
 --- The version of PyTorch whose interface this is, and ours.
 M.__version__ = "2.0.1+lupine-" .. core.version
 

@@ -19,8 +19,8 @@ static const Binder binders[] = {
     lp_bind_host,      lp_bind_error,     lp_bind_value,   lp_bind_forms,
     lp_bind_tensor,    lp_bind_create,    lp_bind_convert, lp_bind_state,
     lp_bind_generator, lp_bind_form_list, lp_bind_trace,   lp_bind_step,
-    lp_bind_exec,      lp_bind_graph,     lp_bind_io,      lp_bind_simulation,
-    lp_bind_hook,      lp_bind_ops,
+    lp_bind_exec,      lp_bind_graph,     lp_bind_files,   lp_bind_simulation,
+    lp_bind_hook,      lp_bind_ops,       lp_bind_json,    lp_bind_terminal,
 };
 
 int luaopen_lupine_core(lua_State *L)

@@ -21,7 +21,9 @@ void lp_bind_trace(lua_State *L);     /* traces: trace.c */
 void lp_bind_step(lua_State *L);      /* steps: step.c */
 void lp_bind_exec(lua_State *L);      /* executors: exec.c */
 void lp_bind_graph(lua_State *L);     /* graphs as text, passes: graph.c */
-void lp_bind_io(lua_State *L);        /* files, the terminal: io.c */
+void lp_bind_files(lua_State *L);     /* files of tensors: files.c */
+void lp_bind_json(lua_State *L);      /* JSON: after value; json.c */
+void lp_bind_terminal(lua_State *L);  /* columns: terminal.c */
 void lp_bind_ops(lua_State *L);       /* records of operators: ops.c */
 
 void lp_bind_simulation(lua_State *L); /* reports: simulation.c */

@@ -13,14 +13,10 @@
  * as the limit of deflate. */
 #include "src/io/idx.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "src/base/checked.h"
+#include "src/io/file.h"
 
 #define CHUNK 65536
 #define HEADER 4
@@ -44,11 +40,6 @@ static uint32_t big_endian32(const unsigned char *p)
            p[3];
 }
 
-static LpStatus io_error(const Reader *r, LpErr *e)
-{
-    return lp_fail(e, LP_E_OS, "%s: %s", r->name, strerror(errno));
-}
-
 static LpStatus bad_gzip(const Reader *r, LpErr *e)
 {
     return lp_fail(e, LP_E_VALUE, "%s: the gzip data is damaged%s%s", r->name,
@@ -61,14 +52,14 @@ static LpStatus content(Reader *r, void *p, size_t n, size_t *got, LpErr *e)
     *got = 0;
     if (!r->gzip) {
         *got = fread(p, 1, n, r->f);
-        return ferror(r->f) ? io_error(r, e) : LP_OK;
+        return ferror(r->f) ? lp_file_error(r->name, e) : LP_OK;
     }
     while (*got < n && !r->ended) {
         if (r->z.avail_in == 0) {
             r->z.next_in = r->buf;
             r->z.avail_in = (uInt)fread(r->buf, 1, CHUNK, r->f);
             if (ferror(r->f))
-                return io_error(r, e);
+                return lp_file_error(r->name, e);
             LP_FAIL_IF(r->z.avail_in == 0, e, LP_E_VALUE,
                        "%s: truncated: the gzip data ends early", r->name);
         }
@@ -189,7 +180,7 @@ static LpStatus check_length(Reader *r, const LpType *type, int64_t total,
     bool ok = at >= 0 && fseeko(r->f, (off_t)r->size - 4, SEEK_SET) == 0 &&
               fread(tail, 1, 4, r->f) == 4 && fseeko(r->f, at, SEEK_SET) == 0;
     if (!ok)
-        return io_error(r, e);
+        return lp_file_error(r->name, e);
     /* The trailer is little-endian and counts modulo 2^32. */
     uint32_t length = (uint32_t)tail[3] << 24 | (uint32_t)tail[2] << 16 |
                       (uint32_t)tail[1] << 8 | tail[0];
@@ -204,20 +195,6 @@ static LpStatus check_length(Reader *r, const LpType *type, int64_t total,
 }
 
 /* ---- the whole ----------------------------------------------------------- */
-static void to_native(void *p, int64_t n, size_t size)
-{
-    const int one = 1;
-    if (size == 1 || *(const char *)&one != 1)
-        return;
-    unsigned char *b = p;
-    for (int64_t i = 0; i < n; i++, b += size)
-        for (size_t lo = 0, hi = size - 1; lo < hi; lo++, hi--) {
-            unsigned char t = b[lo];
-            b[lo] = b[hi];
-            b[hi] = t;
-        }
-}
-
 static LpStatus read_array(Reader *r, LpTensor **out, LpErr *e)
 {
     LpType type = {0};
@@ -235,7 +212,8 @@ static LpStatus read_array(Reader *r, LpTensor **out, LpErr *e)
         lp_tensor_release(t);
         return s;
     }
-    to_native(lp_tensor_data(t), lp_tensor_numel(t), lp_dtype_size(type.dtype));
+    lp_file_order(lp_tensor_data(t), lp_tensor_numel(t),
+                  lp_dtype_size(type.dtype), true);
     *out = t;
     return LP_OK;
 }
@@ -244,13 +222,10 @@ LpStatus lp_idx_read_stream(FILE *f, const char *name, LpTensor **out, LpErr *e)
 {
     Reader r = {.f = f, .name = name};
     unsigned char h[2];
-    bool ok = fseeko(f, 0, SEEK_END) == 0 && (r.size = ftello(f)) >= 0 &&
-              fseeko(f, 0, SEEK_SET) == 0;
-    if (!ok)
-        return io_error(&r, e);
+    LP_TRY(lp_file_size(f, name, &r.size, e));
     size_t got = fread(h, 1, 2, f);
     if (ferror(f) || fseeko(f, 0, SEEK_SET) != 0)
-        return io_error(&r, e);
+        return lp_file_error(name, e);
     r.gzip = got == 2 && h[0] == 0x1f && h[1] == 0x8b;
     if (!r.gzip)
         return read_array(&r, out, e);
@@ -266,21 +241,9 @@ LpStatus lp_idx_read_stream(FILE *f, const char *name, LpTensor **out, LpErr *e)
 
 LpStatus lp_idx_read(const char *path, LpTensor **out, LpErr *e)
 {
-    struct stat st;
-    Reader r = {.name = path};
-    /* A pipe without a writer must not block. */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return io_error(&r, e);
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return lp_fail(e, LP_E_OS, "%s: not a regular file", path);
-    }
-    FILE *f = fdopen(fd, "rb");
-    if (!f) {
-        close(fd);
-        return io_error(&r, e);
-    }
+    FILE *f;
+    int64_t size;
+    LP_TRY(lp_file_open(path, &f, &size, e));
     LpStatus s = lp_idx_read_stream(f, path, out, e);
     fclose(f);
     return s;

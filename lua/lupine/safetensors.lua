@@ -1,0 +1,49 @@
+--- safetensors files by the names of its Python package, for exchange with
+--- others; torch.save and torch.load use the format too.
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local ordered = require("torch.nn.ordered")
+
+local M = {}
+
+--- The tensors of a file by name, in the file's order, and its metadata.
+--- errors: OSError, ValueError (no such file, or one that is damaged)
+---@param filename string path
+---@return table<string, torch.Tensor> tensors
+---@return table<string, string> metadata
+function M.load_file(filename)
+  local names, tensors, meta = core.read_safetensors(check.string(filename,
+    "load_file: filename"))
+  local out = ordered.dict()
+  for i, name in ipairs(names) do
+    out[name] = tensors[i]
+  end
+  return out, meta
+end
+
+--- Writes tensors by name to a file, which is replaced as a whole.
+--- errors: OSError, TypeError, ValueError (a name that is not UTF-8)
+---@param tensors table<string, torch.Tensor>
+---@param filename string path
+---@param metadata? table<string, string>
+function M.save_file(tensors, filename, metadata)
+  errors.check(type(tensors) == "table", "TypeError",
+    "save_file: tensors: expected a table of Tensors by name, got %s", check.describe(tensors))
+  local names, values = {}, {}
+  for name in pairs(tensors) do
+    names[#names + 1] = check.string(name, "save_file: tensors: a name")
+  end
+  if not ordered.is_dict(tensors) then
+    table.sort(names)
+  end
+  for i, name in ipairs(names) do
+    local x = tensors[name]
+    errors.check(core.is_tensor(x), "TypeError", "save_file: tensors['%s']: expected a Tensor, "
+      .. "got %s", name, check.describe(x))
+    values[i] = x:detach():contiguous()
+  end
+  core.write_safetensors(check.string(filename, "save_file: filename"), names, values, metadata)
+end
+
+return M

@@ -1,0 +1,335 @@
+--- torch.save and torch.load: tensors, state dicts and nested tables of plain
+--- data, in the safetensors format. Loading runs no code.
+---
+--- A dictionary of tensors becomes a plain safetensors file with its names, as
+--- other readers expect it; such a file from elsewhere (a state_dict saved with
+--- the Python package safetensors) loads as a dictionary in the file's order.
+--- Anything else is described by a JSON text in the file's metadata, under
+--- "lupine", with the tensors beside it, named by their place:
+---   null, booleans, numbers, strings   themselves
+---   {"t": NAME, "same": NAME, "grad": true, "param": true}   a tensor; "same":
+---                            it is the one of that name
+---   {"list": […]}            a Lua list
+---   {"map": [[key, value], …], "ordered": true}   any other table
+---   {"float": "inf"}, {"bytes": "00ff"}, {"dtype": "float32"}, {"size": […]}
+local check = require("lupine.check")
+local class = require("lupine.class")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local ordered = require("torch.nn.ordered")
+
+local M = {}
+
+local KEY = "lupine"
+local DEEPEST = 60 -- nesting of tables; a cycle ends here
+
+local DTYPES = {} -- dtype -> name
+for _, dtype in pairs(core.dtypes) do
+  DTYPES[dtype] = tostring(dtype):match("[%w]+$")
+end
+
+local function array(t)
+  return setmetatable(t, core.json_array)
+end
+
+-- ---- describing values -------------------------------------------------------
+
+---@class Writer
+---@field names string[]
+---@field tensors torch.Tensor[]
+---@field first table<string, string> of the elements that a tensor shows
+---@field taken table<string, boolean>
+
+local describe
+
+-- What is equal for two tensors that show the same elements in the same way.
+local function identity(t)
+  return ("%s %s %s %s"):format(t:data_ptr(), t.dtype, t.shape, table.concat(t:stride(), ","))
+end
+
+local function describe_tensor(w, t, path)
+  local name, n = path == "" and "tensor" or path, 1
+  while w.taken[name] do
+    n = n + 1
+    name = ("%s#%d"):format(path, n)
+  end
+  w.taken[name] = true
+  w.names[#w.names + 1] = name
+  w.tensors[#w.tensors + 1] = t:detach():contiguous()
+  local out = { t = name, grad = t.requires_grad and t.is_leaf or nil,
+    param = core.is_parameter(t) or nil }
+  if t:numel() > 0 then
+    local id = identity(t)
+    out.same = w.first[id]
+    w.first[id] = out.same or name
+  end
+  return out
+end
+
+local function is_list(t)
+  local n = 0
+  for key in pairs(t) do
+    if math.type(key) ~= "integer" then
+      return false
+    end
+    n = n + 1
+  end
+  return n > 0 and n == #t
+end
+
+-- Numbers before strings, so that equal tables make equal files.
+local function keys_of(t, path)
+  local keys = {}
+  for key in pairs(t) do
+    local kind = type(key)
+    errors.check(kind == "string" or kind == "number", "TypeError",
+      "torch.save: a key of %s is a %s; strings and numbers can be saved",
+      path == "" and "the table" or path, kind)
+    keys[#keys + 1] = key
+  end
+  if not ordered.is_dict(t) then
+    table.sort(keys, function(a, b)
+      local x, y = type(a), type(b)
+      if x ~= y then
+        return x < y
+      end
+      return a < b
+    end)
+  end
+  return keys
+end
+
+local function join(path, key)
+  return path == "" and tostring(key) or path .. "." .. tostring(key)
+end
+
+local function describe_table(w, t, path, depth)
+  errors.check(depth < DEEPEST, "ValueError",
+    "torch.save: %s is nested more than %d deep (a cycle?)", path, DEEPEST)
+  if is_list(t) then
+    local out = array({})
+    for i, v in ipairs(t) do
+      out[i] = describe(w, v, join(path, i - 1), depth + 1)
+    end
+    return { list = out }
+  end
+  local out = array({})
+  for i, key in ipairs(keys_of(t, path)) do
+    out[i] = array({ describe(w, key, path, depth + 1),
+      describe(w, t[key], join(path, key), depth + 1) })
+  end
+  return { map = out, ordered = ordered.is_dict(t) or nil }
+end
+
+local function describe_number(v)
+  if v ~= v then
+    return { float = "nan" }
+  elseif v == math.huge or v == -math.huge then
+    return { float = v > 0 and "inf" or "-inf" }
+  end
+  return v
+end
+
+local function describe_string(v)
+  if utf8.len(v) and not v:find("\0") then
+    return v
+  end
+  return { bytes = (v:gsub(".", function(c)
+    return ("%02x"):format(c:byte())
+  end)) }
+end
+
+local function refuse(v, path)
+  local what = check.describe(v)
+  local advice = class.of(v) and type(v.state_dict) == "function"
+    and ": save its state_dict()" or "; only plain data can be saved"
+  errors.raise("TypeError", "torch.save: %s is %s%s", path == "" and "obj" or path, what, advice)
+end
+
+function describe(w, v, path, depth)
+  local kind = type(v)
+  if core.is_tensor(v) then
+    return describe_tensor(w, v, path)
+  elseif check.is_none(v) then
+    return core.none
+  elseif kind == "boolean" then
+    return v
+  elseif kind == "number" then
+    return describe_number(v)
+  elseif kind == "string" then
+    return describe_string(v)
+  elseif DTYPES[v] then
+    return { dtype = DTYPES[v] }
+  elseif kind == "table" and getmetatable(v) == getmetatable(core.Size({})) then
+    return { size = array({ table.unpack(v) }) }
+  elseif kind == "table" and (getmetatable(v) == nil or ordered.is_dict(v)) then
+    return describe_table(w, v, path, depth)
+  end
+  return refuse(v, path)
+end
+
+-- ---- saving --------------------------------------------------------------------
+
+-- Is the description one that the file's names tell alone?
+local function is_plain(d)
+  if type(d) ~= "table" or not d.map or #d.map == 0 then
+    return false
+  end
+  for _, entry in ipairs(d.map) do
+    local key, v = entry[1], entry[2]
+    if type(key) ~= "string" or type(v) ~= "table" or v.t ~= key or v.same or v.grad
+      or v.param then
+      return false
+    end
+  end
+  return true
+end
+
+local function check_path(f, where)
+  errors.check(type(f) == "string", "TypeError", "%s: f must be a path, not %s", where,
+    check.describe(f))
+  return f
+end
+
+--- Writes `obj` to the file `f`, which is replaced as a whole: tensors, state
+--- dicts, and tables of them, numbers, strings, booleans and torch.none, nested.
+--- Two places that hold one tensor hold one tensor after loading too; views of
+--- one storage become tensors of their own.
+--- errors: TypeError for what is no plain data (a Module: save its
+--- state_dict()), ValueError for a cycle, OSError
+---@param obj any
+---@param f string path
+function M.save(obj, f)
+  check_path(f, "torch.save")
+  local w = { names = {}, tensors = {}, first = {}, taken = {} }
+  local d = describe(w, obj, "", 0)
+  local meta = { format = "pt" }
+  if not is_plain(d) then
+    meta[KEY] = core.json_encode(d)
+  end
+  core.write_safetensors(f, w.names, w.tensors, meta)
+end
+
+-- ---- loading -------------------------------------------------------------------
+
+local FLOATS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0.0 / 0.0 }
+
+local restore
+
+local function bad(r, what)
+  errors.raise("ValueError", "torch.load: %s: the metadata 'lupine' is damaged: %s", r.path, what)
+end
+
+local function restore_tensor(r, d)
+  local t = r.tensors[d.same or d.t]
+  if not t then
+    bad(r, ("no tensor '%s'"):format(tostring(d.same or d.t)))
+  elseif d.param and not core.is_parameter(t) then
+    t = core.parameter(t, d.grad == true)
+    r.tensors[d.same or d.t] = t
+  elseif d.grad and t:is_floating_point() then
+    t:requires_grad_(true)
+  end
+  return t
+end
+
+local function restore_map(r, d)
+  local out = d.ordered and ordered.dict() or {}
+  for _, entry in ipairs(d.map) do
+    local key = type(entry) == "table" and restore(r, entry[1])
+    if type(key) ~= "string" and (type(key) ~= "number" or key ~= key) then
+      bad(r, "a key is no string or number")
+    end
+    out[key] = restore(r, entry[2])
+  end
+  return out
+end
+
+local function restore_list(r, d)
+  local out = {}
+  for i, v in ipairs(d.list) do
+    out[i] = restore(r, v)
+  end
+  return out
+end
+
+local RESTORE = {
+  t = restore_tensor,
+  map = restore_map,
+  list = restore_list,
+  float = function(r, d)
+    return FLOATS[d.float] or bad(r, "a float")
+  end,
+  bytes = function(r, d)
+    if type(d.bytes) ~= "string" or #d.bytes % 2 ~= 0 or d.bytes:find("%X") then
+      bad(r, "bytes")
+    end
+    return (d.bytes:gsub("..", function(hex)
+      return string.char(tonumber(hex, 16))
+    end))
+  end,
+  dtype = function(r, d)
+    return core.dtypes[d.dtype] or bad(r, "a dtype")
+  end,
+  size = function(r, d)
+    local done, size = pcall(core.Size, d.size)
+    return done and size or bad(r, "a size")
+  end,
+}
+
+function restore(r, d)
+  if type(d) ~= "table" then
+    return d
+  end
+  for kind, fn in pairs(RESTORE) do
+    if d[kind] ~= nil then
+      if (kind == "map" or kind == "list") and type(d[kind]) ~= "table" then
+        bad(r, kind)
+      end
+      return fn(r, d)
+    end
+  end
+  return bad(r, "an object of an unknown kind")
+end
+
+local function check_location(where)
+  if check.is_none(where) then
+    return
+  end
+  local known, device = pcall(core.device, where)
+  errors.check(known and device == core.device("cpu"), "ValueError",
+    "torch.load: map_location: expected nil or \"cpu\" (tensors live on the host), got %s",
+    check.describe(where))
+end
+
+--- What torch.save wrote to the file `f`, or the tensors of any safetensors
+--- file as a dictionary in the file's order. Loading runs no code.
+--- errors: OSError, ValueError (no safetensors file, or one that is damaged)
+---@param f string path
+---@param map_location? string|torch.device nil or "cpu"
+---@param ... any {weights_only = true}: accepted, loading is always so
+---@return any
+function M.load(f, map_location, ...)
+  local a = check.arguments("torch.load", { "f", "map_location", "weights_only" }, nil, f,
+    map_location, ...)
+  local path = check_path(a[1], "torch.load")
+  check_location(a[2])
+  errors.check(a[3] ~= false, "ValueError",
+    "torch.load: weights_only = false: a file holds plain data only, no code")
+  local names, tensors, meta = core.read_safetensors(path)
+  local r = { path = path, tensors = {} }
+  for i, name in ipairs(names) do
+    r.tensors[name] = tensors[i]
+  end
+  if meta[KEY] then
+    local value = restore(r, core.json_decode(meta[KEY], path .. ": metadata 'lupine'"))
+    return value
+  end
+  local out = ordered.dict()
+  for _, name in ipairs(names) do
+    out[name] = r.tensors[name]
+  end
+  return out
+end
+
+return M

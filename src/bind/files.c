@@ -1,0 +1,200 @@
+/* Files of tensors: core.read_idx, safetensors, NumPy's .npy and .npz. */
+#include <string.h>
+
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
+#include "src/io/idx.h"
+#include "src/io/npy.h"
+#include "src/io/safetensors.h"
+
+static const char named_key;
+
+static int named_gc(lua_State *L)
+{
+    lp_named_fini(lua_touserdata(L, 1));
+    return 0;
+}
+
+/* A list that is emptied when collected. */
+static LpNamed *push_named(lua_State *L)
+{
+    LpNamed *l = lua_newuserdatauv(L, sizeof *l, 0);
+    *l = (LpNamed){0};
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &named_key);
+    lua_setmetatable(L, -2);
+    return l;
+}
+
+static const char *check_path(lua_State *L, int i, const char *fn)
+{
+    char what[LP_DESCRIBE];
+    size_t n;
+    if (lua_type(L, i) != LUA_TSTRING)
+        lp_raise(L, LP_E_TYPE, "%s(): path: expected str, got %s", fn,
+                 lp_describe(L, i, what));
+    const char *path = lua_tolstring(L, i, &n);
+    if (strlen(path) != n)
+        lp_raise(L, LP_E_VALUE, "%s(): path: has a zero byte", fn);
+    return path;
+}
+
+/* ---- one tensor ----------------------------------------------------------- */
+typedef LpStatus (*ReadOne)(const char *path, LpTensor **out, LpErr *e);
+
+static int read_one(lua_State *L, const char *fn, ReadOne read)
+{
+    LpErr e = {0};
+    LpTensor *t = NULL;
+    int tries = 0;
+    const char *path = check_path(L, 1, fn);
+    LpBox *box = lp_push_box(L);
+    while (read(path, &t, &e) != LP_OK)
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    box->p = t;
+    lp_gc_account(L);
+    return 1;
+}
+
+/* (path) -> tensor */
+static int read_idx(lua_State *L)
+{
+    return read_one(L, "read_idx", lp_idx_read);
+}
+
+static int read_npy(lua_State *L)
+{
+    return read_one(L, "load", lp_npy_read);
+}
+
+/* (path, tensor) */
+static int write_npy(lua_State *L)
+{
+    LpErr e = {0};
+    const char *path = check_path(L, 1, "save");
+    LpTensor *t = lp_check_tensor(L, 2, "save", "arr");
+    if (lp_npy_write(path, t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* ---- several -------------------------------------------------------------- */
+typedef LpStatus (*ReadNamed)(const char *path, LpNamed *out, LpErr *e);
+
+static int read_named(lua_State *L, const char *fn, ReadNamed read)
+{
+    LpErr e = {0};
+    int tries = 0;
+    const char *path = check_path(L, 1, fn);
+    LpNamed *l = push_named(L);
+    while (read(path, l, &e) != LP_OK) {
+        lp_named_fini(l);
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    }
+    lua_createtable(L, (int)l->n, 0);
+    lua_createtable(L, (int)l->n, 0);
+    for (size_t i = 0; i < l->n; i++) {
+        lua_pushstring(L, l->items[i].name);
+        lua_rawseti(L, -3, (lua_Integer)i + 1);
+        lp_push_tensor(L, l->items[i].t);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_createtable(L, 0, (int)l->n_text);
+    for (size_t i = 0; i < l->n_text; i++) {
+        lua_pushstring(L, l->texts[i].text);
+        lua_setfield(L, -2, l->texts[i].name);
+    }
+    lp_named_fini(l);
+    lp_gc_account(L);
+    return 3;
+}
+
+/* (path) -> names, tensors, metadata */
+static int read_safetensors(lua_State *L)
+{
+    return read_named(L, "load", lp_safetensors_read);
+}
+
+static int read_npz(lua_State *L)
+{
+    return read_named(L, "load", lp_npz_read);
+}
+
+static void add_text(lua_State *L, LpNamed *l, int key, int value)
+{
+    LpErr e = {0};
+    if (lua_type(L, key) != LUA_TSTRING || lua_type(L, value) != LUA_TSTRING)
+        lp_raise(L, LP_E_TYPE, "save(): metadata: names and texts are strings");
+    if (lp_named_text(l, lua_tostring(L, key), lua_tostring(L, value), &e) !=
+        LP_OK)
+        lp_bind_fail(L, &e);
+}
+
+/* names and tensors at 2 and 3, lists of equal length; texts at 4 or nil */
+static LpNamed *take_named(lua_State *L, const char *fn)
+{
+    LpErr e = {0};
+    LpNamed *l = push_named(L);
+    lua_Integer n = luaL_len(L, 2);
+    for (lua_Integer i = 1; i <= n; i++) {
+        size_t size;
+        lua_rawgeti(L, 2, i);
+        lua_rawgeti(L, 3, i);
+        const char *name = luaL_checklstring(L, -2, &size);
+        LpTensor *t = lp_check_tensor(L, -1, fn, name);
+        if (strlen(name) != size)
+            lp_raise(L, LP_E_VALUE, "%s(): the name '%s' has a zero byte", fn,
+                     name);
+        if (lp_named_add(l, name, lp_tensor_retain(t), &e) != LP_OK)
+            lp_bind_fail(L, &e);
+        lua_pop(L, 2);
+    }
+    if (lua_istable(L, 4))
+        for (lua_pushnil(L); lua_next(L, 4); lua_pop(L, 1))
+            add_text(L, l, -2, -1);
+    return l;
+}
+
+/* (path, names, tensors, metadata) */
+static int write_safetensors(lua_State *L)
+{
+    LpErr e = {0};
+    const char *path = check_path(L, 1, "save");
+    lua_settop(L, 4);
+    if (lp_safetensors_write(path, take_named(L, "save"), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* (path, names, tensors, nil, compressed) */
+static int write_npz(lua_State *L)
+{
+    LpErr e = {0};
+    const char *path = check_path(L, 1, "savez");
+    lua_settop(L, 5);
+    bool compressed = lua_toboolean(L, 5);
+    if (lp_npz_write(path, take_named(L, "savez"), compressed, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+static const luaL_Reg functions[] = {
+    {"read_idx", read_idx},
+    {"read_npy", read_npy},
+    {"write_npy", write_npy},
+    {"read_npz", read_npz},
+    {"write_npz", write_npz},
+    {"read_safetensors", read_safetensors},
+    {"write_safetensors", write_safetensors},
+    {NULL, NULL},
+};
+
+void lp_bind_files(lua_State *L)
+{
+    lua_newtable(L);
+    lua_pushcfunction(L, named_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &named_key);
+    luaL_setfuncs(L, functions, 0);
+}

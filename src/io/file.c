@@ -1,0 +1,228 @@
+/* Reading regular files and replacing whole ones. A file is replaced by
+ * rename after fsync, and the directory is synced too, so that after a crash
+ * or kill at any moment the name leads to the old content or to the new one
+ * (rename(2), fsync(2)). */
+#include "src/io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/mem.h"
+
+#define MODE 0666 /* less the umask */
+
+LpStatus lp_file_error(const char *name, LpErr *e)
+{
+    return lp_fail(e, LP_E_OS, "%s: %s", name, strerror(errno));
+}
+
+static LpStatus no_memory(LpErr *e)
+{
+    return lp_fail(e, LP_E_MEMORY, "out of memory");
+}
+
+/* ---- reading ------------------------------------------------------------- */
+LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e)
+{
+    struct stat st;
+    /* A pipe without a writer must not block. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return lp_file_error(path, e);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return lp_fail(e, LP_E_OS, "%s: not a regular file", path);
+    }
+    *out = fdopen(fd, "rb");
+    *size = st.st_size;
+    if (!*out) {
+        LpStatus s = lp_file_error(path, e);
+        close(fd);
+        return s;
+    }
+    return LP_OK;
+}
+
+LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e)
+{
+    bool ok = fseeko(f, 0, SEEK_END) == 0 && (*size = ftello(f)) >= 0 &&
+              fseeko(f, 0, SEEK_SET) == 0;
+    return ok ? LP_OK : lp_file_error(name, e);
+}
+
+LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
+                      const char *what, LpErr *e)
+{
+    size_t got = fread(p, 1, n, f);
+    if (ferror(f))
+        return lp_file_error(name, e);
+    LP_FAIL_IF(got < n, e, LP_E_VALUE,
+               "%s: truncated: %s has %zu bytes, only %zu are there", name,
+               what, n, got);
+    return LP_OK;
+}
+
+void lp_file_order(void *p, int64_t n, size_t size, bool big)
+{
+    const int one = 1;
+    bool machine_big = *(const char *)&one != 1;
+    if (size == 1 || machine_big == big)
+        return;
+    unsigned char *b = p;
+    for (int64_t i = 0; i < n; i++, b += size)
+        for (size_t lo = 0, hi = size - 1; lo < hi; lo++, hi--) {
+            unsigned char t = b[lo];
+            b[lo] = b[hi];
+            b[hi] = t;
+        }
+}
+
+/* ---- replacing ----------------------------------------------------------- */
+/* A link keeps pointing where it points: its target is replaced. */
+static char *target_of(const char *path)
+{
+    char *real = realpath(path, NULL);
+    char *copy = lp_strdup(real ? real : path);
+    free(real);
+    return copy;
+}
+
+LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
+{
+    static unsigned count;
+    struct stat st;
+    size_t room = strlen(path) + 64;
+    *o = (LpFileOut){.path = target_of(path)};
+    if (o->path)
+        room = strlen(o->path) + 64;
+    o->temp = lp_alloc(room);
+    if (!o->path || !o->temp) {
+        lp_file_abandon(o);
+        return no_memory(e);
+    }
+    snprintf(o->temp, room, "%s.%ld-%u.tmp", o->path, (long)getpid(), ++count);
+    bool special = stat(o->path, &st) == 0 && !S_ISREG(st.st_mode);
+    int fd = special ? -1
+                     : open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                            MODE);
+    o->f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (o->f)
+        return LP_OK;
+    LpStatus s = special
+                     ? lp_fail(e, LP_E_OS, "%s: not a regular file", path)
+                     : lp_file_error(path, e);
+    if (fd >= 0) {
+        close(fd);
+        unlink(o->temp);
+    }
+    lp_free(o->temp);
+    o->temp = NULL; /* nothing of that name is ours */
+    lp_file_abandon(o);
+    return s;
+}
+
+LpStatus lp_file_write(LpFileOut *o, const void *p, size_t n, LpErr *e)
+{
+    if (n > 0 && fwrite(p, 1, n, o->f) != n)
+        return lp_file_error(o->path, e);
+    return LP_OK;
+}
+
+static bool sync_name(const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* Some file systems cannot sync a directory; the rename is done by then. */
+static void sync_folder(char *path)
+{
+    (void)sync_name(dirname(path), O_RDONLY | O_DIRECTORY);
+}
+
+LpStatus lp_file_commit(LpFileOut *o, LpErr *e)
+{
+    bool ok = fclose(o->f) == 0;
+    o->f = NULL;
+    ok = ok && sync_name(o->temp, O_RDONLY) && rename(o->temp, o->path) == 0;
+    LpStatus s = ok ? LP_OK : lp_file_error(o->path, e);
+    if (ok) {
+        lp_free(o->temp);
+        o->temp = NULL;
+        sync_folder(o->path);
+    }
+    lp_file_abandon(o);
+    return s;
+}
+
+void lp_file_abandon(LpFileOut *o)
+{
+    if (o->f)
+        fclose(o->f);
+    if (o->temp)
+        unlink(o->temp);
+    lp_free(o->temp);
+    lp_free(o->path);
+    *o = (LpFileOut){0};
+}
+
+/* ---- named tensors ------------------------------------------------------- */
+LpStatus lp_named_add(LpNamed *l, const char *name, LpTensor *t, LpErr *e)
+{
+    char *copy = lp_strdup(name);
+    if (!copy || !LP_GROW(l->items, l->cap, l->n)) {
+        lp_free(copy);
+        lp_tensor_release(t);
+        return no_memory(e);
+    }
+    l->items[l->n].name = copy;
+    l->items[l->n++].t = t;
+    return LP_OK;
+}
+
+LpStatus lp_named_text(LpNamed *l, const char *name, const char *text, LpErr *e)
+{
+    char *a = lp_strdup(name), *b = lp_strdup(text);
+    if (!a || !b || !LP_GROW(l->texts, l->text_cap, l->n_text)) {
+        lp_free(a);
+        lp_free(b);
+        return no_memory(e);
+    }
+    l->texts[l->n_text].name = a;
+    l->texts[l->n_text++].text = b;
+    return LP_OK;
+}
+
+void lp_named_fini(LpNamed *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        lp_free(l->items[i].name);
+        lp_tensor_release(l->items[i].t);
+    }
+    for (size_t i = 0; i < l->n_text; i++) {
+        lp_free(l->texts[i].name);
+        lp_free(l->texts[i].text);
+    }
+    lp_free(l->items);
+    lp_free(l->texts);
+    *l = (LpNamed){0};
+}
+
+LpStatus lp_named_ready(const LpNamed *l, const char *what, LpErr *e)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const LpTensor *t = l->items[i].t;
+        LP_TRY(lp_tensor_touch(t, false, e));
+        LP_FAIL_IF(!lp_tensor_contiguous(t), e, LP_E_VALUE,
+                   "%s: tensor '%s' is not contiguous", what, l->items[i].name);
+    }
+    return LP_OK;
+}

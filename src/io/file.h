@@ -1,0 +1,59 @@
+/* Files: regular ones to read, whole ones to replace, and lists of named
+ * tensors, which is what files of several tensors hold. */
+#ifndef LP_IO_FILE_H
+#define LP_IO_FILE_H
+
+#include <stdio.h>
+
+#include "src/tensor/tensor.h"
+
+/* OSError that names the file and says what errno says. */
+LpStatus lp_file_error(const char *name, LpErr *e);
+
+/* Opens a regular file to read; *size is its length in bytes. The caller
+ * closes *out. OSError for what is no regular file. */
+LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e);
+/* The length of a stream that can seek; it stands at its start afterwards. */
+LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e);
+/* Exactly n bytes; ValueError "truncated" that names `what`. */
+LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
+                      const char *what, LpErr *e);
+
+/* A file that replaces `path` as a whole or not at all: written beside it
+ * under a temporary name, synced, renamed. After begin either commit or
+ * abandon; commit abandons when it fails. */
+typedef struct LpFileOut {
+    FILE *f;
+    char *path, *temp; /* owned */
+} LpFileOut;
+LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e);
+LpStatus lp_file_write(LpFileOut *o, const void *p, size_t n, LpErr *e);
+LpStatus lp_file_commit(LpFileOut *o, LpErr *e);
+void lp_file_abandon(LpFileOut *o);
+
+/* n elements of `size` bytes between the machine's order and that of a file
+ * (big- or little-endian): both ways are the same. */
+void lp_file_order(void *p, int64_t n, size_t size, bool big);
+
+/* Tensors by name, and texts by name beside them. Zero-initialised is empty;
+ * owns its names, texts and one reference of each tensor. */
+typedef struct LpNamed {
+    size_t n, cap, n_text, text_cap;
+    struct LpNamedTensor {
+        char *name;
+        LpTensor *t;
+    } * items;
+    struct LpNamedText {
+        char *name, *text;
+    } * texts;
+} LpNamed;
+/* Copies the name, takes over `t` (also on failure). */
+LpStatus lp_named_add(LpNamed *l, const char *name, LpTensor *t, LpErr *e);
+LpStatus lp_named_text(LpNamed *l, const char *name, const char *text,
+                       LpErr *e);
+void lp_named_fini(LpNamed *l);
+/* ValueError if a tensor has no bytes or is not contiguous; makes all bytes
+ * current. `what` is for messages. */
+LpStatus lp_named_ready(const LpNamed *l, const char *what, LpErr *e);
+
+#endif
