@@ -154,8 +154,17 @@ LpStatus lp_record_view(const LpOp *op, const LpAttr *attr, const LpType *in,
 LpStatus lp_edge_of(LpTensor *t, LpEdge *edge, LpErr *e);
 /* Makes (node, out_nr) the history of t; retains node. */
 LpStatus lp_set_history(LpTensor *t, LpNode *node, uint32_t out_nr, LpErr *e);
-/* t was written in place and its value now has the history of `from`. */
-LpStatus lp_rebase(LpTensor *t, LpTensor *from, LpErr *e);
+/* t is written in place: its value gets the history of `from`. Everything that
+ * can fail is in the plan, made before the bytes change; commit cannot fail.
+ * A plan owns its nodes until lp_rebase_drop. */
+typedef struct LpRebase {
+    bool any; /* there is a history */
+    LpNode *base, *own;
+    uint32_t base_nr, own_nr;
+} LpRebase;
+LpStatus lp_rebase_plan(LpTensor *t, LpTensor *from, LpRebase *r, LpErr *e);
+void lp_rebase_commit(LpTensor *t, const LpRebase *r);
+void lp_rebase_drop(LpRebase *r);
 LpNode *lp_node_retain(LpNode *n);
 void lp_node_release(LpNode *n);
 void lp_node_drop_saved(LpNode *n);

@@ -139,19 +139,37 @@ static LpStatus call(const LpOp *op, const LpArg *in, int n_in,
             s = compute(&c, in, n_in, site, grad && op->grad, out, e);
     }
     if (s == LP_OK && lp_tracing && op->flags & LP_OPF_LOSS)
-        s = lp_trace_mark_loss(out[0], e);
+        s = lp_trace_mark_loss(out, *n_out, e);
     lp_scratch_leave();
     return s;
+}
+
+/* What has been drawn, so that a second try draws the same numbers. */
+typedef struct Drawn {
+    uint64_t rng[2];
+    size_t sites; /* of the trace */
+} Drawn;
+
+static Drawn drawn(void)
+{
+    Drawn d = {.sites = lp_trace_drawn()};
+    lp_rng_get(d.rng);
+    return d;
+}
+
+static void undraw(const Drawn *d)
+{
+    lp_rng_set(d->rng);
+    lp_trace_undraw(d->sites);
 }
 
 LpStatus lp_op_call(const LpOp *op, const LpArg *in, int n_in,
                     const LpAttr *attr, LpTensor **out, int *n_out, LpErr *e)
 {
-    uint64_t rng[2];
-    lp_rng_get(rng);
+    Drawn d = drawn();
     LpStatus s = call(op, in, n_in, attr, NULL, out, n_out, e);
     if (s == LP_E_MEMORY)
-        lp_rng_set(rng); /* a second try draws the same numbers */
+        undraw(&d);
     return s;
 }
 
@@ -281,11 +299,16 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
         s = lp_tensor_touch(from, false, e);
         if (s == LP_OK)
             s = lp_tensor_touch(dst, true, e);
+        LpRebase r = {0};
+        if (s == LP_OK && record)
+            s = lp_rebase_plan(dst, from, &r, e);
         if (s == LP_OK)
             s = lp_copy_tensor(dst, from, e);
-        dst->st->version++;
-        if (s == LP_OK && record)
-            s = lp_rebase(dst, from, e);
+        if (s == LP_OK) {
+            dst->st->version++;
+            lp_rebase_commit(dst, &r);
+        }
+        lp_rebase_drop(&r);
     }
     lp_eager_fini(&g);
     lp_scratch_leave();
@@ -311,6 +334,37 @@ LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e)
     return s;
 }
 
+/* The call's result into the memory of in[0]. What can fail for want of memory
+ * comes before the kernel: a call that fails has changed nothing, since it is
+ * tried again after a collection. */
+static LpStatus overwrite(LpCall *c, const LpArg *in, int n_in, LpErr *e)
+{
+    LpTensor *dst = in[0].t, *now = NULL;
+    LpType self = lp_tensor_type(dst);
+    LpRebase r = {0};
+    bool grad = lp_wants_grad(in, n_in) && c->op->grad;
+    uint64_t site = c->op->flags & LP_OPF_RANDOM ? lp_next_site() : 0;
+    LP_TRY(touch_all(in + 1, n_in - 1, e));
+    LP_TRY(lp_tensor_touch(dst, true, e));
+    dst->st->version++;
+    LpStatus s = LP_OK;
+    if (grad)
+        s = lp_tensor_over(dst->st, &self, dst->strides, dst->offset, &now, e);
+    if (s == LP_OK && grad)
+        s = lp_record(c, in, &now, site, dst->st, e);
+    if (s == LP_OK && grad)
+        s = lp_rebase_plan(dst, now, &r, e);
+    if (s == LP_OK)
+        s = lp_call_run(c, in, &dst, site, e);
+    if (s == LP_OK)
+        lp_rebase_commit(dst, &r);
+    else
+        dst->st->version--;
+    lp_rebase_drop(&r);
+    lp_tensor_release(now);
+    return s;
+}
+
 /* Straight into the operand's memory; `*done` tells whether that was possible.
  */
 static LpStatus direct(const LpOp *op, const LpArg *in, int n_in,
@@ -327,25 +381,8 @@ static LpStatus direct(const LpOp *op, const LpArg *in, int n_in,
     LpType self = lp_tensor_type(dst);
     *done = s == LP_OK && c.n_out == 1 && (op->flags & LP_OPF_INPLACE_OK) &&
             lp_type_eq(&c.out[0], &self) && !overlaps(dst, in, n_in);
-    if (*done) {
-        bool grad = lp_wants_grad(in, n_in) && op->grad;
-        uint64_t site = op->flags & LP_OPF_RANDOM ? lp_next_site() : 0;
-        s = touch_all(in + 1, n_in - 1, e);
-        if (s == LP_OK)
-            s = lp_tensor_touch(dst, true, e);
-        if (s == LP_OK)
-            s = lp_call_run(&c, in, &dst, site, e);
-        dst->st->version++;
-        LpTensor *now = NULL;
-        if (s == LP_OK && grad)
-            s = lp_tensor_over(dst->st, &self, dst->strides, dst->offset, &now,
-                               e);
-        if (s == LP_OK && grad)
-            s = lp_record(&c, in, &now, site, dst->st, e);
-        if (s == LP_OK && grad)
-            s = lp_rebase(dst, now, e);
-        lp_tensor_release(now);
-    }
+    if (*done)
+        s = overwrite(&c, in, n_in, e);
     lp_scratch_leave();
     return s;
 }
@@ -375,8 +412,8 @@ static LpStatus call_on_copy(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
-LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
-                            const LpAttr *attr, LpErr *e)
+static LpStatus call_inplace(const LpOp *op, const LpArg *in, int n_in,
+                             const LpAttr *attr, LpErr *e)
 {
     LpTensor *out[LP_MAX_RESULTS];
     int n_out = 0;
@@ -397,6 +434,16 @@ LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
         s = write_value(in[0].t, out[0], e);
     for (int i = 0; i < n_out; i++)
         lp_tensor_release(out[i]);
+    return s;
+}
+
+LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
+                            const LpAttr *attr, LpErr *e)
+{
+    Drawn d = drawn();
+    LpStatus s = call_inplace(op, in, n_in, attr, e);
+    if (s == LP_E_MEMORY)
+        undraw(&d);
     return s;
 }
 

@@ -51,8 +51,9 @@ bool lp_requires_grad(const LpTensor *t);
 bool lp_is_leaf(const LpTensor *t);
 const char *lp_grad_fn_name(const LpTensor *t); /* "MulBackward"; NULL: none */
 LpTensor *lp_grad_get(const LpTensor *t);       /* borrowed, may be NULL */
-void lp_grad_set(LpTensor *t, LpTensor *grad);  /* retains; NULL clears */
-void lp_retain_grad(LpTensor *t);               /* keep .grad of a non-leaf */
+/* Retains grad; NULL clears. */
+LpStatus lp_grad_set(LpTensor *t, LpTensor *grad, LpErr *e);
+void lp_retain_grad(LpTensor *t); /* keep .grad of a non-leaf */
 
 /* A function that is called with a gradient when all of it has arrived; *out,
  * if set, owned and of the same type, replaces it. */

@@ -289,41 +289,79 @@ static LpStatus ghost(const LpTensor *like, LpTensor *history, LpTensor **out,
     LpEdge edge;
     LP_TRY(lp_edge_of(history, &edge, e));
     LP_TRY(lp_tensor_empty(&type, LP_ST_META, out, e));
+    LpStatus s = LP_OK;
     if (edge.node)
-        return lp_set_history(*out, edge.node, edge.out_nr, e);
-    return LP_OK;
+        s = lp_set_history(*out, edge.node, edge.out_nr, e);
+    if (s != LP_OK) {
+        lp_tensor_release(*out);
+        *out = NULL;
+    }
+    return s;
 }
 
-LpStatus lp_rebase(LpTensor *t, LpTensor *from, LpErr *e)
+/* The history of the base after a write through its view t. */
+static LpStatus plan_base(LpTensor *t, LpTensor *base, LpTensor *from,
+                          LpRebase *r, LpErr *e)
 {
-    LpEdge edge;
-    LpTensor *base = t->base ? t->base : t, *old = NULL, *now = NULL;
-    LP_TRY(lp_edge_of(from, &edge, e));
-    if (!edge.node && !edge.leaf && !base->requires_grad)
-        return LP_OK;
+    LpTensor *old = NULL, *now = NULL;
     LpArena *arena = lp_scratch_enter();
     LpEager g;
     lp_eager_init(&g, arena, e);
     LpStatus s = ghost(base, base, &old, e);
+    LpVal b = s == LP_OK ? lp_eager_tensor(&g, old) : LP_NOVAL;
     if (s == LP_OK)
         s = ghost(t, from, &now, e);
-    LpVal b = s == LP_OK ? lp_eager_tensor(&g, old) : LP_NOVAL;
     LpVal v = s == LP_OK ? lp_eager_tensor(&g, now) : LP_NOVAL;
     if (s == LP_OK) {
-        LpVal r = t->base ? lp_put_chain(&g.b, t->view, b, v) : v;
+        LpVal w = t->base ? lp_put_chain(&g.b, t->view, b, v) : v;
         s = e->code;
-        LpTensor *res = lp_eager_get(&g, r);
-        LpNode *n = res && res->meta ? res->meta->node : NULL;
-        if (s == LP_OK)
-            s = lp_set_history(base, n, n ? res->meta->out_nr : 0, e);
-        if (s == LP_OK)
-            base->meta->hist++;
-        if (s == LP_OK && t->base)
-            s = lp_set_history(t, edge.node, edge.out_nr, e);
+        LpTensor *res = lp_eager_get(&g, w);
+        if (s == LP_OK && res && res->meta && res->meta->node) {
+            r->base = lp_node_retain(res->meta->node);
+            r->base_nr = res->meta->out_nr;
+        }
     }
     lp_eager_fini(&g);
     lp_scratch_leave();
     return s;
+}
+
+LpStatus lp_rebase_plan(LpTensor *t, LpTensor *from, LpRebase *r, LpErr *e)
+{
+    LpEdge edge;
+    LpTensor *base = t->base ? t->base : t;
+    *r = (LpRebase){0};
+    LP_TRY(lp_edge_of(from, &edge, e));
+    if (!edge.node && !edge.leaf && !base->requires_grad)
+        return LP_OK;
+    if (!lp_meta(base, e) || !lp_meta(t, e))
+        return LP_E_MEMORY;
+    LP_TRY(plan_base(t, base, from, r, e));
+    r->any = true;
+    r->own = edge.node ? lp_node_retain(edge.node) : NULL;
+    r->own_nr = edge.out_nr;
+    return LP_OK;
+}
+
+void lp_rebase_commit(LpTensor *t, const LpRebase *r)
+{
+    LpErr e = {0}; /* the plan made what lp_set_history needs */
+    LpTensor *base = t->base ? t->base : t;
+    if (!r->any)
+        return;
+    lp_set_history(base, r->base, r->base_nr, &e);
+    base->meta->hist++;
+    if (t->base)
+        lp_set_history(t, r->own, r->own_nr, &e);
+}
+
+void lp_rebase_drop(LpRebase *r)
+{
+    if (r->base)
+        lp_node_release(r->base);
+    if (r->own)
+        lp_node_release(r->own);
+    *r = (LpRebase){0};
 }
 
 /* ---- small questions ---------------------------------------------------- */
@@ -371,22 +409,23 @@ LpTensor *lp_grad_get(const LpTensor *t)
     return t->meta ? t->meta->grad : NULL;
 }
 
-void lp_grad_set(LpTensor *t, LpTensor *grad)
+LpStatus lp_grad_set(LpTensor *t, LpTensor *grad, LpErr *e)
 {
-    LpErr e = {0};
-    LpTensorMeta *m = grad || t->meta ? lp_meta(t, &e) : NULL;
+    if (!grad && !t->meta)
+        return LP_OK;
+    LpTensorMeta *m = lp_meta(t, e);
     if (!m)
-        return;
+        return LP_E_MEMORY;
     LpTensor *old = m->grad;
     m->grad = grad ? lp_tensor_retain(grad) : NULL;
     lp_tensor_release(old);
+    return LP_OK;
 }
 
 void lp_retain_grad(LpTensor *t)
 {
-    LpErr e = {0};
-    LpTensorMeta *m = lp_meta(t, &e);
-    if (!m || !m->node)
+    LpTensorMeta *m = t->meta;
+    if (!m || !m->node) /* a leaf keeps its gradient anyway */
         return;
     m->retain_grad = true;
     m->node->keep[m->out_nr] = t;

@@ -22,6 +22,7 @@ struct LpTrace {
         uint64_t n;
     } * draw;
     size_t n_draw, cap_draw;
+    size_t *drawn, n_drawn, cap_drawn; /* entries of draw, one a draw */
     LpVal *loss;
     size_t n_loss, cap_loss;
 };
@@ -57,6 +58,7 @@ void lp_trace_free(LpTrace *tr)
     }
     lp_free(tr->var);
     lp_free(tr->draw);
+    lp_free(tr->drawn);
     lp_free(tr->loss);
     lp_graph_free(tr->g);
     lp_free(tr);
@@ -122,15 +124,19 @@ LpVal lp_trace_loss(const LpTrace *tr, size_t i)
     return tr->loss[i];
 }
 
-LpStatus lp_trace_mark_loss(LpTensor *t, LpErr *e)
+LpStatus lp_trace_mark_loss(LpTensor **out, int n, LpErr *e)
 {
     LpTrace *tr = current;
     LpVal v;
-    LP_TRY(lp_trace_value(tr, t, &v, e));
-    LP_FAIL_IF(!LP_GROW(tr->loss, tr->cap_loss, tr->n_loss), e, LP_E_MEMORY,
-               "out of memory");
-    tr->loss[tr->n_loss++] = v;
-    return LP_OK;
+    LpStatus s = lp_trace_value(tr, out[0], &v, e);
+    if (s == LP_OK && !LP_GROW(tr->loss, tr->cap_loss, tr->n_loss))
+        s = lp_fail(e, LP_E_MEMORY, "out of memory");
+    if (s == LP_OK)
+        tr->loss[tr->n_loss++] = v;
+    else
+        for (int i = 0; i < n; i++)
+            lp_tensor_release(out[i]);
+    return s;
 }
 
 /* ---- origins ------------------------------------------------------------ */
@@ -172,6 +178,8 @@ static LpStatus next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
     uint64_t place = hash(hash(1, tr->origin.scope), file);
     place = lp_mix64_pair(place, (uint64_t)tr->origin.line);
     size_t i = 0;
+    LP_FAIL_IF(!LP_GROW(tr->drawn, tr->cap_drawn, tr->n_drawn), e, LP_E_MEMORY,
+               "out of memory");
     while (i < tr->n_draw && tr->draw[i].place != place)
         i++;
     if (i == tr->n_draw) {
@@ -179,8 +187,20 @@ static LpStatus next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
                    "out of memory");
         tr->draw[tr->n_draw++] = (struct Draw){.place = place};
     }
+    tr->drawn[tr->n_drawn++] = i;
     *site = lp_mix64_pair(place, tr->draw[i].n++);
     return LP_OK;
+}
+
+size_t lp_trace_drawn(void)
+{
+    return current ? current->n_drawn : 0;
+}
+
+void lp_trace_undraw(size_t n)
+{
+    while (current && current->n_drawn > n)
+        current->draw[current->drawn[--current->n_drawn]].n--;
 }
 
 /* ---- variables ---------------------------------------------------------- */
@@ -381,7 +401,7 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
                      : lp_fail(e, LP_E_MEMORY, "out of memory");
     lp_scratch_leave();
     if (s == LP_OK && op->flags & LP_OPF_LOSS)
-        s = lp_trace_mark_loss(out[0], e);
+        s = lp_trace_mark_loss(out, *n_out, e);
     return s;
 }
 

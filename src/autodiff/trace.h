@@ -77,8 +77,12 @@ LpVal lp_trace_loss(const LpTrace *tr, size_t i);
 LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, const uint64_t *site, LpTensor **out,
                        int *n_out, LpErr *e);
-/* The first result of a loss operator that op_call expanded. */
-LpStatus lp_trace_mark_loss(LpTensor *t, LpErr *e);
+/* Random sites given out so far; undraw takes back those after the first n, for
+ * a call that failed and is tried again. */
+size_t lp_trace_drawn(void);
+void lp_trace_undraw(size_t n);
+/* Notes out[0] of a loss operator; releases all n results if it cannot. */
+LpStatus lp_trace_mark_loss(LpTensor **out, int n, LpErr *e);
 /* dst now has the value of src (same shape and dtype). */
 LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, LpErr *e);
 

@@ -249,8 +249,8 @@ static int set_grad(lua_State *L, LpTensor *t)
                             lp_dtype_name(t->dtype), lp_shape_str(&a, sa),
                             lp_dtype_name(g->dtype), lp_shape_str(&b, sb));
     }
-    lp_grad_set(t, g);
-    return 0;
+    LpErr e = {0};
+    return lp_grad_set(t, g, &e) != LP_OK ? lp_bind_fail(L, &e) : 0;
 }
 
 /* x.data = v: x becomes another name for v's elements and keeps its history

@@ -1,0 +1,246 @@
+--- Memory runs short at every place of a training: each gives the right result
+--- (after a collection) or OutOfMemoryError, leaves nothing behind, and what
+--- comes after it is as if nothing had happened.
+local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
+local data = require("torch.utils.data")
+local errors = require("torch.errors")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+
+local function live()
+  for _ = 1, 3 do -- what a finaliser drops goes with the next collection
+    collectgarbage()
+  end
+  return core.mem_live(), torch.memory().live
+end
+
+-- Runs fn with its n-th allocation failing; returns whether one failed.
+local function starve(fn, want, n)
+  local blocks, bytes = live()
+  core.mem_fail_at(n)
+  local ok, got = pcall(fn)
+  local struck = core.mem_fail_at(0) == 0
+  local where = ("allocation %d failed"):format(n)
+  if not ok and not errors.OutOfMemoryError:is(got) then
+    error(("%s: %s"):format(where, tostring(got)), 0)
+  end
+  if ok then
+    assert.is_true(compiled.same_bits(got, want), where .. ": another result")
+  end
+  got = nil -- luacheck: ignore
+  local blocks_after, bytes_after = live()
+  assert(blocks_after <= blocks and bytes_after <= bytes,
+    ("%s: %d blocks, %d bytes stay"):format(where, blocks_after - blocks, bytes_after - bytes))
+  assert.is_true(compiled.same_bits(fn(), want), where .. ": another result afterwards")
+  return struck
+end
+
+--- Sweeps n over `step`, 2 * step, … until no allocation fails; fn gives a
+--- tensor, the same every time.
+local function sweep(fn, step)
+  fn()
+  local want = fn()
+  local n = 1
+  while starve(fn, want, n) do
+    n = n + step
+    assert(n < 20000, "the sweep does not end")
+  end
+  return n
+end
+
+local function network()
+  torch.manual_seed(1)
+  return nn.Sequential(nn.Conv2d(1, 3, 3, { padding = 1 }), nn.BatchNorm2d(3), nn.ReLU(),
+    nn.MaxPool2d(2), nn.Dropout(0.5), nn.Flatten(), nn.Linear(48, 5))
+end
+
+local function input()
+  torch.manual_seed(2)
+  return torch.randn(4, 1, 8, 8), torch.tensor({ 0, 1, 2, 3 })
+end
+
+local function traced(net, x, y)
+  local declared, rules = {}, {}
+  for name, p in net:named_parameters() do
+    declared[#declared + 1] = { "parameter", name, p }
+  end
+  for name, b in net:named_buffers() do
+    declared[#declared + 1] = { "buffer", name, b }
+  end
+  local step, losses = compiled.step(function(h)
+    local out = net(h)
+    return out, F.cross_entropy(out, y)
+  end, { x }, declared)
+  local at = compiled.vars(step)
+  for name in net:named_parameters() do
+    local v = at["parameter " .. name]
+    rules[#rules + 1] = { op = "sub", param = v, inputs = { v, "grad" }, outputs = { v } }
+  end
+  step:complete({ loss = losses[2], rules = rules })
+  return step, compiled.vars(step)
+end
+
+-- Each case returns the function to sweep.
+local cases = {
+  ["tracing and compiling a training step"] = function()
+    local net, x, y = network(), input()
+    return function()
+      local step, at = traced(net, x, y)
+      local exec = step:compile({})
+      exec:rng(3, 0)
+      return exec:run(compiled.feed(at, { x }), {})[at["output output_2"]]
+    end
+  end,
+  ["one execution"] = function()
+    local x, y = input()
+    local step, at = traced(network(), x, y)
+    local exec = step:compile({})
+    local start = {}
+    for name, i in pairs(at) do
+      if name:find("^parameter") or name:find("^buffer") then
+        start[i] = exec:read(i)
+      end
+    end
+    local feed = compiled.feed(at, { x })
+    return function()
+      for i, t in pairs(start) do
+        exec:write(i, t)
+      end
+      exec:rng(3, 0)
+      local out = exec:run(feed, {})[at["output output_2"]]
+      return out + exec:read(at["parameter 0.weight"]):sum()
+    end
+  end,
+  ["a model for training and its first call"] = function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.body = network()
+      self.loss = nn.CrossEntropyLoss()
+    end
+    function Net:forward(x, y)
+      local out = self.body(x)
+      return out, self.loss(out, y)
+    end
+    local x, y = input()
+    return function()
+      local net = Net()
+      local opts = poptorch.Options()
+      opts:deviceIterations(2):randomSeed(4)
+      local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.9 })
+      local model = poptorch.trainingModel(net, opts, optimizer)
+      local ok, out = pcall(model, x, y)
+      model:destroy()
+      if not ok then
+        error(out, 0)
+      end
+      return out
+    end
+  end,
+  ["a forward and a backward pass"] = function()
+    local net, x, y = network(), input()
+    net:eval() -- the statistics of a failed call would stay
+    return function()
+      net:zero_grad()
+      F.cross_entropy(net(x), y):backward()
+      return net[1].weight.grad:clone()
+    end
+  end,
+  ["an optimizer's step"] = function()
+    local w = torch.ones(8)
+    w.grad = torch.arange(8.0)
+    local optimizer = torch.optim.AdamW({ w }, { lr = 0.1 })
+    return function()
+      w:fill_(1)
+      optimizer.state[w] = nil
+      optimizer:step()
+      return w:clone()
+    end
+  end,
+  ["loading a state_dict"] = function()
+    local net, state = network(), network():state_dict()
+    return function()
+      net[1].weight.data:zero_()
+      net:load_state_dict(state)
+      return net[1].weight:detach():clone()
+    end
+  end,
+  ["batches of a loader"] = function()
+    local x, y = input()
+    return function()
+      torch.manual_seed(5)
+      local sum = torch.zeros(1, 8, 8)
+      local set = data.TensorDataset(x, y)
+      for a in data.DataLoader(set, { batch_size = 2, shuffle = true }):iter() do
+        sum = sum * 2 + a:sum(0)
+      end
+      return sum
+    end
+  end,
+  ["writing in place through a view that has a history"] = function()
+    return function()
+      local w = torch.tensor({ 1.0, 2, 3, 4 }, { requires_grad = true })
+      local h = w * 1
+      h["1:3"]:mul_(w["0:2"])
+      h["0:2"]:copy_(w["2:4"] * 2)
+      h:add_(w)
+      h:exp_()
+      h:sum():backward()
+      return torch.stack({ h:detach(), w.grad })
+    end
+  end,
+  ["random numbers in place"] = function()
+    local x = torch.zeros(6)
+    return function()
+      torch.manual_seed(9)
+      x:fill_(1):uniform_()
+      return x + torch.rand(6) + F.dropout(torch.ones(6), 0.5)
+    end
+  end,
+}
+
+-- The long ones are swept whole in the slow set.
+local STEP = {
+  ["a forward and a backward pass"] = 7,
+  ["a model for training and its first call"] = 31,
+  ["tracing and compiling a training step"] = 11,
+}
+
+describe("memory that runs short in", function()
+  local names = {}
+  for name in pairs(cases) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local step = STEP[name] or 1
+    it(name .. " is reported or made up for", function()
+      sweep(cases[name](), step)
+    end)
+    if step > 1 then
+      it(name .. " is reported or made up for at every place #slow", function()
+        sweep(cases[name](), 1)
+      end)
+    end
+  end
+end)
+
+describe("an operation in place that lacks memory", function()
+  it("leaves the elements as they were", function()
+    local w = torch.tensor({ 1.0, 2, 3 }, { requires_grad = true })
+    for n = 1, 100 do
+      local h = w * 1
+      core.mem_fail_at(n)
+      local ok = pcall(h.mul_, h, 2)
+      local left = core.mem_fail_at(0)
+      helper.near(h:detach(), ok and { 2.0, 4, 6 } or { 1.0, 2, 3 }, helper.exact)
+      if left > 0 then
+        return
+      end
+    end
+    error("the sweep does not end")
+  end)
+end)
