@@ -205,6 +205,12 @@ enum {
     LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it */
     LP_OPF_COMMUTES = 512,
     LP_OPF_BLOCKED = 2048, /* its kernel takes blocked operands */
+    /* an optimizer: each result may be written over the operand whose new
+     * value it is */
+    LP_OPF_INPLACE_EACH = 4096,
+    /* reads and writes the elements of one index of all its tensors together,
+     * other operands are numbers: any order of elements will do */
+    LP_OPF_ELEMENTWISE = 8192,
     LP_OPF_LOSS = 1024,    /* a loss function: PopTorch's one-final-loss rule */
 };
 

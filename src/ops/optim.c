@@ -73,7 +73,7 @@ static LpStatus infer_combined(LpInfer *x)
  * buffer + (1 - dampening) g;  param -= lr (nesterov ? g + momentum buffer :
  * buffer), without a buffer lr g. */
 LpOp op_sgd_step = {
-    .flags = LP_OPF_DEVICE,
+    .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | LP_OPF_ELEMENTWISE,
     .forms = "sgd_step(Tensor param, Tensor grad, Tensor? momentum_buffer, "
              "Value lr, Value momentum=0, Value dampening=0, Value "
              "weight_decay=0, Value step=1, Value grad_scale=1, *, bool "
@@ -91,7 +91,7 @@ LpOp op_sgd_step = {
  * momentum v / vs). Without a velocity: param -= lr (1 - dampening) (grad +
  * weight_decay param). */
 LpOp op_popart_sgd_step = {
-    .flags = LP_OPF_DEVICE,
+    .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | LP_OPF_ELEMENTWISE,
     .forms = "popart_sgd_step(Tensor param, Tensor grad, Tensor? velocity, "
              "Value lr, Value momentum=0, Value dampening=0, Value "
              "weight_decay=0, Value velocity_scaling=1, Value grad_scale=1, *, "
@@ -106,7 +106,7 @@ LpOp op_popart_sgd_step = {
  * rf) v, then v = momentum / rf v + (1 - dampening) weight_decay vs param,
  * with the new param. */
 LpOp op_popart_sgd_combined_step = {
-    .flags = LP_OPF_DEVICE,
+    .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | LP_OPF_ELEMENTWISE,
     .forms = "popart_sgd_combined_step(Tensor param, Tensor velocity, Value "
              "lr, Value momentum=0, Value dampening=0, Value weight_decay=0, "
              "Value velocity_scaling=1, Value replicas=1) -> (Tensor param, "
@@ -119,7 +119,7 @@ LpOp op_popart_sgd_combined_step = {
 
 /* Adam, AdamW (decoupled), AMSGrad (with max_exp_avg_sq). */
 LpOp op_adam_step = {
-    .flags = LP_OPF_DEVICE,
+    .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | LP_OPF_ELEMENTWISE,
     .forms = "adam_step(Tensor param, Tensor grad, Tensor exp_avg, Tensor "
              "exp_avg_sq, Tensor? max_exp_avg_sq, Value lr, Value beta1, Value "
              "beta2, Value eps, Value weight_decay, Value step, Value "
@@ -135,7 +135,7 @@ LpOp op_adam_step = {
 /* Centered with grad_avg, with momentum if there is a buffer; tf_variant puts
  * eps under the root and lr into the buffer. */
 LpOp op_rmsprop_step = {
-    .flags = LP_OPF_DEVICE,
+    .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | LP_OPF_ELEMENTWISE,
     .forms = "rmsprop_step(Tensor param, Tensor grad, Tensor square_avg, "
              "Tensor? grad_avg, Tensor? momentum_buffer, Value lr, Value "
              "alpha, Value eps, Value weight_decay=0, Value momentum=0, Value "
@@ -151,7 +151,7 @@ LpOp op_rmsprop_step = {
 /* x = m / (sqrt(v) + eps) + weight_decay param, m and v corrected;  param -=
  * lr min(|param|, max_weight_norm) / |x| x, the ratio 1 if a norm is 0. */
 LpOp op_lamb_step = {
-    .flags = LP_OPF_DEVICE,
+    .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH,
     .forms = "lamb_step(Tensor param, Tensor grad, Tensor exp_avg, Tensor "
              "exp_avg_sq, Value lr, Value beta1, Value beta2, Value eps, Value "
              "weight_decay, Value step, Value max_weight_norm, Value "

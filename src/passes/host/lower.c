@@ -224,11 +224,13 @@ static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
         LpVal v = n->in[i];
         if (v == LP_NOVAL || lp_is_imm(v) || l->place[v].buf != b)
             continue;
-        if (v != old || !(n->op->flags & LP_OPF_INPLACE_OK))
+        if (v != old ||
+            !(n->op->flags & (LP_OPF_INPLACE_OK | LP_OPF_INPLACE_EACH)))
             return false;
         here++;
     }
-    return l->buf[b].reads_left == here;
+    return l->buf[b].reads_left == here &&
+           (here < 2 || n->op->flags & LP_OPF_INPLACE_OK);
 }
 
 /* An operand whose arena buffer dies here and fits result r. */
