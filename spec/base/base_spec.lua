@@ -32,6 +32,10 @@ describe("src/base", function()
     check("log")
   end)
 
+  it("finds every number that a map has under a key", function()
+    check("map")
+  end)
+
   it("lowers the vector unit on request and says so when it cannot", function()
     local ask = " -e 'print(require(\"lupine.core\").host.cpu().simd)'"
     assert.equal("plain\n", (program.shell("LUPINE_CPU=plain " .. program.host .. ask)))

@@ -113,6 +113,53 @@ describe("lupine.compile", function()
   end)
 end)
 
+describe("a function traced once", function()
+  it("reads each of many captured tensors, met again or for the first time", function()
+    local many = {}
+    for i = 1, 300 do
+      many[i] = torch.full({ 2 }, i)
+    end
+    local f = compile(function(x)
+      for i = 1, 300 do
+        x = x + many[i] * many[301 - i]
+      end
+      return x
+    end, { torch.zeros(2) })
+    local want = 300 * 301 * 302 / 6 -- the tetrahedral number: sum of i (n + 1 - i)
+    helper.near(f(torch.zeros(2)), { want, want }, helper.exact)
+  end)
+
+  it("draws other masks at every pass of a line and at every line", function()
+    local F = require("torch.nn.functional")
+    local x, masks = torch.ones(64), {}
+    local f = compile(function(t)
+      local out = {}
+      for i = 1, 40 do
+        out[2 * i - 1] = F.dropout(t)
+        out[2 * i] = F.dropout(t)
+      end
+      return out
+    end, { x })
+    for i, y in ipairs(f(x)) do
+      local mask = table.concat(y:tolist(), " ")
+      assert.is_nil(masks[mask], ("mask %d is mask %s"):format(i, tostring(masks[mask])))
+      masks[mask] = i
+    end
+  end)
+
+  it("refuses to give a tensor other data", function()
+    local w = torch.ones(2)
+    helper.raises("RuntimeError", "inside a traced function", function()
+      compile(function(x)
+        w.data = torch.zeros(2)
+        return x * w
+      end, { torch.ones(2) })
+    end)
+    w.data = torch.zeros(2)
+    helper.near(w, { 0, 0 }, helper.exact)
+  end)
+end)
+
 describe("masks", function()
   it("combine by Lua's bitwise operators", function()
     local a, b = torch.tensor({ true, true, false }), torch.tensor({ true, false, false })

@@ -1,8 +1,8 @@
 /* Checks of src/base that Lua cannot reach, against independent sources:
  * conversions against gcc's own _Float16 arithmetic and against rounding by
  * nearest neighbour in double, Philox against Random123's known answers.
- * Usage: check_base half|bfloat16|philox|uniform|normal|log. Prints what is
- * wrong and exits with 1. */
+ * Usage: check_base half|bfloat16|philox|uniform|normal|log|map. Prints what
+ * is wrong and exits with 1. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -11,6 +11,7 @@
 
 #include "src/base/half.h"
 #include "src/base/log.h"
+#include "src/base/map.h"
 #include "src/base/random.h"
 
 static int wrong;
@@ -251,6 +252,30 @@ static void check_log(void)
     lp_log_set_sink(NULL, NULL);
 }
 
+/* Number i stands under the key i / 3 * stride, for three at a time. */
+static void check_map(void)
+{
+    static const uint64_t strides[] = {1, 64, 1u << 20, (uint64_t)1 << 40};
+    for (size_t s = 0; s < sizeof strides / sizeof *strides; s++) {
+        LpMap m = {0};
+        if (lp_map_first(&m, 0))
+            complain("empty map", 0, 1, 0);
+        for (uint32_t i = 0; i < 3000; i++) {
+            if (!lp_map_add(&m, i / 3 * strides[s], i))
+                complain("map add", i, 0, 1);
+            unsigned found = 0;
+            for (const uint32_t *at = lp_map_first(&m, i / 3 * strides[s]); at;
+                 at = lp_map_next(&m, at))
+                found |= 1u << (*at - i / 3 * 3);
+            if (found != (2u << i % 3) - 1)
+                complain("map numbers", i, found, (2u << i % 3) - 1);
+        }
+        if (m.n != 3000 || lp_map_first(&m, 1000 * strides[s]))
+            complain("map", (double)strides[s], (unsigned)m.n, 3000);
+        lp_map_fini(&m);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -260,6 +285,7 @@ int main(int argc, char **argv)
         {"half", check_half},     {"bfloat16", check_bfloat16},
         {"philox", check_philox}, {"uniform", check_uniform},
         {"normal", check_normal}, {"log", check_log},
+        {"map", check_map},
     };
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (argc == 2 && strcmp(argv[1], checks[i].name) == 0) {
@@ -268,6 +294,6 @@ int main(int argc, char **argv)
                 printf("%d wrong\n", wrong);
             return wrong != 0;
         }
-    printf("usage: check_base half|bfloat16|philox|uniform|normal|log\n");
+    printf("usage: check_base half|bfloat16|philox|uniform|normal|log|map\n");
     return 2;
 }

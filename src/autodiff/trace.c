@@ -4,6 +4,7 @@
 
 #include "src/autodiff/meta.h"
 #include "src/base/hash.h"
+#include "src/base/map.h"
 #include "src/base/mem.h"
 #include "src/base/random.h"
 
@@ -12,17 +13,16 @@ struct LpTrace {
     LpGraph *g;
     LpTraceVar *var;
     size_t n, cap;
+    LpMap var_of; /* by address of the user's storage */
     LpOrigin origin;
     LpOriginId origin_id; /* 0: to be interned */
     void (*on_call)(void *ctx, LpTrace *tr);
     void *on_call_ctx;
     /* how often each place of the program drew random numbers */
-    struct Draw {
-        uint64_t place;
-        uint64_t n;
-    } * draw;
+    uint64_t *draw;
     size_t n_draw, cap_draw;
     size_t *drawn, n_drawn, cap_drawn; /* entries of draw, one a draw */
+    LpMap draw_at;                     /* by hash of the place */
     LpVal *loss;
     size_t n_loss, cap_loss;
 };
@@ -57,8 +57,10 @@ void lp_trace_free(LpTrace *tr)
         lp_tensor_release(tr->var[i].standin);
     }
     lp_free(tr->var);
+    lp_map_fini(&tr->var_of);
     lp_free(tr->draw);
     lp_free(tr->drawn);
+    lp_map_fini(&tr->draw_at);
     lp_free(tr->loss);
     lp_graph_free(tr->g);
     lp_free(tr);
@@ -177,18 +179,18 @@ static LpStatus next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
     const char *file = slash ? slash + 1 : tr->origin.file;
     uint64_t place = hash(hash(1, tr->origin.scope), file);
     place = lp_mix64_pair(place, (uint64_t)tr->origin.line);
-    size_t i = 0;
     LP_FAIL_IF(!LP_GROW(tr->drawn, tr->cap_drawn, tr->n_drawn), e, LP_E_MEMORY,
                "out of memory");
-    while (i < tr->n_draw && tr->draw[i].place != place)
-        i++;
-    if (i == tr->n_draw) {
-        LP_FAIL_IF(!LP_GROW(tr->draw, tr->cap_draw, i), e, LP_E_MEMORY,
-                   "out of memory");
-        tr->draw[tr->n_draw++] = (struct Draw){.place = place};
+    const uint32_t *at = lp_map_first(&tr->draw_at, place);
+    size_t i = at ? *at : tr->n_draw;
+    if (!at) {
+        LP_FAIL_IF(!LP_GROW(tr->draw, tr->cap_draw, i) ||
+                       !lp_map_add(&tr->draw_at, place, (uint32_t)i),
+                   e, LP_E_MEMORY, "out of memory");
+        tr->draw[tr->n_draw++] = 0;
     }
     tr->drawn[tr->n_drawn++] = i;
-    *site = lp_mix64_pair(place, tr->draw[i].n++);
+    *site = lp_mix64_pair(place, tr->draw[i]++);
     return LP_OK;
 }
 
@@ -200,7 +202,7 @@ size_t lp_trace_drawn(void)
 void lp_trace_undraw(size_t n)
 {
     while (current && current->n_drawn > n)
-        current->draw[current->drawn[--current->n_drawn]].n--;
+        current->draw[current->drawn[--current->n_drawn]]--;
 }
 
 /* ---- variables ---------------------------------------------------------- */
@@ -215,12 +217,10 @@ static LpStatus set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e)
     return LP_OK;
 }
 
-static LpTraceVar *find(LpTrace *tr, const LpStorage *st)
+const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st)
 {
-    for (size_t i = tr->n; i-- > 0;)
-        if (tr->var[i].user && tr->var[i].user->st == st)
-            return &tr->var[i];
-    return NULL;
+    const uint32_t *at = lp_map_first(&tr->var_of, (uintptr_t)st);
+    return at ? &tr->var[*at] : NULL;
 }
 
 LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
@@ -233,7 +233,7 @@ LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
             user = user->base;
         own = lp_tensor_type(user);
         type = &own;
-        LpTraceVar *known = find(tr, user->st);
+        const LpTraceVar *known = lp_trace_find(tr, user->st);
         if (known) {
             *standin = known->standin;
             return LP_OK;
@@ -249,6 +249,9 @@ LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
         return LP_E_MEMORY;
     LP_TRY(lp_tensor_empty(type, LP_ST_TRACED, &v.standin, e));
     LpStatus s = set_value(tr, v.standin, v.input, e);
+    if (s == LP_OK && user &&
+        !lp_map_add(&tr->var_of, (uintptr_t)user->st, (uint32_t)tr->n))
+        s = lp_fail(e, LP_E_MEMORY, "out of memory");
     if (s != LP_OK) {
         lp_tensor_release(v.standin);
         return s;

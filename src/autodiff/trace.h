@@ -64,6 +64,8 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 LpGraph *lp_trace_graph(LpTrace *tr); /* borrowed */
 size_t lp_trace_n_vars(const LpTrace *tr);
 const LpTraceVar *lp_trace_var(const LpTrace *tr, size_t i);
+/* The variable of a user's storage; NULL if the trace has not met it. */
+const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st);
 /* The value that a variable's storage holds at the end. */
 LpVal lp_trace_var_now(const LpTrace *tr, size_t i);
 /* The graph, now the caller's; the trace must not record any more. */

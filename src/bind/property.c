@@ -4,6 +4,7 @@
  * index text is an index; any other is an AttributeError. */
 #include <string.h>
 
+#include "src/autodiff/trace.h"
 #include "src/bind/bind.h"
 
 typedef enum {
@@ -266,7 +267,7 @@ static int set_data(lua_State *L, LpTensor *t)
                         "a leaf without a gradient can change its dtype, to a "
                         "floating one",
                         lp_dtype_name(t->dtype), lp_dtype_name(v->dtype));
-    if (t->base || (t->st->flags | v->st->flags) & LP_ST_TRACED)
+    if (t->base || lp_tracing || (t->st->flags | v->st->flags) & LP_ST_TRACED)
         return lp_raise(L, LP_E_RUNTIME,
                         "data cannot be assigned to a view "
                         "or inside a traced function");

@@ -316,12 +316,7 @@ static int trace_knows(lua_State *L)
 {
     LpTrace *tr = check_trace(L);
     LpTensor *t = lp_check_tensor(L, 2, "knows", "tensor");
-    bool known = t->st->flags & LP_ST_TRACED;
-    for (size_t i = 0; i < lp_trace_n_vars(tr) && !known; i++) {
-        const LpTensor *user = lp_trace_var(tr, i)->user;
-        known = user && user->st == t->st;
-    }
-    lua_pushboolean(L, known);
+    lua_pushboolean(L, t->st->flags & LP_ST_TRACED || lp_trace_find(tr, t->st));
     return 1;
 }
 

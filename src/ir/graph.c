@@ -1,7 +1,8 @@
 #include "src/ir/graph.h"
 
-#include "src/base/hash.h"
 #include <string.h>
+
+#include "src/base/hash.h"
 
 LpGraph *lp_graph_new(void)
 {
@@ -35,6 +36,7 @@ void lp_graph_free(LpGraph *g)
     lp_free(g->input);
     lp_free(g->output);
     lp_free(g->str);
+    lp_map_fini(&g->str_at);
     lp_free(g);
 }
 
@@ -45,51 +47,20 @@ static LpVal no_memory(LpErr *e)
 }
 
 /* ---- strings ------------------------------------------------------------ */
-static size_t hash(const char *s)
-{
-    uint64_t h = lp_hash_str(LP_HASH_START, s);
-    return (size_t)(h ^ h >> 32);
-}
-
-static const char **slot(const char **table, size_t cap, const char *s)
-{
-    size_t i = hash(s) & (cap - 1);
-    while (table[i] && strcmp(table[i], s) != 0)
-        i = (i + 1) & (cap - 1);
-    return &table[i];
-}
-
-static bool rehash(LpGraph *g)
-{
-    size_t cap = g->cap_str ? g->cap_str * 2 : 64;
-    const char **t = lp_calloc(cap, sizeof *t);
-    if (!t)
-        return false;
-    for (size_t i = 0; i < g->cap_str; i++)
-        if (g->str[i])
-            *slot(t, cap, g->str[i]) = g->str[i];
-    lp_free(g->str);
-    g->str = t;
-    g->cap_str = cap;
-    return true;
-}
-
 const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e)
 {
-    if (g->n_str * 2 >= g->cap_str && !rehash(g)) {
+    uint64_t h = lp_hash_str(LP_HASH_START, s);
+    for (const uint32_t *at = lp_map_first(&g->str_at, h); at;
+         at = lp_map_next(&g->str_at, at))
+        if (strcmp(g->str[*at], s) == 0)
+            return g->str[*at];
+    const char *own = lp_arena_strdup(&g->arena, s);
+    if (!own || !LP_GROW(g->str, g->cap_str, g->n_str) ||
+        !lp_map_add(&g->str_at, h, (uint32_t)g->n_str)) {
         no_memory(e);
         return NULL;
     }
-    const char **p = slot(g->str, g->cap_str, s);
-    if (*p)
-        return *p;
-    *p = lp_arena_strdup(&g->arena, s);
-    if (!*p) {
-        no_memory(e);
-        return NULL;
-    }
-    g->n_str++;
-    return *p;
+    return g->str[g->n_str++] = own;
 }
 
 /* ---- parts -------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #ifndef LP_IR_GRAPH_H
 #define LP_IR_GRAPH_H
 
+#include "src/base/map.h"
 #include "src/base/mem.h"
 #include "src/ir/builder.h"
 
@@ -79,8 +80,9 @@ struct LpGraph {
     size_t n_input, cap_input;
     LpVal *output;
     size_t n_output, cap_output;
-    const char **str; /* interned strings, open hashing */
+    const char **str; /* interned strings */
     size_t n_str, cap_str;
+    LpMap str_at; /* by hash */
     /* The reverse sweep has run, or none will: detach is the identity now. */
     bool differentiated;
 };

@@ -20,48 +20,33 @@ LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule)
 
 /* ---- labels --------------------------------------------------------------
  */
-static LpLabel *label_slot(LpLabel *table, size_t cap, const char *name)
+static const LpLabel *find_label(const LpParser *p, const char *name)
 {
     uint64_t h = lp_hash_str(LP_HASH_START, name);
-    size_t i = (size_t)(h ^ h >> 32) & (cap - 1);
-    while (table[i].name && strcmp(table[i].name, name) != 0)
-        i = (i + 1) & (cap - 1);
-    return &table[i];
-}
-
-static LpStatus grow_labels(LpParser *p)
-{
-    size_t cap = p->cap_label ? p->cap_label * 2 : 64;
-    LpLabel *t = lp_calloc(cap, sizeof *t);
-    if (!t)
-        return lp_parse_no_memory(p);
-    for (size_t i = 0; i < p->cap_label; i++)
-        if (p->label[i].name)
-            *label_slot(t, cap, p->label[i].name) = p->label[i];
-    lp_free(p->label);
-    p->label = t;
-    p->cap_label = cap;
-    return LP_OK;
+    for (const uint32_t *at = lp_map_first(&p->label_at, h); at;
+         at = lp_map_next(&p->label_at, at))
+        if (strcmp(p->label[*at].name, name) == 0)
+            return &p->label[*at];
+    return NULL;
 }
 
 LpStatus lp_parse_define(LpParser *p, const LpToken *at, LpVal v)
 {
-    if (p->n_label * 2 >= p->cap_label)
-        LP_TRY(grow_labels(p));
-    LpLabel *l = label_slot(p->label, p->cap_label, at->text);
-    if (l->name)
+    uint64_t h = lp_hash_str(LP_HASH_START, at->text);
+    if (find_label(p, at->text))
         return lp_lex_fail(&p->x, at, "%%%s is defined twice", at->text);
-    *l = (LpLabel){.name = at->text, .value = v};
-    p->n_label++;
+    if (!LP_GROW(p->label, p->cap_label, p->n_label) ||
+        !lp_map_add(&p->label_at, h, (uint32_t)p->n_label))
+        return lp_parse_no_memory(p);
+    p->label[p->n_label++] = (LpLabel){.name = at->text, .value = v};
     return LP_OK;
 }
 
 static LpStatus resolve(LpParser *p, LpVal *v)
 {
     const LpToken *t = &p->x.t;
-    const LpLabel *l =
-        p->cap_label ? label_slot(p->label, p->cap_label, t->text) : NULL;
-    if (!l || !l->name)
+    const LpLabel *l = find_label(p, t->text);
+    if (!l)
         return lp_lex_fail(&p->x, t, "%%%s is not defined above", t->text);
     *v = l->value;
     return LP_OK;

@@ -313,6 +313,7 @@ LpStatus lp_graph_parse(const char *s, LpGraph **out, LpErr *e)
     lp_arena_fini(&p->keep);
     lp_arena_fini(&p->scratch);
     lp_free(p->label);
+    lp_map_fini(&p->label_at);
     lp_free(p);
     return st;
 }

@@ -3,6 +3,7 @@
 #ifndef LP_IR_TEXT_PARSE_H
 #define LP_IR_TEXT_PARSE_H
 
+#include "src/base/map.h"
 #include "src/ir/text.h"
 #include "src/ir/text_lex.h"
 
@@ -20,8 +21,9 @@ typedef struct LpParser {
     LpErr *err;
     LpArena keep;    /* labels and words, while parsing */
     LpArena scratch; /* attributes of one line */
-    LpLabel *label;  /* open hashing, cap is a power of two */
+    LpLabel *label;
     size_t n_label, cap_label;
+    LpMap label_at; /* by hash of the name */
     LpOriginId origin;
     uint32_t max_region; /* greatest that a node names */
     LpToken region_at;

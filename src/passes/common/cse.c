@@ -22,9 +22,8 @@
 #define KEPT (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER)
 
 typedef struct Cse {
-    size_t cap;          /* of both tables: a power of two */
-    uint32_t *node;      /* node of the new graph + 1 */
-    uint32_t *region;    /* region of the old graph, an earlier one */
+    LpMap node;          /* of the new graph, by hash */
+    LpMap region;        /* of the old graph, an earlier one, by hash */
     bool *met, *aliased; /* by region of the old graph */
     bool *plain;         /* nothing random in it, all in one place */
     uint32_t *label;     /* the region it merges with, or itself */
@@ -143,14 +142,16 @@ static void meet_region(LpRewrite *rw, uint32_t id)
     if (!c->plain[id] || !region_operands(rw, r, in))
         return;
     uint64_t h = hash_operands(rw->to, in, r->n_in, r->op->id);
-    size_t i = (size_t)hash_attrs(r->op, r->attr, h) & (c->cap - 1);
-    for (; c->region[i]; i = (i + 1) & (c->cap - 1))
-        if (same_region(rw, id, in, c->region[i], other)) {
-            c->label[id] = c->region[i];
+    h = hash_attrs(r->op, r->attr, h);
+    for (const uint32_t *at = lp_map_first(&c->region, h); at;
+         at = lp_map_next(&c->region, at))
+        if (same_region(rw, id, in, *at, other)) {
+            c->label[id] = *at;
             c->aliased[id] = true;
             return;
         }
-    c->region[i] = id;
+    if (!lp_map_add(&c->region, h, id))
+        lp_fail(rw->err, LP_E_MEMORY, "out of memory");
 }
 
 /* ---- nodes ---------------------------------------------------------------
@@ -177,9 +178,9 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     uint32_t label = n->region ? c->label[n->region] : 0;
     uint64_t h = hash_operands(rw->to, in, n->n_in, n->op->id);
     h = lp_mix64_pair(hash_attrs(n->op, n->attr, h), label);
-    size_t i = (size_t)h & (c->cap - 1);
-    for (; c->node[i]; i = (i + 1) & (c->cap - 1)) {
-        const LpGraphNode *m = &rw->to->node[c->node[i] - 1];
+    for (const uint32_t *at = lp_map_first(&c->node, h); at;
+         at = lp_map_next(&c->node, at)) {
+        const LpGraphNode *m = &rw->to->node[*at];
         if (!same_node(rw, n, in, label, m))
             continue;
         for (uint32_t k = 0; k < n->n_out; k++)
@@ -188,32 +189,30 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     }
     if (n->region && c->aliased[n->region])
         rw->broken[n->region] = true;
-    c->node[i] = (uint32_t)rw->to->n_node + 1; /* the copy will be that */
+    /* the copy will be that */
+    if (!lp_map_add(&c->node, h, (uint32_t)rw->to->n_node))
+        lp_fail(rw->err, LP_E_MEMORY, "out of memory");
     return false;
 }
 
 LpStatus lp_pass_cse(LpGraph **g, LpErr *e)
 {
     LpArena a = {0};
-    size_t r = (*g)->n_region, cap = 64;
-    while (cap < 2 * ((*g)->n_node + r))
-        cap *= 2;
-    Cse c = {.cap = cap,
-             .node = lp_arena_calloc(&a, cap * sizeof *c.node),
-             .region = lp_arena_calloc(&a, cap * sizeof *c.region),
-             .met = lp_arena_calloc(&a, r),
+    size_t r = (*g)->n_region;
+    Cse c = {.met = lp_arena_calloc(&a, r),
              .aliased = lp_arena_calloc(&a, r),
              .plain = lp_arena_calloc(&a, r),
              .label = lp_arena_calloc(&a, r * sizeof *c.label),
              .place = lp_arena_calloc(&a, r * sizeof *c.place)};
     LpStatus st = LP_E_MEMORY;
-    if (c.node && c.region && c.met && c.aliased && c.plain && c.label &&
-        c.place) {
+    if (c.met && c.aliased && c.plain && c.label && c.place) {
         study_regions(*g, &c);
         st = lp_rewrite(g, visit, &c, e);
     } else {
         lp_fail(e, st, "out of memory");
     }
+    lp_map_fini(&c.node);
+    lp_map_fini(&c.region);
     lp_arena_fini(&a);
     return st;
 }

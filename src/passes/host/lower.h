@@ -16,7 +16,7 @@ LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e);
 
 /* Assigns arena offsets to buffers with given lifetimes so that buffers alive
  * at once do not overlap; aligned to 64 bytes. Returns the arena's size.
- * Best fit over the free gaps, largest lifetime order; linear in practice. */
+ * Best fit over the free gaps; n log n. */
 typedef struct LpSpan {
     uint64_t bytes;
     uint32_t first, last; /* instruction numbers, inclusive */

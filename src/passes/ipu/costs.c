@@ -7,21 +7,16 @@
  * gradient of its input; one whose result reaches an accumulator through views,
  * casts, sums and additions alone is a gradient of weights. */
 #include "src/base/hash.h"
+#include "src/base/map.h"
 #include "src/passes/ipu/ipu.h"
 
 #include <string.h>
 
 #include "src/ops/ops.h"
 
-typedef struct Slot {
-    uint64_t hash; /* 0: free */
-    uint32_t label;
-} Slot;
-
 typedef struct Costs {
     LpIpuPlan *p;
-    Slot *slot;
-    size_t n_slot; /* a power of two */
+    LpMap label; /* by hash of the work */
     uint32_t n_label;
     LpCost *of_label;
     size_t cap_label;
@@ -85,24 +80,24 @@ static uint64_t signature(const LpGraph *g, LpNodeId id, double proportion,
     }
     for (uint32_t i = 0; i < d->n_out; i++)
         h = mix_type(h, lp_graph_type(g, d->out + i));
-    return h ? h : 1;
+    return h;
 }
 
 static LpStatus cost_node(Costs *c, const LpGraph *g, LpNodeId id,
                           double proportion, LpConvPass pass, LpNodeCost *out)
 {
     uint64_t h = signature(g, id, proportion, pass);
-    size_t at = h & (c->n_slot - 1);
-    while (c->slot[at].hash && c->slot[at].hash != h)
-        at = (at + 1) & (c->n_slot - 1);
-    if (!c->slot[at].hash) {
-        LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, c->n_label), c->p->err,
-                   LP_E_MEMORY, "out of memory");
+    const uint32_t *known = lp_map_first(&c->label, h);
+    uint32_t label = known ? *known : c->n_label;
+    if (!known) {
+        LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, label) ||
+                       !lp_map_add(&c->label, h, label),
+                   c->p->err, LP_E_MEMORY, "out of memory");
         LP_TRY(lp_ipu_node_cost(c->p, g, id, proportion, pass,
-                                &c->of_label[c->n_label]));
-        c->slot[at] = (Slot){h, c->n_label++};
+                                &c->of_label[label]));
+        c->n_label++;
     }
-    *out = (LpNodeCost){c->of_label[c->slot[at].label], c->slot[at].label};
+    *out = (LpNodeCost){c->of_label[label], label};
     return LP_OK;
 }
 
@@ -233,21 +228,18 @@ LpStatus lp_ipu_costs(LpIpuPlan *p)
 {
     const LpGraph *g = p->step->micro, *u = p->step->update;
     size_t n = g->n_node + (u ? u->n_node : 0);
-    Costs c = {.p = p, .n_slot = 16};
-    while (c.n_slot < 2 * n)
-        c.n_slot *= 2;
+    Costs c = {.p = p};
     p->cost = lp_arena_calloc(&p->mem, (n + 1) * sizeof *p->cost);
     p->update_cost = p->cost ? p->cost + g->n_node : NULL;
-    c.slot = lp_calloc(c.n_slot, sizeof *c.slot);
     c.weight = lp_calloc(g->n_value, sizeof *c.weight);
     c.grad = lp_calloc(g->n_value, sizeof *c.grad);
     c.share = lp_calloc(g->n_node + 1, sizeof *c.share);
     LpStatus s = LP_OK;
-    if (!p->cost || !c.slot || !c.weight || !c.grad || !c.share)
+    if (!p->cost || !c.weight || !c.grad || !c.share)
         s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
     if (s == LP_OK)
         s = build(&c);
-    lp_free(c.slot);
+    lp_map_fini(&c.label);
     lp_free(c.weight);
     lp_free(c.grad);
     lp_free(c.share);

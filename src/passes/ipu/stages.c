@@ -7,6 +7,8 @@
  *
  * A model that returns to an earlier stage cannot be pipelined; sharded, its
  * stages are the stretches of the program between changes of the IPU. */
+#include "src/base/map.h"
+#include "src/base/random.h"
 #include "src/passes/ipu/ipu.h"
 
 typedef struct Key {
@@ -22,8 +24,7 @@ typedef struct Stages {
     Key *key;
     int n_key;
     int *of_origin; /* key, -1 */
-    int *slot;      /* key + 1 by hash; 0: free */
-    size_t n_slot;  /* a power of two */
+    LpMap key_at;   /* by hash of phase, id and IPU */
 } Stages;
 
 static LpStatus no_memory(LpIpuPlan *p)
@@ -39,19 +40,22 @@ static int find_key(Stages *s, const LpOrigin *o, bool add, uint32_t node)
              .ipu = o->ipu,
              .seen = node,
              .block = o->block};
-    uint64_t h =
-        (uint64_t)k.phase << 40 ^ (uint64_t)k.id << 8 ^ (uint64_t)k.ipu;
-    size_t at = (size_t)(h * 0x9e3779b97f4a7c15u >> 32) & (s->n_slot - 1);
-    for (; s->slot[at]; at = (at + 1) & (s->n_slot - 1)) {
-        const Key *x = &s->key[s->slot[at] - 1];
+    uint64_t h = lp_mix64_pair((uint32_t)k.phase, (uint32_t)k.id);
+    h = lp_mix64_pair(h, (uint32_t)k.ipu);
+    for (const uint32_t *at = lp_map_first(&s->key_at, h); at;
+         at = lp_map_next(&s->key_at, at)) {
+        const Key *x = &s->key[*at];
         if (x->phase == k.phase && x->id == k.id && x->ipu == k.ipu)
-            return s->slot[at] - 1;
+            return (int)*at;
     }
     if (!add)
         return -1;
+    if (!lp_map_add(&s->key_at, h, (uint32_t)s->n_key)) {
+        no_memory(s->p);
+        return -1;
+    }
     s->key[s->n_key] = k;
-    s->slot[at] = ++s->n_key;
-    return s->n_key - 1;
+    return s->n_key++;
 }
 
 static bool key_before(const Key *a, const Key *b)
@@ -66,10 +70,7 @@ static LpStatus collect_keys(Stages *s)
     const LpGraph *g = s->g;
     s->key = lp_arena_calloc(&s->p->mem, (g->n_origin + 1) * sizeof *s->key);
     s->of_origin = lp_arena_calloc(&s->p->mem, g->n_origin * sizeof(int));
-    for (s->n_slot = 16; s->n_slot < 2 * g->n_origin;)
-        s->n_slot *= 2;
-    s->slot = lp_arena_calloc(&s->p->mem, s->n_slot * sizeof *s->slot);
-    if (!s->key || !s->of_origin || !s->slot)
+    if (!s->key || !s->of_origin)
         return no_memory(s->p);
     for (size_t i = 0; i < g->n_origin; i++)
         s->of_origin[i] = -1;
@@ -84,7 +85,7 @@ static LpStatus collect_keys(Stages *s)
         if (!o->backward && s->of_origin[id] < 0)
             s->of_origin[id] = find_key(s, o, true, n);
     }
-    return LP_OK;
+    return s->p->err->code;
 }
 
 /* Keys in order become stages; neighbours on one IPU merge. */
@@ -342,10 +343,10 @@ static LpStatus place_update(LpIpuPlan *p)
     return LP_OK;
 }
 
-LpStatus lp_ipu_stages(LpIpuPlan *p)
+static LpStatus build(Stages *s)
 {
-    const LpGraph *g = p->step->micro;
-    Stages s = {.p = p, .g = g};
+    LpIpuPlan *p = s->p;
+    const LpGraph *g = s->g;
     bool ascends = true;
     p->node_stage = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
     p->val_stage = lp_arena_alloc(&p->mem, g->n_value * sizeof(int));
@@ -358,12 +359,12 @@ LpStatus lp_ipu_stages(LpIpuPlan *p)
     for (size_t i = 0; i < p->step->n_var; i++)
         if (p->step->var[i].micro_in != LP_NOVAL)
             p->var_of[p->step->var[i].micro_in] = (int)i;
-    LP_TRY(collect_keys(&s));
-    LP_TRY(make_stages(&s));
-    LP_TRY(forward_stages(&s, &ascends));
+    LP_TRY(collect_keys(s));
+    LP_TRY(make_stages(s));
+    LP_TRY(forward_stages(s, &ascends));
     if (!ascends)
-        LP_TRY(forward_stretches(&s));
-    backward_stages(&s, ascends);
+        LP_TRY(forward_stretches(s));
+    backward_stages(s, ascends);
     variable_stages(p);
     for (int i = 0; i < p->n_stage; i++)
         if (p->stage[i].ipu >= p->n_ipus)
@@ -371,4 +372,12 @@ LpStatus lp_ipu_stages(LpIpuPlan *p)
     p->pipelined = p->o.strategy == LP_STRATEGY_PIPELINED && p->n_stage > 1;
     LP_TRY(check_carried(p));
     return place_update(p);
+}
+
+LpStatus lp_ipu_stages(LpIpuPlan *p)
+{
+    Stages s = {.p = p, .g = p->step->micro};
+    LpStatus st = build(&s);
+    lp_map_fini(&s.key_at);
+    return st;
 }
