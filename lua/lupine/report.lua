@@ -27,6 +27,9 @@ local core = require("lupine.core")
 ---@field schedule table[] rows: kind (fill, steady, flush, phase, update,
 ---  output), first, count, cycles and their parts, entries (kind, ipu, cycles,
 ---  and stage, backward, offset of compute, bytes of all others)
+---@field streams {variable: integer, input: boolean, bytes: integer,
+---  ipu: integer, stage: integer, backward: boolean}[] what goes to and from
+---  the host for a micro-batch, and which run of a stage reads or makes it
 ---@field memory table<integer, table> by IPU, from 0: always_live,
 ---  not_always_live, max_tile, max_tile_including_gaps, fullest_tile, fits,
 ---  categories, biggest, tiles (64 classes of neighbouring tiles), off_chip

@@ -8,6 +8,7 @@ local arguments = require("lupine.arguments")
 local check = require("lupine.check")
 local class = require("lupine.class")
 local completing = require("poptorch.completing")
+local counters = require("poptorch.counters")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local hooks = require("torch.nn.hooks")
@@ -290,6 +291,52 @@ function methods.destroy(self)
   end
   s.exec:close()
   s.exec, s.attached = nil, false
+end
+
+-- ---- figures of the simulated machine ---------------------------------------------------
+
+--- Cycles of the last call on the simulated IPU, those of the first replica.
+--- error: poptorch.Error without Options.logCycleCount(true), or before a call
+---@return integer
+function methods.cycleCount(self)
+  local s = compiled(self, "cycleCount")
+  errors.check(s.options.log_cycle_count, "Error",
+    "cycleCount: cycles are not counted; set options:logCycleCount(true)")
+  errors.check(s.has_run, "Error", "cycleCount: the model was compiled but has not been run")
+  return s.report.cycles
+end
+
+--- When the tensors of the last call went to and from the simulated IPU, in
+--- seconds since that call began: input (asked for), input_complete, output
+--- (offered) and output_complete, each [tensor][event].
+---@return {input: number[][], input_complete: number[][], output: number[][],
+---  output_complete: number[][]}
+function methods.getPerfCounters(self)
+  return counters.events(rawget(self, own))
+end
+
+--- Seconds from the first input asked for to the last one on the IPU.
+---@return number min, number max, number avg
+function methods.getHostIpuLatency(self)
+  return counters.latency(rawget(self, own), "input", "input_complete", math.min, math.max)
+end
+
+--- Seconds from the last input on the IPU to the first output offered.
+---@return number min, number max, number avg
+function methods.getComputeLatency(self)
+  return counters.latency(rawget(self, own), "input_complete", "output", math.max, math.min)
+end
+
+--- Seconds from the first output offered to the last one on the host.
+---@return number min, number max, number avg
+function methods.getIpuHostLatency(self)
+  return counters.latency(rawget(self, own), "output", "output_complete", math.min, math.max)
+end
+
+--- Seconds from the first input asked for to the last output on the host.
+---@return number min, number max, number avg
+function methods.getLatency(self)
+  return counters.latency(rawget(self, own), "input", "output_complete", math.min, math.max)
 end
 
 --- Seconds that compiling took.

@@ -196,7 +196,7 @@ local function compile(s, spec, tensors)
   hooks.run(M.pre_compile_hooks)
   local started = os.clock()
   local exec = build(s, spec, tensors)
-  s.exec = exec
+  s.exec, s.has_run = exec, false
   local ok, e = pcall(mirror, s)
   if not ok then
     s.exec = nil
@@ -350,6 +350,7 @@ function M.call(s, values, refresh)
   if not ok then
     error(got, 0)
   end
+  s.has_run = true
   if not s.options.enable_synthetic_data then
     write_back(s, originals, got)
   end

@@ -50,6 +50,7 @@ local function output_slices(options)
     return 0
   elseif mode == enums.OutputMode.EveryN then
     return options.device_iterations // options.output_return_period
+      * options.Training.gradient_accumulation
   end
   return 1
 end
@@ -95,7 +96,6 @@ local function without_effect(s, r)
     "no report file is written: executor:report() has what is known")
   note(options.model_name, "modelName", "there is no folder of reports to name")
   note(options.log_dir ~= ".", "logDir", "logs go to standard error")
-  note(options.log_cycle_count, "logCycleCount", "the report has the cycles of every call")
   note(not options.module_namescope, "disableModuleNamescope",
     "operators keep their module path, for the report only")
   note(options.ipu_id, "useIpuId", "all simulated IPUs are alike")

@@ -193,6 +193,29 @@ static void push_rows(lua_State *L, const LpIpuPlan *p)
     }
 }
 
+/* Of one micro-batch, in the order of the step's variables. */
+static void push_streams(lua_State *L, const LpIpuPlan *p)
+{
+    lua_newtable(L);
+    int n = 0;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        bool in = v->role == LP_VAR_STREAM_IN;
+        LpVal val = in ? v->micro_in : v->micro_out;
+        if ((!in && v->role != LP_VAR_STREAM_OUT) || val == LP_NOVAL)
+            continue;
+        const LpRun *r = &p->run[lp_ipu_run_making(p, val)];
+        lua_createtable(L, 0, 6);
+        set_int(L, "variable", (int64_t)i + 1);
+        set_bool(L, "input", in);
+        set_int(L, "bytes", lp_type_bytes(&v->type));
+        set_int(L, "ipu", r->ipu);
+        set_int(L, "stage", r->stage);
+        set_bool(L, "backward", r->backward);
+        lua_rawseti(L, -2, ++n);
+    }
+}
+
 static void push_big(lua_State *L, const LpIpuMemory *m)
 {
     lua_createtable(L, LP_N_BIG, 0);
@@ -276,6 +299,8 @@ static void push_report(lua_State *L, const LpIpuPlan *p)
     lua_setfield(L, -2, "stages");
     push_rows(L, p);
     lua_setfield(L, -2, "schedule");
+    push_streams(L, p);
+    lua_setfield(L, -2, "streams");
     push_memory(L, p);
     lua_setfield(L, -2, "memory");
 }

@@ -281,6 +281,9 @@ static inline bool lp_is_value(LpVal v)
 }
 /* Same for every micro-batch and stage: needs no stash. */
 bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v);
+/* The run that makes a value of the micro graph; for an input, that reads it
+ * from the host. */
+int lp_ipu_run_making(const LpIpuPlan *p, LpVal v);
 /* A copy of n elements in the plan's arena; never NULL for want of elements.
  * NULL, with p->err filled, when memory is short. */
 void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);

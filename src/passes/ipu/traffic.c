@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static int run_making(const LpIpuPlan *p, LpVal v)
+int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
 {
     const LpGraph *g = p->step->micro;
     LpNodeId n = g->value[v].node;
@@ -42,11 +42,11 @@ static void streams(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
         const LpVariable *v = &p->step->var[i];
         int64_t bytes = lp_type_bytes(&v->type);
         if (v->role == LP_VAR_STREAM_IN && v->micro_in != LP_NOVAL) {
-            LpTraffic *r = &t[run_making(p, v->micro_in)];
+            LpTraffic *r = &t[lp_ipu_run_making(p, v->micro_in)];
             *(hidden[v->micro_in] ? &r->hidden_in : &r->host_in) += bytes;
         }
         if (v->role == LP_VAR_STREAM_OUT && v->micro_out != LP_NOVAL) {
-            LpTraffic *r = &t[run_making(p, v->micro_out)];
+            LpTraffic *r = &t[lp_ipu_run_making(p, v->micro_out)];
             *(hidden[v->micro_out] ? &r->hidden_out : &r->host_out) += bytes;
         }
     }

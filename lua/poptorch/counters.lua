@@ -1,0 +1,232 @@
+--- When the tensors of a call go to and from the simulated IPU: the executor's
+--- performance counters and latencies.
+---
+--- The report of the compiled program (lupine.report) says in which row of its
+--- schedule each stage works on each micro-batch, and how long rows and
+--- transfers take. A row begins with the inputs of its stages and ends with
+--- their outputs; tensors of one IPU follow one another. With an output mode
+--- other than All the outputs go after the last row. Times are seconds of
+--- simulated time since the call began, the same in every replica.
+---
+--- Source: PopTorch API reference, PoplarExecutor.getPerfCounters.
+local M = {}
+
+local ALL = "all"
+
+-- Rows of a call, one entry an execution: {row, start}. Pipelined rows are
+-- slots of a loop, phases of a micro-batch take turns.
+local function unroll(r)
+  local list, now = {}, 0
+  local function add(row, loop, at)
+    list[#list + 1] = { row = row, start = now, loop = loop, at = at }
+    now = now + row.cycles
+  end
+  local phases = {}
+  for _, row in ipairs(r.schedule) do
+    if row.kind == "phase" then
+      phases[#phases + 1] = row
+    end
+  end
+  for loop = 0, r.loops - 1 do
+    for m = 0, #phases > 0 and r.micro_batches - 1 or -1 do
+      for _, row in ipairs(phases) do
+        add(row, loop, m)
+      end
+    end
+    for _, row in ipairs(r.schedule) do
+      for i = 0, (row.kind == "phase" or row.kind == "output") and -1 or row.count - 1 do
+        add(row, loop, row.first + i)
+      end
+    end
+  end
+  for _, row in ipairs(r.schedule) do
+    for i = 0, row.kind == "output" and row.count - 1 or -1 do
+      add(row, r.loops, i)
+    end
+  end
+  return list
+end
+
+-- Cycles of the row's transfers of a kind at an IPU.
+local function transfer_cycles(row, kind, ipu)
+  local cycles = 0
+  for _, e in ipairs(row.entries) do
+    if e.kind == kind and e.ipu == ipu then
+      cycles = cycles + e.cycles
+    end
+  end
+  return cycles
+end
+
+-- {stream = {begin, end}} in cycles since the first transfer of the row began.
+local function shares(streams, row, kind)
+  local total, before, out = {}, {}, {}
+  for _, s in ipairs(streams) do
+    total[s.ipu] = (total[s.ipu] or 0) + s.bytes
+  end
+  for _, s in ipairs(streams) do
+    local all = transfer_cycles(row, kind, s.ipu)
+    local from = before[s.ipu] or 0
+    local to = from + s.bytes
+    before[s.ipu] = to
+    local scale = total[s.ipu] > 0 and all / total[s.ipu] or 0
+    out[s] = { from * scale, to * scale, all }
+  end
+  return out
+end
+
+-- The micro-batch that a stream's stage works on in a row, if any.
+local function micro_batch_of(stream, execution)
+  for _, e in ipairs(execution.row.entries) do
+    if e.kind == "compute" and e.stage == stream.stage and e.backward == stream.backward then
+      return execution.row.kind == "phase" and execution.at or execution.at - e.offset
+    end
+  end
+  return nil
+end
+
+local function active(streams, execution)
+  local list, micro = {}, {}
+  for _, s in ipairs(streams) do
+    local m = micro_batch_of(s, execution)
+    if m then
+      list[#list + 1] = s
+      micro[s] = m
+    end
+  end
+  return list, micro
+end
+
+-- Sets [tensor][number of the micro-batch in the call] for a kind of transfer.
+local function micro_batches(r, executions, streams, kind, starts, ends)
+  for _, x in ipairs(executions) do
+    local list, micro = active(streams, x)
+    local share = shares(list, x.row, kind)
+    for _, s in ipairs(list) do
+      local origin = x.start + (kind == "host_out" and x.row.cycles - share[s][3] or 0)
+      local n = x.loop * r.micro_batches + micro[s] + 1
+      starts[s.tensor][n] = (origin + share[s][1]) / r.clock_hz
+      ends[s.tensor][n] = (origin + share[s][2]) / r.clock_hz
+    end
+  end
+end
+
+local function at_the_end(r, executions, streams, starts, ends)
+  for _, x in ipairs(executions) do
+    if x.row.kind == "output" then
+      local share = shares(streams, x.row, "host_out")
+      for _, s in ipairs(streams) do
+        starts[s.tensor][x.at + 1] = (x.start + share[s][1]) / r.clock_hz
+        ends[s.tensor][x.at + 1] = (x.start + share[s][2]) / r.clock_hz
+      end
+    end
+  end
+end
+
+-- One that no micro-batch reads or makes takes no time at the first stage.
+local IDLE = { bytes = 0, ipu = 0, stage = 0, backward = false }
+
+-- Streams of the variables, each with its tensor's number in the list.
+local function of_variables(r, variables)
+  local of, list = {}, {}
+  for _, s in ipairs(r.streams) do
+    of[s.variable] = s
+  end
+  for i, v in ipairs(variables) do
+    local s = of[v.index] or IDLE
+    list[i] = { tensor = i, bytes = s.bytes, ipu = s.ipu, stage = s.stage,
+      backward = s.backward }
+  end
+  return list
+end
+
+local function lists(n)
+  local out = {}
+  for i = 1, n do
+    out[i] = {}
+  end
+  return out
+end
+
+-- Each event once a replica.
+local function replicated(events, replicas)
+  for i, list in ipairs(events) do
+    local out = {}
+    for _, time in ipairs(list) do
+      for _ = 1, replicas do
+        out[#out + 1] = time
+      end
+    end
+    events[i] = out
+  end
+end
+
+--- The counters of a call of an executor: seconds by event, tensor and number
+--- of the event. Without a call, or with synthetic data, there are no events.
+---@param s table the executor's state
+---@return {input: number[][], input_complete: number[][], output: number[][],
+---  output_complete: number[][]}
+function M.events(s)
+  local inputs, outputs = s.exec and s.inputs or {}, s.exec and s.outputs or {}
+  local out = { input = lists(#inputs), input_complete = lists(#inputs),
+    output = lists(#outputs), output_complete = lists(#outputs) }
+  if not s.exec or not s.has_run or s.options.enable_synthetic_data then
+    return out
+  end
+  local r = s.report
+  local executions = unroll(r)
+  micro_batches(r, executions, of_variables(r, inputs), "host_in", out.input, out.input_complete)
+  local streams = of_variables(r, outputs)
+  local first = outputs[1]
+  if first and s.modes[first.index].mode == ALL then
+    micro_batches(r, executions, streams, "host_out", out.output, out.output_complete)
+  else
+    at_the_end(r, executions, streams, out.output, out.output_complete)
+  end
+  for _, events in pairs(out) do
+    replicated(events, r.replicas)
+  end
+  return out
+end
+
+-- Over the tensors, the event that `pick` chooses: one time an event.
+local function reduce(events, pick)
+  local out = {}
+  for n = 1, #events[1] do
+    out[n] = events[1][n]
+    for i = 2, #events do
+      out[n] = pick(out[n], events[i][n])
+    end
+  end
+  return out
+end
+
+--- Minimum, maximum and mean of the seconds from one event to another. Where
+--- one output tick stands for several micro-batches it is measured from the
+--- earliest of them. All 0 without events.
+---@param s table the executor's state
+---@param from string an event of `events`
+---@param to string
+---@param from_pick fun(a: number, b: number): number which tensor's event
+---@param to_pick fun(a: number, b: number): number
+---@return number min, number max, number avg
+function M.latency(s, from, to, from_pick, to_pick)
+  local events = M.events(s)
+  if #events[from] == 0 or #events[to] == 0 or #events[from][1] == 0 or #events[to][1] == 0 then
+    return 0, 0, 0
+  end
+  local starts, ends = reduce(events[from], from_pick), reduce(events[to], to_pick)
+  local group = #starts // #ends
+  local least, most, sum = math.huge, 0, 0
+  for i, finished in ipairs(ends) do
+    local start = math.huge
+    for k = (i - 1) * group + 1, i * group do
+      start = math.min(start, starts[k])
+    end
+    local seconds = finished - start
+    least, most, sum = math.min(least, seconds), math.max(most, seconds), sum + seconds
+  end
+  return least, most, sum / #ends
+end
+
+return M
