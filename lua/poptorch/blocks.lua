@@ -17,6 +17,45 @@ local M = {}
 ---@type {set_block: fun(user_id: string, ipu_id: integer?), end_block: fun()}?
 M.tracer = nil
 
+-- Scopes of the running trace that were opened and are not closed, in order.
+local open = {}
+
+--- A scope was opened for the tracer, here.
+function M.opened(scope)
+  scope._tracer, scope._where = M.tracer, errors.caller()
+  if M.tracer then
+    open[#open + 1] = scope
+  end
+end
+
+--- Whether the trace that the scope was opened in still runs. A trace that was
+--- abandoned inside the scope does not.
+---@return boolean
+function M.closed(scope)
+  local running = scope._tracer ~= nil and scope._tracer == M.tracer
+  scope._tracer = nil
+  for i = #open, 1, -1 do
+    if rawequal(open[i], scope) then
+      table.remove(open, i)
+    end
+  end
+  return running
+end
+
+--- At the end of a trace: a scope is only closed by `<close>`.
+--- error: poptorch.Error naming the first scope that is still open
+---@param abandoned? boolean forget them
+function M.check_closed(abandoned)
+  local first = open[1]
+  open = {}
+  if first and not abandoned then
+    local name = class.of(first).__name
+    errors.raise("Error", "%s, opened at %s, is never closed: write `local _ <close> = "
+      .. "poptorch.%s(...)`, or give it the code as a function%s", tostring(first), first._where,
+      name, name == "Block" and "; Block.start opens a block that lasts until the next" or "")
+  end
+end
+
 local AE = { error = "AssertionError", nullable = true }
 local NAMES = { "user_id", "ipu_id" }
 local next_auto_id = 0
@@ -38,7 +77,6 @@ local function begin(user_id, ipu_id)
     end
     tracer.set_block(user_id, ipu_id)
   end
-  return tracer
 end
 
 --- A scope whose operators form a block.
@@ -66,7 +104,8 @@ function Block.new(cls, ...)
   if type(f) ~= "function" then
     local self = setmetatable({}, cls)
     self.user_id, self.ipu_id = arguments("Block", ...)
-    self._tracer = begin(self.user_id, self.ipu_id)
+    begin(self.user_id, self.ipu_id)
+    M.opened(self)
     return self
   end
   local args = { ... }
@@ -74,12 +113,10 @@ function Block.new(cls, ...)
   return f()
 end
 
--- A trace that was abandoned inside the scope has no tracer any more.
 function Block.__close(self)
-  if self._tracer and self._tracer == M.tracer then
+  if M.closed(self) then
     M.tracer.end_block()
   end
-  self._tracer = nil
 end
 
 --- Opens a block that stays open until the next one.

@@ -29,19 +29,17 @@ local function scope_class(name, param, checked, begin, finish)
     local values, given = check.arguments(name, { param }, nil, ...)
     local scope = setmetatable({}, self)
     scope[param] = checked(values[1], given[param])
-    scope._tracer = blocks.tracer
-    if scope._tracer then
-      scope._tracer[begin](scope[param])
+    if blocks.tracer then
+      blocks.tracer[begin](scope[param])
     end
+    blocks.opened(scope)
     return scope
   end
 
-  -- A trace that was abandoned inside the scope has no tracer any more.
   function cls.__close(scope)
-    if scope._tracer and scope._tracer == blocks.tracer then
-      scope._tracer[finish]()
+    if blocks.closed(scope) then
+      blocks.tracer[finish]()
     end
-    scope._tracer = nil
   end
 
   function cls.__tostring(scope)

@@ -10,8 +10,40 @@ local rules = require("poptorch.options.rules")
 
 local M = {}
 
--- Tells the trace which block, stage, IPU and module each operator is in.
-local function tracer_of(trace, assigner)
+-- The names that operators get: the path of the module that runs, and of the
+-- name scopes open in it. A module's path stands after the name scopes that it
+-- is called in.
+local function names_of(trace)
+  local stack, scopes = { "" }, {}
+  local function push(text)
+    stack[#stack + 1] = text
+    trace:origin({ scope = text })
+  end
+  local function join(a, b)
+    return a == "" and b or b == "" and a or a .. "/" .. b
+  end
+  local function pop()
+    stack[#stack] = nil
+    trace:origin({ scope = stack[#stack] })
+  end
+  return {
+    module = function(path)
+      push(join(table.concat(scopes, "/"), path))
+    end,
+    scope = function(name)
+      scopes[#scopes + 1] = name
+      push(join(stack[#stack], name))
+    end,
+    leave = pop,
+    leave_scope = function()
+      scopes[#scopes] = nil
+      pop()
+    end,
+  }
+end
+
+-- Tells the trace which block, stage and IPU each operator is in.
+local function tracer_of(trace, assigner, names)
   local function place(block)
     local p = assigner.active
     trace:origin({ block = block or (p and p.block) or "", ipu = p and p.ipu or -1,
@@ -27,25 +59,28 @@ local function tracer_of(trace, assigner)
       assigner:leave()
       place("")
     end,
+    begin_name_scope = names.scope,
+    end_name_scope = names.leave_scope,
+    begin_autocast = function(enabled)
+      errors.check(not enabled, "NotImplementedError", "poptorch.autocast: casting inside a scope "
+        .. "changes results and is not supported; convert the model with model:half()")
+    end,
+    end_autocast = function() end,
   }
 end
 
 -- Names the module that each operator is in. `frozen` gathers what plain
 -- fields held before forward assigned to them: {module, name, value}.
-local function scope_of(trace, model, frozen)
-  local name_of, stack, seen = {}, {}, {}
+local function scope_of(names, model, frozen)
+  local name_of, seen = {}, {}
   for name, module in model:named_modules() do
     name_of[module] = name:gsub("%.", "/")
   end
   return {
     enter = function(module)
-      stack[#stack + 1] = name_of[module] or ""
-      trace:origin({ scope = stack[#stack] })
+      names.module(name_of[module] or "")
     end,
-    leave = function()
-      stack[#stack] = nil
-      trace:origin({ scope = stack[#stack] or "" })
-    end,
+    leave = names.leave,
     assign = function(module, name, old)
       seen[module] = seen[module] or {}
       if not seen[module][name] then
@@ -175,13 +210,15 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
     end)
   end
   local frozen, before = {}, registered(s.model)
-  blocks.tracer = tracer_of(trace, assigner)
-  Module.tracer = scope_of(trace, s.model, frozen)
+  local names = names_of(trace)
+  blocks.tracer = tracer_of(trace, assigner, names)
+  Module.tracer = scope_of(names, s.model, frozen)
   trace:start()
   local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))
   trace:stop()
   blocks.tracer, Module.tracer = nil, nil
   thaw(frozen)
+  blocks.check_closed(not results[1])
   if not results[1] then
     fail(s, spec, results[2])
   end
