@@ -71,7 +71,7 @@ DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
   $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d)
 
 .PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
-  check-full fidelity golden install clean setup setup-lint
+  check-full fidelity golden meta install clean setup setup-lint
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -187,12 +187,19 @@ check-full: test asan lint
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
 
-install: all
+# Annotations for editors, of what Lua sources do not show.
+meta: all
+	@mkdir -p $(BUILD)/meta/torch/nn
+	$(Q)$(BUILD)/lupine -e 'require("lupine.annotations").write("$(BUILD)/meta")'
+
+install: all meta
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lua/5.4
 	install $(BUILD)/lupine $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
 	cd lua && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
+	cd $(BUILD)/meta && find . -name '*.lua' -exec install -D -m 644 \
+	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine-meta/{} \;
 
 clean:
 	rm -rf $(BUILD)

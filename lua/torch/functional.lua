@@ -6,6 +6,7 @@
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local signatures = require("lupine.signatures")
 
 local M = {}
 local op = core.forms.functions
@@ -26,6 +27,7 @@ local function define(name, params, method, fn)
     tensor(a[1], where, params[1])
     return fn(table.unpack(a, 1, #params))
   end
+  signatures.note(M[name], ("%s(%s)"):format(name, table.concat(params, ", ")))
   if method then
     methods[name] = M[name]
   end

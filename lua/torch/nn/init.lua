@@ -5,6 +5,7 @@
 --- al. 2015, Saxe et al. 2013, Martens 2010 as quoted there.
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
+local signatures = require("lupine.signatures")
 
 local M = {}
 
@@ -26,6 +27,7 @@ local function define(sig, fn)
     end
     return a.tensor
   end
+  signatures.note(M[parsed.name], sig)
 end
 
 local GAIN = { linear = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4 }

@@ -11,6 +11,7 @@
 --- how parameters are made (MAKE) and those in `drop`.
 local Module = require("torch.nn.module")
 local signature = require("torch.nn.signature")
+local signatures = require("lupine.signatures")
 local text = require("torch.nn.text")
 
 local MAKE = { device = true, dtype = true }
@@ -48,5 +49,6 @@ return function(sig, body)
   elseif body.repr then
     cls.extra_repr = body.repr
   end
+  signatures.note(cls, sig)
   return cls
 end

@@ -61,6 +61,12 @@ function Module.__index(self, key)
   return getmetatable(self)[key]
 end
 
+--- For completion.
+function Module.__members(self)
+  return { rawget(self, "_fields"), self._parameters.values, self._buffers.values,
+    self._modules.values }
+end
+
 local function is_module(v)
   return Module:is(v)
 end

@@ -4,6 +4,7 @@ local Optimizer = require("torch.optim.optimizer")
 local check = require("lupine.check")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
+local signatures = require("lupine.signatures")
 
 -- name -> lowest value, and whether it is allowed itself
 local RANGES = {
@@ -62,5 +63,6 @@ return function(sig, body)
     return body.rule(group, param)
   end or cls.update_rule
   cls.update = body.update or cls.update
+  signatures.note(cls, sig)
   return cls
 end

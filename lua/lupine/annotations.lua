@@ -1,0 +1,361 @@
+--- Annotations for editors (LuaCATS, as lua-language-server reads them) of all
+--- that Lua sources do not show: the operators, which are made of their forms
+--- at start-up, and the functions of the core. `make meta` writes them.
+---
+---     require("lupine.annotations").write("build/meta")
+---
+--- Each form is an overload; keywords may name any argument. Source of the
+--- syntax: luals.github.io/wiki/annotations.
+local core = require("lupine.core")
+local show = require("lupine.show")
+local signatures = require("lupine.signatures")
+
+local M = {}
+
+local TYPES = { Tensor = "torch.Tensor", Value = "torch.Tensor|number|boolean", int = "integer",
+  float = "number", bool = "boolean", str = "string", Scalar = "number|boolean",
+  ScalarType = "torch.dtype", Size = "torch.Size", Device = "torch.device|string",
+  Generator = "torch.Generator", Function = "function", Any = "any" }
+
+local function type_of(a)
+  local name = TYPES[a.kind] or "any"
+  if not a.list then
+    return name
+  end
+  local list = name:find("|", 1, true) and ("(%s)[]"):format(name) or name .. "[]"
+  if a.kind == "int" then
+    list = list .. "|torch.Size" .. (a.list ~= "[]" and "|integer" or "")
+  end
+  return list
+end
+
+-- A parameter's name that is a word of Lua gets a final _.
+local function lua_name(name)
+  return show.keywords[name] and name .. "_" or name
+end
+
+local function key_of(name)
+  return show.keywords[name] and ('["%s"]'):format(name) or name
+end
+
+-- ---- one form ----------------------------------------------------------------
+
+-- Keywords that are no arguments of the form.
+local function extra_keywords(form)
+  local out, makes = {}, true
+  local dtype, flags = false, form.flags or {}
+  for _, a in ipairs(form.arguments) do
+    makes = makes and a.kind ~= "Tensor"
+    dtype = dtype or a.kind == "ScalarType"
+  end
+  if flags.out then
+    out[#out + 1] = "out?: torch.Tensor"
+  end
+  if flags.nn and flags.inplace then
+    out[#out + 1] = "inplace?: boolean"
+  end
+  if form.operator and dtype
+    and (makes or form.name:find("_like$") or form.name:find("^new_")) then
+    out[#out + 1] = "device?: torch.device|string"
+    out[#out + 1] = "requires_grad?: boolean"
+  end
+  if form.random then
+    out[#out + 1] = "generator?: torch.Generator"
+  end
+  return out
+end
+
+local function results_of(form, self)
+  local list = {}
+  for i, r in ipairs(form.results) do
+    if r.kind ~= "None" then
+      list[#list + 1] = { type = self or type_of(r), name = r.name or (i == 1 and "result" or nil) }
+    end
+  end
+  return list
+end
+
+local function keyword_type(form, first)
+  local fields = {}
+  for i = first, #form.arguments do
+    local a = form.arguments[i]
+    fields[#fields + 1] = ("%s?: %s"):format(key_of(a.name), type_of(a))
+  end
+  for _, text in ipairs(extra_keywords(form)) do
+    fields[#fields + 1] = text
+  end
+  return #fields > 0 and ("{ %s }"):format(table.concat(fields, ", ")) or nil
+end
+
+-- Parameters by position and, if any can be named, the keywords behind them.
+local function parameters(form)
+  local list = {}
+  for i, a in ipairs(form.arguments) do
+    if a.kw_only then
+      break
+    end
+    list[i] = { name = lua_name(a.name), type = type_of(a), optional = a.optional }
+  end
+  local first = form.arguments[1]
+  local keywords = first and keyword_type(form, first.name == "self" and 2 or 1)
+  if keywords then
+    list[#list + 1] = { name = "keywords", type = keywords, optional = true }
+  end
+  return list
+end
+
+local function overload(params, results)
+  local args, outs = {}, {}
+  for i, p in ipairs(params) do
+    args[i] = ("%s%s: %s"):format(p.name, p.optional and p.name ~= "..." and "?" or "", p.type)
+  end
+  for i, r in ipairs(results) do
+    outs[i] = r.type
+  end
+  return ("---@overload fun(%s)%s"):format(table.concat(args, ", "),
+    #outs > 0 and ": " .. table.concat(outs, ", ") or "")
+end
+
+-- Other ways to write the same form: keywords right after the first tensor,
+-- sizes one by one.
+local function variants(form, results)
+  local list, a = {}, form.arguments
+  local positional = 0
+  for _, x in ipairs(a) do
+    positional = positional + (x.kw_only and 0 or 1)
+  end
+  if positional > 1 then
+    local first = { name = lua_name(a[1].name), type = type_of(a[1]) }
+    list[1] = overload({ first, { name = "keywords", type = keyword_type(form, 2) } }, results)
+  end
+  local last = a[positional]
+  if last and last.kind == "int" and last.list == "[]" and positional <= 2 then
+    local params = {}
+    if positional == 2 then
+      params[1] = { name = lua_name(a[1].name), type = type_of(a[1]) }
+    end
+    params[#params + 1] = { name = "...", type = "integer" }
+    list[#list + 1] = overload(params, results)
+  end
+  return list
+end
+
+-- ---- one function ------------------------------------------------------------
+
+-- The forms of a name as the text of one definition. `self`: results of an
+-- in-place method are its receiver.
+local function definition(place, name, forms, suffix)
+  local lines, first = {}, forms[1]
+  local self = suffix and "torch.Tensor" or nil
+  for _, form in ipairs(forms) do
+    local text = signatures.shown(form.text)
+    lines[#lines + 1] = "--- `" .. (suffix and text:gsub("^[%w_]+", "%0" .. suffix) or text) .. "`"
+  end
+  if first.doc then
+    lines[#lines + 1] = "---"
+    lines[#lines + 1] = "--- " .. first.doc
+  end
+  local params, results, names = parameters(first), results_of(first, self), {}
+  for i, p in ipairs(params) do
+    lines[#lines + 1] = ("---@param %s%s %s"):format(p.name, p.optional and "?" or "", p.type)
+    names[i] = p.name
+  end
+  for _, r in ipairs(results) do
+    lines[#lines + 1] = ("---@return %s%s"):format(r.type, r.name and " " .. r.name or "")
+  end
+  for i, form in ipairs(forms) do
+    local outs = results_of(form, self)
+    if i > 1 then
+      lines[#lines + 1] = overload(parameters(form), outs)
+    end
+    for _, text in ipairs(variants(form, outs)) do
+      lines[#lines + 1] = text
+    end
+  end
+  local access = show.keywords[name] and ('%s["%s"]'):format(place, name) or place .. "." .. name
+  lines[#lines + 1] = ("%s = function(%s) end"):format(access, table.concat(names, ", "))
+  return table.concat(lines, "\n")
+end
+
+local function sorted(t)
+  local names = {}
+  for name in pairs(t) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return names
+end
+
+-- name -> forms, of a surface.
+local function by_name(surface)
+  local random, out = {}, {}
+  for _, op in ipairs(core.ops()) do
+    random[op.name] = op.flags.random
+  end
+  for _, f in ipairs(core.form_list()) do
+    local name = f.name .. (surface.suffix or "")
+    if f[surface.flag] and type(surface.values[name]) == "function" then
+      local form = signatures.parse(f.text)
+      form.text, form.operator, form.random = f.text, true, random[f.op]
+      form.flags = { out = f.out, nn = f.nn and surface.flag == "nn", inplace = f.inplace }
+      out[name] = out[name] or {}
+      table.insert(out[name], form)
+    end
+  end
+  return out
+end
+
+local function plain(forms, list)
+  for _, form in ipairs(list) do
+    forms[form.name] = forms[form.name] or { form }
+  end
+end
+
+-- A function of Lua: the parameters that its helper noted, or its own.
+local function lua_function(place, name, f)
+  local noted, params = signatures.noted(f), {}
+  if noted then
+    for piece in noted.text:match("%((.*)%)"):gmatch("[^,]+") do
+      params[#params + 1] = lua_name(piece:match("^%s*([%w_]*)"))
+    end
+    for i, param in ipairs(params) do -- (1, 2) as a default leaves pieces
+      params[i] = param:find("^%a") and param or nil
+    end
+  else
+    local info = debug.getinfo(f, "u")
+    for i = 1, info.nparams do
+      params[i] = debug.getlocal(f, i)
+    end
+    if info.isvararg then
+      params[#params + 1] = "..."
+    end
+  end
+  local lines = {}
+  for i, p in ipairs(params) do
+    lines[#lines + 1] = ("---@param %s%s any"):format(p, (i > 1 and p ~= "...") and "?" or "")
+  end
+  if noted then
+    params[#params + 1] = "keywords"
+    lines[#lines + 1] = "---@param keywords? table"
+  end
+  lines[#lines + 1] = "---@return any ..."
+  lines[#lines + 1] = ("%s.%s = function(%s) end"):format(place, name, table.concat(params, ", "))
+  return table.concat(lines, "\n")
+end
+
+local function functions(out, place, forms, values)
+  for _, name in ipairs(sorted(forms)) do
+    out[#out + 1] = definition(place, name, forms[name], forms[name].suffix)
+  end
+  for _, name in ipairs(sorted(values)) do
+    if not forms[name] and type(values[name]) == "function" and name:find("^[%a_][%w_]*$")
+      and not show.keywords[name] then
+      out[#out + 1] = lua_function(place, name, values[name])
+    end
+  end
+end
+
+-- ---- files -------------------------------------------------------------------
+
+local HEAD = "---@meta %s\n-- Made by lupine %s from the forms of its operators; do not edit.\n"
+
+local function fields_of_tensor()
+  local lines = { "---@class torch.Tensor" }
+  for _, p in ipairs(signatures.properties) do
+    local kind = p[2]:gsub("%?$", "")
+    lines[#lines + 1] = ("---@field %s %s%s %s"):format(p[1], TYPES[kind],
+      kind ~= p[2] and "|nil" or "", p[3])
+  end
+  lines[#lines + 1] = "---@field [integer] torch.Tensor"
+  lines[#lines + 1] = "---@field [string] torch.Tensor x[\"0:5, :, -1\"]: Python's text"
+  for _, op in ipairs({ "add", "sub", "mul", "div", "mod", "pow", "idiv", "band", "bor", "bxor",
+    "shl", "shr" }) do
+    lines[#lines + 1] = ("---@operator %s(torch.Tensor|number): torch.Tensor"):format(op)
+  end
+  for _, op in ipairs({ "unm", "bnot" }) do
+    lines[#lines + 1] = ("---@operator %s: torch.Tensor"):format(op)
+  end
+  lines[#lines + 1] = "---@operator len: integer"
+  lines[#lines + 1] = "local Tensor = {}"
+  return table.concat(lines, "\n")
+end
+
+local SMALL_CLASSES = [[
+---@class torch.Size
+---@field [integer] integer
+---@operator len: integer
+
+---@class torch.dtype
+---@field itemsize integer
+---@field is_floating_point boolean
+---@field is_signed boolean
+---@field is_complex boolean
+
+---@class torch.device
+---@field type string
+
+---@class torch.Generator
+local Generator = {}]]
+
+local function tensor_methods(out)
+  local forms = by_name(signatures.surfaces[5])
+  for name, list in pairs(by_name(signatures.surfaces[6])) do
+    list.suffix = "_"
+    forms[name] = forms[name] or list
+  end
+  plain(forms, signatures.methods)
+  functions(out, "Tensor", forms, core.methods)
+end
+
+local function torch_file()
+  local torch = require("torch")
+  local out = { HEAD:format("torch", core.version), fields_of_tensor(), SMALL_CLASSES }
+  local forms = {}
+  plain(forms, signatures.generator)
+  functions(out, "Generator", forms, {})
+  tensor_methods(out)
+  out[#out + 1] = "---@class torch\nlocal torch = {}"
+  for _, name in ipairs(sorted(core.dtypes)) do
+    out[#out + 1] = ("---@type torch.dtype\ntorch.%s = nil"):format(name)
+  end
+  forms = by_name(signatures.surfaces[1])
+  plain(forms, signatures.functions)
+  functions(out, "torch", forms, torch)
+  for i, name in ipairs({ "special", "linalg" }) do
+    out[#out + 1] = ("torch.%s = {}"):format(name)
+    functions(out, "torch." .. name, by_name(signatures.surfaces[2 + i]), torch[name])
+  end
+  for _, name in ipairs({ "nn", "optim", "utils", "autograd", "testing" }) do
+    out[#out + 1] = ('torch.%s = require("torch.%s")'):format(name, name)
+  end
+  out[#out + 1] = "return torch\n"
+  return table.concat(out, "\n\n")
+end
+
+local function functional_file()
+  local out = { HEAD:format("torch.nn.functional", core.version),
+    "---@class torch.nn.functional\nlocal functional = {}" }
+  functions(out, "functional", by_name(signatures.surfaces[2]),
+    require("torch.nn.functional"))
+  out[#out + 1] = "return functional\n"
+  return table.concat(out, "\n\n")
+end
+
+--- The files' text by name: "torch.lua", "torch/nn/functional.lua".
+---@return table<string, string>
+function M.files()
+  return { ["torch.lua"] = torch_file(), ["torch/nn/functional.lua"] = functional_file() }
+end
+
+--- Writes the files into a folder, whose sub-folders must exist.
+---@param folder string
+function M.write(folder)
+  for name, text in pairs(M.files()) do
+    local path = folder .. "/" .. name
+    local file = assert(io.open(path, "w"))
+    assert(file:write(text))
+    assert(file:close())
+  end
+end
+
+return M
