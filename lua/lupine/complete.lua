@@ -1,22 +1,47 @@
 --- Completion of the text before the cursor. No code of the user runs: fields
 --- are read raw, and through a metatable only where __index is a table. A
---- type whose __index is a function names its methods in the metatable's field
---- `__methods`.
+--- metatable whose __index is a function says what there is:
+---   __methods   a table of methods
+---   __members   a function of the object: tables of its fields
+---   __lazy      name -> module that is loaded when the name is first used
+--- Classes (lupine.class) and their instances have what their bases have.
+local class = require("lupine.class")
 local keywords = require("lupine.show").keywords
 
 local M = {}
 
 local MAX_DEPTH = 20 -- of __index chains
 
+-- Adds what a class and its bases hold.
+local function add_class(list, cls)
+  for _ = 1, MAX_DEPTH do
+    if not class.is_class(cls) then
+      return
+    end
+    list[#list + 1] = cls
+    local methods = rawget(cls, "__methods")
+    list[#list + 1] = type(methods) == "table" and methods or nil
+    cls = rawget(cls, "__base")
+  end
+end
+
 -- The tables in which `v.name` would be looked up, in order.
 local function tables_of(v)
   local list = {}
-  if type(v) == "table" then
+  if class.is_class(v) then
+    add_class(list, v)
+    return list
+  elseif type(v) == "table" then
     list[1] = v
   end
   local mt = debug.getmetatable(v)
+  local members = type(mt) == "table" and rawget(mt, "__members")
+  for _, t in ipairs(members and members(v) or {}) do
+    list[#list + 1] = t
+  end
+  add_class(list, mt)
   for _ = 1, MAX_DEPTH do
-    if type(mt) ~= "table" then
+    if type(mt) ~= "table" or class.is_class(mt) then
       break
     end
     local index = rawget(mt, "__index")
@@ -33,6 +58,12 @@ local function tables_of(v)
   return list
 end
 
+-- name -> module of what loads when it is first used.
+local function lazy_of(v)
+  local mt = type(v) == "table" and debug.getmetatable(v)
+  return type(mt) == "table" and rawget(mt, "__lazy") or {}
+end
+
 local function raw_field(v, name)
   for _, t in ipairs(tables_of(v)) do
     local field = rawget(t, name)
@@ -40,14 +71,26 @@ local function raw_field(v, name)
       return field
     end
   end
-  return nil
+  local module = lazy_of(v)[name]
+  return module and require(module)
 end
 
---- The value of a dotted name, read raw; nil if it has none.
-function M.resolve(path, globals)
+local ROOTS = { torch = true, poptorch = true, lupine = true }
+
+--- The value of a dotted name, read raw; nil if it has none. `asked`: a name
+--- that starts with one of our modules loads it.
+---@param path string
+---@param globals table
+---@param asked? boolean
+---@return any
+function M.resolve(path, globals, asked)
   local v = globals
   for name in path:gmatch("[%a_][%w_]*") do
-    v = raw_field(v, name)
+    local field = raw_field(v, name)
+    if field == nil and v == globals and asked and ROOTS[name] then
+      field = require(name)
+    end
+    v = field
     if v == nil then
       return nil
     end
@@ -75,13 +118,18 @@ local function fields(v, prefix, only_callable)
       end
     end
   end
+  for k in pairs(only_callable and {} or lazy_of(v)) do
+    if k:sub(1, #prefix) == prefix and not seen[k] then
+      list[#list + 1] = k
+    end
+  end
   return list
 end
 
 local function names(text, globals)
   local path, mark, prefix = text:match("([%a_][%w_%.]*)([%.:])([%w_]*)$")
   if path and not path:find("..", 1, true) then
-    local v = M.resolve(path, globals)
+    local v = M.resolve(path, globals, text:find("^%s*%?") ~= nil)
     if v == nil then
       return {}, prefix
     end

@@ -6,6 +6,8 @@ local core = require("lupine.core")
 local M = { version = core.version }
 
 return setmetatable(M, {
+  __lazy = { compile = "lupine.compile", datasets = "lupine.datasets",
+    progress = "lupine.progress", report = "lupine.report", show = "lupine.show" },
   __index = function(t, name)
     if type(name) ~= "string" then
       return nil

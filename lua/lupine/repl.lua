@@ -5,20 +5,18 @@
 --- entry start with a tab. Each entry is appended at once, so several sessions
 --- share the file and a killed one loses nothing.
 local complete = require("lupine.complete")
+local describe = require("lupine.describe")
 local show = require("lupine.show")
 
 local M = {}
 
 local HELP = [[
 An expression prints its value; _ is the last one. An unfinished line goes on.
-  ?NAME         what NAME is: signature, description, source
+  ?NAME         what NAME is: forms or signature, description, source
+                (?torch.nn.functional.conv2d, ?x:sum, ?poptorch.Options)
   :time EXPR    evaluates and tells the time it took
   :help         this
   Ctrl-C        stops what runs, or drops the line; Ctrl-D leaves]]
-
---- Functions (value, name) -> text or nil, asked in turn by ?NAME before the
---- general description is made.
-M.helpers = {}
 
 -- ---- history ---------------------------------------------------------------
 
@@ -150,69 +148,6 @@ end
 
 -- ---- commands --------------------------------------------------------------
 
--- The `---` block and the source line above the definition of a function.
-local function source_of(f)
-  local info = debug.getinfo(f, "S")
-  if info.what ~= "Lua" or info.source:sub(1, 1) ~= "@" then
-    return nil
-  end
-  local file = io.open(info.source:sub(2))
-  if not file then
-    return nil
-  end
-  local block, n = {}, 0
-  for line in file:lines() do
-    n = n + 1
-    if n == info.linedefined then
-      break
-    elseif line:find("^%s*%-%-%-") then
-      block[#block + 1] = line:gsub("^%s*%-%-%-%s?", "")
-    else
-      block = {}
-    end
-  end
-  file:close()
-  return table.concat(block, "\n"), ("%s:%d"):format(info.source:sub(2), info.linedefined)
-end
-
-local function signature(f, name)
-  local info = debug.getinfo(f, "u")
-  local params = {}
-  for i = 1, info.nparams do
-    params[i] = debug.getlocal(f, i)
-  end
-  if info.isvararg then
-    params[#params + 1] = "..."
-  end
-  return name .. "(" .. table.concat(params, ", ") .. ")"
-end
-
---- What `?name` prints.
-function M.describe(name, globals)
-  local v = complete.resolve(name, globals)
-  if v == nil then
-    return "no value is named " .. name
-  end
-  for _, helper in ipairs(M.helpers) do
-    local text = helper(v, name)
-    if text then
-      return text
-    end
-  end
-  if type(v) ~= "function" then
-    return name .. ": " .. show.show(v)
-  elseif debug.getinfo(v, "S").what == "C" then
-    return name .. ": a C function"
-  end
-  local text, place = source_of(v)
-  local lines = { signature(v, name) }
-  if text and text ~= "" then
-    lines[#lines + 1] = text
-  end
-  lines[#lines + 1] = place and "defined at " .. place
-  return table.concat(lines, "\n")
-end
-
 local function time(terminal, text)
   local f, message = M.compile(text)
   if not f then
@@ -228,7 +163,7 @@ end
 local function command(terminal, line)
   local name = line:match("^%s*%?%s*([%a_][%w_%.:]*)%s*$")
   if name then
-    local ok, text = terminal.call(M.describe, name:gsub(":", "."), _G)
+    local ok, text = terminal.call(describe, name, _G)
     if ok then
       io.write(text, "\n")
     else

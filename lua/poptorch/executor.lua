@@ -22,6 +22,7 @@ local Executor = class.new("PoplarExecutor")
 -- Methods are found in the class, everything else in the user's model.
 local own = {}
 local methods = {}
+Executor.__methods = methods -- for completion
 
 -- user model -> its training executor while it is wrapped
 local wrapped = setmetatable({}, { __mode = "k" })

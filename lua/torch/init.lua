@@ -41,7 +41,8 @@ M.special = core.forms.special
 M.linalg = core.forms.linalg
 
 --- torch.Tensor:is(x) is isinstance(x, torch.Tensor).
-M.Tensor = { __name = "torch.Tensor" }
+M.Tensor = setmetatable({ __name = "torch.Tensor" }, { __methods = core.methods })
+core.Tensor.__methods = core.methods -- for completion
 function M.Tensor.is(_, x)
   return core.is_tensor(x)
 end
@@ -71,6 +72,8 @@ local function unknown(t, name)
 end
 
 return setmetatable(M, {
+  __lazy = { nn = "torch.nn", optim = "torch.optim", utils = "torch.utils",
+    autograd = "torch.autograd", testing = "torch.testing" },
   __index = function(t, name)
     if type(name) ~= "string" then
       return nil

@@ -1,0 +1,211 @@
+--- What ?NAME of the REPL prints: the forms of an operator in schema notation,
+--- a Lua function's signature and description, what a class offers.
+local class = require("lupine.class")
+local complete = require("lupine.complete")
+local show = require("lupine.show")
+local signatures = require("lupine.signatures")
+
+local function each_line(source)
+  local file = source:sub(1, 1) == "@" and io.open(source:sub(2))
+  if not file then
+    return function() end
+  end
+  return function()
+    local line = file:read("l")
+    if not line then
+      file:close()
+    end
+    return line
+  end
+end
+
+-- The `---` block above the first line that `found` takes: text and number of
+-- the line.
+local function block_above(source, found)
+  local block, n = {}, 0
+  for line in each_line(source) do
+    n = n + 1
+    if found(line, n) then
+      return table.concat(block, "\n"), n
+    elseif line:find("^%s*%-%-%-") then
+      block[#block + 1] = line:gsub("^%s*%-%-%-%s?", "")
+    else
+      block = {}
+    end
+  end
+end
+
+local function place(source, line)
+  return ("defined at %s:%d"):format(source:sub(2), line)
+end
+
+local function add(lines, text)
+  if text and text ~= "" then
+    lines[#lines + 1] = text
+  end
+end
+
+-- ---- functions -----------------------------------------------------------------
+
+local function signature(f, name)
+  local info = debug.getinfo(f, "u")
+  local params = {}
+  for i = 1, info.nparams do
+    params[i] = debug.getlocal(f, i)
+  end
+  if info.isvararg then
+    params[#params + 1] = "..."
+  end
+  return name .. "(" .. table.concat(params, ", ") .. ")"
+end
+
+local function operator(f, name)
+  local texts, doc = signatures.of(f)
+  if not texts then
+    return nil
+  end
+  local lines = { name .. ": " .. (doc or #texts == 1 and "one form" or #texts .. " forms") }
+  for _, text in ipairs(texts) do
+    lines[#lines + 1] = "  " .. text
+  end
+  return table.concat(lines, "\n")
+end
+
+-- Made by a helper, which noted how it is called.
+local function noted(value)
+  local note = signatures.noted(value)
+  if not note then
+    return nil
+  end
+  local start = '"' .. note.text:match("^[%w_%.]+")
+  local text, line = block_above(note.source, function(l)
+    local _, stop = l:find(start, 1, true)
+    return stop and l:find("^[%(\"]", stop + 1) ~= nil
+  end)
+  local lines = { note.text }
+  add(lines, text)
+  add(lines, line and place(note.source, line))
+  return table.concat(lines, "\n")
+end
+
+local function lua_function(f, name)
+  local info = debug.getinfo(f, "S")
+  if info.what == "C" then
+    return name .. ": a C function"
+  end
+  local text, line = block_above(info.source, function(_, n)
+    return n == info.linedefined
+  end)
+  local lines = { signature(f, name) }
+  add(lines, text)
+  add(lines, line and place(info.source, line))
+  return table.concat(lines, "\n")
+end
+
+-- ---- classes and options -------------------------------------------------------
+
+local function public(cls)
+  local methods = {}
+  for _, t in ipairs({ cls, rawget(cls, "__methods") }) do
+    for name, f in next, t do
+      if type(name) == "string" and type(f) == "function" and not name:find("^_")
+        and name ~= "new" and name ~= "init" and name ~= "setup" then
+        methods[#methods + 1] = name
+      end
+    end
+  end
+  table.sort(methods)
+  return methods
+end
+
+local function wrapped(words, indent)
+  local lines, line = {}, indent
+  for i, word in ipairs(words) do
+    word = word .. (i < #words and ", " or "")
+    if #line + #word > 80 then
+      lines[#lines + 1] = line:gsub("%s+$", "")
+      line = indent
+    end
+    line = line .. word
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+-- The description stands above the line that names the class in the file of
+-- its first method.
+local function class_text(cls)
+  local where = ('("%s"'):format(cls.__name)
+  for _, f in next, cls do
+    local info = type(f) == "function" and debug.getinfo(f, "S")
+    if info and info.what == "Lua" then
+      local text, line = block_above(info.source, function(l)
+        return l:find(where, 1, true)
+      end)
+      if line then
+        return ("\n" .. text):gsub("\n@[^\n]*", ""):sub(2), place(info.source, line)
+      end
+    end
+  end
+end
+
+local function class_of(cls, name)
+  if not class.is_class(cls) then
+    return nil
+  end
+  local base = rawget(cls, "__base")
+  local lines = { ("%s: class %s%s"):format(name, cls.__name,
+    base and ", extends " .. base.__name or "") }
+  local known = noted(cls)
+  if known then
+    add(lines, known)
+  else
+    local text, where = class_text(cls)
+    add(lines, text)
+    add(lines, where)
+  end
+  local methods = public(cls)
+  if #methods > 0 then
+    lines[#lines + 1] = "methods:\n" .. wrapped(methods, "  ")
+  end
+  return table.concat(lines, "\n")
+end
+
+-- A setter or property of poptorch.Options and its groups.
+local function option(_, name, globals)
+  local path, key = name:match("^(.*)%.([%w_]+)$")
+  local parent = path and complete.resolve(path, globals, true)
+  local options = package.loaded["poptorch.options"]
+  if not options or parent == nil then
+    return nil
+  end
+  local group = class.is_class(parent) and parent or class.of(parent)
+  for _, row in ipairs(group and group._rows or {}) do
+    if row.name == key or row.key == key then
+      return require("poptorch.options.document").help(key)
+    end
+  end
+end
+
+local DESCRIBE = { option, operator, noted, class_of }
+
+--- The text for a name: "torch.sum", "x:sum", "poptorch.Options".
+---@param name string
+---@param globals table
+---@return string
+return function(name, globals)
+  local path = name:gsub(":", ".")
+  local v = complete.resolve(path, globals, true)
+  for i, part in ipairs(DESCRIBE) do
+    local text = (v ~= nil or i == 1) and part(v, i == 1 and path or name, globals)
+    if text then
+      return text
+    end
+  end
+  if v == nil then
+    return "no value is named " .. name
+  elseif type(v) == "function" then
+    return lua_function(v, name)
+  end
+  return name .. ": " .. show.show(v)
+end

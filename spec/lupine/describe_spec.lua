@@ -1,0 +1,98 @@
+--- What ?NAME prints, and completion of names that load when they are used.
+local complete = require("lupine.complete").complete
+local describe_name = require("lupine.describe")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local program = require("spec.support.program")
+local torch = require("torch")
+
+local function shows(name, globals, ...)
+  local text = describe_name(name, globals)
+  for _, part in ipairs({ ... }) do
+    assert.truthy(text:find(part, 1, true), text .. "\nlacks: " .. part)
+  end
+end
+
+describe("?NAME", function()
+  it("shows the forms of operators", function()
+    shows("torch.sum", {}, "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *")
+    shows("torch.nn.functional.conv2d", {}, "2 forms", "str padding='valid'")
+    shows("x:sum", { x = torch.zeros(1) }, "x:sum: one form")
+    shows("x:add_", { x = torch.zeros(1) }, "add_(Value self, Value other")
+    shows("torch.tensor", {}, "tensor(Any data, *", "nested lists")
+  end)
+
+  it("shows what Lua defines with its description", function()
+    shows("torch.isclose", {}, "isclose(input, other, rtol, atol, equal_nan)",
+      "|input - other| <= atol + rtol * |other|", "functional.lua:")
+    shows("torch.nn.init.kaiming_normal_", {}, "kaiming_normal_(tensor, a=0, mode='fan_in'")
+    shows("poptorch.trainingModel", {}, "trainingModel(model, options, optimizer)",
+      "Wraps a module for training")
+  end)
+
+  it("shows classes, their methods, and options", function()
+    shows("poptorch.Options", {}, "class Options", "deviceIterations", "isFrozen")
+    shows("poptorch.Options.deviceIterations", {}, "property device_iterations", "default 1")
+    shows("poptorch.PoplarExecutor", {}, "class PoplarExecutor", "getPerfCounters")
+    shows("poptorch.Block", {}, "A scope whose operators form a block")
+    shows("torch.nn.Linear", {}, "Linear(in_features, out_features, bias=True")
+    shows("torch.optim.SGD", {}, "SGD(params, lr=")
+  end)
+
+  it("knows instances", function()
+    local net = nn.Linear(2, 2)
+    local model = poptorch.inferenceModel(net)
+    local opts = poptorch.Options()
+    local names = { net = net, model = model, opts = opts }
+    shows("model:isCompiled", names, "@return boolean")
+    shows("opts:replicationFactor", names, "property replication_factor")
+    shows("net:state_dict", names, "state_dict(")
+    shows("net.weight", names, "Parameter containing")
+  end)
+
+  it("finds no names that are not there", function()
+    assert.equal("no value is named nosuch", describe_name("nosuch", {}))
+    assert.equal("no value is named torch.nosuch", describe_name("torch.nosuch", {}))
+    assert.equal("no value is named os.nosuch", describe_name("os.nosuch", { os = os }))
+  end)
+
+  it("loads what it is asked for", function()
+    local out = program.run({ "-i" }, "?torch.nn.functional.relu\n?poptorch.Options.logDir\n")
+    assert.matches("relu(Tensor self)", out, 1, true)
+    assert.matches("Options.logDir(", out, 1, true)
+    assert.matches("no value is named torchvision", (program.run({ "-i" }, "?torchvision\n")), 1,
+      true)
+  end)
+end)
+
+describe("completion", function()
+  local function run(text, globals)
+    local insert, list = complete(text, globals, function()
+      return {}
+    end)
+    return insert, list or ""
+  end
+
+  it("goes into modules that load when they are used", function()
+    assert.equal("nctional", (run("torch.nn.fu", { torch = torch })))
+    assert.equal("", (run("nn.functional.conv2d", { nn = nn })))
+    assert.equal("l_div", (run("y = torch.nn.functional.k", { torch = torch })))
+    local _, list = run("torch.o", { torch = torch })
+    assert.matches("%f[%w]optim%f[%W]", list)
+    assert.equal("ctional", (run("?torch.nn.fun", {})))
+    assert.equal("", (run("torch.nn.fun", {})))
+  end)
+
+  it("offers methods and fields of tensors, modules, options, executors", function()
+    local net = nn.Linear(2, 2)
+    local names = { x = torch.zeros(1), net = net, model = poptorch.inferenceModel(net),
+      opts = poptorch.Options() }
+    assert.equal("ul", (run("x:matm", names)))
+    assert.equal("pe", (run("x.sha", names)))
+    assert.equal("ght", (run("net.wei", names)))
+    assert.equal("e_dict", (run("net:stat", names)))
+    assert.equal("ters", (run("model:getPerfCoun", names)))
+    assert.equal("terations", (run("opts:deviceI", names)))
+    assert.equal("", (run("net:wei", names)))
+  end)
+end)
