@@ -80,7 +80,7 @@ local function traced(net, x, y)
     local v = at["parameter " .. name]
     rules[#rules + 1] = { op = "sub", param = v, inputs = { v, "grad" }, outputs = { v } }
   end
-  step:complete({ loss = losses[2], rules = rules })
+  step:complete({ loss = losses[#losses], rules = rules })
   return step, compiled.vars(step)
 end
 

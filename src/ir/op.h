@@ -202,7 +202,8 @@ enum {
     LP_OPF_MARKER = 32,      /* read by IPU passes, dropped by host passes */
     LP_OPF_DEVICE = 64,      /* fused operator that PopLibs has as one */
     LP_OPF_CACHED = 128,     /* preparing is dear: keep prepared kernels */
-    LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it */
+    LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it; a
+                                pointwise operator over any */
     LP_OPF_COMMUTES = 512,
     LP_OPF_BLOCKED = 2048, /* its kernel takes blocked operands */
     /* an optimizer: each result may be written over the operand whose new

@@ -211,6 +211,19 @@ bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
            lp_desc_contiguous(b);
 }
 
+/* May n write its result over operand i while it reads its operands? */
+static bool may_overwrite(const LpGraphNode *n, uint32_t i)
+{
+    if (!(n->op->flags & LP_OPF_INPLACE_OK))
+        return false;
+    if (n->op->flags & LP_OPF_POINTWISE)
+        return true;
+    for (uint32_t k = 1; k < n->n_in; k++)
+        if (n->in[k] == n->in[0])
+            return false;
+    return i == 0;
+}
+
 /* May result r of n be written straight into variable `var`'s memory? Nobody
  * may read the old value later, and this very operator only element on
  * element. */
@@ -224,8 +237,8 @@ static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
         LpVal v = n->in[i];
         if (v == LP_NOVAL || lp_is_imm(v) || l->place[v].buf != b)
             continue;
-        if (v != old ||
-            !(n->op->flags & (LP_OPF_INPLACE_OK | LP_OPF_INPLACE_EACH)))
+        if (v != old || (!(n->op->flags & LP_OPF_INPLACE_EACH) &&
+                         !may_overwrite(n, i)))
             return false;
         here++;
     }
@@ -236,11 +249,9 @@ static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
 /* An operand whose arena buffer dies here and fits result r. */
 static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
 {
-    if (!(n->op->flags & LP_OPF_INPLACE_OK))
-        return LP_NO_BUF;
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
-        if (v == LP_NOVAL || lp_is_imm(v))
+        if (v == LP_NOVAL || lp_is_imm(v) || !may_overwrite(n, i))
             continue;
         const LpPlace *p = &l->place[v];
         const LpBuf *b = &l->buf[p->buf];

@@ -83,7 +83,8 @@ static void alias(Holds *h, int run)
         if (!(d->op->flags & LP_OPF_INPLACE_OK) || to->alias)
             continue;
         int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
-        for (uint32_t k = 0; k < d->n_in; k++) {
+        uint32_t over = d->op->flags & LP_OPF_POINTWISE ? d->n_in : 1;
+        for (uint32_t k = 0; k < over && k < d->n_in; k++) {
             LpHold *in = find(h, d->in[k], run);
             if (in && in->to == i && !in->alias && !in->early &&
                 lp_type_bytes(lp_graph_type(h->g, d->in[k])) == need) {
