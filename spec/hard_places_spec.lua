@@ -123,6 +123,91 @@ describe("dropout over 2 replicas and 3 micro-batches", function()
   end)
 end)
 
+describe("dropout in a pipeline over 2 replicas and 3 micro-batches", function()
+  local ipu = require("spec.passes.ipu.helper")
+  local report = require("lupine.report")
+  local REPLICAS, MICRO, N = 2, 3, 32
+  local SLICES = REPLICAS * MICRO
+
+  -- m = dropout(row * v), loss = sum(m * w): the gradient of v is the mask that
+  -- the backward pass draws times the row, that of w the value that is kept or
+  -- recomputed. Slice k comes with 3^k, so that a sum tells its parts.
+  local function step()
+    return ipu.step(function(inputs, place)
+      local row, v, w = table.unpack(inputs)
+      place(0)
+      local m = F.dropout(row * v, 0.5, true)
+      local y = m * w
+      place(1)
+      return core.forms.internal.identity_loss((y * 1):sum(), "none"), m
+    end, { train = true, accumulation = MICRO, replicas = REPLICAS, declare = function(declare)
+      return { declare("input", "x", nil, { 1, N }), declare("parameter", "v", torch.ones(N)),
+        declare("parameter", "w", torch.ones(N)) }
+    end })
+  end
+
+  local function rows()
+    local x = torch.ones(SLICES, N)
+    for k = 0, SLICES - 1 do
+      x[k] = x[k] * 3 ^ k
+    end
+    return x
+  end
+
+  -- Masks in forward and the sums of masks that backward used, of one road.
+  local function masks(outputs, read, at)
+    local m = outputs[at["output output_2"]]:reshape(SLICES, N)
+    local sum = (1 - read(at["parameter w"])) * 10 -- the rule takes a tenth
+    return m, sum:round(), ((1 - read(at["parameter v"])) * 10):round()
+  end
+
+  it("draws one mask a slice, in forward, backward, recomputation and replay", function()
+    local x, first = rows(), nil
+    local function check(m, w, v, what)
+      first = first or m
+      assert.is_true(compiled.same_bits(m, first), what .. ": other masks")
+      helper.near(w, m:sum(0), helper.exact)
+      helper.near(v, m:sum(0), helper.exact)
+    end
+    local s = step()
+    local at = compiled.vars(s)
+    for _, recompute in ipairs({ "all", "none" }) do
+      for _, order in ipairs({ "schedule", "micro_batches" }) do
+        local out, vars = report.replay(s, { recompute = recompute }, { [at["input x"]] = x },
+          { seed = 7, order = order })
+        local m, w, v = masks(out, function(i) return vars[i] end, at)
+        check(m, w, v, "replay, recompute " .. recompute .. ", " .. order)
+      end
+    end
+    local exec = s:compile({})
+    exec:rng(7, 0)
+    local out = exec:run({ [at["input x"]] = x }, {})
+    local m, w, v = masks(out, function(i) return exec:read(i) end, at)
+    check(m, w, v, "the executor")
+    local scale = x * 2 -- what is kept is doubled
+    for k = 0, SLICES - 1 do
+      local mask = m[k] / scale[k]
+      assert.is_true(torch.logical_or(mask:eq(0), mask:eq(1)):all():item())
+      assert.is_true(mask:eq(0):any():item() and mask:eq(1):any():item())
+      for i = 0, k - 1 do
+        assert.is_false(mask:eq(m[i] / scale[i]):all():item(),
+          ("slices %d and %d have one mask"):format(i, k))
+      end
+    end
+  end)
+
+  it("is drawn again where the plan recomputes it", function()
+    local s, draws = step(), {}
+    for _, recompute in ipairs({ "all", "none" }) do
+      for _, op in ipairs(report.simulate(s, { recompute = recompute }).operators) do
+        draws[recompute] = op.name:find("dropout") and op.instances or draws[recompute]
+      end
+    end
+    assert.equal(2 * MICRO, draws.none) -- forward and backward
+    assert.equal(3 * MICRO, draws.all)
+  end)
+end)
+
 describe("a model of two attention layers", function()
   local HEADS, T, D = 2, 256, 16
   local SCORES = HEADS * T * T * 4 -- bytes of one layer's score matrices

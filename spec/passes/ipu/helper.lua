@@ -10,7 +10,7 @@ function M.loss(h)
   return core.forms.internal.identity_loss((h * h):sum(), "none")
 end
 
--- The step of `forward(place, declare)`; with `train` its result is the loss,
+-- The step of `forward(place, declare)`; with `train` its first result is the loss,
 -- and every parameter is updated by p - 0.1 * gradient.
 local function build(forward, o)
   local trace = core.trace()
@@ -25,16 +25,16 @@ local function build(forward, o)
   end
   local inputs = o.declare(declare)
   trace:start()
-  local ok, out = pcall(forward, inputs, place)
+  local out = table.pack(pcall(forward, inputs, place))
   trace:stop()
-  if not ok then
-    error(out, 0)
+  if not out[1] then
+    error(out[2], 0)
   end
-  local step, losses = trace:step({ out })
+  local step, losses = trace:step({ table.unpack(out, 2, out.n) })
   return step, losses, params
 end
 
---- forward(inputs, place) -> loss or result; declare(declare) -> inputs.
+--- forward(inputs, place) -> loss or result, further results; declare(declare) -> inputs.
 --- Completed.
 function M.step(forward, o)
   local step, losses, params = build(forward, o)
