@@ -1,7 +1,9 @@
---- The same training by every road gives the same weights.
+--- The same training by every road gives the same weights and losses.
 local compiled = require("spec.support.compiled")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
+local report = require("lupine.report")
+local simulation = require("poptorch.simulation")
 local torch = require("torch")
 
 local BATCH, ITERATIONS, ACCUMULATION, CALLS = 4, 2, 8, 3
@@ -46,7 +48,7 @@ local optimizers = {
   end,
 }
 
--- Weights and last loss after CALLS calls.
+-- Net and the losses of all micro-batches in order, [calls, rows of one loss].
 local function train(make, how)
   torch.manual_seed(3)
   local net = Net(how.ipus or { 0, 0, 0, 0 })
@@ -54,13 +56,14 @@ local function train(make, how)
   opts:deviceIterations(ITERATIONS):replicationFactor(how.replicas or 1)
   opts.Training:gradientAccumulation(how.accumulation or ACCUMULATION)
   opts:setExecutionStrategy(how.strategy or poptorch.ShardedExecution())
+  opts:outputMode(poptorch.OutputMode.All)
   local model = poptorch.trainingModel(net, opts, make(net:parameters()))
   local x, target = data()
-  local loss
-  for _ = 1, CALLS do
-    loss = select(2, model(x, target))
+  local losses = {}
+  for i = 1, how.calls or CALLS do
+    losses[i] = select(2, model(x, target))
   end
-  return net, loss
+  return net, torch.stack(losses)
 end
 
 local function eager(make)
@@ -68,17 +71,20 @@ local function eager(make)
   local net = Net({ 0, 0, 0, 0 })
   local optimizer = make(net:parameters())
   local x, target = data()
-  local n = BATCH * ACCUMULATION
+  local losses = {}
   for _ = 1, CALLS do
     for d = 0, ITERATIONS - 1 do
-      local rows = torch.slice(d * n, (d + 1) * n)
       optimizer:zero_grad()
-      local _, loss = net(x[{ rows }], target[{ rows }])
-      loss:backward()
+      for i = d * ACCUMULATION, (d + 1) * ACCUMULATION - 1 do
+        local rows = torch.slice(i * BATCH, (i + 1) * BATCH)
+        local _, loss = net(x[{ rows }], target[{ rows }])
+        ;(loss / ACCUMULATION):backward()
+        losses[#losses + 1] = loss:item()
+      end
       optimizer:step()
     end
   end
-  return net
+  return net, torch.tensor(losses):reshape(CALLS, -1)
 end
 
 local function each_pair(a, b, f)
@@ -91,60 +97,111 @@ local function each_pair(a, b, f)
   end
 end
 
-local function same(a, b)
+local function same(a, b, losses, others)
+  assert.is_true(compiled.same_bits(losses, others), "losses")
   each_pair(a, b, function(p, q, name)
     assert.is_true(compiled.same_bits(p, q), name)
   end)
 end
 
-local function near(a, b, tolerance)
+-- Losses of `others` stand for as many of `losses` each: means over them.
+local function near(a, b, losses, others, tolerance)
+  local means = losses:reshape(others:numel(), -1):mean(1):reshape(others.shape)
+  local worst = (means - others):abs():max():item()
+  assert.is_true(worst <= tolerance, ("losses differ by %g"):format(worst))
   each_pair(a, b, function(p, q, name)
     local d = (p - q):abs():max():item()
     assert.is_true(d <= tolerance, ("%s differs by %g"):format(name, d))
   end)
 end
 
+-- One call; beside it the same step replayed in the order of its schedule with
+-- plain kernels: parameters by name and losses.
+local function replayed(make, how)
+  local analyse, x, target = simulation.analyse, data()
+  local weights, losses = {}, nil
+  simulation.analyse = function(s, step, device)
+    local at, inputs = compiled.vars(step), {}
+    for i, v in ipairs(step:vars()) do
+      if v.role == "input" then
+        inputs[i] = v.dtype == torch.float32 and x or target:to(v.dtype)
+      end
+    end
+    local settings = simulation.settings(s.options, device)
+    local out, vars = report.replay(step, settings, inputs)
+    for i, v in ipairs(step:vars()) do
+      weights[v.name] = v.role == "parameter" and vars[i] or weights[v.name]
+    end
+    losses = out[at["output output_2"]]
+    return analyse(s, step, device)
+  end
+  how.calls = 1
+  local results = table.pack(pcall(train, make, how))
+  simulation.analyse = analyse
+  assert(results[1], results[2])
+  return results[2], results[3], weights, losses:reshape(1, -1)
+end
+
 for name, make in pairs(optimizers) do
   describe("training with " .. name, function()
-    local plain = train(make, {})
+    local plain, losses = train(make, {})
+
+    local function is_same(how)
+      local net, other = train(make, how)
+      same(plain, net, losses, other)
+    end
+
+    local function is_near(how)
+      local net, other = train(make, how)
+      near(plain, net, losses, other, 2e-6)
+    end
 
     it("on the device follows the eager loop", function()
-      near(plain, eager(make), 2e-6)
+      local net, other = eager(make)
+      near(plain, net, losses, other, 2e-6)
     end)
 
     it("over pipelines of 2 and 4 IPUs and sharded has the same bits", function()
-      same(plain, (train(make, { ipus = { 0, 0, 1, 1 },
-        strategy = poptorch.PipelinedExecution() })))
-      same(plain, (train(make, { ipus = { 0, 1, 2, 3 },
-        strategy = poptorch.PipelinedExecution() })))
-      same(plain, (train(make, { ipus = { 0, 1, 2, 3 } })))
+      is_same({ ipus = { 0, 0, 1, 1 }, strategy = poptorch.PipelinedExecution() })
+      is_same({ ipus = { 0, 1, 2, 3 }, strategy = poptorch.PipelinedExecution() })
+      is_same({ ipus = { 0, 1, 2, 3 } })
+    end)
+
+    it("replayed in the order of its schedule is what it was", function()
+      for _, how in ipairs({ { ipus = { 0, 1, 2, 3 } },
+        { ipus = { 0, 1, 2, 3 }, strategy = poptorch.PipelinedExecution() } }) do
+        local net, one, weights, other = replayed(make, how)
+        local worst = (one - other):abs():max():item()
+        for key, p in net:named_parameters() do
+          worst = math.max(worst, (p:detach() - weights[key]):abs():max():item())
+        end
+        assert.is_true(worst <= 2e-6, ("differs by %g"):format(worst))
+      end
     end)
 
     it("with 2 and 4 replicas is that with as many more micro-batches", function()
-      near(plain, (train(make, { replicas = 2, accumulation = ACCUMULATION // 2 })), 2e-6)
-      near(plain, (train(make, { replicas = 4, accumulation = ACCUMULATION // 4 })), 2e-6)
+      is_near({ replicas = 2, accumulation = ACCUMULATION // 2 })
+      is_near({ replicas = 4, accumulation = ACCUMULATION // 4 })
     end)
 
     it("with one large micro-batch is that with many small ones", function()
-      near(plain, (train(make, { accumulation = 1 })), 2e-6)
+      is_near({ accumulation = 1 })
     end)
 
-    it("run twice has the same bits and the same loss", function()
-      local again, loss = train(make, {})
-      same(plain, again)
-      assert.is_true(compiled.same_bits(loss, (select(2, train(make, {})))))
+    it("run twice has the same bits", function()
+      is_same({})
     end)
 
     it("has the same bits with 1 and 2 threads when deterministic", function()
       local before = torch.get_num_threads()
       torch.use_deterministic_algorithms(true)
       torch.set_num_threads(1)
-      local one = train(make, {})
+      local one, one_losses = train(make, {})
       torch.set_num_threads(2)
-      local two = train(make, {})
+      local two, two_losses = train(make, {})
       torch.use_deterministic_algorithms(false)
       torch.set_num_threads(before)
-      same(one, two)
+      same(one, two, one_losses, two_losses)
     end)
   end)
 end
