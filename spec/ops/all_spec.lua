@@ -107,7 +107,9 @@ describe("every operator", function()
   end)
 
   it("names wrong arguments", function()
-    each(mistakes.check, quiet)
+    each(mistakes.check, function(_, sample)
+      return not sample.loud and not sample.script
+    end)
   end)
 
   it("takes or refuses integers at the ends of their range", function()

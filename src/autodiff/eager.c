@@ -131,6 +131,11 @@ void lp_eager_init(LpEager *g, LpArena *arena, LpErr *e)
     lp_eager_type(g, &(LpType){.dtype = LP_DT_NONE}); /* LP_NOVAL */
 }
 
+LpEager *lp_to_eager(LpBuilder *b)
+{
+    return b->emit == emit ? (LpEager *)b : NULL;
+}
+
 void lp_eager_fini(LpEager *g)
 {
     for (size_t i = 0; i < g->n; i++)

@@ -105,6 +105,7 @@ typedef struct LpEager {
 
 void lp_eager_init(LpEager *g, LpArena *scratch, LpErr *e);
 void lp_eager_fini(LpEager *g);
+LpEager *lp_to_eager(LpBuilder *b); /* NULL: another kind of builder */
 LpVal lp_eager_tensor(LpEager *g, LpTensor *t); /* takes over one reference */
 LpVal lp_eager_type(LpEager *g, const LpType *t);
 LpVal lp_eager_arg(LpEager *g, const LpArg *a); /* retains */
@@ -140,6 +141,17 @@ struct LpNode {
 LpStatus lp_hooks_run(LpHook *list, bool after, uint32_t out_nr,
                       LpTensor **grad, LpErr *e);
 void lp_hooks_drop(LpHook **list);
+
+/* A node without edges and saved tensors; attributes are copied. */
+LpNode *lp_node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
+                    LpErr *e);
+void lp_edge_store(LpEdge *dst, LpEdge src); /* retains */
+/* What a rule will read: an alias, with the version it has. */
+LpStatus lp_save_tensor(LpSaved *s, LpTensor *t, const LpStorage *bumped,
+                        LpErr *e);
+/* release(ctx) is called once, with the hooks. On failure nothing was taken. */
+LpStatus lp_hooks_keep(LpHook **list, void (*release)(void *ctx), void *ctx,
+                       LpErr *e);
 
 bool lp_wants_grad(const LpArg *in, int n_in);
 /* Records the call; attaches histories to out[]. `bumped`: storage whose

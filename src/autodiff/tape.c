@@ -95,7 +95,7 @@ void lp_node_release(LpNode *n)
 }
 
 /* A node without edges and saved tensors; both counts of types are copied. */
-static LpNode *node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
+LpNode *lp_node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
                         LpErr *e)
 {
     size_t in = (size_t)n_in, out = (size_t)n_out;
@@ -124,7 +124,7 @@ static LpNode *node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
     return n;
 }
 
-static void edge_store(LpEdge *dst, LpEdge src)
+void lp_edge_store(LpEdge *dst, LpEdge src)
 {
     *dst = src;
     if (src.node)
@@ -143,7 +143,8 @@ bool lp_wants_grad(const LpArg *in, int n_in)
     return false;
 }
 
-static LpStatus save(LpSaved *s, LpTensor *t, const LpStorage *bumped, LpErr *e)
+LpStatus lp_save_tensor(LpSaved *s, LpTensor *t, const LpStorage *bumped,
+                        LpErr *e)
 {
     LpType type = lp_tensor_type(t);
     LP_TRY(lp_tensor_over(t->st, &type, t->strides, t->offset, &s->t, e));
@@ -165,15 +166,15 @@ static LpStatus fill_node(LpNode *n, const LpCall *c, const LpArg *in,
             continue;
         LpEdge edge;
         LP_TRY(lp_edge_of(in[i].t, &edge, e));
-        edge_store(&n->edge[i], edge);
+        lp_edge_store(&n->edge[i], edge);
         bool list = op->has_list && i >= last;
         if (op->grad_in >> (list ? 31 : i) & 1)
-            LP_TRY(save(&n->in[i], in[i].t, bumped, e));
+            LP_TRY(lp_save_tensor(&n->in[i], in[i].t, bumped, e));
     }
     for (int i = 0; i < c->n_out; i++) {
         n->out[i].type = c->out[i];
         if (op->grad_out >> i & 1)
-            LP_TRY(save(&n->out[i], out[i], NULL, e));
+            LP_TRY(lp_save_tensor(&n->out[i], out[i], NULL, e));
     }
     return LP_OK;
 }
@@ -200,7 +201,7 @@ LpStatus lp_set_history(LpTensor *t, LpNode *node, uint32_t out_nr, LpErr *e)
 LpStatus lp_record(const LpCall *c, const LpArg *in, LpTensor *const *out,
                    uint64_t site, const LpStorage *bumped, LpErr *e)
 {
-    LpNode *n = node_new(c->op, c->attr, c->n_in, c->n_out, e);
+    LpNode *n = lp_node_new(c->op, c->attr, c->n_in, c->n_out, e);
     if (!n)
         return LP_E_MEMORY;
     n->site = site;
@@ -215,12 +216,12 @@ LpStatus lp_record(const LpCall *c, const LpArg *in, LpTensor *const *out,
 LpStatus lp_record_view(const LpOp *op, const LpAttr *attr, const LpType *in,
                         const LpType *out, LpEdge from, LpNode **node, LpErr *e)
 {
-    LpNode *n = node_new(op, attr, 1, 1, e);
+    LpNode *n = lp_node_new(op, attr, 1, 1, e);
     if (!n)
         return LP_E_MEMORY;
     n->in[0].type = *in;
     n->out[0].type = *out;
-    edge_store(&n->edge[0], from);
+    lp_edge_store(&n->edge[0], from);
     *node = n;
     return LP_OK;
 }

@@ -25,6 +25,12 @@ struct LpTrace {
     LpMap draw_at;                     /* by hash of the place */
     LpVal *loss;
     size_t n_loss, cap_loss;
+    struct Owned {
+        void (*release)(void *ctx);
+        void *ctx;
+    } * owned;
+    size_t n_owned, cap_owned;
+    uint64_t salt; /* of a resumed trace: its draws are others */
 };
 
 bool lp_tracing;
@@ -56,6 +62,9 @@ void lp_trace_free(LpTrace *tr)
         lp_tensor_release(tr->var[i].user);
         lp_tensor_release(tr->var[i].standin);
     }
+    for (size_t i = 0; i < tr->n_owned; i++)
+        tr->owned[i].release(tr->owned[i].ctx);
+    lp_free(tr->owned);
     lp_free(tr->var);
     lp_map_fini(&tr->var_of);
     lp_free(tr->draw);
@@ -179,6 +188,8 @@ static LpStatus next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
     const char *file = slash ? slash + 1 : tr->origin.file;
     uint64_t place = hash(hash(1, tr->origin.scope), file);
     place = lp_mix64_pair(place, (uint64_t)tr->origin.line);
+    if (tr->salt)
+        place = lp_mix64_pair(place, tr->salt);
     LP_FAIL_IF(!LP_GROW(tr->drawn, tr->cap_drawn, tr->n_drawn), e, LP_E_MEMORY,
                "out of memory");
     const uint32_t *at = lp_map_first(&tr->draw_at, place);
@@ -223,6 +234,26 @@ const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st)
     return at ? &tr->var[*at] : NULL;
 }
 
+static LpStatus add_var(LpTrace *tr, LpTraceVar v, const LpType *type,
+                        LpErr *e)
+{
+    LP_FAIL_IF(!LP_GROW(tr->var, tr->cap, tr->n), e, LP_E_MEMORY,
+               "out of memory");
+    LP_TRY(lp_tensor_empty(type, LP_ST_TRACED, &v.standin, e));
+    LpStatus s = set_value(tr, v.standin, v.input, e);
+    if (s == LP_OK && v.user &&
+        !lp_map_add(&tr->var_of, (uintptr_t)v.user->st, (uint32_t)tr->n))
+        s = lp_fail(e, LP_E_MEMORY, "out of memory");
+    if (s != LP_OK) {
+        lp_tensor_release(v.standin);
+        return s;
+    }
+    if (v.user)
+        lp_tensor_retain(v.user);
+    tr->var[tr->n++] = v;
+    return LP_OK;
+}
+
 LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
                           LpTensor *user, const LpType *type,
                           LpTensor **standin, LpErr *e)
@@ -239,26 +270,64 @@ LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
             return LP_OK;
         }
     }
-    LP_FAIL_IF(!LP_GROW(tr->var, tr->cap, tr->n), e, LP_E_MEMORY,
-               "out of memory");
-    LpTraceVar v = {.role = role};
+    LpTraceVar v = {.role = role, .user = user};
     v.name = lp_graph_intern(tr->g, name, e);
     v.input =
         v.name ? lp_graph_input(tr->g, type, *name ? name : NULL, e) : LP_NOVAL;
     if (v.input == LP_NOVAL)
         return LP_E_MEMORY;
-    LP_TRY(lp_tensor_empty(type, LP_ST_TRACED, &v.standin, e));
-    LpStatus s = set_value(tr, v.standin, v.input, e);
-    if (s == LP_OK && user &&
-        !lp_map_add(&tr->var_of, (uintptr_t)user->st, (uint32_t)tr->n))
-        s = lp_fail(e, LP_E_MEMORY, "out of memory");
-    if (s != LP_OK) {
-        lp_tensor_release(v.standin);
-        return s;
-    }
-    v.user = user ? lp_tensor_retain(user) : NULL;
-    tr->var[tr->n++] = v;
-    *standin = v.standin;
+    LP_TRY(add_var(tr, v, type, e));
+    *standin = tr->var[tr->n - 1].standin;
+    return LP_OK;
+}
+
+/* ---- resumed traces ----------------------------------------------------- */
+LpStatus lp_trace_resume(LpGraph *g, uint64_t serial, LpTrace **out, LpErr *e)
+{
+    LpTrace *tr = lp_calloc(1, sizeof *tr);
+    LP_FAIL_IF(!tr, e, LP_E_MEMORY, "out of memory");
+    tr->g = g;
+    tr->serial = serial;
+    tr->salt = g->n_node + 1;
+    *out = tr;
+    return LP_OK;
+}
+
+LpStatus lp_trace_know(LpTrace *tr, LpTraceRole role, LpTensor *user, LpVal v,
+                       LpErr *e)
+{
+    if (user->base)
+        user = user->base;
+    LpType type = lp_tensor_type(user);
+    return add_var(
+        tr, (LpTraceVar){.role = role, .name = "", .user = user, .input = v},
+        &type, e);
+}
+
+void lp_trace_leave(LpTrace *tr)
+{
+    if (tr)
+        lp_trace_take(tr);
+    lp_trace_free(tr);
+}
+
+void lp_trace_set_origin_id(LpTrace *tr, LpOriginId id)
+{
+    tr->origin_id = id;
+    tr->origin = tr->g->origin[id];
+}
+
+uint64_t lp_trace_serial(const LpTrace *tr)
+{
+    return tr->serial;
+}
+
+LpStatus lp_trace_own(LpTrace *tr, void (*release)(void *ctx), void *ctx,
+                      LpErr *e)
+{
+    LP_FAIL_IF(!LP_GROW(tr->owned, tr->cap_owned, tr->n_owned), e, LP_E_MEMORY,
+               "out of memory");
+    tr->owned[tr->n_owned++] = (struct Owned){release, ctx};
     return LP_OK;
 }
 
@@ -317,6 +386,14 @@ LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e)
         *v = s->meta->val;
     lp_tensor_release(s);
     return st;
+}
+
+static LpStatus results(LpTrace *tr, const LpVal *v, int n, LpTensor **out,
+                        LpErr *e);
+
+LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e)
+{
+    return results(tr, &v, 1, out, e);
 }
 
 /* ---- calls -------------------------------------------------------------- */

@@ -71,6 +71,24 @@ LpVal lp_trace_var_now(const LpTrace *tr, size_t i);
 /* The graph, now the caller's; the trace must not record any more. */
 LpGraph *lp_trace_take(LpTrace *tr);
 
+/* A second trace over the graph of a finished one, for rules that run in the
+ * reverse sweep: the graph is borrowed, tensors of the first trace stay
+ * usable. lp_trace_know tells it the value of a storage. Free it with
+ * lp_trace_leave. */
+LpStatus lp_trace_resume(LpGraph *g, uint64_t serial, LpTrace **out, LpErr *e);
+LpStatus lp_trace_know(LpTrace *tr, LpTraceRole role, LpTensor *user, LpVal v,
+                       LpErr *e);
+void lp_trace_leave(LpTrace *tr); /* NULL is fine */
+/* Nodes recorded from now on have this origin of the graph. */
+void lp_trace_set_origin_id(LpTrace *tr, LpOriginId id);
+uint64_t lp_trace_serial(const LpTrace *tr);
+/* A tensor that stands for the value, owned. */
+LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e);
+/* release(ctx) is called when the trace is freed. On failure nothing was
+ * taken. */
+LpStatus lp_trace_own(LpTrace *tr, void (*release)(void *ctx), void *ctx,
+                      LpErr *e);
+
 /* Results of loss operators (LP_OPF_LOSS) recorded so far, in order. */
 size_t lp_trace_n_losses(const LpTrace *tr);
 LpVal lp_trace_loss(const LpTrace *tr, size_t i);

@@ -98,6 +98,12 @@ bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
 /* Around a backward pass: its hooks run in L. Returns what leave() takes. */
 lua_State *lp_hooks_enter(lua_State *L);
 void lp_hooks_leave(lua_State *was);
+lua_State *lp_hooks_running(void); /* NULL: none */
+/* A function that lives until its record is dropped, which may happen where no
+ * Lua may run. keep may raise. */
+void *lp_keep_function(lua_State *L, int i);
+void lp_push_kept(lua_State *L, const void *record);
+void lp_drop_kept(void *record);
 
 /* ---- values ---------------------------------------------------------------
  */

@@ -139,6 +139,47 @@ void lp_hooks_leave(lua_State *was)
     running = was;
 }
 
+lua_State *lp_hooks_running(void)
+{
+    return running;
+}
+
+static Record *record_new(Shelf *s)
+{
+    Record *r = lp_alloc(sizeof *r);
+    if (r) {
+        *r = (Record){.shelf = s};
+        s->refs++;
+    }
+    return r;
+}
+
+/* ---- functions kept for the core ---------------------------------------- */
+void *lp_keep_function(lua_State *L, int i)
+{
+    i = lua_absindex(L, i);
+    Shelf *s = push_functions(L);
+    Record *r = s ? record_new(s) : NULL;
+    if (!r)
+        lp_raise(L, LP_E_MEMORY, "out of memory");
+    lua_pushvalue(L, i);
+    lua_rawsetp(L, -2, r);
+    lua_pop(L, 1);
+    return r;
+}
+
+void lp_push_kept(lua_State *L, const void *record)
+{
+    push_functions(L);
+    lua_rawgetp(L, -1, record);
+    lua_remove(L, -2);
+}
+
+void lp_drop_kept(void *record)
+{
+    drop(record);
+}
+
 /* ---- registering -------------------------------------------------------- */
 static int handle_free(lua_State *L)
 {
@@ -168,16 +209,6 @@ static LpBox *push_handle(lua_State *L)
     lua_rawgetp(L, LUA_REGISTRYINDEX, &key_handle);
     lua_setmetatable(L, -2);
     return b;
-}
-
-static Record *record_new(Shelf *s)
-{
-    Record *r = lp_alloc(sizeof *r);
-    if (r) {
-        *r = (Record){.shelf = s};
-        s->refs++;
-    }
-    return r;
 }
 
 static int add(lua_State *L, bool after, const char *fn)

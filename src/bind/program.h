@@ -36,6 +36,13 @@ static inline LpStep *lp_check_step(lua_State *L)
 /* Variable number at i, from 0. */
 size_t lp_check_var(lua_State *L, int i, const LpStep *s);
 
+/* Around a reverse sweep over the step: rules of scripts run in L. Returns what
+ * leave() takes. */
+lua_State *lp_functions_enter(lua_State *L, LpStep *s);
+void lp_functions_leave(lua_State *was);
+/* The trace's variables from number `from` on become the step's. */
+LpStatus lp_take_trace_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e);
+
 /* Fields of the table at t. Strings live as long as the table. */
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
 const char *lp_opt_str(lua_State *L, int t, const char *key);

@@ -322,7 +322,10 @@ static int step_complete(lua_State *L)
         t.rule = rule;
         t.n_rule = (int)n;
     }
-    if (lp_complete_step(s, t.loss ? &t : NULL, &e) != LP_OK)
+    lua_State *was = lp_functions_enter(L, s);
+    LpStatus st = lp_complete_step(s, t.loss ? &t : NULL, &e);
+    lp_functions_leave(was);
+    if (st != LP_OK)
         return lp_bind_fail(L, &e);
     return 0;
 }
@@ -353,7 +356,11 @@ static int step_gradients(lua_State *L)
     if (n_out != n_cot)
         return lp_raise(L, LP_E_VALUE, "%d outputs but %d cotangents", n_out,
                         n_cot);
-    if (lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e) != LP_OK)
+    lua_State *was = lp_functions_enter(L, s);
+    LpStatus st =
+        lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e);
+    lp_functions_leave(was);
+    if (st != LP_OK)
         return lp_bind_fail(L, &e);
     lua_pushinteger(L, first + 1);
     return 1;

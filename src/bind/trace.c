@@ -168,13 +168,13 @@ static int trace_origin(lua_State *L)
 }
 
 /* ---- step --------------------------------------------------------------- */
-static LpStatus take_vars(LpTrace *tr, LpStep *s, LpErr *e)
+LpStatus lp_take_trace_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e)
 {
     static const LpVarRole role[] = {[LP_TRACE_STREAM] = LP_VAR_STREAM_IN,
                                      [LP_TRACE_PARAM] = LP_VAR_PARAM,
                                      [LP_TRACE_BUFFER] = LP_VAR_BUFFER,
                                      [LP_TRACE_CONSTANT] = LP_VAR_CONST};
-    for (size_t i = 0; i < lp_trace_n_vars(tr); i++) {
+    for (size_t i = from; i < lp_trace_n_vars(tr); i++) {
         const LpTraceVar *t = lp_trace_var(tr, i);
         LpVariable v = {.role = role[t->role],
                         .name = t->name,
@@ -278,6 +278,8 @@ static int trace_step(lua_State *L)
     LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
     LpStep *s = lp_step_new();
     b->p = s;
+    lua_pushvalue(L, 1); /* it owns rules that the sweep may ask */
+    lua_setiuservalue(L, -2, 1);
     if (!s)
         return lp_raise(L, LP_E_MEMORY, "out of memory");
     LpStatus st = LP_OK;
@@ -294,7 +296,7 @@ static int trace_step(lua_State *L)
         }
     } while (st == LP_OK && before != lp_trace_n_vars(tr));
     if (st == LP_OK)
-        st = take_vars(tr, s, &e);
+        st = lp_take_trace_vars(tr, 0, s, &e);
     for (int i = 1; i <= n && st == LP_OK; i++) {
         lua_geti(L, 2, i);
         st = add_output(tr, s, lp_to_tensor(L, -1), i, &e);

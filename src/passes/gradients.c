@@ -45,9 +45,9 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
     }
     for (int i = 0; i < n_wrt && s == LP_OK; i++)
         in[i] = step->var[wrt[i]].micro_in;
-    *first = (int)step->n_var;
     if (s == LP_OK)
         s = lp_sweep(step->micro, root, seeds, n_out, in, n_wrt, grad, e);
+    *first = (int)step->n_var; /* a rule may have added constants */
     for (int i = 0; i < n_wrt && s == LP_OK; i++)
         s = add_gradient(step, wrt[i], grad[i], e);
     lp_arena_fini(&mem);

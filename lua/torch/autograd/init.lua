@@ -17,16 +17,19 @@ local M = {
   inference_mode = grad_mode.inference_mode,
 }
 
-local checks = { gradcheck = true, gradgradcheck = true }
+local lazy = {
+  gradcheck = "torch.autograd.gradcheck",
+  gradgradcheck = "torch.autograd.gradcheck",
+  Function = "torch.autograd.function",
+  once_differentiable = "torch.autograd.function",
+}
 
 return setmetatable(M, {
   __index = function(t, name)
-    local value
-    if checks[name] then
-      value = require("torch.autograd.gradcheck")[name]
-    else
+    if not lazy[name] then
       return nil
     end
+    local value = require(lazy[name])[name]
     rawset(t, name, value)
     return value
   end,

@@ -35,6 +35,7 @@ return {
   lamb_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, y({ 2, 3 }, 0.1, 1), 0.1, 0.9, 0.99, 1e-8, 0.01,
     3, 10.0 } },
 
+  custom_function = { { x{ 2, 3 }, y{ 2, 3 }, script = true } }, -- not through the form
   nop = { { x{ 2, 3 } } },
   recomputation_checkpoint = { { x{ 2, 3 } } },
   set_available_memory = { { x{ 2, 3 }, 0.5 } },
