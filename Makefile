@@ -198,6 +198,9 @@ install: all meta
 	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
 	cd lua && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
+	install -d $(DESTDIR)$(PREFIX)/share/lua/5.4
+	for m in $(notdir $(wildcard lua/*)); do ln -sfn ../../lupine/$$m \
+	  $(DESTDIR)$(PREFIX)/share/lua/5.4/$$m; done
 	cd $(BUILD)/meta && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine-meta/{} \;
 
