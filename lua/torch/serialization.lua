@@ -35,6 +35,7 @@ end
 -- ---- describing values -------------------------------------------------------
 
 ---@class Writer
+---@field where string the caller's name, for messages
 ---@field names string[]
 ---@field tensors torch.Tensor[]
 ---@field first table<string, string> of the elements that a tensor shows
@@ -78,12 +79,12 @@ local function is_list(t)
 end
 
 -- Numbers before strings, so that equal tables make equal files.
-local function keys_of(t, path)
+local function keys_of(w, t, path)
   local keys = {}
   for key in pairs(t) do
     local kind = type(key)
     errors.check(kind == "string" or kind == "number", "TypeError",
-      "torch.save: a key of %s is a %s; strings and numbers can be saved",
+      "%s: a key of %s is a %s; strings and numbers can be saved", w.where,
       path == "" and "the table" or path, kind)
     keys[#keys + 1] = key
   end
@@ -105,7 +106,7 @@ end
 
 local function describe_table(w, t, path, depth)
   errors.check(depth < DEEPEST, "ValueError",
-    "torch.save: %s is nested more than %d deep (a cycle?)", path, DEEPEST)
+    "%s: %s is nested more than %d deep (a cycle?)", w.where, path, DEEPEST)
   if is_list(t) then
     local out = array({})
     for i, v in ipairs(t) do
@@ -114,7 +115,7 @@ local function describe_table(w, t, path, depth)
     return { list = out }
   end
   local out = array({})
-  for i, key in ipairs(keys_of(t, path)) do
+  for i, key in ipairs(keys_of(w, t, path)) do
     out[i] = array({ describe(w, key, path, depth + 1),
       describe(w, t[key], join(path, key), depth + 1) })
   end
@@ -139,11 +140,11 @@ local function describe_string(v)
   end)) }
 end
 
-local function refuse(v, path)
+local function refuse(w, v, path)
   local what = check.describe(v)
   local advice = class.of(v) and type(v.state_dict) == "function"
     and ": save its state_dict()" or "; only plain data can be saved"
-  errors.raise("TypeError", "torch.save: %s is %s%s", path == "" and "obj" or path, what, advice)
+  errors.raise("TypeError", "%s: %s is %s%s", w.where, path == "" and "obj" or path, what, advice)
 end
 
 function describe(w, v, path, depth)
@@ -165,7 +166,7 @@ function describe(w, v, path, depth)
   elseif kind == "table" and (getmetatable(v) == nil or ordered.is_dict(v)) then
     return describe_table(w, v, path, depth)
   end
-  return refuse(v, path)
+  return refuse(w, v, path)
 end
 
 -- ---- saving --------------------------------------------------------------------
@@ -191,6 +192,17 @@ local function check_path(f, where)
   return f
 end
 
+--- The description of a value and, in order, the names and tensors that it
+--- speaks of.
+---@param obj any
+---@param where string the caller's name, for messages
+---@return any description for json_encode
+---@return {names: string[], tensors: torch.Tensor[]}
+function M.describe(obj, where)
+  local w = { where = where, names = {}, tensors = {}, first = {}, taken = {} }
+  return describe(w, obj, "", 0), w
+end
+
 --- Writes `obj` to the file `f`, which is replaced as a whole: tensors, state
 --- dicts, and tables of them, numbers, strings, booleans and torch.none, nested.
 --- Two places that hold one tensor hold one tensor after loading too; views of
@@ -201,8 +213,7 @@ end
 ---@param f string path
 function M.save(obj, f)
   check_path(f, "torch.save")
-  local w = { names = {}, tensors = {}, first = {}, taken = {} }
-  local d = describe(w, obj, "", 0)
+  local d, w = M.describe(obj, "torch.save")
   local meta = { format = "pt" }
   if not is_plain(d) then
     meta[KEY] = core.json_encode(d)
@@ -217,7 +228,7 @@ local FLOATS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0.0 / 0.0 }
 local restore
 
 local function bad(r, what)
-  errors.raise("ValueError", "torch.load: %s: the metadata 'lupine' is damaged: %s", r.path, what)
+  errors.raise("ValueError", "%s: the description is damaged: %s", r.where, what)
 end
 
 local function restore_tensor(r, d)
@@ -292,6 +303,20 @@ function restore(r, d)
   return bad(r, "an object of an unknown kind")
 end
 
+--- The value that a description and its tensors tell.
+---@param description any from json_decode
+---@param names string[]
+---@param tensors torch.Tensor[]
+---@param where string for messages
+---@return any
+function M.restore(description, names, tensors, where)
+  local r = { where = where, tensors = {} }
+  for i, name in ipairs(names) do
+    r.tensors[name] = tensors[i]
+  end
+  return restore(r, description)
+end
+
 local function check_location(where)
   if check.is_none(where) then
     return
@@ -317,17 +342,14 @@ function M.load(f, map_location, ...)
   errors.check(a[3] ~= false, "ValueError",
     "torch.load: weights_only = false: a file holds plain data only, no code")
   local names, tensors, meta = core.read_safetensors(path)
-  local r = { path = path, tensors = {} }
-  for i, name in ipairs(names) do
-    r.tensors[name] = tensors[i]
-  end
   if meta[KEY] then
-    local value = restore(r, core.json_decode(meta[KEY], path .. ": metadata 'lupine'"))
+    local where = ("torch.load: %s: metadata '%s'"):format(path, KEY)
+    local value = M.restore(core.json_decode(meta[KEY], where), names, tensors, where)
     return value
   end
   local out = ordered.dict()
-  for _, name in ipairs(names) do
-    out[name] = r.tensors[name]
+  for i, name in ipairs(names) do
+    out[name] = tensors[i]
   end
   return out
 end

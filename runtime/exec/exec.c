@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/exec/comm.h"
+#include "src/autodiff/op_call.h"
 #include "src/base/interrupt.h"
 
 struct LpExec {
@@ -398,6 +399,9 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
 {
     *finished = 0;
     LP_FAIL_IF(x->running, e, LP_E_RUNTIME, "this executor is running already");
+    LP_FAIL_IF(lp_in_worker(), e, LP_E_RUNTIME,
+               "a compiled model runs in the process that compiled it, not in "
+               "a data loader's worker");
     x->running = true;
     LpStatus s = LP_OK;
     int64_t n = x->p->step->device_iterations;

@@ -246,7 +246,6 @@ describe("poptorch.DataLoader refuses", function()
       { "TypeError", { mode = async, async_options = { bufer_size = 2 } },
         "nearest: 'buffer_size'" },
       { "AssertionError", { async_options = { buffer_size = 2 } }, "need an asynchronous mode" },
-      { "NotImplementedError", { num_workers = 3 }, "worker processes are missing" },
       { "ValueError", { batch_size = 0 }, "batch_size: expected int >= 1" },
       { "ValueError", { persistent_workers = true }, "num_workers > 0" },
       { "TypeError", { batchsize = 2 }, "batch_size" },

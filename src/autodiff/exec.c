@@ -1,6 +1,7 @@
 /* The eager path below autograd: shape rule, allocation-free preparation,
  * kernel. Prepared kernels of operators that are dear to prepare are kept in a
  * bounded cache keyed by operator, attributes, descriptors and width. */
+#include <omp.h>
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -43,7 +44,7 @@ static LpStatus need_work(size_t n, LpErr *e)
 /* ---- threads, seeds ----------------------------------------------------- */
 #define DETERMINISTIC_WIDTH 4
 static int threads;
-static bool deterministic;
+static bool deterministic, worker;
 static uint64_t seed = 0x6c7570696e65u, n_sites;
 
 int lp_num_threads(void)
@@ -57,9 +58,24 @@ LpStatus lp_set_num_threads(int n, LpErr *e)
 {
     LP_FAIL_IF(n < 1, e, LP_E_RUNTIME,
                "set_num_threads expects a positive integer, got %d", n);
+    LP_FAIL_IF(worker && n > 1, e, LP_E_RUNTIME,
+               "set_num_threads: a worker process has 1 thread, got %d", n);
     threads = n;
     lp_kernel_cache_clear();
     return LP_OK;
+}
+
+void lp_enter_worker(void)
+{
+    lp_kernel_cache_clear();
+    omp_set_num_threads(1);
+    threads = 1;
+    worker = true;
+}
+
+bool lp_in_worker(void)
+{
+    return worker;
 }
 
 void lp_set_deterministic(bool on)
@@ -76,7 +92,7 @@ bool lp_deterministic(void)
 
 int lp_kernel_width(void)
 {
-    return deterministic ? DETERMINISTIC_WIDTH : lp_num_threads();
+    return deterministic && !worker ? DETERMINISTIC_WIDTH : lp_num_threads();
 }
 
 void lp_manual_seed(uint64_t s)

@@ -100,6 +100,10 @@ int lp_num_threads(void);
 LpStatus lp_set_num_threads(int n, LpErr *e);
 void lp_set_deterministic(bool on);
 bool lp_deterministic(void);
+/* Makes this process a forked worker: one thread from now on, since the
+ * parent's pool is not here; prepared kernels are dropped. */
+void lp_enter_worker(void);
+bool lp_in_worker(void);
 /* What kernels are prepared for: the threads, or the fixed width of
  * deterministic algorithms. */
 int lp_kernel_width(void);

@@ -38,7 +38,7 @@ static const char *check_path(lua_State *L, int i, const char *fn)
     return path;
 }
 
-/* ---- one tensor ----------------------------------------------------------- */
+/* ---- one tensor ---------------------------------------------------------- */
 typedef LpStatus (*ReadOne)(const char *path, LpTensor **out, LpErr *e);
 
 static int read_one(lua_State *L, const char *fn, ReadOne read)
@@ -78,7 +78,7 @@ static int write_npy(lua_State *L)
     return 0;
 }
 
-/* ---- several -------------------------------------------------------------- */
+/* ---- several ------------------------------------------------------------- */
 typedef LpStatus (*ReadNamed)(const char *path, LpNamed *out, LpErr *e);
 
 static int read_named(lua_State *L, const char *fn, ReadNamed read)

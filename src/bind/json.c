@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "src/base/mem.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
@@ -13,7 +14,7 @@
 /* jansson's values on their way: released when collected. */
 typedef struct JsonBox {
     json_t *v;
-    char *text; /* by malloc */
+    char *text; /* of lp_alloc */
 } JsonBox;
 
 static const char box_key, array_key;
@@ -22,7 +23,7 @@ static int box_gc(lua_State *L)
 {
     JsonBox *b = lua_touserdata(L, 1);
     json_decref(b->v);
-    free(b->text);
+    lp_free(b->text);
     *b = (JsonBox){0};
     return 0;
 }
@@ -128,8 +129,8 @@ static json_t *array_json(lua_State *L, int i, int depth)
     lua_pop(L, 1);
     for (lua_Integer k = 1; k <= n; k++) {
         lua_rawgeti(L, i, k);
-        if (json_array_append_new(box->v,
-                                  to_json(L, lua_gettop(L), depth)) != 0)
+        if (json_array_append_new(box->v, to_json(L, lua_gettop(L), depth)) !=
+            0)
             lp_raise(L, LP_E_MEMORY, "out of memory");
         lua_pop(L, 1);
     }
@@ -208,10 +209,11 @@ static int encode(lua_State *L)
     lua_settop(L, 1);
     JsonBox *box = push_box(L);
     box->v = to_json(L, 1, 0);
-    box->text = json_dumps(box->v, flags);
-    if (!box->text)
+    size_t n = json_dumpb(box->v, NULL, 0, flags);
+    box->text = lp_alloc(n);
+    if (!box->text || json_dumpb(box->v, box->text, n, flags) != n)
         return lp_raise(L, LP_E_MEMORY, "out of memory");
-    lua_pushstring(L, box->text);
+    lua_pushlstring(L, box->text, n);
     return 1;
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -86,10 +87,8 @@ void lp_file_order(void *p, int64_t n, size_t size, bool big)
 /* A link keeps pointing where it points: its target is replaced. */
 static char *target_of(const char *path)
 {
-    char *real = realpath(path, NULL);
-    char *copy = lp_strdup(real ? real : path);
-    free(real);
-    return copy;
+    char real[PATH_MAX];
+    return lp_strdup(realpath(path, real) ? real : path);
 }
 
 LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
@@ -107,15 +106,14 @@ LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
     }
     snprintf(o->temp, room, "%s.%ld-%u.tmp", o->path, (long)getpid(), ++count);
     bool special = stat(o->path, &st) == 0 && !S_ISREG(st.st_mode);
-    int fd = special ? -1
-                     : open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                            MODE);
+    int fd = special
+                 ? -1
+                 : open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
     o->f = fd < 0 ? NULL : fdopen(fd, "wb");
     if (o->f)
         return LP_OK;
-    LpStatus s = special
-                     ? lp_fail(e, LP_E_OS, "%s: not a regular file", path)
-                     : lp_file_error(path, e);
+    LpStatus s = special ? lp_fail(e, LP_E_OS, "%s: not a regular file", path)
+                         : lp_file_error(path, e);
     if (fd >= 0) {
         close(fd);
         unlink(o->temp);

@@ -149,8 +149,8 @@ static LpStatus add_array(zip_t *z, const struct LpNamedTensor *x, char *header,
     snprintf(name, sizeof name, "%s.npy", x->name);
     zip_buffer_fragment_t parts[2] = {
         {(zip_uint8_t *)header, n},
-        {lp_tensor_data(x->t), (zip_uint64_t)lp_tensor_numel(x->t) *
-                                   lp_dtype_size(x->t->dtype)}};
+        {lp_tensor_data(x->t),
+         (zip_uint64_t)lp_tensor_numel(x->t) * lp_dtype_size(x->t->dtype)}};
     zip_source_t *source = zip_source_buffer_fragment(z, parts, 2, 0);
     LP_FAIL_IF(!source, e, LP_E_MEMORY, "out of memory");
     zip_int64_t i = zip_file_add(z, name, source, ZIP_FL_ENC_UTF_8);

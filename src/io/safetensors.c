@@ -327,7 +327,7 @@ static LpStatus add_meta(json_t *header, const LpNamed *in, LpErr *e)
     return LP_OK;
 }
 
-/* The padded header; NULL with e filled on failure. Freed with free(). */
+/* The padded header, owned by the caller; NULL with e filled on failure. */
 static char *make_header(const LpNamed *in, const Entry *entries, size_t *n,
                          LpErr *e)
 {
@@ -339,7 +339,7 @@ static char *make_header(const LpNamed *in, const Entry *entries, size_t *n,
     if (s == LP_OK) {
         size_t size = json_dumpb(header, NULL, 0, JSON_COMPACT);
         *n = (size + ALIGN - 1) / ALIGN * ALIGN;
-        text = size ? malloc(*n) : NULL;
+        text = size ? lp_alloc(*n) : NULL;
         if (!text)
             lp_fail(e, LP_E_MEMORY, "out of memory");
         else
@@ -412,7 +412,7 @@ LpStatus lp_safetensors_write(const char *path, const LpNamed *in, LpErr *e)
         else
             lp_file_abandon(&o);
     }
-    free(header);
+    lp_free(header);
     lp_free(sorted);
     return s;
 }

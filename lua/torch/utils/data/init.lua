@@ -23,4 +23,5 @@ return {
   default_collate = collate.default_collate,
   default_convert = collate.default_convert,
   DataLoader = require("torch.utils.data.loader"),
+  get_worker_info = require("torch.utils.data.workers").get_worker_info,
 }

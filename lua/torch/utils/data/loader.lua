@@ -1,10 +1,15 @@
---- torch.utils.data.DataLoader: batches of a dataset, read in the caller.
+--- torch.utils.data.DataLoader: batches of a dataset, read in the caller or by
+--- worker processes (workers.lua).
 ---
 ---     for x, y in loader do … end        -- starting again: a new epoch
----     for x, y in loader:iter() do … end
+---     for x, y in loader:iter() do … end -- ends its workers when left early
 ---
---- A dataset of tensors gives whole batches by one row selection per tensor;
---- any other is read sample by sample and collated.
+--- An epoch is a list of tasks, made in the caller, each the samples of one
+--- batch; a task is run here or in a worker. A dataset of tensors gives whole
+--- batches by one row selection per tensor; any other is read sample by sample
+--- and collated. What a dataset draws at random while a batch is read depends
+--- on the epoch and the batch's number alone, so that it is the same with any
+--- number of workers.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.DataLoader.
 local check = require("lupine.check")
 local class = require("lupine.class")
@@ -15,6 +20,7 @@ local errors = require("torch.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
 local sampler = require("torch.utils.data.sampler")
+local workers = require("torch.utils.data.workers")
 
 ---@class torch.utils.data.DataLoader
 local DataLoader = class.new("DataLoader")
@@ -27,19 +33,8 @@ DataLoader._NAMES = NAMES
 
 -- ---- arguments -------------------------------------------------------------
 
-local function check_workers(a)
-  local n = check.int(a.num_workers or 0, "DataLoader: num_workers",
-    { min = 0, error = "ValueError" })
-  errors.check(n == 0, "NotImplementedError",
-    "DataLoader: num_workers: worker processes are missing in this version, so 0 is the only "
-    .. "number allowed, got %d", n)
-  for _, name in ipairs({ "prefetch_factor", "multiprocessing_context" }) do
-    errors.check(check.is_none(a[name]), "ValueError",
-      "DataLoader: %s: only allowed with num_workers > 0, got %s", name, check.describe(a[name]))
-  end
-  errors.check(not a.persistent_workers, "ValueError",
-    "DataLoader: persistent_workers: needs num_workers > 0")
-  check.number(a.timeout or 0, "DataLoader: timeout", { min = 0, error = "ValueError" })
+local function check_pinning(a)
+  check.string(a.pin_memory_device, "DataLoader: pin_memory_device", { nullable = true })
   if a.pin_memory then
     core.host.log("warn", "DataLoader: pin_memory: no device reads the host's memory by itself, "
       .. "so this has no effect")
@@ -86,9 +81,8 @@ end
 -- The fields that PyTorch's loader has, from checked arguments.
 local function fill(self, a)
   self.dataset = a.dataset
-  self.num_workers, self.timeout = 0, a.timeout or 0
   self.pin_memory = a.pin_memory or false
-  self.worker_init_fn, self.generator = or_nil(a.worker_init_fn), or_nil(a.generator)
+  self.generator = or_nil(a.generator)
   self.drop_last = a.drop_last or false
   self.batch_sampler, self.sampler = or_nil(a.batch_sampler), or_nil(a.sampler)
   self._iterable = data.IterableDataset:is(a.dataset)
@@ -122,7 +116,8 @@ end
 --- The same from a table of all arguments.
 function DataLoader:_setup(a)
   check_kinds(a)
-  check_workers(a)
+  check_pinning(a)
+  workers.setup(self, a)
   if data.IterableDataset:is(a.dataset) then
     check_iterable(a)
   end
@@ -163,7 +158,7 @@ local function index_rows(list)
   return { index = torch.tensor(list, { dtype = torch.int64 }), n = #list }
 end
 
--- Batches of an epoch whose order is known at once.
+-- Tasks of an epoch whose order is known at once.
 local function cut(self, n, index)
   local size, at = self.batch_sampler.batch_size, 0
   return function()
@@ -173,11 +168,16 @@ local function cut(self, n, index)
     end
     local rows = { start = at, n = count, index = index and index:narrow(0, at, count) }
     at = at + count
-    return take(self, rows)
+    return rows
   end
 end
 
-local function by_batches(self)
+-- The tasks of an epoch: an index, a list of indices, or rows of a dataset that
+-- gives whole batches.
+local function tasks(self)
+  if not self._batching then
+    return loop.iterate(self.sampler, "DataLoader: sampler")
+  end
   local fast = self.collate_fn == collate.default_collate and data.takes(self.dataset)
   local batches = self.batch_sampler
   if fast and class.of(batches) == sampler.BatchSampler and batches.sampler._order then
@@ -186,14 +186,10 @@ local function by_batches(self)
   local next_batch = loop.iterate(batches, "DataLoader: batch_sampler")
   return function()
     local indices = next_batch()
-    if indices == nil then
-      return nil
+    if indices ~= nil then
+      check.table(indices, "DataLoader: batch_sampler: a batch of indices")
+      return fast and index_rows(indices) or indices
     end
-    check.table(indices, "DataLoader: batch_sampler: a batch of indices")
-    if fast then
-      return take(self, index_rows(indices))
-    end
-    return fetch(self, indices)
   end
 end
 
@@ -201,17 +197,18 @@ local function single(self, sample)
   return loop.spread(loop.tuple(self.collate_fn(sample)))
 end
 
-local function one_by_one(self)
-  local next_index = loop.iterate(self.sampler, "DataLoader: sampler")
-  return function()
-    local i = next_index()
-    if i ~= nil then
-      return single(self, data.item(self.dataset, i))
-    end
+-- The loop's values of a task; a worker calls it too.
+function DataLoader:_run(task)
+  if not self._batching then
+    return single(self, data.item(self.dataset, task))
+  elseif task.n then
+    return take(self, task)
   end
+  return fetch(self, task)
 end
 
-local function of_iterable(self)
+-- The batches of an iterable dataset, or of a worker's part of it.
+function DataLoader:_stream()
   local next_sample = loop.iterate(self.dataset)
   if not self.batch_size then
     return function()
@@ -236,15 +233,48 @@ local function of_iterable(self)
   end
 end
 
---- An iterator over one epoch.
+local function restored(state, done, ...)
+  core.set_rng_state(state)
+  if not done then
+    error((...), 0)
+  end
+  return ...
+end
+
+-- Runs a task with the random numbers of its batch; the caller's go on as if
+-- nothing had been drawn.
+local function isolated(self, seed, task)
+  local state = core.get_rng_state()
+  core.manual_seed(seed)
+  return restored(state, pcall(self._run, self, task))
+end
+
+local function here(self, seed)
+  if self._iterable then
+    return self:_stream()
+  end
+  local next_task, k = tasks(self), -1
+  return function()
+    local task = next_task()
+    if task == nil then
+      return nil
+    end
+    k = k + 1
+    if type(task) == "table" and task.n then
+      return self:_run(task) -- nothing is drawn
+    end
+    return isolated(self, workers.batch_seed(seed, k), task)
+  end
+end
+
+--- An iterator over one epoch, as a generic for takes it.
 ---@return fun(): any, ...
 function DataLoader:iter()
-  if self._iterable then
-    return of_iterable(self)
-  elseif self._batching then
-    return by_batches(self)
+  local seed = random.seed(self.generator)
+  if self.num_workers == 0 then
+    return here(self, seed)
   end
-  return one_by_one(self)
+  return workers.iterate(self, seed, not self._iterable and tasks(self) or nil)
 end
 
 function DataLoader:__iter__()

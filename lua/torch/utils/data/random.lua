@@ -33,4 +33,11 @@ function M.draws(n, count, generator)
   return torch.randint(0, n, { count }, { generator = generator, dtype = torch.int64 })
 end
 
+--- A seed for the random numbers of an epoch.
+---@param generator torch.Generator?
+---@return integer
+function M.seed(generator)
+  return M.draws(math.maxinteger, 1, generator):item()
+end
+
 return M

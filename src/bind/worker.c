@@ -1,0 +1,150 @@
+/* Worker processes: core.start_worker(f) forks, runs f(channel) in the child
+ * and ends it; the parent gets the channel.
+ *   channel:send(text, tensors)
+ *   channel:receive(seconds) -> text, tensors; nil, "timeout" or nil, "closed"
+ *   channel:close(seconds)   waits, then kills
+ *   channel:cause()          how an ended worker ended
+ *   channel:pid() */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
+#include "src/io/worker.h"
+
+#define TYPE "lupine.worker"
+#define MOST_TENSORS 100000
+
+static LpWorker *check_worker(lua_State *L)
+{
+    return luaL_checkudata(L, 1, TYPE);
+}
+
+static int child_main(lua_State *L)
+{
+    int code = 0;
+    lua_insert(L, 1); /* the channel below the function */
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
+        fprintf(stderr, "lupine: worker: %s\n", luaL_tolstring(L, -1, NULL));
+        code = 1;
+    }
+    fflush(NULL);
+    _exit(code);
+}
+
+/* (function) -> channel */
+static int start(lua_State *L)
+{
+    LpErr e = {0};
+    bool child = false;
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    LpWorker *w = lua_newuserdatauv(L, sizeof *w, 0);
+    *w = (LpWorker){.fd = -1};
+    luaL_setmetatable(L, TYPE);
+    if (lp_worker_start(w, &child, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return child ? child_main(L) : 1;
+}
+
+/* (text, tensors) */
+static int worker_send(lua_State *L)
+{
+    LpErr e = {0};
+    LpWorker *w = check_worker(L);
+    size_t size;
+    const char *text = luaL_checklstring(L, 2, &size);
+    lua_Integer n = luaL_len(L, 3);
+    luaL_argcheck(L, n <= MOST_TENSORS, 3, "too many tensors");
+    LpTensor **t = lua_newuserdatauv(L, (size_t)n * sizeof *t + 1, 0);
+    for (lua_Integer i = 0; i < n; i++) {
+        lua_rawgeti(L, 3, i + 1);
+        t[i] =
+            lp_check_tensor(L, -1, "send", "tensors"); /* the list keeps it */
+        lua_pop(L, 1);
+    }
+    if (lp_worker_send(w, text, size, t, (size_t)n, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+static int message_gc(lua_State *L)
+{
+    lp_message_fini(lua_touserdata(L, 1));
+    return 0;
+}
+
+/* (seconds) -> text, tensors; nil, why */
+static int worker_receive(lua_State *L)
+{
+    LpErr e = {0};
+    LpReceived got;
+    LpWorker *w = check_worker(L);
+    double seconds = luaL_optnumber(L, 2, 0);
+    LpMessage *m = lua_newuserdatauv(L, sizeof *m, 0);
+    *m = (LpMessage){0};
+    luaL_setmetatable(L, TYPE ".message");
+    if (lp_worker_receive(w, seconds, &got, m, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    if (got != LP_GOT) {
+        lua_pushnil(L);
+        lua_pushstring(L, got == LP_TIMEOUT ? "timeout" : "closed");
+        return 2;
+    }
+    lua_pushlstring(L, m->text, m->size);
+    lua_createtable(L, (int)m->n, 0);
+    for (size_t i = 0; i < m->n; i++) {
+        lp_push_tensor(L, m->t[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lp_message_fini(m);
+    lp_gc_account(L);
+    return 2;
+}
+
+static int worker_close(lua_State *L)
+{
+    lp_worker_end(check_worker(L), luaL_optnumber(L, 2, 0));
+    return 0;
+}
+
+static int worker_gc(lua_State *L)
+{
+    lp_worker_end(check_worker(L), 0);
+    return 0;
+}
+
+static int worker_cause(lua_State *L)
+{
+    lua_pushstring(L, lp_worker_cause(check_worker(L)));
+    return 1;
+}
+
+static int worker_pid(lua_State *L)
+{
+    lua_pushinteger(L, check_worker(L)->pid);
+    return 1;
+}
+
+static const luaL_Reg methods[] = {
+    {"send", worker_send},   {"receive", worker_receive},
+    {"close", worker_close}, {"cause", worker_cause},
+    {"pid", worker_pid},     {NULL, NULL},
+};
+
+void lp_bind_worker(lua_State *L)
+{
+    luaL_newmetatable(L, TYPE ".message");
+    lua_pushcfunction(L, message_gc);
+    lua_setfield(L, -2, "__gc");
+    luaL_newmetatable(L, TYPE);
+    lua_pushcfunction(L, worker_gc);
+    lua_setfield(L, -2, "__gc");
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 2);
+    lua_pushcfunction(L, start);
+    lua_setfield(L, -2, "start_worker");
+}
