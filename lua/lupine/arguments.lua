@@ -9,14 +9,16 @@ local errors = require("torch.errors")
 
 local M = {}
 
---- Names of forward's parameters without self, and whether it is variadic.
+--- Names of a function's parameters without the first `skip` (default 1: self),
+--- and whether it is variadic.
 ---@param forward function
+---@param skip? integer
 ---@return string[] names
 ---@return boolean variadic
-function M.parameters(forward)
+function M.parameters(forward, skip)
   local info = debug.getinfo(forward, "u")
   local names = {}
-  for i = 2, info.nparams do
+  for i = (skip or 1) + 1, info.nparams do
     names[#names + 1] = debug.getlocal(forward, i)
   end
   return names, info.isvararg

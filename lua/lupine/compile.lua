@@ -1,11 +1,13 @@
---- lupine.compile: a function of tensors as a compiled program.
+--- lupine.compile: a function of tensors, or a module, as a compiled program.
 ---
 ---     local f = lupine.compile(function(x, w) return (x * w):sum() end, {x, w})
 ---     local y = f(x, w)
 ---
---- The function is traced once, for the shapes and types of the inputs given;
---- tensors it captures are constants with the values they have now. There is
---- no device and no options object: any dtype works.
+--- The function is traced once, for the shapes and types of the inputs given.
+--- Tensors it captures are constants with the values they have now, and it may
+--- not write them. Parameters and buffers of a module are those of the module
+--- at every call; buffers that forward writes come back to it. There is no
+--- device and no options object: any dtype works.
 local arguments = require("lupine.arguments")
 local check = require("lupine.check")
 local core = require("lupine.core")
@@ -19,7 +21,71 @@ local function sizes(shape)
   return out
 end
 
-local function trace(fn, inputs, cotangents)
+-- ---- arguments -------------------------------------------------------------------
+
+-- What is traced: names of its parameters, its module if it is one.
+local function target_of(fn)
+  local Module = package.loaded["torch.nn"] and require("torch.nn").Module
+  if Module and Module:is(fn) then
+    return { names = (arguments.parameters(fn.forward, 1)), module = fn }
+  end
+  errors.check(type(fn) == "function", "TypeError",
+    "compile(fn): expected a function or a torch.nn.Module, got %s", check.describe(fn))
+  return { names = (arguments.parameters(fn, 0)) }
+end
+
+local function argument(target, i)
+  return target.names[i] or ("argument %d"):format(i)
+end
+
+local function check_tensor(value, where)
+  errors.check(arguments.is_tensor(value), "TypeError", "%s: expected a tensor, got %s", where,
+    check.describe(value))
+end
+
+local function check_tensors(list, where, name_of)
+  errors.check(type(list) == "table" and not getmetatable(list), "TypeError",
+    "%s: expected a list of tensors, got %s", where, check.describe(list))
+  for i = 1, #list do
+    check_tensor(list[i], ("%s: %s"):format(where, name_of(i)))
+  end
+end
+
+-- A later value like the one compiled for, {shape, dtype}.
+local function check_like(value, like, where)
+  check_tensor(value, where)
+  errors.check(value.dtype == like.dtype and tostring(value.shape) == tostring(like.shape),
+    "RuntimeError", "%s: expected a %s tensor of shape %s as when it was compiled, got %s of %s",
+    where, tostring(like.dtype), tostring(like.shape), tostring(value.dtype),
+    tostring(value.shape))
+end
+
+local function types_of(list)
+  local out = {}
+  for i, t in ipairs(list) do
+    out[i] = { shape = t.shape, dtype = t.dtype }
+  end
+  return out
+end
+
+-- ---- the step ----------------------------------------------------------------------
+
+-- The module's tensors as variables of the program.
+local function declare_state(tr, target)
+  target.state = { parameter = {}, buffer = {} }
+  if target.module then
+    for name, p in target.module:named_parameters() do
+      tr:declare("parameter", name, p)
+      target.state.parameter[name] = p
+    end
+    for name, b in target.module:named_buffers() do
+      tr:declare("buffer", name, b)
+      target.state.buffer[name] = b
+    end
+  end
+end
+
+local function trace(fn, target, inputs, cotangents)
   local tr = core.trace()
   local stand_ins = {}
   for i, x in ipairs(inputs) do
@@ -28,7 +94,8 @@ local function trace(fn, inputs, cotangents)
   for i, c in ipairs(cotangents) do
     tr:declare("input", "cotangent_" .. i, nil, sizes(c.shape), c.dtype)
   end
-  tr:start()
+  declare_state(tr, target)
+  tr:start(true)
   local results = table.pack(pcall(fn, table.unpack(stand_ins, 1, #inputs)))
   tr:stop()
   if not results[1] then
@@ -41,7 +108,7 @@ local function trace(fn, inputs, cotangents)
   for i, t in ipairs(tensors) do
     tensors[i] = t.tensor
   end
-  return (tr:step(tensors)), spec
+  return (tr:step(tensors)), spec, types_of(tensors)
 end
 
 local function index(step)
@@ -52,70 +119,130 @@ local function index(step)
   return at
 end
 
--- Asks for gradients of all outputs that have a cotangent.
-local function differentiate(step, cotangents, wrt)
+-- Asks for gradients of all outputs.
+local function differentiate(step, results, cotangents, target, wrt)
+  errors.check(#cotangents == #results, "ValueError",
+    "cotangents: %d given, the function returns %d tensors", #cotangents, #results)
+  for i, c in ipairs(cotangents) do
+    check_like(c, results[i], ("cotangents[%d]"):format(i))
+  end
   local at = index(step)
   local outs, cots, ins = {}, {}, {}
   for i = 1, #cotangents do
-    outs[i] = at["output output_" .. i]
-    cots[i] = at["input cotangent_" .. i]
-    errors.check(outs[i], "ValueError", "cotangents: %d given, the function returns %d tensors",
-      #cotangents, i - 1)
+    outs[i], cots[i] = at["output output_" .. i], at["input cotangent_" .. i]
   end
   for i, k in ipairs(wrt) do
-    ins[i] = at["input input_" .. k]
-    errors.check(ins[i], "ValueError", "wrt: there is no input %s", tostring(k))
+    ins[i] = at["input input_" .. tostring(k)]
+    errors.check(ins[i], "ValueError", "wrt[%d]: expected the number of an input, 1..%d (%s), "
+      .. "got %s", i, target.n, table.concat(target.names, ", "), check.describe(k))
   end
   return step:gradients(outs, cots, ins)
 end
 
-local OPTIONS = { cotangents = true, wrt = true, fuse = true, blocked = true, threads = true }
+-- ---- calls -------------------------------------------------------------------------
 
---- Compiles `fn` for inputs like these. With `cotangents` (a tensor for each
---- result) the program also computes gradients; the compiled function then
---- takes the cotangents as a last list and returns the list of gradients
---- after fn's results.
---- error: RuntimeError for what cannot be traced, or inputs of other shapes
----@param fn fun(...: torch.Tensor): ...
----@param inputs torch.Tensor[]
----@param opts? {cotangents: torch.Tensor[], wrt: integer[], fuse: boolean, blocked: boolean,
----  threads: integer} wrt: numbers of inputs, from 1 (default: all); fuse, blocked: chains of
----  pointwise operators as one pass, blocked layouts of images (default true)
----@return fun(...: torch.Tensor): ...
-local function compile(fn, inputs, opts)
-  errors.check(type(fn) == "function", "TypeError", "compile(fn): expected a function, got %s",
-    check.describe(fn))
-  errors.check(type(inputs) == "table", "TypeError",
-    "compile(inputs): expected a list of tensors, got %s", check.describe(inputs))
-  opts = opts or {}
-  for key in pairs(opts) do
-    errors.check(OPTIONS[key], "TypeError", "compile: unknown option '%s'", tostring(key))
+-- The program's variables that are tensors of the module.
+local function state_of(step, target)
+  local state = {}
+  for i, v in ipairs(step:vars()) do
+    local t = target.state[v.role] and target.state[v.role][v.name]
+    if t then
+      state[#state + 1] = { index = i, tensor = t, written = v.written }
+    end
   end
-  local cotangents = opts.cotangents or {}
-  local step, spec = trace(fn, inputs, cotangents)
+  return state
+end
+
+-- Where a tensor lies and how often it was written: data_ptr brings it up to
+-- date first.
+local function note(m)
+  m.place, m.version = m.tensor:data_ptr(), m.tensor._version
+end
+
+-- Module -> program: what was written or replaced since the last call.
+local function upload(exec, state)
+  for _, m in ipairs(state) do
+    local place, version = m.place, m.version
+    note(m)
+    if place ~= m.place or version ~= m.version then
+      exec:write(m.index, m.tensor)
+    end
+  end
+end
+
+-- Program -> module: the buffers that forward writes.
+local function download(exec, state)
+  for _, m in ipairs(state) do
+    if m.written then
+      exec:read_into(m.index, m.tensor)
+      note(m)
+    end
+  end
+end
+
+local function check_call(target, like, cotangents, args)
+  local n, most = #like, #like + (cotangents and 1 or 0)
+  errors.check(args.n <= most, "TypeError", "the compiled function takes %d arguments%s, %d were "
+    .. "given", n, cotangents and " and a list of cotangents" or "", args.n)
+  for i = 1, n do
+    check_like(args[i], like[i], argument(target, i))
+  end
+  if cotangents then
+    local given = args[n + 1]
+    check_tensors(given, "cotangents", function(i)
+      return ("[%d]"):format(i)
+    end)
+    errors.check(#given == #cotangents, "ValueError", "cotangents: expected %d tensors, got %d",
+      #cotangents, #given)
+    for i, c in ipairs(cotangents) do
+      check_like(given[i], c, ("cotangents[%d]"):format(i))
+    end
+  end
+end
+
+local OPTIONS = { "cotangents", "wrt", "fuse", "blocked", "threads" }
+
+local function check_options(opts, target)
+  errors.check(type(opts) == "table", "TypeError", "compile(opts): expected a table, got %s",
+    check.describe(opts))
+  local known = {}
+  for _, name in ipairs(OPTIONS) do
+    known[name] = true
+  end
+  for key in pairs(opts) do
+    errors.check(known[key], "TypeError", "compile: unknown option '%s'%s; known are %s",
+      tostring(key), check.nearest(key, OPTIONS), table.concat(OPTIONS, ", "))
+  end
+  if opts.cotangents ~= nil then
+    check_tensors(opts.cotangents, "compile(opts): cotangents", function(i)
+      return ("[%d]"):format(i)
+    end)
+  end
   local wrt = opts.wrt
-  if not wrt then
+  if wrt == nil then
     wrt = {}
-    for i = 1, #inputs do
+    for i = 1, target.n do
       wrt[i] = i
     end
   end
-  local first_grad = opts.cotangents and differentiate(step, cotangents, wrt)
-  step:complete({})
-  local at = index(step)
-  local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
-  return function(...)
-    local args, feed = table.pack(...), {}
-    for i = 1, #inputs do
-      feed[at["input input_" .. i]] = args[i]
+  errors.check(type(wrt) == "table", "TypeError",
+    "compile(opts): wrt: expected a list of numbers of inputs, got %s", check.describe(wrt))
+  return wrt
+end
+
+-- One run: inputs and cotangents in, results and gradients out.
+local function caller(exec, step_at, like, spec, wrt, first_grad)
+  return function(args)
+    local feed = {}
+    for i = 1, #like do
+      feed[step_at["input input_" .. i]] = args[i]
     end
-    local given = args[#inputs + 1] or {}
-    for i = 1, #cotangents do
-      feed[at["input cotangent_" .. i]] = given[i]
+    for i, c in ipairs(first_grad and args[#like + 1] or {}) do
+      feed[step_at["input cotangent_" .. i]] = c
     end
     local got, n = exec:run(feed, {}), 0
-    for i = 1, #inputs do -- an input that the function writes in place
-      local written = at["output input_" .. i]
+    for i = 1, #like do -- an input that the function writes in place
+      local written = step_at["output input_" .. i]
       if written then
         require("torch").no_grad(function()
           args[i]:copy_(got[written])
@@ -126,17 +253,51 @@ local function compile(fn, inputs, opts)
     for i = 1, spec.n do
       out[i] = arguments.rebuild(spec[i], function()
         n = n + 1
-        return got[at["output output_" .. n]]
+        return got[step_at["output output_" .. n]]
       end)
     end
     if first_grad then
-      local grads = {}
-      for i = 1, #wrt do
-        grads[i] = got[first_grad + i - 1]
-      end
-      out[spec.n + 1] = grads
+      out[spec.n + 1] = table.move(got, first_grad, first_grad + #wrt - 1, 1, {})
     end
     return table.unpack(out, 1, spec.n + (first_grad and 1 or 0))
+  end
+end
+
+--- Compiles `fn` for inputs like these. With `cotangents` (a tensor for each
+--- result) the program also computes gradients; the compiled function then
+--- takes the cotangents as a last list and returns the list of gradients
+--- after fn's results.
+--- error: RuntimeError for what cannot be traced, an in-place write to a
+--- captured tensor, or inputs of other shapes; TypeError for what is no tensor
+---@param fn (fun(...: torch.Tensor): ...)|torch.nn.Module
+---@param inputs torch.Tensor[]
+---@param opts? {cotangents: torch.Tensor[], wrt: integer[], fuse: boolean, blocked: boolean,
+---  threads: integer} wrt: numbers of inputs, from 1 (default: all); fuse, blocked: chains of
+---  pointwise operators as one pass, blocked layouts of images (default true)
+---@return fun(...: torch.Tensor): ...
+local function compile(fn, inputs, opts)
+  opts = opts == nil and {} or opts
+  local target = target_of(fn)
+  check_tensors(inputs, "compile(inputs)", function(i)
+    return argument(target, i)
+  end)
+  target.n = #inputs
+  local wrt = check_options(opts, target)
+  local step, spec, results = trace(fn, target, inputs, opts.cotangents or {})
+  local first_grad = opts.cotangents
+    and differentiate(step, results, opts.cotangents, target, wrt)
+  step:complete({})
+  local at, state = index(step), state_of(step, target)
+  local like, cotangents = types_of(inputs), opts.cotangents and types_of(opts.cotangents)
+  local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
+  local call = caller(exec, at, like, spec, wrt, first_grad)
+  return function(...)
+    local args = table.pack(...)
+    check_call(target, like, cotangents, args)
+    upload(exec, state)
+    local out = table.pack(call(args))
+    download(exec, state)
+    return table.unpack(out, 1, out.n)
   end
 end
 

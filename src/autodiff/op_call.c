@@ -270,8 +270,10 @@ static bool overlaps(const LpTensor *t, const LpArg *in, int n_in)
     return false;
 }
 
-/* dst's memory and history take the value of src (any dtype, broadcast). */
-static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
+/* dst's memory and history take the value of src (any dtype, broadcast);
+ * `what` writes it. */
+static LpStatus write_value(LpTensor *dst, LpTensor *src, const char *what,
+                            LpErr *e)
 {
     LpVal v;
     LpEager g;
@@ -293,7 +295,7 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, LpErr *e)
         s = e->code;
     }
     if (s == LP_OK && lp_tracing) {
-        s = lp_trace_write(dst, lp_eager_get(&g, v), e);
+        s = lp_trace_write(dst, lp_eager_get(&g, v), what, e);
     } else if (s == LP_OK) {
         LpTensor *from = lp_eager_get(&g, v);
         s = lp_tensor_touch(from, false, e);
@@ -329,7 +331,7 @@ LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e)
     LpType type = lp_tensor_type(t);
     LpStatus s = fits(dst, &type, "copy_", e);
     if (s == LP_OK)
-        s = write_value(dst, t, e);
+        s = write_value(dst, t, "copy_", e);
     lp_tensor_release(t);
     return s;
 }
@@ -431,7 +433,7 @@ static LpStatus call_inplace(const LpOp *op, const LpArg *in, int n_in,
     if (s == LP_OK)
         s = fits(in[0].t, &type, op->name, e);
     if (s == LP_OK)
-        s = write_value(in[0].t, out[0], e);
+        s = write_value(in[0].t, out[0], op->name, e);
     for (int i = 0; i < n_out; i++)
         lp_tensor_release(out[i]);
     return s;
@@ -456,6 +458,8 @@ static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
     LP_FAIL_IF(t->base || lp_tensor_numel(t) != 0, e, LP_E_RUNTIME,
                "out= has the wrong shape and is not empty, so that it cannot "
                "be resized");
+    LP_FAIL_IF(lp_tracing, e, LP_E_RUNTIME,
+               "out= cannot be resized inside a traced function");
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
     size_t bytes = (size_t)lp_numel(type) * lp_dtype_size(t->dtype);
@@ -490,7 +494,7 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
         if (s == LP_OK)
             s = resize(out[i], &type, e);
         if (s == LP_OK)
-            s = write_value(out[i], res[i], e);
+            s = write_value(out[i], res[i], op->name, e);
     }
     for (int i = 0; i < n; i++)
         lp_tensor_release(res[i]);

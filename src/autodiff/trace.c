@@ -13,9 +13,10 @@ struct LpTrace {
     LpGraph *g;
     LpTraceVar *var;
     size_t n, cap;
-    LpMap var_of; /* by address of the user's storage */
+    LpMap var_of; /* by address of the user's storage and the stand-in's */
     LpOrigin origin;
     LpOriginId origin_id; /* 0: to be interned */
+    bool guarded;         /* captured tensors may not be written */
     void (*on_call)(void *ctx, LpTrace *tr);
     void *on_call_ctx;
     /* how often each place of the program drew random numbers */
@@ -82,6 +83,7 @@ LpStatus lp_trace_begin(LpTrace *tr, LpErr *e)
                "while another one is traced");
     current = tr;
     lp_tracing = true;
+    lp_storage_era = (uint32_t)tr->serial;
     return LP_OK;
 }
 
@@ -91,6 +93,12 @@ void lp_trace_end(LpTrace *tr)
         return;
     current = NULL;
     lp_tracing = false;
+    lp_storage_era = 0;
+}
+
+void lp_trace_guard_captured(LpTrace *tr)
+{
+    tr->guarded = true;
 }
 
 LpTrace *lp_trace_current(void)
@@ -231,18 +239,26 @@ static LpStatus set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e)
 const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st)
 {
     const uint32_t *at = lp_map_first(&tr->var_of, (uintptr_t)st);
-    return at ? &tr->var[*at] : NULL;
+    for (; at; at = lp_map_next(&tr->var_of, at)) {
+        const LpTraceVar *v = &tr->var[*at];
+        /* not the entry of a declaration that lacked memory */
+        if (*at < tr->n &&
+            (v->standin->st == st || (v->user && v->user->st == st)))
+            return v;
+    }
+    return NULL;
 }
 
-static LpStatus add_var(LpTrace *tr, LpTraceVar v, const LpType *type,
-                        LpErr *e)
+static LpStatus add_var(LpTrace *tr, LpTraceVar v, const LpType *type, LpErr *e)
 {
     LP_FAIL_IF(!LP_GROW(tr->var, tr->cap, tr->n), e, LP_E_MEMORY,
                "out of memory");
     LP_TRY(lp_tensor_empty(type, LP_ST_TRACED, &v.standin, e));
     LpStatus s = set_value(tr, v.standin, v.input, e);
-    if (s == LP_OK && v.user &&
-        !lp_map_add(&tr->var_of, (uintptr_t)v.user->st, (uint32_t)tr->n))
+    uint32_t n = (uint32_t)tr->n;
+    if (s == LP_OK &&
+        ((v.user && !lp_map_add(&tr->var_of, (uintptr_t)v.user->st, n)) ||
+         !lp_map_add(&tr->var_of, (uintptr_t)v.standin->st, n)))
         s = lp_fail(e, LP_E_MEMORY, "out of memory");
     if (s != LP_OK) {
         lp_tensor_release(v.standin);
@@ -485,11 +501,31 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
-LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, LpErr *e)
+static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
+                          LpErr *e)
+{
+    const LpTraceVar *v = lp_trace_find(tr, dst->st);
+    const LpStorage *made = v && v->user ? v->user->st : dst->st;
+    if (!tr->guarded || (v && v->role != LP_TRACE_CONSTANT) ||
+        made->era == (uint32_t)tr->serial)
+        return LP_OK;
+    if (tr->on_call)
+        tr->on_call(tr->on_call_ctx, tr);
+    return lp_fail(e, LP_E_RUNTIME,
+                   "%s at %s:%d writes in place to a tensor that the traced "
+                   "function captured: it is a constant of the program, and "
+                   "the write would be lost; pass the tensor as an input, "
+                   "compile the module whose buffer it is, or make a new one",
+                   what, tr->origin.file, (int)tr->origin.line);
+}
+
+LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,
+                        LpErr *e)
 {
     LpTrace *tr = current;
     LpVal v;
     LpTensor *d = NULL;
+    LP_TRY(may_write(tr, dst, what, e));
     LP_TRY(lp_trace_value(tr, src, &v, e));
     LP_TRY(lp_trace_standin(tr, dst, &d, e));
     LpTensor *base = d->base ? d->base : d;

@@ -40,6 +40,10 @@ void lp_trace_free(LpTrace *tr); /* NULL is fine; its tensors become unusable */
 /* Between begin and end op_call records here. Not nestable. */
 LpStatus lp_trace_begin(LpTrace *tr, LpErr *e);
 void lp_trace_end(LpTrace *tr);
+/* Writes to captured tensors are errors from now on. A constant with a write
+ * is what PopTorch makes of them: a new value that the next call forgets. What
+ * is made while the trace runs may be written. */
+void lp_trace_guard_captured(LpTrace *tr);
 LpTrace *lp_trace_current(void); /* NULL if none */
 
 /* Declares a graph input before or during the trace. With `user` its storage
@@ -64,7 +68,7 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 LpGraph *lp_trace_graph(LpTrace *tr); /* borrowed */
 size_t lp_trace_n_vars(const LpTrace *tr);
 const LpTraceVar *lp_trace_var(const LpTrace *tr, size_t i);
-/* The variable of a user's storage; NULL if the trace has not met it. */
+/* The variable of a user's storage or of its stand-in's; NULL: none yet. */
 const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st);
 /* The value that a variable's storage holds at the end. */
 LpVal lp_trace_var_now(const LpTrace *tr, size_t i);
@@ -103,7 +107,8 @@ size_t lp_trace_drawn(void);
 void lp_trace_undraw(size_t n);
 /* Notes out[0] of a loss operator; releases all n results if it cannot. */
 LpStatus lp_trace_mark_loss(LpTensor **out, int n, LpErr *e);
-/* dst now has the value of src (same shape and dtype). */
-LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, LpErr *e);
+/* dst now has the value of src (same shape and dtype); `what` writes it. */
+LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,
+                        LpErr *e);
 
 #endif

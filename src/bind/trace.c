@@ -129,10 +129,13 @@ static void find_line(void *ctx, LpTrace *tr)
     }
 }
 
+/* trace:start(guarded): with true, writes to captured tensors raise */
 static int trace_start(lua_State *L)
 {
     LpErr e = {0};
     LpTrace *tr = check_trace(L);
+    if (lua_toboolean(L, 2))
+        lp_trace_guard_captured(tr);
     find_library(L);
     lp_trace_on_call(tr, find_line, L);
     lua_pushthread(L); /* the trace looks at its stack */

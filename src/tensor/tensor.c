@@ -5,6 +5,8 @@
 #include "src/base/checked.h"
 #include "src/base/mem.h"
 
+uint32_t lp_storage_era;
+
 static int64_t live_bytes, peak_bytes;
 
 /* Freed tensors and small storages, kept for reuse: eager code makes and drops
@@ -69,6 +71,7 @@ static LpStatus storage_make(void *data, size_t bytes, uint32_t flags,
     LP_FAIL_IF(!st, e, LP_E_MEMORY, "out of memory");
     st->refs = 1;
     st->flags = flags;
+    st->era = lp_storage_era;
     st->bytes = bytes;
     st->data = data;
     count_bytes(bytes);
@@ -101,7 +104,10 @@ static LpStatus small_new(size_t bytes, LpStorage **out, LpErr *e)
         st = lp_alloc_aligned(64 + (p == &smalls ? SMALL : MEDIUM));
     LP_FAIL_IF(!st, e, LP_E_MEMORY,
                "out of memory: tried to allocate %zu bytes", bytes);
-    *st = (LpStorage){.refs = 1, .bytes = bytes, .data = small_bytes(st)};
+    *st = (LpStorage){.refs = 1,
+                      .era = lp_storage_era,
+                      .bytes = bytes,
+                      .data = small_bytes(st)};
     count_bytes(bytes);
     *out = st;
     return LP_OK;

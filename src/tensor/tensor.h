@@ -31,12 +31,16 @@ struct LpStorage {
     int32_t refs;     /* only ever touched under the interpreter */
     uint32_t flags;   /* LP_ST_… */
     uint32_t version; /* counts in-place writes */
+    uint32_t era;     /* lp_storage_era when it was made */
     size_t bytes;
     void *data;
     LpStorageHook hook;
     void (*release)(void *ctx, void *data); /* NULL: lp_free(data) */
     void *release_ctx;
 };
+
+/* What stamps storages: 0, or the number of the running trace. */
+extern uint32_t lp_storage_era;
 
 /* Owned by the caller (one reference). Contents are undefined. */
 LpStatus lp_storage_new(size_t bytes, LpStorage **out, LpErr *e);

@@ -1,0 +1,172 @@
+local compile = require("lupine.compile")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local torch = require("torch")
+
+local here = "compile_spec%.lua:"
+
+local function line()
+  return tostring(debug.getinfo(2, "l").currentline)
+end
+
+describe("lupine.compile of a function that writes a captured tensor", function()
+  local x = torch.ones(2)
+
+  -- write(k, x) stands on the line that `at` names.
+  local function refuses(operator, at, write)
+    local k = torch.zeros(2)
+    helper.raises("RuntimeError", operator .. " at .*" .. here .. at .. " .*captured", function()
+      compile(function(t)
+        write(k, t)
+        return t + k
+      end, { x })
+    end)
+    helper.near(k, { 0, 0 }, helper.exact)
+  end
+
+  it("raises and names the operator and the line", function()
+    refuses("add", line(), function(k, t) k:add_(t) end)
+    refuses("copy_", line(), function(k, t) k:copy_(t) end)
+    refuses("copy_", line(), function(k) k[0] = 3 end)
+    refuses("zero", line(), function(k) k:zero_() end)
+    refuses("mul", line(), function(k, t) k:view({ 2, 1 })[0]:mul_(t[0]) end)
+    refuses("mul", line(), function(k, t) torch.mul(t, t, { out = k }) end)
+  end)
+
+  it("raises for a tensor that was read before", function()
+    refuses("add", line(), function(k, t) (k * t):sum() k:add_(t) end)
+  end)
+
+  it("raises for a buffer of a module that is captured, not compiled", function()
+    local norm = nn.BatchNorm1d(2)
+    helper.raises("RuntimeError", "compile the module", function()
+      compile(function(t)
+        return norm(t)
+      end, { torch.ones(4, 2) })
+    end)
+  end)
+
+  it("allows it for inputs and for what the function makes", function()
+    local y = torch.tensor({ 1.0, 2.0 })
+    local f = compile(function(t)
+      local made, ours = torch.tensor({ 5.0, 6.0 }), torch.zeros(2)
+      made[0] = t[1]
+      ours:add_(made):mul_(2)
+      t:add_(1)
+      return ours
+    end, { y })
+    for _ = 1, 2 do
+      local second = y:tolist()[2]
+      helper.near(f(y), { 2 * second, 12 }, helper.exact)
+    end
+    helper.near(y, { 3, 4 }, helper.exact)
+  end)
+end)
+
+describe("lupine.compile of a module", function()
+  local function pair()
+    local a = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh())
+    local b = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh())
+    b:load_state_dict(a:state_dict())
+    return a, b
+  end
+
+  it("computes what the module does, with its buffers", function()
+    torch.manual_seed(1)
+    local net, plain = pair()
+    local f = compile(net, { torch.ones(8, 3) })
+    for _ = 1, 3 do
+      local x = torch.randn(8, 3)
+      helper.near(f(x), plain(x), 1e-6)
+      for name, buffer in plain:named_buffers() do
+        helper.near(net:get_buffer(name), buffer, 1e-6)
+      end
+    end
+  end)
+
+  it("follows parameters and buffers that are written or replaced between calls", function()
+    torch.manual_seed(2)
+    local net, plain = pair()
+    local x = torch.randn(8, 3)
+    local f = compile(net, { x })
+    f(x)
+    plain(x)
+    for _, m in ipairs({ net, plain }) do
+      torch.no_grad(function()
+        m[1].weight:mul_(3)
+        m[2].running_mean:fill_(0.5)
+      end)
+      m[1].bias.data = torch.ones(4)
+    end
+    helper.near(f(x), plain(x), 1e-6)
+    helper.near(net[2].running_mean, plain[2].running_mean, 1e-6)
+  end)
+
+  it("gives gradients of its inputs", function()
+    local net = nn.Linear(3, 2, { bias = false })
+    local x, c = torch.ones(1, 3), torch.tensor({ { 2.0, -1.0 } })
+    local _, grads = compile(net, { x }, { cotangents = { c } })(x, { c })
+    local w = net.weight:detach()
+    helper.near(grads[1], c:matmul(w), 1e-6)
+  end)
+end)
+
+describe("arguments of lupine.compile", function()
+  local x = torch.ones(2)
+  local function twice(left, right)
+    return left * right * 2
+  end
+
+  it("are refused with the function's own names", function()
+    local f = compile(twice, { x, x })
+    for _, case in ipairs({
+      { "TypeError", "^right: expected a tensor, got nil", x },
+      { "TypeError", "^left: expected a tensor, got int 1", 1, x },
+      { "RuntimeError", "^right: .*float32 .*%[2%].* got torch%.int32 of .*%[2%]", x, x:int() },
+      { "RuntimeError", "^left: .*%[2%].* got .*%[3%]", torch.ones(3), x },
+      { "TypeError", "takes 2 arguments, 3", x, x, x },
+    }) do
+      helper.raises(case[1], case[2], function()
+        f(table.unpack(case, 3))
+      end)
+    end
+    helper.raises("TypeError", "^compile%(inputs%): right: expected a tensor, got int 5", function()
+      compile(twice, { x, 5 })
+    end)
+    helper.raises("TypeError", "^input: expected a tensor, got bool", function()
+      compile(nn.Linear(2, 2), { x })(true)
+    end)
+  end)
+
+  it("may share a name", function()
+    local f = compile(function(_, _) -- luacheck: ignore
+      return _ * 3
+    end, { x, x * 5 })
+    helper.near(f(x, x * 5), { 15, 15 }, helper.exact)
+  end)
+
+  it("must be a function or a module, a list, and known options", function()
+    helper.raises("TypeError", "a function or a torch.nn.Module, got int 5", function()
+      compile(5, { x })
+    end)
+    helper.raises("TypeError", "expected a list of tensors", function()
+      compile(twice, x)
+    end)
+    helper.raises("TypeError", "unknown option 'fused' %(nearest: 'fuse'%)", function()
+      compile(twice, { x, x }, { fused = true })
+    end)
+  end)
+
+  it("must have a cotangent like each result, and name inputs in wrt", function()
+    for text, opts in pairs({
+      ["0 given, the function returns 1"] = { cotangents = {} },
+      ["cotangents%[1%]: .*%[2%].* got .*%[3%]"] = { cotangents = { torch.ones(3) } },
+      ["wrt%[1%]: .*1%.%.2 %(left, right%), got int 3"] = { cotangents = { x }, wrt = { 3 } },
+      ["cotangents: %[1%]: expected a tensor"] = { cotangents = { 1 } },
+    }) do
+      helper.raises("Exception", text, function()
+        compile(twice, { x, x }, opts)
+      end)
+    end
+  end)
+end)
