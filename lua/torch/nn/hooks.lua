@@ -25,9 +25,11 @@ Handle.__close = Handle.remove
 ---@param list table
 ---@param fn function
 ---@param first? boolean
+---@param entry? table its further properties
 ---@return torch.RemovableHandle
-function M.add(list, fn, first)
-  local entry = { fn = fn }
+function M.add(list, fn, first, entry)
+  entry = entry or {}
+  entry.fn = fn
   table.insert(list, first and 1 or #list + 1, entry)
   local handle = Handle()
   handle._list, handle._entry = list, entry
@@ -50,26 +52,56 @@ local function packed(value)
   return { n = 1, value }
 end
 
---- Pre-hooks over packed arguments; gives packed arguments.
-function M.before(module, list, args)
-  for _, entry in ipairs(list and { table.unpack(list) } or {}) do
-    local new = entry.fn(module, args)
-    if new ~= nil then
-      args = packed(new)
-    end
-  end
-  return args
+M.packed = packed
+
+local function entries(list)
+  return list and { table.unpack(list) } or {}
 end
 
---- Hooks over packed results; gives packed results.
-function M.after(module, list, args, out)
-  for _, entry in ipairs(list and { table.unpack(list) } or {}) do
-    local new = entry.fn(module, args, out.n > 1 and { table.unpack(out, 1, out.n) } or out[1])
+--- Pre-hooks over packed arguments and the table by name; gives both.
+function M.before(module, list, args, by_name)
+  for _, entry in ipairs(entries(list)) do
+    if entry.with_kwargs then
+      local new, names = entry.fn(module, args, by_name)
+      args = new ~= nil and packed(new) or args
+      by_name = names or by_name
+    else
+      local new = entry.fn(module, args)
+      args = new ~= nil and packed(new) or args
+    end
+  end
+  return args, by_name
+end
+
+local function call(entry, module, args, by_name, out)
+  if entry.with_kwargs then
+    return entry.fn(module, args, by_name, out)
+  end
+  return entry.fn(module, args, out)
+end
+
+--- Hooks over packed results; gives packed results. `done` takes the hooks
+--- that were called.
+function M.after(module, list, args, by_name, out, done)
+  for _, entry in ipairs(entries(list)) do
+    done[entry] = true
+    local new = call(entry, module, args, by_name,
+      out.n > 1 and { table.unpack(out, 1, out.n) } or out[1])
     if new ~= nil then
       out = out.n > 1 and packed(new) or { n = 1, new }
     end
   end
   return out
+end
+
+--- After an error: the hooks that are always called and were not. What they
+--- raise is dropped, the first error is the one that counts.
+function M.always(module, list, args, by_name, done)
+  for _, entry in ipairs(entries(list)) do
+    if entry.always_call and not done[entry] then
+      pcall(call, entry, module, args, by_name, nil)
+    end
+  end
 end
 
 return M

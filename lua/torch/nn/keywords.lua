@@ -55,6 +55,24 @@ function M.bind(forward, ...)
   return ...
 end
 
+--- {n, …} without a last table by name, and that table ({} if there is none).
+function M.split(forward, args)
+  local last = args.n > 0 and args[args.n] or nil
+  if type(last) ~= "table" or getmetatable(last) ~= nil or type(next(last)) ~= "string" then
+    return args, {}
+  end
+  local open = {}
+  for i, name in ipairs(names_of(forward)) do
+    open[name] = i >= args.n
+  end
+  for key in pairs(last) do
+    if not open[key] then
+      return args, {}
+    end
+  end
+  return { n = args.n - 1, table.unpack(args, 1, args.n - 1) }, last
+end
+
 local checked = setmetatable({}, { __mode = "k" })
 
 -- Frames of the wrapper count as this file's: not the caller's.

@@ -1,6 +1,7 @@
 --- torch.nn.Module: registration of parameters, buffers and sub-modules by
 --- assignment, the call, hooks. What walks the tree of modules stands in
---- module_tree.lua, state dictionaries in module_state.lua, both added here.
+--- module_tree.lua, state dictionaries in module_state.lua, the registration of
+--- hooks in module_hooks.lua, all added here.
 ---
 --- An instance holds four raw tables: `_parameters`, `_buffers`, `_modules`
 --- (torch.nn.Registry) and `_fields` (every other field). So each read and
@@ -234,10 +235,41 @@ local function run(self, ...)
   return forward(self, keywords.bind(forward, ...))
 end
 
+local function run_inner(self, args, by_name)
+  if next(by_name) ~= nil then
+    args = { n = args.n + 1, table.unpack(args, 1, args.n) }
+    args[args.n] = by_name
+  end
+  local taps = rawget(self, "_backward_hooks")
+  if taps and (#taps.pre > 0 or #taps.full > 0) then
+    return require("torch.nn.backward_hooks").run(self, taps, args, run)
+  end
+  return table.pack(run(self, table.unpack(args, 1, args.n)))
+end
+
 local function run_hooked(self, ...)
-  local args = hooks.before(self, self._pre_hooks, table.pack(...))
-  local out = table.pack(run(self, table.unpack(args, 1, args.n)))
-  out = hooks.after(self, self._hooks, args, out)
+  local forward = self._fields.forward or getmetatable(self).forward
+  local list, done = rawget(self, "_hooks"), {}
+  local args, by_name = keywords.split(forward, table.pack(...))
+  local function body()
+    args, by_name = hooks.before(self, rawget(self, "_pre_hooks"), args, by_name)
+    return hooks.after(self, list, args, by_name, run_inner(self, args, by_name), done)
+  end
+  local always = false
+  for _, entry in ipairs(list or {}) do
+    always = always or entry.always_call
+  end
+  local out
+  if always then
+    local ok, result = pcall(body)
+    if not ok then
+      hooks.always(self, list, args, by_name, done)
+      error(result, 0)
+    end
+    out = result
+  else
+    out = body()
+  end
   return table.unpack(out, 1, out.n)
 end
 
@@ -248,32 +280,6 @@ function Module.__call(self, ...)
   end
   return run(self, ...)
 end
-
-local function add_hook(kind)
-  return function(self, fn, ...)
-    errors.check(type(fn) == "function" or getmetatable(fn), "TypeError",
-      "the hook must be a function, got %s", check.describe(fn))
-    local prepend = check.arguments("register hook", { "prepend" }, nil, ...)[1]
-    if not rawget(self, kind) then
-      rawset(self, kind, {})
-    end
-    self._fields._hooked = kind ~= "_state_hooks" or self._fields._hooked
-    return hooks.add(rawget(self, kind), fn, prepend)
-  end
-end
-
---- hook(module, args) runs before forward; args is a list. What it returns, if
---- not nil, replaces the arguments (one value, or a list of them).
---- Option prepend. Returns a handle with remove().
-Module.register_forward_pre_hook = add_hook("_pre_hooks")
-
---- hook(module, args, output) runs after forward; several results are a list.
---- What it returns, if not nil, replaces the output.
-Module.register_forward_hook = add_hook("_hooks")
-
---- hook(module, state_dict, prefix) runs at the end of state_dict of this
---- module; a table that it returns replaces the dictionary.
-Module.register_state_dict_hook = add_hook("_state_hooks")
 
 -- ---- text ------------------------------------------------------------------
 
@@ -311,7 +317,9 @@ function Module:_get_name()
   return getmetatable(self).__name
 end
 
-for _, part in ipairs({ "torch.nn.module_tree", "torch.nn.module_state" }) do
+for _, part in ipairs({
+  "torch.nn.module_tree", "torch.nn.module_state", "torch.nn.module_hooks",
+}) do
   for name, method in pairs(require(part)(Module)) do
     Module[name] = method
   end

@@ -23,13 +23,25 @@ function Keys.__tostring(k)
     quoted(k.missing_keys), quoted(k.unexpected_keys))
 end
 
+local function run(self, list, ...)
+  for _, entry in ipairs({ table.unpack(rawget(self, list) or {}) }) do
+    entry.fn(self, ...)
+  end
+end
+
+local EXTRA = "_extra_state"
+
 local function save(self, into, prefix, keep)
+  run(self, "_state_pre_hooks", prefix, keep or false)
   for _, registry in ipairs({ self._parameters, self._buffers }) do
     for _, name, value in registry:each() do
       if not (registry == self._buffers and self._transient[name]) then
         into[prefix .. name] = keep and value or value:detach()
       end
     end
+  end
+  if self.get_extra_state then
+    into[prefix .. EXTRA] = self:get_extra_state()
   end
   for _, name, child in self._modules:each() do
     into = save(child, into, prefix .. name .. ".", keep)
@@ -63,27 +75,69 @@ local function load_one(key, target, value)
   return nil
 end
 
-local function take(self, from, prefix, wanted, missing, messages)
+-- Puts the tensor itself in the place of a parameter or buffer.
+local function assign_one(registry, key, name, target, value)
+  if not core.is_tensor(value) or target.shape ~= value.shape then
+    return load_one(key, target, value)
+  end
+  if core.is_parameter(target) and not core.is_parameter(value) then
+    value = core.parameter(value, target.requires_grad)
+  end
+  registry:set(name, value)
+  return nil
+end
+
+-- What loading goes by: the dictionary, the keys that were wanted, those that
+-- were missing, error texts, options, and modules with hooks to call at the end.
+local function take(self, l, prefix)
+  run(self, "_load_pre_hooks", l.from, prefix, {}, l.strict, l.keys.missing_keys,
+    l.keys.unexpected_keys, l.messages)
+  local function entry(key)
+    l.wanted[key] = true
+    if l.from[key] == nil then
+      l.keys.missing_keys[#l.keys.missing_keys + 1] = key
+    end
+    return l.from[key]
+  end
   for _, registry in ipairs({ self._parameters, self._buffers }) do
     for _, name, target in registry:each() do
       if not (registry == self._buffers and self._transient[name]) then
         local key = prefix .. name
-        wanted[key] = true
-        if from[key] == nil then
-          missing[#missing + 1] = key
-        else
-          messages[#messages + 1] = load_one(key, target, from[key])
+        local value = entry(key)
+        if value ~= nil and l.assign then
+          l.messages[#l.messages + 1] = assign_one(registry, key, name, target, value)
+        elseif value ~= nil then
+          l.messages[#l.messages + 1] = load_one(key, target, value)
         end
       end
     end
   end
-  for _, name, child in self._modules:each() do
-    take(child, from, prefix .. name .. ".", wanted, missing, messages)
+  if self.set_extra_state then
+    local value = entry(prefix .. EXTRA)
+    if value ~= nil then
+      self:set_extra_state(value)
+    end
   end
+  for _, name, child in self._modules:each() do
+    take(child, l, prefix .. name .. ".")
+  end
+  l.loaded[#l.loaded + 1] = self
 end
 
 local function list_of(kind, keys)
   return ('%s key(s) in state_dict: "%s". '):format(kind, table.concat(keys, '", "'))
+end
+
+-- Hooks may change it; the caller's stays.
+local function copy_of(state)
+  if ordered.is_dict(state) then
+    return ordered.copy(state)
+  end
+  local out = {}
+  for key, value in pairs(state) do
+    out[key] = value
+  end
+  return out
 end
 
 return function()
@@ -103,21 +157,29 @@ return function()
   --- error: RuntimeError that lists every missing, unexpected (if strict) and
   --- ill-shaped entry
   ---@param state table<string, torch.Tensor>
-  ---@param ... any strict (true)
+  ---@param ... any strict (true), assign (false): the tensors take the place of the module's
   ---@return {missing_keys: string[], unexpected_keys: string[]}
   function M:load_state_dict(state, ...)
     errors.check(type(state) == "table", "TypeError",
       "Expected state_dict to be dict-like, got %s.", check.describe(state))
-    local strict = check.arguments("load_state_dict", { "strict" }, nil, ...)[1] ~= false
-    local missing, unexpected, messages, wanted = {}, {}, {}, {}
-    take(self, state, "", wanted, missing, messages)
-    for key in pairs(state) do
-      if not wanted[key] then
+    local a = check.arguments("load_state_dict", { "strict", "assign" }, nil, ...)
+    local strict = a[1] ~= false
+    local missing, unexpected, messages = {}, {}, {}
+    local keys = setmetatable({ missing_keys = missing, unexpected_keys = unexpected }, Keys)
+    local from = copy_of(state)
+    local l = { from = from, strict = strict, assign = a[2], keys = keys, messages = messages,
+      wanted = {}, loaded = {} }
+    take(self, l, "")
+    for key in pairs(from) do
+      if not l.wanted[key] then
         unexpected[#unexpected + 1] = key
       end
     end
-    if not ordered.is_dict(state) then
+    if not ordered.is_dict(from) then
       table.sort(unexpected)
+    end
+    for _, module in ipairs(l.loaded) do
+      run(module, "_load_hooks", keys)
     end
     if strict and #unexpected > 0 then
       table.insert(messages, 1, list_of("Unexpected", unexpected))
@@ -129,7 +191,7 @@ return function()
       errors.raise("RuntimeError", "%s", ("Error(s) in loading state_dict for %s:\n\t%s"):format(
         self:_get_name(), table.concat(messages, "\n\t")))
     end
-    return setmetatable({ missing_keys = missing, unexpected_keys = unexpected }, Keys)
+    return keys
   end
 
   return M

@@ -143,6 +143,20 @@ return function(Module)
     return module
   end
 
+  --- Puts a module at a path; strict: only where there is one already.
+  function M:set_submodule(path, module, ...)
+    local strict = options("set_submodule", { "strict" }, { false }, ...)
+    errors.check(type(path) == "string" and path ~= "", "ValueError",
+      "set_submodule(target): cannot set the submodule without a target name")
+    errors.check(Module:is(module), "ValueError", "set_submodule(module): expected a module, got %s",
+      check.describe(module))
+    local owner, name = path:match("^(.*)%.([^.]*)$")
+    local parent = M.get_submodule(self, owner or "")
+    errors.check(not strict or parent._modules.values[name or path], "AttributeError",
+      "%s has no submodule '%s'", parent:_get_name(), name or path)
+    parent._modules:set(name or path, module)
+  end
+
   --- Training mode for the module and all below it.
   function M:train(mode)
     mode = check.bool(mode == nil or mode, "train(mode)")
@@ -246,6 +260,16 @@ return function(Module)
   function M:cpu()
     return self:_apply(function(t)
       return t:cpu()
+    end)
+  end
+
+  --- On another device, with undefined elements: to_empty({device = "cpu"}).
+  function M:to_empty(...)
+    local device = options("to_empty", { "device" }, {}, ...)
+    errors.check(device ~= nil, "TypeError", "to_empty(): argument 'device' is missing")
+    local empty = require("torch").empty
+    return self:_apply(function(t)
+      return empty(t.shape, { dtype = t.dtype, device = device })
     end)
   end
 

@@ -76,6 +76,59 @@ local function list_class(name)
     return self
   end
 
+  -- The modules in order; those of a list as they stand.
+  local function list_of(where, value)
+    local out = {}
+    errors.check(type(value) == "table", "TypeError", "%s: expected a list of modules, got %s",
+      where, check.describe(value))
+    for i, m in ipairs(value) do
+      out[i] = m
+    end
+    return out
+  end
+
+  -- Takes all modules away and numbers the given ones anew.
+  local function refill(self, modules)
+    for _, key in ipairs({ table.unpack(self._modules.keys) }) do
+      self._modules:remove(key)
+    end
+    return self:extend(modules)
+  end
+
+  --- Takes module number `at` (from 1; none: the last) away; the later ones
+  --- move up.
+  function cls:pop(at)
+    local modules = list_of(name, self)
+    local n = #modules
+    at = at == nil and n or at
+    local i = math.type(at) == "integer" and at < 0 and n + 1 + at or at
+    errors.check(math.type(i) == "integer" and i >= 1 and i <= n, "IndexError",
+      "%s:pop(at): at is %s, it has %d modules, counted from 1", name, tostring(at), n)
+    local gone = table.remove(modules, i)
+    refill(self, modules)
+    return gone
+  end
+
+  --- a + b: a new one of the modules of both.
+  function cls.__add(a, b)
+    return refill(cls(), list_of(name, a)):extend(list_of(name, b))
+  end
+
+  --- a * n: a new one of the same modules n times.
+  function cls.__mul(a, b)
+    local list, n = a, b
+    if type(a) == "number" then
+      list, n = b, a
+    end
+    errors.check(math.type(n) == "integer" and n > 0, "ValueError",
+      "%s * n: n must be a positive integer, not %s", name, check.describe(n))
+    local out = cls()
+    for _ = 1, n do
+      out:extend(list_of(name, list))
+    end
+    return out
+  end
+
   return cls
 end
 
@@ -216,6 +269,34 @@ local function dict_class(name, registry, put)
       name, tostring(key))
     self[registry]:remove(key)
     return value
+  end
+
+  --- The last key and its value, which go.
+  function cls:popitem()
+    local key = self[registry].keys[#self[registry].keys]
+    errors.check(key, "KeyError", "popitem(): the %s is empty", name)
+    return key, self:pop(key)
+  end
+
+  --- The value, or `default` if the key is not there.
+  function cls:get(key, default)
+    return self[registry].values[key] or default
+  end
+
+  function cls:setdefault(key, default)
+    if self[registry].values[key] == nil then
+      put(self, key, default)
+    end
+    return self[registry].values[key] or nil
+  end
+
+  --- Another one of the same values.
+  function cls:copy()
+    local out = cls()
+    for key, value in self:items() do
+      put(out, key, value)
+    end
+    return out
   end
 
   function cls:clear()
