@@ -87,16 +87,6 @@ define("isreal", { "input" }, true, function(input)
   return op.full(input.shape, true)
 end)
 
---- Which elements occur in test_elements.
-define("isin", { "elements", "test_elements", "assume_unique", "invert" }, false,
-  function(elements, test, _, invert)
-    if type(test) == "number" then
-      test = core.tensor(test)
-    end
-    local found = op.any(elements:unsqueeze(-1):eq(test:reshape(-1)), -1)
-    return invert and found:logical_not() or found
-  end)
-
 -- ---- results that depend on the arguments -----------------------------------
 
 --- where(condition): a list of index tensors, one for each dimension.
@@ -208,6 +198,12 @@ end
 
 --- repeat is a word of Lua: x:repeat_(2, 1), or x["repeat"](x, 2, 1).
 methods.repeat_ = methods["repeat"]
+
+function methods.float_power_(self, exponent)
+  errors.check(self.dtype == core.dtypes.float64, "RuntimeError",
+    "float_power_(): the result is float64, the base %s", tostring(self.dtype))
+  return self:copy_(op.float_power(self, exponent))
+end
 
 --- The transpose of the last two dimensions, conjugated if it were complex.
 function methods.adjoint(self)

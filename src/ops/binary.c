@@ -133,6 +133,22 @@ static LpVal clamp_grad(LpGrad *g, int i)
     return WHERE(keep, DY, K(0));
 }
 
+/* By the first operand, where no closed form is known. */
+static LpVal none_by_self(LpGrad *g)
+{
+    lp_fail(g->b->err, LP_E_NOT_IMPLEMENTED,
+            "%s: the derivative by its first operand is not implemented",
+            g->op->name);
+    return LP_NOVAL;
+}
+
+/* dP(a, x)/dx = x^(a-1) exp(-x) / gamma(a) */
+static LpVal igamma_slope(LpGrad *g)
+{
+    LpVal power = OP2(xlogy, SUB(X, K(1)), Y);
+    return OP1(exp, SUB(SUB(power, Y), OP1(lgamma, X)));
+}
+
 /* s(1-s)(2 + x(1-2s)), s = sigmoid(x) */
 static LpVal silu_second(LpGrad *g)
 {
@@ -288,6 +304,20 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
             g->din[2] = gz;                                                    \
     }                                                                          \
     RECORD(name, tail, policy_, cost_, reads, where_)
+#define BINARYN(name, tail, policy_, cost_, e, ie, reason)                     \
+    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
+                                            .policy = LP_PW_##policy_,         \
+                                            .cost = LP_EW_##cost_,             \
+                                            .domain = ""};                     \
+    LpOp op_##name = {                                                         \
+        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                         \
+        .forms = #name "(" tail,                                               \
+        .infer = lp_infer_pointwise,                                           \
+        .prepare = lp_pointwise_prepare,                                       \
+        .cost = lp_rule_pointwise,                                             \
+        .no_grad = reason,                                                     \
+        .data = &data_##name,                                                  \
+    };
 #define COMPARE(name, tail, cost_, e, ie)                                      \
     static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
                                             .policy = LP_PW_BOOL,              \
@@ -318,6 +348,23 @@ LpOp op_rsub = {
     .kind = LP_OP_COMPOSITE,
     .forms = "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f",
     .expand = expand_rsub,
+};
+
+/* x 2^y; the power of an integer is of the default float type. */
+static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                         int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpVal y = in[1];
+    if (!lp_is_imm(y) && !lp_is_float(lp_type(b, y)->dtype))
+        y = lp_cast(b, y, lp_default_dtype());
+    out[0] = lp_mul(b, in[0], lp_op2(b, LP_OP_pow, lp_immf(b, 2), y));
+}
+
+LpOp op_ldexp = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "ldexp(Tensor self, Tensor other) -> Tensor @fmio",
+    .expand = expand_ldexp,
 };
 
 /* The power in float64. */

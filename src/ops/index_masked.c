@@ -265,7 +265,8 @@ LP_EXPAND(expand_isin)
         return;
     }
     LpVal hit = lp_op2(b, LP_OP_eq, x, test);
-    hit = lp_amax(b, hit, &last, 1, false);
+    LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false)};
+    hit = lp_emit(b, LP_OP_any, &hit, 1, a);
     out[0] = attr[1].i ? lp_op1(b, LP_OP_logical_not, hit) : hit;
 }
 

@@ -91,6 +91,20 @@ static LpStatus check_each(const LpInfer *x, LpPwPolicy policy)
     return LP_OK;
 }
 
+/* PyTorch computes these alone of bool: a bool tensor to the power of a bool
+ * number, and one bound that is a tensor. */
+static bool takes_bool(const LpInfer *x)
+{
+    const LpType *in = x->in;
+    if (x->op->id == LP_OP_pow)
+        return !in[0].wrapped && in[1].wrapped;
+    if (x->op->id != LP_OP_clamp)
+        return false;
+    const LpType *bound = in[1].dtype == LP_DT_NONE ? &in[2] : &in[1];
+    bool both = in[1].dtype != LP_DT_NONE && in[2].dtype != LP_DT_NONE;
+    return !both && !bound->wrapped;
+}
+
 static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
 {
     bool real = lp_is_float(*t);
@@ -99,7 +113,8 @@ static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
             x->attr[0].kind == LP_ATTR_NONE ? LP_PW_FLOAT : LP_PW_SAME_NOT_BOOL;
     switch (policy) {
     case LP_PW_SAME_NOT_BOOL:
-        return *t == LP_BOOL ? refuse(x, *t, "a number type") : LP_OK;
+        return *t == LP_BOOL && !takes_bool(x) ? refuse(x, *t, "a number type")
+                                               : LP_OK;
     case LP_PW_FLOAT:
         *t = real ? *t : lp_default_dtype();
         return LP_OK;

@@ -35,6 +35,32 @@ static LpVal mish_grad(LpGrad *g)
     return MUL(DY, ADD(t, MUL(s, SUB(K(1), MUL(t, t)))));
 }
 
+/* R / X, and the limit 1/2 of the odd Bessel functions at 0. */
+static LpVal over_x(LpGrad *g)
+{
+    LpVal zero = EQ(X, K(0));
+    return WHERE(zero, K(0.5), DIV(R, WHERE(zero, K(1), X)));
+}
+
+/* (t cos t - sin t) / (t x), t = pi x; 0 where the square is. */
+static LpVal sinc_grad(LpGrad *g)
+{
+    LpVal zero = EQ(MUL(X, X), K(0)), x = WHERE(zero, K(1), X);
+    LpVal t = MUL(x, K(3.14159265358979323846));
+    LpVal slope = DIV(SUB(MUL(t, OP1(cos, t)), OP1(sin, t)), MUL(t, x));
+    return WHERE(zero, K(0), MUL(DY, slope));
+}
+
+/* dy / (x (1 - x)); beyond eps and 1 - eps nothing, without eps NaN beyond 0
+ * and 1. */
+static LpVal logit_grad(LpGrad *g)
+{
+    bool any = g->attr[0].kind == LP_ATTR_NONE;
+    double lo = any ? 0 : P(0);
+    LpVal inside = AND(GE(X, K(lo)), LE(X, K(1 - lo)));
+    return WHERE(inside, DIV(DY, MUL(X, SUB(K(1), X))), K(any ? NAN : 0));
+}
+
 /* ---- choice of loops ------------------------------------------------------
  */
 static int select_round(const LpKernelReq *r, LpDtype type, LpPwNode *n)
@@ -58,6 +84,14 @@ static int select_gelu(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     (void)type, (void)n;
     return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh
                                                : LP_LOOP_gelu;
+}
+
+static int select_logit(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type;
+    if (r->attr[0].kind == LP_ATTR_NONE)
+        n->p[0].f = -1;
+    return LP_LOOP_logit;
 }
 
 static double largest(LpDtype t)
@@ -109,8 +143,23 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     ((id) == LP_OP_round         ? select_round                                \
      : (id) == LP_OP_gelu        ? select_gelu                                 \
      : (id) == LP_OP_nan_to_num  ? select_nan_to_num                           \
+     : (id) == LP_OP_logit       ? select_logit                                \
      : (id) == LP_OP_bitwise_not ? select_not                                  \
                                  : NULL)
+#define UNARYN(name, tail, policy_, cost_, e, reason)                          \
+    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
+                                            .policy = LP_PW_##policy_,         \
+                                            .cost = LP_EW_##cost_,             \
+                                            .domain = ""};                     \
+    LpOp op_##name = {                                                         \
+        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                         \
+        .forms = #name "(Tensor self" tail,                                    \
+        .infer = lp_infer_pointwise,                                           \
+        .prepare = lp_pointwise_prepare,                                       \
+        .cost = lp_rule_pointwise,                                             \
+        .no_grad = reason,                                                     \
+        .data = &data_##name,                                                  \
+    };
 #define TEST(name, tail, e, ie)                                                \
     static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
                                             .policy = LP_PW_BOOL,              \
@@ -163,15 +212,82 @@ LpOp op_cast = {
     .data = &data_identity,
 };
 
-static void expand_positive(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                            int n_in, LpVal *out, int n_out)
+static void expand_same(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                        int n_in, LpVal *out, int n_out)
 {
     (void)b, (void)attr, (void)n_in, (void)n_out;
     out[0] = in[0];
+}
+
+static void expand_positive(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                            int n_in, LpVal *out, int n_out)
+{
+    if (lp_type(b, in[0])->dtype == LP_BOOL)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "positive: the operand has the type bool; it must be a number "
+                "type");
+    expand_same(b, attr, in, n_in, out, n_out);
 }
 
 LpOp op_positive = {
     .kind = LP_OP_COMPOSITE,
     .forms = "positive(Tensor self) -> Tensor @fm",
     .expand = expand_positive,
+};
+
+/* The operators on complex numbers that leave a real one as it is. */
+LpOp op_conj = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "conj(Tensor self) -> Tensor @fm\n"
+             "conj_physical(Tensor self) -> Tensor @fmi\n"
+             "real(Tensor self) -> Tensor @f\n"
+             "resolve_conj(Tensor self) -> Tensor @fm\n"
+             "resolve_neg(Tensor self) -> Tensor @fm",
+    .expand = expand_same,
+};
+
+static void expand_frexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                         int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    out[0] = lp_op1(b, LP_OP_frexp_mantissa, in[0]);
+    out[1] = lp_cast(b, lp_op1(b, LP_OP_frexp_exponent, in[0]), LP_I32);
+}
+
+LpOp op_frexp = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fm",
+    .expand = expand_frexp,
+};
+
+/* log gamma in p dimensions: sum over i < p of lgamma(x - i / 2), and
+ * p (p - 1) / 4 log(pi). */
+static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                            int n_in, LpVal *out, int n_out)
+{
+    int64_t p = attr[0].i, last = -1;
+    (void)n_in, (void)n_out;
+    out[0] = LP_NOVAL;
+    if (p < 1 || p > 1000) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "mvlgamma: p is %lld; it must be from 1 to 1000", (long long)p);
+        return;
+    }
+    LpDtype t = lp_type(b, in[0])->dtype;
+    LpVal x = lp_cast(b, in[0], lp_is_float(t) ? t : lp_default_dtype());
+    LpAttr a[4] = {lp_attr_scalar(lp_int(0)), lp_attr_scalar(lp_int(p)),
+                   lp_attr_scalar(lp_int(1)), lp_attr_dtype(LP_I64)};
+    LpVal i = lp_emit(b, LP_OP_arange, NULL, 0, a);
+    LpVal each =
+        lp_sub(b, lp_unsqueeze(b, x, -1), lp_mul(b, i, lp_immf(b, 0.5)));
+    LpVal y = lp_sum(b, lp_op1(b, LP_OP_lgamma, each), &last, 1, false);
+    double more = (double)(p * (p - 1)) / 4 * log(3.14159265358979323846);
+    out[0] = lp_add(b, y, lp_immf(b, more));
+}
+
+LpOp op_mvlgamma = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmi\n"
+             "multigammaln(Tensor self, int p) -> Tensor @s",
+    .expand = expand_mvlgamma,
 };

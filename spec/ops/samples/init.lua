@@ -31,6 +31,16 @@ local own = {
   polygamma = { { x({ 4 }, 0.3, 4), 1 } },
   clamp = { { x{ 2, 3 }, -0.5, 0.7 }, { x{ 2, 3 }, torch.none, 0.1 },
     { x{ 2, 3 }, y({ 3 }, -1, 0), x({ 3 }, 0.1, 1) } },
+  mvlgamma = { { x({ 2, 3 }, 2, 4), 3 } },
+  igamma = { { i({ 2, 3 }, 4), x({ 3 }, 0.3, 3) } },
+  igammac = { { i({ 2, 3 }, 4), x({ 3 }, 0.3, 3) } },
+  zeta = { { 2.5, x({ 2, 3 }, 0.3, 3) }, { i({ 3 }, 5), 2.5 } },
+  gcd = { { i({ 2, 3 }, 12), i({ 3 }, 20) } },
+  lcm = { { i({ 2, 3 }, 12), i({ 3 }, 20) } },
+  ldexp = { { x{ 2, 3 }, i({ 3 }, 4) }, { x{ 3 }, y{ 3 } } },
+  conj = { { x{ 2, 3 } } },
+  frexp = { { x({ 2, 3 }, 1.1, 1.9) } },
+  frexp_mantissa = { { x({ 2, 3 }, 1.1, 1.9) } },
   nextafter = { { x{ 2, 3 }, y{ 3 }, kink = "a step", loose = "steps differ" } },
 }
 
@@ -40,6 +50,9 @@ local also = {
   div = { { x{ 2, 3 }, y({ 3 }, 1, 2), kw = { rounding_mode = "floor" } }, { i({ 3 }, 5), 2 } },
   pow = { { x({ 3 }, 0.5, 2), 3 }, { 2.0, x{ 3 } }, { i({ 3 }, 4), 2 } },
   eq = { { i({ 2, 3 }, 3), i({ 3 }, 3) } },
+  logit = { { x({ 3 }, 0.2, 0.8), 0.1 } },
+  hermite_polynomial_h = { { x{ 4 }, i({ 4 }, 5) }, { x{ 3 }, 4 } },
+  chebyshev_polynomial_v = { { x({ 4 }, -0.9, 0.9), 8 }, { x{ 4 }, i({ 4 }, 5) } },
   gelu = { { x{ 2, 3 }, kw = { approximate = "tanh" } } },
   round = { { x{ 3 }, kw = { decimals = 2 }, kink = "a step function" } },
 }

@@ -92,6 +92,25 @@ static inline int64_t pow_i64(int64_t x, int64_t n)
     return (int64_t)r;
 }
 
+static inline int64_t gcd_i64(int64_t x, int64_t y)
+{
+    uint64_t a = (uint64_t)(x < 0 ? NEGI(x) : x);
+    uint64_t b = (uint64_t)(y < 0 ? NEGI(y) : y);
+    while (b != 0) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return (int64_t)a;
+}
+
+static inline int64_t lcm_i64(int64_t x, int64_t y)
+{
+    int64_t d = gcd_i64(x, y);
+    int64_t v = d == 0 ? 0 : MULI(div_i64(x, d), y);
+    return v < 0 ? NEGI(v) : v;
+}
+
 /* Functions that only these loops use, in both types. */
 #define T float
 #define M(f) f##_f32

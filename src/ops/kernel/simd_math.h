@@ -402,6 +402,16 @@ static inline double normal_cdf_f64(double x)
     return 0.5 * erfc(x * -0.70710678118654752);
 }
 
+static inline float logit_f32(float x)
+{
+    return log_f32(x / (1 - x));
+}
+
+static inline double logit_f64(double x)
+{
+    return log(x / (1 - x));
+}
+
 #define nextafter_f16_f32(x, y) lp_nextafter_half(x, y, false)
 #define nextafter_bf16_f32(x, y) lp_nextafter_half(x, y, true)
 #define nextafter_f16_f64(x, y) (x) /* only float32 loops run half types */
@@ -412,6 +422,50 @@ static inline double normal_cdf_f64(double x)
 #define erfinv_f32(x) (float)lp_erfinv((double)(x))
 #define lgamma_f64(x) lp_lgamma(x)
 #define lgamma_f32(x) (float)lp_lgamma((double)(x))
+#define SPECIAL1(name)                                                         \
+    static inline double name##_f64(double x)                                  \
+    {                                                                          \
+        return lp_##name(x);                                                   \
+    }                                                                          \
+    static inline float name##_f32(float x)                                    \
+    {                                                                          \
+        return (float)lp_##name((double)x);                                    \
+    }
+#define SPECIAL2(name)                                                         \
+    static inline double name##_f64(double x, double y)                        \
+    {                                                                          \
+        return lp_##name(x, y);                                                \
+    }                                                                          \
+    static inline float name##_f32(float x, float y)                           \
+    {                                                                          \
+        return (float)lp_##name((double)x, (double)y);                         \
+    }
+SPECIAL1(frexp_mantissa)
+SPECIAL1(frexp_exponent)
+SPECIAL1(sinc)
+SPECIAL1(spherical_j0)
+SPECIAL1(erfcx)
+SPECIAL1(log_ndtr)
+SPECIAL1(ndtri)
+SPECIAL1(i0)
+SPECIAL1(i0e)
+SPECIAL1(i1)
+SPECIAL1(i1e)
+SPECIAL1(k0)
+SPECIAL1(k0e)
+SPECIAL1(k1)
+SPECIAL1(k1e)
+SPECIAL1(j0)
+SPECIAL1(j1)
+SPECIAL1(y0)
+SPECIAL1(y1)
+SPECIAL1(airy_ai)
+SPECIAL2(zeta)
+SPECIAL2(gammainc)
+SPECIAL2(gammaincc)
+#define polynomial_f64(kind, x, n) lp_polynomial(kind, x, n)
+#define polynomial_f32(kind, x, n)                                             \
+    (float)lp_polynomial(kind, (double)(x), (double)(n))
 #define polygamma_f64(n, x) lp_polygamma((int)(n), x)
 #define polygamma_f32(n, x) (float)lp_polygamma((int)(n), (double)(x))
 

@@ -34,6 +34,13 @@ static inline T M(xlogy)(T x, T y)
     return y != y ? y : v;
 }
 
+static inline T M(xlog1py)(T x, T y)
+{
+    T v = x * M(log1p)(y);
+    v = x == 0 ? 0 : v;
+    return y != y ? y : v;
+}
+
 /* Equal infinities would subtract to NaN. */
 static inline T M(logaddexp)(T x, T y)
 {

@@ -83,6 +83,20 @@ double lp_polygamma(int n, double x)
     return n % 2 ? s : -s;
 }
 
+double lp_frexp_mantissa(double x)
+{
+    int e;
+    return isfinite(x) ? frexp(x, &e) : x;
+}
+
+double lp_frexp_exponent(double x)
+{
+    int e = 0;
+    if (isfinite(x))
+        (void)frexp(x, &e);
+    return e;
+}
+
 float lp_nextafter_half(float x, float y, bool bf16)
 {
     if (x != x || y != y || x == y)
