@@ -9,6 +9,7 @@ local functional = require("torch.functional")
 local grad_mode = require("torch.grad_mode")
 local limits = require("torch.limits")
 local printing = require("torch.printing")
+local sampled = require("torch.sampled")
 
 local M = { errors = errors }
 
@@ -29,7 +30,7 @@ for _, name in ipairs({
 }) do
   M[name] = core[name]
 end
-for _, module in ipairs({ functional, grad_mode, limits }) do
+for _, module in ipairs({ functional, grad_mode, limits, sampled }) do
   for name, fn in pairs(module) do
     M[name] = fn
   end

@@ -4,8 +4,8 @@
  * An operand of another element type is cast first. A small operand is
  * broadcast. popops has maps of three operands as generated code; they are
  * charged as their steps. A running sum has no operation of its own there: it
- * is charged as doubling steps of a copy and an addition; a median as the
- * compare steps of a bitonic sort (Batcher, 1968), what popops uses. */
+ * is charged as doubling steps of a copy and an addition; a median or a mode as
+ * the compare steps of a bitonic sort (Batcher, 1968), what popops uses. */
 #include "runtime/cost/cost.h"
 #include "src/ir/cost.h"
 #include "src/ops/infer.h"
@@ -220,10 +220,24 @@ void lp_rule_line(const LpCostReq *r, LpCost *out)
     for (int i = 0; i < r->attr[0].n; i++)
         line *= in->shape[r->attr[0].v[i]];
     int64_t k = steps_of(line);
-    if (r->op->id == LP_OP_median_dim) {
+    if (r->op->id == LP_OP_median_dim || r->op->id == LP_OP_mode) {
         LpCost c = lp_cost_elementwise(&x, LP_EW_max, LP_EW_BINARY, t, n);
         lp_cost_add(&c, lp_cost_copy(&x, t, n, false));
         lp_cost_add(out, lp_cost_repeat(c, k * (k + 1) / 2));
+    } else if (r->op->id == LP_OP_cummax || r->op->id == LP_OP_cummin) {
+        /* a choice of the value and of its position */
+        LpCost c = lp_cost_elementwise(&x, LP_EW_compare, LP_EW_BINARY, t, n);
+        lp_cost_add(
+            &c, lp_cost_elementwise(&x, LP_EW_select, LP_EW_BINARY, t, 2 * n));
+        lp_cost_add(&c, lp_cost_copy(&x, t, 2 * n, false));
+        lp_cost_add(out, lp_cost_repeat(c, k > 0 ? k : 1));
+    } else if (r->op->id == LP_OP_logcumsumexp) {
+        LpCost c = lp_cost_elementwise(&x, LP_EW_exp, LP_EW_UNARY, t, n);
+        lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_log, LP_EW_UNARY, t, n));
+        lp_cost_add(&c,
+                    lp_cost_elementwise(&x, LP_EW_add, LP_EW_BINARY, t, 2 * n));
+        lp_cost_add(&c, lp_cost_copy(&x, t, n, false));
+        lp_cost_add(out, lp_cost_repeat(c, k > 0 ? k : 1));
     } else if (r->op->id == LP_OP_cumsum || r->op->id == LP_OP_cumprod ||
                r->op->id == LP_OP_prod_others) {
         LpEwOp op = r->op->id == LP_OP_cumsum ? LP_EW_add : LP_EW_mul;

@@ -1,5 +1,5 @@
-/* Reductions composed of others: variance and its kin, norm, nansum, the
- * median of all. */
+/* Reductions composed of others: variance and its kin, norm, nansum, nanmean,
+ * aminmax, the median of all. */
 #include <math.h>
 #include <string.h>
 
@@ -146,10 +146,54 @@ static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 LpOp op_nansum = {
     .kind = LP_OP_COMPOSITE,
     .forms = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fm",
+             "ScalarType? dtype=None) -> Tensor @fmo",
     .expand = expand_nansum,
 };
 
+static void expand_nanmean(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                           int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    LpDtype t = lp_type(b, in[0])->dtype;
+    out[0] = LP_NOVAL;
+    if (!lp_is_float(t)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "nanmean: the tensor has the type %s; it must be a "
+                "floating-point type",
+                lp_dtype_name(t));
+        return;
+    }
+    LpVal number = lp_op2(b, LP_OP_eq, in[0], in[0]);
+    LpVal n = lp_emit(b, LP_OP_sum, &number, 1, attr);
+    LpVal s = lp_emit(b, LP_OP_nansum, in, 1, attr);
+    out[0] = lp_div(b, s, n);
+}
+
+LpOp op_nanmean = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+             "ScalarType? dtype=None) -> Tensor @fmo",
+    .expand = expand_nanmean,
+};
+
+static void expand_aminmax(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                           int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = lp_emit(b, LP_OP_amin, in, 1, attr);
+    out[1] = lp_emit(b, LP_OP_amax, in, 1, attr);
+}
+
+LpOp op_aminmax = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
+             "-> (Tensor min, Tensor max) @p\n"
+             "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
+             "(Tensor min, Tensor max) @fm",
+    .expand = expand_aminmax,
+};
+
+/* Of no elements: NaN, or the integer that is cast of it. */
 static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
                           int n_in, LpVal *out, int n_out)
 {
@@ -157,6 +201,14 @@ static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     LpVal both[2];
     int64_t flat = -1;
     (void)attr, (void)n_in, (void)n_out;
+    LpType t = *lp_type(b, in[0]);
+    out[0] = LP_NOVAL;
+    if (lp_numel(&t) == 0) {
+        LpType one = {.dtype = t.dtype};
+        out[0] = lp_full(
+            b, &one, lp_is_float(t.dtype) ? lp_float(NAN) : lp_int(INT64_MIN));
+        return;
+    }
     LpVal x = lp_reshape(b, in[0], &flat, 1);
     out[0] =
         lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both) ? both[0] : LP_NOVAL;

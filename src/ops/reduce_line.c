@@ -1,5 +1,5 @@
 /* Reductions that find a position (argmax, argmin, max and min along a
- * dimension, median) and running sums and products. */
+ * dimension, median, mode) and running sums, products and extremes. */
 #include "src/ops/kernel/reduce.h"
 #include "src/ops/reduce.h"
 
@@ -32,6 +32,10 @@ static LpStatus prepare_line(const LpKernelReq *r, LpKernel *k, LpErr *e)
 /* The int attribute 0 becomes a list of one; 0-d tensors have none. */
 static LpStatus infer_position(LpInfer *x)
 {
+    bool numbers = x->n_out == 1 || kind_of(x->op) == LP_LINE_MEDIAN;
+    LP_FAIL_IF(numbers && x->in[0].dtype == LP_BOOL, x->err, LP_E_RUNTIME,
+               "%s: the tensor has the type bool; it must be a number type",
+               x->op->name);
     LP_TRY(lp_reduce_dims(x, 0));
     LP_FAIL_IF(x->in[0].ndim == 0 && x->attr[0].n > 0, x->err, LP_E_INDEX,
                "%s: a tensor without dimensions has none to reduce",
@@ -47,7 +51,7 @@ static LpStatus infer_position(LpInfer *x)
 static void grad_position(LpGrad *g)
 {
     LpType like = *LIKE;
-    if (like.ndim == 0) {
+    if (like.ndim == 0 || DY == LP_NOVAL) {
         g->din[0] = DY;
         return;
     }
@@ -88,6 +92,61 @@ ARG(argmin, LP_LINE_ARGMIN);
 ALONG(max_dim, max, LP_LINE_MAX);
 ALONG(min_dim, min, LP_LINE_MIN);
 ALONG(median_dim, median, LP_LINE_MEDIAN);
+
+LpOp op_mode = {
+    .forms = "mode.own(Tensor self, int[1] dim=-1, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @p\n"
+             "mode(Tensor self, int dim=-1, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @fm",
+    .infer = infer_position,
+    .prepare = prepare_line,
+    .cost = lp_rule_line,
+    .grad = grad_position,
+    .grad_out = 2,
+    .data = &(const LpLineKind){LP_LINE_MODE},
+};
+
+/* ---- running extremes -----------------------------------------------------
+ */
+static LpStatus infer_extremes(LpInfer *x)
+{
+    LP_TRY(lp_reduce_dims(x, 0));
+    x->out[0] = x->out[1] = x->in[0];
+    x->out[0].wrapped = x->out[1].wrapped = false;
+    x->out[1].dtype = LP_I64;
+    return LP_OK;
+}
+
+/* dy is added where the extremes came from. */
+static void grad_extremes(LpGrad *g)
+{
+    LpType like = *LIKE;
+    if (like.ndim == 0 || DY == LP_NOVAL) {
+        g->din[0] = DY;
+        return;
+    }
+    like.dtype = lp_type(g->b, DY)->dtype;
+    LpAttr dim = lp_attr_int(g->attr[0].v[0]);
+    LpVal zero = lp_full(g->b, &like, lp_int(0));
+    g->din[0] = lp_emit(g->b, LP_OP_scatter_add, (LpVal[]){zero, g->out[1], DY},
+                        3, &dim);
+}
+
+#define RUNNING(name, kind)                                                    \
+    LpOp op_##name = {                                                         \
+        .forms = #name ".own(Tensor self, int[1] dim) -> (Tensor values, "     \
+                       "Tensor indices) @p\n" #name                            \
+                       "(Tensor self, int dim) -> (Tensor values, Tensor "     \
+                       "indices) @fm",                                         \
+        .infer = infer_extremes,                                               \
+        .prepare = prepare_line,                                               \
+        .cost = lp_rule_line,                                                  \
+        .grad = grad_extremes,                                                 \
+        .grad_out = 2,                                                         \
+        .data = &(const LpLineKind){kind},                                     \
+    }
+RUNNING(cummax, LP_LINE_CUMMAX);
+RUNNING(cummin, LP_LINE_CUMMIN);
 
 /* ---- running sums ---------------------------------------------------------
  */
@@ -177,6 +236,61 @@ LpOp op_cumprod = {
     .grad = grad_cumprod,
     .grad_in = 1,
     .data = &(const LpLineKind){LP_LINE_CUMPROD},
+};
+
+/* ---- logarithms of running sums -------------------------------------------
+ */
+static LpStatus infer_logsums(LpInfer *x)
+{
+    LP_TRY(lp_reduce_dims(x, 0));
+    LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_NOT_IMPLEMENTED,
+               "logcumsumexp: the tensor has the type %s; it must be a "
+               "floating-point type",
+               lp_dtype_name(x->in[0].dtype));
+    x->out[0] = x->in[0];
+    x->out[0].wrapped = false;
+    return LP_OK;
+}
+
+static LpStatus prepare_logsums(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return lp_line_prepare(
+        r, r->attr[1].i ? LP_LINE_CUMLOGSUM_REVERSE : LP_LINE_CUMLOGSUM,
+        &r->attr[0], k, e);
+}
+
+/* dx_j = sum over i >= j of dy_i exp(x_j - r_i): through logarithms, so that
+ * no exponential overflows, for the positive dy less for the negative ones.
+ * A dy that is nothing counts as the least number, whose logarithm is
+ * finite. */
+static void grad_logsums(LpGrad *g)
+{
+    LpDtype t = lp_type(g->b, X)->dtype;
+    LpDtype wide = t == LP_F64 ? LP_F64 : LP_F32;
+    LpVal x = lp_cast(g->b, X, wide), r = lp_cast(g->b, R, wide);
+    LpVal dy = lp_cast(g->b, DY, wide), part[2];
+    LpAttr a[2] = {g->attr[0], lp_attr_bool(!g->attr[1].i)};
+    for (int i = 0; i < 2; i++) {
+        LpVal some = OP2(maximum, i ? NEG(dy) : dy,
+                         K(wide == LP_F64 ? 0x1p-1022 : 0x1p-126));
+        LpVal v = SUB(OP1(log, some), r);
+        v = lp_emit(g->b, LP_OP_logcumsumexp, &v, 1, a);
+        part[i] = OP1(exp, ADD(v, x));
+    }
+    g->din[0] = SUB(part[0], part[1]);
+}
+
+/* y_i = log(exp(x_0) + … + exp(x_i)), from the end in reverse */
+LpOp op_logcumsumexp = {
+    .forms = "logcumsumexp.own(Tensor self, int[1] dim, bool reverse=False) "
+             "-> Tensor @p\n"
+             "logcumsumexp(Tensor self, int dim) -> Tensor @fmo",
+    .infer = infer_logsums,
+    .prepare = prepare_logsums,
+    .cost = lp_rule_line,
+    .grad = grad_logsums,
+    .grad_in = 1,
+    .grad_out = 1,
 };
 
 /* ---- products of the others -----------------------------------------------

@@ -1,9 +1,10 @@
 -- Samples of reductions and of operators along a dimension.
 local make = require("spec.ops.samples.make")
 local torch = require("torch")
-local x, f, b, v = make.x, make.f, make.b, make.v
+local x, y, f, b, v = make.x, make.y, make.f, make.b, make.v
 
 local positions = "positions do not move"
+local half = "it refuses half types"
 
 return {
   sum = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, true }, { x{ 2, 3, 2 }, { 0, -1 } }, { b{ 4 } },
@@ -22,6 +23,10 @@ return {
   max_dim = { { x{ 2, 3 }, 1 }, { x{ 2, 3 }, 0, true } },
   min_dim = { { x{ 2, 3 }, -1 } },
   median_dim = { { x{ 2, 3 }, 1 }, { x{ 4, 2 }, 0, true } },
+  mode = { { x{ 2, 3 }, 1 }, { v{ { 1, 2, 2 }, { 3, 1, 3 } }, { -1 }, true } },
+  cummax = { { x{ 2, 3 }, 1 }, { x{ 4 }, 0 } },
+  cummin = { { x{ 2, 3 }, 1 }, { x{ 4, 2 }, 0 } },
+  logcumsumexp = { { x{ 2, 3 }, 1 }, { x{ 3, 2 }, 0, true } },
   cumsum = { { x{ 2, 3 }, 1 }, { x{ 2, 3 }, 0, torch.float64, true } },
   cumprod = { { x{ 2, 3 }, 1 }, { f{ { 0, 2, 3 }, { 1, 0, 0 } }, 1, first = positions } },
   prod_others = { { x({ 2, 3 }, 0.5, 2), { 1 } }, { x({ 2, 3 }, 0.5, 2), { 0, 1 } } },
@@ -32,7 +37,28 @@ return {
   norm = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, 1 }, { x{ 2, 3 }, math.huge } },
   norm_named = { { x{ 2, 3 }, "fro" } },
   nansum = { { x{ 2, 3 } }, { f{ 0 / 0, 1, 2 }, kink = "of NaN" } },
+  nanmean = { { x{ 2, 3 } }, { f{ { 0 / 0, 1, 2 } }, 1, true, kink = "of NaN" } },
+  aminmax = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, true } },
   median = { { x{ 2, 3 } } },
+  kthvalue = { { x{ 2, 3 }, 2 }, { x{ 4, 2 }, 1, 0, true } },
+  nanmedian_dim = { { x{ 2, 3 }, 1 }, { f{ { 0 / 0, 1, 2 } }, 1, true, kink = "of NaN" } },
+  nanmedian = { { x{ 2, 3 } } },
+  quantile = { { x{ 2, 5 }, f{ 0.3, 0.6 }, 1, kw = { interpolation = "linear" },
+      loose = half },
+    { x{ 2, 5 }, 0.3, 0, true, loose = half },
+    { x{ 2, 5 }, 0.3, kw = { interpolation = "nearest" }, loose = half } },
+  nanquantile = { { x{ 2, 5 }, f{ 0.3, 0.6 }, 1, loose = half },
+    { x{ 2, 5 }, 0.3, kw = { interpolation = "midpoint" }, loose = half } },
+  diff = { { x{ 2, 4 } }, { x{ 2, 4 }, 2, 0, x{ 1, 4 }, y{ 2, 4 } } },
+  trapezoid = { { x{ 2, 4 } }, { x{ 2, 4 }, y{ 4 } }, { x{ 3, 2 }, kw = { dx = 2, dim = 0 } } },
+  cumulative_trapezoid = { { x{ 2, 4 } }, { x{ 2, 4 }, y{ 2, 4 } } },
+  vecdot = { { x{ 2, 3 }, y{ 3 } }, { x{ 2, 3 }, y{ 2, 3 }, kw = { dim = 0 } } },
+  renorm = { { x{ 3, 4 }, 2, 0, 1.5, loose = "the factor is rounded" } },
+  cov = { { x{ 2, 4 }, loose = "rounded in between" },
+    { x{ 2, 4 }, kw = { correction = 0, fweights = v{ 1, 2, 1, 3 },
+        aweights = x({ 4 }, 0.5, 1) }, tensor_kw = { "fweights", "aweights" },
+      loose = "rounded in between" } },
+  corrcoef = { { x{ 3, 5 }, loose = "rounded in between", first = "clipped at 1" } },
   histc = { { x{ 8 }, 4, -2, 2 } },
   bincount = { { v{ 1, 0, 3, 1 } }, { v{ 1, 0, 1 }, x{ 3 }, 4, kink = "counts",
     loose = "weights other than float32 are added in float64" } },

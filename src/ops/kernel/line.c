@@ -1,9 +1,10 @@
 /* Operators along a dimension that are no plain folds: positions of extremes,
- * medians, running sums and products. A line is the reduced elements of one
- * result; it is read in chunks as double or int64, whatever its stride, and
- * lines are shared out to threads whole. See reduce.h. */
+ * medians, modes, running sums, products and extremes. A line is the reduced
+ * elements of one result; it is read in chunks as double or int64, whatever
+ * its stride, and lines are shared out to threads whole. See reduce.h. */
 #include <string.h>
 
+#include "src/ops/kernel/gather_sort.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/kernel/reduce.h"
 
@@ -152,6 +153,29 @@ static int64_t median(const Plan *p, const char *x, Ranked *a, Value *value)
     return r.at;
 }
 
+/* ---- mode -----------------------------------------------------------------
+ */
+/* room: n values, then 2 n items to sort. Equal values stand together in the
+ * order of their positions; NaN counts as one value, the greatest. */
+static int64_t mode(const Plan *p, const char *x, Value *room, Value *value)
+{
+    int64_t n = p->g.red_elems, best = 0, most = 0, first = 0;
+    LpSortItem *item = (LpSortItem *)(void *)(room + n);
+    read_line(p, x, 0, n, room);
+    lp_sort_keys(p->real ? LP_F64 : LP_I64, room, 1, n, item);
+    lp_sort_items(item, item + n, n, false);
+    for (int64_t i = 0; i < n; i++) {
+        if (item[i].key != item[first].key)
+            first = i;
+        if (i - first >= most) {
+            most = i - first + 1;
+            best = item[i].at;
+        }
+    }
+    *value = room[best];
+    return best;
+}
+
 /* ---- running sums and products --------------------------------------------
  */
 static Value plus(bool real, Value a, Value b)
@@ -168,12 +192,27 @@ static Value times(bool real, Value a, Value b)
     return (Value){.i = (int64_t)((uint64_t)a.i * (uint64_t)b.i)};
 }
 
+/* log(exp(a) + exp(b)) */
+static Value plus_logs(bool real, Value a, Value b)
+{
+    double top = a.f > b.f || a.f != a.f ? a.f : b.f;
+    double less = a.f > b.f || a.f != a.f ? b.f : a.f;
+    (void)real;
+    if (top == less && isinf(top))
+        return a;
+    return (Value){.f = top + log1p(exp(less - top))};
+}
+
 /* Runs over chunks, forwards or backwards. y: the line of the result. */
 static void scan(const Plan *p, const char *x, char *y)
 {
     Value v[CHUNK];
-    bool back = p->kind == LP_LINE_CUMSUM_REVERSE;
-    Value (*op)(bool, Value, Value) = p->kind == LP_LINE_CUMPROD ? times : plus;
+    bool logs = p->kind >= LP_LINE_CUMLOGSUM;
+    bool back = p->kind == LP_LINE_CUMSUM_REVERSE ||
+                p->kind == LP_LINE_CUMLOGSUM_REVERSE;
+    Value (*op)(bool, Value, Value) = logs                         ? plus_logs
+                                      : p->kind == LP_LINE_CUMPROD ? times
+                                                                   : plus;
     int64_t n = p->g.red_elems;
     Value run = {0};
     for (int64_t k = 0; k < n; k += CHUNK) {
@@ -186,6 +225,31 @@ static void scan(const Plan *p, const char *x, char *y)
             *u = run;
         }
         write_line(p, y, from, m, v);
+    }
+}
+
+/* at: where the positions of the line at y go, in steps like y's. */
+static void scan_extremes(const Plan *p, const char *x, char *y, int64_t *at)
+{
+    Value v[CHUNK], best = {0};
+    const LpAxis *red = p->g.axis + p->g.n_kept;
+    int64_t n = p->g.red_elems, best_at = 0;
+    for (int64_t k = 0; k < n; k += CHUNK) {
+        int64_t m = n - k < CHUNK ? n - k : CHUNK;
+        read_line(p, x, k, m, v);
+        for (int64_t j = 0; j < m; j++) {
+            /* equal ones give way to later ones; a NaN to nothing else */
+            if (k + j == 0 ||
+                !before(p->real, p->kind == LP_LINE_CUMMAX, best, v[j])) {
+                best = v[j];
+                best_at = k + j;
+            }
+            v[j] = best;
+            int64_t to;
+            lp_reduce_offset(red, p->g.n_red, k + j, &to);
+            at[to / p->out_size] = best_at;
+        }
+        write_line(p, y, k, m, v);
     }
 }
 
@@ -231,6 +295,13 @@ static void run_line(const Plan *p, int64_t line, const char *x,
     case LP_LINE_MEDIAN:
         at = median(p, x, (Ranked *)(void *)room, &v);
         break;
+    case LP_LINE_MODE:
+        at = mode(p, x, room, &v);
+        break;
+    case LP_LINE_CUMMAX:
+    case LP_LINE_CUMMIN:
+        scan_extremes(p, x, y, (int64_t *)out[1] + offset / p->out_size);
+        return;
     case LP_LINE_OTHERS:
         others(p, x, y, room);
         return;
@@ -277,9 +348,10 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind,
     p->load = lp_convert_loop(from, p->real ? LP_F64 : LP_I64);
     p->store = lp_convert_loop(p->real ? LP_F64 : LP_I64, to);
     p->out_size = (int64_t)lp_dtype_size(to);
-    p->line_work = kind == LP_LINE_MEDIAN || kind == LP_LINE_OTHERS
-                       ? 2 * p->g.red_elems
-                       : 0;
+    int64_t room = kind == LP_LINE_MODE                               ? 5
+                   : kind == LP_LINE_MEDIAN || kind == LP_LINE_OTHERS ? 2
+                                                                      : 0;
+    p->line_work = room * p->g.red_elems;
     k->run = run;
     k->fini = NULL;
     k->state = NULL;

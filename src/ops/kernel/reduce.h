@@ -76,9 +76,14 @@ typedef enum {
     LP_LINE_MAX, /* results: value, index */
     LP_LINE_MIN,
     LP_LINE_MEDIAN, /* the lower one; results: value, index */
-    LP_LINE_CUMSUM,
+    LP_LINE_MODE,   /* the least of the most frequent, and its last index */
+    LP_LINE_CUMMAX, /* results: values, indices of the latest extreme */
+    LP_LINE_CUMMIN,
+    LP_LINE_CUMSUM, /* from here on computed in the result's type */
     LP_LINE_CUMSUM_REVERSE,
     LP_LINE_CUMPROD,
+    LP_LINE_CUMLOGSUM,
+    LP_LINE_CUMLOGSUM_REVERSE,
     LP_LINE_OTHERS, /* products of all others */
 } LpLineKind;
 
