@@ -22,7 +22,7 @@ end
 for _, name in ipairs({
   "Size", "device", "slice", "none", "ellipsis",
   "tensor", "as_tensor", "frombuffer", "is_tensor",
-  "is_grad_enabled", "manual_seed", "initial_seed", "seed", "Generator",
+  "is_grad_enabled", "is_anomaly_enabled", "manual_seed", "initial_seed", "seed", "Generator",
   "get_rng_state", "set_rng_state",
   "get_num_threads", "set_num_threads", "use_deterministic_algorithms",
   "are_deterministic_algorithms_enabled", "set_default_dtype", "get_default_dtype",

@@ -3,6 +3,7 @@
  * gradients. A leaf's gradients are accumulated as they come, but when it has
  * hooks: these see their sum, at the end of the pass. Rules run through the
  * eager builder; with create_graph what they compute is recorded again. */
+#include <math.h>
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -219,6 +220,39 @@ static bool leads_anywhere(const LpEdge *e)
     return e->node || e->leaf;
 }
 
+/* ---- anomalies ---------------------------------------------------------- */
+static bool detect_anomaly;
+
+bool lp_detect_anomaly(void)
+{
+    return detect_anomaly;
+}
+
+void lp_set_detect_anomaly(bool on)
+{
+    detect_anomaly = on;
+}
+
+/* Fails when there is a NaN in the gradient of operand nr. */
+static LpStatus check_numbers(LpTensor *g, const LpOp *op, int nr, LpErr *e)
+{
+    LpTensor *c = NULL;
+    if (g->st->flags & (LP_ST_TRACED | LP_ST_META))
+        return LP_OK;
+    LP_TRY(lp_contiguous(g, &c, e));
+    size_t size = lp_dtype_size(c->dtype);
+    const char *p = lp_tensor_data(c);
+    LpStatus s = LP_OK;
+    for (int64_t i = lp_tensor_numel(c); i-- > 0 && s == LP_OK; p += size)
+        if (isnan(lp_scalar_f(lp_scalar_load(c->dtype, p))))
+            s = lp_fail(e, LP_E_RUNTIME,
+                        "the gradient of %s by operand %d has a NaN "
+                        "(detect_anomaly)",
+                        op->name, nr);
+    lp_tensor_release(c);
+    return s;
+}
+
 /* Gradients of the node's operands, summed to their shapes, to their edges. */
 static LpStatus send(Pass *p, LpEager *g, LpNode *n, const LpVal *din)
 {
@@ -230,6 +264,8 @@ static LpStatus send(Pass *p, LpEager *g, LpNode *n, const LpVal *din)
                          : lp_full(&g->b, type, lp_float(0));
         if (lp_failed(&g->b))
             return p->err->code;
+        if (detect_anomaly)
+            LP_TRY(check_numbers(lp_eager_get(g, v), n->op, i, p->err));
         LP_TRY(deliver(p, &n->edge[i], lp_eager_get(g, v)));
     }
     return LP_OK;

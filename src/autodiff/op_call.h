@@ -44,6 +44,10 @@ LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e);
 bool lp_grad_enabled(void);
 void lp_set_grad_enabled(bool on);
 
+/* A backward pass fails at the first rule that gives a NaN. */
+bool lp_detect_anomaly(void);
+void lp_set_detect_anomaly(bool on);
+
 /* Leaf flag. RuntimeError for integer tensors and for clearing it on a
  * non-leaf. */
 LpStatus lp_set_requires_grad(LpTensor *t, bool on, LpErr *e);

@@ -167,6 +167,19 @@ static int is_grad_enabled(lua_State *L)
     return 1;
 }
 
+static int is_anomaly_enabled(lua_State *L)
+{
+    lua_pushboolean(L, lp_detect_anomaly());
+    return 1;
+}
+
+static int set_anomaly_enabled(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TBOOLEAN);
+    lp_set_detect_anomaly(lua_toboolean(L, 1));
+    return 0;
+}
+
 static int set_grad_enabled(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TBOOLEAN);
@@ -376,6 +389,8 @@ static const luaL_Reg functions[] = {
     {"backward", backward},
     {"is_grad_enabled", is_grad_enabled},
     {"set_grad_enabled", set_grad_enabled},
+    {"is_anomaly_enabled", is_anomaly_enabled},
+    {"set_anomaly_enabled", set_anomaly_enabled},
     {"manual_seed", manual_seed},
     {"initial_seed", initial_seed},
     {"get_rng_state", get_rng_state},

@@ -1,6 +1,6 @@
 --- torch.autograd: gradients as functions, grad modes. Custom functions
---- (torch.autograd.Function) and checks (gradcheck, gradgradcheck) load when
---- first named.
+--- (torch.autograd.Function), checks (gradcheck, gradgradcheck) and
+--- torch.autograd.functional load when first named.
 local core = require("lupine.core")
 local grad_mode = require("torch.grad_mode")
 
@@ -21,15 +21,18 @@ local lazy = {
   gradcheck = "torch.autograd.gradcheck",
   gradgradcheck = "torch.autograd.gradcheck",
   Function = "torch.autograd.function",
+  detect_anomaly = "torch.autograd.anomaly",
+  set_detect_anomaly = "torch.autograd.anomaly",
   once_differentiable = "torch.autograd.function",
 }
 
 return setmetatable(M, {
   __index = function(t, name)
-    if not lazy[name] then
+    if name ~= "functional" and not lazy[name] then
       return nil
     end
-    local value = require(lazy[name])[name]
+    local value = name == "functional" and require("torch.autograd.functional")
+      or require(lazy[name])[name]
     rawset(t, name, value)
     return value
   end,

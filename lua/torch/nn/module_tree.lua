@@ -148,8 +148,8 @@ return function(Module)
     local strict = options("set_submodule", { "strict" }, { false }, ...)
     errors.check(type(path) == "string" and path ~= "", "ValueError",
       "set_submodule(target): cannot set the submodule without a target name")
-    errors.check(Module:is(module), "ValueError", "set_submodule(module): expected a module, got %s",
-      check.describe(module))
+    errors.check(Module:is(module), "ValueError", "set_submodule(module): expected a module, got "
+      .. "%s", check.describe(module))
     local owner, name = path:match("^(.*)%.([^.]*)$")
     local parent = M.get_submodule(self, owner or "")
     errors.check(not strict or parent._modules.values[name or path], "AttributeError",
