@@ -115,13 +115,33 @@ describe("matmul", function()
     end
   end)
 
-  it("lets the second operand follow a half or float first", function()
+  it("refuses operands of two dtypes on the host, as PyTorch does", function()
+    local a, b = numbers({ 2, 2 }, 1), numbers({ 2, 2 }, 2)
+    for _, pair in ipairs({ { a:half(), b:float() }, { a:float(), b:half() },
+      { a:float(), b:double() }, { a:half(), b:bfloat16() }, { a:float(), b:long() } }) do
+      local x, y = pair[1], pair[2]
+      for name, args in pairs({ matmul = { x, y }, mm = { x, y }, mv = { x, y[0] },
+        dot = { x[0], y[0] }, inner = { x, y }, bmm = { x:unsqueeze(0), y:unsqueeze(0) },
+        addmm = { y, x, x }, addmv = { x[0], x, y[0] },
+        baddbmm = { y:unsqueeze(0), x:unsqueeze(0), x:unsqueeze(0) },
+        addbmm = { y, x:unsqueeze(0), x:unsqueeze(0) } }) do
+        raises("RuntimeError", "same dtype.*got %w+ and %w+", function()
+          torch[name](table.unpack(args))
+        end)
+      end
+      torch.outer(x[0], y[0]) -- is no product of matrices
+      torch.addr(y, x[0], x[0])
+    end
+  end)
+
+  it("lets the second operand follow a half or float first on the device", function()
+    local lupine = require("lupine")
     local a, b = numbers({ 2, 3 }, 1), numbers({ 3, 2 }, 2)
-    assert.equal(torch.float16, torch.matmul(a:half(), b:float()).dtype)
-    assert.equal(torch.float32, torch.matmul(a:float(), b:half()).dtype)
-    raises("RuntimeError", "same dtype", function()
-      torch.matmul(a:float(), b)
-    end)
+    for _, pair in ipairs({ { a:half(), b:float() }, { a:float(), b:half() } }) do
+      local y = lupine.compile(torch.matmul, pair)(table.unpack(pair))
+      assert.equal(pair[1].dtype, y.dtype)
+      near(y, torch.matmul(a, b), { 2e-2, 2e-2 })
+    end
   end)
 
   it("refuses what does not fit", function()
@@ -179,9 +199,19 @@ describe("linear and bilinear", function()
     differences.check(F.linear, { numbers({ 2, 3 }, 1), numbers({ 2, 3 }, 2), numbers({ 2 }, 3) })
   end)
 
-  it("follow the type of the input", function()
-    local x, w = numbers({ 2, 4 }, 1), numbers({ 5, 4 }, 2)
-    assert.equal(torch.float16, F.linear(x:half(), w:float(), torch.zeros({ 5 })).dtype)
+  it("follow the type of the input on the device alone", function()
+    local x, w, bias = numbers({ 2, 4 }, 1):half(), numbers({ 5, 4 }, 2):float(), torch.zeros({ 5 })
+    local y = require("lupine").compile(F.linear, { x, w, bias })(x, w, bias)
+    assert.equal(torch.float16, y.dtype)
+    raises("RuntimeError", "linear: `weight` must have the same dtype", function()
+      F.linear(x, w)
+    end)
+    raises("RuntimeError", "linear: `bias` must have the same dtype", function()
+      F.linear(x, w:half(), bias)
+    end)
+    raises("RuntimeError", "bilinear: `weight` must have the same dtype", function()
+      F.bilinear(x, x, torch.zeros({ 3, 4, 4 }))
+    end)
   end)
 
   it("name shapes that do not fit", function()

@@ -126,6 +126,7 @@ void lp_eager_init(LpEager *g, LpArena *arena, LpErr *e)
                          .imm = imm,
                          .add_imm = add_imm,
                          .set_site = set_site,
+                         .on_host = !lp_tracing,
                          .scratch = arena,
                          .err = e}};
     lp_eager_type(g, &(LpType){.dtype = LP_DT_NONE}); /* LP_NOVAL */

@@ -21,6 +21,7 @@ struct LpBuilder {
     LpVal (*add_imm)(LpBuilder *b, LpScalar s);
     /* on: the random operators emitted next draw from `site` */
     void (*set_site)(LpBuilder *b, bool on, uint64_t site);
+    bool on_host;     /* computes at once: no trace runs */
     LpArena *scratch; /* for attribute lists of rules */
     LpErr *err;       /* never NULL */
 };

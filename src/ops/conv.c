@@ -299,8 +299,9 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
     }
     if (t.ndim == n + 1)
         x = lp_unsqueeze(b, x, 0);
-    LpVal y = forward(b, a, x, lp_follow(b, in[1], in[0]));
-    y = add_bias(b, y, lp_follow(b, in[2], in[0]), n);
+    const char *op = a[TRANSPOSED].i ? "conv_transpose" : "conv";
+    LpVal y = forward(b, a, x, lp_follow(b, in[1], in[0], op, "weight"));
+    y = add_bias(b, y, lp_follow(b, in[2], in[0], op, "bias"), n);
     if (t.ndim == n + 2 || lp_failed(b))
         return y;
     LpType r = *lp_type(b, y);

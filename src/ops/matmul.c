@@ -5,8 +5,9 @@
  * ranks are matched by reshapes, a broadcast batch by expand. Operands may have
  * any strides; a transposed view is passed to the kernel as it is.
  *
- * Where half and float32 meet in matmul, linear and bilinear, the second
- * operand (the weights) follows the type of the first. */
+ * Where half and float32 meet in matmul, linear and bilinear, the host refuses
+ * as PyTorch does; on the device the second operand (the weights) follows the
+ * type of the first. */
 #include <string.h>
 
 #include "src/ops/kernel/nn.h"
@@ -97,12 +98,19 @@ static bool is_half(LpDtype t)
     return t == LP_F16 || t == LP_BF16;
 }
 
-/* `w` in the type of `x` where half and float32 meet; else as it is. */
-LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x)
+LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
+                const char *what)
 {
-    if (w == LP_NOVAL || x == LP_NOVAL)
+    if (w == LP_NOVAL || x == LP_NOVAL || lp_failed(b))
         return w;
     LpDtype tw = lp_type(b, w)->dtype, tx = lp_type(b, x)->dtype;
+    if (b->on_host && tw != tx) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: `%s` must have the same dtype as the first operand, got "
+                "%s and %s",
+                op, what, lp_dtype_name(tw), lp_dtype_name(tx));
+        return LP_NOVAL;
+    }
     bool mixed = (is_half(tw) && tx == LP_F32) || (tw == LP_F32 && is_half(tx));
     return mixed ? lp_cast(b, w, tx) : w;
 }
@@ -162,11 +170,11 @@ static LpVal broadcast_product(LpBuilder *b, LpVal x, LpVal y)
 
 LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
 {
-    y = lp_follow(b, y, x);
-    LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    y = lp_follow(b, y, x, "matmul", "other");
     if (lp_failed(b))
         return LP_NOVAL;
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
     if (tx.ndim == 0 || ty.ndim == 0 ||
         tx.shape[tx.ndim - 1] != ty.shape[ty.ndim > 1 ? ty.ndim - 2 : 0]) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -295,8 +303,8 @@ static bool is_one(LpScalar s)
 }
 
 /* beta self + alpha r; self is not read when beta is 0. */
-static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
-                    const char *op)
+static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
+                  const char *op)
 {
     LpScalar beta = attr[0].s, alpha = attr[1].s;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
@@ -325,6 +333,23 @@ static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
         r = lp_add(b, self, r);
     }
     return whole ? lp_cast(b, r, t.dtype) : r;
+}
+
+/* The same for a product, whose dtype self must have on the host. */
+static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
+                    const char *op)
+{
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpDtype t = lp_type(b, self)->dtype, want = lp_type(b, r)->dtype;
+    if (b->on_host && t != want) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: `self` must have the same dtype as the product, got %s "
+                "and %s",
+                op, lp_dtype_name(t), lp_dtype_name(want));
+        return LP_NOVAL;
+    }
+    return plus(b, self, r, attr, op);
 }
 
 EXPAND(expand_addmm)
@@ -389,7 +414,7 @@ EXPAND(expand_addr)
     if (!ranks(b, "addr", in[1], 1, in[2], 1))
         return;
     LpVal r = lp_mul(b, lp_unsqueeze(b, in[1], 1), lp_unsqueeze(b, in[2], 0));
-    out[0] = scaled(b, in[0], r, attr, "addr");
+    out[0] = plus(b, in[0], r, attr, "addr");
 }
 LpOp op_addr = {
     .kind = LP_OP_COMPOSITE,
@@ -405,10 +430,11 @@ EXPAND(expand_linear)
 {
     UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
-    LpVal w = lp_follow(b, in[1], in[0]), bias = lp_follow(b, in[2], in[0]);
-    LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
+    LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
+    LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
     if (lp_failed(b))
         return;
+    LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
     if (tx.ndim == 0 || tw.ndim < 1 || tw.ndim > 2 ||
         tx.shape[tx.ndim - 1] != tw.shape[tw.ndim - 1]) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -433,11 +459,12 @@ EXPAND(expand_bilinear)
 {
     UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
-    LpVal w = lp_follow(b, in[2], in[0]), bias = lp_follow(b, in[3], in[0]);
-    LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
-    LpType tw = *lp_type(b, w);
+    LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
+    LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
     if (lp_failed(b))
         return;
+    LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
+    LpType tw = *lp_type(b, w);
     bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3;
     for (int i = 0; ok && i < t1.ndim - 1; i++)
         ok = t1.shape[i] == t2.shape[i];

@@ -13,9 +13,11 @@ struct LpCost;
                      int n_in, LpVal *out, int n_out)
 #define UNUSED (void)attr, (void)n_in, (void)n_out
 
-/* `w` cast to the type of `x` where half and float32 meet: weights follow
- * their input. LP_NOVAL stays. */
-LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x);
+/* On the host fails unless `w` has the dtype of `x`. Elsewhere `w` cast to the
+ * type of `x` where half and float32 meet: weights follow their input.
+ * LP_NOVAL stays. `op`, `what`: names for the message. */
+LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
+                const char *what);
 
 /* RuntimeError unless operand i is a float tensor. */
 LpStatus lp_need_float(const LpInfer *x, int i, const char *name);
