@@ -192,9 +192,11 @@ local function by_name(surface)
   for _, op in ipairs(core.ops()) do
     random[op.name] = op.flags.random
   end
-  for _, f in ipairs(core.form_list()) do
-    local name = f.name .. (surface.suffix or "")
-    if f[surface.flag] and type(surface.values[name]) == "function" then
+  local list = core.form_list()
+  local of_inplace = signatures.inplace_names(list)
+  for _, f in ipairs(list) do
+    local name = signatures.name_at(surface, f, of_inplace)
+    if name then
       local form = signatures.parse(f.text)
       form.text, form.operator, form.random = f.text, true, random[f.op]
       form.flags = { out = f.out, nn = f.nn and surface.flag == "nn", inplace = f.inplace }

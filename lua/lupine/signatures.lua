@@ -87,6 +87,12 @@ retain_grad(Tensor self) -> None
   -- Keeps the gradient of a tensor that is no leaf.
 free(Tensor self) -> None
   -- Gives the memory back now; the tensor cannot be used any more.
+resize_(Tensor self, int[] size) -> Tensor
+  -- Another shape in place; new elements are not set.
+resize_as_(Tensor self, Tensor the_template) -> Tensor
+  -- The shape of another tensor, in place.
+set_(Tensor self, Tensor? source=None) -> Tensor
+  -- Takes another tensor's memory and shape.
 detach_(Tensor self) -> Tensor
   -- Cut off from what it was computed of.
 register_hook(Tensor self, Function hook) -> Any
@@ -140,6 +146,8 @@ get_default_dtype() -> ScalarType
   -- The dtype of tensors made of floats.
 is_grad_enabled() -> bool
   -- Whether gradients are recorded.
+is_anomaly_enabled() -> bool
+  -- Whether backward() looks for NaN.
 promote_types(ScalarType type1, ScalarType type2) -> ScalarType
   -- The dtype that holds both.
 can_cast(ScalarType from_, ScalarType to) -> bool
@@ -267,6 +275,30 @@ function M.shown(text)
   return (text:gsub("%s@%a+.*$", ""):gsub("%s;.*$", ""))
 end
 
+--- The name under which a surface has a form, if it has: operators that change
+--- their receiver's shape (transpose_) have no form of their own.
+---@param surface table
+---@param form table
+---@param of_inplace table<string, boolean> names of all in-place forms
+---@return string?
+function M.name_at(surface, form, of_inplace)
+  local name = form.name .. (surface.suffix or "")
+  local here = form[surface.flag] or surface.flag == "inplace" and form.method
+    and not of_inplace[form.name] and form.name ~= "repeat"
+  return here and type(surface.values[name]) == "function" and name or nil
+end
+
+--- Names of all in-place forms, for name_at.
+---@param forms table[]
+---@return table<string, boolean>
+function M.inplace_names(forms)
+  local names = {}
+  for _, form in ipairs(forms) do
+    names[form.name] = names[form.name] or form.inplace
+  end
+  return names
+end
+
 local index
 
 local function note(f, text, doc)
@@ -279,9 +311,11 @@ end
 
 local function build()
   index = {}
-  for _, form in ipairs(core.form_list()) do
+  local forms = core.form_list()
+  local of_inplace = M.inplace_names(forms)
+  for _, form in ipairs(forms) do
     for _, s in ipairs(SURFACES) do
-      local f = form[s.flag] and s.values[form.name .. (s.suffix or "")]
+      local f = s.values[M.name_at(s, form, of_inplace) or 0]
       if f then
         local text = M.shown(form.text)
         note(f, s.suffix and text:gsub("^[%w_]+", "%0" .. s.suffix) or text)

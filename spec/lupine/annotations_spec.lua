@@ -148,7 +148,8 @@ describe("signatures", function()
     local function check(label, values)
       for name, f in pairs(values) do
         if type(f) == "function" and debug.getinfo(f, "S").what == "C" then
-          assert.truthy(signatures.of(f), label .. name)
+          assert.truthy(signatures.of(f), label .. name
+            .. " needs its line in lua/lupine/signatures.lua")
         end
       end
     end
