@@ -153,9 +153,10 @@ run-asan: all tools
 	@sh spec/tools/test.sh $(BUILD) sanitized
 
 lint: setup-lint
-	@sh spec/tools/lint.sh full
-lint-fast:
-	@sh spec/tools/lint.sh fast
+	@$(submake) all tools
+	@sh spec/tools/lint.sh full $(BUILD)
+lint-fast: all tools
+	@sh spec/tools/lint.sh fast $(BUILD)
 
 format: setup-lint
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')

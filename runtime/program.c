@@ -7,7 +7,7 @@ static void drop(LpKernel *k)
     lp_free(k);
 }
 
-void lp_code_fini(LpCode *c)
+static void code_fini(LpCode *c)
 {
     for (size_t i = 0; i < c->n; i++)
         drop(c->instr[i].kernel);
@@ -20,8 +20,8 @@ void lp_program_free(LpProgram *p)
 {
     if (!p)
         return;
-    lp_code_fini(&p->micro);
-    lp_code_fini(&p->update);
+    code_fini(&p->micro);
+    code_fini(&p->update);
     for (size_t i = 0; i < p->n_derived; i++)
         drop(p->derived[i].pack);
     lp_free(p->derived);

@@ -52,7 +52,6 @@ typedef struct LpProgram {
     size_t n_derived, cap_derived;
 } LpProgram;
 
-void lp_code_fini(LpCode *c);
 void lp_program_free(LpProgram *p); /* NULL is fine */
 
 #endif

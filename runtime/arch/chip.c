@@ -10,11 +10,6 @@ static const LpChip chips[] = {
 };
 #undef CHIP
 
-const LpChip *lp_chip_at(size_t i)
-{
-    return i < sizeof chips / sizeof *chips ? &chips[i] : NULL;
-}
-
 const LpChip *lp_chip_find(const char *version)
 {
     for (size_t i = 0; version && i < sizeof chips / sizeof *chips; i++)

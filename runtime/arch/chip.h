@@ -53,10 +53,8 @@ typedef struct LpChip {
     LpAmp amp[LP_N_AMP];
 } LpChip;
 
-/* The record of a generation, NULL when the version is not known; lp_chip_at
- * gives NULL past the last. */
+/* The record of a generation, NULL when the version is not known. */
 const LpChip *lp_chip_find(const char *version);
-const LpChip *lp_chip_at(size_t i);
 
 /* Cycles of a sync over n_ipus IPUs (0 for a single one). */
 int64_t lp_chip_global_sync_cyc(const LpChip *chip, int n_ipus);

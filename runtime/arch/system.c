@@ -9,11 +9,6 @@ static const LpSystem systems[] = {
 };
 #undef SYSTEM
 
-const LpSystem *lp_system_at(size_t i)
-{
-    return i < sizeof systems / sizeof *systems ? &systems[i] : NULL;
-}
-
 const LpSystem *lp_system_find(const char *chip_version)
 {
     for (size_t i = 0; chip_version && i < sizeof systems / sizeof *systems;

@@ -22,7 +22,6 @@ typedef struct LpSystem {
 
 /* By the version of the chip, NULL when not known. */
 const LpSystem *lp_system_find(const char *chip_version);
-const LpSystem *lp_system_at(size_t i); /* NULL past the last */
 
 /* Machines that make up a pod of so many IPUs: power of two, at least one. */
 int lp_system_machines(const LpSystem *s, int n_ipus);

@@ -62,6 +62,23 @@ describe("a step", function()
     end)
   end)
 
+  it("calls an accumulator by its parameter's whole name", function()
+    local name = ("w"):rep(3000)
+    local trace = core.trace()
+    local w = trace:declare("parameter", name, torch.ones(2))
+    trace:start()
+    local loss = core.forms.internal.identity_loss((w * w):sum(), "none")
+    trace:stop()
+    local step, losses = trace:step({ loss })
+    step:complete({ loss = losses[1], rules = { { op = "sub", param = 1, inputs = { 1, "grad" },
+      outputs = { 1 }, attrs = { alpha = 0.1 } } } })
+    local found
+    for _, v in ipairs(step:vars()) do
+      found = found or v.name == "Gradient___" .. name
+    end
+    assert.is_true(found)
+  end)
+
   it("refuses a loss and variables that it does not have", function()
     helper.raises("IndexError", "loss: no value 999", function()
       step_of():complete({ loss = 999, rules = {} })

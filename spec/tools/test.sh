@@ -52,7 +52,7 @@ slow)
     specs "stock lua5.4" lua5.4
     unset LUA_PATH_5_4 LUA_CPATH_5_4
     echo "== style"
-    if sh spec/tools/lint.sh fast; then
+    if sh spec/tools/lint.sh fast "$build"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

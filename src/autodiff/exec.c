@@ -10,6 +10,39 @@
 #include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 
+/* ---- kernel cache ------------------------------------------------------- */
+#define SLOTS 256 /* a power of two */
+#define WAYS 4
+
+typedef struct Entry {
+    LpKernel k;
+    uint64_t hash, used;
+    void *key; /* owned copy of the request's bytes */
+    size_t n_key;
+} Entry;
+
+static Entry *slots[SLOTS];
+static uint64_t tick;
+
+static void entry_free(Entry *x)
+{
+    if (!x)
+        return;
+    if (x->k.fini)
+        x->k.fini(&x->k);
+    lp_free(x->key);
+    lp_free(x);
+}
+
+/* Also after fork: a worker has kernels of its own width. */
+static void cache_clear(void)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        entry_free(slots[i]);
+        slots[i] = NULL;
+    }
+}
+
 /* ---- scratch ------------------------------------------------------------ */
 static LpArena scratch;
 static int depth;
@@ -61,13 +94,13 @@ LpStatus lp_set_num_threads(int n, LpErr *e)
     LP_FAIL_IF(worker && n > 1, e, LP_E_RUNTIME,
                "set_num_threads: a worker process has 1 thread, got %d", n);
     threads = n;
-    lp_kernel_cache_clear();
+    cache_clear();
     return LP_OK;
 }
 
 void lp_enter_worker(void)
 {
-    lp_kernel_cache_clear();
+    cache_clear();
     omp_set_num_threads(1);
     threads = 1;
     worker = true;
@@ -81,7 +114,7 @@ bool lp_in_worker(void)
 void lp_set_deterministic(bool on)
 {
     if (on != deterministic)
-        lp_kernel_cache_clear();
+        cache_clear();
     deterministic = on;
 }
 
@@ -123,38 +156,7 @@ uint64_t lp_next_site(void)
     return n_sites++;
 }
 
-/* ---- kernel cache ------------------------------------------------------- */
-#define SLOTS 256 /* a power of two */
-#define WAYS 4
-
-typedef struct Entry {
-    LpKernel k;
-    uint64_t hash, used;
-    void *key; /* owned copy of the request's bytes */
-    size_t n_key;
-} Entry;
-
-static Entry *slots[SLOTS];
-static uint64_t tick;
-
-static void entry_free(Entry *x)
-{
-    if (!x)
-        return;
-    if (x->k.fini)
-        x->k.fini(&x->k);
-    lp_free(x->key);
-    lp_free(x);
-}
-
-void lp_kernel_cache_clear(void)
-{
-    for (int i = 0; i < SLOTS; i++) {
-        entry_free(slots[i]);
-        slots[i] = NULL;
-    }
-}
-
+/* ---- prepared kernels --------------------------------------------------- */
 static void put_bytes(unsigned char *buf, size_t *n, const void *p, size_t len)
 {
     if (buf)

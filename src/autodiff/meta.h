@@ -158,10 +158,6 @@ bool lp_wants_grad(const LpArg *in, int n_in);
  * version this very call has raised (in-place), or NULL. */
 LpStatus lp_record(const LpCall *c, const LpArg *in, LpTensor *const *out,
                    uint64_t site, const LpStorage *bumped, LpErr *e);
-/* Records from types alone (replayed views); returns an owned node. */
-LpStatus lp_record_view(const LpOp *op, const LpAttr *attr, const LpType *in,
-                        const LpType *out, LpEdge from, LpNode **node,
-                        LpErr *e);
 /* Current edge of a tensor (refreshes a stale view); borrowed. */
 LpStatus lp_edge_of(LpTensor *t, LpEdge *edge, LpErr *e);
 /* Makes (node, out_nr) the history of t; retains node. */

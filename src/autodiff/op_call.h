@@ -98,8 +98,6 @@ uint64_t lp_initial_seed(void);
 void lp_rng_get(uint64_t state[2]); /* seed, calls since seeding */
 void lp_rng_set(const uint64_t state[2]);
 
-/* Bounded cache of prepared kernels: drop all (after fork, for tests). */
-void lp_kernel_cache_clear(void);
 int lp_num_threads(void);
 LpStatus lp_set_num_threads(int n, LpErr *e);
 void lp_set_deterministic(bool on);

@@ -96,7 +96,7 @@ void lp_node_release(LpNode *n)
 
 /* A node without edges and saved tensors; both counts of types are copied. */
 LpNode *lp_node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
-                        LpErr *e)
+                    LpErr *e)
 {
     size_t in = (size_t)n_in, out = (size_t)n_out;
     LpNode *n = NULL;
@@ -213,8 +213,10 @@ LpStatus lp_record(const LpCall *c, const LpArg *in, LpTensor *const *out,
     return s;
 }
 
-LpStatus lp_record_view(const LpOp *op, const LpAttr *attr, const LpType *in,
-                        const LpType *out, LpEdge from, LpNode **node, LpErr *e)
+/* Records from types alone (replayed views); returns an owned node. */
+static LpStatus record_view(const LpOp *op, const LpAttr *attr,
+                            const LpType *in, const LpType *out, LpEdge from,
+                            LpNode **node, LpErr *e)
 {
     LpNode *n = lp_node_new(op, attr, 1, 1, e);
     if (!n)
@@ -247,12 +249,12 @@ static LpStatus replay(const LpTensor *base, const LpViewStep *step,
     const LpViewCall *c = step->call;
     LpType base_type = lp_tensor_type(base);
     if (!step->parent)
-        return lp_record_view(c->op, c->attr, &base_type, &step->type, from,
-                              node, e);
+        return record_view(c->op, c->attr, &base_type, &step->type, from, node,
+                           e);
     LpNode *parent = NULL;
     LP_TRY(replay(base, step->parent, from, &parent, e));
-    LpStatus s = lp_record_view(c->op, c->attr, &step->parent->type,
-                                &step->type, (LpEdge){.node = parent}, node, e);
+    LpStatus s = record_view(c->op, c->attr, &step->parent->type, &step->type,
+                             (LpEdge){.node = parent}, node, e);
     lp_node_release(parent);
     return s;
 }

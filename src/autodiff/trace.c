@@ -347,7 +347,8 @@ LpStatus lp_trace_own(LpTrace *tr, void (*release)(void *ctx), void *ctx,
     return LP_OK;
 }
 
-LpStatus lp_trace_standin(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
+/* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
+static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
 {
     if (t->st->flags & LP_ST_TRACED) {
         const LpTensor *b = t->base ? t->base : t;
@@ -396,7 +397,7 @@ static LpStatus refresh(LpTrace *tr, LpTensor *t, LpErr *e)
 LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e)
 {
     LpTensor *s = NULL;
-    LP_TRY(lp_trace_standin(tr, t, &s, e));
+    LP_TRY(standin_of(tr, t, &s, e));
     LpStatus st = refresh(tr, s, e);
     if (st == LP_OK)
         *v = s->meta->val;
@@ -435,7 +436,7 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
 {
     LpCall c;
     LpTensor *s = NULL;
-    LP_TRY(lp_trace_standin(tr, src, &s, e));
+    LP_TRY(standin_of(tr, src, &s, e));
     LpArena *arena = lp_scratch_enter();
     LpArg in = {.t = s};
     LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
@@ -527,7 +528,7 @@ LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,
     LpTensor *d = NULL;
     LP_TRY(may_write(tr, dst, what, e));
     LP_TRY(lp_trace_value(tr, src, &v, e));
-    LP_TRY(lp_trace_standin(tr, dst, &d, e));
+    LP_TRY(standin_of(tr, dst, &d, e));
     LpTensor *base = d->base ? d->base : d;
     LpGraphBuilder gb;
     lp_graph_builder_init(&gb, tr->g, e);

@@ -53,8 +53,6 @@ LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
                           LpTensor *user, const LpType *type,
                           LpTensor **standin, LpErr *e);
 
-/* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
-LpStatus lp_trace_standin(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e);
 /* The value that `t` has now. */
 LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e);
 

@@ -77,7 +77,7 @@ void lp_log_set_sink(LpLogSink new_sink, void *user)
 
 void lp_log(LpLogLevel level, const char *fmt, ...)
 {
-    if (!lp_log_on(level))
+    if (level < lp_log_level() || level >= LP_LOG_OFF)
         return;
     char line[2048];
     va_list ap;

@@ -18,10 +18,6 @@ typedef enum {
 
 LpLogLevel lp_log_level(void);
 void lp_log_set_level(LpLogLevel level);
-static inline bool lp_log_on(LpLogLevel level)
-{
-    return level >= lp_log_level() && level < LP_LOG_OFF;
-}
 
 /* "trace", … "err", "off"; finding returns false for an unknown name. */
 const char *lp_log_level_name(LpLogLevel level);

@@ -84,7 +84,9 @@ bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
     }
 }
 
-bool lp_form_varargs(const LpForm *f, uint32_t surface)
+/* Is this positional argument on a surface that also takes loose integers:
+ * x:view(2, 3), torch.zeros(2, 3)? */
+static bool takes_varargs(const LpForm *f, uint32_t surface)
 {
     int own = surface & (LP_FORM_METHOD | LP_FORM_INPLACE) ? 1 : 0;
     return f->n_positional == own + 1 &&
@@ -353,7 +355,7 @@ static bool argument(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
         int i = k + 1;
         c->used_pos = k + 1;
         if (a->kind == LP_ARG_INTS && c->n_pos > i && lua_isinteger(c->L, i) &&
-            lp_form_varargs(f, c->ov->surface) &&
+            takes_varargs(f, c->ov->surface) &&
             read_loose_ints(c, i, &c->attr[a->slot]))
             return m->rank += 2, true;
         if (a->kind == LP_ARG_TENSORS && f->n_positional == 1 &&

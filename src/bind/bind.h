@@ -40,8 +40,7 @@ typedef struct LpBox {
     void *p;
 } LpBox;
 
-extern const char lp_tag_tensor, lp_tag_dtype, lp_tag_device, lp_tag_slice,
-    lp_tag_none, lp_tag_ellipsis;
+extern const char lp_tag_tensor, lp_tag_slice, lp_tag_ellipsis;
 
 static inline LpBox *lp_to_box(lua_State *L, int i, const void *tag)
 {
@@ -75,8 +74,6 @@ typedef struct LpOwner {
     LpTensor *t[LP_MAX_RESULTS];
 } LpOwner;
 LpOwner *lp_push_owner(lua_State *L);
-/* Pushes a list of the owner's tensors and empties it. */
-void lp_owner_list(lua_State *L, LpOwner *o);
 
 /* Tells the collector about bytes that storages took since the last call. */
 void lp_gc_account(lua_State *L);
@@ -144,8 +141,6 @@ void lp_check_keywords(lua_State *L, int i, const char *fn,
  */
 /* The first form of that Lua name; NULL if there is none (yet). */
 const LpForm *lp_find_form(const char *name, uint32_t flags);
-/* Pushes the closure for a name of one surface; nil if it has no form. */
-void lp_push_form(lua_State *L, const char *name, uint32_t surface);
 
 /* ---- the parts of tensor's metatable ----------------------------------------
  */

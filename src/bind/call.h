@@ -80,10 +80,6 @@ extern const char *const lp_special_names[];
 /* Does `f` on this surface take special keyword number i? */
 bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i);
 
-/* Is this positional argument on a surface that also takes loose integers:
- * x:view(2, 3), torch.zeros(2, 3)? */
-bool lp_form_varargs(const LpForm *f, uint32_t surface);
-
 /* Raises TypeError with the best miss and all forms. */
 int lp_call_complain(LpFormCall *c, const LpMiss *best);
 

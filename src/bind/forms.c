@@ -326,17 +326,6 @@ const LpForm *lp_find_form(const char *name, uint32_t flags)
     return NULL;
 }
 
-void lp_push_form(lua_State *L, const char *name, uint32_t surface)
-{
-    for (int i = 0; i < n_sets; i++)
-        if (sets[i].surface == surface && strcmp(sets[i].name, name) == 0) {
-            lua_pushlightuserdata(L, &sets[i]);
-            lua_pushcclosure(L, entry, 1);
-            return;
-        }
-    lua_pushnil(L);
-}
-
 /* Into the table on top: a closure for each name of a surface. */
 static void add_surface(lua_State *L, uint32_t surface)
 {

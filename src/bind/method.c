@@ -4,6 +4,7 @@
 
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
+#include "src/ops/ops.h"
 
 #define SELF(name) lp_check_tensor(L, 1, name, "self")
 
@@ -108,7 +109,7 @@ void lp_push_cast(lua_State *L, LpTensor *t, LpDtype to)
         lp_push_tensor(L, t);
         return;
     }
-    const LpOp *op = lp_op_find("cast");
+    const LpOp *op = &op_cast;
     LpAttr attr[LP_MAX_ATTR];
     if (!op)
         lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator cast is missing");

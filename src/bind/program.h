@@ -17,7 +17,7 @@
 #include "src/autodiff/trace.h"
 #include "src/bind/bind.h"
 
-extern const char lp_tag_trace, lp_tag_step, lp_tag_exec;
+extern const char lp_tag_step, lp_tag_exec;
 
 /* An executor and the host tensors that mirror its variables. */
 typedef struct LpExecBox {

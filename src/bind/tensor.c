@@ -109,7 +109,8 @@ LpOwner *lp_push_owner(lua_State *L)
     return o;
 }
 
-void lp_owner_list(lua_State *L, LpOwner *o)
+/* Pushes a list of the owner's tensors and empties it. */
+static void owner_list(lua_State *L, LpOwner *o)
 {
     lua_createtable(L, o->n, 0);
     for (int i = 0; i < o->n; i++) {
@@ -168,7 +169,7 @@ static int push_list(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
         if (!lp_gc_retry(L, &e, &tries))
             return lp_bind_fail(L, &e);
     }
-    lp_owner_list(L, o);
+    owner_list(L, o);
     lua_remove(L, -2);
     lp_gc_account(L);
     return 1;

@@ -5,11 +5,11 @@
 #include "src/bind/module.h"
 #include "src/bind/program.h"
 
-const char lp_tag_trace = 't';
+static const char tag_trace = 't';
 
 static LpTrace *check_trace(lua_State *L)
 {
-    LpTrace *tr = lp_check_box(L, 1, &lp_tag_trace, "trace");
+    LpTrace *tr = lp_check_box(L, 1, &tag_trace, "trace");
     if (!lp_trace_graph(tr))
         lp_raise(L, LP_E_RUNTIME, "this trace has become a step already");
     return tr;
@@ -39,7 +39,7 @@ static LpType check_type(lua_State *L, int i)
 /* ---- trace -------------------------------------------------------------- */
 static int trace_gc(lua_State *L)
 {
-    LpBox *b = lp_to_box(L, 1, &lp_tag_trace);
+    LpBox *b = lp_to_box(L, 1, &tag_trace);
     if (b) {
         lp_trace_free(b->p);
         b->p = NULL;
@@ -51,7 +51,7 @@ static int trace_new(lua_State *L)
 {
     LpErr e = {0};
     LpTrace *tr = NULL;
-    LpBox *b = lp_new_box(L, &lp_tag_trace, "lupine.trace");
+    LpBox *b = lp_new_box(L, &tag_trace, "lupine.trace");
     if (lp_trace_new(&tr, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     b->p = tr;

@@ -8,8 +8,8 @@
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
-const char lp_tag_dtype = 'd', lp_tag_device = 'v', lp_tag_slice = 's',
-           lp_tag_none = 'n', lp_tag_ellipsis = 'e';
+const char lp_tag_slice = 's', lp_tag_ellipsis = 'e';
+static const char tag_dtype = 'd', tag_device = 'v', tag_none = 'n';
 static const char key_dtypes, key_devices, key_size, key_slice;
 
 static const char *const device_names[] = {"cpu", "meta", "ipu"};
@@ -25,7 +25,7 @@ void lp_push_dtype(lua_State *L, LpDtype t)
 
 LpDtype lp_to_dtype(lua_State *L, int i)
 {
-    LpBox *b = lp_to_box(L, i, &lp_tag_dtype);
+    LpBox *b = lp_to_box(L, i, &tag_dtype);
     return b ? (LpDtype)(uintptr_t)b->p : LP_DT_NONE;
 }
 
@@ -66,7 +66,7 @@ void lp_push_device(lua_State *L, LpDevice d)
 
 bool lp_to_device(lua_State *L, int i, LpDevice *d)
 {
-    LpBox *b = lp_to_box(L, i, &lp_tag_device);
+    LpBox *b = lp_to_box(L, i, &tag_device);
     if (b) {
         *d = (LpDevice)(uintptr_t)b->p;
         return true;
@@ -247,7 +247,7 @@ static int slice_tostring(lua_State *L)
 
 bool lp_is_none(lua_State *L, int i)
 {
-    return lp_to_box(L, i, &lp_tag_none) != NULL;
+    return lp_to_box(L, i, &tag_none) != NULL;
 }
 
 static int none_tostring(lua_State *L)
@@ -363,7 +363,7 @@ static void bind_dtypes(lua_State *L)
     lua_createtable(L, LP_N_DTYPES, 0);
     push_metatable(L, "torch.dtype", dtype_tostring, dtype_index);
     for (LpDtype t = 0; t < LP_N_DTYPES; t++) {
-        push_single(L, &lp_tag_dtype, t);
+        push_single(L, &tag_dtype, t);
         lua_pushvalue(L, -2);
         lua_setmetatable(L, -2);
         lua_pushvalue(L, -1);
@@ -384,7 +384,7 @@ static void bind_devices(lua_State *L)
     lua_createtable(L, 3, 0);
     push_metatable(L, "torch.device", device_tostring, device_index);
     for (int d = 0; d < 3; d++) {
-        push_single(L, &lp_tag_device, (uintptr_t)d);
+        push_single(L, &tag_device, (uintptr_t)d);
         lua_pushvalue(L, -2);
         lua_setmetatable(L, -2);
         lua_rawseti(L, -3, d + 1);
@@ -419,7 +419,7 @@ void lp_bind_value(lua_State *L)
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_slice);
     lua_pushcfunction(L, slice_new);
     lua_setfield(L, -2, "slice");
-    push_single(L, &lp_tag_none, 0);
+    push_single(L, &tag_none, 0);
     push_metatable(L, "torch.none", none_tostring, NULL);
     lua_setmetatable(L, -2);
     lua_setfield(L, -2, "none");

@@ -20,9 +20,6 @@ LpStatus lp_npy_read_source(const LpSource *src, LpTensor **out, LpErr *e);
 /* Adds the arrays of a .npz file, named without ".npy", to *out, which the
  * caller owns also after a failure. */
 LpStatus lp_npz_read(const char *path, LpNamed *out, LpErr *e);
-/* The same of n bytes in memory; `name` is for messages. */
-LpStatus lp_npz_read_bytes(const void *p, size_t n, const char *name,
-                           LpNamed *out, LpErr *e);
 
 /* Replace the file at `path`. TypeError for bfloat16, which NumPy lacks; the
  * tensors must be contiguous. */

@@ -124,17 +124,6 @@ LpStatus lp_npz_read(const char *path, LpNamed *out, LpErr *e)
     return read_source(source, path, out, e);
 }
 
-LpStatus lp_npz_read_bytes(const void *p, size_t n, const char *name,
-                           LpNamed *out, LpErr *e)
-{
-    zip_error_t failure;
-    zip_error_init(&failure);
-    zip_source_t *source = zip_source_buffer_create(p, n, 0, &failure);
-    if (!source)
-        return zip_failed(name, &failure, e);
-    return read_source(source, name, out, e);
-}
-
 /* ---- writing ------------------------------------------------------------- */
 /* The header and elements of one array as an entry; `header` must live until
  * the archive is closed. */

@@ -246,8 +246,8 @@ static LpStatus read_all(Reader *r, LpNamed *out, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_safetensors_read_stream(FILE *f, const char *name, LpNamed *out,
-                                    LpErr *e)
+/* The same of an open stream that can seek; `name` is for messages. */
+static LpStatus read_stream(FILE *f, const char *name, LpNamed *out, LpErr *e)
 {
     Reader r = {.f = f, .name = name};
     LP_TRY(lp_file_size(f, name, &r.size, e));
@@ -264,7 +264,7 @@ LpStatus lp_safetensors_read(const char *path, LpNamed *out, LpErr *e)
     FILE *f;
     int64_t size;
     LP_TRY(lp_file_open(path, &f, &size, e));
-    LpStatus s = lp_safetensors_read_stream(f, path, out, e);
+    LpStatus s = read_stream(f, path, out, e);
     fclose(f);
     return s;
 }

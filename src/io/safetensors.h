@@ -8,9 +8,6 @@
  * which the caller owns also after a failure. Errors: OSError, ValueError (no
  * safetensors file, or one that is damaged). */
 LpStatus lp_safetensors_read(const char *path, LpNamed *out, LpErr *e);
-/* The same of an open stream that can seek; `name` is for messages. */
-LpStatus lp_safetensors_read_stream(FILE *f, const char *name, LpNamed *out,
-                                    LpErr *e);
 
 /* Replaces the file at `path`. Names must be UTF-8 and differ; the tensors
  * must be contiguous. */

@@ -190,7 +190,7 @@ LpType lp_graph_operand_type(const LpGraph *g, LpVal v)
     return *g->value[v].type;
 }
 
-bool lp_graph_has_name(const LpGraph *g, LpVal v, const char *name)
+static bool has_name(const LpGraph *g, LpVal v, const char *name)
 {
     const LpValue *x = &g->value[v];
     if (x->name && strcmp(x->name, name) == 0)
@@ -206,7 +206,7 @@ bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e)
     LpName n = {.text = lp_graph_intern(g, name, e)};
     if (!n.text)
         return false;
-    if (lp_graph_has_name(g, v, n.text))
+    if (has_name(g, v, n.text))
         return true;
     if (!g->value[v].name) {
         g->value[v].name = n.text;

@@ -106,7 +106,6 @@ uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e);
 const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e);
 /* One more name of a value (none twice); false when memory is short. */
 bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e);
-bool lp_graph_has_name(const LpGraph *g, LpVal v, const char *name);
 /* Owned copy; every id stays what it was. */
 LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e);
 /* May nodes of these origins be merged: equal but for scope, file, line. The

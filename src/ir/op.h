@@ -212,8 +212,17 @@ enum {
     /* reads and writes the elements of one index of all its tensors together,
      * other operands are numbers: any order of elements will do */
     LP_OPF_ELEMENTWISE = 8192,
-    LP_OPF_LOSS = 1024,    /* a loss function: PopTorch's one-final-loss rule */
+    LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
 };
+
+/* Operands of an optimizer's update that the compiler supplies; 0: it has none
+ * (operand 0 is the parameter). */
+typedef struct LpUpdateOperands {
+    uint8_t grad_scale; /* multiplies the gradient first */
+    /* the velocity takes the place of the gradient: v + (1 - dampening)
+     * velocity_scaling scale gradient */
+    uint8_t velocity, dampening, velocity_scaling;
+} LpUpdateOperands;
 
 struct LpOp {
     const char *name; /* set from ops.def; unique */
@@ -242,6 +251,7 @@ struct LpOp {
      * nodes stand for; the host may run it instead of them */
     LpOp *back;
     const void *data; /* family's own facts (loops of a pointwise operator) */
+    LpUpdateOperands update; /* optimizers' updates */
     /* derived from forms at start-up by src/ir/schema.c */
     uint8_t n_operands; /* fixed operands, the list counted as one */
     uint8_t n_attr;

@@ -65,7 +65,7 @@ static void text_float(LpBuf *b, double f)
         lp_buf_str(b, ".0");
 }
 
-void lp_text_scalar(LpBuf *b, LpScalar s)
+static void print_scalar(LpBuf *b, LpScalar s)
 {
     if (s.kind == LP_KIND_FLOAT)
         text_float(b, s.f);
@@ -104,7 +104,7 @@ static void text_string(LpBuf *b, const char *s)
     lp_buf_str(b, "\"");
 }
 
-void lp_text_attr(LpBuf *b, const LpAttr *a)
+static void print_attr(LpBuf *b, const LpAttr *a)
 {
     switch (a->kind) {
     case LP_ATTR_NONE:
@@ -123,7 +123,7 @@ void lp_text_attr(LpBuf *b, const LpAttr *a)
         text_ints(b, a->v, a->n);
         break;
     case LP_ATTR_SCALAR:
-        lp_text_scalar(b, a->s);
+        print_scalar(b, a->s);
         break;
     case LP_ATTR_DTYPE:
         lp_buf_str(b, a->i >= 0 && a->i < LP_N_DTYPES
@@ -136,7 +136,7 @@ void lp_text_attr(LpBuf *b, const LpAttr *a)
     }
 }
 
-void lp_text_type(LpBuf *b, const LpType *t)
+static void print_type(LpBuf *b, const LpType *t)
 {
     int n = t->ndim < 0 || t->ndim > LP_MAX_DIMS ? 0 : t->ndim;
     lp_buf_str(b, t->dtype < LP_N_DTYPES ? lp_dtype_name(t->dtype) : "?");
@@ -152,7 +152,7 @@ static void text_operand(LpBuf *b, const LpGraph *g, LpVal v)
     else if (!lp_is_imm(v))
         lp_buf_fmt(b, "%%%" PRIu32, v);
     else if ((v & ~LP_VAL_IMM) < g->n_imm)
-        lp_text_scalar(b, lp_graph_scalar(g, v));
+        print_scalar(b, lp_graph_scalar(g, v));
     else
         lp_buf_str(b, "?");
 }
@@ -179,7 +179,7 @@ static void text_call(LpBuf *b, const LpGraph *g, const LpOp *op,
             (a->has_default && lp_attr_eq(&a->def, &attr[a->slot])))
             continue;
         lp_buf_fmt(b, "%s%s=", sep, a->name);
-        lp_text_attr(b, &attr[a->slot]);
+        print_attr(b, &attr[a->slot]);
         sep = ", ";
     }
     lp_buf_str(b, ")");
@@ -212,7 +212,7 @@ void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id)
     text_call(b, g, n->op, n->in, n->n_in, n->attr);
     for (uint32_t i = 0; i < n->n_out && n->out + i < g->n_value; i++) {
         lp_buf_str(b, i ? ", " : ": ");
-        lp_text_type(b, g->value[n->out + i].type);
+        print_type(b, g->value[n->out + i].type);
     }
     if (n->region)
         lp_buf_fmt(b, " region %" PRIu32, n->region);
@@ -264,7 +264,7 @@ static void text_inputs(LpBuf *b, const LpGraph *g, size_t *next, LpVal before)
         lp_buf_str(b, "input ");
         text_value(b, g, v);
         lp_buf_str(b, ": ");
-        lp_text_type(b, lp_graph_type(g, v));
+        print_type(b, lp_graph_type(g, v));
         lp_buf_str(b, "\n");
     }
 }

@@ -7,9 +7,6 @@
 #include "src/ir/graph.h"
 #include "src/ir/schema.h"
 
-void lp_text_scalar(LpBuf *b, LpScalar s);
-void lp_text_attr(LpBuf *b, const LpAttr *a);
-void lp_text_type(LpBuf *b, const LpType *t);
 /* One node without a newline. Reads nothing that the graph does not have, so
  * a faulty one can be shown. */
 void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id);

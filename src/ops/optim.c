@@ -82,6 +82,7 @@ LpOp op_sgd_step = {
     .infer = infer_3,
     .no_grad = NO_GRAD,
     .prepare = lp_sgd_prepare,
+    .update = {.grad_scale = 8},
     .cost = lp_rule_update,
 };
 
@@ -99,6 +100,7 @@ LpOp op_popart_sgd_step = {
     .infer = infer_3,
     .no_grad = NO_GRAD,
     .prepare = lp_popart_sgd_prepare,
+    .update = {.grad_scale = 8},
     .cost = lp_rule_update,
 };
 
@@ -114,6 +116,7 @@ LpOp op_popart_sgd_combined_step = {
     .infer = infer_combined,
     .no_grad = NO_GRAD,
     .prepare = lp_popart_combined_prepare,
+    .update = {.velocity = 1, .dampening = 4, .velocity_scaling = 6},
     .cost = lp_rule_update,
 };
 
@@ -129,6 +132,7 @@ LpOp op_adam_step = {
     .infer = infer_5,
     .no_grad = NO_GRAD,
     .prepare = lp_adam_prepare,
+    .update = {.grad_scale = 11},
     .cost = lp_rule_update,
 };
 
@@ -145,6 +149,7 @@ LpOp op_rmsprop_step = {
     .infer = infer_5,
     .no_grad = NO_GRAD,
     .prepare = lp_rmsprop_prepare,
+    .update = {.grad_scale = 10},
     .cost = lp_rule_update,
 };
 
@@ -160,5 +165,6 @@ LpOp op_lamb_step = {
     .infer = infer_4,
     .no_grad = NO_GRAD,
     .prepare = lp_lamb_prepare,
+    .update = {.grad_scale = 11},
     .cost = lp_rule_update,
 };

@@ -250,33 +250,23 @@ LpOp op_prod = {
                      .kind = KIND_NUMBER, .keepdim = true, .dtype = 2),
 };
 
-LpOp op_amax = {
-    .forms = "amax(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
-             "Tensor @fmo\nmax(Tensor self) -> Tensor @fm",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .grad = grad_extreme,
-    .grad_in = 1,
-    .grad_out = 1,
-    .data = SUM_DATA(.spec = {LP_FOLD_MAX, PLAIN, .end = LP_END_NONE},
-                     .kind = KIND_SAME, .keepdim = true, .dtype = -1,
-                     .needs_any = true),
-};
-
-LpOp op_amin = {
-    .forms = "amin(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
-             "Tensor @fmo\nmin(Tensor self) -> Tensor @fm",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .grad = grad_extreme,
-    .grad_in = 1,
-    .grad_out = 1,
-    .data = SUM_DATA(.spec = {LP_FOLD_MIN, PLAIN, .end = LP_END_NONE},
-                     .kind = KIND_SAME, .keepdim = true, .dtype = -1,
-                     .needs_any = true),
-};
+#define EXTREME(short_name, FOLD)                                              \
+    LpOp op_a##short_name = {                                                  \
+        .forms = "a" #short_name                                               \
+                 "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "     \
+                 "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fm",    \
+        .infer = infer,                                                        \
+        .prepare = prepare,                                                    \
+        .cost = lp_rule_reduce,                                                \
+        .grad = grad_extreme,                                                  \
+        .grad_in = 1,                                                          \
+        .grad_out = 1,                                                         \
+        .data = SUM_DATA(.spec = {FOLD, PLAIN, .end = LP_END_NONE},            \
+                         .kind = KIND_SAME, .keepdim = true, .dtype = -1,      \
+                         .needs_any = true),                                   \
+    };
+EXTREME(max, LP_FOLD_MAX)
+EXTREME(min, LP_FOLD_MIN)
 
 LpOp op_any = {
     .forms = "any(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
@@ -443,7 +433,7 @@ LpVal lp_sum_to(LpBuilder *b, LpVal x, const LpType *like)
     int n = 0, lead = 0;
     if (lp_failed(b) || x == LP_NOVAL)
         return LP_NOVAL;
-    LpType t = *lp_type(b, x), want = *like; /* emitting may move them */
+    LpType t = *lp_type(b, x), want = *like;
     for (int d = 0; d < t.ndim; d++) {
         int at = d - (t.ndim - want.ndim);
         if (at < 0 || (want.shape[at] == 1 && t.shape[d] != 1))

@@ -21,7 +21,4 @@ LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims);
 LpVal lp_reduce_restore(LpBuilder *b, LpVal v, const LpType *like,
                         const LpAttr *dims);
 
-/* 0, 1, … along dimension `dim` of `like`, shape 1 elsewhere, int64. */
-LpVal lp_iota_along(LpBuilder *b, const LpType *like, int dim);
-
 #endif

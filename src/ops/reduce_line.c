@@ -5,7 +5,8 @@
 
 #define LIKE (lp_type(g->b, X))
 
-LpVal lp_iota_along(LpBuilder *b, const LpType *like, int dim)
+/* 0, 1, … along dimension `dim` of `like`, shape 1 elsewhere, int64. */
+static LpVal iota_along(LpBuilder *b, const LpType *like, int dim)
 {
     LpType t = *like;
     LpAttr a[4] = {lp_attr_scalar(lp_int(0)),
@@ -57,7 +58,7 @@ static void grad_position(LpGrad *g)
     }
     LpVal dy = lp_reduce_restore(g->b, DY, &like, &g->attr[0]);
     LpVal at = lp_reduce_restore(g->b, g->out[1], &like, &g->attr[0]);
-    LpVal all = lp_iota_along(g->b, &like, (int)g->attr[0].v[0]);
+    LpVal all = iota_along(g->b, &like, (int)g->attr[0].v[0]);
     g->din[0] = WHERE(EQ(all, at), dy, K(0));
 }
 
@@ -219,8 +220,8 @@ static void grad_cumprod(LpGrad *g)
     LpType square = *lp_type(g->b, x);
     int n = square.ndim++;
     square.shape[n] = square.shape[n - 1];
-    LpVal upto = LE(lp_iota_along(g->b, &square, n),
-                    lp_iota_along(g->b, &square, n - 1));
+    LpVal upto =
+        LE(iota_along(g->b, &square, n), iota_along(g->b, &square, n - 1));
     LpVal m = WHERE(upto, lp_unsqueeze(g->b, x, n - 1), K(1));
     g->din[0] = last(g->b, pair_grad(g, m, dy, upto, n), d);
 }
@@ -337,8 +338,8 @@ static void grad_others(LpGrad *g)
     LpType square = {.dtype = like.dtype, .ndim = (int8_t)(kept + 2)};
     for (int d = 0; d < kept + 2; d++)
         square.shape[d] = flat[d < kept ? d : kept];
-    LpVal apart = OP2(ne, lp_iota_along(g->b, &square, kept + 1),
-                      lp_iota_along(g->b, &square, kept));
+    LpVal apart = OP2(ne, iota_along(g->b, &square, kept + 1),
+                      iota_along(g->b, &square, kept));
     LpVal m = WHERE(apart, lp_unsqueeze(g->b, x, kept), K(1));
     LpVal dx = pair_grad(g, m, dy, apart, kept + 1);
     dx = lp_reshape(g->b, dx, moved.shape, moved.ndim);

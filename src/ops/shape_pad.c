@@ -104,10 +104,12 @@ static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
         return;
     }
     if (m < 1 || m > 3 || (n != m + 1 && n != m + 2)) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "Only 2D, 3D, 4D, 5D padding with non-constant padding are "
-                "supported for now: got %d pad values for %d dimensions",
-                pad->n, n);
+        lp_fail(
+            b->err, LP_E_NOT_IMPLEMENTED,
+            "pad: mode %s takes 2, 4 or 6 values, for the last 1, 2 or 3 of "
+            "2 to 5 dimensions with a batch or channel dimension before "
+            "them; got %d values for %d dimensions",
+            mode, pad->n, n);
         return;
     }
     LpVal y = x;

@@ -1,8 +1,5 @@
 #include "src/passes/compile.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "src/autodiff/sweep.h"
 #include "src/ir/schema.h"
 #include "src/ops/ops.h"
@@ -17,8 +14,7 @@ typedef struct Compile {
     LpErr *err;
 } Compile;
 
-/* ---- the backward half
- * ------------------------------------------------------------ */
+/* ---- the backward half -------------------------------------------------- */
 static LpStatus seed(Compile *c, LpVal *out)
 {
     LpGraph *g = c->s->micro;
@@ -50,8 +46,9 @@ static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
     LpGraph *g = c->s->micro;
     const LpVariable *param = &c->s->var[r->param];
     int64_t n = c->s->gradient_accumulation;
-    char name[512];
-    snprintf(name, sizeof name, "Gradient___%s", param->name);
+    const char *name = lp_gradient_name(&c->mem, param->name, c->err);
+    if (!name)
+        return LP_E_MEMORY;
     LpVariable v = {.role = LP_VAR_ACCUM,
                     .name = name,
                     .type = param->type,
@@ -104,8 +101,7 @@ static LpStatus differentiate(Compile *c)
     return LP_OK;
 }
 
-/* ---- the update graph
- * ---------------------------------------------------------------- */
+/* ---- the update graph --------------------------------------------------- */
 static LpVal update_input(Compile *c, int var)
 {
     LpVariable *v = &c->s->var[var];
@@ -144,7 +140,7 @@ static LpVal operand(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
 {
     const LpFormArg *arg = operand_arg(r->op, i);
     int what = i < r->n_in ? r->in[i] : LP_RULE_HOLE;
-    if (what == LP_RULE_HOLE && strcmp(arg->name, "grad_scale") == 0)
+    if (what == LP_RULE_HOLE && i > 0 && i == r->op->update.grad_scale)
         return c->scale;
     if (what == LP_RULE_HOLE)
         return left_out(gb, arg);
@@ -153,18 +149,17 @@ static LpVal operand(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
     return what == r->count ? counted : update_input(c, what);
 }
 
-/* The combined form's velocity gathers the gradients itself: v + (1 -
- * dampening) velocity_scaling scale gradient. */
-enum { VELOCITY = 1, DAMPENING = 4, VELOCITY_SCALING = 6 };
-static void gather_velocity(Compile *c, LpGraphBuilder *gb, LpVal *in,
-                            int accum)
+/* A velocity that gathers the gradients itself (LpUpdateOperands). */
+static void gather_velocity(Compile *c, LpGraphBuilder *gb,
+                            const LpUpdateOperands *u, LpVal *in, int accum)
 {
     LpBuilder *b = &gb->b;
-    LpVal k = lp_sub(b, lp_immf(b, 1), in[DAMPENING]);
-    k = lp_mul(b, lp_mul(b, in[VELOCITY_SCALING], c->scale), k);
+    LpVal *velocity = &in[u->velocity];
+    LpVal k = lp_sub(b, lp_immf(b, 1), in[u->dampening]);
+    k = lp_mul(b, lp_mul(b, in[u->velocity_scaling], c->scale), k);
     LpVal g = lp_mul(b, update_input(c, accum), k);
-    LpDtype t = lp_graph_type(c->s->update, in[VELOCITY])->dtype;
-    in[VELOCITY] = lp_add(b, in[VELOCITY], lp_cast(b, g, t));
+    LpDtype t = lp_graph_type(c->s->update, *velocity)->dtype;
+    *velocity = lp_add(b, *velocity, lp_cast(b, g, t));
 }
 
 static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
@@ -182,8 +177,8 @@ static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
     int n_in = r->op->n_operands;
     for (int i = 0; i < n_in && c->err->code == LP_OK; i++)
         in[i] = operand(c, gb, r, i, accum, counted);
-    if (r->op == &op_popart_sgd_combined_step && c->err->code == LP_OK)
-        gather_velocity(c, gb, in, accum);
+    if (r->op->update.velocity && c->err->code == LP_OK)
+        gather_velocity(c, gb, &r->op->update, in, accum);
     if (c->err->code != LP_OK)
         return c->err->code;
     int n = gb->b.emit(&gb->b, r->op, in, n_in, r->attr, out);
@@ -244,8 +239,8 @@ static LpStatus build_update(Compile *c)
     return s;
 }
 
-/* ---- passes keep the order of inputs and outputs; values are found again
- * ------------- */
+/* ---- common passes ------------------------------------------------------ */
+/* They keep the order of inputs and outputs, so values are found again. */
 static LpVal *slot(LpVariable *v, bool update, bool out)
 {
     if (update)

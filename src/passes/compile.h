@@ -50,6 +50,10 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
                            int n_out, const int *wrt, int n_wrt, int *first,
                            LpErr *e);
 
+/* What the gradient of a variable is called, in `mem`; NULL when memory is
+ * short. */
+const char *lp_gradient_name(LpArena *mem, const char *variable, LpErr *e);
+
 /* The host half: takes over the completed step, also on failure. */
 LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
                          LpProgram **out, LpErr *e);

@@ -1,20 +1,35 @@
 /* Gradients as results of a step: what lupine.compile returns for functions
  * whose results require a gradient. See compile.h. */
-#include <stdio.h>
+#include <string.h>
 
 #include "src/autodiff/sweep.h"
 #include "src/ops/ops.h"
 #include "src/passes/compile.h"
 
-static LpStatus add_gradient(LpStep *step, int wrt, LpVal grad, LpErr *e)
+const char *lp_gradient_name(LpArena *mem, const char *variable, LpErr *e)
 {
-    char name[512];
+    static const char prefix[] = "Gradient___";
+    size_t n = strlen(variable) + 1;
+    char *name = lp_arena_alloc(mem, sizeof prefix - 1 + n);
+    if (!name) {
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    memcpy(name, prefix, sizeof prefix - 1);
+    memcpy(name + sizeof prefix - 1, variable, n);
+    return name;
+}
+
+static LpStatus add_gradient(LpStep *step, int wrt, LpVal grad, LpArena *mem,
+                             LpErr *e)
+{
     LpVariable v = {.role = LP_VAR_STREAM_OUT,
                     .type = step->var[wrt].type,
                     .micro_out = grad,
                     .param = -1};
-    snprintf(name, sizeof name, "Gradient___%s", step->var[wrt].name);
-    v.name = name;
+    v.name = lp_gradient_name(mem, step->var[wrt].name, e);
+    if (!v.name)
+        return LP_E_MEMORY;
     if (grad == LP_NOVAL) {
         LpGraphBuilder gb;
         lp_graph_builder_init(&gb, step->micro, e);
@@ -49,7 +64,7 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
         s = lp_sweep(step->micro, root, seeds, n_out, in, n_wrt, grad, e);
     *first = (int)step->n_var; /* a rule may have added constants */
     for (int i = 0; i < n_wrt && s == LP_OK; i++)
-        s = add_gradient(step, wrt[i], grad[i], e);
+        s = add_gradient(step, wrt[i], grad[i], &mem, e);
     lp_arena_fini(&mem);
     return s;
 }

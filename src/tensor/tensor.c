@@ -136,7 +136,7 @@ LpStatus lp_storage_wrap(void *data, size_t bytes,
     return LP_OK;
 }
 
-LpStatus lp_storage_empty(uint32_t flags, LpStorage **out, LpErr *e)
+static LpStatus storage_empty(uint32_t flags, LpStorage **out, LpErr *e)
 {
     return storage_make(NULL, 0, flags, out, e);
 }
@@ -233,7 +233,7 @@ LpStatus lp_tensor_empty(const LpType *type, uint32_t flags, LpTensor **out,
 {
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
-    LpStatus s = lp_storage_empty(flags, &st, e);
+    LpStatus s = storage_empty(flags, &st, e);
     return tensor_take(s, st, type, out, e);
 }
 

@@ -49,7 +49,6 @@ LpStatus lp_storage_new(size_t bytes, LpStorage **out, LpErr *e);
 LpStatus lp_storage_wrap(void *data, size_t bytes,
                          void (*release)(void *ctx, void *data), void *ctx,
                          LpStorage **out, LpErr *e);
-LpStatus lp_storage_empty(uint32_t flags, LpStorage **out, LpErr *e);
 void lp_storage_release(LpStorage *st); /* NULL is fine */
 /* Bytes held by all live storages, and the peak. */
 int64_t lp_storage_live_bytes(void);

@@ -187,19 +187,6 @@ LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
     return LP_OK;
 }
 
-LpStatus lp_dnn_channels_last(LpDtype t, int ndim, const int64_t *shape,
-                              LpDnnLayout *out, LpErr *e)
-{
-    int64_t st[LP_MAX_DIMS], step = shape[1];
-    st[1] = 1;
-    for (int i = ndim - 1; i >= 2; i--) {
-        st[i] = step;
-        step *= shape[i];
-    }
-    st[0] = step;
-    return lp_dnn_plain(t, ndim, shape, st, out, e);
-}
-
 bool lp_dnn_layout_eq(const LpDnnLayout *a, const LpDnnLayout *b)
 {
     return a->dtype == b->dtype &&

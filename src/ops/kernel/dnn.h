@@ -42,9 +42,6 @@ LpStatus lp_dnn_any(LpDtype t, int ndim, const int64_t *shape, LpDnnLayout *out,
  * divides shape[1]. */
 LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
                         LpDnnLayout *out, LpErr *e);
-/* Axis c last in memory (N…C of an N-C-spatial shape). */
-LpStatus lp_dnn_channels_last(LpDtype t, int ndim, const int64_t *shape,
-                              LpDnnLayout *out, LpErr *e);
 bool lp_dnn_layout_eq(const LpDnnLayout *a, const LpDnnLayout *b);
 
 /* What follows the product, in order, before it is stored. */

@@ -51,7 +51,7 @@ typedef struct Room {
     _Alignas(64) char top[COLUMNS * 8]; /* the maxima of logsumexp */
 } Room;
 
-LpFoldLoop lp_fold_loop(LpFold fold, LpDtype loop_type)
+static LpFoldLoop fold_loop(LpFold fold, LpDtype loop_type)
 {
     static const LpFoldLoop(*table)[3];
     if (!table)
@@ -227,8 +227,8 @@ static void row_item(const Plan *p, const char *x, char *y, State *work,
     x += lp_reduce_offset(p->g.axis, p->g.n_kept, result, &out);
     if (p->end == LP_END_LOGSUM) {
         State m = {.f = -INFINITY};
-        fold_row(p, lp_fold_loop(LP_FOLD_MAX, (LpDtype)p->type), x, from, to,
-                 NULL, room, &m);
+        fold_row(p, fold_loop(LP_FOLD_MAX, (LpDtype)p->type), x, from, to, NULL,
+                 room, &m);
         top = finite_top(m.f);
     }
     fold_row(p, p->fold, x, from, to, p->end == LP_END_LOGSUM ? &top : NULL,
@@ -330,8 +330,7 @@ static void column_item(const Plan *p, const char *x, char *y, State *work,
 static void join(const Plan *p, char *y, State *work, int64_t group)
 {
     const LpAxis *last = &p->g.axis[p->g.n_kept - 1];
-    LpFoldLoop fold =
-        lp_fold_loop((LpFold)p->fold_kind, (LpDtype)p->state_type);
+    LpFoldLoop fold = fold_loop((LpFold)p->fold_kind, (LpDtype)p->state_type);
     int64_t width = p->columns ? COLUMNS : 1, out, m = 1;
     State *s = work + group * p->pieces * width;
     if (p->columns) {
@@ -455,7 +454,7 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     (void)e;
     lp_reduce_geometry(&r->in[0], &r->out[0], dims, &p->g);
     p->fold_kind = (uint8_t)spec->fold;
-    p->fold = lp_fold_loop(spec->fold, t);
+    p->fold = fold_loop(spec->fold, t);
     p->column = loop_of(column[spec->fold], t);
     p->exp = loop_of(LP_LOOP_exp, t);
     p->sub = loop_of(LP_LOOP_sub, t);

@@ -26,7 +26,6 @@ typedef enum {
 typedef void (*LpFoldLoop)(int64_t n, const void *x, void *state);
 typedef const LpFoldLoop LpFoldLoops[LP_N_FOLDS][3]; /* f64, f32, i64 */
 LP_SIMD_EXTERN(LpFoldLoops, lp_loops_fold);
-LpFoldLoop lp_fold_loop(LpFold fold, LpDtype loop_type);
 
 typedef enum {
     LP_END_NONE,

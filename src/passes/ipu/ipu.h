@@ -305,8 +305,6 @@ static inline int64_t lp_run_cyc(const LpRun *r)
 }
 /* Elements of variable `v` that this replica keeps: all, or a share. */
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
-/* The location class of a variable; its memory kind. */
-int lp_ipu_location(const LpVariable *v);
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
 
 #endif

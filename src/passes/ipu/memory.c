@@ -173,7 +173,8 @@ static const char *advice(const LpIpuPlan *p, const LpIpuMemory *m)
     }
 }
 
-LpStatus lp_ipu_out_of_memory(const LpIpuPlan *p, int ipu)
+/* The error of a tile that overflows. */
+static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
 {
     const LpIpuMemory *m = &p->memory[ipu];
     char stages[64] = "", big[360] = "";
@@ -225,6 +226,6 @@ LpStatus lp_ipu_memory(LpIpuPlan *p)
     }
     lp_free(x.seen);
     if (s == LP_OK && worst >= 0 && !p->o.allow_out_of_memory)
-        s = lp_ipu_out_of_memory(p, worst);
+        s = out_of_memory(p, worst);
     return s;
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "src/ops/ops.h"
+
 LpIpuOptions lp_ipu_options(void)
 {
     LpIpuOptions o = {.chip = lp_chip_find("ipu2"), .partials = LP_F32};
@@ -40,8 +42,7 @@ bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
 
 bool lp_ipu_is_checkpoint(const LpOp *op)
 {
-    return (op->flags & LP_OPF_MARKER) &&
-           strcmp(op->name, "recomputation_checkpoint") == 0;
+    return op->id == LP_OP_recomputation_checkpoint;
 }
 
 int lp_ipu_tiles(const LpIpuPlan *p)
@@ -66,7 +67,8 @@ LpCostType lp_ipu_cost_type(LpDtype t)
     return lp_is_float(t) ? LP_COST_FLOAT : LP_COST_INT;
 }
 
-int lp_ipu_location(const LpVariable *v)
+/* The location class of a variable; its memory kind. */
+static int location_of(const LpVariable *v)
 {
     switch (v->role) {
     case LP_VAR_ACCUM:
@@ -90,14 +92,14 @@ static bool can_move(const LpVariable *v)
 
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
 {
-    const LpLocation *l = &p->o.location[lp_ipu_location(v)];
+    const LpLocation *l = &p->o.location[location_of(v)];
     return can_move(v) && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
 }
 
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type), r = p->step->replicas;
-    const LpLocation *l = &p->o.location[lp_ipu_location(v)];
+    const LpLocation *l = &p->o.location[location_of(v)];
     bool shared = can_move(v) && v->role != LP_VAR_ACCUM && l->sharded &&
                   n > l->min_sharded;
     return shared ? (n + r - 1) / r : n;

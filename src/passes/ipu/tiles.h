@@ -32,7 +32,4 @@ LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
 /* Keeps the largest in m->big. */
 void lp_ipu_note_big(LpIpuMemory *m, LpBig b);
 
-/* The error of a tile that overflows. */
-LpStatus lp_ipu_out_of_memory(const LpIpuPlan *p, int ipu);
-
 #endif

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "src/ops/ops.h"
+
 int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
 {
     const LpGraph *g = p->step->micro;
@@ -14,14 +16,9 @@ int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
 
 /* Values that a marker asks to move while the IPU computes: inputs that it
  * reads, outputs that it makes. */
-static bool asks_overlap(const LpGraphNode *d, const char *name)
+static bool asks_overlap(const LpGraphNode *d, uint16_t marker)
 {
-    if (!(d->op->flags & LP_OPF_MARKER) || strcmp(d->op->name, name) != 0)
-        return false;
-    for (int i = 0; i < d->op->n_attr; i++)
-        if (d->attr[i].kind == LP_ATTR_STR)
-            return strcmp(d->attr[i].str, "no_overlap") != 0;
-    return true;
+    return d->op->id == marker && strcmp(d->attr[0].str, "no_overlap") != 0;
 }
 
 static void find_overlap(const LpIpuPlan *p, bool *hidden)
@@ -29,9 +26,9 @@ static void find_overlap(const LpIpuPlan *p, bool *hidden)
     const LpGraph *g = p->step->micro;
     for (LpNodeId n = 0; n < g->n_node && p->o.io_tiles > 0; n++) {
         const LpGraphNode *d = &g->node[n];
-        if (asks_overlap(d, "set_overlap_for_input"))
+        if (asks_overlap(d, LP_OP_set_overlap_for_input))
             hidden[d->in[0]] = true;
-        if (asks_overlap(d, "set_overlap_for_output"))
+        if (asks_overlap(d, LP_OP_set_overlap_for_output))
             hidden[d->out] = true;
     }
 }
