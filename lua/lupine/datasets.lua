@@ -1,4 +1,4 @@
---- Data sets that Debian packages.
+--- Data sets: those that Debian packages, and folders of images.
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
@@ -45,6 +45,87 @@ function M.FashionMNIST(train, root)
     "Fashion-MNIST: %s has images %s and labels %s, which do not fit together", root,
     tostring(images.shape), tostring(labels.shape))
   return images, labels:to(torch.int64)
+end
+
+-- ---- folders of images -------------------------------------------------------
+
+local ENDINGS = { png = true, jpg = true, jpeg = true }
+
+local function has_ending(name)
+  return ENDINGS[(name:match("%.(%w+)$") or ""):lower()] ~= nil
+end
+
+-- The images below a folder, its own first, in order of their names.
+local function walk(folder, out)
+  local folders, files = core.list_folder(folder)
+  table.sort(folders)
+  table.sort(files)
+  for _, name in ipairs(files) do
+    if has_ending(name) then
+      out[#out + 1] = folder .. "/" .. name
+    end
+  end
+  for _, name in ipairs(folders) do
+    walk(folder .. "/" .. name, out)
+  end
+  return out
+end
+
+local ImageFolder
+
+-- Made when first asked for: torch.utils.data loads datasets of its own.
+local function image_folder()
+  if ImageFolder then
+    return ImageFolder
+  end
+  local data = require("torch.utils.data")
+  ImageFolder = data.Dataset:extend("ImageFolder")
+
+  function ImageFolder:init(root, transform, target_transform)
+    self.root, self.transform, self.target_transform = root, transform, target_transform
+    self.classes, self.class_to_idx, self.samples, self.targets = {}, {}, {}, {}
+    self.classes = core.list_folder(root)
+    table.sort(self.classes)
+    for i, name in ipairs(self.classes) do
+      local before = #self.samples
+      self.class_to_idx[name] = i - 1
+      for _, path in ipairs(walk(root .. "/" .. name, {})) do
+        self.samples[#self.samples + 1] = { path, i - 1 }
+        self.targets[#self.samples] = i - 1
+      end
+      errors.check(#self.samples > before, "OSError",
+        "ImageFolder: class '%s' has no images (.png, .jpg, .jpeg)", name)
+    end
+    errors.check(#self.classes > 0, "OSError", "ImageFolder: %s has no folders of classes", root)
+  end
+
+  function ImageFolder:__len__()
+    return #self.samples
+  end
+
+  function ImageFolder:__getitem__(i)
+    local sample = errors.check(self.samples[i + 1], "IndexError",
+      "index %s of %d images", tostring(i), #self.samples)
+    local x, y = core.read_image(sample[1], "rgb"), sample[2]
+    x = self.transform and self.transform(x) or x
+    return x, self.target_transform and self.target_transform(y) or y
+  end
+  return ImageFolder
+end
+
+--- A data set of PNG and JPEG images, one folder a class: root/CLASS/…/NAME.png
+--- is a sample of CLASS. Classes count from 0 in order of their names. Fields
+--- as torchvision's: classes, class_to_idx, samples, targets.
+--- errors: OSError (no folder, a class without images); reading a sample that
+--- is damaged raises ValueError
+---@param root string
+---@param ... any {transform = f, target_transform = f}
+---@return torch.utils.data.Dataset samples: uint8 [3, h, w] (or what transform
+---        makes of it), class
+function M.ImageFolder(root, ...)
+  local a = check.arguments("ImageFolder", { "root", "transform", "target_transform" }, nil, root,
+    ...)
+  return image_folder()(check.string(a[1], "ImageFolder: root"), a[2], a[3])
 end
 
 return M

@@ -4,7 +4,8 @@
 set -eu
 
 packages='gcc libc6-dev make lua5.4 liblua5.4-dev libdnnl-dev libedit-dev
-  libjansson-dev libzip-dev zlib1g-dev librandom123-dev lua-busted lua-check dataset-fashion-mnist'
+  libjansson-dev libzip-dev libpng-dev libturbojpeg0-dev zlib1g-dev
+  librandom123-dev lua-busted lua-check dataset-fashion-mnist'
 [ "${1:-}" = lint ] && packages="$packages clang-format git"
 
 missing=

@@ -81,3 +81,23 @@ describe("small methods", function()
     assert.is_false(torch.is_floating_point(torch.tensor(3)))
   end)
 end)
+
+it("interpolate with antialias averages as PyTorch's does", function()
+  -- values by PyTorch 2.15
+  local F = torch.nn.functional
+  local x = torch.arange(30):float():reshape({ 1, 1, 5, 6 }) ^ 1.5
+  local cases = {
+    { { size = { 2, 3 }, mode = "bilinear" }, { 21.4081, 28.2802, 36.1012, 83.3503, 95.1155,
+      107.3808 } },
+    { { size = { 2, 3 }, mode = "bicubic" }, { 16.3069, 23.3713, 31.665, 86.5142, 99.7671,
+      113.5981 } },
+    { { scale_factor = 0.4, mode = "bilinear" }, { 22.4654, 31.4696, 85.2125, 100.1686 } },
+  }
+  for _, c in ipairs(cases) do
+    c[1].antialias = true
+    helper.near(F.interpolate(x, c[1]):flatten(), c[2], { 1e-4, 1e-6 })
+  end
+  helper.raises("ValueError", "restricted to bilinear and bicubic", function()
+    F.interpolate(x, { size = { 2, 3 }, antialias = true })
+  end)
+end)

@@ -1,9 +1,15 @@
-/* Files of tensors: core.read_idx, safetensors, NumPy's .npy and .npz. */
+/* Files of tensors: core.read_idx, safetensors, NumPy's .npy and .npz, images,
+ * CSV. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
+#include "src/io/csv.h"
 #include "src/io/idx.h"
+#include "src/io/image.h"
 #include "src/io/npy.h"
 #include "src/io/safetensors.h"
 
@@ -74,6 +80,35 @@ static int write_npy(lua_State *L)
     const char *path = check_path(L, 1, "save");
     LpTensor *t = lp_check_tensor(L, 2, "save", "arr");
     if (lp_npy_write(path, t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* (path, mode) -> tensor */
+static int read_image(lua_State *L)
+{
+    static const char *const modes[] = {"unchanged", "gray", "rgb", NULL};
+    LpErr e = {0};
+    LpTensor *t = NULL;
+    int tries = 0;
+    const char *path = check_path(L, 1, "read_image");
+    LpImageMode mode = (LpImageMode)luaL_checkoption(L, 2, "unchanged", modes);
+    LpBox *box = lp_push_box(L);
+    while (lp_image_read(path, mode, &t, &e) != LP_OK)
+        if (!lp_gc_retry(L, &e, &tries))
+            return lp_bind_fail(L, &e);
+    box->p = t;
+    lp_gc_account(L);
+    return 1;
+}
+
+/* (path, tensor) */
+static int write_png(lua_State *L)
+{
+    LpErr e = {0};
+    const char *path = check_path(L, 1, "write_png");
+    LpTensor *t = lp_check_tensor(L, 2, "write_png", "input");
+    if (lp_png_write(path, t, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     return 0;
 }
@@ -179,8 +214,134 @@ static int write_npz(lua_State *L)
     return 0;
 }
 
+/* ---- tables of text ------------------------------------------------------ */
+static const char csv_key;
+
+static int csv_gc(lua_State *L)
+{
+    lp_csv_fini(lua_touserdata(L, 1));
+    return 0;
+}
+
+static LpCsv *push_csv(lua_State *L)
+{
+    LpCsv *c = lua_newuserdatauv(L, sizeof *c, 0);
+    *c = (LpCsv){0};
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &csv_key);
+    lua_setmetatable(L, -2);
+    return c;
+}
+
+/* A tensor, or a list of strings. */
+static void push_column(lua_State *L, const LpCsv *c, int64_t first,
+                        int64_t column)
+{
+    LpErr e = {0};
+    LpTensor *t = NULL;
+    LpBox *box = lp_push_box(L);
+    if (lp_csv_numbers(c, first, column, &t, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    if (t) {
+        box->p = t;
+        return;
+    }
+    lua_pop(L, 1);
+    lua_createtable(L, (int)(c->rows - first), 0);
+    for (int64_t r = first; r < c->rows; r++) {
+        const LpCell *x = &c->cells[r * c->columns + column];
+        lua_pushlstring(L, x->p, x->n);
+        lua_rawseti(L, -2, r - first + 1);
+    }
+}
+
+/* (path, delimiter, header) -> names (a list, without a header empty), columns
+ * (a list) */
+static int read_csv(lua_State *L)
+{
+    LpErr e = {0};
+    size_t n;
+    const char *path = check_path(L, 1, "read");
+    const char *delimiter = luaL_checklstring(L, 2, &n);
+    bool header = lua_toboolean(L, 3);
+    if (n != 1 || strpbrk(delimiter, "\"\r\n"))
+        return lp_raise(L, LP_E_VALUE,
+                        "read(): delimiter: expected one character, not a "
+                        "quote or the end of a line");
+    LpCsv *c = push_csv(L);
+    if (lp_csv_read(path, delimiter[0], c, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_newtable(L);
+    for (int64_t k = 0; header && k < c->columns; k++) {
+        lua_pushlstring(L, c->cells[k].p, c->cells[k].n);
+        lua_rawseti(L, -2, k + 1);
+    }
+    lua_createtable(L, (int)c->columns, 0);
+    for (int64_t k = 0; k < c->columns; k++) {
+        push_column(L, c, header, k);
+        lua_rawseti(L, -2, k + 1);
+    }
+    lp_csv_fini(c);
+    lp_gc_account(L);
+    return 2;
+}
+
+/* ---- folders ------------------------------------------------------------- */
+static const char folder_key;
+
+static int folder_gc(lua_State *L)
+{
+    DIR **d = lua_touserdata(L, 1);
+    if (*d)
+        closedir(*d);
+    *d = NULL;
+    return 0;
+}
+
+/* (path) -> names of folders, names of other files, in no order; hidden ones
+ * left out, links followed */
+static int list_folder(lua_State *L)
+{
+    LpErr e = {0};
+    struct stat st;
+    const char *path = check_path(L, 1, "list_folder");
+    DIR **d = lua_newuserdatauv(L, sizeof(DIR *), 0);
+    *d = NULL;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &folder_key);
+    lua_setmetatable(L, -2);
+    *d = opendir(path);
+    if (!*d) {
+        lp_file_error(path, &e);
+        return lp_bind_fail(L, &e);
+    }
+    lua_newtable(L);
+    lua_newtable(L);
+    for (struct dirent *x = readdir(*d); x; x = readdir(*d)) {
+        if (x->d_name[0] == '.' || fstatat(dirfd(*d), x->d_name, &st, 0) != 0)
+            continue;
+        int list = lua_gettop(L) - (S_ISDIR(st.st_mode) ? 1 : 0);
+        lua_pushstring(L, x->d_name);
+        lua_rawseti(L, list, luaL_len(L, list) + 1);
+    }
+    closedir(*d);
+    *d = NULL;
+    return 2;
+}
+
+/* A metatable of the registry whose __gc is `gc`. */
+static void add_gc(lua_State *L, const void *key, lua_CFunction gc)
+{
+    lua_newtable(L);
+    lua_pushcfunction(L, gc);
+    lua_setfield(L, -2, "__gc");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+}
+
 static const luaL_Reg functions[] = {
+    {"list_folder", list_folder},
     {"read_idx", read_idx},
+    {"read_image", read_image},
+    {"write_png", write_png},
+    {"read_csv", read_csv},
     {"read_npy", read_npy},
     {"write_npy", write_npy},
     {"read_npz", read_npz},
@@ -192,9 +353,8 @@ static const luaL_Reg functions[] = {
 
 void lp_bind_files(lua_State *L)
 {
-    lua_newtable(L);
-    lua_pushcfunction(L, named_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &named_key);
+    add_gc(L, &named_key, named_gc);
+    add_gc(L, &csv_key, csv_gc);
+    add_gc(L, &folder_key, folder_gc);
     luaL_setfuncs(L, functions, 0);
 }

@@ -6,6 +6,7 @@
 --- convolution with a = -0.75
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
+local smooth = require("torch.nn.functional.antialias")
 
 local DIMS = { linear = 1, bilinear = 2, trilinear = 3, bicubic = 2 }
 local CUBIC = -0.75
@@ -100,8 +101,9 @@ return function(F)
     .. "align_corners=None, recompute_scale_factor=None, antialias=False)",
     function(x, size, scale, mode, align, recompute, antialias)
       local n = x:dim() - 2
-      errors.check(not antialias, "NotImplementedError",
-        "interpolate: antialias is not available")
+      if antialias then
+        smooth.check(mode)
+      end
       errors.check(mode == "nearest" or mode == "nearest-exact" or mode == "area" or DIMS[mode],
         "NotImplementedError", "interpolate: mode '%s'; allowed are nearest, nearest-exact, area, "
         .. "linear, bilinear, trilinear, bicubic", tostring(mode))
@@ -116,7 +118,7 @@ return function(F)
         return F[("adaptive_avg_pool%dd"):format(n)](x, out)
       end
       for i = 1, n do
-        x = along(x, i + 1, mode, out[i], align, scales[i])
+        x = (antialias and smooth.along or along)(x, i + 1, mode, out[i], align, scales[i])
       end
       return x
     end)

@@ -1,0 +1,150 @@
+-- Images: values as Pillow decodes the same files; hostile ones by a table.
+local helper = require("spec.helper")
+local images = require("lupine.images")
+local torch = require("torch")
+
+local FOLDER = "spec/io/images/"
+local path
+
+setup(function()
+  path = os.tmpname()
+end)
+teardown(function()
+  os.remove(path)
+end)
+
+local function bytes_of(name)
+  local f = assert(io.open(name, "rb"))
+  local s = f:read("a")
+  f:close()
+  return s
+end
+
+local function write(bytes)
+  local f = assert(io.open(path, "wb"))
+  f:write(bytes)
+  f:close()
+end
+
+-- name, shape, sum, the second row of the last channel, sum of the luma
+local WANT = {
+  { "gray.png", { 1, 4, 5 }, 290, { 3, 8, 13, 18, 23 }, 290 },
+  { "rgb.png", { 3, 4, 5 }, 3270, { 83, 88, 93, 98, 103 }, 950 },
+  { "rgba.png", { 4, 3, 2 }, 1572, { 123, 128 }, 231 },
+  { "palette.png", { 3, 4, 5 }, 3270, { 83, 88, 93, 98, 103 }, 950 },
+  { "bits.png", { 1, 4, 5 }, 3315, { 0, 0, 255, 255, 255 }, 3315 },
+  -- 16 bits: k * 5461 of 65535 is k * 21.25 of 255
+  { "gray16.png", { 1, 3, 4 }, 1401, { 85, 106, 127, 149 }, 1401 },
+  { "color.jpg", { 3, 16, 24 }, 139008, { 84, 89, 94, 99, 104, 109, 114, 119, 124, 129, 134, 139,
+    144, 149, 154, 159, 164, 169, 174, 179, 184, 189, 194, 199 }, 43392 },
+  { "gray.jpg", { 1, 16, 24 }, 30720, { 3, 7, 13, 18, 22, 28, 33, 37, 43, 47, 53, 58, 63, 68, 73,
+    78, 83, 87, 93, 98, 103, 108, 114, 118 }, 30720 },
+  { "progressive.jpg", { 3, 16, 24 }, 139008, { 84, 88, 94, 99, 103, 108, 114, 119, 123, 128, 134,
+    139, 143, 148, 154, 159, 163, 168, 174, 179, 183, 188, 194, 199 }, 43392 },
+}
+
+it("images have the values that they were made of, in each mode", function()
+  for _, w in ipairs(WANT) do
+    local x = images.read(FOLDER .. w[1])
+    assert.equal(torch.uint8, x.dtype)
+    assert.same(w[2], { table.unpack(x.shape) })
+    assert.equal(w[3], x:sum():item())
+    assert.same(w[4], x[-1][1]:tolist())
+    local gray = images.read(FOLDER .. w[1], "gray")
+    assert.same({ 1, w[2][2], w[2][3] }, { table.unpack(gray.shape) })
+    assert.equal(w[5], gray:sum():item())
+    local rgb = images.read(FOLDER .. w[1], "rgb")
+    assert.equal(3, rgb:size(0))
+    if w[2][1] == 1 then
+      assert.is_true(torch.equal(rgb[2], x[0]))
+    end
+  end
+end)
+
+it("a PNG that was written is read again, of 1 to 4 channels", function()
+  for channels = 1, 4 do
+    local x = (torch.arange(channels * 6) * 37 % 256):to(torch.uint8):reshape({ channels, 2, 3 })
+    images.write_png(x, path)
+    assert.is_true(torch.equal(x, images.read(path)))
+  end
+  for _, x in ipairs({ torch.zeros({ 3, 2, 2 }), torch.zeros({ 5, 2, 2 }, { dtype = torch.uint8 }),
+    torch.zeros({ 2, 2 }, { dtype = torch.uint8 }),
+    torch.zeros({ 1, 0, 2 }, { dtype = torch.uint8 }) }) do
+    helper.raises("ValueError", "expected a uint8 tensor of 1 to 4 channels", function()
+      images.write_png(x, path)
+    end)
+  end
+end)
+
+describe("an image is refused", function()
+  local function refused(bytes, pattern)
+    write(bytes)
+    helper.raises("ValueError", pattern, function()
+      images.read(path)
+    end)
+  end
+
+  it("when it is cut at any byte", function()
+    for _, name in ipairs({ "rgb.png", "palette.png", "gray.jpg", "progressive.jpg" }) do
+      local s = bytes_of(FOLDER .. name)
+      for n = 0, #s - 3 do -- a JPEG may end within its end marker
+        refused(s:sub(1, n), ".")
+      end
+    end
+  end)
+
+  it("when a byte of a PNG is another", function()
+    local s = bytes_of(FOLDER .. "rgb.png")
+    for at = 1, #s do
+      local other = string.char(s:byte(at) ~ 0x41)
+      refused(s:sub(1, at - 1) .. other .. s:sub(at + 1), ".")
+    end
+  end)
+
+  it("when its size is not to be believed, and other hostile files", function()
+    local function crc(s) -- of a chunk's type and data (PNG specification, annex D)
+      local c = 0xffffffff
+      for i = 1, #s do
+        c = c ~ s:byte(i)
+        for _ = 1, 8 do
+          c = c & 1 == 1 and (c >> 1) ~ 0xedb88320 or c >> 1
+        end
+      end
+      return string.pack(">I4", c ~ 0xffffffff)
+    end
+    local function chunk(kind, data)
+      return string.pack(">I4", #data) .. kind .. data .. crc(kind .. data)
+    end
+    local signature = "\x89PNG\r\n\x1a\n"
+    local function png(w, h, depth, kind)
+      return signature .. chunk("IHDR", string.pack(">I4I4BBBBB", w, h, depth, kind, 0, 0, 0))
+        .. chunk("IDAT", "") .. chunk("IEND", "")
+    end
+    local jpeg = bytes_of(FOLDER .. "gray.jpg")
+    local at = jpeg:find("\xff\xc0", 1, true)
+    local large = jpeg:sub(1, at + 4) .. "\xea\x60\xea\x60" .. jpeg:sub(at + 9)
+    local cases = {
+      { "", "neither a PNG nor a JPEG" },
+      { "GIF89a", "neither a PNG nor a JPEG" },
+      { signature, "PNG" },
+      { png(60000, 60000, 8, 6), "cannot come of a file" },
+      { png(0x7fffffff, 0x7fffffff, 8, 2), "PNG" },
+      { png(0, 1, 8, 2), "PNG" },
+      { png(1, 1, 3, 2), "PNG" },
+      { png(1, 1, 8, 3), "PNG" }, -- a palette that is missing
+      { signature .. chunk("IDAT", "x"), "PNG" },
+      { signature .. "\xff\xff\xff\xffIHDR", "PNG" },
+      { large, "cannot come of a file" },
+      { "\xff\xd8\xff", "JPEG" },
+      { "\xff\xd8\xff\xd9", "JPEG" },
+      { "\xff\xd8\xff\xe0\0\0", "JPEG" },
+    }
+    for i, c in ipairs(cases) do
+      local done, e = pcall(refused, c[1], c[2])
+      assert(done, ("case %d: %s"):format(i, tostring(e)))
+    end
+    helper.raises("ValueError", "mode: expected unchanged, gray, rgb", function()
+      images.read(FOLDER .. "rgb.png", "cmyk")
+    end)
+  end)
+end)

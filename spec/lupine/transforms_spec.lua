@@ -1,0 +1,145 @@
+-- Transforms of images: values by their definitions; random ones by what they
+-- may give.
+local T = require("lupine.transforms")
+local datasets = require("lupine.datasets")
+local helper = require("spec.helper")
+local images = require("lupine.images")
+local torch = require("torch")
+
+local function ramp(c, h, w)
+  return torch.arange(c * h * w):reshape({ c, h, w }):to(torch.uint8)
+end
+
+describe("transforms", function()
+  it("convert types by their ranges and normalise channels", function()
+    local x = torch.tensor({ { { 0, 51, 255 } }, { { 0, 51, 255 } } }):to(torch.uint8)
+    helper.near(T.ToTensor()(x), { { { 0.0, 0.2, 1.0 } }, { { 0.0, 0.2, 1.0 } } })
+    assert.is_true(torch.equal(x, T.ConvertImageDtype(torch.uint8)(T.ToTensor()(x))))
+    assert.same({ { { 0, 51 * 128, 255 * 128 } } },
+      T.ConvertImageDtype(torch.int16)(x):narrow(0, 0, 1):tolist())
+    local y = T.Normalize({ 0.5, 0.0 }, { 0.5, 2.0 })(T.ToTensor()(x))
+    helper.near(y, { { { -1.0, -0.6, 1.0 } }, { { 0.0, 0.1, 0.5 } } })
+    helper.raises("TypeError", "expected a floating tensor", function()
+      T.Normalize({ 0.5 }, { 0.5 })(x)
+    end)
+  end)
+
+  it("cut, pad and flip", function()
+    local x = ramp(1, 3, 4)
+    assert.same({ { { 1, 2 }, { 5, 6 } } }, T.CenterCrop(2)(x):tolist())
+    assert.same({ { { 0, 0, 0, 0 }, { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9, 10, 11 },
+      { 0, 0, 0, 0 } } }, T.CenterCrop({ 5, 4 })(x):tolist())
+    assert.same({ { { 7, 7, 7 }, { 7, 0, 7 }, { 7, 7, 7 } } },
+      T.Pad(1, 7)(ramp(1, 1, 1)):tolist())
+    assert.same({ 1, 4, 7 }, { table.unpack(T.Pad({ 1, 0, 2, 1 })(x).shape) })
+    assert.same({ { { 3, 2, 1, 0 }, { 7, 6, 5, 4 }, { 11, 10, 9, 8 } } },
+      T.RandomHorizontalFlip(1)(x):tolist())
+    assert.same({ { { 8, 9, 10, 11 }, { 4, 5, 6, 7 }, { 0, 1, 2, 3 } } },
+      T.RandomVerticalFlip(1.0)(x):tolist())
+    assert.is_true(torch.equal(x, T.RandomVerticalFlip(0)(x)))
+  end)
+
+  it("resize with averaging, the smaller side or both, in batches too", function()
+    local x = torch.tensor({ { { 0, 0, 100, 100 }, { 0, 0, 100, 100 } } }):to(torch.uint8)
+    -- the triangle of reach 2 around 1.0 has weights 3, 3, 1 over 7
+    assert.same({ { { 14, 86 } } }, T.Resize({ 1, 2 })(x):tolist())
+    assert.same({ 1, 4, 8 }, { table.unpack(T.Resize(4)(x).shape) })
+    local batch = T.Resize({ 5, 5 })(torch.rand({ 2, 3, 9, 4 }))
+    assert.same({ 2, 3, 5, 5 }, { table.unpack(batch.shape) })
+    assert.same({ { { 0, 0, 100, 100 } } }, T.Resize({ 1, 4 }, "nearest")(x):tolist())
+  end)
+
+  it("draw what they do at random from torch's numbers", function()
+    local x = ramp(1, 5, 6)
+    local seen = {}
+    torch.manual_seed(1)
+    for _ = 1, 100 do
+      local y = T.RandomCrop({ 4, 5 })(x)
+      assert.same({ 1, 4, 5 }, { table.unpack(y.shape) })
+      local first = y[0][0][0]:item()
+      assert.equal(first + 6 * 3 + 4, y[0][3][4]:item())
+      seen[first] = true
+    end
+    assert.same({ [0] = true, [1] = true, [6] = true, [7] = true }, seen)
+    local crop = T.RandomResizedCrop(3)
+    torch.manual_seed(2)
+    local a = crop(x)
+    torch.manual_seed(2)
+    assert.is_true(torch.equal(a, crop(x)))
+    assert.same({ 1, 3, 3 }, { table.unpack(a.shape) })
+    local erased = T.RandomErasing({ p = 1.0, value = 99 })(ramp(1, 9, 9))
+    assert.is_true((erased:eq(99)):sum():item() >= 1)
+    helper.raises("ValueError", "larger than the image's", function()
+      T.RandomCrop(9)(x)
+    end)
+    assert.same({ 1, 9, 9 }, { table.unpack(T.RandomCrop({ size = 9, pad_if_needed = true })(x)
+      .shape) })
+  end)
+
+  it("follow one another and print", function()
+    local all = T.Compose({ T.Grayscale(), T.ToTensor(), T.Lambda(function(x) return x * 2 end) })
+    local x = torch.full({ 3, 1, 1 }, 255, { dtype = torch.uint8 })
+    helper.near(all(x), { { { 2 * math.floor(255 * (0.2989 + 0.587 + 0.114)) / 255 } } })
+    assert.equal("Compose(\n    RandomVerticalFlip(p=0.5)\n    Normalize(mean=[0.5], std=[0.5], "
+      .. "inplace=False)\n)",
+      tostring(T.Compose({ T.RandomVerticalFlip(), T.Normalize({ 0.5 }, { 0.5 }) })))
+    helper.raises("TypeError", "expected a Tensor", function()
+      T.ToTensor()(1)
+    end)
+  end)
+end)
+
+describe("ImageFolder", function()
+  local root
+
+  setup(function()
+    root = os.tmpname()
+    os.remove(root)
+    os.execute(("mkdir -p %s/cat/more %s/ant"):format(root, root))
+    images.write_png(torch.full({ 1, 2, 2 }, 10, { dtype = torch.uint8 }), root .. "/cat/b.png")
+    images.write_png(torch.full({ 3, 2, 2 }, 20, { dtype = torch.uint8 }),
+      root .. "/cat/more/a.png")
+    images.write_png(torch.full({ 1, 2, 2 }, 30, { dtype = torch.uint8 }), root .. "/ant/x.PNG")
+    os.execute(("cp spec/io/images/color.jpg %s/ant/y.jpg; echo >%s/ant/notes.txt"):format(root,
+      root))
+  end)
+  teardown(function()
+    os.execute("rm -r " .. root)
+  end)
+
+  it("gives images of classes by the names of their folders", function()
+    local set = datasets.ImageFolder(root)
+    assert.same({ "ant", "cat" }, set.classes)
+    assert.same({ ant = 0, cat = 1 }, set.class_to_idx)
+    assert.same({ 0, 0, 1, 1 }, set.targets)
+    assert.equal(4, #set)
+    local x, y = set:__getitem__(0)
+    assert.same({ 3, 2, 2 }, { table.unpack(x.shape) })
+    assert.equal(30, x[2][1][1]:item())
+    assert.equal(0, y)
+    assert.equal(20, (set:__getitem__(3))[0][0][0]:item())
+  end)
+
+  it("trains through a loader with workers and transforms", function()
+    local set = datasets.ImageFolder(root, { transform = T.Compose({ T.Resize({ 4, 4 }),
+      T.RandomHorizontalFlip(), T.ToTensor() }), target_transform = function(c) return c + 10 end })
+    local loader = torch.utils.data.DataLoader(set, { batch_size = 4, num_workers = 2 })
+    for x, y in loader do
+      assert.same({ 4, 3, 4, 4 }, { table.unpack(x.shape) })
+      assert.same({ 10, 10, 11, 11 }, y:tolist())
+    end
+  end)
+
+  it("refuses folders without classes or images", function()
+    helper.raises("OSError", "has no folders of classes", function()
+      datasets.ImageFolder(root .. "/cat/more")
+    end)
+    helper.raises("OSError", "class 'more' has no images", function()
+      os.execute(("mkdir -p %s/empty/more"):format(root))
+      datasets.ImageFolder(root .. "/empty")
+    end)
+    helper.raises("OSError", "No such file", function()
+      datasets.ImageFolder(root .. "/none")
+    end)
+  end)
+end)
