@@ -2,9 +2,22 @@
 
 static void drop(LpKernel *k)
 {
-    if (k->fini)
+    if (k && k->fini)
         k->fini(k);
     lp_free(k);
+}
+
+const LpHome *lp_program_home(const LpProgram *p, size_t var)
+{
+    uint32_t at = p->home_of ? p->home_of[var] : 0;
+    return at ? &p->home[at - 1] : NULL;
+}
+
+uint64_t lp_program_var_bytes(const LpProgram *p, size_t var)
+{
+    const LpHome *h = lp_program_home(p, var);
+    const LpType *t = &p->step->var[var].type;
+    return h ? h->bytes : (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
 }
 
 static void code_fini(LpCode *c)
@@ -25,6 +38,13 @@ void lp_program_free(LpProgram *p)
     for (size_t i = 0; i < p->n_derived; i++)
         drop(p->derived[i].pack);
     lp_free(p->derived);
+    for (size_t i = 0; i < p->n_home; i++) {
+        drop(p->home[i].load);
+        drop(p->home[i].save);
+        lp_free(p->home[i].layout);
+    }
+    lp_free(p->home);
+    lp_free(p->home_of);
     lp_step_free(p->step);
     lp_free(p);
 }

@@ -45,12 +45,27 @@ typedef struct LpDerived {
     LpKernel *pack; /* operand: the parameter; result: the copy */
 } LpDerived;
 
+/* The layout in which a parameter, its accumulator and its optimizer's state
+ * lie while the program runs. */
+typedef struct LpHome {
+    LpConvHome *layout; /* owned */
+    uint64_t bytes;
+    LpKernel *load, *save; /* from plain memory, to plain memory */
+} LpHome;
+
 typedef struct LpProgram {
     LpStep *step; /* owned */
     LpCode micro, update;
+    LpHome *home;
+    size_t n_home, cap_home;
+    uint32_t *home_of; /* per variable: 1 + index into home; 0: plain */
     LpDerived *derived;
     size_t n_derived, cap_derived;
 } LpProgram;
+
+/* NULL: the variable is plain. */
+const LpHome *lp_program_home(const LpProgram *p, size_t var);
+uint64_t lp_program_var_bytes(const LpProgram *p, size_t var);
 
 void lp_program_free(LpProgram *p); /* NULL is fine */
 

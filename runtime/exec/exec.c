@@ -15,7 +15,7 @@ struct LpExec {
     void **owned; /* blocks to free */
     size_t n_owned, cap_owned;
     char **backup; /* per variable: carried buffers of all replicas */
-    char *arena, *work;
+    char *arena, *work, *moving;
     void **derived; /* copies of parameters in other layouts */
     bool stale;     /* a parameter was written since they were made */
     char **spare;   /* per output stream: where unwanted slices go */
@@ -29,6 +29,12 @@ struct LpExec {
 static size_t var_bytes(const LpVariable *v)
 {
     return (size_t)lp_numel(&v->type) * lp_dtype_size(v->type.dtype);
+}
+
+/* As it lies here. */
+static size_t own_bytes(const LpExec *x, size_t var)
+{
+    return (size_t)lp_program_var_bytes(x->p, var);
 }
 
 static void *block(LpExec *x, size_t bytes, LpErr *e)
@@ -60,7 +66,7 @@ static bool is_stream(const LpVariable *v)
 static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[i];
-    size_t bytes = var_bytes(v);
+    size_t bytes = own_bytes(x, i);
     for (int64_t r = 0; r < x->replicas; r++) {
         void **at = &x->ptr[(size_t)r * x->n_var + i];
         *at = r == 0 || per_replica(v) ? block(x, bytes, e) : x->ptr[i];
@@ -81,8 +87,21 @@ static LpStatus upload(LpExec *x, size_t i, LpErr *e)
     LP_TRY(lp_tensor_touch(t, false, e));
     LP_FAIL_IF(!lp_tensor_contiguous(t), e, LP_E_INTERNAL,
                "variable %s is not contiguous", x->p->step->var[i].name);
-    lp_exec_write(x, i, lp_tensor_data(t));
-    return LP_OK;
+    return lp_exec_write(x, i, lp_tensor_data(t), e);
+}
+
+/* Scratch of the copies to and from homes. */
+static LpStatus set_up_homes(LpExec *x, LpErr *e)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < x->p->n_home; i++) {
+        const LpKernel *k[2] = {x->p->home[i].load, x->p->home[i].save};
+        for (int c = 0; c < 2; c++)
+            if (k[c]->work_bytes > most)
+                most = k[c]->work_bytes;
+    }
+    x->moving = block(x, most, e);
+    return x->moving ? LP_OK : LP_E_MEMORY;
 }
 
 static size_t widest(const LpExec *x)
@@ -112,6 +131,7 @@ static LpStatus set_up(LpExec *x, LpErr *e)
     x->wide = lp_calloc(widest(x), sizeof *x->wide);
     LP_FAIL_IF(!x->ptr || !x->backup || !x->spare || !x->wide, e, LP_E_MEMORY,
                "out of memory");
+    LP_TRY(set_up_homes(x, e));
     for (size_t i = 0; i < x->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_OUT) {
             x->spare[i] = block(x, var_bytes(&s->var[i]), e);
@@ -180,18 +200,38 @@ const LpProgram *lp_exec_program(const LpExec *x)
     return x->p;
 }
 
-void lp_exec_write(LpExec *x, size_t var, const void *src)
+static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
+                     void *to, LpErr *e)
 {
-    x->stale = true;
-    const LpVariable *v = &x->p->step->var[var];
-    for (int64_t r = 0; r < (per_replica(v) ? x->replicas : 1); r++)
-        memcpy(x->ptr[(size_t)r * x->n_var + var], src, var_bytes(v));
+    LpRunCtx rc = {.seed = x->seed};
+    void *in[1] = {(void *)(uintptr_t)from}, *out[1] = {to};
+    return k->run(k, in, out, x->moving, &rc, e);
 }
 
-void lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst)
+LpStatus lp_exec_write(LpExec *x, size_t var, const void *src, LpErr *e)
 {
-    memcpy(dst, x->ptr[(size_t)replica * x->n_var + var],
-           var_bytes(&x->p->step->var[var]));
+    const LpVariable *v = &x->p->step->var[var];
+    const LpHome *home = lp_program_home(x->p, var);
+    x->stale = true;
+    for (int64_t r = 0; r < (per_replica(v) ? x->replicas : 1); r++) {
+        void *dst = x->ptr[(size_t)r * x->n_var + var];
+        if (home)
+            LP_TRY(move(x, home->load, src, dst, e));
+        else
+            memcpy(dst, src, var_bytes(v));
+    }
+    return LP_OK;
+}
+
+LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
+                      LpErr *e)
+{
+    const void *src = x->ptr[(size_t)replica * x->n_var + var];
+    const LpHome *home = lp_program_home(x->p, var);
+    if (home)
+        return move(x, home->save, src, dst, e);
+    memcpy(dst, src, var_bytes(&x->p->step->var[var]));
+    return LP_OK;
 }
 
 void lp_exec_rng_get(const LpExec *x, uint64_t state[2])
@@ -321,7 +361,7 @@ static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
     const LpStep *s = x->p->step;
     for (size_t i = 0; i < x->n_var; i++)
         if (s->var[i].role == LP_VAR_ACCUM && s->var[i].micro_in != LP_NOVAL)
-            memset(x->ptr[(size_t)r * x->n_var + i], 0, var_bytes(&s->var[i]));
+            memset(x->ptr[(size_t)r * x->n_var + i], 0, own_bytes(x, i));
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};
         rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
@@ -369,7 +409,8 @@ static LpStatus update(LpExec *x, LpErr *e)
             continue;
         for (int64_t r = 0; r < x->replicas; r++)
             x->wide[r] = x->ptr[(size_t)r * x->n_var + i];
-        lp_comm_sum(v->type.dtype, x->wide, x->replicas, lp_numel(&v->type));
+        size_t n = own_bytes(x, i) / lp_dtype_size(v->type.dtype);
+        lp_comm_sum(v->type.dtype, x->wide, x->replicas, (int64_t)n);
     }
     LpRunCtx rc = {.seed = x->seed};
     rc.micro_batch = (uint32_t)x->micro_batch;

@@ -34,9 +34,10 @@ void lp_exec_free(LpExec *x); /* NULL is fine */
 const LpProgram *lp_exec_program(const LpExec *x);
 
 /* Host -> device for all replicas; device (of one replica) -> host. Sizes are
- * those of the variable's type. */
-void lp_exec_write(LpExec *x, size_t var, const void *src);
-void lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst);
+ * those of the variable's type: what lies in another layout is converted. */
+LpStatus lp_exec_write(LpExec *x, size_t var, const void *src, LpErr *e);
+LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
+                      LpErr *e);
 
 /* Slices a STREAM_OUT variable yields in one call. */
 int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period);

@@ -42,9 +42,8 @@ LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e)
 
 static LpStatus pull(void *ctx, LpStorage *st, bool will_write, LpErr *e)
 {
-    (void)st, (void)will_write, (void)e;
-    lp_sync_pull(ctx);
-    return LP_OK;
+    (void)st, (void)will_write;
+    return lp_sync_pull(ctx, e);
 }
 
 static bool fits(const LpSync *s, const Mirror *m)
@@ -96,7 +95,7 @@ bool lp_sync_marked(const LpSync *s)
     return s->marked;
 }
 
-void lp_sync_pull(LpSync *s)
+LpStatus lp_sync_pull(LpSync *s, LpErr *e)
 {
     lp_sync_clear(s);
     s->pulls++;
@@ -104,9 +103,10 @@ void lp_sync_pull(LpSync *s)
         LpTensor *t = s->mirror[i].t;
         if (!fits(s, &s->mirror[i]))
             continue;
-        lp_exec_read(s->x, s->mirror[i].var, 0, lp_tensor_data(t));
+        LP_TRY(lp_exec_read(s->x, s->mirror[i].var, 0, lp_tensor_data(t), e));
         t->st->version++;
     }
+    return LP_OK;
 }
 
 int64_t lp_sync_pulls(const LpSync *s)

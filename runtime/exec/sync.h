@@ -26,7 +26,7 @@ void lp_sync_clear(LpSync *s);
 bool lp_sync_marked(const LpSync *s);
 /* Copies all mirrored variables to their storages now; a mirror of another
  * type by now (lp_sync_check) is left alone. */
-void lp_sync_pull(LpSync *s);
+LpStatus lp_sync_pull(LpSync *s, LpErr *e);
 /* How often that happened. */
 int64_t lp_sync_pulls(const LpSync *s);
 

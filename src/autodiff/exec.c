@@ -327,6 +327,7 @@ static void fill_desc(LpDesc *d, const LpTensor *t)
     d->ndim = t->ndim;
     d->is_imm = false;
     d->block = 0;
+    d->home = NULL;
     memcpy(d->shape, t->shape, n);
     memcpy(d->strides, t->strides, n);
 }
@@ -343,6 +344,7 @@ static void fill_arg(LpDesc *d, const LpArg *a, const LpType *type, void **p)
     d->ndim = 0;
     d->is_imm = a->is_num;
     d->block = 0;
+    d->home = NULL;
     if (a->is_num)
         d->imm = a->num;
 }

@@ -32,10 +32,14 @@ static int exec_gc(lua_State *L)
     LpBox *b = lp_to_box(L, 1, &lp_tag_exec);
     if (b) {
         LpExecBox *d = b->p;
+        LpErr e = {0};
+        LpStatus pulled = LP_OK;
         if (d && d->sync && lp_sync_marked(d->sync))
-            lp_sync_pull(d->sync);
+            pulled = lp_sync_pull(d->sync, &e);
         lp_exec_box_free(b->p);
         b->p = NULL;
+        if (pulled != LP_OK)
+            return lp_bind_fail(L, &e);
     }
     return 0;
 }
@@ -56,7 +60,8 @@ static int exec_read(lua_State *L)
     if (lp_tensor_new(&s->var[i].type, &t, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     b->p = t;
-    lp_exec_read(x, i, r, lp_tensor_data(t));
+    if (lp_exec_read(x, i, r, lp_tensor_data(t), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     lp_gc_account(L);
     return 1;
 }
@@ -74,7 +79,8 @@ static int exec_read_into(lua_State *L)
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
                         s->var[i].name);
     if (lp_tensor_contiguous(t)) {
-        lp_exec_read(x, i, 0, lp_tensor_data(t));
+        if (lp_exec_read(x, i, 0, lp_tensor_data(t), &e) != LP_OK)
+            return lp_bind_fail(L, &e);
         t->st->version++;
         return 0;
     }
@@ -83,7 +89,8 @@ static int exec_read_into(lua_State *L)
     if (lp_tensor_new(&type, &tmp, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     b->p = tmp;
-    lp_exec_read(x, i, 0, lp_tensor_data(tmp));
+    if (lp_exec_read(x, i, 0, lp_tensor_data(tmp), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     bool grad = lp_grad_enabled();
     lp_set_grad_enabled(false);
     LpStatus st = lp_copy_into(t, &(LpArg){.t = tmp}, &e);
@@ -117,7 +124,9 @@ static int exec_write(lua_State *L)
     if (!lp_shape_eq(&type, &s->var[i].type))
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
                         s->var[i].name);
-    lp_exec_write(x, i, lp_tensor_data(t));
+    LpErr e = {0};
+    if (lp_exec_write(x, i, lp_tensor_data(t), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     return 0;
 }
 
@@ -266,7 +275,9 @@ static int exec_marked(lua_State *L)
 
 static int exec_pull(lua_State *L)
 {
-    lp_sync_pull(check_device(L)->sync);
+    LpErr e = {0};
+    if (lp_sync_pull(check_device(L)->sync, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     return 0;
 }
 
@@ -276,7 +287,9 @@ static int exec_pulls(lua_State *L)
     return 1;
 }
 
-/* exec:stats() -> {instructions=, arena_bytes=, …} of the host program */
+/* exec:stats() -> {instructions=, arena_bytes=, homes=, copies=, …} of the host
+ * program; homes: parameters that lie in a layout of the library's, copies:
+ * forms derived from parameters */
 static int exec_stats(lua_State *L)
 {
     const LpProgram *p = lp_exec_program(check_exec(L));
@@ -287,6 +300,10 @@ static int exec_stats(lua_State *L)
     lua_setfield(L, -2, "micro_arena_bytes");
     lua_pushinteger(L, (lua_Integer)p->update.arena_bytes);
     lua_setfield(L, -2, "update_arena_bytes");
+    lua_pushinteger(L, (lua_Integer)p->n_home);
+    lua_setfield(L, -2, "homes");
+    lua_pushinteger(L, (lua_Integer)p->n_derived);
+    lua_setfield(L, -2, "copies");
     return 1;
 }
 

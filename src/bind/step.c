@@ -381,8 +381,8 @@ static int step_text(lua_State *L)
     return 1;
 }
 
-/* step:compile{threads=, fuse=, blocked=, packed=}: the step becomes the
- * executor's. */
+/* step:compile{threads=, fuse=, blocked=, packed=, homes=}: the step becomes
+ * the executor's. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};
@@ -394,6 +394,7 @@ static int step_compile(lua_State *L)
         .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_kernel_width()),
                  .fuse = lp_opt_bool(L, 2, "fuse", true),
                  .pack = lp_opt_bool(L, 2, "packed", true),
+                 .home = lp_opt_bool(L, 2, "homes", true),
                  .block = lp_opt_bool(L, 2, "blocked", true)
                               ? blocks[lp_cpu_simd()]
                               : 0}};

@@ -143,6 +143,7 @@ typedef struct LpGrad {
 } LpGrad;
 
 /* ---- kernel ------------------------------------------------------------- */
+typedef struct LpConvHome LpConvHome; /* src/ops/kernel/conv_home.h */
 typedef struct LpDesc {
     LpDtype dtype; /* LP_DT_NONE: hole */
     int8_t ndim;
@@ -152,7 +153,8 @@ typedef struct LpDesc {
      * the order [d0, d1 / block, d2, …, block], shape is the logical one,
      * strides are unused; block divides shape[1]. */
     uint8_t block;
-    LpScalar imm; /* is_imm */
+    const LpConvHome *home; /* not NULL: weights in the library's layout */
+    LpScalar imm;           /* is_imm */
     int64_t shape[LP_MAX_DIMS];
     int64_t strides[LP_MAX_DIMS];
 } LpDesc;

@@ -15,8 +15,9 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/convref.h"
-#include "src/ops/kernel/dnn.h"
+#include "src/ops/kernel/packed.h"
 #include "src/ops/kernel/plain.h"
 
 enum { SRC, W, DST, N_SIDES };
@@ -84,24 +85,6 @@ static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
     }
 }
 
-/* Shape and strides of a side; weights get their group axis. */
-static int axes(const LpDesc *d, int side, int64_t groups, int64_t shape[6],
-                int64_t strides[6])
-{
-    int k = 0;
-    for (int i = 0; i < d->ndim; i++) {
-        if (side == W && i == 0 && groups > 1) {
-            shape[k] = groups;
-            strides[k++] = d->shape[0] / groups * d->strides[0];
-            shape[k] = d->shape[0] / groups;
-        } else {
-            shape[k] = d->shape[i];
-        }
-        strides[k++] = d->strides[i];
-    }
-    return k;
-}
-
 /* ---- the library ----------------------------------------------------------
  */
 static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
@@ -129,13 +112,16 @@ static LpStatus build(Conv *c, const LpConvGeom *g, LpDtype t,
     wish[DST] = &d.dst;
     for (int i = 0; i < N_SIDES; i++) {
         int64_t shape[6], strides[6];
-        int n = axes(side[i], i, g->groups, shape, strides);
+        int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
         if (side[i]->block) { /* used as it is */
             LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, wish[i], e));
             user[i] = *wish[i];
             continue;
         }
-        LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
+        if (side[i]->home)
+            user[i] = side[i]->home->layout;
+        else
+            LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
         LP_TRY(lp_dnn_any(t, n, shape, wish[i], e));
     }
     memcpy(d.stride, g->stride, sizeof d.stride);
@@ -187,12 +173,13 @@ static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
                          : LP_OK;
 }
 
-static LpStatus conv_new(const LpKernelReq *r, int op_kind, LpDtype t,
-                         const LpDesc d[N_SIDES], Conv **out, LpErr *e)
+/* a: the attributes that the three operators share. */
+static LpStatus conv_new(const LpAttr *a, int op_kind, LpDtype t,
+                         const LpDesc d[N_SIDES], int threads, Conv **out,
+                         LpErr *e)
 {
     Conv *c = lp_calloc(1, sizeof *c);
     LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
-    const LpAttr *a = r->attr + (op_kind > 0);
     const LpDesc *side[N_SIDES];
     c->pass = pass_of(op_kind, a[3].i != 0, c->role);
     for (int i = 0; i < N_SIDES; i++)
@@ -205,7 +192,7 @@ static LpStatus conv_new(const LpKernelReq *r, int op_kind, LpDtype t,
         c->empty = true;
         c->zero_bytes = (size_t)lp_desc_numel(&d[2]) * lp_dtype_size(t);
     } else {
-        s = build(c, &g, t, side, r->threads, e);
+        s = build(c, &g, t, side, threads, e);
     }
     if (s != LP_OK) {
         conv_free(c);
@@ -286,7 +273,7 @@ static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
 
 static bool dense(const LpDesc *d)
 {
-    if (d->block)
+    if (d->block || d->home)
         return true;
     for (int i = 0; i < d->ndim; i++)
         if (d->strides[i] <= 0 && d->shape[i] > 1)
@@ -306,6 +293,11 @@ static LpDesc contiguous(const LpDesc *d, LpDtype t)
     return c;
 }
 
+static bool has_home(const LpKernelReq *r)
+{
+    return r->in[0].home || r->in[1].home || r->out[0].home;
+}
+
 static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
                         LpErr *e)
 {
@@ -314,13 +306,17 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
         return reference(r, op_kind, k, e);
     bool direct = lp_dnn_native(t) && dense(&r->in[0]) && dense(&r->in[1]) &&
                   (r->out[0].block || lp_desc_contiguous(&r->out[0]));
+    LP_FAIL_IF(!direct && has_home(r), e, LP_E_INTERNAL,
+               "%s: weights at home with other operands that are converted",
+               r->op->name);
     LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
     for (int i = 0; i < N_SIDES && !direct; i++)
         d[i] = contiguous(&d[i], LP_F32);
     Conv *c;
     LpErr probe = {0};
-    LpStatus s = conv_new(r, op_kind, direct ? t : LP_F32, d, &c, &probe);
-    if (s == LP_E_MEMORY)
+    LpStatus s = conv_new(r->attr + (op_kind > 0), op_kind, direct ? t : LP_F32,
+                          d, r->threads, &c, &probe);
+    if (s == LP_E_MEMORY || (s != LP_OK && has_home(r)))
         return lp_fail(e, s, "%s", probe.msg);
     if (s != LP_OK) /* a window the library does not take */
         return reference(r, op_kind, k, e);
@@ -340,6 +336,43 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     k->work_bytes = c->work;
     k->threads = r->threads;
     return LP_OK;
+}
+
+/* ---- homes of weights ---------------------------------------------------
+ */
+LpStatus lp_conv_home(const LpKernelReq *r, bool gradient, LpConvHome *h,
+                      bool *plain, LpErr *e)
+{
+    const LpDesc *x = &r->in[0], *w = &r->in[1], *y = &r->out[0];
+    LpDesc forward[N_SIDES] = {*x, *w, *y}, back[N_SIDES] = {*y, *x, *w};
+    LpDnnLayout rows;
+    int64_t shape[6], strides[6];
+    Conv *c;
+    *h = (LpConvHome){.groups = r->attr[5].i};
+    int n = lp_conv_axes(w, true, h->groups, shape, strides);
+    LP_TRY(lp_dnn_plain(w->dtype, n, shape, strides, &rows, e));
+    LP_TRY(conv_new(r->attr, gradient ? 2 : 0, w->dtype,
+                    gradient ? back : forward, r->threads, &c, e));
+    *plain = c->empty;
+    if (!c->empty) {
+        h->layout = *lp_dnn_layout(c->prim, LP_DNN_WEIGHTS);
+        *plain = lp_dnn_layout_eq(&h->layout, &rows);
+    }
+    conv_free(c);
+    return LP_OK;
+}
+
+bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
+{
+    if (conv->run != direct_run)
+        return false;
+    Conv *c = conv->state;
+    if (c->empty || c->role[1] != W || !c->reorder[W])
+        return false;
+    *bytes = lp_dnn_layout(c->prim, LP_DNN_WEIGHTS)->bytes;
+    lp_reorder_kernel(c->reorder[W], pack);
+    c->reorder[W] = NULL;
+    return true;
 }
 
 LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)

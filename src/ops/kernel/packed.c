@@ -1,7 +1,5 @@
 #include "src/ops/kernel/packed.h"
 
-#include "src/ops/kernel/dnn.h"
-
 static void fini(LpKernel *k)
 {
     lp_dnn_free(k->state);
@@ -33,6 +31,11 @@ static void fill(LpKernel *k, LpKernelRun run, LpDnnPrim *prim)
     k->work_bytes = lp_dnn_work_bytes(prim);
 }
 
+void lp_reorder_kernel(LpDnnPrim *reorder, LpKernel *k)
+{
+    fill(k, run_pack, reorder);
+}
+
 LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
                               LpKernel *mm, LpKernel *pack, size_t *bytes,
                               bool *same, LpErr *e)
@@ -56,6 +59,6 @@ LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
         return s;
     }
     fill(mm, run_mm, product);
-    fill(pack, run_pack, reorder);
+    lp_reorder_kernel(reorder, pack);
     return LP_OK;
 }

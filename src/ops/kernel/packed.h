@@ -4,7 +4,10 @@
 #ifndef LP_OPS_KERNEL_PACKED_H
 #define LP_OPS_KERNEL_PACKED_H
 
-#include "src/ir/op.h"
+#include "src/ops/kernel/dnn.h"
+
+/* k becomes a kernel that copies operand 0 to result 0; it owns `reorder`. */
+void lp_reorder_kernel(LpDnnPrim *reorder, LpKernel *k);
 
 /* y = x w for x [m, k], w [k, n] as it lies in plain memory, y [m, n]
  * contiguous, all float32. Fills `mm` (operands x and the packed weight) and

@@ -9,9 +9,14 @@
  * and if the copy is read often enough: for 784-512-512 and 64 rows the forward
  * gains a fifth (two thirds for a single row), making the copies costs as much
  * as three such gains. So inference packs, and training from MICRO
- * micro-batches an update on. */
+ * micro-batches an update on.
+ *
+ * A convolution that reads a parameter in another layout than its home (home.c)
+ * reorders it in each call; read twice an update or more, the reordered form
+ * is a copy too. */
 #include <string.h>
 
+#include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/packed.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
@@ -19,6 +24,7 @@
 enum {
     LEAST = 64, /* rows and columns of the weight */
     MICRO = 4,  /* reads of a copy */
+    READS = 2,  /* the same for weights of convolutions: a reorder saved */
 };
 
 /* The parameter whose rows the transposed operand v reads, or -1. */
@@ -73,6 +79,40 @@ static void drop(LpKernel *k)
     lp_free(k);
 }
 
+void lp_derived_operand(LpLower *l, uint32_t index)
+{
+    LpRef *ref = (LpRef *)(uintptr_t)&l->code->instr[l->code->n - 1].in[1];
+    *ref = (LpRef){.space = LP_SPACE_DERIVED, .var = index};
+}
+
+LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
+                           uint32_t *index)
+{
+    *index = UINT32_MAX;
+    if ((n->op != &op_convolution && n->op != &op_convolution_backward_input) ||
+        l->update || !l->o->pack || !lp_is_value(n->in[1]) ||
+        (l->step->update &&
+         l->step->gradient_accumulation * l->step->replicas < READS))
+        return LP_OK;
+    const LpPlace *p = &l->place[n->in[1]];
+    uint32_t var = l->buf[p->buf].var;
+    if (var == UINT32_MAX || p->offset != 0 ||
+        l->step->var[var].role != LP_VAR_PARAM ||
+        l->step->var[var].micro_out != LP_NOVAL)
+        return LP_OK;
+    LpKernel *pack;
+    size_t bytes;
+    LP_TRY(lp_lower_new_kernel(l, &pack));
+    if (!lp_conv_take_packing(k, pack, &bytes)) {
+        drop(pack);
+        return LP_OK;
+    }
+    LpStatus s = add_derived(l, (int)var, bytes, pack, index);
+    if (s != LP_OK)
+        drop(pack);
+    return s;
+}
+
 /* *done: the node was lowered here. */
 LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
 {
@@ -83,7 +123,7 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
     bool same = false;
     uint32_t index = 0;
     int var = packed_param(l, n->in[1]);
-    LP_TRY(lp_layout_place(l, n->in[0], 0, &x));
+    LP_TRY(lp_layout_place(l, n->in[0], 0, NULL, &x));
     LpDesc xd = x->desc, wd = l->place[n->in[1]].desc;
     LpDesc yd = {.dtype = LP_F32, .ndim = 2};
     memcpy(yd.shape, lp_graph_type(l->g, n->out)->shape, sizeof yd.shape);
@@ -105,12 +145,11 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
     const LpPlace *in[2] = {NULL, NULL}, *out[1];
     s = lp_lower_own(l, n->out, UINT32_MAX);
     if (s == LP_OK)
-        s = lp_layout_place(l, n->in[0], 0, &in[0]);
+        s = lp_layout_place(l, n->in[0], 0, NULL, &in[0]);
     out[0] = &l->place[n->out];
     LP_TRY(lp_lower_finish(l, s, id, mm, in, 2, out, 1));
     l->buf[out[0]->buf].reads_left += l->uses[n->out];
-    LpRef *ref = (LpRef *)(uintptr_t)&l->code->instr[l->code->n - 1].in[1];
-    *ref = (LpRef){.space = LP_SPACE_DERIVED, .var = index};
+    lp_derived_operand(l, index);
     for (int i = 0; i < 2; i++)
         l->buf[l->place[n->in[i]].buf].reads_left--;
     return LP_OK;

@@ -89,22 +89,48 @@ int lp_layout_block(const LpLower *l, const LpGraphNode *n)
     return 0;
 }
 
-LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpPlace **out)
+static LpStatus copy_as(LpLower *l, const LpPlace *from, const LpDesc *as,
+                        LpPlace *alt)
+{
+    LpPlace q = {.desc = *as}, src = *from;
+    LP_TRY(lp_lower_memory(l, as, &q.buf));
+    l->buf[q.buf].reads_left = UINT32_MAX / 2; /* never taken over */
+    LP_TRY(lp_lower_copy(l, LP_NO_NODE, &src, &q));
+    *alt = q;
+    return LP_OK;
+}
+
+LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpConvHome *home,
+                         const LpPlace **out)
 {
     LpPlace *p = &l->place[v], *alt = &l->alt[v];
     *out = p;
-    if (p->desc.block == block)
+    if (p->desc.block == block && p->desc.home == home)
         return LP_OK;
     *out = alt;
-    if (alt->buf != LP_NO_BUF)
+    if (alt->buf != LP_NO_BUF && alt->desc.block == block &&
+        alt->desc.home == home)
         return LP_OK;
-    LpPlace q = {.desc = lp_desc_of(lp_graph_type(l->g, v))};
-    q.desc.block = (uint8_t)block;
-    LP_TRY(lp_lower_buffer(l, v, &q.buf));
-    l->buf[q.buf].reads_left = UINT32_MAX / 2; /* never taken over */
-    LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &q));
-    *alt = q;
-    return LP_OK;
+    const LpPlace *from = p;
+    if (home && p->desc.block) /* by way of plain rows */
+        LP_TRY(lp_layout_place(l, v, 0, NULL, &from));
+    LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
+    as.block = (uint8_t)block;
+    as.home = home;
+    return copy_as(l, from, &as, alt);
+}
+
+LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpPlace **out)
+{
+    LpPlace *p = &l->place[v], *alt = &l->alt[v];
+    bool dense = true;
+    for (int i = 0; i < p->desc.ndim && !p->desc.block && !p->desc.home; i++)
+        dense = dense && (p->desc.strides[i] > 0 || p->desc.shape[i] == 1);
+    *out = dense ? p : alt;
+    if (dense || (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.home))
+        return LP_OK;
+    LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
+    return copy_as(l, p, &as, alt);
 }
 
 /* Descriptions for a kernel that knows no blocks: the same elements in five

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/autodiff/op_call.h"
+#include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/ops.h"
 
@@ -43,14 +44,25 @@ static uint64_t type_bytes(const LpType *t)
     return (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
 }
 
-LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var)
+LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
 {
-    const LpType *t = lp_graph_type(l->g, v);
-    uint32_t b = add_buf(l, type_bytes(t), var);
+    uint32_t b = add_buf(l, lp_home_bytes(d), var);
     if (b == LP_NO_BUF)
         return LP_E_MEMORY;
-    l->place[v] = (LpPlace){.buf = b, .desc = lp_desc_of(t)};
+    l->place[v] = (LpPlace){.buf = b, .desc = *d};
     return LP_OK;
+}
+
+LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var)
+{
+    LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
+    return lp_lower_own_as(l, v, var, &d);
+}
+
+LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf)
+{
+    *buf = add_buf(l, 0, var);
+    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
 /* ---- instructions ------------------------------------------------------- */
@@ -126,9 +138,10 @@ LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf)
     return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
-LpStatus lp_lower_buffer(LpLower *l, LpVal v, uint32_t *buf)
+LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf)
 {
-    return lp_lower_scratch(l, lp_graph_type(l->g, v), buf);
+    *buf = add_buf(l, lp_home_bytes(d), UINT32_MAX);
+    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
@@ -137,12 +150,19 @@ LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
     LpKernel *k;
     LpDesc from = src->desc, to = dst->desc;
     int block = from.block ? from.block : to.block;
-    if (block) {
+    LP_TRY(lp_lower_new_kernel(l, &k));
+    if (from.home != to.home) {
+        LpStatus s = lp_conv_home_copy(&from, &to, l->o->threads, k, l->err);
+        return lp_lower_finish(l, s, node, k, &src, 1, &dst, 1);
+    }
+    if (from.home) {
+        from = lp_conv_home_flat(&from);
+        to = lp_conv_home_flat(&to);
+    } else if (block) {
         int64_t channels = to.shape[1];
         from = lp_desc_split(&src->desc, to.ndim, channels, block);
         to = lp_desc_split(&dst->desc, to.ndim, channels, block);
     }
-    LP_TRY(lp_lower_new_kernel(l, &k));
     LpStatus s = lp_copy_kernel(&from, 0, &to, l->o->threads, k);
     return lp_lower_finish(l, s, node, k, &src, 1, &dst, 1);
 }
@@ -155,7 +175,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
     LpType out = {0};
     LpPlace src, dst = {0};
     const LpPlace *plain;
-    LP_TRY(lp_layout_place(l, n->in[0], 0, &plain));
+    LP_TRY(lp_layout_place(l, n->in[0], 0, NULL, &plain));
     src = *plain;
     bool needs_copy = false;
     memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
@@ -207,8 +227,8 @@ bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
 {
     size_t n = (size_t)a->ndim * sizeof *a->shape;
     return a->dtype == b->dtype && a->ndim == b->ndim && a->block == b->block &&
-           !memcmp(a->shape, b->shape, n) && lp_desc_contiguous(a) &&
-           lp_desc_contiguous(b);
+           a->home == b->home && !memcmp(a->shape, b->shape, n) &&
+           lp_desc_contiguous(a) && lp_desc_contiguous(b);
 }
 
 /* May n write its result over operand i while it reads its operands? */
@@ -260,14 +280,14 @@ static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
             here += n->in[k] == v;
         if (b->var == UINT32_MAX && b->reads_left == here && p->offset == 0 &&
             lp_lower_same_layout(&p->desc, out) &&
-            b->bytes ==
-                (uint64_t)lp_desc_numel(out) * lp_dtype_size(out->dtype))
+            b->bytes == lp_home_bytes(out))
             return p->buf;
     }
     return LP_NO_BUF;
 }
 
-static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block)
+static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
+                              const LpConvHome *home)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
@@ -275,13 +295,14 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block)
         LpDesc d = lp_desc_of(t);
         uint32_t var = l->target[v], b;
         d.block = (uint8_t)block;
-        if (var != UINT32_MAX && !block && may_write_var(l, n, var)) {
-            LP_TRY(lp_lower_own(l, v, var));
+        d.home = home && lp_home_of(l, v) == home ? home : NULL;
+        if (var != UINT32_MAX && !block && lp_home_of_var(l, var) == d.home &&
+            may_write_var(l, n, var)) {
+            LP_TRY(lp_lower_own_as(l, v, var, &d));
         } else if (i == 0 && (b = reusable(l, n, &d)) != LP_NO_BUF) {
             l->place[v] = (LpPlace){.buf = b, .desc = d};
         } else {
-            LP_TRY(lp_lower_own(l, v, UINT32_MAX));
-            l->place[v].desc.block = (uint8_t)block;
+            LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
         }
         l->buf[l->place[v].buf].reads_left += l->uses[v];
     }
@@ -293,16 +314,20 @@ typedef enum {
     AS_PLAIN,   /* wants plain ones */
     AS_IS,      /* its kernel takes either */
     AS_BLOCKED, /* all blocked */
-    AS_SPLIT    /* in five dimensions */
+    AS_SPLIT,   /* in five dimensions */
+    AS_FLAT     /* at home, in one dimension */
 } Meets;
 
-static Meets meets(const LpLower *l, const LpGraphNode *n, int block)
+static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
+                   const LpConvHome *home)
 {
     if (lp_layout_reduces(l, n))
         return AS_SPLIT;
     if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
         n->op == &op_convolution_backward_weight)
-        return l->o->block ? AS_IS : AS_PLAIN;
+        return l->o->block || l->o->home ? AS_IS : AS_PLAIN;
+    if (home)
+        return AS_FLAT;
     if (!block)
         return AS_PLAIN;
     return n->op->flags & LP_OPF_BLOCKED ? AS_BLOCKED : AS_SPLIT;
@@ -317,8 +342,31 @@ typedef struct Req {
     int64_t dims[5];
 } Req;
 
+/* An operand that is a value. */
+static LpStatus read_value(LpLower *l, LpVal v, Meets how,
+                           const LpConvHome *home, const LpType *like,
+                           const LpPlace **at, LpDesc *seen)
+{
+    bool alike = lp_shape_eq(lp_graph_type(l->g, v), like);
+    int block = how == AS_BLOCKED ? l->o->block
+                : how == AS_SPLIT ? l->place[v].desc.block
+                                  : 0;
+    if (how == AS_IS)
+        LP_TRY(lp_layout_dense(l, v, at));
+    else
+        LP_TRY(lp_layout_place(l, v, block,
+                               how == AS_FLAT && alike ? home : NULL, at));
+    *seen = (*at)->desc;
+    if (how == AS_SPLIT)
+        *seen = lp_layout_split(l, seen, like);
+    else if (how == AS_FLAT)
+        *seen =
+            alike ? lp_conv_home_flat(seen) : (LpDesc){.dtype = seen->dtype};
+    return LP_OK;
+}
+
 static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
-                              Meets how)
+                              Meets how, const LpConvHome *home)
 {
     const LpType *like = lp_graph_type(l->g, n->out);
     if (lp_layout_reduces(l, n))
@@ -332,13 +380,7 @@ static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
                                 .is_imm = true,
                                 .imm = lp_graph_scalar(l->g, v)};
         } else if (v != LP_NOVAL) {
-            int block = how == AS_PLAIN     ? 0
-                        : how == AS_BLOCKED ? l->o->block
-                                            : l->place[v].desc.block;
-            LP_TRY(lp_layout_place(l, v, block, &q->pin[i]));
-            q->in[i] = how == AS_SPLIT
-                           ? lp_layout_split(l, &q->pin[i]->desc, like)
-                           : q->pin[i]->desc;
+            LP_TRY(read_value(l, v, how, home, like, &q->pin[i], &q->in[i]));
         }
     }
     return LP_OK;
@@ -350,6 +392,8 @@ static void read_results(LpLower *l, const LpGraphNode *n, Req *q, Meets how)
     for (uint32_t i = 0; i < n->n_out; i++) {
         q->pout[i] = &l->place[n->out + i];
         q->out[i] = q->pout[i]->desc;
+        if (how == AS_FLAT && q->out[i].home)
+            q->out[i] = lp_conv_home_flat(&q->out[i]);
         if (how != AS_SPLIT)
             continue;
         if (lp_layout_reduces(l, n))
@@ -364,10 +408,12 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                              Req *q)
 {
     LpKernel *k;
-    int block = lp_layout_block(l, n);
-    Meets how = meets(l, n, block);
-    LP_TRY(place_results(l, n, block));
-    LP_TRY(read_operands(l, n, q, how));
+    LP_TRY(lp_home_choose(l, n));
+    const LpConvHome *home = lp_home_results(l, n);
+    int block = home ? 0 : lp_layout_block(l, n);
+    Meets how = meets(l, n, block, home);
+    LP_TRY(place_results(l, n, block, home));
+    LP_TRY(read_operands(l, n, q, how, home));
     read_results(l, n, q, how);
     LP_TRY(lp_lower_new_kernel(l, &k));
     LpKernelReq r = {.op = n->op,
@@ -378,8 +424,15 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .out = q->out,
                      .threads = l->o->threads,
                      .site = n->site};
-    return lp_lower_finish(l, n->op->prepare(&r, k, l->err), id, k, q->pin,
-                           (int)n->n_in, q->pout, (int)n->n_out);
+    LpStatus s = n->op->prepare(&r, k, l->err);
+    uint32_t copy = UINT32_MAX;
+    if (s == LP_OK)
+        s = lp_derive_weights(l, n, k, &copy);
+    LP_TRY(lp_lower_finish(l, s, id, k, q->pin, (int)n->n_in, q->pout,
+                           (int)n->n_out));
+    if (copy != UINT32_MAX)
+        lp_derived_operand(l, copy);
+    return LP_OK;
 }
 
 LpStatus lp_lower_node(LpLower *l, LpNodeId id)
@@ -414,8 +467,9 @@ static LpStatus prepare_tables(LpLower *l)
     l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
     l->uses = lp_arena_calloc(&l->mem, n * sizeof *l->uses);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
-    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->target, l->err,
-               LP_E_MEMORY, "out of memory");
+    l->kin = lp_arena_calloc(&l->mem, n * sizeof *l->kin);
+    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->target || !l->kin,
+               l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
         l->place[i].buf = l->alt[i].buf = LP_NO_BUF;
         l->target[i] = UINT32_MAX;
@@ -435,8 +489,10 @@ static LpStatus prepare_tables(LpLower *l)
             if (l->target[out] == UINT32_MAX)
                 l->target[out] = i;
         }
-        if (in != LP_NOVAL)
+        if (in != LP_NOVAL) {
             LP_TRY(lp_lower_own(l, in, i));
+            l->place[in].desc.home = lp_home_of_var(l, i);
+        }
     }
     for (size_t i = 0; i < l->g->n_input; i++) {
         LpVal in = l->g->input[i];
@@ -466,15 +522,14 @@ static LpStatus copy_outputs(LpLower *l)
                 LpPlace apart = *p;
                 apart.offset = 0;
                 apart.desc = lp_desc_of(lp_graph_type(l->g, out));
-                apart.buf = add_buf(l, type_bytes(lp_graph_type(l->g, out)),
-                                    UINT32_MAX);
-                LP_TRY(apart.buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK);
+                apart.desc.home = p->desc.home;
+                LP_TRY(lp_lower_memory(l, &apart.desc, &apart.buf));
                 LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &apart));
                 *p = apart;
             } else {
                 LpPlace dst = {.desc = lp_desc_of(lp_graph_type(l->g, out))};
-                dst.buf = add_buf(l, type_bytes(lp_graph_type(l->g, out)), i);
-                LP_TRY(dst.buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK);
+                dst.desc.home = lp_home_of_var(l, i);
+                LP_TRY(lp_lower_var_memory(l, i, &dst.buf));
                 LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &dst));
             }
         }
@@ -528,6 +583,8 @@ LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e)
     l.regions = &regions;
     LpStatus s = prepare_tables(&l);
     if (s == LP_OK)
+        s = lp_home_find(&l);
+    if (s == LP_OK)
         s = lp_choose_regions(&l, &l.mem, &regions);
     if (s == LP_OK && o->fuse) {
         s = lp_fuse(g, regions.of, &l.mem, &fusion, e);
@@ -541,6 +598,8 @@ LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e)
     lp_free(fusion.group);
     if (s == LP_OK)
         s = copy_outputs(&l);
+    if (s == LP_OK && update)
+        s = lp_home_clear(&l);
     if (s == LP_OK)
         s = plan(&l);
     lp_free(l.buf);

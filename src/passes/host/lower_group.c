@@ -2,13 +2,15 @@
  * outside and writes those that are read outside. */
 #include <string.h>
 
+#include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/fused.h"
 #include "src/passes/host/lower_impl.h"
 
 typedef struct Chain {
     LpLower *l;
-    int block; /* of the chain's values; 0: plain */
+    int block;              /* of the chain's values; 0: plain */
+    const LpConvHome *home; /* not NULL: they lie at home */
     const LpFuseGroup *group;
     LpFusedNode node[LP_FUSED_MAX_NODE];
     LpVal ext[LP_FUSED_MAX_EXT];
@@ -132,14 +134,15 @@ static LpStatus place_out(Chain *c, int i)
     int k = c->out_member[i];
     bool safe = true;
     d.block = (uint8_t)c->block;
-    if (var != UINT32_MAX && !c->block) {
+    d.home = c->home;
+    if (var != UINT32_MAX && !c->block && lp_home_of_var(l, var) == c->home) {
         LpVal old = lp_lower_var_in(l, &l->step->var[var]);
         uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->place[old].buf;
         if (b == LP_NO_BUF ||
             (l->buf[b].reads_left == reads_of(c, b, k, &d, &safe) && safe))
-            return lp_lower_own(l, v, var);
+            return lp_lower_own_as(l, v, var, &d);
     }
-    uint64_t bytes = (uint64_t)lp_desc_numel(&d) * lp_dtype_size(d.dtype);
+    uint64_t bytes = lp_home_bytes(&d);
     for (int x = 0; x < c->n_ext; x++) {
         uint32_t b = l->place[c->ext[x]].buf;
         if (l->buf[b].var == UINT32_MAX && l->buf[b].bytes == bytes &&
@@ -149,16 +152,25 @@ static LpStatus place_out(Chain *c, int i)
             return LP_OK;
         }
     }
-    LP_TRY(lp_lower_own(l, v, UINT32_MAX));
-    l->place[v].desc.block = d.block;
-    return LP_OK;
+    return lp_lower_own_as(l, v, UINT32_MAX, &d);
 }
 
 /* What the kernel is told of a place. */
 static LpDesc seen(const Chain *c, const LpDesc *d)
 {
+    if (c->home)
+        return d->home ? lp_conv_home_flat(d) : (LpDesc){.dtype = d->dtype};
     const LpType *like = lp_graph_type(c->l->g, c->out[0]);
     return c->block ? lp_layout_split(c->l, d, like) : *d;
+}
+
+/* The home in which the chain reads operand i. */
+static const LpConvHome *ext_home(const Chain *c, int i)
+{
+    const LpGraph *g = c->l->g;
+    return lp_shape_eq(lp_graph_type(g, c->ext[i]), lp_graph_type(g, c->out[0]))
+               ? c->home
+               : NULL;
 }
 
 /* The operand in a layout the chain can read: split ones take either. */
@@ -166,7 +178,7 @@ static LpStatus ext_place(Chain *c, int i, const LpPlace **p)
 {
     LpVal v = c->ext[i];
     int block = c->block ? c->l->place[v].desc.block : 0;
-    return lp_layout_place(c->l, v, block, p);
+    return lp_layout_place(c->l, v, block, ext_home(c, i), p);
 }
 
 static LpStatus emit(Chain *c)
@@ -212,14 +224,19 @@ static bool possible(Chain *c)
     LpKernel k = {.threads = 1};
     LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
     for (int i = 0; i < c->n_ext; i++) {
-        ext[i] = c->l->place[c->ext[i]].desc;
-        if (!c->block) /* will be read as plain */
-            ext[i].block = 0;
+        const LpDesc *lies = &c->l->place[c->ext[i]].desc;
+        ext[i] = *lies;
+        if ((!c->block && lies->block) || ext_home(c, i) != lies->home) {
+            /* will be copied */
+            ext[i] = lp_desc_of(lp_graph_type(c->l->g, c->ext[i]));
+            ext[i].home = ext_home(c, i);
+        }
         ext[i] = seen(c, &ext[i]);
     }
     for (int i = 0; i < c->n_out; i++) {
         res[i] = lp_desc_of(lp_graph_type(c->l->g, c->out[i]));
         res[i].block = (uint8_t)c->block;
+        res[i].home = c->home;
         res[i] = seen(c, &res[i]);
     }
     LpFusedReq r = {.node = c->node,
@@ -235,13 +252,32 @@ static bool possible(Chain *c)
     return true;
 }
 
+/* All in one dimension: float32, of one shape or one element. */
+static bool flat(const LpLower *l, const LpFuseGroup *group)
+{
+    for (int m = 0; m < group->n; m++) {
+        const LpGraphNode *n = &l->g->node[group->member[m]];
+        const LpType *out = lp_graph_type(l->g, n->out);
+        if (out->dtype != LP_F32)
+            return false;
+        for (uint32_t i = 0; i < n->n_in; i++)
+            if (lp_is_value(n->in[i]) &&
+                !lp_type_eq(lp_graph_type(l->g, n->in[i]), out) &&
+                lp_numel(lp_graph_type(l->g, n->in[i])) != 1)
+                return false;
+    }
+    return true;
+}
+
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
 {
     Chain c = {.l = l, .group = group};
     uint32_t uses[LP_FUSED_MAX_NODE];
     for (int i = 0; i < group->n; i++)
         uses[i] = l->uses[l->g->node[group->member[i]].out];
-    for (int i = 0; i < group->n && !c.block; i++)
+    for (int i = 0; i < group->n && !c.home && flat(l, group); i++)
+        c.home = lp_home_of(l, l->g->node[group->member[i]].out);
+    for (int i = 0; i < group->n && !c.block && !c.home; i++)
         c.block = lp_layout_block(l, &l->g->node[group->member[i]]);
     if (read_chain(&c) && possible(&c))
         return emit(&c);

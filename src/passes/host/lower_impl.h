@@ -33,6 +33,7 @@ typedef struct LpLower {
     LpPlace *alt;     /* per value: the same in the other layout, if made */
     uint32_t *uses;   /* per value: reads by nodes, and 1 for an output */
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
+    uint32_t *kin;    /* per value: 1 + parameter whose home it shares, or 0 */
     LpBuf *buf;
     size_t n_buf, cap_buf;
     struct LpPending *pending; /* refs to patch when the arena is planned */
@@ -56,6 +57,10 @@ LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v);
 /* Gives v memory of its own: a variable's (var) or the arena's
  * (UINT32_MAX). */
 LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var);
+/* Memory of a variable, to be touched by the next instruction. */
+LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf);
+/* lp_lower_own for a value that lies in blocks or at home. */
+LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d);
 LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k);
 /* Appends the instruction if `s` is LP_OK, else frees the kernel. Operands
  * are places, NULL for holes and immediates. */
@@ -63,10 +68,10 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
                          const LpPlace *const *in, int n_in,
                          const LpPlace *const *out, int n_out);
 LpStatus lp_lower_node(LpLower *l, LpNodeId id);
-/* A buffer of the arena for v; a copy between places of one value, or of
+/* A buffer of the arena; a copy between places of one value, or of
  * equally shaped ones, in any layouts. */
-LpStatus lp_lower_buffer(LpLower *l, LpVal v, uint32_t *buf);
 LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf);
+LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf);
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
                        const LpPlace *dst);
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
@@ -76,18 +81,40 @@ bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
 int lp_layout_block(const LpLower *l, const LpGraphNode *n);
 /* n reduces a blocked image over all of its positions. */
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n);
-/* v in the layout, copied if it must be. The pointer is good until the next
- * value gets a place. */
-LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpPlace **out);
+/* v in the layout (`home` NULL: that of the block), copied if it must be. The
+ * pointer is good until the next value gets a place. */
+LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpConvHome *home,
+                         const LpPlace **out);
+/* v as it lies, but every element with memory of its own. */
+LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpPlace **out);
 LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like);
 /* Attributes and descriptions for reducing in[] (already split). */
 void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
                          LpDesc *in, LpDesc *out);
 
+/* ---- homes of weights --------------------------------------------------- */
+LpStatus lp_home_find(LpLower *l); /* fills l->kin */
+/* Chooses the home of the weights that n, a convolution, is the first to
+ * read. */
+LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n);
+const LpConvHome *lp_home_of(const LpLower *l, LpVal v); /* NULL: plain */
+const LpConvHome *lp_home_of_var(const LpLower *l, size_t var);
+/* The home in which n makes its results; NULL: none. */
+const LpConvHome *lp_home_results(const LpLower *l, const LpGraphNode *n);
+uint64_t lp_home_bytes(const LpDesc *d); /* of a value's memory */
+/* Zeros between the elements of parameters, after the update. */
+LpStatus lp_home_clear(LpLower *l);
+
 /* ---- derived copies ----------------------------------------------------- */
 /* n is a product that may read a packed copy of a parameter. */
 bool lp_derives(const LpLower *l, const LpGraphNode *n);
 LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done);
+/* If k, the kernel of the convolution n, reorders a parameter in each call
+ * and that is worth a copy: *index is the copy's, else UINT32_MAX. */
+LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
+                           uint32_t *index);
+/* Operand 1 of the last instruction is the copy. */
+void lp_derived_operand(LpLower *l, uint32_t index);
 
 /* ---- regions ------------------------------------------------------------ */
 /* Inlined fused operators that the host runs by their own kernel: such a

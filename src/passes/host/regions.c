@@ -119,7 +119,7 @@ static LpStatus read_operands(LpLower *l, const LpRegion *r, Whole *w,
         w->in[i] = (LpDesc){.dtype = type[i].dtype};
         w->pin[i] = NULL;
         if (lp_is_value(v)) {
-            LP_TRY(lp_layout_place(l, v, 0, &w->pin[i]));
+            LP_TRY(lp_layout_place(l, v, 0, NULL, &w->pin[i]));
             w->in[i] = w->pin[i]->desc;
         } else if (v != LP_NOVAL) {
             w->in[i].is_imm = true;

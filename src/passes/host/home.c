@@ -1,0 +1,302 @@
+/* Homes of convolution weights: the layout in which a parameter lies while the
+ * program runs is the one in which its gradient is made (without training: the
+ * one in which it is read).
+ *
+ *   micro    %g = convolution_backward_weight(…)    made at home
+ *            %a = add(%accumulator, %g)             one dense dimension
+ *   update   %p, %m = adam_step(%w, %a, %m, …)      one dense dimension
+ *
+ * A parameter has one if all that happens to it, its gradient and its
+ * optimizer's state is element on element (decided from operator records): the
+ * micro graph reads it as weights of convolutions only, its gradient comes
+ * from convolutions by pointwise operators, the update consists of elementwise
+ * ones. Every other reader gets plain rows (lp_layout_place), so the choice
+ * never changes a value. */
+#include <string.h>
+
+#include "src/ops/kernel/conv_home.h"
+#include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/pointwise.h"
+#include "src/ops/ops.h"
+#include "src/passes/host/lower_impl.h"
+
+typedef struct Find {
+    const LpStep *step;
+    const LpGraph *g;
+    uint32_t *kin;
+    bool *bad; /* per variable: a parameter that stays plain */
+} Find;
+
+const LpConvHome *lp_home_of_var(const LpLower *l, size_t var)
+{
+    const LpHome *h = lp_program_home(l->program, var);
+    return h ? h->layout : NULL;
+}
+
+const LpConvHome *lp_home_of(const LpLower *l, LpVal v)
+{
+    return l->kin[v] ? lp_home_of_var(l, l->kin[v] - 1) : NULL;
+}
+
+uint64_t lp_home_bytes(const LpDesc *d)
+{
+    return d->home ? d->home->layout.bytes
+                   : (uint64_t)lp_desc_numel(d) * lp_dtype_size(d->dtype);
+}
+
+static bool elementwise(const LpOp *op)
+{
+    return lp_pointwise_of(op) || op->flags & LP_OPF_ELEMENTWISE;
+}
+
+const LpConvHome *lp_home_results(const LpLower *l, const LpGraphNode *n)
+{
+    return n->op == &op_convolution_backward_weight || elementwise(n->op)
+               ? lp_home_of(l, n->out)
+               : NULL;
+}
+
+/* ---- who shares a home -------------------------------------------------- */
+static const LpType *type_of(const Find *f, LpVal v)
+{
+    return lp_graph_type(f->g, v);
+}
+
+/* v may lie as parameter p does. */
+static void join(Find *f, LpVal v, uint32_t p)
+{
+    const LpType *t = type_of(f, v);
+    if (f->kin[v] && f->kin[v] != p + 1) {
+        f->bad[f->kin[v] - 1] = true;
+        f->bad[p] = true;
+    } else if (!lp_type_eq(t, &f->step->var[p].type)) {
+        f->bad[p] = true;
+    } else {
+        f->kin[v] = p + 1;
+    }
+}
+
+/* Whose home a variable shares, or -1. State of another shape shares none. */
+static int belongs(const LpStep *s, size_t i)
+{
+    const LpVariable *v = &s->var[i];
+    if (v->role == LP_VAR_PARAM)
+        return (int)i;
+    if ((v->role != LP_VAR_ACCUM && v->role != LP_VAR_STATE) || v->param < 0 ||
+        !lp_shape_eq(&v->type, &s->var[v->param].type))
+        return -1;
+    return v->param;
+}
+
+static void update_node(Find *f, const LpGraphNode *n)
+{
+    uint32_t p = 0;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (lp_is_value(n->in[i]) && f->kin[n->in[i]])
+            p = f->kin[n->in[i]];
+    if (!p--)
+        return;
+    bool ok = elementwise(n->op);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (!lp_is_value(n->in[i]))
+            continue;
+        if (f->kin[n->in[i]])
+            join(f, n->in[i], p);
+        else
+            ok = ok && lp_numel(type_of(f, n->in[i])) == 1;
+    }
+    for (uint32_t i = 0; i < n->n_out; i++)
+        if (i == 0 || lp_numel(type_of(f, n->out + i)) > 0)
+            join(f, n->out + i, p);
+    f->bad[p] |= !ok;
+}
+
+static void find_update(Find *f)
+{
+    for (size_t i = 0; i < f->step->n_var; i++) {
+        int p = belongs(f->step, i);
+        if (p >= 0 && !f->bad[p] && f->step->var[i].update_in != LP_NOVAL)
+            join(f, f->step->var[i].update_in, (uint32_t)p);
+    }
+    for (size_t i = 0; i < f->g->n_node; i++)
+        update_node(f, &f->g->node[i]);
+}
+
+/* A node on a gradient's way from a convolution to the accumulator. */
+static void gradient_node(Find *f, const LpGraphNode *n)
+{
+    uint32_t p = n->n_out ? f->kin[n->out] : 0;
+    if (!p-- || n->op == &op_convolution_backward_weight)
+        return;
+    f->bad[p] |= !lp_pointwise_of(n->op);
+    for (uint32_t i = 0; i < n->n_in && !f->bad[p]; i++)
+        if (lp_is_value(n->in[i]) && lp_numel(type_of(f, n->in[i])) != 1)
+            join(f, n->in[i], p);
+}
+
+/* Everybody else who reads a parameter must be a convolution. */
+static void check_reads(Find *f, const LpGraphNode *n)
+{
+    bool conv =
+        n->op == &op_convolution || n->op == &op_convolution_backward_input;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        uint32_t p = lp_is_value(n->in[i]) ? f->kin[n->in[i]] : 0;
+        if (!p-- || n->in[i] != f->step->var[p].micro_in || (conv && i == 1))
+            continue;
+        f->bad[p] |= !n->n_out || f->kin[n->out] != p + 1;
+    }
+}
+
+static void find_micro(Find *f)
+{
+    const LpStep *s = f->step;
+    for (size_t i = 0; i < s->n_var; i++)
+        if (s->var[i].role == LP_VAR_ACCUM && s->var[i].param >= 0 &&
+            s->var[i].micro_out != LP_NOVAL && !f->bad[s->var[i].param])
+            join(f, s->var[i].micro_out, (uint32_t)s->var[i].param);
+    for (size_t i = f->g->n_node; i-- > 0;)
+        gradient_node(f, &f->g->node[i]);
+    for (size_t i = 0; i < s->n_var; i++) {
+        LpVal in = s->var[i].micro_in;
+        int p = belongs(s, i);
+        if (in != LP_NOVAL && p >= 0 && !f->bad[p])
+            join(f, in, (uint32_t)p);
+        else if (in != LP_NOVAL && f->kin[in])
+            f->bad[f->kin[in] - 1] = true;
+    }
+    for (size_t i = 0; i < f->g->n_node; i++)
+        check_reads(f, &f->g->node[i]);
+}
+
+static bool candidate(const LpVariable *v)
+{
+    return v->role == LP_VAR_PARAM && v->type.dtype == LP_F32 &&
+           v->type.ndim >= 3 && v->type.ndim <= 5 && lp_numel(&v->type) > 1 &&
+           v->micro_in != LP_NOVAL && v->micro_out == LP_NOVAL;
+}
+
+LpStatus lp_home_find(LpLower *l)
+{
+    const LpStep *s = l->step;
+    Find f = {.step = s, .g = l->g, .kin = l->kin};
+    f.bad = lp_arena_calloc(&l->mem, s->n_var + 1);
+    LP_FAIL_IF(!f.bad, l->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < s->n_var; i++)
+        f.bad[i] = !l->o->home || !candidate(&s->var[i]);
+    if (l->update) {
+        find_update(&f);
+    } else if (s->update) {
+        Find u = {.step = s, .g = s->update, .bad = f.bad};
+        u.kin = lp_arena_calloc(&l->mem, u.g->n_value * sizeof *u.kin);
+        LP_FAIL_IF(!u.kin, l->err, LP_E_MEMORY, "out of memory");
+        find_update(&u);
+    }
+    if (!l->update)
+        find_micro(&f);
+    for (size_t v = 0; v < l->g->n_value; v++)
+        if (l->kin[v] && f.bad[l->kin[v] - 1])
+            l->kin[v] = 0;
+    return LP_OK;
+}
+
+/* ---- the choice --------------------------------------------------------- */
+static bool trained(const LpStep *s, uint32_t p)
+{
+    for (size_t i = 0; i < s->n_var; i++)
+        if (s->var[i].role == LP_VAR_ACCUM && s->var[i].param == (int)p)
+            return true;
+    return false;
+}
+
+/* Variables of parameter p move in. */
+static void settle(LpLower *l, uint32_t p)
+{
+    const LpStep *s = l->step;
+    uint32_t at = (uint32_t)l->program->n_home;
+    for (size_t i = 0; i < s->n_var; i++) {
+        LpVal in = lp_lower_var_in(l, &s->var[i]);
+        if (belongs(s, i) != (int)p ||
+            s->var[i].type.dtype != s->var[p].type.dtype)
+            continue;
+        l->program->home_of[i] = at;
+        if (in != LP_NOVAL)
+            l->place[in].desc.home = l->program->home[at - 1].layout;
+    }
+}
+
+static LpStatus add_home(LpLower *l, uint32_t p, const LpConvHome *h)
+{
+    LpProgram *o = l->program;
+    LpDesc plain = lp_desc_of(&l->step->var[p].type), lies = plain;
+    if (!o->home_of)
+        o->home_of = lp_calloc(l->step->n_var, sizeof *o->home_of);
+    LP_FAIL_IF(!o->home_of || !LP_GROW(o->home, o->cap_home, o->n_home), l->err,
+               LP_E_MEMORY, "out of memory");
+    LpHome *home = &o->home[o->n_home++];
+    *home = (LpHome){.bytes = h->layout.bytes,
+                     .layout = lp_alloc(sizeof *home->layout)};
+    LP_FAIL_IF(!home->layout, l->err, LP_E_MEMORY, "out of memory");
+    *home->layout = *h;
+    lies.home = home->layout;
+    LP_TRY(lp_lower_new_kernel(l, &home->load));
+    LP_TRY(lp_lower_new_kernel(l, &home->save));
+    /* width 1: a forked worker may read weights, but enter no pool */
+    LP_TRY(lp_conv_home_copy(&plain, &lies, 1, home->load, l->err));
+    LP_TRY(lp_conv_home_copy(&lies, &plain, 1, home->save, l->err));
+    settle(l, p);
+    return LP_OK;
+}
+
+LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
+{
+    if (l->update || n->op != &op_convolution || !lp_is_value(n->in[1]) ||
+        !l->kin[n->in[1]] || lp_home_of(l, n->in[1]))
+        return LP_OK;
+    uint32_t p = l->kin[n->in[1]] - 1;
+    const LpPlace *x;
+    if (n->in[1] != l->step->var[p].micro_in ||
+        lp_graph_type(l->g, n->in[0])->dtype != LP_F32)
+        return LP_OK;
+    LP_TRY(lp_layout_dense(l, n->in[0], &x));
+    LpDesc in[2] = {x->desc, l->place[n->in[1]].desc};
+    LpDesc out = lp_desc_of(lp_graph_type(l->g, n->out));
+    out.block = (uint8_t)lp_layout_block(l, n);
+    LpKernelReq r = {.op = n->op,
+                     .attr = n->attr,
+                     .n_in = 2,
+                     .n_out = 1,
+                     .in = in,
+                     .out = &out,
+                     .threads = l->o->threads};
+    LpConvHome h;
+    LpErr probe = {0}; /* a window the library does not take: plain rows */
+    bool plain = true;
+    LpStatus s = lp_conv_home(&r, trained(l->step, p), &h, &plain, &probe);
+    if (s == LP_E_MEMORY)
+        return lp_fail(l->err, s, "%s", probe.msg);
+    return s != LP_OK || plain ? LP_OK : add_home(l, p, &h);
+}
+
+LpStatus lp_home_clear(LpLower *l)
+{
+    for (size_t i = 0; i < l->step->n_var; i++) {
+        LpPlace at = {.desc = lp_desc_of(&l->step->var[i].type)};
+        const LpPlace *out = &at;
+        LpKernel *k;
+        bool padded = false;
+        at.desc.home = lp_home_of_var(l, i);
+        if (!at.desc.home || l->step->var[i].role != LP_VAR_PARAM ||
+            l->step->var[i].update_out == LP_NOVAL)
+            continue;
+        LP_TRY(lp_lower_new_kernel(l, &k));
+        LpStatus s = lp_conv_home_clear(&at.desc, k, &padded, l->err);
+        if (s == LP_OK && !padded) {
+            lp_free(k);
+            continue;
+        }
+        if (s == LP_OK)
+            s = lp_lower_var_memory(l, (uint32_t)i, &at.buf);
+        LP_TRY(lp_lower_finish(l, s, LP_NO_NODE, k, NULL, 0, &out, 1));
+    }
+    return LP_OK;
+}
