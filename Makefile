@@ -135,10 +135,8 @@ setup-lint:
 
 demo: setup
 	@$(submake) run-demo
-# Threads sleep after 1000 rounds of waiting, not libgomp's 300,000: on a machine
-# that does other work too, the rounds take the time of the thread waited for.
 run-demo: all
-	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BUILD)/lupine examples/fashion_mnist.lua
+	@$(BUILD)/lupine examples/fashion_mnist.lua
 
 test: setup
 	@$(submake) run-test

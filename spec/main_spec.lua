@@ -37,6 +37,34 @@ describe("the host program", function()
     as_lua({ "-", "a", "b" }, "print(arg[0], ...)")
   end)
 
+  describe("has threads that wait", function()
+    local show = [[ -e 'print(os.getenv("GOMP_SPINCOUNT"), os.getenv("LUPINE_SPIN"))']]
+
+    -- What libgomp took (the last of what it shows), and what a script sees.
+    local function spin(environment)
+      local out, err = program.shell("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "
+        .. "OMP_DISPLAY_ENV=verbose " .. environment .. " " .. program.host .. show)
+      local last
+      for rounds in err:gmatch("GOMP_SPINCOUNT = '(%w+)'") do
+        last = rounds
+      end
+      return last, out
+    end
+
+    it("for 1000 rounds, which scripts and their children do not inherit", function()
+      local rounds, seen = spin("")
+      assert.equal("1000", rounds)
+      assert.equal("nil\tnil\n", seen)
+    end)
+
+    it("as long as the environment says", function()
+      local rounds, seen = spin("GOMP_SPINCOUNT=77")
+      assert.equal("77", rounds)
+      assert.equal("77\tnil\n", seen)
+      assert.equal("0", (spin("OMP_WAIT_POLICY=passive")))
+    end)
+  end)
+
   it("runs code, libraries and standard input as lua does", function()
     as_lua({ "-e", "print(1)", "-eprint(2)" })
     as_lua({ "-l", "string", "-e", "print(string.format('%d', 3))" })
