@@ -178,26 +178,29 @@ end
 -- through three neighbours (edges of order 1: of the line through two).
 local function uneven_slopes(x, d, at, order)
   local n, shape = x:size(d), each(1, x:dim())
-  shape[d + 1] = x:size(d) - 1
-  local step = at:diff():reshape(shape)
+  local step = at:diff()
+  shape[d + 1] = n - 2
   local function three(first, m, h, k, weights)
     local a, b, c = weights(h, k)
     return a * part(x, d, first, m) + b * part(x, d, first + 1, m)
       + c * part(x, d, first + 2, m)
   end
-  local h, k = part(step, d, 0, n - 2), part(step, d, 1, n - 2)
+  local function one(i)
+    return step:select(0, i) -- no dimension: x keeps its type
+  end
+  local h, k = step:narrow(0, 0, n - 2):reshape(shape), step:narrow(0, 1, n - 2):reshape(shape)
   local inner = three(0, n - 2, h, k, function(p, q)
     return -q / (p * (p + q)), (q - p) / (p * q), p / (q * (p + q))
   end)
   local first, last
   if order == 1 then
-    first = (part(x, d, 1, 1) - part(x, d, 0, 1)) / part(step, d, 0, 1)
-    last = (part(x, d, -1, 1) - part(x, d, -2, 1)) / part(step, d, -1, 1)
+    first = (part(x, d, 1, 1) - part(x, d, 0, 1)) / one(0)
+    last = (part(x, d, -1, 1) - part(x, d, -2, 1)) / one(-1)
   else
-    first = three(0, 1, part(step, d, 0, 1), part(step, d, 1, 1), function(p, q)
+    first = three(0, 1, one(0), one(1), function(p, q)
       return -(2 * p + q) / (p * (p + q)), (p + q) / (p * q), -p / (q * (p + q))
     end)
-    last = three(n - 3, 1, part(step, d, -2, 1), part(step, d, -1, 1), function(p, q)
+    last = three(n - 3, 1, one(-2), one(-1), function(p, q)
       return q / (p * (p + q)), -(p + q) / (p * q), (2 * q + p) / (q * (p + q))
     end)
   end

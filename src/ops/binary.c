@@ -81,6 +81,25 @@ LpVal lp_cast(LpBuilder *b, LpVal x, LpDtype t)
 /* Of the greater operand a; halves where both are equal. */
 #define TIES(a, b) WHERE(EQ(a, b), MUL(DY, K(0.5)), WHERE(LT(a, b), K(0), DY))
 
+/* Of a where it beats b or b is no number; both NaN: of operand 0. */
+#define NUMBER_TIES(a, b, beats)                                               \
+    WHERE(EQ(a, b), MUL(DY, K(0.5)),                                           \
+          WHERE(number_wins(g, a, b, beats(a, b)), DY, K(0)))
+static LpVal number_wins(LpGrad *g, LpVal a, LpVal b, LpVal beats)
+{
+    LpVal none = OP1(isnan, b);
+    if (a == Y)
+        none = AND(none, OP1(logical_not, OP1(isnan, a)));
+    return OR(beats, none);
+}
+
+/* v / (x^2 + y^2); 0 at the origin */
+static LpVal over_square(LpGrad *g, LpVal v)
+{
+    LpVal s = ADD(MUL(X, X), MUL(Y, Y));
+    return DIV(v, WHERE(EQ(s, K(0)), K(1), s));
+}
+
 static LpVal div_rounded(LpGrad *g, const char *mode)
 {
     LpAttr a = lp_attr_str(mode);

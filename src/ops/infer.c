@@ -45,6 +45,12 @@ static LpStatus check_factor(const LpInfer *x, LpDtype t)
 {
     for (int i = 0; i < x->op->n_attr; i++) {
         const LpAttr *a = &x->attr[i];
+        bool sum = x->op->id == LP_OP_add || x->op->id == LP_OP_sub;
+        LP_FAIL_IF(sum && a->s.kind == LP_KIND_BOOL && t != LP_BOOL, x->err,
+                   LP_E_RUNTIME,
+                   "%s: alpha is a boolean, but the result is %s: it must be a "
+                   "number",
+                   x->op->name, lp_dtype_name(t));
         LP_FAIL_IF(a->kind == LP_ATTR_SCALAR && a->s.kind == LP_KIND_FLOAT &&
                        !lp_is_float(t),
                    x->err, LP_E_RUNTIME,
@@ -68,6 +74,12 @@ static LpStatus check_bounds(const LpInfer *x)
                x->err, LP_E_RUNTIME,
                "polygamma: n is %lld; it must be from 0 to 1000",
                (long long)a[0].i);
+    LP_FAIL_IF(x->op->id == LP_OP_round && a[0].i != 0 &&
+                   !lp_is_float(x->in[0].dtype),
+               x->err, LP_E_RUNTIME,
+               "round: decimals is %lld and the type %s; decimals need a "
+               "floating-point type",
+               (long long)a[0].i, lp_dtype_name(x->in[0].dtype));
     LP_FAIL_IF(x->op->id == LP_OP_softshrink && !(a[0].f >= 0), x->err,
                LP_E_RUNTIME, "softshrink: lambd is %g; it must be 0 or more",
                a[0].f);
@@ -79,14 +91,20 @@ static LpStatus check_each(const LpInfer *x, LpPwPolicy policy)
 {
     for (int i = 0; i < x->n_in; i++) {
         LpDtype t = x->in[i].dtype;
-        if (t == LP_DT_NONE || x->in[i].wrapped)
-            continue;
-        if (policy == LP_PW_FLOAT_ONLY && x->n_in == 3 && !lp_is_float(t))
-            return refuse(x, t, "a floating-point type");
         if (x->op->id == LP_OP_sub && t == LP_BOOL)
             return refuse(x, t,
                           "a number type; use logical_xor or "
                           "logical_not for bool");
+        if (t == LP_DT_NONE || x->in[i].wrapped)
+            continue;
+        LP_FAIL_IF(x->op->id == LP_OP_heaviside && !x->in[0].wrapped &&
+                       t != x->in[0].dtype,
+                   x->err, LP_E_RUNTIME,
+                   "heaviside: self and values have the types %s and %s; they "
+                   "must have the same",
+                   lp_dtype_name(x->in[0].dtype), lp_dtype_name(t));
+        if (policy == LP_PW_FLOAT_ONLY && x->n_in == 3 && !lp_is_float(t))
+            return refuse(x, t, "a floating-point type");
     }
     return LP_OK;
 }

@@ -21,4 +21,8 @@ LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims);
 LpVal lp_reduce_restore(LpBuilder *b, LpVal v, const LpType *like,
                         const LpAttr *dims);
 
+/* m, which is an element of x, with its gradient shared by all elements that
+ * equal it (both NaN count as equal). */
+LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m);
+
 #endif

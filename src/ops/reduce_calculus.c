@@ -23,6 +23,12 @@ static LpVal but_last(LpBuilder *b, LpVal x, int d)
     return lp_slice(b, x, d, 0, n > 0 ? n - 1 : 0, 1);
 }
 
+static LpVal element(LpBuilder *b, LpVal x, int d, int64_t i)
+{
+    LpAttr a[] = {lp_attr_int(d), lp_attr_int(i)};
+    return lp_emit(b, LP_OP_select, &x, 1, a);
+}
+
 static bool is_bool(LpBuilder *b, LpVal x)
 {
     return !lp_failed(b) && lp_type(b, x)->dtype == LP_BOOL;
@@ -120,17 +126,25 @@ static void integral(LpBuilder *b, const char *name, const LpAttr *attr,
                 name);
         return;
     }
-    if (t.shape[d] == 0) { /* nothing to integrate */
-        if (op == LP_OP_sum)
-            lp_reduce_shape(&t, &a[0], false, &t);
-        out[0] = lp_full(b, &t, lp_int(0));
+    if (t.shape[d] == 0 && op == LP_OP_sum) { /* nothing to integrate */
+        LpType none;
+        lp_reduce_shape(&t, &a[0], false, &none);
+        out[0] = lp_full(b, &none, lp_int(0));
+        return;
+    }
+    double dx = sampled ? 1 : lp_scalar_f(attr[0].s);
+    if (!sampled && op == LP_OP_sum) {
+        LpVal ends = lp_mul(
+            b, lp_add(b, element(b, in[0], d, 0), element(b, in[0], d, -1)),
+            lp_immf(b, 0.5));
+        LpVal sum = lp_sum(b, in[0], &dim, 1, false);
+        out[0] = lp_mul(b, lp_sub(b, sum, ends), lp_immf(b, dx));
         return;
     }
     LpVal y = lp_add(b, but_first(b, in[0], d), but_last(b, in[0], d));
     if (sampled)
         y = lp_mul(b, distances(b, name, in[1], &t, d), y);
     y = lp_emit(b, op, &y, 1, a);
-    double dx = sampled ? 1 : lp_scalar_f(attr[0].s);
     out[0] = sampled ? lp_div(b, y, lp_immf(b, 2))
                      : lp_mul(b, y, lp_immf(b, dx / 2));
 }

@@ -193,7 +193,29 @@ LpOp op_aminmax = {
     .expand = expand_aminmax,
 };
 
-/* Of no elements: NaN, or the integer that is cast of it. */
+/* As the greatest of the elements that equal m and of -infinity: the gradient
+ * of an extreme is shared evenly. */
+LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m)
+{
+    LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false)};
+    if (lp_failed(b) || !lp_is_float(lp_type(b, x)->dtype))
+        return m;
+    LpVal nan = lp_op2(b, LP_OP_logical_and, lp_op1(b, LP_OP_isnan, x),
+                       lp_op1(b, LP_OP_isnan, m));
+    LpVal hit = lp_op2(b, LP_OP_logical_or, lp_op2(b, LP_OP_eq, x, m), nan);
+    x = lp_where(b, hit, x, lp_immf(b, -INFINITY));
+    return lp_emit(b, LP_OP_amax, &x, 1, a);
+}
+
+static LpScalar least(LpDtype t)
+{
+    return lp_is_float(t) ? lp_float(NAN)
+           : t == LP_I64  ? lp_int(INT64_MIN)
+           : t == LP_I32  ? lp_int(INT32_MIN)
+                          : lp_int(0);
+}
+
+/* Of no elements: NaN, or what it becomes as an integer. */
 static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
                           int n_in, LpVal *out, int n_out)
 {
@@ -205,13 +227,12 @@ static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     out[0] = LP_NOVAL;
     if (lp_numel(&t) == 0) {
         LpType one = {.dtype = t.dtype};
-        out[0] = lp_full(
-            b, &one, lp_is_float(t.dtype) ? lp_float(NAN) : lp_int(INT64_MIN));
+        out[0] = lp_full(b, &one, least(t.dtype));
         return;
     }
-    LpVal x = lp_reshape(b, in[0], &flat, 1);
-    out[0] =
-        lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both) ? both[0] : LP_NOVAL;
+    LpVal x = lp_op1(b, LP_OP_detach, lp_reshape(b, in[0], &flat, 1));
+    if (lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both))
+        out[0] = lp_reduce_shared(b, in[0], both[0]);
 }
 
 LpOp op_median = {

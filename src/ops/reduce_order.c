@@ -128,8 +128,9 @@ LP_EXPAND(expand_nanmedian)
         out[0] = lp_emit(b, LP_OP_median, in, 1, NULL);
         return;
     }
-    median_of_numbers(b, lp_reshape(b, in[0], &flat, 1), 0, false, both);
-    out[0] = both[0];
+    LpVal x = lp_op1(b, LP_OP_detach, lp_reshape(b, in[0], &flat, 1));
+    median_of_numbers(b, x, 0, false, both);
+    out[0] = lp_reduce_shared(b, in[0], both[0]);
 }
 
 LpOp op_nanmedian = {
@@ -194,8 +195,8 @@ static LpVal ranks_of(LpBuilder *b, LpVal x, LpVal q, bool ignore_nan)
     LpVal number = lp_op2(b, LP_OP_eq, x, x);
     if (ignore_nan) {
         LpVal n = lp_cast(b, lp_sum(b, number, &last, 1, true), t.dtype);
-        LpVal rank = lp_mul(b, q, lp_sub(b, n, lp_immi(b, 1)));
-        return lp_op2(b, LP_OP_maximum, rank, lp_immi(b, 0));
+        LpVal most = lp_sub(b, n, lp_immi(b, 1));
+        return lp_mul(b, q, lp_op2(b, LP_OP_maximum, most, lp_immi(b, 0)));
     }
     LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(true)};
     LpVal all = lp_emit(b, LP_OP_all, &number, 1, a);

@@ -268,15 +268,18 @@ static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     int64_t p = attr[0].i, last = -1;
     (void)n_in, (void)n_out;
     out[0] = LP_NOVAL;
-    if (p < 1 || p > 1000) {
+    LpDtype t = lp_type(b, in[0])->dtype;
+    if (p < 1 || p > 1000 || t == LP_BOOL) {
         lp_fail(b->err, LP_E_RUNTIME,
-                "mvlgamma: p is %lld; it must be from 1 to 1000", (long long)p);
+                "mvlgamma: p is %lld and the type %s; p must be from 1 to 1000 "
+                "and the type a number type",
+                (long long)p, lp_dtype_name(t));
         return;
     }
-    LpDtype t = lp_type(b, in[0])->dtype;
-    LpVal x = lp_cast(b, in[0], lp_is_float(t) ? t : lp_default_dtype());
+    t = lp_is_float(t) ? t : lp_default_dtype();
+    LpVal x = lp_cast(b, in[0], t);
     LpAttr a[4] = {lp_attr_scalar(lp_int(0)), lp_attr_scalar(lp_int(p)),
-                   lp_attr_scalar(lp_int(1)), lp_attr_dtype(LP_I64)};
+                   lp_attr_scalar(lp_int(1)), lp_attr_dtype(t)};
     LpVal i = lp_emit(b, LP_OP_arange, NULL, 0, a);
     LpVal each =
         lp_sub(b, lp_unsqueeze(b, x, -1), lp_mul(b, i, lp_immf(b, 0.5)));

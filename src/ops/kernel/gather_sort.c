@@ -219,7 +219,7 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
                 .dim = dim,
                 .descending = descending};
     s->n = s->in.ndim == 0 ? 1 : s->in.shape[dim];
-    s->k = count < 0 ? s->n : count;
+    s->k = count < 0 || s->in.ndim == 0 ? s->n : count;
     s->lines = s->n > 0 ? lp_desc_numel(&s->in) / s->n : 0;
     s->threads = lp_desc_numel(&s->in) < 1 << 14 || s->lines < r->threads
                      ? 1

@@ -84,7 +84,7 @@ static double bessel_k(double nu, double x)
         return x == 0 ? INFINITY : NAN;
     if (isinf(x))
         return 0;
-    double h = fmin(0.25, 0.7 / sqrt(x)), s = 0.5;
+    double h = fmin(0.22, 0.6 / sqrt(x)), s = 0.5;
     for (int i = 1;; i++) {
         double t = i * h, half = sinh(t / 2), e = 2 * x * half * half;
         double term = exp(-e) * cosh(nu * t);

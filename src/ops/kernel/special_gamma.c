@@ -34,7 +34,7 @@ double lp_zeta(double x, double q)
     if (isinf(q))
         return 0;
     if (isinf(x))
-        return q > 1 ? 0 : q == 1 ? 1 : NAN;
+        return q > 1 ? 0 : q == 1 ? 1 : INFINITY;
     double s = 0, a = q;
     for (int k = 0; k < 10 || a < 10; k++, a++) {
         double t = pow(a, -x);
@@ -53,11 +53,12 @@ double lp_zeta(double x, double q)
 
 /* ---- incomplete gamma -----------------------------------------------------
  */
-/* log(1 + u) - u */
-static double log1p_less(double u)
+/* log(x / a) - u for u = (x - a) / a, by the series of log(1 + u) near 1. */
+static double log_less(double a, double x)
 {
+    double u = (x - a) / a;
     if (fabs(u) > 0.3)
-        return log1p(u) - u;
+        return log(x / a) - u;
     double s = 0, p = u * u;
     for (int k = 2; k < 60 && fabs(p) > 1e-18 * u * u; k++, p *= -u)
         s -= p / k;
@@ -73,7 +74,7 @@ static double gamma_front(double a, double x)
     double r = 1 / (a * a);
     double rest =
         (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / a;
-    return exp(a * log1p_less((x - a) / a) - rest) / sqrt(2 * pi * a);
+    return exp(a * log_less(a, x) - rest) / sqrt(2 * pi * a);
 }
 
 /* P: the series of x^k / ((a + 1) … (a + k)). */
@@ -106,7 +107,7 @@ static double gamma_fraction(double a, double x)
  * the next is smaller by 1 / a. */
 static double gamma_uniform(double a, double x, bool upper)
 {
-    double u = (x - a) / a, l = log1p_less(u);
+    double u = (x - a) / a, l = log_less(a, x);
     double eta = copysign(sqrt(-2 * l), u);
     double c = fabs(eta) < 1e-3 ? -1.0 / 3 + eta / 12 : 1 / u - 1 / eta;
     double r = exp(a * l) / sqrt(2 * pi * a) * c;
