@@ -65,10 +65,12 @@ CORE_OBJ := $(CORE_SRC:%.c=$(OBJ)/%.o) \
 BELOW_LUA_OBJ := $(filter-out $(OBJ)/src/bind/%,$(CORE_OBJ))
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
 TOOLS := $(TOOL_SRC:spec/tools/%.c=$(BUILD)/tools/%)
-FUZZ_SRC := $(filter-out spec/fuzz/replay.c,$(wildcard spec/fuzz/*.c))
+FUZZ_SRC := $(wildcard spec/fuzz/*.c)
 FUZZ := $(FUZZ_SRC:spec/fuzz/%.c=$(BUILD)/fuzz/%)
+HARNESS_OBJ := $(OBJ)/spec/fuzz/harness/replay.o $(OBJ)/spec/fuzz/harness/lua.o
 DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
-  $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d)
+  $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d) $(HARNESS_OBJ:.o=.d) \
+  $(FUZZ_COVER_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(OBJ)/libfuzzer/%.d)
 
 .PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
   check-full fidelity golden meta install clean setup setup-lint
@@ -93,13 +95,32 @@ $(BUILD)/tools/%: $(OBJ)/spec/tools/%.o $(BELOW_LUA_OBJ)
 	$(Q)$(CC) $(LDSAN) -fopenmp -o $@ $^ $(LIBS) $(LDFLAGS)
 
 # A fuzz target with a plain main, to run its corpus again.
-$(BUILD)/fuzz/%: $(OBJ)/spec/fuzz/%.o $(OBJ)/spec/fuzz/replay.o $(BELOW_LUA_OBJ)
+$(BUILD)/fuzz/%: $(OBJ)/spec/fuzz/%.o $(HARNESS_OBJ) $(CORE_OBJ)
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDSAN) -fopenmp -o $@ $^ $(LIBS) $(LDFLAGS)
+	$(Q)$(CC) $(LDSAN) -fopenmp -o $@ $^ -llua5.4 $(LIBS) $(LDFLAGS)
+
+# The same under libFuzzer. clang compiles what reads outside data again, with
+# its coverage and AddressSanitizer; the rest is as the host has it.
+CLANG = clang
+CLANG_FLAGS = -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -I. $(LUA_CFLAGS) \
+  -fsanitize=address -fsanitize=fuzzer-no-link
+FUZZ_COVER := $(filter src/base/buf.c src/base/mem.c src/io/% src/ir/% \
+  src/tensor/% src/bind/json.c,$(CORE_SRC))
+FUZZ_COVER_OBJ := $(FUZZ_COVER:%.c=$(OBJ)/libfuzzer/%.o) \
+  $(OBJ)/libfuzzer/spec/fuzz/harness/lua.o
+$(OBJ)/libfuzzer/%.o: %.c
+	$(say) CLANG $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(CLANG_FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/libfuzzer/%: $(OBJ)/libfuzzer/spec/fuzz/%.o $(FUZZ_COVER_OBJ) $(CORE_OBJ)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) -fsanitize=fuzzer,address -o $@ \
+	  $(filter-out $(FUZZ_COVER:%.c=$(OBJ)/%.o),$^) -llua5.4 $(LIBS)
 
 # Flags that a directory adds, then the one recipe that compiles.
-$(OBJ)/src/bind/%.o $(MAIN_OBJ): EXTRA = $(LUA_CFLAGS)
+$(OBJ)/src/bind/%.o $(OBJ)/spec/fuzz/%.o $(MAIN_OBJ): EXTRA = $(LUA_CFLAGS)
 $(OBJ)/src/ops/kernel/%.o: EXTRA = $(KERNEL_CFLAGS)
 define compile
 	$(say) CC $@
@@ -178,6 +199,16 @@ GOLDEN ?= spec/golden
 golden: setup
 	@$(submake) all
 	@$(BUILD)/lupine spec/golden/replay.lua $(GOLDEN) $(AREAS)
+
+# libFuzzer over every reader of outside data, or FUZZERS, for FUZZ_SECONDS
+# each (spec/fuzz/README.md).
+FUZZERS ?= $(notdir $(FUZZ))
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz:
+	@sh spec/tools/setup.sh fuzz
+	@$(submake) $(FUZZERS:%=$(BUILD)/libfuzzer/%)
+	@sh spec/fuzz/fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZERS)
 
 # Everything there is: the suite, the suite under sanitizers, every check of
 # style, every example.

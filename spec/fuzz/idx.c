@@ -1,16 +1,9 @@
 /* Fuzz target: the IDX reader must return for any bytes, without a fault of
- * memory. libFuzzer, where clang has it:
- *   clang -fsanitize=fuzzer,address -I. spec/fuzz/idx.c src/io/idx.c \
- *     src/tensor/[dst]*.c src/base/[bmsc]*.c -lz -lm -o fuzz_idx
- *   ./fuzz_idx -rss_limit_mb=512 NEW spec/fuzz/corpus/idx
- * The suite runs the corpus through spec/fuzz/replay.c. */
-#include <stddef.h>
-#include <stdint.h>
+ * memory, and say why when it gives no tensor. */
 #include <stdio.h>
 
+#include "spec/fuzz/harness/lua.h"
 #include "src/io/idx.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,7 +1,6 @@
 -- Reader of IDX files: values against string.pack, hostile files by a table.
 local core = require("lupine.core")
 local helper = require("spec.helper")
-local program = require("spec.support.program")
 local torch = require("torch")
 
 local path
@@ -150,15 +149,5 @@ describe("read_idx refuses", function()
     helper.raises("TypeError", "path: expected str", function()
       core.read_idx({})
     end)
-  end)
-end)
-
-describe("the fuzz target", function()
-  it("returns for every file of its corpus", function()
-    local out, err, code = program.shell(
-      program.build .. "/fuzz/idx spec/fuzz/corpus/idx/*")
-    assert.equal("", err)
-    assert.equal(0, code)
-    assert.truthy(tonumber(out:match("^(%d+) files")) >= 20)
   end)
 end)

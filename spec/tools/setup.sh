@@ -1,12 +1,13 @@
 #!/bin/sh
 # Installs the Debian packages that are missing, and says so; does nothing,
-# fast, when all are there. Usage: setup.sh [lint]
+# fast, when all are there. Usage: setup.sh [lint | fuzz]
 set -eu
 
 packages='gcc libc6-dev make lua5.4 liblua5.4-dev libdnnl-dev libedit-dev
   libjansson-dev libzip-dev libpng-dev libturbojpeg0-dev zlib1g-dev
   librandom123-dev lua-busted lua-check dataset-fashion-mnist'
 [ "${1:-}" = lint ] && packages="$packages clang-format git"
+[ "${1:-}" = fuzz ] && packages="$packages clang libclang-rt-14-dev llvm"
 
 missing=
 for p in $packages; do

@@ -20,6 +20,9 @@ local strategies = require("poptorch.strategies")
 
 local M = {}
 
+local LONGEST_NAME = 100
+local LONGEST_LINE = 65536
+
 local METHODS = {}
 for name in ([[stage phase ipu ipus setTensorsLiveness useSeparateBackwardPhase
   sendTensorsOffChipAfterFwd]]):gmatch("%S+") do
@@ -54,10 +57,15 @@ local torch = namespace("torch", setmetatable({}, {
 }))
 
 local function no_attribute(owner, name)
-  errors.raise("AttributeError", "%s has no option or setter '%s'", owner, name)
+  errors.raise("AttributeError", "%s has no option or setter '%s'", owner,
+    python.shortened(name))
 end
 
+-- What a name stands for; a setter is {method = f, of = its group}.
 local function attribute(of, name)
+  if #name > LONGEST_NAME then
+    no_attribute(class.of(of) and class.of(of).__name or check.describe(of), name)
+  end
   if getmetatable(of) == Namespace then
     local value = of.values[name]
     if value == nil then
@@ -81,6 +89,8 @@ local function attribute(of, name)
   end
   return no_attribute(class.of(of) and class.of(of).__name or check.describe(of), name)
 end
+
+M.attribute = attribute
 
 local eval
 
@@ -113,7 +123,8 @@ function eval(node, names)
     return node[2]
   elseif kind == "name" then
     return errors.check(names[node[2]], "NameError",
-      "name '%s' is not defined; a line may use options, poptorch and torch", node[2])
+      "name '%s' is not defined; a line may use options, poptorch and torch",
+      python.shortened(node[2]))
   elseif kind == "attr" then
     return attribute(eval(node[2], names), node[3])
   elseif kind == "call" then
@@ -150,10 +161,15 @@ function M.load(options, path)
   for line in (text:gsub("^\u{FEFF}", "") .. "\n"):gmatch("(.-)\r?\n") do
     line = line:match("^%s*(.-)%s*$")
     if line ~= "" and line:sub(1, 1) ~= "#" then
-      local tree, wrong = python.parse("options." .. line)
+      local tree, wrong
+      if #line > LONGEST_LINE then
+        wrong = ("the line has %d bytes, at most %d are read"):format(#line, LONGEST_LINE)
+      else
+        tree, wrong = python.parse("options." .. line)
+      end
       if not tree then
         errors.raise("ConfigFileError", "SyntaxError at line %d of %s: %s\n> %s", #trees + 1,
-          path:match("[^/]*$"), wrong, line)
+          path:match("[^/]*$"), wrong, python.shortened(line))
       end
       trees[#trees + 1] = tree
     end

@@ -2,7 +2,10 @@
 --- options. Small on purpose: the options need no library. null is nil; an
 --- array has the metatable M.Array and its length in `n`.
 local check = require("lupine.check")
+local config_file = require("poptorch.options.config_file")
 local errors = require("torch.errors")
+local Group = require("poptorch.options.group")
+local shortened = require("poptorch.options.python").shortened
 
 local M = { Array = {} }
 
@@ -156,20 +159,21 @@ function M.apply(options, text)
   table.sort(keys)
   for _, key in ipairs(keys) do
     local value = object[key]
-    local target, setter = options, key
-    for group in key:gmatch("([^.]+)%.") do
-      target, setter = target[group], key:match("[^.]+$")
-    end
-    local method = target[setter]
-    errors.check(type(method) == "function", "AttributeError",
-      "options in JSON: '%s' is no setter", key)
+    local target, from = options, 1
+    repeat
+      local dot = key:find(".", from, true)
+      target = config_file.attribute(target, key:sub(from, (dot or 0) - 1))
+      from = (dot or 0) + 1
+    until not dot
+    local method = not Group:is(target) and target.method
+    errors.check(method, "AttributeError", "options in JSON: '%s' is no setter", shortened(key))
     if getmetatable(value) == M.Array then
       for i = 1, value.n do
         value[i] = enum_or_string(value[i])
       end
-      method(target, table.unpack(value, 1, value.n))
+      method(target.of, table.unpack(value, 1, value.n))
     else
-      method(target, enum_or_string(value))
+      method(target.of, enum_or_string(value))
     end
   end
 end

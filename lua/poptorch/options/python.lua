@@ -12,6 +12,7 @@ local M = {}
 
 local DEEPEST = 100  -- brackets in brackets
 local LONGEST = 2000 -- names and calls in one chain
+local LONGEST_SHOWN = 120
 local ESCAPES = { n = "\n", t = "\t", r = "\r", a = "\a", b = "\b", f = "\f", v = "\v",
   ["0"] = "\0", ["\\"] = "\\", ["'"] = "'", ['"'] = '"' }
 local CONSTANTS = { True = true, False = false }
@@ -20,6 +21,13 @@ for word in ([[and as assert async await break class continue def del elif else 
   for from global if import in is lambda nonlocal not or pass raise return try while with
   yield]]):gmatch("%S+") do
   KEYWORDS[word] = true
+end
+
+--- The beginning of a text, for a message.
+---@param text string
+---@return string
+function M.shortened(text)
+  return #text > LONGEST_SHOWN and text:sub(1, LONGEST_SHOWN) .. "..." or text
 end
 
 local function fail(message)
@@ -73,7 +81,7 @@ local function read_number(text, at)
     value = value and value + 0.0
   end
   if not value then
-    fail("invalid number '" .. shown .. "'")
+    fail("invalid number '" .. M.shortened(shown) .. "'")
   end
   return value, at + #shown
 end
@@ -111,7 +119,7 @@ local function scan(text)
     elseif c:match("[%[%](){}.,:=+-]") then
       add("op", c, at + 1)
     else
-      fail(("unexpected character '%s'"):format(text:match(utf8.charpattern, at) or c))
+      fail(("unexpected character '%s'"):format(text:match("^" .. utf8.charpattern, at) or c))
     end
   end
 end
@@ -138,7 +146,7 @@ function Parser:unexpected()
     fail(("'%s' was never closed"):format(self.open[#self.open]))
   end
   fail(t.kind == "end" and "the line ends too early"
-    or ("invalid syntax at '%s'"):format(tostring(t.value)))
+    or ("invalid syntax at '%s'"):format(M.shortened(tostring(t.value))))
 end
 
 -- Items up to `close`, which is taken; `item` reads one.
@@ -166,7 +174,7 @@ function Parser:arguments(of)
     local name, equals = self.tokens[self.at], self.tokens[self.at + 1]
     if name.kind == "name" and equals.kind == "op" and equals.value == "=" then
       if keywords[name.value] then
-        fail("keyword argument repeated: " .. name.value)
+        fail("keyword argument repeated: " .. M.shortened(name.value))
       end
       self.at = self.at + 2
       keywords[name.value] = self:expr()

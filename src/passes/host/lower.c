@@ -257,8 +257,8 @@ static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
         LpVal v = n->in[i];
         if (v == LP_NOVAL || lp_is_imm(v) || l->place[v].buf != b)
             continue;
-        if (v != old || (!(n->op->flags & LP_OPF_INPLACE_EACH) &&
-                         !may_overwrite(n, i)))
+        if (v != old ||
+            (!(n->op->flags & LP_OPF_INPLACE_EACH) && !may_overwrite(n, i)))
             return false;
         here++;
     }

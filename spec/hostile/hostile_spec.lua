@@ -1,0 +1,43 @@
+--- Hostile inputs of every reader of outside data, in a process that has 64 MB
+--- more than lupine itself needs and a tenth of a second for each input.
+local program = require("spec.support.program")
+
+local READERS = {
+  "graph_text",
+  "idx",
+  "json",
+  "options_file",
+  "options_json",
+}
+
+local MEMORY = 64 * 1024 -- kilobytes
+local PER_SECOND = 10
+
+-- Sanitizers reserve address space that no limit may stop.
+local sanitized = program.shell("ldd " .. program.host):find("libasan", 1, true)
+
+local function child(limits, reader)
+  return program.shell(("%s OMP_NUM_THREADS=1 exec %s spec/hostile/run.lua %s"):format(limits,
+    program.host, reader))
+end
+
+describe("the reader", function()
+  for _, name in ipairs(READERS) do
+    it(name .. " answers hostile inputs with errors, in little time and memory", function()
+      local own = tonumber((child("", "")))
+      local reader = require("spec.hostile." .. name)
+      local inputs = #reader.refused
+      for _, bytes in ipairs(reader.valid) do
+        inputs = inputs + #bytes + 1
+      end
+      local limits = ("ulimit -t %d;"):format(2 + inputs // PER_SECOND)
+      if not sanitized then
+        limits = limits .. (" ulimit -v %d;"):format(own + MEMORY)
+      end
+      local out, err, code = child(limits, name)
+      assert.equal("", err)
+      assert.equal(inputs .. " inputs\n", out)
+      assert.equal(0, code)
+    end)
+  end
+end)
