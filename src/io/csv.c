@@ -126,16 +126,6 @@ static LpStatus cut(char *text, size_t n, char delimiter, const char *name,
     return LP_OK;
 }
 
-LpStatus lp_csv_read_bytes(const char *p, size_t n, char delimiter,
-                           const char *name, LpCsv *out, LpErr *e)
-{
-    *out = (LpCsv){0};
-    char *text = lp_alloc(n + 1);
-    LP_FAIL_IF(!text, e, LP_E_MEMORY, "out of memory");
-    memcpy(text, p, n);
-    return cut(text, n, delimiter, name, out, e);
-}
-
 LpStatus lp_csv_read(const char *path, char delimiter, LpCsv *out, LpErr *e)
 {
     FILE *f;

@@ -22,9 +22,6 @@ typedef struct LpCsv {
 /* Reads the file as the caller's `out`, which it finishes also after a
  * failure. ValueError names the line. */
 LpStatus lp_csv_read(const char *path, char delimiter, LpCsv *out, LpErr *e);
-/* The same of n bytes; `name` is for messages. */
-LpStatus lp_csv_read_bytes(const char *p, size_t n, char delimiter,
-                           const char *name, LpCsv *out, LpErr *e);
 void lp_csv_fini(LpCsv *c);
 
 /* Rows from `first` on of a column as numbers: int64 if all are whole numbers,

@@ -198,8 +198,8 @@ static LpStatus to_tensor(const Pixels *x, LpImageMode mode, LpTensor **out,
 }
 
 /* ---- the whole ----------------------------------------------------------- */
-LpStatus lp_image_read_bytes(const void *p, size_t n, const char *name,
-                             LpImageMode mode, LpTensor **out, LpErr *e)
+static LpStatus read_bytes(const void *p, size_t n, const char *name,
+                           LpImageMode mode, LpTensor **out, LpErr *e)
 {
     static const unsigned char png[] = {0x89, 'P',  'N',  'G',
                                         '\r', '\n', 0x1a, '\n'};
@@ -236,7 +236,7 @@ LpStatus lp_image_read(const char *path, LpImageMode mode, LpTensor **out,
                      : lp_fail(e, LP_E_MEMORY, "out of memory");
     fclose(f);
     if (s == LP_OK)
-        s = lp_image_read_bytes(p, (size_t)size, path, mode, out, e);
+        s = read_bytes(p, (size_t)size, path, mode, out, e);
     lp_free(p);
     return s;
 }

@@ -12,9 +12,6 @@ typedef enum { LP_IMAGE_UNCHANGED, LP_IMAGE_GRAY, LP_IMAGE_RGB } LpImageMode;
  * caller. Errors: OSError, ValueError (neither PNG nor JPEG, or damaged). */
 LpStatus lp_image_read(const char *path, LpImageMode mode, LpTensor **out,
                        LpErr *e);
-/* The same of n bytes in memory; `name` is for messages. */
-LpStatus lp_image_read_bytes(const void *p, size_t n, const char *name,
-                             LpImageMode mode, LpTensor **out, LpErr *e);
 
 /* Replaces the file at `path` by the PNG of a contiguous uint8 tensor of 1 to
  * 4 channels. */
