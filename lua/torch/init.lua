@@ -8,6 +8,7 @@ local errors = require("torch.errors")
 local functional = require("torch.functional")
 local grad_mode = require("torch.grad_mode")
 local limits = require("torch.limits")
+local methods = require("torch.methods")
 local printing = require("torch.printing")
 local sampled = require("torch.sampled")
 
@@ -30,7 +31,7 @@ for _, name in ipairs({
 }) do
   M[name] = core[name]
 end
-for _, module in ipairs({ functional, grad_mode, limits, sampled }) do
+for _, module in ipairs({ functional, grad_mode, limits, sampled, methods }) do
   for name, fn in pairs(module) do
     M[name] = fn
   end

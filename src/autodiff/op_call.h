@@ -58,6 +58,7 @@ LpTensor *lp_grad_get(const LpTensor *t);       /* borrowed, may be NULL */
 /* Retains grad; NULL clears. */
 LpStatus lp_grad_set(LpTensor *t, LpTensor *grad, LpErr *e);
 void lp_retain_grad(LpTensor *t); /* keep .grad of a non-leaf */
+bool lp_retains_grad(const LpTensor *t);
 
 /* A function that is called with a gradient when all of it has arrived; *out,
  * if set, owned and of the same type, replaces it. */

@@ -425,6 +425,11 @@ LpStatus lp_grad_set(LpTensor *t, LpTensor *grad, LpErr *e)
     return LP_OK;
 }
 
+bool lp_retains_grad(const LpTensor *t)
+{
+    return t->meta && t->meta->node && t->meta->retain_grad;
+}
+
 void lp_retain_grad(LpTensor *t)
 {
     LpTensorMeta *m = t->meta;

@@ -26,6 +26,9 @@ typedef enum {
     PROP_IS_CUDA,
     PROP_VERSION,
     PROP_BASE,
+    PROP_REAL,
+    PROP_RETAINS_GRAD,
+    PROP_FALSE, /* kinds of tensors that there are none of */
 } Property;
 
 static const struct {
@@ -51,6 +54,18 @@ static const struct {
     {"H", PROP_MT},
     {"_version", PROP_VERSION},
     {"_base", PROP_BASE},
+    {"mH", PROP_MT},
+    {"real", PROP_REAL},
+    {"retains_grad", PROP_RETAINS_GRAD},
+    {"is_ipu", PROP_FALSE},
+    {"is_mps", PROP_FALSE},
+    {"is_xpu", PROP_FALSE},
+    {"is_xla", PROP_FALSE},
+    {"is_mkldnn", PROP_FALSE},
+    {"is_nested", PROP_FALSE},
+    {"is_quantized", PROP_FALSE},
+    {"is_sparse", PROP_FALSE},
+    {"is_sparse_csr", PROP_FALSE},
 };
 
 void lp_add_properties(lua_State *L)
@@ -186,6 +201,15 @@ static int get_property(lua_State *L, LpTensor *t, Property p)
         return 1;
     case PROP_BASE:
         lp_push_tensor(L, t->base);
+        return 1;
+    case PROP_REAL:
+        lua_pushvalue(L, 1);
+        return 1;
+    case PROP_RETAINS_GRAD:
+        lua_pushboolean(L, lp_retains_grad(t));
+        return 1;
+    case PROP_FALSE:
+        lua_pushboolean(L, 0);
         return 1;
     }
     return 0;
