@@ -191,6 +191,18 @@ M.properties = {
   { "is_cpu", "bool", "Whether the elements are on the host." },
   { "is_cuda", "bool", "False." },
   { "_version", "int", "How often it was written in place." },
+  { "real", "Tensor", "Itself." },
+  { "mH", "Tensor", "The transpose of the last two dimensions." },
+  { "retains_grad", "bool", "Was retain_grad called?" },
+  { "is_ipu", "bool", "False." },
+  { "is_mps", "bool", "False." },
+  { "is_xpu", "bool", "False." },
+  { "is_xla", "bool", "False." },
+  { "is_mkldnn", "bool", "False." },
+  { "is_nested", "bool", "False." },
+  { "is_quantized", "bool", "False." },
+  { "is_sparse", "bool", "False." },
+  { "is_sparse_csr", "bool", "False." },
   { "_base", "Tensor?", "What a view is of." },
 }
 

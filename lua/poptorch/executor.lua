@@ -34,6 +34,23 @@ function Executor:init(model, options, training, optimizer)
   })
 end
 
+-- Methods of the executor and of the model's classes.
+local function names_of(model)
+  local names = { "options", "model", "rng_state" }
+  local function add(t)
+    for name in next, t do
+      names[#names + 1] = type(name) == "string" and not name:find("^_") and name or nil
+    end
+  end
+  add(methods)
+  local cls = class.of(model)
+  while cls do
+    add(cls)
+    cls = rawget(cls, "__base")
+  end
+  return names
+end
+
 function Executor.__index(self, key)
   local method = methods[key]
   if method then
@@ -51,8 +68,10 @@ function Executor.__index(self, key)
     return { s.exec:rng() }
   end
   local value = s.model[key]
-  errors.check(value ~= nil, "AttributeError", "neither the executor nor the model has '%s'",
-    tostring(key))
+  if value == nil then
+    errors.raise("AttributeError", "neither the executor nor the model has '%s'%s", tostring(key),
+      check.nearest(key, names_of(s.model)))
+  end
   if type(value) == "function" then -- a method of the model
     return function(first, ...)
       if rawequal(first, self) then

@@ -12,6 +12,8 @@ local methods = require("torch.methods")
 local printing = require("torch.printing")
 local sampled = require("torch.sampled")
 
+require("lupine.suggest") -- for the host, which prints errors
+
 local M = { errors = errors }
 
 for name, fn in pairs(core.forms.functions) do

@@ -69,6 +69,20 @@ local function check_params(self, params)
   end
 end
 
+-- A new name in a group that is near an option's is a slip; others are notes.
+local function guard(self)
+  local name = getmetatable(self).__name
+  return {
+    __name = "param_group",
+    __newindex = function(group, key, value)
+      local near = check.nearest(key, self:_option_names())
+      errors.check(near == "" or key == "initial_lr", "AttributeError",
+        "%s: a parameter group has no option '%s'%s", name, tostring(key), near)
+      rawset(group, key, value)
+    end,
+  }
+end
+
 --- Adds {params = {…}, lr = …}; what it leaves out has the defaults.
 ---@param group table
 function Optimizer:add_param_group(group)
@@ -88,7 +102,7 @@ function Optimizer:add_param_group(group)
   new.params = list_of(group.params, "params")
   check_params(self, new.params)
   self:check_group(new)
-  self.param_groups[#self.param_groups + 1] = new
+  self.param_groups[#self.param_groups + 1] = setmetatable(new, guard(self))
 end
 
 --- Raises for values that a group must not have; classes override it.

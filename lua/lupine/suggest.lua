@@ -1,0 +1,51 @@
+--- What a call of nil was meant to be: "attempt to call a nil value (method
+--- 'parametres')" gets the nearest names that the library has. Fields that are
+--- not set are nil on a module, so that the call itself is where a misspelt
+--- method shows.
+local check = require("lupine.check")
+local class = require("lupine.class")
+
+local function add(names, t)
+  for key, value in next, t do
+    if type(key) == "string" and not key:find("^_") and type(value) == "function" then
+      names[key] = true
+    end
+  end
+end
+
+-- Methods of all classes that are loaded, and functions of modules.
+local function known()
+  local names = {}
+  for module, value in pairs(package.loaded) do
+    local ours = module:find("^torch") or module:find("^poptorch") or module:find("^popart")
+      or module:find("^popdist") or module:find("^lupine")
+    if ours and type(value) == "table" then
+      add(names, value)
+      for _, entry in next, value do
+        if class.is_class(entry) then
+          add(names, entry)
+        end
+      end
+    end
+  end
+  return names
+end
+
+--- The message with suggestions, or itself.
+---@param message string
+---@return string
+return function(message)
+  local head, kind, name =
+    message:match("^([^\n]*attempt to call a nil value %((%a+) '([%w_]+)'%))")
+  if not name or kind ~= "method" and kind ~= "field" then
+    return message
+  end
+  local names, list = known(), {}
+  if names[name] then -- it exists, only not there
+    return message
+  end
+  for key in pairs(names) do
+    list[#list + 1] = key
+  end
+  return head .. check.nearest(name, list) .. message:sub(#head + 1)
+end
