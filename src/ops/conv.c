@@ -33,9 +33,8 @@ static LpStatus check_operands(const LpInfer *x, const LpType *in,
                "%s: expected an input of 3 to 5 dimensions (batch, channels, "
                "spatial) and a weight of as many, got shapes %s and %s",
                op, lp_shape_str(in, a), lp_shape_str(w, b));
-    LP_FAIL_IF(!lp_is_float(in->dtype), x->err, LP_E_RUNTIME,
-               "%s: expected a floating point input, got %s", op,
-               lp_dtype_name(in->dtype));
+    LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
+               "%s: expected an input of numbers, got bool", op);
     LP_FAIL_IF(in->dtype != w->dtype, x->err, LP_E_RUNTIME,
                "%s: input type (%s) and weight type (%s) should be the same",
                op, lp_dtype_name(in->dtype), lp_dtype_name(w->dtype));
@@ -278,6 +277,13 @@ static LpVal add_bias(LpBuilder *b, LpVal y, LpVal bias, int n)
                 "convolution: expected `bias` to be 1-dimensional with %lld "
                 "elements, but got shape %s",
                 (long long)shape[0], lp_shape_str(&t, s));
+        return LP_NOVAL;
+    }
+    if (t.dtype != lp_type(b, y)->dtype) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "convolution: input type (%s) and bias type (%s) should be the "
+                "same",
+                lp_dtype_name(lp_type(b, y)->dtype), lp_dtype_name(t.dtype));
         return LP_NOVAL;
     }
     return lp_add(b, y, lp_reshape(b, bias, shape, n + 1));

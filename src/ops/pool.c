@@ -17,15 +17,20 @@ enum { KERNEL, STRIDE, PADDING, DILATION }; /* of max_pool */
 
 /* ---- shape rules ----------------------------------------------------------
  */
-static LpStatus check_input(const LpInfer *x, int n)
+static LpStatus check_planes(const LpInfer *x, int n)
 {
     char s[LP_SHAPE_STR];
-    LP_TRY(lp_need_float(x, 0, "input"));
     LP_FAIL_IF(n < 1 || n > 3 || x->in[0].ndim < n + 1 || x->in[0].ndim > n + 2,
                x->err, LP_E_RUNTIME,
                "%s: expected an input of %d or %d dimensions, got shape %s",
                x->op->name, n + 1, n + 2, lp_shape_str(&x->in[0], s));
     return LP_OK;
+}
+
+static LpStatus check_input(const LpInfer *x, int n)
+{
+    LP_TRY(lp_need_float(x, 0, "input"));
+    return check_planes(x, n);
 }
 
 static int64_t out_size(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d,
@@ -75,7 +80,15 @@ static LpStatus window(LpInfer *x, int first, const LpType *in,
 
 static LpStatus infer_max_pool(LpInfer *x)
 {
-    LP_TRY(check_input(x, x->attr[KERNEL].n));
+    const LpType *in = &x->in[0];
+    LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
+               "max_pool: `input` must be a tensor of numbers, got bool");
+    LP_TRY(check_planes(x, x->attr[KERNEL].n));
+    for (int i = in->ndim - x->attr[KERNEL].n - 1; i < in->ndim; i++)
+        LP_FAIL_IF(in->shape[i] == 0, x->err, LP_E_RUNTIME,
+                   "max_pool: size 0 of dimension %d of `input`: only the "
+                   "batch may be empty",
+                   i);
     LP_TRY(lp_spread(x, &x->attr[DILATION], x->attr[KERNEL].n, "dilation", 1));
     LP_TRY(window(x, 0, &x->in[0], &x->attr[DILATION], x->attr[4].i != 0,
                   &x->out[0]));
@@ -86,7 +99,9 @@ static LpStatus infer_max_pool(LpInfer *x)
 
 static LpStatus infer_avg_pool(LpInfer *x)
 {
-    LP_TRY(check_input(x, x->attr[KERNEL].n));
+    if (x->in[0].dtype != LP_I64)
+        LP_TRY(lp_need_float(x, 0, "input"));
+    LP_TRY(check_planes(x, x->attr[KERNEL].n));
     const LpAttr *div = &x->attr[5];
     LP_FAIL_IF(div->kind != LP_ATTR_NONE && div->i == 0, x->err, LP_E_RUNTIME,
                "avg_pool: `divisor_override` must be not zero");

@@ -19,6 +19,7 @@
 #include "src/ops/kernel/convref.h"
 #include "src/ops/kernel/packed.h"
 #include "src/ops/kernel/plain.h"
+#include "src/ops/kernel/window_int.h"
 
 enum { SRC, W, DST, N_SIDES };
 
@@ -236,6 +237,7 @@ typedef struct Reference {
     LpConvGeom g;
     uint8_t role[N_SIDES];
     uint8_t pass;
+    bool integers; /* forward and transposed alone: they have no gradients */
 } Reference;
 
 static LpStatus reference_core(const LpPlain *p, void *const *in,
@@ -248,7 +250,12 @@ static LpStatus reference_core(const LpPlain *p, void *const *in,
     side[f->role[0]] = in[0];
     side[f->role[1]] = in[1];
     side[f->role[2]] = out[0];
-    if (f->pass == LP_DNN_FORWARD)
+    bool integers = f->integers;
+    if (integers && f->pass == LP_DNN_FORWARD)
+        lp_conv_int(&f->g, side[SRC], side[W], side[DST]);
+    else if (integers)
+        lp_conv_int_data(&f->g, side[DST], side[W], side[SRC]);
+    else if (f->pass == LP_DNN_FORWARD)
         lp_conv_ref(&f->g, side[SRC], side[W], side[DST], p->threads);
     else if (f->pass == LP_DNN_BACKWARD_DATA)
         lp_conv_ref_data(&f->g, side[DST], side[W], side[SRC], p->threads);
@@ -265,6 +272,7 @@ static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
     const LpDesc *d[N_SIDES] = {&r->in[0], &r->in[1], &r->out[0]};
     const LpDesc *side[N_SIDES];
     f.pass = (uint8_t)pass_of(op_kind, a[3].i != 0, f.role);
+    f.integers = !lp_is_float(r->out[0].dtype);
     for (int i = 0; i < N_SIDES; i++)
         side[f.role[i]] = d[i];
     geometry(a, side, &f.g);
@@ -302,7 +310,7 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
                         LpErr *e)
 {
     LpDtype t = r->out[0].dtype;
-    if (t == LP_F64)
+    if (t == LP_F64 || !lp_is_float(t))
         return reference(r, op_kind, k, e);
     bool direct = lp_dnn_native(t) && dense(&r->in[0]) && dense(&r->in[1]) &&
                   (r->out[0].block || lp_desc_contiguous(&r->out[0]));

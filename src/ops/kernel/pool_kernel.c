@@ -10,6 +10,7 @@
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
 #include "src/ops/kernel/pool_blocked.h"
+#include "src/ops/kernel/window_int.h"
 
 typedef struct Pool {
     LpPoolGeom g;
@@ -61,7 +62,11 @@ static LpStatus max_core(const LpPlain *p, void *const *in, void *const *out,
     for (int t = 0; t < threads; t++) {
         int32_t *tmp = (int32_t *)work + t * q->g.out[2];
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < q->planes; i++)
-            if (p->compute == LP_F64)
+            if (p->compute == LP_I64)
+                lp_max_plane_int(&q->g, (int64_t *)in[0] + i * q->in_plane,
+                                 (int64_t *)out[0] + i * q->out_plane,
+                                 index + i * q->out_plane);
+            else if (p->compute == LP_F64)
                 lp_nn()->f64->max_plane(&q->g,
                                         (double *)in[0] + i * q->in_plane,
                                         (double *)out[0] + i * q->out_plane,
@@ -292,7 +297,9 @@ static void avg_one(const Avg *a, LpDtype t, int64_t i, void *in, void *out)
         memset(y, 0, (size_t)q->in_plane * size);
     switch (a->kind) {
     case AVG:
-        if (t == LP_F64)
+        if (t == LP_I64)
+            lp_avg_plane_int(&q->g, from, to);
+        else if (t == LP_F64)
             lp_nn()->f64->avg_plane(&q->g, from, to);
         else
             lp_nn()->f32->avg_plane(&q->g, from, to);
