@@ -81,6 +81,8 @@ local TYPES = { "float16", "float32", "float64", "bfloat16", "int64", "int32", "
 local UNARY = { "neg", "abs", "floor", "relu", "exp", "alias", "clone", "detach",
   "logical_not", "sqrt", "squeeze" }
 local BINARY = { "add", "sub", "mul", "div", "maximum", "gt" }
+-- Which of the two operands may be a number (M.evaluate calls torch's own).
+local NUMBER_AT = { maximum = "none", gt = "second" }
 
 local function list(t)
   return "[" .. table.concat(t, ", ") .. "]"
@@ -97,10 +99,14 @@ local function call(v, random)
   if kind <= 2 then
     return ("%s(%s)"):format(UNARY[random(#UNARY)], a)
   elseif kind <= 4 then
-    if random(4) == 1 then
+    local op, swap = BINARY[random(#BINARY)], random(4) == 1
+    if NUMBER_AT[op] == "none" then
+      b = "%" .. y.value
+    end
+    if swap and not (NUMBER_AT[op] and b:sub(1, 1) ~= "%") then
       a, b = b, a
     end
-    return ("%s(%s, %s)"):format(BINARY[random(#BINARY)], a, b)
+    return ("%s(%s, %s)"):format(op, a, b)
   elseif kind == 5 then
     return ("cast(%s, dtype=%s)"):format(a, TYPES[random(#TYPES)])
   elseif kind == 6 then

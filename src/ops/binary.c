@@ -398,7 +398,9 @@ static void expand_float_power(LpBuilder *b, const LpAttr *attr,
 
 LpOp op_float_power = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "float_power(Value self, Value exponent) -> Tensor @fm",
+    .forms = "float_power(Value self, Value exponent) -> Tensor @p\n"
+             "float_power(Tensor self, Value exponent) -> Tensor @fm\n"
+             "float_power(Value self, Tensor exponent) -> Tensor @f",
     .expand = expand_float_power,
 };
 
@@ -407,6 +409,13 @@ static void expand_masked_fill(LpBuilder *b, const LpAttr *attr,
                                const LpVal *in, int n_in, LpVal *out, int n_out)
 {
     (void)attr, (void)n_in, (void)n_out;
+    if (!lp_is_imm(in[2]) && lp_type(b, in[2])->ndim > 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "masked_fill: `value` may be a number or a tensor of no "
+                "dimensions, got one of %d dimensions",
+                lp_type(b, in[2])->ndim);
+        return;
+    }
     LpVal y = lp_where(b, in[1], in[2], in[0]);
     out[0] = lp_failed(b) ? LP_NOVAL : lp_cast(b, y, lp_type(b, in[0])->dtype);
 }

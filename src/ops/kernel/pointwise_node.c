@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "src/ops/kernel/pointwise.h"
+#include "src/ops/ops.h"
 
 const LpLoopRow *lp_loop_row(int loop)
 {
@@ -87,7 +88,12 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     }
     LpDtype values = pw->policy == LP_PW_BOOL ? promoted(r) : r->out[0].dtype;
     LpDtype t = lp_loop_dtype(values);
-    n->number = pw->policy == LP_PW_BOOL && lp_is_float(values) ? values : t;
+    /* an integer wraps to the operands' type first: uint8 255 equals -1;
+     * bounds and exponents stay themselves */
+    bool wraps = lp_dtype_kind(values) == LP_KIND_INT && r->op != &op_clamp &&
+                 r->op != &op_pow;
+    n->number =
+        wraps || (pw->policy == LP_PW_BOOL && lp_is_float(values)) ? values : t;
     n->n_in = (int8_t)r->n_in;
     for (int i = 0; i < r->n_in; i++)
         n->operand[i] = (int8_t)i;
