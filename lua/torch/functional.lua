@@ -57,6 +57,10 @@ define("isclose", { "input", "other", "rtol", "atol", "equal_nan" }, true,
     errors.check(input.dtype == other.dtype, "RuntimeError",
       "isclose(): dtypes must be equal, not %s and %s", tostring(input.dtype),
       tostring(other.dtype))
+    rtol, atol = default(rtol, 1e-5), default(atol, 1e-8)
+    errors.check(rtol >= 0 and atol >= 0, "RuntimeError",
+      "isclose(): rtol and atol must be greater than or equal to zero, got %s and %s",
+      tostring(rtol), tostring(atol))
     local close = input:eq(other)
     if equal_nan and input:is_floating_point() then
       close = close:logical_or(input:ne(input):logical_and(other:ne(other)))
@@ -66,7 +70,7 @@ define("isclose", { "input", "other", "rtol", "atol", "equal_nan" }, true,
       a, b = input:double(), other:double()
     end
     local actual = (a - b):abs()
-    local allowed = b:abs() * default(rtol, 1e-5) + default(atol, 1e-8)
+    local allowed = b:abs() * rtol + atol
     return close:logical_or(actual:isfinite():logical_and(actual:le(allowed)))
   end)
 
@@ -86,6 +90,17 @@ end)
 define("isreal", { "input" }, true, function(input)
   return op.full(input.shape, true)
 end)
+
+--- Covariances of the rows; weights must not be negative.
+define("cov", { "input", "correction", "fweights", "aweights" }, true,
+  function(input, correction, fweights, aweights)
+    for name, w in pairs({ fweights = fweights, aweights = aweights }) do
+      errors.check(not core.is_tensor(w) or core.is_traced(w) or not op.any(w:lt(0)):item(),
+        "RuntimeError", "cov(): %s cannot be negative", name)
+    end
+    return op.cov(input, { correction = default(correction, 1), fweights = fweights,
+      aweights = aweights })
+  end)
 
 -- ---- results that depend on the arguments -----------------------------------
 
@@ -107,6 +122,36 @@ define("nonzero", { "input", "as_tuple" }, true, function(input, as_tuple)
   local source = input:dim() == 0 and input:unsqueeze(0) or input
   return op.nonzero(source):unbind(1)
 end)
+
+--- Each row along dim (none: each element) repeated as often as `repeats`
+--- says, a number or a tensor of one for each row.
+define("repeat_interleave", { "input", "repeats", "dim", "output_size" }, true,
+  function(input, repeats, dim, size)
+    if repeats == nil then
+      input, repeats, dim = op.arange(input:numel()), input, 0
+    end
+    if not core.is_tensor(repeats) or repeats:numel() == 1 then
+      repeats = core.is_tensor(repeats) and repeats:item() or repeats
+      return op.repeat_interleave(input, repeats, dim)
+    end
+    if dim == nil then
+      input, dim = input:reshape(-1), 0
+    end
+    errors.check(repeats:dim() == 1 and repeats:size(0) == input:size(dim), "RuntimeError",
+      "repeat_interleave(): repeats must hold one number for each of %d rows, got shape %s",
+      input:size(dim), tostring(repeats.shape))
+    local rows = {}
+    for i, n in ipairs(repeats:tolist()) do
+      errors.check(n >= 0, "RuntimeError", "repeat_interleave(): repeats can not be negative, "
+        .. "got %d", n)
+      for _ = 1, n do
+        rows[#rows + 1] = i - 1
+      end
+    end
+    errors.check(size == nil or size == #rows, "RuntimeError",
+      "repeat_interleave(): output_size is %s, the repeats sum to %d", tostring(size), #rows)
+    return input:index_select(dim, core.tensor(rows, { dtype = core.dtypes.int64 }))
+  end)
 
 -- Python's tuple of the wanted results as several values.
 local function unique(input, consecutive, inverse, counts, dim)

@@ -317,12 +317,28 @@ static bool absent(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
     return true;
 }
 
+/* A tensor where a number is wanted, or one of a dimension for a list. */
+static bool read_held(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
+{
+    switch (a->kind) {
+    case LP_ARG_INT:
+    case LP_ARG_INTS:
+    case LP_ARG_FLOAT:
+    case LP_ARG_SCALAR:
+        return lp_push_numbers(c->L, i, a->kind == LP_ARG_INTS) &&
+               read_value(c, lua_gettop(c->L), a, m);
+    default:
+        return false;
+    }
+}
+
 static bool given(LpFormCall *c, const LpForm *f, int k, int i, LpMiss *m)
 {
     const LpFormArg *a = &f->arg[k];
     m->arg = k;
     m->why = LP_MISS_TYPE;
-    if (!read_value(c, i, a, m) && !(lp_is_none(c->L, i) && read_none(c, a))) {
+    if (!read_value(c, i, a, m) && !(c->values && read_held(c, i, a, m)) &&
+        !(lp_is_none(c->L, i) && read_none(c, a))) {
         m->rank += m->why == LP_MISS_ELEMENT; /* at least it was a list */
         return false;
     }

@@ -91,6 +91,10 @@ static inline LpArg lp_arg_tensor(LpTensor *t)
 }
 /* A number or boolean at `i` as an operand; false if it is neither. */
 bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
+/* Pushes the number in a tensor of no dimensions, with `list` also the list of
+ * one of a dimension; false, and nothing, for anything else and for a tensor
+ * that requires a gradient. Raises for a traced one. */
+bool lp_push_numbers(lua_State *L, int i, bool list);
 
 /* Around a backward pass: its hooks run in L. Returns what leave() takes. */
 lua_State *lp_hooks_enter(lua_State *L);

@@ -55,6 +55,18 @@ static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
     }
 }
 
+bool lp_push_numbers(lua_State *L, int i, bool list)
+{
+    LpTensor *t = lp_to_tensor(L, i);
+    LpErr e = {0};
+    if (!t || t->ndim > list || lp_requires_grad(t))
+        return false;
+    if (lp_tensor_touch(t, false, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    push_list(L, t, 0, -1, lp_tensor_data(t));
+    return true;
+}
+
 static int tensor_tolist(lua_State *L)
 {
     LpTensor *t = lp_check_tensor(L, 1, "tolist", "self");

@@ -225,7 +225,7 @@ static int entry(lua_State *L)
     c.ov = lua_touserdata(L, lua_upvalueindex(1));
     c.n_pos = lua_gettop(L);
     c.kw = c.n_kw = 0;
-    c.empty_last = false;
+    c.empty_last = c.values = false;
     luaL_checkstack(L, LP_MAX_FORM_ARGS + 16, NULL);
     if (c.n_pos && lua_type(L, c.n_pos) == LUA_TTABLE) {
         c.n_kw = count_keywords(L, c.n_pos, c.ov->name);
@@ -236,10 +236,11 @@ static int entry(lua_State *L)
     }
     c.top = lua_gettop(L);
     best.rank = -1;
-    for (int i = 0; i < c.ov->n; i++) {
-        if (lp_call_match(&c, c.ov->form[i], &miss))
-            return c.generator ? run_generator(&c, c.ov->form[i])
-                               : run(&c, c.ov->form[i]);
+    for (int i = 0; i < 2 * c.ov->n; i++) {
+        const LpForm *f = c.ov->form[i % c.ov->n];
+        c.values = i >= c.ov->n; /* when no form takes the tensors as such */
+        if (lp_call_match(&c, f, &miss))
+            return c.generator ? run_generator(&c, f) : run(&c, f);
         lua_settop(L, c.top);
         if (miss.rank > best.rank)
             best = miss;

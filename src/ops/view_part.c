@@ -302,7 +302,7 @@ static void grad_as_strided(LpGrad *g)
 static LpVal put_as_strided(LpBuilder *b, const LpAttr *attr, LpVal parent,
                             LpVal v)
 {
-    return lp_emit(b, LP_OP_as_strided_scatter, (LpVal[]){parent, v}, 2, attr);
+    return lp_emit(b, LP_OP_as_strided_embed, (LpVal[]){parent, v}, 2, attr);
 }
 
 LpOp op_as_strided = {

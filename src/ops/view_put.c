@@ -10,6 +10,7 @@
 
 #include "src/ops/kernel/copy_view.h"
 #include "src/ops/layout_cost.h"
+#include "src/ops/rules.h"
 #include "src/ops/view.h"
 
 /* data of the records here: the view */
@@ -86,9 +87,36 @@ SCATTER(slice_scatter, slice,
 SCATTER(select_scatter, select, "int dim, int index", "@fm")
 SCATTER(diagonal_scatter, diagonal, "int offset=0, int dim1=0, int dim2=1",
         "@fm")
-SCATTER(as_strided_scatter, as_strided,
-        "int[] size, int[] stride, int? storage_offset=None", "@fm")
+SCATTER(as_strided_embed, as_strided,
+        "int[] size, int[] stride, int? storage_offset=None", "@p")
 SCATTER(unfold_scatter, unfold, "int dimension, int size, int step", "@p")
+
+/* What PyTorch calls as_strided_scatter. Its backward gives self the gradient
+ * of the elements that src replaced, as if it were a view; so does this one,
+ * while a write through a view uses the operator above. */
+static void grad_as_pytorch(LpGrad *g)
+{
+    LpType self = lp_type_of(g->b, g->in[0]);
+    LpAttr see[] = {g->attr[0], g->attr[1], g->attr[2], LP_NONE_ATTR};
+    LpVal seen = lp_emit(g->b, LP_OP_as_strided, &g->dout[0], 1, see);
+    if (g->need[1])
+        g->din[1] = seen;
+    LpAttr back[] = {lp_attr_ints(self.shape, self.ndim), see[0], see[1],
+                     see[2], LP_NONE_ATTR};
+    if (g->need[0])
+        g->din[0] = lp_emit(g->b, LP_OP_as_strided_backward, &seen, 1, back);
+}
+
+LpOp op_as_strided_scatter = {
+    .flags = LP_OPF_INPLACE_OK,
+    .forms = "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] "
+             "stride, int? storage_offset=None) -> Tensor @fm",
+    .infer = infer_scatter,
+    .grad = grad_as_pytorch,
+    .prepare = lp_scatter_prepare,
+    .cost = lp_rule_embed,
+    .data = &op_as_strided,
+};
 
 /* ---- backward ------------------------------------------------------------
  */
