@@ -124,6 +124,10 @@ static LpStatus infer_nll(LpInfer *x)
                "…) and a target of the same without C, got %s and %s",
                lp_shape_str(in, a), lp_shape_str(t, b));
     LP_TRY(check_weight(x, 2, in->shape[axis]));
+    LP_FAIL_IF(x->in[2].dtype != LP_DT_NONE && x->in[2].dtype != in->dtype,
+               x->err, LP_E_RUNTIME,
+               "nll_loss: `weight` is %s; it must have the input's type, %s",
+               lp_dtype_name(x->in[2].dtype), lp_dtype_name(in->dtype));
     x->out[0] = *t;
     x->out[0].dtype = in->dtype;
     if (strcmp(x->attr[0].str, "none") != 0)
@@ -327,6 +331,13 @@ EXPAND(expand_cross_entropy)
                 "C) or of probabilities (the same shape), got %s of shape %s",
                 lp_shape_str(&x, sa), lp_dtype_name(t.dtype),
                 lp_shape_str(&t, sb));
+        return;
+    }
+    if (!ids && attr[1].i >= 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "cross_entropy: ignore_index (%lld) is for targets of class "
+                "ids; these are probabilities",
+                (long long)attr[1].i);
         return;
     }
     LpAttr a = lp_attr_int(axis);

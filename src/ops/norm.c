@@ -113,6 +113,10 @@ static LpStatus channels(const LpInfer *x, const LpType *in, LpType *param)
 static LpStatus check_groups(const LpInfer *x, const LpType *in)
 {
     int64_t g = x->attr[0].i;
+    LP_FAIL_IF(in->shape[1] < 1, x->err, LP_E_RUNTIME,
+               "%s: expected the number of channels in the input to be greater "
+               "than 0, got 0",
+               x->op->name);
     LP_FAIL_IF(g < 1 || in->shape[1] % g != 0, x->err, LP_E_RUNTIME,
                "%s: expected the number of channels in the input (%lld) to be "
                "divisible by num_groups, but got num_groups=%lld",
@@ -429,12 +433,10 @@ NORM(batch_norm_backward,
 
 /* ---- rms_norm --------------------------------------------------------------
  */
+/* Of the type it is computed in. */
 static double epsilon_of(LpDtype t)
 {
-    return t == LP_F64   ? 2.220446049250313e-16
-           : t == LP_F32 ? 1.1920928955078125e-07
-           : t == LP_F16 ? 9.765625e-04
-                         : 7.8125e-03;
+    return t == LP_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
 }
 
 /* y = x / sqrt(mean(x^2) + eps) w */

@@ -12,7 +12,7 @@ for _, name in ipairs({ "prelu", "celu_", "selu_", "relu_", "threshold_", "pdist
 end
 
 for _, file in ipairs({ "activation", "dropout", "norm", "pool", "distance", "loss", "embedding",
-  "arrange", "attention", "ctc" }) do
+  "arrange", "attention", "ctc", "grid" }) do
   for name, fn in pairs(require("torch.nn.functional." .. file)(M)) do
     M[name] = fn
   end

@@ -10,7 +10,8 @@ local signatures = require("lupine.signatures")
 local RANGES = {
   lr = { 0, "learning rate" }, momentum = { 0, "momentum value" },
   weight_decay = { 0, "weight_decay value" }, eps = { 0, "epsilon value" },
-  alpha = { 0, "alpha value" }, rho = { 0, "rho value" }, lr_decay = { 0, "lr_decay value" },
+  alpha = { 0, "alpha value" }, rho = { 0, "rho value" },
+  lambd = { 0, "lambd value" }, lr_decay = { 0, "lr_decay value" },
   momentum_decay = { 0, "momentum_decay value" },
   initial_accumulator_value = { 0, "initial_accumulator_value value" },
 }

@@ -5,6 +5,7 @@
 --- source: the algorithms in the PyTorch documentation of each class
 local define = require("torch.optim.define")
 local Optimizer = require("torch.optim.optimizer")
+local errors = require("torch.errors")
 
 local M = {}
 
@@ -73,6 +74,12 @@ starts(M.Adagrad, {
   end,
 })
 
+-- Refuses an option that lies outside its range.
+local function ranged(name, group, option, ok, allowed)
+  errors.check(ok, "ValueError", "%s: Invalid %s: %s, allowed is %s", name, option,
+    tostring(group[option]), allowed)
+end
+
 M.Adadelta = define("Adadelta(params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, " .. FLAGS, {
   update = function(self, group, param, grad)
     local _, g = start(self, group, param, grad)
@@ -82,6 +89,9 @@ M.Adadelta = define("Adadelta(params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0,
     local delta = (acc + eps):sqrt() / (square + eps):sqrt() * g
     acc:mul_(rho):add_(delta * delta * (1 - rho))
     param:sub_(delta * group.lr)
+  end,
+  check = function(group)
+    ranged("Adadelta", group, "rho", group.rho <= 1, "0 to 1")
   end,
 })
 
@@ -172,6 +182,11 @@ M.Rprop = define("Rprop(params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50),
       param:sub_(g:sign() * size)
       before:copy_(g)
     end,
+    check = function(group)
+      local low, high = group.etas[1], group.etas[2]
+      errors.check(low > 0 and low < 1 and high > 1, "ValueError", "Rprop: Invalid eta values: "
+        .. "%s, %s, allowed are 0 < etas[0] < 1 < etas[1]", tostring(low), tostring(high))
+    end,
   })
 starts(M.Rprop, {
   step_size = function(state, group)
@@ -210,6 +225,14 @@ M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1
         :clamp_min(eps1 * eps1):rsqrt() * g
       local most = math.max(1, x:norm():item() / (n * group.d))
       param:sub_(x * (alpha / most))
+    end,
+    check = function(group)
+      ranged("Adafactor", group, "d", group.d >= 1, "1 or more (the clipping threshold)")
+      ranged("Adafactor", group, "beta2_decay", group.beta2_decay <= 0, "0 or less")
+      for i, e in pairs(type(group.eps) == "table" and group.eps or {}) do
+        errors.check(type(e) ~= "number" or e >= 0, "ValueError",
+          "Adafactor: Invalid eps: epsilon %d is %s, allowed is 0 or more", i, tostring(e))
+      end
     end,
   })
 starts(M.Adafactor, {

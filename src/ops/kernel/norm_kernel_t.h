@@ -214,7 +214,8 @@ static void F(batch_back)(const Norm *s, void *const *in, void *const *out,
         ka[c] = wr;
         kb[c] = -wr * r * r * dw[c] / n;
         kc[c] = -wr * db[c] / n;
-        dw[c] *= r;
+        if (n > 0) /* else there is no variance */
+            dw[c] *= r;
     }
     if (s->inner == 1) {
         for (int64_t i = 0; i < s->batch; i++)

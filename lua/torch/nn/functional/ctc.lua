@@ -81,7 +81,22 @@ local function likelihood(F, logp, labels, skip, input_lengths, target_lengths)
   local last = (target_lengths * 2):unsqueeze(1)
   local label = at_end:gather(1, (last - 1):clamp_min(0))
     :masked_fill(target_lengths:eq(0):unsqueeze(1), NEVER)
-  return -torch.logsumexp(torch.cat({ at_end:gather(1, last), label }, 1), 1)
+  return -torch.logsumexp(torch.cat({ at_end:gather(1, last), label }, 1), 1), at_end
+end
+
+-- Zero, but it takes the gradient of the last blank away where the last label
+-- is the blank itself (which labels may not be): there PyTorch's backward keeps
+-- the label's share alone.
+local function last_blank(logp, rows, blank, at_end, ends, loss)
+  local torch = require("torch")
+  local input_lengths, target_lengths = ends[1], ends[2]
+  local place = (target_lengths - 1):clamp_min(0):unsqueeze(1)
+  local is_blank = rows:gather(1, place):eq(blank):logical_and(target_lengths:gt(0):unsqueeze(1))
+  local share = (at_end:gather(1, (target_lengths * 2):unsqueeze(1)) + loss:unsqueeze(1)):exp()
+  local step = (input_lengths - 1):reshape({ 1, -1 })
+  local value = logp:select(2, blank):gather(0, step):reshape({ -1 })
+  local part = torch.where(is_blank, share, torch.zeros_like(share)):reshape({ -1 }):detach()
+  return part * (value - value:detach())
 end
 
 -- Zero, with the gradient exp(logp): PyTorch's gradient is the one that the
@@ -122,8 +137,9 @@ return function(F)
       local rows = targets:dim() == 2 and targets:to(torch.int64)
         or rows_of(targets, target_known)
       local labels, skip = extended(rows, blank, logp.dtype)
-      local loss = likelihood(F, logp, labels, skip, input_lengths, target_lengths)
-        + softmax_share(logp, input_lengths)
+      local loss, at_end = likelihood(F, logp, labels, skip, input_lengths, target_lengths)
+      loss = loss + softmax_share(logp, input_lengths)
+        + last_blank(logp, rows, blank, at_end, { input_lengths, target_lengths }, loss)
       local impossible = loss:detach():gt(-NEVER / 2)
       loss = loss:masked_fill(impossible, zero_infinity and 0 or math.huge)
       if reduction == "mean" then

@@ -30,7 +30,7 @@ return function(F)
         renormalise(weight, input, max_norm, norm_type)
       end
       local out = padding_idx and rows(input, weight, padding_idx) or rows(input, weight)
-      if by_frequency and out.requires_grad then
+      if by_frequency and (out.requires_grad or core.is_traced(out)) then
         -- the same values; each row's gradient is divided by its count
         local torch = require("torch")
         local flat = input:reshape({ -1 })
@@ -41,6 +41,15 @@ return function(F)
       end
       return out
     end)
+
+  -- -1: one more than the largest class, which only an eager call can know
+  local one_hot = F.one_hot
+  define(M, "one_hot(input, num_classes=-1)", function(input, num_classes)
+    if num_classes == -1 then
+      return one_hot(input)
+    end
+    return one_hot(input, num_classes)
+  end)
 
   -- First index of each bag and the number of bags -> the bag of each index.
   local function bag_of(offsets, n)

@@ -58,6 +58,47 @@ local function taps(mode, size, out, align, scale)
   return index, weight
 end
 
+-- Weights of bytes as PyTorch has them: integers of at most 15 bits, those of
+-- one source element as one weight. Returns how far they are shifted, too.
+local function fixed_point(index, weight)
+  local most = 0
+  for i = 1, #index[1] do
+    for tap = 2, #index do
+      for k = 1, tap - 1 do
+        if index[k][i] == index[tap][i] then
+          weight[k][i], weight[tap][i] = weight[k][i] + weight[tap][i], 0
+          break
+        end
+      end
+    end
+    for tap = 1, #index do
+      most = math.max(most, weight[tap][i])
+    end
+  end
+  local bits = 0
+  while bits < 22 and math.floor(0.5 + most * 2.0 ^ (bits + 1)) < 32768 do
+    bits = bits + 1
+  end
+  for _, w in ipairs(weight) do
+    for i, v in ipairs(w) do
+      local scaled = v * 2.0 ^ bits
+      w[i] = v < 0 and -math.floor(0.5 - scaled) or math.floor(0.5 + scaled)
+    end
+  end
+  return bits
+end
+
+local function along_bytes(x, dim, shape, index, weight)
+  local torch = require("torch")
+  local bits = fixed_point(index, weight)
+  local sum = 1 << (bits - 1)
+  for tap = 1, #index do
+    sum = x:index_select(dim, torch.tensor(index[tap])):to(torch.int64)
+      * torch.tensor(weight[tap], { dtype = torch.int64 }):reshape(shape) + sum
+  end
+  return (sum >> bits):clamp(0, 255):to(torch.uint8)
+end
+
 local function along(x, dim, mode, out, align, scale)
   local torch = require("torch")
   local index, weight = taps(mode, x:size(dim), out, align, scale)
@@ -66,6 +107,9 @@ local function along(x, dim, mode, out, align, scale)
     shape[d] = 1
   end
   shape[dim + 1] = out
+  if x.dtype == torch.uint8 and #index > 1 then
+    return along_bytes(x, dim, shape, index, weight)
+  end
   for tap = 1, #index do
     local part = x:index_select(dim, torch.tensor(index[tap]))
     if #index > 1 then
@@ -117,7 +161,11 @@ return function(F)
       if mode == "area" then
         return F[("adaptive_avg_pool%dd"):format(n)](x, out)
       end
-      for i = 1, n do
+      errors.check(x.dtype.is_floating_point or x.dtype == require("torch").uint8
+        and (n == 2 or not DIMS[mode]), "RuntimeError", "interpolate: mode '%s' of %d dimensions "
+        .. "is for floating point tensors%s, got %s", mode, x:dim(),
+        (n == 2 or not DIMS[mode]) and " and uint8" or "", tostring(x.dtype))
+      for i = n, 1, -1 do -- the last axis first, as PyTorch rounds bytes
         x = (antialias and smooth.along or along)(x, i + 1, mode, out[i], align, scales[i])
       end
       return x

@@ -29,6 +29,9 @@ return function(F)
   define(M, "batch_norm(input, running_mean=None, running_var=None, weight=None, bias=None, "
     .. "training=False, momentum=0.1, eps=1e-5)",
     function(input, running_mean, running_var, weight, bias, training, momentum, eps)
+      errors.check(training and eps > 0 or not training and eps >= 0, "ValueError",
+        "batch_norm: eps must be %s, got %s", training and "positive while training"
+        or "zero or positive", tostring(eps))
       if not training then
         errors.check(running_mean and running_var, "RuntimeError",
           "batch_norm: running_mean and running_var must be given when training is false")

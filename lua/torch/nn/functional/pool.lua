@@ -8,6 +8,8 @@ local function sizes(input, size, n)
   if type(size) ~= "table" then
     return tuple.of(size, n, "output_size")
   end
+  errors.check(next(size) ~= nil and #size <= n, "RuntimeError",
+    "adaptive pooling: output_size must hold %d sizes, got %d", n, #size)
   local out = {}
   for i = 1, n do
     out[i] = math.type(size[i]) == "integer" and size[i] or input:size(i - 1 - n)
@@ -32,6 +34,10 @@ local function unpooled(input, n, kernel, stride, padding, output_size)
 end
 
 local function unpool(input, indices, n, kernel, stride, padding, output_size)
+  errors.check(input:dim() == n + 1 or input:dim() == n + 2, "RuntimeError",
+    "max_unpool%dd: expected an input of %d or %d dimensions, got %d", n, n + 1, n + 2, input:dim())
+  errors.check(input.dtype.is_floating_point, "RuntimeError",
+    "max_unpool%dd: input must be a floating point tensor, got %s", n, tostring(input.dtype))
   errors.check(input.shape == indices.shape, "RuntimeError",
     "max_unpool: input has shape %s, indices have %s", tostring(input.shape),
     tostring(indices.shape))
