@@ -9,17 +9,8 @@ local M = {}
 
 -- ---- functions ------------------------------------------------------------
 local function call_function(c, load, leaves)
-  local fn = values.callable(c.op, c.call)
-  local args = table.pack(values.arguments(c.args, c.kwargs or {}, load, leaves))
-  if c.op == "Tensor.__getitem__" or c.op == "Tensor.__setitem__" then
-    args[2] = values.index(c.args[2], load)
-  end
-  if c.call == "inplace" then
-    args[1] = args[1]:clone()
-    fn(table.unpack(args, 1, args.n))
-    return { n = 1, args[1] }, args
-  end
-  return table.pack(fn(table.unpack(args, 1, args.n))), args
+  local fn, args = values.call(c, load, leaves)
+  return fn(args), args
 end
 
 function M.functions(c, load)
@@ -28,10 +19,7 @@ function M.functions(c, load)
   local got = type(c.out) == "table" and values.results(packed, c.out) or packed[1]
   values.check(got, c.out, c, load, "result")
   for path, key in pairs(c.args_after or {}) do
-    local kw = type(args[args.n]) == "table" and args[args.n] or {}
-    local at = math.tointeger(tonumber(path))
-    values.near(at and args[at + 1] or kw[path], load(key), c.after_rtol, c.after_atol,
-      "argument " .. path)
+    values.near(values.at(args, path), load(key), c.after_rtol, c.after_atol, "argument " .. path)
   end
   if c.cotangent then
     values.check_gradients(got, leaves, c, load)

@@ -1,16 +1,32 @@
---- Replays the golden cases and prints, for each area, how many pass, each
---- failure with its worst element, and what was skipped because a function is
---- not there. Usage: lupine spec/golden/replay.lua [DIR [AREA ...]]
+--- Replays the golden cases and prints, for each area and way, how many pass,
+--- each failure with its worst element, and what was skipped because a
+--- function is not there. Functions run four ways (README.md, Replaying).
+--- Usage: lupine spec/golden/replay.lua [--ways=WAY,…] [DIR [AREA …]]
 package.path = "./?.lua;./?/init.lua;" .. package.path
-local areas = require("spec.golden.areas")
-local read = require("spec.golden.read")
+local book = require("spec.golden.book")
 
-local directory = arg[1] or "spec/golden"
-local manifest = read.json(read.file(directory .. "/manifest.json"))
+local TITLES = { eager = "%s", compiled = "  %s, compiled", gradient = "  %s, compiled gradient",
+  second = "  %s, gradient of the gradient" }
 
-local chosen = {}
-for i = 2, #arg do
-  chosen[arg[i]] = true
+local function options(given)
+  local wanted, chosen, directory = {}, {}, nil
+  for _, way in ipairs(book.WAYS) do
+    wanted[way] = true
+  end
+  for _, a in ipairs(given) do
+    local list = a:match("^%-%-ways=(.*)$")
+    if list then
+      wanted = {}
+      for way in list:gmatch("[^,]+") do
+        wanted[way] = TITLES[way] ~= nil or error("no way " .. way)
+      end
+    elseif not directory then
+      directory = a
+    else
+      chosen[a] = true
+    end
+  end
+  return wanted, chosen, directory or "spec/golden"
 end
 
 local function sorted_keys(t)
@@ -22,50 +38,34 @@ local function sorted_keys(t)
   return out
 end
 
-local function names(skipped)
+local function names(title, counts)
   local out = {}
-  for _, name in ipairs(sorted_keys(skipped)) do
-    out[#out + 1] = ("%s (%d)"):format(name, skipped[name])
+  for _, name in ipairs(sorted_keys(counts)) do
+    out[#out + 1] = ("%s (%d)"):format(name, counts[name])
   end
-  return table.concat(out, ", ")
+  if out[1] then
+    print(("    %s: %s"):format(title, table.concat(out, ", ")))
+  end
 end
 
-local function replay(area, record)
-  local run = areas[area] or areas.functions
-  local n = { passed = 0, failed = 0, skipped = 0 }
-  local missing = {}
-  for _, file in ipairs(record.files) do
-    local doc = read.json(read.file(("%s/%s.json"):format(directory, file)))
-    local load = read.tensors(("%s/%s"):format(directory, doc.tensors))
-    for _, case in ipairs(doc.cases) do
-      local ok, e = pcall(run, case, load)
-      if ok then
-        n.passed = n.passed + 1
-      elseif type(e) == "table" and rawget(e, "skipped") then
-        n.skipped = n.skipped + 1
-        missing[e.skipped] = (missing[e.skipped] or 0) + 1
-      else
-        n.failed = n.failed + 1
-        print(("  %s: %s"):format(case.id, (tostring(e):gsub("\n.*", ""))))
-      end
-    end
-  end
-  print(("%-12s %5d of %5d passed, %d failed, %d skipped"):format(area, n.passed,
-    n.passed + n.failed + n.skipped, n.failed, n.skipped))
-  if n.skipped > 0 then
-    print("  skipped: " .. names(missing))
-  end
-  return n
-end
-
-local total = { passed = 0, failed = 0, skipped = 0 }
+local wanted, chosen, directory = options(arg)
+local manifest = book.manifest(directory)
+local passed, total, failed = 0, 0, 0
 for _, area in ipairs(sorted_keys(manifest.areas)) do
-  if next(chosen) == nil or chosen[area] then
-    for key, v in pairs(replay(area, manifest.areas[area])) do
-      total[key] = total[key] + v
+  local books = (next(chosen) == nil or chosen[area])
+    and book.area(directory, area, manifest.areas[area], wanted) or {}
+  for _, way in ipairs(book.WAYS) do
+    local n = books[way]
+    if n then
+      print(("%s: %d/%d"):format(TITLES[way]:format(area), n.passed, n.total))
+      for _, text in ipairs(n.failures) do
+        print("    " .. text)
+      end
+      names("skipped", n.skipped)
+      names("refused when traced", n.refused)
+      passed, total, failed = passed + n.passed, total + n.total, failed + n.failed
     end
   end
 end
-print(("golden: %d passed, %d failed, %d skipped"):format(total.passed, total.failed,
-  total.skipped))
-os.exit(total.failed == 0)
+print(("golden: %d/%d, %d failed"):format(passed, total, failed))
+os.exit(failed == 0)
