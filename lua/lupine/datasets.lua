@@ -47,6 +47,46 @@ function M.FashionMNIST(train, root)
   return images, labels:to(torch.int64)
 end
 
+-- ---- text ------------------------------------------------------------------
+
+--- The King James Bible (1611), 31,102 verses in 4.2 MB of text, one verse a
+--- line ("In the beginning God created the heaven and the earth."). Of the
+--- Debian packages bible-kjv and bible-kjv-text: the text is stored compressed,
+--- the program `bible` prints it.
+---@return string? text nil if the packages are missing
+---@return string? what to install
+function M.KingJamesBible()
+  local pipe = io.popen("bible -f gen1:1-rev22:21 2>/dev/null")
+  local text = pipe and pipe:read("a") or ""
+  if pipe then
+    pipe:close()
+  end
+  if #text == 0 then
+    return nil, "King James Bible: the program bible is missing: install the Debian packages "
+      .. "bible-kjv and bible-kjv-text"
+  end
+  return (text:gsub("%f[^\n\0]%S+ ", ""))
+end
+
+--- The characters of a text as numbers: their places, from 0, in the sorted
+--- list of the characters that occur.
+---@param text string
+---@return torch.Tensor ids int64 [#text]
+---@return string[] characters
+function M.characters(text)
+  local torch = require("torch")
+  check.string(text, "characters: text")
+  local bytes = torch.frombuffer(text, { dtype = torch.uint8 }):to(torch.int64)
+  local characters, places = {}, {}
+  for byte, count in ipairs(torch.bincount(bytes, { minlength = 256 }):tolist()) do
+    places[byte] = #characters
+    if count > 0 then
+      characters[#characters + 1] = string.char(byte - 1)
+    end
+  end
+  return torch.tensor(places):index_select(0, bytes), characters
+end
+
 -- ---- folders of images -------------------------------------------------------
 
 local ENDINGS = { png = true, jpg = true, jpeg = true }
