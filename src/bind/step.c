@@ -357,8 +357,7 @@ static int step_gradients(lua_State *L)
         return lp_raise(L, LP_E_VALUE, "%d outputs but %d cotangents", n_out,
                         n_cot);
     lua_State *was = lp_functions_enter(L, s);
-    LpStatus st =
-        lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e);
+    LpStatus st = lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e);
     lp_functions_leave(was);
     if (st != LP_OK)
         return lp_bind_fail(L, &e);
@@ -381,8 +380,8 @@ static int step_text(lua_State *L)
     return 1;
 }
 
-/* step:compile{threads=, fuse=, blocked=, packed=, homes=}: the step becomes
- * the executor's. */
+/* step:compile{threads=, fuse=, blocked=, packed=, homes=, winograd=}: the step
+ * becomes the executor's. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};
@@ -395,6 +394,7 @@ static int step_compile(lua_State *L)
                  .fuse = lp_opt_bool(L, 2, "fuse", true),
                  .pack = lp_opt_bool(L, 2, "packed", true),
                  .home = lp_opt_bool(L, 2, "homes", true),
+                 .fast = lp_opt_bool(L, 2, "winograd", true),
                  .block = lp_opt_bool(L, 2, "blocked", true)
                               ? blocks[lp_cpu_simd()]
                               : 0}};

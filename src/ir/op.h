@@ -186,6 +186,7 @@ typedef struct LpKernelReq {
     const LpDesc *in, *out;
     int threads;
     uint64_t site; /* random operators */
+    bool fast;     /* a quicker algorithm that rounds more will do */
 } LpKernelReq;
 
 /* ---- tile cost ---------------------------------------------------------- */

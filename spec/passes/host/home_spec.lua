@@ -136,6 +136,15 @@ local cases = {
       return { values(32, 16, 3, 3), values(32, 1, 3, 3) }
     end,
   },
+  ["a convolution by Winograd's algorithm"] = {
+    homes = 2, input = { 16, 32, 32 },
+    fn = function(x, a, b)
+      return F.conv2d(F.conv2d(x, a), b, nil, { padding = 1 })
+    end,
+    weights = function()
+      return { values(64, 16, 1, 1), values(64, 64, 3, 3) }
+    end,
+  },
   ["a transposed convolution and one weight read twice"] = {
     homes = 2, input = { 16, 5, 5 },
     fn = function(x, a, b)

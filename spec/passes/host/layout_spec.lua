@@ -1,5 +1,6 @@
 --- Blocked layouts, fused chains and in-place plans change no values.
 local compile = require("lupine.compile")
+local core = require("lupine.core")
 local helper = require("spec.helper")
 local torch = require("torch")
 local F = require("torch.nn.functional")
@@ -94,6 +95,27 @@ describe("host lowering of", function()
       end
     end)
   end
+end)
+
+describe("Winograd's convolution", function()
+  local compiled = require("spec.support.compiled")
+
+  it("is within 5e-5 of the largest exact value, forward and backward", function()
+    local x, w1, w2 = values(4, 16, 16, 16), values(64, 16, 1, 1), values(64, 64, 3, 3) * 0.1
+    local y = values(4, 64, 16, 16):flip({ 0, 3 })
+    local function fn(a, b, c) -- the first makes blocks of channels
+      return F.conv2d(F.conv2d(a, b), c, nil, { padding = 1 })
+    end
+    local want = eager(fn, { x:double(), w1:double(), w2:double() }, y:double())
+    local direct = compiled.run(fn, { x, w1, w2 }, { winograd = false })
+    for i, got in ipairs(run(fn, { x, w1, w2 }, y, {})) do
+      local off = (got:double() - want[i]):abs():max():item()
+      assert.is_true(off < 5e-5 * want[i]:abs():max():item())
+      if i == 1 and core.host.cpu().simd == "avx512" then
+        assert.is_false(compiled.same_bits(got, direct[1]))
+      end
+    end
+  end)
 end)
 
 describe("a packed copy of a weight", function()

@@ -267,7 +267,8 @@ LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
                      .n_out = 1,
                      .in = in,
                      .out = &out,
-                     .threads = l->o->threads};
+                     .threads = l->o->threads,
+                     .fast = l->o->fast};
     LpConvHome h;
     LpErr probe = {0}; /* a window the library does not take: plain rows */
     bool plain = true;

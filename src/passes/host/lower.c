@@ -423,7 +423,8 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .in = q->in,
                      .out = q->out,
                      .threads = l->o->threads,
-                     .site = n->site};
+                     .site = n->site,
+                     .fast = l->o->fast};
     LpStatus s = n->op->prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;
     if (s == LP_OK)
