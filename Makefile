@@ -211,8 +211,8 @@ fuzz:
 	@sh spec/fuzz/fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZERS)
 
 # Everything there is: the suite, the suite under sanitizers, every check of
-# style, every example.
-check-full: test asan lint
+# style, the golden cases in every way, every example.
+check-full: test asan lint golden
 	sh spec/tools/test.sh $(BUILD) slow
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done

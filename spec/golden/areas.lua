@@ -40,11 +40,54 @@ local function load_state(m, state, load)
   m:load_state_dict(t)
 end
 
-function M.modules(c, load)
+-- The module of a case, with its state.
+local function module_of(c, load)
   local m = construct(c.module, c.init_args, c.init_kwargs, load)
   m:to(torch[c.dtype])
   m:train(c.training)
   load_state(m, c.state or {}, load)
+  return m
+end
+
+--- A module case as values.call gives a function's: its parameters and buffers
+--- are arguments, too, in args.state.
+function M.module_call(c, load, leaves)
+  local m, own = module_of(c, load), {}
+  local args = table.pack(values.arguments(c.forward_args or {}, c.forward_kwargs or {}, load,
+    own))
+  for path, t in pairs(own) do
+    leaves[(path:find("^%d") and "arg." or "kwarg.") .. path] = t
+  end
+  args.state = {}
+  local slots = {}
+  for prefix, sub in m:named_modules() do
+    for _, kind in ipairs({ "_parameters", "_buffers" }) do
+      local held = sub[kind].values
+      for key, t in pairs(held) do
+        local name = prefix == "" and key or prefix .. "." .. key
+        if torch.is_tensor(t) then
+          args.state[name], slots[name] = t, { held, key, t }
+        end
+        if kind == "_parameters" then
+          leaves["param." .. name] = t
+        end
+      end
+    end
+  end
+  return function(a)
+    for name, slot in pairs(slots) do
+      slot[1][slot[2]] = a.state[name]
+    end
+    local packed = table.pack(pcall(m, table.unpack(a, 1, a.n)))
+    for _, slot in pairs(slots) do
+      slot[1][slot[2]] = slot[3]
+    end
+    return packed[1] and table.pack(table.unpack(packed, 2, packed.n)) or error(packed[2], 0)
+  end, args
+end
+
+function M.modules(c, load)
+  local m = module_of(c, load)
   local leaves, own = {}, {}
   local packed = table.pack(m(values.arguments(c.forward_args or {}, c.forward_kwargs or {}, load,
     own)))

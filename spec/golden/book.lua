@@ -42,14 +42,14 @@ end
 
 --- The cases of the area, as manifest.json records it: for each way of
 --- `wanted` {passed, total, failed, skipped, refused: name -> number, failures}.
---- Only functions run other ways than eagerly.
+--- Only functions and modules run other ways than eagerly.
 ---@param directory string
 ---@param area string
 ---@param record {files: string[]}
 ---@param wanted table<string, boolean>
 function M.area(directory, area, record, wanted)
   local run = { eager = areas[area] or areas.functions }
-  for way, fn in pairs(areas[area] and {} or RUN) do
+  for way, fn in pairs(areas[area] and area ~= "modules" and {} or RUN) do
     run[way] = fn
   end
   local books = {}

@@ -5,6 +5,7 @@
 --- Each function raises when the case fails that way, or a table: {refused =
 --- what} when tracing refuses it because a shape or a Lua value depends on
 --- data, {beside = why} when the way does not apply to the case. See README.md.
+local areas = require("spec.golden.areas")
 local compile = require("lupine.compile")
 local core = require("lupine.core")
 local read = require("spec.golden.read")
@@ -50,7 +51,7 @@ end
 -- `hold(t)` tells which tensors fn holds itself; `arrange` may replace them.
 local function program(c, load, hold, arrange)
   local leaves = {}
-  local fn, args = values.call(c, load, leaves)
+  local fn, args = (c.module and areas.module_call or values.call)(c, load, leaves)
   args = arrange and arrange(args, leaves) or args
   local inputs, place = {}, {}
   exchange(args, function(t)
@@ -132,6 +133,9 @@ function M.forward(c, load)
   end
   for path, key in pairs(c.args_after or {}) do
     values.near(values.at(args, path), load(key), c.after_rtol, c.after_atol, "argument " .. path)
+  end
+  for name, key in pairs(c.state_after or {}) do
+    values.near(args.state[name], load(key), c.rtol, c.atol, "state " .. name)
   end
 end
 
@@ -276,6 +280,7 @@ local function second_program(c, load)
     local t = load(key)
     return t.dtype == torch.float32 and t:double() or t
   end
+  c = setmetatable({ dtype = "float64" }, { __index = c })
   local at, cotangents = seeds(c, in_double)
   local run, inputs, leaves = program(c, in_double, function() return false end, apart)
   local list = leaf_list(leaves, c.grads)
@@ -309,7 +314,7 @@ function M.second(c, load)
     beside("no gradient")
   elseif c.dtype ~= "float32" and c.dtype ~= "float64" then
     beside("a narrow type")
-  elseif names_dtype(c.args) or names_dtype(c.kwargs or {}) then
+  elseif names_dtype(c.args or {}) or names_dtype(c.kwargs or {}) then
     beside("a dtype among the arguments")
   end
   local value, list, cotangents = second_program(c, load)

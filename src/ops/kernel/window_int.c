@@ -41,8 +41,8 @@ static int64_t source(const Axes *a, int64_t p, int64_t k)
 {
     int64_t at[3];
     for (int i = 2; i >= 0; i--) {
-        at[i] = p % a->dst[i] * a->stride[i] + k % a->k[i] * a->dil[i] -
-                a->pad[i];
+        at[i] =
+            p % a->dst[i] * a->stride[i] + k % a->k[i] * a->dil[i] - a->pad[i];
         if (at[i] < 0 || at[i] >= a->src[i])
             return -1;
         p /= a->dst[i];
@@ -97,10 +97,10 @@ void lp_conv_int_data(const LpConvGeom *g, const int64_t *dst, const int64_t *w,
     for (int64_t n = 0; n < g->n; n++)
         for (int64_t o = 0; o < g->c_dst; o++)
             for (int64_t i = 0; i < ic; i++)
-                plane_data(
-                    &a, dst + (n * g->c_dst + o) * a.dst_plane,
-                    w + (o * ic + i) * a.kernel,
-                    src + (n * g->c_src + o / oc * ic + i) * a.src_plane);
+                plane_data(&a, dst + (n * g->c_dst + o) * a.dst_plane,
+                           w + (o * ic + i) * a.kernel,
+                           src +
+                               (n * g->c_src + o / oc * ic + i) * a.src_plane);
 }
 
 /* ---- pooling --------------------------------------------------------------
