@@ -136,6 +136,13 @@ describe("pointwise", function()
     near(torch.ldexp(m[{ torch.slice(0, 3) }], e[{ torch.slice(0, 3) }]), f64{ 0, 1, -3 })
   end)
 
+  it("ldexp of an integer has no power that overflows", function()
+    local y = torch.ldexp(torch.tensor({ 3.0 }, { dtype = torch.bfloat16 }), torch.tensor({ 2 }))
+    assert.are.equal(torch.bfloat16, y.dtype)
+    near(y, { 12 })
+    near(torch.ldexp(torch.tensor({ 2.0 ^ -120 }), torch.tensor({ 200 })), { 2.0 ^ 80 })
+  end)
+
   it("logit between bounds clips and stops the gradient", function()
     local x = f64{ 0.05, 0.5, 0.99 }:requires_grad_(true)
     local y = torch.logit(x, 0.1)

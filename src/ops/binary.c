@@ -369,13 +369,20 @@ LpOp op_rsub = {
     .expand = expand_rsub,
 };
 
-/* x 2^y; the power of an integer is of the default float type. */
+/* x 2^y. Of a float and an integer, which has float's type, without the power
+ * as a number that may overflow; else the power of an integer is of the default
+ * float type. */
 static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
                          int n_in, LpVal *out, int n_out)
 {
     (void)attr, (void)n_in, (void)n_out;
     LpVal y = in[1];
-    if (!lp_is_imm(y) && !lp_is_float(lp_type(b, y)->dtype))
+    LpDtype t = lp_type(b, in[0])->dtype, u = lp_type(b, y)->dtype;
+    if (lp_is_float(t) && !lp_is_float(u) && u != LP_BOOL) {
+        out[0] = lp_op2(b, LP_OP_ldexp_whole, in[0], y);
+        return;
+    }
+    if (!lp_is_imm(y) && !lp_is_float(u))
         y = lp_cast(b, y, lp_default_dtype());
     out[0] = lp_mul(b, in[0], lp_op2(b, LP_OP_pow, lp_immf(b, 2), y));
 }

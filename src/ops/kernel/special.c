@@ -97,6 +97,11 @@ double lp_frexp_exponent(double x)
     return e;
 }
 
+double lp_ldexp_whole(double x, double n)
+{
+    return ldexp(x, (int)fmax(-5000, fmin(5000, n)));
+}
+
 float lp_nextafter_half(float x, float y, bool bf16)
 {
     if (x != x || y != y || x == y)

@@ -60,6 +60,7 @@ double lp_polynomial(LpPolynomial kind, double x, double n);
  * and NaN is 0. */
 double lp_frexp_mantissa(double x);
 double lp_frexp_exponent(double x);
+double lp_ldexp_whole(double x, double n); /* x 2^n, n cut to an integer */
 
 /* The value beside x towards y among float16 or bfloat16 values. */
 float lp_nextafter_half(float x, float y, bool bf16);
