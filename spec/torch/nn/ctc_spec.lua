@@ -30,6 +30,15 @@ describe("ctc_loss", function()
       -math.log(two) / 2)
   end)
 
+  it("has no gradient where no alignment fits, and a finite one beside it", function()
+    local x = torch.cat({ logits(2), logits(2) }, 1):requires_grad_(true)
+    local target = torch.tensor({ { 1, 1 }, { 1, 2 } })
+    F.ctc_loss(x, target, { 2, 2 }, { 2, 2 }, { reduction = "none" }):sum():backward()
+    local g = x.grad
+    assert.is_true(g:select(1, 0):isnan():all():item())
+    assert.is_true(g:select(1, 1):isfinite():all():item())
+  end)
+
   it("needs a blank between equal labels", function()
     local target = torch.tensor({ { 1, 1 } })
     helper.near(F.ctc_loss(logits(3), target, { 3 }, { 2 }, { reduction = "sum" }),

@@ -109,6 +109,16 @@ local function softmax_share(logp, input_lengths)
   return sum - sum:detach()
 end
 
+-- Zero, with a gradient of NaN at the steps of samples that no alignment fits:
+-- there PyTorch's is infinity less infinity.
+local function undefined(logp, input_lengths, impossible)
+  local torch = require("torch")
+  local steps = torch.arange(logp:size(0)):reshape({ -1, 1 })
+  local used = steps:lt(input_lengths:reshape({ 1, -1 })):unsqueeze(2)
+  local sum = torch.where(used, logp:clamp_min(NEVER), torch.zeros_like(logp)):sum({ 0, 2 })
+  return torch.where(impossible, sum - sum:detach(), torch.ones_like(sum)):sqrt() * 0
+end
+
 return function(F)
   local M = {}
 
@@ -142,6 +152,9 @@ return function(F)
         + last_blank(logp, rows, blank, at_end, { input_lengths, target_lengths }, loss)
       local impossible = loss:detach():gt(-NEVER / 2)
       loss = loss:masked_fill(impossible, zero_infinity and 0 or math.huge)
+      if not zero_infinity then
+        loss = loss + undefined(logp, input_lengths, impossible)
+      end
       if reduction == "mean" then
         loss = loss / target_lengths:to(loss.dtype):clamp_min(1)
       end
