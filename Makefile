@@ -47,7 +47,8 @@ ifeq ($(ARCH),x86_64)
 SIMD += avx2 avx512
 endif
 
-LIBS := -Wl,--as-needed -ldnnl -ljansson -lzip -lpng -lturbojpeg -lz -lm -lgomp
+LIBS := -Wl,--as-needed -ldnnl -lopenblas -ljansson -lzip -lpng -lturbojpeg \
+  -lz -lm -lgomp
 HOST_LIBS := -llua5.4 -ledit
 # libgomp's threads outlive lua_close: the module must stay mapped.
 SO_FLAGS := -shared -Wl,-z,nodelete

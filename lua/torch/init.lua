@@ -5,6 +5,7 @@
 --- first named. Dimensions and tensor indices count from 0, Lua lists from 1.
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local contraction = require("torch.contraction")
 local functional = require("torch.functional")
 local grad_mode = require("torch.grad_mode")
 local limits = require("torch.limits")
@@ -33,7 +34,7 @@ for _, name in ipairs({
 }) do
   M[name] = core[name]
 end
-for _, module in ipairs({ functional, grad_mode, limits, sampled, methods }) do
+for _, module in ipairs({ contraction, functional, grad_mode, limits, sampled, methods }) do
   for name, fn in pairs(module) do
     M[name] = fn
   end
@@ -42,7 +43,7 @@ M.set_printoptions = printing.set_printoptions
 core.Tensor.__tostring = printing.format
 
 M.special = core.forms.special
-M.linalg = core.forms.linalg
+M.linalg = require("torch.linalg")
 
 --- torch.Tensor:is(x) is isinstance(x, torch.Tensor).
 M.Tensor = setmetatable({ __name = "torch.Tensor" }, { __methods = core.methods })

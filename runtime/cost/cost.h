@@ -129,6 +129,13 @@ LpCost lp_cost_fill(const LpCostCtx *x, LpCostType t, int64_t n);
 LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n,
                     bool transpose);
 
+/* `count` independent problems of `elems` elements and `macs` multiplications
+ * each, which PopLibs has no operation for (factorisations, eigenvalues): each
+ * is sent to one tile and worked there by one thread of scalar code, beside a
+ * copy of itself. Problems run at once on different tiles. */
+LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
+                      int64_t elems, int64_t macs);
+
 /* --- reductions -------------------------------------------------------- */
 
 typedef enum {

@@ -183,6 +183,28 @@ LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, bool transpose)
     return c;
 }
 
+/* A multiplication with its operands' loads and its result's store: four
+ * instructions, each in the thread's turn of six. */
+#define SERIAL_MAC_CYC (4 * 6)
+
+LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
+                      int64_t elems, int64_t macs)
+{
+    LpCost c = lp_cost_exchange(x, t, mul_sat(count, elems));
+    if (count <= 0 || elems <= 0)
+        return c;
+    int64_t tiles = min_i64(count, ctx_tiles(x));
+    int64_t each = div_up(count, tiles);
+    int64_t bytes = mul_sat(elems, lp_cost_type_bytes(t));
+    cost_step(x, &c, 0, mul_sat(each, mul_sat(macs, SERIAL_MAC_CYC)));
+    c.flops = mul_sat(2, mul_sat(count, macs));
+    c.temp_tile_bytes = mul_sat(each + 1, bytes);
+    c.vertex_bytes = lp_vertex_bytes(each, 3, 4);
+    c.tiles = (int)tiles;
+    cost_codelet(&c, LP_CODELET_factor, t);
+    return c;
+}
+
 LpCost lp_cost_random(const LpCostCtx *x, LpRndOp op, LpCostType t, int64_t n)
 {
     /* cycles a vector; truncated normal at its default of 4 iterations */

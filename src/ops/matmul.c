@@ -12,7 +12,7 @@
 
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
-#include "src/ops/ops.h"
+#include "src/ops/rules.h"
 
 /* ---- shape rules ----------------------------------------------------------
  */
@@ -331,6 +331,8 @@ static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
         if (!is_one(beta))
             self = lp_mul(b, self, lp_imm(b, beta));
         r = lp_add(b, self, r);
+    } else if (!whole) {
+        r = lp_regardless(b, r, self);
     }
     return whole ? lp_cast(b, r, t.dtype) : r;
 }

@@ -114,15 +114,33 @@ LpOp op_norm = {
     .expand = expand_norm,
 };
 
+/* Of two dimensions; all of a matrix when none are named. */
+static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
+{
+    static const int64_t last[] = {-2, -1};
+    LpAttr a[4] = {attr[0], attr[1], lp_attr_bool(attr[2].i), attr[3]};
+    if (a[1].kind == LP_ATTR_NONE && lp_type(b, x)->ndim == 2)
+        a[1] = lp_attr_ints(last, 2);
+    if (a[1].kind == LP_ATTR_NONE) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "norm: p='nuc' takes a matrix, or dim with two dimensions");
+        return LP_NOVAL;
+    }
+    return lp_emit(b, LP_OP_matrix_norm_named, &x, 1, a);
+}
+
 /* The norms that have names: "fro" is 2 over all given dimensions. */
 static void expand_norm_named(LpBuilder *b, const LpAttr *attr, const LpVal *in,
                               int n_in, LpVal *out, int n_out)
 {
     LpAttr a[4] = {lp_attr_scalar(lp_int(2)), attr[1], attr[2], attr[3]};
     out[0] = LP_NOVAL;
-    if (strcmp(attr[0].str, "fro") != 0)
+    if (strcmp(attr[0].str, "nuc") == 0)
+        out[0] = nuclear(b, attr, in[0]);
+    else if (strcmp(attr[0].str, "fro") != 0)
         lp_fail(b->err, LP_E_RUNTIME,
-                "norm: p is '%s'; it must be a number or 'fro'", attr[0].str);
+                "norm: p is '%s'; it must be a number, 'fro' or 'nuc'",
+                attr[0].str);
     else
         expand_norm(b, a, in, n_in, out, n_out);
 }

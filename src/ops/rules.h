@@ -34,6 +34,14 @@ static inline LpVal lp_clone(LpBuilder *b, LpVal x)
     return lp_emit(b, LP_OP_clone, &x, 1, NULL);
 }
 
+/* r as a function of x whose gradient is 0, whatever x holds: as PyTorch has
+ * where a factor of 0 leaves an operand out. x broadcasts to r. */
+static inline LpVal lp_regardless(LpBuilder *b, LpVal r, LpVal x)
+{
+    LpType never = {.dtype = LP_BOOL};
+    return lp_where(b, lp_full(b, &never, lp_boolean(false)), x, r);
+}
+
 /* Room for n values in the scratch arena; NULL after a failure. */
 static inline LpVal *lp_value_list(LpBuilder *b, int n)
 {

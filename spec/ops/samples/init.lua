@@ -7,7 +7,7 @@ local x, y, b, i = make.x, make.y, make.b, make.i
 
 local M = { of = {} }
 
-for _, family in ipairs({ "reduce", "view", "shape", "index", "network", "other" }) do
+for _, family in ipairs({ "reduce", "view", "shape", "index", "network", "linalg", "other" }) do
   for name, list in pairs(require("spec.ops.samples." .. family)) do
     assert(not M.of[name], name .. " has samples in two files")
     M.of[name] = list
