@@ -12,6 +12,7 @@ local limits = require("torch.limits")
 local methods = require("torch.methods")
 local printing = require("torch.printing")
 local sampled = require("torch.sampled")
+local windows = require("torch.windows")
 
 require("lupine.suggest") -- for the host, which prints errors
 
@@ -34,7 +35,8 @@ for _, name in ipairs({
 }) do
   M[name] = core[name]
 end
-for _, module in ipairs({ contraction, functional, grad_mode, limits, sampled, methods }) do
+for _, module in ipairs({ contraction, functional, grad_mode, limits, sampled, windows,
+  methods }) do
   for name, fn in pairs(module) do
     M[name] = fn
   end
@@ -65,6 +67,10 @@ end
 --- The version of PyTorch whose interface this is, and ours.
 M.__version__ = "2.0.1+lupine-" .. core.version
 
+-- Functions of torch.nn.functional that torch has under the same name.
+local SHARED = { alpha_dropout = true, channel_shuffle = true, cosine_similarity = true,
+  feature_alpha_dropout = true, pairwise_distance = true, rrelu = true }
+
 -- A name that nothing has: the nearest ones help.
 local function unknown(t, name)
   local names = {}
@@ -85,6 +91,10 @@ return setmetatable(M, {
     end
     if name:find("_$") and type(core.methods[name]) == "function" then
       return core.methods[name] -- torch.relu_(x) is x:relu_()
+    end
+    if SHARED[name] then
+      rawset(t, name, require("torch.nn.functional")[name])
+      return t[name]
     end
     local module = "torch." .. name
     if not package.loaded[module] and not package.searchpath(module, package.path) then

@@ -11,7 +11,7 @@ local M = {
 }
 
 for _, family in ipairs({ "containers", "linear", "activation", "shape", "conv", "pool", "norm",
-  "dropout", "embedding", "padding", "loss", "adaptive", "recurrent",
+  "dropout", "embedding", "padding", "loss", "adaptive", "recurrent", "lazy",
   "transformer" }) do
   for name, class in pairs(require("torch.nn.layers." .. family)) do
     M[name] = class

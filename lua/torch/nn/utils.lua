@@ -1,4 +1,5 @@
---- torch.nn.utils: gradient clipping, parameters as one vector.
+--- torch.nn.utils: gradient clipping, parameters as one vector, computed weights
+--- (reparameterize.lua).
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
@@ -110,5 +111,9 @@ define("vector_to_parameters(vec, parameters)", function(vec, parameters)
     at = at + p:numel()
   end
 end)
+
+for name, fn in pairs(require("torch.nn.reparameterize")) do
+  M[name] = fn
+end
 
 return M

@@ -210,3 +210,73 @@ describe("default_collate", function()
     end)
   end)
 end)
+
+describe("datasets side by side and in a row", function()
+  it("StackDataset pairs samples, by place or by name", function()
+    local a, b = { 1, 2, 3 }, { "x", "y", "z" }
+    assert.same({ 2, "y" }, { D.StackDataset(a, b):__getitem__(1) })
+    local named = D.StackDataset({ left = a, right = b })
+    assert.same({ left = 3, right = "z" }, named:__getitem__(2))
+    assert.equal(3, #named)
+    raises("ValueError", "size mismatch", function()
+      D.StackDataset(a, { 1 })
+    end)
+  end)
+
+  it("ChainDataset reads iterable datasets one after another", function()
+    local Upto = D.IterableDataset:extend("Upto")
+    function Upto:init(n) self.n = n end
+    function Upto:__len__() return self.n end
+    function Upto:__iter__()
+      local i = 0
+      return function()
+        i = i + 1
+        return i <= self.n and i or nil
+      end
+    end
+    local chain = D.ChainDataset({ Upto(2), Upto(0), Upto(1) })
+    assert.equal(3, #chain)
+    for _ = 1, 2 do
+      local got = {}
+      for batch in D.DataLoader(chain, { batch_size = torch.none }) do
+        got[#got + 1] = batch
+      end
+      assert.same({ 1, 2, 1 }, got)
+    end
+  end)
+
+  it("WeightedRandomSampler draws by weight, DistributedSampler every n-th", function()
+    torch.manual_seed(1)
+    local counts = { [0] = 0, 0, 0 }
+    for i in D.WeightedRandomSampler({ 1.0, 0.0, 3.0 }, 4000) do
+      counts[i] = counts[i] + 1
+    end
+    assert.equal(0, counts[1])
+    -- the standard deviation of the count is 27
+    assert.is_true(math.abs(counts[2] - 3000) < 140)
+    local distinct = {}
+    for i in D.WeightedRandomSampler({ 1, 2, 3 }, 3, false) do
+      distinct[i] = true
+    end
+    assert.same({ [0] = true, true, true }, distinct)
+    local function part(rank, drop_last)
+      local got = {}
+      for i in D.DistributedSampler({ 1, 2, 3, 4, 5, 6, 7 }, { num_replicas = 3, rank = rank,
+        shuffle = false, drop_last = drop_last }) do
+        got[#got + 1] = i
+      end
+      return got
+    end
+    assert.same({ { 0, 3, 6 }, { 1, 4, 0 }, { 2, 5, 1 } }, { part(0), part(1), part(2) })
+    assert.same({ { 0, 3 }, { 1, 4 }, { 2, 5 } }, { part(0, true), part(1, true), part(2, true) })
+    local seen = {}
+    for rank = 0, 1 do
+      local s = D.DistributedSampler({ 1, 2, 3, 4 }, 2, rank)
+      s:set_epoch(3)
+      for i in s do
+        seen[i] = true
+      end
+    end
+    assert.same({ [0] = true, true, true, true }, seen)
+  end)
+end)

@@ -209,6 +209,81 @@ function ConcatDataset:__len__()
   return self.cumulative_sizes[#self.cumulative_sizes]
 end
 
+---@class torch.utils.data.StackDataset: torch.utils.data.Dataset
+local StackDataset = Dataset:extend("StackDataset")
+M.StackDataset = StackDataset
+
+--- Datasets of equal length side by side: sample i has the i-th samples of all,
+--- as a list (StackDataset(a, b)) or by name (StackDataset({x = a, y = b})).
+function StackDataset:init(...)
+  local first = ...
+  local named = check.is_keywords(first)
+  self.datasets = named and first or { ... }
+  errors.check(next(self.datasets) ~= nil, "ValueError",
+    "StackDataset: at least one dataset should be passed")
+  for key, d in pairs(self.datasets) do
+    self._length = self._length or M.len(d)
+    errors.check(M.len(d) == self._length, "ValueError",
+      "StackDataset: size mismatch between datasets: %s has %d samples, another %d",
+      tostring(key), M.len(d), self._length)
+  end
+end
+
+function StackDataset:__getitem__(i)
+  local out = {}
+  for key, d in pairs(self.datasets) do
+    out[key] = M.item(d, i)
+  end
+  return loop.spread(out)
+end
+
+function StackDataset:__len__()
+  return self._length
+end
+
+---@class torch.utils.data.ChainDataset: torch.utils.data.IterableDataset
+local ChainDataset = IterableDataset:extend("ChainDataset")
+M.ChainDataset = ChainDataset
+
+--- Iterable datasets one after another.
+function ChainDataset:init(datasets)
+  self.datasets = check.table(datasets, "ChainDataset: datasets")
+  for i, d in ipairs(datasets) do
+    errors.check(IterableDataset:is(d), "AssertionError",
+      "ChainDataset only supports IterableDataset (dataset %d)", i)
+  end
+end
+
+function ChainDataset:__iter__()
+  local k, current = 0, nil
+  local function step(first, ...)
+    if first ~= nil then
+      return first, ...
+    end
+    k = k + 1
+    if self.datasets[k] then
+      current = loop.iterate(self.datasets[k])
+      return step(current())
+    end
+  end
+  return function()
+    if k > #self.datasets then
+      return nil
+    elseif current then
+      return step(current())
+    end
+    return step()
+  end
+end
+
+function ChainDataset:__len__()
+  local n = 0
+  for _, d in ipairs(self.datasets) do
+    n = n + M.len(d)
+  end
+  return n
+end
+
 -- Fractions as counts: rounded down, what is left over one by one.
 local function counts_of(lengths, n)
   local sum, whole = 0, true

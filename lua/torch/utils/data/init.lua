@@ -12,12 +12,16 @@ return {
   TensorDataset = dataset.TensorDataset,
   Subset = dataset.Subset,
   ConcatDataset = dataset.ConcatDataset,
+  StackDataset = dataset.StackDataset,
+  ChainDataset = dataset.ChainDataset,
   random_split = dataset.random_split,
 
   Sampler = sampler.Sampler,
   SequentialSampler = sampler.SequentialSampler,
   RandomSampler = sampler.RandomSampler,
   SubsetRandomSampler = sampler.SubsetRandomSampler,
+  WeightedRandomSampler = sampler.WeightedRandomSampler,
+  DistributedSampler = sampler.DistributedSampler,
   BatchSampler = sampler.BatchSampler,
 
   default_collate = collate.default_collate,

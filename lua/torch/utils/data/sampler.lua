@@ -122,6 +122,87 @@ end
 
 SubsetRandom.__iter__ = iterate_order
 
+---@class torch.utils.data.WeightedRandomSampler: torch.utils.data.Sampler
+local Weighted = Sampler:extend("WeightedRandomSampler")
+M.WeightedRandomSampler = Weighted
+
+--- WeightedRandomSampler(weights, num_samples, replacement = true, generator):
+--- indices 0 … #weights-1, each as likely as its weight.
+function Weighted:init(...)
+  local torch = require("torch")
+  local v = check.arguments("WeightedRandomSampler",
+    { "weights", "num_samples", "replacement", "generator" }, nil, ...)
+  self.weights = torch.as_tensor(v[1], { dtype = torch.float64 })
+  errors.check(self.weights:dim() == 1, "ValueError",
+    "WeightedRandomSampler: weights: expected a list of numbers, got %d dimensions",
+    self.weights:dim())
+  self.num_samples = check.int(v[2], "WeightedRandomSampler: num_samples",
+    { min = 1, error = "ValueError" })
+  self.replacement = v[3] == nil or check.bool(v[3], "WeightedRandomSampler: replacement",
+    { error = "ValueError" })
+  self.generator = random.generator(v[4], "WeightedRandomSampler")
+end
+
+function Weighted:__len__()
+  return self.num_samples
+end
+
+function Weighted:_order()
+  return self.num_samples, require("torch").multinomial(self.weights, self.num_samples,
+    self.replacement, { generator = self.generator })
+end
+
+Weighted.__iter__ = iterate_order
+
+---@class torch.utils.data.DistributedSampler: torch.utils.data.Sampler
+local Distributed = Sampler:extend("DistributedSampler")
+M.DistributedSampler = Distributed
+
+--- DistributedSampler(dataset, num_replicas, rank, shuffle = true, seed = 0,
+--- drop_last = false): the part of one process, every num_replicas-th index of an
+--- order that `seed` and the epoch fix; padded from the start (or cut short) so
+--- that all parts are equal. Call set_epoch before each epoch.
+function Distributed:init(...)
+  local v = check.arguments("DistributedSampler",
+    { "dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last" }, nil, ...)
+  local bad = { error = "ValueError" }
+  self.dataset = v[1]
+  self.num_replicas = check.int(v[2], "DistributedSampler: num_replicas",
+    { min = 1, error = "ValueError" })
+  self.rank = check.int(v[3], "DistributedSampler: rank",
+    { min = 0, max = self.num_replicas - 1, error = "ValueError" })
+  self.shuffle = v[4] == nil or check.bool(v[4], "DistributedSampler: shuffle", bad)
+  self.seed = check.int(v[5] or 0, "DistributedSampler: seed", bad)
+  self.drop_last = check.bool(v[6] or false, "DistributedSampler: drop_last", bad)
+  self.epoch = 0
+end
+
+--- Another order from now on.
+function Distributed:set_epoch(epoch)
+  self.epoch = check.int(epoch, "set_epoch: epoch", { min = 0 })
+end
+
+function Distributed:__len__()
+  local n = dataset.len(self.dataset)
+  return self.drop_last and n // self.num_replicas or -(-n // self.num_replicas)
+end
+
+function Distributed:_order()
+  local torch = require("torch")
+  local n, each = dataset.len(self.dataset), self:__len__()
+  local order = torch.arange(n)
+  if self.shuffle then
+    order = random.permutation(n, torch.Generator():manual_seed(self.seed + self.epoch))
+  end
+  if each > 0 then
+    local mine = torch.arange(each) * self.num_replicas + self.rank
+    order = order:index_select(0, mine % n)
+  end
+  return each, order
+end
+
+Distributed.__iter__ = iterate_order
+
 ---@class torch.utils.data.BatchSampler: torch.utils.data.Sampler
 local Batch = Sampler:extend("BatchSampler")
 M.BatchSampler = Batch
