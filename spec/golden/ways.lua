@@ -309,8 +309,15 @@ local function second_program(c, load)
   return value, list, cotangents
 end
 
+-- A gradient by all elements of a matrix of which a triangle is read is no
+-- slope; spec/ops/linalg_spec.lua differentiates symmetric arguments.
+local TRIANGLE = { ["linalg.cholesky"] = true, cholesky_inverse = true,
+  ["Tensor.cholesky_inverse"] = true, ["linalg.eigh"] = true, ["linalg.eigvalsh"] = true }
+
 function M.second(c, load)
-  if not c.cotangent or next(c.grads) == nil then
+  if TRIANGLE[c.op] or (c.kwargs or {}).hermitian then
+    beside("one triangle is read")
+  elseif not c.cotangent or next(c.grads) == nil then
     beside("no gradient")
   elseif c.dtype ~= "float32" and c.dtype ~= "float64" then
     beside("a narrow type")

@@ -185,7 +185,7 @@ LP_EXPAND(expand_householder)
     LpVal q = lp_expand_as(b, lp_eye(b, rows_of(&t), cols_of(&t), t.dtype), &t);
     for (int i = r.k; i-- > 0 && !lp_failed(b);)
         q = reflect(b, &r, i, q);
-    out[0] = r.k == 0 ? lp_clone(b, q) : q;
+    out[0] = r.k == 0 ? lp_regardless(b, q, in[0]) : q;
 }
 LpOp op_householder_product = {
     .kind = LP_OP_COMPOSITE,

@@ -387,7 +387,8 @@ EXPAND(expand_addbmm)
     if (!ranks(b, "addbmm", in[1], 3, in[2], 3))
         return;
     LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
-    r = lp_sum(b, r, (int64_t[]){0}, 1, false);
+    LpDtype t = lp_type(b, r)->dtype; /* sums of integers are int64 */
+    r = lp_cast(b, lp_sum(b, r, (int64_t[]){0}, 1, false), t);
     out[0] = scaled(b, in[0], r, attr, "addbmm");
 }
 LpOp op_addbmm = {
