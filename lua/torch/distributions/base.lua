@@ -1,0 +1,191 @@
+--- What the distributions share: parameters that broadcast, shapes, the methods
+--- that follow from others. A class is described by a table:
+---   params   names of the parameters, in order; `defaults` by name
+---   check    function(a): raises for parameters outside of their range
+---   mean, variance, entropy     functions of the distribution
+---   log_prob, cdf, icdf         functions of the distribution and a value
+---   support  function of both: where a value may be, for log_prob
+---   rsample  function(d, shape): draws that a gradient goes through
+---   sample   the same without one, where rsample is missing
+--- Source: PyTorch documentation, torch.distributions.
+local check = require("lupine.check")
+local class = require("lupine.class")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+
+local M = {}
+
+---@class torch.distributions.Distribution
+---@field batch_shape torch.Size
+---@field event_shape torch.Size
+local Distribution = class.new("Distribution")
+M.Distribution = Distribution
+
+local function torch()
+  return require("torch")
+end
+
+-- Tensors of one shape and dtype, of tensors and numbers.
+local function broadcast(values)
+  local kind
+  for _, v in pairs(values) do
+    kind = kind or core.is_tensor(v) and v:is_floating_point() and v.dtype
+  end
+  local names, list = {}, {}
+  for name, v in pairs(values) do
+    names[#names + 1] = name
+    list[#list + 1] = core.is_tensor(v) and v
+      or torch().tensor(v + 0.0, { dtype = kind or core.get_default_dtype() })
+  end
+  local out = {}
+  for i, t in ipairs(torch().broadcast_tensors(table.unpack(list))) do
+    out[names[i]] = t
+  end
+  return out
+end
+M.broadcast = broadcast
+
+--- The shape of draws: `shape` before the batch.
+function M.extended(d, shape)
+  local out = {}
+  for _, n in ipairs(shape or {}) do
+    out[#out + 1] = check.int(n, "sample: sample_shape", { min = 0 })
+  end
+  for _, n in ipairs(d.batch_shape) do
+    out[#out + 1] = n
+  end
+  for _, n in ipairs(d.event_shape) do
+    out[#out + 1] = n
+  end
+  return out
+end
+
+--- True unless an element is outside; under a trace values are not known.
+function M.all(condition)
+  local done, value = pcall(function()
+    return condition:all():item()
+  end)
+  return not done or value
+end
+
+--- Raises unless the condition holds everywhere.
+function M.require(condition, where, name, constraint)
+  errors.check(M.all(condition), "ValueError",
+    "%s: expected parameter %s to satisfy the constraint %s, but found invalid values", where, name,
+    constraint)
+end
+
+-- A shape as a list; none given: one draw.
+local function shape_of(shape)
+  return check.table(shape or {}, "sample: sample_shape")
+end
+
+--- sample(shape): draws without a gradient; rsample(shape): with one.
+function Distribution:sample(shape)
+  local body = getmetatable(self).body
+  local draw = body.rsample or body.sample
+  return torch().no_grad(function()
+    return draw(self, shape_of(shape)):detach()
+  end)
+end
+
+function Distribution:rsample(shape)
+  local body = getmetatable(self).body
+  errors.check(body.rsample, "NotImplementedError", "%s has no rsample: a draw has no gradient",
+    getmetatable(self).__name)
+  return body.rsample(self, shape_of(shape))
+end
+
+for _, name in ipairs({ "log_prob", "cdf", "icdf" }) do
+  Distribution[name] = function(self, value)
+    local f = getmetatable(self).body[name]
+    errors.check(f, "NotImplementedError", "%s has no %s", getmetatable(self).__name, name)
+    if not core.is_tensor(value) then
+      value = torch().tensor(value + 0.0)
+    end
+    local support = getmetatable(self).body.support
+    if name == "log_prob" and support and self.validated then
+      errors.check(M.all(support(self, value)), "ValueError",
+        "%s: log_prob: expected value argument to be within the support of the distribution, but "
+        .. "found invalid values", getmetatable(self).__name)
+    end
+    return f(self, value)
+  end
+end
+
+function Distribution:entropy()
+  local f = getmetatable(self).body.entropy
+  errors.check(f, "NotImplementedError", "%s has no entropy", getmetatable(self).__name)
+  return f(self)
+end
+
+--- exp(entropy).
+function Distribution:perplexity()
+  return self:entropy():exp()
+end
+
+local PROPERTIES = { mean = true, variance = true, mode = true }
+
+local function property(self, key)
+  local cls = getmetatable(self)
+  local f = PROPERTIES[key] and cls.body[key]
+  if f then
+    return f(self)
+  elseif key == "stddev" then
+    return self.variance:sqrt()
+  elseif key == "has_rsample" then
+    return cls.body.rsample ~= nil
+  end
+  return cls[key]
+end
+
+--- The class of a description; see above.
+function M.define(name, body)
+  local cls = Distribution:extend(name)
+  cls.body = body
+  cls.__index = property
+  local names = table.move(body.params, 1, #body.params, 1, {})
+  names[#names + 1] = "validate_args"
+
+  function cls:init(...)
+    local v = check.arguments(name, names, nil, ...)
+    local a = {}
+    for i, param in ipairs(body.params) do
+      local value = v[i]
+      if value == nil and body.defaults then
+        value = body.defaults[param]
+      end
+      errors.check(check.is_none(value) or core.is_tensor(value) or type(value) == "number",
+        "TypeError", "%s: %s: expected a Tensor or a number, got %s", name, param,
+        check.describe(value))
+      a[param] = not check.is_none(value) and value or nil
+    end
+    self.event_shape = core.Size({})
+    body.setup(self, a)
+    rawset(self, "validated", v[#names] ~= false)
+    if self.validated and body.check then
+      body.check(self)
+    end
+  end
+
+  function cls.__tostring(self)
+    local parts = {}
+    for i, param in ipairs(body.params) do
+      local t = rawget(self, param)
+      parts[i] = t and ("%s: %s"):format(param, t:dim() == 0 and tostring(t:item())
+        or tostring(t.shape)) or nil
+    end
+    return ("%s(%s)"):format(name, table.concat(parts, ", "))
+  end
+  return cls
+end
+
+--- The usual setup: the parameters broadcast, the batch has their shape.
+function M.elementwise(self, a)
+  for param, t in pairs(broadcast(a)) do
+    rawset(self, param, t)
+    self.batch_shape = t.shape
+  end
+end
+
+return M
