@@ -9,6 +9,8 @@ local errors = require("torch.errors")
 local fill = require("torch.nn.fill")
 local layer = require("torch.nn.layer")
 
+local PackedSequence = require("torch.nn.utils.rnn").PackedSequence
+
 local M = {}
 
 -- ---- one step --------------------------------------------------------------
@@ -114,19 +116,54 @@ local function build(kind)
   end
 end
 
--- One direction of one layer: outputs [T, B, H] and the last state.
-local function direction(self, kind, x, state, s)
+-- Of packed sequences only the first `size` take part in a step: the rows of
+-- the others leave the state (forward, kept in `done`) or have not come yet
+-- (backward: they start from `first`).
+local function resize(state, size, done, first)
+  local torch = require("torch")
+  local rows = state[1]:size(0)
+  if size == rows then
+    return state
+  end
+  local out = {}
+  for k, part in ipairs(state) do
+    if size < rows then
+      table.insert(done[k], 1, part:narrow(0, size, rows - size))
+      out[k] = part:narrow(0, 0, size)
+    else
+      out[k] = torch.cat({ part, first[k]:narrow(0, rows, size - rows) }, 0)
+    end
+  end
+  return out
+end
+
+-- One direction of one layer: outputs [T, B, H] and the last state. Of packed
+-- sequences x is [sum of sizes, input], sizes[t] rows a step.
+local function direction(self, kind, x, first, s, sizes)
+  local torch = require("torch")
   local gates = F.linear(x, self["weight_ih" .. s.name], self["bias_ih" .. s.name])
   local w = { self["weight_hh" .. s.name], self["bias_hh" .. s.name],
     self["weight_hr" .. s.name] }
-  local steps, n = gates:unbind(0), x:size(0)
-  local out = {}
+  local steps = sizes and gates:split(sizes, 0) or gates:unbind(0)
+  local n, out, done, state = #steps, {}, { {}, {} }, first
+  if sizes and s.reverse then
+    state = resize(first, sizes[n], { {}, {} })
+  end
   for i = 1, n do
     local t = s.reverse and n + 1 - i or i
+    if sizes then
+      state = resize(state, sizes[t], done, first)
+    end
     state = kind.step(self, steps[t], state, w)
     out[t] = state[1]
   end
-  return require("torch").stack(out, 0), state
+  if not sizes then
+    return torch.stack(out, 0), state
+  end
+  for k, part in ipairs(state) do
+    state[k] = #done[k] > 0 and torch.cat({ part, table.unpack(done[k]) }, 0) or part
+  end
+  return torch.cat(out, 0), state
 end
 
 -- The first states of all layers: {h, c}, each [layers * directions, B, size].
@@ -148,8 +185,8 @@ local function start(self, kind, hx, batch, like)
   return out
 end
 
--- All layers over x [T, B, input].
-local function run(self, kind, x, states)
+-- All layers over x [T, B, input], or over packed sequences.
+local function run(self, kind, x, states, sizes)
   local torch = require("torch")
   local last, per_layer = { {}, {} }, self.bidirectional and 2 or 1
   local list = suffixes(self)
@@ -161,7 +198,7 @@ local function run(self, kind, x, states)
       for i, all in ipairs(states) do
         state[i] = all[at - 1]
       end
-      outs[d], state = direction(self, kind, x, state, list[at])
+      outs[d], state = direction(self, kind, x, state, list[at], sizes)
       for i, value in ipairs(state) do
         last[i][at] = value
       end
@@ -178,8 +215,27 @@ local function run(self, kind, x, states)
   return x, final
 end
 
+-- Rows of the states in another order.
+local function permuted(states, order)
+  for i, s in ipairs(states) do
+    states[i] = order and s:index_select(1, order) or s
+  end
+  return states
+end
+
+local function forward_packed(self, kind, packed, hx)
+  local sizes = packed.batch_sizes:tolist()
+  local states = permuted(start(self, kind, hx, sizes[1], packed.data), packed.sorted_indices)
+  local out, final = run(self, kind, packed.data, states, sizes)
+  final = permuted(final, packed.unsorted_indices)
+  return packed:with(out), kind.cell and final or final[1]
+end
+
 local function forward(kind)
   return function(self, input, hx)
+    if PackedSequence:is(input) then
+      return forward_packed(self, kind, input, hx)
+    end
     errors.check(core.is_tensor(input) and (input:dim() == 2 or input:dim() == 3), "ValueError",
       "%s: Expected input to be 2D or 3D, got %s", self:_get_name(),
       core.is_tensor(input) and input:dim() .. "D" or check.describe(input))

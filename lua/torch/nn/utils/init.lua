@@ -1,5 +1,5 @@
 --- torch.nn.utils: gradient clipping, parameters as one vector, computed weights
---- (reparameterize.lua).
+--- (reparameterize.lua), sequences of different lengths (rnn.lua).
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
@@ -112,8 +112,10 @@ define("vector_to_parameters(vec, parameters)", function(vec, parameters)
   end
 end)
 
-for name, fn in pairs(require("torch.nn.reparameterize")) do
+for name, fn in pairs(require("torch.nn.utils.reparameterize")) do
   M[name] = fn
 end
+
+M.rnn = require("torch.nn.utils.rnn")
 
 return M
