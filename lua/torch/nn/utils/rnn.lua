@@ -79,7 +79,7 @@ function M.pack_padded_sequence(input, lengths, ...)
   local where = "pack_padded_sequence"
   local a = check.arguments(where, { "input", "lengths", "batch_first", "enforce_sorted" }, nil,
     input, lengths, ...)
-  local x = a[3] and a[1]:transpose(0, 1) or a[1]
+  local x = check.bool(a[3] or false, where .. ": batch_first") and a[1]:transpose(0, 1) or a[1]
   local enforce = a[4] ~= false
   local sizes = lengths_of(a[2], x:size(1), where)
   local order = order_of(sizes, enforce, where)
@@ -199,8 +199,7 @@ function M.pack_sequence(sequences, enforce_sorted)
   if type(enforce_sorted) == "table" then
     enforce_sorted = enforce_sorted.enforce_sorted
   end
-  return M.pack_padded_sequence(M.pad_sequence(sequences), lengths,
-    { enforce_sorted = enforce_sorted })
+  return M.pack_padded_sequence(M.pad_sequence(sequences), lengths, false, enforce_sorted)
 end
 
 return M
