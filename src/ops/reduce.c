@@ -374,6 +374,7 @@ static void grad_norm(LpGrad *g)
         return;
     }
     LpVal zero = EQ(n, K(0));
+    n = WHERE(zero, K(1), n); /* the quotient's own gradient stays finite */
     if (p == 2) {
         g->din[0] = MUL(X, WHERE(zero, K(0), DIV(dy, n)));
         return;
