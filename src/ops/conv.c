@@ -248,7 +248,7 @@ LpOp op_convolution_backward_input = {
     .grad = grad_back_input,
     .grad_in = 3,
     .prepare = lp_conv_input_prepare,
-    .cost = lp_rule_convolution,
+    .cost = lp_rule_convolution_input,
 };
 
 LpOp op_convolution_backward_weight = {
@@ -260,7 +260,7 @@ LpOp op_convolution_backward_weight = {
     .grad = grad_back_weight,
     .grad_in = 3,
     .prepare = lp_conv_weight_prepare,
-    .cost = lp_rule_convolution,
+    .cost = lp_rule_convolution_weight,
 };
 
 /* ---- public forms ---------------------------------------------------------

@@ -79,7 +79,7 @@ LpOp op_identity_loss = {
     .expand = expand_identity,
     .grad = grad_identity,
     .prepare = lp_identity_loss_prepare,
-    .cost = lp_rule_loss,
+    .cost = lp_rule_identity_loss,
 };
 
 static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
@@ -186,7 +186,7 @@ LpOp op_nll_loss_forward = {
     .grad_in = 6,
     .grad_out = 2,
     .prepare = lp_nll_prepare,
-    .cost = lp_rule_loss,
+    .cost = lp_rule_nll,
 };
 
 LpOp op_nll_loss_backward = {
@@ -198,7 +198,7 @@ LpOp op_nll_loss_backward = {
     .grad = grad_nll_back,
     .grad_in = 6,
     .prepare = lp_nll_back_prepare,
-    .cost = lp_rule_loss,
+    .cost = lp_rule_nll_back,
 };
 
 /* r[0] the loss, r[1] the total weight */

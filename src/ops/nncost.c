@@ -2,8 +2,6 @@
  * the words of runtime/cost. Gradients of the input and of the weights of a
  * convolution are planned as such; what a matrix product is a gradient of, its
  * operator does not tell: the request does. */
-#include <string.h>
-
 #include "runtime/cost/cost.h"
 #include "src/ir/cost.h"
 #include "src/ops/nnop.h"
@@ -34,8 +32,8 @@ void lp_rule_product(const LpCostReq *r, LpCost *out)
                        .m = a->shape[n - 2],
                        .k = a->shape[n - 1],
                        .n = b->shape[n - 1]};
-    lp_cost_add(out, lp_cost_matmul(&x, cost_type(a->dtype), s,
-                                    (LpConvPass)r->pass));
+    lp_cost_add(
+        out, lp_cost_matmul(&x, cost_type(a->dtype), s, (LpConvPass)r->pass));
 }
 
 /* ---- convolution ----------------------------------------------------------
@@ -62,36 +60,39 @@ static LpConvShape conv_shape(const LpAttr *a, const LpType *src,
     return s;
 }
 
-/* The three operators by which of their types is source, weight and
- * destination; a transposed one has its sides exchanged. */
-void lp_rule_convolution(const LpCostReq *r, LpCost *out)
+/* A transposed convolution is the gradient of another to its input, and that
+ * one's is a forward pass. */
+static void convolution(const LpCostReq *r, const LpAttr *a, LpConvPass pass,
+                        const LpType *big, const LpType *w, const LpType *small,
+                        LpCost *out)
 {
     LpCostCtx x = context(r);
-    const char *name = r->op->name;
-    bool input = strcmp(name, "convolution_backward_input") == 0;
-    bool weight = strcmp(name, "convolution_backward_weight") == 0;
-    const LpAttr *a = r->attr + (input || weight);
-    const LpType *big = &r->in[0], *w = &r->in[1], *small = &r->out[0];
-    LpConvPass pass = LP_PASS_FWD;
-    if (input) {
-        small = &r->in[0];
-        big = &r->out[0];
-        pass = LP_PASS_BWD;
-    } else if (weight) {
-        small = &r->in[0];
-        big = &r->in[1];
-        w = &r->out[0];
-        pass = LP_PASS_WU;
-    }
     if (a[3].i) {
         const LpType *t = big;
         big = small;
         small = t;
         if (pass != LP_PASS_WU)
-            pass = input ? LP_PASS_FWD : LP_PASS_BWD;
+            pass = pass == LP_PASS_BWD ? LP_PASS_FWD : LP_PASS_BWD;
     }
     LpConvShape s = conv_shape(a, big, w, small);
     lp_cost_add(out, lp_cost_conv(&x, cost_type(big->dtype), &s, pass));
+}
+
+void lp_rule_convolution(const LpCostReq *r, LpCost *out)
+{
+    convolution(r, r->attr, LP_PASS_FWD, &r->in[0], &r->in[1], &r->out[0], out);
+}
+
+void lp_rule_convolution_input(const LpCostReq *r, LpCost *out)
+{
+    convolution(r, r->attr + 1, LP_PASS_BWD, &r->out[0], &r->in[1], &r->in[0],
+                out);
+}
+
+void lp_rule_convolution_weight(const LpCostReq *r, LpCost *out)
+{
+    convolution(r, r->attr + 1, LP_PASS_WU, &r->in[1], &r->out[0], &r->in[0],
+                out);
 }
 
 /* ---- pooling --------------------------------------------------------------
@@ -99,51 +100,82 @@ void lp_rule_convolution(const LpCostReq *r, LpCost *out)
 void lp_rule_pool(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = context(r);
-    const char *name = r->op->name;
-    LpRedOp op = strstr(name, "max") ? LP_RED_MAX : LP_RED_ADD;
+    const LpPoolFacts *f = r->op->data;
+    LpRedOp op = f->max ? LP_RED_MAX : LP_RED_ADD;
     int64_t n_in = lp_numel(&r->in[0]), n_out = lp_numel(&r->out[0]);
-    bool back = strstr(name, "_backward") != NULL;
-    int64_t big = back ? n_out : n_in, small = back ? n_in : n_out;
+    int64_t big = f->backward ? n_out : n_in;
+    int64_t small = f->backward ? n_in : n_out;
     int64_t window = small > 0 ? (big + small - 1) / small : 1;
-    const LpAttr *kernel = strncmp(name, "avg_pool", 8) == 0 ? &r->attr[back]
-                           : strcmp(name, "max_pool") == 0   ? &r->attr[0]
-                                                             : NULL;
-    for (int i = 0; kernel && i < kernel->n; i++)
-        window = i == 0 ? kernel->v[0] : window * kernel->v[i];
+    if (f->windowed) {
+        const LpAttr *kernel = &r->attr[f->window];
+        window = 1;
+        for (int i = 0; i < kernel->n; i++)
+            window *= kernel->v[i];
+    }
     LpCostType t = cost_type(r->in[0].dtype);
-    lp_cost_add(out, back ? lp_cost_pool_grad(&x, op, t, big, small, window)
-                          : lp_cost_pool(&x, op, t, big, small, window));
+    lp_cost_add(out, f->backward
+                         ? lp_cost_pool_grad(&x, op, t, big, small, window)
+                         : lp_cost_pool(&x, op, t, big, small, window));
 }
 
 /* ---- softmax, normalisation -----------------------------------------------
  */
+typedef struct Lines {
+    int64_t rows, cols;
+    LpCostType type;
+} Lines;
+
+static Lines lines_of(const LpCostReq *r)
+{
+    const LpType *t = &r->out[0];
+    Lines l = {.cols = t->ndim ? t->shape[r->attr[0].i] : 1,
+               .type = cost_type(t->dtype)};
+    l.rows = l.cols ? lp_numel(t) / l.cols : 0;
+    return l;
+}
+
 void lp_rule_softmax(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = context(r);
-    const LpType *t = &r->out[0];
-    int64_t cols = t->ndim ? t->shape[r->attr[0].i] : 1;
-    int64_t rows = cols ? lp_numel(t) / cols : 0;
-    LpCostType c = cost_type(t->dtype);
-    bool back = strstr(r->op->name, "_backward") != NULL;
-    lp_cost_add(out, back ? lp_cost_softmax_grad(&x, c, rows, cols)
-                          : lp_cost_softmax(&x, c, rows, cols));
-    if (strncmp(r->op->name, "log_", 4) == 0 && !back)
-        lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_log, LP_EW_UNARY_INPLACE,
-                                             c, rows));
+    Lines l = lines_of(r);
+    lp_cost_add(out, lp_cost_softmax(&x, l.type, l.rows, l.cols));
+}
+
+void lp_rule_log_softmax(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    Lines l = lines_of(r);
+    lp_rule_softmax(r, out);
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_log, LP_EW_UNARY_INPLACE,
+                                         l.type, l.rows));
+}
+
+void lp_rule_softmax_back(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    Lines l = lines_of(r);
+    lp_cost_add(out, lp_cost_softmax_grad(&x, l.type, l.rows, l.cols));
+}
+
+static int64_t channels(const LpType *weight)
+{
+    return weight->dtype == LP_DT_NONE ? 0 : lp_numel(weight);
 }
 
 void lp_rule_norm(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = context(r);
-    bool back = strstr(r->op->name, "_backward") != NULL;
-    const LpType *in = &r->in[back];
-    int64_t sets = lp_numel(back ? &r->in[2] : &r->out[1]);
-    const LpType *w = &r->in[back ? 4 : 1];
-    int64_t chans = w->dtype == LP_DT_NONE ? 0 : lp_numel(w);
-    LpCostType t = cost_type(in->dtype);
-    int64_t n = lp_numel(in);
-    lp_cost_add(out, back ? lp_cost_norm_grad(&x, t, n, sets, chans)
-                          : lp_cost_norm(&x, t, n, sets, chans, false));
+    lp_cost_add(out,
+                lp_cost_norm(&x, cost_type(r->in[0].dtype), lp_numel(&r->in[0]),
+                             lp_numel(&r->out[1]), channels(&r->in[1]), false));
+}
+
+void lp_rule_norm_back(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    lp_cost_add(out, lp_cost_norm_grad(&x, cost_type(r->in[1].dtype),
+                                       lp_numel(&r->in[1]), lp_numel(&r->in[2]),
+                                       channels(&r->in[4])));
 }
 
 /* ---- losses, dropout ------------------------------------------------------
@@ -154,23 +186,40 @@ static LpCost sum_of(const LpCostCtx *x, LpCostType t, const LpType *in)
                           (1u << in->ndim) - 1);
 }
 
-void lp_rule_loss(const LpCostReq *r, LpCost *out)
+/* Of all elements of `in`, unless they stay apart. */
+static void reduced(const LpCostReq *r, const LpType *in, LpCost *out)
 {
     LpCostCtx x = context(r);
     const LpType *y = &r->out[0];
-    LpCostType t = cost_type(y->dtype);
-    if (strcmp(r->op->name, "nll_loss_backward") == 0) {
-        lp_cost_add(out, lp_cost_fill(&x, t, lp_numel(y)));
-        lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul, LP_EW_BINARY, t,
-                                             lp_numel(&r->in[1])));
-    } else if (strcmp(r->op->name, "nll_loss_forward") == 0) {
-        lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul, LP_EW_BINARY, t,
-                                             lp_numel(&r->in[1])));
-        if (y->ndim == 0 && r->in[1].ndim > 0)
-            lp_cost_add(out, sum_of(&x, t, &r->in[1]));
-    } else if (y->ndim == 0 && r->in[0].ndim > 0) {
-        lp_cost_add(out, sum_of(&x, t, &r->in[0]));
-    }
+    if (y->ndim == 0 && in->ndim > 0)
+        lp_cost_add(out, sum_of(&x, cost_type(y->dtype), in));
+}
+
+static void weighted(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul, LP_EW_BINARY,
+                                         cost_type(r->out[0].dtype),
+                                         lp_numel(&r->in[1])));
+}
+
+void lp_rule_identity_loss(const LpCostReq *r, LpCost *out)
+{
+    reduced(r, &r->in[0], out);
+}
+
+void lp_rule_nll(const LpCostReq *r, LpCost *out)
+{
+    weighted(r, out);
+    reduced(r, &r->in[1], out);
+}
+
+void lp_rule_nll_back(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = context(r);
+    const LpType *dx = &r->out[0];
+    lp_cost_add(out, lp_cost_fill(&x, cost_type(dx->dtype), lp_numel(dx)));
+    weighted(r, out);
 }
 
 void lp_rule_dropout(const LpCostReq *r, LpCost *out)

@@ -35,11 +35,26 @@ const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
 /* ---- cost rules (nncost.c) -------------------------------------------------
  */
 void lp_rule_product(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_pool(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_softmax(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_log_softmax(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_softmax_back(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_norm(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_norm_back(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_dropout(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_loss(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_identity_loss(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_nll(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_nll_back(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution_input(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution_weight(const struct LpCostReq *r, struct LpCost *out);
+
+/* What a pooling operator is; its record's `data`. */
+typedef struct LpPoolFacts {
+    bool max, backward;
+    bool windowed; /* attribute `window` is the window's size; else the window
+                       is what the sizes of both sides make it */
+    uint8_t window;
+} LpPoolFacts;
+void lp_rule_pool(const struct LpCostReq *r, struct LpCost *out);
 
 #endif

@@ -389,7 +389,7 @@ static void grad_batch(LpGrad *g)
 
 /* ---- records --------------------------------------------------------------
  */
-#define NORM(id, form, shape, rule, gradient, kernel)                          \
+#define NORM(id, form, shape, rule, gradient, kernel, tiles)                   \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_FUSED,                                                   \
         .flags = LP_OPF_DEVICE,                                                \
@@ -400,7 +400,7 @@ static void grad_batch(LpGrad *g)
         .grad_in = 3,                                                          \
         .grad_out = 6,                                                         \
         .prepare = kernel,                                                     \
-        .cost = lp_rule_norm,                                                  \
+        .cost = tiles,                                                         \
     };
 #define BACK                                                                   \
     "(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
@@ -409,27 +409,30 @@ static void grad_batch(LpGrad *g)
 NORM(native_layer_norm,
      "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
      "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @f",
-     infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare)
+     infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare, lp_rule_norm)
 NORM(layer_norm_backward,
      "layer_norm_backward" BACK "int[] normalized_shape, float eps) " GRADS,
-     infer_layer_back, expand_layer_back, NULL, lp_layer_norm_back_prepare)
+     infer_layer_back, expand_layer_back, NULL, lp_layer_norm_back_prepare,
+     lp_rule_norm_back)
 NORM(native_group_norm,
      "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int "
      "num_groups, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
-     infer_group, expand_group, grad_group, lp_group_norm_prepare)
+     infer_group, expand_group, grad_group, lp_group_norm_prepare, lp_rule_norm)
 NORM(group_norm_backward,
      "group_norm_backward" BACK "int num_groups, float eps) " GRADS,
-     infer_group_back, expand_group_back, NULL, lp_group_norm_back_prepare)
+     infer_group_back, expand_group_back, NULL, lp_group_norm_back_prepare,
+     lp_rule_norm_back)
 NORM(batch_norm_train,
      "batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @p\n"
      "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @n",
-     infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare)
+     infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare, lp_rule_norm)
 NORM(batch_norm_backward,
      "batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor var, "
      "Tensor? weight, float eps) " GRADS,
-     infer_batch_back, expand_batch_back, NULL, lp_batch_norm_back_prepare)
+     infer_batch_back, expand_batch_back, NULL, lp_batch_norm_back_prepare,
+     lp_rule_norm_back)
 
 /* ---- rms_norm --------------------------------------------------------------
  */

@@ -262,6 +262,7 @@ LpOp op_max_pool = {
     .grad_out = 2,
     .prepare = lp_max_pool_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.max = true, .windowed = true},
 };
 
 LpOp op_max_pool_backward = {
@@ -274,6 +275,7 @@ LpOp op_max_pool_backward = {
     .grad_in = 2,
     .prepare = lp_max_pool_scatter_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.max = true, .backward = true},
 };
 
 LpOp op_max_pool_gather = {
@@ -285,6 +287,7 @@ LpOp op_max_pool_gather = {
     .grad_in = 2,
     .prepare = lp_max_pool_gather_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.max = true},
 };
 
 #define WINDOW                                                                 \
@@ -298,6 +301,7 @@ LpOp op_avg_pool = {
     .grad = grad_avg,
     .prepare = lp_avg_pool_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.windowed = true},
 };
 
 LpOp op_avg_pool_backward = {
@@ -307,6 +311,8 @@ LpOp op_avg_pool_backward = {
     .grad = grad_avg_back,
     .prepare = lp_avg_pool_back_prepare,
     .cost = lp_rule_pool,
+    .data =
+        &(const LpPoolFacts){.backward = true, .windowed = true, .window = 1},
 };
 
 LpOp op_adaptive_avg_pool = {
@@ -316,6 +322,7 @@ LpOp op_adaptive_avg_pool = {
     .grad = grad_adaptive_avg,
     .prepare = lp_adaptive_avg_pool_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.max = false},
 };
 
 LpOp op_adaptive_avg_pool_backward = {
@@ -325,6 +332,7 @@ LpOp op_adaptive_avg_pool_backward = {
     .grad = grad_adaptive_avg_back,
     .prepare = lp_adaptive_avg_pool_back_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.backward = true},
 };
 
 LpOp op_adaptive_max_pool = {
@@ -336,6 +344,7 @@ LpOp op_adaptive_max_pool = {
     .grad_out = 2,
     .prepare = lp_adaptive_max_pool_prepare,
     .cost = lp_rule_pool,
+    .data = &(const LpPoolFacts){.max = true},
 };
 
 /* ---- public forms ---------------------------------------------------------

@@ -79,7 +79,7 @@ static void grad_log_softmax(LpGrad *g)
                         (LpVal[]){g->dout[0], g->out[0]}, 2, g->attr);
 }
 
-#define SOFT(id, form, shape, rule, gradient, kernel)                          \
+#define SOFT(id, form, shape, rule, gradient, kernel, tiles)                   \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_FUSED,                                                   \
         .flags = LP_OPF_DEVICE,                                                \
@@ -89,18 +89,21 @@ static void grad_log_softmax(LpGrad *g)
         .grad = gradient,                                                      \
         .grad_out = 1,                                                         \
         .prepare = kernel,                                                     \
-        .cost = lp_rule_softmax,                                               \
+        .cost = tiles,                                                         \
     };
 SOFT(softmax, "softmax(Tensor input, int dim) -> Tensor @p", infer,
-     expand_softmax, grad_softmax, lp_softmax_prepare)
+     expand_softmax, grad_softmax, lp_softmax_prepare, lp_rule_softmax)
 SOFT(log_softmax, "log_softmax(Tensor input, int dim) -> Tensor @p", infer,
-     expand_log_softmax, grad_log_softmax, lp_log_softmax_prepare)
+     expand_log_softmax, grad_log_softmax, lp_log_softmax_prepare,
+     lp_rule_log_softmax)
 SOFT(softmax_backward,
      "softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor @p",
-     infer_back, expand_softmax_back, NULL, lp_softmax_back_prepare)
+     infer_back, expand_softmax_back, NULL, lp_softmax_back_prepare,
+     lp_rule_softmax_back)
 SOFT(log_softmax_backward,
      "log_softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor @p",
-     infer_back, expand_log_softmax_back, NULL, lp_log_softmax_back_prepare)
+     infer_back, expand_log_softmax_back, NULL, lp_log_softmax_back_prepare,
+     lp_rule_softmax_back)
 
 /* ---- public forms ---------------------------------------------------------
  */
