@@ -2,6 +2,7 @@
 
 #include "runtime/exec/replay.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/width.h"
 
 typedef struct LpNodeKernel {
     bool ready, copies;
@@ -93,9 +94,8 @@ static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
                      .n_out = (int)d->n_out,
                      .in = in,
                      .out = out,
-                     .threads = k->threads,
                      .site = d->site};
-    x->k.threads = k->threads;
+    r.threads = x->k.threads = lp_width_of(&r, k->threads);
     LpStatus s = d->op->prepare(&r, &x->k, e);
     lp_free(in);
     return s;

@@ -9,6 +9,7 @@
 #include "src/base/hash.h"
 #include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/width.h"
 
 /* ---- kernel cache ------------------------------------------------------- */
 #define SLOTS 256 /* a power of two */
@@ -390,8 +391,8 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                        .n_out = c->n_out,
                        .in = ins,
                        .out = dn,
-                       .threads = lp_kernel_width(),
                        .site = site};
+    req.threads = lp_width_of(&req, lp_kernel_width());
     LpRunCtx rc = {.seed = seed};
     LpKernel local;
     const LpKernel *k = &local;

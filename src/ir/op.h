@@ -246,6 +246,9 @@ struct LpOp {
     LpStatus (*measure)(const LpKernelReq *r, void *const *in, LpType *out,
                         LpErr *e);
     LpStatus (*prepare)(const LpKernelReq *r, LpKernel *k, LpErr *e);
+    /* multiply-adds of a call; NULL: about one for each element that it reads
+     * or writes (src/ops/width.h decides from it how many threads pay) */
+    double (*work)(const LpKernelReq *r);
     /* views: value of the parent after the view was overwritten by `v` */
     LpVal (*put)(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
     void (*cost)(const struct LpCostReq *r, struct LpCost *out);

@@ -156,6 +156,7 @@ LpOp op_attention = {
     .grad = grad,
     .grad_in = 15,
     .prepare = lp_attention_prepare,
+    .work = lp_attention_work,
     .back = &op_attention_backward,
 };
 
@@ -167,6 +168,7 @@ LpOp op_attention_backward = {
     .infer = infer_back,
     .expand = expand_back,
     .prepare = lp_attention_back_prepare,
+    .work = lp_attention_back_work,
 };
 
 /* ---- public form --------------------------------------------------------- */

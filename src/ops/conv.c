@@ -236,6 +236,7 @@ LpOp op_convolution = {
     .grad = grad_convolution,
     .grad_in = 3,
     .prepare = lp_conv_prepare,
+    .work = lp_conv_work,
     .cost = lp_rule_convolution,
 };
 
@@ -248,6 +249,7 @@ LpOp op_convolution_backward_input = {
     .grad = grad_back_input,
     .grad_in = 3,
     .prepare = lp_conv_input_prepare,
+    .work = lp_conv_input_work,
     .cost = lp_rule_convolution_input,
 };
 
@@ -260,6 +262,7 @@ LpOp op_convolution_backward_weight = {
     .grad = grad_back_weight,
     .grad_in = 3,
     .prepare = lp_conv_weight_prepare,
+    .work = lp_conv_weight_work,
     .cost = lp_rule_convolution_weight,
 };
 

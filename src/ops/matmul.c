@@ -77,6 +77,7 @@ LpOp op_mm = {
     .grad = grad_product,
     .grad_in = 3,
     .prepare = lp_mm_prepare,
+    .work = lp_mm_work,
     .cost = lp_rule_product,
 };
 
@@ -88,6 +89,7 @@ LpOp op_bmm = {
     .grad = grad_product,
     .grad_in = 3,
     .prepare = lp_mm_prepare,
+    .work = lp_mm_work,
     .cost = lp_rule_product,
 };
 

@@ -242,3 +242,22 @@ LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     size_t work = scratch(&a, t) * (size_t)r->threads;
     return lp_plain_prepare(r, k, backward, t, &a, sizeof a, work, e);
 }
+
+/* Two products a head; the backward makes the scores again and has five. */
+static double products(const LpDesc *q, const LpDesc *k, const LpDesc *v)
+{
+    double keys = (double)k->shape[k->ndim - 2];
+    double pairs = (double)lp_desc_numel(q) * keys;
+    double e = (double)q->shape[q->ndim - 1];
+    return e > 0 ? pairs * (1 + (double)v->shape[v->ndim - 1] / e) : 0;
+}
+
+double lp_attention_work(const LpKernelReq *r)
+{
+    return products(&r->in[0], &r->in[1], &r->in[2]);
+}
+
+double lp_attention_back_work(const LpKernelReq *r)
+{
+    return 2.5 * products(&r->in[1], &r->in[2], &r->in[3]);
+}

@@ -426,3 +426,26 @@ LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     return prepare(r, 2, k, e);
 }
+
+/* The smaller side's elements times what each is the sum of. */
+static double products(const LpDesc *small, const LpDesc *w)
+{
+    return w->shape[0] > 0 ? (double)lp_desc_numel(small) *
+                                 (double)lp_desc_numel(w) / (double)w->shape[0]
+                           : 0;
+}
+
+double lp_conv_work(const LpKernelReq *r)
+{
+    return products(r->attr[3].i ? &r->in[0] : &r->out[0], &r->in[1]);
+}
+
+double lp_conv_input_work(const LpKernelReq *r)
+{
+    return products(r->attr[4].i ? &r->out[0] : &r->in[0], &r->in[1]);
+}
+
+double lp_conv_weight_work(const LpKernelReq *r)
+{
+    return products(r->attr[4].i ? &r->in[1] : &r->in[0], &r->out[0]);
+}

@@ -107,24 +107,13 @@ static void channels(const Geom *g, Way way, const double *src,
            k + (o * g->ic + i) * g->kernel);
 }
 
-/* Threads cost more than they save on less than this many products. The bits
- * do not depend on the width. */
-#define PARALLEL_MIN 32768
-
-static int width(const Geom *g, int threads)
-{
-    int64_t products =
-        g->n * g->groups * g->oc * g->ic * g->kernel * g->dst_plane;
-    return products < PARALLEL_MIN ? 1 : threads;
-}
-
 void lp_conv_ref(const LpConvGeom *geom, const double *src, const double *w,
                  double *dst, int threads)
 {
     Geom g = widen(geom);
     int64_t all = g.n * g.groups * g.oc;
     memset(dst, 0, (size_t)(all * g.dst_plane) * sizeof *dst);
-#pragma omp parallel for num_threads(width(&g, threads)) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++)
         for (int64_t i = 0; i < g.ic; i++)
             channels(&g, TO_DST, src, dst, w, q / (g.groups * g.oc),
@@ -137,7 +126,7 @@ void lp_conv_ref_data(const LpConvGeom *geom, const double *dst,
     Geom g = widen(geom);
     int64_t all = g.n * g.groups * g.ic;
     memset(src, 0, (size_t)(all * g.src_plane) * sizeof *src);
-#pragma omp parallel for num_threads(width(&g, threads)) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++) {
         int64_t c = q % (g.groups * g.ic);
         for (int64_t o = 0; o < g.oc; o++)
@@ -152,7 +141,7 @@ void lp_conv_ref_weights(const LpConvGeom *geom, const double *src,
     Geom g = widen(geom);
     int64_t all = g.groups * g.oc;
     memset(w, 0, (size_t)(all * g.ic * g.kernel) * sizeof *w);
-#pragma omp parallel for num_threads(width(&g, threads)) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t o = 0; o < all; o++)
         for (int64_t i = 0; i < g.ic; i++)
             for (int64_t n = 0; n < g.n; n++)

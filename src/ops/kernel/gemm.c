@@ -76,8 +76,6 @@ void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
     }
     int64_t w = width_of(t), panels = (g->n + w - 1) / w;
     int64_t blocks = (g->m + ROWS - 1) / ROWS;
-    if (g->m * g->n * g->k < 32768)
-        threads = 1;
     if (threads <= 1) {
         for (int64_t p = 0; p < panels; p++) {
             pack_task(g, t, p, w, b, work);

@@ -108,8 +108,6 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
     const LpGemmArgs *g = &p.g;
     bool own = p.t == LP_F64 || p.t == LP_I64 ||
                (p.t == LP_F32 && g->m * g->n * g->k <= TINY);
-    if (p.batch > 1 && p.batch * g->m * g->n * g->k < 32768)
-        p.threads = 1;
     if (own) {
         p.work_one = (lp_gemm_work(g, p.t) + 63) / 64 * 64;
         p.work = p.work_one * (size_t)(p.batch > 1 ? p.threads : 1);
@@ -247,4 +245,10 @@ LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     k->work_bytes = p->work;
     k->threads = p->threads;
     return LP_OK;
+}
+
+double lp_mm_work(const LpKernelReq *r)
+{
+    const LpDesc *a = &r->in[0];
+    return (double)lp_desc_numel(&r->out[0]) * (double)a->shape[a->ndim - 1];
 }

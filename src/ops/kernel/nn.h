@@ -8,6 +8,7 @@
 
 /* mm [m, k] [k, n] and bmm [b, m, k] [b, k, n], any strides, any type. */
 LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+double lp_mm_work(const LpKernelReq *r);
 
 /* A convolution from `src` (the larger side) to `dst`; a transposed one is
  * the same with the sides exchanged. Attributes hold n_spatial entries each,
@@ -22,6 +23,9 @@ typedef struct LpConvGeom {
 LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_conv_input_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+double lp_conv_work(const LpKernelReq *r);
+double lp_conv_input_work(const LpKernelReq *r);
+double lp_conv_weight_work(const LpKernelReq *r);
 
 LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_adaptive_max_pool_prepare(const LpKernelReq *r, LpKernel *k,
@@ -62,5 +66,7 @@ LpStatus lp_dropout_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 /* attention.c */
 LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+double lp_attention_work(const LpKernelReq *r);
+double lp_attention_back_work(const LpKernelReq *r);
 
 #endif

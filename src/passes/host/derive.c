@@ -17,8 +17,10 @@
 #include <string.h>
 
 #include "src/ops/kernel/conv_home.h"
+#include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/packed.h"
 #include "src/ops/ops.h"
+#include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
 enum {
@@ -130,6 +132,16 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
     LpStatus s = lp_lower_new_kernel(l, &mm);
     if (s == LP_OK)
         s = lp_lower_new_kernel(l, &pack);
+    if (s == LP_OK) {
+        LpKernelReq r = {.op = n->op,
+                         .n_in = 2,
+                         .n_out = 1,
+                         .in = (LpDesc[]){xd, wd},
+                         .out = &yd};
+        mm->threads = lp_width_of(&r, l->o->threads);
+        pack->threads =
+            lp_width_of_copy((double)lp_desc_numel(&wd), l->o->threads);
+    }
     LpErr probe = {0}; /* strides the library does not take: the plain way */
     if (s == LP_OK && lp_packed_mm_prepare(&xd, &wd, &yd, mm, pack, &bytes,
                                            &same, &probe) != LP_OK)

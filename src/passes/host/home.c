@@ -18,6 +18,7 @@
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/ops.h"
+#include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
 typedef struct Find {
@@ -267,8 +268,8 @@ LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
                      .n_out = 1,
                      .in = in,
                      .out = &out,
-                     .threads = l->o->threads,
                      .fast = l->o->fast};
+    r.threads = lp_width_of(&r, l->o->threads);
     LpConvHome h;
     LpErr probe = {0}; /* a window the library does not take: plain rows */
     bool plain = true;

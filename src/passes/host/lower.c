@@ -15,6 +15,7 @@
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/ops.h"
+#include "src/ops/width.h"
 
 LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v)
 {
@@ -152,7 +153,9 @@ LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
     int block = from.block ? from.block : to.block;
     LP_TRY(lp_lower_new_kernel(l, &k));
     if (from.home != to.home) {
-        LpStatus s = lp_conv_home_copy(&from, &to, l->o->threads, k, l->err);
+        double elements = (double)lp_desc_numel(&to);
+        int width = lp_width_of_copy(elements, l->o->threads);
+        LpStatus s = lp_conv_home_copy(&from, &to, width, k, l->err);
         return lp_lower_finish(l, s, node, k, &src, 1, &dst, 1);
     }
     if (from.home) {
@@ -422,9 +425,9 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .n_out = (int)n->n_out,
                      .in = q->in,
                      .out = q->out,
-                     .threads = l->o->threads,
                      .site = n->site,
                      .fast = l->o->fast};
+    r.threads = k->threads = lp_width_of(&r, l->o->threads);
     LpStatus s = n->op->prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;
     if (s == LP_OK)

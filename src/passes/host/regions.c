@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "src/ops/kernel/copy.h"
+#include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
 static bool is_result(const LpRegion *r, LpVal v)
@@ -206,8 +207,8 @@ LpStatus lp_lower_region(LpLower *l, const LpRegions *x, uint32_t region)
                      .n_in = w.n_in,
                      .n_out = w.n_out,
                      .in = w.in,
-                     .out = w.out,
-                     .threads = l->o->threads};
+                     .out = w.out};
+    q.threads = k->threads = lp_width_of(&q, l->o->threads);
     LP_TRY(lp_lower_finish(l, r->op->prepare(&q, k, l->err), x->last[region], k,
                            w.pin, w.n_in, w.pout, w.n_out));
     count_reads(l, region);
