@@ -6,26 +6,9 @@
  * charged as their steps. A running sum has no operation of its own there: it
  * is charged as doubling steps of a copy and an addition; a median or a mode as
  * the compare steps of a bitonic sort (Batcher, 1968), what popops uses. */
-#include "runtime/cost/cost.h"
-#include "src/ir/cost.h"
+#include "src/ops/cost_ctx.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
-
-static LpCostCtx context(const LpCostReq *r)
-{
-    LpCostCtx x = lp_cost_ctx(r->chip);
-    x.tiles = r->tiles;
-    x.proportion = r->memory_proportion;
-    x.partials = r->partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
-    return x;
-}
-
-static LpCostType cost_type(LpDtype t)
-{
-    return t == LP_F16 || t == LP_BF16 ? LP_COST_HALF
-           : lp_is_float(t)            ? LP_COST_FLOAT
-                                       : LP_COST_INT;
-}
 
 /* ---- pointwise ------------------------------------------------------------
  */
@@ -54,7 +37,7 @@ static void add_casts(const LpCostReq *r, const LpCostCtx *x, int first,
         const LpType *in = &r->in[i];
         if (in->dtype == LP_DT_NONE || is_number(in))
             continue;
-        LpCostType own = cost_type(in->dtype);
+        LpCostType own = lp_cost_type(in->dtype);
         if (own != t)
             lp_cost_add(out, lp_cost_cast(x, own, t, lp_numel(in)));
     }
@@ -103,18 +86,18 @@ static LpCost step(const LpCostReq *r, const LpCostCtx *x, LpEwOp op,
 void lp_rule_pointwise(const LpCostReq *r, LpCost *out)
 {
     const LpPointwise *pw = lp_pointwise_of(r->op);
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     int64_t n = lp_numel(&r->out[0]);
-    LpCostType t = cost_type(r->out[0].dtype);
+    LpCostType t = lp_cost_type(r->out[0].dtype);
     if (pw->policy == LP_PW_CAST) {
-        LpCostType from = cost_type(r->in[0].dtype);
+        LpCostType from = lp_cost_type(r->in[0].dtype);
         lp_cost_add(out, from == t ? lp_cost_copy(&x, t, n, false)
                                    : lp_cost_cast(&x, from, t, n));
         return;
     }
     int first = pw->policy == LP_PW_MASK;
     if (pw->policy == LP_PW_BOOL)
-        t = cost_type(lp_infer_promote(r->in, r->n_in));
+        t = lp_cost_type(lp_infer_promote(r->in, r->n_in));
     add_casts(r, &x, first, t, out);
     bool scaled = (r->op->id == LP_OP_add || r->op->id == LP_OP_sub) &&
                   lp_scalar_f(r->attr[0].s) != 1;
@@ -184,10 +167,10 @@ static void add_norm(const LpCostReq *r, const LpCostCtx *x, LpCostType t,
 
 void lp_rule_reduce(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *in = &r->in[0];
     int64_t n = lp_numel(in), results = lp_numel(&r->out[0]);
-    LpCostType t = cost_type(in->dtype);
+    LpCostType t = lp_cost_type(in->dtype);
     if (r->op->id == LP_OP_vector_norm) {
         add_norm(r, &x, t, n, results, out);
         return;
@@ -213,10 +196,10 @@ static int64_t steps_of(int64_t n)
 
 void lp_rule_line(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *in = &r->in[0];
     int64_t n = lp_numel(in), line = 1;
-    LpCostType t = cost_type(in->dtype);
+    LpCostType t = lp_cost_type(in->dtype);
     for (int i = 0; i < r->attr[0].n; i++)
         line *= in->shape[r->attr[0].v[i]];
     int64_t k = steps_of(line);

@@ -1,5 +1,6 @@
 /* Filling masked places, windows at a position known at run time, classes as
  * rows of ones, membership. */
+#include "src/ops/cost_ctx.h"
 #include "src/ops/index.h"
 #include "src/ops/kernel/gather_masked.h"
 #include "src/ops/layout_cost.h"
@@ -143,13 +144,9 @@ static LpStatus infer_dynamic_slice(LpInfer *x)
 
 static void window_cost(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = lp_cost_ctx(r->chip);
-    x.tiles = r->tiles;
+    LpCostCtx x = lp_cost_ctx_of(r);
+    LpCostType t = lp_cost_type(r->in[0].dtype);
     int64_t n = lp_numel(&r->in[0]), rows = r->in[0].shape[r->attr[0].i];
-    bool half = r->in[0].dtype == LP_F16;
-    LpCostType t = half                          ? LP_COST_HALF
-                   : lp_is_float(r->in[0].dtype) ? LP_COST_FLOAT
-                                                 : LP_COST_INT;
     lp_cost_add(out, lp_cost_dynamic_slice(&x, t, rows, rows > 0 ? n / rows : 0,
                                            r->attr[1].i));
 }

@@ -5,22 +5,7 @@
 
 #include <string.h>
 
-static LpCostCtx context(const LpCostReq *r)
-{
-    LpCostCtx x = lp_cost_ctx(r->chip);
-    x.tiles = r->tiles;
-    x.proportion = r->memory_proportion;
-    x.partials = r->partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
-    return x;
-}
-
-static LpCostType type_of(const LpType *t)
-{
-    if (!lp_is_float(t->dtype))
-        return LP_COST_INT;
-    return t->dtype == LP_F16 || t->dtype == LP_BF16 ? LP_COST_HALF
-                                                     : LP_COST_FLOAT;
-}
+#include "src/ops/cost_ctx.h"
 
 void lp_rule_view(const LpCostReq *r, LpCost *out)
 {
@@ -29,39 +14,40 @@ void lp_rule_view(const LpCostReq *r, LpCost *out)
 
 void lp_rule_copy(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    lp_cost_add(out, lp_cost_copy(&x, type_of(&r->out[0]), lp_numel(&r->out[0]),
-                                  false));
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(r->out[0].dtype),
+                                  lp_numel(&r->out[0]), false));
 }
 
 void lp_rule_reverse(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    lp_cost_add(
-        out, lp_cost_copy(&x, type_of(&r->out[0]), lp_numel(&r->out[0]), true));
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(r->out[0].dtype),
+                                  lp_numel(&r->out[0]), true));
 }
 
 void lp_rule_embed(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *part = &r->in[r->n_in - 1];
     lp_rule_fill(r, out);
-    lp_cost_add(out, lp_cost_copy(&x, type_of(part), lp_numel(part), false));
+    lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(part->dtype), lp_numel(part),
+                                  false));
 }
 
 void lp_rule_fill(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    lp_cost_add(out,
-                lp_cost_fill(&x, type_of(&r->out[0]), lp_numel(&r->out[0])));
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_fill(&x, lp_cost_type(r->out[0].dtype),
+                                  lp_numel(&r->out[0])));
 }
 
 void lp_rule_select(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    lp_cost_add(out,
-                lp_cost_elementwise(&x, LP_EW_select, LP_EW_UNARY,
-                                    type_of(&r->out[0]), lp_numel(&r->out[0])));
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_select, LP_EW_UNARY,
+                                         lp_cost_type(r->out[0].dtype),
+                                         lp_numel(&r->out[0])));
 }
 
 /* A table of t's first dimensions by its last one; `rows` of it wanted. */
@@ -76,15 +62,15 @@ static LpLookup table(const LpType *t, int64_t count)
 
 void lp_rule_lookup(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     LpLookup l = table(&r->in[0], lp_numel(&r->out[0]));
-    lp_cost_add(out, lp_cost_lookup(&x, type_of(&r->out[0]), &l));
+    lp_cost_add(out, lp_cost_lookup(&x, lp_cost_type(r->out[0].dtype), &l));
 }
 
 /* The source is the largest operand that is not the result's own. */
 void lp_rule_lookup_add(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     int64_t count = 0;
     for (int i = 0; i < r->n_in; i++) {
         bool self = i == 0 && lp_type_eq(&r->in[0], &r->out[0]);
@@ -93,20 +79,20 @@ void lp_rule_lookup_add(const LpCostReq *r, LpCost *out)
             count = lp_numel(&r->in[i]);
     }
     LpLookup l = table(&r->out[0], count);
-    lp_cost_add(out, lp_cost_lookup_add(&x, type_of(&r->out[0]), &l));
+    lp_cost_add(out, lp_cost_lookup_add(&x, lp_cost_type(r->out[0].dtype), &l));
 }
 
 void lp_rule_sort(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     int dim = (int)r->attr[r->attr[1].kind == LP_ATTR_INT ? 1 : 0].i;
     const LpType *t = &r->in[0];
     int64_t n = t->ndim > 0 ? t->shape[dim] : 1, stages = 0;
     for (int64_t w = 1, k = 1; w < n; w *= 2, k++)
         stages += k;
-    LpCost c = lp_cost_exchange(&x, type_of(t), lp_numel(t));
-    lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_min, LP_EW_BINARY, type_of(t),
-                                        lp_numel(t)));
+    LpCost c = lp_cost_exchange(&x, lp_cost_type(t->dtype), lp_numel(t));
+    lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_min, LP_EW_BINARY,
+                                        lp_cost_type(t->dtype), lp_numel(t)));
     /* the positions move with the values */
     lp_cost_add(&c, lp_cost_exchange(&x, LP_COST_INT, lp_numel(t)));
     lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_select, LP_EW_BINARY,
@@ -116,7 +102,7 @@ void lp_rule_sort(const LpCostReq *r, LpCost *out)
 
 void lp_rule_random(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const char *name = r->op->name;
     LpRndOp op = LP_RND_UNIFORM;
     if (strstr(name, "trunc"))
@@ -125,16 +111,16 @@ void lp_rule_random(const LpCostReq *r, LpCost *out)
         op = LP_RND_NORMAL;
     else if (strncmp(name, "bernoulli", 9) == 0)
         op = LP_RND_BERNOULLI;
-    lp_cost_add(
-        out, lp_cost_random(&x, op, type_of(&r->out[0]), lp_numel(&r->out[0])));
+    lp_cost_add(out, lp_cost_random(&x, op, lp_cost_type(r->out[0].dtype),
+                                    lp_numel(&r->out[0])));
 }
 
 /* One scaled addition for the parameter, two for every state with a
  * multiplication; second moments add a root and a division. */
 void lp_rule_update(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    LpCostType t = type_of(&r->in[0]);
+    LpCostCtx x = lp_cost_ctx_of(r);
+    LpCostType t = lp_cost_type(r->in[0].dtype);
     int64_t n = lp_numel(&r->in[0]);
     bool root = strncmp(r->op->name, "adam", 4) == 0 ||
                 strncmp(r->op->name, "rms", 3) == 0 ||
@@ -143,7 +129,7 @@ void lp_rule_update(const LpCostReq *r, LpCost *out)
     for (int i = 1; i < r->n_out; i++) {
         if (lp_numel(&r->out[i]) != n)
             continue;
-        LpCostType s = type_of(&r->out[i]);
+        LpCostType s = lp_cost_type(r->out[i].dtype);
         lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul,
                                              LP_EW_BINARY_INPLACE, s, n));
         lp_cost_add(out, lp_cost_scaled_add(&x, s, n, s != t));

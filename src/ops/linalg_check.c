@@ -1,6 +1,7 @@
 /* What the rules of linear algebra share (linalg.h). */
 #include "src/ops/linalg.h"
 
+#include "src/ops/cost_ctx.h"
 #include "src/ops/layout_cost.h"
 
 /* ---- checks --------------------------------------------------------------
@@ -170,8 +171,7 @@ const double lp_linalg_third = 1.0 / 3, lp_linalg_one = 1, lp_linalg_two = 2,
 
 void lp_rule_linalg(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = lp_cost_ctx(r->chip);
-    x.tiles = r->tiles;
+    LpCostCtx x = lp_cost_ctx_of(r);
     int64_t elems = 0, count = 1;
     const LpType *a = &r->in[0];
     double m = (double)a->shape[a->ndim - 2], n = (double)a->shape[a->ndim - 1];

@@ -2,38 +2,20 @@
  * the words of runtime/cost. Gradients of the input and of the weights of a
  * convolution are planned as such; what a matrix product is a gradient of, its
  * operator does not tell: the request does. */
-#include "runtime/cost/cost.h"
-#include "src/ir/cost.h"
+#include "src/ops/cost_ctx.h"
 #include "src/ops/nnop.h"
-
-static LpCostCtx context(const LpCostReq *r)
-{
-    LpCostCtx x = lp_cost_ctx(r->chip);
-    x.tiles = r->tiles;
-    x.proportion = r->memory_proportion;
-    x.partials = r->partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
-    x.cache = r->cache;
-    return x;
-}
-
-static LpCostType cost_type(LpDtype t)
-{
-    return t == LP_F16 || t == LP_BF16 ? LP_COST_HALF
-           : lp_is_float(t)            ? LP_COST_FLOAT
-                                       : LP_COST_INT;
-}
 
 void lp_rule_product(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *a = &r->in[0], *b = &r->in[1];
     int n = a->ndim;
     LpMatmulShape s = {.groups = n == 3 ? a->shape[0] : 1,
                        .m = a->shape[n - 2],
                        .k = a->shape[n - 1],
                        .n = b->shape[n - 1]};
-    lp_cost_add(
-        out, lp_cost_matmul(&x, cost_type(a->dtype), s, (LpConvPass)r->pass));
+    lp_cost_add(out, lp_cost_matmul(&x, lp_cost_type(a->dtype), s,
+                                    (LpConvPass)r->pass));
 }
 
 /* ---- convolution ----------------------------------------------------------
@@ -66,7 +48,7 @@ static void convolution(const LpCostReq *r, const LpAttr *a, LpConvPass pass,
                         const LpType *big, const LpType *w, const LpType *small,
                         LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     if (a[3].i) {
         const LpType *t = big;
         big = small;
@@ -75,7 +57,7 @@ static void convolution(const LpCostReq *r, const LpAttr *a, LpConvPass pass,
             pass = pass == LP_PASS_BWD ? LP_PASS_FWD : LP_PASS_BWD;
     }
     LpConvShape s = conv_shape(a, big, w, small);
-    lp_cost_add(out, lp_cost_conv(&x, cost_type(big->dtype), &s, pass));
+    lp_cost_add(out, lp_cost_conv(&x, lp_cost_type(big->dtype), &s, pass));
 }
 
 void lp_rule_convolution(const LpCostReq *r, LpCost *out)
@@ -99,7 +81,7 @@ void lp_rule_convolution_weight(const LpCostReq *r, LpCost *out)
  */
 void lp_rule_pool(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpPoolFacts *f = r->op->data;
     LpRedOp op = f->max ? LP_RED_MAX : LP_RED_ADD;
     int64_t n_in = lp_numel(&r->in[0]), n_out = lp_numel(&r->out[0]);
@@ -112,7 +94,7 @@ void lp_rule_pool(const LpCostReq *r, LpCost *out)
         for (int i = 0; i < kernel->n; i++)
             window *= kernel->v[i];
     }
-    LpCostType t = cost_type(r->in[0].dtype);
+    LpCostType t = lp_cost_type(r->in[0].dtype);
     lp_cost_add(out, f->backward
                          ? lp_cost_pool_grad(&x, op, t, big, small, window)
                          : lp_cost_pool(&x, op, t, big, small, window));
@@ -129,21 +111,21 @@ static Lines lines_of(const LpCostReq *r)
 {
     const LpType *t = &r->out[0];
     Lines l = {.cols = t->ndim ? t->shape[r->attr[0].i] : 1,
-               .type = cost_type(t->dtype)};
+               .type = lp_cost_type(t->dtype)};
     l.rows = l.cols ? lp_numel(t) / l.cols : 0;
     return l;
 }
 
 void lp_rule_softmax(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     Lines l = lines_of(r);
     lp_cost_add(out, lp_cost_softmax(&x, l.type, l.rows, l.cols));
 }
 
 void lp_rule_log_softmax(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     Lines l = lines_of(r);
     lp_rule_softmax(r, out);
     lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_log, LP_EW_UNARY_INPLACE,
@@ -152,7 +134,7 @@ void lp_rule_log_softmax(const LpCostReq *r, LpCost *out)
 
 void lp_rule_softmax_back(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     Lines l = lines_of(r);
     lp_cost_add(out, lp_cost_softmax_grad(&x, l.type, l.rows, l.cols));
 }
@@ -164,16 +146,16 @@ static int64_t channels(const LpType *weight)
 
 void lp_rule_norm(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    lp_cost_add(out,
-                lp_cost_norm(&x, cost_type(r->in[0].dtype), lp_numel(&r->in[0]),
-                             lp_numel(&r->out[1]), channels(&r->in[1]), false));
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_norm(&x, lp_cost_type(r->in[0].dtype),
+                                  lp_numel(&r->in[0]), lp_numel(&r->out[1]),
+                                  channels(&r->in[1]), false));
 }
 
 void lp_rule_norm_back(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
-    lp_cost_add(out, lp_cost_norm_grad(&x, cost_type(r->in[1].dtype),
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_norm_grad(&x, lp_cost_type(r->in[1].dtype),
                                        lp_numel(&r->in[1]), lp_numel(&r->in[2]),
                                        channels(&r->in[4])));
 }
@@ -189,17 +171,17 @@ static LpCost sum_of(const LpCostCtx *x, LpCostType t, const LpType *in)
 /* Of all elements of `in`, unless they stay apart. */
 static void reduced(const LpCostReq *r, const LpType *in, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *y = &r->out[0];
     if (y->ndim == 0 && in->ndim > 0)
-        lp_cost_add(out, sum_of(&x, cost_type(y->dtype), in));
+        lp_cost_add(out, sum_of(&x, lp_cost_type(y->dtype), in));
 }
 
 static void weighted(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul, LP_EW_BINARY,
-                                         cost_type(r->out[0].dtype),
+                                         lp_cost_type(r->out[0].dtype),
                                          lp_numel(&r->in[1])));
 }
 
@@ -216,16 +198,16 @@ void lp_rule_nll(const LpCostReq *r, LpCost *out)
 
 void lp_rule_nll_back(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *dx = &r->out[0];
-    lp_cost_add(out, lp_cost_fill(&x, cost_type(dx->dtype), lp_numel(dx)));
+    lp_cost_add(out, lp_cost_fill(&x, lp_cost_type(dx->dtype), lp_numel(dx)));
     weighted(r, out);
 }
 
 void lp_rule_dropout(const LpCostReq *r, LpCost *out)
 {
-    LpCostCtx x = context(r);
+    LpCostCtx x = lp_cost_ctx_of(r);
     lp_cost_add(out,
-                lp_cost_random(&x, LP_RND_DROPOUT, cost_type(r->in[0].dtype),
+                lp_cost_random(&x, LP_RND_DROPOUT, lp_cost_type(r->in[0].dtype),
                                lp_numel(&r->in[0])));
 }

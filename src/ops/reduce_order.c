@@ -248,6 +248,8 @@ static LpVal quantile(LpBuilder *b, const char *name, const LpAttr *attr,
             order[n++] = i;
     order[n++] = d;
     x = all ? lp_reshape(b, x, &flat, 1) : lp_permute(b, x, order, t.ndim);
+    if (lp_failed(b))
+        return LP_NOVAL;
     LpVal y = interpolated(b, x, q, how, ignore_nan);
     order[0] = rest; /* the quantiles first */
     for (int i = 0; i < rest; i++)

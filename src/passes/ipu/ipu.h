@@ -294,7 +294,6 @@ bool lp_ipu_is_checkpoint(const LpOp *op);
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */
 LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
-LpCostType lp_ipu_cost_type(LpDtype t);
 /* Cost of a node on all tiles of an IPU; `proportion` of a tile for its
  * temporaries. */
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,

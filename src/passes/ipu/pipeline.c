@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
 
 LpIpuOptions lp_ipu_options(void)
@@ -55,16 +56,9 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
     LpCostCtx x = lp_cost_ctx(p->o.chip);
     x.tiles = lp_ipu_tiles(p);
     x.proportion = p->o.proportion[ipu];
-    x.partials = p->o.partials == LP_F16 ? LP_COST_HALF : LP_COST_FLOAT;
+    x.partials = lp_cost_type(p->o.partials);
     x.cache = p->cache;
     return x;
-}
-
-LpCostType lp_ipu_cost_type(LpDtype t)
-{
-    if (t == LP_F16 || t == LP_BF16)
-        return LP_COST_HALF;
-    return lp_is_float(t) ? LP_COST_FLOAT : LP_COST_INT;
 }
 
 /* The location class of a variable; its memory kind. */

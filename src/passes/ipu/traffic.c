@@ -1,5 +1,6 @@
 /* Bytes that each run moves to and from the host and streaming memory. */
 #include "src/passes/ipu/traffic.h"
+#include "src/ops/cost_ctx.h"
 
 #include <string.h>
 
@@ -75,7 +76,7 @@ static void weights(const LpIpuPlan *p, LpTraffic *t, int run, int *mark)
                 t->weights += kept * size;
             }
             if (kept < all)
-                t->gather[lp_ipu_cost_type(var->type.dtype)] += all * size;
+                t->gather[lp_cost_type(var->type.dtype)] += all * size;
         }
     }
 }

@@ -2,6 +2,7 @@
  * that lives off chip comes and goes, then every IPU updates its parameters.
  * With sharded state the sum is scattered, each replica updates its share, and
  * the new parameters are gathered. */
+#include "src/ops/cost_ctx.h"
 #include "src/passes/ipu/traffic.h"
 
 typedef struct Update {
@@ -27,7 +28,7 @@ static void gather_traffic(Update *u, bool *share)
         const LpVariable *v = &p->step->var[i];
         int ipu = p->var_ipu[i];
         int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
-        LpCostType t = lp_ipu_cost_type(v->type.dtype);
+        LpCostType t = lp_cost_type(v->type.dtype);
         bool of = v->param >= 0;
         if (of && (v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM))
             share[i] = share[v->param];
