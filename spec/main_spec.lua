@@ -38,11 +38,11 @@ describe("the host program", function()
   end)
 
   describe("has threads that wait", function()
-    local show = [[ -e 'print(os.getenv("GOMP_SPINCOUNT"), os.getenv("LUPINE_SPIN"))']]
+    local show = [[ -e 'print(os.getenv("GOMP_SPINCOUNT"), os.getenv("PWD"))']]
 
     -- What libgomp took (the last of what it shows), and what a script sees.
     local function spin(environment)
-      local out, err = program.shell("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "
+      local out, err = program.shell("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY PWD=/here "
         .. "OMP_DISPLAY_ENV=verbose " .. environment .. " " .. program.host .. show)
       local last
       for rounds in err:gmatch("GOMP_SPINCOUNT = '(%w+)'") do
@@ -54,13 +54,13 @@ describe("the host program", function()
     it("for 1000 rounds, which scripts and their children do not inherit", function()
       local rounds, seen = spin("")
       assert.equal("1000", rounds)
-      assert.equal("nil\tnil\n", seen)
+      assert.equal("nil\t/here\n", seen)
     end)
 
     it("as long as the environment says", function()
       local rounds, seen = spin("GOMP_SPINCOUNT=77")
       assert.equal("77", rounds)
-      assert.equal("77\tnil\n", seen)
+      assert.equal("77\t/here\n", seen)
       assert.equal("0", (spin("OMP_WAIT_POLICY=passive")))
     end)
   end)

@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 {
     struct Command c = {argv, argc, 0};
     int first = 0;
-    lp_host_limit_spin(argv);
+    lp_host_return_environment();
     if (argc > 0 && argv[0][0])
         program = argv[0];
     int wants = read_options(argv, argc, &first);

@@ -21,8 +21,9 @@ void lp_host_own_folder(const char *own);
 void lp_host_push_terminal(lua_State *L);
 void lp_host_close_terminal(void);
 
-/* Once, before anything else: threads that wait go to sleep soon, unless the
- * environment says how long they wait. May start the program anew. */
-void lp_host_limit_spin(char **argv);
+/* main_spin.c makes waiting threads go to sleep soon, unless the environment
+ * says how long they wait. Once, before anything else: gives back the entry of
+ * the environment that this took. */
+void lp_host_return_environment(void);
 
 #endif

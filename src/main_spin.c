@@ -2,34 +2,64 @@
  * spin for 300,000 rounds before it sleeps; where other programs want the
  * processors too, the rounds take the time of the very thread that is waited
  * for, and a step of small operators becomes many times slower. libgomp reads
- * the number from the environment before main runs and has no call for it, so
- * the program sets it and starts itself once more.
+ * the number from the environment in its constructor, before main runs, and
+ * has no call for it.
  *
- * The second run takes both variables out again: programs that a script starts
- * get the environment that the user gave. */
-#include <limits.h>
+ * A program's .preinit_array runs before the constructors of the libraries it
+ * is linked to (System V ABI, "Initialization and termination functions"). Its
+ * function lends an entry of the environment to the number, in place, since
+ * the block has no room for another; main puts the entry back, so that the
+ * script and the programs it starts see what the user gave. An entry whose
+ * name libraries may want in between is not borrowed. */
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "src/main.h"
 
-#define SPIN "GOMP_SPINCOUNT"
-#define OURS "LUPINE_SPIN" /* this is the second run */
+#define SPIN "GOMP_SPINCOUNT="
 #define ROUNDS "1000"
 
-void lp_host_limit_spin(char **argv)
+static char setting[] = SPIN ROUNDS;
+static char **borrowed; /* the entry of the environment, until main */
+static char *lender;    /* what stood there */
+
+/* Variables that no constructor reads: those a shell sets for itself. */
+static bool idle(const char *entry)
 {
-    char exe[PATH_MAX];
-    if (getenv(OURS)) {
-        unsetenv(OURS);
-        unsetenv(SPIN);
-        return;
+    static const char *const names[] = {"_=", "SHLVL=", "OLDPWD=", "PWD=",
+                                        "LOGNAME=", "USER=", "SHELL=",
+                                        "MAIL=", "HOME=", "TERM=", "PATH="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(entry, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+static void limit_spin(int argc, char **argv, char **envp)
+{
+    (void)argc;
+    (void)argv;
+    char **place = NULL;
+    for (char **e = envp; *e; e++) {
+        if (strncmp(*e, SPIN, sizeof SPIN - 1) == 0 ||
+            strncmp(*e, "OMP_WAIT_POLICY=", 16) == 0)
+            return;
+        if (!place && idle(*e))
+            place = e;
     }
-    if (getenv(SPIN) || getenv("OMP_WAIT_POLICY") ||
-        !realpath("/proc/self/exe", exe) || setenv(SPIN, ROUNDS, 1) != 0)
+    if (!place)
         return;
-    if (setenv(OURS, ROUNDS, 1) == 0)
-        execv(exe, argv);
-    unsetenv(OURS); /* it could not: the run goes on with libgomp's number */
-    unsetenv(SPIN);
+    borrowed = place;
+    lender = *place;
+    *place = setting;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const early)(
+    int, char **, char **) = limit_spin;
+
+void lp_host_return_environment(void)
+{
+    if (borrowed)
+        *borrowed = lender;
+    borrowed = NULL;
 }
