@@ -22,11 +22,24 @@ typedef struct LpRef {
     uint64_t offset; /* bytes */
 } LpRef;
 
+/* A node whose result an instruction makes. */
+typedef struct LpWork {
+    LpNodeId node;
+    float flops;
+} LpWork;
+
 typedef struct LpInstr {
     LpKernel *kernel;
     const LpRef *in, *out;
     uint32_t n_in, n_out;
     LpNodeId node; /* of the step it came from; for messages and profiles */
+    /* For profiles (src/passes/host/work.c): the operator if it runs one
+     * whole, what it computes (nothing: it moves data), bytes of its operands
+     * and results. */
+    const LpOp *op;
+    const LpWork *work;
+    uint32_t n_work;
+    uint64_t bytes;
 } LpInstr;
 
 /* One straight line of instructions. */

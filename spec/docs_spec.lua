@@ -5,7 +5,7 @@
 --- Numbers with a point may differ a little: CPUs round otherwise.
 local program = require("spec.support.program")
 
-local PAGES = { "README.md", "docs/porting.md" }
+local PAGES = { "README.md", "docs/porting.md", "docs/profile.md" }
 
 local function read(path)
   local file = assert(io.open(path))

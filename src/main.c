@@ -21,6 +21,7 @@ static char own_folder[PATH_MAX]; /* of lupine's Lua files, no final slash */
 
 static const char usage_text[] =
     "usage: %s [options] [script [arguments]]\n"
+    "       %s [options] profile [options] script [arguments]\n"
     "  -e CODE        run CODE\n"
     "  -l MOD         require MOD into the global MOD\n"
     "  -l NAME=MOD    require MOD into the global NAME\n"
@@ -29,6 +30,8 @@ static const char usage_text[] =
     "  -h, --help     print this\n"
     "  --             end of options\n"
     "  -              run standard input as a script\n"
+    "  profile        run a script and show where its time goes (a file of\n"
+    "                 that name: ./profile)\n"
     "Without a script: reads commands from the terminal, or runs standard\n"
     "input as a script if it is none.\n";
 
@@ -72,7 +75,7 @@ static int bad_usage(const char *option)
         fprintf(stderr, "%s: '%s' needs argument\n", program, option);
     else
         fprintf(stderr, "%s: unrecognized option '%s'\n", program, option);
-    fprintf(stderr, usage_text, program);
+    fprintf(stderr, usage_text, program, program);
     return EXIT_FAILURE;
 }
 
@@ -209,6 +212,28 @@ static bool run_script(lua_State *L, char **argv, int argc, int first)
     return run(L, status, n);
 }
 
+/* lupine profile [options] script [arguments] */
+static bool run_profile(lua_State *L, char **argv, int argc, int first)
+{
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "lupine.profile.command");
+    if (!lp_host_call(L, 1, 1)) {
+        lp_host_report(L, program);
+        return false;
+    }
+    lua_getfield(L, -1, "run");
+    luaL_checkstack(L, argc, "too many arguments to script");
+    for (int i = first + 1; i < argc; i++)
+        lua_pushstring(L, argv[i]);
+    return run(L, LUA_OK, argc - first - 1);
+}
+
+static bool is_profile(char **argv, int argc, int first)
+{
+    return first < argc && strcmp(argv[first], "profile") == 0 &&
+           strcmp(argv[first - 1], "--") != 0;
+}
+
 static bool run_repl(lua_State *L)
 {
     lua_getglobal(L, "require");
@@ -245,6 +270,10 @@ static int run_all(lua_State *L)
         printf("lupine %s (%s)\n", LP_VERSION, LUA_RELEASE);
     if (!run_options(L, c->argv, first))
         return 0;
+    if (is_profile(c->argv, c->argc, first)) {
+        c->ok = run_profile(L, c->argv, c->argc, first);
+        return 0;
+    }
     if (first < c->argc && !run_script(L, c->argv, c->argc, first))
         return 0;
     if (wants & WANT_I)
@@ -280,7 +309,7 @@ int main(int argc, char **argv)
     if (wants & BAD_USAGE)
         return bad_usage(argv[first]);
     if (wants & WANT_HELP) {
-        printf(usage_text, program);
+        printf(usage_text, program, program);
         return EXIT_SUCCESS;
     }
     set_process();

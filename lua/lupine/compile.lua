@@ -12,6 +12,7 @@ local arguments = require("lupine.arguments")
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local spans = require("lupine.spans")
 
 local function sizes(shape)
   local out = {}
@@ -276,6 +277,7 @@ end
 ---  pointwise operators as one pass, blocked layouts of images (default true)
 ---@return fun(...: torch.Tensor): ...
 local function compile(fn, inputs, opts)
+  local _ <close> = spans.active and spans.open("compiling")
   opts = opts == nil and {} or opts
   local target = target_of(fn)
   check_tensors(inputs, "compile(inputs)", function(i)
@@ -292,6 +294,7 @@ local function compile(fn, inputs, opts)
   local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
   local call = caller(exec, at, like, spec, wrt, first_grad)
   return function(...)
+    local _ <close> = spans.active and spans.open("inputs and results")
     local args = table.pack(...)
     check_call(target, like, cotangents, args)
     upload(exec, state)

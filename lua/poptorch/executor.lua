@@ -369,6 +369,17 @@ function methods.compilationTime(self)
   return s.compile_seconds
 end
 
+--- Where the host's time went in the calls so far.
+--- error: poptorch.Error without Options.hostProfile(true), or before a call
+---@return lupine.Profile
+function methods.hostProfile(self)
+  local s = compiled(self, "hostProfile")
+  errors.check(s.options.host_profile, "Error",
+    "hostProfile: the host's time is not taken; set options:hostProfile(true)")
+  errors.check(s.has_run, "Error", "hostProfile: the model was compiled but has not been run")
+  return require("lupine.profile").of(s.exec)
+end
+
 --- Names of the compiled program's tensors.
 ---@return string[]
 function methods.getTensorNames(self)

@@ -13,6 +13,7 @@ local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
+local spans = require("lupine.spans")
 local state = require("poptorch.state")
 local supported = require("poptorch.supported")
 local tracing = require("poptorch.tracing")
@@ -193,10 +194,14 @@ local function build(s, spec, tensors)
 end
 
 local function compile(s, spec, tensors)
+  local _ <close> = spans.active and spans.open("compiling")
   hooks.run(M.pre_compile_hooks)
   local started = os.clock()
   local exec = build(s, spec, tensors)
   s.exec, s.has_run = exec, false
+  if s.options.host_profile then
+    exec:profile(true)
+  end
   local ok, e = pcall(mirror, s)
   if not ok then
     s.exec = nil
@@ -334,6 +339,7 @@ end
 ---@param values {n: integer}
 ---@param refresh fun(s: table) run before the program starts
 function M.call(s, values, refresh)
+  local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "the model is for an offline device (ConnectionType.Never): it can be compiled, not run")
   local spec, tensors, originals = take(s, values)

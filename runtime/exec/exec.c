@@ -23,6 +23,9 @@ struct LpExec {
     uint64_t seed;
     uint64_t micro_batch; /* since seeding */
     bool running;
+    bool always;        /* a profile is asked for, session or not */
+    LpProfile *profile; /* NULL: none was taken */
+    LpProfile *timing;  /* the same, while it is on */
 };
 
 /* ---- memory ------------------------------------------------------------- */
@@ -191,6 +194,7 @@ void lp_exec_free(LpExec *x)
     lp_free(x->spare);
     lp_free(x->derived);
     lp_free(x->wide);
+    lp_profile_release(x->profile);
     lp_program_free(x->p);
     lp_free(x);
 }
@@ -337,20 +341,50 @@ static void *resolve(const LpExec *x, void *const *ptr, const LpRef *r)
     return NULL;
 }
 
+static inline LpStatus run_instr(LpExec *x, const LpInstr *in,
+                                 void *const *ptr, const LpRunCtx *rc,
+                                 LpErr *e)
+{
+    void **pin = x->wide, *out[LP_MAX_OUT];
+    for (uint32_t k = 0; k < in->n_in; k++)
+        pin[k] = resolve(x, ptr, &in->in[k]);
+    for (uint32_t k = 0; k < in->n_out; k++)
+        out[k] = resolve(x, ptr, &in->out[k]);
+    return in->kernel->run(in->kernel, pin, out, x->work, rc, e);
+}
+
+static void lap(LpExec *x, uint32_t row, int64_t replica)
+{
+    if (x->timing)
+        lp_profile_lap(x->timing, row, replica);
+}
+
+/* run_code with the time taken. */
+static LpStatus time_code(LpExec *x, const LpCode *c, int64_t replica,
+                          const LpRunCtx *rc, bool may_stop, LpErr *e)
+{
+    void *const *ptr = x->ptr + (size_t)replica * x->n_var;
+    bool micro = c == &x->p->micro;
+    uint32_t first = micro ? x->timing->micro : x->timing->update;
+    for (size_t i = 0; i < c->n; i++) {
+        if (may_stop && lp_interrupt_raised())
+            return lp_fail(e, LP_E_INTERRUPT, "interrupted");
+        LP_TRY(run_instr(x, &c->instr[i], ptr, rc, e));
+        lp_profile_lap(x->timing, first + (uint32_t)i, micro ? replica : -1);
+    }
+    return LP_OK;
+}
+
 static LpStatus run_code(LpExec *x, const LpCode *c, int64_t replica,
                          const LpRunCtx *rc, bool may_stop, LpErr *e)
 {
     void *const *ptr = x->ptr + (size_t)replica * x->n_var;
-    void **pin = x->wide, *out[LP_MAX_OUT];
+    if (x->timing)
+        return time_code(x, c, replica, rc, may_stop, e);
     for (size_t i = 0; i < c->n; i++) {
-        const LpInstr *in = &c->instr[i];
         if (may_stop && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        for (uint32_t k = 0; k < in->n_in; k++)
-            pin[k] = resolve(x, ptr, &in->in[k]);
-        for (uint32_t k = 0; k < in->n_out; k++)
-            out[k] = resolve(x, ptr, &in->out[k]);
-        LP_TRY(in->kernel->run(in->kernel, pin, out, x->work, rc, e));
+        LP_TRY(run_instr(x, &c->instr[i], ptr, rc, e));
     }
     return LP_OK;
 }
@@ -362,10 +396,12 @@ static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
     for (size_t i = 0; i < x->n_var; i++)
         if (s->var[i].role == LP_VAR_ACCUM && s->var[i].micro_in != LP_NOVAL)
             memset(x->ptr[(size_t)r * x->n_var + i], 0, own_bytes(x, i));
+    lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};
         rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
         bind_streams(x, stream, d, a, r);
+        lap(x, LP_PROFILE_STREAMS, r);
         LP_TRY(run_code(x, &x->p->micro, r, &rc, true, e));
         add_summed(x, stream, r);
     }
@@ -395,6 +431,8 @@ static LpStatus derive(LpExec *x, LpErr *e)
         const LpKernel *k = x->p->derived[i].pack;
         void *in[1] = {x->ptr[x->p->derived[i].var]};
         LP_TRY(k->run(k, in, &x->derived[i], x->work, &rc, e));
+        if (x->timing)
+            lp_profile_lap(x->timing, x->timing->pack + (uint32_t)i, -1);
     }
     x->stale = false;
     return LP_OK;
@@ -412,6 +450,7 @@ static LpStatus update(LpExec *x, LpErr *e)
         size_t n = own_bytes(x, i) / lp_dtype_size(v->type.dtype);
         lp_comm_sum(v->type.dtype, x->wide, x->replicas, (int64_t)n);
     }
+    lap(x, LP_PROFILE_SUM, -1);
     LpRunCtx rc = {.seed = x->seed};
     rc.micro_batch = (uint32_t)x->micro_batch;
     return run_code(x, &x->p->update, 0, &rc, false, e);
@@ -422,6 +461,7 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     if (x->stale)
         LP_TRY(derive(x, e));
     each_backup(x, true);
+    lap(x, LP_PROFILE_BUFFERS, -1);
     for (int64_t r = 0; r < x->replicas; r++) {
         LpStatus s = run_replica(x, stream, d, r, e);
         if (s != LP_OK) {
@@ -435,6 +475,17 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     return LP_OK;
 }
 
+/* ---- profiles ----------------------------------------------------------- */
+void lp_exec_set_profile(LpExec *x, bool on)
+{
+    x->always = on;
+}
+
+const LpProfile *lp_exec_profile(const LpExec *x)
+{
+    return x->profile;
+}
+
 LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
                      LpErr *e)
 {
@@ -443,6 +494,11 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
     LP_FAIL_IF(lp_in_worker(), e, LP_E_RUNTIME,
                "a compiled model runs in the process that compiled it, not in "
                "a data loader's worker");
+    x->timing = NULL;
+    if (x->always || lp_profile_session()) {
+        LP_TRY(lp_profile_enter(&x->profile, x->p, e));
+        x->timing = x->profile;
+    }
     x->running = true;
     LpStatus s = LP_OK;
     int64_t n = x->p->step->device_iterations;
@@ -452,6 +508,8 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
             ++*finished;
     }
     x->running = false;
+    if (x->timing)
+        lp_profile_leave(x->timing);
     if (s != LP_OK)
         lp_err_context(e,
                        "%" PRId64 " of %" PRId64 " device iterations "

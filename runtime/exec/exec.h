@@ -12,7 +12,7 @@
 #ifndef LP_RUNTIME_EXEC_EXEC_H
 #define LP_RUNTIME_EXEC_EXEC_H
 
-#include "runtime/program.h"
+#include "runtime/exec/profile.h"
 
 typedef enum { LP_OUT_FINAL, LP_OUT_EVERY_N, LP_OUT_ALL, LP_OUT_SUM } LpOutMode;
 
@@ -46,6 +46,10 @@ int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period);
  * read). On an error `*finished` device iterations have taken effect. */
 LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
                      LpErr *e);
+
+/* Takes the time of every run from now on, or only in sessions. */
+void lp_exec_set_profile(LpExec *x, bool on);
+const LpProfile *lp_exec_profile(const LpExec *x); /* borrowed; NULL: none */
 
 /* Random state: seed and number of micro-batches since seeding. */
 void lp_exec_rng_get(const LpExec *x, uint64_t state[2]);

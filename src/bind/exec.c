@@ -314,6 +314,7 @@ static const luaL_Reg exec_methods[] = {
     {"mirror", exec_mirror}, {"mark", exec_mark},
     {"marked", exec_marked}, {"unmark", exec_unmark},
     {"pull", exec_pull},     {"pulls", exec_pulls},
+    {"profile", lp_exec_profile_method},
     {"close", exec_gc},      {"__gc", exec_gc},
     {"__close", exec_gc},    {NULL, NULL}};
 

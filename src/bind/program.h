@@ -48,6 +48,8 @@ int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
 const char *lp_opt_str(lua_State *L, int t, const char *key);
 bool lp_opt_bool(lua_State *L, int t, const char *key, bool def);
 
+int lp_exec_profile_method(lua_State *L); /* exec:profile; profile.c */
+
 void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m);
 
 #endif

@@ -210,6 +210,10 @@ return {
     nullable = true, set = set_profiling,
     doc = "Writes profiling reports to this directory; nil: the current one.",
     effect = "A report is written." },
+  { name = "hostProfile", key = "host_profile", params = { "enabled" }, kind = "bool",
+    default = false,
+    source = "lupine", doc = "Takes the time of the host's instructions: model:hostProfile().",
+    effect = "None: the host's time is measured, not the IPU's." },
   { name = "disableModuleNamescope", key = "module_namescope", params = {}, kind = "bool",
     default = true,
     set = function(self)

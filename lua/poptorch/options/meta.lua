@@ -28,6 +28,7 @@
 ---@field enable_synthetic_data boolean
 ---@field log_cycle_count boolean
 ---@field profile_dir string?
+---@field host_profile boolean
 ---@field module_namescope boolean
 ---@field relax_optimizer_checks boolean
 ---@field show_compilation_progress_bar boolean
@@ -205,6 +206,13 @@ function Options:logCycleCount(log_cycle_count) end
 ---@param profile_dir string?
 ---@return poptorch.Options
 function Options:enableProfiling(profile_dir) end
+
+--- Takes the time of the host's instructions: model:hostProfile().
+--- effect: None: the host's time is measured, not the IPU's.
+--- source: lupine
+---@param enabled boolean
+---@return poptorch.Options
+function Options:hostProfile(enabled) end
 
 --- Operator names without the path of their module.
 --- effect: Names only.

@@ -83,7 +83,10 @@ static void drop(LpKernel *k)
 
 void lp_derived_operand(LpLower *l, uint32_t index)
 {
-    LpRef *ref = (LpRef *)(uintptr_t)&l->code->instr[l->code->n - 1].in[1];
+    LpInstr *last = &l->code->instr[l->code->n - 1];
+    LpRef *ref = (LpRef *)(uintptr_t)&last->in[1];
+    if (ref->space == LP_SPACE_NONE)
+        last->bytes += l->program->derived[index].bytes;
     *ref = (LpRef){.space = LP_SPACE_DERIVED, .var = index};
 }
 

@@ -85,6 +85,17 @@ static LpStatus set_ref(LpLower *l, LpRef *r, const LpPlace *p, uint32_t at)
     return LP_OK;
 }
 
+/* Of the elements that lie there: a broadcast dimension counts once. */
+static uint64_t place_bytes(const LpPlace *p)
+{
+    uint64_t n = lp_dtype_size(p->desc.dtype);
+    if (p->desc.block || p->desc.home)
+        return lp_home_bytes(&p->desc);
+    for (int i = 0; i < p->desc.ndim; i++)
+        n *= p->desc.strides[i] ? (uint64_t)p->desc.shape[i] : 1;
+    return n;
+}
+
 /* in[i] / out[i] are places (NULL: hole or immediate, described by imm). */
 static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
                           const LpPlace *const *in, int n_in,
@@ -95,17 +106,24 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
     LpRef *ref = lp_arena_calloc(&c->mem, (size_t)(n_in + n_out) * sizeof *ref);
     LP_FAIL_IF(!ref || !LP_GROW(c->instr, c->cap, c->n), l->err, LP_E_MEMORY,
                "out of memory");
-    for (int i = 0; i < n_in; i++)
-        if (in[i])
-            LP_TRY(set_ref(l, &ref[i], in[i], at));
-    for (int i = 0; i < n_out; i++)
+    uint64_t bytes = 0;
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i])
+            continue;
+        bytes += place_bytes(in[i]);
+        LP_TRY(set_ref(l, &ref[i], in[i], at));
+    }
+    for (int i = 0; i < n_out; i++) {
+        bytes += place_bytes(out[i]);
         LP_TRY(set_ref(l, &ref[n_in + i], out[i], at));
+    }
     c->instr[c->n++] = (LpInstr){.kernel = k,
                                  .in = ref,
                                  .out = ref + n_in,
                                  .n_in = (uint32_t)n_in,
                                  .n_out = (uint32_t)n_out,
-                                 .node = node};
+                                 .node = node,
+                                 .bytes = bytes};
     if (k->work_bytes > c->work_bytes)
         c->work_bytes = k->work_bytes;
     return LP_OK;
@@ -599,6 +617,8 @@ LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e)
         if (s != LP_OK)
             lp_err_context(e, "lowering %s", g->node[i].op->name);
     }
+    if (s == LP_OK)
+        s = lp_lower_note_work(&l);
     lp_free(fusion.group);
     if (s == LP_OK)
         s = copy_outputs(&l);

@@ -105,6 +105,9 @@ uint64_t lp_home_bytes(const LpDesc *d); /* of a value's memory */
 /* Zeros between the elements of parameters, after the update. */
 LpStatus lp_home_clear(LpLower *l);
 
+/* Fills op and work of the code's instructions. */
+LpStatus lp_lower_note_work(LpLower *l);
+
 /* ---- derived copies ----------------------------------------------------- */
 /* n is a product that may read a packed copy of a parameter. */
 bool lp_derives(const LpLower *l, const LpGraphNode *n);

@@ -6,6 +6,7 @@
 --- by that variable, so that loops over one object may be nested.
 local class = require("lupine.class")
 local errors = require("torch.errors")
+local spans = require("lupine.spans")
 
 local M = {}
 
@@ -23,6 +24,7 @@ end
 
 --- The metamethod __call of an object with `__iter__`.
 function M.call(self, _, control)
+  local _ <close> = spans.active and spans.open("data loading")
   local loops = running[self]
   if not loops then
     loops = { of = setmetatable({}, { __mode = "k" }) }

@@ -1,0 +1,87 @@
+--- A profile as a trace file. source: "Trace Event Format", Google, 2016:
+--- complete events ("X") with times in microseconds, metadata ("M") that names
+--- processes and threads.
+local core = require("lupine.core")
+local errors = require("torch.errors")
+
+local M = {}
+
+local LUA = 0 -- the track of Lua; those of executors follow
+
+-- Names become JSON once each; bytes that are no UTF-8 are shown as "?".
+local function quoter()
+  local known = {}
+  return function(s)
+    if not known[s] then
+      local text = utf8.len(s) and s or s:gsub("[\128-\255]", "?")
+      known[s] = core.json_encode(text)
+    end
+    return known[s]
+  end
+end
+
+local function named(quote, put, kind, tid, name)
+  put('{"name":"%s","ph":"M","pid":1,"tid":%d,"args":{"name":%s}}', kind, tid, quote(name))
+end
+
+local function where_of(row)
+  local place = row.places[#row.places]
+  return place and place.line > 0 and ("%s:%d"):format(place.file, place.line) or ""
+end
+
+-- Events of one executor on tracks from `tid` on; returns the next free one.
+local function executor(p, nr, step, tid, quote, put)
+  local raw, track = step.raw, {}
+  local e, rows = raw.events, raw.rows
+  for i = 1, #e, 4 do
+    local row, replica = rows[e[i + 2]], e[i + 3]
+    local t = track[replica]
+    if not t then
+      t, track[replica], tid = tid, tid, tid + 1
+      named(quote, put, "thread_name", t, replica < 0 and ("step %d, update"):format(nr)
+        or ("step %d, replica %d"):format(nr, replica))
+    end
+    put('{"name":%s,"cat":"%s","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d,"args":'
+      .. '{"line":%s,"threads":%d,"flops":%.0f,"bytes":%d}}', quote(row.label), row.part,
+      (e[i] - p.begun) / 1e3, e[i + 1] / 1e3, t, quote(where_of(row)), row.threads, row.flops,
+      row.bytes)
+  end
+  return tid
+end
+
+--- Writes the trace.
+--- error: RuntimeError if it cannot be written
+---@param p lupine.Profile
+---@param path string
+function M.write(p, path)
+  local file, why = io.open(path, "w")
+  errors.check(file, "RuntimeError", "Profile:write_trace(path): cannot write '%s': %s", path,
+    tostring(why):gsub("^.*: ", ""))
+  local quote, first = quoter(), true
+  local ok = true
+  local function put(format, ...)
+    ok = file:write(first and "" or ",\n", format:format(...)) and ok
+    first = false
+  end
+  local dropped = 0
+  for _, step in ipairs(p.steps) do
+    dropped = dropped + step.dropped
+  end
+  ok = file:write(('{"displayTimeUnit":"ms","otherData":{"events_not_kept":%d},"traceEvents":[\n')
+    :format(dropped)) and ok
+  named(quote, put, "process_name", LUA, "lupine")
+  named(quote, put, "thread_name", LUA, "Lua")
+  for _, span in ipairs(p.spans) do
+    put('{"name":%s,"cat":"host","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d}',
+      quote(span.name), (span.start - p.begun) / 1e3, span.ns / 1e3, LUA)
+  end
+  local tid = LUA + 1
+  for nr, step in ipairs(p.steps) do
+    tid = executor(p, nr, step, tid, quote, put)
+  end
+  ok = file:write("\n]}\n") and ok
+  ok = file:close() and ok
+  errors.check(ok, "RuntimeError", "Profile:write_trace(path): cannot write all of '%s'", path)
+end
+
+return M

@@ -1,0 +1,124 @@
+/* What each instruction does, for profiles: the nodes whose results it makes
+ * and their floating-point operations. Counted as usual: a product of [m, k]
+ * and [k, n] has 2 m k n, a convolution the multiplications and additions of
+ * its plain algorithm (also where Winograd's runs fewer), any other operator
+ * one for each element of its largest operand or result; moving data has
+ * none. */
+#include "src/passes/host/lower_impl.h"
+
+#include "src/ops/layout_cost.h"
+#include "src/ops/ops.h"
+
+static double numel(const LpGraph *g, LpVal v)
+{
+    return (double)lp_numel(lp_graph_type(g, v));
+}
+
+/* x: the image that the kernel slides over, y: the other one; swapped when the
+ * convolution is transposed. */
+static double conv_flops(const LpGraph *g, const LpGraphNode *n)
+{
+    LpVal y = n->out, w = n->in[1], x = n->in[0];
+    if (n->op == &op_convolution_backward_input) {
+        y = n->in[0];
+        x = n->out;
+    } else if (n->op == &op_convolution_backward_weight) {
+        y = n->in[0];
+        w = n->out;
+        x = n->in[1];
+    }
+    const LpType *tw = lp_graph_type(g, w);
+    bool transposed = n->attr[n->op->n_attr - 3].i != 0;
+    if (tw->ndim == 0 || tw->shape[0] == 0)
+        return 0;
+    return 2 * numel(g, transposed ? x : y) * numel(g, w) /
+           (double)tw->shape[0];
+}
+
+static bool moves_data(const LpOp *op)
+{
+    return op->cost == lp_rule_copy || op->cost == lp_rule_reverse ||
+           op->cost == lp_rule_embed || op->cost == lp_rule_fill ||
+           op->cost == lp_rule_select || op->cost == lp_rule_lookup ||
+           op->cost == lp_rule_sort;
+}
+
+static double flops(const LpGraph *g, const LpGraphNode *n)
+{
+    if (n->n_out == 0 || !lp_is_float(lp_graph_type(g, n->out)->dtype) ||
+        moves_data(n->op))
+        return 0;
+    if (n->op == &op_mm || n->op == &op_bmm) {
+        const LpType *a = lp_graph_type(g, n->in[0]);
+        return 2 * numel(g, n->out) * (double)a->shape[a->ndim - 1];
+    }
+    if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
+        n->op == &op_convolution_backward_weight)
+        return conv_flops(g, n);
+    double most = numel(g, n->out);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (lp_is_value(n->in[i]) && numel(g, n->in[i]) > most)
+            most = numel(g, n->in[i]);
+    return most;
+}
+
+/* The node where the instruction stands that makes the results of `id`. */
+static LpNodeId place_of(const LpLower *l, LpNodeId id)
+{
+    if (l->regions->of[id])
+        return l->regions->last[l->regions->of[id]];
+    if (l->fusion && l->fusion->of[id] >= 0) {
+        const LpFuseGroup *f = &l->fusion->group[l->fusion->of[id]];
+        return f->member[f->n - 1];
+    }
+    return id;
+}
+
+/* Per node the instruction that makes its results; UINT32_MAX: none, as for
+ * views. */
+static void find_instructions(const LpLower *l, uint32_t *at)
+{
+    const LpCode *c = l->code;
+    for (size_t i = 0; i < l->g->n_node; i++)
+        at[i] = UINT32_MAX;
+    /* of several instructions of a node the last makes its results */
+    for (size_t i = 0; i < c->n; i++)
+        if (c->instr[i].node != LP_NO_NODE)
+            at[c->instr[i].node] = (uint32_t)i;
+    /* the place of a node is never before it */
+    for (LpNodeId id = 0; id < l->g->n_node; id++)
+        at[id] = l->g->node[id].op->flags & LP_OPF_VIEW ? UINT32_MAX
+                                                        : at[place_of(l, id)];
+}
+
+LpStatus lp_lower_note_work(LpLower *l)
+{
+    LpCode *c = l->code;
+    size_t n = l->g->n_node;
+    uint32_t *at = lp_arena_alloc(&l->mem, (n + 1) * sizeof *at);
+    LpWork *all = lp_arena_alloc(&c->mem, (n + 1) * sizeof *all);
+    LP_FAIL_IF(!at || !all, l->err, LP_E_MEMORY, "out of memory");
+    find_instructions(l, at);
+    for (LpNodeId id = 0; id < n; id++)
+        if (at[id] != UINT32_MAX)
+            c->instr[at[id]].n_work++;
+    const LpWork *next = all;
+    for (size_t i = 0; i < c->n; i++) {
+        c->instr[i].work = next;
+        next += c->instr[i].n_work;
+        c->instr[i].n_work = 0;
+    }
+    for (LpNodeId id = 0; id < n; id++) {
+        if (at[id] == UINT32_MAX)
+            continue;
+        LpInstr *in = &c->instr[at[id]];
+        uint32_t region = l->regions->of[id];
+        bool fused = l->fusion && l->fusion->of[id] >= 0;
+        in->op = region  ? l->g->region[region].op
+                 : fused ? NULL
+                         : l->g->node[id].op;
+        all[(in->work - all) + in->n_work++] =
+            (LpWork){id, (float)flops(l->g, &l->g->node[id])};
+    }
+    return LP_OK;
+}
