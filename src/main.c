@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <locale.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,6 +293,7 @@ static int run_all(lua_State *L)
  * arithmetic. Lua reads numbers with LC_NUMERIC "C". */
 static void set_process(void)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error of write */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1)

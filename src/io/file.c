@@ -13,9 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 
 #define MODE 0666 /* less the umask */
+#define ATTEMPTS 100
+#define PIECE ((size_t)64 << 20) /* read between two looks for Ctrl-C */
 
 LpStatus lp_file_error(const char *name, LpErr *e)
 {
@@ -56,12 +59,24 @@ LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e)
     return ok ? LP_OK : lp_file_error(name, e);
 }
 
+LpStatus lp_file_some(FILE *f, const char *name, void *p, size_t n, size_t *got,
+                      LpErr *e)
+{
+    for (size_t k = 1, want; k > 0 && *got < n; *got += k) {
+        LP_FAIL_IF(lp_interrupt_raised(), e, LP_E_INTERRUPT, "interrupted");
+        want = n - *got < PIECE ? n - *got : PIECE;
+        k = fread((char *)p + *got, 1, want, f);
+        if (ferror(f))
+            return lp_file_error(name, e);
+    }
+    return LP_OK;
+}
+
 LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
                       const char *what, LpErr *e)
 {
-    size_t got = fread(p, 1, n, f);
-    if (ferror(f))
-        return lp_file_error(name, e);
+    size_t got = 0;
+    LP_TRY(lp_file_some(f, name, p, n, &got, e));
     LP_FAIL_IF(got < n, e, LP_E_VALUE,
                "%s: truncated: %s has %zu bytes, only %zu are there", name,
                what, n, got);
@@ -91,36 +106,71 @@ static char *target_of(const char *path)
     return lp_strdup(realpath(path, real) ? real : path);
 }
 
-LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
+/* Whether a file can stand at o->path, and the mode that it shall have: that
+ * of the file it replaces. One that may not be written is not replaced. */
+static LpStatus check_target(const char *path, mode_t *mode, bool *there,
+                             LpErr *e)
+{
+    struct stat st;
+    *mode = MODE;
+    *there = stat(path, &st) == 0;
+    if (!*there) {
+        LP_FAIL_IF(lstat(path, &st) == 0, e, LP_E_OS,
+                   "%s: a symbolic link that leads to no file", path);
+        return LP_OK;
+    }
+    LP_FAIL_IF(!S_ISREG(st.st_mode), e, LP_E_OS, "%s: not a regular file",
+               path);
+    *mode = st.st_mode & 0777;
+    return access(path, W_OK) == 0 ? LP_OK : lp_file_error(path, e);
+}
+
+/* A new file beside o->path, whose name it writes to o->temp; -1 with errno.
+ * A name may be taken by a process of the same number that was killed. */
+static int create_temp(LpFileOut *o, size_t room, mode_t mode)
 {
     static unsigned count;
-    struct stat st;
-    size_t room = strlen(path) + 64;
-    *o = (LpFileOut){.path = target_of(path)};
-    if (o->path)
-        room = strlen(o->path) + 64;
-    o->temp = lp_alloc(room);
-    if (!o->path || !o->temp) {
-        lp_file_abandon(o);
-        return no_memory(e);
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < ATTEMPTS; i++) {
+        snprintf(o->temp, room, "%s.%ld-%u.tmp", o->path, (long)getpid(),
+                 ++count);
+        fd = open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd < 0 && errno != EEXIST)
+            break;
     }
-    snprintf(o->temp, room, "%s.%ld-%u.tmp", o->path, (long)getpid(), ++count);
-    bool special = stat(o->path, &st) == 0 && !S_ISREG(st.st_mode);
-    int fd = special
-                 ? -1
-                 : open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
-    o->f = fd < 0 ? NULL : fdopen(fd, "wb");
+    return fd;
+}
+
+/* Opens o->temp; if it fails then without a name that is not ours. */
+static LpStatus open_temp(LpFileOut *o, size_t room, const char *path, LpErr *e)
+{
+    mode_t mode;
+    bool there;
+    LpStatus s = check_target(o->path, &mode, &there, e);
+    int fd = s == LP_OK ? create_temp(o, room, mode) : -1;
+    if (fd < 0) {
+        lp_free(o->temp);
+        o->temp = NULL;
+        return s == LP_OK ? lp_file_error(path, e) : s;
+    }
+    /* The umask is for new files. */
+    if (!there || fchmod(fd, mode) == 0)
+        o->f = fdopen(fd, "wb");
     if (o->f)
         return LP_OK;
-    LpStatus s = special ? lp_fail(e, LP_E_OS, "%s: not a regular file", path)
-                         : lp_file_error(path, e);
-    if (fd >= 0) {
-        close(fd);
-        unlink(o->temp);
-    }
-    lp_free(o->temp);
-    o->temp = NULL; /* nothing of that name is ours */
-    lp_file_abandon(o);
+    s = lp_file_error(path, e);
+    close(fd);
+    return s;
+}
+
+LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
+{
+    *o = (LpFileOut){.path = target_of(path)};
+    size_t room = strlen(o->path ? o->path : path) + 64;
+    o->temp = o->path ? lp_alloc(room) : NULL;
+    LpStatus s = o->temp ? open_temp(o, room, path, e) : no_memory(e);
+    if (s != LP_OK)
+        lp_file_abandon(o);
     return s;
 }
 

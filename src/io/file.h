@@ -15,13 +15,19 @@ LpStatus lp_file_error(const char *name, LpErr *e);
 LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e);
 /* The length of a stream that can seek; it stands at its start afterwards. */
 LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e);
+/* Adds up to n - *got bytes at p + *got to *got, fewer at the end only.
+ * KeyboardInterrupt on Ctrl-C. */
+LpStatus lp_file_some(FILE *f, const char *name, void *p, size_t n, size_t *got,
+                      LpErr *e);
 /* Exactly n bytes; ValueError "truncated" that names `what`. */
 LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
                       const char *what, LpErr *e);
 
 /* A file that replaces `path` as a whole or not at all: written beside it
- * under a temporary name, synced, renamed. After begin either commit or
- * abandon; commit abandons when it fails. */
+ * under a temporary name, synced, renamed. It keeps the permissions of the file
+ * that it replaces; where a link leads, the file there is replaced. OSError if
+ * that file may not be written. After begin either commit or abandon; commit
+ * abandons when it fails. */
 typedef struct LpFileOut {
     FILE *f;
     char *path, *temp; /* owned */

@@ -1,0 +1,124 @@
+-- Files as such: what is left when writing or reading fails, permissions, links.
+local core = require("lupine.core")
+local csv = require("lupine.csv")
+local helper = require("spec.helper")
+local images = require("lupine.images")
+local numpy = require("lupine.numpy")
+local program = require("spec.support.program")
+local torch = require("torch")
+
+local folder
+
+setup(function()
+  folder = program.shell("mktemp -d"):gsub("\n", "")
+end)
+teardown(function()
+  program.shell("rm -rf " .. folder)
+end)
+before_each(function()
+  program.shell(("rm -rf %s/*"):format(folder))
+end)
+
+local function at(name)
+  return folder .. "/" .. name
+end
+
+local function sh(command)
+  return (program.shell("cd " .. folder .. " && " .. command))
+end
+
+-- Files that this process has open.
+local function open_files()
+  collectgarbage()
+  collectgarbage()
+  local p = io.popen("ls /proc/$PPID/fd | wc -l")
+  local n = p:read("n")
+  p:close()
+  return n
+end
+
+local FUNCTIONS = { "torch.save", "numpy.save", "numpy.savez", "images.write_png" }
+local ENDING = { ["numpy.save"] = ".npy", ["numpy.savez"] = ".npz" }
+
+for _, name in ipairs(FUNCTIONS) do
+  local file = "x" .. (ENDING[name] or "")
+
+  local function write(path)
+    loadfile("spec/io/file_write.lua")(name, path)
+  end
+
+  describe(name, function()
+    it("keeps the permissions of the file that it replaces", function()
+      for _, mode in ipairs({ "600", "640", "755" }) do
+        sh(("umask 0; echo old >%s; chmod %s %s"):format(file, mode, file))
+        write(at(file))
+        assert.equal(mode .. "\n", sh("stat -c %a " .. file))
+      end
+      assert.equal(file .. "\n", sh("ls -A"))
+    end)
+
+    it("replaces the file that a link leads to, and no link that leads nowhere", function()
+      sh(("mkdir d; echo old >d/real; ln -s d/real %s"):format(file))
+      write(at(file))
+      assert.equal("d/real\n", sh("readlink " .. file))
+      assert.is_true(tonumber((sh("stat -c %s d/real"))) > 1000)
+      sh(("rm %s; ln -s none %s"):format(file, file))
+      helper.raises("OSError", "symbolic link that leads to no file",
+        function() write(at(file)) end)
+      sh(("rm %s; ln -s %s %s"):format(file, file, file))
+      helper.raises("OSError", "symbolic link", function() write(at(file)) end)
+    end)
+
+    it("leaves the old file and nothing else where the disk is full", function()
+      sh("echo old >" .. file)
+      local code = ([[
+        local e = require("torch.errors")
+        local ok, err = pcall(loadfile("spec/io/file_write.lua"), %q, %q)
+        assert(not ok and e.classes.OSError:is(err), tostring(err))
+        print(err.message)]]):format(name, at(file))
+      for _, blocks in ipairs({ 0, 1, 8 }) do -- of 512 bytes
+        local out, err = program.shell(("ulimit -f %d; exec %s -e %s"):format(blocks, program.host,
+          program.quote(code)))
+        assert.matches("File too large", out .. err)
+        assert.equal(file .. "\n", sh("ls -A"))
+        assert.equal("old\n", sh("cat " .. file))
+      end
+    end)
+  end)
+end
+
+it("a file that was left by a killed process of the same number is no obstacle", function()
+  local pid = io.open("/proc/self/stat"):read("n")
+  torch.save(1, at("x"))
+  for i = 1, 40 do
+    sh(("touch x.%d-%d.tmp"):format(pid, i))
+  end
+  torch.save({ 2 }, at("x"))
+  assert.same({ 2 }, torch.load(at("x")))
+end)
+
+it("readers leave no file open, whatever they meet", function()
+  local function try(read, name, bytes)
+    local f = assert(io.open(at(name), "wb"))
+    f:write(bytes)
+    f:close()
+    pcall(read, at(name))
+  end
+  local readers = { core.read_idx, core.read_npy, core.read_npz, core.read_safetensors,
+    images.read, csv.read, torch.load }
+  numpy.savez(at("x.npz"), { a = torch.ones(30) })
+  local f = io.open(at("x.npz"), "rb")
+  local archive = f:read("a")
+  f:close()
+  local before = open_files()
+  for _, read in ipairs(readers) do
+    for _, bytes in ipairs({ "", "x", archive, archive:sub(1, 200), archive:sub(1, -2),
+      "\x93NUMPY", "\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "\x1f\x8b" .. ("x"):rep(30) }) do
+      try(read, "y", bytes)
+    end
+    pcall(read, at("none"))
+    pcall(read, folder)
+    pcall(read, "/dev/null")
+  end
+  assert.is_true(open_files() <= before)
+end)
