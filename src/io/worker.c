@@ -101,6 +101,36 @@ LpStatus lp_worker_start(LpWorker *w, bool *child, LpErr *e)
     return LP_OK;
 }
 
+/* ---- waiting ------------------------------------------------------------- */
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static LpStatus wait_for(LpWorker *w, short events, double seconds, bool *ready,
+                         LpErr *e)
+{
+    double end = now() + seconds;
+    for (;;) {
+        double left = end - now();
+        struct pollfd p = {.fd = w->fd, .events = events};
+        int ms = seconds <= 0 ? 1000
+                 : left <= 0  ? 0
+                 : left > 1.0 ? 1000
+                              : (int)(left * 1000) + 1;
+        int k = poll(&p, 1, ms);
+        if (k < 0 && errno != EINTR)
+            return failed("poll", e);
+        if (lp_interrupt_raised())
+            return lp_fail(e, LP_E_INTERRUPT, "interrupted");
+        *ready = k > 0;
+        if (*ready || (seconds > 0 && left <= 0))
+            return LP_OK;
+    }
+}
+
 /* ---- sending ------------------------------------------------------------- */
 static bool write_all(int fd, const void *p, size_t n)
 {
@@ -164,9 +194,11 @@ static LpStatus send_fd(LpWorker *w, int fd, LpErr *e)
     c->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(c), &fd, sizeof fd);
     ssize_t k;
-    do
-        k = sendmsg(w->fd, &m, MSG_NOSIGNAL);
-    while (k < 0 && errno == EINTR);
+    bool ready;
+    do { /* a full channel is waited for where Ctrl-C is seen */
+        LP_TRY(wait_for(w, POLLOUT, 0, &ready, e));
+        k = sendmsg(w->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (k < 0 && (errno == EINTR || errno == EAGAIN));
     bool gone = k < 0 && (errno == EPIPE || errno == ECONNRESET);
     return k == 1 || gone ? LP_OK : failed("send", e);
 }
@@ -189,34 +221,6 @@ LpStatus lp_worker_send(LpWorker *w, const char *text, size_t size,
 }
 
 /* ---- receiving ----------------------------------------------------------- */
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static LpStatus wait_for(LpWorker *w, double seconds, bool *ready, LpErr *e)
-{
-    double end = now() + seconds;
-    for (;;) {
-        double left = end - now();
-        struct pollfd p = {.fd = w->fd, .events = POLLIN};
-        int ms = seconds <= 0 ? 1000
-                 : left <= 0  ? 0
-                 : left > 1.0 ? 1000
-                              : (int)(left * 1000) + 1;
-        int k = poll(&p, 1, ms);
-        if (k < 0 && errno != EINTR)
-            return failed("poll", e);
-        if (lp_interrupt_raised())
-            return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        *ready = k > 0;
-        if (*ready || (seconds > 0 && left <= 0))
-            return LP_OK;
-    }
-}
-
 /* The descriptor of the next message; -1 when the other side is gone. */
 static LpStatus receive_fd(LpWorker *w, int *fd, LpErr *e)
 {
@@ -239,6 +243,10 @@ static LpStatus receive_fd(LpWorker *w, int *fd, LpErr *e)
         return LP_OK;
     if (k < 0)
         return failed("receive", e);
+    if (m.msg_flags & MSG_CTRUNC) {
+        errno = EMFILE;
+        return failed("receive", e);
+    }
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     if (!c || c->cmsg_type != SCM_RIGHTS)
         return lp_fail(e, LP_E_OS, "worker: a message without its memory");
@@ -327,7 +335,7 @@ LpStatus lp_worker_receive(LpWorker *w, double seconds, LpReceived *got,
     int fd;
     *out = (LpMessage){0};
     LP_FAIL_IF(w->fd < 0, e, LP_E_OS, "worker: the channel is closed");
-    LP_TRY(wait_for(w, seconds, &ready, e));
+    LP_TRY(wait_for(w, POLLIN, seconds, &ready, e));
     *got = LP_TIMEOUT;
     if (!ready)
         return LP_OK;

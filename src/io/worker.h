@@ -21,8 +21,9 @@ typedef struct LpWorker {
  * parent. The caller keeps *w where it is until lp_worker_end. */
 LpStatus lp_worker_start(LpWorker *w, bool *child, LpErr *e);
 
-/* Sends a text and n contiguous tensors. When the other side is gone this is
- * no error: receiving tells. */
+/* Sends a text and n contiguous tensors; waits while the channel is full.
+ * KeyboardInterrupt on Ctrl-C. When the other side is gone this is no error:
+ * receiving tells. */
 LpStatus lp_worker_send(LpWorker *w, const char *text, size_t size,
                         LpTensor *const *t, size_t n, LpErr *e);
 
