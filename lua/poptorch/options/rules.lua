@@ -184,11 +184,12 @@ function M.engine_options(options)
   end
   local text = os.getenv("POPLAR_ENGINE_OPTIONS")
   if text and text ~= "" then
-    local ok, given = pcall(json.decode, text)
-    errors.check(ok and type(given) == "table" and getmetatable(given) == nil, "Error",
-      "POPLAR_ENGINE_OPTIONS: expected a JSON object%s",
+    local ok, given = pcall(json.object, text)
+    errors.check(ok and given, "Error", "POPLAR_ENGINE_OPTIONS: expected a JSON object%s",
       not ok and errors.Exception:is(given) and ": " .. given.message or "")
     for k, v in pairs(given) do
+      errors.check(type(v) ~= "table" and type(v) ~= "userdata", "Error",
+        "POPLAR_ENGINE_OPTIONS: the value of '%s' is no string, number or boolean", k)
       out[k] = tostring(v)
     end
   end
