@@ -231,10 +231,17 @@ local function bad(r, what)
   errors.raise("ValueError", "%s: the description is damaged: %s", r.where, what)
 end
 
+local function elements(r, d, kind)
+  if getmetatable(d[kind]) ~= core.json_array then
+    bad(r, "a " .. kind .. " is no list")
+  end
+  return d[kind]
+end
+
 local function restore_tensor(r, d)
   local t = r.tensors[d.same or d.t]
   if not t then
-    bad(r, ("no tensor '%s'"):format(tostring(d.same or d.t)))
+    bad(r, "no tensor " .. check.describe(d.same or d.t))
   elseif d.param and not core.is_parameter(t) then
     t = core.parameter(t, d.grad == true)
     r.tensors[d.same or d.t] = t
@@ -246,8 +253,11 @@ end
 
 local function restore_map(r, d)
   local out = d.ordered and ordered.dict() or {}
-  for _, entry in ipairs(d.map) do
-    local key = type(entry) == "table" and restore(r, entry[1])
+  for _, entry in ipairs(elements(r, d, "map")) do
+    if getmetatable(entry) ~= core.json_array or entry.n ~= 2 then
+      bad(r, "a map holds what is no pair")
+    end
+    local key = restore(r, entry[1])
     if type(key) ~= "string" and (type(key) ~= "number" or key ~= key) then
       bad(r, "a key is no string or number")
     end
@@ -258,7 +268,7 @@ end
 
 local function restore_list(r, d)
   local out = {}
-  for i, v in ipairs(d.list) do
+  for i, v in ipairs(elements(r, d, "list")) do
     out[i] = restore(r, v)
   end
   return out
@@ -283,7 +293,7 @@ local RESTORE = {
     return core.dtypes[d.dtype] or bad(r, "a dtype")
   end,
   size = function(r, d)
-    local done, size = pcall(core.Size, d.size)
+    local done, size = pcall(core.Size, elements(r, d, "size"))
     return done and size or bad(r, "a size")
   end,
 }
@@ -292,15 +302,16 @@ function restore(r, d)
   if type(d) ~= "table" then
     return d
   end
-  for kind, fn in pairs(RESTORE) do
+  local fn
+  for kind, f in pairs(RESTORE) do
     if d[kind] ~= nil then
-      if (kind == "map" or kind == "list") and type(d[kind]) ~= "table" then
-        bad(r, kind)
+      if fn then
+        bad(r, "an object of two kinds")
       end
-      return fn(r, d)
+      fn = f
     end
   end
-  return bad(r, "an object of an unknown kind")
+  return (fn or bad(r, "an object of an unknown kind"))(r, d)
 end
 
 --- The value that a description and its tensors tell.

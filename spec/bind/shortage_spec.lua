@@ -3,10 +3,13 @@
 --- comes after it is as if nothing had happened.
 local compiled = require("spec.support.compiled")
 local core = require("lupine.core")
+local csv = require("lupine.csv")
 local data = require("torch.utils.data")
 local errors = require("torch.errors")
 local helper = require("spec.helper")
+local images = require("lupine.images")
 local nn = require("torch.nn")
+local numpy = require("lupine.numpy")
 local poptorch = require("poptorch")
 local torch = require("torch")
 local F = require("torch.nn.functional")
@@ -180,6 +183,35 @@ local cases = {
       return sum
     end
   end,
+  ["files, written and read"] = function()
+    local path = os.tmpname()
+    local x = torch.arange(24.0):reshape({ 2, 3, 4 })
+    local bytes = (x * 9):to(torch.uint8)
+    return function()
+      local name, sum = path .. ".x", x * 1
+      local ok, e = pcall(function()
+        numpy.save(name .. ".npy", x)
+        sum = sum + numpy.load(name .. ".npy")
+        numpy.savez_compressed(name .. ".npz", { a = x, b = x:reshape({ 24 }) })
+        sum = sum + numpy.load(name .. ".npz").a
+        torch.save({ x, { 1, "two" } }, name)
+        sum = sum + torch.load(name)[1]
+        images.write_png(bytes, name)
+        sum = sum + images.read(name):float()
+        core.read_idx("spec/fuzz/corpus/idx/gzip_u8")
+        images.read("spec/io/images/progressive.jpg")
+        csv.read("spec/io/table.csv")
+      end)
+      for _, file in ipairs({ path, name, name .. ".npy", name .. ".npz" }) do
+        os.remove(file)
+      end
+      assert.equal("", io.popen(("ls -A %s* 2>/dev/null"):format(path)):read("a"))
+      if not ok then
+        error(e, 0)
+      end
+      return sum
+    end
+  end,
   ["writing in place through a view that has a history"] = function()
     return function()
       local w = torch.tensor({ 1.0, 2, 3, 4 }, { requires_grad = true })
@@ -205,6 +237,7 @@ local cases = {
 -- The long ones are swept whole in the slow set.
 local STEP = {
   ["a forward and a backward pass"] = 7,
+  ["files, written and read"] = 5,
   ["a model for training and its first call"] = 31,
   ["tracing and compiling a training step"] = 11,
 }

@@ -30,7 +30,7 @@ for t in "$@"; do
     # files and functions of the reader, one run over all that was found
     nice -n 19 "$build/libfuzzer/$t" -runs=0 -print_coverage=1 \
         -detect_leaks=0 \
-        "$new" "$seeds" 2>/dev/null >"$build/corpus/$t.coverage" || :
+        "$new" "$seeds" 2>"$build/corpus/$t.coverage" || :
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     edges=$(sed -n 's/.*cov: \([0-9]*\) ft: \([0-9]*\).*/\1 edges, \2 features/p' "$log" | tail -1)
     echo "          $runs executions, $edges, $(ls "$new" | wc -l) inputs"

@@ -1,7 +1,7 @@
 /* Fuzz target: safetensors files. */
+#include "src/io/safetensors.h"
 #include "spec/fuzz/harness/file.h"
 #include "spec/fuzz/harness/lua.h"
-#include "src/io/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

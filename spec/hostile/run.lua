@@ -1,6 +1,6 @@
---- Runs the hostile inputs of one reader, in a process whose memory and
---- processor time are limited (hostile_spec.lua).
----   run.lua READER   prints `N inputs`, or what went wrong
+--- Runs the hostile inputs of one reader, in a process whose memory is limited
+--- (hostile_spec.lua); counts the processor time of each input.
+---   run.lua READER SECONDS   prints `N inputs`, or what went wrong
 ---   run.lua          prints the kilobytes of address space without a reader
 ---
 --- A reader is a file spec/hostile/READER.lua that gives
@@ -8,10 +8,13 @@
 ---   valid         list of inputs that it must take
 ---   cut           whether each of them, cut anywhere, must be refused; else it
 ---                 may also be taken
----   refused       list of {what, bytes, class, pattern of the message}
+---   taken         list of larger inputs that it must take
+---   refused       list of {what, bytes, class, pattern of the message}; large
+---                 bytes are what a function gives, so that they do not stay
 local errors = require("torch.errors")
 
 local LONGEST = 600 -- of a message: an input is not repeated in it
+local SECONDS = tonumber(arg[2])
 
 local count = 0
 
@@ -23,7 +26,18 @@ end
 -- Whether the reader takes the bytes; an error must be of a class.
 local function take(reader, what, bytes)
   count = count + 1
-  local ok, e = pcall(reader.read, bytes)
+  local least, ok, e = math.huge, nil, nil
+  for _ = 1, 3 do -- a busy machine may be slow once
+    local start = os.clock()
+    ok, e = pcall(reader.read, bytes)
+    least = math.min(least, os.clock() - start)
+    if least < SECONDS then
+      break
+    end
+  end
+  if least >= SECONDS then
+    fault("%s: took %.3f seconds", what, least)
+  end
   if not ok and not errors.Exception:is(e) then
     fault("%s: raised %s", what, tostring(e))
   elseif not ok and (#e.message == 0 or #e.message > LONGEST
@@ -45,9 +59,16 @@ local function run(reader)
       end
     end
   end
+  for i, bytes in ipairs(reader.taken or {}) do
+    local ok, e = take(reader, "taken " .. i, bytes)
+    if not ok then
+      fault("taken input %d: %s", i, e.message)
+    end
+  end
   for _, case in ipairs(reader.refused) do
     local what, bytes, class, pattern = table.unpack(case)
-    local ok, e = take(reader, what, bytes)
+    local ok, e = take(reader, what, type(bytes) == "function" and bytes() or bytes)
+    collectgarbage()
     if ok then
       fault("%s: is taken", what)
     elseif not errors.classes[class]:is(e) or not e.message:find(pattern) then

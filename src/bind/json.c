@@ -98,6 +98,9 @@ static int decode(lua_State *L)
     box->v = json_loadb(
         text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
         &bad);
+    /* jansson gives no text when memory runs out */
+    if (!box->v && !bad.text[0])
+        return lp_raise(L, LP_E_MEMORY, "out of memory");
     if (!box->v)
         return lp_raise(L, LP_E_PARSE, "%s, line %d, column %d: %s", what,
                         bad.line, bad.column, bad.text);

@@ -9,9 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 
 #define MOST_FILE ((int64_t)1 << 36)
+#define MOST_COLUMNS 65536 /* a column is a tensor or a list */
+#define LOOK 4096          /* rows between two looks for Ctrl-C */
 
 typedef struct Cut {
     LpCsv *c;
@@ -79,6 +82,8 @@ static LpStatus one_row(Cut *k, LpErr *e)
     int64_t n = 0;
     for (bool more = true; more; n++) {
         bool quoted = k->p < k->end && *k->p == '"';
+        if (n == MOST_COLUMNS)
+            return bad(k, "more than 65536 fields", e);
         LP_TRY(quoted ? quoted_field(k, e) : plain_field(k, e));
         more = k->p < k->end && *k->p == k->delimiter;
         if (more)
@@ -97,6 +102,8 @@ static LpStatus one_row(Cut *k, LpErr *e)
                (long long)k->line, (long long)n, (long long)k->c->columns);
     k->c->rows++;
     k->line++;
+    LP_FAIL_IF(k->c->rows % LOOK == 0 && lp_interrupt_raised(), e,
+               LP_E_INTERRUPT, "interrupted");
     return LP_OK;
 }
 
@@ -174,9 +181,11 @@ static int number(const LpCell *x, int64_t *i, double *d)
         return 2;
     }
     *d = strtod(x->p, &end);
+    if (end == x->p)
+        return 0;
     while (*end == ' ')
         end++;
-    return *end == '\0' && end != x->p;
+    return *end == '\0';
 }
 
 LpStatus lp_csv_numbers(const LpCsv *c, int64_t first, int64_t column,

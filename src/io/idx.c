@@ -16,6 +16,7 @@
 #include <zlib.h>
 
 #include "src/base/checked.h"
+#include "src/base/interrupt.h"
 #include "src/io/file.h"
 
 #define CHUNK 65536
@@ -50,12 +51,11 @@ static LpStatus bad_gzip(const Reader *r, LpErr *e)
 static LpStatus content(Reader *r, void *p, size_t n, size_t *got, LpErr *e)
 {
     *got = 0;
-    if (!r->gzip) {
-        *got = fread(p, 1, n, r->f);
-        return ferror(r->f) ? lp_file_error(r->name, e) : LP_OK;
-    }
+    if (!r->gzip)
+        return lp_file_some(r->f, r->name, p, n, got, e);
     while (*got < n && !r->ended) {
         if (r->z.avail_in == 0) {
+            LP_FAIL_IF(lp_interrupt_raised(), e, LP_E_INTERRUPT, "interrupted");
             r->z.next_in = r->buf;
             r->z.avail_in = (uInt)fread(r->buf, 1, CHUNK, r->f);
             if (ferror(r->f))

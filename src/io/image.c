@@ -6,7 +6,10 @@
  * The size that a header promises is believed only as far as the format's
  * greatest compression allows for the file's length: deflate packs 1032 bytes
  * into one (zlib's technical page), a byte of PNG holds up to 8 pixels; a JPEG
- * of one colour stays below 4096 bytes per byte. */
+ * of one colour stays below 4096 bytes per byte. Each scan of a progressive
+ * JPEG goes over the whole image, even if it takes only a few bytes of the
+ * file: what exceeds the 16 scans that no encoder needs counts against the
+ * size. */
 #include "src/io/image.h"
 
 #include <png.h>
@@ -19,6 +22,7 @@
 
 #define PNG_RATIO (1032 * 8)
 #define JPEG_RATIO 4096
+#define JPEG_SCANS 16
 #define SLACK 65536 /* bytes that any file may become */
 #define MOST_SIDE 65535
 #define MOST_FILE ((int64_t)1 << 31)
@@ -81,7 +85,9 @@ static bool png_body(png_structp png, png_infop info, PngRead *r, Pixels *x)
 {
     png_set_read_fn(png, r, png_take);
     png_set_user_limits(png, MOST_SIDE, MOST_SIDE);
-    png_set_chunk_malloc_max(png, 8u << 20);
+    /* Texts, profiles and the like are passed over, not taken in: what they
+     * promise or unpack to has no bound that libpng keeps. */
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, info);
     png_set_expand(png);
     png_set_scale_16(png);
@@ -102,19 +108,22 @@ static bool png_body(png_structp png, png_infop info, PngRead *r, Pixels *x)
     return true;
 }
 
+/* A function of its own: no local of the caller changes between setjmp and
+ * longjmp. */
+static bool png_guarded(png_structp png, png_infop info, PngRead *r, Pixels *x)
+{
+    return setjmp(png_jmpbuf(png)) == 0 && png_body(png, info, r, x);
+}
+
 static LpStatus read_png(const unsigned char *p, size_t n, const char *name,
                          Pixels *x, LpErr *e)
 {
     LpErr inner = {0};
     PngRead r = {.p = p, .n = n, .e = &inner, .name = name};
-    png_infop info = NULL;
-    volatile bool ok = false;
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r,
                                              png_failed, png_warned);
-    if (png)
-        info = png_create_info_struct(png);
-    if (info && setjmp(png_jmpbuf(png)) == 0)
-        ok = png_body(png, info, &r, x);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    bool ok = info && png_guarded(png, info, &r, x);
     png_destroy_read_struct(&png, &info, NULL);
     lp_free(r.rows);
     if (ok)
@@ -127,7 +136,21 @@ static LpStatus read_png(const unsigned char *p, size_t n, const char *name,
 /* ---- JPEG ---------------------------------------------------------------- */
 static LpStatus jpeg_failed(tjhandle h, const char *name, LpErr *e)
 {
-    return lp_fail(e, LP_E_VALUE, "%s: JPEG: %s", name, tjGetErrorStr2(h));
+    const char *message = tjGetErrorStr2(h);
+    bool memory = strstr(message, "nsufficient memory");
+    return lp_fail(e, memory ? LP_E_MEMORY : LP_E_VALUE, "%s: JPEG: %s", name,
+                   message);
+}
+
+/* Starts of scans (FF DA stands nowhere else in coded data), no fewer than
+ * the scans there are. */
+static int64_t count_scans(const unsigned char *p, size_t n)
+{
+    const unsigned char *end = p + n;
+    int64_t scans = 0;
+    while (p < end && (p = memchr(p, 0xff, (size_t)(end - p))) && ++p < end)
+        scans += *p == 0xda;
+    return scans;
 }
 
 static LpStatus read_jpeg(const unsigned char *p, size_t n, const char *name,
@@ -147,7 +170,10 @@ static LpStatus read_jpeg(const unsigned char *p, size_t n, const char *name,
         x->width = width;
         x->height = height;
         x->channels = space == TJCS_GRAY ? 1 : 3;
-        s = make_pixels(x, n, JPEG_RATIO, name, e);
+        int64_t scans = count_scans(p, n);
+        int64_t ratio =
+            JPEG_RATIO * JPEG_SCANS / (scans < JPEG_SCANS ? JPEG_SCANS : scans);
+        s = make_pixels(x, n, ratio, name, e);
     }
     /* A warning (data that ends early, damaged entropy codes) is an error
      * here. */

@@ -277,21 +277,25 @@ LpStatus lp_npy_read_source(const LpSource *src, LpTensor **out, LpErr *e)
     return LP_OK;
 }
 
+typedef struct NamedFile {
+    FILE *f;
+    const char *name;
+} NamedFile;
+
 static LpStatus read_file(void *ctx, void *p, size_t n, size_t *got, LpErr *e)
 {
-    FILE *f = ctx;
-    *got = fread(p, 1, n, f);
-    return ferror(f) ? lp_file_error("npy file", e) : LP_OK;
+    const NamedFile *x = ctx;
+    *got = 0;
+    return lp_file_some(x->f, x->name, p, n, got, e);
 }
 
 LpStatus lp_npy_read(const char *path, LpTensor **out, LpErr *e)
 {
-    FILE *f;
-    LpSource src = {.name = path, .read = read_file};
-    LP_TRY(lp_file_open(path, &f, &src.size, e));
-    src.ctx = f;
+    NamedFile x = {.name = path};
+    LpSource src = {.name = path, .read = read_file, .ctx = &x};
+    LP_TRY(lp_file_open(path, &x.f, &src.size, e));
     LpStatus s = lp_npy_read_source(&src, out, e);
-    fclose(f);
+    fclose(x.f);
     return s;
 }
 

@@ -1,15 +1,20 @@
 /* .npz: a zip archive of .npy files (NumPy reference, numpy.savez), read and
- * written by libzip. The uncompressed length that the archive tells is held
- * against deflate's greatest ratio before it is believed. */
+ * written by libzip. Entries are stored or deflated, as NumPy writes them. The
+ * uncompressed length that the archive tells is held against deflate's
+ * greatest ratio before it is believed, and the compressed ones together
+ * against the file's: entries that share their bytes cannot multiply them. */
 #include <string.h>
 
 #include <zip.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/io/npy.h"
 
-#define MAX_RATIO 1032 /* of deflate; zlib's technical page */
+#define PIECE ((size_t)1 << 20) /* between two looks for Ctrl-C */
+#define MAX_RATIO 1032          /* of deflate; zlib's technical page */
 #define MOST_NAME 4096
+#define MOST_ENTRIES 65535 /* of a zip archive without the 64-bit extension */
 
 static LpStatus zip_failed(const char *name, zip_error_t *z, LpErr *e)
 {
@@ -21,14 +26,21 @@ static LpStatus zip_failed(const char *name, zip_error_t *z, LpErr *e)
 }
 
 /* ---- reading ------------------------------------------------------------- */
+typedef struct Entry {
+    zip_file_t *f;
+    char name[512]; /* archive and entry, for messages */
+} Entry;
+
 static LpStatus read_entry(void *ctx, void *p, size_t n, size_t *got, LpErr *e)
 {
-    zip_file_t *f = ctx;
+    Entry *x = ctx;
     *got = 0;
     while (*got < n) {
-        zip_int64_t k = zip_fread(f, (char *)p + *got, n - *got);
-        LP_FAIL_IF(k < 0, e, LP_E_VALUE, "npz: %s",
-                   zip_error_strerror(zip_file_get_error(f)));
+        size_t want = n - *got < PIECE ? n - *got : PIECE;
+        zip_int64_t k = zip_fread(x->f, (char *)p + *got, want);
+        LP_FAIL_IF(lp_interrupt_raised(), e, LP_E_INTERRUPT, "interrupted");
+        LP_FAIL_IF(k < 0, e, LP_E_VALUE, "%s: %s", x->name,
+                   zip_error_strerror(zip_file_get_error(x->f)));
         if (k == 0)
             break;
         *got += (size_t)k;
@@ -37,60 +49,89 @@ static LpStatus read_entry(void *ctx, void *p, size_t n, size_t *got, LpErr *e)
 }
 
 /* Up to the end: libzip checks the sum of an entry there. */
-static LpStatus check_end(zip_file_t *f, const char *name, LpErr *e)
+static LpStatus check_end(Entry *x, LpErr *e)
 {
     char more;
     size_t got;
-    LP_TRY(read_entry(f, &more, 1, &got, e));
-    LP_FAIL_IF(got, e, LP_E_VALUE, "%s: extra bytes after the array", name);
+    LP_TRY(read_entry(x, &more, 1, &got, e));
+    LP_FAIL_IF(got, e, LP_E_VALUE, "%s: extra bytes after the array", x->name);
+    return LP_OK;
+}
+
+/* What the directory tells of an entry, held against what can be; *left is
+ * what is left of the file's length. */
+static LpStatus check_entry(zip_t *z, zip_uint64_t i, const char *archive,
+                            zip_uint64_t *left, zip_stat_t *st, LpErr *e)
+{
+    enum {
+        NEED = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
+               ZIP_STAT_COMP_METHOD
+    };
+    bool known = zip_stat_index(z, i, 0, st) == 0 &&
+                 (st->valid & NEED) == NEED && strlen(st->name) < MOST_NAME - 4;
+    LP_FAIL_IF(!known, e, LP_E_VALUE, "%s: entry %llu is damaged", archive,
+               (unsigned long long)i);
+    LP_FAIL_IF(st->comp_method != ZIP_CM_STORE &&
+                   st->comp_method != ZIP_CM_DEFLATE,
+               e, LP_E_VALUE,
+               "%s: entry '%.200s': compression method %d; 0 (stored) and 8 "
+               "(deflated) are read",
+               archive, st->name, st->comp_method);
+    LP_FAIL_IF(st->size / MAX_RATIO > st->comp_size || st->size > INT64_MAX, e,
+               LP_E_VALUE,
+               "%s: entry '%.200s': %llu bytes cannot come of %llu compressed "
+               "ones",
+               archive, st->name, (unsigned long long)st->size,
+               (unsigned long long)st->comp_size);
+    LP_FAIL_IF(st->comp_size > *left, e, LP_E_VALUE,
+               "%s: entry '%.200s': the entries up to it have more bytes than "
+               "the file (overlap)",
+               archive, st->name);
+    *left -= st->comp_size;
+    return LP_OK;
+}
+
+/* The name without ".npy", which no other entry may have. */
+static LpStatus name_of(zip_t *z, zip_uint64_t i, const char *archive,
+                        const char *entry, char name[MOST_NAME], LpErr *e)
+{
+    size_t n = strlen(entry);
+    n -= n > 4 && strcmp(entry + n - 4, ".npy") == 0 ? 4 : 0;
+    memcpy(name, entry, n);
+    memcpy(name + n, ".npy", 5);
+    zip_int64_t a = zip_name_locate(z, name, ZIP_FL_ENC_RAW);
+    name[n] = '\0';
+    zip_int64_t b = zip_name_locate(z, name, ZIP_FL_ENC_RAW);
+    bool other =
+        (a >= 0 && (zip_uint64_t)a != i) || (b >= 0 && (zip_uint64_t)b != i);
+    LP_FAIL_IF(other, e, LP_E_VALUE, "%s: two arrays '%.200s'", archive, name);
     return LP_OK;
 }
 
 static LpStatus read_array(zip_t *z, zip_uint64_t i, const char *archive,
-                           LpNamed *out, LpErr *e)
+                           zip_uint64_t *left, LpNamed *out, LpErr *e)
 {
-    enum { NEED = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE };
     zip_stat_t st;
     char name[MOST_NAME];
-    bool known = zip_stat_index(z, i, 0, &st) == 0 &&
-                 (st.valid & NEED) == NEED && strlen(st.name) < MOST_NAME - 4;
-    LP_FAIL_IF(!known, e, LP_E_VALUE, "%s: entry %llu is damaged", archive,
-               (unsigned long long)i);
-    LP_FAIL_IF(st.size / MAX_RATIO > st.comp_size || st.size > INT64_MAX, e,
-               LP_E_VALUE,
-               "%s: entry '%.200s': %llu bytes cannot come of %llu compressed "
-               "ones",
-               archive, st.name, (unsigned long long)st.size,
-               (unsigned long long)st.comp_size);
-    zip_file_t *f = zip_fopen_index(z, i, 0);
-    if (!f)
-        return lp_fail(e, LP_E_VALUE, "%s: entry '%.200s': %s", archive,
-                       st.name, zip_strerror(z));
+    LP_TRY(check_entry(z, i, archive, left, &st, e));
+    LP_TRY(name_of(z, i, archive, st.name, name, e));
+    Entry x = {.f = zip_fopen_index(z, i, 0)};
+    snprintf(x.name, sizeof x.name, "%.250s: %.250s", archive, st.name);
+    LP_FAIL_IF(!x.f, e, LP_E_VALUE, "%s: %s", x.name, zip_strerror(z));
     LpTensor *t = NULL;
-    LpSource src = {st.name, (int64_t)st.size, read_entry, f};
+    LpSource src = {x.name, (int64_t)st.size, read_entry, &x};
     LpStatus s = lp_npy_read_source(&src, &t, e);
     if (s == LP_OK)
-        s = check_end(f, st.name, e);
-    zip_fclose(f);
-    if (s != LP_OK) {
-        lp_tensor_release(t);
-        return s;
-    }
-    size_t n = strlen(st.name);
-    n -= n > 4 && strcmp(st.name + n - 4, ".npy") == 0 ? 4 : 0;
-    memcpy(name, st.name, n);
-    name[n] = '\0';
-    for (size_t k = 0; k < out->n; k++)
-        if (strcmp(out->items[k].name, name) == 0) {
-            lp_tensor_release(t);
-            return lp_fail(e, LP_E_VALUE, "%s: two arrays '%.200s'", archive,
-                           name);
-        }
-    return lp_named_add(out, name, t, e);
+        s = check_end(&x, e);
+    zip_fclose(x.f);
+    if (s == LP_OK)
+        return lp_named_add(out, name, t, e);
+    lp_tensor_release(t);
+    return s;
 }
 
 static LpStatus read_source(zip_source_t *source, const char *name,
-                            LpNamed *out, LpErr *e)
+                            int64_t size, LpNamed *out, LpErr *e)
 {
     zip_error_t failure;
     LpStatus s = LP_OK;
@@ -102,8 +143,12 @@ static LpStatus read_source(zip_source_t *source, const char *name,
         return zip_failed(name, &failure, e);
     }
     zip_int64_t n = zip_get_num_entries(z, 0);
+    zip_uint64_t left = (zip_uint64_t)size;
+    if (n > MOST_ENTRIES)
+        s = lp_fail(e, LP_E_VALUE, "%s: %lld entries; at most %d are read",
+                    name, (long long)n, MOST_ENTRIES);
     for (zip_int64_t i = 0; s == LP_OK && i < n; i++)
-        s = read_array(z, (zip_uint64_t)i, name, out, e);
+        s = read_array(z, (zip_uint64_t)i, name, &left, out, e);
     zip_discard(z);
     zip_error_fini(&failure);
     return s;
@@ -121,7 +166,7 @@ LpStatus lp_npz_read(const char *path, LpNamed *out, LpErr *e)
         fclose(f);
         return zip_failed(path, &failure, e);
     }
-    return read_source(source, path, out, e);
+    return read_source(source, path, size, out, e);
 }
 
 /* ---- writing ------------------------------------------------------------- */

@@ -73,7 +73,10 @@ static LpStatus read_header(Reader *r, int64_t *data, LpErr *e)
                     r->name);
     if (s == LP_OK) {
         r->header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &bad);
-        if (!r->header)
+        /* jansson gives no text when memory runs out */
+        if (!r->header && !bad.text[0])
+            s = lp_fail(e, LP_E_MEMORY, "out of memory");
+        else if (!r->header)
             s = lp_fail(e, LP_E_VALUE, "%s: header, byte %d: %s", r->name,
                         bad.position, bad.text);
     }
@@ -333,7 +336,8 @@ static char *make_header(const LpNamed *in, const Entry *entries, size_t *n,
 {
     json_t *header = json_object();
     char *text = NULL;
-    LpStatus s = add_meta(header, in, e);
+    LpStatus s = header ? add_meta(header, in, e)
+                        : lp_fail(e, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; s == LP_OK && i < in->n; i++)
         s = add_entry(header, entries[i].name, entry_json(&entries[i]), e);
     if (s == LP_OK) {

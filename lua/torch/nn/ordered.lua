@@ -8,8 +8,10 @@
 --- children in: a name may be registered without a value (None).
 local M = {}
 
--- dict -> list of its keys; removed keys stay in the list until read over.
+-- dict -> list of its keys, and by key whether it was ever in the list; removed
+-- keys stay in the list until they are set again.
 local order = setmetatable({}, { __mode = "k" })
+local seen = setmetatable({}, { __mode = "k" })
 
 local Dict = { __name = "OrderedDict" }
 
@@ -17,12 +19,13 @@ function Dict.__newindex(t, key, value)
   if value == nil then
     return
   end
-  local keys = order[t]
-  for i = #keys, 1, -1 do
+  local keys, known = order[t], seen[t]
+  for i = known[key] and #keys or 0, 1, -1 do
     if keys[i] == key then -- was removed before
       table.remove(keys, i)
     end
   end
+  known[key] = true
   keys[#keys + 1] = key
   rawset(t, key, value)
 end
@@ -53,7 +56,7 @@ end
 ---@return table<string, any>
 function M.dict()
   local t = setmetatable({}, Dict)
-  order[t] = {}
+  order[t], seen[t] = {}, {}
   return t
 end
 

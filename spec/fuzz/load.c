@@ -1,0 +1,25 @@
+/* Fuzz target: the description of a value in a file of torch.save. What is
+ * restored can be described, and restored of that is described the same. */
+#include "spec/fuzz/harness/lua.h"
+
+LP_FUZZ_LUA("local core = require('lupine.core')\n"
+            "local torch = require('torch')\n"
+            "local M = require('torch.serialization')\n"
+            "local function restored(text)\n"
+            "  return M.restore(core.json_decode(text, 'x'), {'a', 'b', 'c'},\n"
+            "    {torch.ones(2), torch.arange(3), torch.tensor(true)}, 'x')\n"
+            "end\n"
+            "local function described(v)\n"
+            "  local d, w = M.describe(v, 'x')\n"
+            "  return core.json_encode(d), w\n"
+            "end\n"
+            "return function(bytes)\n"
+            "  local text, w\n"
+            "  harness.refused(function()\n"
+            "    text, w = described(restored(bytes))\n"
+            "  end)\n"
+            "  if not text then return end\n"
+            "  local again = described(M.restore(core.json_decode(text, 'x'),\n"
+            "    w.names, w.tensors, 'x'))\n"
+            "  if again ~= text then error(text .. '\\n' .. again, 0) end\n"
+            "end")
