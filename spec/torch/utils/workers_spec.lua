@@ -58,6 +58,16 @@ describe("worker processes give", function()
     assert.equal(0, settled())
   end)
 
+  it("every batch, however far they may be ahead", function()
+    local set = Numbers(700, function(i) return torch.tensor({ i }) end)
+    local n = 0
+    for x in D.DataLoader(set, { num_workers = 1, prefetch_factor = 100000 }) do
+      assert.equal(n, x:item())
+      n = n + 1
+    end
+    assert.equal(700, n)
+  end)
+
   it("rows of tensors, several parts, dictionaries, strings, large tensors", function()
     local x = torch.arange(60000):reshape({ 6, 10000 }):float()
     local loader = D.DataLoader(D.TensorDataset(x, torch.arange(6)),

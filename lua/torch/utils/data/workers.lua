@@ -16,6 +16,9 @@ local serialization = require("torch.serialization")
 local M = {}
 
 local PREFETCH = 2 -- batches that a worker has ahead, unless asked otherwise
+-- A channel takes some 270 messages before its writer waits; were both sides to
+-- wait for that, neither would go on.
+local MOST_AHEAD = 64
 local GRACE = 1.0 -- seconds that an idle worker has to end
 
 -- ---- arguments -------------------------------------------------------------
@@ -232,7 +235,7 @@ local function batches(pool, loader, feed)
   for i = 0, n - 1 do
     under_way[i] = 0
   end
-  for _ = 1, loader.prefetch_factor do
+  for _ = 1, math.min(loader.prefetch_factor, MOST_AHEAD) do
     for i = 0, n - 1 do
       under_way[i] = under_way[i] + (feed(i) and 1 or 0)
     end
