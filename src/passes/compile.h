@@ -1,5 +1,7 @@
-/* The compile entry: one function on plain data. poptorch, popart and
- * lupine.compile call it. */
+/* The compile entry, on plain data, for poptorch, popart and lupine.compile. It
+ * has two halves, because the road forks between them: lp_complete_step fixes
+ * the values; the passes of the simulated system then only read the completed
+ * step (lp_ipu_analyse), the host takes it over (lp_compile_host). */
 #ifndef LP_PASSES_COMPILE_H
 #define LP_PASSES_COMPILE_H
 

@@ -133,17 +133,19 @@ static LpStatus join(Fuse *x, LpArena *mem, LpNodeId id)
     return LP_OK;
 }
 
-LpStatus lp_fuse(const LpGraph *g, const uint32_t *taken, LpArena *mem,
-                 LpFusion *f, LpErr *e)
+LpStatus lp_fuse(LpLower *l)
 {
-    Fuse x = {.g = g, .f = f, .err = e};
+    const LpGraph *g = l->g;
+    LpArena *mem = &l->mem;
+    LpFusion *f = &l->fusion;
+    Fuse x = {.g = g, .f = f, .err = l->err};
     f->of = lp_arena_alloc(mem, (g->n_node + 1) * sizeof *f->of);
-    LP_FAIL_IF(!f->of, e, LP_E_MEMORY, "out of memory");
+    LP_FAIL_IF(!f->of, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < g->n_node; i++)
         f->of[i] = -1;
     LP_TRY(index_uses(&x, mem));
     for (size_t i = 0; i < g->n_node; i++)
-        if (!taken[i] && can_fuse(g, (LpNodeId)i))
+        if (!l->regions.of[i] && can_fuse(g, (LpNodeId)i))
             LP_TRY(join(&x, mem, (LpNodeId)i));
     for (size_t i = 0; i < g->n_node; i++)
         if (f->of[i] >= 0 && f->group[f->of[i]].n < 2)

@@ -1,5 +1,4 @@
-/* Inside host lowering: the state shared by lower.c (nodes), lower_group.c
- * (fused chains) and fuse.c (which nodes form one). */
+/* Inside host lowering: the state that its passes (passes.def) share. */
 #ifndef LP_PASSES_HOST_LOWER_IMPL_H
 #define LP_PASSES_HOST_LOWER_IMPL_H
 
@@ -21,6 +20,26 @@ typedef struct LpPlace {
     LpDesc desc;
 } LpPlace;
 
+/* Inlined fused operators that the host runs by their own kernel: such a
+ * region's nodes become one instruction where the last of them stands. */
+typedef struct LpRegions {
+    uint32_t *of;           /* per node: region to run whole, or 0 */
+    LpNodeId *first, *last; /* per region: of its nodes */
+} LpRegions;
+
+/* Groups of pointwise nodes over one shape. A group runs where its last
+ * member stands: nobody outside reads a member before. */
+typedef struct LpFuseGroup {
+    LpNodeId *member; /* ascending */
+    int n;
+} LpFuseGroup;
+
+typedef struct LpFusion {
+    int32_t *of; /* per node: group, or -1 */
+    LpFuseGroup *group;
+    size_t n_group, cap_group;
+} LpFusion;
+
 typedef struct LpLower {
     LpProgram *program;
     const LpStep *step;
@@ -39,8 +58,8 @@ typedef struct LpLower {
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
     LpErr *err;
-    const struct LpFusion *fusion;   /* NULL: none */
-    const struct LpRegions *regions; /* NULL: none */
+    LpRegions regions;
+    LpFusion fusion;
 } LpLower;
 
 typedef struct LpPending {
@@ -119,35 +138,11 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
 /* Operand 1 of the last instruction is the copy. */
 void lp_derived_operand(LpLower *l, uint32_t index);
 
-/* ---- regions ------------------------------------------------------------ */
-/* Inlined fused operators that the host runs by their own kernel: such a
- * region's nodes become one instruction where the last of them stands. */
-typedef struct LpRegions {
-    uint32_t *of;           /* per node: region to run whole, or 0 */
-    LpNodeId *first, *last; /* per region: of its nodes */
-} LpRegions;
-
-LpStatus lp_choose_regions(const LpLower *l, LpArena *mem, LpRegions *r);
-LpStatus lp_lower_region(LpLower *l, const LpRegions *r, uint32_t region);
-
-/* ---- fusion ------------------------------------------------------------- */
-/* Groups of pointwise nodes over one shape. A group runs where its last
- * member stands: nobody outside reads a member before. */
-typedef struct LpFuseGroup {
-    LpNodeId *member; /* ascending */
-    int n;
-} LpFuseGroup;
-
-typedef struct LpFusion {
-    int32_t *of; /* per node: group, or -1 */
-    LpFuseGroup *group;
-    size_t n_group, cap_group;
-} LpFusion;
-
-/* All memory from `mem`. */
-/* `taken[id]` != 0: the node is not for fusing. */
-LpStatus lp_fuse(const LpGraph *g, const uint32_t *taken, LpArena *mem,
-                 LpFusion *f, LpErr *e);
+/* ---- regions and fusion ------------------------------------------------- */
+LpStatus lp_choose_regions(LpLower *l); /* fills l->regions */
+LpStatus lp_lower_region(LpLower *l, uint32_t region);
+/* Fills l->fusion with groups of nodes outside of regions. */
+LpStatus lp_fuse(LpLower *l);
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
 
 #endif

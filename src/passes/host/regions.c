@@ -74,9 +74,11 @@ static void hold(const LpLower *l, LpVal v)
         l->buf[l->place[v].buf].reads_left++;
 }
 
-LpStatus lp_choose_regions(const LpLower *l, LpArena *mem, LpRegions *x)
+LpStatus lp_choose_regions(LpLower *l)
 {
     const LpGraph *g = l->g;
+    LpArena *mem = &l->mem;
+    LpRegions *x = &l->regions;
     bool *whole = lp_arena_calloc(mem, g->n_region);
     x->of = lp_arena_calloc(mem, (g->n_node + 1) * sizeof *x->of);
     x->last = lp_arena_calloc(mem, g->n_region * sizeof *x->last);
@@ -133,7 +135,7 @@ static LpStatus read_operands(LpLower *l, const LpRegion *r, Whole *w,
 static uint32_t reads_inside(const LpLower *l, uint32_t region, LpVal v)
 {
     uint32_t n = 0;
-    for (LpNodeId i = l->regions->first[region]; i <= l->regions->last[region];
+    for (LpNodeId i = l->regions.first[region]; i <= l->regions.last[region];
          i++) {
         const LpGraphNode *d = &l->g->node[i];
         for (uint32_t k = 0; d->region == region && k < d->n_in; k++)
@@ -183,7 +185,7 @@ static LpStatus place_results(LpLower *l, const LpRegion *r, uint32_t region,
 /* Reads of outside values by the nodes that are not run. */
 static void count_reads(LpLower *l, uint32_t region)
 {
-    for (LpNodeId i = l->regions->first[region]; i <= l->regions->last[region];
+    for (LpNodeId i = l->regions.first[region]; i <= l->regions.last[region];
          i++) {
         const LpGraphNode *d = &l->g->node[i];
         for (uint32_t k = 0; d->region == region && k < d->n_in; k++)
@@ -193,7 +195,7 @@ static void count_reads(LpLower *l, uint32_t region)
     }
 }
 
-LpStatus lp_lower_region(LpLower *l, const LpRegions *x, uint32_t region)
+LpStatus lp_lower_region(LpLower *l, uint32_t region)
 {
     const LpRegion *r = &l->g->region[region];
     Whole w;
@@ -209,8 +211,9 @@ LpStatus lp_lower_region(LpLower *l, const LpRegions *x, uint32_t region)
                      .in = w.in,
                      .out = w.out};
     q.threads = k->threads = lp_width_of(&q, l->o->threads);
-    LP_TRY(lp_lower_finish(l, r->op->prepare(&q, k, l->err), x->last[region], k,
-                           w.pin, w.n_in, w.pout, w.n_out));
+    LP_TRY(lp_lower_finish(l, r->op->prepare(&q, k, l->err),
+                           l->regions.last[region], k, w.pin, w.n_in, w.pout,
+                           w.n_out));
     count_reads(l, region);
     for (uint32_t i = 0; i < r->n_in; i++)
         if (lp_is_value(r->in[i]))

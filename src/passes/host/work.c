@@ -65,10 +65,10 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
 /* The node where the instruction stands that makes the results of `id`. */
 static LpNodeId place_of(const LpLower *l, LpNodeId id)
 {
-    if (l->regions->of[id])
-        return l->regions->last[l->regions->of[id]];
-    if (l->fusion && l->fusion->of[id] >= 0) {
-        const LpFuseGroup *f = &l->fusion->group[l->fusion->of[id]];
+    if (l->regions.of[id])
+        return l->regions.last[l->regions.of[id]];
+    if (l->fusion.of && l->fusion.of[id] >= 0) {
+        const LpFuseGroup *f = &l->fusion.group[l->fusion.of[id]];
         return f->member[f->n - 1];
     }
     return id;
@@ -112,8 +112,8 @@ LpStatus lp_lower_note_work(LpLower *l)
         if (at[id] == UINT32_MAX)
             continue;
         LpInstr *in = &c->instr[at[id]];
-        uint32_t region = l->regions->of[id];
-        bool fused = l->fusion && l->fusion->of[id] >= 0;
+        uint32_t region = l->regions.of[id];
+        bool fused = l->fusion.of && l->fusion.of[id] >= 0;
         in->op = region  ? l->g->region[region].op
                  : fused ? NULL
                          : l->g->node[id].op;

@@ -1,0 +1,179 @@
+/* The passes of the host, in the order of passes.def: they lower one graph of
+ * the step (the micro graph or the update) to code. The small ones stand here,
+ * the others in a file each. */
+#include "src/passes/host/lower_impl.h"
+
+#include "src/ops/kernel/copy.h"
+
+static LpVal var_out(const LpLower *l, const LpVariable *v)
+{
+    return l->update ? v->update_out : v->micro_out;
+}
+
+static LpStatus run_tables(LpLower *l)
+{
+    size_t n = l->g->n_value;
+    l->place = lp_arena_calloc(&l->mem, n * sizeof *l->place);
+    l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
+    l->uses = lp_arena_calloc(&l->mem, n * sizeof *l->uses);
+    l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
+    l->kin = lp_arena_calloc(&l->mem, n * sizeof *l->kin);
+    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->target || !l->kin,
+               l->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        l->place[i].buf = l->alt[i].buf = LP_NO_BUF;
+        l->target[i] = UINT32_MAX;
+    }
+    for (size_t i = 0; i < l->g->n_node; i++) {
+        const LpGraphNode *d = &l->g->node[i];
+        for (uint32_t k = 0; k < d->n_in; k++)
+            if (d->in[k] != LP_NOVAL && !lp_is_imm(d->in[k]))
+                l->uses[d->in[k]]++;
+    }
+    for (uint32_t i = 0; i < l->step->n_var; i++) {
+        const LpVariable *v = &l->step->var[i];
+        LpVal in = lp_lower_var_in(l, v), out = var_out(l, v);
+        if (out != LP_NOVAL) {
+            l->uses[out]++; /* read at the end */
+            /* the first variable that wants a value gets it in place */
+            if (l->target[out] == UINT32_MAX)
+                l->target[out] = i;
+        }
+        if (in != LP_NOVAL) {
+            LP_TRY(lp_lower_own(l, in, i));
+            l->place[in].desc.home = lp_home_of_var(l, i);
+        }
+    }
+    for (size_t i = 0; i < l->g->n_input; i++) {
+        LpVal in = l->g->input[i];
+        if (l->place[in].buf != LP_NO_BUF)
+            l->buf[l->place[in].buf].reads_left = l->uses[in];
+    }
+    return LP_OK;
+}
+
+static LpStatus run_homes(LpLower *l)
+{
+    return lp_home_find(l);
+}
+
+static LpStatus run_regions(LpLower *l)
+{
+    return lp_choose_regions(l);
+}
+
+static LpStatus run_fusion(LpLower *l)
+{
+    return l->o->fuse ? lp_fuse(l) : LP_OK;
+}
+
+/* A member of a group waits for the last one. */
+static LpStatus lower_at(LpLower *l, LpNodeId id)
+{
+    uint32_t region = l->regions.of[id];
+    if (region)
+        return l->regions.last[region] == id ? lp_lower_region(l, region)
+                                             : LP_OK;
+    int32_t at = l->fusion.of ? l->fusion.of[id] : -1;
+    if (at < 0)
+        return lp_lower_node(l, id);
+    const LpFuseGroup *group = &l->fusion.group[at];
+    return group->member[group->n - 1] == id ? lp_lower_group(l, group) : LP_OK;
+}
+
+static LpStatus run_nodes(LpLower *l)
+{
+    for (size_t i = 0; i < l->g->n_node; i++) {
+        LpStatus s = lower_at(l, (LpNodeId)i);
+        if (s != LP_OK) {
+            lp_err_context(l->err, "lowering %s", l->g->node[i].op->name);
+            return s;
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus run_work(LpLower *l)
+{
+    return lp_lower_note_work(l);
+}
+
+/* Values that did not land in their variable are copied now. A copy must not
+ * overwrite a variable that a later copy still reads: such values were given
+ * a buffer of their own first. */
+static LpStatus run_outputs(LpLower *l)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < l->step->n_var; i++) {
+            LpVal out = var_out(l, &l->step->var[i]);
+            if (out == LP_NOVAL)
+                continue;
+            LpPlace *p = &l->place[out];
+            uint32_t from = l->buf[p->buf].var;
+            if (from == i && p->offset == 0)
+                continue;
+            if (pass == 0) {
+                if (from == UINT32_MAX)
+                    continue; /* safe already */
+                LpPlace apart = *p;
+                apart.offset = 0;
+                apart.desc = lp_desc_of(lp_graph_type(l->g, out));
+                apart.desc.home = p->desc.home;
+                LP_TRY(lp_lower_memory(l, &apart.desc, &apart.buf));
+                LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &apart));
+                *p = apart;
+            } else {
+                LpPlace dst = {.desc = lp_desc_of(lp_graph_type(l->g, out))};
+                dst.desc.home = lp_home_of_var(l, i);
+                LP_TRY(lp_lower_var_memory(l, i, &dst.buf));
+                LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &dst));
+            }
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus run_padding(LpLower *l)
+{
+    return l->update ? lp_home_clear(l) : LP_OK;
+}
+
+static LpStatus run_arena(LpLower *l)
+{
+    LpSpan *span = lp_arena_calloc(&l->mem, (l->n_buf + 1) * sizeof *span);
+    LP_FAIL_IF(!span, l->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < l->n_buf; i++) {
+        const LpBuf *b = &l->buf[i];
+        span[i] = (LpSpan){.bytes = b->var == UINT32_MAX ? b->bytes : 0,
+                           .first = b->first,
+                           .last = b->last};
+    }
+    LP_TRY(lp_arena_plan(span, l->n_buf, &l->code->arena_bytes, l->err));
+    for (size_t i = 0; i < l->n_pending; i++)
+        l->pending[i].ref->offset += span[l->pending[i].buf].offset;
+    return LP_OK;
+}
+
+LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e)
+{
+    static LpStatus (*const pass[])(LpLower *) = {
+#define PASS(name, text) run_##name,
+#include "src/passes/host/passes.def"
+#undef PASS
+    };
+    LpLower l = {.program = p,
+                 .step = p->step,
+                 .g = update ? p->step->update : p->step->micro,
+                 .update = update,
+                 .o = o,
+                 .code = update ? &p->update : &p->micro,
+                 .err = e};
+    LpStatus s = LP_OK;
+    for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++)
+        s = pass[i](&l);
+    lp_free(l.fusion.group);
+    lp_free(l.buf);
+    lp_free(l.pending);
+    lp_arena_fini(&l.mem);
+    return s;
+}
