@@ -22,7 +22,8 @@ end
 
 local HUGE = "9223372036854775807"
 local VALID = safetensors("{" .. entry("b", "F32", "2,1", 2, 10) .. ","
-  .. entry("a", "I16", "", 0, 2) .. ',"__metadata__":{"x":"y"}}', string.pack("<i2ff", -5, 1.5, -0.25))
+  .. entry("a", "I16", "", 0, 2) .. ',"__metadata__":{"x":"y"}}',
+  string.pack("<i2ff", -5, 1.5, -0.25))
 
 local function many(n, from, to)
   local list = {}
