@@ -199,6 +199,10 @@ static LpStatus send_fd(LpWorker *w, int fd, LpErr *e)
         LP_TRY(wait_for(w, POLLOUT, 0, &ready, e));
         k = sendmsg(w->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (k < 0 && (errno == EINTR || errno == EAGAIN));
+    LP_FAIL_IF(k < 0 && errno == ETOOMANYREFS, e, LP_E_OS,
+               "worker: more batches are under way than files may be open; "
+               "take fewer workers, fetch fewer batches ahead, or raise the "
+               "limit (ulimit -n)");
     bool gone = k < 0 && (errno == EPIPE || errno == ECONNRESET);
     return k == 1 || gone ? LP_OK : failed("send", e);
 }
