@@ -35,10 +35,9 @@ static LpStatus rebase(LpTensor *t, LpTensor *now, LpErr *e)
 
 LpStatus lp_record_function(const LpFunctionCall *c, LpErr *e)
 {
-    LpNode *n =
-        lp_node_new(&op_custom_function, c->attr, c->n_in, c->n_out, e);
-    LpStatus s = n ? lp_hooks_keep(&n->hook, c->release, c->ctx, e)
-                   : LP_E_MEMORY;
+    LpNode *n = lp_node_new(&op_custom_function, c->attr, c->n_in, c->n_out, e);
+    LpStatus s =
+        n ? lp_hooks_keep(&n->hook, c->release, c->ctx, e) : LP_E_MEMORY;
     if (s != LP_OK) {
         c->release(c->ctx);
         lp_node_release(n);

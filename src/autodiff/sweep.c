@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "src/autodiff/pieces.h"
+#include "src/base/mem.h"
 #include "src/ops/ops.h"
 
 typedef struct Sweep {
@@ -10,6 +12,7 @@ typedef struct Sweep {
     LpArena mem;
     bool *flows;       /* per value: depends on something in wrt */
     LpVal *grad;       /* per value */
+    LpPieces *piece;   /* per value: of its gradient, still to be added */
     struct Back *back; /* per region of the forward half */
     size_t n_region;
     size_t n_value; /* before the sweep */
@@ -65,20 +68,51 @@ static LpStatus mark(Sweep *s)
     return LP_OK;
 }
 
-/* grad[v] += d, placed where v is made. */
-static LpStatus gather(Sweep *s, LpVal v, LpVal d)
+/* What is added next is placed where v is made, unless v is a variable. */
+static LpStatus set_place(Sweep *s, LpVal v)
 {
+    LpNodeId from = s->g->value[v].node;
+    return from == LP_NO_NODE ? LP_OK : set_origin(s, s->g->node[from].origin);
+}
+
+/* grad[v] += d */
+static LpStatus add_to(Sweep *s, LpVal v, LpVal d)
+{
+    LpOriginId was = s->gb.origin;
     if (s->grad[v] == LP_NOVAL) {
         s->grad[v] = d;
         return LP_OK;
     }
-    LpOriginId was = s->gb.origin;
-    LpNodeId from = s->g->value[v].node;
-    if (from != LP_NO_NODE)
-        LP_TRY(set_origin(s, s->g->node[from].origin));
+    LP_TRY(set_place(s, v));
     s->grad[v] = lp_add(&s->gb.b, s->grad[v], d);
     s->gb.origin = was;
     return s->err->code;
+}
+
+/* grad[v] becomes the sum of all that was gathered. */
+static LpStatus settle(Sweep *s, LpVal v)
+{
+    LpOriginId was = s->gb.origin;
+    LpPieces *p = &s->piece[v];
+    if (p->n == 0)
+        return LP_OK;
+    s->gb.origin = s->g->node[s->g->value[p->v[p->n - 1]].node].origin;
+    LP_TRY(set_place(s, v));
+    s->grad[v] = lp_pieces_sum(p, s->grad[v], s->g, &s->gb.b);
+    s->gb.origin = was;
+    return s->err->code;
+}
+
+/* grad[v] += d, at once or, if d is a piece, when settled. Sums keep their
+ * order: only pieces that follow each other wait. */
+static LpStatus gather(Sweep *s, LpVal v, LpVal d)
+{
+    bool may_wait = s->gb.region == 0;
+    if (!may_wait || !lp_pieces_fit(&s->piece[v], s->g, d))
+        LP_TRY(settle(s, v));
+    if (may_wait && lp_pieces_fit(&s->piece[v], s->g, d))
+        return lp_pieces_add(&s->piece[v], s->g, d, s->err);
+    return add_to(s, v, d);
 }
 
 /* ---- regions ------------------------------------------------------------ */
@@ -177,6 +211,7 @@ static LpStatus visit(Sweep *s, LpNodeId id)
     bool any = false;
     for (uint32_t i = 0; i < n.n_out; i++) {
         out[i] = n.out + i;
+        LP_TRY(settle(s, out[i]));
         dout[i] = s->grad[out[i]];
         any |= dout[i] != LP_NOVAL;
     }
@@ -226,15 +261,30 @@ static LpStatus visit(Sweep *s, LpNodeId id)
     return s->err->code;
 }
 
+static LpStatus start(Sweep *s)
+{
+    s->flows = lp_arena_calloc(&s->mem, s->n_value * sizeof *s->flows);
+    s->grad = lp_arena_calloc(&s->mem, s->n_value * sizeof *s->grad);
+    s->piece = lp_arena_calloc(&s->mem, s->n_value * sizeof *s->piece);
+    LP_FAIL_IF(!s->flows || !s->grad || !s->piece, s->err, LP_E_MEMORY,
+               "out of memory");
+    return LP_OK;
+}
+
+static void finish(Sweep *s)
+{
+    for (size_t i = 0; s->piece && i < s->n_value; i++)
+        lp_pieces_fini(&s->piece[i]);
+    lp_arena_fini(&s->mem);
+}
+
 LpStatus lp_sweep(LpGraph *g, const LpVal *root, const LpVal *seed, int n_root,
                   const LpVal *wrt, int n_wrt, LpVal *grad, LpErr *e)
 {
     Sweep s = {.g = g, .n_value = g->n_value, .n_node = g->n_node, .err = e};
-    s.flows = lp_arena_calloc(&s.mem, s.n_value * sizeof *s.flows);
-    s.grad = lp_arena_calloc(&s.mem, s.n_value * sizeof *s.grad);
-    if (!s.flows || !s.grad) {
-        lp_arena_fini(&s.mem);
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    if (start(&s) != LP_OK) {
+        finish(&s);
+        return e->code;
     }
     lp_graph_builder_init(&s.gb, g, e);
     for (int i = 0; i < n_wrt; i++)
@@ -255,9 +305,11 @@ LpStatus lp_sweep(LpGraph *g, const LpVal *root, const LpVal *seed, int n_root,
         if (visit(&s, (LpNodeId)i) == LP_OK && r && s.back[r].first == i)
             close_back(&s, r);
     }
-    for (int i = 0; i < n_wrt; i++)
+    for (int i = 0; i < n_wrt && e->code == LP_OK; i++) {
+        settle(&s, wrt[i]);
         grad[i] = s.grad[wrt[i]];
+    }
     lp_graph_builder_fini(&s.gb);
-    lp_arena_fini(&s.mem);
+    finish(&s);
     return e->code;
 }

@@ -1,0 +1,201 @@
+#include "src/autodiff/pieces.h"
+
+#include <stdlib.h>
+
+#include "src/base/mem.h"
+#include "src/ops/rules.h"
+
+/* The attributes of slice_backward and select_backward. */
+enum { DIM = 1, START, END, STEP };
+
+typedef struct Piece {
+    int64_t start, end;
+    LpVal v;
+    bool select; /* v lacks the dimension */
+} Piece;
+
+static const LpGraphNode *maker(const LpGraph *g, LpVal v)
+{
+    if (v == LP_NOVAL || lp_is_imm(v) || g->value[v].node == LP_NO_NODE)
+        return NULL;
+    return &g->node[g->value[v].node];
+}
+
+/* The node that makes `v` if it is `op` outside all regions. */
+static const LpGraphNode *made_by(const LpGraph *g, LpVal v, int op)
+{
+    const LpGraphNode *n = maker(g, v);
+    return n && !n->region && n->op->id == op && !lp_is_imm(n->in[0]) ? n
+                                                                      : NULL;
+}
+
+/* What a transposition reads. */
+static LpVal transposed(const LpGraph *g, LpVal v)
+{
+    const LpGraphNode *n = made_by(g, v, LP_OP_permute);
+    return n && n->attr[0].n == 2 && n->attr[0].v[0] == 1 ? n->in[0] : LP_NOVAL;
+}
+
+/* The product that `d` is, or that it is the transpose of. */
+static const LpGraphNode *product(const LpGraph *g, LpVal d, bool *turned)
+{
+    LpVal t = transposed(g, d);
+    *turned = t != LP_NOVAL;
+    return made_by(g, *turned ? t : d, LP_OP_mm);
+}
+
+/* Does a sum move more memory than joining the operands: three times the
+ * result against two times them? */
+static bool pays(const LpGraph *g, const LpGraphNode *mm)
+{
+    const LpType *a = lp_graph_type(g, mm->in[0]);
+    const LpType *b = lp_graph_type(g, mm->in[1]);
+    double m = (double)a->shape[0], k = (double)a->shape[1];
+    double n = (double)b->shape[1];
+    return 3 * m * n > 2 * k * (m + n);
+}
+
+static LpPieceKind kind_of(const LpGraph *g, LpVal d)
+{
+    const LpGraphNode *slice = made_by(g, d, LP_OP_slice_backward);
+    bool turned;
+    if (made_by(g, d, LP_OP_select_backward) ||
+        (slice && slice->attr[STEP].i == 1))
+        return LP_PIECE_SLICE;
+    const LpGraphNode *mm = product(g, d, &turned);
+    return mm && transposed(g, mm->in[0]) != LP_NOVAL && pays(g, mm)
+               ? LP_PIECE_PRODUCT
+               : LP_PIECE_NONE;
+}
+
+bool lp_pieces_fit(const LpPieces *p, const LpGraph *g, LpVal d)
+{
+    LpPieceKind kind = kind_of(g, d);
+    if (kind == LP_PIECE_NONE || (p->n && kind != p->kind))
+        return false;
+    if (p->n == 0 || kind == LP_PIECE_SLICE)
+        return true;
+    bool a, b;
+    const LpGraphNode *x = product(g, d, &a), *y = product(g, p->v[0], &b);
+    return a == b &&
+           lp_origin_same_place(&g->origin[x->origin], &g->origin[y->origin]);
+}
+
+LpStatus lp_pieces_add(LpPieces *p, const LpGraph *g, LpVal d, LpErr *e)
+{
+    LP_FAIL_IF(!LP_GROW(p->v, p->cap, p->n), e, LP_E_MEMORY, "out of memory");
+    p->kind = kind_of(g, d);
+    p->v[p->n++] = d;
+    return LP_OK;
+}
+
+void lp_pieces_fini(LpPieces *p)
+{
+    lp_free(p->v);
+    *p = (LpPieces){0};
+}
+
+static int by_start(const void *x, const void *y)
+{
+    const Piece *a = x, *b = y;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+/* Reads the pieces, sorts them; false unless they are of one dimension and
+ * none overlaps another. */
+static bool lay_out(const LpPieces *p, const LpGraph *g, Piece *piece)
+{
+    int64_t dim = maker(g, p->v[0])->attr[DIM].i;
+    for (size_t i = 0; i < p->n; i++) {
+        const LpGraphNode *n = maker(g, p->v[i]);
+        bool select = n->op->id == LP_OP_select_backward;
+        int64_t start = n->attr[START].i;
+        if (n->attr[DIM].i != dim)
+            return false;
+        piece[i] = (Piece){.start = start,
+                           .end = select ? start + 1 : n->attr[END].i,
+                           .v = n->in[0],
+                           .select = select};
+    }
+    qsort(piece, p->n, sizeof *piece, by_start);
+    for (size_t i = 1; i < p->n; i++)
+        if (piece[i].start < piece[i - 1].end)
+            return false;
+    return true;
+}
+
+/* The pieces in their order with zeros between, in list[]; how many. */
+static int list_parts(LpBuilder *b, const Piece *piece, size_t n,
+                      const LpType *whole, int dim, LpVal *list)
+{
+    int k = 0;
+    int64_t at = 0;
+    for (size_t i = 0; i <= n && !lp_failed(b); i++) {
+        LpType gap = *whole;
+        int64_t start = i < n ? piece[i].start : whole->shape[dim];
+        gap.shape[dim] = start - at;
+        if (start > at)
+            list[k++] = lp_full(b, &gap, lp_float(0));
+        if (i == n || piece[i].end == piece[i].start)
+            continue;
+        list[k++] =
+            piece[i].select ? lp_unsqueeze(b, piece[i].v, dim) : piece[i].v;
+        at = piece[i].end;
+    }
+    return k;
+}
+
+static LpVal add(LpBuilder *b, LpVal sum, LpVal d)
+{
+    if (lp_failed(b))
+        return LP_NOVAL;
+    return sum == LP_NOVAL ? d : lp_add(b, sum, d);
+}
+
+static LpVal join_slices(const LpPieces *p, const LpGraph *g, LpBuilder *b,
+                         const Piece *piece, LpVal *list)
+{
+    LpType whole = *lp_graph_type(g, p->v[0]);
+    int dim = (int)maker(g, p->v[0])->attr[DIM].i;
+    int k = list_parts(b, piece, p->n, &whole, dim, list);
+    return lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
+}
+
+static LpVal join_products(const LpPieces *p, const LpGraph *g, LpBuilder *b,
+                           LpVal *list)
+{
+    bool turned;
+    for (size_t i = 0; i < p->n; i++)
+        list[i] = transposed(g, product(g, p->v[i], &turned)->in[0]);
+    LpVal left = lp_cat(b, list, (int)p->n, 0);
+    for (size_t i = 0; i < p->n; i++)
+        list[i] = product(g, p->v[i], &turned)->in[1];
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpVal right = lp_cat(b, list, (int)p->n, 0);
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpVal sum = lp_op2(b, LP_OP_mm, lp_transpose(b, left, 0, 1), right);
+    return turned && !lp_failed(b) ? lp_transpose(b, sum, 0, 1) : sum;
+}
+
+LpVal lp_pieces_sum(LpPieces *p, LpVal sum, const LpGraph *g, LpBuilder *b)
+{
+    Piece *piece = lp_alloc(p->n * sizeof *piece);
+    LpVal *list = lp_alloc((2 * p->n + 1) * sizeof *list);
+    if (!piece || !list)
+        lp_fail(b->err, LP_E_MEMORY, "out of memory");
+    else if (p->n > 1 && p->kind == LP_PIECE_PRODUCT)
+        sum = add(b, sum, join_products(p, g, b, list));
+    else if (p->n > 1 && lay_out(p, g, piece))
+        sum = add(b, sum, join_slices(p, g, b, piece, list));
+    else
+        for (size_t i = 0; i < p->n; i++)
+            sum = add(b, sum, p->v[i]);
+    lp_free(piece);
+    lp_free(list);
+    p->n = 0;
+    return lp_failed(b) ? LP_NOVAL : sum;
+}
