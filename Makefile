@@ -181,14 +181,14 @@ lint-fast: all tools
 format: setup-lint
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 
-# Training steps against PyTorch's: WORKLOADS, THREADS, PAIRS, SECONDS and
-# PEERS_PYTHON choose (spec/bench/bench.lua).
-THREADS ?= 2
+# Training steps against PyTorch's and JAX's: WORKLOADS, THREADS, PAIRS,
+# SECONDS, PEERS, COMPILE, CLOCK and PEERS_PYTHON choose (spec/bench/bench.lua).
 bench: setup
-	@$(submake) all
-	@BUILD=$(BUILD) THREADS=$(THREADS) PAIRS=$(PAIRS) SECONDS=$(SECONDS) \
-	  PEERS_PYTHON=$(PEERS_PYTHON) $(BUILD)/lupine spec/bench/bench.lua \
-	  $(WORKLOADS)
+	@$(submake) all $(BUILD)/tools/peak
+	@BUILD='$(BUILD)' THREADS='$(THREADS)' PAIRS='$(PAIRS)' \
+	  SECONDS='$(SECONDS)' PEERS='$(PEERS)' COMPILE='$(COMPILE)' \
+	  CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
+	  $(BUILD)/lupine spec/bench/bench.lua $(WORKLOADS)
 
 fidelity: setup
 	@$(submake) $(BUILD)/tools/fidelity

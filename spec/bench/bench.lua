@@ -1,55 +1,42 @@
---- Times training against its peers: `make bench`.
+--- Times training steps against the peers: `make bench`.
 ---     lupine spec/bench/bench.lua [WORKLOAD…]
---- Every figure comes from a fresh process that warms up first. Ours and the
---- peer's alternate (A B A B …), so that a machine that is busy or hot for a
---- while disturbs both, and the ratio is taken pair by pair. Only figures of one
---- run are comparable. A row whose losses differ from the peer's is no row of
---- the same computation and is marked.
---- Environment: BUILD, PEERS_PYTHON, THREADS, PAIRS, SECONDS (a timed run).
+--- Both sides start from the same weights and data, written once a workload, and
+--- compute ten steps, whose losses must agree, else the row is marked as not
+--- comparable. Each way in which the peer can run is tried; the fastest is the
+--- peer. Then both live at once and take turns (A B A B …), a slice of time each,
+--- so that a machine that is busy or hot for a while disturbs both; the ratio is
+--- taken pair by pair. Only figures of one run are comparable.
+---
+--- Environment: BUILD, PEERS_PYTHON; THREADS, a list ("1 2"); PAIRS; SECONDS, of a
+--- slice; PEERS, the peers' ways to try ("eager fused"; default: all but compile);
+--- COMPILE=1 tries torch.compile too, which takes minutes; CLOCK=cpu compares
+--- processor time, for a machine that others use.
 package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
+local process = require("spec.bench.process")
+local table_of = require("spec.bench.table")
 local workloads = require("spec.bench.workloads")
 
 local LUPINE = arg[-1]
-local BUILD = os.getenv("BUILD") or "build"
-local PEERS = { "eager" }
 local TOLERANCE = 1e-3
 
-local function count(name, default)
+local function setting(name, default)
   local text = os.getenv(name)
-  local n = tonumber(text ~= "" and text or default)
+  return text and text ~= "" and text or default
+end
+
+local function count(name, text)
+  local n = tonumber(text)
   if not n or n <= 0 then
     error(("bench: %s must be a positive number, not '%s'"):format(name, text), 0)
   end
   return math.tointeger(n) or n
 end
 
-local THREADS, PAIRS, SECONDS = count("THREADS", 2), count("PAIRS", 3), count("SECONDS", 1.5)
-
-local function quote(s)
-  return "'" .. s:gsub("'", "'\\''") .. "'"
-end
-
--- Runs a command; what it printed, as {loss = {…}, ms, rss, library}, or nil.
-local function measure(...)
-  local words = table.pack(...)
-  for i = 1, words.n do
-    words[i] = quote(tostring(words[i]))
-  end
-  local pipe = assert(io.popen(("OMP_NUM_THREADS=%d "):format(THREADS)
-    .. table.concat(words, " ")))
-  local r = { loss = {} }
-  for line in pipe:lines() do
-    local key, value = line:match("^(%a+) (.*)$")
-    if key == "loss" then
-      r.loss[#r.loss + 1] = tonumber(value)
-    elseif key then
-      r[key] = tonumber(value) or value
-    end
-  end
-  return pipe:close() and r.ms and r or nil
-end
+local BUILD = setting("BUILD", "build")
+local PAIRS, SECONDS = count("PAIRS", setting("PAIRS", "7")), count("SECONDS",
+  setting("SECONDS", "1"))
 
 local function middle(list)
   table.sort(list)
@@ -57,130 +44,167 @@ local function middle(list)
   return n % 2 == 1 and list[n // 2 + 1] or (list[n // 2] + list[n // 2 + 1]) / 2
 end
 
-local function field(runs, name)
-  local out = {}
-  for i, r in ipairs(runs) do
-    out[i] = r[name]
+-- ---- the two sides --------------------------------------------------------------
+
+local function start_ours(name, threads, file)
+  return process.start({ LUPINE, "spec/bench/one.lua", name, threads, file }, threads)
+end
+
+local function start_peer(python, way, name, threads, file)
+  local script = way == "jax" and "jax_jit" or "pytorch"
+  return process.start({ python, ("spec/bench/peers/%s.py"):format(script), name, threads, file,
+    way ~= "jax" and way or nil }, threads)
+end
+
+-- The ways that are asked for and that the workload and this Python have.
+local function ways_of(w, has_jax)
+  local wanted = setting("PEERS")
+  local all, out = { table.unpack(w.peers) }, {}
+  if setting("COMPILE") == "1" then
+    all[#all + 1] = "compile"
+  end
+  for _, way in ipairs(all) do
+    local asked = not wanted or (" " .. wanted .. " "):find(" " .. way .. " ", 1, true)
+    if asked and (way ~= "jax" or has_jax) then
+      out[#out + 1] = way
+    end
   end
   return out
+end
+
+-- Tries every way; the fastest and what each took, or nil if none ran.
+local function fastest(peer, name, threads, file)
+  local tried, best = {}, nil
+  for _, way in ipairs(ways_of(workloads.all[name], peer.has_jax)) do
+    local side = start_peer(peer.python, way, name, threads, file)
+    tried[way] = side and side:time(SECONDS)
+    if side then
+      side:finish()
+    end
+    if tried[way] and (not best or tried[way] < tried[best]) then
+      best = way
+    end
+  end
+  return best, tried
 end
 
 -- The largest difference of the losses of the first steps.
 local function difference(a, b)
   local most = 0.0
   for i, v in ipairs(a.loss) do
-    local d = math.abs(v - b.loss[i])
+    local d = math.abs(v - (b.loss[i] or math.huge))
     most = d <= most and most or d -- not a number counts as large
   end
   return most
 end
 
-local function join(row, ours, theirs)
-  row.ms, row.rss_mb = middle(field(ours, "ms")), middle(field(ours, "rss"))
-  row.library = ours[1].library
-  if #theirs == 0 then
-    return row
+-- Times both in turn; false if one fails.
+local function take_turns(row, ours, theirs)
+  local ms, peer_ms, ratios = {}, {}, {}
+  for i = 1, PAIRS do
+    ms[i] = ours:time(SECONDS)
+    peer_ms[i] = theirs and theirs:time(SECONDS)
+    if not ms[i] or theirs and not peer_ms[i] then
+      return false
+    end
+    ratios[i] = theirs and peer_ms[i] / ms[i] or nil
   end
-  local ratios = {}
-  for i, r in ipairs(theirs) do
-    ratios[i] = r.ms / ours[i].ms
+  row.ms = middle(ms)
+  if theirs then
+    row.ratio, row.peer_ms = middle(ratios), middle(peer_ms)
+    row.ratio_min, row.ratio_max = ratios[1], ratios[#ratios]
   end
-  row.ratio = middle(ratios) -- sorts
-  row.ratio_min, row.ratio_max = ratios[1], ratios[#ratios]
-  row.peer_ms, row.peer_rss_mb = middle(field(theirs, "ms")), middle(field(theirs, "rss"))
-  row.peer_library = theirs[1].library
-  row.loss_difference = difference(ours[1], theirs[1])
-  row.comparable = row.loss_difference <= TOLERANCE
+  return true
+end
+
+-- GB/s of the largest copy measured (MB) that is no larger than so many bytes.
+local function copy_rate(limits, bytes)
+  local best
+  for _, mb in ipairs({ 1, 8, 64, 512 }) do
+    if not best or mb * 2 ^ 20 <= bytes then
+      best = limits["copy_" .. mb]
+    end
+  end
+  return best
+end
+
+-- What is known of the step and the machine beside the times.
+local function complete(row, w, work, limits)
+  row.samples_s = w.batch * 1e3 / row.ms
+  row.gflops = work.operations / row.ms / 1e6
+  row.peak_gflops, row.copy_gbs = limits.fma, copy_rate(limits, work.bytes)
+  row.peak_share = row.gflops / limits.fma
+  row.floor_ms = work.least / limits.fma / 1e6 + work.bytes / row.copy_gbs / 1e6
+  row.floor_share = row.floor_ms / row.ms
   return row
 end
 
--- All pairs of one workload; nil and what failed otherwise.
-local function compare(name, peer, python)
-  local ours, theirs = {}, {}
-  for i = 1, PAIRS do
-    ours[i] = measure(LUPINE, "spec/bench/one.lua", name, THREADS, SECONDS)
-    if not ours[i] then
-      return nil, "our run failed"
-    end
-    if python then
-      theirs[i] = measure(python, "spec/bench/peers.py", peer, name, THREADS, SECONDS)
-      if not theirs[i] then
-        return nil, "the peer's run failed"
-      end
+local function compare(name, threads, peer, work, limits)
+  local w = workloads.all[name]
+  local row = { workload = name, batch = w.batch, threads = threads, pairs = PAIRS,
+    cpu = core.host.cpu().name, clock = setting("CLOCK", "wall") }
+  local theirs
+  if peer.python then
+    row.peer, row.tried = fastest(peer, name, threads, work.file)
+    theirs = row.peer and start_peer(peer.python, row.peer, name, threads, work.file)
+    if not theirs then
+      return nil, "no peer ran"
     end
   end
-  local row = { workload = name, batch = workloads.all[name].batch, threads = THREADS,
-    pairs = PAIRS, cpu = core.host.cpu().name, peer = python and peer or nil }
-  return join(row, ours, theirs)
-end
-
--- ---- output -------------------------------------------------------------------
-
-local COLUMNS = { "workload", "batch", "threads", "pairs", "cpu", "library", "ms", "rss_mb",
-  "peer", "peer_library", "peer_ms", "peer_rss_mb", "ratio", "ratio_min", "ratio_max",
-  "loss_difference", "comparable" }
-
-local function json_value(v)
-  if type(v) == "string" then
-    return '"' .. v:gsub('[%c"\\]', function(c)
-      return ("\\u%04x"):format(c:byte())
-    end) .. '"'
-  elseif math.type(v) == "float" then
-    return v == v and v < math.huge and ("%.6g"):format(v) or "null"
+  local ours = start_ours(name, threads, work.file)
+  local done = ours and take_turns(row, ours, theirs)
+  for _, side in ipairs({ ours or nil, theirs }) do
+    side:finish()
   end
-  return tostring(v)
-end
-
--- Written beside its place and moved there, so that a reader never sees half.
-local function write_json(rows, path)
-  local lines = {}
-  for i, row in ipairs(rows) do
-    local fields = {}
-    for _, key in ipairs(COLUMNS) do
-      if row[key] ~= nil then
-        fields[#fields + 1] = ('"%s": %s'):format(key, json_value(row[key]))
-      end
-    end
-    lines[i] = "  {" .. table.concat(fields, ", ") .. "}"
+  if not done then
+    return nil, "a run failed"
   end
-  local file = assert(io.open(path .. ".new", "w"))
-  assert(file:write("[\n", table.concat(lines, ",\n"), "\n]\n"))
-  assert(file:close())
-  assert(os.rename(path .. ".new", path))
-end
-
-local function figure(ms)
-  return ms and (ms < 0.1 and "%.5f" or ms < 10 and "%.3f" or "%.1f"):format(ms) or "-"
-end
-
-local LINE = "%-14s %9s %9s %11s %7s %15s %7s %7s  %s"
-
-local function print_row(row)
-  local spread = row.ratio and ("%.2f .. %.2f"):format(row.ratio_min, row.ratio_max) or "-"
-  local ratio = row.ratio and ("%.2f"):format(row.ratio) or "-"
-  local note = ""
-  if row.comparable == false then
-    note = ("NOT COMPARABLE: losses differ by %.3g"):format(row.loss_difference)
+  row.library, row.first_ms, row.rss_mb = ours.library, ours.first, ours.rss
+  if theirs then
+    row.peer_library, row.peer_first_ms, row.peer_rss_mb =
+      theirs.library, theirs.first, theirs.rss
+    row.loss, row.peer_loss = ours.loss[#ours.loss], theirs.loss[#theirs.loss]
+    row.loss_difference = difference(ours, theirs)
+    row.comparable = row.loss_difference <= TOLERANCE
   end
-  print((LINE:format(row.workload, figure(row.ms), figure(row.peer_ms),
-    ("%.0f"):format(row.batch * 1e3 / row.ms), ratio, spread, ("%.0f"):format(row.rss_mb),
-    row.peer_rss_mb and ("%.0f"):format(row.peer_rss_mb) or "-", note):gsub("%s+$", "")))
-  io.stdout:flush()
+  return complete(row, w, work, limits)
 end
+
+-- ---- the run ----------------------------------------------------------------------
 
 local function peer_python()
-  local pipe = assert(io.popen("sh spec/bench/peers.sh " .. quote(BUILD)))
-  local path = pipe:read("l")
-  if not pipe:close() then
+  local line = process.read({ "sh", "spec/bench/peers/python.sh", BUILD })
+  if not line then
     os.exit(1, true) -- the script has said why
   end
+  local path = line:match("%S.*")
   if not path then
     print("No peer: no Python with PyTorch is to be had (PEERS_PYTHON names one). Ours only.")
   end
-  return path
+  local jax = path and process.read({ path, "-c", "import importlib.util as u\n"
+    .. "print(u.find_spec('jax') is not None)" })
+  return { python = path, has_jax = jax == "True" }
 end
 
-local function main(names)
+local function measure_limits(threads)
+  local limits = process.values({ BUILD .. "/tools/peak", threads })
+  if not limits then
+    error("bench: build/tools/peak failed", 0)
+  end
+  return limits
+end
+
+-- Weights and data of a workload, in a file both sides read.
+local function make_work(name)
+  local file = BUILD .. "/bench.safetensors"
+  local work = process.values({ LUPINE, "spec/bench/one.lua", name, 1, file, "make" })
+  if work then
+    work.file = file
+  end
+  return work
+end
+
+local function check_names(names)
   for _, name in ipairs(names) do
     if not workloads.all[name] then
       io.stderr:write(("bench: no workload '%s'; there are %s\n"):format(name,
@@ -188,27 +212,39 @@ local function main(names)
       return false
     end
   end
-  local python = peer_python()
-  local rows, failed = {}, false
-  print(("%s, %d threads, %d pairs"):format(core.host.cpu().name, THREADS, PAIRS))
-  for _, peer in ipairs(PEERS) do
-    if python then
-      print(("Peer: %s. ms a step; ratio = peer / ours: median, least .. most"):format(peer))
-    end
-    print(LINE:format("workload", "ours ms", "peer ms", "samples/s", "ratio", "", "MB", "peer MB",
-      ""))
-    for _, name in ipairs(names) do
-      local row, why = compare(name, peer, python)
+  return true
+end
+
+local function main(names)
+  if not check_names(names) then
+    return false
+  end
+  local threads, limits = {}, {}
+  for word in setting("THREADS", "1 2"):gmatch("%S+") do
+    threads[#threads + 1] = count("THREADS", word)
+    limits[word] = measure_limits(word)
+  end
+  local peer, rows, failed = peer_python(), {}, false
+  table_of.head(core.host.cpu().name, threads, limits, PAIRS, SECONDS)
+  for _, name in ipairs(names) do
+    local work = make_work(name)
+    for _, n in ipairs(threads) do
+      local row, why
+      if work then
+        row, why = compare(name, n, peer, work, limits[tostring(n)])
+      end
       if row then
         rows[#rows + 1] = row
-        print_row(row)
+        table_of.row(row)
+        table_of.write(rows, BUILD .. "/bench.json")
       else
         failed = true
-        print(("%-14s FAILED: %s"):format(name, why))
+        print(("%-14s FAILED: %s"):format(name, why or "no weights"))
       end
+      failed = failed or row and row.comparable == false
     end
   end
-  write_json(rows, BUILD .. "/bench.json")
+  os.remove(BUILD .. "/bench.safetensors")
   return not failed
 end
 

@@ -1,33 +1,63 @@
---- One timed run of one workload on our side, in a process of its own:
----     lupine spec/bench/one.lua WORKLOAD THREADS SECONDS
---- Warms up for a third of the time and at least 10 steps, then times calls.
---- Prints `loss` of each of the first 10 steps, `ms` (median a step), `rss`
---- (resident MB) and `library`, a line each.
+--- Our side of one workload, in a process of its own, which bench.lua drives:
+---     lupine spec/bench/one.lua WORKLOAD THREADS FILE
+--- FILE (safetensors) has the weights by name, `input` and `target`. Trains 10
+--- steps and prints `loss` of each, `first` (ms of the first call, compiling
+--- included), `library` and `ready`, a line each; then obeys lines of its input:
+---     time SECONDS    prints `ms`, the median of a step during that time
+--- and at their end prints `rss`, the largest resident memory (MB) since the
+--- file was read. With a fourth word, `make`, FILE is written instead.
 package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
+local safetensors = require("lupine.safetensors")
 local torch = require("torch")
 local workloads = require("spec.bench.workloads")
 
-local STEPS = 10
-local clock = core.host.clock
+local STEPS, SEED = 10, 1
+local wall = core.host.clock
+-- With CLOCK=cpu, the processor's time of all threads: for a machine that others use.
+local clock = os.getenv("CLOCK") == "cpu" and os.clock or wall
 
 local WithLoss = nn.Module:extend("WithLoss")
 
 function WithLoss:init(w)
   self.model = w.model()
-  self.loss = w.loss()
+  self.loss = workloads.loss(w)
 end
 
 function WithLoss:forward(x, target)
-  return self.loss(self.model(x), target)
+  local y = self.model(x)
+  return self.loss(y, y:size(0) == target:size(0) and target or target:flatten())
 end
 
-local function wrap(w)
+local function make(w, path)
+  torch.manual_seed(SEED)
+  local model = w.model()
+  local tensors = {}
+  for name, p in model:named_parameters() do
+    tensors[name] = p
+  end
+  tensors.input, tensors.target = workloads.data(w)
+  safetensors.save_file(tensors, path)
+  local direct, least = workloads.operations(w)
+  print(("operations %.9g"):format(direct))
+  print(("least %.9g"):format(least))
+  print(("bytes %d"):format(workloads.update_bytes(w, model)))
+end
+
+local function load(w, path)
   local net = WithLoss(w)
-  workloads.initialise(net)
+  local tensors = safetensors.load_file(path)
+  local _ <close> = torch.no_grad()
+  for name, p in net.model:named_parameters() do
+    p:copy_(tensors[name])
+  end
+  return net, tensors.input, tensors.target
+end
+
+local function wrap(w, net)
   local opts = poptorch.Options()
   opts:deviceIterations(w.iterations or 1)
   opts:outputMode(poptorch.OutputMode.All)
@@ -39,12 +69,21 @@ local function wrap(w)
   return poptorch.inferenceModel(net, opts)
 end
 
-local function resident_mb()
+local function status_mb(key)
   for line in io.lines("/proc/self/status") do
-    local kb = line:match("^VmRSS:%s*(%d+)")
+    local kb = line:match("^" .. key .. ":%s*(%d+)")
     if kb then
       return tonumber(kb) / 1024
     end
+  end
+end
+
+-- The largest resident memory counts from here on.
+local function forget_peak()
+  local file = io.open("/proc/self/clear_refs", "w")
+  if file then
+    file:write("5")
+    file:close()
   end
 end
 
@@ -61,32 +100,47 @@ local function losses_of(w, result, losses)
   end
 end
 
-local function run(name, threads, seconds)
-  torch.set_num_threads(threads)
-  local w = assert(workloads.all[name], "no workload of that name")
-  local step = wrap(w)
-  local x, target = workloads.data(w)
-  local losses = {}
-  while #losses < STEPS do
-    losses_of(w, step(x, target), losses)
-  end
-  local stop = clock() + seconds / 3
-  while clock() < stop do
-    step(x, target)
-  end
-  local times = {}
-  stop = clock() + seconds
-  while clock() < stop or #times < STEPS do
+local function measure(step, x, target, seconds)
+  step(x, target) -- wakes threads and caches
+  local times, stop = {}, wall() + seconds
+  repeat
     local t = clock()
     step(x, target)
     times[#times + 1] = clock() - t
+  until wall() >= stop
+  return median(times)
+end
+
+local function run(w, threads, path)
+  torch.set_num_threads(threads)
+  local net, x, target = load(w, path)
+  collectgarbage()
+  forget_peak()
+  local t = clock()
+  local step = wrap(w, net)
+  local losses, first = {}, nil
+  while #losses < STEPS do
+    losses_of(w, step(x, target), losses)
+    first = first or clock() - t
   end
   for i = 1, STEPS do
     print(("loss %.9g"):format(losses[i]))
   end
-  print(("ms %.9g"):format(median(times) * 1e3 / (w.iterations or 1)))
-  print(("rss %.1f"):format(resident_mb()))
+  print(("first %.9g"):format(first * 1e3))
   print("library lupine " .. core.version)
+  print("ready")
+  io.stdout:flush()
+  for line in io.lines() do
+    local seconds = tonumber(line:match("^time (.*)$"))
+    print(("ms %.9g"):format(measure(step, x, target, seconds) * 1e3 / (w.iterations or 1)))
+    io.stdout:flush()
+  end
+  print(("rss %.1f"):format(status_mb("VmHWM")))
 end
 
-run(arg[1], math.tointeger(tonumber(arg[2])), tonumber(arg[3]))
+local w = assert(workloads.all[arg[1]], "no workload of that name")
+if arg[4] == "make" then
+  make(w, arg[3])
+else
+  run(w, math.tointeger(tonumber(arg[2])), arg[3])
+end

@@ -1,139 +1,192 @@
---- The training workloads that are timed, on our side; peers.py has the same
---- models by the same names.
+--- The workloads that are timed; peers/networks.py has their peers' side by the
+--- same names.
 ---
 --- A workload: `batch` rows a step, taken as `accumulation` micro-batches (1
 --- where absent; the peer takes them at once); `iterations` steps a call (each on
---- rows of its own; 1 where absent); `input`, the shape of a row; `classes`, the labels
---- are below that, or `target`, the shape of a row of real targets; `model` and
---- `loss` make modules; `optimizer` takes the parameters (absent: inference).
+--- rows of its own; 1 where absent); `input`, the shape of a row; `vocabulary`,
+--- where the input is ids below it, else it is real; `classes`, the labels are
+--- below that, a label for each id where there are ids, or `target`, the shape of
+--- a row of real targets; `model` makes the module; `optimizer` takes the
+--- parameters (absent: inference); `peers`, the ways in which the peer may run.
 ---
---- Weights and data come from one formula of whole numbers that every language
---- evaluates alike: element i of array `salt` is
----     h = ((i*i mod P)*48271 + i*69621 + salt*7919) mod P,  h/P*2 - 1.
+--- For the floor: `products`, the floating-point operations of the products in a
+--- step's forward pass (a fused multiply-add is two); `winograd`, those among them
+--- of 3x3 convolutions of stride 1 and at least 16 channels, which Winograd's
+--- algorithm does in 1/2.3 of the time; `first`, those of the first layer, whose
+--- input has no gradient. A training step takes three times the products less
+--- once the first.
+local networks = require("spec.bench.networks")
 local nn = require("torch.nn")
 local optim = require("torch.optim")
 local torch = require("torch")
 
 local M = {}
 
-local P = 4294967291 -- the largest prime below 2^32
-local CHUNK = 65536 -- elements made at a time: temporaries stay small
-
--- h of elements first … last - 1.
-local function hash(first, last, salt)
-  local i = torch.arange(first, last, { dtype = torch.int64 })
-  return ((i * i % P) * 48271 + i * 69621 + salt * 7919) % P
-end
-
---- Writes the formula's numbers, times `scale`, over a float32 tensor.
----@param x torch.Tensor contiguous
----@param salt integer
----@param scale number
-function M.fill(x, salt, scale)
-  local flat, n = x:detach():view(-1), x:numel()
-  for first = 0, n - 1, CHUNK do
-    local last = math.min(first + CHUNK, n)
-    local h = hash(first, last, salt):double() / P * 2 - 1
-    flat[{ torch.slice(first, last) }] = h * scale
-  end
-end
-
---- Weights of two and more dimensions and the biases that follow them are
---- uniform within 1/sqrt(fan-in), as PyTorch makes them; others stay.
----@param model torch.nn.Module
-function M.initialise(model)
-  local salt, bound = 0, nil
-  for name, p in model:named_parameters() do
-    if p.ndim > 1 then
-      bound = 1 / math.sqrt(p:numel() // p.shape[1])
-    elseif not name:find("bias$") then
-      bound = nil -- a normalisation: it starts at one and zero
-    end
-    salt = salt + 1
-    if bound then
-      M.fill(p, salt, bound)
-    end
-  end
-end
-
---- The inputs and targets of one call.
----@param w table a workload
----@return torch.Tensor input
----@return torch.Tensor target
-function M.data(w)
-  local rows = w.batch * (w.iterations or 1)
-  local x = torch.empty({ rows, table.unpack(w.input) })
-  M.fill(x, 1001, 1)
-  if w.classes then
-    return x, hash(0, rows, 1002) % w.classes
-  end
-  local target = torch.empty({ rows, table.unpack(w.target) })
-  M.fill(target, 1002, 1)
-  return x, target
-end
-
--- ---- models -------------------------------------------------------------------
-
-local function mlp(batch, optimizer)
-  return {
-    batch = batch, input = { 784 }, classes = 10, optimizer = optimizer,
-    loss = nn.CrossEntropyLoss,
-    model = function()
-      return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
-        nn.Linear(512, 10))
-    end,
-  }
-end
-
 local function sgd(params)
   return optim.SGD(params, { lr = 0.01 })
+end
+
+local function momentum(params)
+  return optim.SGD(params, { lr = 0.01, momentum = 0.9 })
 end
 
 local function adam(params)
   return optim.Adam(params, { lr = 1e-3 })
 end
 
+local function adamw(params)
+  return optim.AdamW(params, { lr = 1e-3 })
+end
+
+-- Operations of a convolution, or of a Linear (kernel 1) over `places` rows.
+local function conv(places, from, to, kernel)
+  return 2.0 * places * from * to * (kernel or 1) ^ 2
+end
+
+local function mlp(batch, optimizer)
+  return {
+    batch = batch, input = { 784 }, classes = 10, optimizer = optimizer, model = networks.mlp,
+    peers = { "eager", "fused", "jax" },
+    products = conv(batch, 784, 512) + conv(batch, 512, 512) + conv(batch, 512, 10),
+    first = conv(batch, 784, 512),
+  }
+end
+
 local function cnn(optimizer)
   return {
     batch = 64, input = { 1, 28, 28 }, classes = 10, optimizer = optimizer,
-    loss = nn.CrossEntropyLoss,
-    model = function()
-      return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(),
-        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10))
-    end,
+    model = networks.cnn, peers = { "eager", "fused", "channels_last", "jax" },
+    products = conv(64 * 26 ^ 2, 1, 32, 3) + conv(64 * 24 ^ 2, 32, 64, 3) + conv(64, 9216, 128)
+      + conv(64, 128, 10),
+    winograd = conv(64 * 24 ^ 2, 32, 64, 3),
+    first = conv(64 * 26 ^ 2, 1, 32, 3),
   }
+end
+
+-- Attention's two products count whole, as the peers compute them.
+local function gpt(model, layers, width, length, batch)
+  local ids = batch * length
+  return {
+    batch = batch, input = { length }, vocabulary = 65, classes = 65, optimizer = adamw,
+    model = model, peers = { "eager", "sdpa", "fused", "jax" },
+    products = layers * (conv(ids, width, 12 * width) + 2 * conv(ids, width, length))
+      + conv(ids, width, 65),
+  }
+end
+
+local function resnet18()
+  local w = {
+    batch = 32, input = { 3, 32, 32 }, classes = 10, optimizer = momentum,
+    model = networks.resnet18, peers = { "eager", "fused", "channels_last" },
+    first = conv(32 * 32 ^ 2, 3, 64, 3), winograd = 0.0,
+  }
+  w.products = w.first + conv(32, 512, 10)
+  local from, side = 64, 32
+  for stage, to in ipairs({ 64, 128, 256, 512 }) do
+    side = stage > 1 and side // 2 or side
+    local entry, plain = conv(32 * side ^ 2, from, to, 3), conv(32 * side ^ 2, to, to, 3)
+    w.products = w.products + entry + 3 * plain
+      + (stage > 1 and conv(32 * side ^ 2, from, to) or 0)
+    w.winograd = w.winograd + (stage == 1 and entry or 0) + 3 * plain
+    from = to
+  end
+  return w
 end
 
 --- By name.
 M.all = {
-  -- The model and the batches of examples/fashion_mnist.lua.
+  -- The batches of examples/fashion_mnist.lua.
   demo = {
     batch = 192, accumulation = 6, iterations = 2, input = { 1, 28, 28 }, classes = 10,
-    optimizer = adam, loss = nn.CrossEntropyLoss,
-    model = function()
-      return nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
-    end,
+    optimizer = adam, model = networks.demo,
+    peers = { "eager", "fused", "channels_last" },
+    products = conv(192 * 24 ^ 2, 1, 16, 5) + conv(192 * 10 ^ 2, 16, 32, 3)
+      + conv(192, 800, 128) + conv(192, 128, 10),
+    first = conv(192 * 24 ^ 2, 1, 16, 5), winograd = conv(192 * 10 ^ 2, 16, 32, 3),
   },
   linreg = {
     -- One step is far below a millisecond: a call runs a hundred.
     batch = 10, iterations = 100, input = { 10 }, target = { 10 }, optimizer = sgd,
-    loss = nn.MSELoss,
     model = function()
       return nn.Linear(10, 10)
     end,
+    peers = { "eager", "fused", "jax" },
+    products = conv(10, 10, 10), first = conv(10, 10, 10),
   },
   ["mlp64-sgd"] = mlp(64, sgd),
   ["mlp64-adam"] = mlp(64, adam),
   ["mlp256-sgd"] = mlp(256, sgd),
   ["mlp256-adam"] = mlp(256, adam),
   cnn = cnn(adam),
+  resnet18 = resnet18(),
+  lstm = {
+    batch = 32, input = { 64 }, vocabulary = 65, classes = 65, optimizer = adam,
+    model = networks.lstm, peers = { "eager", "fused", "jax" },
+    products = 2 * conv(32 * 64, 256, 4 * 256) + conv(32 * 64, 256, 65),
+  },
+  ["gpt-s"] = gpt(networks.gpt_s, 4, 128, 128, 16),
+  ["gpt-l"] = gpt(networks.gpt_l, 6, 384, 256, 8),
+  ["bert-base"] = {
+    batch = 1, input = { 128 }, vocabulary = 30522, classes = 9, model = networks.bert,
+    peers = { "eager", "sdpa" },
+    products = 12 * (conv(128, 768, 12 * 768) + 2 * conv(128, 768, 128)) + conv(128, 768, 9),
+  },
   ["cnn-inference"] = cnn(nil),
 }
 
 --- Names in the order in which they are run.
 M.order = { "demo", "linreg", "mlp64-sgd", "mlp64-adam", "mlp256-sgd", "mlp256-adam", "cnn",
-  "cnn-inference" }
+  "resnet18", "lstm", "gpt-s", "gpt-l", "bert-base", "cnn-inference" }
+
+--- The loss of a workload's outputs against its targets.
+---@param w table a workload
+---@return torch.nn.Module
+function M.loss(w)
+  return w.classes and nn.CrossEntropyLoss() or nn.MSELoss()
+end
+
+--- The inputs and targets of one call, at random.
+---@param w table a workload
+---@return torch.Tensor input
+---@return torch.Tensor target
+function M.data(w)
+  local rows = w.batch * (w.iterations or 1)
+  local shape = { rows, table.unpack(w.input) }
+  local x = w.vocabulary and torch.randint(0, w.vocabulary, shape) or torch.rand(shape) * 2 - 1
+  if w.target then
+    return x, torch.rand({ rows, table.unpack(w.target) }) * 2 - 1
+  end
+  return x, torch.randint(0, w.classes, w.vocabulary and shape or { rows })
+end
+
+--- Floating-point operations of the products of a step, and the same with
+--- Winograd's where it applies: what the arithmetic units have to do.
+---@param w table a workload
+---@return number direct
+---@return number least
+function M.operations(w)
+  local passes = w.optimizer and 3 or 1
+  local direct = passes * w.products - (w.optimizer and w.first or 0)
+  local saved = passes * (w.winograd or 0) * (1 - 1 / 2.3)
+  return direct, direct - saved
+end
+
+--- Bytes that a step's optimizer must move: of each parameter its gradient and
+--- state are read, itself and its state read and written.
+---@param w table a workload
+---@param model torch.nn.Module
+---@return integer
+function M.update_bytes(w, model)
+  local n = 0
+  for _, p in ipairs(model:parameters()) do
+    n = n + p:numel()
+  end
+  if not w.optimizer then
+    return 4 * n -- weights are read
+  end
+  local states = (w.optimizer == adam or w.optimizer == adamw) and 2
+    or w.optimizer == momentum and 1 or 0
+  return 4 * n * (3 + 2 * states)
+end
 
 return M
