@@ -15,7 +15,14 @@
            lo_##i + (k1_##i - 1) * g->dilation[i] >= g->in[i])                 \
     k1_##i--
 
+/* Vectors are written as such: gcc 12 unrolls a loop over the block into
+ * scalars. A comparison gives masks of all ones. */
+#define TAKE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
+
 #define MAX(B)                                                                 \
+    typedef float F##B __attribute__((vector_size(B * 4)));                    \
+    typedef int32_t I##B __attribute__((vector_size(B * 4)));                  \
+    typedef int64_t L##B __attribute__((vector_size(B * 8)));                  \
     static void max_##B(const LpPoolGeom *g, const float *x, float *y,         \
                         int64_t *index)                                        \
     {                                                                          \
@@ -23,30 +30,24 @@
             BOUNDS(oh, 1);                                                     \
             for (int64_t ow = 0; ow < g->out[2]; ow++) {                       \
                 BOUNDS(ow, 2);                                                 \
-                float best[B];                                                 \
-                int32_t at[B];                                                 \
-                for (int c = 0; c < B; c++) {                                  \
-                    best[c] = -INFINITY;                                       \
-                    at[c] =                                                    \
-                        (int32_t)((lo_1 + k0_1 * g->dilation[1]) * g->in[2] +  \
-                                  lo_2 + k0_2 * g->dilation[2]);               \
-                }                                                              \
+                int32_t first =                                                \
+                    (int32_t)((lo_1 + k0_1 * g->dilation[1]) * g->in[2] +      \
+                              lo_2 + k0_2 * g->dilation[2]);                   \
+                F##B best = (F##B){0} - INFINITY, v;                           \
+                I##B at = (I##B){0} + first;                                   \
                 for (int64_t kh = k0_1; kh < k1_1; kh++)                       \
                     for (int64_t kw = k0_2; kw < k1_2; kw++) {                 \
                         int64_t pos =                                          \
                             (lo_1 + kh * g->dilation[1]) * g->in[2] + lo_2 +   \
                             kw * g->dilation[2];                               \
-                        const float *v = x + pos * B;                          \
-                        for (int c = 0; c < B; c++) {                          \
-                            bool take = v[c] > best[c] || v[c] != v[c];        \
-                            best[c] = take ? v[c] : best[c];                   \
-                            at[c] = take ? (int32_t)pos : at[c];               \
-                        }                                                      \
+                        memcpy(&v, x + pos * B, sizeof v);                     \
+                        I##B take = (v > best) | (v != v);                     \
+                        best = (F##B)TAKE(take, (I##B)v, (I##B)best);          \
+                        at = TAKE(take, (I##B){0} + (int32_t)pos, at);         \
                     }                                                          \
-                for (int c = 0; c < B; c++) {                                  \
-                    y[c] = best[c];                                            \
-                    index[c] = at[c];                                          \
-                }                                                              \
+                memcpy(y, &best, sizeof best);                                 \
+                L##B wide = __builtin_convertvector(at, L##B);                 \
+                memcpy(index, &wide, sizeof wide);                             \
                 y += B;                                                        \
                 index += B;                                                    \
             }                                                                  \
