@@ -1,5 +1,4 @@
 --- SGD, Adam, AdamW, RMSprop: the optimizers whose update is an operator.
-local Optimizer = require("torch.optim.optimizer")
 local define = require("torch.optim.define")
 local errors = require("torch.errors")
 
@@ -78,15 +77,10 @@ M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=
         inputs = { "param", "grad", "state:square_avg", mean, buffer, "hyper:lr", "hyper:alpha",
           "hyper:eps", "hyper:weight_decay", "hyper:momentum" },
         outputs = { "param", "state:square_avg", mean, buffer },
+        counts = "step", -- PyTorch counts here too; no formula reads it
         attrs = flags(group, { "maximize" }),
       }
     end,
   })
-
--- PyTorch counts the steps of RMSprop too; no formula reads the count.
-function M.RMSprop:update(group, param, grad)
-  self:state_tensor(param, "step"):add_(1)
-  Optimizer.update(self, group, param, grad)
-end
 
 return M
