@@ -7,6 +7,7 @@ local errors = require("torch.errors")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
 local state = require("poptorch.state")
+local text = require("torch.nn.text")
 
 local M = {}
 
@@ -86,7 +87,7 @@ end
 local function check_constants(constants, of, where)
   for name, value in pairs(constants) do
     errors.check(same(value[1], of[name]), "Error",
-      "setOptimizer: %s%s is constant: it was compiled in as %s and cannot become %s; mark it as "
+      "%s%s is constant: it was compiled in as %s and cannot become %s; mark it as "
       .. "variable (variable_attrs:markAsVariable) before compiling", where, name,
       tostring(value[1]), tostring(of[name]))
   end
@@ -101,13 +102,13 @@ local function fields_of(optimizer)
   return known
 end
 
-local function warn_unknown(s, known, of, what)
+local function warn_unknown(s, known, of, what, where)
   for name in pairs(of) do
     local message = ("unexpected %s attribute '%s' has no effect"):format(what, tostring(name))
     local theirs = type(name) == "string" and not known[name] and name:sub(1, 1) ~= "_"
     if theirs and not s.warned_attributes[message] then
       s.warned_attributes[message] = true
-      logging[s.options.relax_optimizer_checks and "debug" or "warn"]("setOptimizer: %s", message)
+      logging[s.options.relax_optimizer_checks and "debug" or "warn"]("%s: %s", where, message)
     end
   end
 end
@@ -142,25 +143,65 @@ function M.check_kind(optimizer, where)
   end
 end
 
---- Compares an optimizer with the one that was compiled.
+-- Number of its group, by parameter.
+local function groups_by_param(optimizer)
+  local of = {}
+  for g, group in ipairs(optimizer.param_groups) do
+    for _, p in ipairs(group.params) do
+      of[p] = g
+    end
+  end
+  return of
+end
+
+-- Which of the optimizer's groups has the values of each compiled one: the one
+-- that has its parameters.
+local function match_groups(s, optimizer, where)
+  local of, match, named = groups_by_param(optimizer), {}, {}
+  for _, rule in ipairs(s.updated) do
+    local g, first = of[rule.param], named[rule.group]
+    errors.check(g, "Error", "%s: parameter '%s' is in no group of this optimizer; the model was "
+      .. "compiled to train it", where, rule.name)
+    errors.check(not first or match[rule.group] == g, "Error", "%s: parameters '%s' and '%s' "
+      .. "share a group in the compiled model, this optimizer has them in groups %d and %d", where,
+      first, rule.name, (match[rule.group] or g) - 1, g - 1)
+    match[rule.group], named[rule.group] = g, first or rule.name
+  end
+  for g, group in ipairs(optimizer.param_groups) do
+    for _, p in ipairs(group.params) do
+      errors.check(s.compiled_optimizer.group_of[p] or not p.requires_grad, "Error",
+        "%s: group %d has a parameter of shape %s that the model was not compiled to train", where,
+        g - 1, text.repr(p.shape))
+    end
+  end
+  return match
+end
+
+--- Compares an optimizer with the one that was compiled. Groups are told by
+--- the parameters in them: s.group_of says where the values of a compiled one
+--- are found.
 --- error: poptorch.Error for other groups, another kind, or a constant
 --- attribute of another value
 ---@param s table the executor's state
 ---@param optimizer torch.optim.Optimizer
-function M.check_optimizer(s, optimizer)
+---@param where string
+function M.check_optimizer(s, optimizer, where)
   local c = s.compiled_optimizer
   errors.check(c.class == class.of(optimizer), "Error",
-    "setOptimizer: the model was compiled for %s, not %s", c.class.__name,
+    "%s: the model was compiled for %s, not %s", where, c.class.__name,
     class.of(optimizer).__name)
   errors.check(#c.groups == #optimizer.param_groups, "Error",
-    "setOptimizer: the model was compiled for %d parameter groups, this optimizer has %d",
+    "%s: the model was compiled for %d parameter groups, this optimizer has %d", where,
     #c.groups, #optimizer.param_groups)
-  check_constants(c.constants, whole_of(optimizer), "")
-  warn_unknown(s, c.fields, optimizer, "optimizer")
-  for g, group in ipairs(optimizer.param_groups) do
-    check_constants(c.groups[g].constants, group, ("group %d: "):format(g - 1))
-    warn_unknown(s, c.groups[g].known, group, "group")
+  local match = match_groups(s, optimizer, where)
+  check_constants(c.constants, whole_of(optimizer), where .. ": ")
+  warn_unknown(s, c.fields, optimizer, "optimizer", where)
+  for compiled, g in pairs(match) do
+    local group = optimizer.param_groups[g]
+    check_constants(c.groups[compiled].constants, group, ("%s: group %d: "):format(where, g - 1))
+    warn_unknown(s, c.groups[compiled].known, group, "group", where)
   end
+  s.group_of = match
 end
 
 local function remember(s)
@@ -175,7 +216,11 @@ local function remember(s)
     known.params, known.initial_lr = true, true
     c.groups[g] = { constants = constants, known = known }
   end
-  s.compiled_optimizer, s.warned_attributes = c, {}
+  c.group_of = groups_by_param(optimizer)
+  s.compiled_optimizer, s.warned_attributes, s.group_of = c, {}, {}
+  function s.check_optimizer(where)
+    M.check_optimizer(s, s.optimizer, where)
+  end
 end
 
 -- Builds the update rules; makes variables of states and hyper-parameters.
@@ -240,7 +285,7 @@ function Builder:rule(g, param, var)
     end
     return out
   end
-  self.updated[#self.updated + 1] = { name = var.name, group = g,
+  self.updated[#self.updated + 1] = { name = var.name, group = g, param = param,
     plain = rule.op == "popart_sgd_step" and not rule.inputs[3] }
   self.updates[#self.updates + 1] = { op = rule.op, param = var.index,
     inputs = refs(rule.inputs), outputs = refs(rule.outputs), attrs = rule.attrs,

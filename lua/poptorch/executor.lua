@@ -214,19 +214,18 @@ function methods.setOptimizer(self, optimizer)
   local s = rawget(self, own)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
   completing.check_kind(optimizer, "setOptimizer")
-  if s.exec then
-    completing.check_optimizer(s, optimizer)
-    if optimizer ~= s.optimizer then
-      state.adopt(s, optimizer)
-    end
+  if not s.exec then
+    s.optimizer = optimizer
+    return
   end
-  local linked = s.link
-  s.optimizer = optimizer
-  if s.exec then
+  completing.check_optimizer(s, optimizer, "setOptimizer")
+  if optimizer ~= s.optimizer then
+    state.adopt(s, optimizer)
     state.upload_hypers(s)
-    if not linked then
-      state.link(s)
-    end
+    state.link(s)
+  else
+    state.upload_edited_states(s)
+    state.upload_hypers(s)
   end
 end
 

@@ -234,6 +234,9 @@ function Base:load_state_dict(dict)
   end
 end
 
+-- load_state_dict says by itself which of the device's states it has.
+function Base._push_loaded() end
+
 -- Whether a state is needed for `attr`: it may become other than 0.
 local function in_use(self, group, attr)
   return group[attr] ~= 0 or not self.variable_attrs:isConstant(attr)

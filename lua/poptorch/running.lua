@@ -331,7 +331,7 @@ end
 local function note_training(s)
   s.exec:mark()
   s.weights_version = (s.weights_version or 0) + 1
-  s.optimizer_dirty = true
+  s.exec:mark("states")
 end
 
 --- One call of the model.

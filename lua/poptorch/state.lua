@@ -1,8 +1,12 @@
 --- What of an executor's device has a counterpart on the host: weights and
 --- buffers, the optimizer's hyper-parameters and states. Moves them.
 ---
---- `s` is the executor's state: exec, uploaded, hypers, states, optimizer.
+--- `s` is the executor's state: exec, uploaded, hypers, states, optimizer;
+--- group_of: the optimizer's group that has the values of a compiled one;
+--- check_optimizer(where): finds that, raises for what cannot be taken over.
+local core = require("lupine.core")
 local errors = require("torch.errors")
+local text = require("torch.nn.text")
 
 local M = {}
 
@@ -56,28 +60,66 @@ end
 
 --- Device -> the optimizer's tensors, if a run has changed them since.
 function M.optimizer_to_host(s)
-  if not s.optimizer_dirty then
-    return
+  if s.exec:marked("states") then
+    s.exec:pull("states")
   end
-  s.optimizer_dirty = false
+end
+
+-- The optimizer's tensor of a state, in the form that the device has.
+local function host_tensor(s, state)
+  local optimizer = s.optimizer
+  local t = optimizer:state_tensor(state.param, state.name)
+  if not core.is_tensor(t) then
+    t = core.tensor(t, { dtype = state.tensor.dtype })
+  end
+  errors.check(t:numel() == state.tensor:numel(), "RuntimeError",
+    "the optimizer's %s has shape %s, the model was compiled for %s", state.name,
+    text.repr(t.shape), text.repr(state.tensor.shape))
+  local fits = t.dtype == state.tensor.dtype and t:is_contiguous()
+    and table.concat(t.shape, " ") == table.concat(state.tensor.shape, " ")
+  if not fits then
+    t = t:detach():to(state.tensor.dtype):reshape(state.tensor.shape):contiguous()
+  end
+  optimizer.state[state.param][state.name] = t
+  return t
+end
+
+-- Reading one of the optimizer's states after a run brings all from the device.
+local function mirror_states(s)
+  s.exec:unmirror("states")
   for _, state in pairs(s.states) do
-    s.exec:read_into(state.index, state.tensor)
+    s.exec:mirror(state.index, state.tensor, "states")
   end
 end
 
 --- The optimizer's present attributes -> device.
 function M.upload_hypers(s)
-  local groups = s.optimizer.param_groups
+  local groups, group_of = s.optimizer.param_groups, s.group_of
   for _, h in ipairs(s.hypers) do
-    h.value = s.optimizer:hyper_tensor(groups[h.group], h.name)
+    h.value = s.optimizer:hyper_tensor(groups[group_of[h.group] or h.group], h.name)
     s.exec:write(h.index, h.value)
   end
 end
 
---- The optimizer's state tensors -> device.
+--- The optimizer's state tensors -> device, also those that were replaced.
 function M.upload_states(s)
+  M.optimizer_to_host(s)
   for _, state in pairs(s.states) do
+    state.tensor = host_tensor(s, state)
     s.exec:write(state.index, state.tensor)
+  end
+  mirror_states(s)
+end
+
+--- The same, if the host's may be other than the device's.
+function M.upload_edited_states(s)
+  local edited = not s.exec:marked("states")
+  for _, state in pairs(s.states) do
+    local of = s.optimizer.state[state.param]
+    edited = edited or not of or of[state.name] ~= state.tensor
+  end
+  if edited then
+    M.upload_states(s)
   end
 end
 
@@ -88,22 +130,22 @@ end
 function M.adopt(s, optimizer)
   M.optimizer_to_host(s)
   M.release(s)
-  local new_of = {}
-  for g, group in ipairs(s.optimizer.param_groups) do
-    for i, p in ipairs(group.params) do
-      new_of[p] = optimizer.param_groups[g].params[i]
-    end
-  end
+  s.optimizer = optimizer
+  local goes_on = false
   for key, state in pairs(s.states) do
-    local param = new_of[state.param] or state.param
-    local own = optimizer.state[param] and optimizer.state[param][state.name]
-    local loaded = M.take_loaded(optimizer, param, state.name, key)
-    state.param, state.tensor = param, optimizer:state_tensor(param, state.name)
+    local of = optimizer.state[state.param]
+    local own = of and of[state.name]
+    local loaded = M.take_loaded(optimizer, state.param, state.name, key)
+    state.tensor = host_tensor(s, state)
     if own or loaded then
       s.exec:write(state.index, state.tensor)
     else
-      s.optimizer_dirty = true
+      goes_on = true
     end
+  end
+  mirror_states(s)
+  if goes_on then
+    s.exec:mark("states")
   end
 end
 
@@ -178,6 +220,9 @@ end
 --- Entries of a state dict -> device; what is missing stays as it is.
 function Link:write(loaded)
   local s = self.s
+  if s and s.exec then
+    s.check_optimizer("load_state_dict")
+  end
   for key, value in pairs(loaded) do
     local entry = self.states[key]
     if entry then
@@ -192,24 +237,40 @@ function Link:write(loaded)
   end
 end
 
---- A poptorch optimizer's state_dict speaks of this device from now on.
+--- What a native optimizer has now -> device.
+function Link:push()
+  self.s.check_optimizer("load_state_dict")
+  M.upload_states(self.s)
+  M.upload_hypers(self.s)
+end
+
+--- The optimizer's states and state_dict speak of this device from now on.
 function M.link(s)
-  if s.optimizer.variable_attrs and not s.offline then
-    s.link = setmetatable({ s = s, states = s.states, attributes = attributes(s) }, Link)
-    s.optimizer._link = s.link
+  if s.offline then
+    return
   end
+  mirror_states(s)
+  s.link = setmetatable({ s = s, states = s.states }, Link)
+  s.link.attributes = s.optimizer.variable_attrs and attributes(s)
+  s.optimizer._link = s.link
 end
 
 --- The optimizer keeps the last values, without the device.
 function M.release(s)
-  if s.link then
-    s.link:read()
-    s.link.s = nil
-    s.link.states = {}
-    for key, entry in pairs(s.states) do
-      s.link.states[key] = { tensor = entry.tensor }
-    end
-    s.link = nil
+  local link = s.link
+  if not link then
+    return
+  end
+  s.link = nil
+  if not s.optimizer.variable_attrs then
+    s.optimizer._link = nil
+    return
+  end
+  link:read()
+  link.s = nil
+  link.states = {}
+  for key, entry in pairs(s.states) do
+    link.states[key] = { tensor = entry.tensor }
   end
 end
 

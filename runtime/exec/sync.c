@@ -25,11 +25,17 @@ void lp_sync_free(LpSync *s)
 {
     if (!s)
         return;
+    lp_sync_drop(s);
+    lp_free(s->mirror);
+    lp_free(s);
+}
+
+void lp_sync_drop(LpSync *s)
+{
     lp_sync_clear(s);
     for (size_t i = 0; i < s->n; i++)
         lp_tensor_release(s->mirror[i].t);
-    lp_free(s->mirror);
-    lp_free(s);
+    s->n = 0;
 }
 
 LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e)

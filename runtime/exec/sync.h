@@ -16,6 +16,8 @@ void lp_sync_free(LpSync *s); /* NULL is fine */
 /* Variable `var` is mirrored by `t` (contiguous, of the variable's type, its
  * whole storage), which is retained. */
 LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e);
+/* Forgets all mirrors and the mark. */
+void lp_sync_drop(LpSync *s);
 /* The mirrors still have the types that were compiled: a module that was
  * converted since must be compiled again. */
 LpStatus lp_sync_check(const LpSync *s, LpErr *e);

@@ -143,3 +143,130 @@ describe("load_state_dict", function()
     end)
   end)
 end)
+
+-- A native optimizer, its model and the same without a device.
+local function pair(name, t)
+  local function one(on_device)
+    local net = Sum()
+    local optimizer = torch.optim[name](net:parameters(), t)
+    local model = on_device and poptorch.trainingModel(net, nil, optimizer)
+    return { net = net, optimizer = optimizer, model = model, run = function(n)
+      for _ = 1, n do
+        if model then
+          model(torch.ones(2))
+        else
+          optimizer:zero_grad()
+          net(torch.ones(2)):backward()
+          optimizer:step()
+        end
+      end
+    end }
+  end
+  return one(true), one(false)
+end
+
+local function same_state(got, want)
+  local a, b = got.optimizer:state_dict().state[0], want.optimizer:state_dict().state[0]
+  for name, value in pairs(b) do
+    near(a[name], value, { 1e-6, 1e-6 })
+  end
+  for name in pairs(a) do
+    assert.is_truthy(b[name])
+  end
+end
+
+describe("a native optimizer of an attached model", function()
+  local cases = { { "SGD", { lr = 0.1, momentum = 0.5 } }, { "Adam", { lr = 0.1 } },
+    { "AdamW", { lr = 0.1 } }, { "RMSprop", { lr = 0.1, momentum = 0.5, centered = true } } }
+
+  it("shows the device's state in state_dict and in its fields", function()
+    for _, case in ipairs(cases) do
+      local device, host = pair(case[1], case[2])
+      for _ = 1, 2 do
+        device.run(3)
+        host.run(3)
+        same_state(device, host)
+      end
+    end
+    local device = pair("SGD", { lr = 0.1, momentum = 0.5 })
+    device.run(2)
+    near(device.optimizer.state[device.net.w].momentum_buffer, { 1.5, 1.5 })
+    device.run(1)
+    near(device.optimizer.state[device.net.w].momentum_buffer, { 1.75, 1.75 })
+  end)
+
+  it("brings a loaded state to the device", function()
+    for _, case in ipairs(cases) do
+      local device, host = pair(case[1], case[2])
+      local dict
+      for _, side in ipairs({ device, host }) do
+        side.run(3)
+        local saved = side.optimizer:state_dict()
+        dict = { state = { [0] = {} }, param_groups = saved.param_groups }
+        for name, value in pairs(saved.state[0]) do
+          dict.state[0][name] = value:clone()
+        end
+        side.run(2)
+        side.optimizer:load_state_dict(dict)
+        side.run(1)
+      end
+      near(device.net.w, host.net.w:detach(), { 1e-6, 1e-6 })
+      same_state(device, host)
+    end
+  end)
+
+  it("begins anew from a state_dict without states", function()
+    local device = pair("SGD", { lr = 1.0, momentum = 1.0 })
+    device.run(2) -- 1 - 1 - 2
+    device.optimizer:load_state_dict(torch.optim.SGD(device.net:parameters(),
+      { lr = 1.0, momentum = 1.0 }):state_dict())
+    device.run(1)
+    near(device.net.w, { -3, -3 })
+  end)
+
+  it("refuses to load what was compiled in, and states of another size", function()
+    local device = pair("SGD", { lr = 1.0, momentum = 0.5 })
+    device.run(1)
+    local dict = device.optimizer:state_dict()
+    dict.state[0] = { momentum_buffer = torch.ones(3) }
+    raises("RuntimeError", "momentum_buffer has shape .*3.*compiled for .*2", function()
+      device.optimizer:load_state_dict(dict)
+    end)
+    dict.state[0], dict.param_groups[1].nesterov = nil, true
+    raises("Error", "load_state_dict: group 0: nesterov is constant", function()
+      device.optimizer:load_state_dict(dict)
+    end)
+  end)
+
+  it("is uploaded by setOptimizer once it was changed on the host", function()
+    local device, host = pair("SGD", { lr = 1.0, momentum = 1.0 })
+    for _, side in ipairs({ device, host }) do
+      side.run(2)
+      local state = side.optimizer.state[side.net.w]
+      state.momentum_buffer:zero_()
+      if side.model then
+        side.model:setOptimizer(side.optimizer)
+      end
+      side.run(1)
+      state.momentum_buffer = torch.full({ 2 }, 3.0)
+      if side.model then
+        side.model:setOptimizer(side.optimizer)
+      end
+      side.run(1)
+    end
+    near(host.net.w, { 1 - 1 - 2 - 1 - 4, -7 })
+    near(device.net.w, host.net.w:detach())
+  end)
+
+  it("keeps what it has after another one took its place", function()
+    local device = pair("SGD", { lr = 1.0, momentum = 1.0 })
+    device.run(2)
+    local second = torch.optim.SGD(device.net:parameters(), { lr = 1.0, momentum = 1.0 })
+    device.model:setOptimizer(second)
+    device.run(1)
+    near(device.optimizer.state[device.net.w].momentum_buffer, { 2, 2 })
+    near(second.state[device.net.w].momentum_buffer, { 3, 3 })
+    device.model:destroy()
+    near(second.state[device.net.w].momentum_buffer, { 3, 3 })
+  end)
+end)

@@ -74,6 +74,62 @@ describe("setOptimizer", function()
     near(net.b, { 0.9 })
   end)
 
+  it("tells groups by their parameters, not by their places", function()
+    local net = Sum(0)
+    net.b = nn.Parameter(torch.tensor({ 0.0 }))
+    function net:forward(x)
+      return poptorch.identity_loss(self.w * x + self.b, "sum")
+    end
+    local function group(p, lr, momentum)
+      return { params = p, lr = lr, momentum = momentum }
+    end
+    local SGD, w, b = torch.optim.SGD, net.w, net.b
+    local first = SGD({ group({ w }, 1.0, 1.0), group({ b }, 10.0, 0.5) })
+    local model = poptorch.trainingModel(net, nil, first)
+    model(torch.ones(1))
+    local second = SGD({ group({ b }, 10.0, 0.5), group({ w }, 1.0, 1.0) })
+    model:setOptimizer(second)
+    model(torch.ones(1))
+    near(net.w, { -1 - 2 })
+    near(net.b, { -10 - 15 })
+    near(second.state[b].momentum_buffer, { 1.5 })
+    second.param_groups[1].lr = 0.0
+    model:setOptimizer(second)
+    model(torch.ones(1))
+    near(net.w, { -3 - 3 })
+    near(net.b, { -25 })
+  end)
+
+  it("refuses groups that have other parameters", function()
+    local net = Sum(1)
+    net.b = nn.Parameter(torch.tensor({ 1.0 }))
+    function net:forward(x)
+      return poptorch.identity_loss(self.w * x + self.b, "sum")
+    end
+    local other = nn.Parameter(torch.ones(5))
+    local function groups(...)
+      local out = {}
+      for i, params in ipairs({ ... }) do
+        out[i] = { params = params, lr = 0.1 }
+      end
+      return torch.optim.SGD(out)
+    end
+    local model = poptorch.trainingModel(net, nil, groups({ net.w, net.b }, { other }))
+    model(torch.ones(1))
+    raises("Error", "parameter 'b' is in no group", function()
+      model:setOptimizer(groups({ net.w }, { other }))
+    end)
+    raises("Error", "'w' and 'b' share a group.*groups 0 and 1", function()
+      model:setOptimizer(groups({ net.w }, { net.b, other }))
+    end)
+    raises("Error", "group 1 has a parameter of shape .*4.*not compiled to train", function()
+      model:setOptimizer(groups({ net.w, net.b }, { nn.Parameter(torch.ones(4)) }))
+    end)
+    model:setOptimizer(groups({ other }, { net.b, net.w }))
+    model(torch.ones(1))
+    near(net.b, { 0.8 })
+  end)
+
   it("takes over where a scheduler changed the rate", function()
     local net = Sum(1)
     local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 1.0 })

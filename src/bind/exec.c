@@ -22,8 +22,14 @@ void lp_exec_box_free(LpExecBox *d)
     if (!d)
         return;
     lp_sync_free(d->sync);
+    lp_sync_free(d->state);
     lp_exec_free(d->x);
     lp_free(d);
+}
+
+static LpStatus pull_newer(LpSync *s, LpErr *e)
+{
+    return s && lp_sync_marked(s) ? lp_sync_pull(s, e) : LP_OK;
 }
 
 /* An executor that goes away leaves what it trained to the host's tensors. */
@@ -33,9 +39,9 @@ static int exec_gc(lua_State *L)
     if (b) {
         LpExecBox *d = b->p;
         LpErr e = {0};
-        LpStatus pulled = LP_OK;
-        if (d && d->sync && lp_sync_marked(d->sync))
-            pulled = lp_sync_pull(d->sync, &e);
+        LpStatus pulled = d ? pull_newer(d->sync, &e) : LP_OK;
+        if (d && pulled == LP_OK)
+            pulled = pull_newer(d->state, &e);
         lp_exec_box_free(b->p);
         b->p = NULL;
         if (pulled != LP_OK)
@@ -235,12 +241,21 @@ static int exec_rng(lua_State *L)
     return 2;
 }
 
-/* exec:mirror(var, tensor): the host tensor is pulled when it is read */
+/* Two sets of host tensors mirror the device's variables, each is pulled as a
+ * whole: the module's ("weights", the default) and the optimizer's states
+ * ("states"). */
+static LpSync *check_set(lua_State *L, int i)
+{
+    static const char *const sets[] = {"weights", "states", NULL};
+    LpExecBox *d = check_device(L);
+    return luaL_checkoption(L, i, "weights", sets) == 0 ? d->sync : d->state;
+}
+
+/* exec:mirror(var, tensor, set): the host tensor is pulled when it is read */
 static int exec_mirror(lua_State *L)
 {
     LpErr e = {0};
-    LpExecBox *d = check_device(L);
-    const LpStep *s = lp_exec_program(d->x)->step;
+    const LpStep *s = lp_exec_program(check_exec(L))->step;
     size_t i = lp_check_var(L, 2, s);
     LpTensor *t = lp_check_tensor(L, 3, "mirror", "tensor");
     LpType type = lp_tensor_type(t);
@@ -249,41 +264,48 @@ static int exec_mirror(lua_State *L)
                         "the host tensor of '%s' must be contiguous and of "
                         "the compiled type",
                         s->var[i].name);
-    if (lp_sync_add(d->sync, i, t, &e) != LP_OK)
+    if (lp_sync_add(check_set(L, 4), i, t, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     return 0;
 }
 
-/* exec:mark(): the device's copies of mirrored variables are newer */
+/* exec:unmirror(set): no host tensor is tied to the set any more */
+static int exec_unmirror(lua_State *L)
+{
+    lp_sync_drop(check_set(L, 2));
+    return 0;
+}
+
+/* exec:mark(set): the device's copies of mirrored variables are newer */
 static int exec_mark(lua_State *L)
 {
-    lp_sync_mark(check_device(L)->sync);
+    lp_sync_mark(check_set(L, 2));
     return 0;
 }
 
 static int exec_unmark(lua_State *L)
 {
-    lp_sync_clear(check_device(L)->sync);
+    lp_sync_clear(check_set(L, 2));
     return 0;
 }
 
 static int exec_marked(lua_State *L)
 {
-    lua_pushboolean(L, lp_sync_marked(check_device(L)->sync));
+    lua_pushboolean(L, lp_sync_marked(check_set(L, 2)));
     return 1;
 }
 
 static int exec_pull(lua_State *L)
 {
     LpErr e = {0};
-    if (lp_sync_pull(check_device(L)->sync, &e) != LP_OK)
+    if (lp_sync_pull(check_set(L, 2), &e) != LP_OK)
         return lp_bind_fail(L, &e);
     return 0;
 }
 
 static int exec_pulls(lua_State *L)
 {
-    lua_pushinteger(L, lp_sync_pulls(check_device(L)->sync));
+    lua_pushinteger(L, lp_sync_pulls(check_set(L, 2)));
     return 1;
 }
 
@@ -308,15 +330,15 @@ static int exec_stats(lua_State *L)
 }
 
 static const luaL_Reg exec_methods[] = {
-    {"read", exec_read},     {"read_into", exec_read_into},
-    {"write", exec_write},   {"run", exec_run},
-    {"rng", exec_rng},       {"stats", exec_stats},
-    {"mirror", exec_mirror}, {"mark", exec_mark},
-    {"marked", exec_marked}, {"unmark", exec_unmark},
-    {"pull", exec_pull},     {"pulls", exec_pulls},
-    {"profile", lp_exec_profile_method},
-    {"close", exec_gc},      {"__gc", exec_gc},
-    {"__close", exec_gc},    {NULL, NULL}};
+    {"read", exec_read},         {"read_into", exec_read_into},
+    {"write", exec_write},       {"run", exec_run},
+    {"rng", exec_rng},           {"stats", exec_stats},
+    {"mirror", exec_mirror},     {"mark", exec_mark},
+    {"marked", exec_marked},     {"unmark", exec_unmark},
+    {"pull", exec_pull},         {"pulls", exec_pulls},
+    {"unmirror", exec_unmirror}, {"profile", lp_exec_profile_method},
+    {"close", exec_gc},          {"__gc", exec_gc},
+    {"__close", exec_gc},        {NULL, NULL}};
 
 void lp_bind_exec(lua_State *L)
 {

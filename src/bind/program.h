@@ -19,10 +19,12 @@
 
 extern const char lp_tag_step, lp_tag_exec;
 
-/* An executor and the host tensors that mirror its variables. */
+/* An executor and the host tensors that mirror its variables: parameters and
+ * buffers, states of the optimizer. */
 typedef struct LpExecBox {
     LpExec *x;
     LpSync *sync;
+    LpSync *state;
 } LpExecBox;
 void lp_exec_box_free(LpExecBox *d); /* NULL is fine */
 

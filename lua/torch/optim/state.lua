@@ -100,6 +100,15 @@ function M:load_state_dict(dict)
       self:loaded(p, self.state[p])
     end
   end
+  self:_push_loaded()
+end
+
+-- A model on a device that is trained by this optimizer takes the values over.
+function M:_push_loaded()
+  local link = rawget(self, "_link")
+  if link then
+    link:push()
+  end
 end
 
 return M
