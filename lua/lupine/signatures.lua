@@ -136,6 +136,10 @@ get_num_threads() -> int
   -- Threads of the kernels.
 set_num_threads(int threads) -> None
   -- Threads of the kernels.
+set_float32_matmul_precision(str precision) -> None
+  -- Float32 products in full ("highest"), or by bfloat16 where that is quicker.
+get_float32_matmul_precision() -> str
+  -- How precise float32 products are.
 use_deterministic_algorithms(bool mode) -> None
   -- Equal bits at any number of threads.
 are_deterministic_algorithms_enabled() -> bool

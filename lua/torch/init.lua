@@ -29,6 +29,7 @@ for _, name in ipairs({
   "tensor", "as_tensor", "frombuffer", "is_tensor",
   "is_grad_enabled", "is_anomaly_enabled", "manual_seed", "initial_seed", "seed", "Generator",
   "get_rng_state", "set_rng_state",
+  "get_float32_matmul_precision", "set_float32_matmul_precision",
   "get_num_threads", "set_num_threads", "use_deterministic_algorithms",
   "are_deterministic_algorithms_enabled", "set_default_dtype", "get_default_dtype",
   "promote_types", "can_cast", "result_type", "memory",

@@ -79,6 +79,7 @@ static LpStatus need_work(size_t n, LpErr *e)
 #define DETERMINISTIC_WIDTH 4
 static int threads;
 static bool deterministic, worker;
+static int pieces;
 static uint64_t seed = 0x6c7570696e65u, n_sites;
 
 int lp_num_threads(void)
@@ -122,6 +123,18 @@ void lp_set_deterministic(bool on)
 bool lp_deterministic(void)
 {
     return deterministic;
+}
+
+void lp_set_product_pieces(int n)
+{
+    if (n != pieces)
+        cache_clear();
+    pieces = n;
+}
+
+int lp_product_pieces(void)
+{
+    return pieces;
 }
 
 int lp_kernel_width(void)
@@ -391,7 +404,8 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                        .n_out = c->n_out,
                        .in = ins,
                        .out = dn,
-                       .site = site};
+                       .site = site,
+                       .pieces = pieces};
     req.threads = lp_width_of(&req, lp_kernel_width());
     LpRunCtx rc = {.seed = seed};
     LpKernel local;

@@ -103,6 +103,10 @@ int lp_num_threads(void);
 LpStatus lp_set_num_threads(int n, LpErr *e);
 void lp_set_deterministic(bool on);
 bool lp_deterministic(void);
+/* In how many bfloat16 products a float32 product may be done (1, 3), or in
+ * float32 (0): LpKernelReq.pieces of what is prepared from now on. */
+void lp_set_product_pieces(int pieces);
+int lp_product_pieces(void);
 /* Makes this process a forked worker: one thread from now on, since the
  * parent's pool is not here; prepared kernels are dropped. */
 void lp_enter_worker(void);

@@ -286,6 +286,33 @@ static int are_deterministic(lua_State *L)
     return 1;
 }
 
+/* In the order of the pieces 0, 3, 1. */
+static const char *const precisions[] = {"highest", "high", "medium", NULL};
+static const int precision_pieces[] = {0, 3, 1};
+
+static int set_matmul_precision(lua_State *L)
+{
+    const char *given = lua_tostring(L, 1);
+    for (int i = 0; given && precisions[i]; i++)
+        if (strcmp(given, precisions[i]) == 0) {
+            lp_set_product_pieces(precision_pieces[i]);
+            return 0;
+        }
+    return lp_raise(L, LP_E_VALUE,
+                    "set_float32_matmul_precision(precision): expected "
+                    "'highest', 'high' or 'medium', got %s",
+                    given ? given : luaL_typename(L, 1));
+}
+
+static int get_matmul_precision(lua_State *L)
+{
+    int i = 0;
+    while (precision_pieces[i] != lp_product_pieces())
+        i++;
+    lua_pushstring(L, precisions[i]);
+    return 1;
+}
+
 static LpDtype check_dtype(lua_State *L, int i, const char *fn)
 {
     char what[LP_DESCRIBE];
@@ -396,6 +423,8 @@ static const luaL_Reg functions[] = {
     {"get_rng_state", get_rng_state},
     {"set_rng_state", set_rng_state},
     {"get_num_threads", get_num_threads},
+    {"set_float32_matmul_precision", set_matmul_precision},
+    {"get_float32_matmul_precision", get_matmul_precision},
     {"set_num_threads", set_num_threads},
     {"use_deterministic_algorithms", use_deterministic},
     {"are_deterministic_algorithms_enabled", are_deterministic},

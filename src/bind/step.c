@@ -394,6 +394,7 @@ static int step_compile(lua_State *L)
                  .fuse = lp_opt_bool(L, 2, "fuse", true),
                  .pack = lp_opt_bool(L, 2, "packed", true),
                  .home = lp_opt_bool(L, 2, "homes", true),
+                 .pieces = lp_product_pieces(),
                  .fast = lp_opt_bool(L, 2, "winograd", true),
                  .block = lp_opt_bool(L, 2, "blocked", true)
                               ? blocks[lp_cpu_simd()]

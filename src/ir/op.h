@@ -187,6 +187,9 @@ typedef struct LpKernelReq {
     int threads;
     uint64_t site; /* random operators */
     bool fast;     /* a quicker algorithm that rounds more will do */
+    /* float32 products may be made of so many of bfloat16 (1 or 3) where that
+     * is quicker; 0: not */
+    int pieces;
 } LpKernelReq;
 
 /* ---- tile cost ---------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/ops/kernel/bf16_mm.h"
 #include "src/ops/kernel/dnn.h"
 #include "src/ops/kernel/gemm.h"
 #include "src/ops/kernel/nn.h"
@@ -18,17 +19,20 @@
 
 typedef struct Product {
     LpDnnPrim *prim; /* NULL: own */
+    LpBf16Mm *pieces; /* NULL: in float32 only */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
     LpDtype t;
-    int threads;
+    int threads, wanted; /* pieces */
     size_t work, work_one; /* of all threads, of one product */
 } Product;
 
 static void product_free(Product *p)
 {
-    if (p)
+    if (p) {
         lp_dnn_free(p->prim);
+        lp_bf16_mm_free(p->pieces);
+    }
     lp_free(p);
 }
 
@@ -66,6 +70,11 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
 {
     if (p->batch * p->g.m * p->g.n == 0)
         return LP_OK;
+    bool done = false;
+    if (p->pieces)
+        LP_TRY(lp_bf16_mm_run(p->pieces, a, b, c, work, &done, e));
+    if (done)
+        return LP_OK;
     if (p->g.k == 0)
         zero_fill(p, c);
     else if (p->prim)
@@ -100,6 +109,13 @@ static LpStatus use_library(Product *p, LpErr *e)
                   &d.dst, e));
     LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
     p->work = lp_dnn_work_bytes(p->prim);
+    int n = lp_bf16_pieces(p->t == LP_F32 ? p->wanted : 0, g->m, g->n, g->k);
+    if (n == 0)
+        return LP_OK;
+    const int64_t step[3] = {p->a_step, p->b_step, p->c_step};
+    LP_TRY(lp_bf16_mm_new(g, step, p->batch, n, p->threads, &p->pieces, e));
+    size_t work = lp_bf16_mm_work(p->pieces);
+    p->work = work > p->work ? work : p->work;
     return LP_OK;
 }
 
@@ -112,11 +128,16 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
         p.work_one = (lp_gemm_work(g, p.t) + 63) / 64 * 64;
         p.work = p.work_one * (size_t)(p.batch > 1 ? p.threads : 1);
     } else if (p.batch * g->m * g->n * g->k > 0) {
-        LP_TRY(use_library(&p, e));
+        LpStatus s = use_library(&p, e);
+        if (s != LP_OK) {
+            lp_dnn_free(p.prim);
+            return s;
+        }
     }
     *out = lp_alloc(sizeof p);
     if (!*out) {
         lp_dnn_free(p.prim);
+        lp_bf16_mm_free(p.pieces);
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     **out = p;
@@ -158,7 +179,8 @@ static Matrix contiguous(Matrix m)
     return m;
 }
 
-static Product product_of(LpDtype t, int threads, Matrix a, Matrix b, Matrix c)
+static Product product_of(LpDtype t, const LpKernelReq *r, Matrix a, Matrix b,
+                          Matrix c)
 {
     return (Product){
         .g = {.m = a.rows,
@@ -175,7 +197,8 @@ static Product product_of(LpDtype t, int threads, Matrix a, Matrix b, Matrix c)
         .b_step = b.step,
         .c_step = c.step,
         .t = t,
-        .threads = threads < 1 ? 1 : threads,
+        .threads = r->threads < 1 ? 1 : r->threads,
+        .wanted = r->pieces,
     };
 }
 
@@ -214,8 +237,8 @@ static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
 {
     Product *q;
     LpDtype t = lp_plain_type(r->out[0].dtype);
-    LP_TRY(product_new(product_of(t, r->threads, contiguous(m[0]),
-                                  contiguous(m[1]), contiguous(m[2])),
+    LP_TRY(product_new(product_of(t, r, contiguous(m[0]), contiguous(m[1]),
+                                  contiguous(m[2])),
                        &q, e));
     LpStatus s = lp_plain_prepare(r, k, core, t, &q, sizeof q, q->work, e);
     if (s != LP_OK) {
@@ -238,7 +261,7 @@ LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (!ok)
         return converted(r, k, m, e);
     Product *p;
-    LP_TRY(product_new(product_of(t, r->threads, m[0], m[1], m[2]), &p, e));
+    LP_TRY(product_new(product_of(t, r, m[0], m[1], m[2]), &p, e));
     k->state = p;
     k->run = direct_run;
     k->fini = direct_fini;

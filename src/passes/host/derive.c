@@ -16,6 +16,7 @@
  * is a copy too. */
 #include <string.h>
 
+#include "src/ops/kernel/bf16_mm.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/packed.h"
@@ -57,6 +58,8 @@ bool lp_derives(const LpLower *l, const LpGraphNode *n)
         return false;
     const LpType *w = lp_graph_type(l->g, n->in[1]);
     const LpType *x = lp_graph_type(l->g, n->in[0]);
+    if (lp_bf16_pieces(l->o->pieces, x->shape[0], w->shape[1], w->shape[0]))
+        return false; /* the kernel packs what it converts */
     return w->dtype == LP_F32 && x->dtype == LP_F32 && x->shape[0] > 0 &&
            w->shape[0] >= LEAST && w->shape[1] >= LEAST &&
            packed_param(l, n->in[1]) >= 0;

@@ -439,7 +439,8 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .in = q->in,
                      .out = q->out,
                      .site = n->site,
-                     .fast = l->o->fast};
+                     .fast = l->o->fast,
+                     .pieces = l->o->pieces};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
     LpStatus s = n->op->prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;

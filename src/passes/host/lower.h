@@ -8,6 +8,7 @@ typedef struct LpHostOptions {
     int threads;
     bool fuse; /* chains of pointwise operators as one pass */
     bool pack; /* weights of products as packed copies */
+    int pieces; /* bfloat16 products a float32 one may be done in; 0: none */
     bool fast; /* Winograd's convolution where it pays */
     bool home; /* convolution weights lie as their gradients are made */
     int block; /* channels in a block of images: 8 or 16; 0: plain layouts */
