@@ -157,8 +157,9 @@ end
 function methods.copyWeightsToHost(self)
   local s = attached(self, "copyWeightsToHost")
   if s.training then
+    state.refresh(s)
     s.exec:pull()
-    s.weights_version = (s.weights_version or 0) + 1
+    state.note_change(s)
     return
   end
   for _, m in ipairs(s.mirrored) do
@@ -183,9 +184,11 @@ function methods.copyWeightsToDevice(self)
   local s = attached(self, "copyWeightsToDevice")
   if s.training then
     s.exec:unmark()
-    s.weights_version = (s.weights_version or 0) + 1
   end
   state.upload_weights(s)
+  if s.training then
+    state.note_change(s)
+  end
 end
 
 --- Copies the buffers that Options.updatableNamedBuffers lists to the device.

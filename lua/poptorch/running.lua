@@ -131,11 +131,7 @@ local function mirror(s)
       end
     end
   end
-  if s.training then
-    state.claim(s)
-  else
-    state.up_to_date(s)
-  end
+  state.up_to_date(s)
 end
 
 local function sort_streams(s)
@@ -330,8 +326,8 @@ end
 -- Also after a run that was cut short: what it finished has taken effect.
 local function note_training(s)
   s.exec:mark()
-  s.weights_version = (s.weights_version or 0) + 1
   s.exec:mark("states")
+  state.note_change(s)
 end
 
 --- One call of the model.

@@ -12,47 +12,47 @@ local M = {}
 
 -- ---- weights and buffers ------------------------------------------------------------
 
+-- Tensor of the host -> a token of the run (or copy) that changed it last. An
+-- executor has seen what it did itself and what it uploaded (s.seen).
+local latest = setmetatable({}, { __mode = "k" })
+
+--- The device has all that was trained up to now.
+function M.up_to_date(s)
+  s.seen = setmetatable({}, { __mode = "k" })
+  for _, m in ipairs(s.uploaded) do
+    s.seen[m.tensor] = latest[m.tensor]
+  end
+end
+
 --- Host -> device.
 function M.upload_weights(s)
   for _, m in ipairs(s.uploaded) do
     s.exec:write(m.index, m.tensor)
   end
+  M.up_to_date(s)
 end
 
--- tensor of the host -> the executor that trained it last
-local trainers = setmetatable({}, { __mode = "k" })
-
---- The tensors that come back from this executor's device are trained by it.
-function M.claim(s)
+--- The tensors that come back from this executor's device have new values.
+function M.note_change(s)
+  local token = {}
   for _, m in ipairs(s.mirrored) do
-    trainers[m.tensor] = s
+    latest[m.tensor], s.seen[m.tensor] = token, token
   end
 end
 
--- Notes what is newest; says whether that is news.
-local function look(s)
-  local news = false
-  for _, m in ipairs(s.uploaded) do
-    local trainer = trainers[m.tensor]
-    if trainer and s.seen[trainer] ~= trainer.weights_version then
-      s.seen[trainer] = trainer.weights_version
-      news = true
-    end
-  end
-  return news
-end
-
---- An inference model has all that was trained up to now.
-function M.up_to_date(s)
-  s.seen = setmetatable({}, { __mode = "k" })
-  look(s)
-end
-
---- An inference model gets what was trained since, also as part of another
---- module.
+--- What other executors changed since comes to this one's device, also where
+--- it is part of another module. Reading the host's tensor fetches it from
+--- their devices (LP_ST_HOOKED). An inference model gets all weights then.
 function M.refresh(s)
-  if not s.training and look(s) then
-    M.upload_weights(s)
+  for _, m in ipairs(s.uploaded) do
+    local token = latest[m.tensor]
+    if token ~= s.seen[m.tensor] then
+      if not s.training then
+        return M.upload_weights(s)
+      end
+      s.exec:write(m.index, m.tensor)
+      s.seen[m.tensor] = token
+    end
   end
 end
 

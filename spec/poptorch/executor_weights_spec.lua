@@ -226,6 +226,132 @@ describe("weights of a training model", function()
   end)
 end)
 
+describe("weights of two training models", function()
+  -- One trains `a`, the other `b`; both hold both.
+  local function pair()
+    local a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    for i, p in ipairs({ a.weight, a.bias, b.weight, b.bias }) do
+      p.data:copy_(torch.arange(p:numel()):reshape(p.shape) / 7 - 0.2 * i)
+    end
+    local Both = nn.Module:extend("Both")
+    function Both:init()
+      self.a, self.b = a, b
+    end
+    function Both:forward(x, target)
+      return nn.functional.mse_loss(self.b(self.a(x)), target)
+    end
+    return a, b, Both(), Both()
+  end
+
+  local x, target = torch.arange(6.0):reshape(3, 2) / 5, torch.ones(3, 2)
+
+  -- The losses of three rounds on the host, with plain descent.
+  local function by_hand()
+    local a, b, net = pair()
+    local out = {}
+    for _ = 1, 3 do
+      for _, part in ipairs({ a, b }) do
+        net:zero_grad()
+        local loss = net(x, target)
+        loss:backward()
+        out[#out + 1] = loss:item()
+        torch.no_grad(function()
+          for _, p in ipairs(part:parameters()) do
+            p:sub_(p.grad * 0.5)
+          end
+        end)
+      end
+    end
+    return out, a, b
+  end
+
+  local function on_the_device(between)
+    local a, b, one, two = pair()
+    local models = {
+      poptorch.trainingModel(one, nil, torch.optim.SGD(a:parameters(), { lr = 0.5 })),
+      poptorch.trainingModel(two, nil, torch.optim.SGD(b:parameters(), { lr = 0.5 })),
+    }
+    local out = {}
+    for _ = 1, 3 do
+      for _, model in ipairs(models) do
+        out[#out + 1] = model(x, target):item()
+        between(a, b, models)
+      end
+    end
+    return out, a, b, models
+  end
+
+  local function same(between)
+    local expected, a, b = by_hand()
+    local got, da, db, models = on_the_device(between)
+    for i, loss in ipairs(expected) do
+      near(torch.tensor(got[i]), torch.tensor(loss))
+    end
+    near(da.weight:detach(), a.weight:detach())
+    near(db.bias:detach(), b.bias:detach())
+    return models
+  end
+
+  it("that share parameters are in step without a copy by hand", function()
+    same(function() end)
+  end)
+
+  it("are in step whether or not the host reads them in between", function()
+    same(function(a)
+      assert.is_number(a.weight:sum():item())
+    end)
+  end)
+
+  it("are not set back by copyWeightsToHost of the one that ran before", function()
+    local models = same(function(_, _, models)
+      if models[1]:isCompiled() and models[2]:isCompiled() then
+        models[1]:copyWeightsToHost()
+      end
+    end)
+    assert.is_true(models[2]:isCompiled())
+  end)
+
+  it("keep what only one of them holds", function()
+    local parts = { nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2) }
+    local Loss = nn.Module:extend("Loss")
+    function Loss:init(p, q)
+      self.p, self.q = p, q
+    end
+    function Loss:forward(v, t)
+      return nn.functional.mse_loss(self.q(self.p(v)), t)
+    end
+    local function nets(of)
+      return { Loss(of[1], of[2]), Loss(of[1], of[3]) }
+    end
+    local copies = {}
+    for i, part in ipairs(parts) do
+      copies[i] = nn.Linear(2, 2)
+      copies[i]:load_state_dict(part:state_dict())
+    end
+    local host, models = nets(copies), {}
+    for i, net in ipairs(nets(parts)) do
+      models[i] = poptorch.trainingModel(net, nil,
+        torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    end
+    for _ = 1, 3 do
+      for i, net in ipairs(host) do
+        net:zero_grad()
+        local loss = net(x, target)
+        loss:backward()
+        near(models[i](x, target), loss:detach())
+        torch.no_grad(function()
+          for _, p in ipairs(net:parameters()) do
+            p:sub_(p.grad * 0.1)
+          end
+        end)
+      end
+    end
+    for i, part in ipairs(parts) do
+      near(part.weight:detach(), copies[i].weight:detach())
+    end
+  end)
+end)
+
 describe("state_dict of a wrapped module", function()
   it("loads into a module that is not wrapped", function()
     local net, model, x = trained(3)
