@@ -213,6 +213,27 @@ function M.strings(list, where, opts)
   return list
 end
 
+--- A list without a hole: `{a, nil, b}`, the usual mark of a misspelt name,
+--- would end before the nil. `n` is the count of select("#") or table.pack.
+--- error: TypeError naming the first element that is nil
+---@param list table
+---@param where string
+---@param n? integer
+---@return table list
+function M.dense(list, where, n)
+  local count, last = 0, n or 0
+  while list[count + 1] ~= nil do
+    count = count + 1
+  end
+  for key in next, list do
+    last = math.type(key) == "integer" and key > last and key or last
+  end
+  if last > count then
+    errors.raise("TypeError", "%s: element %d of %d is nil", where, count + 1, last)
+  end
+  return list
+end
+
 --- True for a table that holds keyword arguments: no metatable, not empty,
 --- every key a string.
 function M.is_keywords(v)

@@ -11,6 +11,14 @@ local M = {}
 
 local AE = { error = "AssertionError" }
 
+-- The arguments as a list. A nil among them is a misspelt name.
+local function no_hole(where, ...)
+  for i = 1, select("#", ...) do
+    errors.check(select(i, ...) ~= nil, "AssertionError", "%s: argument %d is nil", where, i)
+  end
+  return { ... }
+end
+
 --- Blocks that run on one IPU.
 ---@class poptorch.Stage
 ---@field blocks string[] ids of its blocks
@@ -21,7 +29,7 @@ M.Stage = Stage
 --- error: AssertionError for an id that is no string
 ---@param ... string block ids
 function Stage:init(...)
-  self.blocks = check.strings({ ... }, "Stage(block_ids)", AE)
+  self.blocks = check.strings(no_hole("Stage(block_ids)", ...), "Stage(block_ids)", AE)
 end
 
 --- Places the stage.
@@ -61,7 +69,7 @@ M.Phase = Phase
 --- error: AssertionError for a mix of both or anything else
 ---@param ... poptorch.Stage|string
 function Phase:init(...)
-  local args = { ... }
+  local args = no_hole("Phase", ...)
   local stages, strings = 0, 0
   for _, arg in ipairs(args) do
     stages = stages + (Stage:is(arg) and 1 or 0)
@@ -176,7 +184,8 @@ Pipelined.mode = 0
 --- error: AssertionError for other arguments or a block in two stages
 function Pipelined:init(...)
   self._auto_stage = enums.AutoStage.SameAsIpu
-  local args = spread({ ... })
+  local args = spread(no_hole(getmetatable(self).__name, ...))
+  check.dense(args, getmetatable(self).__name)
   if #args == 1 and enums.AutoStage:is(args[1]) then
     self._auto_stage = args[1]
     return
@@ -224,7 +233,8 @@ function Phased:init(...)
   self._tensors_liveness = enums.Liveness.AlwaysLive
   self._separate_backward_phase = false
   self._phases = {}
-  local args = phase_list({ ... })
+  local args = phase_list(no_hole(getmetatable(self).__name, ...))
+  check.dense(args, getmetatable(self).__name)
   errors.check(#args > 0, "AssertionError",
     "%s: phases must be listed: there are no automatic ones", getmetatable(self).__name)
   for i, arg in ipairs(args) do

@@ -46,6 +46,8 @@ local function list_class(name)
 
   --- Adds a module at the end.
   function cls:append(module)
+    errors.check(Module:is(module), "TypeError", "%s:append(module): expected a module, got %s",
+      name, check.describe(module))
     self:add_module(tostring(#self), module)
     return self
   end
@@ -54,6 +56,11 @@ local function list_class(name)
   function cls:extend(modules)
     if class.is_class(self) then -- Sequential:extend("Name")
       return Module.extend(self, modules)
+    end
+    errors.check(type(modules) == "table", "TypeError", "%s: expected a list of modules, got %s",
+      name, check.describe(modules))
+    if not Module:is(modules) then
+      check.dense(modules, name)
     end
     for _, module in ipairs(modules) do
       self:append(module)
@@ -145,7 +152,7 @@ end
 --- Sequential(a, b, …), Sequential({a, b, …}) or, with names,
 --- Sequential({{"conv", a}, {"act", b}}).
 function M.Sequential:init(first, ...)
-  local list = { first, ... }
+  local list = table.pack(first, ...)
   if type(first) == "table" and not Module:is(first) then
     list = first
     if ordered.is_dict(first) then
@@ -157,6 +164,7 @@ function M.Sequential:init(first, ...)
     errors.check(next(list) == nil or #list > 0, "TypeError",
       "Sequential: a table by name has no order; give {{name, module}, …}")
   end
+  check.dense(list, "Sequential", first ~= nil and list.n or nil)
   for i, entry in ipairs(list) do
     if Module:is(entry) then
       self:add_module(tostring(i - 1), entry)

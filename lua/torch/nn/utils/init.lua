@@ -1,6 +1,7 @@
 --- torch.nn.utils: gradient clipping, parameters as one vector, computed weights
 --- (reparameterize.lua), sequences of different lengths (rnn.lua).
 local check = require("lupine.check")
+local class = require("lupine.class")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
@@ -9,6 +10,9 @@ local M = {}
 
 -- The parameters of a tensor, a list or an iterator.
 local function list_of(parameters)
+  errors.check(not class.of(parameters) or core.is_tensor(parameters[1]), "TypeError",
+    "parameters: expected a Tensor, a list or an iterator of Tensors, got %s; did you mean its "
+    .. "parameters()?", check.describe(parameters))
   if core.is_tensor(parameters) then
     return { parameters }
   elseif type(parameters) == "function" then
@@ -18,7 +22,12 @@ local function list_of(parameters)
     end
     return out
   end
-  return check.table(parameters, "parameters")
+  check.dense(check.table(parameters, "parameters"), "parameters")
+  for i, p in ipairs(parameters) do
+    errors.check(core.is_tensor(p), "TypeError", "parameters, element %d: expected a Tensor, got %s",
+      i, check.describe(p))
+  end
+  return parameters
 end
 
 local function gradients(parameters)

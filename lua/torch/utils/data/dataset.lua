@@ -90,9 +90,10 @@ M.TensorDataset = TensorDataset
 
 --- Sample i is row i of each tensor.
 function TensorDataset:init(...)
+  local n = select("#", ...)
   self.tensors = { ... }
-  errors.check(#self.tensors > 0, "ValueError",
-    "TensorDataset(tensors): expected tensors, got none")
+  errors.check(n > 0, "ValueError", "TensorDataset(tensors): expected tensors, got none")
+  check.dense(self.tensors, "TensorDataset(tensors)", n)
   for i, t in ipairs(self.tensors) do
     errors.check(is_tensor(t) and t:dim() > 0, "TypeError",
       "TensorDataset(tensors): argument %d: expected a tensor with dimensions, got %s", i,

@@ -1,0 +1,73 @@
+--- Slips that are easy in Lua and must not pass in silence.
+local helper = require("spec.helper")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local nn = torch.nn
+local raises = helper.raises
+
+describe("a nil where an element belongs", function()
+  local a, b = nn.Linear(2, 2), nn.ReLU()
+
+  it("is an error with its position in containers of modules", function()
+    raises("TypeError", "Sequential: element 2 of 3 is nil", function()
+      nn.Sequential(a, nil, b)
+    end)
+    raises("TypeError", "element 2 of 3", function()
+      nn.Sequential({ a, nil, b })
+    end)
+    raises("TypeError", "element 2 of 2", function()
+      nn.Sequential(a, nil)
+    end)
+    raises("TypeError", "ModuleList: element 2 of 3", function()
+      nn.ModuleList({ a, nil, b })
+    end)
+    raises("TypeError", "append%(module%): expected a module, got nil", function()
+      nn.ModuleList({ a }):append(nil)
+    end)
+    assert.equal(0, #nn.Sequential())
+  end)
+
+  it("is one in lists of parameters, tensors and stages", function()
+    raises("TypeError", "params: element 2 of 3", function()
+      torch.optim.SGD({ a.weight, nil, a.bias })
+    end)
+    raises("TypeError", "element 2 of 3", function()
+      nn.utils.clip_grad_norm_({ a.weight, nil, a.bias }, 1)
+    end)
+    raises("TypeError", "element 2 of 2", function()
+      torch.utils.data.TensorDataset(torch.ones(2), nil)
+    end)
+    raises("AssertionError", "argument 2 is nil", function()
+      poptorch.PipelinedExecution("A", nil, "B")
+    end)
+    raises("AssertionError", "argument 2 is nil", function()
+      poptorch.Stage("A", nil)
+    end)
+  end)
+end)
+
+describe("a module where its parameters belong", function()
+  local net = nn.Linear(2, 2)
+
+  it("is a TypeError of gradient clipping", function()
+    for _, name in ipairs({ "clip_grad_norm_", "clip_grad_value_" }) do
+      raises("TypeError", "did you mean its parameters%(%)", function()
+        nn.utils[name](net, 0.1)
+      end)
+    end
+  end)
+
+  it("is a TypeError of an optimizer", function()
+    raises("TypeError", "got Linear; did you mean its parameters%(%)", function()
+      torch.optim.SGD(net)
+    end)
+  end)
+
+  it("is fine if it is a list of them", function()
+    local list = nn.ParameterList({ torch.ones(2), torch.ones(3) })
+    list[1].grad = torch.ones(2)
+    helper.near(nn.utils.clip_grad_norm_(list, 10), 2 ^ 0.5)
+    assert.equal(2, #torch.optim.SGD(list).param_groups[1].params)
+  end)
+end)
