@@ -84,7 +84,8 @@ local M = { Report = Report }
 --- io_tiles, partials ("float", "half"), proportion (a number or by IPU),
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,
 --- io_load, io_store, min_off_chip, min_sharded), output_slices (0: one a
---- micro-batch), synthetic_data, allow_out_of_memory.
+--- micro-batch), input_groups (of replicas that read the same rows; 0: each has
+--- its own), synthetic_data, allow_out_of_memory.
 --- error: poptorch.Error when a tile overflows or blocks cannot be pipelined
 ---@param step userdata
 ---@param options? table

@@ -126,6 +126,7 @@ function M.settings(options, target)
     partials = options.Precision.partials_type,
     proportion = proportions(options),
     output_slices = output_slices(options),
+    input_groups = options.replication_factor // options.input_group_size,
     synthetic_data = options.enable_synthetic_data,
     allow_out_of_memory = allows_out_of_memory(options, target),
   }

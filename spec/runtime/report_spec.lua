@@ -97,6 +97,34 @@ describe("the report of an executor", function()
     return x
   end
 
+  it("counts the rows of the batch whatever the arguments' order", function()
+    local Scaled = nn.Module:extend("Scaled")
+    function Scaled:init(order)
+      self.f, self.order = nn.Linear(8, 3), order
+    end
+    function Scaled:forward(...)
+      local x, scale = select(self.order[1], ...), (select(self.order[2], ...))
+      return self.f((x)) * scale:sum()
+    end
+    local x, scale = torch.ones(64, 8), torch.ones(2)
+    local options = poptorch.Options():deviceIterations(2)
+    for order, inputs in pairs({ [{ 1, 2 }] = { x, scale }, [{ 2, 1 }] = { scale, x } }) do
+      local model = poptorch.inferenceModel(Scaled(order), options)
+      model(table.unpack(inputs))
+      assert.equal(64, model:report().samples)
+    end
+  end)
+
+  it("counts rows that replicas share once", function()
+    for size, samples in pairs({ [1] = 8, [2] = 8, [4] = 8 }) do
+      local options = poptorch.Options():replicationFactor(4)
+        :inputReplicaGrouping(size, poptorch.CommGroupType.Consecutive)
+      local model = poptorch.inferenceModel(nn.Linear(8, 3), options)
+      model(torch.ones(8, 8))
+      assert.equal(samples, model:report().samples)
+    end
+  end)
+
   it("follows its options", function()
     local options = poptorch.Options():deviceIterations(3)
     options.Training:gradientAccumulation(4)

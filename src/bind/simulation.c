@@ -87,6 +87,7 @@ static LpIpuOptions read_options(lua_State *L, int t)
     o.allow_out_of_memory = lp_opt_bool(L, t, "allow_out_of_memory", false);
     o.synthetic_data = lp_opt_bool(L, t, "synthetic_data", false);
     o.output_slices = lp_opt_int(L, t, "output_slices", 0);
+    o.input_groups = lp_opt_int(L, t, "input_groups", 0);
     get_location(L, t, "activation", &o.location[LP_LOC_ACTIVATION]);
     get_location(L, t, "weight", &o.location[LP_LOC_WEIGHT]);
     get_location(L, t, "optimizer", &o.location[LP_LOC_OPTIMIZER]);

@@ -65,6 +65,8 @@ typedef struct LpIpuOptions {
     bool synthetic_data;    /* no host I/O */
     bool separate_backward; /* phased: no phase is forward and backward */
     int64_t output_slices;  /* returned by a call; 0: one a micro-batch */
+    int64_t input_groups;   /* of replicas that read the same rows; 0: each
+                               replica has its own */
 } LpIpuOptions;
 
 /* Mk2, pipelined, everything on chip. */
@@ -247,7 +249,8 @@ typedef struct LpIpuPlan {
 
     LpIpuMemory *memory; /* an IPU */
     /* of a call */
-    int64_t cycles, samples;
+    int64_t cycles;
+    int64_t samples; /* rows that the host gives, shared ones once */
     double efficiency; /* computing of all IPUs / (IPUs x loop), 0..1 */
     double seconds, samples_per_second;
 } LpIpuPlan;

@@ -341,6 +341,30 @@ static LpStatus sequential_rows(Schedule *s, int *runs)
     return LP_OK;
 }
 
+/* Inputs need not be batched alike: the rows of a micro-batch are the leading
+ * dimension that most inputs have, of several the greatest, so that their
+ * order does not matter. */
+static int64_t batch_rows(const LpStep *s)
+{
+    int64_t rows = 1;
+    int most = 0;
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        if (v->role != LP_VAR_STREAM_IN || v->type.ndim == 0)
+            continue;
+        int n = 0;
+        for (size_t k = 0; k < s->n_var; k++)
+            n += s->var[k].role == LP_VAR_STREAM_IN &&
+                 s->var[k].type.ndim > 0 &&
+                 s->var[k].type.shape[0] == v->type.shape[0];
+        if (n > most || (n == most && v->type.shape[0] > rows)) {
+            most = n;
+            rows = v->type.shape[0];
+        }
+    }
+    return rows;
+}
+
 static void totals(LpIpuPlan *p)
 {
     const LpStep *s = p->step;
@@ -363,13 +387,8 @@ static void totals(LpIpuPlan *p)
         }
     p->cycles = p->loops * loop + once;
     p->efficiency = wall > 0 ? busy / (wall * n_used) : 0;
-    int64_t batch = 1;
-    for (size_t i = 0; i < s->n_var; i++)
-        if (s->var[i].role == LP_VAR_STREAM_IN && s->var[i].type.ndim > 0) {
-            batch = s->var[i].type.shape[0];
-            break;
-        }
-    p->samples = batch * p->micro_batches * p->loops * s->replicas;
+    p->samples = batch_rows(s) * p->micro_batches * p->loops *
+                 (p->o.input_groups ? p->o.input_groups : s->replicas);
     p->seconds = (double)p->cycles / p->o.chip->clock_hz;
     if (p->cycles > 0)
         p->samples_per_second = (double)p->samples / p->seconds;
