@@ -78,7 +78,7 @@ static LpStatus need_work(size_t n, LpErr *e)
 /* ---- threads, seeds ----------------------------------------------------- */
 #define DETERMINISTIC_WIDTH 4
 static int threads;
-static bool deterministic, worker;
+static bool deterministic, worker, task;
 static int pieces;
 static uint64_t seed = 0x6c7570696e65u, n_sites;
 
@@ -113,11 +113,18 @@ bool lp_in_worker(void)
     return worker;
 }
 
-void lp_set_deterministic(bool on)
+LpStatus lp_set_deterministic(bool on, LpErr *e)
 {
+    int limit = omp_get_thread_limit();
+    LP_FAIL_IF(on && limit < DETERMINISTIC_WIDTH, e, LP_E_RUNTIME,
+               "use_deterministic_algorithms: OMP_THREAD_LIMIT is %d, but "
+               "deterministic algorithms need %d or more: the bits of some "
+               "results depend on the number of threads",
+               limit, DETERMINISTIC_WIDTH);
     if (on != deterministic)
         cache_clear();
     deterministic = on;
+    return LP_OK;
 }
 
 bool lp_deterministic(void)
@@ -137,9 +144,18 @@ int lp_product_pieces(void)
     return pieces;
 }
 
+bool lp_set_task(bool on)
+{
+    bool before = task;
+    task = on;
+    return before;
+}
+
 int lp_kernel_width(void)
 {
-    return deterministic && !worker ? DETERMINISTIC_WIDTH : lp_num_threads();
+    if (!deterministic)
+        return lp_num_threads();
+    return worker || task ? 1 : DETERMINISTIC_WIDTH;
 }
 
 void lp_manual_seed(uint64_t s)

@@ -101,7 +101,8 @@ void lp_rng_set(const uint64_t state[2]);
 
 int lp_num_threads(void);
 LpStatus lp_set_num_threads(int n, LpErr *e);
-void lp_set_deterministic(bool on);
+/* Refused where OMP_THREAD_LIMIT is below the fixed width. */
+LpStatus lp_set_deterministic(bool on, LpErr *e);
 bool lp_deterministic(void);
 /* In how many bfloat16 products a float32 product may be done (1, 3), or in
  * float32 (0): LpKernelReq.pieces of what is prepared from now on. */
@@ -111,8 +112,12 @@ int lp_product_pieces(void);
  * parent's pool is not here; prepared kernels are dropped. */
 void lp_enter_worker(void);
 bool lp_in_worker(void);
+/* Says that what a worker could do begins or ends here; returns what was set.
+ * Deterministic algorithms then have a worker's width, so that the bits do not
+ * depend on who does it. */
+bool lp_set_task(bool on);
 /* What kernels are prepared for: the threads, or the fixed width of
- * deterministic algorithms. */
+ * deterministic algorithms (1 in a worker and in its tasks). */
 int lp_kernel_width(void);
 
 #endif

@@ -275,9 +275,19 @@ static int set_num_threads(lua_State *L)
 
 static int use_deterministic(lua_State *L)
 {
+    LpErr e = {0};
     luaL_checktype(L, 1, LUA_TBOOLEAN);
-    lp_set_deterministic(lua_toboolean(L, 1));
+    if (lp_set_deterministic(lua_toboolean(L, 1), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     return 0;
+}
+
+/* set_task(on) -> what was set (lp_set_task) */
+static int set_task(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TBOOLEAN);
+    lua_pushboolean(L, lp_set_task(lua_toboolean(L, 1)));
+    return 1;
 }
 
 static int are_deterministic(lua_State *L)
@@ -428,6 +438,7 @@ static const luaL_Reg functions[] = {
     {"set_num_threads", set_num_threads},
     {"use_deterministic_algorithms", use_deterministic},
     {"are_deterministic_algorithms_enabled", are_deterministic},
+    {"set_task", set_task},
     {"set_default_dtype", set_default_dtype},
     {"get_default_dtype", get_default_dtype},
     {"promote_types", promote_types},

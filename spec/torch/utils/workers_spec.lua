@@ -43,7 +43,44 @@ local function settled()
   return children()
 end
 
+-- The gradient of a convolution's weights: the library's sum of it has other
+-- bits with another number of threads.
+local function gradient(i)
+  local x = (torch.arange(4 * 16 * 32 * 32) * (0.37 + i)):sin():reshape({ 4, 16, 32, 32 })
+  local w = torch.ones({ 32, 16, 3, 3 }, { requires_grad = true })
+  torch.nn.functional.conv2d(x, w):sin():sum():backward()
+  return w.grad
+end
+
 describe("worker processes give", function()
+  it("the bits that the caller computes with deterministic algorithms", function()
+    local Stream = D.IterableDataset:extend("Stream")
+    function Stream:__iter__()
+      local first, i = gradient(7), -1 -- computed before the first sample is asked for
+      return function()
+        i = i + 1
+        return i < 3 and gradient(i) + first or nil
+      end
+    end
+    torch.use_deterministic_algorithms(true)
+    local before = gradient(0)
+    local function agree(set, o)
+      local want = all(D.DataLoader(set, o))
+      o.num_workers = 1
+      assert.same(want, all(D.DataLoader(set, o)))
+    end
+    agree(Numbers(3, gradient), { batch_size = 2 })
+    agree(Numbers(3, gradient), { batch_size = torch.none })
+    agree(Stream(), { batch_size = 2 })
+    agree(D.TensorDataset(torch.arange(4)), { batch_size = 2, collate_fn = function(list)
+      return gradient(#list)
+    end })
+    local function failing() error("a sample") end
+    assert.is_false(pcall(all, D.DataLoader(Numbers(3, failing))))
+    assert.is_true(before:equal(gradient(0))) -- the caller has its own width again
+    torch.use_deterministic_algorithms(false)
+  end)
+
   it("what the caller would have read, in order, whatever their number", function()
     local set = Numbers(23, function(i) return torch.tensor({ i, i * i }) end)
     local want = all(D.DataLoader(set, { batch_size = 4 }))

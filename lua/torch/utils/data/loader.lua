@@ -9,7 +9,9 @@
 --- batches by one row selection per tensor; any other is read sample by sample
 --- and collated. What a dataset draws at random while a batch is read depends
 --- on the epoch and the batch's number alone, so that it is the same with any
---- number of workers.
+--- number of workers. A worker computes on one thread; with deterministic
+--- algorithms so does a loader without workers while it reads a batch, so that
+--- the bits of what a dataset or collate_fn computes are the same too.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.DataLoader.
 local check = require("lupine.check")
 local class = require("lupine.class")
@@ -233,25 +235,32 @@ function DataLoader:_stream()
   end
 end
 
-local function restored(state, done, ...)
-  core.set_rng_state(state)
-  if not done then
-    error((...), 0)
-  end
-  return ...
-end
+local Task = {
+  __close = function(self)
+    core.set_task(self.before)
+    if self.state then
+      core.set_rng_state(self.state)
+    end
+  end,
+}
 
--- Runs a task with the random numbers of its batch; the caller's go on as if
--- nothing had been drawn.
-local function isolated(self, seed, task)
-  local state = core.get_rng_state()
-  core.manual_seed(seed)
-  return restored(state, pcall(self._run, self, task))
+-- fn(...) as a worker would run it. With a seed its random numbers begin there,
+-- and the caller's go on as if nothing had been drawn.
+local function as_worker(seed, fn, ...)
+  local _ <close> = setmetatable({ before = core.set_task(true),
+    state = seed and core.get_rng_state() }, Task)
+  if seed then
+    core.manual_seed(seed)
+  end
+  return fn(...)
 end
 
 local function here(self, seed)
   if self._iterable then
-    return self:_stream()
+    local stream = as_worker(nil, self._stream, self)
+    return function()
+      return as_worker(nil, stream)
+    end
   end
   local next_task, k = tasks(self), -1
   return function()
@@ -261,9 +270,9 @@ local function here(self, seed)
     end
     k = k + 1
     if type(task) == "table" and task.n then
-      return self:_run(task) -- nothing is drawn
+      return as_worker(nil, self._run, self, task) -- nothing is drawn
     end
-    return isolated(self, workers.batch_seed(seed, k), task)
+    return as_worker(workers.batch_seed(seed, k), self._run, self, task)
   end
 end
 
