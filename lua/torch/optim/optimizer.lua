@@ -47,7 +47,8 @@ local function list_of(params, where)
   errors.check(type(params) == "table", "TypeError",
     "%s: expected a list or an iterator of Tensors, got %s", where, check.describe(params))
   errors.check(not class.of(params) or core.is_tensor(params[1]), "TypeError",
-    "%s: expected a list or an iterator of Tensors, got %s; did you mean its parameters()?", where, check.describe(params))
+    "%s: expected a list or an iterator of Tensors, got %s; did you mean its parameters()?",
+    where, check.describe(params))
   for i, p in ipairs(check.dense(params, where)) do
     out[i] = p
   end

@@ -24,7 +24,8 @@ local function list_of(parameters)
   end
   check.dense(check.table(parameters, "parameters"), "parameters")
   for i, p in ipairs(parameters) do
-    errors.check(core.is_tensor(p), "TypeError", "parameters, element %d: expected a Tensor, got %s",
+    errors.check(core.is_tensor(p), "TypeError",
+      "parameters, element %d: expected a Tensor, got %s",
       i, check.describe(p))
   end
   return parameters
