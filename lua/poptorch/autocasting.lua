@@ -38,6 +38,20 @@ function Policy:__tostring()
   return "Policy(" .. table.concat(counts, ", ") .. ")"
 end
 
+--- Whether both have the same lists (options are copied with their policy).
+---@param other poptorch.autocasting.Policy
+---@return boolean
+function Policy:same(other)
+  for _, name in ipairs(NAMES) do
+    for i = 1, math.max(#self[name], #other[name]) do
+      if self[name][i] ~= other[name][i] then
+        return false
+      end
+    end
+  end
+  return true
+end
+
 --- The policy that holds unless another is set.
 M.default = Policy(
   { "addmm", "addbmm", "addmv", "addr", "baddbmm", "bmm", "mm", "mv", "matmul", "chain_matmul",

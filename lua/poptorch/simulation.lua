@@ -2,12 +2,14 @@
 --- model (executor:report()).
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
+local autocasting = require("poptorch.autocasting")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
 local report = require("lupine.report")
 local rules = require("poptorch.options.rules")
+local session = require("poptorch.options.session")
 
 local M = {}
 
@@ -105,6 +107,14 @@ local function without_effect(s, r)
   note(named ~= nil and not s.training, "autoRecomputation", "inference recomputes nothing")
   note(s.training and (named == 2 or named == "NormOnly"), "autoRecomputation NormOnly",
     "operators are not told apart; the execution strategy decides")
+  local precision = options.Precision
+  note(not autocasting.default:same(precision.autocast_policy), "Precision.autocastPolicy",
+    "no operator is cast automatically: a scope that asks for it is refused")
+  note(precision.half_float_casting ~= enums.HalfFloatCastingBehavior.Default,
+    "Precision.halfFloatCasting", "mixed types promote as in PyTorch")
+  note(not precision.running_statistics_always_float, "Precision.runningStatisticsAlwaysFloat",
+    "running statistics have their buffers' type")
+  session.note(options, note)
   return out
 end
 

@@ -2,6 +2,7 @@
 --- compiling with them is refused.
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
+local session_options = require("poptorch.options.session")
 
 local M = {}
 
@@ -29,8 +30,9 @@ local REFUSED = {
   { "Precision.enableStochasticRounding(true) with float16 values", function(o, _, vars)
     return o.Precision.stochastic_rounding and has_half(vars)
   end },
-  { "Precision.setPartialsType(torch.half) with float16 values", function(o, _, vars)
-    return o.Precision.partials_type == "half" and has_half(vars)
+  { "Precision.setPartialsType(torch.half), or partialsType half of a library's options, with "
+    .. "float16 values", function(o, _, vars)
+    return session_options.half_partials(o) and has_half(vars)
   end },
   { "anchorTensor", function(o)
     return next(o.anchored_tensors) ~= nil
@@ -42,7 +44,9 @@ local REFUSED = {
 local REFUSED_SESSION = { "accumulationAndReplicationReductionType", "accumulationFactor",
   "enableGradientAccumulation", "replicatedGraphCount", "enableReplicatedGraphs",
   "globalReplicationFactor", "batchSerializationSettings.factor", "enablePipelining",
-  "constantWeights", "delayVarUpdates", "autodiffSettings.stitchStrategy" }
+  "meanAccumulationAndReplicationReductionStrategy", "updatableNamedBuffers",
+  "globalReplicaOffset", "enableDistributedReplicatedGraphs", "constantWeights",
+  "delayVarUpdates", "autodiffSettings.stitchStrategy" }
 
 --- error: NotImplementedError naming the option
 ---@param options poptorch.Options

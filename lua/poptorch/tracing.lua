@@ -43,7 +43,7 @@ local function names_of(trace)
 end
 
 -- Tells the trace which block, stage and IPU each operator is in.
-local function tracer_of(trace, assigner, names)
+local function tracer_of(trace, assigner, names, options)
   local function place(block)
     local p = assigner.active
     trace:origin({ block = block or (p and p.block) or "", ipu = p and p.ipu or -1,
@@ -62,8 +62,10 @@ local function tracer_of(trace, assigner, names)
     begin_name_scope = names.scope,
     end_name_scope = names.leave_scope,
     begin_autocast = function(enabled)
-      errors.check(not enabled, "NotImplementedError", "poptorch.autocast: casting inside a scope "
-        .. "changes results and is not supported; convert the model with model:half()")
+      local casts = enabled and options.Precision.autocast_enabled
+      errors.check(not casts, "NotImplementedError", "poptorch.autocast: casting inside a scope "
+        .. "changes results and is not supported; convert the model with model:half(), or switch "
+        .. "casting off by Precision.autocastEnabled(false)")
     end,
     end_autocast = function() end,
   }
@@ -211,7 +213,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   end
   local frozen, before = {}, registered(s.model)
   local names = names_of(trace)
-  blocks.tracer = tracer_of(trace, assigner, names)
+  blocks.tracer = tracer_of(trace, assigner, names, s.options)
   Module.tracer = scope_of(names, s.model, frozen)
   trace:start()
   local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))

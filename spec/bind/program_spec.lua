@@ -197,8 +197,66 @@ describe("an option that is not carried out", function()
     return trainer
   end
 
+  it("is refused where it would change results, as half partials in a library's options",
+    function()
+      local half = nn.Conv2d(2, 2, 1):half()
+      local opts = poptorch.Options()
+      opts._Popart:set("convolutionOptions", { partialsType = "half" })
+      helper.raises("NotImplementedError", "partialsType half", function()
+        poptorch.inferenceModel(half, opts)(torch.ones(1, 2, 3, 3):half())
+      end)
+    end)
+
+  it("is a scope of automatic casting, unless autocastEnabled(false) switches it off", function()
+    local Net = nn.Module:extend("Net")
+    function Net:forward(x)
+      local _ <close> = poptorch.autocast()
+      return x * 2
+    end
+    helper.raises("NotImplementedError", "autocastEnabled", function()
+      poptorch.inferenceModel(Net())(torch.ones(2))
+    end)
+    local opts = poptorch.Options()
+    opts.Precision:autocastEnabled(false)
+    helper.near(poptorch.inferenceModel(Net(), opts)(torch.ones(2)), { 2, 2 })
+  end)
+
+  it("is noted in the report, whatever session option or pattern it is", function()
+    local values = { explicitRecomputation = true, virtualGraphMode = 1,
+      enableNonStableSoftmax = true, ["executionPhaseSettings.phases"] = 4,
+      tensorLocationSettingsOverride = { x = 1 }, ensureFp32LossScaleTensor = true,
+      timeLimitScheduler = 1.0, reportOptions = { a = "b" },
+      convolutionOptions = { partialsType = "half", x = 1 }, engineOptions = { ["a.b"] = "1" } }
+    local trainer = run(function(opts)
+      for name, value in pairs(values) do
+        opts._Popart:set(name, value)
+      end
+      opts._Popart:setPatterns({ NoSuchPattern = true }, 0)
+      opts.Precision:autocastPolicy(poptorch.autocasting.Policy({}, {}, {}, {}))
+    end)
+    local text = table.concat(trainer:report().no_effect, "\n")
+    values.engineOptions = nil
+    for name in pairs(values) do
+      assert.truthy(text:find(("'%s'"):format(name), 1, true), name)
+    end
+    for _, name in ipairs({ "engine option 'a.b'", "NoSuchPattern", "autocastPolicy",
+      "partialsType", "convolutionOptions') x" }) do
+      assert.truthy(text:find(name, 1, true), name)
+    end
+  end)
+
+  it("is no note when nothing was set, or when it is read", function()
+    local plain = run(function() end):report().no_effect
+    assert.equal(1, #plain) -- one IPU: pipelining overlaps nothing
+    assert.same(plain, run(function(opts)
+      opts._Popart:set("syntheticDataMode", 0):set("enableStableNorm", 0)
+      opts._Popart:set("numIOTiles", 32):set("autoRecomputation", "NoRecompute")
+    end):report().no_effect)
+  end)
+
   it("is refused where it would change results", function()
-    for _, name in ipairs({ "accumulationFactor", "replicatedGraphCount" }) do
+    for _, name in ipairs({ "accumulationFactor", "replicatedGraphCount",
+      "meanAccumulationAndReplicationReductionStrategy", "globalReplicaOffset" }) do
       helper.raises("NotImplementedError", name, function()
         run(function(opts)
           opts._Popart:set(name, 2)

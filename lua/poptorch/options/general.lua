@@ -198,7 +198,7 @@ return {
       return on and 2 or 0
     end,
     from = function(mode)
-      return mode ~= 0
+      return mode ~= 0 and mode ~= "Off"
     end,
     doc = "Random normal data made on the device in place of host I/O.",
     effect = "No host I/O." },

@@ -81,6 +81,8 @@ function Group:_read(row)
     return row.default
   elseif row.from then
     return row.from(value)
+  elseif row.kind == "bool" and type(value) == "number" then
+    return value ~= 0 -- session options may be written as numbers
   end
   return value
 end

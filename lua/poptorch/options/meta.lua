@@ -450,7 +450,8 @@ function _JitOptions:traceModel(trace_model) end
 local _PopartOptions = {}
 
 --- Sets a session option by its PopART name.
---- effect: That of the session option; an unknown name is an error when compiling.
+--- effect: That of the session option, or a note in the report; one that would change results
+---   and an unknown name are errors when compiling.
 --- source: PopTorch 3.x API reference, poptorch.options._PopartOptions
 ---@param key any
 ---@param value any
@@ -458,7 +459,7 @@ local _PopartOptions = {}
 function _PopartOptions:set(key, value) end
 
 --- Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.
---- effect: Which rewrites of the graph are made.
+--- effect: none: the passes over the graph are fixed; the report says so.
 --- source: PopTorch 3.x API reference, poptorch.options._PopartOptions
 ---@param patterns any
 ---@param level any

@@ -98,7 +98,8 @@ Popart = Group.define("_PopartOptions", {
       self:_put(Group._argument(row, "key", values[1], "string"), values[2])
     end,
     doc = "Sets a session option by its PopART name.",
-    effect = "That of the session option; an unknown name is an error when compiling.",
+    effect = "That of the session option, or a note in the report; one that would change "
+      .. "results and an unknown name are errors when compiling.",
   },
   {
     name = "setPatterns", params = { "patterns", "level" }, tables = { patterns = true },
@@ -113,7 +114,7 @@ Popart = Group.define("_PopartOptions", {
         and Group._argument(row, "level", values[2], "int") or 2
     end,
     doc = "Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.",
-    effect = "Which rewrites of the graph are made.",
+    effect = "none: the passes over the graph are fixed; the report says so.",
   },
   { key = "patterns", default = {}, doc = "Patterns switched on or off.", effect = "" },
   { key = "patterns_level", default = 2, doc = "Pattern level.", effect = "" },
