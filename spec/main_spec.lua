@@ -153,6 +153,32 @@ describe("the host program", function()
     assert.matches("show.lua", err, 1, true)
   end)
 
+  it("prints lupine's own errors as plain ones: the script's frames, each place once", function()
+    local path = write_script([[local nn = require("torch").nn
+      local function build() local m = nn.Linear(2.5, 2) return m end
+      local ok = build()]])
+    local _, err = run({ path })
+    assert.not_matches("/lua/torch/", err, 1, true)
+    assert.not_matches("tail calls", err, 1, true)
+    assert.not_matches("[C]", err, 1, true)
+    assert.not_matches("location:", err, 1, true)
+    assert.matches(path .. ":2: in local 'build'", err, 1, true)
+    assert.matches("inside lupine; LUPINE_TRACEBACK=full shows them", err, 1, true)
+    _, err = program.shell(("LUPINE_TRACEBACK=full %s %s"):format(program.host,
+      program.quote(path)))
+    assert.matches("/lua/torch/nn/", err, 1, true)
+  end)
+
+  it("keeps the script's frames of an error that lupine passed on", function()
+    local path = write_script([[local torch = require("torch")
+      local Net = torch.nn.Module:extend("Net")
+      function Net:forward(x) local y = x:reshape({ 7 }) return y end
+      local y = torch.nn.Sequential(Net())(torch.ones(2))]])
+    local _, err = run({ path })
+    assert.matches(path .. ":3: in ", err, 1, true)
+    assert.matches(path .. ":4: in main chunk", err, 1, true)
+  end)
+
   it("cuts the traceback of a stack overflow", function()
     local _, err, code = run({ "-e", "local function f() return 1 + f() end f()" })
     assert.equal(1, code)

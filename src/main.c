@@ -115,6 +115,7 @@ static void set_path(lua_State *L)
 {
     if (find_own_folder()) {
         lp_host_own_folder(own_folder);
+        lp_host_open_traceback(L);
         lua_getglobal(L, "package");
         lua_getfield(L, -1, "path");
         lua_pushfstring(L, "%s/?.lua;%s/?/init.lua;%s", own_folder, own_folder,

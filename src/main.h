@@ -12,10 +12,12 @@
  * top of the stack, with its fields and the traceback of the place where it
  * was raised, and pops it. Frames of files below `own` (the folder of
  * lupine's Lua files; borrowed) are left out of tracebacks unless
- * LUPINE_TRACEBACK=full. */
+ * LUPINE_TRACEBACK=full. lp_host_open_traceback gives such tracebacks to Lua as
+ * require("lupine.host_traceback"). */
 bool lp_host_call(lua_State *L, int n, int results);
 void lp_host_report(lua_State *L, const char *program);
 void lp_host_own_folder(const char *own);
+void lp_host_open_traceback(lua_State *L);
 
 /* main_edit.c: pushes the table that lua/lupine/repl.lua gets. */
 void lp_host_push_terminal(lua_State *L);

@@ -155,6 +155,25 @@ static int handler(lua_State *L)
     return 1;
 }
 
+/* (level) -> the traceback of the caller's stack from that level on, as the
+ * host prints it; torch/errors.lua keeps it in the errors it makes. */
+static int host_traceback(lua_State *L)
+{
+    int level = (int)luaL_optinteger(L, 1, 1);
+    luaL_checkstack(L, LUA_MINSTACK, NULL);
+    int below = L == running ? host_levels : 0; /* a coroutine has none */
+    push_traceback(L, level, count_levels(L) - below);
+    return 1;
+}
+
+void lp_host_open_traceback(lua_State *L)
+{
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushcfunction(L, host_traceback);
+    lua_setfield(L, -2, "lupine.host_traceback");
+    lua_pop(L, 1);
+}
+
 bool lp_host_call(lua_State *L, int n, int results)
 {
     struct sigaction act = {.sa_handler = on_sigint}, old;
@@ -220,7 +239,10 @@ static int describe(lua_State *L)
     lua_settop(L, 2);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         text = string_field(L, 1, fields[i]);
-        if (text && *text)
+        const char *origin = string_field(L, 1, "origin");
+        bool repeated = /* the message begins with its origin */
+            i == 1 && text && origin && strcmp(text, origin) == 0;
+        if (text && *text && !repeated)
             lua_pushfstring(L, "%s\n  %s: %s", lua_tostring(L, 2), fields[i],
                             text);
         else
@@ -228,7 +250,9 @@ static int describe(lua_State *L)
         lua_copy(L, -1, 2);
         lua_settop(L, 2);
     }
-    text = string_field(L, 1, "traceback");
+    text = string_field(L, 1, "frames");
+    if (!text)
+        text = string_field(L, 1, "traceback");
     if (!text &&
         lua_rawgetp(L, LUA_REGISTRYINDEX, &traceback_key) == LUA_TSTRING)
         text = lua_tostring(L, -1);

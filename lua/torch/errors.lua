@@ -9,6 +9,8 @@
 ---              caller (the empty string for poptorch.Error)
 ---   origin     "file:line" of the innermost frame outside this library
 ---   traceback  the Lua stack where it was made
+---   frames     the same as the host prints it, without this library's own
+---              frames (nil under the stock lua command)
 --- RecoverableError has `recovery_action` too. `Class:is(e)` tests for a class
 --- or its sub-classes and is false for plain strings. Instances are made by
 --- `errors.raise` (Lua) and `errors.new` (C's error bridge) only.
@@ -154,6 +156,8 @@ function M.new(class_name, type_name, message, location, recovery_action)
   e.location = location or (poptorch and "" or e.origin)
   e.recovery_action = recovery_action
   e.traceback = debug.traceback(nil, 2)
+  local host_traceback = package.loaded["lupine.host_traceback"]
+  e.frames = host_traceback and host_traceback(2)
   return e
 end
 

@@ -30,6 +30,12 @@ describe("the read-eval-print loop without a terminal", function()
     assert.equal(0, code)
   end)
 
+  it("leaves its own frames out of tracebacks", function()
+    local _, err = session("torch = require('torch')\ntorch.ones(2):reshape({3})\n")
+    assert.matches("stdin:1: in", err, 1, true)
+    assert.not_matches("repl.lua", err, 1, true)
+  end)
+
   it("reports a chunk that the end of input cuts", function()
     local _, err = session("while true do\n")
     assert.matches("near <eof>", err, 1, true)
