@@ -203,3 +203,64 @@ describe("replay of the schedule", function()
     agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
   end)
 end)
+
+describe("the replay of a spoiled plan", function()
+  local program = require("spec.support.program")
+  local GRAPH = [[
+graph
+input %1 "x": float32[2, 8]
+input %2 "w1": float32[8, 8]
+input %3 "w2": float32[8, 8]
+input %4 "w3": float32[8, 8]
+origin block "B0" stage 0 ipu 0 scope "first" file "forward" line 1
+%5 = mm(%1, %2)
+%6 = tanh(%5)
+%7 = mm(%6, %2)
+%8 = tanh(%7)
+origin block "B1" stage 1 ipu 1 scope "second" file "forward" line 2
+%9 = mm(%8, %3)
+%10 = tanh(%9)
+%11 = sin(%10)
+origin block "B2" stage 2 ipu 2 scope "third" file "forward" line 3
+%12 = mm(%11, %4)
+%13 = mul(%12, %8)
+%14 = mul(%13, %13)
+%15 = sum(%14, dim=[0, 1])
+output %15
+]]
+
+  -- {kind = {tried, caught}} and the error of the late steady state.
+  local function probe(recompute, strategy)
+    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s"):format(program.build,
+      recompute, strategy), GRAPH)
+    assert.equal(0, code, err)
+    assert.is_nil(out:match("missed[^\n]*"))
+    local r = { skip = out:match("skip ([^\n]*)"), plan = out:match("plan (%a+)") }
+    for kind, tried, caught in out:gmatch("(%a+) (%d+) (%d+)\n") do
+      r[kind] = { tonumber(tried), tonumber(caught) }
+    end
+    return r
+  end
+
+  for _, recompute in ipairs({ "auto", "none", "all" }) do
+    for _, strategy in ipairs({ "pipelined", "sharded" }) do
+      it(("is an error, %s, recompute %s: each value gone too early, stash or copy missing"):format(
+        strategy, recompute), function()
+        local r = probe(recompute, strategy)
+        assert.equal("same", r.plan)
+        for kind, least in pairs({ hold = 40, stash = 4, move = 6, ring = 0 }) do
+          assert.is_true(r[kind][1] >= least, kind)
+          assert.equal(r[kind][1], r[kind][2], kind)
+        end
+        -- two stages keep more than one micro-batch
+        assert.equal(strategy == "pipelined", r.ring[1] >= 2)
+      end)
+    end
+  end
+
+  it("is an error of the run that finds another micro-batch's value", function()
+    -- the first stage leaves out micro-batch 4, the second finds the third there
+    assert.equal("the schedule reads value %8 (tanh of 'first') in the forward pass of stage 1, "
+      .. "micro-batch 4, where it is gone", probe("none", "pipelined").skip)
+  end)
+end)
