@@ -121,13 +121,6 @@ int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
            W * (20 + div_up(div_up(n, acc), W) * (2 * (depth - 1) + store));
 }
 
-int64_t cast_cyc(const LpChip *chip, LpCostType from, LpCostType to, int64_t n)
-{
-    int64_t q = div_up(n, W), vi = vec_elems(chip, from);
-    int64_t vo = vec_elems(chip, to);
-    return W * (max_i64(div_up(q, vi), div_up(q, vo)) + 26);
-}
-
 int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed)
 {
     int64_t turns = max_i64(div_up(n, W * vec_elems(chip, t)) - 1, 0);

@@ -90,7 +90,6 @@ int64_t vmac_cyc(const LpChip *chip, LpCostType t, int64_t rows, int64_t len,
 /* Sum of `depth` partials for n outputs. */
 int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
                             int64_t depth);
-int64_t cast_cyc(const LpChip *chip, LpCostType from, LpCostType to, int64_t n);
 int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed);
 int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose);
 

@@ -3,6 +3,7 @@
 
 local out = os.getenv("LUPINE_TEST_OUT")
 local tools = out and out .. "/../tools/" or "build/tools/"
+local T = 1472 -- tiles of ipu2
 local CHIPS = { "ipu1", "ipu2", "ipu21" }
 
 local function ask(...)
@@ -99,6 +100,12 @@ describe("a vertex takes the cycles of its published estimate:", function()
     assert.equal(6 * (25 + 11 + 2 * (6 + 5)), ask("outer", "ipu2", 12, 32).cyc)
   end)
 
+  it("products of a vertex without the matrix unit", function()
+    -- 20 outputs a worker in two pieces, two vectors of channels, 3 x 3 weights
+    assert.equal(109 + 6 * (17 + 2 * 9 * (2 * 10 + 2 * 20)),
+      ask("vmac", "ipu2", "half", 12, 10, 8, 9).cyc)
+  end)
+
   it("the sum of partials", function()
     assert.equal(33 + 6 * (20 + 4 * (6 + 7)), ask("partials", "ipu2", "float", "half", 96, 4).cyc)
     assert.equal(33 + 6 * (20 + 4 * (6 + 8)), ask("partials", "ipu2", "float", "float", 96, 4).cyc)
@@ -164,11 +171,168 @@ describe("an operation", function()
     assert.equal(6 + 144 + 2 * 30, draw(4))
   end)
 
+  it("fills a vector a cycle and worker", function()
+    assert.equal(6 * (26 + 10), ask("fill", "ipu2", "half", T * 240).compute_cyc)
+    assert.equal(6 * (23 + 10), ask("fill", "ipu2", "float", T * 120).compute_cyc)
+  end)
+
+  it("broadcasts at 3 cycles a vector and 12 a row", function()
+    local function compute(row, inner)
+      return ask("broadcast", "ipu2", "half", T * 600, row, inner).compute_cyc
+    end
+    assert.equal(11 + 6 * (26 + 2 * (12 + 3 * 13)), compute(300, 1)) -- 75 vectors of 6 workers
+    assert.equal(11 + 6 * (26 + 12 + 3 * 25), compute(T, 600))
+    assert.equal(11 + 6 * (26 + 2 * (12 + 3 * 13)), compute(50, 1)) -- 12 rows, two a worker
+  end)
+
+  it("does scaled additions and serial products tile by tile", function()
+    local r = ask("scaled_add_op", "ipu2", "half", T * 240)
+    assert.equal(44 + 6 * (24 + 3 * 9), r.compute_cyc)
+    assert.equal(2 * T * 240, r.flops)
+    -- two problems a tile, ten products each of four instructions by one worker
+    r = ask("serial", "ipu2", "float", 2 * T, 9, 10)
+    assert.equal(2 * 10 * 4 * 6, r.compute_cyc)
+    assert.equal(2 * 9, r.exchange_cyc)
+    assert.equal(3 * 9 * 4, r.temp_tile_bytes)
+    assert.equal(2 * (4 + 3 * 4 + 2 * 4), r.vertex_bytes)
+  end)
+
+  -- the mask has a bit for each dimension that is reduced
+  it("reduces on a tile by the shape of what lies there", function()
+    local function compute(type, mask, a, b, c)
+      return ask("reduce", "ipu2", type, mask, a, b, c).compute_cyc
+    end
+    -- rows of a matrix: 10 rows of 24 columns
+    assert.equal(6 * (16 + 3 + 3 + 8 + 9), compute("half", 2, T, 10, 24))
+    assert.equal(6 * (16 + 2 * (3 + 3 + 5 + 9)), compute("float", 2, T, 10, 24))
+    -- neighbours: 6 outputs of 40; one of 240, shared by the workers; one of 40
+    assert.equal(6 * (17 + 12 + 10), compute("half", 4, T, 6, 40))
+    assert.equal(6 * (7 + 17 + 10) + 6 * (7 + 17 + 6), compute("half", 4, 1, T, 240))
+    assert.equal(6 * (17 + 12 + 10), compute("half", 4, 1, T, 40))
+    -- several runs for an output
+    assert.equal(6 * (33 + 26 + 2 * (7 + 3 + 1)), compute("half", 5, 2, 2, 2))
+    -- a maximum takes what a sum takes
+    assert.equal(6 * (17 + 12 + 10), ask("reduce_max", "ipu2", "half", 4, T, 6, 40).compute_cyc)
+  end)
+
+  it("reduces over all tiles in three stages", function()
+    -- 8 floats a tile, then 12, 11 and 12 partials of 8, 8 and 1 outputs a tile
+    local r = ask("reduce", "ipu2", "float", 7, 1, 1, T * 8)
+    assert.equal(6 * (17 + 12 + 4) + 6 * (16 + 11 + 11) + 6 * (16 + 11 + 10) + 6 * (16 + 11 + 11),
+      r.compute_cyc)
+    assert.equal(8 * 12 + 8 * 11 + 12, r.exchange_cyc)
+    assert.equal((1 + 3 * 2) * 150, r.sync_cyc)
+    assert.equal(8 * 12 * 4, r.temp_tile_bytes)
+    assert.equal(4 * (12 + 3 * 12) + 4 * (11 + 3 * 11) + 4 * (12 + 3 * 12), r.exchange_code_bytes)
+    assert.equal(4 * (4 + 2 * 4 + 2 * 4), r.vertex_bytes)
+  end)
+
   it("sends a broadcast operand but once", function()
     local r = ask("broadcast", "ipu2", "half", 1472 * 600, 300, 1)
     assert.equal(75, r.exchange_cyc)
     assert.equal(600, r.temp_tile_bytes)
+    assert.equal(4 * (1 + 3), r.exchange_code_bytes)
+    assert.equal(4 + 3 * 4 + 4, r.vertex_bytes)
     assert.equal(1, ask("broadcast", "ipu2", "half", 1472 * 600, 1472, 600).exchange_cyc)
+  end)
+
+  -- 240 halves a tile: 40 a worker, 10 vectors
+  local SUM = 6 * (7 + 17 + 10) + 6 * (7 + 17 + 6)
+  local ROWS = 11 + 6 * (26 + 12 + 3 * 10) -- an operation with a broadcast operand
+  local BINARY = 11 + 6 * (26 + 10 * 3)
+
+  it("is a softmax of two reductions, four passes and the sums' inverses", function()
+    local r = ask("softmax", "ipu2", "half", T, 240)
+    local inverse, cast = 11 + 9 + 6 * (17 + 6), 12 + 6 * (18 + 19 + 2 + 3)
+    assert.equal(SUM + ROWS + 20 + 6 * (55 + 10 * 4) + SUM + inverse + cast + ROWS, r.compute_cyc)
+    assert.equal(2, r.exchange_cyc) -- an element a broadcast
+    assert.equal(7 * 150, r.sync_cyc)
+    r = ask("softmax_grad", "ipu2", "half", T, 240)
+    assert.equal(BINARY + SUM + ROWS + 11 + 6 * (58 + 10 * 3), r.compute_cyc)
+    assert.equal(4 * 150, r.sync_cyc)
+  end)
+
+  it("is a normalisation of sums, statistics and four passes", function()
+    -- statistics: two floats a tile, multiplied, squared, subtracted, rsqrt
+    local statistics = (11 + 6 * (20 + 2)) + (20 + 6 * (17 + 2)) + (11 + 6 * (29 + 3))
+      + (20 + 6 * (17 + 8))
+    local r = ask("norm", "ipu2", "half", T * 240, T, 240, 0)
+    assert.equal(SUM + statistics + 4 * ROWS, r.compute_cyc)
+    assert.equal(1 + 1 + 60 + 60, r.exchange_cyc) -- mean, deviation, gamma, beta
+    assert.equal(9 * 150, r.sync_cyc)
+    assert.equal(4 * ROWS, ask("norm", "ipu2", "half", T * 240, T, 240, 1).compute_cyc)
+  end)
+
+  it("is a normalisation's gradient of two joint sums and seven passes", function()
+    local r = ask("norm_grad", "ipu2", "half", T * 240, T, 240)
+    -- gamma and beta: two rows of 240 on a tile, then 9, 9 and 10 partials, cast
+    local columns = 6 * (16 + 10 * (3 + 3 + 8 + 1)) + 6 * (16 + 3 * (11 + 8)) + 6 * (16 + 11 + 8)
+      + 6 * (16 + 11 + 9) + 12 + 6 * (18 + 19 + 2 + 3)
+    local rows = 6 * (17 + 12 + 60)
+    local scaled = 44 + 6 * (24 + 3 * 9)
+    assert.equal(BINARY + columns + ROWS + BINARY + rows + 2 * ROWS + scaled + ROWS, r.compute_cyc)
+  end)
+
+  it("pools row by row of the window", function()
+    local r = ask("pool", "ipu2", "half", T * 320, T * 80, 4)
+    assert.equal(6 * (16 + 4 * (3 + 3 + 8 + 3)), r.compute_cyc) -- 20 vectors of 6 workers
+    assert.equal(640 / 4, r.exchange_cyc)
+    assert.equal(2 * 150, r.sync_cyc)
+    assert.equal(4 * (2 + 3 * 4), r.exchange_code_bytes)
+    local mean = ask("pool_mean", "ipu2", "half", T * 320, T * 80, 4)
+    assert.equal(r.compute_cyc + 20, mean.compute_cyc) -- scaled, a vector a cycle
+    r = ask("pool_grad", "ipu2", "half", T * 320, T * 80, 4)
+    assert.equal(6 * (16 + 14 * (3 + 3 + 8)), r.compute_cyc) -- 80 vectors, one tap
+    assert.equal(2 * (320 + 2 * 80) / 4, r.exchange_cyc)
+  end)
+
+  it("looks rows up at 2 cycles a word", function()
+    -- 13 rows of one word, three of them a worker; all on one tile
+    local r = ask("lookup", "ipu2", "half", 1, 2, 13, 0)
+    assert.equal(6 * (30 + 3 * (19 + 2)), r.compute_cyc)
+    assert.equal(13, r.exchange_cyc)
+    r = ask("lookup_add", "ipu2", "half", 1, 2, 13, 0)
+    assert.equal(6 * (33 + 6 + 3 * 11), r.compute_cyc)
+    assert.equal(13 * (4 + 4) / 4, r.exchange_cyc)
+    -- one row of ten words on every tile
+    r = ask("lookup", "ipu2", "half", 1, T * 20, 1, 0)
+    assert.equal(6 * (30 + 19 + 2 * 10), r.compute_cyc)
+    r = ask("lookup_add", "ipu2", "half", 1, T * 20, 1, 0)
+    assert.equal(6 * (33 + 6 + 11 + 3 * 9), r.compute_cyc)
+  end)
+
+  it("slices rows at 24 cycles a row and 2 a vector", function()
+    local r = ask("slice", "ipu2", "float", 64, T * 12, 3)
+    assert.equal(25 + 6 * (39 + (24 + 2) * 3), r.compute_cyc)
+    assert.equal(1, r.exchange_cyc) -- the offset
+  end)
+
+  it("is a step of an LSTM of a product, its bias and the gates", function()
+    local r = ask("rnn", "ipu2", "half", 1, T, 8, 24, 4) -- 24 elements of the state a tile
+    local product = ask("matmul", "ipu2", 0, 0.6, "float", "half", 1, 1, T, 32, 96)
+    local bias = 11 + 6 * (26 + 12 + 3 * 4)
+    local sigmoid, tanh = 20 + 6 * (55 + 3 * 4), 20 + 6 * (55 + 2)
+    local gates = 4 * (11 + 6 * (26 + 3)) + 20 + 6 * (17 + 4)
+    assert.equal(product.cycles + bias + 96 * 2 / 8 + sigmoid + tanh + gates + 8 * 150, r.cycles)
+    r = ask("rnn", "ipu2", "half", 1, T, 8, 24, 3)
+    product = ask("matmul", "ipu2", 0, 0.6, "float", "half", 1, 1, T, 32, 72)
+    bias, sigmoid = 11 + 6 * (26 + 12 + 3 * 3), 20 + 6 * (55 + 2 * 4)
+    gates = 4 * (11 + 6 * (26 + 3))
+    assert.equal(product.cycles + bias + 72 * 2 / 8 + sigmoid + tanh + gates + 7 * 150, r.cycles)
+  end)
+
+  it("is a step of an LSTM's gradient of two products, re-laid operands, the sum", function()
+    local r = ask("rnn_grad", "ipu2", "half", 1, T, 8, 24, 4)
+    local back = ask("matmul", "ipu2", 0, 0.6, "float", "half", 1, 1, T, 96, 32)
+    local weights = ask("matmul", "ipu2", 0, 0.6, "float", "half", 1, 1, 32, T, 96)
+    local gates = 4 * (11 + 6 * (26 + 3)) + 20 + 6 * (17 + 4)
+    local sigmoid = 11 + 6 * (26 + 4 * 3)
+    local function relay(n) -- n elements a tile: out, and 8 bytes in five cycles of an element
+      return 2 * n / 4 + 2 * n * 5 / (4 * 2) + 2 * 150
+    end
+    local add = 44 + 6 * 24 -- 3072 weights: a vector a tile
+    assert.equal(back.cycles + gates + 5 * 150 + sigmoid + 150 + relay(32) + relay(96)
+      + weights.cycles + add + 150 + 2 + 5 + 2 * 150, r.cycles)
   end)
 
   it("costs nothing on no elements", function()
@@ -227,6 +391,9 @@ describe("a transfer", function()
     assert.equal(6 * 600, r.sync_cyc)
     local half = ask("collective", "ipu2", "half", 1, 167000000, 4, 4)
     assert.near(r.exchange_cyc / 2, half.exchange_cyc, 1)
+    -- 56,728 halves on the fullest tile, three quarters added at 8 bytes a cycle
+    assert.equal(math.ceil(56728 * 2 * 3 / 4 / 8), r.compute_cyc)
+    assert.equal(4 * (6 + 3 * 6), r.exchange_code_bytes)
     assert.equal(0, ask("collective", "ipu2", "half", 2, 167000000, 4, 4).compute_cyc)
     assert.equal(0, ask("collective", "ipu2", "half", 0, 167000000, 1, 4).cycles)
   end)
@@ -234,6 +401,13 @@ describe("a transfer", function()
   it("shares the host link and the streaming memory of a machine", function()
     assert.near(1e6 / 20.2e9 * 1.33e9, ask("host", "ipu2", 1000000, 1).exchange_cyc, 1)
     assert.near(4e6 / 20e9 * 1.85e9, ask("stream", "ipu21", 1000000, 4).exchange_cyc, 1)
+  end)
+
+  it("takes the link's time and a sync between IPUs", function()
+    local r = ask("ipu_copy", "ipu2", 0, 1, 1000000)
+    assert.equal(math.ceil(1e6 / 64e9 * 1.33e9), r.exchange_cyc)
+    assert.equal(600, r.sync_cyc)
+    assert.equal(1e6 / 16e9 * 1.33e9, ask("ipu_copy", "ipu2", 0, 4, 1000000).exchange_cyc)
   end)
 
   it("is slower to another machine", function()
@@ -338,6 +512,16 @@ describe("the planner", function()
         before = p.total_cyc
       end
     end
+  end)
+
+  it("pays on one tile for the unit, the cast of its partials and the syncs", function()
+    -- 48 columns are the field, 32 rows the output channels
+    local p = ask("matmul", "ipu2", 1, 0.6, "float", "half", 0, 1, 32, 32, 48)
+    local unit = 123 + 2 * (15 + 2 * 19 + 4 * (38 + 6 * 51))
+    assert.equal(unit, p.tile_cyc)
+    assert.equal(unit + 12 + 6 * (18 + 19 + 3 + 64) + 3 * 150, p.total_cyc)
+    assert.equal(48 * 32 * 4, p.partial_bytes)
+    assert.equal((48 * 32 + 32 * 32) * 2 + 48 * 32 * 4, p.temp_bytes)
   end)
 
   it("trades memory for turns of a loop", function()

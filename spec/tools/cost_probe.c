@@ -140,6 +140,8 @@ static bool vertex(const LpChip *c, const char *f)
         show("cyc", hmac_cyc(c, t, arg[3], arg[4], arg[5]));
     else if (!strcmp(f, "outer"))
         show("cyc", outer_cyc(t, arg[3], arg[4]));
+    else if (!strcmp(f, "vmac"))
+        show("cyc", vmac_cyc(c, type(3), arg[4], arg[5], arg[6], arg[7]));
     else if (!strcmp(f, "partials"))
         show("cyc", reduce_partials_cyc(type(3), type(4), arg[5], arg[6]));
     else if (!strcmp(f, "scaled_add"))
@@ -187,10 +189,15 @@ static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
     else if (!strcmp(f, "broadcast"))
         show_cost(
             lp_cost_broadcast(x, LP_EW_add, type(3), arg[4], arg[5], arg[6]));
+    else if (!strcmp(f, "serial"))
+        show_cost(lp_cost_serial(x, type(3), arg[4], arg[5], arg[6]));
     else if (!strcmp(f, "random"))
         show_cost(lp_cost_random(x, (LpRndOp)arg[4], type(3), arg[5]));
     else if (!strcmp(f, "reduce"))
         show_cost(lp_cost_reduce(x, LP_RED_ADD, type(3), arg + 5, 3,
+                                 (uint32_t)arg[4]));
+    else if (!strcmp(f, "reduce_max"))
+        show_cost(lp_cost_reduce(x, LP_RED_MAX, type(3), arg + 5, 3,
                                  (uint32_t)arg[4]));
     else if (!strcmp(f, "softmax"))
         show_cost(lp_cost_softmax(x, type(3), arg[4], arg[5]));
@@ -204,8 +211,12 @@ static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
         show_cost(lp_cost_rnn(x, type(3), &r, LP_PASS_FWD));
     else if (!strcmp(f, "rnn_grad"))
         show_cost(lp_cost_rnn_grad(x, type(3), &r));
+    else if (!strcmp(f, "scaled_add_op"))
+        show_cost(lp_cost_scaled_add(x, type(3), arg[4], false));
     else if (!strcmp(f, "pool"))
         show_cost(lp_cost_pool(x, LP_RED_MAX, type(3), arg[4], arg[5], arg[6]));
+    else if (!strcmp(f, "pool_mean"))
+        show_cost(lp_cost_pool(x, LP_RED_ADD, type(3), arg[4], arg[5], arg[6]));
     else if (!strcmp(f, "pool_grad"))
         show_cost(
             lp_cost_pool_grad(x, LP_RED_MAX, type(3), arg[4], arg[5], arg[6]));
