@@ -322,9 +322,19 @@ static int read_plain(lua_State *L, const char *prompt)
 {
     char *line = NULL;
     size_t cap = 0;
+    struct sigaction old, act = {.sa_handler = on_int}; /* reads return */
+    bool catches = isatty(STDIN_FILENO);
     fputs(prompt, stdout);
     fflush(stdout);
+    sigemptyset(&act.sa_mask);
+    lp_interrupt_clear();
+    if (catches)
+        sigaction(SIGINT, &act, &old);
     ssize_t n = getline(&line, &cap, stdin);
+    if (catches)
+        sigaction(SIGINT, &old, NULL);
+    bool interrupted = lp_interrupt_raised();
+    lp_interrupt_clear();
     if (n > 0 && line[n - 1] == '\n')
         n--;
     if (n >= 0) /* the loop ends with the process if memory is that short */
@@ -333,7 +343,8 @@ static int read_plain(lua_State *L, const char *prompt)
     if (n >= 0)
         return 1;
     fputs("\n", stdout);
-    return push_end(L, "end");
+    clearerr(stdin); /* of EINTR */
+    return push_end(L, interrupted ? "interrupted" : "end");
 }
 
 static int read_edited(lua_State *L, const char *prompt)

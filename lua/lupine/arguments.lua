@@ -39,12 +39,7 @@ local function named(values, n, names)
   for i = n, #names do
     open[names[i]] = i
   end
-  for key in pairs(last) do
-    if not open[key] then
-      return nil
-    end
-  end
-  return open
+  return check.by_name(last, open, "AssertionError") and open or nil
 end
 
 -- Keys of a last table that was meant to be by name but names no parameter.

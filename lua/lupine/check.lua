@@ -234,6 +234,17 @@ function M.dense(list, where, n)
   return list
 end
 
+--- Is `self` an object of the class, and not what a call with a point gives?
+--- error: TypeError
+---@param self any
+---@param cls table
+---@param name string the method
+function M.method(self, cls, name)
+  if not cls:is(self) then
+    errors.raise("TypeError", "%s is a method: call it with a colon, object:%s(...)", name, name)
+  end
+end
+
 --- True for a table that holds keyword arguments: no metatable, not empty,
 --- every key a string.
 function M.is_keywords(v)
@@ -246,6 +257,36 @@ function M.is_keywords(v)
     end
   end
   return true
+end
+
+--- Is a call's last table one of arguments by name? It is if all its keys are
+--- parameters that are not given by position. A key that is none, next to one
+--- that is, may make it an argument itself, unless it looks like a slip.
+---@param last table
+---@param open table<string, any> the parameters not given by position
+---@return boolean
+function M.by_name(last, open, class_of_error)
+  local known, strange = false, {}
+  for key in next, last do
+    if open[key] then
+      known = true
+    else
+      strange[#strange + 1] = key
+    end
+  end
+  if not known or #strange == 0 then
+    return known
+  end
+  local missing = {}
+  for name in pairs(open) do
+    missing[#missing + 1] = last[name] == nil and name or nil
+  end
+  for _, key in ipairs(strange) do
+    local near = M.nearest(key, missing)
+    errors.check(near == "", class_of_error or "TypeError",
+      "forward has no parameter '%s'%s", tostring(key), near)
+  end
+  return false
 end
 
 --- Sorts a call's arguments by parameter: positional ones in order, keywords

@@ -45,6 +45,17 @@ function class_mt.__index(cls, key)
   return statics[key]
 end
 
+-- Python's names of what Lua spells otherwise; nothing would call them.
+local RENAMED = { __init__ = "init", __call__ = "__call", __repr__ = "__tostring",
+  __str__ = "__tostring" }
+
+function class_mt.__newindex(cls, key, value)
+  if RENAMED[key] then
+    error(("%s.%s is never called: in Lua it is %s"):format(cls.__name, key, RENAMED[key]), 2)
+  end
+  rawset(cls, key, value)
+end
+
 function class_mt.__call(cls, ...)
   return cls:new(...)
 end

@@ -35,6 +35,11 @@ end
 ---@param message string
 ---@return string
 return function(message)
+  local bad_self = message:match("^[^\n]*attempt to index a %a+ value %(local 'self'%)")
+  if bad_self then
+    return bad_self .. "; a method is called with a colon: object:method(...)"
+      .. message:sub(#bad_self + 1)
+  end
   local head, kind, name =
     message:match("^([^\n]*attempt to call a nil value %((%a+) '([%w_]+)'%))")
   if not name or kind ~= "method" and kind ~= "field" then

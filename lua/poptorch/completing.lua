@@ -293,11 +293,25 @@ function Builder:rule(g, param, var)
     count = rule.counts and self:ref("state:" .. rule.counts, g, param, var) or nil }
 end
 
+-- An optimizer over another module's parameters would train nothing.
+local function check_trains(s, name_of)
+  for _, group in ipairs(s.optimizer.param_groups) do
+    for _, p in ipairs(group.params) do
+      if name_of[p] then
+        return
+      end
+    end
+  end
+  errors.raise("Error", "none of the optimizer's parameters is one of the model's (%s): make the "
+    .. "optimizer of this model's parameters()", getmetatable(s.model).__name)
+end
+
 local function optimizer_rules(s, step, by_name, spec)
   local name_of = {}
   for name, p in s.model:named_parameters({ remove_duplicate = false }) do
     name_of[p] = name_of[p] or name
   end
+  check_trains(s, name_of)
   local b = Builder(s, step, by_name)
   for g, group in ipairs(s.optimizer.param_groups) do
     for _, p in ipairs(group.params) do

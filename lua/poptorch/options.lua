@@ -60,6 +60,12 @@ function Options:setup()
   end
 end
 
+function Options:init(...)
+  errors.check(select("#", ...) == 0, "TypeError",
+    "Options() takes no arguments; options are set by its methods: "
+    .. "poptorch.Options():deviceIterations(4)")
+end
+
 --- True while the output mode is still OutputMode.Default.
 ---@return boolean
 function Options:defaultOutputMode()

@@ -7,17 +7,23 @@ local errors = require("torch.errors")
 
 local M = {}
 
+-- The scope that was entered last and is not closed.
+local innermost
+
 local Scope = { __name = "torch.grad_mode" }
 Scope.__index = Scope
 
 function Scope:__close()
+  innermost = self.outer
   core.set_grad_enabled(self.previous)
 end
 
 local function enter(name, on, fn)
   errors.check(fn == nil or type(fn) == "function", "TypeError",
     "%s(): takes nothing or a function, not a %s", name, type(fn))
-  local scope = setmetatable({ previous = core.is_grad_enabled() }, Scope)
+  local scope = setmetatable({ name = name, previous = core.is_grad_enabled(),
+    outer = innermost, where = fn == nil and errors.caller() or nil }, Scope)
+  innermost = scope
   core.set_grad_enabled(on)
   if fn == nil then
     return scope
@@ -25,6 +31,41 @@ local function enter(name, on, fn)
   local _ <close> = scope
   return fn()
 end
+
+-- Where gradients were switched off, for a message.
+local function since()
+  if not innermost or not innermost.where then
+    return "; gradients are off"
+  end
+  local name = innermost.name
+  return name == "set_grad_enabled"
+    and ("; gradients are off since torch.set_grad_enabled at %s"):format(innermost.where)
+    or ("; gradients are off since torch.%s() at %s: write `local _ <close> = torch.%s()`, or give "
+      .. "it the code as a function"):format(name, innermost.where, name)
+end
+
+-- fn, whose errors say so if gradients are off.
+local function explaining(fn)
+  local function pass(ok, ...)
+    if not ok then
+      local e = ...
+      if type(e) == "table" and type(e.message) == "string" and not core.is_grad_enabled() then
+        e.message = e.message .. since()
+      end
+      error(e, 0)
+    end
+    return ...
+  end
+  return function(...)
+    if core.is_grad_enabled() then
+      return fn(...)
+    end
+    return pass(pcall(fn, ...))
+  end
+end
+
+core.methods.backward = explaining(core.methods.backward)
+core.backward, core.grad = explaining(core.backward), explaining(core.grad)
 
 --- Nothing is recorded for backward inside.
 function M.no_grad(fn)

@@ -157,6 +157,18 @@ describe("the read-eval-print loop on a terminal", function()
     s:expect("fresh1")
   end)
 
+  on_terminal("drops the line at Ctrl-C on a dumb terminal too", function()
+    env = env .. " TERM=dumb"
+    local s = open()
+    s:expect("> ")
+    s:send("\3")
+    s:send("for\n")
+    s:expect(">> ")
+    s:send("\3")
+    s:send("'fresh' .. 1\n")
+    s:expect("fresh1")
+  end)
+
   on_terminal("leaves at the end of input", function()
     local s = open()
     s:expect("> ")

@@ -11,6 +11,11 @@ describe("A call of nil", function()
       suggest("attempt to call a nil value (method 'zero_gard')"))
   end)
 
+  it("says that a method needs a colon", function()
+    assert.matches("'self'%); a method is called with a colon: object:method%(%.%.%.%)\ntrace",
+      suggest("x.lua:3: attempt to index a nil value (local 'self')\ntrace"))
+  end)
+
   it("stays as it is when nothing is near, or the name exists", function()
     for _, text in ipairs({
       "attempt to call a nil value (method 'qqqqqqq')",

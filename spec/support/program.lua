@@ -67,7 +67,7 @@ end
 --- is read all the same: a broken pipe would end the program that types.
 function M.session(env)
   local screen = M.temporary()
-  local command = ("%s TERM=xterm LUPINE_CPU= exec %s"):format(env or "", M.host)
+  local command = ("TERM=xterm LUPINE_CPU= %s exec %s"):format(env or "", M.host)
   local pipe = assert(io.popen(("timeout 60 script -qfec %s %s >/dev/null 2>&1; code=$?; " ..
     "cat >/dev/null; exit $code"):format(M.quote(command), screen), "w"))
   return setmetatable({ pipe = pipe, path = screen, seen = 0 }, Session)

@@ -28,11 +28,11 @@ local function bind(forward, n, ...)
   for i = n, #names do
     open[names[i]] = i
   end
+  if not check.by_name(by_name, open) then
+    return ...
+  end
   local last = n - 1
   for key in pairs(by_name) do
-    if not open[key] then
-      return ...
-    end
     last = math.max(last, open[key])
   end
   local values = { ... }
@@ -63,12 +63,10 @@ function M.split(forward, args)
   end
   local open = {}
   for i, name in ipairs(names_of(forward)) do
-    open[name] = i >= args.n
+    open[name] = i >= args.n and i or nil
   end
-  for key in pairs(last) do
-    if not open[key] then
-      return args, {}
-    end
+  if not check.by_name(last, open) then
+    return args, {}
   end
   return { n = args.n - 1, table.unpack(args, 1, args.n - 1) }, last
 end

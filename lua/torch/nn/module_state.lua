@@ -140,7 +140,7 @@ local function copy_of(state)
   return out
 end
 
-return function()
+return function(Module)
   local M = {}
 
   --- The parameters and persistent buffers by name, in order. They share the
@@ -148,6 +148,7 @@ return function()
   --- (destination, prefix = "", keep_vars = false)
   ---@return table<string, torch.Tensor>
   function M:state_dict(...)
+    check.method(self, Module, "state_dict")
     local a = check.arguments("state_dict", { "destination", "prefix", "keep_vars" },
       nil, ...)
     return save(self, a[1] or ordered.dict(), a[2] or "", a[3])
@@ -160,6 +161,7 @@ return function()
   ---@param ... any strict (true), assign (false): the tensors take the place of the module's
   ---@return {missing_keys: string[], unexpected_keys: string[]}
   function M:load_state_dict(state, ...)
+    check.method(self, Module, "load_state_dict")
     errors.check(type(state) == "table", "TypeError",
       "Expected state_dict to be dict-like, got %s.", check.describe(state))
     local a = check.arguments("load_state_dict", { "strict", "assign" }, nil, ...)

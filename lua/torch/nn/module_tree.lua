@@ -76,12 +76,14 @@ return function(Module)
     --- Iterator of name, value in the order of registration.
     --- (prefix = "", recurse = true, remove_duplicate = true)
     M["named_" .. plural] = function(self, ...)
+      check.method(self, Module, "named_" .. plural)
       return iterator(collect(self, registry,
         options("named_" .. plural, MEMBER, { "", true, true }, ...)))
     end
 
     --- A list; parameters(recurse = true).
     M[plural] = function(self, ...)
+      check.method(self, Module, plural)
       local recurse = options(plural, { "recurse" }, { true }, ...)
       return values_of(collect(self, registry, "", recurse, true))
     end
@@ -101,6 +103,7 @@ return function(Module)
   --- Iterator of name, module; the module itself first, under the name
   --- "". (memo is not taken; prefix = "", remove_duplicate = true)
   function M:named_modules(...)
+    check.method(self, Module, "named_modules")
     local prefix, unique = options("named_modules", { "prefix", "remove_duplicate" },
       { "", true }, ...)
     return iterator(collect_modules(self, {}, prefix, unique, {}))
@@ -108,6 +111,7 @@ return function(Module)
 
   --- A list of the module and all below it.
   function M:modules()
+    check.method(self, Module, "modules")
     return values_of(collect_modules(self, {}, "", true, {}))
   end
 
@@ -124,11 +128,13 @@ return function(Module)
 
   --- Iterator of name, module over the direct children.
   function M:named_children()
+    check.method(self, Module, "named_children")
     return iterator(direct(self))
   end
 
   --- A list of the direct children.
   function M:children()
+    check.method(self, Module, "children")
     return values_of(direct(self))
   end
 
@@ -159,6 +165,7 @@ return function(Module)
 
   --- Training mode for the module and all below it.
   function M:train(mode)
+    check.method(self, Module, "train")
     mode = check.bool(mode == nil or mode, "train(mode)")
     self.training = mode
     for _, child in ipairs(self:children()) do
@@ -168,10 +175,12 @@ return function(Module)
   end
 
   function M:eval()
+    check.method(self, Module, "eval")
     return self:train(false)
   end
 
   function M:requires_grad_(on)
+    check.method(self, Module, "requires_grad_")
     for _, p in ipairs(self:parameters()) do
       p:requires_grad_(on ~= false)
     end
@@ -180,6 +189,7 @@ return function(Module)
 
   --- Takes all gradients away, or with set_to_none = false fills them with 0.
   function M:zero_grad(...)
+    check.method(self, Module, "zero_grad")
     local to_none = options("zero_grad", { "set_to_none" }, { true }, ...)
     for _, p in ipairs(self:parameters()) do
       local g = p.grad
@@ -233,6 +243,7 @@ return function(Module)
   --- to(dtype), to(device), to(device, dtype), to(tensor): the dtype is for
   --- floating-point parameters and buffers.
   function M:to(...)
+    check.method(self, Module, "to")
     local probe = require("torch").empty({ 0 }):to(...)
     local args = { ... }
     local last = args[#args]

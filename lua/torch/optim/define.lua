@@ -1,6 +1,7 @@
 --- Optimizers from a signature: the arguments after `params` are the defaults
 --- of every group.
 local Optimizer = require("torch.optim.optimizer")
+local core = require("lupine.core")
 local check = require("lupine.check")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
@@ -16,7 +17,21 @@ local RANGES = {
   initial_accumulator_value = { 0, "initial_accumulator_value value" },
 }
 
+-- Options that are numbers or tensors of one.
+local function check_numbers(name, group)
+  for option in pairs(RANGES) do
+    local value = group[option]
+    errors.check(value == nil or type(value) == "boolean" or check.is_none(value)
+      or type(value) == "table" or core.is_tensor(value) or type(value) == "number", "TypeError",
+      "%s: %s must be a number, got %s", name, option, check.describe(value))
+  end
+  local betas = group.betas
+  errors.check(betas == nil or type(betas) == "table" and #betas == 2, "TypeError",
+    "%s: betas must be a list of two numbers, {0.9, 0.999}, got %s", name, check.describe(betas))
+end
+
 local function check_group(name, group)
+  check_numbers(name, group)
   for option, range in pairs(RANGES) do
     local value = group[option]
     errors.check(type(value) ~= "number" or value >= range[1], "ValueError",

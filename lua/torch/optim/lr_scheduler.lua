@@ -4,6 +4,7 @@
 --- a formula from the epoch alone (`closed`), for step(epoch).
 ---
 --- source: the formulas of the PyTorch documentation of each class
+local check = require("lupine.check")
 local class = require("lupine.class")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
@@ -64,6 +65,7 @@ end
 
 --- One more step; with `epoch` the rates of that step.
 function LRScheduler:step(epoch)
+  check.method(self, LRScheduler, "step")
   if epoch then
     self.last_epoch = epoch
     self:set_lrs(self.closed and self:closed_lrs() or self:get_lr())
@@ -80,12 +82,18 @@ end
 
 local NOT_STATE = { optimizer = true, schedulers = true, _schedulers = true }
 
---- Everything but the optimizer and functions.
+--- Everything but the optimizer and functions; in a list of functions each
+--- that is one is torch.none.
 function LRScheduler:state_dict()
   local out = {}
   for name, value in pairs(self) do
     if not NOT_STATE[name] and type(value) ~= "function" then
       out[name] = class.copy(value)
+    end
+  end
+  for i, fn in ipairs(self.lr_lambdas or {}) do
+    if type(fn) == "function" then
+      out.lr_lambdas[i] = require("torch").none
     end
   end
   for _, list in ipairs({ "schedulers", "_schedulers" }) do
@@ -102,6 +110,12 @@ function LRScheduler:load_state_dict(dict)
     if NOT_STATE[name] then
       for i, s in ipairs(self[name] or {}) do
         s:load_state_dict(value[i])
+      end
+    elseif name == "lr_lambdas" then
+      for i, fn in ipairs(value) do
+        if type(fn) ~= "function" and not check.is_none(fn) then
+          self.lr_lambdas[i] = class.copy(fn)
+        end
       end
     else
       self[name] = class.copy(value)

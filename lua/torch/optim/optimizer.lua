@@ -249,6 +249,7 @@ end
 ---@param closure? function computes the loss again and returns it
 ---@return any loss what the closure returned
 function Optimizer:step(closure)
+  check.method(self, Optimizer, "step")
   hooks.run(self._pre_hooks, self, { closure })
   local torch = require("torch")
   local loss
@@ -264,6 +265,7 @@ end
 
 --- Takes the gradients away, or with set_to_none = false fills them with 0.
 function Optimizer:zero_grad(...)
+  check.method(self, Optimizer, "zero_grad")
   local to_none = check.arguments("zero_grad", { "set_to_none" }, nil, ...)[1] ~= false
   for _, group in ipairs(self.param_groups) do
     for _, p in ipairs(group.params) do

@@ -119,3 +119,33 @@ describe("a learning rate scheduler", function()
     end)
   end)
 end)
+
+describe("the state of a scheduler with functions", function()
+  it("is saved without them and keeps those it has when loaded", function()
+    for _, class in ipairs({ "LambdaLR", "MultiplicativeLR" }) do
+      local torch = require("torch")
+      local function make()
+        local o = torch.optim.SGD({ torch.ones(1, { requires_grad = true }) }, { lr = 1.0 })
+        return o, torch.optim.lr_scheduler[class](o, function(epoch)
+          return 1 / (1 + epoch)
+        end)
+      end
+      local o, scheduler = make()
+      o:step()
+      scheduler:step()
+      local path = os.tmpname()
+      torch.save(scheduler:state_dict(), path)
+      local state = torch.load(path)
+      os.remove(path)
+      assert.equal(torch.none, state.lr_lambdas[1])
+      local other, loaded = make()
+      loaded:load_state_dict(state)
+      other.param_groups[1].lr = o.param_groups[1].lr
+      for _, s in ipairs({ scheduler, loaded }) do
+        s:step()
+      end
+      assert.equal(2, loaded.last_epoch)
+      assert.near(o.param_groups[1].lr, other.param_groups[1].lr, 1e-12)
+    end
+  end)
+end)

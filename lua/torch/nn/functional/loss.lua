@@ -31,6 +31,20 @@ return function(F)
     end)
   end
 
+  -- Values are checked where there are some.
+  local plain = F.binary_cross_entropy
+  define(M, "binary_cross_entropy(input, target, weight=None, " .. OLD .. ")",
+    function(input, ...)
+      if core.is_tensor(input) and input:numel() > 0 and not input.is_meta
+        and not core.is_tracing() then
+        local x = input:detach()
+        errors.check(x:min():item() >= 0 and x:max():item() <= 1, "RuntimeError",
+          "binary_cross_entropy: all elements of input should be between 0 and 1; for scores "
+          .. "without a sigmoid there is binary_cross_entropy_with_logits")
+      end
+      return plain(input, ...)
+    end)
+
   loss("cosine_embedding_loss(input1, input2, target, margin=0.0, @)",
     function(x1, x2, target, margin)
       errors.check(x1:dim() == x2:dim() and target:dim() == x1:dim() - 1, "RuntimeError",

@@ -2,6 +2,7 @@
 ---
 --- source: Vaswani et al. 2017; PyTorch documentation of each class
 local F = require("torch.nn.functional")
+local check = require("lupine.check")
 local containers = require("torch.nn.layers.containers")
 local dropout = require("torch.nn.layers.dropout")
 local errors = require("torch.errors")
@@ -253,7 +254,11 @@ M.Transformer = layer("Transformer(d_model=512, nhead=8, num_encoder_layers=6, "
 --- A float mask that hides later positions: minus infinity above the diagonal.
 ---@param size integer
 ---@return torch.Tensor
-function M.Transformer.generate_square_subsequent_mask(size)
+function M.Transformer.generate_square_subsequent_mask(size, ...)
+  if M.Transformer:is(size) then -- as a method
+    size = ...
+  end
+  check.int(size, "generate_square_subsequent_mask(sz)", { min = 0 })
   return require("torch").full({ size, size }, -math.huge):triu(1)
 end
 

@@ -292,6 +292,17 @@ end
 
 DataLoader.__call = loop.call
 
+local LOOP = "a DataLoader is no list: write `for x, y in loader do`"
+
+function DataLoader.__index(self, key)
+  errors.check(math.type(key) ~= "integer", "TypeError", LOOP)
+  return getmetatable(self)[key]
+end
+
+function DataLoader.__pairs()
+  errors.raise("TypeError", LOOP)
+end
+
 --- The number of batches of an epoch.
 --- error: TypeError for an iterable dataset without __len__
 ---@return integer
