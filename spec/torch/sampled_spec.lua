@@ -95,3 +95,12 @@ describe("gradient", function()
       { dim = { 0, -2 } })
   end)
 end)
+
+describe("randint", function()
+  it("names its bounds when there is nothing between them", function()
+    helper.raises("RuntimeError", "randint: low must be less than high, got low=5 and high=2",
+      function()
+        torch.randint(5, 2, { 3 })
+      end)
+  end)
+end)

@@ -79,8 +79,8 @@ LpOp op_randn = {
 static LpStatus infer_randint(LpInfer *x)
 {
     LP_FAIL_IF(x->attr[0].i >= x->attr[1].i, x->err, LP_E_RUNTIME,
-               "random_ expects 'from' to be less than 'to', but got from=%lld "
-               ">= to=%lld",
+               "randint: low must be less than high, got low=%lld and "
+               "high=%lld",
                (long long)x->attr[0].i, (long long)x->attr[1].i);
     return sized(x, 2, dtype_or(x, 3, LP_I64));
 }

@@ -9,6 +9,7 @@
 ---
 --- The arguments become fields of the same name, but for those that only say
 --- how parameters are made (MAKE) and those in `drop`.
+local check_types = require("torch.nn.typed")
 local Module = require("torch.nn.module")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
@@ -30,6 +31,7 @@ return function(sig, body)
 
   function cls:init(...)
     local a = parsed(...)
+    check_types(parsed, a)
     for _, name in ipairs(parsed.names) do
       if not dropped[name] then
         self[name] = a[name]

@@ -33,6 +33,45 @@ describe("Linear", function()
   end)
 end)
 
+describe("a layer's constructor", function()
+  local function raises(class, pattern, fn, ...)
+    local args = table.pack(...)
+    helper.raises(class, pattern, function()
+      fn(table.unpack(args, 1, args.n))
+    end)
+  end
+
+  it("names its own argument", function()
+    raises("TypeError", "Linear: in_features: expected int", nn.Linear, "a", 2)
+    raises("TypeError", "Linear: out_features: expected int", nn.Linear, 2, 2.5)
+    raises("ValueError", "Linear: in_features: expected int >= 0, got int %-1", nn.Linear, -1, 2)
+    raises("TypeError", "Linear: bias: expected bool", nn.Linear, 1, 2, 0)
+    raises("ValueError", "Conv2d: out_channels: expected int >= 0", nn.Conv2d, 1, -2, 3)
+    raises("TypeError", "Conv2d: stride: expected a number", nn.Conv2d, 1, 2, 3,
+      { stride = "x" })
+    raises("TypeError", "BatchNorm1d: eps: expected a number", nn.BatchNorm1d, 3, { eps = "x" })
+    raises("TypeError", "Embedding: num_embeddings: expected int", nn.Embedding, {}, 2)
+    raises("ValueError", "LSTM: hidden_size: expected int >= 0", nn.LSTM, 2, -3)
+    raises("TypeError", "CrossEntropyLoss: reduction: expected string", nn.CrossEntropyLoss,
+      { reduction = 1 })
+  end)
+
+  it("takes what PyTorch takes", function()
+    assert.same({ 2, 0 }, nn.Linear(0, 2).weight.shape)
+    assert.equal("same", nn.Conv2d(1, 1, 3, { padding = "same" }).padding)
+    nn.BatchNorm1d(3, { momentum = torch.none })
+    nn.TransformerEncoderLayer(4, 2, { activation = nn.functional.gelu })
+  end)
+
+  it("of a batch norm tells forward how many channels there are", function()
+    raises("RuntimeError", "BatchNorm2d: input: expected 4 channels %(num_features%).*got 3",
+      nn.BatchNorm2d(4), torch.ones(2, 3, 4, 4))
+    raises("RuntimeError", "batch_norm: weight: expected shape %(3,%).*got %(4", function()
+      nn.functional.batch_norm(torch.ones(2, 3), nil, nil, torch.ones(4), nil, true)
+    end)
+  end)
+end)
+
 describe("activations", function()
   it("print their settings", function()
     local shown = {

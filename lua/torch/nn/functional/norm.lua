@@ -6,6 +6,7 @@
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
+local text = require("torch.nn.text")
 
 -- r moves towards s; momentum may be a tensor of no dimensions
 local function move(r, s, momentum)
@@ -26,12 +27,25 @@ return function(F)
     return per_channel
   end
 
+  local function check_channels(input, given)
+    for _, name in ipairs({ "running_mean", "running_var", "weight", "bias" }) do
+      local t = given[name]
+      if t then
+        errors.check(t:dim() == 1 and t:size(0) == input:size(1), "RuntimeError",
+          "batch_norm: %s: expected shape (%d,), one element for each channel of input "
+          .. "(dimension 1), got %s", name, input:size(1), text.repr({ table.unpack(t.shape) }))
+      end
+    end
+  end
+
   define(M, "batch_norm(input, running_mean=None, running_var=None, weight=None, bias=None, "
     .. "training=False, momentum=0.1, eps=1e-5)",
     function(input, running_mean, running_var, weight, bias, training, momentum, eps)
       errors.check(training and eps > 0 or not training and eps >= 0, "ValueError",
         "batch_norm: eps must be %s, got %s", training and "positive while training"
         or "zero or positive", tostring(eps))
+      check_channels(input, { running_mean = running_mean, running_var = running_var,
+        weight = weight, bias = bias })
       if not training then
         errors.check(running_mean and running_var, "RuntimeError",
           "batch_norm: running_mean and running_var must be given when training is false")

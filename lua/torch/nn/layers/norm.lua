@@ -52,6 +52,9 @@ local function momentum_of(self)
 end
 
 local function batch_norm(self, input)
+  errors.check(input:size(1) == self.num_features, "RuntimeError",
+    "%s: input: expected %d channels (num_features) in dimension 1, got %d",
+    getmetatable(self).__name, self.num_features, input:size(1))
   local momentum = momentum_of(self)
   local batch = self.training or not self.running_mean
   local keep = not self.training or self.track_running_stats
