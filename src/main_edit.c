@@ -324,13 +324,13 @@ static int read_plain(lua_State *L, const char *prompt)
     size_t cap = 0;
     struct sigaction old, act = {.sa_handler = on_int}; /* reads return */
     bool catches = isatty(STDIN_FILENO);
-    fputs(prompt, stdout);
-    fflush(stdout);
     sigemptyset(&act.sa_mask);
     lp_interrupt_clear();
     if (catches)
         sigaction(SIGINT, &act, &old);
-    ssize_t n = getline(&line, &cap, stdin);
+    fputs(prompt, stdout);
+    fflush(stdout);
+    ssize_t n = lp_interrupt_raised() ? -1 : getline(&line, &cap, stdin);
     if (catches)
         sigaction(SIGINT, &old, NULL);
     bool interrupted = lp_interrupt_raised();

@@ -123,7 +123,6 @@ end)
 describe("the state of a scheduler with functions", function()
   it("is saved without them and keeps those it has when loaded", function()
     for _, class in ipairs({ "LambdaLR", "MultiplicativeLR" }) do
-      local torch = require("torch")
       local function make()
         local o = torch.optim.SGD({ torch.ones(1, { requires_grad = true }) }, { lr = 1.0 })
         return o, torch.optim.lr_scheduler[class](o, function(epoch)
