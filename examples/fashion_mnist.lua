@@ -1,7 +1,6 @@
 -- Trains a small convolutional network on Fashion-MNIST, as a pipeline over two
 -- simulated IPUs: features on IPU 0, classifier on IPU 1. The arithmetic runs
 -- here; the report at the end says what the same program takes on a Mk2 system.
-local core = require("lupine.core")
 local lupine = require("lupine")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -56,7 +55,7 @@ local function train(model, data)
   for epoch = 1, EPOCHS do
     local bar <close> = lupine.progress(#loader * loader.combinedBatchSize,
       { desc = ("epoch %d"):format(epoch), unit = "samples" })
-    local started = core.host.clock()
+    local started = lupine.clock()
     for x, labels in loader do
       optimizer.param_groups[1].lr = LEARNING_RATE * (1 - samples / expected)
       trainer:setOptimizer(optimizer)
@@ -64,7 +63,7 @@ local function train(model, data)
       bar:update(loader.combinedBatchSize, { loss = loss })
       samples = samples + loader.combinedBatchSize
     end
-    seconds = seconds + core.host.clock() - started
+    seconds = seconds + lupine.clock() - started
   end
   local report = trainer:report()
   trainer:destroy() -- the weights come back to the model
@@ -90,12 +89,12 @@ local function print_memory(report)
   end
 end
 
-local started = core.host.clock()
+local started = lupine.clock()
 torch.manual_seed(1)
 local model = Net()
 local samples_per_second, report = train(model, dataset(true))
 local accuracy = test(model, dataset(false))
-local seconds = core.host.clock() - started
+local seconds = lupine.clock() - started
 
 print(("accuracy on 10,000 test pictures: %.2f %%"):format(100 * accuracy))
 print(("time: %.1f s, training %.0f samples/s on this machine"):format(seconds,

@@ -5,6 +5,13 @@ local core = require("lupine.core")
 
 local M = { version = core.version }
 
+--- Seconds on a clock that never goes back, for the time between two calls.
+--- Its zero is arbitrary. os.clock() counts the work of all threads instead.
+---@return number
+function M.clock()
+  return core.host.clock()
+end
+
 return setmetatable(M, {
   __lazy = { compile = "lupine.compile", datasets = "lupine.datasets",
     progress = "lupine.progress", report = "lupine.report", show = "lupine.show" },
