@@ -73,6 +73,69 @@ describe("the host program", function()
     as_lua({ "--", "/nonexistent/file" })
   end)
 
+  describe("obeys the environment as lua does", function()
+    -- Standard output and exit code, with what each calls itself left out.
+    local function both(environment, arguments)
+      local results = {}
+      for i, name in ipairs({ "lua5.4", program.host }) do
+        local words = { "env -u LUA_INIT -u LUA_INIT_5_4", environment, name }
+        for _, a in ipairs(arguments) do
+          words[#words + 1] = program.quote(a)
+        end
+        local out, err, code = program.shell(table.concat(words, " "))
+        results[i] = { out, code, err == "" }
+      end
+      assert.same(results[1], results[2])
+      return results[2][1], results[2][2]
+    end
+
+    it("runs LUA_INIT before options and script, LUA_INIT_5_4 in its place", function()
+      local show = { "-e", "print(x)", "-e", "print(arg[0] ~= nil)" }
+      assert.equal("1\ntrue\n", (both("LUA_INIT='x = 1'", show)))
+      assert.equal("2\ntrue\n", (both("LUA_INIT='x = 1' LUA_INIT_5_4='x = 2'", show)))
+      assert.equal("nil\ntrue\n", (both("LUA_INIT='x = 1' LUA_INIT_5_4=", show)))
+      local path = write_script("x = arg[1]")
+      assert.equal("-e\ntrue\n", (both("LUA_INIT=@" .. path, show)))
+      assert.equal("c\n", (both("LUA_INIT='x = \"c\"'", { "-e", "print(x)" })))
+    end)
+
+    it("ends when LUA_INIT fails, and names it", function()
+      for _, code in ipairs({ "'error(1)'", "'x ='", "@/no/such/file" }) do
+        local out, status = both("LUA_INIT=" .. code, { "-e", "print(1)" })
+        assert.equal("", out)
+        assert.equal(1, status)
+      end
+      local _, err = program.shell("env -u LUA_INIT_5_4 LUA_INIT='x =' " .. program.host .. " -v")
+      assert.matches("LUA_INIT:1: unexpected symbol", err)
+    end)
+
+    it("but not with -E, which leaves LUA_PATH and LUA_CPATH out too", function()
+      local environment = "LUA_INIT='x = 1' LUA_PATH='/mine/?.lua;;' LUA_CPATH_5_4='/mine/?.so;;'"
+      local show = "print(x, (package.path .. package.cpath):find('/mine/', 1, true) ~= nil)"
+      assert.equal("1\ttrue\n", (both(environment, { "-e", show })))
+      assert.equal("nil\tfalse\n", (both(environment, { "-E", "-e", show })))
+      assert.equal("nil\tfalse\n", (both(environment, { "-e", show, "-E" })))
+    end)
+  end)
+
+  it("turns warnings on with -W, from its place on", function()
+    local function warnings(...)
+      local out, code = as_lua({ ... })
+      local words = { program.host }
+      for i, a in ipairs({ ... }) do
+        words[i + 1] = program.quote(a)
+      end
+      local _, err = program.shell(table.concat(words, " "))
+      return err, out, code
+    end
+    assert.equal("", (warnings("-e", "warn('a')")))
+    assert.equal("Lua warning: a\n", (warnings("-W", "-e", "warn('a')")))
+    assert.equal("Lua warning: b\n", (warnings("-e", "warn('a')", "-W", "-e", "warn('b')")))
+    for _, wrong in ipairs({ "-Wx", "-Ex" }) do
+      assert.equal(1, (select(2, as_lua({ wrong }))))
+    end
+  end)
+
   it("exits as lua does", function()
     local _, code = as_lua({ "-e", "error('x')" })
     assert.equal(1, code)

@@ -28,6 +28,8 @@ static const char usage_text[] =
     "  -l NAME=MOD    require MOD into the global NAME\n"
     "  -i             read commands after the script\n"
     "  -v, --version  print the version\n"
+    "  -E             ignore LUA_INIT, LUA_PATH, LUA_CPATH and their variants\n"
+    "  -W             turn warnings on\n"
     "  -h, --help     print this\n"
     "  --             end of options\n"
     "  -              run standard input as a script\n"
@@ -36,7 +38,14 @@ static const char usage_text[] =
     "Without a script: reads commands from the terminal, or runs standard\n"
     "input as a script if it is none.\n";
 
-enum { WANT_I = 1, WANT_V = 2, WANT_E = 4, WANT_HELP = 8, BAD_USAGE = 16 };
+enum {
+    WANT_I = 1,
+    WANT_V = 2,
+    WANT_E = 4, /* code of -e */
+    WANT_HELP = 8,
+    BAD_USAGE = 16,
+    NO_ENVIRONMENT = 32
+};
 
 /* Sets *first to the index of the script (argc if none); returns WANT_*. */
 static int read_options(char **argv, int argc, int *first)
@@ -57,6 +66,10 @@ static int read_options(char **argv, int argc, int *first)
             wants |= WANT_HELP;
         } else if (strcmp(o, "-i") == 0) {
             wants |= WANT_I;
+        } else if (strcmp(o, "-E") == 0) {
+            wants |= NO_ENVIRONMENT;
+        } else if (strcmp(o, "-W") == 0) {
+            continue; /* run_options */
         } else if (o[1] == 'e' || o[1] == 'l') {
             if (o[1] == 'e')
                 wants |= WANT_E;
@@ -180,10 +193,25 @@ static bool run_library(lua_State *L, const char *spec)
     return true;
 }
 
+/* LUA_INIT_5_4, or else LUA_INIT: code, or with an @ the name of a file. */
+static bool run_init(lua_State *L)
+{
+    const char *name = "=LUA_INIT_5_4", *init = getenv(name + 1);
+    if (!init)
+        init = getenv((name = "=LUA_INIT") + 1);
+    if (!init)
+        return true;
+    if (init[0] == '@')
+        return run(L, luaL_loadfilex(L, init + 1, "t"), 0);
+    return run(L, luaL_loadbufferx(L, init, strlen(init), name, "t"), 0);
+}
+
 static bool run_options(lua_State *L, char **argv, int n)
 {
     for (int i = 1; i < n; i++) {
         char option = argv[i][1];
+        if (strcmp(argv[i], "-W") == 0)
+            lua_warning(L, "@on", 0);
         if ((option != 'e' && option != 'l') || argv[i][0] != '-')
             continue;
         const char *text = argv[i][2] ? argv[i] + 2 : argv[++i];
@@ -265,11 +293,17 @@ static int run_all(lua_State *L)
     int first;
     int wants = read_options(c->argv, c->argc, &first);
     luaL_checkversion(L);
+    if (wants & NO_ENVIRONMENT) { /* read by the package library */
+        lua_pushboolean(L, true);
+        lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+    }
     luaL_openlibs(L);
     set_path(L);
     set_arg(L, c->argv, c->argc, first);
     if ((wants & (WANT_V | WANT_I)) == WANT_V)
         printf("lupine %s (%s)\n", LP_VERSION, LUA_RELEASE);
+    if (!(wants & NO_ENVIRONMENT) && !run_init(L))
+        return 0;
     if (!run_options(L, c->argv, first))
         return 0;
     if (is_profile(c->argv, c->argc, first)) {
