@@ -11,7 +11,8 @@ function M.loss(h)
 end
 
 -- The step of `forward(place, declare)`; with `train` its first result is the loss,
--- and every parameter is updated by p - 0.1 * gradient.
+-- and every parameter is updated by p - 0.1 * gradient, or as o.rules(numbers of
+-- the variables by "role name", step) says.
 local function build(forward, o)
   local trace = core.trace()
   local params = {}
@@ -46,10 +47,13 @@ function M.step(forward, o)
       at[v.role .. " " .. v.name] = i
     end
     spec.loss, spec.rules = losses[1], {}
-    for i, name in ipairs(params) do
+    for i, name in ipairs(o.rules and {} or params) do
       local p = at["parameter " .. name]
       spec.rules[i] = { op = "sub", param = p, inputs = { p, "grad" }, outputs = { p },
         attrs = { alpha = 0.1 } }
+    end
+    if o.rules then
+      spec.rules = o.rules(at, step)
     end
   end
   step:complete(spec)

@@ -1,0 +1,154 @@
+-- Every term of the simulator's cycles and bytes once, worked out by hand from
+-- the formulas and figures named in runtime/cost and runtime/arch: Mk2 with 1472
+-- tiles, 1.33 GHz, 150 cycles a step, 600 a sync with others, 20.2 GB/s to the
+-- host. [1472, 240] floats are 240 on every tile, 40 a worker.
+local helper = require("spec.passes.ipu.helper")
+local torch = require("torch")
+
+local T, STEP, GLOBAL = 1472, 150, 600
+local BYTES = T * 240 * 4
+
+local relu = 11 + 9 + 6 * (17 + 20 * 3) -- three cycles for two floats
+local bias = 11 + 6 * (26 + 12 + 3 * 20) -- a row of 120 vectors, 20 a worker
+local bias_in = 240 * 4 / 8 -- over the bus of a pair of tiles
+
+local function declarations(list)
+  return function(declare)
+    local inputs = {}
+    for i, d in ipairs(list) do
+      inputs[i] = declare(table.unpack(d))
+    end
+    return inputs
+  end
+end
+
+-- The report of y = f(x, …).
+local function simulate(f, list, options)
+  return helper.simulate(helper.step(function(inputs, place)
+    place(0)
+    return f(table.unpack(inputs))
+  end, { declare = declarations(list) }), options)
+end
+
+local X = { "input", "x", nil, { T, 240 } }
+local ROW = { "buffer", "row", torch.ones(240) }
+
+local function entries(row, kind)
+  local t = {}
+  for _, e in ipairs(row.entries) do
+    if e.kind == kind then
+      t[#t + 1] = e
+    end
+  end
+  return t
+end
+
+local function host_cycles(bytes)
+  return math.ceil(bytes / 20.2e9 * 1.33e9)
+end
+
+describe("the cycles of a row", function()
+  it("are computing, exchange, syncs and the bytes that come and go", function()
+    local r = simulate(function(x, b) return torch.relu(x) + b end, { X, ROW })
+    local row = r.schedule[1]
+    assert.equal(relu + bias, row.compute)
+    assert.equal(bias_in, row.exchange)
+    assert.equal(2 * STEP + GLOBAL, row.sync)
+    assert.equal(2 * host_cycles(BYTES), row.host)
+    assert.equal(relu + bias + bias_in + 2 * STEP + GLOBAL + 2 * host_cycles(BYTES), row.cycles)
+    assert.equal(row.cycles, r.cycles)
+    for _, kind in ipairs({ "host_in", "host_out" }) do
+      local list = entries(row, kind)
+      assert.equal(1, #list)
+      assert.equal(BYTES, list[1].bytes)
+      assert.equal(host_cycles(BYTES) + GLOBAL, list[1].cycles)
+    end
+  end)
+
+  it("count every stream by its own bytes", function()
+    local r = simulate(function(x, y)
+      return x:sum(1), (x + y):to(torch.float16)
+    end, { X, { "input", "y", nil, { 240 } } })
+    local row = r.schedule[1]
+    assert.equal(BYTES + 240 * 4, entries(row, "host_in")[1].bytes)
+    assert.equal(T * 4 + BYTES / 2, entries(row, "host_out")[1].bytes)
+  end)
+
+  it("include the exchange of the update", function()
+    local step = helper.step(function(inputs, place)
+      place(0)
+      return helper.loss(inputs[1] * inputs[2])
+    end, { train = true, declare = declarations({ X, { "parameter", "w", torch.ones(T, 240) },
+      { "parameter", "row", torch.ones(240) } }), rules = function(at)
+      local w = at["parameter w"]
+      return { { op = "mul", param = w, inputs = { "grad", at["parameter row"] },
+        outputs = { w } } }
+    end })
+    local row = helper.rows(helper.simulate(step), "update")[1]
+    assert.equal(bias, row.compute)
+    assert.equal(bias_in, row.exchange)
+    assert.equal(STEP, row.sync)
+    assert.equal(bias + bias_in + STEP, row.cycles)
+  end)
+end)
+
+describe("the bytes of a tile", function()
+  -- a run entry, pointers and a word of sizes; one message out, three words in
+  local UNARY, BROADCAST, MESSAGES = 4 + 2 * 4 + 4, 4 + 3 * 4 + 4, 4 * (1 + 3)
+  local STACK = 6 * 0x200 + 0x80
+  local LOOP, ROWS = 384, 512 -- code, runtime/cost/codelets.def
+
+  it("are code once a codelet, vertices and messages once for equal work", function()
+    local r = simulate(function(x, b)
+      return torch.relu(torch.relu(x) + b)
+    end, { X, ROW })
+    local c = r.memory[0].categories
+    assert.equal(T * (UNARY + BROADCAST), c.vertex_state)
+    assert.equal(T * MESSAGES, c.exchange_code)
+    assert.equal(T * (LOOP + LOOP + ROWS), c.vertex_code)
+    assert.equal(T * STACK, c.stack)
+    assert.equal(240 * 4, c.buffers)
+    assert.equal(2 * BYTES, c.activations)
+  end)
+
+  it("are those of the fullest tile, by category", function()
+    local m = simulate(function(x, b) return x + b end, { X, ROW }).memory[0]
+    local c = m.categories
+    assert.equal(T * 240 * 4, c.temporary) -- the row on every tile
+    assert.equal(2 * BYTES + c.temporary, m.not_always_live)
+    assert.equal(T * (BROADCAST + MESSAGES + LOOP + ROWS + STACK) + 240 * 4, m.always_live)
+    -- a vector of the row lies on each of the first tiles: 32 elements, 128 bytes
+    assert.equal(BROADCAST + MESSAGES + LOOP + ROWS + STACK + 128 + 3 * 240 * 4, m.max_tile)
+    assert.equal(m.max_tile, m.max_tile_including_gaps)
+  end)
+
+  it("have the partials of a product above the standard region", function()
+    local m = simulate(torch.matmul, { { "input", "x", nil, { 32, 32 } },
+      { "parameter", "w", torch.ones(32, 48) } }, { tiles = 1 }).memory[0]
+    assert.equal(32 * 48 * 4, m.categories.weights)
+    assert.is_true(m.max_tile < 212992)
+    assert.equal(212992 + 32 * 48 * 4, m.max_tile_including_gaps)
+  end)
+
+  it("are parameters, state, accumulators and hyper-parameters by their kind", function()
+    local step = helper.step(function(inputs, place)
+      place(0)
+      return helper.loss(inputs[1] * inputs[2] + inputs[3])
+    end, { train = true, accumulation = 2,
+      declare = declarations({ X, { "parameter", "w", torch.ones(T, 240) },
+        { "parameter", "b", torch.ones(240) }, { "buffer", "unread", torch.ones(7) } }),
+      rules = function(at, step)
+        local w, b = at["parameter w"], at["parameter b"]
+        local m = step:add_var("state", "m", torch.zeros(T, 240), w)
+        local rate = step:add_var("hyper", "rate", torch.tensor(0.1))
+        return { { op = "add", param = w, inputs = { m, "grad" }, outputs = { m } },
+          { op = "mul", param = b, inputs = { "grad", rate }, outputs = { b } } }
+      end })
+    local c = helper.simulate(step).memory[0].categories
+    assert.equal(BYTES + 240 * 4, c.weights)
+    assert.equal(BYTES + 240 * 4, c.accumulators)
+    assert.equal(BYTES, c.optimizer_state)
+    assert.equal(4 + 7 * 4, c.buffers)
+    assert.equal(0, c.stash)
+  end)
+end)
