@@ -51,8 +51,8 @@ static LpStatus add_inputs(LpStep *s, LpErr *e)
     for (size_t i = 0; i < g->n_input; i++) {
         LpVal in = g->input[i];
         const char *name = g->value[in].name;
-        LpVariable v = {.role = strcmp(name, "x") ? LP_VAR_PARAM
-                                                  : LP_VAR_STREAM_IN,
+        LpVariable v = {.role =
+                            strcmp(name, "x") ? LP_VAR_PARAM : LP_VAR_STREAM_IN,
                         .name = name,
                         .type = *lp_graph_type(g, in),
                         .micro_in = in,
