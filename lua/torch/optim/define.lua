@@ -1,8 +1,8 @@
 --- Optimizers from a signature: the arguments after `params` are the defaults
 --- of every group.
 local Optimizer = require("torch.optim.optimizer")
-local core = require("lupine.core")
 local check = require("lupine.check")
+local core = require("lupine.core")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
@@ -28,6 +28,28 @@ local function check_numbers(name, group)
   local betas = group.betas
   errors.check(betas == nil or type(betas) == "table" and #betas == 2, "TypeError",
     "%s: betas must be a list of two numbers, {0.9, 0.999}, got %s", name, check.describe(betas))
+end
+
+-- Rates and betas as tensors of one element, which only a loop over single
+-- parameters or a capturable one can read.
+local function check_tensors(name, group)
+  local lr, betas = group.lr, group.betas or {}
+  errors.check(type(lr) == "number" or core.is_tensor(lr), "TypeError",
+    "%s: lr must be a number or a tensor, got %s", name, check.describe(lr))
+  errors.check(not core.is_tensor(lr) or lr:numel() == 1, "ValueError",
+    "%s: Tensor lr must be 1-element", name)
+  local given = 0
+  for i, beta in ipairs(betas) do
+    given = given + (type(beta) == "number" and 0 or 1)
+    errors.check(type(beta) == "number" or core.is_tensor(beta) and beta:numel() == 1, "ValueError",
+      "%s: betas[%d] must be a number or a tensor of one element, got %s", name, i - 1,
+      check.describe(beta))
+  end
+  errors.check(given == 0 or given == #betas, "ValueError",
+    "%s: betas must be either both floats or both Tensors", name)
+  errors.check(not group.foreach or group.capturable or given == 0 and type(lr) == "number",
+    "ValueError", "%s: lr or betas as Tensors are not supported for capturable=False and "
+    .. "foreach=True", name)
 end
 
 local function check_group(name, group)
@@ -70,6 +92,7 @@ return function(sig, body)
       errors.check(not (check.is_none(value) and option == "lr"), "ValueError",
         "%s: lr must be a number", parsed.name)
     end
+    check_tensors(parsed.name, group)
     if body.check then
       body.check(group)
     end

@@ -44,7 +44,7 @@ local function starts(cls, values)
       for _, group in ipairs(self.param_groups) do
         for _, p in ipairs(group.params) do
           if p == param then
-            return values[name](state, group, param)
+            return values[name](state, group, param, self.defaults)
           end
         end
       end
@@ -69,8 +69,8 @@ M.Adagrad = define("Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, "
     end,
   })
 starts(M.Adagrad, {
-  sum = function(state, group)
-    return state:fill_(group.initial_accumulator_value)
+  sum = function(state, _, _, defaults) -- a group's own value is not asked
+    return state:fill_(defaults.initial_accumulator_value)
   end,
 })
 

@@ -87,23 +87,23 @@ local function restore(params, values)
 end
 
 -- One move along s.d: new loss, new gradient, evaluations of the closure.
-local function advance(s, group, evaluate, loss, grad, slope, last)
+local function advance(s, group, evaluate, loss, grad, slope, last, evals)
   local params = group.params
   if group.line_search_fn then
     local before = {}
     for i, p in ipairs(params) do
       before[i] = p:clone()
     end
-    local new_loss, new_grad, t, evals = search(function(t)
+    local new_loss, new_grad, t, more = search(function(t)
       move(params, t, s.d)
       local f = evaluate()
       local g = flat_grad(params)
       restore(params, before)
       return f, g
-    end, s.t, s.d, loss, grad, slope)
+    end, s.t, s.d, loss, grad, slope, group.max_eval - evals)
     s.t = t
     move(params, t, s.d)
-    return new_loss, new_grad, evals
+    return new_loss, new_grad, more
   end
   move(params, s.t, s.d)
   if last then
@@ -133,7 +133,8 @@ local function iterate(s, group, evaluate, loss, grad)
       break
     end
     local more
-    loss, grad, more = advance(s, group, evaluate, loss, grad, slope, n == group.max_iter)
+    loss, grad, more = advance(s, group, evaluate, loss, grad, slope,
+      n == group.max_iter, evals)
     evals = evals + more
     if n == group.max_iter or evals >= group.max_eval
       or largest(grad) <= group.tolerance_grad or largest(s.d * s.t) <= group.tolerance_change

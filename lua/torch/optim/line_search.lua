@@ -3,7 +3,7 @@
 ---
 --- source: Nocedal & Wright, Numerical Optimization, algorithms 3.5 and 3.6,
 --- equation 3.59
-local C1, C2, MOST = 1e-4, 0.9, 25
+local C1, C2 = 1e-4, 0.9
 local TOLERANCE = 1e-9
 
 -- The minimum of the cubic through two values and slopes, within bounds.
@@ -29,11 +29,11 @@ local function point(t, f, g, d)
 end
 
 -- Two points that enclose a good one, or one that is good.
-local function bracket(at, start, t)
+local function bracket(at, start, t, most)
   local before = start
-  for n = 1, MOST do
+  for n = 1, most do
     local now = at(t)
-    if now.f > start.f + C1 * t * start.slope or n > 1 and now.f >= before.f then
+    if now.f > start.f + C1 * t * start.slope or n > 2 and now.f >= before.f then
       return { before, now }, n
     elseif math.abs(now.slope) <= -C2 * start.slope then
       return { now }, n
@@ -44,7 +44,7 @@ local function bracket(at, start, t)
     t = cubic(before.t, before.f, before.slope, now.t, now.f, now.slope, low, high)
     before = now
   end
-  return { start, at(t) }, MOST + 1
+  return { start, at(t) }, most + 1
 end
 
 -- Keeps the trial away from the ends of the bracket.
@@ -60,17 +60,17 @@ local function inside(t, pair, stuck)
 end
 
 --- evaluate(t) gives loss and gradient at x + t d. Returns the loss, the
---- gradient, the length and the number of evaluations.
-return function(evaluate, t, d, f, g, slope)
+--- gradient, the length and the number of evaluations, `most` + 1 at most.
+return function(evaluate, t, d, f, g, slope, most)
   local size = d:abs():max():item()
   local start = { t = 0, f = f, g = g:clone(), slope = slope }
   local function at(x)
     local f1, g1 = evaluate(x)
     return point(x, f1, g1, d)
   end
-  local pair, evals = bracket(at, start, t)
+  local pair, evals = bracket(at, start, t, most)
   local stuck = false
-  while #pair == 2 and evals < MOST do
+  while #pair == 2 and evals <= most do
     local low = pair[1].f <= pair[2].f and 1 or 2
     local best, other = pair[low], pair[3 - low]
     if math.abs(other.t - best.t) * size < TOLERANCE then

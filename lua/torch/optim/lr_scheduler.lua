@@ -24,6 +24,9 @@ function LRScheduler:init(optimizer, last_epoch)
   self.optimizer = optimizer
   self.last_epoch = last_epoch or -1
   self.base_lrs, self._last_lr = {}, {}
+  if self.start and self.last_epoch == -1 then
+    self:start() -- rates of its own, which become the initial ones
+  end
   for i, group in ipairs(optimizer.param_groups) do
     if self.last_epoch == -1 then
       group.initial_lr = group.initial_lr or group.lr
@@ -35,7 +38,9 @@ function LRScheduler:init(optimizer, last_epoch)
   if self.prepare then
     self:prepare()
   end
+  self.initial = true -- in the step of the construction
   self:step()
+  self.initial = nil
 end
 
 --- The rates of the groups after this step, a list.
@@ -173,7 +178,7 @@ define("LambdaLR(optimizer, lr_lambda, last_epoch=-1)", {
 define("MultiplicativeLR(optimizer, lr_lambda, last_epoch=-1)", {
   prepare = prepare_lambda,
   next_lr = function(self, lr, _, epoch, i)
-    return epoch > 0 and lr * self.lr_lambdas[i](epoch) or lr
+    return self.initial and lr or lr * self.lr_lambdas[i](epoch)
   end,
 })
 
@@ -292,6 +297,7 @@ local Restarts = define("CosineAnnealingWarmRestarts(optimizer, T_0, T_mult=1, e
   })
 
 function Restarts:step(epoch)
+  epoch = epoch or self.last_epoch < 0 and 0 or nil
   if epoch then
     self.T_cur, self.T_i = epoch, self.T_0
     while self.T_cur >= self.T_i do

@@ -93,6 +93,26 @@ return function(S)
   M.SequentialLR = Sequential
   local sequential = signature("SequentialLR(optimizer, schedulers, milestones, last_epoch=-1)")
 
+  -- Takes back the step that each scheduler made when it was constructed.
+  local function undo(self)
+    for _, s in ipairs(self._schedulers) do
+      if s._schedulers then
+        undo(s)
+      else
+        s.last_epoch = s.last_epoch - 1
+      end
+    end
+  end
+
+  -- The position of the scheduler that rules at a step.
+  local function ruling(self, step)
+    local at = 1
+    for _, milestone in ipairs(self._milestones) do
+      at = at + (step >= milestone and 1 or 0)
+    end
+    return at
+  end
+
   function Sequential:init(...)
     local a = sequential(...)
     errors.check(#a.schedulers == #a.milestones + 1, "ValueError", "Sequential Schedulers expects "
@@ -108,19 +128,17 @@ return function(S)
     for _, group in ipairs(self.optimizer.param_groups) do
       group.lr = group.initial_lr
     end
-    for _, s in ipairs(self._schedulers) do
-      s.last_epoch = s.last_epoch - 1
-    end
-    self._schedulers[1]:step()
+    undo(self)
+    local first = self._schedulers[ruling(self, 0)]
+    first.initial = true
+    first:step()
+    first.initial = nil
     last_of(self)
   end
 
   function Sequential:step()
     self.last_epoch = self.last_epoch + 1
-    local at = 1
-    for _, milestone in ipairs(self._milestones) do
-      at = at + (self.last_epoch >= milestone and 1 or 0)
-    end
+    local at = ruling(self, self.last_epoch)
     if at > 1 and self._milestones[at - 1] == self.last_epoch then
       self._schedulers[at]:step(0)
     else

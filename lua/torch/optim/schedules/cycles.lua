@@ -53,17 +53,20 @@ return function(S)
   S._define("CyclicLR(optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, "
     .. "mode='triangular', gamma=1.0, scale_fn=None, scale_mode='cycle', cycle_momentum=True, "
     .. "base_momentum=0.8, max_momentum=0.9, last_epoch=-1)", {
+      start = function(self)
+        local groups = self.optimizer.param_groups
+        for i, lr in ipairs(per_group(self.base_lr, #groups, "base_lr")) do
+          groups[i].lr = lr
+        end
+      end,
       prepare = function(self)
         local groups = self.optimizer.param_groups
         errors.check(self.scale_fn or SCALES[self.mode], "ValueError",
           "CyclicLR: mode is invalid and scale_fn is nil: %s", tostring(self.mode))
         local base = per_group(self.base_lr, #groups, "base_lr")
         self.max_lrs = per_group(self.max_lr, #groups, "max_lr")
-        for i, group in ipairs(groups) do
+        for i in ipairs(groups) do
           self.base_lrs[i] = base[i]
-          if self.last_epoch == -1 then
-            group.lr = base[i]
-          end
         end
         self.total_size = self.step_size_up + (self.step_size_down or self.step_size_up)
         self.step_ratio = self.step_size_up / self.total_size
