@@ -203,6 +203,22 @@ static LpVal lead_like(LpBuilder *b, LpVal x, const LpType *like)
     return lp_shape_eq(t, &want) ? x : lp_expand_as(b, x, &want);
 }
 
+/* x broadcast to the leading dimensions of `like` but for its last `own`. */
+static LpVal lead_of(LpBuilder *b, LpVal x, const LpType *like, int own)
+{
+    LpType t = *lp_type(b, x), want = t.ndim < like->ndim ? *like : t;
+    if (t.ndim < own || like->ndim < own)
+        return x;
+    want.dtype = t.dtype;
+    for (int d = 1; d <= want.ndim; d++) {
+        int64_t mine = d <= t.ndim ? t.shape[t.ndim - d] : 1;
+        bool yields = d > own && mine == 1 && d <= like->ndim;
+        want.shape[want.ndim - d] =
+            yields ? like->shape[like->ndim - d] : mine;
+    }
+    return lp_shape_eq(&t, &want) ? x : lp_expand_as(b, x, &want);
+}
+
 EXPAND(expand_sdpa)
 {
     UNUSED;
@@ -214,6 +230,10 @@ EXPAND(expand_sdpa)
                 "be set when is_causal=True");
         return;
     }
+    q = lead_of(b, q, lp_type(b, k), attr[P_GQA].i ? 3 : 2);
+    if (lp_failed(b))
+        return;
+    qt = *lp_type(b, q);
     if (attr[P_GQA].i && qt.ndim >= 3) {
         k = repeat_heads(b, k, &qt);
         v = repeat_heads(b, v, &qt);

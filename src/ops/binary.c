@@ -131,25 +131,33 @@ static LpVal pow_exponent_grad(LpGrad *g)
                  MUL(DY, MUL(R, OP1(log, base))));
 }
 
-/* Operand i of clamp(x, lo, hi): hi wins over a lo above it. */
+/* Operand i of clamp(x, lo, hi): hi wins over a lo above it. On a bound that is
+ * a number there is no gradient; with a tensor x and the bound share it, and x
+ * has it alone where both bounds meet it. */
 static LpVal clamp_grad(LpGrad *g, int i)
 {
-    bool lo = Y != LP_NOVAL, hi = Z != LP_NOVAL;
-    LpVal keep;
+    bool lo = Y != LP_NOVAL, hi = Z != LP_NOVAL, both = lo && hi;
+    bool number = lp_is_imm(lo ? Y : Z);
+    LpVal all, half;
     if (i == 0) {
-        keep = lo ? GE(X, Y) : LE(X, Z);
-        if (lo && hi)
-            keep = AND(keep, LE(X, Z));
+        all = lo ? GT(X, Y) : LT(X, Z);
+        all = both ? AND(all, LT(X, Z)) : all;
+        if (number)
+            return WHERE(all, DY, K(0));
+        half = lo ? EQ(X, Y) : EQ(X, Z);
+        if (both) {
+            all = OR(all, AND(half, EQ(X, Z)));
+            half = OR(half, EQ(X, Z));
+        }
     } else if (i == 1) {
-        keep = LT(X, Y);
-        if (hi)
-            keep = AND(keep, LT(Y, Z));
+        all = both ? AND(LT(X, Y), LE(Y, Z)) : LT(X, Y);
+        half = EQ(X, Y);
     } else {
-        keep = GT(X, Z);
-        if (lo)
-            keep = OR(keep, GT(Y, Z));
+        all = both ? OR(GT(X, Z), GT(Y, Z)) : GT(X, Z);
+        half = EQ(X, Z);
     }
-    return WHERE(keep, DY, K(0));
+    half = both ? AND(half, LT(Y, Z)) : half;
+    return WHERE(all, DY, WHERE(half, MUL(DY, K(0.5)), K(0)));
 }
 
 /* By the first operand, where no closed form is known. */
@@ -380,6 +388,12 @@ static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     LpDtype t = lp_type(b, in[0])->dtype, u = lp_type(b, y)->dtype;
     if (lp_is_float(t) && !lp_is_float(u) && u != LP_BOOL) {
         out[0] = lp_op2(b, LP_OP_ldexp_whole, in[0], y);
+        return;
+    }
+    if (lp_is_float(t) && u == LP_BOOL && !lp_is_imm(y)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "ldexp: the exponent has the type bool; it must be a number "
+                "type");
         return;
     }
     if (!lp_is_imm(y) && !lp_is_float(u))

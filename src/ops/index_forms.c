@@ -111,7 +111,16 @@ LP_EXPAND(expand_index_fill)
     if (!is_vector(b, "index_fill_()", in[1]))
         return;
     LpVal v = one_value(b, "index_fill_", in[2], lp_type(b, in[0])->dtype);
-    out[0] = set_rows(b, in[0], attr[0].i, in[1], v);
+    if (lp_failed(b) || lp_is_imm(in[2])) {
+        out[0] = set_rows(b, in[0], attr[0].i, in[1], v);
+        return;
+    }
+    /* By a mask: positions named twice count once in the value's gradient. */
+    LpType t = {.dtype = LP_BOOL}, all = lp_type_of(b, in[0]);
+    all.dtype = LP_BOOL;
+    LpVal mask = set_rows(b, lp_full(b, &all, lp_int(0)), attr[0].i,
+                          in[1], lp_full(b, &t, lp_int(1)));
+    out[0] = lp_where(b, mask, v, in[0]);
 }
 
 LpOp op_index_fill = {
@@ -197,7 +206,8 @@ LpOp op_put = {
     .expand = expand_put,
 };
 
-/* Both broadcast except along dim; without a dim both are flat. */
+/* Both broadcast except along dim, where negative positions count from the
+ * end; without a dim both are flat. */
 LP_EXPAND(expand_take_along_dim)
 {
     LP_EXPAND_UNUSED;
@@ -227,6 +237,8 @@ LP_EXPAND(expand_take_along_dim)
         both.shape[d] = m;
         index = s.ndim > 0 ? lp_expand_as(b, index, &both) : index;
         a.i = d;
+        index = lp_where(b, lp_op2(b, LP_OP_lt, index, lp_immi(b, 0)),
+                         lp_add(b, index, lp_immi(b, n)), index);
     }
     out[0] = lp_emit(b, LP_OP_gather, (LpVal[]){x, index}, 2, &a);
 }

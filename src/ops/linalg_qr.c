@@ -138,23 +138,27 @@ typedef struct Reflectors {
     int k;
 } Reflectors;
 
+/* `tall`: the matrix must have at least as many rows as columns. */
 static bool reflectors(LpBuilder *b, const char *who, LpVal a, LpVal tau,
-                       Reflectors *r)
+                       bool tall, Reflectors *r)
 {
     LpType t = lp_type_of(b, a), s = lp_type_of(b, tau);
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return false;
     bool fits = s.ndim == t.ndim - 1 && s.dtype == t.dtype &&
                 s.shape[s.ndim - 1] <= cols_of(&t);
+    bool wide = tall && rows_of(&t) < cols_of(&t);
+    fits = fits && s.shape[s.ndim - 1] <= rows_of(&t);
     for (int i = 0; fits && i < s.ndim - 1; i++)
         fits = s.shape[i] == t.shape[i];
-    if (rows_of(&t) < cols_of(&t) || !fits) {
+    if (wide || !fits) {
         lp_fail(b->err, LP_E_RUNTIME,
-                rows_of(&t) < cols_of(&t)
+                wide
                     ? "%s: input.shape[-2] must be greater than or equal to "
                       "input.shape[-1]"
                     : "%s: tau must have the dtype and the batch of input and "
-                      "at most as many elements in a row as input has columns",
+                      "at most as many elements in a row as input has rows and "
+                      "columns",
                 who);
         return false;
     }
@@ -179,7 +183,8 @@ LP_EXPAND(expand_householder)
 {
     LP_EXPAND_UNUSED;
     Reflectors r;
-    if (!reflectors(b, "torch.linalg.householder_product", in[0], in[1], &r))
+    if (!reflectors(b, "torch.linalg.householder_product", in[0], in[1], true,
+                    &r))
         return;
     LpType t = lp_type_of(b, in[0]);
     LpVal q = lp_expand_as(b, lp_eye(b, rows_of(&t), cols_of(&t), t.dtype), &t);
@@ -200,7 +205,7 @@ LP_EXPAND(expand_ormqr)
     LP_EXPAND_UNUSED;
     Reflectors r;
     bool left = attr[0].i != 0, transpose = (attr[1].i != 0) == left;
-    if (!reflectors(b, "ormqr", in[0], in[1], &r))
+    if (!reflectors(b, "ormqr", in[0], in[1], false, &r))
         return;
     LpType t = lp_type_of(b, in[0]), c = lp_type_of(b, in[2]);
     bool fits = c.ndim == t.ndim && c.dtype == t.dtype &&

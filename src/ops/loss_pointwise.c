@@ -21,6 +21,13 @@ static LpVal square(LpBuilder *b, LpVal x)
     return lp_op1(b, LP_OP_square, x);
 }
 
+/* x - y in the type that both promote to, one of no dimensions as any other. */
+static LpVal difference(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpDtype t = lp_dtype_promote(lp_type(b, x)->dtype, lp_type(b, y)->dtype);
+    return lp_sub(b, lp_cast(b, x, t), lp_cast(b, y, t));
+}
+
 static LpVal times(LpBuilder *b, LpVal x, double k)
 {
     return k == 1 ? x : lp_mul(b, x, lp_immf(b, k));
@@ -45,7 +52,7 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
 EXPAND(expand_mse)
 {
     UNUSED;
-    LpVal d = lp_sub(b, in[0], in[1]);
+    LpVal d = difference(b, in[0], in[1]);
     out[0] = final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
 }
 LOSS(mse_loss, PAIR REDUCTION, expand_mse)
@@ -53,7 +60,10 @@ LOSS(mse_loss, PAIR REDUCTION, expand_mse)
 EXPAND(expand_l1)
 {
     UNUSED;
-    LpVal d = lp_op1(b, LP_OP_abs, lp_sub(b, in[0], in[1]));
+    bool mask = lp_type(b, in[0])->dtype == LP_BOOL ||
+                lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
+    LpVal d = mask ? lp_sub(b, in[0], in[1]) : difference(b, in[0], in[1]);
+    d = lp_op1(b, LP_OP_abs, d);
     out[0] = final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
 }
 LOSS(l1_loss, PAIR REDUCTION, expand_l1)
@@ -61,7 +71,7 @@ LOSS(l1_loss, PAIR REDUCTION, expand_l1)
 /* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
 static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
 {
-    LpVal d = lp_sub(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
+    LpVal d = difference(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
     LpVal near = times(b, square(b, d), 0.5 * scale);
     LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
     far = times(b, far, edge * scale);
@@ -80,8 +90,18 @@ EXPAND(expand_smooth_l1)
                 beta);
         return;
     }
-    LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, lp_sub(b, in[0], in[1]))
-                        : two_parts(b, in, beta, 1 / beta);
+    if (!lp_is_float(lp_type(b, in[0])->dtype) &&
+        !lp_is_float(lp_type(b, in[1])->dtype)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "smooth_l1_loss: input or target must be floating-point, got "
+                "%s and %s",
+                lp_dtype_name(lp_type(b, in[0])->dtype),
+                lp_dtype_name(lp_type(b, in[1])->dtype));
+        return;
+    }
+    LpVal x = beta == 0
+                  ? lp_op1(b, LP_OP_abs, difference(b, in[0], in[1]))
+                  : two_parts(b, in, beta, 1 / beta);
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
@@ -97,7 +117,15 @@ EXPAND(expand_huber)
                 attr[1].f);
         return;
     }
-    out[0] = final(b, two_parts(b, in, attr[1].f, 1), attr[0].str);
+    LpDtype t = lp_type(b, in[0])->dtype; /* the result's, too */
+    if (!lp_is_float(t)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "huber_loss: input must be floating-point, got %s",
+                lp_dtype_name(t));
+        return;
+    }
+    LpVal x = lp_cast(b, two_parts(b, in, attr[1].f, 1), t);
+    out[0] = final(b, x, attr[0].str);
 }
 LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
 

@@ -130,6 +130,11 @@ static LpStatus infer_group(LpInfer *x)
     LP_TRY(lp_need_float(x, 0, "input"));
     LP_TRY(channels(x, &x->in[0], &param));
     LP_TRY(check_groups(x, &x->in[0]));
+    for (int d = 2; d < x->in[0].ndim; d++)
+        LP_FAIL_IF(x->in[0].shape[d] == 0, x->err, LP_E_RUNTIME,
+                   "group_norm: dimension %d of the input is empty; every "
+                   "dimension after the channels needs an element",
+                   d);
     LP_TRY(check_param(x, 1, "weight", &param));
     LP_TRY(check_param(x, 2, "bias", &param));
     x->out[0] = x->in[0];

@@ -380,11 +380,10 @@ static void grad_norm(LpGrad *g)
         return;
     }
     LpVal scale = WHERE(zero, K(0), DIV(dy, OP2(pow, n, K(p - 1))));
-    LpVal a = OP2(pow, OP1(abs, X), K(p - 1));
-    LpVal s = MUL(OP1(sgn, X), a);
-    if (p < 1)
-        s = WHERE(EQ(X, K(0)), K(0), s);
-    g->din[0] = MUL(s, scale);
+    LpVal a = OP1(abs, X);
+    if (p < 1) /* sgn makes it 0 there; the power must be finite */
+        a = WHERE(EQ(X, K(0)), K(1), a);
+    g->din[0] = MUL(MUL(OP1(sgn, X), OP2(pow, a, K(p - 1))), scale);
 }
 
 /* (sum |x|^p)^(1/p); p = 0 counts, p = inf and -inf take the extremes */

@@ -208,8 +208,14 @@ LP_EXPAND(expand_roll)
     }
     for (int i = 0; i < dims->n && !lp_failed(b); i++) {
         int d = lp_wrapped(b, dims->v[i], t.ndim);
-        if (t.ndim > 0)
-            x = roll_one(b, x, shifts->v[i], d);
+        if (t.ndim == 0) {
+            lp_fail(b->err, LP_E_INDEX,
+                    "roll: dimension %lld was given, but the tensor has no "
+                    "dimensions",
+                    (long long)dims->v[i]);
+            return;
+        }
+        x = roll_one(b, x, shifts->v[i], d);
     }
     out[0] = x == in[0] ? lp_clone(b, x) : x;
 }

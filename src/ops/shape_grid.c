@@ -95,6 +95,12 @@ LP_EXPAND(expand_trace)
                 "trace: expected a matrix, but got tensor with dim %d", n);
         return;
     }
+    if (lp_type(b, in[0])->dtype == LP_BOOL) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "trace: the matrix has the type bool; it must be a number "
+                "type");
+        return;
+    }
     LpVal d = lp_emit(b, LP_OP_diagonal, &in[0], 1, a);
     out[0] = lp_sum(b, d, NULL, 0, false);
 }

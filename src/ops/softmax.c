@@ -116,9 +116,10 @@ static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
     LpAttr a = attr[0];
     if (a.kind == LP_ATTR_NONE)
         a = lp_attr_int(ndim == 0 || ndim == 1 || ndim == 3 ? 0 : 1);
+    x = negate ? lp_neg(b, x) : x;
     if (attr[1].kind == LP_ATTR_DTYPE)
         x = lp_cast(b, x, (LpDtype)attr[1].i);
-    out[0] = lp_emit(b, op, (LpVal[]){negate ? lp_neg(b, x) : x}, 1, &a);
+    out[0] = lp_emit(b, op, &x, 1, &a);
 }
 
 EXPAND(expand_softmax_in)

@@ -28,6 +28,11 @@ static inline int64_t int_of(double f)
     return f >= -0x1p63 && f < 0x1p63 ? (int64_t)f : INT64_MIN;
 }
 
+static inline int32_t int32_of(double f)
+{
+    return f >= -0x1p31 && f < 0x1p31 ? (int32_t)f : INT32_MIN;
+}
+
 #define LOAD_F64(p) (p)
 #define LOAD_F32(p) (p)
 #define LOAD_F16(p) lp_half_to_float(p)
@@ -66,15 +71,16 @@ static inline int64_t int_of(double f)
     LOOP(conv_##F##_F16, FT, uint16_t, lp_##W##_to_half((W)LOAD_##F(v)))       \
     LOOP(conv_##F##_BF16, FT, uint16_t, lp_##W##_to_bf16((W)LOAD_##F(v)))      \
     LOOP(conv_##F##_BOOL, FT, uint8_t, LOAD_##F(v) != 0)
-#define TO_INTS(F, FT, cast)                                                   \
+#define TO_INTS(F, FT, cast, cast32)                                           \
     LOOP(conv_##F##_I64, FT, int64_t, (int64_t)cast(LOAD_##F(v)))              \
-    LOOP(conv_##F##_I32, FT, int32_t, (int32_t)cast(LOAD_##F(v)))              \
+    LOOP(conv_##F##_I32, FT, int32_t, (int32_t)cast32(LOAD_##F(v)))            \
     LOOP(conv_##F##_I16, FT, int16_t, (int16_t)cast(LOAD_##F(v)))              \
     LOOP(conv_##F##_I8, FT, int8_t, (int8_t)cast(LOAD_##F(v)))                 \
     LOOP(conv_##F##_U8, FT, uint8_t, (uint8_t)cast(LOAD_##F(v)))
 
-#define FROM_FLOAT(F, FT, W) TO_FLOATS(F, FT, W) TO_INTS(F, FT, int_of)
-#define FROM_INT(F, FT) TO_FLOATS(F, FT, double) TO_INTS(F, FT, )
+#define FROM_FLOAT(F, FT, W)                                                   \
+    TO_FLOATS(F, FT, W) TO_INTS(F, FT, int_of, int32_of)
+#define FROM_INT(F, FT) TO_FLOATS(F, FT, double) TO_INTS(F, FT, , )
 
 FROM_FLOAT(F64, double, double)
 FROM_FLOAT(F32, float, float)

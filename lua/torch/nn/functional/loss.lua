@@ -18,6 +18,11 @@ local function reduction_of(size_average, reduce, reduction)
   return size_average == false and "sum" or "mean"
 end
 
+local function check_margin(name, margin)
+  errors.check(margin > 0, "ValueError", "%s: margin must be greater than 0, got %s", name,
+    tostring(margin))
+end
+
 return function(F)
   local M = {}
   local final = F._identity_loss
@@ -63,6 +68,7 @@ return function(F)
 
   loss("triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, "
     .. "@)", function(anchor, positive, negative, margin, p, eps, swap)
+    check_margin("triplet_margin_loss", margin)
     local near = F.pairwise_distance(anchor, positive, p, eps)
     local far = F.pairwise_distance(anchor, negative, p, eps)
     if swap then
@@ -74,6 +80,7 @@ return function(F)
   define(M, "triplet_margin_with_distance_loss(anchor, positive, negative, "
     .. "distance_function=None, margin=1.0, swap=False, reduction='mean')",
     function(anchor, positive, negative, distance, margin, swap, reduction)
+      check_margin("triplet_margin_with_distance_loss", margin)
       distance = distance or F.pairwise_distance
       local near, far = distance(anchor, positive), distance(anchor, negative)
       if swap then

@@ -300,6 +300,9 @@ local function cell_forward(kind)
     local given = hx ~= nil and (kind.cell and hx or { hx }) or {}
     local state = {}
     for i = 1, kind.cell and 2 or 1 do
+      errors.check(not given[i] or given[i]:dim() == 1 or given[i]:dim() == 2, "ValueError",
+        "%s: Expected the state to be 1D or 2D, got %dD instead", self:_get_name(),
+        given[i] and given[i]:dim() or 0)
       state[i] = given[i] and (single and given[i]:unsqueeze(0) or given[i])
         or require("torch").zeros({ x:size(0), self.hidden_size }, { dtype = x.dtype })
     end
