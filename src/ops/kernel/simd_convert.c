@@ -8,7 +8,12 @@
 #include "src/base/half.h"
 #include "src/ops/kernel/loops.h"
 
-/* x86 gives INT64_MIN for what does not fit; so does this, everywhere. */
+/* x86 gives the least integer for what does not fit; so do these. */
+static inline int32_t whole32(double v)
+{
+    return v >= -0x1p31 && v < 0x1p31 ? (int32_t)v : INT32_MIN;
+}
+
 static inline int64_t whole(double v)
 {
     return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
@@ -63,15 +68,15 @@ LOOP(bf16_to_f32, uint16_t, float, lp_bf16_to_float(x))
 LOOP(bf16_to_f64, uint16_t, double, lp_bf16_to_float(x))
 LOOP(bf16_to_i64, uint16_t, int64_t, whole((double)lp_bf16_to_float(x)))
 
-#define OUT_OF(T, ct, to_int)                                                  \
-    LOOP(ct##_to_i32, T, int32_t, (int32_t)to_int)                             \
+#define OUT_OF(T, ct, to_int, to_int32)                                        \
+    LOOP(ct##_to_i32, T, int32_t, to_int32)                                    \
     LOOP(ct##_to_i16, T, int16_t, (int16_t)to_int)                             \
     LOOP(ct##_to_i8, T, int8_t, (int8_t)to_int)                                \
     LOOP(ct##_to_u8, T, uint8_t, (uint8_t)to_int)                              \
     LOOP(ct##_to_bool, T, uint8_t, x != 0)
-OUT_OF(float, f32, whole((double)x))
-OUT_OF(double, f64, whole(x))
-OUT_OF(int64_t, i64, x)
+OUT_OF(float, f32, whole((double)x), whole32((double)x))
+OUT_OF(double, f64, whole(x), whole32(x))
+OUT_OF(int64_t, i64, x, (int32_t)x)
 LOOP(f64_to_f16, double, uint16_t, lp_double_to_half(x))
 LOOP(i64_to_f16, int64_t, uint16_t, lp_float_to_half((float)x))
 LOOP(f32_to_bf16, float, uint16_t, lp_float_to_bf16(x))

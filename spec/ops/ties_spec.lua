@@ -1,0 +1,50 @@
+-- Gradients where operands tie or repeat: PyTorch 2.15's, by hand from
+-- torch.autograd.grad of the same calls.
+local F = require("torch.nn.functional")
+local torch = require("torch")
+
+local function leaf(values)
+  return torch.tensor(values, { dtype = torch.float64 }):requires_grad_(true)
+end
+
+describe("a gradient at a tie", function()
+  it("of clamp is nothing on a bound that is a number", function()
+    local x = leaf({ 1, 2, 3 })
+    x:clamp(1, 2.5):sum():backward()
+    assert.same({ 0, 1, 0 }, x.grad:tolist())
+  end)
+
+  it("of clamp is shared with a bound that is a tensor", function()
+    local x, low, high = leaf({ 1, 2, 3, 2 }), leaf({ 1, 1, 1, 2 }), leaf({ 3, 3, 3, 2 })
+    torch.clamp(x, low, high):sum():backward()
+    assert.same({ 0.5, 1, 0.5, 1 }, x.grad:tolist())
+    assert.same({ 0.5, 0, 0, 0 }, low.grad:tolist())
+    assert.same({ 0, 0, 0.5, 0 }, high.grad:tolist())
+  end)
+
+  it("of index_fill counts a repeated position once", function()
+    local x, value = leaf({ 1, 2, 3 }), leaf(5)
+    torch.index_fill(x, 0, torch.tensor({ 1, 1 }), value):sum():backward()
+    assert.equal(1, value.grad:item())
+    assert.same({ 1, 0, 1 }, x.grad:tolist())
+  end)
+
+  it("of a norm at zero is finite, and so is its own", function()
+    local x = leaf({ 0, 0 })
+    local g = torch.autograd.grad({ torch.linalg.vector_norm(x) }, { x }, nil,
+      { create_graph = true })[1]
+    assert.same({ 0, 0 }, g:tolist())
+  end)
+end)
+
+describe("mixed types", function()
+  it("of a loss promote as tensors of one shape do", function()
+    local got = F.mse_loss(torch.ones({ 2 }), torch.ones({}, { dtype = torch.float64 }))
+    assert.equal(torch.float64, got.dtype)
+  end)
+
+  it("become the least int32 out of its range", function()
+    local x = torch.tensor({ math.huge, 3e9, -1.5 })
+    assert.same({ -2147483648, -2147483648, -1 }, x:to(torch.int32):tolist())
+  end)
+end)
