@@ -40,6 +40,7 @@ return function(F)
   local plain = F.binary_cross_entropy
   define(M, "binary_cross_entropy(input, target, weight=None, " .. OLD .. ")",
     function(input, ...)
+      local out = plain(input, ...) -- which checks shapes and types
       if core.is_tensor(input) and input:numel() > 0 and not input.is_meta
         and not core.is_tracing() then
         local x = input:detach()
@@ -47,7 +48,7 @@ return function(F)
           "binary_cross_entropy: all elements of input should be between 0 and 1; for scores "
           .. "without a sigmoid there is binary_cross_entropy_with_logits")
       end
-      return plain(input, ...)
+      return out
     end)
 
   loss("cosine_embedding_loss(input1, input2, target, margin=0.0, @)",
