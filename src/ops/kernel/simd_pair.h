@@ -62,13 +62,6 @@ static inline T M(silu_backward)(T g, T x)
     return g * (s * (C(1) + x * (C(1) - s)));
 }
 
-static inline T M(gelu_backward)(T g, T x)
-{
-    T cdf = M(normal_cdf)(x);
-    T pdf = M(exp)(C(-0.5) * x * x) * C(0.39894228040143268);
-    return g * (cdf + x * pdf);
-}
-
 static inline T M(gelu_tanh_backward)(T g, T x)
 {
     T t = M(tanh)(GELU_U(x));
