@@ -40,6 +40,7 @@ typedef struct Plan {
     uint8_t fold_kind, end, type, state_type;
     uint8_t size, seen_size; /* of the loop type; of what truth reads */
     bool columns, direct, answer;
+    bool narrow; /* columns: sums of rows that lie end to end, several wide */
     LpReduceGeo g;
 } Plan;
 
@@ -292,6 +293,36 @@ static void fold_columns(const Plan *p, LpLoop column, bool sums, const char *x,
     }
 }
 
+/* As fold_columns, for sums of few columns whose rows lie end to end: as many
+ * rows as a stretch holds are added at once, each into its own accumulators. */
+static void fold_narrow(const Plan *p, const char *x, int64_t m, int64_t from,
+                        int64_t to, Room *room, State *s)
+{
+    static const LpNum none[LP_PW_MAX_PARAM];
+    const LpAxis *red = p->g.axis + p->g.n_kept;
+    const LpAxis *last = red + p->g.n_red - 1;
+    int64_t wide = COLUMNS / m * m;
+    memset(s, 0, (size_t)m * sizeof *s);
+    while (from < to) {
+        State t[COLUMNS];
+        int64_t unused, left = last->size - from % last->size;
+        int64_t rows = to - from < left ? to - from : left;
+        rows = rows < FLUSH * wide / m ? rows : FLUSH * wide / m;
+        int64_t n = rows * m, first = n < wide ? n : wide;
+        const char *at = x + lp_reduce_offset(red, p->g.n_red, from, &unused);
+        memcpy(room->acc, at, (size_t)(first * p->size));
+        for (int64_t i = wide; i < n; i += wide) {
+            const void *in[2] = {room->acc, at + i * p->size};
+            p->column(n - i < wide ? n - i : wide, room->acc, in, 0, none);
+        }
+        flush(p, first, room->acc, t, true);
+        for (int64_t i = 0; i < first; i += m)
+            for (int64_t j = 0; j < m; j++)
+                s[j].f += t[i + j].f;
+        from += rows;
+    }
+}
+
 static void column_item(const Plan *p, const char *x, char *y, State *work,
                         int64_t item, Room *room)
 {
@@ -316,8 +347,11 @@ static void column_item(const Plan *p, const char *x, char *y, State *work,
         lp_convert_loop(LP_F64, (LpDtype)p->type)(m, room->top, p->size, top,
                                                   8);
     }
-    fold_columns(p, p->column, p->fold_kind == LP_FOLD_SUM, x, m, from, to,
-                 logsum ? room->top : NULL, room, s);
+    if (p->narrow)
+        fold_narrow(p, x, m, from, to, room, s);
+    else
+        fold_columns(p, p->column, p->fold_kind == LP_FOLD_SUM, x, m, from, to,
+                     logsum ? room->top : NULL, room, s);
     if (p->pieces > 1)
         memcpy(work + item * COLUMNS, s, (size_t)m * sizeof *s);
     else
@@ -408,6 +442,16 @@ static bool wants_columns(const LpReduceGeo *g)
     return kept->size > 1 && red->size > 1 && kept->in < red->in;
 }
 
+static bool is_narrow(const Plan *p)
+{
+    const LpAxis *kept = &p->g.axis[p->g.n_kept - 1];
+    const LpAxis *red = &p->g.axis[p->g.n_kept + p->g.n_red - 1];
+    return p->columns && p->direct && !p->map[0] && !p->map[1] &&
+           p->fold_kind == LP_FOLD_SUM && p->end != LP_END_LOGSUM &&
+           p->state_type == LP_F64 && kept->size <= COLUMNS / 2 &&
+           kept->in == p->size && red->in == kept->size * p->size;
+}
+
 static void set_pieces(Plan *p)
 {
     const LpReduceGeo *g = &p->g;
@@ -466,6 +510,7 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     p->state_type = t == LP_I64 ? LP_I64 : LP_F64;
     set_conversions(p, r->in[0].dtype, to, spec->truth);
     p->columns = wants_columns(&p->g);
+    p->narrow = is_narrow(p);
     set_pieces(p);
     k->run = run;
     k->fini = NULL;
