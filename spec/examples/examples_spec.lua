@@ -129,6 +129,7 @@ describe("Fashion-MNIST", function()
 
   it("is learnt by a pipeline over two IPUs, whose report is plausible", function()
     local got = run("fashion_mnist", { lupine = {
+      clock = lupine.clock,
       datasets = { FashionMNIST = part },
       progress = function()
         return quiet
