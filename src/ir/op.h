@@ -94,7 +94,7 @@ typedef uint32_t LpVal;
 #define LP_NOVAL 0u
 #define LP_VAL_IMM 0x80000000u
 
-#define LP_MAX_IN 12 /* fixed operands of an operator (lists may be longer) */
+#define LP_MAX_IN 16 /* fixed operands of an operator (lists may be longer) */
 #define LP_MAX_OUT 8 /* fixed results */
 #define LP_MAX_ATTR 16
 

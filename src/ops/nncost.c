@@ -4,6 +4,7 @@
  * operator does not tell: the request does. */
 #include "src/ops/cost_ctx.h"
 #include "src/ops/nnop.h"
+#include "src/ops/recurrent.h"
 
 void lp_rule_product(const LpCostReq *r, LpCost *out)
 {
@@ -158,6 +159,59 @@ void lp_rule_norm_back(const LpCostReq *r, LpCost *out)
     lp_cost_add(out, lp_cost_norm_grad(&x, lp_cost_type(r->in[1].dtype),
                                        lp_numel(&r->in[1]), lp_numel(&r->in[2]),
                                        channels(&r->in[4])));
+}
+
+/* ---- recurrent layers -----------------------------------------------------
+ */
+/* A loop over the steps, as PopLibs has it; so is a projection. `in` are the
+ * operands of the forward. */
+static LpRnnShape recurrent_shape(const LpRnnKindInfo *k, const LpType *in)
+{
+    const LpType *t = &in[k->at[LP_RNN_X]];
+    return (LpRnnShape){.steps = t->shape[0],
+                        .batch = t->shape[1],
+                        .in = t->shape[2],
+                        .hidden = in[k->at[LP_RNN_W_IH]].shape[0] / k->gates,
+                        .gates = k->gates};
+}
+
+/* Size of the projected state; 0: not projected. */
+static int64_t projection(const LpRnnKindInfo *k, const LpType *in)
+{
+    int hr = k->at[LP_RNN_W_HR];
+    return hr < 0 || in[hr].dtype == LP_DT_NONE ? 0 : in[hr].shape[0];
+}
+
+void lp_rule_recurrent(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    const LpRnnKindInfo *k = lp_rnn_info(lp_rnn_kind(r->op, r->attr));
+    LpRnnShape s = recurrent_shape(k, r->in);
+    LpCostType t = lp_cost_type(r->in[0].dtype);
+    LpConvPass pass = (LpConvPass)r->pass;
+    lp_cost_add(out, lp_cost_rnn(&x, t, &s, pass));
+    LpMatmulShape m = {1, s.batch, s.hidden, projection(k, r->in)};
+    if (m.n > 0)
+        lp_cost_add(out,
+                    lp_cost_repeat(lp_cost_matmul(&x, t, m, pass), s.steps));
+}
+
+void lp_rule_recurrent_back(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    const LpRnnKindInfo *k = lp_rnn_info(lp_rnn_kind(r->op, r->attr));
+    const LpType *in = r->in + 1 + k->n_state;
+    LpRnnShape s = recurrent_shape(k, in);
+    LpCostType t = lp_cost_type(in[0].dtype);
+    lp_cost_add(out, lp_cost_rnn_grad(&x, t, &s));
+    int64_t size = projection(k, in);
+    if (size == 0)
+        return;
+    LpMatmulShape bwd = {1, s.batch, size, s.hidden};
+    LpMatmulShape wu = {1, size, s.batch, s.hidden};
+    LpCost p = lp_cost_matmul(&x, t, bwd, LP_PASS_FWD);
+    lp_cost_add(&p, lp_cost_matmul(&x, t, wu, LP_PASS_FWD));
+    lp_cost_add(out, lp_cost_repeat(p, s.steps));
 }
 
 /* ---- losses, dropout ------------------------------------------------------

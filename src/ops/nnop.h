@@ -44,6 +44,8 @@ void lp_rule_dropout(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_identity_loss(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_nll(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_nll_back(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_recurrent(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_recurrent_back(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution_input(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution_weight(const struct LpCostReq *r, struct LpCost *out);

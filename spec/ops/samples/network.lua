@@ -5,6 +5,7 @@ local x, y, v, f, b = make.x, make.y, make.v, make.f, make.b
 local none = torch.none
 
 local constants = "the weights and the target are constants here"
+local recomputed = "the gates, cells and outputs are functions of the other operands"
 
 return {
   mm = { { x{ 2, 3 }, y{ 3, 2 } } },
@@ -88,6 +89,26 @@ return {
   attention_backward = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 4, 2 }, y{ 1, 2, 4, 2 }, none,
     0.7, false, eager = true } },
   scaled_dot_product_attention = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 3, 2 } } },
+
+  -- T 3 (2), B 2, input 3, hidden 2; the gates and cells that the backward
+  -- operators read are functions of the other operands
+  lstm = { { x{ 3, 2, 3 }, y{ 2, 2 }, x{ 2, 2 }, y{ 8, 3 }, x{ 8, 2 }, y{ 8 }, x{ 8 }, none, false,
+    only = 3 }, { x{ 2, 2, 3 }, y{ 2, 1 }, none, y{ 8, 3 }, x{ 8, 1 }, none, none, x{ 1, 2 }, true,
+    only = 3 } },
+  gru = { { x{ 3, 2, 3 }, y{ 2, 2 }, y{ 6, 3 }, x{ 6, 2 }, y{ 6 }, x{ 6 }, false, only = 2 },
+    { x{ 2, 2, 3 }, none, y{ 6, 3 }, x{ 6, 2 }, none, none, true, only = 2 } },
+  rnn = { { x{ 3, 2, 3 }, y{ 2, 2 }, y{ 2, 3 }, x{ 2, 2 }, y{ 2 }, x{ 2 }, false, false },
+    { x{ 3, 2, 3 }, none, y{ 2, 3 }, x{ 2, 2 }, y{ 2 }, x{ 2 }, true, true } },
+  lstm_backward = { { x{ 2, 2, 2 }, none, x{ 2, 2 }, x{ 2, 2, 3 }, y{ 2, 2 }, none, y{ 8, 3 },
+    x{ 8, 2 }, y{ 8 }, x{ 8 }, none, y{ 2, 2, 2 }, x({ 2, 2, 8 }, 0.1, 0.9), y{ 2, 2, 2 }, false,
+    91, kink = recomputed } },
+  gru_backward = { { x{ 2, 2, 2 }, y{ 2, 2 }, x{ 2, 2, 3 }, y{ 2, 2 }, y{ 6, 3 }, x{ 6, 2 },
+    y{ 6 }, x{ 6 }, y{ 2, 2, 2 }, x({ 2, 2, 8 }, 0.1, 0.9), true, 63, kink = recomputed } },
+  rnn_backward = { { x{ 2, 2, 2 }, y{ 2, 2 }, x{ 2, 2, 3 }, y{ 2, 2 }, y{ 2, 3 }, x{ 2, 2 },
+    y{ 2 }, x{ 2 }, y{ 2, 2, 2 }, false, false, 63, kink = recomputed } },
+  lstm_layer = { { x{ 2, 1, 2 }, none, none, y{ 4, 2 }, x{ 4, 1 }, none, none, none, false } },
+  gru_layer = { { x{ 2, 1, 2 }, none, y{ 3, 2 }, x{ 3, 1 }, none, none, false } },
+  rnn_layer = { { x{ 2, 1, 2 }, none, y{ 1, 2 }, x{ 1, 1 }, none, none, true, false } },
 
   softmax = { { x{ 2, 3 }, 1 } },
   log_softmax = { { x{ 2, 3 }, 0 } },

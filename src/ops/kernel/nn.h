@@ -69,4 +69,8 @@ LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 double lp_attention_work(const LpKernelReq *r);
 double lp_attention_back_work(const LpKernelReq *r);
 
+/* recurrent.c, recurrent_back.c */
+LpStatus lp_rnn_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_rnn_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
 #endif

@@ -117,11 +117,11 @@ LpStatus lp_plain_prepare(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
         if (r->in[i].dtype == LP_DT_NONE)
             continue;
         ok = place(&r->in[i], compute, &total, &p->off_in[i], &convert);
-        p->convert_in |= (uint8_t)(convert << i);
+        p->convert_in |= (uint16_t)(convert << i);
     }
     for (int i = 0; i < r->n_out && ok; i++) {
         ok = place(&r->out[i], compute, &total, &p->off_out[i], &convert);
-        p->convert_out |= (uint8_t)(convert << i);
+        p->convert_out |= (uint16_t)(convert << i);
     }
     ok = ok && reserve(&total, core_work, &p->core_off);
     LP_FAIL_IF(!ok, e, LP_E_MEMORY, "%s: scratch memory too large",

@@ -14,7 +14,7 @@ static inline LpDtype lp_plain_type(LpDtype t)
     return t == LP_F64 ? LP_F64 : lp_is_float(t) ? LP_F32 : LP_I64;
 }
 
-#define LP_PLAIN_MAX_OUT 4
+#define LP_PLAIN_MAX_OUT 8
 #define LP_PLAIN_PARAM 288
 
 typedef struct LpPlain LpPlain;
@@ -27,7 +27,7 @@ struct LpPlain {
     LpPlainCore core;
     LpCopyPlan *plan; /* operands' first, then results'; NULL: none */
     uint32_t off_in[LP_MAX_IN], off_out[LP_PLAIN_MAX_OUT]; /* 64 bytes each */
-    uint8_t convert_in, convert_out;                       /* bit masks */
+    uint16_t convert_in, convert_out;                      /* bit masks */
     uint8_t n_in, n_out;
     uint8_t compute; /* LpDtype of float operands */
     uint32_t core_off;

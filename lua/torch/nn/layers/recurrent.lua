@@ -1,5 +1,6 @@
---- RNN, LSTM, GRU and their cells. The input's share of all gates is one
---- product over the whole sequence; the steps then go one by one.
+--- RNN, LSTM, GRU and their cells. A direction of a layer is one operator;
+--- packed sequences, whose rows change from step to step, and cells go step by
+--- step, with the input's share of all gates in one product.
 ---
 --- source: the equations of the PyTorch documentation of each class
 local F = require("torch.nn.functional")
@@ -38,11 +39,30 @@ local function gru_step(_, x, state, w)
   return { (1 - z) * n + z * h }
 end
 
--- class -> its step, rows of gates, whether the state has a cell too
+-- whole(self, x, state, w, reverse): all steps; w {w_ih, w_hh, b_ih, b_hh,
+-- w_hr}, holes as torch.none. Gives the outputs and the last state.
+
+local function rnn_whole(self, x, state, w, reverse)
+  local out, h = F._rnn_layer(x, state[1], w[1], w[2], w[3], w[4], reverse,
+    self.nonlinearity == "relu")
+  return out, { h }
+end
+
+local function lstm_whole(_, x, state, w, reverse)
+  local out, h, c = F._lstm_layer(x, state[1], state[2], w[1], w[2], w[3], w[4], w[5], reverse)
+  return out, { h, c }
+end
+
+local function gru_whole(_, x, state, w, reverse)
+  local out, h = F._gru_layer(x, state[1], w[1], w[2], w[3], w[4], reverse)
+  return out, { h }
+end
+
+-- class -> its steps, rows of gates, whether the state has a cell too
 local KINDS = {
-  RNN = { step = rnn_step, gates = 1 },
-  LSTM = { step = lstm_step, gates = 4, cell = true },
-  GRU = { step = gru_step, gates = 3 },
+  RNN = { step = rnn_step, whole = rnn_whole, gates = 1 },
+  LSTM = { step = lstm_step, whole = lstm_whole, gates = 4, cell = true },
+  GRU = { step = gru_step, whole = gru_whole, gates = 3 },
 }
 
 local function check_nonlinearity(self)
@@ -137,28 +157,20 @@ local function resize(state, size, done, first)
   return out
 end
 
--- One direction of one layer: outputs [T, B, H] and the last state. Of packed
--- sequences x is [sum of sizes, input], sizes[t] rows a step.
-local function direction(self, kind, x, first, s, sizes)
+-- One direction of one layer over packed sequences: x is [sum of sizes,
+-- input], sizes[t] rows a step. Outputs and the last state.
+local function packed_direction(self, kind, x, first, s, sizes)
   local torch = require("torch")
   local gates = F.linear(x, self["weight_ih" .. s.name], self["bias_ih" .. s.name])
   local w = { self["weight_hh" .. s.name], self["bias_hh" .. s.name],
     self["weight_hr" .. s.name] }
-  local steps = sizes and gates:split(sizes, 0) or gates:unbind(0)
-  local n, out, done, state = #steps, {}, { {}, {} }, first
-  if sizes and s.reverse then
-    state = resize(first, sizes[n], { {}, {} })
-  end
+  local steps = gates:split(sizes, 0)
+  local n, out, done = #steps, {}, { {}, {} }
+  local state = s.reverse and resize(first, sizes[n], { {}, {} }) or first
   for i = 1, n do
     local t = s.reverse and n + 1 - i or i
-    if sizes then
-      state = resize(state, sizes[t], done, first)
-    end
-    state = kind.step(self, steps[t], state, w)
+    state = kind.step(self, steps[t], resize(state, sizes[t], done, first), w)
     out[t] = state[1]
-  end
-  if not sizes then
-    return torch.stack(out, 0), state
   end
   for k, part in ipairs(state) do
     state[k] = #done[k] > 0 and torch.cat({ part, table.unpack(done[k]) }, 0) or part
@@ -166,8 +178,18 @@ local function direction(self, kind, x, first, s, sizes)
   return torch.cat(out, 0), state
 end
 
--- The first states of all layers: {h, c}, each [layers * directions, B, size].
-local function start(self, kind, hx, batch, like)
+-- The same of x [T, B, input]: outputs [T, B, H].
+local function direction(self, kind, x, first, s)
+  local w = {}
+  for i, part in ipairs({ "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr" }) do
+    w[i] = self[part .. s.name] or require("torch").none
+  end
+  return kind.whole(self, x, first, w, s.reverse == true)
+end
+
+-- The first states of all layers: {h, c}, each [layers * directions, B, size];
+-- zeros, or false unless `zeros`, where none is given.
+local function start(self, kind, hx, batch, like, zeros)
   local torch = require("torch")
   local n = self.num_layers * (self.bidirectional and 2 or 1)
   local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size, self.hidden_size }
@@ -176,9 +198,11 @@ local function start(self, kind, hx, batch, like)
     "LSTM: the state is a list {h_0, c_0}, got %s", check.describe(hx))
   local out = {}
   for i = 1, kind.cell and 2 or 1 do
-    out[i] = given[i] or torch.zeros({ n, batch, sizes[i] }, { dtype = like.dtype })
-    local shape = out[i].shape
-    errors.check(#shape == 3 and shape[1] == n and shape[2] == batch and shape[3] == sizes[i],
+    out[i] = given[i] or zeros and torch.zeros({ n, batch, sizes[i] }, { dtype = like.dtype })
+      or false
+    local shape = out[i] and out[i].shape
+    errors.check(not shape or #shape == 3 and shape[1] == n and shape[2] == batch
+      and shape[3] == sizes[i],
       "RuntimeError", "Expected hidden size (%d, %d, %d), got %s", n, batch, sizes[i],
       tostring(shape))
   end
@@ -196,9 +220,10 @@ local function run(self, kind, x, states, sizes)
       local at = l * per_layer + d
       local state = {}
       for i, all in ipairs(states) do
-        state[i] = all[at - 1]
+        state[i] = all and all[at - 1] or torch.none
       end
-      outs[d], state = direction(self, kind, x, state, list[at], sizes)
+      local over = sizes and packed_direction or direction
+      outs[d], state = over(self, kind, x, state, list[at], sizes)
       for i, value in ipairs(state) do
         last[i][at] = value
       end
@@ -225,7 +250,7 @@ end
 
 local function forward_packed(self, kind, packed, hx)
   local sizes = packed.batch_sizes:tolist()
-  local states = permuted(start(self, kind, hx, sizes[1], packed.data), packed.sorted_indices)
+  local states = permuted(start(self, kind, hx, sizes[1], packed.data, true), packed.sorted_indices)
   local out, final = run(self, kind, packed.data, states, sizes)
   final = permuted(final, packed.unsorted_indices)
   return packed:with(out), kind.cell and final or final[1]
