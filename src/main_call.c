@@ -146,10 +146,28 @@ static void push_traceback(lua_State *L, int level, int end)
     luaL_pushresult(&b);
 }
 
-/* Keeps the error value as it is; the traceback goes to the registry. */
+/* A message on top about a value of a wrong type gets a hint, which
+ * lupine.suggest finds while the stack still stands. */
+static void suggest(lua_State *L)
+{
+    if (lua_type(L, -1) != LUA_TSTRING ||
+        !strstr(lua_tostring(L, -1), " value ("))
+        return;
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, "lupine.suggest");
+    lua_remove(L, -2);
+    lua_pushvalue(L, -2);
+    if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == LUA_OK)
+        lua_copy(L, -1, 1);
+    lua_settop(L, 1);
+}
+
+/* Keeps an error object as it is; the traceback goes to the registry. */
 static int handler(lua_State *L)
 {
     luaL_checkstack(L, LUA_MINSTACK, NULL);
+    lua_settop(L, 1);
+    suggest(L);
     push_traceback(L, 1, count_levels(L) - host_levels);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &traceback_key);
     return 1;
@@ -206,21 +224,6 @@ static const char *string_field(lua_State *L, int object, const char *name)
     return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
 }
 
-/* The message on top, with names that are near if a script called nil. */
-static void suggest(lua_State *L)
-{
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_getfield(L, -1, "lupine.suggest");
-    lua_remove(L, -2);
-    if (lua_isfunction(L, -1)) {
-        lua_pushvalue(L, -2);
-        lua_call(L, 1, 1);
-        lua_remove(L, -2);
-    } else {
-        lua_pop(L, 1);
-    }
-}
-
 /* (error) -> the text to print. Runs protected: fields and __tostring may
  * raise. */
 static int describe(lua_State *L)
@@ -231,7 +234,6 @@ static int describe(lua_State *L)
     if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring")) {
         lua_settop(L, 1);
         luaL_tolstring(L, 1, NULL);
-        suggest(L);
     } else if ((text = string_field(L, 1, "message")) == NULL) {
         lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
     }

@@ -31,7 +31,36 @@ local function known()
   return names
 end
 
---- The message with suggestions, or itself.
+-- Where debug.getlocal finds the function that failed, seen from `fields`:
+-- fields, the function below, the host's handler, that function.
+local FAILED = 4
+
+-- Names of the layers, parameters, buffers and plain fields of the modules
+-- that the function which failed has in its locals.
+local function fields()
+  local Module = package.loaded["torch.nn.module"]
+  local names, i = {}, 1
+  local name, value
+  if not Module or not debug.getinfo(FAILED, "l") then
+    return names
+  end
+  repeat
+    name, value = debug.getlocal(FAILED, i)
+    if name and Module:is(value) then
+      for _, members in ipairs(Module.__members(value)) do
+        for key in next, members do
+          names[#names + 1] = type(key) == "string" and key or nil
+        end
+      end
+    end
+    i = i + 1
+  until not name
+  table.sort(names)
+  return names
+end
+
+--- The message with suggestions, or itself. Called by the host's handler, with
+--- the function that failed still on the stack.
 ---@param message string
 ---@return string
 return function(message)
@@ -40,17 +69,18 @@ return function(message)
     return bad_self .. "; a method is called with a colon: object:method(...)"
       .. message:sub(#bad_self + 1)
   end
-  local head, kind, name =
-    message:match("^([^\n]*attempt to call a nil value %((%a+) '([%w_]+)'%))")
+  local head, verb, kind, name =
+    message:match("^([^\n]*attempt to (%a+) a nil value %((%a+) '([%w_]+)'%))")
   if not name or kind ~= "method" and kind ~= "field" then
     return message
   end
-  local names, list = known(), {}
+  local near = check.nearest(name, fields())
+  local names, list = near == "" and verb == "call" and known() or {}, {}
   if names[name] then -- it exists, only not there
     return message
   end
   for key in pairs(names) do
     list[#list + 1] = key
   end
-  return head .. check.nearest(name, list) .. message:sub(#head + 1)
+  return head .. (near ~= "" and near or check.nearest(name, list)) .. message:sub(#head + 1)
 end

@@ -72,17 +72,6 @@ M.__version__ = "2.0.1+lupine-" .. core.version
 local SHARED = { alpha_dropout = true, channel_shuffle = true, cosine_similarity = true,
   feature_alpha_dropout = true, pairwise_distance = true, rrelu = true }
 
--- A name that nothing has: the nearest ones help.
-local function unknown(t, name)
-  local names = {}
-  for k in pairs(t) do
-    names[#names + 1] = k
-  end
-  local near = core.nearest(name, names)
-  errors.raise("AttributeError", "module 'torch' has no attribute '%s'%s", name,
-    near and ("; did you mean '%s'?"):format(near) or "")
-end
-
 return setmetatable(M, {
   __lazy = { nn = "torch.nn", optim = "torch.optim", utils = "torch.utils",
     autograd = "torch.autograd", testing = "torch.testing" },
@@ -99,7 +88,7 @@ return setmetatable(M, {
     end
     local module = "torch." .. name
     if not package.loaded[module] and not package.searchpath(module, package.path) then
-      return unknown(t, name)
+      return require("lupine.namespace").unknown(t, name, "torch")
     end
     local value = require(module)
     rawset(t, name, value)

@@ -1,7 +1,6 @@
 --- torch.nn: modules, containers, layers, losses. (torch.nn.init is a module
 --- of its own, so this file does not stand in torch/nn.)
-local core = require("lupine.core")
-local errors = require("torch.errors")
+local namespace = require("lupine.namespace")
 
 local M = {
   Module = require("torch.nn.module"),
@@ -25,12 +24,6 @@ return setmetatable(M, {
       t[name] = require(module)
       return t[name]
     end
-    local names = {}
-    for k in pairs(t) do
-      names[#names + 1] = k
-    end
-    local near = type(name) == "string" and core.nearest(name, names)
-    errors.raise("AttributeError", "module 'torch.nn' has no attribute '%s'%s", tostring(name),
-      near and ("; did you mean '%s'?"):format(near) or "")
+    namespace.unknown(t, name, "torch.nn")
   end,
 })

@@ -56,37 +56,52 @@ int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
     return lp_bind_fail(L, &e);
 }
 
-/* Levenshtein distance, cut at words of 63 letters. */
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
+}
+
+/* Damerau-Levenshtein distance (a swap of neighbours counts one), case
+ * ignored, cut at words of 63 letters. */
 static int distance(const char *a, const char *b)
 {
-    int n = (int)strlen(b), row[64];
-    if (n > 63 || strlen(a) > 63)
+    int m = (int)strlen(a), n = (int)strlen(b), d[3][64];
+    if (n > 63 || m > 63)
         return 64;
     for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
+        d[0][j] = j;
+    for (int i = 1; i <= m; i++) {
+        int *row = d[i % 3], *last = d[(i + 2) % 3], *before = d[(i + 1) % 3];
         row[0] = i;
         for (int j = 1; j <= n; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
+            int ca = lower(a[i - 1]), cb = lower(b[j - 1]);
+            int best = last[j - 1] + (ca != cb);
+            if (last[j] + 1 < best)
+                best = last[j] + 1;
             if (row[j - 1] + 1 < best)
                 best = row[j - 1] + 1;
-            diagonal = row[j];
+            if (i > 1 && j > 1 && ca == lower(b[j - 2]) &&
+                lower(a[i - 2]) == cb && before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
             row[j] = best;
         }
     }
-    return row[n];
+    return d[m % 3][n];
 }
 
+/* A quarter of the letters may differ, one at least; of words of three or
+ * fewer only one that is not the first. Of equally near ones the first whose
+ * case is the word's. */
 const char *lp_nearest(const char *word, const char *const *names, int n)
 {
     const char *found = NULL;
-    int best = 1 + (int)strlen(word) / 3;
+    int length = (int)strlen(word), best = length < 4 ? 1 : length / 4;
     for (int i = 0; i < n; i++) {
         int d = distance(word, names[i]);
-        if (d <= best && (!found || d < best)) {
+        if (length < 4 && lower(*word) != lower(*names[i]))
+            continue;
+        bool same_case = *names[i] == *word && found && *found != *word;
+        if (d <= best && (!found || d < best || same_case)) {
             best = d;
             found = names[i];
         }

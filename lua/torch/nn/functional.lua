@@ -18,4 +18,4 @@ for _, file in ipairs({ "activation", "dropout", "norm", "pool", "distance", "lo
   end
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.nn.functional")

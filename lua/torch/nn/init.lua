@@ -187,4 +187,4 @@ for _, name in ipairs({ "uniform", "normal", "constant", "eye", "dirac", "xavier
   M[name] = M[name .. "_"]
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.nn.init")

@@ -10,4 +10,4 @@ for _, file in ipairs({ "basic", "further", "lbfgs" }) do
   end
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.optim")

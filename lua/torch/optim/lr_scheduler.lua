@@ -322,4 +322,4 @@ for _, part in ipairs({ "cycles", "compound" }) do
 end
 M._define = nil
 
-return M
+return require("lupine.namespace").close(M, "torch.optim.lr_scheduler")

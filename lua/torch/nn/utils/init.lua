@@ -128,4 +128,4 @@ end
 
 M.rnn = require("torch.nn.utils.rnn")
 
-return M
+return require("lupine.namespace").close(M, "torch.nn.utils")

@@ -6,7 +6,7 @@ local collate = require("torch.utils.data.collate")
 local dataset = require("torch.utils.data.dataset")
 local sampler = require("torch.utils.data.sampler")
 
-return {
+return require("lupine.namespace").close({
   Dataset = dataset.Dataset,
   IterableDataset = dataset.IterableDataset,
   TensorDataset = dataset.TensorDataset,
@@ -28,4 +28,4 @@ return {
   default_convert = collate.default_convert,
   DataLoader = require("torch.utils.data.loader"),
   get_worker_info = require("torch.utils.data.workers").get_worker_info,
-}
+}, "torch.utils.data")
