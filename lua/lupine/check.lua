@@ -68,7 +68,8 @@ local function distance(a, b)
   return last[#b]
 end
 
---- " (nearest: 'a', 'b')", or "" when no known name is near.
+--- " (nearest: 'a', 'b')", or "" when no known name is near: a quarter of the
+--- letters may differ, one at least, or the known name begins with this one.
 ---@param name any
 ---@param known string[]
 ---@return string
@@ -77,13 +78,14 @@ function M.nearest(name, known)
     return ""
   end
   local found = {}
-  local limit = math.max(1, #name // 3)
+  local limit = math.max(1, #name // 4)
   for _, candidate in ipairs(known) do
     if type(candidate) == "string" then
       local d = math.abs(#name - #candidate)
       d = d <= limit and distance(name, candidate) or d
       local prefix = #name >= 3 and candidate:lower():sub(1, #name) == name:lower()
-      if d <= limit or prefix then
+      local other = #name < 4 and candidate:sub(1, 1):lower() ~= name:sub(1, 1):lower()
+      if d <= limit and not other or prefix then
         found[#found + 1] = { d = math.min(d, limit), name = candidate }
       end
     end
@@ -95,7 +97,7 @@ function M.nearest(name, known)
     return a.d < b.d or a.d == b.d and a.name < b.name
   end)
   local quoted = {}
-  for i = 1, math.min(3, #found) do
+  for i = 1, found[1].d == 0 and 1 or math.min(3, #found) do
     quoted[i] = ("'%s'"):format(found[i].name)
   end
   return " (nearest: " .. table.concat(quoted, ", ") .. ")"
@@ -128,6 +130,13 @@ local function in_range(value, where, kind, opts)
   return value
 end
 
+--- For the end of a message that asks for an integer: how the script may have
+--- come by a float, or "".
+---@return string
+function M.int_hint(value)
+  return math.type(value) == "float" and "; // divides integers (4/2 and 2^3 are floats)" or ""
+end
+
 --- An integer. As in Python a bool passes, as 1 or 0.
 ---@return integer?
 function M.int(value, where, opts)
@@ -137,7 +146,8 @@ function M.int(value, where, opts)
   if type(value) == "boolean" then
     value = value and 1 or 0
   elseif math.type(value) ~= "integer" then
-    wrong(opts, "TypeError", where, "int", value)
+    errors.raise(opts and opts.error or "TypeError", "%s: expected int, got %s%s", where,
+      M.describe(value), M.int_hint(value))
   end
   return in_range(value, where, "int", opts)
 end

@@ -2,6 +2,31 @@
 local suggest = require("lupine.suggest")
 require("torch").nn.Linear(1, 1)
 
+describe("A float where an integer is needed", function()
+  it("is explained, wherever it was given", function()
+    local torch, poptorch = require("torch"), require("poptorch")
+    local x = torch.arange(6)
+    for at, use in pairs({
+      index = function() return x[4 / 2] end,
+      assignment = function() x[{ 4 / 2 }] = 1 end,
+      size = function() return torch.zeros(4 / 2) end,
+      element = function() return torch.zeros({ 3, 2 ^ 3 }) end,
+      reshape = function() return x:reshape(4 / 2, 3) end,
+      layer = function() return torch.nn.Linear(8 / 2, 2) end,
+      int = function() return torch.randperm(5 / 2) end,
+      seed = function() return torch.manual_seed(4 / 2) end,
+      batch = function() return torch.utils.data.DataLoader({ 1 }, { batch_size = 4 / 2 }) end,
+      option = function() return poptorch.Options():deviceIterations(4 / 2) end,
+    }) do
+      local ok, e = pcall(use)
+      assert.is_false(ok, at)
+      assert.matches("; // divides integers", e.message, 1, true)
+    end
+    local _, e = pcall(torch.randperm, "2")
+    assert.not_matches("divides", e.message)
+  end)
+end)
+
 describe("A call of nil", function()
   it("gets the nearest names", function()
     local said = suggest("x.lua:3: attempt to call a nil value (method 'parametres')\ntrace")
@@ -27,6 +52,19 @@ describe("A call of nil", function()
     end
   end)
 
+  it("of a field of a module gets the names that the module has", function()
+    local program = require("spec.support.program")
+    for use, verb in pairs({ ["self.fc2(x)"] = "call", ["self.fc2.weight"] = "index" }) do
+      local _, err = program.run({ "-e", ([[local nn = require("torch").nn
+        local Net = nn.Module:extend("Net")
+        function Net:init() self.fc1 = nn.Linear(2, 2) end
+        function Net:forward(x) return %s end
+        Net()(1)]]):format(use) })
+      assert.matches(("attempt to %s a nil value (field 'fc2') (nearest: 'fc1')"):format(verb),
+        err, 1, true)
+    end
+  end)
+
   it("of an executor or of a tensor names them at once", function()
     local torch, poptorch = require("torch"), require("poptorch")
     local model = poptorch.inferenceModel(torch.nn.Linear(1, 1))
@@ -36,6 +74,33 @@ describe("A call of nil", function()
     assert.matches("'parameters'", e.message)
     _, e = pcall(function() torch.ones(1):reshpae(1) end)
     assert.matches("'reshape'", e.message)
+  end)
+
+  it("names nothing that is not near", function()
+    local torch = require("torch")
+    for _, name in ipairs({ "jit", "fft", "func", "distributed", "onnx" }) do
+      local ok, e = pcall(function() return torch[name] end)
+      assert.is_false(ok)
+      assert.equal(("module 'torch' has no attribute '%s'"):format(name), e.message)
+    end
+  end)
+
+  it("tables of functions and classes raise for a name that they do not have", function()
+    local torch = require("torch")
+    for near, use in pairs({
+      relu = function() return torch.nn.functional.reluu end,
+      AdamW = function() return torch.optim.AdmW end,
+      SGD = function() return torch.optim.Sgd end,
+      StepLR = function() return torch.optim.lr_scheduler.StpLR end,
+      xavier_uniform_ = function() return torch.nn.init.xavier_unifrom_ end,
+      DataLoader = function() return torch.utils.data.Dataloader end,
+      clip_grad_norm_ = function() return torch.nn.utils.clip_grad_nrom_ end,
+    }) do
+      local ok, e = pcall(use)
+      assert.is_false(ok)
+      assert.is_true(torch.errors.AttributeError:is(e))
+      assert.matches("did you mean '" .. near .. "'?", e.message, 1, true)
+    end
   end)
 
   it("tells param groups about misspelt options", function()

@@ -129,6 +129,9 @@ bool lp_is_none(lua_State *L, int i); /* torch.none */
  * "number 2.5", "list of 3". */
 #define LP_DESCRIBE 240
 const char *lp_describe(lua_State *L, int i, char buf[LP_DESCRIBE]);
+/* For the end of a message that asks for an integer: how the script may have
+ * come by a float, or "" if the value is none. */
+const char *lp_int_hint(lua_State *L, int i);
 
 /* ---- tables with string keys ------------------------------------------------
  */

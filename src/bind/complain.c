@@ -50,17 +50,18 @@ static void say_type(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
     const LpFormArg *a = &m->form->arg[m->arg];
     char what[LP_DESCRIBE];
     push_given(c, m->form, m->arg);
-    bool integral = a->kind == LP_ARG_INT && lua_type(c->L, -1) == LUA_TNUMBER;
+    bool integral = a->kind == LP_ARG_INT || a->kind == LP_ARG_INTS;
     if (m->why == LP_MISS_ELEMENT) {
         lua_rawgeti(c->L, -1, m->at);
-        snprintf(buf, size, "argument '%s' must be %s, but element %d is %s",
-                 a->name, allowed(a), m->at, lp_describe(c->L, -1, what));
+        snprintf(buf, size, "argument '%s' must be %s, but element %d is %s%s",
+                 a->name, allowed(a), m->at, lp_describe(c->L, -1, what),
+                 integral ? lp_int_hint(c->L, -1) : "");
         return;
     }
     snprintf(buf, size, "argument '%s'%s must be %s, not %s%s", a->name,
              m->arg < c->n_pos ? "" : " (by name)", allowed(a),
              lp_describe(c->L, -1, what),
-             integral ? "; // divides integers" : "");
+             integral ? lp_int_hint(c->L, -1) : "");
 }
 
 static void say_key(LpFormCall *c, const LpMiss *m, char *buf, size_t size)

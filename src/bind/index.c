@@ -152,8 +152,8 @@ static void parse_value(lua_State *L, int i, Key *k, bool nested)
         lp_raise(L, LP_E_INDEX,
                  "an index is %s; allowed are integers, index text, tensors "
                  "of integers or bools, torch.slice, torch.ellipsis, "
-                 "torch.none, or a list of these",
-                 lp_describe(L, i, what));
+                 "torch.none, or a list of these%s",
+                 lp_describe(L, i, what), lp_int_hint(L, i));
     }
 }
 

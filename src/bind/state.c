@@ -195,8 +195,8 @@ static int manual_seed(lua_State *L)
         char what[LP_DESCRIBE];
         return lp_raise(L, LP_E_TYPE,
                         "manual_seed(): the seed is %s; an "
-                        "integer is allowed",
-                        lp_describe(L, 1, what));
+                        "integer is allowed%s",
+                        lp_describe(L, 1, what), lp_int_hint(L, 1));
     }
     lp_manual_seed((uint64_t)lua_tointeger(L, 1));
     return 0;

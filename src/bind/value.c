@@ -291,6 +291,12 @@ static void describe_table(lua_State *L, int i, char buf[LP_DESCRIBE])
     }
 }
 
+const char *lp_int_hint(lua_State *L, int i)
+{
+    bool is_float = lua_type(L, i) == LUA_TNUMBER && !lua_isinteger(L, i);
+    return is_float ? "; // divides integers (4/2 and 2^3 are floats)" : "";
+}
+
 const char *lp_describe(lua_State *L, int i, char buf[LP_DESCRIBE])
 {
     i = lua_absindex(L, i);
