@@ -337,7 +337,7 @@ local function final_loss(losses)
     "a training model must compute a loss: use a loss function of torch.nn, or wrap what is to "
     .. "be minimised in poptorch.identity_loss")
   errors.check(#losses == 1, "Error",
-    "the model has %d multiple independent losses: combine them into one and wrap it in "
+    "the model has multiple independent losses (%d): combine them into one and wrap it in "
     .. "poptorch.identity_loss", #losses)
   return losses[1]
 end

@@ -57,6 +57,17 @@ inputReplicaGrouping(5, poptorch.CommGroupType(2))
     assert.equal(poptorch.CommGroupType.Orthogonal, opts.input_group_type)
   end)
 
+  it("names the line and the file of a setter's error", function()
+    local e = refused("AttributeError", "# first\n\ndeviceIteration(2)\n")
+    assert.matches("line 3 of " .. e.base .. ": ", e.message, 1, true)
+    assert.matches("'deviceIterations'", e.message, 1, true)
+    assert.matches("\n> deviceIteration(2)", e.message, 1, true)
+    e = refused("AttributeError", "opts.deviceIterations(4)\n")
+    assert.matches("a line stands without `opts.`", e.message, 1, true)
+    e = refused("AssertionError", "deviceIterations('x')\n")
+    assert.matches("line 1 of " .. e.base .. ": ", e.message, 1, true)
+  end)
+
   it("names the kept line and the file of a syntax error and applies nothing", function()
     local e, opts = refused("ConfigFileError",
       "deviceIterations(2)\n# c\nreplicationFactor(2)\n\n# c\nlogDir('x')\n"

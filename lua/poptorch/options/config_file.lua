@@ -143,6 +143,22 @@ function eval(node, names)
   return out
 end
 
+-- Adds the line to an error that a setter raised for it.
+local function placed(e, options, path, number, line)
+  if type(e) ~= "table" or not e.message then
+    return e
+  end
+  local head, name = line:match("^([%a_][%w_]*)%.([%a_][%w_]*)")
+  local hint = ""
+  if head and errors.AttributeError:is(e) and not pcall(function() return options[head] end)
+    and pcall(function() return options[name] end) then
+    hint = (": a line stands without `%s.`"):format(head)
+  end
+  e.message = ("line %d of %s: %s%s\n> %s"):format(number, path:match("[^/]*$"), e.message, hint,
+    python.shortened(line))
+  return e
+end
+
 --- Parses and applies a file. See Options.loadFromFile for what it raises.
 ---@param options poptorch.Options
 ---@param path string
@@ -157,9 +173,10 @@ function M.load(options, path)
     errors.raise(missing and file == nil and "FileNotFoundError" or "OSError",
       "loadFromFile(filepath): cannot read '%s': %s", path, message or "it is no file")
   end
-  local trees = {}
+  local trees, lines, number = {}, {}, 0
   for line in (text:gsub("^\u{FEFF}", "") .. "\n"):gmatch("(.-)\r?\n") do
     line = line:match("^%s*(.-)%s*$")
+    number = number + 1
     if line ~= "" and line:sub(1, 1) ~= "#" then
       local tree, wrong
       if #line > LONGEST_LINE then
@@ -172,11 +189,15 @@ function M.load(options, path)
           path:match("[^/]*$"), wrong, python.shortened(line))
       end
       trees[#trees + 1] = tree
+      lines[#trees] = { number, line }
     end
   end
   local names = { options = options, poptorch = poptorch, torch = torch }
-  for _, tree in ipairs(trees) do
-    eval(tree, names)
+  for i, tree in ipairs(trees) do
+    local ok, e = pcall(eval, tree, names)
+    if not ok then
+      error(placed(e, options, path, lines[i][1], lines[i][2]), 0)
+    end
   end
 end
 

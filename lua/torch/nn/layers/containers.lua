@@ -155,6 +155,8 @@ function M.Sequential:init(first, ...)
   local list = table.pack(first, ...)
   if type(first) == "table" and not Module:is(first) then
     list = first
+    errors.check(type(first[1]) ~= "string", "TypeError", "Sequential: {name, module} pairs stand "
+      .. "in one list: Sequential({{%q, module}, …})", first[1])
     if ordered.is_dict(first) then
       list = {}
       for name, module in pairs(first) do

@@ -103,7 +103,7 @@ local function failure(e)
   local known = type(e) == "table" and errors.Exception:is(e)
   return { class = known and getmetatable(e).__name or "RuntimeError", type = known and e.type,
     message = known and e.message or tostring(e),
-    traceback = known and e.traceback or debug.traceback(nil, 2) }
+    traceback = known and (e.frames or e.traceback) or debug.traceback(nil, 2) }
 end
 
 local function main(loader, id, channel, seed)
@@ -175,7 +175,8 @@ local function raise(pool, loader, id, e)
   close(pool, 0)
   loader._pool = nil
   errors.raise(errors.classes[e.class] or "RuntimeError",
-    "%s\nraised in DataLoader worker process %d:%s", e.message, id, e.traceback or "")
+    "%s\nraised in DataLoader worker process %d%s", e.message, id,
+    e.traceback and ":\n" .. e.traceback or "")
 end
 
 -- The next message of worker `id`.
