@@ -252,6 +252,50 @@ describe("canonicalise", function()
     stays("input %x: float32[2]\n%y = dropout(%x) site 0x5\noutput %y")
   end)
 
+  it("masks a gradient by the pooled values before it scatters it", function()
+    local before = [[
+      input %x: float32[1, 1, 4, 4]
+      input %g: float32[1, 1, 2, 2]
+      %p, %i = max_pool(%x, kernel_size=[2, 2], stride=[2, 2], padding=[0, 0], ]] ..
+      [[dilation=[1, 1], ceil_mode=false)
+      %s = max_pool_backward(%g, %i, size=[4, 4])
+    ]]
+    becomes(before .. [[
+      %y = relu_backward(%s, %x)
+      output %p, %y]], before .. [[
+      %m = relu_backward(%g, %p)
+      %y = max_pool_backward(%m, %i, size=[4, 4])
+      output %p, %y]])
+    stays(before .. [[
+      %y = relu_backward(%s, %s)
+      output %p, %y]])
+  end)
+
+  it("joins heads before it merges them with the next dimension", function()
+    local before = [[
+      input %q: float32[2, 4, 5, 8]
+      input %k: float32[2, 3, 5, 8]
+      input %o: float32[2, 5, 9]
+      %a = permute(%q, dims=[0, 2, 1, 3])
+      %b = reshape(%a, shape=[2, 5, 32])
+      %c = permute(%k, dims=[0, 2, 1, 3])
+      %d = reshape(%c, shape=[2, 5, 24])
+    ]]
+    becomes(before .. [[
+      %y = cat([%b, %d], dim=2)
+      output %y]], before .. [[
+      %e = cat([%a, %c], dim=2)
+      %y = reshape(%e, shape=[2, 5, 56])
+      output %y]])
+    stays(before .. [[
+      %y = cat([%b, %o], dim=2)
+      output %y]])
+    stays(before .. [[
+      %f = reshape(%c, shape=[2, 15, 8])
+      %y = cat([%f, %f], dim=2)
+      output %y]])
+  end)
+
   it("gives a value that takes another's place its names", function()
     becomes([[
       input %x "x": float32[2]

@@ -20,6 +20,11 @@
  *   dropout outside training           its operand
  *   custom_function, differentiated    its first operands
  *
+ * Where p, i = max_pool(x), the gradient is masked before it is scattered:
+ *
+ *   relu_backward(                     max_pool_backward(
+ *     max_pool_backward(g, i), x)        relu_backward(g, p), i)
+ *
  * First: it makes equal what is the same for cse, and constants visible to
  * fold. Linear: a rule looks at a node and the one before it. */
 #include "src/passes/common/canonicalise.h"
@@ -134,6 +139,28 @@ static LpVal dropout(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     return n->attr[1].i ? LP_NOVAL : if_fits(rw, n, in[0]);
 }
 
+/* Where g is scattered to, x has the pooled value; elsewhere both are 0. */
+static LpVal relu_backward(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    LpBuilder *b = &rw->gb.b;
+    const LpGraphNode *d = lp_rewrite_def(rw, in[0]);
+    if (!d || d->op->id != LP_OP_max_pool_backward ||
+        !lp_origin_same_place(&rw->to->origin[d->origin],
+                              &rw->to->origin[rw->gb.origin]))
+        return LP_NOVAL;
+    LpVal grad = d->in[0], index = d->in[1];
+    const LpAttr *size = d->attr;
+    const LpGraphNode *pool = lp_rewrite_def(rw, index);
+    if (!pool || pool->op->id != LP_OP_max_pool || pool->in[0] != in[1] ||
+        index != pool->out + 1 || lp_is_imm(grad) ||
+        !lp_type_eq(lp_graph_type(rw->to, grad),
+                    lp_graph_type(rw->to, pool->out)))
+        return LP_NOVAL;
+    LpVal masked = lp_op2(b, n->op->id, grad, pool->out);
+    return lp_emit(b, LP_OP_max_pool_backward, (LpVal[]){masked, index}, 2,
+                   size);
+}
+
 /* ---- the pass ------------------------------------------------------------
  */
 static const LpCanonRule rules[LP_N_OPS] = {
@@ -165,6 +192,8 @@ static const LpCanonRule rules[LP_N_OPS] = {
     [LP_OP_fill] = fill,
     [LP_OP_zero] = fill,
     [LP_OP_dropout] = dropout,
+    [LP_OP_relu_backward] = relu_backward,
+    [LP_OP_cat] = lp_canon_cat,
 };
 
 static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)

@@ -21,6 +21,7 @@ LpVal lp_canon_permute(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
 LpVal lp_canon_expand(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
 LpVal lp_canon_slice(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
 LpVal lp_canon_select(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
+LpVal lp_canon_cat(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
 LpVal lp_canon_cast(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
 LpVal lp_canon_same(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);
 LpVal lp_canon_detach(LpRewrite *rw, const LpGraphNode *n, const LpVal *in);

@@ -128,6 +128,49 @@ LpVal lp_canon_select(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     return reshaped(rw, in[0], lp_canon_type(rw, n), false);
 }
 
+/* What a reshape joined to dimension `dim` of v, if its elements had to be
+ * gathered: the operand whose dimension dim + 1 is `rest` long (0: any). */
+static LpVal unjoined(const LpRewrite *rw, LpVal v, int dim, int64_t rest)
+{
+    const LpGraphNode *d = made_by(rw, v, LP_OP_reshape);
+    if (!d || !made_by(rw, d->in[0], LP_OP_permute) ||
+        !lp_origin_same_place(&rw->to->origin[d->origin],
+                              &rw->to->origin[rw->gb.origin]))
+        return LP_NOVAL;
+    const LpType *t = lp_graph_type(rw->to, v);
+    const LpType *from = lp_graph_type(rw->to, d->in[0]);
+    if (from->ndim != t->ndim + 1 || lp_numel(t) == 0 ||
+        from->shape[dim] * from->shape[dim + 1] != t->shape[dim] ||
+        (rest && from->shape[dim + 1] != rest))
+        return LP_NOVAL;
+    for (int i = 0; i < t->ndim; i++)
+        if (i != dim && from->shape[i < dim ? i : i + 1] != t->shape[i])
+            return LP_NOVAL;
+    return d->in[0];
+}
+
+/* Joined heads side by side are heads side by side, joined: cat reads the
+ * scattered elements, which nobody gathers first. */
+LpVal lp_canon_cat(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
+{
+    enum { MOST = 8 };
+    LpVal part[MOST];
+    int dim = (int)n->attr[0].i;
+    int64_t rest = 0;
+    if (n->n_in > MOST)
+        return LP_NOVAL;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        part[i] = unjoined(rw, in[i], dim, rest);
+        if (part[i] == LP_NOVAL)
+            return LP_NOVAL;
+        rest = lp_graph_type(rw->to, part[i])->shape[dim + 1];
+    }
+    LpBuilder *b = &rw->gb.b;
+    LpVal all = lp_emit(b, LP_OP_cat, part, (int)n->n_in, n->attr);
+    const LpType *t = lp_canon_type(rw, n);
+    return lp_reshape(b, all, t->shape, t->ndim);
+}
+
 LpVal lp_canon_same(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
     (void)rw, (void)n;
