@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -330,6 +331,10 @@ static int read_plain(lua_State *L, const char *prompt)
         sigaction(SIGINT, &act, &old);
     fputs(prompt, stdout);
     fflush(stdout);
+    /* A signal just before a read would not end it: wait in short turns. */
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (catches && !lp_interrupt_raised() && poll(&in, 1, 100) <= 0)
+        continue;
     ssize_t n = lp_interrupt_raised() ? -1 : getline(&line, &cap, stdin);
     if (catches)
         sigaction(SIGINT, &old, NULL);

@@ -10,6 +10,7 @@ local M = {}
 ---@param name any
 ---@param title string  of the table, in messages
 function M.unknown(t, name, title)
+  require("torch.absent")(title, name)
   local names = {}
   for key in next, t do
     if type(key) == "string" and not key:find("^_") then

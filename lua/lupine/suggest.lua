@@ -65,7 +65,11 @@ end
 ---@return string
 return function(message)
   local bad_self = message:match("^[^\n]*attempt to index a %a+ value %(local 'self'%)")
-  if bad_self then
+  local counted = message:match("^[^\n]*attempt to index a nil value %(field 'integer index'%)")
+    or message:match("^[^\n]*attempt to index a nil value %(field '%?'%)")
+  if counted then
+    return counted .. "; lists count from 1, tensors from 0" .. message:sub(#counted + 1)
+  elseif bad_self then
     return bad_self .. "; a method is called with a colon: object:method(...)"
       .. message:sub(#bad_self + 1)
   end

@@ -66,6 +66,7 @@ end
 
 return setmetatable(M, {
   __index = function(t, name)
+    require("torch.absent")("poptorch", name)
     local known = {}
     for key in pairs(t) do
       known[#known + 1] = key

@@ -44,6 +44,28 @@ local function warn_once(kind, path, text)
   end
 end
 
+-- The device has no 64 bits.
+local function check_range(t)
+  local torch = require("torch")
+  local x, limit = t.tensor
+  if x:numel() == 0 or x.is_meta then
+    return
+  elseif x.dtype == torch.int64 then
+    limit = torch.iinfo(torch.int32).max
+  elseif x.dtype == torch.float64 then
+    limit = torch.finfo(torch.float32).max
+  else
+    return
+  end
+  x = x:detach()
+  local low, high = x:min():item(), x:max():item()
+  if high > limit and high < math.huge or low < -limit - 1 and low > -math.huge then
+    local has = x:is_floating_point() and "float32" or "int32"
+    warn_once("range " .. t.path, t.path, ("values from %s to %s do not fit in %s, which the "
+      .. "device has for %s: they are changed"):format(low, high, has, tostring(x.dtype)))
+  end
+end
+
 -- The call's arguments as specs of what the device gets, their tensors, and
 -- the tensors that the caller gave.
 local function take(s, values)
@@ -58,6 +80,7 @@ local function take(s, values)
     if not t.tensor:is_contiguous() then
       warn_once("strides", t.path, "an input that is not contiguous is copied at every call")
     end
+    check_range(t)
     t.tensor = narrow(t.tensor:detach())
     t.spec.dtype = t.tensor.dtype
   end

@@ -118,8 +118,15 @@ function Exception.__tostring(e)
   local where = e.origin ~= "" and e.origin .. ": " or ""
   return ("%s%s: %s"):format(where, name, e.message)
 end
+
+--- "failed: " .. e
+function Exception.__concat(a, b)
+  return tostring(a) .. tostring(b)
+end
+
 for _, cls in pairs(classes) do
   cls.__tostring = Exception.__tostring
+  cls.__concat = Exception.__concat
 end
 
 local function poptorch_text(e)

@@ -12,6 +12,7 @@ local limits = require("torch.limits")
 local methods = require("torch.methods")
 local printing = require("torch.printing")
 local sampled = require("torch.sampled")
+local typed = require("torch.typed")
 local windows = require("torch.windows")
 
 require("lupine.suggest") -- for the host, which prints errors
@@ -49,10 +50,26 @@ M.special = core.forms.special
 M.linalg = require("torch.linalg")
 
 --- torch.Tensor:is(x) is isinstance(x, torch.Tensor).
-M.Tensor = setmetatable({ __name = "torch.Tensor" }, { __methods = core.methods })
+local of_default_type = typed.constructor("Tensor")
+M.Tensor = setmetatable({ __name = "torch.Tensor" }, {
+  __methods = core.methods,
+  __call = function(_, ...)
+    return of_default_type(...)
+  end,
+})
 core.Tensor.__methods = core.methods -- for completion
 function M.Tensor.is(_, x)
   return core.is_tensor(x)
+end
+
+for name, make in pairs(typed) do
+  if name:find("Tensor$") then
+    M[name] = make
+  end
+end
+
+function core.methods.cuda()
+  M.cuda()
 end
 
 M.asarray = core.as_tensor

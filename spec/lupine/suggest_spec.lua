@@ -41,6 +41,11 @@ describe("A call of nil", function()
       suggest("x.lua:3: attempt to index a nil value (local 'self')\ntrace"))
   end)
 
+  it("says where lists begin", function()
+    assert.matches("; lists count from 1, tensors from 0$",
+      suggest("attempt to index a nil value (field 'integer index')"))
+  end)
+
   it("stays as it is when nothing is near, or the name exists", function()
     for _, text in ipairs({
       "attempt to call a nil value (method 'qqqqqqq')",
@@ -78,7 +83,7 @@ describe("A call of nil", function()
 
   it("names nothing that is not near", function()
     local torch = require("torch")
-    for _, name in ipairs({ "jit", "fft", "func", "distributed", "onnx" }) do
+    for _, name in ipairs({ "jot", "fff", "distribute", "onyx" }) do
       local ok, e = pcall(function() return torch[name] end)
       assert.is_false(ok)
       assert.equal(("module 'torch' has no attribute '%s'"):format(name), e.message)

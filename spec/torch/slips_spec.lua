@@ -210,3 +210,109 @@ describe("a call of a module by name", function()
     assert.equal(batch, (Net()(batch)))
   end)
 end)
+
+describe("names that are not there", function()
+  it("say what there is instead of a near name", function()
+    for _, name in ipairs({ "jit", "compile", "autocast", "func", "fft", "onnx",
+      "distributed" }) do
+      raises("NotImplementedError", "^torch%." .. name .. " is not there: ", function()
+        return torch[name]
+      end)
+    end
+    raises("NotImplementedError", "torch.nn.DataParallel", function()
+      return nn.DataParallel
+    end)
+    raises("NotImplementedError", "torch.optim.swa_utils", function()
+      return torch.optim.swa_utils
+    end)
+    raises("NotImplementedError", "torch.utils.checkpoint", function()
+      return torch.utils.checkpoint
+    end)
+    raises("NotImplementedError", "poptorch.cond", function()
+      return poptorch.cond
+    end)
+    raises("AttributeError", "did you mean 'AdamW'", function()
+      return torch.optim.AdmW
+    end)
+  end)
+
+  it("of CUDA are those that scripts ask without one", function()
+    assert.is_false(torch.cuda.is_available())
+    assert.equal(0, torch.cuda.device_count())
+    for _, fn in ipairs({
+      function() return torch.ones(1):cuda() end,
+      function() return nn.ReLU():cuda() end,
+      function() return torch.cuda.synchronize() end,
+    }) do
+      raises("RuntimeError", "there is no CUDA device here", fn)
+    end
+  end)
+end)
+
+describe("other spellings", function()
+  local x = torch.arange(6.0):reshape(2, 3)
+
+  it("of dim and keepdim are NumPy's", function()
+    helper.near(x:sum({ axis = 1 }), { 3, 12 })
+    assert.same({ 2, 1 }, { table.unpack(x:sum({ axis = 1, keepdims = true }).shape) })
+    assert.same({ 2, 6 }, { table.unpack(torch.cat({ x, x }, { axis = 1 }).shape) })
+    raises("TypeError", "unexpected keyword argument 'axis'", function()
+      x:sum({ dim = 0, axis = 1 })
+    end)
+  end)
+
+  it("of tensors are constructors by type", function()
+    assert.equal(torch.float32, torch.FloatTensor({ 1, 2 }).dtype)
+    assert.equal(torch.int64, torch.LongTensor({ 1, 2 }).dtype)
+    assert.same({ 2, 3 }, { table.unpack(torch.Tensor(2, 3).shape) })
+    helper.near(torch.Tensor({ 1, 2 }), { 1, 2 })
+    assert.is_true(torch.Tensor:is(x))
+    raises("TypeError", "values are given as one list", function()
+      torch.LongTensor(1.5)
+    end)
+  end)
+end)
+
+describe("messages", function()
+  it("name the argument that is nil where sizes are listed", function()
+    raises("TypeError", "positional argument 2 of 2 is nil", function()
+      torch.randn(4, nil)
+    end)
+  end)
+
+  it("are joined to strings by ..", function()
+    local _, e = pcall(error, torch.errors.new("ValueError", nil, "wrong"))
+    assert.matches("^failed: .*ValueError: wrong!$", "failed: " .. e .. "!")
+  end)
+
+  it("of interpolate name the shape that has nothing to resize", function()
+    raises("NotImplementedError", "3, 4 or 5 dimensions", function()
+      nn.functional.interpolate(torch.ones(2, 3), { scale_factor = 2 })
+    end)
+  end)
+
+  it("of torch.load name a pickle", function()
+    local path = os.tmpname()
+    local f = assert(io.open(path, "wb"))
+    f:write("\128\2\138\10l\252\156F\249 j\168P\25.")
+    f:close()
+    local ok, e = pcall(torch.load, path)
+    os.remove(path)
+    assert.is_false(ok)
+    assert.matches("a pickle", e.message)
+  end)
+
+  it("warn of integers that the device can not hold", function()
+    local said = {}
+    local logging = require("poptorch.logging")
+    local warn = logging.warn
+    logging.warn = function(...)
+      said[#said + 1] = string.format(...)
+    end
+    local model = poptorch.inferenceModel(nn.Identity())
+    local ok = pcall(model, torch.tensor({ 1 << 40 }))
+    logging.warn = warn
+    assert.is_true(ok)
+    assert.matches("do not fit in int32", table.concat(said, "\n"))
+  end)
+end)

@@ -346,16 +346,29 @@ static bool given(LpFormCall *c, const LpForm *f, int k, int i, LpMiss *m)
     return true;
 }
 
+/* What PyTorch takes for a parameter besides its name: NumPy's spelling. */
+static const char *other_name(const char *name)
+{
+    if (strcmp(name, "self") == 0)
+        return "input";
+    if (strcmp(name, "dim") == 0)
+        return "axis";
+    return strcmp(name, "keepdim") == 0 ? "keepdims" : NULL;
+}
+
 /* Pushes the keyword of that name; false (and nothing) if it is not there. */
 static bool push_keyword(LpFormCall *c, const char *name)
 {
     if (!c->kw)
         return false;
+    const char *other = other_name(name);
     lua_pushstring(c->L, name);
-    if (lua_rawget(c->L, c->kw) == LUA_TNIL &&
-        (strcmp(name, "self") != 0 ||
-         (lua_pop(c->L, 1), lua_pushliteral(c->L, "input"),
-          lua_rawget(c->L, c->kw) == LUA_TNIL))) {
+    if (lua_rawget(c->L, c->kw) == LUA_TNIL && other) {
+        lua_pop(c->L, 1);
+        lua_pushstring(c->L, other);
+        lua_rawget(c->L, c->kw);
+    }
+    if (lua_isnil(c->L, -1)) {
         lua_pop(c->L, 1);
         return false;
     }
@@ -463,11 +476,23 @@ static bool specials(LpFormCall *c, const LpForm *f, LpMiss *m)
     return true;
 }
 
+static bool has_keyword(const LpFormCall *c, const char *name)
+{
+    lua_pushstring(c->L, name);
+    bool has = lua_rawget(c->L, c->kw) != LUA_TNIL;
+    lua_pop(c->L, 1);
+    return has;
+}
+
 static bool is_parameter(const LpFormCall *c, const LpForm *f, const char *key)
 {
-    for (int i = 0; i < f->n_args; i++)
-        if (strcmp(f->arg[i].name, key) == 0)
+    for (int i = 0; i < f->n_args; i++) {
+        const char *other = other_name(f->arg[i].name);
+        if (strcmp(f->arg[i].name, key) == 0 ||
+            (other && strcmp(other, key) == 0 &&
+             !has_keyword(c, f->arg[i].name)))
             return true;
+    }
     for (int i = 0; lp_special_names[i]; i++)
         if (strcmp(lp_special_names[i], key) == 0)
             return lp_special_allowed(c, f, i);

@@ -79,6 +79,20 @@ static void say_key(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
              near ? "'?" : "");
 }
 
+/* The usual reason is a nil among them, from a misspelt name. */
+static void say_many(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
+{
+    int nil = 1;
+    while (nil <= c->n_pos && !lua_isnil(c->L, nil))
+        nil++;
+    if (nil <= c->n_pos)
+        snprintf(buf, size, "positional argument %d of %d is nil", nil,
+                 c->n_pos);
+    else
+        snprintf(buf, size, "takes %d positional arguments, but %d were given",
+                 m->form->n_positional, c->n_pos);
+}
+
 static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
 {
     const LpFormArg *a = &m->form->arg[m->arg];
@@ -96,8 +110,7 @@ static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
                  a->name);
         return;
     case LP_MISS_MANY:
-        snprintf(buf, size, "takes %d positional arguments, but %d were given",
-                 m->form->n_positional, c->n_pos);
+        say_many(c, m, buf, size);
         return;
     case LP_MISS_KEY:
         say_key(c, m, buf, size);

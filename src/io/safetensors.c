@@ -61,6 +61,10 @@ static LpStatus read_header(Reader *r, int64_t *data, LpErr *e)
                "%s: a zip archive (PyTorch's pickles are such), no safetensors "
                "file",
                r->name);
+    LP_FAIL_IF(h[0] == 0x80 && h[1] >= 2 && h[1] <= 5, e, LP_E_VALUE,
+               "%s: a pickle (PyTorch's files of before version 1.6 are such), "
+               "no safetensors file",
+               r->name);
     LP_FAIL_IF(n > MOST_HEADER || (int64_t)n > r->size - LENGTH, e, LP_E_VALUE,
                "%s: no safetensors file, or truncated: a header of %llu bytes "
                "in a file of %lld (at most %d are allowed)",

@@ -313,6 +313,11 @@ function Module.__tostring(self)
   return ("%s(%s)"):format(self:_get_name(), inside)
 end
 
+--- error: RuntimeError, there is no such device
+function Module.cuda()
+  require("torch.cuda")()
+end
+
 function Module:_get_name()
   return getmetatable(self).__name
 end

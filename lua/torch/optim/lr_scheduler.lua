@@ -16,6 +16,7 @@ local M = {}
 ---@field base_lrs number[]
 local LRScheduler = class.new("LRScheduler")
 M.LRScheduler = LRScheduler
+M._LRScheduler = LRScheduler -- its older name
 
 --- For sub-classes with get_lr of their own: LRScheduler.init(self, optimizer).
 function LRScheduler:init(optimizer, last_epoch)

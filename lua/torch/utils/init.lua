@@ -1,2 +1,2 @@
 --- torch.utils: torch.utils.data.
-return { data = require("torch.utils.data") }
+return require("lupine.namespace").close({ data = require("torch.utils.data") }, "torch.utils")

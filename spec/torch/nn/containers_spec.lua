@@ -88,6 +88,31 @@ describe("ModuleList and ModuleDict", function()
   end)
 end)
 
+describe("a slice of a container", function()
+  it("is one of some of its modules, as in Python", function()
+    local net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 3))
+    assert.equal("Sequential(\n  (0): Linear(in_features=2, out_features=2, bias=True)\n"
+      .. "  (1): ReLU()\n)", tostring(net[":-1"]))
+    assert.same({ "2.weight", "2.bias" }, keys(net["2:"])) -- keeps the names
+    assert.equal(2, #net["::2"])
+    assert.equal(0, #net["3:"])
+    local list = nn.ModuleList({ nn.ReLU(), nn.Tanh(), nn.ReLU() })
+    assert.equal("ModuleList(\n  (0): Tanh()\n)", tostring(list["1:2"]))
+    assert.equal(list[2], list["1:2"][1])
+  end)
+
+  it("and index 0 say how they count", function()
+    local net = nn.Sequential(nn.ReLU())
+    helper.raises("IndexError", "counted from 1", function()
+      return net[0]
+    end)
+    helper.raises("IndexError", "expected a slice", function()
+      return net["a:b"]
+    end)
+    assert.is_nil(net[2])
+  end)
+end)
+
 describe("ParameterList and ParameterDict", function()
   it("register tensors as parameters", function()
     local list = nn.ParameterList({ torch.zeros({ 2, 3 }), torch.zeros({ 4 }) })

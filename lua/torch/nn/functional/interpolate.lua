@@ -145,6 +145,9 @@ return function(F)
     .. "align_corners=None, recompute_scale_factor=None, antialias=False)",
     function(x, size, scale, mode, align, recompute, antialias)
       local n = x:dim() - 2
+      errors.check(n >= 1 and n <= 3, "NotImplementedError", "interpolate: the input must have 3, "
+        .. "4 or 5 dimensions (batch, channels, then what is resized), got shape %s",
+        tostring(x.shape))
       if antialias then
         smooth.check(mode)
       end

@@ -12,6 +12,29 @@ local M = {}
 
 -- ---- lists of modules ------------------------------------------------------
 
+-- list["1:3"]: another one of some of the modules; as in tensors' slices the
+-- text is Python's and counts from 0.
+local function slice(self, cls, name, span)
+  local from, to, step = span:match("^%s*(-?%d*)%s*:%s*(-?%d*)%s*:?%s*(%d*)%s*$")
+  errors.check(from and step ~= "0", "IndexError", "%s[%q]: expected a slice such as \"1:3\"",
+    name, span)
+  local n = #self
+  local function place(digits, default)
+    local i = tonumber(digits) or default
+    return math.max(0, math.min(n, i < 0 and n + i or i))
+  end
+  local out = cls()
+  local names = {}
+  for _, key in self._modules:each() do
+    names[#names + 1] = key
+  end
+  for i = place(from, 0), place(to, n) - 1, tonumber(step) or 1 do
+    local named = name == "Sequential" and names[i + 1] or tostring(#out)
+    out:add_module(named, self[i + 1])
+  end
+  return out
+end
+
 -- What Sequential and ModuleList share: `[]`, #, append, extend, insert.
 local function list_class(name)
   local cls = Module:extend(name)
@@ -23,8 +46,11 @@ local function list_class(name)
 
   function cls.__index(self, key)
     if math.type(key) == "integer" then
+      errors.check(key ~= 0, "IndexError", "%s[0]: its modules are counted from 1", name)
       local found = slot(self, key)
       return found and self._modules.values[found] or nil
+    elseif type(key) == "string" and key:find(":", 1, true) then
+      return slice(self, cls, name, key)
     end
     return Module.__index(self, key)
   end

@@ -1,0 +1,53 @@
+--- Names of PyTorch that are not there: what to say instead of a near name
+--- that means something else.
+local errors = require("torch.errors")
+
+local COMPILE = "operators run at once on the host; poptorch.trainingModel and inferenceModel "
+  .. "compile a model"
+
+-- module -> name -> what takes its place
+local M = {
+  torch = {
+    compile = COMPILE, jit = COMPILE, fx = COMPILE, export = COMPILE, _dynamo = COMPILE,
+    autocast = "for the device there is poptorch.autocasting; model:half() makes a model float16",
+    amp = "for the device there are poptorch.autocasting and the optimizers' loss_scaling",
+    func = "gradients as functions are in torch.autograd and torch.autograd.functional",
+    vmap = "write the batch dimension out",
+    fft = "there are no Fourier transforms",
+    onnx = "torch.save writes safetensors; there is no other format of models",
+    distributed = "replicas are an option: poptorch.Options():replicationFactor(n)",
+    multiprocessing = "DataLoader has workers of its own: num_workers",
+    sparse = "all tensors are dense",
+    quantization = "there are no quantized types", ao = "there are no quantized types",
+    hub = "load the weights by torch.load",
+    profiler = "`lupine profile` and poptorch.Options():hostProfile(true) tell the times",
+    backends = "there is nothing to switch", mps = "there is the host and the simulated IPU",
+    xpu = "there is the host and the simulated IPU",
+  },
+  ["torch.nn"] = {
+    DataParallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
+    parallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
+    SyncBatchNorm = "every replica has its own statistics",
+  },
+  ["torch.optim"] = {
+    swa_utils = "average the entries of state_dict() yourself",
+    SparseAdam = "all gradients are dense: use Adam",
+  },
+  ["torch.utils"] = {
+    checkpoint = "for the device there are poptorch.recomputationCheckpoint and "
+      .. "Options().TensorLocations",
+    tensorboard = "print or write the figures yourself",
+  },
+  poptorch = {
+    cond = "poptorch.for_loop is there; choose between two results with torch.where",
+  },
+}
+
+--- Raises if the module's name is one of those.
+---@param module string "torch.nn"
+---@param name any
+return function(module, name)
+  local why = M[module] and M[module][name]
+  errors.check(not why, "NotImplementedError", "%s.%s is not there: %s", module, tostring(name),
+    why)
+end
