@@ -4,8 +4,7 @@
 # of the tools that check what Lua cannot reach. Usage: unused.sh BUILD
 set -u
 obj=${1:-build}/obj
-files=$(for c in $(git ls-files 'src/*.c' 'runtime/*.c' 'spec/tools/*.c' \
-        'spec/fuzz/*.c'); do
+files=$(for c in $(find src runtime spec/tools spec/fuzz -name '*.c'); do
     ls "$obj/${c%.c}.o" "$obj/${c%.c}".*.o 2>/dev/null
 done)
 if [ -z "$files" ]; then
