@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/checked.h"
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
 
@@ -96,6 +97,28 @@ void lp_file_order(void *p, int64_t n, size_t size, bool big)
             b[lo] = b[hi];
             b[hi] = t;
         }
+}
+
+bool lp_file_array_bytes(const LpType *t, int64_t *bytes)
+{
+    int64_t n = (int64_t)lp_dtype_size(t->dtype);
+    bool empty = false;
+    for (int i = 0; i < t->ndim; i++) {
+        empty |= t->shape[i] == 0;
+        if (!lp_mul_i64(n, t->shape[i] ? t->shape[i] : 1, &n))
+            return false;
+    }
+    *bytes = empty ? 0 : n;
+    return true;
+}
+
+void lp_file_elements(void *p, const LpType *t, bool big)
+{
+    unsigned char *b = p;
+    int64_t n = lp_numel(t);
+    lp_file_order(p, n, lp_dtype_size(t->dtype), big);
+    for (int64_t i = 0; t->dtype == LP_BOOL && i < n; i++)
+        b[i] = b[i] != 0;
 }
 
 /* ---- replacing ----------------------------------------------------------- */

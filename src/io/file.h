@@ -40,6 +40,13 @@ void lp_file_abandon(LpFileOut *o);
 /* n elements of `size` bytes between the machine's order and that of a file
  * (big- or little-endian): both ways are the same. */
 void lp_file_order(void *p, int64_t n, size_t size, bool big);
+/* The bytes of an array of that type, of a header that is not to be believed;
+ * false beyond int64_t. A size of 0 counts as 1 beside the others, so that
+ * these cannot wrap either. */
+bool lp_file_array_bytes(const LpType *t, int64_t *bytes);
+/* Elements as they stand in a file to this machine's: order, and booleans 0 or
+ * 1. `p` has all elements of the type. */
+void lp_file_elements(void *p, const LpType *t, bool big);
 
 /* Tensors by name, and texts by name beside them. Zero-initialised is empty;
  * owns its names, texts and one reference of each tensor. */

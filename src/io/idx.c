@@ -138,22 +138,16 @@ static LpStatus read_magic(Reader *r, LpType *type, LpErr *e)
     return LP_OK;
 }
 
-/* Bytes of header and elements. A size of 0 counts as 1 here, so that sizes
- * beside it cannot wrap either. */
+/* Bytes of header and elements. */
 static LpStatus read_sizes(Reader *r, LpType *type, int64_t *total, LpErr *e)
 {
     unsigned char h[4 * LP_MAX_DIMS];
-    int64_t n = (int64_t)lp_dtype_size(type->dtype);
-    bool ok = true, empty = false;
+    int64_t n;
     LP_TRY(exactly(r, h, 4 * (size_t)type->ndim, "the list of sizes", e));
-    for (int i = 0; i < type->ndim; i++) {
-        int64_t size = type->shape[i] = big_endian32(h + 4 * i);
-        empty |= size == 0;
-        ok = ok && lp_mul_i64(n, size ? size : 1, &n);
-    }
-    if (empty)
-        n = 0;
-    ok = ok && lp_add_i64(n, HEADER + 4 * type->ndim, total);
+    for (int i = 0; i < type->ndim; i++)
+        type->shape[i] = big_endian32(h + 4 * i);
+    bool ok = lp_file_array_bytes(type, &n) &&
+              lp_add_i64(n, HEADER + 4 * type->ndim, total);
     char shape[LP_SHAPE_STR];
     LP_FAIL_IF(!ok, e, LP_E_VALUE,
                "%s: the sizes %s are beyond what any file can hold", r->name,

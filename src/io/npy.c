@@ -218,15 +218,10 @@ static LpStatus read_header(const LpSource *src, Header *h, int64_t *data,
 static LpStatus check_length(const LpSource *src, const Header *h, int64_t data,
                              int64_t *bytes, LpErr *e)
 {
-    int64_t n = (int64_t)lp_dtype_size(h->type.dtype), total = 0;
-    bool ok = true, empty = false;
+    int64_t total = 0;
     char shape[LP_SHAPE_STR];
-    for (int i = 0; i < h->type.ndim; i++) {
-        empty |= h->type.shape[i] == 0;
-        ok = ok && lp_mul_i64(n, h->type.shape[i] ? h->type.shape[i] : 1, &n);
-    }
-    *bytes = empty ? 0 : n;
-    ok = ok && lp_add_i64(*bytes, data, &total);
+    bool ok = lp_file_array_bytes(&h->type, bytes) &&
+              lp_add_i64(*bytes, data, &total);
     LP_FAIL_IF(!ok, e, LP_E_VALUE,
                "%s: the sizes %s are beyond what any file can hold", src->name,
                lp_shape_str(&h->type, shape));
@@ -268,9 +263,7 @@ LpStatus lp_npy_read_source(const LpSource *src, LpTensor **out, LpErr *e)
         lp_tensor_release(t);
         return s;
     }
-    lp_file_order(p, lp_numel(&h.type), lp_dtype_size(h.type.dtype), h.big);
-    for (int64_t i = 0; h.type.dtype == LP_BOOL && i < bytes; i++)
-        p[i] = p[i] != 0;
+    lp_file_elements(p, &h.type, h.big);
     if (h.fortran && h.type.ndim > 1)
         return fortran_view(t, &h.type, out, e);
     *out = t;

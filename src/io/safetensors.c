@@ -16,7 +16,6 @@
 
 #include <jansson.h>
 
-#include "src/base/checked.h"
 #include "src/base/mem.h"
 
 #define LENGTH 8
@@ -115,8 +114,6 @@ static LpStatus bad_entry(const Reader *r, const Entry *x, const char *what,
 static LpStatus read_shape(const Reader *r, json_t *shape, Entry *x,
                            int64_t *bytes, LpErr *e)
 {
-    int64_t n = (int64_t)lp_dtype_size(x->type.dtype);
-    bool empty = false, ok = true;
     if (!json_is_array(shape) || json_array_size(shape) > LP_MAX_DIMS)
         return bad_entry(r, x, "shape is not a list of at most 12 sizes", e);
     x->type.ndim = (int8_t)json_array_size(shape);
@@ -126,12 +123,10 @@ static LpStatus read_shape(const Reader *r, json_t *shape, Entry *x,
         if (size < 0)
             return bad_entry(r, x, "a size is not a number from 0 on", e);
         x->type.shape[i] = size;
-        empty |= size == 0;
-        ok = ok && lp_mul_i64(n, size ? size : 1, &n);
     }
-    *bytes = empty ? 0 : n;
-    return ok ? LP_OK
-              : bad_entry(r, x, "sizes beyond what any file can hold", e);
+    return lp_file_array_bytes(&x->type, bytes)
+               ? LP_OK
+               : bad_entry(r, x, "sizes beyond what any file can hold", e);
 }
 
 static LpStatus read_entry(const Reader *r, json_t *v, int64_t room, Entry *x,
@@ -208,15 +203,11 @@ static LpStatus check_tiling(Reader *r, int64_t room, LpErr *e)
 /* ---- reading ------------------------------------------------------------- */
 static LpStatus read_data(Reader *r, Entry *x, LpErr *e)
 {
-    int64_t n = lp_numel(&x->type);
-    size_t size = lp_dtype_size(x->type.dtype);
     LP_TRY(lp_tensor_new(&x->type, &x->t, e));
     char *p = lp_tensor_data(x->t);
     LP_TRY(lp_file_read(r->f, r->name, p, (size_t)(x->end - x->begin),
                         "a tensor", e));
-    lp_file_order(p, n, size, false);
-    for (int64_t i = 0; x->type.dtype == LP_BOOL && i < n; i++)
-        p[i] = p[i] != 0;
+    lp_file_elements(p, &x->type, false);
     return LP_OK;
 }
 
