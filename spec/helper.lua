@@ -1,4 +1,4 @@
---- What the specs share: tolerances per dtype, near(), raises(), places.
+--- What the specs share: tolerances per dtype, near(), raises(), logged(), places.
 local M = {}
 
 --- Absolute and relative tolerance of results in a dtype: a few units in the
@@ -77,6 +77,19 @@ function M.raises(class, pattern, fn)
     error(("message %q does not match %q"):format(e.message, pattern), 2)
   end
   return e
+end
+
+--- The lines that f logs, as one text.
+function M.logged(f)
+  local core = require("lupine.core")
+  local log, lines = core.host.log, {}
+  core.host.log = function(_, line)
+    lines[#lines + 1] = line
+  end
+  local ok, e = pcall(f)
+  core.host.log = log
+  assert(ok, e)
+  return table.concat(lines, "\n")
 end
 
 return M

@@ -1,5 +1,4 @@
 --- What a call of a wrapped model may be given and what it returns.
-local core = require("lupine.core")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -15,18 +14,6 @@ end
 
 local function vec(...)
   return torch.tensor({ ... }, { dtype = torch.float32 })
-end
-
--- Lines that f logs.
-local function logged(f)
-  local log, lines = core.host.log, {}
-  core.host.log = function(_, line)
-    lines[#lines + 1] = line
-  end
-  local ok, e = pcall(f)
-  core.host.log = log
-  assert(ok, e)
-  return table.concat(lines, "\n")
 end
 
 describe("arguments", function()
@@ -176,7 +163,7 @@ describe("arguments", function()
     end)
     local x = torch.tensor({ { 1.0, 2 }, { 3, 4 } }, { requires_grad = true })
     local y
-    assert.matches("requires a gradient", logged(function()
+    assert.matches("requires a gradient", helper.logged(function()
       y = f(x)
     end))
     assert.is_false(y.requires_grad)
@@ -245,7 +232,7 @@ describe("results", function()
   it("that are tensors of the host come back as they are, and it is told", function()
     local constant = vec(5)
     local out
-    assert.matches("not on the IPU", logged(function()
+    assert.matches("not on the IPU", helper.logged(function()
       out = infer(function(_, x)
         return { x + 1, constant }
       end)(vec(1))

@@ -1,5 +1,4 @@
 --- An executor's life: compile, run, detach, attach, destroy, wrap again.
-local core = require("lupine.core")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -40,17 +39,6 @@ end
 
 local function options(di)
   return poptorch.Options():deviceIterations(di)
-end
-
-local function logged(f)
-  local log, lines = core.host.log, {}
-  core.host.log = function(_, line)
-    lines[#lines + 1] = line
-  end
-  local ok, e = pcall(f)
-  core.host.log = log
-  assert(ok, e)
-  return table.concat(lines, "\n")
 end
 
 describe("destroying and wrapping again", function()
@@ -145,7 +133,7 @@ describe("compile", function()
     assert.is_true(model:isCompiled())
     assert.is_true(model:isAttachedToDevice())
     near(net.fc.bias, { 0 })
-    assert.matches("ignored", logged(function()
+    assert.matches("ignored", helper.logged(function()
       model:compile(x, t)
     end))
     model(x, t)

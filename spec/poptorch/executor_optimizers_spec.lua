@@ -1,6 +1,5 @@
 --- Optimizers on the device. Expected weights are worked out from the formulas
 --- of PyTorch's and PopART's documentation.
-local core = require("lupine.core")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -17,17 +16,6 @@ end
 
 function Sum:forward(x)
   return poptorch.identity_loss(self.w * x, "sum")
-end
-
-local function logged(f)
-  local log, lines = core.host.log, {}
-  core.host.log = function(_, line)
-    lines[#lines + 1] = line
-  end
-  local ok, e = pcall(f)
-  core.host.log = log
-  assert(ok, e)
-  return table.concat(lines, "\n")
 end
 
 -- Weights after each of the steps, from 1.
@@ -220,7 +208,7 @@ describe("the combined form of SGD", function()
 
   it("alone has a velocity scale", function()
     local net = Sum(1)
-    assert.matches("velocity_scaling has no effect", logged(function()
+    assert.matches("velocity_scaling has no effect", helper.logged(function()
       poptorch.optim.SGD(net:parameters(), { lr = 0.1, velocity_scaling = 2.0 })
     end))
   end)

@@ -1,6 +1,5 @@
 --- Changing the optimizer of a compiled model, attributes that may change and
 --- those that may not, optimizers that are refused.
-local core = require("lupine.core")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -17,17 +16,6 @@ end
 
 function Sum:forward(x)
   return poptorch.identity_loss(self.w * x, "sum")
-end
-
-local function logged(f)
-  local log, lines = core.host.log, {}
-  core.host.log = function(_, line)
-    lines[#lines + 1] = line
-  end
-  local ok, e = pcall(f)
-  core.host.log = log
-  assert(ok, e)
-  return table.concat(lines, "\n")
 end
 
 local function pop(name, t)
@@ -192,12 +180,12 @@ describe("setOptimizer", function()
     model(torch.ones(1))
     optimizer.param_groups[1].loss_scaling = 2
     optimizer.lr = 5
-    local text = logged(function()
+    local text = helper.logged(function()
       model:setOptimizer(optimizer)
     end)
     assert.matches("unexpected group attribute 'loss_scaling'", text)
     assert.matches("unexpected optimizer attribute 'lr'", text)
-    assert.equal("", logged(function()
+    assert.equal("", helper.logged(function()
       model:setOptimizer(optimizer)
     end))
   end)
@@ -277,7 +265,7 @@ describe("an optimizer that cannot run on the device", function()
 
   it("but for its sub-class is told", function()
     local Mine = torch.optim.SGD:extend("Mine")
-    local text = logged(function()
+    local text = helper.logged(function()
       wrap(Mine(net:parameters(), { lr = 0.1 }))()
     end)
     assert.matches("sub%-class of SGD", text)
