@@ -3,31 +3,18 @@
 ---
 --- They are added to torch and, where PyTorch has a method of that name, to
 --- tensors. Arguments go by position or by name.
-local check = require("lupine.check")
 local core = require("lupine.core")
+local defined = require("torch.define")
 local errors = require("torch.errors")
-local signatures = require("lupine.signatures")
 
 local M = {}
 local op = core.forms.functions
 local methods = core.methods
+local tensor = defined.tensor
 
-local function tensor(x, where, name)
-  errors.check(core.is_tensor(x), "TypeError", "%s: argument '%s' must be a Tensor, not %s",
-    where, name, check.describe(x))
-  return x
-end
-
--- Defines torch.NAME(params) as fn(values in order); the first parameter must
--- be a tensor. `method`: x:NAME too.
+-- torch.NAME(params); `method`: x:NAME too.
 local function define(name, params, method, fn)
-  local where = name .. "()"
-  M[name] = function(...)
-    local a = check.arguments(where, params, nil, ...)
-    tensor(a[1], where, params[1])
-    return fn(table.unpack(a, 1, #params))
-  end
-  signatures.note(M[name], ("%s(%s)"):format(name, table.concat(params, ", ")))
+  M[name] = defined.fn(name, params, fn)
   if method then
     methods[name] = M[name]
   end

@@ -6,26 +6,13 @@
 --- tensors.
 local check = require("lupine.check")
 local core = require("lupine.core")
+local define = require("torch.define").fn
 local errors = require("torch.errors")
 
 local M = {}
 local op = core.forms.functions
 local methods = core.methods
-
-local function tensor(x, where, name)
-  errors.check(core.is_tensor(x), "TypeError", "%s: argument '%s' must be a Tensor, not %s",
-    where, name, check.describe(x))
-  return x
-end
-
--- torch.NAME(params) as fn(values in order); the first parameter is a tensor.
-local function define(name, params, fn)
-  local where = name .. "()"
-  return function(...)
-    local a = check.arguments(where, params, nil, ...)
-    return fn(tensor(a[1], where, params[1]), table.unpack(a, 2, #params))
-  end
-end
+local tensor = require("torch.define").tensor
 
 -- ---- facts -------------------------------------------------------------------
 

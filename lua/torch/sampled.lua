@@ -2,16 +2,12 @@
 --- histogramdd, gradient. They are made of operators.
 local check = require("lupine.check")
 local core = require("lupine.core")
+local define = require("torch.define")
 local errors = require("torch.errors")
 
 local M = {}
 local op = core.forms.functions
-
-local function tensor(x, where, name)
-  errors.check(core.is_tensor(x), "TypeError", "%s: argument '%s' must be a Tensor, not %s",
-    where, name, check.describe(x))
-  return x
-end
+local tensor = define.tensor
 
 local function given(v)
   return not check.is_none(v)

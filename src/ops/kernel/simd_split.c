@@ -1,7 +1,6 @@
 /* float32 as sums of bfloat16. Compiled once per instruction set. */
-#include <string.h>
-
 #include "src/ops/kernel/bf16_mm.h"
+#include "src/ops/kernel/simd_math.h"
 
 /* To nearest, ties to even; a NaN stays one. */
 static inline uint32_t rounded(uint32_t x)
@@ -10,34 +9,20 @@ static inline uint32_t rounded(uint32_t x)
     return (x & 0x7fffffffu) > 0x7f800000u ? x | 0x00400000u : r;
 }
 
-static inline uint32_t bits(float f)
-{
-    uint32_t x;
-    memcpy(&x, &f, sizeof x);
-    return x;
-}
-
-static inline float value(uint32_t x)
-{
-    float f;
-    memcpy(&f, &x, sizeof f);
-    return f;
-}
-
 static bool split(int64_t n, const float *restrict x, uint16_t *restrict hi,
                   uint16_t *restrict lo)
 {
     uint32_t bad = 0;
     if (!lo) {
         for (int64_t i = 0; i < n; i++)
-            hi[i] = (uint16_t)(rounded(bits(x[i])) >> 16);
+            hi[i] = (uint16_t)(rounded(bits_of_f(x[i])) >> 16);
         return true;
     }
     for (int64_t i = 0; i < n; i++) {
-        uint32_t h = rounded(bits(x[i]));
+        uint32_t h = rounded(bits_of_f(x[i]));
         bad |= (h & 0x7f800000u) == 0x7f800000u;
         hi[i] = (uint16_t)(h >> 16);
-        lo[i] = (uint16_t)(rounded(bits(x[i] - value(h))) >> 16);
+        lo[i] = (uint16_t)(rounded(bits_of_f(x[i] - f_of_bits(h))) >> 16);
     }
     return !bad;
 }

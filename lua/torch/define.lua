@@ -1,0 +1,36 @@
+--- How functions made of operators are defined: arguments by position or by
+--- name, the first of them a tensor.
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+local signatures = require("lupine.signatures")
+
+local M = {}
+
+--- x, which must be a tensor.
+---@param x any
+---@param where string the function, for the message
+---@param name string the argument
+---@return torch.Tensor
+function M.tensor(x, where, name)
+  errors.check(core.is_tensor(x), "TypeError", "%s: argument '%s' must be a Tensor, not %s",
+    where, name, check.describe(x))
+  return x
+end
+
+--- NAME(params) as fn(values in order).
+---@param name string
+---@param params string[]
+---@param fn function
+---@return function
+function M.fn(name, params, fn)
+  local where = name .. "()"
+  local function defined(...)
+    local a = check.arguments(where, params, nil, ...)
+    return fn(M.tensor(a[1], where, params[1]), table.unpack(a, 2, #params))
+  end
+  signatures.note(defined, ("%s(%s)"):format(name, table.concat(params, ", ")))
+  return defined
+end
+
+return M
