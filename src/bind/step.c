@@ -380,8 +380,8 @@ static int step_text(lua_State *L)
     return 1;
 }
 
-/* step:compile{threads=, fuse=, blocked=, packed=, homes=, winograd=}: the step
- * becomes the executor's. */
+/* step:compile{threads=, fuse=, blocked=, packed=, homes=, winograd=,
+ * lookups=}: the step becomes the executor's. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};
@@ -395,6 +395,7 @@ static int step_compile(lua_State *L)
                  .pack = lp_opt_bool(L, 2, "packed", true),
                  .home = lp_opt_bool(L, 2, "homes", true),
                  .pieces = lp_product_pieces(),
+                 .look = lp_opt_bool(L, 2, "lookups", true),
                  .fast = lp_opt_bool(L, 2, "winograd", true),
                  .block = lp_opt_bool(L, 2, "blocked", true)
                               ? blocks[lp_cpu_simd()]

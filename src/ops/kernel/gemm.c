@@ -33,13 +33,15 @@ PACK(double, pack_f64)
 
 static void panel_task(const LpGemmArgs *g, LpDtype t, int64_t p, int64_t w,
                        int64_t i0, int64_t i1, const void *a, void *c,
-                       void *work)
+                       const void *packed)
 {
     size_t off = (size_t)(p * w * g->k);
     if (t == LP_F64)
-        lp_nn()->f64->gemm_panel(g, a, (double *)work + off, p * w, i0, i1, c);
+        lp_nn()->f64->gemm_panel(g, a, (const double *)packed + off, p * w, i0,
+                                 i1, c);
     else
-        lp_nn()->f32->gemm_panel(g, a, (float *)work + off, p * w, i0, i1, c);
+        lp_nn()->f32->gemm_panel(g, a, (const float *)packed + off, p * w, i0,
+                                 i1, c);
 }
 
 static void pack_task(const LpGemmArgs *g, LpDtype t, int64_t p, int64_t w,
@@ -94,5 +96,25 @@ void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
             int64_t i1 = i0 + ROWS < g->m ? i0 + ROWS : g->m;
             panel_task(g, t, p, w, i0, i1, a, c, work);
         }
+    }
+}
+
+void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed)
+{
+    int64_t w = width_of(t);
+    for (int64_t p = 0; p * w < g->n; p++)
+        pack_task(g, t, p, w, b, packed);
+}
+
+void lp_gemm_packed(const LpGemmArgs *g, LpDtype t, const void *a,
+                    const void *packed, void *c, int threads)
+{
+    int64_t w = width_of(t), panels = (g->n + w - 1) / w;
+    int64_t blocks = (g->m + ROWS - 1) / ROWS, n = panels * blocks;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t q = 0; q < n; q++) {
+        int64_t p = q / blocks, i0 = q % blocks * ROWS;
+        int64_t i1 = i0 + ROWS < g->m ? i0 + ROWS : g->m;
+        panel_task(g, t, p, w, i0, i1, a, c, packed);
     }
 }

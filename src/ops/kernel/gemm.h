@@ -12,4 +12,10 @@ size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t);
 void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
              void *c, void *work, int threads);
 
+/* The same with b packed before, in lp_gemm_work bytes: for one b that meets
+ * many a. Not for I64. */
+void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed);
+void lp_gemm_packed(const LpGemmArgs *g, LpDtype t, const void *a,
+                    const void *packed, void *c, int threads);
+
 #endif

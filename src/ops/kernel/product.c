@@ -37,9 +37,10 @@ LpStatus lp_product_init(LpProduct *p, LpDtype t, const LpGemmArgs *g,
                          int threads, bool repeat, LpErr *e)
 {
     *p = (LpProduct){.g = *g, .t = t, .threads = threads < 1 ? 1 : threads};
-    p->work_bytes = lp_gemm_work(g, t);
-    if (t != LP_F32 || g->m * g->n * g->k <= TINY)
+    if (t != LP_F32 || g->m * g->n * g->k <= TINY) {
+        *(repeat ? &p->packed_bytes : &p->work_bytes) = lp_gemm_work(g, t);
         return LP_OK;
+    }
     LpStatus s = library(p, repeat, e);
     if (s != LP_OK)
         lp_product_fini(p);
@@ -56,9 +57,13 @@ void lp_product_fini(LpProduct *p)
 LpStatus lp_product_weights(const LpProduct *p, const void *b, void *space,
                             void *work, const void **ready, LpErr *e)
 {
-    *ready = p->pack ? space : b;
-    if (!p->pack)
+    *ready = p->packed_bytes > 0 ? space : b;
+    if (p->packed_bytes == 0)
         return LP_OK;
+    if (!p->prim) {
+        lp_gemm_pack(&p->g, p->t, b, space);
+        return LP_OK;
+    }
     void *args[LP_DNN_N_ARGS] = {
         [LP_DNN_SRC] = (void *)(uintptr_t)b, [LP_DNN_DST] = space};
     return lp_dnn_run(p->pack, args, work, e);
@@ -67,6 +72,10 @@ LpStatus lp_product_weights(const LpProduct *p, const void *b, void *space,
 LpStatus lp_product_run(const LpProduct *p, const void *a, const void *ready,
                         void *c, void *work, LpErr *e)
 {
+    if (!p->prim && p->packed_bytes > 0) {
+        lp_gemm_packed(&p->g, p->t, a, ready, c, p->threads);
+        return LP_OK;
+    }
     if (!p->prim) {
         lp_gemm(&p->g, p->t, a, ready, c, work, p->threads);
         return LP_OK;

@@ -11,7 +11,7 @@ typedef struct LpProduct {
     LpGemmArgs g;
     LpDtype t;
     int threads;
-    LpDnnPrim *prim, *pack; /* owned; NULL: ours, plain weights */
+    LpDnnPrim *prim, *pack; /* owned; prim is NULL: ours */
     size_t work_bytes;      /* scratch of a run and of packing */
     size_t packed_bytes;    /* 0: weights are used as they lie */
 } LpProduct;

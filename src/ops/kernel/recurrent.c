@@ -4,111 +4,13 @@
  * and `cells` what the gradient reads. */
 #include <string.h>
 
-#include "src/base/cpu.h"
 #include "src/base/mem.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/recurrent.h"
 
-static const LpRnnLoops *loops_of(LpDtype t)
-{
-    const LpRnnLoops *l = lp_rnn_plain;
-#ifdef __x86_64__
-    if (lp_cpu_simd() == LP_SIMD_AVX512)
-        l = lp_rnn_avx512;
-    else if (lp_cpu_simd() == LP_SIMD_AVX2)
-        l = lp_rnn_avx2;
-#endif
-    return &l[t == LP_F64];
-}
-
-/* ---- what both kernels share ----------------------------------------------
- */
-void lp_rnn_fill(LpRnn *r, const LpKernelReq *q, const LpDesc *in)
-{
-    LpRnnKind kind = lp_rnn_kind(q->op, q->attr);
-    const LpRnnKindInfo *info = lp_rnn_info(kind);
-    const LpDesc *x = &in[info->at[LP_RNN_X]];
-    const LpDesc *w = &in[info->at[LP_RNN_W_HH]];
-    int hr = info->at[LP_RNN_W_HR];
-    LpDtype t = lp_plain_type(x->dtype);
-    *r = (LpRnn){
-        .kind = kind,
-        .info = info,
-        .loops = loops_of(t),
-        .steps = x->shape[0],
-        .batch = x->shape[1],
-        .in = x->shape[2],
-        .hidden = w->shape[0] / info->gates,
-        .out = w->shape[1],
-        .rows = w->shape[0],
-        .kept = w->shape[0] / info->gates * info->kept,
-        .size = lp_dtype_size(t),
-        .t = t,
-        .reverse = q->attr[LP_RNN_REVERSE].i != 0,
-        .projects = hr >= 0 && in[hr].dtype != LP_DT_NONE,
-        .threads = q->threads < 1 ? 1 : q->threads,
-    };
-}
-
-LpStatus lp_rnn_product(LpRnn *r, int i, int64_t m, int64_t n, int64_t k,
-                        bool ta, bool tb, bool repeat, LpErr *e)
-{
-    LpGemmArgs g = {.m = m,
-                    .n = n,
-                    .k = k,
-                    .a_rs = ta ? 1 : k,
-                    .a_cs = ta ? m : 1,
-                    .b_rs = tb ? 1 : n,
-                    .b_cs = tb ? k : 1,
-                    .c_rs = n,
-                    .c_cs = 1};
-    return lp_product_init(&r->product[i], r->t, &g, r->threads, repeat, e);
-}
-
-void lp_rnn_space(LpRnn *r, int i, int64_t n)
-{
-    r->space[i] = r->work;
-    r->work += ((size_t)n * r->size + 63) / 64 * 64;
-}
-
-void lp_rnn_free(LpRnn *r)
-{
-    for (int i = 0; r && i < LP_RNN_MAX_PRODUCT; i++)
-        lp_product_fini(&r->product[i]);
-    lp_free(r);
-}
-
-static void fini(LpKernel *k)
-{
-    lp_plain_fini(k);
-    lp_rnn_free(k->state);
-    k->state = NULL;
-}
-
-LpStatus lp_rnn_finish(LpRnn *r, const LpKernelReq *q, LpKernel *k,
-                       LpPlainCore core, LpErr *e)
-{
-    size_t inner = 0;
-    for (int i = 0; i < LP_RNN_MAX_PRODUCT; i++)
-        if (r->product[i].work_bytes > inner)
-            inner = r->product[i].work_bytes;
-    r->inner = r->work;
-    LpStatus s =
-        lp_plain_prepare(q, k, core, r->t, &r, sizeof r, r->work + inner, e);
-    if (s != LP_OK) {
-        lp_rnn_free(r);
-        return s;
-    }
-    k->state = r;
-    k->fini = fini;
-    return LP_OK;
-}
-
-/* ---- forward --------------------------------------------------------------
- */
-enum { INPUT, STEP, PROJECT };                              /* products */
-enum { ZERO, BIAS, SHARE, STATE, PACKED, PACKED_HR };       /* scratch */
-enum { OUTPUT, H_N, C_N, GATES_GRU = 2, GATES = 3, CELLS }; /* results */
+enum { STEP, PROJECT, INPUT };                               /* products */
+enum { ZERO, BIAS, SHARE, STATE, PACKED, PACKED_HR, TABLE }; /* scratch */
+enum { OUTPUT, H_N, C_N, GATES_GRU = 2, GATES = 3, CELLS };  /* results */
 
 static void *gates_of(const LpRnn *r, void *const *out)
 {
@@ -134,32 +36,47 @@ static void join_biases(const LpRnn *r, void *const *in, void *bias)
     }
 }
 
+/* Rows a … b - 1 of a step. */
+static LpRnnForward rows_of(const LpRnn *r, const LpRnnForward *f, int64_t a,
+                            int64_t b)
+{
+    LpRnnForward p = *f;
+    p.rows = b - a;
+    p.share = lp_rnn_at(r, f->share, a * r->rows);
+    p.h_prev = lp_rnn_at(r, f->h_prev, a * r->out);
+    p.gates = lp_rnn_at(r, f->gates, a * r->kept);
+    p.h = lp_rnn_at(r, f->h, a * r->hidden);
+    if (f->at)
+        p.at = f->at + a;
+    else
+        p.input = lp_rnn_at(r, f->input, a * f->stride);
+    if (r->kind == LP_RNN_LSTM) {
+        p.c_prev = lp_rnn_at(r, f->c_prev, a * r->hidden);
+        p.c = lp_rnn_at(r, f->c, a * r->hidden);
+    }
+    return p;
+}
+
 static void pass(const LpRnn *r, const LpRnnForward *f)
 {
     int width = lp_rnn_width(r);
-    int64_t each = (r->batch + width - 1) / width;
+    int64_t each = (f->rows + width - 1) / width;
 #pragma omp parallel for num_threads(width) schedule(static) if (width > 1)
     for (int i = 0; i < width; i++) {
-        int64_t a = i * each, b = a + each < r->batch ? a + each : r->batch;
+        int64_t a = i * each, b = a + each < f->rows ? a + each : f->rows;
         if (a >= b)
             continue;
-        LpRnnForward p = *f;
-        p.rows = b - a;
-        p.share = lp_rnn_at(r, f->share, a * r->rows);
-        p.h_prev = lp_rnn_at(r, f->h_prev, a * r->out);
-        p.gates = lp_rnn_at(r, f->gates, a * r->kept);
-        p.h = lp_rnn_at(r, f->h, a * r->hidden);
-        if (r->kind == LP_RNN_LSTM) {
-            p.c_prev = lp_rnn_at(r, f->c_prev, a * r->hidden);
-            p.c = lp_rnn_at(r, f->c, a * r->hidden);
-        }
+        LpRnnForward p = rows_of(r, f, a, b);
         r->loops->forward[r->kind](&p);
     }
 }
 
-/* Weights ready for the steps. */
+/* What the steps of all slices read. */
 typedef struct Ready {
-    const void *hh, *hr, *h0, *c0;
+    const void *hh, *hr, *h0, *c0; /* weights and states */
+    const int64_t *at;             /* of lookups */
+    void *const *out;
+    char *work;
 } Ready;
 
 static LpStatus make_ready(const LpRnn *r, void *const *in, char *w, Ready *y,
@@ -184,32 +101,53 @@ static LpStatus make_ready(const LpRnn *r, void *const *in, char *w, Ready *y,
                               w + r->space[PACKED_HR], w + r->inner, &y->hr, e);
 }
 
-static LpStatus step(const LpRnn *r, const Ready *y, int64_t s,
-                     void *const *out, char *w, LpErr *e)
+/* All rows of step s. */
+static LpRnnForward step_of(const LpRnn *r, const Ready *y, int64_t s)
 {
     int64_t t = lp_rnn_place(r, s), last = lp_rnn_place(r, s - 1);
     int64_t h = r->batch * r->hidden, o = r->batch * r->out;
-    void *output = lp_rnn_at(r, out[OUTPUT], t * o);
-    bool lstm = r->kind == LP_RNN_LSTM;
     LpRnnForward f = {
+        .rows = r->batch,
         .hidden = r->hidden,
-        .share = w + r->space[SHARE],
-        .bias = w + r->space[BIAS],
-        .h_prev = s == 0 ? y->h0 : lp_rnn_at(r, out[OUTPUT], last * o),
-        .gates = lp_rnn_at(r, gates_of(r, out), t * r->batch * r->kept),
-        .h = r->projects ? w + r->space[STATE] : output,
+        .share = y->work + r->space[SHARE],
+        .bias = y->work + r->space[BIAS],
+        .h_prev = s == 0 ? y->h0 : lp_rnn_at(r, y->out[OUTPUT], last * o),
+        .gates = lp_rnn_at(r, gates_of(r, y->out), t * r->batch * r->kept),
+        .stride = r->kept,
+        .h = r->projects ? y->work + r->space[STATE]
+                         : lp_rnn_at(r, y->out[OUTPUT], t * o),
     };
-    if (lstm) {
-        f.c_prev = s == 0 ? y->c0 : lp_rnn_at(r, out[CELLS], last * h);
-        f.c = lp_rnn_at(r, out[CELLS], t * h);
+    f.input = f.gates;
+    if (y->at) {
+        f.input = y->work + r->space[TABLE];
+        f.at = y->at + t * r->batch;
+        f.stride = r->rows;
     }
-    LP_TRY(lp_product_run(&r->product[STEP], f.h_prev, y->hh,
-                          w + r->space[SHARE], w + r->inner, e));
-    pass(r, &f);
-    if (!r->projects)
-        return LP_OK;
-    return lp_product_run(&r->product[PROJECT], f.h, y->hr, output,
-                          w + r->inner, e);
+    if (r->kind == LP_RNN_LSTM) {
+        f.c_prev = s == 0 ? y->c0 : lp_rnn_at(r, y->out[CELLS], last * h);
+        f.c = lp_rnn_at(r, y->out[CELLS], t * h);
+    }
+    return f;
+}
+
+static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
+{
+    const Ready *y = ctx;
+    int64_t n = r->batch / r->slices, a = slice * n;
+    char *inner = y->work + r->inner + (size_t)slice * r->apart;
+    for (int64_t s = 0; s < r->steps; s++) {
+        LpRnnForward f = step_of(r, y, s);
+        f = rows_of(r, &f, a, a + n);
+        LP_TRY(lp_product_run(lp_rnn_of_slice(r, STEP, slice), f.h_prev, y->hh,
+                              (void *)(uintptr_t)f.share, inner, e));
+        pass(r, &f);
+        if (!r->projects)
+            continue;
+        int64_t at = (lp_rnn_place(r, s) * r->batch + a) * r->out;
+        LP_TRY(lp_product_run(lp_rnn_of_slice(r, PROJECT, slice), f.h, y->hr,
+                              lp_rnn_at(r, y->out[OUTPUT], at), inner, e));
+    }
+    return LP_OK;
 }
 
 static LpStatus forward(const LpPlain *p, void *const *in, void *const *out,
@@ -218,13 +156,14 @@ static LpStatus forward(const LpPlain *p, void *const *in, void *const *out,
     (void)rc;
     const LpRnn *r = lp_rnn_of(p);
     char *w = work;
-    Ready y = {0};
+    Ready y = {.out = out, .work = w};
+    LP_TRY(lp_rnn_lookups(r, in, &y.at, e));
     LP_TRY(make_ready(r, in, w, &y, e));
     LP_TRY(lp_product_run(&r->product[INPUT], lp_rnn_operand(r, in, LP_RNN_X),
-                          lp_rnn_operand(r, in, LP_RNN_W_IH), gates_of(r, out),
+                          lp_rnn_operand(r, in, LP_RNN_W_IH),
+                          r->table ? w + r->space[TABLE] : gates_of(r, out),
                           w + r->inner, e));
-    for (int64_t s = 0; s < r->steps; s++)
-        LP_TRY(step(r, &y, s, out, w, e));
+    LP_TRY(lp_rnn_walk(r, walk, &y, e));
     int64_t last = lp_rnn_place(r, r->steps - 1);
     int64_t h = r->batch * r->hidden, o = r->batch * r->out;
     memcpy(out[H_N], lp_rnn_at(r, out[OUTPUT], last * o), (size_t)o * r->size);
@@ -234,17 +173,18 @@ static LpStatus forward(const LpPlain *p, void *const *in, void *const *out,
     return LP_OK;
 }
 
-/* The input's share goes where the activations will stand. */
+/* The input's share goes where the activations will stand, that of a table
+ * into scratch. */
 static LpStatus input_product(LpRnn *r, LpErr *e)
 {
-    LpGemmArgs g = {.m = r->steps * r->batch,
+    LpGemmArgs g = {.m = r->table ? r->table : r->steps * r->batch,
                     .n = r->rows,
                     .k = r->in,
                     .a_rs = r->in,
                     .a_cs = 1,
                     .b_rs = 1,
                     .b_cs = r->in,
-                    .c_rs = r->kept,
+                    .c_rs = r->table ? r->rows : r->kept,
                     .c_cs = 1};
     return lp_product_init(&r->product[INPUT], r->t, &g, r->threads, false, e);
 }
@@ -253,15 +193,14 @@ static LpStatus plan(LpRnn *r, LpErr *e)
 {
     int64_t wide = r->hidden > r->out ? r->hidden : r->out;
     LP_TRY(input_product(r, e));
-    LP_TRY(lp_rnn_product(r, STEP, r->batch, r->rows, r->out, false, true, true,
-                          e));
+    LP_TRY(lp_rnn_step_product(r, STEP, r->rows, r->out, true, e));
     if (r->projects)
-        LP_TRY(lp_rnn_product(r, PROJECT, r->batch, r->out, r->hidden, false,
-                              true, true, e));
+        LP_TRY(lp_rnn_step_product(r, PROJECT, r->out, r->hidden, true, e));
     lp_rnn_space(r, ZERO, r->batch * wide);
     lp_rnn_space(r, BIAS, r->kept);
     lp_rnn_space(r, SHARE, r->batch * r->rows);
     lp_rnn_space(r, STATE, r->projects ? r->batch * r->hidden : 0);
+    lp_rnn_space(r, TABLE, r->table * r->rows);
     lp_rnn_space(r, PACKED, (int64_t)(r->product[STEP].packed_bytes / r->size));
     lp_rnn_space(r, PACKED_HR,
                  (int64_t)(r->product[PROJECT].packed_bytes / r->size));
@@ -272,8 +211,10 @@ LpStatus lp_rnn_prepare(const LpKernelReq *q, LpKernel *k, LpErr *e)
 {
     LpRnn *r = lp_calloc(1, sizeof *r);
     LP_FAIL_IF(!r, e, LP_E_MEMORY, "out of memory");
-    lp_rnn_fill(r, q, q->in);
-    LpStatus s = plan(r, e);
+    int n_in = lp_rnn_info(lp_rnn_kind(q->op, q->attr))->n_in;
+    LpStatus s = lp_rnn_fill(r, q, q->in, q->n_in > n_in ? n_in : -1, e);
+    if (s == LP_OK)
+        s = plan(r, e);
     if (s != LP_OK) {
         lp_rnn_free(r);
         return s;

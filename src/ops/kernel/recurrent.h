@@ -1,13 +1,25 @@
 /* The sizes, products and scratch of one layer, as both kernels of recurrent
- * layers keep them. */
+ * layers keep them.
+ *
+ * Slices. Rows of a batch do not meet before the gradients of the weights. A
+ * batch is cut into equal slices, one for each thread, which takes its own
+ * through all steps without waiting for the others.
+ *
+ * Lookups. Where the input is rows of a table, the same row is multiplied by
+ * the same weights wherever it stands. With one operand more than the shape
+ * rule knows, indices [T, B] at the end, operand x is the table [n, in], and so
+ * is its gradient: the products are of its rows, and steps look up products. */
 #ifndef LP_OPS_KERNEL_RECURRENT_H
 #define LP_OPS_KERNEL_RECURRENT_H
+
+#include <string.h>
 
 #include "src/ops/kernel/plain.h"
 #include "src/ops/kernel/product.h"
 #include "src/ops/recurrent.h"
 
 enum { LP_RNN_MAX_PRODUCT = 6, LP_RNN_MAX_SPACE = 16 };
+enum { LP_RNN_STEP_PRODUCTS = 2 }; /* the first ones: of one step's slice */
 
 typedef struct LpRnn {
     LpRnnKind kind;
@@ -17,20 +29,45 @@ typedef struct LpRnn {
     int64_t rows, kept; /* columns of weight gradients' rows, of `gates` */
     size_t size;        /* of an element */
     LpDtype t;
+    int64_t table; /* rows that the input is looked up in; 0: it is not */
+    int ids;       /* operand of the indices */
     bool reverse, projects;
     uint32_t need; /* backward: roles */
     int threads;
+    int slices;
     LpProduct product[LP_RNN_MAX_PRODUCT]; /* named by each kernel */
+    LpProduct *twin;                       /* owned: of slices 1, 2, … */
     size_t space[LP_RNN_MAX_SPACE];        /* offsets in the scratch */
-    size_t work, inner; /* bytes of the scratch, offset of the products' own */
+    size_t work;         /* bytes of the scratch before the products' own */
+    size_t inner, apart; /* offset of slice 0's, bytes between them */
 } LpRnn;
 
-/* Reads sizes and attributes; `in` are the operands of the forward. */
-void lp_rnn_fill(LpRnn *r, const LpKernelReq *q, const LpDesc *in);
+/* Reads sizes and attributes; `in` are the operands of the forward, `ids` the
+ * operand of indices or -1. */
+LpStatus lp_rnn_fill(LpRnn *r, const LpKernelReq *q, const LpDesc *in, int ids,
+                     LpErr *e);
 
 /* Product i: c[m, n] = a b; ta, tb: transposed as they lie. */
 LpStatus lp_rnn_product(LpRnn *r, int i, int64_t m, int64_t n, int64_t k,
                         bool ta, bool tb, bool repeat, LpErr *e);
+
+/* Products 0 and 1: of each slice of a step; b serves many steps. */
+LpStatus lp_rnn_step_product(LpRnn *r, int i, int64_t n, int64_t k, bool tb,
+                             LpErr *e);
+static inline const LpProduct *lp_rnn_of_slice(const LpRnn *r, int i, int slice)
+{
+    return slice == 0 ? &r->product[i]
+                      : &r->twin[(slice - 1) * LP_RNN_STEP_PRODUCTS + i];
+}
+
+/* walk(r, slice, ctx, …) of all slices, each on a thread. */
+typedef LpStatus (*LpRnnWalk)(const LpRnn *r, int slice, const void *ctx,
+                              LpErr *e);
+LpStatus lp_rnn_walk(const LpRnn *r, LpRnnWalk walk, const void *ctx, LpErr *e);
+
+/* The indices, which must be rows of the table; *at is NULL without. */
+LpStatus lp_rnn_lookups(const LpRnn *r, void *const *in, const int64_t **at,
+                        LpErr *e);
 
 /* `n` elements of scratch under name i. */
 void lp_rnn_space(LpRnn *r, int i, int64_t n);
@@ -51,7 +88,7 @@ static inline const LpRnn *lp_rnn_of(const LpPlain *p)
 /* Threads for a pass over the rows of one step. */
 static inline int lp_rnn_width(const LpRnn *r)
 {
-    return r->batch * r->kept < 8192 ? 1 : r->threads;
+    return r->slices > 1 || r->batch * r->kept < 8192 ? 1 : r->threads;
 }
 
 /* Element `n` of an array of the layer's type. */

@@ -27,12 +27,14 @@ enum { /* scratch */
        D_STATE,  /* projected: of one step's state */
        STATE,    /* projected: states of all steps */
        PACKED,
-       PACKED_HR
+       PACKED_HR,
+       SUMS /* of lookups: D_X summed by rows of the table */
 };
 
 /* Operands by what they are; NULL: holes. */
 typedef struct Args {
-    void *const *in; /* of the forward */
+    void *const *in;   /* of the forward */
+    const int64_t *at; /* of lookups */
     const char *dy, *dh, *dc, *output, *gates, *cells, *h0, *c0;
     void *const *out;
     char *work, *inner;
@@ -93,52 +95,71 @@ static LpStatus start(const LpRnn *r, Args *a, LpErr *e)
                               space(r, a, PACKED_HR), a->inner, &a->hr, e);
 }
 
+/* Rows a … b - 1 of a step; dy and carry are of the unprojected state. */
+static LpRnnBackward rows_of(const LpRnn *r, const LpRnnBackward *g, int64_t a,
+                             int64_t b)
+{
+    LpRnnBackward p = *g;
+    int64_t state = a * r->hidden;
+    p.rows = b - a;
+    p.dy = lp_rnn_at(r, g->dy, state);
+    p.carry = lp_rnn_at(r, g->carry, state);
+    p.gates = lp_rnn_at(r, g->gates, a * r->kept);
+    p.direct = lp_rnn_at(r, g->direct, state);
+    p.dx = lp_rnn_at(r, g->dx, a * r->rows);
+    p.dh = lp_rnn_at(r, g->dh, a * r->rows);
+    p.h_prev = lp_rnn_at(r, g->h_prev, a * r->out);
+    if (r->kind == LP_RNN_LSTM) {
+        p.c = lp_rnn_at(r, g->c, state);
+        p.c_prev = lp_rnn_at(r, g->c_prev, state);
+    }
+    return p;
+}
+
 static void pass(const LpRnn *r, const LpRnnBackward *g)
 {
     int width = lp_rnn_width(r);
-    int64_t each = (r->batch + width - 1) / width;
+    int64_t each = (g->rows + width - 1) / width;
 #pragma omp parallel for num_threads(width) schedule(static) if (width > 1)
     for (int i = 0; i < width; i++) {
-        int64_t at = i * each;
-        int64_t end = at + each < r->batch ? at + each : r->batch;
-        if (at >= end)
+        int64_t a = i * each, b = a + each < g->rows ? a + each : g->rows;
+        if (a >= b)
             continue;
-        LpRnnBackward p = *g;
-        int64_t state = at * r->hidden;
-        p.rows = end - at;
-        p.dy = lp_rnn_at(r, g->dy, state);
-        p.carry = lp_rnn_at(r, g->carry, state);
-        p.gates = lp_rnn_at(r, g->gates, at * r->kept);
-        p.direct = lp_rnn_at(r, g->direct, state);
-        p.dx = lp_rnn_at(r, g->dx, at * r->rows);
-        p.dh = lp_rnn_at(r, g->dh, at * r->rows);
-        p.h_prev = lp_rnn_at(r, g->h_prev, at * r->out);
-        if (r->kind == LP_RNN_LSTM) {
-            p.c = lp_rnn_at(r, g->c, state);
-            p.c_prev = lp_rnn_at(r, g->c_prev, state);
-        }
+        LpRnnBackward p = rows_of(r, g, a, b);
         r->loops->backward[r->kind](&p);
     }
 }
 
-/* The gradient of step t's state, before the projection: dy and carry. */
+/* Rows a … b - 1 of each step. */
+typedef struct Slice {
+    int number;
+    int64_t a, b;
+    char *inner;
+} Slice;
+
+/* The gradient of the state before the projection: dy and carry. */
 static LpStatus unproject(const LpRnn *r, const Args *a, int64_t t,
-                          LpRnnBackward *g, LpErr *e)
+                          const Slice *c, LpRnnBackward *g, LpErr *e)
 {
-    int64_t n = r->batch * r->out;
-    void *whole = lp_rnn_at(r, space(r, a, D_OUTPUT), t * n);
-    r->loops->add(n, g->dy, g->carry, whole);
+    int64_t at = c->a * r->out;
+    void *whole =
+        lp_rnn_at(r, space(r, a, D_OUTPUT), t * r->batch * r->out + at);
+    void *state = lp_rnn_at(r, space(r, a, D_STATE), c->a * r->hidden);
+    r->loops->add((c->b - c->a) * r->out, lp_rnn_at(r, g->dy, at),
+                  lp_rnn_at(r, g->carry, at), whole);
     g->dy = space(r, a, D_STATE);
     g->carry = space(r, a, ZERO);
-    return lp_product_run(&r->product[PROJECT], whole, a->hr,
-                          space(r, a, D_STATE), a->inner, e);
+    return lp_product_run(lp_rnn_of_slice(r, PROJECT, c->number), whole, a->hr,
+                          state, c->inner, e);
 }
 
-static LpStatus step(const LpRnn *r, const Args *a, int64_t s, LpErr *e)
+/* All rows of step s. */
+static LpRnnBackward step_of(const LpRnn *r, const Args *a, int64_t s)
 {
     int64_t t = lp_rnn_place(r, s), last = lp_rnn_place(r, s - 1);
     int64_t h = r->batch * r->hidden, o = r->batch * r->out;
     LpRnnBackward g = {
+        .rows = r->batch,
         .hidden = r->hidden,
         .dy = a->dy ? lp_rnn_at(r, a->dy, t * o) : space(r, a, ZERO),
         .carry = space(r, a, CARRY),
@@ -152,29 +173,58 @@ static LpStatus step(const LpRnn *r, const Args *a, int64_t s, LpErr *e)
         g.c = lp_rnn_at(r, a->cells, t * h);
         g.c_prev = s == 0 ? a->c0 : lp_rnn_at(r, a->cells, last * h);
     }
-    if (wants(r, LP_RNN_W_HH))
-        memcpy(lp_rnn_at(r, space(r, a, BEFORE), t * o), g.h_prev,
-               (size_t)o * r->size);
+    return g;
+}
+
+static LpStatus step(const LpRnn *r, const Args *a, int64_t s, const Slice *c,
+                     LpErr *e)
+{
+    int64_t t = lp_rnn_place(r, s), n = (c->b - c->a) * r->out;
+    LpRnnBackward g = step_of(r, a, s);
     if (r->projects)
-        LP_TRY(unproject(r, a, t, &g, e));
+        LP_TRY(unproject(r, a, t, c, &g, e));
+    g = rows_of(r, &g, c->a, c->b);
+    if (wants(r, LP_RNN_W_HH))
+        memcpy(
+            lp_rnn_at(r, space(r, a, BEFORE), (t * r->batch + c->a) * r->out),
+            g.h_prev, (size_t)n * r->size);
     pass(r, &g);
     if (s == 0 && !wants(r, LP_RNN_H0))
         return LP_OK;
-    return lp_product_run(&r->product[CARRY_STEP], g.dh, a->hh,
-                          space(r, a, CARRY), a->inner, e);
+    return lp_product_run(
+        lp_rnn_of_slice(r, CARRY_STEP, c->number), g.dh, a->hh,
+        lp_rnn_at(r, space(r, a, CARRY), c->a * r->out), c->inner, e);
 }
 
-static void columns(const LpRnn *r, const Args *a, int from, int role)
+static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
+{
+    const Args *a = ctx;
+    int64_t n = r->batch / r->slices;
+    Slice c = {.number = slice,
+               .a = slice * n,
+               .b = (slice + 1) * n,
+               .inner = a->inner + (size_t)slice * r->apart};
+    for (int64_t s = r->steps - 1; s >= 0; s--)
+        LP_TRY(step(r, a, s, &c, e));
+    return LP_OK;
+}
+
+/* Columns are split over threads: `sum` [m, rows of weights] gets those of
+ * x [n, …], by indices where `at` is not NULL, else in one row. */
+static void columns(const LpRnn *r, int64_t n, const void *x, const int64_t *at,
+                    int64_t m, void *sum)
 {
     enum { WIDE = 128 };
-    int64_t rows = r->steps * r->batch, blocks = (r->rows + WIDE - 1) / WIDE;
-    int width = rows * r->rows < 32768 ? 1 : r->threads;
-    const void *x = space(r, a, from);
-    void *sum = result(r, a, role);
+    int64_t blocks = (r->rows + WIDE - 1) / WIDE;
+    int width = n * r->rows < 32768 ? 1 : r->threads;
+    int64_t each = (blocks + width - 1) / width * WIDE;
 #pragma omp parallel for num_threads(width) schedule(static) if (width > 1)
-    for (int64_t b = 0; b < blocks; b++) {
-        int64_t end = (b + 1) * WIDE < r->rows ? (b + 1) * WIDE : r->rows;
-        r->loops->columns(rows, r->rows, b * WIDE, end, x, sum);
+    for (int i = 0; i < width; i++) {
+        int64_t a = i * each, b = a + each < r->rows ? a + each : r->rows;
+        if (a < b && at)
+            r->loops->scatter(n, m, r->rows, a, b, x, at, sum);
+        else if (a < b)
+            r->loops->columns(n, r->rows, a, b, x, sum);
     }
 }
 
@@ -202,24 +252,40 @@ static LpStatus whole(const LpRnn *r, const Args *a, int product, int role,
                           a->inner, e);
 }
 
+/* Both biases of LSTM and RNN are added: their gradients are the same. */
+static void bias_gradients(const LpRnn *r, const Args *a, const void *dx,
+                           int64_t n)
+{
+    bool same = r->kind != LP_RNN_GRU;
+    void *ih = wants(r, LP_RNN_B_IH) ? result(r, a, LP_RNN_B_IH) : NULL;
+    void *hh = wants(r, LP_RNN_B_HH) ? result(r, a, LP_RNN_B_HH) : NULL;
+    if (ih)
+        columns(r, n, dx, NULL, 1, ih);
+    if (ih && hh && same)
+        memcpy(hh, ih, (size_t)r->rows * r->size);
+    else if (hh)
+        columns(r, r->steps * r->batch, space(r, a, D_H), NULL, 1, hh);
+}
+
 static LpStatus sequence_gradients(const LpRnn *r, const Args *a, LpErr *e)
 {
     const char *dx = space(r, a, D_X), *dh = space(r, a, D_H);
+    int64_t n = r->steps * r->batch;
+    if (r->table) {
+        columns(r, n, dx, a->at, r->table, space(r, a, SUMS));
+        dx = space(r, a, SUMS);
+    }
     LP_TRY(whole(r, a, FOR_X, LP_RNN_X, dx,
                  lp_rnn_operand(r, a->in, LP_RNN_W_IH), e));
     LP_TRY(whole(r, a, FOR_W_IH, LP_RNN_W_IH, dx,
                  lp_rnn_operand(r, a->in, LP_RNN_X), e));
     LP_TRY(whole(r, a, FOR_W_HH, LP_RNN_W_HH, dh, space(r, a, BEFORE), e));
     if (wants(r, LP_RNN_W_HR)) {
-        r->loops->output(r->steps * r->batch, r->hidden, a->gates, a->cells,
-                         space(r, a, STATE));
+        r->loops->output(n, r->hidden, a->gates, a->cells, space(r, a, STATE));
         LP_TRY(whole(r, a, FOR_W_HR, LP_RNN_W_HR, space(r, a, D_OUTPUT),
                      space(r, a, STATE), e));
     }
-    if (wants(r, LP_RNN_B_IH))
-        columns(r, a, D_X, LP_RNN_B_IH);
-    if (wants(r, LP_RNN_B_HH))
-        columns(r, a, D_H, LP_RNN_B_HH);
+    bias_gradients(r, a, dx, r->table ? r->table : n);
     return LP_OK;
 }
 
@@ -229,9 +295,9 @@ static LpStatus backward(const LpPlain *p, void *const *in, void *const *out,
     (void)rc;
     const LpRnn *r = lp_rnn_of(p);
     Args a = args_of(r, in, out, work);
+    LP_TRY(lp_rnn_lookups(r, in, &a.at, e));
     LP_TRY(start(r, &a, e));
-    for (int64_t s = r->steps - 1; s >= 0; s--)
-        LP_TRY(step(r, &a, s, e));
+    LP_TRY(lp_rnn_walk(r, walk, &a, e));
     state_gradients(r, &a);
     return sequence_gradients(r, &a, e);
 }
@@ -240,17 +306,15 @@ static LpStatus backward(const LpPlain *p, void *const *in, void *const *out,
  */
 static LpStatus products(LpRnn *r, LpErr *e)
 {
-    int64_t all = r->steps * r->batch;
-    LP_TRY(lp_rnn_product(r, CARRY_STEP, r->batch, r->out, r->rows, false,
-                          false, true, e));
+    int64_t all = r->steps * r->batch, inputs = r->table ? r->table : all;
+    LP_TRY(lp_rnn_step_product(r, CARRY_STEP, r->out, r->rows, false, e));
     if (r->projects)
-        LP_TRY(lp_rnn_product(r, PROJECT, r->batch, r->hidden, r->out, false,
-                              false, true, e));
+        LP_TRY(lp_rnn_step_product(r, PROJECT, r->hidden, r->out, false, e));
     if (wants(r, LP_RNN_X))
-        LP_TRY(lp_rnn_product(r, FOR_X, all, r->in, r->rows, false, false,
+        LP_TRY(lp_rnn_product(r, FOR_X, inputs, r->in, r->rows, false, false,
                               false, e));
     if (wants(r, LP_RNN_W_IH))
-        LP_TRY(lp_rnn_product(r, FOR_W_IH, r->rows, r->in, all, true, false,
+        LP_TRY(lp_rnn_product(r, FOR_W_IH, r->rows, r->in, inputs, true, false,
                               false, e));
     if (wants(r, LP_RNN_W_HH))
         LP_TRY(lp_rnn_product(r, FOR_W_HH, r->rows, r->out, all, true, false,
@@ -272,6 +336,7 @@ static void spaces(LpRnn *r)
     r->space[D_H] = r->space[D_X];
     if (r->kind == LP_RNN_GRU)
         lp_rnn_space(r, D_H, all * r->rows);
+    lp_rnn_space(r, SUMS, r->table * r->rows);
     lp_rnn_space(r, BEFORE, wants(r, LP_RNN_W_HH) ? all * r->out : 0);
     lp_rnn_space(r, D_OUTPUT, r->projects ? all * r->out : 0);
     lp_rnn_space(r, D_STATE, r->projects ? r->batch * r->hidden : 0);
@@ -287,12 +352,15 @@ LpStatus lp_rnn_back_prepare(const LpKernelReq *q, LpKernel *k, LpErr *e)
     LpRnn *r = lp_calloc(1, sizeof *r);
     LP_FAIL_IF(!r, e, LP_E_MEMORY, "out of memory");
     const LpRnnKindInfo *info = lp_rnn_info(lp_rnn_kind(q->op, q->attr));
-    lp_rnn_fill(r, q, q->in + 1 + info->n_state);
+    int first = 1 + info->n_state, n_in = first + info->n_in + 1 + info->n_kept;
+    LpStatus s =
+        lp_rnn_fill(r, q, q->in + first, q->n_in > n_in ? n_in : -1, e);
     int64_t need = q->attr[q->op->n_attr - 1].i;
     for (int i = 0; i < LP_RNN_ROLES; i++)
         if (info->at[i] >= 0 && need >> info->at[i] & 1)
             r->need |= 1u << i;
-    LpStatus s = products(r, e);
+    if (s == LP_OK)
+        s = products(r, e);
     if (s != LP_OK) {
         lp_rnn_free(r);
         return s;

@@ -13,12 +13,17 @@
 typedef enum { LP_RNN_LSTM, LP_RNN_GRU, LP_RNN_TANH, LP_RNN_RELU } LpRnnKind;
 enum { LP_RNN_KINDS = 4 };
 
-/* `gates` holds the input's share, and the activations afterwards. `bias` has
- * the kept columns (GRU: r and z of both shares, n of the input's, n of the
- * state's). c, c_prev: LSTM. h may be `gates` for RNN. */
+/* `gates` gets the activations. `bias` has the kept columns (GRU: r and z of
+ * both shares, n of the input's, n of the state's). c, c_prev: LSTM. h may be
+ * `gates` for RNN. */
 typedef struct LpRnnForward {
     int64_t rows, hidden;
     const void *share; /* of the hidden state: [rows, weight rows] */
+    /* the input's share of row r: row `at[r]`, or r where `at` is NULL, of
+     * rows `stride` elements apart; it may be `gates` */
+    const void *input;
+    const int64_t *at;
+    int64_t stride;
     const void *bias, *h_prev, *c_prev;
     void *gates, *c, *h;
 } LpRnnForward;
@@ -39,6 +44,10 @@ typedef struct LpRnnLoops {
     void (*output)(int64_t rows, int64_t hidden, const void *gates,
                    const void *c, void *h);
     void (*add)(int64_t n, const void *x, const void *y, void *z);
+    /* row at[r] of sum[n, cols] is the sum of all rows r of x [rows, cols] of
+     * that index, in their order; columns first … last - 1 */
+    void (*scatter)(int64_t rows, int64_t n, int64_t cols, int64_t first,
+                    int64_t last, const void *x, const int64_t *at, void *sum);
     /* sums of columns first … last - 1 of x [rows, cols] */
     void (*columns)(int64_t rows, int64_t cols, int64_t first, int64_t last,
                     const void *x, void *sum);

@@ -5,6 +5,11 @@
 #define TANH(x) F(tanh)(x)
 #define EACH _Pragma("GCC ivdep") for (int64_t j = 0; j < n; j++)
 
+static inline const T *F(input)(const LpRnnForward *f, int64_t r)
+{
+    return (const T *)f->input + (f->at ? f->at[r] : r) * f->stride;
+}
+
 static void F(lstm_forward)(const LpRnnForward *f)
 {
     const int64_t n = f->hidden;
@@ -12,14 +17,15 @@ static void F(lstm_forward)(const LpRnnForward *f)
     for (int64_t r = 0; r < f->rows; r++) {
         const T *s = (const T *)f->share + r * 4 * n;
         const T *cp = (const T *)f->c_prev + r * n;
+        const T *x = F(input)(f, r);
         T *g = (T *)f->gates + r * 4 * n;
         T *c = (T *)f->c + r * n, *h = (T *)f->h + r * n;
         EACH
         {
-            T i = SIGMOID(g[j] + s[j] + b[j]);
-            T k = SIGMOID(g[n + j] + s[n + j] + b[n + j]);
-            T u = TANH(g[2 * n + j] + s[2 * n + j] + b[2 * n + j]);
-            T o = SIGMOID(g[3 * n + j] + s[3 * n + j] + b[3 * n + j]);
+            T i = SIGMOID(x[j] + s[j] + b[j]);
+            T k = SIGMOID(x[n + j] + s[n + j] + b[n + j]);
+            T u = TANH(x[2 * n + j] + s[2 * n + j] + b[2 * n + j]);
+            T o = SIGMOID(x[3 * n + j] + s[3 * n + j] + b[3 * n + j]);
             T v = k * cp[j] + i * u;
             g[j] = i;
             g[n + j] = k;
@@ -38,13 +44,14 @@ static void F(gru_forward)(const LpRnnForward *f)
     for (int64_t r = 0; r < f->rows; r++) {
         const T *s = (const T *)f->share + r * 3 * n;
         const T *hp = (const T *)f->h_prev + r * n;
+        const T *x = F(input)(f, r);
         T *g = (T *)f->gates + r * 4 * n, *h = (T *)f->h + r * n;
         EACH
         {
-            T u = SIGMOID(g[j] + s[j] + b[j]);
-            T z = SIGMOID(g[n + j] + s[n + j] + b[n + j]);
+            T u = SIGMOID(x[j] + s[j] + b[j]);
+            T z = SIGMOID(x[n + j] + s[n + j] + b[n + j]);
             T m = s[2 * n + j] + b[3 * n + j];
-            T v = TANH(g[2 * n + j] + b[2 * n + j] + u * m);
+            T v = TANH(x[2 * n + j] + b[2 * n + j] + u * m);
             g[j] = u;
             g[n + j] = z;
             g[2 * n + j] = v;
@@ -60,11 +67,11 @@ static void F(gru_forward)(const LpRnnForward *f)
         const int64_t n = f->hidden;                                           \
         const T *b = f->bias;                                                  \
         for (int64_t r = 0; r < f->rows; r++) {                                \
-            const T *s = (const T *)f->share + r * n;                          \
+            const T *s = (const T *)f->share + r * n, *x = F(input)(f, r);     \
             T *h = (T *)f->gates + r * n;                                      \
             EACH                                                               \
             {                                                                  \
-                T v = h[j] + s[j] + b[j];                                      \
+                T v = x[j] + s[j] + b[j];                                      \
                 h[j] = value;                                                  \
             }                                                                  \
         }                                                                      \
@@ -155,6 +162,20 @@ static void F(add)(int64_t n, const void *x, const void *y, void *z)
     const T *a = x, *b = y;
     T *c = z;
     EACH c[j] = a[j] + b[j];
+}
+
+static void F(scatter)(int64_t rows, int64_t m, int64_t cols, int64_t first,
+                       int64_t last, const void *x, const int64_t *at,
+                       void *sum)
+{
+    const int64_t n = last - first;
+    for (int64_t r = 0; r < m; r++)
+        memset((T *)sum + r * cols + first, 0, (size_t)n * sizeof(T));
+    for (int64_t r = 0; r < rows; r++) {
+        const T *row = (const T *)x + r * cols + first;
+        T *to = (T *)sum + at[r] * cols + first;
+        EACH to[j] += row[j];
+    }
 }
 
 /* A block of rows is summed by itself: sums of many rows lose less. */

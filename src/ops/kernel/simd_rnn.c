@@ -21,6 +21,7 @@
                     relu_forward_##t},                                         \
         .backward = {lstm_backward_##t, gru_backward_##t, tanh_backward_##t,   \
                      relu_backward_##t},                                       \
-        .output = output_##t, .add = add_##t, .columns = columns_##t,          \
+        .output = output_##t, .add = add_##t, .scatter = scatter_##t,          \
+        .columns = columns_##t,                                                \
     }
 const LpRnnLoops PASTE(lp_rnn, LP_SIMD)[2] = {TABLE(f32), TABLE(f64)};

@@ -325,6 +325,16 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
     return LP_OK;
 }
 
+LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v)
+{
+    uint32_t var = l->target[v];
+    bool straight = var != UINT32_MAX && !lp_home_of_var(l, var) &&
+                    may_write_var(l, n, var);
+    LP_TRY(lp_lower_own(l, v, straight ? var : UINT32_MAX));
+    l->buf[l->place[v].buf].reads_left += l->uses[v];
+    return LP_OK;
+}
+
 /* How a node meets blocked operands. */
 typedef enum {
     AS_PLAIN,   /* wants plain ones */

@@ -6,12 +6,13 @@
 
 typedef struct LpHostOptions {
     int threads;
-    bool fuse; /* chains of pointwise operators as one pass */
-    bool pack; /* weights of products as packed copies */
+    bool fuse;  /* chains of pointwise operators as one pass */
+    bool pack;  /* weights of products as packed copies */
     int pieces; /* bfloat16 products a float32 one may be done in; 0: none */
-    bool fast; /* Winograd's convolution where it pays */
-    bool home; /* convolution weights lie as their gradients are made */
-    int block; /* channels in a block of images: 8 or 16; 0: plain layouts */
+    bool fast;  /* Winograd's convolution where it pays */
+    bool look;  /* recurrent layers over looked up rows multiply the table */
+    bool home;  /* convolution weights lie as their gradients are made */
+    int block;  /* channels in a block of images: 8 or 16; 0: plain layouts */
 } LpHostOptions;
 
 /* Lowers step->micro or step->update into p->micro or p->update. */

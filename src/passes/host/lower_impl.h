@@ -40,6 +40,19 @@ typedef struct LpFusion {
     size_t n_group, cap_group;
 } LpFusion;
 
+/* A recurrent layer, or its gradient, that reads rows of `table` (lookup.c). */
+typedef struct LpTableRead {
+    LpVal table, ids; /* in the place of the input; ids as last operand */
+    LpVal grad;       /* of the table, in the place of the input's; or none */
+    bool swapped;     /* ids lie [batch, steps] */
+    bool used;
+} LpTableRead;
+
+typedef struct LpTableReads {
+    LpTableRead *of; /* per node; NULL: none at all */
+    bool *left_out;  /* per node: nobody reads its results any more */
+} LpTableReads;
+
 typedef struct LpLower {
     LpProgram *program;
     const LpStep *step;
@@ -58,6 +71,7 @@ typedef struct LpLower {
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
     LpErr *err;
+    LpTableReads lookups;
     LpRegions regions;
     LpFusion fusion;
 } LpLower;
@@ -87,6 +101,9 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
                          const LpPlace *const *in, int n_in,
                          const LpPlace *const *out, int n_out);
 LpStatus lp_lower_node(LpLower *l, LpNodeId id);
+/* A plain place for v, which an instruction for n makes: the variable's that
+ * receives it, if it can be, or its own. */
+LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
 /* A buffer of the arena; a copy between places of one value, or of
  * equally shaped ones, in any layouts. */
 LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf);
@@ -137,6 +154,10 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
                            uint32_t *index);
 /* Operand 1 of the last instruction is the copy. */
 void lp_derived_operand(LpLower *l, uint32_t index);
+
+/* ---- lookups ------------------------------------------------------------ */
+LpStatus lp_find_lookups(LpLower *l); /* fills l->lookups */
+LpStatus lp_lower_lookup(LpLower *l, LpNodeId id);
 
 /* ---- regions and fusion ------------------------------------------------- */
 LpStatus lp_choose_regions(LpLower *l); /* fills l->regions */

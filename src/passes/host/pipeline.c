@@ -52,6 +52,11 @@ static LpStatus run_tables(LpLower *l)
     return LP_OK;
 }
 
+static LpStatus run_lookups(LpLower *l)
+{
+    return lp_find_lookups(l);
+}
+
 static LpStatus run_homes(LpLower *l)
 {
     return lp_home_find(l);
@@ -71,6 +76,10 @@ static LpStatus run_fusion(LpLower *l)
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
     uint32_t region = l->regions.of[id];
+    if (l->lookups.of && l->lookups.left_out[id])
+        return LP_OK;
+    if (l->lookups.of && l->lookups.of[id].used)
+        return lp_lower_lookup(l, id);
     if (region)
         return l->regions.last[region] == id ? lp_lower_region(l, region)
                                              : LP_OK;

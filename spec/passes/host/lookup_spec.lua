@@ -1,0 +1,139 @@
+--- Recurrent layers over rows of a table, compiled with the table multiplied
+--- in the place of the rows: against eager float64, where nothing is looked up
+--- that way, and against the plain lowering.
+local compiled = require("spec.support.compiled")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local F = nn.functional
+local torch = require("torch")
+
+local ROWS, WIDTH, HIDDEN, STEPS, BATCH = 11, 20, 24, 9, 16
+
+local CASES = {
+  { "LSTM", { batch_first = true } }, { "LSTM", { bias = true } }, { "LSTM", { proj_size = 7 } },
+  { "GRU", { batch_first = true } }, { "GRU", { bias = false } },
+  { "RNN", { batch_first = true } }, { "RNN", { nonlinearity = "relu" } },
+  { "LSTM", { bidirectional = true } }, { "LSTM", { num_layers = 2 } },
+  { "LSTM", { batch_first = true }, padding = { padding_idx = 3 } },
+  { "LSTM", { batch_first = true }, frozen = "table" },
+  { "GRU", { batch_first = true }, frozen = "layer" },
+}
+
+local function network(case, dtype)
+  torch.manual_seed(7)
+  local net = nn.ModuleDict({
+    table = case.padding and nn.Embedding(ROWS, WIDTH, case.padding)
+      or nn.Embedding(ROWS, WIDTH),
+    layer = nn[case[1]](WIDTH, HIDDEN, case[2]),
+  }):to(dtype)
+  if case.frozen then
+    net[case.frozen]:requires_grad_(false)
+  end
+  return net
+end
+
+local function ids(case)
+  torch.manual_seed(9)
+  return torch.randint(0, ROWS, case[2].batch_first and { BATCH, STEPS } or { STEPS, BATCH })
+end
+
+local function trained(net)
+  local all = {}
+  for key, p in net:named_parameters() do
+    all[#all + 1] = p.requires_grad and { key, p } or nil
+  end
+  return all
+end
+
+-- The output and what one step of gradient descent of length 1 makes of the parameters.
+local function eager(net, x)
+  local y = net.layer(net.table(x))
+  F.mse_loss(y, torch.ones_like(y)):backward()
+  local all = { y:detach() }
+  for i, p in ipairs(trained(net)) do
+    all[i + 1] = (p[2] - p[2].grad):detach()
+  end
+  return all
+end
+
+local function run(net, x, options)
+  local declared = {}
+  for i, p in ipairs(trained(net)) do
+    declared[i] = { "parameter", p[1], p[2] }
+  end
+  local step, losses = compiled.step(function(row)
+    local y = net.layer(net.table(row))
+    return y, F.mse_loss(y, torch.ones_like(y))
+  end, { x }, declared)
+  local at, rules = compiled.vars(step), {}
+  for i, p in ipairs(declared) do
+    local param = at["parameter " .. p[2]]
+    rules[i] = { op = "sub", param = param, inputs = { param, "grad" }, outputs = { param } }
+  end
+  step:complete({ loss = losses[1], rules = rules })
+  at = compiled.vars(step)
+  local exec = step:compile(options or {})
+  local all = { exec:run(compiled.feed(at, { x }), {})[at["output output_1"]] }
+  for i, p in ipairs(declared) do
+    all[i + 1] = exec:read(at["parameter " .. p[2]])
+  end
+  return all
+end
+
+local function name(case)
+  local words = { case[1] }
+  for k in pairs(case[2]) do
+    words[#words + 1] = k
+  end
+  words[#words + 1] = case.padding and "padding"
+  words[#words + 1] = case.frozen and "frozen " .. case.frozen
+  return table.concat(words, ", ")
+end
+
+local function off(got, want)
+  return (got:double() - want):abs():max():item() / want:abs():max():item()
+end
+
+describe("a recurrent layer over looked up rows", function()
+  for _, case in ipairs(CASES) do
+    it("has the values and gradients of eager float64: " .. name(case), function()
+      local want = eager(network(case, torch.float64), ids(case))
+      local plain = run(network(case, torch.float32), ids(case), { lookups = false })
+      for threads = 1, 2 do
+        local got = run(network(case, torch.float32), ids(case), { threads = threads })
+        assert.equal(#want, #got)
+        for i, w in ipairs(want) do
+          assert.is_true(off(got[i], w) < 1e-6 + 2 * off(plain[i], w))
+        end
+      end
+    end)
+  end
+
+  it("refuses indices that are not rows of the table", function()
+    local net = network(CASES[1], torch.float32)
+    for _, bad in ipairs({ ROWS, -1 }) do
+      helper.raises("IndexError", "index %-?%d+ is out of bounds", function()
+        run(net, torch.full({ BATCH, STEPS }, bad, { dtype = torch.int64 }))
+      end)
+    end
+  end)
+
+  it("is what runs: the table's gradient is summed in another order", function()
+    local net = network(CASES[1], torch.float32)
+    local a, b = run(net, ids(CASES[1])), run(net, ids(CASES[1]), { lookups = false })
+    local same = true
+    for i = 1, #a do
+      same = same and compiled.same_bits(a[i], b[i])
+    end
+    assert.is_false(same)
+  end)
+
+  it("stays a layer over rows where the table has as many", function()
+    local net = network(CASES[1], torch.float32)
+    local few = torch.tensor({ { 1, 2, 3 }, { 5, 6, 7 } })
+    local a, b = run(net, few), run(net, few, { lookups = false })
+    for i = 1, #a do
+      assert(compiled.same_bits(a[i], b[i]))
+    end
+  end)
+end)
