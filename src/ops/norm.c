@@ -394,10 +394,10 @@ static void grad_batch(LpGrad *g)
 
 /* ---- records --------------------------------------------------------------
  */
-#define NORM(id, form, shape, rule, gradient, kernel, tiles)                   \
+#define NORM(id, more, form, shape, rule, gradient, kernel, tiles)             \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_DEVICE,                                                \
+        .flags = LP_OPF_DEVICE | (more),                                       \
         .forms = form,                                                         \
         .infer = shape,                                                        \
         .expand = rule,                                                        \
@@ -411,29 +411,29 @@ static void grad_batch(LpGrad *g)
     "(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
 #define GRADS "-> (Tensor input_grad, Tensor weight_grad, Tensor bias_grad) @p"
 
-NORM(native_layer_norm,
+NORM(native_layer_norm, 0,
      "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
      "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @f",
      infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare, lp_rule_norm)
-NORM(layer_norm_backward,
+NORM(layer_norm_backward, 0,
      "layer_norm_backward" BACK "int[] normalized_shape, float eps) " GRADS,
      infer_layer_back, expand_layer_back, NULL, lp_layer_norm_back_prepare,
      lp_rule_norm_back)
-NORM(native_group_norm,
+NORM(native_group_norm, 0,
      "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int "
      "num_groups, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
      infer_group, expand_group, grad_group, lp_group_norm_prepare, lp_rule_norm)
-NORM(group_norm_backward,
+NORM(group_norm_backward, 0,
      "group_norm_backward" BACK "int num_groups, float eps) " GRADS,
      infer_group_back, expand_group_back, NULL, lp_group_norm_back_prepare,
      lp_rule_norm_back)
-NORM(batch_norm_train,
+NORM(batch_norm_train, LP_OPF_BLOCKED,
      "batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @p\n"
      "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @n",
      infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare, lp_rule_norm)
-NORM(batch_norm_backward,
+NORM(batch_norm_backward, LP_OPF_BLOCKED,
      "batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor var, "
      "Tensor? weight, float eps) " GRADS,
      infer_batch_back, expand_batch_back, NULL, lp_batch_norm_back_prepare,

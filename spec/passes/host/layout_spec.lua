@@ -65,6 +65,15 @@ local cases = {
       return (p - m) * h:sum({ 2, 3 }, true):tanh()
     end, { values(3, 4, 11, 9), values(32, 4, 3, 3) * 0.1 }, values(3, 32, 3, 2)
   end,
+  ["batch normalisation between convolutions, with and without parameters"] = function()
+    return function(x, w1, w2, scale, shift)
+      local h = F.conv2d(x, w1, nil, { padding = 1 })
+      local y = F.batch_norm(h, nil, nil, scale, shift, true):relu()
+      y = F.batch_norm(F.conv2d(y, w2, nil, { padding = 1 }) + h, nil, nil, nil, nil, true)
+      return (y + h:relu()):flatten(1)
+    end, { values(3, 5, 7, 3), values(32, 5, 3, 3) * 0.1, values(32, 32, 3, 3) * 0.05,
+      values(32) + 3, values(32) }, values(3, 32 * 7 * 3) * 0.01
+  end,
   ["channels that no block divides"] = function()
     return function(x, w1, w2)
       local h = F.conv2d(x, w1):relu()
@@ -95,6 +104,36 @@ describe("host lowering of", function()
       end
     end)
   end
+end)
+
+describe("batch normalisation of blocked images", function()
+  local compiled = require("spec.support.compiled")
+
+  it("keeps its precision where the mean is far larger than the deviation", function()
+    local x = (values(8, 16, 9, 9) + 1000):requires_grad_(false)
+    local eye = torch.eye(16):reshape({ 16, 16, 1, 1 })
+    local function fn(a, w)
+      return F.batch_norm(F.conv2d(a, w), nil, nil, nil, nil, true)
+    end
+    local want = eager(fn, { x:double(), eye:double() }, x:double())[1]
+    local got = compiled.run(fn, { x, eye }, {})[1]
+    helper.near(got:double(), want, { 1e-3, 1e-3 }) -- x itself has 6e-5
+  end)
+
+  it("gives the same bits at every number of threads", function()
+    local function fn(a, w, scale)
+      return F.batch_norm(F.conv2d(a, w), nil, nil, scale, nil, true):sin()
+    end
+    local inputs = { values(6, 16, 30, 29), values(32, 16, 1, 1) * 0.1, values(32) }
+    local cotangent = values(6, 32, 30, 29)
+    local one = run(fn, inputs, cotangent, { threads = 1 })
+    for threads = 2, 3 do
+      local got = run(fn, inputs, cotangent, { threads = threads })
+      assert.is_true(compiled.same_bits(got[1], one[1]))
+      assert.is_true(compiled.same_bits(got[2], one[2]))
+      assert.is_true(compiled.same_bits(got[4], one[4]))
+    end
+  end)
 end)
 
 describe("Winograd's convolution", function()

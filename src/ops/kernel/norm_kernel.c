@@ -15,6 +15,7 @@
 
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
+#include "src/ops/kernel/norm_blocked.h"
 #include "src/ops/kernel/plain.h"
 
 /* layer: rows of n. group, batch: x [batch, channels, inner]. */
@@ -127,6 +128,8 @@ LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 /* (x, w, b; eps) -> y, mean, var */
 LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
+    if (r->out[0].block)
+        return lp_batch_norm_blocked(r, k, e);
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[0].f;
     return prepare(r, k, s, batch, (size_t)(2 * s.channels), e);
@@ -135,6 +138,8 @@ LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 /* (dy, x, mean, var, w; eps) -> dx, dw, db */
 LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
+    if (r->out[0].block)
+        return lp_batch_norm_back_blocked(r, k, e);
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[0].f;
     return prepare(r, k, s, batch_back, (size_t)(3 * s.channels), e);

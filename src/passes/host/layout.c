@@ -1,10 +1,10 @@
 /* Layouts: one blocked layout (channels in vectors, LpDesc.block) through a
  * chain of convolutions and what stands between them.
  *
- *   convolutions make blocked results; pointwise operators, pooling and
- *   reductions over the image keep the layout of their operands, seen as five
- *   dimensions [N, C / block, H, W, block]; whoever needs plain rows gets a
- *   copy, made once.
+ *   convolutions make blocked results; pointwise operators, pooling, batch
+ *   normalisation and reductions over the image keep the layout of their
+ *   operands, seen as five dimensions [N, C / block, H, W, block]; whoever
+ *   needs plain rows gets a copy, made once.
  *
  * Decided node by node in order, so a value's layout is known when its readers
  * are lowered. Source of the gain: direct convolution in plain NCHW reaches a
@@ -79,6 +79,10 @@ int lp_layout_block(const LpLower *l, const LpGraphNode *n)
         return blocked(l, n->in[0]) ? l->o->block : 0;
     if (n->op == &op_max_pool_backward && is_f32(l, n->out) &&
         image(l, n->in[1]))
+        return blocked(l, n->in[1]) ? l->o->block : 0;
+    if (n->op == &op_batch_norm_train && is_f32(l, n->out))
+        return blocked(l, n->in[0]) ? l->o->block : 0;
+    if (n->op == &op_batch_norm_backward && is_f32(l, n->out))
         return blocked(l, n->in[1]) ? l->o->block : 0;
     if (!lp_pointwise_of(n->op))
         return 0;

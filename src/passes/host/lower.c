@@ -310,9 +310,9 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
         const LpType *t = lp_graph_type(l->g, v);
         LpDesc d = lp_desc_of(t);
         uint32_t var = l->target[v], b;
-        d.block = (uint8_t)block;
+        d.block = (uint8_t)(t->ndim == 4 ? block : 0); /* else no image */
         d.home = home && lp_home_of(l, v) == home ? home : NULL;
-        if (var != UINT32_MAX && !block && lp_home_of_var(l, var) == d.home &&
+        if (var != UINT32_MAX && !d.block && lp_home_of_var(l, var) == d.home &&
             may_write_var(l, n, var)) {
             LP_TRY(lp_lower_own_as(l, v, var, &d));
         } else if (i == 0 && (b = reusable(l, n, &d)) != LP_NO_BUF) {
@@ -374,7 +374,8 @@ static LpStatus read_value(LpLower *l, LpVal v, Meets how,
                            const LpPlace **at, LpDesc *seen)
 {
     bool alike = lp_shape_eq(lp_graph_type(l->g, v), like);
-    int block = how == AS_BLOCKED ? l->o->block
+    bool is_image = lp_graph_type(l->g, v)->ndim == 4;
+    int block = how == AS_BLOCKED ? (is_image ? l->o->block : 0)
                 : how == AS_SPLIT ? l->place[v].desc.block
                                   : 0;
     if (how == AS_IS)
