@@ -190,6 +190,11 @@ typedef struct LpKernelReq {
     /* float32 products may be made of so many of bfloat16 (1 or 3) where that
      * is quicker; 0: not */
     int pieces;
+    /* host lowering only, batch normalisation of blocked images: it runs with
+     * its ReLU. Forward: y = relu(norm(in[0]) + in[3]), the addition only if
+     * n_in is 4. Backward: in[0] counts as 0 wherever in[5], the ReLU's result,
+     * is at most 0. */
+    bool relu;
 } LpKernelReq;
 
 /* ---- tile cost ---------------------------------------------------------- */

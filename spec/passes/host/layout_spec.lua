@@ -120,6 +120,34 @@ describe("batch normalisation of blocked images", function()
     helper.near(got:double(), want, { 1e-3, 1e-3 }) -- x itself has 6e-5
   end)
 
+  -- Residual blocks: the sum's other operand made before and after the
+  -- normalisation, one normalisation that is read twice, one scaled sum.
+  local function residual(a, w1, w2, scale, shift)
+    local function norm(h)
+      return F.batch_norm(h, nil, nil, scale, shift, true)
+    end
+    local x = norm(F.conv2d(a, w1)):relu()
+    local y = norm(F.conv2d(x, w2, nil, { padding = 1 })):relu()
+    y = (x + norm(F.conv2d(y, w2, nil, { padding = 1 }))):relu()
+    local both = norm(F.conv2d(y, w2, nil, { padding = 1 }))
+    y = (both + norm(y)):relu() * both
+    return torch.add(norm(y), x, { alpha = 2 }):relu()
+  end
+
+  it("gives the same bits with its addition and ReLU as without", function()
+    local a = values(3, 16, 6, 5)
+    a[1][2][3][4] = 0 / 0
+    for _, first in ipairs({ values(3, 16, 6, 5), a }) do
+      local inputs = { first, values(32, 16, 1, 1) * 0.2, values(32, 32, 3, 3) * 0.1,
+        values(32) + 3, values(32) }
+      local cotangent = values(3, 32, 6, 5)
+      local apart = run(residual, inputs, cotangent, { fuse = false })
+      for i, got in ipairs(run(residual, inputs, cotangent, { fuse = true })) do
+        assert.is_true(compiled.same_bits(got, apart[i]))
+      end
+    end
+  end)
+
   it("gives the same bits at every number of threads", function()
     local function fn(a, w, scale)
       return F.batch_norm(F.conv2d(a, w), nil, nil, scale, nil, true):sin()

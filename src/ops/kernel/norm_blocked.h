@@ -1,4 +1,5 @@
-/* Batch normalisation of blocked operands (LpDesc.block): float32. */
+/* Batch normalisation of blocked operands (LpDesc.block), float32, with the
+ * addition and the ReLU that follow it (LpKernelReq.relu). */
 #ifndef LP_OPS_KERNEL_NORM_BLOCKED_H
 #define LP_OPS_KERNEL_NORM_BLOCKED_H
 
@@ -8,18 +9,20 @@
  * mean, m2 (sum of squares about the plane's own mean), k, s, …
  *
  * stats: mean and m2 of the plane.
- * scale: y = (x - mean) k + shift.
- * sums: s = sum dy, sx = sum dy (x - mean).
+ * scale: y = (x - mean) k + shift (+ add, unless NULL), cut at 0 if relu.
+ * sums: s = sum dy, sx = sum dy (x - mean); where r (unless NULL) is at most
+ *   0, dy counts as 0, here and in back.
  * back: dx = dy ka + (x - mean) kb + kc. */
 typedef struct LpNormBlocked {
     void (*stats)(int block, int64_t n, const float *x, float *mean, float *m2);
     void (*scale)(int block, int64_t n, const float *x, const float *mean,
-                  const float *k, const float *shift, float *y);
+                  const float *k, const float *shift, const float *add,
+                  bool relu, float *y);
     void (*sums)(int block, int64_t n, const float *dy, const float *x,
-                 const float *mean, float *s, float *sx);
+                 const float *r, const float *mean, float *s, float *sx);
     void (*back)(int block, int64_t n, const float *dy, const float *x,
-                 const float *mean, const float *ka, const float *kb,
-                 const float *kc, float *dx);
+                 const float *r, const float *mean, const float *ka,
+                 const float *kb, const float *kc, float *dx);
 } LpNormBlocked;
 typedef const LpNormBlocked LpNormBlockedLoops[1];
 

@@ -366,6 +366,7 @@ typedef struct Req {
     const LpPlace **pin, *pout[LP_MAX_OUT];
     LpAttr attr[LP_MAX_ATTR];
     int64_t dims[5];
+    bool relu; /* LpKernelReq.relu */
 } Req;
 
 /* An operand that is a value. */
@@ -451,7 +452,8 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .out = q->out,
                      .site = n->site,
                      .fast = l->o->fast,
-                     .pieces = l->o->pieces};
+                     .pieces = l->o->pieces,
+                     .relu = q->relu};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
     LpStatus s = n->op->prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;
@@ -477,6 +479,10 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     LP_FAIL_IF(!n->op->prepare, l->err, LP_E_INTERNAL,
                "operator %s has no kernel", n->op->name);
     Req q = {0};
+    LpTail tail;
+    q.relu = lp_tail_of(l, id, &tail);
+    if (q.relu)
+        n = &tail.node;
     q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
     q.pin = lp_arena_calloc(&q.mem, (n->n_in + 1) * sizeof *q.pin);
     LpStatus s = q.in && q.pin ? lower_kernel(l, id, n, &q)
@@ -485,5 +491,7 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
         if (lp_is_value(n->in[i]))
             l->buf[l->place[n->in[i]].buf].reads_left--;
+    if (q.relu && s == LP_OK)
+        lp_tail_done(l, &tail);
     return s;
 }

@@ -53,6 +53,18 @@ typedef struct LpTableReads {
     bool *left_out;  /* per node: nobody reads its results any more */
 } LpTableReads;
 
+/* Batch normalisations that run with their ReLU (tail.c). */
+typedef struct LpTails {
+    LpNodeId *reader; /* per value: the last node that reads it */
+    LpNodeId *host;   /* per node: where it runs inside, or LP_NO_NODE */
+} LpTails;
+
+typedef struct LpTail {
+    LpGraphNode node; /* the normalisation with all operands, `in` */
+    LpVal in[6];
+    LpVal result; /* that its result 0 stands for, or LP_NOVAL */
+} LpTail;
+
 typedef struct LpLower {
     LpProgram *program;
     const LpStep *step;
@@ -74,6 +86,7 @@ typedef struct LpLower {
     LpTableReads lookups;
     LpRegions regions;
     LpFusion fusion;
+    LpTails tails;
 } LpLower;
 
 typedef struct LpPending {
@@ -165,5 +178,13 @@ LpStatus lp_lower_region(LpLower *l, uint32_t region);
 /* Fills l->fusion with groups of nodes outside of regions. */
 LpStatus lp_fuse(LpLower *l);
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
+
+LpStatus lp_tails_find(LpLower *l); /* fills l->tails */
+/* Node id runs inside another; asked where it stands. */
+bool lp_tail_inside(LpLower *l, LpNodeId id);
+/* If id is a normalisation that runs with more: how. t->node.in is t->in. */
+bool lp_tail_of(LpLower *l, LpNodeId id, LpTail *t);
+/* After t->node has its instruction. */
+void lp_tail_done(LpLower *l, const LpTail *t);
 
 #endif

@@ -72,9 +72,16 @@ static LpStatus run_fusion(LpLower *l)
     return l->o->fuse ? lp_fuse(l) : LP_OK;
 }
 
+static LpStatus run_tails(LpLower *l)
+{
+    return lp_tails_find(l);
+}
+
 /* A member of a group waits for the last one. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
+    if (lp_tail_inside(l, id))
+        return LP_OK;
     uint32_t region = l->regions.of[id];
     if (l->lookups.of && l->lookups.left_out[id])
         return LP_OK;

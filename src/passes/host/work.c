@@ -65,6 +65,8 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
 /* The node where the instruction stands that makes the results of `id`. */
 static LpNodeId place_of(const LpLower *l, LpNodeId id)
 {
+    if (l->tails.host[id] != LP_NO_NODE)
+        return l->tails.host[id];
     if (l->regions.of[id])
         return l->regions.last[l->regions.of[id]];
     if (l->fusion.of && l->fusion.of[id] >= 0) {
@@ -113,12 +115,11 @@ LpStatus lp_lower_note_work(LpLower *l)
             continue;
         LpInstr *in = &c->instr[at[id]];
         uint32_t region = l->regions.of[id];
-        bool fused = l->fusion.of && l->fusion.of[id] >= 0;
-        in->op = region  ? l->g->region[region].op
-                 : fused ? NULL
-                         : l->g->node[id].op;
         all[(in->work - all) + in->n_work++] =
             (LpWork){id, (float)flops(l->g, &l->g->node[id])};
+        in->op = region            ? l->g->region[region].op
+                 : in->n_work == 1 ? l->g->node[id].op
+                                   : NULL;
     }
     return LP_OK;
 }

@@ -1,0 +1,148 @@
+/* Batch normalisations of blocked images that run with the ReLU next to them:
+ *
+ *   %y = batch_norm_train(%x, …)           one instruction that reads %x and
+ *   %s = add(%y, %z)                  ->   %z twice and writes %r; %y and %s
+ *   %r = relu(%s)                          never reach memory (add optional)
+ *
+ *   %d = relu_backward(%g, %r)        ->   one instruction that reads %g, %r,
+ *   %dx = batch_norm_backward(%d, %x, …)   %x and writes %dx
+ *
+ * if nobody else reads what is left out. Forward it stands where the
+ * normalisation does, so %z must be there; backward where its gradient does.
+ * The same operations in the same order: no bit changes. */
+#include "src/ops/ops.h"
+#include "src/passes/host/lower_impl.h"
+
+LpStatus lp_tails_find(LpLower *l)
+{
+    const LpGraph *g = l->g;
+    LpTails *t = &l->tails;
+    t->reader = lp_arena_alloc(&l->mem, g->n_value * sizeof *t->reader);
+    t->host = lp_arena_alloc(&l->mem, (g->n_node + 1) * sizeof *t->host);
+    LP_FAIL_IF(!t->reader || !t->host, l->err, LP_E_MEMORY, "out of memory");
+    for (size_t v = 0; v < g->n_value; v++)
+        t->reader[v] = LP_NO_NODE;
+    for (size_t i = 0; i < g->n_node; i++) {
+        t->host[i] = LP_NO_NODE;
+        for (uint32_t k = 0; k < g->node[i].n_in; k++)
+            if (lp_is_value(g->node[i].in[k]))
+                t->reader[g->node[i].in[k]] = (LpNodeId)i;
+    }
+    return LP_OK;
+}
+
+/* The only reader of v, unless a region has it. */
+static LpNodeId only_reader(const LpLower *l, LpVal v)
+{
+    LpNodeId id = l->uses[v] == 1 ? l->tails.reader[v] : LP_NO_NODE;
+    return id == LP_NO_NODE || l->regions.of[id] ? LP_NO_NODE : id;
+}
+
+static int32_t group_of(const LpLower *l, LpNodeId id)
+{
+    return l->fusion.of ? l->fusion.of[id] : -1;
+}
+
+/* a and b are a chain of their own, or in none. */
+static bool pair(const LpLower *l, LpNodeId a, LpNodeId b)
+{
+    int32_t at = group_of(l, a);
+    return at == group_of(l, b) && (at < 0 || l->fusion.group[at].n == 2);
+}
+
+bool lp_tail_inside(LpLower *l, LpNodeId id)
+{
+    const LpGraphNode *n = &l->g->node[id], *back;
+    LpNodeId *host = l->tails.host, by;
+    if (host[id] != LP_NO_NODE)
+        return true;
+    if (!l->o->fuse || n->op != &op_relu_backward || group_of(l, id) >= 0 ||
+        !lp_is_value(n->in[0]) || !lp_is_value(n->in[1]) ||
+        !l->place[n->in[1]].desc.block)
+        return false;
+    by = only_reader(l, n->out);
+    if (by == LP_NO_NODE)
+        return false;
+    back = &l->g->node[by];
+    if (back->op != &op_batch_norm_backward || back->in[0] != n->out ||
+        !lp_type_eq(lp_graph_type(l->g, n->in[0]),
+                    lp_graph_type(l->g, n->out)) ||
+        !lp_type_eq(lp_graph_type(l->g, n->in[1]),
+                    lp_graph_type(l->g, n->out)) ||
+        !lp_layout_block(l, back))
+        return false;
+    host[id] = by;
+    return true;
+}
+
+/* The operand of an addition to y that a normalisation can add itself. */
+static LpVal addend(const LpLower *l, const LpGraphNode *add, LpVal y)
+{
+    LpVal v = add->in[add->in[0] == y];
+    bool fits = lp_scalar_f(add->attr[0].s) == 1 && lp_is_value(v) && v != y &&
+                l->place[v].buf != LP_NO_BUF && l->place[v].desc.block &&
+                lp_type_eq(lp_graph_type(l->g, v), lp_graph_type(l->g, y));
+    return fits ? v : LP_NOVAL;
+}
+
+static bool forward(LpLower *l, LpNodeId id, LpTail *t)
+{
+    const LpGraphNode *n = &l->g->node[id];
+    LpNodeId *host = l->tails.host, first = only_reader(l, n->out), last;
+    LpVal add = LP_NOVAL;
+    if (first == LP_NO_NODE || !lp_layout_block(l, n))
+        return false;
+    last = first;
+    const LpGraphNode *r = &l->g->node[first];
+    if (r->op == &op_add) {
+        add = addend(l, r, n->out);
+        last = only_reader(l, r->out);
+        if (add == LP_NOVAL || last == LP_NO_NODE || !pair(l, first, last))
+            return false;
+    } else if (group_of(l, first) >= 0) {
+        return false;
+    }
+    if (l->g->node[last].op != &op_relu)
+        return false;
+    host[first] = host[last] = id;
+    for (int i = 0; i < 3; i++)
+        t->in[i] = n->in[i];
+    t->in[3] = add;
+    t->node.n_in = add == LP_NOVAL ? 3 : 4;
+    t->result = l->g->node[last].out;
+    return true;
+}
+
+static bool backward(const LpLower *l, LpNodeId id, LpTail *t)
+{
+    const LpGraphNode *n = &l->g->node[id];
+    const LpGraph *g = l->g;
+    LpNodeId by = lp_is_value(n->in[0]) ? g->value[n->in[0]].node : LP_NO_NODE;
+    if (by == LP_NO_NODE || l->tails.host[by] != id)
+        return false;
+    for (int i = 1; i < 5; i++)
+        t->in[i] = n->in[i];
+    t->in[0] = g->node[by].in[0];
+    t->in[5] = g->node[by].in[1];
+    t->node.n_in = 6;
+    return true;
+}
+
+bool lp_tail_of(LpLower *l, LpNodeId id, LpTail *t)
+{
+    const LpGraphNode *n = &l->g->node[id];
+    *t = (LpTail){.node = *n, .result = LP_NOVAL};
+    t->node.in = t->in;
+    if (n->op == &op_batch_norm_backward)
+        return backward(l, id, t);
+    return n->op == &op_batch_norm_train && l->o->fuse && forward(l, id, t);
+}
+
+void lp_tail_done(LpLower *l, const LpTail *t)
+{
+    if (t->result == LP_NOVAL)
+        return;
+    LpPlace *at = &l->place[t->node.out];
+    l->place[t->result] = *at;
+    l->buf[at->buf].reads_left += l->uses[t->result] - l->uses[t->node.out];
+}
