@@ -20,17 +20,84 @@ local function names_of(forward)
   return names
 end
 
--- The last table is by name if all its keys are parameters that are not given
--- by position.
-local function bind(forward, n, ...)
-  local names, by_name = names_of(forward), (select(n, ...))
+-- The forwards of torch.nn's own layers, whose parameters are all there is.
+local strict = setmetatable({}, { __mode = "k" })
+
+--- Marks a forward of torch.nn: a last table by name is never a positional
+--- argument of it, and it takes no more arguments than it has parameters.
+---@param forward function
+function M.close(forward)
+  strict[forward] = debug.getinfo(forward, "u").isvararg and nil or true
+end
+
+local function quoted(names)
+  return #names > 0 and "'" .. table.concat(names, "', '") .. "'" or "none"
+end
+
+-- error: TypeError if a name of the table is no parameter after the n - 1 given
+-- by position
+local function only_known(names, n, by_name)
+  local open, given = {}, {}
+  for i, name in ipairs(names) do
+    open[#open + 1] = i >= n and name or nil
+    given[name] = i < n
+  end
+  for key in next, by_name do
+    errors.check(not given[key], "TypeError",
+      "forward: '%s' is given twice, by position and by name", key)
+    errors.check(given[key] == false, "TypeError",
+      "forward has no parameter '%s'%s; allowed by name here: %s", key, check.nearest(key, open),
+      quoted(open))
+  end
+end
+
+-- Do all names look like slips of parameters that are not given?
+local function only_slips(names, n, by_name)
+  local open, found = { table.unpack(names, n) }, nil
+  for key in next, by_name do
+    local near = check.nearest(key, open)
+    if near == "" then
+      return
+    end
+    found = ("'%s'%s"):format(key, near)
+  end
+  errors.raise("TypeError", "forward has no parameter %s", found)
+end
+
+-- Is the n-th and last argument a table by name? It is if all its keys are
+-- parameters that are not given by position. The set of those, or nil.
+local function open_for(forward, n, last)
+  if not check.is_keywords(last) then
+    return nil
+  end
+  local names = names_of(forward)
+  if strict[forward] then
+    only_known(names, n, last)
+  end
   local open = {}
   for i = n, #names do
     open[names[i]] = i
   end
-  if not check.by_name(by_name, open) then
-    return ...
+  if check.by_name(last, open) then
+    return open
+  elseif n > 1 then
+    only_slips(names, n, last)
   end
+  return nil
+end
+
+-- error: TypeError for more arguments than parameters; nil at the end is none
+local function count(forward, n, ...)
+  local names = names_of(forward)
+  while n > #names and (select(n, ...)) == nil do
+    n = n - 1
+  end
+  errors.check(n <= #names, "TypeError",
+    "forward takes %d argument%s (%s) but %d were given", #names, #names == 1 and "" or "s",
+    table.concat(names, ", "), n)
+end
+
+local function put(by_name, open, n, ...)
   local last = n - 1
   for key in pairs(by_name) do
     last = math.max(last, open[key])
@@ -49,8 +116,14 @@ end
 function M.bind(forward, ...)
   local n = select("#", ...)
   local last = n > 0 and (select(n, ...)) or nil
-  if type(last) == "table" and getmetatable(last) == nil and type(next(last)) == "string" then
-    return bind(forward, n, ...)
+  if type(last) == "table" then
+    local open = open_for(forward, n, last)
+    if open then
+      return put(last, open, n, ...)
+    end
+  end
+  if n > 1 and strict[forward] then
+    count(forward, n, ...)
   end
   return ...
 end
@@ -58,14 +131,7 @@ end
 --- {n, …} without a last table by name, and that table ({} if there is none).
 function M.split(forward, args)
   local last = args.n > 0 and args[args.n] or nil
-  if type(last) ~= "table" or getmetatable(last) ~= nil or type(next(last)) ~= "string" then
-    return args, {}
-  end
-  local open = {}
-  for i, name in ipairs(names_of(forward)) do
-    open[name] = i >= args.n and i or nil
-  end
-  if not check.by_name(last, open) then
+  if not open_for(forward, args.n, last) then
     return args, {}
   end
   return { n = args.n - 1, table.unpack(args, 1, args.n - 1) }, last

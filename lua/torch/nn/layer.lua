@@ -10,6 +10,7 @@
 --- The arguments become fields of the same name, but for those that only say
 --- how parameters are made (MAKE) and those in `drop`.
 local check_types = require("torch.nn.typed")
+local keywords = require("torch.nn.keywords")
 local Module = require("torch.nn.module")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
@@ -44,6 +45,9 @@ return function(sig, body)
 
   cls.build = body.build or cls.build
   cls.forward = body.forward or cls.forward
+  if cls.forward then
+    keywords.close(cls.forward)
+  end
   if type(body.repr) == "string" then
     function cls:extra_repr()
       return text.fill(body.repr, self)

@@ -32,11 +32,11 @@ local function define(parent, dim)
     self:train(training)
   end
 
-  function cls:forward(input)
+  function cls:forward(input, ...)
     errors.check(input:dim() >= 1, "ValueError", "%s: input: expected a Tensor with dimensions, "
       .. "got %s", name, check.describe(input))
     self:initialize_parameters(input)
-    return self(input)
+    return self(input, ...)
   end
 
   --- True until the first input.

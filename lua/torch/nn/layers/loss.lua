@@ -8,31 +8,35 @@ local M = {}
 
 local OLD = "size_average=None, reduce=None, reduction='mean'"
 
--- signature without the old reduction arguments, function, number of inputs
+-- signature without the old reduction arguments, function, forward's parameters
 local ROWS = {
-  { "L1Loss(@)", "l1_loss", 2 },
-  { "MSELoss(@)", "mse_loss", 2 },
-  { "SmoothL1Loss(@, beta=1.0)", "smooth_l1_loss", 2 },
-  { "HuberLoss(reduction='mean', delta=1.0)", "huber_loss", 2 },
+  { "L1Loss(@)", "l1_loss", "input, target" },
+  { "MSELoss(@)", "mse_loss", "input, target" },
+  { "SmoothL1Loss(@, beta=1.0)", "smooth_l1_loss", "input, target" },
+  { "HuberLoss(reduction='mean', delta=1.0)", "huber_loss", "input, target" },
   { "CrossEntropyLoss(weight=None, size_average=None, ignore_index=-100, reduce=None, "
-    .. "reduction='mean', label_smoothing=0.0)", "cross_entropy", 2 },
+    .. "reduction='mean', label_smoothing=0.0)", "cross_entropy", "input, target" },
   { "NLLLoss(weight=None, size_average=None, ignore_index=-100, reduce=None, "
-    .. "reduction='mean')", "nll_loss", 2 },
-  { "BCELoss(weight=None, @)", "binary_cross_entropy", 2 },
-  { "BCEWithLogitsLoss(weight=None, @, pos_weight=None)", "binary_cross_entropy_with_logits", 2 },
-  { "KLDivLoss(@, log_target=False)", "kl_div", 2 },
+    .. "reduction='mean')", "nll_loss", "input, target" },
+  { "BCELoss(weight=None, @)", "binary_cross_entropy", "input, target" },
+  { "BCEWithLogitsLoss(weight=None, @, pos_weight=None)", "binary_cross_entropy_with_logits",
+    "input, target" },
+  { "KLDivLoss(@, log_target=False)", "kl_div", "input, target" },
   { "PoissonNLLLoss(log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, "
-    .. "reduction='mean')", "poisson_nll_loss", 2 },
-  { "GaussianNLLLoss(full=False, eps=1e-6, reduction='mean')", "gaussian_nll_loss", 3 },
-  { "HingeEmbeddingLoss(margin=1.0, @)", "hinge_embedding_loss", 2 },
-  { "SoftMarginLoss(@)", "soft_margin_loss", 2 },
-  { "MultiLabelMarginLoss(@)", "multilabel_margin_loss", 2 },
-  { "MultiLabelSoftMarginLoss(weight=None, @)", "multilabel_soft_margin_loss", 2 },
-  { "MultiMarginLoss(p=1, margin=1.0, weight=None, @)", "multi_margin_loss", 2 },
-  { "MarginRankingLoss(margin=0.0, @)", "margin_ranking_loss", 3 },
-  { "CosineEmbeddingLoss(margin=0.0, @)", "cosine_embedding_loss", 3 },
-  { "TripletMarginLoss(margin=1.0, p=2.0, eps=1e-6, swap=False, @)", "triplet_margin_loss", 3 },
-  { "CTCLoss(blank=0, reduction='mean', zero_infinity=False)", "ctc_loss", 4 },
+    .. "reduction='mean')", "poisson_nll_loss", "log_input, target" },
+  { "GaussianNLLLoss(full=False, eps=1e-6, reduction='mean')", "gaussian_nll_loss",
+    "input, target, var" },
+  { "HingeEmbeddingLoss(margin=1.0, @)", "hinge_embedding_loss", "input, target" },
+  { "SoftMarginLoss(@)", "soft_margin_loss", "input, target" },
+  { "MultiLabelMarginLoss(@)", "multilabel_margin_loss", "input, target" },
+  { "MultiLabelSoftMarginLoss(weight=None, @)", "multilabel_soft_margin_loss", "input, target" },
+  { "MultiMarginLoss(p=1, margin=1.0, weight=None, @)", "multi_margin_loss", "input, target" },
+  { "MarginRankingLoss(margin=0.0, @)", "margin_ranking_loss", "input1, input2, target" },
+  { "CosineEmbeddingLoss(margin=0.0, @)", "cosine_embedding_loss", "input1, input2, target" },
+  { "TripletMarginLoss(margin=1.0, p=2.0, eps=1e-6, swap=False, @)", "triplet_margin_loss",
+    "anchor, positive, negative" },
+  { "CTCLoss(blank=0, reduction='mean', zero_infinity=False)", "ctc_loss",
+    "log_probs, targets, input_lengths, target_lengths" },
 }
 
 -- Tensors among the arguments are buffers, as in PyTorch.
@@ -47,6 +51,16 @@ local function build(self, a)
   end
 end
 
+-- Its frames count as this file's: not the caller's.
+local SOURCE = debug.getinfo(1, "S").source
+
+-- A function's parameters are known by their names, so each has its own text.
+local FORWARD = [[
+local F, name, options = ...
+return function(self, %s)
+  return F[name](%s, options(self))
+end]]
+
 for _, row in ipairs(ROWS) do
   local sig, name, inputs = table.unpack(row)
   sig = sig:gsub("@", OLD)
@@ -60,13 +74,7 @@ for _, row in ipairs(ROWS) do
   end
   M[sig:match("^%w+")] = layer(sig, {
     build = build,
-    forward = inputs == 2 and function(self, input, target)
-      return F[name](input, target, options(self))
-    end or inputs == 3 and function(self, input1, input2, target)
-      return F[name](input1, input2, target, options(self))
-    end or function(self, log_probs, targets, input_lengths, target_lengths)
-      return F[name](log_probs, targets, input_lengths, target_lengths, options(self))
-    end,
+    forward = load(FORWARD:format(inputs, inputs), SOURCE, "t", {})(F, name, options),
   })
 end
 
