@@ -1,4 +1,4 @@
---- Adagrad, Adadelta, Adamax, RAdam, NAdam, ASGD, Rprop, Adafactor: updates
+--- Adagrad, Adadelta, Adamax, RAdam, NAdam, ASGD, Rprop, Adafactor, Muon: updates
 --- made of tensor operators. The simulated device has no operator for them, so
 --- they have no rule and work with torch alone.
 ---
@@ -214,13 +214,13 @@ M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1
     update = function(self, group, param, grad)
       local step = self:state_tensor(param, "step"):add_(1):item()
       local g = group.maximize and -grad or grad
-      local given = group.eps or {}
+      local lr, given = Optimizer.number(group.lr), group.eps or {}
       local eps1 = type(given[1]) == "number" and given[1] or EPS[tostring(param.dtype)]
       local eps2 = given[2] or 1e-3
       local n = math.sqrt(param:numel())
       local alpha = math.max(eps2, param:norm():item() / n)
-        * math.min(group.lr, 1 / math.sqrt(step))
-      param:mul_(1 - group.lr * group.weight_decay)
+        * math.min(lr, 1 / math.sqrt(step))
+      param:mul_(1 - lr * group.weight_decay)
       local x = estimate(self, param, g, step ^ group.beta2_decay, eps1)
         :clamp_min(eps1 * eps1):rsqrt() * g
       local most = math.max(1, x:norm():item() / (n * group.d))
@@ -243,5 +243,62 @@ starts(M.Adafactor, {
     return state:narrow(-2, 0, 1):clone()
   end,
 })
+
+-- A matrix with the singular vectors of g and singular values near 1: steps of
+-- Newton's and Schulz' iteration by a polynomial of degree 5. Every product is
+-- rounded to bfloat16, once.
+local function orthogonalised(g, group)
+  local torch = require("torch")
+  local a, b, c = table.unpack(group.ns_coefficients)
+  local tall = g:size(0) > g:size(1)
+  local function rounded(y)
+    return y:to(torch.bfloat16):float()
+  end
+  local x = rounded(tall and g:t() or g)
+  x = rounded(x / rounded(x:norm()):clamp({ min = group.eps }))
+  for _ = 1, group.ns_steps do
+    local gram = rounded(x:matmul(x:t()))
+    local update = rounded(torch.addmm(gram, gram, gram, { beta = b, alpha = c }))
+    x = rounded(torch.addmm(x, update, x, { beta = a }))
+  end
+  return tall and x:t() or x
+end
+
+-- How a rate is scaled to a matrix of so many rows and columns.
+local ADJUST = {
+  original = function(rows, cols)
+    return math.sqrt(math.max(1, rows / cols))
+  end,
+  match_rms_adamw = function(rows, cols)
+    return 0.2 * math.sqrt(math.max(rows, cols))
+  end,
+  spectral_unclamped = function(rows, cols)
+    return math.sqrt(rows / cols)
+  end,
+}
+
+M.Muon = define("Muon(params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, "
+  .. "ns_coefficients=(3.4445, -4.7750, 2.0315), eps=1e-7, ns_steps=5, adjust_lr_fn=None)", {
+    update = function(self, group, param, grad)
+      local lr, momentum = Optimizer.number(group.lr), group.momentum
+      local mean = self:state_tensor(param, "momentum_buffer"):lerp_(grad, 1 - momentum)
+      local x = orthogonalised(group.nesterov and grad:lerp(mean, momentum) or mean, group)
+      local scale = ADJUST[group.adjust_lr_fn or "original"](param:size(0), param:size(1))
+      param:mul_(1 - lr * group.weight_decay)
+      param:sub_(x * (lr * scale))
+    end,
+    check = function(group)
+      local scale = group.adjust_lr_fn
+      errors.check(scale == nil or ADJUST[scale], "ValueError", "Muon: adjust_lr_fn: %s is not "
+        .. "supported, allowed are original, match_rms_adamw, spectral_unclamped",
+        tostring(scale))
+      ranged("Muon", group, "ns_steps", group.ns_steps < 100, "less than 100")
+      ranged("Muon", group, "ns_coefficients", #group.ns_coefficients == 3, "a list of three")
+      for _, p in ipairs(group.params) do
+        errors.check(p:dim() == 2, "ValueError", "Muon only supports 2D parameters whereas we "
+          .. "found a parameter with size: %s", tostring(p.shape))
+      end
+    end,
+  })
 
 return M

@@ -3,26 +3,27 @@
 ---
 --- source: Nocedal & Wright, Numerical Optimization, algorithms 7.4, 7.5 and,
 --- for the strong Wolfe conditions, 3.5 and 3.6; PyTorch documentation, LBFGS
+local define = require("torch.optim.define")
 local errors = require("torch.errors")
 local Optimizer = require("torch.optim.optimizer")
 local search = require("torch.optim.line_search")
-local signature = require("torch.nn.signature")
 
 ---@class torch.optim.LBFGS: torch.optim.Optimizer
-local LBFGS = Optimizer:extend("LBFGS")
-local parsed = signature("LBFGS(params, lr=1, max_iter=20, max_eval=None, "
-  .. "tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None)")
+local LBFGS = define("LBFGS(params, lr=1, max_iter=20, max_eval=None, "
+  .. "tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None)", {
+    check = function(group)
+      group.max_eval = group.max_eval or group.max_iter * 5 // 4
+      local search_fn = group.line_search_fn
+      errors.check(search_fn == nil or search_fn == "strong_wolfe", "RuntimeError",
+        "only 'strong_wolfe' is supported for line_search_fn, got '%s'", tostring(search_fn))
+    end,
+  })
 
+local init = LBFGS.init
 function LBFGS:init(...)
-  local a = parsed(...)
-  local params = a.params
-  a.params, a.max_eval = nil, a.max_eval or a.max_iter * 5 // 4
-  self._names.line_search_fn = true
-  Optimizer.init(self, params, a)
+  init(self, ...)
   errors.check(#self.param_groups == 1, "ValueError",
     "LBFGS doesn't support per-parameter options (parameter groups)")
-  errors.check(a.line_search_fn == nil or a.line_search_fn == "strong_wolfe", "RuntimeError",
-    "only 'strong_wolfe' is supported for line_search_fn, got '%s'", tostring(a.line_search_fn))
 end
 
 local function flat_grad(params)
@@ -115,7 +116,7 @@ end
 
 -- Iterates until a tolerance or a limit is met.
 local function iterate(s, group, evaluate, loss, grad)
-  local n, evals = 0, 1
+  local n, evals, lr = 0, 1, Optimizer.number(group.lr)
   while n < group.max_iter do
     n = n + 1
     s.n_iter = s.n_iter + 1
@@ -127,7 +128,7 @@ local function iterate(s, group, evaluate, loss, grad)
     end
     s.prev_grad = grad:clone()
     local before = loss
-    s.t = s.n_iter == 1 and math.min(1, 1 / grad:abs():sum():item()) * group.lr or group.lr
+    s.t = s.n_iter == 1 and math.min(1, 1 / grad:abs():sum():item()) * lr or lr
     local slope = grad:dot(s.d):item()
     if slope > -group.tolerance_change then
       break

@@ -157,6 +157,11 @@ function Optimizer.hyper_value(_, group, name)
   return group[name]
 end
 
+--- A hyper-parameter that may be a tensor of one element as a number.
+function Optimizer.number(value)
+  return core.is_tensor(value) and value:item() or value
+end
+
 --- The group's present value as a float32 tensor of no dimensions.
 function Optimizer:hyper_tensor(group, name)
   local value = self:hyper_value(group, name)

@@ -78,4 +78,51 @@ describe("LBFGS", function()
       optim.LBFGS({ p }):step()
     end)
   end)
+
+  it("takes its rate as a tensor of one element", function()
+    local x = solve({ lr = torch.tensor({ 0.8 }), line_search_fn = "strong_wolfe" })
+    helper.near(x, { 0.6, -0.8 }, { 1e-4, 0 })
+    helper.raises("ValueError", "Tensor lr must be 1%-element", function()
+      solve({ lr = torch.tensor({ 0.8, 0.1 }) })
+    end)
+  end)
+end)
+
+describe("torch.optim.Muon", function()
+  -- Three steps on sum((p sin(0 … 5))^2) from p = (0 … 5) / 4: figures of
+  -- PyTorch 2.15.
+  local FIGURES = {
+    { { 2, 3 }, "original", true, { 0.0661536455154419, 0.27405625581741333, 0.3929760158061981,
+      0.7026919722557068, 0.8635309338569641, 1.0500565767288208 } },
+    { { 3, 2 }, "match_rms_adamw", false, { 0.01058211550116539, 0.22653481364250183,
+      0.4177771508693695, 0.7507272362709045, 0.9427003264427185, 1.143353819847107 } },
+    { { 3, 2 }, "spectral_unclamped", true, { 0.04260957986116409, 0.18394891917705536,
+      0.24119701981544495, 0.813727080821991, 0.8696512579917908, 0.9680501222610474 } },
+  }
+
+  it("has PyTorch's figures", function()
+    for _, case in ipairs(FIGURES) do
+      local shape, scale, nesterov, want = table.unpack(case)
+      local p = (torch.arange(6.0):reshape(shape) / 4):requires_grad_(true)
+      local factor = torch.arange(6.0):reshape(shape):sin()
+      local opt = optim.Muon({ p }, { lr = torch.tensor({ 0.1 }), adjust_lr_fn = scale,
+        nesterov = nesterov })
+      for _ = 1, 3 do
+        opt:zero_grad()
+        local loss = (p * factor):pow(2):sum()
+        loss:backward()
+        opt:step()
+      end
+      helper.near(p:reshape(-1), want, { 1e-6, 1e-5 })
+    end
+  end)
+
+  it("refuses what is no matrix, and unknown scales", function()
+    helper.raises("ValueError", "only supports 2D parameters", function()
+      optim.Muon({ torch.ones(2, { requires_grad = true }) })
+    end)
+    helper.raises("ValueError", "adjust_lr_fn", function()
+      optim.Muon({ torch.ones(2, 2, { requires_grad = true }) }, { adjust_lr_fn = "own" })
+    end)
+  end)
 end)
