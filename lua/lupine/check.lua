@@ -299,6 +299,9 @@ function M.by_name(last, open, class_of_error)
   return false
 end
 
+-- NumPy's names of parameters, as the forms of operators take them.
+local NUMPY = { dim = "axis", keepdim = "keepdims" }
+
 --- Sorts a call's arguments by parameter: positional ones in order, keywords
 --- from a last table with string keys (`tables` names the parameters that take
 --- such a table themselves). Returns the list of values (n = #names) and the
@@ -328,8 +331,9 @@ function M.arguments(where, names, tables, ...)
   for key, value in pairs(keywords or {}) do
     local at
     for i, name in ipairs(names) do
-      at = name == key and i or at
+      at = (name == key or NUMPY[name] == key) and i or at
     end
+    key = at and names[at] or key
     if not at then
       errors.raise("TypeError", "%s has no parameter '%s'; allowed are %s%s", where, key,
         table.concat(names, ", "), M.nearest(key, names))

@@ -165,6 +165,16 @@ define("unique_consecutive", { "input", "return_inverse", "return_counts", "dim"
     return unique(input, true, inverse, counts, dim)
   end)
 
+--- The factors of a matrix as one tensor and the pivots; with get_infos also
+--- what went wrong (int32, 0: nothing), which raises otherwise.
+define("lu", { "A", "pivot", "get_infos" }, true, function(A, pivot, infos)
+  local keywords = { pivot = default(pivot, true) }
+  if infos then
+    return core.forms.linalg.lu_factor_ex(A, keywords)
+  end
+  return core.forms.linalg.lu_factor(A, keywords)
+end)
+
 -- ---- facts about tensors ------------------------------------------------------
 
 define("is_floating_point", { "input" }, false, methods.is_floating_point)

@@ -101,3 +101,28 @@ it("interpolate with antialias averages as PyTorch's does", function()
     F.interpolate(x, { size = { 2, 3 }, antialias = true })
   end)
 end)
+
+describe("functions made of operators", function()
+  it("gives LU factors with what went wrong, on demand", function()
+    local LU, pivots, info = torch.lu(torch.tensor({ { 4.0, 1 }, { 2, 3 } }), true, true)
+    near(LU, { { 4, 1 }, { 0.5, 2.5 } })
+    near(pivots, { 1, 2 })
+    near(info, 0)
+    info = select(3, torch.zeros(2, 2):lu({ get_infos = true }))
+    near(info, 1) -- the first pivot that is 0
+    raises("LinAlgError", "U%[1,1%] is zero", function()
+      torch.lu(torch.zeros(2, 2))
+    end)
+    assert.equal(2, select("#", torch.lu(torch.eye(2))))
+  end)
+
+  it("takes NumPy's names of parameters", function()
+    near(torch.repeat_interleave(torch.tensor({ { 1, 2 } }), 2, { axis = 0 }),
+      { { 1, 2 }, { 1, 2 } })
+    near(torch.pairwise_distance(torch.zeros(1, 2), torch.tensor({ { 3.0, 4 } }),
+      { keepdims = true }), { { 5 } }, { 1e-5, 0 })
+    raises("TypeError", "given twice", function()
+      torch.gradient(torch.ones(3), { dim = 0, axis = 0 })
+    end)
+  end)
+end)

@@ -61,6 +61,13 @@ describe("layers", function()
     helper.near(conv(x), { { { 6, 6, 6 } } })
   end)
 
+  it("undo a pool of volumes with strides that move", function()
+    local at = torch.zeros(1, 1, 1, 1, 1, { dtype = torch.int64 })
+    helper.raises("RuntimeError", "strides should be greater than zero.*%[1, 0, 1%]", function()
+      nn.functional.max_unpool3d(torch.ones(1, 1, 1, 1, 1), at, 2, { 1, 0, 1 })
+    end)
+  end)
+
   it("undo a pool with its indices", function()
     local pool = nn.MaxPool1d(2, { return_indices = true })
     local y, at = pool(torch.tensor({ { { 1.0, 4, 3, 2 } } }))

@@ -133,3 +133,18 @@ describe("torch.nn", function()
     end)
   end)
 end)
+
+describe("functions of layers", function()
+  it("take embedding_bag's old order of arguments", function()
+    local level = torch.tensor({ { 0, 1 }, { 2, 3 } })
+    local weight = torch.arange(8.0):reshape(4, 2)
+    helper.near(nn.functional.embedding_bag(weight, level), { { 1, 2 }, { 5, 6 } })
+    helper.near(nn.functional.embedding_bag(level, weight), { { 1, 2 }, { 5, 6 } })
+  end)
+
+  it("normalise a vector without elements", function()
+    local y = nn.functional.batch_norm(torch.zeros(0), torch.zeros(0), torch.ones(0), nil, nil,
+      true)
+    assert.equal(torch.Size({ 0 }), y.shape)
+  end)
+end)

@@ -56,6 +56,12 @@ describe("a loader of batches", function()
     assert.equal(3, #D.DataLoader(rows(5), 2))
   end)
 
+  it("gives its first batch to whom asks once", function()
+    local x, i = D.DataLoader(rows(5), { batch_size = 2 }):iter()()
+    helper.near(x, { 0, 1 })
+    helper.near(i, { 0, 1 })
+  end)
+
   it("gives the same with whole rows and sample by sample", function()
     for _, make in ipairs({
       function(d) return D.DataLoader(d, 3) end,

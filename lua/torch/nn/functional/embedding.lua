@@ -74,6 +74,11 @@ return function(F)
     .. "include_last_offset=False, padding_idx=None)",
     function(input, weight, offsets, max_norm, norm_type, by_frequency, mode, sparse, per_sample,
              include_last, padding_idx)
+      if input:is_floating_point() and not weight:is_floating_point() then
+        core.host.log("warn", "embedding_bag: embedding_bag(weight, input, …) is the deprecated "
+          .. "order of its arguments, now it is embedding_bag(input, weight, …)")
+        input, weight = weight, input
+      end
       errors.check(mode == "sum" or mode == "mean" or mode == "max", "ValueError",
         "embedding_bag: mode has to be one of sum, mean or max, got %s", tostring(mode))
       errors.check(not per_sample or mode == "sum", "NotImplementedError",

@@ -44,6 +44,9 @@ return function(F)
       errors.check(training and eps > 0 or not training and eps >= 0, "ValueError",
         "batch_norm: eps must be %s, got %s", training and "positive while training"
         or "zero or positive", tostring(eps))
+      if input:dim() < 2 and input:numel() == 0 then
+        return input:clone() -- no channels to speak of
+      end
       check_channels(input, { running_mean = running_mean, running_var = running_var,
         weight = weight, bias = bias })
       if not training then

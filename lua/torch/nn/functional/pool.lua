@@ -34,6 +34,10 @@ local function unpooled(input, n, kernel, stride, padding, output_size)
 end
 
 local function unpool(input, indices, n, kernel, stride, padding, output_size)
+  for i = 1, n == 3 and n or 0 do -- in fewer dimensions PyTorch takes any
+    errors.check(stride[i] > 0, "RuntimeError", "max_unpool3d: strides should be greater than "
+      .. "zero, but got stride: [%s]", table.concat(stride, ", "))
+  end
   errors.check(input:dim() == n + 1 or input:dim() == n + 2, "RuntimeError",
     "max_unpool%dd: expected an input of %d or %d dimensions, got %d", n, n + 1, n + 2, input:dim())
   errors.check(input.dtype.is_floating_point, "RuntimeError",
