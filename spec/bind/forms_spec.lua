@@ -165,4 +165,41 @@ describe("operators of Lua", function()
       return x < x
     end)
   end)
+
+  it("writes into out= only what its type may hold", function()
+    local v, double = torch.ones(2), torch.empty(2, { dtype = torch.float64 })
+    helper.near(torch.add(v, 1, { out = double }), { 2, 2 })
+    helper.near(torch.sum(torch.ones(2, 2), 0, { out = double }), { 2, 2 })
+    helper.raises("RuntimeError", "can't be cast to the desired output type int64", function()
+      torch.add(v, 1, { out = torch.empty(2, { dtype = torch.int64 }) })
+    end)
+    for _, call in ipairs({
+      function(out) torch.mm(torch.ones(2, 2), torch.ones(2, 2), { out = out }) end,
+      function(out) torch.floor(v, { out = out }) end,
+      function(out) torch.amax(torch.ones(2, 2), 0, { out = out }) end,
+      function(out) torch.index_select(v, 0, torch.tensor({ 0 }), { out = out }) end,
+    }) do
+      helper.raises("RuntimeError", "Expected out tensor to have dtype float32, but got float64",
+        function()
+          call(double)
+        end)
+    end
+  end)
+
+  it("writes into out= that shares no part with what is read", function()
+    local v = torch.arange(6.0)
+    helper.raises("RuntimeError", "refer to a single memory location", function()
+      torch.add(v["0:4"], 1, { out = v["1:5"] })
+    end)
+    local m = torch.arange(4.0):reshape(2, 2)
+    helper.raises("RuntimeError", "refer to a single memory location", function()
+      torch.add(m:t(), 1, { out = m })
+    end)
+    helper.raises("RuntimeError", "several elements in one place", function()
+      torch.add(torch.ones(3), 1, { out = torch.zeros(1):expand(3) })
+    end)
+    helper.near(torch.add(v["0:3"], 1, { out = v["3:6"] }), { 1, 2, 3 })
+    helper.near(torch.add(v, 1, { out = v }), { 1, 2, 3, 2, 3, 4 })
+    helper.near(torch.mm(m, m, { out = m }), { { 2, 3 }, { 6, 11 } })
+  end)
 end)

@@ -78,4 +78,18 @@ describe("softmax", function()
       F.softmax(torch.tensor({ 1, 2 }), 0)
     end)
   end)
+
+  it("chooses a dimension in torch.nn.functional alone", function()
+    local x = torch.zeros({ 2, 4 })
+    near(F.softmax(x), { { 0.25, 0.25, 0.25, 0.25 }, { 0.25, 0.25, 0.25, 0.25 } })
+    near(F.log_softmax(torch.zeros({ 1, 1 })), { { 0 } })
+    for _, name in ipairs({ "softmax", "log_softmax" }) do
+      raises("TypeError", "'dim' %(an int%) is missing", function()
+        torch[name](x)
+      end)
+      raises("TypeError", "'dim' %(an int%) is missing", function()
+        x[name](x)
+      end)
+    end
+  end)
 end)

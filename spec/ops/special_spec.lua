@@ -156,4 +156,31 @@ describe("pointwise", function()
     near(torch.isin(x, torch.tensor({}, { dtype = torch.int64 })), { false, false })
     near(torch.isin(x, 2), { false, true })
   end)
+
+  it("has the functions of float32 and float64 alone in no half type", function()
+    for name in ([[erfcx log_ndtr ndtri modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
+      modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 bessel_j0 bessel_j1
+      bessel_y0 bessel_y1 spherical_bessel_j0 airy_ai]]):gmatch("%S+") do
+      raises("NotImplementedError", name .. "\" not implemented for 'Half'", special[name],
+        torch.ones(2):half())
+      raises("NotImplementedError", "'BFloat16'", special[name], torch.ones(2):bfloat16())
+    end
+    for _, name in ipairs({ "zeta", "hermite_polynomial_h", "legendre_polynomial_p" }) do
+      raises("NotImplementedError", "'Half'", special[name], torch.ones(2):half(), 2)
+    end
+    near(special.i0(torch.ones(1):half()), { 1.2656 }, { 1e-3, 0 })
+  end)
+
+  it("takes a tensor at least for polynomials", function()
+    near(special.chebyshev_polynomial_t(f64{ 0.5 }, 3), { -1 }) -- 4 x^3 - 3 x
+    near(special.chebyshev_polynomial_t(0.5, torch.tensor({ 2 })), { -0.5 })
+    raises("TypeError", "must be a Tensor", special.chebyshev_polynomial_t, 0.5, 3)
+  end)
+
+  it("bends sinc at 0 by minus a third of the square of pi", function()
+    local x = f64{ 0 }:requires_grad_(true)
+    local slope = torch.autograd.grad(torch.sinc(x):sum(), x, nil, nil, true)[1]
+    near(slope, { 0 })
+    near(torch.autograd.grad(slope:sum(), x)[1], { -math.pi ^ 2 / 3 }, { 1e-12, 0 })
+  end)
 end)

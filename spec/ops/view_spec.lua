@@ -95,4 +95,31 @@ describe("arrangements", function()
       assert.equal(p[2] * 770 + p[1], y[p[1]][p[2]]:item())
     end
   end)
+
+  it("shows the same bytes as another type", function()
+    local x = torch.ones(2, 2) -- float32's 1 is 0x3f800000
+    near(x:view(torch.int32), { { 0x3f800000, 0x3f800000 }, { 0x3f800000, 0x3f800000 } })
+    near(x:view(torch.int16), { { 0, 0x3f80, 0, 0x3f80 }, { 0, 0x3f80, 0, 0x3f80 } })
+    near(x:view({ dtype = torch.int16 }):view(torch.float32), { { 1, 1 }, { 1, 1 } })
+    x:view(torch.int32)[0]:fill_(0x40000000)
+    near(x, { { 2, 2 }, { 1, 1 } })
+    near(x:view(torch.int16)["1:, 2:"]:view(torch.float32), { { 1 } })
+  end)
+
+  it("names what keeps bytes from being another type's", function()
+    local function refuses(pattern, t, dtype)
+      raises("RuntimeError", pattern, function()
+        t:view(dtype)
+      end)
+    end
+    refuses("size%(%-1%) must be divisible by 4.*got 3", torch.ones(2, 3, { dtype = torch.uint8 }),
+      torch.float32)
+    refuses("dim%(%) cannot be 0", torch.tensor(1.0), torch.int16)
+    refuses("stride%(%-1%) must be 1.*got 4", torch.ones(4, 4):t(), torch.int16)
+    refuses("storage_offset%(%) must be divisible by 2", torch.ones(6):half()["1:5"],
+      torch.float32)
+    raises("NotImplementedError", "bits have no gradient", function()
+      torch.ones(2, { requires_grad = true }):view(torch.float64):sum():backward()
+    end)
+  end)
 end)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/autodiff/meta.h"
+#include "src/autodiff/overlap.h"
 #include "src/autodiff/trace.h"
 #include "src/ops/ops.h"
 
@@ -227,11 +228,7 @@ static LpStatus may_write(LpTensor *t, LpErr *e)
                "%s that requires grad is being used in an in-place operation; "
                "do it under torch.no_grad()",
                t->base ? "a view of a leaf tensor" : "a leaf tensor");
-    for (int i = 0; i < t->ndim; i++)
-        LP_FAIL_IF(t->strides[i] == 0 && t->shape[i] > 1, e, LP_E_RUNTIME,
-                   "an expanded tensor has several elements in one place and "
-                   "cannot be written in place: clone() it first");
-    return LP_OK;
+    return lp_check_target(t, e);
 }
 
 static LpStatus fits(const LpTensor *dst, const LpType *v, const char *what,
@@ -473,9 +470,23 @@ static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
     return LP_OK;
 }
 
+/* May a result of type `from` be written into `t`? */
+static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
+                          const LpTensor *t, LpDtype from, bool casts,
+                          LpErr *e)
+{
+    LP_TRY(lp_check_target(t, e));
+    if (op->flags & LP_OPF_POINTWISE || op->id == LP_OP_cat)
+        LP_TRY(lp_check_overlap(t, in, n_in, e));
+    LP_FAIL_IF(!casts && t->dtype != from, e, LP_E_RUNTIME,
+               "%s: Expected out tensor to have dtype %s, but got %s instead",
+               op->name, lp_dtype_name(from), lp_dtype_name(t->dtype));
+    return castable(from, t->dtype, op->name, e);
+}
+
 LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
                         const LpAttr *attr, LpTensor *const *out, int n_out,
-                        LpErr *e)
+                        bool casts, LpErr *e)
 {
     LpTensor *res[LP_MAX_RESULTS];
     int n = 0;
@@ -490,7 +501,7 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
                         "out= does not support automatic differentiation, but "
                         "one of the arguments requires grad");
         if (s == LP_OK)
-            s = castable(type.dtype, out[i]->dtype, op->name, e);
+            s = check_out(op, in, n_in, out[i], type.dtype, casts, e);
         if (s == LP_OK)
             s = resize(out[i], &type, e);
         if (s == LP_OK)

@@ -32,10 +32,11 @@ LpStatus lp_op_call_at(const LpOp *op, const LpArg *in, int n_in,
 LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
                             const LpAttr *attr, LpErr *e);
 
-/* The out= form: the result is written into `out`, resized if needed. */
+/* The out= form: the result is written into `out`, resized if needed. `casts`:
+ * out's type may be another one that the result can be cast to. */
 LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
                         const LpAttr *attr, LpTensor *const *out, int n_out,
-                        LpErr *e);
+                        bool casts, LpErr *e);
 
 /* dst[...] = src with broadcasting and conversion (x[i] = v, copy_). */
 LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e);

@@ -41,7 +41,7 @@ void *lp_attrs_block(size_t head, const LpAttr *attr, int n)
 static LpStatus in_bounds(const LpTensor *src, const LpCall *c, LpErr *e)
 {
     int64_t last = c->offset, have = (int64_t)src->st->bytes;
-    have /= (int64_t)lp_dtype_size(src->dtype);
+    have /= (int64_t)lp_dtype_size(c->out[0].dtype);
     for (int i = 0; i < c->out[0].ndim; i++) {
         if (c->out[0].shape[i] == 0)
             return LP_OK;

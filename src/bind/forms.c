@@ -113,8 +113,9 @@ static int run_out(LpFormCall *c, const LpForm *f)
     if (c->n_out != f->n_results)
         return lp_raise(c->L, LP_E_TYPE, "%s(): out has %d tensors, not %d",
                         c->ov->name, c->n_out, f->n_results);
+    bool casts = (f->flags & LP_FORM_CASTS) != 0;
     while (lp_op_call_out(f->op, c->in, c->n_in, c->attr, c->out, c->n_out,
-                          &e) != LP_OK)
+                          casts, &e) != LP_OK)
         if (!lp_gc_retry(c->L, &e, &tries))
             return lp_bind_fail(c->L, &e);
     lp_gc_account(c->L);

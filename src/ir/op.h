@@ -16,7 +16,8 @@
  * single int is repeated N times), float, float?, bool, bool?, str, str?,
  * Scalar, Scalar?, ScalarType, ScalarType?. Flags: f torch.NAME, m method
  * NAME, i in-place method NAME_ (writes the first operand), n
- * torch.nn.functional.NAME, o accepts out=, s torch.special.NAME, l
+ * torch.nn.functional.NAME, o accepts out= of the result's type, c accepts
+ * out= of any type that the result can be cast to, s torch.special.NAME, l
  * torch.linalg.NAME, p internal (no public name; the text form and the passes
  * use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
  * `Tensor[]` (as many as the shape rule says).
@@ -209,7 +210,7 @@ enum {
     LP_OPF_VIEW = 2,         /* result 0 aliases operand 0 */
     LP_OPF_RANDOM = 4,       /* draws from its site; never merged or folded */
     LP_OPF_EFFECT = 8,       /* must stay: print, host call */
-    LP_OPF_DYNAMIC = 16,     /* result shape depends on data: eager only */
+    LP_OPF_DYNAMIC = 16,     /* result shape (or bits) of data: eager only */
     LP_OPF_MARKER = 32,      /* read by IPU passes, dropped by host passes */
     LP_OPF_DEVICE = 64,      /* fused operator that PopLibs has as one */
     LP_OPF_CACHED = 128,     /* preparing is dear: keep prepared kernels */

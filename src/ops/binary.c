@@ -403,7 +403,7 @@ static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 
 LpOp op_ldexp = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "ldexp(Tensor self, Tensor other) -> Tensor @fmio",
+    .forms = "ldexp(Tensor self, Tensor other) -> Tensor @fmic",
     .expand = expand_ldexp,
 };
 

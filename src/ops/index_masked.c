@@ -261,6 +261,11 @@ LP_EXPAND(expand_isin)
                 LP_MAX_DIMS - 1);
         return;
     }
+    if (self.dtype == LP_BOOL || lp_type(b, test)->dtype == LP_BOOL) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "Unsupported input type encountered for isin(): Bool");
+        return;
+    }
     LpVal hit = lp_op2(b, LP_OP_eq, x, test);
     LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false)};
     hit = lp_emit(b, LP_OP_any, &hit, 1, a);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/ops/index.h"
+#include "src/ops/infer.h"
 #include "src/ops/kernel/gather_sort.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
@@ -134,6 +135,10 @@ static LpStatus infer_searchsorted(LpInfer *x)
                    "got side of left while right was True");
         x->attr[1] = lp_attr_bool(right);
     }
+    LP_FAIL_IF(lp_infer_promote(x->in, 2) == LP_BOOL, x->err,
+               LP_E_NOT_IMPLEMENTED,
+               "\"searchsorted\" not implemented for 'Bool': the boundaries or "
+               "the values must have a number type");
     bool fits = e->ndim == 1 || e->ndim == v->ndim;
     for (int i = 0; fits && e->ndim > 1 && i < e->ndim - 1; i++)
         fits = e->shape[i] == v->shape[i];

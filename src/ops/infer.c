@@ -19,6 +19,15 @@ LpDtype lp_infer_promote(const LpType *in, int n)
     return lp_promo_result(&p);
 }
 
+LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e)
+{
+    LP_FAIL_IF(t == LP_F16 || t == LP_BF16, e, LP_E_NOT_IMPLEMENTED,
+               "\"%s\" not implemented for '%s': it computes in float32 and "
+               "float64 only",
+               op, t == LP_F16 ? "Half" : "BFloat16");
+    return LP_OK;
+}
+
 static LpStatus refuse(const LpInfer *x, LpDtype t, const char *allowed)
 {
     return lp_fail(x->err, LP_E_RUNTIME,
@@ -136,6 +145,16 @@ static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
     case LP_PW_FLOAT:
         *t = real ? *t : lp_default_dtype();
         return LP_OK;
+    case LP_PW_FLOAT_NOT_BOOL:
+        LP_FAIL_IF(*t == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
+                   "\"%s\" not implemented for 'Bool': the operand must have a "
+                   "number type",
+                   x->op->name);
+        *t = real ? *t : lp_default_dtype();
+        return LP_OK;
+    case LP_PW_WIDE_FLOAT:
+        *t = real ? *t : lp_default_dtype();
+        return lp_infer_wide(x->op->name, *t, x->err);
     case LP_PW_FLOAT_ONLY:
         return real ? LP_OK : refuse(x, *t, "a floating-point type");
     case LP_PW_INT:

@@ -11,6 +11,9 @@ LpStatus lp_infer_pointwise(LpInfer *x);
 /* PyTorch's result type of operands; holes are skipped. */
 LpDtype lp_infer_promote(const LpType *in, int n);
 
+/* Refuses the half types, which PyTorch's kernel of `op` does not have. */
+LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e);
+
 /* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds; of
  * operators along a dimension. */
 void lp_rule_pointwise(const struct LpCostReq *r, struct LpCost *out);

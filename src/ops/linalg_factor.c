@@ -104,8 +104,7 @@ LpOp op_lu_factor_ex = {
              "check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info) "
              "@l\n"
              "lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor "
-             "pivots) @l ;check_errors=True who='torch.linalg.lu_factor'\n"
-             "lu(Tensor A, bool pivot=True) -> (Tensor LU, Tensor pivots) @fm",
+             "pivots) @l ;check_errors=True who='torch.linalg.lu_factor'",
     .infer = infer_lu,
     .grad = grad_lu,
     .grad_out = 3,
@@ -404,21 +403,53 @@ static LpStatus infer_ldl_solve(LpInfer *x)
     const char *who = "torch.linalg.ldl_solve";
     const LpType *t = &x->in[0], *p = &x->in[1], *r = &x->in[2];
     LP_TRY(lp_check_system(x->err, who, t, r, true));
-    bool fits = p->ndim == t->ndim - 1 && r->ndim == t->ndim;
+    bool fits = p->ndim == t->ndim - 1;
     for (int i = 0; fits && i < p->ndim; i++)
-        fits = p->shape[i] == t->shape[i] &&
-               (i == p->ndim - 1 || r->shape[i] == t->shape[i]);
+        fits = p->shape[i] == t->shape[i];
     LP_FAIL_IF(!fits || lp_is_float(p->dtype), x->err, LP_E_RUNTIME,
-               "%s: pivots (whole numbers, the shape of LD without its last "
-               "dimension) and B must have the batch of LD",
+               "%s: pivots must be whole numbers of LD's shape without its "
+               "last dimension",
                who);
+    fits = r->ndim == t->ndim;
+    for (int i = 0; fits && i < t->ndim - 2; i++)
+        fits = r->shape[i] == t->shape[i];
+    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
+               "%s: B and LD must have the same batch dimensions", who);
     x->out[0] = *r;
     return LP_OK;
 }
 
+/* Batches of LD and B are broadcast; pivots have the batch of LD. */
+LP_EXPAND(expand_ldl_solve)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
+    LpType r = lp_type_of(b, in[2]);
+    LpVal x[] = {in[0], in[1], in[2]};
+    const char *who = "torch.linalg.ldl_solve";
+    if (lp_check_system(b->err, who, &t, &r, true) != LP_OK)
+        return;
+    if (p.ndim == t.ndim - 1 && lp_same_batch(b, &x[0], &x[2])) {
+        t = lp_type_of(b, x[0]);
+        LpType to = t;
+        to.ndim--;
+        to.shape[to.ndim] = 0;
+        to.shape[to.ndim - 1] = p.shape[p.ndim - 1];
+        x[1] = lp_expand_as(b, x[1], &to);
+    }
+    out[0] = lp_emit(b, LP_OP_ldl_solve_matrix, x, 3, attr);
+}
 LpOp op_ldl_solve = {
+    .kind = LP_OP_COMPOSITE,
     .forms = "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
              "hermitian=False) -> Tensor @l",
+    .no_grad = "PyTorch has none either",
+    .expand = expand_ldl_solve,
+};
+
+LpOp op_ldl_solve_matrix = {
+    .forms = "ldl_solve_matrix(Tensor LD, Tensor pivots, Tensor B, *, bool "
+             "hermitian=False) -> Tensor @p",
     .infer = infer_ldl_solve,
     .no_grad = "PyTorch has none either",
     .prepare = lp_ldl_solve_prepare,

@@ -279,7 +279,7 @@ EXPAND(expand_inner)
 }
 LpOp op_inner = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmo",
+    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmc",
     .expand = expand_inner,
 };
 
@@ -292,8 +292,8 @@ EXPAND(expand_outer)
 }
 LpOp op_outer = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "outer(Tensor self, Tensor vec2) -> Tensor @fmo\n"
-             "ger(Tensor self, Tensor vec2) -> Tensor @fmo",
+    .forms = "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
+             "ger(Tensor self, Tensor vec2) -> Tensor @fmc",
     .expand = expand_outer,
 };
 
@@ -424,7 +424,7 @@ EXPAND(expand_addr)
 LpOp op_addr = {
     .kind = LP_OP_COMPOSITE,
     .forms = "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmio",
+             "Scalar alpha=1) -> Tensor @fmic",
     .expand = expand_addr,
 };
 

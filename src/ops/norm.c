@@ -413,7 +413,7 @@ static void grad_batch(LpGrad *g)
 
 NORM(native_layer_norm, 0,
      "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
-     "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @f",
+     "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
      infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare, lp_rule_norm)
 NORM(layer_norm_backward, 0,
      "layer_norm_backward" BACK "int[] normalized_shape, float eps) " GRADS,
@@ -438,6 +438,27 @@ NORM(batch_norm_backward, LP_OPF_BLOCKED,
      "Tensor? weight, float eps) " GRADS,
      infer_batch_back, expand_batch_back, NULL, lp_batch_norm_back_prepare,
      lp_rule_norm_back)
+
+/* The operator as torch has it: the statistics have the type of the weight,
+ * which is the input's unless one is given. */
+EXPAND(expand_layer_norm_stats)
+{
+    UNUSED;
+    LpDtype t = lp_type(b, in[0])->dtype;
+    for (int i = 1; i < 3; i++)
+        t = in[i] == LP_NOVAL ? t : lp_type(b, in[i])->dtype;
+    if (!lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, out))
+        return;
+    out[1] = lp_cast(b, out[1], t);
+    out[2] = lp_cast(b, out[2], t);
+}
+LpOp op_layer_norm_stats = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight, Tensor? bias, float eps) -> (Tensor out, Tensor mean, "
+             "Tensor rstd) @f",
+    .expand = expand_layer_norm_stats,
+};
 
 /* ---- rms_norm --------------------------------------------------------------
  */

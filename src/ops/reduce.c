@@ -216,7 +216,7 @@ static void grad_logsumexp(LpGrad *g)
 /* sum(x); dx = dy */
 LpOp op_sum = {
     .forms = "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmo",
+             "ScalarType? dtype=None) -> Tensor @fmc",
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
@@ -228,7 +228,7 @@ LpOp op_sum = {
 /* sum(x) / n; dx = dy / n */
 LpOp op_mean = {
     .forms = "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmo",
+             "ScalarType? dtype=None) -> Tensor @fmc",
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
@@ -306,7 +306,7 @@ LpOp op_count_nonzero = {
 /* log(sum(exp(x))) without overflow; dx = dy exp(x - result) */
 LpOp op_logsumexp = {
     .forms = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> "
-             "Tensor @fmos",
+             "Tensor @fmcs",
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,

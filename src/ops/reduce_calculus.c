@@ -75,7 +75,7 @@ LP_EXPAND(expand_diff)
 LpOp op_diff = {
     .kind = LP_OP_COMPOSITE,
     .forms = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
-             "Tensor? append=None) -> Tensor @fmo",
+             "Tensor? append=None) -> Tensor @fmc",
     .expand = expand_diff,
 };
 

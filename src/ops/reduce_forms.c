@@ -164,7 +164,7 @@ static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 LpOp op_nansum = {
     .kind = LP_OP_COMPOSITE,
     .forms = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmo",
+             "ScalarType? dtype=None) -> Tensor @fmc",
     .expand = expand_nansum,
 };
 
@@ -190,7 +190,7 @@ static void expand_nanmean(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 LpOp op_nanmean = {
     .kind = LP_OP_COMPOSITE,
     .forms = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmo",
+             "ScalarType? dtype=None) -> Tensor @fmc",
     .expand = expand_nanmean,
 };
 

@@ -181,7 +181,7 @@ LpOp op_cumsum = {
     .forms = "cumsum.own(Tensor self, int[1] dim, ScalarType? dtype=None, bool "
              "reverse=False) -> Tensor @p\n"
              "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> "
-             "Tensor @fmio",
+             "Tensor @fmic",
     .infer = infer_scan,
     .prepare = prepare_cumsum,
     .cost = lp_rule_line,
@@ -230,7 +230,7 @@ LpOp op_cumprod = {
     .forms = "cumprod.own(Tensor self, int[1] dim, ScalarType? dtype=None) -> "
              "Tensor @p\n"
              "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
-             "Tensor @fmio",
+             "Tensor @fmic",
     .infer = infer_scan,
     .prepare = prepare_line,
     .cost = lp_rule_line,

@@ -81,9 +81,9 @@ static void grad_cat(LpGrad *g)
 }
 
 LpOp op_cat = {
-    .forms = "cat(Tensor[] tensors, int dim=0) -> Tensor @fo\n"
-             "concat(Tensor[] tensors, int dim=0) -> Tensor @fo\n"
-             "concatenate(Tensor[] tensors, int dim=0) -> Tensor @fo",
+    .forms = "cat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
+             "concat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
+             "concatenate(Tensor[] tensors, int dim=0) -> Tensor @fc",
     .infer = infer_cat,
     .grad = grad_cat,
     .prepare = lp_cat_prepare,

@@ -35,7 +35,7 @@ LP_EXPAND(expand_stack)
 }
 LpOp op_stack = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "stack(Tensor[] tensors, int dim=0) -> Tensor @fo",
+    .forms = "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
     .expand = expand_stack,
 };
 
@@ -61,7 +61,7 @@ LP_EXPAND(expand_hstack)
 }
 LpOp op_hstack = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "hstack(Tensor[] tensors) -> Tensor @fo",
+    .forms = "hstack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_hstack,
 };
 
@@ -72,8 +72,8 @@ LP_EXPAND(expand_vstack)
 }
 LpOp op_vstack = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "vstack(Tensor[] tensors) -> Tensor @fo\n"
-             "row_stack(Tensor[] tensors) -> Tensor @fo",
+    .forms = "vstack(Tensor[] tensors) -> Tensor @fc\n"
+             "row_stack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_vstack,
 };
 
@@ -84,7 +84,7 @@ LP_EXPAND(expand_dstack)
 }
 LpOp op_dstack = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "dstack(Tensor[] tensors) -> Tensor @fo",
+    .forms = "dstack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_dstack,
 };
 
@@ -101,7 +101,7 @@ LP_EXPAND(expand_column_stack)
 }
 LpOp op_column_stack = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "column_stack(Tensor[] tensors) -> Tensor @fo",
+    .forms = "column_stack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_column_stack,
 };
 

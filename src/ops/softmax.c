@@ -140,25 +140,26 @@ EXPAND(expand_softmin)
     in_dtype(b, LP_OP_softmax, attr, in[0], true, out);
 }
 
-#define TAIL "int? dim=None, ScalarType? dtype=None) -> Tensor @"
+/* Without a dimension only in torch.nn.functional. */
+#define TAIL "int? dim=None, ScalarType? dtype=None) -> Tensor @n"
 LpOp op_softmax_in = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "softmax(Tensor input, " TAIL "fmno\n"
+    .forms = "softmax(Tensor input, " TAIL "\n"
              "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
-             "@s",
+             "@fmso",
     .expand = expand_softmax_in,
 };
 
 LpOp op_log_softmax_in = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "log_softmax(Tensor input, " TAIL "fmno\n"
+    .forms = "log_softmax(Tensor input, " TAIL "\n"
              "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
-             "Tensor @s",
+             "Tensor @fmso",
     .expand = expand_log_softmax_in,
 };
 
 LpOp op_softmin = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "softmin(Tensor input, " TAIL "n",
+    .forms = "softmin(Tensor input, " TAIL,
     .expand = expand_softmin,
 };

@@ -42,13 +42,15 @@ static LpVal over_x(LpGrad *g)
     return WHERE(zero, K(0.5), DIV(R, WHERE(zero, K(1), X)));
 }
 
-/* (t cos t - sin t) / (t x), t = pi x; 0 where the square is. */
+/* (t cos t - sin t) / (t x), t = pi x; where the square is 0 the first term of
+ * its series, -pi^2 x / 3. */
 static LpVal sinc_grad(LpGrad *g)
 {
     LpVal zero = EQ(MUL(X, X), K(0)), x = WHERE(zero, K(1), X);
     LpVal t = MUL(x, K(3.14159265358979323846));
     LpVal slope = DIV(SUB(MUL(t, OP1(cos, t)), OP1(sin, t)), MUL(t, x));
-    return WHERE(zero, K(0), MUL(DY, slope));
+    LpVal near = MUL(X, K(-3.2898681336964529));
+    return MUL(DY, WHERE(zero, near, slope));
 }
 
 /* dy / (x (1 - x)); beyond eps and 1 - eps nothing, without eps NaN beyond 0
@@ -233,6 +235,40 @@ LpOp op_positive = {
     .kind = LP_OP_COMPOSITE,
     .forms = "positive(Tensor self) -> Tensor @fm",
     .expand = expand_positive,
+};
+
+/* The modified Bessel functions are i0 and i1 without the half types. */
+static void bessel(LpBuilder *b, int op, const char *name, LpVal x,
+                   LpVal *out)
+{
+    lp_infer_wide(name, lp_type(b, x)->dtype, b->err);
+    out[0] = lp_failed(b) ? LP_NOVAL : lp_op1(b, op, x);
+}
+
+static void expand_bessel_i0(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                             int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    bessel(b, LP_OP_i0, "modified_bessel_i0", in[0], out);
+}
+
+static void expand_bessel_i1(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                             int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    bessel(b, LP_OP_i1, "modified_bessel_i1", in[0], out);
+}
+
+LpOp op_modified_bessel_i0 = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "modified_bessel_i0(Tensor self) -> Tensor @s",
+    .expand = expand_bessel_i0,
+};
+
+LpOp op_modified_bessel_i1 = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "modified_bessel_i1(Tensor self) -> Tensor @s",
+    .expand = expand_bessel_i1,
 };
 
 /* The operators on complex numbers that leave a real one as it is. */

@@ -261,6 +261,75 @@ LpOp op_view = {
     .cost = lp_rule_view,
 };
 
+/* ---- view as another type -------------------------------------------------
+ */
+/* The bytes of the last dimension seen as elements of another size. */
+static LpStatus resize_elements(LpInfer *x, LpType *out, int64_t from,
+                                int64_t to)
+{
+    const char *a = lp_dtype_name(x->in[0].dtype);
+    const char *b = lp_dtype_name(out->dtype);
+    int last = out->ndim - 1;
+    LP_FAIL_IF(out->ndim == 0, x->err, LP_E_RUNTIME,
+               "self.dim() cannot be 0 to view %s as %s (different element "
+               "sizes)",
+               a, b);
+    int64_t bytes = out->shape[last] * from; /* of existing memory */
+    LP_FAIL_IF(bytes % to, x->err, LP_E_RUNTIME,
+               "self.size(-1) must be divisible by %lld to view %s as %s "
+               "(different element sizes), but got %lld",
+               (long long)(to / from), a, b, (long long)out->shape[last]);
+    out->shape[last] = bytes / to;
+    if (!x->strides)
+        return LP_OK;
+    LP_FAIL_IF(x->strides[last] != 1, x->err, LP_E_RUNTIME,
+               "self.stride(-1) must be 1 to view %s as %s (different element "
+               "sizes), but got %lld",
+               a, b, (long long)x->strides[last]);
+    LP_FAIL_IF(*x->offset * from % to, x->err, LP_E_RUNTIME,
+               "self.storage_offset() must be divisible by %lld to view %s as "
+               "%s (different element sizes), but got %lld",
+               (long long)(to / from), a, b, (long long)*x->offset);
+    *x->offset = *x->offset * from / to;
+    for (int i = 0; i < last; i++) {
+        LP_FAIL_IF(x->strides[i] * from % to, x->err, LP_E_RUNTIME,
+                   "self.stride(%d) must be divisible by %lld to view %s as "
+                   "%s (different element sizes), but got %lld",
+                   i, (long long)(to / from), a, b, (long long)x->strides[i]);
+        x->strides[i] = x->strides[i] * from / to;
+    }
+    return LP_OK;
+}
+
+static LpStatus infer_view_dtype(LpInfer *x)
+{
+    LP_TRY(lp_view_same(x));
+    LP_FAIL_IF(!x->strides, x->err, LP_E_NOT_IMPLEMENTED,
+               "view(dtype) is not supported inside a traced function: the "
+               "bytes of its values cannot be seen as another type");
+    x->out[0].dtype = (LpDtype)x->attr[0].i;
+    int64_t from = (int64_t)lp_dtype_size(x->in[0].dtype);
+    int64_t to = (int64_t)lp_dtype_size(x->out[0].dtype);
+    return from == to ? LP_OK : resize_elements(x, &x->out[0], from, to);
+}
+
+/* Of the same type it is the operand itself; bits have no gradient. */
+static void grad_view_dtype(LpGrad *g)
+{
+    LpDtype from = lp_type(g->b, g->in[0])->dtype;
+    if (from != lp_type(g->b, g->out[0])->dtype)
+        lp_fail(g->b->err, LP_E_NOT_IMPLEMENTED,
+                "view(dtype): another type's bits have no gradient");
+    g->din[0] = g->dout[0];
+}
+
+LpOp op_view_dtype = {
+    .flags = LP_OPF_VIEW | LP_OPF_DYNAMIC,
+    .forms = "view(Tensor self, ScalarType dtype) -> Tensor @m",
+    .infer = infer_view_dtype,
+    .grad = grad_view_dtype,
+};
+
 /* ---- expand --------------------------------------------------------------
  */
 static LpStatus infer_expand(LpInfer *x)

@@ -52,7 +52,8 @@ return {
   cholesky_inverse = { s{ f(LOWER), kink = TRIANGLE } },
   cholesky_solve = { s{ x{ 3, 2 }, f(LOWER), kink = TRIANGLE } },
   ldl_factor_ex = { s{ f(SYMMETRIC) } },
-  ldl_solve = { s{ f(SYMMETRIC), v({ 1, 2, 3 }, "int32"), x{ 3, 2 } } },
+  ldl_solve = { s{ f(SYMMETRIC), v({ 1, 2, 3 }, "int32"), x{ 2, 3, 2 } } },
+  ldl_solve_matrix = { s{ f(SYMMETRIC), v({ 1, 2, 3 }, "int32"), x{ 3, 2 } } },
 
   qr = { s{ f(SQUARE) }, s{ f(TALL) }, s{ f(WIDE) }, s{ batch(SQUARE, OTHER), "complete" } },
   geqrf = { s{ f(TALL) } },

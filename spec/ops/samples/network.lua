@@ -68,6 +68,7 @@ return {
   adaptive_max_pool3d_with_indices = { { x{ 1, 1, 2, 2, 3 }, 2 } },
   avg_pool3d = { { x{ 1, 1, 2, 2, 3 }, 2, 1 } },
 
+  layer_norm_stats = { { x{ 2, 4 }, { 4 }, y{ 4 }, x{ 4 }, 1e-5, only = 1 } },
   native_layer_norm = { { x{ 2, 4 }, { 4 }, y{ 4 }, x{ 4 }, 1e-5, only = 1 } },
   layer_norm_backward = { { x{ 2, 4 }, y{ 2, 4 }, x{ 2, 1 }, x({ 2, 1 }, 0.5, 1), y{ 4 }, { 4 },
     1e-5, kink = "mean and rstd are functions of the input" } },

@@ -1,11 +1,12 @@
 -- Samples of views, their splits, and what puts values back through them.
 local make = require("spec.ops.samples.make")
 local torch = require("torch")
-local x, y = make.x, make.y
+local x, y, i = make.x, make.y, make.i
 
 return {
   reshape = { { x{ 2, 3 }, { 3, -1 } } },
   view = { { x{ 2, 3 }, { 6 }, packed = true } },
+  view_dtype = { { i({ 2, 4 }, 9), torch.int32, packed = true } },
   expand = { { x{ 2, 1 }, { 4, 2, 3 } }, { x{ 3 }, { 2, -1 } } },
   permute = { { x{ 2, 3, 4 }, { 2, 0, 1 } } },
   unsqueeze = { { x{ 2, 3 }, -1 } },

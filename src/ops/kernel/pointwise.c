@@ -508,8 +508,8 @@ LpStatus lp_pointwise_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     k->state = NULL;
     k->work_bytes = 0;
     uint8_t policy = lp_pointwise_of(r->op)->policy;
-    int64_t each =
-        policy == LP_PW_FLOAT || policy == LP_PW_FLOAT_ONLY ? FUNCTION_COST : 1;
+    bool is_function = policy >= LP_PW_FLOAT && policy <= LP_PW_FLOAT_ONLY;
+    int64_t each = is_function ? FUNCTION_COST : 1;
     k->threads = p->n >= WORK_MIN / each && r->threads > 1 ? r->threads : 1;
     if (!is_direct(r, p))
         return prepare_general(r, k, e);
