@@ -63,6 +63,67 @@ describe("an index", function()
 end)
 
 describe("sorting", function()
+  it("of many values is stable and orders every type, up and down", function()
+    local n = 5000
+    torch.manual_seed(3)
+    local ints = torch.randint(-40, 40, { n })
+    local wide = torch.tensor({ math.mininteger, math.maxinteger, 0, -1 }):repeat_interleave(n // 4)
+    local reals = torch.randn(n)
+    reals[17], reals[18], reals[19] = 0 / 0, -math.huge, math.huge
+    reals["20:30"], reals["30:40"] = 0.0, -0.0
+    for _, x in ipairs({ ints, wide, reals, reals:double(), reals:bfloat16(),
+      ints:to(torch.uint8) }) do
+      local list = x:tolist()
+      for _, down in ipairs({ false, true }) do
+        local function above(a, b) -- NaN above all
+          if a ~= a or b ~= b then
+            return a ~= a and b == b
+          end
+          return a > b
+        end
+        local want = {}
+        for i = 1, #list do
+          want[i] = i
+        end
+        table.sort(want, function(i, j)
+          local a, b = list[i], list[j]
+          if above(a, b) or above(b, a) then
+            return above(a, b) == down
+          end
+          return i < j
+        end)
+        for i = 1, #want do
+          want[i] = want[i] - 1
+        end
+        local values, at = torch.sort(x, { descending = down, stable = true })
+        assert.same(want, at:tolist())
+        assert.same(x[at]:nan_to_num():tolist(), values:nan_to_num():tolist())
+      end
+    end
+  end)
+
+  it("finds the different values of many", function()
+    torch.manual_seed(4)
+    local x = torch.randint(-300, 300, { 50, 200 })
+    local values, inverse, counts = torch.unique(x,
+      { return_inverse = true, return_counts = true })
+    local seen = {}
+    for _, v in ipairs(x:flatten():tolist()) do
+      seen[v] = (seen[v] or 0) + 1
+    end
+    local want, times = {}, {}
+    for v in pairs(seen) do
+      want[#want + 1] = v
+    end
+    table.sort(want)
+    for i, v in ipairs(want) do
+      times[i] = seen[v]
+    end
+    assert.same(want, values:tolist())
+    assert.same(times, counts:tolist())
+    assert.is_true(torch.equal(values[inverse], x))
+  end)
+
   it("is stable, puts NaN last and knows its positions", function()
     local v, i = torch.sort(torch.tensor({ 2.0, 0 / 0, 1, 2, -0.0, 0.0 }))
     near(v["0:5"], { 0, 0, 1, 2, 2 })

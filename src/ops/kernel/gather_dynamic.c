@@ -157,6 +157,26 @@ static LpDesc slices_of(const LpKernelReq *r, int64_t *n, int64_t *width)
     return d;
 }
 
+/* Slices of one element: their keys are sorted themselves. */
+static LpStatus group_values(Groups *g, bool sort, LpErr *e)
+{
+    LpSortItem *x = g->key;
+    if (sort) {
+        LpSortItem *tmp = lp_alloc(((size_t)g->n + 1) * sizeof *tmp);
+        LP_FAIL_IF(!tmp, e, LP_E_MEMORY, "no memory for unique");
+        lp_sort_items(x, tmp, g->n, false);
+        lp_free(tmp);
+    }
+    g->n_groups = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        if (i == 0 || x[i - 1].key != x[i].key)
+            g->first[g->n_groups++] = x[i].at;
+        g->group[x[i].at] = g->n_groups - 1;
+        g->count[g->n_groups - 1]++;
+    }
+    return LP_OK;
+}
+
 static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
                             LpErr *e)
 {
@@ -174,6 +194,11 @@ static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
         return lp_fail(e, LP_E_MEMORY, "no memory for unique");
     }
     lp_sort_keys(d.dtype, copy, 1, g->n * g->width, g->key);
+    lp_free(copy);
+    if (g->width == 1) {
+        lp_free(order);
+        return group_values(g, !r->attr[0].i, e);
+    }
     for (int64_t i = 0; i < g->n; i++)
         order[i] = i;
     if (!r->attr[0].i)
@@ -186,7 +211,6 @@ static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
         g->count[g->n_groups - 1]++;
     }
     lp_free(order);
-    lp_free(copy);
     return LP_OK;
 }
 

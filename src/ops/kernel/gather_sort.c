@@ -10,6 +10,8 @@
 
 #define CHUNK 256
 #define SMALL 16 /* insertion sort below */
+#define MANY 4096 /* by digits from here on */
+#define DIGIT 11  /* bits */
 
 /* ---- keys ----------------------------------------------------------------
  */
@@ -67,8 +69,44 @@ static void merge(const LpSortItem *x, LpSortItem *to, int64_t lo, int64_t mid,
     }
 }
 
+/* Least significant digit first, by digits in which keys differ: stable. The
+ * sign's digit counts as unsigned, and downward as its complement. */
+static void radix(LpSortItem *x, LpSortItem *tmp, int64_t n, bool down)
+{
+    uint64_t some = 0, all = ~(uint64_t)0;
+    for (int64_t i = 0; i < n; i++) {
+        some |= (uint64_t)x[i].key;
+        all &= (uint64_t)x[i].key;
+    }
+    const uint64_t mask = (1 << DIGIT) - 1;
+    uint64_t flip = (uint64_t)1 << 63, differ = some & ~all;
+    flip = down ? ~flip : flip;
+    LpSortItem *from = x, *to = tmp;
+    for (int shift = 0; shift < 64; shift += DIGIT) {
+        if ((differ >> shift & mask) == 0)
+            continue;
+        int64_t start[(1 << DIGIT) + 1] = {0};
+        for (int64_t i = 0; i < n; i++)
+            start[(((uint64_t)from[i].key ^ flip) >> shift & mask) + 1]++;
+        for (int d = 1; d <= 1 << DIGIT; d++)
+            start[d] += start[d - 1];
+        for (int64_t i = 0; i < n; i++)
+            to[start[((uint64_t)from[i].key ^ flip) >> shift & mask]++] =
+                from[i];
+        LpSortItem *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != x)
+        memcpy(x, from, (size_t)n * sizeof *x);
+}
+
 void lp_sort_items(LpSortItem *x, LpSortItem *tmp, int64_t n, bool descending)
 {
+    if (n >= MANY) {
+        radix(x, tmp, n, descending);
+        return;
+    }
     LpSortItem *from = x, *to = tmp;
     for (int64_t lo = 0; lo < n; lo += SMALL)
         insertion(x + lo, n - lo < SMALL ? n - lo : SMALL, descending);
