@@ -124,6 +124,8 @@ typedef struct LpSliceBox {
 
 void lp_push_size(lua_State *L, const int64_t *shape, int n);
 bool lp_is_none(lua_State *L, int i); /* torch.none */
+/* A table of a class: its metatable has __index, and it is no torch.Size. */
+bool lp_is_instance(lua_State *L, int i);
 
 /* A short description of a value for messages: "Tensor float32 [2, 3]",
  * "number 2.5", "list of 3". */

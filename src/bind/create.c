@@ -72,7 +72,7 @@ static void leaf(Scan *s, int i, int depth)
 static void scan(Scan *s, int i, int depth)
 {
     lua_State *L = s->L;
-    if (lua_type(L, i) != LUA_TTABLE) {
+    if (lua_type(L, i) != LUA_TTABLE || lp_is_instance(L, i)) {
         leaf(s, i, depth);
         return;
     }

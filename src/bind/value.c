@@ -262,6 +262,18 @@ static int ellipsis_tostring(lua_State *L)
     return 1;
 }
 
+bool lp_is_instance(lua_State *L, int i)
+{
+    if (lua_type(L, i) != LUA_TTABLE || !lua_getmetatable(L, i))
+        return false;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_size);
+    bool size = lua_rawequal(L, -1, -2);
+    lua_pushliteral(L, "__index");
+    bool indexed = lua_rawget(L, -3) != LUA_TNIL;
+    lua_pop(L, 3);
+    return indexed && !size;
+}
+
 /* ---- descriptions ---------------------------------------------------------
  */
 static void describe_tensor(const LpBox *b, char buf[LP_DESCRIBE])

@@ -74,7 +74,7 @@ local function replaced(new, old, what)
 end
 
 --- Runs forward between the taps. `taps` is {pre = hooks, full = hooks},
---- `run(module, …)` the call itself.
+--- `run(args)` the call itself, which gives its packed results.
 ---@return table packed results
 function M.run(module, taps, args, run)
   if not Tap then
@@ -87,8 +87,7 @@ function M.run(module, taps, args, run)
     end
     return grad_input
   end)
-  local out = table.pack(run(module, table.unpack(tapped_args, 1, tapped_args.n)))
-  return (tapped(out, function(grads)
+  return (tapped(run(tapped_args), function(grads)
     for _, entry in ipairs({ table.unpack(taps.pre) }) do
       grads = replaced(entry.fn(module, grads), grads, "the results")
     end

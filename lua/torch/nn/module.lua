@@ -235,16 +235,24 @@ local function run(self, ...)
   return forward(self, keywords.bind(forward, ...))
 end
 
-local function run_inner(self, args, by_name)
-  if next(by_name) ~= nil then
-    args = { n = args.n + 1, table.unpack(args, 1, args.n) }
-    args[args.n] = by_name
+-- forward and the hooks after it, whose results are the module's: gradients are
+-- tapped around both.
+local function run_inner(self, args, by_name, list, done)
+  local function inner(given)
+    local all, n = given, given.n
+    if next(by_name) ~= nil then
+      n = n + 1
+      all = { table.unpack(given, 1, given.n) }
+      all[n] = by_name
+    end
+    return hooks.after(self, list, given, by_name, table.pack(run(self, table.unpack(all, 1, n))),
+      done)
   end
   local taps = rawget(self, "_backward_hooks")
   if taps and (#taps.pre > 0 or #taps.full > 0) then
-    return require("torch.nn.backward_hooks").run(self, taps, args, run)
+    return require("torch.nn.backward_hooks").run(self, taps, args, inner)
   end
-  return table.pack(run(self, table.unpack(args, 1, args.n)))
+  return inner(args)
 end
 
 local function run_hooked(self, ...)
@@ -253,7 +261,7 @@ local function run_hooked(self, ...)
   local args, by_name = keywords.split(forward, table.pack(...))
   local function body()
     args, by_name = hooks.before(self, rawget(self, "_pre_hooks"), args, by_name)
-    return hooks.after(self, list, args, by_name, run_inner(self, args, by_name), done)
+    return run_inner(self, args, by_name, list, done)
   end
   local always = false
   for _, entry in ipairs(list or {}) do

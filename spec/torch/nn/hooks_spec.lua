@@ -65,6 +65,20 @@ describe("A full backward hook", function()
     assert.same({ "pre", "full", "pre" }, order)
   end)
 
+  it("sees the gradient of what forward hooks made of the results", function()
+    local m, seen = nn.Linear(3, 2), {}
+    m:register_forward_hook(function(_, _, out) return out * 2 end)
+    m:register_full_backward_pre_hook(function(_, go) seen.pre = go[1]:sum():item() end)
+    m:register_full_backward_hook(function(_, gi, go)
+      seen.full, seen.gi = go[1]:sum():item(), gi[1]
+    end)
+    local x = torch.ones(7, 3):requires_grad_(true)
+    m(x):sum():backward()
+    assert.same({ 14.0, 14.0 }, { seen.pre, seen.full })
+    near(seen.gi, x.grad)
+    near(x.grad[0], m.weight:detach():sum(0) * 2)
+  end)
+
   it("is called although no argument requires a gradient", function()
     local m, seen = Scale(), nil
     m:register_full_backward_hook(function(_, grad_input, grad_output)
