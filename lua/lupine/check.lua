@@ -244,6 +244,28 @@ function M.dense(list, where, n)
   return list
 end
 
+--- The argument of a function that takes one list, which must have no hole;
+--- `...` are the arguments behind it, for `f(a, b)` instead of `f({a, b})`.
+---@param where string the function
+---@param what string what the list is of
+---@param list any
+---@param ... any
+---@return table list
+function M.list(where, what, list, ...)
+  local shown, more = M.describe(list), false
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    shown = shown .. ", " .. M.describe(value)
+    more = more or value ~= nil
+  end
+  if not more and type(list) == "table" and class.of(list) == nil and not class.is_class(list)
+    and not M.is_keywords(list) then
+    return M.dense(list, where)
+  end
+  errors.raise("TypeError", "%s: expected one list of %s, %s({a, b}), got %s", where, what, where,
+    shown)
+end
+
 --- Is `self` an object of the class, and not what a call with a point gives?
 --- error: TypeError
 ---@param self any

@@ -60,8 +60,8 @@ end
 -- ---- several in a row ------------------------------------------------------
 
 --- Compose(list): one after another.
-define("Compose", function(self, list)
-  self.transforms = check.table(list, "Compose: transforms")
+define("Compose", function(self, ...)
+  self.transforms = check.list("Compose", "transforms", ...)
 end, nil)
 
 function M.Compose.__call(self, x)

@@ -10,6 +10,12 @@ local text = require("torch.nn.text")
 
 local M = {}
 
+-- Is it a container that counts as a list?
+local function has_length(v)
+  local cls = class.of(v)
+  return cls ~= nil and cls.__len ~= nil
+end
+
 -- ---- lists of modules ------------------------------------------------------
 
 -- list["1:3"]: another one of some of the modules; as in tensors' slices the
@@ -83,10 +89,8 @@ local function list_class(name)
     if class.is_class(self) then -- Sequential:extend("Name")
       return Module.extend(self, modules)
     end
-    errors.check(type(modules) == "table", "TypeError", "%s: expected a list of modules, got %s",
-      name, check.describe(modules))
-    if not Module:is(modules) then
-      check.dense(modules, name)
+    if not has_length(modules) then
+      check.list(name .. ":extend", "modules", modules)
     end
     for _, module in ipairs(modules) do
       self:append(module)
@@ -222,8 +226,13 @@ end
 ---@class torch.nn.ModuleList: torch.nn.Module
 M.ModuleList = list_class("ModuleList")
 
-function M.ModuleList:init(modules)
-  self:extend(modules or {})
+function M.ModuleList:init(first, ...)
+  if first ~= nil or select("#", ...) > 0 then
+    if not has_length(first) or select("#", ...) > 0 then
+      check.list("ModuleList", "modules", first, ...)
+    end
+    self:extend(first)
+  end
 end
 
 -- Equal neighbours are one line: "(0-2): 3 x Linear(…)".
@@ -261,6 +270,9 @@ local function dict_class(name, registry, put)
   end
 
   function cls:update(entries)
+    errors.check(type(entries) == "table" and (class.of(entries) == nil or has_length(entries)),
+      "TypeError", "%s: expected a table by name, %s({name = value}), got %s", name, name,
+      check.describe(entries))
     if #entries > 0 then
       for _, entry in ipairs(entries) do
         put(self, entry[1], entry[2])
@@ -393,9 +405,12 @@ M.ParameterList = Module:extend("ParameterList")
 local ParameterList = M.ParameterList
 ParameterList.extra_repr = parameter_lines
 
-function ParameterList:init(values)
-  for _, value in ipairs(values or {}) do
-    self:append(value)
+function ParameterList:init(first, ...)
+  if first ~= nil or select("#", ...) > 0 then
+    if not has_length(first) or select("#", ...) > 0 then
+      check.list("ParameterList", "parameters", first, ...)
+    end
+    self:extend(first)
   end
 end
 
@@ -431,6 +446,9 @@ end
 function ParameterList:extend(values)
   if class.is_class(self) then -- ParameterList:extend("Name")
     return Module.extend(self, values)
+  end
+  if not has_length(values) then
+    check.list("ParameterList:extend", "parameters", values)
   end
   for _, value in ipairs(values) do
     self:append(value)

@@ -1,4 +1,5 @@
 --- Schedulers that follow a metric, or that are made of others.
+local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
@@ -115,6 +116,8 @@ return function(S)
 
   function Sequential:init(...)
     local a = sequential(...)
+    check.list("SequentialLR: schedulers", "schedulers", a.schedulers)
+    check.list("SequentialLR: milestones", "steps", a.milestones)
     errors.check(#a.schedulers == #a.milestones + 1, "ValueError", "Sequential Schedulers expects "
       .. "number of schedulers provided to be one more than the number of milestone points, but "
       .. "got number of schedulers %d and the number of milestones to be equal to %d",
@@ -153,7 +156,9 @@ return function(S)
   local Chained = LRScheduler:extend("ChainedScheduler")
   M.ChainedScheduler = Chained
 
-  function Chained:init(schedulers, optimizer)
+  function Chained:init(schedulers, optimizer, ...)
+    local second = type(optimizer) == "table" and optimizer._last_lr and optimizer or nil
+    check.list("ChainedScheduler", "schedulers", schedulers, second, ...)
     errors.check(#schedulers > 0, "ValueError",
       "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
     if type(optimizer) == "table" and optimizer.optimizer then

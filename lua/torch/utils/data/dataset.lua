@@ -175,8 +175,9 @@ local ConcatDataset = Dataset:extend("ConcatDataset")
 M.ConcatDataset = ConcatDataset
 
 --- The samples of several datasets, one dataset after another.
-function ConcatDataset:init(datasets)
-  self.datasets = check.table(datasets, "ConcatDataset: datasets")
+function ConcatDataset:init(...)
+  local datasets = check.list("ConcatDataset", "datasets", ...)
+  self.datasets = datasets
   errors.check(#datasets > 0, "AssertionError",
     "ConcatDataset: datasets should not be an empty iterable")
   self.cumulative_sizes = {}
@@ -219,10 +220,15 @@ M.StackDataset = StackDataset
 function StackDataset:init(...)
   local first = ...
   local named = check.is_keywords(first)
+  check.dense({ ... }, "StackDataset", select("#", ...))
+  errors.check(not named or select("#", ...) == 1, "TypeError",
+    "StackDataset: expected datasets, StackDataset(a, b), or one table of them by name")
   self.datasets = named and first or { ... }
   errors.check(next(self.datasets) ~= nil, "ValueError",
     "StackDataset: at least one dataset should be passed")
   for key, d in pairs(self.datasets) do
+    errors.check(named or class.of(d) or type(d) ~= "table" or not class.of(d[1]), "TypeError",
+      "StackDataset: expected datasets, StackDataset(a, b), got a list of them")
     self._length = self._length or M.len(d)
     errors.check(M.len(d) == self._length, "ValueError",
       "StackDataset: size mismatch between datasets: %s has %d samples, another %d",
@@ -247,9 +253,9 @@ local ChainDataset = IterableDataset:extend("ChainDataset")
 M.ChainDataset = ChainDataset
 
 --- Iterable datasets one after another.
-function ChainDataset:init(datasets)
-  self.datasets = check.table(datasets, "ChainDataset: datasets")
-  for i, d in ipairs(datasets) do
+function ChainDataset:init(...)
+  self.datasets = check.list("ChainDataset", "datasets", ...)
+  for i, d in ipairs(self.datasets) do
     errors.check(IterableDataset:is(d), "AssertionError",
       "ChainDataset only supports IterableDataset (dataset %d)", i)
   end
