@@ -35,8 +35,10 @@ void lp_program_free(LpProgram *p)
         return;
     code_fini(&p->micro);
     code_fini(&p->update);
-    for (size_t i = 0; i < p->n_derived; i++)
+    for (size_t i = 0; i < p->n_derived; i++) {
         drop(p->derived[i].pack);
+        drop(p->derived[i].unpack);
+    }
     lp_free(p->derived);
     for (size_t i = 0; i < p->n_home; i++) {
         drop(p->home[i].load);

@@ -55,7 +55,8 @@ typedef struct LpCode {
 typedef struct LpDerived {
     uint32_t var;
     uint64_t bytes;
-    LpKernel *pack; /* operand: the parameter; result: the copy */
+    LpKernel *pack;   /* operand: the parameter; result: the copy */
+    LpKernel *unpack; /* the reverse; NULL: there is none */
 } LpDerived;
 
 /* The layout in which a parameter, its accumulator and its optimizer's state

@@ -84,12 +84,14 @@ local function host_tensor(s, state)
   return t
 end
 
--- Reading one of the optimizer's states after a run brings all from the device.
+-- Reading one of the optimizer's states brings all from the device, which has
+-- the only values from now on.
 local function mirror_states(s)
   s.exec:unmirror("states")
   for _, state in pairs(s.states) do
     s.exec:mirror(state.index, state.tensor, "states")
   end
+  s.exec:mark("states")
 end
 
 --- The optimizer's present attributes -> device.
@@ -131,7 +133,6 @@ function M.adopt(s, optimizer)
   M.optimizer_to_host(s)
   M.release(s)
   s.optimizer = optimizer
-  local goes_on = false
   for key, state in pairs(s.states) do
     local of = optimizer.state[state.param]
     local own = of and of[state.name]
@@ -139,14 +140,9 @@ function M.adopt(s, optimizer)
     state.tensor = host_tensor(s, state)
     if own or loaded then
       s.exec:write(state.index, state.tensor)
-    else
-      goes_on = true
     end
   end
   mirror_states(s)
-  if goes_on then
-    s.exec:mark("states")
-  end
 end
 
 -- ---- state_dict of poptorch.optim -----------------------------------------------------

@@ -1,167 +1,10 @@
-#include "runtime/exec/exec.h"
-
 #include <inttypes.h>
 #include <string.h>
 
 #include "runtime/exec/comm.h"
+#include "runtime/exec/exec_impl.h"
 #include "src/autodiff/op_call.h"
 #include "src/base/interrupt.h"
-
-struct LpExec {
-    LpProgram *p;
-    int64_t replicas;
-    size_t n_var;
-    void **ptr;   /* [replica][variable]; streams are bound by every run */
-    void **owned; /* blocks to free */
-    size_t n_owned, cap_owned;
-    char **backup; /* per variable: carried buffers of all replicas */
-    char *arena, *work, *moving;
-    void **derived; /* copies of parameters in other layouts */
-    bool stale;     /* a parameter was written since they were made */
-    char **spare;   /* per output stream: where unwanted slices go */
-    void **wide;    /* operands of one instruction; ranks of a collective */
-    uint64_t seed;
-    uint64_t micro_batch; /* since seeding */
-    bool running;
-    bool always;        /* a profile is asked for, session or not */
-    LpProfile *profile; /* NULL: none was taken */
-    LpProfile *timing;  /* the same, while it is on */
-};
-
-/* ---- memory ------------------------------------------------------------- */
-static size_t var_bytes(const LpVariable *v)
-{
-    return (size_t)lp_numel(&v->type) * lp_dtype_size(v->type.dtype);
-}
-
-/* As it lies here. */
-static size_t own_bytes(const LpExec *x, size_t var)
-{
-    return (size_t)lp_program_var_bytes(x->p, var);
-}
-
-static void *block(LpExec *x, size_t bytes, LpErr *e)
-{
-    void *p = NULL;
-    if (LP_GROW(x->owned, x->cap_owned, x->n_owned))
-        p = lp_alloc_aligned(bytes);
-    if (!p) {
-        lp_fail(e, LP_E_MEMORY, "out of memory: %zu bytes for a variable",
-                bytes);
-        return NULL;
-    }
-    memset(p, 0, bytes);
-    x->owned[x->n_owned++] = p;
-    return p;
-}
-
-static bool per_replica(const LpVariable *v)
-{
-    return v->role == LP_VAR_ACCUM ||
-           (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL);
-}
-
-static bool is_stream(const LpVariable *v)
-{
-    return v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT;
-}
-
-static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
-{
-    const LpVariable *v = &x->p->step->var[i];
-    size_t bytes = own_bytes(x, i);
-    for (int64_t r = 0; r < x->replicas; r++) {
-        void **at = &x->ptr[(size_t)r * x->n_var + i];
-        *at = r == 0 || per_replica(v) ? block(x, bytes, e) : x->ptr[i];
-        if (!*at)
-            return LP_E_MEMORY;
-    }
-    if (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL) {
-        x->backup[i] = block(x, bytes * (size_t)x->replicas, e);
-        if (!x->backup[i])
-            return LP_E_MEMORY;
-    }
-    return LP_OK;
-}
-
-static LpStatus upload(LpExec *x, size_t i, LpErr *e)
-{
-    LpTensor *t = x->p->step->var[i].data;
-    LP_TRY(lp_tensor_touch(t, false, e));
-    LP_FAIL_IF(!lp_tensor_contiguous(t), e, LP_E_INTERNAL,
-               "variable %s is not contiguous", x->p->step->var[i].name);
-    return lp_exec_write(x, i, lp_tensor_data(t), e);
-}
-
-/* Scratch of the copies to and from homes. */
-static LpStatus set_up_homes(LpExec *x, LpErr *e)
-{
-    size_t most = 1;
-    for (size_t i = 0; i < x->p->n_home; i++) {
-        const LpKernel *k[2] = {x->p->home[i].load, x->p->home[i].save};
-        for (int c = 0; c < 2; c++)
-            if (k[c]->work_bytes > most)
-                most = k[c]->work_bytes;
-    }
-    x->moving = block(x, most, e);
-    return x->moving ? LP_OK : LP_E_MEMORY;
-}
-
-static size_t widest(const LpExec *x)
-{
-    size_t n = (size_t)x->replicas + 1;
-    const LpCode *code[2] = {&x->p->micro, &x->p->update};
-    for (int c = 0; c < 2; c++)
-        for (size_t i = 0; i < code[c]->n; i++)
-            if (code[c]->instr[i].n_in > n)
-                n = code[c]->instr[i].n_in;
-    return n;
-}
-
-static LpStatus set_up(LpExec *x, LpErr *e)
-{
-    const LpStep *s = x->p->step;
-    size_t arena = x->p->micro.arena_bytes > x->p->update.arena_bytes
-                       ? x->p->micro.arena_bytes
-                       : x->p->update.arena_bytes;
-    size_t work = x->p->micro.work_bytes > x->p->update.work_bytes
-                      ? x->p->micro.work_bytes
-                      : x->p->update.work_bytes;
-    size_t n_ptr = x->n_var * (size_t)x->replicas;
-    x->ptr = lp_calloc(n_ptr, sizeof *x->ptr);
-    x->backup = lp_calloc(x->n_var, sizeof *x->backup);
-    x->spare = lp_calloc(x->n_var, sizeof *x->spare);
-    x->wide = lp_calloc(widest(x), sizeof *x->wide);
-    LP_FAIL_IF(!x->ptr || !x->backup || !x->spare || !x->wide, e, LP_E_MEMORY,
-               "out of memory");
-    LP_TRY(set_up_homes(x, e));
-    for (size_t i = 0; i < x->n_var; i++) {
-        if (s->var[i].role == LP_VAR_STREAM_OUT) {
-            x->spare[i] = block(x, var_bytes(&s->var[i]), e);
-            if (!x->spare[i])
-                return LP_E_MEMORY;
-        }
-        if (is_stream(&s->var[i]))
-            continue;
-        LP_TRY(alloc_var(x, i, e));
-        if (s->var[i].data)
-            LP_TRY(upload(x, i, e));
-    }
-    x->derived = lp_calloc(x->p->n_derived, sizeof *x->derived);
-    LP_FAIL_IF(!x->derived, e, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < x->p->n_derived; i++) {
-        const LpDerived *d = &x->p->derived[i];
-        x->derived[i] = block(x, d->bytes, e);
-        if (!x->derived[i])
-            return LP_E_MEMORY;
-        if (d->pack->work_bytes > work)
-            work = d->pack->work_bytes;
-    }
-    x->stale = true;
-    x->arena = block(x, arena, e);
-    x->work = block(x, work, e);
-    return x->arena && x->work ? LP_OK : LP_E_MEMORY;
-}
 
 LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
 {
@@ -173,7 +16,7 @@ LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
     x->p = p;
     x->replicas = p->step->replicas;
     x->n_var = p->step->n_var;
-    LpStatus s = set_up(x, e);
+    LpStatus s = lp_exec_set_up(x, e);
     if (s != LP_OK) {
         lp_exec_free(x);
         return s;
@@ -186,14 +29,7 @@ void lp_exec_free(LpExec *x)
 {
     if (!x)
         return;
-    for (size_t i = 0; i < x->n_owned; i++)
-        lp_free(x->owned[i]);
-    lp_free(x->owned);
-    lp_free(x->ptr);
-    lp_free(x->backup);
-    lp_free(x->spare);
-    lp_free(x->derived);
-    lp_free(x->wide);
+    lp_exec_tear_down(x);
     lp_profile_release(x->profile);
     lp_program_free(x->p);
     lp_free(x);
@@ -202,40 +38,6 @@ void lp_exec_free(LpExec *x)
 const LpProgram *lp_exec_program(const LpExec *x)
 {
     return x->p;
-}
-
-static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
-                     void *to, LpErr *e)
-{
-    LpRunCtx rc = {.seed = x->seed};
-    void *in[1] = {(void *)(uintptr_t)from}, *out[1] = {to};
-    return k->run(k, in, out, x->moving, &rc, e);
-}
-
-LpStatus lp_exec_write(LpExec *x, size_t var, const void *src, LpErr *e)
-{
-    const LpVariable *v = &x->p->step->var[var];
-    const LpHome *home = lp_program_home(x->p, var);
-    x->stale = true;
-    for (int64_t r = 0; r < (per_replica(v) ? x->replicas : 1); r++) {
-        void *dst = x->ptr[(size_t)r * x->n_var + var];
-        if (home)
-            LP_TRY(move(x, home->load, src, dst, e));
-        else
-            memcpy(dst, src, var_bytes(v));
-    }
-    return LP_OK;
-}
-
-LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
-                      LpErr *e)
-{
-    const void *src = x->ptr[(size_t)replica * x->n_var + var];
-    const LpHome *home = lp_program_home(x->p, var);
-    if (home)
-        return move(x, home->save, src, dst, e);
-    memcpy(dst, src, var_bytes(&x->p->step->var[var]));
-    return LP_OK;
 }
 
 void lp_exec_rng_get(const LpExec *x, uint64_t state[2])
@@ -293,9 +95,9 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
     int64_t slice = (d * s->gradient_accumulation + a) * s->replicas + r;
     for (size_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
-        if (!is_stream(v))
+        if (!lp_is_stream(v))
             continue;
-        size_t bytes = var_bytes(v);
+        size_t bytes = lp_var_bytes(v);
         char *p;
         if (v->role == LP_VAR_STREAM_IN) {
             p = (char *)(uintptr_t)stream[i].in + (size_t)slice * bytes;
@@ -317,7 +119,7 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t r)
         char *got = x->ptr[(size_t)r * x->n_var + i];
         if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM)
             continue;
-        char *sum = (char *)stream[i].out + (size_t)r * var_bytes(v);
+        char *sum = (char *)stream[i].out + (size_t)r * lp_var_bytes(v);
         if (got == sum)
             continue;
         void *pair[2] = {sum, got};
@@ -341,9 +143,8 @@ static void *resolve(const LpExec *x, void *const *ptr, const LpRef *r)
     return NULL;
 }
 
-static inline LpStatus run_instr(LpExec *x, const LpInstr *in,
-                                 void *const *ptr, const LpRunCtx *rc,
-                                 LpErr *e)
+static inline LpStatus run_instr(LpExec *x, const LpInstr *in, void *const *ptr,
+                                 const LpRunCtx *rc, LpErr *e)
 {
     void **pin = x->wide, *out[LP_MAX_OUT];
     for (uint32_t k = 0; k < in->n_in; k++)
@@ -395,7 +196,8 @@ static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
     const LpStep *s = x->p->step;
     for (size_t i = 0; i < x->n_var; i++)
         if (s->var[i].role == LP_VAR_ACCUM && s->var[i].micro_in != LP_NOVAL)
-            memset(x->ptr[(size_t)r * x->n_var + i], 0, own_bytes(x, i));
+            memset(x->ptr[(size_t)r * x->n_var + i], 0,
+                   (size_t)lp_program_var_bytes(x->p, i));
     lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};
@@ -413,7 +215,7 @@ static void each_backup(LpExec *x, bool save)
     for (size_t i = 0; i < x->n_var; i++) {
         if (!x->backup[i])
             continue;
-        size_t bytes = var_bytes(&x->p->step->var[i]);
+        size_t bytes = lp_var_bytes(&x->p->step->var[i]);
         for (int64_t r = 0; r < x->replicas; r++) {
             void *live = x->ptr[(size_t)r * x->n_var + i];
             char *kept = x->backup[i] + (size_t)r * bytes;
@@ -421,21 +223,6 @@ static void each_backup(LpExec *x, bool save)
                    bytes);
         }
     }
-}
-
-/* Packed copies follow the parameters they are copies of. */
-static LpStatus derive(LpExec *x, LpErr *e)
-{
-    LpRunCtx rc = {.seed = x->seed};
-    for (size_t i = 0; i < x->p->n_derived; i++) {
-        const LpKernel *k = x->p->derived[i].pack;
-        void *in[1] = {x->ptr[x->p->derived[i].var]};
-        LP_TRY(k->run(k, in, &x->derived[i], x->work, &rc, e));
-        if (x->timing)
-            lp_profile_lap(x->timing, x->timing->pack + (uint32_t)i, -1);
-    }
-    x->stale = false;
-    return LP_OK;
 }
 
 static LpStatus update(LpExec *x, LpErr *e)
@@ -447,7 +234,8 @@ static LpStatus update(LpExec *x, LpErr *e)
             continue;
         for (int64_t r = 0; r < x->replicas; r++)
             x->wide[r] = x->ptr[(size_t)r * x->n_var + i];
-        size_t n = own_bytes(x, i) / lp_dtype_size(v->type.dtype);
+        size_t n = (size_t)lp_program_var_bytes(x->p, i) /
+                   lp_dtype_size(v->type.dtype);
         lp_comm_sum(v->type.dtype, x->wide, x->replicas, (int64_t)n);
     }
     lap(x, LP_PROFILE_SUM, -1);
@@ -458,8 +246,7 @@ static LpStatus update(LpExec *x, LpErr *e)
 
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
-    if (x->stale)
-        LP_TRY(derive(x, e));
+    LP_TRY(lp_exec_derive(x, e));
     each_backup(x, true);
     lap(x, LP_PROFILE_BUFFERS, -1);
     for (int64_t r = 0; r < x->replicas; r++) {
@@ -470,7 +257,8 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
         }
     }
     LP_TRY(update(x, e));
-    x->stale = x->p->update.n > 0;
+    if (x->p->update.n > 0)
+        memset(x->fresh, 0, x->p->n_derived * sizeof *x->fresh);
     x->micro_batch += (uint64_t)x->p->step->gradient_accumulation;
     return LP_OK;
 }

@@ -33,11 +33,19 @@ LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e);
 void lp_exec_free(LpExec *x); /* NULL is fine */
 const LpProgram *lp_exec_program(const LpExec *x);
 
-/* Host -> device for all replicas; device (of one replica) -> host. Sizes are
- * those of the variable's type: what lies in another layout is converted. */
-LpStatus lp_exec_write(LpExec *x, size_t var, const void *src, LpErr *e);
+/* Host -> device for all replicas, from a contiguous tensor of the variable's
+ * type; device (of one replica) -> host: what lies in another layout is
+ * converted. A variable that no run writes may be left in the tensor's storage,
+ * or the storage's pages are given back (memory.c): it is hooked then, and
+ * retained. */
+LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e);
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e);
+/* The variable lies in t's storage. */
+bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t);
+/* Storages whose pages were given back have them again; lp_exec_free does the
+ * same, but cannot say that it failed. */
+LpStatus lp_exec_let_go(LpExec *x, LpErr *e);
 
 /* Slices a STREAM_OUT variable yields in one call. */
 int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period);

@@ -78,8 +78,8 @@ static const char *chain_label(LpProfile *p, const LpGraph *g,
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s",
                                from ? "+" : "", name);
         if (i - from > 1)
-            at += (size_t)snprintf(text + at, sizeof text - at, "*%u",
-                                   i - from);
+            at +=
+                (size_t)snprintf(text + at, sizeof text - at, "*%u", i - from);
     }
     return lp_arena_strdup(&p->mem, text);
 }
@@ -145,8 +145,7 @@ static bool name_pack(LpProfile *p, const LpProgram *g, size_t i,
     *r = (LpProfileRow){.label = lp_arena_strdup(&p->mem, text),
                         .part = LP_PART_PACK,
                         .threads = d->pack->threads,
-                        .bytes =
-                            d->bytes + lp_program_var_bytes(g, d->var)};
+                        .bytes = d->bytes + lp_program_var_bytes(g, d->var)};
     return r->label != NULL;
 }
 

@@ -1,8 +1,11 @@
 #include "runtime/exec/sync.h"
 
+enum { QUIET = 8 }; /* marks without a pull until pages go again */
+
 typedef struct Mirror {
     size_t var;
     LpTensor *t; /* retained */
+    bool gone;   /* its pages were given back */
 } Mirror;
 
 struct LpSync {
@@ -10,14 +13,16 @@ struct LpSync {
     Mirror *mirror;
     size_t n, cap;
     int64_t pulls;
-    bool marked;
+    int quiet; /* marks until pages may be given back */
+    bool lend, marked;
 };
 
-LpStatus lp_sync_new(LpExec *x, LpSync **out, LpErr *e)
+LpStatus lp_sync_new(LpExec *x, bool lend, LpSync **out, LpErr *e)
 {
     *out = lp_calloc(1, sizeof **out);
     LP_FAIL_IF(!*out, e, LP_E_MEMORY, "out of memory");
     (*out)->x = x;
+    (*out)->lend = lend;
     return LP_OK;
 }
 
@@ -33,16 +38,28 @@ void lp_sync_free(LpSync *s)
 void lp_sync_drop(LpSync *s)
 {
     lp_sync_clear(s);
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n; i++) {
+        s->mirror[i].t->st->flags &= ~(uint32_t)LP_ST_MIRRORED;
         lp_tensor_release(s->mirror[i].t);
+    }
     s->n = 0;
+}
+
+/* Nobody else reads the mirror's bytes in place. */
+static LpStatus claim(LpTensor *t, LpErr *e)
+{
+    if (t->st->flags & LP_ST_SHARED)
+        LP_TRY(lp_tensor_touch(t, true, e));
+    t->st->flags |= LP_ST_MIRRORED;
+    return LP_OK;
 }
 
 LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e)
 {
     LP_FAIL_IF(!LP_GROW(s->mirror, s->cap, s->n), e, LP_E_MEMORY,
                "out of memory");
-    s->mirror[s->n++] = (Mirror){var, lp_tensor_retain(t)};
+    LP_TRY(claim(t, e));
+    s->mirror[s->n++] = (Mirror){var, lp_tensor_retain(t), false};
     return LP_OK;
 }
 
@@ -76,14 +93,35 @@ LpStatus lp_sync_check(const LpSync *s, LpErr *e)
     return LP_OK;
 }
 
-void lp_sync_mark(LpSync *s)
+/* The host's values will not be seen before they are pulled. A script that
+ * pulls them all the time keeps its pages. */
+static void lend_pages(LpSync *s)
 {
+    if (!s->lend || (s->quiet > 0 && s->quiet--))
+        return;
+    for (size_t i = 0; i < s->n; i++) {
+        Mirror *m = &s->mirror[i];
+        LpStorage *st = m->t->st;
+        if (!m->gone && m->t->offset == 0 && !st->release &&
+            st->bytes ==
+                (size_t)lp_tensor_numel(m->t) * lp_dtype_size(m->t->dtype))
+            lp_forget(st->data, st->bytes);
+        m->gone = true;
+    }
+}
+
+LpStatus lp_sync_mark(LpSync *s, LpErr *e)
+{
+    for (size_t i = 0; i < s->n; i++)
+        LP_TRY(claim(s->mirror[i].t, e));
     s->marked = true;
     for (size_t i = 0; i < s->n; i++) {
         LpStorage *st = s->mirror[i].t->st;
         st->hook = (LpStorageHook){.pull = pull, .ctx = s};
         st->flags |= LP_ST_HOOKED;
     }
+    lend_pages(s);
+    return LP_OK;
 }
 
 void lp_sync_clear(LpSync *s)
@@ -105,10 +143,13 @@ LpStatus lp_sync_pull(LpSync *s, LpErr *e)
 {
     lp_sync_clear(s);
     s->pulls++;
+    s->quiet = QUIET;
     for (size_t i = 0; i < s->n; i++) {
         LpTensor *t = s->mirror[i].t;
+        s->mirror[i].gone = false;
         if (!fits(s, &s->mirror[i]))
             continue;
+        LP_TRY(claim(t, e));
         LP_TRY(lp_exec_read(s->x, s->mirror[i].var, 0, lp_tensor_data(t), e));
         t->st->version++;
     }

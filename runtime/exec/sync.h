@@ -9,8 +9,9 @@
 typedef struct LpSync LpSync;
 
 /* Owned. The executor is borrowed and must outlive it; free unhooks (without
- * pulling). */
-LpStatus lp_sync_new(LpExec *x, LpSync **out, LpErr *e);
+ * pulling). With `lend` the host's values are lost when they are marked, their
+ * memory is given back: whoever ends the mark must have pulled. */
+LpStatus lp_sync_new(LpExec *x, bool lend, LpSync **out, LpErr *e);
 void lp_sync_free(LpSync *s); /* NULL is fine */
 
 /* Variable `var` is mirrored by `t` (contiguous, of the variable's type, its
@@ -22,7 +23,7 @@ void lp_sync_drop(LpSync *s);
  * converted since must be compiled again. */
 LpStatus lp_sync_check(const LpSync *s, LpErr *e);
 /* The device's copy is the newer one. */
-void lp_sync_mark(LpSync *s);
+LpStatus lp_sync_mark(LpSync *s, LpErr *e);
 /* The host's copy is to be used: forgets the mark. */
 void lp_sync_clear(LpSync *s);
 bool lp_sync_marked(const LpSync *s);

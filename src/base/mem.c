@@ -1,13 +1,17 @@
 #include "src/base/mem.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "src/base/checked.h"
 
 #define ALIGN 64
 #define CHUNK ((size_t)32 * 1024)
+#define MAPPED ((size_t)256 * 1024) /* of lp_zeros: own pages from here on */
 
 struct LpArenaChunk {
     struct LpArenaChunk *next;
@@ -76,6 +80,57 @@ void lp_free(void *p)
     if (p)
         atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
     free(p);
+}
+
+void lp_forget(void *p, size_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)p + page - 1) & ~(page - 1);
+    uintptr_t to = ((uintptr_t)p + n) & ~(page - 1);
+    if (to > from)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+/* In front of the block stands how much was mapped, 0 if it is malloc's. */
+void *lp_zeros(size_t n)
+{
+    size_t all;
+    if (!lp_add_size(n, ALIGN, &all))
+        return NULL;
+    char *p;
+    if (all < MAPPED) {
+        p = lp_alloc_aligned(all);
+        if (p)
+            memset(p, 0, all);
+        return p ? p + ALIGN : NULL;
+    }
+    p = may_allocate() ? mmap(NULL, all, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                       : MAP_FAILED;
+    if (p == MAP_FAILED)
+        return NULL;
+    memcpy(p, &all, sizeof all);
+    return counted(p + ALIGN);
+}
+
+void lp_zeros_free(void *p)
+{
+    if (!p)
+        return;
+    size_t mapped;
+    char *base = (char *)p - ALIGN;
+    memcpy(&mapped, base, sizeof mapped);
+    if (mapped == 0) {
+        lp_free(base);
+        return;
+    }
+    atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+    munmap(base, mapped);
+}
+
+void lp_trim(void)
+{
+    malloc_trim(0);
 }
 
 char *lp_strdup(const char *s)

@@ -19,6 +19,18 @@ char *lp_strdup(const char *s);
 /* Aligned to 64 bytes; freed with lp_free. */
 void *lp_alloc_aligned(size_t n);
 
+/* Gives the whole pages within p[0..n) back: what they hold is lost, they read
+ * as zeros (or as before, where the system does not do it). */
+void lp_forget(void *p, size_t n);
+
+/* Zeros, aligned to 64 bytes; of a large block a page is had when it is first
+ * touched, and all are given back when it is freed. */
+void *lp_zeros(size_t n);
+void lp_zeros_free(void *p); /* NULL is fine */
+
+/* Gives free memory of the heap back to the system. */
+void lp_trim(void);
+
 /* Blocks that pools hold for reuse; they do not count as alive. Only touched
  * under the interpreter. */
 extern int64_t lp_mem_kept;

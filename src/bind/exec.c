@@ -42,6 +42,8 @@ static int exec_gc(lua_State *L)
         LpStatus pulled = d ? pull_newer(d->sync, &e) : LP_OK;
         if (d && pulled == LP_OK)
             pulled = pull_newer(d->state, &e);
+        if (d && d->x && pulled == LP_OK)
+            pulled = lp_exec_let_go(d->x, &e);
         lp_exec_box_free(b->p);
         b->p = NULL;
         if (pulled != LP_OK)
@@ -84,8 +86,11 @@ static int exec_read_into(lua_State *L)
     if (!lp_type_eq(&type, &s->var[i].type))
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
                         s->var[i].name);
+    if (lp_exec_shares(x, i, t))
+        return lp_tensor_touch(t, false, &e) == LP_OK ? 0 : lp_bind_fail(L, &e);
     if (lp_tensor_contiguous(t)) {
-        if (lp_exec_read(x, i, 0, lp_tensor_data(t), &e) != LP_OK)
+        if (lp_tensor_touch(t, true, &e) != LP_OK ||
+            lp_exec_read(x, i, 0, lp_tensor_data(t), &e) != LP_OK)
             return lp_bind_fail(L, &e);
         t->st->version++;
         return 0;
@@ -131,7 +136,7 @@ static int exec_write(lua_State *L)
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
                         s->var[i].name);
     LpErr e = {0};
-    if (lp_exec_write(x, i, lp_tensor_data(t), &e) != LP_OK)
+    if (lp_exec_write(x, i, t, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     return 0;
 }
@@ -279,7 +284,9 @@ static int exec_unmirror(lua_State *L)
 /* exec:mark(set): the device's copies of mirrored variables are newer */
 static int exec_mark(lua_State *L)
 {
-    lp_sync_mark(check_set(L, 2));
+    LpErr e = {0};
+    if (lp_sync_mark(check_set(L, 2), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
     return 0;
 }
 

@@ -409,8 +409,8 @@ static int step_compile(lua_State *L)
     lp_to_box(L, 1, &lp_tag_step)->p = NULL;
     if (lp_compile_host(s, &o, &p, &e) != LP_OK ||
         lp_exec_new(p, &d->x, &e) != LP_OK ||
-        lp_sync_new(d->x, &d->sync, &e) != LP_OK ||
-        lp_sync_new(d->x, &d->state, &e) != LP_OK) {
+        lp_sync_new(d->x, false, &d->sync, &e) != LP_OK ||
+        lp_sync_new(d->x, true, &d->state, &e) != LP_OK) {
         lp_exec_box_free(d);
         b->p = NULL;
         return lp_bind_fail(L, &e);

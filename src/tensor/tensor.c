@@ -1,6 +1,7 @@
 #include "src/tensor/tensor.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "src/base/checked.h"
 #include "src/base/mem.h"
@@ -8,6 +9,7 @@
 uint32_t lp_storage_era;
 
 static int64_t live_bytes, peak_bytes;
+static int64_t high_bytes; /* most alive since lp_storage_trim */
 
 /* Freed tensors and small storages, kept for reuse: eager code makes and drops
  * them at every operation, and the collector drops them by the thousand. A
@@ -20,6 +22,11 @@ enum { KEEP = 0 };
 enum { KEEP = 4096 };
 #endif
 enum { SMALL = 64, MEDIUM = 512 }; /* bytes of data */
+enum {
+    TRIM = 32 << 20, /* bytes that are worth giving back */
+    LARGE = 1 << 20, /* a storage whose end may be the occasion */
+    PAUSE = 10,      /* seconds between two occasions */
+};
 
 typedef struct Pool {
     struct Kept {
@@ -62,6 +69,32 @@ static void count_bytes(size_t bytes)
     live_bytes += (int64_t)bytes;
     if (live_bytes > peak_bytes)
         peak_bytes = live_bytes;
+    if (live_bytes > high_bytes)
+        high_bytes = live_bytes;
+}
+
+/* malloc keeps what blocks of up to 32 MB leave when they are freed. */
+void lp_storage_trim(void)
+{
+    if (high_bytes - live_bytes < TRIM)
+        return;
+    lp_trim();
+    high_bytes = live_bytes;
+}
+
+/* The same by itself when nearly half is free, but seldom: eager training
+ * fills and empties the heap in every step and wants its pages back. */
+static void trim_seldom(void)
+{
+    static time_t last = -PAUSE;
+    struct timespec now;
+    if (live_bytes / 11 > high_bytes / 20 || high_bytes - live_bytes < TRIM)
+        return;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (now.tv_sec - last < PAUSE)
+        return;
+    last = now.tv_sec;
+    lp_storage_trim();
 }
 
 static LpStatus storage_make(void *data, size_t bytes, uint32_t flags,
@@ -145,7 +178,8 @@ void lp_storage_release(LpStorage *st)
 {
     if (!st || --st->refs > 0)
         return;
-    live_bytes -= (int64_t)st->bytes;
+    size_t bytes = st->bytes;
+    live_bytes -= (int64_t)bytes;
     if (is_small(st)) {
         pool_give(pool_of(st->bytes), st);
         return;
@@ -155,6 +189,8 @@ void lp_storage_release(LpStorage *st)
     else
         lp_free(st->data);
     lp_free(st);
+    if (bytes >= LARGE)
+        trim_seldom();
 }
 
 int64_t lp_storage_live_bytes(void)

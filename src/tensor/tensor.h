@@ -16,6 +16,9 @@ enum {
     LP_ST_TRACED = 1, /* a value of a running or finished trace; no bytes */
     LP_ST_META = 2,   /* device meta: shape only */
     LP_ST_HOOKED = 4, /* an executor may own a newer copy: pull before use */
+    LP_ST_SHARED = 8, /* hooked by an executor that reads these very bytes, or
+                         has the only ones: gives way to other hooks */
+    LP_ST_MIRRORED = 16, /* of a training model: nobody shares it */
 };
 
 typedef struct LpStorage LpStorage;
@@ -50,6 +53,8 @@ LpStatus lp_storage_wrap(void *data, size_t bytes,
                          void (*release)(void *ctx, void *data), void *ctx,
                          LpStorage **out, LpErr *e);
 void lp_storage_release(LpStorage *st); /* NULL is fine */
+/* Gives the system what freed storages left in the heap, if it is much. */
+void lp_storage_trim(void);
 /* Bytes held by all live storages, and the peak. */
 int64_t lp_storage_live_bytes(void);
 int64_t lp_storage_peak_bytes(void);

@@ -37,12 +37,12 @@ void lp_reorder_kernel(LpDnnPrim *reorder, LpKernel *k)
 }
 
 LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
-                              LpKernel *mm, LpKernel *pack, size_t *bytes,
-                              bool *same, LpErr *e)
+                              LpKernel *mm, LpKernel *pack, LpKernel *unpack,
+                              size_t *bytes, bool *same, LpErr *e)
 {
     LpDnnMatmul d = {.threads = mm->threads};
     LpDnnLayout plain;
-    LpDnnPrim *product = NULL, *reorder = NULL;
+    LpDnnPrim *product = NULL, *to = NULL, *from = NULL;
     LP_TRY(lp_dnn_plain(LP_F32, 2, x->shape, x->strides, &d.src, e));
     LP_TRY(lp_dnn_plain(LP_F32, 2, w->shape, w->strides, &plain, e));
     LP_TRY(lp_dnn_any(LP_F32, 2, w->shape, &d.weights, e));
@@ -53,12 +53,16 @@ LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
     *bytes = own->bytes;
     LpStatus s = LP_OK;
     if (!*same)
-        s = lp_dnn_reorder_new(&plain, own, pack->threads, &reorder, e);
+        s = lp_dnn_reorder_new(&plain, own, pack->threads, &to, e);
+    if (!*same && s == LP_OK) /* width 1: a forked worker may enter no pool */
+        s = lp_dnn_reorder_new(own, &plain, 1, &from, e);
     if (*same || s != LP_OK) {
         lp_dnn_free(product);
+        lp_dnn_free(to);
         return s;
     }
     fill(mm, run_mm, product);
-    lp_reorder_kernel(reorder, pack);
+    lp_reorder_kernel(to, pack);
+    lp_reorder_kernel(from, unpack);
     return LP_OK;
 }

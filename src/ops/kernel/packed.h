@@ -11,11 +11,11 @@ void lp_reorder_kernel(LpDnnPrim *reorder, LpKernel *k);
 
 /* y = x w for x [m, k], w [k, n] as it lies in plain memory, y [m, n]
  * contiguous, all float32. Fills `mm` (operands x and the packed weight) and
- * `pack` (operand w's memory, result the packed weight, *bytes large). The
- * layout depends on the three shapes. *same: the library wants the plain
- * memory anyway, nothing was filled. */
+ * `pack` (operand w's memory, result the packed weight, *bytes large) and
+ * `unpack`, its reverse. The layout depends on the three shapes. *same: the
+ * library wants the plain memory anyway, nothing was filled. */
 LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
-                              LpKernel *mm, LpKernel *pack, size_t *bytes,
-                              bool *same, LpErr *e);
+                              LpKernel *mm, LpKernel *pack, LpKernel *unpack,
+                              size_t *bytes, bool *same, LpErr *e);
 
 #endif

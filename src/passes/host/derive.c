@@ -66,14 +66,14 @@ bool lp_derives(const LpLower *l, const LpGraphNode *n)
 }
 
 static LpStatus add_derived(LpLower *l, int var, size_t bytes, LpKernel *pack,
-                            uint32_t *index)
+                            LpKernel *unpack, uint32_t *index)
 {
     LpProgram *p = l->program;
     LP_FAIL_IF(!LP_GROW(p->derived, p->cap_derived, p->n_derived), l->err,
                LP_E_MEMORY, "out of memory");
     *index = (uint32_t)p->n_derived;
     p->derived[p->n_derived++] =
-        (LpDerived){.var = (uint32_t)var, .bytes = bytes, .pack = pack};
+        (LpDerived){(uint32_t)var, bytes, pack, unpack};
     return LP_OK;
 }
 
@@ -115,7 +115,7 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
         drop(pack);
         return LP_OK;
     }
-    LpStatus s = add_derived(l, (int)var, bytes, pack, index);
+    LpStatus s = add_derived(l, (int)var, bytes, pack, NULL, index);
     if (s != LP_OK)
         drop(pack);
     return s;
@@ -126,7 +126,7 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
 {
     const LpGraphNode *n = &l->g->node[id];
     const LpPlace *x;
-    LpKernel *mm = NULL, *pack = NULL;
+    LpKernel *mm = NULL, *pack = NULL, *unpack = NULL;
     size_t bytes = 0;
     bool same = false;
     uint32_t index = 0;
@@ -138,6 +138,8 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
     LpStatus s = lp_lower_new_kernel(l, &mm);
     if (s == LP_OK)
         s = lp_lower_new_kernel(l, &pack);
+    if (s == LP_OK)
+        s = lp_lower_new_kernel(l, &unpack);
     if (s == LP_OK) {
         LpKernelReq r = {.op = n->op,
                          .n_in = 2,
@@ -149,15 +151,16 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
             lp_width_of_copy((double)lp_desc_numel(&wd), l->o->threads);
     }
     LpErr probe = {0}; /* strides the library does not take: the plain way */
-    if (s == LP_OK && lp_packed_mm_prepare(&xd, &wd, &yd, mm, pack, &bytes,
-                                           &same, &probe) != LP_OK)
+    if (s == LP_OK && lp_packed_mm_prepare(&xd, &wd, &yd, mm, pack, unpack,
+                                           &bytes, &same, &probe) != LP_OK)
         same = true;
     *done = s == LP_OK && !same;
-    if (*done && (s = add_derived(l, var, bytes, pack, &index)) == LP_OK)
-        pack = NULL; /* the program's now */
+    if (*done)
+        s = add_derived(l, var, bytes, pack, unpack, &index);
     if (s != LP_OK || !*done) {
         drop(mm);
         drop(pack);
+        drop(unpack);
         return s;
     }
     const LpPlace *in[2] = {NULL, NULL}, *out[1];

@@ -1,0 +1,64 @@
+/* Inside the executor: the state that exec.c (running) and memory.c (what the
+ * device holds) share. */
+#ifndef LP_RUNTIME_EXEC_EXEC_IMPL_H
+#define LP_RUNTIME_EXEC_EXEC_IMPL_H
+
+#include "runtime/exec/exec.h"
+
+/* How the executor has a variable that no run writes. `st` is the storage of
+ * the host's tensor, retained and hooked, while the value exists once: the
+ * program reads the host's bytes, or (`gone`) the host's pages were given back
+ * and are made again from the device's form when somebody touches them. */
+typedef struct LpHold {
+    LpExec *x;
+    LpStorage *st; /* NULL: the executor has bytes of its own */
+    void *own;     /* the block that they are in, to free */
+    bool still;    /* no run writes it */
+    bool unread;   /* only packed copies are read: it has no memory itself */
+    bool gone;
+} LpHold;
+
+struct LpExec {
+    LpProgram *p;
+    int64_t replicas;
+    size_t n_var;
+    void **ptr;   /* [replica][variable]; streams are bound by every run */
+    void **owned; /* blocks to free */
+    size_t n_owned, cap_owned;
+    LpHold *hold;  /* per variable */
+    char **backup; /* per variable: carried buffers of all replicas */
+    char *arena, *work, *moving;
+    void **derived; /* copies of parameters in other layouts */
+    bool *fresh;    /* per copy: as the parameter is */
+    char **spare;   /* per output stream: where unwanted slices go */
+    void **wide;    /* operands of one instruction; ranks of a collective */
+    uint64_t seed;
+    uint64_t micro_batch; /* since seeding */
+    bool running;
+    bool always;        /* a profile is asked for, session or not */
+    LpProfile *profile; /* NULL: none was taken */
+    LpProfile *timing;  /* the same, while it is on */
+};
+
+static inline size_t lp_var_bytes(const LpVariable *v)
+{
+    return (size_t)lp_numel(&v->type) * lp_dtype_size(v->type.dtype);
+}
+
+static inline bool lp_per_replica(const LpVariable *v)
+{
+    return v->role == LP_VAR_ACCUM ||
+           (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL);
+}
+
+static inline bool lp_is_stream(const LpVariable *v)
+{
+    return v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT;
+}
+
+LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
+void lp_exec_tear_down(LpExec *x);
+/* Makes the copies that are not as their parameters are. */
+LpStatus lp_exec_derive(LpExec *x, LpErr *e);
+
+#endif

@@ -1,0 +1,395 @@
+/* What the device holds.
+ *
+ * A value that no run writes (weights of an inference model, constants) need
+ * not exist twice. One that the program reads as it is lies in the host's
+ * storage, until somebody writes that: the hook then takes a copy for the
+ * device. One that the program reads in another layout only has no plain form
+ * on the device, and the host's pages are given back; the hook makes them again
+ * as soon as they are touched. Either way nobody can tell, but by the memory.
+ *
+ * Storages that a training model mirrors are left alone: it gives them new
+ * values all the time. */
+#include <string.h>
+
+#include "runtime/exec/exec_impl.h"
+
+enum { WORTH = 64 * 1024 }; /* bytes; less is copied */
+
+/* As it lies here. */
+static size_t own_bytes(const LpExec *x, size_t var)
+{
+    return (size_t)lp_program_var_bytes(x->p, var);
+}
+
+static void *zeros(size_t bytes, LpErr *e)
+{
+    void *p = lp_zeros(bytes);
+    if (!p)
+        lp_fail(e, LP_E_MEMORY, "out of memory: %zu bytes for a variable",
+                bytes);
+    return p;
+}
+
+static void *block(LpExec *x, size_t bytes, LpErr *e)
+{
+    if (!LP_GROW(x->owned, x->cap_owned, x->n_owned)) {
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    void *p = zeros(bytes, e);
+    if (p)
+        x->owned[x->n_owned++] = p;
+    return p;
+}
+
+/* ---- moving values ------------------------------------------------------ */
+static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
+                     void *to, LpErr *e)
+{
+    LpRunCtx rc = {.seed = x->seed};
+    void *in[1] = {(void *)(uintptr_t)from}, *out[1] = {to};
+    return k->run(k, in, out, x->moving, &rc, e);
+}
+
+static LpStatus pack(LpExec *x, size_t i, const void *from, LpErr *e)
+{
+    LpRunCtx rc = {.seed = x->seed};
+    const LpKernel *k = x->p->derived[i].pack;
+    void *in[1] = {(void *)(uintptr_t)from};
+    LP_TRY(k->run(k, in, &x->derived[i], x->work, &rc, e));
+    x->fresh[i] = true;
+    return LP_OK;
+}
+
+LpStatus lp_exec_derive(LpExec *x, LpErr *e)
+{
+    for (size_t i = 0; i < x->p->n_derived; i++) {
+        if (x->fresh[i])
+            continue;
+        LP_TRY(pack(x, i, x->ptr[x->p->derived[i].var], e));
+        if (x->timing)
+            lp_profile_lap(x->timing, x->timing->pack + (uint32_t)i, -1);
+    }
+    return LP_OK;
+}
+
+/* The copies of a variable: to be made again, or (it has no memory of its own)
+ * made now from the plain rows. */
+static LpStatus renew(LpExec *x, size_t var, const void *plain, LpErr *e)
+{
+    for (size_t i = 0; i < x->p->n_derived; i++) {
+        if (x->p->derived[i].var != var)
+            continue;
+        x->fresh[i] = false;
+        if (x->hold[var].unread)
+            LP_TRY(pack(x, i, plain, e));
+    }
+    return LP_OK;
+}
+
+/* From a packed copy. */
+static LpStatus unpack(const LpExec *x, size_t var, void *dst, LpErr *e)
+{
+    size_t i = 0;
+    while (x->p->derived[i].var != var)
+        i++;
+    return move(x, x->p->derived[i].unpack, x->derived[i], dst, e);
+}
+
+LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
+                      LpErr *e)
+{
+    const void *src = x->ptr[(size_t)replica * x->n_var + var];
+    const LpHome *home = lp_program_home(x->p, var);
+    if (x->hold[var].unread)
+        return unpack(x, var, dst, e);
+    if (home)
+        return move(x, home->save, src, dst, e);
+    if (src != dst)
+        memcpy(dst, src, lp_var_bytes(&x->p->step->var[var]));
+    return LP_OK;
+}
+
+/* ---- values that exist once --------------------------------------------- */
+static void set_ptr(LpExec *x, size_t var, void *to)
+{
+    for (int64_t r = 0; r < x->replicas; r++)
+        x->ptr[(size_t)r * x->n_var + var] = to;
+}
+
+static void unhook(LpHold *h)
+{
+    LpStorage *st = h->st;
+    h->st = NULL;
+    h->gone = false;
+    st->flags &= ~(uint32_t)(LP_ST_HOOKED | LP_ST_SHARED);
+    lp_storage_release(st);
+}
+
+/* Memory of its own for a variable that may be held. */
+static LpStatus own(LpExec *x, size_t var, LpErr *e)
+{
+    LpHold *h = &x->hold[var];
+    if (h->own || h->unread)
+        return LP_OK;
+    h->own = zeros(own_bytes(x, var), e);
+    if (!h->own)
+        return LP_E_MEMORY;
+    set_ptr(x, var, h->own);
+    return LP_OK;
+}
+
+static LpStatus restore(LpHold *h, LpErr *e)
+{
+    size_t var = (size_t)(h - h->x->hold);
+    return lp_exec_read(h->x, var, 0, h->st->data, e);
+}
+
+/* The hook: the host's storage is about to be read or written. */
+static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
+{
+    LpHold *h = ctx;
+    size_t var = (size_t)(h - h->x->hold);
+    if (h->gone) {
+        LP_TRY(restore(h, e));
+    } else if (will_write) {
+        LP_TRY(own(h->x, var, e));
+        memcpy(h->x->ptr[var], st->data, st->bytes);
+    } else {
+        return LP_OK;
+    }
+    unhook(h);
+    return LP_OK;
+}
+
+/* Nobody else has a say in the storage, and t is all of it. */
+static bool may_hold(const LpHold *h, const LpTensor *t, size_t bytes)
+{
+    return h->still && bytes >= WORTH && t->st->bytes == bytes &&
+           t->offset == 0 && !t->st->release && t->st->flags == 0;
+}
+
+static void hook(LpHold *h, LpStorage *st, bool gone)
+{
+    st->refs++;
+    st->flags |= LP_ST_HOOKED | LP_ST_SHARED;
+    st->hook = (LpStorageHook){.pull = touched, .ctx = h};
+    h->st = st;
+    h->gone = gone;
+    if (gone)
+        lp_forget(st->data, st->bytes);
+}
+
+/* Puts values of a variable where it lies. */
+static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
+{
+    const LpVariable *v = &x->p->step->var[var];
+    const LpHome *home = lp_program_home(x->p, var);
+    int64_t n = lp_per_replica(v) ? x->replicas : 1;
+    for (int64_t r = 0; r < n && !x->hold[var].unread; r++) {
+        void *dst = x->ptr[(size_t)r * x->n_var + var];
+        if (home)
+            LP_TRY(move(x, home->load, src, dst, e));
+        else
+            memcpy(dst, src, lp_var_bytes(v));
+    }
+    return renew(x, var, src, e);
+}
+
+LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
+{
+    LpHold *h = &x->hold[var];
+    LP_TRY(lp_tensor_touch(t, false, e));
+    if (!h->still)
+        return load(x, var, lp_tensor_data(t), e);
+    if (h->st == t->st)
+        return LP_OK; /* it is the same memory */
+    bool alone = may_hold(h, t, lp_var_bytes(&x->p->step->var[var]));
+    bool plain = !h->unread && !lp_program_home(x->p, var);
+    LP_TRY(h->st && h->gone ? restore(h, e) : LP_OK);
+    if (!alone || !plain)
+        LP_TRY(own(x, var, e));
+    if (h->st)
+        unhook(h);
+    if (alone && plain) {
+        set_ptr(x, var, lp_tensor_data(t));
+        lp_zeros_free(h->own);
+        h->own = NULL;
+        hook(h, t->st, false);
+        return renew(x, var, lp_tensor_data(t), e);
+    }
+    LP_TRY(load(x, var, lp_tensor_data(t), e));
+    if (alone)
+        hook(h, t->st, true);
+    return LP_OK;
+}
+
+bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t)
+{
+    return x->hold[var].st == t->st;
+}
+
+LpStatus lp_exec_let_go(LpExec *x, LpErr *e)
+{
+    for (size_t i = 0; x->hold && i < x->n_var; i++) {
+        LpHold *h = &x->hold[i];
+        if (!h->st || !h->gone)
+            continue;
+        LP_TRY(restore(h, e));
+        unhook(h);
+    }
+    return LP_OK;
+}
+
+/* ---- set-up ------------------------------------------------------------- */
+/* Variables whose plain memory instructions use, and those that they write. */
+static void mark_code(const LpCode *c, bool *read, bool *written)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const LpInstr *n = &c->instr[i];
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (n->in[k].space == LP_SPACE_VAR)
+                read[n->in[k].var] = true;
+        for (uint32_t k = 0; k < n->n_out; k++)
+            if (n->out[k].space == LP_SPACE_VAR)
+                read[n->out[k].var] = written[n->out[k].var] = true;
+    }
+}
+
+static LpStatus set_up_holds(LpExec *x, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    x->hold = lp_calloc(x->n_var, sizeof *x->hold);
+    bool *read = lp_calloc(x->n_var, 3 * sizeof *read);
+    bool *written = read + x->n_var, *packed = written + x->n_var;
+    if (!x->hold || !read) {
+        lp_free(read);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    mark_code(&x->p->micro, read, written);
+    mark_code(&x->p->update, read, written);
+    for (size_t i = 0; i < x->p->n_derived; i++)
+        if (x->p->derived[i].unpack)
+            packed[x->p->derived[i].var] = true;
+        else
+            read[x->p->derived[i].var] = true;
+    for (size_t i = 0; i < x->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        bool role = v->role == LP_VAR_PARAM || v->role == LP_VAR_BUFFER ||
+                    v->role == LP_VAR_CONST;
+        x->hold[i].x = x;
+        x->hold[i].still = role && !written[i] && v->micro_out == LP_NOVAL &&
+                           v->update_out == LP_NOVAL;
+        x->hold[i].unread = x->hold[i].still && !read[i] && packed[i] &&
+                            !lp_program_home(x->p, i);
+    }
+    lp_free(read);
+    return LP_OK;
+}
+
+static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
+{
+    const LpVariable *v = &x->p->step->var[i];
+    size_t bytes = own_bytes(x, i);
+    if (x->hold[i].still)
+        return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
+    for (int64_t r = 0; r < x->replicas; r++) {
+        void **at = &x->ptr[(size_t)r * x->n_var + i];
+        *at = r == 0 || lp_per_replica(v) ? block(x, bytes, e) : x->ptr[i];
+        if (!*at)
+            return LP_E_MEMORY;
+    }
+    if (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL) {
+        x->backup[i] = block(x, bytes * (size_t)x->replicas, e);
+        if (!x->backup[i])
+            return LP_E_MEMORY;
+    }
+    return v->data ? lp_exec_write(x, i, v->data, e) : LP_OK;
+}
+
+static size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Scratch: of the copies to and from other layouts, of instructions; copies of
+ * parameters, made when these come. */
+static LpStatus set_up_scratch(LpExec *x, LpErr *e)
+{
+    const LpProgram *p = x->p;
+    size_t work = max(p->micro.work_bytes, p->update.work_bytes), most = 1;
+    for (size_t i = 0; i < p->n_home; i++)
+        most = max(most, max(p->home[i].load->work_bytes,
+                             p->home[i].save->work_bytes));
+    x->derived = lp_calloc(p->n_derived, sizeof *x->derived);
+    x->fresh = lp_calloc(p->n_derived, sizeof *x->fresh);
+    LP_FAIL_IF(!x->derived || !x->fresh, e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < p->n_derived; i++) {
+        const LpDerived *d = &p->derived[i];
+        x->derived[i] = block(x, d->bytes, e);
+        if (!x->derived[i])
+            return LP_E_MEMORY;
+        work = max(work, d->pack->work_bytes);
+        most = max(most, d->unpack ? d->unpack->work_bytes : 0);
+    }
+    x->moving = block(x, most, e);
+    x->work = block(x, work, e);
+    x->arena = block(x, max(p->micro.arena_bytes, p->update.arena_bytes), e);
+    return x->moving && x->work && x->arena ? LP_OK : LP_E_MEMORY;
+}
+
+static size_t widest(const LpExec *x)
+{
+    size_t n = (size_t)x->replicas + 1;
+    const LpCode *code[2] = {&x->p->micro, &x->p->update};
+    for (int c = 0; c < 2; c++)
+        for (size_t i = 0; i < code[c]->n; i++)
+            if (code[c]->instr[i].n_in > n)
+                n = code[c]->instr[i].n_in;
+    return n;
+}
+
+LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    lp_storage_trim();
+    x->ptr = lp_calloc(x->n_var * (size_t)x->replicas, sizeof *x->ptr);
+    x->backup = lp_calloc(x->n_var, sizeof *x->backup);
+    x->spare = lp_calloc(x->n_var, sizeof *x->spare);
+    x->wide = lp_calloc(widest(x), sizeof *x->wide);
+    LP_FAIL_IF(!x->ptr || !x->backup || !x->spare || !x->wide, e, LP_E_MEMORY,
+               "out of memory");
+    LP_TRY(set_up_holds(x, e));
+    LP_TRY(set_up_scratch(x, e));
+    for (size_t i = 0; i < x->n_var; i++) {
+        if (s->var[i].role == LP_VAR_STREAM_OUT) {
+            x->spare[i] = block(x, lp_var_bytes(&s->var[i]), e);
+            if (!x->spare[i])
+                return LP_E_MEMORY;
+        }
+        if (!lp_is_stream(&s->var[i]))
+            LP_TRY(alloc_var(x, i, e));
+    }
+    return LP_OK;
+}
+
+void lp_exec_tear_down(LpExec *x)
+{
+    LpErr e = {0};
+    (void)lp_exec_let_go(x, &e); /* after a failure, as far as it goes */
+    for (size_t i = 0; x->hold && i < x->n_var; i++) {
+        if (x->hold[i].st)
+            unhook(&x->hold[i]);
+        lp_zeros_free(x->hold[i].own);
+    }
+    for (size_t i = 0; i < x->n_owned; i++)
+        lp_zeros_free(x->owned[i]);
+    lp_free(x->owned);
+    lp_free(x->hold);
+    lp_free(x->ptr);
+    lp_free(x->backup);
+    lp_free(x->spare);
+    lp_free(x->derived);
+    lp_free(x->fresh);
+    lp_free(x->wide);
+}

@@ -1,0 +1,188 @@
+--- An inference model and its module have large weights once: nobody may see it.
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+-- A table that is read as it is, a Linear that is read as a packed copy, a
+-- convolution whose weights lie in another layout; each larger than 64 KB.
+local Net = nn.Module:extend("Net")
+
+function Net:init()
+  self.table = nn.Embedding(300, 64)
+  self.conv = nn.Conv2d(64, 64, 3, { padding = 1 })
+  self.fc = nn.Linear(64 * 8, 256)
+end
+
+function Net:forward(ids)
+  local x = self.table(ids):permute(0, 2, 1):reshape({ -1, 64, 2, 4 })
+  return self.fc(self.conv(x):relu():flatten(1))
+end
+
+local function ids()
+  return torch.randint(0, 300, { 16, 8 })
+end
+
+local function made()
+  torch.manual_seed(1)
+  local net = Net():eval()
+  return net, poptorch.inferenceModel(net), ids()
+end
+
+local function copies(net)
+  local out = {}
+  for name, p in net:named_parameters() do
+    out[name] = p:detach():clone()
+  end
+  return out
+end
+
+local function same(net, kept)
+  for name, p in net:named_parameters() do
+    assert.is_true(torch.equal(p, kept[name]), name)
+  end
+end
+
+local function change(net)
+  local _ <close> = torch.no_grad()
+  for _, p in net:named_parameters() do
+    p:mul_(-2)
+  end
+end
+
+describe("weights that an inference model and its module have once", function()
+  it("are the module's, bit by bit, whenever they are read", function()
+    local net, model, x = made()
+    local kept = copies(net)
+    local y = model(x)
+    same(net, kept)
+    assert.is_true(torch.equal(y, model(x)))
+    same(net, kept)
+    local state = model:state_dict()
+    for name, t in pairs(kept) do
+      assert.is_true(torch.equal(state[name], t), name)
+    end
+    assert.is_true(torch.allclose(net(x), y, { atol = 1e-4 }))
+  end)
+
+  it("do not follow the module before copyWeightsToDevice", function()
+    local net, model, x = made()
+    local y = model(x)
+    change(net)
+    assert.is_true(torch.equal(y, model(x)))
+    model:copyWeightsToDevice()
+    assert.is_true(torch.allclose(net(x), model(x), { atol = 1e-4 }))
+    assert.is_false(torch.equal(y, model(x)))
+  end)
+
+  it("are set back by copyWeightsToHost", function()
+    local net, model, x = made()
+    local kept = copies(net)
+    model(x)
+    model:copyWeightsToHost()
+    same(net, kept)
+    change(net)
+    model:copyWeightsToHost()
+    same(net, kept)
+  end)
+
+  it("outlive the model", function()
+    local net, model, x = made()
+    local kept = copies(net)
+    model(x)
+    model:destroy()
+    same(net, kept)
+    poptorch.inferenceModel(net)(x)
+    collectgarbage()
+    collectgarbage()
+    same(net, kept)
+  end)
+
+  it("are each model's own where several use the module", function()
+    local net, first, x = made()
+    local kept = copies(net)
+    local second = poptorch.inferenceModel(net)
+    local y = first(x)
+    assert.is_true(torch.equal(y, second(x)))
+    change(net)
+    assert.is_true(torch.equal(y, first(x)))
+    assert.is_true(torch.equal(y, second(x)))
+    second:copyWeightsToDevice()
+    assert.is_true(torch.equal(y, first(x)))
+    assert.is_false(torch.equal(y, second(x)))
+    first:copyWeightsToHost()
+    same(net, kept)
+    assert.is_false(torch.equal(y, second(x)))
+    second:destroy()
+    assert.is_true(torch.equal(y, first(x)))
+    same(net, kept)
+  end)
+
+  it("stay when the module gets other tensors", function()
+    local net, model, x = made()
+    local y = model(x)
+    for _, p in net:named_parameters() do
+      p.data = torch.zeros(p.shape)
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.is_true(torch.equal(y, model(x)))
+    assert.equal(0.0, net.fc.weight:abs():sum():item())
+    model:copyWeightsToDevice()
+    assert.equal(0.0, model(x):abs():sum():item())
+  end)
+
+  it("follow a training model of the same module", function()
+    local net, model, x = made()
+    local y = model(x)
+    local Loss = nn.Module:extend("Loss")
+    function Loss:init()
+      self.net = net
+    end
+    function Loss:forward(i)
+      return poptorch.identity_loss(self.net(i):square(), { reduction = "mean" })
+    end
+    local training = poptorch.trainingModel(Loss(), poptorch.Options(),
+      poptorch.optim.Adam(net:parameters(), { lr = 0.01 }))
+    for _ = 1, 3 do
+      training(x)
+      local now = model(x)
+      assert.is_false(torch.equal(y, now))
+      assert.is_true(torch.allclose(net(x), now, { atol = 1e-4 }))
+      y = now
+    end
+    training:destroy()
+    assert.is_true(torch.equal(y, model(x)))
+  end)
+end)
+
+describe("states of an optimizer", function()
+  it("are the device's whenever they are read", function()
+    torch.manual_seed(2)
+    local function run(look)
+      torch.manual_seed(2)
+      local net = nn.Sequential(nn.Linear(128, 160), nn.ReLU())
+      local Loss = nn.Module:extend("Loss")
+      function Loss:init()
+        self.net = net
+      end
+      function Loss:forward(i)
+        return poptorch.identity_loss(self.net(i):square(), { reduction = "mean" })
+      end
+      local optimizer = torch.optim.Adam(net:parameters(), { lr = 0.01 })
+      local model = poptorch.trainingModel(Loss(), poptorch.Options(), optimizer)
+      local x, sums = torch.randn(8, 128), {}
+      model:compile(x)
+      for _ = 1, 30 do
+        if look then
+          sums[#sums + 1] = optimizer.state[net[1].weight].exp_avg:abs():sum():item()
+        end
+        model(x)
+      end
+      return optimizer.state[net[1].weight].exp_avg:clone(), sums
+    end
+    local first, sums = run(true)
+    assert.equal(0.0, sums[1])
+    assert.is_true(sums[2] > 0 and sums[30] ~= sums[29])
+    assert.is_true(torch.equal(first, (run(false))))
+  end)
+end)
