@@ -307,21 +307,33 @@ end, function(self, x)
   return cut(x, draw(0, h - self.h), draw(0, w - self.w), self.h, self.w)
 end)
 
--- A piece of an area and a ratio of sides in the ranges; the middle if ten
--- tries find none.
-local function piece(x, scale, ratio)
-  local h, w = x:size(-2), x:size(-1)
+-- A height and a width whose area and ratio of sides are in the ranges, or nil
+-- if ten tries find none for which `fits`. The ratio is that of the second
+-- result to the first.
+local function extents(area, scale, ratio, fits)
+  local low, high = math.log(ratio[1]), math.log(ratio[2])
   for _ = 1, 10 do
-    local area = h * w * (scale[1] + uniform() * (scale[2] - scale[1]))
-    local low, high = math.log(ratio[1]), math.log(ratio[2])
+    local part = area * (scale[1] + uniform() * (scale[2] - scale[1]))
     local r = math.exp(low + uniform() * (high - low))
-    local across = math.floor(math.sqrt(area * r) + 0.5)
-    local down = math.floor(math.sqrt(area / r) + 0.5)
-    if across > 0 and across <= w and down > 0 and down <= h then
-      return draw(0, h - down), draw(0, w - across), down, across
+    local first, second = math.floor(math.sqrt(part / r) + 0.5), math.floor(math.sqrt(part * r)
+      + 0.5)
+    if fits(first, second) then
+      return first, second
     end
   end
-  local down, across = h, w
+end
+
+-- A piece of an area and a ratio width / height in the ranges; the middle if
+-- there is none.
+local function piece(x, scale, ratio)
+  local h, w = x:size(-2), x:size(-1)
+  local down, across = extents(h * w, scale, ratio, function(down, across)
+    return across > 0 and across <= w and down > 0 and down <= h
+  end)
+  if down then
+    return draw(0, h - down), draw(0, w - across), down, across
+  end
+  down, across = h, w
   if w / h < ratio[1] then
     down = math.floor(w / ratio[1] + 0.5)
   elseif w / h > ratio[2] then
@@ -371,21 +383,40 @@ end
 flip("RandomHorizontalFlip", -1)
 flip("RandomVerticalFlip", -2)
 
---- RandomErasing(p = 0.5, scale = {0.02, 0.33}, ratio = {0.3, 3.3}, value = 0):
---- a rectangle of the image is set to a number.
+--- RandomErasing(p = 0.5, scale = {0.02, 0.33}, ratio = {0.3, 3.3}, value = 0,
+--- inplace = false): a rectangle with an area and a ratio height / width in the
+--- ranges is set to a number, to one of each channel, or to normal numbers
+--- ("random"). An image for which ten tries find no rectangle stays as it is.
 define("RandomErasing", function(self, ...)
-  local a = check.arguments("RandomErasing", { "p", "scale", "ratio", "value" }, nil, ...)
+  local a = check.arguments("RandomErasing", { "p", "scale", "ratio", "value", "inplace" }, nil,
+    ...)
   self.p = probability(a[1], "RandomErasing")
   self.scale = range(a[2], { 0.02, 0.33 }, "RandomErasing: scale")
   self.ratio = range(a[3], { 0.3, 3.3 }, "RandomErasing: ratio")
-  self.value = check.number(a[4] or 0, "RandomErasing: value")
+  self.value = a[4] == "random" and "random"
+    or numbers(type(a[4]) == "table" and a[4] or { a[4] or 0 }, "RandomErasing: value")
+  self.inplace = a[5] == true
 end, function(self, x)
   if uniform() >= self.p then
     return x
   end
-  local top, left, h, w = piece(x, self.scale, self.ratio)
-  local out = x:clone()
-  cut(out, top, left, h, w):fill_(self.value)
+  local h, w = x:size(-2), x:size(-1)
+  local across, down = extents(h * w, self.scale, self.ratio, function(across, down)
+    return across < w and down < h
+  end)
+  if not across then
+    return x
+  end
+  local out = self.inplace and x or x:clone()
+  local hole = cut(out, draw(0, h - down), draw(0, w - across), down, across)
+  if self.value == "random" then
+    hole:normal_()
+  else
+    local value, channels = self.value, x:dim() > 2 and x:size(-3) or 1
+    errors.check(#value == 1 or #value == channels, "ValueError",
+      "RandomErasing: value: %d numbers for an image of %d channels", #value, channels)
+    hole:copy_(core.tensor(value, { dtype = x.dtype }):view({ #value, 1, 1 }))
+  end
   return out
 end)
 

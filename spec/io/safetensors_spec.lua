@@ -48,6 +48,14 @@ describe("safetensors reads", function()
     assert.same({ x = "y" }, meta)
   end)
 
+  it("headers of any length, though some begin like other files", function()
+    local plain = '{"x":' .. entry("U8", "1", 0, 1) .. "}"
+    for _, n in ipairs({ 640, 896, 1152, 1408, 19280 }) do -- 0x80 0x02 … 0x05, "PK"
+      write(file(plain .. (" "):rep(n - #plain), "\7"))
+      assert.same({ 7 }, safetensors.load_file(path).x:tolist())
+    end
+  end)
+
   it("each element type", function()
     local cases = {
       { "F64", "<d", -0.1, torch.float64 }, { "F32", "<f", 0.5, torch.float32 },

@@ -67,13 +67,35 @@ describe("transforms", function()
     torch.manual_seed(2)
     assert.is_true(torch.equal(a, crop(x)))
     assert.same({ 1, 3, 3 }, { table.unpack(a.shape) })
-    local erased = T.RandomErasing({ p = 1.0, value = 99 })(ramp(1, 9, 9))
-    assert.is_true((erased:eq(99)):sum():item() >= 1)
     helper.raises("ValueError", "larger than the image's", function()
       T.RandomCrop(9)(x)
     end)
     assert.same({ 1, 9, 9 }, { table.unpack(T.RandomCrop({ size = 9, pad_if_needed = true })(x)
       .shape) })
+  end)
+
+  it("erase a rectangle of that area and ratio, height / width", function()
+    local x = torch.ones({ 2, 40, 60 })
+    for _, range in ipairs({ { 0.3, 0.4 }, { 2.5, 3 } }) do
+      for _ = 1, 20 do
+        local hole = T.RandomErasing({ p = 1.0, scale = { 0.1, 0.2 }, ratio = range,
+          value = { -1, -2 } })(x):lt(0)
+        assert.is_true(torch.equal(hole[0], hole[1]))
+        local down = hole[0]:any(1):sum():item()
+        local across = hole[0]:any(0):sum():item()
+        assert.equal(down * across, hole[0]:sum():item())
+        local area, ratio = down * across / 2400, down / across
+        -- sides are rounded to whole pixels
+        assert.is_true(area > 0.09 and area < 0.21, area)
+        assert.is_true(ratio > range[1] * 0.9 and ratio < range[2] * 1.1, ratio)
+      end
+    end
+    local whole = T.RandomErasing({ p = 1.0, scale = { 5, 6 } })
+    assert.is_true(torch.equal(x, whole(x)))
+    local y = x:clone()
+    T.RandomErasing({ p = 1.0, scale = { 0.5, 0.5 }, value = "random", inplace = true })(y)
+    local changed = y:ne(x):sum():item() / y:numel()
+    assert.is_true(changed > 0.45 and changed < 0.55, changed)
   end)
 
   it("follow one another and print", function()

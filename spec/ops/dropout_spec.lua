@@ -80,6 +80,21 @@ describe("dropout", function()
     assert.same({ [0.0] = true, [2.0] = true }, kinds)
   end)
 
+  it("drops whole channels without a batch, of lines and of volumes", function()
+    torch.manual_seed(2)
+    for _, case in ipairs({ { "dropout1d", { 64, 5 }, 1 }, { "dropout1d", { 8, 8, 5 }, 2 },
+      { "dropout3d", { 64, 3, 2, 2 }, 1 }, { "dropout3d", { 8, 8, 3, 2, 2 }, 2 } }) do
+      local y = F[case[1]](torch.ones(case[2]), 0.5):flatten(0, case[3] - 1)
+      y = y:flatten(1)
+      assert.is_true(torch.equal(y:amin(1), y:amax(1)))
+      local kept = y:select(1, 0):ne(0):sum():item()
+      assert.is_true(kept > 12 and kept < 52, kept) -- 64 draws: 5 standard deviations
+    end
+    raises("RuntimeError", "dropout1d: Expected 2D or 3D input, but received a 4D input", function()
+      F.dropout1d(torch.ones({ 1, 1, 1, 1 }))
+    end)
+  end)
+
   it("refuses probabilities outside 0 … 1", function()
     raises("ValueError", "between 0 and 1, but got 1.5", function()
       F.dropout(torch.ones({ 2 }), 1.5)

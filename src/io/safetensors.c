@@ -48,6 +48,30 @@ typedef struct Reader {
 } Reader;
 
 /* ---- header -------------------------------------------------------------- */
+/* What the file is instead, as far as its first bytes tell; of a valid file
+ * they are a length and may look like anything. */
+static LpStatus other_file(const Reader *r, const unsigned char *h, uint64_t n,
+                           LpErr *e)
+{
+    if (h[0] == 'P' && h[1] == 'K')
+        return lp_fail(e, LP_E_VALUE,
+                       "%s: a zip archive (PyTorch's pickles are such), no "
+                       "safetensors file: in Python, "
+                       "safetensors.torch.save_file writes one",
+                       r->name);
+    if (h[0] == 0x80 && h[1] >= 2 && h[1] <= 5)
+        return lp_fail(e, LP_E_VALUE,
+                       "%s: a pickle (PyTorch's files of before version 1.6 "
+                       "are such), no safetensors file: in Python, "
+                       "safetensors.torch.save_file writes one",
+                       r->name);
+    return lp_fail(e, LP_E_VALUE,
+                   "%s: no safetensors file, or truncated: a header of %llu "
+                   "bytes in a file of %lld (at most %d are allowed)",
+                   r->name, (unsigned long long)n, (long long)r->size,
+                   MOST_HEADER);
+}
+
 static LpStatus read_header(Reader *r, int64_t *data, LpErr *e)
 {
     unsigned char h[LENGTH];
@@ -56,18 +80,8 @@ static LpStatus read_header(Reader *r, int64_t *data, LpErr *e)
     LP_TRY(lp_file_read(r->f, r->name, h, LENGTH, "the header's length", e));
     for (int i = LENGTH - 1; i >= 0; i--)
         n = n << 8 | h[i];
-    LP_FAIL_IF(h[0] == 'P' && h[1] == 'K', e, LP_E_VALUE,
-               "%s: a zip archive (PyTorch's pickles are such), no safetensors "
-               "file",
-               r->name);
-    LP_FAIL_IF(h[0] == 0x80 && h[1] >= 2 && h[1] <= 5, e, LP_E_VALUE,
-               "%s: a pickle (PyTorch's files of before version 1.6 are such), "
-               "no safetensors file",
-               r->name);
-    LP_FAIL_IF(n > MOST_HEADER || (int64_t)n > r->size - LENGTH, e, LP_E_VALUE,
-               "%s: no safetensors file, or truncated: a header of %llu bytes "
-               "in a file of %lld (at most %d are allowed)",
-               r->name, (unsigned long long)n, (long long)r->size, MOST_HEADER);
+    if (n > MOST_HEADER || (int64_t)n > r->size - LENGTH)
+        return other_file(r, h, n, e);
     char *text = lp_alloc(n);
     LP_FAIL_IF(!text, e, LP_E_MEMORY, "out of memory");
     LpStatus s = lp_file_read(r->f, r->name, text, n, "the header", e);

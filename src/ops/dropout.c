@@ -30,37 +30,72 @@ LpOp op_dropout = {
     .cost = lp_rule_dropout,
 };
 
-/* Whole channels: one mask for all places of a channel. */
-EXPAND(expand_feature)
+/* Whole channels: one mask for all places of a channel. `kept`: the leading
+ * dimensions that have masks of their own. */
+static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
+                          int kept, LpVal *out)
 {
-    UNUSED;
     LpType t = *lp_type(b, in[0]);
-    if (t.ndim < 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "feature dropout requires at least 2 dimensions in the input, "
-                "got %d",
-                t.ndim);
-        return;
-    }
     if (!attr[1].i) {
         out[0] = in[0];
         return;
     }
-    for (int i = 2; i < t.ndim; i++)
+    for (int i = kept; i < t.ndim; i++)
         t.shape[i] = 1;
     LpVal ones = lp_full(b, &t, lp_float(1));
     LpVal mask = lp_emit(b, LP_OP_dropout, &ones, 1, attr);
     out[0] = lp_mul(b, in[0], mask);
 }
+
+EXPAND(expand_feature)
+{
+    UNUSED;
+    int ndim = lp_type(b, in[0])->ndim;
+    if (ndim < 2)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "feature dropout requires at least 2 dimensions in the input, "
+                "got %d",
+                ndim);
+    else
+        drop_channels(b, in, attr, 2, out);
+}
 LpOp op_feature_dropout = {
     .kind = LP_OP_COMPOSITE,
     .forms = "feature_dropout(Tensor input, float p=0.5, bool training=True) "
              "-> Tensor @f\n"
-             "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @n\n"
              "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @n\n"
-             "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
              "Tensor @n",
     .expand = expand_feature,
+};
+
+/* [channels, places], or a batch of such. */
+EXPAND(expand_1d)
+{
+    UNUSED;
+    int ndim = lp_type(b, in[0])->ndim;
+    if (ndim != 2 && ndim != 3)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "dropout1d: Expected 2D or 3D input, but received a %dD input",
+                ndim);
+    else
+        drop_channels(b, in, attr, ndim - 1, out);
+}
+LpOp op_dropout1d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @n",
+    .expand = expand_1d,
+};
+
+/* [channels, depth, height, width], or a batch of such. */
+EXPAND(expand_3d)
+{
+    UNUSED;
+    drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1, out);
+}
+LpOp op_dropout3d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @n",
+    .expand = expand_3d,
 };

@@ -11,6 +11,7 @@
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local show = require("lupine.show").show
 local serialization = require("torch.serialization")
 
 local M = {}
@@ -102,7 +103,7 @@ end
 local function failure(e)
   local known = type(e) == "table" and errors.Exception:is(e)
   return { class = known and getmetatable(e).__name or "RuntimeError", type = known and e.type,
-    message = known and e.message or tostring(e),
+    message = known and e.message or show(e),
     traceback = known and (e.frames or e.traceback) or debug.traceback(nil, 2) }
 end
 
