@@ -269,6 +269,65 @@ describe("an object where data belong", function()
   end)
 end)
 
+describe("a warning", function()
+  local F = nn.functional
+
+  local function once(text, f)
+    assert.is_truthy(helper.logged(f):find(text, 1, true))
+    assert.equal("", helper.logged(f))
+  end
+
+  it("tells of a target that is broadcast", function()
+    for i, name in ipairs({ "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss" }) do
+      once(name .. ": the target's size torch.Size([" .. i .. "1]) differs from the input's", function()
+        F[name](torch.randn(i * 10 + 1, 1), torch.randn(i * 10 + 1))
+      end)
+      assert.equal("", helper.logged(function()
+        F[name](torch.randn(3, 1), torch.randn(3, 1))
+      end))
+    end
+    once("mse_loss: the target's size torch.Size([77]) differs", function()
+      nn.MSELoss()(torch.randn(77, 1), { target = torch.randn(77) })
+    end)
+  end)
+
+  it("tells of kl_div's mean", function()
+    local a = torch.rand(2, 2)
+    assert.equal("", helper.logged(function()
+      F.kl_div(a:log(), a, { reduction = "batchmean" })
+      F.kl_div(a:log(), a, nil, nil, "sum")
+    end))
+    once("kl_div: reduction 'mean' divides", function()
+      F.kl_div(a:log(), a)
+    end)
+  end)
+
+  it("tells of a scheduler's step before the optimizer's", function()
+    local opt = torch.optim.SGD({ nn.Parameter(torch.ones(1)) }, { lr = 1 })
+    once("ExponentialLR:step() is called before the optimizer's first step", function()
+      torch.optim.lr_scheduler.ExponentialLR(opt, 0.5):step()
+    end)
+    opt:step()
+    assert.equal("", helper.logged(function()
+      torch.optim.lr_scheduler.StepLR(opt, 2):step()
+    end))
+  end)
+
+  it("tells of reading the gradient of a tensor that keeps none", function()
+    local script = 'local t = require("torch") local x = t.ones(1):requires_grad_(true) '
+      .. "local y = x * 2 y:backward() local _ = x.grad %s _ = y.grad _ = y.grad"
+    local function told(more)
+      local pipe = assert(io.popen(("%s/lupine -e '%s' 2>&1"):format(
+        require("spec.support.program").build, script:format(more))))
+      local _, n = pipe:read("a"):gsub("%[lupine:warn%] grad of a tensor that is no leaf", "")
+      pipe:close()
+      return n
+    end
+    assert.equal(1, told(""))
+    assert.equal(0, told("y = x * 2 y:retain_grad()"))
+  end)
+end)
+
 describe("a call of a module by name", function()
   local Net = nn.Module:extend("Net")
   function Net:forward(ids, mask, labels)

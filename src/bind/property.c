@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/autodiff/trace.h"
+#include "src/base/log.h"
 #include "src/bind/bind.h"
 
 typedef enum {
@@ -117,6 +118,18 @@ static int grad_fn_tostring(lua_State *L)
     return 1;
 }
 
+/* Only leaves, and tensors that were told to, keep a gradient. */
+static void warn_of_grad(const LpTensor *t)
+{
+    static bool told;
+    if (told || lp_grad_get(t) || lp_is_leaf(t) || lp_retains_grad(t))
+        return;
+    told = true;
+    lp_log(LP_LOG_WARN,
+           "grad of a tensor that is no leaf is read: backward keeps none "
+           "there unless retain_grad() was called before");
+}
+
 static int push_grad_fn(lua_State *L, const LpTensor *t)
 {
     const char *name = lp_grad_fn_name(t);
@@ -165,6 +178,7 @@ static int get_property(lua_State *L, LpTensor *t, Property p)
         lua_pushboolean(L, lp_requires_grad(t));
         return 1;
     case PROP_GRAD:
+        warn_of_grad(t);
         lp_push_tensor(L, lp_grad_get(t));
         return 1;
     case PROP_GRAD_FN:

@@ -8,6 +8,7 @@ local check = require("lupine.check")
 local class = require("lupine.class")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
+local warn = require("lupine.warn")
 
 local M = {}
 
@@ -69,6 +70,16 @@ function LRScheduler:set_lrs(rates)
   end
 end
 
+-- A step of one's own, or on a device, is not seen.
+local function warn_of_order(self)
+  local optimizer = self.optimizer
+  local seen = optimizer.step == require("torch.optim.optimizer").step
+  if seen and not optimizer._stepped and not optimizer._link then
+    warn("%s:step() is called before the optimizer's first step: the first value of the "
+      .. "learning rate is skipped", getmetatable(self).__name)
+  end
+end
+
 --- One more step; with `epoch` the rates of that step.
 function LRScheduler:step(epoch)
   check.method(self, LRScheduler, "step")
@@ -76,6 +87,9 @@ function LRScheduler:step(epoch)
     self.last_epoch = epoch
     self:set_lrs(self.closed and self:closed_lrs() or self:get_lr())
     return
+  end
+  if self.last_epoch == 0 and not self.initial then
+    warn_of_order(self)
   end
   self.last_epoch = self.last_epoch + 1
   self:set_lrs(self:get_lr())

@@ -264,6 +264,7 @@ function Optimizer:step(closure)
   torch.no_grad(function()
     step_groups(self)
   end)
+  self._stepped = true
   hooks.run(self._post_hooks, self, { closure })
   return loss
 end

@@ -56,7 +56,55 @@ local function copy_state(param, name, value)
   return value:detach():clone()
 end
 
-local function check_groups(self, groups)
+local function names(t)
+  local out = {}
+  for name in pairs(t) do
+    out[#out + 1] = name ~= "params" and tostring(name) or nil
+  end
+  table.sort(out)
+  return #out > 0 and table.concat(out, ", ") or "none"
+end
+
+-- An option that is missing in a group while others are foreign to this class.
+local function check_options(self, group, g)
+  local missing, foreign
+  for name in pairs(self.defaults) do
+    missing = group[name] == nil and self.param_groups[g][name] ~= nil and name or missing
+  end
+  for name in pairs(group) do
+    local own = self.defaults[name] ~= nil or self._names[name] or name == "params"
+      or name == "initial_lr" or self.param_groups[g][name] ~= nil
+    foreign = not own and name or foreign
+  end
+  errors.check(not missing or not foreign, "ValueError",
+    "load_state_dict: %s has an option '%s', which group %d of the state lacks (it has %s): it is "
+    .. "of another optimizer", getmetatable(self).__name, missing, g - 1, names(group))
+end
+
+-- The states that a parameter's update needs are there, if any is.
+local function check_states(self, own, group, states)
+  local Optimizer = require("torch.optim.optimizer")
+  if self.update ~= Optimizer.update or self.update_rule == Optimizer.update_rule then
+    return
+  end
+  local merged = {}
+  for _, options in ipairs({ own, group }) do
+    for name, value in pairs(options) do
+      merged[name] = value
+    end
+  end
+  for i, number in ipairs(group.params) do
+    local state = states[number] or {}
+    for _, what in ipairs(next(state) and self:update_rule(merged, own.params[i]).inputs or {}) do
+      local name = what and what:match("^state:(.+)$")
+      errors.check(not name or state[name] ~= nil or not is_public(self, name), "ValueError",
+        "load_state_dict: the state of parameter %s lacks '%s' (it has %s): it is of another "
+        .. "optimizer", tostring(number), name, names(state))
+    end
+  end
+end
+
+local function check_groups(self, groups, states)
   errors.check(#groups == #self.param_groups, "ValueError",
     "loaded state dict has a different number of parameter groups: %d, this optimizer has %d",
     #groups, #self.param_groups)
@@ -65,16 +113,19 @@ local function check_groups(self, groups)
       "loaded state dict contains a parameter group that doesn't match the size of optimizer's "
       .. "group: group %d has %d parameters, this optimizer's %d", g, #group.params,
       #self.param_groups[g].params)
+    check_options(self, group, g)
+    check_states(self, self.param_groups[g], group, states)
   end
 end
 
 --- Takes over the values of state_dict; parameters match by their order.
---- error: ValueError for groups of other number or sizes
+--- error: ValueError for groups of other number or sizes, for another
+--- optimizer's state
 function M:load_state_dict(dict)
   errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
     and type(dict.state) == "table", "TypeError",
     "load_state_dict: expected {state = …, param_groups = …}, got %s", check.describe(dict))
-  check_groups(self, dict.param_groups)
+  check_groups(self, dict.param_groups, dict.state)
   local params, by_number, at = each_param(self), {}, 0
   for g, group in ipairs(dict.param_groups) do
     local own = self.param_groups[g]

@@ -34,6 +34,37 @@ local CASES = {
     { -3.5293331, 2.1679306, -1.3671262 }, { { -4.0124898, 0.321919 } } },
 }
 
+describe("load_state_dict of another optimizer's state", function()
+  local w = torch.nn.Parameter(torch.ones(2))
+  local function stepped(name, options)
+    local opt = torch.optim[name]({ w }, options)
+    w.grad = torch.ones(2)
+    opt:step()
+    return opt:state_dict()
+  end
+
+  it("is an error that names what is missing", function()
+    local raises = helper.raises
+    local adam, sgd = torch.optim.Adam({ w }), torch.optim.SGD({ w }, { lr = 1, momentum = 0.9 })
+    for _, momentum in ipairs({ 0, 0.9 }) do
+      raises("ValueError", "Adam has an option '%a+', which group 0 of the state lacks", function()
+        adam:load_state_dict(stepped("SGD", { lr = 1, momentum = momentum }))
+      end)
+    end
+    raises("ValueError", "SGD has an option '%a+', which group 0", function()
+      sgd:load_state_dict(stepped("Adam"))
+    end)
+    raises("ValueError", "parameter 0 lacks 'exp_avg' %(it has exp_inf, step%)", function()
+      local other = adam:state_dict()
+      other.state[0] = { step = torch.zeros({}), exp_inf = torch.ones(2) }
+      adam:load_state_dict(other)
+    end)
+    assert.same({}, adam.state)
+    adam:load_state_dict(stepped("AdamW"))
+    sgd:load_state_dict(stepped("SGD", { lr = 1 }))
+  end)
+end)
+
 describe("an optimizer", function()
   for i, case in ipairs(CASES) do
     it(("updates as PyTorch's %s (%d)"):format(case[1], i), function()

@@ -5,6 +5,8 @@
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
+local signatures = require("lupine.signatures")
+local warn = require("lupine.warn")
 
 local OLD = "size_average=None, reduce=None, reduction='mean'"
 
@@ -16,6 +18,50 @@ local function reduction_of(size_average, reduce, reduction)
     return "none"
   end
   return size_average == false and "sum" or "mean"
+end
+
+-- An argument by position or in the last table.
+local function argument(i, name, ...)
+  local value, last = (select(i, ...)), (select(-1, ...))
+  return type(value) == "userdata" and value or type(last) == "table" and last[name] or nil
+end
+
+local function warn_sizes(name, ...)
+  local input, target = argument(1, "input", ...), argument(2, "target", ...)
+  if core.is_tensor(input) and core.is_tensor(target) and not input:is_same_size(target) then
+    warn("%s: the target's size %s differs from the input's %s: they are broadcast, which is "
+      .. "likely not meant", name, tostring(target.shape), tostring(input.shape))
+  end
+end
+
+local function warn_mean(name, ...)
+  local last = select(-1, ...)
+  local how = type(last) == "table" and last.reduction or (select(5, ...))
+  if how == nil and (select(3, ...)) == nil or how == "mean" then
+    warn("%s: reduction 'mean' divides by the number of elements; 'batchmean', by the size of the "
+      .. "batch, is the Kullback-Leibler divergence", name)
+  end
+end
+
+-- Operators whose arguments are looked at first.
+local WARNED = {
+  ["mse_loss(input, target, " .. OLD .. ")"] = warn_sizes,
+  ["l1_loss(input, target, " .. OLD .. ")"] = warn_sizes,
+  ["smooth_l1_loss(input, target, " .. OLD .. ", beta=1.0)"] = warn_sizes,
+  ["huber_loss(input, target, reduction='mean', delta=1.0)"] = warn_sizes,
+  ["kl_div(input, target, " .. OLD .. ", log_target=False)"] = warn_mean,
+}
+
+local function define_warned(M, F, sig, look)
+  local name = sig:match("^[%w_]+")
+  local plain = F[name]
+  M[name] = function(...)
+    if select("#", ...) > 0 then
+      look(name, ...)
+    end
+    return plain(...)
+  end
+  signatures.note(M[name], sig)
 end
 
 local function check_margin(name, margin)
@@ -34,6 +80,10 @@ return function(F)
       local how = reduction_of(a[a.n - 2], a[a.n - 1], a[a.n])
       return final(fn(table.unpack(a, 1, a.n - 3)), how)
     end)
+  end
+
+  for sig, look in pairs(WARNED) do
+    define_warned(M, F, sig, look)
   end
 
   -- Values are checked where there are some.
