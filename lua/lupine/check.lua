@@ -21,7 +21,31 @@ function M.is_none(v)
   return type(torch) == "table" and rawequal(v, rawget(torch, "none"))
 end
 
---- What a value is, for a message: `int 3`, `string "x"`, `OutputMode.All`.
+local function is_tensor(v)
+  local torch = package.loaded["torch"]
+  return type(torch) == "table" and torch.is_tensor(v)
+end
+
+-- The most names that are shown of a table.
+local MOST_KEYS = 5
+
+local function describe_table(t)
+  if #t > 0 then
+    return ("a list of %d"):format(#t)
+  elseif next(t) == nil then
+    return "an empty table"
+  end
+  local keys = {}
+  for key in next, t do
+    keys[#keys + 1] = ("'%s'"):format(tostring(key))
+  end
+  table.sort(keys)
+  local more = #keys > MOST_KEYS and ", …" or ""
+  return "a table with " .. table.concat(keys, ", ", 1, math.min(#keys, MOST_KEYS)) .. more
+end
+
+--- What a value is, for a message: `int 3`, `string "x"`, `OutputMode.All`,
+--- `Tensor torch.float32 [2, 3]`, `a list of 2`, `a table with 'lr'`.
 ---@param v any
 ---@return string
 function M.describe(v)
@@ -40,6 +64,14 @@ function M.describe(v)
     return tostring(v)
   elseif class.of(v) then
     return class.of(v).__name
+  elseif t == "table" and getmetatable(v) == nil then
+    return describe_table(v)
+  elseif t == "userdata" and is_tensor(v) then
+    local sizes = {}
+    for i = 1, v:dim() do
+      sizes[i] = tostring(v.shape[i])
+    end
+    return ("Tensor %s [%s]"):format(tostring(v.dtype), table.concat(sizes, ", "))
   end
   return t
 end
@@ -262,8 +294,8 @@ function M.list(where, what, list, ...)
     and not M.is_keywords(list) then
     return M.dense(list, where)
   end
-  errors.raise("TypeError", "%s: expected one list of %s, %s({a, b}), got %s", where, what, where,
-    shown)
+  errors.raise("TypeError", "%s: expected one list of %s, %s, got %s", where, what,
+    where:find("%s") and "{a, b}" or where .. "({a, b})", shown)
 end
 
 --- Is `self` an object of the class, and not what a call with a point gives?

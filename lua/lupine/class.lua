@@ -65,6 +65,9 @@ function class_mt.__tostring(cls)
 end
 
 function statics.new(cls, ...)
+  if not is_class(cls) then
+    error("new is a method of the class: call the class itself, Name(...), or Name:new(...)", 2)
+  end
   local self = setmetatable({}, cls)
   self:setup()
   self:init(...)

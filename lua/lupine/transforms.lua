@@ -145,6 +145,10 @@ define("Normalize", function(self, ...)
 end, function(self, x)
   errors.check(x:is_floating_point(), "TypeError",
     "Normalize: expected a floating tensor, got %s; ToTensor makes one", tostring(x.dtype))
+  for name, list in pairs({ mean = self.mean, std = self.std }) do
+    errors.check(#list == 1 or #list == x:size(-3), "ValueError",
+      "Normalize: %s has %d values, the image %d channels", name, #list, x:size(-3))
+  end
   local kind = { dtype = x.dtype }
   local mean = torch().tensor(self.mean, kind):reshape({ -1, 1, 1 })
   local std = torch().tensor(self.std, kind):reshape({ -1, 1, 1 })

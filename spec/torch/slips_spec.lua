@@ -279,7 +279,7 @@ describe("a warning", function()
 
   it("tells of a target that is broadcast", function()
     for i, name in ipairs({ "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss" }) do
-      once(name .. ": the target's size torch.Size([" .. i .. "1]) differs from the input's", function()
+      once(name .. ": the target's size torch.Size([" .. i .. "1]) differs", function()
         F[name](torch.randn(i * 10 + 1, 1), torch.randn(i * 10 + 1))
       end)
       assert.equal("", helper.logged(function()
@@ -325,6 +325,78 @@ describe("a warning", function()
     end
     assert.equal(1, told(""))
     assert.equal(0, told("y = x * 2 y:retain_grad()"))
+  end)
+end)
+
+describe("a wrong argument", function()
+  local F, S = nn.functional, torch.optim.lr_scheduler
+  local q, ps = torch.randn(2, 3, 4), { nn.Parameter(torch.ones(2)) }
+  local opt = torch.optim.SGD(ps, { lr = 1 })
+  local Net = nn.Module:extend("Net")
+
+  it("of schedulers, distributions and modules is named", function()
+    raises("TypeError", "MultiStepLR: milestones: expected one list of epochs, {a, b}, got int 3",
+      function() S.MultiStepLR(opt, 3) end)
+    for _, name in ipairs({ "LambdaLR", "MultiplicativeLR" }) do
+      raises("TypeError", name .. ": lr_lambda must be a function .* is int 3", function()
+        S[name](opt, 3)
+      end)
+    end
+    raises("TypeError", 'Normal: log_prob: value: expected a Tensor or a number, got string "a"',
+      function() torch.distributions.Normal(0., 1.):log_prob("a") end)
+    raises("TypeError", "new is a method of the class", function() Net.new() end)
+    assert.has_error(function() require("lupine.class").new("Point").new() end,
+      "new is a method of the class: call the class itself, Name(...), or Name:new(...)")
+    raises("TypeError", "Net.forward: expected a function, got int 1", function()
+      Net().forward = 1
+    end)
+  end)
+
+  it("that no form names is described, and listed with the forms", function()
+    raises("TypeError", "argument 'generator' %(by name%) must be a torch.Generator, not int 5\n"
+      .. ".*randn%(.*, bool requires_grad=False, Device%? device=None, "
+      .. "Generator%? generator=None%)",
+      function() torch.randn(2, { generator = 5 }) end)
+    raises("TypeError", "did you mean 'inplace'%?\nAllowed:\n  relu%(Tensor self, %*, "
+      .. "bool inplace=False%) %-> Tensor", function() F.relu(q, { inplase = true }) end)
+  end)
+
+  it("of a loss or a mask is named with what is allowed", function()
+    local logp = torch.randn(5, 1, 3):log_softmax(2)
+    raises("RuntimeError", "ctc_loss: targets: label 1 of sample 0 is 3, allowed are 0 to 2",
+      function() F.ctc_loss(logp, torch.tensor({ { 1, 3 } }), { 5 }, { 2 }) end)
+    local layer = nn.TransformerEncoderLayer(4, 2, 8)
+    raises("RuntimeError", "key_padding_mask must have shape %(3, 2%), got %(2, 2%)", function()
+      layer(q, { src_key_padding_mask = torch.zeros(2, 2):bool() })
+    end)
+    raises("RuntimeError", "attn_mask must have shape %(2, 2%) or %(6, 2, 2%), got %(3, 2%)",
+      function() layer(q, { src_mask = torch.zeros(3, 2) }) end)
+    raises("ValueError", "Normalize: .* has 2 values, the image 3 channels", function()
+      require("lupine.transforms").Normalize({ 1, 2 }, { 1, 2 })(torch.ones(3, 2, 2))
+    end)
+  end)
+
+  it("is told by the function that was called", function()
+    local at = torch.tensor({ 5 })
+    raises("IndexError", "^index_add: index 5 is out of bounds", function()
+      torch.ones(2, 2):index_add_(0, at, torch.ones(1, 2))
+    end)
+    raises("ValueError", "^cross_entropy: expected an input", function()
+      F.cross_entropy(torch.ones(2, 3), torch.zeros(3, { dtype = torch.int64 }))
+    end)
+    raises("IndexError", "^gather: ", function() torch.ones(2):gather(0, at) end)
+  end)
+
+  it("that is a table or a tensor is described", function()
+    raises("TypeError", "got a table with 'param'", function()
+      torch.optim.SGD({ { param = ps } }, { lr = 1 })
+    end)
+    raises("TypeError", "got Tensor torch.float32 %[1, 3, 4%]", function()
+      nn.LSTM(4, 4)(q, torch.zeros(1, 3, 4))
+    end)
+    raises("TypeError", "got a list of 1", function()
+      torch.optim.Adam(ps, { betas = { .9 } })
+    end)
   end)
 end)
 

@@ -19,6 +19,9 @@
  */
 /* Raises `e` as an object of torch.errors; does not return. */
 int lp_bind_fail(lua_State *L, const LpErr *e);
+/* The same for a call of `op`: what an operator inside it says is said in the
+ * name of `op`. */
+int lp_bind_fail_in(lua_State *L, LpErr *e, const LpOp *op);
 /* The same of a code and a message. */
 int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -93,9 +93,21 @@ static void say_many(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
                  m->form->n_positional, c->n_pos);
 }
 
+/* In the order of lp_special_names. */
+static const struct {
+    const char *what, *schema;
+} SPECIAL[] = {
+    {"a Tensor, or a list of one for each result", "Tensor? out=None"},
+    {"a bool", "bool requires_grad=False"},
+    {"a torch.device", "Device? device=None"},
+    {"a bool", "bool inplace=False"},
+    {"a torch.Generator", "Generator? generator=None"},
+};
+
 static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
 {
     const LpFormArg *a = &m->form->arg[m->arg];
+    char given[LP_DESCRIBE];
     switch (m->why) {
     case LP_MISS_TYPE:
     case LP_MISS_ELEMENT:
@@ -116,8 +128,10 @@ static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
         say_key(c, m, buf, size);
         return;
     case LP_MISS_SPECIAL:
-        snprintf(buf, size, "keyword argument '%s' has a wrong value",
-                 lp_special_names[m->arg]);
+        lua_getfield(c->L, c->kw, lp_special_names[m->arg]);
+        snprintf(buf, size, "argument '%s' (by name) must be %s, not %s",
+                 lp_special_names[m->arg], SPECIAL[m->arg].what,
+                 lp_describe(c->L, -1, given));
         return;
     }
 }
@@ -129,6 +143,31 @@ static int public_length(const LpForm *f)
     return end ? (int)(end - f->text) : (int)strlen(f->text);
 }
 
+/* The form with the keywords that stand in no form's text. */
+static size_t show_form(const LpFormCall *c, const LpForm *f, char *buf,
+                        size_t size)
+{
+    const char *arrow = strstr(f->text, ") -> ");
+    int n = public_length(f);
+    int head = arrow && arrow - f->text < n ? (int)(arrow - f->text) : n;
+    size_t used = (size_t)snprintf(buf, size, "\n  %.*s", head, f->text);
+    bool bare = head > 0 && f->text[head - 1] == '(';
+    bool star = memmem(f->text, (size_t)head, "*,", 2) != NULL;
+    for (int i = 0; lp_special_names[i] && head < n && used < size; i++) {
+        if (!lp_special_allowed(c, f, i))
+            continue;
+        used += (size_t)snprintf(buf + used, size - used, "%s%s%s",
+                                 bare ? "" : ", ", star ? "" : "*, ",
+                                 SPECIAL[i].schema);
+        star = true;
+        bare = false;
+    }
+    if (used < size)
+        used += (size_t)snprintf(buf + used, size - used, "%.*s", n - head,
+                                 f->text + head);
+    return used;
+}
+
 int lp_call_complain(LpFormCall *c, const LpMiss *best)
 {
     char what[320], forms[560];
@@ -136,10 +175,7 @@ int lp_call_complain(LpFormCall *c, const LpMiss *best)
     say(c, best, what, sizeof what);
     forms[0] = '\0';
     for (int i = 0; i < c->ov->n && used < sizeof forms; i++) {
-        const LpForm *f = c->ov->form[i];
-        int n = snprintf(forms + used, sizeof forms - used, "\n  %.*s",
-                         public_length(f), f->text);
-        used += (size_t)n;
+        used += show_form(c, c->ov->form[i], forms + used, sizeof forms - used);
     }
     return lp_raise(c->L, LP_E_TYPE, "%s(): %s\nAllowed:%s", c->ov->name, what,
                     forms);

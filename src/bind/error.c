@@ -1,11 +1,13 @@
 /* The error bridge: an LpErr becomes an object of the classes in torch.errors,
  * made by errors.new(class, type, message, location), which also finds the
  * script's line. The location is the record's context, if it has one. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/interrupt.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
+#include "src/ir/op.h"
 
 static const char key_kept; /* registry: the value of a failed callback */
 
@@ -54,6 +56,29 @@ int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
     lp_vfail(&e, code, fmt, ap);
     va_end(ap);
     return lp_bind_fail(L, &e);
+}
+
+/* "gather: …" of an operator that `op` was made into -> "NAME: …". */
+static void name_called(LpErr *e, const LpOp *op)
+{
+    char inner[64], rest[sizeof e->msg];
+    size_t n = strspn(e->msg, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    if (e->code == LP_E_LUA || op->name[0] == '_' || n == 0 ||
+        n >= sizeof inner || strncmp(e->msg + n, ": ", 2) != 0)
+        return;
+    memcpy(inner, e->msg, n);
+    inner[n] = '\0';
+    if (strcmp(inner, op->name) == 0 || !lp_op_find(inner))
+        return;
+    memcpy(rest, e->msg + n, strlen(e->msg + n) + 1);
+    snprintf(e->msg, sizeof e->msg, "%.63s%.*s", op->name,
+             (int)(sizeof rest - 64), rest);
+}
+
+int lp_bind_fail_in(lua_State *L, LpErr *e, const LpOp *op)
+{
+    name_called(e, op);
+    return lp_bind_fail(L, e);
 }
 
 static int lower(char c)

@@ -190,7 +190,7 @@ int lp_call_push(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
         box[i] = lp_push_box(L);
     while (lp_op_call(op, in, n_in, attr, out, &n, &e) != LP_OK)
         if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+            return lp_bind_fail_in(L, &e, op);
     for (int i = 0; i < n; i++) {
         if (i < n_results)
             box[i]->p = out[i];

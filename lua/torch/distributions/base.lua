@@ -101,6 +101,9 @@ for _, name in ipairs({ "log_prob", "cdf", "icdf" }) do
     local f = getmetatable(self).body[name]
     errors.check(f, "NotImplementedError", "%s has no %s", getmetatable(self).__name, name)
     if not core.is_tensor(value) then
+      errors.check(type(value) == "number", "TypeError",
+        "%s: %s: value: expected a Tensor or a number, got %s", getmetatable(self).__name, name,
+        check.describe(value))
       value = torch().tensor(value + 0.0)
     end
     local support = getmetatable(self).body.support

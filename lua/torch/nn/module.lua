@@ -33,6 +33,8 @@ Module.tracer = nil
 -- ---- fields ----------------------------------------------------------------
 
 function Module.new(cls, ...)
+  errors.check(class.is_class(cls), "TypeError",
+    "new is a method of the class: call the class itself, Net(...), or Net:new(...)")
   local self = setmetatable({
     _parameters = ordered.registry(),
     _buffers = ordered.registry(),
@@ -100,6 +102,11 @@ local function replace(self, key, value)
   return false
 end
 
+local function callable(v)
+  local mt = getmetatable(v)
+  return check.is_none(v) or type(v) == "function" or type(mt) == "table" and mt.__call ~= nil
+end
+
 local function drop(self, key, keep)
   for _, name in ipairs({ "_parameters", "_buffers", "_modules" }) do
     if name ~= keep then
@@ -118,6 +125,8 @@ function Module.__newindex(self, key, value)
     drop(self, key, "_modules")
     self._modules:set(key, value)
   elseif not replace(self, key, value) then
+    errors.check(key ~= "forward" or callable(value), "TypeError",
+      "%s.forward: expected a function, got %s", getmetatable(self).__name, check.describe(value))
     local tracer = rawget(Module, "tracer")
     if tracer and tracer.assign then
       tracer.assign(self, key, self._fields[key])

@@ -176,6 +176,12 @@ local function each_lambda(self, what)
   end
   errors.check(type(given) ~= "table" or class.of(given) or #given == #list, "ValueError",
     "Expected %d lr_lambdas, but got %d", #list, type(given) == "table" and #given or 1)
+  for i, fn in ipairs(list) do
+    local mt = getmetatable(fn)
+    errors.check(type(fn) == "function" or type(mt) == "table" and mt.__call, "TypeError",
+      "%s: %s must be a function of the epoch, or a list of one for each group; that of group %d "
+      .. "is %s", getmetatable(self).__name, what, i - 1, check.describe(fn))
+  end
   self.lr_lambdas = list
 end
 
@@ -209,6 +215,9 @@ define("StepLR(optimizer, step_size, gamma=0.1, last_epoch=-1)", {
 })
 
 define("MultiStepLR(optimizer, milestones, gamma=0.1, last_epoch=-1)", {
+  prepare = function(self)
+    check.list("MultiStepLR: milestones", "epochs", self.milestones)
+  end,
   next_lr = function(self, lr, _, epoch)
     for _, at in ipairs(self.milestones) do
       lr = at == epoch and lr * self.gamma or lr

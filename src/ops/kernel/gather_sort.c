@@ -9,7 +9,7 @@
 #include "src/ops/kernel/copy.h"
 
 #define CHUNK 256
-#define SMALL 16 /* insertion sort below */
+#define SMALL 16  /* insertion sort below */
 #define MANY 4096 /* by digits from here on */
 #define DIGIT 11  /* bits */
 

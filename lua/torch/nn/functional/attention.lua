@@ -27,6 +27,23 @@ local function attend(F, q, k, v, mask, dropout, scale)
   return weights:matmul(v), weights
 end
 
+local function text(sizes)
+  return "(" .. table.concat(sizes, ", ") .. ")"
+end
+
+-- error: RuntimeError for a mask of none of the shapes
+local function check_mask(name, mask, allowed)
+  local got, shown = mask and text(mask.shape), {}
+  for i, sizes in ipairs(allowed) do
+    shown[i] = text(sizes)
+    if got == shown[i] then
+      return
+    end
+  end
+  errors.check(not mask, "RuntimeError", "multi_head_attention_forward: %s must have shape %s, "
+    .. "got %s", name, table.concat(shown, " or "), got)
+end
+
 return function(F)
   local M = {}
 
@@ -119,6 +136,10 @@ return function(F)
       if single then
         query, key, value = query:unsqueeze(1), key:unsqueeze(1), value:unsqueeze(1)
       end
+      local length, n, keys = query:size(0), query:size(1), key:size(0)
+      check_mask("key_padding_mask", key_padding_mask, single and { { keys }, { 1, keys } }
+        or { { n, keys } })
+      check_mask("attn_mask", attn_mask, { { length, keys }, { n * heads, length, keys } })
       local out, weights = batched({
         query = query, key = key, value = value, weight = weight, bias = bias, bias_k = bias_k,
         bias_v = bias_v, zero = zero, dropout = dropout, out_weight = out_weight,

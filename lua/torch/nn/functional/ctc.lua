@@ -46,6 +46,18 @@ local function rows_of(targets, target_lengths)
   return torch.tensor(out, { dtype = torch.int64 })
 end
 
+-- Labels behind a row's length are not looked at.
+local function check_labels(rows, lengths, classes)
+  local list = numbers(rows)
+  for i, row in ipairs(list and lengths and list or {}) do
+    for s = 1, math.min(lengths[i], #row) do
+      errors.check(row[s] >= 0 and row[s] < classes, "RuntimeError",
+        "ctc_loss: targets: label %d of sample %d is %d, allowed are 0 to %d", s - 1, i - 1,
+        row[s], classes - 1)
+    end
+  end
+end
+
 -- Labels with blanks around each, [N, 2 S + 1], and where a label may follow
 -- the one before the blank between them (0, else NEVER).
 local function extended(rows, blank, dtype)
@@ -146,6 +158,7 @@ return function(F)
         "ctc_loss: blank must be in label range 0 to %d, got %d", logp:size(2) - 1, blank)
       local rows = targets:dim() == 2 and targets:to(torch.int64)
         or rows_of(targets, target_known)
+      check_labels(rows, target_known, logp:size(2))
       local labels, skip = extended(rows, blank, logp.dtype)
       local loss, at_end = likelihood(F, logp, labels, skip, input_lengths, target_lengths)
       loss = loss + softmax_share(logp, input_lengths)
