@@ -49,4 +49,15 @@ describe("src/base", function()
     assert.equal("3\n", (program.shell("OMP_THREAD_LIMIT= OMP_NUM_THREADS=3 " .. ask)))
     assert.equal("2\n", (program.shell("OMP_THREAD_LIMIT=2 OMP_NUM_THREADS=3,2 " .. ask)))
   end)
+
+  it("asks for large pages under large blocks, where the system has them", function()
+    if not io.open("/sys/kernel/mm/transparent_hugepage/enabled") then
+      return
+    end
+    local script = [[
+      local x = require("torch").zeros(4 * 1024 * 1024)
+      local _, n = io.open("/proc/self/smaps"):read("a"):gsub("VmFlags:[^\n]* hg", "")
+      print(x:size(0), n > 0)]]
+    assert.equal("4194304\ttrue\n", (program.shell(program.host .. " -e '" .. script .. "'")))
+  end)
 end)

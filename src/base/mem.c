@@ -10,6 +10,7 @@
 #include "src/base/checked.h"
 
 #define ALIGN 64
+#define LARGE ((size_t)2 << 20) /* blocks from here on lie on large pages */
 #define CHUNK ((size_t)32 * 1024)
 #define MAPPED ((size_t)256 * 1024) /* of lp_zeros: own pages from here on */
 
@@ -66,13 +67,40 @@ void *lp_realloc(void *p, size_t n)
     return may_allocate() ? realloc(p, n ? n : 1) : NULL;
 }
 
+/* The whole pages within p[0..n). */
+static size_t whole_pages(void *p, size_t n, void **from)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)p + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)p + n) & ~(page - 1);
+    *from = (void *)first;
+    return end > first ? end - first : 0;
+}
+
+/* Asks for large pages where they fit into p[0..n), before it is touched. The
+ * system may refuse; its answer does not matter. Through 4 KB pages a step over
+ * tens of megabytes takes a fifth to two thirds longer. */
+static void large_pages(void *p, size_t n)
+{
+#ifdef MADV_HUGEPAGE
+    void *from;
+    size_t bytes = whole_pages(p, n, &from);
+    (void)madvise(from, bytes, MADV_HUGEPAGE);
+#else
+    (void)p, (void)n;
+#endif
+}
+
 void *lp_alloc_aligned(size_t n)
 {
     size_t m;
     if (!lp_add_size(n, ALIGN - 1, &m) || !may_allocate())
         return NULL;
     m &= ~(size_t)(ALIGN - 1);
-    return counted(aligned_alloc(ALIGN, m ? m : ALIGN));
+    void *p = aligned_alloc(ALIGN, m ? m : ALIGN);
+    if (p && m >= LARGE)
+        large_pages(p, m);
+    return counted(p);
 }
 
 void lp_free(void *p)
@@ -84,11 +112,10 @@ void lp_free(void *p)
 
 void lp_forget(void *p, size_t n)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = ((uintptr_t)p + page - 1) & ~(page - 1);
-    uintptr_t to = ((uintptr_t)p + n) & ~(page - 1);
-    if (to > from)
-        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+    void *from;
+    size_t bytes = whole_pages(p, n, &from);
+    if (bytes)
+        (void)madvise(from, bytes, MADV_DONTNEED);
 }
 
 /* In front of the block stands how much was mapped, 0 if it is malloc's. */
@@ -104,12 +131,18 @@ void *lp_zeros(size_t n)
             memset(p, 0, all);
         return p ? p + ALIGN : NULL;
     }
-    p = may_allocate() ? mmap(NULL, all, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                       : MAP_FAILED;
+    /* Linux aligns a mapping to large pages if it is a multiple of theirs; the
+     * rest of the last one stays untouched. */
+    size_t mapped = all < LARGE ? all : all + (LARGE - all % LARGE);
+    p = may_allocate() && mapped >= all
+            ? mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            : MAP_FAILED;
     if (p == MAP_FAILED)
         return NULL;
-    memcpy(p, &all, sizeof all);
+    if (all >= LARGE)
+        large_pages(p, all);
+    memcpy(p, &mapped, sizeof mapped);
     return counted(p + ALIGN);
 }
 
