@@ -111,13 +111,14 @@ static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
                           const LpDesc *const side[N_SIDES])
 {
     enum { CHANNELS = 32, PRODUCTS = 2048, TILES = 64, FEW = 32, MANY = 512 };
+    enum { SMALL = 256 * 256 }; /* 9 MB transformed; 512 x 512 take 38 */
     bool fits = t == LP_F32 && g->n_spatial == 2 && g->groups == 1 &&
                 side[SRC]->block && side[DST]->block;
     for (int i = 0; i < 2 && fits; i++)
         fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1;
-    int64_t least = g->c_src * g->c_dst < PRODUCTS    ? MANY
-                    : pass == LP_DNN_BACKWARD_WEIGHTS ? FEW
-                                                      : TILES;
+    int64_t products = g->c_src * g->c_dst;
+    bool few = pass == LP_DNN_BACKWARD_WEIGHTS && products <= SMALL;
+    int64_t least = products < PRODUCTS ? MANY : few ? FEW : TILES;
     return fits && g->c_src >= CHANNELS && g->c_dst >= CHANNELS &&
            g->n * ((g->dst[0] + 3) / 4) * ((g->dst[1] + 3) / 4) >= least;
 }
