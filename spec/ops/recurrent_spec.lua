@@ -15,8 +15,8 @@ local CASES = {
   { "RNN", { bidirectional = true } }, { "RNN", { nonlinearity = "relu" } },
 }
 
--- steps, batch, input, hidden
-local SIZES = { { 1, 1, 2, 4 }, { 4, 3, 5, 4 }, { 6, 17, 40, 48 } }
+-- steps, batch, input, hidden; the gradients of the last are summed in chunks
+local SIZES = { { 1, 1, 2, 4 }, { 4, 3, 5, 4 }, { 6, 17, 40, 48 }, { 8, 32, 9, 24 } }
 
 local function layer(case, size, dtype)
   torch.manual_seed(3)
@@ -128,6 +128,22 @@ describe("a recurrent layer as one operator", function()
         return (m(input, hx))
       end
       assert(compiled.same_bits(lupine_compile(whole, { x })(x), whole(x)))
+    end)
+  end)
+
+  it("has the same bits with one thread and with two", function()
+    local before = torch.get_num_threads()
+    each(function(case, size)
+      local all = {}
+      for threads = 1, 2 do
+        torch.set_num_threads(threads)
+        local m, x, hx = layer(case, size, torch.float32)
+        all[threads] = everything(m, x, hx, m(x, hx))
+      end
+      torch.set_num_threads(before)
+      for i, first in ipairs(all[1]) do
+        assert(compiled.same_bits(first:detach(), all[2][i]:detach()))
+      end
     end)
   end)
 

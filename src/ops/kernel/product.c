@@ -10,10 +10,13 @@ static LpStatus matrix(LpDtype t, int64_t rows, int64_t cols, int64_t rs,
     return lp_dnn_plain(t, 2, shape, strides, out, e);
 }
 
-static LpStatus library(LpProduct *p, bool repeat, LpErr *e)
+static LpStatus library(LpProduct *p, int flags, LpErr *e)
 {
     const LpGemmArgs *g = &p->g;
+    bool repeat = flags & LP_PRODUCT_REPEAT;
     LpDnnMatmul d = {.threads = p->threads};
+    if (flags & LP_PRODUCT_ADD)
+        d.post[d.n_post++] = (LpDnnPost){.kind = LP_DNN_POST_SUM, .alpha = 1};
     LpDnnLayout plain;
     LP_TRY(matrix(p->t, g->m, g->k, g->a_rs, g->a_cs, &d.src, e));
     LP_TRY(matrix(p->t, g->k, g->n, g->b_rs, g->b_cs, &plain, e));
@@ -33,15 +36,24 @@ static LpStatus library(LpProduct *p, bool repeat, LpErr *e)
     return LP_OK;
 }
 
+bool lp_product_library(LpDtype t, int64_t m, int64_t n, int64_t k)
+{
+    return t == LP_F32 && m * n * k > TINY;
+}
+
 LpStatus lp_product_init(LpProduct *p, LpDtype t, const LpGemmArgs *g,
-                         int threads, bool repeat, LpErr *e)
+                         int threads, int flags, LpErr *e)
 {
     *p = (LpProduct){.g = *g, .t = t, .threads = threads < 1 ? 1 : threads};
-    if (t != LP_F32 || g->m * g->n * g->k <= TINY) {
-        *(repeat ? &p->packed_bytes : &p->work_bytes) = lp_gemm_work(g, t);
+    if (!(flags & LP_PRODUCT_PART) &&
+        !lp_product_library(t, g->m, g->n, g->k)) {
+        LP_FAIL_IF(flags & LP_PRODUCT_ADD, e, LP_E_INTERNAL,
+                   "a product of this size or type cannot add");
+        *(flags & LP_PRODUCT_REPEAT ? &p->packed_bytes : &p->work_bytes) =
+            lp_gemm_work(g, t);
         return LP_OK;
     }
-    LpStatus s = library(p, repeat, e);
+    LpStatus s = library(p, flags, e);
     if (s != LP_OK)
         lp_product_fini(p);
     return s;

@@ -16,9 +16,17 @@ typedef struct LpProduct {
     size_t packed_bytes;    /* 0: weights are used as they lie */
 } LpProduct;
 
-/* c = a b. `repeat`: b serves many runs. */
+enum {
+    LP_PRODUCT_REPEAT = 1, /* b serves many runs */
+    LP_PRODUCT_ADD = 2,    /* c += a b; the library's only */
+    LP_PRODUCT_PART = 4,   /* rows of a product that is the library's */
+};
+
+/* c = a b, or what `flags` say. */
 LpStatus lp_product_init(LpProduct *p, LpDtype t, const LpGemmArgs *g,
-                         int threads, bool repeat, LpErr *e);
+                         int threads, int flags, LpErr *e);
+/* Is a product of this size the library's? */
+bool lp_product_library(LpDtype t, int64_t m, int64_t n, int64_t k);
 void lp_product_fini(LpProduct *p); /* a zeroed one is fine */
 
 /* *ready: b itself, or its packed form in `space` (packed_bytes). */

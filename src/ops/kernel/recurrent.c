@@ -186,7 +186,7 @@ static LpStatus input_product(LpRnn *r, LpErr *e)
                     .b_cs = r->in,
                     .c_rs = r->table ? r->rows : r->kept,
                     .c_cs = 1};
-    return lp_product_init(&r->product[INPUT], r->t, &g, r->threads, false, e);
+    return lp_product_init(&r->product[INPUT], r->t, &g, r->threads, 0, e);
 }
 
 static LpStatus plan(LpRnn *r, LpErr *e)

@@ -35,6 +35,7 @@ typedef struct LpRnn {
     uint32_t need; /* backward: roles */
     int threads;
     int slices;
+    int64_t chunk; /* backward: steps that are summed at once */
     LpProduct product[LP_RNN_MAX_PRODUCT]; /* named by each kernel */
     LpProduct *twin;                       /* owned: of slices 1, 2, … */
     size_t space[LP_RNN_MAX_SPACE];        /* offsets in the scratch */
@@ -49,7 +50,7 @@ LpStatus lp_rnn_fill(LpRnn *r, const LpKernelReq *q, const LpDesc *in, int ids,
 
 /* Product i: c[m, n] = a b; ta, tb: transposed as they lie. */
 LpStatus lp_rnn_product(LpRnn *r, int i, int64_t m, int64_t n, int64_t k,
-                        bool ta, bool tb, bool repeat, LpErr *e);
+                        bool ta, bool tb, int flags, LpErr *e);
 
 /* Products 0 and 1: of each slice of a step; b serves many steps. */
 LpStatus lp_rnn_step_product(LpRnn *r, int i, int64_t n, int64_t k, bool tb,

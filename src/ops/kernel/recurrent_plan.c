@@ -63,7 +63,7 @@ LpStatus lp_rnn_fill(LpRnn *r, const LpKernelReq *q, const LpDesc *in, int ids,
 }
 
 LpStatus lp_rnn_product(LpRnn *r, int i, int64_t m, int64_t n, int64_t k,
-                        bool ta, bool tb, bool repeat, LpErr *e)
+                        bool ta, bool tb, int flags, LpErr *e)
 {
     LpGemmArgs g = {.m = m,
                     .n = n,
@@ -74,7 +74,7 @@ LpStatus lp_rnn_product(LpRnn *r, int i, int64_t m, int64_t n, int64_t k,
                     .b_cs = tb ? k : 1,
                     .c_rs = n,
                     .c_cs = 1};
-    return lp_product_init(&r->product[i], r->t, &g, r->threads, repeat, e);
+    return lp_product_init(&r->product[i], r->t, &g, r->threads, flags, e);
 }
 
 LpStatus lp_rnn_step_product(LpRnn *r, int i, int64_t n, int64_t k, bool tb,
@@ -89,11 +89,13 @@ LpStatus lp_rnn_step_product(LpRnn *r, int i, int64_t n, int64_t k, bool tb,
                     .b_cs = tb ? k : 1,
                     .c_rs = n,
                     .c_cs = 1};
-    int threads = r->slices > 1 ? 1 : r->threads;
+    int threads = r->slices > 1 ? 1 : r->threads, flags = LP_PRODUCT_REPEAT;
+    if (lp_product_library(r->t, r->batch, n, k)) /* the same for all widths */
+        flags |= LP_PRODUCT_PART;
     for (int s = 0; s < r->slices; s++) {
         LpProduct *p = s == 0 ? &r->product[i]
                               : &r->twin[(s - 1) * LP_RNN_STEP_PRODUCTS + i];
-        LP_TRY(lp_product_init(p, r->t, &g, threads, true, e));
+        LP_TRY(lp_product_init(p, r->t, &g, threads, flags, e));
         if (p->work_bytes > r->apart)
             r->apart = (p->work_bytes + 63) / 64 * 64;
     }

@@ -44,10 +44,10 @@ typedef struct LpRnnLoops {
     void (*output)(int64_t rows, int64_t hidden, const void *gates,
                    const void *c, void *h);
     void (*add)(int64_t n, const void *x, const void *y, void *z);
-    /* row at[r] of sum[n, cols] is the sum of all rows r of x [rows, cols] of
-     * that index, in their order; columns first … last - 1 */
-    void (*scatter)(int64_t rows, int64_t n, int64_t cols, int64_t first,
-                    int64_t last, const void *x, const int64_t *at, void *sum);
+    /* row at[r] of sum [?, cols] += row r of x [rows, cols], in their order;
+     * columns first … last - 1 */
+    void (*scatter)(int64_t rows, int64_t cols, int64_t first, int64_t last,
+                    const void *x, const int64_t *at, void *sum);
     /* sums of columns first … last - 1 of x [rows, cols] */
     void (*columns)(int64_t rows, int64_t cols, int64_t first, int64_t last,
                     const void *x, void *sum);

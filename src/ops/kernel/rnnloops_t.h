@@ -164,13 +164,10 @@ static void F(add)(int64_t n, const void *x, const void *y, void *z)
     EACH c[j] = a[j] + b[j];
 }
 
-static void F(scatter)(int64_t rows, int64_t m, int64_t cols, int64_t first,
-                       int64_t last, const void *x, const int64_t *at,
-                       void *sum)
+static void F(scatter)(int64_t rows, int64_t cols, int64_t first, int64_t last,
+                       const void *x, const int64_t *at, void *sum)
 {
     const int64_t n = last - first;
-    for (int64_t r = 0; r < m; r++)
-        memset((T *)sum + r * cols + first, 0, (size_t)n * sizeof(T));
     for (int64_t r = 0; r < rows; r++) {
         const T *row = (const T *)x + r * cols + first;
         T *to = (T *)sum + at[r] * cols + first;
