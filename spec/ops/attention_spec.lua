@@ -63,6 +63,43 @@ describe("scaled_dot_product_attention", function()
       formula(q, k, v, hidden), EXACT)
   end)
 
+  it("reads and writes heads where they lie in one wide matrix", function()
+    for _, size in ipairs({ 5, 16, 32, 48 }) do
+      torch.manual_seed(6)
+      local b, t, heads = 2, 70, 3
+      local wide = torch.randn(b, t, 3 * heads * size)
+      local cotangent = torch.randn(b, heads, t, size)
+      local function run(x, attend)
+        local function parted(i)
+          return x:split(heads * size, -1)[i]:view(b, t, heads, size):transpose(1, 2)
+        end
+        local y = attend(parted(1), parted(2), parted(3))
+        return y, torch.autograd.grad(y, { x }, cotangent:to(x.dtype))[1]
+      end
+      local y, g = run(wide:clone():requires_grad_(true), function(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v, { is_causal = true })
+      end)
+      local want, slope = run(wide:double():requires_grad_(true), function(q, k, v)
+        return formula(q, k, v, later(t, t))
+      end)
+      helper.near(y:detach():double(), want:detach(), { 1e-5, 1e-5 })
+      helper.near(g:double(), slope, { 1e-5, 1e-5 })
+    end
+  end)
+
+  it("gives a key far below the others no weight, and one far above them all", function()
+    local q, k = torch.ones(1, 40, 16), torch.zeros(1, 40, 16)
+    local v = torch.arange(40):float():view(1, 40, 1)
+    k:select(1, 7):fill_(100)
+    local y = F.scaled_dot_product_attention(q, k, v, { scale = 1.0 })
+    helper.near(y, torch.full({ 1, 40, 1 }, 7.0), { 0, 0 })
+    k:fill_(0)
+    k:select(1, 7):fill_(-100)
+    local rest = (39 * 40 / 2 - 7) / 39
+    helper.near(F.scaled_dot_product_attention(q, k, v, { scale = 1.0 }),
+      torch.full({ 1, 40, 1 }, rest), { 1e-6, 0 })
+  end)
+
   it("lets several query heads share a key head", function()
     local q = tensors(torch.float64, 4, 4, 3, 3, { 1, 6 })
     local _, k, v = tensors(torch.float64, 4, 5, 3, 3, { 1, 2 })

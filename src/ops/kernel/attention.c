@@ -1,24 +1,28 @@
-/* Attention by blocks of queries: a thread holds the scores of ROWS queries
- * against all keys, never the whole matrix. The gradient computes the scores
- * again; keys and values of one head gather their gradients in one thread, so
- * the bits do not depend on the number of threads. */
-#include <math.h>
+/* Attention by blocks of queries (attnloops_t.h), never the whole score
+ * matrix; the gradient computes the scores again. A head is one thread's, so
+ * the bits do not depend on the number of threads.
+ *
+ * Operands whose rows have no gaps are read and written where they are, such
+ * as the heads of one wide matrix; others are copied to scratch and back. */
 #include <string.h>
 
-#include "src/ops/kernel/gemm.h"
-#include "src/ops/kernel/loops.h"
+#include "src/base/cpu.h"
+#include "src/ops/kernel/attnloops.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
 
-enum { ROWS = 64 };
+enum { Q, K, V, O, DQ, DK, DV, N_MATRIX };
 
 typedef struct Att {
     int64_t heads, q, k, e, v; /* leading product, queries, keys, sizes */
     double scale;
     bool causal, masked;
     int8_t lead;                    /* leading dimensions */
-    int64_t size[LP_MAX_DIMS];      /* of them */
+    uint32_t size[LP_MAX_DIMS];     /* of them: results have as many rows */
     int64_t mask_step[LP_MAX_DIMS]; /* strides of the mask, elements */
+    /* strides: the last leading dimension but one, the last (all of them
+     * where there are more than two), rows */
+    int64_t step[N_MATRIX][3];
 } Att;
 _Static_assert(sizeof(Att) <= LP_PLAIN_PARAM, "Att");
 
@@ -44,15 +48,40 @@ static Att att_of(const LpDesc *q, const LpDesc *k, const LpDesc *v,
     }
     memcpy(a.mask_step, steps, sizeof steps);
     for (int d = 0; d < n - 2; d++) {
-        a.size[d] = q->shape[d];
+        a.size[d] = (uint32_t)q->shape[d];
         a.heads *= q->shape[d];
     }
     return a;
 }
 
-static int64_t mask_at(const Att *a, int64_t head, int64_t row)
+/* The strides of one matrix; whether it is used where it is. */
+static bool steps_of(Att *a, int which, const LpDesc *d, LpDtype compute)
 {
-    int64_t off = row * a->mask_step[a->lead];
+    int n = d->ndim;
+    int64_t rows = d->shape[n - 2], size = d->shape[n - 1];
+    int64_t *step = a->step[which];
+    bool in_place = d->dtype == compute && a->lead <= 2 &&
+                    (d->strides[n - 1] == 1 || size <= 1);
+    step[2] = in_place ? d->strides[n - 2] : size;
+    step[1] = rows * size;
+    step[0] = a->lead == 2 ? rows * size * a->size[1] : 0;
+    for (int i = 0; in_place && i < a->lead; i++)
+        step[2 - a->lead + i] = d->strides[i];
+    return in_place;
+}
+
+static LpAttnRows rows_of(const Att *a, int which, int64_t head, void *at,
+                          LpDtype t)
+{
+    const int64_t *step = a->step[which];
+    int64_t last = a->lead == 2 ? a->size[1] : a->heads;
+    int64_t off = head / last * step[0] + head % last * step[1];
+    return (LpAttnRows){(char *)at + off * (int64_t)lp_dtype_size(t), step[2]};
+}
+
+static int64_t mask_at(const Att *a, int64_t head)
+{
+    int64_t off = 0;
     for (int d = a->lead - 1; d >= 0; d--) {
         off += head % a->size[d] * a->mask_step[d];
         head /= a->size[d];
@@ -60,154 +89,62 @@ static int64_t mask_at(const Att *a, int64_t head, int64_t row)
     return off;
 }
 
-static LpGemmArgs product(int64_t m, int64_t n, int64_t k, bool ta, bool tb)
+/* `at`: by matrix; NULL: not used. */
+static LpAttnHead head_of(const Att *a, int64_t head, void *const *at,
+                          const void *mask, LpDtype t)
 {
-    return (LpGemmArgs){.m = m,
-                        .n = n,
-                        .k = k,
-                        .a_rs = ta ? 1 : k,
-                        .a_cs = ta ? m : 1,
-                        .b_rs = tb ? 1 : n,
-                        .b_cs = tb ? k : 1,
-                        .c_rs = n,
-                        .c_cs = 1};
+    LpAttnHead h = {.n_q = a->q,
+                    .n_k = a->k,
+                    .e = a->e,
+                    .v = a->v,
+                    .scale = a->scale,
+                    .causal = a->causal,
+                    .mask_q = a->mask_step[a->lead],
+                    .mask_k = a->mask_step[a->lead + 1]};
+    LpAttnRows *m[N_MATRIX] = {&h.q,  &h.k,  &h.val, &h.out,
+                               &h.dq, &h.dk, &h.dval};
+    if (mask)
+        h.mask =
+            (const char *)mask + mask_at(a, head) * (int64_t)lp_dtype_size(t);
+    for (int i = 0; i < N_MATRIX; i++)
+        if (at[i])
+            *m[i] = rows_of(a, i, head, at[i], t);
+    return h;
 }
 
-/* Scratch of one thread: scores, their gradient, one product, gemm's own. */
-static size_t scratch(const Att *a, LpDtype t)
+static const LpAttnLoops *loops(LpDtype t)
 {
-    size_t size = lp_dtype_size(t);
-    int64_t wide = a->e > a->v ? a->e : a->v;
-    LpGemmArgs g[3] = {product(ROWS, a->k, wide, false, true),
-                       product(ROWS, wide, a->k, false, false),
-                       product(a->k, wide, ROWS, true, false)};
-    size_t inner = 0;
-    for (int i = 0; i < 3; i++)
-        if (lp_gemm_work(&g[i], t) > inner)
-            inner = lp_gemm_work(&g[i], t);
-    size_t own = (size_t)(2 * ROWS * a->k + (a->k > ROWS ? a->k : ROWS) * wide);
-    return (own * size + inner + 127) / 64 * 64;
+    return &LP_SIMD_PICK(lp_attn_loops)[t == LP_F64];
 }
 
-#define ATTENTION(T, LT, S, EXP)                                               \
-    /* rows of softmax(q k^T scale + mask), from query `first` on */           \
-    static void scores_##S(const Att *a, int64_t head, int64_t first,          \
-                           int64_t rows, const T *q, const T *k,               \
-                           const T *mask, T *p, void *work)                    \
-    {                                                                          \
-        LpGemmArgs g = product(rows, a->k, a->e, false, true);                 \
-        lp_gemm(&g, LT, q + first * a->e, k, p, work, 1);                      \
-        for (int64_t r = 0; r < rows; r++) {                                   \
-            T *row = p + r * a->k, high = -(T)INFINITY, sum = 0;               \
-            int64_t last = a->causal ? first + r + 1 : a->k;                   \
-            int64_t seen = last < a->k ? last : a->k;                          \
-            int64_t step = a->mask_step[a->lead + 1];                          \
-            const T *m =                                                       \
-                a->masked ? mask + mask_at(a, head, first + r) : NULL;         \
-            for (int64_t j = 0; j < seen; j++) {                               \
-                row[j] = row[j] * (T)a->scale + (m ? m[j * step] : 0);         \
-                high = row[j] > high ? row[j] : high;                          \
-            }                                                                  \
-            for (int64_t j = 0; j < seen; j++)                                 \
-                row[j] = row[j] - high;                                        \
-            EXP(row, seen);                                                    \
-            for (int64_t j = 0; j < seen; j++)                                 \
-                sum += row[j];                                                 \
-            for (int64_t j = 0; j < seen; j++)                                 \
-                row[j] /= sum;                                                 \
-            for (int64_t j = seen; j < a->k; j++)                              \
-                row[j] = 0;                                                    \
-        }                                                                      \
-    }                                                                          \
-    static void forward_##S(const Att *a, int64_t head, void *const *in,       \
-                            void *out, void *work)                             \
-    {                                                                          \
-        const T *q = (const T *)in[0] + head * a->q * a->e;                    \
-        const T *k = (const T *)in[1] + head * a->k * a->e;                    \
-        const T *v = (const T *)in[2] + head * a->k * a->v;                    \
-        T *o = (T *)out + head * a->q * a->v, *p = work;                       \
-        void *inner = p + ROWS * a->k;                                         \
-        for (int64_t at = 0; at < a->q; at += ROWS) {                          \
-            int64_t rows = a->q - at < ROWS ? a->q - at : ROWS;                \
-            scores_##S(a, head, at, rows, q, k, in[3], p, inner);              \
-            LpGemmArgs g = product(rows, a->v, a->k, false, false);            \
-            lp_gemm(&g, LT, p, v, o + at * a->v, inner, 1);                    \
-        }                                                                      \
-    }                                                                          \
-    static void add_##S(T *to, const T *x, int64_t n)                          \
-    {                                                                          \
-        for (int64_t i = 0; i < n; i++)                                        \
-            to[i] += x[i];                                                     \
-    }                                                                          \
-    static void backward_##S(const Att *a, int64_t head, void *const *in,      \
-                             void *const *out, void *work)                     \
-    {                                                                          \
-        const T *go = (const T *)in[0] + head * a->q * a->v;                   \
-        const T *q = (const T *)in[1] + head * a->q * a->e;                    \
-        const T *k = (const T *)in[2] + head * a->k * a->e;                    \
-        const T *v = (const T *)in[3] + head * a->k * a->v;                    \
-        T *dq = (T *)out[0] + head * a->q * a->e;                              \
-        T *dk = (T *)out[1] + head * a->k * a->e;                              \
-        T *dv = (T *)out[2] + head * a->k * a->v;                              \
-        T *p = work, *ds = p + ROWS * a->k, *part = ds + ROWS * a->k;          \
-        int64_t wide = a->e > a->v ? a->e : a->v;                              \
-        void *inner = part + (a->k > ROWS ? a->k : ROWS) * wide;               \
-        memset(dk, 0, (size_t)(a->k * a->e) * sizeof *dk);                     \
-        memset(dv, 0, (size_t)(a->k * a->v) * sizeof *dv);                     \
-        for (int64_t at = 0; at < a->q; at += ROWS) {                          \
-            int64_t rows = a->q - at < ROWS ? a->q - at : ROWS;                \
-            scores_##S(a, head, at, rows, q, k, in[4], p, inner);              \
-            LpGemmArgs g = product(rows, a->k, a->v, false, true);             \
-            lp_gemm(&g, LT, go + at * a->v, v, ds, inner, 1);                  \
-            for (int64_t r = 0; r < rows; r++) {                               \
-                T *x = ds + r * a->k, dot = 0;                                 \
-                const T *y = p + r * a->k;                                     \
-                for (int64_t j = 0; j < a->k; j++)                             \
-                    dot += x[j] * y[j];                                        \
-                for (int64_t j = 0; j < a->k; j++)                             \
-                    x[j] = y[j] * (x[j] - dot) * (T)a->scale;                  \
-            }                                                                  \
-            g = product(rows, a->e, a->k, false, false);                       \
-            lp_gemm(&g, LT, ds, k, dq + at * a->e, inner, 1);                  \
-            g = product(a->k, a->e, rows, true, false);                        \
-            lp_gemm(&g, LT, ds, q + at * a->e, part, inner, 1);                \
-            add_##S(dk, part, a->k * a->e);                                    \
-            g = product(a->k, a->v, rows, true, false);                        \
-            lp_gemm(&g, LT, p, go + at * a->v, part, inner, 1);                \
-            add_##S(dv, part, a->k * a->v);                                    \
-        }                                                                      \
-    }
-
-static const LpNum no_param[LP_PW_MAX_PARAM];
-
-static void exp_f32(float *x, int64_t n)
+static size_t scratch(const Att *a, LpDtype t, bool back)
 {
-    const void *in[1] = {x};
-    lp_loop_row(LP_LOOP_exp)->f32(n, x, in, 0, no_param);
+    LpAttnHead h = {.n_q = a->q, .n_k = a->k, .e = a->e, .v = a->v};
+    return (loops(t)->work(&h, back) + 63) / 64 * 64;
 }
 
-static void exp_f64(double *x, int64_t n)
+static void run(const LpPlain *p, void *const *at, const void *mask, void *work,
+                bool back)
 {
-    const void *in[1] = {x};
-    lp_loop_row(LP_LOOP_exp)->f64(n, x, in, 0, no_param);
+    const Att *a = (const void *)p->param;
+    LpDtype t = (LpDtype)p->compute;
+    const LpAttnLoops *loop = loops(t);
+    size_t each = scratch(a, t, back);
+#pragma omp parallel for num_threads(p->threads) schedule(static)
+    for (int i = 0; i < p->threads; i++)
+        for (int64_t n = i; n < a->heads; n += p->threads) {
+            LpAttnHead h = head_of(a, n, at, mask, t);
+            (back ? loop->backward
+                  : loop->forward)(&h, (char *)work + (size_t)i * each);
+        }
 }
-
-ATTENTION(float, LP_F32, f32, exp_f32)
-ATTENTION(double, LP_F64, f64, exp_f64)
 
 static LpStatus forward(const LpPlain *p, void *const *in, void *const *out,
                         void *work, const LpRunCtx *rc, LpErr *e)
 {
     (void)rc, (void)e;
-    const Att *a = (const void *)p->param;
-    size_t each = scratch(a, (LpDtype)p->compute);
-#pragma omp parallel for num_threads(p->threads) schedule(static)
-    for (int t = 0; t < p->threads; t++)
-        for (int64_t h = t; h < a->heads; h += p->threads)
-            if (p->compute == LP_F64)
-                forward_f64(a, h, in, out[0], (char *)work + (size_t)t * each);
-            else
-                forward_f32(a, h, in, out[0], (char *)work + (size_t)t * each);
+    void *at[N_MATRIX] = {[Q] = in[0], [K] = in[1], [V] = in[2], [O] = out[0]};
+    run(p, at, in[3], work, false);
     return LP_OK;
 }
 
@@ -215,15 +152,10 @@ static LpStatus backward(const LpPlain *p, void *const *in, void *const *out,
                          void *work, const LpRunCtx *rc, LpErr *e)
 {
     (void)rc, (void)e;
-    const Att *a = (const void *)p->param;
-    size_t each = scratch(a, (LpDtype)p->compute);
-#pragma omp parallel for num_threads(p->threads) schedule(static)
-    for (int t = 0; t < p->threads; t++)
-        for (int64_t h = t; h < a->heads; h += p->threads)
-            if (p->compute == LP_F64)
-                backward_f64(a, h, in, out, (char *)work + (size_t)t * each);
-            else
-                backward_f32(a, h, in, out, (char *)work + (size_t)t * each);
+    void *at[N_MATRIX] = {
+        [O] = in[0],   [Q] = in[1],   [K] = in[2],  [V] = in[3],
+        [DQ] = out[0], [DK] = out[1], [DV] = out[2]};
+    run(p, at, in[4], work, true);
     return LP_OK;
 }
 
@@ -231,16 +163,26 @@ LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     Att a = att_of(&r->in[0], &r->in[1], &r->in[2], &r->in[3], r->attr);
-    size_t work = scratch(&a, t) * (size_t)r->threads;
-    return lp_plain_prepare(r, k, forward, t, &a, sizeof a, work, e);
+    size_t work = scratch(&a, t, false) * (size_t)r->threads;
+    uint32_t in = 0, out = steps_of(&a, O, &r->out[0], t);
+    for (int i = 0; i < 3; i++)
+        in |= (uint32_t)steps_of(&a, Q + i, &r->in[i], t) << i;
+    return lp_plain_prepare_but(r, k, forward, t, &a, sizeof a, work, in, out,
+                                e);
 }
 
 LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     Att a = att_of(&r->in[1], &r->in[2], &r->in[3], &r->in[4], r->attr);
-    size_t work = scratch(&a, t) * (size_t)r->threads;
-    return lp_plain_prepare(r, k, backward, t, &a, sizeof a, work, e);
+    size_t work = scratch(&a, t, true) * (size_t)r->threads;
+    uint32_t in = steps_of(&a, O, &r->in[0], t), out = 0;
+    for (int i = 0; i < 3; i++) {
+        in |= (uint32_t)steps_of(&a, Q + i, &r->in[1 + i], t) << (1 + i);
+        out |= (uint32_t)steps_of(&a, DQ + i, &r->out[i], t) << i;
+    }
+    return lp_plain_prepare_but(r, k, backward, t, &a, sizeof a, work, in, out,
+                                e);
 }
 
 /* Two products a head; the backward makes the scores again and has five. */

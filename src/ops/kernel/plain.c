@@ -99,6 +99,16 @@ LpStatus lp_plain_prepare(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
                           LpDtype compute, const void *param, size_t n_param,
                           size_t core_work, LpErr *e)
 {
+    return lp_plain_prepare_but(r, k, core, compute, param, n_param, core_work,
+                                0, 0, e);
+}
+
+LpStatus lp_plain_prepare_but(const LpKernelReq *r, LpKernel *k,
+                              LpPlainCore core, LpDtype compute,
+                              const void *param, size_t n_param,
+                              size_t core_work, uint32_t as_is_in,
+                              uint32_t as_is_out, LpErr *e)
+{
     _Static_assert(sizeof(LpPlain) <= sizeof k->inl, "LpPlain too large");
     LpPlain *p = (void *)k->inl;
     LP_FAIL_IF(n_param > sizeof p->param || r->n_in > LP_MAX_IN ||
@@ -114,12 +124,14 @@ LpStatus lp_plain_prepare(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
     size_t total = 0;
     bool ok = true, convert;
     for (int i = 0; i < r->n_in && ok; i++) {
-        if (r->in[i].dtype == LP_DT_NONE)
+        if (r->in[i].dtype == LP_DT_NONE || as_is_in >> i & 1)
             continue;
         ok = place(&r->in[i], compute, &total, &p->off_in[i], &convert);
         p->convert_in |= (uint16_t)(convert << i);
     }
     for (int i = 0; i < r->n_out && ok; i++) {
+        if (as_is_out >> i & 1)
+            continue;
         ok = place(&r->out[i], compute, &total, &p->off_out[i], &convert);
         p->convert_out |= (uint16_t)(convert << i);
     }

@@ -15,7 +15,7 @@ static inline LpDtype lp_plain_type(LpDtype t)
 }
 
 #define LP_PLAIN_MAX_OUT 8
-#define LP_PLAIN_PARAM 288
+#define LP_PLAIN_PARAM 376
 
 typedef struct LpPlain LpPlain;
 /* in[i] is NULL for a hole. `work` has the bytes asked for at preparation. */
@@ -38,6 +38,13 @@ struct LpPlain {
 LpStatus lp_plain_prepare(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
                           LpDtype compute, const void *param, size_t n_param,
                           size_t core_work, LpErr *e);
+
+/* The same, but operands and results named by a bit are passed as they are. */
+LpStatus lp_plain_prepare_but(const LpKernelReq *r, LpKernel *k,
+                              LpPlainCore core, LpDtype compute,
+                              const void *param, size_t n_param,
+                              size_t core_work, uint32_t as_is_in,
+                              uint32_t as_is_out, LpErr *e);
 
 /* What `fini` is when the frame needs one; harmless otherwise. A core that
  * keeps more in k->state sets its own and calls this. */
