@@ -208,29 +208,56 @@ static inline float normal_cdf_f32(float x)
     return t < 0.93f || x != x ? FMAF(0.5f, near, 0.5f) : far;
 }
 
-/* The derivative of x * normal_cdf(x), cdf + x * density, from one exponential:
- * cdf(-a) is exp(-a^2 / 2) times a smooth function, a polynomial in
- * s = a / 3 - 1 of a in [0, 6]; beyond, cdf(-a) is below 1e-9. */
+/* e^x of x in [-87, 0]: the exponent is added in one piece. */
+static inline float exp_falling_f32(float x)
+{
+    uint32_t n;
+    float r = exp_reduce(x, &n);
+    float p = FMAF(r * r, exp_tail(r), r) + 1.0f;
+    return f_of_bits(bits_of_f(p) + (n << 23));
+}
+
+/* normal_cdf(-|x|) is exp(-x^2 / 2), 0 from |x| = 13 on, times *q: a smooth
+ * function of a = |x|, a polynomial in s = a / 3 - 1 of a in [0, 6]; beyond,
+ * the product is below 1e-9. Minima are taken of bits, so that a loop has no
+ * branches; a NaN counts as large. */
+static inline float normal_left_f32(float x, float *q)
+{
+    const uint32_t six = 0x40c00000u, most = 0x41500000u; /* 13 */
+    uint32_t u = bits_of_f(x) & 0x7fffffffu;
+    float c = f_of_bits(u < most ? u : most);
+    float s = FMAF(f_of_bits(u < six ? u : six), 0.333333343f, -1.0f);
+    float p = FMAF(s, -0.000378165715f, 0.000840146492f);
+    p = FMAF(s, p, -0.000157054289f);
+    p = FMAF(s, p, -0.000116522018f);
+    p = FMAF(s, p, -0.00193000995f);
+    p = FMAF(s, p, 0.00391959164f);
+    p = FMAF(s, p, -0.00499555451f);
+    p = FMAF(s, p, 0.00788259859f);
+    p = FMAF(s, p, -0.0133644302f);
+    p = FMAF(s, p, 0.0209030395f);
+    p = FMAF(s, p, -0.0312014918f);
+    p = FMAF(s, p, 0.045039328f);
+    p = FMAF(s, p, -0.0623822914f);
+    p = FMAF(s, p, 0.0824075195f);
+    p = FMAF(s, p, -0.103201336f);
+    *q = FMAF(s, p, 0.121513944f);
+    float e = exp_falling_f32(-0.5f * c * c);
+    return u < most ? e : 0.0f;
+}
+
+/* What x is multiplied with in gelu: normal_cdf from one exponential. */
+static inline float gelu_cdf_f32(float x)
+{
+    float q, e = normal_left_f32(x, &q);
+    return x < 0.0f ? e * q : FMAF(-e, q, 1.0f);
+}
+
+/* The derivative of x * normal_cdf(x), cdf + x * density. */
 static inline float gelu_slope_f32(float x)
 {
-    float a = fabsf(x), e = exp_f32(-0.5f * a * a);
-    float s = (a > 6.0f ? 6.0f : a) * 0.333333343f - 1.0f;
-    float q = FMAF(s, -0.000378165715f, 0.000840146492f);
-    q = FMAF(s, q, -0.000157054289f);
-    q = FMAF(s, q, -0.000116522018f);
-    q = FMAF(s, q, -0.00193000995f);
-    q = FMAF(s, q, 0.00391959164f);
-    q = FMAF(s, q, -0.00499555451f);
-    q = FMAF(s, q, 0.00788259859f);
-    q = FMAF(s, q, -0.0133644302f);
-    q = FMAF(s, q, 0.0209030395f);
-    q = FMAF(s, q, -0.0312014918f);
-    q = FMAF(s, q, 0.045039328f);
-    q = FMAF(s, q, -0.0623822914f);
-    q = FMAF(s, q, 0.0824075195f);
-    q = FMAF(s, q, -0.103201336f);
-    q = FMAF(s, q, 0.121513944f);
-    float left = e * FMAF(a, -0.398942280f, q);
+    float q, e = normal_left_f32(x, &q);
+    float left = e * FMAF(fabsf(x), -0.398942280f, q);
     return x < 0.0f ? left : 1.0f - left;
 }
 
@@ -426,6 +453,11 @@ static inline double softplus_f64(double x)
 static inline double normal_cdf_f64(double x)
 {
     return 0.5 * erfc(x * -0.70710678118654752);
+}
+
+static inline double gelu_cdf_f64(double x)
+{
+    return normal_cdf_f64(x);
 }
 
 static inline double gelu_slope_f64(double x)
