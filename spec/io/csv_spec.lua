@@ -58,6 +58,13 @@ describe("csv.read gives", function()
     assert.same({ "  " }, t:column("e"))
   end)
 
+  it("numbers between blanks", function()
+    local t = read("a,b\n 1.5  , 7\n-2e1 ,8\n")
+    assert.same({ 1.5, -20.0 }, t:column("a"):tolist())
+    assert.same({ 7, 8 }, t:column("b"):tolist())
+    assert.same({ "1.5 x" }, read("a\n1.5 x\n"):column("a"))
+  end)
+
   it("columns without rows", function()
     assert.equal(0, read("a,b\n").rows)
   end)

@@ -62,6 +62,27 @@ it("images have the values that they were made of, in each mode", function()
   end
 end)
 
+it("16 bits are scaled to 8, not cut", function()
+  -- 0 128 129 255 256 32767 32768 65406 65407 65535 of 65535, round(v / 257);
+  -- the high bytes are 0 0 0 0 1 127 128 255 255 255
+  local zip = require("spec.hostile.zip")
+  local function chunk(kind, data)
+    return string.pack(">I4", #data) .. kind .. data .. string.pack(">I4", zip.crc(kind .. data))
+  end
+  local row = "\0" .. string.pack(">I2I2I2I2I2I2I2I2I2I2", 0, 128, 129, 255, 256, 32767, 32768,
+    65406, 65407, 65535)
+  local a, b = 1, 0
+  for i = 1, #row do -- Adler-32 (RFC 1950)
+    a = (a + row:byte(i)) % 65521
+    b = (b + a) % 65521
+  end
+  local stored = "\x78\x01\x01" .. string.pack("<I2I2", #row, ~#row & 0xffff) .. row
+    .. string.pack(">I2I2", b, a)
+  write("\x89PNG\r\n\x1a\n" .. chunk("IHDR", string.pack(">I4I4BBBBB", 10, 1, 16, 0, 0, 0, 0))
+    .. chunk("IDAT", stored) .. chunk("IEND", ""))
+  assert.same({ { { 0, 0, 1, 1, 1, 127, 128, 254, 255, 255 } } }, images.read(path):tolist())
+end)
+
 it("a PNG that was written is read again, of 1 to 4 channels", function()
   for channels = 1, 4 do
     local x = (torch.arange(channels * 6) * 37 % 256):to(torch.uint8):reshape({ channels, 2, 3 })

@@ -54,6 +54,16 @@ describe("numpy.load reads", function()
     end
   end)
 
+  it("any byte but zero as true", function()
+    write(npy("'|b1'", "(4,)", "\0\1\2\255"))
+    local x = numpy.load(path)
+    assert.equal(3, x:sum():item())
+    assert.is_true(x[3]:equal(torch.tensor(true)))
+    assert.equal("\0\1\1\1", x:tobytes())
+    write(npy("'|b1'", "(2, 2)", "\0\4\2\255", "True"))
+    assert.equal("\0\1\1\1", numpy.load(path):t():contiguous():tobytes())
+  end)
+
   it("rows, columns first, no dimensions, no elements, versions 2 and 3", function()
     local six = string.pack("<i2i2i2i2i2i2", 1, 2, 3, 4, 5, 6)
     write(npy("'<i2'", "(2, 3)", six))

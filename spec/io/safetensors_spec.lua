@@ -76,6 +76,7 @@ describe("safetensors reads", function()
     assert.equal(1365 / 4096, x.h[0]:item())
     assert.equal(1.0, x.b[0]:item())
     assert.same({ true, false }, x.t:tolist())
+    assert.equal("\1\0", x.t:tobytes())
   end)
 
   it("files without tensors, and tensors without elements", function()

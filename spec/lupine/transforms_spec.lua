@@ -27,6 +27,10 @@ describe("transforms", function()
   it("cut, pad and flip", function()
     local x = ramp(1, 3, 4)
     assert.same({ { { 1, 2 }, { 5, 6 } } }, T.CenterCrop(2)(x):tolist())
+    -- half of an odd difference, halves to the even number
+    assert.same({ { { 0, 1 } } }, T.CenterCrop({ 1, 2 })(ramp(1, 1, 3)):tolist())
+    assert.same({ { { 2, 3 } } }, T.CenterCrop({ 1, 2 })(ramp(1, 1, 5)):tolist())
+    assert.same({ { { 2 }, { 3 } } }, T.CenterCrop({ 2, 1 })(ramp(1, 7, 1)):tolist())
     assert.same({ { { 0, 0, 0, 0 }, { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9, 10, 11 },
       { 0, 0, 0, 0 } } }, T.CenterCrop({ 5, 4 })(x):tolist())
     assert.same({ { { 7, 7, 7 }, { 7, 0, 7 }, { 7, 7, 7 } } },
@@ -96,6 +100,39 @@ describe("transforms", function()
     T.RandomErasing({ p = 1.0, scale = { 0.5, 0.5 }, value = "random", inplace = true })(y)
     local changed = y:ne(x):sum():item() / y:numel()
     assert.is_true(changed > 0.45 and changed < 0.55, changed)
+  end)
+
+  -- How many rows and columns of a square image lie in a crop.
+  local function crop_size(side, options)
+    local at = torch.arange(side):float()
+    local x = torch.stack({ at:unsqueeze(1):expand(side, side), at:expand(side, side) })
+    options.size, options.interpolation = { 4 * side, 4 * side }, "nearest"
+    local y = T.RandomResizedCrop(options)(x)
+    local function span(c)
+      return math.tointeger(y[c]:max():item() - y[c]:min():item()) + 1
+    end
+    return span(0), span(1)
+  end
+
+  it("crop pieces of the area and ratio that were asked for", function()
+    torch.manual_seed(4)
+    -- a quarter of the area, as wide as high; a quarter, four times as wide
+    assert.same({ 20, 20 }, { crop_size(40, { scale = { 0.25, 0.25 }, ratio = { 1, 1 } }) })
+    assert.same({ 10, 40 }, { crop_size(40, { scale = { 0.25, 0.25 }, ratio = { 4, 4 } }) })
+    local wide, high, small, large = 0, 0, 0, 0
+    for _ = 1, 60 do
+      local h, w = crop_size(40, { scale = { 0.05, 0.2 }, ratio = { 0.25, 4 } })
+      local area, ratio = h * w / 1600, w / h
+      -- sides are rounded: off by a half at most
+      assert.is_true((h + 0.5) * (w + 0.5) / 1600 >= 0.05 and (h - 0.5) * (w - 0.5) / 1600 <= 0.2)
+      assert.is_true((w + 0.5) / (h - 0.5) >= 0.25 and (w - 0.5) / (h + 0.5) <= 4)
+      wide, high = wide + (ratio > 1.2 and 1 or 0), high + (ratio < 0.83 and 1 or 0)
+      small, large = small + (area < 0.11 and 1 or 0), large + (area > 0.14 and 1 or 0)
+    end
+    -- log ratio is uniform over ±1.39, area over 0.05 … 0.2: expected 26, 26, 24, 24 of 60
+    for _, n in ipairs({ wide, high, small, large }) do
+      assert.is_true(n > 8 and n < 45)
+    end
   end)
 
   it("follow one another and print", function()

@@ -129,6 +129,31 @@ describe("sorting", function()
     near(v["0:5"], { 0, 0, 1, 2, 2 })
     near(i, { 4, 5, 2, 0, 3, 1 })
     near(torch.argsort(torch.tensor({ 1, 3, 1 }), 0, true), { 1, 0, 2 })
+    local zeros = torch.tensor({ 0.0, -0.0, 0.0, -1.0, -0.0 }) -- zeros are equal
+    near(torch.argsort(zeros), { 3, 0, 1, 2, 4 })
+    near(torch.argsort(zeros, 0, true), { 0, 1, 2, 4, 3 })
+  end)
+
+  it("keeps equal elements of long rows in their order", function()
+    -- 1000 elements of 7 values: those of value v stand at v, v + 7, v + 14, …
+    local x = torch.arange(1000) % 7
+    for _, down in ipairs({ false, true }) do
+      local want = {}
+      for v = 0, 6 do
+        for at = down and 6 - v or v, 999, 7 do
+          want[#want + 1] = at
+        end
+      end
+      near(torch.argsort(x, 0, down, true), want)
+      near(torch.argsort(x:double(), 0, down, true), want)
+    end
+  end)
+
+  it("takes the first of equal elements of long rows", function()
+    local x = torch.arange(1000) % 7
+    near(select(2, torch.topk(x, 5)), { 6, 13, 20, 27, 34 })
+    near(select(2, torch.topk(x, 5, 0, false)), { 0, 7, 14, 21, 28 })
+    near(select(2, torch.topk(torch.zeros({ 40 }):neg(), 3)), { 0, 1, 2 })
   end)
 
   it("finds the largest and the smallest few of long rows", function()

@@ -39,6 +39,17 @@ describe("random numbers", function()
     local k = torch.randint(-3, 4, { 20000 })
     assert.equal(-3, k:min():item())
     assert.equal(3, k:max():item())
+    for _, high in ipairs({ 9, 100 }) do
+      local wide = torch.bincount(torch.randint(0, high, { N }), { minlength = high })
+      assert.equal(high, wide:size(0))
+      local sd = math.sqrt(N / high) -- of each count
+      assert.is_true(((wide - N / high):abs():max():item()) < 6 * sd)
+    end
+    -- of 1000 … 1010 the last 40th part of a step rounds to 1010 in float16
+    for _, t in ipairs({ torch.float16, torch.bfloat16, torch.float32 }) do
+      local x = torch.zeros({ 20000 }, { dtype = t }):uniform_(1000, 1010)
+      assert.is_true(x:max():item() < 1010 and x:min():item() >= 1000)
+    end
     local t = torch.zeros({ 20000 }):trunc_normal_(0, 1, -0.5, 1)
     assert.is_true(t:min():item() >= -0.5 and t:max():item() <= 1)
   end)
@@ -56,6 +67,21 @@ describe("random numbers", function()
     end
     assert.equal(0, counts[2])
     assert.is_true(math.abs(counts[3] - 450) < 60)
+    -- P(i, then j) = w_i / W * w_j / (W - w_i)
+    local w, seen = { 1.0, 2.0, 3.0 }, {}
+    local pairs_drawn = torch.multinomial(torch.tensor({ w }):expand(6000, 3):contiguous(), 2)
+    for _, p in ipairs(pairs_drawn:tolist()) do
+      local key = p[1] * 3 + p[2]
+      seen[key] = (seen[key] or 0) + 1
+    end
+    for i = 0, 2 do
+      assert.is_nil(seen[i * 4])
+      for j = 0, 2 do
+        local p = w[i + 1] / 6 * w[j + 1] / (6 - w[i + 1])
+        assert.is_true(i == j or math.abs(seen[i * 3 + j] - 6000 * p)
+          < 5 * math.sqrt(6000 * p * (1 - p)))
+      end
+    end
     assert.has_error(function()
       torch.multinomial(torch.tensor({ 1.0, 0.0 }), 2)
     end)

@@ -1,6 +1,7 @@
 -- Gradients where operands tie or repeat: PyTorch 2.15's, by hand from
 -- torch.autograd.grad of the same calls.
 local F = require("torch.nn.functional")
+local helper = require("spec.helper")
 local torch = require("torch")
 
 local function leaf(values)
@@ -20,6 +21,29 @@ describe("a gradient at a tie", function()
     assert.same({ 0.5, 1, 0.5, 1 }, x.grad:tolist())
     assert.same({ 0.5, 0, 0, 0 }, low.grad:tolist())
     assert.same({ 0, 0, 0.5, 0 }, high.grad:tolist())
+  end)
+
+  it("of an activation is that of one side of its kink", function()
+    for _, c in ipairs({
+      { "hardtanh", { -1, 0, 1 }, { 0, 1, 0 } },
+      { "relu6", { 0, 3, 6 }, { 0, 1, 0 } },
+      { "hardsigmoid", { -3, 3 }, { 0, 0 } },
+      { "hardswish", { -3, 3 }, { 0, 1 } },
+      { "elu", { -0.0, 0, 1 }, { 2, 2, 1 }, 2 },
+      { "celu", { 0 }, { 1 }, 2 },
+      { "selu", { 0 }, { 1.0507009873554805 * 1.6732632423543772 } },
+      { "leaky_relu", { 0 }, { 0.1 }, 0.1 },
+      { "relu", { 0 }, { 0 } },
+      { "softshrink", { -0.5, 0.5 }, { 0, 0 } },
+      { "hardshrink", { -0.5, 0.5 }, { 0, 0 } },
+      { "threshold", { 1 }, { 0 }, 1, 5 },
+      -- at the threshold the function is not yet its straight line
+      { "softplus", { 2 }, { 1 / (1 + math.exp(-2)) }, 1, 2 },
+    }) do
+      local x = leaf(c[2])
+      F[c[1]](x, table.unpack(c, 4)):sum():backward()
+      helper.near(x.grad, c[3])
+    end
   end)
 
   it("of index_fill counts a repeated position once", function()

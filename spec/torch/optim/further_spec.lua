@@ -43,6 +43,37 @@ describe("an optimizer made of tensor operators", function()
   end
 end)
 
+-- Four steps with the same gradients as above; PyTorch's values.
+local function after_four(name, options)
+  local p = torch.nn.Parameter(torch.tensor({ 1.0, -2, 3 }))
+  local q = torch.nn.Parameter(torch.tensor({ { 0.5, 0.25 } }) * 1e-3)
+  local o = optim[name]({ p, q }, options)
+  for t = 0, 3 do
+    p.grad = torch.tensor({ 0.1 * (t + 1), -0.2, 0.3 })
+    q.grad = torch.tensor({ { 1, -0.5 * t } })
+    o:step()
+  end
+  return p, q, o.state[p]
+end
+
+it("Adafactor's second eps is the least size of a parameter", function()
+  for _, eps in ipairs({ { torch.none, 0.5 }, { 1e-3, 0.5 } }) do
+    local p, q = after_four("Adafactor", { lr = 0.1, eps = eps })
+    helper.near(p, { 0.15595101, -1.29348922, 2.29348946 })
+    helper.near(q, { { -0.17324094, 0.17250772 } })
+  end
+  local _, q = after_four("Adafactor", { lr = 0.1 })
+  helper.near(q, { { 0.00015252, 0.00059452 } })
+end)
+
+it("ASGD's mean starts at step t0", function()
+  local p, _, late = after_four("ASGD", { lr = 0.1, t0 = 1e6 })
+  helper.near(p, { 0.89996243, -1.91992199, 2.87988329 })
+  helper.near(late.ax, { 0.89996243, -1.91992199, 2.87988329 })
+  local _, _, early = after_four("ASGD", { lr = 0.1, t0 = 1 })
+  helper.near(early.ax, { 0.9199667, -1.9299314, 2.89489746 })
+end)
+
 describe("LBFGS", function()
   local function solve(options)
     local a = torch.tensor({ { 3.0, 1 }, { 1, 2 } }, { dtype = torch.float64 })

@@ -88,6 +88,27 @@ describe("a learning rate scheduler", function()
     assert.is_true(o.param_groups[1].momentum < 0.9)
   end)
 
+  it("moves the first of two betas, where there are betas, as it does the momentum", function()
+    local function cycles(make, want)
+      for name, options in pairs({ Adam = { lr = 1, betas = { 0.9, 0.99 } },
+        SGD = { lr = 1, momentum = 0.9 } }) do
+        local o = torch.optim[name]({ torch.nn.Parameter(torch.zeros({ 1 })) }, options)
+        local s, group = make(o), o.param_groups[1]
+        for t, w in ipairs(want) do
+          local got = group.betas and group.betas[1] or group.momentum
+          assert.is_true(math.abs(got - w) < 1e-9, ("%s, step %d: %.9g"):format(name, t - 1, got))
+          assert.equal(group.betas and 0.99, group.betas and group.betas[2])
+          o:step()
+          s:step()
+        end
+      end
+    end
+    cycles(function(o) return S.OneCycleLR(o, 1.0, { total_steps = 6 }) end,
+      { 0.95, 0.85055845869, 0.86882550991, 0.90373650468, 0.93665259359, 0.95 })
+    cycles(function(o) return S.CyclicLR(o, 0.1, 1.0, 2, 3) end,
+      { 0.9, 0.85, 0.8, 0.9 - 0.2 / 3, 0.9 - 0.1 / 3, 0.9 })
+  end)
+
   it("can be written", function()
     local Half = S.LRScheduler:extend("Half")
     function Half:init(o)

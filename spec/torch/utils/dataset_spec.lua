@@ -279,4 +279,49 @@ describe("datasets side by side and in a row", function()
     end
     assert.same({ [0] = true, true, true, true }, seen)
   end)
+
+  local function indices(sampler)
+    local out = {}
+    for i in sampler do
+      out[#out + 1] = i
+    end
+    return out
+  end
+
+  it("DistributedSampler's order is the epoch's", function()
+    local set = {}
+    for i = 1, 50 do
+      set[i] = i
+    end
+    local s = D.DistributedSampler(set, 2, 0)
+    local orders = {}
+    for epoch = 0, 2 do
+      s:set_epoch(epoch)
+      orders[epoch] = table.concat(indices(s), " ")
+      assert.equal(orders[epoch], table.concat(indices(s), " "))
+    end
+    assert.is_true(orders[0] ~= orders[1] and orders[1] ~= orders[2] and orders[0] ~= orders[2])
+  end)
+
+  it("RandomSampler draws a new permutation when all are used up", function()
+    torch.manual_seed(1)
+    local n, set = 50, {}
+    for i = 1, n do
+      set[i] = i
+    end
+    local got = indices(D.RandomSampler(set, { num_samples = 2 * n + 7 }))
+    assert.equal(2 * n + 7, #got)
+    local equal = 0
+    for part = 0, 1 do
+      local seen = {}
+      for i = 1, n do
+        seen[got[part * n + i]] = true
+        equal = equal + (got[i] == got[n + i] and 1 or 0)
+      end
+      for i = 0, n - 1 do
+        assert.is_true(seen[i])
+      end
+    end
+    assert.is_true(equal < n)
+  end)
 end)

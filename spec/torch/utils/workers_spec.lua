@@ -332,8 +332,7 @@ it("workers die with their parent", function()
     function Slow:__len__() return 4 end
     function Slow:__getitem__(i)
       if i == 0 then return 0 end
-      os.execute("sleep 5 >/dev/null 2>&1")
-      return i
+      while true do end
     end
     for _ in D.DataLoader(Slow(), { num_workers = 2 }) do
       local pid = io.open("/proc/self/stat"):read("n")
@@ -358,7 +357,71 @@ it("workers die with their parent", function()
       end
       os.execute("sleep 0.01")
     end
+    if not gone then
+      os.execute("kill -9 " .. pid)
+    end
     assert.truthy(gone)
   end
   assert.equal(2, n)
+end)
+
+describe("a worker", function()
+  it("has a seed of its own", function()
+    local seeds = {}
+    for x in D.DataLoader(Numbers(2, function()
+      local info = D.get_worker_info()
+      return torch.tensor({ info.id, info.seed })
+    end), { num_workers = 2 }) do
+      seeds[x[0][0]:item()] = x[0][1]:item()
+    end
+    assert.equal(seeds[0] + 1, seeds[1])
+  end)
+
+  it("holds no channel of the others", function()
+    local counts = {}
+    for x in D.DataLoader(Numbers(3, function()
+      local n = 0
+      local self = io.open("/proc/self/stat"):read("n")
+      for line in io.popen("ls -l /proc/" .. self .. "/fd 2>/dev/null"):lines() do
+        n = n + (line:find("socket:", 1, true) and 1 or 0)
+      end
+      return n
+    end), { num_workers = 3 }) do
+      counts[#counts + 1] = x:item()
+    end
+    assert.equal(3, #counts)
+    assert.same({ counts[1], counts[1], counts[1] }, counts)
+  end)
+
+  it("works as many batches ahead as it is told", function()
+    local path = os.tmpname()
+    local function note(i)
+      local f = assert(io.open(path, "a"))
+      f:write("x")
+      f:close()
+      return i
+    end
+    local function made()
+      local f = assert(io.open(path))
+      local n = #f:read("a")
+      f:close()
+      return n
+    end
+    for _, ahead in ipairs({ 1, 5 }) do
+      assert(io.open(path, "w")):close()
+      local loader = D.DataLoader(Numbers(20, note),
+        { num_workers = 1, prefetch_factor = ahead })
+      local step, _, _, guard <close> = loader:__iter__()
+      step()
+      local tries = 0
+      while made() < ahead + 1 and tries < 500 do
+        os.execute("sleep 0.01")
+        tries = tries + 1
+      end
+      os.execute("sleep 0.05")
+      assert.equal(ahead + 1, made()) -- what was taken, and those ahead
+      assert.truthy(guard)
+    end
+    os.remove(path)
+  end)
 end)
