@@ -60,28 +60,53 @@ local also = {
   round = { { x{ 3 }, kw = { decimals = 2 }, kink = "a step function" } },
 }
 
-local function interval(domain, at)
+-- Intervals of the operand beside the one of the record, clear of kinks: those
+-- where the function has other branches.
+local branches = {
+  abs = "(-3,-0.2)", sign = "(-3,-0.2)", sgn = "(-3,-0.2)", reciprocal = "(-4,-0.2)",
+  relu = "(-3,-0.2)", elu = "(-3,-0.1)", selu = "(-3,-0.1)", celu = "(-3,-0.1)",
+  leaky_relu = "(-3,-0.1)", softsign = "(-3,-0.1)", threshold = "(0.7,3)(-3,0.3)",
+  hardtanh = "(1.2,3)(-3,-1.2)", hardsigmoid = "(3.2,5)(-5,-3.2)",
+  hardswish = "(3.2,5)(-5,-3.2)", softshrink = "(-3,-0.7)(-0.4,0.4)",
+  hardshrink = "(-3,-0.7)(-0.4,0.4)", softplus = "(21,30)", logsigmoid = "(10,20)",
+  lgamma = "(-1.9,-1.1)", digamma = "(-1.9,-1.1)", sinc = "(-3,-0.2)", i0e = "(-3,-0.2)",
+  i1 = "(-3,-0.2)", i1e = "(-3,-0.2)", bessel_j1 = "(-3,-0.2)", round = "(-1.4,-1.1)",
+  floor = "(-1.9,-1.1)", ceil = "(-1.9,-1.1)", trunc = "(-1.9,-1.1)", frac = "(-1.9,-1.1)",
+}
+
+local function intervals(domain)
   local list = {}
   for low, high in domain:gmatch("%(([^,]+),([^)]+)%)") do
     list[#list + 1] = { tonumber(low), tonumber(high) }
   end
-  return table.unpack(list[at] or list[#list] or { -2, 2 })
+  list[1] = list[1] or { -2, 2 }
+  return list
 end
 
-local function generated(op)
+local function generate(op, list)
   local sample, integers = {}, op.name:find("^bitwise")
   for k = 1, op.operands do
     local shape = k == 1 and { 2, 3 } or { 3 }
     if integers then
       sample[k] = i(shape, 4)
     else
-      sample[k] = (k == 2 and y or x)(shape, interval(op.domain, k))
+      local at = list[k] or list[#list]
+      sample[k] = (k == 2 and y or x)(shape, at[1], at[2])
     end
   end
   for _, value in ipairs(more[op.name] or {}) do
     sample[#sample + 1] = value
   end
-  return { sample }
+  return sample
+end
+
+local function generated(op)
+  local out = { generate(op, intervals(op.domain)) }
+  for _, at in ipairs(branches[op.name] and intervals(branches[op.name]) or {}) do
+    out[#out + 1] = generate(op, { at })
+  end
+  branches[op.name] = nil
+  return out
 end
 
 for _, op in ipairs(core.ops()) do
@@ -94,6 +119,7 @@ for _, op in ipairs(core.ops()) do
     table.insert(M.of[op.name], sample)
   end
 end
+assert(next(branches) == nil, "branches of no generated sample: " .. tostring(next(branches)))
 
 -- Functions that compute in float32 and float64 only.
 local WIDE = [[erfcx log_ndtr ndtri zeta modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
