@@ -1,5 +1,7 @@
 --- What a golden case of each area does; each function raises when the case
 --- fails, or a table {skipped = name} when something it calls is not there.
+local classes = require("spec.golden.classes")
+local errors = require("torch.errors")
 local read = require("spec.golden.read")
 local torch = require("torch")
 local values = require("spec.golden.values")
@@ -356,7 +358,11 @@ function M.trajectory(c, load)
 end
 
 -- ---- errors, promotion ----------------------------------------------------
+-- The class must be PyTorch's, or the one that spec/golden/classes.lua names.
 function M.errors(c, load)
+  if c.op and c.op:find("^Tensor%.__r") and type(c.args[1]) ~= "table" then
+    error({ beside = "a reflected operator of what is no tensor" }, 0)
+  end
   local ok, e = pcall(function()
     if c.op then
       return call_function(c, load, {})
@@ -369,8 +375,15 @@ function M.errors(c, load)
   end)
   if ok then
     error("no error was raised; PyTorch: " .. tostring(c.message), 0)
-  elseif type(e) == "table" and e.skipped then
+  elseif type(e) == "table" and rawget(e, "skipped") then
     error(e, 0)
+  elseif not errors.Exception:is(e) or e.message:lower():find("internal", 1, true) then
+    error("no error of the arguments: " .. tostring(e), 0)
+  end
+  local class, own = getmetatable(e).__name, classes[c.id]
+  if own == c.error or class ~= (own or c.error) then
+    error(("a %s, expected %s, PyTorch's is %s: %s"):format(class, own or "the same", c.error,
+      e.message), 0)
   end
 end
 
