@@ -18,6 +18,9 @@ local M = {
     distributed = "replicas are an option: poptorch.Options():replicationFactor(n)",
     multiprocessing = "DataLoader has workers of its own: num_workers",
     sparse = "all tensors are dense",
+    complex = "there are no complex dtypes", polar = "there are no complex dtypes",
+    poisson = "there are bernoulli, geometric_, exponential_ and multinomial to draw from",
+    binomial = "sum draws of torch.bernoulli",
     quantization = "there are no quantized types", ao = "there are no quantized types",
     hub = "load the weights by torch.load",
     profiler = "`lupine profile` and poptorch.Options():hostProfile(true) tell the times",
@@ -27,15 +30,19 @@ local M = {
   ["torch.nn"] = {
     DataParallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
     parallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
+    FractionalMaxPool2d = "AdaptiveMaxPool2d has regions of unequal size too",
+    FractionalMaxPool3d = "AdaptiveMaxPool3d has regions of unequal size too",
+    LinearCrossEntropyLoss = "nn.Linear and nn.CrossEntropyLoss one after the other are the same",
     SyncBatchNorm = "every replica has its own statistics",
   },
+  ["torch.nn.utils"] = {
+    parametrizations = "torch.nn.utils.weight_norm and spectral_norm compute a layer's weight",
+    parametrize = "compute the weight in forward, or by torch.nn.utils.weight_norm",
+  },
   ["torch.optim"] = {
-    swa_utils = "average the entries of state_dict() yourself",
     SparseAdam = "all gradients are dense: use Adam",
   },
   ["torch.utils"] = {
-    checkpoint = "for the device there are poptorch.recomputationCheckpoint and "
-      .. "Options().TensorLocations",
     tensorboard = "print or write the figures yourself",
   },
   poptorch = {

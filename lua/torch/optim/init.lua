@@ -3,6 +3,7 @@
 local M = {
   Optimizer = require("torch.optim.optimizer"),
   lr_scheduler = require("torch.optim.lr_scheduler"),
+  swa_utils = require("torch.optim.swa_utils"),
 }
 for _, file in ipairs({ "basic", "further", "lbfgs" }) do
   for name, cls in pairs(require("torch.optim." .. file)) do

@@ -1,2 +1,3 @@
---- torch.utils: torch.utils.data.
-return require("lupine.namespace").close({ data = require("torch.utils.data") }, "torch.utils")
+--- torch.utils: torch.utils.data, torch.utils.checkpoint.
+return require("lupine.namespace").close({ data = require("torch.utils.data"),
+  checkpoint = require("torch.utils.checkpoint") }, "torch.utils")
