@@ -59,17 +59,32 @@ local function pair_of_lists(dims)
     and type(dims[2]) == "table"
 end
 
+-- Contracts over lists, with the keywords beside dims, if any.
+local function over_lists(a, b, of_a, of_b, given)
+  local out
+  for key, value in pairs(type(given) == "table" and given or {}) do
+    if key ~= "dims" then
+      out = out or {}
+      out[key] = value
+    end
+  end
+  if out then
+    return internal.tensordot_lists(a, b, of_a, of_b, out)
+  end
+  return internal.tensordot_lists(a, b, of_a, of_b)
+end
+
 function M.tensordot(a, b, dims, ...)
-  local keywords = dims
+  local lists, keywords = dims, (...)
   if type(dims) == "table" and type(dims.dims) == "table" then
-    keywords = dims.dims
+    lists, keywords = dims.dims, dims
   end
-  if pair_of_lists(keywords) and select("#", ...) == 0 then
-    return internal.tensordot_lists(a, b, keywords[1], keywords[2])
+  if pair_of_lists(lists) then
+    return over_lists(a, b, lists[1], lists[2], keywords)
   end
-  if type(keywords) == "table" and #keywords == 2 and math.type(keywords[1]) == "integer"
-    and math.type(keywords[2]) == "integer" then
-    return internal.tensordot_lists(a, b, { keywords[1] }, { keywords[2] })
+  if type(lists) == "table" and #lists == 2 and math.type(lists[1]) == "integer"
+    and math.type(lists[2]) == "integer" then
+    return over_lists(a, b, { lists[1] }, { lists[2] }, keywords)
   end
   return functions.tensordot(a, b, dims, ...)
 end

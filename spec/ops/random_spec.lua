@@ -100,4 +100,36 @@ describe("random numbers", function()
     torch.manual_seed(6)
     assert.is_true(a ~= torch.randn({ 70001 }):tobytes())
   end)
+
+  it("are drawn over a tensor by a tensor of probabilities", function()
+    local p = torch.tensor({ 0.0, 0.25, 1.0 })
+    local x = torch.full({ 20000, 3 }, 7, { dtype = torch.int64 })
+    assert.is_true(rawequal(x, x:bernoulli_(p)))
+    local share = x:double():mean(0):tolist()
+    assert.equal(0, share[1])
+    assert.is_true(math.abs(share[2] - 0.25) < 0.02)
+    assert.equal(1, share[3])
+  end)
+
+  it("need a spread above zero where PyTorch does", function()
+    local x = torch.zeros({ 3 })
+    assert.error_matches(function() x:log_normal_(0, 0) end, "std > 0")
+    assert.error_matches(function() x:cauchy_(0, 0) end, "sigma > 0")
+    assert.same({ 2, 2, 2 }, x:normal_(2, 0):tolist())
+  end)
+
+  it("come from the generator that an initialisation is given", function()
+    local init = torch.nn.init
+    for name, rest in pairs({ uniform_ = {}, normal_ = {}, trunc_normal_ = {},
+      xavier_uniform_ = {}, xavier_normal_ = {}, kaiming_uniform_ = {}, kaiming_normal_ = {},
+      orthogonal_ = {}, sparse_ = { sparsity = 0.5 } }) do
+      local function draw()
+        rest.tensor, rest.generator = torch.zeros({ 4, 5 }), torch.Generator():manual_seed(3)
+        return init[name](rest)
+      end
+      local before = torch.get_rng_state()
+      assert.is_true(torch.equal(draw(), draw()), name)
+      assert.is_true(torch.equal(before, torch.get_rng_state()), name)
+    end
+  end)
 end)

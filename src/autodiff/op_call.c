@@ -492,9 +492,9 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
     int n = 0;
     LP_TRY(lp_op_call(op, in, n_in, attr, res, &n, e));
     LpStatus s = LP_OK;
-    if (n != n_out)
+    if (n < n_out)
         s = lp_fail(e, LP_E_TYPE, "out= needs %d tensors, got %d", n, n_out);
-    for (int i = 0; i < n && s == LP_OK; i++) {
+    for (int i = 0; i < n_out && s == LP_OK; i++) {
         LpType type = lp_tensor_type(res[i]);
         if (lp_requires_grad(res[i]) || lp_requires_grad(out[i]))
             s = lp_fail(e, LP_E_RUNTIME,

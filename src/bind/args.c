@@ -74,7 +74,8 @@ bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
 {
     switch (i) {
     case SP_OUT:
-        return f->flags & LP_FORM_OUT && c->ov->surface == LP_FORM_FUNCTION;
+        return f->flags & LP_FORM_OUT &&
+               !(c->ov->surface & (LP_FORM_METHOD | LP_FORM_INPLACE));
     case SP_INPLACE:
         return c->ov->surface == LP_FORM_NN && takes_inplace(f);
     case SP_GENERATOR:

@@ -106,6 +106,16 @@ static int run_inplace(LpFormCall *c, const LpForm *f)
     return 1;
 }
 
+/* What is made of no tensor gets the dtype of out= unless the call names one.
+ */
+static void dtype_of_out(LpFormCall *c, const LpForm *f)
+{
+    for (int i = 0; i < f->n_args && c->n_in == 0; i++)
+        if (strcmp(f->arg[i].name, "dtype") == 0 &&
+            c->attr[f->arg[i].slot].kind == LP_ATTR_NONE)
+            c->attr[f->arg[i].slot] = lp_attr_dtype(c->out[0]->dtype);
+}
+
 static int run_out(LpFormCall *c, const LpForm *f)
 {
     LpErr e = {0};
@@ -114,6 +124,7 @@ static int run_out(LpFormCall *c, const LpForm *f)
         return lp_raise(c->L, LP_E_TYPE, "%s(): out has %d tensors, not %d",
                         c->ov->name, c->n_out, f->n_results);
     bool casts = (f->flags & LP_FORM_CASTS) != 0;
+    dtype_of_out(c, f);
     while (lp_op_call_out(f->op, c->in, c->n_in, c->attr, c->out, c->n_out,
                           casts, &e) != LP_OK)
         if (!lp_gc_retry(c->L, &e, &tries))

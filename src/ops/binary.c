@@ -420,8 +420,8 @@ static void expand_float_power(LpBuilder *b, const LpAttr *attr,
 LpOp op_float_power = {
     .kind = LP_OP_COMPOSITE,
     .forms = "float_power(Value self, Value exponent) -> Tensor @p\n"
-             "float_power(Tensor self, Value exponent) -> Tensor @fm\n"
-             "float_power(Value self, Tensor exponent) -> Tensor @f",
+             "float_power(Tensor self, Value exponent) -> Tensor @fmo\n"
+             "float_power(Value self, Tensor exponent) -> Tensor @fo",
     .expand = expand_float_power,
 };
 

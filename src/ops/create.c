@@ -67,10 +67,10 @@ static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpOp op_full = {
     .forms = "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None) "
-             "-> Tensor @f\n"
-             "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @f "
+             "-> Tensor @fo\n"
+             "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @fo "
              ";fill_value=0.0\n"
-             "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @f "
+             "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @fo "
              ";fill_value=1.0",
     .infer = infer_full,
     .no_grad = NO_OPERAND,
@@ -93,7 +93,7 @@ static LpStatus infer_empty(LpInfer *x)
 }
 
 LpOp op_empty = {
-    .forms = "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @fo",
     .infer = infer_empty,
     .no_grad = NO_OPERAND,
     .prepare = lp_empty_prepare,
@@ -290,8 +290,8 @@ static LpStatus infer_arange(LpInfer *x)
 
 LpOp op_arange = {
     .forms = "arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? "
-             "dtype=None) -> Tensor @f\n"
-             "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @f "
+             "dtype=None) -> Tensor @fo\n"
+             "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @fo "
              ";start=0",
     .infer = infer_arange,
     .no_grad = NO_OPERAND,
@@ -314,7 +314,7 @@ static LpStatus infer_linspace(LpInfer *x)
 
 LpOp op_linspace = {
     .forms = "linspace(Scalar start, Scalar end, int steps, *, ScalarType? "
-             "dtype=None) -> Tensor @f",
+             "dtype=None) -> Tensor @fo",
     .infer = infer_linspace,
     .no_grad = NO_OPERAND,
     .prepare = lp_linspace_prepare,
@@ -323,7 +323,7 @@ LpOp op_linspace = {
 
 LpOp op_logspace = {
     .forms = "logspace(Scalar start, Scalar end, int steps, float base=10.0, "
-             "*, ScalarType? dtype=None) -> Tensor @f",
+             "*, ScalarType? dtype=None) -> Tensor @fo",
     .infer = infer_linspace,
     .no_grad = NO_OPERAND,
     .prepare = lp_linspace_prepare,
@@ -349,7 +349,7 @@ static LpStatus infer_eye(LpInfer *x)
 }
 
 LpOp op_eye = {
-    .forms = "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @fo",
     .infer = infer_eye,
     .no_grad = NO_OPERAND,
     .prepare = lp_eye_prepare,

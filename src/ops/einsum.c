@@ -549,7 +549,7 @@ LP_EXPAND(expand_tensordot)
 }
 LpOp op_tensordot = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @f",
+    .forms = "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @fo",
     .expand = expand_tensordot,
 };
 
@@ -565,6 +565,6 @@ LP_EXPAND(expand_tensordot_lists)
 LpOp op_tensordot_lists = {
     .kind = LP_OP_COMPOSITE,
     .forms = "tensordot_lists(Tensor self, Tensor other, int[] dims_self, "
-             "int[] dims_other) -> Tensor @p",
+             "int[] dims_other) -> Tensor @po",
     .expand = expand_tensordot_lists,
 };

@@ -275,6 +275,6 @@ LP_EXPAND(expand_isin)
 LpOp op_isin = {
     .kind = LP_OP_COMPOSITE,
     .forms = "isin(Value elements, Value test_elements, *, bool "
-             "assume_unique=False, bool invert=False) -> Tensor @f",
+             "assume_unique=False, bool invert=False) -> Tensor @fo",
     .expand = expand_isin,
 };

@@ -102,9 +102,9 @@ LpOp op_lu_factor_ex = {
              "Tensor pivots, Tensor info) @p\n"
              "lu_factor_ex(Tensor A, *, bool pivot=True, bool "
              "check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info) "
-             "@l\n"
+             "@lo\n"
              "lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor "
-             "pivots) @l ;check_errors=True who='torch.linalg.lu_factor'",
+             "pivots) @lo ;check_errors=True who='torch.linalg.lu_factor'",
     .infer = infer_lu,
     .grad = grad_lu,
     .grad_out = 3,
@@ -203,7 +203,7 @@ LP_EXPAND(expand_lu_parts)
 LpOp op_lu_parts = {
     .kind = LP_OP_COMPOSITE,
     .forms = "lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor "
-             "U) @l",
+             "U) @lo",
     .expand = expand_lu_parts,
 };
 
@@ -242,8 +242,8 @@ LpOp op_lu_solve = {
     .forms = "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
              "bool adjoint=False) -> Tensor @p\n"
              "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
-             "bool adjoint=False) -> Tensor @l\n"
-             "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fm",
+             "bool adjoint=False) -> Tensor @lo\n"
+             "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
     .expand = expand_lu_solve,
 };
 
@@ -282,8 +282,8 @@ LpOp op_cholesky_ex = {
              "check_errors=False, str who='linalg.cholesky_ex') -> (Tensor L, "
              "Tensor info) @p\n"
              "cholesky_ex(Tensor A, *, bool upper=False, bool "
-             "check_errors=False) -> (Tensor L, Tensor info) @l\n"
-             "cholesky(Tensor A, *, bool upper=False) -> Tensor @l "
+             "check_errors=False) -> (Tensor L, Tensor info) @lo\n"
+             "cholesky(Tensor A, *, bool upper=False) -> Tensor @lo "
              ";check_errors=True who='linalg.cholesky'",
     .infer = infer_cholesky,
     .grad = grad_cholesky,
@@ -344,7 +344,7 @@ LP_EXPAND(expand_cholesky_inverse)
 }
 LpOp op_cholesky_inverse = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fm",
+    .forms = "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmo",
     .expand = expand_cholesky_inverse,
 };
 
@@ -361,7 +361,7 @@ LP_EXPAND(expand_cholesky_solve)
 LpOp op_cholesky_solve = {
     .kind = LP_OP_COMPOSITE,
     .forms = "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
-             "@fm",
+             "@fmo",
     .expand = expand_cholesky_solve,
 };
 

@@ -137,7 +137,7 @@ LP_EXPAND(expand_matrix_norm)
 LpOp op_matrix_norm = {
     .kind = LP_OP_COMPOSITE,
     .forms = "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @l",
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
     .expand = expand_matrix_norm,
 };
 
@@ -150,7 +150,7 @@ LP_EXPAND(expand_matrix_norm_named)
 LpOp op_matrix_norm_named = {
     .kind = LP_OP_COMPOSITE,
     .forms = "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
-             "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @l",
+             "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
     .expand = expand_matrix_norm_named,
 };
 
@@ -201,7 +201,7 @@ LP_EXPAND(expand_linalg_norm)
 LpOp op_linalg_norm = {
     .kind = LP_OP_COMPOSITE,
     .forms = "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @l",
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
     .expand = expand_linalg_norm,
 };
 
@@ -213,7 +213,7 @@ LP_EXPAND(expand_linalg_norm_named)
 LpOp op_linalg_norm_named = {
     .kind = LP_OP_COMPOSITE,
     .forms = "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @l",
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
     .expand = expand_linalg_norm_named,
 };
 
@@ -292,7 +292,7 @@ LP_EXPAND(expand_cond)
 }
 LpOp op_cond = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cond(Tensor A, Scalar? p=None) -> Tensor @l",
+    .forms = "cond(Tensor A, Scalar? p=None) -> Tensor @lo",
     .expand = expand_cond,
 };
 
@@ -303,6 +303,6 @@ LP_EXPAND(expand_cond_named)
 }
 LpOp op_cond_named = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cond.named(Tensor A, str p) -> Tensor @l",
+    .forms = "cond.named(Tensor A, str p) -> Tensor @lo",
     .expand = expand_cond_named,
 };

@@ -124,7 +124,7 @@ LP_EXPAND(expand_multi_dot)
 }
 LpOp op_multi_dot = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "multi_dot(Tensor[] tensors) -> Tensor @l",
+    .forms = "multi_dot(Tensor[] tensors) -> Tensor @lo",
     .expand = expand_multi_dot,
 };
 

@@ -100,7 +100,7 @@ static void grad_qr(LpGrad *g)
 }
 
 LpOp op_qr = {
-    .forms = "qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R) @l",
+    .forms = "qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R) @lo",
     .infer = infer_qr,
     .grad = grad_qr,
     .grad_in = 1,
@@ -194,7 +194,7 @@ LP_EXPAND(expand_householder)
 }
 LpOp op_householder_product = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "householder_product(Tensor input, Tensor tau) -> Tensor @l\n"
+    .forms = "householder_product(Tensor input, Tensor tau) -> Tensor @lo\n"
              "orgqr(Tensor input, Tensor tau) -> Tensor @fm",
     .expand = expand_householder,
 };
@@ -228,6 +228,6 @@ LP_EXPAND(expand_ormqr)
 LpOp op_ormqr = {
     .kind = LP_OP_COMPOSITE,
     .forms = "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
-             "bool transpose=False) -> Tensor @fm",
+             "bool transpose=False) -> Tensor @fmo",
     .expand = expand_ormqr,
 };

@@ -115,7 +115,7 @@ LpOp op_solve_triangular = {
     .forms = "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
              "left=True, bool unitriangular=False) -> Tensor @p\n"
              "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
-             "left=True, bool unitriangular=False) -> Tensor @l",
+             "left=True, bool unitriangular=False) -> Tensor @lo",
     .expand = expand_solve_triangular,
 };
 
@@ -136,7 +136,7 @@ LpOp op_triangular_solve = {
     .kind = LP_OP_COMPOSITE,
     .forms = "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
              "transpose=False, bool unitriangular=False) -> (Tensor solution, "
-             "Tensor cloned_coefficient) @fm",
+             "Tensor cloned_coefficient) @fmo",
     .expand = expand_triangular_solve,
 };
 
@@ -181,8 +181,8 @@ LpOp op_solve_ex = {
              "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
              "result, Tensor info) @p\n"
              "solve_ex(Tensor A, Tensor B, *, bool left=True, bool "
-             "check_errors=False) -> (Tensor result, Tensor info) @l\n"
-             "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @l "
+             "check_errors=False) -> (Tensor result, Tensor info) @lo\n"
+             "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @lo "
              ";check_errors=True who='torch.linalg.solve'",
     .expand = expand_solve_ex,
 };
@@ -205,9 +205,9 @@ LpOp op_inv_ex = {
     .forms = "inv_ex.own(Tensor A, bool check_errors=False, str "
              "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
              "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
-             "Tensor info) @l\n"
-             "inv(Tensor A) -> Tensor @l ;check_errors=True who='linalg.inv'\n"
-             "inverse(Tensor A) -> Tensor @fm ;check_errors=True "
+             "Tensor info) @lo\n"
+             "inv(Tensor A) -> Tensor @lo ;check_errors=True who='linalg.inv'\n"
+             "inverse(Tensor A) -> Tensor @fmo ;check_errors=True "
              "who='linalg.inv'",
     .expand = expand_inv_ex,
 };
@@ -238,7 +238,7 @@ static void grad_det(LpGrad *g)
 }
 
 LpOp op_det = {
-    .forms = "det(Tensor A) -> Tensor @fml",
+    .forms = "det(Tensor A) -> Tensor @fmlo",
     .infer = infer_det,
     .grad = grad_det,
     .grad_in = 1,
@@ -287,7 +287,7 @@ static void grad_slogdet(LpGrad *g)
 }
 
 LpOp op_slogdet = {
-    .forms = "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet) @fml",
+    .forms = "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet) @fmlo",
     .infer = infer_det,
     .grad = grad_slogdet,
     .grad_in = 1,
@@ -352,7 +352,7 @@ LP_EXPAND(expand_matrix_power)
 }
 LpOp op_matrix_power = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "matrix_power(Tensor A, int n) -> Tensor @fml",
+    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlo",
     .expand = expand_matrix_power,
 };
 
@@ -395,7 +395,7 @@ LP_EXPAND(expand_tensorinv)
 }
 LpOp op_tensorinv = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @l",
+    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lo",
     .expand = expand_tensorinv,
 };
 
@@ -453,6 +453,6 @@ LP_EXPAND(expand_tensorsolve)
 }
 LpOp op_tensorsolve = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @l",
+    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lo",
     .expand = expand_tensorsolve,
 };

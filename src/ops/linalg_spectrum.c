@@ -152,7 +152,7 @@ static void grad_svdvals(LpGrad *g)
 }
 
 LpOp op_svdvals = {
-    .forms = "svdvals(Tensor A) -> Tensor @l",
+    .forms = "svdvals(Tensor A) -> Tensor @lo",
     .infer = infer_svdvals,
     .grad = grad_svdvals,
     .grad_in = 1,
@@ -221,7 +221,7 @@ static void grad_eigvalsh(LpGrad *g)
 }
 
 LpOp op_eigvalsh = {
-    .forms = "eigvalsh(Tensor A, str UPLO='L') -> Tensor @l",
+    .forms = "eigvalsh(Tensor A, str UPLO='L') -> Tensor @lo",
     .infer = infer_eigh,
     .grad = grad_eigvalsh,
     .grad_in = 1,
@@ -320,9 +320,9 @@ LpOp op_pinv = {
     .forms = "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
              "hermitian=False) -> Tensor @p\n"
              "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
-             "hermitian=False) -> Tensor @l\n"
+             "hermitian=False) -> Tensor @lo\n"
              "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
-             "Tensor @l\n"
+             "Tensor @lo\n"
              "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm",
     .expand = expand_pinv,
 };
@@ -379,9 +379,9 @@ LpOp op_matrix_rank = {
     .forms = "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
              "bool hermitian=False) -> Tensor @p\n"
              "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
-             "bool hermitian=False) -> Tensor @l\n"
+             "bool hermitian=False) -> Tensor @lo\n"
              "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
-             "Tensor @l ;rtol=0.0",
+             "Tensor @lo ;rtol=0.0",
     .expand = expand_matrix_rank,
 };
 

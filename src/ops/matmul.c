@@ -455,7 +455,7 @@ EXPAND(expand_linear)
 LpOp op_linear = {
     .kind = LP_OP_COMPOSITE,
     .forms = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
-             "@n",
+             "@no",
     .expand = expand_linear,
 };
 

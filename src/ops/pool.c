@@ -406,9 +406,11 @@ EXPAND(expand_adaptive_max_indices)
     "] padding=0, "
 #define MAX_N(n) WINDOW_N(n) "int[" #n "] dilation=1, bool ceil_mode=False)"
 #define RESULT(name, args, result, rule)                                       \
+    FLAGGED(name, args, result, rule, "fn")
+#define FLAGGED(name, args, result, rule, flags)                               \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_COMPOSITE,                                               \
-        .forms = #name "(" args " -> " result " @fn",                          \
+        .forms = #name "(" args " -> " result " @" flags,                      \
         .expand = rule,                                                        \
     };
 #define PAIR "(Tensor values, Tensor indices)"
@@ -427,7 +429,7 @@ POOL(2)
 POOL(3)
 #define AVG_N(n) WINDOW_N(n) "bool ceil_mode=False, bool count_include_pad=True"
 RESULT(avg_pool1d, AVG_N(1) ")", "Tensor", expand_avg_1d)
-RESULT(avg_pool2d, AVG_N(2) ", int? divisor_override=None)", "Tensor",
-       expand_avg)
-RESULT(avg_pool3d, AVG_N(3) ", int? divisor_override=None)", "Tensor",
-       expand_avg)
+FLAGGED(avg_pool2d, AVG_N(2) ", int? divisor_override=None)", "Tensor",
+        expand_avg, "fno")
+FLAGGED(avg_pool3d, AVG_N(3) ", int? divisor_override=None)", "Tensor",
+        expand_avg, "fno")

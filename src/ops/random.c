@@ -54,7 +54,7 @@ static LpStatus prepare_rand(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpOp op_rand = {
     .flags = LP_OPF_RANDOM,
-    .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fo",
     .infer = infer_rand,
     .no_grad = NO_GRAD,
     .prepare = prepare_rand,
@@ -69,7 +69,7 @@ static LpStatus prepare_randn(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpOp op_randn = {
     .flags = LP_OPF_RANDOM,
-    .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fo",
     .infer = infer_rand,
     .no_grad = NO_GRAD,
     .prepare = prepare_randn,
@@ -95,9 +95,9 @@ static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LpOp op_randint = {
     .flags = LP_OPF_RANDOM,
     .forms = "randint(int low, int high, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @f\n"
+             "dtype=None) -> Tensor @fo\n"
              "randint.high(int high, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @f ;low=0",
+             "Tensor @fo ;low=0",
     .infer = infer_randint,
     .no_grad = NO_GRAD,
     .prepare = prepare_randint,
@@ -115,7 +115,7 @@ static LpStatus infer_randperm(LpInfer *x)
 
 LpOp op_randperm = {
     .flags = LP_OPF_RANDOM,
-    .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fo",
     .infer = infer_randperm,
     .no_grad = NO_GRAD,
     .prepare = lp_randperm_prepare,
@@ -226,12 +226,30 @@ static LpStatus infer_normal(LpInfer *x)
 OVER(normal,
      "normal.over(Tensor self, float mean=0.0, float std=1.0) -> Tensor @i",
      infer_normal, LP_DRAW_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
+
+static LpStatus positive_spread(LpInfer *x, const char *name)
+{
+    LP_FAIL_IF(!(x->attr[1].f > 0), x->err, LP_E_RUNTIME,
+               "%s_ expects %s > 0.0, but found %s=%g", x->op->name, name, name,
+               x->attr[1].f);
+    return infer_over(x);
+}
+
+static LpStatus infer_log_normal(LpInfer *x)
+{
+    return positive_spread(x, "std");
+}
 OVER(log_normal,
      "log_normal(Tensor self, float mean=1.0, float std=2.0) -> Tensor @i",
-     infer_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
+     infer_log_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
+
+static LpStatus infer_cauchy(LpInfer *x)
+{
+    return positive_spread(x, "sigma");
+}
 OVER(cauchy,
      "cauchy(Tensor self, float median=0.0, float sigma=1.0) -> Tensor @i",
-     infer_normal, LP_DRAW_CAUCHY, .a = r->attr[0].f, .b = r->attr[1].f)
+     infer_cauchy, LP_DRAW_CAUCHY, .a = r->attr[0].f, .b = r->attr[1].f)
 
 static LpStatus infer_exponential(LpInfer *x)
 {
@@ -263,7 +281,7 @@ static LpStatus infer_coin(LpInfer *x)
     return LP_OK;
 }
 OVER(bernoulli_of,
-     "bernoulli.p(Tensor self, float p) -> Tensor @fm\n"
+     "bernoulli.p(Tensor self, float p) -> Tensor @fmo\n"
      "bernoulli.over(Tensor self, float p=0.5) -> Tensor @i",
      infer_coin, LP_DRAW_BERNOULLI, .a = r->attr[0].f)
 
@@ -344,11 +362,29 @@ static LpStatus infer_bernoulli(LpInfer *x)
 
 LpOp op_bernoulli = {
     .flags = LP_OPF_RANDOM,
-    .forms = "bernoulli(Tensor self) -> Tensor @fm",
+    .forms = "bernoulli(Tensor self) -> Tensor @fmo",
     .infer = infer_bernoulli,
     .grad = grad_over,
     .prepare = lp_bernoulli_prepare,
     .cost = lp_rule_random,
+};
+
+/* In self's shape and dtype, by a tensor of probabilities. */
+LP_EXPAND(expand_bernoulli_by)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
+    LpVal like = lp_emit(b, LP_OP_expand, &in[1], 1,
+                         (LpAttr[]){lp_attr_ints(t.shape, t.ndim)});
+    if (!lp_is_float(p.dtype))
+        like = lp_cast(b, like, lp_default_dtype());
+    out[0] = lp_cast(b, lp_op1(b, LP_OP_bernoulli, like), t.dtype);
+}
+
+LpOp op_bernoulli_by = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @i",
+    .expand = expand_bernoulli_by,
 };
 
 /* mean + std * a standard normal of their common shape. */
@@ -370,7 +406,7 @@ LP_EXPAND(expand_normal_tensors)
 
 LpOp op_normal_tensors = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "normal.tensors(Value mean, Value std=1.0) -> Tensor @f",
+    .forms = "normal.tensors(Value mean, Value std=1.0) -> Tensor @fo",
     .expand = expand_normal_tensors,
 };
 
@@ -386,7 +422,7 @@ LP_EXPAND(expand_normal_size)
 LpOp op_normal_size = {
     .kind = LP_OP_COMPOSITE,
     .forms = "normal.size(float mean, float std, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @f",
+             "dtype=None) -> Tensor @fo",
     .expand = expand_normal_size,
 };
 
@@ -412,7 +448,7 @@ static LpStatus infer_multinomial(LpInfer *x)
 LpOp op_multinomial = {
     .flags = LP_OPF_RANDOM,
     .forms = "multinomial(Tensor self, int num_samples, bool "
-             "replacement=False) -> Tensor @fm",
+             "replacement=False) -> Tensor @fmo",
     .infer = infer_multinomial,
     .no_grad = NO_GRAD,
     .prepare = lp_multinomial_prepare,

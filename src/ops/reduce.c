@@ -254,7 +254,7 @@ LpOp op_prod = {
     LpOp op_a##short_name = {                                                  \
         .forms = "a" #short_name                                               \
                  "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "     \
-                 "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fm",    \
+                 "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fmo",   \
         .infer = infer,                                                        \
         .prepare = prepare,                                                    \
         .cost = lp_rule_reduce,                                                \
@@ -392,7 +392,7 @@ LpOp op_vector_norm = {
         "vector_norm.own(Tensor self, int[1]? dim=None, bool keepdim=False, "
         "Scalar? ord=2, ScalarType? dtype=None) -> Tensor @p\n"
         "vector_norm(Tensor self, Scalar? ord=2, int[1]? dim=None, bool "
-        "keepdim=False, *, ScalarType? dtype=None) -> Tensor @l",
+        "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
     .infer = infer_norm,
     .prepare = prepare_norm,
     .cost = lp_rule_reduce,

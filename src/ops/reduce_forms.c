@@ -85,9 +85,9 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
                   "bool keepdim=False, Scalar? correction=None) -> " results   \
                   " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "  \
                   "correction=None, bool keepdim=False) -> " results           \
-                  " @fm\n" #name ".dim(Tensor self, int[1]? dim, bool? "       \
-                  "unbiased, bool keepdim=False) -> " results " @fm\n" #name   \
-                  ".all(Tensor self, bool? unbiased) -> " results " @fm",      \
+                  " @fmo\n" #name ".dim(Tensor self, int[1]? dim, bool? "      \
+                  "unbiased, bool keepdim=False) -> " results " @fmo\n" #name  \
+                  ".all(Tensor self, bool? unbiased) -> " results " @fmo",     \
         .expand = expand_##name,                                               \
     };
 
@@ -110,7 +110,7 @@ static void expand_norm(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 LpOp op_norm = {
     .kind = LP_OP_COMPOSITE,
     .forms = "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fm",
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo",
     .expand = expand_norm,
 };
 
@@ -148,7 +148,7 @@ static void expand_norm_named(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 LpOp op_norm_named = {
     .kind = LP_OP_COMPOSITE,
     .forms = "norm.named(Tensor self, str p, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fm",
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo",
     .expand = expand_norm_named,
 };
 
@@ -207,7 +207,7 @@ LpOp op_aminmax = {
     .forms = "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
              "-> (Tensor min, Tensor max) @p\n"
              "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
-             "(Tensor min, Tensor max) @fm",
+             "(Tensor min, Tensor max) @fmo",
     .expand = expand_aminmax,
 };
 

@@ -82,7 +82,7 @@ ARG(argmin, LP_LINE_ARGMIN);
         .forms = #op "(Tensor self, int[1] dim, bool keepdim=False) -> "       \
                      "(Tensor values, Tensor indices) @p\n" #name              \
                      ".dim(Tensor self, int dim, bool keepdim=False) -> "      \
-                     "(Tensor values, Tensor indices) @fm",                    \
+                     "(Tensor values, Tensor indices) @fmo",                   \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
         .cost = lp_rule_line,                                                  \
@@ -98,7 +98,7 @@ LpOp op_mode = {
     .forms = "mode.own(Tensor self, int[1] dim=-1, bool keepdim=False) -> "
              "(Tensor values, Tensor indices) @p\n"
              "mode(Tensor self, int dim=-1, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fm",
+             "(Tensor values, Tensor indices) @fmo",
     .infer = infer_position,
     .prepare = prepare_line,
     .cost = lp_rule_line,
@@ -138,7 +138,7 @@ static void grad_extremes(LpGrad *g)
         .forms = #name ".own(Tensor self, int[1] dim) -> (Tensor values, "     \
                        "Tensor indices) @p\n" #name                            \
                        "(Tensor self, int dim) -> (Tensor values, Tensor "     \
-                       "indices) @fm",                                         \
+                       "indices) @fmo",                                        \
         .infer = infer_extremes,                                               \
         .prepare = prepare_line,                                               \
         .cost = lp_rule_line,                                                  \

@@ -63,7 +63,7 @@ LP_EXPAND(expand_kthvalue)
 LpOp op_kthvalue = {
     .kind = LP_OP_COMPOSITE,
     .forms = "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fm",
+             "(Tensor values, Tensor indices) @fmo",
     .expand = expand_kthvalue,
 };
 

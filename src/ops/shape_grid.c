@@ -432,8 +432,8 @@ LP_EXPAND(expand_cross)
 }
 LpOp op_cross = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fm\n"
+    .forms = "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fmo\n"
              "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
-             "Tensor @l",
+             "Tensor @lo",
     .expand = expand_cross,
 };

@@ -261,13 +261,13 @@ static void expand_bessel_i1(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 
 LpOp op_modified_bessel_i0 = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "modified_bessel_i0(Tensor self) -> Tensor @s",
+    .forms = "modified_bessel_i0(Tensor self) -> Tensor @sc",
     .expand = expand_bessel_i0,
 };
 
 LpOp op_modified_bessel_i1 = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "modified_bessel_i1(Tensor self) -> Tensor @s",
+    .forms = "modified_bessel_i1(Tensor self) -> Tensor @sc",
     .expand = expand_bessel_i1,
 };
 
@@ -292,7 +292,7 @@ static void expand_frexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 
 LpOp op_frexp = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fm",
+    .forms = "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo",
     .expand = expand_frexp,
 };
 
@@ -326,7 +326,7 @@ static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 
 LpOp op_mvlgamma = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmi\n"
-             "multigammaln(Tensor self, int p) -> Tensor @s",
+    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmio\n"
+             "multigammaln(Tensor self, int p) -> Tensor @so",
     .expand = expand_mvlgamma,
 };

@@ -67,11 +67,19 @@ local function fan(t, mode)
   return mode == "fan_in" and fan_in or fan_out
 end
 
-define("uniform_(tensor, a=0.0, b=1.0)", function(t, o)
-  t:uniform_(o.a, o.b)
+local function uniform(t, low, high, generator)
+  return t:uniform_({ from = low, to = high, generator = generator })
+end
+
+local function normal(t, mean, std, generator)
+  return t:normal_({ mean = mean, std = std, generator = generator })
+end
+
+define("uniform_(tensor, a=0.0, b=1.0, generator=None)", function(t, o)
+  uniform(t, o.a, o.b, o.generator)
 end)
-define("normal_(tensor, mean=0.0, std=1.0)", function(t, o)
-  t:normal_(o.mean, o.std)
+define("normal_(tensor, mean=0.0, std=1.0, generator=None)", function(t, o)
+  normal(t, o.mean, o.std, o.generator)
 end)
 define("constant_(tensor, val)", function(t, o)
   t:fill_(o.val)
@@ -107,29 +115,29 @@ define("dirac_(tensor, groups=1)", function(t, o)
   end
 end)
 
-define("xavier_uniform_(tensor, gain=1.0)", function(t, o)
+define("xavier_uniform_(tensor, gain=1.0, generator=None)", function(t, o)
   local fan_in, fan_out = fans(t)
   local bound = o.gain * math.sqrt(6 / (fan_in + fan_out))
-  t:uniform_(-bound, bound)
+  uniform(t, -bound, bound, o.generator)
 end)
-define("xavier_normal_(tensor, gain=1.0)", function(t, o)
+define("xavier_normal_(tensor, gain=1.0, generator=None)", function(t, o)
   local fan_in, fan_out = fans(t)
-  t:normal_(0, o.gain * math.sqrt(2 / (fan_in + fan_out)))
+  normal(t, 0, o.gain * math.sqrt(2 / (fan_in + fan_out)), o.generator)
 end)
 
 local function kaiming_std(t, o)
   return M.calculate_gain(o.nonlinearity, o.a) / math.sqrt(fan(t, o.mode))
 end
-local KAIMING = "(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu')"
+local KAIMING = "(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', generator=None)"
 define("kaiming_uniform_" .. KAIMING, function(t, o)
   if t:numel() > 0 then
     local bound = math.sqrt(3) * kaiming_std(t, o)
-    t:uniform_(-bound, bound)
+    uniform(t, -bound, bound, o.generator)
   end
 end)
 define("kaiming_normal_" .. KAIMING, function(t, o)
   if t:numel() > 0 then
-    t:normal_(0, kaiming_std(t, o))
+    normal(t, 0, kaiming_std(t, o), o.generator)
   end
 end)
 
@@ -139,16 +147,16 @@ local function below(x)
 end
 
 -- By the inverse of the distribution function, as PyTorch does.
-define("trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0)", function(t, o)
+define("trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None)", function(t, o)
   local low, high = below((o.a - o.mean) / o.std), below((o.b - o.mean) / o.std)
-  t:uniform_(2 * low - 1, 2 * high - 1)
+  uniform(t, 2 * low - 1, 2 * high - 1, o.generator)
   t:copy_(t:erfinv():mul(o.std * math.sqrt(2)):add(o.mean):clamp(o.a, o.b))
 end)
 
 -- Rows made orthonormal one after the other, each projected twice (Gram and
 -- Schmidt): the distribution is that of the Q of a QR with positive diagonal.
-local function orthonormal(rows, cols)
-  local q = torch().empty({ rows, cols }, { dtype = torch().float64 }):normal_(0, 1)
+local function orthonormal(rows, cols, generator)
+  local q = normal(torch().empty({ rows, cols }, { dtype = torch().float64 }), 0, 1, generator)
   for i = 0, rows - 1 do
     local row = q[i]
     local before = q:narrow(0, 0, i)
@@ -160,24 +168,25 @@ local function orthonormal(rows, cols)
   return q
 end
 
-define("orthogonal_(tensor, gain=1)", function(t, o)
+define("orthogonal_(tensor, gain=1, generator=None)", function(t, o)
   errors.check(t:dim() >= 2, "ValueError", "Only tensors with 2 or more dimensions are supported")
   if t:numel() == 0 then
     return
   end
   local rows = t.shape[1]
   local cols = t:numel() // rows
-  local q = rows < cols and orthonormal(rows, cols) or orthonormal(cols, rows):t()
+  local g = o.generator
+  local q = rows < cols and orthonormal(rows, cols, g) or orthonormal(cols, rows, g):t()
   t:copy_(q:reshape(t.shape):mul(o.gain))
 end)
 
-define("sparse_(tensor, sparsity, std=0.01)", function(t, o)
+define("sparse_(tensor, sparsity, std=0.01, generator=None)", function(t, o)
   errors.check(t:dim() == 2, "ValueError", "Only tensors with 2 dimensions are supported")
   local rows, cols = t.shape[1], t.shape[2]
   local zeros = math.ceil(o.sparsity * rows)
-  t:normal_(0, o.std)
+  normal(t, 0, o.std, o.generator)
   for col = 0, cols - 1 do
-    local order = torch().randperm(rows)
+    local order = torch().randperm(rows, { generator = o.generator })
     t[{ order:narrow(0, 0, zeros), col }] = 0
   end
 end)

@@ -69,7 +69,8 @@ end
 local function check_options(self, group, g)
   local missing, foreign
   for name in pairs(self.defaults) do
-    missing = group[name] == nil and self.param_groups[g][name] ~= nil and name or missing
+    local lacks = group[name] == nil and self.param_groups[g][name] ~= nil
+    missing = lacks and (not missing or name < missing) and name or missing
   end
   for name in pairs(group) do
     local own = self.defaults[name] ~= nil or self._names[name] or name == "params"

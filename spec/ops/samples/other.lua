@@ -22,6 +22,7 @@ return {
   trunc_normal = { { x{ 2, 3 } } },
   random = { { x{ 2, 3 }, 0, 10 } },
   bernoulli = { { x({ 2, 3 }, 0.1, 0.9) } },
+  bernoulli_by = { { x{ 2, 3 }, x({ 2, 3 }, 0.1, 0.9), free = true } },
   normal_tensors = { { x{ 2, 3 }, y({ 2, 3 }, 0.5, 1), free = true } },
   normal_size = { { 0.0, 1.0, { 2, 3 }, free = true } },
   multinomial = { { x({ 2, 3 }, 0.1, 0.9), 2 } },
