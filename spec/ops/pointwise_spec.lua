@@ -268,7 +268,7 @@ end)
 
 describe("gelu in float32", function()
   -- x Phi(x) and its slope Phi(x) + x phi(x), from the C library's erfc and exp.
-  local function close(got, want)
+  local function agree(got, want)
     for i, v in ipairs(want) do
       local d = math.abs(got[i] - v)
       assert.is_true(d <= 1e-6 * math.abs(v), ("%g against %g"):format(got[i], v))
@@ -277,10 +277,10 @@ describe("gelu in float32", function()
   it("has no cancellation on the left", function()
     local x = torch.tensor({ -6, -5, -3, -1, 0.5, 4 }):float():requires_grad_(true)
     local y = nn.gelu(x)
-    close(y:tolist(), { -5.919525870226207e-09, -1.4332578593959731e-06,
+    agree(y:tolist(), { -5.919525870226207e-09, -1.4332578593959731e-06,
       -0.004049694094890287, -0.15865525393145707, 0.34573123063700656, 3.9998733150326675 })
     y:sum():backward()
-    close(x.grad:tolist(), { -3.5468709453902015e-08, -7.146946001792295e-06,
+    agree(x.grad:tolist(), { -3.5468709453902015e-08, -7.146946001792295e-06,
       -0.011945647204183927, -0.08331547058768629, 0.8674951246561629, 1.0005036496612265 })
   end)
   it("passes NaN and infinity on", function()

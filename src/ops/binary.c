@@ -6,6 +6,7 @@
 #include "runtime/cost/cost.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
+#include "src/ops/pointwise_record.h"
 
 /* ---- short hand of rules (ops.h) ------------------------------------------
  */
@@ -293,24 +294,12 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
          : 0)
 
 #define RECORD(name, tail, policy_, cost_, reads, where_)                      \
-    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
-                                            .policy = LP_PW_##policy_,         \
-                                            .cost = LP_EW_##cost_,             \
-                                            .domain = where_,                  \
-                                            .select =                          \
-                                                LOOP_CHOICE(LP_OP_##name)};    \
-    LpOp op_##name = {                                                         \
-        .flags =                                                               \
-            LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | COMMUTES(LP_OP_##name),     \
-        .forms = #name "(" tail,                                               \
-        .infer = lp_infer_pointwise,                                           \
-        .prepare = lp_pointwise_prepare,                                       \
-        .cost = lp_rule_pointwise,                                             \
-        .grad = grad_##name,                                                   \
-        .grad_in = (reads)&7,                                                  \
-        .grad_out = (reads) >> 3,                                              \
-        .data = &data_##name,                                                  \
-    };
+    LP_POINTWISE(name, #name "(" tail, policy_, cost_, where_,                 \
+                 LOOP_CHOICE(LP_OP_##name),                                    \
+                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK |               \
+                          COMMUTES(LP_OP_##name),                              \
+                 .grad = grad_##name, .grad_in = (reads)&7,                    \
+                 .grad_out = (reads) >> 3)
 #define BINARY(name, tail, policy_, cost_, e, reads, gx, gy, where_)           \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
@@ -332,33 +321,13 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     }                                                                          \
     RECORD(name, tail, policy_, cost_, reads, where_)
 #define BINARYN(name, tail, policy_, cost_, e, ie, reason)                     \
-    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
-                                            .policy = LP_PW_##policy_,         \
-                                            .cost = LP_EW_##cost_,             \
-                                            .domain = ""};                     \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                         \
-        .forms = #name "(" tail,                                               \
-        .infer = lp_infer_pointwise,                                           \
-        .prepare = lp_pointwise_prepare,                                       \
-        .cost = lp_rule_pointwise,                                             \
-        .no_grad = reason,                                                     \
-        .data = &data_##name,                                                  \
-    };
+    LP_POINTWISE(                                                              \
+        name, #name "(" tail, policy_, cost_, "", LOOP_CHOICE(LP_OP_##name),   \
+        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK, .no_grad = reason)
 #define COMPARE(name, tail, cost_, e, ie)                                      \
-    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
-                                            .policy = LP_PW_BOOL,              \
-                                            .cost = LP_EW_##cost_,             \
-                                            .domain = ""};                     \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_POINTWISE | COMMUTES(LP_OP_##name),                    \
-        .forms = #name "(" tail,                                               \
-        .infer = lp_infer_pointwise,                                           \
-        .prepare = lp_pointwise_prepare,                                       \
-        .cost = lp_rule_pointwise,                                             \
-        .no_grad = "a boolean result has no gradient",                         \
-        .data = &data_##name,                                                  \
-    };
+    LP_POINTWISE(name, #name "(" tail, BOOL, cost_, "", NULL,                  \
+                 .flags = LP_OPF_POINTWISE | COMMUTES(LP_OP_##name),           \
+                 .no_grad = LP_BOOLEAN_GRAD)
 #include "src/ops/binary.def"
 
 /* ---- composites -----------------------------------------------------------

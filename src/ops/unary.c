@@ -8,6 +8,7 @@
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/layout_cost.h"
+#include "src/ops/pointwise_record.h"
 
 static double param(const LpGrad *g, int i)
 {
@@ -117,30 +118,6 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 
 /* ---- records --------------------------------------------------------------
  */
-#define BOOLEAN_GRAD "a boolean result has no gradient"
-
-#define UNARY(name, tail, policy_, cost_, e, reads, gx, where_)                \
-    static void grad_##name(LpGrad *g)                                         \
-    {                                                                          \
-        g->din[0] = gx;                                                        \
-    }                                                                          \
-    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
-                                            .policy = LP_PW_##policy_,         \
-                                            .cost = LP_EW_##cost_,             \
-                                            .domain = where_,                  \
-                                            .select =                          \
-                                                LOOP_CHOICE(LP_OP_##name)};    \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                         \
-        .forms = #name "(Tensor self" tail,                                    \
-        .infer = lp_infer_pointwise,                                           \
-        .prepare = lp_pointwise_prepare,                                       \
-        .cost = lp_rule_pointwise,                                             \
-        .grad = grad_##name,                                                   \
-        .grad_in = (reads)&1,                                                  \
-        .grad_out = (reads) >> 3,                                              \
-        .data = &data_##name,                                                  \
-    };
 #define LOOP_CHOICE(id)                                                        \
     ((id) == LP_OP_round         ? select_round                                \
      : (id) == LP_OP_gelu        ? select_gelu                                 \
@@ -148,34 +125,23 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
      : (id) == LP_OP_logit       ? select_logit                                \
      : (id) == LP_OP_bitwise_not ? select_not                                  \
                                  : NULL)
+#define UNARY(name, tail, policy_, cost_, e, reads, gx, where_)                \
+    static void grad_##name(LpGrad *g)                                         \
+    {                                                                          \
+        g->din[0] = gx;                                                        \
+    }                                                                          \
+    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, where_,      \
+                 LOOP_CHOICE(LP_OP_##name),                                    \
+                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                \
+                 .grad = grad_##name, .grad_in = (reads)&1,                    \
+                 .grad_out = (reads) >> 3)
 #define UNARYN(name, tail, policy_, cost_, e, reason)                          \
-    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
-                                            .policy = LP_PW_##policy_,         \
-                                            .cost = LP_EW_##cost_,             \
-                                            .domain = ""};                     \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                         \
-        .forms = #name "(Tensor self" tail,                                    \
-        .infer = lp_infer_pointwise,                                           \
-        .prepare = lp_pointwise_prepare,                                       \
-        .cost = lp_rule_pointwise,                                             \
-        .no_grad = reason,                                                     \
-        .data = &data_##name,                                                  \
-    };
+    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, "", NULL,    \
+                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                \
+                 .no_grad = reason)
 #define TEST(name, tail, e, ie)                                                \
-    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
-                                            .policy = LP_PW_BOOL,              \
-                                            .cost = LP_EW_compare,             \
-                                            .domain = ""};                     \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_POINTWISE,                                             \
-        .forms = #name "(Tensor self" tail,                                    \
-        .infer = lp_infer_pointwise,                                           \
-        .prepare = lp_pointwise_prepare,                                       \
-        .cost = lp_rule_pointwise,                                             \
-        .no_grad = BOOLEAN_GRAD,                                               \
-        .data = &data_##name,                                                  \
-    };
+    LP_POINTWISE(name, #name "(Tensor self" tail, BOOL, compare, "", NULL,     \
+                 .flags = LP_OPF_POINTWISE, .no_grad = LP_BOOLEAN_GRAD)
 #include "src/ops/unary.def"
 
 static void grad_identity(LpGrad *g)
@@ -238,8 +204,7 @@ LpOp op_positive = {
 };
 
 /* The modified Bessel functions are i0 and i1 without the half types. */
-static void bessel(LpBuilder *b, int op, const char *name, LpVal x,
-                   LpVal *out)
+static void bessel(LpBuilder *b, int op, const char *name, LpVal x, LpVal *out)
 {
     lp_infer_wide(name, lp_type(b, x)->dtype, b->err);
     out[0] = lp_failed(b) ? LP_NOVAL : lp_op1(b, op, x);

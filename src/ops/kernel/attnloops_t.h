@@ -221,7 +221,7 @@ static void F(slopes)(int64_t n, T scale, const T *inverse, T *p, T *ds)
     }
 }
 
-/* ---- scratch -------------------------------------------------------------- */
+/* ---- scratch -------------------------------------------------------------*/
 INLINE int64_t F(whole)(int64_t n)
 {
     return (n + VL - 1) / VL * VL;
@@ -270,7 +270,7 @@ static size_t F(work)(const LpAttnHead *h, bool back)
     return (size_t)n * sizeof(T) + 64 * 16;
 }
 
-/* ---- one head ------------------------------------------------------------- */
+/* ---- one head ------------------------------------------------------------*/
 /* Keys that some of `rows` queries from `first` on see. */
 static int64_t F(seen)(const LpAttnHead *h, int64_t first, int64_t rows)
 {
