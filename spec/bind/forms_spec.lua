@@ -203,3 +203,25 @@ describe("operators of Lua", function()
     helper.near(torch.mm(m, m, { out = m }), { { 2, 3 }, { 6, 11 } })
   end)
 end)
+
+describe("a dimension out of range", function()
+  it("is said of the called function and its argument", function()
+    for _, name in ipairs({ "sum", "mean", "prod", "amax", "argmin", "all", "var", "logsumexp",
+      "softmax", "cumsum", "sort", "topk", "kthvalue", "unbind", "unsqueeze", "squeeze", "select",
+      "max", "median" }) do
+      local args = ({ topk = { 1 }, kthvalue = { 1 }, select = {} })[name] or {}
+      args[#args + 1] = 7
+      args[#args + 1] = name == "select" and 0 or nil
+      raises("IndexError", "^" .. name .. "%(%): argument 'dim': dimension out of range: "
+        .. "expected one in %[%-%d, %d%], got 7$", function()
+        torch[name](x, table.unpack(args))
+      end)
+    end
+    raises("IndexError", "^cat%(%): argument 'dim': .*got %-3$", function()
+      torch.cat({ x, x }, -3)
+    end)
+    raises("IndexError", "^transpose%(%): dimension out of range", function()
+      x:transpose(0, 2)
+    end)
+  end)
+end)

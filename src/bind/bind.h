@@ -19,9 +19,9 @@
  */
 /* Raises `e` as an object of torch.errors; does not return. */
 int lp_bind_fail(lua_State *L, const LpErr *e);
-/* The same for a call of `op`: what an operator inside it says is said in the
- * name of `op`. */
-int lp_bind_fail_in(lua_State *L, LpErr *e, const LpOp *op);
+/* The same for a call by `f`: what an operator inside it says is said in the
+ * name of `f`, and a dimension out of range is said of its argument. */
+int lp_bind_fail_in(lua_State *L, LpErr *e, const LpForm *f);
 /* The same of a code and a message. */
 int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -85,7 +85,7 @@ bool lp_gc_retry(lua_State *L, LpErr *e, int *tries);
 
 /* Runs an operator with memory retry and pushes its n_results results (in
  * order) or, with n_results 0, a list. Raises on failure. */
-int lp_call_push(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
+int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
                  const LpAttr *attr, int n_results);
 
 static inline LpArg lp_arg_tensor(LpTensor *t)

@@ -58,26 +58,54 @@ int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
     return lp_bind_fail(L, &e);
 }
 
-/* "gather: …" of an operator that `op` was made into -> "NAME: …". */
-static void name_called(LpErr *e, const LpOp *op)
+/* Puts "NAME" and `between` in the place of the first n bytes. */
+static void rename_start(LpErr *e, size_t n, const char *name,
+                         const char *between)
 {
-    char inner[64], rest[sizeof e->msg];
+    char rest[sizeof e->msg];
+    memcpy(rest, e->msg + n, strlen(e->msg + n) + 1);
+    snprintf(e->msg, sizeof e->msg, "%.63s%.40s%.*s", name, between,
+             (int)(sizeof rest - 104), rest);
+}
+
+/* The form's one argument that names dimensions, or NULL. */
+static const char *dim_argument(const LpForm *f)
+{
+    const char *found = NULL;
+    for (int i = 0; i < f->n_args; i++)
+        if (strncmp(f->arg[i].name, "dim", 3) == 0) {
+            if (found)
+                return NULL;
+            found = f->arg[i].name;
+        }
+    return found;
+}
+
+/* "gather: …" of an operator that the called one was made into -> "NAME: …". */
+static void name_called(LpErr *e, const LpForm *f)
+{
+    char inner[64];
     size_t n = strspn(e->msg, "abcdefghijklmnopqrstuvwxyz_0123456789");
-    if (e->code == LP_E_LUA || op->name[0] == '_' || n == 0 ||
+    if (e->code == LP_E_LUA || f->name[0] == '_' || n == 0 ||
         n >= sizeof inner || strncmp(e->msg + n, ": ", 2) != 0)
         return;
     memcpy(inner, e->msg, n);
     inner[n] = '\0';
-    if (strcmp(inner, op->name) == 0 || !lp_op_find(inner))
-        return;
-    memcpy(rest, e->msg + n, strlen(e->msg + n) + 1);
-    snprintf(e->msg, sizeof e->msg, "%.63s%.*s", op->name,
-             (int)(sizeof rest - 64), rest);
+    if (strcmp(inner, f->name) != 0 && lp_op_find(inner))
+        rename_start(e, n, f->name, "");
 }
 
-int lp_bind_fail_in(lua_State *L, LpErr *e, const LpOp *op)
+int lp_bind_fail_in(lua_State *L, LpErr *e, const LpForm *f)
 {
-    name_called(e, op);
+    const char *dim = dim_argument(f);
+    if (e->code == LP_E_INDEX && strncmp(e->msg, "dimension ", 10) == 0) {
+        char between[40] = "(): ";
+        if (dim)
+            snprintf(between, sizeof between, "(): argument '%.20s': ", dim);
+        rename_start(e, 0, f->name, between);
+    } else {
+        name_called(e, f);
+    }
     return lp_bind_fail(L, e);
 }
 

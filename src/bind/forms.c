@@ -97,7 +97,7 @@ static int run_inplace(LpFormCall *c, const LpForm *f)
     int tries = 0;
     while (lp_op_call_inplace(f->op, c->in, c->n_in, c->attr, &e) != LP_OK)
         if (!lp_gc_retry(c->L, &e, &tries))
-            return lp_bind_fail_in(c->L, &e, f->op);
+            return lp_bind_fail_in(c->L, &e, f);
     lp_gc_account(c->L);
     if (c->n_pos)
         lua_settop(c->L, 1);
@@ -128,7 +128,7 @@ static int run_out(LpFormCall *c, const LpForm *f)
     while (lp_op_call_out(f->op, c->in, c->n_in, c->attr, c->out, c->n_out,
                           casts, &e) != LP_OK)
         if (!lp_gc_retry(c->L, &e, &tries))
-            return lp_bind_fail_in(c->L, &e, f->op);
+            return lp_bind_fail_in(c->L, &e, f);
     lp_gc_account(c->L);
     for (int i = 0; i < c->n_out; i++)
         lp_push_tensor(c->L, c->out[i]);
@@ -167,7 +167,7 @@ static int run_meta(LpFormCall *c, const LpForm *f)
         lp_tensor_empty(&out[0], LP_ST_META, &t, &e);
     box->p = t;
     lp_arena_fini(&scratch);
-    return e.code == LP_OK ? 1 : lp_bind_fail_in(c->L, &e, f->op);
+    return e.code == LP_OK ? 1 : lp_bind_fail_in(c->L, &e, f);
 }
 
 static int run(LpFormCall *c, const LpForm *f)
@@ -179,7 +179,7 @@ static int run(LpFormCall *c, const LpForm *f)
     if (c->n_out)
         return run_out(c, f);
     if (c->device == LP_DEV_CPU)
-        n = lp_call_push(c->L, f->op, c->in, c->n_in, c->attr, f->n_results);
+        n = lp_call_push(c->L, f, c->in, c->n_in, c->attr, f->n_results);
     else if (c->device == LP_DEV_META && f->op->infer && f->n_results == 1)
         n = run_meta(c, f);
     else

@@ -122,8 +122,7 @@ static int ask(lua_State *L)
     bool eager = lp_rule_is_eager(g->b);
     int first = eager ? 0 : g->n_out, n = g->n_in - first;
     luaL_checkstack(L, 12, NULL);
-    lp_push_kept(L,
-                 (const void *)(intptr_t)g->attr[LP_FUNCTION_RULE].i);
+    lp_push_kept(L, (const void *)(intptr_t)g->attr[LP_FUNCTION_RULE].i);
     push_grads(L, g);
     push_values(L, g, g->in + first, n);
     push_values(L, g, g->out, g->n_out);
@@ -254,8 +253,7 @@ static int function_trace(lua_State *L)
     lua_settop(L, 4);
     LpTensor **in = tensors(L, 2, &n_in), **out = tensors(L, 3, &n_out);
     check_results(L, n_out);
-    LpArg *arg =
-        lua_newuserdatauv(L, (size_t)(n_in + n_out) * sizeof *arg, 0);
+    LpArg *arg = lua_newuserdatauv(L, (size_t)(n_in + n_out) * sizeof *arg, 0);
     for (int i = 0; i < n_out; i++)
         arg[i] = lp_arg_tensor(out[i]);
     for (int i = 0; i < n_in; i++)
@@ -268,7 +266,8 @@ static int function_trace(lua_State *L)
         return lp_bind_fail(L, &e);
     }
     fill(attr, n_out, record, lp_trace_serial(tr), lua_toboolean(L, 4));
-    return lp_call_push(L, &op_custom_function, arg, n_in + n_out, attr, 0);
+    return lp_call_push(L, lp_op_form(&op_custom_function), arg, n_in + n_out,
+                        attr, 0);
 }
 
 static int is_tracing(lua_State *L)

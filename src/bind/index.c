@@ -196,7 +196,7 @@ void lp_set_attr(const LpForm *f, LpAttr *attr, const char *name, LpAttr v)
 static void view(Walk *w, const LpForm *f, const LpAttr *attr)
 {
     LpArg in = lp_arg_tensor(w->t);
-    lp_call_push(w->L, f->op, &in, 1, attr, 1);
+    lp_call_push(w->L, f, &in, 1, attr, 1);
     lua_replace(w->L, w->top);
     w->t = lp_to_tensor(w->L, w->top);
 }
@@ -334,7 +334,7 @@ int lp_index_get(lua_State *L, LpTensor *t)
     LpArg in[MAX_ITEMS + LP_MAX_DIMS + 1];
     in[0] = lp_arg_tensor(w.t);
     memcpy(in + 1, w.index, (size_t)w.n * sizeof *in);
-    return lp_call_push(L, f->op, in, 1 + w.n, f->base, 1);
+    return lp_call_push(L, f, in, 1 + w.n, f->base, 1);
 }
 
 static LpArg value_arg(lua_State *L, int i)

@@ -109,15 +109,12 @@ void lp_push_cast(lua_State *L, LpTensor *t, LpDtype to)
         lp_push_tensor(L, t);
         return;
     }
-    const LpOp *op = &op_cast;
     LpAttr attr[LP_MAX_ATTR];
-    if (!op)
-        lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator cast is missing");
-    const LpForm *f = lp_op_form(op);
+    const LpForm *f = lp_op_form(&op_cast);
     memcpy(attr, f->base, sizeof attr);
     lp_set_attr(f, attr, "dtype", lp_attr_dtype(to));
     LpArg in = lp_arg_tensor(t);
-    lp_call_push(L, op, &in, 1, attr, 1);
+    lp_call_push(L, f, &in, 1, attr, 1);
 }
 
 /* x:float() …; upvalue 1: the dtype. The value itself when nothing changes. */
@@ -198,7 +195,7 @@ static int push_clone(lua_State *L, LpTensor *t)
     if (!f)
         return lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator clone is missing");
     LpArg in = lp_arg_tensor(t);
-    return lp_call_push(L, f->op, &in, 1, f->base, 1);
+    return lp_call_push(L, f, &in, 1, f->base, 1);
 }
 
 static int m_to(lua_State *L)

@@ -100,7 +100,7 @@ static int permuted(lua_State *L, LpTensor *t, bool last_two)
     }
     LpArg in = lp_arg_tensor(t);
     LpAttr attr = lp_attr_ints(dims, n);
-    return lp_call_push(L, f->op, &in, 1, &attr, 1);
+    return lp_call_push(L, f, &in, 1, &attr, 1);
 }
 
 /* A node of the tape, as far as a script can see one: its name. */

@@ -158,16 +158,16 @@ bool lp_to_scalar(lua_State *L, int i, LpScalar *s)
     }
 }
 
-static int push_list(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
+static int push_list(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
                      const LpAttr *attr)
 {
     LpErr e = {0};
     int tries = 0;
     LpOwner *o = lp_push_owner(L);
-    while (lp_op_call(op, in, n_in, attr, o->t, &o->n, &e) != LP_OK) {
+    while (lp_op_call(f->op, in, n_in, attr, o->t, &o->n, &e) != LP_OK) {
         o->n = 0;
         if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+            return lp_bind_fail_in(L, &e, f);
     }
     owner_list(L, o);
     lua_remove(L, -2);
@@ -175,7 +175,7 @@ static int push_list(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
     return 1;
 }
 
-int lp_call_push(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
+int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
                  const LpAttr *attr, int n_results)
 {
     LpTensor *out[LP_MAX_OUT];
@@ -183,14 +183,14 @@ int lp_call_push(lua_State *L, const LpOp *op, const LpArg *in, int n_in,
     LpErr e;
     int n = 0, tries = 0;
     if (n_results == 0)
-        return push_list(L, op, in, n_in, attr);
+        return push_list(L, f, in, n_in, attr);
     e.code = LP_OK;
     e.msg[0] = e.context[0] = '\0';
     for (int i = 0; i < n_results; i++)
         box[i] = lp_push_box(L);
-    while (lp_op_call(op, in, n_in, attr, out, &n, &e) != LP_OK)
+    while (lp_op_call(f->op, in, n_in, attr, out, &n, &e) != LP_OK)
         if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail_in(L, &e, op);
+            return lp_bind_fail_in(L, &e, f);
     for (int i = 0; i < n; i++) {
         if (i < n_results)
             box[i]->p = out[i];
@@ -226,14 +226,14 @@ static int binary(lua_State *L)
                             "allowed",
                             f->name, lp_describe(L, i + 1, what));
         }
-    return lp_call_push(L, f->op, in, 2, f->base, 1);
+    return lp_call_push(L, f, in, 2, f->base, 1);
 }
 
 static int unary(lua_State *L)
 {
     const LpForm *f = lua_touserdata(L, lua_upvalueindex(1));
     LpArg in = lp_arg_tensor(lp_check_tensor(L, 1, f->name, "self"));
-    return lp_call_push(L, f->op, &in, 1, f->base, 1);
+    return lp_call_push(L, f, &in, 1, f->base, 1);
 }
 
 static int tensor_len(lua_State *L)

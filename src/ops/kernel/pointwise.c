@@ -96,6 +96,8 @@ static void run_direct_part(const Run *r, int64_t from, int64_t to)
 {
     const Plan *p = r->p;
     const void *x[LP_PW_MAX_IN];
+    if (from == to)
+        return; /* loops read a constant operand first, which may be empty */
     for (int i = 0; i < p->n_in; i++)
         x[i] = r->in[i] +
                (has(p->constant, i) ? 0 : from * (int64_t)p->in_size[i]);
