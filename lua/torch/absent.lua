@@ -5,6 +5,8 @@ local errors = require("torch.errors")
 local COMPILE = "operators run at once on the host; poptorch.trainingModel and inferenceModel "
   .. "compile a model"
 
+local TWO = "a function of two results gives two: local values, indices = x:max(1)"
+
 -- module -> name -> what takes its place
 local M = {
   torch = {
@@ -18,6 +20,7 @@ local M = {
     distributed = "replicas are an option: poptorch.Options():replicationFactor(n)",
     multiprocessing = "DataLoader has workers of its own: num_workers",
     sparse = "all tensors are dense",
+    from_numpy = 'torch.tensor takes lists; require("lupine.numpy") reads .npy files',
     complex = "there are no complex dtypes", polar = "there are no complex dtypes",
     poisson = "there are bernoulli, geometric_, exponential_ and multinomial to draw from",
     binomial = "sum draws of torch.bernoulli",
@@ -45,13 +48,18 @@ local M = {
   ["torch.utils"] = {
     tensorboard = "print or write the figures yourself",
   },
+  Tensor = {
+    values = TWO, indices = TWO,
+    numpy = 'x:tolist() gives a table; require("lupine.numpy") writes and reads .npy files',
+    cuda = "there is the host and the simulated IPU",
+  },
   poptorch = {
     cond = "poptorch.for_loop is there; choose between two results with torch.where",
   },
 }
 
 --- Raises if the module's name is one of those.
----@param module string "torch.nn"
+---@param module string "torch.nn"; "Tensor" for attributes of tensors
 ---@param name any
 return function(module, name)
   local why = M[module] and M[module][name]

@@ -504,6 +504,9 @@ describe("names that are not there", function()
         return torch[name]
       end)
     end
+    raises("NotImplementedError", "Tensor.indices is not there: .*local values, indices", function()
+      return torch.ones(2):sort().indices
+    end)
     raises("NotImplementedError", "torch.nn.DataParallel", function()
       return nn.DataParallel
     end)

@@ -233,6 +233,12 @@ static int no_attribute(lua_State *L, const char *key)
 {
     const char *names[1024];
     int n = 0;
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "torch.absent");
+    lua_call(L, 1, 1);
+    lua_pushliteral(L, "Tensor");
+    lua_pushstring(L, key);
+    lua_call(L, 2, 0);
     lua_pushnil(L);
     while (n < 1024 && lua_next(L, lua_upvalueindex(1))) {
         lua_pop(L, 1);
