@@ -1,6 +1,7 @@
-/* The record of a pointwise operator that the driver of kernel/pointwise.h runs:
- * what the rows of unary.def and binary.def become. `select_`: LpPointwise's, or
- * NULL; the rest sets further fields of LpOp, above all the gradient's. */
+/* The record of a pointwise operator that the driver of kernel/pointwise.h
+ * runs: what the rows of unary.def and binary.def become. `select_`:
+ * LpPointwise's, or NULL; the rest sets further fields of LpOp, above all the
+ * gradient's. */
 #ifndef LP_OPS_POINTWISE_RECORD_H
 #define LP_OPS_POINTWISE_RECORD_H
 
