@@ -26,9 +26,9 @@ static char *lender;    /* what stood there */
 /* Variables that no constructor reads: those a shell sets for itself. */
 static bool idle(const char *entry)
 {
-    static const char *const names[] = {"_=", "SHLVL=", "OLDPWD=", "PWD=",
-                                        "LOGNAME=", "USER=", "SHELL=",
-                                        "MAIL=", "HOME=", "TERM=", "PATH="};
+    static const char *const names[] = {
+        "_=",     "SHLVL=", "OLDPWD=", "PWD=",  "LOGNAME=", "USER=",
+        "SHELL=", "MAIL=",  "HOME=",   "TERM=", "PATH="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(entry, names[i], strlen(names[i])) == 0)
             return true;
@@ -54,8 +54,9 @@ static void limit_spin(int argc, char **argv, char **envp)
     *place = setting;
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const early)(
-    int, char **, char **) = limit_spin;
+__attribute__((section(".preinit_array"),
+               used)) static void (*const early)(int, char **,
+                                                 char **) = limit_spin;
 
 void lp_host_return_environment(void)
 {

@@ -472,8 +472,7 @@ static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
 
 /* May a result of type `from` be written into `t`? */
 static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
-                          const LpTensor *t, LpDtype from, bool casts,
-                          LpErr *e)
+                          const LpTensor *t, LpDtype from, bool casts, LpErr *e)
 {
     LP_TRY(lp_check_target(t, e));
     if (op->flags & LP_OPF_POINTWISE || op->id == LP_OP_cat)

@@ -28,9 +28,9 @@ typedef struct LpOverloads {
 typedef struct LpFormCall {
     lua_State *L;
     const LpOverloads *ov;
-    int n_pos;       /* positional arguments, at stack indices 1 … */
-    int kw;          /* stack index of the keyword table; 0: none */
-    int n_kw;        /* its keys */
+    int n_pos;   /* positional arguments, at stack indices 1 … */
+    int kw;      /* stack index of the keyword table; 0: none */
+    int n_kw;    /* its keys */
     bool values; /* tensors of no dimensions count as the numbers they hold */
     bool empty_last; /* the last argument is {} and may mean no keywords */
     int top;         /* stack top after the arguments */

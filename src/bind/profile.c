@@ -55,8 +55,7 @@ static void push_events(lua_State *L, const LpProfile *p)
     lua_Integer at = 0;
     for (size_t i = 0; i < p->n_event; i++) {
         const LpProfileEvent *v = &p->event[i];
-        const int64_t f[4] = {v->start, v->ns, (int64_t)v->row + 1,
-                              v->replica};
+        const int64_t f[4] = {v->start, v->ns, (int64_t)v->row + 1, v->replica};
         for (int k = 0; k < 4; k++) {
             lua_pushinteger(L, (lua_Integer)f[k]);
             lua_rawseti(L, -2, ++at);

@@ -219,7 +219,7 @@ static int m_set_(lua_State *L)
 /* Into the methods' table on top, which has the operators' methods. */
 void lp_add_reshaping(lua_State *L)
 {
-    static const char *const views[] = {"t",        "squeeze",  "unsqueeze",
+    static const char *const views[] = {"t",         "squeeze",  "unsqueeze",
                                         "transpose", "swapaxes", "swapdims",
                                         "as_strided"};
     static const luaL_Reg methods[] = {{"resize_", m_resize_},

@@ -213,8 +213,7 @@ static LpVal lead_of(LpBuilder *b, LpVal x, const LpType *like, int own)
     for (int d = 1; d <= want.ndim; d++) {
         int64_t mine = d <= t.ndim ? t.shape[t.ndim - d] : 1;
         bool yields = d > own && mine == 1 && d <= like->ndim;
-        want.shape[want.ndim - d] =
-            yields ? like->shape[like->ndim - d] : mine;
+        want.shape[want.ndim - d] = yields ? like->shape[like->ndim - d] : mine;
     }
     return lp_shape_eq(&t, &want) ? x : lp_expand_as(b, x, &want);
 }

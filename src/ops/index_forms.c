@@ -118,8 +118,8 @@ LP_EXPAND(expand_index_fill)
     /* By a mask: positions named twice count once in the value's gradient. */
     LpType t = {.dtype = LP_BOOL}, all = lp_type_of(b, in[0]);
     all.dtype = LP_BOOL;
-    LpVal mask = set_rows(b, lp_full(b, &all, lp_int(0)), attr[0].i,
-                          in[1], lp_full(b, &t, lp_int(1)));
+    LpVal mask = set_rows(b, lp_full(b, &all, lp_int(0)), attr[0].i, in[1],
+                          lp_full(b, &t, lp_int(1)));
     out[0] = lp_where(b, mask, v, in[0]);
 }
 

@@ -99,9 +99,8 @@ EXPAND(expand_smooth_l1)
                 lp_dtype_name(lp_type(b, in[1])->dtype));
         return;
     }
-    LpVal x = beta == 0
-                  ? lp_op1(b, LP_OP_abs, difference(b, in[0], in[1]))
-                  : two_parts(b, in, beta, 1 / beta);
+    LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, difference(b, in[0], in[1]))
+                        : two_parts(b, in, beta, 1 / beta);
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)

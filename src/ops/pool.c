@@ -405,8 +405,7 @@ EXPAND(expand_adaptive_max_indices)
     "Tensor input, int[" #n "] kernel_size, int[" #n "]? stride=None, int[" #n \
     "] padding=0, "
 #define MAX_N(n) WINDOW_N(n) "int[" #n "] dilation=1, bool ceil_mode=False)"
-#define RESULT(name, args, result, rule)                                       \
-    FLAGGED(name, args, result, rule, "fn")
+#define RESULT(name, args, result, rule) FLAGGED(name, args, result, rule, "fn")
 #define FLAGGED(name, args, result, rule, flags)                               \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_COMPOSITE,                                               \

@@ -80,10 +80,8 @@ LpStatus lp_bf16_mm_new(const LpGemmArgs *g, const int64_t step[3],
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->pieces = pieces;
     p->threads = threads;
-    p->side[0] =
-        side_of(g->m, g->k, g->a_rs, g->a_cs, step[0], batch, true);
-    p->side[1] =
-        side_of(g->k, g->n, g->b_rs, g->b_cs, step[1], batch, false);
+    p->side[0] = side_of(g->m, g->k, g->a_rs, g->a_cs, step[0], batch, true);
+    p->side[1] = side_of(g->k, g->n, g->b_rs, g->b_cs, step[1], batch, false);
     for (int i = 0; i < 2; i++) {
         p->side[i].at = p->work;
         p->work += round_up((size_t)side_elements(&p->side[i], pieces) * 2);
@@ -96,8 +94,8 @@ LpStatus lp_bf16_mm_new(const LpGemmArgs *g, const int64_t step[3],
     if (s == LP_OK)
         s = layout(p, &p->side[1], false, batch, &d.weights, e);
     if (s == LP_OK)
-        s = lp_dnn_plain(LP_F32, 3 - skip, shape + skip, strides + skip,
-                         &d.dst, e);
+        s = lp_dnn_plain(LP_F32, 3 - skip, shape + skip, strides + skip, &d.dst,
+                         e);
     if (s == LP_OK)
         s = lp_dnn_matmul_new(&d, &p->prim, e);
     if (s != LP_OK) {

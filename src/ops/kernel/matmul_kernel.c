@@ -18,12 +18,12 @@
 #define TINY (24 * 24 * 24)
 
 typedef struct Product {
-    LpDnnPrim *prim; /* NULL: own */
+    LpDnnPrim *prim;  /* NULL: own */
     LpBf16Mm *pieces; /* NULL: in float32 only */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
     LpDtype t;
-    int threads, wanted; /* pieces */
+    int threads, wanted;   /* pieces */
     size_t work, work_one; /* of all threads, of one product */
 } Product;
 
@@ -237,9 +237,9 @@ static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
 {
     Product *q;
     LpDtype t = lp_plain_type(r->out[0].dtype);
-    LP_TRY(product_new(product_of(t, r, contiguous(m[0]), contiguous(m[1]),
-                                  contiguous(m[2])),
-                       &q, e));
+    LP_TRY(product_new(
+        product_of(t, r, contiguous(m[0]), contiguous(m[1]), contiguous(m[2])),
+        &q, e));
     LpStatus s = lp_plain_prepare(r, k, core, t, &q, sizeof q, q->work, e);
     if (s != LP_OK) {
         product_free(q);

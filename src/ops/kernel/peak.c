@@ -22,8 +22,8 @@ double lp_peak_flops(int threads)
         for (int i = 0; i < TRIES; i++) {
             double start = omp_get_wtime();
             sum += loop->run(rounds);
-            double rate = 2.0 * loop->chains * (double)rounds /
-                          (omp_get_wtime() - start);
+            double rate =
+                2.0 * loop->chains * (double)rounds / (omp_get_wtime() - start);
             best = rate > best ? rate : best;
         }
         total = best;

@@ -23,9 +23,9 @@ typedef enum {
     LP_PW_SAME_NOT_BOOL, /* the same; P = bool is an error */
     LP_PW_FLOAT,         /* integers become the default float type */
     LP_PW_FLOAT_NOT_BOOL,
-    LP_PW_WIDE_FLOAT,    /* as FLOAT; float16 and bfloat16 are an error */
-    LP_PW_FLOAT_ONLY,    /* integers are an error */
-    LP_PW_INT,           /* floats are an error */
+    LP_PW_WIDE_FLOAT, /* as FLOAT; float16 and bfloat16 are an error */
+    LP_PW_FLOAT_ONLY, /* integers are an error */
+    LP_PW_INT,        /* floats are an error */
     LP_PW_INT_NOT_BOOL,
     LP_PW_BOOL,   /* computed in P, result bool */
     LP_PW_MASK,   /* operand 0 is boolean, P of the others */

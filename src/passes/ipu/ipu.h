@@ -250,7 +250,7 @@ typedef struct LpIpuPlan {
     LpIpuMemory *memory; /* an IPU */
     /* of a call */
     int64_t cycles;
-    int64_t samples; /* rows that the host gives, shared ones once */
+    int64_t samples;   /* rows that the host gives, shared ones once */
     double efficiency; /* computing of all IPUs / (IPUs x loop), 0..1 */
     double seconds, samples_per_second;
 } LpIpuPlan;
