@@ -116,6 +116,25 @@ describe("numpy.save writes", function()
     assert.same({ "arr_0", "x" }, names)
   end)
 
+  it("Tensors that stand as arguments as arr_0, arr_1, …, beside those by name", function()
+    for _, save in ipairs({ numpy.savez, numpy.savez_compressed }) do
+      save(path, torch.tensor({ 1, 2 }), torch.tensor(3), { w = torch.tensor({ true }) })
+      local back = numpy.load(path .. ".npz")
+      assert.same({ "arr_0", "arr_1", "w" }, back.files)
+      assert.same({ { 1, 2 }, 3, { true } }, { back.arr_0:tolist(), back.arr_1:item(),
+        back.w:tolist() })
+    end
+    helper.raises("ValueError", "un%-named variables and keyword arr_0", function()
+      numpy.savez(path, torch.ones({ 1 }), { arr_0 = torch.ones({ 1 }) })
+    end)
+    helper.raises("TypeError", "argument 3", function()
+      numpy.savez(path, torch.ones({ 1 }), 5)
+    end)
+    helper.raises("TypeError", "not both", function()
+      numpy.savez(path, torch.ones({ 1 }), { torch.ones({ 1 }) })
+    end)
+  end)
+
   it("equal archives for equal arrays, and the whole file or nothing", function()
     numpy.savez(path, { x = torch.ones({ 3 }) })
     local first = bytes_of(path .. ".npz")
@@ -129,5 +148,65 @@ describe("numpy.save writes", function()
     end)
     assert.equal(first, bytes_of(path .. ".npz"))
     assert.equal("", io.popen(("ls %s*tmp* 2>/dev/null"):format(path)):read("a"))
+  end)
+end)
+
+describe("an archive with a bad array", function()
+  local numbers = { a = torch.arange(3), b = torch.arange(100, 140), c = torch.ones({ 2 }) }
+
+  -- The last byte of an array of the archive is another one.
+  local function damage(name)
+    numpy.savez(path, numbers)
+    local s = bytes_of(path .. ".npz")
+    local data = { a = string.pack("<i8i8i8", 0, 1, 2), b = string.pack("<i8", 139) }
+    local from, to = s:find(data[name], 1, true)
+    assert.truthy(from)
+    write(s:sub(1, to - 1) .. "\77" .. s:sub(to + 1))
+    return numpy.load(path)
+  end
+
+  it("gives the others, and the bad one's error when it is asked for", function()
+    local back = damage("b")
+    assert.same({ "a", "b", "c" }, back.files)
+    assert.same({ { 0, 1, 2 }, { 1, 1 } }, { back.a:tolist(), back.c:tolist() })
+    helper.raises("ValueError", "b.npy: CRC error", function()
+      return back.b
+    end)
+    assert.is_nil(back.d)
+    assert.truthy(tostring(back):find("'b', nil", 1, true))
+  end)
+
+  it("stops a loop over all of it there", function()
+    local back, seen = damage("b"), {}
+    helper.raises("ValueError", "b.npy: CRC error", function()
+      for name in pairs(back) do
+        seen[#seen + 1] = name
+      end
+    end)
+    assert.same({ "a" }, seen)
+    helper.raises("ValueError", "b.npy: CRC error", function()
+      torch.save(back, path)
+    end)
+    helper.raises("ValueError", "b.npy: CRC error", function()
+      numpy.savez(path, back)
+    end)
+    back.b = torch.zeros({ 1 })
+    numpy.savez(path, back)
+    assert.same({ 0 }, numpy.load(path .. ".npz").b:tolist())
+  end)
+
+  it("whose type NumPy alone knows leaves the others readable", function()
+    local zip = require("spec.hostile.zip")
+    local function entry(name, descr, data)
+      local header = ("{'descr': '%s', 'fortran_order': False, 'shape': (2,), }\n"):format(descr)
+      return { name = name, data = "\x93NUMPY\1\0" .. string.pack("<I2", #header) .. header
+        .. data }
+    end
+    write(zip.archive({ entry("z.npy", "<c8", ("x"):rep(16)), entry("y.npy", "|u1", "ab") }))
+    local back = numpy.load(path)
+    assert.same({ 97, 98 }, back.y:tolist())
+    helper.raises("ValueError", "c8", function()
+      return back.z
+    end)
   end)
 end)

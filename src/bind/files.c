@@ -132,7 +132,10 @@ static int read_named(lua_State *L, const char *fn, ReadNamed read)
     for (size_t i = 0; i < l->n; i++) {
         lua_pushstring(L, l->items[i].name);
         lua_rawseti(L, -3, (lua_Integer)i + 1);
-        lp_push_tensor(L, l->items[i].t);
+        if (l->items[i].t)
+            lp_push_tensor(L, l->items[i].t);
+        else
+            lua_pushboolean(L, false);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_createtable(L, 0, (int)l->n_text);
@@ -151,9 +154,21 @@ static int read_safetensors(lua_State *L)
     return read_named(L, "load", lp_safetensors_read);
 }
 
+static LpStatus npz_whole(const char *path, LpNamed *out, LpErr *e)
+{
+    return lp_npz_read(path, false, out, e);
+}
+
+static LpStatus npz_each(const char *path, LpNamed *out, LpErr *e)
+{
+    return lp_npz_read(path, true, out, e);
+}
+
+/* (path, each) -> names, tensors, texts: with `each` a bad array is false, and
+ * the text of its name says why */
 static int read_npz(lua_State *L)
 {
-    return read_named(L, "load", lp_npz_read);
+    return read_named(L, "load", lua_toboolean(L, 2) ? npz_each : npz_whole);
 }
 
 static void add_text(lua_State *L, LpNamed *l, int key, int value)

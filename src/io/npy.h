@@ -18,8 +18,9 @@ typedef struct LpSource {
 LpStatus lp_npy_read(const char *path, LpTensor **out, LpErr *e);
 LpStatus lp_npy_read_source(const LpSource *src, LpTensor **out, LpErr *e);
 /* Adds the arrays of a .npz file, named without ".npy", to *out, which the
- * caller owns also after a failure. */
-LpStatus lp_npz_read(const char *path, LpNamed *out, LpErr *e);
+ * caller owns also after a failure. A bad array is an error; with `each` it is
+ * added without a tensor, and a text of its name says what is wrong. */
+LpStatus lp_npz_read(const char *path, bool each, LpNamed *out, LpErr *e);
 
 /* Replace the file at `path`. TypeError for bfloat16, which NumPy lacks; the
  * tensors must be contiguous. */

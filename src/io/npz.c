@@ -58,10 +58,8 @@ static LpStatus check_end(Entry *x, LpErr *e)
     return LP_OK;
 }
 
-/* What the directory tells of an entry, held against what can be; *left is
- * what is left of the file's length. */
-static LpStatus check_entry(zip_t *z, zip_uint64_t i, const char *archive,
-                            zip_uint64_t *left, zip_stat_t *st, LpErr *e)
+static LpStatus stat_entry(zip_t *z, zip_uint64_t i, const char *archive,
+                           zip_stat_t *st, LpErr *e)
 {
     enum {
         NEED = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
@@ -71,6 +69,14 @@ static LpStatus check_entry(zip_t *z, zip_uint64_t i, const char *archive,
                  (st->valid & NEED) == NEED && strlen(st->name) < MOST_NAME - 4;
     LP_FAIL_IF(!known, e, LP_E_VALUE, "%s: entry %llu is damaged", archive,
                (unsigned long long)i);
+    return LP_OK;
+}
+
+/* What the directory tells of an entry, held against what can be; *left is
+ * what is left of the file's length. */
+static LpStatus check_entry(const zip_stat_t *st, const char *archive,
+                            zip_uint64_t *left, LpErr *e)
+{
     LP_FAIL_IF(st->comp_method != ZIP_CM_STORE &&
                    st->comp_method != ZIP_CM_DEFLATE,
                e, LP_E_VALUE,
@@ -108,30 +114,46 @@ static LpStatus name_of(zip_t *z, zip_uint64_t i, const char *archive,
     return LP_OK;
 }
 
-static LpStatus read_array(zip_t *z, zip_uint64_t i, const char *archive,
-                           zip_uint64_t *left, LpNamed *out, LpErr *e)
+static LpStatus read_array(zip_t *z, const zip_stat_t *st, const char *archive,
+                           zip_uint64_t *left, LpTensor **t, LpErr *e)
 {
-    zip_stat_t st;
-    char name[MOST_NAME];
-    LP_TRY(check_entry(z, i, archive, left, &st, e));
-    LP_TRY(name_of(z, i, archive, st.name, name, e));
-    Entry x = {.f = zip_fopen_index(z, i, 0)};
-    snprintf(x.name, sizeof x.name, "%.250s: %.250s", archive, st.name);
+    LP_TRY(check_entry(st, archive, left, e));
+    Entry x = {.f = zip_fopen_index(z, st->index, 0)};
+    snprintf(x.name, sizeof x.name, "%.250s: %.250s", archive, st->name);
     LP_FAIL_IF(!x.f, e, LP_E_VALUE, "%s: %s", x.name, zip_strerror(z));
-    LpTensor *t = NULL;
-    LpSource src = {x.name, (int64_t)st.size, read_entry, &x};
-    LpStatus s = lp_npy_read_source(&src, &t, e);
+    LpSource src = {x.name, (int64_t)st->size, read_entry, &x};
+    LpStatus s = lp_npy_read_source(&src, t, e);
     if (s == LP_OK)
         s = check_end(&x, e);
     zip_fclose(x.f);
-    if (s == LP_OK)
-        return lp_named_add(out, name, t, e);
-    lp_tensor_release(t);
+    if (s != LP_OK) {
+        lp_tensor_release(*t);
+        *t = NULL;
+    }
     return s;
 }
 
+/* Adds entry i under its name; with `each`, one whose bytes are bad without a
+ * tensor and with a text that says why. */
+static LpStatus add_entry(zip_t *z, zip_uint64_t i, const char *archive,
+                          bool each, zip_uint64_t *left, LpNamed *out, LpErr *e)
+{
+    zip_stat_t st;
+    char name[MOST_NAME];
+    LpTensor *t = NULL;
+    LP_TRY(stat_entry(z, i, archive, &st, e));
+    LP_TRY(name_of(z, i, archive, st.name, name, e));
+    LpStatus s = read_array(z, &st, archive, left, &t, e);
+    if (s == LP_E_VALUE && each) {
+        LpErr why = *e;
+        *e = (LpErr){0};
+        s = lp_named_text(out, name, why.msg, e);
+    }
+    return s == LP_OK ? lp_named_add(out, name, t, e) : s;
+}
+
 static LpStatus read_source(zip_source_t *source, const char *name,
-                            int64_t size, LpNamed *out, LpErr *e)
+                            int64_t size, bool each, LpNamed *out, LpErr *e)
 {
     zip_error_t failure;
     LpStatus s = LP_OK;
@@ -148,13 +170,13 @@ static LpStatus read_source(zip_source_t *source, const char *name,
         s = lp_fail(e, LP_E_VALUE, "%s: %lld entries; at most %d are read",
                     name, (long long)n, MOST_ENTRIES);
     for (zip_int64_t i = 0; s == LP_OK && i < n; i++)
-        s = read_array(z, (zip_uint64_t)i, name, &left, out, e);
+        s = add_entry(z, (zip_uint64_t)i, name, each, &left, out, e);
     zip_discard(z);
     zip_error_fini(&failure);
     return s;
 }
 
-LpStatus lp_npz_read(const char *path, LpNamed *out, LpErr *e)
+LpStatus lp_npz_read(const char *path, bool each, LpNamed *out, LpErr *e)
 {
     FILE *f;
     int64_t size;
@@ -166,7 +188,7 @@ LpStatus lp_npz_read(const char *path, LpNamed *out, LpErr *e)
         fclose(f);
         return zip_failed(path, &failure, e);
     }
-    return read_source(source, path, size, out, e);
+    return read_source(source, path, size, each, out, e);
 }
 
 /* ---- writing ------------------------------------------------------------- */

@@ -2,7 +2,8 @@
 ---
 --- `ordered.dict()` is what state_dict gives: a table by name whose `pairs`
 --- goes through the names in the order in which they were set. Setting a name
---- to nil removes it.
+--- to nil removes it. `ordered.dict(names, absent)` has names already, whose
+--- values may be missing: `absent(name)` gives or raises what is said of them.
 ---
 --- `ordered.registry()` is what a module keeps its parameters, buffers and
 --- children in: a name may be registered without a value (None).
@@ -12,6 +13,8 @@ local M = {}
 -- keys stay in the list until they are set again.
 local order = setmetatable({}, { __mode = "k" })
 local seen = setmetatable({}, { __mode = "k" })
+-- dict -> function(key) for what has no value, where one was given
+local absent = setmetatable({}, { __mode = "k" })
 
 local Dict = { __name = "OrderedDict" }
 
@@ -30,13 +33,18 @@ function Dict.__newindex(t, key, value)
   rawset(t, key, value)
 end
 
+function Dict.__index(t, key)
+  local f = absent[t]
+  return f and f(key)
+end
+
 function Dict.__pairs(t)
   local keys, i = order[t], 0
   return function()
     repeat
       i = i + 1
       local key = keys[i]
-      local value = key ~= nil and rawget(t, key)
+      local value = key ~= nil and t[key]
       if key ~= nil and value ~= nil then
         return key, value
       end
@@ -46,17 +54,25 @@ end
 
 function Dict.__tostring(t)
   local parts = {}
-  for key, value in pairs(t) do
-    parts[#parts + 1] = ("('%s', %s)"):format(tostring(key), tostring(value))
+  for _, key in ipairs(order[t]) do
+    local value = rawget(t, key)
+    if value ~= nil or absent[t] then
+      parts[#parts + 1] = ("('%s', %s)"):format(tostring(key), tostring(value))
+    end
   end
   return "OrderedDict([" .. table.concat(parts, ", ") .. "])"
 end
 
---- An empty dictionary.
+--- A dictionary, empty or with names whose values rawset gives.
+---@param names? string[] in order, each once
+---@param get? fun(key: any): any asked for keys without a value; may raise
 ---@return table<string, any>
-function M.dict()
+function M.dict(names, get)
   local t = setmetatable({}, Dict)
-  order[t], seen[t] = {}, {}
+  order[t], seen[t], absent[t] = {}, {}, get
+  for i, name in ipairs(names or {}) do
+    order[t][i], seen[t][name] = name, true
+  end
   return t
 end
 
