@@ -104,10 +104,16 @@ lua_State *lp_hooks_enter(lua_State *L);
 void lp_hooks_leave(lua_State *was);
 lua_State *lp_hooks_running(void); /* NULL: none */
 /* A function that lives until its record is dropped, which may happen where no
- * Lua may run. keep may raise. */
+ * Lua may run (keep.c). keep_with: it stands with a tensor's box, and is not
+ * what keeps that alive; of several boxes with the last. keep and forget, which
+ * lets go of the functions of dropped records, may raise. */
 void *lp_keep_function(lua_State *L, int i);
+void lp_keep_with(lua_State *L, void *record, int box);
 void lp_push_kept(lua_State *L, const void *record);
 void lp_drop_kept(void *record);
+void lp_forget_kept(lua_State *L);
+/* A tensor's box was emptied: after its tensor was released. */
+void lp_box_freed(lua_State *L, int box);
 
 /* ---- values ---------------------------------------------------------------
  */

@@ -241,6 +241,11 @@ static int function_record(lua_State *L)
     fill(attr, c.n_out, c.ctx, 0, lua_toboolean(L, 7));
     if (lp_record_function(&c, &e) != LP_OK)
         return lp_bind_fail(L, &e);
+    for (int i = 0; i < c.n_out; i++) {
+        lua_rawgeti(L, dirty[i] < 0 ? 3 : 2, (dirty[i] < 0 ? i : dirty[i]) + 1);
+        lp_keep_with(L, c.ctx, -1);
+        lua_pop(L, 1);
+    }
     return 0;
 }
 

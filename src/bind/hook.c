@@ -1,95 +1,18 @@
 /* Gradient hooks from Lua: x:register_hook(f) and
  * x:register_post_accumulate_grad_hook(f) return a handle with remove().
- *
- * The functions stand in a table of the interpreter, by the address of their
- * record, so a hook lives as long as its tensor's history or until it is
- * removed; one that refers to its own leaf keeps both. A record may be dropped
- * where no Lua may run (inside the core, while a tensor is collected): it is
- * put aside, and its function is forgotten at the next call from here. */
-#include "src/base/mem.h"
+ * The functions are kept by keep.c, with the tensor's box: a hook lives as long
+ * as its tensor's history or until it is removed, and one that refers to its
+ * own tensor does not keep it. */
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
-typedef struct Record Record;
-
-/* What the records of one interpreter share; the last one frees it. */
-typedef struct Shelf {
-    int64_t refs; /* the interpreter's and one a record */
-    bool closed;  /* the interpreter is gone */
-    Record *dead; /* put aside */
-} Shelf;
-
-struct Record {
-    Shelf *shelf;
-    Record *next;
-};
-
-static const char tag_shelf = 's', tag_handle = 'h';
-static const char key_shelf; /* registry: a box; user value 1: functions */
+static const char tag_handle = 'h';
 static const char key_handle;
 static lua_State *running; /* whose backward pass calls hooks */
 
-static void shelf_release(Shelf *s)
-{
-    if (--s->refs == 0)
-        lp_free(s);
-}
-
-static void record_free(Record *r)
-{
-    shelf_release(r->shelf);
-    lp_free(r);
-}
-
-static void drop(void *ctx)
-{
-    Record *r = ctx;
-    if (r->shelf->closed) {
-        record_free(r);
-        return;
-    }
-    r->next = r->shelf->dead;
-    r->shelf->dead = r;
-}
-
-static int shelf_gc(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &tag_shelf);
-    Shelf *s = b ? b->p : NULL;
-    if (!s)
-        return 0;
-    b->p = NULL;
-    s->closed = true;
-    while (s->dead) {
-        Record *r = s->dead;
-        s->dead = r->next;
-        record_free(r);
-    }
-    shelf_release(s);
-    return 0;
-}
-
-/* Pushes the table of functions; forgets those of dropped records. NULL while
- * the interpreter closes. */
-static Shelf *push_functions(lua_State *L)
-{
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_shelf);
-    Shelf *s = ((LpBox *)lua_touserdata(L, -1))->p;
-    lua_getiuservalue(L, -1, 1);
-    lua_remove(L, -2);
-    while (s && s->dead) {
-        Record *r = s->dead;
-        lua_pushnil(L);
-        lua_rawsetp(L, -2, r);
-        s->dead = r->next;
-        record_free(r);
-    }
-    return s;
-}
-
 /* ---- calling ------------------------------------------------------------ */
 typedef struct Call {
-    Record *record;
+    const void *record;
     LpTensor *grad, *out;
 } Call;
 
@@ -98,8 +21,8 @@ static int call(lua_State *L)
 {
     Call *c = lua_touserdata(L, 1);
     char what[LP_DESCRIBE];
-    push_functions(L);
-    lua_rawgetp(L, -1, c->record);
+    lp_forget_kept(L);
+    lp_push_kept(L, c->record);
     lp_push_tensor(L, c->grad);
     lua_call(L, 1, 1);
     if (lua_isnil(L, -1))
@@ -144,42 +67,6 @@ lua_State *lp_hooks_running(void)
     return running;
 }
 
-static Record *record_new(Shelf *s)
-{
-    Record *r = lp_alloc(sizeof *r);
-    if (r) {
-        *r = (Record){.shelf = s};
-        s->refs++;
-    }
-    return r;
-}
-
-/* ---- functions kept for the core ---------------------------------------- */
-void *lp_keep_function(lua_State *L, int i)
-{
-    i = lua_absindex(L, i);
-    Shelf *s = push_functions(L);
-    Record *r = s ? record_new(s) : NULL;
-    if (!r)
-        lp_raise(L, LP_E_MEMORY, "out of memory");
-    lua_pushvalue(L, i);
-    lua_rawsetp(L, -2, r);
-    lua_pop(L, 1);
-    return r;
-}
-
-void lp_push_kept(lua_State *L, const void *record)
-{
-    push_functions(L);
-    lua_rawgetp(L, -1, record);
-    lua_remove(L, -2);
-}
-
-void lp_drop_kept(void *record)
-{
-    drop(record);
-}
-
 /* ---- registering -------------------------------------------------------- */
 static int handle_free(lua_State *L)
 {
@@ -197,8 +84,7 @@ static int handle_remove(lua_State *L)
     if (!b)
         return lp_raise(L, LP_E_TYPE, "remove(): expected a hook's handle");
     lp_hook_remove(b->p);
-    lua_settop(L, 1);
-    push_functions(L);
+    lp_forget_kept(L);
     return 0;
 }
 
@@ -220,20 +106,16 @@ static int add(lua_State *L, bool after, const char *fn)
         return lp_raise(L, LP_E_TYPE,
                         "%s(): argument 'hook' must be a function, not %s", fn,
                         lp_describe(L, 2, what));
+    lua_settop(L, 2);
     LpBox *box = push_handle(L);
-    Shelf *s = push_functions(L);
     LpHook *h = NULL;
-    Record *r = s ? record_new(s) : NULL;
-    if (!r)
-        return lp_raise(L, LP_E_MEMORY, "out of memory");
-    if (lp_hook_add(t, after, hook, drop, r, &h, &e) != LP_OK) {
-        record_free(r);
+    void *r = lp_keep_function(L, 2);
+    if (lp_hook_add(t, after, hook, lp_drop_kept, r, &h, &e) != LP_OK) {
+        lp_drop_kept(r);
         return lp_bind_fail(L, &e);
     }
     box->p = h;
-    lua_pushvalue(L, 2);
-    lua_rawsetp(L, -2, r);
-    lua_pop(L, 1);
+    lp_keep_with(L, r, 1);
     return 1;
 }
 
@@ -270,20 +152,6 @@ void lp_bind_hook(lua_State *L)
         {"register_post_accumulate_grad_hook", register_post},
         {NULL, NULL}};
     handle_class(L);
-    LpBox *b = lua_newuserdatauv(L, sizeof *b, 1);
-    *b = (LpBox){&tag_shelf, NULL};
-    lua_newtable(L);
-    lua_setiuservalue(L, -2, 1);
-    lua_newtable(L);
-    lua_pushcfunction(L, shelf_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
-    Shelf *s = lp_calloc(1, sizeof *s);
-    if (!s)
-        lp_raise(L, LP_E_MEMORY, "out of memory");
-    s->refs = 1;
-    b->p = s;
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_shelf);
     lua_getfield(L, -1, "methods");
     luaL_setfuncs(L, methods, 0);
     lua_pop(L, 1);

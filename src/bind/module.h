@@ -17,6 +17,7 @@ void lp_bind_convert(lua_State *L); /* item, tolist: convert.c */
 void lp_bind_state(lua_State *L);   /* autograd, random, settings: state.c */
 void lp_bind_generator(lua_State *L); /* torch.Generator: generator.c */
 void lp_bind_hook(lua_State *L);      /* gradient hooks: hook.c */
+void lp_bind_keep(lua_State *L);      /* functions the core calls: keep.c */
 void lp_bind_function(lua_State *L);  /* autograd.Function: function.c */
 void lp_bind_trace(lua_State *L);     /* traces: trace.c */
 void lp_bind_step(lua_State *L);      /* steps: step.c */

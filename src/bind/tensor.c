@@ -139,6 +139,7 @@ static int tensor_free(lua_State *L)
     if (b) {
         lp_tensor_release(b->p);
         b->p = NULL;
+        lp_box_freed(L, 1);
     }
     return 0;
 }
