@@ -475,7 +475,7 @@ static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
                           const LpTensor *t, LpDtype from, bool casts, LpErr *e)
 {
     LP_TRY(lp_check_target(t, e));
-    if (op->flags & LP_OPF_POINTWISE || op->id == LP_OP_cat)
+    if (op->flags & (LP_OPF_POINTWISE | LP_OPF_OUT_APART))
         LP_TRY(lp_check_overlap(t, in, n_in, e));
     LP_FAIL_IF(!casts && t->dtype != from, e, LP_E_RUNTIME,
                "%s: Expected out tensor to have dtype %s, but got %s instead",

@@ -224,6 +224,8 @@ enum {
     /* reads and writes the elements of one index of all its tensors together,
      * other operands are numbers: any order of elements will do */
     LP_OPF_ELEMENTWISE = 8192,
+    /* out= may share no memory with an operand, as of pointwise operators */
+    LP_OPF_OUT_APART = 16384,
     LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
 };
 
@@ -261,6 +263,9 @@ struct LpOp {
     /* views: value of the parent after the view was overwritten by `v` */
     LpVal (*put)(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
     void (*cost)(const struct LpCostReq *r, struct LpCost *out);
+    /* the row of runtime/cost that `cost` charges for this operator, where
+     * several share a rule: LP_RED_… of folds, LP_EW_… of running sums */
+    uint8_t cost_row;
     /* fused and inlined by traces: the operator, of the operands [gradient of
      * result 0, operands …] and the same attributes, that the inlined backward
      * nodes stand for; the host may run it instead of them */

@@ -273,34 +273,82 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
                                                : LP_LOOP_gelu_backward;
 }
 
-#define LOOP_CHOICE(id)                                                        \
-    ((id) == LP_OP_add || (id) == LP_OP_sub ? select_add                       \
-     : (id) == LP_OP_div                    ? select_div                       \
-     : (id) == LP_OP_pow                    ? select_pow                       \
-     : (id) == LP_OP_clamp                  ? select_clamp                     \
-     : (id) == LP_OP_nextafter              ? select_nextafter                 \
-     : (id) == LP_OP_gelu_backward          ? select_gelu_backward             \
-                                            : NULL)
+/* ---- own rules ------------------------------------------------------------
+ */
+static LpStatus rule_add(const LpInfer *x, LpDtype *t)
+{
+    LP_FAIL_IF(x->attr[0].s.kind == LP_KIND_BOOL && *t != LP_BOOL, x->err,
+               LP_E_RUNTIME,
+               "%s: alpha is a boolean, but the result is %s: it must be a "
+               "number",
+               x->op->name, lp_dtype_name(*t));
+    return LP_OK;
+}
+
+/* Promotion hides a bool among numbers. */
+static LpStatus rule_sub(const LpInfer *x, LpDtype *t)
+{
+    for (int i = 0; i < x->n_in; i++)
+        if (x->in[i].dtype == LP_BOOL)
+            return lp_infer_refuse(x, LP_BOOL,
+                                   "a number type; use logical_xor or "
+                                   "logical_not for bool");
+    return rule_add(x, t);
+}
+
+static LpStatus rule_div(const LpInfer *x, LpDtype *t)
+{
+    (void)t;
+    return lp_infer_mode(x, "rounding_mode", "floor", "trunc");
+}
+
+/* PyTorch computes of bool only a tensor to the power of a number. */
+static LpStatus rule_pow(const LpInfer *x, LpDtype *t)
+{
+    bool number = !x->in[0].wrapped && x->in[1].wrapped;
+    if (*t == LP_BOOL && !number)
+        return lp_infer_refuse(x, *t, "a number type");
+    return LP_OK;
+}
+
+/* PyTorch computes of bool only with one bound, a tensor. */
+static LpStatus rule_clamp(const LpInfer *x, LpDtype *t)
+{
+    bool lo = x->in[1].dtype != LP_DT_NONE, hi = x->in[2].dtype != LP_DT_NONE;
+    LP_FAIL_IF(!lo && !hi, x->err, LP_E_RUNTIME,
+               "clamp: min and max are both None; at least one must be given");
+    if (*t == LP_BOOL && ((lo && hi) || x->in[lo ? 1 : 2].wrapped))
+        return lp_infer_refuse(x, *t, "a number type");
+    return LP_OK;
+}
+
+static LpStatus rule_heaviside(const LpInfer *x, LpDtype *t)
+{
+    LpDtype self = x->in[0].dtype, values = x->in[1].dtype;
+    (void)t;
+    LP_FAIL_IF(!x->in[0].wrapped && !x->in[1].wrapped && self != values, x->err,
+               LP_E_RUNTIME,
+               "heaviside: self and values have the types %s and %s; they "
+               "must have the same",
+               lp_dtype_name(self), lp_dtype_name(values));
+    return LP_OK;
+}
 
 /* ---- records --------------------------------------------------------------
  */
-#define COMMUTES(id)                                                           \
-    ((id) == LP_OP_add || (id) == LP_OP_mul || (id) == LP_OP_maximum ||        \
-             (id) == LP_OP_minimum || (id) == LP_OP_eq || (id) == LP_OP_ne ||  \
-             (id) == LP_OP_logical_and || (id) == LP_OP_logical_or ||          \
-             (id) == LP_OP_logical_xor || (id) == LP_OP_bitwise_and ||         \
-             (id) == LP_OP_bitwise_or || (id) == LP_OP_bitwise_xor             \
-         ? LP_OPF_COMMUTES                                                     \
-         : 0)
+static uint8_t cost_div(const LpAttr *attr)
+{
+    return attr[0].kind == LP_ATTR_NONE ? LP_EW_div : LP_EW_remainder;
+}
 
-#define RECORD(name, tail, policy_, cost_, reads, where_)                      \
-    LP_POINTWISE(name, #name "(" tail, policy_, cost_, where_,                 \
-                 LOOP_CHOICE(LP_OP_##name),                                    \
-                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK |               \
-                          COMMUTES(LP_OP_##name),                              \
-                 .grad = grad_##name, .grad_in = (reads)&7,                    \
-                 .grad_out = (reads) >> 3)
-#define BINARY(name, tail, policy_, cost_, e, reads, gx, gy, where_)           \
+#define RECORD(name, tail, policy_, cost_, marks, where_, ...)                 \
+    LP_POINTWISE(                                                              \
+        name, #name "(" tail, policy_, cost_, where_, LP_ALSO(__VA_ARGS__),    \
+        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | EXCHANGE(marks),       \
+        .grad = grad_##name, .grad_in = (marks)&7,                             \
+        .grad_out = (marks) >> 3 & 1)
+#define EXCHANGE(marks) ((marks)&COMMUTES ? LP_OPF_COMMUTES : 0)
+#define BINARY(name, tail, policy_, cost_, e, marks, gx, gy, ...)              \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
         if (g->need[0])                                                        \
@@ -308,8 +356,8 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         if (g->need[1])                                                        \
             g->din[1] = gy;                                                    \
     }                                                                          \
-    RECORD(name, tail, policy_, cost_, reads, where_)
-#define TERNARY(name, tail, policy_, cost_, e, ie, reads, gx, gy, gz, where_)  \
+    RECORD(name, tail, policy_, cost_, marks, __VA_ARGS__)
+#define TERNARY(name, tail, policy_, cost_, e, ie, marks, gx, gy, gz, ...)     \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
         if (g->need[0])                                                        \
@@ -319,14 +367,14 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         if (g->need[2])                                                        \
             g->din[2] = gz;                                                    \
     }                                                                          \
-    RECORD(name, tail, policy_, cost_, reads, where_)
+    RECORD(name, tail, policy_, cost_, marks, __VA_ARGS__)
 #define BINARYN(name, tail, policy_, cost_, e, ie, reason)                     \
-    LP_POINTWISE(                                                              \
-        name, #name "(" tail, policy_, cost_, "", LOOP_CHOICE(LP_OP_##name),   \
-        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK, .no_grad = reason)
-#define COMPARE(name, tail, cost_, e, ie)                                      \
-    LP_POINTWISE(name, #name "(" tail, BOOL, cost_, "", NULL,                  \
-                 .flags = LP_OPF_POINTWISE | COMMUTES(LP_OP_##name),           \
+    LP_POINTWISE(name, #name "(" tail, policy_, cost_, "", LP_ALSO(),          \
+                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                \
+                 .no_grad = reason)
+#define COMPARE(name, tail, cost_, e, ie, marks)                               \
+    LP_POINTWISE(name, #name "(" tail, BOOL, cost_, "", LP_ALSO(),             \
+                 .flags = LP_OPF_POINTWISE | EXCHANGE(marks),                  \
                  .no_grad = LP_BOOLEAN_GRAD)
 #include "src/ops/binary.def"
 

@@ -12,18 +12,6 @@
 
 /* ---- pointwise ------------------------------------------------------------
  */
-/* The table's row: the record's, unless the attributes or a number choose a
- * cheaper one. */
-static LpEwOp row_of(const LpCostReq *r)
-{
-    const LpOp *op = r->op;
-    if (op->id == LP_OP_gelu && r->attr[0].str[0] == 't')
-        return LP_EW_gelu;
-    if (op->id == LP_OP_div && r->attr[0].kind != LP_ATTR_NONE)
-        return LP_EW_remainder;
-    return (LpEwOp)lp_pointwise_of(op)->cost;
-}
-
 static bool is_number(const LpType *t)
 {
     return t->dtype != LP_DT_NONE && (t->wrapped || lp_numel(t) == 1);
@@ -99,44 +87,17 @@ void lp_rule_pointwise(const LpCostReq *r, LpCost *out)
     if (pw->policy == LP_PW_BOOL)
         t = lp_cost_type(lp_infer_promote(r->in, r->n_in));
     add_casts(r, &x, first, t, out);
-    bool scaled = (r->op->id == LP_OP_add || r->op->id == LP_OP_sub) &&
-                  lp_scalar_f(r->attr[0].s) != 1;
-    if (scaled) {
-        lp_cost_add(out, lp_cost_scaled_add(&x, t, n, false));
-        return;
-    }
-    lp_cost_add(out, step(r, &x, row_of(r), t, n));
-    if (r->op->id == LP_OP_lerp || r->op->id == LP_OP_addcmul ||
-        r->op->id == LP_OP_addcdiv)
+    bool scaled_only =
+        pw->scaled == LP_PW_SCALED_BY_ALPHA && lp_scalar_f(r->attr[0].s) != 1;
+    LpEwOp row = (LpEwOp)(pw->cost_by ? pw->cost_by(r->attr) : pw->cost);
+    if (!scaled_only)
+        lp_cost_add(out, step(r, &x, row, t, n));
+    if (scaled_only || pw->scaled == LP_PW_SCALED)
         lp_cost_add(out, lp_cost_scaled_add(&x, t, n, false));
 }
 
 /* ---- reductions -----------------------------------------------------------
  */
-static LpRedOp fold_of(const LpOp *op)
-{
-    switch (op->id) {
-    case LP_OP_prod:
-        return LP_RED_MUL;
-    case LP_OP_amax:
-    case LP_OP_argmax:
-    case LP_OP_max_dim:
-        return LP_RED_MAX;
-    case LP_OP_amin:
-    case LP_OP_argmin:
-    case LP_OP_min_dim:
-        return LP_RED_MIN;
-    case LP_OP_any:
-        return LP_RED_OR;
-    case LP_OP_all:
-        return LP_RED_AND;
-    case LP_OP_logsumexp:
-        return LP_RED_LOGADD;
-    default:
-        return LP_RED_ADD;
-    }
-}
-
 static LpCost fold(const LpCostReq *r, const LpCostCtx *x, LpRedOp op,
                    LpCostType t)
 {
@@ -165,71 +126,118 @@ static void add_norm(const LpCostReq *r, const LpCostCtx *x, LpCostType t,
         lp_cost_add(out, lp_cost_elementwise(x, root, LP_EW_UNARY, t, results));
 }
 
+void lp_rule_vector_norm(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    add_norm(r, &x, lp_cost_type(r->in[0].dtype), lp_numel(&r->in[0]),
+             lp_numel(&r->out[0]), out);
+}
+
 void lp_rule_reduce(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
-    const LpType *in = &r->in[0];
-    int64_t n = lp_numel(in), results = lp_numel(&r->out[0]);
-    LpCostType t = lp_cost_type(in->dtype);
-    if (r->op->id == LP_OP_vector_norm) {
-        add_norm(r, &x, t, n, results, out);
-        return;
-    }
-    if (r->op->id == LP_OP_count_nonzero)
-        lp_cost_add(out,
-                    lp_cost_elementwise(&x, LP_EW_compare, LP_EW_SCALAR, t, n));
-    lp_cost_add(out, fold(r, &x, fold_of(r->op), t));
-    if (r->op->id == LP_OP_mean)
-        lp_cost_add(
-            out, lp_cost_elementwise(&x, LP_EW_mul, LP_EW_SCALAR, t, results));
+    LpCostType t = lp_cost_type(r->in[0].dtype);
+    lp_cost_add(out, fold(r, &x, (LpRedOp)r->op->cost_row, t));
+}
+
+void lp_rule_mean(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_rule_reduce(r, out);
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_mul, LP_EW_SCALAR,
+                                         lp_cost_type(r->in[0].dtype),
+                                         lp_numel(&r->out[0])));
+}
+
+void lp_rule_count(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_compare, LP_EW_SCALAR,
+                                         lp_cost_type(r->in[0].dtype),
+                                         lp_numel(&r->in[0])));
+    lp_rule_reduce(r, out);
 }
 
 /* ---- along a dimension ----------------------------------------------------
  */
-static int64_t steps_of(int64_t n)
-{
-    int64_t k = 0;
-    while (((int64_t)1 << k) < n)
-        k++;
-    return k;
-}
+typedef struct Line {
+    LpCostCtx x;
+    LpCostType t;
+    int64_t n; /* elements of all lines */
+    int64_t k; /* doubling steps over one */
+} Line;
 
-void lp_rule_line(const LpCostReq *r, LpCost *out)
+static Line line_of(const LpCostReq *r)
 {
-    LpCostCtx x = lp_cost_ctx_of(r);
     const LpType *in = &r->in[0];
-    int64_t n = lp_numel(in), line = 1;
-    LpCostType t = lp_cost_type(in->dtype);
+    Line l = {.x = lp_cost_ctx_of(r),
+              .t = lp_cost_type(in->dtype),
+              .n = lp_numel(in)};
+    int64_t line = 1;
     for (int i = 0; i < r->attr[0].n; i++)
         line *= in->shape[r->attr[0].v[i]];
-    int64_t k = steps_of(line);
-    if (r->op->id == LP_OP_median_dim || r->op->id == LP_OP_mode) {
-        LpCost c = lp_cost_elementwise(&x, LP_EW_max, LP_EW_BINARY, t, n);
-        lp_cost_add(&c, lp_cost_copy(&x, t, n, false));
-        lp_cost_add(out, lp_cost_repeat(c, k * (k + 1) / 2));
-    } else if (r->op->id == LP_OP_cummax || r->op->id == LP_OP_cummin) {
-        /* a choice of the value and of its position */
-        LpCost c = lp_cost_elementwise(&x, LP_EW_compare, LP_EW_BINARY, t, n);
-        lp_cost_add(
-            &c, lp_cost_elementwise(&x, LP_EW_select, LP_EW_BINARY, t, 2 * n));
-        lp_cost_add(&c, lp_cost_copy(&x, t, 2 * n, false));
-        lp_cost_add(out, lp_cost_repeat(c, k > 0 ? k : 1));
-    } else if (r->op->id == LP_OP_logcumsumexp) {
-        LpCost c = lp_cost_elementwise(&x, LP_EW_exp, LP_EW_UNARY, t, n);
-        lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_log, LP_EW_UNARY, t, n));
-        lp_cost_add(&c,
-                    lp_cost_elementwise(&x, LP_EW_add, LP_EW_BINARY, t, 2 * n));
-        lp_cost_add(&c, lp_cost_copy(&x, t, n, false));
-        lp_cost_add(out, lp_cost_repeat(c, k > 0 ? k : 1));
-    } else if (r->op->id == LP_OP_cumsum || r->op->id == LP_OP_cumprod ||
-               r->op->id == LP_OP_prod_others) {
-        LpEwOp op = r->op->id == LP_OP_cumsum ? LP_EW_add : LP_EW_mul;
-        LpCost c = lp_cost_elementwise(&x, op, LP_EW_BINARY, t, n);
-        lp_cost_add(&c, lp_cost_copy(&x, t, n, false));
-        bool twice = r->op->id == LP_OP_prod_others;
-        lp_cost_add(out, lp_cost_repeat(c, twice ? 2 * k : k));
-    } else { /* the position is carried along with the extreme */
-        LpCost c = fold(r, &x, fold_of(r->op), t);
-        lp_cost_add(out, lp_cost_repeat(c, 2));
-    }
+    while (((int64_t)1 << l.k) < line)
+        l.k++;
+    return l;
+}
+
+/* The position is carried along with the extreme. */
+void lp_rule_position(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    LpCostType t = lp_cost_type(r->in[0].dtype);
+    LpCost c = fold(r, &x, (LpRedOp)r->op->cost_row, t);
+    lp_cost_add(out, lp_cost_repeat(c, 2));
+}
+
+void lp_rule_sorted_line(const LpCostReq *r, LpCost *out)
+{
+    Line l = line_of(r);
+    LpCost c = lp_cost_elementwise(&l.x, LP_EW_max, LP_EW_BINARY, l.t, l.n);
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, l.n, false));
+    lp_cost_add(out, lp_cost_repeat(c, l.k * (l.k + 1) / 2));
+}
+
+/* A choice of the value and of its position. */
+void lp_rule_running_extreme(const LpCostReq *r, LpCost *out)
+{
+    Line l = line_of(r);
+    LpCost c = lp_cost_elementwise(&l.x, LP_EW_compare, LP_EW_BINARY, l.t, l.n);
+    lp_cost_add(&c, lp_cost_elementwise(&l.x, LP_EW_select, LP_EW_BINARY, l.t,
+                                        2 * l.n));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, 2 * l.n, false));
+    lp_cost_add(out, lp_cost_repeat(c, l.k > 0 ? l.k : 1));
+}
+
+void lp_rule_running_logsum(const LpCostReq *r, LpCost *out)
+{
+    Line l = line_of(r);
+    LpCost c = lp_cost_elementwise(&l.x, LP_EW_exp, LP_EW_UNARY, l.t, l.n);
+    lp_cost_add(&c,
+                lp_cost_elementwise(&l.x, LP_EW_log, LP_EW_UNARY, l.t, l.n));
+    lp_cost_add(
+        &c, lp_cost_elementwise(&l.x, LP_EW_add, LP_EW_BINARY, l.t, 2 * l.n));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, l.n, false));
+    lp_cost_add(out, lp_cost_repeat(c, l.k > 0 ? l.k : 1));
+}
+
+static LpCost running_step(const LpCostReq *r, const Line *l)
+{
+    LpCost c = lp_cost_elementwise(&l->x, (LpEwOp)r->op->cost_row, LP_EW_BINARY,
+                                   l->t, l->n);
+    lp_cost_add(&c, lp_cost_copy(&l->x, l->t, l->n, false));
+    return c;
+}
+
+void lp_rule_running(const LpCostReq *r, LpCost *out)
+{
+    Line l = line_of(r);
+    lp_cost_add(out, lp_cost_repeat(running_step(r, &l), l.k));
+}
+
+/* Running products from both ends. */
+void lp_rule_others(const LpCostReq *r, LpCost *out)
+{
+    Line l = line_of(r);
+    lp_cost_add(out, lp_cost_repeat(running_step(r, &l), 2 * l.k));
 }

@@ -11,14 +11,34 @@ LpStatus lp_infer_pointwise(LpInfer *x);
 /* PyTorch's result type of operands; holes are skipped. */
 LpDtype lp_infer_promote(const LpType *in, int n);
 
+/* Refuses the operands' type: "it must be `allowed`". */
+LpStatus lp_infer_refuse(const LpInfer *x, LpDtype t, const char *allowed);
+
+/* The attribute 0, called `name`, must be None or one of two words. */
+LpStatus lp_infer_mode(const LpInfer *x, const char *name, const char *one,
+                       const char *two);
+/* That of gelu and its gradient. */
+LpStatus lp_infer_gelu(const LpInfer *x, LpDtype *t);
+
 /* Refuses the half types, which PyTorch's kernel of `op` does not have. */
 LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e);
 
-/* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds; of
- * operators along a dimension. */
+/* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds by
+ * LpOp.cost_row; … */
 void lp_rule_pointwise(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_reduce(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_line(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_mean(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_count(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_vector_norm(const struct LpCostReq *r, struct LpCost *out);
+/* … of operators along lines, attribute 0: an extreme with its position and a
+ * running combination, by LpOp.cost_row; sorted lines; running extremes with
+ * their positions; running log-sums; the products of the others. */
+void lp_rule_position(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_running(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_sorted_line(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_running_extreme(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_running_logsum(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_others(const struct LpCostReq *r, struct LpCost *out);
 
 /* ---- gradient expressions, in a function with `LpGrad *g` -----------------
  */
@@ -48,7 +68,14 @@ void lp_rule_line(const struct LpCostReq *r, struct LpCost *out);
 #define AND(x, y) OP2(logical_and, x, y)
 #define OR(x, y) OP2(logical_or, x, y)
 
-/* What a gradient reads, of a row. */
-enum { READ_NONE = 0, READ_X = 1, READ_Y = 2, READ_Z = 4, READ_R = 8 };
+/* Marks of a row: what its gradient reads; operands may change places. */
+enum {
+    READ_NONE = 0,
+    READ_X = 1,
+    READ_Y = 2,
+    READ_Z = 4,
+    READ_R = 8,
+    COMMUTES = 16
+};
 
 #endif

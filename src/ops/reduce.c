@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/cost/cost.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/kernel/reduce.h"
 
@@ -220,6 +221,7 @@ LpOp op_sum = {
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
+    .cost_row = LP_RED_ADD,
     .grad = grad_sum,
     .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .end = LP_END_NONE},
                      .kind = KIND_NUMBER, .keepdim = true, .dtype = 2),
@@ -231,7 +233,8 @@ LpOp op_mean = {
              "ScalarType? dtype=None) -> Tensor @fmc",
     .infer = infer,
     .prepare = prepare,
-    .cost = lp_rule_reduce,
+    .cost = lp_rule_mean,
+    .cost_row = LP_RED_ADD,
     .grad = grad_mean,
     .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .end = LP_END_MEAN},
                      .kind = KIND_FLOAT, .keepdim = true, .dtype = 2),
@@ -244,13 +247,14 @@ LpOp op_prod = {
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
+    .cost_row = LP_RED_MUL,
     .grad = grad_prod,
     .grad_in = 1,
     .data = SUM_DATA(.spec = {LP_FOLD_PROD, PLAIN, .end = LP_END_NONE},
                      .kind = KIND_NUMBER, .keepdim = true, .dtype = 2),
 };
 
-#define EXTREME(short_name, FOLD)                                              \
+#define EXTREME(short_name, FOLD, ROW)                                         \
     LpOp op_a##short_name = {                                                  \
         .forms = "a" #short_name                                               \
                  "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "     \
@@ -258,6 +262,7 @@ LpOp op_prod = {
         .infer = infer,                                                        \
         .prepare = prepare,                                                    \
         .cost = lp_rule_reduce,                                                \
+        .cost_row = ROW,                                                       \
         .grad = grad_extreme,                                                  \
         .grad_in = 1,                                                          \
         .grad_out = 1,                                                         \
@@ -265,8 +270,8 @@ LpOp op_prod = {
                          .kind = KIND_SAME, .keepdim = true, .dtype = -1,      \
                          .needs_any = true),                                   \
     };
-EXTREME(max, LP_FOLD_MAX)
-EXTREME(min, LP_FOLD_MIN)
+EXTREME(max, LP_FOLD_MAX, LP_RED_MAX)
+EXTREME(min, LP_FOLD_MIN, LP_RED_MIN)
 
 LpOp op_any = {
     .forms = "any(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
@@ -274,6 +279,7 @@ LpOp op_any = {
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
+    .cost_row = LP_RED_OR,
     .no_grad = "a boolean result has no gradient",
     .data = SUM_DATA(.spec = {LP_FOLD_MAX, PLAIN, .truth = true,
                               .end = LP_END_NONE},
@@ -286,6 +292,7 @@ LpOp op_all = {
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
+    .cost_row = LP_RED_AND,
     .no_grad = "a boolean result has no gradient",
     .data = SUM_DATA(.spec = {LP_FOLD_MIN, PLAIN, .truth = true,
                               .end = LP_END_NONE},
@@ -296,7 +303,8 @@ LpOp op_count_nonzero = {
     .forms = "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor @fm",
     .infer = infer,
     .prepare = prepare,
-    .cost = lp_rule_reduce,
+    .cost = lp_rule_count,
+    .cost_row = LP_RED_ADD,
     .no_grad = "a count has no gradient",
     .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .truth = true,
                               .end = LP_END_NONE},
@@ -310,6 +318,7 @@ LpOp op_logsumexp = {
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
+    .cost_row = LP_RED_LOGADD,
     .grad = grad_logsumexp,
     .grad_in = 1,
     .grad_out = 1,
@@ -395,7 +404,7 @@ LpOp op_vector_norm = {
         "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
     .infer = infer_norm,
     .prepare = prepare_norm,
-    .cost = lp_rule_reduce,
+    .cost = lp_rule_vector_norm,
     .grad = grad_norm,
     .grad_in = 1,
     .grad_out = 1,

@@ -1,5 +1,6 @@
 /* Reductions that find a position (argmax, argmin, max and min along a
  * dimension, median, mode) and running sums, products and extremes. */
+#include "runtime/cost/cost.h"
 #include "src/ops/kernel/reduce.h"
 #include "src/ops/reduce.h"
 
@@ -62,7 +63,7 @@ static void grad_position(LpGrad *g)
     g->din[0] = WHERE(EQ(all, at), dy, K(0));
 }
 
-#define ARG(name, kind)                                                        \
+#define ARG(name, kind, row)                                                   \
     LpOp op_##name = {                                                         \
         .forms = #name ".own(Tensor self, int[1]? dim=None, bool keepdim="     \
                        "False) -> Tensor @p\n" #name                           \
@@ -70,14 +71,15 @@ static void grad_position(LpGrad *g)
                        "Tensor @fmo",                                          \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
-        .cost = lp_rule_line,                                                  \
+        .cost = lp_rule_position,                                              \
+        .cost_row = row,                                                       \
         .no_grad = "positions have no gradient",                               \
         .data = &(const LpLineKind){kind},                                     \
     }
-ARG(argmax, LP_LINE_ARGMAX);
-ARG(argmin, LP_LINE_ARGMIN);
+ARG(argmax, LP_LINE_ARGMAX, LP_RED_MAX);
+ARG(argmin, LP_LINE_ARGMIN, LP_RED_MIN);
 
-#define ALONG(op, name, kind)                                                  \
+#define ALONG(op, name, kind, rule, row)                                       \
     LpOp op_##op = {                                                           \
         .forms = #op "(Tensor self, int[1] dim, bool keepdim=False) -> "       \
                      "(Tensor values, Tensor indices) @p\n" #name              \
@@ -85,14 +87,15 @@ ARG(argmin, LP_LINE_ARGMIN);
                      "(Tensor values, Tensor indices) @fmo",                   \
         .infer = infer_position,                                               \
         .prepare = prepare_line,                                               \
-        .cost = lp_rule_line,                                                  \
+        .cost = rule,                                                          \
+        .cost_row = row,                                                       \
         .grad = grad_position,                                                 \
         .grad_out = 2,                                                         \
         .data = &(const LpLineKind){kind},                                     \
     }
-ALONG(max_dim, max, LP_LINE_MAX);
-ALONG(min_dim, min, LP_LINE_MIN);
-ALONG(median_dim, median, LP_LINE_MEDIAN);
+ALONG(max_dim, max, LP_LINE_MAX, lp_rule_position, LP_RED_MAX);
+ALONG(min_dim, min, LP_LINE_MIN, lp_rule_position, LP_RED_MIN);
+ALONG(median_dim, median, LP_LINE_MEDIAN, lp_rule_sorted_line, 0);
 
 LpOp op_mode = {
     .forms = "mode.own(Tensor self, int[1] dim=-1, bool keepdim=False) -> "
@@ -101,7 +104,7 @@ LpOp op_mode = {
              "(Tensor values, Tensor indices) @fmo",
     .infer = infer_position,
     .prepare = prepare_line,
-    .cost = lp_rule_line,
+    .cost = lp_rule_sorted_line,
     .grad = grad_position,
     .grad_out = 2,
     .data = &(const LpLineKind){LP_LINE_MODE},
@@ -141,7 +144,7 @@ static void grad_extremes(LpGrad *g)
                        "indices) @fmo",                                        \
         .infer = infer_extremes,                                               \
         .prepare = prepare_line,                                               \
-        .cost = lp_rule_line,                                                  \
+        .cost = lp_rule_running_extreme,                                       \
         .grad = grad_extremes,                                                 \
         .grad_out = 2,                                                         \
         .data = &(const LpLineKind){kind},                                     \
@@ -184,7 +187,8 @@ LpOp op_cumsum = {
              "Tensor @fmic",
     .infer = infer_scan,
     .prepare = prepare_cumsum,
-    .cost = lp_rule_line,
+    .cost = lp_rule_running,
+    .cost_row = LP_EW_add,
     .grad = grad_cumsum,
 };
 
@@ -233,7 +237,8 @@ LpOp op_cumprod = {
              "Tensor @fmic",
     .infer = infer_scan,
     .prepare = prepare_line,
-    .cost = lp_rule_line,
+    .cost = lp_rule_running,
+    .cost_row = LP_EW_mul,
     .grad = grad_cumprod,
     .grad_in = 1,
     .data = &(const LpLineKind){LP_LINE_CUMPROD},
@@ -288,7 +293,7 @@ LpOp op_logcumsumexp = {
              "logcumsumexp(Tensor self, int dim) -> Tensor @fmo",
     .infer = infer_logsums,
     .prepare = prepare_logsums,
-    .cost = lp_rule_line,
+    .cost = lp_rule_running_logsum,
     .grad = grad_logsums,
     .grad_in = 1,
     .grad_out = 1,
@@ -350,7 +355,8 @@ LpOp op_prod_others = {
     .forms = "prod_others(Tensor self, int[] dim) -> Tensor @p",
     .infer = infer_others,
     .prepare = prepare_line,
-    .cost = lp_rule_line,
+    .cost = lp_rule_others,
+    .cost_row = LP_EW_mul,
     .grad = grad_others,
     .grad_in = 1,
     .data = &(const LpLineKind){LP_LINE_OTHERS},

@@ -81,6 +81,7 @@ static void grad_cat(LpGrad *g)
 }
 
 LpOp op_cat = {
+    .flags = LP_OPF_OUT_APART,
     .forms = "cat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concatenate(Tensor[] tensors, int dim=0) -> Tensor @fc",

@@ -116,32 +116,81 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     return LP_LOOP_nan_to_num;
 }
 
+/* ---- own rules ------------------------------------------------------------
+ */
+/* A square of bool is what x ** 2 is. */
+static LpStatus rule_square(const LpInfer *x, LpDtype *t)
+{
+    (void)x;
+    *t = *t == LP_BOOL ? LP_I64 : *t;
+    return LP_OK;
+}
+
+static LpStatus rule_hardtanh(const LpInfer *x, LpDtype *t)
+{
+    const LpAttr *a = x->attr;
+    (void)t;
+    LP_FAIL_IF(a[0].f > a[1].f, x->err, LP_E_VALUE,
+               "hardtanh: min_val is %g and max_val %g; min_val cannot be "
+               "greater than max_val",
+               a[0].f, a[1].f);
+    return LP_OK;
+}
+
+static LpStatus rule_polygamma(const LpInfer *x, LpDtype *t)
+{
+    int64_t n = x->attr[0].i;
+    (void)t;
+    LP_FAIL_IF(n < 0 || n > 1000, x->err, LP_E_RUNTIME,
+               "polygamma: n is %lld; it must be from 0 to 1000", (long long)n);
+    return LP_OK;
+}
+
+static LpStatus rule_round(const LpInfer *x, LpDtype *t)
+{
+    int64_t decimals = x->attr[0].i;
+    (void)t;
+    LP_FAIL_IF(decimals != 0 && !lp_is_float(x->in[0].dtype), x->err,
+               LP_E_RUNTIME,
+               "round: decimals is %lld and the type %s; decimals need a "
+               "floating-point type",
+               (long long)decimals, lp_dtype_name(x->in[0].dtype));
+    return LP_OK;
+}
+
+static LpStatus rule_softshrink(const LpInfer *x, LpDtype *t)
+{
+    double lambd = x->attr[0].f;
+    (void)t;
+    LP_FAIL_IF(!(lambd >= 0), x->err, LP_E_RUNTIME,
+               "softshrink: lambd is %g; it must be 0 or more", lambd);
+    return LP_OK;
+}
+
 /* ---- records --------------------------------------------------------------
  */
-#define LOOP_CHOICE(id)                                                        \
-    ((id) == LP_OP_round         ? select_round                                \
-     : (id) == LP_OP_gelu        ? select_gelu                                 \
-     : (id) == LP_OP_nan_to_num  ? select_nan_to_num                           \
-     : (id) == LP_OP_logit       ? select_logit                                \
-     : (id) == LP_OP_bitwise_not ? select_not                                  \
-                                 : NULL)
-#define UNARY(name, tail, policy_, cost_, e, reads, gx, where_)                \
+static uint8_t cost_gelu(const LpAttr *attr)
+{
+    return attr[0].str[0] == 't' ? LP_EW_gelu : LP_EW_gelu_erf;
+}
+
+#define UNARY(name, tail, policy_, cost_, e, marks, gx, where_, ...)           \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
         g->din[0] = gx;                                                        \
     }                                                                          \
-    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, where_,      \
-                 LOOP_CHOICE(LP_OP_##name),                                    \
-                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                \
-                 .grad = grad_##name, .grad_in = (reads)&1,                    \
-                 .grad_out = (reads) >> 3)
+    LP_POINTWISE(                                                              \
+        name, #name "(Tensor self" tail, policy_, cost_, where_,               \
+        LP_ALSO(__VA_ARGS__), .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,   \
+        .grad = grad_##name, .grad_in = (marks)&1, .grad_out = (marks) >> 3)
 #define UNARYN(name, tail, policy_, cost_, e, reason)                          \
-    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, "", NULL,    \
-                 .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,                \
+    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, "",          \
+                 LP_ALSO(), .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,     \
                  .no_grad = reason)
 #define TEST(name, tail, e, ie)                                                \
-    LP_POINTWISE(name, #name "(Tensor self" tail, BOOL, compare, "", NULL,     \
-                 .flags = LP_OPF_POINTWISE, .no_grad = LP_BOOLEAN_GRAD)
+    LP_POINTWISE(name, #name "(Tensor self" tail, BOOL, compare, "",           \
+                 LP_ALSO(), .flags = LP_OPF_POINTWISE,                         \
+                 .no_grad = LP_BOOLEAN_GRAD)
 #include "src/ops/unary.def"
 
 static void grad_identity(LpGrad *g)

@@ -46,10 +46,23 @@ typedef struct LpPwNode {
     LpNum p[LP_PW_MAX_PARAM];
 } LpPwNode;
 
+/* Charges a scaled addition of popops. */
+typedef enum {
+    LP_PW_UNSCALED,
+    LP_PW_SCALED,          /* after the step of `cost` */
+    LP_PW_SCALED_BY_ALPHA, /* in its place, where attribute 0 is not 1 */
+} LpPwScaled;
+
 typedef struct LpPointwise {
     uint16_t loop;  /* LP_LOOP_… */
     uint8_t policy; /* LpPwPolicy */
     uint8_t cost;   /* LP_EW_… of runtime/cost */
+    uint8_t scaled; /* LpPwScaled */
+    /* The cost's row by the attributes. NULL: always `cost`. */
+    uint8_t (*cost_by)(const LpAttr *attr);
+    /* The operator's own shape rule, run after the policy's: refuses what that
+     * lets through; may change *t, the result's type. NULL: none. */
+    LpStatus (*rule)(const LpInfer *x, LpDtype *t);
     /* May choose another loop by attributes and operands, and set n->p,
      * n->n_in, n->operand; `type` is the loop's type. NULL: none. */
     int (*select)(const LpKernelReq *r, LpDtype type, LpPwNode *n);

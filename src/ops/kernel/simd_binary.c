@@ -129,7 +129,8 @@ static inline int64_t lcm_i64(int64_t x, int64_t y)
 #define M(f) f##_f32
 #define BINARY(name, tail, policy, cost, e, ...)                               \
     LOOP(f32_##name, float, float, f, e)
-#define COMPARE(name, tail, cost, e, ie) LOOP(f32_##name, uint8_t, float, f, e)
+#define COMPARE(name, tail, cost, e, ie, marks)                                \
+    LOOP(f32_##name, uint8_t, float, f, e)
 #define LOOP2(name, e, ie) LOOP(f32_##name, float, float, f, e)
 #define TERNARY(name, tail, policy, cost, e, ...)                              \
     LOOP_OF_3(f32_##name, float, x, float, f, e)
@@ -143,7 +144,8 @@ static inline int64_t lcm_i64(int64_t x, int64_t y)
 #define M(f) f##_f64
 #define BINARY(name, tail, policy, cost, e, ...)                               \
     LOOP(f64_##name, double, double, f, e)
-#define COMPARE(name, tail, cost, e, ie) LOOP(f64_##name, uint8_t, double, f, e)
+#define COMPARE(name, tail, cost, e, ie, marks)                                \
+    LOOP(f64_##name, uint8_t, double, f, e)
 #define LOOP2(name, e, ie) LOOP(f64_##name, double, double, f, e)
 #define TERNARY(name, tail, policy, cost, e, ...)                              \
     LOOP_OF_3(f64_##name, double, x, double, f, e)
@@ -157,7 +159,7 @@ static inline int64_t lcm_i64(int64_t x, int64_t y)
 #define BINARY(...)
 #define BINARYI(name, tail, policy, cost, e, ie, ...)                          \
     LOOP(i64_##name, int64_t, int64_t, i, ie)
-#define COMPARE(name, tail, cost, e, ie)                                       \
+#define COMPARE(name, tail, cost, e, ie, marks)                                \
     LOOP(i64_##name, uint8_t, int64_t, i, ie)
 #define LOOP2(name, e, ie) LOOP(i64_##name, int64_t, int64_t, i, ie)
 #define TERNARY(name, tail, policy, cost, e, ie, ...)                          \
