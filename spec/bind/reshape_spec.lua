@@ -1,4 +1,5 @@
 --- Shapes changed in place; values that a dtype cannot hold.
+local compiled = require("spec.support.compiled")
 local helper = require("spec.helper")
 local torch = require("torch")
 local raises = helper.raises
@@ -119,7 +120,7 @@ describe("A value that the dtype cannot hold", function()
     { math.huge, "float16", math.huge }, { 65504, "float16", 65504.0 },
   }
 
-  it("is refused by full, full_like, new_full and fill_", function()
+  it("is refused by full, full_like, new_full and fill_, and by the trace of fill", function()
     for _, case in ipairs(refused) do
       local v, dtype = case[1], torch[case[2]]
       local like = torch.zeros({ 2 }, { dtype = dtype })
@@ -128,6 +129,7 @@ describe("A value that the dtype cannot hold", function()
         function() return torch.full_like(like, v) end,
         function() return like:new_full({ 2 }, v) end,
         function() return like:fill_(v) end,
+        function() compiled.step(function(x) return x:fill(v) end, { like }) end,
       }) do
         raises("RuntimeError", "without overflow", fn)
       end

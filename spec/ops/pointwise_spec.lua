@@ -3,6 +3,7 @@
 local core = require("lupine.core")
 local torch = require("torch")
 local helper = require("spec.helper")
+local lupine_compile = require("lupine.compile")
 
 local near, raises = helper.near, helper.raises
 local nn = core.forms.nn
@@ -307,6 +308,34 @@ describe("a refused call", function()
     end)
     raises("RuntimeError", "min and max", function() torch.clamp(torch.tensor({ 1.0 })) end)
   end)
+  it("is that of a negative number as exponent of integers, eager and compiled", function()
+    local text = "Integers to negative integer powers are not allowed."
+    local calls = {
+      function(x) return x:pow(-1) end,
+      function(x) return x ^ -1 end,
+      function(x) return torch.pow(x * 3, -2) end,
+    }
+    local integers = { torch.tensor({ 2 }), torch.tensor({ 2 }, { dtype = torch.uint8 }),
+      torch.tensor({ true }), torch.zeros(0, { dtype = torch.int64 }) }
+    for _, call in ipairs(calls) do
+      for _, x in ipairs(integers) do
+        raises("RuntimeError", text, function() call(x) end)
+        raises("RuntimeError", text, function() lupine_compile(call, { x }) end)
+      end
+    end
+    raises("RuntimeError", text, function() torch.tensor({ 2 }):pow_(-1) end)
+    -- a tensor as exponent is not looked at; a float makes the result one
+    for call, want in pairs({
+      [function(x, y) return x:pow(y) end] = 0,
+      [function(_, y) return torch.pow(2, y) end] = 0,
+      [function(x) return x:pow(-1.0) end] = 0.5,
+    }) do
+      local args = { torch.tensor({ 2 }), torch.tensor({ -1 }) }
+      assert.equal(want, call(table.unpack(args)):item())
+      assert.equal(want, lupine_compile(call, args)(table.unpack(args)):item())
+    end
+  end)
+
   it("says so when an integer is divided by zero", function()
     local x = torch.tensor({ 1, 2 })
     raises("RuntimeError", "ZeroDivisionError", function() return x // 0 end)

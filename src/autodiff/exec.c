@@ -300,6 +300,7 @@ static LpStatus cached(const LpKernelReq *r, LpArena *a, const LpKernel **k,
 LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, LpArena *arena, LpErr *e)
 {
+    LpScalar num[LP_MAX_IN];
     c->op = op;
     c->n_in = n_in;
     c->in = c->in_buf;
@@ -321,6 +322,8 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
             memcpy(t->shape, x->shape, (size_t)x->ndim * sizeof *t->shape);
         } else if (in[i].is_num) {
             *t = *lp_number_type(in[i].num.kind);
+            if (i < LP_MAX_IN)
+                num[i] = in[i].num;
         } else {
             *t = (LpType){.dtype = LP_DT_NONE};
         }
@@ -333,6 +336,7 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
                  .n_in = n_in,
                  .n_out = c->n_out,
                  .in = c->in,
+                 .num = num,
                  .attr = c->attr,
                  .out = c->out,
                  .arena = arena,

@@ -141,6 +141,7 @@ static int run_meta(LpFormCall *c, const LpForm *f)
     LpErr e = {0};
     LpArena scratch = {0};
     LpType in[LP_MAX_IN], out[LP_MAX_OUT];
+    LpScalar num[LP_MAX_IN];
     LpBox *box = lp_push_box(c->L);
     LpTensor *t = NULL;
     memset(in, 0, sizeof in);
@@ -148,17 +149,16 @@ static int run_meta(LpFormCall *c, const LpForm *f)
         in[i].dtype = LP_DT_NONE;
         if (c->in[i].t)
             in[i] = lp_tensor_type(c->in[i].t);
-        else if (c->in[i].is_num)
-            in[i] = (LpType){
-                .wrapped = true,
-                .dtype = c->in[i].num.kind == LP_KIND_FLOAT ? lp_default_dtype()
-                         : c->in[i].num.kind == LP_KIND_INT ? LP_I64
-                                                            : LP_BOOL};
+        if (!c->in[i].is_num)
+            continue;
+        num[i] = c->in[i].num;
+        in[i] = *lp_number_type(num[i].kind);
     }
     LpInfer x = {.op = f->op,
                  .n_in = c->n_in,
                  .n_out = 1,
                  .in = in,
+                 .num = num,
                  .attr = c->attr,
                  .out = out,
                  .arena = &scratch,

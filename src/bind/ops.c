@@ -97,6 +97,7 @@ enum { MAX_OPERANDS = 64, MAX_INTS = 256, MAX_TYPES = LP_MAX_RESULTS };
 /* A call in C. `out` belongs to Lua: types are large. */
 typedef struct Call {
     LpType in[MAX_OPERANDS];
+    LpScalar num[MAX_OPERANDS];
     int n_in;
     LpAttr attr[LP_MAX_ATTR];
     int64_t ints[MAX_INTS];
@@ -121,10 +122,9 @@ static LpDtype dtype_at(lua_State *L, int i)
     return t;
 }
 
-/* The operand on top of the stack. */
-static LpType operand(lua_State *L)
+/* The operand on top of the stack, and its number if it is one. */
+static LpType operand(lua_State *L, LpScalar *num)
 {
-    LpScalar s;
     LpType t = {.dtype = LP_DT_NONE};
     if (lua_istable(L, -1)) {
         lua_getfield(L, -1, "dtype");
@@ -141,12 +141,9 @@ static LpType operand(lua_State *L)
         }
         lua_pop(L, 1);
     } else if (lua_toboolean(L, -1)) {
-        if (!lp_to_scalar(L, -1, &s))
+        if (!lp_to_scalar(L, -1, num))
             wrong(L, "an operand", -1);
-        t.wrapped = true;
-        t.dtype = s.kind == LP_KIND_FLOAT ? lp_default_dtype()
-                  : s.kind == LP_KIND_INT ? LP_I64
-                                          : LP_BOOL;
+        t = *lp_number_type(num->kind);
     }
     return t;
 }
@@ -205,7 +202,7 @@ static void read_call(lua_State *L, const LpOp *op, Call *c)
                  MAX_OPERANDS);
     for (int i = 0; i < c->n_in; i++) {
         lua_rawgeti(L, 2, i + 1);
-        c->in[i] = operand(L);
+        c->in[i] = operand(L, &c->num[i]);
         lua_pop(L, 1);
     }
     memcpy(c->attr, f->base, sizeof c->attr);
@@ -228,6 +225,7 @@ static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
                  .n_in = c->n_in,
                  .n_out = op->n_results,
                  .in = c->in,
+                 .num = c->num,
                  .attr = c->attr,
                  .out = c->out,
                  .arena = &arena,

@@ -99,13 +99,14 @@ LpStatus lp_graph_infer(const LpGraph *g, const LpOp *op, const LpVal *in,
                         LpArena *arena, LpErr *e)
 {
     LpType *tin = lp_arena_alloc(arena, n_in * sizeof *tin);
+    LpScalar num[LP_MAX_IN];
     LP_FAIL_IF(!tin, e, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < n_in; i++)
-        tin[i] = lp_graph_operand_type(g, in[i]);
+    lp_graph_operands(g, in, n_in, tin, num);
     LpInfer x = {.op = op,
                  .n_in = (int)n_in,
                  .n_out = op->n_results,
                  .in = tin,
+                 .num = num,
                  .attr = attr,
                  .out = out,
                  .arena = arena,

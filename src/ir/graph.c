@@ -190,6 +190,16 @@ LpType lp_graph_operand_type(const LpGraph *g, LpVal v)
     return *g->value[v].type;
 }
 
+void lp_graph_operands(const LpGraph *g, const LpVal *in, size_t n, LpType *t,
+                       LpScalar num[LP_MAX_IN])
+{
+    for (size_t i = 0; i < n; i++) {
+        t[i] = lp_graph_operand_type(g, in[i]);
+        if (i < LP_MAX_IN && lp_is_imm(in[i]))
+            num[i] = lp_graph_scalar(g, in[i]);
+    }
+}
+
 static bool has_name(const LpGraph *g, LpVal v, const char *name)
 {
     const LpValue *x = &g->value[v];

@@ -122,6 +122,10 @@ static inline LpScalar lp_graph_scalar(const LpGraph *g, LpVal v)
 }
 /* Type of an operand; immediates are wrapped numbers; a hole has no dtype. */
 LpType lp_graph_operand_type(const LpGraph *g, LpVal v);
+/* Types of n operands, and the numbers of those that are immediates: what a
+ * shape rule is given. */
+void lp_graph_operands(const LpGraph *g, const LpVal *in, size_t n, LpType *t,
+                       LpScalar num[LP_MAX_IN]);
 
 /* Emits into a graph: runs shape rules, inlines composites and those fused
  * operators that are no device operation (their nodes are labelled as a

@@ -60,6 +60,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpGraphBuilder *gb = (LpGraphBuilder *)b;
     LpAttr canon[LP_MAX_ATTR];
     LpType fixed[LP_MAX_OUT], *types = fixed;
+    LpScalar num[LP_MAX_IN];
     if (op->flags & LP_OPF_DYNAMIC) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s has a result whose shape depends on its data; it works "
@@ -74,14 +75,14 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
         lp_fail(b->err, LP_E_MEMORY, "out of memory");
         return 0;
     }
-    for (int i = 0; i < n_in; i++)
-        tin[i] = lp_graph_operand_type(gb->g, in[i]);
+    lp_graph_operands(gb->g, in, (size_t)n_in, tin, num);
     if (op->n_attr)
         memcpy(canon, attr, op->n_attr * sizeof *attr);
     LpInfer x = {.op = op,
                  .n_in = n_in,
                  .n_out = op->n_results,
                  .in = tin,
+                 .num = num,
                  .attr = canon,
                  .out = types,
                  .arena = &gb->scratch,

@@ -113,6 +113,8 @@ typedef struct LpInfer {
     const LpOp *op;
     int n_in, n_out;
     const LpType *in;
+    /* num[i] is operand i where in[i].wrapped; elements of lists are tensors */
+    const LpScalar *num;
     LpAttr *attr; /* op->n_attr */
     LpType *out;
     struct LpArena *arena;

@@ -302,12 +302,19 @@ static LpStatus rule_div(const LpInfer *x, LpDtype *t)
     return lp_infer_mode(x, "rounding_mode", "floor", "trunc");
 }
 
-/* PyTorch computes of bool only a tensor to the power of a number. */
+/* PyTorch computes of bool only a tensor to the power of a number; of integers
+ * it refuses a negative exponent that is a number, and has 0 where a tensor
+ * holds it. */
 static LpStatus rule_pow(const LpInfer *x, LpDtype *t)
 {
     bool number = !x->in[0].wrapped && x->in[1].wrapped;
     if (*t == LP_BOOL && !number)
         return lp_infer_refuse(x, *t, "a number type");
+    LP_FAIL_IF(number && !lp_is_float(*t) && lp_scalar_f(x->num[1]) < 0, x->err,
+               LP_E_RUNTIME,
+               "pow: exponent is %g, self has the type %s: Integers to "
+               "negative integer powers are not allowed.",
+               lp_scalar_f(x->num[1]), lp_dtype_name(x->in[0].dtype));
     return LP_OK;
 }
 

@@ -217,6 +217,8 @@ static LpStatus infer_fill(LpInfer *x)
                "fill_ only supports 0-dimension value tensor but got tensor "
                "with %d dimensions.",
                x->in[1].ndim);
+    if (x->n_in > 1 && x->in[1].wrapped)
+        LP_TRY(held(x->num[1], x->in[0].dtype, x->err));
     x->out[0] = x->in[0];
     x->out[0].wrapped = false;
     return LP_OK;

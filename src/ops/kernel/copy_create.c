@@ -37,11 +37,9 @@ static LpStatus run_fill_from(const LpKernel *k, void *const *in,
 
 LpStatus lp_fill_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
+    (void)e;
     if (r->n_in < 2 || r->in[1].is_imm) {
         LpScalar v = r->n_in < 2 ? lp_int(0) : r->in[1].imm;
-        LP_FAIL_IF(!lp_scalar_fits(v, r->out[0].dtype), e, LP_E_RUNTIME,
-                   "value %g cannot be converted to type %s without overflow",
-                   lp_scalar_f(v), lp_dtype_name(r->out[0].dtype));
         return lp_fill_kernel(&r->out[0], v, r->threads, k);
     }
     lp_copy_plan(&r->in[1], &r->out[0], r->threads,

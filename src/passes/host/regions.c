@@ -151,12 +151,16 @@ static LpStatus place_results(LpLower *l, const LpRegion *r, uint32_t region,
 {
     LpAttr attr[LP_MAX_ATTR];
     LpType out[LP_MAX_OUT];
+    LpScalar num[LP_MAX_IN];
     LpArena scratch = {0};
     memcpy(attr, r->attr, r->op->n_attr * sizeof *attr);
+    for (int i = 0; i < w->n_in; i++)
+        num[i] = w->in[i].imm;
     LpInfer x = {.op = r->op,
                  .n_in = w->n_in,
                  .n_out = r->op->n_results,
                  .in = in,
+                 .num = num,
                  .attr = attr,
                  .out = out,
                  .arena = &scratch,
