@@ -74,21 +74,13 @@ static bool looked_up(const LpLower *l, LpVal v, LpTableRead *k)
            lp_numel(ids) >= LESS * lp_graph_type(l->g, k->table)->shape[0];
 }
 
-/* The only node that reads v; LP_NO_NODE: none, or more, or a variable. */
-static LpNodeId only_reader(const LpLower *l, const LpNodeId *reader, LpVal v)
-{
-    return l->uses[v] == 1 && l->target[v] == UINT32_MAX ? reader[v]
-                                                         : LP_NO_NODE;
-}
-
 /* Is dx, the gradient of the input, only summed to that of the table? *sum is
  * the node that does it. */
-static bool sums_up(const LpLower *l, const LpNodeId *reader, LpVal dx,
-                    LpTableRead *k, LpNodeId *sum)
+static bool sums_up(const LpLower *l, LpVal dx, LpTableRead *k, LpNodeId *sum)
 {
-    LpNodeId id = only_reader(l, reader, dx);
+    LpNodeId id = lp_only_reader(l, dx);
     if (id != LP_NO_NODE && k->swapped && swaps(&l->g->node[id]))
-        id = only_reader(l, reader, l->g->node[id].out);
+        id = lp_only_reader(l, l->g->node[id].out);
     else if (k->swapped)
         return false;
     if (id == LP_NO_NODE)
@@ -124,7 +116,7 @@ static void drop(LpLower *l, LpVal v)
             drop(l, n->in[i]);
 }
 
-static void consider(LpLower *l, const LpNodeId *reader, LpNodeId id)
+static void consider(LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &l->g->node[id];
     LpNodeId sum = LP_NO_NODE;
@@ -133,7 +125,7 @@ static void consider(LpLower *l, const LpNodeId *reader, LpNodeId id)
     if (n->region || !looked_up(l, x, &k))
         return;
     if (is_backward(n->op) && n->attr[n->op->n_attr - 1].i & 1 &&
-        !sums_up(l, reader, n->out, &k, &sum))
+        !sums_up(l, n->out, &k, &sum))
         return;
     l->lookups.of[id] = k;
     count(l, k.table, 1);
@@ -159,19 +151,13 @@ LpStatus lp_find_lookups(LpLower *l)
         any = is_recurrent(g->node[i].op);
     if (!any || !l->o->look)
         return LP_OK;
-    LpNodeId *reader = lp_arena_calloc(&l->mem, g->n_value * sizeof *reader);
     LpTableReads *x = &l->lookups;
     x->of = lp_arena_calloc(&l->mem, g->n_node * sizeof *x->of);
     x->left_out = lp_arena_calloc(&l->mem, g->n_node * sizeof *x->left_out);
-    LP_FAIL_IF(!reader || !x->of || !x->left_out, l->err, LP_E_MEMORY,
-               "out of memory");
-    for (size_t i = 0; i < g->n_node; i++)
-        for (uint32_t k = 0; k < g->node[i].n_in; k++)
-            if (lp_is_value(g->node[i].in[k]))
-                reader[g->node[i].in[k]] = (LpNodeId)i;
+    LP_FAIL_IF(!x->of || !x->left_out, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < g->n_node; i++)
         if (is_recurrent(g->node[i].op))
-            consider(l, reader, (LpNodeId)i);
+            consider(l, (LpNodeId)i);
     return LP_OK;
 }
 

@@ -55,8 +55,7 @@ typedef struct LpTableReads {
 
 /* Batch normalisations that run with their ReLU (tail.c). */
 typedef struct LpTails {
-    LpNodeId *reader; /* per value: the last node that reads it */
-    LpNodeId *host;   /* per node: where it runs inside, or LP_NO_NODE */
+    LpNodeId *host; /* per node: where it runs inside, or LP_NO_NODE */
 } LpTails;
 
 typedef struct LpTail {
@@ -73,9 +72,11 @@ typedef struct LpLower {
     const LpHostOptions *o;
     LpCode *code;
     LpArena mem;
-    LpPlace *place;   /* per value */
-    LpPlace *alt;     /* per value: the same in the other layout, if made */
-    uint32_t *uses;   /* per value: reads by nodes, and 1 for an output */
+    LpPlace *place; /* per value */
+    LpPlace *alt;   /* per value: the same in the other layout, if made */
+    uint32_t *uses; /* per value: reads by nodes, and 1 for an output */
+    LpNodeId
+        *reader; /* per value: the last node that reads it, or LP_NO_NODE */
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     uint32_t *kin;    /* per value: 1 + parameter whose home it shares, or 0 */
     LpBuf *buf;
@@ -97,6 +98,12 @@ typedef struct LpPending {
 static inline bool lp_is_value(LpVal v)
 {
     return v != LP_NOVAL && !lp_is_imm(v);
+}
+
+/* The only reader of v; LP_NO_NODE: none, or more, or the step's output. */
+static inline LpNodeId lp_only_reader(const LpLower *l, LpVal v)
+{
+    return l->uses[v] == 1 ? l->reader[v] : LP_NO_NODE;
 }
 
 LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v);

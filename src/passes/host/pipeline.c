@@ -16,19 +16,24 @@ static LpStatus run_tables(LpLower *l)
     l->place = lp_arena_calloc(&l->mem, n * sizeof *l->place);
     l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
     l->uses = lp_arena_calloc(&l->mem, n * sizeof *l->uses);
+    l->reader = lp_arena_alloc(&l->mem, n * sizeof *l->reader);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
     l->kin = lp_arena_calloc(&l->mem, n * sizeof *l->kin);
-    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->target || !l->kin,
+    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->reader || !l->target ||
+                   !l->kin,
                l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
         l->place[i].buf = l->alt[i].buf = LP_NO_BUF;
+        l->reader[i] = LP_NO_NODE;
         l->target[i] = UINT32_MAX;
     }
     for (size_t i = 0; i < l->g->n_node; i++) {
         const LpGraphNode *d = &l->g->node[i];
         for (uint32_t k = 0; k < d->n_in; k++)
-            if (d->in[k] != LP_NOVAL && !lp_is_imm(d->in[k]))
+            if (lp_is_value(d->in[k])) {
                 l->uses[d->in[k]]++;
+                l->reader[d->in[k]] = (LpNodeId)i;
+            }
     }
     for (uint32_t i = 0; i < l->step->n_var; i++) {
         const LpVariable *v = &l->step->var[i];

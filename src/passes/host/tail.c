@@ -17,24 +17,17 @@ LpStatus lp_tails_find(LpLower *l)
 {
     const LpGraph *g = l->g;
     LpTails *t = &l->tails;
-    t->reader = lp_arena_alloc(&l->mem, g->n_value * sizeof *t->reader);
     t->host = lp_arena_alloc(&l->mem, (g->n_node + 1) * sizeof *t->host);
-    LP_FAIL_IF(!t->reader || !t->host, l->err, LP_E_MEMORY, "out of memory");
-    for (size_t v = 0; v < g->n_value; v++)
-        t->reader[v] = LP_NO_NODE;
-    for (size_t i = 0; i < g->n_node; i++) {
+    LP_FAIL_IF(!t->host, l->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < g->n_node; i++)
         t->host[i] = LP_NO_NODE;
-        for (uint32_t k = 0; k < g->node[i].n_in; k++)
-            if (lp_is_value(g->node[i].in[k]))
-                t->reader[g->node[i].in[k]] = (LpNodeId)i;
-    }
     return LP_OK;
 }
 
 /* The only reader of v, unless a region has it. */
 static LpNodeId only_reader(const LpLower *l, LpVal v)
 {
-    LpNodeId id = l->uses[v] == 1 ? l->tails.reader[v] : LP_NO_NODE;
+    LpNodeId id = lp_only_reader(l, v);
     return id == LP_NO_NODE || l->regions.of[id] ? LP_NO_NODE : id;
 }
 
