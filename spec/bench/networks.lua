@@ -70,7 +70,7 @@ function Reader:init(vocabulary, width)
 end
 
 function Reader:forward(ids)
-  return self.head(self.lstm(self.embedding(ids))):flatten(0, 1)
+  return self.head((self.lstm(self.embedding(ids)))):flatten(0, 1)
 end
 
 function M.lstm()
