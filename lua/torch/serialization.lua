@@ -67,16 +67,15 @@ local function describe_tensor(w, t, path)
   return out
 end
 
--- #t counts to some border, so that keys 0, 2, 3 alone may look like a list.
 local function is_list(t)
-  local n, last = 0, 0
+  local n = 0
   for key in pairs(t) do
-    if math.type(key) ~= "integer" or key < 1 then
+    if math.type(key) ~= "integer" then
       return false
     end
-    n, last = n + 1, math.max(last, key)
+    n = n + 1
   end
-  return n > 0 and n == last
+  return n > 0 and n == #t
 end
 
 -- Numbers before strings, so that equal tables make equal files.

@@ -126,9 +126,9 @@ describe("a hook", function()
       graphs[i] = x * 3
     end
     collectgarbage("incremental", 100, 4, 5)
-    local passes, at = 0, 0
+    local passes, at, done = 0, 0, nil
     repeat -- one collection, in small steps, with a pass after each
-      local done = collectgarbage("step", 16)
+      done = collectgarbage("step", 16)
       at = at % 40 + 1
       graphs[at]:backward(nil, true)
       passes = passes + 1
@@ -142,7 +142,7 @@ describe("a hook", function()
 
   it("is forgotten if it is removed there", function()
     collectgarbage("incremental", 100, 4, 5)
-    local handles = {}
+    local done, handles = nil, {}
     for i = 1, 40 do
       local x, w = leaf(2.0), witness()
       handles[i] = x:register_hook(function()
@@ -150,7 +150,7 @@ describe("a hook", function()
       end)
     end
     repeat
-      local done = collectgarbage("step", 16)
+      done = collectgarbage("step", 16)
       local handle = table.remove(handles)
       if handle then
         handle:remove()

@@ -46,6 +46,30 @@ describe("mm", function()
       { 2e-5, 2e-5 })
   end)
 
+  -- Small integers are exact in every type: int64 is a loop of its own.
+  it("has no row, column, block or thread of its own kind", function()
+    local threads = torch.get_num_threads()
+    torch.manual_seed(2)
+    for _, s in ipairs({
+      { 29, 20, 31 }, { 14, 520, 33 }, { 300, 64, 45 }, { 257, 190, 100 }, { 45, 1100, 420 },
+    }) do
+      local m, k, n = table.unpack(s)
+      local a, b = torch.randint(-4, 5, { m, k }), torch.randint(-4, 5, { k, n })
+      local want = torch.mm(a, b)
+      for _, dtype in ipairs({ torch.float32, torch.float64 }) do
+        local x, y = a:to(dtype), b:to(dtype)
+        local xt, yt = x:t():contiguous():t(), y:t():contiguous():t()
+        for width = 1, 3 do
+          torch.set_num_threads(width)
+          for _, pair in ipairs({ { x, y }, { xt, y }, { x, yt }, { xt, yt } }) do
+            assert.is_true(torch.equal(torch.mm(pair[1], pair[2]):long(), want))
+          end
+        end
+      end
+    end
+    torch.set_num_threads(threads)
+  end)
+
   it("wraps integers", function()
     local a = torch.tensor({ { 100, 2 } }, { dtype = torch.int8 })
     local b = torch.tensor({ { 3 }, { -1 } }, { dtype = torch.int8 })

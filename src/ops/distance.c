@@ -6,15 +6,11 @@
 
 #define BY_PRODUCT 25 /* rows above which cdist prefers a matrix product */
 
-/* Of each row; 0 where rows have no elements. */
-static LpVal row_norm(LpBuilder *b, LpVal x, double p)
+static LpVal p_norm(LpBuilder *b, LpVal x, double p, bool rows)
 {
     int64_t last = -1;
-    if (lp_failed(b))
-        return LP_NOVAL;
-    LpType t = lp_type_of(b, x);
-    LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false),
-                  lp_attr_scalar(lp_float(t.shape[t.ndim - 1] ? p : 2)),
+    LpAttr a[] = {rows ? lp_attr_ints(&last, 1) : LP_NONE_ATTR,
+                  lp_attr_bool(false), lp_attr_scalar(lp_float(p)),
                   LP_NONE_ATTR};
     return lp_emit(b, LP_OP_vector_norm, &x, 1, a);
 }
@@ -22,9 +18,7 @@ static LpVal row_norm(LpBuilder *b, LpVal x, double p)
 LP_EXPAND(expand_dist)
 {
     LP_EXPAND_UNUSED;
-    LpVal apart = lp_sub(b, in[0], in[1]);
-    LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false), attr[0], LP_NONE_ATTR};
-    out[0] = lp_emit(b, LP_OP_vector_norm, &apart, 1, a);
+    out[0] = p_norm(b, lp_sub(b, in[0], in[1]), lp_scalar_f(attr[0].s), false);
 }
 LpOp op_dist = {
     .kind = LP_OP_COMPOSITE,
@@ -110,7 +104,7 @@ LP_EXPAND(expand_cdist)
         return;
     }
     LpVal d = lp_sub(b, lp_unsqueeze(b, x, n - 1), lp_unsqueeze(b, y, n - 2));
-    out[0] = row_norm(b, d, p);
+    out[0] = p_norm(b, d, p, true);
 }
 LpOp op_cdist = {
     .kind = LP_OP_COMPOSITE,
@@ -150,7 +144,7 @@ LP_EXPAND(expand_pdist)
             lp_emit(b, LP_OP_index_select, (LpVal[]){in[0], index}, 2, &zero);
     }
     if (!lp_failed(b))
-        out[0] = row_norm(b, lp_sub(b, row[0], row[1]), p);
+        out[0] = p_norm(b, lp_sub(b, row[0], row[1]), p, true);
 }
 LpOp op_pdist = {
     .kind = LP_OP_COMPOSITE,

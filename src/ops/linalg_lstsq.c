@@ -203,6 +203,6 @@ LpOp op_lstsq = {
              "Tensor singular_values) @p\n"
              "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? "
              "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
-             "Tensor singular_values) @lc",
+             "Tensor singular_values) @lo",
     .expand = expand_lstsq,
 };

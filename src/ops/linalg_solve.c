@@ -238,8 +238,7 @@ static void grad_det(LpGrad *g)
 }
 
 LpOp op_det = {
-    .forms = "det(Tensor A) -> Tensor @fm\n"
-             "det(Tensor A) -> Tensor @lo",
+    .forms = "det(Tensor A) -> Tensor @fmlo",
     .infer = infer_det,
     .grad = grad_det,
     .grad_in = 1,
@@ -353,7 +352,7 @@ LP_EXPAND(expand_matrix_power)
 }
 LpOp op_matrix_power = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlc",
+    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlo",
     .expand = expand_matrix_power,
 };
 
@@ -396,7 +395,7 @@ LP_EXPAND(expand_tensorinv)
 }
 LpOp op_tensorinv = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
+    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lo",
     .expand = expand_tensorinv,
 };
 
@@ -454,6 +453,6 @@ LP_EXPAND(expand_tensorsolve)
 }
 LpOp op_tensorsolve = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
+    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lo",
     .expand = expand_tensorsolve,
 };

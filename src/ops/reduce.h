@@ -13,10 +13,8 @@ LpStatus lp_reduce_dims(LpInfer *x, int at);
 void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
                      LpType *out);
 
-/* Error `code` of amax and such: a dimension without elements has no extreme.
- */
-LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims,
-                            LpStatus code);
+/* Error of amax and such: a dimension without elements has no extreme. */
+LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims);
 
 /* v, of the reduced shape with or without ones, as broadcastable against
  * `like`; `dims` canonical. */

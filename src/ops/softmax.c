@@ -146,9 +146,7 @@ LpOp op_softmax_in = {
     .kind = LP_OP_COMPOSITE,
     .forms = "softmax(Tensor input, " TAIL "\n"
              "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
-             "@fmo\n"
-             "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
-             "@s",
+             "@fmso",
     .expand = expand_softmax_in,
 };
 
@@ -156,9 +154,7 @@ LpOp op_log_softmax_in = {
     .kind = LP_OP_COMPOSITE,
     .forms = "log_softmax(Tensor input, " TAIL "\n"
              "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
-             "Tensor @fmo\n"
-             "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
-             "Tensor @s",
+             "Tensor @fmso",
     .expand = expand_log_softmax_in,
 };
 

@@ -2,10 +2,11 @@
  *
  * float32 (and bfloat16 where the CPU has it) go to the library with their
  * own strides: a transposed view is passed as it is, a batch that is broadcast
- * (stride 0) as a dimension of size 1. Products below TINY multiplications
- * and all of float64 are ours (gemm.h). Everything else is converted by the
- * plain frame: float16 to float32 and back, integers to int64. Operands whose
- * strides the library does not take are copied by the frame too. */
+ * (stride 0) as a dimension of size 1. Products below TINY multiplications,
+ * those that gemm.h is quicker at and all of float64 are ours. Everything else
+ * is converted by the plain frame: float16 to float32 and back, integers to
+ * int64. Operands whose strides the library does not take are copied by the
+ * frame too. */
 #include <string.h>
 
 #include "src/base/mem.h"
@@ -123,7 +124,8 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
 {
     const LpGemmArgs *g = &p.g;
     bool own = p.t == LP_F64 || p.t == LP_I64 ||
-               (p.t == LP_F32 && g->m * g->n * g->k <= TINY);
+               (p.t == LP_F32 && g->m * g->n * g->k <= TINY) ||
+               (p.batch == 1 && lp_gemm_is_fast(g, p.t) && p.wanted == 0);
     if (own) {
         p.work_one = (lp_gemm_work(g, p.t) + 63) / 64 * 64;
         p.work = p.work_one * (size_t)(p.batch > 1 ? p.threads : 1);

@@ -8,12 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* c[m, n] = a[m, k] b[k, n]; rs, cs: strides of rows and columns. */
-typedef struct LpGemmArgs {
-    int64_t m, n, k;
-    int64_t a_rs, a_cs, b_rs, b_cs, c_rs, c_cs;
-} LpGemmArgs;
-
 /* A pooling window over up to three axes (unused ones: 1, padding 0). */
 typedef struct LpPoolGeom {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
@@ -31,9 +25,7 @@ typedef struct LpPoolGeom {
  * norm_back_params: dw += dy xhat, db += dy.
  * norm_back_row: dx = rstd (dy w - s - xhat sx).
  * max_plane: one plane; index is flat in the input plane, tmp one row.
- * avg_plane: one plane; avg_plane_back adds to dx.
- * gemm_panel: rows i0 … i1-1 of the columns j … j+width-1 of c; `panel` holds
- *   those columns of b as [k][gemm_width], padded with zeros. */
+ * avg_plane: one plane; avg_plane_back adds to dx. */
 #define LP_NN_LOOPS(T)                                                         \
     void (*softmax)(const T *x, int64_t n, T *y);                              \
     void (*log_softmax)(const T *x, int64_t n, T *y);                          \
@@ -61,10 +53,7 @@ typedef struct LpPoolGeom {
     void (*max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index,   \
                       int32_t *tmp);                                           \
     void (*avg_plane)(const LpPoolGeom *g, const T *x, T *y);                  \
-    void (*avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx);           \
-    void (*gemm_panel)(const LpGemmArgs *g, const T *a, const T *panel,        \
-                       int64_t j, int64_t i0, int64_t i1, T *c);               \
-    int64_t gemm_width;
+    void (*avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx);
 
 typedef struct LpNnLoopsF32 {
     LP_NN_LOOPS(float)

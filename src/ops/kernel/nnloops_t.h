@@ -407,64 +407,6 @@ static void F(avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx)
         }
 }
 
-/* ---- matrix product: MR rows by NV vectors held in registers --------------
- */
-typedef T F(V) __attribute__((vector_size(VBYTES), aligned(sizeof(T))));
-#define VL ((int64_t)(VBYTES / sizeof(T)))
-#define MR 6
-#define NV 2
-
-static void F(tile_store)(const LpGemmArgs *g, const T *t, int64_t i, int64_t j,
-                          T *c)
-{
-    int64_t n = g->n - j < NV * VL ? g->n - j : NV * VL;
-    T *d = c + i * g->c_rs + j * g->c_cs;
-    for (int64_t q = 0; q < n; q++)
-        d[q * g->c_cs] = t[q];
-}
-
-static void F(tile6)(const LpGemmArgs *g, const T *a, const T *b, int64_t i,
-                     int64_t j, T *c)
-{
-    F(V) s[MR][NV] = {0};
-    const T *p = a + i * g->a_rs;
-    for (int64_t k = 0; k < g->k; k++, p += g->a_cs, b += NV * VL) {
-        const F(V) *v = (const void *)b;
-        F(V) b0 = v[0], b1 = v[1];
-#pragma GCC unroll 6
-        for (int r = 0; r < MR; r++) {
-            T x = p[r * g->a_rs];
-            s[r][0] += x * b0;
-            s[r][1] += x * b1;
-        }
-    }
-    for (int r = 0; r < MR; r++)
-        F(tile_store)(g, (const T *)s[r], i + r, j, c);
-}
-
-static void F(tile1)(const LpGemmArgs *g, const T *a, const T *b, int64_t i,
-                     int64_t j, T *c)
-{
-    F(V) s[NV] = {0};
-    const T *p = a + i * g->a_rs;
-    for (int64_t k = 0; k < g->k; k++, p += g->a_cs, b += NV * VL) {
-        const F(V) *v = (const void *)b;
-        s[0] += *p * v[0];
-        s[1] += *p * v[1];
-    }
-    F(tile_store)(g, (const T *)s, i, j, c);
-}
-
-static void F(gemm_panel)(const LpGemmArgs *g, const T *a, const T *panel,
-                          int64_t j, int64_t i0, int64_t i1, T *c)
-{
-    int64_t i = i0;
-    for (; i + MR <= i1; i += MR)
-        F(tile6)(g, a, panel, i, j, c);
-    for (; i < i1; i++)
-        F(tile1)(g, a, panel, i, j, c);
-}
-
 #define LOOPS                                                                  \
     {                                                                          \
         .softmax = F(softmax), .log_softmax = F(log_softmax),                  \
@@ -477,11 +419,7 @@ static void F(gemm_panel)(const LpGemmArgs *g, const T *a, const T *panel,
         .norm_back_sums = F(norm_back_sums),                                   \
         .norm_back_params = F(norm_back_params),                               \
         .norm_back_row = F(norm_back_row), .max_plane = F(max_plane),          \
-        .avg_plane = F(avg_plane), .avg_plane_back = F(avg_plane_back),        \
-        .gemm_panel = F(gemm_panel), .gemm_width = NV * VL                     \
+        .avg_plane = F(avg_plane), .avg_plane_back = F(avg_plane_back)         \
     }
 static const F(Loops) F(loops) = LOOPS;
 #undef LOOPS
-#undef VL
-#undef MR
-#undef NV

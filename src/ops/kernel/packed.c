@@ -1,5 +1,7 @@
 #include "src/ops/kernel/packed.h"
 
+#include "src/ops/kernel/gemm.h"
+
 static void fini(LpKernel *k)
 {
     lp_dnn_free(k->state);
@@ -43,6 +45,13 @@ LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
     LpDnnMatmul d = {.threads = mm->threads};
     LpDnnLayout plain;
     LpDnnPrim *product = NULL, *to = NULL, *from = NULL;
+    LpGemmArgs g = {.m = x->shape[0],
+                    .k = x->shape[1],
+                    .n = w->shape[1],
+                    .a_cs = x->strides[1]};
+    *same = lp_gemm_is_fast(&g, LP_F32);
+    if (*same)
+        return LP_OK;
     LP_TRY(lp_dnn_plain(LP_F32, 2, x->shape, x->strides, &d.src, e));
     LP_TRY(lp_dnn_plain(LP_F32, 2, w->shape, w->strides, &plain, e));
     LP_TRY(lp_dnn_any(LP_F32, 2, w->shape, &d.weights, e));

@@ -13,7 +13,7 @@ void lp_reorder_kernel(LpDnnPrim *reorder, LpKernel *k);
  * contiguous, all float32. Fills `mm` (operands x and the packed weight) and
  * `pack` (operand w's memory, result the packed weight, *bytes large) and
  * `unpack`, its reverse. The layout depends on the three shapes. *same: the
- * library wants the plain memory anyway, nothing was filled. */
+ * plain memory is wanted anyway, nothing was filled. */
 LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
                               LpKernel *mm, LpKernel *pack, LpKernel *unpack,
                               size_t *bytes, bool *same, LpErr *e);

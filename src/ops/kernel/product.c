@@ -49,8 +49,10 @@ LpStatus lp_product_init(LpProduct *p, LpDtype t, const LpGemmArgs *g,
         !lp_product_library(t, g->m, g->n, g->k)) {
         LP_FAIL_IF(flags & LP_PRODUCT_ADD, e, LP_E_INTERNAL,
                    "a product of this size or type cannot add");
-        *(flags & LP_PRODUCT_REPEAT ? &p->packed_bytes : &p->work_bytes) =
-            lp_gemm_work(g, t);
+        if (flags & LP_PRODUCT_REPEAT)
+            p->packed_bytes = lp_gemm_packed_bytes(g, t);
+        else
+            p->work_bytes = lp_gemm_work(g, t);
         return LP_OK;
     }
     LpStatus s = library(p, flags, e);

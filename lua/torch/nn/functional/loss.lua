@@ -158,22 +158,14 @@ return function(F)
 
   -- rows [N, C] and whether the input was one row
   local function rows(x)
-    return x:dim() < 2 and x:reshape({ 1, x:numel() }) or x, x:dim() < 2
-  end
-
-  -- the same of scores, of which a row must have one at least
-  local function scores(x, where)
-    local r, single = rows(x)
-    errors.check(r:size(1) > 0, "RuntimeError",
-      "%s: expected rows of one class or more, got an input of shape %s", where, tostring(x.shape))
-    return r, single
+    return x:dim() < 2 and x:reshape({ 1, -1 }) or x, x:dim() < 2
   end
 
   loss("multi_margin_loss(input, target, p=1, margin=1.0, weight=None, @)",
     function(input, target, p, margin, weight)
       errors.check(p == 1 or p == 2, "ValueError", "multi_margin_loss: only p == 1 and p == 2 are "
         .. "supported, got %s", tostring(p))
-      local x, single = scores(input, "multi_margin_loss")
+      local x, single = rows(input)
       local index = target:reshape({ -1, 1 })
       local z = (x:gather(1, index) * -1 + x + margin):clamp_min(0)
       z = p == 2 and z * z or z
@@ -182,37 +174,6 @@ return function(F)
       end
       z = z:scatter(1, index, 0.0):sum(1) / x:size(1)
       return single and z:reshape({}) or z
-    end)
-
-  define(M, "linear_cross_entropy(input, linear_weight, target, linear_bias=None, weight=None, "
-    .. "reduction='mean', ignore_index=None, label_smoothing=0.0, options=None)",
-    function(input, w, target, bias, weight, reduction, ignore_index, smoothing, options)
-      local name = "linear_cross_entropy"
-      errors.check(options == nil, "NotImplementedError",
-        "%s: options: the logits are computed at once; only None is allowed", name)
-      errors.check(input:dim() == 1 or input:dim() == 2, "RuntimeError",
-        "%s: expected input with dimensionality 1 or 2, got %d", name, input:dim())
-      errors.check(w:dim() >= 2, "RuntimeError",
-        "%s: expected linear_weight with dimensionality at least 2, got %d", name, w:dim())
-      errors.check(w:size(-1) == input:size(-1), "RuntimeError",
-        "%s: expected equal input and linear_weight last dimensions (in_features), got %d and %d, "
-        .. "respectively", name, input:size(-1), w:size(-1))
-      errors.check(w:dim() == 2 or input:dim() == 2, "RuntimeError",
-        "%s: K-dimensional loss defined by linear_weight shape %s requires batched input, got "
-        .. "shape %s", name, tostring(w.shape), tostring(input.shape))
-      local classes = { table.unpack(w.shape, 1, w:dim() - 1) }
-      local shape = { table.unpack(classes) }
-      errors.check(bias == nil or bias.shape == core.Size(classes), "RuntimeError",
-        "%s: expected linear_bias shape %s, got %s", name, tostring(core.Size(classes)),
-        bias and tostring(bias.shape))
-      if input:dim() == 2 then
-        table.insert(shape, 1, input:size(0))
-      end
-      errors.check(ignore_index == nil or target.shape ~= core.Size(shape), "RuntimeError",
-        "%s: ignore_index cannot be specified when target contains probabilities", name)
-      local logits = F.linear(input, w:reshape({ -1, w:size(-1) }), bias and bias:reshape({ -1 }))
-      return F.cross_entropy(logits:reshape(shape), target, { weight = weight,
-        reduction = reduction, ignore_index = ignore_index or -100, label_smoothing = smoothing })
     end)
 
   loss("multilabel_soft_margin_loss(input, target, weight=None, @)",
@@ -227,7 +188,7 @@ return function(F)
   -- Targets are class ids up to the first -1 of a row.
   loss("multilabel_margin_loss(input, target, @)", function(input, target)
     local torch = require("torch")
-    local x, single = scores(input, "multilabel_margin_loss")
+    local x, single = rows(input)
     local ids = rows(target)
     local valid = ids:ge(0):to(torch.int64):cumprod(1)
     local index = ids:clamp_min(0)
