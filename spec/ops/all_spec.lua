@@ -34,6 +34,11 @@ local function quiet(_, sample)
   return not sample.loud
 end
 
+-- Is it called by its forms, and quietly?
+local function has_forms(op, sample)
+  return not sample.loud and not sample.script and op.name ~= "custom_function"
+end
+
 local function compiles(op, sample)
   return not op.flags.dynamic and not sample.dynamic
 end
@@ -106,10 +111,29 @@ describe("every operator", function()
     end
   end)
 
+  it("has samples that call all its forms", function()
+    local seen, missing = {}, {}
+    each(function(op, sample)
+      mistakes.forms(seen, op, sample)
+    end, has_forms)
+    for _, form in ipairs(mistakes.all_forms()) do
+      local op = record[form.op]
+      local wanted = op and has_forms(op, samples.of[op.name][1])
+      missing[#missing + 1] = wanted and not seen[form.text] and form.text or nil
+    end
+    assert(#missing == 0, table.concat(missing, "\n"))
+  end)
+
   it("names wrong arguments", function()
-    each(mistakes.check, function(_, sample)
-      return not sample.loud and not sample.script
-    end)
+    each(mistakes.check, has_forms)
+  end)
+
+  it("refuses dimensions that are not there", function()
+    each(mistakes.ranges, has_forms)
+  end)
+
+  it("takes tensors of other types and dimensions or says what it was given", function()
+    each(mistakes.tensors, has_forms)
   end)
 
   it("takes or refuses integers at the ends of their range", function()

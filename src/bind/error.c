@@ -1,6 +1,7 @@
 /* The error bridge: an LpErr becomes an object of the classes in torch.errors,
  * made by errors.new(class, type, message, location), which also finds the
  * script's line. The location is the record's context, if it has one. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,6 +96,30 @@ static void name_called(LpErr *e, const LpForm *f)
         rename_start(e, n, f->name, "");
 }
 
+static bool in_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* The word, or with the end `_` of methods in place. */
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *s = text; (s = strstr(s, word)) != NULL; s += n)
+        if ((s == text || !in_word(s[-1])) && !in_word(s[n + (s[n] == '_')]))
+            return true;
+    return false;
+}
+
+/* Is it about the arguments, and silent on what was called? */
+static bool is_anonymous(const LpErr *e, const LpForm *f)
+{
+    bool arguments = e->code == LP_E_RUNTIME || e->code == LP_E_TYPE ||
+                     e->code == LP_E_VALUE || e->code == LP_E_INDEX ||
+                     e->code == LP_E_NOT_IMPLEMENTED;
+    return arguments && f->name[0] != '_' && !has_word(e->msg, f->name);
+}
+
 int lp_bind_fail_in(lua_State *L, LpErr *e, const LpForm *f)
 {
     const char *dim = dim_argument(f);
@@ -105,6 +130,8 @@ int lp_bind_fail_in(lua_State *L, LpErr *e, const LpForm *f)
         rename_start(e, 0, f->name, between);
     } else {
         name_called(e, f);
+        if (is_anonymous(e, f))
+            rename_start(e, 0, f->name, "(): ");
     }
     return lp_bind_fail(L, e);
 }

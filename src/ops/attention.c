@@ -73,6 +73,10 @@ static LpStatus infer_back(LpInfer *x)
 {
     LP_TRY(check(x, &x->in[1], &x->in[2], &x->in[3]));
     LP_TRY(check_mask(x, &x->in[4], &x->in[1], &x->in[2]));
+    LP_TRY(lp_need_float(x, 0, "grad"));
+    LpType grad = x->in[1];
+    grad.shape[grad.ndim - 1] = x->in[3].shape[grad.ndim - 1];
+    LP_TRY(lp_need_shape(x, 0, "grad", &grad));
     for (int i = 0; i < 3; i++)
         x->out[i] = x->in[1 + i];
     return LP_OK;
@@ -218,6 +222,20 @@ static LpVal lead_of(LpBuilder *b, LpVal x, const LpType *like, int own)
     return lp_shape_eq(&t, &want) ? x : lp_expand_as(b, x, &want);
 }
 
+/* Rows and columns, and heads before them where those are repeated. */
+static bool enough_dims(LpBuilder *b, const LpVal *in, bool heads)
+{
+    static const char *const name[] = {"query", "key", "value"};
+    int least = heads && lp_type(b, in[0])->ndim > 2 ? 3 : 2;
+    for (int i = 0; i < 3 && !lp_failed(b); i++)
+        if (lp_type(b, in[i])->ndim < least)
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "scaled_dot_product_attention: %s must have at least %d "
+                    "dimensions, got %d",
+                    name[i], least, lp_type(b, in[i])->ndim);
+    return !lp_failed(b);
+}
+
 EXPAND(expand_sdpa)
 {
     UNUSED;
@@ -229,6 +247,8 @@ EXPAND(expand_sdpa)
                 "be set when is_causal=True");
         return;
     }
+    if (!enough_dims(b, in, attr[P_GQA].i))
+        return;
     q = lead_of(b, q, lp_type(b, k), attr[P_GQA].i ? 3 : 2);
     if (lp_failed(b))
         return;

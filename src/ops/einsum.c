@@ -537,8 +537,8 @@ LP_EXPAND(expand_tensordot)
         lp_fail(b->err, LP_E_RUNTIME,
                 n < 0 ? "tensordot expects dims >= 0, but got dims=%lld"
                       : "tensordot expects dims < ndim_a or ndim_b, but got "
-                        "dims=%lld",
-                (long long)n);
+                        "dims=%lld, with %d and %d dimensions",
+                (long long)n, nx, ny);
         return;
     }
     for (int i = 0; i < n; i++) {

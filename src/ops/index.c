@@ -168,8 +168,16 @@ LpOp op_embedding = {
 
 static LpStatus infer_embedding_backward(LpInfer *x)
 {
-    const LpType *d = &x->in[0];
+    const LpType *d = &x->in[0], *at = &x->in[1];
+    char grad[LP_SHAPE_STR], indices[LP_SHAPE_STR];
     LP_TRY(lp_check_index(x, 1, "indices"));
+    bool rows = d->ndim == at->ndim + 1;
+    for (int i = 0; rows && i < at->ndim; i++)
+        rows = d->shape[i] == at->shape[i];
+    LP_FAIL_IF(!rows, x->err, LP_E_RUNTIME,
+               "%s: grad has the shape %s; it must have a row for each of "
+               "indices, which has %s",
+               x->op->name, lp_shape_str(d, grad), lp_shape_str(at, indices));
     x->out[0] = (LpType){.dtype = d->dtype, .ndim = 2};
     x->out[0].shape[0] = x->attr[0].i;
     x->out[0].shape[1] = d->shape[d->ndim - 1];

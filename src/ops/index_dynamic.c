@@ -66,11 +66,16 @@ static LpStatus infer_bincount(LpInfer *x)
 {
     const LpType *in = &x->in[0], *w = &x->in[1];
     bool weighted = x->n_in > 1 && w->dtype != LP_DT_NONE;
+    char ws[LP_SHAPE_STR], is[LP_SHAPE_STR];
     LP_FAIL_IF(in->ndim != 1 || lp_dtype_kind(in->dtype) == LP_KIND_FLOAT,
                x->err, LP_E_RUNTIME,
-               "bincount only supports 1-d non-negative integral inputs.");
+               "bincount only supports 1-d non-negative integral inputs, got "
+               "%s of %d dimensions",
+               lp_dtype_name(in->dtype), in->ndim);
     LP_FAIL_IF(weighted && !lp_shape_eq(in, w), x->err, LP_E_RUNTIME,
-               "weights should be 1-d and have the same length as input");
+               "weights should be 1-d and have the same length as input, got "
+               "the shapes %s and %s",
+               lp_shape_str(w, ws), lp_shape_str(in, is));
     LP_FAIL_IF(x->attr[0].i < 0, x->err, LP_E_RUNTIME,
                "minlength should be >= 0, got %lld", (long long)x->attr[0].i);
     x->out[0] = (LpType){.dtype = LP_I64, .ndim = 1};

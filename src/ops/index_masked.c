@@ -23,8 +23,11 @@ static LpStatus infer_masked_scatter(LpInfer *x)
                "masked_scatter: expected self and source to have same dtypes "
                "but got %s and %s",
                lp_dtype_name(x->in[0].dtype), lp_dtype_name(x->in[2].dtype));
-    LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_INTERNAL,
-               "masked_scatter: operands were not broadcast");
+    char self[LP_SHAPE_STR], mask[LP_SHAPE_STR];
+    LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
+               "%s: self and mask must have the same shape, got %s and %s",
+               x->op->name, lp_shape_str(&x->in[0], self),
+               lp_shape_str(&x->in[1], mask));
     x->out[0] = x->in[0];
     return LP_OK;
 }
@@ -56,9 +59,15 @@ LpOp op_masked_unpack = {
  * zeros after them. */
 static LpStatus infer_masked_pack(LpInfer *x)
 {
+    char self[LP_SHAPE_STR], mask[LP_SHAPE_STR];
     LP_FAIL_IF(x->attr[0].n > LP_MAX_DIMS || x->in[1].dtype != LP_BOOL ||
                    !lp_shape_eq(&x->in[0], &x->in[1]),
-               x->err, LP_E_INTERNAL, "masked_pack: unfit operands");
+               x->err, LP_E_RUNTIME,
+               "masked_pack: mask must be bool of self's shape %s and sizes at "
+               "most %d numbers, got %s of shape %s and %d",
+               lp_shape_str(&x->in[0], self), LP_MAX_DIMS,
+               lp_dtype_name(x->in[1].dtype), lp_shape_str(&x->in[1], mask),
+               x->attr[0].n);
     x->out[0] = (LpType){.dtype = x->in[0].dtype};
     lp_set_dims(&x->out[0], x->attr[0].v, x->attr[0].n);
     return lp_shape_check(&x->out[0], x->err);

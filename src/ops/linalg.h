@@ -24,6 +24,10 @@ LpStatus lp_check_square(LpErr *e, const char *who, const LpType *a);
 /* B has A's type, and with A x = B (x A = B) the rows (columns) fit. */
 LpStatus lp_check_system(LpErr *e, const char *who, const LpType *a,
                          const LpType *b, bool left);
+/* B has as many dimensions as A, called `name`, and all but the last two of
+ * the same size. */
+LpStatus lp_check_batch(LpErr *e, const char *who, const char *name,
+                        const LpType *a, const LpType *b);
 /* A vector of each matrix of A: one vector, or A's shape without the last. */
 bool lp_is_vector_rhs(const LpType *a, const LpType *b);
 

@@ -148,6 +148,7 @@ LpOp op_lu_matrix = {
 static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
 {
     LpType t = lp_type_of(b, lu), p = lp_type_of(b, pivots);
+    char st[LP_SHAPE_STR], sp[LP_SHAPE_STR];
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return false;
     bool same = p.ndim == t.ndim - 1 && p.shape[p.ndim - 1] == less_of(&t);
@@ -156,8 +157,9 @@ static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
     if (!same)
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: LU_pivots must have the batch of LU_data and as many "
-                "elements in a row as the matrices have rows and columns",
-                who);
+                "elements in a row as the matrices have rows and columns, got "
+                "the shapes %s and %s",
+                who, lp_shape_str(&p, sp), lp_shape_str(&t, st));
     return same;
 }
 
@@ -297,11 +299,7 @@ static LpStatus infer_cholesky_solve(LpInfer *x)
 {
     const LpType *a = &x->in[0], *r = &x->in[1];
     LP_TRY(lp_check_system(x->err, "cholesky_solve", a, r, true));
-    bool same = a->ndim == r->ndim;
-    for (int i = 0; same && i < a->ndim - 2; i++)
-        same = a->shape[i] == r->shape[i];
-    LP_FAIL_IF(!same, x->err, LP_E_RUNTIME,
-               "cholesky_solve: B and L must have the same batch dimensions");
+    LP_TRY(lp_check_batch(x->err, "cholesky_solve", "L", a, r));
     x->out[0] = *r;
     return LP_OK;
 }
@@ -402,19 +400,17 @@ static LpStatus infer_ldl_solve(LpInfer *x)
 {
     const char *who = "torch.linalg.ldl_solve";
     const LpType *t = &x->in[0], *p = &x->in[1], *r = &x->in[2];
+    char st[LP_SHAPE_STR], sp[LP_SHAPE_STR];
     LP_TRY(lp_check_system(x->err, who, t, r, true));
     bool fits = p->ndim == t->ndim - 1;
     for (int i = 0; fits && i < p->ndim; i++)
         fits = p->shape[i] == t->shape[i];
     LP_FAIL_IF(!fits || lp_is_float(p->dtype), x->err, LP_E_RUNTIME,
                "%s: pivots must be whole numbers of LD's shape without its "
-               "last dimension",
-               who);
-    fits = r->ndim == t->ndim;
-    for (int i = 0; fits && i < t->ndim - 2; i++)
-        fits = r->shape[i] == t->shape[i];
-    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
-               "%s: B and LD must have the same batch dimensions", who);
+               "last dimension, got %s of shape %s with LD of shape %s",
+               who, lp_dtype_name(p->dtype), lp_shape_str(p, sp),
+               lp_shape_str(t, st));
+    LP_TRY(lp_check_batch(x->err, who, "LD", t, r));
     x->out[0] = *r;
     return LP_OK;
 }

@@ -20,7 +20,15 @@ static LpStatus infer_lstsq(LpInfer *x)
 {
     LpType t = x->in[0], r = x->in[1];
     LpLstsqDriver d = lp_lstsq_driver(x->attr[0].str);
-    LP_TRY(lp_check_matrix(x->err, "torch.linalg.lstsq", &t));
+    const char *who = "torch.linalg.lstsq";
+    LP_TRY(lp_check_matrix(x->err, who, &t));
+    LP_TRY(lp_check_batch(x->err, who, "A", &t, &r));
+    LP_FAIL_IF(r.dtype != t.dtype || rows_of(&r) != rows_of(&t), x->err,
+               LP_E_RUNTIME,
+               "%s: B is %s with %lld rows; it must be of A's dtype %s with "
+               "as many rows, %lld",
+               who, lp_dtype_name(r.dtype), (long long)rows_of(&r),
+               lp_dtype_name(t.dtype), (long long)rows_of(&t));
     bool vectors = d == LP_GELSD || d == LP_GELSS;
     LpType none = {.ndim = 1}, batch = t;
     batch.ndim -= 2;
@@ -142,6 +150,7 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
                        bool vector, const char *driver)
 {
     const char *who = "torch.linalg.lstsq";
+    char sr[LP_SHAPE_STR], st[LP_SHAPE_STR];
     bool fits = vector || r->ndim == t->ndim;
     for (int i = 0; fits && i < t->ndim - 2; i++)
         fits = r->shape[i] == t->shape[i];
@@ -158,12 +167,13 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
     else if (!fits)
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: other must have the batch dimensions of input, and as "
-                "many dimensions as it or one less",
-                who);
+                "many dimensions as it or one less, got the shapes %s and %s",
+                who, lp_shape_str(r, sr), lp_shape_str(t, st));
     else if (r->shape[t->ndim - 2] != rows_of(t))
         lp_fail(b->err, LP_E_RUNTIME,
-                "%s: input.size(-2) should match other.size(-%d)", who,
-                vector ? 1 : 2);
+                "%s: input.size(-2) should match other.size(-%d), got the "
+                "shapes %s and %s",
+                who, vector ? 1 : 2, lp_shape_str(t, st), lp_shape_str(r, sr));
     return !lp_failed(b);
 }
 
@@ -177,9 +187,10 @@ LP_EXPAND(expand_lstsq)
     if (t.ndim < 2 || tb.ndim < 1) {
         lp_fail(b->err, LP_E_RUNTIME,
                 t.ndim < 2 ? "torch.linalg.lstsq: input must have at least 2 "
-                             "dimensions."
+                             "dimensions, got %d."
                            : "torch.linalg.lstsq: other must have at least 1 "
-                             "dimension.");
+                             "dimension, got %d.",
+                t.ndim < 2 ? t.ndim : tb.ndim);
         return;
     }
     bool vector = tb.ndim == t.ndim - 1;

@@ -104,7 +104,8 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
     if (t.ndim < 2) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "linalg.matrix_norm: The input tensor A must have at least 2 "
-                "dimensions.");
+                "dimensions, got %d.",
+                t.ndim);
         return LP_NOVAL;
     }
     if (!lp_is_float(lp_type(b, x)->dtype)) {

@@ -183,9 +183,8 @@ LP_EXPAND(expand_vander_rows)
         return;
     if (t.ndim == 0 || t.ndim == LP_MAX_DIMS) {
         lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.vander: x must have 1 to %d dimensions. N must be "
-                "greater than 1.",
-                LP_MAX_DIMS - 1);
+                "linalg.vander: x must have 1 to %d dimensions, got %d",
+                LP_MAX_DIMS - 1, t.ndim);
         return;
     }
     int64_t n = count_of(b, &attr[0], &t, 2);
@@ -205,7 +204,9 @@ LP_EXPAND(expand_vander)
     if (lp_failed(b))
         return;
     if (t.ndim != 1) {
-        lp_fail(b->err, LP_E_RUNTIME, "x must be a one-dimensional tensor.");
+        lp_fail(b->err, LP_E_RUNTIME,
+                "x must be a one-dimensional tensor, got %d dimensions.",
+                t.ndim);
         return;
     }
     int64_t n = count_of(b, &attr[0], &t, 0), last = -1;

@@ -15,24 +15,13 @@ static int64_t cols_of(const LpType *t)
     return t->shape[t->ndim - 1];
 }
 
-static LpStatus same_batch(const LpInfer *x, const char *who)
-{
-    const LpType *a = &x->in[0], *b = &x->in[1];
-    bool same = a->ndim == b->ndim;
-    for (int i = 0; same && i < a->ndim - 2; i++)
-        same = a->shape[i] == b->shape[i];
-    LP_FAIL_IF(!same, x->err, LP_E_RUNTIME,
-               "%s: A and B must have the same batch dimensions", who);
-    return LP_OK;
-}
-
 /* ---- the primitive systems -----------------------------------------------
  */
 /* attributes: check_errors, who */
 static LpStatus infer_solve(LpInfer *x)
 {
     LP_TRY(lp_check_system(x->err, x->attr[1].str, &x->in[0], &x->in[1], true));
-    LP_TRY(same_batch(x, x->attr[1].str));
+    LP_TRY(lp_check_batch(x->err, x->attr[1].str, "A", &x->in[0], &x->in[1]));
     x->out[0] = x->out[1] = x->in[1];
     x->out[1].ndim -= 2;
     x->out[1].dtype = LP_I32;
@@ -67,7 +56,7 @@ static LpStatus infer_triangular(LpInfer *x)
     const char *who = "linalg.solve_triangular";
     LP_TRY(
         lp_check_system(x->err, who, &x->in[0], &x->in[1], x->attr[1].i != 0));
-    LP_TRY(same_batch(x, who));
+    LP_TRY(lp_check_batch(x->err, who, "A", &x->in[0], &x->in[1]));
     x->out[0] = x->in[1];
     return LP_OK;
 }
@@ -337,8 +326,11 @@ LP_EXPAND(expand_matrix_power)
     if (lp_failed(b))
         return;
     if (t.ndim < 2 || rows_of(&t) != cols_of(&t) || n == INT64_MIN) {
+        char s[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.matrix_power: A must be batches of square matrices");
+                "linalg.matrix_power: A must be batches of square matrices and "
+                "n above -2^63, got A of shape %s and n %lld",
+                lp_shape_str(&t, s), (long long)n);
         return;
     }
     if (n < 0) {

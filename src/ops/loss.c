@@ -144,9 +144,20 @@ static LpStatus infer_nll_back(LpInfer *x)
     LP_TRY(lp_need_float(x, 0, "grad"));
     LP_TRY(check_reduction(x->attr[0].str, false, x->err));
     bool none = strcmp(x->attr[0].str, "none") == 0;
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LP_FAIL_IF(lp_dtype_kind(t->dtype) != LP_KIND_INT ||
+                   t->ndim == LP_MAX_DIMS || lp_numel(&x->in[3]) != 1,
+               x->err, LP_E_RUNTIME,
+               "nll_loss_backward: target must hold class ids of an integer "
+               "type in less than %d dimensions and total_weight be a single "
+               "number, got %s of shape %s and the shape %s",
+               LP_MAX_DIMS, lp_dtype_name(t->dtype), lp_shape_str(t, a),
+               lp_shape_str(&x->in[3], b));
     LP_FAIL_IF(none ? !lp_shape_eq(&x->in[0], t) : x->in[0].ndim != 0, x->err,
                LP_E_RUNTIME,
-               "nll_loss_backward: the gradient must have the loss's shape");
+               "nll_loss_backward: grad must have the loss's shape, got %s "
+               "with a target of shape %s and reduction '%s'",
+               lp_shape_str(&x->in[0], a), lp_shape_str(t, b), x->attr[0].str);
     LP_TRY(check_weight(x, 2, x->attr[2].i));
     LpType *o = &x->out[0];
     *o = (LpType){.dtype = x->in[0].dtype, .ndim = (int8_t)(t->ndim + 1)};

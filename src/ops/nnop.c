@@ -10,6 +10,17 @@ LpStatus lp_need_float(const LpInfer *x, int i, const char *name)
     return LP_OK;
 }
 
+LpStatus lp_need_shape(const LpInfer *x, int i, const char *name,
+                       const LpType *want)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const LpType *t = &x->in[i];
+    LP_FAIL_IF(t->dtype != LP_DT_NONE && !lp_shape_eq(t, want), x->err,
+               LP_E_RUNTIME, "%s: expected `%s` to be of shape %s, but got %s",
+               x->op->name, name, lp_shape_str(want, a), lp_shape_str(t, b));
+    return LP_OK;
+}
+
 LpStatus lp_spread(LpInfer *x, LpAttr *a, int n, const char *name,
                    int64_t least)
 {

@@ -22,6 +22,10 @@ LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
 /* RuntimeError unless operand i is a float tensor. */
 LpStatus lp_need_float(const LpInfer *x, int i, const char *name);
 
+/* RuntimeError unless operand i is a hole or has `want`'s shape. */
+LpStatus lp_need_shape(const LpInfer *x, int i, const char *name,
+                       const LpType *want);
+
 /* Makes attribute *a (of x->attr) a list of `n` numbers: one is repeated. None
  * may be below `least`. */
 LpStatus lp_spread(LpInfer *x, LpAttr *a, int n, const char *name,

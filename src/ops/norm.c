@@ -31,14 +31,9 @@ static LpDtype stat_dtype(LpDtype t)
 static LpStatus check_param(const LpInfer *x, int i, const char *name,
                             const LpType *want)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
-    if (x->in[i].dtype == LP_DT_NONE)
-        return LP_OK;
-    LP_TRY(lp_need_float(x, i, name));
-    LP_FAIL_IF(!lp_shape_eq(&x->in[i], want), x->err, LP_E_RUNTIME,
-               "%s: expected `%s` to be of shape %s, but got %s", x->op->name,
-               name, lp_shape_str(want, a), lp_shape_str(&x->in[i], b));
-    return LP_OK;
+    if (x->in[i].dtype != LP_DT_NONE)
+        LP_TRY(lp_need_float(x, i, name));
+    return lp_need_shape(x, i, name, want);
 }
 
 /* The axes `shape` (attribute 0) must be the last of the input. */
@@ -60,6 +55,16 @@ static LpStatus normalized(const LpInfer *x, const LpType *in, LpType *param)
     return LP_OK;
 }
 
+/* Statistics of `in`, which is normalised over the last axes like `param`. */
+static LpType layer_stat(const LpType *in, const LpType *param)
+{
+    LpType t = *in;
+    t.dtype = param->dtype;
+    for (int i = 0; i < param->ndim; i++)
+        t.shape[t.ndim - 1 - i] = 1;
+    return t;
+}
+
 static LpStatus infer_layer(LpInfer *x)
 {
     LpType param;
@@ -67,16 +72,13 @@ static LpStatus infer_layer(LpInfer *x)
     LP_TRY(normalized(x, &x->in[0], &param));
     LP_TRY(check_param(x, 1, "weight", &param));
     LP_TRY(check_param(x, 2, "bias", &param));
-    x->out[0] = x->out[1] = x->in[0];
-    x->out[1].dtype = param.dtype;
-    for (int i = 0; i < param.ndim; i++)
-        x->out[1].shape[x->in[0].ndim - 1 - i] = 1;
-    x->out[2] = x->out[1];
+    x->out[0] = x->in[0];
+    x->out[1] = x->out[2] = layer_stat(&x->in[0], &param);
     return LP_OK;
 }
 
 /* (dy, x, stat, stat, w) -> dx, dw, db */
-static LpStatus infer_back(LpInfer *x, const LpType *param)
+static LpStatus infer_back(LpInfer *x, const LpType *param, const LpType *stat)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_TRY(lp_need_float(x, 0, "grad"));
@@ -85,6 +87,8 @@ static LpStatus infer_back(LpInfer *x, const LpType *param)
                "%s: gradient %s and input %s must have the same shape",
                x->op->name, lp_shape_str(&x->in[0], a),
                lp_shape_str(&x->in[1], b));
+    LP_TRY(check_param(x, 2, "mean", stat));
+    LP_TRY(check_param(x, 3, "rstd or var", stat));
     LP_TRY(check_param(x, 4, "weight", param));
     x->out[0] = x->in[1];
     x->out[1] = x->out[2] = *param;
@@ -95,7 +99,8 @@ static LpStatus infer_layer_back(LpInfer *x)
 {
     LpType param;
     LP_TRY(normalized(x, &x->in[1], &param));
-    return infer_back(x, &param);
+    LpType stat = layer_stat(&x->in[1], &param);
+    return infer_back(x, &param, &stat);
 }
 
 static LpStatus channels(const LpInfer *x, const LpType *in, LpType *param)
@@ -124,6 +129,14 @@ static LpStatus check_groups(const LpInfer *x, const LpType *in)
     return LP_OK;
 }
 
+static LpType group_stat(const LpInfer *x, const LpType *in,
+                         const LpType *param)
+{
+    return (LpType){.dtype = param->dtype,
+                    .ndim = 2,
+                    .shape = {in->shape[0], x->attr[0].i}};
+}
+
 static LpStatus infer_group(LpInfer *x)
 {
     LpType param;
@@ -138,10 +151,7 @@ static LpStatus infer_group(LpInfer *x)
     LP_TRY(check_param(x, 1, "weight", &param));
     LP_TRY(check_param(x, 2, "bias", &param));
     x->out[0] = x->in[0];
-    x->out[1] = x->out[2] =
-        (LpType){.dtype = param.dtype,
-                 .ndim = 2,
-                 .shape = {x->in[0].shape[0], x->attr[0].i}};
+    x->out[1] = x->out[2] = group_stat(x, &x->in[0], &param);
     return LP_OK;
 }
 
@@ -150,7 +160,8 @@ static LpStatus infer_group_back(LpInfer *x)
     LpType param;
     LP_TRY(channels(x, &x->in[1], &param));
     LP_TRY(check_groups(x, &x->in[1]));
-    return infer_back(x, &param);
+    LpType stat = group_stat(x, &x->in[1], &param);
+    return infer_back(x, &param, &stat);
 }
 
 static LpStatus infer_batch(LpInfer *x)
@@ -174,7 +185,7 @@ static LpStatus infer_batch_back(LpInfer *x)
 {
     LpType param;
     LP_TRY(channels(x, &x->in[1], &param));
-    return infer_back(x, &param);
+    return infer_back(x, &param, &param);
 }
 
 /* ---- the formulas ---------------------------------------------------------

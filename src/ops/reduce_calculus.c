@@ -122,8 +122,12 @@ static void integral(LpBuilder *b, const char *name, const LpAttr *attr,
         return;
     if (t.ndim == 0 || t.dtype == LP_BOOL || (sampled && is_bool(b, in[1]))) {
         lp_fail(b->err, LP_E_RUNTIME,
-                "%s: y and x must be number tensors of at least one dimension",
-                name);
+                "%s: y and x must be number tensors of at least one dimension, "
+                "got y of %s with %d dimensions and %s x",
+                name, lp_dtype_name(t.dtype), t.ndim,
+                !sampled            ? "no"
+                : is_bool(b, in[1]) ? "bool"
+                                    : "a number");
         return;
     }
     if (t.shape[d] == 0 && op == LP_OP_sum) { /* nothing to integrate */

@@ -118,7 +118,8 @@ LP_EXPAND(expand_fliplr)
 {
     LP_EXPAND_UNUSED;
     if (lp_type(b, in[0])->ndim < 2)
-        lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d.");
+        lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d, got %d-d.",
+                lp_type(b, in[0])->ndim);
     out[0] = flip(b, in[0], 1);
 }
 LpOp op_fliplr = {
@@ -131,7 +132,7 @@ LP_EXPAND(expand_flipud)
 {
     LP_EXPAND_UNUSED;
     if (lp_type(b, in[0])->ndim < 1)
-        lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d.");
+        lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d, got 0-d.");
     out[0] = flip(b, in[0], 0);
 }
 LpOp op_flipud = {

@@ -23,8 +23,8 @@ static LpVal embed(LpBuilder *b, LpVal x, int64_t offset, int64_t d1,
         lp_wrap_dim(&d2, n, b->err) || d1 == d2) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "diagonal dimensions cannot be identical (%lld, %lld), and the "
-                "input must have 1 to %d dimensions",
-                LL(d1), LL(d2), LP_MAX_DIMS - 1);
+                "input must have 1 to %d dimensions, got %d",
+                LL(d1), LL(d2), LP_MAX_DIMS - 1, t.ndim);
         return LP_NOVAL;
     }
     if (offset > INT32_MAX || offset < -INT32_MAX) {
@@ -416,6 +416,7 @@ static void cross_along(LpBuilder *b, const LpVal *in, int64_t dim, LpVal *out)
 LP_EXPAND(expand_cross)
 {
     LP_EXPAND_UNUSED;
+    char s[LP_SHAPE_STR];
     LpType t = lp_type_of(b, in[0]);
     int64_t dim = 0;
     if (!lp_attr_none(&attr[0])) {
@@ -424,7 +425,9 @@ LP_EXPAND(expand_cross)
         while (dim < t.ndim && t.shape[dim] != 3)
             dim++;
         if (dim == t.ndim) {
-            lp_fail(b->err, LP_E_RUNTIME, "no dimension of size 3 in input");
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "no dimension of size 3 in input, got the shape %s",
+                    lp_shape_str(&t, s));
             return;
         }
     }

@@ -21,7 +21,9 @@ static LpStatus too_many(const LpInfer *x, int64_t n)
 static LpStatus wrap_split_dim(LpInfer *x, int i)
 {
     LP_FAIL_IF(x->in[0].ndim == 0, x->err, LP_E_RUNTIME,
-               "%s: expects at least a 1-dimensional tensor", x->op->name);
+               "%s: expects at least a 1-dimensional tensor, got one without "
+               "dimensions ([])",
+               x->op->name);
     return lp_wrap_dim(&x->attr[i].i, x->in[0].ndim, x->err);
 }
 

@@ -148,10 +148,10 @@ local surfaces = {
   { "internal", core.forms.internal }, { "method", core.methods },
 }
 
---- The function behind a form.
-function M.callable(form)
+--- The function behind a form, on a surface if one is named.
+function M.callable(form, surface)
   for _, s in ipairs(surfaces) do
-    if form[s[1]] then
+    if form[s[1]] and (not surface or surface == s[1]) then
       return s[2][form.name]
     end
   end

@@ -89,7 +89,7 @@ return {
   eigvalsh = { s{ f(SYMMETRIC), "U", kink = TRIANGLE } },
   pinv_matrix = { s{ f(TALL), none, none } },
   pinv = { s{ f(WIDE) }, s{ f(TALL), 0.01, 0.01 } },
-  matrix_rank = { s{ f(SQUARE) }, s{ f(SYMMETRIC), none, 0.5, true } },
+  matrix_rank = { s{ f(SQUARE) }, s{ f(SQUARE), 0.5 }, s{ f(SYMMETRIC), none, 0.5, true } },
   matrix_exp = { s{ f(SQUARE) }, s{ batch(SQUARE, OTHER) } },
 
   matrix_norm = { s{ x{ 2, 3 }, 1 }, s{ f(TALL), 2 } },
