@@ -78,11 +78,11 @@ static int64_t moved(const LpGemmArgs *g)
 }
 
 /* n in as few pieces of at most `most` as there must be, of nearly one size,
- * a multiple of `unit`. */
+ * a multiple of `unit`; never 0. */
 static int64_t piece(int64_t n, int64_t most, int64_t unit)
 {
     int64_t pieces = n > most ? (n + most - 1) / most : 1;
-    return up((n + pieces - 1) / pieces, unit);
+    return n > 0 ? up((n + pieces - 1) / pieces, unit) : unit;
 }
 
 static Cut cut_of(const LpGemmArgs *g, LpDtype t)
