@@ -47,8 +47,9 @@ ifeq ($(ARCH),x86_64)
 SIMD += avx2 avx512
 endif
 
-LIBS := -Wl,--as-needed -ldnnl -lopenblas -ljansson -lzip -lpng -lturbojpeg \
-  -lz -lm -lgomp
+# --wrap: src/base/team.c
+LIBS := -Wl,--wrap=GOMP_parallel -Wl,--as-needed -ldnnl -lopenblas -ljansson \
+  -lzip -lpng -lturbojpeg -lz -lm -lgomp
 HOST_LIBS := -llua5.4 -ledit
 # libgomp's threads outlive lua_close: the module must stay mapped.
 SO_FLAGS := -shared -Wl,-z,nodelete

@@ -126,7 +126,8 @@ describe("a hook", function()
       graphs[i] = x * 3
     end
     collectgarbage("incremental", 100, 4, 5)
-    local passes, at, done = 0, 0, nil
+    local passes, at = 0, 0
+    local done
     repeat -- one collection, in small steps, with a pass after each
       done = collectgarbage("step", 16)
       at = at % 40 + 1
@@ -142,7 +143,8 @@ describe("a hook", function()
 
   it("is forgotten if it is removed there", function()
     collectgarbage("incremental", 100, 4, 5)
-    local done, handles = nil, {}
+    local handles = {}
+    local done
     for i = 1, 40 do
       local x, w = leaf(2.0), witness()
       handles[i] = x:register_hook(function()
