@@ -67,15 +67,16 @@ local function describe_tensor(w, t, path)
   return out
 end
 
+-- #t counts to some border, so that keys 0, 2, 3 alone may look like a list.
 local function is_list(t)
-  local n = 0
+  local n, last = 0, 0
   for key in pairs(t) do
-    if math.type(key) ~= "integer" then
+    if math.type(key) ~= "integer" or key < 1 then
       return false
     end
-    n = n + 1
+    n, last = n + 1, math.max(last, key)
   end
-  return n > 0 and n == #t
+  return n > 0 and n == last
 end
 
 -- Numbers before strings, so that equal tables make equal files.

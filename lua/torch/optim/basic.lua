@@ -43,29 +43,33 @@ function M.SGD:loaded(param, state)
   end
 end
 
-local function adam(decoupled)
-  return function(group)
-    local highest = group.amsgrad and "state:max_exp_avg_sq"
-    local attrs = flags(group, { "maximize" })
-    attrs.decoupled = (decoupled or group.decoupled_weight_decay) and true or nil
-    return {
-      op = "adam_step",
-      inputs = { "param", "grad", "state:exp_avg", "state:exp_avg_sq", highest, "hyper:lr",
-        "hyper:beta1", "hyper:beta2", "hyper:eps", "hyper:weight_decay", "state:step" },
-      outputs = { "param", "state:exp_avg", "state:exp_avg_sq", highest },
-      counts = "step",
-      attrs = attrs,
-    }
-  end
+local function adam(group)
+  local highest = group.amsgrad and "state:max_exp_avg_sq"
+  local attrs = flags(group, { "maximize" })
+  attrs.decoupled = group.decoupled_weight_decay and true or nil
+  return {
+    op = "adam_step",
+    inputs = { "param", "grad", "state:exp_avg", "state:exp_avg_sq", highest, "hyper:lr",
+      "hyper:beta1", "hyper:beta2", "hyper:eps", "hyper:weight_decay", "state:step" },
+    outputs = { "param", "state:exp_avg", "state:exp_avg_sq", highest },
+    counts = "step",
+    attrs = attrs,
+  }
 end
 
 local ADAM = "(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=%s, amsgrad=False, %s)"
 
 M.Adam = define("Adam" .. ADAM:format("0", "foreach=None, maximize=False, capturable=False, "
-  .. "differentiable=False, fused=None, decoupled_weight_decay=False"), { rule = adam(false) })
+  .. "differentiable=False, fused=None, decoupled_weight_decay=False"), { rule = adam, strict = true })
 
 M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
-  .. "capturable=False, differentiable=False, fused=None"), { rule = adam(true) })
+  .. "capturable=False, differentiable=False, fused=None"), {
+    rule = adam,
+    strict = true,
+    complete = function(a)
+      a.decoupled_weight_decay = true -- a group may say otherwise
+    end,
+  })
 
 M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, "
   .. "centered=False, capturable=False, foreach=None, maximize=False, differentiable=False)", {

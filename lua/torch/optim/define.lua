@@ -30,9 +30,9 @@ local function check_numbers(name, group)
     "%s: betas must be a list of two numbers, {0.9, 0.999}, got %s", name, check.describe(betas))
 end
 
--- Rates and betas as tensors of one element, which only a loop over single
--- parameters or a capturable one can read.
-local function check_tensors(name, group)
+-- Rates and betas as tensors of one element. `strict`: those of Adam and AdamW
+-- only a loop over single parameters or a capturable one can read.
+local function check_tensors(name, group, strict)
   local lr, betas = group.lr, group.betas or {}
   errors.check(type(lr) == "number" or core.is_tensor(lr), "TypeError",
     "%s: lr must be a number or a tensor, got %s", name, check.describe(lr))
@@ -47,9 +47,31 @@ local function check_tensors(name, group)
   end
   errors.check(given == 0 or given == #betas, "ValueError",
     "%s: betas must be either both floats or both Tensors", name)
-  errors.check(not group.foreach or group.capturable or given == 0 and type(lr) == "number",
-    "ValueError", "%s: lr or betas as Tensors are not supported for capturable=False and "
+  errors.check(not strict or not group.foreach or group.capturable
+    or given == 0 and type(lr) == "number", "ValueError", "%s: lr or betas as Tensors are not supported for capturable=False and "
     .. "foreach=True", name)
+end
+
+-- Of the constructor's arguments, not of a group's.
+local function check_flags(name, a)
+  errors.check(not (a.fused and a.differentiable), "RuntimeError",
+    "%s: `fused` does not support `differentiable`", name)
+  errors.check(not (a.fused and a.foreach), "RuntimeError",
+    "%s: `fused` and `foreach` cannot be `True` together.", name)
+end
+
+-- The options with tensors of one element as numbers.
+local function in_numbers(group)
+  local betas = group.betas or {}
+  if not core.is_tensor(group.lr) and not core.is_tensor(betas[1]) then
+    return group
+  end
+  local out = {}
+  for name, value in pairs(group) do
+    out[name] = Optimizer.number(value)
+  end
+  out.betas = group.betas and { Optimizer.number(betas[1]), Optimizer.number(betas[2]) }
+  return out
 end
 
 local function check_group(name, group)
@@ -70,7 +92,9 @@ end
 
 --- The class.
 ---@param sig string
----@param body {rule: function?, update: function?, check: function?, base: table?}
+---@param body {rule: function?, update: function?, check: function?, base: table?,
+---  complete: function?, strict: boolean?} complete(arguments) adds what the
+---  signature does not say; strict: foreach refuses tensors
 ---@return table
 return function(sig, body)
   local parsed = signature(sig)
@@ -83,16 +107,25 @@ return function(sig, body)
     end
     local params = a.params
     a.params = nil
+    check_flags(parsed.name, a)
+    if body.complete then
+      body.complete(a)
+    end
     Optimizer.init(self, params, a)
   end
 
   function cls.check_group(_, group)
+    for option, value in pairs(group) do -- None is no option where it is the default
+      if check.is_none(value) and parsed.defaults[option] == nil then
+        group[option] = nil
+      end
+    end
     check_group(parsed.name, group)
     for option, value in pairs(group) do
       errors.check(not (check.is_none(value) and option == "lr"), "ValueError",
         "%s: lr must be a number", parsed.name)
     end
-    check_tensors(parsed.name, group)
+    check_tensors(parsed.name, group, body.strict)
     if body.check then
       body.check(group)
     end
@@ -101,7 +134,9 @@ return function(sig, body)
   cls.update_rule = body.rule and function(_, group, param)
     return body.rule(group, param)
   end or cls.update_rule
-  cls.update = body.update or cls.update
+  cls.update = body.update and function(self, group, param, grad)
+    return body.update(self, in_numbers(group), param, grad)
+  end or cls.update
   signatures.note(cls, sig)
   return cls
 end

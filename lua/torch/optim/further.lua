@@ -3,6 +3,7 @@
 --- they have no rule and work with torch alone.
 ---
 --- source: the algorithms in the PyTorch documentation of each class
+local core = require("lupine.core")
 local define = require("torch.optim.define")
 local Optimizer = require("torch.optim.optimizer")
 local errors = require("torch.errors")
@@ -161,7 +162,7 @@ M.ASGD = define("ASGD(params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_de
 })
 starts(M.ASGD, {
   eta = function(_, group)
-    return scalar(group.lr)
+    return scalar(Optimizer.number(group.lr))
   end,
   mu = function()
     return scalar(1.0)
@@ -190,7 +191,7 @@ M.Rprop = define("Rprop(params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50),
   })
 starts(M.Rprop, {
   step_size = function(state, group)
-    return state:fill_(group.lr)
+    return state:fill_(Optimizer.number(group.lr))
   end,
 })
 
@@ -214,7 +215,7 @@ M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1
     update = function(self, group, param, grad)
       local step = self:state_tensor(param, "step"):add_(1):item()
       local g = group.maximize and -grad or grad
-      local lr, given = Optimizer.number(group.lr), group.eps or {}
+      local lr, given = group.lr, group.eps
       local eps1 = type(given[1]) == "number" and given[1] or EPS[tostring(param.dtype)]
       local eps2 = given[2] or 1e-3
       local n = math.sqrt(param:numel())
@@ -225,6 +226,9 @@ M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1
         :clamp_min(eps1 * eps1):rsqrt() * g
       local most = math.max(1, x:norm():item() / (n * group.d))
       param:sub_(x * (alpha / most))
+    end,
+    complete = function(a)
+      a.eps = a.eps or { core.none, 1e-3 }
     end,
     check = function(group)
       ranged("Adafactor", group, "d", group.d >= 1, "1 or more (the clipping threshold)")
@@ -280,7 +284,7 @@ local ADJUST = {
 M.Muon = define("Muon(params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, "
   .. "ns_coefficients=(3.4445, -4.7750, 2.0315), eps=1e-7, ns_steps=5, adjust_lr_fn=None)", {
     update = function(self, group, param, grad)
-      local lr, momentum = Optimizer.number(group.lr), group.momentum
+      local lr, momentum = group.lr, group.momentum
       local mean = self:state_tensor(param, "momentum_buffer"):lerp_(grad, 1 - momentum)
       local x = orthogonalised(group.nesterov and grad:lerp(mean, momentum) or mean, group)
       local scale = ADJUST[group.adjust_lr_fn or "original"](param:size(0), param:size(1))

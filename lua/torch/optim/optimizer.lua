@@ -16,6 +16,7 @@ local core = require("lupine.core")
 local errors = require("torch.errors")
 local hooks = require("torch.nn.hooks")
 local text = require("torch.nn.text")
+local warn = require("lupine.warn")
 
 ---@class torch.optim.Optimizer
 ---@field param_groups table[] each {params = {…}, lr = …, …}
@@ -56,7 +57,7 @@ local function list_of(params, where)
 end
 
 local function check_params(self, params)
-  local taken = {}
+  local taken, here = {}, {}
   for _, group in ipairs(self.param_groups) do
     for _, p in ipairs(group.params) do
       taken[p] = true
@@ -68,7 +69,11 @@ local function check_params(self, params)
     errors.check(p.is_leaf, "ValueError", "can't optimize a non-leaf Tensor")
     errors.check(not taken[p], "ValueError",
       "some parameters appear in more than one parameter group")
-    taken[p] = true
+    if here[p] then
+      warn("optimizer contains a parameter group with duplicate parameters; a step updates such a "
+        .. "one as often as it is there")
+    end
+    here[p] = true
   end
 end
 
@@ -244,6 +249,8 @@ local function step_groups(self)
     for _, p in ipairs(group.params) do
       local grad = p.grad
       if grad then
+        errors.check(not group.capturable, "AssertionError", "%s: capturable = true is for steps "
+          .. "in a CUDA graph; here there is none", getmetatable(self).__name)
         self:update(group, p, grad)
       end
     end

@@ -21,11 +21,23 @@ local function is_public(self, name)
   return not (self.private_state and self.private_state[name])
 end
 
+-- Parameter -> number; one that is there again has the last in its group.
+local function numbers_of(self)
+  local numbers, at = {}, 0
+  for _, group in ipairs(self.param_groups) do
+    for _, p in ipairs(group.params) do
+      numbers[p] = at
+      at = at + 1
+    end
+  end
+  return numbers
+end
+
 --- {state = {[0] = {exp_avg = tensor, …}, …}, param_groups = {{lr = …, params
 --- = {0, 1, …}}, …}}. The tensors are the optimizer's own.
 function M:state_dict()
   local out = { state = {}, param_groups = {} }
-  local number = 0
+  local numbers = numbers_of(self)
   for g, group in ipairs(self.param_groups) do
     local packed = {}
     for name, value in pairs(group) do
@@ -33,6 +45,7 @@ function M:state_dict()
     end
     packed.params = {}
     for i, p in ipairs(group.params) do
+      local number = numbers[p]
       packed.params[i] = number
       if self.state[p] then
         out.state[number] = {}
@@ -40,7 +53,6 @@ function M:state_dict()
           out.state[number][name] = is_public(self, name) and value or nil
         end
       end
-      number = number + 1
     end
     out.param_groups[g] = packed
   end
@@ -131,8 +143,8 @@ function M:load_state_dict(dict)
   for g, group in ipairs(dict.param_groups) do
     local own = self.param_groups[g]
     for name, value in pairs(group) do
-      if name ~= "params" then
-        own[name] = type(value) == "table" and { table.unpack(value) } or value
+      if name ~= "params" then -- a scheduler's notes too
+        rawset(own, name, type(value) == "table" and { table.unpack(value) } or value)
       end
     end
     for _, number in ipairs(group.params) do

@@ -157,3 +157,55 @@ describe("torch.optim.Muon", function()
     end)
   end)
 end)
+
+-- PyTorch's values after two steps.
+local TENSOR_RATES = {
+  Adagrad = { { 0.6381966, 2.1381967 }, 3.4267766 },
+  Adamax = { { 0.5656051, 2.3026843 }, 3.5 },
+  ASGD = { { 0.6249586, 2.124896 }, 3.2498448 },
+  Rprop = { { 0.45, 2.25 }, 3.55 },
+  NAdam = { { 0.6049062, 2.1613355 }, 3.460034 },
+  RAdam = { { 0.5657895, 2.3026316 }, 3.25 },
+  Adadelta = { { 0.9986882, 2.0002694 }, 3.0016017 },
+}
+
+it("a rate can be a tensor of one element, also for a parameter of no dimensions", function()
+  for name, want in pairs(TENSOR_RATES) do
+    local p = torch.nn.Parameter(torch.tensor({ 1.0, 2 }))
+    local q = torch.nn.Parameter(torch.tensor(3.0))
+    local o = optim[name]({ p, q }, { lr = torch.tensor({ 0.25 }) })
+    for _, g in ipairs({ { 1.0, -1 }, { 0.5, 0.5 } }) do
+      p.grad, q.grad = torch.tensor(g), torch.tensor(-0.5)
+      o:step()
+    end
+    helper.near(p, want[1])
+    helper.near(q, want[2])
+  end
+end)
+
+it("options of None are their defaults", function()
+  local p = torch.nn.Parameter(torch.ones({ 2, 2 }))
+  assert.is_nil(optim.Muon({ p }, { adjust_lr_fn = torch.none }).param_groups[1].adjust_lr_fn)
+  for _, options in ipairs({ { lr = 1 }, { lr = 1, eps = torch.none } }) do
+    local eps = optim.Adafactor({ p }, options).param_groups[1].eps
+    assert.equal(torch.none, eps[1])
+    assert.equal(1e-3, eps[2])
+  end
+end)
+
+it("a checkpoint keeps the state where a parameter has none yet", function()
+  local params = {}
+  for i = 1, 6 do
+    params[i] = torch.nn.Parameter(torch.ones({ 1 }))
+    params[i].grad = i ~= 2 and torch.ones({ 1 }) or nil
+  end
+  local o = optim.NAdam(params)
+  o:step()
+  local path = os.tmpname()
+  torch.save(o:state_dict(), path)
+  local saved = torch.load(path)
+  os.remove(path)
+  for i = 0, 5 do
+    assert.equal(i ~= 1, saved.state[i] ~= nil, i)
+  end
+end)

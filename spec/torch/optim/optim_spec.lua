@@ -181,7 +181,7 @@ describe("an optimizer", function()
     refuses("empty parameter list", "ValueError", {})
     refuses("Invalid learning rate", "ValueError", { p }, -1)
     refuses("Nesterov momentum requires", "ValueError", { p }, { nesterov = true })
-    refuses("more than one parameter group", "ValueError", { p, p })
+    refuses("more than one parameter group", "ValueError", { { params = p }, { params = p } })
     refuses("non%-leaf", "ValueError", { p * 2 })
     refuses("no parameter 'moment'", "TypeError", { p }, { moment = 1 })
     refuses("no option 'lrr'", "ValueError", { { params = p, lrr = 1 } })
@@ -198,5 +198,67 @@ describe("an optimizer", function()
       rule.outputs)
     helper.near(o:state_tensor(p, "exp_avg"), { 0, 0 })
     helper.near(o:hyper_tensor(o.param_groups[1], "beta2"), 0.999)
+  end)
+end)
+
+describe("the flags of an optimizer", function()
+  local function parameter()
+    local p = torch.nn.Parameter(torch.tensor({ 1.0, 2 }))
+    p.grad = torch.tensor({ 1.0, -1 })
+    return p
+  end
+
+  it("exclude each other where PyTorch's do", function()
+    for _, name in ipairs({ "SGD", "Adam", "AdamW", "Adagrad" }) do
+      for _, other in ipairs({ "foreach", "differentiable" }) do
+        helper.raises("RuntimeError", "fused", function()
+          optim[name]({ parameter() }, { lr = 0.1, fused = true, [other] = true })
+        end)
+      end
+      optim[name]({ parameter() }, { lr = 0.1, fused = true }):step()
+    end
+  end)
+
+  it("refuse a rate that is a tensor with foreach for Adam and AdamW alone", function()
+    for name, strict in pairs({ Adam = true, AdamW = true, SGD = false, RMSprop = false,
+      Adagrad = false, NAdam = false }) do
+      local function make()
+        return optim[name]({ parameter() }, { lr = torch.tensor(0.1), foreach = true })
+      end
+      if strict then
+        helper.raises("ValueError", "not supported for capturable=False and foreach=True", make)
+      else
+        make():step()
+      end
+    end
+  end)
+
+  it("refuse a step that should be captured", function()
+    local p = parameter()
+    local o = optim.Adam({ p }, { capturable = true })
+    helper.raises("AssertionError", "capturable", function()
+      o:step()
+    end)
+    p.grad = nil
+    o:step() -- nothing to be done
+  end)
+
+  it("of AdamW stand in its groups and can differ there", function()
+    local p, q = parameter(), parameter()
+    local o = optim.AdamW({ { params = p }, { params = q, decoupled_weight_decay = false } },
+      { weight_decay = 0.5 })
+    assert.is_true(o.param_groups[1].decoupled_weight_decay)
+    o:step()
+    -- 1 - lr * decay, then the first step's lr in the gradient's direction
+    helper.near(p, { 1 * (1 - 5e-4) - 1e-3, 2 * (1 - 5e-4) + 1e-3 })
+    helper.near(q, { 1 - 1e-3, 2 }) -- gradients 1.5 and, with decay, 0
+  end)
+
+  it("let a parameter that is twice in a group be updated twice", function()
+    local p = parameter()
+    local o = optim.SGD({ p, p }, { lr = 0.1 })
+    o:step()
+    helper.near(p, { 0.8, 2.2 })
+    assert.same({ 1, 1 }, o:state_dict().param_groups[1].params)
   end)
 end)
