@@ -1,6 +1,7 @@
 --- torch.optim.swa_utils: averages of a model's weights over its training.
 --- source: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
 --- Generalization", 2018; PyTorch documentation, torch.optim.swa_utils
+local base = require("torch.optim.schedules.base")
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
@@ -179,20 +180,18 @@ function SWALR:init(...)
   errors.check(STRATEGIES[a.anneal_strategy], "ValueError",
     "anneal_strategy must by one of 'cos' or 'linear', instead got %s", tostring(a.anneal_strategy))
   check.int(a.anneal_epochs, "SWALR: anneal_epochs", { min = 0 })
-  local groups = a.optimizer.param_groups
-  local list = type(a.swa_lr) == "table" and a.swa_lr
-  errors.check(not list or #list == #groups, "ValueError",
-    "SWALR: swa_lr must have %d values, one for each group, got %d", #groups, list and #list or 0)
-  for i, group in ipairs(groups) do
-    rawset(group, "swa_lr", list and list[i] or a.swa_lr)
+  local rates_of = base.per_group(a.swa_lr, a.optimizer, "swa_lr")
+  for i, group in ipairs(a.optimizer.param_groups) do
+    rawset(group, "swa_lr", rates_of[i])
   end
   self.anneal_epochs, self.strategy = a.anneal_epochs, STRATEGIES[a.anneal_strategy]
   scheduler.LRScheduler.init(self, a.optimizer, a.last_epoch)
 end
 
+-- The steps of this scheduler count, not the epoch.
 function SWALR:get_lr()
   local n, out = self.anneal_epochs, {}
-  local step = n == 0 and math.max(1, self.last_epoch) or self.last_epoch
+  local step = n == 0 and math.max(1, self._step_count - 1) or self._step_count - 1
   local function moved(k)
     return self.strategy(math.max(0, math.min(1, k / math.max(1, n))))
   end

@@ -169,3 +169,154 @@ describe("the state of a scheduler with functions", function()
     end
   end)
 end)
+
+-- Rates of the first group now and after n steps.
+local function rates(o, s, n)
+  local out = { o.param_groups[1].lr }
+  for t = 2, n + 1 do
+    o:step()
+    s:step()
+    out[t] = o.param_groups[1].lr
+  end
+  return out
+end
+
+local function near(got, want)
+  assert.equal(#want, #got)
+  for i, w in ipairs(want) do
+    assert.near(w, got[i], 1e-8, ("value %d"):format(i - 1))
+  end
+end
+
+-- The rows are PyTorch's.
+describe("schedulers in odd places", function()
+  it("a chain at the head of a sequence makes a whole step", function()
+    local o = optimizer()
+    near(rates(o, S.SequentialLR(o, { S.ChainedScheduler({ S.ExponentialLR(o, 0.5),
+      S.ConstantLR(o, 0.5, 2) }), S.ExponentialLR(o, 0.9) }, { 2 }), 4),
+      { 0.25, 0.125, 1, 0.9, 0.81 })
+  end)
+
+  it("a chain or a sequence cannot be restarted by a sequence", function()
+    for _, inner in ipairs({ function(o)
+      return S.ChainedScheduler({ S.ExponentialLR(o, 0.5) })
+    end, function(o)
+      return S.SequentialLR(o, { S.ExponentialLR(o, 0.5) }, {})
+    end }) do
+      local o = optimizer()
+      local s = S.SequentialLR(o, { S.ExponentialLR(o, 0.5), inner(o) }, { 1 })
+      helper.raises("NotImplementedError", "get_lr", function()
+        s:step()
+      end)
+    end
+  end)
+
+  it("no part of them needs a metric", function()
+    local o = optimizer()
+    local plateau = S.ReduceLROnPlateau(o)
+    helper.raises("ValueError", "does not support ReduceLROnPlateau", function()
+      S.ChainedScheduler({ plateau })
+    end)
+    helper.raises("ValueError", "does not support ReduceLROnPlateau", function()
+      S.SequentialLR(o, { plateau }, {})
+    end)
+    helper.raises("ValueError", "no scheduler", function()
+      S.SequentialLR(o, {}, {})
+    end)
+  end)
+
+  it("a cycle counts cycles unless its mode or function says otherwise", function()
+    local o = optimizer()
+    near(rates(o, S.CyclicLR(o, 0.1, 1.0, { step_size_up = 2, mode = "triangular2",
+      scale_mode = "iterations", cycle_momentum = false }), 8),
+      { 0.1, 0.55, 1, 0.55, 0.1, 0.325, 0.55, 0.325, 0.1 })
+    helper.raises("ValueError", "must support momentum", function()
+      S.CyclicLR(torch.optim.Adagrad({ torch.ones(1, { requires_grad = true }) }), 0.1, 1)
+    end)
+  end)
+
+  it("a schedule that is taken up keeps the rate that it finds", function()
+    local o = optimizer()
+    local s = S.ExponentialLR(o, 0.5)
+    o:step()
+    s:step()
+    near(rates(o, S.ExponentialLR(o, { gamma = 0.5, last_epoch = s.last_epoch }), 2),
+      { 0.5, 0.25, 0.125 })
+  end)
+
+  it("warm restarts know the period of any epoch", function()
+    local o = optimizer()
+    local s = S.CosineAnnealingWarmRestarts(o, 10, 10)
+    for _, row in ipairs({ { 2.5, 0.85355339, 2.5, 10 }, { 7.25, 0.17527598, 7.25, 10 },
+      { 110, 1, 0, 1000 }, { 1110, 0, 1000, 1000 }, { 15, 0.99384417, 5, 100 } }) do
+      s:step(row[1])
+      near({ o.param_groups[1].lr, s.T_cur, s.T_i }, { row[2], row[3], row[4] })
+      assert.equal(row[1] // 1, s.last_epoch)
+    end
+    helper.raises("ValueError", "non%-negative", function()
+      s:step(-1)
+    end)
+  end)
+
+  it("arguments outside their range are refused", function()
+    for _, row in ipairs({ { "ConstantLR", { factor = 1.5 }, "between 0 and 1" },
+      { "CosineAnnealingWarmRestarts", { T_0 = 2.0 }, "positive integer T_0" },
+      { "CosineAnnealingWarmRestarts", { T_0 = 2, T_mult = 0 }, "T_mult >= 1" },
+      { "OneCycleLR", { max_lr = 1, total_steps = 0 }, "positive integer total_steps" },
+      { "OneCycleLR", { max_lr = 1, epochs = 2, steps_per_epoch = 1.5 }, "steps_per_epoch" },
+      { "OneCycleLR", { max_lr = 1, total_steps = 9, pct_start = 1.5 }, "pct_start" },
+      { "OneCycleLR", { max_lr = { 1, 2 }, total_steps = 9 }, "same length" },
+      { "ReduceLROnPlateau", { min_lr = { 0.1, 0.2 } }, "expected 1 min_lrs, got 2" } }) do
+      helper.raises("ValueError", row[3], function()
+        S[row[1]](optimizer(), row[2])
+      end)
+    end
+  end)
+
+  it("a rate that is a tensor stays that tensor", function()
+    for name, options in pairs({ StepLR = { step_size = 1, gamma = 0.5 },
+      ReduceLROnPlateau = { patience = 0, factor = 0.5 },
+      LambdaLR = { lr_lambda = function(t) return 0.5 ^ t end },
+      CyclicLR = { base_lr = 1.0, max_lr = 0.5, step_size_up = 1, cycle_momentum = false } }) do
+      local rate = torch.tensor(1.0)
+      local o = torch.optim.SGD({ torch.ones(1, { requires_grad = true }) }, { lr = rate })
+      local s = S[name](o, options)
+      o:step()
+      s:step(name == "ReduceLROnPlateau" and 0 / 0 or nil)
+      assert.is_true(rawequal(rate, o.param_groups[1].lr), name)
+      assert.equal(0.5, rate:item(), name)
+      rate:fill_(3)
+      assert.equal(0.5, s:get_last_lr()[1]:item(), name)
+    end
+  end)
+
+  it("what a cycle needs is saved with the optimizer", function()
+    local o = optimizer()
+    local s = S.OneCycleLR(o, 1.0, { total_steps = 8 })
+    o:step()
+    s:step()
+    local other = optimizer()
+    other:load_state_dict(o:state_dict())
+    local again = S.OneCycleLR(other, 9.0, { total_steps = 8, last_epoch = s.last_epoch })
+    o:step()
+    s:step()
+    near({ other.param_groups[1].lr }, { o.param_groups[1].lr })
+    assert.equal(1.0, other.param_groups[1].max_lr)
+    assert.equal(2, again.last_epoch)
+  end)
+
+  it("a list of functions is no part of a saved state", function()
+    local o = optimizer()
+    local scale = setmetatable({ by = 0.5 }, { __call = function(self, t) return self.by ^ t end })
+    local s = S.LambdaLR(o, { scale })
+    local path = os.tmpname()
+    torch.save(s:state_dict(), path)
+    local state = torch.load(path)
+    os.remove(path)
+    assert.same({ { by = 0.5 } }, state.lr_lambdas)
+    scale.by = 0.25
+    s:load_state_dict(state)
+    assert.equal(0.5, scale.by)
+    assert.is_nil(S.LambdaLR(o, { function() return 1 end }):state_dict().lr_lambda)
+  end)
+end)

@@ -61,4 +61,21 @@ describe("SWALR", function()
       helper.near(torch.tensor(got), want, { 1e-6, 0 })
     end
   end)
+
+  it("counts its own steps when it is taken up", function() -- PyTorch's rates
+    local opt = torch.optim.SGD({ torch.ones(1, { requires_grad = true }) }, { lr = 1.0 })
+    local s, got = swa.SWALR(opt, 0.1, 4), {}
+    for i = 1, 5 do
+      if i == 3 then
+        s = swa.SWALR(opt, { swa_lr = 0.1, anneal_epochs = 4, last_epoch = s.last_epoch })
+      end
+      if i > 2 then
+        got[i] = opt.param_groups[1].lr
+      end
+      opt:step()
+      s:step()
+      got[i] = got[i] or opt.param_groups[1].lr
+    end
+    helper.near(torch.tensor(got), { 0.868198, 0.55, 0.55, 0.484099, 0.325 }, { 1e-6, 0 })
+  end)
 end)
