@@ -22,8 +22,6 @@ local M = {
     sparse = "all tensors are dense",
     from_numpy = 'torch.tensor takes lists; require("lupine.numpy") reads .npy files',
     complex = "there are no complex dtypes", polar = "there are no complex dtypes",
-    poisson = "there are bernoulli, geometric_, exponential_ and multinomial to draw from",
-    binomial = "sum draws of torch.bernoulli",
     quantization = "there are no quantized types", ao = "there are no quantized types",
     hub = "load the weights by torch.load",
     profiler = "`lupine profile` and poptorch.Options():hostProfile(true) tell the times",
@@ -33,9 +31,6 @@ local M = {
   ["torch.nn"] = {
     DataParallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
     parallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
-    FractionalMaxPool2d = "AdaptiveMaxPool2d has regions of unequal size too",
-    FractionalMaxPool3d = "AdaptiveMaxPool3d has regions of unequal size too",
-    LinearCrossEntropyLoss = "nn.Linear and nn.CrossEntropyLoss one after the other are the same",
     SyncBatchNorm = "every replica has its own statistics",
   },
   ["torch.nn.utils"] = {

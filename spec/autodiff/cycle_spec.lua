@@ -127,9 +127,8 @@ describe("a hook", function()
     end
     collectgarbage("incremental", 100, 4, 5)
     local passes, at = 0, 0
-    local done
     repeat -- one collection, in small steps, with a pass after each
-      done = collectgarbage("step", 16)
+      local done = collectgarbage("step", 16)
       at = at % 40 + 1
       graphs[at]:backward(nil, true)
       passes = passes + 1
@@ -144,7 +143,6 @@ describe("a hook", function()
   it("is forgotten if it is removed there", function()
     collectgarbage("incremental", 100, 4, 5)
     local handles = {}
-    local done
     for i = 1, 40 do
       local x, w = leaf(2.0), witness()
       handles[i] = x:register_hook(function()
@@ -152,7 +150,7 @@ describe("a hook", function()
       end)
     end
     repeat
-      done = collectgarbage("step", 16)
+      local done = collectgarbage("step", 16)
       local handle = table.remove(handles)
       if handle then
         handle:remove()

@@ -513,8 +513,8 @@ describe("names that are not there", function()
     raises("NotImplementedError", "torch.nn.utils.parametrize", function()
       return torch.nn.utils.parametrize
     end)
-    raises("NotImplementedError", "torch.poisson", function()
-      return torch.poisson
+    raises("NotImplementedError", "torch.vmap", function()
+      return torch.vmap
     end)
     raises("NotImplementedError", "poptorch.cond", function()
       return poptorch.cond

@@ -37,7 +37,7 @@ return function(sig, values)
     local also = ALSO[name]
     if value ~= nil and not (also and also[type(value)]) then
       local where = sig.name .. ": " .. name
-      if SIZES[name] then
+      if SIZES[name] and type(default) ~= "table" then
         values[name] = check.int(value, where, { min = 0 })
       elseif type(default) == "boolean" then
         check.bool(value, where)

@@ -25,6 +25,10 @@ return {
   bernoulli_by = { { x{ 2, 3 }, x({ 2, 3 }, 0.1, 0.9), free = true } },
   normal_tensors = { { x{ 2, 3 }, y({ 2, 3 }, 0.5, 1), free = true } },
   normal_size = { { 0.0, 1.0, { 2, 3 }, free = true } },
+  poisson = { { x({ 2, 3 }, 0.1, 9), kink = "a count moves by one or not at all" } },
+  binomial = { { x({ 2, 3 }, 3, 9), x({ 3 }, 0.1, 0.9), kink = "as poisson" } },
+  standard_gamma = { { x({ 2, 3 }, 0.3, 3), kink = "draws move by their method; the gradient is "
+    .. "the distribution's, see random_by_spec" } },
   multinomial = { { x({ 2, 3 }, 0.1, 0.9), 2 } },
 
   sgd_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, 0.1, 0.9 } },

@@ -528,6 +528,7 @@ SPECIAL2(ldexp_whole)
 SPECIAL2(zeta)
 SPECIAL2(gammainc)
 SPECIAL2(gammaincc)
+SPECIAL2(standard_gamma_slope)
 #define polynomial_f64(kind, x, n) lp_polynomial(kind, x, n)
 #define polynomial_f32(kind, x, n)                                             \
     (float)lp_polynomial(kind, (double)(x), (double)(n))

@@ -16,6 +16,9 @@ double lp_zeta(double x, double q);
 /* The regularised incomplete gamma functions P(a, x) and Q = 1 - P. */
 double lp_gammainc(double a, double x);
 double lp_gammaincc(double a, double x);
+/* How x, drawn from the gamma distribution of the shape a, moves with a while
+ * P(a, x) stays: -(dP/da) / (dP/dx). */
+double lp_standard_gamma_slope(double a, double x);
 
 /* sin(pi x) / (pi x) and sin(x) / x; 1 at 0. */
 double lp_sinc(double x);

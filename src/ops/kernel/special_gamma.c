@@ -145,6 +145,66 @@ double lp_gammaincc(double a, double x)
     return gamma_part(a, x, true);
 }
 
+/* With P = x^a exp(-x) / gamma(a + 1) S and S the sum of t[k] = x^k / ((a + 1)
+ * … (a + k)), whose logarithms have the slopes -(1 / (a + 1) + …). */
+static double slope_by_series(double a, double x)
+{
+    double t = 1, s = 1, h = 0, moved = 0;
+    for (int64_t k = 1; t > s * 1e-17; k++) {
+        t *= x / (a + (double)k);
+        h += 1 / (a + (double)k);
+        s += t;
+        moved += t * h;
+    }
+    return x / a * (moved + (lp_polygamma(0, a + 1) - log(x)) * s);
+}
+
+/* Far to the right, where the series would cancel: with Q = r x^(a-1) exp(-x) /
+ * gamma(a) and r the continued fraction of gamma_fraction, both with slopes. */
+static double slope_by_fraction(double a, double x)
+{
+    double b = x + 1 - a, c = 1e300, d = 1 / b, f = d * x;
+    double c1 = 0, d1 = d * d, change = d1 / d; /* by a; of f: of its log */
+    for (int64_t i = 1; i < 1000000; i++) {
+        double n = -(double)i * ((double)i - a), n1 = (double)i;
+        b += 2;
+        c1 = -1 + n1 / c - n * c1 / (c * c);
+        c = b + n / c;
+        d1 = n1 * d + n * d1 - 1;
+        d = 1 / (n * d + b);
+        d1 *= -d * d;
+        double step = d1 / d + c1 / c;
+        f *= d * c;
+        change += step;
+        if (fabs(d * c - 1) < 1e-16 && fabs(step) <= 1e-15 * fabs(change))
+            break;
+    }
+    return f * (log(x) - lp_polygamma(0, a) + change);
+}
+
+/* A large shape: x = a + z sqrt(a) + (z^2 - 1) / 3 + (z^3 - 7 z) / (36 sqrt(a))
+ * (Cornish and Fisher, 1938), where z stays. */
+static double slope_by_normal(double a, double x)
+{
+    double r = sqrt(a), z = (x - a) / r;
+    for (int i = 0; i < 4; i++)
+        z = (x - a) / r - (z * z - 1) / (3 * r) -
+            (z * z * z - 7 * z) / (36 * a);
+    return 1 + z / (2 * r) - (z * z * z - 7 * z) / (72 * a * r);
+}
+
+double lp_standard_gamma_slope(double a, double x)
+{
+    if (!(a > 0 && x >= 0) || isinf(a) || isinf(x))
+        return NAN;
+    if (x == 0)
+        return 0;
+    if (a > 1e6)
+        return slope_by_normal(a, x);
+    return x < a + 4 * sqrt(a) + 2 ? slope_by_series(a, x)
+                                   : slope_by_fraction(a, x);
+}
+
 /* ---- normal distribution --------------------------------------------------
  */
 /* From 2 on, Laplace's continued fraction; its first 80 terms give all digits

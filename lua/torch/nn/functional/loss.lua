@@ -176,6 +176,37 @@ return function(F)
       return single and z:reshape({}) or z
     end)
 
+  define(M, "linear_cross_entropy(input, linear_weight, target, linear_bias=None, weight=None, "
+    .. "reduction='mean', ignore_index=None, label_smoothing=0.0, options=None)",
+    function(input, w, target, bias, weight, reduction, ignore_index, smoothing, options)
+      local name = "linear_cross_entropy"
+      errors.check(options == nil, "NotImplementedError",
+        "%s: options: the logits are computed at once; only None is allowed", name)
+      errors.check(input:dim() == 1 or input:dim() == 2, "RuntimeError",
+        "%s: expected input with dimensionality 1 or 2, got %d", name, input:dim())
+      errors.check(w:dim() >= 2, "RuntimeError",
+        "%s: expected linear_weight with dimensionality at least 2, got %d", name, w:dim())
+      errors.check(w:size(-1) == input:size(-1), "RuntimeError",
+        "%s: expected equal input and linear_weight last dimensions (in_features), got %d and %d, "
+        .. "respectively", name, input:size(-1), w:size(-1))
+      errors.check(w:dim() == 2 or input:dim() == 2, "RuntimeError",
+        "%s: K-dimensional loss defined by linear_weight shape %s requires batched input, got "
+        .. "shape %s", name, tostring(w.shape), tostring(input.shape))
+      local classes = { table.unpack(w.shape, 1, w:dim() - 1) }
+      local shape = { table.unpack(classes) }
+      errors.check(bias == nil or bias.shape == core.Size(classes), "RuntimeError",
+        "%s: expected linear_bias shape %s, got %s", name, tostring(core.Size(classes)),
+        bias and tostring(bias.shape))
+      if input:dim() == 2 then
+        table.insert(shape, 1, input:size(0))
+      end
+      errors.check(ignore_index == nil or target.shape ~= core.Size(shape), "RuntimeError",
+        "%s: ignore_index cannot be specified when target contains probabilities", name)
+      local logits = F.linear(input, w:reshape({ -1, w:size(-1) }), bias and bias:reshape({ -1 }))
+      return F.cross_entropy(logits:reshape(shape), target, { weight = weight,
+        reduction = reduction, ignore_index = ignore_index or -100, label_smoothing = smoothing })
+    end)
+
   loss("multilabel_soft_margin_loss(input, target, weight=None, @)",
     function(input, target, weight)
       local x = (target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input)) * -1

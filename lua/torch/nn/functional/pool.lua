@@ -1,4 +1,6 @@
---- Pooling with options: indices of maxima, power-average pooling, unpooling.
+--- Pooling with options: indices of maxima, power-average pooling, unpooling,
+--- windows at random places.
+local check = require("lupine.check")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
 local tuple = require("torch.nn.tuple")
@@ -61,8 +63,112 @@ local function unpool(input, indices, n, kernel, stride, padding, output_size)
     :scatter(-1, indices:flatten(-n), flat):reshape(shape)
 end
 
+-- ---- fractional (Graham, "Fractional Max-Pooling", 2014) --------------------
+
+-- First elements [N, C, count] of the windows along one dimension: they go by
+-- alpha from the sample u [N, C], the last one ends with the input.
+local function starts(u, size, count, window)
+  local torch = require("torch")
+  if count == 1 then
+    return torch.full({ u:size(0), u:size(1), 1 }, size - window)
+  end
+  local kind = { dtype = u.dtype }
+  local alpha = torch.tensor(size - window + 0.0, kind) / torch.tensor(count - 1.0, kind)
+  u = u:unsqueeze(-1)
+  local at = ((torch.arange(count - 1, kind) + u) * alpha):to(torch.int64)
+    - (u * alpha):to(torch.int64)
+  local last = torch.full({ u:size(0), u:size(1), 1 }, size - window)
+  return torch.cat({ at, last }, -1)
+end
+
+-- Places [N, C, windows, elements of a window] in the plane: of the first n
+-- dimensions, from those of the first n - 1.
+local function places(before, at, size, window)
+  local torch = require("torch")
+  local own = at:unsqueeze(-1) + torch.arange(window)
+  local n, c = at:size(0), at:size(1)
+  if not before then
+    return own
+  end
+  local all = before:reshape({ n, c, -1, 1, before:size(-1), 1 }) * size
+    + own:reshape({ n, c, 1, -1, 1, window })
+  return all:reshape({ n, c, all:size(2) * all:size(3), -1 })
+end
+
+local function fractional_size(input, n, size, ratio)
+  local where = ("fractional_max_pool%dd"):format(n)
+  if not check.is_none(size) then
+    return tuple.of(size, n, "output_size")
+  end
+  errors.check(not check.is_none(ratio), "ValueError",
+    "%s requires specifying either an output_size or an output_ratio", where)
+  local out = {}
+  for i = 1, n do
+    local r = type(ratio) == "table" and ratio[i] or ratio
+    check.number(r, where .. ": output_ratio")
+    out[i] = math.floor(input:size(i - 1 - n) * r)
+  end
+  return out
+end
+
+local function fractional(input, n, window, size, samples)
+  local torch = require("torch")
+  local where = ("fractional_max_pool%dd"):format(n)
+  errors.check(input:dim() == n + 1 or input:dim() == n + 2, "RuntimeError",
+    "%s: expected an input of %d or %d dimensions, got %d", where, n + 1, n + 2, input:dim())
+  errors.check(input:is_floating_point(), "NotImplementedError",
+    "%s: input must be a floating point tensor, got %s", where, tostring(input.dtype))
+  local x = input:dim() == n + 1 and input:unsqueeze(0) or input
+  for i = 1, n do
+    errors.check(size[i] > 0 and size[i] + window[i] - 1 <= x:size(i + 1), "RuntimeError",
+      "%s: %d windows of %d do not fit into the %d elements of dimension %d", where, size[i],
+      window[i], x:size(i + 1), i - 1 - n)
+  end
+  local shape = { x:size(0), x:size(1), n }
+  samples = check.is_none(samples) and torch.rand(shape, { dtype = x.dtype }) or samples
+  errors.check(samples:dim() == 3 and samples:size(0) >= shape[1] and samples:size(1) == shape[2]
+    and samples:size(2) == n, "RuntimeError",
+    "%s: _random_samples: expected shape %s, got %s", where, tostring(torch.Size(shape)),
+    tostring(samples.shape))
+  errors.check(samples.dtype == x.dtype, "RuntimeError",
+    "Expect _random_samples to have the same dtype as input, got %s and %s",
+    tostring(samples.dtype), tostring(x.dtype))
+  samples = samples:narrow(0, 0, shape[1])
+  local at
+  for i = 1, n do -- of a plane's two samples the first is for the width
+    local u = samples:select(2, n == 2 and 2 - i or i - 1)
+    at = places(at, starts(u, x:size(i + 1), size[i], window[i]), x:size(i + 1), window[i])
+  end
+  local flat = x:flatten(2):gather(2, at:flatten(2)):reshape(at.shape)
+  local values, which = flat:max(-1)
+  local indices = at:gather(-1, which:unsqueeze(-1)):squeeze(-1)
+  local out = { shape[1], shape[2], table.unpack(size) }
+  values, indices = values:reshape(out), indices:reshape(out)
+  if input:dim() == n + 1 then
+    return values:squeeze(0), indices:squeeze(0)
+  end
+  return values, indices
+end
+
 return function(F)
   local M = {}
+
+  for n = 2, 3 do
+    local name = ("fractional_max_pool%dd"):format(n)
+    local args = "(input, kernel_size, output_size=None, output_ratio=None, "
+      .. "return_indices=False, _random_samples=None)"
+    local function both(input, kernel, size, ratio, _, samples)
+      return fractional(input, n, tuple.of(kernel, n, "kernel_size"),
+        fractional_size(input, n, size, ratio), samples)
+    end
+    define(M, name .. "_with_indices" .. args, both)
+    define(M, name .. args, function(input, kernel, size, ratio, return_indices, samples)
+      if return_indices then
+        return both(input, kernel, size, ratio, true, samples)
+      end
+      return (both(input, kernel, size, ratio, false, samples))
+    end)
+  end
 
   for n = 1, 3 do
     local name = ("max_pool%dd"):format(n)

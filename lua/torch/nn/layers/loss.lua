@@ -1,8 +1,12 @@
 --- Losses: each calls the function of its name with its fields by name.
 local F = require("torch.nn.functional")
+local Linear = require("torch.nn.layers.linear").Linear
+local check = require("lupine.check")
 local core = require("lupine.core")
+local errors = require("torch.errors")
 local layer = require("torch.nn.layer")
 local signature = require("torch.nn.signature")
+local text = require("torch.nn.text")
 
 local M = {}
 
@@ -85,6 +89,49 @@ M.TripletMarginWithDistanceLoss = layer("TripletMarginWithDistanceLoss("
         distance_function = self.distance_function, margin = self.margin, swap = self.swap,
         reduction = self.reduction,
       })
+    end,
+  })
+
+-- The logits' shape without the batch.
+local function classes_of(self, ...)
+  local shape = { self.num_classes, table.unpack(self.out_features) }
+  return table.move({ ... }, 1, select("#", ...), #shape + 1, shape)
+end
+
+M.LinearCrossEntropyLoss = layer("LinearCrossEntropyLoss(in_features, num_classes, "
+  .. "out_features=(), bias=False, device=None, dtype=None, reduction='mean', weight=None, "
+  .. "ignore_index=None, label_smoothing=0.0, options=None)", {
+    drop = { "in_features", "bias" },
+    build = function(self, a)
+      local n = check.int(a.num_classes, "LinearCrossEntropyLoss: num_classes", { min = 1 })
+      for _, size in ipairs(check.table(a.out_features, "LinearCrossEntropyLoss: out_features")) do
+        n = n * check.int(size, "LinearCrossEntropyLoss: out_features", { min = 1 })
+      end
+      errors.check(check.number(a.label_smoothing, "LinearCrossEntropyLoss: label_smoothing") >= 0
+        and a.label_smoothing <= 1, "RuntimeError",
+        "LinearCrossEntropyLoss: expected label_smoothing to be in range [0, 1], got %s",
+        tostring(a.label_smoothing))
+      errors.check(a.weight == nil or a.weight:dim() == 1 and a.weight:size(0) == a.num_classes,
+        "RuntimeError", "LinearCrossEntropyLoss: expected weight shape to be (%d,), got %s",
+        a.num_classes, a.weight and tostring(a.weight.shape))
+      build(self, a)
+      self.linear = Linear(a.in_features, n, { bias = a.bias, device = a.device, dtype = a.dtype })
+    end,
+    forward = function(self, input, target)
+      local linear = self.linear
+      return F.linear_cross_entropy(input,
+        linear.weight:reshape(classes_of(self, linear.in_features)), target, {
+          linear_bias = linear.bias and linear.bias:reshape(classes_of(self)),
+          weight = self.weight, reduction = self.reduction, ignore_index = self.ignore_index,
+          label_smoothing = self.label_smoothing, options = self.options,
+        })
+    end,
+    repr = function(self)
+      return text.fill("in_features={in_features}, num_classes={num_classes}, "
+        .. "out_features={out_features}, bias={bias}, reduction=" .. self.reduction
+        .. ", ignore_index={ignore_index}, label_smoothing={label_smoothing}, options=None",
+        setmetatable({ in_features = self.linear.in_features, bias = self.linear.bias ~= nil },
+          { __index = self }))
     end,
   })
 

@@ -1,5 +1,8 @@
 --- Pooling layers of one to three dimensions.
 local F = require("torch.nn.functional")
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
 local layer = require("torch.nn.layer")
 local tuple = require("torch.nn.tuple")
 
@@ -17,6 +20,29 @@ local function tuples(n, fields)
     stride(self)
     for _, name in ipairs(fields) do
       self[name] = tuple.of(self[name], n, name)
+    end
+  end
+end
+
+-- Exactly one of the output's size and its ratio to the input's.
+local function check_fractional(n)
+  return function(self, a)
+    local name = ("FractionalMaxPool%dd"):format(n)
+    local size, ratio = not check.is_none(a.output_size), not check.is_none(a.output_ratio)
+    errors.check(size or ratio, "ValueError",
+      "%s requires specifying either an output size, or a pooling ratio", name)
+    errors.check(not (size and ratio), "ValueError",
+      "only one of output_size and output_ratio may be specified")
+    if ratio then
+      for i = 1, n do
+        local r = type(a.output_ratio) == "table" and a.output_ratio[i] or a.output_ratio
+        errors.check(check.number(r, name .. ": output_ratio") > 0 and r < 1, "ValueError",
+          "output_ratio must be between 0 and 1 (got %s)", tostring(r))
+      end
+    end
+    if core.is_tensor(a._random_samples) then
+      self._random_samples = nil
+      self:register_buffer("_random_samples", a._random_samples)
     end
   end
 end
@@ -71,6 +97,15 @@ for n = 1, 3 do
     repr = "norm_type={norm_type}, kernel_size={kernel_size}, stride={stride}, "
       .. "ceil_mode={ceil_mode}",
   })
+
+  if n > 1 then
+    local fractional = f("fractional_max_pool%dd")
+    define("FractionalMaxPool", "(kernel_size, output_size=None, output_ratio=None, "
+      .. "return_indices=False, _random_samples=None)", function(self, input)
+      return fractional(input, self.kernel_size, self.output_size, self.output_ratio,
+        self.return_indices, self._random_samples)
+    end, { build = check_fractional(n) })
+  end
 
   local unpool = f("max_unpool%dd")
   define("MaxUnpool", "(kernel_size, stride=None, padding=0)",
