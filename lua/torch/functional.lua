@@ -66,14 +66,6 @@ define("allclose", { "input", "other", "rtol", "atol", "equal_nan" }, true,
     return op.all(M.isclose(input, other, rtol, atol, equal_nan)):item()
   end)
 
-define("isposinf", { "input" }, true, function(input)
-  return input:eq(math.huge)
-end)
-
-define("isneginf", { "input" }, true, function(input)
-  return input:eq(-math.huge)
-end)
-
 define("isreal", { "input" }, true, function(input)
   return op.full(input.shape, true)
 end)
@@ -102,10 +94,11 @@ end
 
 --- The positions of elements that are not zero: [n, ndim]; with as_tuple a
 --- list of ndim tensors [n].
-define("nonzero", { "input", "as_tuple" }, true, function(input, as_tuple)
+define("nonzero", { "input", "as_tuple", "out" }, true, function(input, as_tuple, out)
   if not as_tuple then
-    return op.nonzero(input)
+    return op.nonzero(input, { out = out })
   end
+  errors.check(out == nil, "TypeError", "nonzero(): as_tuple gives a list, which takes no out")
   local source = input:dim() == 0 and input:unsqueeze(0) or input
   return op.nonzero(source):unbind(1)
 end)

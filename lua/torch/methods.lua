@@ -28,7 +28,7 @@ methods.is_pinned = define("is_pinned", { "self" }, function()
 end)
 
 -- What would only change something else.
-for _, name in ipairs({ "conj", "conj_physical", "resolve_conj", "resolve_neg", "real" }) do
+for _, name in ipairs({ "conj", "resolve_conj", "resolve_neg", "real" }) do
   M[name] = define(name, { "input" }, function(x)
     return x
   end)
@@ -143,13 +143,6 @@ function methods.new_empty_strided(self, size, stride, keywords)
   end
   return M.empty_strided(size, stride, k)
 end
-
---- A copy, not a view.
-methods.narrow_copy = define("narrow_copy", { "self", "dim", "start", "length" },
-  function(self, dim, start, length)
-    return self:narrow(dim, start, length):clone()
-  end)
-M.narrow_copy = methods.narrow_copy
 
 -- PyTorch's names for splitting without its check of in-place use.
 for name, plain in pairs({

@@ -27,6 +27,22 @@ local function each(value, n, where, name)
   return value
 end
 
+-- The values in the tensors `out`, one each, of the values' dtype.
+local function into(out, values, where)
+  errors.check(type(out) == "table" and #out == #values, "TypeError",
+    "%s: out must be a list of %d tensors", where, #values)
+  local filled = {}
+  for i, value in ipairs(values) do
+    tensor(out[i], where, "out")
+    errors.check(out[i].dtype == value.dtype, "RuntimeError",
+      "%s: tensor %d of out has the dtype %s, it must be %s", where, i, tostring(out[i].dtype),
+      tostring(value.dtype))
+    op.conj_physical(value, { out = out[i] }) -- the identity, of real numbers
+    filled[i] = out[i]
+  end
+  return table.unpack(filled)
+end
+
 -- ---- histograms --------------------------------------------------------------
 
 -- Outer edges of n bins: given, or those of the data x; never the same.
@@ -109,7 +125,8 @@ end
 --- data), or between the edges that `bins` is.
 function M.histogram(...)
   local where = "histogram()"
-  local a = check.arguments(where, { "input", "bins", "range", "weight", "density" }, nil, ...)
+  local a = check.arguments(where, { "input", "bins", "range", "weight", "density", "out" }, nil,
+    ...)
   local x = tensor(a[1], where, "input"):detach()
   check_type(x, where)
   local low, high
@@ -123,7 +140,11 @@ function M.histogram(...)
     "%s: if weight tensor is provided it should have the same shape as the input tensor", where)
   x = x:reshape(-1)
   local edges = edges_of(bins, x, low, high, where)
-  return count({ x }, { edges }, a[4], a[5], where), edges
+  local hist = count({ x }, { edges }, a[4], a[5], where)
+  if given(a[6]) then
+    return into(a[6], { hist, edges }, where)
+  end
+  return hist, edges
 end
 core.methods.histogram = M.histogram
 

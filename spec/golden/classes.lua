@@ -12,9 +12,8 @@ end
 all("TypeError", [[linspace/error/2 linspace.tensor_overload/error/2 logspace/error/2
   logspace.tensor_overload/error/2 narrow/error/8 nn.RNNCell/error/4 nn.GRUCell/error/4]])
 
--- A position out of range is an IndexError, whichever operator looks it up;
--- an extreme of an empty dimension is one, too, with or without a name for it.
-all("IndexError", [[gather/error/4 amax/error/0 amin/error/0 aminmax/error/0]])
+-- A position out of range is an IndexError, whichever operator looks it up.
+all("IndexError", [[gather/error/4]])
 
 -- Shapes and types are checked by the operator, in which they are RuntimeErrors,
 -- before or in place of a check by the Python function around it.
@@ -23,7 +22,7 @@ all("RuntimeError", [[nn.functional.adaptive_avg_pool2d/error/0
   nn.functional.adaptive_max_pool3d/error/0 nn.functional.multi_margin_loss/error/0
   nn.functional.multi_margin_loss/error/6 nn.functional.multilabel_margin_loss/error/0
   nn.RNN/error/2 nn.GRU/error/2 nn.LSTM/error/2 nn.CircularPad3d/error/0
-  neg/error/0 mean/error/0 unbind/error/0]])
+  unbind/error/0]])
 
 -- Shapes of a loss, and sizes of a layer, are values of arguments.
 all("ValueError", [[nn.CrossEntropyLoss/error/0 nn.CrossEntropyLoss/error/6

@@ -106,11 +106,13 @@ static int run_inplace(LpFormCall *c, const LpForm *f)
     return 1;
 }
 
-/* What is made of no tensor gets the dtype of out= unless the call names one.
- */
+/* What is made of no tensor gets the dtype of out= unless the call names one;
+ * so do sums. */
 static void dtype_of_out(LpFormCall *c, const LpForm *f)
 {
-    for (int i = 0; i < f->n_args && c->n_in == 0; i++)
+    if (c->n_in > 0 && !(f->flags & LP_FORM_TAKES_DTYPE))
+        return;
+    for (int i = 0; i < f->n_args; i++)
         if (strcmp(f->arg[i].name, "dtype") == 0 &&
             c->attr[f->arg[i].slot].kind == LP_ATTR_NONE)
             c->attr[f->arg[i].slot] = lp_attr_dtype(c->out[0]->dtype);

@@ -84,9 +84,10 @@ static int permuted(lua_State *L, LpTensor *t, bool last_two)
     int64_t dims[LP_MAX_DIMS];
     int n = t->ndim;
     const LpForm *f = lp_find_form("permute", 0);
-    if (last_two ? n < 2 : n > 2)
+    if (last_two ? n == 1 : n > 2)
         return lp_raise(L, LP_E_RUNTIME,
-                        last_two ? ".mT needs at least two dimensions, not %d"
+                        last_two ? ".mT needs at least two dimensions or none, "
+                                   "not %d"
                                  : ".T needs at most two dimensions, not %d: "
                                    "use .mT or permute",
                         n);

@@ -17,7 +17,8 @@
  * Scalar, Scalar?, ScalarType, ScalarType?. Flags: f torch.NAME, m method
  * NAME, i in-place method NAME_ (writes the first operand), n
  * torch.nn.functional.NAME, o accepts out= of the result's type, c accepts
- * out= of any type that the result can be cast to, s torch.special.NAME, l
+ * out= of any type that the result can be cast to, d accepts out= of any type,
+ * which is `dtype` unless the call names one, s torch.special.NAME, l
  * torch.linalg.NAME, p internal (no public name; the text form and the passes
  * use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
  * `Tensor[]` (as many as the shape rule says).

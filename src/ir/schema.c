@@ -164,11 +164,18 @@ static LpStatus results(LpFormReader *s)
 
 static LpStatus flags(LpFormReader *s)
 {
-    static const char letters[] = "fminocslp";
+    static const char letters[] = "fminocdslp";
     static const uint32_t bits[] = {
-        LP_FORM_FUNCTION, LP_FORM_METHOD, LP_FORM_INPLACE,
-        LP_FORM_NN,       LP_FORM_OUT,    LP_FORM_OUT | LP_FORM_CASTS,
-        LP_FORM_SPECIAL,  LP_FORM_LINALG, LP_FORM_INTERNAL,
+        LP_FORM_FUNCTION,
+        LP_FORM_METHOD,
+        LP_FORM_INPLACE,
+        LP_FORM_NN,
+        LP_FORM_OUT,
+        LP_FORM_OUT | LP_FORM_CASTS,
+        LP_FORM_OUT | LP_FORM_TAKES_DTYPE,
+        LP_FORM_SPECIAL,
+        LP_FORM_LINALG,
+        LP_FORM_INTERNAL,
     };
     if (!lp_fr_accept(s, '@'))
         return LP_OK;

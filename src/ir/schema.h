@@ -40,7 +40,8 @@ enum {
     LP_FORM_SPECIAL = 32,
     LP_FORM_LINALG = 64,
     LP_FORM_INTERNAL = 128,
-    LP_FORM_CASTS = 256, /* out= may have another type */
+    LP_FORM_CASTS = 256,       /* out= may have another type */
+    LP_FORM_TAKES_DTYPE = 512, /* of out=, unless the call names one */
 };
 
 #define LP_MAX_FORM_ARGS 20

@@ -282,6 +282,10 @@ static LpStatus rule_add(const LpInfer *x, LpDtype *t)
                "%s: alpha is a boolean, but the result is %s: it must be a "
                "number",
                x->op->name, lp_dtype_name(*t));
+    LP_FAIL_IF(x->attr[0].s.kind == LP_KIND_FLOAT && !lp_is_float(*t), x->err,
+               LP_E_RUNTIME,
+               "%s: alpha is %g, but the result is %s: it must be an integer",
+               x->op->name, x->attr[0].s.f, lp_dtype_name(*t));
     return LP_OK;
 }
 
@@ -318,14 +322,53 @@ static LpStatus rule_pow(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
-/* PyTorch computes of bool only with one bound, a tensor. */
+/* Bounds are of one kind, tensors or numbers; one at least. Beside a number a
+ * tensor without dimensions counts as one. PyTorch computes of bool only with
+ * one bound, a tensor. */
 static LpStatus rule_clamp(const LpInfer *x, LpDtype *t)
 {
-    bool lo = x->in[1].dtype != LP_DT_NONE, hi = x->in[2].dtype != LP_DT_NONE;
+    LpType in[3] = {x->in[0], x->in[1], x->in[2]};
+    bool lo = in[1].dtype != LP_DT_NONE, hi = in[2].dtype != LP_DT_NONE;
     LP_FAIL_IF(!lo && !hi, x->err, LP_E_RUNTIME,
                "clamp: min and max are both None; at least one must be given");
-    if (*t == LP_BOOL && ((lo && hi) || x->in[lo ? 1 : 2].wrapped))
+    if (lo && hi && in[1].wrapped != in[2].wrapped) {
+        LP_FAIL_IF(in[1].ndim > 0 || in[2].ndim > 0, x->err, LP_E_TYPE,
+                   "clamp: min is a %s and max a %s; both must be tensors or "
+                   "both numbers",
+                   in[1].wrapped ? "number" : "tensor",
+                   in[2].wrapped ? "number" : "tensor");
+        in[1].wrapped = in[2].wrapped = true;
+        *t = lp_infer_promote(in, 3);
+    }
+    if (*t == LP_BOOL && ((lo && hi) || in[lo ? 1 : 2].wrapped))
         return lp_infer_refuse(x, *t, "a number type");
+    return LP_OK;
+}
+
+/* Promotes a weight without dimensions alone. */
+static LpStatus rule_lerp(const LpInfer *x, LpDtype *t)
+{
+    static const char *const names[] = {"self", "end", "weight"};
+    LpDtype self = x->in[0].dtype;
+    for (int i = 1; i < x->n_in; i++) {
+        const LpType *y = &x->in[i];
+        LP_FAIL_IF(!y->wrapped && (i == 1 || y->ndim > 0) && y->dtype != self,
+                   x->err, LP_E_RUNTIME,
+                   "lerp: `%s` has the type %s; it must have self's, %s",
+                   names[i], lp_dtype_name(y->dtype), lp_dtype_name(self));
+    }
+    return lp_is_float(*t) ? LP_OK
+                           : lp_infer_refuse(x, *t, "a floating-point type");
+}
+
+static LpStatus rule_addcdiv(const LpInfer *x, LpDtype *t)
+{
+    (void)t;
+    LP_FAIL_IF(!lp_is_float(x->in[1].dtype) && !lp_is_float(x->in[2].dtype),
+               x->err, LP_E_RUNTIME,
+               "addcdiv: tensor1 and tensor2 have the types %s and %s; one at "
+               "least must have a floating-point type",
+               lp_dtype_name(x->in[1].dtype), lp_dtype_name(x->in[2].dtype));
     return LP_OK;
 }
 

@@ -99,6 +99,23 @@ static LpStatus check_channels(const LpInfer *x, const LpType *in,
     return LP_OK;
 }
 
+/* PyTorch takes empty batches and channels, but no empty places. */
+static LpStatus check_filled(const LpInfer *x, const LpType *in,
+                             const LpType *w)
+{
+    char s[LP_SHAPE_STR];
+    LP_FAIL_IF(w->shape[0] < 1, x->err, LP_E_RUNTIME,
+               "%s: expected weight to be at least 1 at dimension 0, but got "
+               "size %s",
+               x->op->name, lp_shape_str(w, s));
+    for (int d = 2; d < in->ndim && in->shape[0] && in->shape[1]; d++)
+        LP_FAIL_IF(in->shape[d] == 0, x->err, LP_E_RUNTIME,
+                   "%s: an empty input may have no batch or no channels, but "
+                   "dimension %d of %s is empty",
+                   x->op->name, d, lp_shape_str(in, s));
+    return LP_OK;
+}
+
 /* out = shape of the convolution of `in` with `w`; attributes canonical. */
 static LpStatus conv_shape(const LpInfer *x, const LpAttr *a, const LpType *in,
                            const LpType *w, LpType *out)
@@ -136,6 +153,7 @@ static LpStatus infer_convolution(LpInfer *x)
 {
     LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
     LP_TRY(canonical(x, 0, x->in[0].ndim - 2));
+    LP_TRY(check_filled(x, &x->in[0], &x->in[1]));
     return conv_shape(x, x->attr, &x->in[0], &x->in[1], &x->out[0]);
 }
 

@@ -6,11 +6,15 @@
 
 #define BY_PRODUCT 25 /* rows above which cdist prefers a matrix product */
 
-static LpVal p_norm(LpBuilder *b, LpVal x, double p, bool rows)
+/* Of each row; 0 where rows have no elements. */
+static LpVal row_norm(LpBuilder *b, LpVal x, double p)
 {
     int64_t last = -1;
-    LpAttr a[] = {rows ? lp_attr_ints(&last, 1) : LP_NONE_ATTR,
-                  lp_attr_bool(false), lp_attr_scalar(lp_float(p)),
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpType t = lp_type_of(b, x);
+    LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false),
+                  lp_attr_scalar(lp_float(t.shape[t.ndim - 1] ? p : 2)),
                   LP_NONE_ATTR};
     return lp_emit(b, LP_OP_vector_norm, &x, 1, a);
 }
@@ -18,7 +22,9 @@ static LpVal p_norm(LpBuilder *b, LpVal x, double p, bool rows)
 LP_EXPAND(expand_dist)
 {
     LP_EXPAND_UNUSED;
-    out[0] = p_norm(b, lp_sub(b, in[0], in[1]), lp_scalar_f(attr[0].s), false);
+    LpVal apart = lp_sub(b, in[0], in[1]);
+    LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false), attr[0], LP_NONE_ATTR};
+    out[0] = lp_emit(b, LP_OP_vector_norm, &apart, 1, a);
 }
 LpOp op_dist = {
     .kind = LP_OP_COMPOSITE,
@@ -104,7 +110,7 @@ LP_EXPAND(expand_cdist)
         return;
     }
     LpVal d = lp_sub(b, lp_unsqueeze(b, x, n - 1), lp_unsqueeze(b, y, n - 2));
-    out[0] = p_norm(b, d, p, true);
+    out[0] = row_norm(b, d, p);
 }
 LpOp op_cdist = {
     .kind = LP_OP_COMPOSITE,
@@ -144,7 +150,7 @@ LP_EXPAND(expand_pdist)
             lp_emit(b, LP_OP_index_select, (LpVal[]){in[0], index}, 2, &zero);
     }
     if (!lp_failed(b))
-        out[0] = p_norm(b, lp_sub(b, row[0], row[1]), p, true);
+        out[0] = row_norm(b, lp_sub(b, row[0], row[1]), p);
 }
 LpOp op_pdist = {
     .kind = LP_OP_COMPOSITE,

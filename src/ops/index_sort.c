@@ -57,7 +57,7 @@ LP_EXPAND(expand_argsort)
 LpOp op_argsort = {
     .kind = LP_OP_COMPOSITE,
     .forms = "argsort(Tensor self, int dim=-1, bool descending=False, bool "
-             "stable=False) -> Tensor @fm",
+             "stable=False) -> Tensor @fmo",
     .expand = expand_argsort,
 };
 

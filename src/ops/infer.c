@@ -28,9 +28,29 @@ LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e)
     return LP_OK;
 }
 
+LpStatus lp_infer_norm_dtype(const char *op, LpDtype in, const LpAttr *dtype,
+                             LpErr *e)
+{
+    LP_FAIL_IF(!lp_is_float(in), e, LP_E_NOT_IMPLEMENTED,
+               "%s: the tensor has the type %s; it must be a floating-point "
+               "type",
+               op, lp_dtype_name(in));
+    if (dtype->kind != LP_ATTR_DTYPE)
+        return LP_OK;
+    LpDtype t = (LpDtype)dtype->i;
+    LP_FAIL_IF(!lp_is_float(t), e, LP_E_RUNTIME,
+               "%s: dtype is %s; it must be a floating-point type", op,
+               lp_dtype_name(t));
+    LP_FAIL_IF(lp_dtype_promote(in, t) != t, e, LP_E_RUNTIME,
+               "%s: the tensor's type %s cannot become the dtype %s without "
+               "loss",
+               op, lp_dtype_name(in), lp_dtype_name(t));
+    return LP_OK;
+}
+
 LpStatus lp_infer_refuse(const LpInfer *x, LpDtype t, const char *allowed)
 {
-    return lp_fail(x->err, LP_E_RUNTIME,
+    return lp_fail(x->err, LP_E_NOT_IMPLEMENTED,
                    "%s: the operands have the type %s; it must be %s",
                    x->op->name, lp_dtype_name(t), allowed);
 }
@@ -50,34 +70,6 @@ LpStatus lp_infer_gelu(const LpInfer *x, LpDtype *t)
 {
     (void)t;
     return lp_infer_mode(x, "approximate", "none", "tanh");
-}
-
-/* An integer result takes no fraction: alpha, value of add, sub, addcmul. */
-static LpStatus check_factor(const LpInfer *x, LpDtype t)
-{
-    for (int i = 0; i < x->op->n_attr; i++) {
-        const LpAttr *a = &x->attr[i];
-        LP_FAIL_IF(a->kind == LP_ATTR_SCALAR && a->s.kind == LP_KIND_FLOAT &&
-                       !lp_is_float(t),
-                   x->err, LP_E_RUNTIME,
-                   "%s: alpha or value is %g, but the result is %s: it must "
-                   "be an integer",
-                   x->op->name, a->s.f, lp_dtype_name(t));
-    }
-    return LP_OK;
-}
-
-/* What promotion hides: an integer among the floats of three operands. */
-static LpStatus check_each(const LpInfer *x, LpPwPolicy policy)
-{
-    if (policy != LP_PW_FLOAT_ONLY || x->n_in != 3)
-        return LP_OK;
-    for (int i = 0; i < x->n_in; i++) {
-        LpDtype t = x->in[i].dtype;
-        if (t != LP_DT_NONE && !x->in[i].wrapped && !lp_is_float(t))
-            return lp_infer_refuse(x, t, "a floating-point type");
-    }
-    return LP_OK;
 }
 
 static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
@@ -136,8 +128,6 @@ LpStatus lp_infer_pointwise(LpInfer *x)
                x->op->name, lp_dtype_name(x->in[0].dtype));
     LpDtype t = lp_infer_promote(x->in + skip, x->n_in - skip);
     LP_TRY(result_type(x, policy, &t));
-    LP_TRY(check_each(x, policy));
-    LP_TRY(check_factor(x, t));
     if (pw->rule)
         LP_TRY(pw->rule(x, &t));
     out->dtype = t;

@@ -23,6 +23,11 @@ LpStatus lp_infer_gelu(const LpInfer *x, LpDtype *t);
 /* Refuses the half types, which PyTorch's kernel of `op` does not have. */
 LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e);
 
+/* Norms: `in` is a floating-point type that the attribute `dtype` (or None)
+ * does not narrow. */
+LpStatus lp_infer_norm_dtype(const char *op, LpDtype in, const LpAttr *dtype,
+                             LpErr *e);
+
 /* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds by
  * LpOp.cost_row; … */
 void lp_rule_pointwise(const struct LpCostReq *r, struct LpCost *out);

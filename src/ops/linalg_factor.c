@@ -186,7 +186,7 @@ LpOp op_lu_unpack = {
     .kind = LP_OP_COMPOSITE,
     .forms = "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool "
              "unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor "
-             "L, Tensor U) @f",
+             "L, Tensor U) @fo",
     .expand = expand_lu_unpack,
 };
 
@@ -342,7 +342,7 @@ LP_EXPAND(expand_cholesky_inverse)
 }
 LpOp op_cholesky_inverse = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmo",
+    .forms = "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
     .expand = expand_cholesky_inverse,
 };
 
@@ -359,7 +359,7 @@ LP_EXPAND(expand_cholesky_solve)
 LpOp op_cholesky_solve = {
     .kind = LP_OP_COMPOSITE,
     .forms = "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
-             "@fmo",
+             "@fmc",
     .expand = expand_cholesky_solve,
 };
 
@@ -385,9 +385,9 @@ LpOp op_ldl_factor_ex = {
              "(Tensor LD, Tensor pivots, Tensor info) @p\n"
              "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool "
              "check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info) "
-             "@l\n"
+             "@lo\n"
              "ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, "
-             "Tensor pivots) @l ;check_errors=True "
+             "Tensor pivots) @lo ;check_errors=True "
              "who='torch.linalg.ldl_factor'",
     .infer = infer_ldl,
     .no_grad = "PyTorch has none either",
@@ -438,7 +438,7 @@ LP_EXPAND(expand_ldl_solve)
 LpOp op_ldl_solve = {
     .kind = LP_OP_COMPOSITE,
     .forms = "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
-             "hermitian=False) -> Tensor @l",
+             "hermitian=False) -> Tensor @lo",
     .no_grad = "PyTorch has none either",
     .expand = expand_ldl_solve,
 };

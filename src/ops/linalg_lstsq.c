@@ -214,6 +214,6 @@ LpOp op_lstsq = {
              "Tensor singular_values) @p\n"
              "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? "
              "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
-             "Tensor singular_values) @lo",
+             "Tensor singular_values) @lc",
     .expand = expand_lstsq,
 };

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/ops/infer.h"
 #include "src/ops/linalg.h"
 
 /* The extreme along a dimension; the largest of no elements is 0. */
@@ -99,6 +100,11 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
     const LpAttr *dims = &attr[0];
     if (lp_failed(b))
         return LP_NOVAL;
+    if (lp_infer_norm_dtype(who, t.dtype, &attr[2], b->err) != LP_OK)
+        return LP_NOVAL;
+    bool values = ord ? strcmp(ord, "nuc") == 0 : fabs(number) == 2;
+    if (values && lp_infer_wide(who, t.dtype, b->err) != LP_OK)
+        return LP_NOVAL;
     if (attr[2].kind == LP_ATTR_DTYPE)
         x = lp_cast(b, x, (LpDtype)attr[2].i);
     if (t.ndim < 2) {
@@ -106,12 +112,6 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
                 "linalg.matrix_norm: The input tensor A must have at least 2 "
                 "dimensions, got %d.",
                 t.ndim);
-        return LP_NOVAL;
-    }
-    if (!lp_is_float(lp_type(b, x)->dtype)) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "%s: Expected a floating point tensor as input. Got %s", who,
-                lp_dtype_name(t.dtype));
         return LP_NOVAL;
     }
     if (dims->n != 2) {
@@ -293,7 +293,7 @@ LP_EXPAND(expand_cond)
 }
 LpOp op_cond = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cond(Tensor A, Scalar? p=None) -> Tensor @lo",
+    .forms = "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
     .expand = expand_cond,
 };
 
@@ -304,6 +304,6 @@ LP_EXPAND(expand_cond_named)
 }
 LpOp op_cond_named = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "cond.named(Tensor A, str p) -> Tensor @lo",
+    .forms = "cond.named(Tensor A, str p) -> Tensor @lc",
     .expand = expand_cond_named,
 };

@@ -121,7 +121,7 @@ static LpStatus infer_geqrf(LpInfer *x)
 }
 
 LpOp op_geqrf = {
-    .forms = "geqrf(Tensor self) -> (Tensor a, Tensor tau) @fm",
+    .forms = "geqrf(Tensor self) -> (Tensor a, Tensor tau) @fmo",
     .infer = infer_geqrf,
     .no_grad = "PyTorch has none either",
     .prepare = lp_geqrf_prepare,
@@ -196,8 +196,8 @@ LP_EXPAND(expand_householder)
 }
 LpOp op_householder_product = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "householder_product(Tensor input, Tensor tau) -> Tensor @lo\n"
-             "orgqr(Tensor input, Tensor tau) -> Tensor @fm",
+    .forms = "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
+             "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
     .expand = expand_householder,
 };
 

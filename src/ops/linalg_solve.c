@@ -227,7 +227,8 @@ static void grad_det(LpGrad *g)
 }
 
 LpOp op_det = {
-    .forms = "det(Tensor A) -> Tensor @fmlo",
+    .forms = "det(Tensor A) -> Tensor @fm\n"
+             "det(Tensor A) -> Tensor @lo",
     .infer = infer_det,
     .grad = grad_det,
     .grad_in = 1,
@@ -344,7 +345,7 @@ LP_EXPAND(expand_matrix_power)
 }
 LpOp op_matrix_power = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlo",
+    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlc",
     .expand = expand_matrix_power,
 };
 
@@ -387,7 +388,7 @@ LP_EXPAND(expand_tensorinv)
 }
 LpOp op_tensorinv = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lo",
+    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
     .expand = expand_tensorinv,
 };
 
@@ -445,6 +446,6 @@ LP_EXPAND(expand_tensorsolve)
 }
 LpOp op_tensorsolve = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lo",
+    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
     .expand = expand_tensorsolve,
 };

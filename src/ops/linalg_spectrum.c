@@ -103,7 +103,7 @@ static void grad_svd(LpGrad *g)
 
 LpOp op_svd = {
     .forms = "svd(Tensor A, bool full_matrices=True) -> (Tensor U, Tensor S, "
-             "Tensor Vh) @l",
+             "Tensor Vh) @lo",
     .infer = infer_svd,
     .grad = grad_svd,
     .grad_out = 7,
@@ -128,7 +128,7 @@ LP_EXPAND(expand_svd_old)
 LpOp op_svd_old = {
     .kind = LP_OP_COMPOSITE,
     .forms = "svd.old(Tensor self, bool some=True, bool compute_uv=True) -> "
-             "(Tensor U, Tensor S, Tensor V) @fm",
+             "(Tensor U, Tensor S, Tensor V) @fmo",
     .expand = expand_svd_old,
 };
 
@@ -202,7 +202,7 @@ static void grad_eigh(LpGrad *g)
 
 LpOp op_eigh = {
     .forms = "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor "
-             "eigenvectors) @l",
+             "eigenvectors) @lo",
     .infer = infer_eigh,
     .grad = grad_eigh,
     .grad_out = 3,
@@ -320,9 +320,9 @@ LpOp op_pinv = {
     .forms = "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
              "hermitian=False) -> Tensor @p\n"
              "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
-             "hermitian=False) -> Tensor @lo\n"
+             "hermitian=False) -> Tensor @lc\n"
              "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
-             "Tensor @lo\n"
+             "Tensor @lc\n"
              "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm",
     .expand = expand_pinv,
 };
@@ -379,9 +379,9 @@ LpOp op_matrix_rank = {
     .forms = "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
              "bool hermitian=False) -> Tensor @p\n"
              "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
-             "bool hermitian=False) -> Tensor @lo\n"
+             "bool hermitian=False) -> Tensor @lc\n"
              "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
-             "Tensor @lo ;rtol=0.0",
+             "Tensor @lc ;rtol=0.0",
     .expand = expand_matrix_rank,
 };
 

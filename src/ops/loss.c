@@ -313,6 +313,8 @@ static LpVal by_probabilities(LpBuilder *b, LpVal logp, const LpVal *in,
         all[i] = i;
     if (strcmp(how, "none") == 0)
         return x;
+    if (lp_numel(&t) == 0 && strcmp(how, "mean") == 0) /* without classes too */
+        return lp_div(b, lp_sum(b, x, all, t.ndim - 1, false), lp_immf(b, 0));
     return (strcmp(how, "sum") == 0 ? lp_sum : lp_mean)(b, x, all, t.ndim - 1,
                                                         false);
 }

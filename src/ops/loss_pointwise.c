@@ -200,7 +200,7 @@ EXPAND(expand_kl)
     if (strcmp(how, "batchmean") == 0 && !lp_failed(b)) {
         const LpType *type = lp_type(b, in[0]);
         double n = type->ndim > 0 ? (double)type->shape[0] : 1;
-        x = final(b, times(b, x, 1 / n), "sum");
+        x = lp_div(b, final(b, x, "sum"), lp_immf(b, n));
     } else {
         x = final(b, x, how);
     }

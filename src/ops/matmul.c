@@ -210,7 +210,7 @@ EXPAND(expand_matmul)
 LpOp op_matmul = {
     .kind = LP_OP_COMPOSITE,
     .forms = "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
-             "matmul(Tensor self, Tensor other) -> Tensor @l",
+             "matmul(Tensor self, Tensor other) -> Tensor @lo",
     .expand = expand_matmul,
 };
 
@@ -279,7 +279,7 @@ EXPAND(expand_inner)
 }
 LpOp op_inner = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmc",
+    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmo",
     .expand = expand_inner,
 };
 

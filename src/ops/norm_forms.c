@@ -94,8 +94,12 @@ EXPAND(expand_local_response)
     UNUSED;
     LpType t = *lp_type(b, in[0]);
     int64_t size = attr[0].i, places = 1;
+    if (t.ndim >= 3 && lp_numel(&t) == 0) {
+        out[0] = lp_op1(b, LP_OP_clone, in[0]);
+        return;
+    }
     if (t.ndim < 3 || size < 1) {
-        lp_fail(b->err, LP_E_VALUE,
+        lp_fail(b->err, t.ndim < 3 ? LP_E_VALUE : LP_E_RUNTIME,
                 "local_response_norm: expected an input of 3 or more "
                 "dimensions and a size of at least 1, got %d dimensions and "
                 "size %lld",

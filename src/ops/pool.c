@@ -27,6 +27,18 @@ static LpStatus check_planes(const LpInfer *x, int n)
     return LP_OK;
 }
 
+/* Channels and the n sizes after them. */
+static LpStatus check_filled(const LpInfer *x, int n)
+{
+    const LpType *in = &x->in[0];
+    for (int i = in->ndim - n - 1; i < in->ndim; i++)
+        LP_FAIL_IF(in->shape[i] == 0, x->err, LP_E_RUNTIME,
+                   "%s: size 0 of dimension %d of `input`: only the batch may "
+                   "be empty",
+                   x->op->name, i);
+    return LP_OK;
+}
+
 static LpStatus check_input(const LpInfer *x, int n)
 {
     LP_TRY(lp_need_float(x, 0, "input"));
@@ -84,11 +96,7 @@ static LpStatus infer_max_pool(LpInfer *x)
     LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
                "max_pool: `input` must be a tensor of numbers, got bool");
     LP_TRY(check_planes(x, x->attr[KERNEL].n));
-    for (int i = in->ndim - x->attr[KERNEL].n - 1; i < in->ndim; i++)
-        LP_FAIL_IF(in->shape[i] == 0, x->err, LP_E_RUNTIME,
-                   "max_pool: size 0 of dimension %d of `input`: only the "
-                   "batch may be empty",
-                   i);
+    LP_TRY(check_filled(x, x->attr[KERNEL].n));
     LP_TRY(lp_spread(x, &x->attr[DILATION], x->attr[KERNEL].n, "dilation", 1));
     LP_TRY(window(x, 0, &x->in[0], &x->attr[DILATION], x->attr[4].i != 0,
                   &x->out[0]));
@@ -102,6 +110,7 @@ static LpStatus infer_avg_pool(LpInfer *x)
     if (x->in[0].dtype != LP_I64)
         LP_TRY(lp_need_float(x, 0, "input"));
     LP_TRY(check_planes(x, x->attr[KERNEL].n));
+    LP_TRY(check_filled(x, x->attr[KERNEL].n));
     const LpAttr *div = &x->attr[5];
     LP_FAIL_IF(div->kind != LP_ATTR_NONE && div->i == 0, x->err, LP_E_RUNTIME,
                "avg_pool: `divisor_override` must be not zero");
@@ -143,9 +152,9 @@ static LpStatus infer_adaptive(LpInfer *x)
     for (int i = 0; i < x->attr[0].n; i++)
         LP_FAIL_IF(x->in[0].shape[x->in[0].ndim - 1 - i] < 1, x->err,
                    LP_E_RUNTIME,
-                   "%s: expected the input to have non-zero size for "
-                   "non-batch dimensions",
-                   x->op->name);
+                   "%s: dimension %d of `input` is empty; only the batch and "
+                   "the channels may be",
+                   x->op->name, x->in[0].ndim - 1 - i);
     LP_TRY(resized(x, &x->attr[0], &x->in[0], &x->out[0]));
     if (x->n_out > 1) {
         x->out[1] = x->out[0];

@@ -281,7 +281,7 @@ static LpStatus infer_coin(LpInfer *x)
     return LP_OK;
 }
 OVER(bernoulli_of,
-     "bernoulli.p(Tensor self, float p) -> Tensor @fmo\n"
+     "bernoulli.p(Tensor self, float p) -> Tensor @fmc\n"
      "bernoulli.over(Tensor self, float p=0.5) -> Tensor @i",
      infer_coin, LP_DRAW_BERNOULLI, .a = r->attr[0].f)
 
@@ -362,7 +362,7 @@ static LpStatus infer_bernoulli(LpInfer *x)
 
 LpOp op_bernoulli = {
     .flags = LP_OPF_RANDOM,
-    .forms = "bernoulli(Tensor self) -> Tensor @fmo",
+    .forms = "bernoulli(Tensor self) -> Tensor @fmc",
     .infer = infer_bernoulli,
     .grad = grad_over,
     .prepare = lp_bernoulli_prepare,

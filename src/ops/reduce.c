@@ -76,10 +76,10 @@ void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
             out->shape[out->ndim++] = 1;
 }
 
-LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims)
+LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims, LpStatus code)
 {
     for (int i = 0; i < dims->n; i++)
-        LP_FAIL_IF(x->in[0].shape[dims->v[i]] == 0, x->err, LP_E_INDEX,
+        LP_FAIL_IF(x->in[0].shape[dims->v[i]] == 0, x->err, code,
                    "%s: dimension %d has size 0, and an extreme needs an "
                    "element: name a dimension that is not empty",
                    x->op->name, (int)dims->v[i]);
@@ -133,7 +133,8 @@ static LpStatus result_dtype(const LpInfer *x, const Facts *f, LpDtype *t)
         *t = in == LP_U8 ? LP_U8 : LP_BOOL;
     if (f->kind == KIND_COUNT)
         *t = LP_I64;
-    LP_FAIL_IF(f->kind == KIND_FLOAT && !lp_is_float(*t), x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(f->kind == KIND_FLOAT && !lp_is_float(*t), x->err,
+               LP_E_NOT_IMPLEMENTED,
                "%s: the tensor has the type %s; it must be a floating-point "
                "type",
                x->op->name, lp_dtype_name(*t));
@@ -144,10 +145,13 @@ static LpStatus infer(LpInfer *x)
 {
     const Facts *f = x->op->data;
     LpDtype t;
+    const LpAttr *dims = &x->attr[0];
+    bool named = dims->kind == LP_ATTR_INT ||
+                 (dims->kind == LP_ATTR_INTS && dims->n > 0);
     LP_TRY(lp_reduce_dims(x, 0));
     LP_TRY(result_dtype(x, f, &t));
     if (f->needs_any)
-        LP_TRY(lp_reduce_nonempty(x, &x->attr[0]));
+        LP_TRY(lp_reduce_nonempty(x, dims, named ? LP_E_INDEX : LP_E_RUNTIME));
     lp_reduce_shape(&x->in[0], &x->attr[0], f->keepdim && x->attr[1].i,
                     &x->out[0]);
     x->out[0].dtype = t;
@@ -157,7 +161,9 @@ static LpStatus infer(LpInfer *x)
 static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     const Facts *f = r->op->data;
-    return lp_reduce_prepare(r, &f->spec, &r->attr[0], k, e);
+    LpReduceSpec spec = f->spec;
+    spec.truth |= r->out[0].dtype == LP_BOOL; /* any number is true */
+    return lp_reduce_prepare(r, &spec, &r->attr[0], k, e);
 }
 
 /* ---- gradients ------------------------------------------------------------
@@ -217,7 +223,7 @@ static void grad_logsumexp(LpGrad *g)
 /* sum(x); dx = dy */
 LpOp op_sum = {
     .forms = "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmc",
+             "ScalarType? dtype=None) -> Tensor @fmd",
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
@@ -243,7 +249,7 @@ LpOp op_mean = {
 /* dx_i = dy times the product of the others, also where x has zeros */
 LpOp op_prod = {
     .forms = "prod(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fm",
+             "ScalarType? dtype=None) -> Tensor @fmd",
     .infer = infer,
     .prepare = prepare,
     .cost = lp_rule_reduce,
@@ -258,7 +264,7 @@ LpOp op_prod = {
     LpOp op_a##short_name = {                                                  \
         .forms = "a" #short_name                                               \
                  "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "     \
-                 "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fmo",   \
+                 "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fmc",   \
         .infer = infer,                                                        \
         .prepare = prepare,                                                    \
         .cost = lp_rule_reduce,                                                \
@@ -358,11 +364,12 @@ static LpStatus prepare_norm(const LpKernelReq *r, LpKernel *k, LpErr *e)
 static LpStatus infer_norm(LpInfer *x)
 {
     double p = order(x->attr);
+    LP_TRY(
+        lp_infer_norm_dtype(x->op->name, x->in[0].dtype, &x->attr[3], x->err));
     LP_TRY(infer(x));
-    if (isinf(p))
-        for (int i = 0; i < x->attr[0].n && p < 0; i++)
-            LP_TRY(lp_reduce_nonempty(x, &x->attr[0]));
-    return LP_OK;
+    return p < 0 || p == (double)INFINITY
+               ? lp_reduce_nonempty(x, &x->attr[0], LP_E_RUNTIME)
+               : LP_OK;
 }
 
 /* x |x|^(p-2) dy / norm^(p-1); nothing where the norm is 0 */

@@ -13,8 +13,10 @@ LpStatus lp_reduce_dims(LpInfer *x, int at);
 void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
                      LpType *out);
 
-/* Error of amax and such: a dimension without elements has no extreme. */
-LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims);
+/* Error `code` of amax and such: a dimension without elements has no extreme.
+ */
+LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims,
+                            LpStatus code);
 
 /* v, of the reduced shape with or without ones, as broadcastable against
  * `like`; `dims` canonical. */

@@ -36,6 +36,24 @@ static bool is_bool(LpBuilder *b, LpVal x)
 
 /* ---- diff -----------------------------------------------------------------
  */
+/* May v stand beside t along d? */
+static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    if (v == LP_NOVAL || lp_failed(b))
+        return !lp_failed(b);
+    LpType u = lp_type_of(b, v), like = *t;
+    if (u.ndim == t->ndim)
+        like.shape[d] = u.shape[d];
+    if (lp_shape_eq(&u, &like))
+        return true;
+    lp_fail(b->err, LP_E_RUNTIME,
+            "diff: prepend or append of shape %s must have input's shape %s "
+            "except along dimension %d",
+            lp_shape_str(&u, sa), lp_shape_str(t, sb), d);
+    return false;
+}
+
 LP_EXPAND(expand_diff)
 {
     LP_EXPAND_UNUSED;
@@ -55,6 +73,8 @@ LP_EXPAND(expand_diff)
         out[0] = lp_clone(b, x);
         return;
     }
+    if (!fits_beside(b, &t, in[1], d) || !fits_beside(b, &t, in[2], d))
+        return;
     for (int i = 0; i < 3; i++) {
         static const int order[] = {1, 0, 2}; /* prepend, self, append */
         if (in[order[i]] != LP_NOVAL)

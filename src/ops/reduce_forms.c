@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/ops/reduce.h"
+#include "src/ops/rules.h"
 
 enum { DIM, UNBIASED, KEEPDIM, CORRECTION }; /* attributes of var … std_mean */
 
@@ -35,7 +36,8 @@ static Spread spread(LpBuilder *b, const LpAttr *attr, LpVal x)
     if (lp_failed(b))
         return s;
     double all = elements(lp_type(b, x)), sets = elements(lp_type(b, s.mean));
-    s.dof = fmax(0, (sets > 0 ? all / sets : 0) - correction);
+    double n = sets > 0 ? all / sets : 0;
+    s.dof = n > 0 ? fmax(0, n - correction) : 0;
     return s;
 }
 
@@ -52,6 +54,8 @@ static LpVal deviation(LpBuilder *b, const LpAttr *attr, const Spread *s)
 {
     LpAttr a[4] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i),
                    lp_attr_scalar(lp_int(2)), LP_NONE_ATTR};
+    if (s->dof == 0) /* no number; neither is the gradient */
+        return lp_op1(b, LP_OP_sqrt, variance(b, attr, s));
     LpVal norm = lp_emit(b, LP_OP_vector_norm, (LpVal[]){s->apart}, 1, a);
     return lp_div(b, norm, lp_immf(b, sqrt(s->dof)));
 }
@@ -63,7 +67,7 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
     return lp_emit(b, LP_OP_mean, &x, 1, a);
 }
 
-#define STATISTIC(name, results, of, with_mean)                                \
+#define STATISTIC(name, results, flags, of, with_mean)                         \
     static void expand_##name(LpBuilder *b, const LpAttr *attr,                \
                               const LpVal *in, int n_in, LpVal *out,           \
                               int n_out)                                       \
@@ -84,17 +88,17 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
             #name ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "  \
                   "bool keepdim=False, Scalar? correction=None) -> " results   \
                   " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "  \
-                  "correction=None, bool keepdim=False) -> " results           \
-                  " @fmo\n" #name ".dim(Tensor self, int[1]? dim, bool? "      \
-                  "unbiased, bool keepdim=False) -> " results " @fmo\n" #name  \
-                  ".all(Tensor self, bool? unbiased) -> " results " @fmo",     \
+                  "correction=None, bool keepdim=False) -> " results flags     \
+                  "\n" #name ".dim(Tensor self, int[1]? dim, bool? "           \
+                  "unbiased, bool keepdim=False) -> " results flags "\n" #name \
+                  ".all(Tensor self, bool? unbiased) -> " results " @fm",      \
         .expand = expand_##name,                                               \
     };
 
-STATISTIC(var, "Tensor", variance, false)
-STATISTIC(std, "Tensor", deviation, false)
-STATISTIC(var_mean, "(Tensor var, Tensor mean)", variance, true)
-STATISTIC(std_mean, "(Tensor std, Tensor mean)", deviation, true)
+STATISTIC(var, "Tensor", " @fmc", variance, false)
+STATISTIC(std, "Tensor", " @fmc", deviation, false)
+STATISTIC(var_mean, "(Tensor var, Tensor mean)", " @fm", variance, true)
+STATISTIC(std_mean, "(Tensor std, Tensor mean)", " @fm", deviation, true)
 
 /* torch.norm of numbers p; None is 2. */
 static void expand_norm(LpBuilder *b, const LpAttr *attr, const LpVal *in,
@@ -164,7 +168,7 @@ static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 LpOp op_nansum = {
     .kind = LP_OP_COMPOSITE,
     .forms = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmc",
+             "ScalarType? dtype=None) -> Tensor @fmd",
     .expand = expand_nansum,
 };
 
@@ -175,10 +179,16 @@ static void expand_nanmean(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     LpDtype t = lp_type(b, in[0])->dtype;
     out[0] = LP_NOVAL;
     if (!lp_is_float(t)) {
-        lp_fail(b->err, LP_E_RUNTIME,
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
                 "nanmean: the tensor has the type %s; it must be a "
                 "floating-point type",
                 lp_dtype_name(t));
+        return;
+    }
+    if (attr[2].kind == LP_ATTR_DTYPE && !lp_is_float((LpDtype)attr[2].i)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "nanmean: dtype is %s; it must be a floating-point type",
+                lp_dtype_name((LpDtype)attr[2].i));
         return;
     }
     LpVal number = lp_op2(b, LP_OP_eq, in[0], in[0]);
@@ -245,7 +255,10 @@ static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     out[0] = LP_NOVAL;
     if (lp_numel(&t) == 0) {
         LpType one = {.dtype = t.dtype};
+        LpVal sum = lp_sum(b, in[0], NULL, 0, false);
         out[0] = lp_full(b, &one, least(t.dtype));
+        if (lp_is_float(t.dtype))
+            out[0] = lp_regardless(b, out[0], sum);
         return;
     }
     LpVal x = lp_op1(b, LP_OP_detach, lp_reshape(b, in[0], &flat, 1));

@@ -42,7 +42,7 @@ static LpStatus infer_position(LpInfer *x)
     LP_FAIL_IF(x->in[0].ndim == 0 && x->attr[0].n > 0, x->err, LP_E_INDEX,
                "%s: a tensor without dimensions has none to reduce",
                x->op->name);
-    LP_TRY(lp_reduce_nonempty(x, &x->attr[0]));
+    LP_TRY(lp_reduce_nonempty(x, &x->attr[0], LP_E_INDEX));
     for (int i = 0; i < x->n_out; i++)
         lp_reduce_shape(&x->in[0], &x->attr[0], x->attr[1].i, &x->out[i]);
     x->out[x->n_out - 1].dtype = LP_I64;
@@ -163,6 +163,8 @@ static LpStatus infer_scan(LpInfer *x)
         x->out[0].dtype = (LpDtype)x->attr[1].i;
     else if (!lp_is_float(x->in[0].dtype))
         x->out[0].dtype = LP_I64;
+    LP_FAIL_IF(x->out[0].dtype == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
+               "%s: dtype is bool; it must be a number type", x->op->name);
     return LP_OK;
 }
 
@@ -184,7 +186,7 @@ LpOp op_cumsum = {
     .forms = "cumsum.own(Tensor self, int[1] dim, ScalarType? dtype=None, bool "
              "reverse=False) -> Tensor @p\n"
              "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> "
-             "Tensor @fmic",
+             "Tensor @fmid",
     .infer = infer_scan,
     .prepare = prepare_cumsum,
     .cost = lp_rule_running,
@@ -234,7 +236,7 @@ LpOp op_cumprod = {
     .forms = "cumprod.own(Tensor self, int[1] dim, ScalarType? dtype=None) -> "
              "Tensor @p\n"
              "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
-             "Tensor @fmic",
+             "Tensor @fmid",
     .infer = infer_scan,
     .prepare = prepare_line,
     .cost = lp_rule_running,

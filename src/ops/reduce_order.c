@@ -112,7 +112,7 @@ LpOp op_nanmedian_dim = {
     .forms = "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
              "(Tensor values, Tensor indices) @p\n"
              "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fm",
+             "(Tensor values, Tensor indices) @fmo",
     .expand = expand_nanmedian_dim,
 };
 

@@ -377,7 +377,7 @@ LP_EXPAND(expand_kron)
 }
 LpOp op_kron = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "kron(Tensor self, Tensor other) -> Tensor @fm",
+    .forms = "kron(Tensor self, Tensor other) -> Tensor @fmc",
     .expand = expand_kron,
 };
 

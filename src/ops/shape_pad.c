@@ -112,6 +112,14 @@ static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
             mode, pad->n, n);
         return;
     }
+    for (int d = n == m + 2; d < n && mode[0] == 'r'; d++)
+        if (lp_type(b, x)->shape[d] == 0) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "pad: mode %s: dimension %d is empty; only the batch may "
+                    "be",
+                    mode, d);
+            return;
+        }
     LpVal y = x;
     for (int i = 0; i < m && !lp_failed(b); i++)
         y = pad_dim(b, y, n - 1 - i, pad->v[2 * i], pad->v[2 * i + 1], mode);

@@ -146,7 +146,9 @@ LpOp op_softmax_in = {
     .kind = LP_OP_COMPOSITE,
     .forms = "softmax(Tensor input, " TAIL "\n"
              "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
-             "@fmso",
+             "@fmo\n"
+             "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
+             "@s",
     .expand = expand_softmax_in,
 };
 
@@ -154,7 +156,9 @@ LpOp op_log_softmax_in = {
     .kind = LP_OP_COMPOSITE,
     .forms = "log_softmax(Tensor input, " TAIL "\n"
              "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
-             "Tensor @fmso",
+             "Tensor @fmo\n"
+             "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
+             "Tensor @s",
     .expand = expand_log_softmax_in,
 };
 

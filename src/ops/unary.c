@@ -289,7 +289,7 @@ LpOp op_modified_bessel_i1 = {
 LpOp op_conj = {
     .kind = LP_OP_COMPOSITE,
     .forms = "conj(Tensor self) -> Tensor @fm\n"
-             "conj_physical(Tensor self) -> Tensor @fmi\n"
+             "conj_physical(Tensor self) -> Tensor @fmic\n"
              "real(Tensor self) -> Tensor @f\n"
              "resolve_conj(Tensor self) -> Tensor @fm\n"
              "resolve_neg(Tensor self) -> Tensor @fm",
@@ -340,7 +340,7 @@ static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 
 LpOp op_mvlgamma = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmio\n"
-             "multigammaln(Tensor self, int p) -> Tensor @so",
+    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
+             "multigammaln(Tensor self, int p) -> Tensor @sc",
     .expand = expand_mvlgamma,
 };

@@ -245,6 +245,19 @@ LpOp op_narrow = {
     .expand = expand_narrow,
 };
 
+LP_EXPAND(expand_narrow_copy)
+{
+    expand_narrow(b, attr, in, n_in, out, n_out);
+    if (!lp_failed(b))
+        out[0] = lp_clone(b, out[0]);
+}
+LpOp op_narrow_copy = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "narrow_copy(Tensor self, int dim, int start, int length) -> "
+             "Tensor @fmo",
+    .expand = expand_narrow_copy,
+};
+
 /* ---- at least n dimensions -----------------------------------------------
  */
 LP_EXPAND(expand_atleast_1d)

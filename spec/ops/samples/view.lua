@@ -40,6 +40,7 @@ return {
   ravel = { { x{ 2, 3 } } },
   unflatten = { { x{ 2, 6 }, 1, { 3, -1 } } },
   narrow = { { x{ 2, 5 }, 1, 1, 3 } },
+  narrow_copy = { { x{ 2, 5 }, -1, 2, 2 } },
   atleast_1d = { { x{} } },
   atleast_2d = { { x{ 3 } } },
   atleast_3d = { { x{ 2, 3 } } },

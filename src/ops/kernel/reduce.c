@@ -483,7 +483,7 @@ static void set_conversions(Plan *p, LpDtype from, LpDtype to, bool truth)
     p->size = (uint8_t)lp_dtype_size(t);
     p->seen_size = (uint8_t)lp_dtype_size(seen);
     p->direct = from == t && !test;
-    p->answer = truth;
+    p->answer = truth && p->fold_kind >= LP_FOLD_MAX;
 }
 
 LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,

@@ -33,6 +33,13 @@ return function(F)
     return index:reshape({ kernel[1] * kernel[2], rows * cols })
   end
 
+  local function check_filled(input, single, where)
+    for d = single and 0 or 1, input:dim() - 1 do
+      errors.check(input:size(d) > 0, "RuntimeError",
+        "%s: dimension %d of the input is empty; only the batch may be", where, d)
+    end
+  end
+
   local function pairs_of(kernel, dilation, padding, stride)
     return tuple.of(kernel, 2, "kernel_size"), tuple.of(dilation, 2, "dilation"),
       tuple.of(padding, 2, "padding"), tuple.of(stride, 2, "stride")
@@ -42,6 +49,7 @@ return function(F)
     function(input, kernel, dilation, padding, stride)
       kernel, dilation, padding, stride = pairs_of(kernel, dilation, padding, stride)
       local single = input:dim() == 3
+      check_filled(input, single, "unfold")
       local x = F.pad(single and input:unsqueeze(0) or input, tuple.reversed_twice(padding))
       local index = window_index({ x:size(2), x:size(3) }, kernel, dilation, stride)
       local out = x:flatten(2):index_select(2, index:reshape({ -1 }))
@@ -54,6 +62,7 @@ return function(F)
       kernel, dilation, padding, stride = pairs_of(kernel, dilation, padding, stride)
       output_size = tuple.of(output_size, 2, "output_size")
       local single = input:dim() == 2
+      check_filled(input, single, "fold")
       local x = single and input:unsqueeze(0) or input
       local size = { output_size[1] + 2 * padding[1], output_size[2] + 2 * padding[2] }
       local index = window_index(size, kernel, dilation, stride)
@@ -63,7 +72,7 @@ return function(F)
         tostring(input.shape), window, index:size(1))
       local channels = x:size(1) // window
       local flat = require("torch").zeros({ n, channels, size[1] * size[2] }, { dtype = x.dtype })
-        :index_add(2, index:reshape({ -1 }), x:reshape({ n, channels, -1 }))
+        :index_add(2, index:reshape({ -1 }), x:reshape({ n, channels, window * index:size(1) }))
       local out = flat:reshape({ n, channels, size[1], size[2] })
         :narrow(2, padding[1], output_size[1]):narrow(3, padding[2], output_size[2])
       return single and out:squeeze(0) or out

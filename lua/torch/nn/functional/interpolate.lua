@@ -125,6 +125,8 @@ local function sizes(x, size, scale, recompute)
   errors.check((size == nil) ~= (scale == nil), "ValueError",
     "interpolate: exactly one of size and scale_factor must be given")
   for i = 1, n do
+    errors.check(x:size(i + 1) > 0 and (x:size(1) > 0 or x:size(0) == 0), "RuntimeError",
+      "interpolate: only the batch may be empty, got an input of shape %s", tostring(x.shape))
     if size then
       out[i] = type(size) == "table" and size[i] or size
     else

@@ -158,14 +158,22 @@ return function(F)
 
   -- rows [N, C] and whether the input was one row
   local function rows(x)
-    return x:dim() < 2 and x:reshape({ 1, -1 }) or x, x:dim() < 2
+    return x:dim() < 2 and x:reshape({ 1, x:numel() }) or x, x:dim() < 2
+  end
+
+  -- the same of scores, of which a row must have one at least
+  local function scores(x, where)
+    local r, single = rows(x)
+    errors.check(r:size(1) > 0, "RuntimeError",
+      "%s: expected rows of one class or more, got an input of shape %s", where, tostring(x.shape))
+    return r, single
   end
 
   loss("multi_margin_loss(input, target, p=1, margin=1.0, weight=None, @)",
     function(input, target, p, margin, weight)
       errors.check(p == 1 or p == 2, "ValueError", "multi_margin_loss: only p == 1 and p == 2 are "
         .. "supported, got %s", tostring(p))
-      local x, single = rows(input)
+      local x, single = scores(input, "multi_margin_loss")
       local index = target:reshape({ -1, 1 })
       local z = (x:gather(1, index) * -1 + x + margin):clamp_min(0)
       z = p == 2 and z * z or z
@@ -219,7 +227,7 @@ return function(F)
   -- Targets are class ids up to the first -1 of a row.
   loss("multilabel_margin_loss(input, target, @)", function(input, target)
     local torch = require("torch")
-    local x, single = rows(input)
+    local x, single = scores(input, "multilabel_margin_loss")
     local ids = rows(target)
     local valid = ids:ge(0):to(torch.int64):cumprod(1)
     local index = ids:clamp_min(0)

@@ -107,8 +107,7 @@ return function(F)
 
   define(M, "normalize(input, p=2.0, dim=1, eps=1e-12, out=None)", function(input, p, dim, eps, out)
     local norm = input:norm(p, dim, { keepdim = true }):clamp_min(eps)
-    local result = input / norm:expand_as(input)
-    return out and out:copy_(result) or result
+    return core.forms.functions.div(input, norm:expand_as(input), { out = out })
   end)
 
   return M

@@ -1,0 +1,163 @@
+-- Tensors without elements: what an operator makes of them, and where it
+-- refuses them. The results and error classes are PyTorch 2.15's.
+local torch = require("torch")
+local helper = require("spec.helper")
+
+local near, raises = helper.near, helper.raises
+local F = torch.nn.functional
+local nan, inf = 0 / 0, math.huge
+
+local function zeros(...)
+  return torch.zeros({ ... })
+end
+
+local function shape(want, result)
+  assert.same(want, { table.unpack(result.shape) })
+end
+
+describe("layers of places", function()
+  it("take an empty batch", function()
+    shape({ 0, 3, 7 }, F.conv_transpose1d(zeros(0, 4, 5), zeros(4, 3, 3)))
+    shape({ 0, 2, 5, 5 }, F.conv2d(zeros(0, 4, 3, 3), zeros(2, 4, 1, 1), { padding = 1 }))
+    shape({ 0, 1, 6, 3 }, F.avg_pool2d(zeros(0, 1, 6, 3), 1))
+    shape({ 0, 4, 12 }, F.unfold(zeros(0, 1, 5, 4), 2))
+    shape({ 0, 1, 3, 3 }, F.fold(zeros(0, 4, 4), { 3, 3 }, 2))
+    shape({ 0, 3, 5 }, F.pad(zeros(0, 3, 3), { 1, 1 }, "reflect"))
+    shape({ 0, 2, 3, 5 }, F.pad(zeros(0, 2, 3, 3), { 1, 1, 0, 0 }, "replicate"))
+    shape({ 2, 0, 5 }, F.pad(zeros(2, 0, 3), { 1, 1 }, "circular"))
+    shape({ 0, 2, 4 }, F.interpolate(zeros(0, 2, 3), 4))
+    shape({ 1, 2, 0 }, F.adaptive_avg_pool1d(zeros(1, 2, 4), 0))
+    shape({ 1, 0, 3 }, F.adaptive_avg_pool1d(zeros(1, 0, 4), 3))
+    shape({ 1, 2, 0 }, F.local_response_norm(zeros(1, 2, 0), 2))
+    assert.equal(torch.int64, F.local_response_norm(zeros(0, 6, 3):long(), 2).dtype)
+  end)
+
+  it("refuse empty places, channels of windows, and an empty weight", function()
+    for name, call in pairs({
+      conv1d = function() F.conv1d(zeros(1, 4, 0), zeros(4, 4, 1), { padding = 1 }) end,
+      conv_transpose1d = function() F.conv_transpose1d(zeros(1, 4, 0), zeros(4, 3, 3)) end,
+      conv_transpose2d = function() F.conv_transpose2d(zeros(1, 4, 0, 3), zeros(4, 3, 3, 3)) end,
+      avg_pool1d = function() F.avg_pool1d(zeros(1, 0, 3), 1) end,
+      avg_pool2d = function() F.avg_pool2d(zeros(1, 2, 6, 0), 2, { padding = 1 }) end,
+      avg_pool2d_row = function() F.avg_pool2d(zeros(0, 6, 3), 1) end,
+      avg_pool3d = function() F.avg_pool3d(zeros(1, 0, 4, 4, 3), 1) end,
+      adaptive = function() F.adaptive_avg_pool1d(zeros(1, 2, 0), 3) end,
+      reflect = function() F.pad(zeros(2, 0, 3), { 1, 1 }, "reflect") end,
+      replicate = function() F.pad(zeros(0, 3, 3), { 1, 1, 0, 0 }, "replicate") end,
+      crop = function() F.pad(zeros(6, 2, 4, 0), { -1, 1, 0, 0 }, "replicate") end,
+      unfold = function() F.unfold(zeros(1, 1, 0, 4), 2, { padding = 1 }) end,
+      fold = function() F.fold(zeros(1, 0, 4), { 3, 3 }, 2) end,
+      interpolate = function() F.interpolate(zeros(1, 2, 0), 4) end,
+      interpolate_channels = function() F.interpolate(zeros(1, 0, 3), 4) end,
+    }) do
+      raises("RuntimeError", "empty", call, name)
+    end
+    raises("RuntimeError", "expected weight to be at least 1 at dimension 0", function()
+      F.conv2d(zeros(2, 4, 3, 3), zeros(0, 4, 1, 1))
+    end)
+  end)
+end)
+
+describe("a loss of nothing", function()
+  it("has no mean", function()
+    for _, r in ipairs({
+      F.cross_entropy(zeros(2, 0), zeros(2, 0)),
+      F.cross_entropy(zeros(2, 0, 3), zeros(2, 0, 3)),
+      F.cross_entropy(zeros(0, 3), zeros(0):long()),
+      F.cross_entropy(zeros(0, 3), zeros(0, 3), { label_smoothing = 0.1 }),
+      F.kl_div(zeros(0, 3), zeros(0, 3), { reduction = "batchmean" }),
+      F.mse_loss(zeros(0, 3), zeros(0, 3)),
+    }) do
+      near(r, nan)
+    end
+    near(F.cross_entropy(zeros(2, 0), zeros(2, 0), { reduction = "none" }), { 0, 0 })
+    near(F.cross_entropy(zeros(0, 3), zeros(0, 3), { reduction = "sum" }), 0)
+  end)
+
+  it("by margins needs a class", function()
+    for _, call in ipairs({
+      function() F.multilabel_margin_loss(zeros(10, 0), zeros(10, 0):long()) end,
+      function() F.multilabel_margin_loss(zeros(0), zeros(0):long()) end,
+      function() F.multi_margin_loss(zeros(2, 0), zeros(2):long()) end,
+    }) do
+      raises("RuntimeError", "one class or more", call)
+    end
+  end)
+end)
+
+describe("statistics", function()
+  it("of nothing are NaN, and of as many as the correction", function()
+    near(torch.std(zeros(0), { correction = -5 }), nan)
+    near(torch.var(zeros(0, 3), 0), { nan, nan, nan })
+    near(torch.std(torch.tensor({ 1.0, 2, 4 }), { correction = 4 }), inf)
+    local function slope(n, correction)
+      local x = torch.zeros({ n }, { requires_grad = true })
+      torch.std(x, { correction = correction }):backward()
+      return x.grad
+    end
+    near(slope(1, 1), { nan })
+    near(slope(3, 4), { nan, nan, nan })
+    near(slope(1, 0), { 0 })
+    near(slope(3, 1), { 0, 0, 0 })
+  end)
+
+  it("median of nothing has a gradient of nothing", function()
+    for _, name in ipairs({ "median", "nanmedian" }) do
+      local x = torch.zeros({ 0, 2 }, { requires_grad = true })
+      local m = torch[name](x)
+      near(m, nan)
+      m:backward()
+      shape({ 0, 2 }, x.grad)
+    end
+  end)
+end)
+
+describe("a norm of nothing", function()
+  it("is 0 unless it is an extreme", function()
+    near(torch.norm(zeros(0), 2), 0)
+    near(torch.linalg.norm(zeros(0), 0.5), 0)
+    near(torch.linalg.norm(zeros(0, 3), inf), 0) -- of a matrix
+    near(torch.cdist(zeros(2, 0), zeros(1, 0), inf), { { 0 }, { 0 } })
+    shape({ 0 }, torch.norm(zeros(0, 3), -3, 1))
+    for _, p in ipairs({ inf, -inf, -1 }) do
+      raises("RuntimeError", "has size 0", function() torch.norm(zeros(0), p) end)
+      raises("RuntimeError", "has size 0", function() torch.norm(zeros(0, 3), p, 0) end)
+      raises("RuntimeError", "has size 0", function() torch.dist(zeros(0), zeros(0), p) end)
+    end
+  end)
+end)
+
+describe("an extreme of nothing", function()
+  it("is an IndexError of a dimension, a RuntimeError of all elements", function()
+    for _, name in ipairs({ "amax", "amin", "aminmax", "max", "min" }) do
+      raises("RuntimeError", "has size 0", function() torch[name](zeros(0, 2)) end)
+      raises("IndexError", "has size 0", function() torch[name](zeros(0, 2), { dim = 0 }) end)
+    end
+    shape({ 0 }, torch.amax(zeros(0, 2), 1))
+  end)
+end)
+
+describe("diff", function()
+  it("takes what stands before and after in the shape of the input", function()
+    shape({ 1, 3 }, torch.diff(zeros(0, 3), { dim = 0, prepend = zeros(2, 3) }))
+    shape({ 2, 3 }, torch.diff(zeros(2, 3), { append = zeros(2, 2), n = 2 }))
+    for _, side in ipairs({ zeros(1, 1), zeros(3, 1), zeros(2), zeros(2, 2, 1) }) do
+      raises("RuntimeError", "must have input's shape", function()
+        torch.diff(zeros(2, 3), { prepend = side })
+      end)
+      raises("RuntimeError", "must have input's shape", function()
+        torch.diff(zeros(0, 3), { append = side })
+      end)
+    end
+  end)
+end)
+
+describe("transposing a tensor without dimensions", function()
+  it("leaves it as it is", function()
+    local x = torch.tensor(2.5)
+    for _, name in ipairs({ "T", "mT", "H", "mH" }) do
+      near(x[name], 2.5)
+    end
+    raises("RuntimeError", "two dimensions or none", function() return zeros(3).mT end)
+  end)
+end)

@@ -1,0 +1,119 @@
+-- Types of results, and calls that are refused for their operands' types. All
+-- values and error classes are PyTorch 2.15's.
+local torch = require("torch")
+local helper = require("spec.helper")
+
+local near, raises = helper.near, helper.raises
+local f64, f32, f16, bf16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
+local i64, u8, bool = torch.int64, torch.uint8, torch.bool
+
+local function threes(dtype, shape)
+  return torch.full(shape or { 2 }, 3):to(dtype)
+end
+
+local function gives(dtype, values, result)
+  assert.equal(dtype, result.dtype)
+  near(result, values)
+end
+
+describe("addcdiv", function()
+  it("promotes all three operands, of which one in the quotient is real", function()
+    gives(f64, { 4.5, 4.5 }, torch.addcdiv(threes(f64), threes(f32), threes(u8), { value = 1.5 }))
+    gives(f16, { 4, 4 }, torch.addcdiv(threes(i64), threes(f16), threes(u8)))
+    gives(f32, { 4, 4 }, torch.addcdiv(threes(f16), threes(bf16), threes(bf16)))
+    gives(bf16, { 3.328125, 3.328125 }, torch.addcdiv(threes(bf16), threes(bool), threes(bf16)))
+    raises("RuntimeError", "tensor1 and tensor2 have the types int64 and bool", function()
+      torch.addcdiv(threes(f32), threes(i64), threes(bool))
+    end)
+  end)
+end)
+
+describe("addcmul of integers", function()
+  it("cuts the factor to an integer", function()
+    gives(i64, { 12, 12 }, torch.addcmul(threes(i64), threes(u8), threes(u8), { value = 1.5 }))
+    gives(u8, { 21, 21 }, torch.addcmul(threes(u8), threes(u8), threes(u8), { value = 2.9 }))
+    raises("NotImplementedError", "must be a number type", function()
+      torch.addcmul(threes(bool), threes(bool), threes(bool))
+    end)
+  end)
+end)
+
+describe("lerp", function()
+  it("promotes no operand but a weight without dimensions", function()
+    gives(f16, { 3, 3 }, torch.lerp(threes(f16), threes(f16), threes(f64, {})))
+    gives(f32, { 3, 3 }, torch.lerp(threes(i64), threes(i64), threes(f32, {})))
+    raises("RuntimeError", "`end` has the type bfloat16; it must have self's, float16", function()
+      torch.lerp(threes(f16), threes(bf16), 0.5)
+    end)
+    raises("RuntimeError", "`weight` has the type float64", function()
+      torch.lerp(threes(f32), threes(f32), threes(f64))
+    end)
+    raises("NotImplementedError", "must be a floating%-point type", function()
+      torch.lerp(threes(i64), threes(i64), 1)
+    end)
+  end)
+end)
+
+describe("clamp", function()
+  it("takes bounds of one kind; beside a number a scalar tensor is one", function()
+    local x = torch.tensor({ 1, 5 }, { dtype = f32 })
+    raises("TypeError", "min is a tensor and max a number", function()
+      x:clamp(threes(f32), 4)
+    end)
+    raises("TypeError", "min is a number and max a tensor", function()
+      x:clamp(1, threes(f32))
+    end)
+    gives(f32, { 3, 4 }, x:clamp(threes(f64, {}), 4))
+    gives(f32, { 3, 4.5 }, x:to(i64):clamp(threes(f16, {}), 4.5))
+    gives(f16, { 3, 5 }, x:to(i64):clamp(threes(f16, {})))
+  end)
+end)
+
+describe("an operator without a kernel for a type", function()
+  it("is a NotImplementedError", function()
+    local yes = torch.tensor({ true, false })
+    for _, call in ipairs({
+      function() return yes - yes end,
+      function() return 1 - yes end,
+      function() return -yes end,
+      function() return threes(f32) - true end,
+      function() return torch.bitwise_and(threes(f32), threes(f32)) end,
+      function() return torch.mean(threes(i64)) end,
+      function() return torch.mean(threes(f32), { dtype = i64 }) end,
+      function() return torch.nanmean(threes(i64), { dtype = f32 }) end,
+      function() return torch.norm(threes(i64), { dtype = f32 }) end,
+      function() return torch.cumsum(threes(f32), 0, { dtype = bool }) end,
+      function() return torch.linalg.matrix_norm(threes(f16, { 2, 2 }), 2) end,
+    }) do
+      raises("NotImplementedError", ".", call)
+    end
+  end)
+end)
+
+describe("dtype= of a norm", function()
+  it("may widen the input's type only", function()
+    assert.equal(f64, torch.norm(threes(f16), { dtype = f64 }).dtype)
+    assert.equal(f32, torch.linalg.matrix_norm(threes(bf16, { 2, 2 }), { dtype = f32 }).dtype)
+    for _, pair in ipairs({ { f64, f32 }, { f16, bf16 }, { f32, i64 } }) do
+      local k = { dtype = pair[2] }
+      raises("RuntimeError", "dtype", function() torch.norm(threes(pair[1]), k) end)
+      raises("RuntimeError", "dtype", function() torch.linalg.norm(threes(pair[1]), k) end)
+      raises("RuntimeError", "dtype", function()
+        torch.linalg.matrix_norm(threes(pair[1], { 2, 2 }), k)
+      end)
+    end
+    raises("RuntimeError", "nanmean: dtype is int64", function()
+      torch.nanmean(threes(f32), { dtype = i64 })
+    end)
+  end)
+end)
+
+describe("a sum or product as bool", function()
+  it("asks each element whether it is zero", function()
+    local x = torch.tensor({ 0.5, -0.5, 0.25 })
+    gives(bool, true, x:sum({ dtype = bool }))
+    gives(bool, true, x:prod({ dtype = bool }))
+    gives(bool, true, torch.nansum(torch.tensor({ 0.5, -0.5 }), { dtype = bool }))
+    gives(bool, false, torch.tensor({ 2, 3, 0 }):prod({ dtype = bool }))
+  end)
+end)

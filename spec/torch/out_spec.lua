@@ -1,0 +1,123 @@
+-- out= of functions: which take it, and of which types. Values and error
+-- classes are PyTorch 2.15's.
+local torch = require("torch")
+local helper = require("spec.helper")
+
+local near, raises = helper.near, helper.raises
+local inf = math.huge
+
+local function empty(dtype)
+  return torch.empty({ 0 }, { dtype = dtype })
+end
+
+local function fills(want, dtype, call)
+  local out = empty(dtype)
+  local result = call(out)
+  assert.is_true(rawequal(result, out) or result:data_ptr() == out:data_ptr())
+  assert.equal(dtype, out.dtype)
+  near(out, want)
+end
+
+local f64, f32, f16, i64, u8, bool =
+  torch.float64, torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool
+local x = torch.tensor({ { 1.5, -inf }, { inf, 0 } })
+local y = torch.tensor({ 1.5, 2.5, 3 })
+
+describe("out=", function()
+  it("is taken by what is made of one or several operators", function()
+    fills({ { false, false }, { true, false } }, bool, function(o)
+      return torch.isposinf(x, { out = o })
+    end)
+    fills({ { false, true }, { false, false } }, bool, function(o)
+      return torch.isneginf(x, { out = o })
+    end)
+    fills({ 2.5, 3 }, f32, function(o) return torch.narrow_copy(y, 0, 1, 2, { out = o }) end)
+    fills({ 1.5, 2.5, 3 }, f64, function(o) return torch.conj_physical(y, { out = o }) end)
+    fills({ { 0, 0 }, { 0, 1 }, { 1, 0 } }, i64, function(o)
+      return torch.nonzero(x, { out = o })
+    end)
+    fills({ 2, 1, 0 }, i64, function(o)
+      return torch.argsort(y, { descending = true, out = o })
+    end)
+    fills({ 1, 3 }, f64, function(o)
+      return torch.subtract(torch.tensor({ 2, 4 }), 1, { out = o })
+    end)
+    fills({ 0, 1, 1 }, f32, function(o) return torch.greater(y, 2, { out = o }) end)
+    fills({ 2, 4, 3, 6 }, f32, function(o)
+      return torch.kron(torch.tensor({ 1, 1.5 }), torch.tensor({ 2, 4 }), { out = o })
+    end)
+  end)
+
+  it("of histogram are the counts and the edges", function()
+    local out = { empty(f32), empty(f32) }
+    local counts, edges = torch.histogram(y, 2, { range = { 1, 3 }, out = out })
+    near(out[1], { 1, 2 })
+    near(out[2], { 1, 2, 3 })
+    assert.is_true(rawequal(counts, out[1]) and rawequal(edges, out[2]))
+    raises("RuntimeError", "tensor 1 of out has the dtype torch.float64", function()
+      torch.histogram(y, 2, { out = { empty(f64), empty(f32) } })
+    end)
+  end)
+
+  it("decides the type in which sums and products are made", function()
+    fills(6, i64, function(o) return torch.sum(y, 0, { out = o }) end)
+    fills({ 1, 3, 6 }, i64, function(o) return torch.cumsum(y, 0, { out = o }) end)
+    fills({ 1, 2, 6 }, i64, function(o) return torch.cumprod(y, 0, { out = o }) end)
+    fills(6, i64, function(o) return torch.nansum(y, 0, { out = o }) end)
+    fills(6, i64, function(o) return torch.prod(y, 0, { out = o }) end)
+    fills(true, bool, function(o) return torch.sum(y, 0, { out = o }) end)
+    raises("RuntimeError", "Expected out tensor to have dtype float32, but got float64", function()
+      torch.cumsum(y, 0, { dtype = f32, out = empty(f64) })
+    end)
+  end)
+
+  it("may be wider where PyTorch casts the result", function()
+    fills(3, f64, function(o) return torch.max(y, { out = o }) end)
+    fills({ 0, 1, 1 }, f64, function(o) return torch.floor_divide(y, 2, { out = o }) end)
+    fills({ { 7, 10 }, { 15, 22 } }, f64, function(o)
+      return torch.linalg.matrix_power(torch.tensor({ { 1.0, 2 }, { 3, 4 } }), 2, { out = o })
+    end)
+    fills(2, f32, function(o) return torch.linalg.matrix_rank(torch.eye(2), { out = o }) end)
+    fills(1, u8, function(o) return torch.any(y, { out = o }) end)
+    fills(1.5, f16, function(o) return torch.min(y, { out = o }) end)
+  end)
+
+  it("of another type is refused elsewhere", function()
+    local z = torch.tensor({ 1.0, 2, 3 })
+    raises("RuntimeError", "inner: Expected out tensor to have dtype float32", function()
+      torch.inner(y, z, { out = empty(f64) })
+    end)
+    raises("RuntimeError", "lerp: Expected out tensor", function()
+      torch.lerp(y, z, z, { out = empty(f64) })
+    end)
+    raises("RuntimeError", "isposinf: Expected out tensor to have dtype bool", function()
+      torch.isposinf(y, { out = empty(f32) })
+    end)
+    raises("RuntimeError", "any: Expected out tensor", function()
+      torch.any(y, { out = empty(f32) })
+    end)
+    raises("RuntimeError", "can't be cast", function()
+      torch.std(y, 0, { out = empty(i64) })
+    end)
+    raises("RuntimeError", "can't be cast", function()
+      torch.nn.functional.normalize(y, { dim = 0, out = empty(i64) })
+    end)
+    for _, join in ipairs({ "cat", "stack", "hstack", "vstack", "dstack", "column_stack" }) do
+      raises("TypeError", "can't be cast", function()
+        torch[join]({ y, z }, { out = empty(i64) })
+      end)
+    end
+  end)
+
+  it("is no argument of det, var_mean and functions in torch.special", function()
+    for _, call in ipairs({
+      function() torch.det(torch.eye(2), { out = empty(f32) }) end,
+      function() torch.var_mean(y, { out = { empty(f32), empty(f32) } }) end,
+      function() torch.std(y, true, { out = empty(f32) }) end,
+      function() torch.special.softmax(y, 0, { out = empty(f32) }) end,
+      function() torch.nonzero(y, { as_tuple = true, out = empty(i64) }) end,
+    }) do
+      raises("TypeError", "out", call)
+    end
+  end)
+end)
