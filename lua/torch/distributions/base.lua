@@ -127,7 +127,8 @@ function Distribution:perplexity()
   return self:entropy():exp()
 end
 
-local PROPERTIES = { mean = true, variance = true, mode = true }
+local PROPERTIES = { mean = true, variance = true, mode = true, covariance_matrix = true,
+  precision_matrix = true }
 
 local function property(self, key)
   local cls = getmetatable(self)
@@ -143,8 +144,12 @@ local function property(self, key)
 end
 
 --- The class of a description; see above.
-function M.define(name, body)
-  local cls = Distribution:extend(name)
+---@param name string
+---@param body table
+---@param parent? table a class of another description
+---@return table class
+function M.define(name, body, parent)
+  local cls = (parent or Distribution):extend(name)
   cls.body = body
   cls.__index = property
   local names = table.move(body.params, 1, #body.params, 1, {})
@@ -181,6 +186,87 @@ function M.define(name, body)
     return ("%s(%s)"):format(name, table.concat(parts, ", "))
   end
   return cls
+end
+
+-- ---- what descriptions are made of -----------------------------------------
+
+---@param t torch.Tensor
+---@return {dtype: torch.dtype} the keywords that make another tensor of its type
+function M.kind_of(t)
+  return { dtype = t.dtype }
+end
+
+--- Uniform numbers in (0, 1) of the shape of a draw.
+---@param d torch.distributions.Distribution
+---@param shape integer[] of the sample
+---@param like torch.Tensor whose dtype they have
+---@return torch.Tensor
+function M.uniform(d, shape, like)
+  local tiny = torch().finfo(like.dtype).tiny
+  return torch().rand(M.extended(d, shape), M.kind_of(like)):clamp_min(tiny)
+end
+
+--- Standard normal numbers of the shape of a draw; see uniform.
+---@return torch.Tensor
+function M.numbers(d, shape, like)
+  return torch().randn(M.extended(d, shape), M.kind_of(like))
+end
+
+--- Raises unless the parameter is above 0.
+---@param d torch.distributions.Distribution
+---@param name string the distribution's
+---@param param string
+function M.positive(d, name, param)
+  M.require(d[param]:gt(0), name, param, "GreaterThan(lower_bound=0.0)")
+end
+
+--- Probabilities off 0 and 1 by the type's epsilon.
+---@param p torch.Tensor
+---@return torch.Tensor
+function M.inner(p)
+  local eps = torch().finfo(p.dtype).eps
+  return p:clamp(eps, 1 - eps)
+end
+
+local function log_odds(p)
+  p = M.inner(p)
+  return p:log() - (-p):log1p()
+end
+
+--- Sets probs and logits, of which one is given, of two outcomes; the names in
+--- `more` broadcast with it.
+---@param d torch.distributions.Distribution
+---@param name string the distribution's
+---@param a table<string, torch.Tensor|number> the arguments
+---@param more? string[]
+function M.probs_or_logits(d, name, a, more)
+  errors.check((a.probs == nil) ~= (a.logits == nil), "ValueError",
+    "%s: either `probs` or `logits` must be specified, but not both", name)
+  d.given = a.probs and "probs" or "logits"
+  local values = { [d.given] = a[d.given] }
+  for _, other in ipairs(more or {}) do
+    values[other] = a[other]
+  end
+  M.elementwise(d, values)
+  rawset(d, "probs", rawget(d, "probs") or d.logits:sigmoid())
+  rawset(d, "logits", rawget(d, "logits") or log_odds(d.probs))
+end
+
+--- A check of probabilities, for `check`.
+---@param name string the distribution's
+---@return fun(d: torch.distributions.Distribution)
+function M.check_probs(name)
+  return function(d)
+    M.require(d.probs:ge(0):logical_and(d.probs:le(1)), name, "probs",
+      "Interval(lower_bound=0.0, upper_bound=1.0)")
+  end
+end
+
+--- Whole numbers from 0.
+---@param x torch.Tensor
+---@return torch.Tensor bool
+function M.is_count(x)
+  return x:ge(0):logical_and(x:eq(x:floor()))
 end
 
 --- The usual setup: the parameters broadcast, the batch has their shape.

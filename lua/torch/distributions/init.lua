@@ -1,6 +1,8 @@
---- torch.distributions: Normal, Uniform, Bernoulli, Exponential, Categorical,
---- Laplace, LogNormal, Gumbel, Cauchy, Geometric, Independent, kl_divergence.
---- They draw from torch's random numbers, compiled too.
+--- torch.distributions: those of a place and a scale, of intervals, classes and
+--- Independent here; those of positive numbers (positive.lua), counts
+--- (counts.lua), vectors (vectors.lua) and the divergences (kl.lua) beside. They
+--- draw from torch's random numbers, compiled too.
+--- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
 local check = require("lupine.check")
 local core = require("lupine.core")
@@ -15,23 +17,8 @@ local function torch()
   return require("torch")
 end
 
-local function positive(d, name, param)
-  base.require(d[param]:gt(0), name, param, "GreaterThan(lower_bound=0.0)")
-end
-
-local function kind_of(t)
-  return { dtype = t.dtype }
-end
-
--- Uniform numbers in (0, 1) of the shape of a draw.
-local function uniform(d, shape, like)
-  local tiny = torch().finfo(like.dtype).tiny
-  return torch().rand(base.extended(d, shape), kind_of(like)):clamp_min(tiny)
-end
-
-local function numbers(d, shape, like)
-  return torch().randn(base.extended(d, shape), kind_of(like))
-end
+local kind_of, uniform, numbers, positive = base.kind_of, base.uniform, base.numbers, base.positive
+local inner, check_probs = base.inner, base.check_probs
 
 -- ---- of a place and a scale ------------------------------------------------
 
@@ -175,42 +162,15 @@ M.Exponential = base.define("Exponential", {
 
 -- ---- of counts and classes -------------------------------------------------
 
--- Setup of one of probs and logits; the other follows from it.
-local function one_of(name, to_logits, to_probs)
+local function two_outcomes(name)
   return function(d, a)
-    errors.check((a.probs == nil) ~= (a.logits == nil), "ValueError",
-      "%s: either `probs` or `logits` must be specified, but not both", name)
-    d.given = a.probs and "probs" or "logits"
-    base.elementwise(d, { [d.given] = a[d.given] })
-    rawset(d, "probs", rawget(d, "probs") or to_probs(d.logits))
-    rawset(d, "logits", rawget(d, "logits") or to_logits(d.probs))
-  end
-end
-
-local function inner(p)
-  local eps = torch().finfo(p.dtype).eps
-  return p:clamp(eps, 1 - eps)
-end
-
-local function log_odds(p)
-  p = inner(p)
-  return p:log() - (-p):log1p()
-end
-
-local function sigmoid(x)
-  return x:sigmoid()
-end
-
-local function check_probs(name)
-  return function(d)
-    base.require(d.probs:ge(0):logical_and(d.probs:le(1)), name, "probs",
-      "Interval(lower_bound=0.0, upper_bound=1.0)")
+    base.probs_or_logits(d, name, a)
   end
 end
 
 M.Bernoulli = base.define("Bernoulli", {
   params = { "probs", "logits" },
-  setup = one_of("Bernoulli", log_odds, sigmoid),
+  setup = two_outcomes("Bernoulli"),
   support = function(_, x) return x:eq(0):logical_or(x:eq(1)) end,
   check = check_probs("Bernoulli"),
   mean = function(d) return d.probs end,
@@ -232,8 +192,8 @@ M.Bernoulli = base.define("Bernoulli", {
 
 M.Geometric = base.define("Geometric", {
   params = { "probs", "logits" },
-  setup = one_of("Geometric", log_odds, sigmoid),
-  support = function(_, x) return x:ge(0):logical_and(x:eq(x:floor())) end,
+  setup = two_outcomes("Geometric"),
+  support = function(_, x) return base.is_count(x) end,
   check = check_probs("Geometric"),
   mean = function(d) return 1 / d.probs - 1 end,
   mode = function(d) return torch().zeros_like(d.probs) end,
@@ -344,62 +304,11 @@ function Independent:rsample(shape) return self.base_dist:rsample(shape) end
 function Independent:log_prob(x) return self:_sum(self.base_dist:log_prob(x)) end
 function Independent:entropy() return self:_sum(self.base_dist:entropy()) end
 
--- ---- divergence ------------------------------------------------------------
-
-local function bernoulli_kl(p, q)
-  local a = torch().special.xlogy(p.probs, p.probs / q.probs)
-  return a + torch().special.xlogy(1 - p.probs, (1 - p.probs) / (1 - q.probs))
+for _, file in ipairs({ "positive", "counts", "vectors" }) do
+  require("torch.distributions." .. file)(M)
 end
 
-local DIVERGENCES = {
-  Normal = function(p, q)
-    local ratio = (p.scale / q.scale):pow(2)
-    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale):pow(2) - 1 - ratio:log())
-  end,
-  Laplace = function(p, q)
-    local ratio, far = p.scale / q.scale, (p.loc - q.loc):abs()
-    return -ratio:log() + far / q.scale + ratio * (-far / p.scale):exp() - 1
-  end,
-  Exponential = function(p, q)
-    local ratio = q.rate / p.rate
-    return ratio - 1 - ratio:log()
-  end,
-  Uniform = function(p, q)
-    local out = ((q.high - q.low) / (p.high - p.low)):log()
-    local outside = q.low:gt(p.low):logical_or(q.high:lt(p.high))
-    return torch().where(outside, math.huge, out)
-  end,
-  Bernoulli = bernoulli_kl,
-  Categorical = function(p, q)
-    return (p.probs * (p.logits - q.logits)):sum(-1)
-  end,
-  Geometric = function(p, q)
-    return -p:entropy() - (-q.probs):log1p() / p.probs - q.logits
-  end,
-  Gumbel = function(p, q)
-    local a, b = p.scale / q.scale, q.loc / q.scale
-    local c = p.loc / q.scale
-    return -a:log() - b + c + a * EULER + (b + (1 + a):lgamma() - c):exp() - (1 + EULER)
-  end,
-}
-DIVERGENCES.LogNormal = DIVERGENCES.Normal
-
---- The Kullback-Leibler divergence of p from q, two of one kind.
---- error: NotImplementedError for kinds without a formula
-function M.kl_divergence(p, q)
-  if Independent:is(p) and Independent:is(q)
-    and p.reinterpreted_batch_ndims == q.reinterpreted_batch_ndims then
-    return p:_sum(M.kl_divergence(p.base_dist, q.base_dist))
-  end
-  for _, d in ipairs({ p, q }) do
-    errors.check(base.Distribution:is(d), "TypeError",
-      "kl_divergence: expected distributions, got %s", check.describe(d))
-  end
-  local name = getmetatable(p).__name
-  local f = name == getmetatable(q).__name and DIVERGENCES[name]
-  errors.check(f, "NotImplementedError", "kl_divergence: no formula for %s and %s", name,
-    getmetatable(q).__name)
-  return f(p, q)
-end
+local kl = require("torch.distributions.kl")(M)
+M.kl_divergence, M.register_kl = kl.kl_divergence, kl.register_kl
 
 return M

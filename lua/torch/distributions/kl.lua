@@ -1,0 +1,246 @@
+--- torch.distributions.kl_divergence and register_kl: formulas by pairs of
+--- classes; a class without one takes its base's.
+--- Source: PyTorch documentation, torch.distributions.kl; each is the mean of
+--- log p - log q under p.
+local base = require("torch.distributions.base")
+local check = require("lupine.check")
+local class = require("lupine.class")
+local errors = require("torch.errors")
+
+local EULER = 0.57721566490153286060
+local LOG_2_PI = math.log(2 * math.pi)
+
+local function torch()
+  return require("torch")
+end
+
+local function where(condition, a, b)
+  return torch().where(condition, a, b)
+end
+
+local function infinite(p, q)
+  local shape = torch().broadcast_shapes(p.batch_shape, q.batch_shape)
+  return torch().full(shape, math.huge)
+end
+
+local function normal_kl(p, q)
+  local ratio = (p.scale / q.scale):pow(2)
+  local far = p.loc and ((p.loc - q.loc) / q.scale):pow(2) or 0
+  return 0.5 * (ratio + far - 1 - ratio:log())
+end
+
+local function classes_kl(p, q)
+  local t = p.probs * (p.logits - q.logits)
+  t = where(q.probs:eq(0), math.huge, t)
+  return where(p.probs:eq(0), 0.0, t):sum(-1)
+end
+
+local SAME = {
+  Normal = normal_kl, HalfNormal = normal_kl, LogNormal = normal_kl,
+  Categorical = classes_kl, OneHotCategorical = classes_kl,
+  Laplace = function(p, q)
+    local ratio, far = p.scale / q.scale, (p.loc - q.loc):abs()
+    return -ratio:log() + far / q.scale + ratio * (-far / p.scale):exp() - 1
+  end,
+  Cauchy = function(p, q)
+    return ((p.scale + q.scale):pow(2) + (p.loc - q.loc):pow(2)):log()
+      - (4 * p.scale * q.scale):log()
+  end,
+  Gumbel = function(p, q)
+    local a, b = p.scale / q.scale, q.loc / q.scale
+    local c = p.loc / q.scale
+    return -a:log() - b + c + a * EULER + (b + (1 + a):lgamma() - c):exp() - (1 + EULER)
+  end,
+  Exponential = function(p, q)
+    local ratio = q.rate / p.rate
+    return ratio - 1 - ratio:log()
+  end,
+  Gamma = function(p, q)
+    local a, b = p.concentration, q.concentration
+    return b * (p.rate / q.rate):log() + b:lgamma() - a:lgamma() + (a - b) * a:digamma()
+      + (q.rate - p.rate) * (a / p.rate)
+  end,
+  Beta = function(p, q)
+    local p1, p0, q1, q0 = p.concentration1, p.concentration0, q.concentration1, q.concentration0
+    return q1:lgamma() + q0:lgamma() + (p1 + p0):lgamma() - p1:lgamma() - p0:lgamma()
+      - (q1 + q0):lgamma() + (p1 - q1) * p1:digamma() + (p0 - q0) * p0:digamma()
+      + (q1 + q0 - p1 - p0) * (p1 + p0):digamma()
+  end,
+  Dirichlet = function(p, q)
+    local a, b = p.concentration, q.concentration
+    local sum = a:sum(-1)
+    return sum:lgamma() - b:sum(-1):lgamma() - (a:lgamma() - b:lgamma()):sum(-1)
+      + ((a - b) * (a:digamma() - sum:digamma():unsqueeze(-1))):sum(-1)
+  end,
+  Pareto = function(p, q)
+    local ratio = q.alpha / p.alpha
+    local kl = q.alpha * (p.scale / q.scale):log() - ratio:log() + ratio - 1
+    return where(p.scale:lt(q.scale), math.huge, kl)
+  end,
+  Uniform = function(p, q)
+    local kl = ((q.high - q.low) / (p.high - p.low)):log()
+    return where(q.low:gt(p.low):logical_or(q.high:lt(p.high)), math.huge, kl)
+  end,
+  Bernoulli = function(p, q)
+    local a = torch().special.xlogy(p.probs, p.probs / q.probs)
+    return a + torch().special.xlogy(1 - p.probs, (1 - p.probs) / (1 - q.probs))
+  end,
+  Geometric = function(p, q)
+    return -p:entropy() - (-q.probs):log1p() / p.probs - q.logits
+  end,
+  Binomial = function(p, q)
+    errors.check(base.all(p.total_count:ge(q.total_count)), "NotImplementedError",
+      "kl_divergence: Binomial: the total count of q may not be greater than that of p")
+    local kl = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs):log1p()
+      - (-q.probs):log1p())
+    return where(p.total_count:gt(q.total_count), math.huge, kl)
+  end,
+  Poisson = function(p, q)
+    return p.rate * (p.rate:log() - q.rate:log()) - (p.rate - q.rate)
+  end,
+  MultivariateNormal = function(p, q) return p._divergence(p, q) end,
+}
+
+-- log q is a polynomial in x: by the moments of p.
+local function to_normal(p, q)
+  local v = q.scale:pow(2)
+  return -p:entropy() + 0.5 * (LOG_2_PI + v:log())
+    + 0.5 * (p.variance + (p.mean - q.loc):pow(2)) / v
+end
+
+local function to_exponential(p, q)
+  return -p:entropy() - q.rate:log() + q.rate * p.mean
+end
+
+local OTHER = {
+  Exponential = {
+    Normal = to_normal,
+    Gamma = function(p, q)
+      local ratio, a = q.rate / p.rate, q.concentration
+      return -a * ratio:log() + ratio + a:lgamma() + a * EULER - (1 + EULER)
+    end,
+    Gumbel = function(p, q)
+      local product, far = p.rate * q.scale, q.loc / q.scale
+      return product:log() - 1 + ((far:exp() * product) / (product + 1) - far) + 1 / product
+    end,
+    Beta = infinite, Pareto = infinite, Uniform = infinite,
+  },
+  Gamma = {
+    Normal = to_normal, Exponential = to_exponential,
+    Beta = infinite, Pareto = infinite, Uniform = infinite,
+  },
+  Beta = { Normal = to_normal, Exponential = to_exponential, Pareto = infinite },
+  Gumbel = {
+    Normal = to_normal,
+    Beta = infinite, Exponential = infinite, Gamma = infinite, Pareto = infinite,
+    Uniform = infinite,
+  },
+  Laplace = {
+    Normal = to_normal,
+    Beta = infinite, Exponential = infinite, Gamma = infinite, Pareto = infinite,
+    Uniform = infinite,
+  },
+  Normal = {
+    Laplace = function(p, q)
+      local far = p.loc - q.loc
+      local z = far / p.scale
+      local mean = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z:pow(2)):exp()
+        + far * (z * math.sqrt(0.5)):erf()
+      return -(p.scale / q.scale):log() + mean / q.scale - 0.5 * (1 + math.log(0.5 * math.pi))
+    end,
+    Gumbel = function(p, q)
+      local v, far = (p.scale / q.scale):pow(2), (p.loc - q.loc) / q.scale
+      return -0.5 * v:log() + far + (-far + 0.5 * v):exp() - 0.5 * (1 + LOG_2_PI)
+    end,
+    Beta = infinite, Exponential = infinite, Gamma = infinite, Pareto = infinite,
+    Uniform = infinite,
+  },
+  Uniform = {
+    Normal = to_normal,
+    Exponential = function(p, q)
+      return where(p.low:lt(0), math.huge, to_exponential(p, q))
+    end,
+  },
+  Bernoulli = {
+    Poisson = function(p, q) return -p:entropy() - (p.probs * q.rate:log() - q.rate) end,
+  },
+  Poisson = { Bernoulli = infinite, Binomial = infinite },
+}
+
+-- class of p -> class of q -> function(p, q)
+local registry = {}
+
+local function register(P, Q, f)
+  registry[P] = registry[P] or {}
+  registry[P][Q] = f
+end
+
+local function formula(p, q)
+  local P = class.of(p)
+  while P do
+    local Q = registry[P] and class.of(q)
+    while Q do
+      if registry[P][Q] then
+        return registry[P][Q]
+      end
+      Q = rawget(Q, "__base")
+    end
+    P = rawget(P, "__base")
+  end
+  return nil
+end
+
+return function(D)
+  local M = {}
+  for name, f in pairs(SAME) do
+    register(D[name], D[name], f)
+  end
+  for name, others in pairs(OTHER) do
+    for other, f in pairs(others) do
+      register(D[name], D[other], f)
+    end
+  end
+
+  --- The Kullback-Leibler divergence of p from q, two distributions: the mean of
+  --- log p - log q under p.
+  --- error: NotImplementedError for a pair without a formula
+  --- Source: PyTorch documentation, torch.distributions.kl
+  ---@param p torch.distributions.Distribution
+  ---@param q torch.distributions.Distribution
+  ---@return torch.Tensor of the batches' common shape
+  function M.kl_divergence(p, q)
+    for _, d in ipairs({ p, q }) do
+      errors.check(base.Distribution:is(d), "TypeError",
+        "kl_divergence: expected distributions, got %s", check.describe(d))
+    end
+    if D.Independent:is(p) and D.Independent:is(q)
+      and p.reinterpreted_batch_ndims == q.reinterpreted_batch_ndims then
+      return p:_sum(M.kl_divergence(p.base_dist, q.base_dist))
+    end
+    local f = formula(p, q)
+    errors.check(f, "NotImplementedError", "kl_divergence: no formula for %s and %s",
+      getmetatable(p).__name, getmetatable(q).__name)
+    return f(p, q)
+  end
+
+  --- Registers a formula: register_kl(P, Q)(function(p, q) … end). One of a
+  --- class serves the classes that extend it.
+  --- Source: PyTorch documentation, torch.distributions.kl.register_kl
+  ---@param P table a class of distributions
+  ---@param Q table
+  ---@return fun(f: fun(p, q): torch.Tensor): fun(p, q): torch.Tensor
+  function M.register_kl(P, Q)
+    for _, cls in ipairs({ P, Q }) do
+      errors.check(class.is_class(cls), "TypeError",
+        "register_kl: expected a class of distributions, got %s", check.describe(cls))
+    end
+    return function(f)
+      errors.check(type(f) == "function", "TypeError", "register_kl: expected a function, got %s",
+        check.describe(f))
+      register(P, Q, f)
+      return f
+    end
+  end
+
+  return M
+end
