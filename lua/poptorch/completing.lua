@@ -84,12 +84,16 @@ local function whole_of(optimizer)
   return of
 end
 
+local function shown(value)
+  return type(value) == "table" and text.repr(value) or tostring(value)
+end
+
 local function check_constants(constants, of, where)
   for name, value in pairs(constants) do
     errors.check(same(value[1], of[name]), "Error",
       "%s%s is constant: it was compiled in as %s and cannot become %s; mark it as "
       .. "variable (variable_attrs:markAsVariable) before compiling", where, name,
-      tostring(value[1]), tostring(of[name]))
+      shown(value[1]), shown(of[name]))
   end
 end
 

@@ -135,6 +135,32 @@ describe("torch.nn", function()
 end)
 
 describe("functions of layers", function()
+  it("leave the padding out of a bag, when compiled too", function() -- PyTorch's values
+    local ids, offsets = torch.tensor({ 0, 1, 2, 1, 1 }), torch.tensor({ 0, 2, 3 })
+    local weights = torch.tensor({ { 1.0, 2 }, { 3, 4 }, { 5, 6 } })
+    local Bag = nn.Module:extend("Bag")
+    function Bag:init(mode)
+      self.bag = nn.EmbeddingBag(3, 2, { mode = mode, padding_idx = 1 })
+      self.bag.weight.data = torch.tensor({ { 1.0, 2 }, { 3, 4 }, { 0.5, -1 } })
+    end
+    function Bag:forward(i, o)
+      return self.bag(i, o)
+    end
+    for _, mode in ipairs({ "sum", "mean", "max" }) do
+      local net = Bag(mode)
+      local out = net(ids, offsets)
+      helper.near(out, { { 1, 2 }, { 0.5, -1 }, { 0, 0 } })
+      out:backward(weights)
+      helper.near(net.bag.weight.grad, { { 1, 2 }, { 0, 0 }, { 3, 4 } })
+      helper.near(require("poptorch").inferenceModel(net)(ids, offsets),
+        { { 1, 2 }, { 0.5, -1 }, { 0, 0 } })
+    end
+    local rows = torch.tensor({ { 1.0, 2 }, { 3, 4 }, { 0.5, -1 } })
+    nn.functional.embedding_bag(ids, rows, offsets,
+      { mode = "sum", padding_idx = 1, max_norm = 1.0 })
+    helper.near(rows, { { 0.4472, 0.8944 }, { 0.6, 0.8 }, { 0.4472, -0.8944 } }, { 1e-4, 0 })
+  end)
+
   it("take embedding_bag's old order of arguments", function()
     local level = torch.tensor({ { 0, 1 }, { 2, 3 } })
     local weight = torch.arange(8.0):reshape(4, 2)

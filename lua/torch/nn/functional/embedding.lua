@@ -98,23 +98,22 @@ return function(F)
       local flat, n_bags = input:reshape({ -1 }), offsets:size(0)
       offsets = offsets:to(torch.int64)
       local bag = bag_of(offsets, flat:numel())
-      if padding_idx then
+      local bins = n_bags
+      if padding_idx then -- those rows go to one more bag, which is dropped
         padding_idx = padding_idx % weight:size(0)
-        local keep = flat:ne(padding_idx)
-        flat, bag = flat:masked_select(keep), bag:masked_select(keep)
-        per_sample = per_sample and per_sample:masked_select(keep)
+        bag, bins = bag:masked_fill(flat:eq(padding_idx), n_bags), n_bags + 1
       end
       local x = M.embedding(flat, weight, padding_idx, max_norm, norm_type, by_frequency, sparse)
       if per_sample then
         x = x * per_sample:unsqueeze(1)
       end
-      local out = reduce(x, bag, n_bags, mode)
+      local out = reduce(x, bag, bins, mode)
       if mode == "mean" then
         local ones = torch.ones({ flat:numel() }, { dtype = out.dtype })
-        local count = torch.zeros({ n_bags }, { dtype = out.dtype }):index_add(0, bag, ones)
+        local count = torch.zeros({ bins }, { dtype = out.dtype }):index_add(0, bag, ones)
         out = out / count:clamp_min(1):unsqueeze(1)
       end
-      return out
+      return padding_idx and out:narrow(0, 0, n_bags) or out
     end)
 
   return M
