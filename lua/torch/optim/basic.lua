@@ -60,7 +60,10 @@ end
 local ADAM = "(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=%s, amsgrad=False, %s)"
 
 M.Adam = define("Adam" .. ADAM:format("0", "foreach=None, maximize=False, capturable=False, "
-  .. "differentiable=False, fused=None, decoupled_weight_decay=False"), { rule = adam, strict = true })
+  .. "differentiable=False, fused=None, decoupled_weight_decay=False"), {
+    rule = adam,
+    strict = true,
+  })
 
 M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
   .. "capturable=False, differentiable=False, fused=None"), {

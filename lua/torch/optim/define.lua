@@ -48,8 +48,8 @@ local function check_tensors(name, group, strict)
   errors.check(given == 0 or given == #betas, "ValueError",
     "%s: betas must be either both floats or both Tensors", name)
   errors.check(not strict or not group.foreach or group.capturable
-    or given == 0 and type(lr) == "number", "ValueError", "%s: lr or betas as Tensors are not supported for capturable=False and "
-    .. "foreach=True", name)
+    or given == 0 and type(lr) == "number", "ValueError",
+    "%s: lr or betas as Tensors are not supported for capturable=False and foreach=True", name)
 end
 
 -- Of the constructor's arguments, not of a group's.

@@ -14,9 +14,9 @@ local check = require("lupine.check")
 local class = require("lupine.class")
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
 local text = require("torch.nn.text")
-local warn = require("lupine.warn")
 
 ---@class torch.optim.Optimizer
 ---@field param_groups table[] each {params = {…}, lr = …, …}
@@ -27,6 +27,7 @@ local Optimizer = class.new("Optimizer")
 function Optimizer.new(cls, ...)
   local self = setmetatable({
     param_groups = {}, state = {}, defaults = {}, _names = {}, _pre_hooks = {}, _post_hooks = {},
+    _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
   }, cls)
   self:init(...)
   return self
@@ -34,83 +35,10 @@ end
 
 -- ---- groups ----------------------------------------------------------------
 
-local function list_of(params, where)
-  if core.is_tensor(params) then
-    return { params }
-  end
-  local out = {}
-  if type(params) == "function" then -- an iterator; of name, value too
-    for a, b in params do
-      out[#out + 1] = b == nil and a or b
-    end
-    return out
-  end
-  errors.check(type(params) == "table", "TypeError",
-    "%s: expected a list or an iterator of Tensors, got %s", where, check.describe(params))
-  errors.check(not class.of(params) or core.is_tensor(params[1]), "TypeError",
-    "%s: expected a list or an iterator of Tensors, got %s; did you mean its parameters()?",
-    where, check.describe(params))
-  for i, p in ipairs(check.dense(params, where)) do
-    out[i] = p
-  end
-  return out
-end
-
-local function check_params(self, params)
-  local taken, here = {}, {}
-  for _, group in ipairs(self.param_groups) do
-    for _, p in ipairs(group.params) do
-      taken[p] = true
-    end
-  end
-  for _, p in ipairs(params) do
-    errors.check(core.is_tensor(p), "TypeError", "optimizer can only optimize Tensors, but one of "
-      .. "the params is %s", check.describe(p))
-    errors.check(p.is_leaf, "ValueError", "can't optimize a non-leaf Tensor")
-    errors.check(not taken[p], "ValueError",
-      "some parameters appear in more than one parameter group")
-    if here[p] then
-      warn("optimizer contains a parameter group with duplicate parameters; a step updates such a "
-        .. "one as often as it is there")
-    end
-    here[p] = true
-  end
-end
-
--- A new name in a group that is near an option's is a slip; others are notes.
-local function guard(self)
-  local name = getmetatable(self).__name
-  return {
-    __name = "param_group",
-    __newindex = function(group, key, value)
-      local near = check.nearest(key, self:_option_names())
-      errors.check(near == "" or key == "initial_lr", "AttributeError",
-        "%s: a parameter group has no option '%s'%s", name, tostring(key), near)
-      rawset(group, key, value)
-    end,
-  }
-end
-
 --- Adds {params = {…}, lr = …}; what it leaves out has the defaults.
 ---@param group table
 function Optimizer:add_param_group(group)
-  errors.check(type(group) == "table" and group.params ~= nil, "TypeError",
-    "param group must be a table with params, got %s", check.describe(group))
-  local new = {}
-  for name, value in pairs(self.defaults) do
-    new[name] = type(value) == "table" and { table.unpack(value) } or value
-  end
-  for name, value in pairs(group) do
-    errors.check(name == "params" or self._names[name] or self.defaults[name] ~= nil
-      or name == "initial_lr" or name == "name", "ValueError",
-      "%s: a parameter group has no option '%s'%s", getmetatable(self).__name, tostring(name),
-      check.nearest(name, self:_option_names()))
-    new[name] = value
-  end
-  new.params = list_of(group.params, "params")
-  check_params(self, new.params)
-  self:check_group(new)
-  self.param_groups[#self.param_groups + 1] = setmetatable(new, guard(self))
+  self.param_groups[#self.param_groups + 1] = groups.complete(self, group)
 end
 
 --- Raises for values that a group must not have; classes override it.
@@ -139,14 +67,14 @@ function Optimizer:init(params, defaults)
   for name, value in pairs(defaults or {}) do
     self.defaults[name] = value
   end
-  local list = list_of(params, "params")
+  local list, names = groups.list_of(params, "params")
   errors.check(#list > 0, "ValueError", "optimizer got an empty parameter list")
   if type(list[1]) == "table" then
     for _, group in ipairs(list) do
       self:add_param_group(group)
     end
   else
-    self:add_param_group({ params = list })
+    self:add_param_group({ params = list, param_names = names })
   end
 end
 
@@ -306,11 +234,14 @@ function Optimizer.__tostring(self)
   local lines = { getmetatable(self).__name .. " (" }
   for i, group in ipairs(self.param_groups) do
     lines[#lines + 1] = ("Parameter Group %d"):format(i - 1)
-    local names = self:_option_names()
-    if group.initial_lr then
-      names[#names + 1] = "initial_lr"
-      table.sort(names)
+    local names, known = self:_option_names(), { params = true }
+    for _, name in ipairs(names) do
+      known[name] = true
     end
+    for name in pairs(group) do
+      names[#names + 1] = not known[name] and name or nil
+    end
+    table.sort(names)
     for _, name in ipairs(names) do
       local value = group[name]
       lines[#lines + 1] = ("    %s: %s"):format(name,

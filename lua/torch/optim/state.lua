@@ -3,6 +3,8 @@
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
+local groups = require("torch.optim.groups")
+local hooks = require("torch.nn.hooks")
 
 local M = {}
 
@@ -33,9 +35,18 @@ local function numbers_of(self)
   return numbers
 end
 
+-- A dictionary after the hooks of a kind, each of which may give another one.
+local function through(self, kind, dict)
+  for _, entry in ipairs({ table.unpack(self._state_hooks[kind]) }) do
+    dict = entry.fn(self, dict) or dict
+  end
+  return dict
+end
+
 --- {state = {[0] = {exp_avg = tensor, …}, …}, param_groups = {{lr = …, params
 --- = {0, 1, …}}, …}}. The tensors are the optimizer's own.
 function M:state_dict()
+  hooks.run(self._state_hooks.save, self)
   local out = { state = {}, param_groups = {} }
   local numbers = numbers_of(self)
   for g, group in ipairs(self.param_groups) do
@@ -56,7 +67,7 @@ function M:state_dict()
     end
     out.param_groups[g] = packed
   end
-  return out
+  return through(self, "saved", out)
 end
 
 local function copy_state(param, name, value)
@@ -85,8 +96,8 @@ local function check_options(self, group, g)
     missing = lacks and (not missing or name < missing) and name or missing
   end
   for name in pairs(group) do
-    local own = self.defaults[name] ~= nil or self._names[name] or name == "params"
-      or name == "initial_lr" or self.param_groups[g][name] ~= nil
+    local own = self.defaults[name] ~= nil or self._names[name] or groups.NOTES[name]
+      or self.param_groups[g][name] ~= nil
     foreign = not own and name or foreign
   end
   errors.check(not missing or not foreign, "ValueError",
@@ -117,11 +128,11 @@ local function check_states(self, own, group, states)
   end
 end
 
-local function check_groups(self, groups, states)
-  errors.check(#groups == #self.param_groups, "ValueError",
+local function check_groups(self, given, states)
+  errors.check(#given == #self.param_groups, "ValueError",
     "loaded state dict has a different number of parameter groups: %d, this optimizer has %d",
-    #groups, #self.param_groups)
-  for g, group in ipairs(groups) do
+    #given, #self.param_groups)
+  for g, group in ipairs(given) do
     errors.check(#group.params == #self.param_groups[g].params, "ValueError",
       "loaded state dict contains a parameter group that doesn't match the size of optimizer's "
       .. "group: group %d has %d parameters, this optimizer's %d", g, #group.params,
@@ -138,6 +149,7 @@ function M:load_state_dict(dict)
   errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
     and type(dict.state) == "table", "TypeError",
     "load_state_dict: expected {state = …, param_groups = …}, got %s", check.describe(dict))
+  dict = through(self, "load", dict)
   check_groups(self, dict.param_groups, dict.state)
   local params, by_number, at = each_param(self), {}, 0
   for g, group in ipairs(dict.param_groups) do
@@ -165,6 +177,18 @@ function M:load_state_dict(dict)
     end
   end
   self:_push_loaded()
+  hooks.run(self._state_hooks.loaded, self)
+end
+
+-- register_…_hook(hook, prepend): hook(optimizer) before state_dict and after
+-- load_state_dict; hook(optimizer, dict), which may return another one, after
+-- state_dict and before load_state_dict.
+for name, kind in pairs({ state_dict_pre = "save", state_dict_post = "saved",
+  load_state_dict_pre = "load", load_state_dict_post = "loaded" }) do
+  M["register_" .. name .. "_hook"] = function(self, ...)
+    local a = check.arguments("register_" .. name .. "_hook", { "hook", "prepend" }, nil, ...)
+    return hooks.add(self._state_hooks[kind], a[1], a[2])
+  end
 end
 
 -- A model on a device that is trained by this optimizer takes the values over.

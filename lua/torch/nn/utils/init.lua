@@ -39,16 +39,24 @@ local function gradients(parameters)
   return out
 end
 
-local function total_norm(list, norm_type)
+-- norm_type may be text, "inf" or "2", as for Python's float().
+local function total_norm(list, norm_type, error_if_nonfinite)
   local torch = require("torch")
-  if #list == 0 then
-    return torch.tensor(0.0)
-  end
+  local order = norm_type == "inf" and math.huge or tonumber(norm_type)
+  errors.check(order, "ValueError", "norm_type: a number or 'inf' is needed, got %s",
+    check.describe(norm_type))
   local norms = {}
   for i, t in ipairs(list) do
-    norms[i] = t:detach():norm(norm_type)
+    norms[i] = t:detach():norm(order)
   end
-  return torch.stack(norms):norm(norm_type)
+  local norm = #norms > 0 and torch.stack(norms):norm(order) or torch.tensor(0.0)
+  if error_if_nonfinite then
+    errors.check(norm:isfinite():item(), "RuntimeError",
+      "The total norm of order %s for gradients from `parameters` is non-finite, so it cannot be "
+      .. "clipped. To disable this error and scale the gradients by the non-finite norm anyway, "
+      .. "set `error_if_nonfinite=False`", tostring(norm_type))
+  end
+  return norm
 end
 
 local function scale(list, max_norm, norm)
@@ -70,8 +78,8 @@ end
 
 --- Norm of all tensors as one vector.
 define("get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None)",
-  function(tensors, norm_type)
-    return total_norm(list_of(tensors), norm_type)
+  function(tensors, norm_type, error_if_nonfinite)
+    return total_norm(list_of(tensors), norm_type, error_if_nonfinite)
   end)
 
 --- Scales the gradients so that their norm, as one vector, is at most
@@ -79,14 +87,7 @@ define("get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach
 define("clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, "
   .. "foreach=None)", function(parameters, max_norm, norm_type, error_if_nonfinite)
   local list = gradients(parameters)
-  local norm = total_norm(list, norm_type)
-  if error_if_nonfinite then
-    local v = norm:item()
-    errors.check(v == v and v ~= math.huge, "RuntimeError",
-      "The total norm of order %s for gradients from `parameters` is non-finite, so it cannot be "
-      .. "clipped. To disable this error and scale the gradients by the non-finite norm anyway, "
-      .. "set `error_if_nonfinite=False`", tostring(norm_type))
-  end
+  local norm = total_norm(list, norm_type, error_if_nonfinite)
   scale(list, max_norm, norm)
   return norm
 end)
