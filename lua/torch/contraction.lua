@@ -59,19 +59,15 @@ local function pair_of_lists(dims)
     and type(dims[2]) == "table"
 end
 
--- Contracts over lists, with the keywords beside dims, if any.
+-- Contracts over lists, with the keywords beside dims.
 local function over_lists(a, b, of_a, of_b, given)
-  local out
+  local keywords = { dims_self = of_a, dims_other = of_b }
   for key, value in pairs(type(given) == "table" and given or {}) do
     if key ~= "dims" then
-      out = out or {}
-      out[key] = value
+      keywords[key] = value
     end
   end
-  if out then
-    return internal.tensordot_lists(a, b, of_a, of_b, out)
-  end
-  return internal.tensordot_lists(a, b, of_a, of_b)
+  return internal.tensordot_lists(a, b, keywords)
 end
 
 function M.tensordot(a, b, dims, ...)

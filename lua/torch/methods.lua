@@ -6,13 +6,13 @@
 --- tensors.
 local check = require("lupine.check")
 local core = require("lupine.core")
-local define = require("torch.define").fn
+local calls = require("torch.define")
 local errors = require("torch.errors")
 
 local M = {}
 local op = core.forms.functions
 local methods = core.methods
-local tensor = require("torch.define").tensor
+local define, tensor = calls.fn, calls.tensor
 
 -- ---- facts -------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
+local weights = require("spec.support.weights")
 
 -- A table that is read as it is, a Linear that is read as a packed copy, a
 -- convolution whose weights lie in another layout; each larger than 64 KB.
@@ -28,18 +29,8 @@ local function made()
   return net, poptorch.inferenceModel(net), ids()
 end
 
-local function copies(net)
-  local out = {}
-  for name, p in net:named_parameters() do
-    out[name] = p:detach():clone()
-  end
-  return out
-end
-
 local function same(net, kept)
-  for name, p in net:named_parameters() do
-    assert.is_true(torch.equal(p, kept[name]), name)
-  end
+  assert.equal(nil, weights.difference(weights.copies(net), kept))
 end
 
 local function change(net)
@@ -52,7 +43,7 @@ end
 describe("weights that an inference model and its module have once", function()
   it("are the module's, bit by bit, whenever they are read", function()
     local net, model, x = made()
-    local kept = copies(net)
+    local kept = weights.copies(net)
     local y = model(x)
     same(net, kept)
     assert.is_true(torch.equal(y, model(x)))
@@ -76,7 +67,7 @@ describe("weights that an inference model and its module have once", function()
 
   it("are set back by copyWeightsToHost", function()
     local net, model, x = made()
-    local kept = copies(net)
+    local kept = weights.copies(net)
     model(x)
     model:copyWeightsToHost()
     same(net, kept)
@@ -87,7 +78,7 @@ describe("weights that an inference model and its module have once", function()
 
   it("outlive the model", function()
     local net, model, x = made()
-    local kept = copies(net)
+    local kept = weights.copies(net)
     model(x)
     model:destroy()
     same(net, kept)
@@ -99,7 +90,7 @@ describe("weights that an inference model and its module have once", function()
 
   it("are each model's own where several use the module", function()
     local net, first, x = made()
-    local kept = copies(net)
+    local kept = weights.copies(net)
     local second = poptorch.inferenceModel(net)
     local y = first(x)
     assert.is_true(torch.equal(y, second(x)))

@@ -16,6 +16,19 @@ function M.numbers(shape, seed)
   return torch.tensor(t, { dtype = torch.float64 }):reshape(shape)
 end
 
+--- Distinct numbers inside (low, high), out of order.
+function M.spread(shape, low, high)
+  local n, t = 1, {}
+  for _, s in ipairs(shape) do
+    n = n * s
+  end
+  for i = 1, n do
+    -- multiples of the golden section fill an interval evenly
+    t[i] = low + (high - low) * (0.05 + 0.9 * ((i * 0.6180339887498949 + low * 0.1) % 1))
+  end
+  return torch.tensor(t, { dtype = torch.float64 }):reshape(shape)
+end
+
 local function flat(x)
   return x:detach():reshape({ -1 }):tolist()
 end
@@ -37,7 +50,7 @@ local function value(fn, xs)
   return weighed(fn(table.unpack(xs))):item()
 end
 
-local function compare(fn, xs, grads, what)
+local function compare(fn, xs, grads, tolerance, what)
   local step = 1e-5
   for i, x in ipairs(xs) do
     local want, got = flat(x), flat(grads[i])
@@ -51,7 +64,8 @@ local function compare(fn, xs, grads, what)
         return value(fn, ys)
       end
       local d = (at(step) - at(-step)) / (2 * step)
-      if math.abs(d - got[k]) > 1e-6 + 1e-5 * math.abs(d) then
+      local close = math.abs(d - got[k]) <= tolerance * (1 + math.abs(d))
+      if not close then -- also if either is NaN
         error(("%s of operand %d, element %d: %.9g, differences give %.9g"):format(what, i - 1,
           k - 1, got[k], d), 3)
       end
@@ -61,8 +75,9 @@ end
 
 -- Zeros for operands on which fn does not depend.
 local function gradients(fn, xs, create_graph)
-  local got = torch.autograd.grad({ weighed(fn(table.unpack(xs))) }, xs, nil,
-    { create_graph = create_graph, allow_unused = true })
+  local y = weighed(fn(table.unpack(xs)))
+  local got = y.requires_grad and torch.autograd.grad({ y }, xs, nil,
+    { create_graph = create_graph, allow_unused = true }) or {}
   local out = {}
   for i, x in ipairs(xs) do
     out[i] = torch.is_tensor(got[i]) and got[i] or x:detach() * 0
@@ -71,10 +86,12 @@ local function gradients(fn, xs, create_graph)
 end
 
 --- The gradients of what fn returns, and (unless `first_only`) the gradients
---- of these gradients, agree with central differences.
-function M.check(fn, xs, first_only)
+--- of these gradients, agree with central differences, to 1e-6 or `tolerance`
+--- of 1 + the gradient.
+function M.check(fn, xs, first_only, tolerance)
   local live = with_gradient(xs)
-  compare(fn, xs, gradients(fn, live, false), "gradient")
+  tolerance = tolerance or 1e-6
+  compare(fn, xs, gradients(fn, live, false), tolerance, "gradient")
   if first_only then
     return
   end
@@ -93,7 +110,7 @@ function M.check(fn, xs, first_only)
     return s
   end
   live = with_gradient(xs)
-  compare(inner, xs, gradients(inner, live, false), "second gradient")
+  compare(inner, xs, gradients(inner, live, false), tolerance, "second gradient")
 end
 
 return M

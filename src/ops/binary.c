@@ -194,7 +194,7 @@ static LpVal gelu_second(LpGrad *g)
         LpVal phi = MUL(OP1(exp, MUL(x2, K(-0.5))), K(0.39894228040143268));
         return MUL(SUB(K(2), x2), phi);
     }
-    const double k = 0.79788456080286536, c = 0.044715;
+    const double k = LP_GELU_SCALE, c = LP_GELU_CUBE;
     LpVal t = OP1(tanh, MUL(MUL(Y, ADD(MUL(x2, K(c)), K(1))), K(k)));
     LpVal du = MUL(ADD(MUL(x2, K(3 * c)), K(1)), K(k));
     LpVal half_ddu_x = MUL(x2, K(3 * c * k));

@@ -356,31 +356,21 @@ static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
     return plus(b, self, r, attr, op);
 }
 
-EXPAND(expand_addmm)
-{
-    UNUSED;
-    LpVal r = lp_op2(b, LP_OP_mm, in[1], in[2]);
-    out[0] = scaled(b, in[0], r, attr, "addmm");
-}
-LpOp op_addmm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_addmm,
-};
-
-EXPAND(expand_baddbmm)
-{
-    UNUSED;
-    LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
-    out[0] = scaled(b, in[0], r, attr, "baddbmm");
-}
-LpOp op_baddbmm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
-             "beta=1, Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_baddbmm,
-};
+#define ADDED(name, product, x, y)                                             \
+    EXPAND(expand_##name)                                                      \
+    {                                                                          \
+        UNUSED;                                                                \
+        LpVal r = lp_op2(b, LP_OP_##product, in[1], in[2]);                    \
+        out[0] = scaled(b, in[0], r, attr, #name);                             \
+    }                                                                          \
+    LpOp op_##name = {                                                         \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .forms = #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
+                       "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
+        .expand = expand_##name,                                               \
+    };
+ADDED(addmm, mm, mat1, mat2)
+ADDED(baddbmm, bmm, batch1, batch2)
 
 /* sum over the batch: one product over [m, b k] [b k, n] */
 EXPAND(expand_addbmm)

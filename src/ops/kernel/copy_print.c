@@ -17,6 +17,7 @@
 
 #include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/state.h"
 
 enum {
     TITLE,
@@ -163,12 +164,6 @@ static LpStatus run_print(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static char *take(char **block, const char *s)
 {
     size_t n = strlen(s) + 1;
@@ -182,8 +177,9 @@ LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     const LpAttr *a = r->attr;
     size_t n = strlen(a[TITLE].str) + strlen(a[SEPARATOR].str) +
                strlen(a[OPEN].str) + strlen(a[CLOSE].str) + 4;
-    Print *p = lp_calloc(1, sizeof *p + n);
-    LP_FAIL_IF(!p, e, LP_E_MEMORY, "no memory for a kernel of print_tensor");
+    Print *p = lp_kernel_state(r->op->name, sizeof *p + n, k, e);
+    if (!p)
+        return LP_E_MEMORY;
     char *block = (char *)(p + 1);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &p->copy);
     p->in = r->in[0];
@@ -196,8 +192,6 @@ LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p->separator = take(&block, a[SEPARATOR].str);
     p->open = take(&block, a[OPEN].str);
     p->close = take(&block, a[CLOSE].str);
-    k->state = p;
-    k->fini = free_state;
     k->run = run_print;
     k->threads = r->threads;
     return LP_OK;

@@ -2,9 +2,9 @@
  * from an operand walked backwards. */
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_shape.h"
+#include "src/ops/kernel/state.h"
 
 /* ---- cat -----------------------------------------------------------------
  */
@@ -15,12 +15,6 @@ typedef struct Join {
         int64_t offset_bytes;
     } part[];
 } Join;
-
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
 
 static LpStatus run_cat(const LpKernel *k, void *const *in, void *const *out,
                         void *work, const LpRunCtx *rc, LpErr *e)
@@ -37,8 +31,10 @@ LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     int dim = (int)r->attr[0].i;
     int64_t at = 0, bytes = (int64_t)lp_dtype_size(r->out[0].dtype);
-    Join *j = lp_calloc(1, sizeof *j + (size_t)r->n_in * sizeof j->part[0]);
-    LP_FAIL_IF(!j, e, LP_E_MEMORY, "no memory for a kernel of cat");
+    Join *j = lp_kernel_state(
+        r->op->name, sizeof *j + (size_t)r->n_in * sizeof j->part[0], k, e);
+    if (!j)
+        return LP_E_MEMORY;
     j->n = r->n_in;
     for (int i = 0; i < r->n_in; i++) {
         if (lp_desc_numel(&r->in[i]) == 0) {
@@ -51,8 +47,6 @@ LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         j->part[i].offset_bytes = at * to.strides[dim] * bytes;
         at += to.shape[dim];
     }
-    k->state = j;
-    k->fini = free_state;
     k->run = run_cat;
     k->threads = r->threads;
     return LP_OK;
@@ -120,16 +114,15 @@ static LpStatus run_tri(const LpKernel *k, void *const *in, void *const *out,
 
 LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Tri *t = lp_calloc(1, sizeof *t);
-    LP_FAIL_IF(!t, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Tri *t = lp_kernel_state(r->op->name, sizeof *t, k, e);
+    if (!t)
+        return LP_E_MEMORY;
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &t->all);
     t->out = r->out[0];
     /* beyond the longest side all diagonals are alike */
     const int64_t far = INT64_C(1) << 60, given = r->attr[0].i;
     t->diagonal = given > far ? far : given < -far ? -far : given;
     t->lower = r->op->name[3] == 'l';
-    k->state = t;
-    k->fini = free_state;
     k->run = run_tri;
     k->threads = r->threads;
     return LP_OK;
@@ -159,8 +152,9 @@ static LpStatus run_pad(const LpKernel *k, void *const *in, void *const *out,
 
 LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Pad *p = lp_calloc(1, sizeof *p);
-    LP_FAIL_IF(!p, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Pad *p = lp_kernel_state(r->op->name, sizeof *p, k, e);
+    if (!p)
+        return LP_E_MEMORY;
     LpDesc from = r->in[0], to = r->out[0];
     int64_t skip_from = 0, skip_to = 0;
     for (int i = 0; i < r->attr[0].n / 2; i++) {
@@ -181,8 +175,6 @@ LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p->value = r->attr[1].s;
     p->from_bytes = skip_from * bytes;
     p->to_bytes = skip_to * bytes;
-    k->state = p;
-    k->fini = free_state;
     k->run = run_pad;
     k->threads = r->threads;
     return LP_OK;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "src/base/half.h"
-#include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_view.h"
+#include "src/ops/kernel/state.h"
 #include "src/ops/view.h"
 
 static LpType type_of(const LpDesc *d)
@@ -53,12 +53,6 @@ typedef struct ScatterState {
     int64_t offset_bytes;
 } ScatterState;
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static LpStatus run_scatter(const LpKernel *k, void *const *in,
                             void *const *out, void *work, const LpRunCtx *rc,
                             LpErr *e)
@@ -81,14 +75,13 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                r->op->name);
     LP_TRY(lp_view_geometry(r->op->data, r->attr, r->op->n_attr, &base,
                             r->out[0].strides, &g, e));
-    ScatterState *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    ScatterState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     LpDesc to = desc_of_view(&g);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &s->parent);
     lp_copy_plan(&r->in[1], &to, r->threads, &s->part);
     s->offset_bytes = g.offset * (int64_t)lp_dtype_size(base.dtype);
-    k->state = s;
-    k->fini = free_state;
     k->run = run_scatter;
     k->threads = r->threads;
     return LP_OK;
@@ -211,10 +204,9 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
 LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpType base = type_of(&r->out[0]);
-    BackwardState *s = lp_calloc(1, sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
-    k->state = s;
-    k->fini = free_state;
+    BackwardState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     k->threads = r->threads;
     bool plain = lp_desc_contiguous(&r->out[0]);
     LpStatus st =
@@ -231,6 +223,6 @@ LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
             st = set_adding(r, &base, s, k, e);
     }
     if (st != LP_OK)
-        free_state(k);
+        k->fini(k);
     return st;
 }

@@ -3,10 +3,10 @@
  * move. A row is a copy plan over the inner dimensions. */
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_view.h"
 #include "src/ops/kernel/gather.h"
+#include "src/ops/kernel/state.h"
 
 #define PARALLEL_BYTES (1 << 18)
 
@@ -258,12 +258,6 @@ static LpStatus run_rows(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static LpDesc float_copy(const LpDesc *d)
 {
     LpType t = {.dtype = LP_F32, .ndim = d->ndim};
@@ -308,8 +302,9 @@ static void set_dims(Rows *s, int threads)
 
 LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
 {
-    Rows *s = lp_calloc(1, sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", q->name);
+    Rows *s = lp_kernel_state(q->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     s->q = *q;
     s->a = q->a;
     s->b = q->b;
@@ -328,8 +323,6 @@ LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
     lp_copy_plan(&q->b, &s->b, q->threads, &s->dense);
     lp_copy_plan(&s->a, &q->a, q->threads, &s->after);
     set_dims(s, 1);
-    k->state = s;
-    k->fini = free_state;
     k->run = run_rows;
     k->threads = q->threads;
     return LP_OK;

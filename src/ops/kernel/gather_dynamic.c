@@ -7,6 +7,7 @@
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather_dynamic.h"
 #include "src/ops/kernel/gather_sort.h"
+#include "src/ops/kernel/state.h"
 
 static LpType shape_of(const LpDesc *d, LpDtype t)
 {
@@ -69,20 +70,13 @@ static LpStatus run_nonzero(const LpKernel *k, void *const *in,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 LpStatus lp_nonzero_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    LpDesc *d = lp_alloc(2 * sizeof *d);
-    LP_FAIL_IF(!d, e, LP_E_MEMORY, "no memory for a kernel of nonzero");
+    LpDesc *d = lp_kernel_state(r->op->name, 2 * sizeof *d, k, e);
+    if (!d)
+        return LP_E_MEMORY;
     d[0] = r->in[0];
     d[1] = r->out[0];
-    k->state = d;
-    k->fini = free_state;
     k->work_bytes = (size_t)lp_desc_numel(&d[0]);
     k->run = run_nonzero;
     k->threads = 1;
@@ -284,14 +278,13 @@ static LpStatus run_unique(const LpKernel *k, void *const *in, void *const *out,
 
 LpStatus lp_unique_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Unique *u = lp_alloc(sizeof *u);
-    LP_FAIL_IF(!u, e, LP_E_MEMORY, "no memory for a kernel of unique");
+    Unique *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
+    if (!u)
+        return LP_E_MEMORY;
     u->attr[0] = r->attr[0];
     u->attr[1] = r->attr[1];
     u->in = r->in[0];
     memcpy(u->out, r->out, sizeof u->out);
-    k->state = u;
-    k->fini = free_state;
     k->run = run_unique;
     k->threads = 1;
     return LP_OK;
@@ -353,15 +346,14 @@ static LpStatus run_bincount(const LpKernel *k, void *const *in,
 
 LpStatus lp_bincount_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Bins *s = lp_calloc(1, sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of bincount");
+    Bins *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     s->in = r->in[0];
     s->weighted = r->n_in > 1 && r->in[1].dtype != LP_DT_NONE;
     if (s->weighted)
         s->weights = r->in[1];
     s->out = r->out[0];
-    k->state = s;
-    k->fini = free_state;
     k->work_bytes =
         (size_t)(2 * s->in.shape[0] + s->out.shape[0]) * sizeof(int64_t);
     k->run = run_bincount;

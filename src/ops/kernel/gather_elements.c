@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather.h"
 #include "src/ops/kernel/gather_elements.h"
+#include "src/ops/kernel/state.h"
 
 #define PARALLEL (1 << 16) /* elements */
 
@@ -36,12 +36,6 @@ typedef struct Elements {
     int threads;
     const char *name;
 } Elements;
-
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
 
 /* ---- walking -------------------------------------------------------------
  */
@@ -394,19 +388,15 @@ static LpDesc at_least_1d(const LpDesc *d)
 
 static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Elements *s = lp_calloc(1, sizeof *s);
-    if (!s) {
-        lp_fail(e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Elements *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
         return NULL;
-    }
     s->index = at_least_1d(&r->in[1]);
     s->index_type = (LpType){.dtype = LP_I64, .ndim = s->index.ndim};
     memcpy(s->index_type.shape, s->index.shape, sizeof s->index.shape);
     s->dim = (int)r->attr[0].i;
     s->threads = r->threads;
     s->name = r->op->name;
-    k->state = s;
-    k->fini = free_state;
     k->threads = r->threads;
     k->work_bytes = (size_t)lp_numel(&s->index_type) * sizeof(int64_t);
     return s;

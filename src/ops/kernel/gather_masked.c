@@ -5,6 +5,7 @@
 
 #include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/state.h"
 
 typedef struct Parts {
     LpDesc in[3], out;
@@ -13,24 +14,14 @@ typedef struct Parts {
     int64_t size, step;
 } Parts;
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static Parts *parts(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Parts *p = lp_calloc(1, sizeof *p);
-    if (!p) {
-        lp_fail(e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Parts *p = lp_kernel_state(r->op->name, sizeof *p, k, e);
+    if (!p)
         return NULL;
-    }
     for (int i = 0; i < r->n_in && i < 3; i++)
         p->in[i] = r->in[i];
     p->out = r->out[0];
-    k->state = p;
-    k->fini = free_state;
     k->threads = r->threads;
     return p;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "src/base/half.h"
-#include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/state.h"
 
 #define CHUNK 256
 #define SMALL 16  /* insertion sort below */
@@ -240,17 +240,12 @@ static LpStatus run_sort(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
                              bool descending, LpKernel *k, LpErr *e)
 {
-    Sort *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Sort *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     *s = (Sort){.in = r->in[0],
                 .values = r->out[0],
                 .indices = r->out[1],
@@ -262,8 +257,6 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
     s->threads = lp_desc_numel(&s->in) < 1 << 14 || s->lines < r->threads
                      ? 1
                      : r->threads;
-    k->state = s;
-    k->fini = free_state;
     k->work_bytes = (size_t)s->threads * 2 * (size_t)s->n * sizeof(LpSortItem);
     k->run = run_sort;
     k->threads = r->threads;
@@ -359,8 +352,9 @@ static LpStatus run_search(const LpKernel *k, void *const *in, void *const *out,
  * attributes: out_int32, right */
 LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Search *s = lp_calloc(1, sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Search *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     s->edges = r->in[0];
     s->values = r->in[1];
     s->out = r->out[0];
@@ -372,8 +366,6 @@ LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->n = s->edges.ndim == 0 ? 1 : s->edges.shape[s->edges.ndim - 1];
     s->rows = s->n > 0 && s->edges.ndim > 1 ? ne / s->n : 1;
     s->per_row = s->rows > 0 ? nv / s->rows : 0;
-    k->state = s;
-    k->fini = free_state;
     k->work_bytes = (size_t)(2 * ne + 2 * nv + 1) * 8 +
                     (size_t)(2 * s->n + 1) * sizeof(LpSortItem);
     k->run = run_search;
@@ -424,16 +416,15 @@ static LpStatus run_histc(const LpKernel *k, void *const *in, void *const *out,
 
 LpStatus lp_histc_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Hist *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Hist *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     *s = (Hist){.in = r->in[0],
                 .out = r->out[0],
                 .n = lp_desc_numel(&r->in[0]),
                 .bins = r->attr[0].i,
                 .min = lp_scalar_f(r->attr[1].s),
                 .max = lp_scalar_f(r->attr[2].s)};
-    k->state = s;
-    k->fini = free_state;
     k->work_bytes = (size_t)(s->n + s->bins) * sizeof(double);
     k->run = run_histc;
     k->threads = 1;

@@ -16,6 +16,11 @@
 
 enum { LP_PW_MAX_IN = 4, LP_PW_MAX_PARAM = 3 };
 
+/* gelu by tanh: (1 + tanh(SCALE (x + CUBE x^3))) x / 2, with SCALE^2 = 2 / pi
+ * (Hendrycks and Gimpel, 2016). */
+#define LP_GELU_SCALE 0.79788456080286536
+#define LP_GELU_CUBE 0.044715
+
 /* A parameter (attribute) as both kinds of loop want it. */
 typedef struct LpNum {
     double f;

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/state.h"
 
 #define BLOCK 1024
 #define PARALLEL (1 << 15) /* elements */
@@ -194,22 +194,14 @@ static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 /* The first n_in operands and n_out results are tensors, the operands after
  * them numbers. */
 static Update *update(const LpKernelReq *r, int n_in, int n_out, LpKernel *k,
                       LpErr *e)
 {
-    Update *u = lp_calloc(1, sizeof *u);
-    if (!u) {
-        lp_fail(e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Update *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
+    if (!u)
         return NULL;
-    }
     u->n_in = n_in;
     u->n_out = n_out;
     u->first_number = n_in;
@@ -231,8 +223,6 @@ static Update *update(const LpKernelReq *r, int n_in, int n_out, LpKernel *k,
     }
     for (int i = 0; i < u->n_numbers && i < LP_OPTIM_NUMBERS; i++)
         u->number[i] = r->in[n_in + i];
-    k->state = u;
-    k->fini = free_state;
     k->run = run_update;
     k->threads = r->threads;
     return u;

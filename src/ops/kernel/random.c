@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/base/random.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather_sort.h"
+#include "src/ops/kernel/state.h"
 
 #define BLOCK 1024 /* a multiple of 4 */
 #define PARALLEL (1 << 14)
@@ -223,17 +223,12 @@ static LpStatus run_draw(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
                          LpErr *e)
 {
-    Draw *d = lp_calloc(1, sizeof *d);
-    LP_FAIL_IF(!d, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    Draw *d = lp_kernel_state(r->op->name, sizeof *d, k, e);
+    if (!d)
+        return LP_E_MEMORY;
     d->q = *q;
     d->out = r->out[0];
     d->site = r->site;
@@ -241,8 +236,6 @@ LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
     d->strided = !lp_desc_contiguous(&d->out);
     d->threads = r->threads;
     k->work_bytes = d->strided ? (size_t)d->n * lp_dtype_size(d->out.dtype) : 0;
-    k->state = d;
-    k->fini = free_state;
     k->run = run_draw;
     k->threads = r->threads;
     return LP_OK;
@@ -291,15 +284,14 @@ static LpStatus run_bernoulli(const LpKernel *k, void *const *in,
 
 LpStatus lp_bernoulli_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Coin *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of bernoulli");
+    Coin *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     *s = (Coin){.in = r->in[0],
                 .out = r->out[0],
                 .site = r->site,
                 .n = lp_desc_numel(&r->in[0])};
     k->work_bytes = (size_t)s->n * sizeof(double);
-    k->state = s;
-    k->fini = free_state;
     k->run = run_bernoulli;
     k->threads = 1;
     return LP_OK;
@@ -334,12 +326,11 @@ static LpStatus run_randperm(const LpKernel *k, void *const *in,
 
 LpStatus lp_randperm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Coin *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of randperm");
+    Coin *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     *s = (Coin){.out = r->out[0], .site = r->site, .n = r->out[0].shape[0]};
     k->work_bytes = (size_t)s->n * 2 * sizeof(LpSortItem);
-    k->state = s;
-    k->fini = free_state;
     k->run = run_randperm;
     k->threads = 1;
     return LP_OK;
@@ -442,8 +433,9 @@ static LpStatus run_multinomial(const LpKernel *k, void *const *in,
 
 LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Urn *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of multinomial");
+    Urn *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     const LpDesc *d = &r->in[0];
     *s = (Urn){.in = *d,
                .out = r->out[0],
@@ -454,8 +446,6 @@ LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                .replacement = r->attr[1].i != 0};
     k->work_bytes = (size_t)s->n * 2 * sizeof(LpSortItem) +
                     (size_t)(s->rows * (s->n + s->samples)) * 8;
-    k->state = s;
-    k->fini = free_state;
     k->run = run_multinomial;
     k->threads = 1;
     return LP_OK;

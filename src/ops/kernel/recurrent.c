@@ -57,18 +57,10 @@ static LpRnnForward rows_of(const LpRnn *r, const LpRnnForward *f, int64_t a,
     return p;
 }
 
-static void pass(const LpRnn *r, const LpRnnForward *f)
+static void part(const LpRnn *r, const void *step, int64_t a, int64_t b)
 {
-    int width = lp_rnn_width(r);
-    int64_t each = (f->rows + width - 1) / width;
-#pragma omp parallel for num_threads(width) schedule(static) if (width > 1)
-    for (int i = 0; i < width; i++) {
-        int64_t a = i * each, b = a + each < f->rows ? a + each : f->rows;
-        if (a >= b)
-            continue;
-        LpRnnForward p = rows_of(r, f, a, b);
-        r->loops->forward[r->kind](&p);
-    }
+    LpRnnForward p = rows_of(r, step, a, b);
+    r->loops->forward[r->kind](&p);
 }
 
 /* What the steps of all slices read. */
@@ -140,7 +132,7 @@ static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
         f = rows_of(r, &f, a, a + n);
         LP_TRY(lp_product_run(lp_rnn_of_slice(r, STEP, slice), f.h_prev, y->hh,
                               (void *)(uintptr_t)f.share, inner, e));
-        pass(r, &f);
+        lp_rnn_pass(r, part, &f, f.rows);
         if (!r->projects)
             continue;
         int64_t at = (lp_rnn_place(r, s) * r->batch + a) * r->out;

@@ -86,11 +86,12 @@ static inline const LpRnn *lp_rnn_of(const LpPlain *p)
     return r;
 }
 
-/* Threads for a pass over the rows of one step. */
-static inline int lp_rnn_width(const LpRnn *r)
-{
-    return r->slices > 1 || r->batch * r->kept < 8192 ? 1 : r->threads;
-}
+/* part(r, step, a, b) of rows a … b - 1 of all `rows` of one step, by as many
+ * threads as pay. */
+typedef void (*LpRnnPart)(const LpRnn *r, const void *step, int64_t a,
+                          int64_t b);
+void lp_rnn_pass(const LpRnn *r, LpRnnPart part, const void *step,
+                 int64_t rows);
 
 /* Element `n` of an array of the layer's type. */
 static inline void *lp_rnn_at(const LpRnn *r, const void *p, int64_t n)

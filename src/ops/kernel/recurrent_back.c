@@ -71,18 +71,10 @@ static LpRnnBackward rows_of(const LpRnn *r, const LpRnnBackward *g, int64_t a,
     return p;
 }
 
-static void pass(const LpRnn *r, const LpRnnBackward *g)
+static void part(const LpRnn *r, const void *step, int64_t a, int64_t b)
 {
-    int width = lp_rnn_width(r);
-    int64_t each = (g->rows + width - 1) / width;
-#pragma omp parallel for num_threads(width) schedule(static) if (width > 1)
-    for (int i = 0; i < width; i++) {
-        int64_t a = i * each, b = a + each < g->rows ? a + each : g->rows;
-        if (a >= b)
-            continue;
-        LpRnnBackward p = rows_of(r, g, a, b);
-        r->loops->backward[r->kind](&p);
-    }
+    LpRnnBackward p = rows_of(r, step, a, b);
+    r->loops->backward[r->kind](&p);
 }
 
 /* Rows a … b - 1 of each step. */
@@ -146,7 +138,7 @@ static LpStatus step(const LpRnn *r, const LpRnnBack *a, int64_t s,
         memcpy(lp_rnn_at(r, lp_rnn_scratch(r, a, LP_RNN_BEFORE),
                          ((t - a->place) * r->batch + c->a) * r->out),
                g.h_prev, (size_t)n * r->size);
-    pass(r, &g);
+    lp_rnn_pass(r, part, &g, g.rows);
     if (s == 0 && !lp_rnn_wants(r, LP_RNN_H0))
         return LP_OK;
     return lp_product_run(

@@ -121,6 +121,18 @@ LpStatus lp_rnn_walk(const LpRnn *r, LpRnnWalk walk, const void *ctx, LpErr *e)
     return all;
 }
 
+void lp_rnn_pass(const LpRnn *r, LpRnnPart part, const void *step, int64_t rows)
+{
+    int width = r->slices > 1 || r->batch * r->kept < 8192 ? 1 : r->threads;
+    int64_t each = (rows + width - 1) / width;
+#pragma omp parallel for num_threads(width) schedule(static) if (width > 1)
+    for (int i = 0; i < width; i++) {
+        int64_t a = i * each, b = a + each < rows ? a + each : rows;
+        if (a < b)
+            part(r, step, a, b);
+    }
+}
+
 LpStatus lp_rnn_lookups(const LpRnn *r, void *const *in, const int64_t **at,
                         LpErr *e)
 {

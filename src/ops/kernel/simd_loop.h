@@ -16,7 +16,7 @@
 #define CLIPI(x, lo, hi)                                                       \
     (((x) < (lo) ? (lo) : (x)) > (hi) ? (hi) : (x) < (lo) ? (lo) : (x))
 #define GELU_U(x)                                                              \
-    (C(0.79788456080286536) * ((x) + C(0.044715) * (x) * (x) * (x)))
+    (C(LP_GELU_SCALE) * ((x) + C(LP_GELU_CUBE) * (x) * (x) * (x)))
 #define C(v) ((T)(v))
 
 /* No iteration reads what another writes: y is an operand or apart. */

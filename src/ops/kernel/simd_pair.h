@@ -65,7 +65,7 @@ static inline T M(silu_backward)(T g, T x)
 static inline T M(gelu_tanh_backward)(T g, T x)
 {
     T t = M(tanh)(GELU_U(x));
-    T du = C(0.79788456080286536) * (C(1) + C(0.134145) * x * x);
+    T du = C(LP_GELU_SCALE) * (C(1) + C(3 * LP_GELU_CUBE) * x * x);
     T left = C(0.5) * (C(1) + t);
     return g * (left + C(0.5) * x * (C(1) - t * t) * du);
 }

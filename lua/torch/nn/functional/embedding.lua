@@ -3,6 +3,7 @@
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
+local warn = require("lupine.warn")
 
 return function(F)
   local M = {}
@@ -75,7 +76,7 @@ return function(F)
     function(input, weight, offsets, max_norm, norm_type, by_frequency, mode, sparse, per_sample,
              include_last, padding_idx)
       if input:is_floating_point() and not weight:is_floating_point() then
-        core.host.log("warn", "embedding_bag: embedding_bag(weight, input, …) is the deprecated "
+        warn("embedding_bag: embedding_bag(weight, input, …) is the deprecated "
           .. "order of its arguments, now it is embedding_bag(input, weight, …)")
         input, weight = weight, input
       end

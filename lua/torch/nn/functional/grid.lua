@@ -4,12 +4,12 @@
 ---
 --- source: the formulas of the PyTorch documentation of both functions; Keys
 --- 1981, cubic convolution with a = -0.75
+local cubic_weights = require("torch.nn.functional.cubic")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
 
 local MODES = { bilinear = true, nearest = true, bicubic = true }
 local PADDINGS = { zeros = true, border = true, reflection = true }
-local CUBIC = -0.75
 
 -- Coordinates -1 … 1 of n places: of their centres, or of the outermost ones.
 local function places(n, align, dtype)
@@ -81,16 +81,6 @@ local function padded(x, size, padding, align)
 end
 
 -- ---- taps -----------------------------------------------------------------
-local function cubic_weights(t)
-  local function near(x)
-    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
-  end
-  local function far(x)
-    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
-  end
-  return { far(t + 1), near(t), near(1 - t), far(2 - t) }
-end
-
 -- The taps of one axis: {position, weight} each.
 local function axis_taps(x, size, mode, padding, align)
   x = unnormalised(x, size, align)

@@ -4,12 +4,12 @@
 ---
 --- source: PyTorch documentation of torch.nn.functional.interpolate; cubic
 --- convolution with a = -0.75
+local cubic_weights = require("torch.nn.functional.cubic")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
 local smooth = require("torch.nn.functional.antialias")
 
 local DIMS = { linear = 1, bilinear = 2, trilinear = 3, bicubic = 2 }
-local CUBIC = -0.75
 
 -- Position in the source of output element i.
 local function source(i, size, out, align, scale, cubic)
@@ -18,16 +18,6 @@ local function source(i, size, out, align, scale, cubic)
   end
   local x = (i + 0.5) * (scale and 1 / scale or size / out) - 0.5
   return cubic and x or math.max(x, 0.0)
-end
-
-local function cubic_weights(t)
-  local function near(x)
-    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
-  end
-  local function far(x)
-    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
-  end
-  return { far(t + 1), near(t), near(1 - t), far(2 - t) }
 end
 
 -- Lists (one per tap) of source indices and weights of all output elements.

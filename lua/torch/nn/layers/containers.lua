@@ -16,6 +16,17 @@ local function has_length(v)
   return cls ~= nil and cls.__len ~= nil
 end
 
+-- Appends what one list (or another container) holds to a container.
+local function append_all(self, where, what, values, ...)
+  if not has_length(values) or select("#", ...) > 0 then
+    check.list(where, what, values, ...)
+  end
+  for _, value in ipairs(values) do
+    self:append(value)
+  end
+  return self
+end
+
 -- ---- lists of modules ------------------------------------------------------
 
 -- list["1:3"]: another one of some of the modules; as in tensors' slices the
@@ -89,13 +100,7 @@ local function list_class(name)
     if class.is_class(self) then -- Sequential:extend("Name")
       return Module.extend(self, modules)
     end
-    if not has_length(modules) then
-      check.list(name .. ":extend", "modules", modules)
-    end
-    for _, module in ipairs(modules) do
-      self:append(module)
-    end
-    return self
+    return append_all(self, name .. ":extend", "modules", modules)
   end
 
   --- Puts a module before number `at` (from 1).
@@ -228,10 +233,7 @@ M.ModuleList = list_class("ModuleList")
 
 function M.ModuleList:init(first, ...)
   if first ~= nil or select("#", ...) > 0 then
-    if not has_length(first) or select("#", ...) > 0 then
-      check.list("ModuleList", "modules", first, ...)
-    end
-    self:extend(first)
+    append_all(self, "ModuleList", "modules", first, ...)
   end
 end
 
@@ -407,10 +409,7 @@ ParameterList.extra_repr = parameter_lines
 
 function ParameterList:init(first, ...)
   if first ~= nil or select("#", ...) > 0 then
-    if not has_length(first) or select("#", ...) > 0 then
-      check.list("ParameterList", "parameters", first, ...)
-    end
-    self:extend(first)
+    append_all(self, "ParameterList", "parameters", first, ...)
   end
 end
 
@@ -447,13 +446,7 @@ function ParameterList:extend(values)
   if class.is_class(self) then -- ParameterList:extend("Name")
     return Module.extend(self, values)
   end
-  if not has_length(values) then
-    check.list("ParameterList:extend", "parameters", values)
-  end
-  for _, value in ipairs(values) do
-    self:append(value)
-  end
-  return self
+  return append_all(self, "ParameterList:extend", "parameters", values)
 end
 
 return M

@@ -22,6 +22,7 @@ local errors = require("torch.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
 local sampler = require("torch.utils.data.sampler")
+local warn = require("lupine.warn")
 local workers = require("torch.utils.data.workers")
 
 ---@class torch.utils.data.DataLoader
@@ -38,7 +39,7 @@ DataLoader._NAMES = NAMES
 local function check_pinning(a)
   check.string(a.pin_memory_device, "DataLoader: pin_memory_device", { nullable = true })
   if a.pin_memory then
-    core.host.log("warn", "DataLoader: pin_memory: no device reads the host's memory by itself, "
+    warn("DataLoader: pin_memory: no device reads the host's memory by itself, "
       .. "so this has no effect")
   end
 end
