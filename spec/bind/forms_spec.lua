@@ -225,3 +225,46 @@ describe("a dimension out of range", function()
     end)
   end)
 end)
+
+describe("a wrong argument", function()
+  local q = torch.randn(2, 3, 4)
+
+  it("that no form names is described, and listed with the forms", function()
+    raises("TypeError", "argument 'generator' %(by name%) must be a torch.Generator, not int 5\n"
+      .. ".*randn%(.*, bool requires_grad=False, Device%? device=None, "
+      .. "Generator%? generator=None%)",
+      function() torch.randn(2, { generator = 5 }) end)
+    raises("TypeError", "did you mean 'inplace'%?\nAllowed:\n  relu%(Tensor self, %*, "
+      .. "bool inplace=False%) %-> Tensor", function() F.relu(q, { inplase = true }) end)
+  end)
+
+  it("is told by the function that was called", function()
+    local at = torch.tensor({ 5 })
+    raises("IndexError", "^index_add: index 5 is out of bounds", function()
+      torch.ones(2, 2):index_add_(0, at, torch.ones(1, 2))
+    end)
+    raises("ValueError", "^cross_entropy: expected an input", function()
+      F.cross_entropy(torch.ones(2, 3), torch.zeros(3, { dtype = torch.int64 }))
+    end)
+    raises("IndexError", "^gather: ", function() torch.ones(2):gather(0, at) end)
+  end)
+
+  it("is named where it is a nil among sizes", function()
+    raises("TypeError", "positional argument 2 of 2 is nil", function()
+      torch.randn(4, nil)
+    end)
+  end)
+end)
+
+describe("NumPy's names", function()
+  local rows = torch.arange(6.0):reshape(2, 3)
+
+  it("of dim and keepdim are taken", function()
+    helper.near(rows:sum({ axis = 1 }), { 3, 12 })
+    assert.same({ 2, 1 }, { table.unpack(rows:sum({ axis = 1, keepdims = true }).shape) })
+    assert.same({ 2, 6 }, { table.unpack(torch.cat({ rows, rows }, { axis = 1 }).shape) })
+    raises("TypeError", "unexpected keyword argument 'axis'", function()
+      rows:sum({ dim = 0, axis = 1 })
+    end)
+  end)
+end)

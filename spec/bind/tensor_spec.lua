@@ -213,3 +213,35 @@ describe("a tensor's life", function()
     end
   end)
 end)
+
+describe("an object where data belong", function()
+  it("is refused, a size is a list", function()
+    local Point = require("lupine.class").new("Point")
+    local plain = setmetatable({ 1, 2 }, { __index = {} })
+    for _, value in ipairs({ Point(), plain, { Point() } }) do
+      raises("TypeError", "tensor%(%): data.* is .*; numbers, booleans and lists", function()
+        torch.tensor(value)
+      end)
+    end
+    raises("TypeError", "data is Point;", function()
+      torch.tensor(Point())
+    end)
+    helper.near(torch.tensor(torch.ones(2, 3).shape), { 2, 3 })
+  end)
+end)
+
+describe("a warning", function()
+  it("tells of reading the gradient of a tensor that keeps none", function()
+    local script = 'local t = require("torch") local x = t.ones(1):requires_grad_(true) '
+      .. "local y = x * 2 y:backward() local _ = x.grad %s _ = y.grad _ = y.grad"
+    local function told(more)
+      local pipe = assert(io.popen(("%s/lupine -e '%s' 2>&1"):format(
+        require("spec.support.program").build, script:format(more))))
+      local _, n = pipe:read("a"):gsub("%[lupine:warn%] grad of a tensor that is no leaf", "")
+      pipe:close()
+      return n
+    end
+    assert.equal(1, told(""))
+    assert.equal(0, told("y = x * 2 y:retain_grad()"))
+  end)
+end)

@@ -1,3 +1,7 @@
+local torch = require("torch")
+
+local nn = torch.nn
+
 describe("lupine.class", function()
   local class = require("lupine.class")
   local Animal = class("Animal")
@@ -167,5 +171,25 @@ describe("lupine.check", function()
       { alhpa = 1 }))
     values = check.arguments("f", { "a" }, nil, { 1, 2 })
     assert.same({ 1, 2 }, values[1])
+  end)
+end)
+
+describe("Python's special methods", function()
+  it("are refused in a class", function()
+    local Net = nn.Module:extend("Net")
+    assert.error_matches(function()
+      function Net:__init__() end
+    end, "Net.__init__ is never called: in Lua it is init")
+    local Data = torch.utils.data.Dataset:extend("Data")
+    assert.error_matches(function()
+      function Data:__init__() end
+    end, "in Lua it is init")
+  end)
+end)
+
+describe("new", function()
+  it("is told to be called on the class", function()
+    assert.has_error(function() require("lupine.class").new("Point").new() end,
+      "new is a method of the class: call the class itself, Name(...), or Name:new(...)")
   end)
 end)

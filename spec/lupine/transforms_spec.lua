@@ -6,6 +6,8 @@ local helper = require("spec.helper")
 local images = require("lupine.images")
 local torch = require("torch")
 
+local raises = helper.raises
+
 local function ramp(c, h, w)
   return torch.arange(c * h * w):reshape({ c, h, w }):to(torch.uint8)
 end
@@ -199,6 +201,23 @@ describe("ImageFolder", function()
     end)
     helper.raises("OSError", "No such file", function()
       datasets.ImageFolder(root .. "/none")
+    end)
+  end)
+end)
+
+describe("a wrong argument of a transform", function()
+  it("in place of one list is an error that shows the list", function()
+    raises("TypeError", "Compose: expected one list of transforms", function()
+      T.Compose(T.RandomHorizontalFlip(), T.RandomVerticalFlip())
+    end)
+    raises("TypeError", "Compose: element 2 of 3 is nil", function()
+      T.Compose({ T.RandomHorizontalFlip(), nil, T.RandomVerticalFlip() })
+    end)
+  end)
+
+  it("is named", function()
+    raises("ValueError", "Normalize: .* has 2 values, the image 3 channels", function()
+      require("lupine.transforms").Normalize({ 1, 2 }, { 1, 2 })(torch.ones(3, 2, 2))
     end)
   end)
 end)

@@ -276,3 +276,32 @@ describe("tensors of the host in forward", function()
     near(f(vec(1)), { 7 })
   end)
 end)
+
+describe("a misspelt name next to a right one", function()
+  it("is an error", function()
+    local Net = nn.Module:extend("Net")
+    function Net:forward(ids, mask, labels)
+      return ids, mask, labels
+    end
+    local x = torch.ones(2)
+    raises("AssertionError", "no parameter 'lables'", function()
+      poptorch.inferenceModel(Net())(x, { mask = x, lables = x })
+    end)
+  end)
+end)
+
+describe("integers that the device can not hold", function()
+  it("are warned of", function()
+    local said = {}
+    local logging = require("poptorch.logging")
+    local warn = logging.warn
+    logging.warn = function(...)
+      said[#said + 1] = string.format(...)
+    end
+    local model = poptorch.inferenceModel(nn.Identity())
+    local ok = pcall(model, torch.tensor({ 1 << 40 }))
+    logging.warn = warn
+    assert.is_true(ok)
+    assert.matches("do not fit in int32", table.concat(said, "\n"))
+  end)
+end)

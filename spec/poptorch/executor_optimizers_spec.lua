@@ -5,6 +5,8 @@ local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
 
+local raises = helper.raises
+
 local near = helper.near
 
 -- The gradient of every weight is 1.
@@ -301,5 +303,22 @@ describe("a custom loss", function()
       end
     end
     near(net.bias, { 0.99997344 })
+  end)
+end)
+
+describe("an optimizer of another module", function()
+  it("is refused", function()
+    local Loss = nn.Module:extend("Loss")
+    function Loss:init()
+      self.fc = nn.Linear(2, 2)
+    end
+    function Loss:forward(x)
+      return poptorch.identity_loss(self.fc(x), "mean")
+    end
+    local model = poptorch.trainingModel(Loss(), nil,
+      torch.optim.SGD(nn.Linear(2, 2):parameters(), { lr = 0.1 }))
+    raises("Error", "none of the optimizer's parameters is one of the model's %(Loss%)", function()
+      model(torch.ones(1, 2))
+    end)
   end)
 end)

@@ -249,3 +249,14 @@ describe("poptorch.Options", function()
     end)
   end)
 end)
+
+describe("options as arguments of Options", function()
+  local poptorch = require("poptorch")
+  local raises = require("spec.helper").raises
+
+  it("are refused", function()
+    raises("TypeError", "Options%(%) takes no arguments", function()
+      poptorch.Options({ deviceIterations = 3 })
+    end)
+  end)
+end)

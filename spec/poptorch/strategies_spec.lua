@@ -273,3 +273,17 @@ describe("placement of blocks", function()
     end)
   end)
 end)
+
+describe("a nil among blocks and stages", function()
+  local poptorch = require("poptorch")
+  local raises = require("spec.helper").raises
+
+  it("is refused with its position", function()
+    raises("AssertionError", "argument 2 is nil", function()
+      poptorch.PipelinedExecution("A", nil, "B")
+    end)
+    raises("AssertionError", "argument 2 is nil", function()
+      poptorch.Stage("A", nil)
+    end)
+  end)
+end)

@@ -2,6 +2,8 @@
 local helper = require("spec.helper")
 local poptorch = require("poptorch")
 local torch = require("torch")
+
+local raises = helper.raises
 local D = torch.distributions
 local near = helper.near
 
@@ -176,5 +178,12 @@ describe("distributions together", function()
     helper.raises("NotImplementedError", "Bernoulli has no rsample", function()
       D.Bernoulli(0.5):rsample()
     end)
+  end)
+end)
+
+describe("a wrong argument", function()
+  it("is named", function()
+    raises("TypeError", 'Normal: log_prob: value: expected a Tensor or a number, got string "a"',
+      function() torch.distributions.Normal(0., 1.):log_prob("a") end)
   end)
 end)

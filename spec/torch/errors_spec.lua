@@ -1,3 +1,5 @@
+local torch = require("torch")
+
 describe("torch.errors", function()
   local errors = require("torch.errors")
   local poptorch = require("poptorch")
@@ -88,5 +90,12 @@ describe("torch.errors", function()
     local e = caught(errors.raise, Mine, "x")
     assert.is_true(errors.RuntimeError:is(e))
     assert.equal("popart_exception", e.type)
+  end)
+end)
+
+describe("an error object", function()
+  it("is joined to strings by ..", function()
+    local _, e = pcall(error, torch.errors.new("ValueError", nil, "wrong"))
+    assert.matches("^failed: .*ValueError: wrong!$", "failed: " .. e .. "!")
   end)
 end)

@@ -4,6 +4,8 @@ local differences = require("spec.support.differences")
 local helper = require("spec.helper")
 local torch = require("torch")
 
+local raises = helper.raises
+
 local F, nn = torch.nn.functional, torch.nn
 
 describe("ctc_loss", function()
@@ -60,5 +62,13 @@ describe("ctc_loss", function()
     helper.raises("RuntimeError", "input_lengths must be from 1 to 2, got 3", function()
       F.ctc_loss(logits(2), torch.tensor({ { 1 } }), { 3 }, { 1 })
     end)
+  end)
+end)
+
+describe("a label", function()
+  it("beyond the classes is named with what is allowed", function()
+    local logp = torch.randn(5, 1, 3):log_softmax(2)
+    raises("RuntimeError", "ctc_loss: targets: label 1 of sample 0 is 3, allowed are 0 to 2",
+      function() F.ctc_loss(logp, torch.tensor({ { 1, 3 } }), { 5 }, { 2 }) end)
   end)
 end)

@@ -3,6 +3,8 @@
 local helper = require("spec.helper")
 local torch = require("torch")
 
+local raises = helper.raises
+
 local nn = torch.nn
 
 local Net = nn.Module:extend("Net")
@@ -271,5 +273,24 @@ describe("a tracer", function()
     end)
     m.count = 2
     assert.same({ "count", 1 }, heard)
+  end)
+end)
+
+describe("a method of a module", function()
+  it("that is called with a point is an error that says so", function()
+    local net = nn.Linear(2, 2)
+    for name, fn in pairs({
+      parameters = net.parameters, named_parameters = net.named_parameters, train = net.train,
+      state_dict = net.state_dict, load_state_dict = net.load_state_dict,
+    }) do
+      raises("TypeError", name .. " is a method: call it with a colon", fn)
+    end
+    raises("TypeError", "new is a method of the class", function() Net.new() end)
+  end)
+
+  it("is a function", function()
+    raises("TypeError", "Net.forward: expected a function, got int 1", function()
+      Net().forward = 1
+    end)
   end)
 end)

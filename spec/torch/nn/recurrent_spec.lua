@@ -3,6 +3,8 @@
 local helper = require("spec.helper")
 local torch = require("torch")
 
+local raises = helper.raises
+
 local nn = torch.nn
 
 local function sigmoid(x)
@@ -93,6 +95,15 @@ describe("recurrent layers", function()
     end)
     helper.raises("RuntimeError", "equal to input_size", function()
       nn.RNN(2, 1)(x)
+    end)
+  end)
+end)
+
+describe("a state of another kind", function()
+  it("is described", function()
+    local q = torch.randn(2, 3, 4)
+    raises("TypeError", "got Tensor torch.float32 %[1, 3, 4%]", function()
+      nn.LSTM(4, 4)(q, torch.zeros(1, 3, 4))
     end)
   end)
 end)

@@ -2,6 +2,8 @@
 local helper = require("spec.helper")
 local torch = require("torch")
 
+local raises = helper.raises
+
 local nn, F = torch.nn, torch.nn.functional
 
 describe("scaled_dot_product_attention", function()
@@ -65,5 +67,25 @@ describe("the Transformer", function()
     assert.same({ 2, 3, 8 }, { table.unpack(out.shape) })
     out:sum():backward()
     assert.truthy(m.decoder.layers[1].multihead_attn.in_proj_weight.grad)
+  end)
+end)
+
+describe("a static method of Transformer", function()
+  it("may be called of an object", function()
+    local t = nn.Transformer({ d_model = 4, nhead = 2, dim_feedforward = 4 })
+    assert.is_true(torch.equal(t:generate_square_subsequent_mask(3),
+      nn.Transformer.generate_square_subsequent_mask(3)))
+  end)
+end)
+
+describe("a mask of another shape", function()
+  it("is refused with the allowed ones", function()
+    local q = torch.randn(2, 3, 4)
+    local layer = nn.TransformerEncoderLayer(4, 2, 8)
+    raises("RuntimeError", "key_padding_mask must have shape %(3, 2%), got %(2, 2%)", function()
+      layer(q, { src_key_padding_mask = torch.zeros(2, 2):bool() })
+    end)
+    raises("RuntimeError", "attn_mask must have shape %(2, 2%) or %(6, 2, 2%), got %(3, 2%)",
+      function() layer(q, { src_mask = torch.zeros(3, 2) }) end)
   end)
 end)

@@ -2,6 +2,9 @@
 local helper = require("spec.helper")
 local torch = require("torch")
 
+local nn = torch.nn
+local raises = helper.raises
+
 local S = torch.optim.lr_scheduler
 
 local function optimizer()
@@ -318,5 +321,52 @@ describe("schedulers in odd places", function()
     s:load_state_dict(state)
     assert.equal(0.5, scale.by)
     assert.is_nil(S.LambdaLR(o, { function() return 1 end }):state_dict().lr_lambda)
+  end)
+end)
+
+describe("a wrong argument of a scheduler", function()
+  local a = nn.Linear(2, 2)
+
+  it("in place of one list is an error that shows the list", function()
+    local opt = torch.optim.SGD(a:parameters(), { lr = 1 })
+    local one, other = S.ExponentialLR(opt, 0.9), S.ConstantLR(opt)
+    raises("TypeError", "ChainedScheduler: expected one list of schedulers", function()
+      S.ChainedScheduler(one, other)
+    end)
+    raises("TypeError", "ChainedScheduler: expected one list", function()
+      S.ChainedScheduler({ one }, other)
+    end)
+    assert.is_truthy(S.ChainedScheduler({ one, other }, { optimizer = opt }))
+  end)
+
+  it("is named", function()
+    local opt = torch.optim.SGD({ nn.Parameter(torch.ones(2)) }, { lr = 1 })
+    raises("TypeError", "MultiStepLR: milestones: expected one list of epochs, {a, b}, got int 3",
+      function() S.MultiStepLR(opt, 3) end)
+    for _, name in ipairs({ "LambdaLR", "MultiplicativeLR" }) do
+      raises("TypeError", name .. ": lr_lambda must be a function .* is int 3", function()
+        S[name](opt, 3)
+      end)
+    end
+  end)
+end)
+
+describe("a warning", function()
+  before_each(require("lupine.warn").reset)
+
+  local function once(text, f)
+    assert.is_truthy(helper.logged(f):find(text, 1, true))
+    assert.equal("", helper.logged(f))
+  end
+
+  it("tells of a scheduler's step before the optimizer's", function()
+    local opt = torch.optim.SGD({ nn.Parameter(torch.ones(1)) }, { lr = 1 })
+    once("ExponentialLR:step() is called before the optimizer's first step", function()
+      torch.optim.lr_scheduler.ExponentialLR(opt, 0.5):step()
+    end)
+    opt:step()
+    assert.equal("", helper.logged(function()
+      torch.optim.lr_scheduler.StepLR(opt, 2):step()
+    end))
   end)
 end)

@@ -3,7 +3,8 @@
 local helper = require("spec.helper")
 local torch = require("torch")
 
-local optim = torch.optim
+local nn, optim = torch.nn, torch.optim
+local raises = helper.raises
 
 local function run(make, from, to)
   local p = torch.nn.Parameter(torch.tensor({ 1.0, -2, 3 }))
@@ -44,7 +45,6 @@ describe("load_state_dict of another optimizer's state", function()
   end
 
   it("is an error that names what is missing", function()
-    local raises = helper.raises
     local adam, sgd = torch.optim.Adam({ w }), torch.optim.SGD({ w }, { lr = 1, momentum = 0.9 })
     for _, momentum in ipairs({ 0, 0.9 }) do
       raises("ValueError", "an option '[%a_]+', which group 0 of the state lacks", function()
@@ -311,4 +311,59 @@ it("hooks see and change what is saved and loaded", function()
   handle:remove()
   o:load_state_dict(o:state_dict())
   assert.equal("first", order[#order])
+end)
+
+describe("the parameters of an optimizer", function()
+  local net = nn.Linear(2, 2)
+  local a, ps = net, { nn.Parameter(torch.ones(2)) }
+
+  it("are a list without nil", function()
+    raises("TypeError", "params: element 2 of 3", function()
+      torch.optim.SGD({ a.weight, nil, a.bias })
+    end)
+  end)
+
+  it("are not the module that has them", function()
+    raises("TypeError", "got Linear; did you mean its parameters%(%)", function()
+      torch.optim.SGD(net)
+    end)
+    raises("TypeError", "parameters is a method", function()
+      torch.optim.SGD(net.parameters)
+    end)
+  end)
+
+  it("may be a ParameterList", function()
+    local list = nn.ParameterList({ torch.ones(2), torch.ones(3) })
+    assert.equal(2, #torch.optim.SGD(list).param_groups[1].params)
+  end)
+
+  it("may not be a table with other names", function()
+    raises("TypeError", "got a table with 'param'", function()
+      torch.optim.SGD({ { param = ps } }, { lr = 1 })
+    end)
+  end)
+end)
+
+describe("an optimizer's other arguments", function()
+  local ps = { nn.Parameter(torch.ones(2)) }
+
+  it("are of their types", function()
+    local net = nn.Linear(2, 2)
+    raises("TypeError", "SGD: lr must be a number, got string \"0.1\"", function()
+      torch.optim.SGD(net:parameters(), { lr = "0.1" })
+    end)
+    raises("TypeError", "betas must be a list of two numbers", function()
+      torch.optim.Adam(net:parameters(), { betas = 0.9 })
+    end)
+    raises("TypeError", "got a list of 1", function()
+      torch.optim.Adam(ps, { betas = { .9 } })
+    end)
+  end)
+
+  it("are not left out with the object itself", function()
+    local optimizer = torch.optim.SGD(nn.Linear(2, 2):parameters())
+    for name, fn in pairs({ step = optimizer.step, zero_grad = optimizer.zero_grad }) do
+      raises("TypeError", name .. " is a method: call it with a colon", fn)
+    end
+  end)
 end)

@@ -256,3 +256,19 @@ describe("a loader refuses", function()
     end)
   end)
 end)
+
+describe("a loop over a loader", function()
+  it("needs no ipairs or pairs", function()
+    local loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4)))
+    for _, loop in ipairs({ ipairs, pairs }) do
+      raises("TypeError", "for x, y in loader do", function()
+        for _ in loop(loader) do end
+      end)
+    end
+    local n = 0
+    for _ in loader do
+      n = n + 1
+    end
+    assert.equal(4, n)
+  end)
+end)

@@ -2,6 +2,9 @@
 local helper = require("spec.helper")
 local torch = require("torch")
 
+local nn = torch.nn
+local raises = helper.raises
+
 local utils = torch.nn.utils
 
 local function parameters()
@@ -40,5 +43,29 @@ describe("clip_grad_norm_", function()
     local norm = utils.get_total_norm({ list[1].grad }):item()
     assert.is_true(norm ~= norm)
     helper.near(utils.get_total_norm({}), 0)
+  end)
+end)
+
+describe("clipping", function()
+  local net = nn.Linear(2, 2)
+
+  it("refuses a nil among the parameters", function()
+    raises("TypeError", "element 2 of 3", function()
+      nn.utils.clip_grad_norm_({ net.weight, nil, net.bias }, 1)
+    end)
+  end)
+
+  it("refuses a module where its parameters belong", function()
+    for _, name in ipairs({ "clip_grad_norm_", "clip_grad_value_" }) do
+      raises("TypeError", "did you mean its parameters%(%)", function()
+        nn.utils[name](net, 0.1)
+      end)
+    end
+  end)
+
+  it("takes a list of parameters", function()
+    local list = nn.ParameterList({ torch.ones(2), torch.ones(3) })
+    list[1].grad = torch.ones(2)
+    helper.near(nn.utils.clip_grad_norm_(list, 10), 2 ^ 0.5)
   end)
 end)

@@ -1,0 +1,36 @@
+--- Names of PyTorch that are not there say what there is.
+local helper = require("spec.helper")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local nn = torch.nn
+local raises = helper.raises
+
+describe("names that are not there", function()
+  it("say what there is instead of a near name", function()
+    for _, name in ipairs({ "jit", "compile", "autocast", "func", "fft", "onnx",
+      "distributed" }) do
+      raises("NotImplementedError", "^torch%." .. name .. " is not there: ", function()
+        return torch[name]
+      end)
+    end
+    raises("NotImplementedError", "Tensor.indices is not there: .*local values, indices", function()
+      return torch.ones(2):sort().indices
+    end)
+    raises("NotImplementedError", "torch.nn.DataParallel", function()
+      return nn.DataParallel
+    end)
+    raises("NotImplementedError", "torch.nn.utils.parametrize", function()
+      return torch.nn.utils.parametrize
+    end)
+    raises("NotImplementedError", "torch.vmap", function()
+      return torch.vmap
+    end)
+    raises("NotImplementedError", "poptorch.cond", function()
+      return poptorch.cond
+    end)
+    raises("AttributeError", "did you mean 'AdamW'", function()
+      return torch.optim.AdmW
+    end)
+  end)
+end)

@@ -1,0 +1,64 @@
+--- Losses: arguments and warnings.
+local helper = require("spec.helper")
+local torch = require("torch")
+
+local nn = torch.nn
+local raises = helper.raises
+
+describe("binary_cross_entropy", function()
+  it("refuses what is no probability", function()
+    for _, x in ipairs({ 2, -0.1, 0 / 0 }) do
+      raises("RuntimeError", "between 0 and 1", function()
+        nn.BCELoss()(torch.tensor({ x }), torch.tensor({ 1.0 }))
+      end)
+    end
+    helper.near(nn.BCELoss()(torch.tensor({ 0.5 }), torch.tensor({ 1.0 })), math.log(2))
+  end)
+end)
+
+describe("a warning", function()
+  local F = nn.functional
+  before_each(require("lupine.warn").reset)
+
+  local function once(text, f)
+    assert.is_truthy(helper.logged(f):find(text, 1, true))
+    assert.equal("", helper.logged(f))
+  end
+
+  it("tells of a target that is broadcast", function()
+    for i, name in ipairs({ "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss" }) do
+      once(name .. ": the target's size torch.Size([" .. i .. "1]) differs", function()
+        F[name](torch.randn(i * 10 + 1, 1), torch.randn(i * 10 + 1))
+      end)
+      assert.equal("", helper.logged(function()
+        F[name](torch.randn(3, 1), torch.randn(3, 1))
+      end))
+    end
+    once("mse_loss: the target's size torch.Size([77]) differs", function()
+      nn.MSELoss()(torch.randn(77, 1), { target = torch.randn(77) })
+    end)
+  end)
+
+  it("tells of kl_div's mean", function()
+    local a = torch.rand(2, 2)
+    assert.equal("", helper.logged(function()
+      F.kl_div(a:log(), a, { reduction = "batchmean" })
+      F.kl_div(a:log(), a, nil, nil, "sum")
+    end))
+    once("kl_div: reduction 'mean' divides", function()
+      F.kl_div(a:log(), a)
+    end)
+  end)
+end)
+
+describe("a loss", function()
+  local q = torch.randn(2, 3, 4)
+
+  it("takes the losses' own names", function()
+    local a, b, c = torch.randn(3), torch.randn(3), torch.rand(3) + 1
+    helper.near(nn.GaussianNLLLoss()({ input = a, target = b, var = c }),
+      nn.functional.gaussian_nll_loss(a, b, c))
+    local triplet = { anchor = q[0], positive = q[1], negative = q[0] }
+    helper.near(nn.TripletMarginLoss()(triplet), nn.TripletMarginLoss()(q[0], q[1], q[0]))
+  end)
+end)
