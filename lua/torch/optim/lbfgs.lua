@@ -10,7 +10,8 @@ local search = require("torch.optim.line_search")
 
 ---@class torch.optim.LBFGS: torch.optim.Optimizer
 local LBFGS = define("LBFGS(params, lr=1, max_iter=20, max_eval=None, "
-  .. "tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None)", {
+  .. "tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None, "
+  .. "maximize=False)", {
     check = function(group)
       group.max_eval = group.max_eval or group.max_iter * 5 // 4
       local search_fn = group.line_search_fn
@@ -26,13 +27,15 @@ function LBFGS:init(...)
     "LBFGS doesn't support per-parameter options (parameter groups)")
 end
 
-local function flat_grad(params)
+-- The gradient of what is minimised, in one row.
+local function flat_grad(group)
   local list = {}
-  for i, p in ipairs(params) do
+  for i, p in ipairs(group.params) do
     list[i] = p.grad and p.grad:reshape({ -1 }) or require("torch").zeros({ p:numel() },
       { dtype = p.dtype })
   end
-  return require("torch").cat(list)
+  local grad = require("torch").cat(list)
+  return group.maximize and -grad or grad
 end
 
 local function move(params, t, direction)
@@ -98,7 +101,7 @@ local function advance(s, group, evaluate, loss, grad, slope, last, evals)
     local new_loss, new_grad, t, more = search(function(t)
       move(params, t, s.d)
       local f = evaluate()
-      local g = flat_grad(params)
+      local g = flat_grad(group)
       restore(params, before)
       return f, g
     end, s.t, s.d, loss, grad, slope, group.max_eval - evals)
@@ -111,7 +114,7 @@ local function advance(s, group, evaluate, loss, grad, slope, last, evals)
     return loss, grad, 0
   end
   local f = evaluate()
-  return f, flat_grad(params), 1
+  return f, flat_grad(group), 1
 end
 
 -- Iterates until a tolerance or a limit is met.
@@ -157,11 +160,12 @@ function LBFGS:step(closure)
   local function evaluate()
     local value = torch.enable_grad(closure)
     first = first or value
-    return type(value) == "number" and value or value:item()
+    local number = type(value) == "number" and value or value:item()
+    return group.maximize and -number or number
   end
   torch.no_grad(function()
     local loss = evaluate()
-    local grad = flat_grad(group.params)
+    local grad = flat_grad(group)
     if largest(grad) > group.tolerance_grad then
       local key = group.params[1]
       self.state[key] = self.state[key] or { n_iter = 0 }

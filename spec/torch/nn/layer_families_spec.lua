@@ -20,9 +20,17 @@ describe("layers", function()
         "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)" },
       { nn.AvgPool1d(2), "AvgPool1d(kernel_size=(2,), stride=(2,), padding=(0,))" },
       { nn.BatchNorm2d(3),
-        "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)" },
-      { nn.LayerNorm({ 2, 3 }), "LayerNorm((2, 3), eps=1e-05, elementwise_affine=True)" },
-      { nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True)" },
+        "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, "
+          .. "track_running_stats=True)" },
+      { nn.InstanceNorm1d(3, { affine = true, bias = false }),
+        "InstanceNorm1d(3, eps=1e-05, momentum=0.1, affine=True, bias=False, "
+          .. "track_running_stats=False)" },
+      { nn.RNNCell(3, 4, { nonlinearity = "relu" }), "RNNCell(3, 4, nonlinearity=relu)" },
+      { nn.LayerNorm({ 2, 3 }), "LayerNorm((2, 3), eps=1e-05, elementwise_affine=True, "
+        .. "bias=True)" },
+      { nn.LayerNorm(3, { bias = false }), "LayerNorm((3,), eps=1e-05, elementwise_affine=True, "
+        .. "bias=False)" },
+      { nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True, bias=True)" },
       { nn.Dropout(), "Dropout(p=0.5, inplace=False)" },
       { nn.Embedding(3, 4, { padding_idx = 0, max_norm = 1.0 }),
         "Embedding(3, 4, padding_idx=0, max_norm=1.0)" },

@@ -135,6 +135,34 @@ describe("torch.nn", function()
 end)
 
 describe("functions of layers", function()
+  it("weigh the elements of a loss", function() -- PyTorch's values
+    local x = torch.tensor({ { 1.0, 2 }, { 3, -4 } }, { requires_grad = true })
+    local y = torch.tensor({ { 0.5, 0 }, { 3.5, 1 } })
+    local w = torch.tensor({ { 1.0, 2 }, { 0, 0.5 } })
+    local F = nn.functional
+    for name, want in pairs({
+      mse_loss = { { { 0.25, 8 }, { 0, 12.5 } }, 20.75, 5.9285714,
+        { { 0.2857143, 2.2857143 }, { 0, -1.4285714 } } },
+      l1_loss = { { { 0.5, 4 }, { 0, 2.5 } }, 7, 2,
+        { { 0.1428571 * 2, 0.5714286 }, { 0, -0.1428571 } } },
+      huber_loss = { { { 0.125, 3 }, { 0, 2.25 } }, 5.375, 1.34375,
+        { { 0.125, 0.5 }, { 0, -0.125 } } },
+    }) do
+      for i, how in ipairs({ "none", "sum", "mean" }) do
+        helper.near(F[name](x, y, { reduction = how, weight = w }), want[i])
+      end
+      x.grad = nil
+      F[name](x, y, { weight = w }):backward()
+      helper.near(x.grad, want[4])
+      helper.near(F[name](x, y, { weight = torch.none }), F[name](x, y):item())
+      helper.raises("ValueError", "must have the same size", function()
+        F[name](x, y, { weight = w[0] })
+      end)
+    end
+    helper.near(F.mse_loss(x, y, nil, nil, "mean", w), 5.9285714)
+    helper.near(F.huber_loss(x, y, "mean", 1.0, w), 1.34375)
+  end)
+
   it("leave the padding out of a bag, when compiled too", function() -- PyTorch's values
     local ids, offsets = torch.tensor({ 0, 1, 2, 1, 1 }), torch.tensor({ 0, 2, 3 })
     local weights = torch.tensor({ { 1.0, 2 }, { 3, 4 }, { 5, 6 } })

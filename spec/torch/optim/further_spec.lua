@@ -209,3 +209,21 @@ it("a checkpoint keeps the state where a parameter has none yet", function()
     assert.equal(i ~= 1, saved.state[i] ~= nil, i)
   end
 end)
+
+it("LBFGS can maximise", function() -- PyTorch's losses
+  for _, search in ipairs({ torch.none, "strong_wolfe" }) do
+    local p = torch.tensor({ 1.0, -2 }, { dtype = torch.float64, requires_grad = true })
+    local o = optim.LBFGS({ p }, { lr = 0.5, max_iter = 3, maximize = true,
+      line_search_fn = search })
+    for _, want in ipairs({ -9, 0.002267470172875541, 1.739141446892766 }) do
+      local loss = o:step(function()
+        o:zero_grad()
+        local l = -(p[0] ^ 2 + 3 * p[1] ^ 2 + p[0] * p[1]) + 2
+        l:backward()
+        return l
+      end)
+      assert.near(want, loss:item(), 1e-9)
+    end
+    helper.near(p, { 0.17390876, -0.04004993 }, { 1e-7, 0 })
+  end
+end)

@@ -2,9 +2,11 @@
 --- reduces and tells a compiler where the loss is.
 ---
 --- source: the formulas of the PyTorch documentation of each loss
+local check = require("lupine.check")
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
+local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
 local warn = require("lupine.warn")
 
@@ -45,19 +47,57 @@ end
 
 -- Operators whose arguments are looked at first.
 local WARNED = {
-  ["mse_loss(input, target, " .. OLD .. ")"] = warn_sizes,
-  ["l1_loss(input, target, " .. OLD .. ")"] = warn_sizes,
+  ["mse_loss(input, target, " .. OLD .. ", weight=None)"] = warn_sizes,
+  ["l1_loss(input, target, " .. OLD .. ", weight=None)"] = warn_sizes,
   ["smooth_l1_loss(input, target, " .. OLD .. ", beta=1.0)"] = warn_sizes,
-  ["huber_loss(input, target, reduction='mean', delta=1.0)"] = warn_sizes,
+  ["huber_loss(input, target, reduction='mean', delta=1.0, weight=None)"] = warn_sizes,
   ["kl_div(input, target, " .. OLD .. ", log_target=False)"] = warn_mean,
 }
 
+-- Losses of each element times a weight: fn(a, plain) gives them without it and
+-- the reduction. Their mean is by the sum of the weights, huber_loss's by their
+-- number.
+local WEIGHTED = {
+  mse_loss = function(a)
+    return (a[1] - a[2]):square(), reduction_of(a[3], a[4], a[5])
+  end,
+  l1_loss = function(a)
+    return (a[1] - a[2]):abs(), reduction_of(a[3], a[4], a[5])
+  end,
+  huber_loss = function(a, plain)
+    return plain(a[1], a[2], "none", a[4]), a[3], true
+  end,
+}
+
+local function weighted(name, a, plain, final)
+  local weight = a[a.n]
+  errors.check(core.is_tensor(weight) and weight:is_same_size(a[1]), "ValueError",
+    "%s: Weights and input must have the same size.", name)
+  local values, how, by_number = WEIGHTED[name](a, plain)
+  values = values * weight
+  if how == "mean" and not by_number then
+    values, how = values / weight:sum(), "sum"
+  end
+  return final(values, how)
+end
+
 local function define_warned(M, F, sig, look)
-  local name = sig:match("^[%w_]+")
-  local plain = F[name]
+  local name, at = sig:match("^[%w_]+"), nil
+  local plain, parsed = F[name], signature(sig)
+  for i, parameter in ipairs(parsed.names) do
+    at = parameter == "weight" and i or at
+  end
   M[name] = function(...)
-    if select("#", ...) > 0 then
+    local n, last = select("#", ...), (select(-1, ...))
+    if n > 0 then
       look(name, ...)
+    end
+    if at and (n >= at or type(last) == "table" and last.weight ~= nil) then
+      local a = parsed:list(...)
+      if a[a.n] ~= nil and not check.is_none(a[a.n]) then
+        return weighted(name, a, plain, F._identity_loss)
+      end
+      return plain(table.unpack(a, 1, a.n - 1))
     end
     return plain(...)
   end

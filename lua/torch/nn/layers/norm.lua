@@ -87,7 +87,7 @@ end
 
 for kind, dims in pairs(KINDS) do
   local repr = "{num_features}, eps={eps}, momentum={momentum}, affine={affine}, "
-    .. "track_running_stats={track_running_stats}"
+    .. "bias={bias?}, track_running_stats={track_running_stats}"
   local function define(name, defaults, forward)
     M[name] = layer(name .. "(num_features, eps=1e-5, momentum=0.1, " .. defaults
       .. ", device=None, dtype=None, bias=True)", {
@@ -128,7 +128,7 @@ end
 M.LayerNorm = layer("LayerNorm(normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, "
   .. "device=None, dtype=None)", {
     drop = { "bias" },
-    repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}",
+    repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}, bias={bias?}",
     build = build_shape,
     forward = function(self, input)
       return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -147,7 +147,7 @@ M.RMSNorm = layer("RMSNorm(normalized_shape, eps=None, elementwise_affine=True, 
 M.GroupNorm = layer("GroupNorm(num_groups, num_channels, eps=1e-5, affine=True, device=None, "
   .. "dtype=None, bias=True)", {
     drop = { "bias" },
-    repr = "{num_groups}, {num_channels}, eps={eps}, affine={affine}",
+    repr = "{num_groups}, {num_channels}, eps={eps}, affine={affine}, bias={bias?}",
     build = function(self, a)
       errors.check(self.num_channels % self.num_groups == 0, "ValueError",
         "GroupNorm: num_channels must be divisible by num_groups, got %d and %d",

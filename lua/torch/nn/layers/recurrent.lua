@@ -89,7 +89,7 @@ local function describe(skip)
       local name, usual = option[1], option[2]
       local value = self[name]
       if name ~= skip and value ~= nil and value ~= usual then
-        parts[#parts + 1] = name .. "=" .. text.repr(value)
+        parts[#parts + 1] = name .. "=" .. (type(value) == "string" and value or text.repr(value))
       end
     end
     return table.concat(parts, ", ")
