@@ -18,6 +18,7 @@
 enum {
     BLOCK = 2048,       /* elements of a buffer */
     COLUMNS = 256,      /* results of a stretch */
+    SOON = 4,           /* rows until one that is asked for is read */
     FLUSH = 64,         /* float32 rows between additions in double */
     PIECE = 1 << 16,    /* reduced elements of an item */
     WORK_MIN = 1 << 16, /* elements that pay for waking a thread */
@@ -259,6 +260,12 @@ static void flush(const Plan *p, int64_t m, const char *acc, State *s,
             s[j].i = (int64_t)((uint64_t)s[j].i + (uint64_t)t[j].i);
 }
 
+static void ask(const char *x, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(x + i);
+}
+
 /* Rows from … to, m columns at x, into s. `top` as in fold_row. */
 static void fold_columns(const Plan *p, LpLoop column, bool sums, const char *x,
                          int64_t m, int64_t from, int64_t to, const char *top,
@@ -270,6 +277,9 @@ static void fold_columns(const Plan *p, LpLoop column, bool sums, const char *x,
     bool fresh = true;
     for (int64_t i = from; i < to; i++) {
         const char *at = x + lp_reduce_offset(red, p->g.n_red, i, &unused);
+        if (p->direct && i + SOON < to)
+            ask(x + lp_reduce_offset(red, p->g.n_red, i + SOON, &unused),
+                m * p->size);
         const void *v = elements(p, at, step, m, room);
         if (top) {
             const void *in[2] = {v, top};
