@@ -115,6 +115,22 @@ describe("an image is refused", function()
     end
   end)
 
+  it("when the coded data of a JPEG are damaged, at the first damage", function()
+    local s = bytes_of(FOLDER .. "gray.jpg")
+    local scan = s:find("\xff\xda", 1, true)
+    refused(s:sub(1, scan + 13) .. "\xff\xd1" .. s:sub(scan + 16),
+      "Corrupt JPEG data: premature end")
+    -- bytes that belong to nothing between two scans: the library warns and
+    -- would go on, here to a table that it can not read
+    s = bytes_of(FOLDER .. "progressive.jpg")
+    local _, first = s:find("\xff\xda.-\xff\xc4")
+    local last = #s - s:reverse():find("\xc4\xff", 1, true) + 1 -- the C4
+    local broken = s:sub(1, last + 2) .. "\x7f" .. s:sub(last + 4)
+    refused(broken, "Bogus DHT index")
+    refused(broken:sub(1, first - 2) .. ("x"):rep(40) .. broken:sub(first - 1),
+      "Corrupt JPEG data: %d+ extraneous bytes before marker 0xc4")
+  end)
+
   it("when a byte of a PNG is another", function()
     local s = bytes_of(FOLDER .. "rgb.png")
     for at = 1, #s do

@@ -1,0 +1,60 @@
+-- What records choose to be charged, against PopLibs' published estimates of
+-- the vertices (spec/runtime/cost_spec.lua has them one by one).
+local core = require("lupine.core")
+
+local T = 1472 -- tiles of ipu2
+
+local function cost(name, attributes, rows, columns, dtype)
+  return core.op_cost(name, { { dtype = dtype or "float32", shape = { rows, columns } } },
+    attributes, "ipu2")
+end
+
+-- One binary operation and one copy of `columns` elements a tile: a vertex
+-- reads vectors of 8 bytes, six workers share them; a copy moves 8 bytes a
+-- cycle and receives 4; either ends in a sync, the copy's exchange in another.
+local function doubling_step(columns, bytes)
+  local vectors = math.ceil(columns * bytes / 8)
+  local add = 11 + 6 * ((bytes == 4 and 29 or 26) + 3 * math.ceil(vectors / 6))
+  return { compute_cyc = add + columns * bytes / 8, exchange_cyc = columns * bytes / 4,
+    sync_cyc = 3 * 150, flops = T * columns }
+end
+
+local function check(name, attributes, columns, steps, dtype)
+  local step = doubling_step(columns, dtype == "float16" and 2 or 4)
+  local got = cost(name, attributes, T, columns, dtype)
+  for what, n in pairs(step) do
+    assert.equal(steps * n, got[what], ("%s of %d: %s"):format(name, columns, what))
+  end
+end
+
+describe("a running sum", function()
+  local along = { dim = { 1 } }
+
+  it("is doubling steps of an addition and a copy", function()
+    check("cumsum", along, 1024, 10)
+    check("cumsum", along, 1000, 10)
+    check("cumsum", along, 2048, 11)
+    check("cumsum", along, 512, 9, "float16")
+    check("cumsum", along, 1, 0)
+    check("cumsum", { dim = { 1 }, reverse = true }, 1024, 10)
+  end)
+
+  it("is as long as the dimension", function()
+    check("cumsum", { dim = { 0 } }, 1024, 11) -- 2^11 is the first power beyond 1472
+  end)
+
+  it("is a product's with multiplications, and twice that of the others'", function()
+    check("cumprod", along, 1024, 10)
+    check("prod_others", along, 1024, 20)
+  end)
+end)
+
+describe("an addition with alpha", function()
+  it("is one scaled addition", function()
+    local x = { dtype = "float16", shape = { T, 240 } }
+    local got = core.op_cost("add", { x, x }, { alpha = 2 }, "ipu2")
+    assert.equal(44 + 6 * (24 + 3 * 9), got.compute_cyc)
+    got = core.op_cost("add", { x, x }, { alpha = 1 }, "ipu2")
+    assert.equal(11 + 6 * (26 + 3 * 10), got.compute_cyc)
+  end)
+end)
