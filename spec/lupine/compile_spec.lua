@@ -170,3 +170,38 @@ describe("arguments of lupine.compile", function()
     end
   end)
 end)
+
+describe("a compiled module whose buffer is a view of another tensor", function()
+  local function square()
+    return torch.arange(9.):reshape(3, 3) * 1
+  end
+  local views = {
+    reshaped = function() return torch.arange(9.):reshape(3, 3) end,
+    transposed = function() return square():t() end,
+    ["a part"] = function() return torch.arange(20.):narrow(0, 3, 9):reshape(3, 3) end,
+  }
+
+  for name, make in pairs(views) do
+    it("has its values and writes them back: " .. name, function()
+      local Net = nn.Module:extend("Net")
+      function Net:forward(x)
+        self.m:add_(1)
+        return x * self.m
+      end
+      local eager, compiled = Net(), Net()
+      eager:register_buffer("m", make())
+      compiled:register_buffer("m", make())
+      local x = torch.arange(9.):reshape(3, 3)
+      local run = compile(compiled, { x })
+      for _ = 1, 2 do
+        helper.near(run(x), eager(x):tolist(), helper.exact)
+      end
+      helper.near(compiled.m, eager.m:tolist(), helper.exact)
+      torch.no_grad(function()
+        eager.m:mul_(2)
+        compiled.m:mul_(2)
+      end)
+      helper.near(run(x), eager(x):tolist(), helper.exact)
+    end)
+  end
+end)

@@ -74,6 +74,13 @@ static int exec_read(lua_State *L)
     return 1;
 }
 
+/* What the trace declared for a tensor that is a view: the whole that it is a
+ * view of. */
+static LpTensor *whole(LpTensor *t, const LpVariable *v)
+{
+    return t->base && v->data && v->data->st == t->st ? t->base : t;
+}
+
 /* exec:read_into(var, tensor): overwrites the tensor's memory */
 static int exec_read_into(lua_State *L)
 {
@@ -81,7 +88,8 @@ static int exec_read_into(lua_State *L)
     LpExec *x = check_exec(L);
     const LpStep *s = lp_exec_program(x)->step;
     size_t i = lp_check_var(L, 2, s);
-    LpTensor *t = lp_check_tensor(L, 3, "read_into", "tensor");
+    LpTensor *t =
+        whole(lp_check_tensor(L, 3, "read_into", "tensor"), &s->var[i]);
     LpType type = lp_tensor_type(t);
     if (!lp_type_eq(&type, &s->var[i].type))
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
@@ -113,7 +121,7 @@ static int exec_read_into(lua_State *L)
 static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
 {
     LpErr e = {0};
-    LpTensor *t = lp_check_tensor(L, i, "write", v->name), *c = NULL;
+    LpTensor *t = whole(lp_check_tensor(L, i, "write", v->name), v), *c = NULL;
     if (t->dtype != v->type.dtype)
         lp_raise(L, LP_E_RUNTIME, "'%s' has dtype %s, compiled for %s", v->name,
                  lp_dtype_name(t->dtype), lp_dtype_name(v->type.dtype));
