@@ -34,8 +34,8 @@ local M = {
     SyncBatchNorm = "every replica has its own statistics",
   },
   ["torch.nn.utils"] = {
-    parametrizations = "torch.nn.utils.weight_norm and spectral_norm compute a layer's weight",
-    parametrize = "compute the weight in forward, or by torch.nn.utils.weight_norm",
+    parametrizations = "torch.nn.utils.weight_norm and spectral_norm compute a layer's weight; "
+      .. "parametrize.register_parametrization takes any module",
   },
   ["torch.optim"] = {
     SparseAdam = "all gradients are dense: use Adam",

@@ -1,5 +1,6 @@
 --- torch.nn.utils: gradient clipping, parameters as one vector, computed weights
---- (reparameterize.lua), sequences of different lengths (rnn.lua).
+--- (reparameterize.lua, parametrize.lua), weights held at 0 (prune.lua),
+--- sequences of different lengths (rnn.lua).
 local check = require("lupine.check")
 local class = require("lupine.class")
 local core = require("lupine.core")
@@ -128,5 +129,7 @@ for name, fn in pairs(require("torch.nn.utils.reparameterize")) do
 end
 
 M.rnn = require("torch.nn.utils.rnn")
+M.parametrize = require("torch.nn.utils.parametrize")
+M.prune = require("torch.nn.utils.prune")
 
 return require("lupine.namespace").close(M, "torch.nn.utils")
