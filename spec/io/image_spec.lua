@@ -140,8 +140,34 @@ describe("an image is refused", function()
   end)
 
   it("in an unknown mode", function()
-    helper.raises("ValueError", "mode: expected unchanged, gray, rgb", function()
+    helper.raises("ValueError", "mode: expected a member of ImageReadMode or unchanged, gray", function()
       images.read(FOLDER .. "rgb.png", "cmyk")
     end)
+  end)
+end)
+
+it("the mode of an image is a member of ImageReadMode or its name", function()
+  local Mode = images.ImageReadMode
+  for _, name in ipairs({ "rgba.png", "gray.png", "rgb.png", "color.jpg" }) do
+    local file = FOLDER .. name
+    for _, mode in ipairs(Mode:members()) do
+      local x = images.read(file, mode)
+      for _, same in ipairs({ mode.name, mode.name:lower() }) do
+        assert.is_true(torch.equal(x, images.read(file, same)))
+      end
+    end
+    assert.is_true(torch.equal(images.read(file), images.read_image(file, Mode.UNCHANGED)))
+    local own = images.read(file)
+    local alpha = own:size(0) == 4 and own[3] or torch.full_like(own[0], 255)
+    for mode, n in pairs({ GRAY = 1, RGB = 3 }) do
+      local x = images.read(file, mode .. "_ALPHA")
+      assert.equal(n + 1, x:size(0))
+      assert.is_true(torch.equal(images.read(file, mode), x:narrow(0, 0, n)))
+      assert.is_true(torch.equal(alpha, x[n]))
+    end
+  end
+  assert.equal(4, Mode.RGB_ALPHA.value)
+  helper.raises("ValueError", "a member of ImageReadMode or unchanged, gray", function()
+    images.read(FOLDER .. "gray.png", "blue")
   end)
 end)
