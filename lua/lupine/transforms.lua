@@ -161,21 +161,6 @@ end, function(self)
     table.concat(self.std, ", "), self.inplace and "True" or "False")
 end)
 
---- Grayscale(num_output_channels = 1): luma of red, green and blue.
-define("Grayscale", function(self, n)
-  self.n = check.int(n or 1, "Grayscale: num_output_channels", { min = 1 })
-  errors.check(self.n == 1 or self.n == 3, "ValueError",
-    "Grayscale: num_output_channels: 1 or 3, got %d", self.n)
-end, function(self, x)
-  local c = x:size(-3)
-  errors.check(c == 1 or c == 3, "TypeError", "Grayscale: expected 1 or 3 channels, got %d", c)
-  if c == 3 then
-    local y = x:select(-3, 0) * 0.2989 + x:select(-3, 1) * 0.587 + x:select(-3, 2) * 0.114
-    x = y:to(x.dtype):unsqueeze(-3)
-  end
-  return self.n == 3 and torch().cat({ x, x, x }, -3) or x
-end)
-
 -- ---- sizes -----------------------------------------------------------------
 
 local MODES = { bilinear = true, bicubic = true, nearest = true }
@@ -423,5 +408,17 @@ end, function(self, x)
   end
   return out
 end)
+
+-- ---- colour and place --------------------------------------------------------
+
+--- torchvision.transforms.functional: what the random ones do, with the numbers
+--- given.
+M.functional = {}
+
+local kit = { define = define, image = image, uniform = uniform, in_batches = in_batches,
+  most = most, convert = convert }
+for _, file in ipairs({ "color", "geometry" }) do
+  require("lupine.transforms." .. file)(M.functional, kit)
+end
 
 return M
