@@ -119,6 +119,7 @@ end
 --- mean, min or max of each group.
 ---@param src torch.Tensor
 ---@param index torch.Tensor int64, of src's shape or along dim
+---@param ... any dim, out, dim_size, reduce
 ---@return torch.Tensor
 function M.scatter(src, index, ...)
   local a = check.arguments("scatter", { "src", "index", "dim", "out", "dim_size", "reduce" }, nil,
@@ -146,6 +147,8 @@ local function prepare(where, names, ...)
 end
 
 --- Softmax within each group: scatter_softmax(src, index, dim = -1, dim_size).
+---@param ... any src, index (int64, of src's shape or along dim) and the options
+---@return torch.Tensor of src's shape
 function M.scatter_softmax(...)
   local where = "scatter_softmax"
   local a, index, dim = prepare(where, { "src", "index", "dim", "dim_size" }, ...)
@@ -156,6 +159,8 @@ end
 
 --- Its logarithm: scatter_log_softmax(src, index, dim = -1, eps = 1e-12,
 --- dim_size).
+---@param ... any src, index (int64, of src's shape or along dim) and the options
+---@return torch.Tensor of src's shape
 function M.scatter_log_softmax(...)
   local where = "scatter_log_softmax"
   local a, index, dim = prepare(where, { "src", "index", "dim", "eps", "dim_size" }, ...)
@@ -167,6 +172,8 @@ end
 
 --- log(sum(exp(src))) of each group: scatter_logsumexp(src, index, dim = -1, out,
 --- dim_size, eps = 1e-12).
+---@param ... any src, index (int64, of src's shape or along dim) and the options
+---@return torch.Tensor src's shape with one element a group along dim
 function M.scatter_logsumexp(...)
   local where = "scatter_logsumexp"
   local a, index, dim = prepare(where, { "src", "index", "dim", "out", "dim_size", "eps" }, ...)
@@ -179,6 +186,8 @@ end
 
 --- Standard deviation of each group: scatter_std(src, index, dim = -1, out,
 --- dim_size, unbiased = true).
+---@param ... any src, index (int64, of src's shape or along dim) and the options
+---@return torch.Tensor src's shape with one element a group along dim
 function M.scatter_std(...)
   local where = "scatter_std"
   local a, index, dim = prepare(where, { "src", "index", "dim", "out", "dim_size", "unbiased" },

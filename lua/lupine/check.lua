@@ -13,6 +13,8 @@ local errors = require("torch.errors")
 local M = {}
 
 --- True for nil and torch.none.
+---@param v any
+---@return boolean
 function M.is_none(v)
   if v == nil then
     return true
@@ -164,12 +166,16 @@ end
 
 --- For the end of a message that asks for an integer: how the script may have
 --- come by a float, or "".
+---@param value any
 ---@return string
 function M.int_hint(value)
   return math.type(value) == "float" and "; // divides integers (4/2 and 2^3 are floats)" or ""
 end
 
 --- An integer. As in Python a bool passes, as 1 or 0.
+---@param value any
+---@param where string how the reader knows the argument, for messages
+---@param opts? {nullable: boolean?, min: number?, max: number?, error: string?}
 ---@return integer?
 function M.int(value, where, opts)
   if nullable(value, opts) then
@@ -185,6 +191,9 @@ function M.int(value, where, opts)
 end
 
 --- A number.
+---@param value any
+---@param where string how the reader knows the argument, for messages
+---@param opts? {nullable: boolean?, min: number?, max: number?, error: string?}
 ---@return number?
 function M.number(value, where, opts)
   if nullable(value, opts) then
@@ -213,6 +222,11 @@ M.string = plain("string", "string")
 M.table = plain("table", "table")
 
 --- A member of an enumeration; `opts.except` lists members that are refused.
+---@param value any
+---@param where string how the reader knows the argument, for messages
+---@param enumeration table
+---@param opts? {nullable: boolean?, except: table[]?, error: string?}
+---@return table? member
 function M.enum(value, where, enumeration, opts)
   if nullable(value, opts) then
     return nil
@@ -236,6 +250,11 @@ function M.enum(value, where, enumeration, opts)
 end
 
 --- An instance of a class.
+---@param value any
+---@param where string how the reader knows the argument, for messages
+---@param cls table a class
+---@param opts? {nullable: boolean?, shown: string?, error: string?}
+---@return any value
 function M.instance(value, where, cls, opts)
   if nullable(value, opts) then
     return nil
@@ -247,6 +266,10 @@ function M.instance(value, where, cls, opts)
 end
 
 --- A list of strings, or strings as separate arguments.
+---@param list any
+---@param where string how the reader knows the argument, for messages
+---@param opts? {nullable: boolean?, min: number?, max: number?, error: string?}
+---@return string[] list
 function M.strings(list, where, opts)
   M.table(list, where, opts)
   for i, v in ipairs(list) do
@@ -311,6 +334,8 @@ end
 
 --- True for a table that holds keyword arguments: no metatable, not empty,
 --- every key a string.
+---@param v any
+---@return boolean
 function M.is_keywords(v)
   if type(v) ~= "table" or getmetatable(v) ~= nil or next(v) == nil then
     return false
@@ -328,6 +353,7 @@ end
 --- that is, may make it an argument itself, unless it looks like a slip.
 ---@param last table
 ---@param open table<string, any> the parameters not given by position
+---@param class_of_error? string of a slip's error
 ---@return boolean
 function M.by_name(last, open, class_of_error)
   local known, strange = false, {}
@@ -363,6 +389,7 @@ local NUMPY = { dim = "axis", keepdim = "keepdims" }
 ---@param where string     the function, for messages
 ---@param names string[]
 ---@param tables? table<string, boolean>
+---@param ... any the call's arguments
 ---@return table values, table given
 function M.arguments(where, names, tables, ...)
   local args = table.pack(...)

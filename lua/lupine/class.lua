@@ -146,6 +146,7 @@ end
 --- (functions, userdata, classes, tables with a foreign metatable) is shared.
 ---@generic T
 ---@param value T
+---@param seen? table<table, table> copies made so far
 ---@return T
 function class.copy(value, seen)
   if type(value) ~= "table" or is_class(value) then

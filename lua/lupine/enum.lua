@@ -74,6 +74,8 @@ function enum.is_enum(v)
 end
 
 --- The enumeration a member belongs to.
+---@param member table
+---@return table enumeration
 function enum.of(member)
   return data[member].enum
 end

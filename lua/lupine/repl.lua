@@ -99,6 +99,9 @@ end
 
 --- Compiles a chunk, first as an expression list. Returns the function, or
 --- nil and "unfinished", or nil and the error message.
+---@param text string
+---@return function? chunk
+---@return string? why "unfinished", or the message
 function M.compile(text)
   local f, expression_error = load("return " .. text, "=stdin", "t")
   if f then
@@ -216,6 +219,8 @@ local function read_chunk(terminal, completer)
 end
 
 --- Runs until the end of input.
+---@param terminal table lupine.core's: interactive, read, files
+---@return integer? code to exit with
 function M.run(terminal)
   local path = terminal.interactive and load_history(terminal)
   if terminal.interactive then

@@ -21,6 +21,7 @@ M.tracer = nil
 local open = {}
 
 --- A scope was opened for the tracer, here.
+---@param scope table
 function M.opened(scope)
   scope._tracer, scope._where = M.tracer, errors.caller()
   if M.tracer then
@@ -30,6 +31,7 @@ end
 
 --- Whether the trace that the scope was opened in still runs. A trace that was
 --- abandoned inside the scope does not.
+---@param scope table
 ---@return boolean
 function M.closed(scope)
   local running = scope._tracer ~= nil and scope._tracer == M.tracer
@@ -178,6 +180,9 @@ function Wrapped:__tostring()
 end
 
 --- "BeginBlock(user_id='A', ipu_id=1)", for printing.
+---@param user_id string?
+---@param ipu_id integer?
+---@return string
 function M.annotation_text(user_id, ipu_id)
   return ("BeginBlock(user_id=%s, ipu_id=%s)"):format(
     user_id and ("'%s'"):format(user_id) or "None", ipu_id and tostring(ipu_id) or "None")

@@ -13,6 +13,8 @@ local M = {}
 
 --- Variables with their number as `index`, and by "role name".
 ---@param step lupine.Step
+---@return table[] vars
+---@return table<string, table> by_name
 function M.index(step)
   local vars, by_name = step:vars(), {}
   for i, v in ipairs(vars) do

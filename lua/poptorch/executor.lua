@@ -460,6 +460,7 @@ end
 --- fn() runs before every compilation. Returns a handle with remove().
 --- error: RuntimeError for what can not be called
 ---@param fn function
+---@return torch.RemovableHandle
 function M.registerPreCompileHook(fn)
   errors.check(type(fn) == "function", "RuntimeError",
     "registerPreCompileHook: expected a function, got %s", type(fn))
@@ -469,6 +470,7 @@ end
 --- fn() runs after every compilation. Returns a handle with remove().
 --- error: RuntimeError for what can not be called
 ---@param fn function
+---@return torch.RemovableHandle
 function M.registerPostCompileHook(fn)
   errors.check(type(fn) == "function", "RuntimeError",
     "registerPostCompileHook: expected a function, got %s", type(fn))

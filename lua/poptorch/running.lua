@@ -357,6 +357,7 @@ end
 ---@param s table
 ---@param values {n: integer}
 ---@param refresh fun(s: table) run before the program starts
+---@return any ... what forward returned
 function M.call(s, values, refresh)
   local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",

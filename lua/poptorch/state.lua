@@ -17,6 +17,7 @@ local M = {}
 local latest = setmetatable({}, { __mode = "k" })
 
 --- The device has all that was trained up to now.
+---@param s table the executor's state
 function M.up_to_date(s)
   s.seen = setmetatable({}, { __mode = "k" })
   for _, m in ipairs(s.uploaded) do
@@ -25,6 +26,7 @@ function M.up_to_date(s)
 end
 
 --- Host -> device.
+---@param s table the executor's state
 function M.upload_weights(s)
   for _, m in ipairs(s.uploaded) do
     s.exec:write(m.index, m.tensor)
@@ -33,6 +35,7 @@ function M.upload_weights(s)
 end
 
 --- The tensors that come back from this executor's device have new values.
+---@param s table the executor's state
 function M.note_change(s)
   local token = {}
   for _, m in ipairs(s.mirrored) do
@@ -43,6 +46,7 @@ end
 --- What other executors changed since comes to this one's device, also where
 --- it is part of another module. Reading the host's tensor fetches it from
 --- their devices (LP_ST_HOOKED). An inference model gets all weights then.
+---@param s table the executor's state
 function M.refresh(s)
   for _, m in ipairs(s.uploaded) do
     local token = latest[m.tensor]
@@ -59,6 +63,7 @@ end
 -- ---- the optimizer ------------------------------------------------------------------
 
 --- Device -> the optimizer's tensors, if a run has changed them since.
+---@param s table the executor's state
 function M.optimizer_to_host(s)
   if s.exec:marked("states") then
     s.exec:pull("states")
@@ -95,6 +100,7 @@ local function mirror_states(s)
 end
 
 --- The optimizer's present attributes -> device.
+---@param s table the executor's state
 function M.upload_hypers(s)
   local groups, group_of = s.optimizer.param_groups, s.group_of
   for _, h in ipairs(s.hypers) do
@@ -104,6 +110,7 @@ function M.upload_hypers(s)
 end
 
 --- The optimizer's state tensors -> device, also those that were replaced.
+---@param s table the executor's state
 function M.upload_states(s)
   M.optimizer_to_host(s)
   for _, state in pairs(s.states) do
@@ -114,6 +121,7 @@ function M.upload_states(s)
 end
 
 --- The same, if the host's may be other than the device's.
+---@param s table the executor's state
 function M.upload_edited_states(s)
   local edited = not s.exec:marked("states")
   for _, state in pairs(s.states) do
@@ -149,6 +157,10 @@ end
 
 --- Puts an entry of a state dict that was loaded before compiling into the
 --- optimizer's state.
+---@param optimizer torch.optim.Optimizer
+---@param param torch.Tensor
+---@param name string of the state
+---@param key string of the entry
 ---@return boolean found
 function M.take_loaded(optimizer, param, name, key)
   local loaded = rawget(optimizer, "_loaded")
@@ -241,6 +253,7 @@ function Link:push()
 end
 
 --- The optimizer's states and state_dict speak of this device from now on.
+---@param s table the executor's state
 function M.link(s)
   if s.offline then
     return
@@ -252,6 +265,7 @@ function M.link(s)
 end
 
 --- The optimizer keeps the last values, without the device.
+---@param s table the executor's state
 function M.release(s)
   local link = s.link
   if not link then

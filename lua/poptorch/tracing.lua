@@ -170,6 +170,8 @@ end
 --- The call's values as specs, and their tensors as {tensor, path}.
 ---@param s table the executor's state
 ---@param values {n: integer}
+---@return table spec
+---@return {tensor: torch.Tensor, path: string}[] tensors
 function M.flatten_call(s, values)
   local tensors, spec = {}, {}
   for i = 1, values.n do

@@ -43,6 +43,13 @@ local function from_sublists(...)
   return equation, operands
 end
 
+--- Products of elements whose letters agree, summed over the letters that the
+--- result lacks: einsum("ij,jk->ik", a, b), a list of operands, or operands each
+--- followed by a list of numbers. errors: ValueError, RuntimeError
+--- Source: PyTorch documentation, torch.einsum
+---@param first string|torch.Tensor the equation, or the first operand
+---@param ... any operands and lists of numbers
+---@return torch.Tensor
 function M.einsum(first, ...)
   if core.is_tensor(first) then
     return functions.einsum(from_sublists(first, ...))
@@ -70,6 +77,13 @@ local function over_lists(a, b, of_a, of_b, given)
   return internal.tensordot_lists(a, b, keywords)
 end
 
+--- Sums of products over dimensions of both: the last `dims` of a with the first
+--- of b, or those of two lists. Source: PyTorch documentation, torch.tensordot
+---@param a torch.Tensor
+---@param b torch.Tensor
+---@param dims integer|integer[][]|{dims: integer[][]}
+---@param ... any keywords
+---@return torch.Tensor
 function M.tensordot(a, b, dims, ...)
   local lists, keywords = dims, (...)
   if type(dims) == "table" and type(dims.dims) == "table" then

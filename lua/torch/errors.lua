@@ -171,12 +171,18 @@ end
 --- Raises an error of a class.
 ---@param cls string|table  "ValueError" or the class
 ---@param fmt string        as string.format; taken as it is without arguments
+---@param ... any for the format
 function M.raise(cls, fmt, ...)
   local message = select("#", ...) > 0 and fmt:format(...) or fmt
   error(M.new(cls, nil, message), 0)
 end
 
 --- Raises unless `ok`; returns it otherwise.
+---@param ok any
+---@param cls string|table "ValueError" or the class
+---@param fmt string as string.format; taken as it is without arguments
+---@param ... any for the format
+---@return any ok
 function M.check(ok, cls, fmt, ...)
   if not ok then
     M.raise(cls, fmt, ...)

@@ -85,6 +85,10 @@ define("cov", { "input", "correction", "fweights", "aweights" }, true,
 
 --- where(condition): a list of index tensors, one for each dimension.
 --- where(condition, input, other): an element of one or the other.
+--- Source: PyTorch documentation, torch.where
+---@param condition torch.Tensor bool
+---@param ... torch.Tensor|number input and other, which broadcast
+---@return torch.Tensor|torch.Tensor[]
 function M.where(condition, ...)
   if select("#", ...) == 0 and core.is_tensor(condition) then
     return M.nonzero(condition, { as_tuple = true })
@@ -186,6 +190,10 @@ define("is_nonzero", { "input" }, true, function(input)
 end)
 
 --- The shape that tensors of these shapes have together.
+--- error: RuntimeError for shapes that do not fit
+--- Source: PyTorch documentation, torch.broadcast_shapes
+---@param ... integer[]|integer
+---@return torch.Size
 function M.broadcast_shapes(...)
   local out = {}
   for _, shape in ipairs({ ... }) do

@@ -68,21 +68,34 @@ core.methods.backward = explaining(core.methods.backward)
 core.backward, core.grad = explaining(core.backward), explaining(core.grad)
 
 --- Nothing is recorded for backward inside.
+--- Source: PyTorch documentation, torch.no_grad
+---@param fn? function runs inside; without one a scope is returned
+---@return any ... the scope, or what fn returns
 function M.no_grad(fn)
   return enter("no_grad", false, fn)
 end
 
 --- Records again inside no_grad.
+--- Source: PyTorch documentation, torch.enable_grad
+---@param fn? function runs inside; without one a scope is returned
+---@return any ... the scope, or what fn returns
 function M.enable_grad(fn)
   return enter("enable_grad", true, fn)
 end
 
 --- As no_grad: tensors made inside are ordinary ones.
+--- Source: PyTorch documentation, torch.inference_mode
+---@param fn? function runs inside; without one a scope is returned
+---@return any ... the scope, or what fn returns
 function M.inference_mode(fn)
   return enter("inference_mode", false, fn)
 end
 
 --- At once, until set again or until the scope it returns is closed.
+--- Source: PyTorch documentation, torch.set_grad_enabled
+---@param mode boolean
+---@param fn? function runs inside; without one a scope is returned
+---@return any ... the scope, or what fn returns
 function M.set_grad_enabled(mode, fn)
   errors.check(type(mode) == "boolean", "TypeError",
     "set_grad_enabled(): mode must be a bool, not a %s", type(mode))

@@ -75,9 +75,14 @@ end
 M.asarray = core.as_tensor
 
 --- Files of plain data: torch/serialization.lua.
+---@param ... any as torch/serialization.lua's save
+---@return nil
 function M.save(...)
   return require("torch.serialization").save(...)
 end
+--- See save.
+---@param ... any as torch/serialization.lua's load
+---@return any
 function M.load(...)
   return require("torch.serialization").load(...)
 end

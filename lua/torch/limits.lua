@@ -27,6 +27,9 @@ end
 
 --- {bits, eps, max, min, tiny, smallest_normal, resolution, dtype}; the
 --- default dtype's without an argument.
+--- error: TypeError for other dtypes. Source: PyTorch documentation, torch.finfo
+---@param dtype? torch.dtype floating
+---@return table<string, number|string>
 function M.finfo(dtype)
   dtype = dtype or core.get_default_dtype()
   local f = floats[name_of(dtype)]
@@ -41,6 +44,9 @@ function M.finfo(dtype)
 end
 
 --- {bits, min, max, dtype}
+--- error: TypeError for other dtypes. Source: PyTorch documentation, torch.iinfo
+---@param dtype torch.dtype of integers
+---@return table<string, integer|string>
 function M.iinfo(dtype)
   local i = integers[name_of(dtype)]
   errors.check(i, "TypeError", "torch.iinfo() takes an integer dtype, not %s", tostring(dtype))

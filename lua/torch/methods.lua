@@ -123,6 +123,11 @@ function methods.sum_to_size(self, ...)
 end
 
 --- Undefined elements at these strides.
+--- Source: PyTorch documentation, torch.empty_strided
+---@param size integer[]
+---@param stride integer[] elements, one for each dimension
+---@param ... any keywords: dtype, device, requires_grad
+---@return torch.Tensor
 function M.empty_strided(size, stride, ...)
   local n = 1
   errors.check(#size == #stride, "RuntimeError",

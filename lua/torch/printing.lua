@@ -43,6 +43,8 @@ end
 --- Sets how tensors print. Positional or by name: precision, threshold,
 --- edgeitems, linewidth, profile ("default", "short", "full"), sci_mode
 --- (nil: choose by the values).
+--- Source: PyTorch documentation, torch.set_printoptions
+---@param ... any
 function M.set_printoptions(...)
   local n, given = select("#", ...), {}
   local values = { ... }
@@ -234,6 +236,8 @@ local function suffixes(x)
 end
 
 --- The text of a tensor, as tostring(x) gives it.
+---@param x torch.Tensor
+---@return string
 function M.format(x)
   if core.is_closed(x) then
     return "tensor(<closed>)"

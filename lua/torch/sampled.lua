@@ -123,6 +123,11 @@ end
 
 --- Counts and edges: `bins` of equal width over `range` (by default over the
 --- data), or between the edges that `bins` is.
+--- Source: PyTorch documentation, torch.histogram
+---@param ... any input (float32 or float64), bins (100; or the edges), range ({low, high}),
+---        weight (of input's shape), density (false), out
+---@return torch.Tensor hist [bins]
+---@return torch.Tensor edges [bins + 1]
 function M.histogram(...)
   local where = "histogram()"
   local a = check.arguments(where, { "input", "bins", "range", "weight", "density", "out" }, nil,
@@ -150,6 +155,11 @@ core.methods.histogram = M.histogram
 
 --- The same for points [..., D] in D dimensions; `range` lists low and high of
 --- each. Returns the counts and a list of edges.
+--- Source: PyTorch documentation, torch.histogramdd
+---@param ... any input [..., D], bins (a number, a list of D, or of tensors of edges), range
+---        (2 D numbers), weight, density (false)
+---@return torch.Tensor hist [bins of each dimension]
+---@return torch.Tensor[] edges
 function M.histogramdd(...)
   local where = "histogramdd()"
   local a = check.arguments(where, { "input", "bins", "range", "weight", "density" }, nil, ...)
@@ -245,6 +255,9 @@ end
 
 --- The list of slopes of samples along each dimension `dim`. spacing: their
 --- distance, a list of one for each dimension, or a list of coordinates.
+--- Source: PyTorch documentation, torch.gradient
+---@param ... any input, spacing (1), dim (all), edge_order (1 or 2)
+---@return torch.Tensor[] of input's shape
 function M.gradient(...)
   local where = "gradient()"
   local a = check.arguments(where, { "input", "spacing", "dim", "edge_order" }, nil, ...)

@@ -13,6 +13,7 @@ local M = {}
 --- The constructor.
 ---@param name string
 ---@param dtype any nil: the default dtype
+---@return fun(...): torch.Tensor
 function M.constructor(name, dtype)
   return function(...)
     local to = { dtype = dtype or core.get_default_dtype() }

@@ -1,5 +1,6 @@
 -- Checks that no compiler makes: include layers, sizes of files, bare heap
--- calls, columns, paths of one machine, unfinished work. Runs on the tracked
+-- calls, columns, paths of one machine, unfinished work, public Lua functions
+-- without an annotation of what they take and give. Runs on the tracked
 -- files; prints a line per fault and exits with 1. The size of files is looked
 -- at only when told so (lint.lua full): a file may outgrow the cap for a commit
 -- or two, and the suite shall not fail for that.
@@ -130,6 +131,95 @@ local function check_file(file)
   end
 end
 
+-- ---- annotations of public functions ----------------------------------------
+
+-- The name of the table that a file returns, or what `name = function` pairs
+-- of a table written there say: {name of a local function = true}.
+local function returned(lines)
+  for i = #lines, 1, -1 do
+    local line = lines[i]
+    if line:find("^return ") then
+      local table_name = line:match("^return ([%a_][%w_]*)$")
+        or line:match("^return .-close%(([%a_][%w_]*)")
+        or line:match("^return setmetatable%(([%a_][%w_]*)")
+      local inside, named = line:match("^return {(.*)}$"), {}
+      for value in (inside or ""):gmatch("=%s*([%a_][%w_]*)") do
+        named[value] = true
+      end
+      return table_name, named
+    end
+  end
+  return nil, {}
+end
+
+-- Name, parameters and indent of a public function that begins on a line.
+local function public(line, table_name, named)
+  local indent, name, params = line:match("^(%s*)local function ([%a_][%w_]*)(%b())")
+  if name and named[name] then
+    return name, params, indent
+  elseif not table_name then
+    return nil
+  end
+  local T = table_name:gsub("%p", "%%%0")
+  indent, name, params = line:match("^(%s*)function " .. T .. "[.:]([%a_][%w_]*)(%b())")
+  if not name then
+    indent, name, params = line:match("^(%s*)" .. T .. "%.([%a_][%w_]*) = function(%b())")
+  end
+  if name and not name:find("^_") then
+    return name, params, indent
+  end
+  return nil
+end
+
+-- Does the function that begins on line i give a value at its end?
+local function gives(lines, i, indent)
+  if lines[i]:find("%f[%w]end%)?$") then
+    return lines[i]:find("%f[%w]return%s+%S.-%f[%w]end") ~= nil
+  end
+  for k = i + 1, #lines do
+    if lines[k]:find("^" .. indent .. "end") then
+      return false
+    elseif lines[k]:find("^" .. indent .. "  return%s+%S") then
+      return true
+    end
+  end
+  return false
+end
+
+local function check_annotation(file, lines, i, name, params, indent)
+  local block, text, k = {}, false, i - 1
+  while k > 0 and lines[k]:find("^%s*%-%-%-") do
+    block[lines[k]:match("@param ([%w_.]+)") or lines[k]:match("@return") or k] = true
+    text = text or lines[k]:find("^%s*%-%-%- %S") ~= nil
+    k = k - 1
+  end
+  if not text then
+    return fault(file, i, "%s has no comment (---) that says what it does", name)
+  end
+  for param in params:gmatch("[%w_.]+") do
+    if param ~= "self" and not block[param] then
+      fault(file, i, "%s has no ---@param %s", name, param)
+    end
+  end
+  if gives(lines, i, indent) and not block["@return"] then
+    fault(file, i, "%s has no ---@return", name)
+  end
+end
+
+local function check_annotations(file)
+  local lines = {}
+  for line in io.lines(file) do
+    lines[#lines + 1] = line
+  end
+  local table_name, named = returned(lines)
+  for i, line in ipairs(lines) do
+    local name, params, indent = public(line, table_name, named)
+    if name then
+      check_annotation(file, lines, i, name, params, indent)
+    end
+  end
+end
+
 -- The tracked files, or all sources where there is no repository.
 local function files()
   local p = assert(io.popen("git ls-files 2>/dev/null"))
@@ -156,6 +246,9 @@ for _, file in ipairs(files()) do
   if f then -- a tracked file may be gone from the working tree
     f:close()
     check_file(file)
+    if file:find("^lua/.*%.lua$") then
+      check_annotations(file)
+    end
     checked = checked + 1
   end
 end

@@ -87,6 +87,7 @@ local function report(o)
 end
 
 --- Runs with the words of the command line after "profile".
+---@param ... string
 function M.run(...)
   local args = { ... }
   local o, at = read(args)

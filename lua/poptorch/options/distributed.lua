@@ -53,6 +53,7 @@ function Distributed:_read_env(size, rank)
   self._values.processId = from_env(rank, 0)
 end
 
+--- Takes the number of processes and this one's from MPI's environment.
 function Distributed:init()
   self:_read_env("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
 end

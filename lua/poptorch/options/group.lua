@@ -134,6 +134,7 @@ end
 ---@param name string   as Python prints the class, "_TrainingOptions"
 ---@param rows table[]
 ---@param base? table   a class made by this function
+---@return table class
 function Group.define(name, rows, base)
   local cls = (base or Group):extend(name)
   rawset(cls, "_rows", rows)
@@ -151,6 +152,7 @@ function Group.define(name, rows, base)
   return cls
 end
 
+--- All options at their defaults.
 function Group:setup()
   rawset(self, "_values", {})
   rawset(self, "_frozen", false)

@@ -120,6 +120,7 @@ Popart = Group.define("_PopartOptions", {
   { key = "patterns_level", default = 2, doc = "Pattern level.", effect = "" },
 })
 
+--- No options of PopART are set.
 function Popart:setup()
   Group.setup(self)
   rawset(self, "_options", {})

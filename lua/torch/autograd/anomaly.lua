@@ -12,6 +12,10 @@ end
 
 --- A backward pass inside fails at the first gradient with a NaN and names the
 --- operator. At once, until set again or until the scope it returns is closed.
+--- Source: PyTorch documentation, autograd.set_detect_anomaly
+---@param mode boolean
+---@param fn? function runs inside; without one a scope is returned
+---@return any ... the scope, or what fn returns
 function M.set_detect_anomaly(mode, fn)
   errors.check(type(mode) == "boolean", "TypeError",
     "set_detect_anomaly(): mode must be a bool, not a %s", type(mode))
@@ -26,6 +30,10 @@ function M.set_detect_anomaly(mode, fn)
   return fn()
 end
 
+--- The same, switched on.
+--- Source: PyTorch documentation, autograd.detect_anomaly
+---@param fn? function
+---@return any ... the scope, or what fn returns
 function M.detect_anomaly(fn)
   return M.set_detect_anomaly(true, fn)
 end

@@ -46,6 +46,9 @@ end
 M.broadcast = broadcast
 
 --- The shape of draws: `shape` before the batch.
+---@param d torch.distributions.Distribution
+---@param shape? integer[] of the sample
+---@return integer[]
 function M.extended(d, shape)
   local out = {}
   for _, n in ipairs(shape or {}) do
@@ -61,6 +64,8 @@ function M.extended(d, shape)
 end
 
 --- True unless an element is outside; under a trace values are not known.
+---@param condition torch.Tensor bool
+---@return boolean
 function M.all(condition)
   local done, value = pcall(function()
     return condition:all():item()
@@ -69,6 +74,10 @@ function M.all(condition)
 end
 
 --- Raises unless the condition holds everywhere.
+---@param condition torch.Tensor bool
+---@param where string the distribution's name
+---@param name string of the parameter
+---@param constraint string
 function M.require(condition, where, name, constraint)
   errors.check(M.all(condition), "ValueError",
     "%s: expected parameter %s to satisfy the constraint %s, but found invalid values", where, name,
@@ -190,8 +199,9 @@ end
 
 -- ---- what descriptions are made of -----------------------------------------
 
+--- The keywords that make another tensor of this one's type.
 ---@param t torch.Tensor
----@return {dtype: torch.dtype} the keywords that make another tensor of its type
+---@return {dtype: torch.dtype}
 function M.kind_of(t)
   return { dtype = t.dtype }
 end
@@ -207,6 +217,9 @@ function M.uniform(d, shape, like)
 end
 
 --- Standard normal numbers of the shape of a draw; see uniform.
+---@param d torch.distributions.Distribution
+---@param shape integer[] of the sample
+---@param like torch.Tensor whose dtype they have
 ---@return torch.Tensor
 function M.numbers(d, shape, like)
   return torch().randn(M.extended(d, shape), M.kind_of(like))
@@ -270,6 +283,8 @@ function M.is_count(x)
 end
 
 --- The usual setup: the parameters broadcast, the batch has their shape.
+---@param self torch.distributions.Distribution
+---@param a table<string, torch.Tensor|number> parameters by name
 function M.elementwise(self, a)
   for param, t in pairs(broadcast(a)) do
     rawset(self, param, t)

@@ -75,6 +75,10 @@ end
 
 --- Runs forward between the taps. `taps` is {pre = hooks, full = hooks},
 --- `run(args)` the call itself, which gives its packed results.
+---@param module torch.nn.Module
+---@param taps {pre: table[], full: table[]}
+---@param args table packed
+---@param run fun(args: table): table
 ---@return table packed results
 function M.run(module, taps, args, run)
   if not Tap then

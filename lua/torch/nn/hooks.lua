@@ -37,6 +37,8 @@ function M.add(list, fn, first, entry)
 end
 
 --- Runs each hook that is in the list at the start.
+---@param list table[]? entries {fn}
+---@param ... any for each
 function M.run(list, ...)
   for _, entry in ipairs(list and { table.unpack(list) } or {}) do
     entry.fn(...)
@@ -59,6 +61,12 @@ local function entries(list)
 end
 
 --- Pre-hooks over packed arguments and the table by name; gives both.
+---@param module torch.nn.Module
+---@param list table[]? entries {fn, …}
+---@param args table packed arguments
+---@param by_name table<string, any>
+---@return table args
+---@return table<string, any> by_name
 function M.before(module, list, args, by_name)
   for _, entry in ipairs(entries(list)) do
     if entry.with_kwargs then
@@ -82,6 +90,13 @@ end
 
 --- Hooks over packed results; gives packed results. `done` takes the hooks
 --- that were called.
+---@param module torch.nn.Module
+---@param list table[]? entries {fn, …}
+---@param args table packed arguments
+---@param by_name table<string, any>
+---@param out table packed results
+---@param done table<table, boolean>
+---@return table out
 function M.after(module, list, args, by_name, out, done)
   for _, entry in ipairs(entries(list)) do
     done[entry] = true
@@ -96,6 +111,11 @@ end
 
 --- After an error: the hooks that are always called and were not. What they
 --- raise is dropped, the first error is the one that counts.
+---@param module torch.nn.Module
+---@param list table[]? entries {fn, …}
+---@param args table packed arguments
+---@param by_name table<string, any>
+---@param done table<table, boolean>
 function M.always(module, list, args, by_name, done)
   for _, entry in ipairs(entries(list)) do
     if entry.always_call and not done[entry] then

@@ -113,6 +113,9 @@ local function put(by_name, open, n, ...)
 end
 
 --- The arguments of a call with those by name put in their places.
+---@param forward function
+---@param ... any
+---@return any ...
 function M.bind(forward, ...)
   local n = select("#", ...)
   local last = n > 0 and (select(n, ...)) or nil
@@ -129,6 +132,10 @@ function M.bind(forward, ...)
 end
 
 --- {n, …} without a last table by name, and that table ({} if there is none).
+---@param forward function
+---@param args table packed
+---@return table positional
+---@return table<string, any> by_name
 function M.split(forward, args)
   local last = args.n > 0 and args[args.n] or nil
   if not open_for(forward, args.n, last) then
@@ -169,6 +176,7 @@ end
 --- that says so when it is called with a point.
 ---@param forward function?
 ---@param Module table
+---@return function? forward
 function M.checked(forward, Module)
   if type(forward) ~= "function" then
     return forward

@@ -32,6 +32,10 @@ Module.tracer = nil
 
 -- ---- fields ----------------------------------------------------------------
 
+--- An instance of the class, which `init` gets the arguments of.
+---@param cls table
+---@param ... any
+---@return torch.nn.Module
 function Module.new(cls, ...)
   errors.check(class.is_class(cls), "TypeError",
     "new is a method of the class: call the class itself, Net(...), or Net:new(...)")
@@ -163,6 +167,8 @@ function Module:register_buffer(name, tensor, ...)
   self._transient[name] = persistent == false or nil
 end
 
+--- Gives the module a parameter, which it counts among its own.
+--- errors: TypeError, KeyError (the name is taken)
 ---@param name string
 ---@param param torch.nn.Parameter? nil: the name is taken, without a value
 function Module:register_parameter(name, param)
@@ -174,6 +180,8 @@ function Module:register_parameter(name, param)
   self._parameters:set(name, not none and param)
 end
 
+--- Gives the module a child.
+--- errors: TypeError, KeyError (the name is taken)
 ---@param name string
 ---@param module torch.nn.Module?
 function Module:add_module(name, module)
@@ -308,6 +316,7 @@ function Module.extra_repr()
 end
 
 --- The lines of the children, as "(name): text".
+---@return string[]
 function Module:child_lines()
   local lines = {}
   for _, name in ipairs(self._modules.keys) do

@@ -76,12 +76,16 @@ function M.dict(names, get)
   return t
 end
 
+--- Whether a value is what dict gives.
+---@param t any
 ---@return boolean
 function M.is_dict(t)
   return type(t) == "table" and getmetatable(t) == Dict
 end
 
 --- The same entries in the same order; the values are shared.
+---@param t table<string, any>
+---@return table<string, any>
 function M.copy(t)
   local out = M.dict()
   for key, value in pairs(t) do
@@ -96,11 +100,14 @@ end
 local Registry = {}
 Registry.__index = Registry
 
+--- An empty registry.
 ---@return torch.nn.Registry
 function M.registry()
   return setmetatable({ keys = {}, values = {} }, Registry)
 end
 
+--- Whether a value is what registry gives.
+---@param t any
 ---@return boolean
 function M.is_registry(t)
   return getmetatable(t) == Registry

@@ -7,6 +7,10 @@ local core = require("lupine.core")
 ---@overload fun(data: torch.Tensor, requires_grad: boolean?): torch.Tensor
 local Parameter = { __name = "torch.nn.Parameter" }
 
+--- Whether a value is a parameter.
+---@param _ table the class
+---@param x any
+---@return boolean
 function Parameter.is(_, x)
   return core.is_parameter(x)
 end

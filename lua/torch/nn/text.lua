@@ -66,6 +66,8 @@ function M.fill(template, fields)
 end
 
 --- Indents all lines but the first, as nested modules are printed.
+---@param text string
+---@return string
 function M.indent(text)
   return (text:gsub("\n", "\n  "))
 end

@@ -23,6 +23,9 @@ function M.of(value, n, where)
 end
 
 --- True if all entries are v.
+---@param list any[]
+---@param v any
+---@return boolean
 function M.all(list, v)
   for _, x in ipairs(list) do
     if x ~= v then
@@ -33,6 +36,8 @@ function M.all(list, v)
 end
 
 --- {a, b} -> {b, b, a, a}: padding per dimension in the order of F.pad.
+---@param list any[]
+---@return any[]
 function M.reversed_twice(list)
   local out = {}
   for i = #list, 1, -1 do

@@ -23,6 +23,8 @@ end
 
 --- The entries of a tensor, a list or an iterator, and their names if they have
 --- some: named_parameters() and lists of pairs.
+---@param params torch.Tensor|table|function
+---@param where string for messages
 ---@return table list
 ---@return string[]|nil names
 function M.list_of(params, where)

@@ -24,6 +24,10 @@ local text = require("torch.nn.text")
 ---@field defaults table
 local Optimizer = class.new("Optimizer")
 
+--- An instance of the class, which `init` gets the arguments of.
+---@param cls table
+---@param ... any params, options
+---@return torch.optim.Optimizer
 function Optimizer.new(cls, ...)
   local self = setmetatable({
     param_groups = {}, state = {}, defaults = {}, _names = {}, _pre_hooks = {}, _post_hooks = {},
@@ -81,6 +85,9 @@ end
 -- ---- values behind a rule --------------------------------------------------
 
 --- A hyper-parameter of a group: "beta2" is the second of betas.
+---@param _ torch.optim.Optimizer
+---@param group table of param_groups
+---@param name string
 ---@return number|torch.Tensor
 function Optimizer.hyper_value(_, group, name)
   local list, i = name:match("^(%a+)(%d)$")
@@ -91,11 +98,16 @@ function Optimizer.hyper_value(_, group, name)
 end
 
 --- A hyper-parameter that may be a tensor of one element as a number.
+---@param value number|torch.Tensor|boolean
+---@return number|boolean
 function Optimizer.number(value)
   return core.is_tensor(value) and value:item() or value
 end
 
 --- The group's present value as a float32 tensor of no dimensions.
+---@param group table of param_groups
+---@param name string
+---@return torch.Tensor []
 function Optimizer:hyper_tensor(group, name)
   local value = self:hyper_value(group, name)
   if core.is_tensor(value) then
@@ -105,6 +117,10 @@ function Optimizer:hyper_tensor(group, name)
 end
 
 --- The value that a state starts with.
+---@param _ torch.optim.Optimizer
+---@param param torch.Tensor
+---@param name string of the state
+---@return torch.Tensor
 function Optimizer.initial_state(_, param, name)
   local torch = require("torch")
   if name == "step" then
@@ -114,6 +130,8 @@ function Optimizer.initial_state(_, param, name)
 end
 
 --- A parameter's state, made on demand.
+---@param param torch.Tensor
+---@param name string of the state
 ---@return torch.Tensor
 function Optimizer:state_tensor(param, name)
   local of = self.state[param]
@@ -127,6 +145,7 @@ function Optimizer:state_tensor(param, name)
   return of[name]
 end
 
+--- How one parameter is updated; classes that compile give it.
 ---@return table rule {op, inputs, outputs, counts, attrs}
 function Optimizer:update_rule()
   errors.raise("NotImplementedError", "%s has no update that can be compiled: use it with "
@@ -151,6 +170,9 @@ local function operand(self, group, param, grad, what)
 end
 
 --- One parameter's update; classes without a rule override it.
+---@param group table of param_groups
+---@param param torch.Tensor
+---@param grad torch.Tensor of param's shape
 function Optimizer:update(group, param, grad)
   local rule = self:update_rule(group, param)
   if rule.counts then
@@ -205,6 +227,8 @@ function Optimizer:step(closure)
 end
 
 --- Takes the gradients away, or with set_to_none = false fills them with 0.
+--- Source: PyTorch documentation, optim.Optimizer.zero_grad
+---@param ... any set_to_none (true)
 function Optimizer:zero_grad(...)
   check.method(self, Optimizer, "zero_grad")
   local to_none = check.arguments("zero_grad", { "set_to_none" }, nil, ...)[1] ~= false
@@ -221,11 +245,15 @@ function Optimizer:zero_grad(...)
 end
 
 --- hook(optimizer, args) before every step. Returns a handle with remove().
+---@param fn fun(optimizer, args: table)
+---@return torch.RemovableHandle
 function Optimizer:register_step_pre_hook(fn)
   return hooks.add(self._pre_hooks, fn)
 end
 
 --- hook(optimizer, args) after every step.
+---@param fn fun(optimizer, args: table)
+---@return torch.RemovableHandle
 function Optimizer:register_step_post_hook(fn)
   return hooks.add(self._post_hooks, fn)
 end

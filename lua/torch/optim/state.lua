@@ -45,6 +45,7 @@ end
 
 --- {state = {[0] = {exp_avg = tensor, …}, …}, param_groups = {{lr = …, params
 --- = {0, 1, …}}, …}}. The tensors are the optimizer's own.
+---@return {state: table<integer, table>, param_groups: table[]}
 function M:state_dict()
   hooks.run(self._state_hooks.save, self)
   local out = { state = {}, param_groups = {} }
@@ -145,6 +146,7 @@ end
 --- Takes over the values of state_dict; parameters match by their order.
 --- error: ValueError for groups of other number or sizes, for another
 --- optimizer's state
+---@param dict {state: table<integer, table>, param_groups: table[]}
 function M:load_state_dict(dict)
   errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
     and type(dict.state) == "table", "TypeError",

@@ -28,6 +28,7 @@ end
 
 --- fn(averages, values, number): moves averages by 1 - decay towards the values.
 ---@param decay? number 0.999 unless given
+---@return fun(averages: torch.Tensor[], values: torch.Tensor[], number)
 function M.get_ema_multi_avg_fn(decay)
   local w = share(decay)
   return function(averages, values)
@@ -38,6 +39,7 @@ function M.get_ema_multi_avg_fn(decay)
 end
 
 --- fn(averages, values, number): equal shares of all values so far.
+---@return fun(averages: torch.Tensor[], values: torch.Tensor[], number)
 function M.get_swa_multi_avg_fn()
   return function(averages, values, number)
     local w = 1 / ((core.is_tensor(number) and number:item() or number) + 1)
@@ -49,6 +51,7 @@ end
 
 --- fn(average, value, number): the new average.
 ---@param decay? number 0.999 unless given
+---@return fun(average: torch.Tensor, value: torch.Tensor, number): torch.Tensor
 function M.get_ema_avg_fn(decay)
   local w = share(decay)
   return function(average, value)
@@ -56,6 +59,8 @@ function M.get_ema_avg_fn(decay)
   end
 end
 
+--- fn(average, value, number): equal shares of all values so far.
+---@return fun(average: torch.Tensor, value: torch.Tensor, number): torch.Tensor
 function M.get_swa_avg_fn()
   return function(average, value, number)
     return average + (value - average) / (number + 1)

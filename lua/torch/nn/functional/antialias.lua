@@ -57,6 +57,7 @@ local function weights(mode, n, out, align, scale)
 end
 
 --- Raises unless `mode` has a filter.
+---@param mode string
 function M.check(mode)
   errors.check(FILTERS[mode], "ValueError", "interpolate: antialias option is restricted to "
     .. "bilinear and bicubic modes and requires a 4-D tensor as input, got mode '%s'",
@@ -64,6 +65,13 @@ function M.check(mode)
 end
 
 --- x with `out` elements along `dim`.
+---@param x torch.Tensor
+---@param dim integer
+---@param mode string "bilinear" or "bicubic"
+---@param out integer elements of the result along dim
+---@param align boolean align_corners
+---@param scale number? result to input, where it is given
+---@return torch.Tensor
 function M.along(x, dim, mode, out, align, scale)
   local torch = require("torch")
   local w = torch.tensor(weights(mode, x:size(dim), out, align, scale),

@@ -107,6 +107,9 @@ define("clip_grad_value_(parameters, clip_value, foreach=None)", function(parame
 end)
 
 --- All parameters in one row.
+--- Source: PyTorch documentation, nn.utils.parameters_to_vector
+---@param parameters torch.Tensor|torch.Tensor[]|function a tensor, a list or an iterator
+---@return torch.Tensor [the number of elements of all]
 function M.parameters_to_vector(parameters)
   local flat = {}
   for i, p in ipairs(list_of(parameters)) do

@@ -23,6 +23,9 @@ local function copy(value)
 end
 
 --- Sets a group's value; a tensor keeps its place. The option may be new.
+---@param group table of param_groups
+---@param name string
+---@param value number|torch.Tensor
 function M.set(group, name, value)
   local now = rawget(group, name)
   if core.is_tensor(now) then
@@ -33,6 +36,9 @@ function M.set(group, name, value)
 end
 
 --- The groups' values of a name, copied.
+---@param optimizer torch.optim.Optimizer
+---@param name string
+---@return any[]
 function M.values(optimizer, name)
   local out = {}
   for i, group in ipairs(optimizer.param_groups) do
@@ -43,6 +49,10 @@ end
 
 --- A value for each group, from one or from a list.
 --- error: ValueError for a list of another length
+---@param value any one, or a list of one for each group
+---@param optimizer torch.optim.Optimizer
+---@param name string for messages
+---@return any[]
 function M.per_group(value, optimizer, name)
   local n = #optimizer.param_groups
   local list = type(value) == "table" and not core.is_tensor(value)
@@ -198,6 +208,9 @@ end
 --- fields, last_epoch goes to the base. prepare(self, first) runs before the
 --- initial step, with first = whether it is a new schedule; complete(self)
 --- after it.
+---@param sig string a Python signature
+---@param methods table
+---@return table class
 function M.define(sig, methods)
   local parsed = signature(sig)
   local cls = LRScheduler:extend(parsed.name)

@@ -75,6 +75,9 @@ function M.default_collate(batch)
 end
 
 --- What a loader that does not batch does to a sample: nothing.
+--- Source: PyTorch documentation, utils.data.default_convert
+---@param data any
+---@return any data
 function M.default_convert(data)
   return data
 end

@@ -18,6 +18,7 @@ end
 
 --- The number of samples of a dataset (or list, or tensor).
 --- error: TypeError if it has none
+---@param data any
 ---@return integer
 function M.len(data)
   if is_tensor(data) then
@@ -31,6 +32,9 @@ function M.len(data)
 end
 
 --- Sample i, from 0; a sample of several values as a list.
+---@param data any
+---@param i integer
+---@return any
 function M.item(data, i)
   if is_tensor(data) then
     return data[i]
@@ -319,6 +323,8 @@ end
 
 --- Splits a dataset at random into parts without common samples: counts whose
 --- sum is its length, or fractions whose sum is 1.
+--- Source: PyTorch documentation, utils.data.random_split
+---@param ... any dataset, lengths (a list), generator
 ---@return torch.utils.data.Subset[]
 function M.random_split(...)
   local v = check.arguments("random_split", { "dataset", "lengths", "generator" }, nil, ...)

@@ -107,6 +107,8 @@ end
 --- DataLoader(dataset, batch_size = 1, shuffle = false, sampler, batch_sampler,
 --- num_workers = 0, collate_fn, …): PyTorch's parameters, by position or name.
 --- batch_size = torch.none switches batching off.
+--- Source: PyTorch documentation, utils.data.DataLoader
+---@param ... any
 function DataLoader:init(...)
   local values = check.arguments("DataLoader", NAMES, nil, ...)
   local a = {}

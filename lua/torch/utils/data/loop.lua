@@ -23,6 +23,10 @@ local function remember(loops, iterator, first, ...)
 end
 
 --- The metamethod __call of an object with `__iter__`.
+---@param self table
+---@param _ any
+---@param control any the last value, nil at the start
+---@return any ...
 function M.call(self, _, control)
   local _ <close> = spans.active and spans.open("data loading")
   local loops = running[self]
@@ -84,6 +88,8 @@ function M.iterate(x, where)
 end
 
 --- Several values as a list, one as itself.
+---@param ... any
+---@return any
 function M.tuple(...)
   if select("#", ...) > 1 then
     return { ... }
@@ -92,11 +98,15 @@ function M.tuple(...)
 end
 
 --- Is this a list (a tuple)?
+---@param x any
+---@return boolean
 function M.is_list(x)
   return type(x) == "table" and getmetatable(x) == nil and x[1] ~= nil
 end
 
 --- A list's elements as several values; anything else as one.
+---@param x any
+---@return any ...
 function M.spread(x)
   if M.is_list(x) then
     return table.unpack(x)

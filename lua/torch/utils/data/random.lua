@@ -7,6 +7,9 @@ local errors = require("torch.errors")
 local M = {}
 
 --- Checks an optional torch.Generator and returns it, nil for none.
+---@param value any
+---@param where string for messages
+---@return torch.Generator?
 function M.generator(value, where)
   if check.is_none(value) then
     return nil
@@ -20,6 +23,7 @@ end
 --- The numbers 0 … n-1 in random order, an int64 tensor.
 ---@param n integer
 ---@param generator torch.Generator?
+---@return torch.Tensor int64 [n]
 function M.permutation(n, generator)
   return require("torch").randperm(n, { generator = generator, dtype = require("torch").int64 })
 end
@@ -28,6 +32,7 @@ end
 ---@param n integer
 ---@param count integer
 ---@param generator torch.Generator?
+---@return torch.Tensor int64 [count]
 function M.draws(n, count, generator)
   local torch = require("torch")
   return torch.randint(0, n, { count }, { generator = generator, dtype = torch.int64 })

@@ -34,6 +34,8 @@ local function check_alone(a)
 end
 
 --- Checks the arguments that concern workers and sets the loader's fields.
+---@param loader torch.utils.data.DataLoader
+---@param a table<string, any> the loader's arguments
 function M.setup(loader, a)
   local least = { min = 0, error = "ValueError" }
   loader.num_workers = check.int(a.num_workers or 0, "DataLoader: num_workers", least)
@@ -268,6 +270,10 @@ end
 ---@param loader torch.utils.data.DataLoader
 ---@param seed integer of the epoch
 ---@param next_task? fun(): any nil for an iterable dataset
+---@return fun(): any
+---@return nil
+---@return nil
+---@return table? to be closed
 function M.iterate(loader, seed, next_task)
   local pool = pool_of(loader, seed)
   pool.taken = true
