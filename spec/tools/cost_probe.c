@@ -1,4 +1,4 @@
-/* Prints figures of runtime/cost for spec/runtime/cost_spec.lua: the function
+/* Prints figures of runtime/cost for spec/runtime: the function
  * named by the first argument on the arguments after it, as `name=value` lines.
  * Exits 2 on a name or a chip that does not exist. */
 #include "runtime/cost/units.h"

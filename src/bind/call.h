@@ -1,5 +1,5 @@
 /* One call of a form: its arguments in C. Shared by forms.c (dispatch),
- * args.c (reading arguments) and complain.c (messages). */
+ * args.c and specials.c (reading arguments) and complain.c (messages). */
 #ifndef LP_BIND_CALL_H
 #define LP_BIND_CALL_H
 
@@ -78,8 +78,20 @@ bool lp_call_match(LpFormCall *c, const LpForm *f, LpMiss *miss);
 
 /* Keywords beyond the form's own. Their names, in order; NULL at the end. */
 extern const char *const lp_special_names[];
+enum {
+    LP_SPECIAL_OUT,
+    LP_SPECIAL_REQUIRES_GRAD,
+    LP_SPECIAL_DEVICE,
+    LP_SPECIAL_INPLACE,
+    LP_SPECIAL_GENERATOR
+};
 /* Does `f` on this surface take special keyword number i? */
 bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i);
+/* Reads those that are given; false fills `m`. */
+bool lp_special_read(LpFormCall *c, const LpForm *f, LpMiss *m);
+/* Pushes the value of a keyword and counts it as used; false: not given,
+ * nothing is pushed. */
+bool lp_push_keyword(LpFormCall *c, const char *name);
 
 /* Raises TypeError with the best miss and all forms. */
 int lp_call_complain(LpFormCall *c, const LpMiss *best);

@@ -40,6 +40,13 @@ LpStatus lp_view_same(LpInfer *x);
 /* Replaces attribute i by a list of n in x's arena. */
 LpStatus lp_set_ints(LpInfer *x, int i, const int64_t *v, int n);
 
+/* Fails: more dimensions than are supported. */
+LpStatus lp_too_many_dims(LpInfer *x, int n);
+
+/* Gradient and put of views that keep all elements in order. */
+void lp_reshape_grad(LpGrad *g);
+LpVal lp_reshape_put(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
+
 /* Is some element of the geometry reachable by two indices? (Exact for the
  * strides that views of contiguous memory have; else errs to true.) */
 bool lp_view_overlaps(const LpViewGeometry *g);

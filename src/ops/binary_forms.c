@@ -1,0 +1,120 @@
+/* Composites of the pointwise operators of two and three operands. */
+#include "src/ops/ops.h"
+
+/* rsub(x, y) = y - alpha x */
+static void expand_rsub(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                        int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = lp_emit(b, LP_OP_sub, (LpVal[]){in[1], in[0]}, 2, attr);
+}
+
+LpOp op_rsub = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f",
+    .expand = expand_rsub,
+};
+
+/* x 2^y. Of a float and an integer, which has float's type, without the power
+ * as a number that may overflow; else the power of an integer is of the default
+ * float type. */
+static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                         int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpVal y = in[1];
+    LpDtype t = lp_type(b, in[0])->dtype, u = lp_type(b, y)->dtype;
+    if (lp_is_float(t) && !lp_is_float(u) && u != LP_BOOL) {
+        out[0] = lp_op2(b, LP_OP_ldexp_whole, in[0], y);
+        return;
+    }
+    if (lp_is_float(t) && u == LP_BOOL && !lp_is_imm(y)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "ldexp: the exponent has the type bool; it must be a number "
+                "type");
+        return;
+    }
+    if (!lp_is_imm(y) && !lp_is_float(u))
+        y = lp_cast(b, y, lp_default_dtype());
+    out[0] = lp_mul(b, in[0], lp_op2(b, LP_OP_pow, lp_immf(b, 2), y));
+}
+
+LpOp op_ldexp = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "ldexp(Tensor self, Tensor other) -> Tensor @fmic",
+    .expand = expand_ldexp,
+};
+
+/* The power in float64. */
+static void expand_float_power(LpBuilder *b, const LpAttr *attr,
+                               const LpVal *in, int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpVal x = lp_is_imm(in[0]) ? in[0] : lp_cast(b, in[0], LP_F64);
+    LpVal y = lp_is_imm(in[1]) ? in[1] : lp_cast(b, in[1], LP_F64);
+    out[0] = lp_op2(b, LP_OP_pow, x, y);
+}
+
+LpOp op_float_power = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "float_power(Value self, Value exponent) -> Tensor @p\n"
+             "float_power(Tensor self, Value exponent) -> Tensor @fmo\n"
+             "float_power(Value self, Tensor exponent) -> Tensor @fo",
+    .expand = expand_float_power,
+};
+
+/* The result keeps self's type, whatever the value's is. */
+static void expand_masked_fill(LpBuilder *b, const LpAttr *attr,
+                               const LpVal *in, int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    if (!lp_is_imm(in[2]) && lp_type(b, in[2])->ndim > 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "masked_fill: `value` may be a number or a tensor of no "
+                "dimensions, got one of %d dimensions",
+                lp_type(b, in[2])->ndim);
+        return;
+    }
+    LpVal y = lp_where(b, in[1], in[2], in[0]);
+    out[0] = lp_failed(b) ? LP_NOVAL : lp_cast(b, y, lp_type(b, in[0])->dtype);
+}
+
+LpOp op_masked_fill = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "masked_fill(Tensor self, Tensor mask, Value value) -> Tensor "
+             "@fmi",
+    .expand = expand_masked_fill,
+};
+
+/* x where positive, else w x; w is one number or one for each channel. */
+static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                         int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
+    int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];
+    out[0] = LP_NOVAL;
+    if (w.ndim > 1) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "prelu: weight has %d dimensions; it must have 0 or 1", w.ndim);
+        return;
+    }
+    if (n != 1 && (x.ndim < 2 || x.shape[1] != n)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "prelu: weight has %lld elements; it must have 1 or as many "
+                "as the input has channels (%lld)",
+                (long long)n, (long long)(x.ndim < 2 ? 1 : x.shape[1]));
+        return;
+    }
+    for (int d = 0; d < x.ndim; d++)
+        shape[d] = d == 1 ? n : 1;
+    LpVal each = lp_reshape(b, in[1], shape, n == 1 && x.ndim < 2 ? 0 : x.ndim);
+    LpVal positive = lp_op2(b, LP_OP_gt, in[0], lp_immi(b, 0));
+    out[0] = lp_where(b, positive, in[0], lp_mul(b, in[0], each));
+}
+
+LpOp op_prelu = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
+    .expand = expand_prelu,
+};
