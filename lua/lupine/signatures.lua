@@ -152,6 +152,10 @@ is_grad_enabled() -> bool
   -- Whether gradients are recorded.
 is_anomaly_enabled() -> bool
   -- Whether backward() looks for NaN.
+set_autocast(ScalarType? dtype=None) -> None
+  -- The type that torch.autocast casts to; None: off.
+autocast() -> ScalarType?
+  -- The type that torch.autocast casts to, if it is on.
 promote_types(ScalarType type1, ScalarType type2) -> ScalarType
   -- The dtype that holds both.
 can_cast(ScalarType from_, ScalarType to) -> bool
@@ -373,6 +377,13 @@ local noted = setmetatable({}, { __mode = "k" })
 ---@param text string "name(input, dim=-1)"
 function M.note(value, text)
   noted[value] = { text = text, source = debug.getinfo(3, "S").source }
+end
+
+--- A function that stands for another has its signature.
+---@param value any
+---@param other any
+function M.same(value, other)
+  noted[value] = noted[other]
 end
 
 --- What `note` was told.

@@ -11,8 +11,6 @@ local TWO = "a function of two results gives two: local values, indices = x:max(
 local M = {
   torch = {
     compile = COMPILE, jit = COMPILE, fx = COMPILE, export = COMPILE, _dynamo = COMPILE,
-    autocast = "for the device there is poptorch.autocasting; model:half() makes a model float16",
-    amp = "for the device there are poptorch.autocasting and the optimizers' loss_scaling",
     func = "gradients as functions are in torch.autograd and torch.autograd.functional",
     vmap = "write the batch dimension out",
     fft = "there are no Fourier transforms",

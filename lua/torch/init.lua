@@ -94,15 +94,23 @@ M.__version__ = "2.0.1+lupine-" .. core.version
 local SHARED = { alpha_dropout = true, channel_shuffle = true, cosine_similarity = true,
   feature_alpha_dropout = true, pairwise_distance = true, rrelu = true }
 
+-- Functions of torch.amp that torch has under the same name.
+local AMP = { autocast = true, is_autocast_enabled = true, get_autocast_dtype = true,
+  set_autocast_dtype = true }
+
 return setmetatable(M, {
   __lazy = { nn = "torch.nn", optim = "torch.optim", utils = "torch.utils",
-    autograd = "torch.autograd", testing = "torch.testing" },
+    autograd = "torch.autograd", testing = "torch.testing", amp = "torch.amp" },
   __index = function(t, name)
     if type(name) ~= "string" then
       return nil
     end
     if name:find("_$") and type(core.methods[name]) == "function" then
       return core.methods[name] -- torch.relu_(x) is x:relu_()
+    end
+    if AMP[name] then
+      rawset(t, name, require("torch.amp")[name])
+      return t[name]
     end
     if SHARED[name] then
       rawset(t, name, require("torch.nn.functional")[name])

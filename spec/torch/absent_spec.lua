@@ -8,7 +8,7 @@ local raises = helper.raises
 
 describe("names that are not there", function()
   it("say what there is instead of a near name", function()
-    for _, name in ipairs({ "jit", "compile", "autocast", "func", "fft", "onnx",
+    for _, name in ipairs({ "jit", "compile", "func", "fft", "onnx",
       "distributed" }) do
       raises("NotImplementedError", "^torch%." .. name .. " is not there: ", function()
         return torch[name]

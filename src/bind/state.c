@@ -2,6 +2,7 @@
  * state, threads, default dtype, promotion, memory. */
 #include <string.h>
 
+#include "src/autodiff/autocast.h"
 #include "src/base/mem.h"
 #include "src/bind/call.h"
 #include "src/bind/module.h"
@@ -170,6 +171,25 @@ static int is_grad_enabled(lua_State *L)
 static int is_anomaly_enabled(lua_State *L)
 {
     lua_pushboolean(L, lp_detect_anomaly());
+    return 1;
+}
+
+/* set_autocast(dtype or nil); autocast() -> dtype or nil */
+static int set_autocast(lua_State *L)
+{
+    LpDtype t = lua_isnoneornil(L, 1) ? LP_DT_NONE : lp_to_dtype(L, 1);
+    if (t != LP_DT_NONE && t != LP_BF16 && t != LP_F16)
+        return lp_raise(L, LP_E_TYPE,
+                        "set_autocast(): expected bfloat16 or float16");
+    lp_autocast_set(t);
+    return 0;
+}
+
+static int autocast(lua_State *L)
+{
+    if (lp_autocast_get() == LP_DT_NONE)
+        return 0;
+    lp_push_dtype(L, lp_autocast_get());
     return 1;
 }
 
@@ -428,6 +448,8 @@ static const luaL_Reg functions[] = {
     {"set_grad_enabled", set_grad_enabled},
     {"is_anomaly_enabled", is_anomaly_enabled},
     {"set_anomaly_enabled", set_anomaly_enabled},
+    {"set_autocast", set_autocast},
+    {"autocast", autocast},
     {"manual_seed", manual_seed},
     {"initial_seed", initial_seed},
     {"get_rng_state", get_rng_state},

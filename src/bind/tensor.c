@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "src/autodiff/autocast.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
@@ -165,7 +166,7 @@ static int push_list(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     LpErr e = {0};
     int tries = 0;
     LpOwner *o = lp_push_owner(L);
-    while (lp_op_call(f->op, in, n_in, attr, o->t, &o->n, &e) != LP_OK) {
+    while (lp_autocast_call(f->op, in, n_in, attr, o->t, &o->n, &e) != LP_OK) {
         o->n = 0;
         if (!lp_gc_retry(L, &e, &tries))
             return lp_bind_fail_in(L, &e, f);
@@ -189,7 +190,7 @@ int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     e.msg[0] = e.context[0] = '\0';
     for (int i = 0; i < n_results; i++)
         box[i] = lp_push_box(L);
-    while (lp_op_call(f->op, in, n_in, attr, out, &n, &e) != LP_OK)
+    while (lp_autocast_call(f->op, in, n_in, attr, out, &n, &e) != LP_OK)
         if (!lp_gc_retry(L, &e, &tries))
             return lp_bind_fail_in(L, &e, f);
     for (int i = 0; i < n; i++) {
