@@ -125,6 +125,23 @@ describe("ParameterList and ParameterDict", function()
     assert.equal(3, #list:append(torch.ones({ 1 })))
     local dict = nn.ParameterDict({ b = torch.zeros({ 1 }), a = torch.zeros({ 1 }) })
     assert.same({ "a", "b" }, keys(dict))
+    dict.c = torch.ones({ 2 })
+    assert.is_true(nn.Parameter:is(dict.c))
+    dict.a = nil
+    assert.same({ "b", "c" }, dict:keys())
+    assert.equal(2, #dict:parameters())
+    helper.raises("IndexError", "counted from 1", function()
+      return list[0]
+    end)
+  end)
+
+  it("lose what is set to nil, as dictionaries of modules do", function()
+    local dict = nn.ModuleDict({ a = nn.ReLU(), b = nn.Tanh() })
+    dict.a = nil
+    assert.same({ "b" }, dict:keys())
+    assert.equal(1, #dict)
+    dict.a = nn.ELU()
+    assert.same({ "b", "a" }, dict:keys())
   end)
 end)
 

@@ -26,6 +26,8 @@ describe("A forward hook", function()
     end, { with_kwargs = true })
     near(m(torch.ones(2), { bias = torch.tensor(5.0) }), { 13.0, 14.0 })
     assert.same({ 1, 10.0 }, seen)
+    near(m({ x = torch.ones(2), bias = torch.tensor(5.0) }), { 13.0, 14.0 }) -- all by name
+    assert.same({ 0, 10.0 }, seen)
   end)
 
   it("is called after an error with always_call, and in order with prepend", function()

@@ -359,6 +359,18 @@ local function dict_class(name, registry, put)
     return (self[registry].values[key] or nil) ~= nil
   end
 
+  --- dict.name = value adds or replaces, = nil takes away.
+  function cls.__newindex(self, key, value)
+    if value == nil and self[registry].values[key] then
+      self[registry]:remove(key)
+    elseif registry == "_parameters" and core.is_tensor(value)
+      and not core.is_parameter(value) then
+      put(self, key, value)
+    else
+      Module.__newindex(self, key, value)
+    end
+  end
+
   function cls.__len(self)
     return #self[registry].keys
   end
@@ -415,6 +427,7 @@ end
 
 function ParameterList.__index(self, key)
   if math.type(key) == "integer" then
+    errors.check(key ~= 0, "IndexError", "ParameterList[0]: its parameters are counted from 1")
     local n = #self._parameters.keys
     return self._parameters.values[tostring((key < 0 and n + 1 + key or key) - 1)]
   end
