@@ -29,6 +29,24 @@ describe("MultiheadAttention", function()
     assert.is_nil(none)
   end)
 
+  it("takes is_causal for the mask where no weights are asked for", function()
+    local m = nn.MultiheadAttention(2, 1, { add_zero_attn = true })
+    local eye = torch.eye(2)
+    torch.no_grad(function()
+      m.in_proj_weight:copy_(torch.cat({ eye, eye, eye }))
+      m.out_proj.weight:copy_(eye)
+    end)
+    local x = torch.tensor({ { { 1.0, 2 } }, { { 3, -1 } }, { { 0.5, 0.5 } } })
+    local mask = torch.ones({ 3, 3 }):triu(1):to(torch.bool)
+    -- PyTorch's values: the mask lets every row see the key of zeros, the hint none
+    local seen = { { { 0.9716821, 1.9433641 } }, { { 2.9940221, -0.9939985 } },
+      { { 1.319347, 0.6076550 } } }
+    helper.near(m(x, x, x, { attn_mask = mask, is_causal = true }), seen)
+    helper.near(m(x, x, x, { attn_mask = mask, need_weights = false }), seen)
+    helper.near(m(x, x, x, { attn_mask = mask, is_causal = true, need_weights = false }),
+      { { { 1, 2 } }, { { 2.9965608, -0.9948412 } }, { { 1.5274292, 0.703492 } } })
+  end)
+
   it("prints and names its parameters as PyTorch", function()
     local m = nn.MultiheadAttention(4, 2, { kdim = 3, add_bias_kv = true })
     assert.equal("MultiheadAttention(\n  (out_proj): NonDynamicallyQuantizableLinear("

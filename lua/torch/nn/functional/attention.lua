@@ -102,13 +102,16 @@ return function(F)
       local none = torch.zeros({ k:size(0), 1, k:size(2) }, { dtype = k.dtype })
       k, v = torch.cat({ k, none }, 1), torch.cat({ v, none }, 1)
     end
-    local mask, dropout = merge_masks(a, n, heads, added), a.training and a.dropout or 0
+    local mask, dropout = nil, a.training and a.dropout or 0
+    if not a.causal then
+      mask = merge_masks(a, n, heads, added)
+    end
     local out, weights
     if a.need_weights then
       out, weights = attend(F, q, k, v, mask, dropout, 1 / math.sqrt(q:size(2)))
       weights = weights:reshape({ n, heads, length, weights:size(2) })
     else
-      out = F.scaled_dot_product_attention(q, k, v, mask, dropout)
+      out = F.scaled_dot_product_attention(q, k, v, mask, dropout, a.causal)
     end
     out = out:transpose(0, 1):reshape({ length, n, size })
     return F.linear(out, a.out_weight, a.out_bias), weights
@@ -146,6 +149,8 @@ return function(F)
         out_bias = out_bias, training = training, key_padding_mask = key_padding_mask,
         attn_mask = attn_mask, separate = separate, q_weight = q_weight, k_weight = k_weight,
         v_weight = v_weight, need_weights = need_weights,
+        -- the hint stands for the mask, and for the keys that are added too
+        causal = is_causal and not need_weights and not key_padding_mask,
       }, heads)
       if not need_weights then
         return single and out:squeeze(1) or out, nil
