@@ -2,6 +2,7 @@
 --- of every group.
 local Optimizer = require("torch.optim.optimizer")
 local check = require("lupine.check")
+local class = require("lupine.class")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
@@ -17,25 +18,45 @@ local RANGES = {
   initial_accumulator_value = { 0, "initial_accumulator_value value" },
 }
 
--- Options that are numbers or tensors of one.
-local function check_numbers(name, group)
-  for option in pairs(RANGES) do
+local function is_number(value)
+  return type(value) == "number" or core.is_tensor(value)
+end
+
+-- What PyTorch indexes, and so finds too short.
+local INDEXED = { betas = true, etas = true }
+local WORDS = { "one", "two", "three" }
+
+-- An option whose default is a list has as many numbers.
+local function check_list(name, option, default, value)
+  errors.check(type(value) == "table" and not class.of(value), "TypeError",
+    "%s: %s must be a list of %s numbers, {%s}, got %s", name, option, WORDS[#default],
+    table.concat(default, ", "), check.describe(value))
+  local short = #value < #default and INDEXED[option]
+  errors.check(#value == #default, short and "IndexError" or "ValueError",
+    "%s: %s must be a list of %s numbers, {%s}, got %d", name, option, WORDS[#default],
+    table.concat(default, ", "), #value)
+end
+
+-- Options have the type of their defaults; numbers may be tensors of one
+-- element, flags 0 and 1.
+local function check_types(parsed, group)
+  for option, default in pairs(parsed.defaults) do
     local value = group[option]
-    errors.check(value == nil or type(value) == "boolean" or check.is_none(value)
-      or type(value) == "table" or core.is_tensor(value) or type(value) == "number", "TypeError",
-      "%s: %s must be a number, got %s", name, option, check.describe(value))
+    if type(default) == "number" then
+      errors.check(is_number(value), "TypeError", "%s: %s must be a number, got %s", parsed.name,
+        option, value == nil and "None" or check.describe(value))
+    elseif type(default) == "table" then
+      check_list(parsed.name, option, default, value)
+    elseif type(value) == "number" then
+      group[option] = value ~= 0
+    end
   end
-  local betas = group.betas
-  errors.check(betas == nil or type(betas) == "table" and #betas == 2, "TypeError",
-    "%s: betas must be a list of two numbers, {0.9, 0.999}, got %s", name, check.describe(betas))
 end
 
 -- Rates and betas as tensors of one element. `strict`: those of Adam and AdamW
 -- only a loop over single parameters or a capturable one can read.
 local function check_tensors(name, group, strict)
   local lr, betas = group.lr, group.betas or {}
-  errors.check(type(lr) == "number" or core.is_tensor(lr), "TypeError",
-    "%s: lr must be a number or a tensor, got %s", name, check.describe(lr))
   errors.check(not core.is_tensor(lr) or lr:numel() == 1, "ValueError",
     "%s: Tensor lr must be 1-element", name)
   local given = 0
@@ -75,7 +96,6 @@ local function in_numbers(group)
 end
 
 local function check_group(name, group)
-  check_numbers(name, group)
   for option, range in pairs(RANGES) do
     local value = group[option]
     errors.check(type(value) ~= "number" or value >= range[1], "ValueError",
@@ -120,11 +140,8 @@ return function(sig, body)
         group[option] = nil
       end
     end
+    check_types(parsed, group)
     check_group(parsed.name, group)
-    for option, value in pairs(group) do
-      errors.check(not (check.is_none(value) and option == "lr"), "ValueError",
-        "%s: lr must be a number", parsed.name)
-    end
     check_tensors(parsed.name, group, body.strict)
     if body.check then
       body.check(group)

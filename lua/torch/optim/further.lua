@@ -3,6 +3,7 @@
 --- they have no rule and work with torch alone.
 ---
 --- source: the algorithms in the PyTorch documentation of each class
+local check = require("lupine.check")
 local core = require("lupine.core")
 local define = require("torch.optim.define")
 local Optimizer = require("torch.optim.optimizer")
@@ -228,12 +229,19 @@ M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1
       param:sub_(x * (alpha / most))
     end,
     complete = function(a)
-      a.eps = a.eps or { core.none, 1e-3 }
+      if a.eps == nil then
+        a.eps = { core.none, 1e-3 }
+      end
     end,
     check = function(group)
       ranged("Adafactor", group, "d", group.d >= 1, "1 or more (the clipping threshold)")
       ranged("Adafactor", group, "beta2_decay", group.beta2_decay <= 0, "0 or less")
-      for i, e in pairs(type(group.eps) == "table" and group.eps or {}) do
+      local eps = group.eps
+      errors.check(type(eps) == "table" and not check.is_none(eps) and #eps == 2, "TypeError",
+        "Adafactor: eps must be a list of two, {torch.none, 1e-3}, got %s", check.describe(eps))
+      for i, e in ipairs(eps) do
+        errors.check(type(e) == "number" or i == 1 and check.is_none(e), "TypeError",
+          "Adafactor: eps[%d] must be a number, got %s", i - 1, check.describe(e))
         errors.check(type(e) ~= "number" or e >= 0, "ValueError",
           "Adafactor: Invalid eps: epsilon %d is %s, allowed is 0 or more", i, tostring(e))
       end
@@ -296,8 +304,9 @@ M.Muon = define("Muon(params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov
       errors.check(scale == nil or ADJUST[scale], "ValueError", "Muon: adjust_lr_fn: %s is not "
         .. "supported, allowed are original, match_rms_adamw, spectral_unclamped",
         tostring(scale))
+      errors.check(math.type(group.ns_steps) == "integer", "TypeError",
+        "Muon: ns_steps must be a whole number, got %s", check.describe(group.ns_steps))
       ranged("Muon", group, "ns_steps", group.ns_steps < 100, "less than 100")
-      ranged("Muon", group, "ns_coefficients", #group.ns_coefficients == 3, "a list of three")
       for _, p in ipairs(group.params) do
         errors.check(p:dim() == 2, "ValueError", "Muon only supports 2D parameters whereas we "
           .. "found a parameter with size: %s", tostring(p.shape))
