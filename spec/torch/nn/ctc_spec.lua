@@ -59,9 +59,51 @@ describe("ctc_loss", function()
   end)
 
   it("names lengths that do not fit", function()
-    helper.raises("RuntimeError", "input_lengths must be from 1 to 2, got 3", function()
-      F.ctc_loss(logits(2), torch.tensor({ { 1 } }), { 3 }, { 1 })
-    end)
+    local function refuses(pattern, ...)
+      local args = { ... }
+      helper.raises("RuntimeError", pattern, function()
+        F.ctc_loss(table.unpack(args))
+      end)
+    end
+    refuses("input_lengths must be from 0 to 2, got 3", logits(2), torch.tensor({ { 1 } }), { 3 },
+      { 1 })
+    refuses("target_lengths must be from 0 to 1, .* got 2", logits(2), torch.tensor({ { 1 } }),
+      { 2 }, { 2 })
+    refuses("has 2 labels, the sum of target_lengths is 1", logits(2), torch.tensor({ 1, 2 }),
+      { 2 }, { 1 })
+    refuses("has 2 labels, the sum", logits(2)[":, 0"], torch.tensor({ 1, -1 }), { 2 }, { 1 })
+  end)
+end)
+
+-- The values are PyTorch 2.15's.
+describe("ctc_loss of a batch", function()
+  local function batch()
+    return torch.tensor({ { { 0.1, 0.2, 0.3 }, { 0.5, 0.1, -0.2 } },
+      { { 0.4, -0.2, 0.1 }, { 0.3, 0.3, 0.1 } }, { { -0.1, 0.6, 0.2 }, { 0, 0.2, 0.4 } } })
+      :log_softmax(2):requires_grad_()
+  end
+  local close = { 1e-6, 1e-6 }
+
+  it("does not look at labels behind a row's length", function()
+    for _, pad in ipairs({ -1, 99 }) do
+      local x = batch()
+      local loss = F.ctc_loss(x, torch.tensor({ { 1, 2 }, { 2, pad } }), { 3, 2 }, { 2, 1 },
+        { reduction = "none" })
+      helper.near(loss, { 1.899152398109436, 1.2661668062210083 }, close)
+      loss:sum():backward()
+      helper.near(x.grad[0], { { 0.1517096757888794, -0.5188748836517334, 0.3671653866767883 },
+        { -0.013997286558151245, 0.3093444108963013, -0.2953472137451172 } }, close)
+    end
+    helper.near(F.ctc_loss(batch(), torch.tensor({ { 1, -1, -1 }, { 2, 1, -1 } }), { 3, 2 },
+      { 1, 2 }), 1.435614824295044, close)
+  end)
+
+  it("takes no labels and no steps", function()
+    local nothing = torch.zeros({ 2, 0 }, { dtype = torch.int64 })
+    helper.near(F.ctc_loss(batch(), nothing, { 3, 3 }, { 0, 0 }, { reduction = "none" }),
+      { 3.5036330223083496, 3.121488094329834 }, close)
+    helper.near(F.ctc_loss(batch(), torch.tensor({ { 1, 1 }, { 1, 1 } }), { 3, 0 }, { 2, 0 },
+      { reduction = "none" }), { 2.7036333084106445, 0 }, close)
   end)
 end)
 

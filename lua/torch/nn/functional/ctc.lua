@@ -29,6 +29,15 @@ local function indices(v)
     or torch.tensor(v, { dtype = torch.int64 }):reshape({ -1 })
 end
 
+local function check_sum(n, target_lengths)
+  local sum = 0
+  for _, length in ipairs(target_lengths) do
+    sum = sum + length
+  end
+  errors.check(n == sum, "RuntimeError",
+    "ctc_loss: targets in one row has %d labels, the sum of target_lengths is %d", n, sum)
+end
+
 -- Targets [N, S] from one row of all targets.
 local function rows_of(targets, target_lengths)
   local torch = require("torch")
@@ -36,6 +45,7 @@ local function rows_of(targets, target_lengths)
   errors.check(flat and target_lengths, "RuntimeError", "ctc_loss: targets in one row cannot be "
     .. "compiled, their places depend on data: give them as rows of one length")
   local most, out, at = math.max(1, table.unpack(target_lengths)), {}, 0
+  check_sum(#flat, target_lengths)
   for i, n in ipairs(target_lengths) do
     out[i] = {}
     for s = 1, most do
@@ -49,6 +59,11 @@ end
 -- Labels behind a row's length are not looked at.
 local function check_labels(rows, lengths, classes)
   local list = numbers(rows)
+  for _, length in ipairs(lengths or {}) do
+    errors.check(length >= 0 and length <= rows:size(1), "RuntimeError",
+      "ctc_loss: target_lengths must be from 0 to %d, the length of a row of targets, got %d",
+      rows:size(1), length)
+  end
   for i, row in ipairs(list and lengths and list or {}) do
     for s = 1, math.min(lengths[i], #row) do
       errors.check(row[s] >= 0 and row[s] < classes, "RuntimeError",
@@ -56,6 +71,16 @@ local function check_labels(rows, lengths, classes)
         row[s], classes - 1)
     end
   end
+end
+
+-- The rows, of one column at least, with 0 behind each row's length.
+local function padded(rows, lengths)
+  local torch = require("torch")
+  if rows:size(1) == 0 then
+    return torch.zeros({ rows:size(0), 1 }, { dtype = torch.int64 })
+  end
+  local used = torch.arange(rows:size(1)):reshape({ 1, -1 }):lt(lengths:unsqueeze(1))
+  return torch.where(used, rows, torch.zeros_like(rows))
 end
 
 -- Labels with blanks around each, [N, 2 S + 1], and where a label may follow
@@ -93,7 +118,9 @@ local function likelihood(F, logp, labels, skip, input_lengths, target_lengths)
   local last = (target_lengths * 2):unsqueeze(1)
   local label = at_end:gather(1, (last - 1):clamp_min(0))
     :masked_fill(target_lengths:eq(0):unsqueeze(1), NEVER)
-  return -torch.logsumexp(torch.cat({ at_end:gather(1, last), label }, 1), 1), at_end
+  local loss = -torch.logsumexp(torch.cat({ at_end:gather(1, last), label }, 1), 1)
+  local of_nothing = torch.full_like(loss, -NEVER):masked_fill(target_lengths:eq(0), 0)
+  return torch.where(input_lengths:eq(0), of_nothing, loss), at_end
 end
 
 -- Zero, but it takes the gradient of the last blank away where the last label
@@ -105,7 +132,7 @@ local function last_blank(logp, rows, blank, at_end, ends, loss)
   local place = (target_lengths - 1):clamp_min(0):unsqueeze(1)
   local is_blank = rows:gather(1, place):eq(blank):logical_and(target_lengths:gt(0):unsqueeze(1))
   local share = (at_end:gather(1, (target_lengths * 2):unsqueeze(1)) + loss:unsqueeze(1)):exp()
-  local step = (input_lengths - 1):reshape({ 1, -1 })
+  local step = (input_lengths - 1):clamp_min(0):reshape({ 1, -1 })
   local value = logp:select(2, blank):gather(0, step):reshape({ -1 })
   local part = torch.where(is_blank, share, torch.zeros_like(share)):reshape({ -1 }):detach()
   return part * (value - value:detach())
@@ -141,24 +168,28 @@ return function(F)
       errors.check(logp:dim() == 2 or logp:dim() == 3, "RuntimeError",
         "ctc_loss: log_probs must have 2 or 3 dimensions, got %d", logp:dim())
       local single = logp:dim() == 2
+      local known, target_known = numbers(input_lengths), numbers(target_lengths)
       if single then
         logp = logp:unsqueeze(1)
-        targets = targets:reshape({ 1, -1 })
+        if target_known then
+          check_sum(targets:numel(), target_known)
+        end
+        targets = targets:reshape({ 1, targets:numel() })
       end
-      local known, target_known = numbers(input_lengths), numbers(target_lengths)
       input_lengths, target_lengths = indices(input_lengths), indices(target_lengths)
       errors.check(input_lengths:size(0) == logp:size(1) and target_lengths:size(0) == logp:size(1),
         "RuntimeError", "ctc_loss: input_lengths and target_lengths must be of size %d, got %d "
         .. "and %d", logp:size(1), input_lengths:size(0), target_lengths:size(0))
       for _, length in ipairs(known or {}) do
-        errors.check(length >= 1 and length <= logp:size(0), "RuntimeError",
-          "ctc_loss: input_lengths must be from 1 to %d, got %d", logp:size(0), length)
+        errors.check(length >= 0 and length <= logp:size(0), "RuntimeError",
+          "ctc_loss: input_lengths must be from 0 to %d, got %d", logp:size(0), length)
       end
       errors.check(blank >= 0 and blank < logp:size(2), "RuntimeError",
         "ctc_loss: blank must be in label range 0 to %d, got %d", logp:size(2) - 1, blank)
       local rows = targets:dim() == 2 and targets:to(torch.int64)
         or rows_of(targets, target_known)
       check_labels(rows, target_known, logp:size(2))
+      rows = padded(rows, target_lengths)
       local labels, skip = extended(rows, blank, logp.dtype)
       local loss, at_end = likelihood(F, logp, labels, skip, input_lengths, target_lengths)
       loss = loss + softmax_share(logp, input_lengths)
