@@ -3,6 +3,7 @@
 ---
 --- They are added to torch and, where PyTorch has a method of that name, to
 --- tensors. Arguments go by position or by name.
+local check = require("lupine.check")
 local core = require("lupine.core")
 local defined = require("torch.define")
 local errors = require("torch.errors")
@@ -139,6 +140,8 @@ define("repeat_interleave", { "input", "repeats", "dim", "output_size" }, true,
 
 -- Python's tuple of the wanted results as several values.
 local function unique(input, consecutive, inverse, counts, dim)
+  errors.check(check.is_none(dim) or input:dim() > 0, "IndexError",
+    "unique(): dim is %s, but the tensor has no dimensions", tostring(dim))
   local values, positions, numbers = op.unique_all(input, consecutive, dim)
   if inverse and counts then
     return values, positions, numbers

@@ -89,9 +89,12 @@ static bool read_loose_ints(LpFormCall *c, int i, LpAttr *out)
     return true;
 }
 
-static bool read_tensors(LpFormCall *c, int i, int slot, LpMiss *m)
+/* Only a list of indices may have holes. */
+static bool read_tensors(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
 {
     lua_State *L = c->L;
+    int slot = a->slot;
+    bool holes = strcmp(a->name, "indices") == 0;
     if (!lua_istable(L, i))
         return false;
     int n = (int)lua_rawlen(L, i);
@@ -106,7 +109,7 @@ static bool read_tensors(LpFormCall *c, int i, int slot, LpMiss *m)
     for (int k = 0; k < n; k++) {
         lua_rawgeti(L, i, k + 1);
         LpTensor *t = lp_to_tensor(L, -1);
-        bool ok = t || lp_is_none(L, -1);
+        bool ok = t || (holes && lp_is_none(L, -1));
         lua_pop(L, 1);
         if (!ok)
             return element(m, k + 1);
@@ -166,7 +169,7 @@ static bool read_loose_tensors(LpFormCall *c, const LpForm *f, LpMiss *m)
         lua_pushvalue(c->L, i);
         lua_rawseti(c->L, -2, i);
     }
-    if (!read_tensors(c, lua_gettop(c->L), f->arg[0].slot, m))
+    if (!read_tensors(c, lua_gettop(c->L), &f->arg[0], m))
         return false;
     c->used_pos = n;
     return true;
@@ -181,7 +184,7 @@ static bool read_value(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
     case LP_ARG_VALUE:
         return read_operand(c, i, a);
     case LP_ARG_TENSORS:
-        return read_tensors(c, i, a->slot, m);
+        return read_tensors(c, i, a, m);
     case LP_ARG_INTS:
         return read_ints(c, i, a, out, m);
     case LP_ARG_INT:
@@ -268,8 +271,7 @@ static bool given(LpFormCall *c, const LpForm *f, int k, int i, LpMiss *m)
     return true;
 }
 
-/* What PyTorch takes for a parameter besides its name: NumPy's spelling. */
-static const char *other_name(const char *name)
+const char *lp_other_name(const char *name)
 {
     if (strcmp(name, "self") == 0)
         return "input";
@@ -283,7 +285,7 @@ bool lp_push_keyword(LpFormCall *c, const char *name)
 {
     if (!c->kw)
         return false;
-    const char *other = other_name(name);
+    const char *other = lp_other_name(name);
     lua_pushstring(c->L, name);
     if (lua_rawget(c->L, c->kw) == LUA_TNIL && other) {
         lua_pop(c->L, 1);
@@ -350,7 +352,7 @@ static bool has_keyword(const LpFormCall *c, const char *name)
 static bool is_parameter(const LpFormCall *c, const LpForm *f, const char *key)
 {
     for (int i = 0; i < f->n_args; i++) {
-        const char *other = other_name(f->arg[i].name);
+        const char *other = lp_other_name(f->arg[i].name);
         if (strcmp(f->arg[i].name, key) == 0 ||
             (other && strcmp(other, key) == 0 &&
              !has_keyword(c, f->arg[i].name)))

@@ -76,6 +76,10 @@ typedef struct LpMiss {
  * that the caller must leave on the stack. */
 bool lp_call_match(LpFormCall *c, const LpForm *f, LpMiss *miss);
 
+/* What PyTorch takes for a parameter besides its name, NumPy's spelling; NULL:
+ * nothing. */
+const char *lp_other_name(const char *name);
+
 /* Keywords beyond the form's own. Their names, in order; NULL at the end. */
 extern const char *const lp_special_names[];
 enum {

@@ -39,10 +39,28 @@ static void push_given(LpFormCall *c, const LpForm *f, int k)
     const LpFormArg *a = &f->arg[k];
     if (k < f->n_positional && k < c->n_pos)
         lua_pushvalue(c->L, k + 1);
-    else if (c->kw)
-        lua_getfield(c->L, c->kw, a->name);
-    else
+    else if (c->kw) {
+        const char *other = lp_other_name(a->name);
+        if (lua_getfield(c->L, c->kw, a->name) == LUA_TNIL && other) {
+            lua_pop(c->L, 1);
+            lua_getfield(c->L, c->kw, other);
+        }
+    } else
         lua_pushnil(c->L);
+}
+
+/* Pushes element m->at of the argument on top of the stack: of a list, of what
+ * was given one by one in its place, or of a tensor that holds numbers. */
+static void push_element(LpFormCall *c, const LpMiss *m, const LpFormArg *a)
+{
+    if (!lua_istable(c->L, -1) && a->kind == LP_ARG_TENSORS) {
+        lua_pushvalue(c->L, m->at);
+        return;
+    }
+    if (!lua_istable(c->L, -1))
+        lp_push_numbers(c->L, lua_gettop(c->L), true);
+    if (lua_istable(c->L, -1))
+        lua_rawgeti(c->L, -1, m->at);
 }
 
 static void say_type(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
@@ -52,7 +70,7 @@ static void say_type(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
     push_given(c, m->form, m->arg);
     bool integral = a->kind == LP_ARG_INT || a->kind == LP_ARG_INTS;
     if (m->why == LP_MISS_ELEMENT) {
-        lua_rawgeti(c->L, -1, m->at);
+        push_element(c, m, a);
         snprintf(buf, size, "argument '%s' must be %s, but element %d is %s%s",
                  a->name, allowed(a), m->at, lp_describe(c->L, -1, what),
                  integral ? lp_int_hint(c->L, -1) : "");

@@ -213,6 +213,12 @@ LP_EXPAND(expand_take_along_dim)
     LP_EXPAND_UNUSED;
     LpVal x = in[0], index = in[1];
     LpAttr a = lp_attr_int(0);
+    if (!lp_attr_none(&attr[0]) && lp_type(b, x)->ndim == 0) {
+        lp_fail(b->err, LP_E_INDEX,
+                "take_along_dim: dim is %lld, but the tensor has no dimensions",
+                (long long)attr[0].i);
+        return;
+    }
     if (lp_attr_none(&attr[0])) {
         x = lp_reshape(b, x, (int64_t[]){-1}, 1);
         index = lp_reshape(b, index, (int64_t[]){-1}, 1);

@@ -139,7 +139,7 @@ static LpStatus infer_searchsorted(LpInfer *x)
                LP_E_NOT_IMPLEMENTED,
                "\"searchsorted\" not implemented for 'Bool': the boundaries or "
                "the values must have a number type");
-    bool fits = e->ndim == 1 || e->ndim == v->ndim;
+    bool fits = e->ndim == 1 || (e->ndim > 0 && e->ndim == v->ndim);
     for (int i = 0; fits && e->ndim > 1 && i < e->ndim - 1; i++)
         fits = e->shape[i] == v->shape[i];
     LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,

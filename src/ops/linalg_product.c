@@ -181,15 +181,18 @@ LP_EXPAND(expand_vander_rows)
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))
         return;
-    if (t.ndim == 0 || t.ndim == LP_MAX_DIMS) {
+    if (t.ndim == LP_MAX_DIMS) {
         lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.vander: x must have 1 to %d dimensions, got %d",
+                "linalg.vander: x must have 0 to %d dimensions, got %d",
                 LP_MAX_DIMS - 1, t.ndim);
         return;
     }
+    LpVal x = t.ndim > 0 ? in[0] : lp_unsqueeze(b, in[0], 0);
+    t.shape[0] = t.ndim > 0 ? t.shape[0] : 1;
+    t.ndim = t.ndim > 0 ? t.ndim : 1;
     int64_t n = count_of(b, &attr[0], &t, 2);
     if (!lp_failed(b))
-        out[0] = powers(b, in[0], n);
+        out[0] = powers(b, x, n);
 }
 LpOp op_vander_rows = {
     .kind = LP_OP_COMPOSITE,

@@ -352,11 +352,13 @@ LP_EXPAND(expand_matrix_rank)
     LpType t = lp_type_of(b, in[0]);
     bool symmetric = attr[0].i != 0;
     const char *who = "linalg.matrix_rank";
-    if (lp_failed(b) || (symmetric ? lp_check_square(b->err, who, &t)
-                                   : lp_check_matrix(b->err, who, &t)) != LP_OK)
+    if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
+        return;
+    bool empty = less_of(&t) == 0;
+    if (symmetric && !empty && lp_check_square(b->err, who, &t) != LP_OK)
         return;
     LpVal x = lp_op1(b, LP_OP_detach, in[0]);
-    if (less_of(&t) == 0) {
+    if (empty) {
         t.ndim -= 2;
         t.dtype = LP_I64;
         out[0] = lp_full(b, &t, lp_int(0));

@@ -119,7 +119,8 @@ static LpStatus infer_nll(LpInfer *x)
     bool ok = in->ndim >= 1 && t->ndim == in->ndim - 1;
     for (int i = 0; ok && i < t->ndim; i++)
         ok = t->shape[i] == in->shape[i < axis ? i : i + 1];
-    LP_FAIL_IF(!ok, x->err, LP_E_VALUE,
+    bool rows = in->ndim > 1 && t->ndim > 0 && t->shape[0] != in->shape[0];
+    LP_FAIL_IF(!ok, x->err, rows ? LP_E_VALUE : LP_E_RUNTIME,
                "nll_loss: expected an input of shape (C), (N, C) or (N, C, d1, "
                "…) and a target of the same without C, got %s and %s",
                lp_shape_str(in, a), lp_shape_str(t, b));

@@ -149,11 +149,29 @@ static LpVal bounded_log(LpBuilder *b, LpVal x)
     return lp_emit(b, LP_OP_clamp, in, 3, NULL);
 }
 
+/* Does `weight` broadcast to x's shape? */
+static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    if (weight == LP_NOVAL || lp_failed(b))
+        return !lp_failed(b);
+    LpType tx = *lp_type(b, x), tw = *lp_type(b, weight), both = tx;
+    if (lp_broadcast(&both, &tw, b->err) != LP_OK)
+        return false;
+    if (lp_shape_eq(&both, &tx))
+        return true;
+    lp_fail(b->err, LP_E_RUNTIME,
+            "%s: a weight of shape %s does not broadcast to the input's %s", op,
+            lp_shape_str(&tw, sa), lp_shape_str(&tx, sb));
+    return false;
+}
+
 /* in: input, target, weight; attr: size_average, reduce, reduction */
 EXPAND(expand_bce)
 {
     UNUSED;
-    if (!same_shape(b, "binary_cross_entropy", in[0], in[1]))
+    if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
+        !weighs(b, "binary_cross_entropy", in[0], in[2]))
         return;
     LpVal yes = lp_mul(b, in[1], bounded_log(b, in[0]));
     LpVal no =
@@ -170,7 +188,9 @@ LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION, expand_bce)
 EXPAND(expand_bce_logits)
 {
     UNUSED;
-    if (!same_shape(b, "binary_cross_entropy_with_logits", in[0], in[1]))
+    const char *who = "binary_cross_entropy_with_logits";
+    if (!same_shape(b, who, in[0], in[1]) || !weighs(b, who, in[0], in[2]) ||
+        !weighs(b, who, in[0], in[3]))
         return;
     LpVal x = lp_mul(b, one_minus(b, in[1]), in[0]);
     LpVal l = lp_op1(b, LP_OP_logsigmoid, in[0]);

@@ -489,6 +489,14 @@ EXPAND(expand_rms_norm)
     if (lp_need_float(&x, 0, "input") != LP_OK ||
         normalized(&x, &t, &want) != LP_OK)
         return;
+    if (in[1] != LP_NOVAL && !lp_shape_eq(lp_type(b, in[1]), &want)) {
+        char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+        lp_fail(b->err, LP_E_RUNTIME,
+                "rms_norm: weight has the shape %s; it must be "
+                "normalized_shape, %s",
+                lp_shape_str(lp_type(b, in[1]), sa), lp_shape_str(&want, sb));
+        return;
+    }
     Shape s = layer_shape(&t, shape.n);
     LpVal v = lp_cast(b, in[0], stat_dtype(t.dtype));
     LpVal m = lp_mean(b, lp_mul(b, v, v), s.dims, s.n_dims, true);

@@ -38,7 +38,7 @@ static LpStatus infer_cat(LpInfer *x)
     LpPromo p = LP_PROMO_INIT;
     int first = -1;
     int64_t size = 0;
-    LP_FAIL_IF(x->n_in == 0, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(x->n_in == 0, x->err, LP_E_VALUE,
                "cat: expected a non-empty list of Tensors");
     for (int i = 0; i < x->n_in; i++) {
         LP_FAIL_IF(x->in[i].ndim == 0, x->err, LP_E_RUNTIME,

@@ -39,25 +39,35 @@ LpOp op_stack = {
     .expand = expand_stack,
 };
 
+static bool has_any(LpBuilder *b, const char *who, int n_in)
+{
+    if (n_in == 0)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: expected a non-empty list of Tensors", who);
+    return n_in > 0;
+}
+
 /* Each operand through the operator `make`, joined along `dim` (-2: 0 for one
  * dimension, else 1). */
-static void stack_by(LpBuilder *b, int make, int dim, const LpVal *in, int n_in,
-                     LpVal *out)
+static void stack_by(LpBuilder *b, const char *who, int make, int dim,
+                     const LpVal *in, int n_in, LpVal *out)
 {
+    if (!has_any(b, who, n_in))
+        return;
     LpVal *v = lp_value_list(b, n_in);
     for (int i = 0; i < n_in && v; i++)
         v[i] = lp_emit(b, make, &in[i], 1, NULL);
     if (lp_failed(b))
         return;
     if (dim == -2)
-        dim = n_in > 0 && lp_type(b, v[0])->ndim == 1 ? 0 : 1;
+        dim = lp_type(b, v[0])->ndim == 1 ? 0 : 1;
     out[0] = lp_cat(b, v, n_in, dim);
 }
 
 LP_EXPAND(expand_hstack)
 {
     (void)attr, (void)n_out;
-    stack_by(b, LP_OP_atleast_1d, -2, in, n_in, out);
+    stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in, out);
 }
 LpOp op_hstack = {
     .kind = LP_OP_COMPOSITE,
@@ -68,7 +78,7 @@ LpOp op_hstack = {
 LP_EXPAND(expand_vstack)
 {
     (void)attr, (void)n_out;
-    stack_by(b, LP_OP_atleast_2d, 0, in, n_in, out);
+    stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in, out);
 }
 LpOp op_vstack = {
     .kind = LP_OP_COMPOSITE,
@@ -80,7 +90,7 @@ LpOp op_vstack = {
 LP_EXPAND(expand_dstack)
 {
     (void)attr, (void)n_out;
-    stack_by(b, LP_OP_atleast_3d, 2, in, n_in, out);
+    stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in, out);
 }
 LpOp op_dstack = {
     .kind = LP_OP_COMPOSITE,
@@ -91,6 +101,8 @@ LpOp op_dstack = {
 LP_EXPAND(expand_column_stack)
 {
     (void)attr, (void)n_out;
+    if (!has_any(b, "column_stack", n_in))
+        return;
     LpVal *v = lp_value_list(b, n_in);
     for (int i = 0; i < n_in && v && !lp_failed(b); i++) {
         int n = lp_type(b, in[i])->ndim;

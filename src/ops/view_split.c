@@ -20,7 +20,8 @@ static LpStatus too_many(const LpInfer *x, int64_t n)
 
 static LpStatus wrap_split_dim(LpInfer *x, int i)
 {
-    LP_FAIL_IF(x->in[0].ndim == 0, x->err, LP_E_RUNTIME,
+    bool unbind = x->op->id == LP_OP_unbind;
+    LP_FAIL_IF(x->in[0].ndim == 0, x->err, unbind ? LP_E_INDEX : LP_E_RUNTIME,
                "%s: expects at least a 1-dimensional tensor, got one without "
                "dimensions ([])",
                x->op->name);

@@ -9,6 +9,10 @@ return function(F)
 
   define(M, "channel_shuffle(input, groups)", function(input, groups)
     local shape = { table.unpack(input.shape) }
+    errors.check(#shape > 2, "RuntimeError",
+      "channel_shuffle: expected an input of more than 2 dimensions, got %d", #shape)
+    errors.check(groups > 0, "RuntimeError", "channel_shuffle: groups must be positive, got %d",
+      groups)
     errors.check(shape[2] % groups == 0, "RuntimeError",
       "channel_shuffle: %d channels are no multiple of %d groups", shape[2], groups)
     local parts = { shape[1], groups, shape[2] // groups, table.unpack(shape, 3) }

@@ -101,7 +101,10 @@ return function(F)
       local bag = bag_of(offsets, flat:numel())
       local bins = n_bags
       if padding_idx then -- those rows go to one more bag, which is dropped
-        padding_idx = padding_idx % weight:size(0)
+        local n = weight:size(0)
+        errors.check(padding_idx >= -n and padding_idx < n, "RuntimeError",
+          "embedding_bag: padding_idx must be from %d to %d, got %d", -n, n - 1, padding_idx)
+        padding_idx = padding_idx % n
         bag, bins = bag:masked_fill(flat:eq(padding_idx), n_bags), n_bags + 1
       end
       local x = M.embedding(flat, weight, padding_idx, max_norm, norm_type, by_frequency, sparse)

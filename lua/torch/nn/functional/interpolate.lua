@@ -114,6 +114,10 @@ local function sizes(x, size, scale, recompute)
   local n, out, scales = x:dim() - 2, {}, {}
   errors.check((size == nil) ~= (scale == nil), "ValueError",
     "interpolate: exactly one of size and scale_factor must be given")
+  local given = size or scale
+  errors.check(type(given) ~= "table" or #given == n, "ValueError",
+    "interpolate: %s has %d numbers, the input of shape %s has %d spatial dimensions",
+    size and "size" or "scale_factor", type(given) == "table" and #given or 1, tostring(x.shape), n)
   for i = 1, n do
     errors.check(x:size(i + 1) > 0 and (x:size(1) > 0 or x:size(0) == 0), "RuntimeError",
       "interpolate: only the batch may be empty, got an input of shape %s", tostring(x.shape))

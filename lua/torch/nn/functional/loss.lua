@@ -221,7 +221,7 @@ return function(F)
         z = z * weight:index_select(0, index:reshape({ -1 })):unsqueeze(1)
       end
       z = z:scatter(1, index, 0.0):sum(1) / x:size(1)
-      return single and z:reshape({}) or z
+      return single and z:reshape(target.shape) or z
     end)
 
   define(M, "linear_cross_entropy(input, linear_weight, target, linear_bias=None, weight=None, "

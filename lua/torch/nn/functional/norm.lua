@@ -96,9 +96,12 @@ return function(F)
       for d = 2, input:dim() - 1 do
         n = n * input:size(d)
       end
-      errors.check(n > 1, "ValueError",
+      errors.check(n ~= 1, "ValueError",
         "Expected more than 1 spatial element when training, got input size %s",
         tostring(input.shape))
+      if n == 0 then
+        return input:clone() -- nothing to normalise
+      end
       if running_mean or running_var then
         update_instance(input, running_mean, running_var, momentum)
       end
