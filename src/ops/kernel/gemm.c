@@ -121,7 +121,8 @@ size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t)
 }
 
 /* ---- blocks ------------------------------------------------------------- */
-/* Elements k0 … k0 + k - 1 of columns j0 … j1 - 1, packed as panels of k. */
+/* Elements k0 … k0 + k - 1 of columns j0 … j1 - 1, packed as panels, kc rows
+ * apart for every k: threads may be a block apart. */
 typedef struct Block {
     int64_t k0, k, j0, j1;
     const char *packed;
@@ -135,7 +136,7 @@ static void pack_panel(const Cut *c, const Block *b, int64_t panel,
     const char *from =
         right + (size_t)(b->k0 * g->b_rs + j * g->b_cs) * c->size;
     char *to = (char *)(uintptr_t)b->packed +
-               (size_t)(panel * c->width * b->k) * c->size;
+               (size_t)(panel * c->width * c->kc) * c->size;
     if (c->t == LP_F64)
         loops()->f64->pack_panel((const double *)(const void *)from, g->b_rs,
                                  g->b_cs, b->k, cols, (double *)(void *)to);
@@ -178,7 +179,8 @@ static void one_tile(const Cut *c, const Block *b, LpGemmTile x, int64_t i,
     int64_t asked = 0;
     for (int64_t p = p0; p < p1; p++) {
         int64_t j = b->j0 + p * c->width;
-        const char *panel = b->packed + (size_t)(p * c->width * b->k) * c->size;
+        const char *panel =
+            b->packed + (size_t)(p * c->width * c->kc) * c->size;
         char *to = out + (size_t)(i * c->g.c_rs + j * c->g.c_cs) * c->size;
         x.cols = least(c->width, b->j1 - j);
         x.ahead = at + (size_t)((x.rows + asked) * x.l_rs) * c->size;
