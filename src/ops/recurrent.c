@@ -44,13 +44,16 @@ const LpRnnKindInfo *lp_rnn_info(LpRnnKind k)
     return &info[k];
 }
 
+/* A record's `data`. TANH: or RELU, an attribute says so. */
+typedef struct Facts {
+    LpRnnKind kind;
+    int back; /* of a forward: the operator of its gradient */
+} Facts;
+
 LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr)
 {
-    if (op == &op_lstm || op == &op_lstm_backward)
-        return LP_RNN_LSTM;
-    if (op == &op_gru || op == &op_gru_backward)
-        return LP_RNN_GRU;
-    return attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : LP_RNN_TANH;
+    LpRnnKind k = ((const Facts *)op->data)->kind;
+    return k == LP_RNN_TANH && attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : k;
 }
 
 /* ---- shape rules ----------------------------------------------------------
@@ -217,9 +220,7 @@ static void grad(LpGrad *g)
     for (int i = 0; i < g->op->n_attr; i++)
         attr[i] = g->attr[i];
     attr[g->op->n_attr] = lp_attr_int(need);
-    int back = g->op == &op_lstm  ? LP_OP_lstm_backward
-               : g->op == &op_gru ? LP_OP_gru_backward
-                                  : LP_OP_rnn_backward;
+    int back = ((const Facts *)g->op->data)->back;
     if (lp_emit_n(g->b, back, in, n, attr, d) != k->n_in)
         return;
     for (int i = 0; i < k->n_in; i++)
@@ -244,7 +245,7 @@ EXPANSIONS(lstm)
 EXPANSIONS(gru)
 EXPANSIONS(rnn)
 
-#define RECURRENT(id, form, reads, keeps)                                      \
+#define RECURRENT(id, KIND, form, reads, keeps)                                \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_FUSED,                                                   \
         .flags = LP_OPF_DEVICE | LP_OPF_CACHED,                                \
@@ -256,8 +257,9 @@ EXPANSIONS(rnn)
         .grad_out = keeps,                                                     \
         .prepare = lp_rnn_prepare,                                             \
         .cost = lp_rule_recurrent,                                             \
+        .data = &(const Facts){LP_RNN_##KIND, LP_OP_##id##_backward},          \
     };
-#define BACKWARD(id, form)                                                     \
+#define BACKWARD(id, KIND, form)                                               \
     LpOp op_##id##_backward = {                                                \
         .kind = LP_OP_FUSED,                                                   \
         .flags = LP_OPF_DEVICE | LP_OPF_CACHED,                                \
@@ -266,6 +268,7 @@ EXPANSIONS(rnn)
         .expand = expand_##id##_back,                                          \
         .prepare = lp_rnn_back_prepare,                                        \
         .cost = lp_rule_recurrent_back,                                        \
+        .data = &(const Facts){.kind = LP_RNN_##KIND},                         \
     };
 
 #define WEIGHTS                                                                \
@@ -278,26 +281,27 @@ EXPANSIONS(rnn)
     "Tensor bias_hh_grad"
 #define PLAIN_OUT "(Tensor input_grad, Tensor h_0_grad, " GRADS ") @p"
 
-RECURRENT(lstm,
+RECURRENT(lstm, LSTM,
           "lstm(" LSTM_IN ", bool reverse) -> (Tensor output, Tensor h_n, "
           "Tensor c_n, Tensor gates, Tensor cells) @p",
           0xff, 0x19)
-BACKWARD(lstm,
+BACKWARD(lstm, LSTM,
          "lstm_backward(Tensor? output_grad, Tensor? h_n_grad, Tensor? "
          "c_n_grad, " LSTM_IN ", Tensor output, Tensor gates, Tensor cells, "
          "bool reverse, int need) -> (Tensor input_grad, Tensor h_0_grad, "
          "Tensor c_0_grad, " GRADS ", Tensor weight_hr_grad) @p")
-RECURRENT(gru,
+RECURRENT(gru, GRU,
           "gru(" PLAIN_IN ", bool reverse) -> (Tensor output, Tensor h_n, "
           "Tensor gates) @p",
           0x3f, 0x5)
-BACKWARD(gru, "gru_backward(Tensor? output_grad, Tensor? h_n_grad, " PLAIN_IN
-              ", Tensor output, Tensor gates, bool reverse, int need) "
-              "-> " PLAIN_OUT)
-RECURRENT(rnn,
+BACKWARD(gru, GRU,
+         "gru_backward(Tensor? output_grad, Tensor? h_n_grad, " PLAIN_IN
+         ", Tensor output, Tensor gates, bool reverse, int need) "
+         "-> " PLAIN_OUT)
+RECURRENT(rnn, TANH,
           "rnn(" PLAIN_IN ", bool reverse, bool relu) -> (Tensor output, "
           "Tensor h_n) @p",
           0x3f, 0x1)
-BACKWARD(rnn,
+BACKWARD(rnn, TANH,
          "rnn_backward(Tensor? output_grad, Tensor? h_n_grad, " PLAIN_IN
          ", Tensor output, bool reverse, bool relu, int need) -> " PLAIN_OUT)
