@@ -13,6 +13,19 @@ for name in ([[in_features out_features in1_features in2_features num_features n
   SIZES[name] = true
 end
 
+-- Other integers, which may be negative.
+local INTEGERS = {}
+for name in ("groups num_groups num_heads nhead padding_idx blank ignore_index"):gmatch("%S+") do
+  INTEGERS[name] = true
+end
+
+-- Numbers that may differ between dimensions.
+local LISTS = {}
+for name in ([[kernel_size stride padding dilation output_padding output_size output_ratio size
+    scale_factor upscale_factor downscale_factor start_dim end_dim lower upper]]):gmatch("%S+") do
+  LISTS[name] = true
+end
+
 -- Text stands for a number ("same") or a function for a name.
 local ALSO = { padding = { string = true }, activation = { ["function"] = true, table = true } }
 
@@ -28,6 +41,21 @@ local function is_numbers(value)
   return true
 end
 
+local function check_number(value, where, name)
+  local one = not LISTS[name]
+  errors.check(is_numbers(value) and not (one and type(value) == "table"), "TypeError",
+    "%s: expected a number%s, got %s", where,
+    one and "" or ", or a list of numbers where the layer has dimensions", check.describe(value))
+end
+
+-- None where a number is needed. A momentum may be none.
+local function check_none(sig, name, where)
+  local default = sig.defaults[name]
+  errors.check(name == "momentum" or type(default) ~= "number"
+    and not (sig.required[name] and (SIZES[name] or INTEGERS[name])), "TypeError",
+    "%s: expected a number, got None", where)
+end
+
 --- error: TypeError, ValueError for a negative size
 ---@param sig table what torch.nn.signature gave
 ---@param values table<string, any> arguments by name
@@ -35,17 +63,20 @@ return function(sig, values)
   for _, name in ipairs(sig.names) do
     local value, default = values[name], sig.defaults[name]
     local also = ALSO[name]
-    if value ~= nil and not (also and also[type(value)]) then
-      local where = sig.name .. ": " .. name
+    local where = sig.name .. ": " .. name
+    if value == nil then
+      check_none(sig, name, where)
+    elseif not (also and also[type(value)]) then
       if SIZES[name] and type(default) ~= "table" then
         values[name] = check.int(value, where, { min = 0 })
+      elseif INTEGERS[name] then
+        values[name] = check.int(value, where)
       elseif type(default) == "boolean" then
         check.bool(value, where)
       elseif type(default) == "string" then
         check.string(value, where)
       elseif type(default) == "number" then
-        errors.check(is_numbers(value), "TypeError", "%s: expected a number, or a list of numbers "
-          .. "where the layer has dimensions, got %s", where, check.describe(value))
+        check_number(value, where, name)
       end
     end
   end

@@ -135,6 +135,40 @@ describe("torch.nn", function()
 end)
 
 describe("functions of layers", function()
+  it("take lengths of any shape, and labels of the scores' shape", function()
+    local F = nn.functional
+    local logp = torch.zeros({ 4, 2, 3 }):log_softmax(2)
+    local labels = torch.tensor({ { 1, 2 }, { 2, 1 } })
+    local flat = F.ctc_loss(logp, labels, torch.tensor({ 4, 3 }), torch.tensor({ 2, 1 }))
+    helper.near(F.ctc_loss(logp, labels, torch.tensor({ { 4, 3 } }),
+      torch.tensor({ { 2 }, { 1 } })), flat:item())
+    helper.raises("RuntimeError", "inconsistent target size", function()
+      F.multilabel_margin_loss(torch.ones({ 1, 3 }), torch.tensor({ 0, 1, -1 }))
+    end)
+    -- log(1 + exp(-x)) and log(1 + exp(x)) of 1, summed over the input's classes
+    local out = F.multilabel_soft_margin_loss(torch.ones({ 3 }), torch.tensor({ { 1.0, 0, 1 } }),
+      { reduction = "none" })
+    helper.near(out, { 0.31326169 / 3, 1.31326169 / 3, 0.31326169 / 3 })
+  end)
+
+  it("refuse what is no number, no size and no weight", function()
+    for _, case in ipairs({
+      { "expected a number, got a list", "LSTM", { 2, 3, { dropout = { 1, 2 } } } },
+      { "expected int, got a list", "Conv2d", { 2, 4, 3, { groups = { 1, 2 } } } },
+      { "expected a number, got None", "GRU", { 2, torch.none } },
+      { "expected a number, got None", "MultiheadAttention", { 4, torch.none } },
+      { "expected int, got a list", "Embedding", { 4, 2, { padding_idx = { 0 } } } },
+      { "activation: expected 'relu'", "TransformerEncoderLayer",
+        { 4, 2, { activation = { 1 } } } },
+      { "cannot assign", "MultiLabelSoftMarginLoss", { 0.5 } },
+    }) do
+      helper.raises("TypeError", case[1], function()
+        nn[case[2]](table.unpack(case[3]))
+      end)
+    end
+    nn.BatchNorm1d(2, { momentum = torch.none })
+  end)
+
   it("weigh the elements of a loss", function() -- PyTorch's values
     local x = torch.tensor({ { 1.0, 2 }, { 3, -4 } }, { requires_grad = true })
     local y = torch.tensor({ { 0.5, 0 }, { 3.5, 1 } })

@@ -86,6 +86,24 @@ describe("recurrent layers", function()
     assert.same({ 1 }, { table.unpack(nn.GRUCell(1, 1)(torch.ones({ 1 })).shape) })
   end)
 
+  it("have gradients of 0 for a batch of nothing", function()
+    for _, name in ipairs({ "RNN", "GRU", "LSTM" }) do
+      for _, sizes in ipairs({ { 2, 3 }, { 64, 128 } }) do
+        local m = nn[name](sizes[1], sizes[2], { bidirectional = true })
+        for _ = 1, 100 do -- memory that is taken again does not hold zeros
+          torch.full({ sizes[1] * sizes[2] }, 1e27)
+        end
+        collectgarbage()
+        local out = m(torch.zeros({ 3, 0, sizes[1] }))
+        assert.same({ 3, 0, 2 * sizes[2] }, { table.unpack(out.shape) })
+        out:sum():backward()
+        for key, p in m:named_parameters() do
+          assert.equal(0, p.grad:abs():max():item(), name .. " " .. key)
+        end
+      end
+    end
+  end)
+
   it("refuse states and inputs of other sizes", function()
     helper.raises("RuntimeError", "Expected hidden size %(1, 1, 1%)", function()
       nn.GRU(1, 1)(x, torch.zeros({ 1, 2, 1 }))

@@ -47,6 +47,16 @@ describe("MultiheadAttention", function()
       { { { 1, 2 } }, { { 2.9965608, -0.9948412 } }, { { 1.5274292, 0.703492 } } })
   end)
 
+  it("takes no queries and no batch", function()
+    local m = nn.MultiheadAttention(4, 2)
+    local out, weights = m(torch.zeros({ 0, 2, 4 }), torch.zeros({ 2, 2, 4 }),
+      torch.zeros({ 2, 2, 4 }))
+    assert.same({ 0, 2, 4 }, { table.unpack(out.shape) })
+    assert.same({ 2, 0, 2 }, { table.unpack(weights.shape) })
+    local layer = nn.TransformerEncoderLayer(4, 2, 8)
+    assert.same({ 3, 0, 4 }, { table.unpack(layer(torch.zeros({ 3, 0, 4 })).shape) })
+  end)
+
   it("prints and names its parameters as PyTorch", function()
     local m = nn.MultiheadAttention(4, 2, { kdim = 3, add_bias_kv = true })
     assert.equal("MultiheadAttention(\n  (out_proj): NonDynamicallyQuantizableLinear("

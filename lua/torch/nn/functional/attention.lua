@@ -76,7 +76,7 @@ return function(F)
 
   -- [L, N, heads * d] -> [N * heads, L, d]
   local function split_heads(x, n, heads)
-    return x:reshape({ x:size(0), n * heads, -1 }):transpose(0, 1)
+    return x:reshape({ x:size(0), n * heads, x:size(2) // heads }):transpose(0, 1)
   end
 
   local function merge_masks(a, n, heads, added)

@@ -168,7 +168,10 @@ return function(F)
       errors.check(logp:dim() == 2 or logp:dim() == 3, "RuntimeError",
         "ctc_loss: log_probs must have 2 or 3 dimensions, got %d", logp:dim())
       local single = logp:dim() == 2
-      local known, target_known = numbers(input_lengths), numbers(target_lengths)
+      local function flat(v)
+        return core.is_tensor(v) and v:reshape({ -1 }) or v
+      end
+      local known, target_known = numbers(flat(input_lengths)), numbers(flat(target_lengths))
       if single then
         logp = logp:unsqueeze(1)
         if target_known then

@@ -261,13 +261,18 @@ return function(F)
       if weight then
         x = x * weight
       end
-      return x:mean(-1)
+      local classes = input:dim() - 1 -- a target may have more dimensions
+      return x:sum(classes) / input:size(classes)
     end)
 
   -- Targets are class ids up to the first -1 of a row.
   loss("multilabel_margin_loss(input, target, @)", function(input, target)
     local torch = require("torch")
     local x, single = scores(input, "multilabel_margin_loss")
+    errors.check(single and target:dim() <= 1 and target:numel() == input:numel()
+      or target:is_same_size(input), "RuntimeError",
+      "multilabel_margin_loss: inconsistent target size: %s for input of size: %s",
+      tostring(target.shape), tostring(input.shape))
     local ids = rows(target)
     local valid = ids:ge(0):to(torch.int64):cumprod(1)
     local index = ids:clamp_min(0)

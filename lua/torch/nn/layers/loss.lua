@@ -2,7 +2,6 @@
 local F = require("torch.nn.functional")
 local Linear = require("torch.nn.layers.linear").Linear
 local check = require("lupine.check")
-local core = require("lupine.core")
 local errors = require("torch.errors")
 local layer = require("torch.nn.layer")
 local signature = require("torch.nn.signature")
@@ -48,9 +47,9 @@ local TENSORS = { "weight", "pos_weight" }
 
 local function build(self, a)
   for _, name in ipairs(TENSORS) do
-    if core.is_tensor(a[name]) then
+    if a[name] ~= nil then
       self[name] = nil
-      self:register_buffer(name, a[name])
+      self:register_buffer(name, a[name]) -- refuses what is no tensor
     end
   end
 end

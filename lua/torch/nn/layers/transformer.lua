@@ -91,6 +91,9 @@ local function set_activation(self, given, name)
     f = errors.check(ACTIVATIONS[given], "RuntimeError",
       "%s: activation should be relu/gelu, not %s", name, given)
   end
+  local mt = type(f) == "table" and getmetatable(f)
+  errors.check(type(f) == "function" or mt and mt.__call, "TypeError",
+    "%s: activation: expected 'relu', 'gelu' or a function, got %s", name, check.describe(f))
   self.activation = f
 end
 
