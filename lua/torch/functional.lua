@@ -237,8 +237,25 @@ function methods.apply_(self, fn)
   return self:copy_(core.tensor(values, { dtype = self.dtype }):view(self.shape))
 end
 
-function methods.fill_diagonal_(self, value)
-  self:diagonal():fill_(value)
+--- The elements whose positions are all equal become value; with wrap the
+--- diagonal of a tall matrix begins again one row below its end.
+function methods.fill_diagonal_(self, value, wrap)
+  local n = self:dim()
+  errors.check(n > 1, "RuntimeError", "fill_diagonal_(): the tensor has %d dimensions, it must "
+    .. "have 2 or more", n)
+  for d = 1, n > 2 and n - 1 or 0 do
+    errors.check(self:size(d) == self:size(0), "RuntimeError", "fill_diagonal_(): the sizes of "
+      .. "more than 2 dimensions must be equal, got %s", tostring(self.shape))
+  end
+  local rows, columns = self:size(0), self:size(1)
+  local part = n == 2 and self or self:diagonal(0, 0, -1)
+  for start = 0, n == 2 and wrap and rows - 1 or 0, columns + 1 do
+    local diagonal = n == 2 and part:narrow(0, start, rows - start):diagonal() or part
+    while diagonal:dim() > 1 do
+      diagonal = diagonal:diagonal(0, 0, -1)
+    end
+    diagonal:fill_(value)
+  end
   return self
 end
 

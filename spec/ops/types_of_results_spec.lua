@@ -117,3 +117,90 @@ describe("a sum or product as bool", function()
     gives(bool, false, torch.tensor({ 2, 3, 0 }):prod({ dtype = bool }))
   end)
 end)
+
+describe("operands of several types", function()
+  local F = torch.nn.functional
+  local mixed = { threes(f32, { 3 }), threes(f16, { 3 }) }
+
+  it("are refused where PyTorch does not promote", function()
+    for _, call in ipairs({
+      function() torch.cross(mixed[1], mixed[2], 0) end,
+      function() torch.linalg.cross(threes(i64, { 3 }), mixed[1]) end,
+      function() F.prelu(mixed[1], threes(f16, { 1 })) end,
+      function() F.kl_div(mixed[1], threes(i64, { 3 })) end,
+      function() F.kl_div(threes(i64, { 3 }), mixed[1]) end,
+      function() torch.take(mixed[1], torch.zeros({ 1 }, { dtype = torch.int32 })) end,
+      function() F.cosine_similarity(threes(i64, { 2, 3 }), threes(bool, { 2, 3 })) end,
+    }) do
+      raises("RuntimeError", "type", call)
+    end
+  end)
+  it("are promoted by cosine_similarity", function()
+    gives(f16, { 1, 1 }, F.cosine_similarity(threes(f16, { 2, 3 }), threes(i64, { 2, 3 })))
+    gives(f32, { 1, 1 }, F.cosine_similarity(threes(f16, { 2, 3 }), threes(f32, { 2, 3 })))
+  end)
+end)
+
+describe("any and all", function()
+  it("over a list of no dimensions ask of each element", function()
+    local x = torch.tensor({ { 1.5, 0 }, { -2, 3 } })
+    gives(bool, { { true, false }, { true, true } }, torch.any(x, {}))
+    gives(bool, { { true, false }, { true, true } }, torch.all(x, {}, true))
+    gives(u8, { 0, 1 }, torch.tensor({ 0, 7 }, { dtype = u8 }):any({}))
+    gives(bool, false, torch.all(x))
+  end)
+end)
+
+describe("arguments that cannot be", function()
+  local F = torch.nn.functional
+  local x = threes(f32, { 3 })
+  it("are refused", function()
+    raises("RuntimeError", "alpha is 0", function() F.celu(x, 0) end)
+    raises("ValueError", "norm_type is 0", function()
+      F.lp_pool1d(threes(f32, { 1, 1, 4 }), 0, 2)
+    end)
+    raises("RuntimeError", "appears multiple times", function()
+      threes(f32, { 2, 1 }):squeeze({ 0, 0 })
+    end)
+    raises("RuntimeError", "they must have as many", function()
+      F.margin_ranking_loss(x, x, threes(f32, { 3, 1 }))
+    end)
+    raises("RuntimeError", "2 dimensions or fewer", function()
+      F.multilabel_margin_loss(threes(f32, { 2, 2, 2 }), threes(i64, { 2, 2, 2 }))
+    end)
+    raises("RuntimeError", "2 or more", function() x:fill_diagonal_(1) end)
+    raises("RuntimeError", "must be equal", function()
+      threes(f32, { 2, 3, 4 }):fill_diagonal_(1)
+    end)
+  end)
+  it("are named where a tensor belongs", function()
+    raises("TypeError", "glu%(%): argument 'input' must be a Tensor, not int 3", function()
+      F.glu(3)
+    end)
+    raises("TypeError", "argument 'target' must be a Tensor, not bool", function()
+      F.multi_margin_loss(x, false)
+    end)
+    raises("TypeError", "argument 'running_mean' must be a Tensor", function()
+      F.batch_norm(threes(f32, { 2, 3 }), 1, 2)
+    end)
+    raises("TypeError", "kernel_size: .* int", function()
+      F.lp_pool2d(threes(f32, { 1, 1, 4, 4 }), 2, { 2, "3" })
+    end)
+  end)
+  it("may be None for nan_to_num", function()
+    gives(f32, { 0, 3 }, torch.nan_to_num(torch.tensor({ 0 / 0, 3 }), { nan = torch.none }))
+  end)
+end)
+
+describe("fill_diagonal_", function()
+  it("fills where all positions are equal, and wraps down a tall matrix", function()
+    near(torch.zeros({ 2, 3 }):fill_diagonal_(5), { { 5, 0, 0 }, { 0, 5, 0 } })
+    near(torch.zeros({ 5, 2 }):fill_diagonal_(5),
+      { { 5, 0 }, { 0, 5 }, { 0, 0 }, { 0, 0 }, { 0, 0 } })
+    near(torch.zeros({ 5, 2 }):fill_diagonal_(5, true),
+      { { 5, 0 }, { 0, 5 }, { 0, 0 }, { 5, 0 }, { 0, 5 } })
+    near(torch.zeros({ 2, 2, 2 }):fill_diagonal_(5),
+      { { { 5, 0 }, { 0, 0 } }, { { 0, 0 }, { 0, 5 } } })
+  end)
+end)
+

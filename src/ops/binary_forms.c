@@ -94,6 +94,12 @@ static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
     int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];
     out[0] = LP_NOVAL;
+    if (x.dtype != w.dtype) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "prelu: weight has the type %s; it must have the input's, %s",
+                lp_dtype_name(w.dtype), lp_dtype_name(x.dtype));
+        return;
+    }
     if (w.ndim > 1) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "prelu: weight has %d dimensions; it must have 0 or 1", w.ndim);

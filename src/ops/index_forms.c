@@ -170,6 +170,13 @@ LpOp op_index_reduce = {
 LP_EXPAND(expand_take)
 {
     LP_EXPAND_UNUSED;
+    LpDtype t = lp_type(b, in[1])->dtype;
+    if (t != LP_I64) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "take: index has the type %s; it must be int64",
+                lp_dtype_name(t));
+        return;
+    }
     LpVal flat = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
     out[0] = lp_emit(b, LP_OP_index_get, (LpVal[]){flat, in[1]}, 2, NULL);
 }

@@ -212,6 +212,15 @@ EXPAND(expand_kl)
 {
     UNUSED;
     LpVal x, t = in[1];
+    for (int i = 0; i < 2; i++)
+        if (!lp_is_float(lp_type(b, in[i])->dtype)) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "kl_div: %s has the type %s; it must be a floating-point "
+                    "type",
+                    i ? "target" : "input",
+                    lp_dtype_name(lp_type(b, in[i])->dtype));
+            return;
+        }
     if (attr[3].i)
         x = lp_mul(b, lp_op1(b, LP_OP_exp, t), lp_sub(b, t, in[0]));
     else
@@ -265,6 +274,16 @@ static LpVal relu(LpBuilder *b, LpVal x)
 EXPAND(expand_ranking)
 {
     UNUSED;
+    int n[3];
+    for (int i = 0; i < 3; i++)
+        n[i] = lp_type(b, in[i])->ndim;
+    if (n[0] != n[1] || n[0] != n[2]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "margin_ranking_loss: input1, input2 and target have %d, %d "
+                "and %d dimensions; they must have as many",
+                n[0], n[1], n[2]);
+        return;
+    }
     LpVal x = lp_mul(b, lp_neg(b, in[2]), lp_sub(b, in[0], in[1]));
     x = relu(b, lp_add(b, x, lp_immf(b, attr[0].f)));
     out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));

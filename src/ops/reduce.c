@@ -148,7 +148,9 @@ static LpStatus infer(LpInfer *x)
     const LpAttr *dims = &x->attr[0];
     bool named = dims->kind == LP_ATTR_INT ||
                  (dims->kind == LP_ATTR_INTS && dims->n > 0);
-    LP_TRY(lp_reduce_dims(x, 0));
+    /* any and all over no dimensions ask of each element */
+    if (f->kind != KIND_TRUTH || dims->kind != LP_ATTR_INTS || dims->n > 0)
+        LP_TRY(lp_reduce_dims(x, 0));
     LP_TRY(result_dtype(x, f, &t));
     if (f->needs_any)
         LP_TRY(lp_reduce_nonempty(x, dims, named ? LP_E_INDEX : LP_E_RUNTIME));

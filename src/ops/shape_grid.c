@@ -407,6 +407,13 @@ static void cross_along(LpBuilder *b, const LpVal *in, int64_t dim, LpVal *out)
                 t.ndim == 0 ? 0LL : LL(t.shape[d]));
         return;
     }
+    LpDtype left = lp_type(b, in[0])->dtype, right = lp_type(b, in[1])->dtype;
+    if (left != right) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "cross: other has the type %s; it must have self's, %s",
+                lp_dtype_name(right), lp_dtype_name(left));
+        return;
+    }
     LpVal p = lp_expand_as(b, in[0], &t), q = lp_expand_as(b, in[1], &t);
     out[0] = lp_sub(b, lp_mul(b, rolled(b, p, d, 1), rolled(b, q, d, 2)),
                     lp_mul(b, rolled(b, p, d, 2), rolled(b, q, d, 1)));

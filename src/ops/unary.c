@@ -126,6 +126,14 @@ static LpStatus rule_square(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
+static LpStatus rule_celu(const LpInfer *x, LpDtype *t)
+{
+    (void)t;
+    LP_FAIL_IF(x->attr[0].f == 0, x->err, LP_E_RUNTIME,
+               "celu: alpha is 0; it must be another number");
+    return LP_OK;
+}
+
 static LpStatus rule_hardtanh(const LpInfer *x, LpDtype *t)
 {
     const LpAttr *a = x->attr;

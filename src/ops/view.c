@@ -298,7 +298,7 @@ static LpStatus infer_squeeze(LpInfer *x)
 {
     const LpAttr *a = &x->attr[0];
     const LpType *in = &x->in[0];
-    bool goes[LP_MAX_DIMS] = {false};
+    bool goes[LP_MAX_DIMS] = {false}, named[LP_MAX_DIMS] = {false};
     int64_t dims[LP_MAX_DIMS];
     for (int i = 0; lp_attr_none(a) && i < in->ndim; i++)
         goes[i] = in->shape[i] == 1;
@@ -307,10 +307,11 @@ static LpStatus infer_squeeze(LpInfer *x)
         LP_TRY(lp_wrap_dim(&d, in->ndim, x->err));
         if (in->ndim == 0)
             continue;
-        LP_FAIL_IF(goes[d], x->err, LP_E_RUNTIME,
+        LP_FAIL_IF(named[d], x->err, LP_E_RUNTIME,
                    "squeeze: dim %lld appears multiple times in the list of "
                    "dims",
                    (long long)d);
+        named[d] = true;
         goes[d] = in->shape[d] == 1;
     }
     LP_TRY(lp_view_same(x));

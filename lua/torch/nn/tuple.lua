@@ -12,9 +12,13 @@ local M = {}
 function M.of(value, n, where)
   if type(value) == "table" then
     errors.check(#value == n, "ValueError", "%s: expected %d values, got %d", where, n, #value)
-    return { table.unpack(value) }
+    local list = {}
+    for i, v in ipairs(value) do
+      list[i] = check.int(v, where)
+    end
+    return list
   end
-  check.int(value, where)
+  value = check.int(value, where)
   local out = {}
   for i = 1, n do
     out[i] = value

@@ -1,13 +1,37 @@
 --- Functions from a Python signature: `define(t, "f(x, p=0.5)", fn)` puts into
 --- t a function f that binds its arguments (torch.nn.signature) and calls fn
 --- with the values in the signature's order.
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
 
+-- Parameters of these names are tensors (or None, where that is the default).
+local TENSORS = {}
+for name in ([[input input1 input2 x1 x2 target anchor positive negative logits log_probs query key
+  value grid theta indices weight bias running_mean running_var per_sample_weights linear_weight
+  linear_bias]]):gmatch("%S+") do
+  TENSORS[name] = true
+end
+
 return function(t, sig, fn)
   local parsed = signature(sig)
+  local tensors = {}
+  for i, name in ipairs(parsed.names) do
+    if TENSORS[name] then
+      tensors[#tensors + 1] = i
+    end
+  end
   t[parsed.name] = function(...)
     local a = parsed:list(...)
+    for _, i in ipairs(tensors) do
+      local name, v = parsed.names[i], a[i]
+      if not core.is_tensor(v) and (v ~= nil or parsed.required[name]) then
+        errors.check(false, "TypeError", "%s(): argument '%s' must be a Tensor, not %s",
+          parsed.name, name, check.describe(v))
+      end
+    end
     return fn(table.unpack(a, 1, a.n))
   end
   signatures.note(t[parsed.name], sig)

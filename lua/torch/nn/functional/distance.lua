@@ -1,5 +1,6 @@
 --- Similarities and distances between rows.
 local define = require("torch.nn.functional.define")
+local errors = require("torch.errors")
 
 return function()
   local M = {}
@@ -9,7 +10,11 @@ return function()
     local function unit(x)
       return x / (x * x):sum(dim, { keepdim = true }):clamp_min(eps * eps):sqrt()
     end
-    local a, b = table.unpack(require("torch").broadcast_tensors({ x1, x2 }))
+    local t = require("torch").promote_types(x1.dtype, x2.dtype)
+    errors.check(t.is_floating_point, "RuntimeError",
+      "cosine_similarity: the tensors have the types %s and %s; one must be a floating-point type",
+      tostring(x1.dtype), tostring(x2.dtype))
+    local a, b = table.unpack(require("torch").broadcast_tensors({ x1:to(t), x2:to(t) }))
     return (unit(a) * unit(b)):sum(dim)
   end)
 

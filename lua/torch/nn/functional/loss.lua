@@ -203,6 +203,8 @@ return function(F)
 
   -- the same of scores, of which a row must have one at least
   local function scores(x, where)
+    errors.check(x:dim() <= 2, "RuntimeError",
+      "%s: expected an input of 2 dimensions or fewer, got %d", where, x:dim())
     local r, single = rows(x)
     errors.check(r:size(1) > 0, "RuntimeError",
       "%s: expected rows of one class or more, got an input of shape %s", where, tostring(x.shape))

@@ -200,6 +200,8 @@ return function(F)
     define(M, ("lp_pool%dd"):format(n)
       .. "(input, norm_type, kernel_size, stride=None, ceil_mode=False)",
       function(input, p, kernel, stride, ceil_mode)
+        errors.check(p ~= 0, "ValueError", "lp_pool%dd: norm_type is 0; it must be another number",
+          n)
         local k = tuple.of(kernel, n, "kernel_size")
         local count = 1
         for _, size in ipairs(k) do
