@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "src/ops/kernel/copy.h"
+#include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
@@ -144,6 +145,26 @@ static uint32_t reads_inside(const LpLower *l, uint32_t region, LpVal v)
     return n;
 }
 
+/* v as its reader wants it: what is read permuted alone is gathered by whoever
+ * makes it, instead of by a copy afterwards. Rows stay rows. (Gradients of
+ * attention, which are added to as they are made, are quicker dense.) */
+static LpDesc desc_for(const LpLower *l, LpVal v)
+{
+    LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
+    LpNodeId id = lp_only_reader(l, v);
+    if (id == LP_NO_NODE || l->g->node[id].op != &op_permute)
+        return d;
+    const LpAttr *dims = &l->g->node[id].attr[0];
+    if (dims->v[d.ndim - 1] != d.ndim - 1)
+        return d;
+    int64_t step = 1;
+    for (int i = d.ndim - 1; i >= 0; i--) {
+        d.strides[dims->v[i]] = step;
+        step *= d.shape[dims->v[i]];
+    }
+    return d;
+}
+
 /* Results have the types of the operator's own shape rule; one that nobody
  * asked for gets memory all the same. */
 static LpStatus place_results(LpLower *l, const LpRegion *r, uint32_t region,
@@ -172,7 +193,9 @@ static LpStatus place_results(LpLower *l, const LpRegion *r, uint32_t region,
     for (int i = 0; i < w->n_out; i++) {
         LpVal v = i < (int)r->n_out ? r->out[i] : LP_NOVAL;
         if (v != LP_NOVAL) {
-            LP_TRY(lp_lower_own(l, v, UINT32_MAX));
+            LpDesc d = w->n_out == 1 ? desc_for(l, v)
+                                     : lp_desc_of(lp_graph_type(l->g, v));
+            LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
             l->buf[l->place[v].buf].reads_left +=
                 l->uses[v] - reads_inside(l, region, v);
             w->pout[i] = &l->place[v];
