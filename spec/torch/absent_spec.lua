@@ -20,8 +20,8 @@ describe("names that are not there", function()
     raises("NotImplementedError", "torch.nn.DataParallel", function()
       return nn.DataParallel
     end)
-    raises("NotImplementedError", "torch.nn.utils.parametrizations", function()
-      return torch.nn.utils.parametrizations
+    raises("NotImplementedError", "parametrizations.orthogonal", function()
+      return torch.nn.utils.parametrizations.orthogonal
     end)
     raises("NotImplementedError", "torch.vmap", function()
       return torch.vmap

@@ -133,6 +133,7 @@ end
 
 M.rnn = require("torch.nn.utils.rnn")
 M.parametrize = require("torch.nn.utils.parametrize")
+M.parametrizations = require("torch.nn.utils.parametrizations")
 M.prune = require("torch.nn.utils.prune")
 
 return require("lupine.namespace").close(M, "torch.nn.utils")
