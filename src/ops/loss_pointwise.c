@@ -1,5 +1,6 @@
 /* Losses that compare element by element, then reduce. All end in
  * identity_loss (see loss.c). */
+#include <math.h>
 #include <string.h>
 
 #include "src/ops/nnop.h"
@@ -73,6 +74,8 @@ static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
 {
     LpVal d = difference(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
     LpVal near = times(b, square(b, d), 0.5 * scale);
+    if (isinf(edge)) /* nothing lies beyond; 0 times it would be no number */
+        return near;
     LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
     far = times(b, far, edge * scale);
     return lp_where(b, lp_op2(b, LP_OP_lt, a, lp_immf(b, edge)), near, far);

@@ -151,6 +151,17 @@ describe("functions of layers", function()
     helper.near(out, { 0.31326169 / 3, 1.31326169 / 3, 0.31326169 / 3 })
   end)
 
+  it("have gradients where the quadratic part of a loss has no end", function()
+    for _, case in ipairs({ { "huber_loss", "delta", 2.5, { 0.5, -1.5 } },
+      { "smooth_l1_loss", "beta", 0, { 0, 0 } } }) do
+      local x = torch.tensor({ 1.0, -2 }, { requires_grad = true })
+      local loss = nn.functional[case[1]](x, torch.tensor({ 0.0, 1 }), { [case[2]] = math.huge })
+      loss:backward()
+      assert.equal(case[3], loss:item())
+      helper.near(x.grad, case[4])
+    end
+  end)
+
   it("refuse what is no number, no size and no weight", function()
     for _, case in ipairs({
       { "expected a number, got a list", "LSTM", { 2, 3, { dropout = { 1, 2 } } } },
