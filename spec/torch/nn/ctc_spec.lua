@@ -2,6 +2,7 @@
 -- alignments, written out.
 local differences = require("spec.support.differences")
 local helper = require("spec.helper")
+local lupine_compile = require("lupine.compile")
 local torch = require("torch")
 
 local raises = helper.raises
@@ -112,5 +113,17 @@ describe("a label", function()
     local logp = torch.randn(5, 1, 3):log_softmax(2)
     raises("RuntimeError", "ctc_loss: targets: label 1 of sample 0 is 3, allowed are 0 to 2",
       function() F.ctc_loss(logp, torch.tensor({ { 1, 3 } }), { 5 }, { 2 }) end)
+  end)
+
+  it("compiles targets in one row, if they and their lengths are constants", function()
+    torch.manual_seed(4)
+    local logp = torch.randn({ 6, 2, 5 }):log_softmax(2)
+    local targets, lengths = torch.tensor({ 1, 2, 3, 4, 1 }), torch.tensor({ 2, 3 })
+    local function loss(p)
+      return F.ctc_loss(p, targets, torch.tensor({ 6, 5 }), lengths)
+    end
+    local rows = torch.tensor({ { 1, 2, 0 }, { 3, 4, 1 } })
+    local want = F.ctc_loss(logp, rows, torch.tensor({ 6, 5 }), lengths):item()
+    assert.near(want, lupine_compile(loss, { logp })(logp):item(), 1e-5)
   end)
 end)

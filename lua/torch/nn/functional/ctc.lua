@@ -169,7 +169,7 @@ return function(F)
         "ctc_loss: log_probs must have 2 or 3 dimensions, got %d", logp:dim())
       local single = logp:dim() == 2
       local function flat(v)
-        return core.is_tensor(v) and v:reshape({ -1 }) or v
+        return core.is_tensor(v) and v:dim() ~= 1 and v:reshape({ -1 }) or v
       end
       local known, target_known = numbers(flat(input_lengths)), numbers(flat(target_lengths))
       if single then
