@@ -103,8 +103,10 @@ end)
 --- Summed over what broadcasting to self's shape would have repeated.
 function methods.sum_to_size(self, ...)
   local sizes = { ... }
-  if type(sizes[1]) ~= "number" and sizes[1] ~= nil then
+  if type(sizes[1]) ~= "number" then
     sizes = sizes[1]
+    errors.check(type(sizes) == "table", "TypeError",
+      "sum_to_size(): argument 'size' must be ints or a list of them, not %s", check.describe(sizes))
   end
   local from, n = self.shape, #sizes
   local dims, fits = {}, n <= #from

@@ -8,28 +8,43 @@
 
 #define SELF(name) lp_check_tensor(L, 1, name, "self")
 
+/* Argument 2, or `dim` of the table there: a dimension of t, wrapped. */
+static int64_t which_dim(lua_State *L, const LpTensor *t, const char *name)
+{
+    char buf[LP_DESCRIBE];
+    LpErr e = {0};
+    int ok;
+    if (lua_istable(L, 2))
+        lua_getfield(L, 2, "dim");
+    else
+        lua_pushvalue(L, 2);
+    int64_t d = lua_tointegerx(L, -1, &ok);
+    if (!ok)
+        lp_raise(L, LP_E_TYPE, "%s(): argument 'dim' must be an int, not %s",
+                 name, lp_describe(L, -1, buf));
+    if (t->ndim == 0)
+        lp_raise(L, LP_E_INDEX,
+                 "%s(): dim is %lld, but the tensor has no dimensions", name,
+                 (long long)d);
+    if (lp_wrap_dim(&d, t->ndim, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    return d;
+}
+
 static int m_size(lua_State *L)
 {
     LpTensor *t = SELF("size");
-    LpErr e = {0};
     if (lua_isnoneornil(L, 2))
         return lp_push_size(L, t->shape, t->ndim), 1;
-    int64_t d = luaL_checkinteger(L, 2);
-    if (lp_wrap_dim(&d, t->ndim, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    lua_pushinteger(L, t->ndim ? t->shape[d] : 1);
+    lua_pushinteger(L, t->shape[which_dim(L, t, "size")]);
     return 1;
 }
 
 static int m_stride(lua_State *L)
 {
     LpTensor *t = SELF("stride");
-    LpErr e = {0};
     if (!lua_isnoneornil(L, 2)) {
-        int64_t d = luaL_checkinteger(L, 2);
-        if (lp_wrap_dim(&d, t->ndim, &e) != LP_OK)
-            return lp_bind_fail(L, &e);
-        lua_pushinteger(L, t->ndim ? t->strides[d] : 1);
+        lua_pushinteger(L, t->strides[which_dim(L, t, "stride")]);
         return 1;
     }
     lua_createtable(L, t->ndim, 0);
