@@ -201,6 +201,8 @@ function M.broadcast_shapes(...)
   local out = {}
   for _, shape in ipairs({ ... }) do
     shape = type(shape) == "number" and { shape } or shape
+    errors.check(type(shape) == "table" and not check.is_none(shape), "RuntimeError",
+      "broadcast_shapes(): a shape must be ints or a list of them, not %s", check.describe(shape))
     local shift = #shape - #out
     for _ = 1, shift do
       table.insert(out, 1, 1)

@@ -106,7 +106,8 @@ function methods.sum_to_size(self, ...)
   if type(sizes[1]) ~= "number" then
     sizes = sizes[1]
     errors.check(type(sizes) == "table", "TypeError",
-      "sum_to_size(): argument 'size' must be ints or a list of them, not %s", check.describe(sizes))
+      "sum_to_size(): argument 'size' must be ints or a list of them, not %s",
+      check.describe(sizes))
   end
   local from, n = self.shape, #sizes
   local dims, fits = {}, n <= #from

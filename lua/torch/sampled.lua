@@ -47,6 +47,9 @@ end
 
 -- Outer edges of n bins: given, or those of the data x; never the same.
 local function outer_edges(x, low, high, where)
+  errors.check(low == nil or type(low) == "number" and type(high) == "number", "TypeError",
+    "%s: range must hold two numbers, got %s and %s", where, check.describe(low),
+    check.describe(high))
   if not low then
     low, high = 0, 1
     if x:numel() > 0 then

@@ -204,3 +204,41 @@ describe("fill_diagonal_", function()
   end)
 end)
 
+describe("addr", function()
+  it("promotes the matrix with the product", function()
+    local v = threes(f32) * 0.5
+    gives(f32, { { 5.25, 5.25 }, { 5.25, 5.25 } },
+      torch.addr(threes(torch.int8, { 2, 2 }), v, v))
+    gives(i64, { { 12, 12 }, { 12, 12 } },
+      torch.addr(threes(i64, { 2, 2 }), threes(i64), threes(i64)))
+  end)
+end)
+
+describe("adaptive_max_pool1d of torch", function()
+  it("gives positions too, that of nn.functional where asked", function()
+    local x = torch.tensor({ { { 1.0, 5, 2, 4 } } })
+    local values, at = torch.adaptive_max_pool1d(x, 2)
+    near(values, { { { 5, 4 } } })
+    near(at, { { { 1, 3 } } })
+    assert.equal(1, select("#", torch.nn.functional.adaptive_max_pool1d(x, 2)))
+  end)
+end)
+
+describe("an argument of a function in Lua", function()
+  local F = torch.nn.functional
+  it("is named where its kind is wrong", function()
+    local x = threes(f32)
+    for pattern, call in pairs({
+      ["groups: expected int"] = function() F.channel_shuffle(torch.ones({ 1, 4, 2 }), { 2 }) end,
+      ["size must be a list"] = function() F.affine_grid(torch.ones({ 1, 2, 3 }), 4) end,
+      ["range must hold two numbers"] = function()
+        torch.histogram(x, 2, { range = { true, 2 } })
+      end,
+    }) do
+      raises("TypeError", pattern, call)
+    end
+    raises("RuntimeError", "a shape must be ints", function()
+      torch.broadcast_shapes(torch.none)
+    end)
+  end)
+end)

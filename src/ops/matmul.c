@@ -409,7 +409,11 @@ EXPAND(expand_addr)
     if (!ranks(b, "addr", in[1], 1, in[2], 1))
         return;
     LpVal r = lp_mul(b, lp_unsqueeze(b, in[1], 1), lp_unsqueeze(b, in[2], 0));
-    out[0] = plus(b, in[0], r, attr, "addr");
+    if (lp_failed(b))
+        return;
+    LpDtype t =
+        lp_dtype_promote(lp_type(b, in[0])->dtype, lp_type(b, r)->dtype);
+    out[0] = plus(b, lp_cast(b, in[0], t), r, attr, "addr");
 }
 LpOp op_addr = {
     .kind = LP_OP_COMPOSITE,

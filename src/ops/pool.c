@@ -427,11 +427,13 @@ EXPAND(expand_adaptive_max_indices)
     RESULT(max_pool##n##d_with_indices, MAX_N(n), PAIR, expand_max_indices)    \
     RESULT(adaptive_avg_pool##n##d, "Tensor input, int[" #n "] output_size)",  \
            "Tensor", expand_adaptive_avg)                                      \
-    RESULT(adaptive_max_pool##n##d, "Tensor input, int[" #n "] output_size)",  \
-           "Tensor", expand_adaptive_max)                                      \
-    RESULT(adaptive_max_pool##n##d_with_indices,                               \
-           "Tensor input, int[" #n "] output_size)", PAIR,                     \
-           expand_adaptive_max_indices)
+    FLAGGED(adaptive_max_pool##n##d, "Tensor input, int[" #n "] output_size)", \
+            "Tensor", expand_adaptive_max, "n")                                \
+    FLAGGED(adaptive_max_pool##n##d_with_indices,                              \
+            "Tensor input, int[" #n "] output_size)", PAIR,                    \
+            expand_adaptive_max_indices,                                       \
+            "n\nadaptive_max_pool" #n "d(Tensor input, int[" #n                \
+            "] output_size) -> " PAIR " @f") /* PyTorch's has both */
 POOL(1)
 POOL(2)
 POOL(3)

@@ -1,5 +1,6 @@
 --- Functions that arrange elements: channel_shuffle, unfold, fold,
 --- interpolate.
+local check = require("lupine.check")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
 local tuple = require("torch.nn.tuple")
@@ -11,6 +12,7 @@ return function(F)
     local shape = { table.unpack(input.shape) }
     errors.check(#shape > 2, "RuntimeError",
       "channel_shuffle: expected an input of more than 2 dimensions, got %d", #shape)
+    check.int(groups, "channel_shuffle: groups")
     errors.check(groups > 0, "RuntimeError", "channel_shuffle: groups must be positive, got %d",
       groups)
     errors.check(shape[2] % groups == 0, "RuntimeError",

@@ -4,6 +4,7 @@
 ---
 --- source: the formulas of the PyTorch documentation of both functions; Keys
 --- 1981, cubic convolution with a = -0.75
+local check = require("lupine.check")
 local cubic_weights = require("torch.nn.functional.cubic")
 local define = require("torch.nn.functional.define")
 local errors = require("torch.errors")
@@ -21,6 +22,8 @@ end
 
 local function affine_grid(theta, size, align)
   local torch = require("torch")
+  errors.check(type(size) == "table", "TypeError",
+    "affine_grid: size must be a list of 4 or 5 ints, not %s", check.describe(size))
   local n = #size - 2
   errors.check(n == 2 or n == 3, "NotImplementedError", "affine_grid: size must hold 4 or 5 "
     .. "numbers (N, C, H, W or N, C, D, H, W), got %d", #size)
