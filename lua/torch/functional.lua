@@ -267,7 +267,7 @@ methods.repeat_ = methods["repeat"]
 function methods.float_power_(self, exponent)
   errors.check(self.dtype == core.dtypes.float64, "RuntimeError",
     "float_power_(): the result is float64, the base %s", tostring(self.dtype))
-  return self:copy_(op.float_power(self, exponent))
+  return self:copy_(op.float_power(self:clone(), exponent)) -- its gradient reads the base
 end
 
 --- The transpose of the last two dimensions, conjugated if it were complex.

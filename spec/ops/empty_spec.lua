@@ -26,6 +26,8 @@ describe("layers of places", function()
     shape({ 0, 2, 3, 5 }, F.pad(zeros(0, 2, 3, 3), { 1, 1, 0, 0 }, "replicate"))
     shape({ 2, 0, 5 }, F.pad(zeros(2, 0, 3), { 1, 1 }, "circular"))
     shape({ 0, 2, 4 }, F.interpolate(zeros(0, 2, 3), 4))
+    shape({ 0, 1, 2, 3, 2 }, F.fractional_max_pool3d(zeros(0, 1, 4, 5, 4), { 2, 2, 1 },
+      { output_size = { 2, 3, 2 } }))
     shape({ 1, 2, 0 }, F.adaptive_avg_pool1d(zeros(1, 2, 4), 0))
     shape({ 1, 0, 3 }, F.adaptive_avg_pool1d(zeros(1, 0, 4), 3))
     shape({ 1, 2, 0 }, F.local_response_norm(zeros(1, 2, 0), 2))

@@ -292,7 +292,17 @@ static int m_requires_grad_(lua_State *L)
 {
     LpTensor *t = SELF("requires_grad_");
     LpErr e = {0};
-    bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+    char buf[LP_DESCRIBE];
+    if (lua_istable(L, 2))
+        lua_getfield(L, 2, "requires_grad");
+    else
+        lua_settop(L, 2);
+    if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
+        return lp_raise(L, LP_E_TYPE,
+                        "requires_grad_(): argument 'requires_grad' must be a "
+                        "bool, not %s",
+                        lp_describe(L, -1, buf));
+    bool on = lua_isnil(L, -1) || lua_toboolean(L, -1);
     if (lp_set_requires_grad(t, on, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     lua_settop(L, 1);

@@ -181,6 +181,9 @@ return function(Module)
 
   function M:requires_grad_(on)
     check.method(self, Module, "requires_grad_")
+    if type(on) == "table" then
+      on = on.requires_grad
+    end
     for _, p in ipairs(self:parameters()) do
       p:requires_grad_(on ~= false)
     end

@@ -90,9 +90,9 @@ local function places(before, at, size, window)
   if not before then
     return own
   end
-  local all = before:reshape({ n, c, -1, 1, before:size(-1), 1 }) * size
-    + own:reshape({ n, c, 1, -1, 1, window })
-  return all:reshape({ n, c, all:size(2) * all:size(3), -1 })
+  local all = before:reshape({ n, c, before:size(2), 1, before:size(3), 1 }) * size
+    + own:reshape({ n, c, 1, own:size(2), 1, window })
+  return all:reshape({ n, c, all:size(2) * all:size(3), before:size(3) * window })
 end
 
 local function fractional_size(input, n, size, ratio)
