@@ -168,7 +168,7 @@ function LBFGS:step(closure)
     local grad = flat_grad(group)
     if largest(grad) > group.tolerance_grad then
       local key = group.params[1]
-      self.state[key] = self.state[key] or { n_iter = 0 }
+      self.state[key].n_iter = self.state[key].n_iter or 0
       iterate(self.state[key], group, evaluate, loss, grad)
     end
   end)

@@ -16,6 +16,7 @@ local core = require("lupine.core")
 local errors = require("torch.errors")
 local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
+local saved = require("torch.optim.state")
 local text = require("torch.nn.text")
 
 ---@class torch.optim.Optimizer
@@ -30,8 +31,8 @@ local Optimizer = class.new("Optimizer")
 ---@return torch.optim.Optimizer
 function Optimizer.new(cls, ...)
   local self = setmetatable({
-    param_groups = {}, state = {}, defaults = {}, _names = {}, _pre_hooks = {}, _post_hooks = {},
-    _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
+    param_groups = {}, state = saved._new_state(), defaults = {}, _names = {}, _pre_hooks = {},
+    _post_hooks = {}, _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
   }, cls)
   self:init(...)
   return self
@@ -135,10 +136,6 @@ end
 ---@return torch.Tensor
 function Optimizer:state_tensor(param, name)
   local of = self.state[param]
-  if not of then
-    of = {}
-    self.state[param] = of
-  end
   if not of[name] then
     of[name] = self:initial_state(param, name)
   end
@@ -280,7 +277,7 @@ function Optimizer.__tostring(self)
   return table.concat(lines, "\n")
 end
 
-for name, method in pairs(require("torch.optim.state")) do
+for name, method in pairs(saved) do
   Optimizer[name] = method
 end
 

@@ -8,6 +8,18 @@ local hooks = require("torch.nn.hooks")
 
 local M = {}
 
+--- Parameter -> its state; that of a tensor is made when it is asked for.
+---@return table<torch.Tensor, table<string, any>>
+function M._new_state()
+  return setmetatable({}, { __index = function(all, param)
+    local own = core.is_tensor(param) and {} or nil
+    if own then
+      rawset(all, param, own)
+    end
+    return own
+  end })
+end
+
 local function each_param(self)
   local all = {}
   for _, group in ipairs(self.param_groups) do
@@ -59,9 +71,10 @@ function M:state_dict()
     for i, p in ipairs(group.params) do
       local number = numbers[p]
       packed.params[i] = number
-      if self.state[p] then
+      local own = rawget(self.state, p) or {}
+      if next(own) ~= nil then
         out.state[number] = {}
-        for name, value in pairs(self.state[p]) do
+        for name, value in pairs(own) do
           out.state[number][name] = is_public(self, name) and value or nil
         end
       end
@@ -166,16 +179,16 @@ function M:load_state_dict(dict)
       by_number[number] = params[at]
     end
   end
-  self.state = {}
+  self.state = M._new_state()
   for number, state in pairs(dict.state) do
     local p = errors.check(by_number[number], "ValueError",
       "load_state_dict: state of parameter %s, which is in no group", tostring(number))
-    self.state[p] = {}
+    local own = self.state[p]
     for name, value in pairs(state) do
-      self.state[p][name] = copy_state(p, name, value)
+      own[name] = copy_state(p, name, value)
     end
     if self.loaded then
-      self:loaded(p, self.state[p])
+      self:loaded(p, own)
     end
   end
   self:_push_loaded()

@@ -427,3 +427,37 @@ describe("an optimizer's other arguments", function()
     end
   end)
 end)
+
+it("an optimizer can be written, with a state that is there when it is asked for", function()
+  local Heavy = optim.Optimizer:extend("Heavy")
+  function Heavy:init(params, lr, momentum)
+    optim.Optimizer.init(self, params, { lr = lr, momentum = momentum })
+  end
+  function Heavy:step()
+    torch.no_grad(function()
+      for _, group in ipairs(self.param_groups) do
+        for _, p in ipairs(group.params) do
+          local state = self.state[p]
+          if next(state) == nil then
+            state.step, state.buffer = 0, torch.zeros_like(p)
+          end
+          state.step = state.step + 1
+          state.buffer:mul_(group.momentum):add_(p.grad)
+          p:add_(state.buffer, { alpha = -group.lr })
+        end
+      end
+    end)
+  end
+  local p = torch.nn.Parameter(torch.ones({ 1 }))
+  p.grad = torch.ones({ 1 })
+  local o = Heavy({ p }, 0.1, 0.9)
+  assert.is_nil(next(o:state_dict().state))
+  o:step()
+  o:step()
+  helper.near(p, { 1 - 0.1 - 0.19 })
+  local other = Heavy({ p }, 9, 9)
+  other:load_state_dict(o:state_dict())
+  other:step()
+  assert.equal(3, other.state[p].step)
+  helper.near(p, { 0.71 - 0.271 })
+end)
