@@ -59,6 +59,9 @@ define("MultiplicativeLR(optimizer, lr_lambda, last_epoch=-1)", {
 -- ---- steps -----------------------------------------------------------------
 
 define("StepLR(optimizer, step_size, gamma=0.1, last_epoch=-1)", {
+  prepare = function(self)
+    errors.check(self.step_size ~= 0, "ZeroDivisionError", "StepLR: step_size must not be 0")
+  end,
   next_lr = function(self, lr, _, epoch)
     return epoch > 0 and epoch % self.step_size == 0 and lr * self.gamma or lr
   end,
@@ -151,6 +154,11 @@ define("PolynomialLR(optimizer, total_iters=5, power=1.0, last_epoch=-1)", {
 -- ---- waves -----------------------------------------------------------------
 
 define("CosineAnnealingLR(optimizer, T_max, eta_min=0.0, last_epoch=-1)", {
+  prepare = function(self)
+    errors.check(self.T_max ~= 0, "ZeroDivisionError", "CosineAnnealingLR: T_max must not be 0")
+    errors.check(type(self.eta_min) == "number", "TypeError",
+      "CosineAnnealingLR: eta_min must be a number, got %s", check.describe(self.eta_min))
+  end,
   next_lr = function(self, lr, initial, epoch)
     local low, period = self.eta_min, self.T_max
     if self._is_initial then
@@ -170,6 +178,11 @@ define("CosineAnnealingLR(optimizer, T_max, eta_min=0.0, last_epoch=-1)", {
 local Restarts = define("CosineAnnealingWarmRestarts(optimizer, T_0, T_mult=1, eta_min=0.0, "
   .. "last_epoch=-1)", {
     prepare = function(self, _, last_epoch)
+      for _, name in ipairs({ "T_0", "T_mult" }) do
+        errors.check(type(self[name]) == "number", "TypeError",
+          "CosineAnnealingWarmRestarts: %s must be a number, got %s", name,
+          self[name] == nil and "None" or check.describe(self[name]))
+      end
       errors.check(math.type(self.T_0) == "integer" and self.T_0 > 0, "ValueError",
         "Expected positive integer T_0, but got %s", check.describe(self.T_0))
       errors.check(math.type(self.T_mult) == "integer" and self.T_mult >= 1, "ValueError",

@@ -276,6 +276,30 @@ describe("schedulers in odd places", function()
     end
   end)
 
+  it("what is no number is refused by its name", function()
+    local function refuses(class, pattern, name, options)
+      helper.raises(class, pattern, function()
+        S[name](optimizer(), options)
+      end)
+    end
+    refuses("TypeError", "gamma must be a number, got string", "ExponentialLR", { gamma = "x" })
+    refuses("TypeError", "step_size must be a number, got None", "StepLR",
+      { step_size = torch.none })
+    refuses("TypeError", "max_lr must be a number or one for each", "CyclicLR",
+      { base_lr = 1, max_lr = { "x" } })
+    refuses("TypeError", "scale_fn must be a function", "CyclicLR",
+      { base_lr = 1, max_lr = 2, scale_fn = 1 })
+    refuses("TypeError", "T_mult must be a number", "CosineAnnealingWarmRestarts",
+      { T_0 = 1, T_mult = "x" })
+    refuses("TypeError", "patience must be a number", "ReduceLROnPlateau", { patience = { 1 } })
+    refuses("TypeError", "min_lr must be a number", "ReduceLROnPlateau", { min_lr = "x" })
+    for name, option in pairs({ StepLR = "step_size", CosineAnnealingLR = "T_max" }) do
+      refuses("ZeroDivisionError", option .. " must not be 0", name, { [option] = 0 })
+    end
+    refuses("ZeroDivisionError", "step_size_up must not be 0", "CyclicLR",
+      { base_lr = 1, max_lr = 2, step_size_up = 0 })
+  end)
+
   it("a rate that is a tensor stays that tensor", function()
     for name, options in pairs({ StepLR = { step_size = 1, gamma = 0.5 },
       ReduceLROnPlateau = { patience = 0, factor = 0.5 },

@@ -204,6 +204,35 @@ function LRScheduler:load_state_dict(dict)
   end
 end
 
+-- ---- from a signature ----------------------------------------------------------
+
+-- Arguments that are one number, and those that may be one for each group.
+local NUMBERS = {}
+for name in ([[step_size gamma T_max factor total_iters start_factor end_factor power step_size_up
+    div_factor final_div_factor patience threshold cooldown eps]]):gmatch("%S+") do
+  NUMBERS[name] = true
+end
+local FOR_GROUPS = { base_lr = true, max_lr = true, base_momentum = true, max_momentum = true }
+
+local function is_number(value)
+  return type(value) == "number" or core.is_tensor(value)
+end
+
+--- error: TypeError for an argument that is to be a number and is none
+---@param sig table what torch.nn.signature gave
+---@param values table<string, any>
+function M.check_numbers(sig, values)
+  for _, name in ipairs(sig.names) do
+    local value = values[name]
+    local list = FOR_GROUPS[name] and type(value) == "table" and value or { value }
+    for i = 1, (NUMBERS[name] or FOR_GROUPS[name]) and math.max(1, #list) or 0 do
+      errors.check(is_number(list[i]), "TypeError", "%s: %s must be a number%s, got %s", sig.name,
+        name, FOR_GROUPS[name] and " or one for each group" or "",
+        list[i] == nil and "None" or check.describe(list[i]))
+    end
+  end
+end
+
 --- A scheduler from its signature: the arguments after the optimizer become
 --- fields, last_epoch goes to the base. prepare(self, first) runs before the
 --- initial step, with first = whether it is a new schedule; complete(self)
@@ -216,6 +245,7 @@ function M.define(sig, methods)
   local cls = LRScheduler:extend(parsed.name)
   function cls:init(...)
     local a = parsed(...)
+    M.check_numbers(parsed, a)
     for i = 2, #parsed.names do
       local name = parsed.names[i]
       if name ~= "last_epoch" then

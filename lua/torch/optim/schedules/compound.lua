@@ -20,7 +20,9 @@ local plateau = signature("ReduceLROnPlateau(optimizer, mode='min', factor=0.1, 
   .. "threshold=1e-4, threshold_mode='rel', cooldown=0, min_lr=0, eps=1e-8)")
 
 function Plateau:init(...)
-  for name, value in pairs(plateau(...)) do
+  local a = plateau(...)
+  base.check_numbers(plateau, a)
+  for name, value in pairs(a) do
     self[name] = value
   end
   errors.check(self.factor < 1, "ValueError", "Factor should be < 1.0.")
@@ -32,6 +34,9 @@ function Plateau:init(...)
   errors.check(self.threshold_mode == "rel" or self.threshold_mode == "abs", "ValueError",
     "threshold mode %s is unknown!", tostring(self.threshold_mode))
   local least, groups = self.min_lr, self.optimizer.param_groups
+  errors.check(type(least) == "number" or type(least) == "table", "TypeError",
+    "ReduceLROnPlateau: min_lr must be a number or one for each group, got %s",
+    least == nil and "None" or check.describe(least))
   self.default_min_lr, self.min_lr = type(least) == "number" and least or nil, nil
   errors.check(self.default_min_lr or #least == #groups, "ValueError",
     "expected %d min_lrs, got %d", #groups, self.default_min_lr and 1 or #least)

@@ -2,6 +2,7 @@
 --- the other way. What a group goes between stands in the group, so that it is
 --- saved with the optimizer.
 local base = require("torch.optim.schedules.base")
+local check = require("lupine.check")
 local errors = require("torch.errors")
 
 local M = {}
@@ -60,7 +61,15 @@ M.CyclicLR = base.define("CyclicLR(optimizer, base_lr, max_lr, step_size_up=2000
         base.set(group, "lr", self._base_lrs[i])
       end
       self.max_lrs = base.per_group(self.max_lr, self.optimizer, "max_lr")
-      self.total_size = self.step_size_up + (self.step_size_down or self.step_size_up)
+      local down, scale = self.step_size_down, self.scale_fn
+      errors.check(down == nil or type(down) == "number", "TypeError",
+        "CyclicLR: step_size_down must be a number, got %s", check.describe(down))
+      local mt = getmetatable(scale)
+      errors.check(scale == nil or type(scale) == "function" or type(mt) == "table" and mt.__call,
+        "TypeError", "CyclicLR: scale_fn must be a function, got %s", check.describe(scale))
+      errors.check(self.step_size_up ~= 0, "ZeroDivisionError",
+        "CyclicLR: step_size_up must not be 0")
+      self.total_size = self.step_size_up + (down or self.step_size_up)
       self.step_ratio = self.step_size_up / self.total_size
       errors.check(self.scale_fn or SCALES[self.mode], "ValueError",
         "CyclicLR: mode is invalid and scale_fn is None: %s", tostring(self.mode))
