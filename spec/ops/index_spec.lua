@@ -189,4 +189,34 @@ describe("sorting", function()
     end)
     near(torch.searchsorted(b, torch.tensor({ 1, 2 })), { 1, 2 })
   end)
+
+  -- dtypes of indices as PyTorch 2.15 takes them; of an empty one any
+  it("of a dtype that holds no positions is refused", function()
+    local x = torch.zeros({ 3, 4 })
+    for _, name in ipairs({ "uint8", "int8", "int16", "bool" }) do
+      local at, rows = torch.zeros({ 3, 4 }):to(torch[name]), torch.zeros({ 3 }):to(torch[name])
+      for _, f in ipairs({
+        function() return x:gather(0, at) end, function() return x:scatter(0, at, 1.0) end,
+        function() return x:index_select(0, rows) end, function() return x:take(rows) end,
+        function() return x:index_add(0, rows, x) end,
+        function() return torch.nn.functional.embedding(rows, x) end,
+        function() return torch.nn.functional.one_hot(rows) end,
+      }) do
+        raises("RuntimeError", "int64", f)
+      end
+    end
+    for _, f in ipairs({ "index_copy", "index_fill" }) do
+      raises("RuntimeError", f .. "_%(%): index has the type int32; it must be int64", function()
+        return x[f](x, 0, torch.zeros({ 3 }):int(), f == "index_copy" and x or 1)
+      end)
+    end
+    raises("IndexError", "uint8 used as an index was a mask once", function()
+      return x[torch.zeros({ 3 }):to(torch.uint8)]
+    end)
+    raises("IndexError", "int64, int32 or bool, not int16", function()
+      return x[torch.zeros({ 3 }):to(torch.int16)]
+    end)
+    assert.same({ 0 }, { table.unpack(torch.zeros({ 3 }):gather(0,
+      torch.zeros({ 0 }):to(torch.uint8)).shape) })
+  end)
 end)

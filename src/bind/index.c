@@ -268,9 +268,13 @@ static void apply_tensor(Walk *w, LpTensor *t)
         lp_raise(w->L, LP_E_INDEX,
                  "a bool index without dimensions is not "
                  "supported: use torch.where");
-    if (lp_is_float(t->dtype))
+    if (t->dtype == LP_U8)
         lp_raise(w->L, LP_E_INDEX,
-                 "tensors used as indices must be of integers or bools, not "
+                 "a tensor of uint8 used as an index was a mask once: give its "
+                 ":bool(), or its :long() for positions");
+    if (t->dtype != LP_BOOL && t->dtype != LP_I32 && t->dtype != LP_I64)
+        lp_raise(w->L, LP_E_INDEX,
+                 "tensors used as indices must be of int64, int32 or bool, not "
                  "%s",
                  lp_dtype_name(t->dtype));
     w->any = true;

@@ -16,10 +16,10 @@
 LpStatus lp_check_index(LpInfer *x, int i, const char *what)
 {
     LpDtype t = x->in[i].dtype;
-    LP_FAIL_IF(t >= LP_N_DTYPES || lp_dtype_kind(t) != LP_KIND_INT, x->err,
-               LP_E_RUNTIME, "%s: expected an integer dtype for %s, got %s",
-               x->op->name, what,
-               t < LP_N_DTYPES ? lp_dtype_name(t) : "nothing");
+    bool empty = t < LP_N_DTYPES && lp_numel(&x->in[i]) == 0;
+    LP_FAIL_IF(t != LP_I32 && t != LP_I64 && !empty, x->err, LP_E_RUNTIME,
+               "%s: expected dtype int32 or int64 for %s, got %s", x->op->name,
+               what, t < LP_N_DTYPES ? lp_dtype_name(t) : "nothing");
     return LP_OK;
 }
 

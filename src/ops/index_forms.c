@@ -48,6 +48,16 @@ static LpVal set_rows(LpBuilder *b, LpVal self, int64_t dim, LpVal index,
     return lp_reshape_as(b, v[0], &t);
 }
 
+static bool is_long(LpBuilder *b, const char *name, LpVal index)
+{
+    LpDtype t = lp_type(b, index)->dtype;
+    if (t != LP_I64)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: index has the type %s; it must be int64", name,
+                lp_dtype_name(t));
+    return t == LP_I64;
+}
+
 static bool is_vector(LpBuilder *b, const char *name, LpVal index)
 {
     int n = lp_type(b, index)->ndim;
@@ -64,7 +74,8 @@ LP_EXPAND(expand_index_copy)
     LpType self = lp_type_of(b, in[0]), src = lp_type_of(b, in[2]);
     LpType index = lp_type_of(b, in[1]);
     char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
-    if (!is_vector(b, "index_copy_()", in[1]))
+    if (!is_long(b, "index_copy_()", in[1]) ||
+        !is_vector(b, "index_copy_()", in[1]))
         return;
     int d = lp_wrapped(b, attr[0].i, self.ndim);
     if (lp_failed(b))
@@ -108,7 +119,8 @@ static LpVal one_value(LpBuilder *b, const char *name, LpVal v, LpDtype t)
 LP_EXPAND(expand_index_fill)
 {
     LP_EXPAND_UNUSED;
-    if (!is_vector(b, "index_fill_()", in[1]))
+    if (!is_long(b, "index_fill_()", in[1]) ||
+        !is_vector(b, "index_fill_()", in[1]))
         return;
     LpVal v = one_value(b, "index_fill_", in[2], lp_type(b, in[0])->dtype);
     if (lp_failed(b) || lp_is_imm(in[2])) {
@@ -170,13 +182,8 @@ LpOp op_index_reduce = {
 LP_EXPAND(expand_take)
 {
     LP_EXPAND_UNUSED;
-    LpDtype t = lp_type(b, in[1])->dtype;
-    if (t != LP_I64) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "take: index has the type %s; it must be int64",
-                lp_dtype_name(t));
+    if (!is_long(b, "take", in[1]))
         return;
-    }
     LpVal flat = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
     out[0] = lp_emit(b, LP_OP_index_get, (LpVal[]){flat, in[1]}, 2, NULL);
 }
@@ -192,6 +199,8 @@ LP_EXPAND(expand_put)
     LP_EXPAND_UNUSED;
     LpType self = lp_type_of(b, in[0]), index = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_bool(attr[0].i);
+    if (!is_long(b, "put_()", in[1]))
+        return;
     if (lp_numel(&index) != lp_numel(lp_type(b, in[2]))) {
         lp_fail(b->err, LP_E_INDEX,
                 "put_(): Expected source and index to have the same number of "
@@ -220,6 +229,8 @@ LP_EXPAND(expand_take_along_dim)
     LP_EXPAND_UNUSED;
     LpVal x = in[0], index = in[1];
     LpAttr a = lp_attr_int(0);
+    if (!is_long(b, "take_along_dim", index))
+        return;
     if (!lp_attr_none(&attr[0]) && lp_type(b, x)->ndim == 0) {
         lp_fail(b->err, LP_E_INDEX,
                 "take_along_dim: dim is %lld, but the tensor has no dimensions",

@@ -206,23 +206,29 @@ LpOp op_dynamic_update = {
  */
 /* num_classes -1: one more than the largest class, which only an eager call
  * can know. A class outside is an error when the kernel runs. */
-static LpStatus infer_one_hot(LpInfer *x)
+static LpStatus one_hot_shape(LpInfer *x, int64_t classes)
 {
-    int64_t c = x->attr[0].i;
     LP_FAIL_IF(x->in[0].dtype != LP_I64 && x->in[0].dtype != LP_I32, x->err,
                LP_E_RUNTIME,
-               "one_hot is only applicable to index tensor of type LongTensor, "
+               "one_hot is only applicable to index tensor of type LongTensor "
+               "(int64), "
                "got %s",
                lp_dtype_name(x->in[0].dtype));
-    LP_FAIL_IF(c < 1, x->err, LP_E_RUNTIME,
-               "one_hot: num_classes must be given and positive, got %lld",
-               LL(c));
     LP_FAIL_IF(x->in[0].ndim == LP_MAX_DIMS, x->err, LP_E_RUNTIME,
                "one_hot: a tensor of %d dimensions, at most %d are supported",
                x->in[0].ndim, LP_MAX_DIMS - 1);
     x->out[0] = x->in[0];
-    x->out[0].shape[x->out[0].ndim++] = c;
+    x->out[0].shape[x->out[0].ndim++] = classes;
     return lp_shape_check(&x->out[0], x->err);
+}
+
+static LpStatus infer_one_hot(LpInfer *x)
+{
+    int64_t c = x->attr[0].i;
+    LP_FAIL_IF(c < 1, x->err, LP_E_RUNTIME,
+               "one_hot: num_classes must be given and positive, got %lld",
+               LL(c));
+    return one_hot_shape(x, c);
 }
 
 LpOp op_one_hot = {
@@ -235,13 +241,7 @@ LpOp op_one_hot = {
 
 static LpStatus infer_one_hot_any(LpInfer *x)
 {
-    int64_t c = 0;
-    LP_FAIL_IF(x->in[0].ndim == LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "one_hot: a tensor of %d dimensions, at most %d are supported",
-               x->in[0].ndim, LP_MAX_DIMS - 1);
-    x->out[0] = x->in[0];
-    x->out[0].shape[x->out[0].ndim++] = c;
-    return LP_OK;
+    return one_hot_shape(x, 0);
 }
 
 LpOp op_one_hot_any = {
