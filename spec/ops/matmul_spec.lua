@@ -52,6 +52,7 @@ describe("mm", function()
     torch.manual_seed(2)
     for _, s in ipairs({
       { 29, 20, 31 }, { 14, 520, 33 }, { 300, 64, 45 }, { 257, 190, 100 }, { 45, 1100, 420 },
+      { 64, 1024, 752 }, { 256, 192, 3040 },
     }) do
       local m, k, n = table.unpack(s)
       local a, b = torch.randint(-4, 5, { m, k }), torch.randint(-4, 5, { k, n })

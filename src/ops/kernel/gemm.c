@@ -248,7 +248,9 @@ static void one_block(const Cut *c, const Block *b, Share s, const char *left,
                       const char *right, char *out, char *space)
 {
     int64_t panels = (b->j1 - b->j0 + c->width - 1) / c->width;
-    int64_t p0 = first(s, panels), p1 = last(s, panels);
+    /* the same panels of every block, however narrow: nobody else's */
+    int64_t p0 = least(first(s, c->nc / c->width), panels);
+    int64_t p1 = least(last(s, c->nc / c->width), panels);
     for (int64_t p = p0; p < p1; p++)
         pack_panel(c, b, p, right);
     if (!c->by_rows) {

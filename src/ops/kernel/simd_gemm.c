@@ -107,7 +107,7 @@ static bool pack_rows(const float *a, int64_t rs, int64_t cs, int64_t k,
     return true;
 }
 
-/* A panel of whole 16 columns whose elements lie along k; false: not so. */
+/* A whole panel whose columns lie along k; false: it is not one. */
 static bool pack_turned(const float *b, int64_t rs, int64_t cs, int64_t k,
                         int64_t cols, float *panel)
 {
