@@ -4,9 +4,9 @@
  * for, and a step of small operators becomes many times slower. A thread that
  * sleeps takes 25 us to wake, though, so that with a processor for each a step
  * of a millisecond is a fifth longer if they sleep at once. So it is ROUNDS, a
- * tenth of a millisecond or two, and a tenth of that where others are running
- * now. libgomp reads the number from the environment in its constructor, before
- * main runs, and has no call for it.
+ * tenth of a millisecond or two, and a tenth of that where others keep half of
+ * the processors busy now. libgomp reads the number from the environment in its
+ * constructor, before main runs, and has no call for it.
  *
  * A program's .preinit_array runs before the constructors of the libraries it
  * is linked to (System V ABI, "Initialization and termination functions"). Its
@@ -15,6 +15,7 @@
  * script and the programs it starts see what the user gave. An entry whose
  * name libraries may want in between is not borrowed. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -41,8 +42,9 @@ static bool idle(const char *entry)
     return false;
 }
 
-/* Does anyone else run or wait for a processor? The fourth word of
- * /proc/loadavg begins with the number of tasks that do, this one included. */
+/* Do others keep half of the processors or more? The fourth word of
+ * /proc/loadavg begins with the number of tasks that run or wait for one, this
+ * one included. */
 static bool others_run(void)
 {
     char text[128];
@@ -52,7 +54,10 @@ static bool others_run(void)
         close(fd);
     text[n > 0 ? n : 0] = '\0';
     const char *tasks = strchr(text, '/');
-    return !tasks || tasks - text < 2 || tasks[-1] != '1' || tasks[-2] != ' ';
+    while (tasks && tasks > text && tasks[-1] != ' ')
+        tasks--;
+    long running = tasks ? strtol(tasks, NULL, 10) : LONG_MAX;
+    return running - 1 >= (sysconf(_SC_NPROCESSORS_ONLN) + 1) / 2;
 }
 
 /* Whoever is seen each time, and not just by chance. */

@@ -99,23 +99,24 @@ void lp_autocast_set(LpDtype t)
     target = t;
 }
 
-static void set(const char *const *names, size_t n, Policy p)
+static LpStatus set(const char *const *names, size_t n, Policy p, LpErr *e)
 {
     for (size_t i = 0; i < n; i++) {
         const LpOp *op = lp_op_find(names[i]);
-        if (op)
-            policies[op->id] = (uint8_t)p;
+        LP_FAIL_IF(!op, e, LP_E_INTERNAL, "autocast: no operator is called %s",
+                   names[i]);
+        policies[op->id] = (uint8_t)p;
     }
+    return LP_OK;
 }
 
 static LpStatus make_policies(LpErr *e)
 {
     policies = lp_calloc((size_t)lp_n_ops, 1);
     LP_FAIL_IF(!policies, e, LP_E_MEMORY, "out of memory");
-    set(narrow, sizeof narrow / sizeof *narrow, NARROW);
-    set(wide, sizeof wide / sizeof *wide, WIDE);
-    set(widest, sizeof widest / sizeof *widest, WIDEST);
-    return LP_OK;
+    LP_TRY(set(narrow, sizeof narrow / sizeof *narrow, NARROW, e));
+    LP_TRY(set(wide, sizeof wide / sizeof *wide, WIDE, e));
+    return set(widest, sizeof widest / sizeof *widest, WIDEST, e);
 }
 
 /* Does an equation sum over a letter of an operand behind the first? Only then

@@ -12,10 +12,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/base/random.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/special.h"
+#include "src/ops/kernel/state.h"
 
 #define PARALLEL 256
 #define PI 3.14159265358979323846
@@ -214,17 +214,12 @@ static LpStatus run_by(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-static void free_state(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static LpStatus prepare(const LpKernelReq *r, int n_in, Sampler draw,
                         const char *refused, LpKernel *k, LpErr *e)
 {
-    By *s = lp_calloc(1, sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "no memory for a kernel of %s", r->op->name);
+    By *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     *s = (By){.out = r->out[0],
               .draw = draw,
               .refused = refused,
@@ -235,8 +230,6 @@ static LpStatus prepare(const LpKernelReq *r, int n_in, Sampler draw,
     for (int i = 0; i < n_in; i++)
         s->in[i] = spread(&r->in[i], &r->out[0]);
     k->work_bytes = (size_t)s->n * (size_t)n_in * sizeof(double);
-    k->state = s;
-    k->fini = free_state;
     k->run = run_by;
     k->threads = r->threads;
     return LP_OK;
