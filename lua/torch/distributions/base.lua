@@ -67,10 +67,7 @@ end
 ---@param condition torch.Tensor bool
 ---@return boolean
 function M.all(condition)
-  local done, value = pcall(function()
-    return condition:all():item()
-  end)
-  return not done or value
+  return core.is_tracing() or condition:all():item()
 end
 
 --- Raises unless the condition holds everywhere.
@@ -282,10 +279,18 @@ function M.is_count(x)
   return x:ge(0):logical_and(x:eq(x:floor()))
 end
 
+-- One of the two is given; see probs_or_logits.
+local EITHER = { probs = true, logits = true }
+
 --- The usual setup: the parameters broadcast, the batch has their shape.
+--- error: TypeError for a parameter that is missing
 ---@param self torch.distributions.Distribution
 ---@param a table<string, torch.Tensor|number> parameters by name
 function M.elementwise(self, a)
+  for _, param in ipairs(getmetatable(self).body.params) do
+    errors.check(a[param] ~= nil or EITHER[param], "TypeError", "%s: %s is missing",
+      getmetatable(self).__name, param)
+  end
   for param, t in pairs(broadcast(a)) do
     rawset(self, param, t)
     self.batch_shape = t.shape

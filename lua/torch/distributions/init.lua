@@ -281,7 +281,10 @@ Independent.__index = function(self, key)
 end
 
 --- The last n batch dimensions of a distribution taken as one event.
+--- error: TypeError for what is no distribution
 function Independent:init(d, n)
+  errors.check(base.Distribution:is(d), "TypeError",
+    "Independent: base_distribution: expected a distribution, got %s", check.describe(d))
   local size = #d.batch_shape
   n = check.int(n, "Independent: reinterpreted_batch_ndims", { min = 0 })
   errors.check(n <= size, "ValueError",
@@ -289,7 +292,8 @@ function Independent:init(d, n)
   rawset(self, "base_dist", d)
   rawset(self, "reinterpreted_batch_ndims", n)
   self.batch_shape = core.Size({ table.unpack(d.batch_shape, 1, size - n) })
-  self.event_shape = core.Size({ table.unpack(d.batch_shape, size - n + 1, size) })
+  local event = { table.unpack(d.batch_shape, size - n + 1, size) }
+  self.event_shape = core.Size(table.move(d.event_shape, 1, #d.event_shape, n + 1, event))
 end
 
 function Independent:_sum(x)

@@ -5,6 +5,7 @@
 local base = require("torch.distributions.base")
 local check = require("lupine.check")
 local class = require("lupine.class")
+local core = require("lupine.core")
 local errors = require("torch.errors")
 
 local EULER = 0.57721566490153286060
@@ -18,9 +19,15 @@ local function where(condition, a, b)
   return torch().where(condition, a, b)
 end
 
+-- Of the dtype of p's parameters.
 local function infinite(p, q)
   local shape = torch().broadcast_shapes(p.batch_shape, q.batch_shape)
-  return torch().full(shape, math.huge)
+  local kind
+  for _, param in ipairs(getmetatable(p).body.params) do
+    local t = rawget(p, param)
+    kind = kind or core.is_tensor(t) and base.kind_of(t) or nil
+  end
+  return torch().full(shape, math.huge, kind)
 end
 
 local function normal_kl(p, q)
