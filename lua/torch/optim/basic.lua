@@ -1,4 +1,5 @@
 --- SGD, Adam, AdamW, RMSprop: the optimizers whose update is an operator.
+local Optimizer = require("torch.optim.optimizer")
 local define = require("torch.optim.define")
 local errors = require("torch.errors")
 
@@ -22,7 +23,7 @@ M.SGD = define("SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, ne
         "SGD: Nesterov momentum requires a momentum and zero dampening")
     end,
     rule = function(group)
-      local buffer = group.momentum ~= 0 and "state:momentum_buffer"
+      local buffer = Optimizer.number(group.momentum) ~= 0 and "state:momentum_buffer"
       return {
         op = "sgd_step",
         inputs = { "param", "grad", buffer, "hyper:lr", "hyper:momentum", "hyper:dampening",
@@ -78,7 +79,7 @@ M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=
   .. "centered=False, capturable=False, foreach=None, maximize=False, differentiable=False)", {
     rule = function(group)
       local mean = group.centered and "state:grad_avg"
-      local buffer = group.momentum > 0 and "state:momentum_buffer"
+      local buffer = Optimizer.number(group.momentum) > 0 and "state:momentum_buffer"
       return {
         op = "rmsprop_step",
         inputs = { "param", "grad", "state:square_avg", mean, buffer, "hyper:lr", "hyper:alpha",

@@ -8,7 +8,7 @@ local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
 
--- name -> lowest value, and whether it is allowed itself
+-- name -> lowest value, which is allowed itself, and what messages call it
 local RANGES = {
   lr = { 0, "learning rate" }, momentum = { 0, "momentum value" },
   weight_decay = { 0, "weight_decay value" }, eps = { 0, "epsilon value" },
@@ -35,6 +35,10 @@ local function check_list(name, option, default, value)
   errors.check(#value == #default, short and "IndexError" or "ValueError",
     "%s: %s must be a list of %s numbers, {%s}, got %d", name, option, WORDS[#default],
     table.concat(default, ", "), #value)
+  for i, v in ipairs(option ~= "betas" and value or {}) do -- check_tensors has betas
+    errors.check(is_number(v), "TypeError", "%s: %s[%d] must be a number, got %s", name, option,
+      i - 1, check.describe(v))
+  end
 end
 
 -- Options have the type of their defaults; numbers may be tensors of one
@@ -45,6 +49,9 @@ local function check_types(parsed, group)
     if type(default) == "number" then
       errors.check(is_number(value), "TypeError", "%s: %s must be a number, got %s", parsed.name,
         option, value == nil and "None" or check.describe(value))
+      errors.check(type(value) == "number" or option == "lr" or value:numel() == 1, "ValueError",
+        "%s: %s must be a number or a tensor of one element, got %s", parsed.name, option,
+        check.describe(value))
     elseif type(default) == "table" then
       check_list(parsed.name, option, default, value)
     elseif type(value) == "number" then
@@ -84,7 +91,11 @@ end
 -- The options with tensors of one element as numbers.
 local function in_numbers(group)
   local betas = group.betas or {}
-  if not core.is_tensor(group.lr) and not core.is_tensor(betas[1]) then
+  local any = core.is_tensor(betas[1])
+  for _, value in pairs(group) do
+    any = any or core.is_tensor(value)
+  end
+  if not any then
     return group
   end
   local out = {}
@@ -97,11 +108,12 @@ end
 
 local function check_group(name, group)
   for option, range in pairs(RANGES) do
-    local value = group[option]
+    local value = Optimizer.number(group[option])
     errors.check(type(value) ~= "number" or value >= range[1], "ValueError",
       "%s: Invalid %s: %s = %s, allowed is 0 or more", name, range[2], option, tostring(value))
   end
   for i, beta in ipairs(group.betas or {}) do
+    beta = Optimizer.number(beta)
     errors.check(type(beta) ~= "number" or beta >= 0 and beta < 1, "ValueError",
       "%s: Invalid beta parameter at index %d: %s, allowed is 0 to 1, without 1", name, i - 1,
       tostring(beta))
@@ -113,8 +125,9 @@ end
 --- The class.
 ---@param sig string
 ---@param body {rule: function?, update: function?, check: function?, base: table?,
----  complete: function?, strict: boolean?} complete(arguments) adds what the
----  signature does not say; strict: foreach refuses tensors
+---  complete: function?, strict: boolean?} check(numbers, group): the group with
+---  tensors as numbers, and itself; complete(arguments) adds what the signature
+---  does not say; strict: foreach refuses tensors
 ---@return table
 return function(sig, body)
   local parsed = signature(sig)
@@ -141,10 +154,10 @@ return function(sig, body)
       end
     end
     check_types(parsed, group)
-    check_group(parsed.name, group)
     check_tensors(parsed.name, group, body.strict)
+    check_group(parsed.name, group)
     if body.check then
-      body.check(group)
+      body.check(in_numbers(group), group)
     end
   end
 

@@ -12,8 +12,8 @@ local search = require("torch.optim.line_search")
 local LBFGS = define("LBFGS(params, lr=1, max_iter=20, max_eval=None, "
   .. "tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None, "
   .. "maximize=False)", {
-    check = function(group)
-      group.max_eval = group.max_eval or group.max_iter * 5 // 4
+    check = function(numbers, group)
+      group.max_eval = group.max_eval or numbers.max_iter * 5 // 4
       local search_fn = group.line_search_fn
       errors.check(search_fn == nil or search_fn == "strong_wolfe", "RuntimeError",
         "only 'strong_wolfe' is supported for line_search_fn, got '%s'", tostring(search_fn))

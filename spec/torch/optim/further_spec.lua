@@ -227,3 +227,11 @@ it("LBFGS can maximise", function() -- PyTorch's losses
     helper.near(p, { 0.17390876, -0.04004993 }, { 1e-7, 0 })
   end
 end)
+
+it("Rprop names etas and step_sizes that are no numbers", function()
+  local p = torch.nn.Parameter(torch.ones(1))
+  for name, value in pairs({ etas = { "a", "b" }, step_sizes = { 1e-6, "b" } }) do
+    helper.raises("TypeError", "Rprop: " .. name .. "%[%d%] must be a number, got string",
+      function() optim.Rprop({ p }, { [name] = value }) end)
+  end
+end)

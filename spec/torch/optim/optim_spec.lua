@@ -461,3 +461,47 @@ it("an optimizer can be written, with a state that is there when it is asked for
   assert.equal(3, other.state[p].step)
   helper.near(p, { 0.71 - 0.271 })
 end)
+
+describe("an option that is a tensor", function()
+  local t = torch.tensor
+  local function made(name, options)
+    local p = torch.nn.Parameter(torch.ones({ 2 }))
+    p.grad = torch.ones({ 2 })
+    return optim[name]({ p }, options), p
+  end
+
+  it("is checked as a number is", function()
+    for pattern, options in pairs({ ["Invalid learning rate"] = { lr = t(-0.1) },
+      ["Invalid weight_decay value"] = { weight_decay = t(-1.0) },
+      ["Invalid beta parameter at index 1"] = { betas = { t(0.9), t(1.5) } },
+      ["eps must be a number or a tensor of one element"] = { eps = t({ 1.0, 2.0 }) },
+      ["lr must be 1%-element"] = { lr = t({ 1.0, 2.0 }) } }) do
+      raises("ValueError", pattern, function() made("AdamW", options) end)
+    end
+    raises("ValueError", "Nesterov momentum requires", function()
+      made("SGD", { nesterov = true, momentum = t(0.0) })
+    end)
+  end)
+
+  it("steps as a number does", function()
+    for _, case in ipairs({ { "SGD", "momentum", 0.5, { nesterov = true } },
+      { "SGD", "momentum", 0.0 }, { "RMSprop", "momentum", 0.5 }, { "RMSprop", "momentum", 0.0 },
+      { "Adagrad", "weight_decay", 0.5 } }) do
+      local options = { lr = 0.1 }
+      for k, v in pairs(case[4] or {}) do
+        options[k] = v
+      end
+      options[case[2]] = case[3]
+      local a, x = made(case[1], options)
+      options[case[2]] = t(case[3])
+      local b, y = made(case[1], options)
+      for _ = 1, 2 do
+        a:step()
+        b:step()
+      end
+      helper.near(y, x:tolist())
+      assert.equal(case[2] == "momentum" and case[3] > 0 or nil,
+        b.state[y].momentum_buffer and true, case[1])
+    end
+  end)
+end)
