@@ -72,7 +72,7 @@ define("StepLR(optimizer, step_size, gamma=0.1, last_epoch=-1)", {
 
 define("MultiStepLR(optimizer, milestones, gamma=0.1, last_epoch=-1)", {
   prepare = function(self)
-    check.list("MultiStepLR: milestones", "epochs", self.milestones)
+    base.check_steps("MultiStepLR: milestones", "epochs", self.milestones)
   end,
   next_lr = function(self, lr, _, epoch)
     for _, at in ipairs(self.milestones) do
@@ -215,6 +215,7 @@ end
 --- One more step, or the rates of an epoch, which may have a fraction.
 function Restarts:step(epoch)
   check.method(self, M.LRScheduler, "step")
+  epoch = check.number(epoch, "CosineAnnealingWarmRestarts: step: epoch", { nullable = true })
   epoch = epoch or self.last_epoch < 0 and 0 or nil
   errors.check(not epoch or epoch >= 0, "ValueError", "Expected non-negative epoch, but got %s",
     tostring(epoch))

@@ -394,3 +394,37 @@ describe("a warning", function()
     end))
   end)
 end)
+
+describe("what is no number", function()
+  local cases = {
+    { "StepLR: step: epoch: expected float", function() S.StepLR(optimizer(), 2):step("a") end },
+    { "CosineAnnealingWarmRestarts: step: epoch", function()
+      S.CosineAnnealingWarmRestarts(optimizer(), 2):step("a")
+    end },
+    { "ReduceLROnPlateau: min_lr, element 1", function()
+      S.ReduceLROnPlateau(optimizer(), { min_lr = { "a" } })
+    end },
+    { "ReduceLROnPlateau: step: epoch", function()
+      S.ReduceLROnPlateau(optimizer()):step(1.0, "a")
+    end },
+    { "MultiStepLR: milestones, element 2", function()
+      S.MultiStepLR(optimizer(), { 1, "b" })
+    end },
+    { "SequentialLR: milestones, element 1", function()
+      local o = optimizer()
+      S.SequentialLR(o, { S.StepLR(o, 1), S.StepLR(o, 2) }, { "a" })
+    end },
+    { "lr_lambdas, element 1: the fields of a callable", function()
+      S.LambdaLR(optimizer(), function() return 1 end)
+        :load_state_dict({ lr_lambdas = { { a = 1 } } })
+    end },
+    { "load_state_dict: lr_lambdas: expected table", function()
+      S.LambdaLR(optimizer(), function() return 1 end):load_state_dict({ lr_lambdas = 3 })
+    end },
+  }
+  for _, c in ipairs(cases) do
+    it("is named: " .. c[1], function()
+      raises("TypeError", c[1], c[2])
+    end)
+  end
+end)

@@ -133,6 +133,7 @@ end
 --- One more step; with `epoch` the rates of that step.
 function LRScheduler:step(epoch)
   check.method(self, LRScheduler, "step")
+  epoch = check.number(epoch, getmetatable(self).__name .. ": step: epoch", { nullable = true })
   if self._step_count == 1 and not epoch then
     warn_of_order(self)
   end
@@ -193,9 +194,14 @@ function LRScheduler:load_state_dict(dict)
         s:load_state_dict(value[i])
       end
     elseif name == "lr_lambdas" then
-      for i, saved in ipairs(value) do
+      for i, saved in ipairs(check.table(value, "load_state_dict: lr_lambdas")) do
+        local fn = self.lr_lambdas and self.lr_lambdas[i]
+        errors.check(check.is_none(saved) or type(saved) == "table" and type(fn) == "table",
+          "TypeError", "%s:load_state_dict: lr_lambdas, element %d: the fields of a callable "
+          .. "object, got %s for %s", getmetatable(self).__name, i, check.describe(saved),
+          check.describe(fn))
         for field, v in pairs(check.is_none(saved) and {} or saved) do
-          self.lr_lambdas[i][field] = class.copy(v)
+          fn[field] = class.copy(v)
         end
       end
     else
@@ -216,6 +222,16 @@ local FOR_GROUPS = { base_lr = true, max_lr = true, base_momentum = true, max_mo
 
 local function is_number(value)
   return type(value) == "number" or core.is_tensor(value)
+end
+
+--- A list of numbers of steps.
+---@param where string
+---@param what string
+---@param list any
+function M.check_steps(where, what, list)
+  for i, at in ipairs(check.list(where, what, list)) do
+    check.number(at, ("%s, element %d"):format(where, i))
+  end
 end
 
 --- error: TypeError for an argument that is to be a number and is none

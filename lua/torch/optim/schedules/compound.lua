@@ -40,6 +40,9 @@ function Plateau:init(...)
   self.default_min_lr, self.min_lr = type(least) == "number" and least or nil, nil
   errors.check(self.default_min_lr or #least == #groups, "ValueError",
     "expected %d min_lrs, got %d", #groups, self.default_min_lr and 1 or #least)
+  for i, v in ipairs(type(least) == "table" and least or {}) do
+    check.number(v, ("ReduceLROnPlateau: min_lr, element %d"):format(i))
+  end
   self.min_lrs = base.per_group(least, self.optimizer, "min_lr")
   self._last_lr = base.values(self.optimizer, "lr")
   self.last_epoch = 0
@@ -78,7 +81,8 @@ function Plateau:step(metrics, epoch)
   local now = core.is_tensor(metrics) and metrics:item() or metrics
   errors.check(type(now) == "number", "TypeError", "step(metrics): expected a number or a "
     .. "tensor of one element, got %s", type(metrics))
-  self.last_epoch = epoch or self.last_epoch + 1
+  self.last_epoch = check.number(epoch, "ReduceLROnPlateau: step: epoch", { nullable = true })
+    or self.last_epoch + 1
   if self:is_better(now, self.best) then
     self.best, self.num_bad_epochs = now, 0
   else
@@ -140,7 +144,7 @@ end
 function Sequential:init(...)
   local a = sequential(...)
   check.list("SequentialLR: schedulers", "schedulers", a.schedulers)
-  check.list("SequentialLR: milestones", "steps", a.milestones)
+  base.check_steps("SequentialLR: milestones", "steps", a.milestones)
   check_parts("SequentialLR", a.schedulers, a.optimizer)
   errors.check(#a.schedulers == #a.milestones + 1, "ValueError", "Sequential Schedulers expects "
     .. "number of schedulers provided to be one more than the number of milestone points, but "
