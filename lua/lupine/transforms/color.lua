@@ -139,7 +139,9 @@ return function(F, kit)
       v = { center - v, center + v }
       v[1] = center == 1 and math.max(v[1], 0) or v[1]
     end
-    check.table(v, where)
+    for i, bound in ipairs(check.table(v, where)) do
+      check.number(bound, ("%s, element %d"):format(where, i))
+    end
     errors.check(#v == 2 and v[1] >= low and v[2] <= high and v[1] <= v[2], "ValueError",
       "%s: expected a number or {low, high} between %g and %g, got %s", where, low, high,
       #v == 2 and ("{%g, %g}"):format(v[1], v[2]) or check.describe(v))

@@ -16,6 +16,10 @@ local function mode_of(mode, where)
   return mode or "nearest"
 end
 
+local function flag(v, where)
+  return check.bool(v, where, { nullable = true }) or false
+end
+
 -- a, b, c, d, e, f of x' = a x + b y + c, y' = d x + e y + f: from a place in
 -- the result to that in the image, both from the centre. It undoes a shear,
 -- a turn by `angle` degrees clockwise about `center`, a scale and a shift.
@@ -143,7 +147,7 @@ return function(F, kit)
     local m = inverse(from_middle(a[3], img, "rotate"), -check.number(angle, "rotate: angle"),
       { 0, 0 }, 1, { 0, 0 })
     local ow, oh = w, h
-    if a[2] then
+    if flag(a[2], "rotate: expand") then
       ow, oh = whole_size(m, w, h)
     end
     return sample(kit, img, m, ow, oh, mode_of(a[1], "rotate"),
@@ -181,7 +185,7 @@ return function(F, kit)
       { "degrees", "interpolation", "expand", "center", "fill" }, nil, ...)
     self.degrees = angles(a[1], "RandomRotation: degrees", 2)
     self.interpolation = mode_of(a[2], "RandomRotation")
-    self.expand, self.center, self.fill = a[3] == true, a[4], a[5] or 0
+    self.expand, self.center, self.fill = flag(a[3], "RandomRotation: expand"), a[4], a[5] or 0
   end, function(self, x)
     return F.rotate(x, between(self.degrees), self.interpolation, self.expand, self.center,
       self.fill)
