@@ -72,6 +72,8 @@ function M.autocast(device_type, ...)
   errors.check(a[1] == "cpu" or a[1] == "cuda", "RuntimeError", "autocast: device_type: expected "
     .. "\"cpu\", got %s; for the device there is poptorch.autocasting", check.describe(a[1]))
   local dtype = check.is_none(a[2]) and default or a[2]
+  errors.check(core.dtypes[tostring(dtype):match("^torch%.(.+)")] == dtype, "TypeError",
+    "autocast: dtype: expected a dtype such as torch.bfloat16, got %s", check.describe(dtype))
   check.bool(a[4] == nil and true or a[4], "autocast: cache_enabled")
   local on = enabled_for(a[1], dtype, check.bool(a[3] == nil and true or a[3], "autocast: enabled"))
   local scope = setmetatable({ previous = core.autocast(), target = on and dtype or nil }, Autocast)
@@ -296,8 +298,9 @@ for name, field in pairs({ growth_factor = "_growth", backoff_factor = "_backoff
   Scaler["get_" .. name] = function(self)
     return self[field]
   end
+  local kind = name == "growth_interval" and check.int or check.number
   Scaler["set_" .. name] = function(self, value)
-    self[field] = check.number(value, "GradScaler: " .. name)
+    self[field] = kind(value, "GradScaler: set_" .. name, { min = kind == check.int and 1 or nil })
   end
 end
 
@@ -311,8 +314,10 @@ function Scaler:state_dict()
     growth_interval = self._interval, _growth_tracker = self._tracker }
 end
 
+local STATE = { "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker" }
+
 --- Takes over what state_dict gave.
---- error: RuntimeError for that of one that was switched off
+--- errors: RuntimeError (that of one that was switched off), KeyError
 ---@param state_dict table<string, number>
 function Scaler:load_state_dict(state_dict)
   if not self._enabled then
@@ -321,6 +326,11 @@ function Scaler:load_state_dict(state_dict)
   check.table(state_dict, "GradScaler: load_state_dict: state_dict")
   errors.check(next(state_dict), "RuntimeError", "The source state dict is empty, possibly because "
     .. "it was saved from a disabled instance of GradScaler.")
+  for _, key in ipairs(STATE) do
+    errors.check(state_dict[key] ~= nil, "KeyError",
+      "GradScaler: load_state_dict: state_dict has no '%s'", key)
+    check.number(state_dict[key], "GradScaler: load_state_dict: " .. key)
+  end
   self._init = state_dict.scale
   self._scale = self._scale and state_dict.scale
   self._growth, self._backoff = state_dict.growth_factor, state_dict.backoff_factor
