@@ -44,6 +44,22 @@ end
 ---@field PRUNING_TYPE string "unstructured", "structured" (by `dim`) or "global"
 local Base = class.new("BasePruningMethod")
 
+local function check_module(module, where)
+  errors.check(Module:is(module), "TypeError", "%s: module: expected a Module, got %s", where,
+    check.describe(module))
+  return module
+end
+
+-- A module's tensor of that name.
+local function tensor_of(module, name, where)
+  check_module(module, where)
+  check.string(name, where .. ": name")
+  local x = module[name]
+  errors.check(core.is_tensor(x), "AttributeError", "%s: the module %s has no '%s'", where,
+    module:_get_name(), name)
+  return x
+end
+
 -- The pre-hook's entry that prunes the tensor, and its place.
 local function entry_of(module, name)
   for i, entry in ipairs(rawget(module, "_pre_hooks") or {}) do
@@ -201,13 +217,9 @@ local function move(module, name)
 end
 
 local function apply(cls, module, name, scores, ...)
-  errors.check(Module:is(module), "TypeError", "%s.apply: module: expected a Module, got %s",
-    cls.__name, check.describe(module))
-  check.string(name, cls.__name .. ".apply: name")
+  local value = tensor_of(module, name, cls.__name .. ".apply")
   local method = cls(...)
   method._tensor_name = name
-  local value = errors.check(module[name], "AttributeError", "the module %s has no '%s'",
-    module:_get_name(), name)
   scores = not check.is_none(scores) and scores or value
   check_scores(scores, value)
   local first = not entry_of(module, name)
@@ -352,6 +364,10 @@ define("LnStructured", "structured", { "amount", "n", "dim" }, {
 })
 
 define("CustomFromMask", "global", { "mask" }, {
+  check = function(self)
+    errors.check(core.is_tensor(self.mask), "TypeError",
+      "CustomFromMask: mask: expected a Tensor, got %s", check.describe(self.mask))
+  end,
   compute_mask = function(self, _, mask)
     errors.check(self.mask.shape == mask.shape, "AssertionError",
       "CustomFromMask: the mask has shape %s, the tensor %s", tostring(self.mask.shape),
@@ -406,8 +422,9 @@ function M.global_unstructured(parameters, pruning_method, keywords)
   end
   given = keywords and keywords.importance_scores or given
   for i, pair in ipairs(parameters) do
-    local module, name = pair[1], pair[2]
-    local x = module[name]
+    local where = ("global_unstructured: parameters: element %d"):format(i)
+    local module, name = table.unpack(check.table(pair, where))
+    local x = tensor_of(module, name, where)
     local of = given[module] and given[module][name] or x
     check_scores(of, x)
     scores[i] = of:detach():flatten()
@@ -429,7 +446,7 @@ end
 ---@param name string
 ---@return torch.nn.Module the same
 function M.remove(module, name)
-  local entry, at = entry_of(module, name)
+  local entry, at = entry_of(check_module(module, "remove"), check.string(name, "remove: name"))
   errors.check(entry, "ValueError",
     "Parameter '%s' of module %s has to be pruned before pruning can be removed", tostring(name),
     module:_get_name())
@@ -442,7 +459,7 @@ end
 ---@param module torch.nn.Module
 ---@return boolean
 function M.is_pruned(module)
-  for _, m in module:named_modules() do
+  for _, m in check_module(module, "is_pruned"):named_modules() do
     if entry_of(m) then
       return true
     end

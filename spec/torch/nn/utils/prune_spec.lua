@@ -137,3 +137,34 @@ describe("pruning", function()
     end)
   end)
 end)
+
+describe("a wrong argument of prune", function()
+  local l1 = prune.L1Unstructured
+  for _, c in ipairs({
+    { "AttributeError", "element 1: the module Linear has no 'wieght'", function()
+      prune.global_unstructured({ { linear(), "wieght" } }, l1, { amount = 1 })
+    end },
+    { "TypeError", "element 1: module: expected a Module, got string", function()
+      prune.global_unstructured({ { "weight" } }, l1, { amount = 1 })
+    end },
+    { "TypeError", "element 2: expected table, got string", function()
+      prune.global_unstructured({ { linear(), "weight" }, "bias" }, l1, { amount = 1 })
+    end },
+    { "TypeError", "remove: module: expected a Module, got int 3", function()
+      prune.remove(3, "weight")
+    end },
+    { "TypeError", "remove: name: expected string, got nil", function()
+      prune.remove(linear())
+    end },
+    { "TypeError", "is_pruned: module: expected a Module, got nil", function()
+      prune.is_pruned(nil)
+    end },
+    { "TypeError", "CustomFromMask: mask: expected a Tensor, got nil", function()
+      prune.custom_from_mask(linear(), "weight")
+    end },
+  }) do
+    it(c[2], function()
+      helper.raises(c[1], c[2], c[3])
+    end)
+  end
+end)
