@@ -112,6 +112,12 @@ static LpScalar imm(LpBuilder *b, LpVal v)
     return at((LpEager *)b, v)->imm;
 }
 
+static const int64_t *strides(LpBuilder *b, LpVal v)
+{
+    const LpTensor *t = at((LpEager *)b, v)->t;
+    return t && !lp_tracing ? t->strides : NULL;
+}
+
 static void set_site(LpBuilder *b, bool on, uint64_t site)
 {
     LpEager *g = (LpEager *)b;
@@ -124,6 +130,7 @@ void lp_eager_init(LpEager *g, LpArena *arena, LpErr *e)
     *g = (LpEager){.b = {.emit = emit,
                          .type = type,
                          .imm = imm,
+                         .strides = strides,
                          .add_imm = add_imm,
                          .set_site = set_site,
                          .on_host = !lp_tracing,

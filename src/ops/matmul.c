@@ -59,14 +59,29 @@ static LpStatus infer_bmm(LpInfer *x)
     return lp_shape_check(&x->out[0], x->err);
 }
 
+/* A matrix that is there and whose columns, not rows, lie in one piece, as the
+ * transposed weight of linear. */
+static bool is_turned(LpBuilder *b, LpVal v)
+{
+    const int64_t *s = b->strides ? b->strides(b, v) : NULL;
+    int n = lp_type(b, v)->ndim;
+    return s && s[n - 2] == 1 && s[n - 1] > 1;
+}
+
 static void grad_product(LpGrad *g)
 {
     if (g->need[0])
         g->din[0] = lp_op2(g->b, g->op->id, g->dout[0],
                            lp_transpose(g->b, g->in[1], -2, -1));
-    if (g->need[1])
-        g->din[1] = lp_op2(g->b, g->op->id,
-                           lp_transpose(g->b, g->in[0], -2, -1), g->dout[0]);
+    if (!g->need[1])
+        return;
+    LpVal a = g->in[0], d = g->dout[0];
+    if (is_turned(g->b, g->in[1])) /* its gradient lies as it does */
+        g->din[1] = lp_transpose(
+            g->b, lp_op2(g->b, g->op->id, lp_transpose(g->b, d, -2, -1), a), -2,
+            -1);
+    else
+        g->din[1] = lp_op2(g->b, g->op->id, lp_transpose(g->b, a, -2, -1), d);
 }
 
 LpOp op_mm = {
