@@ -418,6 +418,9 @@ describe("what is no number", function()
       S.LambdaLR(optimizer(), function() return 1 end)
         :load_state_dict({ lr_lambdas = { { a = 1 } } })
     end },
+    { "load_state_dict: _schedulers: expected table", function()
+      S.ChainedScheduler({ S.StepLR(optimizer(), 1) }):load_state_dict({ _schedulers = 3 })
+    end },
     { "load_state_dict: lr_lambdas: expected table", function()
       S.LambdaLR(optimizer(), function() return 1 end):load_state_dict({ lr_lambdas = 3 })
     end },
@@ -427,4 +430,12 @@ describe("what is no number", function()
       raises("TypeError", c[1], c[2])
     end)
   end
+end)
+
+it("ReduceLROnPlateau takes least rates that are tensors", function()
+  local o = optimizer()
+  local s = S.ReduceLROnPlateau(o, { patience = 0, min_lr = { torch.tensor(0.5) } })
+  s:step(1.0)
+  s:step(2.0)
+  assert.equal(0.5, o.param_groups[1].lr)
 end)

@@ -190,6 +190,7 @@ function LRScheduler:load_state_dict(dict)
     check.describe(dict))
   for name, value in pairs(dict) do
     if name == "_schedulers" then
+      check.table(value, "load_state_dict: _schedulers")
       for i, s in ipairs(self._schedulers or {}) do
         s:load_state_dict(value[i])
       end

@@ -41,7 +41,7 @@ function Plateau:init(...)
   errors.check(self.default_min_lr or #least == #groups, "ValueError",
     "expected %d min_lrs, got %d", #groups, self.default_min_lr and 1 or #least)
   for i, v in ipairs(type(least) == "table" and least or {}) do
-    check.number(v, ("ReduceLROnPlateau: min_lr, element %d"):format(i))
+    check.number(Optimizer.number(v), ("ReduceLROnPlateau: min_lr, element %d"):format(i))
   end
   self.min_lrs = base.per_group(least, self.optimizer, "min_lr")
   self._last_lr = base.values(self.optimizer, "lr")
@@ -69,7 +69,7 @@ local function reduce(self)
   end
   for i, group in ipairs(groups) do
     local before = Optimizer.number(group.lr)
-    local lr = math.max(before * self.factor, self.min_lrs[i])
+    local lr = math.max(before * self.factor, Optimizer.number(self.min_lrs[i]))
     if before - lr > self.eps then
       base.set(group, "lr", lr)
     end
