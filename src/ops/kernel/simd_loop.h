@@ -15,8 +15,7 @@
 #define CLIP(x, lo, hi) ((x) > (hi) ? (hi) : (x) < (lo) ? (lo) : (x))
 #define CLIPI(x, lo, hi)                                                       \
     (((x) < (lo) ? (lo) : (x)) > (hi) ? (hi) : (x) < (lo) ? (lo) : (x))
-#define GELU_U(x)                                                              \
-    (C(LP_GELU_SCALE) * ((x) + C(LP_GELU_CUBE) * (x) * (x) * (x)))
+#define GELU_U(x) (C(LP_GELU_SCALE) * ((x) + C(LP_GELU_CUBE) * (x) * (x) * (x)))
 #define C(v) ((T)(v))
 
 /* No iteration reads what another writes: y is an operand or apart. */
