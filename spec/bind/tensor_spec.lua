@@ -121,7 +121,7 @@ describe("indexing", function()
     x[x:gt(11)] = -1
     x[{ torch.slice(0, 2), torch.tensor({ 0 }) }] = torch.tensor({ { 5.0 }, { 6.0 } })
     assert.same({ { 5, 1, 2 }, { 6, 11, -1 }, { -1, -1, -1 } }, x:tolist())
-    raises("IndexError", "integers or bools, not float32", function()
+    raises("IndexError", "int64, int32 or bool, not float32", function()
       return x[torch.tensor({ 1.5 })]
     end)
   end)
@@ -243,5 +243,19 @@ describe("a warning", function()
     end
     assert.equal(1, told(""))
     assert.equal(0, told("y = x * 2 y:retain_grad()"))
+  end)
+end)
+
+describe("torch.Size", function()
+  it("counts from 1 and from the end, and says so at 0", function()
+    local shape = torch.zeros({ 2, 3, 4 }).shape
+    assert.same({ 2, 4, 4, 2 }, { shape[1], shape[3], shape[-1], shape[-3] })
+    assert.is_nil(shape[4])
+    assert.equal(24, shape:numel())
+    for i, position in pairs({ [0] = "0", [-4] = "%-4" }) do
+      raises("IndexError", "position " .. position .. " of 3: sizes count from 1", function()
+        return shape[i]
+      end)
+    end
   end)
 end)

@@ -191,6 +191,25 @@ static int size_numel(lua_State *L)
     return 1;
 }
 
+/* (size, key): negative positions count from the end. Upvalue: the methods. */
+static int size_index(lua_State *L)
+{
+    if (!lua_isinteger(L, 2)) {
+        lua_settop(L, 2);
+        lua_rawget(L, lua_upvalueindex(1));
+        return 1;
+    }
+    lua_Integer n = (lua_Integer)lua_rawlen(L, 1), i = lua_tointeger(L, 2);
+    if (i == 0 || i < -n)
+        return lp_raise(L, LP_E_INDEX,
+                        "torch.Size: position %lld of %lld: sizes count from "
+                        "1, as lists do, or from the end, -1; x:size(0) counts "
+                        "from 0",
+                        (long long)i, (long long)n);
+    lua_rawgeti(L, 1, i < 0 ? n + 1 + i : i);
+    return 1;
+}
+
 /* ---- slices ---------------------------------------------------------------
  */
 static bool slice_bound(lua_State *L, int i, int64_t *v)
@@ -421,6 +440,7 @@ static void bind_size(lua_State *L)
     lua_newtable(L);
     lua_pushcfunction(L, size_numel);
     lua_setfield(L, -2, "numel");
+    lua_pushcclosure(L, size_index, 1);
     lua_setfield(L, -2, "__index");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_size);
     lua_pushcfunction(L, size_new);

@@ -311,6 +311,7 @@ return function(Module)
     return mt == nil or class.is_class(mt) or ordered.is_registry(value)
   end
 
+  -- Tensors and tables once each. Numbers are no identities: as a key 0.0 is 0.
   local copy
   local function copy_table(value, seen)
     local out = {}
@@ -322,19 +323,13 @@ return function(Module)
   end
 
   function copy(value, seen)
-    if seen[value] ~= nil then
-      return seen[value]
-    end
-    local new = value
     if core.is_tensor(value) then
-      new = copy_tensor(value)
+      seen[value] = seen[value] or copy_tensor(value)
+      return seen[value]
     elseif type(value) == "table" and is_copied(value) then
-      return copy_table(value, seen)
+      return seen[value] or copy_table(value, seen)
     end
-    if value ~= nil then
-      seen[value] = new
-    end
-    return new
+    return value
   end
 
   --- A copy of the module and everything below it; parameters that are shared

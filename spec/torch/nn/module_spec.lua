@@ -145,6 +145,16 @@ describe("a module", function()
     end)
   end)
 
+  it("deepcopy keeps integers and floats apart", function()
+    for _ = 1, 20 do -- the order of a table's keys changes
+      local m = nn.Module()
+      m.x, m.y, m.z, m.w = 0.0, 0, 1, 1.0
+      local copy = m:deepcopy()
+      assert.equal("float integer integer float", table.concat({ math.type(copy.x),
+        math.type(copy.y), math.type(copy.z), math.type(copy.w) }, " "))
+    end
+  end)
+
   it("copies deeply and keeps sharing inside the copy", function()
     local copy = net:deepcopy()
     assert.equal(copy.fc, copy.t)
