@@ -140,6 +140,10 @@ describe("distributions together", function()
     near(loc.grad, { 5.0, 5.0 })
     assert.is_false(D.Normal(loc, 1.0):sample().requires_grad)
     assert.equal("Normal(loc: 0.0, scale: 1.0)", tostring(D.Normal(0, 1)))
+    assert.equal("Categorical(probs: torch.Size([2]))",
+      tostring(D.Categorical({ probs = torch.tensor({ 0.5, 0.5 }) })))
+    assert.equal("Bernoulli(logits: torch.Size([3]))",
+      tostring(D.Bernoulli({ logits = torch.zeros({ 3 }) })))
     near(D.Normal(0, 1):log_prob(0), -0.9189385)
     assert.is_true(D.Normal(0, 1).has_rsample)
     assert.is_false(D.Bernoulli(0.5).has_rsample)

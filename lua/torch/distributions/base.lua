@@ -184,10 +184,13 @@ function M.define(name, body, parent)
 
   function cls.__tostring(self)
     local parts = {}
-    for i, param in ipairs(body.params) do
+    local given = rawget(self, "given") -- of probs and logits, one
+    for _, param in ipairs(body.params) do
       local t = rawget(self, param)
-      parts[i] = t and ("%s: %s"):format(param, t:dim() == 0 and tostring(t:item())
-        or tostring(t.shape)) or nil
+      if t and (not given or param == given or param ~= "probs" and param ~= "logits") then
+        parts[#parts + 1] = ("%s: %s"):format(param, t:dim() == 0 and tostring(t:item())
+          or tostring(t.shape))
+      end
     end
     return ("%s(%s)"):format(name, table.concat(parts, ", "))
   end
