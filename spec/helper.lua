@@ -79,6 +79,14 @@ function M.raises(class, pattern, fn)
   return e
 end
 
+--- f(…) raises as in M.raises.
+function M.refuses(class, pattern, f, ...)
+  local arguments = table.pack(...)
+  return M.raises(class, pattern, function()
+    f(table.unpack(arguments, 1, arguments.n))
+  end)
+end
+
 --- The lines that f logs, as one text.
 function M.logged(f)
   local core = require("lupine.core")

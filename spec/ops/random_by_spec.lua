@@ -43,12 +43,7 @@ local function follows(draws, probability, last)
     ("%g in %d classes"):format(sum, classes))
 end
 
-local function refuses(class, pattern, f, ...)
-  local arguments = table.pack(...)
-  helper.raises(class, pattern, function()
-    f(table.unpack(arguments, 1, arguments.n))
-  end)
-end
+local refuses = helper.refuses
 
 describe("random numbers by parameters", function()
   before_each(function()

@@ -17,12 +17,7 @@ local function samples(t)
   return torch.tensor(t, { dtype = torch.float64 })
 end
 
-local function refuses(class, pattern, f, ...)
-  local arguments = table.pack(...)
-  helper.raises(class, pattern, function()
-    f(table.unpack(arguments, 1, arguments.n))
-  end)
-end
+local refuses = helper.refuses
 
 describe("fractional_max_pool", function()
   it("takes the windows of the samples in two dimensions, and their gradients", function()

@@ -2,7 +2,7 @@
  *
  * float32 (and bfloat16 where the CPU has it) go to the library with their
  * own strides: a transposed view is passed as it is, a batch that is broadcast
- * (stride 0) as a dimension of size 1. Products below TINY multiplications,
+ * (stride 0) as a dimension of size 1. Products too small for the library,
  * those that gemm.h is quicker at and all of float64 are ours. Everything else
  * is converted by the plain frame: float16 to float32 and back, integers to
  * int64. Operands whose strides the library does not take are copied by the
@@ -15,8 +15,7 @@
 #include "src/ops/kernel/gemm.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
-
-#define TINY (24 * 24 * 24)
+#include "src/ops/kernel/product.h"
 
 typedef struct Product {
     LpDnnPrim *prim;  /* NULL: own */
@@ -124,7 +123,7 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
 {
     const LpGemmArgs *g = &p.g;
     bool own = p.t == LP_F64 || p.t == LP_I64 ||
-               (p.t == LP_F32 && g->m * g->n * g->k <= TINY) ||
+               (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
                (p.batch == 1 && lp_gemm_is_fast(g, p.t) && p.wanted == 0);
     if (own) {
         p.work_one = (lp_gemm_work(g, p.t) + 63) / 64 * 64;
