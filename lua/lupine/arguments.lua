@@ -135,6 +135,9 @@ function flatten(value, path, tensors)
   elseif type(value) == "table" and not getmetatable(value) then
     return flatten_table(value, path, tensors)
   end
+  errors.check(type(value) ~= "table" or getmetatable(value).__name ~= "PackedSequence",
+    "TypeError", "%s: a PackedSequence goes neither into a compiled program nor out of it: call "
+    .. "pack_padded_sequence (its lengths a list) and pad_packed_sequence in forward", path)
   return { kind = "value", value = value, path = path }
 end
 M.flatten = flatten

@@ -299,7 +299,7 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
         if (!*at)
             return LP_E_MEMORY;
     }
-    if (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL) {
+    if (lp_var_carried(v)) {
         x->backup[i] = block(x, bytes * (size_t)x->replicas, e);
         if (!x->backup[i])
             return LP_E_MEMORY;

@@ -249,6 +249,13 @@ const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st)
     return NULL;
 }
 
+void lp_trace_scale(LpTrace *tr, const LpStorage *st)
+{
+    const LpTraceVar *v = lp_trace_find(tr, st);
+    if (v)
+        tr->var[v - tr->var].scaled = true;
+}
+
 static LpStatus add_var(LpTrace *tr, LpTraceVar v, const LpType *type, LpErr *e)
 {
     LP_FAIL_IF(!LP_GROW(tr->var, tr->cap, tr->n), e, LP_E_MEMORY,

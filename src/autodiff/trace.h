@@ -26,6 +26,7 @@ typedef struct LpTraceVar {
     LpTensor *user;    /* retained; NULL: a stream without a tensor */
     LpTensor *standin; /* retained: the traced base */
     LpVal input;       /* of the graph */
+    bool scaled; /* a parameter that forward may write, see lp_trace_scale */
 } LpTraceVar;
 
 typedef struct LpTrace LpTrace;
@@ -68,6 +69,9 @@ size_t lp_trace_n_vars(const LpTrace *tr);
 const LpTraceVar *lp_trace_var(const LpTrace *tr, size_t i);
 /* The variable of a user's storage or of its stand-in's; NULL: none yet. */
 const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st);
+/* Forward may write the parameter of the storage in place (Embedding's
+ * max_norm); the micro-batch loop then carries it like a buffer. */
+void lp_trace_scale(LpTrace *tr, const LpStorage *st);
 /* The value that a variable's storage holds at the end. */
 LpVal lp_trace_var_now(const LpTrace *tr, size_t i);
 /* The graph, now the caller's; the trace must not record any more. */

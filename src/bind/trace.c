@@ -185,9 +185,10 @@ LpStatus lp_take_trace_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e)
                         .micro_in = t->input,
                         .param = -1};
         LpVal now = lp_trace_var_now(tr, i);
-        if (now != t->input && t->role == LP_TRACE_BUFFER)
+        bool carried = t->role == LP_TRACE_BUFFER || t->scaled;
+        if (now != t->input && carried)
             v.micro_out = now;
-        LP_FAIL_IF(now != t->input && t->role == LP_TRACE_PARAM, e,
+        LP_FAIL_IF(now != t->input && t->role == LP_TRACE_PARAM && !carried, e,
                    LP_E_POPTORCH,
                    "parameter '%s' is modified in place by forward: only "
                    "buffers may be",
@@ -325,6 +326,15 @@ static int trace_knows(lua_State *L)
     return 1;
 }
 
+/* trace_scales(tensor): forward may write this parameter, if one it is */
+static int trace_scales(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, 1, "trace_scales", "tensor");
+    if (lp_trace_current())
+        lp_trace_scale(lp_trace_current(), t->st);
+    return 0;
+}
+
 /* ---- registration ------------------------------------------------------- */
 static const luaL_Reg trace_methods[] = {
     {"declare", trace_declare}, {"start", trace_start}, {"stop", trace_stop},
@@ -336,4 +346,6 @@ void lp_bind_trace(lua_State *L)
     lp_add_class(L, "lupine.trace", trace_methods);
     lua_pushcfunction(L, trace_new);
     lua_setfield(L, -2, "trace");
+    lua_pushcfunction(L, trace_scales);
+    lua_setfield(L, -2, "trace_scales");
 }

@@ -45,6 +45,12 @@ int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e)
     return (int)s->n_var++;
 }
 
+bool lp_var_carried(const LpVariable *v)
+{
+    return (v->role == LP_VAR_BUFFER || v->role == LP_VAR_PARAM) &&
+           v->micro_out != LP_NOVAL;
+}
+
 const char *lp_var_role_name(LpVarRole r)
 {
     static const char *const names[LP_N_VAR_ROLES] = {

@@ -17,7 +17,8 @@
 #include "src/ir/graph.h"
 
 typedef enum {
-    LP_VAR_PARAM,  /* written by the update only */
+    LP_VAR_PARAM,  /* written by the update; if micro_out, carried as well: all
+                      replicas then write the one there is, in order */
     LP_VAR_BUFFER, /* if micro_out: carried from micro-batch to micro-batch */
     LP_VAR_ACCUM,  /* gradient buffer of `param`; zero at the start of each
                       device iteration, written by every micro-batch */
@@ -56,5 +57,7 @@ void lp_step_free(LpStep *s);
  * v->data. */
 int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e);
 const char *lp_var_role_name(LpVarRole r);
+/* The micro-batch loop carries it: forward reads and writes it. */
+bool lp_var_carried(const LpVariable *v);
 
 #endif

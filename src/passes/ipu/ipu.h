@@ -290,8 +290,6 @@ int lp_ipu_run_making(const LpIpuPlan *p, LpVal v);
 /* A copy of n elements in the plan's arena; never NULL for want of elements.
  * NULL, with p->err filled, when memory is short. */
 void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
-/* A buffer that forward writes. */
-bool lp_ipu_is_carried(const LpVariable *v);
 bool lp_ipu_is_checkpoint(const LpOp *op);
 /* Tiles of an IPU that compute. */
 int lp_ipu_tiles(const LpIpuPlan *p);

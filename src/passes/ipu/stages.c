@@ -278,15 +278,16 @@ static LpStatus check_carried(LpIpuPlan *p)
                 p->var_of[v] < 0)
                 continue;
             const LpVariable *var = &p->step->var[p->var_of[v]];
-            if (!lp_ipu_is_carried(var))
+            if (!lp_var_carried(var))
                 continue;
+            const char *role = lp_var_role_name(var->role);
             int w = p->val_stage[var->micro_out], r = p->node_stage[n];
             LP_FAIL_IF(w != r, p->err, LP_E_POPTORCH,
-                       "buffer '%s' is read by stage %d (block '%s', IPU %d) "
-                       "and written by stage %d (block '%s', IPU %d): a buffer "
+                       "%s '%s' is read by stage %d (block '%s', IPU %d) "
+                       "and written by stage %d (block '%s', IPU %d): a %s "
                        "that forward writes must stay in one stage",
-                       var->name, r, p->stage[r].block, p->stage[r].ipu, w,
-                       p->stage[w].block, p->stage[w].ipu);
+                       role, var->name, r, p->stage[r].block, p->stage[r].ipu,
+                       w, p->stage[w].block, p->stage[w].ipu, role);
         }
     }
     return LP_OK;

@@ -9,16 +9,27 @@ return function(F)
   local M = {}
   local rows = F.embedding
 
-  -- Rows that are looked up and longer than max_norm are scaled to it.
+  -- Rows that are looked up and longer than max_norm are scaled to it. The
+  -- gradient is that of the scaled rows: a program, which knows no leaves, has
+  -- the new weight as a constant beside a zero with the weight's gradient.
   local function renormalise(weight, ids, max_norm, norm_type)
     local torch = require("torch")
+    local old, used = weight:detach(), ids:reshape({ -1 }):to(torch.int64)
+    local w = old:index_select(0, used)
+    local norm = w:norm(norm_type, 1, { keepdim = true })
+    local scaled = w * torch.where(norm:gt(max_norm), (norm + 1e-7):reciprocal() * max_norm,
+      torch.ones_like(norm))
+    local new -- of a row that is used twice both values are the same
+    if core.is_tracing() then
+      core.trace_scales(weight)
+      new = old:index_copy(0, used, scaled):detach() + (weight - old)
+    end
     torch.no_grad(function()
-      local used = torch.unique(ids:reshape({ -1 }))
-      local w = weight:detach():index_select(0, used)
-      local norm = w:norm(norm_type, 1, { keepdim = true })
-      local scale = torch.where(norm:gt(max_norm), (norm + 1e-7):reciprocal() * max_norm,
-        torch.ones_like(norm))
-      weight:index_copy_(0, used, w * scale)
+      if new then
+        weight:copy_(new)
+      else
+        weight:index_copy_(0, used, scaled)
+      end
     end)
   end
 

@@ -36,8 +36,11 @@ local function inverse(permutation)
   return torch().zeros_like(permutation):scatter(0, permutation, torch().arange(n))
 end
 
--- Lengths as a list of integers.
+-- Lengths as a list of integers. They are the shape of what is packed.
 local function lengths_of(lengths, n, where)
+  errors.check(not core.is_traced(lengths), "RuntimeError", "%s: lengths: inside a compiled "
+    .. "program they must be known while it is traced, like a shape; here they are an input or "
+    .. "computed: pass a list of integers, or pad and mask", where)
   lengths = core.is_tensor(lengths) and lengths:tolist() or check.table(lengths,
     where .. ": lengths")
   errors.check(#lengths == n, "ValueError",
