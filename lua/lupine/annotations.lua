@@ -42,24 +42,18 @@ end
 
 -- Keywords that are no arguments of the form.
 local function extra_keywords(form)
-  local out, makes = {}, true
-  local dtype, flags = false, form.flags or {}
-  for _, a in ipairs(form.arguments) do
-    makes = makes and a.kind ~= "Tensor"
-    dtype = dtype or a.kind == "ScalarType"
-  end
+  local out, flags = {}, form.flags or {}
   if flags.out then
     out[#out + 1] = "out?: torch.Tensor"
   end
-  if flags.nn and flags.inplace then
+  if flags.overwrites then
     out[#out + 1] = "inplace?: boolean"
   end
-  if form.operator and dtype
-    and (makes or form.name:find("_like$") or form.name:find("^new_")) then
+  if flags.makes then
     out[#out + 1] = "device?: torch.device|string"
     out[#out + 1] = "requires_grad?: boolean"
   end
-  if form.random then
+  if flags.draws then
     out[#out + 1] = "generator?: torch.Generator"
   end
   return out
@@ -188,18 +182,16 @@ end
 
 -- name -> forms, of a surface.
 local function by_name(surface)
-  local random, out = {}, {}
-  for _, op in ipairs(core.ops()) do
-    random[op.name] = op.flags.random
-  end
-  local list = core.form_list()
+  local out, list = {}, core.form_list()
   local of_inplace = signatures.inplace_names(list)
   for _, f in ipairs(list) do
     local name = signatures.name_at(surface, f, of_inplace)
     if name then
       local form = signatures.parse(f.text)
-      form.text, form.operator, form.random = f.text, true, random[f.op]
-      form.flags = { out = f.out, nn = f.nn and surface.flag == "nn", inplace = f.inplace }
+      local nn = surface.flag == "nn"
+      form.text = f.text
+      form.flags = { out = f.out, overwrites = nn and f.overwrites, draws = f.draws,
+        makes = f.makes }
       out[name] = out[name] or {}
       table.insert(out[name], form)
     end

@@ -1,5 +1,6 @@
 -- Calls of operators: positional and keyword arguments, forms of one name,
 -- in-place, out=, inplace=, metamethods; what is said when a call is wrong.
+local core = require("lupine.core")
 local helper = require("spec.helper")
 local torch = require("torch")
 local F = require("torch.nn.functional")
@@ -129,6 +130,37 @@ describe("results", function()
     near(F.relu(x, false), x)
     raises("TypeError", "inplace", function()
       F.gelu(x, { inplace = true })
+    end)
+  end)
+
+  -- PyTorch 2.15: inspect.signature of the functions of torch.nn.functional,
+  -- the schemas of the others (in place: NAME_; trunc_normal_: of nn.init)
+  it("inplace, generator and device are keywords where PyTorch has them", function()
+    local want = {
+      overwrites = "celu dropout dropout1d dropout2d dropout3d elu hardsigmoid hardswish hardtanh "
+        .. "leaky_relu mish relu relu6 selu silu threshold",
+      draws = "_standard_gamma bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ "
+        .. "log_normal_ multinomial normal normal_ poisson rand rand_like randint randint_like "
+        .. "randn randn_like random_ randperm trunc_normal_ uniform_",
+      makes = "arange empty empty_like eye full full_like linspace logspace new_empty new_full "
+        .. "new_ones new_zeros normal ones ones_like rand rand_like randint randint_like randn "
+        .. "randn_like randperm scalar_tensor tril_indices triu_indices zeros zeros_like",
+    }
+    for keyword, names in pairs(want) do
+      local seen, list = {}, {}
+      for _, form in ipairs(core.form_list()) do
+        local over = form.inplace and not form["function"]
+        local name = over and form.name .. "_" or form.name
+        if form[keyword] and not seen[name] then
+          seen[name] = true
+          list[#list + 1] = name
+        end
+      end
+      table.sort(list)
+      assert.equal(names, table.concat(list, " "))
+    end
+    raises("TypeError", "generator", function()
+      torch.dropout(x, 0.5, true, { generator = torch.Generator() })
     end)
   end)
 

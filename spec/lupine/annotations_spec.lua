@@ -94,6 +94,25 @@ describe("the annotations", function()
     end
   end)
 
+  it("have the keywords that a form does not list where a call takes them", function()
+    local function keywords(file, name)
+      local at = files[file]:find("\n" .. name .. " = ", 1, true)
+      return (files[file]:sub(1, at):match(".*\n\n(.-)$"))
+    end
+    local nn = "torch/nn/functional.lua"
+    assert.matches("inplace%?: boolean", keywords(nn, "functional.relu"))
+    assert.matches("inplace%?: boolean", keywords(nn, "functional.dropout"))
+    assert.not_matches("inplace%?", keywords(nn, "functional.gelu"))
+    assert.not_matches("inplace%?", keywords("torch.lua", "torch.relu"))
+    assert.matches("generator%?: torch.Generator", keywords("torch.lua", "torch.rand_like"))
+    assert.matches("generator%?: torch.Generator", keywords("torch.lua", "Tensor.uniform_"))
+    assert.not_matches("generator%?", keywords("torch.lua", "torch.dropout"))
+    for _, name in ipairs({ "torch.zeros", "torch.ones_like", "Tensor.new_full" }) do
+      assert.matches("device%?: .*requires_grad%?", keywords("torch.lua", name))
+    end
+    assert.not_matches("device%?", keywords("torch.lua", "torch.sum"))
+  end)
+
   it("say of each parameter what the form says", function()
     local text = files["torch.lua"]
     local at = text:find("\nTensor.sum = ", 1, true)

@@ -78,7 +78,10 @@ describe("out=", function()
       return torch.linalg.matrix_power(torch.tensor({ { 1.0, 2 }, { 3, 4 } }), 2, { out = o })
     end)
     fills(2, f32, function(o) return torch.linalg.matrix_rank(torch.eye(2), { out = o }) end)
-    fills(1, u8, function(o) return torch.any(y, { out = o }) end)
+    for _, fold in ipairs({ "any", "all" }) do
+      fills(1, u8, function(o) return torch[fold](y, { out = o }) end)
+      fills(true, bool, function(o) return torch[fold](y:to(u8), { out = o }) end)
+    end
     fills(1.5, f16, function(o) return torch.min(y, { out = o }) end)
   end)
 

@@ -1,7 +1,4 @@
-/* The lists are PyTorch 2.15's for the CPU (the kernels registered for its
- * dispatch key AutocastCPU), by the operators of this project that do the same;
- * a composition of its listed operators (inner, tensordot, einsum) stands
- * beside them. */
+/* Which types an operator runs in is a fact of its record (LpCast). */
 #include "src/autodiff/autocast.h"
 
 #include <string.h>
@@ -9,85 +6,7 @@
 #include "src/base/mem.h"
 #include "src/ops/ops.h"
 
-typedef enum { AS_IS, NARROW, WIDE, WIDEST } Policy;
-
-static const char *const narrow[] = {"mm",
-                                     "bmm",
-                                     "matmul",
-                                     "linear",
-                                     "addmm",
-                                     "baddbmm",
-                                     "addbmm",
-                                     "vecdot",
-                                     "inner",
-                                     "tensordot",
-                                     "tensordot_lists",
-                                     "chain_matmul",
-                                     "multi_dot",
-                                     "matrix_power",
-                                     "conv1d",
-                                     "conv1d_padding",
-                                     "conv2d",
-                                     "conv2d_padding",
-                                     "conv3d",
-                                     "conv3d_padding",
-                                     "conv_transpose1d",
-                                     "conv_transpose2d",
-                                     "conv_transpose3d",
-                                     "scaled_dot_product_attention",
-                                     "lstm_layer",
-                                     "rnn_layer",
-                                     "prelu"};
-static const char *const wide[] = {"prod",
-                                   "trace",
-                                   "cdist",
-                                   "quantile",
-                                   "nanquantile",
-                                   "avg_pool3d",
-                                   "max_pool3d",
-                                   "max_pool3d_with_indices",
-                                   "adaptive_avg_pool3d",
-                                   "adaptive_max_pool3d",
-                                   "adaptive_max_pool3d_with_indices",
-                                   "mse_loss",
-                                   "l1_loss",
-                                   "smooth_l1_loss",
-                                   "huber_loss",
-                                   "binary_cross_entropy",
-                                   "binary_cross_entropy_with_logits",
-                                   "kl_div",
-                                   "poisson_nll_loss",
-                                   "margin_ranking_loss",
-                                   "hinge_embedding_loss",
-                                   "soft_margin_loss",
-                                   "nll_loss",
-                                   "cross_entropy",
-                                   "inv_ex",
-                                   "cholesky_ex",
-                                   "cholesky_inverse",
-                                   "cholesky_solve",
-                                   "lu_solve",
-                                   "qr",
-                                   "geqrf",
-                                   "householder_product",
-                                   "ormqr",
-                                   "solve_ex",
-                                   "triangular_solve",
-                                   "tensorinv",
-                                   "tensorsolve",
-                                   "lstsq",
-                                   "svd",
-                                   "svd_old",
-                                   "svdvals",
-                                   "eigh",
-                                   "eigvalsh",
-                                   "matrix_rank",
-                                   "cond",
-                                   "cond_named"};
-static const char *const widest[] = {"cat", "stack", "index_copy"};
-
 static LpDtype target = LP_DT_NONE;
-static uint8_t *policies; /* by operator id; made once, kept to the end */
 
 LpDtype lp_autocast_get(void)
 {
@@ -99,70 +18,17 @@ void lp_autocast_set(LpDtype t)
     target = t;
 }
 
-static LpStatus set(const char *const *names, size_t n, Policy p, LpErr *e)
-{
-    for (size_t i = 0; i < n; i++) {
-        const LpOp *op = lp_op_find(names[i]);
-        LP_FAIL_IF(!op, e, LP_E_INTERNAL, "autocast: no operator is called %s",
-                   names[i]);
-        policies[op->id] = (uint8_t)p;
-    }
-    return LP_OK;
-}
-
-static LpStatus make_policies(LpErr *e)
-{
-    policies = lp_calloc((size_t)lp_n_ops, 1);
-    LP_FAIL_IF(!policies, e, LP_E_MEMORY, "out of memory");
-    LP_TRY(set(narrow, sizeof narrow / sizeof *narrow, NARROW, e));
-    LP_TRY(set(wide, sizeof wide / sizeof *wide, WIDE, e));
-    return set(widest, sizeof widest / sizeof *widest, WIDEST, e);
-}
-
-/* Does an equation sum over a letter of an operand behind the first? Only then
- * a product of matrices is made of it. */
-static bool contracts(const char *eq)
-{
-    int count[256] = {0};
-    const char *arrow = strstr(eq, "->");
-    const char *end = arrow ? arrow : eq + strlen(eq);
-    for (const char *p = eq; p < end; p++)
-        count[(unsigned char)*p]++;
-    bool behind = false;
-    for (const char *p = eq; p < end; p++) {
-        behind |= *p == ',';
-        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
-        bool kept =
-            arrow ? strchr(arrow, *p) != NULL : count[(unsigned char)*p] == 1;
-        if (behind && letter && !kept)
-            return true;
-    }
-    return false;
-}
-
-static Policy policy_of(const LpOp *op, const LpAttr *attr)
-{
-    if (op == &op_einsum)
-        return contracts(attr[0].str) ? NARROW : AS_IS;
-    if (op == &op_pad)
-        return strcmp(attr[1].str, "reflect") == 0 ||
-                       strcmp(attr[1].str, "replicate") == 0
-                   ? WIDE
-                   : AS_IS;
-    return (Policy)policies[op->id];
-}
-
 static bool short_float(LpDtype t)
 {
     return t == LP_F16 || t == LP_BF16;
 }
 
 /* The type to which float16, bfloat16 and float32 operands go. */
-static LpDtype wanted(Policy p, const LpArg *in, int n_in)
+static LpDtype wanted(LpCast p, const LpArg *in, int n_in)
 {
-    if (p == NARROW)
+    if (p == LP_CAST_NARROW)
         return target;
-    if (p == WIDE)
+    if (p == LP_CAST_WIDE)
         return LP_F32;
     for (int i = 0; i < n_in; i++)
         if (in[i].t && in[i].t->dtype == LP_F32)
@@ -193,7 +59,7 @@ static LpStatus cast_all(LpArg *arg, int n, LpDtype to, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus call_cast(Policy p, const LpOp *op, const LpArg *in, int n_in,
+static LpStatus call_cast(LpCast p, const LpOp *op, const LpArg *in, int n_in,
                           const LpAttr *attr, LpTensor **out, int *n_out,
                           LpErr *e)
 {
@@ -220,10 +86,8 @@ LpStatus lp_autocast_call(const LpOp *op, const LpArg *in, int n_in,
 {
     if (target == LP_DT_NONE)
         return lp_op_call(op, in, n_in, attr, out, n_out, e);
-    if (!policies)
-        LP_TRY(make_policies(e));
-    Policy p = policy_of(op, attr);
-    if (p == AS_IS)
+    LpCast p = op->cast_of ? op->cast_of(attr) : op->cast;
+    if (p == LP_CAST_AS_IS)
         return lp_op_call(op, in, n_in, attr, out, n_out, e);
     return call_cast(p, op, in, n_in, attr, out, n_out, e);
 }

@@ -470,19 +470,9 @@ static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
     return LP_OK;
 }
 
-/* PyTorch has a TypeError where operators that join tensors cannot cast. */
-static bool joins(const LpOp *op)
+static bool holds_truth(LpDtype t)
 {
-    return op->id == LP_OP_cat || op->id == LP_OP_stack ||
-           op->id == LP_OP_hstack || op->id == LP_OP_vstack ||
-           op->id == LP_OP_dstack || op->id == LP_OP_column_stack;
-}
-
-/* Of bool or uint8, either way. */
-static bool truth(const LpOp *op, LpDtype from, LpDtype to)
-{
-    return (op->id == LP_OP_any || op->id == LP_OP_all) &&
-           (from == LP_BOOL || from == LP_U8) && (to == LP_BOOL || to == LP_U8);
+    return t == LP_BOOL || t == LP_U8;
 }
 
 /* May a result of type `from` be written into `t`? */
@@ -492,13 +482,13 @@ static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
     LP_TRY(lp_check_target(t, e));
     if (op->flags & (LP_OPF_POINTWISE | LP_OPF_OUT_APART))
         LP_TRY(lp_check_overlap(t, in, n_in, e));
-    if (truth(op, from, t->dtype))
+    if (op->flags & LP_OPF_TRUTH && holds_truth(from) && holds_truth(t->dtype))
         return LP_OK;
     LP_FAIL_IF(!casts && t->dtype != from, e, LP_E_RUNTIME,
                "%s: Expected out tensor to have dtype %s, but got %s instead",
                op->name, lp_dtype_name(from), lp_dtype_name(t->dtype));
     LpStatus s = castable(from, t->dtype, op->name, e);
-    if (s != LP_OK && joins(op))
+    if (s != LP_OK && op->flags & LP_OPF_JOINS)
         s = e->code = LP_E_TYPE;
     return s;
 }

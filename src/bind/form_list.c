@@ -15,11 +15,28 @@ static const struct {
     const char *name;
     uint32_t flag;
 } surfaces[] = {
-    {"function", LP_FORM_FUNCTION}, {"method", LP_FORM_METHOD},
-    {"inplace", LP_FORM_INPLACE},   {"nn", LP_FORM_NN},
-    {"out", LP_FORM_OUT},           {"special", LP_FORM_SPECIAL},
-    {"linalg", LP_FORM_LINALG},     {"internal", LP_FORM_INTERNAL},
+    {"function", LP_FORM_FUNCTION},
+    {"method", LP_FORM_METHOD},
+    {"inplace", LP_FORM_INPLACE},
+    {"nn", LP_FORM_NN},
+    {"out", LP_FORM_OUT},
+    {"special", LP_FORM_SPECIAL},
+    {"linalg", LP_FORM_LINALG},
+    {"internal", LP_FORM_INTERNAL},
+    {"overwrites", LP_FORM_OVERWRITES},
+    {"draws", LP_FORM_DRAWS},
+    {"makes", LP_FORM_MAKES},
 };
+
+/* What torch.autocast does with an operator. */
+static const char *cast_name(const LpOp *op)
+{
+    static const char *const names[] = {[LP_CAST_AS_IS] = "as_is",
+                                        [LP_CAST_NARROW] = "narrow",
+                                        [LP_CAST_WIDE] = "wide",
+                                        [LP_CAST_WIDEST] = "widest"};
+    return op->cast_of ? "by_attributes" : names[op->cast];
+}
 
 static void push_number(lua_State *L, const LpScalar *s)
 {
@@ -96,6 +113,8 @@ static void push_form_table(lua_State *L, const LpForm *f)
     lua_setfield(L, -2, "op");
     lua_pushstring(L, f->text);
     lua_setfield(L, -2, "text");
+    lua_pushstring(L, cast_name(f->op));
+    lua_setfield(L, -2, "cast");
     lua_pushinteger(L, f->n_results); /* 0: a list */
     lua_setfield(L, -2, "results");
     for (size_t i = 0; i < sizeof surfaces / sizeof *surfaces; i++) {

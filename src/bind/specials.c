@@ -1,71 +1,9 @@
 /* Keywords that no form lists: out=, requires_grad=, device=, inplace=,
  * generator=. Which calls take them, and what they hold. */
-#include <string.h>
-
 #include "src/bind/call.h"
 
 const char *const lp_special_names[] = {"out",     "requires_grad", "device",
                                         "inplace", "generator",     NULL};
-
-static bool has_dtype(const LpForm *f)
-{
-    for (int i = 0; i < f->n_args; i++)
-        if (f->arg[i].kind == LP_ARG_DTYPE)
-            return true;
-    return false;
-}
-
-/* Makes new data: no operand, or the name says so (zeros_like, new_zeros). */
-static bool is_factory(const LpForm *f)
-{
-    size_t n = strlen(f->name);
-    return has_dtype(f) &&
-           (f->op->n_operands == 0 || strncmp(f->name, "new_", 4) == 0 ||
-            (n > 5 && strcmp(f->name + n - 5, "_like") == 0) ||
-            strcmp(f->name, "full") == 0 || strcmp(f->name, "arange") == 0);
-}
-
-/* The functions of torch.nn.functional that take inplace. */
-static bool takes_inplace(const LpForm *f)
-{
-    static const char *const names[] = {
-        "relu",
-        "relu6",
-        "elu",
-        "selu",
-        "celu",
-        "silu",
-        "mish",
-        "hardtanh",
-        "hardswish",
-        "hardsigmoid",
-        "leaky_relu",
-        "rrelu",
-        "threshold",
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "alpha_dropout",
-        "feature_alpha_dropout",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(f->name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-/* Draws random numbers, by itself or through the operators it is made of. */
-static bool draws(const LpForm *f)
-{
-    static const char *const names[] = {"rand_like",    "randn_like",
-                                        "randint_like", "bernoulli",
-                                        "normal",       "trunc_normal"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(f->name, names[i]) == 0)
-            return true;
-    return f->op->flags & LP_OPF_RANDOM && f->op->kind == LP_OP_PRIMITIVE;
-}
 
 bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
 {
@@ -74,11 +12,11 @@ bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
         return f->flags & LP_FORM_OUT &&
                !(c->ov->surface & (LP_FORM_METHOD | LP_FORM_INPLACE));
     case LP_SPECIAL_INPLACE:
-        return c->ov->surface == LP_FORM_NN && takes_inplace(f);
+        return c->ov->surface == LP_FORM_NN && f->flags & LP_FORM_OVERWRITES;
     case LP_SPECIAL_GENERATOR:
-        return c->ov->surface != LP_FORM_NN && draws(f);
+        return f->flags & LP_FORM_DRAWS;
     default:
-        return is_factory(f);
+        return f->flags & LP_FORM_MAKES;
     }
 }
 

@@ -19,7 +19,8 @@
  * torch.nn.functional.NAME, o accepts out= of the result's type, c accepts
  * out= of any type that the result can be cast to, d accepts out= of any type,
  * which is `dtype` unless the call names one, s torch.special.NAME, l
- * torch.linalg.NAME, p internal (no public name; the text form and the passes
+ * torch.linalg.NAME, w torch.nn.functional.NAME takes inplace=, g takes
+ * generator=, r takes requires_grad= and device=, p internal (no public name; the text form and the passes
  * use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
  * `Tensor[]` (as many as the shape rule says).
  *
@@ -229,8 +230,21 @@ enum {
     LP_OPF_ELEMENTWISE = 8192,
     /* out= may share no memory with an operand, as of pointwise operators */
     LP_OPF_OUT_APART = 16384,
-    LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
+    LP_OPF_JOINS = 32768, /* tensors; an out= of a kind below is a TypeError */
+    LP_OPF_TRUTH = 65536, /* bool and uint8 results go to out= of either */
+    LP_OPF_LOSS = 1024,   /* a loss function: PopTorch's one-final-loss rule */
 };
+
+/* The types that a script's call runs in under automatic casting
+ * (src/autodiff/autocast.h): PyTorch 2.15's for the CPU (the kernels registered
+ * for its dispatch key AutocastCPU); a composition of such operators (inner,
+ * tensordot, einsum) says itself what they would make of it. */
+typedef enum {
+    LP_CAST_AS_IS,
+    LP_CAST_NARROW, /* the scope's float16 or bfloat16 */
+    LP_CAST_WIDE,   /* float32 */
+    LP_CAST_WIDEST, /* float32 if an operand is that */
+} LpCast;
 
 /* Operands of an optimizer's update that the compiler supplies; 0: it has none
  * (operand 0 is the parameter). */
@@ -247,6 +261,8 @@ struct LpOp {
     LpOpKind kind;
     uint32_t flags;
     const char *forms;
+    LpCast cast;
+    LpCast (*cast_of)(const LpAttr *attr); /* NULL: `cast`, of every call */
     LpStatus (*infer)(LpInfer *x);
     void (*expand)(LpBuilder *b, const LpAttr *attr, const LpVal *in, int n_in,
                    LpVal *out, int n_out);

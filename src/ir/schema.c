@@ -164,7 +164,7 @@ static LpStatus results(LpFormReader *s)
 
 static LpStatus flags(LpFormReader *s)
 {
-    static const char letters[] = "fminocdslp";
+    static const char letters[] = "fminocdslpwgr";
     static const uint32_t bits[] = {
         LP_FORM_FUNCTION,
         LP_FORM_METHOD,
@@ -176,6 +176,9 @@ static LpStatus flags(LpFormReader *s)
         LP_FORM_SPECIAL,
         LP_FORM_LINALG,
         LP_FORM_INTERNAL,
+        LP_FORM_OVERWRITES,
+        LP_FORM_DRAWS,
+        LP_FORM_MAKES,
     };
     if (!lp_fr_accept(s, '@'))
         return LP_OK;

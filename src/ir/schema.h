@@ -42,6 +42,9 @@ enum {
     LP_FORM_INTERNAL = 128,
     LP_FORM_CASTS = 256,       /* out= may have another type */
     LP_FORM_TAKES_DTYPE = 512, /* of out=, unless the call names one */
+    LP_FORM_OVERWRITES = 1024, /* torch.nn.functional: takes inplace= */
+    LP_FORM_DRAWS = 2048,      /* takes generator= */
+    LP_FORM_MAKES = 4096,      /* takes device= and requires_grad= */
 };
 
 #define LP_MAX_FORM_ARGS 20

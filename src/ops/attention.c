@@ -283,6 +283,7 @@ EXPAND(expand_sdpa)
 
 LpOp op_scaled_dot_product_attention = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
              "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
              "is_causal=False, float? scale=None, bool enable_gqa=False) -> "

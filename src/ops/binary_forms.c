@@ -121,6 +121,7 @@ static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
 
 LpOp op_prelu = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
     .expand = expand_prelu,
 };

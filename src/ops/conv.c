@@ -396,6 +396,7 @@ EXPAND(expand_conv_transpose)
 #define CONV(n)                                                                \
     LpOp op_conv##n##d = {                                                     \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
         .forms =                                                               \
             "conv" #n "d(Tensor input, Tensor weight, Tensor? "                \
             "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
@@ -404,6 +405,7 @@ EXPAND(expand_conv_transpose)
     };                                                                         \
     LpOp op_conv##n##d_padding = {                                             \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
         .forms = "conv" #n "d.padding(Tensor input, Tensor weight, Tensor? "   \
                  "bias=None, int[" #n "] stride=1, str padding='valid', "      \
                  "int[" #n "] dilation=1, int groups=1) -> Tensor @fn",        \
@@ -411,6 +413,7 @@ EXPAND(expand_conv_transpose)
     };                                                                         \
     LpOp op_conv_transpose##n##d = {                                           \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
         .forms =                                                               \
             "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "      \
             "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \

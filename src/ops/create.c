@@ -67,10 +67,10 @@ static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpOp op_full = {
     .forms = "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None) "
-             "-> Tensor @fo\n"
-             "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @fo "
+             "-> Tensor @for\n"
+             "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
              ";fill_value=0.0\n"
-             "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @fo "
+             "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
              ";fill_value=1.0",
     .infer = infer_full,
     .no_grad = NO_OPERAND,
@@ -93,7 +93,7 @@ static LpStatus infer_empty(LpInfer *x)
 }
 
 LpOp op_empty = {
-    .forms = "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @fo",
+    .forms = "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @for",
     .infer = infer_empty,
     .no_grad = NO_OPERAND,
     .prepare = lp_empty_prepare,
@@ -138,10 +138,10 @@ LP_EXPAND(expand_full_like)
 LpOp op_full_like = {
     .kind = LP_OP_COMPOSITE,
     .forms = "full_like(Tensor self, Scalar fill_value, *, ScalarType? "
-             "dtype=None) -> Tensor @f\n"
-             "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @f "
+             "dtype=None) -> Tensor @fr\n"
+             "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
              ";fill_value=0\n"
-             "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @f "
+             "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
              ";fill_value=1",
     .expand = expand_full_like,
 };
@@ -155,7 +155,7 @@ LP_EXPAND(expand_empty_like)
 
 LpOp op_empty_like = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr",
     .expand = expand_empty_like,
 };
 
@@ -170,11 +170,11 @@ LP_EXPAND(expand_new_full)
 LpOp op_new_full = {
     .kind = LP_OP_COMPOSITE,
     .forms = "new_full(Tensor self, int[] size, Scalar fill_value, *, "
-             "ScalarType? dtype=None) -> Tensor @m\n"
+             "ScalarType? dtype=None) -> Tensor @mr\n"
              "new_zeros(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @m ;fill_value=0\n"
+             "Tensor @mr ;fill_value=0\n"
              "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @m ;fill_value=1",
+             "Tensor @mr ;fill_value=1",
     .expand = expand_new_full,
 };
 
@@ -189,7 +189,7 @@ LP_EXPAND(expand_new_empty)
 LpOp op_new_empty = {
     .kind = LP_OP_COMPOSITE,
     .forms = "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @m",
+             "Tensor @mr",
     .expand = expand_new_empty,
 };
 
@@ -203,7 +203,7 @@ LP_EXPAND(expand_scalar_tensor)
 
 LpOp op_scalar_tensor = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr",
     .expand = expand_scalar_tensor,
 };
 
@@ -292,8 +292,8 @@ static LpStatus infer_arange(LpInfer *x)
 
 LpOp op_arange = {
     .forms = "arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? "
-             "dtype=None) -> Tensor @fo\n"
-             "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @fo "
+             "dtype=None) -> Tensor @for\n"
+             "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @for "
              ";start=0",
     .infer = infer_arange,
     .no_grad = NO_OPERAND,
@@ -316,7 +316,7 @@ static LpStatus infer_linspace(LpInfer *x)
 
 LpOp op_linspace = {
     .forms = "linspace(Scalar start, Scalar end, int steps, *, ScalarType? "
-             "dtype=None) -> Tensor @fo",
+             "dtype=None) -> Tensor @for",
     .infer = infer_linspace,
     .no_grad = NO_OPERAND,
     .prepare = lp_linspace_prepare,
@@ -325,7 +325,7 @@ LpOp op_linspace = {
 
 LpOp op_logspace = {
     .forms = "logspace(Scalar start, Scalar end, int steps, float base=10.0, "
-             "*, ScalarType? dtype=None) -> Tensor @fo",
+             "*, ScalarType? dtype=None) -> Tensor @for",
     .infer = infer_linspace,
     .no_grad = NO_OPERAND,
     .prepare = lp_linspace_prepare,
@@ -351,7 +351,8 @@ static LpStatus infer_eye(LpInfer *x)
 }
 
 LpOp op_eye = {
-    .forms = "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @fo",
+    .forms =
+        "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @for",
     .infer = infer_eye,
     .no_grad = NO_OPERAND,
     .prepare = lp_eye_prepare,
@@ -385,7 +386,7 @@ static LpStatus infer_tri_indices(LpInfer *x)
 
 LpOp op_tril_indices = {
     .forms = "tril_indices(int row, int col, int offset=0, *, ScalarType? "
-             "dtype=None) -> Tensor @f",
+             "dtype=None) -> Tensor @fr",
     .infer = infer_tri_indices,
     .no_grad = NO_OPERAND,
     .prepare = lp_tri_indices_prepare,
@@ -394,7 +395,7 @@ LpOp op_tril_indices = {
 
 LpOp op_triu_indices = {
     .forms = "triu_indices(int row, int col, int offset=0, *, ScalarType? "
-             "dtype=None) -> Tensor @f",
+             "dtype=None) -> Tensor @fr",
     .infer = infer_tri_indices,
     .no_grad = NO_OPERAND,
     .prepare = lp_tri_indices_prepare,

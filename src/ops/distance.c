@@ -114,6 +114,7 @@ LP_EXPAND(expand_cdist)
 }
 LpOp op_cdist = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "cdist(Tensor x1, Tensor x2, float p=2.0, str "
              "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
              "@f",

@@ -23,7 +23,7 @@ LpOp op_dropout = {
     .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_RANDOM,
     .forms = "dropout(Tensor input, float p=0.5, bool training=True) -> Tensor "
-             "@nfi",
+             "@nfiw",
     .infer = infer,
     .grad = grad,
     .prepare = lp_dropout_prepare,
@@ -64,7 +64,7 @@ LpOp op_feature_dropout = {
     .forms = "feature_dropout(Tensor input, float p=0.5, bool training=True) "
              "-> Tensor @f\n"
              "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @n",
+             "Tensor @nw",
     .expand = expand_feature,
 };
 
@@ -83,7 +83,7 @@ EXPAND(expand_1d)
 LpOp op_dropout1d = {
     .kind = LP_OP_COMPOSITE,
     .forms = "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @n",
+             "Tensor @nw",
     .expand = expand_1d,
 };
 
@@ -96,6 +96,6 @@ EXPAND(expand_3d)
 LpOp op_dropout3d = {
     .kind = LP_OP_COMPOSITE,
     .forms = "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @n",
+             "Tensor @nw",
     .expand = expand_3d,
 };

@@ -95,6 +95,7 @@ LP_EXPAND(expand_index_copy)
 
 LpOp op_index_copy = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDEST,
     .forms = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> "
              "Tensor @fmio",
     .expand = expand_index_copy,

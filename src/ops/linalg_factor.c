@@ -241,6 +241,7 @@ LP_EXPAND(expand_lu_solve)
 }
 LpOp op_lu_solve = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
              "bool adjoint=False) -> Tensor @p\n"
              "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
@@ -280,6 +281,7 @@ static void grad_cholesky(LpGrad *g)
 }
 
 LpOp op_cholesky_ex = {
+    .cast = LP_CAST_WIDE,
     .forms = "cholesky_ex.own(Tensor A, bool upper=False, bool "
              "check_errors=False, str who='linalg.cholesky_ex') -> (Tensor L, "
              "Tensor info) @p\n"
@@ -342,6 +344,7 @@ LP_EXPAND(expand_cholesky_inverse)
 }
 LpOp op_cholesky_inverse = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
     .expand = expand_cholesky_inverse,
 };
@@ -358,6 +361,7 @@ LP_EXPAND(expand_cholesky_solve)
 }
 LpOp op_cholesky_solve = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
              "@fmc",
     .expand = expand_cholesky_solve,

@@ -209,6 +209,7 @@ LP_EXPAND(expand_lstsq)
 }
 LpOp op_lstsq = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "lstsq.own(Tensor A, Tensor B, float? rcond=None, str? "
              "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
              "Tensor singular_values) @p\n"

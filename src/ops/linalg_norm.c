@@ -293,6 +293,7 @@ LP_EXPAND(expand_cond)
 }
 LpOp op_cond = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
     .expand = expand_cond,
 };
@@ -304,6 +305,7 @@ LP_EXPAND(expand_cond_named)
 }
 LpOp op_cond_named = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "cond.named(Tensor A, str p) -> Tensor @lc",
     .expand = expand_cond_named,
 };

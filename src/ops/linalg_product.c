@@ -124,6 +124,7 @@ LP_EXPAND(expand_multi_dot)
 }
 LpOp op_multi_dot = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "multi_dot(Tensor[] tensors) -> Tensor @lo",
     .expand = expand_multi_dot,
 };
@@ -141,6 +142,7 @@ LP_EXPAND(expand_chain_matmul)
 }
 LpOp op_chain_matmul = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "chain_matmul(Tensor[] matrices) -> Tensor @f",
     .expand = expand_chain_matmul,
 };

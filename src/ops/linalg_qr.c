@@ -100,6 +100,7 @@ static void grad_qr(LpGrad *g)
 }
 
 LpOp op_qr = {
+    .cast = LP_CAST_WIDE,
     .forms = "qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R) @lo",
     .infer = infer_qr,
     .grad = grad_qr,
@@ -121,6 +122,7 @@ static LpStatus infer_geqrf(LpInfer *x)
 }
 
 LpOp op_geqrf = {
+    .cast = LP_CAST_WIDE,
     .forms = "geqrf(Tensor self) -> (Tensor a, Tensor tau) @fmo",
     .infer = infer_geqrf,
     .no_grad = "PyTorch has none either",
@@ -196,6 +198,7 @@ LP_EXPAND(expand_householder)
 }
 LpOp op_householder_product = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
              "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
     .expand = expand_householder,
@@ -233,6 +236,7 @@ LP_EXPAND(expand_ormqr)
 }
 LpOp op_ormqr = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
              "bool transpose=False) -> Tensor @fmo",
     .expand = expand_ormqr,

@@ -123,6 +123,7 @@ LP_EXPAND(expand_triangular_solve)
 }
 LpOp op_triangular_solve = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
              "transpose=False, bool unitriangular=False) -> (Tensor solution, "
              "Tensor cloned_coefficient) @fmo",
@@ -166,6 +167,7 @@ LP_EXPAND(expand_solve_ex)
 }
 LpOp op_solve_ex = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
              "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
              "result, Tensor info) @p\n"
@@ -191,6 +193,7 @@ LP_EXPAND(expand_inv_ex)
 }
 LpOp op_inv_ex = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "inv_ex.own(Tensor A, bool check_errors=False, str "
              "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
              "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
@@ -345,6 +348,7 @@ LP_EXPAND(expand_matrix_power)
 }
 LpOp op_matrix_power = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlc",
     .expand = expand_matrix_power,
 };
@@ -388,6 +392,7 @@ LP_EXPAND(expand_tensorinv)
 }
 LpOp op_tensorinv = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
     .expand = expand_tensorinv,
 };
@@ -446,6 +451,7 @@ LP_EXPAND(expand_tensorsolve)
 }
 LpOp op_tensorsolve = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
     .expand = expand_tensorsolve,
 };

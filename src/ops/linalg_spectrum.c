@@ -102,6 +102,7 @@ static void grad_svd(LpGrad *g)
 }
 
 LpOp op_svd = {
+    .cast = LP_CAST_WIDE,
     .forms = "svd(Tensor A, bool full_matrices=True) -> (Tensor U, Tensor S, "
              "Tensor Vh) @lo",
     .infer = infer_svd,
@@ -127,6 +128,7 @@ LP_EXPAND(expand_svd_old)
 }
 LpOp op_svd_old = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "svd.old(Tensor self, bool some=True, bool compute_uv=True) -> "
              "(Tensor U, Tensor S, Tensor V) @fmo",
     .expand = expand_svd_old,
@@ -152,6 +154,7 @@ static void grad_svdvals(LpGrad *g)
 }
 
 LpOp op_svdvals = {
+    .cast = LP_CAST_WIDE,
     .forms = "svdvals(Tensor A) -> Tensor @lo",
     .infer = infer_svdvals,
     .grad = grad_svdvals,
@@ -201,6 +204,7 @@ static void grad_eigh(LpGrad *g)
 }
 
 LpOp op_eigh = {
+    .cast = LP_CAST_WIDE,
     .forms = "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor "
              "eigenvectors) @lo",
     .infer = infer_eigh,
@@ -221,6 +225,7 @@ static void grad_eigvalsh(LpGrad *g)
 }
 
 LpOp op_eigvalsh = {
+    .cast = LP_CAST_WIDE,
     .forms = "eigvalsh(Tensor A, str UPLO='L') -> Tensor @lo",
     .infer = infer_eigh,
     .grad = grad_eigvalsh,
@@ -378,6 +383,7 @@ LP_EXPAND(expand_matrix_rank)
 }
 LpOp op_matrix_rank = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
              "bool hermitian=False) -> Tensor @p\n"
              "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "

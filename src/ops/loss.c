@@ -225,6 +225,7 @@ static bool nll(LpBuilder *b, LpVal x, LpVal target, LpVal weight,
 #define LOSS(id, args, rule)                                                   \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_WIDE,                                                  \
         .forms = #id "(" args ") -> Tensor @n",                                \
         .expand = rule,                                                        \
     };

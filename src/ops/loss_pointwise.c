@@ -42,6 +42,7 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
 #define LOSS(id, args, rule)                                                   \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_WIDE,                                                  \
         .forms = #id "(" args ") -> Tensor @n",                                \
         .expand = rule,                                                        \
     };

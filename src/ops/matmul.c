@@ -87,6 +87,7 @@ static void grad_product(LpGrad *g)
 LpOp op_mm = {
     .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED,
+    .cast = LP_CAST_NARROW,
     .forms = "mm(Tensor self, Tensor mat2) -> Tensor @fmo",
     .infer = infer_mm,
     .grad = grad_product,
@@ -99,6 +100,7 @@ LpOp op_mm = {
 LpOp op_bmm = {
     .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED,
+    .cast = LP_CAST_NARROW,
     .forms = "bmm(Tensor self, Tensor mat2) -> Tensor @fmo",
     .infer = infer_bmm,
     .grad = grad_product,
@@ -224,6 +226,7 @@ EXPAND(expand_matmul)
 }
 LpOp op_matmul = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
              "matmul(Tensor self, Tensor other) -> Tensor @lo",
     .expand = expand_matmul,
@@ -294,6 +297,7 @@ EXPAND(expand_inner)
 }
 LpOp op_inner = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "inner(Tensor self, Tensor other) -> Tensor @fmo",
     .expand = expand_inner,
 };
@@ -380,6 +384,7 @@ static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
     }                                                                          \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
         .forms = #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
                        "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
         .expand = expand_##name,                                               \
@@ -400,6 +405,7 @@ EXPAND(expand_addbmm)
 }
 LpOp op_addbmm = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
              "beta=1, Scalar alpha=1) -> Tensor @fmio",
     .expand = expand_addbmm,
@@ -463,6 +469,7 @@ EXPAND(expand_linear)
 }
 LpOp op_linear = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
              "@no",
     .expand = expand_linear,

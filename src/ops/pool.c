@@ -414,32 +414,36 @@ EXPAND(expand_adaptive_max_indices)
     "Tensor input, int[" #n "] kernel_size, int[" #n "]? stride=None, int[" #n \
     "] padding=0, "
 #define MAX_N(n) WINDOW_N(n) "int[" #n "] dilation=1, bool ceil_mode=False)"
-#define RESULT(name, args, result, rule) FLAGGED(name, args, result, rule, "fn")
-#define FLAGGED(name, args, result, rule, flags)                               \
+#define RESULT(name, args, result, rule, cast)                                 \
+    FLAGGED(name, args, result, rule, "fn", cast)
+#define FLAGGED(name, args, result, rule, flags, policy)                       \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_##policy,                                              \
         .forms = #name "(" args " -> " result " @" flags,                      \
         .expand = rule,                                                        \
     };
 #define PAIR "(Tensor values, Tensor indices)"
-#define POOL(n)                                                                \
-    RESULT(max_pool##n##d, MAX_N(n), "Tensor", expand_max)                     \
-    RESULT(max_pool##n##d_with_indices, MAX_N(n), PAIR, expand_max_indices)    \
+#define POOL(n, cast)                                                          \
+    RESULT(max_pool##n##d, MAX_N(n), "Tensor", expand_max, cast)               \
+    RESULT(max_pool##n##d_with_indices, MAX_N(n), PAIR, expand_max_indices,    \
+           AS_IS)                                                              \
     RESULT(adaptive_avg_pool##n##d, "Tensor input, int[" #n "] output_size)",  \
-           "Tensor", expand_adaptive_avg)                                      \
+           "Tensor", expand_adaptive_avg, cast)                                \
     FLAGGED(adaptive_max_pool##n##d, "Tensor input, int[" #n "] output_size)", \
-            "Tensor", expand_adaptive_max, "n")                                \
+            "Tensor", expand_adaptive_max, "n", cast)                          \
     FLAGGED(adaptive_max_pool##n##d_with_indices,                              \
             "Tensor input, int[" #n "] output_size)", PAIR,                    \
             expand_adaptive_max_indices,                                       \
             "n\nadaptive_max_pool" #n "d(Tensor input, int[" #n                \
-            "] output_size) -> " PAIR " @f") /* PyTorch's has both */
-POOL(1)
-POOL(2)
-POOL(3)
+            "] output_size) -> " PAIR " @f",                                   \
+            cast) /* PyTorch's has both */
+POOL(1, AS_IS)
+POOL(2, AS_IS)
+POOL(3, WIDE)
 #define AVG_N(n) WINDOW_N(n) "bool ceil_mode=False, bool count_include_pad=True"
-RESULT(avg_pool1d, AVG_N(1) ")", "Tensor", expand_avg_1d)
+RESULT(avg_pool1d, AVG_N(1) ")", "Tensor", expand_avg_1d, AS_IS)
 FLAGGED(avg_pool2d, AVG_N(2) ", int? divisor_override=None)", "Tensor",
-        expand_avg, "fno")
+        expand_avg, "fno", AS_IS)
 FLAGGED(avg_pool3d, AVG_N(3) ", int? divisor_override=None)", "Tensor",
-        expand_avg, "fno")
+        expand_avg, "fno", WIDE)

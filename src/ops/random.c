@@ -54,7 +54,7 @@ static LpStatus prepare_rand(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpOp op_rand = {
     .flags = LP_OPF_RANDOM,
-    .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fo",
+    .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
     .infer = infer_rand,
     .no_grad = NO_GRAD,
     .prepare = prepare_rand,
@@ -69,7 +69,7 @@ static LpStatus prepare_randn(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpOp op_randn = {
     .flags = LP_OPF_RANDOM,
-    .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fo",
+    .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
     .infer = infer_rand,
     .no_grad = NO_GRAD,
     .prepare = prepare_randn,
@@ -95,9 +95,9 @@ static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LpOp op_randint = {
     .flags = LP_OPF_RANDOM,
     .forms = "randint(int low, int high, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @fo\n"
+             "dtype=None) -> Tensor @fogr\n"
              "randint.high(int high, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @fo ;low=0",
+             "Tensor @fogr ;low=0",
     .infer = infer_randint,
     .no_grad = NO_GRAD,
     .prepare = prepare_randint,
@@ -115,7 +115,7 @@ static LpStatus infer_randperm(LpInfer *x)
 
 LpOp op_randperm = {
     .flags = LP_OPF_RANDOM,
-    .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fo",
+    .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fogr",
     .infer = infer_randperm,
     .no_grad = NO_GRAD,
     .prepare = lp_randperm_prepare,
@@ -140,7 +140,7 @@ LP_EXPAND(expand_rand_like)
 
 LpOp op_rand_like = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms = "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr",
     .expand = expand_rand_like,
 };
 
@@ -152,7 +152,8 @@ LP_EXPAND(expand_randn_like)
 
 LpOp op_randn_like = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @f",
+    .forms =
+        "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr",
     .expand = expand_randn_like,
 };
 
@@ -168,9 +169,9 @@ LP_EXPAND(expand_randint_like)
 LpOp op_randint_like = {
     .kind = LP_OP_COMPOSITE,
     .forms = "randint_like(Tensor self, int low, int high, *, ScalarType? "
-             "dtype=None) -> Tensor @f\n"
+             "dtype=None) -> Tensor @fgr\n"
              "randint_like.high(Tensor self, int high, *, ScalarType? "
-             "dtype=None) -> Tensor @f ;low=0",
+             "dtype=None) -> Tensor @fgr ;low=0",
     .expand = expand_randint_like,
 };
 
@@ -213,7 +214,8 @@ static LpStatus infer_uniform(LpInfer *x)
                x->attr[0].f, x->attr[1].f);
     return infer_over(x);
 }
-OVER(uniform, "uniform(Tensor self, float from=0.0, float to=1.0) -> Tensor @i",
+OVER(uniform,
+     "uniform(Tensor self, float from=0.0, float to=1.0) -> Tensor @ig",
      infer_uniform, LP_DRAW_UNIFORM, .a = r->attr[0].f, .b = r->attr[1].f)
 
 static LpStatus infer_normal(LpInfer *x)
@@ -224,7 +226,7 @@ static LpStatus infer_normal(LpInfer *x)
     return infer_over(x);
 }
 OVER(normal,
-     "normal.over(Tensor self, float mean=0.0, float std=1.0) -> Tensor @i",
+     "normal.over(Tensor self, float mean=0.0, float std=1.0) -> Tensor @ig",
      infer_normal, LP_DRAW_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
 
 static LpStatus positive_spread(LpInfer *x, const char *name)
@@ -240,7 +242,7 @@ static LpStatus infer_log_normal(LpInfer *x)
     return positive_spread(x, "std");
 }
 OVER(log_normal,
-     "log_normal(Tensor self, float mean=1.0, float std=2.0) -> Tensor @i",
+     "log_normal(Tensor self, float mean=1.0, float std=2.0) -> Tensor @ig",
      infer_log_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
 
 static LpStatus infer_cauchy(LpInfer *x)
@@ -248,7 +250,7 @@ static LpStatus infer_cauchy(LpInfer *x)
     return positive_spread(x, "sigma");
 }
 OVER(cauchy,
-     "cauchy(Tensor self, float median=0.0, float sigma=1.0) -> Tensor @i",
+     "cauchy(Tensor self, float median=0.0, float sigma=1.0) -> Tensor @ig",
      infer_cauchy, LP_DRAW_CAUCHY, .a = r->attr[0].f, .b = r->attr[1].f)
 
 static LpStatus infer_exponential(LpInfer *x)
@@ -258,7 +260,7 @@ static LpStatus infer_exponential(LpInfer *x)
                x->attr[0].f);
     return infer_over(x);
 }
-OVER(exponential, "exponential(Tensor self, float lambd=1.0) -> Tensor @i",
+OVER(exponential, "exponential(Tensor self, float lambd=1.0) -> Tensor @ig",
      infer_exponential, LP_DRAW_EXPONENTIAL, .a = r->attr[0].f)
 
 static LpStatus infer_geometric(LpInfer *x)
@@ -269,8 +271,8 @@ static LpStatus infer_geometric(LpInfer *x)
     x->out[0] = x->in[0];
     return LP_OK;
 }
-OVER(geometric, "geometric(Tensor self, float p) -> Tensor @i", infer_geometric,
-     LP_DRAW_GEOMETRIC, .a = r->attr[0].f)
+OVER(geometric, "geometric(Tensor self, float p) -> Tensor @ig",
+     infer_geometric, LP_DRAW_GEOMETRIC, .a = r->attr[0].f)
 
 static LpStatus infer_coin(LpInfer *x)
 {
@@ -281,8 +283,8 @@ static LpStatus infer_coin(LpInfer *x)
     return LP_OK;
 }
 OVER(bernoulli_of,
-     "bernoulli.p(Tensor self, float p) -> Tensor @fmc\n"
-     "bernoulli.over(Tensor self, float p=0.5) -> Tensor @i",
+     "bernoulli.p(Tensor self, float p) -> Tensor @fmcg\n"
+     "bernoulli.over(Tensor self, float p=0.5) -> Tensor @ig",
      infer_coin, LP_DRAW_BERNOULLI, .a = r->attr[0].f)
 
 static LpStatus infer_trunc_normal(LpInfer *x)
@@ -296,7 +298,7 @@ static LpStatus infer_trunc_normal(LpInfer *x)
 }
 OVER(trunc_normal,
      "trunc_normal(Tensor self, float mean=0.0, float std=1.0, float a=-2.0, "
-     "float b=2.0) -> Tensor @i",
+     "float b=2.0) -> Tensor @ig",
      infer_trunc_normal, LP_DRAW_TRUNCATED, .a = r->attr[0].f,
      .b = r->attr[1].f, .c = r->attr[2].f, .d = r->attr[3].f)
 
@@ -346,9 +348,9 @@ static LpStatus infer_random(LpInfer *x)
 }
 OVER(random,
      "random.between(Tensor self, int? from=0, int? to=None) -> Tensor @p\n"
-     "random.from(Tensor self, int from, int to) -> Tensor @i\n"
-     "random.to(Tensor self, int to) -> Tensor @i ;from=0\n"
-     "random(Tensor self) -> Tensor @i ;from=0",
+     "random.from(Tensor self, int from, int to) -> Tensor @ig\n"
+     "random.to(Tensor self, int to) -> Tensor @ig ;from=0\n"
+     "random(Tensor self) -> Tensor @ig ;from=0",
      infer_random, LP_DRAW_INTEGER, .low = r->attr[0].i, .high = r->attr[1].i)
 
 /* ---- by parameters -------------------------------------------------------
@@ -362,7 +364,7 @@ static LpStatus infer_bernoulli(LpInfer *x)
 
 LpOp op_bernoulli = {
     .flags = LP_OPF_RANDOM,
-    .forms = "bernoulli(Tensor self) -> Tensor @fmc",
+    .forms = "bernoulli(Tensor self) -> Tensor @fmcg",
     .infer = infer_bernoulli,
     .grad = grad_over,
     .prepare = lp_bernoulli_prepare,
@@ -383,7 +385,7 @@ LP_EXPAND(expand_bernoulli_by)
 
 LpOp op_bernoulli_by = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @i",
+    .forms = "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig",
     .expand = expand_bernoulli_by,
 };
 
@@ -406,7 +408,7 @@ LP_EXPAND(expand_normal_tensors)
 
 LpOp op_normal_tensors = {
     .kind = LP_OP_COMPOSITE,
-    .forms = "normal.tensors(Value mean, Value std=1.0) -> Tensor @fo",
+    .forms = "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog",
     .expand = expand_normal_tensors,
 };
 
@@ -422,7 +424,7 @@ LP_EXPAND(expand_normal_size)
 LpOp op_normal_size = {
     .kind = LP_OP_COMPOSITE,
     .forms = "normal.size(float mean, float std, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @fo",
+             "dtype=None) -> Tensor @fogr",
     .expand = expand_normal_size,
 };
 
@@ -448,7 +450,7 @@ static LpStatus infer_multinomial(LpInfer *x)
 LpOp op_multinomial = {
     .flags = LP_OPF_RANDOM,
     .forms = "multinomial(Tensor self, int num_samples, bool "
-             "replacement=False) -> Tensor @fmo",
+             "replacement=False) -> Tensor @fmog",
     .infer = infer_multinomial,
     .no_grad = NO_GRAD,
     .prepare = lp_multinomial_prepare,

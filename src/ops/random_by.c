@@ -30,7 +30,7 @@ static void grad_count(LpGrad *g)
 
 LpOp op_poisson = {
     .flags = LP_OPF_RANDOM,
-    .forms = "poisson(Tensor self) -> Tensor @f",
+    .forms = "poisson(Tensor self) -> Tensor @fg",
     .infer = infer_same,
     .grad = grad_count,
     .prepare = lp_poisson_prepare,
@@ -55,7 +55,7 @@ static LpStatus infer_binomial(LpInfer *x)
 
 LpOp op_binomial = {
     .flags = LP_OPF_RANDOM,
-    .forms = "binomial(Tensor count, Tensor prob) -> Tensor @f",
+    .forms = "binomial(Tensor count, Tensor prob) -> Tensor @fg",
     .infer = infer_binomial,
     .grad = grad_count,
     .prepare = lp_binomial_prepare,
@@ -69,7 +69,7 @@ static void grad_standard_gamma(LpGrad *g)
 
 LpOp op_standard_gamma = {
     .flags = LP_OPF_RANDOM,
-    .forms = "_standard_gamma(Tensor self) -> Tensor @f",
+    .forms = "_standard_gamma(Tensor self) -> Tensor @fg",
     .infer = infer_same,
     .grad = grad_standard_gamma,
     .grad_in = 1,

@@ -43,6 +43,7 @@ EXPAND(expand_rnn_layer)
 
 LpOp op_lstm_layer = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
              ", Tensor? weight_hr, bool reverse) -> (Tensor output, Tensor "
              "h_n, Tensor c_n) @p\n"
@@ -63,6 +64,7 @@ LpOp op_gru_layer = {
 
 LpOp op_rnn_layer = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
              ", bool reverse, bool relu) -> (Tensor output, Tensor h_n) @p\n"
              "_rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS

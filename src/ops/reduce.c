@@ -250,6 +250,7 @@ LpOp op_mean = {
 
 /* dx_i = dy times the product of the others, also where x has zeros */
 LpOp op_prod = {
+    .cast = LP_CAST_WIDE,
     .forms = "prod(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
              "ScalarType? dtype=None) -> Tensor @fmd",
     .infer = infer,
@@ -282,6 +283,7 @@ EXTREME(max, LP_FOLD_MAX, LP_RED_MAX)
 EXTREME(min, LP_FOLD_MIN, LP_RED_MIN)
 
 LpOp op_any = {
+    .flags = LP_OPF_TRUTH,
     .forms = "any(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
              "Tensor @fmo",
     .infer = infer,
@@ -295,6 +297,7 @@ LpOp op_any = {
 };
 
 LpOp op_all = {
+    .flags = LP_OPF_TRUTH,
     .forms = "all(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
              "Tensor @fmo",
     .infer = infer,

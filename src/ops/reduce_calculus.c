@@ -227,6 +227,7 @@ LP_EXPAND(expand_vecdot)
 
 LpOp op_vecdot = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "vecdot(Tensor x, Tensor y, *, int[1] dim=-1) -> Tensor @lo",
     .expand = expand_vecdot,
 };

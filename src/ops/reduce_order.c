@@ -276,6 +276,7 @@ LP_EXPAND(expand_nanquantile)
 #define QUANTILE(name)                                                         \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_WIDE,                                                  \
         .forms = #name "(Tensor self, Value q, int? dim=None, bool "           \
                        "keepdim=False, *, str interpolation='linear') -> "     \
                        "Tensor @fmo",                                          \

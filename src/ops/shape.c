@@ -81,7 +81,8 @@ static void grad_cat(LpGrad *g)
 }
 
 LpOp op_cat = {
-    .flags = LP_OPF_OUT_APART,
+    .cast = LP_CAST_WIDEST,
+    .flags = LP_OPF_OUT_APART | LP_OPF_JOINS,
     .forms = "cat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concatenate(Tensor[] tensors, int dim=0) -> Tensor @fc",

@@ -35,6 +35,8 @@ LP_EXPAND(expand_stack)
 }
 LpOp op_stack = {
     .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
+    .cast = LP_CAST_WIDEST,
     .forms = "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
     .expand = expand_stack,
 };
@@ -71,6 +73,7 @@ LP_EXPAND(expand_hstack)
 }
 LpOp op_hstack = {
     .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
     .forms = "hstack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_hstack,
 };
@@ -82,6 +85,7 @@ LP_EXPAND(expand_vstack)
 }
 LpOp op_vstack = {
     .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
     .forms = "vstack(Tensor[] tensors) -> Tensor @fc\n"
              "row_stack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_vstack,
@@ -94,6 +98,7 @@ LP_EXPAND(expand_dstack)
 }
 LpOp op_dstack = {
     .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
     .forms = "dstack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_dstack,
 };
@@ -113,6 +118,7 @@ LP_EXPAND(expand_column_stack)
 }
 LpOp op_column_stack = {
     .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
     .forms = "column_stack(Tensor[] tensors) -> Tensor @fc",
     .expand = expand_column_stack,
 };

@@ -106,6 +106,7 @@ LP_EXPAND(expand_trace)
 }
 LpOp op_trace = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
     .forms = "trace(Tensor self) -> Tensor @fm",
     .expand = expand_trace,
 };

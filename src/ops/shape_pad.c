@@ -152,8 +152,19 @@ LP_EXPAND(expand_pad)
         pad_by_mode(b, pad, mode, in[0], out);
     }
 }
+
+/* Reflection and replication have kernels of their own; constant and circular
+ * padding copy. */
+static LpCast cast_pad(const LpAttr *attr)
+{
+    bool own = strcmp(attr[1].str, "reflect") == 0 ||
+               strcmp(attr[1].str, "replicate") == 0;
+    return own ? LP_CAST_WIDE : LP_CAST_AS_IS;
+}
+
 LpOp op_pad = {
     .kind = LP_OP_COMPOSITE,
+    .cast_of = cast_pad,
     .forms = "pad(Tensor input, int[] pad, str mode='constant', float? "
              "value=None) -> Tensor @n",
     .expand = expand_pad,

@@ -108,6 +108,7 @@ LP_EXPAND(expand_tensordot)
 }
 LpOp op_tensordot = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @fo",
     .expand = expand_tensordot,
 };
@@ -123,6 +124,7 @@ LP_EXPAND(expand_tensordot_lists)
 }
 LpOp op_tensordot_lists = {
     .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
     .forms = "tensordot_lists(Tensor self, Tensor other, int[] dims_self, "
              "int[] dims_other) -> Tensor @po",
     .expand = expand_tensordot_lists,
