@@ -1,6 +1,7 @@
 --- SGD, Adam, AdamW, RMSprop: the optimizers whose update is an operator.
 local Optimizer = require("torch.optim.optimizer")
 local define = require("torch.optim.define")
+local differentiable = require("torch.optim.differentiable")
 local errors = require("torch.errors")
 
 local M = {}
@@ -22,6 +23,7 @@ M.SGD = define("SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, ne
       errors.check(not group.nesterov or group.momentum > 0 and group.dampening == 0, "ValueError",
         "SGD: Nesterov momentum requires a momentum and zero dampening")
     end,
+    differentiable = differentiable.SGD,
     rule = function(group)
       local buffer = Optimizer.number(group.momentum) ~= 0 and "state:momentum_buffer"
       return {
@@ -63,12 +65,14 @@ local ADAM = "(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=%s, a
 M.Adam = define("Adam" .. ADAM:format("0", "foreach=None, maximize=False, capturable=False, "
   .. "differentiable=False, fused=None, decoupled_weight_decay=False"), {
     rule = adam,
+    differentiable = differentiable.Adam,
     strict = true,
   })
 
 M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
   .. "capturable=False, differentiable=False, fused=None"), {
     rule = adam,
+    differentiable = differentiable.Adam,
     strict = true,
     complete = function(a)
       a.decoupled_weight_decay = true -- a group may say otherwise
@@ -77,6 +81,7 @@ M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
 
 M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, "
   .. "centered=False, capturable=False, foreach=None, maximize=False, differentiable=False)", {
+    differentiable = differentiable.RMSprop,
     rule = function(group)
       local mean = group.centered and "state:grad_avg"
       local buffer = Optimizer.number(group.momentum) > 0 and "state:momentum_buffer"

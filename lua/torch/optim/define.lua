@@ -4,6 +4,7 @@ local Optimizer = require("torch.optim.optimizer")
 local check = require("lupine.check")
 local class = require("lupine.class")
 local core = require("lupine.core")
+local differentiable = require("torch.optim.differentiable")
 local errors = require("torch.errors")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.signatures")
@@ -118,16 +119,15 @@ local function check_group(name, group)
       "%s: Invalid beta parameter at index %d: %s, allowed is 0 to 1, without 1", name, i - 1,
       tostring(beta))
   end
-  errors.check(not group.differentiable, "NotImplementedError",
-    "%s: differentiable: an update is not differentiated here", name)
 end
 
 --- The class.
 ---@param sig string
----@param body {rule: function?, update: function?, check: function?, base: table?,
----  complete: function?, strict: boolean?} check(numbers, group): the group with
+---@param body {rule: function?, update: function?, differentiable: function?, check: function?,
+---  base: table?, complete: function?, strict: boolean?} check(numbers, group): the group with
 ---  tensors as numbers, and itself; complete(arguments) adds what the signature
----  does not say; strict: foreach refuses tensors
+---  does not say; strict: foreach refuses tensors; differentiable: the
+---  update that a gradient goes through, else made of `update`
 ---@return table
 return function(sig, body)
   local parsed = signature(sig)
@@ -167,6 +167,8 @@ return function(sig, body)
   cls.update = body.update and function(self, group, param, grad)
     return body.update(self, in_numbers(group), param, grad)
   end or cls.update
+  cls._differentiable = body.differentiable
+    or body.update and differentiable.of(body.update, parsed.name)
   signatures.note(cls, sig)
   return cls
 end

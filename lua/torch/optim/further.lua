@@ -24,7 +24,8 @@ local function start(self, group, param, grad)
   if decay ~= 0 and group.decoupled_weight_decay then
     param:mul_(1 - group.lr * decay)
   elseif decay ~= 0 then
-    grad = grad + param * decay
+    -- the parameter is written next; a gradient would ask for what it was
+    grad = grad + (group.differentiable and param:clone() or param) * decay
   end
   return step, grad
 end
@@ -157,7 +158,8 @@ M.ASGD = define("ASGD(params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_de
     local rate, share = eta:item(), mu:item()
     param:mul_(1 - group.lambd * rate):sub_(g * rate)
     mean:add_((param - mean) * share)
-    eta:fill_(group.lr / (1 + group.lambd * group.lr * step) ^ group.alpha)
+    local lr = Optimizer.number(group.lr)
+    eta:fill_(lr / (1 + group.lambd * lr * step) ^ group.alpha)
     mu:fill_(1 / math.max(1, step - group.t0))
   end,
 })

@@ -51,7 +51,7 @@ function M.list_of(params, where)
   return out, #names > 0 and names or nil
 end
 
-local function check_params(groups, new)
+local function check_params(groups, new, differentiable)
   local taken, here = {}, {}
   for _, group in ipairs(groups) do
     errors.check((group.param_names == nil) == (new.param_names == nil), "ValueError",
@@ -64,7 +64,8 @@ local function check_params(groups, new)
   for _, p in ipairs(new.params) do
     errors.check(core.is_tensor(p), "TypeError", "optimizer can only optimize Tensors, but one of "
       .. "the params is %s", check.describe(p))
-    errors.check(p.is_leaf, "ValueError", "can't optimize a non-leaf Tensor")
+    errors.check(differentiable or p.is_leaf or p.retains_grad, "ValueError",
+      "can't optimize a non-leaf Tensor")
     errors.check(not taken[p], "ValueError",
       "some parameters appear in more than one parameter group")
     if here[p] then
@@ -115,7 +116,7 @@ function M.complete(optimizer, group)
   local names
   new.params, names = M.list_of(group.params, "params")
   new.param_names = names or new.param_names
-  check_params(optimizer.param_groups, new)
+  check_params(optimizer.param_groups, new, optimizer.defaults.differentiable)
   optimizer:check_group(new)
   return setmetatable(new, guard(optimizer))
 end

@@ -193,12 +193,13 @@ end
 
 local function step_groups(self)
   for _, group in ipairs(self.param_groups) do
+    local update = group.differentiable and self._differentiable or self.update
     for _, p in ipairs(group.params) do
       local grad = p.grad
       if grad then
         errors.check(not group.capturable, "AssertionError", "%s: capturable = true is for steps "
           .. "in a CUDA graph; here there is none", getmetatable(self).__name)
-        self:update(group, p, grad)
+        update(self, group, p, grad)
       end
     end
   end
@@ -215,7 +216,8 @@ function Optimizer:step(closure)
   if closure then
     loss = torch.enable_grad(closure)
   end
-  torch.no_grad(function()
+  local run = self.defaults.differentiable and torch.enable_grad or torch.no_grad
+  run(function()
     step_groups(self)
   end)
   self._stepped = true
