@@ -31,10 +31,6 @@ local M = {
     parallel = "replicas are an option: poptorch.Options():replicationFactor(n)",
     SyncBatchNorm = "every replica has its own statistics",
   },
-  ["torch.nn.utils.parametrizations"] = {
-    orthogonal = "parametrize.register_parametrization takes any module: with linalg.qr or "
-      .. "matrix_exp in its forward one makes the weight orthogonal",
-  },
   ["torch.optim"] = {
     SparseAdam = "all gradients are dense: use Adam",
   },

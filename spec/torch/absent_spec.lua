@@ -20,9 +20,6 @@ describe("names that are not there", function()
     raises("NotImplementedError", "torch.nn.DataParallel", function()
       return nn.DataParallel
     end)
-    raises("NotImplementedError", "parametrizations.orthogonal", function()
-      return torch.nn.utils.parametrizations.orthogonal
-    end)
     raises("NotImplementedError", "torch.vmap", function()
       return torch.vmap
     end)

@@ -1,10 +1,11 @@
---- torch.nn.utils.parametrizations: weight_norm and spectral_norm as
+--- torch.nn.utils.parametrizations: weight_norm, spectral_norm and orthogonal as
 --- parametrizations (parametrize.lua), with PyTorch's names in state
 --- dictionaries. (torch.nn.utils.weight_norm and spectral_norm are the older
 --- ones, which compute the weight before a forward.)
 --- Source: PyTorch documentation, torch.nn.utils.parametrizations.
 local F = require("torch.nn.functional")
 local Module = require("torch.nn.module")
+local Orthogonal = require("torch.nn.utils.orthogonal")
 local check = require("lupine.check")
 local errors = require("torch.errors")
 local parametrize = require("torch.nn.utils.parametrize")
@@ -140,6 +141,35 @@ function M.spectral_norm(module, ...)
     "spectral_norm: dim", { min = -weight:dim(), max = weight:dim() - 1 }) % weight:dim()
   local eps = check.number(a[4] or 1e-12, "spectral_norm: eps")
   return parametrize.register_parametrization(module, name, SpectralNorm(weight, steps, eps, dim))
+end
+
+-- ---- orthonormal columns or rows ------------------------------------------------
+
+local MAPS = { matrix_exp = true, cayley = true, householder = true }
+
+--- The weight as a matrix, or a batch of them, with orthonormal columns (rows,
+--- if it is wide). It starts from the weight itself if that is orthogonal, or
+--- from its QR decomposition; without use_trivialization the maps matrix_exp
+--- and cayley start from what they make of it.
+--- errors: TypeError, ValueError (no such tensor, a vector, another map)
+---@param module torch.nn.Module
+---@param ... any name ("weight"), orthogonal_map ("matrix_exp", "cayley" or "householder";
+---        default "matrix_exp" for a square weight, else "householder"), use_trivialization (true)
+---@return torch.nn.Module the same
+function M.orthogonal(module, ...)
+  local a = check.arguments("orthogonal",
+    { "module", "name", "orthogonal_map", "use_trivialization" }, nil, module, ...)
+  local name = check.string(a[2] or "weight", "orthogonal: name")
+  local weight = tensor_of(module, name, "orthogonal")
+  errors.check(weight:dim() >= 2, "ValueError", "Expected a matrix or batch of matrices. Got a "
+    .. "tensor of %d dimensions.", weight:dim())
+  local map = not check.is_none(a[3]) and a[3]
+    or weight:size(-2) == weight:size(-1) and "matrix_exp" or "householder"
+  errors.check(MAPS[map], "ValueError", "orthogonal_map has to be one of \"matrix_exp\", "
+    .. "\"cayley\", \"householder\". Got: %s", tostring(map))
+  local use_base = check.bool(a[4] == nil or a[4], "orthogonal: use_trivialization")
+  return parametrize.register_parametrization(module, name,
+    Orthogonal(weight.shape, map, use_base), { unsafe = true })
 end
 
 return require("lupine.namespace").close(M, "torch.nn.utils.parametrizations")
