@@ -121,6 +121,9 @@ function GPT:forward(ids)
   return self.head(self.norm(x)):flatten(0, 1)
 end
 
+--- GPT(layers, width, heads, length, vocabulary)
+M.GPT = GPT
+
 function M.gpt_s()
   return GPT(4, 128, 4, 128, 65)
 end
