@@ -112,8 +112,10 @@ void lp_keep_with(lua_State *L, void *record, int box);
 void lp_push_kept(lua_State *L, const void *record);
 void lp_drop_kept(void *record);
 void lp_forget_kept(lua_State *L);
-/* A tensor's box was emptied: after its tensor was released. */
-void lp_box_freed(lua_State *L, int box);
+/* A tensor's box was emptied: after its tensor was released. `shelf`: where
+ * that stands which push_shelf pushed. */
+void lp_push_shelf(lua_State *L);
+void lp_box_freed(lua_State *L, int shelf, int box);
 
 /* ---- values ---------------------------------------------------------------
  */

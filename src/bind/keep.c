@@ -21,9 +21,10 @@ typedef struct Record Record;
 
 /* What the records of one interpreter share; the last one frees it. */
 typedef struct Shelf {
-    int64_t refs; /* the interpreter's and one a record */
-    bool closed;  /* the interpreter is gone */
-    Record *dead; /* put aside */
+    int64_t refs;  /* the interpreter's and one a record */
+    bool closed;   /* the interpreter is gone */
+    int64_t boxes; /* that functions stand with */
+    Record *dead;  /* put aside */
 } Shelf;
 
 struct Record {
@@ -46,8 +47,6 @@ enum {
     N_TABLES = CELLS
 };
 enum { CELL_FUNCTION = 1, CELL_RECORD };
-
-static int64_t listed; /* boxes that functions stand with */
 
 static void shelf_release(Shelf *s)
 {
@@ -231,7 +230,7 @@ void lp_keep_with(lua_State *L, void *record, int box)
         lua_pushvalue(L, box);
         lua_pushvalue(L, -2);
         lua_rawset(L, -4);
-        listed++;
+        r->shelf->boxes++;
     }
     lua_pushvalue(L, -3);
     lua_rawget(L, -2);
@@ -270,9 +269,15 @@ static void leave_box(lua_State *L)
     clear_cell(L);
 }
 
-void lp_box_freed(lua_State *L, int box)
+void lp_push_shelf(lua_State *L)
 {
-    if (!listed || !shelf_of(L))
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_shelf);
+}
+
+void lp_box_freed(lua_State *L, int shelf, int box)
+{
+    Shelf *s = ((LpBox *)lua_touserdata(L, shelf))->p;
+    if (!s || !s->boxes)
         return;
     box = lua_absindex(L, box);
     luaL_checkstack(L, 12, NULL);
@@ -287,7 +292,7 @@ void lp_box_freed(lua_State *L, int box)
         lua_pushvalue(L, box);
         lua_pushnil(L);
         lua_rawset(L, -4);
-        listed--;
+        s->boxes--;
     }
     lua_pop(L, 2);
 }

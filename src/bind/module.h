@@ -11,10 +11,10 @@ void lp_bind_error(lua_State *L);     /* nearest names: error.c */
 void lp_bind_value(lua_State *L);     /* dtypes, Size, slice, none: value.c */
 void lp_bind_forms(lua_State *L);     /* all operators: forms.c */
 void lp_bind_form_list(lua_State *L); /* forms as tables: form_list.c */
-void lp_bind_tensor(lua_State *L);  /* Tensor, methods: after forms; tensor.c */
-void lp_bind_create(lua_State *L);  /* tensor(), frombuffer(): create.c */
-void lp_bind_convert(lua_State *L); /* item, tolist: convert.c */
-void lp_bind_state(lua_State *L);   /* autograd, random, settings: state.c */
+void lp_bind_tensor(lua_State *L);    /* Tensor: after forms, keep; tensor.c */
+void lp_bind_create(lua_State *L);    /* tensor(), frombuffer(): create.c */
+void lp_bind_convert(lua_State *L);   /* item, tolist: convert.c */
+void lp_bind_state(lua_State *L);     /* autograd, random, settings: state.c */
 void lp_bind_generator(lua_State *L); /* torch.Generator: generator.c */
 void lp_bind_hook(lua_State *L);      /* gradient hooks: hook.c */
 void lp_bind_keep(lua_State *L);      /* functions the core calls: keep.c */

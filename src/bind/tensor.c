@@ -133,16 +133,23 @@ static int owner_gc(lua_State *L)
     return 0;
 }
 
-/* __gc, __close and free(): afterwards the value is a closed tensor. */
+/* __gc, __close and free(): afterwards the value is a closed tensor. Upvalue:
+ * the shelf of functions that stand with boxes (keep.c). */
 static int tensor_free(lua_State *L)
 {
     LpBox *b = lp_to_box(L, 1, &lp_tag_tensor);
     if (b) {
         lp_tensor_release(b->p);
         b->p = NULL;
-        lp_box_freed(L, 1);
+        lp_box_freed(L, lua_upvalueindex(1), 1);
     }
     return 0;
+}
+
+static void push_tensor_free(lua_State *L)
+{
+    lp_push_shelf(L);
+    lua_pushcclosure(L, tensor_free, 1);
 }
 
 bool lp_to_scalar(lua_State *L, int i, LpScalar *s)
@@ -321,8 +328,6 @@ static int tensor_iter(lua_State *L)
 }
 
 static const luaL_Reg plain[] = {
-    {"__gc", tensor_free},
-    {"__close", tensor_free},
     {"__len", tensor_len},
     {"__eq", tensor_eq},
     {"__lt", tensor_order},
@@ -379,12 +384,16 @@ void lp_bind_tensor(lua_State *L)
     lua_pushliteral(L, "torch.Tensor");
     lua_setfield(L, -2, "__name");
     add_arithmetic(L);
+    push_tensor_free(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "__close");
+    lua_setfield(L, -2, "__gc");
     lua_newtable(L);
     lp_add_form_methods(L);
     lp_add_methods(L);
     lp_add_reshaping(L);
     lp_add_properties(L);
-    lua_pushcfunction(L, tensor_free);
+    push_tensor_free(L);
     lua_setfield(L, -2, "free");
     lua_pushcfunction(L, tensor_iter);
     lua_setfield(L, -2, "iter");

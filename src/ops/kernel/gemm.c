@@ -10,6 +10,7 @@
 #include "src/ops/kernel/gemm.h"
 
 #include <omp.h>
+#include <string.h>
 
 #include "src/base/cpu.h"
 #include "src/ops/kernel/gemmloops.h"
@@ -293,6 +294,15 @@ static void gemm_int(const LpGemmArgs *g, const int64_t *a, const int64_t *b,
                      (uint64_t)b[k * g->b_rs + j * g->b_cs];
             c[i * g->c_rs + j * g->c_cs] = (int64_t)s;
         }
+}
+
+void lp_gemm_zero(const LpGemmArgs *g, LpDtype t, void *c)
+{
+    size_t size = lp_dtype_size(t);
+    for (int64_t i = 0; i < g->m; i++)
+        for (int64_t j = 0; j < g->n; j++)
+            memset((char *)c + (size_t)(i * g->c_rs + j * g->c_cs) * size, 0,
+                   size);
 }
 
 void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,

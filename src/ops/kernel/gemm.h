@@ -20,6 +20,9 @@ size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t);
 void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
              void *c, void *work, int threads);
 
+/* What c is for k = 0, which lp_gemm does not take: sums over nothing. */
+void lp_gemm_zero(const LpGemmArgs *g, LpDtype t, void *c);
+
 /* The same with b packed before, in lp_gemm_packed_bytes: for one b that meets
  * many a. Not for I64. */
 size_t lp_gemm_packed_bytes(const LpGemmArgs *g, LpDtype t);

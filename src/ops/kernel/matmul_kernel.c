@@ -36,18 +36,6 @@ static void product_free(Product *p)
     lp_free(p);
 }
 
-static void zero_fill(const Product *p, void *c)
-{
-    size_t size = lp_dtype_size(p->t);
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t i = 0; i < p->g.m; i++)
-            for (int64_t j = 0; j < p->g.n; j++)
-                memset((char *)c + (size_t)(b * p->c_step + i * p->g.c_rs +
-                                            j * p->g.c_cs) *
-                                       size,
-                       0, size);
-}
-
 static void own_batches(const Product *p, const char *a, const char *b, char *c,
                         char *work)
 {
@@ -75,8 +63,10 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
         LP_TRY(lp_bf16_mm_run(p->pieces, a, b, c, work, &done, e));
     if (done)
         return LP_OK;
+    size_t step = (size_t)p->c_step * lp_dtype_size(p->t);
     if (p->g.k == 0)
-        zero_fill(p, c);
+        for (int64_t i = 0; i < p->batch; i++)
+            lp_gemm_zero(&p->g, p->t, (char *)c + (size_t)i * step);
     else if (p->prim)
         return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
                           e);

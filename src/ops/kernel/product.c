@@ -1,7 +1,5 @@
 #include "src/ops/kernel/product.h"
 
-#include <string.h>
-
 #define TINY (24 * 24 * 24) /* multiplications not worth a library call */
 
 static LpStatus matrix(LpDtype t, int64_t rows, int64_t cols, int64_t rs,
@@ -85,21 +83,11 @@ LpStatus lp_product_weights(const LpProduct *p, const void *b, void *space,
     return lp_dnn_run(p->pack, args, work, e);
 }
 
-/* A sum over nothing. */
-static void zeros(const LpProduct *p, char *c)
-{
-    const LpGemmArgs *g = &p->g;
-    size_t size = lp_dtype_size(p->t);
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->n; j++)
-            memset(c + (size_t)(i * g->c_rs + j * g->c_cs) * size, 0, size);
-}
-
 LpStatus lp_product_run(const LpProduct *p, const void *a, const void *ready,
                         void *c, void *work, LpErr *e)
 {
     if (!p->prim && p->g.k == 0) {
-        zeros(p, c);
+        lp_gemm_zero(&p->g, p->t, c);
         return LP_OK;
     }
     if (!p->prim && p->packed_bytes > 0) {
