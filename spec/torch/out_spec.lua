@@ -112,6 +112,39 @@ describe("out=", function()
     end
   end)
 
+  it("is written where it lies, also where it is an operand", function()
+    local a, b = torch.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } }), torch.full({ 2, 2 }, 2.0)
+    local at, version = a:data_ptr(), a._version
+    torch.add(a, b, { out = a })
+    near(a, { { 3, 4 }, { 5, 6 } })
+    torch.mm(a, b, { out = a })
+    near(a, { { 14, 14 }, { 22, 22 } })
+    assert.equal(at, a:data_ptr())
+    assert.equal(version + 2, a._version)
+    local values, places = torch.empty(2), torch.empty({ 2 }, { dtype = i64 })
+    torch.max(a, 1, { out = { values, places } })
+    near(values, { 14, 22 })
+    torch.add(values, torch.tensor({ 1.0, 2.0 }), { out = a[{ 0 }] }) -- a row of a
+    near(a, { { 15, 24 }, { 22, 22 } })
+    raises("RuntimeError", "single memory location", function()
+      torch.add(a, a[{ 0 }], { out = a })
+    end)
+    near(a, { { 15, 24 }, { 22, 22 } })
+  end)
+
+  it("may require a gradient where none is recorded", function()
+    local p = torch.ones(2, { requires_grad = true })
+    raises("RuntimeError", "automatic differentiation", function()
+      torch.add(y:narrow(0, 0, 2), 1, { out = p })
+    end)
+    near(p, { 1, 1 })
+    torch.no_grad(function()
+      torch.add(p, p, { out = p })
+    end)
+    near(p, { 2, 2 })
+    assert.is_true(p.requires_grad)
+  end)
+
   it("is no argument of det, var_mean and functions in torch.special", function()
     for _, call in ipairs({
       function() torch.det(torch.eye(2), { out = empty(f32) }) end,

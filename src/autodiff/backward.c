@@ -26,6 +26,9 @@ typedef struct Pass {
     size_t n, cap;
     Late *late;
     size_t n_late, cap_late;
+    LpTensor **unowned; /* retained: leaves whose .grad is no memory of its own
+                         * as yet: settle() */
+    size_t n_unowned, cap_unowned;
     Target *target;
     int n_target;
     bool only_targets; /* leaves outside the targets get nothing */
@@ -88,10 +91,56 @@ static LpStatus add_up(Pass *p, LpTensor **sum, LpTensor *g)
     return LP_OK;
 }
 
+/* Nobody else holds the memory of g, which has no part beside. */
 static bool exclusive(const LpTensor *g)
 {
-    return g->refs == 1 && g->st->refs == 1 && !g->base &&
+    const LpTensor *base = g->base;
+    size_t bytes = (size_t)lp_tensor_numel(g) * lp_dtype_size(g->dtype);
+    return g->refs == 1 && g->st->refs == (base ? 2 : 1) &&
+           (!base || base->refs == 1) && g->st->bytes == bytes &&
            lp_tensor_contiguous(g);
+}
+
+static LpStatus own(LpTensor **grad, LpErr *e)
+{
+    LpTensor *g = *grad;
+    LpType type = lp_tensor_type(g);
+    bool mine = exclusive(g);
+    int n;
+    if (mine && !g->base)
+        return LP_OK;
+    *grad = NULL;
+    LpStatus s =
+        mine ? lp_tensor_over(g->st, &type, g->strides, g->offset, grad, e)
+             : lp_op_call(&op_clone, &(LpArg){.t = g}, 1, NULL, grad, &n, e);
+    lp_tensor_release(g);
+    return s;
+}
+
+/* Makes the gradients that leaves have got their own, when all that has
+ * computed them is gone: as they are if nobody else holds them, else copied.
+ * `s` is what the pass has come to. */
+static LpStatus settle(Pass *p, LpStatus s)
+{
+    while (p->n_unowned) {
+        LpErr e = {0};
+        LpTensor *leaf = p->unowned[--p->n_unowned];
+        if (leaf->meta->grad && own(&leaf->meta->grad, &e) != LP_OK &&
+            s == LP_OK) {
+            *p->err = e;
+            s = e.code;
+        }
+        lp_tensor_release(leaf);
+    }
+    return s;
+}
+
+static bool is_unowned(const Pass *p, const LpTensor *leaf)
+{
+    for (size_t i = 0; i < p->n_unowned; i++)
+        if (p->unowned[i] == leaf)
+            return true;
+    return false;
 }
 
 static LpStatus accumulate(Pass *p, LpTensor *leaf, LpTensor *g)
@@ -104,16 +153,19 @@ static LpStatus accumulate(Pass *p, LpTensor *leaf, LpTensor *g)
     LpTensorMeta *m = lp_meta(leaf, p->err);
     if (!m)
         return LP_E_MEMORY;
-    if (!m->grad) {
-        if (!p->create && exclusive(g)) {
-            m->grad = lp_tensor_retain(g);
-            return LP_OK;
-        }
+    if (!m->grad && (p->create || g->st->flags & LP_ST_TRACED)) {
         int n;
         return lp_op_call(&op_clone, &(LpArg){.t = g}, 1, NULL, &m->grad, &n,
                           p->err);
     }
-    if (p->create)
+    if (!m->grad) {
+        LP_FAIL_IF(!LP_GROW(p->unowned, p->cap_unowned, p->n_unowned), p->err,
+                   LP_E_MEMORY, "out of memory");
+        p->unowned[p->n_unowned++] = lp_tensor_retain(leaf);
+        m->grad = lp_tensor_retain(g);
+        return LP_OK;
+    }
+    if (p->create || is_unowned(p, leaf))
         return add_up(p, &m->grad, g);
     LpArg in[2] = {{.t = m->grad}, {.t = g}};
     LpAttr alpha = lp_attr_scalar(lp_int(1));
@@ -163,10 +215,11 @@ static LpStatus run_late(Pass *p, LpStatus s)
             s = lp_hooks_run(l->leaf->meta->hook, false, 0, &l->grad, p->err);
         if (s == LP_OK)
             s = accumulate(p, l->leaf, l->grad);
+        lp_tensor_release(l->grad);
+        s = settle(p, s);
         if (s == LP_OK && !p->only_targets)
             s = accumulated(p, l->leaf);
         lp_tensor_release(l->leaf);
-        lp_tensor_release(l->grad);
     }
     lp_free(p->late);
     return s;
@@ -386,16 +439,18 @@ static LpStatus drive(Pass *p, LpTensor *const *roots, LpTensor *const *grads,
     lp_set_grad_enabled(p->create);
     LpStatus s = LP_OK;
     for (int i = 0; i < n && s == LP_OK; i++)
-        s = seed_root(p, roots[i], grads ? grads[i] : NULL);
+        s = settle(p, seed_root(p, roots[i], grads ? grads[i] : NULL));
     while (p->n) {
         LpNode *node = pop(p);
         if (s == LP_OK)
             s = visit(p, node);
         clear_douts(node);
         lp_node_release(node);
+        s = settle(p, s);
     }
     s = run_late(p, s);
     lp_set_grad_enabled(was);
+    lp_free(p->unowned);
     lp_free(p->heap);
     return s;
 }
@@ -457,12 +512,15 @@ LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
     p.only_targets = false;
     p.n_target = 0;
     for (int i = 0; i < n_inputs && p.target; i++) {
-        if (s == LP_OK && p.target[i].grad)
-            s = accumulate(&p, inputs[i], p.target[i].grad);
-        if (s == LP_OK && p.target[i].grad)
+        LpTensor *g = p.target[i].grad;
+        if (s == LP_OK && g)
+            s = accumulate(&p, inputs[i], g);
+        lp_tensor_release(g);
+        s = settle(&p, s);
+        if (s == LP_OK && g)
             s = accumulated(&p, inputs[i]);
-        lp_tensor_release(p.target[i].grad);
     }
+    lp_free(p.unowned);
     lp_free(p.target);
     return s;
 }

@@ -251,10 +251,10 @@ static LpStatus castable(LpDtype from, LpDtype to, const char *what, LpErr *e)
     return LP_OK;
 }
 
-/* Another operand lies in the same memory but not element on element. */
+/* An operand lies in the same memory but not element on element. */
 static bool overlaps(const LpTensor *t, const LpArg *in, int n_in)
 {
-    for (int i = 1; i < n_in; i++) {
+    for (int i = 0; i < n_in; i++) {
         const LpTensor *x = in[i].t;
         if (!x || x->st != t->st)
             continue;
@@ -493,24 +493,87 @@ static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
+/* May the kernel of c write result i where out[i] lies, at once? */
+static bool takes(const LpCall *c, const LpArg *in, int n_in,
+                  LpTensor *const *out, int i)
+{
+    LpType type = lp_tensor_type(out[i]);
+    if (!lp_type_eq(&type, &c->out[i]) || !lp_tensor_contiguous(out[i]))
+        return false;
+    for (int k = 0; k < i; k++)
+        if (out[k]->st == out[i]->st)
+            return false;
+    if (c->op->flags & (LP_OPF_POINTWISE | LP_OPF_ELEMENTWISE))
+        return !overlaps(out[i], in, n_in);
+    for (int k = 0; k < n_in; k++)
+        if (in[k].t && in[k].t->st == out[i]->st)
+            return false;
+    return true;
+}
+
+/* The results; res[i] is out[i] itself where the kernel can write there. */
+static LpStatus call_towards(const LpOp *op, const LpArg *in, int n_in,
+                             const LpAttr *attr, LpTensor *const *out,
+                             int n_out, LpTensor **res, int *n, LpErr *e)
+{
+    if (lp_tracing || op->kind == LP_OP_COMPOSITE || op->measure ||
+        op->flags & (LP_OPF_VIEW | LP_OPF_RANDOM) || is_meta(in, n_in))
+        return lp_op_call(op, in, n_in, attr, res, n, e);
+    LpCall c;
+    int made = 0;
+    LpArena *arena = lp_scratch_enter();
+    LpStatus s = lp_call_infer(&c, op, in, n_in, attr, arena, e);
+    if (s == LP_OK)
+        s = touch_all(in, n_in, e);
+    while (s == LP_OK && made < c.n_out) {
+        bool there = made < n_out && takes(&c, in, n_in, out, made);
+        s = there ? lp_tensor_touch(out[made], true, e)
+                  : lp_tensor_new(&c.out[made], &res[made], e);
+        if (s != LP_OK)
+            break;
+        if (there)
+            res[made] = lp_tensor_retain(out[made]);
+        made++;
+    }
+    if (s == LP_OK)
+        s = lp_call_run(&c, in, res, 0, e);
+    while (s != LP_OK && made > 0)
+        lp_tensor_release(res[--made]);
+    *n = made;
+    lp_scratch_leave();
+    return s;
+}
+
+static LpStatus no_history(const LpArg *in, int n_in, LpTensor *const *out,
+                           int n_out, LpErr *e)
+{
+    bool grad = lp_wants_grad(in, n_in);
+    for (int i = 0; i < n_out && lp_grad_enabled(); i++)
+        grad |= lp_requires_grad(out[i]);
+    LP_FAIL_IF(grad, e, LP_E_RUNTIME,
+               "out= does not support automatic differentiation, but one of "
+               "the arguments requires grad");
+    return LP_OK;
+}
+
 LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
                         const LpAttr *attr, LpTensor *const *out, int n_out,
                         bool casts, LpErr *e)
 {
     LpTensor *res[LP_MAX_RESULTS];
     int n = 0;
-    LP_TRY(lp_op_call(op, in, n_in, attr, res, &n, e));
+    LP_TRY(no_history(in, n_in, out, n_out, e));
+    LP_TRY(call_towards(op, in, n_in, attr, out, n_out, res, &n, e));
     LpStatus s = LP_OK;
     if (n < n_out)
         s = lp_fail(e, LP_E_TYPE, "out= needs %d tensors, got %d", n, n_out);
     for (int i = 0; i < n_out && s == LP_OK; i++) {
         LpType type = lp_tensor_type(res[i]);
-        if (lp_requires_grad(res[i]) || lp_requires_grad(out[i]))
-            s = lp_fail(e, LP_E_RUNTIME,
-                        "out= does not support automatic differentiation, but "
-                        "one of the arguments requires grad");
-        if (s == LP_OK)
-            s = check_out(op, in, n_in, out[i], type.dtype, casts, e);
+        if (res[i] == out[i]) {
+            out[i]->st->version++;
+            continue;
+        }
+        s = check_out(op, in, n_in, out[i], type.dtype, casts, e);
         if (s == LP_OK)
             s = resize(out[i], &type, e);
         if (s == LP_OK)

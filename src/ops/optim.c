@@ -78,7 +78,7 @@ LpOp op_sgd_step = {
              "Value lr, Value momentum=0, Value dampening=0, Value "
              "weight_decay=0, Value step=1, Value grad_scale=1, *, bool "
              "nesterov=False, bool maximize=False) -> (Tensor param, Tensor "
-             "momentum_buffer) @p",
+             "momentum_buffer) @po",
     .infer = infer_3,
     .no_grad = NO_GRAD,
     .prepare = lp_sgd_prepare,
@@ -96,7 +96,7 @@ LpOp op_popart_sgd_step = {
     .forms = "popart_sgd_step(Tensor param, Tensor grad, Tensor? velocity, "
              "Value lr, Value momentum=0, Value dampening=0, Value "
              "weight_decay=0, Value velocity_scaling=1, Value grad_scale=1, *, "
-             "bool nesterov=False) -> (Tensor param, Tensor velocity) @p",
+             "bool nesterov=False) -> (Tensor param, Tensor velocity) @po",
     .infer = infer_3,
     .no_grad = NO_GRAD,
     .prepare = lp_popart_sgd_prepare,
@@ -112,7 +112,7 @@ LpOp op_popart_sgd_combined_step = {
     .forms = "popart_sgd_combined_step(Tensor param, Tensor velocity, Value "
              "lr, Value momentum=0, Value dampening=0, Value weight_decay=0, "
              "Value velocity_scaling=1, Value replicas=1) -> (Tensor param, "
-             "Tensor velocity) @p",
+             "Tensor velocity) @po",
     .infer = infer_combined,
     .no_grad = NO_GRAD,
     .prepare = lp_popart_combined_prepare,
@@ -128,7 +128,7 @@ LpOp op_adam_step = {
              "beta2, Value eps, Value weight_decay, Value step, Value "
              "grad_scale=1, *, bool decoupled=False, bool "
              "bias_correction=True, bool maximize=False) -> (Tensor param, "
-             "Tensor exp_avg, Tensor exp_avg_sq, Tensor max_exp_avg_sq) @p",
+             "Tensor exp_avg, Tensor exp_avg_sq, Tensor max_exp_avg_sq) @po",
     .infer = infer_5,
     .no_grad = NO_GRAD,
     .prepare = lp_adam_prepare,
@@ -145,7 +145,7 @@ LpOp op_rmsprop_step = {
              "alpha, Value eps, Value weight_decay=0, Value momentum=0, Value "
              "grad_scale=1, *, bool tf_variant=False, bool maximize=False) -> "
              "(Tensor param, Tensor square_avg, Tensor grad_avg, Tensor "
-             "momentum_buffer) @p",
+             "momentum_buffer) @po",
     .infer = infer_5,
     .no_grad = NO_GRAD,
     .prepare = lp_rmsprop_prepare,
@@ -161,7 +161,7 @@ LpOp op_lamb_step = {
              "exp_avg_sq, Value lr, Value beta1, Value beta2, Value eps, Value "
              "weight_decay, Value step, Value max_weight_norm, Value "
              "grad_scale=1, *, bool bias_correction=True) -> (Tensor param, "
-             "Tensor exp_avg, Tensor exp_avg_sq) @p",
+             "Tensor exp_avg, Tensor exp_avg_sq) @po",
     .infer = infer_4,
     .no_grad = NO_GRAD,
     .prepare = lp_lamb_prepare,

@@ -166,6 +166,13 @@ local function operand(self, group, param, grad, what)
   return nil
 end
 
+-- Receives the empty result of a state that there is not, by dtype.
+local none = {}
+local function nothing(dtype)
+  none[dtype] = none[dtype] or core.forms.functions.empty(0, { dtype = dtype })
+  return none[dtype]
+end
+
 --- One parameter's update; classes without a rule override it.
 ---@param group table of param_groups
 ---@param param torch.Tensor
@@ -179,16 +186,16 @@ function Optimizer:update(group, param, grad)
   for i = 1, n do
     args[i] = operand(self, group, param, grad, rule.inputs[i])
   end
-  if rule.attrs and next(rule.attrs) then
-    n = n + 1
-    args[n] = rule.attrs
-  end
-  local results = table.pack(core.forms.internal[rule.op](table.unpack(args, 1, n)))
+  local out = {}
   for i, what in ipairs(rule.outputs) do
-    if what then
-      operand(self, group, param, grad, what):copy_(results[i])
-    end
+    out[i] = what and operand(self, group, param, grad, what) or nothing(param.dtype)
   end
+  local keywords = { out = out }
+  for name, value in pairs(rule.attrs or {}) do
+    keywords[name] = value
+  end
+  args[n + 1] = keywords
+  core.forms.internal[rule.op](table.unpack(args, 1, n + 1))
 end
 
 local function step_groups(self)
