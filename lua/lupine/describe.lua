@@ -1,5 +1,6 @@
 --- What ?NAME of the REPL prints: the forms of an operator in schema notation,
 --- a Lua function's signature and description, what a class offers.
+local check = require("lupine.check")
 local class = require("lupine.class")
 local complete = require("lupine.complete")
 local show = require("lupine.show")
@@ -187,15 +188,83 @@ local function option(_, name, globals)
   end
 end
 
-local DESCRIBE = { option, operator, noted, class_of }
+-- A table of functions and classes that a script can require.
+local function module(t, name)
+  local loaded = false
+  for _, value in pairs(package.loaded) do
+    loaded = loaded or rawequal(value, t)
+  end
+  if type(t) ~= "table" or not loaded then
+    return nil
+  end
+  local names = {}
+  for key in next, t do
+    names[#names + 1] = type(key) == "string" and not key:find("^_") and key or nil
+  end
+  table.sort(names)
+  return ("%s: a module of %d names:\n%s"):format(name, #names, wrapped(names, "  "))
+end
 
---- The text for a name: "torch.sum", "x:sum", "poptorch.Options".
+local DESCRIBE = { option, operator, noted, class_of, module }
+
+-- Where a name is looked for that the script has not, in order.
+local PLACES = { "torch", "torch.nn", "torch.nn.functional", "torch.optim",
+  "torch.optim.lr_scheduler", "torch.utils.data", "torch.nn.init", "torch.nn.utils",
+  "torch.distributions", "torch.linalg", "torch.special", "torch.autograd", "poptorch", "lupine" }
+-- What scripts call some of them.
+local SHORT = { F = "torch.nn.functional", data = "torch.utils.data", D = "torch.distributions" }
+
+local function method(path, globals)
+  local name = path:match("^Tensor%.([%w_]+)$") or path:match("^[%w_]+$")
+  return complete.resolve("torch", globals, true) and require("lupine.core").methods[name]
+end
+
+-- The value of a dotted name and the name in full; nil if there is none.
+local function find(path, globals)
+  local v = complete.resolve(path, globals, true)
+  if v ~= nil then
+    return v, path
+  end
+  local first, rest = path:match("^(%w+)%.(.*)$")
+  local whole = SHORT[first] and SHORT[first] .. "." .. rest
+  v = whole and complete.resolve(whole, globals, true)
+  for _, above in ipairs(v == nil and PLACES or {}) do
+    whole = above .. "." .. path
+    v = complete.resolve(whole, globals, true)
+    if v ~= nil then
+      return v, whole
+    end
+  end
+  if v == nil then
+    whole = "Tensor:" .. path:match("[%w_]+$")
+    v = method(path, globals)
+  end
+  return v, whole
+end
+
+-- The names that are near one nobody has.
+local function near(path, globals)
+  local above, last = path:match("^(.*)%.([^.]*)$")
+  local names = {}
+  for _, parent in ipairs(above and { above, "torch." .. above } or PLACES) do
+    local t = complete.resolve(parent, globals, true)
+    for key in next, type(t) == "table" and t or {} do
+      names[#names + 1] = key
+    end
+  end
+  return check.nearest(last or path, names)
+end
+
+--- The text for a name: "torch.sum", "nn.LSTM", "x:sum", "poptorch.Options".
 ---@param name string
 ---@param globals table
 ---@return string
 return function(name, globals)
   local path = name:gsub(":", ".")
-  local v = complete.resolve(path, globals, true)
+  local v, whole = find(path, globals)
+  if v ~= nil and whole ~= path then
+    name, path = whole, whole
+  end
   for i, part in ipairs(DESCRIBE) do
     local text = (v ~= nil or i == 1) and part(v, i == 1 and path or name, globals)
     if text then
@@ -203,7 +272,7 @@ return function(name, globals)
     end
   end
   if v == nil then
-    return "no value is named " .. name
+    return "no value is named " .. name .. near(path, globals)
   elseif type(v) == "function" then
     return lua_function(v, name)
   end

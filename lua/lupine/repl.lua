@@ -13,10 +13,11 @@ local M = {}
 local HELP = [[
 An expression prints its value; _ is the last one. An unfinished line goes on.
   ?NAME         what NAME is: forms or signature, description, source
-                (?torch.nn.functional.conv2d, ?x:sum, ?poptorch.Options)
+                (?torch.nn.functional.conv2d, ?nn.LSTM, ?x:sum)
   :time EXPR    evaluates and tells the time it took
   :help         this
-  Ctrl-C        stops what runs, or drops the line; Ctrl-D leaves]]
+  Ctrl-C        stops what runs, or drops the line
+  exit, quit    leaves, as Ctrl-D does]]
 
 -- ---- history ---------------------------------------------------------------
 
@@ -187,14 +188,24 @@ local function command(terminal, line)
   return true
 end
 
+local LEAVE = { exit = true, quit = true }
+
+-- exit, quit, with () or without, unless the script has such a name.
+local function leaves(line)
+  local name = line:match("^%s*(%a+)%s*;?%s*$") or line:match("^%s*(%a+)%s*%(%s*%)%s*;?%s*$")
+  return name and LEAVE[name] and rawget(_G, name) == nil
+end
+
 -- ---- the loop --------------------------------------------------------------
 
 -- Reads one chunk: text and function, or text alone if it does not compile
--- (reported) or was a command; nil at the end of input.
+-- (reported) or was a command; nil at the end of input and where it leaves.
 local function read_chunk(terminal, completer)
   local text, why = terminal.readline(prompt("_PROMPT", "> "), completer)
   if not text then
     return why == "interrupted" and "" or nil
+  elseif leaves(text) then
+    return nil
   elseif command(terminal, text) or text:find("^%s*$") then
     return text
   end
@@ -220,7 +231,6 @@ end
 
 --- Runs until the end of input.
 ---@param terminal table lupine.core's: interactive, read, files
----@return integer? code to exit with
 function M.run(terminal)
   local path = terminal.interactive and load_history(terminal)
   if terminal.interactive then

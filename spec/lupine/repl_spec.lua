@@ -49,6 +49,32 @@ describe("the read-eval-print loop without a terminal", function()
     assert.matches("no value is named nosuch", (session("?nosuch\n")), 1, true)
   end)
 
+  it("finds public names without their module", function()
+    local out = session("?nn.LSTM\n?LSTM\n?F.linear\n?optim.Adam\n?Tensor.copy_\n?DataLoader\n")
+    assert.matches("LSTM%(input_size, hidden_size.*LSTM%(input_size, hidden_size", out)
+    assert.matches("torch.nn.functional.linear: one form", out, 1, true)
+    assert.matches("Adam(params, lr=1e-3", out, 1, true)
+    assert.matches("Tensor.copy_", out, 1, true)
+    assert.matches("torch.utils.data.DataLoader: class DataLoader", out, 1, true)
+    assert.matches("no value is named nn.LSTMM (nearest: 'LSTM'", (session("?nn.LSTMM\n")), 1, true)
+  end)
+
+  it("lists the names of a module", function()
+    local out = session("?torch.nn\n")
+    assert.matches("torch.nn: a module of ", out, 1, true)
+    assert.matches("  AdaptiveAvgPool1d, AdaptiveAvgPool2d,", out, 1, true)
+    assert.not_matches("0x", out, 1, true)
+  end)
+
+  it("leaves at exit and quit unless they are names of the script", function()
+    for _, word in ipairs({ "exit", "quit", "exit()", " quit( ) ;" }) do
+      local out, _, code = session(word .. "\nprint('on')\n")
+      assert.equal("> ", out)
+      assert.equal(0, code)
+    end
+    assert.equal("> > 4\n> \n", (session("quit = 4\nquit\n")))
+  end)
+
   it("times an expression and knows its commands", function()
     assert.matches("^> 2\n%d+%.%d+ s, processor %d+%.%d+ s\n> \n$", (session(":time 1+1\n")))
     assert.matches(":help lists them", (session(":nosuch\n")), 1, true)
