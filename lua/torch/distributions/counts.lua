@@ -41,6 +41,7 @@ local function with_classes(name)
     local categorical = torch().distributions.Categorical({ probs = a.probs, logits = a.logits,
       validate_args = false })
     rawset(d, "categorical", categorical)
+    rawset(d, "given", a.probs ~= nil and "probs" or "logits")
     rawset(d, "probs", categorical.probs)
     rawset(d, "logits", categorical.logits)
     d.batch_shape = categorical.batch_shape
