@@ -187,20 +187,35 @@ static LpVal broadcast_product(LpBuilder *b, LpVal x, LpVal y)
     return n == 3 ? r : lp_reshape(b, r, batch.shape, n);
 }
 
-LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
+static void cannot(LpBuilder *b, const LpType *x, const LpType *y)
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    lp_shape_str(x, sa);
+    lp_shape_str(y, sb);
+    if (x->ndim == 0 || y->ndim == 0)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "matmul: shapes %s and %s cannot be multiplied: both need at "
+                "least 1 dimension",
+                sa, sb);
+    else
+        lp_fail(b->err, LP_E_RUNTIME,
+                "matmul: shapes %s and %s cannot be multiplied: size mismatch, "
+                "the last size of the first (%lld) must equal the %s size of "
+                "the second (%lld)",
+                sa, sb, (long long)x->shape[x->ndim - 1],
+                y->ndim > 1 ? "last but one" : "only",
+                (long long)y->shape[y->ndim > 1 ? y->ndim - 2 : 0]);
+}
+
+LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
+{
     y = lp_follow(b, y, x, "matmul", "other");
     if (lp_failed(b))
         return LP_NOVAL;
     LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
     if (tx.ndim == 0 || ty.ndim == 0 ||
         tx.shape[tx.ndim - 1] != ty.shape[ty.ndim > 1 ? ty.ndim - 2 : 0]) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "matmul: shapes %s and %s cannot be multiplied: both need at "
-                "least 1 dimension, and the last size of the first must equal "
-                "the last but one of the second",
-                lp_shape_str(&tx, sa), lp_shape_str(&ty, sb));
+        cannot(b, &tx, &ty);
         return LP_NOVAL;
     }
     LpVal x2 = tx.ndim == 1 ? lp_unsqueeze(b, x, 0) : x;

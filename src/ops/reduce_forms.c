@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/base/log.h"
 #include "src/ops/reduce.h"
 #include "src/ops/rules.h"
 
@@ -19,7 +20,20 @@ typedef struct Spread {
     double dof; /* number of elements less the correction */
 } Spread;
 
-static Spread spread(LpBuilder *b, const LpAttr *attr, LpVal x)
+/* Each function says so once. */
+static void warn_of_freedom(const char *name, bool *told)
+{
+    if (!*told)
+        lp_log(LP_LOG_WARN,
+               "%s(): degrees of freedom is <= 0: the correction (1 unless "
+               "given) should be less than the number of elements that are "
+               "reduced; the result is nan or inf",
+               name);
+    *told = true;
+}
+
+static Spread spread(LpBuilder *b, const LpAttr *attr, LpVal x,
+                     const char *name, bool *told)
 {
     Spread s = {LP_NOVAL, LP_NOVAL, 0};
     LpAttr a[3] = {attr[DIM], lp_attr_bool(true), LP_NONE_ATTR};
@@ -38,6 +52,8 @@ static Spread spread(LpBuilder *b, const LpAttr *attr, LpVal x)
     double all = elements(lp_type(b, x)), sets = elements(lp_type(b, s.mean));
     double n = sets > 0 ? all / sets : 0;
     s.dof = n > 0 ? fmax(0, n - correction) : 0;
+    if (s.dof == 0)
+        warn_of_freedom(name, told);
     return s;
 }
 
@@ -72,8 +88,9 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
                               const LpVal *in, int n_in, LpVal *out,           \
                               int n_out)                                       \
     {                                                                          \
+        static bool told;                                                      \
         (void)n_in, (void)n_out;                                               \
-        Spread s = spread(b, attr, in[0]);                                     \
+        Spread s = spread(b, attr, in[0], #name, &told);                       \
         LpVal v = of(b, attr, &s);                                             \
         out[0] = LP_NOVAL;                                                     \
         if (lp_failed(b))                                                      \
