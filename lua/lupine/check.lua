@@ -66,7 +66,7 @@ function M.describe(v)
     return tostring(v)
   elseif class.of(v) then
     return class.of(v).__name
-  elseif t == "table" and getmetatable(v) == nil then
+  elseif t == "table" and not getmetatable(v) then
     return describe_table(v)
   elseif t == "userdata" and is_tensor(v) then
     local sizes = {}
@@ -337,7 +337,7 @@ end
 ---@param v any
 ---@return boolean
 function M.is_keywords(v)
-  if type(v) ~= "table" or getmetatable(v) ~= nil or next(v) == nil then
+  if type(v) ~= "table" or getmetatable(v) or next(v) == nil then
     return false
   end
   for k in pairs(v) do

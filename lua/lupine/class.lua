@@ -153,7 +153,7 @@ function class.copy(value, seen)
     return value
   end
   local mt = getmetatable(value)
-  if mt ~= nil and not is_class(mt) then
+  if mt and not is_class(mt) then
     return value
   end
   seen = seen or {}
@@ -165,7 +165,7 @@ function class.copy(value, seen)
   for k, v in next, value do
     out[class.copy(k, seen)] = class.copy(v, seen)
   end
-  return setmetatable(out, mt)
+  return mt and setmetatable(out, mt) or out
 end
 
 return setmetatable(class, {

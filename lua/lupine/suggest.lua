@@ -32,7 +32,7 @@ local function known()
 end
 
 -- Where debug.getlocal finds the function that failed, seen from `fields`:
--- fields, the function below, the host's handler, that function.
+-- fields, the function below, the handler, that function.
 local FAILED = 4
 
 -- Names of the layers, parameters, buffers and plain fields of the modules
@@ -59,11 +59,11 @@ local function fields()
   return names
 end
 
---- The message with suggestions, or itself. Called by the host's handler, with
---- the function that failed still on the stack.
+--- The message with suggestions, or itself. Called by a handler, with the
+--- function that failed still on the stack.
 ---@param message string
 ---@return string
-return function(message)
+local function suggest(message)
   local bad_self = message:match("^[^\n]*attempt to index a %a+ value %(local 'self'%)")
   local counted = message:match("^[^\n]*attempt to index a nil value %(field 'integer index'%)")
     or message:match("^[^\n]*attempt to index a nil value %(field '%?'%)")
@@ -88,3 +88,38 @@ return function(message)
   end
   return head .. (near ~= "" and near or check.nearest(name, list)) .. message:sub(#head + 1)
 end
+
+-- ---- protected calls -----------------------------------------------------------
+
+-- A script's own pcall and xpcall get the hint too: only a handler runs while
+-- the function that failed is on the stack.
+local plain_xpcall = xpcall
+
+local function handler(e)
+  if type(e) == "string" and e:find(" value (", 1, true) then
+    local text = suggest(e)
+    return text
+  end
+  return e
+end
+
+rawset(_G, "pcall", function(f, ...)
+  return plain_xpcall(f, handler, ...)
+end)
+
+rawset(_G, "xpcall", function(f, own, ...)
+  if type(own) ~= "function" then
+    return plain_xpcall(f, own, ...)
+  end
+  return plain_xpcall(f, function(e)
+    if type(e) == "string" and e:find(" value (", 1, true) then
+      e = suggest(e)
+    end
+    if own == debug.traceback then -- from the function that failed on
+      return own(e, 2)
+    end
+    return own(e)
+  end, ...)
+end)
+
+return suggest

@@ -52,7 +52,7 @@ end
 function M.recomputationCheckpoint(...)
   local n = select("#", ...)
   local first = ...
-  if n == 1 and type(first) == "table" and getmetatable(first) == nil then
+  if n == 1 and type(first) == "table" and not getmetatable(first) then
     local out = {}
     for i, value in ipairs(first) do
       out[i] = checkpoint(value, ("element %d"):format(i - 1))

@@ -52,7 +52,7 @@ local function to_stage(arg, where)
     return arg
   elseif type(arg) == "string" then
     return Stage(arg)
-  elseif type(arg) == "table" and getmetatable(arg) == nil and #arg > 0 then
+  elseif type(arg) == "table" and not getmetatable(arg) and #arg > 0 then
     return Stage(table.unpack(arg))
   end
   return errors.raise("AssertionError",
@@ -165,7 +165,7 @@ end
 -- elements; one list of strings is a stage of several blocks.
 local function spread(args)
   local list = args[1]
-  if #args == 1 and type(list) == "table" and getmetatable(list) == nil
+  if #args == 1 and type(list) == "table" and not getmetatable(list)
     and type(list[1]) == "table" then
     return list
   end
@@ -217,9 +217,9 @@ local Phased = Strategy:extend("PhasedExecution")
 -- Phases come as several arguments or as one list of Phases and lists.
 local function phase_list(args)
   local list = args[1]
-  if #args == 1 and type(list) == "table" and getmetatable(list) == nil then
+  if #args == 1 and type(list) == "table" and not getmetatable(list) then
     local first = list[1]
-    if Phase:is(first) or type(first) == "table" and getmetatable(first) == nil then
+    if Phase:is(first) or type(first) == "table" and not getmetatable(first) then
       return list
     end
   end
@@ -238,7 +238,7 @@ function Phased:init(...)
   errors.check(#args > 0, "AssertionError",
     "%s: phases must be listed: there are no automatic ones", getmetatable(self).__name)
   for i, arg in ipairs(args) do
-    local plain_list = type(arg) == "table" and getmetatable(arg) == nil
+    local plain_list = type(arg) == "table" and not getmetatable(arg)
     local phase = Phase:is(arg) and arg or Phase(table.unpack(plain_list and arg or { arg }))
     self._phases[i] = phase
     for j, stage in ipairs(phase.stages) do

@@ -21,6 +21,10 @@ local function define(name, params, method, fn)
   end
 end
 
+local function flag(value, where)
+  return check.bool(value, where, { nullable = true })
+end
+
 local function default(value, otherwise)
   if value == nil then
     return otherwise
@@ -100,7 +104,7 @@ end
 --- The positions of elements that are not zero: [n, ndim]; with as_tuple a
 --- list of ndim tensors [n].
 define("nonzero", { "input", "as_tuple", "out" }, true, function(input, as_tuple, out)
-  if not as_tuple then
+  if not flag(as_tuple, "nonzero(): as_tuple") then
     return op.nonzero(input, { out = out })
   end
   errors.check(out == nil, "TypeError", "nonzero(): as_tuple gives a list, which takes no out")
@@ -140,6 +144,8 @@ define("repeat_interleave", { "input", "repeats", "dim", "output_size" }, true,
 
 -- Python's tuple of the wanted results as several values.
 local function unique(input, consecutive, inverse, counts, dim)
+  inverse = flag(inverse, "unique(): return_inverse")
+  counts = flag(counts, "unique(): return_counts")
   errors.check(check.is_none(dim) or input:dim() > 0, "IndexError",
     "unique(): dim is %s, but the tensor has no dimensions", tostring(dim))
   local values, positions, numbers = op.unique_all(input, consecutive, dim)
@@ -155,7 +161,8 @@ end
 
 --- The distinct elements (of slices along dim), sorted.
 define("unique", { "input", "sorted", "return_inverse", "return_counts", "dim" }, true,
-  function(input, _, inverse, counts, dim)
+  function(input, sorted, inverse, counts, dim)
+    flag(sorted, "unique(): sorted")
     return unique(input, false, inverse, counts, dim)
   end)
 
@@ -271,9 +278,8 @@ function methods.float_power_(self, exponent)
 end
 
 --- The transpose of the last two dimensions, conjugated if it were complex.
-function methods.adjoint(self)
-  return self.mT
-end
-M.adjoint = methods.adjoint
+define("adjoint", { "input" }, true, function(input)
+  return input.mT
+end)
 
 return M

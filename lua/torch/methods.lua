@@ -177,7 +177,7 @@ for _, name in ipairs({ "atleast_1d", "atleast_2d", "atleast_3d" }) do
     for i, x in ipairs(list) do
       out[i] = op[name](x)
     end
-    return out
+    return core.list(out)
   end
 end
 

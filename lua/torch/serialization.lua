@@ -164,7 +164,7 @@ function describe(w, v, path, depth)
     return { dtype = DTYPES[v] }
   elseif kind == "table" and getmetatable(v) == getmetatable(core.Size({})) then
     return { size = array({ table.unpack(v) }) }
-  elseif kind == "table" and (getmetatable(v) == nil or ordered.is_dict(v)) then
+  elseif kind == "table" and (not getmetatable(v) or ordered.is_dict(v)) then
     return describe_table(w, v, path, depth)
   end
   return refuse(w, v, path)

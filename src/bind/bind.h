@@ -62,6 +62,9 @@ static inline LpTensor *lp_to_tensor(lua_State *L, int i)
     return b ? b->p : NULL;
 }
 LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg);
+/* Argument 1 of a method that takes at most `most` more; an empty last table
+ * is none. */
+LpTensor *lp_check_self(lua_State *L, const char *fn, int most);
 
 /* Pushes an empty box for a tensor; the caller stores an owned tensor in
  * box->p once it has one. May raise. */
@@ -126,6 +129,8 @@ typedef enum { LP_DEV_CPU, LP_DEV_META, LP_DEV_IPU } LpDevice;
 void lp_push_device(lua_State *L, LpDevice d);
 /* A device value or its name; false if neither. */
 bool lp_to_device(lua_State *L, int i, LpDevice *d);
+/* Raises for what is none, naming those that there are. */
+int lp_no_device(lua_State *L, int i, const char *fn);
 
 typedef struct LpSliceBox {
     LpBox box;
@@ -135,7 +140,11 @@ typedef struct LpSliceBox {
 
 void lp_push_size(lua_State *L, const int64_t *shape, int n);
 bool lp_is_none(lua_State *L, int i); /* torch.none */
-/* A table of a class: its metatable has __index, and it is no torch.Size. */
+/* The table on top is a list that a script gets: no position 0. */
+void lp_mark_list(lua_State *L);
+bool lp_is_list(lua_State *L, int i);
+/* A table of a class: its metatable has __index, and it is no torch.Size and no
+ * marked list. */
 bool lp_is_instance(lua_State *L, int i);
 
 /* A short description of a value for messages: "Tensor float32 [2, 3]",

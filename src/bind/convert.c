@@ -16,7 +16,7 @@ static void push_element(lua_State *L, LpDtype t, const void *p)
 
 static int tensor_item(lua_State *L)
 {
-    LpTensor *t = lp_check_tensor(L, 1, "item", "self");
+    LpTensor *t = lp_check_self(L, "item", 0);
     LpErr e = {0};
     LpType type = lp_tensor_type(t);
     char shape[LP_SHAPE_STR];
@@ -53,6 +53,7 @@ static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
         push_list(L, t, dim + 1, edge, p + i * t->strides[dim] * size);
         lua_rawseti(L, -2, ++k);
     }
+    lp_mark_list(L);
 }
 
 bool lp_push_numbers(lua_State *L, int i, bool list)
@@ -69,7 +70,7 @@ bool lp_push_numbers(lua_State *L, int i, bool list)
 
 static int tensor_tolist(lua_State *L)
 {
-    LpTensor *t = lp_check_tensor(L, 1, "tolist", "self");
+    LpTensor *t = lp_check_self(L, "tolist", 0);
     LpErr e = {0};
     if (lp_tensor_touch(t, false, &e) != LP_OK)
         return lp_bind_fail(L, &e);
@@ -91,7 +92,7 @@ static int sample(lua_State *L)
 /* The elements in order as a string of bytes: frombuffer's inverse. */
 static int tensor_tobytes(lua_State *L)
 {
-    LpTensor *t = lp_check_tensor(L, 1, "tobytes", "self");
+    LpTensor *t = lp_check_self(L, "tobytes", 0);
     LpErr e = {0};
     if (!lp_tensor_contiguous(t)) {
         lp_push_data(L, 1, LP_DT_NONE, "tobytes");

@@ -99,7 +99,7 @@ static LpBox *push_handle(lua_State *L)
 
 static int add(lua_State *L, bool after, const char *fn)
 {
-    LpTensor *t = lp_check_tensor(L, 1, fn, "self");
+    LpTensor *t = lp_check_self(L, fn, 1);
     LpErr e = {0};
     char what[LP_DESCRIBE];
     if (!lua_isfunction(L, 2) && !luaL_getmetafield(L, 2, "__call"))

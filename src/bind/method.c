@@ -6,7 +6,7 @@
 #include "src/bind/module.h"
 #include "src/ops/ops.h"
 
-#define SELF(name) lp_check_tensor(L, 1, name, "self")
+#define SELF(name, most) lp_check_self(L, name, most)
 
 /* Argument 2, or `dim` of the table there: a dimension of t, wrapped. */
 static int64_t which_dim(lua_State *L, const LpTensor *t, const char *name)
@@ -33,7 +33,7 @@ static int64_t which_dim(lua_State *L, const LpTensor *t, const char *name)
 
 static int m_size(lua_State *L)
 {
-    LpTensor *t = SELF("size");
+    LpTensor *t = SELF("size", 1);
     if (lua_isnoneornil(L, 2))
         return lp_push_size(L, t->shape, t->ndim), 1;
     lua_pushinteger(L, t->shape[which_dim(L, t, "size")]);
@@ -42,7 +42,7 @@ static int m_size(lua_State *L)
 
 static int m_stride(lua_State *L)
 {
-    LpTensor *t = SELF("stride");
+    LpTensor *t = SELF("stride", 1);
     if (!lua_isnoneornil(L, 2)) {
         lua_pushinteger(L, t->strides[which_dim(L, t, "stride")]);
         return 1;
@@ -52,55 +52,69 @@ static int m_stride(lua_State *L)
         lua_pushinteger(L, t->strides[i]);
         lua_rawseti(L, -2, i + 1);
     }
+    lp_mark_list(L);
     return 1;
 }
 
 static int m_dim(lua_State *L)
 {
-    lua_pushinteger(L, SELF("dim")->ndim);
+    lua_pushinteger(L, SELF("dim", 0)->ndim);
+    return 1;
+}
+
+static int m_ndimension(lua_State *L)
+{
+    lua_pushinteger(L, SELF("ndimension", 0)->ndim);
+    return 1;
+}
+
+static int m_nelement(lua_State *L)
+{
+    lua_pushinteger(L, lp_tensor_numel(SELF("nelement", 0)));
     return 1;
 }
 
 static int m_numel(lua_State *L)
 {
-    lua_pushinteger(L, lp_tensor_numel(SELF("numel")));
+    lua_pushinteger(L, lp_tensor_numel(SELF("numel", 0)));
     return 1;
 }
 
 static int m_element_size(lua_State *L)
 {
-    lua_pushinteger(L, (lua_Integer)lp_dtype_size(SELF("element_size")->dtype));
+    lua_pushinteger(L,
+                    (lua_Integer)lp_dtype_size(SELF("element_size", 0)->dtype));
     return 1;
 }
 
 static int m_storage_offset(lua_State *L)
 {
-    lua_pushinteger(L, SELF("storage_offset")->offset);
+    lua_pushinteger(L, SELF("storage_offset", 0)->offset);
     return 1;
 }
 
 static int m_is_contiguous(lua_State *L)
 {
-    lua_pushboolean(L, lp_tensor_contiguous(SELF("is_contiguous")));
+    lua_pushboolean(L, lp_tensor_contiguous(SELF("is_contiguous", 0)));
     return 1;
 }
 
 static int m_is_floating_point(lua_State *L)
 {
-    lua_pushboolean(L, lp_is_float(SELF("is_floating_point")->dtype));
+    lua_pushboolean(L, lp_is_float(SELF("is_floating_point", 0)->dtype));
     return 1;
 }
 
 static int m_is_complex(lua_State *L)
 {
-    SELF("is_complex");
+    SELF("is_complex", 0);
     lua_pushboolean(L, 0);
     return 1;
 }
 
 static int m_data_ptr(lua_State *L)
 {
-    LpTensor *t = SELF("data_ptr");
+    LpTensor *t = SELF("data_ptr", 0);
     LpErr e = {0};
     if (lp_tensor_touch(t, false, &e) != LP_OK)
         return lp_bind_fail(L, &e);
@@ -110,7 +124,7 @@ static int m_data_ptr(lua_State *L)
 
 static int m_is_same_size(lua_State *L)
 {
-    LpType a = lp_tensor_type(SELF("is_same_size"));
+    LpType a = lp_tensor_type(SELF("is_same_size", 1));
     LpType b = lp_tensor_type(lp_check_tensor(L, 2, "is_same_size", "other"));
     lua_pushboolean(L, lp_shape_eq(&a, &b));
     return 1;
@@ -132,10 +146,11 @@ void lp_push_cast(lua_State *L, LpTensor *t, LpDtype to)
     lp_call_push(L, f, &in, 1, attr, 1);
 }
 
-/* x:float() …; upvalue 1: the dtype. The value itself when nothing changes. */
+/* x:float() …; upvalues: the dtype, the name. The value itself when nothing
+ * changes. */
 static int m_cast(lua_State *L)
 {
-    LpTensor *t = SELF("to");
+    LpTensor *t = SELF(lua_tostring(L, lua_upvalueindex(2)), 0);
     LpDtype to = (LpDtype)lua_tointeger(L, lua_upvalueindex(1));
     if (t->dtype == to)
         return lua_settop(L, 1), 1;
@@ -178,6 +193,9 @@ static void to_argument(lua_State *L, int i, Target *to)
         to->device = device_of(like);
     } else if (lua_isboolean(L, i)) {
         /* non_blocking: copies are done when to() returns */
+    } else if (lua_type(L, i) == LUA_TSTRING) {
+        if (!lp_to_device(L, i, &to->device))
+            lp_no_device(L, i, "to");
     } else if (!lua_isnil(L, i) && !lp_to_device(L, i, &to->device)) {
         lp_raise(L, LP_E_TYPE,
                  "to(): argument %d is %s; a dtype, a device ('cpu', 'meta') "
@@ -198,7 +216,7 @@ static void to_keywords(lua_State *L, int i, Target *to)
     }
     if (lua_getfield(L, i, "device") != LUA_TNIL &&
         !lp_to_device(L, -1, &to->device))
-        lp_raise(L, LP_E_TYPE, "to(): device is no torch device");
+        lp_no_device(L, lua_gettop(L), "to");
     lua_getfield(L, i, "copy");
     to->copy = lua_toboolean(L, -1);
     lua_pop(L, 3);
@@ -215,7 +233,7 @@ static int push_clone(lua_State *L, LpTensor *t)
 
 static int m_to(lua_State *L)
 {
-    LpTensor *t = SELF("to");
+    LpTensor *t = SELF("to", 4);
     Target to = {t->dtype, device_of(t), false};
     int n = lua_gettop(L);
     if (n > 1 && lp_is_keywords(L, n, "to"))
@@ -243,7 +261,7 @@ static int m_to(lua_State *L)
 
 static int m_cpu(lua_State *L)
 {
-    LpTensor *t = SELF("cpu");
+    LpTensor *t = SELF("cpu", 0);
     if (device_of(t) == LP_DEV_META)
         return lp_raise(L, LP_E_RUNTIME, "cpu(): a meta tensor has no data");
     lua_settop(L, 1);
@@ -252,7 +270,7 @@ static int m_cpu(lua_State *L)
 
 static int m_type_as(lua_State *L)
 {
-    LpTensor *t = SELF("type_as");
+    LpTensor *t = SELF("type_as", 1);
     lp_push_cast(L, t, lp_check_tensor(L, 2, "type_as", "other")->dtype);
     return 1;
 }
@@ -272,7 +290,7 @@ enum { N_CASTS = sizeof casts / sizeof *casts };
 /* type() -> "torch.FloatTensor"; type(dtype) converts. */
 static int m_type(lua_State *L)
 {
-    LpTensor *t = SELF("type");
+    LpTensor *t = SELF("type", 2);
     LpDtype to = lp_to_dtype(L, 2);
     if (lua_isnoneornil(L, 2)) {
         for (int i = 0; i < N_CASTS; i++)
@@ -290,7 +308,7 @@ static int m_type(lua_State *L)
  */
 static int m_requires_grad_(lua_State *L)
 {
-    LpTensor *t = SELF("requires_grad_");
+    LpTensor *t = SELF("requires_grad_", 1);
     LpErr e = {0};
     char buf[LP_DESCRIBE];
     if (lua_istable(L, 2))
@@ -312,7 +330,7 @@ static int m_requires_grad_(lua_State *L)
 /* Forgets how the tensor was made: it becomes a leaf. */
 static int m_detach_(lua_State *L)
 {
-    LpTensor *t = SELF("detach_");
+    LpTensor *t = SELF("detach_", 0);
     LpErr e = {0};
     if (t->base || t->st->flags & LP_ST_TRACED)
         return lp_raise(L, LP_E_RUNTIME,
@@ -330,7 +348,7 @@ static int m_detach_(lua_State *L)
 
 static int m_retain_grad(lua_State *L)
 {
-    LpTensor *t = SELF("retain_grad");
+    LpTensor *t = SELF("retain_grad", 0);
     if (!lp_requires_grad(t))
         return lp_raise(L, LP_E_RUNTIME,
                         "retain_grad(): the tensor does not "
@@ -341,7 +359,7 @@ static int m_retain_grad(lua_State *L)
 
 static int m_contiguous(lua_State *L)
 {
-    LpTensor *t = SELF("contiguous"), *out = NULL;
+    LpTensor *t = SELF("contiguous", 0), *out = NULL;
     LpErr e = {0};
     int tries = 0;
     if (lp_tensor_contiguous(t))
@@ -357,7 +375,7 @@ static int m_contiguous(lua_State *L)
 
 static int m_copy_(lua_State *L)
 {
-    LpTensor *t = SELF("copy_");
+    LpTensor *t = SELF("copy_", 2);
     LpErr e = {0};
     LpArg src = {.t = lp_to_tensor(L, 2)};
     int tries = 0;
@@ -374,9 +392,9 @@ static const luaL_Reg methods[] = {
     {"size", m_size},
     {"stride", m_stride},
     {"dim", m_dim},
-    {"ndimension", m_dim},
+    {"ndimension", m_ndimension},
     {"numel", m_numel},
-    {"nelement", m_numel},
+    {"nelement", m_nelement},
     {"element_size", m_element_size},
     {"storage_offset", m_storage_offset},
     {"is_contiguous", m_is_contiguous},
@@ -401,7 +419,8 @@ void lp_add_methods(lua_State *L)
     luaL_setfuncs(L, methods, 0);
     for (int i = 0; i < N_CASTS; i++) {
         lua_pushinteger(L, casts[i].t);
-        lua_pushcclosure(L, m_cast, 1);
+        lua_pushstring(L, casts[i].name);
+        lua_pushcclosure(L, m_cast, 2);
         lua_setfield(L, -2, casts[i].name);
     }
 }

@@ -9,6 +9,7 @@
 void lp_bind_host(lua_State *L);      /* cpu, threads, log: host.c */
 void lp_bind_error(lua_State *L);     /* nearest names: error.c */
 void lp_bind_value(lua_State *L);     /* dtypes, Size, slice, none: value.c */
+void lp_bind_list(lua_State *L);      /* lists that scripts get: list.c */
 void lp_bind_forms(lua_State *L);     /* all operators: forms.c */
 void lp_bind_form_list(lua_State *L); /* forms as tables: form_list.c */
 void lp_bind_tensor(lua_State *L);    /* Tensor: after forms, keep; tensor.c */

@@ -181,7 +181,7 @@ static int m_resize_(lua_State *L)
 
 static int m_resize_as_(lua_State *L)
 {
-    lp_check_tensor(L, 1, "resize_as_", "self");
+    lp_check_self(L, "resize_as_", 1);
     LpTensor *like = lp_check_tensor(L, 2, "resize_as_", "the_template");
     return resize_to(L, "resize_as_", lp_tensor_type(like));
 }

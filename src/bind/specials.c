@@ -48,7 +48,9 @@ static bool read_special(LpFormCall *c, int which, int i)
     case LP_SPECIAL_OUT:
         return read_out(c, i);
     case LP_SPECIAL_DEVICE:
-        return lp_to_device(c->L, i, &c->device);
+        if (!lp_to_device(c->L, i, &c->device))
+            lp_no_device(c->L, i, c->ov->name);
+        return true;
     case LP_SPECIAL_GENERATOR:
         g = lp_to_box(c->L, i, &lp_tag_generator);
         c->generator = (LpGenerator *)(void *)g;

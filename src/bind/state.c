@@ -158,6 +158,7 @@ static int grad(lua_State *L)
         }
         lua_rawseti(L, -2, i + 1);
     }
+    lp_mark_list(L);
     lp_gc_account(L);
     return 1;
 }

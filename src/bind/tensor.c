@@ -81,6 +81,18 @@ LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg)
     return NULL;
 }
 
+LpTensor *lp_check_self(lua_State *L, const char *fn, int most)
+{
+    LpTensor *t = lp_check_tensor(L, 1, fn, "self");
+    int n = lua_gettop(L) - 1;
+    if (n <= most || (n == most + 1 && lp_is_empty_table(L, n + 1)))
+        return t;
+    lp_raise(L, LP_E_TYPE, "%s() takes %s%d argument%s, but %d %s given", fn,
+             most > 1 ? "at most " : "", most, most == 1 ? "" : "s", n,
+             n == 1 ? "was" : "were");
+    return NULL;
+}
+
 LpBox *lp_push_box(lua_State *L)
 {
     LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
@@ -122,6 +134,7 @@ static void owner_list(lua_State *L, LpOwner *o)
         lua_rawseti(L, -2, i + 1);
     }
     o->n = 0;
+    lp_mark_list(L);
 }
 
 static int owner_gc(lua_State *L)
@@ -146,10 +159,10 @@ static int tensor_free(lua_State *L)
     return 0;
 }
 
-static void push_tensor_free(lua_State *L)
+static void push_tensor_free(lua_State *L, lua_CFunction f)
 {
     lp_push_shelf(L);
-    lua_pushcclosure(L, tensor_free, 1);
+    lua_pushcclosure(L, f, 1);
 }
 
 bool lp_to_scalar(lua_State *L, int i, LpScalar *s)
@@ -316,7 +329,7 @@ static int iter_step(lua_State *L)
 /* for row in x:iter() do … end */
 static int tensor_iter(lua_State *L)
 {
-    LpTensor *t = lp_check_tensor(L, 1, "iter", "self");
+    LpTensor *t = lp_check_self(L, "iter", 0);
     if (t->ndim == 0)
         return lp_raise(L, LP_E_TYPE,
                         "iter(): a tensor without dimensions "
@@ -325,6 +338,15 @@ static int tensor_iter(lua_State *L)
     lua_pushinteger(L, 0);
     lua_pushcclosure(L, iter_step, 2);
     return 1;
+}
+
+/* x:free(): again of a freed one is nothing. */
+static int method_free(lua_State *L)
+{
+    if (lp_to_tensor(L, 1))
+        lp_check_self(L, "free", 0);
+    lua_settop(L, 1);
+    return tensor_free(L);
 }
 
 static const luaL_Reg plain[] = {
@@ -384,7 +406,7 @@ void lp_bind_tensor(lua_State *L)
     lua_pushliteral(L, "torch.Tensor");
     lua_setfield(L, -2, "__name");
     add_arithmetic(L);
-    push_tensor_free(L);
+    push_tensor_free(L, tensor_free);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "__close");
     lua_setfield(L, -2, "__gc");
@@ -393,7 +415,7 @@ void lp_bind_tensor(lua_State *L)
     lp_add_methods(L);
     lp_add_reshaping(L);
     lp_add_properties(L);
-    push_tensor_free(L);
+    push_tensor_free(L, method_free);
     lua_setfield(L, -2, "free");
     lua_pushcfunction(L, tensor_iter);
     lua_setfield(L, -2, "iter");

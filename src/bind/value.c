@@ -107,14 +107,26 @@ static int device_index(lua_State *L)
 static int device_new(lua_State *L)
 {
     LpDevice d;
-    char what[LP_DESCRIBE];
     if (!lp_to_device(L, 1, &d))
-        return lp_raise(L, LP_E_RUNTIME,
-                        "torch.device(): the device is %s; allowed are "
-                        "'cpu', 'meta', 'ipu'",
-                        lp_describe(L, 1, what));
+        return lp_no_device(L, 1, "torch.device");
     lp_push_device(L, d);
     return 1;
+}
+
+int lp_no_device(lua_State *L, int i, const char *fn)
+{
+    char what[LP_DESCRIBE];
+    if (lua_type(L, i) != LUA_TSTRING)
+        return lp_raise(L, LP_E_TYPE,
+                        "%s(): argument 'device' must be a torch.device or its "
+                        "name, not %s",
+                        fn, lp_describe(L, i, what));
+    return lp_raise(L, LP_E_RUNTIME,
+                    "%s(): there is no device '%.40s' here; allowed are 'cpu', "
+                    "'meta', 'ipu': tensors are on the host ('meta': shapes "
+                    "without elements), poptorch.trainingModel and "
+                    "inferenceModel take models to the simulated IPUs",
+                    fn, lua_tostring(L, i));
 }
 
 /* ---- torch.Size -----------------------------------------------------------
@@ -290,7 +302,7 @@ bool lp_is_instance(lua_State *L, int i)
     lua_pushliteral(L, "__index");
     bool indexed = lua_rawget(L, -3) != LUA_TNIL;
     lua_pop(L, 3);
-    return indexed && !size;
+    return indexed && !size && !lp_is_list(L, i);
 }
 
 /* ---- descriptions ---------------------------------------------------------

@@ -111,7 +111,7 @@ local function call(node, names)
   end
   if class.is_class(f) or enum.is_enum(f) then
     return f(table.unpack(args, 1, n))
-  elseif type(f) == "table" and getmetatable(f) == nil and f.method then
+  elseif type(f) == "table" and not getmetatable(f) and f.method then
     return f.method(f.of, table.unpack(args, 1, n))
   end
   return errors.raise("TypeError", "%s cannot be called", check.describe(f))

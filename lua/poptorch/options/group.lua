@@ -242,7 +242,7 @@ local function plain(value)
     return value.value
   elseif Group:is(value) then
     return value:toDict()
-  elseif type(value) == "table" and getmetatable(value) == nil then
+  elseif type(value) == "table" and not getmetatable(value) then
     local out = {}
     for k, v in pairs(value) do
       out[k] = plain(v)

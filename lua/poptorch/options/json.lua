@@ -30,7 +30,7 @@ end
 ---@return table<string, any>?
 function M.object(text)
   local value = core.json_decode(text)
-  return type(value) == "table" and getmetatable(value) == nil and value or nil
+  return type(value) == "table" and not getmetatable(value) and value or nil
 end
 
 --- Calls the setters that a JSON object names, in alphabetic order.

@@ -48,10 +48,10 @@ end
 -- A list of arguments or results from what a hook returned; the one that it was
 -- given has n.
 local function packed(value)
-  if type(value) == "table" and getmetatable(value) == nil and math.type(value.n) == "integer" then
+  if type(value) == "table" and not getmetatable(value) and math.type(value.n) == "integer" then
     return value
   end
-  if type(value) == "table" and getmetatable(value) == nil and (#value > 0 or not next(value)) then
+  if type(value) == "table" and not getmetatable(value) and (#value > 0 or not next(value)) then
     local n = #value
     return { n = n, table.unpack(value, 1, n) }
   end

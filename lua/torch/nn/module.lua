@@ -298,10 +298,22 @@ local function run_hooked(self, ...)
   return table.unpack(out, 1, out.n)
 end
 
+-- What a generic for calls: two nils. A forward that takes them runs.
+local function run_looped(self, ...)
+  local results = table.pack(pcall(run, self, ...))
+  errors.check(results[1], "TypeError", "%s cannot stand in a loop by itself; there are `for _, "
+    .. "m in ipairs(net:children()) do`, `for name, m in net:named_children() do` and `for name, "
+    .. "p in net:named_parameters() do` (called with nil, nil: %s)", getmetatable(self).__name,
+    tostring(type(results[2]) == "table" and results[2].message or results[2]):match("[^\n]*"))
+  return table.unpack(results, 2, results.n)
+end
+
 function Module.__call(self, ...)
   local fields = rawget(self, "_fields")
   if fields._hooked then
     return run_hooked(self, ...)
+  elseif depth == 0 and (...) == nil and select("#", ...) == 2 and select(2, ...) == nil then
+    return run_looped(self, ...)
   end
   return run(self, ...)
 end

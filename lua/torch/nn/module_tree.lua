@@ -55,7 +55,7 @@ local function values_of(list)
   for i, entry in ipairs(list) do
     out[i] = entry[2]
   end
-  return out
+  return core.list(out)
 end
 
 local function options(where, names, defaults, ...)
@@ -308,7 +308,7 @@ return function(Module)
     if class.is_class(value) or enum.is_member(value) then
       return false
     end
-    return mt == nil or class.is_class(mt) or ordered.is_registry(value)
+    return not mt or class.is_class(mt) or ordered.is_registry(value)
   end
 
   -- Tensors and tables once each. Numbers are no identities: as a key 0.0 is 0.
@@ -319,7 +319,7 @@ return function(Module)
     for k, v in next, value do
       rawset(out, copy(k, seen), copy(v, seen))
     end
-    return setmetatable(out, getmetatable(value))
+    return setmetatable(out, getmetatable(value) or nil)
   end
 
   function copy(value, seen)

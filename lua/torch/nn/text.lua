@@ -41,7 +41,7 @@ function M.repr(v)
     return float(v)
   elseif type(v) == "string" then
     return ("'%s'"):format(v)
-  elseif type(v) == "table" and (getmetatable(v) == nil or #v > 0) then
+  elseif type(v) == "table" and (not getmetatable(v) or #v > 0) then
     local parts = {}
     for i = 1, #v do
       parts[i] = M.repr(v[i])

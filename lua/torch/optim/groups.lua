@@ -48,7 +48,7 @@ function M.list_of(params, where)
   end
   errors.check(#names == 0 or #names == #out, "ValueError",
     "all optimizer params should be with/without names. Some param names are missing")
-  return out, #names > 0 and names or nil
+  return core.list(out), #names > 0 and names or nil
 end
 
 local function check_params(groups, new, differentiable)

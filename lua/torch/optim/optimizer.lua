@@ -31,8 +31,9 @@ local Optimizer = class.new("Optimizer")
 ---@return torch.optim.Optimizer
 function Optimizer.new(cls, ...)
   local self = setmetatable({
-    param_groups = {}, state = saved._new_state(), defaults = {}, _names = {}, _pre_hooks = {},
-    _post_hooks = {}, _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
+    param_groups = core.list({}), state = saved._new_state(), defaults = {}, _names = {},
+    _pre_hooks = {}, _post_hooks = {},
+    _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
   }, cls)
   self:init(...)
   return self

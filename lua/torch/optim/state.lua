@@ -60,7 +60,7 @@ end
 ---@return {state: table<integer, table>, param_groups: table[]}
 function M:state_dict()
   hooks.run(self._state_hooks.save, self)
-  local out = { state = {}, param_groups = {} }
+  local out = { state = {}, param_groups = core.list({}) }
   local numbers = numbers_of(self)
   for g, group in ipairs(self.param_groups) do
     local packed = {}

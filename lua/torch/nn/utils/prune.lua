@@ -248,7 +248,7 @@ local function with_apply(cls)
     end
     local given = table.pack(...)
     local last, scores = given[given.n], nil
-    if type(last) == "table" and getmetatable(last) == nil then
+    if type(last) == "table" and not getmetatable(last) then
       scores, given[given.n] = last.importance_scores, {}
       for key, value in pairs(last) do
         given[given.n][key] = key ~= "importance_scores" and value or nil

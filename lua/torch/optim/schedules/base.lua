@@ -148,7 +148,7 @@ end
 
 ---@return (number|torch.Tensor)[]
 function LRScheduler:get_last_lr()
-  return { table.unpack(self._last_lr) }
+  return core.list({ table.unpack(self._last_lr) })
 end
 
 -- ---- state -------------------------------------------------------------------

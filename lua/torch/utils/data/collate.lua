@@ -1,6 +1,7 @@
 --- From a list of samples to one batch.
 --- Source: PyTorch 2.0 documentation, torch.utils.data, "collate_fn".
 local check = require("lupine.check")
+local core = require("lupine.core")
 local errors = require("torch.errors")
 
 local M = {}
@@ -22,7 +23,7 @@ local function collate_numbers(batch)
 end
 
 local function column(batch, key)
-  local values = {}
+  local values = core.list({})
   for i, sample in ipairs(batch) do
     errors.check(type(sample) == "table" and sample[key] ~= nil, "RuntimeError",
       "default_collate: each sample of a batch should have the same parts; sample %d has no %s",
@@ -33,7 +34,7 @@ local function column(batch, key)
 end
 
 local function collate_tables(batch)
-  local out = {}
+  local out = #batch[1] > 0 and core.list({}) or {}
   for key in pairs(batch[1]) do
     out[key] = collate(column(batch, key))
   end
@@ -56,7 +57,7 @@ function collate(batch)
     return torch.tensor(batch)
   elseif type(first) == "string" then
     return batch
-  elseif type(first) == "table" and getmetatable(first) == nil then
+  elseif type(first) == "table" and not getmetatable(first) then
     return collate_tables(batch)
   end
   return errors.raise("TypeError", "default_collate: samples must be tensors, numbers, booleans, "

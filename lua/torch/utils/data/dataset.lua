@@ -6,6 +6,7 @@
 --- Source: PyTorch 2.0 documentation, torch.utils.data.
 local check = require("lupine.check")
 local class = require("lupine.class")
+local core = require("lupine.core")
 local errors = require("torch.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
@@ -23,7 +24,7 @@ end
 function M.len(data)
   if is_tensor(data) then
     return data:size(0)
-  elseif type(data) == "table" and getmetatable(data) == nil then
+  elseif type(data) == "table" and not getmetatable(data) then
     return #data
   end
   errors.check(class.of(data) and data.__len__, "TypeError", "object of type '%s' has no __len__",
@@ -38,7 +39,7 @@ end
 function M.item(data, i)
   if is_tensor(data) then
     return data[i]
-  elseif type(data) == "table" and getmetatable(data) == nil then
+  elseif type(data) == "table" and not getmetatable(data) then
     errors.check(i >= 0 and i < #data, "IndexError", "index %d of a list of %d samples", i, #data)
     return data[i + 1]
   end
@@ -336,7 +337,7 @@ function M.random_split(...)
     parts[i] = Subset(dataset, table.move(order, at + 1, at + count, 1, {}))
     at = at + count
   end
-  return parts
+  return core.list(parts)
 end
 
 return M

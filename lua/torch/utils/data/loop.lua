@@ -5,6 +5,7 @@
 --- iterator; which of several running loops a later call belongs to is known
 --- by that variable, so that loops over one object may be nested.
 local class = require("lupine.class")
+local core = require("lupine.core")
 local errors = require("torch.errors")
 local spans = require("lupine.spans")
 
@@ -61,7 +62,7 @@ end
 function M.iterate(x, where)
   if type(x) == "function" then
     return x
-  elseif type(x) == "table" and getmetatable(x) == nil then
+  elseif type(x) == "table" and not getmetatable(x) then
     local i = 0
     return function()
       i = i + 1
@@ -78,7 +79,7 @@ function M.iterate(x, where)
     return M.iterate(f, where)
   elseif s == nil and control == nil and type(f) == "function" then
     return f
-  elseif type(f) == "table" and getmetatable(f) == nil then
+  elseif type(f) == "table" and not getmetatable(f) then
     return M.iterate(f, where)
   end
   local state = { control = control }
@@ -92,7 +93,7 @@ end
 ---@return any
 function M.tuple(...)
   if select("#", ...) > 1 then
-    return { ... }
+    return core.list({ ... })
   end
   return (...)
 end
@@ -101,7 +102,7 @@ end
 ---@param x any
 ---@return boolean
 function M.is_list(x)
-  return type(x) == "table" and getmetatable(x) == nil and x[1] ~= nil
+  return type(x) == "table" and not getmetatable(x) and x[1] ~= nil
 end
 
 --- A list's elements as several values; anything else as one.

@@ -103,10 +103,15 @@ local function seed_all(seed)
 end
 
 local function failure(e)
-  local known = type(e) == "table" and errors.Exception:is(e)
-  return { class = known and getmetatable(e).__name or "RuntimeError", type = known and e.type,
-    message = known and e.message or show(e),
-    traceback = known and (e.frames or e.traceback) or debug.traceback(nil, 2) }
+  if type(e) == "table" and errors.Exception:is(e) then
+    return { class = getmetatable(e).__name, type = e.type, message = e.message,
+      origin = e.origin, location = e.location, traceback = e.frames or e.traceback }
+  end
+  local text = show(e)
+  local origin, message = text:match("^([^\n]-:%d+): (.*)$")
+  local host_traceback = package.loaded["lupine.host_traceback"]
+  return { class = "RuntimeError", message = message or text, origin = origin,
+    traceback = host_traceback and host_traceback(2) or debug.traceback(nil, 2) }
 end
 
 local function main(loader, id, channel, seed)
@@ -174,12 +179,17 @@ local function open(loader, seed)
   return pool
 end
 
+-- The error of a worker, from the line that raised it there.
 local function raise(pool, loader, id, e)
   close(pool, 0)
   loader._pool = nil
-  errors.raise(errors.classes[e.class] or "RuntimeError",
-    "%s\nraised in DataLoader worker process %d%s", e.message, id,
-    e.traceback and ":\n" .. e.traceback or "")
+  local text = "%s\nraised in DataLoader worker process %d%s"
+  local raised = errors.new(e.class, e.type, text:format(e.message, id,
+    e.traceback and ":\n" .. e.traceback or ""))
+  if e.origin and e.origin ~= "" then
+    raised.origin, raised.location = e.origin, e.location or e.origin
+  end
+  error(raised, 0)
 end
 
 -- The next message of worker `id`.
