@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "src/ops/kernel/nn.h"
+#include "src/ops/kernel/plus.h"
 #include "src/ops/nnop.h"
 #include "src/ops/view.h"
 
@@ -242,6 +243,30 @@ static void grad_back_weight(LpGrad *g)
                          g->in[0], g->dout[0], g->in[1]);
 }
 
+/* What broadcasts to the channels of the result is added to it. */
+static LpStatus infer_plus(LpInfer *x)
+{
+    char a[LP_SHAPE_STR];
+    LP_TRY(infer_convolution(x));
+    const LpType *t = &x->in[2], *y = &x->out[0];
+    bool fits = t->ndim == y->ndim - 1 && t->dtype == y->dtype &&
+                lp_is_float(t->dtype) && t->shape[0] == y->shape[1] &&
+                lp_numel(t) == t->shape[0];
+    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
+               "%s: `bias` must be %s with a number for each of %lld channels "
+               "and sizes of 1, got %s of shape %s",
+               x->op->name, lp_dtype_name(y->dtype), (long long)y->shape[1],
+               lp_dtype_name(t->dtype), lp_shape_str(t, a));
+    return LP_OK;
+}
+
+static void grad_plus(LpGrad *g)
+{
+    grad_convolution(g);
+    if (g->need[2])
+        g->din[2] = g->dout[0];
+}
+
 #define COMMON                                                                 \
     "int[] stride, int[] padding, int[] dilation, bool transposed, int[] "     \
     "output_padding, int groups) -> Tensor @p"
@@ -256,6 +281,20 @@ LpOp op_convolution = {
     .prepare = lp_conv_prepare,
     .work = lp_conv_work,
     .cost = lp_rule_convolution,
+};
+
+/* Of the half types: PyTorch adds the bias in float32 and rounds once. */
+LpOp op_convolution_plus = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED,
+    .forms =
+        "convolution_plus(Tensor input, Tensor weight, Tensor bias, " COMMON,
+    .infer = infer_plus,
+    .grad = grad_plus,
+    .grad_in = 3,
+    .prepare = lp_conv_plus_prepare,
+    .work = lp_conv_work,
+    .cost = lp_rule_convolution_plus,
 };
 
 LpOp op_convolution_backward_input = {
@@ -286,28 +325,40 @@ LpOp op_convolution_backward_weight = {
 
 /* ---- public forms ---------------------------------------------------------
  */
-static LpVal add_bias(LpBuilder *b, LpVal y, LpVal bias, int n)
+/* y = convolution(x, w), with what is to be added to its channels. */
+static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
+                    int n)
 {
     char s[LP_SHAPE_STR];
     if (bias == LP_NOVAL || lp_failed(b))
-        return y;
-    int64_t shape[4] = {lp_type(b, y)->shape[1], 1, 1, 1};
-    LpType t = *lp_type(b, bias);
-    if (t.ndim != 1 || t.shape[0] != shape[0]) {
+        return forward(b, a, x, w);
+    LpType tx = *lp_type(b, x), tw = *lp_type(b, w), t = *lp_type(b, bias);
+    bool once = lp_is_half(t.dtype) && t.dtype == tx.dtype &&
+                t.dtype == tw.dtype && tw.ndim == n + 2;
+    LpVal y = once ? LP_NOVAL : forward(b, a, x, w);
+    if (lp_failed(b))
+        return LP_NOVAL;
+    int64_t channels = !once             ? lp_type(b, y)->shape[1]
+                       : a[TRANSPOSED].i ? tw.shape[1] * a[GROUPS].i
+                                         : tw.shape[0];
+    if (t.ndim != 1 || t.shape[0] != channels) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "convolution: expected `bias` to be 1-dimensional with %lld "
                 "elements, but got shape %s",
-                (long long)shape[0], lp_shape_str(&t, s));
+                (long long)channels, lp_shape_str(&t, s));
         return LP_NOVAL;
     }
-    if (t.dtype != lp_type(b, y)->dtype) {
+    if (t.dtype != tx.dtype) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "convolution: input type (%s) and bias type (%s) should be the "
                 "same",
-                lp_dtype_name(lp_type(b, y)->dtype), lp_dtype_name(t.dtype));
+                lp_dtype_name(tx.dtype), lp_dtype_name(t.dtype));
         return LP_NOVAL;
     }
-    return lp_add(b, y, lp_reshape(b, bias, shape, n + 1));
+    bias = lp_reshape(b, bias, (int64_t[]){channels, 1, 1, 1}, n + 1);
+    return once
+               ? lp_emit(b, LP_OP_convolution_plus, (LpVal[]){x, w, bias}, 3, a)
+               : lp_add(b, y, bias);
 }
 
 /* in: input, weight, bias; an input without a batch gets one for the time. */
@@ -327,8 +378,8 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
     if (t.ndim == n + 1)
         x = lp_unsqueeze(b, x, 0);
     const char *op = a[TRANSPOSED].i ? "conv_transpose" : "conv";
-    LpVal y = forward(b, a, x, lp_follow(b, in[1], in[0], op, "weight"));
-    y = add_bias(b, y, lp_follow(b, in[2], in[0], op, "bias"), n);
+    LpVal w = lp_follow(b, in[1], in[0], op, "weight");
+    LpVal y = biased(b, a, x, w, lp_follow(b, in[2], in[0], op, "bias"), n);
     if (t.ndim == n + 2 || lp_failed(b))
         return y;
     LpType r = *lp_type(b, y);

@@ -112,11 +112,6 @@ LpOp op_bmm = {
 
 /* ---- any rank -------------------------------------------------------------
  */
-static bool is_half(LpDtype t)
-{
-    return t == LP_F16 || t == LP_BF16;
-}
-
 LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
                 const char *what)
 {
@@ -130,7 +125,8 @@ LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
                 op, what, lp_dtype_name(tw), lp_dtype_name(tx));
         return LP_NOVAL;
     }
-    bool mixed = (is_half(tw) && tx == LP_F32) || (tw == LP_F32 && is_half(tx));
+    bool mixed =
+        (lp_is_half(tw) && tx == LP_F32) || (tw == LP_F32 && lp_is_half(tx));
     return mixed ? lp_cast(b, w, tx) : w;
 }
 
@@ -249,8 +245,7 @@ LpOp op_matmul = {
 
 /* ---- vectors --------------------------------------------------------------
  */
-static bool ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y,
-                  int ny)
+bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     const LpType *tx = lp_type(b, x), *ty = lp_type(b, y);
@@ -267,7 +262,7 @@ static bool ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y,
 EXPAND(expand_mv)
 {
     UNUSED;
-    if (ranks(b, "mv", in[0], 2, in[1], 1))
+    if (lp_ranks(b, "mv", in[0], 2, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
 LpOp op_mv = {
@@ -279,7 +274,7 @@ LpOp op_mv = {
 EXPAND(expand_dot)
 {
     UNUSED;
-    if (ranks(b, "dot", in[0], 1, in[1], 1))
+    if (lp_ranks(b, "dot", in[0], 1, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
 LpOp op_dot = {
@@ -320,7 +315,7 @@ LpOp op_inner = {
 EXPAND(expand_outer)
 {
     UNUSED;
-    if (ranks(b, "outer", in[0], 1, in[1], 1))
+    if (lp_ranks(b, "outer", in[0], 1, in[1], 1))
         out[0] =
             lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));
 }
@@ -329,206 +324,4 @@ LpOp op_outer = {
     .forms = "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
              "ger(Tensor self, Tensor vec2) -> Tensor @fmc",
     .expand = expand_outer,
-};
-
-/* ---- with an addend -------------------------------------------------------
- */
-static bool is_one(LpScalar s)
-{
-    return lp_scalar_f(s) == 1;
-}
-
-/* beta self + alpha r; self is not read when beta is 0. */
-static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
-                  const char *op)
-{
-    LpScalar beta = attr[0].s, alpha = attr[1].s;
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
-    if (lp_failed(b))
-        return LP_NOVAL;
-    LpType t = *lp_type(b, self), want = *lp_type(b, r), both = want;
-    LpErr probe = {0};
-    if (lp_broadcast(&both, &t, &probe) != LP_OK ||
-        !lp_shape_eq(&both, &want)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s: `self` of shape %s cannot be expanded to the product's "
-                "shape %s",
-                op, lp_shape_str(&t, sa), lp_shape_str(&want, sb));
-        return LP_NOVAL;
-    }
-    bool whole = !lp_is_float(t.dtype);
-    if (whole) { /* integers: so are alpha and beta, and the result */
-        alpha = lp_int(lp_scalar_i(alpha));
-        beta = lp_int(lp_scalar_i(beta));
-    }
-    if (!is_one(alpha))
-        r = lp_mul(b, r, lp_imm(b, alpha));
-    if (lp_scalar_f(beta) != 0) {
-        if (!is_one(beta))
-            self = lp_mul(b, self, lp_imm(b, beta));
-        r = lp_add(b, self, r);
-    } else if (!whole) {
-        r = lp_regardless(b, r, self);
-    }
-    return whole ? lp_cast(b, r, t.dtype) : r;
-}
-
-/* The same for a product, whose dtype self must have on the host. */
-static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
-                    const char *op)
-{
-    if (lp_failed(b))
-        return LP_NOVAL;
-    LpDtype t = lp_type(b, self)->dtype, want = lp_type(b, r)->dtype;
-    if (b->on_host && t != want) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s: `self` must have the same dtype as the product, got %s "
-                "and %s",
-                op, lp_dtype_name(t), lp_dtype_name(want));
-        return LP_NOVAL;
-    }
-    return plus(b, self, r, attr, op);
-}
-
-#define ADDED(name, product, x, y)                                             \
-    EXPAND(expand_##name)                                                      \
-    {                                                                          \
-        UNUSED;                                                                \
-        LpVal r = lp_op2(b, LP_OP_##product, in[1], in[2]);                    \
-        out[0] = scaled(b, in[0], r, attr, #name);                             \
-    }                                                                          \
-    LpOp op_##name = {                                                         \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_NARROW,                                                \
-        .forms = #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
-                       "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
-        .expand = expand_##name,                                               \
-    };
-ADDED(addmm, mm, mat1, mat2)
-ADDED(baddbmm, bmm, batch1, batch2)
-
-/* sum over the batch: one product over [m, b k] [b k, n] */
-EXPAND(expand_addbmm)
-{
-    UNUSED;
-    if (!ranks(b, "addbmm", in[1], 3, in[2], 3))
-        return;
-    LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
-    LpDtype t = lp_type(b, r)->dtype; /* sums of integers are int64 */
-    r = lp_cast(b, lp_sum(b, r, (int64_t[]){0}, 1, false), t);
-    out[0] = scaled(b, in[0], r, attr, "addbmm");
-}
-LpOp op_addbmm = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
-             "beta=1, Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_addbmm,
-};
-
-EXPAND(expand_addmv)
-{
-    UNUSED;
-    if (ranks(b, "addmv", in[1], 2, in[2], 1))
-        out[0] = scaled(b, in[0], lp_matmul(b, in[1], in[2]), attr, "addmv");
-}
-LpOp op_addmv = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_addmv,
-};
-
-EXPAND(expand_addr)
-{
-    UNUSED;
-    if (!ranks(b, "addr", in[1], 1, in[2], 1))
-        return;
-    LpVal r = lp_mul(b, lp_unsqueeze(b, in[1], 1), lp_unsqueeze(b, in[2], 0));
-    if (lp_failed(b))
-        return;
-    LpDtype t =
-        lp_dtype_promote(lp_type(b, in[0])->dtype, lp_type(b, r)->dtype);
-    out[0] = plus(b, lp_cast(b, in[0], t), r, attr, "addr");
-}
-LpOp op_addr = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmic",
-    .expand = expand_addr,
-};
-
-/* ---- layers ---------------------------------------------------------------
- */
-/* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
-EXPAND(expand_linear)
-{
-    UNUSED;
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
-    LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
-    LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
-    if (lp_failed(b))
-        return;
-    LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
-    if (tx.ndim == 0 || tw.ndim < 1 || tw.ndim > 2 ||
-        tx.shape[tx.ndim - 1] != tw.shape[tw.ndim - 1]) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linear: `input` of shape %s does not fit `weight` of shape "
-                "%s: the last sizes must be equal, and weight has 2 dimensions "
-                "(out, in)",
-                lp_shape_str(&tx, sa), lp_shape_str(&tw, sb));
-        return;
-    }
-    LpVal y = lp_matmul(b, in[0], tw.ndim == 2 ? lp_transpose(b, w, 0, 1) : w);
-    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
-}
-LpOp op_linear = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
-             "@no",
-    .expand = expand_linear,
-};
-
-/* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
-EXPAND(expand_bilinear)
-{
-    UNUSED;
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
-    LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
-    LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
-    if (lp_failed(b))
-        return;
-    LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
-    LpType tw = *lp_type(b, w);
-    bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3;
-    for (int i = 0; ok && i < t1.ndim - 1; i++)
-        ok = t1.shape[i] == t2.shape[i];
-    if (!ok || t1.shape[t1.ndim - 1] != tw.shape[1] ||
-        t2.shape[t2.ndim - 1] != tw.shape[2]) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "bilinear: `input1` %s and `input2` %s must agree in all but "
-                "the last size and fit `weight` %s (out, in1, in2)",
-                lp_shape_str(&t1, sa), lp_shape_str(&t2, sb),
-                lp_shape_str(&tw, sc));
-        return;
-    }
-    int64_t rows = product(t1.shape, t1.ndim - 1);
-    int64_t o = tw.shape[0], i = tw.shape[1], j = tw.shape[2];
-    LpVal x1 = lp_reshape(b, in[0], (int64_t[]){rows, i}, 2);
-    LpVal x2 = lp_reshape(b, in[1], (int64_t[]){rows, j, 1}, 3);
-    LpVal p = lp_permute(b, w, (int64_t[]){1, 0, 2}, 3);
-    p = lp_reshape(b, p, (int64_t[]){i, o * j}, 2);
-    LpVal y = lp_op2(b, LP_OP_mm, x1, p);
-    y = lp_reshape(b, y, (int64_t[]){rows, o, j}, 3);
-    y = lp_op2(b, LP_OP_bmm, y, x2);
-    t1.shape[t1.ndim - 1] = o;
-    y = lp_reshape(b, y, t1.shape, t1.ndim);
-    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
-}
-LpOp op_bilinear = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
-             "bias=None) -> Tensor @fn",
-    .expand = expand_bilinear,
 };

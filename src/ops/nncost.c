@@ -3,6 +3,7 @@
  * convolution are planned as such; what a matrix product is a gradient of, its
  * operator does not tell: the request does. */
 #include "src/ops/cost_ctx.h"
+#include "src/ops/infer.h"
 #include "src/ops/nnop.h"
 #include "src/ops/recurrent.h"
 
@@ -17,6 +18,40 @@ void lp_rule_product(const LpCostReq *r, LpCost *out)
                        .n = b->shape[n - 1]};
     lp_cost_add(out, lp_cost_matmul(&x, lp_cost_type(a->dtype), s,
                                     (LpConvPass)r->pass));
+}
+
+/* `v`, not 1, times a tensor of type t. */
+static void times(const LpCostReq *r, LpScalar v, const LpType *t, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    if (lp_scalar_f(v) != 1)
+        lp_cost_add(out,
+                    lp_cost_elementwise(&x, LP_EW_mul, LP_EW_SCALAR,
+                                        lp_cost_type(t->dtype), lp_numel(t)));
+}
+
+/* The addition of operand 2 to the result. */
+static void addend(const LpCostReq *r, LpCost *out)
+{
+    const LpAttr one = lp_attr_scalar(lp_int(1));
+    const LpType in[2] = {r->out[0], r->in[2]};
+    LpCostReq q = *r;
+    q.op = &op_add;
+    q.attr = &one;
+    q.in = in;
+    q.n_in = 2;
+    lp_rule_pointwise(&q, out);
+}
+
+void lp_rule_product_plus(const LpCostReq *r, LpCost *out)
+{
+    LpScalar beta = r->attr[0].s;
+    lp_rule_product(r, out);
+    times(r, r->attr[1].s, &r->out[0], out);
+    if (lp_scalar_f(beta) == 0)
+        return;
+    times(r, beta, &r->in[2], out);
+    addend(r, out);
 }
 
 /* ---- convolution ----------------------------------------------------------
@@ -64,6 +99,12 @@ static void convolution(const LpCostReq *r, const LpAttr *a, LpConvPass pass,
 void lp_rule_convolution(const LpCostReq *r, LpCost *out)
 {
     convolution(r, r->attr, LP_PASS_FWD, &r->in[0], &r->in[1], &r->out[0], out);
+}
+
+void lp_rule_convolution_plus(const LpCostReq *r, LpCost *out)
+{
+    lp_rule_convolution(r, out);
+    addend(r, out);
 }
 
 void lp_rule_convolution_input(const LpCostReq *r, LpCost *out)

@@ -19,6 +19,9 @@ struct LpCost;
 LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
                 const char *what);
 
+/* Fails unless x has nx dimensions and y ny. */
+bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny);
+
 /* RuntimeError unless operand i is a float tensor. */
 LpStatus lp_need_float(const LpInfer *x, int i, const char *name);
 
@@ -39,6 +42,7 @@ const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
 /* ---- cost rules (nncost.c) -------------------------------------------------
  */
 void lp_rule_product(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_product_plus(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_softmax(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_log_softmax(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_softmax_back(const struct LpCostReq *r, struct LpCost *out);
@@ -51,6 +55,7 @@ void lp_rule_nll_back(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_recurrent(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_recurrent_back(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution_plus(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution_input(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_convolution_weight(const struct LpCostReq *r, struct LpCost *out);
 

@@ -203,11 +203,6 @@ LpOp op_cumulative_trapezoid = {
 
 /* ---- vecdot ---------------------------------------------------------------
  */
-static bool is_half(LpDtype t)
-{
-    return t == LP_F16 || t == LP_BF16;
-}
-
 LP_EXPAND(expand_vecdot)
 {
     LP_EXPAND_UNUSED;
@@ -219,7 +214,7 @@ LP_EXPAND(expand_vecdot)
                 lp_dtype_name(x.dtype), lp_dtype_name(y.dtype));
         return;
     }
-    LpDtype wide = is_half(x.dtype) ? LP_F32 : x.dtype;
+    LpDtype wide = lp_is_half(x.dtype) ? LP_F32 : x.dtype;
     LpVal z = lp_mul(b, lp_cast(b, in[0], wide), lp_cast(b, in[1], wide));
     LpAttr a[3] = {attr[0], lp_attr_bool(false), LP_NONE_ATTR};
     out[0] = lp_cast(b, lp_emit(b, LP_OP_sum, &z, 1, a), x.dtype);
@@ -256,7 +251,7 @@ LP_EXPAND(expand_renorm)
         if (i != d)
             others[n++] = i;
     LpAttr a[] = {lp_attr_ints(others, n), lp_attr_bool(true), attr[0],
-                  is_half(t.dtype) ? lp_attr_dtype(LP_F32) : LP_NONE_ATTR};
+                  lp_is_half(t.dtype) ? lp_attr_dtype(LP_F32) : LP_NONE_ATTR};
     LpVal norm = lp_emit(b, LP_OP_vector_norm, in, 1, a);
     LpVal above = lp_op2(b, LP_OP_gt, norm, lp_immf(b, most));
     LpVal scale =

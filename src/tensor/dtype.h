@@ -21,6 +21,10 @@ LpDtype lp_dtype_find(const char *name); /* also half, float, double, int,
                                             long, short; LP_DT_NONE if none */
 size_t lp_dtype_size(LpDtype t);
 LpKind lp_dtype_kind(LpDtype t);
+static inline bool lp_is_half(LpDtype t)
+{
+    return t == LP_F16 || t == LP_BF16;
+}
 static inline bool lp_is_float(LpDtype t)
 {
     return t <= LP_BF16;

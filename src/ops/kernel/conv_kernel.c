@@ -133,7 +133,7 @@ static LpStatus new_prim(LpDnnConv *d, bool winograd, LpDnnPrim **out, LpErr *e)
     return lp_dnn_conv_new(d, out, e);
 }
 
-static LpStatus build(Conv *c, const LpConvGeom *g, LpDtype t,
+static LpStatus build(Conv *c, const LpConvGeom *g,
                       const LpDesc *const side[N_SIDES], const LpKernelReq *r,
                       LpErr *e)
 {
@@ -147,6 +147,7 @@ static LpStatus build(Conv *c, const LpConvGeom *g, LpDtype t,
     for (int i = 0; i < N_SIDES; i++) {
         int64_t shape[6], strides[6];
         int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
+        LpDtype t = side[i]->dtype;
         if (side[i]->block) { /* used as it is */
             LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, wish[i], e));
             user[i] = *wish[i];
@@ -162,7 +163,8 @@ static LpStatus build(Conv *c, const LpConvGeom *g, LpDtype t,
     memcpy(d.dilation, g->dilation, sizeof d.dilation);
     memcpy(d.pad_l, g->pad_l, sizeof d.pad_l);
     memcpy(d.pad_r, g->pad_r, sizeof d.pad_r);
-    bool winograd = r->fast && winograd_pays(c->pass, g, t, side);
+    bool winograd =
+        r->fast && winograd_pays(c->pass, g, side[DST]->dtype, side);
     LP_TRY(new_prim(&d, winograd, &c->prim, e));
     for (int i = 0; i < N_SIDES; i++)
         LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], threads, e));
@@ -209,9 +211,8 @@ static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
 }
 
 /* a: the attributes that the three operators share. */
-static LpStatus conv_new(const LpAttr *a, int op_kind, LpDtype t,
-                         const LpDesc d[N_SIDES], const LpKernelReq *r,
-                         Conv **out, LpErr *e)
+static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
+                         const LpKernelReq *r, Conv **out, LpErr *e)
 {
     Conv *c = lp_calloc(1, sizeof *c);
     LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
@@ -225,9 +226,10 @@ static LpStatus conv_new(const LpAttr *a, int op_kind, LpDtype t,
     if (lp_desc_numel(&d[0]) == 0 || lp_desc_numel(&d[1]) == 0 ||
         lp_desc_numel(&d[2]) == 0) {
         c->empty = true;
-        c->zero_bytes = (size_t)lp_desc_numel(&d[2]) * lp_dtype_size(t);
+        c->zero_bytes =
+            (size_t)lp_desc_numel(&d[2]) * lp_dtype_size(d[2].dtype);
     } else {
-        s = build(c, &g, t, side, r, e);
+        s = build(c, &g, side, r, e);
     }
     if (s != LP_OK) {
         conv_free(c);
@@ -346,7 +348,8 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     LpDtype t = r->out[0].dtype;
     if (t == LP_F64 || !lp_is_float(t))
         return reference(r, op_kind, k, e);
-    bool direct = lp_dnn_native(t) && dense(&r->in[0]) && dense(&r->in[1]) &&
+    bool direct = lp_dnn_native(r->in[0].dtype) && dense(&r->in[0]) &&
+                  dense(&r->in[1]) &&
                   (r->out[0].block || lp_desc_contiguous(&r->out[0]));
     LP_FAIL_IF(!direct && has_home(r), e, LP_E_INTERNAL,
                "%s: weights at home with other operands that are converted",
@@ -356,8 +359,7 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
         d[i] = contiguous(&d[i], LP_F32);
     Conv *c;
     LpErr probe = {0};
-    LpStatus s = conv_new(r->attr + (op_kind > 0), op_kind, direct ? t : LP_F32,
-                          d, r, &c, &probe);
+    LpStatus s = conv_new(r->attr + (op_kind > 0), op_kind, d, r, &c, &probe);
     if (s == LP_E_MEMORY || (s != LP_OK && has_home(r)))
         return lp_fail(e, s, "%s", probe.msg);
     if (s != LP_OK) /* a window the library does not take */
@@ -393,8 +395,8 @@ LpStatus lp_conv_home(const LpKernelReq *r, bool gradient, LpConvHome *h,
     *h = (LpConvHome){.groups = r->attr[5].i};
     int n = lp_conv_axes(w, true, h->groups, shape, strides);
     LP_TRY(lp_dnn_plain(w->dtype, n, shape, strides, &rows, e));
-    LP_TRY(conv_new(r->attr, gradient ? 2 : 0, w->dtype,
-                    gradient ? back : forward, r, &c, e));
+    LP_TRY(conv_new(r->attr, gradient ? 2 : 0, gradient ? back : forward, r, &c,
+                    e));
     *plain = c->empty;
     if (!c->empty) {
         h->layout = *lp_dnn_layout(c->prim, LP_DNN_WEIGHTS);

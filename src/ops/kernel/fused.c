@@ -30,7 +30,8 @@ typedef struct Arg {
     int16_t at;  /* MEM, GATHER: external; BUF: node; CONST: constant */
     int16_t buf; /* GATHER: buffer; CONST with no splat: buffer */
     LpConvert load;
-    uint8_t size; /* in the loop's type */
+    uint8_t size;  /* in the loop's type */
+    int8_t narrow; /* GATHER: LpDtype that it is rounded to, or -1 */
 } Arg;
 
 typedef struct Node {
@@ -141,6 +142,9 @@ static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
     } else {
         gather(p, x, r->in[a->at], at, n, a->load, buf, a->size);
     }
+    if (a->narrow >= 0)
+        lp_pointwise_round(*splat >> i & 1 ? 1 : n, buf, LP_F32,
+                           (LpDtype)a->narrow);
     return buf;
 }
 
@@ -345,7 +349,10 @@ static void plan_arg(const LpFusedReq *r, Plan *p, Regs *g, int k, int i,
     }
     const Ext *x = &p->ext[f->at];
     a->load = lp_convert_loop(have, want);
-    a->src = x->linear && !x->constant && have == want ? SRC_MEM : SRC_GATHER;
+    a->narrow = (int8_t)(pw->narrows >> i & 1 ? (int)pw->narrow : -1);
+    a->src = x->linear && !x->constant && have == want && a->narrow < 0
+                 ? SRC_MEM
+                 : SRC_GATHER;
     if (a->src == SRC_GATHER)
         a->buf = (int16_t)take_buf(g, k, k);
 }

@@ -22,7 +22,7 @@ typedef struct Product {
     LpBf16Mm *pieces; /* NULL: in float32 only */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
-    LpDtype t;
+    LpDtype t, c_t;        /* of a and b; of c, which may be wider */
     int threads, wanted;   /* pieces */
     size_t work, work_one; /* of all threads, of one product */
 } Product;
@@ -63,10 +63,10 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
         LP_TRY(lp_bf16_mm_run(p->pieces, a, b, c, work, &done, e));
     if (done)
         return LP_OK;
-    size_t step = (size_t)p->c_step * lp_dtype_size(p->t);
+    size_t step = (size_t)p->c_step * lp_dtype_size(p->c_t);
     if (p->g.k == 0)
         for (int64_t i = 0; i < p->batch; i++)
-            lp_gemm_zero(&p->g, p->t, (char *)c + (size_t)i * step);
+            lp_gemm_zero(&p->g, p->c_t, (char *)c + (size_t)i * step);
     else if (p->prim)
         return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
                           e);
@@ -95,7 +95,7 @@ static LpStatus use_library(Product *p, LpErr *e)
                   &d.src, e));
     LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n, g->b_rs, g->b_cs,
                   &d.weights, e));
-    LP_TRY(layout(p->t, p->batch, p->c_step, g->m, g->n, g->c_rs, g->c_cs,
+    LP_TRY(layout(p->c_t, p->batch, p->c_step, g->m, g->n, g->c_rs, g->c_cs,
                   &d.dst, e));
     LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
     p->work = lp_dnn_work_bytes(p->prim);
@@ -170,8 +170,8 @@ static Matrix contiguous(Matrix m)
     return m;
 }
 
-static Product product_of(LpDtype t, const LpKernelReq *r, Matrix a, Matrix b,
-                          Matrix c)
+static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
+                          Matrix a, Matrix b, Matrix c)
 {
     return (Product){
         .g = {.m = a.rows,
@@ -188,6 +188,7 @@ static Product product_of(LpDtype t, const LpKernelReq *r, Matrix a, Matrix b,
         .b_step = b.step,
         .c_step = c.step,
         .t = t,
+        .c_t = c_t,
         .threads = r->threads < 1 ? 1 : r->threads,
         .wanted = r->pieces,
     };
@@ -228,9 +229,9 @@ static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
 {
     Product *q;
     LpDtype t = lp_plain_type(r->out[0].dtype);
-    LP_TRY(product_new(
-        product_of(t, r, contiguous(m[0]), contiguous(m[1]), contiguous(m[2])),
-        &q, e));
+    LP_TRY(product_new(product_of(t, t, r, contiguous(m[0]), contiguous(m[1]),
+                                  contiguous(m[2])),
+                       &q, e));
     LpStatus s = lp_plain_prepare(r, k, core, t, &q, sizeof q, q->work, e);
     if (s != LP_OK) {
         product_free(q);
@@ -245,14 +246,14 @@ LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     Matrix m[3] = {matrix_of(&r->in[0]), matrix_of(&r->in[1]),
                    matrix_of(&r->out[0])};
-    LpDtype t = r->out[0].dtype;
+    LpDtype t = r->in[0].dtype, c_t = r->out[0].dtype;
     bool ok = t == LP_F64 || lp_dnn_native(t);
     for (int i = 0; i < 3 && t != LP_F64; i++)
         ok = ok && library_takes(&m[i]);
     if (!ok)
         return converted(r, k, m, e);
     Product *p;
-    LP_TRY(product_new(product_of(t, r, m[0], m[1], m[2]), &p, e));
+    LP_TRY(product_new(product_of(t, c_t, r, m[0], m[1], m[2]), &p, e));
     k->state = p;
     k->run = direct_run;
     k->fini = direct_fini;

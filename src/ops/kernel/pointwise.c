@@ -40,7 +40,8 @@ typedef struct Plan {
     uint8_t out_size, loop_out_size;
     int8_t operand[LP_PW_MAX_IN];
     uint8_t n_in, ndim;
-    uint8_t is_imm, constant, linear, converts; /* bits by operand */
+    uint8_t is_imm, constant, linear, converts, narrows; /* bits by operand */
+    uint8_t narrow;                                      /* LpDtype */
     bool out_linear, out_converts, splat_ok, divides;
     /* A dimension, outermost first: size, then strides in bytes of the
      * result and of each operand. */
@@ -249,8 +250,12 @@ static LpStatus run_block(const Run *r, const Cursor *c, int64_t at, int64_t n,
     const Plan *p = r->p;
     const void *x[LP_PW_MAX_IN];
     unsigned splat = 0;
-    for (int i = 0; i < p->n_in; i++)
+    for (int i = 0; i < p->n_in; i++) {
         x[i] = fetch(r, i, c, at, n, one_row, b, &splat);
+        if (has(p->narrows, i)) /* converted, so in its buffer */
+            lp_pointwise_round(has(splat, i) ? 1 : n, b->in[i], LP_F32,
+                               (LpDtype)p->narrow);
+    }
     char *y = b->out;
     bool in_place = false;
     if (!p->out_converts) {
@@ -362,6 +367,8 @@ static void fill_plan(const LpKernelReq *r, const LpPwNode *node, Plan *p)
     memcpy(p->p, node->p, sizeof p->p);
     p->n_in = (uint8_t)node->n_in;
     p->is_imm = p->constant = p->linear = p->converts = 0;
+    p->narrows = node->narrows;
+    p->narrow = (uint8_t)node->narrow;
     p->splat_ok = node->splat_ok;
     p->divides = node->divides;
     p->n = 1;
@@ -374,7 +381,7 @@ static void fill_plan(const LpKernelReq *r, const LpPwNode *node, Plan *p)
         p->load[i] = lp_convert_loop(from, t);
         p->in_size[i] = (uint8_t)lp_dtype_size(from);
         p->loop_size[i] = (uint8_t)lp_dtype_size(t);
-        p->converts |= (uint8_t)((from != t) << i);
+        p->converts |= (uint8_t)((from != t || has(p->narrows, i)) << i);
         if (x->is_imm) {
             p->is_imm |= (uint8_t)(1 << i);
             lp_pointwise_number(node, x->imm, t, &p->imm[i]);

@@ -39,6 +39,8 @@ typedef struct LpPwNode {
     LpDtype in[LP_PW_MAX_IN]; /* what the loop reads, by loop operand */
     LpDtype out;              /* what the loop writes */
     LpDtype number;           /* what an immediate is rounded to first */
+    LpDtype narrow;  /* what operands in `narrows` are rounded to first */
+    uint8_t narrows; /* bits by loop operand; these have memory */
     int8_t n_in;
     int8_t operand[LP_PW_MAX_IN]; /* loop operand -> operator operand */
     bool splat_ok;                /* the loop takes single elements (loops.h) */

@@ -72,11 +72,26 @@ static void resolve_cast(const LpKernelReq *r, LpPwNode *n)
     n->n_in = 1;
     n->operand[0] = 0;
     n->splat_ok = n->divides = false;
+    n->narrows = 0;
     n->number = to;
     LpDtype via = from == LP_DT_NONE || lp_convert_loop(from, to)
                       ? to
                       : lp_loop_dtype(from);
     n->in[0] = n->out = via;
+}
+
+/* Comparisons are of the promoted type's values: an integer, or a tensor
+ * without dimensions of a wider type, is rounded to a half one. */
+static void narrow(const LpKernelReq *r, LpDtype to, LpPwNode *n)
+{
+    n->narrow = to;
+    for (int i = 0; i < n->n_in && lp_is_half(to); i++) {
+        const LpDesc *x = &r->in[(int)n->operand[i]];
+        LpDtype t = x->dtype;
+        bool whole = t == LP_I64 || t == LP_I32 || t == LP_I16;
+        if (!x->is_imm && t != to && (whole || lp_is_float(t)))
+            n->narrows |= (uint8_t)(1 << i);
+    }
 }
 
 void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
@@ -86,6 +101,7 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
         resolve_cast(r, n);
         return;
     }
+    n->narrows = 0;
     LpDtype values = pw->policy == LP_PW_BOOL ? promoted(r) : r->out[0].dtype;
     LpDtype t = lp_loop_dtype(values);
     /* an integer wraps to the operands' type first: uint8 255 equals -1;
@@ -100,6 +116,8 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     for (int i = 0; i < LP_PW_MAX_PARAM; i++)
         n->p[i] = i < r->op->n_attr ? number_of(&r->attr[i]) : (LpNum){0, 0};
     int loop = pw->select ? pw->select(r, t, n) : pw->loop;
+    if (pw->policy == LP_PW_BOOL)
+        narrow(r, values, n);
     const LpLoopRow *row = lp_loop_row(loop);
     n->loop = t == LP_F32 ? row->f32 : t == LP_F64 ? row->f64 : row->i64;
     for (int i = 0; i < n->n_in; i++)

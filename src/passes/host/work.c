@@ -48,12 +48,14 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
     if (n->n_out == 0 || !lp_is_float(lp_graph_type(g, n->out)->dtype) ||
         moves_data(n->op))
         return 0;
-    if (n->op == &op_mm || n->op == &op_bmm) {
+    if (n->op == &op_mm || n->op == &op_bmm || n->op == &op_mm_plus ||
+        n->op == &op_bmm_plus) {
         const LpType *a = lp_graph_type(g, n->in[0]);
         return 2 * numel(g, n->out) * (double)a->shape[a->ndim - 1];
     }
     if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
-        n->op == &op_convolution_backward_weight)
+        n->op == &op_convolution_backward_weight ||
+        n->op == &op_convolution_plus)
         return conv_flops(g, n);
     double most = numel(g, n->out);
     for (uint32_t i = 0; i < n->n_in; i++)

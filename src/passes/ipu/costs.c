@@ -133,13 +133,19 @@ static void find_weights(Costs *c)
     }
 }
 
+static bool is_product(int op)
+{
+    return op == LP_OP_mm || op == LP_OP_bmm || op == LP_OP_mm_plus ||
+           op == LP_OP_bmm_plus;
+}
+
 static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
 {
     const LpGraphNode *d = &g->node[id];
-    if (!c->p->training || (d->op->id != LP_OP_mm && d->op->id != LP_OP_bmm))
+    if (!c->p->training || !is_product(d->op->id))
         return LP_PASS_NONE;
     bool weight = false;
-    for (uint32_t i = 0; i < d->n_in; i++)
+    for (uint32_t i = 0; i < 2; i++)
         weight |= lp_is_value(d->in[i]) && c->weight[d->in[i]];
     if (weight)
         return lp_origin_of(g, id)->backward ? LP_PASS_BWD : LP_PASS_FWD;
@@ -163,8 +169,9 @@ static void find_shares(Costs *c)
             if (m == LP_NO_NODE)
                 break;
             int id = g->node[m].op->id;
-            if (id == LP_OP_mm || id == LP_OP_bmm || id == LP_OP_convolution ||
-                id == LP_OP_index_select || id == LP_OP_embedding) {
+            if (is_product(id) || id == LP_OP_convolution ||
+                id == LP_OP_convolution_plus || id == LP_OP_index_select ||
+                id == LP_OP_embedding) {
                 c->share[m] = g->node[n].attr[0].f;
                 break;
             }

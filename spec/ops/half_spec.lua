@@ -1,0 +1,200 @@
+-- What is rounded, and when, in the half types: values from PyTorch 2.15 on the
+-- CPU, bit by bit, of operands that `numbers` makes (its formula is there too).
+local F = require("torch.nn.functional")
+local helper = require("spec.helper")
+local lupine = require("lupine")
+local torch = require("torch")
+
+-- Numbers between -30/19 and 30/19, different from call to call.
+local function numbers(factor, ...)
+  local list, n = {}, 1
+  for _, size in ipairs({ ... }) do
+    n = n * size
+  end
+  for k = 0, n - 1 do
+    list[k + 1] = ((k * factor + 7) % 61 - 30) / 19
+  end
+  return torch.tensor(list, { dtype = torch.float64 }):reshape({ ... })
+end
+
+-- Products with an addend: added in float32 and rounded once. addbmm rounds
+-- after each product of the batch, addr each of its steps.
+local products = {
+  ["linear"] = { function(fill)
+    return F.linear(fill(17, 2, 5), fill(23, 3, 5), fill(29, 3))
+  end,
+    float16 = { -0.561523438, 1.08105469, -4.375, -2.38085938, -0.698242188, -2.05859375 },
+    bfloat16 = { -0.56640625, 1.078125, -4.375, -2.375, -0.69921875, -2.0625 },
+  },
+  ["linear of three dimensions"] = { function(fill)
+    return F.linear(fill(17, 1, 2, 5), fill(23, 3, 5), fill(29, 3))
+  end,
+    float16 = { -0.561523438, 1.08105469, -4.375, -2.38085938, -0.698242188, -2.05859375 },
+    bfloat16 = { -0.56640625, 1.078125, -4.375, -2.375, -0.69921875, -2.0625 },
+  },
+  ["linear of a vector"] = { function(fill)
+    return F.linear(fill(31, 9), fill(23, 4, 9), fill(29, 4))
+  end,
+    float16 = { -0.784179688, 1.6953125, -3.93554688, 2.25976562 },
+    bfloat16 = { -0.78125, 1.6875, -3.921875, 2.265625 },
+  },
+  ["addmm"] = { function(fill)
+    return torch.addmm(fill(11, 3), fill(13, 2, 4), fill(19, 4, 3), { beta = 1.25, alpha = 0.7 })
+  end,
+    float16 = { 1.01757812, -1.02148438, -0.814453125, -1.80859375, -0.796875, 0.331787109 },
+    bfloat16 = { 1.0234375, -1.0234375, -0.8125, -1.8046875, -0.796875, 0.330078125 },
+  },
+  ["baddbmm"] = { function(fill)
+    return torch.baddbmm(fill(11, 2, 1, 3), fill(13, 2, 2, 4), fill(19, 2, 4, 3))
+  end,
+    float16 = { 2.40429688, -0.963867188, -1.12207031, -1.6328125, -0.642578125, 0.515136719,
+      -0.287353516, 2.86132812, -0.748046875, 1.15820312, -0.121765137, -0.895019531 },
+    bfloat16 = { 2.40625, -0.96875, -1.125, -1.625, -0.64453125, 0.51171875, -0.29296875,
+      2.859375, -0.7421875, 1.15625, -0.122070312, -0.890625 },
+  },
+  ["addbmm"] = { function(fill)
+    return torch.addbmm(fill(11, 2, 3), fill(13, 3, 2, 4), fill(19, 3, 4, 3))
+  end,
+    float16 = { 1.88476562, 2.40039062, -1.64257812, 1.03027344, -0.418701172, 0.66796875 },
+    bfloat16 = { 1.8828125, 2.40625, -1.640625, 1.0390625, -0.412109375, 0.6640625 },
+  },
+  ["addmv"] = { function(fill)
+    return torch.addmv(fill(11, 5), fill(13, 5, 4), fill(19, 4))
+  end,
+    float16 = { -0.706054688, -3.04101562, -1.49121094, -0.614746094, 3.47070312 },
+    bfloat16 = { -0.70703125, -3.046875, -1.4921875, -0.6171875, 3.46875 },
+  },
+  ["addr"] = { function(fill)
+    return torch.addr(fill(11, 2, 3), fill(13, 2), fill(19, 3), { beta = 1.3, alpha = 0.7 })
+  end,
+    float16 = { -0.547851562, -0.642578125, -0.737792969, 1.13085938, 1.51367188, -2.27539062 },
+    bfloat16 = { -0.546875, -0.640625, -0.734375, 1.1328125, 1.5078125, -2.265625 },
+  },
+  ["conv1d"] = { function(fill)
+    return F.conv1d(fill(17, 1, 2, 5), fill(23, 2, 2, 3), fill(29, 2))
+  end,
+    float16 = { 3.47460938, 0.379638672, -2.71679688, 2.03125, -2.11523438, 1.33886719 },
+    bfloat16 = { 3.46875, 0.3828125, -2.71875, 2.046875, -2.109375, 1.34375 },
+  },
+  ["conv2d"] = { function(fill)
+    return F.conv2d(fill(17, 2, 4, 3), fill(23, 2, 2, 3, 2), fill(29, 2))
+  end,
+    float16 = { 5.4453125, -4.3359375, 1.62304688, 0.801269531, -3.52929688, 2.24023438,
+      -1.93261719, -2.921875 },
+    bfloat16 = { 5.4375, -4.34375, 1.625, 0.80078125, -3.53125, 2.234375, -1.9296875, -2.921875 },
+  },
+  ["conv3d"] = { function(fill)
+    return F.conv3d(fill(17, 1, 2, 2, 2, 3), fill(23, 2, 2, 2, 2, 2), fill(29, 2))
+  end,
+    float16 = { 4.0546875, -5.3046875, 5.58203125, -3.95507812 },
+    bfloat16 = { 4.0625, -5.3125, 5.59375, -3.953125 },
+  },
+  ["conv_transpose1d"] = { function(fill)
+    return F.conv_transpose1d(fill(17, 1, 2, 2), fill(23, 2, 2, 2), fill(29, 2))
+  end,
+    float16 = { 0.499267578, -1.12207031, -3.53710938, -1.36425781, 0.834472656, 1.80566406 },
+    bfloat16 = { 0.5, -1.1171875, -3.546875, -1.3671875, 0.83203125, 1.8125 },
+  },
+  ["conv_transpose2d"] = { function(fill)
+    return F.conv_transpose2d(fill(17, 1, 2, 2, 1), fill(23, 2, 1, 2, 3), fill(29, 1))
+  end,
+    float16 = { 0.0420837402, -0.723144531, -3.34765625, -0.385009766, 0.251464844, -1.81445312,
+      -0.884277344, 0.517089844, -1.79785156 },
+    bfloat16 = { 0.0419921875, -0.72265625, -3.34375, -0.38671875, 0.255859375, -1.8203125,
+      -0.8828125, 0.5234375, -1.8046875 },
+  },
+}
+
+-- The case as a function of its operands, and these in `dtype`.
+local function split(case, dtype)
+  local operands = {}
+  local function call(...)
+    local given, at = { ... }, 0
+    return case[1](function(...)
+      at = at + 1
+      operands[at] = operands[at] or numbers(...):to(dtype)
+      return given[at] or operands[at]
+    end)
+  end
+  call()
+  return call, operands
+end
+
+describe("a product with an addend in a half type", function()
+  for _, name in ipairs({ "float16", "bfloat16" }) do
+    for what, case in pairs(products) do
+      it(("has PyTorch's bits, eager and compiled: %s of %s"):format(what, name), function()
+        local call, operands = split(case, torch[name])
+        local want = torch.tensor(case[name], { dtype = torch.float64 }):to(torch[name])
+        local got = call(table.unpack(operands))
+        assert.equal(torch[name], got.dtype)
+        assert.same(want:tolist(), got:flatten():tolist())
+        local run = lupine.compile(call, operands)
+        assert.same(want:tolist(), run(table.unpack(operands)):flatten():tolist())
+      end)
+    end
+  end
+
+  it("has the gradients of the product, and of the addend summed to its shape", function()
+    local x = numbers(17, 4, 5):half():requires_grad_()
+    local w = numbers(23, 3, 5):half():requires_grad_()
+    local b = numbers(29, 3):half():requires_grad_()
+    local dy = numbers(11, 4, 3):half()
+    F.linear(x, w, b):backward(dy)
+    assert.is_true(torch.equal(x.grad, dy:matmul(w:detach())))
+    assert.is_true(torch.equal(w.grad, dy:t():matmul(x:detach())))
+    assert.is_true(torch.equal(b.grad, dy:sum(0)))
+  end)
+
+  it("takes no number of an addend that beta 0 leaves out", function()
+    local c = torch.full({ 2, 3 }, 0 / 0):half()
+    local x, y = numbers(13, 2, 4):half(), numbers(19, 4, 3):half()
+    assert.is_true(torch.equal(torch.mm(x, y), torch.addmm(c, x, y, { beta = 0 })))
+  end)
+
+  it("names an addend that does not fit", function()
+    local x, y = numbers(13, 2, 4):half(), numbers(19, 4, 3):half()
+    helper.raises("RuntimeError", "addmm: `self` of shape %[4%] cannot be expanded", function()
+      torch.addmm(torch.zeros(4):half(), x, y)
+    end)
+    helper.raises("RuntimeError", "`bias` to be 1%-dimensional with 2 elements", function()
+      F.conv1d(numbers(17, 1, 2, 5):half(), numbers(23, 2, 2, 3):half(), torch.zeros(3):half())
+    end)
+  end)
+end)
+
+describe("a comparison of a half tensor", function()
+  local a = torch.tensor({ 0.1, 2048, 1e-5 }):half()
+
+  local function same(want, got)
+    assert.same(want, got:tolist())
+  end
+
+  it("is with a tensor without dimensions rounded to its type", function()
+    for _, wide in ipairs({ torch.float64, torch.float32 }) do
+      local v = torch.tensor(0.1, { dtype = wide })
+      same({ true, false, false }, a:eq(v))
+      same({ false, true, false }, a:gt(v))
+      same({ false, true, false }, v:lt(a))
+      same({ true, false, true }, v:ge(a))
+    end
+    same({ false, true, false }, a:bfloat16():eq(torch.tensor(2050.0)))
+    same({ false, false, false }, torch.logical_and(a, torch.tensor(1e-9)))
+  end)
+
+  it("is with integers rounded to its type", function()
+    same({ false, true, false }, a:eq(torch.tensor({ 0, 2049, 0 })))
+    same({ false, false, false }, torch.tensor({ 0, 2049, 0 }):gt(a))
+    same({ false, true, false }, a:ge(torch.tensor(2049)))
+  end)
+
+  it("is so in a compiled chain", function()
+    local v, i = torch.tensor(0.1), torch.tensor({ 0, 2049, 0 })
+    local run = lupine.compile(function(x, y, z)
+      return (x * 1):eq(y), (x * 1):eq(z)
+    end, { a, v, i })
+    local by_float, by_int = run(a, v, i)
+    same({ true, false, false }, by_float)
+    same({ false, true, false }, by_int)
+  end)
+end)
