@@ -87,6 +87,15 @@ function M.refuses(class, pattern, f, ...)
   end)
 end
 
+--- The names in a module's state_dict, in its order.
+function M.state_keys(module)
+  local out = {}
+  for name in pairs(module:state_dict()) do
+    out[#out + 1] = name
+  end
+  return out
+end
+
 --- The lines that f logs, as one text.
 function M.logged(f)
   local core = require("lupine.core")

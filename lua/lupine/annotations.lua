@@ -6,6 +6,7 @@
 ---
 --- Each form is an overload; keywords may name any argument. Source of the
 --- syntax: luals.github.io/wiki/annotations.
+local arguments = require("lupine.arguments")
 local core = require("lupine.core")
 local show = require("lupine.show")
 local signatures = require("lupine.signatures")
@@ -216,13 +217,9 @@ local function lua_function(place, name, f)
       params[i] = param:find("^%a") and param or nil
     end
   else
-    local info = debug.getinfo(f, "u")
-    for i = 1, info.nparams do
-      params[i] = debug.getlocal(f, i)
-    end
-    if info.isvararg then
-      params[#params + 1] = "..."
-    end
+    local variadic
+    params, variadic = arguments.parameters(f, 0)
+    params[#params + 1] = variadic and "..." or nil
   end
   local lines = {}
   for i, p in ipairs(params) do

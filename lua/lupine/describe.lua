@@ -1,5 +1,6 @@
 --- What ?NAME of the REPL prints: the forms of an operator in schema notation,
 --- a Lua function's signature and description, what a class offers.
+local arguments = require("lupine.arguments")
 local check = require("lupine.check")
 local class = require("lupine.class")
 local complete = require("lupine.complete")
@@ -49,14 +50,8 @@ end
 -- ---- functions -----------------------------------------------------------------
 
 local function signature(f, name)
-  local info = debug.getinfo(f, "u")
-  local params = {}
-  for i = 1, info.nparams do
-    params[i] = debug.getlocal(f, i)
-  end
-  if info.isvararg then
-    params[#params + 1] = "..."
-  end
+  local params, variadic = arguments.parameters(f, 0)
+  params[#params + 1] = variadic and "..." or nil
   return name .. "(" .. table.concat(params, ", ") .. ")"
 end
 

@@ -3,6 +3,7 @@
 --- stand the functions of the core that are no operator. The REPL's ?NAME and
 --- the annotations for editors (lupine.annotations) read both.
 local core = require("lupine.core")
+local pieces = require("lupine.pieces")
 
 local M = {}
 
@@ -213,25 +214,6 @@ M.properties = {
   { "is_sparse_csr", "bool", "False." },
   { "_base", "Tensor?", "What a view is of." },
 }
-
--- "a, int[] b, str c='x, y'" at the commas outside brackets and quotes
-local function pieces(text)
-  local out, depth, quoted, start = {}, 0, false, 1
-  for i = 1, #text + 1 do
-    local c = text:sub(i, i)
-    if c == "'" then
-      quoted = not quoted
-    elseif not quoted and c:find("^[%(%[]") then
-      depth = depth + 1
-    elseif not quoted and c:find("^[%)%]]") then
-      depth = depth - 1
-    elseif not quoted and depth == 0 and (c == "," or c == "") then
-      out[#out + 1] = text:sub(start, i - 1):match("^%s*(.-)%s*$")
-      start = i + 1
-    end
-  end
-  return out
-end
 
 --- A schema's arguments {kind, name, optional, list, default, kw_only} and
 --- results {kind, name}, from its text.

@@ -1,10 +1,10 @@
 --- Readers of files get their bytes through one that is made for each.
+local files = require("spec.support.files")
+
 return function(read)
   return function(bytes)
     local path = os.tmpname()
-    local f = assert(io.open(path, "wb"))
-    f:write(bytes)
-    f:close()
+    files.write(path, bytes)
     local results = table.pack(pcall(read, path))
     os.remove(path)
     if not results[1] then

@@ -1,12 +1,10 @@
 --- JPEG images.
 local file = require("spec.hostile.file")
+local files = require("spec.support.files")
 local images = require("lupine.images")
 
 local function corpus(name)
-  local f = assert(io.open("spec/io/images/" .. name, "rb"))
-  local bytes = f:read("a")
-  f:close()
-  return bytes
+  return files.read("spec/io/images/" .. name)
 end
 
 local function up_to_end(s) -- a JPEG may end within its end marker

@@ -1,5 +1,6 @@
 --- PNG images.
 local file = require("spec.hostile.file")
+local files = require("spec.support.files")
 local images = require("lupine.images")
 local zip = require("spec.hostile.zip")
 
@@ -34,10 +35,7 @@ local function header(w, h, depth, kind)
 end
 
 local function corpus(name)
-  local f = assert(io.open("spec/io/images/" .. name, "rb"))
-  local bytes = f:read("a")
-  f:close()
-  return bytes
+  return files.read("spec/io/images/" .. name)
 end
 
 local TEXT = zeros(8000000)

@@ -1,5 +1,6 @@
 -- CSV: fields by RFC 4180, types of columns, hostile files: spec/hostile.
 local csv = require("lupine.csv")
+local files = require("spec.support.files")
 local helper = require("spec.helper")
 local torch = require("torch")
 
@@ -13,9 +14,7 @@ teardown(function()
 end)
 
 local function read(text, ...)
-  local f = assert(io.open(path, "wb"))
-  f:write(text)
-  f:close()
+  files.write(path, text)
   return csv.read(path, ...)
 end
 

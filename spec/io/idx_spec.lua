@@ -1,22 +1,19 @@
 -- Reader of IDX files: values against string.pack, hostile files by a table.
 local core = require("lupine.core")
+local files = require("spec.support.files")
 local helper = require("spec.helper")
 local torch = require("torch")
 
 local path
 
 local function write(bytes)
-  local f = assert(io.open(path, "wb"))
-  f:write(bytes)
-  f:close()
+  files.write(path, bytes)
 end
 
 local function gzip(bytes)
   write(bytes)
   assert(os.execute(("gzip -nf <%s >%s.gz"):format(path, path)))
-  local f = assert(io.open(path .. ".gz", "rb"))
-  local out = f:read("a")
-  f:close()
+  local out = files.read(path .. ".gz")
   os.remove(path .. ".gz")
   return out
 end

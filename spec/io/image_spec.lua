@@ -1,5 +1,6 @@
 -- Images: values as Pillow decodes the same files; hostile ones:
 -- spec/hostile.
+local files = require("spec.support.files")
 local helper = require("spec.helper")
 local images = require("lupine.images")
 local torch = require("torch")
@@ -14,17 +15,8 @@ teardown(function()
   os.remove(path)
 end)
 
-local function bytes_of(name)
-  local f = assert(io.open(name, "rb"))
-  local s = f:read("a")
-  f:close()
-  return s
-end
-
 local function write(bytes)
-  local f = assert(io.open(path, "wb"))
-  f:write(bytes)
-  f:close()
+  files.write(path, bytes)
 end
 
 -- name, shape, sum, the second row of the last channel, sum of the luma
@@ -108,7 +100,7 @@ describe("an image is refused", function()
 
   it("when it is cut at any byte", function()
     for _, name in ipairs({ "rgb.png", "gray.jpg", "progressive.jpg" }) do
-      local s = bytes_of(FOLDER .. name)
+      local s = files.read(FOLDER .. name)
       for n = 0, #s - 3 do -- a JPEG may end within its end marker
         refused(s:sub(1, n), ".")
       end
@@ -116,13 +108,13 @@ describe("an image is refused", function()
   end)
 
   it("when the coded data of a JPEG are damaged, at the first damage", function()
-    local s = bytes_of(FOLDER .. "gray.jpg")
+    local s = files.read(FOLDER .. "gray.jpg")
     local scan = s:find("\xff\xda", 1, true)
     refused(s:sub(1, scan + 13) .. "\xff\xd1" .. s:sub(scan + 16),
       "Corrupt JPEG data: premature end")
     -- bytes that belong to nothing between two scans: the library warns and
     -- would go on, here to a table that it can not read
-    s = bytes_of(FOLDER .. "progressive.jpg")
+    s = files.read(FOLDER .. "progressive.jpg")
     local _, first = s:find("\xff\xda.-\xff\xc4")
     local last = #s - s:reverse():find("\xc4\xff", 1, true) + 1 -- the C4
     local broken = s:sub(1, last + 2) .. "\x7f" .. s:sub(last + 4)
@@ -132,7 +124,7 @@ describe("an image is refused", function()
   end)
 
   it("when a byte of a PNG is another", function()
-    local s = bytes_of(FOLDER .. "rgb.png")
+    local s = files.read(FOLDER .. "rgb.png")
     for at = 1, #s do
       local other = string.char(s:byte(at) ~ 0x41)
       refused(s:sub(1, at - 1) .. other .. s:sub(at + 1), ".")

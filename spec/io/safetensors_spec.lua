@@ -1,5 +1,6 @@
 -- safetensors files: the bytes by string.pack. Hostile ones: spec/hostile.
 local core = require("lupine.core")
+local files = require("spec.support.files")
 local helper = require("spec.helper")
 local safetensors = require("lupine.safetensors")
 local torch = require("torch")
@@ -14,16 +15,7 @@ teardown(function()
 end)
 
 local function write(bytes)
-  local f = assert(io.open(path, "wb"))
-  f:write(bytes)
-  f:close()
-end
-
-local function bytes_of()
-  local f = assert(io.open(path, "rb"))
-  local s = f:read("a")
-  f:close()
-  return s
+  files.write(path, bytes)
 end
 
 local function file(header, data)
@@ -99,7 +91,7 @@ describe("safetensors writes", function()
       d = torch.tensor({ true, false }),
     }
     safetensors.save_file(tensors, path, { note = "ü" })
-    local s = bytes_of()
+    local s = files.read(path)
     local n = string.unpack("<I8", s)
     assert.equal(0, n % 8)
     assert.equal(8 + n + 8 + 16 + 3 + 2, #s)
@@ -122,7 +114,7 @@ describe("safetensors writes", function()
     helper.raises("ValueError", "kept for metadata", function()
       safetensors.save_file({ __metadata__ = torch.ones({ 2 }) }, path)
     end)
-    assert.equal("before", bytes_of())
+    assert.equal("before", files.read(path))
     helper.raises("OSError", "No such file", function()
       safetensors.save_file({ a = torch.ones({ 2 }) }, path .. ".none/x")
     end)

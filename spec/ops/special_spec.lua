@@ -4,16 +4,9 @@
 local torch = require("torch")
 local helper = require("spec.helper")
 
-local near = helper.near
+local near, raises = helper.near, helper.refuses
 local inf, nan = math.huge, 0 / 0
 local special = torch.special
-
-local function raises(class, pattern, fn, ...)
-  local args = table.pack(...)
-  return helper.raises(class, pattern, function()
-    fn(table.unpack(args, 1, args.n))
-  end)
-end
 
 local function f64(values)
   return torch.tensor(values, { dtype = torch.float64 })

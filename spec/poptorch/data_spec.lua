@@ -1,5 +1,6 @@
 -- poptorch.DataLoader: batches of one model call, parts of several processes.
 -- Figures: PopTorch's API reference and its documented behaviour.
+local datasets = require("spec.support.datasets")
 local helper = require("spec.helper")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -38,22 +39,6 @@ local function range(first, last)
   return list
 end
 
-local Stream = D.IterableDataset:extend("Stream")
-
-function Stream:init(n)
-  self.n = n
-end
-
-function Stream:__iter__()
-  local i = -1
-  return function()
-    i = i + 1
-    if i < self.n then
-      return i
-    end
-  end
-end
-
 describe("a combined batch", function()
   it("has batch_size x device iterations x replicas elements", function()
     local loader = poptorch.DataLoader(options(5, 2), rows(100), 2)
@@ -81,11 +66,11 @@ describe("a combined batch", function()
   end)
 
   it("is read of an iterable dataset, too", function()
-    local got = batches(poptorch.DataLoader(options(), Stream(101), 4))
+    local got = batches(poptorch.DataLoader(options(), datasets.Count(101), 4))
     assert.equal(25, #got)
     assert.same(range(0, 99), flat(got))
     raises("TypeError", "no __len__", function()
-      return #poptorch.DataLoader(options(), Stream(101), 4)
+      return #poptorch.DataLoader(options(), datasets.Count(101), 4)
     end)
   end)
 
@@ -225,12 +210,12 @@ describe("several processes", function()
     local o = poptorch.Options()
     o.Distributed:configureProcessId(0, 2)
     raises("AssertionError", "IterableDataset cannot be split over 2", function()
-      poptorch.DataLoader(o, Stream(8), 2)
+      poptorch.DataLoader(o, datasets.Count(8), 2)
     end)
     raises("Error", "batch_sampler cannot be split over 2", function()
       poptorch.DataLoader(o, rows(8), { batch_sampler = { { 0 } } })
     end)
-    assert.same({ { 0, 1 } }, batches(poptorch.DataLoader(o, Stream(2),
+    assert.same({ { 0, 1 } }, batches(poptorch.DataLoader(o, datasets.Count(2),
       { batch_size = 2, auto_distributed_partitioning = false })))
   end)
 end)

@@ -1,19 +1,13 @@
 --- Device iterations, accumulation, replicas, output modes: what a call takes
 --- and what it returns. Expected values are rows computed by the plain module.
 local helper = require("spec.helper")
+local models = require("spec.support.models")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
 
 local near, raises = helper.near, helper.raises
 local Mode = poptorch.OutputMode
-
--- A module of one function.
-local function module(f)
-  local cls = nn.Module:extend("Function")
-  cls.forward = f
-  return cls()
-end
 
 local function options(t)
   local o = poptorch.Options()
@@ -134,7 +128,7 @@ describe("rows of inputs", function()
   end)
 
   it("of a tensor without dimensions count as one", function()
-    local double = module(function(_, x)
+    local double = models.of(function(_, x)
       return x * 2
     end)
     near(poptorch.inferenceModel(double)(torch.tensor(3.0)), 6)
@@ -146,7 +140,7 @@ describe("rows of inputs", function()
   it("reach forward divided by iterations, accumulation and replicas", function()
     local seen
     local linear = nn.Linear(3, 1)
-    local net = module(function(_, x)
+    local net = models.of(function(_, x)
       seen = x.shape[1]
       return poptorch.identity_loss(linear(x), "mean")
     end)
@@ -163,7 +157,7 @@ describe("rows of inputs", function()
 end)
 
 describe("a result without dimensions", function()
-  local sum = module(function(_, x)
+  local sum = models.of(function(_, x)
     return x:sum()
   end)
 
@@ -175,7 +169,7 @@ describe("a result without dimensions", function()
 end)
 
 describe("input groups of replicas", function()
-  local add = module(function(_, x, y)
+  local add = models.of(function(_, x, y)
     return x + y
   end)
 
@@ -202,7 +196,7 @@ describe("input groups of replicas", function()
     local o = options({ rf = 4 })
     o:inputReplicaGrouping(2, poptorch.CommGroupType.Consecutive)
     local x = torch.tensor({ 1.0, 5 })
-    poptorch.inferenceModel(module(function(_, v)
+    poptorch.inferenceModel(models.of(function(_, v)
       v:add_(1)
       return v
     end), o)(x)
@@ -214,7 +208,7 @@ describe("synthetic data", function()
   it("replace what the caller gives, and nothing is written back", function()
     local o = options({ di = 100 }):enableSyntheticData(true)
     local x, i = torch.zeros(100, 50), torch.full({ 100 }, 7):int()
-    local y, k = poptorch.inferenceModel(module(function(_, a, b)
+    local y, k = poptorch.inferenceModel(models.of(function(_, a, b)
       a:add_(1)
       return a, b
     end), o)(x, i)

@@ -1,5 +1,6 @@
 --- Losses on the device: one final loss, identity_loss, the built-in losses.
 local helper = require("spec.helper")
+local models = require("spec.support.models")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -7,19 +8,9 @@ local torch = require("torch")
 local near, raises = helper.near, helper.raises
 local F = nn.functional
 
-local function module(f)
-  local cls = nn.Module:extend("Function")
-  cls.forward = f
-  return cls()
-end
-
-local function infer(f)
-  return poptorch.inferenceModel(module(f))
-end
-
 -- A training model of f(self, ...) with a Linear layer `fc`.
 local function training(f, i, o, lr)
-  local net = module(f)
+  local net = models.of(f)
   net.fc = nn.Linear(i, o)
   return poptorch.trainingModel(net, nil,
     poptorch.optim.SGD(net:parameters(), { lr = lr or 0.01 })), net
@@ -34,7 +25,7 @@ describe("identity_loss", function()
     for reduction, want in pairs({ sum = 6, mean = 2, none = { 1, 2, 3 } }) do
       near(poptorch.identity_loss(vec(1, 2, 3), reduction), want)
       near(poptorch.identity_loss(vec(1, 2, 3), { reduction = reduction }), want)
-      near(infer(function(_, x)
+      near(models.infer(function(_, x)
         return poptorch.identity_loss(x, reduction)
       end)(vec(1, 2, 3)), want)
     end
@@ -147,7 +138,7 @@ describe("built-in losses have the documented values:", function()
   local function check(name, loss, args, none, mean, sum)
     it(name, function()
       for reduction, want in pairs({ none = none, mean = mean, sum = sum }) do
-        local f = infer(function(_, ...)
+        local f = models.infer(function(_, ...)
           return loss({ reduction = reduction })(...)
         end)
         near(f(table.unpack(args)), want, { 2e-6, 2e-6 })
@@ -168,7 +159,7 @@ describe("built-in losses have the documented values:", function()
     0.813262, 1.626523)
 
   it("TripletMarginLoss", function()
-    local f = infer(function(_, a, p, n)
+    local f = models.infer(function(_, a, p, n)
       return nn.TripletMarginLoss({ margin = 1.0 })(a, p, n)
     end)
     local a, p = torch.zeros(1, 2), torch.tensor({ { 3.0, 4 } })
@@ -182,7 +173,7 @@ describe("built-in losses have the documented values:", function()
       local function forward(fc, x, t, il, tl)
         return nn.CTCLoss({ reduction = reduction })(F.log_softmax(fc(x), 2), t, il, tl)
       end
-      local net = module(function(self, ...)
+      local net = models.of(function(self, ...)
         return forward(self.fc, ...)
       end)
       net.fc = nn.Linear(4, 5)
@@ -204,7 +195,7 @@ describe("built-in losses have the documented values:", function()
       local t = torch.randint(0, 10, { 1, table.unpack(rest) })
       for _, reduction in ipairs({ "none", "mean", "sum" }) do
         local loss = nn.CrossEntropyLoss({ reduction = reduction })
-        local f = infer(function(_, a, b)
+        local f = models.infer(function(_, a, b)
           return loss(a, b)
         end)
         near(f(x, t), loss(x, t):detach(), { 1e-5, 1e-5 })

@@ -1,6 +1,7 @@
 --- Optimizers on the device. Expected weights are worked out from the formulas
 --- of PyTorch's and PopART's documentation.
 local helper = require("spec.helper")
+local models = require("spec.support.models")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -9,16 +10,7 @@ local raises = helper.raises
 
 local near = helper.near
 
--- The gradient of every weight is 1.
-local Sum = nn.Module:extend("Sum")
-
-function Sum:init(...)
-  self.w = nn.Parameter(torch.tensor({ ... }, { dtype = torch.float32 }))
-end
-
-function Sum:forward(x)
-  return poptorch.identity_loss(self.w * x, "sum")
-end
+local Sum = models.Sum
 
 -- Weights after each of the steps, from 1.
 local function course(make, steps)

@@ -1,22 +1,14 @@
 --- Changing the optimizer of a compiled model, attributes that may change and
 --- those that may not, optimizers that are refused.
 local helper = require("spec.helper")
+local models = require("spec.support.models")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
 
 local near, raises = helper.near, helper.raises
 
--- The gradient of every weight is 1.
-local Sum = nn.Module:extend("Sum")
-
-function Sum:init(...)
-  self.w = nn.Parameter(torch.tensor({ ... }, { dtype = torch.float32 }))
-end
-
-function Sum:forward(x)
-  return poptorch.identity_loss(self.w * x, "sum")
-end
+local Sum = models.Sum
 
 local function pop(name, t)
   return function(params)

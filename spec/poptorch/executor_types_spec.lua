@@ -1,6 +1,7 @@
 --- Half precision, class ids of 32 bits, normalisation layers, and the
 --- functions of poptorch for use in forward.
 local helper = require("spec.helper")
+local models = require("spec.support.models")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local program = require("spec.support.program")
@@ -10,21 +11,11 @@ local near, raises = helper.near, helper.raises
 local F = nn.functional
 local half, float = torch.float16, torch.float32
 
-local function module(f)
-  local cls = nn.Module:extend("Function")
-  cls.forward = f
-  return cls()
-end
-
-local function infer(f)
-  return poptorch.inferenceModel(module(f))
-end
-
 describe("half precision", function()
   local h, f = torch.ones(2, { dtype = half }), torch.ones(2)
 
   it("and float make float", function()
-    local y = infer(function(_, a, b)
+    local y = models.infer(function(_, a, b)
       return a + b
     end)(h, f)
     assert.equal(float, y.dtype)
@@ -32,7 +23,7 @@ describe("half precision", function()
   end)
 
   it("of new tensors is as their dtype says", function()
-    local a, b, c = infer(function(_, x, y)
+    local a, b, c = models.infer(function(_, x, y)
       return torch.ones(2, { dtype = x.dtype }) + x,
         torch.zeros(2, { dtype = half }) + y,
         torch.ones(2, { dtype = float }) + x
@@ -88,7 +79,7 @@ describe("half precision", function()
 
   it("keeps running statistics in the buffers' type", function()
     local norm = nn.BatchNorm1d(4)
-    local Net = module(function(self, x)
+    local Net = models.of(function(self, x)
       return poptorch.identity_loss(self.norm(x), "sum"), self.norm(x)
     end)
     Net.norm = norm
@@ -101,7 +92,7 @@ end)
 describe("class ids and indices of 32 bits", function()
   it("reach losses and embeddings", function()
     local table_ = nn.Embedding(6, 3)
-    local net = module(function(self, i, t)
+    local net = models.of(function(self, i, t)
       return F.cross_entropy(self.table(i), t), self.table(i)
     end)
     net.table = table_
@@ -120,7 +111,7 @@ describe("class ids and indices of 32 bits", function()
   it("work in gather, index_select, one_hot, advanced indexing and scatter", function()
     local x, i = torch.randn(4, 5), torch.tensor({ 3, 0 })
     local g = torch.tensor({ { 0, 1 }, { 4, 4 }, { 2, 0 }, { 1, 3 } })
-    local a, b, c, d, e = infer(function(_, v, k, l)
+    local a, b, c, d, e = models.infer(function(_, v, k, l)
       return v:index_select(0, k), v[{ k }], v:gather(1, l), F.one_hot(k, 4),
         torch.zeros(4, 5):scatter(1, l, 1.0)
     end)(x, i, g)
@@ -133,7 +124,7 @@ describe("class ids and indices of 32 bits", function()
 
   it("come back from argmax, topk, sort and comparisons", function()
     local x = torch.tensor({ { 1.0, 5, 2 }, { 7, 0, 3 } })
-    local a, best, order, count = infer(function(_, v)
+    local a, best, order, count = models.infer(function(_, v)
       local _, top = v:topk(2)
       local _, at = v:sort(1)
       return v:argmax(1), top, at, v:gt(1.5):sum()
@@ -150,7 +141,7 @@ end)
 
 describe("batch normalisation", function()
   local function wrap(norm, options)
-    local net = module(function(self, x)
+    local net = models.of(function(self, x)
       return poptorch.identity_loss(self.norm(x), "sum")
     end)
     net.norm = norm
@@ -208,7 +199,7 @@ describe("marks in forward", function()
     local results = {}
     for k, marked in ipairs({ true, false }) do
       torch.manual_seed(1)
-      local net = module(forward(marked))
+      local net = models.of(forward(marked))
       net.fc = nn.Linear(4, 2)
       local y = poptorch.trainingModel(net)(x)
       results[k] = { y, net.fc.weight:detach() }

@@ -3,14 +3,7 @@
 local torch = require("torch")
 local helper = require("spec.helper")
 
-local near = helper.near
-
-local function raises(class, pattern, fn, ...)
-  local args = table.pack(...)
-  return helper.raises(class, pattern, function()
-    fn(table.unpack(args, 1, args.n))
-  end)
-end
+local near, raises = helper.near, helper.refuses
 
 local function f64(values)
   return torch.tensor(values, { dtype = torch.float64 })

@@ -102,6 +102,28 @@ bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
  * that requires a gradient. Raises for a traced one. */
 bool lp_push_numbers(lua_State *L, int i, bool list);
 
+/* Fields of the table on top; a string that is NULL is none. */
+static inline void lp_set_int(lua_State *L, const char *key, int64_t v)
+{
+    lua_pushinteger(L, (lua_Integer)v);
+    lua_setfield(L, -2, key);
+}
+static inline void lp_set_number(lua_State *L, const char *key, double v)
+{
+    lua_pushnumber(L, v);
+    lua_setfield(L, -2, key);
+}
+static inline void lp_set_bool(lua_State *L, const char *key, bool v)
+{
+    lua_pushboolean(L, v);
+    lua_setfield(L, -2, key);
+}
+static inline void lp_set_string(lua_State *L, const char *key, const char *v)
+{
+    lua_pushstring(L, v);
+    lua_setfield(L, -2, key);
+}
+
 /* Around a backward pass: its hooks run in L. Returns what leave() takes. */
 lua_State *lp_hooks_enter(lua_State *L);
 void lp_hooks_leave(lua_State *was);

@@ -182,28 +182,16 @@ static void push_attr(lua_State *L, const LpAttr *a)
     }
 }
 
-static void set_string(lua_State *L, const char *key, const char *s)
-{
-    lua_pushstring(L, s);
-    lua_setfield(L, -2, key);
-}
-
-static void set_int(lua_State *L, const char *key, lua_Integer i)
-{
-    lua_pushinteger(L, i);
-    lua_setfield(L, -2, key);
-}
-
 static void push_origin(lua_State *L, const LpOrigin *o)
 {
     lua_createtable(L, 0, 9);
-    set_string(L, "block", o->block);
-    set_string(L, "scope", o->scope);
-    set_string(L, "file", o->file);
-    set_int(L, "line", o->line);
-    set_int(L, "ipu", o->ipu);
-    set_int(L, "stage", o->stage);
-    set_int(L, "phase", o->phase);
+    lp_set_string(L, "block", o->block);
+    lp_set_string(L, "scope", o->scope);
+    lp_set_string(L, "file", o->file);
+    lp_set_int(L, "line", o->line);
+    lp_set_int(L, "ipu", o->ipu);
+    lp_set_int(L, "stage", o->stage);
+    lp_set_int(L, "phase", o->phase);
     lua_pushboolean(L, o->backward);
     lua_setfield(L, -2, "backward");
     lua_pushboolean(L, o->update);
@@ -243,8 +231,8 @@ static void push_result(lua_State *L, const LpGraph *g, LpVal v)
 {
     const LpType *t = lp_graph_type(g, v);
     lua_createtable(L, 0, 4);
-    set_int(L, "value", v);
-    set_string(L, "dtype", lp_dtype_name(t->dtype));
+    lp_set_int(L, "value", v);
+    lp_set_string(L, "dtype", lp_dtype_name(t->dtype));
     push_ints(L, t->shape, t->ndim);
     lua_setfield(L, -2, "shape");
     push_names(L, &g->value[v]);
@@ -256,7 +244,7 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
 {
     const LpForm *f = lp_op_form(n->op);
     lua_createtable(L, 0, 7);
-    set_string(L, "op", n->op->name);
+    lp_set_string(L, "op", n->op->name);
     lua_createtable(L, (int)n->n_in, 0);
     for (uint32_t i = 0; i < n->n_in; i++) {
         push_operand(L, g, n->in[i]);
@@ -280,8 +268,8 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
         push_origin(L, &g->origin[n->origin]);
         lua_setfield(L, -2, "origin");
     }
-    set_int(L, "region", n->region);
-    set_int(L, "site", (lua_Integer)n->site);
+    lp_set_int(L, "region", n->region);
+    lp_set_int(L, "site", (lua_Integer)n->site);
 }
 
 static int graph_nodes(lua_State *L)

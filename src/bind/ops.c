@@ -19,24 +19,6 @@
 #include "src/ir/text.h"
 #include "src/ops/kernel/pointwise.h"
 
-static void set_string(lua_State *L, const char *key, const char *s)
-{
-    lua_pushstring(L, s);
-    lua_setfield(L, -2, key);
-}
-
-static void set_int(lua_State *L, const char *key, lua_Integer i)
-{
-    lua_pushinteger(L, i);
-    lua_setfield(L, -2, key);
-}
-
-static void set_bool(lua_State *L, const char *key, bool b)
-{
-    lua_pushboolean(L, b);
-    lua_setfield(L, -2, key);
-}
-
 /* ---- records --------------------------------------------------------------
  */
 static const char *const kinds[] = {
@@ -61,23 +43,23 @@ static void push_record(lua_State *L, const LpOp *op)
 {
     const LpPointwise *pw = lp_pointwise_of(op);
     lua_createtable(L, 0, 16);
-    set_string(L, "name", op->name);
-    set_string(L, "kind", kinds[op->kind]);
+    lp_set_string(L, "name", op->name);
+    lp_set_string(L, "kind", kinds[op->kind]);
     lua_createtable(L, 0, 4);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (op->flags & flags[i].flag)
-            set_bool(L, flags[i].name, true);
+            lp_set_bool(L, flags[i].name, true);
     lua_setfield(L, -2, "flags");
-    set_string(L, "forms", op->forms);
-    set_bool(L, "grad", op->grad != NULL);
-    set_string(L, "no_grad", op->no_grad); /* nil if NULL */
-    set_int(L, "grad_in", op->grad_in);
-    set_int(L, "grad_out", op->grad_out);
-    set_bool(L, "cost", op->cost != NULL);
-    set_string(L, "domain", pw ? pw->domain : NULL);
-    set_int(L, "operands", op->n_operands);
-    set_int(L, "results", op->n_results);
-    set_bool(L, "list", op->has_list);
+    lp_set_string(L, "forms", op->forms);
+    lp_set_bool(L, "grad", op->grad != NULL);
+    lp_set_string(L, "no_grad", op->no_grad); /* nil if NULL */
+    lp_set_int(L, "grad_in", op->grad_in);
+    lp_set_int(L, "grad_out", op->grad_out);
+    lp_set_bool(L, "cost", op->cost != NULL);
+    lp_set_string(L, "domain", pw ? pw->domain : NULL);
+    lp_set_int(L, "operands", op->n_operands);
+    lp_set_int(L, "results", op->n_results);
+    lp_set_bool(L, "list", op->has_list);
 }
 
 static int ops(lua_State *L)
@@ -269,16 +251,16 @@ static int op_cost(lua_State *L)
     if (cost_of(op, &c, chip, &o, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     lua_createtable(L, 0, 10);
-    set_int(L, "compute_cyc", o.compute_cyc);
-    set_int(L, "exchange_cyc", o.exchange_cyc);
-    set_int(L, "sync_cyc", o.sync_cyc);
-    set_int(L, "cyc", lp_cost_cyc(&o));
-    set_int(L, "flops", o.flops);
-    set_int(L, "temp_tile_bytes", o.temp_tile_bytes);
-    set_int(L, "vertex_bytes", o.vertex_bytes);
-    set_int(L, "exchange_code_bytes", o.exchange_code_bytes);
-    set_int(L, "code_bytes", o.code_bytes);
-    set_int(L, "tiles", o.tiles);
+    lp_set_int(L, "compute_cyc", o.compute_cyc);
+    lp_set_int(L, "exchange_cyc", o.exchange_cyc);
+    lp_set_int(L, "sync_cyc", o.sync_cyc);
+    lp_set_int(L, "cyc", lp_cost_cyc(&o));
+    lp_set_int(L, "flops", o.flops);
+    lp_set_int(L, "temp_tile_bytes", o.temp_tile_bytes);
+    lp_set_int(L, "vertex_bytes", o.vertex_bytes);
+    lp_set_int(L, "exchange_code_bytes", o.exchange_code_bytes);
+    lp_set_int(L, "code_bytes", o.code_bytes);
+    lp_set_int(L, "tiles", o.tiles);
     return 1;
 }
 

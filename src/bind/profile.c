@@ -6,25 +6,13 @@
 
 #define MOST_THREADS 1024
 
-static void set_int(lua_State *L, const char *key, int64_t v)
-{
-    lua_pushinteger(L, (lua_Integer)v);
-    lua_setfield(L, -2, key);
-}
-
-static void set_str(lua_State *L, const char *key, const char *v)
-{
-    lua_pushstring(L, v);
-    lua_setfield(L, -2, key);
-}
-
 static void push_place(lua_State *L, const LpProfilePlace *p)
 {
     lua_createtable(L, 0, 5);
-    set_str(L, "op", p->op);
-    set_str(L, "file", p->file);
-    set_str(L, "scope", p->scope);
-    set_int(L, "line", p->line);
+    lp_set_string(L, "op", p->op);
+    lp_set_string(L, "file", p->file);
+    lp_set_string(L, "scope", p->scope);
+    lp_set_int(L, "line", p->line);
     lua_pushnumber(L, (lua_Number)p->flops);
     lua_setfield(L, -2, "flops");
 }
@@ -32,12 +20,12 @@ static void push_place(lua_State *L, const LpProfilePlace *p)
 static void push_row(lua_State *L, const LpProfileRow *r)
 {
     lua_createtable(L, 0, 8);
-    set_str(L, "label", r->label);
-    set_str(L, "part", lp_profile_part_name(r->part));
-    set_int(L, "threads", r->threads);
-    set_int(L, "bytes", (int64_t)r->bytes);
-    set_int(L, "calls", (int64_t)r->calls);
-    set_int(L, "ns", r->ns);
+    lp_set_string(L, "label", r->label);
+    lp_set_string(L, "part", lp_profile_part_name(r->part));
+    lp_set_int(L, "threads", r->threads);
+    lp_set_int(L, "bytes", (int64_t)r->bytes);
+    lp_set_int(L, "calls", (int64_t)r->calls);
+    lp_set_int(L, "ns", r->ns);
     lua_pushnumber(L, (lua_Number)r->flops);
     lua_setfield(L, -2, "flops");
     lua_createtable(L, (int)r->n_place, 0);
@@ -69,9 +57,9 @@ static void push_profile(lua_State *L, const LpProfile *p)
     lua_createtable(L, 0, 6);
     lua_pushboolean(L, p->trains);
     lua_setfield(L, -2, "trains");
-    set_int(L, "runs", (int64_t)p->runs);
-    set_int(L, "ns", p->run_ns);
-    set_int(L, "dropped", (int64_t)p->dropped);
+    lp_set_int(L, "runs", (int64_t)p->runs);
+    lp_set_int(L, "ns", p->run_ns);
+    lp_set_int(L, "dropped", (int64_t)p->dropped);
     lua_createtable(L, (int)p->n_row, 0);
     for (size_t i = 0; i < p->n_row; i++) {
         push_row(L, &p->row[i]);

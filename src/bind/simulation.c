@@ -97,28 +97,9 @@ static LpIpuOptions read_options(lua_State *L, int t)
 }
 
 /* ---- the report ---------------------------------------------------------- */
-static void set_int(lua_State *L, const char *key, int64_t v)
+static void set_text(lua_State *L, const char *key, const char *v)
 {
-    lua_pushinteger(L, (lua_Integer)v);
-    lua_setfield(L, -2, key);
-}
-
-static void set_num(lua_State *L, const char *key, double v)
-{
-    lua_pushnumber(L, v);
-    lua_setfield(L, -2, key);
-}
-
-static void set_str(lua_State *L, const char *key, const char *v)
-{
-    lua_pushstring(L, v ? v : "");
-    lua_setfield(L, -2, key);
-}
-
-static void set_bool(lua_State *L, const char *key, bool v)
-{
-    lua_pushboolean(L, v);
-    lua_setfield(L, -2, key);
+    lp_set_string(L, key, v ? v : "");
 }
 
 static int stash_depth(const LpIpuPlan *p, int stage)
@@ -135,17 +116,17 @@ static void push_stages(lua_State *L, const LpIpuPlan *p)
     for (int s = 0; s < p->n_stage; s++) {
         const LpStage *st = &p->stage[s];
         lua_createtable(L, 0, 10);
-        set_int(L, "stage", s);
-        set_int(L, "id", st->id);
-        set_int(L, "ipu", st->ipu);
-        set_int(L, "phase", st->phase);
-        set_str(L, "block", st->block);
-        set_bool(L, "recomputed", st->recomputed);
-        set_int(L, "forward_cycles", lp_run_cyc(&p->run[s]));
+        lp_set_int(L, "stage", s);
+        lp_set_int(L, "id", st->id);
+        lp_set_int(L, "ipu", st->ipu);
+        lp_set_int(L, "phase", st->phase);
+        set_text(L, "block", st->block);
+        lp_set_bool(L, "recomputed", st->recomputed);
+        lp_set_int(L, "forward_cycles", lp_run_cyc(&p->run[s]));
         const LpRun *b = p->training ? &p->run[lp_run_of(p, s, true)] : NULL;
-        set_int(L, "backward_cycles", b ? lp_run_cyc(b) : 0);
-        set_int(L, "recompute_cycles", b ? b->again_cyc : 0);
-        set_int(L, "stash_depth", stash_depth(p, s));
+        lp_set_int(L, "backward_cycles", b ? lp_run_cyc(b) : 0);
+        lp_set_int(L, "recompute_cycles", b ? b->again_cyc : 0);
+        lp_set_int(L, "stash_depth", stash_depth(p, s));
         lua_rawseti(L, -2, s + 1);
     }
 }
@@ -153,18 +134,18 @@ static void push_stages(lua_State *L, const LpIpuPlan *p)
 static void push_act(lua_State *L, const LpIpuPlan *p, const LpAct *a)
 {
     lua_createtable(L, 0, 8);
-    set_str(L, "kind", lp_report_act_name(a->kind));
-    set_int(L, "ipu", a->ipu);
-    set_int(L, "cycles", a->cycles);
+    set_text(L, "kind", lp_report_act_name(a->kind));
+    lp_set_int(L, "ipu", a->ipu);
+    lp_set_int(L, "cycles", a->cycles);
     if (a->run >= 0) {
-        set_int(L, "stage", p->run[a->run].stage);
-        set_bool(L, "backward", p->run[a->run].backward);
-        set_int(L, "offset", a->offset);
+        lp_set_int(L, "stage", p->run[a->run].stage);
+        lp_set_bool(L, "backward", p->run[a->run].backward);
+        lp_set_int(L, "offset", a->offset);
     } else {
-        set_int(L, "bytes", a->bytes);
+        lp_set_int(L, "bytes", a->bytes);
     }
     if (a->kind == LP_ACT_COPY)
-        set_int(L, "to", a->to);
+        lp_set_int(L, "to", a->to);
 }
 
 static void push_rows(lua_State *L, const LpIpuPlan *p)
@@ -173,17 +154,17 @@ static void push_rows(lua_State *L, const LpIpuPlan *p)
     for (size_t i = 0; i < p->n_row; i++) {
         const LpRow *r = &p->row[i];
         lua_createtable(L, 0, 14);
-        set_str(L, "kind", lp_report_row_name(r->kind));
-        set_int(L, "first", r->first);
-        set_int(L, "count", r->count);
-        set_int(L, "cycles", r->total_cyc);
-        set_int(L, "compute", r->compute_cyc);
-        set_int(L, "exchange", r->exchange_cyc);
-        set_int(L, "sync", r->sync_cyc);
-        set_int(L, "copy", r->copy_cyc);
-        set_int(L, "host", r->host_cyc);
-        set_int(L, "streaming", r->stream_cyc);
-        set_int(L, "collective", r->collective_cyc);
+        set_text(L, "kind", lp_report_row_name(r->kind));
+        lp_set_int(L, "first", r->first);
+        lp_set_int(L, "count", r->count);
+        lp_set_int(L, "cycles", r->total_cyc);
+        lp_set_int(L, "compute", r->compute_cyc);
+        lp_set_int(L, "exchange", r->exchange_cyc);
+        lp_set_int(L, "sync", r->sync_cyc);
+        lp_set_int(L, "copy", r->copy_cyc);
+        lp_set_int(L, "host", r->host_cyc);
+        lp_set_int(L, "streaming", r->stream_cyc);
+        lp_set_int(L, "collective", r->collective_cyc);
         lua_createtable(L, (int)r->n, 0);
         for (uint32_t k = 0; k < r->n; k++) {
             push_act(L, p, &r->act[k]);
@@ -207,12 +188,12 @@ static void push_streams(lua_State *L, const LpIpuPlan *p)
             continue;
         const LpRun *r = &p->run[lp_ipu_run_making(p, val)];
         lua_createtable(L, 0, 6);
-        set_int(L, "variable", (int64_t)i + 1);
-        set_bool(L, "input", in);
-        set_int(L, "bytes", lp_type_bytes(&v->type));
-        set_int(L, "ipu", r->ipu);
-        set_int(L, "stage", r->stage);
-        set_bool(L, "backward", r->backward);
+        lp_set_int(L, "variable", (int64_t)i + 1);
+        lp_set_bool(L, "input", in);
+        lp_set_int(L, "bytes", lp_type_bytes(&v->type));
+        lp_set_int(L, "ipu", r->ipu);
+        lp_set_int(L, "stage", r->stage);
+        lp_set_bool(L, "backward", r->backward);
         lua_rawseti(L, -2, ++n);
     }
 }
@@ -222,10 +203,10 @@ static void push_big(lua_State *L, const LpIpuMemory *m)
     lua_createtable(L, LP_N_BIG, 0);
     for (int i = 0; i < LP_N_BIG && m->big[i].bytes > 0; i++) {
         lua_createtable(L, 0, 4);
-        set_str(L, "name", m->big[i].name);
-        set_str(L, "scope", m->big[i].scope);
-        set_str(L, "kind", lp_report_mem_name(m->big[i].kind));
-        set_int(L, "bytes", m->big[i].bytes);
+        set_text(L, "name", m->big[i].name);
+        set_text(L, "scope", m->big[i].scope);
+        set_text(L, "kind", lp_report_mem_name(m->big[i].kind));
+        lp_set_int(L, "bytes", m->big[i].bytes);
         lua_rawseti(L, -2, i + 1);
     }
 }
@@ -239,18 +220,18 @@ static void push_memory(lua_State *L, const LpIpuPlan *p)
         if (m->always + m->not_always == 0)
             continue;
         lua_createtable(L, 0, 12);
-        set_int(L, "always_live", m->always);
-        set_int(L, "not_always_live", m->not_always);
-        set_int(L, "max_tile", m->max_tile);
-        set_int(L, "max_tile_including_gaps", m->max_tile_gaps);
-        set_int(L, "fullest_tile", m->max_tile_nr);
-        set_int(L, "tile_bytes", p->o.chip->tile_bytes);
-        set_int(L, "off_chip", m->off_chip);
-        set_bool(L, "fits", m->max_tile_gaps <= p->o.chip->tile_bytes);
-        set_bool(L, "peak_in_update", m->in_update);
+        lp_set_int(L, "always_live", m->always);
+        lp_set_int(L, "not_always_live", m->not_always);
+        lp_set_int(L, "max_tile", m->max_tile);
+        lp_set_int(L, "max_tile_including_gaps", m->max_tile_gaps);
+        lp_set_int(L, "fullest_tile", m->max_tile_nr);
+        lp_set_int(L, "tile_bytes", p->o.chip->tile_bytes);
+        lp_set_int(L, "off_chip", m->off_chip);
+        lp_set_bool(L, "fits", m->max_tile_gaps <= p->o.chip->tile_bytes);
+        lp_set_bool(L, "peak_in_update", m->in_update);
         lua_createtable(L, 0, LP_N_MEM);
         for (int k = 0; k < LP_N_MEM; k++)
-            set_int(L, lp_report_mem_name((LpMemKind)k), m->bytes[k]);
+            lp_set_int(L, lp_report_mem_name((LpMemKind)k), m->bytes[k]);
         lua_setfield(L, -2, "categories");
         push_big(L, m);
         lua_setfield(L, -2, "biggest");
@@ -269,11 +250,11 @@ static void push_operators(lua_State *L, const LpOpTotal *t, size_t n)
     lua_createtable(L, (int)n, 0);
     for (size_t i = 0; i < n; i++) {
         lua_createtable(L, 0, 5);
-        set_str(L, "name", t[i].name);
-        set_int(L, "nodes", t[i].nodes);
-        set_int(L, "instances", t[i].instances);
-        set_int(L, "cycles", t[i].cycles);
-        set_int(L, "flops", t[i].flops);
+        set_text(L, "name", t[i].name);
+        lp_set_int(L, "nodes", t[i].nodes);
+        lp_set_int(L, "instances", t[i].instances);
+        lp_set_int(L, "cycles", t[i].cycles);
+        lp_set_int(L, "flops", t[i].flops);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
 }
@@ -281,21 +262,21 @@ static void push_operators(lua_State *L, const LpOpTotal *t, size_t n)
 static void push_report(lua_State *L, const LpIpuPlan *p)
 {
     lua_createtable(L, 0, 20);
-    set_str(L, "chip", p->o.chip->version);
-    set_str(L, "chip_name", p->o.chip->name);
-    set_num(L, "clock_hz", p->o.chip->clock_hz);
-    set_str(L, "strategy", lp_report_strategy_name(p->o.strategy));
-    set_bool(L, "training", p->training);
-    set_bool(L, "pipelined", p->pipelined);
-    set_int(L, "ipus", p->n_ipus);
-    set_int(L, "replicas", p->step->replicas);
-    set_int(L, "loops", p->loops);
-    set_int(L, "micro_batches", p->micro_batches);
-    set_int(L, "cycles", p->cycles);
-    set_num(L, "seconds", p->seconds);
-    set_int(L, "samples", p->samples);
-    set_num(L, "samples_per_second", p->samples_per_second);
-    set_num(L, "pipeline_efficiency", p->efficiency);
+    set_text(L, "chip", p->o.chip->version);
+    set_text(L, "chip_name", p->o.chip->name);
+    lp_set_number(L, "clock_hz", p->o.chip->clock_hz);
+    set_text(L, "strategy", lp_report_strategy_name(p->o.strategy));
+    lp_set_bool(L, "training", p->training);
+    lp_set_bool(L, "pipelined", p->pipelined);
+    lp_set_int(L, "ipus", p->n_ipus);
+    lp_set_int(L, "replicas", p->step->replicas);
+    lp_set_int(L, "loops", p->loops);
+    lp_set_int(L, "micro_batches", p->micro_batches);
+    lp_set_int(L, "cycles", p->cycles);
+    lp_set_number(L, "seconds", p->seconds);
+    lp_set_int(L, "samples", p->samples);
+    lp_set_number(L, "samples_per_second", p->samples_per_second);
+    lp_set_number(L, "pipeline_efficiency", p->efficiency);
     push_stages(L, p);
     lua_setfield(L, -2, "stages");
     push_rows(L, p);
@@ -351,7 +332,7 @@ static int simulate(lua_State *L)
     }
     push_operators(L, t, n);
     lua_setfield(L, -2, "operators");
-    set_str(L, "text", text);
+    set_text(L, "text", text);
     lp_free(t);
     lp_free(text);
     return 1;

@@ -184,9 +184,9 @@ static LpVal added(LpBuilder *b, int product, const LpVal *in,
 }
 
 #define ADDED(name, product, x, y)                                             \
-    EXPAND(expand_##name)                                                      \
+    LP_EXPAND(expand_##name)                                                   \
     {                                                                          \
-        UNUSED;                                                                \
+        LP_EXPAND_UNUSED;                                                      \
         out[0] = added(b, LP_OP_##product, in, attr, #name);                   \
     }                                                                          \
     LpOp op_##name = {                                                         \
@@ -219,9 +219,9 @@ static LpVal added_one_by_one(LpBuilder *b, const LpVal *in, const LpAttr *attr)
     return sum;
 }
 
-EXPAND(expand_addbmm)
+LP_EXPAND(expand_addbmm)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (!lp_ranks(b, "addbmm", in[1], 3, in[2], 3))
         return;
     LpType x = *lp_type(b, in[1]), y = *lp_type(b, in[2]);
@@ -245,9 +245,9 @@ LpOp op_addbmm = {
     .expand = expand_addbmm,
 };
 
-EXPAND(expand_addmv)
+LP_EXPAND(expand_addmv)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (!lp_ranks(b, "addmv", in[1], 2, in[2], 1))
         return;
     if (!all_half(b, in[1], in[2], in[0])) {
@@ -280,9 +280,9 @@ static LpScalar rounded(LpScalar s, LpDtype t)
 }
 
 /* Every step is rounded, and alpha multiplies vec1, as in PyTorch. */
-EXPAND(expand_addr)
+LP_EXPAND(expand_addr)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (!lp_ranks(b, "addr", in[1], 1, in[2], 1))
         return;
     LpDtype one =
@@ -326,9 +326,9 @@ static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 }
 
 /* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
-EXPAND(expand_linear)
+LP_EXPAND(expand_linear)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
     LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
@@ -363,9 +363,9 @@ LpOp op_linear = {
 };
 
 /* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
-EXPAND(expand_bilinear)
+LP_EXPAND(expand_bilinear)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
     LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");

@@ -109,15 +109,15 @@ static LpVal probabilities(LpBuilder *b, const LpAttr *attr, LpVal q, LpVal k,
     return lp_emit(b, LP_OP_softmax, &s, 1, &dim);
 }
 
-EXPAND(expand_attention)
+LP_EXPAND(expand_attention)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_matmul(b, probabilities(b, attr, in[0], in[1], in[3]), in[2]);
 }
 
-EXPAND(expand_back)
+LP_EXPAND(expand_back)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal g = in[0], q = in[1], k = in[2], v = in[3];
     LpVal p = probabilities(b, attr, q, k, in[4]);
     LpVal scale = lp_immf(b, attr[SCALE].f);
@@ -236,9 +236,9 @@ static bool enough_dims(LpBuilder *b, const LpVal *in, bool heads)
     return !lp_failed(b);
 }
 
-EXPAND(expand_sdpa)
+LP_EXPAND(expand_sdpa)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);
     if (mask != LP_NOVAL && attr[P_CAUSAL].i) {

@@ -387,9 +387,9 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
 }
 
 /* attr: stride, padding, dilation, groups */
-EXPAND(expand_conv)
+LP_EXPAND(expand_conv)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     static const int64_t zero[3] = {0};
     int n = attr[0].n;
     LpAttr a[N_ATTR] = {
@@ -399,9 +399,9 @@ EXPAND(expand_conv)
 }
 
 /* padding by name; "same" keeps the spatial sizes */
-EXPAND(expand_conv_named)
+LP_EXPAND(expand_conv_named)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     static const int64_t zero[3] = {0};
     int n = attr[0].n;
     int64_t pad[6] = {0};
@@ -436,9 +436,9 @@ EXPAND(expand_conv_named)
 }
 
 /* attr: stride, padding, output_padding, groups, dilation */
-EXPAND(expand_conv_transpose)
+LP_EXPAND(expand_conv_transpose)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpAttr a[N_ATTR] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
                         attr[2], attr[3]};
     out[0] = public_conv(b, in, attr[0].n, a);

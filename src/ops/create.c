@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "src/base/checked.h"
+#include "src/ops/infer.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_create.h"
 #include "src/ops/layout_cost.h"
@@ -13,26 +14,6 @@
 #include "src/ops/view.h"
 
 #define NO_OPERAND "it has no operand"
-
-/* Result 0 from a list of sizes (attribute i) and a type. */
-static LpStatus sized(LpInfer *x, int i, LpDtype t)
-{
-    const LpAttr *a = &x->attr[i];
-    LP_FAIL_IF(a->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "%s: %d dimensions, at most %d are supported", x->op->name, a->n,
-               LP_MAX_DIMS);
-    x->out[0] = (LpType){.dtype = t};
-    lp_set_dims(&x->out[0], a->v, a->n);
-    return lp_shape_check(&x->out[0], x->err);
-}
-
-/* The dtype attribute i, or `t` in its place. */
-static LpDtype dtype_or(LpInfer *x, int i, LpDtype t)
-{
-    if (lp_attr_none(&x->attr[i]))
-        x->attr[i] = lp_attr_dtype(t);
-    return (LpDtype)x->attr[i].i;
-}
 
 static LpDtype dtype_of_kind(LpKind k)
 {
@@ -54,9 +35,9 @@ static LpStatus held(LpScalar v, LpDtype t, LpErr *e)
 static LpStatus infer_full(LpInfer *x)
 {
     LpScalar v = x->attr[1].s;
-    LpDtype t = dtype_or(x, 2, dtype_of_kind(v.kind));
+    LpDtype t = lp_infer_dtype(x, 2, dtype_of_kind(v.kind));
     LP_TRY(held(v, t, x->err));
-    return sized(x, 0, t);
+    return lp_infer_sized(x, 0, t);
 }
 
 static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -89,7 +70,7 @@ LpVal lp_full(LpBuilder *b, const LpType *type, LpScalar s)
  */
 static LpStatus infer_empty(LpInfer *x)
 {
-    return sized(x, 0, dtype_or(x, 1, lp_default_dtype()));
+    return lp_infer_sized(x, 0, lp_infer_dtype(x, 1, lp_default_dtype()));
 }
 
 LpOp op_empty = {
@@ -263,7 +244,7 @@ static LpStatus infer_arange(LpInfer *x)
     bool real = false;
     for (int i = START; i <= STEP; i++)
         real |= a[i].s.kind == LP_KIND_FLOAT;
-    LpDtype t = dtype_or(x, DTYPE, real ? lp_default_dtype() : LP_I64);
+    LpDtype t = lp_infer_dtype(x, DTYPE, real ? lp_default_dtype() : LP_I64);
     double start = lp_scalar_f(a[START].s), end = lp_scalar_f(a[END].s);
     double step = lp_scalar_f(a[STEP].s), n;
     LP_FAIL_IF(step == 0, x->err, LP_E_RUNTIME, "step must be nonzero");
@@ -308,7 +289,7 @@ static LpStatus infer_linspace(LpInfer *x)
     int64_t n = x->attr[2].i;
     LP_FAIL_IF(n < 0, x->err, LP_E_RUNTIME,
                "number of steps must be non-negative, got %lld", (long long)n);
-    LpDtype t = dtype_or(x, x->op->n_attr - 1, lp_default_dtype());
+    LpDtype t = lp_infer_dtype(x, x->op->n_attr - 1, lp_default_dtype());
     x->out[0] = (LpType){.dtype = t, .ndim = 1};
     x->out[0].shape[0] = n;
     return lp_shape_check(&x->out[0], x->err);
@@ -344,7 +325,7 @@ static LpStatus infer_eye(LpInfer *x)
                    "%c must be greater or equal to 0, got %lld",
                    i == 0 ? 'n' : 'm', (long long)a[i].i);
     x->out[0] =
-        (LpType){.dtype = dtype_or(x, 2, lp_default_dtype()), .ndim = 2};
+        (LpType){.dtype = lp_infer_dtype(x, 2, lp_default_dtype()), .ndim = 2};
     x->out[0].shape[0] = a[0].i;
     x->out[0].shape[1] = a[1].i;
     return lp_shape_check(&x->out[0], x->err);
@@ -371,7 +352,7 @@ static LpStatus infer_tri_indices(LpInfer *x)
         LP_FAIL_IF(a[i].i < 0 || a[i].i > INT32_MAX, x->err, LP_E_RUNTIME,
                    "%s: %s must be in [0, 2^31), got %lld", x->op->name,
                    i == 0 ? "row" : "col", (long long)a[i].i);
-    LpDtype t = dtype_or(x, 3, LP_I64);
+    LpDtype t = lp_infer_dtype(x, 3, LP_I64);
     LP_FAIL_IF(t != LP_I64 && t != LP_I32, x->err, LP_E_RUNTIME,
                "%s: dtype must be int64 or int32, got %s", x->op->name,
                lp_dtype_name(t));

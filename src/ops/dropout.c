@@ -47,9 +47,9 @@ static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
     out[0] = lp_mul(b, in[0], mask);
 }
 
-EXPAND(expand_feature)
+LP_EXPAND(expand_feature)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim < 2)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -69,9 +69,9 @@ LpOp op_feature_dropout = {
 };
 
 /* [channels, places], or a batch of such. */
-EXPAND(expand_1d)
+LP_EXPAND(expand_1d)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim != 2 && ndim != 3)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -88,9 +88,9 @@ LpOp op_dropout1d = {
 };
 
 /* [channels, depth, height, width], or a batch of such. */
-EXPAND(expand_3d)
+LP_EXPAND(expand_3d)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1, out);
 }
 LpOp op_dropout3d = {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/ops/kernel/pointwise.h"
+#include "src/ops/view.h"
 
 LpDtype lp_infer_promote(const LpType *in, int n)
 {
@@ -132,4 +133,22 @@ LpStatus lp_infer_pointwise(LpInfer *x)
         LP_TRY(pw->rule(x, &t));
     out->dtype = t;
     return LP_OK;
+}
+
+LpStatus lp_infer_sized(LpInfer *x, int i, LpDtype t)
+{
+    const LpAttr *a = &x->attr[i];
+    LP_FAIL_IF(a->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
+               "%s: %d dimensions, at most %d are supported", x->op->name, a->n,
+               LP_MAX_DIMS);
+    x->out[0] = (LpType){.dtype = t};
+    lp_set_dims(&x->out[0], a->v, a->n);
+    return lp_shape_check(&x->out[0], x->err);
+}
+
+LpDtype lp_infer_dtype(LpInfer *x, int i, LpDtype t)
+{
+    if (lp_attr_none(&x->attr[i]))
+        x->attr[i] = lp_attr_dtype(t);
+    return (LpDtype)x->attr[i].i;
 }

@@ -28,6 +28,11 @@ LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e);
 LpStatus lp_infer_norm_dtype(const char *op, LpDtype in, const LpAttr *dtype,
                              LpErr *e);
 
+/* Result 0 from a list of sizes (attribute i) and a type. */
+LpStatus lp_infer_sized(LpInfer *x, int i, LpDtype t);
+/* The dtype attribute i, or `t` in its place. */
+LpDtype lp_infer_dtype(LpInfer *x, int i, LpDtype t);
+
 /* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds by
  * LpOp.cost_row; … */
 void lp_rule_pointwise(const struct LpCostReq *r, struct LpCost *out);

@@ -16,6 +16,21 @@ void lp_rule_linalg(const struct LpCostReq *r, struct LpCost *out);
 extern const double lp_linalg_third, lp_linalg_one, lp_linalg_two,
     lp_linalg_ten, lp_linalg_twenty;
 
+/* ---- sizes of a matrix ----------------------------------------------------
+ */
+static inline int64_t lp_rows(const LpType *t)
+{
+    return t->shape[t->ndim - 2];
+}
+static inline int64_t lp_cols(const LpType *t)
+{
+    return t->shape[t->ndim - 1];
+}
+static inline int64_t lp_shorter(const LpType *t)
+{
+    return lp_rows(t) < lp_cols(t) ? lp_rows(t) : lp_cols(t);
+}
+
 /* ---- checks; `who` starts the message ------------------------------------
  */
 /* At least two dimensions, float32 or float64. */

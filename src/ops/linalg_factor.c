@@ -4,19 +4,6 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/linalg.h"
 
-static int64_t rows_of(const LpType *t)
-{
-    return t->shape[t->ndim - 2];
-}
-static int64_t cols_of(const LpType *t)
-{
-    return t->shape[t->ndim - 1];
-}
-static int64_t less_of(const LpType *t)
-{
-    return rows_of(t) < cols_of(t) ? rows_of(t) : cols_of(t);
-}
-
 /* ---- LU ------------------------------------------------------------------
  */
 /* attributes: check_errors, who, pivot */
@@ -27,7 +14,7 @@ static LpStatus infer_lu(LpInfer *x)
     LP_FAIL_IF(!x->attr[2].i, x->err, LP_E_RUNTIME,
                "%s: LU without pivoting is not implemented on the CPU",
                x->attr[1].str);
-    int64_t k = less_of(&t);
+    int64_t k = lp_shorter(&t);
     x->out[0] = t;
     t.dtype = LP_I32;
     t.ndim -= 2;
@@ -47,13 +34,13 @@ static LpVal lu_matrix(LpBuilder *b, LpVal pivots, int64_t m, LpDtype t)
 static LpVal lower_of(LpBuilder *b, LpVal lu)
 {
     LpType t = lp_type_of(b, lu);
-    LpVal l = lp_tril(b, lp_first(b, lu, -1, less_of(&t)), -1);
-    return lp_add(b, l, lp_eye(b, rows_of(&t), less_of(&t), t.dtype));
+    LpVal l = lp_tril(b, lp_first(b, lu, -1, lp_shorter(&t)), -1);
+    return lp_add(b, l, lp_eye(b, lp_rows(&t), lp_shorter(&t), t.dtype));
 }
 static LpVal upper_of(LpBuilder *b, LpVal lu)
 {
     LpType t = lp_type_of(b, lu);
-    return lp_triu(b, lp_first(b, lu, -2, less_of(&t)), 0);
+    return lp_triu(b, lp_first(b, lu, -2, lp_shorter(&t)), 0);
 }
 
 /* A = P L U, L m x k, U k x n, and g the derivatives of both in one matrix.
@@ -65,7 +52,7 @@ static void grad_lu(LpGrad *g)
 {
     LpBuilder *b = g->b;
     LpType t = lp_type_of(b, g->in[0]);
-    int64_t m = rows_of(&t), n = cols_of(&t), k = less_of(&t);
+    int64_t m = lp_rows(&t), n = lp_cols(&t), k = lp_shorter(&t);
     if (!g->dout[0] || lp_failed(b))
         return;
     LpVal lu = g->out[0], p = lu_matrix(b, g->out[1], m, t.dtype);
@@ -151,7 +138,7 @@ static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
     char st[LP_SHAPE_STR], sp[LP_SHAPE_STR];
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return false;
-    bool same = p.ndim == t.ndim - 1 && p.shape[p.ndim - 1] == less_of(&t);
+    bool same = p.ndim == t.ndim - 1 && p.shape[p.ndim - 1] == lp_shorter(&t);
     for (int i = 0; same && i < p.ndim - 1; i++)
         same = p.shape[i] == t.shape[i];
     if (!same)
@@ -177,7 +164,7 @@ LP_EXPAND(expand_lu_unpack)
         return;
     LpType t = lp_type_of(b, in[0]);
     bool data = attr[0].i != 0, pivots = attr[1].i != 0;
-    out[0] = pivots ? lu_matrix(b, in[1], rows_of(&t), t.dtype)
+    out[0] = pivots ? lu_matrix(b, in[1], lp_rows(&t), t.dtype)
                     : nothing(b, t.dtype);
     out[1] = data ? lower_of(b, in[0]) : nothing(b, t.dtype);
     out[2] = data ? upper_of(b, in[0]) : nothing(b, t.dtype);
@@ -198,7 +185,7 @@ LP_EXPAND(expand_lu_parts)
     if (!lp_emit_n(b, LP_OP_lu_factor_ex, &in[0], 1, a, f))
         return;
     LpType t = lp_type_of(b, in[0]);
-    out[0] = lu_matrix(b, f[1], rows_of(&t), t.dtype);
+    out[0] = lu_matrix(b, f[1], lp_rows(&t), t.dtype);
     out[1] = lower_of(b, f[0]);
     out[2] = upper_of(b, f[0]);
 }
@@ -233,7 +220,7 @@ LP_EXPAND(expand_lu_solve)
     if (lp_check_system(b->err, who, &t, &r, left) != LP_OK)
         return;
     LpVal rhs = left ? in[2] : lp_mt(b, in[2]), lu = in[0];
-    LpVal p = lu_matrix(b, in[1], rows_of(&t), t.dtype);
+    LpVal p = lu_matrix(b, in[1], lp_rows(&t), t.dtype);
     if (!lp_same_batch(b, &lu, &rhs))
         return;
     LpVal x = lu_solve(b, lu, p, rhs, left == adjoint);

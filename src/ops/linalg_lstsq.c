@@ -6,15 +6,6 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/linalg.h"
 
-static int64_t rows_of(const LpType *t)
-{
-    return t->shape[t->ndim - 2];
-}
-static int64_t cols_of(const LpType *t)
-{
-    return t->shape[t->ndim - 1];
-}
-
 /* attributes: driver, rcond */
 static LpStatus infer_lstsq(LpInfer *x)
 {
@@ -23,21 +14,21 @@ static LpStatus infer_lstsq(LpInfer *x)
     const char *who = "torch.linalg.lstsq";
     LP_TRY(lp_check_matrix(x->err, who, &t));
     LP_TRY(lp_check_batch(x->err, who, "A", &t, &r));
-    LP_FAIL_IF(r.dtype != t.dtype || rows_of(&r) != rows_of(&t), x->err,
+    LP_FAIL_IF(r.dtype != t.dtype || lp_rows(&r) != lp_rows(&t), x->err,
                LP_E_RUNTIME,
                "%s: B is %s with %lld rows; it must be of A's dtype %s with "
                "as many rows, %lld",
-               who, lp_dtype_name(r.dtype), (long long)rows_of(&r),
-               lp_dtype_name(t.dtype), (long long)rows_of(&t));
+               who, lp_dtype_name(r.dtype), (long long)lp_rows(&r),
+               lp_dtype_name(t.dtype), (long long)lp_rows(&t));
     bool vectors = d == LP_GELSD || d == LP_GELSS;
     LpType none = {.ndim = 1}, batch = t;
     batch.ndim -= 2;
     x->out[0] = r;
-    x->out[0].shape[r.ndim - 2] = cols_of(&t);
+    x->out[0].shape[r.ndim - 2] = lp_cols(&t);
     x->out[1] = d == LP_GELS ? none : batch;
     x->out[1].dtype = LP_I64;
     batch.shape[batch.ndim++] =
-        rows_of(&t) < cols_of(&t) ? rows_of(&t) : cols_of(&t);
+        lp_rows(&t) < lp_cols(&t) ? lp_rows(&t) : lp_cols(&t);
     x->out[2] = vectors ? batch : none;
     x->out[2].dtype = t.dtype;
     return lp_shape_check(&x->out[0], x->err);
@@ -134,12 +125,12 @@ static LpVal residuals(LpBuilder *b, const LpVal *in, const LpVal *r,
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t flat = -1;
-    if (lp_failed(b) || rows_of(&t) <= cols_of(&t) || d == LP_GELSY)
+    if (lp_failed(b) || lp_rows(&t) <= lp_cols(&t) || d == LP_GELSY)
         return lp_slice(b, lp_reshape(b, r[0], &flat, 1), 0, 0, 0, 1);
     LpVal left = lp_sub(b, in[1], lp_matmul(b, in[0], r[0]));
     left = lp_op1(b, LP_OP_square, left);
     left = lp_sum(b, left, (int64_t[]){-2}, 1, false);
-    LpAttr a = lp_attr_int(cols_of(&t));
+    LpAttr a = lp_attr_int(lp_cols(&t));
     return d == LP_GELS ? left
                         : lp_emit(b, LP_OP_lstsq_residuals,
                                   (LpVal[]){left, r[1]}, 2, &a);
@@ -169,7 +160,7 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
                 "%s: other must have the batch dimensions of input, and as "
                 "many dimensions as it or one less, got the shapes %s and %s",
                 who, lp_shape_str(r, sr), lp_shape_str(t, st));
-    else if (r->shape[t->ndim - 2] != rows_of(t))
+    else if (r->shape[t->ndim - 2] != lp_rows(t))
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: input.size(-2) should match other.size(-%d), got the "
                 "shapes %s and %s",

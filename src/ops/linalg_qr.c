@@ -4,19 +4,6 @@
 #include "src/ops/kernel/linalg.h"
 #include "src/ops/linalg.h"
 
-static int64_t rows_of(const LpType *t)
-{
-    return t->shape[t->ndim - 2];
-}
-static int64_t cols_of(const LpType *t)
-{
-    return t->shape[t->ndim - 1];
-}
-static int64_t less_of(const LpType *t)
-{
-    return rows_of(t) < cols_of(t) ? rows_of(t) : cols_of(t);
-}
-
 /* ---- QR ------------------------------------------------------------------
  */
 static LpStatus infer_qr(LpInfer *x)
@@ -30,7 +17,7 @@ static LpStatus infer_qr(LpInfer *x)
                "qr received unrecognized mode '%s' but expected one of "
                "'reduced' (default), 'r', or 'complete'",
                mode);
-    int64_t k = full ? rows_of(&t) : less_of(&t);
+    int64_t k = full ? lp_rows(&t) : lp_shorter(&t);
     x->out[0] = x->out[1] = t;
     x->out[0].shape[t.ndim - 1] = x->out[1].shape[t.ndim - 2] = k;
     if (r)
@@ -60,7 +47,7 @@ static void grad_qr(LpGrad *g)
     LpBuilder *b = g->b;
     LpType t = lp_type_of(b, g->in[0]);
     const char *mode = g->attr[0].str;
-    int64_t m = rows_of(&t), n = cols_of(&t);
+    int64_t m = lp_rows(&t), n = lp_cols(&t);
     LpVal q = g->out[0], r = g->out[1], gq = g->dout[0], gr = g->dout[1];
     if (lp_failed(b) || (!gq && !gr))
         return;
@@ -117,7 +104,7 @@ static LpStatus infer_geqrf(LpInfer *x)
     LP_TRY(lp_check_matrix(x->err, "geqrf", &t));
     x->out[0] = x->out[1] = t;
     x->out[1].ndim--;
-    x->out[1].shape[t.ndim - 2] = less_of(&t);
+    x->out[1].shape[t.ndim - 2] = lp_shorter(&t);
     return LP_OK;
 }
 
@@ -148,9 +135,9 @@ static bool reflectors(LpBuilder *b, const char *who, LpVal a, LpVal tau,
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return false;
     bool fits = s.ndim == t.ndim - 1 && s.dtype == t.dtype &&
-                s.shape[s.ndim - 1] <= cols_of(&t);
-    bool wide = tall && rows_of(&t) < cols_of(&t);
-    fits = fits && s.shape[s.ndim - 1] <= rows_of(&t);
+                s.shape[s.ndim - 1] <= lp_cols(&t);
+    bool wide = tall && lp_rows(&t) < lp_cols(&t);
+    fits = fits && s.shape[s.ndim - 1] <= lp_rows(&t);
     for (int i = 0; fits && i < s.ndim - 1; i++)
         fits = s.shape[i] == t.shape[i];
     if (wide || !fits) {
@@ -168,7 +155,7 @@ static bool reflectors(LpBuilder *b, const char *who, LpVal a, LpVal tau,
     }
     r->k = (int)s.shape[s.ndim - 1];
     r->v = lp_tril(b, lp_first(b, a, -1, r->k), -1);
-    r->v = lp_add(b, r->v, lp_eye(b, rows_of(&t), r->k, t.dtype));
+    r->v = lp_add(b, r->v, lp_eye(b, lp_rows(&t), r->k, t.dtype));
     r->tau = lp_unsqueeze(b, tau, -1);
     return !lp_failed(b);
 }
@@ -191,7 +178,7 @@ LP_EXPAND(expand_householder)
                     &r))
         return;
     LpType t = lp_type_of(b, in[0]);
-    LpVal q = lp_expand_as(b, lp_eye(b, rows_of(&t), cols_of(&t), t.dtype), &t);
+    LpVal q = lp_expand_as(b, lp_eye(b, lp_rows(&t), lp_cols(&t), t.dtype), &t);
     for (int i = r.k; i-- > 0 && !lp_failed(b);)
         q = reflect(b, &r, i, q);
     out[0] = r.k == 0 ? lp_regardless(b, q, in[0]) : q;
@@ -214,7 +201,7 @@ LP_EXPAND(expand_ormqr)
         return;
     LpType t = lp_type_of(b, in[0]), c = lp_type_of(b, in[2]);
     bool fits = c.ndim == t.ndim && c.dtype == t.dtype &&
-                (left ? rows_of(&c) : cols_of(&c)) == rows_of(&t);
+                (left ? lp_rows(&c) : lp_cols(&c)) == lp_rows(&t);
     for (int i = 0; fits && i < t.ndim - 2; i++)
         fits = c.shape[i] == t.shape[i];
     if (!fits) {

@@ -6,15 +6,6 @@
 
 #define MT(x) lp_mt(g->b, x)
 
-static int64_t rows_of(const LpType *t)
-{
-    return t->shape[t->ndim - 2];
-}
-static int64_t cols_of(const LpType *t)
-{
-    return t->shape[t->ndim - 1];
-}
-
 /* ---- the primitive systems -----------------------------------------------
  */
 /* attributes: check_errors, who */
@@ -329,7 +320,7 @@ LP_EXPAND(expand_matrix_power)
     int64_t n = attr[0].i;
     if (lp_failed(b))
         return;
-    if (t.ndim < 2 || rows_of(&t) != cols_of(&t) || n == INT64_MIN) {
+    if (t.ndim < 2 || lp_rows(&t) != lp_cols(&t) || n == INT64_MIN) {
         char s[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,
                 "linalg.matrix_power: A must be batches of square matrices and "

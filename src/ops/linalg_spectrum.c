@@ -5,19 +5,6 @@
 #include "src/ops/kernel/linalg.h"
 #include "src/ops/linalg.h"
 
-static int64_t rows_of(const LpType *t)
-{
-    return t->shape[t->ndim - 2];
-}
-static int64_t cols_of(const LpType *t)
-{
-    return t->shape[t->ndim - 1];
-}
-static int64_t less_of(const LpType *t)
-{
-    return rows_of(t) < cols_of(t) ? rows_of(t) : cols_of(t);
-}
-
 /* x times a diagonal matrix, from the right and from the left. */
 static LpVal columns_by(LpBuilder *b, LpVal x, LpVal d)
 {
@@ -32,7 +19,7 @@ static LpVal differences(LpBuilder *b, LpVal d)
 {
     LpVal e = lp_sub(b, lp_unsqueeze(b, d, -2), lp_unsqueeze(b, d, -1));
     LpType t = lp_type_of(b, e);
-    return lp_add(b, e, lp_eye(b, rows_of(&t), rows_of(&t), t.dtype));
+    return lp_add(b, e, lp_eye(b, lp_rows(&t), lp_rows(&t), t.dtype));
 }
 
 /* ---- singular values -----------------------------------------------------
@@ -43,12 +30,12 @@ static LpStatus infer_svd(LpInfer *x)
     LpType t = x->in[0];
     bool full = x->attr[0].i != 0;
     LP_TRY(lp_check_matrix(x->err, "linalg.svd", &t));
-    int64_t k = less_of(&t);
+    int64_t k = lp_shorter(&t);
     x->out[0] = x->out[1] = x->out[2] = t;
-    x->out[0].shape[t.ndim - 1] = full ? rows_of(&t) : k;
+    x->out[0].shape[t.ndim - 1] = full ? lp_rows(&t) : k;
     x->out[1].ndim--;
     x->out[1].shape[t.ndim - 2] = k;
-    x->out[2].shape[t.ndim - 2] = full ? cols_of(&t) : k;
+    x->out[2].shape[t.ndim - 2] = full ? lp_cols(&t) : k;
     LP_TRY(lp_shape_check(&x->out[0], x->err));
     return lp_shape_check(&x->out[2], x->err);
 }
@@ -66,7 +53,7 @@ static void grad_svd(LpGrad *g)
 {
     LpBuilder *b = g->b;
     LpType t = lp_type_of(b, g->in[0]);
-    int64_t m = rows_of(&t), n = cols_of(&t), k = less_of(&t);
+    int64_t m = lp_rows(&t), n = lp_cols(&t), k = lp_shorter(&t);
     LpVal u = lp_first(b, g->out[0], -1, k), s = g->out[1];
     LpVal vh = lp_first(b, g->out[2], -2, k);
     if (lp_failed(b))
@@ -138,7 +125,7 @@ static LpStatus infer_svdvals(LpInfer *x)
 {
     LpType t = x->in[0];
     LP_TRY(lp_check_matrix(x->err, "linalg.svdvals", &t));
-    t.shape[t.ndim - 2] = less_of(&t);
+    t.shape[t.ndim - 2] = lp_shorter(&t);
     t.ndim--;
     x->out[0] = t;
     return LP_OK;
@@ -190,7 +177,7 @@ static void grad_eigh(LpGrad *g)
     LpVal l = g->out[0], v = g->out[1], r = LP_NOVAL;
     LpType t = lp_type_of(b, v);
     if (g->dout[1]) {
-        LpVal eye = lp_eye(b, cols_of(&t), cols_of(&t), t.dtype);
+        LpVal eye = lp_eye(b, lp_cols(&t), lp_cols(&t), t.dtype);
         LpVal off = lp_sub(b, lp_immf(b, 1), eye);
         r = lp_matmul(b, lp_mt(b, v), g->dout[1]);
         r = lp_mul(b, lp_div(b, r, differences(b, l)), off);
@@ -254,8 +241,8 @@ static LpStatus infer_pinv(LpInfer *x)
             "linalg.pinv: %s must have the dtype and the batch of A",
             i == 1 ? "atol" : "rtol");
     x->out[0] = t;
-    x->out[0].shape[t.ndim - 2] = cols_of(&t);
-    x->out[0].shape[t.ndim - 1] = rows_of(&t);
+    x->out[0].shape[t.ndim - 2] = lp_cols(&t);
+    x->out[0].shape[t.ndim - 1] = lp_rows(&t);
     return LP_OK;
 }
 
@@ -267,7 +254,7 @@ LpVal lp_pinv_grad(LpBuilder *b, LpVal a, LpVal p, LpVal g)
     LpType t = lp_type_of(b, a);
     if (lp_failed(b))
         return LP_NOVAL;
-    if (rows_of(&t) <= cols_of(&t)) {
+    if (lp_rows(&t) <= lp_cols(&t)) {
         LpVal k = lp_matmul(b, h, p), kp = lp_matmul(b, k, pt);
         LpVal r = lp_sub(b, kp, lp_mt(b, lp_matmul(b, p, k)));
         r = lp_sub(b, r, lp_matmul(b, lp_matmul(b, a, p), kp));
@@ -338,7 +325,7 @@ static LpVal rank_of(LpBuilder *b, LpVal s, const LpVal *in, const LpType *t)
     int64_t last = -1;
     LpVal most = lp_amax(b, s, &last, 1, false), least;
     double eps = t->dtype == LP_F64 ? 0x1p-52 : 0x1p-23;
-    int64_t larger = rows_of(t) > cols_of(t) ? rows_of(t) : cols_of(t);
+    int64_t larger = lp_rows(t) > lp_cols(t) ? lp_rows(t) : lp_cols(t);
     LpVal own = lp_immf(b, eps * (double)larger), rtol = in[2];
     if (rtol == LP_NOVAL && in[1] != LP_NOVAL) {
         LpVal positive = lp_op2(b, LP_OP_gt, in[1], lp_immi(b, 0));
@@ -359,7 +346,7 @@ LP_EXPAND(expand_matrix_rank)
     const char *who = "linalg.matrix_rank";
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return;
-    bool empty = less_of(&t) == 0;
+    bool empty = lp_shorter(&t) == 0;
     if (symmetric && !empty && lp_check_square(b->err, who, &t) != LP_OK)
         return;
     LpVal x = lp_op1(b, LP_OP_detach, in[0]);
@@ -419,8 +406,8 @@ static void grad_exp(LpGrad *g)
     if (lp_failed(b))
         return;
     LpVal e = lp_op1(b, LP_OP_matrix_exp, lp_cat(b, rows, 2, n - 2));
-    e = lp_first(b, e, -2, rows_of(&t));
-    g->din[0] = lp_rest(b, e, -1, rows_of(&t));
+    e = lp_first(b, e, -2, lp_rows(&t));
+    g->din[0] = lp_rest(b, e, -1, lp_rows(&t));
 }
 
 LpOp op_matrix_exp = {

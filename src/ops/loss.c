@@ -46,9 +46,9 @@ static LpStatus infer_identity(LpInfer *x)
     return LP_OK;
 }
 
-EXPAND(expand_identity)
+LP_EXPAND(expand_identity)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     int64_t all[LP_MAX_DIMS];
     for (int i = 0; i < n; i++)
@@ -222,28 +222,20 @@ static bool nll(LpBuilder *b, LpVal x, LpVal target, LpVal weight,
                      a, r) == 2;
 }
 
-#define LOSS(id, args, rule)                                                   \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_WIDE,                                                  \
-        .forms = #id "(" args ") -> Tensor @n",                                \
-        .expand = rule,                                                        \
-    };
-
 /* attr: size_average, ignore_index, reduce, reduction */
-EXPAND(expand_nll)
+LP_EXPAND(expand_nll)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal r[2];
     const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
     if (nll(b, in[0], in[1], in[2], how, attr[1].i, r))
         out[0] = final(b, r[0], "none");
 }
-LOSS(nll_loss,
-     "Tensor input, Tensor target, Tensor? weight=None, bool? "
-     "size_average=None, int ignore_index=-100, bool? reduce=None, str "
-     "reduction='mean'",
-     expand_nll)
+LP_LOSS(nll_loss,
+        "Tensor input, Tensor target, Tensor? weight=None, bool? "
+        "size_average=None, int ignore_index=-100, bool? reduce=None, str "
+        "reduction='mean'",
+        expand_nll)
 
 /* ---- cross entropy --------------------------------------------------------
  */
@@ -322,9 +314,9 @@ static LpVal by_probabilities(LpBuilder *b, LpVal logp, const LpVal *in,
 }
 
 /* attr: size_average, ignore_index, reduce, reduction, label_smoothing */
-EXPAND(expand_cross_entropy)
+LP_EXPAND(expand_cross_entropy)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
     LpType x = *lp_type(b, in[0]), t = *lp_type(b, in[1]);
@@ -363,8 +355,8 @@ EXPAND(expand_cross_entropy)
                   : by_probabilities(b, logp, in, axis, how, smoothing);
     out[0] = final(b, r, "none");
 }
-LOSS(cross_entropy,
-     "Tensor input, Tensor target, Tensor? weight=None, bool? "
-     "size_average=None, int ignore_index=-100, bool? reduce=None, str "
-     "reduction='mean', float label_smoothing=0.0",
-     expand_cross_entropy)
+LP_LOSS(cross_entropy,
+        "Tensor input, Tensor target, Tensor? weight=None, bool? "
+        "size_average=None, int ignore_index=-100, bool? reduce=None, str "
+        "reduction='mean', float label_smoothing=0.0",
+        expand_cross_entropy)

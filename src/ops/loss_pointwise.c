@@ -39,36 +39,29 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
     return lp_sub(b, lp_immf(b, 1), x);
 }
 
-#define LOSS(id, args, rule)                                                   \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_WIDE,                                                  \
-        .forms = #id "(" args ") -> Tensor @n",                                \
-        .expand = rule,                                                        \
-    };
 #define REDUCTION                                                              \
     "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 #define PAIR "Tensor input, Tensor target, "
 
 /* attr: size_average, reduce, reduction */
-EXPAND(expand_mse)
+LP_EXPAND(expand_mse)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal d = difference(b, in[0], in[1]);
     out[0] = final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
 }
-LOSS(mse_loss, PAIR REDUCTION, expand_mse)
+LP_LOSS(mse_loss, PAIR REDUCTION, expand_mse)
 
-EXPAND(expand_l1)
+LP_EXPAND(expand_l1)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     bool mask = lp_type(b, in[0])->dtype == LP_BOOL ||
                 lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
     LpVal d = mask ? lp_sub(b, in[0], in[1]) : difference(b, in[0], in[1]);
     d = lp_op1(b, LP_OP_abs, d);
     out[0] = final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LOSS(l1_loss, PAIR REDUCTION, expand_l1)
+LP_LOSS(l1_loss, PAIR REDUCTION, expand_l1)
 
 /* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
 static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
@@ -83,9 +76,9 @@ static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
 }
 
 /* attr: size_average, reduce, reduction, beta */
-EXPAND(expand_smooth_l1)
+LP_EXPAND(expand_smooth_l1)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     double beta = attr[3].f;
     if (!(beta >= 0)) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -107,12 +100,12 @@ EXPAND(expand_smooth_l1)
                         : two_parts(b, in, beta, 1 / beta);
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
+LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
 
 /* attr: reduction, delta */
-EXPAND(expand_huber)
+LP_EXPAND(expand_huber)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (!(attr[1].f > 0)) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "huber_loss does not support non-positive values for delta, "
@@ -130,7 +123,7 @@ EXPAND(expand_huber)
     LpVal x = lp_cast(b, two_parts(b, in, attr[1].f, 1), t);
     out[0] = final(b, x, attr[0].str);
 }
-LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
+LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
 
 /* ---- probabilities --------------------------------------------------------
  */
@@ -171,9 +164,9 @@ static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
 }
 
 /* in: input, target, weight; attr: size_average, reduce, reduction */
-EXPAND(expand_bce)
+LP_EXPAND(expand_bce)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
         !weighs(b, "binary_cross_entropy", in[0], in[2]))
         return;
@@ -185,13 +178,14 @@ EXPAND(expand_bce)
         x = lp_mul(b, x, in[2]);
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION, expand_bce)
+LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION,
+        expand_bce)
 
 /* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x); in: input, target,
  * weight, pos_weight */
-EXPAND(expand_bce_logits)
+LP_EXPAND(expand_bce_logits)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     const char *who = "binary_cross_entropy_with_logits";
     if (!same_shape(b, who, in[0], in[1]) || !weighs(b, who, in[0], in[2]) ||
         !weighs(b, who, in[0], in[3]))
@@ -207,14 +201,14 @@ EXPAND(expand_bce_logits)
         x = lp_mul(b, x, in[2]);
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LOSS(binary_cross_entropy_with_logits,
-     PAIR "Tensor? weight=None, " REDUCTION ", Tensor? pos_weight=None",
-     expand_bce_logits)
+LP_LOSS(binary_cross_entropy_with_logits,
+        PAIR "Tensor? weight=None, " REDUCTION ", Tensor? pos_weight=None",
+        expand_bce_logits)
 
 /* attr: size_average, reduce, reduction, log_target */
-EXPAND(expand_kl)
+LP_EXPAND(expand_kl)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal x, t = in[1];
     for (int i = 0; i < 2; i++)
         if (!lp_is_float(lp_type(b, in[i])->dtype)) {
@@ -239,12 +233,12 @@ EXPAND(expand_kl)
     }
     out[0] = x;
 }
-LOSS(kl_div, PAIR REDUCTION ", bool log_target=False", expand_kl)
+LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False", expand_kl)
 
 /* attr: log_input, full, size_average, eps, reduce, reduction */
-EXPAND(expand_poisson)
+LP_EXPAND(expand_poisson)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal x = in[0], t = in[1], r;
     if (attr[0].i)
         r = lp_sub(b, lp_op1(b, LP_OP_exp, x), lp_mul(b, t, x));
@@ -262,10 +256,10 @@ EXPAND(expand_poisson)
     }
     out[0] = final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
 }
-LOSS(poisson_nll_loss,
-     PAIR "bool log_input=True, bool full=False, bool? size_average=None, "
-          "float eps=1e-08, bool? reduce=None, str reduction='mean'",
-     expand_poisson)
+LP_LOSS(poisson_nll_loss,
+        PAIR "bool log_input=True, bool full=False, bool? size_average=None, "
+             "float eps=1e-08, bool? reduce=None, str reduction='mean'",
+        expand_poisson)
 
 /* ---- margins --------------------------------------------------------------
  */
@@ -275,9 +269,9 @@ static LpVal relu(LpBuilder *b, LpVal x)
 }
 
 /* in: input1, input2, target; attr: margin, size_average, reduce, reduction */
-EXPAND(expand_ranking)
+LP_EXPAND(expand_ranking)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int n[3];
     for (int i = 0; i < 3; i++)
         n[i] = lp_type(b, in[i])->ndim;
@@ -292,14 +286,15 @@ EXPAND(expand_ranking)
     x = relu(b, lp_add(b, x, lp_immf(b, attr[0].f)));
     out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
-LOSS(margin_ranking_loss,
-     "Tensor input1, Tensor input2, Tensor target, float margin=0, " REDUCTION,
-     expand_ranking)
+LP_LOSS(
+    margin_ranking_loss,
+    "Tensor input1, Tensor input2, Tensor target, float margin=0, " REDUCTION,
+    expand_ranking)
 
 /* x where t is 1, max(0, margin - x) where it is -1 */
-EXPAND(expand_hinge)
+LP_EXPAND(expand_hinge)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal zero = lp_immf(b, 0);
     LpVal m = relu(b, lp_sub(b, lp_immf(b, attr[0].f), in[0]));
     LpVal other = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, 1));
@@ -308,13 +303,13 @@ EXPAND(expand_hinge)
         lp_add(b, lp_where(b, other, m, zero), lp_where(b, same, in[0], zero));
     out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
-LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION, expand_hinge)
+LP_LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION, expand_hinge)
 
 /* log(1 + exp(-t x)) */
-EXPAND(expand_soft_margin)
+LP_EXPAND(expand_soft_margin)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal x = lp_op1(b, LP_OP_logsigmoid, lp_mul(b, in[1], in[0]));
     out[0] = final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
 }
-LOSS(soft_margin_loss, PAIR REDUCTION, expand_soft_margin)
+LP_LOSS(soft_margin_loss, PAIR REDUCTION, expand_soft_margin)

@@ -230,9 +230,9 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
     return lp_reshape(b, r, t.shape, n);
 }
 
-EXPAND(expand_matmul)
+LP_EXPAND(expand_matmul)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_matmul(b, in[0], in[1]);
 }
 LpOp op_matmul = {
@@ -259,9 +259,9 @@ bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
     return false;
 }
 
-EXPAND(expand_mv)
+LP_EXPAND(expand_mv)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (lp_ranks(b, "mv", in[0], 2, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
@@ -271,9 +271,9 @@ LpOp op_mv = {
     .expand = expand_mv,
 };
 
-EXPAND(expand_dot)
+LP_EXPAND(expand_dot)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (lp_ranks(b, "dot", in[0], 1, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
@@ -284,9 +284,9 @@ LpOp op_dot = {
     .expand = expand_dot,
 };
 
-EXPAND(expand_inner)
+LP_EXPAND(expand_inner)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     const LpType *t = lp_type(b, in[1]);
     if (lp_type(b, in[0])->ndim == 0 || t->ndim == 0)
         out[0] = lp_mul(b, in[0], in[1]);
@@ -312,9 +312,9 @@ LpOp op_inner = {
     .expand = expand_inner,
 };
 
-EXPAND(expand_outer)
+LP_EXPAND(expand_outer)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     if (lp_ranks(b, "outer", in[0], 1, in[1], 1))
         out[0] =
             lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));

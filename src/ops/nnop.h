@@ -1,17 +1,21 @@
 /* What the neural-network families (matmul, conv, pool, norm, softmax, loss)
- * share: the head of an expansion, checks of arguments, and cost rules. */
+ * share: checks of arguments, and cost rules. */
 #ifndef LP_OPS_NNOP_H
 #define LP_OPS_NNOP_H
 
-#include "src/ops/ops.h"
+#include "src/ops/rules.h"
 
 struct LpCostReq;
 struct LpCost;
 
-#define EXPAND(name)                                                           \
-    static void name(LpBuilder *b, const LpAttr *attr, const LpVal *in,        \
-                     int n_in, LpVal *out, int n_out)
-#define UNUSED (void)attr, (void)n_in, (void)n_out
+/* A loss function of torch.nn.functional. */
+#define LP_LOSS(id, args, rule)                                                \
+    LpOp op_##id = {                                                           \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_WIDE,                                                  \
+        .forms = #id "(" args ") -> Tensor @n",                                \
+        .expand = rule,                                                        \
+    };
 
 /* On the host fails unless `w` has the dtype of `x`. Elsewhere `w` cast to the
  * type of `x` where half and float32 meet: weights follow their input.

@@ -307,9 +307,9 @@ static void backward(LpBuilder *b, const Shape *s, const LpVal *in, double eps,
 /* ---- expansions -----------------------------------------------------------
  */
 /* in: x, w, b; attr: normalized_shape, eps */
-EXPAND(expand_layer)
+LP_EXPAND(expand_layer)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = layer_shape(&t, attr[0].n);
     Stats st = statistics(b, &s, in[0], attr[1].f);
@@ -318,18 +318,18 @@ EXPAND(expand_layer)
     out[2] = st.rstd;
 }
 
-EXPAND(expand_layer_back)
+LP_EXPAND(expand_layer_back)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = layer_shape(&t, attr[0].n);
     backward(b, &s, in, attr[1].f, attr[0].v, attr[0].n, out);
 }
 
 /* in: x, w, b; attr: num_groups, eps */
-EXPAND(expand_group)
+LP_EXPAND(expand_group)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = group_shape(&t, attr[0].i);
     Stats st = statistics(b, &s, in[0], attr[1].f);
@@ -338,18 +338,18 @@ EXPAND(expand_group)
     out[2] = lp_reshape(b, st.rstd, s.full.shape, 2);
 }
 
-EXPAND(expand_group_back)
+LP_EXPAND(expand_group_back)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = group_shape(&t, attr[0].i);
     backward(b, &s, in, attr[1].f, &t.shape[1], 1, out);
 }
 
 /* in: x, w, b; attr: eps */
-EXPAND(expand_batch)
+LP_EXPAND(expand_batch)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = batch_shape(&t);
     Stats st = statistics(b, &s, in[0], attr[0].f);
@@ -358,9 +358,9 @@ EXPAND(expand_batch)
     out[2] = lp_reshape(b, st.var, &t.shape[1], 1);
 }
 
-EXPAND(expand_batch_back)
+LP_EXPAND(expand_batch_back)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = batch_shape(&t);
     backward(b, &s, in, attr[0].f, &t.shape[1], 1, out);
@@ -452,9 +452,9 @@ NORM(batch_norm_backward, LP_OPF_BLOCKED,
 
 /* The operator as torch has it: the statistics have the type of the weight,
  * which is the input's unless one is given. */
-EXPAND(expand_layer_norm_stats)
+LP_EXPAND(expand_layer_norm_stats)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpDtype t = lp_type(b, in[0])->dtype;
     for (int i = 1; i < 3; i++)
         t = in[i] == LP_NOVAL ? t : lp_type(b, in[i])->dtype;
@@ -480,9 +480,9 @@ static double epsilon_of(LpDtype t)
 }
 
 /* y = x / sqrt(mean(x^2) + eps) w */
-EXPAND(expand_rms_norm)
+LP_EXPAND(expand_rms_norm)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]), want;
     LpAttr shape = attr[0];
     LpInfer x = {.op = &op_rms_norm, .err = b->err, .in = &t, .attr = &shape};

@@ -2,9 +2,9 @@
  * statistics, and local_response_norm. */
 #include "src/ops/nnop.h"
 
-EXPAND(expand_layer_norm)
+LP_EXPAND(expand_layer_norm)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal r[3];
     if (lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, r) == 3)
         out[0] = r[0];
@@ -16,9 +16,9 @@ LpOp op_layer_norm = {
     .expand = expand_layer_norm,
 };
 
-EXPAND(expand_group_norm)
+LP_EXPAND(expand_group_norm)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal r[3];
     if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, attr, r) == 3)
         out[0] = r[0];
@@ -31,9 +31,9 @@ LpOp op_group_norm = {
 };
 
 /* Every channel of every sample by itself. attr: eps */
-EXPAND(expand_instance_norm)
+LP_EXPAND(expand_instance_norm)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal r[3];
     LpType t = *lp_type(b, in[0]);
     LpAttr a[2] = {lp_attr_int(t.ndim > 1 ? t.shape[1] : 1), attr[0]};
@@ -50,9 +50,9 @@ LpOp op_instance_norm_train = {
 };
 
 /* With given statistics: one multiplication and one addition an element. */
-EXPAND(expand_batch_eval)
+LP_EXPAND(expand_batch_eval)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
     if (t.ndim < 2) {
@@ -89,9 +89,9 @@ LpOp op_batch_norm_eval = {
 
 /* y = x / (k + alpha mean of x^2 over `size` channels)^beta; the window of
  * channel c begins at c - size / 2 */
-EXPAND(expand_local_response)
+LP_EXPAND(expand_local_response)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     int64_t size = attr[0].i, places = 1;
     if (t.ndim >= 3 && lp_numel(&t) == 0) {

@@ -359,15 +359,15 @@ LpOp op_adaptive_max_pool = {
 /* ---- public forms ---------------------------------------------------------
  */
 /* attr: kernel_size, stride, padding, dilation, ceil_mode */
-EXPAND(expand_max_indices)
+LP_EXPAND(expand_max_indices)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     lp_emit_n(b, LP_OP_max_pool, in, 1, attr, out);
 }
 
-EXPAND(expand_max)
+LP_EXPAND(expand_max)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal both[2];
     if (lp_emit_n(b, LP_OP_max_pool, in, 1, attr, both) == 2)
         out[0] = both[0];
@@ -375,38 +375,38 @@ EXPAND(expand_max)
 
 /* attr: kernel_size, stride, padding, ceil_mode, count_include_pad,
  * divisor_override */
-EXPAND(expand_avg)
+LP_EXPAND(expand_avg)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, attr);
 }
 
-EXPAND(expand_avg_1d) /* without divisor_override */
+LP_EXPAND(expand_avg_1d) /* without divisor_override */
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpAttr a[6];
     memcpy(a, attr, 5 * sizeof *a);
     a[5] = LP_NONE_ATTR;
     out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, a);
 }
 
-EXPAND(expand_adaptive_avg)
+LP_EXPAND(expand_adaptive_avg)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     out[0] = lp_emit(b, LP_OP_adaptive_avg_pool, in, 1, attr);
 }
 
-EXPAND(expand_adaptive_max)
+LP_EXPAND(expand_adaptive_max)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     LpVal both[2];
     if (lp_emit_n(b, LP_OP_adaptive_max_pool, in, 1, attr, both) == 2)
         out[0] = both[0];
 }
 
-EXPAND(expand_adaptive_max_indices)
+LP_EXPAND(expand_adaptive_max_indices)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     lp_emit_n(b, LP_OP_adaptive_max_pool, in, 1, attr, out);
 }
 

@@ -2,32 +2,15 @@
  * and on the run's counters (base/random.h); the numbers are not PyTorch's,
  * the distributions are. */
 #include "src/ops/kernel/random.h"
-#include "src/ops/layout_cost.h"
 
 #include <math.h>
 
+#include "src/ops/infer.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
 
 #define NO_GRAD "random numbers have no gradient"
-
-static LpStatus sized(LpInfer *x, int i, LpDtype t)
-{
-    const LpAttr *a = &x->attr[i];
-    LP_FAIL_IF(a->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "%s: %d dimensions, at most %d are supported", x->op->name, a->n,
-               LP_MAX_DIMS);
-    x->out[0] = (LpType){.dtype = t};
-    lp_set_dims(&x->out[0], a->v, a->n);
-    return lp_shape_check(&x->out[0], x->err);
-}
-
-static LpDtype dtype_or(LpInfer *x, int i, LpDtype t)
-{
-    if (lp_attr_none(&x->attr[i]))
-        x->attr[i] = lp_attr_dtype(t);
-    return (LpDtype)x->attr[i].i;
-}
 
 static LpStatus need_float(LpInfer *x, LpDtype t)
 {
@@ -41,9 +24,9 @@ static LpStatus need_float(LpInfer *x, LpDtype t)
  */
 static LpStatus infer_rand(LpInfer *x)
 {
-    LpDtype t = dtype_or(x, 1, lp_default_dtype());
+    LpDtype t = lp_infer_dtype(x, 1, lp_default_dtype());
     LP_TRY(need_float(x, t));
-    return sized(x, 0, t);
+    return lp_infer_sized(x, 0, t);
 }
 
 static LpStatus prepare_rand(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -82,7 +65,7 @@ static LpStatus infer_randint(LpInfer *x)
                "randint: low must be less than high, got low=%lld and "
                "high=%lld",
                (long long)x->attr[0].i, (long long)x->attr[1].i);
-    return sized(x, 2, dtype_or(x, 3, LP_I64));
+    return lp_infer_sized(x, 2, lp_infer_dtype(x, 3, LP_I64));
 }
 
 static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -108,7 +91,7 @@ static LpStatus infer_randperm(LpInfer *x)
 {
     LP_FAIL_IF(x->attr[0].i < 0, x->err, LP_E_RUNTIME,
                "n must be non-negative, got %lld", (long long)x->attr[0].i);
-    x->out[0] = (LpType){.dtype = dtype_or(x, 1, LP_I64), .ndim = 1};
+    x->out[0] = (LpType){.dtype = lp_infer_dtype(x, 1, LP_I64), .ndim = 1};
     x->out[0].shape[0] = x->attr[0].i;
     return lp_shape_check(&x->out[0], x->err);
 }

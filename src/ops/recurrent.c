@@ -231,14 +231,14 @@ static void grad(LpGrad *g)
 /* ---- records --------------------------------------------------------------
  */
 #define EXPANSIONS(name)                                                       \
-    EXPAND(expand_##name)                                                      \
+    LP_EXPAND(expand_##name)                                                   \
     {                                                                          \
-        UNUSED;                                                                \
+        LP_EXPAND_UNUSED;                                                      \
         lp_rnn_expand(b, &op_##name, attr, in, out);                           \
     }                                                                          \
-    EXPAND(expand_##name##_back)                                               \
+    LP_EXPAND(expand_##name##_back)                                            \
     {                                                                          \
-        UNUSED;                                                                \
+        LP_EXPAND_UNUSED;                                                      \
         lp_rnn_expand_back(b, &op_##name##_backward, attr, in, out);           \
     }
 EXPANSIONS(lstm)

@@ -23,17 +23,17 @@ static void layer(LpBuilder *b, int op, const char *const *name, int n_in,
         memcpy(out, got, (size_t)n_out * sizeof *out);
 }
 
-EXPAND(expand_lstm_layer)
+LP_EXPAND(expand_lstm_layer)
 {
     layer(b, LP_OP_lstm, lstm, n_in, attr, in, out, n_out);
 }
 
-EXPAND(expand_gru_layer)
+LP_EXPAND(expand_gru_layer)
 {
     layer(b, LP_OP_gru, plain, n_in, attr, in, out, n_out);
 }
 
-EXPAND(expand_rnn_layer)
+LP_EXPAND(expand_rnn_layer)
 {
     layer(b, LP_OP_rnn, plain, n_in, attr, in, out, n_out);
 }

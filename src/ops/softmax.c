@@ -34,34 +34,34 @@ static LpVal shifted(LpBuilder *b, LpVal x, int64_t dim)
     return lp_sub(b, x, lp_amax(b, x, &dim, 1, true));
 }
 
-EXPAND(expand_softmax)
+LP_EXPAND(expand_softmax)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int64_t dim = attr[0].i;
     LpVal e = lp_op1(b, LP_OP_exp, shifted(b, in[0], dim));
     out[0] = lp_div(b, e, lp_sum(b, e, &dim, 1, true));
 }
 
-EXPAND(expand_log_softmax)
+LP_EXPAND(expand_log_softmax)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int64_t dim = attr[0].i;
     LpVal s = shifted(b, in[0], dim);
     LpVal sum = lp_sum(b, lp_op1(b, LP_OP_exp, s), &dim, 1, true);
     out[0] = lp_sub(b, s, lp_op1(b, LP_OP_log, sum));
 }
 
-EXPAND(expand_softmax_back)
+LP_EXPAND(expand_softmax_back)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int64_t dim = attr[0].i;
     LpVal s = lp_sum(b, lp_mul(b, in[0], in[1]), &dim, 1, true);
     out[0] = lp_mul(b, in[1], lp_sub(b, in[0], s));
 }
 
-EXPAND(expand_log_softmax_back)
+LP_EXPAND(expand_log_softmax_back)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     int64_t dim = attr[0].i;
     LpVal s = lp_sum(b, in[0], &dim, 1, true);
     out[0] = lp_sub(b, in[0], lp_mul(b, lp_op1(b, LP_OP_exp, in[1]), s));
@@ -122,21 +122,21 @@ static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
     out[0] = lp_emit(b, op, &x, 1, &a);
 }
 
-EXPAND(expand_softmax_in)
+LP_EXPAND(expand_softmax_in)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     in_dtype(b, LP_OP_softmax, attr, in[0], false, out);
 }
 
-EXPAND(expand_log_softmax_in)
+LP_EXPAND(expand_log_softmax_in)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     in_dtype(b, LP_OP_log_softmax, attr, in[0], false, out);
 }
 
-EXPAND(expand_softmin)
+LP_EXPAND(expand_softmin)
 {
-    UNUSED;
+    LP_EXPAND_UNUSED;
     in_dtype(b, LP_OP_softmax, attr, in[0], true, out);
 }
 

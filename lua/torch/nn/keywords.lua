@@ -1,4 +1,5 @@
 --- forward's parameters: arguments by name, and the colon that was forgotten.
+local arguments = require("lupine.arguments")
 local check = require("lupine.check")
 local errors = require("torch.errors")
 
@@ -10,11 +11,7 @@ local known = setmetatable({}, { __mode = "k" })
 local function names_of(forward)
   local names = known[forward]
   if not names then
-    names = {}
-    local info = type(forward) == "function" and debug.getinfo(forward, "u")
-    for i = 2, info and info.nparams or 0 do
-      names[#names + 1] = debug.getlocal(forward, i)
-    end
+    names = type(forward) == "function" and (arguments.parameters(forward)) or {}
     known[forward] = names
   end
   return names

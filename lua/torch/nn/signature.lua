@@ -8,6 +8,7 @@
 --- None. A default is None, True, False, a number, 'text' or (a, b).
 local check = require("lupine.check")
 local errors = require("torch.errors")
+local pieces = require("lupine.pieces")
 
 local Signature = {}
 Signature.__index = Signature
@@ -32,23 +33,6 @@ local function constant(text)
     error("not a default: " .. text)
   end
   return number or CONSTANTS[text]
-end
-
--- "a, b=(1, 2), c='x'" at the commas outside brackets
-local function pieces(text)
-  local out, depth, start = {}, 0, 1
-  for i = 1, #text + 1 do
-    local c = text:sub(i, i)
-    if c == "(" then
-      depth = depth + 1
-    elseif c == ")" then
-      depth = depth - 1
-    elseif (c == "," or c == "") and depth == 0 then
-      out[#out + 1] = text:sub(start, i - 1):match("^%s*(.-)%s*$")
-      start = i + 1
-    end
-  end
-  return out
 end
 
 --- Parses "Name(a, b=1)".

@@ -1,3 +1,4 @@
+local compiled = require("spec.support.compiled")
 local helper = require("spec.passes.ipu.helper")
 local report = require("lupine.report")
 local torch = require("torch")
@@ -11,14 +12,6 @@ local function pattern(rows, cols)
     end
   end
   return torch.tensor(t)
-end
-
-local function index(step)
-  local at = {}
-  for i, v in ipairs(step:vars()) do
-    at[v.role .. " " .. v.name] = i
-  end
-  return at
 end
 
 -- Both orders give the same outputs and variables, bit for bit; returns the
@@ -55,7 +48,7 @@ describe("replay of the schedule", function()
           local step = helper.chain(n, { train = true, accumulation = g, device_iterations = 2,
             batch = 4, width = 8, weight = weight, layer = dropout_layer })
           agree(step, { recompute = recompute },
-            { [index(step)["input x"]] = pattern(4 * g * 2, 8) })
+            { [compiled.vars(step)["input x"]] = pattern(4 * g * 2, 8) })
         end)
     end
   end
@@ -64,7 +57,7 @@ describe("replay of the schedule", function()
     local n, g = 3, 5
     local step = helper.chain(n, { train = true, accumulation = g, device_iterations = 2,
       batch = 4, width = 8, weight = weight, layer = dropout_layer })
-    local at, x = index(step), pattern(4 * g * 2, 8)
+    local at, x = compiled.vars(step), pattern(4 * g * 2, 8)
     local out, vars = report.replay(step, {}, { [at["input x"]] = x }, { seed = 7 })
     local exec = step:compile({})
     exec:rng(7, 0)
@@ -86,9 +79,9 @@ describe("replay of the schedule", function()
     local results = {}
     for i, recompute in ipairs({ "auto", "none" }) do
       local step = helper.chain(3, o)
-      local inputs = { [index(step)["input x"]] = pattern(4 * 5, 8) }
+      local inputs = { [compiled.vars(step)["input x"]] = pattern(4 * 5, 8) }
       local _, _, _, vars = agree(step, { recompute = recompute }, inputs)
-      results[i] = vars[index(step)["parameter w1"]]:tolist()
+      results[i] = vars[compiled.vars(step)["parameter w1"]]:tolist()
     end
     assert.same(results[1], results[2])
     assert.are_not.same(weight(1):tolist(), results[1])
@@ -110,19 +103,20 @@ describe("replay of the schedule", function()
         o[k] = v
       end
       local step = helper.chain(3, o)
-      agree(step, case[2], { [index(step)["input x"]] = pattern(2 * 5 * (o.replicas or 1), 8) })
+      agree(step, case[2], { [compiled.vars(step)["input x"]] =
+        pattern(2 * 5 * (o.replicas or 1), 8) })
     end
   end)
 
   it("equals micro-batch order with fewer micro-batches than stages", function()
     local step = helper.chain(4, { train = true, accumulation = 2, batch = 2, width = 8,
       weight = weight, layer = dropout_layer })
-    agree(step, {}, { [index(step)["input x"]] = pattern(4, 8) })
+    agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(4, 8) })
   end)
 
   it("equals micro-batch order in inference", function()
     local step = helper.chain(3, { device_iterations = 6, batch = 2, width = 8, weight = weight })
-    agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
+    agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
   end)
 
   it("holds fewer bytes when it recomputes", function()
@@ -134,7 +128,7 @@ describe("replay of the schedule", function()
     for i, recompute in ipairs({ "auto", "none" }) do
       local step = helper.chain(4, o)
       held[i] = agree(step, { recompute = recompute },
-        { [index(step)["input x"]] = pattern(64 * 8, 8) })
+        { [compiled.vars(step)["input x"]] = pattern(64 * 8, 8) })
     end
     assert.is_true(held[1] < held[2])
   end)
@@ -152,7 +146,7 @@ describe("replay of the schedule", function()
       return { declare("input", "x", nil, { 2, 8 }), declare("parameter", "w1", weight(1)),
         declare("parameter", "w2", weight(2)), declare("parameter", "w3", weight(3)) }
     end })
-    agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
+    agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
   end)
 
   it("shares a parameter between the first and the last stage", function()
@@ -167,8 +161,8 @@ describe("replay of the schedule", function()
       return { declare("input", "x", nil, { 2, 8 }), declare("parameter", "tied", weight(1)),
         declare("parameter", "w", weight(2)) }
     end })
-    agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
-    agree(step, { strategy = "sharded" }, { [index(step)["input x"]] = pattern(12, 8) })
+    agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
+    agree(step, { strategy = "sharded" }, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
   end)
 
   it("keeps what micro-batches hand on: a buffer that forward writes", function()
@@ -187,7 +181,7 @@ describe("replay of the schedule", function()
         return { declare("input", "x", nil, { 2, 8 }), declare("parameter", "w1", weight(1)),
           declare("parameter", "w2", weight(2)), declare("buffer", "mean", torch.ones(8)) }
       end })
-      local at = index(step)
+      local at = compiled.vars(step)
       local _, _, _, vars = agree(step, options, { [at["input x"]] = pattern(14, 8) })
       assert.are_not.same(torch.ones(8):tolist(), vars[at["buffer mean"]]:tolist())
     end
@@ -200,7 +194,7 @@ describe("replay of the schedule", function()
         h = dropout_layer(h, w)
         return torch.matmul(core.forms.internal.recomputation_checkpoint(h), w):tanh()
       end })
-    agree(step, {}, { [index(step)["input x"]] = pattern(12, 8) })
+    agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
   end)
 end)
 

@@ -34,12 +34,7 @@ describe("Linear", function()
 end)
 
 describe("a layer's constructor", function()
-  local function raises(class, pattern, fn, ...)
-    local args = table.pack(...)
-    helper.raises(class, pattern, function()
-      fn(table.unpack(args, 1, args.n))
-    end)
-  end
+  local raises = helper.refuses
 
   it("names its own argument", function()
     raises("TypeError", "Linear: in_features: expected int", nn.Linear, "a", 2)

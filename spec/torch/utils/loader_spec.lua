@@ -1,4 +1,5 @@
 -- torch.utils.data.DataLoader: what a loop gets, epoch by epoch.
+local datasets = require("spec.support.datasets")
 local helper = require("spec.helper")
 local torch = require("torch")
 local D = torch.utils.data
@@ -21,22 +22,6 @@ end
 
 function Slow:__len__()
   return #self.tensors
-end
-
-local Count = D.IterableDataset:extend("Count")
-
-function Count:init(n)
-  self.n = n
-end
-
-function Count:__iter__()
-  local i = -1
-  return function()
-    i = i + 1
-    if i < self.n then
-      return i
-    end
-  end
 end
 
 local function labels(loader)
@@ -211,19 +196,19 @@ describe("a loader of an iterable dataset", function()
   end
 
   it("batches what comes", function()
-    local loader = D.DataLoader(Count(5), 2)
+    local loader = D.DataLoader(datasets.Count(5), 2)
     assert.same({ { 0, 1 }, { 2, 3 }, { 4 } }, values(loader))
     assert.same({ { 0, 1 }, { 2, 3 }, { 4 } }, values(loader))
     assert.same({ { 0, 1 }, { 2, 3 } },
-      values(D.DataLoader(Count(5), { batch_size = 2, drop_last = true })))
-    assert.same({ 0, 1 }, values(D.DataLoader(Count(2), { batch_size = torch.none })))
+      values(D.DataLoader(datasets.Count(5), { batch_size = 2, drop_last = true })))
+    assert.same({ 0, 1 }, values(D.DataLoader(datasets.Count(2), { batch_size = torch.none })))
   end)
 
   it("has a length only if the dataset has one", function()
     raises("TypeError", "'Count' has no __len__", function()
-      return #D.DataLoader(Count(5), 2)
+      return #D.DataLoader(datasets.Count(5), 2)
     end)
-    local Sized = Count:extend("Sized")
+    local Sized = datasets.Count:extend("Sized")
     function Sized:__len__()
       return self.n
     end
@@ -249,7 +234,7 @@ describe("a loader refuses", function()
       end)
     end
     raises("ValueError", "IterableDataset: shuffle", function()
-      D.DataLoader(Count(4), { shuffle = true })
+      D.DataLoader(datasets.Count(4), { shuffle = true })
     end)
     raises("TypeError", "batch_siz", function()
       D.DataLoader(rows(4), { batch_siz = 2 })

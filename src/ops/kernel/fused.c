@@ -48,20 +48,13 @@ typedef struct Node {
     int16_t buf;     /* unless direct */
 } Node;
 
-typedef union One {
-    double f64;
-    float f32;
-    int64_t i64;
-    uint8_t u8;
-} One;
-
 typedef struct Plan {
     int n_node, n_ext, n_out, ndim, n_buf, n_const;
     int64_t n, block;
     int64_t size[LP_MAX_DIMS]; /* collapsed index space, outermost first */
     uint8_t out_size[LP_FUSED_MAX_OUT];
     Ext ext[LP_FUSED_MAX_EXT];
-    One constant[LP_FUSED_MAX_NODE * LP_PW_MAX_IN];
+    LpPwOne constant[LP_FUSED_MAX_NODE * LP_PW_MAX_IN];
     Node node[LP_FUSED_MAX_NODE];
 } Plan;
 

@@ -25,6 +25,16 @@ typedef struct Rows {
     bool sums;         /* in a float copy */
 } Rows;
 
+LpDesc lp_at_least_1d(const LpDesc *d)
+{
+    LpDesc r = *d;
+    if (r.ndim == 0) {
+        r.ndim = 1;
+        r.shape[0] = r.strides[0] = 1;
+    }
+    return r;
+}
+
 void lp_index_load(const LpDesc *d, const void *p, const LpType *place,
                    int64_t *to)
 {

@@ -43,6 +43,9 @@ typedef struct LpRowsReq {
 /* Result 0 is b for a gather, else a. */
 LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e);
 
+/* A 0-d side is walked as one of shape [1]. */
+LpDesc lp_at_least_1d(const LpDesc *d);
+
 /* Copies an index of any integer type to int64, in order; `to` has numel
  * elements of the broadcast shape `place`. */
 void lp_index_load(const LpDesc *d, const void *p, const LpType *place,

@@ -375,23 +375,12 @@ static LpDesc contiguous_copy(const LpDesc *d, LpDtype t)
     return lp_desc_of(&type);
 }
 
-/* A 0-d tensor is walked as one of shape [1]. */
-static LpDesc at_least_1d(const LpDesc *d)
-{
-    LpDesc r = *d;
-    if (r.ndim == 0) {
-        r.ndim = 1;
-        r.shape[0] = r.strides[0] = 1;
-    }
-    return r;
-}
-
 static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     Elements *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
     if (!s)
         return NULL;
-    s->index = at_least_1d(&r->in[1]);
+    s->index = lp_at_least_1d(&r->in[1]);
     s->index_type = (LpType){.dtype = LP_I64, .ndim = s->index.ndim};
     memcpy(s->index_type.shape, s->index.shape, sizeof s->index.shape);
     s->dim = (int)r->attr[0].i;
@@ -407,8 +396,8 @@ LpStatus lp_gather_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     Elements *s = elements(r, k, e);
     if (!s)
         return LP_E_MEMORY;
-    s->far = at_least_1d(&r->in[0]);
-    s->near = at_least_1d(&r->out[0]);
+    s->far = lp_at_least_1d(&r->in[0]);
+    s->near = lp_at_least_1d(&r->out[0]);
     s->size = s->far.shape[s->dim];
     k->run = run_gather;
     return LP_OK;
@@ -420,8 +409,8 @@ LpStatus lp_scatter_elements(const LpKernelReq *r, LpScatterHow how,
     Elements *s = elements(r, k, e);
     if (!s)
         return LP_E_MEMORY;
-    LpDesc self = at_least_1d(&r->in[0]), out = at_least_1d(&r->out[0]);
-    LpDesc src = at_least_1d(&r->in[2]);
+    LpDesc self = lp_at_least_1d(&r->in[0]), out = lp_at_least_1d(&r->out[0]);
+    LpDesc src = lp_at_least_1d(&r->in[2]);
     s->to_far = true;
     s->how = how;
     s->include_self = include_self;

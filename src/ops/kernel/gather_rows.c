@@ -5,17 +5,6 @@
 #include "src/ops/kernel/gather.h"
 #include "src/ops/kernel/gather_rows.h"
 
-/* A 0-d side is one of shape [1]. */
-static LpDesc at_least_1d(const LpDesc *d)
-{
-    LpDesc r = *d;
-    if (r.ndim == 0) {
-        r.ndim = 1;
-        r.shape[0] = r.strides[0] = 1;
-    }
-    return r;
-}
-
 static LpType shape_of(const LpDesc *d)
 {
     LpType t = {.dtype = d->dtype, .ndim = d->ndim};
@@ -44,21 +33,21 @@ static LpRowsReq one_index(const LpKernelReq *r, LpRowsMode mode, int dim,
 LpStatus lp_index_select_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpRowsReq q = one_index(r, LP_ROWS_GATHER, (int)r->attr[0].i, 1);
-    q.index[0] = at_least_1d(&q.index[0]);
+    q.index[0] = lp_at_least_1d(&q.index[0]);
     q.place = shape_of(&q.index[0]);
-    q.a = at_least_1d(&r->in[0]);
-    q.b = at_least_1d(&r->out[0]);
+    q.a = lp_at_least_1d(&r->in[0]);
+    q.b = lp_at_least_1d(&r->out[0]);
     return lp_rows_prepare(&q, k, e);
 }
 
 LpStatus lp_index_add_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpRowsReq q = one_index(r, LP_ROWS_ADD, (int)r->attr[0].i, 1);
-    q.index[0] = at_least_1d(&q.index[0]);
+    q.index[0] = lp_at_least_1d(&q.index[0]);
     q.place = shape_of(&q.index[0]);
-    q.a = at_least_1d(&r->out[0]);
-    q.before = at_least_1d(&r->in[0]);
-    q.b = at_least_1d(&r->in[2]);
+    q.a = lp_at_least_1d(&r->out[0]);
+    q.before = lp_at_least_1d(&r->in[0]);
+    q.b = lp_at_least_1d(&r->in[2]);
     q.b_slot = 2;
     return lp_rows_prepare(&q, k, e);
 }

@@ -22,20 +22,13 @@ enum {
     FUNCTION_COST = 8, /* a transcendental function in additions */
 };
 
-typedef union One {
-    double f64;
-    float f32;
-    int64_t i64;
-    uint8_t u8;
-} One;
-
 typedef struct Plan {
     LpLoop loop;
     int64_t n;
     LpNum p[LP_PW_MAX_PARAM];
     LpConvert load[LP_PW_MAX_IN]; /* stored operand -> loop */
     LpConvert store;              /* loop -> stored result */
-    One imm[LP_PW_MAX_IN];
+    LpPwOne imm[LP_PW_MAX_IN];
     uint8_t in_size[LP_PW_MAX_IN], loop_size[LP_PW_MAX_IN];
     uint8_t out_size, loop_out_size;
     int8_t operand[LP_PW_MAX_IN];

@@ -33,6 +33,14 @@ typedef enum {
     LP_PW_CAST,   /* result: attribute 0, or the operand's type if None */
 } LpPwPolicy;
 
+/* An immediate in a loop's type. */
+typedef union LpPwOne {
+    double f64;
+    float f32;
+    int64_t i64;
+    uint8_t u8;
+} LpPwOne;
+
 /* What one node computes. */
 typedef struct LpPwNode {
     LpLoop loop;              /* NULL: the identity (a conversion) */

@@ -4,6 +4,7 @@ local torch = require("torch")
 
 local nn = torch.nn
 local P = nn.utils.parametrize
+local keys = helper.state_keys
 
 local Sym = nn.Module:extend("Sym")
 function Sym.forward(_, x)
@@ -34,14 +35,6 @@ local function linear()
     l.weight:copy_(torch.arange(9.):reshape({ 3, 3 }))
   end)
   return l
-end
-
-local function keys(module)
-  local out = {}
-  for name in pairs(module:state_dict()) do
-    out[#out + 1] = name
-  end
-  return out
 end
 
 local SYMMETRIC = { { 0, 1, 2 }, { 1, 4, 5 }, { 2, 5, 8 } }

@@ -4,6 +4,7 @@ local torch = require("torch")
 
 local nn = torch.nn
 local prune = nn.utils.prune
+local keys = helper.state_keys
 
 -- sin(0.7 i + seed) in three rows of four
 local function linear(seed)
@@ -13,14 +14,6 @@ local function linear(seed)
     l.bias:copy_(torch.tensor({ .1, -.2, .3 }))
   end)
   return l
-end
-
-local function keys(module)
-  local out = {}
-  for name in pairs(module:state_dict()) do
-    out[#out + 1] = name
-  end
-  return out
 end
 
 local LEAST = { { 0, 1, 1, 1 }, { 0, 0, 1, 1 }, { 1, 0, 1, 1 } } -- 4 of 12 smallest
