@@ -20,8 +20,8 @@
  * out= of any type that the result can be cast to, d accepts out= of any type,
  * which is `dtype` unless the call names one, s torch.special.NAME, l
  * torch.linalg.NAME, w torch.nn.functional.NAME takes inplace=, g takes
- * generator=, r takes requires_grad= and device=, p internal (no public name; the text form and the passes
- * use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
+ * generator=, r takes requires_grad= and device=, p internal (no public name;
+ * the text form and the passes use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
  * `Tensor[]` (as many as the shape rule says).
  *
  * Kinds. Primitive: kernel, gradient, cost. Composite: `expand` only; every

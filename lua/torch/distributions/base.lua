@@ -7,6 +7,7 @@
 ---   support  function of both: where a value may be, for log_prob
 ---   rsample  function(d, shape): draws that a gradient goes through
 ---   sample   the same without one, where rsample is missing
+---   fixed    names of tensors that are not of the batch's shape
 --- Source: PyTorch documentation, torch.distributions.
 local check = require("lupine.check")
 local class = require("lupine.class")
@@ -102,16 +103,24 @@ function Distribution:rsample(shape)
   return body.rsample(self, shape_of(shape))
 end
 
+--- The value that a method is asked about, as a tensor.
+--- error: TypeError for what is neither a tensor nor a number
+---@param d torch.distributions.Distribution
+---@param name string of the method
+---@param value any
+---@return torch.Tensor
+function M.value(d, name, value)
+  errors.check(core.is_tensor(value) or type(value) == "number", "TypeError",
+    "%s: %s: value: expected a Tensor or a number, got %s", getmetatable(d).__name, name,
+    check.describe(value))
+  return core.is_tensor(value) and value or torch().tensor(value + 0.0)
+end
+
 for _, name in ipairs({ "log_prob", "cdf", "icdf" }) do
   Distribution[name] = function(self, value)
     local f = getmetatable(self).body[name]
     errors.check(f, "NotImplementedError", "%s has no %s", getmetatable(self).__name, name)
-    if not core.is_tensor(value) then
-      errors.check(type(value) == "number", "TypeError",
-        "%s: %s: value: expected a Tensor or a number, got %s", getmetatable(self).__name, name,
-        check.describe(value))
-      value = torch().tensor(value + 0.0)
-    end
+    value = M.value(self, name, value)
     local support = getmetatable(self).body.support
     if name == "log_prob" and support and self.validated then
       errors.check(M.all(support(self, value)), "ValueError",
@@ -128,13 +137,43 @@ function Distribution:entropy()
   return f(self)
 end
 
+-- Whether the first sizes of `shape` are those of `batch`.
+local function begins_with(shape, batch)
+  for i, size in ipairs(batch) do
+    if shape[i] ~= size then
+      return false
+    end
+  end
+  return #shape >= #batch
+end
+
+--- The same distribution with its batch expanded to `shape`; nothing is copied.
+---@param shape integer[]
+---@return torch.distributions.Distribution
+function Distribution:expand(shape)
+  check.table(shape, "expand: batch_shape")
+  local batch, fixed = self.batch_shape, getmetatable(self).body.fixed or {}
+  local new = setmetatable({}, getmetatable(self))
+  for key, value in next, self do
+    if not fixed[key] and core.is_tensor(value) and begins_with(value.shape, batch) then
+      value = value:expand(table.move(value.shape, #batch + 1, #value.shape, #shape + 1,
+        { table.unpack(shape) }))
+    elseif Distribution:is(value) then
+      value = value:expand(shape)
+    end
+    rawset(new, key, value)
+  end
+  rawset(new, "batch_shape", core.Size(shape))
+  return new
+end
+
 --- exp(entropy).
 function Distribution:perplexity()
   return self:entropy():exp()
 end
 
 local PROPERTIES = { mean = true, variance = true, mode = true, covariance_matrix = true,
-  precision_matrix = true }
+  precision_matrix = true, scale_tril = true }
 
 local function property(self, key)
   local cls = getmetatable(self)
@@ -291,8 +330,8 @@ local EITHER = { probs = true, logits = true }
 ---@param a table<string, torch.Tensor|number> parameters by name
 function M.elementwise(self, a)
   for _, param in ipairs(getmetatable(self).body.params) do
-    errors.check(a[param] ~= nil or EITHER[param], "TypeError", "%s: %s is missing",
-      getmetatable(self).__name, param)
+    errors.check(a[param] ~= nil or EITHER[param] or rawget(self, param), "TypeError",
+      "%s: %s is missing", getmetatable(self).__name, param)
   end
   for param, t in pairs(broadcast(a)) do
     rawset(self, param, t)

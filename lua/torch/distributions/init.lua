@@ -1,7 +1,9 @@
 --- torch.distributions: those of a place and a scale, of intervals, classes and
 --- Independent here; those of positive numbers (positive.lua), counts
---- (counts.lua), vectors (vectors.lua) and the divergences (kl.lua) beside. They
---- draw from torch's random numbers, compiled too.
+--- (counts.lua), vectors (vectors.lua), matrices (matrices.lua), others
+--- (further.lua, relaxed.lua), those made of others (transformed.lua, with
+--- transforms.lua) and the divergences (kl.lua) beside. They draw from torch's
+--- random numbers, compiled too.
 --- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
 local check = require("lupine.check")
@@ -308,8 +310,22 @@ function Independent:rsample(shape) return self.base_dist:rsample(shape) end
 function Independent:log_prob(x) return self:_sum(self.base_dist:log_prob(x)) end
 function Independent:entropy() return self:_sum(self.base_dist:entropy()) end
 
-for _, file in ipairs({ "positive", "counts", "vectors" }) do
+function Independent:expand(shape)
+  local all, n = self.base_dist.batch_shape, self.reinterpreted_batch_ndims
+  local whole = table.move(all, #all - n + 1, #all, #shape + 1, { table.unpack(shape) })
+  return Independent(self.base_dist:expand(whole), n)
+end
+
+for _, file in ipairs({ "positive", "counts", "vectors", "further", "matrices", "relaxed",
+  "transformed" }) do
   require("torch.distributions." .. file)(M)
+end
+
+M.transforms = require("torch.distributions.transforms")
+for name, value in pairs(M.transforms) do
+  if not name:find("^_") then
+    M[name] = value
+  end
 end
 
 local kl = require("torch.distributions.kl")(M)

@@ -42,6 +42,13 @@ local function classes_kl(p, q)
   return where(p.probs:eq(0), 0.0, t):sum(-1)
 end
 
+-- The mean of log q under p in [0, 1], q a ContinuousBernoulli: linear in x.
+local function to_continuous(p, q)
+  return q:log_prob(torch().zeros_like(q.probs)) + p.mean * q.logits
+end
+
+local divergence -- of two distributions, for those that are made of others
+
 local SAME = {
   Normal = normal_kl, HalfNormal = normal_kl, LogNormal = normal_kl,
   Categorical = classes_kl, OneHotCategorical = classes_kl,
@@ -106,6 +113,20 @@ local SAME = {
     return p.rate * (p.rate:log() - q.rate:log()) - (p.rate - q.rate)
   end,
   MultivariateNormal = function(p, q) return p._divergence(p, q) end,
+  LowRankMultivariateNormal = function(p, q) return p._divergence(p, q) end,
+  ContinuousBernoulli = function(p, q)
+    return -p:entropy() - to_continuous(p, q)
+  end,
+  TransformedDistribution = function(p, q)
+    errors.check(#p.transforms == #q.transforms and p.event_shape == q.event_shape,
+      "NotImplementedError", "kl_divergence: the transforms of p and q must be the same")
+    for i, t in ipairs(p.transforms) do
+      errors.check(t == q.transforms[i], "NotImplementedError",
+        "kl_divergence: the transforms of p and q must be the same, number %d is %s and %s", i - 1,
+        tostring(t), tostring(q.transforms[i]))
+    end
+    return divergence(p.base_dist, q.base_dist)
+  end,
 }
 
 -- log q is a polynomial in x: by the moments of p.
@@ -119,7 +140,82 @@ local function to_exponential(p, q)
   return -p:entropy() - q.rate:log() + q.rate * p.mean
 end
 
+local function xlogx(x)
+  return torch().special.xlogy(x, x)
+end
+
+-- The mean of log x, or of log(1 - x), under a uniform distribution of [a, b].
+local function mean_log(a, b)
+  return (xlogx(b) - xlogx(a)) / (b - a) - 1
+end
+
+-- inf where the condition holds.
+local function unless(condition, value)
+  return where(condition, math.huge, value)
+end
+
+local function to_gamma(p, q, log_mean)
+  local c = q.concentration
+  return -p:entropy() - c * q.rate:log() + c:lgamma() - (c - 1) * log_mean + q.rate * p.mean
+end
+
+-- Of what lies in [0, 1].
+local function unit_to_uniform(p, q)
+  return unless(q.low:gt(0):logical_or(q.high:lt(1)), -p:entropy() + (q.high - q.low):log())
+end
+
+local function outside_unit(p)
+  return p.low:lt(0):logical_or(p.high:gt(1))
+end
+
+local PARETO = {
+  Exponential = function(p, q) return unless(p.alpha:le(1), to_exponential(p, q)) end,
+  Gamma = function(p, q)
+    return unless(p.alpha:le(1), to_gamma(p, q, p.scale:log() + 1 / p.alpha))
+  end,
+  Normal = function(p, q) return unless(p.alpha:le(2), to_normal(p, q)) end,
+  Beta = infinite, ContinuousBernoulli = infinite, Uniform = infinite,
+}
+
+local UNIFORM = {
+  Normal = to_normal,
+  Exponential = function(p, q) return unless(p.low:lt(0), to_exponential(p, q)) end,
+  Beta = function(p, q)
+    local a, b = q.concentration1, q.concentration0
+    local log_q = (a - 1) * mean_log(p.low, p.high) + (b - 1) * mean_log(1 - p.high, 1 - p.low)
+      - a:lgamma() - b:lgamma() + (a + b):lgamma()
+    return unless(outside_unit(p), -p:entropy() - log_q)
+  end,
+  ContinuousBernoulli = function(p, q)
+    return unless(outside_unit(p), -p:entropy() - to_continuous(p, q))
+  end,
+  Gamma = function(p, q)
+    return unless(p.low:lt(0), to_gamma(p, q, mean_log(p.low, p.high)))
+  end,
+  Gumbel = function(p, q)
+    local share, high, low = q.scale / (p.high - p.low), (p.high - q.loc) / q.scale,
+      (p.low - q.loc) / q.scale
+    return share:log() + 0.5 * (high + low) - share * ((-high):exp() - (-low):exp())
+  end,
+  Pareto = function(p, q)
+    local a = q.alpha
+    local kl = (a + 1) * mean_log(p.low, p.high) - a:log() - a * q.scale:log() - p:entropy()
+    return unless(p.low:lt(q.scale), kl)
+  end,
+}
+
 local OTHER = {
+  Pareto = PARETO, Uniform = UNIFORM,
+  ContinuousBernoulli = {
+    Normal = to_normal, Exponential = to_exponential, Uniform = unit_to_uniform,
+    Pareto = infinite,
+  },
+  LowRankMultivariateNormal = {
+    MultivariateNormal = function(p, q) return p._divergence(p, q) end,
+  },
+  MultivariateNormal = {
+    LowRankMultivariateNormal = function(p, q) return q._divergence(p, q) end,
+  },
   Exponential = {
     Normal = to_normal,
     Gamma = function(p, q)
@@ -130,22 +226,35 @@ local OTHER = {
       local product, far = p.rate * q.scale, q.loc / q.scale
       return product:log() - 1 + ((far:exp() * product) / (product + 1) - far) + 1 / product
     end,
-    Beta = infinite, Pareto = infinite, Uniform = infinite,
+    Beta = infinite, ContinuousBernoulli = infinite, Pareto = infinite, Uniform = infinite,
   },
   Gamma = {
     Normal = to_normal, Exponential = to_exponential,
-    Beta = infinite, Pareto = infinite, Uniform = infinite,
+    Gumbel = function(p, q)
+      local product, far, a = p.rate * q.scale, q.loc / q.scale, p.concentration
+      return (a - 1) * a:digamma() - a:lgamma() - a + product:log() + a / product
+        + far:exp() * (1 + 1 / product):pow(-a) - far
+    end,
+    Beta = infinite, ContinuousBernoulli = infinite, Pareto = infinite, Uniform = infinite,
   },
-  Beta = { Normal = to_normal, Exponential = to_exponential, Pareto = infinite },
+  Beta = {
+    Normal = to_normal, Exponential = to_exponential, Pareto = infinite,
+    Uniform = unit_to_uniform,
+    ContinuousBernoulli = function(p, q) return -p:entropy() - to_continuous(p, q) end,
+    Gamma = function(p, q)
+      local a, b = p.concentration1, p.concentration0
+      return to_gamma(p, q, a:digamma() - (a + b):digamma())
+    end,
+  },
   Gumbel = {
     Normal = to_normal,
-    Beta = infinite, Exponential = infinite, Gamma = infinite, Pareto = infinite,
-    Uniform = infinite,
+    Beta = infinite, ContinuousBernoulli = infinite, Exponential = infinite, Gamma = infinite,
+    Pareto = infinite, Uniform = infinite,
   },
   Laplace = {
     Normal = to_normal,
-    Beta = infinite, Exponential = infinite, Gamma = infinite, Pareto = infinite,
-    Uniform = infinite,
+    Beta = infinite, ContinuousBernoulli = infinite, Exponential = infinite, Gamma = infinite,
+    Pareto = infinite, Uniform = infinite,
   },
   Normal = {
     Laplace = function(p, q)
@@ -159,14 +268,8 @@ local OTHER = {
       local v, far = (p.scale / q.scale):pow(2), (p.loc - q.loc) / q.scale
       return -0.5 * v:log() + far + (-far + 0.5 * v):exp() - 0.5 * (1 + LOG_2_PI)
     end,
-    Beta = infinite, Exponential = infinite, Gamma = infinite, Pareto = infinite,
-    Uniform = infinite,
-  },
-  Uniform = {
-    Normal = to_normal,
-    Exponential = function(p, q)
-      return where(p.low:lt(0), math.huge, to_exponential(p, q))
-    end,
+    Beta = infinite, ContinuousBernoulli = infinite, Exponential = infinite, Gamma = infinite,
+    Pareto = infinite, Uniform = infinite,
   },
   Bernoulli = {
     Poisson = function(p, q) return -p:entropy() - (p.probs * q.rate:log() - q.rate) end,
@@ -229,6 +332,8 @@ return function(D)
       getmetatable(p).__name, getmetatable(q).__name)
     return f(p, q)
   end
+
+  divergence = M.kl_divergence
 
   --- Registers a formula: register_kl(P, Q)(function(p, q) … end). One of a
   --- class serves the classes that extend it.

@@ -17,6 +17,7 @@ local function torch()
   return require("torch")
 end
 
+--- The parametrization of one weight.
 ---@param shape torch.Size of the weight
 ---@param map string
 ---@param use_base boolean
@@ -56,6 +57,9 @@ local function reflected(x)
   return q * x:diagonal(0, -2, -1):detach():trunc():unsqueeze(-2)
 end
 
+--- The orthogonal matrix of a free one.
+---@param x torch.Tensor
+---@return torch.Tensor
 function Orthogonal:forward(x)
   local wide = x:size(-2) < x:size(-1)
   x = wide and x.mT or x
