@@ -31,6 +31,8 @@ typedef struct LpWork {
 typedef struct LpInstr {
     LpKernel *kernel;
     const LpRef *in, *out;
+    const LpRef *scratch; /* of the arena; NULL: the executor's, which is
+                           * LP_SHARED_SCRATCH at most */
     uint32_t n_in, n_out;
     LpNodeId node; /* of the step it came from; for messages and profiles */
     /* For profiles (src/passes/host/work.c): the operator if it runs one
@@ -42,12 +44,16 @@ typedef struct LpInstr {
     uint64_t bytes;
 } LpInstr;
 
+/* Scratch that caches hold stays in one place for all instructions; a larger
+ * one has a place in the arena for as long as its instruction runs. */
+#define LP_SHARED_SCRATCH ((size_t)1 << 20)
+
 /* One straight line of instructions. */
 typedef struct LpCode {
     LpArena mem;
     LpInstr *instr;
     size_t n, cap;
-    uint64_t arena_bytes, work_bytes;
+    uint64_t arena_bytes;
 } LpCode;
 
 /* A copy of a parameter in another layout, made anew whenever the parameter

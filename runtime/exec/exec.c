@@ -151,7 +151,8 @@ static inline LpStatus run_instr(LpExec *x, const LpInstr *in, void *const *ptr,
         pin[k] = resolve(x, ptr, &in->in[k]);
     for (uint32_t k = 0; k < in->n_out; k++)
         out[k] = resolve(x, ptr, &in->out[k]);
-    return in->kernel->run(in->kernel, pin, out, x->work, rc, e);
+    void *work = in->scratch ? x->arena + in->scratch->offset : x->work;
+    return in->kernel->run(in->kernel, pin, out, work, rc, e);
 }
 
 static void lap(LpExec *x, uint32_t row, int64_t replica)

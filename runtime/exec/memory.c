@@ -317,7 +317,7 @@ static size_t max(size_t a, size_t b)
 static LpStatus set_up_scratch(LpExec *x, LpErr *e)
 {
     const LpProgram *p = x->p;
-    size_t work = max(p->micro.work_bytes, p->update.work_bytes), most = 1;
+    size_t work = LP_SHARED_SCRATCH, most = 1;
     for (size_t i = 0; i < p->n_home; i++)
         most = max(most, max(p->home[i].load->work_bytes,
                              p->home[i].save->work_bytes));

@@ -98,7 +98,9 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
 {
     LpCode *c = l->code;
     uint32_t at = (uint32_t)c->n;
-    LpRef *ref = lp_arena_calloc(&c->mem, (size_t)(n_in + n_out) * sizeof *ref);
+    bool apart = k->work_bytes > LP_SHARED_SCRATCH;
+    size_t n = (size_t)n_in + (size_t)n_out + apart;
+    LpRef *ref = lp_arena_calloc(&c->mem, n * sizeof *ref);
     LP_FAIL_IF(!ref || !LP_GROW(c->instr, c->cap, c->n), l->err, LP_E_MEMORY,
                "out of memory");
     uint64_t bytes = 0;
@@ -112,15 +114,20 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
         bytes += place_bytes(out[i]);
         LP_TRY(set_ref(l, &ref[n_in + i], out[i], at));
     }
+    if (apart) {
+        LpPlace scratch = {.buf = add_buf(l, k->work_bytes, UINT32_MAX)};
+        if (scratch.buf == LP_NO_BUF)
+            return LP_E_MEMORY;
+        LP_TRY(set_ref(l, &ref[n - 1], &scratch, at));
+    }
     c->instr[c->n++] = (LpInstr){.kernel = k,
                                  .in = ref,
                                  .out = ref + n_in,
+                                 .scratch = apart ? &ref[n - 1] : NULL,
                                  .n_in = (uint32_t)n_in,
                                  .n_out = (uint32_t)n_out,
                                  .node = node,
                                  .bytes = bytes};
-    if (k->work_bytes > c->work_bytes)
-        c->work_bytes = k->work_bytes;
     return LP_OK;
 }
 
