@@ -51,9 +51,15 @@ static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
     return k->run(k, in, out, x->moving, &rc, e);
 }
 
+/* The copy gets its memory with the first values: those of the host can be
+ * given back before the next copy takes any. */
 static LpStatus pack(LpExec *x, size_t i, const void *from, LpErr *e)
 {
     LpRunCtx rc = {.seed = x->seed};
+    if (!x->derived[i])
+        x->derived[i] = block(x, x->p->derived[i].bytes, e);
+    if (!x->derived[i])
+        return LP_E_MEMORY;
     const LpKernel *k = x->p->derived[i].pack;
     void *in[1] = {(void *)(uintptr_t)from};
     LP_TRY(k->run(k, in, &x->derived[i], x->work, &rc, e));
@@ -93,6 +99,10 @@ static LpStatus unpack(const LpExec *x, size_t var, void *dst, LpErr *e)
     size_t i = 0;
     while (x->p->derived[i].var != var)
         i++;
+    if (!x->derived[i]) {
+        memset(dst, 0, lp_var_bytes(&x->p->step->var[var]));
+        return LP_OK;
+    }
     return move(x, x->p->derived[i].unpack, x->derived[i], dst, e);
 }
 
@@ -326,9 +336,6 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
     LP_FAIL_IF(!x->derived || !x->fresh, e, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < p->n_derived; i++) {
         const LpDerived *d = &p->derived[i];
-        x->derived[i] = block(x, d->bytes, e);
-        if (!x->derived[i])
-            return LP_E_MEMORY;
         work = max(work, d->pack->work_bytes);
         most = max(most, d->unpack ? d->unpack->work_bytes : 0);
     }
