@@ -55,6 +55,24 @@ typedef struct LpCall {
     LpType in_buf[LP_MAX_IN], out_buf[LP_MAX_OUT];
 } LpCall;
 
+/* An operand has no data. */
+static inline bool lp_any_meta(const LpArg *in, int n_in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i].t && in[i].t->st->flags & LP_ST_META)
+            return true;
+    return false;
+}
+
+/* Before data is read: memory that a read may need. */
+static inline LpStatus lp_touch_all(const LpArg *in, int n_in, LpErr *e)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i].t && in[i].t->st->flags)
+            LP_TRY(lp_tensor_touch(in[i].t, false, e));
+    return LP_OK;
+}
+
 /* Runs the shape rule. With `base` (views of a real tensor) also strides. */
 LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, LpArena *arena, LpErr *e);

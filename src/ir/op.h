@@ -21,8 +21,8 @@
  * which is `dtype` unless the call names one, s torch.special.NAME, l
  * torch.linalg.NAME, w torch.nn.functional.NAME takes inplace=, g takes
  * generator=, r takes requires_grad= and device=, p internal (no public name;
- * the text form and the passes use it). A result list is `Tensor`, `(Tensor values, Tensor indices)` or
- * `Tensor[]` (as many as the shape rule says).
+ * the text form and the passes use it). A result list is `Tensor`, `(Tensor
+ * values, Tensor indices)` or `Tensor[]` (as many as the shape rule says).
  *
  * Kinds. Primitive: kernel, gradient, cost. Composite: `expand` only; every
  * reader sees the expansion. Fused: kernel, gradient and `expand`; a node of

@@ -18,175 +18,8 @@
 
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
+#include "src/ops/norm.h"
 #include "src/ops/view.h"
-
-static LpDtype stat_dtype(LpDtype t)
-{
-    return t == LP_F64 ? LP_F64 : LP_F32;
-}
-
-/* ---- shape rules ----------------------------------------------------------
- */
-/* A parameter must have exactly `want`'s shape; holes pass. */
-static LpStatus check_param(const LpInfer *x, int i, const char *name,
-                            const LpType *want)
-{
-    if (x->in[i].dtype != LP_DT_NONE)
-        LP_TRY(lp_need_float(x, i, name));
-    return lp_need_shape(x, i, name, want);
-}
-
-/* The axes `shape` (attribute 0) must be the last of the input. */
-static LpStatus normalized(const LpInfer *x, const LpType *in, LpType *param)
-{
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
-    const LpAttr *s = &x->attr[0];
-    LP_FAIL_IF(s->n < 1 || s->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "%s: `normalized_shape` must hold at least 1 size", x->op->name);
-    *param = (LpType){.dtype = stat_dtype(in->dtype)};
-    lp_set_dims(param, s->v, s->n);
-    bool ok = in->ndim >= s->n;
-    for (int i = 0; ok && i < s->n; i++)
-        ok = in->shape[in->ndim - s->n + i] == s->v[i];
-    LP_FAIL_IF(!ok, x->err, LP_E_RUNTIME,
-               "%s: given normalized_shape=%s, expected an input whose last "
-               "sizes are these, but got input of size %s",
-               x->op->name, lp_shape_str(param, a), lp_shape_str(in, b));
-    return LP_OK;
-}
-
-/* Statistics of `in`, which is normalised over the last axes like `param`. */
-static LpType layer_stat(const LpType *in, const LpType *param)
-{
-    LpType t = *in;
-    t.dtype = param->dtype;
-    for (int i = 0; i < param->ndim; i++)
-        t.shape[t.ndim - 1 - i] = 1;
-    return t;
-}
-
-static LpStatus infer_layer(LpInfer *x)
-{
-    LpType param;
-    LP_TRY(lp_need_float(x, 0, "input"));
-    LP_TRY(normalized(x, &x->in[0], &param));
-    LP_TRY(check_param(x, 1, "weight", &param));
-    LP_TRY(check_param(x, 2, "bias", &param));
-    x->out[0] = x->in[0];
-    x->out[1] = x->out[2] = layer_stat(&x->in[0], &param);
-    return LP_OK;
-}
-
-/* (dy, x, stat, stat, w) -> dx, dw, db */
-static LpStatus infer_back(LpInfer *x, const LpType *param, const LpType *stat)
-{
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
-    LP_TRY(lp_need_float(x, 0, "grad"));
-    LP_TRY(lp_need_float(x, 1, "input"));
-    LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
-               "%s: gradient %s and input %s must have the same shape",
-               x->op->name, lp_shape_str(&x->in[0], a),
-               lp_shape_str(&x->in[1], b));
-    LP_TRY(check_param(x, 2, "mean", stat));
-    LP_TRY(check_param(x, 3, "rstd or var", stat));
-    LP_TRY(check_param(x, 4, "weight", param));
-    x->out[0] = x->in[1];
-    x->out[1] = x->out[2] = *param;
-    return LP_OK;
-}
-
-static LpStatus infer_layer_back(LpInfer *x)
-{
-    LpType param;
-    LP_TRY(normalized(x, &x->in[1], &param));
-    LpType stat = layer_stat(&x->in[1], &param);
-    return infer_back(x, &param, &stat);
-}
-
-static LpStatus channels(const LpInfer *x, const LpType *in, LpType *param)
-{
-    char s[LP_SHAPE_STR];
-    LP_FAIL_IF(in->ndim < 2, x->err, LP_E_RUNTIME,
-               "%s: expected an input of at least 2 dimensions (batch, "
-               "channels, …), got shape %s",
-               x->op->name, lp_shape_str(in, s));
-    *param = (LpType){
-        .dtype = stat_dtype(in->dtype), .ndim = 1, .shape = {in->shape[1]}};
-    return LP_OK;
-}
-
-static LpStatus check_groups(const LpInfer *x, const LpType *in)
-{
-    int64_t g = x->attr[0].i;
-    LP_FAIL_IF(in->shape[1] < 1, x->err, LP_E_RUNTIME,
-               "%s: expected the number of channels in the input to be greater "
-               "than 0, got 0",
-               x->op->name);
-    LP_FAIL_IF(g < 1 || in->shape[1] % g != 0, x->err, LP_E_RUNTIME,
-               "%s: expected the number of channels in the input (%lld) to be "
-               "divisible by num_groups, but got num_groups=%lld",
-               x->op->name, (long long)in->shape[1], (long long)g);
-    return LP_OK;
-}
-
-static LpType group_stat(const LpInfer *x, const LpType *in,
-                         const LpType *param)
-{
-    return (LpType){.dtype = param->dtype,
-                    .ndim = 2,
-                    .shape = {in->shape[0], x->attr[0].i}};
-}
-
-static LpStatus infer_group(LpInfer *x)
-{
-    LpType param;
-    LP_TRY(lp_need_float(x, 0, "input"));
-    LP_TRY(channels(x, &x->in[0], &param));
-    LP_TRY(check_groups(x, &x->in[0]));
-    for (int d = 2; d < x->in[0].ndim; d++)
-        LP_FAIL_IF(x->in[0].shape[d] == 0, x->err, LP_E_RUNTIME,
-                   "group_norm: dimension %d of the input is empty; every "
-                   "dimension after the channels needs an element",
-                   d);
-    LP_TRY(check_param(x, 1, "weight", &param));
-    LP_TRY(check_param(x, 2, "bias", &param));
-    x->out[0] = x->in[0];
-    x->out[1] = x->out[2] = group_stat(x, &x->in[0], &param);
-    return LP_OK;
-}
-
-static LpStatus infer_group_back(LpInfer *x)
-{
-    LpType param;
-    LP_TRY(channels(x, &x->in[1], &param));
-    LP_TRY(check_groups(x, &x->in[1]));
-    LpType stat = group_stat(x, &x->in[1], &param);
-    return infer_back(x, &param, &stat);
-}
-
-static LpStatus infer_batch(LpInfer *x)
-{
-    char s[LP_SHAPE_STR];
-    LpType param;
-    LP_TRY(lp_need_float(x, 0, "input"));
-    LP_TRY(channels(x, &x->in[0], &param));
-    LP_FAIL_IF(lp_numel(&x->in[0]) == x->in[0].shape[1], x->err, LP_E_VALUE,
-               "expected more than 1 value per channel when training, got "
-               "input size %s",
-               lp_shape_str(&x->in[0], s));
-    LP_TRY(check_param(x, 1, "weight", &param));
-    LP_TRY(check_param(x, 2, "bias", &param));
-    x->out[0] = x->in[0];
-    x->out[1] = x->out[2] = param;
-    return LP_OK;
-}
-
-static LpStatus infer_batch_back(LpInfer *x)
-{
-    LpType param;
-    LP_TRY(channels(x, &x->in[1], &param));
-    return infer_back(x, &param, &param);
-}
 
 /* ---- the formulas ---------------------------------------------------------
  */
@@ -252,7 +85,8 @@ static Stats statistics(LpBuilder *b, const Shape *s, LpVal x, double eps)
 {
     Stats r;
     LpType t = s->full;
-    r.x = lp_cast(b, lp_reshape(b, x, t.shape, t.ndim), stat_dtype(t.dtype));
+    r.x = lp_cast(b, lp_reshape(b, x, t.shape, t.ndim),
+                  lp_norm_stat_dtype(t.dtype));
     r.mean = lp_mean(b, r.x, s->dims, s->n_dims, true);
     LpVal d = lp_sub(b, r.x, r.mean);
     r.var = lp_mean(b, lp_mul(b, d, d), s->dims, s->n_dims, true);
@@ -284,7 +118,7 @@ static void backward(LpBuilder *b, const Shape *s, const LpVal *in, double eps,
                      const int64_t *param_shape, int param_ndim, LpVal *out)
 {
     LpType t = *lp_type(b, in[1]);
-    LpDtype dt = stat_dtype(t.dtype);
+    LpDtype dt = lp_norm_stat_dtype(t.dtype);
     Stats st = statistics(b, s, in[1], eps);
     LpVal dy = lp_reshape(b, in[0], s->full.shape, s->full.ndim);
     dy = lp_cast(b, dy, dt);
@@ -425,30 +259,33 @@ static void grad_batch(LpGrad *g)
 NORM(native_layer_norm, 0,
      "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
      "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
-     infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare, lp_rule_norm)
+     lp_norm_infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare,
+     lp_rule_norm)
 NORM(layer_norm_backward, 0,
      "layer_norm_backward" BACK "int[] normalized_shape, float eps) " GRADS,
-     infer_layer_back, expand_layer_back, NULL, lp_layer_norm_back_prepare,
-     lp_rule_norm_back)
+     lp_norm_infer_layer_back, expand_layer_back, NULL,
+     lp_layer_norm_back_prepare, lp_rule_norm_back)
 NORM(native_group_norm, 0,
      "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int "
      "num_groups, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
-     infer_group, expand_group, grad_group, lp_group_norm_prepare, lp_rule_norm)
+     lp_norm_infer_group, expand_group, grad_group, lp_group_norm_prepare,
+     lp_rule_norm)
 NORM(group_norm_backward, 0,
      "group_norm_backward" BACK "int num_groups, float eps) " GRADS,
-     infer_group_back, expand_group_back, NULL, lp_group_norm_back_prepare,
-     lp_rule_norm_back)
+     lp_norm_infer_group_back, expand_group_back, NULL,
+     lp_group_norm_back_prepare, lp_rule_norm_back)
 NORM(batch_norm_train, LP_OPF_BLOCKED,
      "batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @p\n"
      "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @n",
-     infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare, lp_rule_norm)
+     lp_norm_infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare,
+     lp_rule_norm)
 NORM(batch_norm_backward, LP_OPF_BLOCKED,
      "batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor var, "
      "Tensor? weight, float eps) " GRADS,
-     infer_batch_back, expand_batch_back, NULL, lp_batch_norm_back_prepare,
-     lp_rule_norm_back)
+     lp_norm_infer_batch_back, expand_batch_back, NULL,
+     lp_batch_norm_back_prepare, lp_rule_norm_back)
 
 /* The operator as torch has it: the statistics have the type of the weight,
  * which is the input's unless one is given. */
@@ -487,7 +324,7 @@ LP_EXPAND(expand_rms_norm)
     LpAttr shape = attr[0];
     LpInfer x = {.op = &op_rms_norm, .err = b->err, .in = &t, .attr = &shape};
     if (lp_need_float(&x, 0, "input") != LP_OK ||
-        normalized(&x, &t, &want) != LP_OK)
+        lp_norm_normalized(&x, &t, &want) != LP_OK)
         return;
     if (in[1] != LP_NOVAL && !lp_shape_eq(lp_type(b, in[1]), &want)) {
         char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
@@ -498,7 +335,7 @@ LP_EXPAND(expand_rms_norm)
         return;
     }
     Shape s = layer_shape(&t, shape.n);
-    LpVal v = lp_cast(b, in[0], stat_dtype(t.dtype));
+    LpVal v = lp_cast(b, in[0], lp_norm_stat_dtype(t.dtype));
     LpVal m = lp_mean(b, lp_mul(b, v, v), s.dims, s.n_dims, true);
     double eps = attr[1].kind == LP_ATTR_NONE ? epsilon_of(t.dtype) : attr[1].f;
     LpVal r = lp_op1(b, LP_OP_rsqrt, lp_add(b, m, lp_immf(b, eps)));

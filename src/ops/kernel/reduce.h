@@ -65,7 +65,19 @@ void lp_reduce_geometry(const LpDesc *x, const LpDesc *y, const LpAttr *dims,
                         LpReduceGeo *g);
 
 /* Offsets of element i of the kept dimensions; returns that in the operand. */
-int64_t lp_reduce_offset(const LpAxis *axis, int n, int64_t i, int64_t *out);
+static inline int64_t lp_reduce_offset(const LpAxis *axis, int n, int64_t i,
+                                       int64_t *out)
+{
+    int64_t in = 0;
+    *out = 0;
+    for (int d = n - 1; d >= 0; d--) {
+        int64_t at = i % axis[d].size;
+        i /= axis[d].size;
+        in += at * axis[d].in;
+        *out += at * axis[d].out;
+    }
+    return in;
+}
 
 /* ---- operators along one dimension (line.c) -------------------------------
  */

@@ -4,7 +4,7 @@
 #define LP_OPS_KERNEL_SIMD_LOOP_H
 
 #include "src/ops/kernel/loops.h"
-#include "src/ops/kernel/simd_math.h"
+#include "src/ops/kernel/simd_both.h"
 
 /* Integers wrap. */
 #define NEGI(x) (int64_t)(0 - (uint64_t)(x))

@@ -1,6 +1,6 @@
 /* The loops of rnnloops.h for one instruction set (LP_SIMD). */
 #include "src/ops/kernel/rnnloops.h"
-#include "src/ops/kernel/simd_math.h"
+#include "src/ops/kernel/simd_both.h"
 
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)

@@ -1,6 +1,6 @@
 /* float32 as sums of bfloat16. Compiled once per instruction set. */
 #include "src/ops/kernel/bf16_mm.h"
-#include "src/ops/kernel/simd_math.h"
+#include "src/ops/kernel/simd_bits.h"
 
 /* To nearest, ties to even; a NaN stays one. */
 static inline uint32_t rounded(uint32_t x)

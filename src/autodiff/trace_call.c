@@ -1,0 +1,202 @@
+/* What a running trace makes of calls: the values of tensors now, and the nodes
+ * that reads, calls and writes become. */
+#include "src/autodiff/meta.h"
+#include "src/autodiff/trace_impl.h"
+
+/* ---- values ------------------------------------------------------------- */
+/* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
+static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
+{
+    if (t->st->flags & LP_ST_TRACED) {
+        const LpTensor *b = t->base ? t->base : t;
+        LP_FAIL_IF(!b->meta || b->meta->trace_serial != tr->serial, e,
+                   LP_E_RUNTIME,
+                   "a traced tensor is used after its trace has ended: it "
+                   "stood for a value of a compiled program and has none of "
+                   "its own; return it from forward instead");
+        *out = lp_tensor_retain(t);
+        return LP_OK;
+    }
+    LpTensor *base = NULL;
+    LP_TRY(lp_trace_declare(tr, LP_TRACE_CONSTANT, "", t, NULL, &base, e));
+    if (!t->base) {
+        LpType a = lp_tensor_type(t), b = lp_tensor_type(base);
+        LP_FAIL_IF(!lp_type_eq(&a, &b), e, LP_E_RUNTIME,
+                   "two tensors of different shapes share memory without one "
+                   "being a view of the other; this cannot be traced");
+        *out = lp_tensor_retain(base);
+        return LP_OK;
+    }
+    LpType type = lp_tensor_type(t);
+    LP_TRY(lp_tensor_over(base->st, &type, NULL, 0, out, e));
+    (*out)->base = lp_tensor_retain(base);
+    (*out)->view = t->view;
+    t->view->refs++;
+    return LP_OK;
+}
+
+/* Emits the view chain of a traced tensor whose base has changed, or that was
+ * never read. */
+static LpStatus refresh(LpTrace *tr, LpTensor *t, LpErr *e)
+{
+    if (!t->base)
+        return LP_OK;
+    if (t->meta && t->meta->val && t->meta->val_version == t->st->version)
+        return LP_OK;
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, tr->g, e);
+    gb.origin = tr->origin_id;
+    LpVal v = lp_replay_chain(&gb.b, t->view, t->base->meta->val);
+    lp_graph_builder_fini(&gb);
+    return e->code != LP_OK ? e->code : lp_trace_set_value(tr, t, v, e);
+}
+
+LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e)
+{
+    LpTensor *s = NULL;
+    LP_TRY(standin_of(tr, t, &s, e));
+    LpStatus st = refresh(tr, s, e);
+    if (st == LP_OK)
+        *v = s->meta->val;
+    lp_tensor_release(s);
+    return st;
+}
+
+static LpStatus results(LpTrace *tr, const LpVal *v, int n, LpTensor **out,
+                        LpErr *e)
+{
+    for (int i = 0; i < n; i++) {
+        const LpType *type = lp_graph_type(tr->g, v[i]);
+        LpStatus s = lp_tensor_empty(type, LP_ST_TRACED, &out[i], e);
+        if (s == LP_OK &&
+            (s = lp_trace_set_value(tr, out[i], v[i], e)) != LP_OK)
+            lp_tensor_release(out[i]);
+        if (s != LP_OK) {
+            while (i-- > 0)
+                lp_tensor_release(out[i]);
+            return s;
+        }
+    }
+    return LP_OK;
+}
+
+LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e)
+{
+    return results(tr, &v, 1, out, e);
+}
+
+/* ---- calls -------------------------------------------------------------- */
+static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
+                           const LpAttr *attr, LpTensor **out, LpErr *e)
+{
+    LpCall c;
+    LpTensor *s = NULL;
+    LP_TRY(standin_of(tr, src, &s, e));
+    LpArena *arena = lp_scratch_enter();
+    LpArg in = {.t = s};
+    LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
+    if (st == LP_OK)
+        st = lp_make_view(s, &c, out, e);
+    if (st == LP_OK && (st = refresh(tr, *out, e)) != LP_OK)
+        lp_tensor_release(*out);
+    lp_scratch_leave();
+    lp_tensor_release(s);
+    return st;
+}
+
+static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, const uint64_t *site, LpVal *vin,
+                       LpTensor **out, int *n_out, LpErr *e)
+{
+    LpVal vout[LP_MAX_RESULTS];
+    LpGraphBuilder gb;
+    uint64_t at = 0;
+    for (int i = 0; i < n_in; i++) {
+        vin[i] = LP_NOVAL;
+        if (in[i].t)
+            LP_TRY(lp_trace_value(tr, in[i].t, &vin[i], e));
+        else if (in[i].is_num)
+            vin[i] = lp_graph_imm(tr->g, in[i].num, e);
+    }
+    /* a composite is expanded by op_call; a fused operator may hide a draw */
+    bool draws = op->flags & LP_OPF_RANDOM || op->kind == LP_OP_FUSED;
+    if (draws && !site)
+        LP_TRY(lp_trace_next_draw(tr, &at, e));
+    lp_graph_builder_init(&gb, tr->g, e);
+    gb.origin = tr->origin_id;
+    gb.b.set_site(&gb.b, true, site ? *site : at);
+    if (op->kind == LP_OP_FUSED && !site)
+        gb.forced = false; /* several draws in one expansion differ */
+    *n_out = e->code == LP_OK ? gb.b.emit(&gb.b, op, vin, n_in, attr, vout) : 0;
+    lp_graph_builder_fini(&gb);
+    if (e->code != LP_OK)
+        return e->code;
+    return results(tr, vout, *n_out, out, e);
+}
+
+LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
+                       const LpAttr *attr, const uint64_t *site, LpTensor **out,
+                       int *n_out, LpErr *e)
+{
+    LpTrace *tr = lp_trace_current();
+    if (tr->on_call)
+        tr->on_call(tr->on_call_ctx, tr);
+    if (tr->origin_id == 0)
+        LP_TRY(lp_trace_set_origin(tr, &tr->origin, e));
+    if (op->flags & LP_OPF_VIEW) {
+        *n_out = 1;
+        return trace_view(tr, op, in[0].t, attr, out, e);
+    }
+    LpArena *arena = lp_scratch_enter();
+    LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);
+    LpStatus s = vin ? record(tr, op, in, n_in, attr, site, vin, out, n_out, e)
+                     : lp_fail(e, LP_E_MEMORY, "out of memory");
+    lp_scratch_leave();
+    if (s == LP_OK && op->flags & LP_OPF_LOSS)
+        s = lp_trace_mark_loss(out, *n_out, e);
+    return s;
+}
+
+static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
+                          LpErr *e)
+{
+    const LpTraceVar *v = lp_trace_find(tr, dst->st);
+    const LpStorage *made = v && v->user ? v->user->st : dst->st;
+    if (!tr->guarded || (v && v->role != LP_TRACE_CONSTANT) ||
+        made->era == (uint32_t)tr->serial)
+        return LP_OK;
+    if (tr->on_call)
+        tr->on_call(tr->on_call_ctx, tr);
+    return lp_fail(e, LP_E_RUNTIME,
+                   "%s at %s:%d writes in place to a tensor that the traced "
+                   "function captured: it is a constant of the program, and "
+                   "the write would be lost; pass the tensor as an input, "
+                   "compile the module whose buffer it is, or make a new one",
+                   what, tr->origin.file, (int)tr->origin.line);
+}
+
+LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,
+                        LpErr *e)
+{
+    LpTrace *tr = lp_trace_current();
+    LpVal v;
+    LpTensor *d = NULL;
+    LP_TRY(may_write(tr, dst, what, e));
+    LP_TRY(lp_trace_value(tr, src, &v, e));
+    LP_TRY(standin_of(tr, dst, &d, e));
+    LpTensor *base = d->base ? d->base : d;
+    LpGraphBuilder gb;
+    lp_graph_builder_init(&gb, tr->g, e);
+    gb.origin = tr->origin_id;
+    LpVal now = lp_put_chain(&gb.b, d->view, base->meta->val, v);
+    lp_graph_builder_fini(&gb);
+    LpStatus s = e->code;
+    if (s == LP_OK) {
+        base->st->version++;
+        s = lp_trace_set_value(tr, base, now, e);
+    }
+    if (s == LP_OK && d->base)
+        s = lp_trace_set_value(tr, d, v, e);
+    lp_tensor_release(d);
+    return s;
+}

@@ -1,0 +1,43 @@
+/* Shared by trace.c and trace_call.c. */
+#ifndef LP_AUTODIFF_TRACE_IMPL_H
+#define LP_AUTODIFF_TRACE_IMPL_H
+
+#include "src/autodiff/trace.h"
+#include "src/base/map.h"
+
+struct LpTrace {
+    uint64_t serial;
+    LpGraph *g;
+    LpTraceVar *var;
+    size_t n, cap;
+    LpMap var_of; /* by address of the user's storage and the stand-in's */
+    LpOrigin origin;
+    LpOriginId origin_id; /* 0: to be interned */
+    bool guarded;         /* captured tensors may not be written */
+    void (*on_call)(void *ctx, LpTrace *tr);
+    void *on_call_ctx;
+    /* how often each place of the program drew random numbers */
+    uint64_t *draw;
+    size_t n_draw, cap_draw;
+    size_t *drawn, n_drawn, cap_drawn; /* entries of draw, one a draw */
+    LpMap draw_at;                     /* by hash of the place */
+    LpVal *loss;
+    size_t n_loss, cap_loss;
+    struct Owned {
+        void (*release)(void *ctx);
+        void *ctx;
+    } * owned;
+    size_t n_owned, cap_owned;
+    uint64_t salt; /* of a resumed trace: its draws are others */
+};
+
+/* v is the value of t, as its storage now is. */
+LpStatus lp_trace_set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e);
+
+/* A random call's site: its place in the program (module path, file, line; not
+ * the folder, which depends on how the script was named)
+ * and how many came from that place before; never a running number of the
+ * whole trace, so that an edit elsewhere does not change it. */
+LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e);
+
+#endif
