@@ -1,9 +1,9 @@
-/* Lists that a script gets (parts of a tensor, parameters, groups, samples): Lua
- * tables with a metatable that only answers what the table does not hold, so
- * that #, ipairs, pairs and table.* are those of any table. Position 0, a habit
- * from Python, is an error instead of nil, and negative ones count from the end
- * as in torch.Size. getmetatable says false: to Lua code that asks, the table is
- * a plain one. */
+/* Lists that a script gets (parts of a tensor, parameters, groups, samples):
+ * Lua tables with a metatable that only answers what the table does not hold,
+ * so that #, ipairs, pairs and table.* are those of any table. Position 0, a
+ * habit from Python, is an error instead of nil, and negative ones count from
+ * the end as in torch.Size. getmetatable says false: to Lua code that asks, the
+ * table is a plain one. */
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 

@@ -117,8 +117,14 @@ for _, name in ipairs({ "_call", "_inverse", "log_abs_det_jacobian" }) do
   end
 end
 
--- Shapes of results and operands; lists.
+--- The shape of results for operands of `shape`.
+---@param shape integer[]
+---@return integer[]
 function Transform.forward_shape(_, shape) return shape end
+
+--- The shape of operands for results of `shape`.
+---@param shape integer[]
+---@return integer[]
 function Transform.inverse_shape(_, shape) return shape end
 
 function Transform.__tostring(self)
