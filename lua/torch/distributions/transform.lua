@@ -118,11 +118,13 @@ for _, name in ipairs({ "_call", "_inverse", "log_abs_det_jacobian" }) do
 end
 
 --- The shape of results for operands of `shape`.
+---@param _ torch.distributions.Transform
 ---@param shape integer[]
 ---@return integer[]
 function Transform.forward_shape(_, shape) return shape end
 
 --- The shape of operands for results of `shape`.
+---@param _ torch.distributions.Transform
 ---@param shape integer[]
 ---@return integer[]
 function Transform.inverse_shape(_, shape) return shape end
