@@ -159,7 +159,7 @@ end
 
 local function in_range(value, where, kind, opts)
   if opts and (opts.min and value < opts.min or opts.max and value > opts.max) then
-    wrong(opts, "ValueError", where, range_text(kind, opts), value)
+    wrong(opts, opts.outside or "ValueError", where, range_text(kind, opts), value)
   end
   return value
 end
@@ -172,10 +172,11 @@ function M.int_hint(value)
   return math.type(value) == "float" and "; // divides integers (4/2 and 2^3 are floats)" or ""
 end
 
---- An integer. As in Python a bool passes, as 1 or 0.
+--- An integer. As in Python a bool passes, as 1 or 0. `outside`: the class for
+--- one out of range.
 ---@param value any
 ---@param where string how the reader knows the argument, for messages
----@param opts? {nullable: boolean?, min: number?, max: number?, error: string?}
+---@param opts? {nullable: boolean?, min: number?, max: number?, error: string?, outside: string?}
 ---@return integer?
 function M.int(value, where, opts)
   if nullable(value, opts) then
@@ -261,6 +262,18 @@ function M.instance(value, where, cls, opts)
   end
   if not cls:is(value) then
     wrong(opts, "TypeError", where, opts and opts.shown or cls.__name, value)
+  end
+  return value
+end
+
+--- A function, or an object that can be called.
+---@param value any
+---@param where string how the reader knows the argument, for messages
+---@return any value
+function M.callable(value, where)
+  local mt = debug.getmetatable(value)
+  if type(value) ~= "function" and not (type(mt) == "table" and mt.__call) then
+    wrong(nil, "TypeError", where, "function", value)
   end
   return value
 end
@@ -377,6 +390,18 @@ function M.by_name(last, open, class_of_error)
       "forward has no parameter '%s'%s", tostring(key), near)
   end
   return false
+end
+
+--- Raises if more arguments are given than a function takes.
+---@param where string
+---@param most integer
+---@param ... any the arguments
+function M.most(where, most, ...)
+  local n = select("#", ...)
+  if n > most then
+    errors.raise("TypeError", "%s() takes %d argument%s, but %d %s given", where, most,
+      most == 1 and "" or "s", n, n == 1 and "was" or "were")
+  end
 end
 
 -- NumPy's names of parameters, as the forms of operators take them.

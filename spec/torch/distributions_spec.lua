@@ -176,7 +176,7 @@ describe("distributions together", function()
     }) do
       helper.raises("ValueError", c[2], c[1])
     end
-    helper.raises("TypeError", "Normal: loc: expected a Tensor or a number", function()
+    helper.raises("ValueError", "Normal: loc: expected a Tensor or a number", function()
       D.Normal("a", 1)
     end)
     helper.raises("NotImplementedError", "Bernoulli has no rsample", function()
@@ -187,7 +187,7 @@ end)
 
 describe("a wrong argument", function()
   it("is named", function()
-    raises("TypeError", 'Normal: log_prob: value: expected a Tensor or a number, got string "a"',
+    raises("ValueError", 'Normal: log_prob: value: expected a Tensor or a number, got string "a"',
       function() torch.distributions.Normal(0., 1.):log_prob("a") end)
   end)
 end)

@@ -53,7 +53,6 @@ static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
         push_list(L, t, dim + 1, edge, p + i * t->strides[dim] * size);
         lua_rawseti(L, -2, ++k);
     }
-    lp_mark_list(L);
 }
 
 bool lp_push_numbers(lua_State *L, int i, bool list)

@@ -3,7 +3,8 @@
  * so that #, ipairs, pairs and table.* are those of any table. Position 0, a
  * habit from Python, is an error instead of nil, and negative ones count from
  * the end as in torch.Size. getmetatable says false: to Lua code that asks, the
- * table is a plain one. */
+ * table is a plain one. What tolist gives is no such list: of numbers
+ * `row[i - 1] or 0` is an idiom. */
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 

@@ -1,5 +1,6 @@
 /* Methods of tensors that are no operators: sizes, conversion to Lua, dtype
  * conversion, autograd. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/bind/bind.h"
@@ -287,9 +288,18 @@ static const struct {
 };
 enum { N_CASTS = sizeof casts / sizeof *casts };
 
-/* type() -> "torch.FloatTensor"; type(dtype) converts. */
+/* Is it the name of casts[i], "torch.FloatTensor"? */
+static bool is_type(const char *name, int i)
+{
+    char own[32];
+    snprintf(own, sizeof own, "torch.%sTensor", casts[i].type);
+    return strcmp(name, own) == 0;
+}
+
+/* type() -> "torch.FloatTensor"; type(dtype) or type(that name) converts. */
 static int m_type(lua_State *L)
 {
+    char what[LP_DESCRIBE];
     LpTensor *t = SELF("type", 2);
     LpDtype to = lp_to_dtype(L, 2);
     if (lua_isnoneornil(L, 2)) {
@@ -298,8 +308,15 @@ static int m_type(lua_State *L)
                 lua_pushfstring(L, "torch.%sTensor", casts[i].type);
         return 1;
     }
+    for (int i = 0; to == LP_DT_NONE && i < N_CASTS; i++)
+        if (lua_type(L, 2) == LUA_TSTRING && is_type(lua_tostring(L, 2), i))
+            to = casts[i].t;
     if (to == LP_DT_NONE)
-        return lp_raise(L, LP_E_TYPE, "type(): the argument is no dtype");
+        return lp_raise(
+            L, lua_type(L, 2) == LUA_TSTRING ? LP_E_VALUE : LP_E_TYPE,
+            "type(): the argument is %s; a dtype or the name of a type, "
+            "'torch.FloatTensor', is allowed",
+            lp_describe(L, 2, what));
     lp_push_cast(L, t, to);
     return 1;
 }

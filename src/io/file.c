@@ -23,7 +23,8 @@
 
 LpStatus lp_file_error(const char *name, LpErr *e)
 {
-    return lp_fail(e, LP_E_OS, "%s: %s", name, strerror(errno));
+    return lp_fail(e, errno == ENOENT ? LP_E_NO_FILE : LP_E_OS, "%s: %s", name,
+                   strerror(errno));
 }
 
 static LpStatus no_memory(LpErr *e)

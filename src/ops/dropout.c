@@ -5,7 +5,9 @@
 
 static LpStatus infer(LpInfer *x)
 {
-    LP_TRY(lp_need_float(x, 0, "input"));
+    LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_RUNTIME,
+               "dropout: `input` must be a floating point tensor, got %s",
+               lp_dtype_name(x->in[0].dtype));
     LP_FAIL_IF(!(x->attr[0].f >= 0 && x->attr[0].f <= 1), x->err, LP_E_VALUE,
                "dropout probability has to be between 0 and 1, but got %g",
                x->attr[0].f);

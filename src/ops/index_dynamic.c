@@ -67,8 +67,9 @@ static LpStatus infer_bincount(LpInfer *x)
     const LpType *in = &x->in[0], *w = &x->in[1];
     bool weighted = x->n_in > 1 && w->dtype != LP_DT_NONE;
     char ws[LP_SHAPE_STR], is[LP_SHAPE_STR];
-    LP_FAIL_IF(in->ndim != 1 || lp_dtype_kind(in->dtype) == LP_KIND_FLOAT,
-               x->err, LP_E_RUNTIME,
+    bool real = lp_dtype_kind(in->dtype) == LP_KIND_FLOAT;
+    LP_FAIL_IF(in->ndim != 1 || real, x->err,
+               real ? LP_E_NOT_IMPLEMENTED : LP_E_RUNTIME,
                "bincount only supports 1-d non-negative integral inputs, got "
                "%s of %d dimensions",
                lp_dtype_name(in->dtype), in->ndim);

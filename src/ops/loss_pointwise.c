@@ -89,7 +89,7 @@ LP_EXPAND(expand_smooth_l1)
     }
     if (!lp_is_float(lp_type(b, in[0])->dtype) &&
         !lp_is_float(lp_type(b, in[1])->dtype)) {
-        lp_fail(b->err, LP_E_RUNTIME,
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
                 "smooth_l1_loss: input or target must be floating-point, got "
                 "%s and %s",
                 lp_dtype_name(lp_type(b, in[0])->dtype),

@@ -34,7 +34,7 @@ static LpStatus check_pair(const LpInfer *x, int ndim, const char *second)
     LP_FAIL_IF(l->dtype != r->dtype, x->err, LP_E_RUNTIME,
                "%s: `self` and `%s` must have the same dtype, got %s and %s",
                op, second, lp_dtype_name(l->dtype), lp_dtype_name(r->dtype));
-    LP_FAIL_IF(l->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(l->dtype == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
                "%s is not implemented for bool", op);
     return LP_OK;
 }

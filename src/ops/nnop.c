@@ -4,7 +4,7 @@
 
 LpStatus lp_need_float(const LpInfer *x, int i, const char *name)
 {
-    LP_FAIL_IF(!lp_is_float(x->in[i].dtype), x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(!lp_is_float(x->in[i].dtype), x->err, LP_E_NOT_IMPLEMENTED,
                "%s: `%s` must be a floating point tensor, got %s", x->op->name,
                name, lp_dtype_name(x->in[i].dtype));
     return LP_OK;

@@ -399,6 +399,11 @@ LP_EXPAND(expand_normal_size)
 {
     LP_EXPAND_UNUSED, (void)in;
     LpAttr a[] = {attr[2], attr[3]};
+    if (!(attr[1].f >= 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "normal expects std >= 0.0, but found std %g", attr[1].f);
+        return;
+    }
     LpVal z = lp_emit(b, LP_OP_randn, NULL, 0, a);
     z = lp_mul(b, z, lp_immf(b, attr[1].f));
     out[0] = lp_add(b, z, lp_immf(b, attr[0].f));

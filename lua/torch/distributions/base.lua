@@ -90,6 +90,7 @@ end
 --- sample(shape): draws without a gradient; rsample(shape): with one.
 function Distribution:sample(shape)
   local body = getmetatable(self).body
+  errors.check(body, "NotImplementedError", "%s has no sample", getmetatable(self).__name)
   local draw = body.rsample or body.sample
   return torch().no_grad(function()
     return draw(self, shape_of(shape)):detach()
@@ -110,7 +111,7 @@ end
 ---@param value any
 ---@return torch.Tensor
 function M.value(d, name, value)
-  errors.check(core.is_tensor(value) or type(value) == "number", "TypeError",
+  errors.check(core.is_tensor(value) or type(value) == "number", "ValueError",
     "%s: %s: value: expected a Tensor or a number, got %s", getmetatable(d).__name, name,
     check.describe(value))
   return core.is_tensor(value) and value or torch().tensor(value + 0.0)
@@ -209,7 +210,7 @@ function M.define(name, body, parent)
         value = body.defaults[param]
       end
       errors.check(check.is_none(value) or core.is_tensor(value) or type(value) == "number",
-        "TypeError", "%s: %s: expected a Tensor or a number, got %s", name, param,
+        "ValueError", "%s: %s: expected a Tensor or a number, got %s", name, param,
         check.describe(value))
       a[param] = not check.is_none(value) and value or nil
     end

@@ -110,8 +110,9 @@ return function(Module)
   end
 
   --- A list of the module and all below it.
-  function M:modules()
+  function M:modules(...)
     check.method(self, Module, "modules")
+    check.most("modules", 0, ...)
     return values_of(collect_modules(self, {}, "", true, {}))
   end
 
@@ -127,14 +128,16 @@ return function(Module)
   end
 
   --- Iterator of name, module over the direct children.
-  function M:named_children()
+  function M:named_children(...)
     check.method(self, Module, "named_children")
+    check.most("named_children", 0, ...)
     return iterator(direct(self))
   end
 
   --- A list of the direct children.
-  function M:children()
+  function M:children(...)
     check.method(self, Module, "children")
+    check.most("children", 0, ...)
     return values_of(direct(self))
   end
 
@@ -164,9 +167,10 @@ return function(Module)
   end
 
   --- Training mode for the module and all below it.
-  function M:train(mode)
+  function M:train(mode, ...)
     check.method(self, Module, "train")
-    mode = check.bool(mode == nil or mode, "train(mode)")
+    check.most("train", 1, mode, ...)
+    mode = check.bool(mode == nil or mode, "train(mode)", { error = "ValueError" })
     self.training = mode
     for _, child in ipairs(self:children()) do
       child:train(mode)
@@ -174,8 +178,9 @@ return function(Module)
     return self
   end
 
-  function M:eval()
+  function M:eval(...)
     check.method(self, Module, "eval")
+    check.most("eval", 0, ...)
     return self:train(false)
   end
 
@@ -184,6 +189,7 @@ return function(Module)
     if type(on) == "table" then
       on = on.requires_grad
     end
+    on = check.bool(on, "requires_grad_: requires_grad", { nullable = true })
     for _, p in ipairs(self:parameters()) do
       p:requires_grad_(on ~= false)
     end
@@ -206,6 +212,7 @@ return function(Module)
 
   --- fn(module) for all modules, children first.
   function M:apply(fn)
+    check.callable(fn, "apply: fn")
     for _, child in ipairs(self:children()) do
       child:apply(fn)
     end
@@ -236,7 +243,8 @@ return function(Module)
 
   for _, name in ipairs({ "half", "float", "double", "bfloat16" }) do
     --- Floating-point parameters and buffers in this dtype.
-    M[name] = function(self)
+    M[name] = function(self, ...)
+      check.most(name, 0, ...)
       return self:_apply(function(t)
         return t:is_floating_point() and t[name](t) or t
       end)
@@ -267,11 +275,12 @@ return function(Module)
   --- All parameters and buffers in this dtype.
   function M:type(dtype)
     return self:_apply(function(t)
-      return t:to(dtype)
+      return t:type(dtype)
     end)
   end
 
-  function M:cpu()
+  function M:cpu(...)
+    check.most("cpu", 0, ...)
     return self:_apply(function(t)
       return t:cpu()
     end)

@@ -13,6 +13,10 @@ for name in ([[in_features out_features in1_features in2_features num_features n
   SIZES[name] = true
 end
 
+-- What a negative one raises where PyTorch asks; the others fail as sizes of a
+-- parameter.
+local OUTSIDE = { input_size = "ValueError", hidden_size = "ValueError", num_layers = "ValueError" }
+
 -- Other integers, which may be negative.
 local INTEGERS = {}
 for name in ("groups num_groups num_heads nhead padding_idx blank ignore_index"):gmatch("%S+") do
@@ -56,7 +60,7 @@ local function check_none(sig, name, where)
     "%s: expected a number, got None", where)
 end
 
---- error: TypeError, ValueError for a negative size
+--- error: TypeError, RuntimeError for a negative size
 ---@param sig table what torch.nn.signature gave
 ---@param values table<string, any> arguments by name
 return function(sig, values)
@@ -68,7 +72,8 @@ return function(sig, values)
       check_none(sig, name, where)
     elseif not (also and also[type(value)]) then
       if SIZES[name] and type(default) ~= "table" then
-        values[name] = check.int(value, where, { min = 0 })
+        local outside = OUTSIDE[name] or "RuntimeError"
+        values[name] = check.int(value, where, { min = 0, outside = outside })
       elseif INTEGERS[name] then
         values[name] = check.int(value, where)
       elseif type(default) == "boolean" then

@@ -70,7 +70,9 @@ local function check_tensors(name, group, strict)
   local given = 0
   for i, beta in ipairs(betas) do
     given = given + (type(beta) == "number" and 0 or 1)
-    errors.check(type(beta) == "number" or core.is_tensor(beta) and beta:numel() == 1, "ValueError",
+    local tensor = core.is_tensor(beta)
+    errors.check(type(beta) == "number" or tensor and beta:numel() == 1,
+      tensor and "ValueError" or "TypeError",
       "%s: betas[%d] must be a number or a tensor of one element, got %s", name, i - 1,
       check.describe(beta))
   end

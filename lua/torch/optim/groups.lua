@@ -101,7 +101,8 @@ end
 ---@param group table
 ---@return table
 function M.complete(optimizer, group)
-  errors.check(type(group) == "table" and group.params ~= nil, "TypeError",
+  local given = type(group) == "table"
+  errors.check(given and group.params ~= nil, given and "KeyError" or "TypeError",
     "param group must be a table with params, got %s", check.describe(group))
   local new = {}
   for name, value in pairs(optimizer.defaults) do

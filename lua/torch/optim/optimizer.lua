@@ -216,8 +216,9 @@ end
 --- Updates all parameters that have a gradient.
 ---@param closure? function computes the loss again and returns it
 ---@return any loss what the closure returned
-function Optimizer:step(closure)
+function Optimizer:step(closure, ...)
   check.method(self, Optimizer, "step")
+  check.most("step", 1, closure, ...)
   hooks.run(self._pre_hooks, self, { closure })
   local torch = require("torch")
   local loss

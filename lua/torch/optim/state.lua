@@ -58,7 +58,8 @@ end
 --- {state = {[0] = {exp_avg = tensor, …}, …}, param_groups = {{lr = …, params
 --- = {0, 1, …}}, …}}. The tensors are the optimizer's own.
 ---@return {state: table<integer, table>, param_groups: table[]}
-function M:state_dict()
+function M:state_dict(...)
+  check.most("state_dict", 0, ...)
   hooks.run(self._state_hooks.save, self)
   local out = { state = {}, param_groups = core.list({}) }
   local numbers = numbers_of(self)
@@ -162,7 +163,7 @@ end
 ---@param dict {state: table<integer, table>, param_groups: table[]}
 function M:load_state_dict(dict)
   errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
-    and type(dict.state) == "table", "TypeError",
+    and type(dict.state) == "table", type(dict) == "table" and "KeyError" or "TypeError",
     "load_state_dict: expected {state = …, param_groups = …}, got %s", check.describe(dict))
   dict = through(self, "load", dict)
   check_groups(self, dict.param_groups, dict.state)

@@ -368,7 +368,7 @@ describe("the parameters of an optimizer", function()
   end)
 
   it("may not be a table with other names", function()
-    raises("TypeError", "got a table with 'param'", function()
+    raises("KeyError", "got a table with 'param'", function()
       torch.optim.SGD({ { param = ps } }, { lr = 1 })
     end)
   end)

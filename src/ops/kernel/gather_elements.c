@@ -123,7 +123,7 @@ static LpStatus load_index(const Elements *s, const void *p, int64_t *to,
     int64_t n = lp_numel(&s->index_type);
     lp_index_load(&s->index, p, &s->index_type, to);
     for (int64_t i = 0; i < n; i++)
-        LP_FAIL_IF(to[i] < 0 || to[i] >= s->size, e, LP_E_INDEX,
+        LP_FAIL_IF(to[i] < 0 || to[i] >= s->size, e, LP_E_RUNTIME,
                    "%s: index %lld is out of bounds for dimension %d with size "
                    "%lld (at position %lld of the index; indices count from 0)",
                    s->name, (long long)to[i], s->dim, (long long)s->size,

@@ -8,6 +8,8 @@ return function(F)
   local M = {}
 
   define(M, "glu(input, dim=-1)", function(input, dim)
+    errors.check(input:is_floating_point(), "NotImplementedError",
+      "glu: `input` must be a floating point tensor, got %s", tostring(input.dtype))
     errors.check(input:dim() > 0, "RuntimeError", "glu does not support 0-dimensional tensors")
     local size = input:size(dim)
     errors.check(size % 2 == 0, "RuntimeError",

@@ -161,8 +161,8 @@ return function(F)
         return F[("adaptive_avg_pool%dd"):format(n)](x, out)
       end
       errors.check(x.dtype.is_floating_point or x.dtype == require("torch").uint8
-        and (n == 2 or not DIMS[mode]), "RuntimeError", "interpolate: mode '%s' of %d dimensions "
-        .. "is for floating point tensors%s, got %s", mode, x:dim(),
+        and (n == 2 or not DIMS[mode]), "NotImplementedError", "interpolate: mode '%s' of %d "
+        .. "dimensions is for floating point tensors%s, got %s", mode, x:dim(),
         (n == 2 or not DIMS[mode]) and " and uint8" or "", tostring(x.dtype))
       for i = n, 1, -1 do -- the last axis first, as PyTorch rounds bytes
         x = (antialias and smooth.along or along)(x, i + 1, mode, out[i], align, scales[i])

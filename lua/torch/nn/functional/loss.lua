@@ -127,12 +127,18 @@ return function(F)
   end
 
   -- Values are checked where there are some.
+  local function readable(t)
+    return core.is_tensor(t) and t:numel() > 0 and not t.is_meta and not core.is_tracing()
+  end
+
   local plain = F.binary_cross_entropy
   define(M, "binary_cross_entropy(input, target, weight=None, " .. OLD .. ")",
     function(input, ...)
       local out = plain(input, ...) -- which checks shapes and types
-      if core.is_tensor(input) and input:numel() > 0 and not input.is_meta
-        and not core.is_tracing() then
+      errors.check(input:is_floating_point(), "NotImplementedError",
+        "binary_cross_entropy: `input` must be a floating point tensor, got %s",
+        tostring(input.dtype))
+      if readable(input) then
         local x = input:detach()
         errors.check(x:min():item() >= 0 and x:max():item() <= 1, "RuntimeError",
           "binary_cross_entropy: all elements of input should be between 0 and 1; for scores "
@@ -188,6 +194,8 @@ return function(F)
       if var:dim() == input:dim() - 1 then
         var = var:unsqueeze(-1)
       end
+      errors.check(not readable(var) or var:detach():min():item() >= 0, "ValueError",
+        "gaussian_nll_loss: var has negative entry/entries")
       local bound = var + (var:detach():clamp_min(eps) - var:detach()) -- no gradient of the bound
       local x = (bound:log() + (input - target):square() / bound) * 0.5
       if full then

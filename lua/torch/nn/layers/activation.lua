@@ -79,7 +79,7 @@ M.Hardtanh = layer(
     build = function(self, a)
       self.min_val = a.min_value or self.min_val
       self.max_val = a.max_value or self.max_val
-      errors.check(self.max_val > self.min_val, "ValueError",
+      errors.check(self.max_val > self.min_val, "AssertionError",
         "Hardtanh: max_val must be larger than min_val, got %s and %s", self.max_val, self.min_val)
     end,
     forward = function(self, input)

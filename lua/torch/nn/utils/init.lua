@@ -120,6 +120,8 @@ end
 
 --- The reverse: the row's parts become the parameters' values.
 define("vector_to_parameters(vec, parameters)", function(vec, parameters)
+  errors.check(core.is_tensor(vec), "TypeError", "vector_to_parameters: vec: expected a Tensor, "
+    .. "got %s", check.describe(vec))
   local at = 0
   for _, p in ipairs(list_of(parameters)) do
     p:copy_(vec:narrow(0, at, p:numel()):reshape(p.shape))

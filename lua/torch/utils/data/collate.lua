@@ -25,7 +25,8 @@ end
 local function column(batch, key)
   local values = core.list({})
   for i, sample in ipairs(batch) do
-    errors.check(type(sample) == "table" and sample[key] ~= nil, "RuntimeError",
+    errors.check(type(sample) == "table" and sample[key] ~= nil,
+      type(key) == "string" and "KeyError" or "RuntimeError",
       "default_collate: each sample of a batch should have the same parts; sample %d has no %s",
       i - 1, math.type(key) and ("part %d"):format(key - 1) or ("'%s'"):format(tostring(key)))
     values[i] = sample[key]

@@ -73,6 +73,8 @@ function Random:init(...)
   self.replacement = check.bool(v[2], "RandomSampler: replacement", { nullable = true }) or false
   self._num_samples = check.int(v[3], "RandomSampler: num_samples", { nullable = true, min = 1 })
   self.generator = random.generator(v[4], "RandomSampler")
+  errors.check(self._num_samples or dataset.len(self.data_source) > 0, "ValueError",
+    "RandomSampler: num_samples should be a positive integer value, but data_source is empty")
 end
 
 function Random:__len__()

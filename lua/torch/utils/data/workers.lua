@@ -37,7 +37,7 @@ end
 ---@param loader torch.utils.data.DataLoader
 ---@param a table<string, any> the loader's arguments
 function M.setup(loader, a)
-  local least = { min = 0, error = "ValueError" }
+  local least = { min = 0 }
   loader.num_workers = check.int(a.num_workers or 0, "DataLoader: num_workers", least)
   loader.timeout = check.number(a.timeout or 0, "DataLoader: timeout", least)
   loader.persistent_workers = check.bool(a.persistent_workers or false,

@@ -7,7 +7,7 @@ local raises = helper.raises
 
 describe("binary_cross_entropy", function()
   it("refuses what is no probability", function()
-    for _, x in ipairs({ 2, -0.1, 0 / 0 }) do
+    for _, x in ipairs({ 2.0, -0.1, 0 / 0 }) do
       raises("RuntimeError", "between 0 and 1", function()
         nn.BCELoss()(torch.tensor({ x }), torch.tensor({ 1.0 }))
       end)
