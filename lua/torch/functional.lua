@@ -173,13 +173,24 @@ define("unique_consecutive", { "input", "return_inverse", "return_counts", "dim"
   end)
 
 --- The factors of a matrix as one tensor and the pivots; with get_infos also
---- what went wrong (int32, 0: nothing), which raises otherwise.
-define("lu", { "A", "pivot", "get_infos" }, true, function(A, pivot, infos)
-  local keywords = { pivot = default(pivot, true) }
-  if infos then
-    return core.forms.linalg.lu_factor_ex(A, keywords)
+--- what went wrong (int32, 0: nothing), which raises otherwise. `out` is a list
+--- of as many tensors, of any type.
+define("lu", { "A", "pivot", "get_infos", "out" }, true, function(A, pivot, infos, out)
+  local factor = infos and core.forms.linalg.lu_factor_ex or core.forms.linalg.lu_factor
+  local result = table.pack(factor(A, { pivot = default(pivot, true) }))
+  if out == nil then
+    return table.unpack(result)
   end
-  return core.forms.linalg.lu_factor(A, keywords)
+  local n = type(out) == "table" and #out or 0
+  errors.check(n == #result, "TypeError", "lu(): out must be a list of %d tensors, not %s",
+    #result, type(out) == "table" and ("%d"):format(n) or check.describe(out))
+  for i = 1, n do
+    tensor(out[i], "lu()", ("out[%d]"):format(i))
+  end
+  for i = 1, n do
+    out[i]:resize_as_(result[i]):copy_(result[i])
+  end
+  return table.unpack(out)
 end)
 
 -- ---- facts about tensors ------------------------------------------------------

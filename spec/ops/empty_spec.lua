@@ -34,6 +34,15 @@ describe("layers of places", function()
     assert.equal(torch.int64, F.local_response_norm(zeros(0, 6, 3):long(), 2).dtype)
   end)
 
+  it("are means of nothing where adaptive pooling leaves one place", function()
+    near(F.adaptive_avg_pool1d(zeros(3, 0), 1), { { nan }, { nan }, { nan } })
+    near(F.adaptive_avg_pool2d(zeros(1, 2, 0, 4), 1), { { { { nan } }, { { nan } } } })
+    near(F.adaptive_avg_pool3d(zeros(1, 4, 4, 0), 1), { { { { nan } } } })
+    shape({ 2, 0, 1, 1, 1 }, F.adaptive_avg_pool3d(zeros(2, 0, 4, 4, 4), 1))
+    shape({ 2, 0, 2 }, F.adaptive_avg_pool1d(zeros(2, 0, 4), 2))
+    shape({ 0, 3, 2 }, F.adaptive_max_pool1d(zeros(0, 3, 4), 2))
+  end)
+
   it("refuse empty places, channels of windows, and an empty weight", function()
     for name, call in pairs({
       conv1d = function() F.conv1d(zeros(1, 4, 0), zeros(4, 4, 1), { padding = 1 }) end,
@@ -54,6 +63,14 @@ describe("layers of places", function()
     }) do
       raises("RuntimeError", "empty", call, name)
     end
+    for name, sizes in pairs({
+      adaptive_max_pool1d = { 2, 0, 4 }, adaptive_max_pool2d = { 2, 0, 4, 4 },
+      adaptive_max_pool3d = { 3, 4, 4, 0 }, adaptive_avg_pool1d = { 3, 0 },
+      adaptive_avg_pool2d = { 3, 0, 4 }, adaptive_avg_pool3d = { 2, 0, 4, 4, 4 },
+    }) do
+      raises("RuntimeError", "empty", function() F[name](torch.zeros(sizes), 2) end)
+    end
+    raises("RuntimeError", "empty", function() F.adaptive_max_pool1d(zeros(3, 0), 1) end)
     raises("RuntimeError", "expected weight to be at least 1 at dimension 0", function()
       F.conv2d(zeros(2, 4, 3, 3), zeros(0, 4, 1, 1))
     end)

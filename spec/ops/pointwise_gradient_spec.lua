@@ -138,3 +138,45 @@ describe("the gradient of equal operands", function()
     assert.equal(0, y.grad:tolist()[1])
   end)
 end)
+
+-- Values from PyTorch 2.15.
+describe("the second gradient where a power overflows", function()
+  local helper = require("spec.helper")
+  local F = torch.nn.functional
+  local function second(f, list, dtype)
+    local x = torch.tensor(list, { dtype = dtype }):requires_grad_()
+    local g = torch.autograd.grad(f(x):sum(), { x }, { create_graph = true })[1]
+    return torch.autograd.grad(g:sum(), { x })[1], g
+  end
+
+  it("is 0 of elu, selu and celu, at the bend and of NaN too", function()
+    local list = { -1000, -1, -0.25, 0, 0.5, 100, 1e4, 0 / 0 }
+    local rows = {
+      { function(x) return F.elu(x, 0.5) end, { 0, 0.18393972516, 0.38940039277, 0.5, 1, 1, 1, 1 },
+        { 0, 0.18393972516, 0.38940039277, 0, 0, 0, 0, 0 } },
+      { F.selu, { 0, 0.64676862955, 1.36920917034, 1.75809931756, 1.05070102215, 1.05070102215,
+        1.05070102215, 1.05070102215 }, { 0, 0.64676862955, 1.36920917034, 0, 0, 0, 0, 0 } },
+      { function(x) return F.celu(x, 0.5) end,
+        { 0, 0.13533528149, 0.60653066635, 1, 1, 1, 1, 1 },
+        { 0, 0.27067056298, 1.21306133270, 0, 0, 0, 0, 0 } },
+    }
+    for _, row in ipairs(rows) do
+      local d2, d1 = second(row[1], list, torch.float32)
+      helper.near(d1, row[2], { 0, 1e-6 })
+      helper.near(d2, row[3], { 0, 1e-6 })
+    end
+  end)
+
+  it("is finite of gelu by tanh in float16", function()
+    local function f(x)
+      return F.gelu(x, { approximate = "tanh" })
+    end
+    helper.near((second(f, { -100, -3, 1, 89 }, torch.float16)),
+      { 0, -0.0316162109375, 0.2425537109375, 0 }, { 1e-3, 0 })
+  end)
+
+  it("is that of softsign in float16", function()
+    helper.near((second(F.softsign, { -99, 127 }, torch.float16)), { 2e-6, -2 / 128 ^ 3 },
+      { 2e-7, 0 })
+  end)
+end)

@@ -278,6 +278,8 @@ static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
         LP_TRY(lp_check_overlap(t, in, n_in, e));
     if (op->flags & LP_OPF_TRUTH && holds_truth(from) && holds_truth(t->dtype))
         return LP_OK;
+    if (op->flags & LP_OPF_COINS)
+        return LP_OK;
     LP_FAIL_IF(!casts && t->dtype != from, e, LP_E_RUNTIME,
                "%s: Expected out tensor to have dtype %s, but got %s instead",
                op->name, lp_dtype_name(from), lp_dtype_name(t->dtype));

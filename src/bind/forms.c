@@ -118,8 +118,22 @@ static void dtype_of_out(LpFormCall *c, const LpForm *f)
             c->attr[f->arg[i].slot] = lp_attr_dtype(c->out[0]->dtype);
 }
 
+static bool names(LpFormCall *c, const char *key)
+{
+    bool is = c->kw && lua_getfield(c->L, c->kw, key) != LUA_TNIL;
+    if (c->kw)
+        lua_pop(c->L, 1);
+    return is;
+}
+
 static int run_out(LpFormCall *c, const LpForm *f)
 {
+    if (f->op->flags & LP_OPF_OUT_BY_DIM && c->n_pos < 2 && !names(c, "dim") &&
+        !names(c, "axis"))
+        return lp_raise(c->L, LP_E_TYPE,
+                        "%s(): got an unexpected keyword argument 'out'; it "
+                        "goes with 'dim'",
+                        c->ov->name);
     LpErr e = {0};
     int tries = 0;
     bool some = c->ov->surface == LP_FORM_INTERNAL && c->n_out < f->n_results;

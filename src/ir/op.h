@@ -230,9 +230,11 @@ enum {
     LP_OPF_ELEMENTWISE = 8192,
     /* out= may share no memory with an operand, as of pointwise operators */
     LP_OPF_OUT_APART = 16384,
-    LP_OPF_JOINS = 32768, /* tensors; an out= of a kind below is a TypeError */
-    LP_OPF_TRUTH = 65536, /* bool and uint8 results go to out= of either */
-    LP_OPF_LOSS = 1024,   /* a loss function: PopTorch's one-final-loss rule */
+    LP_OPF_JOINS = 32768,  /* tensors; an out= of a kind below is a TypeError */
+    LP_OPF_TRUTH = 65536,  /* bool and uint8 results go to out= of either */
+    LP_OPF_COINS = 131072, /* 0 or 1: out= may have any type */
+    LP_OPF_OUT_BY_DIM = 262144, /* out= only of calls that name dim */
+    LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
 };
 
 /* The types that a script's call runs in under automatic casting

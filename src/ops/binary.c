@@ -189,17 +189,30 @@ static LpVal silu_second(LpGrad *g)
  * (1 - t^2) (u' + x u''/2 - x t u'^2). */
 static LpVal gelu_second(LpGrad *g)
 {
-    LpVal x2 = MUL(Y, Y);
+    LpVal y = Y; /* its fourth power is none of float16 */
+    if (!lp_is_imm(y) && lp_is_half(lp_type(g->b, y)->dtype))
+        y = lp_cast(g->b, y, LP_F32);
+    LpVal x2 = MUL(y, y);
     if (strcmp(g->attr[0].str, "tanh")) {
         LpVal phi = MUL(OP1(exp, MUL(x2, K(-0.5))), K(0.39894228040143268));
         return MUL(SUB(K(2), x2), phi);
     }
     const double k = LP_GELU_SCALE, c = LP_GELU_CUBE;
-    LpVal t = OP1(tanh, MUL(MUL(Y, ADD(MUL(x2, K(c)), K(1))), K(k)));
+    LpVal t = OP1(tanh, MUL(MUL(y, ADD(MUL(x2, K(c)), K(1))), K(k)));
     LpVal du = MUL(ADD(MUL(x2, K(3 * c)), K(1)), K(k));
     LpVal half_ddu_x = MUL(x2, K(3 * c * k));
-    LpVal bend = MUL(MUL(Y, t), MUL(du, du));
+    LpVal bend = MUL(MUL(y, t), MUL(du, du));
     return MUL(SUB(K(1), MUL(t, t)), SUB(ADD(du, half_ddu_x), bend));
+}
+
+/* 0 from the bend on, where the exponential may overflow. */
+static LpVal elu_second(LpGrad *g)
+{
+    double slope = g->attr[0].f, inside = g->attr[1].f;
+    const LpAttr a[3] = {lp_attr_float(slope * inside), g->attr[1],
+                         lp_attr_float(0)};
+    LpVal d = lp_emit(g->b, LP_OP_elu_backward, (LpVal[]){MUL(DY, X), Y}, 2, a);
+    return WHERE(LT(Y, K(0)), d, K(0));
 }
 
 /* ---- choice of loops ------------------------------------------------------

@@ -146,15 +146,18 @@ static LpStatus infer_avg_back(LpInfer *x)
     return LP_OK;
 }
 
+/* What may not be empty, as PyTorch has it: of means of one or two dimensions
+ * these, else all but the first, be it the batch or the channels. */
 static LpStatus infer_adaptive(LpInfer *x)
 {
-    LP_TRY(check_input(x, x->attr[0].n));
-    for (int i = 0; i < x->attr[0].n; i++)
-        LP_FAIL_IF(x->in[0].shape[x->in[0].ndim - 1 - i] < 1, x->err,
-                   LP_E_RUNTIME,
-                   "%s: dimension %d of `input` is empty; only the batch and "
-                   "the channels may be",
-                   x->op->name, x->in[0].ndim - 1 - i);
+    const LpType *in = &x->in[0];
+    int n = x->attr[0].n;
+    LP_TRY(check_input(x, n));
+    for (int i = n < 3 && x->n_out == 1 ? in->ndim - n : 1; i < in->ndim; i++)
+        LP_FAIL_IF(in->shape[i] < 1, x->err, LP_E_RUNTIME,
+                   "%s: expected input to have non-zero size for non-batch "
+                   "dimensions, but dimension %d of `input` is empty",
+                   x->op->name, i);
     LP_TRY(resized(x, &x->attr[0], &x->in[0], &x->out[0]));
     if (x->n_out > 1) {
         x->out[1] = x->out[0];
@@ -390,9 +393,23 @@ LP_EXPAND(expand_avg_1d) /* without divisor_override */
     out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, a);
 }
 
+/* To one position PyTorch takes the mean, which of nothing is NaN. */
+static bool is_mean_of_nothing(const LpType *in, const LpAttr *size)
+{
+    bool one = in->ndim == size->n + 1 || in->ndim == size->n + 2;
+    for (int i = 0; i < size->n; i++)
+        one = one && size->v[i] == 1;
+    return one && lp_numel(in) == 0;
+}
+
 LP_EXPAND(expand_adaptive_avg)
 {
     LP_EXPAND_UNUSED;
+    if (is_mean_of_nothing(lp_type(b, in[0]), &attr[0])) {
+        int64_t dims[3] = {-3, -2, -1};
+        out[0] = lp_mean(b, in[0], dims + 3 - attr[0].n, attr[0].n, true);
+        return;
+    }
     out[0] = lp_emit(b, LP_OP_adaptive_avg_pool, in, 1, attr);
 }
 

@@ -266,7 +266,7 @@ static LpStatus infer_coin(LpInfer *x)
     return LP_OK;
 }
 OVER(bernoulli_of,
-     "bernoulli.p(Tensor self, float p) -> Tensor @fmcg\n"
+     "bernoulli.p(Tensor self, float p) -> Tensor @fmg\n"
      "bernoulli.over(Tensor self, float p=0.5) -> Tensor @ig",
      infer_coin, LP_DRAW_BERNOULLI, .a = r->attr[0].f)
 
@@ -346,7 +346,7 @@ static LpStatus infer_bernoulli(LpInfer *x)
 }
 
 LpOp op_bernoulli = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_COINS,
     .forms = "bernoulli(Tensor self) -> Tensor @fmcg",
     .infer = infer_bernoulli,
     .grad = grad_over,

@@ -224,6 +224,7 @@ static void grad_logsumexp(LpGrad *g)
 
 /* sum(x); dx = dy */
 LpOp op_sum = {
+    .flags = LP_OPF_OUT_BY_DIM,
     .forms = "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
              "ScalarType? dtype=None) -> Tensor @fmd",
     .infer = infer,
@@ -250,6 +251,7 @@ LpOp op_mean = {
 
 /* dx_i = dy times the product of the others, also where x has zeros */
 LpOp op_prod = {
+    .flags = LP_OPF_OUT_BY_DIM,
     .cast = LP_CAST_WIDE,
     .forms = "prod(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
              "ScalarType? dtype=None) -> Tensor @fmd",

@@ -27,6 +27,20 @@ static LpVal polygamma_of(LpGrad *g, int n)
 }
 #define POLYGAMMA(n) polygamma_of(g, n)
 
+static LpVal elu_grad(LpGrad *g, double slope, double inside, double above)
+{
+    const LpAttr a[3] = {lp_attr_float(slope), lp_attr_float(inside),
+                         lp_attr_float(above)};
+    return lp_emit(g->b, LP_OP_elu_backward, (LpVal[]){DY, X}, 2, a);
+}
+
+/* Divided twice: the square's gradient would divide by a fourth power. */
+static LpVal softsign_grad(LpGrad *g)
+{
+    LpVal u = ADD(OP1(abs, X), K(1));
+    return DIV(DIV(DY, u), u);
+}
+
 /* y = x t, t = tanh(softplus(x)): t + x sigmoid(x) (1 - t^2) */
 static LpVal mish_grad(LpGrad *g)
 {
