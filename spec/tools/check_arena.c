@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spec/tools/checks.h"
 #include "src/passes/host/lower.h"
 
 enum { UNIT = 64, MOST = 400, PLACES = 20000 };
@@ -129,21 +130,11 @@ static void check_wide(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*check)(void);
-    } checks[] = {
+    static const LpCheck checks[] = {
         {"random", check_random},
         {"chain", check_chain},
         {"wide", check_wide},
     };
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (argc == 2 && strcmp(argv[1], checks[i].name) == 0) {
-            checks[i].check();
-            if (wrong)
-                printf("%d wrong\n", wrong);
-            return wrong != 0;
-        }
-    printf("usage: check_arena random|chain|wide\n");
-    return 2;
+    return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
+                         &wrong);
 }

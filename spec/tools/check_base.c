@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec/tools/checks.h"
 #include "src/base/half.h"
 #include "src/base/log.h"
 #include "src/base/map.h"
@@ -278,22 +279,12 @@ static void check_map(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*check)(void);
-    } checks[] = {
+    static const LpCheck checks[] = {
         {"half", check_half},     {"bfloat16", check_bfloat16},
         {"philox", check_philox}, {"uniform", check_uniform},
         {"normal", check_normal}, {"log", check_log},
         {"map", check_map},
     };
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (argc == 2 && strcmp(argv[1], checks[i].name) == 0) {
-            checks[i].check();
-            if (wrong)
-                printf("%d wrong\n", wrong);
-            return wrong != 0;
-        }
-    printf("usage: check_base half|bfloat16|philox|uniform|normal|log|map\n");
-    return 2;
+    return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
+                         &wrong);
 }

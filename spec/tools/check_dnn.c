@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spec/tools/checks.h"
 #include "src/base/mem.h"
 #include "src/ops/kernel/dnn.h"
 
@@ -331,21 +332,12 @@ static void check_refusals(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*check)(void);
-    } checks[] = {
+    static const LpCheck checks[] = {
         {"packed", check_packed},     {"posts", check_posts},
         {"batch", check_batch},       {"blocked", check_blocked},
         {"winograd", check_winograd}, {"gradients", check_gradients},
         {"refusals", check_refusals},
     };
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (argc == 2 && strcmp(argv[1], checks[i].name) == 0) {
-            checks[i].check();
-            return wrong != 0;
-        }
-    printf("usage: check_dnn "
-           "packed|posts|batch|blocked|winograd|gradients|refusals\n");
-    return 2;
+    return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
+                         &wrong);
 }
