@@ -121,6 +121,9 @@ function methods.sum_to_size(self, ...)
   end
   errors.check(fits, "RuntimeError", "sum_to_size(): size %s is not expandable to size %s",
     tostring(core.Size({ table.unpack(sizes) })), tostring(from))
+  if n == 0 then
+    return self:sum()
+  end
   local out = #dims > 0 and self:sum(dims, { keepdim = true }) or self
   return out:reshape(sizes)
 end

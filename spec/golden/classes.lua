@@ -12,19 +12,13 @@ end
 all("TypeError", [[linspace/error/2 linspace.tensor_overload/error/2 logspace/error/2
   logspace.tensor_overload/error/2 narrow/error/8 nn.RNNCell/error/4 nn.GRUCell/error/4]])
 
--- A position out of range is an IndexError, whichever operator looks it up.
-all("IndexError", [[gather/error/4]])
-
 -- Shapes and types are checked by the operator, in which they are RuntimeErrors,
 -- before or in place of a check by the Python function around it.
 all("RuntimeError", [[nn.functional.adaptive_avg_pool2d/error/0
   nn.functional.adaptive_avg_pool3d/error/0 nn.functional.adaptive_max_pool2d/error/0
   nn.functional.adaptive_max_pool3d/error/0 nn.functional.multi_margin_loss/error/0
-  nn.functional.multi_margin_loss/error/6 nn.functional.multilabel_margin_loss/error/0
-  nn.RNN/error/2 nn.GRU/error/2 nn.LSTM/error/2 nn.CircularPad3d/error/0]])
-
--- Sizes of a layer are values of arguments.
-all("ValueError", [[nn.Embedding/error/2]])
+  nn.functional.multilabel_margin_loss/error/0 nn.RNN/error/2
+  nn.GRU/error/2 nn.LSTM/error/2 nn.CircularPad3d/error/0]])
 
 -- How many dimensions a mode pads decides the number of values it takes.
 all("NotImplementedError", [[nn.CircularPad1d/error/0 nn.CircularPad2d/error/0]])

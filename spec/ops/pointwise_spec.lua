@@ -123,6 +123,16 @@ local function f32(values)
 end
 
 describe("a pointwise operator", function()
+  it("takes zero and infinity to a power of any size", function()
+    for _, e in ipairs({ 1e-45, 1e-3, 0.1, 0.3, 2.5, 1e30 }) do
+      for _, dtype in ipairs({ torch.float32, torch.bfloat16 }) do
+        local x = torch.tensor({ 0, -0.0, inf, -inf }, { dtype = dtype })
+        assert.same({ 0, 0, inf, inf }, x:pow(e):tolist())
+        assert.same({ inf, inf, 0, 0 }, x:pow(-e):tolist())
+      end
+    end
+  end)
+
   for _, row in ipairs(of_xs) do
     it("gives PyTorch's values: " .. row[1], function()
       near(torch[row[1]](f32(xs)), row[2], close)

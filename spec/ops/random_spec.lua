@@ -1,4 +1,5 @@
 -- Random operators: moments and ranges, and that threads do not matter.
+local helper = require("spec.helper")
 local torch = require("torch")
 
 local N = 200000
@@ -84,6 +85,9 @@ describe("random numbers", function()
     end
     assert.has_error(function()
       torch.multinomial(torch.tensor({ 1.0, 0.0 }), 2)
+    end)
+    helper.raises("RuntimeError", "a floating dtype is needed", function()
+      torch.multinomial(torch.tensor({ 1, 2 }), 1)
     end)
   end)
 

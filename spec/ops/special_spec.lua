@@ -95,6 +95,14 @@ describe("torch.special", function()
     near(special.chebyshev_polynomial_t(f64{ 2, 2 }, f64{ -1, 0 }), f64{ 0, 1 })
   end)
 
+  it("polynomials of what is no degree are 0", function()
+    local n = f64{ 1e20, inf, -inf, nan }
+    for _, name in ipairs({ "chebyshev_polynomial_t", "hermite_polynomial_he",
+      "laguerre_polynomial_l", "legendre_polynomial_p" }) do
+      near(special[name](f64{ 0.5, 0.5, 0.5, 0.5 }, n), f64{ 0, 0, 0, 0 })
+    end
+  end)
+
   it("multigammaln is a sum of log gamma functions", function()
     local x = f64{ 2.5, 7 }
     near(special.multigammaln(x, 3), torch.lgamma(x) + torch.lgamma(x - 0.5)

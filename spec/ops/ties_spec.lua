@@ -46,6 +46,50 @@ describe("a gradient at a tie", function()
     end
   end)
 
+  it("of an activation at NaN is that of no bound", function()
+    for _, f in ipairs({ F.hardtanh, F.relu6, F.softshrink, F.hardshrink,
+      function(x) return F.rrelu(x, { training = true, lower = 0.5, upper = 0.5 }) end }) do
+      local x = leaf({ 0 / 0 })
+      f(x):sum():backward()
+      assert.same({ 1 }, x.grad:tolist())
+    end
+    local x = leaf({ 0, -1, 1 })
+    F.rrelu(x, { training = true, lower = 0.5, upper = 0.5 }):sum():backward()
+    assert.same({ 0.5, 0.5, 1 }, x.grad:tolist())
+  end)
+
+  it("of clamp at NaN ends at a number and passes a tensor", function()
+    local nan = 0 / 0
+    local x = leaf({ nan, 1 })
+    x:clamp(0, 2):sum():backward()
+    assert.same({ 0, 1 }, x.grad:tolist())
+    local low = leaf({ 0, nan, 2 })
+    x = leaf({ nan, 1, nan })
+    torch.clamp(x, { min = low }):sum():backward()
+    assert.same({ 1, 1, 1 }, x.grad:tolist())
+    assert.same({ 1, 1, 1 }, low.grad:tolist())
+    local high = leaf({ 0, 0, 0 })
+    x, low = leaf({ nan, 1, nan }), leaf({ 1, nan, 0 })
+    torch.clamp(x, low, high):sum():backward()
+    assert.same({ 1, 0, 1 }, x.grad:tolist())
+    assert.same({ 0, 0, 0 }, low.grad:tolist())
+    assert.same({ 1, 0, 0 }, high.grad:tolist())
+    x = leaf({ nan, 1 })
+    F.margin_ranking_loss(x, leaf({ 2, 2 }), leaf({ 1, 1 }), { reduction = "sum" }):backward()
+    assert.same({ 0, -1 }, x.grad:tolist())
+  end)
+
+  it("of elu's gradient is 0 where elu is x, however large", function()
+    for _, f in ipairs({ F.elu, F.selu, F.celu }) do
+      local x = torch.tensor({ 100.0, 0.0, -3.0 }):requires_grad_(true)
+      f(x):sum():backward(nil, { create_graph = true })
+      local slope = torch.autograd.grad(x.grad:sum(), x)
+      slope = torch.is_tensor(slope) and slope or slope[1]
+      assert.same({ 0, 0 }, { slope[0]:item(), slope[1]:item() })
+      assert.is_true(slope[2]:item() > 0.04)
+    end
+  end)
+
   it("of index_fill counts a repeated position once", function()
     local x, value = leaf({ 1, 2, 3 }), leaf(5)
     torch.index_fill(x, 0, torch.tensor({ 1, 1 }), value):sum():backward()

@@ -134,31 +134,31 @@ static LpVal pow_exponent_grad(LpGrad *g)
 
 /* Operand i of clamp(x, lo, hi): hi wins over a lo above it. On a bound that is
  * a number there is no gradient; with a tensor x and the bound share it, and x
- * has it alone where both bounds meet it. */
+ * has it alone where both bounds meet it. Where no comparison holds, at NaN, x
+ * has it, and so has a single bound; by a number it ends there. */
 static LpVal clamp_grad(LpGrad *g, int i)
 {
     bool lo = Y != LP_NOVAL, hi = Z != LP_NOVAL, both = lo && hi;
-    bool number = lp_is_imm(lo ? Y : Z);
-    LpVal all, half;
-    if (i == 0) {
-        all = lo ? GT(X, Y) : LT(X, Z);
-        all = both ? AND(all, LT(X, Z)) : all;
-        if (number)
-            return WHERE(all, DY, K(0));
-        half = lo ? EQ(X, Y) : EQ(X, Z);
-        if (both) {
-            all = OR(all, AND(half, EQ(X, Z)));
-            half = OR(half, EQ(X, Z));
-        }
-    } else if (i == 1) {
-        all = both ? AND(LT(X, Y), LE(Y, Z)) : LT(X, Y);
-        half = EQ(X, Y);
-    } else {
-        all = both ? OR(GT(X, Z), GT(Y, Z)) : GT(X, Z);
-        half = EQ(X, Z);
+    if (lp_is_imm(lo ? Y : Z)) { /* i is 0 */
+        LpVal all = lo ? GT(X, Y) : LT(X, Z);
+        return WHERE(both ? AND(all, LT(X, Z)) : all, DY, K(0));
     }
-    half = both ? AND(half, LT(Y, Z)) : half;
-    return WHERE(all, DY, WHERE(half, MUL(DY, K(0.5)), K(0)));
+    LpVal half = EQ(X, i == 2 || !lo ? Z : Y), none;
+    if (i == 0) {
+        none = lo ? LT(X, Y) : GT(X, Z);
+        none = both ? OR(none, GT(X, Z)) : none;
+        half = both ? OR(half, EQ(X, Z)) : half;
+    } else {
+        none = i == 1 ? GT(X, Y) : LT(X, Z);
+    }
+    if (both)
+        half = AND(half, LT(Y, Z));
+    if (both && i > 0) {
+        LpVal all = AND(i == 1 ? LT(X, Y) : GT(X, Z), LE(Y, Z));
+        all = i == 1 ? all : OR(all, GT(Y, Z));
+        return WHERE(all, DY, WHERE(half, MUL(DY, K(0.5)), K(0)));
+    }
+    return WHERE(none, K(0), WHERE(half, MUL(DY, K(0.5)), DY));
 }
 
 /* By the first operand, where no closed form is known. */

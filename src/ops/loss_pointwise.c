@@ -263,9 +263,11 @@ LP_LOSS(poisson_nll_loss,
 
 /* ---- margins --------------------------------------------------------------
  */
-static LpVal relu(LpBuilder *b, LpVal x)
+/* max(x, 0), with no gradient at NaN */
+static LpVal hinge(LpBuilder *b, LpVal x)
 {
-    return lp_op1(b, LP_OP_relu, x);
+    LpVal in[3] = {x, lp_immf(b, 0), LP_NOVAL};
+    return lp_emit(b, LP_OP_clamp, in, 3, NULL);
 }
 
 /* in: input1, input2, target; attr: margin, size_average, reduce, reduction */
@@ -283,7 +285,7 @@ LP_EXPAND(expand_ranking)
         return;
     }
     LpVal x = lp_mul(b, lp_neg(b, in[2]), lp_sub(b, in[0], in[1]));
-    x = relu(b, lp_add(b, x, lp_immf(b, attr[0].f)));
+    x = hinge(b, lp_add(b, x, lp_immf(b, attr[0].f)));
     out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
 LP_LOSS(
@@ -296,7 +298,7 @@ LP_EXPAND(expand_hinge)
 {
     LP_EXPAND_UNUSED;
     LpVal zero = lp_immf(b, 0);
-    LpVal m = relu(b, lp_sub(b, lp_immf(b, attr[0].f), in[0]));
+    LpVal m = hinge(b, lp_sub(b, lp_immf(b, attr[0].f), in[0]));
     LpVal other = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, 1));
     LpVal same = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, -1));
     LpVal x =

@@ -419,7 +419,9 @@ LpOp op_normal_size = {
 static LpStatus infer_multinomial(LpInfer *x)
 {
     const LpType *t = &x->in[0];
-    LP_TRY(need_float(x, t->dtype));
+    LP_FAIL_IF(!lp_is_float(t->dtype), x->err, LP_E_RUNTIME,
+               "multinomial: a floating dtype is needed, got %s",
+               lp_dtype_name(t->dtype));
     LP_FAIL_IF(t->ndim != 1 && t->ndim != 2, x->err, LP_E_RUNTIME,
                "prob_dist must be 1 or 2 dim, got %d", t->ndim);
     int64_t n = t->shape[t->ndim - 1], k = x->attr[0].i;

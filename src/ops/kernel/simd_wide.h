@@ -70,14 +70,15 @@ static inline float log10_f32(float x)
 }
 
 /* C99's pow, Annex F. A base that is zero or infinite follows from a finite
- * stand-in far outside float32's range. */
+ * stand-in for its logarithm, so large that the least exponent leaves float32's
+ * range by it. */
 static inline float pow_f32(float x, float y)
 {
     float a = fabsf(x);
-    double b = (double)a;
-    b = a == 0.0f ? 0x1p-900 : b;
-    b = a > 3.40282347e38f ? 0x1p900 : b;
-    double t = (double)y * log2_wide(b);
+    double l = log2_wide((double)a);
+    l = a == 0.0f ? -0x1p900 : l;
+    l = a > 3.40282347e38f ? 0x1p900 : l;
+    double t = (double)y * l;
     t = t > 300.0 ? 300.0 : t;
     t = t < -300.0 ? -300.0 : t;
     float r = (float)exp2_wide(t);

@@ -312,14 +312,15 @@ static double next_degree(LpPolynomial kind, double x, double k, double a,
     }
 }
 
-/* Hermite's beyond degree 128 are NaN, as in PyTorch. */
+/* As in PyTorch, Hermite's beyond degree 128 are NaN, and what is no int64
+ * makes no degree: 0, as for negative ones. */
 double lp_polynomial(LpPolynomial kind, double x, double n)
 {
     bool hermite = kind == LP_POLY_HERMITE_H || kind == LP_POLY_HERMITE_HE;
     n = trunc(n);
-    if (n < 1)
+    if (!(n >= 1 && n < 0x1p63))
         return n == 0;
-    if (n != n || x != x)
+    if (x != x)
         return NAN;
     if (kind <= LP_POLY_CHEBYSHEV_W && fabs(x) <= 1 && (n > 6 || fabs(x) == 1))
         return chebyshev_inside(kind, x, n);

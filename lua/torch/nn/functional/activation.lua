@@ -26,7 +26,7 @@ return function(F)
       local out
       if training then
         local slope = require("torch").rand_like(input:detach()) * (upper - lower) + lower
-        out = input:where(input:ge(0), input * slope)
+        out = (input * slope):where(input:le(0), input)
       else
         out = F.leaky_relu(input, (lower + upper) / 2)
       end

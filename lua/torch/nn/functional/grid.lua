@@ -152,12 +152,14 @@ local function check_sample(input, grid, mode, padding)
     errors.check(input:size(d) > 0, "RuntimeError", "grid_sample: expected input to have "
       .. "non-empty spatial dimensions, got shape %s", tostring(input.shape))
   end
-  errors.check(mode ~= "bicubic" or n == 2, "RuntimeError",
-    "grid_sample: bicubic interpolation is for inputs of 4 dimensions, got %d", n + 2)
 end
 
 local function grid_sample(input, grid, mode, padding, align)
   check_sample(input, grid, mode, padding)
+  local dtype = input.dtype
+  if dtype.itemsize < 4 then -- sums of up to 64 taps: in float32
+    input, grid = input:float(), grid:float()
+  end
   local n = input:dim() - 2
   local size, axes, shape = {}, {}, { input:size(0), input:size(1) }
   for d = 1, n do
@@ -166,7 +168,7 @@ local function grid_sample(input, grid, mode, padding, align)
     axes[d] = bounded(axis_taps(x, size[d], mode, padding, align), size[d])
     shape[d + 2] = grid:size(d)
   end
-  return combined(input:flatten(2), size, axes, 1):reshape(shape)
+  return combined(input:flatten(2), size, axes, 1):reshape(shape):to(dtype)
 end
 
 return function()

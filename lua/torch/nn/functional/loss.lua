@@ -186,14 +186,30 @@ return function(F)
       return final((near - far + margin):clamp_min(0), reduction)
     end)
 
+  -- One variance for each element, or for each row of a dimension: the last, if
+  -- var lacks it, or one in which it has the size 1.
+  local function variance_like(var, input)
+    local n, other, at = input:dim(), 0, 0
+    if var:dim() == n - 1 then
+      var = var:unsqueeze(-1)
+    end
+    for d = 0, var:dim() == n and n - 1 or -1 do
+      if var:size(d) ~= input:size(d) then
+        other, at = other + 1, d
+      end
+    end
+    errors.check(var:dim() == n and (other == 0 or other == 1 and var:size(at) == 1), "ValueError",
+      "gaussian_nll_loss: var is of incorrect size %s for an input of shape %s",
+      tostring(var.shape), tostring(input.shape))
+    return var
+  end
+
   define(M, "gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction='mean')",
     function(input, target, var, full, eps, reduction)
       if not core.is_tensor(var) then
         var = require("torch").full_like(input, var)
       end
-      if var:dim() == input:dim() - 1 then
-        var = var:unsqueeze(-1)
-      end
+      var = variance_like(var, input)
       errors.check(not readable(var) or var:detach():min():item() >= 0, "ValueError",
         "gaussian_nll_loss: var has negative entry/entries")
       local bound = var + (var:detach():clamp_min(eps) - var:detach()) -- no gradient of the bound
@@ -223,6 +239,9 @@ return function(F)
     function(input, target, p, margin, weight)
       errors.check(p == 1 or p == 2, "ValueError", "multi_margin_loss: only p == 1 and p == 2 are "
         .. "supported, got %s", tostring(p))
+      errors.check(weight == nil or weight:dim() == 1, "ValueError",
+        "multi_margin_loss: weight must be one-dimensional, got shape %s",
+        weight and tostring(weight.shape))
       local x, single = scores(input, "multi_margin_loss")
       local index = target:reshape({ -1, 1 })
       local z = (x:gather(1, index) * -1 + x + margin):clamp_min(0)

@@ -61,4 +61,18 @@ describe("a loss", function()
     local triplet = { anchor = q[0], positive = q[1], negative = q[0] }
     helper.near(nn.TripletMarginLoss()(triplet), nn.TripletMarginLoss()(q[0], q[1], q[0]))
   end)
+
+  it("refuses variances and weights of other shapes", function()
+    local function refuses(f)
+      helper.raises("ValueError", "", f)
+    end
+    refuses(function() nn.functional.gaussian_nll_loss(q, q, torch.ones(2, 3, 2)) end)
+    refuses(function() nn.functional.gaussian_nll_loss(q, q, torch.ones(2, 1, 1)) end)
+    refuses(function() nn.functional.gaussian_nll_loss(q, q, torch.ones(4)) end)
+    assert.same({ 2, 3, 4 }, { table.unpack(nn.functional.gaussian_nll_loss(q, q,
+      torch.ones(2, 1, 4), { reduction = "none" }).shape) })
+    refuses(function()
+      nn.functional.multi_margin_loss(q[0], torch.tensor({ 0, 1, 2 }), { weight = q[0] })
+    end)
+  end)
 end)
