@@ -45,6 +45,26 @@ describe("a hook", function()
     assert.equal(0, alive())
   end)
 
+  it("that another box of its leaf was given mentions the leaf, and goes with it", function()
+    do
+      local x, w = leaf(1.0), witness()
+      do
+        local again = x:view(1, 1)._base
+        again:register_hook(function()
+          return nil, x, w
+        end)
+      end
+      assert.equal(1, alive()) -- the other box is gone, the hook is not
+      local called = false
+      x:register_hook(function()
+        called = true
+      end)
+      x:sum():backward()
+      assert.is_true(called)
+    end
+    assert.equal(0, alive())
+  end)
+
   it("that mentions a module goes with the module", function()
     do
       local net, w = torch.nn.Linear(2, 2), witness()

@@ -109,6 +109,69 @@ for kind, want in pairs(LAYERS) do
   end)
 end
 
+describe("max_norm in parts of a program", function()
+  local Parts = nn.Module:extend("Parts")
+
+  function Parts:init(ipus)
+    self.ipus = ipus
+    self.words, self.out = nn.Embedding(6, 4, { max_norm = 1.0 }), nn.Linear(4, 3)
+  end
+
+  function Parts:forward(x, y)
+    local h
+    do
+      local _ <close> = poptorch.Block("words", { ipu_id = 0 })
+      h = self.words(x):mean(1)
+    end
+    local _ <close> = poptorch.Block("out", { ipu_id = self.ipus - 1 })
+    local out = self.out(h)
+    return out, nn.functional.cross_entropy(out, y)
+  end
+
+  local function data()
+    torch.manual_seed(2)
+    return torch.randint(0, 6, { 12, 3 }), torch.randint(0, 3, { 12 })
+  end
+
+  local function eagerly(parts)
+    local x, y = data()
+    local net, n = Parts(1), 12 // parts
+    local adam = torch.optim.Adam(net:parameters(), { lr = 0.1 })
+    for _ = 1, 3 do
+      adam:zero_grad()
+      for part = 0, parts - 1 do
+        local _, loss = net(x:narrow(0, part * n, n), y:narrow(0, part * n, n))
+        loss:div(parts):backward()
+      end
+      adam:step()
+    end
+    return net.words.weight:detach()
+  end
+
+  local function compiled(ipus, replicas, accumulation)
+    local x, y = data()
+    local net, opts = Parts(ipus), poptorch.Options():replicationFactor(replicas)
+    opts.Training:gradientAccumulation(accumulation)
+    local model = poptorch.trainingModel(net, opts,
+      torch.optim.Adam(net:parameters(), { lr = 0.1 }))
+    for _ = 1, 3 do
+      model(x, y)
+    end
+    model:copyWeightsToHost()
+    model:destroy()
+    return net.words.weight:detach()
+  end
+
+  it("goes through a pipeline", function()
+    near(compiled(2, 1, 6), eagerly(6))
+  end)
+
+  it("has one weight for all replicas", function()
+    near(compiled(1, 2, 1), eagerly(2))
+    near(compiled(1, 2, 3), eagerly(6))
+  end)
+end)
+
 it("other writes to a parameter in forward stay errors", function()
   local Writes = nn.Module:extend("Writes")
   function Writes:init()

@@ -97,6 +97,17 @@ static LpBox *push_handle(lua_State *L)
     return b;
 }
 
+/* The hook at 2 stands with its tensor's other boxes that it has as upvalues
+ * too: it would keep them, and so itself, once the box at 1 is gone. */
+static void keep_with_upvalues(lua_State *L, const LpTensor *t, void *record)
+{
+    for (int i = 1; lua_isfunction(L, 2) && lua_getupvalue(L, 2, i); i++) {
+        if (lp_to_tensor(L, -1) == t)
+            lp_keep_with(L, record, -1);
+        lua_pop(L, 1);
+    }
+}
+
 static int add(lua_State *L, bool after, const char *fn)
 {
     LpTensor *t = lp_check_self(L, fn, 1);
@@ -116,6 +127,7 @@ static int add(lua_State *L, bool after, const char *fn)
     }
     box->p = h;
     lp_keep_with(L, r, 1);
+    keep_with_upvalues(L, t, r);
     return 1;
 }
 

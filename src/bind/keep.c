@@ -11,8 +11,8 @@
  * the function alone is none the less collected. When the last of its boxes is
  * finalised and the record is alive still (a graph holds the tensor), the
  * function moves to a table of its own. Boxes of one tensor that were made
- * elsewhere are not known: a function whose box died before those stays as
- * long as the tensor. */
+ * elsewhere are not known, but for a hook's upvalues: a function whose box died
+ * before those stays as long as the tensor. */
 #include "src/base/mem.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
