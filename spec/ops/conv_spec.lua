@@ -25,8 +25,9 @@ local function conv2d(x, w, o)
           for c = 1, #ws[1] do
             for k = 1, kh do
               for l = 1, kw do
-                local row = xs[n][first + c][(i - 1) * s[1] + (k - 1) * d[1] - p[1] + 1]
-                local v = row and row[(j - 1) * s[2] + (l - 1) * d[2] - p[2] + 1] or 0
+                -- beyond the edges there is nothing
+                local row = rawget(xs[n][first + c], (i - 1) * s[1] + (k - 1) * d[1] - p[1] + 1)
+                local v = row and rawget(row, (j - 1) * s[2] + (l - 1) * d[2] - p[2] + 1) or 0
                 sum = sum + v * ws[f][c][k][l]
               end
             end

@@ -163,6 +163,103 @@ describe("a product with an addend in a half type", function()
   end)
 end)
 
+-- The gradient of f by an operand, for a fixed gradient of its result.
+local function gradient(f, fill)
+  local x = fill(23, 8):clone():requires_grad_()
+  return torch.autograd.grad(f(x), { x }, { grad_outputs = fill(11, 8) })[1]
+end
+
+local kernels = {
+  ["gradient of mish"] = { function(fill)
+    return gradient(F.mish, fill)
+  end,
+    float16 = { 0.00589752, -0.378906, -0.0567017, 0.0751953, 0.9375, 0.115051, -0.347168,
+      -0.373291 },
+    bfloat16 = { 0.00588989, -0.378906, -0.0568848, 0.0751953, 0.933594, 0.114746, -0.347656,
+      -0.375 },
+  },
+  ["gradient of hardswish"] = { function(fill)
+    return gradient(F.hardswish, fill)
+  end,
+    float16 = { -0.116699, -0.315674, -0.0475769, 0.124634, 0.708008, 0.0402527, -0.357422,
+      -0.287598 },
+    bfloat16 = { -0.116699, -0.316406, -0.0476074, 0.125, 0.707031, 0.0397949, -0.357422,
+      -0.289062 },
+  },
+  ["gradient of softplus"] = { function(fill)
+    return gradient(F.softplus, fill)
+  end,
+    float16 = { -0.277832, -0.315674, -0.0405579, 0.164307, 0.66748, -0.260986, -0.387451,
+      -0.257568 },
+    bfloat16 = { -0.277344, -0.316406, -0.0405273, 0.165039, 0.664062, -0.259766, -0.388672,
+      -0.257812 },
+  },
+  ["gradient of logsigmoid"] = { function(fill)
+    return gradient(F.logsigmoid, fill)
+  end,
+    float16 = { -0.933105, -0.315674, -0.012085, 0.362061, 0.437988, -1.26562, -0.560059,
+      -0.110901 },
+    bfloat16 = { -0.933594, -0.316406, -0.012146, 0.363281, 0.435547, -1.26562, -0.5625,
+      -0.11084 },
+  },
+  ["gradient of elu"] = { function(fill)
+    return gradient(F.elu, fill)
+  end,
+    float16 = { -0.36084, -0.631348, -0.0526428, 0.239014, 1.10547, -0.314697, -0.655273,
+      -0.368408 },
+    bfloat16 = { -0.361328, -0.632812, -0.0527344, 0.239258, 1.10156, -0.314453, -0.65625,
+      -0.369141 },
+  },
+  ["huber_loss"] = { function(fill)
+    return F.huber_loss(fill(23, 8), fill(11, 8), { reduction = "none" })
+  end,
+    float16 = { 0, 0.199341, 0.763672, 0.815918, 0.234131, 0.00139046, 0.16748, 0.710938 },
+    bfloat16 = { 0, 0.200195, 0.765625, 0.8125, 0.231445, 0.00149536, 0.166992, 0.710938 },
+  },
+  ["interpolate linear"] = { function(fill)
+    return F.interpolate(fill(17, 1, 1, 4), { size = { 9 }, mode = "linear" })
+  end,
+    float16 = { -1.21094, -1.06152, -0.663574, -0.265869, 0.131714, 0.529297, 0.927246, 1.32422,
+      1.47363 },
+    bfloat16 = { -1.21094, -1.0625, -0.664062, -0.267578, 0.130859, 0.527344, 0.925781, 1.32812,
+      1.47656 },
+  },
+  ["interpolate bilinear"] = { function(fill)
+    return F.interpolate(fill(17, 1, 1, 3, 2), { size = { 4, 3 }, mode = "bilinear" })
+  end,
+    float16 = { -1.21094, -0.763184, -0.315674, -0.0921631, 0.355225, 0.802734, 0.0460815,
+      0.493408, 0.940918, -0.842285, -0.394775, 0.0526428 },
+    bfloat16 = { -1.21094, -0.765625, -0.316406, -0.0927734, 0.355469, 0.804688, 0.0449219,
+      0.494141, 0.941406, -0.84375, -0.394531, 0.0527344 },
+  },
+}
+
+-- To one unit in the last place: a step in the type itself loses more.
+describe("what is one kernel in PyTorch", function()
+  for _, name in ipairs({ "float16", "bfloat16" }) do
+    for what, case in pairs(kernels) do
+      it(("is as near as there: %s of %s"):format(what, name), function()
+        local got = case[1](function(...)
+          return numbers(...):to(torch[name])
+        end)
+        assert.equal(torch[name], got.dtype)
+        helper.near(got:flatten(), case[name], { 0, name == "float16" and 2 ^ -10 or 2 ^ -7 })
+      end)
+    end
+  end
+end)
+
+describe("smooth_l1_loss of float16", function()
+  it("is its formula, rounded once", function()
+    local x, y = numbers(23, 8):half(), numbers(11, 8):half()
+    local d, want = (x:double() - y:double()):abs():tolist(), {}
+    for i, v in ipairs(d) do
+      want[i] = v < 1 and v * v / 2 or v - 0.5
+    end
+    helper.near(F.smooth_l1_loss(x, y, { reduction = "none" }), want, { 0, 2 ^ -11 })
+  end)
+end)
+
 describe("a comparison of a half tensor", function()
   local a = torch.tensor({ 0.1, 2048, 1e-5 }):half()
 

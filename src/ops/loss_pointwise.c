@@ -75,6 +75,19 @@ static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
     return lp_where(b, lp_op2(b, LP_OP_lt, a, lp_immf(b, edge)), near, far);
 }
 
+/* A loss of half tensors is computed in float32 and rounded once, as PyTorch's
+ * kernels do: to[i] is in[i] in that type, *t the type to round to if there is
+ * one. */
+static bool widened(LpBuilder *b, const LpVal *in, int n, LpVal *to, LpDtype *t)
+{
+    *t = lp_type(b, in[0])->dtype;
+    bool half =
+        !lp_failed(b) && lp_is_half(*t) && lp_type(b, in[1])->dtype == *t;
+    for (int i = 0; i < n; i++)
+        to[i] = half && in[i] != LP_NOVAL ? lp_cast(b, in[i], LP_F32) : in[i];
+    return half;
+}
+
 /* attr: size_average, reduce, reduction, beta */
 LP_EXPAND(expand_smooth_l1)
 {
@@ -96,8 +109,12 @@ LP_EXPAND(expand_smooth_l1)
                 lp_dtype_name(lp_type(b, in[1])->dtype));
         return;
     }
-    LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, difference(b, in[0], in[1]))
-                        : two_parts(b, in, beta, 1 / beta);
+    LpVal v[2];
+    LpDtype t;
+    bool half = widened(b, in, 2, v, &t);
+    LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, difference(b, v[0], v[1]))
+                        : two_parts(b, v, beta, 1 / beta);
+    x = half ? lp_cast(b, x, t) : x;
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
@@ -120,7 +137,9 @@ LP_EXPAND(expand_huber)
                 lp_dtype_name(t));
         return;
     }
-    LpVal x = lp_cast(b, two_parts(b, in, attr[1].f, 1), t);
+    LpVal v[2];
+    widened(b, in, 2, v, &t);
+    LpVal x = lp_cast(b, two_parts(b, v, attr[1].f, 1), t);
     out[0] = final(b, x, attr[0].str);
 }
 LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
@@ -170,12 +189,16 @@ LP_EXPAND(expand_bce)
     if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
         !weighs(b, "binary_cross_entropy", in[0], in[2]))
         return;
-    LpVal yes = lp_mul(b, in[1], bounded_log(b, in[0]));
+    LpVal v[3];
+    LpDtype t;
+    bool half = widened(b, in, 3, v, &t);
+    LpVal yes = lp_mul(b, v[1], bounded_log(b, v[0]));
     LpVal no =
-        lp_mul(b, one_minus(b, in[1]), bounded_log(b, one_minus(b, in[0])));
+        lp_mul(b, one_minus(b, v[1]), bounded_log(b, one_minus(b, v[0])));
     LpVal x = lp_neg(b, lp_add(b, yes, no));
-    if (in[2] != LP_NOVAL)
-        x = lp_mul(b, x, in[2]);
+    if (v[2] != LP_NOVAL)
+        x = lp_mul(b, x, v[2]);
+    x = half ? lp_cast(b, x, t) : x;
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION,
@@ -190,15 +213,19 @@ LP_EXPAND(expand_bce_logits)
     if (!same_shape(b, who, in[0], in[1]) || !weighs(b, who, in[0], in[2]) ||
         !weighs(b, who, in[0], in[3]))
         return;
-    LpVal x = lp_mul(b, one_minus(b, in[1]), in[0]);
-    LpVal l = lp_op1(b, LP_OP_logsigmoid, in[0]);
-    if (in[3] != LP_NOVAL) {
-        LpVal w = lp_mul(b, lp_sub(b, in[3], lp_immf(b, 1)), in[1]);
+    LpVal v[4];
+    LpDtype t;
+    bool half = widened(b, in, 4, v, &t);
+    LpVal x = lp_mul(b, one_minus(b, v[1]), v[0]);
+    LpVal l = lp_op1(b, LP_OP_logsigmoid, v[0]);
+    if (v[3] != LP_NOVAL) {
+        LpVal w = lp_mul(b, lp_sub(b, v[3], lp_immf(b, 1)), v[1]);
         l = lp_mul(b, l, lp_add(b, w, lp_immf(b, 1)));
     }
     x = lp_sub(b, x, l);
-    if (in[2] != LP_NOVAL)
-        x = lp_mul(b, x, in[2]);
+    if (v[2] != LP_NOVAL)
+        x = lp_mul(b, x, v[2]);
+    x = half ? lp_cast(b, x, t) : x;
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 LP_LOSS(binary_cross_entropy_with_logits,

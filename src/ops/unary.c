@@ -27,6 +27,15 @@ static LpVal polygamma_of(LpGrad *g, int n)
 }
 #define POLYGAMMA(n) polygamma_of(g, n)
 
+/* What a gradient of several steps computes in, to round a half type once as
+ * PyTorch's kernels do. */
+static LpVal wide(LpGrad *g, LpVal v)
+{
+    return !lp_is_imm(v) && lp_is_half(lp_type(g->b, v)->dtype)
+               ? lp_cast(g->b, v, LP_F32)
+               : v;
+}
+
 static LpVal elu_grad(LpGrad *g, double slope, double inside, double above)
 {
     const LpAttr a[3] = {lp_attr_float(slope), lp_attr_float(inside),
@@ -45,9 +54,10 @@ static LpVal softsign_grad(LpGrad *g)
 static LpVal mish_grad(LpGrad *g)
 {
     LpAttr a[2] = {lp_attr_float(1), lp_attr_float(20)};
-    LpVal t = OP1(tanh, lp_emit(g->b, LP_OP_softplus, &g->in[0], 1, a));
-    LpVal s = MUL(X, OP1(sigmoid, X));
-    return MUL(DY, ADD(t, MUL(s, SUB(K(1), MUL(t, t)))));
+    LpVal x = wide(g, X);
+    LpVal t = OP1(tanh, lp_emit(g->b, LP_OP_softplus, &x, 1, a));
+    LpVal s = MUL(x, OP1(sigmoid, x));
+    return MUL(wide(g, DY), ADD(t, MUL(s, SUB(K(1), MUL(t, t)))));
 }
 
 /* R / X, and the limit 1/2 of the odd Bessel functions at 0. */

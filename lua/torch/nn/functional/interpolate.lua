@@ -164,10 +164,13 @@ return function(F)
         and (n == 2 or not DIMS[mode]), "NotImplementedError", "interpolate: mode '%s' of %d "
         .. "dimensions is for floating point tensors%s, got %s", mode, x:dim(),
         (n == 2 or not DIMS[mode]) and " and uint8" or "", tostring(x.dtype))
+      local torch, dtype = require("torch"), x.dtype
+      local half = DIMS[mode] and (dtype == torch.float16 or dtype == torch.bfloat16)
+      x = half and x:float() or x -- rounded once, not after each axis
       for i = n, 1, -1 do -- the last axis first, as PyTorch rounds bytes
         x = (antialias and smooth.along or along)(x, i + 1, mode, out[i], align, scales[i])
       end
-      return x
+      return half and x:to(dtype) or x
     end)
 
   M.upsample = M.interpolate
