@@ -150,8 +150,9 @@ static void push_traceback(lua_State *L, int level, int end)
  * lupine.suggest finds while the stack still stands. */
 static void suggest(lua_State *L)
 {
-    if (lua_type(L, -1) != LUA_TSTRING ||
-        !strstr(lua_tostring(L, -1), " value ("))
+    const char *text =
+        lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+    if (!text || (!strstr(text, " value") && !strstr(text, "got torch.")))
         return;
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, "lupine.suggest");

@@ -64,6 +64,12 @@ end
 ---@param message string
 ---@return string
 local function suggest(message)
+  local number = message:match("^[^\n]*number expected, got torch%.Tensor%)")
+    or message:match("^[^\n]*attempt to concatenate a torch%.Tensor value[^\n]*")
+  if number then
+    return number .. "; x:item() is the number of a tensor with one element"
+      .. message:sub(#number + 1)
+  end
   local bad_self = message:match("^[^\n]*attempt to index a %a+ value %(local 'self'%)")
   local counted = message:match("^[^\n]*attempt to index a nil value %(field 'integer index'%)")
     or message:match("^[^\n]*attempt to index a nil value %(field '%?'%)")
@@ -95,8 +101,12 @@ end
 -- the function that failed is on the stack.
 local plain_xpcall = xpcall
 
+local function of_types(e)
+  return type(e) == "string" and (e:find(" value", 1, true) or e:find("got torch.", 1, true))
+end
+
 local function handler(e)
-  if type(e) == "string" and e:find(" value (", 1, true) then
+  if of_types(e) then
     local text = suggest(e)
     return text
   end
@@ -112,7 +122,7 @@ rawset(_G, "xpcall", function(f, own, ...)
     return plain_xpcall(f, own, ...)
   end
   return plain_xpcall(f, function(e)
-    if type(e) == "string" and e:find(" value (", 1, true) then
+    if of_types(e) then
       e = suggest(e)
     end
     if own == debug.traceback then -- from the function that failed on

@@ -25,6 +25,13 @@ local M = {
     profiler = "`lupine profile` and poptorch.Options():hostProfile(true) tell the times",
     backends = "there is nothing to switch", mps = "there is the host and the simulated IPU",
     xpu = "there is the host and the simulated IPU",
+    deepcopy = "a module has net:deepcopy(), a tensor x:clone()",
+    channels_last = "tensors have one format of memory, the contiguous one",
+    contiguous_format = "tensors have one format of memory, the contiguous one",
+    preserve_format = "tensors have one format of memory, the contiguous one",
+  },
+  ["torch.autograd"] = {
+    Variable = "a tensor is all there is: torch.tensor(…, {requires_grad = true})",
   },
   ["torch.nn"] = {
     DataParallel = "replicas are an option: poptorch.Options():replicationFactor(n)",

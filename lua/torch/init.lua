@@ -46,7 +46,7 @@ end
 M.set_printoptions = printing.set_printoptions
 core.Tensor.__tostring = printing.format
 
-M.special = core.forms.special
+M.special = require("lupine.namespace").close(core.forms.special, "torch.special")
 M.linalg = require("torch.linalg")
 
 --- torch.Tensor:is(x) is isinstance(x, torch.Tensor).

@@ -17,4 +17,4 @@ for name, symmetric in pairs({ eig = "eigh", eigvals = "eigvalsh" }) do
   end
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.linalg")

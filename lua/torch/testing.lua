@@ -59,4 +59,4 @@ function M.assert_close(...)
   end
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.testing")

@@ -120,6 +120,82 @@ describe("a misspelt method inside pcall", function()
   end)
 end)
 
+describe("lists that functions of the script get", function()
+  it("say where counting starts, too", function()
+    local Twice = torch.autograd.Function:extend("Twice")
+    local at
+    function Twice.forward(ctx, x)
+      ctx:save_for_backward(x)
+      return x * 2
+    end
+    function Twice.backward(ctx, g)
+      at = { pcall(function() return ctx.saved_tensors[0] end) }
+      assert.is_true(ctx.needs_input_grad[1])
+      return g * 2
+    end
+    Twice.apply(torch.ones({ 2 }, { requires_grad = true })):sum():backward()
+    assert.matches("position 0 of a list of 1", at[2].message, 1, true)
+    local net = nn.Linear(2, 2)
+    net:register_forward_hook(function(_, inputs)
+      return inputs[0]
+    end)
+    raises("IndexError", "position 0 of a list of 1", function()
+      net(torch.ones(2))
+    end)
+    net = nn.Linear(2, 2)
+    net:register_forward_pre_hook(function(_, inputs)
+      return inputs[0]
+    end)
+    raises("IndexError", "position 0 of a list of 1", function()
+      net(torch.ones(2))
+    end)
+  end)
+end)
+
+describe("a tensor where Lua wants a number or text", function()
+  it("is told of item()", function()
+    for _, f in ipairs({
+      function() return ("%.2f"):format(torch.tensor(1.5)) end,
+      function() return math.sqrt(torch.tensor(4.0)) end,
+      function() return "loss " .. torch.tensor(1.5) end,
+    }) do
+      local ok, message = pcall(f)
+      assert.is_false(ok)
+      assert.matches("x:item%(%) is the number of a tensor with one element", message)
+    end
+  end)
+end)
+
+describe("loss.backward()", function()
+  it("with a point is refused", function()
+    raises("TypeError", "called with a colon, loss:backward%(%)", function()
+      torch.ones(1).backward()
+    end)
+  end)
+end)
+
+describe("a name that a module does not have", function()
+  it("is an error with the nearest one", function()
+    for _, c in ipairs({
+      { torch.autograd, "gradd", "torch.autograd", "grad" },
+      { torch.distributions, "Norml", "torch.distributions", "Normal" },
+      { torch.linalg, "invv", "torch.linalg", "inv" },
+      { torch.special, "erff", "torch.special", "erf" },
+      { nn.utils.rnn, "pad_sequnce", "torch.nn.utils.rnn", "pad_sequence" },
+      { torch.utils.checkpoint, "chekpoint", "torch.utils.checkpoint", "checkpoint" },
+      { torch.testing, "assert_cloze", "torch.testing", "assert_close" },
+    }) do
+      raises("AttributeError", ("module '%s' has no attribute '%s'; did you mean '%s'"):format(
+        c[3], c[2], c[4]), function()
+        return c[1][c[2]]
+      end)
+    end
+    raises("NotImplementedError", "a tensor is all there is", function()
+      return torch.autograd.Variable
+    end)
+  end)
+end)
+
 describe("a module in a loop", function()
   it("says what there is to loop over", function()
     for _, net in ipairs({ nn.Linear(1, 1), nn.ModuleList({ nn.ReLU() }),

@@ -99,6 +99,10 @@ static int backward(lua_State *L)
         kw = n_pos--;
         lp_check_keywords(L, kw, "backward", names);
     }
+    if (lua_isnoneornil(L, 1))
+        return lp_raise(L, LP_E_TYPE,
+                        "backward(): argument 'tensors' is missing; the method "
+                        "is called with a colon, loss:backward()");
     LpTensor **roots = check_list(L, 1, "backward", "tensors", false, &n);
     int g = argument(L, 2, n_pos, kw, "gradient");
     if (lua_isnil(L, g))

@@ -45,7 +45,7 @@ local function saved_tensors(ctx)
     end
     out[i] = t
   end
-  return out
+  return core.list(out)
 end
 
 function Context.__index(ctx, key)
@@ -95,7 +95,7 @@ end
 local function new_context(name)
   return setmetatable({
     _state = { name = name, saved = {}, dirty = {}, plain = {}, materialize = true },
-    needs_input_grad = {},
+    needs_input_grad = core.list({}),
   }, Context)
 end
 

@@ -3,6 +3,7 @@
 --- torch.autograd.functional load when first named.
 local core = require("lupine.core")
 local grad_mode = require("torch.grad_mode")
+local namespace = require("lupine.namespace")
 
 local M = {
   --- Adds the gradients of `tensors` to the leaves' .grad.
@@ -29,7 +30,7 @@ local lazy = {
 return setmetatable(M, {
   __index = function(t, name)
     if name ~= "functional" and not lazy[name] then
-      return nil
+      return type(name) == "string" and namespace.unknown(t, name, "torch.autograd") or nil
     end
     local value = name == "functional" and require("torch.autograd.functional")
       or require(lazy[name])[name]

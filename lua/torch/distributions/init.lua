@@ -331,4 +331,4 @@ end
 local kl = require("torch.distributions.kl")(M)
 M.kl_divergence, M.register_kl = kl.kl_divergence, kl.register_kl
 
-return M
+return require("lupine.namespace").close(M, "torch.distributions")

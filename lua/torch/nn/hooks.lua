@@ -1,5 +1,6 @@
 --- Lists of hooks and the handles that take them away again.
 local class = require("lupine.class")
+local core = require("lupine.core")
 
 local M = {}
 
@@ -73,6 +74,7 @@ end
 ---@return table<string, any> by_name
 function M.before(module, list, args, by_name)
   for _, entry in ipairs(entries(list)) do
+    core.list(args)
     if entry.with_kwargs then
       local new, names = entry.fn(module, args, by_name)
       args = new ~= nil and packed(new) or args
@@ -104,8 +106,8 @@ end
 function M.after(module, list, args, by_name, out, done)
   for _, entry in ipairs(entries(list)) do
     done[entry] = true
-    local new = call(entry, module, args, by_name,
-      out.n > 1 and { table.unpack(out, 1, out.n) } or out[1])
+    local new = call(entry, module, core.list(args), by_name,
+      out.n > 1 and core.list({ table.unpack(out, 1, out.n) }) or out[1])
     if new ~= nil then
       out = out.n > 1 and packed(new) or { n = 1, new }
     end

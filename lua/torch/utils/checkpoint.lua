@@ -99,4 +99,4 @@ function M.checkpoint(fn, ...)
   return Checkpoint.apply(anchor, call, table.unpack(args, 1, args.n))
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.utils.checkpoint")

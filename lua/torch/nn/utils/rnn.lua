@@ -205,4 +205,4 @@ function M.pack_sequence(sequences, enforce_sorted)
   return M.pack_padded_sequence(M.pad_sequence(sequences), lengths, false, enforce_sorted)
 end
 
-return M
+return require("lupine.namespace").close(M, "torch.nn.utils.rnn")
