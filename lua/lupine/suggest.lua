@@ -59,6 +59,26 @@ local function fields()
   return names
 end
 
+-- What stands in a generic for instead of a value that is not called.
+local LOOPS = {
+  table = "a list stands in a loop as `for _, x in ipairs(list) do`",
+  ["torch.Tensor"] = "rows of a tensor are `for row in x:iter() do`",
+}
+local SAMPLES = "samples of a dataset are `for i = 0, #data - 1 do local sample = data[i]`"
+
+-- The line and what to write in its loop, or nil.
+local function loop(message)
+  local line, name = message:match(
+    "^([^\n]*attempt to call an? ([%w_%.]+) value %(for iterator 'for iterator'%))")
+  if line then
+    return line, LOOPS[name] or name:find("Dataset$") and SAMPLES
+  end
+  line = message:match("^([^\n]*attempt to index a function value)$")
+    or message:match("^([^\n]*attempt to index a function value %(field '%?'%))")
+  return line, "ipairs is for lists; an iterator stands in the loop by itself, `for name, p in "
+    .. "net:named_parameters() do`"
+end
+
 --- The message with suggestions, or itself. Called by a handler, with the
 --- function that failed still on the stack.
 ---@param message string
@@ -69,6 +89,10 @@ local function suggest(message)
   if number then
     return number .. "; x:item() is the number of a tensor with one element"
       .. message:sub(#number + 1)
+  end
+  local line, looped = loop(message)
+  if line and looped then
+    return line .. "; " .. looped .. message:sub(#line + 1)
   end
   local bad_self = message:match("^[^\n]*attempt to index a %a+ value %(local 'self'%)")
   local counted = message:match("^[^\n]*attempt to index a nil value %(field 'integer index'%)")

@@ -152,6 +152,24 @@ describe("lists that functions of the script get", function()
   end)
 end)
 
+describe("a loop over what is not called", function()
+  it("says what stands there instead", function()
+    local net = nn.Linear(2, 2)
+    local data = torch.utils.data.TensorDataset(torch.rand(3))
+    for _, c in ipairs({
+      { function() for _ in net:parameters() do error() end end, "ipairs%(list%) do" },
+      { function() for _ in torch.ones(2) do error() end end, "for row in x:iter%(%) do" },
+      { function() for _ in data do error() end end, "for i = 0, #data %- 1 do" },
+      { function() for _ in ipairs(net:named_parameters()) do error() end end,
+        "an iterator stands in the loop by itself" },
+    }) do
+      local ok, message = pcall(c[1])
+      assert.is_false(ok)
+      assert.matches(c[2], message)
+    end
+  end)
+end)
+
 describe("a tensor where Lua wants a number or text", function()
   it("is told of item()", function()
     for _, f in ipairs({
@@ -321,6 +339,23 @@ describe("Multinomial", function()
       tostring(torch.distributions.Multinomial(3, { probs = p })))
     assert.equal("Multinomial(total_count: 3.0, logits: torch.Size([3]))",
       tostring(torch.distributions.Multinomial(3, { logits = p })))
+  end)
+end)
+
+describe("assigning to an option by its method's name", function()
+  local options = require("poptorch").Options()
+
+  it("names the property", function()
+    raises("AssertionError", "options:deviceIterations%(value%); the property is device_iterations",
+      function()
+        options.deviceIterations = 4
+      end)
+  end)
+
+  it("knows the names of the groups", function()
+    raises("AttributeError", "has no attribute 'training' %(nearest: 'Training'%)", function()
+      return options.training
+    end)
   end)
 end)
 

@@ -165,13 +165,27 @@ function Group:setup()
   end
 end
 
-local function known_names(cls)
+local function known_names(self)
   local names = {}
-  for _, row in ipairs(cls._rows) do
+  for _, row in ipairs(getmetatable(self)._rows) do
     names[#names + 1] = row.name
     names[#names + 1] = row.key
   end
+  for key in next, self do -- the groups
+    names[#names + 1] = type(key) == "string" and not key:find("^_") and key or nil
+  end
   return names
+end
+
+-- What was meant by assigning to a name that is no option: the property of a
+-- method, or a near name.
+local function meant(self, key)
+  for _, row in ipairs(getmetatable(self)._rows) do
+    if row.name == key and row.key and row.key ~= key then
+      return (": it is a method, options:%s(value); the property is %s"):format(key, row.key)
+    end
+  end
+  return check.nearest(key, known_names(self))
 end
 
 function Group.__index(self, key)
@@ -185,7 +199,7 @@ function Group.__index(self, key)
     return self:_read(row)
   end
   return errors.raise("AttributeError", "%s has no attribute '%s'%s", cls.__name,
-    tostring(key), check.nearest(key, known_names(cls)))
+    tostring(key), check.nearest(key, known_names(self)))
 end
 
 function Group.__newindex(self, key, value)
@@ -199,7 +213,7 @@ function Group.__newindex(self, key, value)
   local private = type(key) == "string" and key:sub(1, 1) == "_"
   errors.raise(private and "AttributeError" or "AssertionError",
     "%s has no option '%s' to assign%s", cls.__name, tostring(key),
-    check.nearest(key, known_names(cls)))
+    meant(self, key))
 end
 
 local function shown(value)

@@ -215,6 +215,7 @@ end
 
 --- Updates all parameters that have a gradient.
 ---@param closure? function computes the loss again and returns it
+---@param ... any more is refused
 ---@return any loss what the closure returned
 function Optimizer:step(closure, ...)
   check.method(self, Optimizer, "step")

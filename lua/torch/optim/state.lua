@@ -57,6 +57,7 @@ end
 
 --- {state = {[0] = {exp_avg = tensor, …}, …}, param_groups = {{lr = …, params
 --- = {0, 1, …}}, …}}. The tensors are the optimizer's own.
+---@param ... any refused
 ---@return {state: table<integer, table>, param_groups: table[]}
 function M:state_dict(...)
   check.most("state_dict", 0, ...)
