@@ -9,8 +9,9 @@
 ---
 --- Environment: BUILD, PEERS_PYTHON; THREADS, a list ("1 2"); PAIRS; SECONDS, of a
 --- slice; PEERS, the peers' ways to try ("eager fused"; default: all but compile);
---- COMPILE=1 tries torch.compile too, which takes minutes; CLOCK=cpu compares
---- processor time, for a machine that others use.
+--- COMPILE=1 tries torch.compile too, which takes minutes; EAGER=1 compares a
+--- plain script of ours with PyTorch's eager mode, nothing compiled; CLOCK=cpu
+--- compares processor time, for a machine that others use.
 package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
@@ -34,7 +35,7 @@ local function count(name, text)
   return math.tointeger(n) or n
 end
 
-local BUILD = setting("BUILD", "build")
+local BUILD, EAGER = setting("BUILD", "build"), setting("EAGER") == "1"
 local PAIRS, SECONDS = count("PAIRS", setting("PAIRS", "7")), count("SECONDS",
   setting("SECONDS", "1"))
 
@@ -47,7 +48,8 @@ end
 -- ---- the two sides --------------------------------------------------------------
 
 local function start_ours(name, threads, file)
-  return process.start({ LUPINE, "spec/bench/one.lua", name, threads, file }, threads)
+  return process.start({ LUPINE, "spec/bench/one.lua", name, threads, file,
+    EAGER and "eager" or "compiled" }, threads)
 end
 
 local function start_peer(python, way, name, threads, file)
@@ -58,7 +60,7 @@ end
 
 -- The ways that are asked for and that the workload and this Python have.
 local function ways_of(w, has_jax)
-  local wanted = setting("PEERS")
+  local wanted = EAGER and "eager" or setting("PEERS")
   local all, out = { table.unpack(w.peers) }, {}
   if setting("COMPILE") == "1" then
     all[#all + 1] = "compile"

@@ -1,11 +1,12 @@
 --- Our side of one workload, in a process of its own, which bench.lua drives:
----     lupine spec/bench/one.lua WORKLOAD THREADS FILE
+---     lupine spec/bench/one.lua WORKLOAD THREADS FILE [WAY]
 --- FILE (safetensors) has the weights by name, `input` and `target`. Trains 10
 --- steps and prints `loss` of each, `first` (ms of the first call, compiling
 --- included), `library` and `ready`, a line each; then obeys lines of its input:
 ---     time SECONDS    prints `ms`, the median of a step during that time
 --- and at their end prints `rss`, the largest resident memory (MB) since the
---- file was read. With a fourth word, `make`, FILE is written instead.
+--- file was read. WAY: compiled (default); eager, a plain script; make, which
+--- writes FILE instead.
 package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
@@ -57,7 +58,31 @@ local function load(w, path)
   return net, tensors.input, tensors.target
 end
 
-local function wrap(w, net)
+-- A plain script, as spec/bench/peers/pytorch.py has it. A call takes `iterations`
+-- steps.
+local function eager(w, net)
+  local optimizer = w.optimizer and w.optimizer(net:parameters())
+  if not optimizer then
+    net:eval()
+    return function(x, target)
+      local _ <close> = torch.no_grad()
+      return net(x, target)
+    end
+  end
+  return function(inputs, targets)
+    local xs, ts, losses = inputs:split(w.batch), targets:split(w.batch), {}
+    for i, x in ipairs(xs) do
+      optimizer:zero_grad()
+      local loss = net(x, ts[i])
+      loss:backward()
+      optimizer:step()
+      losses[i] = loss:detach()
+    end
+    return torch.stack(losses)
+  end
+end
+
+local function compiled(w, net)
   local opts = poptorch.Options()
   opts:deviceIterations(w.iterations or 1)
   opts:outputMode(poptorch.OutputMode.All)
@@ -93,8 +118,8 @@ local function median(list)
 end
 
 -- One number a step: the mean over its micro-batches.
-local function losses_of(w, result, losses)
-  local each = result:view({ -1, w.accumulation or 1 }):mean(1)
+local function losses_of(micro_batches, result, losses)
+  local each = result:view({ -1, micro_batches }):mean(1)
   for _, v in ipairs(each:tolist()) do
     losses[#losses + 1] = v
   end
@@ -111,16 +136,17 @@ local function measure(step, x, target, seconds)
   return median(times)
 end
 
-local function run(w, threads, path)
+local function run(w, threads, path, way)
   torch.set_num_threads(threads)
   local net, x, target = load(w, path)
   collectgarbage()
   forget_peak()
   local t = clock()
-  local step = wrap(w, net)
+  local step = (way == "eager" and eager or compiled)(w, net)
+  local micro_batches = way ~= "eager" and w.accumulation or 1
   local losses, first = {}, nil
   while #losses < STEPS do
-    losses_of(w, step(x, target), losses)
+    losses_of(micro_batches, step(x, target), losses)
     first = first or clock() - t
   end
   for i = 1, STEPS do
@@ -142,5 +168,5 @@ local w = assert(workloads.all[arg[1]], "no workload of that name")
 if arg[4] == "make" then
   make(w, arg[3])
 else
-  run(w, math.tointeger(tonumber(arg[2])), arg[3])
+  run(w, math.tointeger(tonumber(arg[2])), arg[3], arg[4])
 end
