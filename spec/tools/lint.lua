@@ -48,6 +48,7 @@ local function check_include(file, n, line)
   elseif open == '"' then
     local own, other = layer_of(file), layer_of(path)
     local harness = file:find("^spec/fuzz/") and path:find("^spec/fuzz/harness/")
+      or file:find("^spec/tools/") and path:find("^spec/tools/")
     if not other and not harness then
       fault(file, n, 'include "%s": not a path from the project root in a layer', path)
     elseif own and other and other > own then

@@ -1,6 +1,6 @@
-/* What the pointwise driver prepares (pointwise.c) and runs (pointwise_run.c). It
- * lives in LpKernel.inl, or in LpKernel.state where there are many dimensions.
- */
+/* What the pointwise driver prepares (pointwise.c) and runs
+ * (pointwise_run.c). It lives in LpKernel.inl, or in LpKernel.state where there
+ * are many dimensions. */
 #ifndef LP_OPS_KERNEL_POINTWISE_PLAN_H
 #define LP_OPS_KERNEL_POINTWISE_PLAN_H
 

@@ -1,5 +1,5 @@
-/* Floating-point numbers as bits, and the fused multiply-add, for the functions of
- * simd_math.h and simd_wide.h. */
+/* Floating-point numbers as bits, and the fused multiply-add, for the functions
+ * of simd_math.h and simd_wide.h. */
 #ifndef LP_OPS_KERNEL_SIMD_BITS_H
 #define LP_OPS_KERNEL_SIMD_BITS_H
 

@@ -1,5 +1,5 @@
-/* float32 functions that gcc vectorises, as those of simd_math.h, whose rounding
- * errors would add up in float32: they pass through double inside. */
+/* float32 functions that gcc vectorises, as those of simd_math.h, whose
+ * rounding errors would add up in float32: they pass through double inside. */
 #ifndef LP_OPS_KERNEL_SIMD_WIDE_H
 #define LP_OPS_KERNEL_SIMD_WIDE_H
 
