@@ -119,41 +119,4 @@ local function suggest(message)
   return head .. (near ~= "" and near or check.nearest(name, list)) .. message:sub(#head + 1)
 end
 
--- ---- protected calls -----------------------------------------------------------
-
--- A script's own pcall and xpcall get the hint too: only a handler runs while
--- the function that failed is on the stack.
-local plain_xpcall = xpcall
-
-local function of_types(e)
-  return type(e) == "string" and (e:find(" value", 1, true) or e:find("got torch.", 1, true))
-end
-
-local function handler(e)
-  if of_types(e) then
-    local text = suggest(e)
-    return text
-  end
-  return e
-end
-
-rawset(_G, "pcall", function(f, ...)
-  return plain_xpcall(f, handler, ...)
-end)
-
-rawset(_G, "xpcall", function(f, own, ...)
-  if type(own) ~= "function" then
-    return plain_xpcall(f, own, ...)
-  end
-  return plain_xpcall(f, function(e)
-    if of_types(e) then
-      e = suggest(e)
-    end
-    if own == debug.traceback then -- from the function that failed on
-      return own(e, 2)
-    end
-    return own(e)
-  end, ...)
-end)
-
 return suggest

@@ -2,8 +2,7 @@
  * nothing runs: no global is made, no file but the given one opened. */
 #include "spec/fuzz/harness/lua.h"
 
-LP_FUZZ_LUA("require('torch')\n" /* its pcall and xpcall are its own */
-            "local Options = require('poptorch').Options\n"
+LP_FUZZ_LUA("local Options = require('poptorch').Options\n"
             "local g = {}\n"
             "for k, v in pairs(_G) do g[k] = v end\n"
             "return function(bytes)\n"
