@@ -197,11 +197,12 @@ fidelity: setup
 	@$(BUILD)/tools/fidelity
 
 # Results, gradients and trainings recorded from PyTorch (spec/golden/README.md)
-# replayed: AREAS chooses; GOLDEN is another directory of the same form.
+# replayed: AREAS chooses; GOLDEN is another directory of the same form; REPLAY
+# options of spec/golden/replay.lua.
 GOLDEN ?= spec/golden
 golden: setup
 	@$(submake) all
-	@$(BUILD)/lupine spec/golden/replay.lua $(GOLDEN) $(AREAS)
+	@$(BUILD)/lupine spec/golden/replay.lua $(REPLAY) $(GOLDEN) $(AREAS)
 
 # libFuzzer over every reader of outside data, or FUZZERS, for FUZZ_SECONDS
 # each (spec/fuzz/README.md).
@@ -214,8 +215,10 @@ fuzz:
 	@sh spec/fuzz/fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZERS)
 
 # Everything there is: the suite, the suite under sanitizers, every check of
-# style, the golden cases in every way, every example.
+# style, the golden cases in every way, with deterministic algorithms and without,
+# every example.
 check-full: test asan lint golden
+	$(BUILD)/lupine spec/golden/replay.lua --deterministic
 	sh spec/tools/test.sh $(BUILD) slow
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done

@@ -3,9 +3,11 @@
 --- skipped, since a function is not there (a fault in the project's own set),
 --- refused by tracing, or cases to which the way does not apply. Functions run
 --- four ways (README.md, Replaying).
---- Usage: lupine spec/golden/replay.lua [--ways=WAY,…] [DIR [AREA …]]
+--- Usage: lupine spec/golden/replay.lua [--ways=WAY,…] [--deterministic]
+--- [DIR [AREA …]]; --deterministic: with torch.use_deterministic_algorithms(true).
 package.path = "./?.lua;./?/init.lua;" .. package.path
 local book = require("spec.golden.book")
+local torch = require("torch")
 
 local OWN = "spec/golden"
 local TITLES = { eager = "%s", compiled = "  %s, compiled", gradient = "  %s, compiled gradient",
@@ -23,6 +25,8 @@ local function options(given)
       for way in list:gmatch("[^,]+") do
         wanted[way] = TITLES[way] and 1 or error("no way " .. way)
       end
+    elseif a == "--deterministic" then
+      torch.use_deterministic_algorithms(true)
     elseif not directory then
       directory = a
     else
