@@ -79,3 +79,34 @@ describe("the gradient of a leaf", function()
     apart({ x, y }, { { 1, 1 }, { 1, 1 } })
   end)
 end)
+
+describe("the gradient that a tensor retains", function()
+  it("is its own", function()
+    local x, up = leaf(1.0, 2.0), torch.tensor({ 3.0, 4.0 })
+    local a, b = x * 2, x * 3
+    local sum = a + b
+    for _, t in ipairs({ a, b, sum }) do
+      t:retain_grad()
+    end
+    sum:backward(up)
+    apart({ a, b, sum, x }, { { 3, 4 }, { 3, 4 }, { 3, 4 }, { 15, 20 } })
+    assert.same({ 3, 4 }, up:tolist())
+    local c = x * 2
+    c:retain_grad()
+    c:sum():backward()
+    c.grad:zero_() -- memory for each element
+    assert.same({ 0, 0 }, c.grad:tolist())
+  end)
+
+  it("adds up over passes, with inputs= and in torch.autograd.grad too", function()
+    local x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    local z = x + w
+    z:retain_grad()
+    local sum = z:sum()
+    sum:backward(nil, { inputs = { x }, retain_graph = true })
+    assert.same({ 1, 1 }, z.grad:tolist())
+    assert.is_nil(w.grad)
+    torch.autograd.grad(sum, { x })
+    assert.same({ 2, 2 }, z.grad:tolist())
+  end)
+end)

@@ -174,6 +174,40 @@ describe("out=", function()
     near(a, { { 15, 24 }, { 22, 22 } })
   end)
 
+  it("is written by no result if one of them does not fit", function()
+    local values, places = torch.zeros(2), torch.zeros(2)
+    raises("RuntimeError", "Expected out tensor to have dtype int64", function()
+      torch.max(torch.ones(2, 3), 1, { out = { values, places } })
+    end)
+    raises("RuntimeError", "wrong shape", function()
+      torch.max(torch.ones(2, 3), 1, { out = { values, torch.empty({ 3 }, { dtype = i64 }) } })
+    end)
+    near(values, { 0, 0 })
+    local shape = torch.empty(3, { device = "meta" })
+    assert.same({ 3 }, { table.unpack(torch.add(shape, 1, { out = shape }).shape) })
+  end)
+
+  it("and a target in place may be no other part of an operand", function()
+    local a, line = torch.ones(3, 3), torch.arange(6.0)
+    for name, write in pairs({
+      add = function() line["1:6"]:add_(line["0:5"]) end,
+      turned = function() a:add_(a:t()) end,
+      row = function() a:mul_(a[0]) end,
+      copy = function() a:copy_(a:t()) end,
+      slices = function() line["0:2"] = line["1:3"] end,
+      three = function() a:lerp_(a:t(), 0.5) end,
+      compare = function() a:eq_(a:t()) end,
+    }) do
+      local ok, e = pcall(write)
+      assert.is_false(ok, name)
+      assert.matches("single memory location", e.message)
+    end
+    near(line, { 0, 1, 2, 3, 4, 5 })
+    a:add_(a)
+    a:addmm_(a, a) -- no element on element: made apart
+    near(a[0], { 14, 14, 14 })
+  end)
+
   it("may require a gradient where none is recorded", function()
     local p = torch.ones(2, { requires_grad = true })
     raises("RuntimeError", "automatic differentiation", function()

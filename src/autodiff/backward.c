@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/autodiff/accumulate.h"
 #include "src/autodiff/meta.h"
 #include "src/base/mem.h"
 #include "src/ops/ops.h"
@@ -26,13 +27,11 @@ typedef struct Pass {
     size_t n, cap;
     Late *late;
     size_t n_late, cap_late;
-    LpTensor **unowned; /* retained: leaves whose .grad is no memory of its own
-                         * as yet: settle() */
-    size_t n_unowned, cap_unowned;
+    LpGrads grads;
     Target *target;
     int n_target;
     bool only_targets; /* leaves outside the targets get nothing */
-    bool create, retain;
+    bool retain;
     LpErr *err;
 } Pass;
 
@@ -74,102 +73,12 @@ static LpNode *pop(Pass *p)
 }
 
 /* ---- accumulation ------------------------------------------------------- */
-/* *sum += g; both owned by their holders. */
-static LpStatus add_up(Pass *p, LpTensor **sum, LpTensor *g)
-{
-    if (!*sum) {
-        *sum = lp_tensor_retain(g);
-        return LP_OK;
-    }
-    LpArg in[2] = {{.t = *sum}, {.t = g}};
-    LpAttr alpha = lp_attr_scalar(lp_int(1));
-    LpTensor *r = NULL;
-    int n;
-    LP_TRY(lp_op_call(&op_add, in, 2, &alpha, &r, &n, p->err));
-    lp_tensor_release(*sum);
-    *sum = r;
-    return LP_OK;
-}
-
-/* Nobody else holds the memory of g, which has no part beside. */
-static bool exclusive(const LpTensor *g)
-{
-    const LpTensor *base = g->base;
-    size_t bytes = (size_t)lp_tensor_numel(g) * lp_dtype_size(g->dtype);
-    return g->refs == 1 && g->st->refs == (base ? 2 : 1) &&
-           (!base || base->refs == 1) && g->st->bytes == bytes &&
-           lp_tensor_contiguous(g);
-}
-
-static LpStatus own(LpTensor **grad, LpErr *e)
-{
-    LpTensor *g = *grad;
-    LpType type = lp_tensor_type(g);
-    bool mine = exclusive(g);
-    int n;
-    if (mine && !g->base)
-        return LP_OK;
-    *grad = NULL;
-    LpStatus s =
-        mine ? lp_tensor_over(g->st, &type, g->strides, g->offset, grad, e)
-             : lp_op_call(&op_clone, &(LpArg){.t = g}, 1, NULL, grad, &n, e);
-    lp_tensor_release(g);
-    return s;
-}
-
-/* Makes the gradients that leaves have got their own, when all that has
- * computed them is gone: as they are if nobody else holds them, else copied.
- * `s` is what the pass has come to. */
-static LpStatus settle(Pass *p, LpStatus s)
-{
-    while (p->n_unowned) {
-        LpErr e = {0};
-        LpTensor *leaf = p->unowned[--p->n_unowned];
-        if (leaf->meta->grad && own(&leaf->meta->grad, &e) != LP_OK &&
-            s == LP_OK) {
-            *p->err = e;
-            s = e.code;
-        }
-        lp_tensor_release(leaf);
-    }
-    return s;
-}
-
-static bool is_unowned(const Pass *p, const LpTensor *leaf)
-{
-    for (size_t i = 0; i < p->n_unowned; i++)
-        if (p->unowned[i] == leaf)
-            return true;
-    return false;
-}
-
 static LpStatus accumulate(Pass *p, LpTensor *leaf, LpTensor *g)
 {
     for (int i = 0; i < p->n_target; i++)
         if (p->target[i].t == leaf)
-            LP_TRY(add_up(p, &p->target[i].grad, g));
-    if (p->only_targets)
-        return LP_OK;
-    LpTensorMeta *m = lp_meta(leaf, p->err);
-    if (!m)
-        return LP_E_MEMORY;
-    if (!m->grad && (p->create || g->st->flags & LP_ST_TRACED)) {
-        int n;
-        return lp_op_call(&op_clone, &(LpArg){.t = g}, 1, NULL, &m->grad, &n,
-                          p->err);
-    }
-    if (!m->grad) {
-        LP_FAIL_IF(!LP_GROW(p->unowned, p->cap_unowned, p->n_unowned), p->err,
-                   LP_E_MEMORY, "out of memory");
-        p->unowned[p->n_unowned++] = lp_tensor_retain(leaf);
-        m->grad = lp_tensor_retain(g);
-        return LP_OK;
-    }
-    if (p->create || is_unowned(p, leaf))
-        return add_up(p, &m->grad, g);
-    LpArg in[2] = {{.t = m->grad}, {.t = g}};
-    LpAttr alpha = lp_attr_scalar(lp_int(1));
-    return lp_op_call_inplace(&op_add, in, 2, &alpha, p->err);
+            LP_TRY(lp_grad_sum(&p->target[i].grad, g, p->err));
+    return p->only_targets ? LP_OK : lp_grads_add(&p->grads, leaf, g, p->err);
 }
 
 static bool is_target(const Pass *p, const LpTensor *t)
@@ -188,7 +97,7 @@ static LpStatus into_leaf(Pass *p, LpTensor *leaf, LpTensor *g)
         return accumulate(p, leaf, g);
     for (size_t i = 0; i < p->n_late; i++)
         if (p->late[i].leaf == leaf)
-            return add_up(p, &p->late[i].grad, g);
+            return lp_grad_sum(&p->late[i].grad, g, p->err);
     LP_FAIL_IF(!LP_GROW(p->late, p->cap_late, p->n_late), p->err, LP_E_MEMORY,
                "out of memory");
     p->late[p->n_late++] = (Late){lp_tensor_retain(leaf), lp_tensor_retain(g)};
@@ -216,7 +125,7 @@ static LpStatus run_late(Pass *p, LpStatus s)
         if (s == LP_OK)
             s = accumulate(p, l->leaf, l->grad);
         lp_tensor_release(l->grad);
-        s = settle(p, s);
+        s = lp_grads_settle(&p->grads, s, p->err);
         if (s == LP_OK && !p->only_targets)
             s = accumulated(p, l->leaf);
         lp_tensor_release(l->leaf);
@@ -233,7 +142,7 @@ static LpStatus deliver(Pass *p, const LpEdge *edge, LpTensor *g)
     bool waiting = false;
     for (int i = 0; i < n->n_out; i++)
         waiting |= n->dout[i] != NULL;
-    LP_TRY(add_up(p, &n->dout[edge->out_nr], g));
+    LP_TRY(lp_grad_sum(&n->dout[edge->out_nr], g, p->err));
     return waiting ? LP_OK : push(p, n);
 }
 
@@ -257,13 +166,13 @@ static LpVal restore(Pass *p, LpEager *g, const LpNode *n, const LpSaved *s,
                 s->version);
         return LP_NOVAL;
     }
-    if (p->create && edge.leaf)
+    if (p->grads.create && edge.leaf)
         return lp_eager_tensor(g, lp_tensor_retain(edge.leaf));
     LpTensor *t = NULL;
     if (lp_tensor_over(s->t->st, &s->type, s->t->strides, s->t->offset, &t,
                        p->err) != LP_OK)
         return LP_NOVAL;
-    if (p->create && edge.node)
+    if (p->grads.create && edge.node)
         lp_set_history(t, edge.node, edge.out_nr, p->err);
     return lp_eager_tensor(g, t);
 }
@@ -370,11 +279,11 @@ static LpStatus visit(Pass *p, LpNode *n)
     for (int i = 0; i < p->n_target; i++) {
         LpEdge *e = &p->target[i].edge;
         if (e->node == n && n->dout[e->out_nr])
-            LP_TRY(add_up(p, &p->target[i].grad, n->dout[e->out_nr]));
+            LP_TRY(lp_grad_sum(&p->target[i].grad, n->dout[e->out_nr], p->err));
     }
     for (int i = 0; i < n->n_out; i++)
-        if (n->keep[i] && n->dout[i] && !p->only_targets)
-            LP_TRY(add_up(p, &n->keep[i]->meta->grad, n->dout[i]));
+        if (n->keep[i] && n->dout[i])
+            LP_TRY(lp_grads_add(&p->grads, n->keep[i], n->dout[i], p->err));
     LP_FAIL_IF(n->freed, p->err, LP_E_RUNTIME,
                "backward ran through this graph before and its saved tensors "
                "are gone; pass retain_graph = true the first time");
@@ -436,21 +345,22 @@ static LpStatus drive(Pass *p, LpTensor *const *roots, LpTensor *const *grads,
                       int n)
 {
     bool was = lp_grad_enabled();
-    lp_set_grad_enabled(p->create);
+    lp_set_grad_enabled(p->grads.create);
     LpStatus s = LP_OK;
     for (int i = 0; i < n && s == LP_OK; i++)
-        s = settle(p, seed_root(p, roots[i], grads ? grads[i] : NULL));
+        s = lp_grads_settle(
+            &p->grads, seed_root(p, roots[i], grads ? grads[i] : NULL), p->err);
     while (p->n) {
         LpNode *node = pop(p);
         if (s == LP_OK)
             s = visit(p, node);
         clear_douts(node);
         lp_node_release(node);
-        s = settle(p, s);
+        s = lp_grads_settle(&p->grads, s, p->err);
     }
     s = run_late(p, s);
     lp_set_grad_enabled(was);
-    lp_free(p->unowned);
+    lp_grads_fini(&p->grads);
     lp_free(p->heap);
     return s;
 }
@@ -474,7 +384,7 @@ LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,
                  bool create_graph, bool allow_unused, LpTensor **out, LpErr *e)
 {
     Pass p = {.only_targets = true,
-              .create = create_graph,
+              .grads.create = create_graph,
               .retain = retain_graph || create_graph,
               .err = e};
     LpStatus s = set_targets(&p, inputs, n_inputs, e);
@@ -500,7 +410,7 @@ LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
                      LpTensor *const *inputs, int n_inputs, bool retain_graph,
                      bool create_graph, LpErr *e)
 {
-    Pass p = {.create = create_graph,
+    Pass p = {.grads.create = create_graph,
               .retain = retain_graph || create_graph,
               .err = e};
     if (n_inputs == 0)
@@ -516,11 +426,11 @@ LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
         if (s == LP_OK && g)
             s = accumulate(&p, inputs[i], g);
         lp_tensor_release(g);
-        s = settle(&p, s);
+        s = lp_grads_settle(&p.grads, s, e);
         if (s == LP_OK && g)
             s = accumulated(&p, inputs[i]);
     }
-    lp_free(p.unowned);
+    lp_grads_fini(&p.grads);
     lp_free(p.target);
     return s;
 }

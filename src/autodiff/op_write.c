@@ -122,6 +122,8 @@ LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e)
     LpType type = lp_tensor_type(t);
     LpStatus s = fits(dst, &type, "copy_", e);
     if (s == LP_OK)
+        s = lp_check_overlap(dst, &(LpArg){.t = t}, 1, e);
+    if (s == LP_OK)
         s = write_value(dst, t, "copy_", e);
     lp_tensor_release(t);
     return s;
@@ -212,6 +214,8 @@ static LpStatus call_inplace(const LpOp *op, const LpArg *in, int n_in,
     int n_out = 0;
     bool done = false;
     LP_TRY(may_write(in[0].t, e));
+    if (op->flags & (LP_OPF_POINTWISE | LP_OPF_OUT_APART))
+        LP_TRY(lp_check_overlap(in[0].t, in + 1, n_in - 1, e));
     if (!lp_tracing && op->kind != LP_OP_COMPOSITE &&
         !(op->flags & LP_OPF_VIEW) && !reads_target(op, in, n_in)) {
         LP_TRY(direct(op, in, n_in, attr, &done, e));
@@ -241,7 +245,8 @@ LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
 }
 
 /* ---- out= --------------------------------------------------------------- */
-static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
+/* Has t the shape of `type`, or can it get it? */
+static LpStatus check_size(const LpTensor *t, const LpType *type, LpErr *e)
 {
     LpType now = lp_tensor_type(t);
     if (lp_shape_eq(&now, type))
@@ -251,8 +256,16 @@ static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
                "be resized");
     LP_FAIL_IF(lp_tracing, e, LP_E_RUNTIME,
                "out= cannot be resized inside a traced function");
+    return lp_shape_check(type, e);
+}
+
+static LpStatus resize(LpTensor *t, const LpType *type, LpErr *e)
+{
+    LpType now = lp_tensor_type(t);
+    LP_TRY(check_size(t, type, e));
+    if (lp_shape_eq(&now, type))
+        return LP_OK;
     LpStorage *st = NULL;
-    LP_TRY(lp_shape_check(type, e));
     size_t bytes = (size_t)lp_numel(type) * lp_dtype_size(t->dtype);
     LP_TRY(lp_storage_new(bytes, &st, e));
     lp_storage_release(t->st);
@@ -307,10 +320,22 @@ static bool takes(const LpCall *c, const LpArg *in, int n_in,
     return true;
 }
 
+/* What can be said against out[] before anything is written. */
+static LpStatus check_all(const LpCall *c, const LpArg *in, int n_in,
+                          LpTensor *const *out, int n_out, bool casts, LpErr *e)
+{
+    for (int i = 0; i < n_out && i < c->n_out; i++) {
+        LP_TRY(check_out(c->op, in, n_in, out[i], c->out[i].dtype, casts, e));
+        LP_TRY(check_size(out[i], &c->out[i], e));
+    }
+    return LP_OK;
+}
+
 /* The results; res[i] is out[i] itself where the kernel can write there. */
 static LpStatus call_towards(const LpOp *op, const LpArg *in, int n_in,
                              const LpAttr *attr, LpTensor *const *out,
-                             int n_out, LpTensor **res, int *n, LpErr *e)
+                             int n_out, bool casts, LpTensor **res, int *n,
+                             LpErr *e)
 {
     if (lp_tracing || op->kind == LP_OP_COMPOSITE || op->measure ||
         op->flags & (LP_OPF_VIEW | LP_OPF_RANDOM) || lp_any_meta(in, n_in))
@@ -319,6 +344,8 @@ static LpStatus call_towards(const LpOp *op, const LpArg *in, int n_in,
     int made = 0;
     LpArena *arena = lp_scratch_enter();
     LpStatus s = lp_call_infer(&c, op, in, n_in, attr, arena, e);
+    if (s == LP_OK)
+        s = check_all(&c, in, n_in, out, n_out, casts, e);
     if (s == LP_OK)
         s = lp_touch_all(in, n_in, e);
     while (s == LP_OK && made < c.n_out) {
@@ -359,7 +386,7 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
     LpTensor *res[LP_MAX_RESULTS];
     int n = 0;
     LP_TRY(no_history(in, n_in, out, n_out, e));
-    LP_TRY(call_towards(op, in, n_in, attr, out, n_out, res, &n, e));
+    LP_TRY(call_towards(op, in, n_in, attr, out, n_out, casts, res, &n, e));
     LpStatus s = LP_OK;
     if (n < n_out)
         s = lp_fail(e, LP_E_TYPE, "out= needs %d tensors, got %d", n, n_out);
@@ -370,9 +397,12 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
             continue;
         }
         s = check_out(op, in, n_in, out[i], type.dtype, casts, e);
-        if (s == LP_OK)
+        bool nothing = res[i]->st->flags & out[i]->st->flags & LP_ST_META;
+        if (s == LP_OK && !nothing)
             s = resize(out[i], &type, e);
-        if (s == LP_OK)
+        else if (s == LP_OK)
+            s = check_size(out[i], &type, e);
+        if (s == LP_OK && !nothing)
             s = write_value(out[i], res[i], op->name, e);
     }
     for (int i = 0; i < n; i++)
