@@ -14,22 +14,30 @@
 
 /* ---- rounded once ---------------------------------------------------------
  */
-static LpStatus infer_plus(LpInfer *x, const LpOp *product)
+/* The addend, called `name`, must broadcast to the product's type. */
+static LpStatus check_addend(const LpType *addend, const LpType *product,
+                             const char *op, const char *name, LpErr *err)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LpType t = *addend, both = *product;
+    LpErr probe = {0};
+    LP_FAIL_IF(lp_broadcast(&both, &t, &probe) != LP_OK ||
+                   !lp_shape_eq(&both, product),
+               err, LP_E_RUNTIME,
+               "%s: %s of shape %s cannot be expanded to the product's "
+               "shape %s",
+               op, name, lp_shape_str(addend, a), lp_shape_str(product, b));
+    return LP_OK;
+}
+
+static LpStatus infer_plus(LpInfer *x, const LpOp *product)
+{
     const LpType *t = &x->in[2];
     LpInfer q = *x;
     q.op = product;
     q.n_in = 2;
     LP_TRY(product->infer(&q));
-    LpType both = x->out[0];
-    LpErr probe = {0};
-    LP_FAIL_IF(lp_broadcast(&both, t, &probe) != LP_OK ||
-                   !lp_shape_eq(&both, &x->out[0]),
-               x->err, LP_E_RUNTIME,
-               "%s: the addend of shape %s cannot be expanded to the product's "
-               "shape %s",
-               x->op->name, lp_shape_str(t, a), lp_shape_str(&x->out[0], b));
+    LP_TRY(check_addend(t, &x->out[0], x->op->name, "the addend", x->err));
     LP_FAIL_IF(t->dtype != x->out[0].dtype || !lp_is_float(t->dtype), x->err,
                LP_E_RUNTIME,
                "%s: the product and the addend must have one floating-point "
@@ -112,16 +120,7 @@ static bool is_one(LpScalar s)
 static bool expands(LpBuilder *b, LpVal self, const LpType *want,
                     const char *op)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
-    LpType t = *lp_type(b, self), both = *want;
-    LpErr probe = {0};
-    if (lp_broadcast(&both, &t, &probe) == LP_OK && lp_shape_eq(&both, want))
-        return true;
-    lp_fail(b->err, LP_E_RUNTIME,
-            "%s: `self` of shape %s cannot be expanded to the product's "
-            "shape %s",
-            op, lp_shape_str(&t, sa), lp_shape_str(want, sb));
-    return false;
+    return check_addend(lp_type(b, self), want, op, "`self`", b->err) == LP_OK;
 }
 
 /* beta self + alpha r; self is not read when beta is 0. */

@@ -14,7 +14,9 @@ local class = require("lupine.class")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 
-local M = {}
+local M = {
+  EULER = 0.57721566490153286060, -- the Euler-Mascheroni constant
+}
 
 ---@class torch.distributions.Distribution
 ---@field batch_shape torch.Size
@@ -271,6 +273,27 @@ end
 ---@param param string
 function M.positive(d, name, param)
   M.require(d[param]:gt(0), name, param, "GreaterThan(lower_bound=0.0)")
+end
+
+--- A check that parameters are above 0, for `check`.
+---@param name string the distribution's
+---@param ... string the parameters
+---@return fun(d: torch.distributions.Distribution)
+function M.all_positive(name, ...)
+  local params = { ... }
+  return function(d)
+    for _, param in ipairs(params) do
+      M.positive(d, name, param)
+    end
+  end
+end
+
+--- A value where the condition holds, else NaN.
+---@param condition torch.Tensor bool
+---@param value torch.Tensor
+---@return torch.Tensor
+function M.defined(condition, value)
+  return torch().where(condition, value, torch().full_like(value, 0.0 / 0.0))
 end
 
 --- Probabilities off 0 and 1 by the type's epsilon.

@@ -1,9 +1,10 @@
 --- torch.distributions: those of a place and a scale, of intervals, classes and
---- Independent here; those of positive numbers (positive.lua), counts
---- (counts.lua), vectors (vectors.lua), matrices (matrices.lua), others
---- (further.lua, relaxed.lua), those made of others (transformed.lua, with
---- transforms.lua) and the divergences (kl.lua) beside. They draw from torch's
---- random numbers, compiled too.
+--- Independent here; those of positive numbers (positive.lua), of numbers from 0
+--- to 1 (unit_interval.lua), angles (von_mises.lua), counts (counts.lua), vectors
+--- (vectors.lua), matrices (matrices.lua), relaxed draws of classes (relaxed.lua),
+--- those made of others (transformed.lua with transforms/, mixture.lua) and the
+--- divergences (kl.lua) beside. They draw from torch's random numbers, compiled
+--- too.
 --- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
 local check = require("lupine.check")
@@ -13,14 +14,13 @@ local errors = require("torch.errors")
 local M = { Distribution = base.Distribution }
 
 local HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-local EULER = 0.57721566490153286060
 
 local function torch()
   return require("torch")
 end
 
 local kind_of, uniform, numbers, positive = base.kind_of, base.uniform, base.numbers, base.positive
-local inner, check_probs = base.inner, base.check_probs
+local inner, check_probs, EULER = base.inner, base.check_probs, base.EULER
 
 -- ---- of a place and a scale ------------------------------------------------
 
@@ -316,8 +316,8 @@ function Independent:expand(shape)
   return Independent(self.base_dist:expand(whole), n)
 end
 
-for _, file in ipairs({ "positive", "counts", "vectors", "further", "matrices", "relaxed",
-  "transformed" }) do
+for _, file in ipairs({ "positive", "unit_interval", "von_mises", "counts", "vectors",
+  "matrices", "relaxed", "transformed", "mixture" }) do
   require("torch.distributions." .. file)(M)
 end
 

@@ -8,7 +8,7 @@ local class = require("lupine.class")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 
-local EULER = 0.57721566490153286060
+local EULER = base.EULER
 local LOG_2_PI = math.log(2 * math.pi)
 
 local function torch()

@@ -1,8 +1,9 @@
---- LowRankMultivariateNormal, whose covariance is W Wᵀ + diag(D), and Wishart,
---- the distribution of a covariance of normal draws.
+--- LowRankMultivariateNormal, whose covariance is W Wᵀ + diag(D), Wishart, the
+--- distribution of a covariance of normal draws, and LKJCholesky, of correlations.
 --- Source: PyTorch documentation, torch.distributions; Woodbury's identity and
 --- the matrix determinant lemma; Bartlett, 1933.
 local base = require("torch.distributions.base")
+local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 
@@ -199,6 +200,59 @@ local wishart = {
 
 -- ---- divergences ------------------------------------------------------------------
 
+-- ---- correlations ----------------------------------------------------------------
+
+-- The factor of a correlation matrix of `dim` rows: each row is a random point
+-- of the sphere (the "onion").
+local function define_lkj(M)
+  local cls = base.Distribution:extend("LKJCholesky")
+  cls.body = {}
+
+  --- Lower Cholesky factors of correlation matrices, whose density goes with
+  --- the determinant to the power concentration - 1 (Lewandowski et al., 2009).
+  ---@param ... any dim (2 or more), concentration (1), validate_args (true)
+  function cls:init(...)
+    local a = check.arguments("LKJCholesky", { "dim", "concentration", "validate_args" }, nil, ...)
+    local dim = check.int(a[1], "LKJCholesky: dim", { min = 2 })
+    self.dim = dim
+    base.elementwise(self, { concentration = a[2] or 1.0 })
+    self.event_shape = core.Size({ dim, dim })
+    self.validated = a[3] ~= false
+    if self.validated then
+      base.positive(self, "LKJCholesky", "concentration")
+    end
+  end
+  cls.body.params = { "concentration" }
+
+  function cls.body.sample(d, shape)
+    local t, n, kind = torch(), d.dim, base.kind_of(d.concentration)
+    local whole = base.extended(d, shape)
+    local batch = { table.unpack(whole, 1, #whole - 2) }
+    local i = t.arange(-1, n - 1, kind):clamp_min(0)
+    local rows = { table.unpack(batch) }
+    rows[#rows + 1] = n
+    local b = (d.concentration + 0.5 * (n - 2)):unsqueeze(-1) - 0.5 * i
+    local share = M.Beta((0.5 * i + 0.5):expand(rows), b:expand(rows)):sample():unsqueeze(-1)
+    local u = t.randn(whole, kind):tril(-1)
+    u = u / u:norm(2, -1, { keepdim = true }):clamp_min(t.finfo(kind.dtype).tiny)
+    local w = share:sqrt() * u
+    local eps = t.finfo(kind.dtype).tiny
+    return w + (1 - w:pow(2):sum(-1)):clamp_min(eps):sqrt():diag_embed()
+  end
+
+  function cls.body.log_prob(d, x)
+    local t, n = torch(), d.dim
+    local along = x:diagonal({ dim1 = -2, dim2 = -1 }):narrow(-1, 1, n - 1)
+    local order = t.arange(2, n + 1, base.kind_of(d.concentration))
+    local power = 2 * (d.concentration - 1):unsqueeze(-1) + n - order
+    local m = n - 1
+    local alpha = d.concentration + 0.5 * m
+    local norm = 0.5 * m * math.log(math.pi) + t.mvlgamma(alpha - 0.5, m) - alpha:lgamma() * m
+    return (power * along:log()):sum(-1) - norm
+  end
+  M.LKJCholesky = cls
+end
+
 return function(M)
   M[LOW] = base.define(LOW, low_rank)
   M.Wishart = base.define("Wishart", wishart)
@@ -232,4 +286,5 @@ return function(M)
     return 0.5 * (determinant(q) - determinant(p) - p.loc:size(-1) + along(q, columns(p))
       + along(q, (p.loc - q.loc):unsqueeze(-1)))
   end
+  define_lkj(M)
 end

@@ -1,9 +1,10 @@
 --- Distributions of positive numbers and of parts of one: halves of symmetric
---- ones, powers of exponential numbers, gamma's relatives; and Student's, which
---- is drawn by gamma. Source: PyTorch documentation, torch.distributions.
+--- ones, powers of exponential numbers, gamma's relatives, FisherSnedecor; and
+--- Student's, which is drawn by gamma, and GeneralizedPareto.
+--- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
 
-local EULER = 0.57721566490153286060
+local EULER, all_positive, defined = base.EULER, base.all_positive, base.defined
 local LOG_2 = math.log(2)
 
 local function torch()
@@ -12,15 +13,6 @@ end
 
 local function above_zero(_, x)
   return x:ge(0)
-end
-
-local function all_positive(name, ...)
-  local params = { ... }
-  return function(d)
-    for _, param in ipairs(params) do
-      base.positive(d, name, param)
-    end
-  end
 end
 
 -- Draws of gamma's distribution of scale 1, which a gradient goes through.
@@ -32,6 +24,81 @@ end
 -- log of the beta function
 local function beta_ln(a, b)
   return a:lgamma() + b:lgamma() - (a + b):lgamma()
+end
+
+-- ---- ratios ------------------------------------------------------------------
+
+local function chi_share(d, shape, df)
+  local half = (df / 2):expand(base.extended(d, shape))
+  return torch()._standard_gamma(half):clamp_min(torch().finfo(df.dtype).tiny) / half
+end
+
+local fisher = {
+  params = { "df1", "df2" },
+  setup = base.elementwise,
+  check = all_positive("FisherSnedecor", "df1", "df2"),
+  support = function(_, x) return x:gt(0) end,
+  mean = function(d) return defined(d.df2:gt(2), d.df2 / (d.df2 - 2)) end,
+  mode = function(d)
+    return defined(d.df1:gt(2), (d.df1 - 2) / d.df1 * d.df2 / (d.df2 + 2))
+  end,
+  variance = function(d)
+    local a, b = d.df1, d.df2
+    return defined(b:gt(4), 2 * b:pow(2) * (a + b - 2) / (a * (b - 2):pow(2) * (b - 4)))
+  end,
+  rsample = function(d, shape)
+    return chi_share(d, shape, d.df1) / chi_share(d, shape, d.df2)
+  end,
+  log_prob = function(d, x)
+    local a, b, ratio = d.df1 / 2, d.df2 / 2, d.df1 / d.df2
+    return (a + b):lgamma() - a:lgamma() - b:lgamma() + a * ratio:log() + (a - 1) * x:log()
+      - (a + b) * (ratio * x):log1p()
+  end,
+}
+
+-- ---- tails ----------------------------------------------------------------------
+
+-- f(c) where the concentration is not 0, else the exponential's.
+local function by_tail(d, exact, limit)
+  local zero = d.concentration:abs():le(1e-8)
+  local c = torch().where(zero, torch().ones_like(d.concentration), d.concentration)
+  return torch().where(zero, limit, exact(c))
+end
+
+local pareto = {
+  params = { "loc", "scale", "concentration" },
+  setup = base.elementwise,
+  check = all_positive("GeneralizedPareto", "scale"),
+  support = function(d, x)
+    local last = torch().where(d.concentration:lt(0), d.loc - d.scale / d.concentration, math.huge)
+    return x:ge(d.loc):logical_and(x:le(last))
+  end,
+  mean = function(d)
+    local c = d.concentration
+    return defined(c:lt(1), d.loc + d.scale / (1 - c))
+  end,
+  mode = function(d) return d.loc end,
+  variance = function(d)
+    local c = d.concentration
+    return defined(c:lt(0.5), d.scale:pow(2) / ((1 - c):pow(2) * (1 - 2 * c)))
+  end,
+  entropy = function(d) return d.scale:log() + d.concentration + 1 end,
+  log_prob = function(d, x)
+    local z = (x - d.loc) / d.scale
+    return -d.scale:log() - by_tail(d, function(c) return (1 + 1 / c) * (c * z):log1p() end, z)
+  end,
+  cdf = function(d, x)
+    local z = (x - d.loc) / d.scale
+    return by_tail(d, function(c) return -(-(c * z):log1p() / c):expm1() end, -(-z):expm1())
+  end,
+  icdf = function(d, p)
+    local log = -(-p):log1p()
+    return d.loc + d.scale * by_tail(d, function(c) return (c * log):expm1() / c end, log)
+  end,
+}
+
+function pareto.rsample(d, shape)
+  return pareto.icdf(d, base.uniform(d, shape, d.loc))
 end
 
 return function(M)
@@ -257,4 +324,7 @@ return function(M)
       return -0.5 * (d.df + 1) * (y:pow(2) / d.df):log1p() - student_constant(d)
     end,
   })
+
+  M.FisherSnedecor = base.define("FisherSnedecor", fisher)
+  M.GeneralizedPareto = base.define("GeneralizedPareto", pareto)
 end

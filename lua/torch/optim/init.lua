@@ -5,7 +5,7 @@ local M = {
   lr_scheduler = require("torch.optim.lr_scheduler"),
   swa_utils = require("torch.optim.swa_utils"),
 }
-for _, file in ipairs({ "basic", "further", "lbfgs" }) do
+for _, file in ipairs({ "on_device", "host_only", "lbfgs" }) do
   for name, cls in pairs(require("torch.optim." .. file)) do
     M[name] = cls
   end

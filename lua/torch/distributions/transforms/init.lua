@@ -1,8 +1,8 @@
 --- torch.distributions.transforms: maps of numbers and of vectors here, those
---- made of others in composed.lua, what all share in transform.lua.
+--- made of others in composed.lua, what all share in base.lua.
 --- Source: PyTorch documentation, torch.distributions.transforms; the Stan
 --- reference manual, "Constraint Transforms", for the simplex and correlations.
-local Transform = require("torch.distributions.transform")
+local Transform = require("torch.distributions.transforms.base")
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
@@ -316,7 +316,7 @@ define("CorrCholeskyTransform", {}, {
 
 M._define, M._resized, M._POINT = define, resized, POINT
 
-for name, cls in pairs(require("torch.distributions.composed")(M)) do
+for name, cls in pairs(require("torch.distributions.transforms.composed")(M)) do
   M[name] = cls
 end
 

@@ -1,7 +1,7 @@
 --- Transforms made of others: one after another, of more dimensions as one
 --- point, of parts of a tensor, and reshaping.
 --- Source: PyTorch documentation, torch.distributions.transforms.
-local Transform = require("torch.distributions.transform")
+local Transform = require("torch.distributions.transforms.base")
 local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")

@@ -1,0 +1,47 @@
+-- torch.distributions: what constructors and methods refuse.
+local helper = require("spec.helper")
+local float64 = require("spec.support.float64")
+local torch = require("torch")
+local D = torch.distributions
+local f64 = float64.tensor
+
+describe("distributions of vectors and counts refuse", function()
+  for _, c in ipairs({
+    { "MultivariateNormal: Exactly one", function() D.MultivariateNormal(f64{ 1 }) end },
+    { "Exactly one", function()
+      D.MultivariateNormal(f64{ 1 }, f64{ { 1 } }, { scale_tril = f64{ { 1 } } })
+    end },
+    { "covariance_matrix must have shape %[..., 2, 2%]", function()
+      D.MultivariateNormal(f64{ 1, 2 }, f64{ { 1 } })
+    end },
+    { "scale_tril to satisfy the constraint LowerCholesky", function()
+      D.MultivariateNormal(f64{ 1, 2 }, { scale_tril = f64{ { 1, 1 }, { 0, 1 } } })
+    end },
+    { "PositiveDefinite", function()
+      D.MultivariateNormal(f64{ 1, 2 }, f64{ { 1, .5 }, { 0, 1 } })
+    end },
+    { "at least one%-dimensional", function() D.Dirichlet(1.0) end },
+    { "parameter concentration", function() D.Dirichlet(f64{ 1, 0 }) end },
+    { "parameter rate", function() D.Poisson(-1.0) end },
+    { "parameter total_count", function() D.Binomial(1.5, 0.5) end },
+    { "either `probs` or `logits`", function() D.Binomial(3) end },
+    { "within the support", function() D.Binomial(3, 0.5):log_prob(4) end },
+    { "within the support", function() D.Poisson(3.0):log_prob(0.5) end },
+    { "within the support", function() D.Dirichlet(f64{ 1, 1 }):log_prob(f64{ .5, .6 }) end },
+    { "within the support", function()
+      D.OneHotCategorical(f64{ .5, .5 }):log_prob(f64{ 1, 1 })
+    end },
+    { "parameter df", function() D.StudentT(0) end },
+    { "parameter scale", function() D.HalfNormal(-1) end },
+  }) do
+    it(c[1], function()
+      helper.raises("ValueError", c[1], c[2])
+    end)
+  end
+
+  it("an entropy of counts that differ", function()
+    helper.raises("NotImplementedError", "inhomogeneous", function()
+      D.Binomial(f64{ 2, 3 }, f64{ .5, .5 }):entropy()
+    end)
+  end)
+end)
