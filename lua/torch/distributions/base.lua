@@ -28,17 +28,34 @@ local function torch()
   return require("torch")
 end
 
+-- The dtype of the first tensor of floating-point numbers, else the default.
+local function kind_among(values)
+  for _, v in pairs(values) do
+    if core.is_tensor(v) and v:is_floating_point() then
+      return v.dtype
+    end
+  end
+  return core.get_default_dtype()
+end
+
+-- Tensors of integers become floating-point numbers, in place of `values`.
+local function in_floats(values)
+  local kind = kind_among(values)
+  for name, v in pairs(values) do
+    if core.is_tensor(v) and not v:is_floating_point() then
+      values[name] = v:to(kind)
+    end
+  end
+  return values
+end
+
 -- Tensors of one shape and dtype, of tensors and numbers.
 local function broadcast(values)
-  local kind
-  for _, v in pairs(values) do
-    kind = kind or core.is_tensor(v) and v:is_floating_point() and v.dtype
-  end
+  local kind = kind_among(values)
   local names, list = {}, {}
-  for name, v in pairs(values) do
+  for name, v in pairs(in_floats(values)) do
     names[#names + 1] = name
-    list[#list + 1] = core.is_tensor(v) and v
-      or torch().tensor(v + 0.0, { dtype = kind or core.get_default_dtype() })
+    list[#list + 1] = core.is_tensor(v) and v or torch().tensor(v + 0.0, { dtype = kind })
   end
   local out = {}
   for i, t in ipairs(torch().broadcast_tensors(table.unpack(list))) do
@@ -217,7 +234,7 @@ function M.define(name, body, parent)
       a[param] = not check.is_none(value) and value or nil
     end
     self.event_shape = core.Size({})
-    body.setup(self, a)
+    body.setup(self, in_floats(a))
     rawset(self, "validated", v[#names] ~= false)
     if self.validated and body.check then
       body.check(self)

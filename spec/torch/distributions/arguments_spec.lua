@@ -45,3 +45,44 @@ describe("distributions of vectors and counts refuse", function()
     end)
   end)
 end)
+
+-- PyTorch's constructors take them too, but most of its samplers do not.
+describe("tensors of integers", function()
+  local ints, logits = torch.tensor({ 1, 2 }), { logits = torch.tensor({ 1, 2 }) }
+  local eye = torch.tensor({ { 2, 0 }, { 0, 2 } })
+  local two = { VonMises = true, Normal = true, Laplace = true, LogNormal = true, Gumbel = true,
+    Cauchy = true, Gamma = true, Beta = true, Pareto = true, Weibull = true, InverseGamma = true,
+    FisherSnedecor = true, Kumaraswamy = true, GeneralizedPareto = true, LogisticNormal = true }
+  local cases = { Uniform = { ints - 1, ints }, Categorical = { ints }, Dirichlet = { ints },
+    OneHotCategorical = { ints }, ContinuousBernoulli = { logits }, Bernoulli = { logits },
+    Geometric = { logits }, LKJCholesky = { 3, ints }, MultivariateNormal = { ints, eye },
+    LowRankMultivariateNormal = { ints, eye, ints }, Wishart = { ints[1] + 1, eye },
+    Binomial = { ints, logits }, NegativeBinomial = { ints, logits }, Multinomial = { 3, logits },
+    RelaxedBernoulli = { ints[1], logits }, RelaxedOneHotCategorical = { ints[1], logits } }
+  for name in pairs(two) do
+    cases[name] = { ints, ints, name == "GeneralizedPareto" and ints or nil }
+  end
+  for _, name in ipairs({ "Exponential", "Poisson", "Chi2", "StudentT", "HalfNormal",
+    "HalfCauchy" }) do
+    cases[name] = { ints }
+  end
+  for name, arguments in pairs(cases) do
+    it("are floating-point parameters of " .. name, function()
+      local floats = {}
+      for i, v in ipairs(arguments) do
+        floats[i] = v == logits and { logits = logits.logits:float() }
+          or torch.is_tensor(v) and v:float() or v
+      end
+      local d = D[name](table.unpack(arguments))
+      local x = d:sample({ 3 })
+      local density = d:log_prob(x)
+      assert.equal(torch.float32, density.dtype)
+      torch.testing.assert_close(density, D[name](table.unpack(floats)):log_prob(x))
+    end)
+  end
+
+  it("take the type of a floating-point tensor beside them", function()
+    local d = D.Normal(f64({ 0.5, 1 }), torch.tensor({ 1, 2 }))
+    assert.equal(torch.float64, d:sample().dtype)
+  end)
+end)
