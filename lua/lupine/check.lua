@@ -407,21 +407,36 @@ end
 -- NumPy's names of parameters, as the forms of operators take them.
 local NUMPY = { dim = "axis", keepdim = "keepdims" }
 
+-- Are the n arguments' last one's contents keywords? {} is no keyword at all,
+-- unless its parameter may be an empty list: of those that `tables` names, else
+-- the first.
+local function ends_in_keywords(args, n, name, tables)
+  local last = args[n]
+  if type(last) ~= "table" or getmetatable(last) then
+    return false
+  end
+  local takes = tables and name and tables[name]
+  if next(last) == nil then
+    return not (takes or not tables and n == 1)
+  end
+  return takes ~= true and M.is_keywords(last)
+end
+
 --- Sorts a call's arguments by parameter: positional ones in order, keywords
---- from a last table with string keys (`tables` names the parameters that take
---- such a table themselves). Returns the list of values (n = #names) and the
---- set of the names that were given.
+--- from a last table with string keys or none. `tables` names the parameters
+--- that take such a table themselves (true), or one without keys ("list").
+--- Returns the list of values (n = #names) and the set of the names that were
+--- given.
 ---@param where string     the function, for messages
 ---@param names string[]
----@param tables? table<string, boolean>
+---@param tables? table<string, boolean|"list">
 ---@param ... any the call's arguments
 ---@return table values, table given
 function M.arguments(where, names, tables, ...)
   local args = table.pack(...)
   local n = args.n
   local keywords
-  local last_name = names[n]
-  if n > 0 and M.is_keywords(args[n]) and not (tables and last_name and tables[last_name]) then
+  if n > 0 and ends_in_keywords(args, n, names[n], tables) then
     keywords = args[n]
     n = n - 1
   end

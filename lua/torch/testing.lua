@@ -23,6 +23,7 @@ local function pair(v)
   return core.is_tensor(v) and v or core.tensor(v)
 end
 
+local lists = { actual = "list", expected = "list" }
 local parameters = { "actual", "expected", "rtol", "atol", "equal_nan", "check_dtype", "msg" }
 
 --- Raises AssertionError unless |actual - expected| <= atol + rtol *
@@ -30,7 +31,7 @@ local parameters = { "actual", "expected", "rtol", "atol", "equal_nan", "check_d
 --- lists; rtol and atol are given together or come from the dtype.
 ---@param ... any  actual, expected, rtol, atol, equal_nan, check_dtype, msg
 function M.assert_close(...)
-  local a = check.arguments("assert_close()", parameters, nil, ...)
+  local a = check.arguments("assert_close()", parameters, lists, ...)
   local actual, expected = pair(a[1]), pair(a[2])
   local rtol, atol, msg = a[3], a[4], a[7]
   errors.check((rtol == nil) == (atol == nil), "ValueError",

@@ -77,7 +77,7 @@ static bool read_ints(LpFormCall *c, int i, const LpFormArg *a, LpAttr *out,
 /* x:view(2, 3): the integers from stack index i to the last positional. */
 static bool read_loose_ints(LpFormCall *c, int i, LpAttr *out)
 {
-    int n = c->n_pos - i + 1;
+    int n = c->n_pos - c->empty_last - i + 1;
     int64_t *v = get_ints(c, n);
     for (int k = 0; k < n; k++) {
         if (!lua_isinteger(c->L, i + k))
@@ -300,6 +300,13 @@ bool lp_push_keyword(LpFormCall *c, const char *name)
     return true;
 }
 
+/* {} at the end is no keywords, except where a list may be empty. */
+static bool takes_empty(const LpFormArg *a)
+{
+    bool sized = a->def.kind == LP_ATTR_INTS && a->def.n > 0; /* stride=1 */
+    return a->kind == LP_ARG_TENSORS || (a->kind == LP_ARG_INTS && !sized);
+}
+
 static bool argument(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
 {
     const LpFormArg *a = &f->arg[k];
@@ -315,8 +322,7 @@ static bool argument(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
             lp_to_tensor(c->L, 1) && read_loose_tensors(c, f, m))
             return m->rank += 2, true;
         bool nothing = lua_isnil(c->L, i) ||
-                       (c->empty_last && i == c->n_pos &&
-                        a->kind != LP_ARG_INTS && a->kind != LP_ARG_TENSORS);
+                       (c->empty_last && i == c->n_pos && !takes_empty(a));
         if (!nothing) {
             if (!given(c, f, k, i, m))
                 return false;

@@ -237,7 +237,8 @@ static int m_to(lua_State *L)
     LpTensor *t = SELF("to", 4);
     Target to = {t->dtype, device_of(t), false};
     int n = lua_gettop(L);
-    if (n > 1 && lp_is_keywords(L, n, "to"))
+    if (n > 1 &&
+        (lp_is_keywords(L, n, "to") || (n > 2 && lp_is_empty_table(L, n))))
         to_keywords(L, n--, &to);
     for (int i = 2; i <= n; i++)
         to_argument(L, i, &to);

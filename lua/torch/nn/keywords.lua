@@ -83,10 +83,15 @@ local function open_for(forward, n, last)
   return nil
 end
 
--- error: TypeError for more arguments than parameters; nil at the end is none
+local function is_none(v)
+  return v == nil or type(v) == "table" and next(v) == nil and not getmetatable(v)
+end
+
+-- error: TypeError for more arguments than parameters; nil and {} at the end
+-- are none
 local function count(forward, n, ...)
   local names = names_of(forward)
-  while n > #names and (select(n, ...)) == nil do
+  while n > #names and is_none((select(n, ...))) do
     n = n - 1
   end
   errors.check(n <= #names, "TypeError",

@@ -59,7 +59,7 @@ local function values_of(list)
 end
 
 local function options(where, names, defaults, ...)
-  local values = check.arguments(where, names, nil, ...)
+  local values = check.arguments(where, names, {}, ...) -- no list among them
   for i in ipairs(names) do
     if values[i] == nil then
       values[i] = defaults[i]

@@ -40,12 +40,14 @@ end
 ---@return table signature {name, names, defaults}; call it to bind arguments
 local function parse(text)
   local name, inside = text:match("^%s*([%w_%.]+)%s*%((.*)%)%s*$")
-  local self = setmetatable({ name = name, names = {}, defaults = {}, required = {} }, Signature)
+  local self = setmetatable({ name = name, names = {}, defaults = {}, required = {}, lists = {} },
+    Signature)
   for _, piece in ipairs(inside:find("%S") and pieces(inside) or {}) do
     local param, default = piece:match("^([%w_]+)%s*=%s*(.+)$")
     param = param or piece
     self.names[#self.names + 1] = param
     self.required[param] = default == nil
+    self.lists[param] = default == nil and "list" or nil -- may be {}
     if default and default ~= "None" then
       self.defaults[param] = constant(default)
     end
@@ -61,7 +63,7 @@ end
 --- error: TypeError for too many, unknown, repeated or missing arguments
 ---@return table<string, any>
 function Signature:__call(...)
-  local values = check.arguments(self.name, self.names, nil, ...)
+  local values = check.arguments(self.name, self.names, self.lists, ...)
   local out = {}
   for i, name in ipairs(self.names) do
     local value = values[i]

@@ -322,13 +322,15 @@ local function counts_of(lengths, n)
   return counts
 end
 
+local LENGTHS = { lengths = "list" }
+
 --- Splits a dataset at random into parts without common samples: counts whose
 --- sum is its length, or fractions whose sum is 1.
 --- Source: PyTorch documentation, utils.data.random_split
 ---@param ... any dataset, lengths (a list), generator
 ---@return torch.utils.data.Subset[]
 function M.random_split(...)
-  local v = check.arguments("random_split", { "dataset", "lengths", "generator" }, nil, ...)
+  local v = check.arguments("random_split", { "dataset", "lengths", "generator" }, LENGTHS, ...)
   local dataset, n = v[1], M.len(v[1])
   local counts = counts_of(check.table(v[2], "random_split: lengths"), n)
   local order = random.permutation(n, random.generator(v[3], "random_split")):tolist()
