@@ -123,7 +123,7 @@ describe("poptorch.Options", function()
   it("records anchors, whose period is for EveryN only", function()
     local O = poptorch.OutputMode
     opts:outputMode(O.EveryN, 4)
-    assert.is_nil(opts:anchorTensor("a", "Gradient___w"))
+    assert.equal(opts, opts:anchorTensor("a", "Gradient___w"))
     opts:anchorTensor("b", "w", O.All, 5)
     opts:anchorTensor("c", "w", { output_mode = O.EveryN, output_return_period = 5 })
     assert.same({ long_name = "Gradient___w", output_mode = O.EveryN, output_return_period = 4 },
@@ -258,5 +258,62 @@ describe("options as arguments of Options", function()
     raises("TypeError", "Options%(%) takes no arguments", function()
       poptorch.Options({ deviceIterations = 3 })
     end)
+  end)
+end)
+
+describe("every setter", function()
+  local logged = require("spec.helper").logged
+  local options = require("poptorch.options")
+  local poptorch, torch = require("poptorch"), require("torch")
+  local location = poptorch.TensorLocationSettings():useOnChipStorage(true)
+
+  -- Arguments of those whose kind and default do not say one.
+  local GIVEN = {
+    inputReplicaGrouping = { 1, poptorch.CommGroupType.Consecutive },
+    outputMode = { poptorch.OutputMode.All }, anchorTensor = { "w", "tensor:0" },
+    setExecutionStrategy = { poptorch.PipelinedExecution() },
+    setAvailableMemoryProportion = { { IPU0 = 0.5 } }, sourceLocationExcludes = { { "a" } },
+    appendToLocationExcludes = { "b" }, updatableNamedBuffers = { { "b" } },
+    accumulationAndReplicationReductionType = { poptorch.ReductionType.Sum },
+    setPartialsType = { torch.half }, numIOTiles = { 32 }, setActivationLocation = { location },
+    setWeightLocation = { location }, setOptimizerLocation = { location },
+    setAccumulatorLocation = { location }, configureProcessId = { 0, 1 },
+    setEnvVarNames = { "A", "B" }, set = { "numIOTiles", 32 }, setPatterns = { { A = true }, 2 },
+  }
+  local BY_KIND = { int = 1, bool = true, string = "x", number = 0.5 }
+
+  local function call(object, row)
+    local given = GIVEN[row.name]
+    if given then
+      return object[row.name](object, table.unpack(given))
+    elseif #row.params == 0 then
+      return object[row.name](object)
+    end
+    local value = BY_KIND[row.kind]
+    if value == nil then
+      value = row.default -- a member of an enumeration
+    end
+    return object[row.name](object, value)
+  end
+
+  it("returns what it was called on, of Options and of its groups", function()
+    local n = 0
+    local settings = poptorch.TensorLocationSettings()
+    local opts = poptorch.Options()
+    local objects = { opts, settings }
+    for _, name in ipairs(options.GROUPS) do
+      objects[#objects + 1] = opts[name]
+    end
+    logged(function()
+      for _, object in ipairs(objects) do
+        for _, row in ipairs(getmetatable(object)._rows) do
+          if row.name then
+            assert.is_true(rawequal(object, call(object, row)), row.name)
+            n = n + 1
+          end
+        end
+      end
+    end)
+    assert.is_true(n > 50)
   end)
 end)

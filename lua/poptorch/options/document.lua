@@ -106,9 +106,7 @@ local function annotate_setter(lines, group, row, variable)
     local optional = row.omitted ~= nil and "?" or ""
     lines[#lines + 1] = ("---@param %s%s %s"):format(param, optional, kind)
   end
-  if not row.silent then
-    lines[#lines + 1] = "---@return " .. group.type
-  end
+  lines[#lines + 1] = "---@return " .. group.type
   local line = ("function %s:%s end"):format(variable, signature(row))
   lines[#lines + 1] = #line <= 100 and line or line:gsub("%(", "(\n  ", 1)
 end

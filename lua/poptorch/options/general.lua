@@ -139,7 +139,7 @@ return {
     effect = "Results copied to the host." },
   { name = "anchorTensor",
     params = { "short_name", "long_name", "output_mode", "output_return_period" },
-    set = set_anchor, unfrozen = true, silent = true,
+    set = set_anchor, unfrozen = true,
     doc = "Makes a tensor of the graph retrievable after a run; without a mode it follows "
       .. "outputMode.",
     effect = "The tensor stays live to its copy to the host." },

@@ -15,7 +15,7 @@
 ---   set       function(self, values, given, row) in place of storing values[1]
 ---   varargs   the parameters are one list, `values`
 ---   tables    set of parameters that take a table with string keys
----   unfrozen  may be called on frozen options; `silent`: returns nothing
+---   unfrozen  may be called on frozen options
 ---   doc, effect   what it is, what it does to the simulated system
 ---   source    where it is documented if not in the API reference
 ---
@@ -124,9 +124,7 @@ local function make_setter(row)
       local values, given = check.arguments(row.name, row.params, row.tables, ...)
       set(self, values, given, row)
     end
-    if not row.silent then
-      return self
-    end
+    return self
   end
 end
 

@@ -93,6 +93,7 @@ function Options:outputMode(output_mode, output_return_period) end
 ---@param long_name any
 ---@param output_mode any
 ---@param output_return_period any
+---@return poptorch.Options
 function Options:anchorTensor(short_name, long_name, output_mode, output_return_period) end
 
 --- Seed of the device's random numbers; also seeds the host's.
