@@ -3,7 +3,8 @@
 --- they do nothing.
 ---
 --- The executor sets `blocks.tracer` for the time of a trace:
----   tracer.set_block(user_id, ipu_id)  a block starts; ipu_id may be nil
+---   tracer.set_block(user_id, ipu_id, auto)  a block starts; ipu_id may be nil;
+---                                      auto: what starts it, if the id is a number
 ---   tracer.end_block()                 a scope ended: no block is active
 ---
 --- Source: PopTorch API reference, "Parallel execution"; user guide 4.4.1.
@@ -14,7 +15,7 @@ local errors = require("torch.errors")
 local M = {}
 
 --- nil outside a trace.
----@type {set_block: fun(user_id: string, ipu_id: integer?), end_block: fun()}?
+---@type {set_block: fun(user_id: string, ipu_id: integer?, auto: any), end_block: fun()}?
 M.tracer = nil
 
 -- Scopes of the running trace that were opened and are not closed, in order.
@@ -69,15 +70,17 @@ local function arguments(where, ...)
     check.int(ipu_id, where .. "(ipu_id)", { error = "AssertionError", nullable = true, min = 0 })
 end
 
--- Starts a block for the tracer. A block without an id gets the next number.
-local function begin(user_id, ipu_id)
+-- Starts a block for the tracer. A block without an id gets the next number;
+-- `from` is then what starts it, for messages: a module or a text.
+local function begin(user_id, ipu_id, from)
   local tracer = M.tracer
   if tracer then
+    local auto
     if user_id == nil then
-      user_id = tostring(next_auto_id)
+      user_id, auto = tostring(next_auto_id), from
       next_auto_id = next_auto_id + 1
     end
-    tracer.set_block(user_id, ipu_id)
+    tracer.set_block(user_id, ipu_id, auto)
   end
 end
 
@@ -106,7 +109,7 @@ function Block.new(cls, ...)
   if type(f) ~= "function" then
     local self = setmetatable({}, cls)
     self.user_id, self.ipu_id = arguments("Block", ...)
-    begin(self.user_id, self.ipu_id)
+    begin(self.user_id, self.ipu_id, "Block")
     M.opened(self)
     return self
   end
@@ -124,7 +127,8 @@ end
 --- Opens a block that stays open until the next one.
 ---@param ... any as Block
 function Block.start(...)
-  begin(arguments("Block.start", ...))
+  local user_id, ipu_id = arguments("Block.start", ...)
+  begin(user_id, ipu_id, "Block.start")
 end
 
 --- Called at the top of forward: blocks without an id are numbered "0", "1",
@@ -163,7 +167,7 @@ local handles = setmetatable({}, { __mode = "k" }) -- module -> its hook's handl
 local function enter(module)
   local annotation = module[FIELD]
   if annotation then
-    begin(annotation.user_id, annotation.ipu_id)
+    begin(annotation.user_id, annotation.ipu_id, module)
   end
 end
 
@@ -171,7 +175,7 @@ end
 local Wrapped = class.new("BeginBlock")
 
 function Wrapped:__call(...)
-  begin(self._user_id, self._ipu_id)
+  begin(self._user_id, self._ipu_id, "BeginBlock of a function")
   return self._layer(...)
 end
 

@@ -45,6 +45,7 @@ function Assigner:init(strategy)
   self._next_stage = 1
   self._stage_of = {}
   self._ipu_of_stage = {}
+  self._names = {}
   self:_open(nil, 0, 0, 0)
 end
 
@@ -55,12 +56,18 @@ function Assigner:_open(block, stage, ipu, phase)
   return place
 end
 
+-- How a message names a block: by its id, or where that is a number which
+-- nobody wrote, by what starts it.
+local function named(self, user_id)
+  return self._names[user_id] or ("block '%s'"):format(user_id)
+end
+
 -- Stage id, IPU and phase of a block without Stages.
 local function automatic(self, user_id, ipu_id)
   if self.strategy._auto_stage == enums.AutoStage.SameAsIpu then
     errors.check(ipu_id, "AssertionError",
-      "block '%s' has no ipu_id: AutoStage.SameAsIpu needs one for every block; give it one, "
-      .. "list the stages in the strategy, or use AutoStage.AutoIncrement", user_id)
+      "%s has no ipu_id: AutoStage.SameAsIpu needs one for every block; give it one, "
+      .. "list the stages in the strategy, or use AutoStage.AutoIncrement", named(self, user_id))
     return ipu_id, ipu_id, 0
   end
   local stage = self._stage_of[user_id]
@@ -75,8 +82,9 @@ end
 local function from_stage(self, user_id, ipu_id)
   local strategy = self.strategy
   local stage = strategy._block_map[user_id]
-  errors.check(stage, "AssertionError", "unknown block '%s': %s lists the blocks %s", user_id,
-    class.of(strategy).__name, table.concat(strategy._ids, ", "))
+  errors.check(stage, "AssertionError", "unknown %s: %s lists the blocks %s%s",
+    named(self, user_id), class.of(strategy).__name, table.concat(strategy._ids, ", "),
+    self._names[user_id] and "; give it the user_id of one" or "")
   local phase = stage._phase_id or 0
   local fallback = stage._stage_id
   if strategy.kind == "parallel_phased" then
@@ -91,20 +99,24 @@ end
 --- the other parity or a stage on two IPUs
 ---@param user_id string
 ---@param ipu_id integer?
+---@param name? string what starts a block without an id of its own, for messages
 ---@return poptorch.Place
-function Assigner:enter(user_id, ipu_id)
+function Assigner:enter(user_id, ipu_id, name)
+  self._names[user_id] = name and ("block without a name (%s%s)"):format(name,
+    ipu_id and (", ipu_id=%d"):format(ipu_id) or "")
   local find = self.strategy._block_map and from_stage or automatic
   local stage, ipu, phase = find(self, user_id, ipu_id)
   if self.strategy.kind == "parallel_phased" and phase % 2 ~= ipu % 2 then
-    errors.raise("Error", "block '%s': phase %d is on IPU %d, but %s phases run on %s IPUs",
-      user_id, phase, ipu, phase % 2 == 0 and "even" or "odd", phase % 2 == 0 and "even" or "odd")
+    errors.raise("Error", "%s: phase %d is on IPU %d, but %s phases run on %s IPUs",
+      named(self, user_id), phase, ipu, phase % 2 == 0 and "even" or "odd",
+      phase % 2 == 0 and "even" or "odd")
   end
   if self.strategy.kind == "pipelined" then
     local before = self._ipu_of_stage[stage]
     errors.check(not before or before.ipu == ipu, "Error",
-      "stage %d is on two IPUs: block '%s' on %d, block '%s' on %d", stage,
-      before and before.block, before and before.ipu, user_id, ipu)
-    self._ipu_of_stage[stage] = before or { ipu = ipu, block = user_id }
+      "stage %d is on two IPUs: %s on %d, %s on %d", stage,
+      before and before.block, before and before.ipu, named(self, user_id), ipu)
+    self._ipu_of_stage[stage] = before or { ipu = ipu, block = named(self, user_id) }
   end
   if ipu ~= self._last_ipu then
     self.pipeline_stages = self.pipeline_stages + 1
@@ -125,9 +137,9 @@ end
 function Assigner:place(what)
   local place = self.active
   if not place then
-    errors.raise("Error", "No active Block: %s is outside any block, after the block '%s' "
+    errors.raise("Error", "No active Block: %s is outside any block, after the %s "
       .. "ended; move it into a Block scope", what or "an operator",
-      tostring(self.places[#self.places].block))
+      named(self, tostring(self.places[#self.places].block)))
   end
   place.used = true
   return place

@@ -42,8 +42,21 @@ local function names_of(trace)
   }
 end
 
+-- What starts a block without an id, for messages.
+local function starter(from, model)
+  if type(from) == "string" then
+    return from
+  end
+  for name, module in model:named_modules() do
+    if rawequal(module, from) then
+      return name == "" and "BeginBlock of the model" or ("BeginBlock of '%s'"):format(name)
+    end
+  end
+  return "BeginBlock of a module"
+end
+
 -- Tells the trace which block, stage and IPU each operator is in.
-local function tracer_of(trace, assigner, names, options)
+local function tracer_of(trace, assigner, names, s)
   local function place(block)
     local p = assigner.active
     trace:origin({ block = block or (p and p.block) or "", ipu = p and p.ipu or -1,
@@ -51,8 +64,8 @@ local function tracer_of(trace, assigner, names, options)
   end
   place()
   return {
-    set_block = function(user_id, ipu_id)
-      assigner:enter(user_id, ipu_id)
+    set_block = function(user_id, ipu_id, auto)
+      assigner:enter(user_id, ipu_id, auto and starter(auto, s.model))
       place(user_id)
     end,
     end_block = function()
@@ -62,7 +75,7 @@ local function tracer_of(trace, assigner, names, options)
     begin_name_scope = names.scope,
     end_name_scope = names.leave_scope,
     begin_autocast = function(enabled)
-      local casts = enabled and options.Precision.autocast_enabled
+      local casts = enabled and s.options.Precision.autocast_enabled
       errors.check(not casts, "NotImplementedError", "poptorch.autocast: casting inside a scope "
         .. "changes results and is not supported; convert the model with model:half(), or switch "
         .. "casting off by Precision.autocastEnabled(false)")
@@ -215,7 +228,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   end
   local frozen, before = {}, registered(s.model)
   local names = names_of(trace)
-  blocks.tracer = tracer_of(trace, assigner, names, s.options)
+  blocks.tracer = tracer_of(trace, assigner, names, s)
   Module.tracer = scope_of(names, s.model, frozen)
   trace:start()
   local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))

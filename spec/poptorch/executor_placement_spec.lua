@@ -122,6 +122,31 @@ describe("a pipeline", function()
           strategy = poptorch.PipelinedExecution(poptorch.Stage("B0")) })
       end)
   end)
+
+  it("whose block has no name is refused by what starts it", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.l0 = poptorch.BeginBlock(nn.Linear(5, 5), "B0")
+      self.rest = nn.Sequential(nn.Linear(5, 5), poptorch.BeginBlock(nn.Linear(5, 5),
+        { ipu_id = 1 }))
+    end
+    function Net:forward(x)
+      return self.rest(self.l0(x))
+    end
+    local strategy = poptorch.PipelinedExecution(poptorch.Stage("B0"))
+    raises("AssertionError", "unknown block without a name %(BeginBlock of 'rest.1', ipu_id=1%)",
+      function()
+        infer(Net(), { di = 2, strategy = strategy })
+      end)
+    function Net:forward(x)
+      local y = self.l0(x)
+      local _ <close> = poptorch.Block({ ipu_id = 3 })
+      return y + 1
+    end
+    raises("AssertionError", "unknown block without a name %(Block, ipu_id=3%)", function()
+      infer(Net(), { di = 2, strategy = strategy })
+    end)
+  end)
 end)
 
 describe("an operator outside any block", function()
