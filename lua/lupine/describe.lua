@@ -67,6 +67,11 @@ local function operator(f, name)
   return table.concat(lines, "\n")
 end
 
+-- A block's text without the lines that name a class and its fields.
+local function without_class(text)
+  return (("\n" .. text):gsub("\n@class[^\n]*", ""):gsub("\n@field[^\n]*", ""):sub(2))
+end
+
 -- Made by a helper, which noted how it is called.
 local function noted(value)
   local note = signatures.noted(value)
@@ -79,7 +84,7 @@ local function noted(value)
     return stop and l:find("^[%(\"]", stop + 1) ~= nil
   end)
   local lines = { note.text }
-  add(lines, text)
+  add(lines, text and without_class(text))
   add(lines, line and place(note.source, line))
   return table.concat(lines, "\n")
 end
@@ -100,12 +105,17 @@ end
 
 -- ---- classes and options -------------------------------------------------------
 
+-- Methods that the library calls.
+local HOOKS = { new = true, init = true, setup = true, prepare = true, complete = true,
+  next_lr = true, closed = true, update = true, update_rule = true, check_group = true,
+  loaded = true, build = true, is_better = true }
+
 local function public(cls)
   local methods = {}
   for _, t in ipairs({ cls, rawget(cls, "__methods") }) do
     for name, f in next, t do
       if type(name) == "string" and type(f) == "function" and not name:find("^_")
-        and name ~= "new" and name ~= "init" and name ~= "setup" then
+        and not HOOKS[name] then
         methods[#methods + 1] = name
       end
     end
@@ -200,7 +210,7 @@ local function module(t, name)
   return ("%s: a module of %d names:\n%s"):format(name, #names, wrapped(names, "  "))
 end
 
-local DESCRIBE = { option, operator, noted, class_of, module }
+local DESCRIBE = { option, operator, class_of, noted, module }
 
 -- Where a name is looked for that the script has not, in order.
 local PLACES = { "torch", "torch.nn", "torch.nn.functional", "torch.optim",

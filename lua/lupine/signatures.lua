@@ -277,6 +277,28 @@ function M.shown(text)
   return (text:gsub("%s@%a+.*$", ""):gsub("%s;.*$", ""))
 end
 
+-- Keywords that stand in no form's text, in the order of the core's messages:
+-- the form's flag, how they are written, whether methods lack them.
+local KEYWORDS = {
+  { "out", "Tensor? out=None", true },
+  { "makes", "bool requires_grad=False, Device? device=None" },
+  { "draws", "Generator? generator=None" },
+}
+local METHOD = { method = true, inplace = true }
+
+-- A form's text as a surface has it, with such keywords.
+local function in_full(form, surface)
+  local text = M.shown(form.text)
+  local head, tail = text:match("^(.*)(%) %-> .*)$")
+  for _, k in ipairs(head and KEYWORDS or {}) do
+    if form[k[1]] and not (k[3] and METHOD[surface.flag]) then
+      head = head .. (head:find("%($") and "" or ", ")
+        .. (head:find("*,", 1, true) and "" or "*, ") .. k[2]
+    end
+  end
+  return head and head .. tail or text
+end
+
 --- The name under which a surface has a form, if it has: operators that change
 --- their receiver's shape (transpose_) have no form of their own.
 ---@param surface table
@@ -319,7 +341,7 @@ local function build()
     for _, s in ipairs(SURFACES) do
       local f = s.values[M.name_at(s, form, of_inplace) or 0]
       if f then
-        local text = M.shown(form.text)
+        local text = in_full(form, s)
         note(f, s.suffix and text:gsub("^[%w_]+", "%0" .. s.suffix) or text)
       end
     end
@@ -353,12 +375,14 @@ end
 -- Functions and classes that take Python's arguments: value -> {text, source}.
 local noted = setmetatable({}, { __mode = "k" })
 
---- Notes how a function or class is called that a helper makes. The helper's
---- caller is where it stands in the source.
+--- Notes how a function or class is called that a helper makes, or that binds
+--- its arguments itself.
 ---@param value function|table
 ---@param text string "name(input, dim=-1)"
-function M.note(value, text)
-  noted[value] = { text = text, source = debug.getinfo(3, "S").source }
+---@param level? integer where it stands in the source: 2 (default) is the
+---        helper's caller, 1 the caller of note
+function M.note(value, text, level)
+  noted[value] = { text = text, source = debug.getinfo((level or 2) + 1, "S").source }
 end
 
 --- A function that stands for another has its signature.

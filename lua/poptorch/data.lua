@@ -16,7 +16,9 @@ local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
 local rules = require("poptorch.options.rules")
 local sampler = require("torch.utils.data.sampler")
+local signatures = require("lupine.signatures")
 local TorchLoader = require("torch.utils.data.loader")
+local warn = require("lupine.warn")
 local Options = require("poptorch.options").Options
 
 local M = {}
@@ -166,11 +168,18 @@ end
 
 -- ---- the loader ------------------------------------------------------------
 
+--- Batches of a dataset, each as many samples as one call of a wrapped model takes:
+--- batch_size x device iterations x gradient accumulation x input groups of
+--- replicas. Further parameters are those of torch.utils.data.DataLoader.
 ---@class poptorch.DataLoader: torch.utils.data.DataLoader
 ---@field options poptorch.Options
 ---@field combinedBatchSize integer?
 local DataLoader = TorchLoader:extend("DataLoader")
 M.DataLoader = DataLoader
+signatures.note(DataLoader, "DataLoader(options, dataset, batch_size=1, shuffle=None, "
+  .. "num_workers=0, drop_last=True, persistent_workers=None, "
+  .. "auto_distributed_partitioning=True, mode=DataLoaderMode.Sync, async_options=None, "
+  .. "rebatched_worker_size=None, batch_sampler=None, **kwargs)", 1)
 
 local function given(x)
   return not check.is_none(x)
@@ -220,6 +229,24 @@ local function warn_of_rest(self, combined, n)
   end
 end
 
+local function has_length(x)
+  if class.of(x) then
+    return x.__len__ ~= nil
+  end
+  return type(x) == "userdata" or type(x) == "table" and not getmetatable(x)
+end
+
+-- One call takes more than there is, and what is left over is dropped.
+local function warn_of_none(source, batches, need, processes)
+  local n = has_length(source) and dataset.len(source)
+  if n and n < need * processes then
+    local unit = batches and (n == 1 and "batch" or "batches") or n == 1 and "sample" or "samples"
+    warn("DataLoader: %d %s, one call needs %d%s: the loader is empty; a call takes batch_size x "
+      .. "deviceIterations x gradientAccumulation x replicas, drop_last is true", n, unit, need,
+      processes > 1 and (" in each of %d processes"):format(processes) or "")
+  end
+end
+
 function DataLoader:init(...)
   local values = check.arguments("DataLoader", NAMES, { async_options = true }, ...)
   local a = {}
@@ -242,7 +269,8 @@ function DataLoader:_configure(a)
   local drop_last = a.drop_last
   self.options, self.mode = a.options, a.mode
   self.auto_distributed_partitioning = a.auto_distributed_partitioning
-  if given(a.batch_sampler) then
+  local batches = given(a.batch_sampler) and a.batch_sampler
+  if batches then
     use_batch_sampler(self, a, factor)
   elseif batched then
     a.batch_size = (a.batch_size or 1) * factor
@@ -250,7 +278,9 @@ function DataLoader:_configure(a)
   else
     a.drop_last = nil
   end
+  local parts = 1
   if not iterable and check_distributed(a, iterable, a.shuffle) and not given(a.batch_sampler) then
+    parts = a.options.Distributed.numProcesses
     a.sampler = Part(dataset.len(a.dataset), self.combinedBatchSize or 1, a.options.Distributed,
       drop_last, a.shuffle and a.options.random_seed or nil)
     a.shuffle = nil
@@ -260,6 +290,10 @@ function DataLoader:_configure(a)
   check_async(a, self.combinedBatchSize)
   self:_setup(a)
   self.drop_last = drop_last
+  if drop_last and (batches or batched) then
+    warn_of_none(batches or (iterable or parts > 1) and a.dataset or self.sampler,
+      batches, batches and factor or self.combinedBatchSize, parts)
+  end
   if not iterable and batched and not given(a.batch_sampler) then
     warn_of_rest(self, self.combinedBatchSize, dataset.len(self.sampler))
   end

@@ -1,4 +1,5 @@
 --- What ?NAME prints, and completion of names that load when they are used.
+local class = require("lupine.class")
 local complete = require("lupine.complete").complete
 local describe_name = require("lupine.describe")
 local nn = require("torch.nn")
@@ -37,6 +38,29 @@ describe("?NAME", function()
     shows("poptorch.Block", {}, "A scope whose operators form a block")
     shows("torch.nn.Linear", {}, "Linear(in_features, out_features, bias=True")
     shows("torch.optim.SGD", {}, "SGD(params, lr=")
+  end)
+
+  it("shows the parameters of what loads data and of schedulers", function()
+    shows("torch.utils.data.DataLoader", {}, "class DataLoader", "DataLoader(dataset, batch_size=1",
+      "worker_init_fn=None", "Batches of a dataset")
+    shows("poptorch.DataLoader", {}, "DataLoader(options, dataset, batch_size=1", "drop_last=True")
+    for _, space in ipairs({ torch.utils.data, torch.optim.lr_scheduler }) do
+      for name, value in pairs(space) do
+        if class.is_class(value) and not name:find("LRScheduler") then
+          shows(name, space, ": class " .. name, "\n" .. name .. "(", "defined at")
+        end
+      end
+    end
+    shows("lupine.transforms.Resize", {}, "class Resize")
+    shows("StepLR", {}, "StepLR(optimizer, step_size, gamma=0.1, last_epoch=-1)")
+    shows("torch.utils.data.StackDataset", {}, "Datasets of equal length side by side")
+  end)
+
+  it("shows the keywords that forms leave out", function()
+    shows("torch.zeros", {}, "bool requires_grad=False, Device? device=None) -> Tensor")
+    shows("torch.rand", {}, "Generator? generator=None) -> Tensor")
+    shows("torch.add", {}, "Tensor? out=None) -> Tensor")
+    assert.is_nil(describe_name("x:add", { x = torch.zeros(1) }):find("out=", 1, true))
   end)
 
   it("knows instances", function()

@@ -246,3 +246,41 @@ describe("poptorch.DataLoader refuses", function()
     end)
   end)
 end)
+
+describe("a loader that is empty", function()
+  local warn = require("lupine.warn")
+  local data = D
+  local six = data.TensorDataset(torch.zeros(6, 1))
+
+  local function said(opts, arguments, dataset)
+    return helper.logged(function()
+      poptorch.DataLoader(opts, dataset or six, arguments)
+    end)
+  end
+
+  before_each(warn.reset)
+
+  it("is told with its figures, once", function()
+    local opts = poptorch.Options():deviceIterations(2)
+    assert.matches("6 samples, one call needs 8: the loader is empty", said(opts,
+      { batch_size = 4 }), 1, true)
+    assert.equal("", said(opts, { batch_size = 4 }))
+    assert.matches("1 batch, one call needs 2: the loader is empty", said(opts,
+      { batch_sampler = data.BatchSampler(data.SequentialSampler(six), 6, false) }), 1, true)
+    assert.matches("5 samples, one call needs 6", said(opts, { batch_size = 3,
+      sampler = data.SubsetRandomSampler({ 0, 1, 2, 3, 4 }) }), 1, true)
+    opts = poptorch.Options():deviceIterations(2)
+    opts.Distributed:configureProcessId(0, 2)
+    assert.matches("6 samples, one call needs 4 in each of 2 processes", said(opts,
+      { batch_size = 2 }), 1, true)
+  end)
+
+  it("is not told of one that has a batch, or none to count", function()
+    local opts = poptorch.Options():deviceIterations(2)
+    assert.equal("", said(opts, { batch_size = 3 }))
+    assert.not_matches("is empty", said(opts, { batch_size = 4, drop_last = false }))
+    local Endless = data.IterableDataset:extend("Endless")
+    assert.equal("", said(opts, { batch_size = 4 }, Endless()))
+    assert.equal("", said(opts, { batch_sampler = function() end }))
+  end)
+end)

@@ -6,6 +6,7 @@ local core = require("lupine.core")
 local errors = require("torch.errors")
 local Optimizer = require("torch.optim.optimizer")
 local signature = require("torch.nn.signature")
+local signatures = require("lupine.signatures")
 local warn = require("lupine.warn")
 
 local M = {}
@@ -284,6 +285,7 @@ function M.define(sig, methods)
   for name, fn in pairs(methods) do
     cls[name] = fn
   end
+  signatures.note(cls, sig)
   return cls
 end
 

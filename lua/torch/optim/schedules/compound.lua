@@ -5,6 +5,7 @@ local core = require("lupine.core")
 local errors = require("torch.errors")
 local Optimizer = require("torch.optim.optimizer")
 local signature = require("torch.nn.signature")
+local signatures = require("lupine.signatures")
 
 local M = {}
 local LRScheduler = base.LRScheduler
@@ -16,8 +17,10 @@ local LRScheduler = base.LRScheduler
 local Plateau = LRScheduler:extend("ReduceLROnPlateau")
 M.ReduceLROnPlateau = Plateau
 
-local plateau = signature("ReduceLROnPlateau(optimizer, mode='min', factor=0.1, patience=10, "
-  .. "threshold=1e-4, threshold_mode='rel', cooldown=0, min_lr=0, eps=1e-8)")
+local PLATEAU = "ReduceLROnPlateau(optimizer, mode='min', factor=0.1, patience=10, "
+  .. "threshold=1e-4, threshold_mode='rel', cooldown=0, min_lr=0, eps=1e-8)"
+local plateau = signature(PLATEAU)
+signatures.note(Plateau, PLATEAU, 1)
 
 function Plateau:init(...)
   local a = plateau(...)
@@ -119,7 +122,9 @@ end
 ---@class torch.optim.SequentialLR: torch.optim.LRScheduler
 local Sequential = LRScheduler:extend("SequentialLR")
 M.SequentialLR = Sequential
-local sequential = signature("SequentialLR(optimizer, schedulers, milestones, last_epoch=-1)")
+local SEQUENTIAL = "SequentialLR(optimizer, schedulers, milestones, last_epoch=-1)"
+local sequential = signature(SEQUENTIAL)
+signatures.note(Sequential, SEQUENTIAL, 1)
 
 -- Takes back the step that each scheduler made when it was constructed.
 local function undo(self)
@@ -178,6 +183,7 @@ end
 ---@class torch.optim.ChainedScheduler: torch.optim.LRScheduler
 local Chained = LRScheduler:extend("ChainedScheduler")
 M.ChainedScheduler = Chained
+signatures.note(Chained, "ChainedScheduler(schedulers, optimizer=None)", 1)
 
 function Chained:init(schedulers, optimizer, ...)
   local second = type(optimizer) == "table" and optimizer._last_lr and optimizer or nil

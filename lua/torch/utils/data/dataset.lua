@@ -10,6 +10,7 @@ local core = require("lupine.core")
 local errors = require("torch.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
+local signatures = require("lupine.signatures")
 
 local M = {}
 
@@ -51,9 +52,12 @@ end
 
 -- ---- base classes ----------------------------------------------------------
 
+--- Samples by number, for sub-classes: `__getitem__(self, i)`, i from 0, and
+--- `__len__(self)`.
 ---@class torch.utils.data.Dataset
 local Dataset = class.new("Dataset")
 M.Dataset = Dataset
+signatures.note(Dataset, "Dataset()", 1)
 
 -- dataset[i] is dataset:__getitem__(i), several values as a list.
 function Dataset.__index(self, key)
@@ -76,9 +80,11 @@ function Dataset.__getitem__(self)
     getmetatable(self).__name)
 end
 
+--- Samples one after another, for sub-classes: `__iter__(self)` gives an iterator.
 ---@class torch.utils.data.IterableDataset: torch.utils.data.Dataset
 local IterableDataset = Dataset:extend("IterableDataset")
 M.IterableDataset = IterableDataset
+signatures.note(IterableDataset, "IterableDataset()", 1)
 
 IterableDataset.__call = loop.call
 
@@ -89,11 +95,12 @@ end
 
 -- ---- tensors ---------------------------------------------------------------
 
+--- Sample i is row i of each tensor.
 ---@class torch.utils.data.TensorDataset: torch.utils.data.Dataset
 local TensorDataset = Dataset:extend("TensorDataset")
 M.TensorDataset = TensorDataset
+signatures.note(TensorDataset, "TensorDataset(*tensors)", 1)
 
---- Sample i is row i of each tensor.
 function TensorDataset:init(...)
   local n = select("#", ...)
   self.tensors = { ... }
@@ -133,11 +140,12 @@ end
 
 -- ---- parts and sums --------------------------------------------------------
 
+--- The samples of a dataset at `indices` (a list or an int64 tensor).
 ---@class torch.utils.data.Subset: torch.utils.data.Dataset
 local Subset = Dataset:extend("Subset")
 M.Subset = Subset
+signatures.note(Subset, "Subset(dataset, indices)", 1)
 
---- The samples of a dataset at `indices` (a list or an int64 tensor).
 function Subset:init(dataset, indices)
   if is_tensor(indices) then
     indices = indices:tolist()
@@ -175,11 +183,12 @@ function Subset:_take(rows)
   return self.dataset:_take({ index = index, n = rows.n })
 end
 
+--- The samples of several datasets, one dataset after another.
 ---@class torch.utils.data.ConcatDataset: torch.utils.data.Dataset
 local ConcatDataset = Dataset:extend("ConcatDataset")
 M.ConcatDataset = ConcatDataset
+signatures.note(ConcatDataset, "ConcatDataset(datasets)", 1)
 
---- The samples of several datasets, one dataset after another.
 function ConcatDataset:init(...)
   local datasets = check.list("ConcatDataset", "datasets", ...)
   self.datasets = datasets
@@ -216,12 +225,13 @@ function ConcatDataset:__len__()
   return self.cumulative_sizes[#self.cumulative_sizes]
 end
 
+--- Datasets of equal length side by side: sample i has the i-th samples of all,
+--- as a list (StackDataset(a, b)) or by name (StackDataset({x = a, y = b})).
 ---@class torch.utils.data.StackDataset: torch.utils.data.Dataset
 local StackDataset = Dataset:extend("StackDataset")
 M.StackDataset = StackDataset
+signatures.note(StackDataset, "StackDataset(*datasets)", 1)
 
---- Datasets of equal length side by side: sample i has the i-th samples of all,
---- as a list (StackDataset(a, b)) or by name (StackDataset({x = a, y = b})).
 function StackDataset:init(...)
   local first = ...
   local named = check.is_keywords(first)
@@ -253,11 +263,12 @@ function StackDataset:__len__()
   return self._length
 end
 
+--- Iterable datasets one after another.
 ---@class torch.utils.data.ChainDataset: torch.utils.data.IterableDataset
 local ChainDataset = IterableDataset:extend("ChainDataset")
 M.ChainDataset = ChainDataset
+signatures.note(ChainDataset, "ChainDataset(datasets)", 1)
 
---- Iterable datasets one after another.
 function ChainDataset:init(...)
   self.datasets = check.list("ChainDataset", "datasets", ...)
   for i, d in ipairs(self.datasets) do

@@ -22,11 +22,19 @@ local errors = require("torch.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
 local sampler = require("torch.utils.data.sampler")
+local signatures = require("lupine.signatures")
 local warn = require("lupine.warn")
 local workers = require("torch.utils.data.workers")
 
+--- Batches of a dataset: `for x, y in loader do … end`. batch_size = torch.none
+--- switches batching off.
+--- Source: PyTorch documentation, utils.data.DataLoader
 ---@class torch.utils.data.DataLoader
 local DataLoader = class.new("DataLoader")
+signatures.note(DataLoader, "DataLoader(dataset, batch_size=1, shuffle=None, sampler=None, "
+  .. "batch_sampler=None, num_workers=0, collate_fn=None, pin_memory=False, drop_last=False, "
+  .. "timeout=0, worker_init_fn=None, multiprocessing_context=None, generator=None, "
+  .. "prefetch_factor=None, persistent_workers=False, pin_memory_device='')", 1)
 
 local NAMES = { "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers",
   "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn",
@@ -104,10 +112,7 @@ local function fill(self, a)
     or (self._batching and collate.default_collate or collate.default_convert)
 end
 
---- DataLoader(dataset, batch_size = 1, shuffle = false, sampler, batch_sampler,
---- num_workers = 0, collate_fn, …): PyTorch's parameters, by position or name.
---- batch_size = torch.none switches batching off.
---- Source: PyTorch documentation, utils.data.DataLoader
+--- Takes PyTorch's parameters, by position or name.
 ---@param ... any
 function DataLoader:init(...)
   local values = check.arguments("DataLoader", NAMES, nil, ...)

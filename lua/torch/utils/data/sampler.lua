@@ -12,12 +12,16 @@ local errors = require("torch.errors")
 local dataset = require("torch.utils.data.dataset")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
+local signatures = require("lupine.signatures")
 
 local M = {}
 
+--- The order in which a dataset is read, for sub-classes: `__iter__(self)` gives an
+--- iterator over indices from 0, `__len__(self)` their number.
 ---@class torch.utils.data.Sampler
 local Sampler = class.new("Sampler")
 M.Sampler = Sampler
+signatures.note(Sampler, "Sampler()", 1)
 
 Sampler.__call = loop.call
 
@@ -42,9 +46,11 @@ local function iterate_order(self)
   end
 end
 
+--- In order.
 ---@class torch.utils.data.SequentialSampler: torch.utils.data.Sampler
 local Sequential = Sampler:extend("SequentialSampler")
 M.SequentialSampler = Sequential
+signatures.note(Sequential, "SequentialSampler(data_source)", 1)
 
 function Sequential:init(data_source)
   self.data_source = data_source
@@ -60,12 +66,13 @@ function Sequential:__len__()
   return dataset.len(self.data_source)
 end
 
+--- In random order; without replacement each epoch is a new permutation.
 ---@class torch.utils.data.RandomSampler: torch.utils.data.Sampler
 local Random = Sampler:extend("RandomSampler")
 M.RandomSampler = Random
+signatures.note(Random, "RandomSampler(data_source, replacement=False, num_samples=None, "
+  .. "generator=None)", 1)
 
---- RandomSampler(data_source, replacement = false, num_samples = nil,
---- generator = nil): without replacement each epoch is a new permutation.
 function Random:init(...)
   local v = check.arguments("RandomSampler",
     { "data_source", "replacement", "num_samples", "generator" }, nil, ...)
@@ -99,11 +106,12 @@ end
 
 Random.__iter__ = iterate_order
 
+--- The given indices (a list or an int64 tensor) in random order.
 ---@class torch.utils.data.SubsetRandomSampler: torch.utils.data.Sampler
 local SubsetRandom = Sampler:extend("SubsetRandomSampler")
 M.SubsetRandomSampler = SubsetRandom
+signatures.note(SubsetRandom, "SubsetRandomSampler(indices, generator=None)", 1)
 
---- The given indices (a list or an int64 tensor) in random order.
 function SubsetRandom:init(...)
   local torch = require("torch")
   local v = check.arguments("SubsetRandomSampler", { "indices", "generator" }, nil, ...)
@@ -124,12 +132,13 @@ end
 
 SubsetRandom.__iter__ = iterate_order
 
+--- Indices 0 … #weights-1, each as likely as its weight.
 ---@class torch.utils.data.WeightedRandomSampler: torch.utils.data.Sampler
 local Weighted = Sampler:extend("WeightedRandomSampler")
 M.WeightedRandomSampler = Weighted
+signatures.note(Weighted, "WeightedRandomSampler(weights, num_samples, replacement=True, "
+  .. "generator=None)", 1)
 
---- WeightedRandomSampler(weights, num_samples, replacement = true, generator):
---- indices 0 … #weights-1, each as likely as its weight.
 function Weighted:init(...)
   local torch = require("torch")
   local v = check.arguments("WeightedRandomSampler",
@@ -156,14 +165,15 @@ end
 
 Weighted.__iter__ = iterate_order
 
+--- The part of one process, every num_replicas-th index of an order that `seed`
+--- and the epoch fix; padded from the start (or cut short) so that all parts are
+--- equal. Call set_epoch before each epoch.
 ---@class torch.utils.data.DistributedSampler: torch.utils.data.Sampler
 local Distributed = Sampler:extend("DistributedSampler")
 M.DistributedSampler = Distributed
+signatures.note(Distributed, "DistributedSampler(dataset, num_replicas, rank, shuffle=True, "
+  .. "seed=0, drop_last=False)", 1)
 
---- DistributedSampler(dataset, num_replicas, rank, shuffle = true, seed = 0,
---- drop_last = false): the part of one process, every num_replicas-th index of an
---- order that `seed` and the epoch fix; padded from the start (or cut short) so
---- that all parts are equal. Call set_epoch before each epoch.
 function Distributed:init(...)
   local v = check.arguments("DistributedSampler",
     { "dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last" }, nil, ...)
@@ -205,11 +215,12 @@ end
 
 Distributed.__iter__ = iterate_order
 
+--- Lists of batch_size indices of another sampler.
 ---@class torch.utils.data.BatchSampler: torch.utils.data.Sampler
 local Batch = Sampler:extend("BatchSampler")
 M.BatchSampler = Batch
+signatures.note(Batch, "BatchSampler(sampler, batch_size, drop_last)", 1)
 
---- Lists of batch_size indices of another sampler.
 function Batch:init(...)
   local v = check.arguments("BatchSampler", { "sampler", "batch_size", "drop_last" }, nil, ...)
   self.sampler = v[1]
