@@ -157,7 +157,13 @@ static void suggest(lua_State *L)
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, "lupine.suggest");
     lua_remove(L, -2);
-    lua_pushvalue(L, -2);
+    if (lua_isnil(L, -1) && strstr(text, "nil value (global '")) {
+        lua_getglobal(L, "require"); /* the script may have loaded nothing */
+        lua_pushliteral(L, "lupine.suggest");
+        if (lua_pcall(L, 1, 1, 0) != LUA_OK)
+            lua_pushnil(L);
+    }
+    lua_pushvalue(L, 1);
     if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == LUA_OK)
         lua_copy(L, -1, 1);
     lua_settop(L, 1);

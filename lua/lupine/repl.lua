@@ -7,17 +7,20 @@
 local complete = require("lupine.complete")
 local describe = require("lupine.describe")
 local show = require("lupine.show")
+require("lupine.suggest") -- for the host, which prints errors
 
 local M = {}
 
 local HELP = [[
 An expression prints its value; _ is the last one. An unfinished line goes on.
+Nothing is loaded at the start: torch = require("torch"), nn = torch.nn (or
+lupine -l torch). Write no `local`: it ends with its line.
   ?NAME         what NAME is: forms or signature, description, source
                 (?torch.nn.functional.conv2d, ?nn.LSTM, ?x:sum)
   :time EXPR    evaluates and tells the time it took
   :help         this
   Ctrl-C        stops what runs, or drops the line
-  exit, quit    leaves, as Ctrl-D does]]
+  :quit, :q     leaves, as exit, quit and Ctrl-D do]]
 
 -- ---- history ---------------------------------------------------------------
 
@@ -98,24 +101,42 @@ end
 
 -- ---- chunks ----------------------------------------------------------------
 
+-- What Python's import is here, for a line that is one.
+local function import(text)
+  local module, name = text:match("^%s*from%s+([%a_][%w_%.]*)%s+import%s+([%a_][%w_]*)")
+  if module then
+    return ('; write %s = require("%s").%s'):format(name, module, name)
+  end
+  local rest
+  module, rest = text:match("^%s*import%s+([%a_][%w_%.]*)(.*)$")
+  name = module and (rest:match("^%s+as%s+([%a_][%w_]*)") or module:match("^[%w_]+"))
+  local whole = module and rest:find("^%s+as%s") and module or name
+  return module and ('; write %s = require("%s")'):format(name, whole) or ""
+end
+
 --- Compiles a chunk, first as an expression list. Returns the function, or
 --- nil and "unfinished", or nil and the error message.
+--- `=expr` is an expression, as in Lua 5.1's loop.
 ---@param text string
 ---@return function? chunk
 ---@return string? why "unfinished", or the message
 function M.compile(text)
-  local f, expression_error = load("return " .. text, "=stdin", "t")
+  local expression = text:match("^%s*=(.*)$")
+  local f, expression_error = load("return " .. (expression or text), "=stdin", "t")
   if f then
     return f
   end
-  local message
+  local message = expression_error
+  if expression then
+    return nil, message:find("near <eof>$") and "unfinished" or message
+  end
   f, message = load(text, "=stdin", "t")
   if f then
     return f
   elseif message:find("near <eof>$") or expression_error:find("near <eof>$") then
     return nil, "unfinished"
   end
-  return nil, message
+  return nil, message .. import(text)
 end
 
 local function prompt(name, default)
@@ -189,9 +210,13 @@ local function command(terminal, line)
 end
 
 local LEAVE = { exit = true, quit = true }
+local LEAVE_COMMAND = { exit = true, quit = true, q = true }
 
--- exit, quit, with () or without, unless the script has such a name.
+-- :quit; exit, quit, with () or without, unless the script has such a name.
 local function leaves(line)
+  if LEAVE_COMMAND[line:match("^%s*:(%a+)%s*$") or ""] then
+    return true
+  end
   local name = line:match("^%s*(%a+)%s*;?%s*$") or line:match("^%s*(%a+)%s*%(%s*%)%s*;?%s*$")
   return name and LEAVE[name] and rawget(_G, name) == nil
 end
@@ -234,7 +259,8 @@ end
 function M.run(terminal)
   local path = terminal.interactive and load_history(terminal)
   if terminal.interactive then
-    io.write("lupine ", require("lupine.core").version, " (", _VERSION, "); :help for help\n")
+    io.write("lupine ", require("lupine.core").version, " (", _VERSION, "); :help for help\n",
+      'torch = require("torch") loads torch\n')
   end
   local function completer(text)
     return complete.complete(text, _G, terminal.files)

@@ -79,6 +79,22 @@ local function loop(message)
     .. "net:named_parameters() do`"
 end
 
+-- Names that scripts give to our modules, and what they write for them.
+local MODULES = { torch = 'require("torch")', nn = 'require("torch").nn',
+  F = 'require("torch").nn.functional', optim = 'require("torch").optim',
+  poptorch = 'require("poptorch")', lupine = 'require("lupine")' }
+
+-- The first line and what loads the module whose name is no global, or nil.
+local function missing_module(message)
+  local line, name =
+    message:match("^([^\n]*attempt to index a nil value %(global '([%w_]+)'%))")
+  local loads = line and MODULES[name]
+  if loads then
+    local word = line:find("^stdin:") and "" or "local "
+    return line, ("; write %s%s = %s first"):format(word, name, loads)
+  end
+end
+
 --- The message with suggestions, or itself. Called by a handler, with the
 --- function that failed still on the stack.
 ---@param message string
@@ -89,6 +105,10 @@ local function suggest(message)
   if number then
     return number .. "; x:item() is the number of a tensor with one element"
       .. message:sub(#number + 1)
+  end
+  local first, module = missing_module(message)
+  if first then
+    return first .. module .. message:sub(#first + 1)
   end
   local line, looped = loop(message)
   if line and looped then

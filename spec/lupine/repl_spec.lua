@@ -66,8 +66,28 @@ describe("the read-eval-print loop without a terminal", function()
     assert.not_matches("0x", out, 1, true)
   end)
 
+  it("says how modules are loaded", function()
+    local _, err = session("x = torch.ones(2)\nnn.Linear(1, 1)\n")
+    assert.matches("(global 'torch'); write torch = require(\"torch\") first\n", err, 1, true)
+    assert.matches("write nn = require(\"torch\").nn first\n", err, 1, true)
+    assert.matches('torch = require("torch")', (session(":help\n")), 1, true)
+    for line, says in pairs({ ["import torch"] = 'torch = require("torch")',
+      ["import torch.nn as nn"] = 'nn = require("torch.nn")',
+      ["import torch.nn"] = 'torch = require("torch")',
+      ["from torch import nn"] = 'nn = require("torch").nn' }) do
+      _, err = session(line .. "\n")
+      assert.matches("; write " .. says .. "\n", err, 1, true)
+    end
+  end)
+
+  it("takes = before an expression", function()
+    assert.equal("> 2\n> >> 3\n> \n", (session("=1+1\n = 1 +\n2\n")))
+    local _, err = session("= x y\n")
+    assert.matches("near 'y'", err, 1, true)
+  end)
+
   it("leaves at exit and quit unless they are names of the script", function()
-    for _, word in ipairs({ "exit", "quit", "exit()", " quit( ) ;" }) do
+    for _, word in ipairs({ "exit", "quit", "exit()", " quit( ) ;", ":q", ":quit", " :exit " }) do
       local out, _, code = session(word .. "\nprint('on')\n")
       assert.equal("> ", out)
       assert.equal(0, code)
