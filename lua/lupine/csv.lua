@@ -65,4 +65,4 @@ function M.read(path, ...)
   return Table(names, columns)
 end
 
-return M
+return require("lupine.namespace").close(M, "lupine.csv")

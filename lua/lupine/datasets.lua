@@ -168,4 +168,4 @@ function M.ImageFolder(root, ...)
   return image_folder()(check.string(a[1], "ImageFolder: root"), a[2], a[3])
 end
 
-return M
+return require("lupine.namespace").close(M, "lupine.datasets")

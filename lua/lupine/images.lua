@@ -70,4 +70,4 @@ function M.write_png(input, path)
   core.write_png(check.string(path, "write_png: path"), input:detach():contiguous())
 end
 
-return M
+return require("lupine.namespace").close(M, "lupine.images")

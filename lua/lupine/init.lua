@@ -12,16 +12,30 @@ function M.clock()
   return core.host.clock()
 end
 
+-- What loads when it is first named, for completion and misspelt names.
+local LAZY = {}
+for _, name in ipairs({ "compile", "csv", "datasets", "images", "numpy", "profile", "progress",
+  "report", "safetensors", "show", "transforms" }) do
+  LAZY[name] = "lupine." .. name
+end
+
+local function unknown(name)
+  local names = { clock = true, version = true }
+  for key in pairs(LAZY) do
+    names[key] = true
+  end
+  require("lupine.namespace").unknown(names, name, "lupine")
+end
+
 return setmetatable(M, {
-  __lazy = { compile = "lupine.compile", datasets = "lupine.datasets",
-    progress = "lupine.progress", report = "lupine.report", show = "lupine.show" },
+  __lazy = LAZY,
   __index = function(t, name)
     if type(name) ~= "string" then
       return nil
     end
     local module = "lupine." .. name
     if not package.loaded[module] and not package.searchpath(module, package.path) then
-      return nil
+      unknown(name)
     end
     local value = require(module)
     rawset(t, name, value)

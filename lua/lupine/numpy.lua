@@ -111,4 +111,4 @@ function M.savez_compressed(file, ...)
   savez("savez_compressed", true, file, ...)
 end
 
-return M
+return require("lupine.namespace").close(M, "lupine.numpy")

@@ -110,4 +110,4 @@ function M.replay(step, options, inputs, how)
   return core.replay(step, options or {}, inputs, how or {})
 end
 
-return M
+return require("lupine.namespace").close(M, "lupine.report")

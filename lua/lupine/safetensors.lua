@@ -46,4 +46,4 @@ function M.save_file(tensors, filename, metadata)
   core.write_safetensors(check.string(filename, "save_file: filename"), names, values, metadata)
 end
 
-return M
+return require("lupine.namespace").close(M, "lupine.safetensors")

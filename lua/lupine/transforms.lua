@@ -421,4 +421,5 @@ for _, file in ipairs({ "color", "geometry" }) do
   require("lupine.transforms." .. file)(M.functional, kit)
 end
 
-return M
+require("lupine.namespace").close(M.functional, "lupine.transforms.functional")
+return require("lupine.namespace").close(M, "lupine.transforms")

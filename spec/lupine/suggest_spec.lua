@@ -57,6 +57,18 @@ describe("A call of nil", function()
     end
   end)
 
+  it("of a module that is not loaded says what loads it", function()
+    local program = require("spec.support.program")
+    for code, says in pairs({ ["torch.ones(2)"] = 'local torch = require("torch")',
+      ["F.relu(1)"] = 'local F = require("torch").nn.functional',
+      ["poptorch.Options()"] = 'local poptorch = require("poptorch")' }) do
+      local _, err = program.run({ "-e", code })
+      assert.matches("; write " .. says .. " first\n", err, 1, true)
+    end
+    local _, err = program.run({ "-e", "torchh.ones(2)" })
+    assert.not_matches("; write", err, 1, true)
+  end)
+
   it("of a field of a module gets the names that the module has", function()
     local program = require("spec.support.program")
     for use, verb in pairs({ ["self.fc2(x)"] = "call", ["self.fc2.weight"] = "index" }) do
@@ -91,11 +103,19 @@ describe("A call of nil", function()
   end)
 
   it("tables of functions and classes raise for a name that they do not have", function()
-    local torch = require("torch")
+    local torch, lupine = require("torch"), require("lupine")
     for near, use in pairs({
       relu = function() return torch.nn.functional.reluu end,
       AdamW = function() return torch.optim.AdmW end,
       SGD = function() return torch.optim.Sgd end,
+      transforms = function() return lupine.tranforms end,
+      Resize = function() return require("lupine.transforms").Resise end,
+      rotate = function() return require("lupine.transforms").functional.rotat end,
+      load_file = function() return require("lupine.safetensors").loadfile end,
+      FashionMNIST = function() return lupine.datasets.FashonMNIST end,
+      read = function() return lupine.csv.raed end,
+      write_png = function() return lupine.images.write_pgn end,
+      savez = function() return lupine.numpy.svez end,
       StepLR = function() return torch.optim.lr_scheduler.StpLR end,
       xavier_uniform_ = function() return torch.nn.init.xavier_unifrom_ end,
       DataLoader = function() return torch.utils.data.Dataloader end,
