@@ -2,8 +2,8 @@
 --- that means something else.
 local errors = require("torch.errors")
 
-local COMPILE = "operators run at once on the host; poptorch.trainingModel and inferenceModel "
-  .. "compile a model"
+local COMPILE = "lupine.compile(fn, inputs) compiles a function or module for the host, "
+  .. "poptorch.trainingModel and inferenceModel a model for the device"
 
 local TWO = "a function of two results gives two: local values, indices = x:max(1)"
 

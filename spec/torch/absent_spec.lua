@@ -14,6 +14,11 @@ describe("names that are not there", function()
         return torch[name]
       end)
     end
+    for _, name in ipairs({ "jit", "compile" }) do
+      raises("NotImplementedError", "is not there: lupine.compile%(fn, inputs%) ", function()
+        return torch[name]
+      end)
+    end
     raises("NotImplementedError", "Tensor.indices is not there: .*local values, indices", function()
       return torch.ones(2):sort().indices
     end)
