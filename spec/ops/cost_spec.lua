@@ -47,6 +47,13 @@ describe("a running sum", function()
     check("cumprod", along, 1024, 10)
     check("prod_others", along, 1024, 20)
   end)
+
+  it("is a recurrence's with twice the copies and multiplications, and additions", function()
+    local x = { dtype = "float32", shape = { T, 1024 } }
+    local one = cost("cumprod", along, T, 1024, "float32").compute_cyc
+    local got = core.op_cost("recurrence", { x, x }, along, "ipu2").compute_cyc
+    assert.is_true(got > 2 * one and got < 3 * one)
+  end)
 end)
 
 describe("an addition with alpha", function()

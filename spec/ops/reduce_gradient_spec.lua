@@ -91,6 +91,51 @@ describe("the gradient of products with zeros", function()
   end)
   it("of cumprod, both orders", function()
     differences.check(function(x) return x:cumprod(0) end, { float64{ 2, 0, 3, 4 } })
+    differences.check(function(x) return x:cumprod(-1) end, { float64{ { 2, 0, 0 }, { 0, 3, 4 } } })
+  end)
+  it("of cumprod is the sum of the products without an element", function()
+    local rows = { { 2, 3, 4, 5 }, { 2, 0, 4, 5 }, { 0, 3, 0, 5 }, { 2, 3, 4, 0 } }
+    local want = {}
+    for i, row in ipairs(rows) do
+      want[i] = {}
+      for j = 1, 4 do
+        local sum = 0
+        for k = j, 4 do
+          local product = 1
+          for l = 1, k do
+            product = product * (l == j and 1 or row[l])
+          end
+          sum = sum + product
+        end
+        want[i][j] = sum
+      end
+    end
+    for _, dtype in ipairs({ torch.float16, torch.bfloat16, torch.float32, torch.float64 }) do
+      local x = torch.tensor(rows, { dtype = dtype, requires_grad = true })
+      x:cumprod(1):sum():backward()
+      assert.same(want, x.grad:tolist())
+      x = torch.tensor(rows, { dtype = dtype }):t():contiguous():requires_grad_()
+      x:cumprod(0):sum():backward()
+      assert.same(want, x.grad:t():tolist())
+    end
+  end)
+  it("of cumprod of no elements and of no dimensions", function()
+    local none = torch.zeros(0, 3):requires_grad_()
+    none:cumprod(0):sum():backward()
+    assert.same({ 0, 3 }, none.grad.shape)
+    assert.equal(1, grad(function(x) return x:cumprod(0) end, 5))
+  end)
+  it("of long products takes no more room than they do", function()
+    local n = 4000
+    local x = torch.full({ 100, n }, -1.0):requires_grad_()
+    x:cumprod(1):sum():backward()
+    -- d/dx_j is the sum of (-1)^i from j to the last, an odd i
+    local want = torch.arange(n):remainder(2):neg():to(torch.float32)
+    assert.is_true(torch.equal(want:expand(100, n), x.grad))
+    x = torch.ones(100, n):requires_grad_()
+    local g = torch.autograd.grad(x:prod(1):sum(), { x }, { create_graph = true })[1]
+    g:sum():backward()
+    assert.is_true(torch.equal(torch.full({ 100, n }, n - 1.0), x.grad))
   end)
 end)
 

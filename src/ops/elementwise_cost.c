@@ -241,3 +241,14 @@ void lp_rule_others(const LpCostReq *r, LpCost *out)
     Line l = line_of(r);
     lp_cost_add(out, lp_cost_repeat(running_step(r, &l), 2 * l.k));
 }
+
+/* Steps join pairs (a, d) and (a', d') to (a a', d' + a' d). */
+void lp_rule_recurrence(const LpCostReq *r, LpCost *out)
+{
+    Line l = line_of(r);
+    LpCost c = lp_cost_elementwise(&l.x, LP_EW_mul, LP_EW_BINARY, l.t, 2 * l.n);
+    lp_cost_add(&c,
+                lp_cost_elementwise(&l.x, LP_EW_add, LP_EW_BINARY, l.t, l.n));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, 2 * l.n, false));
+    lp_cost_add(out, lp_cost_repeat(c, l.k));
+}

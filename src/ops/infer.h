@@ -42,13 +42,15 @@ void lp_rule_count(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_vector_norm(const struct LpCostReq *r, struct LpCost *out);
 /* … of operators along lines, attribute 0: an extreme with its position and a
  * running combination, by LpOp.cost_row; sorted lines; running extremes with
- * their positions; running log-sums; the products of the others. */
+ * their positions; running log-sums; the products of the others; linear
+ * recurrences. */
 void lp_rule_position(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_running(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_sorted_line(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_running_extreme(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_running_logsum(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_others(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_recurrence(const struct LpCostReq *r, struct LpCost *out);
 
 /* ---- gradient expressions, in a function with `LpGrad *g` -----------------
  */

@@ -1,5 +1,6 @@
 /* What the files of reductions share: reduce.c (folds), reduce_line.c
- * (positions, running sums), reduce_forms.c (composites). */
+ * (positions, running sums), reduce_product.c (running products),
+ * reduce_forms.c (composites). */
 #ifndef LP_OPS_REDUCE_H
 #define LP_OPS_REDUCE_H
 
@@ -17,6 +18,10 @@ void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
  */
 LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims,
                             LpStatus code);
+
+/* Running sums and products: in's shape, integers as int64, or the dtype
+ * attribute 1. */
+LpStatus lp_infer_running(LpInfer *x);
 
 /* v, of the reduced shape with or without ones, as broadcastable against
  * `like`; `dims` canonical. */

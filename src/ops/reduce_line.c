@@ -1,5 +1,6 @@
 /* Reductions that find a position (argmax, argmin, max and min along a
- * dimension, median, mode) and running sums, products and extremes. */
+ * dimension, median, mode) and running sums and extremes. Running products
+ * are in reduce_product.c. */
 #include "runtime/cost/cost.h"
 #include "src/ops/kernel/reduce.h"
 #include "src/ops/reduce.h"
@@ -154,7 +155,7 @@ RUNNING(cummin, LP_LINE_CUMMIN);
 
 /* ---- running sums ---------------------------------------------------------
  */
-static LpStatus infer_scan(LpInfer *x)
+LpStatus lp_infer_running(LpInfer *x)
 {
     LP_TRY(lp_reduce_dims(x, 0));
     x->out[0] = x->in[0];
@@ -187,63 +188,11 @@ LpOp op_cumsum = {
              "reverse=False) -> Tensor @p\n"
              "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> "
              "Tensor @fmid",
-    .infer = infer_scan,
+    .infer = lp_infer_running,
     .prepare = prepare_cumsum,
     .cost = lp_rule_running,
     .cost_row = LP_EW_add,
     .grad = grad_cumsum,
-};
-
-/* Moves dimension d last, or back. */
-static LpVal last(LpBuilder *b, LpVal v, int64_t d)
-{
-    return lp_transpose(b, v, (int)d, -1);
-}
-
-/* Of m [.., i, j]: the product over the other j of each row, dy_i times it
- * where `mask` (i, j), summed over i. */
-static LpVal pair_grad(LpGrad *g, LpVal m, LpVal dy, LpVal mask, int ndim)
-{
-    int64_t j = ndim, i = ndim - 1;
-    LpAttr dim = lp_attr_ints(&j, 1);
-    LpVal others = lp_emit(g->b, LP_OP_prod_others, &m, 1, &dim);
-    LpVal each = MUL(lp_unsqueeze(g->b, dy, (int)j), others);
-    return lp_sum(g->b, WHERE(mask, each, K(0)), &i, 1, false);
-}
-
-/* dx_j = sum over i >= j of dy_i times the product of x_l, l <= i, l != j:
- * without a division, so zeros do no harm; n^2 memory a line. */
-static void grad_cumprod(LpGrad *g)
-{
-    LpType like = *LIKE;
-    if (like.ndim == 0 || g->attr[0].n == 0) {
-        g->din[0] = DY;
-        return;
-    }
-    int64_t d = g->attr[0].v[0];
-    LpVal x = last(g->b, lp_cast(g->b, X, lp_type(g->b, R)->dtype), d);
-    LpVal dy = last(g->b, DY, d);
-    LpType square = *lp_type(g->b, x);
-    int n = square.ndim++;
-    square.shape[n] = square.shape[n - 1];
-    LpVal upto =
-        LE(iota_along(g->b, &square, n), iota_along(g->b, &square, n - 1));
-    LpVal m = WHERE(upto, lp_unsqueeze(g->b, x, n - 1), K(1));
-    g->din[0] = last(g->b, pair_grad(g, m, dy, upto, n), d);
-}
-
-LpOp op_cumprod = {
-    .forms = "cumprod.own(Tensor self, int[1] dim, ScalarType? dtype=None) -> "
-             "Tensor @p\n"
-             "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
-             "Tensor @fmid",
-    .infer = infer_scan,
-    .prepare = prepare_line,
-    .cost = lp_rule_running,
-    .cost_row = LP_EW_mul,
-    .grad = grad_cumprod,
-    .grad_in = 1,
-    .data = &(const LpLineKind){LP_LINE_CUMPROD},
 };
 
 /* ---- logarithms of running sums -------------------------------------------
@@ -299,67 +248,4 @@ LpOp op_logcumsumexp = {
     .grad = grad_logsums,
     .grad_in = 1,
     .grad_out = 1,
-};
-
-/* ---- products of the others -----------------------------------------------
- */
-static LpStatus infer_others(LpInfer *x)
-{
-    LP_TRY(lp_reduce_dims(x, 0));
-    x->out[0] = x->in[0];
-    return LP_OK;
-}
-
-/* y_i = prod of x_l, l != i; so dx_j = sum over i != j of dy_i times the
- * product of x_l, l != i, j. The reduced dimensions are flattened first. */
-static void grad_others(LpGrad *g)
-{
-    LpType like = *LIKE;
-    const LpAttr *dims = &g->attr[0];
-    int64_t order[LP_MAX_DIMS], back[LP_MAX_DIMS], flat[LP_MAX_DIMS];
-    int kept = 0, at = 0;
-    if (dims->n == 0)
-        return;
-    for (int d = 0; d < like.ndim; d++) {
-        if (at < dims->n && dims->v[at] == d)
-            at++;
-        else
-            order[kept++] = d;
-    }
-    for (int i = 0; i < dims->n; i++)
-        order[kept + i] = dims->v[i];
-    LpType moved = like;
-    flat[kept] = 1;
-    for (int d = 0; d < like.ndim; d++) {
-        back[order[d]] = d;
-        moved.shape[d] = like.shape[order[d]];
-        if (d < kept)
-            flat[d] = moved.shape[d];
-        else
-            flat[kept] *= moved.shape[d];
-    }
-    LpVal x = lp_permute(g->b, X, order, like.ndim);
-    LpVal dy = lp_permute(g->b, DY, order, like.ndim);
-    x = lp_reshape(g->b, x, flat, kept + 1);
-    dy = lp_reshape(g->b, dy, flat, kept + 1);
-    LpType square = {.dtype = like.dtype, .ndim = (int8_t)(kept + 2)};
-    for (int d = 0; d < kept + 2; d++)
-        square.shape[d] = flat[d < kept ? d : kept];
-    LpVal apart = OP2(ne, iota_along(g->b, &square, kept + 1),
-                      iota_along(g->b, &square, kept));
-    LpVal m = WHERE(apart, lp_unsqueeze(g->b, x, kept), K(1));
-    LpVal dx = pair_grad(g, m, dy, apart, kept + 1);
-    dx = lp_reshape(g->b, dx, moved.shape, moved.ndim);
-    g->din[0] = lp_permute(g->b, dx, back, like.ndim);
-}
-
-LpOp op_prod_others = {
-    .forms = "prod_others(Tensor self, int[] dim) -> Tensor @p",
-    .infer = infer_others,
-    .prepare = prepare_line,
-    .cost = lp_rule_others,
-    .cost_row = LP_EW_mul,
-    .grad = grad_others,
-    .grad_in = 1,
-    .data = &(const LpLineKind){LP_LINE_OTHERS},
 };

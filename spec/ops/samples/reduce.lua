@@ -30,6 +30,8 @@ return {
   cumsum = { { x{ 2, 3 }, 1 }, { x{ 2, 3 }, 0, torch.float64, true } },
   cumprod = { { x{ 2, 3 }, 1 }, { f{ { 0, 2, 3 }, { 1, 0, 0 } }, 1, first = positions } },
   prod_others = { { x({ 2, 3 }, 0.5, 2), { 1 } }, { x({ 2, 3 }, 0.5, 2), { 0, 1 } } },
+  recurrence = { { x{ 2, 3 }, y{ 2, 3 }, 1, loose = half },
+    { x{ 4, 2 }, y{ 4, 2 }, 0, true, loose = half } },
   var = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, false, true } },
   std = { { x{ 2, 3 } }, { x{ 2, 3 }, { 0, 1 }, torch.none, false, 0 } },
   var_mean = { { x{ 2, 3 } }, { x{ 2, 3 }, 1 } },
