@@ -60,6 +60,20 @@ describe("random numbers", function()
     assert.same(torch.arange(1000):tolist(), v:tolist())
   end)
 
+  it("are permuted whatever their number", function()
+    for _, n in ipairs({ 0, 1, 2, 3, 1023, 1025, 70000 }) do
+      local order = torch.randperm(n)
+      assert.is_true(torch.equal(torch.arange(n), (order:sort())), n)
+      assert.is_true(n < 1000 or not torch.equal(torch.arange(n), order))
+    end
+  end)
+  it("are drawn without replacement from long rows, each once", function()
+    local rows = torch.multinomial(torch.ones(3, 2503), 2500)
+    for i = 0, 2 do
+      assert.equal(2500, rows[i]:unique():numel())
+    end
+    assert.is_false(torch.equal(rows[0], rows[1]))
+  end)
   it("are drawn without replacement by weight", function()
     local counts = { 0, 0, 0 }
     for _ = 1, 600 do

@@ -152,9 +152,8 @@ static void sink(LpSortItem *h, int64_t k, int64_t i, bool largest)
     }
 }
 
-/* The best k of n items to the front, in order. */
-static void best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
-                 bool largest)
+void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
+                  bool largest)
 {
     if (k == 0)
         return;
@@ -214,7 +213,7 @@ static void sort_line(const Sort *s, int64_t line, const char *in, char *values,
                   line_offset(&s->indices, s->dim, &s->in, line);
     lp_sort_keys(s->in.dtype, in, step, n, x);
     if (s->k < n)
-        best(x, x + n, n, s->k, s->descending);
+        lp_sort_best(x, x + n, n, s->k, s->descending);
     else
         lp_sort_items(x, x + n, n, s->descending);
     for (int64_t i = 0; i < s->k; i++) {

@@ -17,6 +17,9 @@ void lp_sort_keys(LpDtype t, const void *p, int64_t step, int64_t n,
                   LpSortItem *to);
 /* Ascending (descending) keys, equal ones by `at`; tmp has n items. */
 void lp_sort_items(LpSortItem *x, LpSortItem *tmp, int64_t n, bool descending);
+/* The least (greatest) k of n items to the front, in that order. */
+void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
+                  bool largest);
 
 LpStatus lp_sort_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_topk_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);

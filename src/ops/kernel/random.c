@@ -1,36 +1,16 @@
-/* Drawing. Blocks of BLOCK elements are filled in float, double or int64 and
+/* Drawing. Blocks of elements are filled in float, double or int64 and
  * converted to the result's type. A double takes 53 bits: 32 of its own word,
  * the others from the same counter under a second key. */
 #include "src/ops/kernel/random.h"
 
 #include <string.h>
 
-#include "src/base/random.h"
 #include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/gather_sort.h"
+#include "src/ops/kernel/loops.h"
+#include "src/ops/kernel/random_words.h"
 #include "src/ops/kernel/state.h"
 
-#define BLOCK 1024 /* a multiple of 4 */
 #define PARALLEL (1 << 14)
-#define SECOND 0x5bd1e9955bd1e995u
-
-static LpRandom stream(const LpRunCtx *rc, uint64_t site)
-{
-    return lp_random(rc->seed, site, rc->iteration, rc->replica,
-                     rc->micro_batch);
-}
-
-/* Words of elements at … at + n; `at` is a multiple of 4. */
-static void words(const LpRandom *r, int64_t at, int64_t n, uint32_t *to)
-{
-    uint32_t last[4];
-    for (int64_t i = 0; i < n; i += 4) {
-        uint32_t *w = n - i < 4 ? last : to + i;
-        lp_random_block(r, (uint32_t)((at + i) / 4), w);
-        if (w == last)
-            memcpy(to + i, last, (size_t)(n - i) * sizeof *last);
-    }
-}
 
 typedef struct Draw {
     LpDrawReq q;
@@ -52,12 +32,6 @@ static float unit(uint32_t w, LpDtype t)
     if (t == LP_BF16)
         return (float)(w >> 24) * 0x1p-8f;
     return lp_random_unit(w);
-}
-
-/* (0, 1] */
-static double open_unit(uint32_t hi, uint32_t lo)
-{
-    return 1.0 - lp_random_unit2(hi, lo);
 }
 
 /* Inverse of the error function: Giles' approximation ("Approximating the
@@ -107,12 +81,12 @@ static double value(const LpDrawReq *q, uint32_t hi, uint32_t lo)
     case LP_DRAW_UNIFORM:
         return q->a + (q->b - q->a) * lp_random_unit2(hi, lo);
     case LP_DRAW_EXPONENTIAL:
-        return -log(open_unit(hi, lo)) / q->a;
+        return -log(lp_draw_open(hi, lo)) / q->a;
     case LP_DRAW_CAUCHY:
         u = lp_random_unit2(hi, lo) - 0.5;
         return q->a + q->b * tan(3.14159265358979324 * u);
     case LP_DRAW_GEOMETRIC:
-        u = ceil(log(open_unit(hi, lo)) / log1p(-q->a));
+        u = ceil(log(lp_draw_open(hi, lo)) / log1p(-q->a));
         return u < 1 ? 1 : u;
     case LP_DRAW_BERNOULLI:
         return lp_random_unit2(hi, lo) < q->a;
@@ -121,17 +95,38 @@ static double value(const LpDrawReq *q, uint32_t hi, uint32_t lo)
     }
 }
 
+/* Pairs as lp_random_normal2 makes them, by the loops of this CPU. */
 static void normals(const uint32_t *w, int64_t n, double mean, double dev,
                     bool power, double *to)
 {
-    for (int64_t i = 0; i < n; i += 2) {
-        float pair[2];
-        lp_random_normal2(w[i], w[i + 1], pair);
-        for (int64_t j = i; j < i + 2 && j < n; j++) {
-            double v = mean + dev * (double)pair[j - i];
-            to[j] = power ? exp(v) : v;
-        }
+    float radius[LP_DRAW_BLOCK / 2], angle[LP_DRAW_BLOCK / 2],
+        across[LP_DRAW_BLOCK / 2];
+    int64_t m = (n + 1) / 2;
+    const void *r = radius, *a = angle;
+    for (int64_t i = 0; i < m; i++) {
+        radius[i] = (float)((w[2 * i] >> 8) + 1) * 0x1p-24f;
+        angle[i] = 6.28318530717958647692f * lp_random_unit(w[2 * i + 1]);
     }
+    const LpNum none[LP_PW_MAX_PARAM] = {{0}};
+    lp_loop_row(LP_LOOP_log)->f32(m, radius, &r, 0, none);
+    lp_loop_row(LP_LOOP_sin)->f32(m, across, &a, 0, none);
+    lp_loop_row(LP_LOOP_cos)->f32(m, angle, &a, 0, none);
+    for (int64_t i = 0; i < m; i++)
+        radius[i] = -2.0f * radius[i];
+    lp_loop_row(LP_LOOP_sqrt)->f32(m, radius, &r, 0, none);
+    for (int64_t i = 0; i < n; i++) {
+        float v = radius[i / 2] * (i % 2 ? across[i / 2] : angle[i / 2]);
+        to[i] = mean + dev * (double)v;
+    }
+    for (int64_t i = 0; power && i < n; i++)
+        to[i] = exp(to[i]);
+}
+
+/* Does a draw read second words? */
+static bool is_wide(const Draw *d)
+{
+    return d->q.draw != LP_DRAW_NORMAL && d->q.draw != LP_DRAW_LOG_NORMAL &&
+           (d->q.draw != LP_DRAW_UNIFORM || d->out.dtype == LP_F64);
 }
 
 static void fill_float(const Draw *d, const uint32_t *hi, const uint32_t *lo,
@@ -154,7 +149,11 @@ static void fill_float(const Draw *d, const uint32_t *hi, const uint32_t *lo,
 static void keep_below(const Draw *d, int64_t n, double *x)
 {
     if (d->q.draw != LP_DRAW_UNIFORM || d->q.b <= d->q.a ||
-        d->out.dtype == LP_F64)
+        d->out.dtype == LP_F64 || (d->q.a == 0 && d->q.b == 1))
+        return; /* a unit has no more bits than the type */
+    for (int64_t i = 0; d->out.dtype == LP_F32 && i < n; i++)
+        x[i] = (double)(float)x[i] >= d->q.b ? d->q.a : x[i];
+    if (d->out.dtype == LP_F32)
         return;
     char one[8];
     for (int64_t i = 0; i < n; i++) {
@@ -183,13 +182,14 @@ static void fill_integer(const Draw *d, const uint32_t *hi, const uint32_t *lo,
 static void draw_block(const Draw *d, const LpRandom *r, const LpRandom *r2,
                        int64_t at, int64_t n, char *out)
 {
-    uint32_t hi[BLOCK + 4], lo[BLOCK + 4];
-    double x[BLOCK];
-    int64_t k[BLOCK];
+    uint32_t hi[LP_DRAW_BLOCK + 4], lo[LP_DRAW_BLOCK + 4];
+    double x[LP_DRAW_BLOCK];
+    int64_t k[LP_DRAW_BLOCK];
     LpDtype t = d->out.dtype;
     char *to = out + at * (int64_t)lp_dtype_size(t);
-    words(r, at, (n + 3) & ~(int64_t)3, hi);
-    words(r2, at, (n + 3) & ~(int64_t)3, lo);
+    lp_draw_words(r, at, n, hi);
+    if (is_wide(d))
+        lp_draw_words(r2, at, n, lo);
     if (d->q.draw == LP_DRAW_INTEGER) {
         fill_integer(d, hi, lo, n, k);
         lp_convert(LP_I64, k, 1, t, to, 1, n);
@@ -205,14 +205,16 @@ static LpStatus run_draw(const LpKernel *k, void *const *in, void *const *out,
 {
     (void)in, (void)e;
     const Draw *d = k->state;
-    LpRandom r = stream(rc, d->site), r2 = stream(rc, d->site ^ SECOND);
+    LpRandom r = lp_draw_stream(rc, d->site),
+             r2 = lp_draw_stream(rc, d->site ^ LP_DRAW_SECOND);
     char *to = d->strided ? work : out[0];
-    int64_t blocks = (d->n + BLOCK - 1) / BLOCK;
+    int64_t blocks = (d->n + LP_DRAW_BLOCK - 1) / LP_DRAW_BLOCK;
     int threads = d->n < PARALLEL ? 1 : d->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t left = d->n - i * BLOCK;
-        draw_block(d, &r, &r2, i * BLOCK, left < BLOCK ? left : BLOCK, to);
+        int64_t left = d->n - i * LP_DRAW_BLOCK;
+        draw_block(d, &r, &r2, i * LP_DRAW_BLOCK,
+                   left < LP_DRAW_BLOCK ? left : LP_DRAW_BLOCK, to);
     }
     if (d->strided) {
         LpType t = {.dtype = d->out.dtype, .ndim = d->out.ndim};
@@ -249,28 +251,23 @@ typedef struct Coin {
     int64_t n;
 } Coin;
 
-static LpDesc plain_of(const LpDesc *d, LpDtype t)
-{
-    LpType type = {.dtype = t, .ndim = d->ndim};
-    memcpy(type.shape, d->shape, sizeof type.shape);
-    return lp_desc_of(&type);
-}
-
 /* work: the probabilities, then the results, in double */
 static LpStatus run_bernoulli(const LpKernel *k, void *const *in,
                               void *const *out, void *work, const LpRunCtx *rc,
                               LpErr *e)
 {
     const Coin *s = k->state;
-    LpRandom r = stream(rc, s->site), r2 = stream(rc, s->site ^ SECOND);
-    LpDesc plain = plain_of(&s->in, LP_F64);
+    LpRandom r = lp_draw_stream(rc, s->site),
+             r2 = lp_draw_stream(rc, s->site ^ LP_DRAW_SECOND);
+    LpDesc plain = lp_draw_plain(&s->in, LP_F64);
     double *p = work;
     lp_copy_strided(&s->in, in[0], &plain, p);
-    for (int64_t i = 0; i < s->n; i += 4) {
-        uint32_t hi[4], lo[4];
-        words(&r, i, 4, hi);
-        words(&r2, i, 4, lo);
-        for (int64_t j = i; j < i + 4 && j < s->n; j++) {
+    uint32_t hi[LP_DRAW_BLOCK], lo[LP_DRAW_BLOCK];
+    for (int64_t i = 0; i < s->n; i += LP_DRAW_BLOCK) {
+        int64_t m = s->n - i < LP_DRAW_BLOCK ? s->n - i : LP_DRAW_BLOCK;
+        lp_draw_words(&r, i, m, hi);
+        lp_draw_words(&r2, i, m, lo);
+        for (int64_t j = i; j < i + m; j++) {
             LP_FAIL_IF(!(p[j] >= 0 && p[j] <= 1), e, LP_E_RUNTIME,
                        "Expected p_in >= 0 && p_in <= 1 to be true, got %g at "
                        "position %lld",
@@ -293,160 +290,6 @@ LpStatus lp_bernoulli_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                 .n = lp_desc_numel(&r->in[0])};
     k->work_bytes = (size_t)s->n * sizeof(double);
     k->run = run_bernoulli;
-    k->threads = 1;
-    return LP_OK;
-}
-
-/* ---- randperm ------------------------------------------------------------
- */
-/* work: items and as many again */
-static LpStatus run_randperm(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
-{
-    (void)in, (void)e;
-    const Coin *s = k->state;
-    LpRandom r = stream(rc, s->site), r2 = stream(rc, s->site ^ SECOND);
-    LpSortItem *x = work;
-    for (int64_t i = 0; i < s->n; i += 4) {
-        uint32_t hi[4], lo[4];
-        words(&r, i, 4, hi);
-        words(&r2, i, 4, lo);
-        for (int64_t j = i; j < i + 4 && j < s->n; j++)
-            x[j] = (LpSortItem){
-                (int64_t)((uint64_t)hi[j - i] << 32 | lo[j - i]), j};
-    }
-    lp_sort_items(x, x + s->n, s->n, false);
-    int64_t step = s->out.strides[0] * (int64_t)lp_dtype_size(s->out.dtype);
-    for (int64_t i = 0; i < s->n; i++)
-        lp_scalar_store(lp_int(x[i].at), s->out.dtype,
-                        (char *)out[0] + i * step);
-    return LP_OK;
-}
-
-LpStatus lp_randperm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Coin *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
-    *s = (Coin){.out = r->out[0], .site = r->site, .n = r->out[0].shape[0]};
-    k->work_bytes = (size_t)s->n * 2 * sizeof(LpSortItem);
-    k->run = run_randperm;
-    k->threads = 1;
-    return LP_OK;
-}
-
-/* ---- multinomial ---------------------------------------------------------
- */
-typedef struct Urn {
-    LpDesc in, out;
-    uint64_t site;
-    int64_t rows, n, samples;
-    bool replacement;
-} Urn;
-
-static LpStatus check_weights(const double *p, int64_t n, int64_t samples,
-                              bool replacement, LpErr *e)
-{
-    double sum = 0;
-    int64_t some = 0;
-    for (int64_t i = 0; i < n; i++) {
-        LP_FAIL_IF(!(p[i] >= 0) || isinf(p[i]), e, LP_E_RUNTIME,
-                   "probability tensor contains either `inf`, `nan` or element "
-                   "< 0 (%g at position %lld)",
-                   p[i], (long long)i);
-        sum += p[i];
-        some += p[i] > 0;
-    }
-    LP_FAIL_IF(!(sum > 0), e, LP_E_RUNTIME,
-               "invalid multinomial distribution (sum of probabilities <= 0)");
-    LP_FAIL_IF(!replacement && some < samples, e, LP_E_RUNTIME,
-               "invalid multinomial distribution (with replacement=False, not "
-               "enough non-negative category to sample: %lld of %lld)",
-               (long long)some, (long long)samples);
-    return LP_OK;
-}
-
-/* With replacement: where u falls in the running sum. */
-static void draw_again(const LpRandom *r, const LpRandom *r2, int64_t row,
-                       const Urn *s, double *p, int64_t *to)
-{
-    for (int64_t i = 1; i < s->n; i++)
-        p[i] += p[i - 1];
-    for (int64_t j = 0; j < s->samples; j++) {
-        uint64_t at = (uint64_t)(row * s->samples + j);
-        double u =
-            lp_random_unit2(lp_random_word(r, at), lp_random_word(r2, at)) *
-            p[s->n - 1];
-        int64_t lo = 0, hi = s->n - 1;
-        while (lo < hi) {
-            int64_t mid = lo + (hi - lo) / 2;
-            if (p[mid] > u)
-                hi = mid;
-            else
-                lo = mid + 1;
-        }
-        to[j] = lo;
-    }
-}
-
-/* Without: an exponential time of rate p for each, the first ones win
- * (Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
- * 2006). */
-static void draw_once(const LpRandom *r, const LpRandom *r2, int64_t row,
-                      const Urn *s, double *p, LpSortItem *x, int64_t *to)
-{
-    for (int64_t i = 0; i < s->n; i++) {
-        uint64_t at = (uint64_t)(row * s->n + i);
-        double u = open_unit(lp_random_word(r, at), lp_random_word(r2, at));
-        p[i] = p[i] > 0 ? -log(u) / p[i] : INFINITY;
-    }
-    lp_sort_keys(LP_F64, p, 1, s->n, x);
-    lp_sort_items(x, x + s->n, s->n, false);
-    for (int64_t j = 0; j < s->samples; j++)
-        to[j] = x[j].at;
-}
-
-/* work: weights, results, items twice */
-static LpStatus run_multinomial(const LpKernel *k, void *const *in,
-                                void *const *out, void *work,
-                                const LpRunCtx *rc, LpErr *e)
-{
-    const Urn *s = k->state;
-    LpRandom r = stream(rc, s->site), r2 = stream(rc, s->site ^ SECOND);
-    LpDesc pd = plain_of(&s->in, LP_F64), od = plain_of(&s->out, LP_I64);
-    LpSortItem *x = work;
-    double *p = (double *)(void *)(x + 2 * s->n);
-    int64_t *to = (int64_t *)(void *)(p + s->rows * s->n);
-    lp_copy_strided(&s->in, in[0], &pd, p);
-    for (int64_t i = 0; i < s->rows; i++) {
-        double *w = p + i * s->n;
-        LP_TRY(check_weights(w, s->n, s->samples, s->replacement, e));
-        if (s->replacement)
-            draw_again(&r, &r2, i, s, w, to + i * s->samples);
-        else
-            draw_once(&r, &r2, i, s, w, x, to + i * s->samples);
-    }
-    lp_copy_strided(&od, to, &s->out, out[0]);
-    return LP_OK;
-}
-
-LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Urn *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
-    const LpDesc *d = &r->in[0];
-    *s = (Urn){.in = *d,
-               .out = r->out[0],
-               .site = r->site,
-               .rows = d->ndim == 2 ? d->shape[0] : 1,
-               .n = d->shape[d->ndim - 1],
-               .samples = r->attr[0].i,
-               .replacement = r->attr[1].i != 0};
-    k->work_bytes = (size_t)s->n * 2 * sizeof(LpSortItem) +
-                    (size_t)(s->rows * (s->n + s->samples)) * 8;
-    k->run = run_multinomial;
     k->threads = 1;
     return LP_OK;
 }
