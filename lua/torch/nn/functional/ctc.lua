@@ -99,22 +99,21 @@ local function extended(rows, blank, dtype)
   return labels, skip
 end
 
--- x moved k places to the right
-local function shifted(F, x, k)
-  return F.pad(x, { k, 0 }, "constant", NEVER):narrow(1, 0, x:size(1))
-end
-
 local function likelihood(F, logp, labels, skip, input_lengths, target_lengths)
   local torch = require("torch")
-  local first = torch.full({ labels:size(0), labels:size(1) }, NEVER, { dtype = logp.dtype })
+  local n, width = labels:size(0), labels:size(1)
+  local first = torch.full({ n, width }, NEVER, { dtype = logp.dtype })
   first[":, :2"] = 0.0
-  local alpha = first + logp[0]:gather(1, labels)
-  local at_end = alpha
-  for t = 1, logp:size(0) - 1 do
-    local ways = { alpha, shifted(F, alpha, 1), shifted(F, alpha, 2) + skip }
-    alpha = torch.logsumexp(torch.stack(ways, 0), 0) + logp[t]:gather(1, labels)
-    at_end = torch.where(input_lengths:gt(t):unsqueeze(1), alpha, at_end)
+  local each = logp:gather(2, labels:unsqueeze(0):expand(logp:size(0), n, width)):unbind(0)
+  local alphas = { first + each[1] }
+  for t = 2, #each do
+    -- what stands there, one place and two places before
+    local before = F.pad(alphas[t - 1], { 2, 0 }, "constant", NEVER)
+    local ways = { alphas[t - 1], before:narrow(1, 1, width), before:narrow(1, 0, width) + skip }
+    alphas[t] = torch.logsumexp(torch.stack(ways, 0), 0) + each[t]
   end
+  local step = (input_lengths - 1):clamp_min(0):reshape({ 1, -1, 1 }):expand(1, n, width)
+  local at_end = torch.stack(alphas, 0):gather(0, step):squeeze(0)
   local last = (target_lengths * 2):unsqueeze(1)
   local label = at_end:gather(1, (last - 1):clamp_min(0))
     :masked_fill(target_lengths:eq(0):unsqueeze(1), NEVER)
