@@ -1,0 +1,128 @@
+-- A tensor that a gradient needs and that was written since: backward refuses,
+-- whatever wrote it. One that no gradient needs may be written. Values are
+-- PyTorch 2.15's.
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local torch = require("torch")
+
+local near, raises = helper.near, helper.raises
+
+local function leaf(...)
+  return torch.tensor({ ... }, { requires_grad = true })
+end
+
+-- What writes a tensor of three numbers.
+local WRITES = {
+  ["mul_ by a number"] = function(s) s:mul_(2) end,
+  ["mul_ by a tensor"] = function(s) s:mul_(torch.tensor({ 2.0, 3, 4 })) end,
+  ["add_"] = function(s) s:add_(1) end,
+  ["exp_"] = function(s) s:exp_() end,
+  ["clamp_"] = function(s) s:clamp_(0, 1) end,
+  ["copy_"] = function(s) s:copy_(torch.ones(3)) end,
+  ["copy_ of integers"] = function(s) s:copy_(torch.ones(3, { dtype = torch.int64 })) end,
+  ["zero_"] = function(s) s:zero_() end,
+  ["fill_"] = function(s) s:fill_(4) end,
+  ["masked_fill_"] = function(s) s:masked_fill_(s:gt(1), 0) end,
+  ["index_fill_"] = function(s) s:index_fill_(0, torch.tensor({ 1 }), 9) end,
+  ["index_add_"] = function(s) s:index_add_(0, torch.tensor({ 1 }), torch.ones(1)) end,
+  ["scatter_"] = function(s) s:scatter_(0, torch.tensor({ 1 }), torch.ones(1)) end,
+  ["cumsum_"] = function(s) s:cumsum_(0) end,
+  ["uniform_"] = function(s) s:uniform_() end,
+  ["normal_"] = function(s) s:normal_() end,
+  ["an index"] = function(s) s[0] = 7 end,
+  ["a mask"] = function(s) s[s:gt(1)] = 7 end,
+  ["a range"] = function(s) s:narrow(0, 1, 2):fill_(7) end,
+  ["a view"] = function(s) s:view(3, 1):mul_(2) end,
+  ["out= of a pointwise function"] = function(s)
+    torch.add(torch.ones(3), torch.ones(3), { out = s })
+  end,
+  ["out= of another"] = function(s) torch.cumsum(torch.ones(3), 0, { out = s }) end,
+  ["out= with a cast"] = function(s)
+    torch.mul(torch.ones(3, { dtype = torch.float16 }), 2, { out = s })
+  end,
+}
+
+describe("a tensor that a gradient needs, changed by", function()
+  for name, write in pairs(WRITES) do
+    it(name .. ", is refused by backward", function()
+      local w, s = leaf(1.0, 2.0, 3.0), torch.tensor({ 0.5, 1.5, 2.5 })
+      local y, version = (w * s):sum(), s._version
+      write(s)
+      assert.is_true(s._version > version)
+      raises("RuntimeError", "modified by an in%-place operation", function()
+        torch.autograd.grad({ y }, { w }, { retain_graph = true })
+      end)
+      raises("RuntimeError", "modified by an in%-place operation", function() y:backward() end)
+      assert.is_nil(w.grad)
+    end)
+
+    it(name .. ", does no harm where no gradient reads it", function()
+      local w, s = leaf(1.0, 2.0, 3.0), torch.tensor({ 0.5, 1.5, 2.5 })
+      local y = (w * 2 + s):sum()
+      write(s)
+      y:backward()
+      near(w.grad, { 2, 2, 2 })
+    end)
+  end
+
+  it("an operation of the history, is refused", function()
+    local w = leaf(1.0, 2.0)
+    local h = w * 2
+    local y = (h * h):sum()
+    h:mul_(3)
+    raises("RuntimeError", "modified by an in%-place operation", function() y:backward() end)
+    local g = w * 2
+    local e = g:exp() -- whose gradient reads its result
+    e:add_(1)
+    raises("RuntimeError", "modified by an in%-place operation", function()
+      e:sum():backward()
+    end)
+    g = w * 2
+    local c = g:sin() -- whose gradient reads the operand alone
+    c:add_(1)
+    c:sum():backward()
+    near(w.grad, { 2 * math.cos(2), 2 * math.cos(4) })
+  end)
+
+  it("a slice that is no part of it, is refused: memory has one version", function()
+    local w, s = leaf(1.0, 2.0), torch.tensor({ 1.0, 2, 3, 4 })
+    local y = (w * s:narrow(0, 0, 2)):sum()
+    s[3] = 0
+    raises("RuntimeError", "modified by an in%-place operation", function() y:backward() end)
+  end)
+
+  it("what is taken under no_grad, is refused too", function()
+    local w = leaf(1.0, 2.0)
+    local y = (w * w):sum()
+    torch.no_grad(function() w:add_(1) end)
+    raises("RuntimeError", "modified by an in%-place operation", function() y:backward() end)
+  end)
+
+  it("an optimizer's step, is refused", function()
+    for name, options in pairs({ SGD = { lr = 0.1 }, Adam = { lr = 0.1 },
+      AdamW = { lr = 0.1, foreach = false }, RMSprop = { lr = 0.1 }, Adagrad = { lr = 0.1 } }) do
+      torch.manual_seed(1)
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+      local optimizer = torch.optim[name](net:parameters(), options)
+      local x = torch.ones(5, 3)
+      net(x):sum():backward()
+      local late = net(x):sum()
+      optimizer:step()
+      local ok, e = pcall(raises, "RuntimeError", "modified by an in%-place operation",
+        function() late:backward() end)
+      assert.is_true(ok, name .. ": " .. tostring(e))
+      optimizer:zero_grad()
+      net(x):sum():backward() -- a forward after the step
+      assert.is_not_nil(net[1].weight.grad)
+    end
+  end)
+
+  it("nothing, when the write failed", function()
+    local w, s = leaf(1.0, 2.0, 3.0), torch.tensor({ 0.5, 1.5, 2.5 })
+    local y, version = (w * s):sum(), s._version
+    raises("RuntimeError", nil, function() s:mul_(torch.ones(2, 3)) end)
+    assert.equal(version, s._version)
+    y:backward()
+    near(w.grad, { 0.5, 1.5, 2.5 })
+  end)
+end)
