@@ -254,9 +254,10 @@ int main(int argc, char **argv)
     if (!strcmp(f, "chip"))
         chip(c);
     else if (!strcmp(f, "matmul") || !strcmp(f, "conv")) {
-        /* CHIP TILES PROPORTION PARTIALS TYPE PASS SHAPE... */
+        /* CHIP TILES PROPORTION|default PARTIALS TYPE PASS SHAPE... */
         x.tiles = (int)arg[3];
-        x.proportion = strtod(word[4], NULL);
+        if (strcmp(word[4], "default"))
+            x.proportion = strtod(word[4], NULL);
         x.partials = type(5);
         plan(x, *f == 'c', 6);
     } else if (!vertex(c, f) && !operation(&x, lp_system_find(word[2]), f))

@@ -135,6 +135,22 @@ describe("the orthogonal parametrization", function()
     end
   end)
 
+  it("keeps a square value as the base if it is orthogonal to 10 n units of its type", function()
+    for dtype, off in pairs({ [torch.float32] = { 2e-6, 1e-4 },
+      [torch.float64] = { 1e-15, 1e-12 } }) do
+      for i, skew in ipairs(off) do
+        local m = nn.Module()
+        local given = torch.tensor({ { 1, skew }, { 0, -1 } }, { dtype = dtype })
+        m.w = nn.Parameter(given)
+        Z.orthogonal(m, "w")
+        local base = m:state_dict()["parametrizations.w.0.base"]
+        local want = i == 1 and given or torch.tensor({ { 1.0, 0 }, { 0, -1 } }, { dtype = dtype })
+        near(base, want, { i == 1 and 0 or skew / 10, 0 })
+        near(m.w, base, { 1e-15, 0 })
+      end
+    end
+  end)
+
   it("trains in a program as it does eagerly", function()
     local poptorch = require("poptorch")
     for _, map in ipairs({ "matrix_exp", "cayley", "householder" }) do
