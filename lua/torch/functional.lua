@@ -112,6 +112,36 @@ define("nonzero", { "input", "as_tuple", "out" }, true, function(input, as_tuple
   return op.nonzero(source):unbind(1)
 end)
 
+--- The first `size` of those positions, [size, ndim]; fill_value where there are
+--- fewer.
+define("nonzero_static", { "input", "size", "fill_value" }, true, function(input, size, fill)
+  errors.check(math.type(size) == "integer" and size >= 0, "RuntimeError",
+    "nonzero_static(): 'size' must be an non-negative integer, got %s", check.describe(size))
+  local found = op.nonzero(input)
+  local n = math.min(size, found:size(0))
+  local rest = op.full({ size - n, input:dim() }, default(fill, -1), { dtype = found.dtype })
+  return op.cat({ found:narrow(0, 0, n), rest }, 0)
+end)
+
+--- The positions in a tensor of `shape` that flat positions stand for: a list,
+--- one tensor for each dimension.
+define("unravel_index", { "indices", "shape" }, false, function(indices, shape)
+  local dtype = indices.dtype
+  errors.check(not dtype.is_floating_point and dtype ~= core.dtypes.bool, "TypeError",
+    "unravel_index(): expected 'indices' to be integer dtype, but got %s", tostring(dtype))
+  shape = type(shape) == "number" and { shape } or shape
+  errors.check(type(shape) == type(core.Size({})) or type(shape) == "table", "TypeError",
+    "unravel_index(): expected 'shape' to be int or sequence of ints, got %s",
+    check.describe(shape))
+  local out, rest = {}, indices
+  for d = #shape, 1, -1 do
+    local size = check.int(shape[d], "unravel_index(): shape", { min = 0, outside = "ValueError" })
+    out[d] = op.remainder(rest, size)
+    rest = op.floor_divide(rest, size)
+  end
+  return core.list(out)
+end)
+
 --- Each row along dim (none: each element) repeated as often as `repeats`
 --- says, a number or a tensor of one for each row.
 define("repeat_interleave", { "input", "repeats", "dim", "output_size" }, true,
@@ -192,6 +222,27 @@ define("lu", { "A", "pivot", "get_infos", "out" }, true, function(A, pivot, info
   end
   return table.unpack(out)
 end)
+
+--- Numbers from start to end, both in it (arange leaves end out).
+--- Source: PyTorch documentation, torch.range
+---@param ... any start (0), end, step (1), dtype (the default one), requires_grad
+---@return torch.Tensor
+function M.range(...)
+  local a = check.arguments("range()", { "start", "end", "step", "dtype", "requires_grad" }, {},
+    ...)
+  local start, last, step = default(a[1], 0), a[2], default(a[3], 1)
+  for name, v in pairs({ start = start, ["end"] = last or check, step = step }) do
+    errors.check(type(v) == "number", "TypeError", "range(): %s: expected a number, got %s", name,
+      v == check and "nil" or check.describe(v))
+  end
+  errors.check(step ~= 0, "RuntimeError", "range(): step must be nonzero")
+  errors.check((last - start) * step >= 0, "RuntimeError",
+    "range(): upper bound and lower bound inconsistent with step sign")
+  local n = math.floor((last - start) / step) + 1
+  local out = op.arange(n, { dtype = core.dtypes.float64 }):mul(step):add(start)
+  out = out:to(a[4] or core.get_default_dtype())
+  return a[5] and out:requires_grad_() or out
+end
 
 -- ---- facts about tensors ------------------------------------------------------
 

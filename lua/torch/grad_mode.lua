@@ -91,6 +91,16 @@ function M.inference_mode(fn)
   return enter("inference_mode", false, fn)
 end
 
+--- Whether a scope of inference_mode is open.
+---@return boolean
+function M.is_inference_mode_enabled()
+  local scope = innermost
+  while scope and scope.name ~= "inference_mode" do
+    scope = scope.outer
+  end
+  return scope ~= nil
+end
+
 --- At once, until set again or until the scope it returns is closed.
 --- Source: PyTorch documentation, torch.set_grad_enabled
 ---@param mode boolean

@@ -6,6 +6,7 @@
 local core = require("lupine.core")
 local errors = require("torch.errors")
 local contraction = require("torch.contraction")
+local defaults = require("torch.defaults")
 local functional = require("torch.functional")
 local grad_mode = require("torch.grad_mode")
 local limits = require("torch.limits")
@@ -37,8 +38,8 @@ for _, name in ipairs({
 }) do
   M[name] = core[name]
 end
-for _, module in ipairs({ contraction, functional, grad_mode, limits, sampled, windows,
-  methods }) do
+for _, module in ipairs({ contraction, defaults, functional, grad_mode, limits, sampled,
+  windows, methods }) do
   for name, fn in pairs(module) do
     M[name] = fn
   end
@@ -95,8 +96,8 @@ local SHARED = { alpha_dropout = true, channel_shuffle = true, cosine_similarity
   feature_alpha_dropout = true, pairwise_distance = true, rrelu = true }
 
 -- Functions of torch.amp that torch has under the same name.
-local AMP = { autocast = true, is_autocast_enabled = true, get_autocast_dtype = true,
-  set_autocast_dtype = true }
+local AMP = { GradScaler = true, autocast = true, is_autocast_enabled = true,
+  get_autocast_dtype = true, set_autocast_dtype = true }
 
 return setmetatable(M, {
   __lazy = { nn = "torch.nn", optim = "torch.optim", utils = "torch.utils",

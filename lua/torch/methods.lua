@@ -23,8 +23,15 @@ for _, name in ipairs({ "is_conj", "is_neg", "is_inference", "is_distributed" })
   end)
   methods[name] = M[name]
 end
-methods.is_pinned = define("is_pinned", { "self" }, function()
-  return false
+for _, name in ipairs({ "is_pinned", "is_shared" }) do
+  methods[name] = define(name, { "self" }, function()
+    return false
+  end)
+end
+
+--- The tensor itself: no device copies from the host's memory.
+methods.pin_memory = define("pin_memory", { "self" }, function(self)
+  return self
 end)
 
 -- What would only change something else.

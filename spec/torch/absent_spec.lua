@@ -35,4 +35,31 @@ describe("names that are not there", function()
       return torch.optim.AdmW
     end)
   end)
+
+  -- what a title of the table stands for
+  local function owner(title)
+    if title == "Tensor" then
+      return torch.ones(2)
+    elseif title == "poptorch" then
+      return poptorch
+    end
+    local t = torch
+    for part in title:gmatch("%.([^.]+)") do
+      t = t[part]
+    end
+    return t
+  end
+
+  for title, names in pairs(require("torch.absent").names) do
+    it("of " .. title .. " are not there, each with a reason", function()
+      local module = owner(title)
+      for name, why in pairs(names) do
+        raises("NotImplementedError", "^" .. title:gsub("%.", "%%.") .. "%." .. name
+          .. " is not there: ", function()
+          return module[name]
+        end)
+        assert.is_true(#why > 10, name)
+      end
+    end)
+  end
 end)

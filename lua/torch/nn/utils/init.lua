@@ -1,5 +1,6 @@
 --- torch.nn.utils: gradient clipping, parameters as one vector, computed weights
---- (reparameterize.lua, parametrize.lua), weights held at 0 (prune.lua),
+--- (reparameterize.lua, parametrize.lua), weights held at 0 (prune.lua), layers
+--- with the normalization behind them (fusion.lua),
 --- sequences of different lengths (rnn.lua).
 local check = require("lupine.check")
 local class = require("lupine.class")
@@ -129,8 +130,33 @@ define("vector_to_parameters(vec, parameters)", function(vec, parameters)
   end
 end)
 
-for name, fn in pairs(require("torch.nn.utils.reparameterize")) do
-  M[name] = fn
+for _, file in ipairs({ "reparameterize", "fusion" }) do
+  for name, fn in pairs(require("torch.nn.utils." .. file)) do
+    M[name] = fn
+  end
+end
+
+--- A module whose parameters are undefined: their starting values, which would
+--- be overwritten, are not drawn.
+--- Source: PyTorch documentation, nn.utils.skip_init
+---@param module_cls table a class whose constructor takes `device`
+---@param ... any the constructor's arguments
+---@return torch.nn.Module
+function M.skip_init(module_cls, ...)
+  errors.check(class.is_class(module_cls), "RuntimeError", "skip_init: expected a Module, got %s",
+    check.describe(module_cls))
+  local args = table.pack(...)
+  local by_name = {}
+  if args.n > 0 and check.is_keywords(args[args.n]) then
+    for name, value in pairs(args[args.n]) do
+      by_name[name] = value
+    end
+    args.n = args.n - 1
+  end
+  local device = by_name.device or "cpu"
+  by_name.device = "meta"
+  args[args.n + 1] = by_name
+  return module_cls(table.unpack(args, 1, args.n + 1)):to_empty({ device = device })
 end
 
 M.rnn = require("torch.nn.utils.rnn")
