@@ -99,10 +99,6 @@ static LpStatus unpack(const LpExec *x, size_t var, void *dst, LpErr *e)
     size_t i = 0;
     while (x->p->derived[i].var != var)
         i++;
-    if (!x->derived[i]) {
-        memset(dst, 0, lp_var_bytes(&x->p->step->var[var]));
-        return LP_OK;
-    }
     return move(x, x->p->derived[i].unpack, x->derived[i], dst, e);
 }
 
