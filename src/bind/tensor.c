@@ -1,7 +1,7 @@
 /* torch.Tensor: a box that owns one reference to an LpTensor.
  *
  * Storages are memory that Lua's collector does not see. lp_gc_account tells
- * it, in incremental mode, in batches of 32 MiB or 1,024 tensors, as if Lua
+ * it, in incremental mode, in batches of 16 MiB or 1,024 tensors, as if Lua
  * itself had taken the bytes. A collection cycle that does not end before
  * max(64 MiB, bytes live, Lua's own heap) have been taken is forced; this
  * also guards scripts that switch to generational mode, which would wait for
@@ -19,7 +19,7 @@ static const char tag_owner = 'o';
 static const char key_tensor; /* registry: the metatable of tensors */
 static const char key_owner;
 
-#define BATCH ((int64_t)32 << 20)
+#define BATCH ((int64_t)16 << 20)
 #define GUARD ((int64_t)64 << 20)
 #define RECORD 640   /* bytes of a tensor beside its elements and its box */
 #define RECORDS 1024 /* a batch of them: few enough to stay in the cache */
