@@ -380,4 +380,24 @@ function M.elementwise(self, a)
   end
 end
 
+--- Sizes of a shape but the last n.
+---@param shape integer[]
+---@param n integer
+---@return integer[]
+function M.front(shape, n)
+  return { table.unpack(shape, 1, #shape - n) }
+end
+
+--- Sizes of a shape and more.
+---@param shape integer[]
+---@param ... integer
+---@return integer[]
+function M.joined(shape, ...)
+  local out = { table.unpack(shape) }
+  for _, n in ipairs({ ... }) do
+    out[#out + 1] = n
+  end
+  return out
+end
+
 return M

@@ -7,22 +7,11 @@ local check = require("lupine.check")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 
+local front, joined = base.front, base.joined
 local LOG_2, LOG_2_PI = math.log(2), math.log(2 * math.pi)
 
 local function torch()
   return require("torch")
-end
-
-local function front(shape, n)
-  return { table.unpack(shape, 1, #shape - n) }
-end
-
-local function joined(shape, ...)
-  local out = { table.unpack(shape) }
-  for _, n in ipairs({ ... }) do
-    out[#out + 1] = n
-  end
-  return out
 end
 
 local function diagonal(x)

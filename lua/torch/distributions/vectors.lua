@@ -4,23 +4,11 @@ local base = require("torch.distributions.base")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 
+local front, joined = base.front, base.joined
 local LOG_2_PI = math.log(2 * math.pi)
 
 local function torch()
   return require("torch")
-end
-
--- Sizes of a shape but the last n.
-local function front(shape, n)
-  return { table.unpack(shape, 1, #shape - n) }
-end
-
-local function joined(shape, ...)
-  local out = { table.unpack(shape) }
-  for _, n in ipairs({ ... }) do
-    out[#out + 1] = n
-  end
-  return out
 end
 
 -- ---- the normal one ----------------------------------------------------------
