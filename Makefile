@@ -7,7 +7,8 @@ BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 CC = gcc
-ARCH := $(shell uname -m)
+# What CC compiles for (there is no compiler before setup).
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 JOBS ?= $(shell nproc)
 VERSION := 0.1.0
 
