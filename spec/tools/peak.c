@@ -12,6 +12,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 enum { TRIALS = 100, COPIES = 12, ROUNDS = 500000, CHAINS = 12 };
@@ -19,16 +21,16 @@ enum { TRIALS = 100, COPIES = 12, ROUNDS = 500000, CHAINS = 12 };
 static const int copy_mb[] = {1, 8, 64, 512};
 
 /* Twelve chains: more than latency times issue width of any CPU known. A
- * chain's values stay finite: x = x * 0.5 + 1. */
+ * chain's values stay finite: x = x * 0.5 + 1, or x + 0.5 * 1. */
 #define LOOP(TYPE, SET, FMA, SUM)                                              \
     TYPE x[CHAINS], half = SET(0.5F), one = SET(1.0F);                         \
-    for (int i = 0; i < CHAINS; i++)                                           \
-        x[i] = SET((float)i);                                                  \
+    _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) x[i] =           \
+        SET((float)i);                                                         \
     for (long n = 0; n < rounds; n++)                                          \
         _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) x[i] =       \
             FMA(x[i], half, one);                                              \
-    for (int i = 1; i < CHAINS; i++)                                           \
-        x[0] = FMA(x[i], half, x[0]);                                          \
+    _Pragma("GCC unroll 12") for (int i = 1; i < CHAINS; i++) x[0] =           \
+        FMA(x[i], half, x[0]);                                                 \
     SUM
 
 typedef float (*Kernel)(long rounds);
@@ -53,9 +55,14 @@ static inline F4 set4(float v)
 {
     return (F4){v, v, v, v};
 }
+/* One multiply-add; which operand is the chain does not matter. */
 static inline F4 muladd4(F4 a, F4 b, F4 c)
 {
+#if defined(__ARM_NEON)
+    return vfmaq_f32(a, b, c); /* fmla adds to what it overwrites */
+#else
     return a * b + c;
+#endif
 }
 
 static float fma_plain(long rounds)
@@ -111,12 +118,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: peak THREADS\n");
         return 2;
     }
-    LpSimd simd = lp_cpu_simd();
     double best = gflops(fma_plain, 4, threads);
     printf("fma_plain %.6g\n", best);
 #if defined(__x86_64__)
     static const Kernel wide[LP_N_SIMD] = {NULL, fma_avx2, fma_avx512};
-    for (int s = LP_SIMD_AVX2; s <= (int)simd; s++) {
+    for (int s = LP_SIMD_AVX2; s <= (int)lp_cpu_simd(); s++) {
         double rate = gflops(wide[s], s == LP_SIMD_AVX2 ? 8 : 16, threads);
         printf("fma_%s %.6g\n", lp_simd_name((LpSimd)s), rate);
         best = rate > best ? rate : best;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Where the instruction does not exist, fma() is a slow call. */
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define FMAF(a, b, c) __builtin_fmaf(a, b, c)
 #define FMAD(a, b, c) __builtin_fma(a, b, c)
 #else
