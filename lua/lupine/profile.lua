@@ -248,7 +248,8 @@ function Profile:__tostring()
 end
 
 --- Writes what happened when, in the Trace Event Format that chrome://tracing
---- and Perfetto show: a track for Lua, one for each executor's replica.
+--- and Perfetto show: a track for Lua, one for each executor's replica, one for
+--- each thread of parallel sections.
 --- error: RuntimeError if the file cannot be written
 ---@param path string
 function Profile:write_trace(path)

@@ -9,6 +9,7 @@
 static struct {
     unsigned session, count;
     LpProfile *list;
+    LpProfile *running;
     int64_t run_ns;
 } now;
 
@@ -171,6 +172,25 @@ static bool name_rows(LpProfile *p, const LpProgram *g)
 }
 
 /* ---- profiles ----------------------------------------------------------- */
+static void keep(LpProfile *p, LpProfileEvents *list, LpProfileEvent v)
+{
+    if (list->n < LP_PROFILE_EVENTS && LP_GROW(list->at, list->cap, list->n))
+        list->at[list->n++] = v;
+    else
+        p->dropped++;
+}
+
+/* The row follows with its lap. */
+static void section(void *ctx, const LpTeamTime *time, int n)
+{
+    LpProfile *p = ctx;
+    for (int i = 0; i < n; i++)
+        keep(p, &p->sections,
+             (LpProfileEvent){.start = time[i].start,
+                              .ns = time[i].stop - time[i].start,
+                              .who = i});
+}
+
 static LpStatus new_profile(const LpProgram *g, LpProfile **out, LpErr *e)
 {
     LpProfile *p = lp_calloc(1, sizeof *p);
@@ -178,6 +198,7 @@ static LpStatus new_profile(const LpProgram *g, LpProfile **out, LpErr *e)
     p->refs = 1;
     p->session = now.session;
     p->trains = g->step->update != NULL;
+    p->watch = (LpTeamWatch){lp_profile_clock, section, p};
     p->pack = LP_PROFILE_OWN;
     p->micro = p->pack + (uint32_t)g->n_derived;
     p->update = p->micro + (uint32_t)g->micro.n;
@@ -201,7 +222,8 @@ void lp_profile_release(LpProfile *p)
     if (!p || --p->refs > 0)
         return;
     lp_arena_fini(&p->mem);
-    lp_free(p->event);
+    lp_free(p->rows.at);
+    lp_free(p->sections.at);
     lp_free(p);
 }
 
@@ -214,6 +236,9 @@ LpStatus lp_profile_enter(LpProfile **own, const LpProgram *g, LpErr *e)
         LP_TRY(new_profile(g, own, e));
     }
     (*own)->runs++;
+    (*own)->outer = now.running;
+    now.running = *own;
+    lp_team_watch(&(*own)->watch);
     (*own)->last = lp_profile_clock();
     return LP_OK;
 }
@@ -224,14 +249,10 @@ static void lap(LpProfile *p, uint32_t row, int64_t replica)
     p->row[row].ns += ns;
     p->run_ns += ns;
     now.run_ns += ns;
-    if (row >= LP_PROFILE_OWN) {
-        if (p->n_event < LP_PROFILE_EVENTS &&
-            LP_GROW(p->event, p->cap_event, p->n_event))
-            p->event[p->n_event++] =
-                (LpProfileEvent){p->last, ns, row, (int32_t)replica};
-        else
-            p->dropped++;
-    }
+    if (row >= LP_PROFILE_OWN)
+        keep(p, &p->rows, (LpProfileEvent){p->last, ns, row, (int32_t)replica});
+    while (p->placed < p->sections.n)
+        p->sections.at[p->placed++].row = row;
     p->last = t;
 }
 
@@ -245,4 +266,6 @@ void lp_profile_leave(LpProfile *p)
 {
     p->row[LP_PROFILE_ENTER].calls++;
     lap(p, LP_PROFILE_ENTER, -1);
+    now.running = p->outer;
+    lp_team_watch(now.running ? &now.running->watch : NULL);
 }

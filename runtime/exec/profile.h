@@ -1,7 +1,8 @@
 /* Where a program's host time goes. While a profile is on, the executor takes
  * the time after each instruction and after each part of the loop around them;
  * the time of a row is what passed since the row before, so that the rows of a
- * run add up to it. Off, it costs one test a call.
+ * run add up to it. Threads of a kernel's parallel sections are timed too. Off,
+ * it costs one test a call, and one a section.
  *
  * A profile is of one executor but outlives it: names are copies. Those made
  * during a session (all executors that run) stay on one list. Not for several
@@ -10,6 +11,7 @@
 #define LP_RUNTIME_EXEC_PROFILE_H
 
 #include "runtime/program.h"
+#include "src/base/team.h"
 
 /* Rows of the executor's own work come first, the instructions follow. */
 enum {
@@ -52,8 +54,13 @@ typedef struct LpProfileRow {
 typedef struct LpProfileEvent {
     int64_t start, ns; /* lp_profile_clock */
     uint32_t row;
-    int32_t replica; /* -1: none */
+    int32_t who; /* replica, or -1; of a section: thread */
 } LpProfileEvent;
+
+typedef struct LpProfileEvents {
+    LpProfileEvent *at;
+    size_t n, cap;
+} LpProfileEvents;
 
 typedef struct LpProfile {
     LpArena mem;
@@ -65,13 +72,15 @@ typedef struct LpProfile {
     uint32_t pack, micro, update; /* first rows */
     bool trains;
     uint64_t runs;
-    int64_t run_ns, last; /* of all runs; when the last row ended */
-    LpProfileEvent *event;
-    size_t n_event, cap_event;
-    uint64_t dropped; /* events beyond LP_PROFILE_EVENTS */
+    int64_t run_ns, last;           /* of all runs; when the last row ended */
+    LpProfileEvents rows, sections; /* rows, and what threads did in them */
+    size_t placed;                  /* sections whose row is known */
+    uint64_t dropped;               /* beyond LP_PROFILE_EVENTS of either */
+    LpTeamWatch watch;
+    struct LpProfile *outer; /* whose run this one's is in */
 } LpProfile;
 
-#define LP_PROFILE_EVENTS 200000 /* of one profile */
+#define LP_PROFILE_EVENTS 200000
 
 int64_t lp_profile_clock(void); /* ns, monotonic */
 

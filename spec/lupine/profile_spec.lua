@@ -18,6 +18,16 @@ local function in_folder(script, command)
   return out, err, code, path
 end
 
+local function trace_of(p)
+  local path = program.temporary()
+  p:write_trace(path)
+  local file = assert(io.open(path))
+  local trace = core.json_decode(file:read("a"))
+  file:close()
+  os.remove(path)
+  return trace
+end
+
 local function refused(fn, text)
   local ok, e = pcall(fn)
   assert.is_false(ok)
@@ -171,12 +181,7 @@ describe("lupine.profile", function()
 
   it("writes a trace whose events lie one after another on their tracks", function()
     local p = measure(4)
-    local path = program.temporary()
-    p:write_trace(path)
-    local file = assert(io.open(path))
-    local trace = core.json_decode(file:read("a"))
-    file:close()
-    os.remove(path)
+    local trace = trace_of(p)
     local tracks, last, inside = {}, {}, 0
     for i = 1, trace.traceEvents.n do
       local e = trace.traceEvents[i]
@@ -186,12 +191,52 @@ describe("lupine.profile", function()
         assert.is_string(tracks[e.tid])
         assert.is_true(e.ts >= (last[e.tid] or 0) - 0.002)
         last[e.tid] = e.ts + e.dur
-        inside = inside + e.dur
+        inside = inside + (e.tid == 1 and e.dur or 0)
       end
     end
     assert.equal("Lua", tracks[0])
     assert.equal("step 1, replica 0", tracks[1])
     assert.is_true(inside * 1e3 <= p.steps[1].ns + 4 * 2000)
+  end)
+
+  it("traces each thread of parallel sections, the libraries' too, within the kernel", function()
+    local before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    local x, w = torch.randn(4, 16, 64, 64), torch.randn(16, 16, 3, 3)
+    local m = torch.randn(64, 64)
+    local f = lupine.compile(function(a)
+      return torch.softmax(torch.nn.functional.conv2d(a, w, nil, { padding = 1 }):matmul(m), 3)
+    end, { x })
+    profile.start()
+    for _ = 1, 3 do
+      f(x)
+    end
+    local p = profile.stop()
+    torch.set_num_threads(before)
+
+    local tracks, kernels, threads = {}, {}, {}
+    local trace = trace_of(p).traceEvents
+    for i = 1, trace.n do
+      local e = trace[i]
+      if e.ph == "M" and e.name == "thread_name" then
+        tracks[e.tid] = e.args.name
+      elseif e.ph == "X" and tracks[e.tid] == "step 1, replica 0" then
+        kernels[#kernels + 1] = e
+      elseif e.ph == "X" and e.tid > 0 then
+        local track = tracks[e.tid]
+        assert.is_truthy(track == "thread 0" or track == "thread 1", track)
+        threads[e.name] = (threads[e.name] or "") .. track:sub(-1)
+        local around
+        for _, k in ipairs(kernels) do
+          around = around or k.name == e.name and k.ts <= e.ts + 0.002
+            and e.ts + e.dur <= k.ts + k.dur + 0.002
+        end
+        assert.is_true(around, e.name)
+      end
+    end
+    for name in pairs({ softmax = true, convolution = true }) do
+      assert.is_truthy((threads[name] or ""):find("01.*01.*01"), name)
+    end
   end)
 
   it("knows forward, backward, update and replicas of a training step", function()

@@ -3,13 +3,74 @@
  * as much as a kernel of a few hundred elements takes. Inside another section
  * the team matters: the body asks which thread of how many it is.
  *
- * The linker puts this in place of GOMP_parallel (--wrap). */
-#include <omp.h>
+ * The linker puts __wrap_GOMP_parallel in place of GOMP_parallel (--wrap). The
+ * libraries that have sections of their own, oneDNN and OpenBLAS, find the
+ * GOMP_parallel here before that of GNU OpenMP, and get what they asked for. */
+#include "src/base/team.h"
 
-void __real_GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
-                          unsigned flags) __attribute__((weak));
-void __wrap_GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
-                          unsigned flags);
+#include <dlfcn.h>
+#include <omp.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef void Parallel(void (*body)(void *), void *data, unsigned threads,
+                      unsigned flags);
+Parallel GOMP_parallel, __wrap_GOMP_parallel;
+
+static Parallel *next; /* GNU OpenMP's */
+__attribute__((constructor)) static void find_next(void)
+{
+    void *at = dlsym(RTLD_NEXT, "GOMP_parallel");
+    memcpy(&next, &at, sizeof next);
+}
+
+static const LpTeamWatch *watch;
+
+void lp_team_watch(const LpTeamWatch *w)
+{
+    watch = w;
+}
+
+typedef struct Timed {
+    void (*body)(void *);
+    void *data;
+    int n; /* threads that came; thread 0 says */
+} Timed;
+static LpTeamTime taken[LP_TEAM_MOST];
+
+static void timed_body(void *p)
+{
+    Timed *t = p;
+    int i = omp_get_thread_num(), n = omp_get_num_threads();
+    if (i == 0)
+        t->n = n;
+    if (n > LP_TEAM_MOST) {
+        t->body(t->data);
+        return;
+    }
+    int64_t start = watch->clock();
+    t->body(t->data);
+    taken[i] = (LpTeamTime){start, watch->clock()};
+}
+
+static void run(void (*body)(void *), void *data, unsigned threads,
+                unsigned flags)
+{
+    if (!watch || omp_in_parallel()) {
+        next(body, data, threads, flags);
+        return;
+    }
+    Timed t = {body, data, 0};
+    next(timed_body, &t, threads, flags);
+    if (t.n > 1 && t.n <= LP_TEAM_MOST)
+        watch->section(watch->ctx, taken, t.n);
+}
+
+void GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
+                   unsigned flags)
+{
+    run(body, data, threads, flags);
+}
 
 void __wrap_GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
                           unsigned flags)
@@ -17,5 +78,5 @@ void __wrap_GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
     if (threads == 1 && !omp_in_parallel())
         body(data);
     else
-        __real_GOMP_parallel(body, data, threads, flags);
+        run(body, data, threads, flags);
 }

@@ -36,14 +36,14 @@ static void push_row(lua_State *L, const LpProfileRow *r)
     lua_setfield(L, -2, "places");
 }
 
-/* Four numbers an event, one after another: start, ns, row from 1, replica. */
-static void push_events(lua_State *L, const LpProfile *p)
+/* Four numbers an event, one after another: start, ns, row from 1, who. */
+static void push_events(lua_State *L, const LpProfileEvents *list)
 {
-    lua_createtable(L, (int)p->n_event * 4, 0);
+    lua_createtable(L, (int)list->n * 4, 0);
     lua_Integer at = 0;
-    for (size_t i = 0; i < p->n_event; i++) {
-        const LpProfileEvent *v = &p->event[i];
-        const int64_t f[4] = {v->start, v->ns, (int64_t)v->row + 1, v->replica};
+    for (size_t i = 0; i < list->n; i++) {
+        const LpProfileEvent *v = &list->at[i];
+        const int64_t f[4] = {v->start, v->ns, (int64_t)v->row + 1, v->who};
         for (int k = 0; k < 4; k++) {
             lua_pushinteger(L, (lua_Integer)f[k]);
             lua_rawseti(L, -2, ++at);
@@ -54,7 +54,7 @@ static void push_events(lua_State *L, const LpProfile *p)
 static void push_profile(lua_State *L, const LpProfile *p)
 {
     luaL_checkstack(L, 8, "profile");
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 7);
     lua_pushboolean(L, p->trains);
     lua_setfield(L, -2, "trains");
     lp_set_int(L, "runs", (int64_t)p->runs);
@@ -66,8 +66,10 @@ static void push_profile(lua_State *L, const LpProfile *p)
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_setfield(L, -2, "rows");
-    push_events(L, p);
+    push_events(L, &p->rows);
     lua_setfield(L, -2, "events");
+    push_events(L, &p->sections);
+    lua_setfield(L, -2, "sections");
 }
 
 /* profile_begin() */

@@ -29,24 +29,27 @@ local function where_of(row)
   return place and place.line > 0 and ("%s:%d"):format(place.file, place.line) or ""
 end
 
--- Events of one executor on tracks from `tid` on; returns the next free one.
-local function executor(p, nr, step, tid, quote, put)
-  local raw, track = step.raw, {}
-  local e, rows = raw.events, raw.rows
-  for i = 1, #e, 4 do
-    local row, replica = rows[e[i + 2]], e[i + 3]
-    local t = track[replica]
-    if not t then
-      t, track[replica], tid = tid, tid, tid + 1
-      named(quote, put, "thread_name", t, replica < 0 and ("step %d, update"):format(nr)
-        or ("step %d, replica %d"):format(nr, replica))
-    end
+-- The events of a flat list (start, ns, row, who); track(who) is each one's.
+local function events(p, list, rows, track, quote, put)
+  for i = 1, #list, 4 do
+    local row = rows[list[i + 2]]
     put('{"name":%s,"cat":"%s","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d,"args":'
       .. '{"line":%s,"threads":%d,"flops":%.0f,"bytes":%d}}', quote(row.label), row.part,
-      (e[i] - p.begun) / 1e3, e[i + 1] / 1e3, t, quote(where_of(row)), row.threads, row.flops,
-      row.bytes)
+      (list[i] - p.begun) / 1e3, list[i + 1] / 1e3, track(list[i + 3]), quote(where_of(row)),
+      row.threads, row.flops, row.bytes)
   end
-  return tid
+end
+
+-- Maps numbers to tracks, which begin with the first event that names them.
+local function tracks(next_tid, name, quote, put)
+  local known = {}
+  return function(who)
+    if not known[who] then
+      known[who] = next_tid()
+      named(quote, put, "thread_name", known[who], name(who))
+    end
+    return known[who]
+  end
 end
 
 --- Writes the trace.
@@ -75,9 +78,22 @@ function M.write(p, path)
     put('{"name":%s,"cat":"host","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d}',
       quote(span.name), (span.start - p.begun) / 1e3, span.ns / 1e3, LUA)
   end
-  local tid = LUA + 1
+  local tid = LUA
+  local function next_tid()
+    tid = tid + 1
+    return tid
+  end
   for nr, step in ipairs(p.steps) do
-    tid = executor(p, nr, step, tid, quote, put)
+    events(p, step.raw.events, step.raw.rows, tracks(next_tid, function(replica)
+      return replica < 0 and ("step %d, update"):format(nr)
+        or ("step %d, replica %d"):format(nr, replica)
+    end, quote, put), quote, put)
+  end
+  local thread = tracks(next_tid, function(i)
+    return ("thread %d"):format(i)
+  end, quote, put)
+  for _, step in ipairs(p.steps) do
+    events(p, step.raw.sections, step.raw.rows, thread, quote, put)
   end
   ok = file:write("\n]}\n") and ok
   ok = file:close() and ok
