@@ -46,6 +46,7 @@ SIMD_avx512 := -DLP_SIMD=avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq \
 SIMD := plain
 ifeq ($(ARCH),x86_64)
 SIMD += avx2 avx512
+AMX := $(SIMD_avx512) -mamx-tile -mamx-bf16
 endif
 
 # --wrap: src/base/team.c
@@ -125,6 +126,7 @@ $(BUILD)/libfuzzer/%: $(OBJ)/libfuzzer/spec/fuzz/%.o $(FUZZ_COVER_OBJ) $(CORE_OB
 # Flags that a directory adds, then the one recipe that compiles.
 $(OBJ)/src/bind/%.o $(OBJ)/spec/fuzz/%.o $(MAIN_OBJ): EXTRA = $(LUA_CFLAGS)
 $(OBJ)/src/ops/kernel/%.o: EXTRA = $(KERNEL_CFLAGS)
+$(OBJ)/src/ops/kernel/amx_%.o: EXTRA = $(KERNEL_CFLAGS) $(AMX)
 define compile
 	$(say) CC $@
 	@mkdir -p $(@D)

@@ -41,7 +41,7 @@ describe("src/base", function()
     assert.equal("plain\n", (program.shell("LUPINE_CPU=plain " .. program.host .. ask)))
     local out, err = program.shell("LUPINE_CPU=mmx " .. program.host .. ask)
     assert.matches("^%l", out)
-    assert.matches("LUPINE_CPU=mmx: known are plain, avx2, avx512", err, 1, true)
+    assert.matches("LUPINE_CPU=mmx: known are plain, avx2, avx512, avx512_bf16, amx", err, 1, true)
   end)
 
   it("takes the number of threads from the environment, within its limit", function()

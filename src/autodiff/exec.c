@@ -79,7 +79,7 @@ static LpStatus need_work(size_t n, LpErr *e)
 #define DETERMINISTIC_WIDTH 4
 static int threads;
 static bool deterministic, worker, task;
-static int pieces;
+static int pieces = LP_PIECES_ALL;
 static uint64_t seed = 0x6c7570696e65u, n_sites;
 
 int lp_num_threads(void)

@@ -18,16 +18,31 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *const simd_names[LP_N_SIMD] = {"plain", "avx2", "avx512"};
 
+/* What LUPINE_CPU may ask for, each including those before it. */
+static const struct {
+    const char *name;
+    LpSimd simd;
+    bool bf16, amx;
+} level[] = {{"plain", LP_SIMD_PLAIN, false, false},
+             {"avx2", LP_SIMD_AVX2, false, false},
+             {"avx512", LP_SIMD_AVX512, false, false},
+             {"avx512_bf16", LP_SIMD_AVX512, true, false},
+             {"amx", LP_SIMD_AVX512, true, true}};
+
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* AMX is no name of __builtin_cpu_supports before gcc 13: leaf 7, EDX bits
- * 22 (bf16), 24 (tile), 25 (int8). Linux grants the tiles on request. */
+ * 22 (bf16), 24 (tile), 25 (int8). Linux grants the tiles' data, state
+ * component 18, on request (arch_prctl's ARCH_REQ_XCOMP_PERM). */
 static bool has_amx(void)
 {
     unsigned a, b, c, d;
     const unsigned want = 1u << 22 | 1u << 24 | 1u << 25;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & want) == want;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & want) == want &&
+           syscall(SYS_arch_prctl, 0x1023, 18) == 0;
 }
 
 /* __builtin_cpu_supports also asks whether the system saves the registers. */
@@ -51,24 +66,36 @@ static void ask_features(void)
 static void ask_features(void) {}
 #endif
 
+static int own_level(void)
+{
+    int i = (int)(sizeof level / sizeof *level) - 1;
+    while (level[i].simd > cpu.simd || (level[i].bf16 && !cpu.bf16) ||
+           (level[i].amx && !cpu.amx))
+        i--;
+    return i;
+}
+
 static void lower(const char *wanted)
 {
     if (!wanted || !*wanted)
         return;
-    for (int i = 0; i < LP_N_SIMD; i++) {
-        if (strcmp(wanted, simd_names[i]) != 0)
+    int own = own_level();
+    for (int i = 0; i < (int)(sizeof level / sizeof *level); i++) {
+        if (strcmp(wanted, level[i].name) != 0)
             continue;
-        if ((LpSimd)i > cpu.simd) {
+        if (i > own) {
             lp_log(LP_LOG_WARN, "LUPINE_CPU=%s: this CPU has only %s", wanted,
-                   simd_names[cpu.simd]);
+                   level[own].name);
             return;
         }
-        cpu.simd = (LpSimd)i;
-        if (cpu.simd < LP_SIMD_AVX512)
-            cpu.bf16 = cpu.amx = false;
+        cpu.simd = level[i].simd;
+        cpu.bf16 &= level[i].bf16;
+        cpu.amx &= level[i].amx;
         return;
     }
-    lp_log(LP_LOG_WARN, "LUPINE_CPU=%s: known are plain, avx2, avx512", wanted);
+    lp_log(LP_LOG_WARN,
+           "LUPINE_CPU=%s: known are plain, avx2, avx512, avx512_bf16, amx",
+           wanted);
 }
 
 static void ask_name(void)

@@ -1,7 +1,7 @@
 /* What this machine's CPU can do, asked once. Nothing else in the project
- * asks. LUPINE_CPU=plain|avx2|avx512 in the environment lowers the answer
- * (tests compare the three); a value above the CPU's or unknown is ignored
- * with a warning. */
+ * asks. LUPINE_CPU in the environment (plain, avx2, avx512, avx512_bf16, amx)
+ * lowers the answer (tests compare them); a value above the CPU's or unknown is
+ * ignored with a warning. */
 #ifndef LP_BASE_CPU_H
 #define LP_BASE_CPU_H
 
@@ -18,7 +18,7 @@ LpSimd lp_cpu_simd(void);
 const char *lp_simd_name(LpSimd simd); /* "plain", "avx2", "avx512" */
 
 bool lp_cpu_has_avx512_bf16(void);
-bool lp_cpu_has_amx(void); /* tiles of bf16 and int8 */
+bool lp_cpu_has_amx(void); /* tiles of bf16 and int8, granted by the system */
 
 const char *lp_cpu_name(void); /* model name, or "unknown CPU" */
 

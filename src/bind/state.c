@@ -321,16 +321,15 @@ static int are_deterministic(lua_State *L)
     return 1;
 }
 
-/* In the order of the pieces 0, 3, 1. */
+/* By pieces, from LP_PIECES_ALL down. */
 static const char *const precisions[] = {"highest", "high", "medium", NULL};
-static const int precision_pieces[] = {0, 3, 1};
 
 static int set_matmul_precision(lua_State *L)
 {
     const char *given = lua_tostring(L, 1);
     for (int i = 0; given && precisions[i]; i++)
         if (strcmp(given, precisions[i]) == 0) {
-            lp_set_product_pieces(precision_pieces[i]);
+            lp_set_product_pieces(LP_PIECES_ALL - i);
             return 0;
         }
     return lp_raise(L, LP_E_VALUE,
@@ -341,10 +340,7 @@ static int set_matmul_precision(lua_State *L)
 
 static int get_matmul_precision(lua_State *L)
 {
-    int i = 0;
-    while (precision_pieces[i] != lp_product_pieces())
-        i++;
-    lua_pushstring(L, precisions[i]);
+    lua_pushstring(L, precisions[LP_PIECES_ALL - lp_product_pieces()]);
     return 1;
 }
 

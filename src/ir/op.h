@@ -184,6 +184,8 @@ struct LpKernel {
     _Alignas(16) char inl[512]; /* small state, no allocation */
 };
 
+enum { LP_PIECES_ALL = 3 };
+
 typedef struct LpKernelReq {
     const LpOp *op;
     const LpAttr *attr;
@@ -192,8 +194,8 @@ typedef struct LpKernelReq {
     int threads;
     uint64_t site; /* random operators */
     bool fast;     /* a quicker algorithm that rounds more will do */
-    /* float32 products may be made of so many of bfloat16 (1 or 3) where that
-     * is quicker; 0: not */
+    /* float32 products may be made of so many bfloat16 pieces of each number
+     * where that is quicker; LP_PIECES_ALL keep all its bits, 0: none */
     int pieces;
     /* host lowering only, batch normalisation of blocked images: it runs with
      * its ReLU. Forward: y = relu(norm(in[0]) + in[3]), the addition only if

@@ -40,6 +40,10 @@ static void start(void)
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
     else if (lp_cpu_simd() == LP_SIMD_AVX2)
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+    else if (!lp_cpu_has_avx512_bf16())
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core);
+    else if (!lp_cpu_has_amx())
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
     start_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
     if (start_status == dnnl_success)
         start_status =

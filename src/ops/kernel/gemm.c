@@ -57,7 +57,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static LpGemmArgs turn(const LpGemmArgs *g)
+LpGemmArgs lp_gemm_turn(const LpGemmArgs *g)
 {
     return (LpGemmArgs){.m = g->n,
                         .n = g->m,
@@ -91,7 +91,7 @@ static Cut cut_of(const LpGemmArgs *g, LpDtype t)
     Cut c = {.g = *g, .t = t, .size = lp_dtype_size(t)};
     c.tile = t == LP_F64 ? loops()->f64->rows : loops()->f32->rows;
     c.width = t == LP_F64 ? loops()->f64->width : loops()->f32->width;
-    LpGemmArgs other = turn(g);
+    LpGemmArgs other = lp_gemm_turn(g);
     c.turned = moved(&other) < moved(g);
     if (c.turned)
         c.g = other;

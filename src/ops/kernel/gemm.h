@@ -11,6 +11,9 @@ typedef struct LpGemmArgs {
     int64_t a_rs, a_cs, b_rs, b_cs, c_rs, c_cs;
 } LpGemmArgs;
 
+/* The product of the transposes: c' = b' a'. */
+LpGemmArgs lp_gemm_turn(const LpGemmArgs *g);
+
 /* Does this CPU compute the product sooner here than in the library? */
 bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t);
 

@@ -1,12 +1,13 @@
 /* Kernels of mm and bmm.
  *
- * float32 (and bfloat16 where the CPU has it) go to the library with their
- * own strides: a transposed view is passed as it is, a batch that is broadcast
- * (stride 0) as a dimension of size 1. Products too small for the library,
- * those that gemm.h is quicker at and all of float64 are ours. Everything else
- * is converted by the plain frame: float16 to float32 and back, integers to
- * int64. Operands whose strides the library does not take are copied by the
- * frame too. */
+ * float32 is cut into bfloat16 pieces where that is quicker (tiles.h, bf16_mm.h
+ * if one piece will do). Other float32 (and bfloat16 where the CPU has it) goes
+ * to the library with its own strides: a transposed view is passed as it is, a
+ * batch that is broadcast (stride 0) as a dimension of size 1. Products too
+ * small for the library, those that gemm.h is quicker at and all of float64 are
+ * ours. Everything else is converted by the plain frame: float16 to float32 and
+ * back, integers to int64. Operands whose strides the library does not take are
+ * copied by the frame too. */
 #include <string.h>
 
 #include "src/base/mem.h"
@@ -16,41 +17,55 @@
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
 #include "src/ops/kernel/product.h"
+#include "src/ops/kernel/tiles.h"
 
 typedef struct Product {
-    LpDnnPrim *prim;  /* NULL: own */
-    LpBf16Mm *pieces; /* NULL: in float32 only */
+    LpDnnPrim *prim;   /* NULL: own */
+    LpBf16Mm *rounded; /* NULL: in float32 */
+    int pieces;        /* of tiles; 0: no tiles */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
-    LpDtype t, c_t;        /* of a and b; of c, which may be wider */
-    int threads, wanted;   /* pieces */
-    size_t work, work_one; /* of all threads, of one product */
+    LpDtype t, c_t; /* of a and b; of c, which may be wider */
+    int threads, wanted;
+    size_t work, work_one; /* of all threads; of an own product of a batch */
 } Product;
 
 static void product_free(Product *p)
 {
     if (p) {
         lp_dnn_free(p->prim);
-        lp_bf16_mm_free(p->pieces);
+        lp_bf16_mm_free(p->rounded);
     }
     lp_free(p);
 }
 
-static void own_batches(const Product *p, const char *a, const char *b, char *c,
-                        char *work)
+/* One product of the batch, ours; false: not by tiles. */
+static bool own(const Product *p, bool tiles, const char *a, const char *b,
+                char *c, char *work, int threads)
+{
+    if (tiles)
+        return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
+                        (void *)c, work, threads);
+    lp_gemm(&p->g, p->t, a, b, c, work, threads);
+    return true;
+}
+
+static bool own_batches(const Product *p, bool tiles, const char *a,
+                        const char *b, char *c, char *work)
 {
     int64_t size = (int64_t)lp_dtype_size(p->t);
-    if (p->batch == 1) {
-        lp_gemm(&p->g, p->t, a, b, c, work, p->threads);
-        return;
-    }
+    if (p->batch == 1)
+        return own(p, tiles, a, b, c, work, p->threads);
     int64_t chunk = (p->batch + p->threads - 1) / p->threads;
-#pragma omp parallel for num_threads(p->threads) schedule(static)
+    int bad = 0;
+#pragma omp parallel for num_threads(p->threads) schedule(static)              \
+    reduction(+ : bad)
     for (int t = 0; t < p->threads; t++)
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
-            lp_gemm(&p->g, p->t, a + i * p->a_step * size,
-                    b + i * p->b_step * size, c + i * p->c_step * size,
-                    work + (size_t)t * p->work_one, 1);
+            bad += !own(p, tiles, a + i * p->a_step * size,
+                        b + i * p->b_step * size, c + i * p->c_step * size,
+                        work + (size_t)t * p->work_one, 1);
+    return bad == 0;
 }
 
 static LpStatus product_run(const Product *p, void *a, void *b, void *c,
@@ -58,10 +73,9 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
 {
     if (p->batch * p->g.m * p->g.n == 0)
         return LP_OK;
-    bool done = false;
-    if (p->pieces)
-        LP_TRY(lp_bf16_mm_run(p->pieces, a, b, c, work, &done, e));
-    if (done)
+    if (p->rounded)
+        return lp_bf16_mm_run(p->rounded, a, b, c, work, e);
+    if (p->pieces > 0 && own_batches(p, true, a, b, c, work))
         return LP_OK;
     size_t step = (size_t)p->c_step * lp_dtype_size(p->c_t);
     if (p->g.k == 0)
@@ -71,7 +85,7 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
         return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
                           e);
     else
-        own_batches(p, a, b, c, work);
+        own_batches(p, false, a, b, c, work);
     return LP_OK;
 }
 
@@ -99,25 +113,33 @@ static LpStatus use_library(Product *p, LpErr *e)
                   &d.dst, e));
     LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
     p->work = lp_dnn_work_bytes(p->prim);
-    int n = lp_bf16_pieces(p->t == LP_F32 ? p->wanted : 0, g->m, g->n, g->k);
-    if (n == 0)
+    if (p->t != LP_F32 || p->wanted != 1 || !lp_bf16_is_fast(g->m, g->n, g->k))
         return LP_OK;
     const int64_t step[3] = {p->a_step, p->b_step, p->c_step};
-    LP_TRY(lp_bf16_mm_new(g, step, p->batch, n, p->threads, &p->pieces, e));
-    size_t work = lp_bf16_mm_work(p->pieces);
+    LP_TRY(lp_bf16_mm_new(g, step, p->batch, p->threads, &p->rounded, e));
+    size_t work = lp_bf16_mm_work(p->rounded);
     p->work = work > p->work ? work : p->work;
     return LP_OK;
+}
+
+/* Scratch of an own product, by each thread for a batch. */
+static void need_work(Product *p, size_t one)
+{
+    one = (one + 63) / 64 * 64;
+    p->work_one = one > p->work_one ? one : p->work_one;
+    size_t all = p->work_one * (size_t)(p->batch > 1 ? p->threads : 1);
+    p->work = all > p->work ? all : p->work;
 }
 
 static LpStatus product_new(Product p, Product **out, LpErr *e)
 {
     const LpGemmArgs *g = &p.g;
-    bool own = p.t == LP_F64 || p.t == LP_I64 ||
-               (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
-               (p.batch == 1 && lp_gemm_is_fast(g, p.t) && p.wanted == 0);
-    if (own) {
-        p.work_one = (lp_gemm_work(g, p.t) + 63) / 64 * 64;
-        p.work = p.work_one * (size_t)(p.batch > 1 ? p.threads : 1);
+    p.pieces = p.t == LP_F32 ? lp_tiles_pieces(g, p.wanted) : 0;
+    bool ours = p.t == LP_F64 || p.t == LP_I64 || p.pieces > 0 ||
+                (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
+                (p.batch == 1 && lp_gemm_is_fast(g, p.t));
+    if (ours) {
+        need_work(&p, lp_gemm_work(g, p.t));
     } else if (p.batch * g->m * g->n * g->k > 0) {
         LpStatus s = use_library(&p, e);
         if (s != LP_OK) {
@@ -125,10 +147,12 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
             return s;
         }
     }
+    if (p.pieces > 0)
+        need_work(&p, lp_tiles_work(g, p.pieces, p.batch > 1 ? 1 : p.threads));
     *out = lp_alloc(sizeof p);
     if (!*out) {
         lp_dnn_free(p.prim);
-        lp_bf16_mm_free(p.pieces);
+        lp_bf16_mm_free(p.rounded);
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     **out = p;

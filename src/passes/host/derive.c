@@ -20,6 +20,7 @@
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/packed.h"
+#include "src/ops/kernel/tiles.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
@@ -58,7 +59,9 @@ bool lp_derives(const LpLower *l, const LpGraphNode *n)
         return false;
     const LpType *w = lp_graph_type(l->g, n->in[1]);
     const LpType *x = lp_graph_type(l->g, n->in[0]);
-    if (lp_bf16_pieces(l->o->pieces, x->shape[0], w->shape[1], w->shape[0]))
+    const LpGemmArgs g = {.m = x->shape[0], .n = w->shape[1], .k = w->shape[0]};
+    if (lp_tiles_pieces(&g, l->o->pieces) > 0 ||
+        (l->o->pieces == 1 && lp_bf16_is_fast(g.m, g.n, g.k)))
         return false; /* the kernel packs what it converts */
     return w->dtype == LP_F32 && x->dtype == LP_F32 && x->shape[0] > 0 &&
            w->shape[0] >= LEAST && w->shape[1] >= LEAST &&

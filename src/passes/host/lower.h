@@ -8,7 +8,7 @@ typedef struct LpHostOptions {
     int threads;
     bool fuse;  /* chains of pointwise operators as one pass */
     bool pack;  /* weights of products as packed copies */
-    int pieces; /* bfloat16 products a float32 one may be done in; 0: none */
+    int pieces; /* LpKernelReq's */
     bool fast;  /* Winograd's convolution where it pays */
     bool look;  /* recurrent layers over looked up rows multiply the table */
     bool home;  /* convolution weights lie as their gradients are made */

@@ -1,0 +1,107 @@
+--- Large float32 products, which a CPU with AMX makes of bfloat16 pieces. What
+--- must be true holds for float32 arithmetic too, on any CPU: sums of k terms
+--- are off by at most k 2^-24 of the sum of their absolute values (Higham,
+--- Accuracy and Stability of Numerical Algorithms, 3.1), and exact where every
+--- partial sum is a float32 number.
+local core = require("lupine.core")
+local torch = require("torch")
+
+local function exact(a, b)
+  return a:double():matmul(b:double())
+end
+
+local function check(a, b, name)
+  local got = a:matmul(b)
+  local bound = exact(a:abs(), b:abs()) * (a:size(-1) * 2.0 ^ -24)
+  local off = (got:double() - exact(a, b)):abs()
+  assert.is_true(off:le(bound):all():item(), name)
+end
+
+-- An operand of that shape which lies as rows or as columns.
+local function operand(rows, cols, turned)
+  return turned and torch.randn(cols, rows):t() or torch.randn(rows, cols)
+end
+
+describe("large float32 products", function()
+  before_each(function()
+    torch.manual_seed(11)
+  end)
+
+  -- rows of the left, depth, columns of the right: the left or the right one is
+  -- longer; tiles of 16, panels of 32 and blocks along k end within and at
+  -- their ends; more than one block of the shorter one
+  local sizes = {
+    { 128, 256, 128 }, { 130, 257, 131 }, { 33, 2048, 47 }, { 47, 2049, 33 },
+    { 145, 129, 177 }, { 1000, 64, 64 }, { 64, 64, 1000 }, { 700, 1537, 720 },
+    { 1030, 770, 40 }, { 40, 770, 1030 },
+  }
+  for _, size in ipairs(sizes) do
+    local m, k, n = table.unpack(size)
+    it(("of %d x %d x %d are right however operands lie"):format(m, k, n), function()
+      for way = 0, 3 do
+        local a, b = operand(m, k, way & 1 == 1), operand(k, n, way & 2 == 2)
+        check(a, b, way)
+      end
+    end)
+  end
+
+  it("are right into a transposed result, in batches and over a shared operand", function()
+    local a, b = torch.randn(160, 300), torch.randn(300, 170)
+    local out = torch.zeros(170, 160):t()
+    torch.mm(a, b, { out = out })
+    assert.is_true(torch.allclose(out:double(), exact(a, b), 1e-5, 1e-4))
+    check(torch.randn(5, 130, 150), torch.randn(5, 150, 140), "batch")
+    check(torch.randn(5, 130, 150), torch.randn(150, 140), "shared")
+    check(torch.randn(5, 150, 130):transpose(1, 2), torch.randn(1, 150, 140):expand(5, -1, -1))
+  end)
+
+  it("are exact where float32 is", function()
+    for _, bits in ipairs({ { 8, 8 }, { 12, 4 }, { 16, 1 }, { 1, 16 }, { 9, 7 } }) do
+      local ends = { 1 << bits[1], 1 << bits[2] }
+      local a = torch.randint(1 - ends[1], ends[1], { 160, 128 }):float()
+      local b = torch.randint(1 - ends[2], ends[2], { 128, 160 }):float()
+      assert.is_true(torch.equal(a:matmul(b):double(), exact(a, b)), table.concat(bits, " "))
+    end
+    -- numbers with all 24 bits, one at a time
+    local a = torch.rand(160) * 2.0 ^ 40 - 2.0 ^ 39
+    local one = torch.eye(160)
+    assert.is_true(torch.equal(torch.diag(a):matmul(one), torch.diag(a)))
+    assert.is_true(torch.equal(one:matmul(torch.diag(a)), torch.diag(a)))
+  end)
+
+  it("keep what no piece can hold: infinities, NaN, the largest and the smallest", function()
+    local values = { math.huge, -math.huge, 3.4e38, 2.0 ^ 127, 2.0 ^ -104, 1e-36, 1e-41, -1e-45 }
+    for _, left in ipairs({ true, false }) do
+      for _, x in ipairs(values) do
+        local a, b = torch.zeros(150, 200), torch.ones(200, 140)
+        a[140][190] = x
+        local c = left and a:matmul(b) or b:t():matmul(a:t()):t()
+        -- 0 times the others' ones: the row is x, or that as float32 has it
+        assert.equal(a[140][190]:item(), c[140][139]:item(), x)
+        assert.equal(0, c[139][139]:item())
+      end
+      local a, b = torch.zeros(150, 200), torch.ones(200, 140)
+      a[0][199] = 0 / 0
+      local c = left and a:matmul(b) or b:t():matmul(a:t()):t()
+      assert.is_true(c[0]:isnan():all():item())
+      assert.equal(0, c[1]:abs():max():item())
+    end
+  end)
+
+  it("have the same bits at any number of threads where they are made of pieces", function()
+    if not core.host.cpu().amx then
+      return
+    end
+    local threads = torch.get_num_threads()
+    local a, b = torch.randn(300, 900), torch.randn(900, 500)
+    local results = {}
+    for n = 1, 3 do
+      torch.set_num_threads(n)
+      results[n] = a:matmul(b)
+    end
+    torch.set_num_threads(threads)
+    for n = 2, 3 do
+      assert.is_true(torch.equal(results[1], results[n]))
+    end
+  end)
+end)

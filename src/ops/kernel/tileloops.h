@@ -1,0 +1,55 @@
+/* The loops of the product by matrix tiles (tiles.h): amx_tiles.c has them for
+ * CPUs with AMX. Everything runs on one thread.
+ *
+ * A panel is 32 lines, rows of the left or columns of the right operand, of
+ * some multiple of 32 elements along k, cut into pieces: [k / 32][piece][2]
+ * tiles of 16 lines by 32 elements, zeros where the operand has ended. */
+#ifndef LP_OPS_KERNEL_TILELOOPS_H
+#define LP_OPS_KERNEL_TILELOOPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    LP_TILE = 16,                /* rows and columns of a tile of sums */
+    LP_TILE_DEPTH = 32,          /* elements along k of an operand's tile */
+    LP_TILE_PANEL = 2 * LP_TILE, /* lines */
+    LP_TILE_ELEMENTS = LP_TILE * LP_TILE_DEPTH,
+};
+
+/* A panel's source: x[line][k]; strides in elements, `lines` at most 32. */
+typedef struct LpTileSource {
+    const float *x;
+    int64_t line, along; /* strides */
+    int64_t lines, k;
+} LpTileSource;
+
+/* Cuts into `pieces` (1 to 3) bfloat16 numbers each, to nearest, ties away from
+ * zero. Returns whether they stand for the source: no number is so large,
+ * infinite or small that a piece of it is none of bfloat16's normal ones. */
+typedef bool (*LpTilePack)(const LpTileSource *s, int pieces, uint16_t *panel);
+
+/* Products of one panel with each of `n` others, side by side in c: the moving
+ * ones are rows of c if `left_moves`, else columns. */
+typedef struct LpTileRun {
+    const uint16_t *fixed, *moving;
+    int64_t n, apart; /* moving panels, elements from one to the next */
+    int64_t depth;    /* tiles along k */
+    int pieces;
+    bool left_moves, add; /* c += instead of c = */
+    float *c;
+    int64_t c_rs;       /* of neighbours in c's rows */
+    int64_t rows, cols; /* of c: what is beyond them is padding */
+} LpTileRun;
+
+typedef struct LpTileLoops {
+    LpTilePack pack_left, pack_right;
+    void (*multiply)(const LpTileRun *r);
+    /* Before and after the other loops, by each thread. */
+    void (*begin)(void);
+    void (*end)(void);
+} LpTileLoops;
+
+extern const LpTileLoops lp_amx_tiles; /* on x86-64 */
+
+#endif
