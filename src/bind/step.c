@@ -380,8 +380,11 @@ static int step_text(lua_State *L)
     return 1;
 }
 
+enum { REMAT = 128 << 20 }; /* less is no burden */
+
 /* step:compile{threads=, fuse=, blocked=, packed=, homes=, winograd=,
- * lookups=}: the step becomes the executor's. */
+ * lookups=, remat=}: the step becomes the executor's. `remat`: bytes of a
+ * micro-batch's values from which on cheap ones are made again. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};
@@ -395,6 +398,7 @@ static int step_compile(lua_State *L)
                  .pack = lp_opt_bool(L, 2, "packed", true),
                  .home = lp_opt_bool(L, 2, "homes", true),
                  .pieces = lp_product_pieces(),
+                 .remat = (uint64_t)lp_opt_int(L, 2, "remat", REMAT),
                  .look = lp_opt_bool(L, 2, "lookups", true),
                  .fast = lp_opt_bool(L, 2, "winograd", true),
                  .block = lp_opt_bool(L, 2, "blocked", true)

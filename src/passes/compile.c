@@ -248,33 +248,43 @@ static LpVal *slot(LpVariable *v, bool update, bool out)
     return out ? &v->micro_out : &v->micro_in;
 }
 
-static LpStatus optimise(Compile *c, LpGraph **g, bool update)
+typedef LpStatus (*Rebuild)(LpGraph **g, const LpHostOptions *o, LpErr *e);
+
+static LpStatus rebuild(LpStep *s, bool update, Rebuild pass,
+                        const LpHostOptions *o, LpErr *e)
 {
+    LpGraph **g = update ? &s->update : &s->micro;
     if (!*g)
         return LP_OK;
     (*g)->n_output = 0;
-    (*g)->differentiated = true;
-    for (size_t i = 0; i < c->s->n_var; i++) {
-        LpVal v = *slot(&c->s->var[i], update, true);
-        if (v != LP_NOVAL && !lp_graph_output(*g, v, c->err))
+    for (size_t i = 0; i < s->n_var; i++) {
+        LpVal v = *slot(&s->var[i], update, true);
+        if (v != LP_NOVAL && !lp_graph_output(*g, v, e))
             return LP_E_MEMORY;
     }
-    for (size_t i = 0; i < c->s->n_var; i++) { /* values become numbers */
-        LpVal *v = slot(&c->s->var[i], update, false);
+    for (size_t i = 0; i < s->n_var; i++) { /* values become numbers */
+        LpVal *v = slot(&s->var[i], update, false);
         if (*v != LP_NOVAL)
             *v = (*g)->value[*v].nr + 1;
     }
-    LP_TRY(lp_run_common_passes(g, c->err));
+    LP_TRY(pass(g, o, e));
     size_t n_out = 0;
-    for (size_t i = 0; i < c->s->n_var; i++) {
-        LpVal *in = slot(&c->s->var[i], update, false);
-        LpVal *out = slot(&c->s->var[i], update, true);
+    for (size_t i = 0; i < s->n_var; i++) {
+        LpVal *in = slot(&s->var[i], update, false);
+        LpVal *out = slot(&s->var[i], update, true);
         if (*in != LP_NOVAL)
             *in = (*g)->input[*in - 1];
         if (*out != LP_NOVAL)
             *out = (*g)->output[n_out++];
     }
     return LP_OK;
+}
+
+static LpStatus optimise(LpGraph **g, const LpHostOptions *o, LpErr *e)
+{
+    (void)o;
+    (*g)->differentiated = true;
+    return lp_run_common_passes(g, e);
 }
 
 LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
@@ -286,9 +296,9 @@ LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
     if (s == LP_OK && t)
         s = build_update(&c);
     if (s == LP_OK)
-        s = optimise(&c, &step->micro, false);
+        s = rebuild(step, false, optimise, NULL, e);
     if (s == LP_OK)
-        s = optimise(&c, &step->update, true);
+        s = rebuild(step, true, optimise, NULL, e);
     lp_arena_fini(&c.mem);
     return s;
 }
@@ -302,7 +312,9 @@ LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     p->step = step;
-    LpStatus s = lp_lower(p, false, &o->host, e);
+    LpStatus s = rebuild(step, false, lp_remat, &o->host, e);
+    if (s == LP_OK)
+        s = lp_lower(p, false, &o->host, e);
     if (s == LP_OK && step->update)
         s = lp_lower(p, true, &o->host, e);
     if (s != LP_OK) {

@@ -262,7 +262,7 @@ local function eager(b, dropped)
   return result
 end
 
-local OPTIONS = { {}, { fuse = false }, { blocked = false }, { packed = false },
+local OPTIONS = { {}, { remat = 0 }, { fuse = false }, { blocked = false }, { packed = false },
   { fuse = false, blocked = false, packed = false } }
 
 local function check(seed)

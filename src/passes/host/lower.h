@@ -13,7 +13,13 @@ typedef struct LpHostOptions {
     bool look;  /* recurrent layers over looked up rows multiply the table */
     bool home;  /* convolution weights lie as their gradients are made */
     int block;  /* channels in a block of images: 8 or 16; 0: plain layouts */
+    uint64_t remat; /* bytes that a micro graph uses from which on lp_remat
+                       changes it */
 } LpHostOptions;
+
+/* Cheap values are made again in the backward half of a micro graph, where
+ * that lowers the most memory it uses; inputs and outputs keep their order. */
+LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e);
 
 /* Lowers step->micro or step->update into p->micro or p->update. */
 LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e);

@@ -1,0 +1,435 @@
+/* Values that the backward half makes again instead of keeping them from the
+ * forward one.
+ *
+ *   %2 = gelu(%1)                      %2 = gelu(%1)
+ *   %3 = mm(%2, %w)                    %3 = mm(%2, %w)
+ *   …                           ->     …          %2's memory is free
+ *   %8 = mm(%2 transposed, %7)         %6 = gelu_backward(%5, %1)
+ *   %9 = gelu_backward(%5, %1)         %2' = gelu(%1)
+ *                                      %8 = mm(%2' transposed, %7)
+ *
+ * A value is made again if a cheap operator makes it (a pointwise one that
+ * draws nothing, layer normalisation) of what the backward half reads anyway,
+ * of parameters and of values made again likewise; if a product reads it there,
+ * besides which the cheap operator costs little; and if it lives where most
+ * memory is in use. The same kernel makes the same bits of the same operands.
+ * A gradient that reads the same operand moves before it, so that the operand
+ * dies there and lends its memory.
+ *
+ * This pass goes before the others (passes.def): it rebuilds the micro graph,
+ * which they only read. What is in use where is estimated on nodes: without
+ * scratch and writing in place, and with nothing for what regions keep to
+ * themselves. Time: linear in operands, for at most ROUNDS looks. */
+#include <string.h>
+
+#include "src/ops/kernel/fused.h"
+#include "src/ops/ops.h"
+#include "src/passes/host/lower_impl.h"
+#include "src/passes/pass.h"
+
+enum {
+    ROUNDS = 8,
+    DEPTH = 4,         /* operators made again for one value */
+    VIEWS = 16,        /* views on one of its values */
+    LEAST_GAIN = 10,   /* percent of the memory in use at the peak */
+    LEAST_PART = 1024, /* a value is at least this part of it */
+    LEAST_FLOPS = 256  /* of the product, for an element of the value */
+};
+
+/* A value and its views share the entry of the value, its root. */
+typedef struct Root {
+    LpNodeId def;   /* LP_NO_NODE: an input */
+    LpNodeId early; /* last reader in the forward half; def if none */
+    LpNodeId late;  /* first in the backward half, LP_NO_NODE if none */
+    LpNodeId last;  /* of all */
+    uint64_t bytes;
+    LpNodeId beside; /* gradient to move before it, or LP_NO_NODE */
+    bool fixed;      /* outputs, operands and results of regions */
+    bool product;    /* a product of the backward half reads it */
+    bool again;
+    bool passing; /* made again for another one alone */
+} Root;
+
+typedef struct Remat {
+    const LpGraph *g;
+    Root *root;   /* per value: of roots */
+    LpVal *of;    /* per value: its root */
+    LpVal *copy;  /* per value: made again, in the new graph */
+    LpVal *moved; /* per node: first result in the new graph, if it moved */
+    int64_t *use; /* per node, with one more: change of bytes in use */
+    LpArena mem;
+} Remat;
+
+static bool is_late(const LpGraph *g, LpNodeId id)
+{
+    return g->origin[g->node[id].origin].backward;
+}
+
+static LpVal root_of(const Remat *x, LpVal v)
+{
+    return lp_is_value(v) ? x->of[v] : LP_NOVAL;
+}
+
+/* ---- what is in use where ----------------------------------------------- */
+/* Operations of node n, if it is a product, for an element of v, its
+ * operand. */
+static double flops_for(const LpGraph *g, const LpGraphNode *n, LpVal v)
+{
+    bool weight = n->op == &op_convolution_backward_weight;
+    if (n->op != &op_mm && n->op != &op_bmm && !weight)
+        return 0;
+    const LpType *a = lp_graph_type(g, n->in[0]); /* weight: the gradient */
+    const LpType *out = lp_graph_type(g, n->out);
+    double size = (double)lp_numel(weight ? a : out), each;
+    if (size == 0)
+        return 0;
+    each = weight ? (double)(lp_numel(out) / out->shape[0])
+                  : (double)a->shape[a->ndim - 1];
+    return 2 * size * each / (double)lp_numel(lp_graph_type(g, v));
+}
+
+static void note_reader(Remat *x, LpNodeId id, LpVal v)
+{
+    const LpGraphNode *n = &x->g->node[id];
+    Root *r = &x->root[x->of[v]];
+    r->last = id;
+    r->fixed = r->fixed || n->region;
+    if (!is_late(x->g, id)) {
+        r->early = id;
+        return;
+    }
+    if (r->late == LP_NO_NODE)
+        r->late = id;
+    r->product = r->product || flops_for(x->g, n, v) >= LEAST_FLOPS;
+}
+
+static bool inside_region(const LpGraph *g, const LpGraphNode *n, LpVal v)
+{
+    const LpRegion *r = &g->region[n->region];
+    for (uint32_t i = 0; i < r->n_out; i++)
+        if (r->out[i] == v)
+            return false;
+    return n->region != 0;
+}
+
+static void note_results(Remat *x, LpNodeId id, const LpHostOptions *o)
+{
+    const LpGraphNode *n = &x->g->node[id];
+    for (LpVal v = n->out; v < n->out + n->n_out; v++) {
+        const LpType *t = lp_graph_type(x->g, v);
+        uint64_t bytes = (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
+        if (o->fuse && inside_region(x->g, n, v))
+            bytes = 0;
+        x->of[v] = v;
+        x->root[v] = (Root){.def = id,
+                            .early = id,
+                            .late = LP_NO_NODE,
+                            .last = id,
+                            .bytes = bytes,
+                            .beside = LP_NO_NODE,
+                            .fixed = n->region != 0};
+    }
+}
+
+static void fix(Remat *x, LpVal v)
+{
+    if (lp_is_value(v))
+        x->root[x->of[v]].fixed = true;
+}
+
+static void read_graph(Remat *x, const LpHostOptions *o, uint8_t *views)
+{
+    const LpGraph *g = x->g;
+    for (size_t i = 0; i < g->n_input; i++) {
+        x->of[g->input[i]] = g->input[i];
+        x->root[g->input[i]] = (Root){.def = LP_NO_NODE, .fixed = true};
+    }
+    for (LpNodeId id = 0; id < g->n_node; id++) {
+        const LpGraphNode *n = &g->node[id];
+        if (n->op->flags & LP_OPF_VIEW && n->n_out == 1) {
+            x->of[n->out] = x->of[n->in[0]];
+            views[n->out] = (uint8_t)(views[n->in[0]] + 1);
+            if (n->region || views[n->out] > VIEWS) {
+                fix(x, n->out);
+                views[n->out] = VIEWS;
+            }
+            continue;
+        }
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (lp_is_value(n->in[k]))
+                note_reader(x, id, n->in[k]);
+        note_results(x, id, o);
+    }
+    for (size_t r = 1; r < g->n_region; r++)
+        for (uint32_t k = 0; k < g->region[r].n_in; k++)
+            fix(x, g->region[r].in[k]);
+    for (size_t i = 0; i < g->n_output; i++) {
+        fix(x, g->output[i]);
+        x->root[x->of[g->output[i]]].bytes = 0; /* the variable's memory */
+    }
+}
+
+static void add_life(Remat *x, LpNodeId first, LpNodeId last, uint64_t bytes)
+{
+    x->use[first] += (int64_t)bytes;
+    x->use[last + 1] -= (int64_t)bytes;
+}
+
+/* Most bytes in use, and where. */
+static uint64_t find_peak(Remat *x, LpNodeId *at)
+{
+    const LpGraph *g = x->g;
+    memset(x->use, 0, (g->n_node + 1) * sizeof *x->use);
+    for (size_t v = 1; v < g->n_value; v++) {
+        const Root *r = &x->root[v];
+        if (x->of[v] != v || r->def == LP_NO_NODE)
+            continue;
+        if (r->again) {
+            add_life(x, r->def, r->early, r->bytes);
+            if (!r->passing) /* fused with its reader, or overwritten */
+                add_life(x, r->late, r->last, r->bytes);
+        } else {
+            add_life(x, r->def, r->last, r->bytes);
+        }
+    }
+    int64_t now = 0, most = 0;
+    *at = 0;
+    for (LpNodeId id = 0; id < g->n_node; id++) {
+        now += x->use[id];
+        if (now > most) {
+            most = now;
+            *at = id;
+        }
+    }
+    return (uint64_t)most;
+}
+
+/* ---- the choice --------------------------------------------------------- */
+static bool is_cheap(const LpGraph *g, LpVal v)
+{
+    const LpValue *value = &g->value[v];
+    const LpGraphNode *n = &g->node[value->node];
+    if (n->op == &op_native_layer_norm)
+        return value->nr == 0;
+    return lp_fusable(n->op) && n->n_out == 1;
+}
+
+/* May root v be made again from operands that are there late? Not from what
+ * the step is given alone. */
+static bool can_make(const Remat *x, LpVal v, int depth)
+{
+    const LpGraph *g = x->g;
+    const Root *r = &x->root[v];
+    bool made = false;
+    if (depth == 0 || r->fixed || is_late(g, r->def) || !is_cheap(g, v))
+        return false;
+    const LpGraphNode *n = &g->node[r->def];
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        LpVal w = root_of(x, n->in[k]);
+        if (w == LP_NOVAL || x->root[w].def == LP_NO_NODE)
+            continue;
+        made = true;
+        if ((x->root[w].again || x->root[w].late == LP_NO_NODE) &&
+            !can_make(x, w, depth - 1))
+            return false;
+    }
+    return made;
+}
+
+/* Root v is made again where the backward half first reads it; so its operands
+ * are read there. */
+static void make(Remat *x, LpVal v)
+{
+    Root *r = &x->root[v];
+    const LpGraphNode *n = &x->g->node[r->def];
+    r->again = true;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        LpVal w = root_of(x, n->in[k]);
+        Root *from = &x->root[w];
+        if (w == LP_NOVAL || from->def == LP_NO_NODE)
+            continue;
+        bool too = from->again || from->late == LP_NO_NODE;
+        from->passing = from->passing || from->late == LP_NO_NODE;
+        if (from->late == LP_NO_NODE || from->late > r->late)
+            from->late = r->late;
+        if (from->last < r->late)
+            from->last = r->late;
+        if (too)
+            make(x, w);
+    }
+}
+
+/* Those that live at node `peak`. */
+static bool choose(Remat *x, LpNodeId peak, uint64_t least)
+{
+    bool any = false;
+    for (LpVal v = 1; v < x->g->n_value; v++) {
+        const Root *r = &x->root[v];
+        if (x->of[v] != v || r->fixed || r->again || !r->product ||
+            r->bytes < least || r->early >= peak || r->late < peak ||
+            r->late == LP_NO_NODE || !can_make(x, v, DEPTH))
+            continue;
+        make(x, v);
+        any = true;
+    }
+    return any;
+}
+
+/* Gradients that read an operand of root v (of v's shape) and can run before
+ * v's copy, over another operand that dies there. */
+static bool may_move(const Remat *x, LpNodeId id, LpVal operand, LpNodeId late)
+{
+    const LpGraphNode *n = &x->g->node[id];
+    bool dies = false;
+    if (n->region || n->n_out != 1 || !lp_fusable(n->op))
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        LpVal v = root_of(x, n->in[k]);
+        if (v == LP_NOVAL)
+            continue;
+        const Root *r = &x->root[v];
+        if (r->again || (r->def != LP_NO_NODE && r->def >= late))
+            return false;
+        dies = dies || (v != operand && r->last == id &&
+                        lp_type_eq(lp_graph_type(x->g, n->in[k]),
+                                   lp_graph_type(x->g, n->out)));
+    }
+    return dies;
+}
+
+static LpStatus find_beside(Remat *x, LpErr *e)
+{
+    const LpGraph *g = x->g;
+    LpVal *wanted = lp_arena_calloc(&x->mem, g->n_value * sizeof *wanted);
+    LP_FAIL_IF(!wanted, e, LP_E_MEMORY, "out of memory");
+    for (LpVal v = 1; v < g->n_value; v++) {
+        if (x->of[v] != v || !x->root[v].again)
+            continue;
+        const LpGraphNode *n = &g->node[x->root[v].def];
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (lp_is_value(n->in[k]))
+                wanted[n->in[k]] = v;
+    }
+    for (LpNodeId id = 0; id < g->n_node; id++) {
+        const LpGraphNode *n = &g->node[id];
+        for (uint32_t k = 0; k < n->n_in && is_late(g, id); k++) {
+            LpVal v = lp_is_value(n->in[k]) ? wanted[n->in[k]] : LP_NOVAL;
+            Root *r = &x->root[v];
+            if (v != LP_NOVAL && r->beside == LP_NO_NODE && id > r->late &&
+                lp_shape_eq(lp_graph_type(g, v), lp_graph_type(g, n->out)) &&
+                may_move(x, id, x->of[n->in[k]], r->late)) {
+                r->beside = id;
+                break;
+            }
+        }
+    }
+    return LP_OK;
+}
+
+/* ---- the new graph ------------------------------------------------------ */
+static LpVal late_value(LpRewrite *rw, LpVal v);
+
+/* Node `id` over late operands; its first result. */
+static LpVal add_late(LpRewrite *rw, LpNodeId id)
+{
+    LpGraphNode n = rw->from->node[id];
+    LpOrigin o = rw->from->origin[n.origin];
+    LpArena scratch = {0};
+    LpVal *in = lp_arena_calloc(&scratch, (n.n_in + 1) * sizeof *in);
+    LpType *type = lp_arena_calloc(&scratch, n.n_out * sizeof *type);
+    LpVal first = LP_NOVAL;
+    if (!in || !type)
+        lp_fail(rw->err, LP_E_MEMORY, "out of memory");
+    for (uint32_t k = 0; k < n.n_in && rw->err->code == LP_OK; k++)
+        in[k] = late_value(rw, n.in[k]);
+    if (rw->err->code == LP_OK) {
+        for (uint32_t i = 0; i < n.n_out; i++)
+            type[i] = *rw->from->value[n.out + i].type;
+        o.backward = true;
+        n.in = in;
+        n.region = 0;
+        n.origin = lp_graph_origin(rw->to, &o, rw->err);
+    }
+    if (rw->err->code == LP_OK)
+        first = lp_graph_add(rw->to, &n, type, rw->err);
+    lp_arena_fini(&scratch);
+    return first;
+}
+
+/* v as the backward half reads it. A view is made when it is first asked for:
+ * the gradients that move need theirs. */
+static LpVal late_value(LpRewrite *rw, LpVal v)
+{
+    Remat *x = rw->ctx;
+    if (v == LP_NOVAL || rw->err->code != LP_OK)
+        return LP_NOVAL;
+    if (lp_is_imm(v))
+        return lp_graph_imm(rw->to, lp_graph_scalar(rw->from, v), rw->err);
+    const Root *r = &x->root[x->of[v]];
+    if (x->copy[v] != LP_NOVAL)
+        return x->copy[v];
+    if (!r->again && rw->map[v] != LP_NOVAL)
+        return rw->map[v];
+    if (x->of[v] == v && r->beside != LP_NO_NODE)
+        x->moved[r->beside] = add_late(rw, r->beside);
+    LpVal first = add_late(rw, rw->from->value[v].node);
+    if (first == LP_NOVAL)
+        return LP_NOVAL;
+    return x->copy[v] = first + rw->from->value[v].nr;
+}
+
+static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
+{
+    Remat *x = rw->ctx;
+    const LpGraphNode *n = &rw->from->node[id];
+    bool changed = false;
+    (void)in;
+    if (!is_late(rw->from, id))
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        changed |= lp_is_value(n->in[k]) && x->root[x->of[n->in[k]]].again;
+    if (changed && n->op->flags & LP_OPF_VIEW)
+        return true; /* made where it is read */
+    LpVal first = x->moved[id];
+    if (n->op->flags & LP_OPF_VIEW && first == LP_NOVAL)
+        first = x->copy[n->out];
+    if (!changed && first == LP_NOVAL)
+        return false;
+    if (first == LP_NOVAL)
+        first = add_late(rw, id);
+    for (uint32_t i = 0; i < n->n_out && first != LP_NOVAL; i++)
+        out[i] = first + i;
+    return true;
+}
+
+static LpStatus run(Remat *x, LpGraph **g, const LpHostOptions *o, LpErr *e)
+{
+    size_t n = x->g->n_value;
+    x->root = lp_arena_calloc(&x->mem, n * sizeof *x->root);
+    x->of = lp_arena_calloc(&x->mem, n * sizeof *x->of);
+    x->copy = lp_arena_calloc(&x->mem, n * sizeof *x->copy);
+    x->moved = lp_arena_calloc(&x->mem, (x->g->n_node + 1) * sizeof *x->moved);
+    x->use = lp_arena_alloc(&x->mem, (x->g->n_node + 1) * sizeof *x->use);
+    uint8_t *views = lp_arena_calloc(&x->mem, n);
+    LP_FAIL_IF(!x->root || !x->of || !x->copy || !x->moved || !x->use || !views,
+               e, LP_E_MEMORY, "out of memory");
+    read_graph(x, o, views);
+    LpNodeId at;
+    uint64_t before = find_peak(x, &at), peak = before;
+    if (before < o->remat)
+        return LP_OK;
+    for (int i = 0; i < ROUNDS && choose(x, at, before / LEAST_PART); i++)
+        peak = find_peak(x, &at);
+    if (peak > before / 100 * (100 - LEAST_GAIN))
+        return LP_OK;
+    LP_TRY(find_beside(x, e));
+    return lp_rewrite(g, visit, x, e);
+}
+
+LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e)
+{
+    Remat x = {.g = *g};
+    LpStatus s = (*g)->n_node > 0 ? run(&x, g, o, e) : LP_OK;
+    lp_arena_fini(&x.mem);
+    return s;
+}
