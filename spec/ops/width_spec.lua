@@ -1,18 +1,23 @@
--- How many threads small work gets. What is counted are the threads of a
--- process of its own, which starts them when the first operator needs them.
+-- How many threads small work gets. What is counted are the threads that a
+-- process of its own starts when the first operator needs them, beyond those
+-- that it began with (an emulator's, say).
 local program = require("spec.support.program")
 local torch = require("torch")
 
 describe("the width of an operator", function()
   local count = [[
-    local n = 0
-    for _ in io.popen("ls /proc/" .. io.open("/proc/self/stat"):read("n") .. "/task"):lines() do
-      n = n + 1
+    local function count()
+      local n = 0
+      for _ in io.popen("ls /proc/" .. io.open("/proc/self/stat"):read("n") .. "/task"):lines() do
+        n = n + 1
+      end
+      return n
     end
-    print(n)]]
+    local before = count()
+    ]]
 
   local function threads_after(code)
-    local out, err = program.run({ "-e", [[
+    local out, err = program.run({ "-e", count .. [[
       local torch, nn = require("torch"), require("torch.nn")
       torch.set_num_threads(2)
       local function train(batch, width)
@@ -22,7 +27,7 @@ describe("the width of an operator", function()
         loss(x):backward()
         require("torch.optim").SGD(model:parameters(), { lr = 0.01 }):step()
       end
-      ]] .. code .. count })
+      ]] .. code .. " print(1 + count() - before)" })
     return out ~= "" and tonumber(out) or err
   end
 

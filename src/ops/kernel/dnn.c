@@ -36,6 +36,7 @@ static dnnl_status_t start_status;
 
 static void start(void)
 {
+#if defined(__x86_64__)
     if (lp_cpu_simd() == LP_SIMD_PLAIN)
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
     else if (lp_cpu_simd() == LP_SIMD_AVX2)
@@ -44,6 +45,7 @@ static void start(void)
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core);
     else if (!lp_cpu_has_amx())
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+#endif
     start_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
     if (start_status == dnnl_success)
         start_status =
