@@ -47,6 +47,7 @@ void lp_program_free(LpProgram *p)
     }
     lp_free(p->home);
     lp_free(p->home_of);
+    lp_free(p->lent);
     lp_step_free(p->step);
     lp_free(p);
 }

@@ -1,5 +1,5 @@
 /* The compiled form: what the executor runs. An operand is (space, offset):
- * the arena (scratch of one micro-batch or one update) or a variable's memory.
+ * the arena (what one micro-batch or one update makes) or a variable's memory.
  * Kernels are prepared once; running allocates nothing and never enters Lua.
  *
  * The program owns everything it points to; the step stays for names, roles
@@ -79,6 +79,9 @@ typedef struct LpProgram {
     LpHome *home;
     size_t n_home, cap_home;
     uint32_t *home_of; /* per variable: 1 + index into home; 0: plain */
+    uint64_t *lent;    /* per variable: 1 + the offset in the arena where it
+                          lies from its instruction to the update; 0: it has
+                          memory of its own; NULL: all have */
     LpDerived *derived;
     size_t n_derived, cap_derived;
 } LpProgram;

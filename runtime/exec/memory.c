@@ -21,6 +21,11 @@ static size_t own_bytes(const LpExec *x, size_t var)
     return (size_t)lp_program_var_bytes(x->p, var);
 }
 
+static bool is_lent(const LpExec *x, size_t var)
+{
+    return x->p->lent && x->p->lent[var];
+}
+
 static void *zeros(size_t bytes, LpErr *e)
 {
     void *p = lp_zeros(bytes);
@@ -107,6 +112,9 @@ LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
 {
     const void *src = x->ptr[(size_t)replica * x->n_var + var];
     const LpHome *home = lp_program_home(x->p, var);
+    LP_FAIL_IF(is_lent(x, var), e, LP_E_RUNTIME,
+               "the accumulator '%s' has no values outside of a step",
+               x->p->step->var[var].name);
     if (x->hold[var].unread)
         return unpack(x, var, dst, e);
     if (home)
@@ -297,6 +305,10 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[i];
     size_t bytes = own_bytes(x, i);
+    if (is_lent(x, i)) { /* one replica */
+        x->ptr[i] = x->arena + x->p->lent[i] - 1;
+        return LP_OK;
+    }
     if (x->hold[i].still)
         return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
     for (int64_t r = 0; r < x->replicas; r++) {

@@ -1,6 +1,7 @@
-/* The arena plan (src/passes/host/arena.c) against its definition: best fit by
- * looking at every gap, byte by byte of 64. Usage: check_arena random|chain|
- * wide. Prints what is wrong and exits with 1. */
+/* The arena plans (src/passes/host/arena.c, pack.c) against their definition:
+ * best fit by looking at every gap, byte by byte of 64; and that nothing lies
+ * over anything that lives with it. Usage: check_arena random|chain|wide|packed|
+ * largest. Prints what is wrong and exits with 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,12 +129,76 @@ static void check_wide(void)
     free(span);
 }
 
+static uint64_t in_use(const LpSpan *span, size_t n, uint32_t now)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        if (span[i].first <= now && now <= span[i].last)
+            bytes += span[i].bytes;
+    return bytes;
+}
+
+static void check_apart(const LpSpan *span, size_t n, uint64_t total)
+{
+    uint64_t end_of_all = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t end_of = span[i].offset + span[i].bytes;
+        if (span[i].bytes && end_of > end_of_all)
+            end_of_all = end_of;
+        if (span[i].offset % UNIT || in_use(span, n, span[i].first) > total)
+            complain("arena", i, total, in_use(span, n, span[i].first));
+        for (size_t k = 0; k < i; k++)
+            if (span[k].first <= span[i].last &&
+                span[i].first <= span[k].last && span[k].offset < end_of &&
+                span[i].offset < span[k].offset + span[k].bytes)
+                complain("overlap", i, span[i].offset, span[k].offset);
+    }
+    if (total != end_of_all)
+        complain("end", n, total, end_of_all);
+}
+
+static void check_packed(void)
+{
+    LpSpan span[MOST];
+    for (int round = 0; round < 100; round++) {
+        size_t n = 1 + draw(MOST);
+        uint32_t life = 1 + draw(1 + (uint32_t)n), large = 1 + draw(12 * UNIT);
+        LpErr e = {0};
+        uint64_t total = 0;
+        for (size_t i = 0; i < n; i++) {
+            uint32_t first = draw(MOST);
+            span[i] = (LpSpan){draw(large), first, first + draw(life), 0};
+        }
+        if (lp_arena_pack(span, n, &total, &e) != LP_OK)
+            complain("failure", 0, 0, 0);
+        check_apart(span, n, total);
+    }
+}
+
+/* A small buffer between two large ones that do not live together; in the gap
+ * below it there is room for the next small one. */
+static void check_largest(void)
+{
+    LpSpan span[4] = {{100 * UNIT, 0, 1, 0},
+                      {UNIT, 1, 9, 0},
+                      {200 * UNIT, 2, 9, 0},
+                      {2 * UNIT, 0, 1, 0}};
+    static const uint64_t want[4] = {0, 200, 0, 100};
+    LpErr e = {0};
+    uint64_t total = 0;
+    if (lp_arena_pack(span, 4, &total, &e) != LP_OK || total != 201 * UNIT)
+        complain("arena", 4, total, 201 * UNIT);
+    for (size_t i = 0; i < 4; i++)
+        if (span[i].offset != want[i] * UNIT)
+            complain("place", i, span[i].offset, want[i] * UNIT);
+}
+
 int main(int argc, char **argv)
 {
     static const LpCheck checks[] = {
-        {"random", check_random},
-        {"chain", check_chain},
-        {"wide", check_wide},
+        {"random", check_random},   {"chain", check_chain},
+        {"wide", check_wide},       {"packed", check_packed},
+        {"largest", check_largest},
     };
     return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
                          &wrong);

@@ -324,9 +324,18 @@ static int exec_pulls(lua_State *L)
     return 1;
 }
 
-/* exec:stats() -> {instructions=, arena_bytes=, homes=, copies=, …} of the host
- * program; homes: parameters that lie in a layout of the library's, copies:
- * forms derived from parameters */
+static uint64_t lent_bytes(const LpProgram *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; p->lent && i < p->step->n_var; i++)
+        if (p->lent[i])
+            n += lp_program_var_bytes(p, i);
+    return n;
+}
+
+/* exec:stats() -> {instructions=, micro_arena_bytes=, homes=, copies=, …} of
+ * the host program; homes: parameters that lie in a layout of the library's,
+ * copies: forms derived from parameters, lent: accumulators in the arena */
 static int exec_stats(lua_State *L)
 {
     const LpProgram *p = lp_exec_program(check_exec(L));
@@ -337,6 +346,8 @@ static int exec_stats(lua_State *L)
     lua_setfield(L, -2, "micro_arena_bytes");
     lua_pushinteger(L, (lua_Integer)p->update.arena_bytes);
     lua_setfield(L, -2, "update_arena_bytes");
+    lua_pushinteger(L, (lua_Integer)lent_bytes(p));
+    lua_setfield(L, -2, "lent_bytes");
     lua_pushinteger(L, (lua_Integer)p->n_home);
     lua_setfield(L, -2, "homes");
     lua_pushinteger(L, (lua_Integer)p->n_derived);

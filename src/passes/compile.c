@@ -314,9 +314,7 @@ LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
     p->step = step;
     LpStatus s = rebuild(step, false, lp_remat, &o->host, e);
     if (s == LP_OK)
-        s = lp_lower(p, false, &o->host, e);
-    if (s == LP_OK && step->update)
-        s = lp_lower(p, true, &o->host, e);
+        s = lp_lower(p, &o->host, e);
     if (s != LP_OK) {
         lp_program_free(p);
         return s;

@@ -20,3 +20,19 @@ describe("the arena plan", function()
     check("wide")
   end)
 end)
+
+describe("the arena plan of the largest first", function()
+  local function check(name)
+    local out, err, code = program.shell(program.build .. "/tools/check_arena " .. name)
+    assert.equal("", out .. err)
+    assert.equal(0, code)
+  end
+
+  it("lays nothing over what lives with it", function()
+    check("packed")
+  end)
+
+  it("leaves no hole for a small buffer between large ones", function()
+    check("largest")
+  end)
+end)

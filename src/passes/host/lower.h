@@ -21,8 +21,9 @@ typedef struct LpHostOptions {
  * that lowers the most memory it uses; inputs and outputs keep their order. */
 LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e);
 
-/* Lowers step->micro or step->update into p->micro or p->update. */
-LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e);
+/* Lowers step->micro into p->micro and step->update, if any, into
+ * p->update. */
+LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e);
 
 /* Assigns arena offsets to buffers with given lifetimes so that buffers alive
  * at once do not overlap; aligned to 64 bytes. Returns the arena's size.
@@ -33,5 +34,7 @@ typedef struct LpSpan {
     uint64_t offset;      /* out */
 } LpSpan;
 LpStatus lp_arena_plan(LpSpan *span, size_t n, uint64_t *total, LpErr *e);
+/* The same, the largest first; quadratic. */
+LpStatus lp_arena_pack(LpSpan *span, size_t n, uint64_t *total, LpErr *e);
 
 #endif

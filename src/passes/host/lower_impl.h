@@ -161,6 +161,10 @@ uint64_t lp_home_bytes(const LpDesc *d); /* of a value's memory */
 /* Zeros between the elements of parameters, after the update. */
 LpStatus lp_home_clear(LpLower *l);
 
+/* ---- memory ------------------------------------------------------------- */
+/* Offsets of all buffers; `update` NULL: there is none. */
+LpStatus lp_place_buffers(LpLower *micro, LpLower *update);
+
 /* Fills op and work of the code's instructions. */
 LpStatus lp_lower_note_work(LpLower *l);
 

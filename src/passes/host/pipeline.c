@@ -159,42 +159,45 @@ static LpStatus run_padding(LpLower *l)
     return l->update ? lp_home_clear(l) : LP_OK;
 }
 
-static LpStatus run_arena(LpLower *l)
-{
-    LpSpan *span = lp_arena_calloc(&l->mem, (l->n_buf + 1) * sizeof *span);
-    LP_FAIL_IF(!span, l->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < l->n_buf; i++) {
-        const LpBuf *b = &l->buf[i];
-        span[i] = (LpSpan){.bytes = b->var == UINT32_MAX ? b->bytes : 0,
-                           .first = b->first,
-                           .last = b->last};
-    }
-    LP_TRY(lp_arena_plan(span, l->n_buf, &l->code->arena_bytes, l->err));
-    for (size_t i = 0; i < l->n_pending; i++)
-        l->pending[i].ref->offset += span[l->pending[i].buf].offset;
-    return LP_OK;
-}
-
-LpStatus lp_lower(LpProgram *p, bool update, const LpHostOptions *o, LpErr *e)
+static LpStatus run_passes(LpLower *l)
 {
     static LpStatus (*const pass[])(LpLower *) = {
 #define PASS(name, text) run_##name,
 #include "src/passes/host/passes.def"
 #undef PASS
     };
-    LpLower l = {.program = p,
-                 .step = p->step,
-                 .g = update ? p->step->update : p->step->micro,
-                 .update = update,
-                 .o = o,
-                 .code = update ? &p->update : &p->micro,
-                 .err = e};
     LpStatus s = LP_OK;
     for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++)
-        s = pass[i](&l);
-    lp_free(l.fusion.group);
-    lp_free(l.buf);
-    lp_free(l.pending);
-    lp_arena_fini(&l.mem);
+        s = pass[i](l);
+    return s;
+}
+
+static void release(LpLower *l)
+{
+    lp_free(l->fusion.group);
+    lp_free(l->buf);
+    lp_free(l->pending);
+    lp_arena_fini(&l->mem);
+}
+
+LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e)
+{
+    LpLower micro = {.program = p,
+                     .step = p->step,
+                     .g = p->step->micro,
+                     .o = o,
+                     .code = &p->micro,
+                     .err = e};
+    LpLower update = micro;
+    update.g = p->step->update;
+    update.update = true;
+    update.code = &p->update;
+    LpStatus s = run_passes(&micro);
+    if (s == LP_OK && update.g)
+        s = run_passes(&update);
+    if (s == LP_OK)
+        s = lp_place_buffers(&micro, update.g ? &update : NULL);
+    release(&micro);
+    release(&update);
     return s;
 }

@@ -275,26 +275,20 @@ static bool choose(Remat *x, LpNodeId peak, uint64_t least)
     return any;
 }
 
-/* Gradients that read an operand of root v (of v's shape) and can run before
- * v's copy, over another operand that dies there. */
-static bool may_move(const Remat *x, LpNodeId id, LpVal operand, LpNodeId late)
+/* Node id, a gradient, reads nothing that is made at `late` or after it. */
+static bool may_move(const Remat *x, LpNodeId id, LpNodeId late)
 {
     const LpGraphNode *n = &x->g->node[id];
-    bool dies = false;
     if (n->region || n->n_out != 1 || !lp_fusable(n->op))
         return false;
     for (uint32_t k = 0; k < n->n_in; k++) {
         LpVal v = root_of(x, n->in[k]);
-        if (v == LP_NOVAL)
-            continue;
         const Root *r = &x->root[v];
-        if (r->again || (r->def != LP_NO_NODE && r->def >= late))
+        if (v != LP_NOVAL &&
+            (r->again || (r->def != LP_NO_NODE && r->def >= late)))
             return false;
-        dies = dies || (v != operand && r->last == id &&
-                        lp_type_eq(lp_graph_type(x->g, n->in[k]),
-                                   lp_graph_type(x->g, n->out)));
     }
-    return dies;
+    return true;
 }
 
 static LpStatus find_beside(Remat *x, LpErr *e)
@@ -317,7 +311,7 @@ static LpStatus find_beside(Remat *x, LpErr *e)
             Root *r = &x->root[v];
             if (v != LP_NOVAL && r->beside == LP_NO_NODE && id > r->late &&
                 lp_shape_eq(lp_graph_type(g, v), lp_graph_type(g, n->out)) &&
-                may_move(x, id, x->of[n->in[k]], r->late)) {
+                may_move(x, id, r->late)) {
                 r->beside = id;
                 break;
             }

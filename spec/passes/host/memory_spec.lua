@@ -1,0 +1,193 @@
+-- Gradients that lie in the arena between the instruction that makes them and
+-- the update.
+local compiled = require("spec.support.compiled")
+local helper = require("spec.helper")
+local torch = require("torch")
+local nn = require("torch.nn")
+local F = nn.functional
+
+local ROWS, WIDTH, LAYERS = 256, 32, 4
+local MATRIX = WIDTH * WIDTH * 4 -- bytes
+
+local function parameters()
+  torch.manual_seed(2)
+  local list = {}
+  for i = 1, LAYERS do
+    list[i] = { "parameter", "w" .. i, torch.randn(WIDTH, WIDTH) * 0.3 }
+  end
+  return list
+end
+
+local function loss_of(weights, x)
+  local y = x
+  for i = 1, LAYERS do
+    y = torch.tanh(F.linear(y, weights[i]))
+  end
+  return F.mse_loss(y, torch.zeros_like(y))
+end
+
+-- The executor of a step that subtracts the gradients; `options` of complete.
+local function build(list, fn, x, options, compile)
+  local step, losses = compiled.step(fn, { x }, list)
+  local at, rules = compiled.vars(step), {}
+  local lr = step:add_var("hyper", "lr", torch.tensor(1.0))
+  for i, p in ipairs(list) do
+    local var = at["parameter " .. p[2]]
+    rules[i] = { op = "sgd_step", param = var, inputs = { var, "grad", false, lr },
+      outputs = { var } }
+  end
+  local o = { loss = losses[1], rules = rules }
+  for k, v in pairs(options(step)) do
+    o[k] = v
+  end
+  step:complete(o)
+  at = compiled.vars(step)
+  return step:compile(compile or {}), at
+end
+
+local function weights_of(list)
+  local out = {}
+  for i, p in ipairs(list) do
+    out[i] = p[3]
+  end
+  return out
+end
+
+local function none()
+  return {}
+end
+
+local function network(list, x, options, compile)
+  return build(list, function(h)
+    return loss_of(weights_of(list), h)
+  end, x, options or none, compile)
+end
+
+-- Eagerly, two steps of plain subtraction with gradients of norm `most`.
+local function eager(list, x, most)
+  local w = {}
+  for i, p in ipairs(list) do
+    w[i] = p[3]:clone():requires_grad_(true)
+  end
+  for _ = 1, 2 do
+    loss_of(w, x):backward()
+    if most then
+      nn.utils.clip_grad_norm_(w, most)
+    end
+    for i, t in ipairs(w) do
+      w[i] = (t - t.grad):detach():requires_grad_(true)
+    end
+  end
+  return w
+end
+
+local function check(list, exec, at, x, want)
+  for _ = 1, 2 do
+    exec:run(compiled.feed(at, { x }), {})
+  end
+  for i, p in ipairs(list) do
+    helper.near(exec:read(at["parameter " .. p[2]]), want[i], { 1e-5, 1e-6 })
+  end
+end
+
+describe("a gradient that nothing is added to", function()
+  local x = torch.randn(ROWS, WIDTH)
+
+  it("lies where the backward half has given memory back", function()
+    local list = parameters()
+    local exec, at = network(list, x)
+    assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
+    -- a layer keeps its result, the backward half gives one back for each matrix
+    local kept = LAYERS * ROWS * WIDTH * 4
+    assert.is_true(exec:stats().micro_arena_bytes < kept + ROWS * WIDTH * 4 + 2 * MATRIX)
+    check(list, exec, at, x, eager(list, x))
+  end)
+
+  it("is not written over by what the update makes", function()
+    local list, few = parameters(), torch.randn(24, WIDTH)
+    for _, fuse in ipairs({ true, false }) do
+      local exec, at = network(list, few, function(step)
+        return { max_norm = step:add_var("hyper", "most", torch.tensor(0.001)) }
+      end, { fuse = fuse })
+      assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
+      check(list, exec, at, few, eager(list, few, 0.001))
+    end
+  end)
+
+  it("keeps its own memory where most is in use", function()
+    torch.manual_seed(4)
+    local shapes = { { 64 * WIDTH, WIDTH }, { WIDTH, 64 * WIDTH }, { WIDTH, WIDTH } }
+    local list = {}
+    for i, shape in ipairs(shapes) do
+      list[i] = { "parameter", "w" .. i, torch.randn(table.unpack(shape)) * 0.1 }
+    end
+    local exec = build(list, function(h)
+      for i = 1, #shapes do
+        h = torch.tanh(F.linear(h, list[i][3]))
+      end
+      return F.mse_loss(h, torch.zeros_like(h))
+    end, x, none)
+    -- only the first layer's comes after that of the wide activations
+    assert.equal(64 * MATRIX, exec:stats().lent_bytes)
+  end)
+end)
+
+describe("a gradient", function()
+  local x = torch.randn(ROWS, WIDTH)
+
+  it("has memory of its own over micro-batches and replicas", function()
+    local exec = network(parameters(), x, function()
+      return { gradient_accumulation = 2 }
+    end)
+    assert.equal(0, exec:stats().lent_bytes)
+    exec = network(parameters(), x, function()
+      return { replicas = 2 }
+    end)
+    assert.equal(0, exec:stats().lent_bytes)
+  end)
+
+  it("that is lent memory cannot be read between steps", function()
+    local exec, at = network(parameters(), x)
+    exec:run(compiled.feed(at, { x }), {})
+    helper.raises("RuntimeError", "w1.*outside of a step", function()
+      exec:read(at["accumulator Gradient___w1"])
+    end)
+  end)
+
+  it("with padding in its layout, which stays zero, has memory of its own", function()
+    for channels, padded in pairs({ [16] = false, [20] = true }) do
+      local list = {}
+      for i = 1, 3 do
+        list[i] = { "parameter", "k" .. i, torch.randn(channels, channels, 3, 3) * 0.1 }
+      end
+      local exec = build(list, function(h)
+        for i = 1, 3 do
+          h = F.relu(F.conv2d(h, list[i][3], nil, 1, 1))
+        end
+        return F.mse_loss(h, torch.zeros_like(h))
+      end, torch.randn(8, channels, 16, 16), none)
+      local stats = exec:stats()
+      if stats.homes == 3 then
+        assert.equal(padded, stats.lent_bytes == 0, channels .. " channels")
+      end
+    end
+  end)
+end)
+
+describe("the memory of a step", function()
+  it("is planned with the largest first where that takes less", function()
+    local function units(n)
+      return torch.randn(64, 16 * n)
+    end
+    local x, up, small, large, down = units(1), torch.randn(16, 64), torch.randn(64, 16),
+      torch.randn(16, 128), torch.randn(128, 16)
+    local function fn(h)
+      local s = h:matmul(up):matmul(small)
+      return s + s:matmul(large):matmul(down)
+    end
+    local got, exec = compiled.run(fn, { x }, {})
+    helper.near(got[1], fn(x), { 1e-4, 1e-3 })
+    -- four, one and eight units: the one lies above where four and eight do
+    assert.equal(10 * 64 * 16 * 4, exec:stats().micro_arena_bytes)
+  end)
+end)
