@@ -97,81 +97,148 @@ INLINE void cut(__m512 a, __m512 b, bool turns, int pieces, uint16_t *to,
     }
 }
 
-INLINE __mmask16 first(int64_t n)
+/* A panel that is being cut, half by half: 16 lines of 32 elements along k,
+ * which become 16 rows of a tile. */
+typedef struct Cutting {
+    LpTileSource s;
+    bool left;
+    uint16_t *to;
+    Range r;
+    int64_t half, halves;
+    /* of this half: elements of its rows' two vectors, the first row to come,
+     * blocks of 16 by 16 still to be turned into t */
+    const float *x, *y;
+    int64_t step, row, blocks;
+    bool turned;
+    _Alignas(64) float t[16 * 32];
+} Cutting;
+
+static void start(Cutting *c, const LpTileSource *s, bool left, uint16_t *to)
 {
-    return (__mmask16)(n >= 16 ? 0xffff : n > 0 ? (1 << n) - 1 : 0);
+    c->s = *s;
+    c->left = left;
+    c->to = to;
+    c->r = range_of_none();
+    c->half = 0;
+    c->halves = to ? (s->k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH * 2 : 0;
 }
 
-INLINE __m512 row(const float *x, int64_t step, int64_t i, int64_t n,
-                  __mmask16 m)
+/* Where the half starts in its source. */
+static const float *corner(const Cutting *c)
 {
-    return i < n ? _mm512_maskz_loadu_ps(m, x + i * step) : _mm512_setzero_ps();
+    return c->s.x + c->half % 2 * LP_TILE * c->s.line +
+           c->half / 2 * LP_TILE_DEPTH * c->s.along;
 }
 
-/* Rows of x whose elements are neighbours along k, `step` apart. */
-INLINE void cut_left(const float *x, int64_t step, int64_t rows, int64_t k,
-                     int pieces, uint16_t *to, Range *r)
+/* t: [line][k] of the left, [k][line] of the right operand, zeros beyond. */
+static void gather(Cutting *c, int64_t lines, int64_t k)
 {
-    for (int64_t i = 0; i < LP_TILE; i++, to += LP_TILE_DEPTH)
-        cut(row(x, step, i, rows, first(k)),
-            row(x + 16, step, i, rows, first(k - 16)), false, pieces, to, r);
+    int64_t line = c->left ? LP_TILE_DEPTH : 1, along = c->left ? 1 : LP_TILE;
+    const float *x = corner(c);
+    memset(c->t, 0, sizeof c->t);
+    for (int64_t i = 0; i < lines && i < LP_TILE; i++)
+        for (int64_t j = 0; j < k && j < LP_TILE_DEPTH; j++)
+            c->t[i * line + j * along] = x[i * c->s.line + j * c->s.along];
 }
 
-/* Columns of x that are neighbours; elements along k are `step` apart. */
-INLINE void cut_right(const float *x, int64_t step, int64_t cols, int64_t k,
-                      int pieces, uint16_t *to, Range *r)
+static void start_half(Cutting *c)
 {
-    __mmask16 m = first(cols);
-    for (int64_t i = 0; i < LP_TILE_DEPTH; i += 2, to += LP_TILE_DEPTH)
-        cut(row(x, step, i, k, m), row(x, step, i + 1, k, m), true, pieces, to,
-            r);
+    int64_t lines = c->s.lines - c->half % 2 * LP_TILE;
+    int64_t k = c->s.k - c->half / 2 * LP_TILE_DEPTH;
+    int64_t width = c->left ? c->s.along : c->s.line;
+    int64_t height = c->left ? c->s.line : c->s.along;
+    bool whole = lines >= LP_TILE && k >= LP_TILE_DEPTH;
+    c->row = 0;
+    c->turned = whole && width != 1 && height == 1;
+    c->blocks = c->turned ? 2 : 0;
+    c->x = c->t;
+    int64_t step = c->left ? LP_TILE_DEPTH : LP_TILE;
+    if (whole && width == 1) {
+        c->x = corner(c);
+        step = height;
+    } else if (!c->turned) {
+        gather(c, lines, k);
+    }
+    c->y = c->x + (c->left ? LP_TILE : step);
+    c->step = c->left ? step : 2 * step;
 }
 
-/* t[i][j] = x[i, j] for `rows` by `cols`, at most 16 or 32 each, zeros beyond;
- * neighbours in x are the rows. `width` is t's. */
-INLINE void gather(const float *x, int64_t rs, int64_t cs, int64_t rows,
-                   int64_t cols, int64_t width, float *t)
+INLINE void turn_block(Cutting *c)
 {
-    const int64_t height = 16 * 32 / width;
-    if (rs == 1 && rows >= height && cols >= width) {
-        for (int64_t i = 0; i < height; i += 16)
-            for (int64_t j = 0; j < width; j += 16)
-                turn(x + i + j * cs, cs, t + i * width + j, width);
+    int64_t i = --c->blocks;
+    if (c->left)
+        turn(corner(c) + i * LP_TILE * c->s.along, c->s.along, c->t + i * 16,
+             LP_TILE_DEPTH);
+    else
+        turn(corner(c) + i * LP_TILE * c->s.along, c->s.line,
+             c->t + i * 16 * LP_TILE, LP_TILE);
+}
+
+INLINE void cut_rows(Cutting *c, bool left, int pieces, int64_t end)
+{
+    Range r = c->r;
+    const float *x = c->x, *y = c->y;
+    const int64_t step = c->step;
+    uint16_t *to = c->to +
+                   (c->half / 2 * pieces * 2 + c->half % 2) * LP_TILE_ELEMENTS +
+                   c->row * LP_TILE_DEPTH;
+    for (int64_t n = end - c->row; n > 0; n--, to += LP_TILE_DEPTH) {
+        cut(_mm512_loadu_ps(x), _mm512_loadu_ps(y), !left, pieces, to, &r);
+        x += step;
+        y += step;
+    }
+    c->r = r;
+    c->x = x;
+    c->y = y;
+    c->row = end;
+    if (end == LP_TILE)
+        c->half++;
+}
+
+/* Part i of n of a half. */
+INLINE void cut_part_of(Cutting *c, bool left, int pieces, int i, int n)
+{
+    if (i == 0)
+        start_half(c);
+    if (c->blocks > 0 && i < n - 1) {
+        turn_block(c);
         return;
     }
-    memset(t, 0, 16 * 32 * sizeof *t);
-    for (int64_t j = 0; j < cols && j < width; j++)
-        for (int64_t i = 0; i < rows && i < height; i++)
-            t[i * width + j] = x[i * rs + j * cs];
+    while (c->blocks > 0)
+        turn_block(c);
+    /* turned in the first two of six parts: all rows in the others */
+    bool later = c->turned && n > 3;
+    cut_rows(c, left, pieces,
+             later ? LP_TILE * (i - 1) / (n - 2) : LP_TILE * (i + 1) / n);
 }
 
-INLINE bool pack(const LpTileSource *s, int pieces, uint16_t *to, bool left)
+/* Not inlined: once for each kind, not for each place. */
+#define PARTS(left, pieces)                                                    \
+    static __attribute__((noinline)) void cut_##left##_##pieces(Cutting *c,    \
+                                                                int i, int n)  \
+    {                                                                          \
+        cut_part_of(c, left, pieces, i, n);                                    \
+    }
+PARTS(true, 1)
+PARTS(true, 2)
+PARTS(true, 3)
+PARTS(false, 1)
+PARTS(false, 2)
+PARTS(false, 3)
+#undef PARTS
+
+INLINE void cut_part(Cutting *c, const bool left, const int pieces, int i,
+                     int n)
 {
-    _Alignas(64) float t[16 * 32];
-    Range r = range_of_none();
-    for (int64_t k = 0; k < s->k; k += LP_TILE_DEPTH)
-        for (int h = 0; h < 2; h++) {
-            uint16_t *at = to +
-                           k / LP_TILE_DEPTH * pieces * 2 * LP_TILE_ELEMENTS +
-                           h * LP_TILE_ELEMENTS;
-            int64_t lines = s->lines - h * LP_TILE, deep = s->k - k;
-            const float *x = s->x + h * LP_TILE * s->line + k * s->along;
-            if (left && s->along == 1) {
-                cut_left(x, s->line, lines, deep, pieces, at, &r);
-            } else if (left) {
-                gather(x, s->line, s->along, lines, deep, 32, t);
-                cut_left(t, 32, 16, 32, pieces, at, &r);
-            } else if (s->line == 1) {
-                cut_right(x, s->along, lines, deep, pieces, at, &r);
-            } else {
-                gather(x, s->along, s->line, deep, lines, 16, t);
-                cut_right(t, 16, 16, 32, pieces, at, &r);
-            }
-        }
-    return is_normal(&r);
+    if (pieces == 1)
+        (left ? cut_true_1 : cut_false_1)(c, i, n);
+    else if (pieces == 2)
+        (left ? cut_true_2 : cut_false_2)(c, i, n);
+    else
+        (left ? cut_true_3 : cut_false_3)(c, i, n);
 }
 
-#define BY_PIECES(call)                                                        \
+#define BY_PIECES(pieces, call)                                                \
     switch (pieces) {                                                          \
     case 1:                                                                    \
         call(1);                                                               \
@@ -183,22 +250,19 @@ INLINE bool pack(const LpTileSource *s, int pieces, uint16_t *to, bool left)
         call(3);                                                               \
     }
 
-static bool pack_left(const LpTileSource *s, int pieces, uint16_t *panel)
+static bool pack(const LpTileSource *s, bool left, int pieces, uint16_t *panel)
 {
-    bool ok;
-#define PACK(n) ok = pack(s, n, panel, true)
-    BY_PIECES(PACK)
+    Cutting c;
+    start(&c, s, left, panel);
+#define PACK(n)                                                                \
+    while (c.half < c.halves)                                                  \
+        if (left)                                                              \
+            cut_part(&c, true, n, 0, 1);                                       \
+        else                                                                   \
+            cut_part(&c, false, n, 0, 1)
+    BY_PIECES(pieces, PACK)
 #undef PACK
-    return ok;
-}
-
-static bool pack_right(const LpTileSource *s, int pieces, uint16_t *panel)
-{
-    bool ok;
-#define PACK(n) ok = pack(s, n, panel, false)
-    BY_PIECES(PACK)
-#undef PACK
-    return ok;
+    return is_normal(&c.r);
 }
 
 /* ---- products ------------------------------------------------------------ */
@@ -220,12 +284,17 @@ static bool pack_right(const LpTileSource *s, int pieces, uint16_t *panel)
     _tile_dpbf16ps(3, 5, 7)
 
 /* Sums on their way to c: they leave during the next product, some rows for
- * each of its steps, and memory is asked for during their own. */
+ * each of its steps. */
 typedef struct Sums {
     _Alignas(64) float t[LP_TILE_PANEL * LP_TILE_PANEL];
     float *c;
-    int64_t rows, cols, done, asked;
+    int64_t rows, cols, done;
 } Sums;
+
+INLINE __mmask16 first(int64_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffff : n > 0 ? (1 << n) - 1 : 0);
+}
 
 INLINE void put_row(const LpTileRun *r, const float *t, float *c, __mmask16 low,
                     __mmask16 high)
@@ -248,62 +317,71 @@ INLINE void put_rows(const LpTileRun *r, Sums *s, int64_t n)
                 low, high);
 }
 
-INLINE void ask_rows(const LpTileRun *r, Sums *s, int64_t n)
-{
-    int64_t end = s->asked + n < s->rows ? s->asked + n : s->rows;
-    for (; s->asked < end; s->asked++) {
-        const float *c = s->c + s->asked * r->c_rs;
-        __builtin_prefetch(c, 1);
-        __builtin_prefetch(c + 16, 1);
-    }
-}
-
 /* Products of pieces i and j with i + j < pieces, in an order that loads one
- * operand for each. */
+ * operand for each. After each comes a part of a half that is cut. */
 INLINE void step_of(const uint16_t *left, const uint16_t *right,
-                    const int pieces, const bool high, const bool wide)
+                    const int pieces, const bool high, const bool wide,
+                    const bool cuts_left, bool cuts, Cutting *c)
 {
+    const int parts = pieces * (pieces + 1) / 2;
+#define MEANWHILE(i)                                                           \
+    MULTIPLY;                                                                  \
+    if (cuts)                                                                  \
+    cut_part(c, cuts_left, pieces, i, parts)
     LOAD_RIGHT(0);
     if (pieces == 3) {
         LOAD_LEFT(2);
-        MULTIPLY;
-    }
-    if (pieces > 1) {
+        MEANWHILE(0);
         LOAD_LEFT(1);
-        MULTIPLY;
-    }
-    if (pieces == 3) {
+        MEANWHILE(1);
         LOAD_RIGHT(1);
-        MULTIPLY;
+        MEANWHILE(2);
         LOAD_LEFT(0);
-        MULTIPLY;
+        MEANWHILE(3);
         LOAD_RIGHT(2);
-        MULTIPLY;
+        MEANWHILE(4);
         LOAD_RIGHT(0);
-        MULTIPLY;
+        MEANWHILE(5);
+    } else if (pieces == 2) {
+        LOAD_LEFT(1);
+        MEANWHILE(0);
+        LOAD_LEFT(0);
+        MEANWHILE(1);
+        LOAD_RIGHT(1);
+        MEANWHILE(2);
     } else {
         LOAD_LEFT(0);
-        MULTIPLY;
+        MEANWHILE(0);
     }
-    if (pieces == 2) {
-        LOAD_RIGHT(1);
-        MULTIPLY;
-    }
+#undef MEANWHILE
 }
+
+/* The next panel is cut evenly: `due` of a run's steps have passed without. */
+typedef struct Pace {
+    Cutting cutting;
+    int64_t due, steps;
+} Pace;
 
 INLINE void sums(const LpTileRun *r, const uint16_t *left,
                  const uint16_t *right, const int pieces, const bool high,
-                 const bool wide, Sums *last, Sums *s)
+                 const bool wide, const bool left_moves, Pace *p, Sums *last,
+                 Sums *s)
 {
     int64_t each = (LP_TILE_PANEL + r->depth - 1) / r->depth;
+    Cutting *c = &p->cutting;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t d = 0; d < r->depth; d++) {
-        step_of(left, right, pieces, high, wide);
+        p->due += c->halves;
+        bool cuts = p->due >= p->steps;
+        step_of(left, right, pieces, high, wide, left_moves, cuts, c);
+        for (p->due -= cuts ? p->steps : 0; p->due >= p->steps;
+             p->due -= p->steps)
+            cut_part(c, left_moves, pieces, 0, 1);
         put_rows(r, last, each);
-        ask_rows(r, s, each);
+
         left += pieces * 2 * LP_TILE_ELEMENTS;
         right += pieces * 2 * LP_TILE_ELEMENTS;
     }
@@ -316,48 +394,52 @@ INLINE void sums(const LpTileRun *r, const uint16_t *left,
     IN_MEMORY;
 }
 
-INLINE void one_product(const LpTileRun *r, int64_t i, const int pieces,
-                        Sums *last, Sums *s)
+INLINE void sized(const LpTileRun *r, int64_t i, const int pieces,
+                  const bool left_moves, Pace *p, Sums *last, Sums *s)
 {
-    const uint16_t *moving = r->moving + i * r->apart;
-    const uint16_t *left = r->left_moves ? moving : r->fixed;
-    const uint16_t *right = r->left_moves ? r->fixed : moving;
-    int64_t at = i * LP_TILE_PANEL;
-    s->c = r->c + at * (r->left_moves ? r->c_rs : 1);
-    s->rows = r->rows - (r->left_moves ? at : 0);
-    s->cols = r->cols - (r->left_moves ? 0 : at);
-    s->done = s->asked = 0;
-    if (s->rows > LP_TILE_PANEL)
-        s->rows = LP_TILE_PANEL;
+    const uint16_t *fixed = r->fixed + i * r->apart;
+    const uint16_t *left = left_moves ? r->moving : fixed;
+    const uint16_t *right = left_moves ? fixed : r->moving;
     if (s->rows > LP_TILE && s->cols > LP_TILE)
-        sums(r, left, right, pieces, true, true, last, s);
+        sums(r, left, right, pieces, true, true, left_moves, p, last, s);
     else if (s->rows > LP_TILE)
-        sums(r, left, right, pieces, true, false, last, s);
+        sums(r, left, right, pieces, true, false, left_moves, p, last, s);
     else if (s->cols > LP_TILE)
-        sums(r, left, right, pieces, false, true, last, s);
+        sums(r, left, right, pieces, false, true, left_moves, p, last, s);
     else
-        sums(r, left, right, pieces, false, false, last, s);
+        sums(r, left, right, pieces, false, false, left_moves, p, last, s);
 }
 
-static void multiply(const LpTileRun *r)
+static void start_sums(const LpTileRun *r, int64_t i, Sums *s)
+{
+    int64_t at = i * LP_TILE_PANEL;
+    s->c = r->c + at * (r->left_moves ? 1 : r->c_rs);
+    s->rows = r->rows - (r->left_moves ? 0 : at);
+    s->cols = r->cols - (r->left_moves ? at : 0);
+    s->done = 0;
+    if (s->rows > LP_TILE_PANEL)
+        s->rows = LP_TILE_PANEL;
+}
+
+static bool multiply(const LpTileRun *r)
 {
     Sums two[2];
+    Pace p = {.steps = r->n * r->depth};
+    start(&p.cutting, &r->next, r->left_moves, r->panel);
     two[1].rows = two[1].done = two[1].cols = 0;
     for (int64_t i = 0; i < r->n; i++) {
         Sums *last = &two[(i + 1) % 2], *s = &two[i % 2];
-        switch (r->pieces) {
-        case 1:
-            one_product(r, i, 1, last, s);
-            break;
-        case 2:
-            one_product(r, i, 2, last, s);
-            break;
-        default:
-            one_product(r, i, 3, last, s);
-        }
+        start_sums(r, i, s);
+#define PRODUCT(n)                                                             \
+    if (r->left_moves)                                                         \
+        sized(r, i, n, true, &p, last, s);                                     \
+    else                                                                       \
+        sized(r, i, n, false, &p, last, s)
+        BY_PIECES(r->pieces, PRODUCT)
+#undef PRODUCT
     }
-    if (r->n > 0)
-        put_rows(r, &two[(r->n + 1) % 2], LP_TILE_PANEL);
+    put_rows(r, &two[(r->n + 1) % 2], LP_TILE_PANEL);
+    return is_normal(&p.cutting.r);
 }
 
 /* ---- the registers' shape ------------------------------------------------- */
@@ -381,5 +463,5 @@ static void end(void)
     _tile_release();
 }
 
-const LpTileLoops lp_amx_tiles = {pack_left, pack_right, multiply, begin, end};
+const LpTileLoops lp_amx_tiles = {pack, multiply, begin, end};
 #endif

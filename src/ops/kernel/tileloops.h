@@ -24,27 +24,27 @@ typedef struct LpTileSource {
     int64_t lines, k;
 } LpTileSource;
 
-/* Cuts into `pieces` (1 to 3) bfloat16 numbers each, to nearest, ties away from
- * zero. Returns whether they stand for the source: no number is so large,
- * infinite or small that a piece of it is none of bfloat16's normal ones. */
-typedef bool (*LpTilePack)(const LpTileSource *s, int pieces, uint16_t *panel);
-
-/* Products of one panel with each of `n` others, side by side in c: the moving
- * ones are rows of c if `left_moves`, else columns. */
+/* Products of one panel, the moving one, with each of `n` others, side by side
+ * in c: rows of c if `left_moves`, else columns. */
 typedef struct LpTileRun {
-    const uint16_t *fixed, *moving;
-    int64_t n, apart; /* moving panels, elements from one to the next */
+    const uint16_t *moving, *fixed;
+    int64_t n, apart; /* fixed panels, elements from one to the next */
     int64_t depth;    /* tiles along k */
     int pieces;
     bool left_moves, add; /* c += instead of c = */
     float *c;
     int64_t c_rs;       /* of neighbours in c's rows */
     int64_t rows, cols; /* of c: what is beyond them is padding */
+    LpTileSource next;  /* cut meanwhile into `panel`, the next to move; */
+    uint16_t *panel;    /* NULL: none */
 } LpTileRun;
 
+/* Numbers are cut into `pieces` (1 to 3) of bfloat16, to nearest, ties away
+ * from zero. Both return whether these stand for the source: no number of it is
+ * so large, infinite or small that a piece is none of bfloat16's normal ones. */
 typedef struct LpTileLoops {
-    LpTilePack pack_left, pack_right;
-    void (*multiply)(const LpTileRun *r);
+    bool (*pack)(const LpTileSource *s, bool left, int pieces, uint16_t *panel);
+    bool (*multiply)(const LpTileRun *r);
     /* Before and after the other loops, by each thread. */
     void (*begin)(void);
     void (*end)(void);

@@ -1,8 +1,10 @@
 /* The operand with fewer lines (rows of the left, columns of the right one) is
- * fixed: a block of it is packed once, by all threads. The other one moves:
- * each thread packs slices of its share, which its second cache holds, and
- * multiplies them with all of the block. Every element is summed along k in
- * blocks that depend on the shape alone. */
+ * fixed: a block of it, which the second cache holds, is packed first. The other
+ * one moves: panel after panel meets all of the block, while the next one is
+ * packed. Threads share the lines of the moving operand, of both if there are
+ * many threads, and nothing they have packed: measured, another core's cache
+ * takes longer to read than the operand to pack. Every element is summed along k
+ * in blocks that depend on the shape alone. */
 #include "src/ops/kernel/tiles.h"
 
 #include <omp.h>
@@ -11,9 +13,8 @@
 #include "src/ops/kernel/tileloops.h"
 
 enum {
-    DEPTH = 768,       /* of a block along k, at most */
-    BLOCK = 3 << 20,   /* bytes of a block of the fixed operand, at most */
-    SLICE = 768 << 10, /* bytes of a slice of the moving one, at most */
+    DEPTH = 512,     /* of a block along k, at most */
+    BLOCK = 3 << 18, /* bytes of a block of the fixed operand, at most */
     PANEL = LP_TILE_PANEL,
 };
 
@@ -45,7 +46,7 @@ typedef struct Cut {
     int64_t fixed, moving; /* lines of the operands */
     int64_t kc;            /* of a block along k, at most */
     int64_t elements;      /* of a panel of kc */
-    int64_t block, slice;  /* panels, at most */
+    int64_t block;         /* panels, at most */
 } Cut;
 
 /* n panels in pieces of nearly one size that have at most `most`. */
@@ -69,9 +70,6 @@ static Cut cut_of(const LpGemmArgs *g, int pieces)
     c.elements = c.kc * PANEL * pieces;
     int64_t bytes = c.elements * (int64_t)sizeof(uint16_t);
     c.block = piece(panels_of(c.fixed), BLOCK / bytes);
-    c.slice = least(SLICE / bytes, panels_of(c.moving));
-    if (c.slice < 1)
-        c.slice = 1;
     return c;
 }
 
@@ -82,17 +80,22 @@ int lp_tiles_pieces(const LpGemmArgs *g, int wanted)
     return loops() && large ? wanted : 0;
 }
 
+/* Elements of a thread's scratch: a block and two panels that move. */
+static int64_t own_elements(const Cut *c)
+{
+    return (c->block + 2) * c->elements;
+}
+
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads)
 {
     Cut c = cut_of(g, pieces);
-    return (size_t)((2 * c.block + c.slice * threads) * c.elements) *
-           sizeof(uint16_t);
+    return (size_t)(own_elements(&c) * threads) * sizeof(uint16_t);
 }
 
 /* Elements k0 … k0 + k - 1 along k of panels f0 … f1 - 1 of the fixed one. */
 typedef struct Block {
     int64_t k0, k, f0, f1;
-    uint16_t *packed;
+    const uint16_t *packed;
 } Block;
 
 typedef struct Operands {
@@ -100,8 +103,8 @@ typedef struct Operands {
     float *out;
 } Operands;
 
-static bool pack_panel(const Cut *c, const Operands *o, const Block *b,
-                       bool left, int64_t panel, uint16_t *to)
+static LpTileSource source(const Cut *c, const Operands *o, const Block *b,
+                           bool left, int64_t panel)
 {
     const LpGemmArgs *g = &c->g;
     int64_t line = panel * PANEL;
@@ -110,20 +113,27 @@ static bool pack_panel(const Cut *c, const Operands *o, const Block *b,
                       .k = b->k};
     s.lines = least(PANEL, (left ? g->m : g->n) - line);
     s.x = (left ? o->left : o->right) + line * s.line + b->k0 * s.along;
-    return (left ? loops()->pack_left : loops()->pack_right)(&s, c->pieces, to);
+    return s;
 }
 
-/* Panels v0 … v1 - 1 of the moving operand, packed in `slice`, with all of the
- * block. */
-static void multiply(const Cut *c, const Operands *o, const Block *b,
-                     const uint16_t *slice, int64_t v0, int64_t v1)
+static bool pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
 {
-    for (int64_t f = b->f0; f < b->f1; f++) {
-        int64_t i = (c->left_moves ? v0 : f) * PANEL;
-        int64_t j = (c->left_moves ? f : v0) * PANEL;
-        LpTileRun r = {.fixed = b->packed + (f - b->f0) * c->elements,
-                       .moving = slice,
-                       .n = v1 - v0,
+    return loops()->pack(s, left, c->pieces, to);
+}
+
+/* Panels v0 … v1 - 1 of the moving operand with all of the block; `two` has
+ * room for two. */
+static bool multiply(const Cut *c, const Operands *o, const Block *b,
+                     int64_t v0, int64_t v1, uint16_t *two)
+{
+    LpTileSource s = source(c, o, b, c->left_moves, v0);
+    bool ok = v0 >= v1 || pack(c, &s, c->left_moves, two);
+    for (int64_t v = v0; v < v1; v++) {
+        int64_t i = (c->left_moves ? v : b->f0) * PANEL;
+        int64_t j = (c->left_moves ? b->f0 : v) * PANEL;
+        LpTileRun r = {.moving = two + (v - v0) % 2 * c->elements,
+                       .fixed = b->packed,
+                       .n = b->f1 - b->f0,
                        .apart = c->elements,
                        .depth = (b->k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH,
                        .pieces = c->pieces,
@@ -133,61 +143,60 @@ static void multiply(const Cut *c, const Operands *o, const Block *b,
                        .c_rs = c->g.c_rs,
                        .rows = c->g.m - i,
                        .cols = c->g.n - j};
-        loops()->multiply(&r);
-    }
-}
-
-typedef struct Share {
-    int me, of;
-} Share;
-
-static int64_t first(Share s, int64_t n)
-{
-    return n * s.me / s.of;
-}
-
-static int64_t last(Share s, int64_t n)
-{
-    return n * (s.me + 1) / s.of;
-}
-
-static bool one_block(const Cut *c, const Operands *o, const Block *b, Share s,
-                      uint16_t *slice)
-{
-    bool ok = true;
-    int64_t n = b->f1 - b->f0, panels = panels_of(c->moving);
-    for (int64_t p = first(s, n); p < last(s, n); p++)
-        ok &= pack_panel(c, o, b, !c->left_moves, b->f0 + p,
-                         b->packed + p * c->elements);
-    if (s.of > 1) {
-#pragma omp barrier
-    }
-    int64_t v0 = first(s, panels), end = last(s, panels), v1;
-    for (; v0 < end; v0 = v1) {
-        v1 = least(v0 + c->slice, end);
-        for (int64_t v = v0; v < v1; v++)
-            ok &= pack_panel(c, o, b, c->left_moves, v,
-                             slice + (v - v0) * c->elements);
-        multiply(c, o, b, slice, v0, v1);
+        if (v + 1 < v1) {
+            r.next = source(c, o, b, c->left_moves, v + 1);
+            r.panel = two + (v - v0 + 1) % 2 * c->elements;
+        }
+        ok &= loops()->multiply(&r);
     }
     return ok;
 }
 
-static bool share_of(const Cut *c, const Operands *o, Share s, uint16_t *work)
+/* A thread's panels. */
+typedef struct Share {
+    int64_t f0, f1, v0, v1;
+} Share;
+
+/* Shares of the fixed operand: a thread packs its share of both, of the moving
+ * one during products. */
+static int fixed_shares(const Cut *c, int threads)
 {
-    /* two blocks take turns: while some threads pack one, others may still
-     * read the other */
-    int64_t one = c->block * c->elements, turn_of = 0;
-    uint16_t *slice = work + 2 * one + s.me * c->slice * c->elements;
+    int best = 1;
+    double least_work = 0;
+    for (int n = 1; n <= threads; n++) {
+        double work =
+            (double)c->fixed / n + 0.5 * (double)c->moving * n / threads;
+        if (threads % n == 0 && (n == 1 || work < least_work)) {
+            best = n;
+            least_work = work;
+        }
+    }
+    return best;
+}
+
+static Share share_of(const Cut *c, int me, int threads)
+{
+    int nf = fixed_shares(c, threads), nv = threads / nf;
+    int64_t f = panels_of(c->fixed), v = panels_of(c->moving);
+    int i = me % nf, j = me / nf;
+    return (Share){f * i / nf, f * (i + 1) / nf, v * j / nv, v * (j + 1) / nv};
+}
+
+static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
+{
     bool ok = true;
-    Block b = {0};
+    Block b = {.packed = work};
     loops()->begin();
-    for (; b.f0 < panels_of(c->fixed); b.f0 = b.f1) {
-        b.f1 = least(b.f0 + c->block, panels_of(c->fixed));
+    for (b.f0 = s.f0; b.f0 < s.f1; b.f0 = b.f1) {
+        b.f1 = least(b.f0 + c->block, s.f1);
         for (b.k0 = 0; b.k0 < c->g.k; b.k0 += b.k) {
             b.k = least(c->kc, c->g.k - b.k0);
-            b.packed = work + turn_of++ % 2 * one;
-            ok &= one_block(c, o, &b, s, slice);
+            for (int64_t f = b.f0; f < b.f1; f++) {
+                LpTileSource from = source(c, o, &b, !c->left_moves, f);
+                ok &= pack(c, &from, !c->left_moves,
+                           work + (f - b.f0) * c->elements);
+            }
+            ok &= multiply(c, o, &b, s.v0, s.v1, work + c->block * c->elements);
         }
     }
     loops()->end();
@@ -200,10 +209,13 @@ bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
     Cut cut = cut_of(g, pieces);
     Operands o = {cut.turned ? b : a, cut.turned ? a : b, c};
     if (threads <= 1)
-        return share_of(&cut, &o, (Share){0, 1}, work);
+        return own_share(&cut, &o, share_of(&cut, 0, 1), work);
     int bad = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : bad)
-    bad += !share_of(
-        &cut, &o, (Share){omp_get_thread_num(), omp_get_num_threads()}, work);
+    {
+        int me = omp_get_thread_num();
+        bad += !own_share(&cut, &o, share_of(&cut, me, omp_get_num_threads()),
+                          (uint16_t *)work + me * own_elements(&cut));
+    }
     return bad == 0;
 }
