@@ -130,6 +130,13 @@ static const float *corner(const Cutting *c)
            c->half / 2 * LP_TILE_DEPTH * c->s.along;
 }
 
+/* From an element to that of the same lines further along k, which is asked for
+ * meanwhile: the CPU does not follow 32 lines by itself. */
+static int64_t next_half(const Cutting *c)
+{
+    return LP_TILE_DEPTH * c->s.along;
+}
+
 /* t: [line][k] of the left, [k][line] of the right operand, zeros beyond. */
 static void gather(Cutting *c, int64_t lines, int64_t k)
 {
@@ -166,23 +173,27 @@ static void start_half(Cutting *c)
 INLINE void turn_block(Cutting *c)
 {
     int64_t i = --c->blocks;
+    const float *x = corner(c) + i * LP_TILE * c->s.along;
+    int64_t apart = c->left ? c->s.along : c->s.line;
+    for (int q = 0; q < LP_TILE; q++)
+        __builtin_prefetch(x + q * apart + next_half(c));
     if (c->left)
-        turn(corner(c) + i * LP_TILE * c->s.along, c->s.along, c->t + i * 16,
-             LP_TILE_DEPTH);
+        turn(x, apart, c->t + i * LP_TILE, LP_TILE_DEPTH);
     else
-        turn(corner(c) + i * LP_TILE * c->s.along, c->s.line,
-             c->t + i * 16 * LP_TILE, LP_TILE);
+        turn(x, apart, c->t + i * LP_TILE * LP_TILE, LP_TILE);
 }
 
 INLINE void cut_rows(Cutting *c, bool left, int pieces, int64_t end)
 {
     Range r = c->r;
     const float *x = c->x, *y = c->y;
-    const int64_t step = c->step;
+    const int64_t step = c->step, ahead = c->turned ? 0 : next_half(c);
     uint16_t *to = c->to +
                    (c->half / 2 * pieces * 2 + c->half % 2) * LP_TILE_ELEMENTS +
                    c->row * LP_TILE_DEPTH;
     for (int64_t n = end - c->row; n > 0; n--, to += LP_TILE_DEPTH) {
+        __builtin_prefetch(x + ahead);
+        __builtin_prefetch(y + ahead);
         cut(_mm512_loadu_ps(x), _mm512_loadu_ps(y), !left, pieces, to, &r);
         x += step;
         y += step;
@@ -284,7 +295,7 @@ static bool pack(const LpTileSource *s, bool left, int pieces, uint16_t *panel)
     _tile_dpbf16ps(3, 5, 7)
 
 /* Sums on their way to c: they leave during the next product, some rows for
- * each of its steps. */
+ * each of its steps; their place is asked for during their own. */
 typedef struct Sums {
     _Alignas(64) float t[LP_TILE_PANEL * LP_TILE_PANEL];
     float *c;
@@ -315,6 +326,15 @@ INLINE void put_rows(const LpTileRun *r, Sums *s, int64_t n)
     for (; s->done < end; s->done++)
         put_row(r, s->t + s->done * LP_TILE_PANEL, s->c + s->done * r->c_rs,
                 low, high);
+}
+
+/* Asks for rows i … end - 1 of c. */
+INLINE void ask_rows(const LpTileRun *r, const Sums *s, int64_t i, int64_t end)
+{
+    for (; i < end && i < s->rows; i++) {
+        __builtin_prefetch(s->c + i * r->c_rs, 1);
+        __builtin_prefetch(s->c + i * r->c_rs + LP_TILE, 1);
+    }
 }
 
 /* Products of pieces i and j with i + j < pieces, in an order that loads one
@@ -381,6 +401,7 @@ INLINE void sums(const LpTileRun *r, const uint16_t *left,
              p->due -= p->steps)
             cut_part(c, left_moves, pieces, 0, 1);
         put_rows(r, last, each);
+        ask_rows(r, s, d * each, (d + 1) * each);
 
         left += pieces * 2 * LP_TILE_ELEMENTS;
         right += pieces * 2 * LP_TILE_ELEMENTS;
@@ -442,7 +463,7 @@ static bool multiply(const LpTileRun *r)
     return is_normal(&p.cutting.r);
 }
 
-/* ---- the registers' shape ------------------------------------------------- */
+/* ---- the registers' shape ------------------------------------------------ */
 static const struct {
     uint8_t palette, start, reserved[14];
     uint16_t bytes[16];

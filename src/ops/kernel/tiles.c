@@ -1,10 +1,10 @@
 /* The operand with fewer lines (rows of the left, columns of the right one) is
- * fixed: a block of it, which the second cache holds, is packed first. The other
- * one moves: panel after panel meets all of the block, while the next one is
- * packed. Threads share the lines of the moving operand, of both if there are
- * many threads, and nothing they have packed: measured, another core's cache
- * takes longer to read than the operand to pack. Every element is summed along k
- * in blocks that depend on the shape alone. */
+ * fixed: a block of it, which the second cache holds, is packed first. The
+ * other one moves: panel after panel meets all of the block, while the next one
+ * is packed. Threads share the lines of the moving operand, of both if there
+ * are many threads, and nothing they have packed: measured, another core's
+ * cache takes longer to read than the operand to pack. Every element is summed
+ * along k in blocks that depend on the shape alone. */
 #include "src/ops/kernel/tiles.h"
 
 #include <omp.h>

@@ -12,7 +12,8 @@
  *
  * Beside that a sum loses what float32 sums lose, with a sixth of the roundings
  * of one by one. Results below 2^-102 may lose bits to the range of float32's
- * normal numbers; operands below 2^-134 count as 0 unless there are 3 pieces. */
+ * normal numbers; operands below 2^-134 count as 0 unless there are 3 pieces.
+ */
 #ifndef LP_OPS_KERNEL_TILES_H
 #define LP_OPS_KERNEL_TILES_H
 
@@ -24,8 +25,9 @@ int lp_tiles_pieces(const LpGemmArgs *g, int wanted);
 
 /* Scratch for one product. */
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads);
-/* c = a b; one stride of c is 1. The bits do not depend on `threads`. False: an operand has infinities, NaN or numbers too large or
- * small for pieces; c is unspecified then. */
+/* c = a b; one stride of c is 1. The bits do not depend on `threads`. False: an
+ * operand has infinities, NaN or numbers too large or small for pieces; c is
+ * unspecified then. */
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
               float *c, void *work, int threads);
 
