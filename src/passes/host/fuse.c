@@ -6,12 +6,16 @@
  *
  * Nodes are taken in order. A node joins the groups that make its operands if
  * all have its shape, and nobody outside the merged group reads a member's
- * value before this node, where the group will run. A node that nothing joins
- * stays single. Time: linear in uses, as groups are bounded. */
+ * value before this node, where the group will run. So it does the group of the
+ * node before it, if both read a large value, which is then read once. A node
+ * that nothing joins stays single. Time: linear in uses, as groups are
+ * bounded. */
 #include <string.h>
 
 #include "src/ops/kernel/fused.h"
 #include "src/passes/host/lower_impl.h"
+
+enum { LARGE = 1 << 20 }; /* bytes; less stays in the cache */
 
 typedef struct Fuse {
     const LpGraph *g;
@@ -108,28 +112,51 @@ static void merge(Fuse *x, int32_t a, int32_t b)
     q->n = 0;
 }
 
+/* Merges the group of `other`, an earlier node, into that of id, if id can run
+ * with it. */
+static void try_merge(Fuse *x, LpNodeId id, LpNodeId other)
+{
+    int32_t at = x->f->of[id], b = x->f->of[other];
+    if (b < 0 || b == at)
+        return;
+    const LpFuseGroup *p = &x->f->group[at], *q = &x->f->group[b];
+    if (p->n + q->n <= LP_FUSED_MAX_NODE &&
+        externals(x, p) + externals(x, q) <= LP_FUSED_MAX_EXT &&
+        !read_before(x, b, at, b, id) && !read_before(x, at, at, b, id))
+        merge(x, at, b);
+}
+
+/* A large operand of node id that the node before it reads, too. */
+static bool shares_large(const Fuse *x, LpNodeId id, const LpType *mine)
+{
+    const LpGraphNode *n = &x->g->node[id], *p = n - 1;
+    if (x->f->of[id - 1] < 0 || !lp_shape_eq(lp_graph_type(x->g, p->out), mine))
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        for (uint32_t k = 0; k < p->n_in && lp_is_value(n->in[i]); k++) {
+            const LpType *t = lp_graph_type(x->g, n->in[i]);
+            if (n->in[i] == p->in[k] && lp_shape_eq(t, mine) &&
+                lp_numel(t) * (int64_t)lp_dtype_size(t->dtype) >= LARGE)
+                return true;
+        }
+    return false;
+}
+
 static LpStatus join(Fuse *x, LpArena *mem, LpNodeId id)
 {
     const LpGraphNode *n = &x->g->node[id];
     const LpType *mine = lp_graph_type(x->g, n->out);
     LP_TRY(new_group(x, mem, id));
-    int32_t at = x->f->of[id];
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (!lp_is_value(n->in[i]))
             continue;
         LpNodeId from = x->g->value[n->in[i]].node;
-        int32_t other = from == LP_NO_NODE ? -1 : x->f->of[from];
-        if (other < 0 || other == at ||
-            !lp_shape_eq(lp_graph_type(x->g, n->in[i]), mine))
-            continue;
-        const LpFuseGroup *a = &x->f->group[at], *b = &x->f->group[other];
-        if (a->n + b->n > LP_FUSED_MAX_NODE ||
-            externals(x, a) + externals(x, b) > LP_FUSED_MAX_EXT ||
-            read_before(x, other, at, other, id) ||
-            read_before(x, at, at, other, id))
-            continue;
-        merge(x, at, other);
+        if (from != LP_NO_NODE &&
+            lp_shape_eq(lp_graph_type(x->g, n->in[i]), mine))
+            try_merge(x, id, from);
     }
+    if (id > 0 && shares_large(x, id, mine))
+        try_merge(x, id, id - 1);
     return LP_OK;
 }
 
