@@ -105,8 +105,7 @@ LpStatus lp_set_num_threads(int n, LpErr *e);
 /* Refused where OMP_THREAD_LIMIT is below the fixed width. */
 LpStatus lp_set_deterministic(bool on, LpErr *e);
 bool lp_deterministic(void);
-/* In how many bfloat16 products a float32 product may be done (1, 3), or in
- * float32 (0): LpKernelReq.pieces of what is prepared from now on. */
+/* LpKernelReq.pieces of what is prepared from now on; LP_PIECES_ALL at first. */
 void lp_set_product_pieces(int pieces);
 int lp_product_pieces(void);
 /* Makes this process a forked worker: one thread from now on, since the
