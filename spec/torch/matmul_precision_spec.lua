@@ -93,6 +93,19 @@ describe("torch.set_float32_matmul_precision", function()
       assert.is_true(large == expected[9][0]:item() or precision == "medium" and large == math.huge)
       helper.near(got[0], expected[0])
     end)
+
+    it(("keeps NaN of any bits with '%s'"):format(precision), function()
+      torch.set_float32_matmul_precision(precision)
+      for _, bits in ipairs({ 0x7fc00000, 0x7f800001, 0x7fffffff, -1 }) do
+        local x = torch.zeros(160, 256, { dtype = torch.int32 })
+        x[3][5] = bits
+        x = x:view(torch.float32)
+        local one = torch.ones(256, 160)
+        for _, row in ipairs({ x:matmul(one)[3], one:t():matmul(x:t()):t()[3] }) do
+          assert.is_true(row:isnan():all():item(), ("%08x"):format(bits & 0xffffffff))
+        end
+      end
+    end)
   end
 
   it("leaves float64 and integers as they are", function()

@@ -22,9 +22,11 @@ enum { STEP = 64 }; /* bytes of a tile's row */
 /* ---- cutting ------------------------------------------------------------- */
 /* Upper halves of the first pieces, doubled to lose the sign: the largest, and
  * the smallest less one, which makes 0 the largest. All bits of third pieces:
- * below the upper half there are some if the first one vanished. */
+ * below the upper half there are some if the first one vanished. NaN, some of
+ * which are rounded to 0: third pieces show those as well. */
 typedef struct Range {
     __m512i most, least, third;
+    __mmask16 nan;
 } Range;
 
 /* Exponents of a first piece that leave the others normal: a third one has
@@ -34,7 +36,7 @@ enum { LARGE = 254 << 8, SMALL = 24 << 8 };
 INLINE Range range_of_none(void)
 {
     return (Range){_mm512_setzero_si512(), _mm512_set1_epi16(-1),
-                   _mm512_setzero_si512()};
+                   _mm512_setzero_si512(), 0};
 }
 
 INLINE void note(Range *r, __m512i first)
@@ -52,7 +54,7 @@ INLINE bool is_normal(const Range *r)
     __m512i below = _mm512_set1_epi32(0xffff);
     return (_mm512_cmpge_epu16_mask(r->most, large) |
             _mm512_cmplt_epu16_mask(r->least, small)) == 0 &&
-           _mm512_test_epi32_mask(r->third, below) == 0;
+           _mm512_test_epi32_mask(r->third, below) == 0 && r->nan == 0;
 }
 
 /* To nearest of bfloat16, in the upper half. */
@@ -89,6 +91,8 @@ INLINE void cut(__m512 a, __m512 b, bool turns, int pieces, uint16_t *to,
         _mm512_store_si512(to + p * 2 * LP_TILE_ELEMENTS, both);
         if (p == 0)
             note(r, both);
+        if (p == 0 && pieces < 3)
+            r->nan |= _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
         if (p == 2)
             r->third = _mm512_ternarylogic_epi32(r->third, (__m512i)x,
                                                  (__m512i)y, 0xfe); /* or */
