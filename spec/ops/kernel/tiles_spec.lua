@@ -71,6 +71,9 @@ describe("large float32 products", function()
 
   it("keep what no piece can hold: infinities, NaN, the largest and the smallest", function()
     local values = { math.huge, -math.huge, 3.4e38, 2.0 ^ 127, 2.0 ^ -104, 1e-36, 1e-41, -1e-45 }
+    for i = 125, 135 do -- all 24 bits, of which the last ones may be subnormal
+      values[#values + 1] = (2.0 ^ 24 - 1) * 2.0 ^ -i
+    end
     for _, left in ipairs({ true, false }) do
       for _, x in ipairs(values) do
         local a, b = torch.zeros(150, 200), torch.ones(200, 140)

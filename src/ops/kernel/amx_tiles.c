@@ -30,8 +30,9 @@ typedef struct Range {
 } Range;
 
 /* Exponents of a first piece that leave the others normal: a third one has
- * bits 23 places below the number's first. */
-enum { LARGE = 254 << 8, SMALL = 24 << 8 };
+ * bits 23 places below the number's first, which may be a place below that of
+ * the first piece, if this was rounded up. */
+enum { LARGE = 254 << 8, SMALL = 25 << 8 };
 
 INLINE Range range_of_none(void)
 {
