@@ -98,23 +98,39 @@ static void lower(const char *wanted)
            wanted);
 }
 
-static void ask_name(void)
+/* What the first line called `name` of /proc/cpuinfo says; false: there is
+ * none. */
+static bool cpuinfo(const char *name, char *value, size_t size)
 {
-    strcpy(cpu.name, "unknown CPU");
     FILE *f = fopen("/proc/cpuinfo", "re");
     if (!f)
-        return;
+        return false;
+    bool found = false;
     char line[512];
-    while (fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon)
+    while (!found && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, name, strlen(name)) != 0 || !colon)
             continue;
         colon += strspn(colon, ": \t");
-        colon[strcspn(colon, "\n")] = '\0';
-        snprintf(cpu.name, sizeof cpu.name, "%s", colon);
-        break;
+        snprintf(value, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+        found = true;
     }
     fclose(f);
+    return found;
+}
+
+/* arm64 has numbers (MIDR_EL1's) in the place of a name. */
+static void ask_name(void)
+{
+    char maker[32], part[32];
+    if (cpuinfo("model name", cpu.name, sizeof cpu.name))
+        return;
+    if (cpuinfo("CPU implementer", maker, sizeof maker) &&
+        cpuinfo("CPU part", part, sizeof part))
+        snprintf(cpu.name, sizeof cpu.name, "CPU implementer %s, part %s",
+                 maker, part);
+    else
+        strcpy(cpu.name, "unknown CPU");
 }
 
 /* The number that `name` starts with, or 0 (OMP_NUM_THREADS may be a list

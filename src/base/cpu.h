@@ -20,7 +20,8 @@ const char *lp_simd_name(LpSimd simd); /* "plain", "avx2", "avx512" */
 bool lp_cpu_has_avx512_bf16(void);
 bool lp_cpu_has_amx(void); /* tiles of bf16 and int8, granted by the system */
 
-const char *lp_cpu_name(void); /* model name, or "unknown CPU" */
+/* Model name, else "CPU implementer N, part N", or "unknown CPU". */
+const char *lp_cpu_name(void);
 
 /* Threads for kernels: OMP_NUM_THREADS, else the CPUs this process may use;
  * never above OMP_THREAD_LIMIT. At least 1. */
