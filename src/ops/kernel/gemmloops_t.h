@@ -102,6 +102,8 @@ static void F(tile)(const LpGemmTile *x, const T *left, const T *panel, T *c)
         OF(10)
         OF(11)
         OF(12)
+#endif
+#if MR > 12
         OF(13)
         OF(14)
 #endif

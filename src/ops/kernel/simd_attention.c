@@ -30,6 +30,14 @@
 #define MAX_f64(a, b) _mm256_max_pd(a, b)
 #define FMA_f32(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define FMA_f64(a, b, c) _mm256_fmadd_pd(a, b, c)
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#define VBYTES 16
+#define MR 12
+#define MAX_f32(a, b) PICK(f32, (a) > (b), a, b)
+#define MAX_f64(a, b) PICK(f64, (a) > (b), a, b)
+#define FMA_f32(a, b, c) vfmaq_f32(c, a, b)
+#define FMA_f64(a, b, c) vfmaq_f64(c, a, b)
 #else
 #define VBYTES 16
 #define MR 4

@@ -1,8 +1,11 @@
 /* Conversions between stored types, for one instruction set (LP_SIMD). The
- * contiguous bodies vectorise; half precision uses F16C where it exists. */
+ * contiguous bodies vectorise; half precision uses F16C where it exists, NEON's
+ * conversions on arm64. */
 #include <math.h>
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "src/base/half.h"
@@ -85,7 +88,32 @@ LOOP(i64_to_bf16, int64_t, uint16_t, lp_float_to_bf16((float)x))
 
 LOOP(f16_to_f32_each, uint16_t, float, lp_half_to_float(x))
 LOOP(f32_to_f16_each, float, uint16_t, lp_float_to_half(x))
-#ifdef __F16C__
+#if defined(__F16C__)
+enum { HALVES = 8 };
+static inline void f16_to_f32_some(const uint16_t *s, float *d)
+{
+    _mm256_storeu_ps(d, _mm256_cvtph_ps(_mm_loadu_si128((const void *)s)));
+}
+
+static inline void f32_to_f16_some(const float *s, uint16_t *d)
+{
+    __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(s), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128((void *)d, h);
+}
+#elif defined(__ARM_NEON)
+enum { HALVES = 4 };
+static inline void f16_to_f32_some(const uint16_t *s, float *d)
+{
+    vst1q_f32(d, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(s))));
+}
+
+static inline void f32_to_f16_some(const float *s, uint16_t *d)
+{
+    vst1_u16(d, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(s))));
+}
+#endif
+
+#if defined(__F16C__) || defined(__ARM_NEON)
 static void f16_to_f32(int64_t n, void *dst, int64_t dstep, const void *src,
                        int64_t sstep)
 {
@@ -93,10 +121,8 @@ static void f16_to_f32(int64_t n, void *dst, int64_t dstep, const void *src,
     float *d = dst;
     int64_t i = 0;
     if (dstep == 4 && sstep == 2)
-        for (; i + 8 <= n; i += 8) {
-            __m128i h = _mm_loadu_si128((const void *)(s + i));
-            _mm256_storeu_ps(d + i, _mm256_cvtph_ps(h));
-        }
+        for (; i + HALVES <= n; i += HALVES)
+            f16_to_f32_some(s + i, d + i);
     f16_to_f32_each(n - i, (char *)dst + i * dstep, dstep,
                     (const char *)src + i * sstep, sstep);
 }
@@ -108,11 +134,8 @@ static void f32_to_f16(int64_t n, void *dst, int64_t dstep, const void *src,
     uint16_t *d = dst;
     int64_t i = 0;
     if (dstep == 2 && sstep == 4)
-        for (; i + 8 <= n; i += 8) {
-            __m256 v = _mm256_loadu_ps(s + i);
-            __m128i h = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
-            _mm_storeu_si128((void *)(d + i), h);
-        }
+        for (; i + HALVES <= n; i += HALVES)
+            f32_to_f16_some(s + i, d + i);
     f32_to_f16_each(n - i, (char *)dst + i * dstep, dstep,
                     (const char *)src + i * sstep, sstep);
 }

@@ -28,6 +28,15 @@
 #define SET_f64(x) _mm256_set1_pd(x)
 #define FMA_f32(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define FMA_f64(a, b, c) _mm256_fmadd_pd(a, b, c)
+#elif defined(__ARM_NEON)
+/* 24 sums, two vectors of a panel and a factor are 27 of 32 registers. */
+#include <arm_neon.h>
+#define VBYTES 16
+#define MR 12
+#define SET_f32(x) vdupq_n_f32(x)
+#define SET_f64(x) vdupq_n_f64(x)
+#define FMA_f32(a, b, c) vfmaq_f32(c, a, b)
+#define FMA_f64(a, b, c) vfmaq_f64(c, a, b)
 #else
 #define VBYTES 32
 #define MR 6

@@ -15,6 +15,12 @@
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define SET(x) _mm256_set1_ps(x)
 #define STORE(p, v) _mm256_storeu_ps(p, v)
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#define V float32x4_t
+#define FMA(a, b, c) vfmaq_f32(a, b, c) /* adds to what it overwrites */
+#define SET(x) vdupq_n_f32(x)
+#define STORE(p, v) vst1q_f32(p, v)
 #else
 /* What every CPU has: vectors of four, multiplied, then added to. */
 typedef float V __attribute__((vector_size(16)));
