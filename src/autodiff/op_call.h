@@ -105,7 +105,8 @@ LpStatus lp_set_num_threads(int n, LpErr *e);
 /* Refused where OMP_THREAD_LIMIT is below the fixed width. */
 LpStatus lp_set_deterministic(bool on, LpErr *e);
 bool lp_deterministic(void);
-/* LpKernelReq.pieces of what is prepared from now on; LP_PIECES_ALL at first. */
+/* LpKernelReq.pieces of what is prepared from now on; at first
+ * LP_PIECES_ALL. */
 void lp_set_product_pieces(int pieces);
 int lp_product_pieces(void);
 /* Makes this process a forked worker: one thread from now on, since the
