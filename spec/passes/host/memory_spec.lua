@@ -64,13 +64,13 @@ local function network(list, x, options, compile)
 end
 
 -- Eagerly, two steps of plain subtraction with gradients of norm `most`.
-local function eager(list, x, most)
+local function eager(list, x, most, loss)
   local w = {}
   for i, p in ipairs(list) do
     w[i] = p[3]:clone():requires_grad_(true)
   end
   for _ = 1, 2 do
-    loss_of(w, x):backward()
+    (loss or loss_of)(w, x):backward()
     if most then
       nn.utils.clip_grad_norm_(w, most)
     end
@@ -112,6 +112,22 @@ describe("a gradient that nothing is added to", function()
       assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
       check(list, exec, at, few, eager(list, few, 0.001))
     end
+  end)
+
+  it("may be another one's too, or that turned or negated", function()
+    local list = parameters()
+    local function loss(w, h)
+      for _ = 1, 3 do
+        h = torch.tanh(F.linear(h, w[1] + w[2] + w[3]:t() - w[4]))
+      end
+      return F.mse_loss(h, torch.zeros_like(h))
+    end
+    local want = eager(list, x, nil, loss)
+    local exec, at = build(list, function(h)
+      return loss(weights_of(list), h)
+    end, x, none)
+    assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
+    check(list, exec, at, x, want)
   end)
 
   it("keeps its own memory where most is in use", function()
