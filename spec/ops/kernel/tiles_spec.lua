@@ -91,6 +91,18 @@ describe("large float32 products", function()
     end
   end)
 
+  it("overflow where float32 does", function()
+    -- rounded to 8 bits, they have products of 2^128
+    local x = 2.0 ^ 64 * (1 - 2.0 ^ -10)
+    local a, b = torch.zeros(160, 160), torch.zeros(160, 160)
+    a[3][5], a[3][6], b[5][7] = x, x, x
+    assert.equal(x * x, a:matmul(b)[3][7]:item())
+    b[6][7] = -x
+    assert.equal(0, a:matmul(b)[3][7]:item())
+    b[6][7] = x
+    assert.equal(math.huge, a:matmul(b)[3][7]:item())
+  end)
+
   it("have the same bits at any number of threads where they are made of pieces", function()
     if not core.host.cpu().amx then
       return

@@ -42,7 +42,7 @@ typedef struct LpTileRun {
 /* Numbers are cut into `pieces` (1 to 3) of bfloat16, to nearest, ties away
  * from zero. Both return whether these stand for the source: no number of it is
  * so large, infinite or small that a piece is none of bfloat16's normal
- * numbers. */
+ * numbers; `multiply` also whether all that it put into c is finite. */
 typedef struct LpTileLoops {
     bool (*pack)(const LpTileSource *, bool left, int pieces, uint16_t *panel);
     bool (*multiply)(const LpTileRun *r);

@@ -26,8 +26,8 @@ int lp_tiles_pieces(const LpGemmArgs *g, int wanted);
 /* Scratch for one product. */
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads);
 /* c = a b; one stride of c is 1. The bits do not depend on `threads`. False: an
- * operand has infinities, NaN or numbers too large or small for pieces; c is
- * unspecified then. */
+ * operand has infinities, NaN or numbers too large or small for pieces, or an
+ * element of c is not finite; c is unspecified then. */
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
               float *c, void *work, int threads);
 
