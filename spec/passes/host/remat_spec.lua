@@ -272,6 +272,21 @@ describe("a network with values that are made again", function()
     assert.is_true(saved(without, with) > 0)
   end)
 
+  it("makes them in the backward half of a profile", function()
+    local list, x = parameters(WIDTH, INNER), torch.randn(ROWS, WIDTH)
+    local step, at = step_of(chain(gelu)(list), { x }, list, {})
+    local exec, parts = step:compile({ remat = ALWAYS, fuse = false }), {}
+    exec:profile(true)
+    exec:run({ [at["input x1"]] = x }, {})
+    for _, row in ipairs(exec:profile().rows) do
+      local op = row.places[1] and row.places[1].op
+      if op == "gelu" then
+        parts[row.part] = (parts[row.part] or 0) + 1
+      end
+    end
+    assert.same({ forward = LAYERS, backward = LAYERS }, parts)
+  end)
+
   it("runs attention whole as before", function()
     local net = networks.GPT(2, WIDTH, 4, 16, 11)
     local list, ids = {}, torch.randint(0, 11, { 32, 16 })
