@@ -183,7 +183,8 @@ end
 ---@return string
 function M.text(p, top)
   local cpu = core.host.cpu()
-  local out = { ("%.3f s on %s, %s"):format(p.seconds, cpu.name, cpu.simd), "", host(p) }
+  local simd = cpu.simd .. (cpu.amx and " with AMX" or "")
+  local out = { ("%.3f s on %s, %s"):format(p.seconds, cpu.name, simd), "", host(p) }
   local function put(...)
     for _, text in ipairs({ ... }) do
       out[#out + 1] = text

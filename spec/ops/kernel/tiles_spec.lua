@@ -103,6 +103,17 @@ describe("large float32 products", function()
     assert.equal(math.huge, a:matmul(b)[3][7]:item())
   end)
 
+  it("keep what the product of two small operands has", function()
+    local a, b = torch.randn(150, 200), torch.randn(200, 140)
+    for _, scale in ipairs({ 2.0 ^ -40, 2.0 ^ -50, 2.0 ^ -56, 2.0 ^ -60 }) do
+      local x, y = a * scale, b * scale
+      check(x, y, scale)
+      local far = (x:matmul(y):double() - exact(x, y)):abs():max():item()
+      assert.is_true(far <= 200 * 2.0 ^ -24 * scale ^ 2 * 20 + 2.0 ^ -149)
+      check(a * scale ^ 2, b, scale)
+    end
+  end)
+
   it("have the same bits at any number of threads where they are made of pieces", function()
     if not core.host.cpu().amx then
       return

@@ -143,8 +143,10 @@ describe("a gradient that nothing is added to", function()
       end
       return F.mse_loss(h, torch.zeros_like(h))
     end, x, none)
-    -- only the first layer's comes after that of the wide activations
-    assert.equal(64 * MATRIX, exec:stats().lent_bytes)
+    -- those that come before or with the wide activations' (which of the wide
+    -- ones does is up to the scratch of the products)
+    local lent = exec:stats().lent_bytes
+    assert.is_true(lent == 64 * MATRIX or lent == 128 * MATRIX)
   end)
 end)
 

@@ -15,6 +15,7 @@ enum {
     LP_TILE_DEPTH = 32,          /* elements along k of an operand's tile */
     LP_TILE_PANEL = 2 * LP_TILE, /* lines */
     LP_TILE_ELEMENTS = LP_TILE * LP_TILE_DEPTH,
+    LP_TILE_BAD = -1,
 };
 
 /* A panel's source: x[line][k]; strides in elements, `lines` at most 32. */
@@ -40,12 +41,14 @@ typedef struct LpTileRun {
 } LpTileRun;
 
 /* Numbers are cut into `pieces` (1 to 3) of bfloat16, to nearest, ties away
- * from zero. Both return whether these stand for the source: no number of it is
- * so large, infinite or small that a piece is none of bfloat16's normal
- * numbers; `multiply` also whether all that it put into c is finite. */
+ * from zero. Both return the biased exponent of the largest number of the panel
+ * that was cut, 0 if there are only zeros. LP_TILE_BAD: pieces do not stand for
+ * the source, as some number of it is so large, infinite or small that a piece
+ * is none of bfloat16's normal numbers; or `multiply` put into c what is not
+ * finite. */
 typedef struct LpTileLoops {
-    bool (*pack)(const LpTileSource *, bool left, int pieces, uint16_t *panel);
-    bool (*multiply)(const LpTileRun *r);
+    int (*pack)(const LpTileSource *, bool left, int pieces, uint16_t *panel);
+    int (*multiply)(const LpTileRun *r);
     /* Before and after the other loops, by each thread. */
     void (*begin)(void);
     void (*end)(void);

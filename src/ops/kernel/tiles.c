@@ -119,18 +119,39 @@ static LpTileSource source(const Cut *c, const Operands *o, const Block *b,
     return s;
 }
 
-static bool pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
+/* Exponents of the panels' largest numbers: the least of either operand. */
+typedef struct Reach {
+    int fixed, moving;
+} Reach;
+
+enum { NONE = 255, BIAS = 127, LEAST = -90 };
+
+static void join(int *least_of, int exponent)
+{
+    if (exponent != 0 && exponent < *least_of)
+        *least_of = exponent;
+}
+
+/* Products below 2^-126 vanish: in sums of products of the largest numbers of
+ * two panels, which are 2^LEAST and more, that does not show. */
+static bool reaches(const Reach *r)
+{
+    return r->fixed != LP_TILE_BAD && r->moving != LP_TILE_BAD &&
+           r->fixed + r->moving - 2 * BIAS >= LEAST;
+}
+
+static int pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
 {
     return loops()->pack(s, left, c->pieces, to);
 }
 
 /* Panels v0 … v1 - 1 of the moving operand with all of the block; `two` has
  * room for two. */
-static bool multiply(const Cut *c, const Operands *o, const Block *b,
-                     int64_t v0, int64_t v1, uint16_t *two)
+static void multiply(const Cut *c, const Operands *o, const Block *b,
+                     int64_t v0, int64_t v1, uint16_t *two, int *reach)
 {
     LpTileSource s = source(c, o, b, c->left_moves, v0);
-    bool ok = v0 >= v1 || pack(c, &s, c->left_moves, two);
+    join(reach, pack(c, &s, c->left_moves, two));
     for (int64_t v = v0; v < v1; v++) {
         int64_t i = (c->left_moves ? v : b->f0) * PANEL;
         int64_t j = (c->left_moves ? b->f0 : v) * PANEL;
@@ -150,9 +171,8 @@ static bool multiply(const Cut *c, const Operands *o, const Block *b,
             r.next = source(c, o, b, c->left_moves, v + 1);
             r.panel = two + (v - v0 + 1) % 2 * c->elements;
         }
-        ok &= loops()->multiply(&r);
+        join(reach, loops()->multiply(&r));
     }
-    return ok;
 }
 
 /* A thread's panels. */
@@ -187,8 +207,10 @@ static Share share_of(const Cut *c, int me, int threads)
 
 static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
 {
-    bool ok = true;
+    Reach reach = {NONE, NONE};
     Block b = {.packed = work};
+    if (s.v0 >= s.v1)
+        return true;
     loops()->begin();
     for (b.f0 = s.f0; b.f0 < s.f1; b.f0 = b.f1) {
         b.f1 = least(b.f0 + c->block, s.f1);
@@ -196,14 +218,15 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
             b.k = least(c->kc, c->g.k - b.k0);
             for (int64_t f = b.f0; f < b.f1; f++) {
                 LpTileSource from = source(c, o, &b, !c->left_moves, f);
-                ok &= pack(c, &from, !c->left_moves,
-                           work + (f - b.f0) * c->elements);
+                join(&reach.fixed, pack(c, &from, !c->left_moves,
+                                        work + (f - b.f0) * c->elements));
             }
-            ok &= multiply(c, o, &b, s.v0, s.v1, work + c->block * c->elements);
+            multiply(c, o, &b, s.v0, s.v1, work + c->block * c->elements,
+                     &reach.moving);
         }
     }
     loops()->end();
-    return ok;
+    return reaches(&reach);
 }
 
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,

@@ -11,9 +11,11 @@
  *   1 piece:  a1 b1; off by at most (2 u + u^2) |a||b|.
  *
  * Beside that a sum loses what float32 sums lose, with a sixth of the roundings
- * of one by one. Results below 2^-102 may lose bits to the range of float32's
- * normal numbers; operands below 2^-134 count as 0 unless there are 3 pieces.
- */
+ * of one by one. Where the largest
+ * numbers of 32 rows and 32 columns have products of 2^-90 and more, sums
+ * within lose nothing to the range of normal numbers that shows beside those;
+ * where not, a product is not taken. Operands below 2^-134 count as 0 unless
+ * there are 3 pieces. */
 #ifndef LP_OPS_KERNEL_TILES_H
 #define LP_OPS_KERNEL_TILES_H
 
