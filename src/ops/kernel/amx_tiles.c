@@ -68,7 +68,6 @@ typedef struct Sums {
     _Alignas(64) float t[LP_TILE_PANEL * LP_TILE_PANEL];
     float *c;
     int64_t rows, cols, done;
-    __m512 zero; /* NaN after infinities and NaN have left */
 } Sums;
 
 INLINE __mmask16 first(int64_t n)
@@ -76,10 +75,8 @@ INLINE __mmask16 first(int64_t n)
     return (__mmask16)(n >= 16 ? 0xffff : n > 0 ? (1 << n) - 1 : 0);
 }
 
-/* Returns `zero`, or NaN after an infinity or NaN: a first piece may be larger
- * than its number, and products of two overflow where float32's does not. */
-INLINE __m512 put_row(const LpTileRun *r, const float *t, float *c,
-                      __mmask16 low, __mmask16 high, __m512 zero)
+INLINE void put_row(const LpTileRun *r, const float *t, float *c, __mmask16 low,
+                    __mmask16 high)
 {
     __m512 x = _mm512_load_ps(t), y = _mm512_load_ps(t + 16);
     if (r->add) {
@@ -88,19 +85,15 @@ INLINE __m512 put_row(const LpTileRun *r, const float *t, float *c,
     }
     _mm512_mask_storeu_ps(c, low, x);
     _mm512_mask_storeu_ps(c + 16, high, y);
-    zero = _mm512_fmadd_ps(x, _mm512_setzero_ps(), zero);
-    return _mm512_fmadd_ps(y, _mm512_setzero_ps(), zero);
 }
 
 INLINE void put_rows(const LpTileRun *r, Sums *s, int64_t n)
 {
     __mmask16 low = first(s->cols), high = first(s->cols - 16);
     int64_t end = s->done + n < s->rows ? s->done + n : s->rows;
-    __m512 zero = s->zero;
     for (; s->done < end; s->done++)
-        zero = put_row(r, s->t + s->done * LP_TILE_PANEL,
-                       s->c + s->done * r->c_rs, low, high, zero);
-    s->zero = zero;
+        put_row(r, s->t + s->done * LP_TILE_PANEL, s->c + s->done * r->c_rs,
+                low, high);
 }
 
 /* Asks for rows i … end - 1 of c. */
@@ -223,7 +216,6 @@ static int multiply(const LpTileRun *r)
     Pace p = {.steps = r->n * r->depth};
     start(&p.cutting, &r->next, r->left_moves, r->panel);
     two[1].rows = two[1].done = two[1].cols = 0;
-    two[0].zero = two[1].zero = _mm512_setzero_ps();
     for (int64_t i = 0; i < r->n; i++) {
         Sums *last = &two[(i + 1) % 2], *s = &two[i % 2];
         start_sums(r, i, s);
@@ -236,10 +228,7 @@ static int multiply(const LpTileRun *r)
 #undef PRODUCT
     }
     put_rows(r, &two[(r->n + 1) % 2], LP_TILE_PANEL);
-    __m512 zero = _mm512_add_ps(two[0].zero, two[1].zero);
-    return _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) == 0
-               ? exponent_of(&p.cutting.r)
-               : LP_TILE_BAD;
+    return exponent_of(&p.cutting.r);
 }
 
 /* ---- the registers' shape ------------------------------------------------ */

@@ -42,10 +42,9 @@ typedef struct LpTileRun {
 
 /* Numbers are cut into `pieces` (1 to 3) of bfloat16, to nearest, ties away
  * from zero. Both return the biased exponent of the largest number of the panel
- * that was cut, 0 if there are only zeros. LP_TILE_BAD: pieces do not stand for
- * the source, as some number of it is so large, infinite or small that a piece
- * is none of bfloat16's normal numbers; or `multiply` put into c what is not
- * finite. */
+ * that was cut, rounded so, 0 if there are only zeros. LP_TILE_BAD: pieces do
+ * not stand for the source, as some number of it is so large, infinite or small
+ * that a piece is none of bfloat16's normal ones. */
 typedef struct LpTileLoops {
     int (*pack)(const LpTileSource *, bool left, int pieces, uint16_t *panel);
     int (*multiply)(const LpTileRun *r);

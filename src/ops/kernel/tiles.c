@@ -119,25 +119,33 @@ static LpTileSource source(const Cut *c, const Operands *o, const Block *b,
     return s;
 }
 
-/* Exponents of the panels' largest numbers: the least of either operand. */
+/* Exponents of the largest numbers of an operand's panels. */
 typedef struct Reach {
-    int fixed, moving;
+    int least, most;
+    bool bad;
 } Reach;
 
-enum { NONE = 255, BIAS = 127, LEAST = -90 };
+enum { NONE = 255, BIAS = 127, LEAST = -90, MOST = 126 };
 
-static void join(int *least_of, int exponent)
+static void join(Reach *r, int exponent)
 {
-    if (exponent != 0 && exponent < *least_of)
-        *least_of = exponent;
+    r->bad |= exponent == LP_TILE_BAD;
+    if (exponent <= 0)
+        return;
+    r->least = exponent < r->least ? exponent : r->least;
+    r->most = exponent > r->most ? exponent : r->most;
 }
 
 /* Products below 2^-126 vanish: in sums of products of the largest numbers of
- * two panels, which are 2^LEAST and more, that does not show. */
-static bool reaches(const Reach *r)
+ * two panels, which are 2^LEAST and more, that does not show. And no sum may
+ * overflow: a first piece may be larger than its number. */
+static bool reaches(const Reach *a, const Reach *b, int64_t k)
 {
-    return r->fixed != LP_TILE_BAD && r->moving != LP_TILE_BAD &&
-           r->fixed + r->moving - 2 * BIAS >= LEAST;
+    int depth = 0;
+    while (k >> depth != 0)
+        depth++;
+    return !a->bad && !b->bad && a->least + b->least - 2 * BIAS >= LEAST &&
+           a->most + b->most - 2 * BIAS + 2 + depth <= MOST;
 }
 
 static int pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
@@ -148,7 +156,7 @@ static int pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
 /* Panels v0 … v1 - 1 of the moving operand with all of the block; `two` has
  * room for two. */
 static void multiply(const Cut *c, const Operands *o, const Block *b,
-                     int64_t v0, int64_t v1, uint16_t *two, int *reach)
+                     int64_t v0, int64_t v1, uint16_t *two, Reach *reach)
 {
     LpTileSource s = source(c, o, b, c->left_moves, v0);
     join(reach, pack(c, &s, c->left_moves, two));
@@ -207,7 +215,7 @@ static Share share_of(const Cut *c, int me, int threads)
 
 static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
 {
-    Reach reach = {NONE, NONE};
+    Reach fixed = {.least = NONE}, moving = {.least = NONE};
     Block b = {.packed = work};
     if (s.v0 >= s.v1)
         return true;
@@ -218,15 +226,15 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
             b.k = least(c->kc, c->g.k - b.k0);
             for (int64_t f = b.f0; f < b.f1; f++) {
                 LpTileSource from = source(c, o, &b, !c->left_moves, f);
-                join(&reach.fixed, pack(c, &from, !c->left_moves,
-                                        work + (f - b.f0) * c->elements));
+                join(&fixed, pack(c, &from, !c->left_moves,
+                                  work + (f - b.f0) * c->elements));
             }
             multiply(c, o, &b, s.v0, s.v1, work + c->block * c->elements,
-                     &reach.moving);
+                     &moving);
         }
     }
     loops()->end();
-    return reaches(&reach);
+    return reaches(&fixed, &moving, c->g.k);
 }
 
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
