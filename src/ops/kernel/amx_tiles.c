@@ -170,7 +170,6 @@ INLINE void sums(const LpTileRun *r, const uint16_t *left,
             cut_part(c, left_moves, pieces, 0, 1);
         put_rows(r, last, each);
         ask_rows(r, s, d * each, (d + 1) * each);
-
         left += pieces * 2 * LP_TILE_ELEMENTS;
         right += pieces * 2 * LP_TILE_ELEMENTS;
     }

@@ -35,12 +35,18 @@ static int64_t panels_of(int64_t lines)
     return (lines + PANEL - 1) / PANEL;
 }
 
+/* Tiles along k elements. */
+static int64_t tiles_of(int64_t k)
+{
+    return (k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH;
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* How a product is cut. Sizes of the operands are in panels. */
+/* How a product is cut. */
 typedef struct Cut {
     LpGemmArgs g;
     int pieces;
@@ -52,7 +58,7 @@ typedef struct Cut {
     int64_t block;         /* panels, at most */
 } Cut;
 
-/* n panels in pieces of nearly one size that have at most `most`. */
+/* n panels or tiles in pieces of nearly one size that have at most `most`. */
 static int64_t piece(int64_t n, int64_t most)
 {
     int64_t pieces = n > most && most > 0 ? (n + most - 1) / most : 1;
@@ -67,7 +73,7 @@ static Cut cut_of(const LpGemmArgs *g, int pieces)
     c.left_moves = c.g.m >= c.g.n;
     c.moving = c.left_moves ? c.g.m : c.g.n;
     c.fixed = c.left_moves ? c.g.n : c.g.m;
-    c.kc = piece((c.g.k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH,
+    c.kc = piece(tiles_of(c.g.k),
                  (c.fixed <= FEW ? DEEP : DEPTH) / LP_TILE_DEPTH) *
            LP_TILE_DEPTH;
     c.elements = c.kc * PANEL * pieces;
@@ -167,7 +173,7 @@ static void multiply(const Cut *c, const Operands *o, const Block *b,
                        .fixed = b->packed,
                        .n = b->f1 - b->f0,
                        .apart = c->elements,
-                       .depth = (b->k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH,
+                       .depth = tiles_of(b->k),
                        .pieces = c->pieces,
                        .left_moves = c->left_moves,
                        .add = b->k0 > 0,

@@ -162,6 +162,8 @@ uint64_t lp_home_bytes(const LpDesc *d); /* of a value's memory */
 LpStatus lp_home_clear(LpLower *l);
 
 /* ---- memory ------------------------------------------------------------- */
+/* Most bytes in use after each of n changes, and the first where; 0 if none. */
+int64_t lp_most_in_use(const int64_t *change, uint32_t n, uint32_t *at);
 /* Offsets of all buffers; `update` NULL: there is none. */
 LpStatus lp_place_buffers(LpLower *micro, LpLower *update);
 

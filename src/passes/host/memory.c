@@ -55,6 +55,20 @@ static void note_lent(const LpLower *micro, const LpLower *update, LpSpan *span)
     }
 }
 
+int64_t lp_most_in_use(const int64_t *change, uint32_t n, uint32_t *at)
+{
+    int64_t now = 0, most = 0;
+    *at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        now += change[i];
+        if (now > most) {
+            most = now;
+            *at = i;
+        }
+    }
+    return most;
+}
+
 /* A gradient that lives where most memory is in use keeps its own. */
 static LpStatus drop_early(LpLower *l, const LpSpan *span, size_t n,
                            LpSpan *lent, size_t n_lent, uint32_t n_instr)
@@ -65,15 +79,8 @@ static LpStatus drop_early(LpLower *l, const LpSpan *span, size_t n,
         change[span[i].first] += (int64_t)span[i].bytes;
         change[span[i].last + 1] -= (int64_t)span[i].bytes;
     }
-    int64_t now = 0, most = 0;
-    uint32_t peak = 0;
-    for (uint32_t i = 0; i < n_instr; i++) {
-        now += change[i];
-        if (now > most) {
-            most = now;
-            peak = i;
-        }
-    }
+    uint32_t peak;
+    lp_most_in_use(change, n_instr, &peak);
     for (size_t i = 0; i < n_lent; i++)
         if (lent[i].first <= peak)
             lent[i].bytes = 0;

@@ -192,16 +192,7 @@ static uint64_t find_peak(Remat *x, LpNodeId *at)
             add_life(x, r->def, r->last, r->bytes);
         }
     }
-    int64_t now = 0, most = 0;
-    *at = 0;
-    for (LpNodeId id = 0; id < g->n_node; id++) {
-        now += x->use[id];
-        if (now > most) {
-            most = now;
-            *at = id;
-        }
-    }
-    return (uint64_t)most;
+    return (uint64_t)lp_most_in_use(x->use, (uint32_t)g->n_node, at);
 }
 
 /* ---- the choice --------------------------------------------------------- */
