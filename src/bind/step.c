@@ -382,7 +382,7 @@ static int step_text(lua_State *L)
 
 enum { REMAT = 128 << 20 }; /* less is no burden */
 
-/* step:compile{threads=, fuse=, blocked=, packed=, homes=, winograd=,
+/* step:compile{threads=, fuse=, heads=, blocked=, packed=, homes=, winograd=,
  * lookups=, remat=}: the step becomes the executor's. `remat`: bytes of a
  * micro-batch's values from which on cheap ones are made again. */
 static int step_compile(lua_State *L)
@@ -395,6 +395,7 @@ static int step_compile(lua_State *L)
     LpCompileOptions o = {
         .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_kernel_width()),
                  .fuse = lp_opt_bool(L, 2, "fuse", true),
+                 .head = lp_opt_bool(L, 2, "heads", true),
                  .pack = lp_opt_bool(L, 2, "packed", true),
                  .home = lp_opt_bool(L, 2, "homes", true),
                  .pieces = lp_product_pieces(),

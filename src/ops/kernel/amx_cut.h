@@ -62,30 +62,20 @@ INLINE __m512 rounded(__m512 x)
     return (__m512)_mm512_and_si512(up, _mm512_set1_epi32(-0x10000));
 }
 
-/* Upper halves of all of a, then of b. */
-INLINE __m512i one_after_other(__m512i a, __m512i b)
-{
-    const __m512i odd = _mm512_set_epi16(
-        63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29,
-        27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    return _mm512_permutex2var_epi16(a, odd, b);
-}
-
 /* Of a and b in turn; those of b stand alone in it. */
 INLINE __m512i by_turns(__m512i a, __m512i b)
 {
     return _mm512_or_si512(_mm512_srli_epi32(a, 16), b);
 }
 
-/* A row of a tile: the pieces of a and b. What two pieces leave of a number has
- * 8 bits and is the third as it is. */
-INLINE void cut(__m512 a, __m512 b, bool turns, int pieces, uint16_t *to,
-                Range *r)
+/* A row of a tile: the pieces of a and b by turns. What two pieces leave of a
+ * number has 8 bits and is the third as it is. */
+INLINE void cut(__m512 a, __m512 b, const int pieces, uint16_t *to, Range *r)
 {
+#pragma GCC unroll 3
     for (int p = 0; p < pieces; p++) {
         __m512 x = p == 2 ? a : rounded(a), y = p == 2 ? b : rounded(b);
-        __m512i both = turns ? by_turns((__m512i)x, (__m512i)y)
-                             : one_after_other((__m512i)x, (__m512i)y);
+        __m512i both = by_turns((__m512i)x, (__m512i)y);
         _mm512_store_si512(to + p * 2 * LP_TILE_ELEMENTS, both);
         if (p == 0)
             note(r, both);
@@ -100,29 +90,45 @@ INLINE void cut(__m512 a, __m512 b, bool turns, int pieces, uint16_t *to,
 }
 
 /* A panel that is being cut, half by half: 16 lines of 32 elements along k,
- * which become 16 rows of a tile. */
+ * which become 16 rows of a tile. A unit is a row, or, before the rows of a
+ * half that lies the other way round, a part of turning it: little work, so
+ * that the CPU can do it beside products. */
 typedef struct Cutting {
     LpTileSource s;
     bool left;
-    uint16_t *to;
-    Range r;
-    int64_t half, halves;
-    /* of this half: elements of its rows' two vectors, the first row to come,
-     * blocks of 16 by 16 still to be turned into t */
-    const float *x, *y;
-    int64_t step, row, blocks;
-    bool turned;
-    _Alignas(64) float t[16 * 32];
+    uint16_t *to; /* row 0 of this half's first piece */
+    int64_t half, halves, pieces;
+    /* of this half: where the row to come lies, and its other half along k;
+     * from row to row, and to what is asked for; units still to be turned */
+    const float *x;
+    int64_t gap, step, ahead, row, turning;
+    _Alignas(64) float t[16 * 32], fours[16 * 16];
 } Cutting;
 
-static void start(Cutting *c, const LpTileSource *s, bool left, uint16_t *to)
+enum { ROWS = LP_TILE, TURNS = 16 }; /* units */
+
+/* The source lies the other way round than the panel. */
+static bool turns(const LpTileSource *s, bool left)
+{
+    return (left ? s->line : s->along) == 1 && (left ? s->along : s->line) != 1;
+}
+
+static void start(Cutting *c, const LpTileSource *s, bool left, int pieces,
+                  uint16_t *to)
 {
     c->s = *s;
     c->left = left;
     c->to = to;
-    c->r = range_of_none();
-    c->half = 0;
+    c->pieces = pieces;
+    c->half = -1;
     c->halves = to ? (s->k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH * 2 : 0;
+    c->row = ROWS;
+    c->turning = 0;
+}
+
+static int64_t units_of(const Cutting *c)
+{
+    return c->halves * (ROWS + (turns(&c->s, c->left) ? TURNS : 0));
 }
 
 /* Where the half starts in its source. */
@@ -150,105 +156,76 @@ static void gather(Cutting *c, int64_t lines, int64_t k)
             c->t[i * line + j * along] = x[i * c->s.line + j * c->s.along];
 }
 
-static void start_half(Cutting *c)
+static __attribute__((noinline)) void start_half(Cutting *c)
 {
-    int64_t lines = c->s.lines - c->half % 2 * LP_TILE;
-    int64_t k = c->s.k - c->half / 2 * LP_TILE_DEPTH;
-    int64_t width = c->left ? c->s.along : c->s.line;
-    int64_t height = c->left ? c->s.line : c->s.along;
+    int64_t at = ++c->half, elements = LP_TILE_ELEMENTS;
+    int64_t lines = c->s.lines - at % 2 * LP_TILE;
+    int64_t k = c->s.k - at / 2 * LP_TILE_DEPTH;
     bool whole = lines >= LP_TILE && k >= LP_TILE_DEPTH;
+    bool other = turns(&c->s, c->left);
+    bool lies = whole && !other && (c->left ? c->s.along : c->s.line) == 1;
+    if (at > 0)
+        c->to += at % 2 ? elements : (2 * c->pieces - 1) * elements;
     c->row = 0;
-    c->turned = whole && width != 1 && height == 1;
-    c->blocks = c->turned ? 2 : 0;
-    c->x = c->t;
-    int64_t step = c->left ? LP_TILE_DEPTH : LP_TILE;
-    if (whole && width == 1) {
-        c->x = corner(c);
-        step = height;
-    } else if (!c->turned) {
+    c->turning = other ? TURNS : 0;
+    c->x = lies ? corner(c) : c->t;
+    c->step = !lies     ? (c->left ? LP_TILE_DEPTH : LP_TILE)
+              : c->left ? c->s.line
+                        : c->s.along;
+    c->gap = LP_TILE * (c->left ? 1 : c->step);
+    c->ahead = lies ? next_half(c) : 0;
+    if (!lies && !(whole && other)) {
         gather(c, lines, k);
+        c->turning = -c->turning;
     }
-    c->y = c->x + (c->left ? LP_TILE : step);
-    c->step = c->left ? step : 2 * step;
 }
 
-INLINE void turn_block(Cutting *c)
+/* A block of 16 by 16 is turned in eight parts: within fours of four rows each,
+ * then the fours of four of those. */
+static __attribute__((noinline)) void turn_part(Cutting *c)
 {
-    int64_t i = --c->blocks;
-    const float *x = corner(c) + i * LP_TILE * c->s.along;
-    int64_t apart = c->left ? c->s.along : c->s.line;
-    for (int q = 0; q < LP_TILE; q++)
-        __builtin_prefetch(x + q * apart + next_half(c));
-    if (c->left)
-        turn(x, apart, c->t + i * LP_TILE, LP_TILE_DEPTH);
-    else
-        turn(x, apart, c->t + i * LP_TILE * LP_TILE, LP_TILE);
-}
-
-INLINE void cut_rows(Cutting *c, bool left, int pieces, int64_t end)
-{
-    Range r = c->r;
-    const float *x = c->x, *y = c->y;
-    const int64_t step = c->step, ahead = c->turned ? 0 : next_half(c);
-    uint16_t *to = c->to +
-                   (c->half / 2 * pieces * 2 + c->half % 2) * LP_TILE_ELEMENTS +
-                   c->row * LP_TILE_DEPTH;
-    for (int64_t n = end - c->row; n > 0; n--, to += LP_TILE_DEPTH) {
-        __builtin_prefetch(x + ahead);
-        __builtin_prefetch(y + ahead);
-        cut(_mm512_loadu_ps(x), _mm512_loadu_ps(y), !left, pieces, to, &r);
-        x += step;
-        y += step;
-    }
-    c->r = r;
-    c->x = x;
-    c->y = y;
-    c->row = end;
-    if (end == LP_TILE)
-        c->half++;
-}
-
-/* Part i of n of a half. */
-INLINE void cut_part_of(Cutting *c, bool left, int pieces, int i, int n)
-{
-    if (i == 0)
-        start_half(c);
-    if (c->blocks > 0 && i < n - 1) {
-        turn_block(c);
+    if (c->turning < 0) {
+        c->turning++;
         return;
     }
-    while (c->blocks > 0)
-        turn_block(c);
-    /* turned in the first two of six parts: all rows in the others */
-    bool later = c->turned && n > 3;
-    cut_rows(c, left, pieces,
-             later ? LP_TILE * (i - 1) / (n - 2) : LP_TILE * (i + 1) / n);
+    int64_t part = TURNS - c->turning--, block = part / 8, q = part % 4;
+    if (part % 8 < 4) {
+        const float *x = corner(c) + block * LP_TILE * c->s.along;
+        int64_t apart = c->left ? c->s.along : c->s.line;
+        for (int64_t i = 4 * q; i < 4 * q + 4; i++)
+            __builtin_prefetch(x + i * apart + next_half(c));
+        turn_fours(x + 4 * q * apart, apart, c->fours + q * 16, 4 * 16);
+        return;
+    }
+    __m512 x[4];
+    int64_t ld = c->left ? LP_TILE_DEPTH : LP_TILE;
+    float *t = c->t + q * ld + block * LP_TILE * (c->left ? 1 : ld);
+    turn_lanes(c->fours + q * 4 * 16, x);
+    for (int l = 0; l < 4; l++)
+        _mm512_store_ps(t + 4 * l * ld, x[l]);
 }
 
-/* Not inlined: once for each kind, not for each place. */
-#define PARTS(left, pieces)                                                    \
-    static __attribute__((noinline)) void cut_##left##_##pieces(Cutting *c,    \
-                                                                int i, int n)  \
-    {                                                                          \
-        cut_part_of(c, left, pieces, i, n);                                    \
-    }
-PARTS(true, 1)
-PARTS(true, 2)
-PARTS(true, 3)
-PARTS(false, 1)
-PARTS(false, 2)
-PARTS(false, 3)
-#undef PARTS
-
-INLINE void cut_part(Cutting *c, const bool left, const int pieces, int i,
-                     int n)
+INLINE void cut_row(Cutting *c, const int pieces, Range *r)
 {
-    if (pieces == 1)
-        (left ? cut_true_1 : cut_false_1)(c, i, n);
-    else if (pieces == 2)
-        (left ? cut_true_2 : cut_false_2)(c, i, n);
+    const float *x = c->x, *y = x + c->gap;
+    __builtin_prefetch(x + c->ahead);
+    __builtin_prefetch(y + c->ahead);
+    cut(_mm512_loadu_ps(x), _mm512_loadu_ps(y), pieces,
+        c->to + c->row * LP_TILE_DEPTH, r);
+    c->x = x + c->step;
+    c->row++;
+}
+
+/* Numbers k and k + 16 of a half lie side by side, which does not matter to a
+ * sum along k, as it is so in both operands. */
+INLINE void cut_unit(Cutting *c, const int pieces, Range *r)
+{
+    if (c->row == ROWS)
+        start_half(c);
+    if (c->turning)
+        turn_part(c);
     else
-        (left ? cut_true_3 : cut_false_3)(c, i, n);
+        cut_row(c, pieces, r);
 }
 
 #endif

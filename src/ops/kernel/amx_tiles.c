@@ -32,16 +32,15 @@ enum { STEP = 64 }; /* bytes of a tile's row */
 static int pack(const LpTileSource *s, bool left, int pieces, uint16_t *panel)
 {
     Cutting c;
-    start(&c, s, left, panel);
+    Range r = range_of_none();
+    start(&c, s, left, pieces, panel);
+    int64_t units = units_of(&c);
 #define PACK(n)                                                                \
-    while (c.half < c.halves)                                                  \
-        if (left)                                                              \
-            cut_part(&c, true, n, 0, 1);                                       \
-        else                                                                   \
-            cut_part(&c, false, n, 0, 1)
+    for (int64_t i = 0; i < units; i++)                                        \
+    cut_unit(&c, n, &r)
     BY_PIECES(pieces, PACK)
 #undef PACK
-    return exponent_of(&c.r);
+    return exponent_of(&r);
 }
 
 /* ---- products ------------------------------------------------------------ */
@@ -65,9 +64,9 @@ static int pack(const LpTileSource *s, bool left, int pieces, uint16_t *panel)
 /* Sums on their way to c: they leave during the next product, some rows for
  * each of its steps; their place is asked for during their own. */
 typedef struct Sums {
-    _Alignas(64) float t[LP_TILE_PANEL * LP_TILE_PANEL];
+    _Alignas(64) float t[LP_TILE_PANEL * LP_TILE_PANEL], fours[16 * 16];
     float *c;
-    int64_t rows, cols, done;
+    int64_t rows, cols, done, parts; /* of a part: a row, if c's are rows */
 } Sums;
 
 INLINE __mmask16 first(int64_t n)
@@ -75,104 +74,130 @@ INLINE __mmask16 first(int64_t n)
     return (__mmask16)(n >= 16 ? 0xffff : n > 0 ? (1 << n) - 1 : 0);
 }
 
-INLINE void put_row(const LpTileRun *r, const float *t, float *c, __mmask16 low,
-                    __mmask16 high)
+INLINE void put(const LpTileRun *r, __m512 x, float *c, __mmask16 which)
 {
-    __m512 x = _mm512_load_ps(t), y = _mm512_load_ps(t + 16);
-    if (r->add) {
-        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(low, c));
-        y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(high, c + 16));
-    }
-    _mm512_mask_storeu_ps(c, low, x);
-    _mm512_mask_storeu_ps(c + 16, high, y);
+    if (r->add)
+        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(which, c));
+    _mm512_mask_storeu_ps(c, which, x);
 }
 
-INLINE void put_rows(const LpTileRun *r, Sums *s, int64_t n)
+/* Part n of 32 of turning the sums into columns of c, eight of each quarter. */
+static __attribute__((noinline)) void put_turned(const LpTileRun *r, Sums *s,
+                                                 int64_t n)
 {
-    __mmask16 low = first(s->cols), high = first(s->cols - 16);
-    int64_t end = s->done + n < s->rows ? s->done + n : s->rows;
-    for (; s->done < end; s->done++)
-        put_row(r, s->t + s->done * LP_TILE_PANEL, s->c + s->done * r->c_rs,
-                low, high);
+    int64_t i = n / 8 % 2 * LP_TILE, j = n / 16 * LP_TILE, q = n % 4;
+    if (i >= s->rows || j >= s->cols)
+        return;
+    if (n % 8 < 4) {
+        turn_fours(s->t + (i + 4 * q) * LP_TILE_PANEL + j, LP_TILE_PANEL,
+                   s->fours + q * 16, 4 * 16);
+        return;
+    }
+    __m512 x[4];
+    turn_lanes(s->fours + q * 4 * 16, x);
+    j += q;
+    for (int l = 0; l < 4; l++)
+        if (j + 4 * l < s->cols)
+            put(r, x[l], s->c + i + (j + 4 * l) * r->c_cs, first(s->rows - i));
 }
 
-/* Asks for rows i … end - 1 of c. */
-INLINE void ask_rows(const LpTileRun *r, const Sums *s, int64_t i, int64_t end)
+INLINE void put_parts(const LpTileRun *r, Sums *s, int64_t n)
 {
-    for (; i < end && i < s->rows; i++) {
-        __builtin_prefetch(s->c + i * r->c_rs, 1);
-        __builtin_prefetch(s->c + i * r->c_rs + LP_TILE, 1);
+    int64_t end = s->done + n < s->parts ? s->done + n : s->parts;
+    for (; s->done < end; s->done++) {
+        float *c = s->c + s->done * r->c_rs,
+              *t = s->t + s->done * LP_TILE_PANEL;
+        if (r->c_cs != 1) {
+            put_turned(r, s, s->done);
+            continue;
+        }
+        put(r, _mm512_load_ps(t), c, first(s->cols));
+        put(r, _mm512_load_ps(t + 16), c + 16, first(s->cols - 16));
     }
+}
+
+/* Asks for lines i … end - 1 of c. */
+INLINE void ask_lines(const LpTileRun *r, const Sums *s, int64_t i, int64_t end)
+{
+    int64_t step = r->c_cs == 1 ? r->c_rs : r->c_cs;
+    int64_t lines = r->c_cs == 1 ? s->rows : s->cols;
+    for (; i < end && i < lines; i++) {
+        __builtin_prefetch(s->c + i * step, 1);
+        __builtin_prefetch(s->c + i * step + LP_TILE, 1);
+    }
+}
+
+/* What a run does beside its products, a little after each group of four of
+ * them, so that the CPU does both at once: sums leave, the next panel is cut.
+ * `due` of the run's groups have passed since a unit was due. */
+typedef struct Pace {
+    Cutting *cutting;
+    int64_t due, units, groups;
+    int64_t parts; /* of sums, after a group */
+} Pace;
+
+INLINE void meanwhile(const LpTileRun *r, Pace *p, Range *g, Sums *last,
+                      const int pieces)
+{
+    put_parts(r, last, p->parts);
+    p->due += p->units;
+    for (; p->due >= p->groups; p->due -= p->groups)
+        cut_unit(p->cutting, pieces, g);
 }
 
 /* Products of pieces i and j with i + j < pieces, in an order that loads one
- * operand for each. After each comes a part of a half that is cut. */
-INLINE void step_of(const uint16_t *left, const uint16_t *right,
-                    const int pieces, const bool high, const bool wide,
-                    const bool cuts_left, bool cuts, Cutting *c)
+ * operand for each. */
+INLINE void step_of(const LpTileRun *r, const uint16_t *left,
+                    const uint16_t *right, const int pieces, const bool high,
+                    const bool wide, Pace *p, Range *g, Sums *last)
 {
-    const int parts = pieces * (pieces + 1) / 2;
-#define MEANWHILE(i)                                                           \
+#define GROUP                                                                  \
     MULTIPLY;                                                                  \
-    if (cuts)                                                                  \
-    cut_part(c, cuts_left, pieces, i, parts)
+    meanwhile(r, p, g, last, pieces)
     LOAD_RIGHT(0);
     if (pieces == 3) {
         LOAD_LEFT(2);
-        MEANWHILE(0);
+        GROUP;
         LOAD_LEFT(1);
-        MEANWHILE(1);
+        GROUP;
         LOAD_RIGHT(1);
-        MEANWHILE(2);
+        GROUP;
         LOAD_LEFT(0);
-        MEANWHILE(3);
+        GROUP;
         LOAD_RIGHT(2);
-        MEANWHILE(4);
+        GROUP;
         LOAD_RIGHT(0);
-        MEANWHILE(5);
+        GROUP;
     } else if (pieces == 2) {
         LOAD_LEFT(1);
-        MEANWHILE(0);
+        GROUP;
         LOAD_LEFT(0);
-        MEANWHILE(1);
+        GROUP;
         LOAD_RIGHT(1);
-        MEANWHILE(2);
+        GROUP;
     } else {
         LOAD_LEFT(0);
-        MEANWHILE(0);
+        GROUP;
     }
-#undef MEANWHILE
+#undef GROUP
 }
-
-/* The next panel is cut evenly: `due` of a run's steps have passed without. */
-typedef struct Pace {
-    Cutting cutting;
-    int64_t due, steps;
-} Pace;
 
 INLINE void sums(const LpTileRun *r, const uint16_t *left,
                  const uint16_t *right, const int pieces, const bool high,
-                 const bool wide, const bool left_moves, Pace *p, Sums *last,
-                 Sums *s)
+                 const bool wide, Pace *p, Range *g, Sums *last, Sums *s)
 {
     int64_t each = (LP_TILE_PANEL + r->depth - 1) / r->depth;
-    Cutting *c = &p->cutting;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t d = 0; d < r->depth; d++) {
-        p->due += c->halves;
-        bool cuts = p->due >= p->steps;
-        step_of(left, right, pieces, high, wide, left_moves, cuts, c);
-        for (p->due -= cuts ? p->steps : 0; p->due >= p->steps;
-             p->due -= p->steps)
-            cut_part(c, left_moves, pieces, 0, 1);
-        put_rows(r, last, each);
-        ask_rows(r, s, d * each, (d + 1) * each);
+        step_of(r, left, right, pieces, high, wide, p, g, last);
+        ask_lines(r, s, d * each, (d + 1) * each);
         left += pieces * 2 * LP_TILE_ELEMENTS;
         right += pieces * 2 * LP_TILE_ELEMENTS;
     }
+    put_parts(r, last, LP_TILE_PANEL);
     enum { ROW = LP_TILE_PANEL * sizeof(float) };
     float *t = s->t;
     _tile_stored(0, t, ROW);
@@ -182,52 +207,62 @@ INLINE void sums(const LpTileRun *r, const uint16_t *left,
     IN_MEMORY;
 }
 
-INLINE void sized(const LpTileRun *r, int64_t i, const int pieces,
-                  const bool left_moves, Pace *p, Sums *last, Sums *s)
+INLINE void sized(const LpTileRun *r, int64_t i, const int pieces, Pace *p,
+                  Range *g, Sums *last, Sums *s)
 {
     const uint16_t *fixed = r->fixed + i * r->apart;
-    const uint16_t *left = left_moves ? r->moving : fixed;
-    const uint16_t *right = left_moves ? fixed : r->moving;
+    const uint16_t *left = r->left_moves ? r->moving : fixed;
+    const uint16_t *right = r->left_moves ? fixed : r->moving;
     if (s->rows > LP_TILE && s->cols > LP_TILE)
-        sums(r, left, right, pieces, true, true, left_moves, p, last, s);
+        sums(r, left, right, pieces, true, true, p, g, last, s);
     else if (s->rows > LP_TILE)
-        sums(r, left, right, pieces, true, false, left_moves, p, last, s);
+        sums(r, left, right, pieces, true, false, p, g, last, s);
     else if (s->cols > LP_TILE)
-        sums(r, left, right, pieces, false, true, left_moves, p, last, s);
+        sums(r, left, right, pieces, false, true, p, g, last, s);
     else
-        sums(r, left, right, pieces, false, false, left_moves, p, last, s);
+        sums(r, left, right, pieces, false, false, p, g, last, s);
 }
 
 static void start_sums(const LpTileRun *r, int64_t i, Sums *s)
 {
     int64_t at = i * LP_TILE_PANEL;
-    s->c = r->c + at * (r->left_moves ? 1 : r->c_rs);
+    s->c = r->c + at * (r->left_moves ? r->c_cs : r->c_rs);
     s->rows = r->rows - (r->left_moves ? 0 : at);
     s->cols = r->cols - (r->left_moves ? at : 0);
     s->done = 0;
     if (s->rows > LP_TILE_PANEL)
         s->rows = LP_TILE_PANEL;
+    if (s->cols > LP_TILE_PANEL)
+        s->cols = LP_TILE_PANEL;
+    s->parts = r->c_cs == 1 ? s->rows : LP_TILE_PANEL;
+}
+
+/* Products of pieces. */
+static int64_t groups_of(int pieces)
+{
+    return pieces * (pieces + 1) / 2;
 }
 
 static int multiply(const LpTileRun *r)
 {
     Sums two[2];
-    Pace p = {.steps = r->n * r->depth};
-    start(&p.cutting, &r->next, r->left_moves, r->panel);
-    two[1].rows = two[1].done = two[1].cols = 0;
+    Pace p = {.groups = r->n * r->depth * groups_of(r->pieces)};
+    p.parts = (LP_TILE_PANEL * r->n + p.groups - 1) / p.groups;
+    Cutting c;
+    Range g = range_of_none();
+    start(&c, &r->next, r->left_moves, r->pieces, r->panel);
+    p.units = units_of(&c);
+    p.cutting = &c;
+    two[1].done = two[1].parts = 0;
     for (int64_t i = 0; i < r->n; i++) {
         Sums *last = &two[(i + 1) % 2], *s = &two[i % 2];
         start_sums(r, i, s);
-#define PRODUCT(n)                                                             \
-    if (r->left_moves)                                                         \
-        sized(r, i, n, true, &p, last, s);                                     \
-    else                                                                       \
-        sized(r, i, n, false, &p, last, s)
+#define PRODUCT(n) sized(r, i, n, &p, &g, last, s)
         BY_PIECES(r->pieces, PRODUCT)
 #undef PRODUCT
     }
-    put_rows(r, &two[(r->n + 1) % 2], LP_TILE_PANEL);
-    return exponent_of(&p.cutting.r);
+    put_parts(r, &two[(r->n + 1) % 2], LP_TILE_PANEL);
+    return exponent_of(&g);
 }
 
 /* ---- the registers' shape ------------------------------------------------ */

@@ -181,21 +181,32 @@ static int64_t part(int64_t n, int t, int threads)
     return t == threads || at > n ? n : at;
 }
 
+size_t lp_fused_work(const LpKernel *k)
+{
+    return k->work_bytes / (size_t)k->threads;
+}
+
+void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
+                   void *work, int64_t from, int64_t to)
+{
+    Run r = {.p = k->state,
+             .in = (const char *const *)in,
+             .out = (char *const *)out,
+             .buf = work};
+    run_part(&r, from, to);
+}
+
 static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
                     void *work, const LpRunCtx *rc, LpErr *e)
 {
     const Plan *p = k->state;
-    size_t each = k->work_bytes / (size_t)k->threads;
+    size_t each = lp_fused_work(k);
     (void)rc, (void)e;
 #pragma omp parallel for num_threads(k->threads)                               \
     schedule(static, 1) if (k->threads > 1)
-    for (int t = 0; t < k->threads; t++) {
-        Run r = {.p = p,
-                 .in = (const char *const *)in,
-                 .out = (char *const *)out,
-                 .buf = (char *)work + (size_t)t * each};
-        run_part(&r, part(p->n, t, k->threads), part(p->n, t + 1, k->threads));
-    }
+    for (int t = 0; t < k->threads; t++)
+        lp_fused_part(k, in, out, (char *)work + (size_t)t * each,
+                      part(p->n, t, k->threads), part(p->n, t + 1, k->threads));
     return LP_OK;
 }
 

@@ -44,4 +44,10 @@ bool lp_fusable(const LpOp *op);
  * over an external. */
 LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e);
 
+/* Elements from … to - 1 of a prepared chain, on this thread; `work` are
+ * lp_fused_work bytes. */
+size_t lp_fused_work(const LpKernel *k);
+void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
+                   void *work, int64_t from, int64_t to);
+
 #endif

@@ -41,21 +41,22 @@ static void product_free(Product *p)
 
 /* One product of the batch, ours; false: not by tiles. */
 static bool own(const Product *p, bool tiles, const char *a, const char *b,
-                char *c, char *work, int threads)
+                char *c, const LpTilesThen *then, char *work, int threads)
 {
     if (tiles)
         return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
-                        (void *)c, work, threads);
+                        (void *)c, then, work, threads);
     lp_gemm(&p->g, p->t, a, b, c, work, threads);
     return true;
 }
 
 static bool own_batches(const Product *p, bool tiles, const char *a,
-                        const char *b, char *c, char *work)
+                        const char *b, char *c, const LpTilesThen *then,
+                        char *work)
 {
     int64_t size = (int64_t)lp_dtype_size(p->t);
     if (p->batch == 1)
-        return own(p, tiles, a, b, c, work, p->threads);
+        return own(p, tiles, a, b, c, then, work, p->threads);
     int64_t chunk = (p->batch + p->threads - 1) / p->threads;
     int bad = 0;
 #pragma omp parallel for num_threads(p->threads) schedule(static)              \
@@ -64,19 +65,24 @@ static bool own_batches(const Product *p, bool tiles, const char *a,
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
             bad += !own(p, tiles, a + i * p->a_step * size,
                         b + i * p->b_step * size, c + i * p->c_step * size,
-                        work + (size_t)t * p->work_one, 1);
+                        NULL, work + (size_t)t * p->work_one, 1);
     return bad == 0;
 }
 
+/* *told: `then` has been told of all of c, of which there is one. */
 static LpStatus product_run(const Product *p, void *a, void *b, void *c,
-                            void *work, LpErr *e)
+                            const LpTilesThen *then, bool *told, void *work,
+                            LpErr *e)
 {
+    *told = false;
     if (p->batch * p->g.m * p->g.n == 0)
         return LP_OK;
     if (p->rounded)
         return lp_bf16_mm_run(p->rounded, a, b, c, work, e);
-    if (p->pieces > 0 && own_batches(p, true, a, b, c, work))
+    if (p->pieces > 0 && own_batches(p, true, a, b, c, then, work)) {
+        *told = then != NULL;
         return LP_OK;
+    }
     size_t step = (size_t)p->c_step * lp_dtype_size(p->c_t);
     if (p->g.k == 0)
         for (int64_t i = 0; i < p->batch; i++)
@@ -85,7 +91,7 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
         return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
                           e);
     else
-        own_batches(p, false, a, b, c, work);
+        own_batches(p, false, a, b, c, NULL, work);
     return LP_OK;
 }
 
@@ -223,8 +229,20 @@ static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
 static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
                            void *work, const LpRunCtx *rc, LpErr *e)
 {
+    bool told;
     (void)rc;
-    return product_run(k->state, in[0], in[1], out[0], work, e);
+    return product_run(k->state, in[0], in[1], out[0], NULL, &told, work, e);
+}
+
+LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
+                        const LpTilesThen *then, bool *told, void *work,
+                        const LpRunCtx *rc, LpErr *e)
+{
+    const Product *p = k->state;
+    *told = false;
+    if (k->run != direct_run || p->batch != 1 || p->g.c_cs != 1)
+        return k->run(k, in, out, work, rc, e);
+    return product_run(p, in[0], in[1], out[0], then, told, work, e);
 }
 
 static void direct_fini(LpKernel *k)
@@ -238,8 +256,9 @@ static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
 {
     (void)rc;
     const Product *q;
+    bool told;
     memcpy(&q, p->param, sizeof q);
-    return product_run(q, in[0], in[1], out[0], work, e);
+    return product_run(q, in[0], in[1], out[0], NULL, &told, work, e);
 }
 
 static void converted_fini(LpKernel *k)

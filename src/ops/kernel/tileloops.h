@@ -26,7 +26,7 @@ typedef struct LpTileSource {
 } LpTileSource;
 
 /* Products of one panel, the moving one, with each of `n` others, side by side
- * in c: rows of c if `left_moves`, else columns. */
+ * in c: rows of c if `left_moves`, else columns. One stride of c is 1. */
 typedef struct LpTileRun {
     const uint16_t *moving, *fixed;
     int64_t n, apart; /* fixed panels, elements from one to the next */
@@ -34,7 +34,7 @@ typedef struct LpTileRun {
     int pieces;
     bool left_moves, add; /* c += instead of c = */
     float *c;
-    int64_t c_rs;       /* of neighbours in c's rows */
+    int64_t c_rs, c_cs;
     int64_t rows, cols; /* of c: what is beyond them is padding */
     LpTileSource next;  /* cut meanwhile into `panel`, the next to move; */
     uint16_t *panel;    /* NULL: none */

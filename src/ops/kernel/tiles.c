@@ -3,8 +3,10 @@
  * other one moves: panel after panel meets all of the block, while the next one
  * is packed. Threads share the lines of the moving operand, of both if there
  * are many threads, and nothing they have packed: measured, another core's
- * cache takes longer to read than the operand to pack. Every element is summed
- * along k in blocks that depend on the shape alone. */
+ * cache takes longer to read than the operand to pack. The moving operand is
+ * the left one, in the product or its transpose, if k is its contiguous
+ * dimension, else the right one: so its pieces lie as it does. Every element is
+ * summed along k in blocks that depend on the shape alone. */
 #include "src/ops/kernel/tiles.h"
 
 #include <omp.h>
@@ -19,6 +21,7 @@ enum {
     FEW = 4 * PANEL, /* fixed lines that leave room for */
     DEEP = 768,      /* a longer one: c is passed over less often */
     BLOCK = 3 << 19, /* bytes of a block of the fixed operand, at most */
+    PART = 1 << 17,  /* of c, about, that is told of at a time */
 };
 
 static const LpTileLoops *loops(void)
@@ -67,10 +70,12 @@ static int64_t piece(int64_t n, int64_t most)
 
 static Cut cut_of(const LpGemmArgs *g, int pieces)
 {
-    Cut c = {.g = *g, .pieces = pieces, .turned = g->c_cs != 1};
+    bool a_moves = g->m >= g->n;
+    Cut c = {.g = *g, .pieces = pieces};
+    c.turned = a_moves ? g->a_cs != 1 : g->b_cs != 1;
     if (c.turned)
         c.g = lp_gemm_turn(g);
-    c.left_moves = c.g.m >= c.g.n;
+    c.left_moves = a_moves != c.turned;
     c.moving = c.left_moves ? c.g.m : c.g.n;
     c.fixed = c.left_moves ? c.g.n : c.g.m;
     c.kc = piece(tiles_of(c.g.k),
@@ -110,6 +115,7 @@ typedef struct Block {
 typedef struct Operands {
     const float *left, *right;
     float *out;
+    const LpTilesThen *then;
 } Operands;
 
 static LpTileSource source(const Cut *c, const Operands *o, const Block *b,
@@ -159,12 +165,33 @@ static int pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
     return loops()->pack(s, left, c->pieces, to);
 }
 
+/* Panels v0 … v1 - 1 of the moving operand have met all of the block. */
+static void tell(const Cut *c, const LpTilesThen *t, const Block *b, int64_t v0,
+                 int64_t v1)
+{
+    int64_t i0 = c->left_moves ? v0 : b->f0, i1 = c->left_moves ? v1 : b->f1;
+    int64_t j0 = c->left_moves ? b->f0 : v0, j1 = c->left_moves ? b->f1 : v1;
+    i0 *= PANEL;
+    j0 *= PANEL;
+    i1 = least(i1 * PANEL, c->g.m);
+    j1 = least(j1 * PANEL, c->g.n);
+    int me = omp_get_thread_num();
+    if (c->turned)
+        t->run(t, j0, j1, i0, i1, me);
+    else
+        t->run(t, i0, i1, j0, j1, me);
+}
+
 /* Panels v0 … v1 - 1 of the moving operand with all of the block; `two` has
  * room for two. */
 static void multiply(const Cut *c, const Operands *o, const Block *b,
                      int64_t v0, int64_t v1, uint16_t *two, Reach *reach)
 {
     LpTileSource s = source(c, o, b, c->left_moves, v0);
+    int64_t most = PART / (int64_t)sizeof(float) /
+                   ((b->f1 - b->f0) * PANEL * PANEL),
+            told = v0;
+    bool tells = o->then && b->k0 + b->k == c->g.k;
     join(reach, pack(c, &s, c->left_moves, two));
     for (int64_t v = v0; v < v1; v++) {
         int64_t i = (c->left_moves ? v : b->f0) * PANEL;
@@ -177,8 +204,9 @@ static void multiply(const Cut *c, const Operands *o, const Block *b,
                        .pieces = c->pieces,
                        .left_moves = c->left_moves,
                        .add = b->k0 > 0,
-                       .c = o->out + i * c->g.c_rs + j,
+                       .c = o->out + i * c->g.c_rs + j * c->g.c_cs,
                        .c_rs = c->g.c_rs,
+                       .c_cs = c->g.c_cs,
                        .rows = c->g.m - i,
                        .cols = c->g.n - j};
         if (v + 1 < v1) {
@@ -186,6 +214,10 @@ static void multiply(const Cut *c, const Operands *o, const Block *b,
             r.panel = two + (v - v0 + 1) % 2 * c->elements;
         }
         join(reach, loops()->multiply(&r));
+        if (tells && (v + 1 - told >= most || v + 1 == v1)) {
+            tell(c, o->then, b, told, v + 1);
+            told = v + 1;
+        }
     }
 }
 
@@ -244,10 +276,10 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
 }
 
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
-              float *c, void *work, int threads)
+              float *c, const LpTilesThen *then, void *work, int threads)
 {
     Cut cut = cut_of(g, pieces);
-    Operands o = {cut.turned ? b : a, cut.turned ? a : b, c};
+    Operands o = {cut.turned ? b : a, cut.turned ? a : b, c, then};
     if (threads <= 1)
         return own_share(&cut, &o, share_of(&cut, 0, 1), work);
     int bad = 0;

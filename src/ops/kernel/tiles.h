@@ -25,12 +25,21 @@
  * pieces is the quickest here; else 0. */
 int lp_tiles_pieces(const LpGemmArgs *g, int wanted);
 
+/* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
+ * that made them, which still has them in its cache. */
+typedef struct LpTilesThen {
+    void (*run)(const struct LpTilesThen *t, int64_t i0, int64_t i1, int64_t j0,
+                int64_t j1, int thread);
+    const void *with;
+} LpTilesThen;
+
 /* Scratch for one product. */
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads);
-/* c = a b; one stride of c is 1. The bits do not depend on `threads`. False: an
- * operand has infinities, NaN or numbers too large or small for pieces, or an
- * element of c is not finite; c is unspecified then. */
+/* c = a b; one stride of c is 1, that along its rows if `then` is not NULL,
+ * which is told of all of c once and may change it. The bits do not depend on
+ * `threads`. False: an operand has infinities, NaN or numbers too large or
+ * small for pieces, or an element of c is not finite; c is unspecified then. */
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
-              float *c, void *work, int threads);
+              float *c, const LpTilesThen *then, void *work, int threads);
 
 #endif

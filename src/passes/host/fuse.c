@@ -49,9 +49,8 @@ static LpStatus index_uses(Fuse *x, LpArena *mem)
     return LP_OK;
 }
 
-static bool can_fuse(const LpGraph *g, LpNodeId id)
+bool lp_can_fuse(const LpGraphNode *n)
 {
-    const LpGraphNode *n = &g->node[id];
     return lp_fusable(n->op) && n->n_in <= LP_PW_MAX_IN && n->n_out == 1;
 }
 
@@ -81,16 +80,17 @@ static int externals(const Fuse *x, const LpFuseGroup *p)
     return n;
 }
 
-static LpStatus new_group(Fuse *x, LpArena *mem, LpNodeId id)
+LpStatus lp_fuse_alone(LpLower *l, LpNodeId id)
 {
-    LpFusion *f = x->f;
-    LP_FAIL_IF(!LP_GROW(f->group, f->cap_group, f->n_group), x->err,
+    LpFusion *f = &l->fusion;
+    LP_FAIL_IF(!LP_GROW(f->group, f->cap_group, f->n_group), l->err,
                LP_E_MEMORY, "out of memory");
     LpFuseGroup *p = &f->group[f->n_group];
-    p->member = lp_arena_alloc(mem, LP_FUSED_MAX_NODE * sizeof *p->member);
-    LP_FAIL_IF(!p->member, x->err, LP_E_MEMORY, "out of memory");
+    p->member = lp_arena_alloc(&l->mem, LP_FUSED_MAX_NODE * sizeof *p->member);
+    LP_FAIL_IF(!p->member, l->err, LP_E_MEMORY, "out of memory");
     p->member[0] = id;
     p->n = 1;
+    p->head = LP_NO_NODE;
     f->of[id] = (int32_t)f->n_group++;
     return LP_OK;
 }
@@ -142,11 +142,11 @@ static bool shares_large(const Fuse *x, LpNodeId id, const LpType *mine)
     return false;
 }
 
-static LpStatus join(Fuse *x, LpArena *mem, LpNodeId id)
+static LpStatus join(Fuse *x, LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &x->g->node[id];
     const LpType *mine = lp_graph_type(x->g, n->out);
-    LP_TRY(new_group(x, mem, id));
+    LP_TRY(lp_fuse_alone(l, id));
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (!lp_is_value(n->in[i]))
             continue;
@@ -172,8 +172,8 @@ LpStatus lp_fuse(LpLower *l)
         f->of[i] = -1;
     LP_TRY(index_uses(&x, mem));
     for (size_t i = 0; i < g->n_node; i++)
-        if (!l->regions.of[i] && can_fuse(g, (LpNodeId)i))
-            LP_TRY(join(&x, mem, (LpNodeId)i));
+        if (!l->regions.of[i] && lp_can_fuse(&g->node[i]))
+            LP_TRY(join(&x, l, (LpNodeId)i));
     for (size_t i = 0; i < g->n_node; i++)
         if (f->of[i] >= 0 && f->group[f->of[i]].n < 2)
             f->of[i] = -1;

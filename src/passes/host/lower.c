@@ -317,6 +317,8 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
         const LpType *t = lp_graph_type(l->g, v);
         LpDesc d = lp_desc_of(t);
         uint32_t var = l->target[v], b;
+        if (l->place[v].buf != LP_NO_BUF)
+            continue; /* a group's head has its place already */
         d.block = (uint8_t)(t->ndim == 4 ? block : 0); /* else no image */
         d.home = home && lp_home_of(l, v) == home ? home : NULL;
         if (var != UINT32_MAX && !d.block && lp_home_of_var(l, var) == d.home &&

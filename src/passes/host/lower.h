@@ -7,6 +7,7 @@
 typedef struct LpHostOptions {
     int threads;
     bool fuse;  /* chains of pointwise operators as one pass */
+    bool head;  /* which products run with */
     bool pack;  /* weights of products as packed copies */
     int pieces; /* LpKernelReq's */
     bool fast;  /* Winograd's convolution where it pays */

@@ -4,7 +4,8 @@
 
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/fused.h"
+#include "src/ops/kernel/mm_chain.h"
+#include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
 typedef struct Chain {
@@ -12,6 +13,7 @@ typedef struct Chain {
     int block;              /* of the chain's values; 0: plain */
     const LpConvHome *home; /* not NULL: they lie at home */
     const LpFuseGroup *group;
+    int product; /* the external that the group's head makes; -1: none */
     LpFusedNode node[LP_FUSED_MAX_NODE];
     LpVal ext[LP_FUSED_MAX_EXT];
     int ext_last[LP_FUSED_MAX_EXT]; /* last member that reads it */
@@ -125,29 +127,45 @@ static bool taken(const Chain *c, int n_placed, uint32_t buf)
     return false;
 }
 
+/* Result i may lie over external x, of the arena, which nobody reads later. */
+static bool fits(const Chain *c, int i, const LpDesc *d, int x)
+{
+    const LpLower *l = c->l;
+    uint32_t b = l->place[c->ext[x]].buf;
+    bool safe = true;
+    return l->buf[b].var == UINT32_MAX && l->buf[b].bytes == lp_home_bytes(d) &&
+           l->buf[b].reads_left == reads_of(c, b, c->out_member[i], d, &safe) &&
+           safe;
+}
+
+static LpDesc result(const Chain *c, int i)
+{
+    LpDesc d = lp_desc_of(lp_graph_type(c->l->g, c->out[i]));
+    d.block = (uint8_t)c->block;
+    d.home = c->home;
+    return d;
+}
+
 static LpStatus place_out(Chain *c, int i)
 {
     LpLower *l = c->l;
     LpVal v = c->out[i];
-    LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
+    LpDesc d = result(c, i);
     uint32_t var = l->target[v];
-    int k = c->out_member[i];
     bool safe = true;
-    d.block = (uint8_t)c->block;
-    d.home = c->home;
     if (var != UINT32_MAX && !c->block && lp_home_of_var(l, var) == c->home) {
         LpVal old = lp_lower_var_in(l, &l->step->var[var]);
         uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->place[old].buf;
         if (b == LP_NO_BUF ||
-            (l->buf[b].reads_left == reads_of(c, b, k, &d, &safe) && safe))
+            (l->buf[b].reads_left ==
+                 reads_of(c, b, c->out_member[i], &d, &safe) &&
+             safe))
             return lp_lower_own_as(l, v, var, &d);
     }
-    uint64_t bytes = lp_home_bytes(&d);
     for (int x = 0; x < c->n_ext; x++) {
         uint32_t b = l->place[c->ext[x]].buf;
-        if (l->buf[b].var == UINT32_MAX && l->buf[b].bytes == bytes &&
-            !taken(c, i, b) &&
-            l->buf[b].reads_left == reads_of(c, b, k, &d, &safe) && safe) {
+        if (!taken(c, i, b) && (c->product < 0 || x == c->product) &&
+            fits(c, i, &d, x)) {
             l->place[v] = (LpPlace){.buf = b, .desc = d};
             return LP_OK;
         }
@@ -181,12 +199,48 @@ static LpStatus ext_place(Chain *c, int i, const LpPlace **p)
     return lp_layout_place(c->l, v, block, ext_home(c, i), p);
 }
 
+/* Operands of the product, after the chain's, and its kernel with the chain. */
+static LpStatus prepare_product(Chain *c, const LpFusedReq *chain,
+                                const LpPlace **in, LpKernel *k)
+{
+    LpLower *l = c->l;
+    const LpGraphNode *n = &l->g->node[c->group->head];
+    LpDesc d[2];
+    for (int i = 0; i < 2; i++) {
+        LP_TRY(lp_layout_place(l, n->in[i], 0, NULL, &in[i]));
+        d[i] = in[i]->desc;
+    }
+    LpKernelReq r = {.op = n->op,
+                     .n_in = 2,
+                     .n_out = 1,
+                     .in = d,
+                     .out = &l->place[n->out].desc,
+                     .pieces = l->o->pieces};
+    r.threads = lp_width_of(&r, l->o->threads);
+    return lp_mm_chain_prepare(&r, chain, c->product, k, l->err);
+}
+
+static void count_reads(const Chain *c)
+{
+    const LpLower *l = c->l;
+    for (int m = 0; m < c->group->n; m++)
+        for (int i = 0; i < c->node[m].n_in; i++)
+            if (c->node[m].in[i].from == LP_FUSED_EXT)
+                l->buf[l->place[c->ext[c->node[m].in[i].at]].buf].reads_left--;
+    for (int i = 0; i < 2 && c->product >= 0; i++)
+        l->buf[l->place[l->g->node[c->group->head].in[i]].buf].reads_left--;
+    for (int i = 0; i < c->n_out; i++)
+        l->buf[l->place[c->out[i]].buf].reads_left += l->uses[c->out[i]];
+}
+
 static LpStatus emit(Chain *c)
 {
     LpLower *l = c->l;
-    const LpPlace *in[LP_FUSED_MAX_EXT], *out[LP_FUSED_MAX_OUT];
+    const LpPlace *in[LP_FUSED_MAX_EXT + 2], *out[LP_FUSED_MAX_OUT];
     LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
     LpKernel *k;
+    LpStatus s;
+    int n_in = c->n_ext;
     for (int i = 0; i < c->n_out; i++)
         LP_TRY(place_out(c, i));
     for (int i = 0; i < c->n_ext; i++) {
@@ -206,14 +260,14 @@ static LpStatus emit(Chain *c)
                     .n_out = c->n_out,
                     .threads = l->o->threads};
     LpNodeId last = c->group->member[c->group->n - 1];
-    LP_TRY(lp_lower_finish(l, lp_fused_prepare(&r, k, l->err), last, k, in,
-                           c->n_ext, out, c->n_out));
-    for (int m = 0; m < c->group->n; m++)
-        for (int i = 0; i < c->node[m].n_in; i++)
-            if (c->node[m].in[i].from == LP_FUSED_EXT)
-                l->buf[l->place[c->ext[c->node[m].in[i].at]].buf].reads_left--;
-    for (int i = 0; i < c->n_out; i++)
-        l->buf[l->place[c->out[i]].buf].reads_left += l->uses[c->out[i]];
+    if (c->product >= 0) {
+        s = prepare_product(c, &r, in + n_in, k);
+        n_in += 2;
+    } else {
+        s = lp_fused_prepare(&r, k, l->err);
+    }
+    LP_TRY(lp_lower_finish(l, s, last, k, in, n_in, out, c->n_out));
+    count_reads(c);
     return LP_OK;
 }
 
@@ -234,9 +288,7 @@ static bool possible(Chain *c)
         ext[i] = seen(c, &ext[i]);
     }
     for (int i = 0; i < c->n_out; i++) {
-        res[i] = lp_desc_of(lp_graph_type(c->l->g, c->out[i]));
-        res[i].block = (uint8_t)c->block;
-        res[i].home = c->home;
+        res[i] = result(c, i);
         res[i] = seen(c, &res[i]);
     }
     LpFusedReq r = {.node = c->node,
@@ -269,6 +321,32 @@ static bool flat(const LpLower *l, const LpFuseGroup *group)
     return true;
 }
 
+/* The external that the group's head makes; -1: the head runs by itself. So it
+ * does if a result would lie over another external, which it must not if the
+ * product may have to be made again: memory comes first. */
+static int find_product(const Chain *c)
+{
+    LpNodeId head = c->group->head;
+    const LpLower *l = c->l;
+    if (head == LP_NO_NODE || c->block || c->home)
+        return -1;
+    uint32_t buf = l->place[l->g->node[head].out].buf;
+    int product = -1, over = 0, own = 0;
+    for (int x = 0; x < c->n_ext; x++) {
+        bool may = false;
+        for (int i = 0; i < c->n_out; i++) {
+            LpDesc d = result(c, i);
+            may = may || fits(c, i, &d, x);
+        }
+        over += may;
+        if (l->place[c->ext[x]].buf == buf) {
+            product = x;
+            own = may;
+        }
+    }
+    return over > own && c->n_out > own ? -1 : product;
+}
+
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
 {
     Chain c = {.l = l, .group = group};
@@ -279,7 +357,11 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
         c.home = lp_home_of(l, l->g->node[group->member[i]].out);
     for (int i = 0; i < group->n && !c.block && !c.home; i++)
         c.block = lp_layout_block(l, &l->g->node[group->member[i]]);
-    if (read_chain(&c) && possible(&c))
+    bool chained = read_chain(&c) && possible(&c);
+    c.product = chained ? find_product(&c) : -1;
+    if (group->head != LP_NO_NODE && c.product < 0)
+        LP_TRY(lp_lower_node(l, group->head));
+    if (chained)
         return emit(&c);
     for (int i = 0; i < group->n; i++) { /* one by one after all */
         l->uses[l->g->node[group->member[i]].out] = uses[i];

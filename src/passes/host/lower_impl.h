@@ -32,10 +32,11 @@ typedef struct LpRegions {
 typedef struct LpFuseGroup {
     LpNodeId *member; /* ascending */
     int n;
+    LpNodeId head; /* a product that runs with them (heads.c), or LP_NO_NODE */
 } LpFuseGroup;
 
 typedef struct LpFusion {
-    int32_t *of; /* per node: group, or -1 */
+    int32_t *of; /* per node: group of the member or head, or -1 */
     LpFuseGroup *group;
     size_t n_group, cap_group;
 } LpFusion;
@@ -190,6 +191,10 @@ LpStatus lp_choose_regions(LpLower *l); /* fills l->regions */
 LpStatus lp_lower_region(LpLower *l, uint32_t region);
 /* Fills l->fusion with groups of nodes outside of regions. */
 LpStatus lp_fuse(LpLower *l);
+bool lp_can_fuse(const LpGraphNode *n);
+/* A group of one. */
+LpStatus lp_fuse_alone(LpLower *l, LpNodeId id);
+LpStatus lp_heads_find(LpLower *l); /* adds heads to l->fusion */
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
 
 LpStatus lp_tails_find(LpLower *l); /* fills l->tails */

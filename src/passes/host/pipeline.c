@@ -77,12 +77,17 @@ static LpStatus run_fusion(LpLower *l)
     return l->o->fuse ? lp_fuse(l) : LP_OK;
 }
 
+static LpStatus run_heads(LpLower *l)
+{
+    return l->o->fuse && l->o->head ? lp_heads_find(l) : LP_OK;
+}
+
 static LpStatus run_tails(LpLower *l)
 {
     return lp_tails_find(l);
 }
 
-/* A member of a group waits for the last one. */
+/* A member of a group waits for the last one, and so does the head. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
     if (lp_tail_inside(l, id))
@@ -99,6 +104,8 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
     if (at < 0)
         return lp_lower_node(l, id);
     const LpFuseGroup *group = &l->fusion.group[at];
+    if (group->head == id)
+        return lp_lower_result(l, &l->g->node[id], l->g->node[id].out);
     return group->member[group->n - 1] == id ? lp_lower_group(l, group) : LP_OK;
 }
 
