@@ -130,6 +130,38 @@ describe("a gradient that nothing is added to", function()
     check(list, exec, at, x, want)
   end)
 
+  it("is made last if it is large and made of little", function()
+    torch.manual_seed(6)
+    local SIDE, FEW, LARGE = 1024, 8, 1024 * 1024 * 4
+    local list = {
+      { "parameter", "first", torch.randn(WIDTH, WIDTH) * 0.3 },
+      { "parameter", "wide", torch.randn(SIDE, WIDTH) * 0.1 },
+      { "parameter", "last", torch.randn(SIDE, SIDE) * 0.02 },
+    }
+    local function loss(w, h)
+      h = torch.tanh(F.linear(torch.tanh(F.linear(h, w[1])), w[2]))
+      h = torch.tanh(h * h + h):reshape(FEW, -1, SIDE):mean(1)
+      h = torch.tanh(F.linear(h, w[3]))
+      return F.mse_loss(h, torch.zeros_like(h))
+    end
+    for _, rows in ipairs({ 4096, 4096 + FEW }) do
+      local input = torch.randn(rows, WIDTH)
+      local exec, at = build(list, function(h)
+        return loss(weights_of(list), h)
+      end, input, none)
+      -- it comes first in the backward half, where most is in use
+      assert.is_true(exec:stats().lent_bytes >= LARGE)
+      check(list, exec, at, input, eager(list, input, nil, loss))
+    end
+    -- it is added to: no memory to lend
+    local exec = build(list, function(h)
+      return loss(weights_of(list), h)
+    end, torch.randn(4096, WIDTH), function()
+      return { gradient_accumulation = 2 }
+    end)
+    assert.equal(0, exec:stats().lent_bytes)
+  end)
+
   it("keeps its own memory where most is in use", function()
     torch.manual_seed(4)
     local shapes = { { 64 * WIDTH, WIDTH }, { WIDTH, 64 * WIDTH }, { WIDTH, WIDTH } }

@@ -165,6 +165,10 @@ LpStatus lp_home_clear(LpLower *l);
 /* ---- memory ------------------------------------------------------------- */
 /* Most bytes in use after each of n changes, and the first where; 0 if none. */
 int64_t lp_most_in_use(const int64_t *change, uint32_t n, uint32_t *at);
+/* Variable `var` is an accumulator that nothing is added to. */
+bool lp_may_lend(const LpLower *l, size_t var);
+/* Node id is lowered after all that are not. */
+bool lp_late(const LpLower *l, LpNodeId id);
 /* Offsets of all buffers; `update` NULL: there is none. */
 LpStatus lp_place_buffers(LpLower *micro, LpLower *update);
 

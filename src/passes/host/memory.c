@@ -23,14 +23,20 @@ static void note_spans(const LpLower *l, LpSpan *span, uint32_t base)
     }
 }
 
+bool lp_may_lend(const LpLower *l, size_t var)
+{
+    const LpVariable *v = &l->step->var[var];
+    return v->role == LP_VAR_ACCUM && v->micro_in == LP_NOVAL &&
+           v->micro_out != LP_NOVAL && v->update_out == LP_NOVAL &&
+           l->step->replicas == 1;
+}
+
 /* Elements without padding, which must stay zero. */
 static bool is_lent(const LpLower *l, size_t var)
 {
     const LpVariable *v = &l->step->var[var];
     const LpHome *home = lp_program_home(l->program, var);
-    return v->role == LP_VAR_ACCUM && v->micro_in == LP_NOVAL &&
-           v->micro_out != LP_NOVAL && v->update_out == LP_NOVAL &&
-           l->step->replicas == 1 &&
+    return lp_may_lend(l, var) &&
            (!home || home->bytes == (uint64_t)lp_numel(&v->type) *
                                         lp_dtype_size(v->type.dtype));
 }

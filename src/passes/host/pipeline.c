@@ -111,13 +111,16 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
 
 static LpStatus run_nodes(LpLower *l)
 {
-    for (size_t i = 0; i < l->g->n_node; i++) {
-        LpStatus s = lower_at(l, (LpNodeId)i);
-        if (s != LP_OK) {
-            lp_err_context(l->err, "lowering %s", l->g->node[i].op->name);
-            return s;
+    for (int late = 0; late <= 1; late++)
+        for (size_t i = 0; i < l->g->n_node; i++) {
+            if (lp_late(l, (LpNodeId)i) != late)
+                continue;
+            LpStatus s = lower_at(l, (LpNodeId)i);
+            if (s != LP_OK) {
+                lp_err_context(l->err, "lowering %s", l->g->node[i].op->name);
+                return s;
+            }
         }
-    }
     return LP_OK;
 }
 
