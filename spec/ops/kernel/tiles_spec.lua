@@ -91,6 +91,29 @@ describe("large float32 products", function()
     end
   end)
 
+  it("keep every NaN at any precision", function()
+    local precision = torch.get_float32_matmul_precision()
+    local nan = torch.tensor({ 0x7fffffff }, { dtype = torch.int32 }):view(torch.float32)
+    for _, p in ipairs({ "highest", "high", "medium" }) do
+      torch.set_float32_matmul_precision(p)
+      for way = 0, 3 do
+        local a, b = operand(150, 200, way & 1 == 1), operand(200, 140, way & 2 == 2)
+        a[140]["190:191"]:copy_(nan)
+        assert.is_true(a:matmul(b)[140]:isnan():all():item(), p)
+        assert.is_false(a:matmul(b)[139]:isnan():any():item(), p)
+      end
+    end
+    torch.set_float32_matmul_precision(precision)
+  end)
+
+  it("have zeros beyond their ends, whatever was multiplied before", function()
+    for way = 0, 3 do
+      for _, k in ipairs({ 127, 97 }) do
+        check(operand(200, k, way & 1 == 1), operand(k, 200, way & 2 == 2), k)
+      end
+    end
+  end)
+
   it("overflow where float32 does", function()
     -- rounded to 8 bits, they have products of 2^128
     local x = 2.0 ^ 64 * (1 - 2.0 ^ -10)
@@ -101,6 +124,15 @@ describe("large float32 products", function()
     assert.equal(0, a:matmul(b)[3][7]:item())
     b[6][7] = x
     assert.equal(math.huge, a:matmul(b)[3][7]:item())
+  end)
+
+  it("keep all bits of small numbers beside large ones", function()
+    local b = torch.ones(200, 140) * 2.0 ^ 40
+    for i = 125, 140 do
+      local a = torch.zeros(150, 200)
+      a[140][190] = (2.0 ^ 24 - 1) * 2.0 ^ -i
+      assert.equal((2.0 ^ 24 - 1) * 2.0 ^ (40 - i), a:matmul(b)[140][139]:item(), i)
+    end
   end)
 
   it("keep what the product of two small operands has", function()

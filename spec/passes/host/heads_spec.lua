@@ -65,6 +65,30 @@ describe("a product and what reads it", function()
       local y = r * 2 + F.linear(t, u, v)
       return y, torch.tanh(y)
     end, { x, w, b })
+    check(0, function(t, u, v) -- through a reshape
+      local r = F.softmax(t:sum(1, true) + v, 1):reshape(10, 100, 200)
+      local y = r * 2 + t:matmul(u:t()):reshape(10, 100, 200)
+      return y, torch.tanh(y)
+    end, { x, w, b })
+  end)
+
+  it("have their own rows in a profile if they run apart", function()
+    local step = compiled.step(function(t, u, v)
+      local r = F.softmax(t:sum(1, true) + v, 1)
+      local y = r * 2 + F.linear(t, u, v)
+      local z = torch.tanh(y)
+      return y:sum(0), z:sum(0)
+    end, { x, w, b })
+    step:complete({})
+    local at = compiled.vars(step)
+    local exec, flops = step:compile({}), {}
+    exec:profile(true)
+    exec:run(compiled.feed(at, { x, w, b }), {})
+    for _, row in ipairs(exec:profile().rows) do
+      flops[row.label] = row.flops
+    end
+    assert.equal(2 * 1000 * 96 * 200, flops.mm)
+    assert.equal(4 * 1000 * 200, flops["mul+add*2+tanh"])
   end)
 
   it("run with the last of two products", function()
@@ -82,6 +106,57 @@ describe("a product and what reads it", function()
       local y = t:matmul(u:t())
       return torch.tanh(y:t()), torch.tanh(y["0:100"])
     end, { x, w })
+    check(0, function(t, u)
+      return t:matmul(u:t()) + t:sum(1, true):expand(3, 1000, 200)
+    end, { x, w })
+  end)
+
+  it("run apart if others read the product before", function()
+    check(0, function(t, u)
+      local y = t:matmul(u:t())
+      local first = y:matmul(u) -- an only member reads y last
+      return first, torch.tanh(y)
+    end, { x, w })
+  end)
+
+  it("run apart if more results leave the chain than it can write", function()
+    check(0, function(t, u)
+      local y, results = t:matmul(u:t()), {}
+      for i = 1, 12 do
+        y = torch.tanh(y)
+        results[i] = y
+      end
+      return table.unpack(results)
+    end, { x, w })
+  end)
+
+  it("run apart where the others lie in blocks", function()
+    local image, kernel = torch.randn(16, 8, 8, 8), torch.randn(64, 8, 3, 3)
+    check(0, function(i, c, t, u)
+      local y = t:matmul(u:t()):reshape(16, 64, 8, 8)
+      local h = F.conv2d(i, c, nil, { padding = 1 })
+      local z = F.relu(h + y)
+      return F.conv2d(z, c:sum(1, true):expand(64, 64, 3, 3), nil, { padding = 1 }), h:abs()
+    end, { image, kernel, torch.randn(1024, 96), torch.randn(64, 96) })
+  end)
+
+  it("run as one however the operands lie, and in blocks along k and columns", function()
+    local function fn(t, u)
+      return F.gelu(t:matmul(u) + 1)
+    end
+    check(1, function(t, u)
+      return fn(t:t(), u)
+    end, { torch.randn(96, 1000), torch.randn(96, 200) })
+    check(1, function(t, u)
+      return fn(t["0:1000, 0:192:2"], u)
+    end, { torch.randn(1000, 192), torch.randn(96, 200) })
+    local deep = { torch.randn(660, 1100), torch.randn(1100, 600) }
+    for threads = 1, 4, 3 do
+      check(1, fn, deep, threads)
+      check(1, function(t, u)
+        return fn(t:t(), u)
+      end, { torch.randn(1100, 660), deep[2] }, threads)
+    end
   end)
 
   it("run apart where columns move, or little is multiplied", function()
@@ -122,6 +197,10 @@ describe("a product and what reads it", function()
       check(1, function(t, u, v)
         local r = F.softmax(t["0:1000, 0:1"] + v, 1)
         return r + F.gelu(F.linear(t, u, v)), r * 2
+      end, { x, w, b })
+      check(1, function(t, u, v) -- a residual that dies
+        local r = F.softmax(t["0:1000, 0:1"] + v, 1)
+        return r * 2 + F.gelu(F.linear(t, u, v))
       end, { x, w, b })
     end
   end)

@@ -133,7 +133,7 @@ INLINE void ask_lines(const LpTileRun *r, const Sums *s, int64_t i, int64_t end)
 typedef struct Pace {
     Cutting *cutting;
     int64_t due, units, groups;
-    int64_t parts; /* of sums, after a group */
+    int64_t parts; /* of sums, after a group: all leave during a product */
 } Pace;
 
 INLINE void meanwhile(const LpTileRun *r, Pace *p, Range *g, Sums *last,
@@ -197,7 +197,6 @@ INLINE void sums(const LpTileRun *r, const uint16_t *left,
         left += pieces * 2 * LP_TILE_ELEMENTS;
         right += pieces * 2 * LP_TILE_ELEMENTS;
     }
-    put_parts(r, last, LP_TILE_PANEL);
     enum { ROW = LP_TILE_PANEL * sizeof(float) };
     float *t = s->t;
     _tile_stored(0, t, ROW);

@@ -238,11 +238,10 @@ LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
                         const LpTilesThen *then, bool *told, void *work,
                         const LpRunCtx *rc, LpErr *e)
 {
-    const Product *p = k->state;
     *told = false;
-    if (k->run != direct_run || p->batch != 1 || p->g.c_cs != 1)
+    if (k->run != direct_run) /* operands are copied first */
         return k->run(k, in, out, work, rc, e);
-    return product_run(p, in[0], in[1], out[0], then, told, work, e);
+    return product_run(k->state, in[0], in[1], out[0], then, told, work, e);
 }
 
 static void direct_fini(LpKernel *k)

@@ -9,8 +9,8 @@
 /* mm [m, k] [k, n] and bmm [b, m, k] [b, k, n], any strides, any type. */
 LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 double lp_mm_work(const LpKernelReq *r);
-/* Runs the kernel of an mm. *told: `then` (tiles.h) was told of the result;
- * if not, it is whole in memory. */
+/* Runs the kernel of an mm, whose result is contiguous. *told: `then` (tiles.h)
+ * was told of the result; if not, it is whole in memory. */
 struct LpTilesThen;
 LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
                         const struct LpTilesThen *then, bool *told, void *work,

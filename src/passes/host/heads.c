@@ -13,7 +13,7 @@
 
 static bool is_head(const LpLower *l, const LpGraphNode *n)
 {
-    return n->op == &op_mm && l->target[n->out] == UINT32_MAX &&
+    return n->op == &op_mm &&
            lp_mm_chain_is_fast(lp_graph_type(l->g, n->in[0]),
                                lp_graph_type(l->g, n->in[1]), l->o->pieces);
 }
@@ -33,12 +33,11 @@ static LpVal reshaped(const LpLower *l, LpVal v)
 static bool is_alone(const LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &l->g->node[id];
-    return l->fusion.of[id] < 0 && !l->regions.of[id] && lp_can_fuse(n) &&
-           !(l->lookups.of && l->lookups.left_out[id]);
+    return l->fusion.of[id] < 0 && !l->regions.of[id] && lp_can_fuse(n);
 }
 
-/* All that read v are of the group, whose results have v's shape and memory of
- * no variable. */
+/* All that read v are of the group (so no variable receives it), whose results
+ * have v's shape and memory of no variable. */
 static bool meets(const LpLower *l, const LpFuseGroup *p, LpVal v)
 {
     const LpType *t = lp_graph_type(l->g, v);

@@ -89,10 +89,13 @@ static void find_instructions(const LpLower *l, uint32_t *at)
     for (size_t i = 0; i < c->n; i++)
         if (c->instr[i].node != LP_NO_NODE)
             at[c->instr[i].node] = (uint32_t)i;
-    /* the place of a node is never before it */
+    /* the place of a node is never before it; a product may have its own
+     * instruction although it is a group's head */
     for (LpNodeId id = 0; id < l->g->n_node; id++)
-        at[id] = l->g->node[id].op->flags & LP_OPF_VIEW ? UINT32_MAX
-                                                        : at[place_of(l, id)];
+        if (l->g->node[id].op->flags & LP_OPF_VIEW)
+            at[id] = UINT32_MAX;
+        else if (at[id] == UINT32_MAX)
+            at[id] = at[place_of(l, id)];
 }
 
 LpStatus lp_lower_note_work(LpLower *l)
