@@ -94,6 +94,24 @@ describe("an optimizer", function()
     end)
   end
 
+  it("leaves an infinite parameter as it is, unless decay adds to its gradient", function()
+    for _, case in ipairs({ { "SGD", {} }, { "SGD", { momentum = 0.9 } }, { "Adam", {} },
+      { "Adam", { amsgrad = true } }, { "AdamW", { weight_decay = 0.1 } }, { "RMSprop", {} } }) do
+      local p = torch.nn.Parameter(torch.tensor({ math.huge, -math.huge, 1 }))
+      local o = optim[case[1]]({ p }, case[2])
+      for _ = 1, 2 do
+        p.grad = torch.tensor({ 1.0, 0, 1 })
+        o:step()
+      end
+      assert.same({ math.huge, -math.huge }, p["0:2"]:tolist(), case[1])
+      assert.is_true(p[2]:item() < 1)
+    end
+    local p = torch.nn.Parameter(torch.tensor({ math.huge }))
+    p.grad = torch.zeros(1)
+    optim.Adam({ p }, { weight_decay = 0.1 }):step()
+    assert.is_true(p:isnan():item())
+  end)
+
   it("takes lists, iterators and groups", function()
     local net = torch.nn.Linear(2, 2)
     assert.equal(2, #optim.SGD(net:parameters(), 0.1).param_groups[1].params)

@@ -4,6 +4,8 @@
 #define IN(k) ((const T *)in[k])
 #define OUT(k) ((T *)out[k])
 #define NUMBER(k) ((T)c[k])
+/* Without decay an infinite parameter must not come in: 0 inf is NaN. */
+#define DECAYED(x, wd, p) ((wd) != 0 ? (x) + (wd) * (p) : (x))
 
 /* g = s g + wd p;  b = first ? g : mu b + d g;  p -= lr (nesterov ? g + mu b
  * : b). c: lr, mu, d, wd, s. */
@@ -16,12 +18,12 @@ static void NAME(sgd)(int64_t n, const void *const *in, void *const *out,
     bool first = flags & LP_OPTIM_FIRST, nesterov = flags & LP_OPTIM_NESTEROV;
     const T mu = NUMBER(1), keep = first ? 0 : mu, d = first ? 1 : NUMBER(2);
     if (!(flags & LP_OPTIM_STATE)) {
-        EACH po[i] = p[i] - lr * (s * g[i] + wd * p[i]);
+        EACH po[i] = p[i] - lr * DECAYED(s * g[i], wd, p[i]);
         return;
     }
     EACH
     {
-        T x = s * g[i] + wd * p[i];
+        T x = DECAYED(s * g[i], wd, p[i]);
         T y = (first ? 0 : keep * b[i]) + d * x;
         bo[i] = y;
         po[i] = p[i] - lr * (nesterov ? x + mu * y : y);
@@ -40,12 +42,12 @@ static void NAME(popart_sgd)(int64_t n, const void *const *in, void *const *out,
     const T step = (T)(c[0] / c[5]), back = (T)(c[1] / c[5]), in_v = d * vs;
     bool nesterov = flags & LP_OPTIM_NESTEROV;
     if (!(flags & LP_OPTIM_STATE)) {
-        EACH po[i] = p[i] - lr * d * (s * g[i] + wd * p[i]);
+        EACH po[i] = p[i] - lr * d * DECAYED(s * g[i], wd, p[i]);
         return;
     }
     EACH
     {
-        T x = s * g[i] + wd * p[i];
+        T x = DECAYED(s * g[i], wd, p[i]);
         T y = mu * v[i] + in_v * x;
         vo[i] = y;
         po[i] = p[i] - (nesterov ? lr * (x + back * y) : step * y);
@@ -66,7 +68,7 @@ static void NAME(popart_combined)(int64_t n, const void *const *in,
     EACH
     {
         T x = p[i] - step * v[i];
-        vo[i] = keep * v[i] + decay * x;
+        vo[i] = DECAYED(keep * v[i], decay, x);
         po[i] = x;
     }
 }
@@ -86,7 +88,7 @@ static void NAME(adam)(int64_t n, const void *const *in, void *const *out,
     if (flags & LP_OPTIM_STATE) {
         EACH
         {
-            T x = s * g[i] + wd * p[i], a = m[i] + w1 * (x - m[i]);
+            T x = DECAYED(s * g[i], wd, p[i]), a = m[i] + w1 * (x - m[i]);
             T q = b2 * v[i] + w2 * x * x, t = top[i] > q ? top[i] : q;
             mo[i] = a;
             vo[i] = q;
@@ -97,7 +99,7 @@ static void NAME(adam)(int64_t n, const void *const *in, void *const *out,
     }
     EACH
     {
-        T x = s * g[i] + wd * p[i], a = m[i] + w1 * (x - m[i]);
+        T x = DECAYED(s * g[i], wd, p[i]), a = m[i] + w1 * (x - m[i]);
         T q = b2 * v[i] + w2 * x * x;
         mo[i] = a;
         vo[i] = q;
@@ -119,7 +121,7 @@ static void NAME(rmsprop)(int64_t n, const void *const *in, void *const *out,
     bool momentum = flags & LP_OPTIM_MOMENTUM;
     const T in_b = tf ? lr : 1, from_b = tf ? 1 : lr;
     for (int64_t i = 0; i < n; i++) {
-        T x = s * g[i] + wd * p[i], r = a * q[i] + w * x * x;
+        T x = DECAYED(s * g[i], wd, p[i]), r = a * q[i] + w * x * x;
         qo[i] = r;
         if (centered) {
             T y = h[i] + w * (x - h[i]);
@@ -160,3 +162,4 @@ static void NAME(lamb)(int64_t n, const void *const *in, void *const *out,
 #undef IN
 #undef OUT
 #undef NUMBER
+#undef DECAYED
