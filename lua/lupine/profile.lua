@@ -237,6 +237,12 @@ end
 ---@param opts? {top: integer} rows of each table (default 20; 0: all)
 ---@return string
 function Profile:text(opts)
+  errors.check(opts == nil or type(opts) == "table", "TypeError",
+    "Profile:text(opts): expected a table, got %s", check.describe(opts))
+  for key in pairs(opts or {}) do
+    errors.check(key == "top", "TypeError", "Profile:text(opts): unknown option '%s'; known is top",
+      tostring(key))
+  end
   local top = opts and opts.top or 20
   errors.check(math.type(top) == "integer" and top >= 0, "ValueError",
     "Profile:text(opts): top: expected an int >= 0, got %s", check.describe(top))

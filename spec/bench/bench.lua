@@ -38,6 +38,9 @@ end
 local BUILD, EAGER = setting("BUILD", "build"), setting("EAGER") == "1"
 local PAIRS, SECONDS = count("PAIRS", setting("PAIRS", "7")), count("SECONDS",
   setting("SECONDS", "1"))
+if math.type(PAIRS) ~= "integer" then
+  error(("bench: PAIRS must be a whole number, not '%s'"):format(PAIRS), 0)
+end
 
 local function middle(list)
   table.sort(list)

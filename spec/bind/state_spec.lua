@@ -3,6 +3,21 @@ local helper = require("spec.helper")
 local torch = require("torch")
 local near, raises = helper.near, helper.raises
 
+describe("set_num_threads", function()
+  it("says how many there may be", function()
+    local before = torch.get_num_threads()
+    for _, n in ipairs({ 0, -1, 100000 }) do
+      local e = raises("RuntimeError", nil, function()
+        torch.set_num_threads(n)
+      end)
+      assert.equal("set_num_threads(threads): expected an int from 1 to 4096, got " .. n, e.message)
+    end
+    assert.is_false(pcall(torch.set_num_threads, "2"))
+    assert.is_false(pcall(torch.set_num_threads))
+    assert.equal(before, torch.get_num_threads())
+  end)
+end)
+
 describe("backward", function()
   it("fills .grad of leaves", function()
     local w = torch.tensor({ 2.0, 3 }, { requires_grad = true })

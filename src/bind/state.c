@@ -287,11 +287,12 @@ static int get_num_threads(lua_State *L)
 static int set_num_threads(lua_State *L)
 {
     LpErr e = {0};
+    luaL_checktype(L, 1, LUA_TNUMBER); /* a string of digits is no number */
     lua_Integer n = luaL_checkinteger(L, 1);
     if (n < 1 || n > 4096)
         return lp_raise(L, LP_E_RUNTIME,
-                        "set_num_threads(): %lld threads; at least 1 is "
-                        "needed",
+                        "set_num_threads(threads): expected an int from 1 to "
+                        "4096, got %lld",
                         (long long)n);
     if (lp_set_num_threads((int)n, &e) != LP_OK)
         return lp_bind_fail(L, &e);
