@@ -219,6 +219,14 @@ local function check_options(opts, target)
       return ("[%d]"):format(i)
     end)
   end
+  for _, name in ipairs({ "fuse", "blocked" }) do
+    errors.check(opts[name] == nil or type(opts[name]) == "boolean", "TypeError",
+      "compile(opts): %s: expected a bool, got %s", name, check.describe(opts[name]))
+  end
+  local threads = opts.threads
+  errors.check(threads == nil or math.type(threads) == "integer" and threads >= 1
+    and threads <= 4096, "ValueError", "compile(opts): threads: expected an int from 1 to 4096, "
+    .. "got %s", check.describe(threads))
   local wrt = opts.wrt
   if wrt == nil then
     wrt = {}

@@ -155,6 +155,14 @@ describe("arguments of lupine.compile", function()
     helper.raises("TypeError", "unknown option 'fused' %(nearest: 'fuse'%)", function()
       compile(twice, { x, x }, { fused = true })
     end)
+    for _, n in ipairs({ 0, 100000, 1.5, "x" }) do
+      helper.raises("ValueError", "threads: expected an int from 1 to 4096, got", function()
+        compile(twice, { x }, { threads = n })
+      end)
+    end
+    helper.raises("TypeError", "fuse: expected a bool, got int 3", function()
+      compile(twice, { x }, { fuse = 3 })
+    end)
   end)
 
   it("must have a cotangent like each result, and name inputs in wrt", function()
