@@ -50,7 +50,9 @@ AMX := $(SIMD_avx512) -mamx-tile -mamx-bf16
 endif
 
 # --wrap: src/base/team.c
-LIBS := -Wl,--wrap=GOMP_parallel -Wl,--as-needed -ldnnl -lopenblas -ljansson \
+LIBS := -Wl,--wrap=GOMP_parallel -Wl,--wrap=GOMP_barrier \
+  -Wl,--wrap=omp_get_thread_num -Wl,--wrap=omp_get_num_threads \
+  -Wl,--as-needed -ldnnl -lopenblas -ljansson \
   -lzip -lpng -lturbojpeg -lz -lm -lgomp
 HOST_LIBS := -llua5.4 -ledit
 # libgomp's threads outlive lua_close: the module must stay mapped.

@@ -40,6 +40,11 @@ const LpProgram *lp_exec_program(const LpExec *x)
     return x->p;
 }
 
+int lp_exec_lanes(const LpExec *x)
+{
+    return x->lanes;
+}
+
 void lp_exec_rng_get(const LpExec *x, uint64_t state[2])
 {
     state[0] = x->seed;
@@ -89,7 +94,7 @@ static int64_t out_slot(const LpStep *s, const LpStream *st, int64_t d,
 }
 
 static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
-                         int64_t a, int64_t r)
+                         int64_t a, int64_t r, const LpLane *lane)
 {
     const LpStep *s = x->p->step;
     int64_t slice = (d * s->gradient_accumulation + a) * s->replicas + r;
@@ -103,7 +108,7 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
             p = (char *)(uintptr_t)stream[i].in + (size_t)slice * bytes;
         } else {
             int64_t slot = out_slot(s, &stream[i], d, a, r);
-            p = slot < 0 ? x->spare[i]
+            p = slot < 0 ? x->spare[i] + (size_t)(lane - x->lane) * bytes
                          : (char *)stream[i].out + (size_t)slot * bytes;
         }
         x->ptr[(size_t)r * x->n_var + i] = p;
@@ -128,11 +133,12 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t r)
 }
 
 /* ---- running ------------------------------------------------------------ */
-static void *resolve(const LpExec *x, void *const *ptr, const LpRef *r)
+static void *resolve(const LpExec *x, const LpLane *lane, void *const *ptr,
+                     const LpRef *r)
 {
     switch (r->space) {
     case LP_SPACE_ARENA:
-        return x->arena + r->offset;
+        return lane->arena + r->offset;
     case LP_SPACE_VAR:
         return (char *)ptr[r->var] + r->offset;
     case LP_SPACE_DERIVED:
@@ -143,15 +149,16 @@ static void *resolve(const LpExec *x, void *const *ptr, const LpRef *r)
     return NULL;
 }
 
-static inline LpStatus run_instr(LpExec *x, const LpInstr *in, void *const *ptr,
+static inline LpStatus run_instr(const LpExec *x, const LpLane *lane,
+                                 const LpInstr *in, void *const *ptr,
                                  const LpRunCtx *rc, LpErr *e)
 {
-    void **pin = x->wide, *out[LP_MAX_OUT];
+    void **pin = lane->wide, *out[LP_MAX_OUT];
     for (uint32_t k = 0; k < in->n_in; k++)
-        pin[k] = resolve(x, ptr, &in->in[k]);
+        pin[k] = resolve(x, lane, ptr, &in->in[k]);
     for (uint32_t k = 0; k < in->n_out; k++)
-        out[k] = resolve(x, ptr, &in->out[k]);
-    void *work = in->scratch ? x->arena + in->scratch->offset : x->work;
+        out[k] = resolve(x, lane, ptr, &in->out[k]);
+    void *work = in->scratch ? lane->arena + in->scratch->offset : lane->work;
     return in->kernel->run(in->kernel, pin, out, work, rc, e);
 }
 
@@ -162,8 +169,9 @@ static void lap(LpExec *x, uint32_t row, int64_t replica)
 }
 
 /* run_code with the time taken. */
-static LpStatus time_code(LpExec *x, const LpCode *c, int64_t replica,
-                          const LpRunCtx *rc, bool may_stop, LpErr *e)
+static LpStatus time_code(LpExec *x, const LpLane *lane, const LpCode *c,
+                          int64_t replica, const LpRunCtx *rc, bool may_stop,
+                          LpErr *e)
 {
     void *const *ptr = x->ptr + (size_t)replica * x->n_var;
     bool micro = c == &x->p->micro;
@@ -171,28 +179,30 @@ static LpStatus time_code(LpExec *x, const LpCode *c, int64_t replica,
     for (size_t i = 0; i < c->n; i++) {
         if (may_stop && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        LP_TRY(run_instr(x, &c->instr[i], ptr, rc, e));
+        LP_TRY(run_instr(x, lane, &c->instr[i], ptr, rc, e));
         lp_profile_lap(x->timing, first + (uint32_t)i, micro ? replica : -1);
     }
     return LP_OK;
 }
 
-static LpStatus run_code(LpExec *x, const LpCode *c, int64_t replica,
-                         const LpRunCtx *rc, bool may_stop, LpErr *e)
+static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
+                         int64_t replica, const LpRunCtx *rc, bool may_stop,
+                         LpErr *e)
 {
     void *const *ptr = x->ptr + (size_t)replica * x->n_var;
     if (x->timing)
-        return time_code(x, c, replica, rc, may_stop, e);
+        return time_code(x, lane, c, replica, rc, may_stop, e);
     for (size_t i = 0; i < c->n; i++) {
         if (may_stop && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        LP_TRY(run_instr(x, &c->instr[i], ptr, rc, e));
+        LP_TRY(run_instr(x, lane, &c->instr[i], ptr, rc, e));
     }
     return LP_OK;
 }
 
-static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
-                            int64_t r, LpErr *e)
+static LpStatus run_replica(LpExec *x, const LpLane *lane,
+                            const LpStream *stream, int64_t d, int64_t r,
+                            LpErr *e)
 {
     const LpStep *s = x->p->step;
     for (size_t i = 0; i < x->n_var; i++)
@@ -203,11 +213,39 @@ static LpStatus run_replica(LpExec *x, const LpStream *stream, int64_t d,
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};
         rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
-        bind_streams(x, stream, d, a, r);
+        bind_streams(x, stream, d, a, r, lane);
         lap(x, LP_PROFILE_STREAMS, r);
-        LP_TRY(run_code(x, &x->p->micro, r, &rc, true, e));
+        LP_TRY(run_code(x, lane, &x->p->micro, r, &rc, true, e));
         add_summed(x, stream, r);
     }
+    return LP_OK;
+}
+
+/* Replicas first, first + lanes, … on a lane. */
+static LpStatus run_lane(LpExec *x, int64_t first, int lanes,
+                         const LpStream *stream, int64_t d, LpErr *e)
+{
+    for (int64_t r = first; r < x->replicas; r += lanes)
+        LP_TRY(run_replica(x, &x->lane[first], stream, d, r, e));
+    return LP_OK;
+}
+
+/* With the clock on, one after the other. The error is the first lane's. */
+static LpStatus run_replicas(LpExec *x, const LpStream *stream, int64_t d,
+                             LpErr *e)
+{
+    if (x->lanes == 1 || x->timing)
+        return run_lane(x, 0, 1, stream, d, e);
+#pragma omp parallel for num_threads(x->lanes) schedule(static, 1)
+    for (int i = 0; i < x->lanes; i++) {
+        x->lane[i].err = (LpErr){0};
+        run_lane(x, i, x->lanes, stream, d, &x->lane[i].err);
+    }
+    for (int i = 0; i < x->lanes; i++)
+        if (x->lane[i].err.code != LP_OK) {
+            *e = x->lane[i].err;
+            return e->code;
+        }
     return LP_OK;
 }
 
@@ -234,15 +272,15 @@ static LpStatus update(LpExec *x, LpErr *e)
         if (v->role != LP_VAR_ACCUM)
             continue;
         for (int64_t r = 0; r < x->replicas; r++)
-            x->wide[r] = x->ptr[(size_t)r * x->n_var + i];
+            x->lane[0].wide[r] = x->ptr[(size_t)r * x->n_var + i];
         size_t n = (size_t)lp_program_var_bytes(x->p, i) /
                    lp_dtype_size(v->type.dtype);
-        lp_comm_sum(v->type.dtype, x->wide, x->replicas, (int64_t)n);
+        lp_comm_sum(v->type.dtype, x->lane[0].wide, x->replicas, (int64_t)n);
     }
     lap(x, LP_PROFILE_SUM, -1);
     LpRunCtx rc = {.seed = x->seed};
     rc.micro_batch = (uint32_t)x->micro_batch;
-    return run_code(x, &x->p->update, 0, &rc, false, e);
+    return run_code(x, x->lane, &x->p->update, 0, &rc, false, e);
 }
 
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
@@ -250,12 +288,10 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     LP_TRY(lp_exec_derive(x, e));
     each_backup(x, true);
     lap(x, LP_PROFILE_BUFFERS, -1);
-    for (int64_t r = 0; r < x->replicas; r++) {
-        LpStatus s = run_replica(x, stream, d, r, e);
-        if (s != LP_OK) {
-            each_backup(x, false);
-            return s;
-        }
+    LpStatus s = run_replicas(x, stream, d, e);
+    if (s != LP_OK) {
+        each_backup(x, false);
+        return s;
     }
     LP_TRY(update(x, e));
     if (x->p->update.n > 0)

@@ -32,6 +32,8 @@ typedef struct LpExec LpExec;
 LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e);
 void lp_exec_free(LpExec *x); /* NULL is fine */
 const LpProgram *lp_exec_program(const LpExec *x);
+/* Replicas that run side by side; 1: one after the other. */
+int lp_exec_lanes(const LpExec *x);
 
 /* Host -> device for all replicas, from a contiguous tensor of the variable's
  * type; device (of one replica) -> host: what lies in another layout is

@@ -18,6 +18,13 @@ typedef struct LpHold {
     bool gone;
 } LpHold;
 
+/* What running a micro-batch needs besides variables. */
+typedef struct LpLane {
+    char *arena, *work;
+    void **wide; /* operands of one instruction; ranks of a collective */
+    LpErr err;   /* of its replicas, while they run side by side */
+} LpLane;
+
 struct LpExec {
     LpProgram *p;
     int64_t replicas;
@@ -27,11 +34,14 @@ struct LpExec {
     size_t n_owned, cap_owned;
     LpHold *hold;  /* per variable */
     char **backup; /* per variable: carried buffers of all replicas */
-    char *arena, *work, *moving;
+    LpLane *lane;  /* the first is everybody's; the others are of threads that
+                     run replicas at the same time */
+    int lanes;
+    char *moving;
     void **derived; /* copies of parameters in other layouts */
     bool *fresh;    /* per copy: as the parameter is */
-    char **spare;   /* per output stream: where unwanted slices go */
-    void **wide;    /* operands of one instruction; ranks of a collective */
+    char **spare;   /* per output stream: where unwanted slices go, one for
+                       each lane */
     uint64_t seed;
     uint64_t micro_batch; /* since seeding */
     bool running;

@@ -12,8 +12,12 @@
 #include <string.h>
 
 #include "runtime/exec/exec_impl.h"
+#include "src/autodiff/op_call.h"
 
-enum { WORTH = 64 * 1024 }; /* bytes; less is copied */
+enum {
+    WORTH = 64 * 1024,    /* bytes; less is copied */
+    MOST_ARENA = 32 << 20 /* bytes of all lanes */
+};
 
 /* As it lies here. */
 static size_t own_bytes(const LpExec *x, size_t var)
@@ -67,7 +71,7 @@ static LpStatus pack(LpExec *x, size_t i, const void *from, LpErr *e)
         return LP_E_MEMORY;
     const LpKernel *k = x->p->derived[i].pack;
     void *in[1] = {(void *)(uintptr_t)from};
-    LP_TRY(k->run(k, in, &x->derived[i], x->work, &rc, e));
+    LP_TRY(k->run(k, in, &x->derived[i], x->lane[0].work, &rc, e));
     x->fresh[i] = true;
     return LP_OK;
 }
@@ -306,7 +310,7 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
     const LpVariable *v = &x->p->step->var[i];
     size_t bytes = own_bytes(x, i);
     if (is_lent(x, i)) { /* one replica */
-        x->ptr[i] = x->arena + x->p->lent[i] - 1;
+        x->ptr[i] = x->lane[0].arena + x->p->lent[i] - 1;
         return LP_OK;
     }
     if (x->hold[i].still)
@@ -348,9 +352,14 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
         most = max(most, d->unpack ? d->unpack->work_bytes : 0);
     }
     x->moving = block(x, most, e);
-    x->work = block(x, work, e);
-    x->arena = block(x, max(p->micro.arena_bytes, p->update.arena_bytes), e);
-    return x->moving && x->work && x->arena ? LP_OK : LP_E_MEMORY;
+    for (int i = 0; i < x->lanes; i++) {
+        x->lane[i].work = block(x, work, e);
+        x->lane[i].arena =
+            block(x, max(p->micro.arena_bytes, p->update.arena_bytes), e);
+        if (!x->lane[i].work || !x->lane[i].arena)
+            return LP_E_MEMORY;
+    }
+    return x->moving ? LP_OK : LP_E_MEMORY;
 }
 
 static size_t widest(const LpExec *x)
@@ -364,6 +373,37 @@ static size_t widest(const LpExec *x)
     return n;
 }
 
+/* Replicas run one after the other, each on all threads; where no instruction
+ * has work for more than one thread they run side by side. */
+static int lanes_of(const LpExec *x)
+{
+    const LpCode *c = &x->p->micro;
+    const LpGraph *g = x->p->step->micro;
+    int64_t n = lp_kernel_width();
+    n = n > x->replicas ? x->replicas : n;
+    if (n < 2 || (uint64_t)n * c->arena_bytes > MOST_ARENA)
+        return 1;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->instr[i].kernel->threads > 1)
+            return 1;
+    for (size_t i = 0; i < g->n_node; i++)
+        if (g->node[i].op->flags & LP_OPF_EFFECT) /* in the order of replicas */
+            return 1;
+    return (int)n;
+}
+
+static LpStatus set_up_lanes(LpExec *x, LpErr *e)
+{
+    x->lane = lp_calloc((size_t)lanes_of(x), sizeof *x->lane);
+    LP_FAIL_IF(!x->lane, e, LP_E_MEMORY, "out of memory");
+    for (; x->lanes < lanes_of(x); x->lanes++) {
+        void **wide = lp_calloc(widest(x), sizeof *wide);
+        LP_FAIL_IF(!wide, e, LP_E_MEMORY, "out of memory");
+        x->lane[x->lanes].wide = wide;
+    }
+    return LP_OK;
+}
+
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
@@ -371,14 +411,15 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
     x->ptr = lp_calloc(x->n_var * (size_t)x->replicas, sizeof *x->ptr);
     x->backup = lp_calloc(x->n_var, sizeof *x->backup);
     x->spare = lp_calloc(x->n_var, sizeof *x->spare);
-    x->wide = lp_calloc(widest(x), sizeof *x->wide);
-    LP_FAIL_IF(!x->ptr || !x->backup || !x->spare || !x->wide, e, LP_E_MEMORY,
+    LP_FAIL_IF(!x->ptr || !x->backup || !x->spare, e, LP_E_MEMORY,
                "out of memory");
+    LP_TRY(set_up_lanes(x, e));
     LP_TRY(set_up_holds(x, e));
     LP_TRY(set_up_scratch(x, e));
     for (size_t i = 0; i < x->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_OUT) {
-            x->spare[i] = block(x, lp_var_bytes(&s->var[i]), e);
+            x->spare[i] =
+                block(x, lp_var_bytes(&s->var[i]) * (size_t)x->lanes, e);
             if (!x->spare[i])
                 return LP_E_MEMORY;
         }
@@ -406,5 +447,7 @@ void lp_exec_tear_down(LpExec *x)
     lp_free(x->spare);
     lp_free(x->derived);
     lp_free(x->fresh);
-    lp_free(x->wide);
+    for (int i = 0; i < x->lanes; i++)
+        lp_free(x->lane[i].wide);
+    lp_free(x->lane);
 }

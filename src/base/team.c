@@ -1,11 +1,12 @@
 /* A parallel section of one thread runs as a call. GNU OpenMP would allocate,
  * enter and free a team for it: a fifth of a microsecond and some system calls,
- * as much as a kernel of a few hundred elements takes. Inside another section
- * the team matters: the body asks which thread of how many it is.
+ * as much as a kernel of a few hundred elements takes. Inside another section,
+ * where replicas run side by side, what the body asks of its team is answered
+ * here: it is thread 0 of 1, and waits for nobody.
  *
- * The linker puts __wrap_GOMP_parallel in place of GOMP_parallel (--wrap). The
- * libraries that have sections of their own, oneDNN and OpenBLAS, find the
- * GOMP_parallel here before that of GNU OpenMP, and get what they asked for. */
+ * The linker puts __wrap_NAME in place of NAME (--wrap). The libraries that
+ * have sections of their own, oneDNN and OpenBLAS, find the GOMP_parallel here
+ * before that of GNU OpenMP, and get what they asked for. */
 #include "src/base/team.h"
 
 #include <dlfcn.h>
@@ -16,6 +17,27 @@
 typedef void Parallel(void (*body)(void *), void *data, unsigned threads,
                       unsigned flags);
 Parallel GOMP_parallel, __wrap_GOMP_parallel;
+
+static _Thread_local int alone; /* sections of one thread within another */
+int __wrap_omp_get_thread_num(void), __wrap_omp_get_num_threads(void);
+int __real_omp_get_thread_num(void), __real_omp_get_num_threads(void);
+void __wrap_GOMP_barrier(void), __real_GOMP_barrier(void);
+
+int __wrap_omp_get_thread_num(void)
+{
+    return alone ? 0 : __real_omp_get_thread_num();
+}
+
+int __wrap_omp_get_num_threads(void)
+{
+    return alone ? 1 : __real_omp_get_num_threads();
+}
+
+void __wrap_GOMP_barrier(void)
+{
+    if (!alone)
+        __real_GOMP_barrier();
+}
 
 static Parallel *next; /* GNU OpenMP's */
 __attribute__((constructor)) static void find_next(void)
@@ -75,8 +97,13 @@ void GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
 void __wrap_GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
                           unsigned flags)
 {
-    if (threads == 1 && !omp_in_parallel())
-        body(data);
-    else
+    if (threads != 1) {
         run(body, data, threads, flags);
+    } else if (omp_in_parallel()) {
+        alone++;
+        body(data);
+        alone--;
+    } else {
+        body(data);
+    }
 }

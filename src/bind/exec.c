@@ -338,8 +338,11 @@ static uint64_t lent_bytes(const LpProgram *p)
  * copies: forms derived from parameters, lent: accumulators in the arena */
 static int exec_stats(lua_State *L)
 {
-    const LpProgram *p = lp_exec_program(check_exec(L));
+    const LpExec *x = check_exec(L);
+    const LpProgram *p = lp_exec_program(x);
     lua_newtable(L);
+    lua_pushinteger(L, lp_exec_lanes(x));
+    lua_setfield(L, -2, "lanes");
     lua_pushinteger(L, (lua_Integer)(p->micro.n + p->update.n));
     lua_setfield(L, -2, "instructions");
     lua_pushinteger(L, (lua_Integer)p->micro.arena_bytes);

@@ -312,8 +312,37 @@ size_t lp_dnn_work_bytes(const LpDnnPrim *p)
     return p->work;
 }
 
-LpStatus lp_dnn_run(LpDnnPrim *p, void *const args[LP_DNN_N_ARGS], void *work,
-                    LpErr *e)
+/* Side by side with others that may run the same primitive: operands and the
+ * stream are this run's own. */
+static dnnl_status_t run_beside(const LpDnnPrim *p, void *const args[],
+                                void *work)
+{
+    dnnl_exec_arg_t ex[N_MEM];
+    dnnl_stream_t own = NULL;
+    int n = 0;
+    dnnl_status_t s =
+        dnnl_stream_create(&own, engine, dnnl_stream_default_flags);
+    for (int i = 0; i < N_MEM && s == dnnl_success; i++) {
+        const dnnl_memory_desc_t *md;
+        if (!p->mem[i])
+            continue;
+        s = dnnl_memory_get_memory_desc(p->mem[i], &md);
+        if (s == dnnl_success)
+            s = dnnl_memory_create(&ex[n].memory, md, engine,
+                                   i == SCRATCH ? work : args[i]);
+        if (s == dnnl_success)
+            ex[n++].arg = p->arg_id[i];
+    }
+    if (s == dnnl_success)
+        s = dnnl_primitive_execute(p->prim, own, n, ex);
+    while (n > 0)
+        dnnl_memory_destroy(ex[--n].memory);
+    dnnl_stream_destroy(own);
+    return s;
+}
+
+static dnnl_status_t run_alone(const LpDnnPrim *p, void *const args[],
+                               void *work)
 {
     dnnl_exec_arg_t ex[N_MEM];
     int n = 0;
@@ -329,6 +358,14 @@ LpStatus lp_dnn_run(LpDnnPrim *p, void *const args[LP_DNN_N_ARGS], void *work,
     if (s == dnnl_success)
         s = dnnl_primitive_execute(p->prim, stream, n, ex);
     leave(before, p->threads);
+    return s;
+}
+
+LpStatus lp_dnn_run(LpDnnPrim *p, void *const args[LP_DNN_N_ARGS], void *work,
+                    LpErr *e)
+{
+    dnnl_status_t s = omp_in_parallel() ? run_beside(p, args, work)
+                                        : run_alone(p, args, work);
     return s == dnnl_success ? LP_OK : fail(s, "running a primitive", e);
 }
 
