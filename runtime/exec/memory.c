@@ -374,11 +374,13 @@ static size_t widest(const LpExec *x)
 }
 
 /* Replicas run one after the other, each on all threads; where no instruction
- * has work for more than one thread they run side by side. */
+ * has work for more than one thread they run side by side, unless one does what
+ * the next one sees. */
 static int lanes_of(const LpExec *x)
 {
     const LpCode *c = &x->p->micro;
     const LpGraph *g = x->p->step->micro;
+    const LpVariable *v = x->p->step->var;
     int64_t n = lp_kernel_width();
     n = n > x->replicas ? x->replicas : n;
     if (n < 2 || (uint64_t)n * c->arena_bytes > MOST_ARENA)
@@ -387,8 +389,12 @@ static int lanes_of(const LpExec *x)
         if (c->instr[i].kernel->threads > 1)
             return 1;
     for (size_t i = 0; i < g->n_node; i++)
-        if (g->node[i].op->flags & LP_OPF_EFFECT) /* in the order of replicas */
+        if (g->node[i].op->flags & LP_OPF_EFFECT)
             return 1;
+    for (size_t i = 0; i < x->n_var; i++)
+        if (v[i].micro_out != LP_NOVAL && !lp_is_stream(&v[i]) &&
+            !lp_per_replica(&v[i]))
+            return 1; /* as weights that max_norm shortens */
     return (int)n;
 }
 

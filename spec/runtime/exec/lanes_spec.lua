@@ -115,6 +115,16 @@ describe("replicas with little work", function()
     assert.is_true(compiled.same_bits(means, exec:read(at["buffer mean"], 3)))
   end)
 
+  it("run one after the other where one sees what the other wrote", function()
+    torch.set_num_threads(4)
+    local list = { { "parameter", "table", torch.randn(7, WIDTH) * 3 } }
+    local step, losses = compiled.step(function(ids)
+      return F.embedding(ids, list[1][3], { max_norm = 1 }):square():sum()
+    end, { torch.randint(0, 7, { ROWS }) }, list)
+    step:complete({ loss = losses[1], replicas = 2, rules = {} })
+    assert.equal(1, step:compile({}):stats().lanes)
+  end)
+
   it("run one after the other where an operator has work for more threads", function()
     torch.set_num_threads(4)
     local w = { { "parameter", "w", torch.randn(256, 256) * 0.1 } }
