@@ -76,6 +76,7 @@ typedef struct LpHome {
 typedef struct LpProgram {
     LpStep *step; /* owned */
     LpCode micro, update;
+    int threads; /* that it was lowered for */
     LpHome *home;
     size_t n_home, cap_home;
     uint32_t *home_of; /* per variable: 1 + index into home; 0: plain */

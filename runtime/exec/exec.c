@@ -225,12 +225,14 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
 static LpStatus run_lane(LpExec *x, int64_t first, int lanes,
                          const LpStream *stream, int64_t d, LpErr *e)
 {
-    for (int64_t r = first; r < x->replicas; r += lanes)
-        LP_TRY(run_replica(x, &x->lane[first], stream, d, r, e));
+    LpLane *lane = &x->lane[first];
+    for (lane->replica = first; lane->replica < x->replicas;
+         lane->replica += lanes)
+        LP_TRY(run_replica(x, lane, stream, d, lane->replica, e));
     return LP_OK;
 }
 
-/* With the clock on, one after the other. The error is the first lane's. */
+/* With the clock on, one after the other. The error is the first replica's. */
 static LpStatus run_replicas(LpExec *x, const LpStream *stream, int64_t d,
                              LpErr *e)
 {
@@ -241,12 +243,16 @@ static LpStatus run_replicas(LpExec *x, const LpStream *stream, int64_t d,
         x->lane[i].err = (LpErr){0};
         run_lane(x, i, x->lanes, stream, d, &x->lane[i].err);
     }
-    for (int i = 0; i < x->lanes; i++)
-        if (x->lane[i].err.code != LP_OK) {
-            *e = x->lane[i].err;
-            return e->code;
-        }
-    return LP_OK;
+    const LpLane *failed = NULL;
+    for (int i = 0; i < x->lanes; i++) {
+        const LpLane *l = &x->lane[i];
+        if (l->err.code != LP_OK && (!failed || l->replica < failed->replica))
+            failed = l;
+    }
+    if (!failed)
+        return LP_OK;
+    *e = failed->err;
+    return e->code;
 }
 
 static void each_backup(LpExec *x, bool save)

@@ -21,8 +21,9 @@ typedef struct LpHold {
 /* What running a micro-batch needs besides variables. */
 typedef struct LpLane {
     char *arena, *work;
-    void **wide; /* operands of one instruction; ranks of a collective */
-    LpErr err;   /* of its replicas, while they run side by side */
+    void **wide;     /* operands of one instruction; ranks of a collective */
+    int64_t replica; /* that it runs, or that failed */
+    LpErr err;       /* of its replicas, while they run side by side */
 } LpLane;
 
 struct LpExec {

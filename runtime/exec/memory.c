@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "runtime/exec/exec_impl.h"
-#include "src/autodiff/op_call.h"
 
 enum {
     WORTH = 64 * 1024,    /* bytes; less is copied */
@@ -381,7 +380,7 @@ static int lanes_of(const LpExec *x)
     const LpCode *c = &x->p->micro;
     const LpGraph *g = x->p->step->micro;
     const LpVariable *v = x->p->step->var;
-    int64_t n = lp_kernel_width();
+    int64_t n = x->p->threads;
     n = n > x->replicas ? x->replicas : n;
     if (n < 2 || (uint64_t)n * c->arena_bytes > MOST_ARENA)
         return 1;

@@ -100,19 +100,21 @@ describe("replicas with little work", function()
   end)
 
   it("fail as one after the other: with the first one's error, and nothing is updated", function()
-    local options = { replicas = 4, threads = 4, iterations = 2 }
-    local _, lanes, exec, at, inputs = train(options)
-    assert.equal(4, lanes)
-    local kept = exec:read(at["parameter up"])
-    local means = exec:read(at["buffer mean"], 3)
-    for _, slice in ipairs({ 2, 1 }) do -- of the first iteration
-      inputs[2][slice * ROWS] = 70 + slice
+    for threads = 2, 4 do -- on two lanes the first has replicas 0 and 2
+      local options = { replicas = 4, threads = threads, iterations = 2 }
+      local _, lanes, exec, at, inputs = train(options)
+      assert.equal(threads, lanes)
+      local kept = exec:read(at["parameter up"])
+      local means = exec:read(at["buffer mean"], 3)
+      for _, slice in ipairs({ 2, 1 }) do -- of the first iteration
+        inputs[2][slice * ROWS] = 70 + slice
+      end
+      local ok, problem = pcall(exec.run, exec, compiled.feed(at, inputs), {})
+      assert.is_false(ok)
+      assert.matches("71", tostring(problem), 1, true)
+      assert.is_true(compiled.same_bits(kept, exec:read(at["parameter up"])))
+      assert.is_true(compiled.same_bits(means, exec:read(at["buffer mean"], 3)))
     end
-    local ok, problem = pcall(exec.run, exec, compiled.feed(at, inputs), {})
-    assert.is_false(ok)
-    assert.matches("71", tostring(problem), 1, true)
-    assert.is_true(compiled.same_bits(kept, exec:read(at["parameter up"])))
-    assert.is_true(compiled.same_bits(means, exec:read(at["buffer mean"], 3)))
   end)
 
   it("run one after the other where one sees what the other wrote", function()
@@ -133,5 +135,13 @@ describe("replicas with little work", function()
     end, { torch.randn(512, 256) }, w)
     step:complete({ loss = losses[1], replicas = 2, rules = {} })
     assert.equal(1, step:compile({}):stats().lanes)
+  end)
+
+  it("run one after the other if one thread was asked for", function()
+    torch.set_num_threads(4)
+    local list = parameters()
+    local step = step_of(list, torch.randn(ROWS, 16), torch.randint(0, 7, { ROWS }),
+      { replicas = 2 })
+    assert.equal(1, step:compile({ threads = 1 }):stats().lanes)
   end)
 end)

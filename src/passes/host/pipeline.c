@@ -202,6 +202,7 @@ LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e)
     update.g = p->step->update;
     update.update = true;
     update.code = &p->update;
+    p->threads = o->threads;
     LpStatus s = run_passes(&micro);
     if (s == LP_OK && update.g)
         s = run_passes(&update);
