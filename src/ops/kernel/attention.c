@@ -132,7 +132,8 @@ static void run(const LpPlain *p, void *const *at, const void *mask, void *work,
     size_t each = scratch(a, t, back);
 #pragma omp parallel for num_threads(p->threads) schedule(static)
     for (int i = 0; i < p->threads; i++)
-        for (int64_t n = i; n < a->heads; n += p->threads) {
+        for (int64_t n = a->heads * i / p->threads;
+             n < a->heads * (i + 1) / p->threads; n++) {
             LpAttnHead h = head_of(a, n, at, mask, t);
             (back ? loop->backward
                   : loop->forward)(&h, (char *)work + (size_t)i * each);
