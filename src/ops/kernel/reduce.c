@@ -335,6 +335,16 @@ static void fill_identity(const Plan *p, char *y)
     }
 }
 
+/* The i-th item as they lie in memory: a piece's stretches side by side, so
+ * that a thread has the rows that it made. */
+static int64_t item_at(const Plan *p, int64_t i)
+{
+    int64_t last = p->g.n_kept ? p->g.axis[p->g.n_kept - 1].size : 1;
+    int64_t stretches = p->columns ? (last + COLUMNS - 1) / COLUMNS : 1;
+    int64_t here = i % (stretches * p->pieces);
+    return i - here + here % stretches * p->pieces + here / stretches;
+}
+
 static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
                     void *work, const LpRunCtx *rc, LpErr *e)
 {
@@ -358,7 +368,7 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
             Room room;
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < p->items; i++)
-                item(p, in[0], out[0], work, i, &room);
+                item(p, in[0], out[0], work, item_at(p, i), &room);
         }
     }
     if (p->pieces > 1)
