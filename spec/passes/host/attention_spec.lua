@@ -55,9 +55,10 @@ describe("attention in a compiled step", function()
       poptorch.trainingModel(net, { optimizer = poptorch.optim.SGD(net:parameters(),
         { lr = 0.1 }) })(ids, labels)
     end)
-    -- the gradients of queries, keys and values are joined: the product had one
+    -- the gradients of queries, keys and values, parts of one product's, are
+    -- made where they are joined
     assert.same({ attention = LAYERS, attention_backward = LAYERS, softmax = 0,
-      softmax_backward = 0, bmm = 0, copy = 0, cat = LAYERS }, only(counts, PARTS))
+      softmax_backward = 0, bmm = 0, copy = 0, cat = 0 }, only(counts, PARTS))
     -- 4 products a layer and the head's, each with two gradients
     assert.equal(3 * (4 * LAYERS + 1), counts.mm)
     assert.equal(LAYERS, counts["add+gelu"])
@@ -69,5 +70,65 @@ describe("attention in a compiled step", function()
     end)
     assert.same({ attention = LAYERS, attention_backward = 0, softmax = 0, softmax_backward = 0,
       bmm = 0, copy = 0, cat = 0 }, only(counts, PARTS))
+  end)
+end)
+
+-- The gradient of x, whose parts are queries, keys and values (or what `parts`
+-- makes of them), compiled and by autograd; and the instructions.
+local function both(x, parts, options)
+  local function attend(y)
+    local q, k, v = parts(y)
+    return nn.functional.scaled_dot_product_attention(q, k, v, options)
+  end
+  local leaf = x:clone():requires_grad_()
+  local out = attend(leaf)
+  local d = torch.randn(out:size()):to(x.dtype)
+  out:backward(d)
+  local run, got = require("lupine.compile")(attend, { x }, { cotangents = { d } }), nil
+  local counts = instructions(function()
+    local _, gradients = run(x, { d })
+    got = gradients[1]
+  end)
+  torch.testing.assert_close(got, leaf.grad)
+  return only(counts, { "attention_backward", "cat" })
+end
+
+local function heads(y, n)
+  local b, t, d = table.unpack(y:size())
+  return y:view({ b, t, n, d // n }):transpose(1, 2)
+end
+
+describe("gradients that a concatenation joins", function()
+  local x = torch.randn(2, 40, 3 * 24)
+  local WHERE, JOINED = { attention_backward = 1, cat = 0 }, { attention_backward = 1, cat = 1 }
+
+  it("are made in their parts of it, in whatever order", function()
+    assert.same(WHERE, both(x, function(y)
+      local v, q, k = table.unpack(y:split(24, -1))
+      return heads(q, 3), heads(k, 3), heads(v, 3)
+    end, { is_causal = true }))
+  end)
+
+  it("and along whatever dimension, unpermuted, too", function()
+    assert.same(WHERE, both(torch.randn(6, 40, 24), function(y)
+      return table.unpack(y:split(2, 0))
+    end))
+    assert.same(WHERE, both(torch.randn(2, 120, 24):double(), function(y)
+      return table.unpack(y:split(40, 1))
+    end))
+  end)
+
+  it("are converted on the way in half precision", function()
+    assert.same(WHERE, both(x:bfloat16(), function(y)
+      local q, k, v = table.unpack(y:split(24, -1))
+      return heads(q, 3), heads(k, 3), heads(v, 3)
+    end))
+  end)
+
+  it("are joined by a copy if there is something else among them", function()
+    assert.same(JOINED, both(torch.randn(2, 40, 4 * 24), function(y)
+      local q, k, v, w = table.unpack(y:split(24, -1))
+      return heads(q, 3), heads(k, 3), heads(v * w, 3)
+    end))
   end)
 end)

@@ -494,8 +494,11 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
         n = &tail.node;
     q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
     q.pin = lp_arena_calloc(&q.mem, (n->n_in + 1) * sizeof *q.pin);
-    LpStatus s = q.in && q.pin ? lower_kernel(l, id, n, &q)
-                               : lp_fail(l->err, LP_E_MEMORY, "out of memory");
+    LpStatus s = LP_OK;
+    if (!q.in || !q.pin)
+        s = lp_fail(l->err, LP_E_MEMORY, "out of memory");
+    else if (!lp_joined(l, n))
+        s = lower_kernel(l, id, n, &q);
     lp_arena_fini(&q.mem);
     for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
         if (lp_is_value(n->in[i]))

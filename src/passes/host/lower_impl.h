@@ -193,6 +193,11 @@ LpStatus lp_lower_lookup(LpLower *l, LpNodeId id);
 /* ---- regions and fusion ------------------------------------------------- */
 LpStatus lp_choose_regions(LpLower *l); /* fills l->regions */
 LpStatus lp_lower_region(LpLower *l, uint32_t region);
+bool lp_is_result(const LpRegion *r, LpVal v);
+/* A place for result v of r in what a concatenation joins it to, if it can be
+ * there; that concatenation needs no instruction then. */
+LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed);
+bool lp_joined(const LpLower *l, const LpGraphNode *n);
 /* Fills l->fusion with groups of nodes outside of regions. */
 LpStatus lp_fuse(LpLower *l);
 bool lp_can_fuse(const LpGraphNode *n);

@@ -15,7 +15,7 @@
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
-static bool is_result(const LpRegion *r, LpVal v)
+bool lp_is_result(const LpRegion *r, LpVal v)
 {
     for (uint32_t i = 0; i < r->n_out; i++)
         if (r->out[i] == v)
@@ -44,7 +44,7 @@ static bool check_reads(const LpLower *l, LpRegions *x, bool *whole)
             uint32_t from = g->node[g->value[v].node].region;
             if (!from || from == n->region || !whole[from])
                 continue;
-            bool result = is_result(&g->region[from], v);
+            bool result = lp_is_result(&g->region[from], v);
             bool early = i < x->last[from];
             /* a reader inside a whole region does not read by itself */
             bool hidden = n->region && whole[n->region];
@@ -63,7 +63,7 @@ static void check_outputs(const LpLower *l, LpRegions *x, bool *whole)
         LpNodeId id = l->g->value[v].node;
         uint32_t r = id == LP_NO_NODE ? 0 : l->g->node[id].region;
         if (r && l->target[v] != UINT32_MAX &&
-            !is_result(&l->g->region[r], (LpVal)v))
+            !lp_is_result(&l->g->region[r], (LpVal)v))
             drop(x, whole, r, &changed);
     }
 }
@@ -193,9 +193,12 @@ static LpStatus place_results(LpLower *l, const LpRegion *r, uint32_t region,
     for (int i = 0; i < w->n_out; i++) {
         LpVal v = i < (int)r->n_out ? r->out[i] : LP_NOVAL;
         if (v != LP_NOVAL) {
+            bool placed;
+            LP_TRY(lp_join_place(l, r, v, &placed));
             LpDesc d = w->n_out == 1 ? desc_for(l, v)
                                      : lp_desc_of(lp_graph_type(l->g, v));
-            LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
+            if (!placed)
+                LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
             l->buf[l->place[v].buf].reads_left +=
                 l->uses[v] - reads_inside(l, region, v);
             w->pout[i] = &l->place[v];
@@ -217,7 +220,7 @@ static void count_reads(LpLower *l, uint32_t region)
         const LpGraphNode *d = &l->g->node[i];
         for (uint32_t k = 0; d->region == region && k < d->n_in; k++)
             if (lp_is_value(d->in[k]) && l->place[d->in[k]].buf != LP_NO_BUF &&
-                !is_result(&l->g->region[region], d->in[k]))
+                !lp_is_result(&l->g->region[region], d->in[k]))
                 l->buf[l->place[d->in[k]].buf].reads_left--;
     }
 }
