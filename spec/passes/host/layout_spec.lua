@@ -164,6 +164,60 @@ describe("batch normalisation of blocked images", function()
   end)
 end)
 
+-- A head of flattened images whose gradient is a product of tiles.
+describe("the ReLU's gradient after a linear layer", function()
+  local compiled = require("spec.support.compiled")
+  local CHANNELS, ROWS = 16, 512
+
+  local function train(options)
+    local shapes = { { CHANNELS, CHANNELS, 3, 3 }, { CHANNELS, CHANNELS, 3, 3 },
+      { 64, CHANNELS * 4 * 4 } }
+    local list = {}
+    for i, shape in ipairs(shapes) do
+      list[i] = { "parameter", "w" .. i, values(table.unpack(shape)) * 0.05 }
+    end
+    local x = values(ROWS, CHANNELS, 4, 4)
+    local step, losses = compiled.step(function(h)
+      for i = 1, 2 do
+        h = F.conv2d(h, list[i][3], nil, 1, 1)
+        h = F.batch_norm(h, nil, nil, nil, nil, true):relu()
+      end
+      h = F.linear(h:flatten(1), list[3][3])
+      return F.mse_loss(h, torch.ones_like(h))
+    end, { x }, list)
+    local at, rules = compiled.vars(step), {}
+    for i, p in ipairs(list) do
+      local var = at["parameter " .. p[2]]
+      rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
+    end
+    step:complete({ loss = losses[1], rules = rules })
+    local exec, joined, out = step:compile(options), 0, {}
+    exec:profile(true)
+    exec:run(compiled.feed(at, { x }), {})
+    for _, row in ipairs(exec:profile().rows) do
+      joined = joined + (row.label == "relu_backward+batch_norm_backward" and 1 or 0)
+    end
+    for i, p in ipairs(list) do
+      out[i] = exec:read(at["parameter " .. p[2]])
+    end
+    return out, joined
+  end
+
+  it("runs with that of the normalisation, with the bits of one after the other", function()
+    local want = train({ fuse = false })
+    local last, without = train({ heads = false })
+    local got, joined = train({})
+    for i, w in ipairs(want) do
+      assert.is_true(compiled.same_bits(got[i], w), "parameter " .. i)
+      assert.is_true(compiled.same_bits(last[i], w), "parameter " .. i)
+    end
+    assert.equal(without, joined)
+    if core.host.cpu().simd ~= "plain" then
+      assert.equal(2, joined)
+    end
+  end)
+end)
+
 describe("Winograd's convolution", function()
   local compiled = require("spec.support.compiled")
 

@@ -87,11 +87,20 @@ static LpStatus run_tails(LpLower *l)
     return lp_tails_find(l);
 }
 
+/* The product that would have run with node id, which runs inside another: a
+ * ReLU's gradient. (What joins a normalisation forward lies in blocks.) */
+static LpStatus lower_left(LpLower *l, LpNodeId id)
+{
+    int32_t at = l->fusion.of ? l->fusion.of[id] : -1;
+    LpNodeId head = at < 0 ? LP_NO_NODE : l->fusion.group[at].head;
+    return head == LP_NO_NODE ? LP_OK : lp_lower_node(l, head);
+}
+
 /* A member of a group waits for the last one, and so does the head. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
     if (lp_tail_inside(l, id))
-        return LP_OK;
+        return lower_left(l, id);
     uint32_t region = l->regions.of[id];
     if (l->lookups.of && l->lookups.left_out[id])
         return LP_OK;

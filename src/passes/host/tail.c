@@ -36,6 +36,14 @@ static int32_t group_of(const LpLower *l, LpNodeId id)
     return l->fusion.of ? l->fusion.of[id] : -1;
 }
 
+/* id is in no chain, or by itself in that of a product, which would run alone
+ * all the same where images lie in blocks. */
+static bool alone(const LpLower *l, LpNodeId id)
+{
+    int32_t at = group_of(l, id);
+    return at < 0 || l->fusion.group[at].n == 1;
+}
+
 /* a and b are a chain of their own, or in none. */
 static bool pair(const LpLower *l, LpNodeId a, LpNodeId b)
 {
@@ -49,7 +57,7 @@ bool lp_tail_inside(LpLower *l, LpNodeId id)
     LpNodeId *host = l->tails.host, by;
     if (host[id] != LP_NO_NODE)
         return true;
-    if (!l->o->fuse || n->op != &op_relu_backward || group_of(l, id) >= 0 ||
+    if (!l->o->fuse || n->op != &op_relu_backward || !alone(l, id) ||
         !lp_is_value(n->in[0]) || !lp_is_value(n->in[1]) ||
         !l->place[n->in[1]].desc.block)
         return false;
