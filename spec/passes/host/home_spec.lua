@@ -212,6 +212,40 @@ describe("homes of convolution weights:", function()
       end,
     }, momentum, {})
     assert.equal(0, stats.homes)
+    _, stats = train({ -- without a gradient
+      input = { 16, 7, 7 },
+      fn = function(x, w)
+        return F.conv2d(x, w) * w:detach():sum()
+      end,
+      weights = function()
+        return { values(16, 16, 3, 3) }
+      end,
+    }, momentum, {})
+    assert.equal(0, stats.homes)
+  end)
+
+  local function same_as_plain(case, rule)
+    local home = train(case, rule, { homes = true })
+    local plain = train(case, rule, { homes = false })
+    for i, want in ipairs(plain) do
+      assert.is_true(compiled.same_bits(want[2], home[i][2]), want[1] .. " differs")
+    end
+  end
+
+  it("gradients summed in another type have the bits of plain rows", function()
+    same_as_plain(cases["channels that no block divides"], function(...)
+      local rule = momentum(...)
+      rule.accum = torch.float16
+      return rule
+    end)
+  end)
+
+  it("an update with a factor for each channel has the bits of plain rows", function()
+    same_as_plain(cases["channels that no block divides"], function(step, param, w)
+      local factors = (torch.arange(w.shape[1]) * 0.125 + 0.25):reshape({ -1, 1, 1, 1 })
+      return { op = "addcmul", param = param, outputs = { param },
+        inputs = { param, "grad", step:add_var("hyper", "lr", factors) } }
+    end)
   end)
 
   it("without training the forward's layout is the home, made at the upload", function()

@@ -162,6 +162,50 @@ describe("a gradient that nothing is added to", function()
     assert.equal(0, exec:stats().lent_bytes)
   end)
 
+  -- The gradient of `out` rows of 1024 over `rows` of the batch: is it the last
+  -- to be made in the backward half?
+  local function is_last(out, rows)
+    local list = {
+      { "parameter", "scale", torch.randn(rows, 1024) },
+      { "parameter", "w", torch.randn(out, 1024) * 0.01 },
+    }
+    local input = torch.randn(rows, 1024)
+    local exec, at = build(list, function(h)
+      h = F.linear(torch.tanh(h * list[1][3]), list[2][3])
+      return F.mse_loss(h, torch.zeros_like(h))
+    end, input, none)
+    exec:profile(true)
+    exec:run(compiled.feed(at, { input }), {})
+    local last
+    for _, row in ipairs(exec:profile().rows) do
+      last = row.part == "backward" and row.label or last
+    end
+    return last == "mm"
+  end
+
+  it("is made in its place unless it has 4 MiB and twice what it is made of", function()
+    assert.is_true(is_last(1024, 8))
+    assert.is_false(is_last(1023, 8))
+    assert.is_true(is_last(1024, 256)) -- of two times 1 MiB
+    assert.is_false(is_last(1024, 257))
+  end)
+
+  it("is made in its place if others are made of it", function()
+    local side, few = 1024, torch.randn(8, 1024)
+    local list = {}
+    for i = 1, 2 do
+      list[i] = { "parameter", "w" .. i, torch.randn(side, side) * 0.02 }
+    end
+    local function loss(w, h)
+      h = torch.tanh(F.linear(h, w[1] - w[2]))
+      return F.mse_loss(h, torch.zeros_like(h))
+    end
+    local exec, at = build(list, function(h)
+      return loss(weights_of(list), h)
+    end, few, none)
+    check(list, exec, at, few, eager(list, few, nil, loss))
+  end)
+
   it("keeps its own memory where most is in use", function()
     torch.manual_seed(4)
     local shapes = { { 64 * WIDTH, WIDTH }, { WIDTH, 64 * WIDTH }, { WIDTH, WIDTH } }

@@ -194,6 +194,130 @@ describe("a value that is cheap to make again", function()
   end)
 end)
 
+describe("of several values", function()
+  -- A side branch of few rows that lives from the start to the end.
+  local function beside(rows)
+    local list = parameters(WIDTH, INNER)
+    local function layer(x, i)
+      return F.linear(gelu(F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])), list[3 * i][3])
+    end
+    local without, with = both(function(x, few)
+      local y = layer(few, 1)
+      for i = 1, LAYERS do
+        x = x + layer(x, i)
+      end
+      y = torch.cat({ x, y })
+      return F.mse_loss(y, torch.zeros_like(y))
+    end, { torch.randn(ROWS, WIDTH), torch.randn(rows, WIDTH) }, list, { fuse = false })
+    return with.instructions - without.instructions
+  end
+
+  it("those stay that are less than a 1024th of what is in use", function()
+    -- a row of INNER is 1 KiB; the layers keep 3.5 MiB, all they make is 8 MiB
+    assert.equal(LAYERS, beside(3))
+    assert.equal(LAYERS + 1, beside(8))
+  end)
+
+  it("a gradient that comes before a value is made once", function()
+    local list = parameters(WIDTH, INNER)
+    local function fn(x)
+      for i = 1, LAYERS do
+        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
+        x = x + F.linear(F.gelu(h), list[3 * i][3]) + F.silu(h):sum(1, true) * 0.01
+      end
+      return F.mse_loss(x, torch.zeros_like(x))
+    end
+    local without, with = both(fn, { torch.randn(ROWS, WIDTH) }, list, { fuse = false })
+    assert.equal(LAYERS, with.instructions - without.instructions)
+  end)
+
+  it("a gradient that reads the value itself does not go before it", function()
+    local list = parameters(WIDTH, INNER)
+    local function fn(x)
+      for i = 1, LAYERS do
+        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
+        local v = F.gelu(h)
+        local most = torch.maximum(h, v):sum(1, true)
+        x = x + most * 0.01 + F.linear(v, list[3 * i][3])
+      end
+      return F.mse_loss(x, torch.zeros_like(x))
+    end
+    local without, with = both(fn, { torch.randn(ROWS, WIDTH) }, list, { fuse = false })
+    -- where most is in use the product of the last layer is past
+    assert.equal(LAYERS - 1, with.instructions - without.instructions)
+  end)
+
+  it("a gradient does not go before the product that it reads", function()
+    local list = parameters(WIDTH, INNER)
+    local function fn(x)
+      for i = 1, LAYERS do
+        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
+        local y = F.silu(h):matmul(F.gelu(h)) * 0.01
+        x = x + F.linear(y, list[3 * i][3])
+      end
+      return F.mse_loss(x, torch.zeros_like(x))
+    end
+    local without, with = both(fn, { torch.randn(INNER, WIDTH) }, list)
+    assert.is_true(saved(without, with) > 0)
+  end)
+end)
+
+describe("the value that a convolution reads", function()
+  local IMAGES, CHANNELS, SIDE = 8, 16, 24
+
+  local function convolutions(kernel)
+    torch.manual_seed(6)
+    local list = {}
+    for i = 1, 2 * LAYERS do
+      list[i] = { "parameter", "k" .. i, torch.randn(CHANNELS, CHANNELS, kernel, kernel) * 0.1 }
+    end
+    return both(function(x)
+      for i = 1, 2 * LAYERS, 2 do
+        local h = F.conv2d(x, list[i][3], nil, 1, kernel // 2)
+        x = x + F.conv2d(gelu(h), list[i + 1][3], nil, 1, kernel // 2)
+      end
+      return F.mse_loss(x, torch.zeros_like(x))
+    end, { torch.randn(IMAGES, CHANNELS, SIDE, SIDE) }, list, { fuse = false })
+  end
+
+  it("is made again if the gradient of its weights is dear", function()
+    local image = IMAGES * CHANNELS * SIDE * SIDE * BYTES
+    local without, with = convolutions(3) -- 2 * 16 * 9 operations an element
+    assert.equal(LAYERS * image, saved(without, with))
+    assert.equal(without.instructions + LAYERS, with.instructions)
+    assert_untouched(convolutions(1)) -- 2 * 16
+  end)
+end)
+
+describe("memory that is not the arena's", function()
+  it("does not hide what is saved: a large result of the step", function()
+    local list = parameters(WIDTH, INNER)
+    local fn = chain(gelu)(list)
+    local without, with = both(function(x)
+      return fn(x), x:unsqueeze(1) * torch.full({ 1, 64, 1 }, 0.5) -- 16 MiB
+    end, { torch.randn(ROWS, WIDTH) }, list)
+    assert.equal(LAYERS * SAVED, saved(without, with))
+  end)
+
+  it("does not hide what is saved: the scores of attention that runs whole", function()
+    local list = parameters(WIDTH, INNER)
+    local length = 2 * ROWS
+    for i = 1, 3 do
+      list[#list + 1] = { "parameter", "w" .. i, torch.randn(WIDTH, WIDTH) * 0.1 }
+    end
+    local fn = chain(gelu)(list)
+    local without, with = both(function(x)
+      local of = {}
+      for i = 1, 3 do
+        of[i] = F.linear(x, list[3 * LAYERS + i][3]):view({ 1, 1, length, WIDTH })
+      end
+      local y = F.scaled_dot_product_attention(table.unpack(of)):view({ length, WIDTH })
+      return fn(y)
+    end, { torch.randn(length, WIDTH) }, list)
+    assert.equal(2 * LAYERS * SAVED, saved(without, with))
+  end)
+end)
+
 describe("nothing is made again", function()
   it("that attention reads, which runs whole", function()
     local heads, length = 2, 256
