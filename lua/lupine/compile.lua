@@ -183,8 +183,8 @@ end
 
 local function check_call(target, like, cotangents, args)
   local n, most = #like, #like + (cotangents and 1 or 0)
-  errors.check(args.n <= most, "TypeError", "the compiled function takes %d arguments%s, %d were "
-    .. "given", n, cotangents and " and a list of cotangents" or "", args.n)
+  errors.check(args.n <= most, "TypeError", "the compiled function takes %d argument%s%s, %d were "
+    .. "given", n, n == 1 and "" or "s", cotangents and " and a list of cotangents" or "", args.n)
   for i = 1, n do
     check_like(args[i], like[i], argument(target, i))
   end
@@ -214,6 +214,8 @@ local function check_options(opts, target)
     errors.check(known[key], "TypeError", "compile: unknown option '%s'%s; known are %s",
       tostring(key), check.nearest(key, OPTIONS), table.concat(OPTIONS, ", "))
   end
+  errors.check(opts.wrt == nil or opts.cotangents ~= nil, "ValueError",
+    "compile(opts): wrt: gradients need cotangents, a tensor for each result")
   if opts.cotangents ~= nil then
     check_tensors(opts.cotangents, "compile(opts): cotangents", function(i)
       return ("[%d]"):format(i)
@@ -275,7 +277,8 @@ end
 --- Compiles `fn` for inputs like these. With `cotangents` (a tensor for each
 --- result) the program also computes gradients; the compiled function then
 --- takes the cotangents as a last list and returns the list of gradients
---- after fn's results.
+--- after fn's results. What fn decides while it is traced stays so: a
+--- module's training mode (dropout, batch normalisation), a branch of Lua.
 --- error: RuntimeError for what cannot be traced, an in-place write to a
 --- captured tensor, or inputs of other shapes; TypeError for what is no tensor
 ---@param fn (fun(...: torch.Tensor): ...)|torch.nn.Module

@@ -171,6 +171,7 @@ describe("arguments of lupine.compile", function()
       ["cotangents%[1%]: .*%[2%].* got .*%[3%]"] = { cotangents = { torch.ones(3) } },
       ["wrt%[1%]: .*1%.%.2 %(left, right%), got int 3"] = { cotangents = { x }, wrt = { 3 } },
       ["cotangents: %[1%]: expected a tensor"] = { cotangents = { 1 } },
+      ["wrt: gradients need cotangents"] = { wrt = { 1 } },
     }) do
       helper.raises("Exception", text, function()
         compile(twice, { x, x }, opts)

@@ -327,6 +327,7 @@ static const char *const precisions[] = {"highest", "high", "medium", NULL};
 
 static int set_matmul_precision(lua_State *L)
 {
+    char what[LP_DESCRIBE];
     const char *given = lua_tostring(L, 1);
     for (int i = 0; given && precisions[i]; i++)
         if (strcmp(given, precisions[i]) == 0) {
@@ -336,7 +337,7 @@ static int set_matmul_precision(lua_State *L)
     return lp_raise(L, LP_E_VALUE,
                     "set_float32_matmul_precision(precision): expected "
                     "'highest', 'high' or 'medium', got %s",
-                    given ? given : luaL_typename(L, 1));
+                    lp_describe(L, 1, what));
 }
 
 static int get_matmul_precision(lua_State *L)
