@@ -140,6 +140,20 @@ describe("matmul", function()
     end
   end)
 
+  it("multiplies as often as a batch says that both only repeat", function()
+    for _, size in ipairs({ { 17, 33, 65 }, { 1, 200, 100 }, { 130, 128, 129 } }) do
+      local m, k, n = table.unpack(size)
+      local a, b = torch.randint(-4, 5, { m, k }), torch.randint(-4, 5, { k, n }) -- exact sums
+      local want = torch.mm(a, b):expand(3, m, n)
+      for _, dtype in ipairs({ torch.float32, torch.float64, torch.bfloat16, torch.int32 }) do
+        local x, y = a:to(dtype):expand(3, m, k), b:to(dtype):expand(3, k, n)
+        local rounded = want:to(dtype)
+        assert.is_true(torch.equal(torch.bmm(x, y), rounded))
+        assert.is_true(torch.equal(torch.matmul(x, y), rounded))
+      end
+    end
+  end)
+
   it("refuses operands of two dtypes on the host, as PyTorch does", function()
     local a, b = numbers({ 2, 2 }, 1), numbers({ 2, 2 }, 2)
     for _, pair in ipairs({ { a:half(), b:float() }, { a:float(), b:half() },

@@ -292,6 +292,8 @@ LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     bool ok = t == LP_F64 || lp_dnn_native(t);
     for (int i = 0; i < 3 && t != LP_F64; i++)
         ok = ok && library_takes(&m[i]);
+    if (m[2].batch > 1 && m[0].step == 0 && m[1].step == 0)
+        ok = false; /* the library wants the batch in an operand */
     if (!ok)
         return converted(r, k, m, e);
     Product *p;
