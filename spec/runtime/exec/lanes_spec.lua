@@ -99,6 +99,50 @@ describe("replicas with little work", function()
     end
   end)
 
+  it("run side by side with what is copied on the way: attention, recurrent layers", function()
+    local nn = require("torch.nn")
+    torch.manual_seed(8)
+    local x = torch.randn(ROWS, 5, 8)
+    for _, layer in ipairs({
+      nn.LSTM(8, 4, { batch_first = true, bidirectional = true, num_layers = 2 }),
+      nn.GRU(8, 8, { batch_first = true }),
+      nn.TransformerEncoderLayer(8, 2, 16, { batch_first = true, dropout = 0.0 }),
+    }) do
+      local list = {}
+      for name, p in layer:named_parameters() do
+        list[#list + 1] = { "parameter", name, p }
+      end
+      local function run(threads)
+        torch.set_num_threads(threads)
+        local step, losses = compiled.step(function(a)
+          return (layer(a)):square():sum()
+        end, { x }, list)
+        local at, rules, out = compiled.vars(step), {}, {}
+        for i, p in ipairs(list) do
+          local var = at["parameter " .. p[2]]
+          rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var },
+            attrs = { alpha = 0.01 } }
+        end
+        step:complete({ loss = losses[1], rules = rules, replicas = 3 })
+        local exec = step:compile({})
+        for i = 1, 2 do
+          local got = exec:run(compiled.feed(at, { torch.cat({ x, x * 2, x - 1 }) }), {})
+          out[i] = got[at["output output_1"]]
+        end
+        for _, p in ipairs(list) do
+          out[#out + 1] = exec:read(at["parameter " .. p[2]])
+        end
+        return out, exec:stats().lanes
+      end
+      local want = run(1)
+      local got, lanes = run(2)
+      assert.equal(2, lanes)
+      for i, v in ipairs(want) do
+        assert.is_true(compiled.same_bits(v, got[i]), "result " .. i)
+      end
+    end
+  end)
+
   it("fail as one after the other: with the first one's error, and nothing is updated", function()
     for threads = 2, 4 do -- on two lanes the first has replicas 0 and 2
       local options = { replicas = 4, threads = threads, iterations = 2 }

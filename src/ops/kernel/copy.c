@@ -273,8 +273,8 @@ void lp_copy_plan(const LpDesc *src, const LpDesc *dst, int threads,
                   LpCopyPlan *p)
 {
     *p = (LpCopyPlan){.from = src->dtype, .to = dst->dtype};
-    p->threads = threads < 1 ? lp_cpu_threads() : threads;
     int shift = dst->ndim - src->ndim;
+    int64_t bytes = (int64_t)lp_dtype_size(dst->dtype);
     for (int i = 0; i < dst->ndim; i++) {
         if (dst->shape[i] == 0)
             p->empty = true;
@@ -292,6 +292,11 @@ void lp_copy_plan(const LpDesc *src, const LpDesc *dst, int threads,
         p->n = 1;
         p->shape[0] = p->src[0] = p->dst[0] = 1;
     }
+    for (int i = 0; i < p->n && !p->empty; i++)
+        bytes *= p->shape[i];
+    p->threads = bytes < PARALLEL_BYTES ? 1
+                 : threads < 1          ? lp_cpu_threads()
+                                        : threads;
 }
 
 /* ---- running -------------------------------------------------------------
@@ -389,15 +394,14 @@ void lp_copy_run(const LpCopyPlan *p, const void *src, void *dst)
     if (p->empty)
         return;
     int skip = turned_dim(p), widest = 0;
-    int64_t rows = 1, all = 1;
+    int64_t rows = 1;
     for (int i = 0; i < p->n; i++) {
-        all *= p->shape[i];
         if (i != skip && i < p->n - 1)
             rows *= p->shape[i];
         if (p->shape[i] > p->shape[widest])
             widest = i;
     }
-    if (p->threads < 2 || all * (int64_t)lp_dtype_size(p->to) < PARALLEL_BYTES)
+    if (p->threads < 2)
         copy_rows(p, skip, src, dst, rows);
     else
         copy_cut(p, skip, widest, src, dst, p->threads);
@@ -455,7 +459,7 @@ LpStatus lp_copy_kernel(const LpDesc *src, int64_t offset, const LpDesc *dst,
     lp_copy_plan(src, dst, threads, &s->plan);
     s->offset_bytes = offset * (int64_t)lp_dtype_size(src->dtype);
     k->run = run_copy;
-    k->threads = threads;
+    k->threads = s->plan.threads;
     return LP_OK;
 }
 
@@ -481,6 +485,6 @@ LpStatus lp_fill_kernel(const LpDesc *dst, LpScalar v, int threads, LpKernel *k)
     lp_copy_plan(&src, dst, threads, &s->plan);
     lp_scalar_store(v, dst->dtype, s->one);
     k->run = run_fill;
-    k->threads = threads;
+    k->threads = s->plan.threads;
     return LP_OK;
 }
