@@ -6,19 +6,19 @@
 
 const LpLoopRow *lp_loop_row(int loop)
 {
-    static const LpLoopRow *unary, *binary;
-    if (!unary) { /* any thread finds the same */
+    static const LpLoopRow *_Atomic unary, *_Atomic binary;
+    if (!unary) { /* any thread finds the same; `binary` is there before */
         binary = LP_SIMD_PICK(lp_loops_binary);
         unary = LP_SIMD_PICK(lp_loops_unary);
     }
-    return loop < LP_N_UNARY_LOOPS ? &unary[loop]
-                                   : &binary[loop - LP_N_UNARY_LOOPS];
+    return loop < LP_N_UNARY_LOOPS ? unary + loop
+                                   : binary + (loop - LP_N_UNARY_LOOPS);
 }
 
 LpConvert lp_convert_loop(LpDtype from, LpDtype to)
 {
-    static const LpConvert(*table)[LP_N_DTYPES];
-    if (!table)
+    static const LpConvert(*_Atomic table)[LP_N_DTYPES];
+    if (!table) /* as above */
         table = LP_SIMD_PICK(lp_loops_convert);
     return table[from][to];
 }

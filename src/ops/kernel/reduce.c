@@ -55,8 +55,8 @@ typedef struct Room {
 
 static LpFoldLoop fold_loop(LpFold fold, LpDtype loop_type)
 {
-    static const LpFoldLoop(*table)[3];
-    if (!table)
+    static const LpFoldLoop(*_Atomic table)[3];
+    if (!table) /* any thread finds the same */
         table = LP_SIMD_PICK(lp_loops_fold);
     return table[fold][loop_type == LP_F64 ? 0 : loop_type == LP_F32 ? 1 : 2];
 }
