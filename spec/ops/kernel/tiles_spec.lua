@@ -151,15 +151,42 @@ describe("large float32 products", function()
       return
     end
     local threads = torch.get_num_threads()
-    local a, b = torch.randn(300, 900), torch.randn(900, 500)
-    local results = {}
-    for n = 1, 3 do
-      torch.set_num_threads(n)
-      results[n] = a:matmul(b)
+    for _, size in ipairs({ { 300, 900, 500 }, { 70, 2100, 96 }, { 65, 1024, 512 } }) do
+      local m, k, n = table.unpack(size)
+      for way = 0, 3 do
+        local a, b = operand(m, k, way & 1 == 1), operand(k, n, way & 2 == 2)
+        torch.set_num_threads(1)
+        local one = a:matmul(b)
+        for number = 2, 5 do
+          torch.set_num_threads(number)
+          assert.is_true(torch.equal(one, a:matmul(b)), number)
+        end
+        torch.set_num_threads(threads)
+      end
     end
-    torch.set_num_threads(threads)
-    for n = 2, 3 do
-      assert.is_true(torch.equal(results[1], results[n]))
+  end)
+
+  it("that are long along k are right, too", function()
+    for _, k in ipairs({ 1023, 1024, 1025, 1100, 3000 }) do
+      for _, columns in ipairs({ false, true }) do
+        local a, b = operand(90, k, true), operand(k, 75)
+        local wide = torch.full({ 200, 300 }, 7.0)
+        local out = wide["20:110, 30:105"]
+        out = columns and torch.zeros(75, 90):t() or out
+        torch.mm(a, b, { out = out })
+        assert.is_true(torch.allclose(out:double(), exact(a, b), 1e-5, 1e-4), k)
+        if not columns then -- around it lies what lay there
+          out:fill_(7)
+          assert.is_true(torch.equal(wide, torch.full({ 200, 300 }, 7.0)))
+        end
+      end
+      check(torch.randn(3, 50, k), torch.randn(3, k, 60), "batch")
+      local a = torch.randint(-31, 32, { 64, k }):float()
+      local b = torch.randint(-31, 32, { k, 64 }):float() -- sums below 2^24
+      assert.is_true(torch.equal(a:matmul(b):double(), exact(a, b)))
+      a[60][k - 1] = 0 / 0
+      assert.is_true(a:matmul(b)[60]:isnan():all():item())
+      assert.is_false(a:matmul(b)[59]:isnan():any():item())
     end
   end)
 end)

@@ -187,6 +187,9 @@ describe("a product and what reads it", function()
       check(1, function(t, u) -- threads share both operands
         return F.gelu(t:matmul(u:t()) + 1)
       end, { torch.randn(648, 96), wide }, threads)
+      check(1, function(t, u) -- or their columns
+        return F.gelu(t:matmul(u:t()) + 1)
+      end, { torch.randn(300, 2100), torch.randn(96, 2100) }, threads)
     end
   end)
 

@@ -5,8 +5,12 @@
  * are many threads, and nothing they have packed: measured, another core's
  * cache takes longer to read than the operand to pack. The moving operand is
  * the left one, in the product or its transpose, if k is its contiguous
- * dimension, else the right one: so its pieces lie as it does. Every element is
- * summed along k in blocks that depend on the shape alone. */
+ * dimension, else the right one: so its pieces lie as it does.
+ *
+ * Of a product that is long along k, such as a weight's gradient, threads share
+ * that: each multiplies the rows that it has made, one half into the result and
+ * one beside it. Every element is summed along k in blocks and halves that
+ * depend on the shape alone. */
 #include "src/ops/kernel/tiles.h"
 
 #include <omp.h>
@@ -22,6 +26,8 @@ enum {
     DEEP = 768,      /* a longer one: c is passed over less often */
     BLOCK = 3 << 19, /* bytes of a block of the fixed operand, at most */
     PART = 1 << 17,  /* of c, about, that is told of at a time */
+    LONG = 1024,     /* k of a product in halves, at least, */
+    THIN = 2,        /* and how much more than rows and columns it is */
 };
 
 static const LpTileLoops *loops(void)
@@ -100,10 +106,39 @@ static int64_t own_elements(const Cut *c)
     return (c->block + 2) * c->elements;
 }
 
+/* The parts along k that are summed by themselves: all of it, or halves. */
+typedef struct Parts {
+    int n;
+    Cut cut[2];
+    int64_t elements; /* of a thread's scratch */
+} Parts;
+
+static Parts parts_of(const LpGemmArgs *g, int pieces)
+{
+    bool halves = g->k >= LONG && g->k >= THIN * g->m && g->k >= THIN * g->n;
+    Parts p = {.n = halves ? 2 : 1};
+    int64_t first = halves ? tiles_of(g->k) / 2 * LP_TILE_DEPTH : g->k;
+    for (int i = 0; i < p.n; i++) {
+        LpGemmArgs x = *g;
+        x.k = i == 0 ? first : g->k - first;
+        p.cut[i] = cut_of(&x, pieces);
+        int64_t own = own_elements(&p.cut[i]);
+        p.elements = own > p.elements ? own : p.elements;
+    }
+    return p;
+}
+
+/* Scratch of all threads before the second half's sums. */
+static size_t shared_bytes(const Parts *p, int threads)
+{
+    return (size_t)(p->elements * threads) * sizeof(uint16_t);
+}
+
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads)
 {
-    Cut c = cut_of(g, pieces);
-    return (size_t)(own_elements(&c) * threads) * sizeof(uint16_t);
+    Parts p = parts_of(g, pieces);
+    return shared_bytes(&p, threads) +
+           (p.n > 1 ? (size_t)(g->m * g->n) * sizeof(float) : 0);
 }
 
 /* Elements k0 … k0 + k - 1 along k of panels f0 … f1 - 1 of the fixed one. */
@@ -275,19 +310,86 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
     return reaches(&fixed, &moving, c->g.k);
 }
 
+/* A product that threads share. */
+typedef struct Job {
+    const LpGemmArgs *g;
+    Parts parts;
+    const float *a, *b;
+    float *c, *beside; /* the second half's sums, contiguous */
+    const LpTilesThen *then;
+    uint16_t *work;
+} Job;
+
+/* Part i, this thread's share. */
+static bool part(const Job *j, int i, int me, int threads, uint16_t *work)
+{
+    Cut c = j->parts.cut[i];
+    int64_t k = i == 0 ? 0 : j->parts.cut[0].g.k;
+    const float *a = j->a + k * j->g->a_cs, *b = j->b + k * j->g->b_rs;
+    Operands o = {c.turned ? b : a, c.turned ? a : b, j->c,
+                  j->parts.n > 1 ? NULL : j->then};
+    if (i > 0) {
+        bool by_rows = j->g->c_cs == 1;
+        int64_t rs = by_rows ? j->g->n : 1, cs = by_rows ? 1 : j->g->m;
+        o.out = j->beside;
+        c.g.c_rs = c.turned ? cs : rs;
+        c.g.c_cs = c.turned ? rs : cs;
+    }
+    return own_share(&c, &o, share_of(&c, me, threads), work);
+}
+
+/* c += the second half's sums, this thread's lines of c. */
+static void add_halves(const Job *j, int me, int threads)
+{
+    const LpGemmArgs *g = j->g;
+    bool by_rows = g->c_cs == 1;
+    int64_t lines = by_rows ? g->m : g->n, n = by_rows ? g->n : g->m;
+    int64_t step = by_rows ? g->c_rs : g->c_cs;
+    int64_t most = 1 + PART / (n * (int64_t)sizeof(float));
+    int64_t end = lines * (me + 1) / threads, next;
+    for (int64_t i = lines * me / threads; i < end; i = next) {
+        next = least(i + most, end);
+        for (int64_t l = i; l < next; l++)
+            for (int64_t x = 0; x < n; x++)
+                j->c[l * step + x] += j->beside[l * n + x];
+        if (j->then)
+            j->then->run(j->then, i, next, 0, n, me);
+    }
+}
+
+static bool share(const Job *j, int me, int threads)
+{
+    const Parts *p = &j->parts;
+    uint16_t *work = j->work + me * p->elements;
+    int groups = threads % p->n == 0 ? p->n : 1, each = threads / groups;
+    bool ok = true;
+    for (int i = 0; i < p->n; i++)
+        if (groups == 1 || i == me / each)
+            ok &= part(j, i, me % each, each, work);
+    if (p->n == 1)
+        return ok;
+    if (threads > 1) {
+#pragma omp barrier
+    }
+    add_halves(j, me, threads);
+    return ok;
+}
+
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
               float *c, const LpTilesThen *then, void *work, int threads)
 {
-    Cut cut = cut_of(g, pieces);
-    Operands o = {cut.turned ? b : a, cut.turned ? a : b, c, then};
+    Job j = {.g = g,
+             .parts = parts_of(g, pieces),
+             .a = a,
+             .b = b,
+             .c = c,
+             .then = then,
+             .work = work};
+    j.beside = (void *)((char *)work + shared_bytes(&j.parts, threads));
     if (threads <= 1)
-        return own_share(&cut, &o, share_of(&cut, 0, 1), work);
+        return share(&j, 0, 1);
     int bad = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : bad)
-    {
-        int me = omp_get_thread_num();
-        bad += !own_share(&cut, &o, share_of(&cut, me, omp_get_num_threads()),
-                          (uint16_t *)work + me * own_elements(&cut));
-    }
+    bad += !share(&j, omp_get_thread_num(), omp_get_num_threads());
     return bad == 0;
 }
