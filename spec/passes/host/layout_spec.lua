@@ -74,12 +74,42 @@ local cases = {
     end, { values(3, 5, 7, 3), values(32, 5, 3, 3) * 0.1, values(32, 32, 3, 3) * 0.05,
       values(32) + 3, values(32) }, values(3, 32 * 7 * 3) * 0.01
   end,
+  ["a normalisation to which a number for each channel is added before its ReLU"] = function()
+    return function(x, w1, w2)
+      local h = F.conv2d(x, w1)
+      local one = F.conv2d(h:mean({ 2, 3 }, true), w2)
+      local y = F.batch_norm(F.conv2d(h, w2), nil, nil, nil, nil, true)
+      return (y + one):relu():flatten(1)
+    end, { values(3, 5, 6, 5), values(32, 5, 1, 1), values(32, 32, 1, 1) * 0.1 },
+      values(3, 32 * 6 * 5)
+  end,
+  ["a scaled sum with a normalisation before its ReLU"] = function()
+    return function(x, w1, w2)
+      local h = F.conv2d(x, w1)
+      local y = F.batch_norm(F.conv2d(h, w2), nil, nil, nil, nil, true)
+      return torch.add(y, h, { alpha = 2 }):relu():flatten(1)
+    end, { values(3, 5, 6, 5), values(32, 5, 1, 1), values(32, 32, 1, 1) * 0.1 },
+      values(3, 32 * 6 * 5)
+  end,
   ["channels that no block divides"] = function()
     return function(x, w1, w2)
       local h = F.conv2d(x, w1):relu()
       return F.conv2d(h, w2):relu()
     end, { values(2, 3, 7, 7), values(10, 3, 3, 3) * 0.1, values(16, 10, 2, 2) * 0.1 },
       values(2, 16, 4, 4)
+  end,
+  ["plain rows of one image, written over by nobody who reads them as a view"] = function()
+    return function(x, w)
+      local h = F.conv2d(x, w)
+      local y = torch.exp(h:reshape(2, -1) * 0.5):reshape(h:size())
+      return F.softmax(h, 1) + h:cumsum(3) * y:mean(1, true)
+    end, { values(2, 16, 5, 6), values(16, 16, 2, 2) * 0.1 }, values(2, 16, 4, 5)
+  end,
+  ["sums along one side of the image"] = function()
+    return function(x, w)
+      local h = F.conv2d(x, w)
+      return h:sum(2):unsqueeze(2) * h:mean(3, true) + h:sum({ 1, 3 }, true)
+    end, { values(2, 4, 6, 7), values(32, 4, 2, 2) * 0.1 }, values(2, 32, 5, 6)
   end,
   ["groups, dilation and a transposed convolution"] = function()
     return function(x, w1, w2)

@@ -1,0 +1,65 @@
+--- Chains of pointwise operators in one pass: how many passes there are, by
+--- arithmetic, and that no bit differs from eager calls.
+local compiled = require("spec.support.compiled")
+local torch = require("torch")
+
+-- The instructions of fn, compiled.
+local function instructions(fn, inputs)
+  local want = table.pack(fn(table.unpack(inputs)))
+  local got, exec = compiled.run(fn, inputs)
+  for i, t in ipairs(want) do
+    assert.is_true(compiled.same_bits(got[i], t), "result " .. i)
+  end
+  return exec:stats().instructions
+end
+
+describe("a chain of pointwise operators", function()
+  local inputs = {}
+  for i = 1, 36 do
+    inputs[i] = torch.randn(16, 8)
+  end
+
+  it("is cut where a pass would read more operands than it can", function()
+    local function sum(...)
+      local all = { ... }
+      local y = all[1]
+      for i = 2, #all do
+        y = y + all[i]
+      end
+      return y
+    end
+    -- 24 operands, two for each addition
+    assert.equal(1, instructions(sum, { table.unpack(inputs, 1, 13) }))
+    assert.equal(2, instructions(sum, { table.unpack(inputs, 1, 14) }))
+    assert.equal(math.ceil((#inputs - 1) / 12), instructions(sum, inputs))
+  end)
+
+  it("is cut where its operators have more operands than that", function()
+    local function chain(n)
+      return function(x)
+        for _ = 1, n do
+          x = torch.tanh(x)
+        end
+        return x
+      end
+    end
+    -- 24 operands, one for each operator
+    assert.equal(1, instructions(chain(24), { inputs[1] }))
+    assert.equal(2, instructions(chain(25), { inputs[1] }))
+  end)
+
+  it("leaves out what has another shape, or is read in between", function()
+    assert.equal(2, instructions(function(x, y)
+      return torch.tanh(x["0:1"]) + y
+    end, inputs))
+    assert.equal(3, instructions(function(x)
+      local y = torch.tanh(x)
+      return y * y:sum(0)
+    end, inputs))
+    -- two results, of which the second needs more of the first
+    assert.equal(1, instructions(function(x, y)
+      local z = torch.tanh(x)
+      return z, z + y
+    end, inputs))
+  end)
+end)
