@@ -71,6 +71,8 @@ describe("a buffer that is written", function()
     same_buffer(function(b, t) return t - b:t() end)
     same_buffer(function(b) return torch.exp(b * -1e-4) - b:t() end)
     same_buffer(function(b) return b - b["0:1"] end)
+    same_buffer(function(b) return b:t() end)
+    same_buffer(function(b) return b["150"]:expand(SIDE, SIDE) end)
     same_buffer(function(b, t) return t - b[":, 0:1"] end)
   end)
 
@@ -79,6 +81,33 @@ describe("a buffer that is written", function()
     same_buffer(function(b, t) return (t * 1e-6):matmul(b) end)
     same_buffer(function(b, t) return b:gather(0, (t % SIDE):long()) end)
     same_buffer(function(b) return b:flip(0) end)
+  end)
+end)
+
+describe("buffers that receive each other's values", function()
+  it("or parts of them do not overwrite what is still to be copied", function()
+    local start = torch.arange(12):float()
+    local a, b, c = start:clone(), start * 10, start * 100
+    local function turn()
+      local x, y, z = a:clone(), b:clone(), c:clone()
+      a:copy_(torch.cat({ y["6:12"], x["0:6"] }, 0))
+      b:copy_(z:reshape(3, 4):t():flatten())
+      c:copy_(x)
+    end
+    local step = compiled.step(function(t)
+      turn()
+      return t:sum()
+    end, { start }, { { "buffer", "a", a }, { "buffer", "b", b }, { "buffer", "c", c } })
+    step:complete({})
+    local at = compiled.vars(step)
+    local exec = step:compile({})
+    for _ = 1, 3 do
+      exec:run(compiled.feed(at, { start }), {})
+      turn() -- the tensors themselves
+    end
+    for name, want in pairs({ a = a, b = b, c = c }) do
+      assert.is_true(compiled.same_bits(exec:read(at["buffer " .. name]), want), name)
+    end
   end)
 end)
 

@@ -292,6 +292,31 @@ describe("a packed copy of a weight", function()
     end
   end)
 
+  it("is that of the part that is read", function()
+    local linear, kernel = values(192, 80) * 0.1, values(48, 16, 3, 3) * 0.1
+    for w, case in pairs({
+      [linear] = { values(8, 80), F.linear, 96 },
+      [kernel] = { values(2, 16, 6, 6), F.conv2d, 16 },
+    }) do
+      local x, fn, rows = table.unpack(case)
+      local parts = { torch.slice(0, rows), torch.slice(rows, 2 * rows) }
+      local step = compiled.step(function(row)
+        return fn(row, w[{ parts[2] }]), fn(row, w[{ parts[1] }])
+      end, { x }, { { "parameter", "w", w } })
+      step:complete({})
+      local at = compiled.vars(step)
+      local exec = step:compile({})
+      for i = 1, 2 do
+        exec:write(at["parameter w"], w * i)
+        local got = exec:run(compiled.feed(at, { x }), {})
+        for k = 1, 2 do
+          local want = fn(x, w[{ parts[3 - k] }] * i)
+          helper.near(got[at["output output_" .. k]], want, { 1e-4, 1e-4 })
+        end
+      end
+    end
+  end)
+
   it("follows the weight when it is trained, one copy an update", function()
     local results = {}
     for i, packed in ipairs({ true, false }) do
