@@ -129,6 +129,30 @@ describe("a recurrent layer over looked up rows", function()
     assert.is_false(same)
   end)
 
+  it("keeps its indices until it has read them", function()
+    local case, results = CASES[1], {}
+    for i, lookups in ipairs({ true, false }) do
+      local net = network(case, torch.float32)
+      local w = net.table.weight
+      local step, losses = compiled.step(function(row)
+        local at = (row * 2) % ROWS -- lies in the arena, as nobody's variable
+        local sum = (at * 3):sum()
+        local y = net.layer(net.table(at))
+        return sum, F.mse_loss(y, torch.ones_like(y))
+      end, { ids(case) }, { { "parameter", "w", w } })
+      local param = compiled.vars(step)["parameter w"]
+      local rule = { op = "sub", param = param, inputs = { param, "grad" }, outputs = { param } }
+      step:complete({ loss = losses[1], rules = { rule } })
+      local at = compiled.vars(step)
+      local exec = step:compile({ lookups = lookups })
+      local got = exec:run(compiled.feed(at, { ids(case) }), {})
+      results[i] = exec:read(param)
+      assert.equal((((ids(case) * 2) % ROWS) * 3):sum():item(),
+        got[at["output output_1"]]:item())
+    end
+    assert.is_true(off(results[1], results[2]:double()) < 1e-6)
+  end)
+
   it("stays a layer over rows where the table has as many", function()
     local net = network(CASES[1], torch.float32)
     local few = torch.tensor({ { 1, 2, 3 }, { 5, 6, 7 } })

@@ -54,11 +54,11 @@ bool lp_can_fuse(const LpGraphNode *n)
     return lp_fusable(n->op) && n->n_in <= LP_PW_MAX_IN && n->n_out == 1;
 }
 
-/* Some node outside a and b reads a value of `group` before `now`. */
-static bool read_before(const Fuse *x, int32_t group, int32_t a, int32_t b,
-                        LpNodeId now)
+/* Some node outside of group b and of group a reads a value of b before `now`.
+ * (A value of a: asked when a's others joined it, all for the same node.) */
+static bool read_before(const Fuse *x, int32_t b, int32_t a, LpNodeId now)
 {
-    const LpFuseGroup *p = &x->f->group[group];
+    const LpFuseGroup *p = &x->f->group[b];
     for (int i = 0; i < p->n; i++) {
         LpVal v = x->g->node[p->member[i]].out;
         for (uint32_t u = x->first_use[v]; u < x->first_use[v + 1]; u++) {
@@ -122,7 +122,7 @@ static void try_merge(Fuse *x, LpNodeId id, LpNodeId other)
     const LpFuseGroup *p = &x->f->group[at], *q = &x->f->group[b];
     if (p->n + q->n <= LP_FUSED_MAX_NODE &&
         externals(x, p) + externals(x, q) <= LP_FUSED_MAX_EXT &&
-        !read_before(x, b, at, b, id) && !read_before(x, at, at, b, id))
+        !read_before(x, b, at, id))
         merge(x, at, b);
 }
 
