@@ -268,6 +268,43 @@ describe("a gradient", function()
   end)
 end)
 
+describe("gradients of several micro-batches", function()
+  it("are summed in the type that their rule names", function()
+    -- float16 has no 2049: the sum of 2048 and 1 is 2048 there
+    for dtype, sum in pairs({ [torch.float16] = 2048, [torch.float32] = 2049 }) do
+      local w, row = torch.zeros(1), torch.tensor({ 1.0 })
+      local step, losses = compiled.step(function(h)
+        return F.l1_loss(w * h + 1, torch.zeros(1))
+      end, { row }, { { "parameter", "w", w } })
+      local at = compiled.vars(step)
+      local param = at["parameter w"]
+      local lr = step:add_var("hyper", "lr", torch.tensor(1.0))
+      step:complete({ loss = losses[1], gradient_accumulation = 2, mean = false,
+        rules = { { op = "sgd_step", param = param, inputs = { param, "grad", false, lr },
+          outputs = { param }, accum = dtype } } })
+      at = compiled.vars(step)
+      local exec = step:compile({})
+      exec:run(compiled.feed(at, { torch.tensor({ 2048.0, 1.0 }) }), {})
+      helper.near(exec:read(param), { -sum }, helper.exact)
+    end
+  end)
+end)
+
+describe("gradients as small as what their norm is divided by beside it", function()
+  it("are halved where the norm, its maximum and that are the same", function()
+    -- a norm of 1e-6, times 1e-6 / (1e-6 + 1e-6)
+    local list = { { "parameter", "w", torch.zeros(2) } }
+    local row = torch.tensor({ 0.6, 0.8 })
+    local exec, at = build(list, function(h)
+      return F.l1_loss((list[1][3] * h + 1):sum() * 1e-6, torch.tensor(0.0))
+    end, row, function(step)
+      return { max_norm = step:add_var("hyper", "most", torch.tensor(1e-6)) }
+    end)
+    exec:run(compiled.feed(at, { row }), {})
+    helper.near(exec:read(at["parameter w"]), { -3e-7, -4e-7 }, { 0, 1e-4 })
+  end)
+end)
+
 describe("the memory of a step", function()
   it("is planned with the largest first where that takes less", function()
     local function units(n)
