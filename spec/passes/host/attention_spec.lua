@@ -73,23 +73,29 @@ describe("attention in a compiled step", function()
   end)
 end)
 
--- The gradient of x, whose parts are queries, keys and values (or what `parts`
--- makes of them), compiled and by autograd; and the instructions.
-local function both(x, parts, options)
-  local function attend(y)
-    local q, k, v = parts(y)
+-- The gradients of x, whose parts are queries, keys and values (or what `parts`
+-- makes of them and of `other`), compiled and by autograd; and the instructions.
+local function both(x, parts, options, other)
+  local function attend(y, z)
+    local q, k, v = parts(y, z)
     return nn.functional.scaled_dot_product_attention(q, k, v, options)
   end
-  local leaf = x:clone():requires_grad_()
-  local out = attend(leaf)
+  local inputs, leaves = { x, other }, {}
+  for i, t in ipairs(inputs) do
+    leaves[i] = t:clone():requires_grad_()
+  end
+  local out = attend(table.unpack(leaves))
   local d = torch.randn(out:size()):to(x.dtype)
   out:backward(d)
-  local run, got = require("lupine.compile")(attend, { x }, { cotangents = { d } }), nil
+  local run, got = require("lupine.compile")(attend, inputs, { cotangents = { d } }), nil
+  inputs[#inputs + 1] = { d }
   local counts = instructions(function()
-    local _, gradients = run(x, { d })
-    got = gradients[1]
+    local _, gradients = run(table.unpack(inputs))
+    got = gradients
   end)
-  torch.testing.assert_close(got, leaf.grad)
+  for i, leaf in ipairs(leaves) do
+    torch.testing.assert_close(got[i], leaf.grad)
+  end
   return only(counts, { "attention_backward", "cat" })
 end
 
@@ -130,5 +136,17 @@ describe("gradients that a concatenation joins", function()
       local q, k, v, w = table.unpack(y:split(24, -1))
       return heads(q, 3), heads(k, 3), heads(v * w, 3)
     end))
+  end)
+
+  it("are joined by a copy if one is somebody else's gradient, too", function()
+    local y = torch.randn(2, 40, 9, 8)
+    assert.same(JOINED, both(y, function(t, z)
+      local q, k, v = table.unpack(t:split(3, 2))
+      return q:transpose(1, 2) + z, k:transpose(1, 2), v:transpose(1, 2)
+    end, nil, torch.randn(2, 3, 40, 8)))
+    assert.same(JOINED, both(y, function(t, z)
+      local q, k, v = table.unpack(t:split(3, 2))
+      return q:transpose(1, 2), (k + z):transpose(1, 2), v:transpose(1, 2)
+    end, nil, torch.randn(2, 40, 3, 8)))
   end)
 end)
