@@ -189,4 +189,20 @@ describe("large float32 products", function()
       assert.is_false(a:matmul(b)[59]:isnan():any():item())
     end
   end)
+
+  it("that are long along k keep infinities in either half, on any number of threads", function()
+    local a, b = torch.ones(64, 1100), torch.ones(1100, 64)
+    local threads = torch.get_num_threads()
+    for _, at in ipairs({ 3, 1097 }) do
+      local x = a:clone()
+      x[60][at] = math.huge
+      for number = 1, 4 do
+        torch.set_num_threads(number)
+        local c = x:matmul(b)
+        assert.is_true(c[60]:eq(math.huge):all():item(), number)
+        assert.is_true(c[59]:eq(1100):all():item(), number)
+      end
+    end
+    torch.set_num_threads(threads)
+  end)
 end)
