@@ -9,8 +9,9 @@
  *
  * Of a product that is long along k, such as a weight's gradient, threads share
  * that: each multiplies the rows that it has made, one half into the result and
- * one beside it. Every element is summed along k in blocks and halves that
- * depend on the shape alone. */
+ * one beside it; an odd number of them share one half after the other. Every
+ * element is summed along k in blocks and halves that depend on the shape
+ * alone. */
 #include "src/ops/kernel/tiles.h"
 
 #include <omp.h>
@@ -329,29 +330,23 @@ static bool part(const Job *j, int i, int me, int threads, uint16_t *work)
     Operands o = {c.turned ? b : a, c.turned ? a : b, j->c,
                   j->parts.n > 1 ? NULL : j->then};
     if (i > 0) {
-        bool by_rows = j->g->c_cs == 1;
-        int64_t rs = by_rows ? j->g->n : 1, cs = by_rows ? 1 : j->g->m;
         o.out = j->beside;
-        c.g.c_rs = c.turned ? cs : rs;
-        c.g.c_cs = c.turned ? rs : cs;
+        c.g.c_rs = c.turned ? 1 : j->g->n;
+        c.g.c_cs = c.turned ? j->g->n : 1;
     }
     return own_share(&c, &o, share_of(&c, me, threads), work);
 }
 
-/* c += the second half's sums, this thread's lines of c. */
+/* c += the second half's sums, this thread's rows of c. */
 static void add_halves(const Job *j, int me, int threads)
 {
-    const LpGemmArgs *g = j->g;
-    bool by_rows = g->c_cs == 1;
-    int64_t lines = by_rows ? g->m : g->n, n = by_rows ? g->n : g->m;
-    int64_t step = by_rows ? g->c_rs : g->c_cs;
-    int64_t most = 1 + PART / (n * (int64_t)sizeof(float));
-    int64_t end = lines * (me + 1) / threads, next;
-    for (int64_t i = lines * me / threads; i < end; i = next) {
+    int64_t n = j->g->n, most = 1 + PART / (n * (int64_t)sizeof(float));
+    int64_t end = j->g->m * (me + 1) / threads, next;
+    for (int64_t i = j->g->m * me / threads; i < end; i = next) {
         next = least(i + most, end);
-        for (int64_t l = i; l < next; l++)
+        for (int64_t r = i; r < next; r++)
             for (int64_t x = 0; x < n; x++)
-                j->c[l * step + x] += j->beside[l * n + x];
+                j->c[r * j->g->c_rs + x] += j->beside[r * n + x];
         if (j->then)
             j->then->run(j->then, i, next, 0, n, me);
     }

@@ -35,10 +35,10 @@ typedef struct LpTilesThen {
 
 /* Scratch for one product. */
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads);
-/* c = a b; one stride of c is 1, that along its rows if `then` is not NULL,
- * which is told of all of c once and may change it. The bits do not depend on
- * `threads`. False: an operand has infinities, NaN or numbers too large or
- * small for pieces, or an element of c is not finite; c is unspecified then. */
+/* c = a b; the stride of c along its rows is 1. `then`, if not NULL, is told of
+ * all of c once and may change it. The bits do not depend on `threads`. False:
+ * an operand has infinities, NaN or numbers too large or small for pieces, or
+ * an element of c is not finite; c is unspecified then. */
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
               float *c, const LpTilesThen *then, void *work, int threads);
 
