@@ -16,8 +16,7 @@ const LpHome *lp_program_home(const LpProgram *p, size_t var)
 uint64_t lp_program_var_bytes(const LpProgram *p, size_t var)
 {
     const LpHome *h = lp_program_home(p, var);
-    const LpType *t = &p->step->var[var].type;
-    return h ? h->bytes : (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
+    return h ? h->bytes : (uint64_t)lp_type_bytes(&p->step->var[var].type);
 }
 
 static void code_fini(LpCode *c)

@@ -53,7 +53,7 @@ struct LpExec {
 
 static inline size_t lp_var_bytes(const LpVariable *v)
 {
-    return (size_t)lp_numel(&v->type) * lp_dtype_size(v->type.dtype);
+    return (size_t)lp_type_bytes(&v->type);
 }
 
 static inline bool lp_per_replica(const LpVariable *v)

@@ -399,10 +399,12 @@ static int lanes_of(const LpExec *x)
 
 static LpStatus set_up_lanes(LpExec *x, LpErr *e)
 {
-    x->lane = lp_calloc((size_t)lanes_of(x), sizeof *x->lane);
+    int lanes = lanes_of(x);
+    size_t operands = widest(x);
+    x->lane = lp_calloc((size_t)lanes, sizeof *x->lane);
     LP_FAIL_IF(!x->lane, e, LP_E_MEMORY, "out of memory");
-    for (; x->lanes < lanes_of(x); x->lanes++) {
-        void **wide = lp_calloc(widest(x), sizeof *wide);
+    for (; x->lanes < lanes; x->lanes++) {
+        void **wide = lp_calloc(operands, sizeof *wide);
         LP_FAIL_IF(!wide, e, LP_E_MEMORY, "out of memory");
         x->lane[x->lanes].wide = wide;
     }

@@ -20,6 +20,12 @@ typedef struct LpType {
 const LpType *lp_number_type(LpKind k);
 
 int64_t lp_numel(const LpType *t);
+
+/* Of its elements, one after the other. */
+static inline int64_t lp_type_bytes(const LpType *t)
+{
+    return lp_numel(t) * (int64_t)lp_dtype_size(t->dtype);
+}
 bool lp_shape_eq(const LpType *a, const LpType *b); /* shape only */
 bool lp_type_eq(const LpType *a, const LpType *b);
 /* "[2, 3]"; returns buf. */

@@ -259,7 +259,7 @@ LpStatus lp_tensor_new(const LpType *type, LpTensor **out, LpErr *e)
 {
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
-    size_t bytes = (size_t)lp_numel(type) * lp_dtype_size(type->dtype);
+    size_t bytes = (size_t)lp_type_bytes(type);
     LpStatus s = lp_storage_new(bytes, &st, e);
     return tensor_take(s, st, type, out, e);
 }

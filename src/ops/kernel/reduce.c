@@ -265,11 +265,18 @@ static void fold_narrow(const Plan *p, const char *x, int64_t m, int64_t from,
     }
 }
 
+/* That the columns are parted in; 1 for rows. */
+static int64_t stretches_of(const Plan *p)
+{
+    int64_t n = p->columns ? p->g.axis[p->g.n_kept - 1].size : 1;
+    return (n + COLUMNS - 1) / COLUMNS;
+}
+
 static void column_item(const Plan *p, const char *x, char *y, State *work,
                         int64_t item, Room *room)
 {
     const LpAxis *last = &p->g.axis[p->g.n_kept - 1];
-    int64_t stretches = (last->size + COLUMNS - 1) / COLUMNS;
+    int64_t stretches = stretches_of(p);
     int64_t from = item % p->pieces * p->piece, to = from + p->piece, out;
     int64_t first = item / p->pieces % stretches * COLUMNS;
     int64_t outer = item / p->pieces / stretches, n = p->g.red_elems;
@@ -310,7 +317,7 @@ static void join(const Plan *p, char *y, State *work, int64_t group)
     int64_t width = p->columns ? COLUMNS : 1, out, m = 1;
     State *s = work + group * p->pieces * width;
     if (p->columns) {
-        int64_t stretches = (last->size + COLUMNS - 1) / COLUMNS;
+        int64_t stretches = stretches_of(p);
         int64_t first = group % stretches * COLUMNS;
         m = last->size - first < COLUMNS ? last->size - first : COLUMNS;
         lp_reduce_offset(p->g.axis, p->g.n_kept - 1, group / stretches, &out);
@@ -339,8 +346,7 @@ static void fill_identity(const Plan *p, char *y)
  * that a thread has the rows that it made. */
 static int64_t item_at(const Plan *p, int64_t i)
 {
-    int64_t last = p->g.n_kept ? p->g.axis[p->g.n_kept - 1].size : 1;
-    int64_t stretches = p->columns ? (last + COLUMNS - 1) / COLUMNS : 1;
+    int64_t stretches = stretches_of(p);
     int64_t here = i % (stretches * p->pieces);
     return i - here + here % stretches * p->pieces + here / stretches;
 }

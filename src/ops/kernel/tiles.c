@@ -107,7 +107,8 @@ static int64_t own_elements(const Cut *c)
     return (c->block + 2) * c->elements;
 }
 
-/* The parts along k that are summed by themselves: all of it, or halves. */
+/* The parts along k that are summed by themselves: all of it, or halves, of
+ * which the second makes contiguous sums beside the result. */
 typedef struct Parts {
     int n;
     Cut cut[2];
@@ -122,6 +123,7 @@ static Parts parts_of(const LpGemmArgs *g, int pieces)
     for (int i = 0; i < p.n; i++) {
         LpGemmArgs x = *g;
         x.k = i == 0 ? first : g->k - first;
+        x.c_rs = i == 0 ? g->c_rs : g->n;
         p.cut[i] = cut_of(&x, pieces);
         int64_t own = own_elements(&p.cut[i]);
         p.elements = own > p.elements ? own : p.elements;
@@ -324,17 +326,12 @@ typedef struct Job {
 /* Part i, this thread's share. */
 static bool part(const Job *j, int i, int me, int threads, uint16_t *work)
 {
-    Cut c = j->parts.cut[i];
+    const Cut *c = &j->parts.cut[i];
     int64_t k = i == 0 ? 0 : j->parts.cut[0].g.k;
     const float *a = j->a + k * j->g->a_cs, *b = j->b + k * j->g->b_rs;
-    Operands o = {c.turned ? b : a, c.turned ? a : b, j->c,
-                  j->parts.n > 1 ? NULL : j->then};
-    if (i > 0) {
-        o.out = j->beside;
-        c.g.c_rs = c.turned ? 1 : j->g->n;
-        c.g.c_cs = c.turned ? j->g->n : 1;
-    }
-    return own_share(&c, &o, share_of(&c, me, threads), work);
+    Operands o = {c->turned ? b : a, c->turned ? a : b,
+                  i == 0 ? j->c : j->beside, j->parts.n > 1 ? NULL : j->then};
+    return own_share(c, &o, share_of(c, me, threads), work);
 }
 
 /* c += the second half's sums, this thread's rows of c. */

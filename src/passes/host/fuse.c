@@ -136,7 +136,7 @@ static bool shares_large(const Fuse *x, LpNodeId id, const LpType *mine)
         for (uint32_t k = 0; k < p->n_in && lp_is_value(n->in[i]); k++) {
             const LpType *t = lp_graph_type(x->g, n->in[i]);
             if (n->in[i] == p->in[k] && lp_shape_eq(t, mine) &&
-                lp_numel(t) * (int64_t)lp_dtype_size(t->dtype) >= LARGE)
+                lp_type_bytes(t) >= LARGE)
                 return true;
         }
     return false;

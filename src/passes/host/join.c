@@ -9,30 +9,39 @@
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
-/* The result of a region that `operand` is, alone or permuted; or LP_NOVAL. */
-static LpVal result_of(const LpLower *l, const LpRegion *r, LpVal operand)
+/* What alone reads v, itself or permuted (*turn, else NULL), if it is a
+ * concatenation; *operand is what that one reads. */
+static const LpGraphNode *joined_by(const LpLower *l, LpVal v,
+                                    const LpGraphNode **turn, LpVal *operand)
 {
-    LpNodeId id = lp_is_value(operand) ? l->g->value[operand].node : LP_NO_NODE;
-    if (lp_is_result(r, operand))
-        return operand;
-    if (id == LP_NO_NODE || l->g->node[id].op != &op_permute ||
-        !lp_is_result(r, l->g->node[id].in[0]))
-        return LP_NOVAL;
-    return l->g->node[id].in[0];
+    LpNodeId id = lp_only_reader(l, v);
+    *turn = NULL;
+    *operand = v;
+    if (id != LP_NO_NODE && l->g->node[id].op == &op_permute &&
+        !l->regions.of[id]) {
+        *turn = &l->g->node[id];
+        *operand = (*turn)->out;
+        id = lp_only_reader(l, *operand);
+    }
+    bool joins =
+        id != LP_NO_NODE && !l->regions.of[id] && l->g->node[id].op == &op_cat;
+    return joins ? &l->g->node[id] : NULL;
 }
 
-static bool joins(const LpLower *l, const LpRegion *r, const LpGraphNode *cat)
+/* `operand` of cat is a result of r, as cat's result is but for a size. */
+static bool is_part(const LpLower *l, const LpRegion *r, const LpGraphNode *cat,
+                    LpVal operand)
 {
-    const LpType *t = lp_graph_type(l->g, cat->out);
-    for (uint32_t i = 0; i < cat->n_in; i++) {
-        LpVal v = result_of(l, r, cat->in[i]);
-        if (v == LP_NOVAL || lp_only_reader(l, v) == LP_NO_NODE ||
-            lp_only_reader(l, cat->in[i]) == LP_NO_NODE ||
-            lp_graph_type(l->g, v)->dtype != t->dtype ||
-            lp_graph_type(l->g, v)->ndim != t->ndim)
-            return false;
-    }
-    return true;
+    const LpGraphNode *turn;
+    LpVal at;
+    for (uint32_t i = 0; i < r->n_out; i++)
+        if (lp_is_value(r->out[i]) &&
+            joined_by(l, r->out[i], &turn, &at) == cat && at == operand) {
+            const LpType *t = lp_graph_type(l->g, at);
+            const LpType *all = lp_graph_type(l->g, cat->out);
+            return t->dtype == all->dtype && t->ndim == all->ndim;
+        }
+    return false;
 }
 
 /* The part of the joined value that operand `at` of the concatenation is. */
@@ -50,20 +59,14 @@ static LpPlace part_of(const LpLower *l, const LpGraphNode *cat, LpVal at)
 
 LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed)
 {
-    LpNodeId id = lp_only_reader(l, v);
-    const LpGraphNode *turn = NULL, *cat;
-    LpVal operand = v;
+    const LpGraphNode *turn, *cat;
+    LpVal operand;
     *placed = false;
-    if (id != LP_NO_NODE && l->g->node[id].op == &op_permute &&
-        !l->regions.of[id]) {
-        turn = &l->g->node[id];
-        operand = turn->out;
-        id = lp_only_reader(l, operand);
-    }
-    if (id == LP_NO_NODE || l->regions.of[id])
-        return LP_OK;
-    cat = &l->g->node[id];
-    if (cat->op != &op_cat || !joins(l, r, cat))
+    cat = joined_by(l, v, &turn, &operand);
+    for (uint32_t i = 0; cat && i < cat->n_in; i++)
+        if (!is_part(l, r, cat, cat->in[i]))
+            return LP_OK;
+    if (!cat)
         return LP_OK;
     if (l->place[cat->out].buf == LP_NO_BUF)
         LP_TRY(lp_lower_result(l, cat, cat->out));

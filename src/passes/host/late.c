@@ -10,10 +10,9 @@ enum {
     TIMES = 2        /* what it is made of, at least */
 };
 
-static uint64_t bytes_of(const LpLower *l, LpVal v)
+static int64_t bytes_of(const LpLower *l, LpVal v)
 {
-    const LpType *t = lp_graph_type(l->g, v);
-    return (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
+    return lp_type_bytes(lp_graph_type(l->g, v));
 }
 
 bool lp_late(const LpLower *l, LpNodeId id)
@@ -21,10 +20,10 @@ bool lp_late(const LpLower *l, LpNodeId id)
     const LpGraphNode *n = &l->g->node[id];
     if (l->update || n->n_out != 1 || l->uses[n->out] != 1 ||
         l->target[n->out] == UINT32_MAX || !lp_may_lend(l, l->target[n->out]) ||
-        l->regions.of[id] || (l->fusion.of && l->fusion.of[id] >= 0) ||
+        l->regions.of[id] || lp_group_of(l, id) >= 0 ||
         n->op->flags & LP_OPF_VIEW)
         return false;
-    uint64_t of = 0, bytes = bytes_of(l, n->out);
+    int64_t of = 0, bytes = bytes_of(l, n->out);
     for (uint32_t i = 0; i < n->n_in; i++)
         of += lp_is_value(n->in[i]) ? bytes_of(l, n->in[i]) : 0;
     return bytes >= LEAST && bytes >= TIMES * of;

@@ -35,11 +35,6 @@ static uint32_t add_buf(LpLower *l, uint64_t bytes, uint32_t var)
     return (uint32_t)l->n_buf++;
 }
 
-static uint64_t type_bytes(const LpType *t)
-{
-    return (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
-}
-
 LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
 {
     uint32_t b = add_buf(l, lp_home_bytes(d), var);
@@ -155,7 +150,7 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
 
 LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf)
 {
-    *buf = add_buf(l, type_bytes(t), UINT32_MAX);
+    *buf = add_buf(l, (uint64_t)lp_type_bytes(t), UINT32_MAX);
     return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
@@ -223,7 +218,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
         /* a reshape of scattered elements: gather them first */
         LpPlace whole = {.desc = lp_desc_of(tin)};
         if (s == LP_OK)
-            whole.buf = add_buf(l, type_bytes(tin), UINT32_MAX);
+            whole.buf = add_buf(l, (uint64_t)lp_type_bytes(tin), UINT32_MAX);
         if (s == LP_OK && whole.buf == LP_NO_BUF)
             s = LP_E_MEMORY;
         if (s == LP_OK)

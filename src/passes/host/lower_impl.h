@@ -107,6 +107,12 @@ static inline LpNodeId lp_only_reader(const LpLower *l, LpVal v)
     return l->uses[v] == 1 ? l->reader[v] : LP_NO_NODE;
 }
 
+/* The group that node id is a member or the head of, or -1. */
+static inline int32_t lp_group_of(const LpLower *l, LpNodeId id)
+{
+    return l->fusion.of ? l->fusion.of[id] : -1;
+}
+
 LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v);
 /* Gives v memory of its own: a variable's (var) or the arena's
  * (UINT32_MAX). */
@@ -193,7 +199,6 @@ LpStatus lp_lower_lookup(LpLower *l, LpNodeId id);
 /* ---- regions and fusion ------------------------------------------------- */
 LpStatus lp_choose_regions(LpLower *l); /* fills l->regions */
 LpStatus lp_lower_region(LpLower *l, uint32_t region);
-bool lp_is_result(const LpRegion *r, LpVal v);
 /* A place for result v of r in what a concatenation joins it to, if it can be
  * there; that concatenation needs no instruction then. */
 LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed);

@@ -37,8 +37,7 @@ static bool is_lent(const LpLower *l, size_t var)
     const LpVariable *v = &l->step->var[var];
     const LpHome *home = lp_program_home(l->program, var);
     return lp_may_lend(l, var) &&
-           (!home || home->bytes == (uint64_t)lp_numel(&v->type) *
-                                        lp_dtype_size(v->type.dtype));
+           (!home || home->bytes == (uint64_t)lp_type_bytes(&v->type));
 }
 
 static void note_lent(const LpLower *micro, const LpLower *update, LpSpan *span)

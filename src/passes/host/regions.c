@@ -15,7 +15,7 @@
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
-bool lp_is_result(const LpRegion *r, LpVal v)
+static bool is_result(const LpRegion *r, LpVal v)
 {
     for (uint32_t i = 0; i < r->n_out; i++)
         if (r->out[i] == v)
@@ -44,7 +44,7 @@ static bool check_reads(const LpLower *l, LpRegions *x, bool *whole)
             uint32_t from = g->node[g->value[v].node].region;
             if (!from || from == n->region || !whole[from])
                 continue;
-            bool result = lp_is_result(&g->region[from], v);
+            bool result = is_result(&g->region[from], v);
             bool early = i < x->last[from];
             /* a reader inside a whole region does not read by itself */
             bool hidden = n->region && whole[n->region];
@@ -63,7 +63,7 @@ static void check_outputs(const LpLower *l, LpRegions *x, bool *whole)
         LpNodeId id = l->g->value[v].node;
         uint32_t r = id == LP_NO_NODE ? 0 : l->g->node[id].region;
         if (r && l->target[v] != UINT32_MAX &&
-            !lp_is_result(&l->g->region[r], (LpVal)v))
+            !is_result(&l->g->region[r], (LpVal)v))
             drop(x, whole, r, &changed);
     }
 }
@@ -220,7 +220,7 @@ static void count_reads(LpLower *l, uint32_t region)
         const LpGraphNode *d = &l->g->node[i];
         for (uint32_t k = 0; d->region == region && k < d->n_in; k++)
             if (lp_is_value(d->in[k]) && l->place[d->in[k]].buf != LP_NO_BUF &&
-                !lp_is_result(&l->g->region[region], d->in[k]))
+                !is_result(&l->g->region[region], d->in[k]))
                 l->buf[l->place[d->in[k]].buf].reads_left--;
     }
 }

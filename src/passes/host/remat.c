@@ -117,7 +117,7 @@ static void note_results(Remat *x, LpNodeId id, const LpHostOptions *o)
     const LpGraphNode *n = &x->g->node[id];
     for (LpVal v = n->out; v < n->out + n->n_out; v++) {
         const LpType *t = lp_graph_type(x->g, v);
-        uint64_t bytes = (uint64_t)lp_numel(t) * lp_dtype_size(t->dtype);
+        uint64_t bytes = (uint64_t)lp_type_bytes(t);
         if (o->fuse && inside_region(x->g, n, v))
             bytes = 0;
         x->of[v] = v;

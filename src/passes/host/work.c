@@ -71,11 +71,11 @@ static LpNodeId place_of(const LpLower *l, LpNodeId id)
         return l->tails.host[id];
     if (l->regions.of[id])
         return l->regions.last[l->regions.of[id]];
-    if (l->fusion.of && l->fusion.of[id] >= 0) {
-        const LpFuseGroup *f = &l->fusion.group[l->fusion.of[id]];
-        return f->member[f->n - 1];
-    }
-    return id;
+    int32_t at = lp_group_of(l, id);
+    if (at < 0)
+        return id;
+    const LpFuseGroup *f = &l->fusion.group[at];
+    return f->member[f->n - 1];
 }
 
 /* Per node the instruction that makes its results; UINT32_MAX: none, as for

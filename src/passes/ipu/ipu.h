@@ -274,10 +274,6 @@ static inline const LpOrigin *lp_origin_of(const LpGraph *g, LpNodeId n)
 {
     return &g->origin[g->node[n].origin];
 }
-static inline int64_t lp_type_bytes(const LpType *t)
-{
-    return lp_numel(t) * (int64_t)lp_dtype_size(t->dtype);
-}
 static inline bool lp_is_value(LpVal v)
 {
     return v != LP_NOVAL && !(v & LP_VAL_IMM);
