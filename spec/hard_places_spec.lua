@@ -231,12 +231,8 @@ describe("a model of two attention layers", function()
       local y = layer(layer(h))
       return y, F.mse_loss(y, h)
     end, { x }, list)
-    local at, rules = compiled.vars(step), {}
-    for i, p in ipairs(list) do
-      local var = at["parameter " .. p[2]]
-      rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
-    end
-    step:complete({ loss = losses[1], rules = rules })
+    local at = compiled.vars(step)
+    step:complete({ loss = losses[1], rules = compiled.descent(at, list) })
     return step, at
   end
 

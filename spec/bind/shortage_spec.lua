@@ -67,7 +67,7 @@ local function input()
 end
 
 local function traced(net, x, y)
-  local declared, rules = {}, {}
+  local declared = {}
   for name, p in net:named_parameters() do
     declared[#declared + 1] = { "parameter", name, p }
   end
@@ -78,12 +78,8 @@ local function traced(net, x, y)
     local out = net(h)
     return out, F.cross_entropy(out, y)
   end, { x }, declared)
-  local at = compiled.vars(step)
-  for name in net:named_parameters() do
-    local v = at["parameter " .. name]
-    rules[#rules + 1] = { op = "sub", param = v, inputs = { v, "grad" }, outputs = { v } }
-  end
-  step:complete({ loss = losses[#losses], rules = rules })
+  step:complete({ loss = losses[#losses],
+    rules = compiled.descent(compiled.vars(step), declared) })
   return step, compiled.vars(step)
 end
 

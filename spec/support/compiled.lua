@@ -51,6 +51,20 @@ function M.feed(at, inputs)
   return feed
 end
 
+--- Rules of step:complete that subtract its gradient from each parameter of
+--- `declared` that the step reads, `attrs` (alpha) times.
+function M.descent(at, declared, attrs)
+  local rules = {}
+  for _, d in ipairs(declared) do
+    local var = d[1] == "parameter" and at["parameter " .. d[2]]
+    if var then
+      rules[#rules + 1] = { op = "sub", param = var, inputs = { var, "grad" },
+        outputs = { var }, attrs = attrs }
+    end
+  end
+  return rules
+end
+
 --- fn's results, compiled (without gradients), as a list.
 function M.run(fn, inputs, options)
   local step = M.step(fn, inputs)

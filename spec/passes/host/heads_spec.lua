@@ -218,12 +218,8 @@ describe("a trained product", function()
       local step, losses = compiled.step(function(t)
         return F.mse_loss(F.linear(F.gelu(F.linear(t, up)), down), t)
       end, { x }, list)
-      local at, rules = compiled.vars(step), {}
-      for i, p in ipairs(list) do
-        local var = at["parameter " .. p[2]]
-        rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
-      end
-      step:complete({ loss = losses[1], rules = rules,
+      local at = compiled.vars(step)
+      step:complete({ loss = losses[1], rules = compiled.descent(at, list),
         gradient_accumulation = options.accumulation })
       local exec, out = step:compile({ heads = options.heads }), {}
       local feed = { [at["input x1"]] = options.accumulation and torch.cat({ x, x * 0.5 }) or x }

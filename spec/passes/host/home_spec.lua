@@ -167,33 +167,34 @@ local function has_homes(n, stats)
   end
 end
 
+-- Returns the stats with homes and without.
+local function same_as_plain(case, rule, replicas)
+  local home, stats = train(case, rule, { homes = true, replicas = replicas })
+  local plain, none = train(case, rule, { homes = false, replicas = replicas })
+  assert.equal(#plain, #home)
+  for i, want in ipairs(plain) do
+    assert.equal(want[1], home[i][1])
+    assert.is_true(compiled.same_bits(want[2], home[i][2]), want[1] .. " differs")
+  end
+  return stats, none
+end
+
 describe("homes of convolution weights:", function()
   for name, case in pairs(cases) do
     for rule_name, rule in pairs({ momentum = momentum, adam = adam }) do
       it(name .. " trained with " .. rule_name .. " gives the bits of plain rows", function()
         for _, replicas in ipairs({ 1, 2 }) do
-          local home, stats = train(case, rule, { homes = true, replicas = replicas })
-          local plain, none = train(case, rule, { homes = false, replicas = replicas })
+          local stats, none = same_as_plain(case, rule, replicas)
           has_homes(case.homes, stats)
           assert.equal(0, none.homes)
-          assert.equal(#plain, #home)
-          for i, want in ipairs(plain) do
-            assert.equal(want[1], home[i][1])
-            assert.is_true(compiled.same_bits(want[2], home[i][2]), want[1] .. " differs")
-          end
         end
       end)
     end
   end
 
   it("what an update leaves between the elements is cleared", function()
-    local case = cases["channels that no block divides"]
-    local home, stats = train(case, shift, { homes = true })
-    local plain = train(case, shift, { homes = false })
+    local stats = same_as_plain(cases["channels that no block divides"], shift)
     has_homes(3, stats)
-    for i, want in ipairs(plain) do
-      assert.is_true(compiled.same_bits(want[2], home[i][2]), want[1] .. " differs")
-    end
   end)
 
   it("an optimizer with norms keeps plain rows", function()
@@ -223,14 +224,6 @@ describe("homes of convolution weights:", function()
     }, momentum, {})
     assert.equal(0, stats.homes)
   end)
-
-  local function same_as_plain(case, rule)
-    local home = train(case, rule, { homes = true })
-    local plain = train(case, rule, { homes = false })
-    for i, want in ipairs(plain) do
-      assert.is_true(compiled.same_bits(want[2], home[i][2]), want[1] .. " differs")
-    end
-  end
 
   it("gradients summed in another type have the bits of plain rows", function()
     same_as_plain(cases["channels that no block divides"], function(...)

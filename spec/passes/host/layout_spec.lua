@@ -215,12 +215,8 @@ describe("the ReLU's gradient after a linear layer", function()
       h = F.linear(h:flatten(1), list[3][3])
       return F.mse_loss(h, torch.ones_like(h))
     end, { x }, list)
-    local at, rules = compiled.vars(step), {}
-    for i, p in ipairs(list) do
-      local var = at["parameter " .. p[2]]
-      rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
-    end
-    step:complete({ loss = losses[1], rules = rules })
+    local at = compiled.vars(step)
+    step:complete({ loss = losses[1], rules = compiled.descent(at, list) })
     local exec, joined, out = step:compile(options), 0, {}
     exec:profile(true)
     exec:run(compiled.feed(at, { x }), {})

@@ -66,13 +66,8 @@ local function run(net, x, options)
     local y = net.layer(net.table(row))
     return y, F.mse_loss(y, torch.ones_like(y))
   end, { x }, declared)
-  local at, rules = compiled.vars(step), {}
-  for i, p in ipairs(declared) do
-    local param = at["parameter " .. p[2]]
-    rules[i] = { op = "sub", param = param, inputs = { param, "grad" }, outputs = { param } }
-  end
-  step:complete({ loss = losses[1], rules = rules })
-  at = compiled.vars(step)
+  step:complete({ loss = losses[1], rules = compiled.descent(compiled.vars(step), declared) })
+  local at = compiled.vars(step)
   local exec = step:compile(options or {})
   local all = { exec:run(compiled.feed(at, { x }), {})[at["output output_1"]] }
   for i, p in ipairs(declared) do

@@ -223,13 +223,9 @@ local function train(b, options)
     outputs = #dropped + 2
     return y, b.head(y, b.target), table.unpack(dropped)
   end, { b.x }, declared)
-  local at, rules = compiled.vars(step), {}
-  for i in ipairs(s.p) do
-    local v = at["parameter p" .. i]
-    rules[#rules + 1] = { op = "sub", param = v, inputs = { v, "grad" }, outputs = { v } }
-  end
-  step:complete({ loss = losses[#losses], rules = rules })
-  at = compiled.vars(step)
+  step:complete({ loss = losses[#losses],
+    rules = compiled.descent(compiled.vars(step), declared) })
+  local at = compiled.vars(step)
   local exec = step:compile(options)
   exec:rng(11, 0)
   local got = exec:run(compiled.feed(at, { b.x }), {})

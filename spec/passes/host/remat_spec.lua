@@ -21,17 +21,23 @@ local function parameters(width, inner)
   return list
 end
 
+-- The loss of the layers of `list`, each x = layer(x, up, bias, down, i).
+local function layers(list, layer)
+  return function(x)
+    for i = 1, LAYERS do
+      x = layer(x, list[3 * i - 2][3], list[3 * i - 1][3], list[3 * i][3], i)
+    end
+    return F.mse_loss(x, torch.zeros_like(x))
+  end
+end
+
 -- `inner(h, i)` is the activation of layer i; `before(x, i)` what it reads.
 local function chain(inner, before)
   return function(list)
-    return function(x)
-      for i = 1, LAYERS do
-        local up, bias, down = list[3 * i - 2][3], list[3 * i - 1][3], list[3 * i][3]
-        local h = F.linear(before and before(x, i) or x, up, bias)
-        x = x + F.linear(inner(h, i), down)
-      end
-      return F.mse_loss(x, torch.zeros_like(x))
-    end
+    return layers(list, function(x, up, bias, down, i)
+      local h = F.linear(before and before(x, i) or x, up, bias)
+      return x + F.linear(inner(h, i), down)
+    end)
   end
 end
 
@@ -41,12 +47,8 @@ local function step_of(fn, inputs, list, options)
   local step, losses = compiled.step(function(...)
     return fn(...)
   end, inputs, list)
-  local at, rules = compiled.vars(step), {}
-  for i, p in ipairs(list) do
-    local var = at["parameter " .. p[2]]
-    rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
-  end
-  step:complete({ loss = losses[1], rules = rules,
+  local at = compiled.vars(step)
+  step:complete({ loss = losses[1], rules = compiled.descent(at, list),
     gradient_accumulation = options.accumulation, replicas = options.replicas })
   return step, at
 end
@@ -180,27 +182,19 @@ describe("a value that is cheap to make again", function()
 
   it("may be made of another one, which is read later by itself", function()
     local list = parameters(WIDTH, INNER)
-    local function fn(x)
-      for i = 1, LAYERS do
-        local down = list[3 * i][3]
-        local g = F.gelu(F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3]))
-        x = x + F.linear(g, down) + F.linear(g * 2 + 1, down)
-      end
-      return F.mse_loss(x, torch.zeros_like(x))
-    end
+    local fn = layers(list, function(x, up, bias, down)
+      local g = F.gelu(F.linear(x, up, bias))
+      return x + F.linear(g, down) + F.linear(g * 2 + 1, down)
+    end)
     assert.is_true(saved(both(fn, { torch.randn(ROWS, WIDTH) }, list)) > LAYERS * SAVED)
   end)
 
   it("is one type narrowed to another", function()
     local list = parameters(WIDTH, INNER)
-    local function fn(x)
-      for i = 1, LAYERS do
-        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
-        x = x + F.linear(F.gelu(h):to(torch.float16), list[3 * i][3]:to(torch.float16)):to(
-          torch.float32)
-      end
-      return F.mse_loss(x, torch.zeros_like(x))
-    end
+    local fn = layers(list, function(x, up, bias, down)
+      local h = F.linear(x, up, bias)
+      return x + F.linear(F.gelu(h):to(torch.float16), down:to(torch.float16)):to(torch.float32)
+    end)
     local without, with = both(fn, { torch.randn(ROWS, WIDTH) }, list)
     assert.is_true(saved(without, with) >= (LAYERS - 1) * SAVED // 2)
   end)
@@ -232,28 +226,22 @@ describe("of several values", function()
 
   it("a gradient that comes before a value is made once", function()
     local list = parameters(WIDTH, INNER)
-    local function fn(x)
-      for i = 1, LAYERS do
-        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
-        x = x + F.linear(F.gelu(h), list[3 * i][3]) + F.silu(h):sum(1, true) * 0.01
-      end
-      return F.mse_loss(x, torch.zeros_like(x))
-    end
+    local fn = layers(list, function(x, up, bias, down)
+      local h = F.linear(x, up, bias)
+      return x + F.linear(F.gelu(h), down) + F.silu(h):sum(1, true) * 0.01
+    end)
     local without, with = both(fn, { torch.randn(ROWS, WIDTH) }, list, { fuse = false })
     assert.equal(LAYERS, with.instructions - without.instructions)
   end)
 
   it("a gradient that reads the value itself does not go before it", function()
     local list = parameters(WIDTH, INNER)
-    local function fn(x)
-      for i = 1, LAYERS do
-        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
-        local v = F.gelu(h)
-        local most = torch.maximum(h, v):sum(1, true)
-        x = x + most * 0.01 + F.linear(v, list[3 * i][3])
-      end
-      return F.mse_loss(x, torch.zeros_like(x))
-    end
+    local fn = layers(list, function(x, up, bias, down)
+      local h = F.linear(x, up, bias)
+      local v = F.gelu(h)
+      local most = torch.maximum(h, v):sum(1, true)
+      return x + most * 0.01 + F.linear(v, down)
+    end)
     local without, with = both(fn, { torch.randn(ROWS, WIDTH) }, list, { fuse = false })
     -- where most is in use the product of the last layer is past
     assert.equal(LAYERS - 1, with.instructions - without.instructions)
@@ -261,14 +249,11 @@ describe("of several values", function()
 
   it("a gradient does not go before the product that it reads", function()
     local list = parameters(WIDTH, INNER)
-    local function fn(x)
-      for i = 1, LAYERS do
-        local h = F.linear(x, list[3 * i - 2][3], list[3 * i - 1][3])
-        local y = F.silu(h):matmul(F.gelu(h)) * 0.01
-        x = x + F.linear(y, list[3 * i][3])
-      end
-      return F.mse_loss(x, torch.zeros_like(x))
-    end
+    local fn = layers(list, function(x, up, bias, down)
+      local h = F.linear(x, up, bias)
+      local y = F.silu(h):matmul(F.gelu(h)) * 0.01
+      return x + F.linear(y, down)
+    end)
     local without, with = both(fn, { torch.randn(INNER, WIDTH) }, list)
     assert.is_true(saved(without, with) > 0)
   end)

@@ -5,14 +5,13 @@ local F = require("torch.nn").functional
 
 -- What fn's trained step computes, by part and label.
 local function flops(fn, x, w)
+  local list = { { "parameter", "w", w } }
   local step, losses = compiled.step(function(t)
     local y = fn(t, w)
     return F.mse_loss(y, torch.zeros_like(y))
-  end, { x }, { { "parameter", "w", w } })
+  end, { x }, list)
   local at = compiled.vars(step)
-  local var = at["parameter w"]
-  step:complete({ loss = losses[1],
-    rules = { { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } } } })
+  step:complete({ loss = losses[1], rules = compiled.descent(at, list) })
   local exec, out = step:compile({ fuse = false }), {}
   exec:profile(true)
   exec:run(compiled.feed(at, { x }), {})

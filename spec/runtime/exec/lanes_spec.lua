@@ -32,14 +32,8 @@ local function step_of(list, x, ids, options)
   local step, losses = compiled.step(function(a, b)
     return loss_of(list, a, b)
   end, { x, ids }, list)
-  local at, rules = compiled.vars(step), {}
-  for _, p in ipairs(list) do
-    local var = at["parameter " .. p[2]]
-    if var then
-      rules[#rules + 1] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var } }
-    end
-  end
-  step:complete({ loss = losses[1], rules = rules, replicas = options.replicas,
+  local at = compiled.vars(step)
+  step:complete({ loss = losses[1], rules = compiled.descent(at, list), replicas = options.replicas,
     gradient_accumulation = options.accumulation, device_iterations = options.iterations })
   return step, at
 end
@@ -117,13 +111,9 @@ describe("replicas with little work", function()
         local step, losses = compiled.step(function(a)
           return (layer(a)):square():sum()
         end, { x }, list)
-        local at, rules, out = compiled.vars(step), {}, {}
-        for i, p in ipairs(list) do
-          local var = at["parameter " .. p[2]]
-          rules[i] = { op = "sub", param = var, inputs = { var, "grad" }, outputs = { var },
-            attrs = { alpha = 0.01 } }
-        end
-        step:complete({ loss = losses[1], rules = rules, replicas = 3 })
+        local at, out = compiled.vars(step), {}
+        step:complete({ loss = losses[1], replicas = 3,
+          rules = compiled.descent(at, list, { alpha = 0.01 }) })
         local exec = step:compile({})
         for i = 1, 2 do
           local got = exec:run(compiled.feed(at, { torch.cat({ x, x * 2, x - 1 }) }), {})
