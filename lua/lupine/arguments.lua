@@ -84,8 +84,8 @@ function M.bind(names, variadic, ...)
     local keys = unexpected(values, names)
     errors.check(not keys, "AssertionError",
       "the model has no parameter %s; allowed by name are %s", keys, table.concat(names, ", "))
-    errors.raise("AssertionError", "the model takes %d argument%s (%s), %d were given",
-      #names, #names == 1 and "" or "s", table.concat(names, ", "), values.n)
+    errors.raise("AssertionError", "the model takes %s (%s), %d were given",
+      check.count(#names, "argument"), table.concat(names, ", "), values.n)
   end
   while values.n > 0 and values[values.n] == nil do
     values.n = values.n - 1

@@ -392,6 +392,14 @@ function M.by_name(last, open, class_of_error)
   return false
 end
 
+--- "1 argument", "2 arguments".
+---@param n integer
+---@param noun string
+---@return string
+function M.count(n, noun)
+  return ("%d %s%s"):format(n, noun, n == 1 and "" or "s")
+end
+
 --- Raises if more arguments are given than a function takes.
 ---@param where string
 ---@param most integer
@@ -399,8 +407,8 @@ end
 function M.most(where, most, ...)
   local n = select("#", ...)
   if n > most then
-    errors.raise("TypeError", "%s() takes %d argument%s, but %d %s given", where, most,
-      most == 1 and "" or "s", n, n == 1 and "was" or "were")
+    errors.raise("TypeError", "%s() takes %s, but %d %s given", where,
+      M.count(most, "argument"), n, n == 1 and "was" or "were")
   end
 end
 

@@ -183,8 +183,8 @@ end
 
 local function check_call(target, like, cotangents, args)
   local n, most = #like, #like + (cotangents and 1 or 0)
-  errors.check(args.n <= most, "TypeError", "the compiled function takes %d argument%s%s, %d were "
-    .. "given", n, n == 1 and "" or "s", cotangents and " and a list of cotangents" or "", args.n)
+  errors.check(args.n <= most, "TypeError", "the compiled function takes %s%s, %d were given",
+    check.count(n, "argument"), cotangents and " and a list of cotangents" or "", args.n)
   for i = 1, n do
     check_like(args[i], like[i], argument(target, i))
   end

@@ -4,6 +4,7 @@
 --- and replicas. Cycles are tile clocks of the simulated chip, bytes those of a
 --- whole IPU unless a name says `tile`. Nothing here is measured: it is what
 --- the cost model computes (see runtime/cost/cost.h for its sources).
+local check = require("lupine.check")
 local class = require("lupine.class")
 local core = require("lupine.core")
 
@@ -70,9 +71,9 @@ function Report.__tostring(self)
   for _, m in pairs(self.memory) do
     worst = math.max(worst, m.max_tile_including_gaps / m.tile_bytes)
   end
-  return ("Report(%s, %s, %d IPU%s x %d: %d cycles, %.3g ms, %.4g samples/s, IPUs busy %.1f %%, "
-    .. "fullest tile %.1f %%; simulated)"):format(self.chip_name, self.strategy, self.ipus,
-    self.ipus == 1 and "" or "s", self.replicas, self.cycles, self.seconds * 1e3,
+  return ("Report(%s, %s, %s x %d: %d cycles, %.3g ms, %.4g samples/s, IPUs busy %.1f %%, "
+    .. "fullest tile %.1f %%; simulated)"):format(self.chip_name, self.strategy,
+    check.count(self.ipus, "IPU"), self.replicas, self.cycles, self.seconds * 1e3,
     self.samples_per_second, self.pipeline_efficiency * 100, worst * 100)
 end
 

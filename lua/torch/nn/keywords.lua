@@ -95,7 +95,7 @@ local function count(forward, n, ...)
     n = n - 1
   end
   errors.check(n <= #names, "TypeError",
-    "forward takes %d argument%s (%s) but %d were given", #names, #names == 1 and "" or "s",
+    "forward takes %s (%s) but %d were given", check.count(#names, "argument"),
     table.concat(names, ", "), n)
 end
 
