@@ -1,3 +1,8 @@
+/* Running a program: device iterations over replicas over micro-batches, then
+ * the sum over replicas and the update. What each instruction reads is
+ * resolved when it runs: to the lane's arena, a variable of the replica, or a
+ * packed copy. Replicas that do little run side by side, each lane with an
+ * arena of its own. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -5,6 +10,7 @@
 #include "runtime/exec/exec_impl.h"
 #include "src/autodiff/op_call.h"
 #include "src/base/interrupt.h"
+#include "src/base/process.h"
 
 LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
 {

@@ -8,6 +8,7 @@
 #include "src/base/cpu.h"
 #include "src/base/hash.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/width.h"
 
@@ -78,7 +79,7 @@ static LpStatus need_work(size_t n, LpErr *e)
 /* ---- threads, seeds ----------------------------------------------------- */
 #define DETERMINISTIC_WIDTH 4
 static int threads;
-static bool deterministic, worker, task;
+static bool deterministic, task;
 static int pieces = LP_PIECES_ALL;
 static uint64_t seed = 0x6c7570696e65u, n_sites;
 
@@ -93,7 +94,7 @@ LpStatus lp_set_num_threads(int n, LpErr *e)
 {
     LP_FAIL_IF(n < 1, e, LP_E_RUNTIME,
                "set_num_threads expects a positive integer, got %d", n);
-    LP_FAIL_IF(worker && n > 1, e, LP_E_RUNTIME,
+    LP_FAIL_IF(lp_in_worker() && n > 1, e, LP_E_RUNTIME,
                "set_num_threads: a worker process has 1 thread, got %d", n);
     threads = n;
     cache_clear();
@@ -105,12 +106,7 @@ void lp_enter_worker(void)
     cache_clear();
     omp_set_num_threads(1);
     threads = 1;
-    worker = true;
-}
-
-bool lp_in_worker(void)
-{
-    return worker;
+    lp_mark_worker();
 }
 
 LpStatus lp_set_deterministic(bool on, LpErr *e)
@@ -155,7 +151,7 @@ int lp_kernel_width(void)
 {
     if (!deterministic)
         return lp_num_threads();
-    return worker || task ? 1 : DETERMINISTIC_WIDTH;
+    return lp_in_worker() || task ? 1 : DETERMINISTIC_WIDTH;
 }
 
 void lp_manual_seed(uint64_t s)

@@ -112,7 +112,6 @@ int lp_product_pieces(void);
 /* Makes this process a forked worker: one thread from now on, since the
  * parent's pool is not here; prepared kernels are dropped. */
 void lp_enter_worker(void);
-bool lp_in_worker(void);
 /* Says that what a worker could do begins or ends here; returns what was set.
  * Deterministic algorithms then have a worker's width, so that the bits do not
  * depend on who does it. */

@@ -21,6 +21,7 @@
 #include "src/autodiff/op_call.h"
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 
 #define PAGE 4096
 #define COPIED (64 << 10) /* smaller tensors are copied: one page fault less */
