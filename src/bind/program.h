@@ -15,7 +15,7 @@
 #include "runtime/exec/exec.h"
 #include "runtime/exec/sync.h"
 #include "src/autodiff/trace.h"
-#include "src/bind/bind.h"
+#include "src/bind/box.h"
 
 extern const char lp_tag_step, lp_tag_exec;
 
@@ -28,9 +28,6 @@ typedef struct LpExecBox {
 } LpExecBox;
 void lp_exec_box_free(LpExecBox *d); /* NULL is fine */
 
-LpBox *lp_new_box(lua_State *L, const void *tag, const char *name);
-/* The pointer of the box at i; raises if it is closed or no `what`. */
-void *lp_check_box(lua_State *L, int i, const void *tag, const char *what);
 static inline LpStep *lp_check_step(lua_State *L)
 {
     return lp_check_box(L, 1, &lp_tag_step, "step");
@@ -45,13 +42,6 @@ void lp_functions_leave(lua_State *was);
 /* The trace's variables from number `from` on become the step's. */
 LpStatus lp_take_trace_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e);
 
-/* Fields of the table at t. Strings live as long as the table. */
-int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
-const char *lp_opt_str(lua_State *L, int t, const char *key);
-bool lp_opt_bool(lua_State *L, int t, const char *key, bool def);
-
 int lp_exec_profile_method(lua_State *L); /* exec:profile; profile.c */
-
-void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m);
 
 #endif

@@ -1,0 +1,22 @@
+/* Userdata that hold one pointer of the core (LpBox, bind.h), their classes, and
+ * fields of option tables: what the bindings of traces, steps, executors and
+ * plans share. */
+#ifndef LP_BIND_BOX_H
+#define LP_BIND_BOX_H
+
+#include "src/bind/bind.h"
+
+/* A closed box of class `name`, pushed; its p is set once there is something
+ * to own. */
+LpBox *lp_new_box(lua_State *L, const void *tag, const char *name);
+/* The pointer of the box at i; raises if it is closed or no `what`. */
+void *lp_check_box(lua_State *L, int i, const void *tag, const char *what);
+/* Methods of a class whose objects are boxes. */
+void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m);
+
+/* Fields of the table at t. Strings live as long as the table. */
+int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
+const char *lp_opt_str(lua_State *L, int t, const char *key);
+bool lp_opt_bool(lua_State *L, int t, const char *key, bool def);
+
+#endif
