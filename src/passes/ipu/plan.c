@@ -1,0 +1,107 @@
+/* What every IPU pass asks of the plan: the simulated machine as the options
+ * describe it, and where a variable lives on it. */
+#include <string.h>
+
+#include "src/ops/cost_ctx.h"
+#include "src/ops/ops.h"
+#include "src/passes/ipu/ipu.h"
+
+LpIpuOptions lp_ipu_options(void)
+{
+    LpIpuOptions o = {.chip = lp_chip_find("ipu2"), .partials = LP_F32};
+    o.system = lp_system_find(o.chip->version);
+    for (int i = 0; i < LP_N_LOCATIONS; i++)
+        o.location[i] = (LpLocation){.on_chip = true};
+    LpCostCtx x = lp_cost_ctx(o.chip);
+    for (int i = 0; i < LP_MAX_IPUS; i++)
+        o.proportion[i] = x.proportion;
+    return o;
+}
+
+void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size)
+{
+    void *copy = lp_arena_alloc(&p->mem, (n + 1) * size);
+    if (!copy)
+        lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    else if (n > 0)
+        memcpy(copy, list, n * size);
+    return copy;
+}
+
+bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
+{
+    if (p->step->micro->value[v].node != LP_NO_NODE || p->var_of[v] < 0)
+        return false;
+    const LpVariable *var = &p->step->var[p->var_of[v]];
+    return var->role != LP_VAR_STREAM_IN && !lp_var_carried(var);
+}
+
+bool lp_ipu_is_checkpoint(const LpOp *op)
+{
+    return op->id == LP_OP_recomputation_checkpoint;
+}
+
+int lp_ipu_tiles(const LpIpuPlan *p)
+{
+    return (p->o.tiles ? p->o.tiles : p->o.chip->tiles) - p->o.io_tiles;
+}
+
+LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
+{
+    LpCostCtx x = lp_cost_ctx(p->o.chip);
+    x.tiles = lp_ipu_tiles(p);
+    x.proportion = p->o.proportion[ipu];
+    x.partials = lp_cost_type(p->o.partials);
+    x.cache = p->cache;
+    return x;
+}
+
+/* The location class of a variable; its memory kind. */
+static int location_of(const LpVariable *v)
+{
+    switch (v->role) {
+    case LP_VAR_ACCUM:
+        return LP_LOC_ACCUMULATOR;
+    case LP_VAR_STATE:
+        return LP_LOC_OPTIMIZER;
+    case LP_VAR_STREAM_IN:
+    case LP_VAR_STREAM_OUT:
+        return LP_LOC_ACTIVATION;
+    default:
+        return LP_LOC_WEIGHT;
+    }
+}
+
+/* Parameters and what belongs to them; everything else has no other home. */
+static bool can_move(const LpVariable *v)
+{
+    return v->role == LP_VAR_PARAM || v->role == LP_VAR_STATE ||
+           v->role == LP_VAR_ACCUM;
+}
+
+bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
+{
+    const LpLocation *l = &p->o.location[location_of(v)];
+    return can_move(v) && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
+}
+
+int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
+{
+    int64_t n = lp_numel(&v->type), r = p->step->replicas;
+    const LpLocation *l = &p->o.location[location_of(v)];
+    bool shared = can_move(v) && v->role != LP_VAR_ACCUM && l->sharded &&
+                  n > l->min_sharded;
+    return shared ? (n + r - 1) / r : n;
+}
+
+void lp_ipu_plan_free(LpIpuPlan *p)
+{
+    if (!p)
+        return;
+    lp_plan_cache_free(p->cache);
+    lp_free(p->stash);
+    lp_free(p->move);
+    lp_free(p->row);
+    lp_arena_fini(&p->mem);
+    lp_free(p);
+}

@@ -1,0 +1,61 @@
+/* One row of the schedule while it is made: its acts, and what those that pass
+ * a link together cost. */
+#include "src/passes/ipu/traffic.h"
+
+LpStatus lp_row_add(LpRowBuilder *b, LpAct act)
+{
+    LP_FAIL_IF(!LP_GROW(b->act, b->cap, b->n), b->p->err, LP_E_MEMORY,
+               "out of memory");
+    b->act[b->n++] = act;
+    return LP_OK;
+}
+
+LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
+{
+    LpRow *r = b->row;
+    r->n = (uint32_t)b->n;
+    r->act = lp_ipu_keep(b->p, b->act, b->n, sizeof *b->act);
+    lp_free(b->act);
+    b->act = NULL;
+    b->n = b->cap = 0;
+    if (s == LP_OK && !r->act)
+        s = LP_E_MEMORY;
+    r->total_cyc = r->compute_cyc + r->exchange_cyc + r->sync_cyc +
+                   r->copy_cyc + r->host_cyc + r->stream_cyc +
+                   r->collective_cyc;
+    return s;
+}
+
+LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
+                         int64_t *cyc, int64_t *sync)
+{
+    LpIpuPlan *p = b->p;
+    int n = 0;
+    int64_t slowest = 0;
+    for (int i = 0; i < p->n_ipus; i++)
+        n += bytes[i] > 0;
+    /* all replicas of a machine share its link */
+    int64_t rivals = n * p->step->replicas;
+    if (rivals > p->o.system->ipus_machine)
+        rivals = p->o.system->ipus_machine;
+    for (int i = 0; i < p->n_ipus; i++) {
+        LpCostCtx x = lp_ipu_ctx(p, i);
+        if (bytes[i] <= 0)
+            continue;
+        bool host = kind == LP_ACT_HOST_IN || kind == LP_ACT_HOST_OUT;
+        LpCost c =
+            host ? lp_cost_host_io(&x, p->o.system, bytes[i], (int)rivals)
+                 : lp_cost_streaming(&x, p->o.system, bytes[i], (int)rivals);
+        if (c.exchange_cyc > slowest)
+            slowest = c.exchange_cyc;
+        if (c.sync_cyc > *sync)
+            *sync = c.sync_cyc;
+        LP_TRY(lp_row_add(b, (LpAct){.kind = kind,
+                                     .run = -1,
+                                     .ipu = i,
+                                     .bytes = bytes[i],
+                                     .cycles = lp_cost_cyc(&c)}));
+    }
+    *cyc += slowest;
+    return LP_OK;
+}
