@@ -1,3 +1,4 @@
+/* Owning and freeing a program; sizes of variables as it has them. */
 #include "runtime/program.h"
 
 static void drop(LpKernel *k)

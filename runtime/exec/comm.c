@@ -1,3 +1,5 @@
+/* In one process: the buffers of all ranks lie side by side and are summed
+ * into the first, in the order of ranks. */
 #include "runtime/exec/comm.h"
 
 #include "src/base/half.h"

@@ -1,3 +1,6 @@
+/* Counters of a program: a row per instruction and per part of the loop,
+ * filled by the executor's laps and by the team's watch of parallel sections.
+ */
 #include "runtime/exec/profile.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* One call of a replay: runs in the order of the schedule's rows, or all nodes
+ * in micro-batch order; then the update. Each run takes what came over its
+ * links and out of its rings, and lets go of a value where its hold ends. */
 #include "runtime/exec/replay_state.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The plain kernel of each node, prepared when the node first runs, on
+ * operands that are contiguous; a view is copied. */
 #include <string.h>
 
 #include "runtime/exec/replay.h"

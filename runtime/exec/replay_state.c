@@ -1,3 +1,5 @@
+/* What a replay holds: cells, which are counted since a run, a ring and a link
+ * may have the same, and the memory of every replica's variables. */
 #include "runtime/exec/replay_state.h"
 
 #include <string.h>

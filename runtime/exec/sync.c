@@ -1,3 +1,6 @@
+/* Mirrors of variables in the host's tensors. While they are marked their
+ * storages are hooked, and the first that is touched pulls them all. Pages of
+ * a mirror that nobody reads are given back meanwhile. */
 #include "runtime/exec/sync.h"
 
 enum { QUIET = 8 }; /* marks without a pull until pages go again */

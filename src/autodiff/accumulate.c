@@ -1,3 +1,6 @@
+/* The first gradient that reaches a tensor is kept without a copy and marked
+ * as not owned; the second one then makes a new sum, and those that are still
+ * marked when the backward pass is over become the tensor's own. */
 #include "src/autodiff/accumulate.h"
 
 #include "src/autodiff/op_call.h"

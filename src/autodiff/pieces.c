@@ -1,3 +1,6 @@
+/* What waits is told from the graph: slices and selections by the node that
+ * made them, sorted and laid side by side with zeros in the gaps; products by
+ * their operands, which are joined along the depth. */
 #include "src/autodiff/pieces.h"
 
 #include <stdlib.h>

@@ -1,3 +1,9 @@
+/* The reverse sweep. Values that depend on `wrt` are marked going forward;
+ * going back, each node whose results have a gradient runs its rule, which
+ * emits into the same graph. Gradients of one value are summed where the value
+ * is made, so that a sum belongs to the stage of the producer. A region's
+ * backward nodes become a region of its own if the operator has a kernel for
+ * it (`back`). */
 #include "src/autodiff/sweep.h"
 
 #include <string.h>

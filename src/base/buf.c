@@ -1,3 +1,4 @@
+/* A buffer that doubles. The first allocation that fails sticks. */
 #include "src/base/buf.h"
 
 #include <stdarg.h>

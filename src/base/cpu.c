@@ -1,3 +1,5 @@
+/* cpuid and the system are asked once, under pthread_once; LUPINE_CPU then
+ * lowers what they said. */
 #include "src/base/cpu.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* A flag that a signal handler may set. */
 #include "src/base/interrupt.h"
 
 volatile sig_atomic_t lp_interrupt_flag;

@@ -1,3 +1,4 @@
+/* Levels, the sink, and one lock around it. */
 #include "src/base/log.h"
 
 #include <pthread.h>

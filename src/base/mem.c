@@ -1,3 +1,5 @@
+/* malloc and mmap behind one gate that counts blocks and can be told to fail;
+ * arenas of chunks; large blocks on large pages. */
 #include "src/base/mem.h"
 
 #include <malloc.h>

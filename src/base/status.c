@@ -1,3 +1,4 @@
+/* Filling error records; names of their codes from errors.def. */
 #include "src/base/status.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Emitting by an operator's number. */
 #include "src/ir/builder.h"
 
 LpVal lp_emit(LpBuilder *b, int op, const LpVal *in, int n_in,

@@ -1,3 +1,5 @@
+/* Parts are appended to arrays and never move in number; strings are interned;
+ * what nodes point to lies in the arena. */
 #include "src/ir/graph.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Owning a step and its table of variables. */
 #include "src/ir/step.h"
 
 LpStep *lp_step_new(void)

@@ -1,3 +1,4 @@
+/* Emitting at a given site, for gradients that draw again what was drawn. */
 #include "src/ops/ops.h"
 
 LpVal lp_emit_at(LpBuilder *b, uint64_t site, int op, const LpVal *in, int n_in,

@@ -1,3 +1,5 @@
+/* The sequence step by step, forward; backward by the chain rule over the
+ * gates that the steps kept. */
 #include "src/ops/recurrent_expand.h"
 #include "src/ops/rules.h"
 

@@ -1,3 +1,7 @@
+/* Completing a step: the reverse sweep from the loss, accumulators where
+ * gradients are made, the update graph of all rules behind one common scale,
+ * then the common passes over both graphs. Passes keep inputs and outputs in
+ * order, so that the table of variables finds its values again. */
 #include "src/passes/compile.h"
 
 #include "src/autodiff/sweep.h"

@@ -1,3 +1,5 @@
+/* Tables of types; promotion as PyTorch does it, by kind and by who has
+ * dimensions; reading and writing one element of any type. */
 #include "src/tensor/dtype.h"
 
 #include <float.h>

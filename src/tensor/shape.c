@@ -1,3 +1,4 @@
+/* Shapes in text, compared and broadcast. */
 #include "src/tensor/shape.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Making, sharing and releasing storages and tensors; touching a storage
+ * before it is read or written. */
 #include "src/tensor/tensor.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Operands are rounded into scratch memory, then the library multiplies. */
 #include "src/ops/kernel/bf16_mm.h"
 
 #include "src/base/cpu.h"

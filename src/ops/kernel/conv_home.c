@@ -1,3 +1,5 @@
+/* Asks the library for the layout of the weight gradient and makes the
+ * reorders from and to plain rows. */
 #include "src/ops/kernel/conv_home.h"
 
 #include <string.h>

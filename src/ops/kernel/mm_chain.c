@@ -1,3 +1,5 @@
+/* The product over tiles hands each part of its result, while a cache has it,
+ * to the chain of pointwise steps. */
 #include "src/ops/kernel/mm_chain.h"
 
 #include "src/base/mem.h"

@@ -1,3 +1,4 @@
+/* Picks the loops of this CPU. */
 #include "src/ops/kernel/nnloops.h"
 #include "src/base/cpu.h"
 

@@ -1,3 +1,5 @@
+/* Products whose right operand lies in the library's layout, and the reorder
+ * that brings it there. */
 #include "src/ops/kernel/packed.h"
 
 #include "src/ops/kernel/gemm.h"

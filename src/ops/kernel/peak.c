@@ -1,3 +1,4 @@
+/* The best of several tries, all threads at once. */
 #include "src/ops/kernel/peak.h"
 
 #include <omp.h>

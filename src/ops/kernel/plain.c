@@ -1,3 +1,5 @@
+/* Brings operands that are strided, broadcast or of another type into plain
+ * scratch memory, runs the inner kernel, brings results back. */
 #include <string.h>
 
 #include "src/base/checked.h"

@@ -1,3 +1,5 @@
+/* The product goes to scratch memory in float32, then a fused chain of
+ * pointwise steps scales it, adds, and rounds once. */
 #include "src/ops/kernel/plus.h"
 
 #include "src/base/checked.h"

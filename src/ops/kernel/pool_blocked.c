@@ -1,3 +1,4 @@
+/* Planes of a block of channels are shared out over the threads. */
 #include "src/ops/kernel/pool_blocked.h"
 
 #include <string.h>

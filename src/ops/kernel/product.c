@@ -1,3 +1,5 @@
+/* Chooses between the library's product and ours by size, and packs weights
+ * that serve many runs. */
 #include "src/ops/kernel/product.h"
 
 #define TINY (24 * 24 * 24) /* multiplications not worth a library call */

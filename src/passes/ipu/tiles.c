@@ -1,3 +1,5 @@
+/* Elements are dealt out in grains over the tiles; what a tile has follows
+ * from its number alone. */
 #include "src/passes/ipu/tiles.h"
 
 /* Poplar's linear mapping gives a tile at least so many bytes of a tensor
