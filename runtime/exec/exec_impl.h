@@ -9,14 +9,14 @@
  * the host's tensor, retained and hooked, while the value exists once: the
  * program reads the host's bytes, or (`gone`) the host's pages were given back
  * and are made again from the device's form when somebody touches them. */
-typedef struct LpHold {
+typedef struct LpBacking {
     LpExec *x;
     LpStorage *st; /* NULL: the executor has bytes of its own */
     void *own;     /* the block that they are in, to free */
     bool still;    /* no run writes it */
     bool unread;   /* only packed copies are read: it has no memory itself */
     bool gone;
-} LpHold;
+} LpBacking;
 
 /* What running a micro-batch needs besides variables. */
 typedef struct LpLane {
@@ -33,9 +33,9 @@ struct LpExec {
     void **ptr;   /* [replica][variable]; streams are bound by every run */
     void **owned; /* blocks to free */
     size_t n_owned, cap_owned;
-    LpHold *hold;  /* per variable */
-    char **backup; /* per variable: carried buffers of all replicas */
-    LpLane *lane;  /* the first is everybody's; the others are of threads that
+    LpBacking *hold; /* per variable */
+    char **backup;   /* per variable: carried buffers of all replicas */
+    LpLane *lane;    /* the first is everybody's; the others are of threads that
                      run replicas at the same time */
     int lanes;
     char *moving;

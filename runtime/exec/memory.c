@@ -134,7 +134,7 @@ static void set_ptr(LpExec *x, size_t var, void *to)
         x->ptr[(size_t)r * x->n_var + var] = to;
 }
 
-static void unhook(LpHold *h)
+static void unhook(LpBacking *h)
 {
     LpStorage *st = h->st;
     h->st = NULL;
@@ -146,7 +146,7 @@ static void unhook(LpHold *h)
 /* Memory of its own for a variable that may be held. */
 static LpStatus own(LpExec *x, size_t var, LpErr *e)
 {
-    LpHold *h = &x->hold[var];
+    LpBacking *h = &x->hold[var];
     if (h->own || h->unread)
         return LP_OK;
     h->own = zeros(own_bytes(x, var), e);
@@ -156,7 +156,7 @@ static LpStatus own(LpExec *x, size_t var, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus restore(LpHold *h, LpErr *e)
+static LpStatus restore(LpBacking *h, LpErr *e)
 {
     size_t var = (size_t)(h - h->x->hold);
     return lp_exec_read(h->x, var, 0, h->st->data, e);
@@ -165,7 +165,7 @@ static LpStatus restore(LpHold *h, LpErr *e)
 /* The hook: the host's storage is about to be read or written. */
 static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
 {
-    LpHold *h = ctx;
+    LpBacking *h = ctx;
     size_t var = (size_t)(h - h->x->hold);
     if (h->gone) {
         LP_TRY(restore(h, e));
@@ -180,13 +180,13 @@ static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
 }
 
 /* Nobody else has a say in the storage, and t is all of it. */
-static bool may_hold(const LpHold *h, const LpTensor *t, size_t bytes)
+static bool may_hold(const LpBacking *h, const LpTensor *t, size_t bytes)
 {
     return h->still && bytes >= WORTH && t->st->bytes == bytes &&
            t->offset == 0 && !t->st->release && t->st->flags == 0;
 }
 
-static void hook(LpHold *h, LpStorage *st, bool gone)
+static void hook(LpBacking *h, LpStorage *st, bool gone)
 {
     st->refs++;
     st->flags |= LP_ST_HOOKED | LP_ST_SHARED;
@@ -215,7 +215,7 @@ static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
-    LpHold *h = &x->hold[var];
+    LpBacking *h = &x->hold[var];
     LP_TRY(lp_tensor_touch(t, false, e));
     if (!h->still)
         return load(x, var, lp_tensor_data(t), e);
@@ -249,7 +249,7 @@ bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t)
 LpStatus lp_exec_let_go(LpExec *x, LpErr *e)
 {
     for (size_t i = 0; x->hold && i < x->n_var; i++) {
-        LpHold *h = &x->hold[i];
+        LpBacking *h = &x->hold[i];
         if (!h->st || !h->gone)
             continue;
         LP_TRY(restore(h, e));

@@ -112,7 +112,7 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
 }
 
 /* ---- one run ------------------------------------------------------------- */
-static LpPlace *stashed(const LpReplay *x, LpVal v, int stage, int64_t mb)
+static LpSlot *stashed(const LpReplay *x, LpVal v, int stage, int64_t mb)
 {
     for (size_t i = 0; i < x->p->n_stash; i++) {
         const LpStash *s = &x->p->stash[i];
@@ -130,7 +130,7 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
         const LpMove *m = &p->move[i];
         if (m->to != run || m->from < 0)
             continue;
-        LpPlace *at = &x->link[i];
+        LpSlot *at = &x->link[i];
         if (!at->cell || at->tag != mb)
             return dead_read(x, m->v, run, e);
         lp_cell_drop(x, &x->here[m->v]);
@@ -143,7 +143,7 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
             LP_TRY(read_input(x, h->v, e));
         if (h->kind != LP_HOLD_STASH)
             continue;
-        LpPlace *at = stashed(x, h->v, r->stage, mb);
+        LpSlot *at = stashed(x, h->v, r->stage, mb);
         if (!at || !at->cell || at->tag != mb)
             return dead_read(x, h->v, run, e);
         at->cell->refs++;
@@ -163,7 +163,7 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[s->v])
             return dead_read(x, s->v, run, e);
-        lp_place_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
+        lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
     }
     for (size_t i = 0; i < p->n_move; i++) {
         const LpMove *m = &p->move[i];
@@ -171,7 +171,7 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[m->v])
             return dead_read(x, m->v, run, e);
-        lp_place_put(x, &x->sent[i], x->here[m->v], mb);
+        lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
     }
     return write_vars(x, run, e);
 }

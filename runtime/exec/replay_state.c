@@ -33,11 +33,11 @@ void lp_cell_drop(LpReplay *x, LpCell **at)
     lp_free(c);
 }
 
-void lp_place_put(LpReplay *x, LpPlace *p, LpCell *c, int64_t tag)
+void lp_slot_put(LpReplay *x, LpSlot *p, LpCell *c, int64_t tag)
 {
     c->refs++;
     lp_cell_drop(x, &p->cell);
-    *p = (LpPlace){c, tag};
+    *p = (LpSlot){c, tag};
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -87,7 +87,7 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
                    !x->sent || !x->drop || !x->drop_first || !x->wide,
                e, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < p->n_stash; i++) {
-        x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpPlace));
+        x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpSlot));
         LP_FAIL_IF(!x->ring[i], e, LP_E_MEMORY, "out of memory");
     }
     LP_TRY(lp_node_kernels_init(&x->micro, x->g, threads, e));

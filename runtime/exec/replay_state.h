@@ -12,10 +12,10 @@ typedef struct LpCell {
 } LpCell;
 
 /* A place for the value of one micro-batch at a time. */
-typedef struct LpPlace {
+typedef struct LpSlot {
     LpCell *cell;
     int64_t tag; /* its micro-batch */
-} LpPlace;
+} LpSlot;
 
 struct LpReplay {
     const LpIpuPlan *p;
@@ -25,8 +25,8 @@ struct LpReplay {
     void **var;                  /* [replica][variable] */
     LpCell **here;               /* by value: what the current run has */
     LpCell **now;                /* the same for the update graph */
-    LpPlace **ring;              /* by stash: `depth` places */
-    LpPlace *link, *sent;        /* by move: arrived; on the way */
+    LpSlot **ring;               /* by stash: `depth` places */
+    LpSlot *link, *sent;         /* by move: arrived; on the way */
     uint32_t *drop, *drop_first; /* holds by their end, current run */
     void **wide;
     int64_t alive, peak;
@@ -39,7 +39,7 @@ struct LpReplay {
 /* A cell with one reference; NULL when memory is short. */
 LpCell *lp_cell_new(LpReplay *x, int64_t bytes, LpErr *e);
 void lp_cell_drop(LpReplay *x, LpCell **at); /* a reference; clears *at */
-void lp_place_put(LpReplay *x, LpPlace *p, LpCell *c, int64_t tag);
+void lp_slot_put(LpReplay *x, LpSlot *p, LpCell *c, int64_t tag);
 
 /* Memory of variable i in the current replica. */
 void *lp_replay_here(const LpReplay *x, size_t i);

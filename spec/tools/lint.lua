@@ -1,9 +1,9 @@
 -- Checks that no compiler makes: include layers, sizes of files, bare heap
--- calls, columns, paths of one machine, unfinished work, public Lua functions
--- without an annotation of what they take and give. Runs on the tracked
--- files; prints a line per fault and exits with 1. The size of files is looked
--- at only when told so (lint.lua full): a file may outgrow the cap for a commit
--- or two, and the suite shall not fail for that.
+-- calls, columns, heads of files, names of types, paths of one machine,
+-- unfinished work, public Lua functions without an annotation of what they take
+-- and give. Runs on the tracked files; prints a line per fault and exits with 1.
+-- The size of files is looked at only when told so (lint.lua full): a file may
+-- outgrow the cap for a commit or two, and the suite shall not fail for that.
 
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
@@ -108,6 +108,21 @@ local function check_any(file, n, line)
   end
 end
 
+-- A type has one name in the whole project, so that any header may meet any
+-- other and a debugger shows the right one.
+local type_at = {}
+
+local function check_type(file, n, code)
+  local name = code:match("^}%s*(Lp%w+);") or code:match("^typedef%s.-%f[%w](Lp%w+);")
+    or code:match("^typedef struct (Lp%w+) {")
+  if not name or file:find("^spec/") then
+    return
+  elseif type_at[name] and type_at[name] ~= file then
+    fault(file, n, "the type %s is declared in %s, too", name, type_at[name])
+  end
+  type_at[name] = file
+end
+
 local function check_file(file)
   local is_c = file:find("%.[ch]$")
   local n, in_comment = 0, false
@@ -115,6 +130,9 @@ local function check_file(file)
     n = n + 1
     check_any(file, n, line)
     if is_c then
+      if n == 1 and not line:find("^/%*") then
+        fault(file, n, "no comment at the head that says what the file does")
+      end
       check_include(file, n, line)
       local columns = utf8.len((line:gsub("\t", "        "))) or #line
       if columns > MAX_COLUMNS then
@@ -122,6 +140,7 @@ local function check_file(file)
       end
       local code
       code, in_comment = code_of(line, in_comment)
+      check_type(file, n, code)
       if layer_of(file) and not owns_libc_memory[file] then
         check_code(file, n, code)
       end

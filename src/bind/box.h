@@ -1,6 +1,6 @@
-/* Userdata that hold one pointer of the core (LpBox, bind.h), their classes, and
- * fields of option tables: what the bindings of traces, steps, executors and
- * plans share. */
+/* Userdata that hold one pointer of the core (LpBox, bind.h), their classes,
+ * and fields of option tables: what the bindings of traces, steps, executors
+ * and plans share. */
 #ifndef LP_BIND_BOX_H
 #define LP_BIND_BOX_H
 

@@ -263,7 +263,7 @@ static void push_column(lua_State *L, const LpCsv *c, int64_t first,
     lua_pop(L, 1);
     lua_createtable(L, (int)(c->rows - first), 0);
     for (int64_t r = first; r < c->rows; r++) {
-        const LpCell *x = &c->cells[r * c->columns + column];
+        const LpCsvCell *x = &c->cells[r * c->columns + column];
         lua_pushlstring(L, x->p, x->n);
         lua_rawseti(L, -2, r - first + 1);
     }

@@ -35,7 +35,7 @@ static LpStatus add_cell(LpCsv *c, const char *p, size_t n, bool quoted,
 {
     LP_FAIL_IF(!LP_GROW(c->cells, c->cap, c->n_cells), e, LP_E_MEMORY,
                "out of memory");
-    c->cells[c->n_cells++] = (LpCell){p, n, quoted};
+    c->cells[c->n_cells++] = (LpCsvCell){p, n, quoted};
     return LP_OK;
 }
 
@@ -165,7 +165,7 @@ static bool missing(const char *s)
 }
 
 /* 2: a whole number of 64 bits, 1: another number, 0: none. */
-static int number(const LpCell *x, int64_t *i, double *d)
+static int number(const LpCsvCell *x, int64_t *i, double *d)
 {
     char *end;
     if (strlen(x->p) != x->n || strpbrk(x->p, "xXpP"))

@@ -5,16 +5,16 @@
 #include "src/io/file.h"
 
 /* A field: its text lies in the table's buffer. */
-typedef struct LpCell {
+typedef struct LpCsvCell {
     const char *p; /* terminated */
     size_t n;
     bool quoted;
-} LpCell;
+} LpCsvCell;
 
 /* Rows of equal length. Zero-initialised is empty; owns its buffers. */
 typedef struct LpCsv {
     char *text;
-    LpCell *cells; /* row after row */
+    LpCsvCell *cells; /* row after row */
     size_t n_cells, cap;
     int64_t rows, columns;
 } LpCsv;

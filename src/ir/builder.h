@@ -36,6 +36,11 @@ static inline bool lp_is_imm(LpVal v)
 {
     return (v & LP_VAL_IMM) != 0;
 }
+/* A value of the graph: neither a hole nor an immediate. */
+static inline bool lp_is_value(LpVal v)
+{
+    return v != LP_NOVAL && !lp_is_imm(v);
+}
 static inline const LpType *lp_type(LpBuilder *b, LpVal v)
 {
     return b->type(b, v);

@@ -29,7 +29,7 @@ static uint32_t add_buf(LpLower *l, uint64_t bytes, uint32_t var)
         lp_fail(l->err, LP_E_MEMORY, "out of memory");
         return LP_NO_BUF;
     }
-    l->buf[l->n_buf] = (LpBuf){.bytes = bytes, .var = var};
+    l->buf[l->n_buf] = (LpAlloc){.bytes = bytes, .var = var};
     l->buf[l->n_buf].first = (uint32_t)l->code->n;
     l->buf[l->n_buf].last = (uint32_t)l->code->n;
     return (uint32_t)l->n_buf++;
@@ -59,7 +59,7 @@ LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf)
 /* ---- instructions ------------------------------------------------------- */
 static LpStatus set_ref(LpLower *l, LpRef *r, const LpPlace *p, uint32_t at)
 {
-    LpBuf *b = &l->buf[p->buf];
+    LpAlloc *b = &l->buf[p->buf];
     size_t size = lp_dtype_size(p->desc.dtype);
     b->last = at;
     *r = (LpRef){.offset = (uint64_t)p->offset * size};
@@ -292,7 +292,7 @@ static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
         if (v == LP_NOVAL || lp_is_imm(v) || !may_overwrite(n, i))
             continue;
         const LpPlace *p = &l->place[v];
-        const LpBuf *b = &l->buf[p->buf];
+        const LpAlloc *b = &l->buf[p->buf];
         uint32_t here = 0;
         for (uint32_t k = 0; k < n->n_in; k++)
             here += n->in[k] == v;

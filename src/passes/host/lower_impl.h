@@ -7,12 +7,12 @@
 #define LP_NO_BUF UINT32_MAX
 
 /* A buffer: one allocation that values lie in. */
-typedef struct LpBuf {
+typedef struct LpAlloc {
     uint64_t bytes;
     uint32_t var;         /* a variable's memory, or UINT32_MAX: arena */
     uint32_t first, last; /* instructions that touch it */
     uint32_t reads_left;  /* of all values in it */
-} LpBuf;
+} LpAlloc;
 
 typedef struct LpPlace {
     uint32_t buf;   /* LP_NO_BUF: not computed yet */
@@ -80,7 +80,7 @@ typedef struct LpLower {
         *reader; /* per value: the last node that reads it, or LP_NO_NODE */
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     uint32_t *kin;    /* per value: 1 + parameter whose home it shares, or 0 */
-    LpBuf *buf;
+    LpAlloc *buf;
     size_t n_buf, cap_buf;
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
@@ -95,11 +95,6 @@ typedef struct LpPending {
     LpRef *ref;
     uint32_t buf;
 } LpPending;
-
-static inline bool lp_is_value(LpVal v)
-{
-    return v != LP_NOVAL && !lp_is_imm(v);
-}
 
 /* The only reader of v; LP_NO_NODE: none, or more, or the step's output. */
 static inline LpNodeId lp_only_reader(const LpLower *l, LpVal v)

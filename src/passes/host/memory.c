@@ -16,7 +16,7 @@ enum {
 static void note_spans(const LpLower *l, LpSpan *span, uint32_t base)
 {
     for (size_t i = 0; i < l->n_buf; i++) {
-        const LpBuf *b = &l->buf[i];
+        const LpAlloc *b = &l->buf[i];
         span[i] = (LpSpan){.bytes = b->var == UINT32_MAX ? b->bytes : 0,
                            .first = base + b->first,
                            .last = base + b->last};
@@ -49,12 +49,12 @@ static void note_lent(const LpLower *micro, const LpLower *update, LpSpan *span)
                                .first = base,
                                .last = base};
     for (size_t i = 0; i < micro->n_buf; i++) {
-        const LpBuf *b = &micro->buf[i];
+        const LpAlloc *b = &micro->buf[i];
         if (b->var != UINT32_MAX && b->first < span[b->var].first)
             span[b->var].first = b->first;
     }
     for (size_t i = 0; i < update->n_buf; i++) {
-        const LpBuf *b = &update->buf[i];
+        const LpAlloc *b = &update->buf[i];
         if (b->var != UINT32_MAX && base + b->last > span[b->var].last)
             span[b->var].last = base + b->last;
     }

@@ -274,10 +274,6 @@ static inline const LpOrigin *lp_origin_of(const LpGraph *g, LpNodeId n)
 {
     return &g->origin[g->node[n].origin];
 }
-static inline bool lp_is_value(LpVal v)
-{
-    return v != LP_NOVAL && !(v & LP_VAL_IMM);
-}
 /* Same for every micro-batch and stage: needs no stash. */
 bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v);
 /* The run that makes a value of the micro graph; for an input, that reads it
