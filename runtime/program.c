@@ -48,6 +48,8 @@ void lp_program_free(LpProgram *p)
     lp_free(p->home);
     lp_free(p->home_of);
     lp_free(p->lent);
-    lp_step_free(p->step);
+    lp_step_graph_fini(&p->micro_graph);
+    lp_step_graph_fini(&p->update_graph);
+    lp_step_release(p->step);
     lp_free(p);
 }

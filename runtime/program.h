@@ -2,8 +2,9 @@
  * the arena (what one micro-batch or one update makes) or a variable's memory.
  * Kernels are prepared once; running allocates nothing and never enters Lua.
  *
- * The program owns everything it points to; the step stays for names, roles
- * and reports. */
+ * The program owns everything it points to, a copy of the step's graphs that
+ * the host's passes may rewrite among it; the step is shared and stays as it
+ * is. */
 #ifndef LP_RUNTIME_PROGRAM_H
 #define LP_RUNTIME_PROGRAM_H
 
@@ -34,7 +35,7 @@ typedef struct LpInstr {
     const LpRef *scratch; /* of the arena; NULL: the executor's, which is
                            * LP_SHARED_SCRATCH at most */
     uint32_t n_in, n_out;
-    LpNodeId node; /* of the step it came from; for messages and profiles */
+    LpNodeId node; /* of the host's graph; for messages and profiles */
     /* For profiles (src/passes/host/work.c): the operator if it runs one
      * whole, what it computes (nothing: it moves data), bytes of its operands
      * and results. */
@@ -74,7 +75,8 @@ typedef struct LpHome {
 } LpHome;
 
 typedef struct LpProgram {
-    LpStep *step; /* owned */
+    LpStep *step;                          /* retained */
+    LpStepGraph micro_graph, update_graph; /* the host's own */
     LpCode micro, update;
     int threads; /* that it was lowered for */
     LpHome *home;

@@ -378,7 +378,7 @@ static size_t widest(const LpExec *x)
 static int lanes_of(const LpExec *x)
 {
     const LpCode *c = &x->p->micro;
-    const LpGraph *g = x->p->step->micro;
+    const LpGraph *g = x->p->micro_graph.g;
     const LpVariable *v = x->p->step->var;
     int64_t n = x->p->threads;
     n = n > x->replicas ? x->replicas : n;

@@ -164,11 +164,11 @@ static bool name_rows(LpProfile *p, const LpProgram *g)
         if (!name_pack(p, g, i, &p->row[p->pack + i]))
             return false;
     for (size_t i = 0; i < g->micro.n; i++)
-        if (!name_instr(p, g->step->micro, &g->micro, i, false,
+        if (!name_instr(p, g->micro_graph.g, &g->micro, i, false,
                         &p->row[p->micro + i]))
             return false;
     for (size_t i = 0; i < g->update.n; i++)
-        if (!name_instr(p, g->step->update, &g->update, i, true,
+        if (!name_instr(p, g->update_graph.g, &g->update, i, true,
                         &p->row[p->update + i]))
             return false;
     return true;

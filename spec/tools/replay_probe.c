@@ -296,7 +296,7 @@ int main(int argc, char **argv)
     drop_moves(p);
     skip_slot(p);
     lp_ipu_plan_free(p);
-    lp_step_free(s);
+    lp_step_release(s);
     for (int i = 0; i < MAX_VARS; i++)
         lp_free(stream[i].out);
     return 0;

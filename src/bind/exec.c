@@ -238,6 +238,15 @@ static int exec_run(lua_State *L)
     return 1;
 }
 
+/* exec:step() -> the complete step that it runs */
+static int exec_step(lua_State *L)
+{
+    const LpStep *s = lp_exec_program(check_exec(L))->step;
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    b->p = lp_step_retain(s);
+    return 1;
+}
+
 /* exec:rng() -> seed, micro-batches; exec:rng(seed, n) sets */
 static int exec_rng(lua_State *L)
 {
@@ -358,16 +367,25 @@ static int exec_stats(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg exec_methods[] = {
-    {"read", exec_read},         {"read_into", exec_read_into},
-    {"write", exec_write},       {"run", exec_run},
-    {"rng", exec_rng},           {"stats", exec_stats},
-    {"mirror", exec_mirror},     {"mark", exec_mark},
-    {"marked", exec_marked},     {"unmark", exec_unmark},
-    {"pull", exec_pull},         {"pulls", exec_pulls},
-    {"unmirror", exec_unmirror}, {"profile", lp_exec_profile_method},
-    {"close", exec_gc},          {"__gc", exec_gc},
-    {"__close", exec_gc},        {NULL, NULL}};
+static const luaL_Reg exec_methods[] = {{"read", exec_read},
+                                        {"read_into", exec_read_into},
+                                        {"write", exec_write},
+                                        {"run", exec_run},
+                                        {"rng", exec_rng},
+                                        {"stats", exec_stats},
+                                        {"step", exec_step},
+                                        {"mirror", exec_mirror},
+                                        {"mark", exec_mark},
+                                        {"marked", exec_marked},
+                                        {"unmark", exec_unmark},
+                                        {"pull", exec_pull},
+                                        {"pulls", exec_pulls},
+                                        {"unmirror", exec_unmirror},
+                                        {"profile", lp_exec_profile_method},
+                                        {"close", exec_gc},
+                                        {"__gc", exec_gc},
+                                        {"__close", exec_gc},
+                                        {NULL, NULL}};
 
 void lp_bind_exec(lua_State *L)
 {

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "src/base/checked.h"
-#include "src/base/cpu.h"
 #include "src/base/mem.h"
 #include "src/bind/module.h"
 #include "src/bind/program.h"
@@ -19,11 +18,20 @@ size_t lp_check_var(lua_State *L, int i, const LpStep *s)
 }
 
 /* ---- step --------------------------------------------------------------- */
+/* A step that may still be changed. */
+static LpStep *check_open(lua_State *L)
+{
+    LpStep *s = lp_check_step(L);
+    if (s->complete)
+        lp_raise(L, LP_E_RUNTIME, "this step is complete and cannot change");
+    return s;
+}
+
 static int step_gc(lua_State *L)
 {
     LpBox *b = lp_to_box(L, 1, &lp_tag_step);
     if (b) {
-        lp_step_free(b->p);
+        lp_step_release(b->p);
         b->p = NULL;
     }
     return 0;
@@ -97,7 +105,7 @@ static int step_add_var(lua_State *L)
     static const char *const roles[] = {"state", "hyper", NULL};
     static const LpVarRole role[] = {LP_VAR_STATE, LP_VAR_HYPER};
     LpErr e = {0};
-    LpStep *s = lp_check_step(L);
+    LpStep *s = check_open(L);
     LpVariable v = {.role = role[luaL_checkoption(L, 2, NULL, roles)]};
     v.name = luaL_checkstring(L, 3);
     v.data = lp_check_tensor(L, 4, "add_var", "tensor");
@@ -242,7 +250,7 @@ static int opt_var(lua_State *L, const char *key, const LpStep *s)
 static int step_complete(lua_State *L)
 {
     LpErr e = {0};
-    LpStep *s = lp_check_step(L);
+    LpStep *s = check_open(L);
     luaL_checktype(L, 2, LUA_TTABLE);
     s->device_iterations = lp_opt_int(L, 2, "device_iterations", 1);
     s->gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1);
@@ -298,7 +306,7 @@ static int *read_list(lua_State *L, int i, const LpStep *s, int *n)
 static int step_gradients(lua_State *L)
 {
     LpErr e = {0};
-    LpStep *s = lp_check_step(L);
+    LpStep *s = check_open(L);
     int n_out, n_cot, n_wrt, first = 0;
     int *out = read_list(L, 2, s, &n_out);
     int *cot = read_list(L, 3, s, &n_cot);
@@ -330,38 +338,37 @@ static int step_text(lua_State *L)
     return 1;
 }
 
-enum { REMAT = 128 << 20 }; /* less is no burden */
+static LpHostOptions read_host_options(lua_State *L, int t)
+{
+    LpHostOptions o = lp_host_options();
+    o.threads = (int)lp_opt_int(L, t, "threads", o.threads);
+    o.fuse = lp_opt_bool(L, t, "fuse", o.fuse);
+    o.head = lp_opt_bool(L, t, "heads", o.head);
+    o.pack = lp_opt_bool(L, t, "packed", o.pack);
+    o.home = lp_opt_bool(L, t, "homes", o.home);
+    o.look = lp_opt_bool(L, t, "lookups", o.look);
+    o.fast = lp_opt_bool(L, t, "winograd", o.fast);
+    o.remat = (uint64_t)lp_opt_int(L, t, "remat", (int64_t)o.remat);
+    if (!lp_opt_bool(L, t, "blocked", true))
+        o.block = 0;
+    return o;
+}
 
 /* step:compile{threads=, fuse=, heads=, blocked=, packed=, homes=, winograd=,
- * lookups=, remat=}: the step becomes the executor's. `remat`: bytes of a
- * micro-batch's values from which on cheap ones are made again. */
+ * lookups=, remat=} -> executor. `remat`: bytes of a micro-batch's values from
+ * which on cheap ones are made again. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};
-    static const int blocks[LP_N_SIMD] = {
-        [LP_SIMD_PLAIN] = 0, [LP_SIMD_AVX2] = 8, [LP_SIMD_AVX512] = 16};
-    LpStep *s = lp_check_step(L);
+    const LpStep *s = lp_check_step(L);
     luaL_checktype(L, 2, LUA_TTABLE);
-    LpCompileOptions o = {
-        .host = {.threads = (int)lp_opt_int(L, 2, "threads", lp_kernel_width()),
-                 .fuse = lp_opt_bool(L, 2, "fuse", true),
-                 .head = lp_opt_bool(L, 2, "heads", true),
-                 .pack = lp_opt_bool(L, 2, "packed", true),
-                 .home = lp_opt_bool(L, 2, "homes", true),
-                 .pieces = lp_product_pieces(),
-                 .remat = (uint64_t)lp_opt_int(L, 2, "remat", REMAT),
-                 .look = lp_opt_bool(L, 2, "lookups", true),
-                 .fast = lp_opt_bool(L, 2, "winograd", true),
-                 .block = lp_opt_bool(L, 2, "blocked", true)
-                              ? blocks[lp_cpu_simd()]
-                              : 0}};
+    LpHostOptions o = read_host_options(L, 2);
     LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
     LpProgram *p = NULL;
     LpExecBox *d = lp_calloc(1, sizeof *d);
     if (!d)
         return lp_raise(L, LP_E_MEMORY, "out of memory");
     b->p = d;
-    lp_to_box(L, 1, &lp_tag_step)->p = NULL;
     if (lp_compile_host(s, &o, &p, &e) != LP_OK ||
         lp_exec_new(p, &d->x, &e) != LP_OK ||
         lp_sync_new(d->x, false, &d->sync, &e) != LP_OK ||

@@ -1,4 +1,4 @@
-/* Owning a step and its table of variables. */
+/* Owning a step, its table of variables, and graphs taken out of it. */
 #include "src/ir/step.h"
 
 LpStep *lp_step_new(void)
@@ -6,6 +6,7 @@ LpStep *lp_step_new(void)
     LpStep *s = lp_calloc(1, sizeof *s);
     if (!s)
         return NULL;
+    s->refs = 1;
     s->micro = lp_graph_new();
     s->device_iterations = s->gradient_accumulation = s->replicas = 1;
     s->mean_reduction = true;
@@ -15,9 +16,16 @@ LpStep *lp_step_new(void)
     return NULL;
 }
 
-void lp_step_free(LpStep *s)
+LpStep *lp_step_retain(const LpStep *s)
 {
-    if (!s)
+    LpStep *own = (LpStep *)(uintptr_t)s; /* only its count changes */
+    own->refs++;
+    return own;
+}
+
+void lp_step_release(LpStep *s)
+{
+    if (!s || --s->refs > 0)
         return;
     lp_graph_free(s->micro);
     lp_graph_free(s->update);
@@ -30,6 +38,11 @@ void lp_step_free(LpStep *s)
 
 int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e)
 {
+    if (s->complete) {
+        lp_fail(e, LP_E_RUNTIME, "variable '%s': the step is complete",
+                v->name);
+        return -1;
+    }
     if (!LP_GROW(s->var, s->cap_var, s->n_var)) {
         lp_fail(e, LP_E_MEMORY, "out of memory");
         return -1;
@@ -61,4 +74,72 @@ const char *lp_var_role_name(LpVarRole r)
         [LP_VAR_STREAM_OUT] = "output", [LP_VAR_CONST] = "constant",
     };
     return names[r];
+}
+
+/* ---- one graph ---------------------------------------------------------- */
+static LpGraph **graph_at(LpStep *s, bool update)
+{
+    return update ? &s->update : &s->micro;
+}
+
+static LpStatus list_values(const LpStep *s, bool update, LpStepGraph *x,
+                            LpErr *e)
+{
+    x->in = lp_calloc(s->n_var + 1, sizeof *x->in);
+    x->out = lp_calloc(s->n_var + 1, sizeof *x->out);
+    LP_FAIL_IF(!x->in || !x->out, e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        x->in[i] = update ? v->update_in : v->micro_in;
+        x->out[i] = update ? v->update_out : v->micro_out;
+    }
+    return LP_OK;
+}
+
+LpStatus lp_step_graph_copy(const LpStep *s, bool update, LpStepGraph *out,
+                            LpErr *e)
+{
+    const LpGraph *g = update ? s->update : s->micro;
+    *out = (LpStepGraph){0};
+    LpStatus st = list_values(s, update, out, e);
+    if (st == LP_OK && g) {
+        out->g = lp_graph_clone(g, e);
+        st = out->g ? LP_OK : LP_E_MEMORY;
+    }
+    if (st != LP_OK)
+        lp_step_graph_fini(out);
+    return st;
+}
+
+LpStatus lp_step_graph_take(LpStep *s, bool update, LpStepGraph *out, LpErr *e)
+{
+    *out = (LpStepGraph){0};
+    LpStatus st = list_values(s, update, out, e);
+    if (st != LP_OK) {
+        lp_step_graph_fini(out);
+        return st;
+    }
+    out->g = *graph_at(s, update);
+    *graph_at(s, update) = NULL;
+    return LP_OK;
+}
+
+void lp_step_graph_put(LpStep *s, bool update, LpStepGraph *x)
+{
+    *graph_at(s, update) = x->g;
+    x->g = NULL;
+    for (size_t i = 0; i < s->n_var; i++) {
+        LpVariable *v = &s->var[i];
+        *(update ? &v->update_in : &v->micro_in) = x->in[i];
+        *(update ? &v->update_out : &v->micro_out) = x->out[i];
+    }
+    lp_step_graph_fini(x);
+}
+
+void lp_step_graph_fini(LpStepGraph *x)
+{
+    lp_graph_free(x->g);
+    lp_free(x->in);
+    lp_free(x->out);
+    *x = (LpStepGraph){0};
 }

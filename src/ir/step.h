@@ -10,7 +10,11 @@
  * The table is the signature: every input of either graph is a variable, every
  * output writes one. Weight sync, state_dict, checkpoints, replicas and
  * sharding walk this table. The step alone fixes values: IPU passes only
- * annotate it, host passes lower a copy. */
+ * annotate it, host passes lower a copy.
+ *
+ * A step is counted. It is built by one owner and, once complete, never
+ * changes: programs, plans and replays of it stand side by side and each keep
+ * a reference. */
 #ifndef LP_IR_STEP_H
 #define LP_IR_STEP_H
 
@@ -42,6 +46,8 @@ typedef struct LpVariable {
 } LpVariable;
 
 typedef struct LpStep {
+    int refs;
+    bool complete;
     LpGraph *micro;  /* owned */
     LpGraph *update; /* owned; NULL for inference */
     LpVariable *var;
@@ -51,13 +57,31 @@ typedef struct LpStep {
     bool mean_reduction; /* else sum, over accumulation and replicas */
 } LpStep;
 
-LpStep *lp_step_new(void); /* owned; NULL when memory is short */
-void lp_step_free(LpStep *s);
-/* Index of the new variable, -1 when memory is short. Copies the name, retains
- * v->data. */
+LpStep *lp_step_new(void); /* one reference; NULL when memory is short */
+LpStep *lp_step_retain(const LpStep *s); /* of a complete one; to read it */
+void lp_step_release(LpStep *s);         /* NULL is fine */
+/* Index of the new variable, -1 when memory is short or the step is complete.
+ * Copies the name, retains v->data. */
 int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e);
 const char *lp_var_role_name(LpVarRole r);
 /* The micro-batch loop carries it: forward reads and writes it. */
 bool lp_var_carried(const LpVariable *v);
+
+/* One graph of a step with, by variable, the value that is read and the one
+ * that is written there (LP_NOVAL: none). Whoever rewrites a graph has one of
+ * these, since the table of a complete step stays as it is. */
+typedef struct LpStepGraph {
+    LpGraph *g;      /* owned; NULL: the step has no such graph */
+    LpVal *in, *out; /* owned, a value per variable */
+} LpStepGraph;
+
+/* The micro graph (or the update), copied. */
+LpStatus lp_step_graph_copy(const LpStep *s, bool update, LpStepGraph *out,
+                            LpErr *e);
+/* The graph itself, for as long as the step is built: the step has none until
+ * it is put back. */
+LpStatus lp_step_graph_take(LpStep *s, bool update, LpStepGraph *out, LpErr *e);
+void lp_step_graph_put(LpStep *s, bool update, LpStepGraph *x);
+void lp_step_graph_fini(LpStepGraph *x); /* a zeroed one is fine */
 
 #endif

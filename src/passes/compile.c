@@ -244,85 +244,62 @@ static LpStatus build_update(Compile *c)
 }
 
 /* ---- common passes ------------------------------------------------------ */
-/* They keep the order of inputs and outputs, so values are found again. */
-static LpVal *slot(LpVariable *v, bool update, bool out)
+static LpStatus optimise(LpGraph **g, const void *ctx, LpErr *e)
 {
-    if (update)
-        return out ? &v->update_out : &v->update_in;
-    return out ? &v->micro_out : &v->micro_in;
-}
-
-typedef LpStatus (*Rebuild)(LpGraph **g, const LpHostOptions *o, LpErr *e);
-
-static LpStatus rebuild(LpStep *s, bool update, Rebuild pass,
-                        const LpHostOptions *o, LpErr *e)
-{
-    LpGraph **g = update ? &s->update : &s->micro;
-    if (!*g)
-        return LP_OK;
-    (*g)->n_output = 0;
-    for (size_t i = 0; i < s->n_var; i++) {
-        LpVal v = *slot(&s->var[i], update, true);
-        if (v != LP_NOVAL && !lp_graph_output(*g, v, e))
-            return LP_E_MEMORY;
-    }
-    for (size_t i = 0; i < s->n_var; i++) { /* values become numbers */
-        LpVal *v = slot(&s->var[i], update, false);
-        if (*v != LP_NOVAL)
-            *v = (*g)->value[*v].nr + 1;
-    }
-    LP_TRY(pass(g, o, e));
-    size_t n_out = 0;
-    for (size_t i = 0; i < s->n_var; i++) {
-        LpVal *in = slot(&s->var[i], update, false);
-        LpVal *out = slot(&s->var[i], update, true);
-        if (*in != LP_NOVAL)
-            *in = (*g)->input[*in - 1];
-        if (*out != LP_NOVAL)
-            *out = (*g)->output[n_out++];
-    }
-    return LP_OK;
-}
-
-static LpStatus optimise(LpGraph **g, const LpHostOptions *o, LpErr *e)
-{
-    (void)o;
+    (void)ctx;
     (*g)->differentiated = true;
     return lp_run_common_passes(g, e);
+}
+
+static LpStatus optimise_step(LpStep *s, bool update, LpErr *e)
+{
+    LpStepGraph x;
+    LP_TRY(lp_step_graph_take(s, update, &x, e));
+    LpStatus st = lp_rebuild(&x, s->n_var, optimise, NULL, e);
+    lp_step_graph_put(s, update, &x);
+    return st;
 }
 
 LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
 {
     Compile c = {.s = step, .t = t, .err = e};
     LpStatus s = LP_OK;
+    LP_FAIL_IF(step->complete, e, LP_E_RUNTIME, "the step is complete");
     if (t)
         s = differentiate(&c);
     if (s == LP_OK && t)
         s = build_update(&c);
     if (s == LP_OK)
-        s = rebuild(step, false, optimise, NULL, e);
+        s = optimise_step(step, false, e);
     if (s == LP_OK)
-        s = rebuild(step, true, optimise, NULL, e);
+        s = optimise_step(step, true, e);
     lp_arena_fini(&c.mem);
+    step->complete = s == LP_OK;
     return s;
 }
 
-LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
+static LpStatus remat(LpGraph **g, const void *o, LpErr *e)
+{
+    return lp_remat(g, o, e);
+}
+
+LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
                          LpProgram **out, LpErr *e)
 {
+    LP_FAIL_IF(!step->complete, e, LP_E_RUNTIME, "the step is not complete");
     LpProgram *p = lp_calloc(1, sizeof *p);
-    if (!p) {
-        lp_step_free(step);
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
-    }
-    p->step = step;
-    LpStatus s = rebuild(step, false, lp_remat, &o->host, e);
+    LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
+    p->step = lp_step_retain(step);
+    LpStatus s = lp_step_graph_copy(step, false, &p->micro_graph, e);
     if (s == LP_OK)
-        s = lp_lower(p, &o->host, e);
-    if (s != LP_OK) {
+        s = lp_step_graph_copy(step, true, &p->update_graph, e);
+    if (s == LP_OK)
+        s = lp_rebuild(&p->micro_graph, step->n_var, remat, o, e);
+    if (s == LP_OK)
+        s = lp_lower(p, o, e);
+    if (s == LP_OK)
+        *out = p;
+    else
         lp_program_free(p);
-        return s;
-    }
-    *out = p;
-    return LP_OK;
+    return s;
 }

@@ -1,7 +1,7 @@
 /* The compile entry, on plain data, for poptorch, popart and lupine.compile. It
  * has two halves, because the road forks between them: lp_complete_step fixes
- * the values; the passes of the simulated system then only read the completed
- * step (lp_ipu_analyse), the host takes it over (lp_compile_host). */
+ * the values; the passes of the simulated system and the host then only read the
+ * completed step (lp_ipu_analyse, lp_compile_host), as often as they like. */
 #ifndef LP_PASSES_COMPILE_H
 #define LP_PASSES_COMPILE_H
 
@@ -35,13 +35,9 @@ typedef struct LpTraining {
     int n_rule;
 } LpTraining;
 
-typedef struct LpCompileOptions {
-    LpHostOptions host;
-} LpCompileOptions;
-
 /* The half that fixes values: differentiates the micro graph, adds
  * accumulators and the update graph, runs the common passes. `t` NULL:
- * inference. The step's variables stay valid. */
+ * inference. The step's variables stay valid; it does not change any more. */
 LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e);
 
 /* Adds output streams with the gradients of `n_out` output variables, weighted
@@ -56,8 +52,8 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
  * short. */
 const char *lp_gradient_name(LpArena *mem, const char *variable, LpErr *e);
 
-/* The host half: takes over the completed step, also on failure. */
-LpStatus lp_compile_host(LpStep *step, const LpCompileOptions *o,
+/* The host half: the program retains the completed step. */
+LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
                          LpProgram **out, LpErr *e);
 
 #endif

@@ -45,6 +45,7 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
                            int n_out, const int *wrt, int n_wrt, int *first,
                            LpErr *e)
 {
+    LP_FAIL_IF(step->complete, e, LP_E_RUNTIME, "the step is complete");
     LpArena mem = {0};
     size_t no = (size_t)n_out + 1, nw = (size_t)n_wrt + 1;
     LpVal *root = lp_arena_calloc(&mem, no * sizeof *root);

@@ -22,6 +22,13 @@ LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
 /* Names of the common passes, NULL at the end. */
 extern const char *const lp_pass_names[];
 
+/* What makes another graph of one: inputs and outputs keep their order. */
+typedef LpStatus (*LpRebuild)(LpGraph **g, const void *ctx, LpErr *e);
+/* Runs it over a graph of a step with n_var variables, whose values are found
+ * again. On failure x holds a graph still, its values are lost. */
+LpStatus lp_rebuild(LpStepGraph *x, size_t n_var, LpRebuild pass,
+                    const void *ctx, LpErr *e);
+
 /* Rebuilding: makes a graph node by node, operands before users, from one that
  * stays as it is. `visit` may emit something else for a node through `gb`
  * (whose origin, region and site are the node's) and set out[], values of the

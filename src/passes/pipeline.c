@@ -56,3 +56,26 @@ LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e)
         }
     return lp_fail(e, LP_E_VALUE, "there is no pass '%s'", name);
 }
+
+LpStatus lp_rebuild(LpStepGraph *x, size_t n_var, LpRebuild pass,
+                    const void *ctx, LpErr *e)
+{
+    if (!x->g)
+        return LP_OK;
+    x->g->n_output = 0;
+    for (size_t i = 0; i < n_var; i++) {
+        if (x->out[i] != LP_NOVAL && !lp_graph_output(x->g, x->out[i], e))
+            return LP_E_MEMORY;
+        if (x->in[i] != LP_NOVAL) /* becomes a number */
+            x->in[i] = x->g->value[x->in[i]].nr + 1;
+    }
+    LP_TRY(pass(&x->g, ctx, e));
+    size_t n_out = 0;
+    for (size_t i = 0; i < n_var; i++) {
+        if (x->in[i] != LP_NOVAL)
+            x->in[i] = x->g->input[x->in[i] - 1];
+        if (x->out[i] != LP_NOVAL)
+            x->out[i] = x->g->output[n_out++];
+    }
+    return LP_OK;
+}

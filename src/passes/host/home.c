@@ -23,7 +23,8 @@
 
 typedef struct Find {
     const LpStep *step;
-    const LpGraph *g;
+    const LpStepGraph *graph;
+    const LpGraph *g; /* its nodes */
     uint32_t *kin;
     bool *bad; /* per variable: a parameter that stays plain */
 } Find;
@@ -116,8 +117,8 @@ static void find_update(Find *f)
 {
     for (size_t i = 0; i < f->step->n_var; i++) {
         int p = belongs(f->step, i);
-        if (p >= 0 && !f->bad[p] && f->step->var[i].update_in != LP_NOVAL)
-            join(f, f->step->var[i].update_in, (uint32_t)p);
+        if (p >= 0 && !f->bad[p] && f->graph->in[i] != LP_NOVAL)
+            join(f, f->graph->in[i], (uint32_t)p);
     }
     for (size_t i = 0; i < f->g->n_node; i++)
         update_node(f, &f->g->node[i]);
@@ -142,7 +143,7 @@ static void check_reads(Find *f, const LpGraphNode *n)
         n->op == &op_convolution || n->op == &op_convolution_backward_input;
     for (uint32_t i = 0; i < n->n_in; i++) {
         uint32_t p = lp_is_value(n->in[i]) ? f->kin[n->in[i]] : 0;
-        if (!p-- || n->in[i] != f->step->var[p].micro_in || (conv && i == 1))
+        if (!p-- || n->in[i] != f->graph->in[p] || (conv && i == 1))
             continue;
         f->bad[p] |= !n->n_out || f->kin[n->out] != p + 1;
     }
@@ -153,12 +154,12 @@ static void find_micro(Find *f)
     const LpStep *s = f->step;
     for (size_t i = 0; i < s->n_var; i++)
         if (s->var[i].role == LP_VAR_ACCUM && s->var[i].param >= 0 &&
-            s->var[i].micro_out != LP_NOVAL && !f->bad[s->var[i].param])
-            join(f, s->var[i].micro_out, (uint32_t)s->var[i].param);
+            f->graph->out[i] != LP_NOVAL && !f->bad[s->var[i].param])
+            join(f, f->graph->out[i], (uint32_t)s->var[i].param);
     for (size_t i = f->g->n_node; i-- > 0;)
         gradient_node(f, &f->g->node[i]);
     for (size_t i = 0; i < s->n_var; i++) {
-        LpVal in = s->var[i].micro_in;
+        LpVal in = f->graph->in[i];
         int p = belongs(s, i);
         if (in != LP_NOVAL && p >= 0 && !f->bad[p])
             join(f, in, (uint32_t)p);
@@ -179,15 +180,18 @@ static bool candidate(const LpVariable *v)
 LpStatus lp_home_find(LpLower *l)
 {
     const LpStep *s = l->step;
+    const LpProgram *o = l->program;
     Find f = {.step = s, .g = l->g, .kin = l->kin};
+    f.graph = l->update ? &o->update_graph : &o->micro_graph;
     f.bad = lp_arena_calloc(&l->mem, s->n_var + 1);
     LP_FAIL_IF(!f.bad, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n_var; i++)
         f.bad[i] = !l->o->home || !candidate(&s->var[i]);
     if (l->update) {
         find_update(&f);
-    } else if (s->update) {
-        Find u = {.step = s, .g = s->update, .bad = f.bad};
+    } else if (o->update_graph.g) {
+        Find u = {.step = s, .graph = &o->update_graph, .bad = f.bad};
+        u.g = u.graph->g;
         u.kin = lp_arena_calloc(&l->mem, u.g->n_value * sizeof *u.kin);
         LP_FAIL_IF(!u.kin, l->err, LP_E_MEMORY, "out of memory");
         find_update(&u);
@@ -215,7 +219,7 @@ static void settle(LpLower *l, uint32_t p)
     const LpStep *s = l->step;
     uint32_t at = (uint32_t)l->program->n_home;
     for (size_t i = 0; i < s->n_var; i++) {
-        LpVal in = lp_lower_var_in(l, &s->var[i]);
+        LpVal in = l->in[i];
         if (belongs(s, i) != (int)p ||
             s->var[i].type.dtype != s->var[p].type.dtype)
             continue;
@@ -255,8 +259,7 @@ LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
         return LP_OK;
     uint32_t p = l->kin[n->in[1]] - 1;
     const LpPlace *x;
-    if (n->in[1] != l->step->var[p].micro_in ||
-        lp_graph_type(l->g, n->in[0])->dtype != LP_F32)
+    if (n->in[1] != l->in[p] || lp_graph_type(l->g, n->in[0])->dtype != LP_F32)
         return LP_OK;
     LP_TRY(lp_layout_dense(l, n->in[0], &x));
     LpDesc in[2] = {x->desc, l->place[n->in[1]].desc};

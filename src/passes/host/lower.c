@@ -17,11 +17,6 @@
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 
-LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v)
-{
-    return l->update ? v->update_in : v->micro_in;
-}
-
 /* ---- buffers ------------------------------------------------------------ */
 static uint32_t add_buf(LpLower *l, uint64_t bytes, uint32_t var)
 {
@@ -267,7 +262,7 @@ static bool may_overwrite(const LpGraphNode *n, uint32_t i)
  * element. */
 static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
 {
-    LpVal old = lp_lower_var_in(l, &l->step->var[var]);
+    LpVal old = l->in[var];
     if (old == LP_NOVAL || l->place[old].buf == LP_NO_BUF)
         return true;
     uint32_t b = l->place[old].buf, here = 0;

@@ -18,11 +18,14 @@ typedef struct LpHostOptions {
                        changes it */
 } LpHostOptions;
 
+/* All of it, for this CPU and the threads and precision that are set. */
+LpHostOptions lp_host_options(void);
+
 /* Cheap values are made again in the backward half of a micro graph, where
  * that lowers the most memory it uses; inputs and outputs keep their order. */
 LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e);
 
-/* Lowers step->micro into p->micro and step->update, if any, into
+/* Lowers p->micro_graph into p->micro and p->update_graph, if any, into
  * p->update. */
 LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e);
 

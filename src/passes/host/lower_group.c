@@ -154,7 +154,7 @@ static LpStatus place_out(Chain *c, int i)
     uint32_t var = l->target[v];
     bool safe = true;
     if (var != UINT32_MAX && !c->block && lp_home_of_var(l, var) == c->home) {
-        LpVal old = lp_lower_var_in(l, &l->step->var[var]);
+        LpVal old = l->in[var];
         uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->place[old].buf;
         if (b == LP_NO_BUF ||
             (l->buf[b].reads_left ==

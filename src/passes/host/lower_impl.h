@@ -69,6 +69,7 @@ typedef struct LpLower {
     LpProgram *program;
     const LpStep *step;
     const LpGraph *g;
+    const LpVal *in, *out; /* of g, per variable */
     bool update;
     const LpHostOptions *o;
     LpCode *code;
@@ -108,7 +109,6 @@ static inline int32_t lp_group_of(const LpLower *l, LpNodeId id)
     return l->fusion.of ? l->fusion.of[id] : -1;
 }
 
-LpVal lp_lower_var_in(const LpLower *l, const LpVariable *v);
 /* Gives v memory of its own: a variable's (var) or the arena's
  * (UINT32_MAX). */
 LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var);

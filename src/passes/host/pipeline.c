@@ -5,11 +5,6 @@
 
 #include "src/ops/kernel/copy.h"
 
-static LpVal var_out(const LpLower *l, const LpVariable *v)
-{
-    return l->update ? v->update_out : v->micro_out;
-}
-
 static LpStatus run_tables(LpLower *l)
 {
     size_t n = l->g->n_value;
@@ -36,8 +31,7 @@ static LpStatus run_tables(LpLower *l)
             }
     }
     for (uint32_t i = 0; i < l->step->n_var; i++) {
-        const LpVariable *v = &l->step->var[i];
-        LpVal in = lp_lower_var_in(l, v), out = var_out(l, v);
+        LpVal in = l->in[i], out = l->out[i];
         if (out != LP_NOVAL) {
             l->uses[out]++; /* read at the end */
             /* the first variable that wants a value gets it in place */
@@ -145,7 +139,7 @@ static LpStatus run_outputs(LpLower *l)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < l->step->n_var; i++) {
-            LpVal out = var_out(l, &l->step->var[i]);
+            LpVal out = l->out[i];
             if (out == LP_NOVAL)
                 continue;
             LpPlace *p = &l->place[out];
@@ -203,12 +197,16 @@ LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e)
 {
     LpLower micro = {.program = p,
                      .step = p->step,
-                     .g = p->step->micro,
+                     .g = p->micro_graph.g,
+                     .in = p->micro_graph.in,
+                     .out = p->micro_graph.out,
                      .o = o,
                      .code = &p->micro,
                      .err = e};
     LpLower update = micro;
-    update.g = p->step->update;
+    update.g = p->update_graph.g;
+    update.in = p->update_graph.in;
+    update.out = p->update_graph.out;
     update.update = true;
     update.code = &p->update;
     p->threads = o->threads;

@@ -1,0 +1,96 @@
+--- A complete step does not change: programs, plans and replays of it live side
+--- by side.
+local core = require("lupine.core")
+local report = require("lupine.report")
+local torch = require("torch")
+
+-- A step that trains one weight matrix by plain gradient descent.
+local function trained_step()
+  local w = torch.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } })
+  local tr = core.trace()
+  local x = tr:declare("input", "x", nil, { 1, 2 }, torch.float32)
+  local p = tr:declare("parameter", "w", w)
+  tr:start(true)
+  local y = x:matmul(p)
+  local loss = require("poptorch").identity_loss(y, "sum")
+  tr:stop()
+  local step, losses = tr:step({ y, loss })
+  local at = {}
+  for i, v in ipairs(step:vars()) do
+    at[v.name] = i
+  end
+  local lr = step:add_var("hyper", "lr", torch.tensor(0.5))
+  step:complete({ loss = losses[1], rules = { { op = "popart_sgd_step", param = at.w,
+    inputs = { at.w, "grad", false, lr }, outputs = { at.w } } } })
+  return step, at
+end
+
+local function run(exec, at)
+  local out = exec:run({ [at.x] = torch.tensor({ { 1.0, -1.0 } }) }, {})
+  return out[at.output_1]
+end
+
+describe("a complete step", function()
+  it("refuses to change", function()
+    local step, at = trained_step()
+    for _, change in ipairs({ function() step:add_var("hyper", "k", torch.tensor(1.0)) end,
+      function() step:complete({}) end,
+      function() step:gradients({ at.output_1 }, { at.x }, { at.w }) end }) do
+      assert.error_matches(change, "this step is complete and cannot change")
+    end
+  end)
+
+  it("cannot be compiled before", function()
+    local tr = core.trace()
+    local x = tr:declare("input", "x", nil, { 2 }, torch.float32)
+    tr:start(true)
+    local y = x * 2
+    tr:stop()
+    local step = tr:step({ y })
+    assert.error_matches(function() step:compile({}) end, "the step is not complete")
+  end)
+
+  it("has the same text after compiling, running and simulating", function()
+    local step, at = trained_step()
+    local micro, update = step:text("micro"), step:text("update")
+    local exec = step:compile({ remat = 0 })
+    run(exec, at)
+    report.simulate(step, {})
+    assert.equal(micro, step:text("micro"))
+    assert.equal(update, step:text("update"))
+    assert.equal(micro, exec:step():text("micro"))
+  end)
+
+  it("becomes several programs that train apart from each other", function()
+    local step, at = trained_step()
+    local a, b = step:compile({}), step:compile({ fuse = false, packed = false })
+    -- y = x w; the gradient of its sum is x' 1: rows (1, 1) and (-1, -1)
+    assert.same({ { -2, -2 } }, run(a, at):tolist())
+    assert.same({ { -3, -3 } }, run(a, at):tolist())
+    assert.same({ { -2, -2 } }, run(b, at):tolist())
+    assert.same({ { 0, 1 }, { 4, 5 } }, a:read(at.w):tolist())
+    assert.same({ { 0.5, 1.5 }, { 3.5, 4.5 } }, b:read(at.w):tolist())
+  end)
+
+  it("outlives its executor, and an executor the step", function()
+    local step, at = trained_step()
+    local exec = step:compile({})
+    local again = exec:step()
+    step = nil -- luacheck: ignore
+    collectgarbage()
+    run(exec, at)
+    exec:close()
+    collectgarbage()
+    assert.same({ { -2, -2 } }, run(again:compile({}), at):tolist())
+  end)
+
+  it("is simulated and replayed while an executor of it runs", function()
+    local step, at = trained_step()
+    local exec = step:compile({})
+    run(exec, at)
+    local r = report.simulate(exec:step(), {})
+    assert.is_true(r.training)
+    local out = core.replay(exec:step(), {}, { [at.x] = torch.tensor({ { 1.0, -1.0 } }) })
+    assert.same({ { -2, -2 } }, out[at.output_1]:tolist())
+  end)
+end)
