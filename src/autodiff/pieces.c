@@ -106,43 +106,52 @@ static int by_start(const void *x, const void *y)
     return (a->end > b->end) - (a->end < b->end);
 }
 
-/* Reads the pieces, sorts them; false unless they are of one dimension and
- * none overlaps another. */
-static bool lay_out(const LpPieces *p, const LpGraph *g, Piece *piece)
+static Piece read_piece(const LpGraphNode *n)
 {
+    bool select = n->op->id == LP_OP_select_backward;
+    int64_t start = n->attr[START].i;
+    return (Piece){.start = start,
+                   .end = select ? start + 1 : n->attr[END].i,
+                   .v = n->in[0],
+                   .select = select};
+}
+
+/* Reads the pieces, sorts them; how many there are, or -1 unless they are of
+ * one dimension and none overlaps another. Empty ones add nothing: they are
+ * left out, since they may lie anywhere, within others too. */
+static int lay_out(const LpPieces *p, const LpGraph *g, Piece *piece)
+{
+    int k = 0;
     int64_t dim = maker(g, p->v[0])->attr[DIM].i;
     for (size_t i = 0; i < p->n; i++) {
         const LpGraphNode *n = maker(g, p->v[i]);
-        bool select = n->op->id == LP_OP_select_backward;
-        int64_t start = n->attr[START].i;
         if (n->attr[DIM].i != dim)
-            return false;
-        piece[i] = (Piece){.start = start,
-                           .end = select ? start + 1 : n->attr[END].i,
-                           .v = n->in[0],
-                           .select = select};
+            return -1;
+        piece[k] = read_piece(n);
+        if (piece[k].start < piece[k].end)
+            k++;
     }
-    qsort(piece, p->n, sizeof *piece, by_start);
-    for (size_t i = 1; i < p->n; i++)
+    qsort(piece, (size_t)k, sizeof *piece, by_start);
+    for (int i = 1; i < k; i++)
         if (piece[i].start < piece[i - 1].end)
-            return false;
-    return true;
+            return -1;
+    return k;
 }
 
 /* The pieces in their order with zeros between, in list[]; how many. */
-static int list_parts(LpBuilder *b, const Piece *piece, size_t n,
+static int list_parts(LpBuilder *b, const Piece *piece, int n,
                       const LpType *whole, int dim, LpVal *list)
 {
     int k = 0;
     int64_t at = 0;
-    for (size_t i = 0; i <= n && !lp_failed(b); i++) {
+    for (int i = 0; i <= n && !lp_failed(b); i++) {
         LpType gap = *whole;
         int64_t start = i < n ? piece[i].start : whole->shape[dim];
         gap.shape[dim] = start - at;
         if (start > at)
             list[k++] = lp_full(b, &gap, lp_float(0));
-        if (i == n || piece[i].end == piece[i].start)
-            continue;
+        if (i == n)
+            break;
         list[k++] =
             piece[i].select ? lp_unsqueeze(b, piece[i].v, dim) : piece[i].v;
         at = piece[i].end;
@@ -157,12 +166,15 @@ static LpVal add(LpBuilder *b, LpVal sum, LpVal d)
     return sum == LP_NOVAL ? d : lp_add(b, sum, d);
 }
 
+/* Of n pieces laid out; of none, the first given, which is all zeros. */
 static LpVal join_slices(const LpPieces *p, const LpGraph *g, LpBuilder *b,
-                         const Piece *piece, LpVal *list)
+                         const Piece *piece, int n, LpVal *list)
 {
+    if (n == 0)
+        return p->v[0];
     LpType whole = *lp_graph_type(g, p->v[0]);
     int dim = (int)maker(g, p->v[0])->attr[DIM].i;
-    int k = list_parts(b, piece, p->n, &whole, dim, list);
+    int k = list_parts(b, piece, n, &whole, dim, list);
     return lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
 }
 
@@ -188,12 +200,13 @@ LpVal lp_pieces_sum(LpPieces *p, LpVal sum, const LpGraph *g, LpBuilder *b)
 {
     Piece *piece = lp_alloc(p->n * sizeof *piece);
     LpVal *list = lp_alloc((2 * p->n + 1) * sizeof *list);
+    int n;
     if (!piece || !list)
         lp_fail(b->err, LP_E_MEMORY, "out of memory");
     else if (p->n > 1 && p->kind == LP_PIECE_PRODUCT)
         sum = add(b, sum, join_products(p, g, b, list));
-    else if (p->n > 1 && lay_out(p, g, piece))
-        sum = add(b, sum, join_slices(p, g, b, piece, list));
+    else if (p->n > 1 && (n = lay_out(p, g, piece)) >= 0)
+        sum = add(b, sum, join_slices(p, g, b, piece, n, list));
     else
         for (size_t i = 0; i < p->n; i++)
             sum = add(b, sum, p->v[i]);
