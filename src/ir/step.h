@@ -40,7 +40,8 @@ typedef struct LpVariable {
     LpType type;      /* as one replica and one micro-batch sees it */
     LpVal micro_in, micro_out;   /* LP_NOVAL: not read / not written there */
     LpVal update_in, update_out; /* likewise */
-    int param; /* ACCUM, STATE: index of the parameter's variable, -1 */
+    int param; /* ACCUM, STATE: index of the parameter's variable;
+                  STREAM_OUT: of the STREAM_IN that was written; else -1 */
     LpTensor
         *data; /* retained: PARAM, BUFFER, CONST, STATE, HYPER; else NULL */
 } LpVariable;
@@ -64,6 +65,9 @@ void lp_step_release(LpStep *s);         /* NULL is fine */
  * Copies the name, retains v->data. */
 int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e);
 const char *lp_var_role_name(LpVarRole r);
+/* Every input and output of both graphs against the table (step_verify.c); the
+ * error names the variable. Of a completed step. */
+LpStatus lp_step_verify(const LpStep *s, LpErr *e);
 /* The micro-batch loop carries it: forward reads and writes it. */
 bool lp_var_carried(const LpVariable *v);
 

@@ -273,6 +273,8 @@ LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
         s = optimise_step(step, false, e);
     if (s == LP_OK)
         s = optimise_step(step, true, e);
+    if (s == LP_OK)
+        s = lp_step_verify(step, e);
     lp_arena_fini(&c.mem);
     step->complete = s == LP_OK;
     return s;

@@ -1,7 +1,8 @@
 /* The compile entry, on plain data, for poptorch, popart and lupine.compile. It
  * has two halves, because the road forks between them: lp_complete_step fixes
- * the values; the passes of the simulated system and the host then only read the
- * completed step (lp_ipu_analyse, lp_compile_host), as often as they like. */
+ * the values; the passes of the simulated system and the host then only read
+ * the completed step (lp_ipu_analyse, lp_compile_host), as often as they like.
+ */
 #ifndef LP_PASSES_COMPILE_H
 #define LP_PASSES_COMPILE_H
 
@@ -36,8 +37,9 @@ typedef struct LpTraining {
 } LpTraining;
 
 /* The half that fixes values: differentiates the micro graph, adds
- * accumulators and the update graph, runs the common passes. `t` NULL:
- * inference. The step's variables stay valid; it does not change any more. */
+ * accumulators and the update graph, runs the common passes, verifies the step.
+ * `t` NULL: inference. The step's variables stay valid; it does not change any
+ * more. */
 LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e);
 
 /* Adds output streams with the gradients of `n_out` output variables, weighted

@@ -1,0 +1,177 @@
+/* The verifier of a step: that its table of variables is the signature of its
+ * two graphs.
+ *
+ *   - every input of a graph is read by exactly one variable, every output is
+ *     written by one, in the order of the table
+ *   - a variable's type is that of the values it reads and writes, and of its
+ *     data
+ *   - its role allows what it reads and writes; links lead to a parameter
+ *
+ * What runs a program copies bytes between variables and values by these types
+ * alone: a wrong one is memory overwritten. Linear in variables and inputs, so
+ * that every step can be checked. */
+#include "src/ir/step.h"
+
+enum { MICRO_IN = 1, MICRO_OUT = 2, UPDATE_IN = 4, UPDATE_OUT = 8 };
+
+typedef struct RoleRule {
+    unsigned may, must; /* of the above */
+    bool data;          /* has a tensor */
+} RoleRule;
+
+static const RoleRule rules[LP_N_VAR_ROLES] = {
+    [LP_VAR_PARAM] = {MICRO_IN | MICRO_OUT | UPDATE_IN | UPDATE_OUT, 0, true},
+    [LP_VAR_BUFFER] = {MICRO_IN | MICRO_OUT, 0, true},
+    [LP_VAR_ACCUM] = {MICRO_IN | MICRO_OUT | UPDATE_IN, MICRO_OUT, false},
+    [LP_VAR_STATE] = {UPDATE_IN | UPDATE_OUT, 0, true},
+    [LP_VAR_HYPER] = {MICRO_IN | UPDATE_IN, 0, true},
+    [LP_VAR_STREAM_IN] = {MICRO_IN, 0, false},
+    [LP_VAR_STREAM_OUT] = {MICRO_OUT, MICRO_OUT, false},
+    [LP_VAR_CONST] = {MICRO_IN, 0, true},
+};
+
+#define BAD(...) return lp_fail(e, LP_E_INTERNAL, __VA_ARGS__)
+/* What is wrong with variable v. */
+#define BAD_VAR(v, fmt, ...)                                                   \
+    BAD("step is not valid: %s '%s' " fmt, lp_var_role_name((v)->role),        \
+        (v)->name, __VA_ARGS__)
+
+static LpStatus same_type(const LpVariable *v, const LpType *t,
+                          const char *what, LpErr *e)
+{
+    char have[LP_SHAPE_STR], want[LP_SHAPE_STR];
+    if (!lp_type_eq(t, &v->type))
+        BAD_VAR(v, "is %s%s, but %s is %s%s", lp_dtype_name(v->type.dtype),
+                lp_shape_str(&v->type, want), what, lp_dtype_name(t->dtype),
+                lp_shape_str(t, have));
+    return LP_OK;
+}
+
+/* ---- one variable -------------------------------------------------------- */
+static LpStatus check_role(const LpVariable *v, LpErr *e)
+{
+    if ((unsigned)v->role >= LP_N_VAR_ROLES)
+        BAD("step is not valid: variable '%s' has no role", v->name);
+    const RoleRule *r = &rules[v->role];
+    unsigned has = (v->micro_in != LP_NOVAL ? MICRO_IN : 0) |
+                   (v->micro_out != LP_NOVAL ? MICRO_OUT : 0) |
+                   (v->update_in != LP_NOVAL ? UPDATE_IN : 0) |
+                   (v->update_out != LP_NOVAL ? UPDATE_OUT : 0);
+    static const char *const names[] = {
+        "input of the micro graph", "output of the micro graph",
+        "input of the update graph", "output of the update graph"};
+    for (int i = 0; i < 4; i++) {
+        if (has & ~r->may & 1u << i)
+            BAD_VAR(v, "may not be an %s", names[i]);
+        if (r->must & ~has & 1u << i)
+            BAD_VAR(v, "is no %s", names[i]);
+    }
+    if (r->data != (v->data != NULL))
+        BAD_VAR(v, "%s", r->data ? "has no tensor" : "has a tensor");
+    if (!v->data)
+        return LP_OK;
+    LpType held = lp_tensor_type(v->data);
+    return same_type(v, &held, "its tensor", e);
+}
+
+/* Accumulators and optimizer state belong to a parameter (state may be
+ * shared); an output that is a written input names that. */
+static LpStatus check_link(const LpStep *s, const LpVariable *v, LpErr *e)
+{
+    bool known = v->param >= 0 && (size_t)v->param < s->n_var;
+    const LpVariable *p = known ? &s->var[v->param] : NULL;
+    LpVarRole want =
+        v->role == LP_VAR_STREAM_OUT ? LP_VAR_STREAM_IN : LP_VAR_PARAM;
+    if (!p && (v->param != -1 || v->role == LP_VAR_ACCUM))
+        BAD_VAR(v, "belongs to variable %d of %zu", v->param, s->n_var);
+    if (p && p->role != want)
+        BAD_VAR(v, "belongs to %s '%s'", lp_var_role_name(p->role), p->name);
+    if (v->role != LP_VAR_ACCUM)
+        return LP_OK;
+    LpType t = p->type;
+    t.dtype = v->type.dtype; /* it may be wider or narrower */
+    LP_TRY(same_type(v, &t, "its parameter", e));
+    bool many = s->gradient_accumulation > 1;
+    if (many != (v->micro_in != LP_NOVAL))
+        BAD_VAR(v, "is %s by micro-batches, of which there are %lld",
+                many ? "not read" : "read",
+                (long long)s->gradient_accumulation);
+    return LP_OK;
+}
+
+/* ---- one graph ----------------------------------------------------------- */
+typedef struct Side {
+    const LpGraph *g; /* NULL: inference has no update graph */
+    bool update;
+    bool *read;           /* per input: some variable does */
+    size_t n_read, n_out; /* of inputs and outputs found so far */
+} Side;
+
+static LpStatus check_value(const Side *d, const LpVariable *v, LpVal x,
+                            const char *what, LpErr *e)
+{
+    if (!d->g || lp_is_imm(x) || x >= d->g->n_value)
+        BAD_VAR(v, "has %s %u of the %s graph, which does not exist", what,
+                x & ~LP_VAL_IMM, d->update ? "update" : "micro");
+    return same_type(v, lp_graph_type(d->g, x), "its value", e);
+}
+
+static LpStatus check_side(Side *d, const LpVariable *v, LpErr *e)
+{
+    LpVal in = d->update ? v->update_in : v->micro_in;
+    LpVal out = d->update ? v->update_out : v->micro_out;
+    if (in != LP_NOVAL) {
+        LP_TRY(check_value(d, v, in, "input", e));
+        const LpValue *x = &d->g->value[in];
+        if (x->node != LP_NO_NODE)
+            BAD_VAR(v, "reads value %u, which is no input", in);
+        if (d->read[x->nr])
+            BAD_VAR(v, "reads input %u, as another does", x->nr);
+        d->read[x->nr] = true;
+        d->n_read++;
+    }
+    if (out == LP_NOVAL)
+        return LP_OK;
+    LP_TRY(check_value(d, v, out, "output", e));
+    if (d->n_out >= d->g->n_output || d->g->output[d->n_out] != out)
+        BAD_VAR(v, "writes value %u, which is not output %zu", out, d->n_out);
+    d->n_out++;
+    return LP_OK;
+}
+
+static LpStatus check_graph(const LpStep *s, bool update, LpErr *e)
+{
+    const LpGraph *g = update ? s->update : s->micro;
+    Side d = {.g = g, .update = update};
+    d.read = lp_calloc(g ? g->n_input : 0, sizeof *d.read);
+    LP_FAIL_IF(!d.read, e, LP_E_MEMORY, "out of memory");
+    LpStatus st = LP_OK;
+    for (size_t i = 0; i < s->n_var && st == LP_OK; i++)
+        st = check_side(&d, &s->var[i], e);
+    lp_free(d.read);
+    LP_TRY(st);
+    if (g && (d.n_read != g->n_input || d.n_out != g->n_output))
+        BAD("step is not valid: variables read %zu of %zu inputs and write "
+            "%zu of %zu outputs of the %s graph",
+            d.n_read, g->n_input, d.n_out, g->n_output,
+            update ? "update" : "micro");
+    return LP_OK;
+}
+
+LpStatus lp_step_verify(const LpStep *s, LpErr *e)
+{
+    if (!s->micro)
+        BAD("step is not valid: it has no micro graph");
+    if (s->device_iterations < 1 || s->gradient_accumulation < 1 ||
+        s->replicas < 1)
+        BAD("step is not valid: %lld device iterations, gradient accumulation "
+            "of %lld, %lld replicas",
+            (long long)s->device_iterations,
+            (long long)s->gradient_accumulation, (long long)s->replicas);
+    for (size_t i = 0; i < s->n_var; i++) {
+        LP_TRY(check_role(&s->var[i], e));
+        LP_TRY(check_link(s, &s->var[i], e));
+    }
+    LP_TRY(check_graph(s, false, e));
+    return check_graph(s, true, e);
+}
