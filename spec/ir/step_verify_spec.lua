@@ -28,7 +28,7 @@ describe("the verifier of steps", function()
     ["input is written"] = "input 'x' may not be an output of the micro graph",
     ["buffer is updated"] = "buffer 'b' may not be an output of the update graph",
     ["output is none"] = "output 'out' is no output of the micro graph",
-    ["data"] = "state 'm' has no tensor",
+    ["data"] = "output 'out' has a tensor",
     ["type of data"] = "buffer 'b' is float32[3], but its tensor is int32[3]",
     ["link"] = "state 'm' belongs to variable 7 of 7",
     ["link to another role"] = "state 'm' belongs to buffer 'b'",

@@ -110,8 +110,7 @@ static bool damage_role(LpStep *s, const char *kind)
     else if (!strcmp(kind, "output is none"))
         v[OUT].micro_out = LP_NOVAL;
     else if (!strcmp(kind, "data")) {
-        lp_tensor_release(v[M].data);
-        v[M].data = NULL;
+        v[OUT].data = lp_tensor_retain(v[M].data);
     } else if (!strcmp(kind, "type of data"))
         v[B].data->dtype = LP_I32;
     else if (!strcmp(kind, "link"))
@@ -142,13 +141,13 @@ int main(int argc, char **argv)
     if (argc != 2 || !s || e.code != LP_OK || make(s, &e) != LP_OK ||
         !(damage_value(s->var, argv[1]) || damage_role(s, argv[1]))) {
         fprintf(stderr, "step_probe: %s\n", e.code ? e.msg : "no such damage");
-        lp_step_free(s);
+        lp_step_release(s);
         return 2;
     }
     LpStatus st = lp_step_verify(s, &e);
     puts(st == LP_OK           ? "right"
          : st == LP_E_INTERNAL ? e.msg
                                : lp_status_class(st));
-    lp_step_free(s);
+    lp_step_release(s);
     return 0;
 }

@@ -1,6 +1,8 @@
 /* Userdata that hold one pointer, and fields of option tables; see box.h. */
 #include "src/bind/box.h"
 
+#include "src/base/mem.h"
+
 LpBox *lp_new_box(lua_State *L, const void *tag, const char *name)
 {
     LpBox *b = lua_newuserdatauv(L, sizeof *b, 1);
@@ -49,4 +51,35 @@ void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m)
     lua_pushvalue(L, -1);
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
+}
+
+/* ---- strings ------------------------------------------------------------ */
+static const char tag_text = 't';
+
+static int text_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_text);
+    if (b) {
+        lp_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+LpBox *lp_new_text(lua_State *L)
+{
+    static const luaL_Reg meta[] = {{"__gc", text_gc}, {NULL, NULL}};
+    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
+    *b = (LpBox){.tag = &tag_text};
+    if (luaL_newmetatable(L, "lupine.text"))
+        luaL_setfuncs(L, meta, 0);
+    lua_setmetatable(L, -2);
+    return b;
+}
+
+void lp_push_text(lua_State *L, LpBox *text)
+{
+    lua_pushstring(L, text->p ? text->p : "");
+    lp_free(text->p);
+    text->p = NULL;
 }

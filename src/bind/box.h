@@ -11,6 +11,10 @@
 LpBox *lp_new_box(lua_State *L, const void *tag, const char *name);
 /* The pointer of the box at i; raises if it is closed or no `what`. */
 void *lp_check_box(lua_State *L, int i, const void *tag, const char *what);
+/* A closed box, pushed, for a string of the heap on its way to Lua. */
+LpBox *lp_new_text(lua_State *L);
+/* Pushes the box's string and closes the box; "" if it has none. */
+void lp_push_text(lua_State *L, LpBox *text);
 /* Methods of a class whose objects are boxes. */
 void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m);
 

@@ -14,23 +14,14 @@
 #include <string.h>
 
 #include "src/base/mem.h"
-#include "src/bind/bind.h"
+#include "src/bind/box.h"
 #include "src/bind/module.h"
 #include "src/ir/text.h"
 #include "src/passes/pass.h"
 
 #define GRAPH "lupine.graph"
-#define TEXT "lupine.graph.text"
 
-static const char tag_graph = 'g', tag_text = 't';
-
-static LpBox *new_box(lua_State *L, const void *tag, const char *name)
-{
-    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
-    *b = (LpBox){.tag = tag};
-    luaL_setmetatable(L, name);
-    return b;
-}
+static const char tag_graph = 'g';
 
 static LpBox *check_box(lua_State *L)
 {
@@ -50,17 +41,6 @@ static int graph_gc(lua_State *L)
     return 0;
 }
 
-/* A string of the heap on its way to Lua. */
-static int text_gc(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &tag_text);
-    if (b) {
-        lp_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
-}
-
 static int graph_parse(lua_State *L)
 {
     LpErr e = {0};
@@ -68,7 +48,7 @@ static int graph_parse(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &n);
     if (strlen(text) != n)
         return lp_raise(L, LP_E_PARSE, "a graph's text has no byte 0");
-    LpBox *b = new_box(L, &tag_graph, GRAPH);
+    LpBox *b = lp_new_box(L, &tag_graph, GRAPH);
     LpGraph *g;
     if (lp_graph_parse(text, &g, &e) != LP_OK)
         return lp_bind_fail(L, &e);
@@ -79,7 +59,7 @@ static int graph_parse(lua_State *L)
 static int graph_clone(lua_State *L)
 {
     LpErr e = {0};
-    LpBox *from = check_box(L), *b = new_box(L, &tag_graph, GRAPH);
+    LpBox *from = check_box(L), *b = lp_new_box(L, &tag_graph, GRAPH);
     b->p = lp_graph_clone(from->p, &e);
     return b->p ? 1 : lp_bind_fail(L, &e);
 }
@@ -87,13 +67,11 @@ static int graph_clone(lua_State *L)
 static int graph_print(lua_State *L)
 {
     LpErr e = {0};
-    LpBox *g = check_box(L), *text = new_box(L, &tag_text, TEXT);
+    LpBox *g = check_box(L), *text = lp_new_text(L);
     text->p = lp_graph_print(g->p, &e);
     if (!text->p)
         return lp_bind_fail(L, &e);
-    lua_pushstring(L, text->p);
-    lp_free(text->p);
-    text->p = NULL;
+    lp_push_text(L, text);
     return 1;
 }
 
@@ -332,24 +310,9 @@ static const luaL_Reg graph_methods[] = {
     {NULL, NULL},
 };
 
-static const luaL_Reg text_methods[] = {
-    {"__gc", text_gc},
-    {NULL, NULL},
-};
-
-static void add_class(lua_State *L, const char *name, const luaL_Reg *methods)
-{
-    luaL_newmetatable(L, name);
-    luaL_setfuncs(L, methods, 0);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
-}
-
 void lp_bind_graph(lua_State *L)
 {
-    add_class(L, GRAPH, graph_methods);
-    add_class(L, TEXT, text_methods);
+    lp_add_class(L, GRAPH, graph_methods);
     lua_pushcfunction(L, graph_parse);
     lua_setfield(L, -2, "graph_parse");
     lua_pushcfunction(L, passes);

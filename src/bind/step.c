@@ -323,18 +323,39 @@ static int step_gradients(lua_State *L)
     return 1;
 }
 
-/* step:text("micro" | "update") */
+/* step:text("micro" | "update" | "step"): a graph ("" if there is none), or
+ * all of a complete step, which core.step_parse reads */
 static int step_text(lua_State *L)
 {
-    static const char *const which[] = {"micro", "update", NULL};
+    static const char *const which[] = {"micro", "update", "step", NULL};
     LpErr e = {0};
-    LpStep *s = lp_check_step(L);
-    LpGraph *g = luaL_checkoption(L, 2, "micro", which) ? s->update : s->micro;
-    char *text = g ? lp_graph_print(g, &e) : NULL;
-    if (g && !text)
+    const LpStep *s = lp_check_step(L);
+    int what = luaL_checkoption(L, 2, "micro", which);
+    const LpGraph *g = what == 1 ? s->update : s->micro;
+    LpBox *text = lp_new_text(L);
+    if (what == 2)
+        text->p = lp_step_print(s, &e);
+    else if (g)
+        text->p = lp_graph_print(g, &e);
+    if (e.code != LP_OK)
         return lp_bind_fail(L, &e);
-    lua_pushstring(L, text ? text : "");
-    lp_free(text);
+    lp_push_text(L, text);
+    return 1;
+}
+
+/* step_parse(text) -> step; its variables have no data yet */
+static int step_parse(lua_State *L)
+{
+    LpErr e = {0};
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+    if (strlen(text) != n)
+        return lp_raise(L, LP_E_PARSE, "a step's text has no byte 0");
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    LpStep *s = NULL;
+    if (lp_step_parse(text, &s, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = s;
     return 1;
 }
 
@@ -390,4 +411,6 @@ static const luaL_Reg step_methods[] = {
 void lp_bind_step(lua_State *L)
 {
     lp_add_class(L, "lupine.step", step_methods);
+    lua_pushcfunction(L, step_parse);
+    lua_setfield(L, -2, "step_parse");
 }

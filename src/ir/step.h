@@ -88,4 +88,10 @@ LpStatus lp_step_graph_take(LpStep *s, bool update, LpStepGraph *out, LpErr *e);
 void lp_step_graph_put(LpStep *s, bool update, LpStepGraph *x);
 void lp_step_graph_fini(LpStepGraph *x); /* a zeroed one is fine */
 
+/* Text form (src/ir/step_text.c) of a complete step, without the data of its
+ * variables: an owned string, freed with lp_free. What is parsed is complete
+ * and has gone through the verifiers; its variables have no data. */
+char *lp_step_print(const LpStep *s, LpErr *e);
+LpStatus lp_step_parse(const char *text, LpStep **out, LpErr *e);
+
 #endif

@@ -16,7 +16,7 @@ enum { MICRO_IN = 1, MICRO_OUT = 2, UPDATE_IN = 4, UPDATE_OUT = 8 };
 
 typedef struct RoleRule {
     unsigned may, must; /* of the above */
-    bool data;          /* has a tensor */
+    bool data;          /* may have a tensor: a step read from text has none */
 } RoleRule;
 
 static const RoleRule rules[LP_N_VAR_ROLES] = {
@@ -66,8 +66,8 @@ static LpStatus check_role(const LpVariable *v, LpErr *e)
         if (r->must & ~has & 1u << i)
             BAD_VAR(v, "is no %s", names[i]);
     }
-    if (r->data != (v->data != NULL))
-        BAD_VAR(v, "%s", r->data ? "has no tensor" : "has a tensor");
+    if (v->data && !r->data)
+        BAD_VAR(v, "%s", "has a tensor");
     if (!v->data)
         return LP_OK;
     LpType held = lp_tensor_type(v->data);

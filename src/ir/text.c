@@ -83,7 +83,7 @@ static void text_ints(LpBuf *b, const int64_t *v, int n)
     lp_buf_str(b, "]");
 }
 
-static void text_string(LpBuf *b, const char *s)
+void lp_text_string(LpBuf *b, const char *s)
 {
     lp_buf_str(b, "\"");
     for (; *s; s++) {
@@ -131,12 +131,12 @@ static void print_attr(LpBuf *b, const LpAttr *a)
                           : "?");
         break;
     case LP_ATTR_STR:
-        text_string(b, a->str);
+        lp_text_string(b, a->str);
         break;
     }
 }
 
-static void print_type(LpBuf *b, const LpType *t)
+void lp_text_type(LpBuf *b, const LpType *t)
 {
     int n = t->ndim < 0 || t->ndim > LP_MAX_DIMS ? 0 : t->ndim;
     lp_buf_str(b, t->dtype < LP_N_DTYPES ? lp_dtype_name(t->dtype) : "?");
@@ -193,11 +193,11 @@ static void text_value(LpBuf *b, const LpGraph *g, LpVal v)
     const LpValue *x = &g->value[v];
     if (x->name) {
         lp_buf_str(b, " ");
-        text_string(b, x->name);
+        lp_text_string(b, x->name);
     }
     for (const LpName *n = x->more; n; n = n->next) {
         lp_buf_str(b, " ");
-        text_string(b, n->text);
+        lp_text_string(b, n->text);
     }
 }
 
@@ -212,7 +212,7 @@ void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id)
     text_call(b, g, n->op, n->in, n->n_in, n->attr);
     for (uint32_t i = 0; i < n->n_out && n->out + i < g->n_value; i++) {
         lp_buf_str(b, i ? ", " : ": ");
-        print_type(b, g->value[n->out + i].type);
+        lp_text_type(b, g->value[n->out + i].type);
     }
     if (n->region)
         lp_buf_fmt(b, " region %" PRIu32, n->region);
@@ -227,7 +227,7 @@ static void text_key(LpBuf *b, const char *key, const char *s)
     if (!s[0])
         return;
     lp_buf_fmt(b, " %s ", key);
-    text_string(b, s);
+    lp_text_string(b, s);
 }
 
 static void text_number(LpBuf *b, const char *key, int32_t i, int32_t none)
@@ -264,7 +264,7 @@ static void text_inputs(LpBuf *b, const LpGraph *g, size_t *next, LpVal before)
         lp_buf_str(b, "input ");
         text_value(b, g, v);
         lp_buf_str(b, ": ");
-        print_type(b, lp_graph_type(g, v));
+        lp_text_type(b, lp_graph_type(g, v));
         lp_buf_str(b, "\n");
     }
 }
@@ -278,36 +278,46 @@ static void text_values(LpBuf *b, const LpGraph *g, const LpVal *v, size_t n,
     }
 }
 
-char *lp_graph_print(const LpGraph *g, LpErr *e)
+void lp_text_graph(LpBuf *b, const LpGraph *g)
 {
-    LpBuf b = {0};
     size_t input = 0;
     LpOriginId last = 0;
-    lp_buf_fmt(&b, "graph%s\n", g->differentiated ? " differentiated" : "");
+    lp_buf_fmt(b, "graph%s\n", g->differentiated ? " differentiated" : "");
     for (LpNodeId i = 0; i < g->n_node; i++) {
         LpOriginId o = g->node[i].origin;
-        text_inputs(&b, g, &input, g->node[i].out);
+        text_inputs(b, g, &input, g->node[i].out);
         if (o != last && o == 0)
-            lp_buf_str(&b, "origin none\n");
+            lp_buf_str(b, "origin none\n");
         else if (o != last &&
                  (last == 0 || !same_origin(&g->origin[o], &g->origin[last])))
-            text_origin(&b, &g->origin[o]);
+            text_origin(b, &g->origin[o]);
         last = o;
-        lp_text_node(&b, g, i);
-        lp_buf_str(&b, "\n");
+        lp_text_node(b, g, i);
+        lp_buf_str(b, "\n");
     }
-    text_inputs(&b, g, &input, (LpVal)g->n_value);
+    text_inputs(b, g, &input, (LpVal)g->n_value);
     for (uint32_t i = 1; i < g->n_region; i++) {
         const LpRegion *r = &g->region[i];
-        lp_buf_fmt(&b, "region %" PRIu32 " = ", i);
-        text_call(&b, g, r->op, r->in, r->n_in, r->attr);
-        text_values(&b, g, r->out, r->n_out, " -> ");
-        lp_buf_str(&b, "\n");
+        lp_buf_fmt(b, "region %" PRIu32 " = ", i);
+        text_call(b, g, r->op, r->in, r->n_in, r->attr);
+        text_values(b, g, r->out, r->n_out, " -> ");
+        lp_buf_str(b, "\n");
     }
-    text_values(&b, g, g->output, g->n_output, "output ");
-    lp_buf_str(&b, g->n_output ? "\n" : "");
-    char *s = lp_buf_take(&b);
+    text_values(b, g, g->output, g->n_output, "output ");
+    lp_buf_str(b, g->n_output ? "\n" : "");
+}
+
+char *lp_text_take(LpBuf *b, LpErr *e)
+{
+    char *s = lp_buf_take(b);
     if (!s)
         lp_fail(e, LP_E_MEMORY, "out of memory");
     return s;
+}
+
+char *lp_graph_print(const LpGraph *g, LpErr *e)
+{
+    LpBuf b = {0};
+    lp_text_graph(&b, g);
+    return lp_text_take(&b, e);
 }

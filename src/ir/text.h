@@ -10,6 +10,11 @@
 /* One node without a newline. Reads nothing that the graph does not have, so
  * a faulty one can be shown. */
 void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id);
+void lp_text_graph(LpBuf *b, const LpGraph *g);
+void lp_text_string(LpBuf *b, const char *s); /* quoted */
+void lp_text_type(LpBuf *b, const LpType *t);
+/* Owned; NULL when memory was short for any part of it. */
+char *lp_text_take(LpBuf *b, LpErr *e);
 
 static inline bool lp_arg_is_operand(LpArgKind k)
 {

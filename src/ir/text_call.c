@@ -20,32 +20,40 @@ LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule)
 
 /* ---- labels --------------------------------------------------------------
  */
-static const LpLabel *find_label(const LpParser *p, const char *name)
+static const LpLabel *find_label(const LpLabels *l, const char *name)
 {
     uint64_t h = lp_hash_str(LP_HASH_START, name);
-    for (const uint32_t *at = lp_map_first(&p->label_at, h); at;
-         at = lp_map_next(&p->label_at, at))
-        if (strcmp(p->label[*at].name, name) == 0)
-            return &p->label[*at];
+    for (const uint32_t *at = lp_map_first(&l->at, h); at;
+         at = lp_map_next(&l->at, at))
+        if (strcmp(l->label[*at].name, name) == 0)
+            return &l->label[*at];
     return NULL;
+}
+
+void lp_labels_fini(LpLabels *l)
+{
+    lp_free(l->label);
+    lp_map_fini(&l->at);
+    *l = (LpLabels){0};
 }
 
 LpStatus lp_parse_define(LpParser *p, const LpToken *at, LpVal v)
 {
     uint64_t h = lp_hash_str(LP_HASH_START, at->text);
-    if (find_label(p, at->text))
+    LpLabels *l = &p->labels;
+    if (find_label(l, at->text))
         return lp_lex_fail(&p->x, at, "%%%s is defined twice", at->text);
-    if (!LP_GROW(p->label, p->cap_label, p->n_label) ||
-        !lp_map_add(&p->label_at, h, (uint32_t)p->n_label))
+    if (!LP_GROW(l->label, l->cap, l->n) ||
+        !lp_map_add(&l->at, h, (uint32_t)l->n))
         return lp_parse_no_memory(p);
-    p->label[p->n_label++] = (LpLabel){.name = at->text, .value = v};
+    l->label[l->n++] = (LpLabel){.name = at->text, .value = v};
     return LP_OK;
 }
 
-static LpStatus resolve(LpParser *p, LpVal *v)
+static LpStatus resolve(LpParser *p, const LpLabels *among, LpVal *v)
 {
     const LpToken *t = &p->x.t;
-    const LpLabel *l = find_label(p, t->text);
+    const LpLabel *l = find_label(among, t->text);
     if (!l)
         return lp_lex_fail(&p->x, t, "%%%s is not defined above", t->text);
     *v = l->value;
@@ -62,6 +70,26 @@ static LpStatus next(LpParser *p)
 bool lp_parse_at_word(const LpParser *p, const char *w)
 {
     return p->x.t.kind == LP_TOK_WORD && strcmp(p->x.t.text, w) == 0;
+}
+
+bool lp_parse_at_line_end(const LpParser *p)
+{
+    return p->x.t.kind == LP_TOK_LINE || p->x.t.kind == LP_TOK_END;
+}
+
+LpStatus lp_parse_line_end(LpParser *p)
+{
+    if (!lp_parse_at_line_end(p))
+        return lp_lex_expected(&p->x, "the end of the line");
+    return p->x.t.kind == LP_TOK_LINE ? next(p) : LP_OK;
+}
+
+LpStatus lp_parse_label(LpParser *p, const LpLabels *l, LpVal *v)
+{
+    if (p->x.t.kind != LP_TOK_LABEL)
+        return lp_lex_expected(&p->x, "a value such as %3");
+    LP_TRY(resolve(p, l, v));
+    return next(p);
 }
 
 LpStatus lp_parse_sign(LpParser *p, char c)
@@ -147,7 +175,7 @@ LpStatus lp_parse_operand(LpParser *p, LpVal *v)
 {
     LpScalar s;
     if (p->x.t.kind == LP_TOK_LABEL) {
-        LP_TRY(resolve(p, v));
+        LP_TRY(resolve(p, &p->labels, v));
     } else if (lp_parse_at_word(p, "_")) {
         *v = LP_NOVAL;
     } else if (number(p, &s)) {

@@ -16,11 +16,6 @@ static LpStatus next(LpParser *p)
     return lp_lex_next(&p->x);
 }
 
-static bool at_line_end(const LpParser *p)
-{
-    return p->x.t.kind == LP_TOK_LINE || p->x.t.kind == LP_TOK_END;
-}
-
 /* LABEL {STR} */
 static LpStatus value(LpParser *p)
 {
@@ -129,7 +124,7 @@ static LpStatus origin_line(LpParser *p)
         p->origin = 0;
         return next(p);
     }
-    while (!at_line_end(p))
+    while (!lp_parse_at_line_end(p))
         LP_TRY(origin_part(p, &o));
     p->origin = lp_graph_origin(p->g, &o, p->err);
     return p->origin ? LP_OK : lp_parse_no_memory(p);
@@ -162,7 +157,7 @@ static LpStatus written_types(LpParser *p, const LpParsedCall *c, int n)
 static LpStatus suffixes(LpParser *p, LpGraphNode *n)
 {
     int64_t i;
-    while (!at_line_end(p)) {
+    while (!lp_parse_at_line_end(p)) {
         bool region = lp_parse_at_word(p, "region");
         if (!region && !lp_parse_at_word(p, "site"))
             return lp_lex_expected(&p->x, "region, site or the end of the "
@@ -241,12 +236,10 @@ static LpStatus output_line(LpParser *p)
 {
     LpVal v;
     LP_TRY(next(p));
-    for (int i = 0; i == 0 || !at_line_end(p); i++) {
+    for (int i = 0; i == 0 || !lp_parse_at_line_end(p); i++) {
         if (i > 0)
             LP_TRY(lp_parse_sign(p, ','));
-        if (p->x.t.kind != LP_TOK_LABEL)
-            return lp_lex_expected(&p->x, "a value such as %3");
-        LP_TRY(lp_parse_operand(p, &v));
+        LP_TRY(lp_parse_label(p, &p->labels, &v));
         if (!lp_graph_output(p->g, v, p->err))
             return lp_parse_no_memory(p);
     }
@@ -255,7 +248,7 @@ static LpStatus output_line(LpParser *p)
 
 static LpStatus graph_line(LpParser *p)
 {
-    if (at_line_end(p))
+    if (lp_parse_at_line_end(p))
         return LP_OK;
     if (p->x.t.kind == LP_TOK_LABEL || lp_lex_sign(&p->x, '='))
         return node_line(p);
@@ -270,11 +263,15 @@ static LpStatus graph_line(LpParser *p)
     return lp_lex_expected(&p->x, "a value, input, origin, region or output");
 }
 
-static LpStatus parse(LpParser *p, const char *s)
+static bool at_one_of(const LpParser *p, const char *const *word)
 {
-    LP_TRY(lp_lex_init(&p->x, s, &p->keep, p->err));
-    while (p->x.t.kind == LP_TOK_LINE)
-        LP_TRY(next(p));
+    while (*word && !lp_parse_at_word(p, *word))
+        word++;
+    return *word != NULL;
+}
+
+static LpStatus parse(LpParser *p, const char *const *stop)
+{
     if (!lp_parse_at_word(p, "graph"))
         return lp_lex_expected(&p->x, "graph");
     LP_TRY(next(p));
@@ -282,11 +279,10 @@ static LpStatus parse(LpParser *p, const char *s)
         p->g->differentiated = true;
         LP_TRY(next(p));
     }
-    while (p->x.t.kind != LP_TOK_END) {
-        if (p->x.t.kind != LP_TOK_LINE)
-            return lp_lex_expected(&p->x, "the end of the line");
-        LP_TRY(next(p));
+    LP_TRY(lp_parse_line_end(p));
+    while (p->x.t.kind != LP_TOK_END && !at_one_of(p, stop)) {
         LP_TRY(graph_line(p));
+        LP_TRY(lp_parse_line_end(p));
         lp_arena_reset(&p->scratch);
     }
     if (p->max_region >= p->g->n_region)
@@ -295,25 +291,57 @@ static LpStatus parse(LpParser *p, const char *s)
     return LP_OK;
 }
 
-LpStatus lp_graph_parse(const char *s, LpGraph **out, LpErr *e)
+LpStatus lp_parse_graph(LpParser *p, const char *const *stop, LpGraph **out)
 {
-    LpErr own = {0};
+    *out = NULL;
+    p->origin = 0;
+    p->max_region = 0;
+    p->g = lp_graph_new();
+    LpStatus st = p->g ? parse(p, stop) : lp_parse_no_memory(p);
+    if (st == LP_OK)
+        *out = p->g;
+    else
+        lp_graph_free(p->g);
+    p->g = NULL;
+    return st;
+}
+
+LpStatus lp_parser_new(const char *s, LpParser **out, LpErr *e)
+{
     *out = NULL;
     LP_FAIL_IF(strlen(s) > MAX_TEXT, e, LP_E_PARSE,
                "a graph's text has at most %zu bytes", MAX_TEXT);
     LpParser *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
-    p->err = e ? e : &own;
-    p->g = lp_graph_new();
-    LpStatus st = p->g ? parse(p, s) : lp_parse_no_memory(p);
+    p->err = e;
+    LpStatus st = lp_lex_init(&p->x, s, &p->keep, e);
+    while (st == LP_OK && p->x.t.kind == LP_TOK_LINE)
+        st = next(p);
     if (st == LP_OK)
-        *out = p->g;
+        *out = p;
     else
-        lp_graph_free(p->g);
+        lp_parser_free(p);
+    return st;
+}
+
+void lp_parser_free(LpParser *p)
+{
+    if (!p)
+        return;
     lp_arena_fini(&p->keep);
     lp_arena_fini(&p->scratch);
-    lp_free(p->label);
-    lp_map_fini(&p->label_at);
+    lp_labels_fini(&p->labels);
     lp_free(p);
+}
+
+LpStatus lp_graph_parse(const char *s, LpGraph **out, LpErr *e)
+{
+    static const char *const stop[] = {NULL};
+    LpErr own = {0};
+    LpParser *p;
+    *out = NULL;
+    LP_TRY(lp_parser_new(s, &p, e ? e : &own));
+    LpStatus st = lp_parse_graph(p, stop, out);
+    lp_parser_free(p);
     return st;
 }

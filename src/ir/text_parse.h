@@ -1,5 +1,5 @@
-/* What the two halves of the parser of the text form share: text_call.c reads
- * parts and calls, text_parse.c lines. */
+/* What the parts of the parser of the text form share: text_call.c reads parts
+ * and calls, text_parse.c the lines of a graph, step_text.c those of a step. */
 #ifndef LP_IR_TEXT_PARSE_H
 #define LP_IR_TEXT_PARSE_H
 
@@ -15,15 +15,20 @@ typedef struct LpLabel {
     LpVal value;
 } LpLabel;
 
+/* Those of one graph. */
+typedef struct LpLabels {
+    LpLabel *label;
+    size_t n, cap;
+    LpMap at; /* by hash of the name */
+} LpLabels;
+
 typedef struct LpParser {
     LpLexer x;
     LpGraph *g;
     LpErr *err;
     LpArena keep;    /* labels and words, while parsing */
     LpArena scratch; /* attributes of one line */
-    LpLabel *label;
-    size_t n_label, cap_label;
-    LpMap label_at; /* by hash of the name */
+    LpLabels labels;
     LpOriginId origin;
     uint32_t max_region; /* greatest that a node names */
     LpToken region_at;
@@ -48,6 +53,14 @@ typedef struct LpParsedCall {
     bool given[LP_MAX_ATTR];
 } LpParsedCall;
 
+/* A parser at the first word of the text; owned. */
+LpStatus lp_parser_new(const char *text, LpParser **out, LpErr *e);
+void lp_parser_free(LpParser *p); /* NULL is fine */
+/* A graph, from its head on, up to the end of the text or a line that begins
+ * with one of `stop` (NULL at the end). Its labels stay in p->labels. Owned. */
+LpStatus lp_parse_graph(LpParser *p, const char *const *stop, LpGraph **out);
+void lp_labels_fini(LpLabels *l);
+
 LpStatus lp_parse_no_memory(LpParser *p);
 /* A failure of a rule becomes one of the text at `at`. */
 LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule);
@@ -59,8 +72,12 @@ LpStatus lp_parse_int(LpParser *p, int64_t min, int64_t max, int64_t *out);
 LpStatus lp_parse_string(LpParser *p, const char **out);
 LpStatus lp_parse_type(LpParser *p, LpType *t);
 LpStatus lp_parse_operand(LpParser *p, LpVal *v);
+LpStatus lp_parse_label(LpParser *p, const LpLabels *l, LpVal *v);
 LpStatus lp_parse_call(LpParser *p, LpParsedCall *c);
 
 bool lp_parse_at_word(const LpParser *p, const char *w);
+bool lp_parse_at_line_end(const LpParser *p);
+/* At the end of a line or the text; goes past the line's end. */
+LpStatus lp_parse_line_end(LpParser *p);
 
 #endif
