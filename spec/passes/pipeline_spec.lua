@@ -3,6 +3,7 @@
 local core = require("lupine.core")
 local graphs = require("spec.support.graphs")
 local lupine = require("lupine")
+local program = require("spec.support.program")
 local torch = require("torch")
 
 local nn = core.forms.nn
@@ -81,6 +82,38 @@ describe("the common passes", function()
       assert.matches("update", update)
     end)
   end
+
+  it("leave nothing to do of a loss that is a sum", function()
+    for _, text in ipairs({ step_of(function(x, w)
+      return nn.mse_loss(x * w, torch.zeros({ 2, 6 }), { reduction = "sum" })
+    end, { 2, 6 }, { 6 }) }) do
+      assert.equal(text, graphs.run_pass(text))
+    end
+  end)
+
+  it("may be watched one by one", function()
+    local script = program.temporary([[
+      local torch, lupine = require("torch"), require("lupine")
+      lupine.compile(function(x) return x:transpose(0, 1):transpose(0, 1) + 1 end,
+        { torch.ones(2, 3) })
+    ]])
+    local function dump(names)
+      local _, err = program.shell(("LUPINE_VERIFY=1 LUPINE_DUMP=%s %s %s"):format(names,
+        program.host, script))
+      return err
+    end
+    local before, after = dump("trace"):match("^# after trace\n(.*)$"), dump("dce")
+    after = after:match("^# after dce\n(.*)$")
+    assert.matches("permute", before)
+    assert.not_matches("permute", after)
+    for _, text in ipairs({ before, after }) do
+      assert.is_true(core.graph_parse(text):verify())
+    end
+    local count = select(2, dump("all"):gsub("# after ", ""))
+    assert.equal(#core.passes() + 2, count) -- trace, remat; there is no sweep
+    assert.matches("LUPINE_DUMP=nope: known are all, trace", dump("nope,dce"))
+    os.remove(script)
+  end)
 
   it("may leave an input, a constant, or one value twice as results", function()
     local x = torch.tensor({ 1.5, -2.0, 3.0 })

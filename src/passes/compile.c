@@ -263,12 +263,16 @@ static LpStatus optimise_step(LpStep *s, bool update, LpErr *e)
 LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
 {
     Compile c = {.s = step, .t = t, .err = e};
-    LpStatus s = LP_OK;
     LP_FAIL_IF(step->complete, e, LP_E_RUNTIME, "the step is complete");
-    if (t)
+    LpStatus s = lp_pass_done("trace", step->micro, e);
+    if (s == LP_OK && t)
         s = differentiate(&c);
     if (s == LP_OK && t)
         s = build_update(&c);
+    if (s == LP_OK && t)
+        s = lp_pass_done("sweep", step->micro, e);
+    if (s == LP_OK)
+        s = lp_pass_done("sweep", step->update, e);
     if (s == LP_OK)
         s = optimise_step(step, false, e);
     if (s == LP_OK)
@@ -297,6 +301,8 @@ LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
         s = lp_step_graph_copy(step, true, &p->update_graph, e);
     if (s == LP_OK)
         s = lp_rebuild(&p->micro_graph, step->n_var, remat, o, e);
+    if (s == LP_OK)
+        s = lp_pass_done("remat", p->micro_graph.g, e);
     if (s == LP_OK)
         s = lp_lower(p, o, e);
     if (s == LP_OK)

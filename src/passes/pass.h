@@ -1,7 +1,7 @@
 /* Common passes: each takes a graph and leaves an equivalent one in its place.
  * Inputs and outputs keep their number and order; merged values keep all their
- * names. One file each under common/; the order is in pipeline.c. In debug
- * builds the verifier runs after each. */
+ * names. One file each under common/; the order is in passes.def. In sanitized
+ * builds the verifier runs after each (watch.c). */
 #ifndef LP_PASSES_PASS_H
 #define LP_PASSES_PASS_H
 
@@ -21,6 +21,10 @@ LpStatus lp_run_common_passes(LpGraph **g, LpErr *e);
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
 /* Names of the common passes, NULL at the end. */
 extern const char *const lp_pass_names[];
+
+/* To be called when a pass has left g (NULL: nothing to see): prints it if
+ * LUPINE_DUMP names the pass, verifies it if LUPINE_VERIFY is set. */
+LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e);
 
 /* What makes another graph of one: inputs and outputs keep their order. */
 typedef LpStatus (*LpRebuild)(LpGraph **g, const void *ctx, LpErr *e);

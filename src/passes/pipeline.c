@@ -1,7 +1,8 @@
 /* The order of the common passes, and running them. The order is that of
  * passes.def: identities first, since they make nodes equal and constants
- * visible; folding before merging, since folded constants merge; dead code
- * last, since the others leave what nobody reads any more. */
+ * visible, and again after folding, since what was folded is such a constant;
+ * folding before merging, since folded constants merge; dead code last, since
+ * the others leave what nobody reads any more. */
 #include <string.h>
 
 #include "src/passes/pass.h"
@@ -40,9 +41,7 @@ LpStatus lp_run_common_passes(LpGraph **g, LpErr *e)
     int last = 0;
     for (int i = 0; lp_pass_names[i]; last = i++) {
         LP_TRY(run(i, g, e));
-#ifdef __SANITIZE_ADDRESS__
-        LP_TRY(verify(i, *g, e));
-#endif
+        LP_TRY(lp_pass_done(lp_pass_names[i], *g, e));
     }
     return verify(last, *g, e);
 }

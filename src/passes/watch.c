@@ -1,0 +1,74 @@
+/* What LUPINE_DUMP and LUPINE_VERIFY ask for, looked at after every pass: the
+ * text of the graph on standard error, and the verifier, which runs in
+ * sanitized builds anyway. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/passes/pass.h"
+
+/* Stages of the compile road that leave a graph, besides the common passes. */
+static const char *const others[] = {"trace", "sweep", "remat", NULL};
+
+static bool listed(const char *const *list, const char *name, size_t n)
+{
+    while (*list && (strlen(*list) != n || strncmp(*list, name, n) != 0))
+        list++;
+    return *list != NULL;
+}
+
+static bool known(const char *name, size_t n)
+{
+    return listed(others, name, n) || listed(lp_pass_names, name, n) ||
+           (n == 3 && strncmp(name, "all", n) == 0);
+}
+
+/* Is `pass` among the names of LUPINE_DUMP? Unknown names are told once. */
+static bool asked(const char *pass)
+{
+    static bool told;
+    const char *s = getenv("LUPINE_DUMP");
+    bool yes = false;
+    while (s && *s) {
+        size_t n = strcspn(s, ",");
+        yes |= (strlen(pass) == n && strncmp(s, pass, n) == 0) ||
+               (n == 3 && strncmp(s, "all", n) == 0);
+        if (!told && !known(s, n)) {
+            lp_log(LP_LOG_WARN,
+                   "LUPINE_DUMP=%.*s: known are all, trace, sweep, remat and "
+                   "the names of common passes (core.passes())",
+                   (int)n, s);
+            told = true;
+        }
+        s += n + (s[n] == ',');
+    }
+    return yes;
+}
+
+static bool checks(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return true;
+#else
+    const char *s = getenv("LUPINE_VERIFY");
+    return s && *s && strcmp(s, "0") != 0;
+#endif
+}
+
+LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e)
+{
+    if (g && asked(pass)) {
+        char *text = lp_graph_print(g, e);
+        if (!text)
+            return LP_E_MEMORY;
+        fprintf(stderr, "# after %s\n%s\n", pass, text);
+        lp_free(text);
+    }
+    if (!g || !checks())
+        return LP_OK;
+    LpStatus st = lp_graph_verify(g, e);
+    if (st != LP_OK)
+        lp_err_context(e, "after pass %s", pass);
+    return st;
+}
