@@ -170,7 +170,7 @@ static void rule(LpGrad *g)
         return;
     lp_trace_end(sweep.trace);
     if (e->code == LP_OK)
-        lp_take_trace_vars(sweep.trace, known, sweep.step, e);
+        lp_step_take_vars(sweep.trace, known, sweep.step, e);
 }
 
 /* ---- recording ----------------------------------------------------------- */

@@ -14,7 +14,7 @@
 
 #include "runtime/exec/exec.h"
 #include "runtime/exec/sync.h"
-#include "src/autodiff/trace.h"
+#include "src/autodiff/trace_step.h"
 #include "src/bind/box.h"
 
 extern const char lp_tag_step, lp_tag_exec;
@@ -39,8 +39,6 @@ size_t lp_check_var(lua_State *L, int i, const LpStep *s);
  * leave() takes. */
 lua_State *lp_functions_enter(lua_State *L, LpStep *s);
 void lp_functions_leave(lua_State *was);
-/* The trace's variables from number `from` on become the step's. */
-LpStatus lp_take_trace_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e);
 
 int lp_exec_profile_method(lua_State *L); /* exec:profile; profile.c */
 

@@ -1,5 +1,4 @@
 /* Traces from Lua; see program.h. */
-#include <stdio.h>
 #include <string.h>
 
 #include "src/bind/module.h"
@@ -171,105 +170,20 @@ static int trace_origin(lua_State *L)
 }
 
 /* ---- step --------------------------------------------------------------- */
-LpStatus lp_take_trace_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e)
+/* The values of final losses, as a list. */
+static void push_losses(lua_State *L, LpTrace *tr)
 {
-    static const LpVarRole role[] = {[LP_TRACE_STREAM] = LP_VAR_STREAM_IN,
-                                     [LP_TRACE_PARAM] = LP_VAR_PARAM,
-                                     [LP_TRACE_BUFFER] = LP_VAR_BUFFER,
-                                     [LP_TRACE_CONSTANT] = LP_VAR_CONST};
-    for (size_t i = from; i < lp_trace_n_vars(tr); i++) {
-        const LpTraceVar *t = lp_trace_var(tr, i);
-        LpVariable v = {.role = role[t->role],
-                        .name = t->name,
-                        .type = *lp_graph_type(lp_trace_graph(tr), t->input),
-                        .micro_in = t->input,
-                        .param = -1};
-        LpVal now = lp_trace_var_now(tr, i);
-        bool carried = t->role == LP_TRACE_BUFFER || t->scaled;
-        if (now != t->input && carried)
-            v.micro_out = now;
-        LP_FAIL_IF(now != t->input && t->role == LP_TRACE_PARAM && !carried, e,
-                   LP_E_POPTORCH,
-                   "parameter '%s' is modified in place by forward: only "
-                   "buffers may be",
-                   t->name);
-        if (t->role != LP_TRACE_STREAM) {
-            v.data = t->user;
-            LP_TRY(lp_tensor_touch(t->user, false, e));
-        }
-        int at = lp_step_add(s, &v, e);
-        if (at < 0)
-            return LP_E_MEMORY;
-        if (v.data && !lp_tensor_contiguous(v.data)) {
-            LpTensor *c = NULL;
-            LP_TRY(lp_contiguous(v.data, &c, e));
-            lp_tensor_release(s->var[at].data);
-            s->var[at].data = c;
-        }
-    }
-    return LP_OK;
-}
-
-static LpStatus add_output(LpTrace *tr, LpStep *s, LpTensor *t, int i, LpErr *e)
-{
-    char name[32];
-    LpVal v;
-    LP_TRY(lp_trace_value(tr, t, &v, e));
-    snprintf(name, sizeof name, "output_%d", i);
-    LpVariable out = {.role = LP_VAR_STREAM_OUT,
-                      .name = name,
-                      .type = lp_tensor_type(t),
-                      .micro_out = v,
-                      .param = -1};
-    return lp_step_add(s, &out, e) < 0 ? LP_E_MEMORY : LP_OK;
-}
-
-/* Inputs that forward wrote in place come back as outputs. */
-static LpStatus add_written_inputs(LpTrace *tr, LpStep *s, LpErr *e)
-{
-    for (size_t i = 0; i < lp_trace_n_vars(tr); i++) {
-        const LpTraceVar *t = lp_trace_var(tr, i);
-        LpVal now = lp_trace_var_now(tr, i);
-        if (t->role != LP_TRACE_STREAM || now == t->input)
-            continue;
-        LpVariable out = {.role = LP_VAR_STREAM_OUT,
-                          .name = t->name,
-                          .type = *lp_graph_type(lp_trace_graph(tr), now),
-                          .micro_out = now,
-                          .param = (int)i};
-        if (lp_step_add(s, &out, e) < 0)
-            return LP_E_MEMORY;
-    }
-    return LP_OK;
-}
-
-/* The losses that feed no other loss: one look back over the nodes. */
-static void push_losses(lua_State *L, LpTrace *tr, const LpGraph *g)
-{
-    enum { LOSS = 1, FEEDS = 2, TOLD = 4 };
+    LpErr e = {0};
     size_t n = lp_trace_n_losses(tr);
-    unsigned char *is = lua_newuserdatauv(L, g->n_value, 0);
-    memset(is, 0, g->n_value);
-    for (size_t i = 0; i < n; i++)
-        is[lp_trace_loss(tr, i)] |= LOSS;
-    for (size_t k = g->n_node; k-- > 0;) {
-        const LpGraphNode *d = &g->node[k];
-        bool any = false;
-        for (uint32_t j = 0; j < d->n_out; j++)
-            any |= is[d->out + j] != 0;
-        for (uint32_t j = 0; any && j < d->n_in; j++)
-            if (d->in[j] != LP_NOVAL && !lp_is_imm(d->in[j]))
-                is[d->in[j]] |= FEEDS;
-    }
-    lua_newtable(L);
+    LpVal *loss = lua_newuserdatauv(L, (n + 1) * sizeof *loss, 0);
+    if (lp_trace_final_losses(tr, loss, &n, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    lua_createtable(L, (int)n, 0);
     for (size_t i = 0; i < n; i++) {
-        LpVal loss = lp_trace_loss(tr, i);
-        if (is[loss] != LOSS)
-            continue;
-        is[loss] |= TOLD; /* marked before by what it is made of */
-        lua_pushinteger(L, (lua_Integer)loss);
-        lua_rawseti(L, -2, luaL_len(L, -2) + 1);
+        lua_pushinteger(L, (lua_Integer)loss[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
+    lua_remove(L, -2); /* scratch */
 }
 
 /* trace:step({outputs}) -> step, {values of final losses} */
@@ -278,42 +192,25 @@ static int trace_step(lua_State *L)
     LpErr e = {0};
     LpTrace *tr = check_trace(L);
     luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
     lp_trace_end(tr);
+    push_losses(L, tr);
     LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
-    LpStep *s = lp_step_new();
-    b->p = s;
     lua_pushvalue(L, 1); /* it owns rules that the sweep may ask */
     lua_setiuservalue(L, -2, 1);
-    if (!s)
-        return lp_raise(L, LP_E_MEMORY, "out of memory");
-    LpStatus st = LP_OK;
     int n = (int)luaL_len(L, 2);
-    size_t before;
-    do { /* a captured output may add a variable: names first, then table */
-        before = lp_trace_n_vars(tr);
-        for (int i = 1; i <= n && st == LP_OK; i++) {
-            LpVal v;
-            lua_geti(L, 2, i);
-            LpTensor *t = lp_check_tensor(L, -1, "step", "outputs");
-            st = lp_trace_value(tr, t, &v, &e);
-            lua_pop(L, 1);
-        }
-    } while (st == LP_OK && before != lp_trace_n_vars(tr));
-    if (st == LP_OK)
-        st = lp_take_trace_vars(tr, 0, s, &e);
-    for (int i = 1; i <= n && st == LP_OK; i++) {
-        lua_geti(L, 2, i);
-        st = add_output(tr, s, lp_to_tensor(L, -1), i, &e);
+    LpTensor **out = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *out, 0);
+    for (int i = 0; i < n; i++) { /* the list keeps them */
+        lua_geti(L, 2, i + 1);
+        out[i] = lp_check_tensor(L, -1, "step", "outputs");
         lua_pop(L, 1);
     }
-    if (st == LP_OK)
-        st = add_written_inputs(tr, s, &e);
-    if (st != LP_OK)
+    LpStep *s = NULL;
+    if (lp_step_of_trace(tr, out, n, &s, &e) != LP_OK)
         return lp_bind_fail(L, &e);
-    push_losses(L, tr, lp_trace_graph(tr));
-    lp_graph_free(s->micro);
-    s->micro = lp_trace_take(tr);
-    lua_remove(L, -2); /* scratch */
+    b->p = s;
+    lua_settop(L, 4);
+    lua_insert(L, 3); /* the step before its losses */
     return 2;
 }
 
