@@ -247,6 +247,21 @@ static LpStatus add_var(LpTrace *tr, LpTraceVar v, const LpType *type, LpErr *e)
     return LP_OK;
 }
 
+/* The graph's input comes last: a declaration that lacks memory is made again,
+ * and would leave an input that no variable reads. */
+static LpStatus add_input(LpTrace *tr, const char *name, const LpType *type,
+                          LpErr *e)
+{
+    LpTraceVar *v = &tr->var[tr->n - 1];
+    v->input = lp_graph_input(tr->g, type, *name ? name : NULL, e);
+    if (v->input != LP_NOVAL)
+        return lp_trace_set_value(tr, v->standin, v->input, e);
+    tr->n--;
+    lp_tensor_release(v->standin);
+    lp_tensor_release(v->user);
+    return LP_E_MEMORY;
+}
+
 LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
                           LpTensor *user, const LpType *type,
                           LpTensor **standin, LpErr *e)
@@ -265,11 +280,10 @@ LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
     }
     LpTraceVar v = {.role = role, .user = user};
     v.name = lp_graph_intern(tr->g, name, e);
-    v.input =
-        v.name ? lp_graph_input(tr->g, type, *name ? name : NULL, e) : LP_NOVAL;
-    if (v.input == LP_NOVAL)
+    if (!v.name)
         return LP_E_MEMORY;
     LP_TRY(add_var(tr, v, type, e));
+    LP_TRY(add_input(tr, name, type, e));
     *standin = tr->var[tr->n - 1].standin;
     return LP_OK;
 }
