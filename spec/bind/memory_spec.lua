@@ -2,16 +2,18 @@
 local core = require("lupine.core")
 local torch = require("torch")
 
--- Makes the n-th allocation fail for n = 1, 2, …: the call is retried once
--- after a collection, or reported; either way no block may be left over.
+-- Makes the n-th allocation fail for n = 1, 2, …, and then all after it too: the
+-- call is retried once after a collection, or reported; either way no block may
+-- be left over.
 local function sweep(fn)
   fn() -- caches fill
   local kinds = {}
-  for n = 1, 40 do
+  for i = 2, 81 do -- each alone, then with all after it
+    local n, lasting = i // 2, i % 2 == 1
     collectgarbage()
     collectgarbage()
     local before = core.mem_live()
-    core.mem_fail_at(n)
+    core.mem_fail_at(n, lasting)
     do
       local ok, e = pcall(fn)
       core.mem_fail_at(0)

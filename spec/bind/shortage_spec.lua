@@ -21,13 +21,14 @@ local function live()
   return core.mem_live(), torch.memory().live
 end
 
--- Runs fn with its n-th allocation failing; returns whether one failed.
-local function starve(fn, want, n)
+-- Runs fn with its n-th allocation failing, and if `lasting` all after it;
+-- returns whether one failed.
+local function starve(fn, want, n, lasting)
   local blocks, bytes = live()
-  core.mem_fail_at(n)
+  core.mem_fail_at(n, lasting)
   local ok, got = pcall(fn)
   local struck = core.mem_fail_at(0) == 0
-  local where = ("allocation %d failed"):format(n)
+  local where = ("allocation %d%s failed"):format(n, lasting and " and all after it" or "")
   if not ok and not errors.OutOfMemoryError:is(got) then
     error(("%s: %s"):format(where, tostring(got)), 0)
   end
@@ -44,15 +45,14 @@ end
 
 --- Sweeps n over `step`, 2 * step, … until no allocation fails; fn gives a
 --- tensor, the same every time.
-local function sweep(fn, step)
+local function sweep(fn, step, lasting)
   fn()
   local want = fn()
   local n = 1
-  while starve(fn, want, n) do
+  while starve(fn, want, n, lasting) do
     n = n + step
     assert(n < 20000, "the sweep does not end")
   end
-  return n
 end
 
 local function network()
@@ -238,24 +238,26 @@ local STEP = {
   ["tracing and compiling a training step"] = 11,
 }
 
-describe("memory that runs short in", function()
-  local names = {}
-  for name in pairs(cases) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    local step = STEP[name] or 1
-    it(name .. " is reported or made up for", function()
-      sweep(cases[name](), step)
-    end)
-    if step > 1 then
-      it(name .. " is reported or made up for at every place #slow", function()
-        sweep(cases[name](), 1)
-      end)
+for manner, lasting in pairs({ ["runs short in"] = false, ["runs out in"] = true }) do
+  describe("memory that " .. manner, function()
+    local names = {}
+    for name in pairs(cases) do
+      names[#names + 1] = name
     end
-  end
-end)
+    table.sort(names)
+    for _, name in ipairs(names) do
+      local step = STEP[name] or 1
+      it(name .. " is reported or made up for", function()
+        sweep(cases[name](), step, lasting)
+      end)
+      if step > 1 then
+        it(name .. " is reported or made up for at every place #slow", function()
+          sweep(cases[name](), 1, lasting)
+        end)
+      end
+    end
+  end)
+end
 
 describe("an operation in place that lacks memory", function()
   it("leaves the elements as they were", function()

@@ -103,8 +103,10 @@ end)
 
 describe("a graph short of memory", function()
   it("fails as such wherever it happens, and loses nothing", function()
-    local out = graphs.probe(graphs.random(3, 20, true), "starve")
-    assert.matches("^failures %d+\n$", out)
-    assert.is_true(tonumber(out:match("%d+")) > 40)
+    for _, kind in ipairs({ "starve", "starve=lasting" }) do
+      local out = graphs.probe(graphs.random(3, 20, true), kind)
+      assert.matches("^failures %d+\n$", out)
+      assert.is_true(tonumber(out:match("%d+")) > 40)
+    end
   end)
 end)

@@ -11,9 +11,10 @@
  *   clone          goes on with a clone
  *   damage=KIND    spoils the graph in one way
  *   verify         runs the verifier
- *   starve         does parse, clone, all passes and print again and again,
- *                  the 1st, 2nd, … allocation failing, until none fails;
- *                  prints the number of failures, or what was wrong */
+ *   starve[=lasting]  does parse, clone, all passes and print again and
+ *                  again, the 1st, 2nd, … allocation failing (lasting: and
+ *                  all after it), until none fails; prints the number of
+ *                  failures, or what was wrong */
 #include <stdio.h>
 #include <string.h>
 
@@ -138,14 +139,14 @@ static LpStatus everything(LpErr *e)
     return e->code;
 }
 
-static int starve(void)
+static int starve(bool lasting)
 {
     int64_t before = lp_mem_live();
     for (uint64_t n = 1;; n++) {
         LpErr e = {0};
-        lp_mem_fail_at(n);
+        lp_mem_fail_at(n, lasting);
         LpStatus st = everything(&e);
-        lp_mem_fail_at(0);
+        lp_mem_fail_at(0, false);
         if (lp_mem_live() != before)
             return printf("leak after failure %llu\n", (unsigned long long)n);
         if (st == LP_OK)
@@ -193,7 +194,7 @@ static bool act(LpGraph **g, const char *what, const char *arg, LpErr *e)
     } else if (!strcmp(what, "damage")) {
         return damage_node(*g, arg) || damage_rest(*g, arg);
     } else if (!strcmp(what, "starve")) {
-        starve();
+        starve(!strcmp(arg, "lasting"));
     } else {
         return change_op(what, op_of(arg));
     }

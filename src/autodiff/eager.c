@@ -25,11 +25,10 @@ static LpEagerVal *at(LpEager *g, LpVal v)
 
 static const LpType *keep_type(LpEager *g, const LpType *t)
 {
-    static const LpType none = {.dtype = LP_DT_NONE};
     const LpType *p = lp_arena_memdup(g->b.scratch, t, sizeof *t);
     if (!p)
         lp_fail(g->b.err, LP_E_MEMORY, "out of memory");
-    return p ? p : &none;
+    return p ? p : &lp_unmade;
 }
 
 LpVal lp_eager_tensor(LpEager *g, LpTensor *t)

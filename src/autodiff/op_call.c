@@ -20,12 +20,14 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
     lp_eager_init(&g, arena, e);
     if (site)
         g.b.set_site(&g.b, true, *site);
-    LpStatus s = vi ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    LpStatus s = vi ? e->code : lp_fail(e, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < c->n_in && s == LP_OK; i++) {
+        vi[i] = lp_eager_arg(&g, &in[i]);
+        s = e->code;
+    }
+    for (int i = 0; i < c->n_out; i++)
+        vout[i] = LP_NOVAL;
     if (s == LP_OK) {
-        for (int i = 0; i < c->n_in; i++)
-            vi[i] = lp_eager_arg(&g, &in[i]);
-        for (int i = 0; i < c->n_out; i++)
-            vout[i] = LP_NOVAL;
         c->op->expand(&g.b, c->attr, vi, c->n_in, vout, c->n_out);
         s = e->code;
     }

@@ -23,6 +23,7 @@ struct LpArenaChunk {
 };
 
 static _Atomic uint64_t fail_in;
+static _Atomic bool lasting, none_left; /* none_left: it has struck and lasts */
 static _Atomic int64_t live;
 
 int64_t lp_mem_kept;
@@ -31,8 +32,11 @@ static bool may_allocate(void)
 {
     uint64_t n = atomic_load_explicit(&fail_in, memory_order_relaxed);
     if (n == 0)
+        return !atomic_load_explicit(&none_left, memory_order_relaxed);
+    if (atomic_fetch_sub(&fail_in, 1) != 1)
         return true;
-    return atomic_fetch_sub(&fail_in, 1) != 1;
+    atomic_store(&none_left, lasting);
+    return false;
 }
 
 static void *counted(void *p)
@@ -42,8 +46,10 @@ static void *counted(void *p)
     return p;
 }
 
-uint64_t lp_mem_fail_at(uint64_t n)
+uint64_t lp_mem_fail_at(uint64_t n, bool and_after)
 {
+    atomic_store(&none_left, false);
+    atomic_store(&lasting, and_after);
     return atomic_exchange(&fail_in, n);
 }
 

@@ -35,10 +35,10 @@ void lp_trim(void);
  * under the interpreter. */
 extern int64_t lp_mem_kept;
 
-/* Test hooks: the n-th allocation from now fails (1 = the next; 0 = none),
- * returns what is left of the number before: 0 if it has struck; blocks alive
- * now. */
-uint64_t lp_mem_fail_at(uint64_t n);
+/* Test hooks: the n-th allocation from now fails (1 = the next; 0 = none), and
+ * if `lasting` all after it, until the next call; returns what is left of the
+ * number before: 0 if it has struck. Blocks alive now. */
+uint64_t lp_mem_fail_at(uint64_t n, bool lasting);
 int64_t lp_mem_live(void);
 
 /* Makes room for one more element in a growing array of `size`-byte elements;

@@ -427,12 +427,14 @@ static int memory(lua_State *L)
     return 1;
 }
 
-/* For specs: the n-th allocation from now fails (0: none). Returns what is left
- * of the number before. */
+/* mem_fail_at(n, lasting), for specs: the n-th allocation from now fails (0:
+ * none), and if `lasting` all after it. Returns what is left of the number
+ * before. */
 static int mem_fail_at(lua_State *L)
 {
     lua_Integer n = luaL_checkinteger(L, 1);
-    uint64_t left = lp_mem_fail_at(n > 0 ? (uint64_t)n : 0);
+    uint64_t left =
+        lp_mem_fail_at(n > 0 ? (uint64_t)n : 0, lua_toboolean(L, 2));
     lua_pushinteger(L, (lua_Integer)left);
     return 1;
 }

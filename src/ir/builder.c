@@ -1,6 +1,11 @@
 /* Emitting by an operator's number. */
 #include "src/ir/builder.h"
 
+const LpType lp_unmade = {.dtype = LP_F32,
+                          .ndim = LP_MAX_DIMS / 2,
+                          .shape = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+_Static_assert(LP_MAX_DIMS == 12, "sizes of lp_unmade");
+
 LpVal lp_emit(LpBuilder *b, int op, const LpVal *in, int n_in,
               const LpAttr *attr)
 {

@@ -28,6 +28,11 @@ struct LpBuilder {
     LpErr *err;       /* never NULL */
 };
 
+/* A failed rule goes on to its end, with values that are not there: it may ask
+ * for their first and last sizes and divide by them. Several dimensions of size
+ * 1. */
+extern const LpType lp_unmade;
+
 static inline bool lp_failed(const LpBuilder *b)
 {
     return b->err->code != LP_OK;
@@ -41,9 +46,10 @@ static inline bool lp_is_value(LpVal v)
 {
     return v != LP_NOVAL && !lp_is_imm(v);
 }
+/* Of a value that was not made since the rule failed: lp_unmade. */
 static inline const LpType *lp_type(LpBuilder *b, LpVal v)
 {
-    return b->type(b, v);
+    return v == LP_NOVAL && lp_failed(b) ? &lp_unmade : b->type(b, v);
 }
 static inline LpVal lp_imm(LpBuilder *b, LpScalar s)
 {

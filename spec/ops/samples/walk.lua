@@ -337,18 +337,20 @@ function M.short_of_memory(op, sample)
   local want = call(tensors)
   call(tensors)
   local blocks = M.live()
-  for n = 1, 10000 do
-    core.mem_fail_at(n)
+  for i = 2, 20000 do -- each alone, then with all after it
+    local n, lasting = i // 2, i % 2 == 1
+    local where = ("allocation %d%s failed"):format(n, lasting and " and all after it" or "")
+    core.mem_fail_at(n, lasting)
     local ok, got = pcall(call, tensors)
     local left = core.mem_fail_at(0)
     if ok then
-      expect(got, want, nil, ("allocation %d failed"):format(n))
+      expect(got, want, nil, where)
     elseif not errors.OutOfMemoryError:is(got) then
-      error(("allocation %d failed: %s"):format(n, tostring(got)), 0)
+      error(("%s: %s"):format(where, tostring(got)), 0)
     end
     got = nil -- luacheck: ignore
     local after = M.live()
-    assert(after <= blocks, ("allocation %d failed: %d blocks stay"):format(n, after - blocks))
+    assert(after <= blocks, ("%s: %d blocks stay"):format(where, after - blocks))
     if left > 0 then
       return n
     end
