@@ -1,6 +1,7 @@
 -- A tensor that a gradient needs and that was written since: backward refuses,
 -- whatever wrote it. One that no gradient needs may be written. Values are
 -- PyTorch 2.15's.
+local core = require("lupine.core")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local torch = require("torch")
@@ -124,5 +125,57 @@ describe("a tensor that a gradient needs, changed by", function()
     assert.equal(version, s._version)
     y:backward()
     near(w.grad, { 0.5, 1.5, 2.5 })
+  end)
+end)
+
+-- A view of a tensor without gradient that was made a leaf. Each case is as in
+-- PyTorch, asked there.
+describe("a leaf that is a view of a tensor without gradient", function()
+  local function view_leaf(base)
+    return base:view(2, 5):requires_grad_(true)
+  end
+
+  it("is not written in place, nor are its views", function()
+    for name, arguments in pairs({ random_ = { 3 }, add_ = { 1 }, mul_ = { 2 }, zero_ = {},
+      fill_ = { 1 }, copy_ = { torch.zeros(2, 5) }, normal_ = {}, uniform_ = {}, exp_ = {},
+      bernoulli_ = {} }) do
+      local x = view_leaf(torch.ones(10))
+      raises("RuntimeError", "a view of a leaf tensor that requires grad is being used in an " ..
+        "in%-place operation", function() x[name](x, table.unpack(arguments)) end)
+      assert.is_true(x.is_leaf)
+      near(x:detach(), { { 1.0, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1 } })
+    end
+    local x = view_leaf(torch.ones(10))
+    raises("RuntimeError", "a view of a leaf tensor", function() x[0] = 5 end)
+    raises("RuntimeError", "a view of a leaf tensor", function() x[0]:mul_(2) end)
+  end)
+
+  it("may be written under no_grad, through its base, and detached", function()
+    local base = torch.ones(10)
+    local x = view_leaf(base)
+    torch.no_grad(function() x:mul_(2) end)
+    base:mul_(2)
+    x:detach():mul_(2)
+    assert.is_true(x.is_leaf)
+    near(x:detach(), { { 8.0, 8, 8, 8, 8 }, { 8, 8, 8, 8, 8 } })
+    x:sum():backward()
+    near(x.grad, { { 1.0, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1 } })
+  end)
+
+  it("leaves nothing behind when it is refused", function()
+    local function try()
+      for _ = 1, 10 do
+        local x = view_leaf(torch.ones(10))
+        pcall(x.add_, x, 1)
+        pcall(function() x[0] = 5 end)
+      end
+      for _ = 1, 3 do
+        collectgarbage()
+      end
+      return core.mem_live()
+    end
+    try()
+    local blocks = try()
+    assert.is_true(try() <= blocks)
   end)
 end)

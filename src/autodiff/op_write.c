@@ -17,8 +17,10 @@ static LpStatus may_write(LpTensor *t, LpErr *e)
     LP_FAIL_IF(!t, e, LP_E_TYPE,
                "an in-place operation writes a tensor, not a number");
     LpTensor *base = t->base ? t->base : t;
-    LP_FAIL_IF(lp_grad_enabled() && base->requires_grad && lp_is_leaf(base), e,
-               LP_E_RUNTIME,
+    /* a view may require grad where its base does not: then a write would hang
+     * the base's history on its own view */
+    bool wanted = base->requires_grad || lp_requires_grad(t);
+    LP_FAIL_IF(lp_grad_enabled() && wanted && lp_is_leaf(base), e, LP_E_RUNTIME,
                "%s that requires grad is being used in an in-place operation; "
                "do it under torch.no_grad()",
                t->base ? "a view of a leaf tensor" : "a leaf tensor");
