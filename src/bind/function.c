@@ -190,6 +190,7 @@ static LpTensor **tensors(lua_State *L, int i, int *n)
 
 static bool *flags(lua_State *L, int i, int n)
 {
+    luaL_checktype(L, i, LUA_TTABLE);
     bool *b = lua_newuserdatauv(L, (size_t)n + 1, 0);
     for (int k = 0; k < n; k++) {
         lua_rawgeti(L, i, k + 1);
@@ -208,13 +209,38 @@ static void fill(LpAttr *attr, int n_out, const void *record, uint64_t serial,
     attr[LP_FUNCTION_MATERIALIZE] = lp_attr_bool(materialize);
 }
 
-static void check_results(lua_State *L, int n)
+static void check_results(lua_State *L, LpTensor *const *out, int n)
 {
     if (n > LP_MAX_OUT)
         lp_raise(L, LP_E_VALUE,
                  "apply(): forward returned %d tensors with a gradient, at "
                  "most %d are supported",
                  n, LP_MAX_OUT);
+    for (int i = 0; i < n; i++)
+        if (!lp_is_float(out[i]->dtype))
+            lp_raise(L, LP_E_TYPE,
+                     "apply(): result %d has the type %s, which has no "
+                     "gradient",
+                     i + 1, lp_dtype_name(out[i]->dtype));
+}
+
+/* Which input output i is, written in place, of the list at `list`; -1: none.
+ */
+static int dirty_input(lua_State *L, int list, int i, const LpFunctionCall *c)
+{
+    lua_rawgeti(L, list, i + 1);
+    lua_Integer at = lua_toboolean(L, -1) ? luaL_checkinteger(L, -1) : 0;
+    lua_pop(L, 1);
+    if (at < 0 || at > c->n_in)
+        lp_raise(L, LP_E_INDEX, "no input %lld", (long long)at);
+    if (at == 0)
+        return -1;
+    LpType in = lp_tensor_type(c->in[at - 1]), out = lp_tensor_type(c->out[i]);
+    if (!lp_type_eq(&in, &out))
+        lp_raise(L, LP_E_TYPE,
+                 "output %d and the written input %lld are of several types",
+                 i + 1, (long long)at);
+    return (int)at - 1;
 }
 
 static int function_record(lua_State *L)
@@ -224,18 +250,15 @@ static int function_record(lua_State *L)
     LpFunctionCall c = {.attr = attr, .release = lp_drop_kept};
     int dirty[LP_MAX_OUT];
     lua_settop(L, 7);
+    luaL_checktype(L, 1, LUA_TFUNCTION);
     c.in = tensors(L, 2, &c.n_in);
     c.out = tensors(L, 3, &c.n_out);
-    check_results(L, c.n_out);
+    check_results(L, c.out, c.n_out);
     c.keep_in = flags(L, 4, c.n_in);
     c.keep_out = flags(L, 5, c.n_out);
-    for (int i = 0; i < c.n_out; i++) {
-        lua_rawgeti(L, 6, i + 1);
-        dirty[i] = lua_isinteger(L, -1) ? (int)lua_tointeger(L, -1) - 1 : -1;
-        lua_pop(L, 1);
-        if (dirty[i] >= c.n_in)
-            return lp_raise(L, LP_E_INDEX, "no input %d", dirty[i] + 1);
-    }
+    luaL_checktype(L, 6, LUA_TTABLE);
+    for (int i = 0; i < c.n_out; i++)
+        dirty[i] = dirty_input(L, 6, i, &c);
     c.dirty = dirty;
     c.ctx = lp_keep_function(L, 1);
     fill(attr, c.n_out, c.ctx, 0, lua_toboolean(L, 7));
@@ -256,8 +279,9 @@ static int function_trace(lua_State *L)
     LpTrace *tr = lp_trace_current();
     int n_in, n_out;
     lua_settop(L, 4);
+    luaL_checktype(L, 1, LUA_TFUNCTION);
     LpTensor **in = tensors(L, 2, &n_in), **out = tensors(L, 3, &n_out);
-    check_results(L, n_out);
+    check_results(L, out, n_out);
     LpArg *arg = lua_newuserdatauv(L, (size_t)(n_in + n_out) * sizeof *arg, 0);
     for (int i = 0; i < n_out; i++)
         arg[i] = lp_arg_tensor(out[i]);

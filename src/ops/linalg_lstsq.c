@@ -65,6 +65,9 @@ LpOp op_lstsq_matrix = {
  * the ranks. Operands: residuals, ranks; attribute: the full rank */
 static LpStatus infer_residuals(LpInfer *x)
 {
+    LP_FAIL_IF(x->in[1].dtype != LP_I64, x->err, LP_E_TYPE,
+               "%s: the ranks have the type %s; it must be int64", x->op->name,
+               lp_dtype_name(x->in[1].dtype));
     x->out[0] = x->in[0];
     return LP_OK;
 }
