@@ -122,8 +122,9 @@ LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
         return unpack(x, var, dst, e);
     if (home)
         return move(x, home->save, src, dst, e);
-    if (src != dst)
-        memcpy(dst, src, lp_var_bytes(&x->p->step->var[var]));
+    size_t bytes = lp_var_bytes(&x->p->step->var[var]);
+    if (src != dst && bytes)
+        memcpy(dst, src, bytes);
     return LP_OK;
 }
 

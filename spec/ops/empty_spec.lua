@@ -1,7 +1,10 @@
 -- Tensors without elements: what an operator makes of them, and where it
 -- refuses them. The results and error classes are PyTorch 2.15's.
-local torch = require("torch")
 local helper = require("spec.helper")
+local lupine = require("lupine")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
 
 local near, raises = helper.near, helper.raises
 local F = torch.nn.functional
@@ -255,5 +258,46 @@ describe("the gradient of threshold", function()
     local x = torch.tensor({ nan, 1, 0.5, 0 }, { requires_grad = true })
     F.threshold(x, 0.5, -9):sum():backward()
     near(x.grad, { 1, 1, 0, 0 })
+  end)
+end)
+
+describe("an index without elements", function()
+  local none = torch.ones(0):long()
+
+  it("gathers nothing and writes nothing, eager and compiled", function()
+    local w = torch.ones({ 4, 3 }, { requires_grad = true })
+    local rows = w:index_select(0, none)
+    shape({ 0, 3 }, rows)
+    rows:sum():backward()
+    near(w.grad, { { 0.0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 } })
+    shape({ 0, 3 }, F.embedding(none, torch.ones(4, 3)))
+    near(torch.ones(2, 1):index_add(0, none, zeros(0, 1)), { { 1.0 }, { 1 } })
+    local run = lupine.compile(function(a, i)
+      return a:index_select(0, i)
+    end, { torch.ones(4, 3), none })
+    shape({ 0, 3 }, run(torch.ones(4, 3), none))
+  end)
+end)
+
+describe("a parameter without elements", function()
+  it("is trained, and read back from the device", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.none, self.some = nn.Parameter(torch.ones(0)), nn.Parameter(torch.ones(2))
+      self:register_buffer("seen", torch.ones(0, 2))
+    end
+    function Net:forward(x)
+      self.seen:add_(1)
+      return poptorch.identity_loss((self.none * 2):sum() + (self.some * x):sum(), "sum")
+    end
+    local net = Net()
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.5, momentum = 0.9 })
+    local model = poptorch.trainingModel(net, poptorch.Options(), optimizer)
+    near(model(torch.ones(2)), 2.0)
+    model:copyWeightsToHost()
+    model:destroy()
+    shape({ 0 }, net.none)
+    shape({ 0, 2 }, net.seen)
+    near(net.some:detach(), { 0.5, 0.5 })
   end)
 end)

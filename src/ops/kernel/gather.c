@@ -240,7 +240,8 @@ static LpStatus run_rows(const LpKernel *k, void *const *in, void *const *out,
     const LpRowsReq *q = &s->q;
     int64_t *oa = work, *ob = oa + s->n_place, *index = ob + s->n_place;
     bool gather = q->mode == LP_ROWS_GATHER;
-    memset(oa, 0, (size_t)s->n_place * sizeof *oa);
+    for (int64_t i = 0; i < s->n_place; i++) /* of none there is no work */
+        oa[i] = 0;
     for (int i = 0; i < q->n_indexed; i++)
         LP_TRY(add_offsets(s, i, in[q->slot[i]], index, oa, e));
     mark_skipped(s, oa);
