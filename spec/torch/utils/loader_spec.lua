@@ -257,3 +257,46 @@ describe("a loop over a loader", function()
     assert.equal(4, n)
   end)
 end)
+
+describe("an iterator of coroutine.wrap", function()
+  -- What `make(values)` yields, one value after another.
+  local function yielding(class, values)
+    local Yields = class:extend("Yields")
+    function Yields:__iter__()
+      return coroutine.wrap(function()
+        for _, value in ipairs(values) do
+          coroutine.yield(value)
+        end
+      end)
+    end
+    return Yields()
+  end
+
+  local function values(loader)
+    local list = {}
+    for x in loader do
+      list[#list + 1] = x:tolist()
+    end
+    return list
+  end
+
+  it("is not called again after its end", function()
+    for workers = 0, 2 do
+      local function loader(data, extra)
+        extra.num_workers = workers
+        return D.DataLoader(data, extra)
+      end
+      local data = D.TensorDataset(torch.arange(6))
+      local batches = loader(data,
+        { batch_sampler = yielding(D.Sampler, { { 0, 1 }, { 2, 3 }, { 4, 5 } }) })
+      for _ = 1, 2 do -- each epoch has an iterator of its own
+        assert.same({ { 0, 1 }, { 2, 3 }, { 4, 5 } }, values(batches))
+      end
+      assert.same({ { 3, 1, 2 }, { 0 } },
+        values(loader(data, { batch_size = 3, sampler = yielding(D.Sampler, { 3, 1, 2, 0 }) })))
+      local stream = yielding(D.IterableDataset, { torch.tensor(7), torch.tensor(8) })
+      local want = workers == 2 and { { 7, 8 }, { 7, 8 } } or { { 7, 8 } }
+      assert.same(want, values(loader(stream, { batch_size = 4 })))
+    end
+  end)
+end)

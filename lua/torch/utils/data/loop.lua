@@ -53,15 +53,30 @@ local function step(state, first, ...)
   return first, ...
 end
 
---- One function that gives the values one after another, of a function, a
---- list or an object with `__iter__` (which may return what a generic for
---- takes; a closing value is not passed on).
+-- The values of f, which is not called again after its end: the function of a
+-- coroutine.wrap raises an error then.
+local function up_to_end(f)
+  local ended = false
+  local function given(first, ...)
+    ended = first == nil
+    return first, ...
+  end
+  return function()
+    if not ended then
+      return given(f())
+    end
+  end
+end
+
+--- One function that gives the values one after another and then nil as often
+--- as it is asked, of a function, a list or an object with `__iter__` (which
+--- may return what a generic for takes; a closing value is not passed on).
 ---@param x any
 ---@param where? string for messages
 ---@return fun(): any, ...
 function M.iterate(x, where)
   if type(x) == "function" then
-    return x
+    return up_to_end(x)
   elseif type(x) == "table" and not getmetatable(x) then
     local i = 0
     return function()
@@ -78,14 +93,14 @@ function M.iterate(x, where)
   if type(f) == "table" and class.of(f) and f.__iter__ and f ~= x then
     return M.iterate(f, where)
   elseif s == nil and control == nil and type(f) == "function" then
-    return f
+    return up_to_end(f)
   elseif type(f) == "table" and not getmetatable(f) then
     return M.iterate(f, where)
   end
   local state = { control = control }
-  return function()
+  return up_to_end(function()
     return step(state, f(s, state.control))
-  end
+  end)
 end
 
 --- Several values as a list, one as itself.
