@@ -4,10 +4,12 @@
 --- Elements of one batch: batch_size x device iterations x input groups of
 --- replicas x gradient accumulation. With several processes each one reads its
 --- own part of a map-style dataset. Data are read in the caller; the
---- asynchronous modes give the same batches in the same order.
+--- asynchronous modes give the same batches in the same order, except that
+--- rebatching makes full ones out of what the workers have left over.
 --- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
 local check = require("lupine.check")
 local class = require("lupine.class")
+local core = require("lupine.core")
 local dataset = require("torch.utils.data.dataset")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
@@ -71,29 +73,40 @@ end
 
 -- ---- several batches of a sampler as one -----------------------------------
 
+-- Groups of `factor` batches: as one list of indices, or, separate, as a list of
+-- the batches.
 local Combined = sampler.Sampler:extend("CombinedBatchSampler")
 
-function Combined:init(batches, factor, drop_last)
+function Combined:init(batches, factor, drop_last, separate)
   self.batches, self.factor, self.drop_last = batches, factor, drop_last
+  self.separate = separate
+end
+
+local function append(self, group, batch)
+  check.table(batch, "DataLoader: batch_sampler: a batch of indices")
+  if self.separate then
+    group[#group + 1] = batch
+  else
+    table.move(batch, 1, #batch, #group + 1, group)
+  end
 end
 
 function Combined:__iter__()
   local next_batch = loop.iterate(self.batches, "DataLoader: batch_sampler")
   return function()
-    local all, count = {}, 0
+    local group, count = {}, 0
     while count < self.factor do
       local batch = next_batch()
       if batch == nil then
         break
       end
-      check.table(batch, "DataLoader: batch_sampler: a batch of indices")
-      table.move(batch, 1, #batch, #all + 1, all)
+      append(self, group, batch)
       count = count + 1
     end
     if count == 0 or count < self.factor and self.drop_last then
       return nil
     end
-    return all
+    return group
   end
 end
 
@@ -185,6 +198,118 @@ local function given(x)
   return not check.is_none(x)
 end
 
+-- An empty list or dictionary, as x is one or the other.
+local function like(x)
+  return #x > 0 and core.list({}) or {}
+end
+
+-- Results of collate_fn as one: tensors are concatenated, lists and
+-- dictionaries part by part; of anything else the last is taken.
+local function concatenated(parts)
+  local torch = require("torch")
+  local last = parts[#parts]
+  if torch.is_tensor(last) then
+    return torch.cat(parts, 0)
+  elseif type(last) ~= "table" or getmetatable(last) then
+    return last
+  end
+  local out = like(last)
+  for key in pairs(last) do
+    local column = core.list({})
+    for i, part in ipairs(parts) do
+      column[i] = part[key]
+    end
+    out[key] = concatenated(column)
+  end
+  return out
+end
+
+-- The first tensor of a batch, which says how many rows it has.
+local function first_tensor(batch)
+  if require("torch").is_tensor(batch) then
+    return batch
+  end
+  local found
+  for _, part in pairs(type(batch) == "table" and batch or {}) do
+    found = found or first_tensor(part)
+  end
+  return found
+end
+
+-- Rows of each tensor of a batch.
+local function narrowed(batch, start, n)
+  if require("torch").is_tensor(batch) then
+    return batch:narrow(0, start, n):clone()
+  elseif type(batch) ~= "table" or getmetatable(batch) then
+    return batch
+  end
+  local out = like(batch)
+  for key, part in pairs(batch) do
+    out[key] = narrowed(part, start, n)
+  end
+  return out
+end
+
+-- Batches of `size` rows out of those that `next_batch` gives.
+local function rebatched(next_batch, size, drop_last)
+  local rest, n = nil, 0
+  local function count(batch)
+    local t = first_tensor(batch)
+    errors.check(t and t:dim() > 0, "TypeError",
+      "DataLoader: rebatching needs tensors with dimensions, got %s", check.describe(batch))
+    return t:size(0)
+  end
+  return function()
+    while n < size do
+      local batch = loop.tuple(next_batch())
+      if batch == nil then
+        break
+      end
+      rest = rest and concatenated(core.list({ rest, batch })) or batch
+      n = count(rest)
+    end
+    local batch, full = rest, n >= size
+    if n > size then
+      batch, rest, n = narrowed(rest, 0, size), narrowed(rest, size, n - size), n - size
+    else
+      rest, n = nil, 0
+    end
+    if full or not drop_last then
+      return loop.spread(batch)
+    end
+  end
+end
+
+function DataLoader:iter()
+  local step, state, control, guard = TorchLoader.iter(self)
+  if self._rebatched then
+    step = rebatched(step, self.combinedBatchSize, self.drop_last)
+  end
+  return step, state, control, guard
+end
+
+function DataLoader:__len__()
+  if not self._rebatched then
+    return TorchLoader.__len__(self)
+  end
+  local n, size = dataset.len(self._iterable and self.dataset or self.sampler),
+    self.combinedBatchSize
+  return self.drop_last and n // size or -(-n // size)
+end
+
+-- A collate_fn sees one batch of the batch_sampler at a time: its results are
+-- concatenated.
+function DataLoader:_run(task)
+  if not self.batch_sampler or not self.batch_sampler.separate then
+    return TorchLoader._run(self, task)
+  end
+  local parts = core.list({})
+  for i, indices in ipairs(task) do
+    parts[i] = loop.tuple(TorchLoader._run(self, indices))
+  end
+  return loop.spread(concatenated(parts))
+end
+
 -- batch_sampler: its batches, as many as one call takes, are one.
 local function use_batch_sampler(self, a, factor)
   errors.check(a.batch_size == nil and not a.shuffle, "Error",
@@ -195,7 +320,8 @@ local function use_batch_sampler(self, a, factor)
     a.options.Distributed.numProcesses)
   local size = class.of(a.batch_sampler) and a.batch_sampler.batch_size
   self.combinedBatchSize = size and size * factor or nil
-  a.batch_sampler = Combined(a.batch_sampler, factor, a.drop_last)
+  a.batch_sampler = Combined(a.batch_sampler, factor, a.drop_last,
+    factor > 1 and given(a.collate_fn))
   a.drop_last = nil
 end
 
@@ -262,6 +388,17 @@ function DataLoader:init(...)
   a.options:_freeze("poptorch.DataLoader")
 end
 
+-- Whether full batches are put together out of what workers have left over, or
+-- of the smaller batches that they are to read. An asynchronous loader that is
+-- to drop nothing does so, too. Else each batch is full as it is read.
+local function rebatches(self, a, iterable)
+  local combined = self.combinedBatchSize
+  local wanted = a.mode == Mode.AsyncRebatched
+    or a.mode == Mode.Async and not a.drop_last and (combined or 1) > 1
+  return wanted and a.batch_size ~= nil and given(a.batch_size)
+    and (iterable or a.rebatched_worker_size ~= nil)
+end
+
 function DataLoader:_configure(a)
   local factor = rules.input_factor(a.options)
   local iterable = dataset.IterableDataset:is(a.dataset)
@@ -288,6 +425,10 @@ function DataLoader:_configure(a)
     check_distributed(a, iterable, a.shuffle)
   end
   check_async(a, self.combinedBatchSize)
+  self._rebatched = rebatches(self, a, iterable)
+  if self._rebatched then
+    a.batch_size, a.drop_last = a.rebatched_worker_size or a.batch_size, false
+  end
   self:_setup(a)
   self.drop_last = drop_last
   if drop_last and (batches or batched) then

@@ -109,6 +109,82 @@ describe("a combined batch", function()
   end)
 end)
 
+-- The figures are those of PopTorch's documented behaviour: 101 elements over
+-- seven workers of fifteen each, batches of four.
+describe("a rebatched loader of an iterable dataset", function()
+  local Mode = poptorch.DataLoaderMode
+  local Part = datasets.Count:extend("Part")
+
+  function Part:init(n)
+    datasets.Count.init(self, n)
+    self.first = 0
+  end
+
+  function Part:__len__()
+    return self.n
+  end
+
+  function Part:__iter__()
+    local i = self.first - 1
+    return function()
+      i = i + 1
+      if i < self.n then
+        return i
+      end
+    end
+  end
+
+  local function loader(extra)
+    extra.num_workers = 7
+    function extra.worker_init_fn(id)
+      local part = D.get_worker_info().dataset
+      part.first, part.n = id * 15, math.min(id * 15 + 15, 101)
+    end
+    return poptorch.DataLoader(options(), Part(101), extra)
+  end
+
+  local function sizes(l)
+    local counts, all = {}, {}
+    for _, batch in ipairs(batches(l)) do
+      counts[#batch] = (counts[#batch] or 0) + 1
+      table.move(batch, 1, #batch, #all + 1, all)
+    end
+    table.sort(all)
+    return counts, all
+  end
+
+  it("makes full batches of what the workers have left over", function()
+    local l = loader({ batch_size = 4, mode = Mode.AsyncRebatched })
+    local counts = sizes(l)
+    assert.same({ [4] = 25 }, counts)
+    assert.equal(25, #l)
+    assert.same({ [4] = 20 }, (sizes(loader({ batch_size = 4 }))))
+    assert.same({ [4] = 20 }, (sizes(loader({ batch_size = 4, mode = Mode.Async }))))
+  end)
+
+  it("gives the rest if it is to drop nothing, then in the mode Async, too", function()
+    for _, mode in ipairs({ Mode.AsyncRebatched, Mode.Async }) do
+      local l = loader({ batch_size = 6, mode = mode, drop_last = false })
+      local counts, all = sizes(l)
+      assert.same({ [6] = 16, [5] = 1 }, counts)
+      assert.same(range(0, 100), all)
+      assert.equal(17, #l)
+    end
+  end)
+
+  it("lets the workers read batches of another size", function()
+    local sums = {}
+    local l = poptorch.DataLoader(options(2), rows(9), { batch_size = 2,
+      mode = Mode.AsyncRebatched, rebatched_worker_size = 3, collate_fn = function(list)
+        sums[#sums + 1] = #list
+        return torch.stack(list)
+      end })
+    assert.same({ range(0, 3), range(4, 7) }, batches(l))
+    assert.same({ 3, 3, 3 }, sums)
+    assert.equal(2, #l)
+  end)
+end)
+
 describe("the options", function()
   it("are kept and frozen", function()
     local o = options(2)
@@ -136,6 +212,41 @@ describe("a batch sampler", function()
       { batch_sampler = sampler(30, 3), drop_last = false })
     assert.same(range(24, 29), batches(loader)[3])
     assert.equal(3, #loader)
+  end)
+
+  -- PopTorch's DataLoader concatenates the batches that PyTorch's has collated.
+  it("has each batch collated by itself, the results concatenated", function()
+    local function padded(list)
+      local t = {}
+      for i = 1, 4 do
+        t[i] = list[i] or torch.tensor(-1)
+      end
+      return { x = torch.stack(t), n = { torch.tensor({ #list }) }, name = "rows" }
+    end
+    for workers = 0, 1 do
+      local loader = poptorch.DataLoader(options(2), rows(6), { num_workers = workers,
+        batch_sampler = { { 0, 1, 2 }, { 3 }, { 4, 5 }, { 0, 5 }, { 1 } }, collate_fn = padded,
+        drop_last = false })
+      local got = {}
+      for batch in loader do
+        assert.equal("rows", batch.name)
+        got[#got + 1] = { batch.x:tolist(), batch.n[1]:tolist() }
+      end
+      assert.same({ { { 0, 1, 2, -1, 3, -1, -1, -1 }, { 3, 1 } },
+        { { 4, 5, -1, -1, 0, 5, -1, -1 }, { 2, 2 } }, { { 1, -1, -1, -1 }, { 1 } } }, got)
+    end
+  end)
+
+  it("has results of several values", function()
+    local loader = poptorch.DataLoader(options(2), rows(4), { batch_sampler = { { 0, 1 }, { 2 } },
+      collate_fn = function(list)
+        local x = torch.stack(list)
+        return x, -x
+      end })
+    for x, y in loader do
+      assert.same({ 0, 1, 2 }, x:tolist())
+      assert.same({ 0, -1, -2 }, y:tolist())
+    end
   end)
 
   it("excludes batch_size and shuffle", function()

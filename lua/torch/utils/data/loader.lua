@@ -95,6 +95,7 @@ local function fill(self, a)
   self.pin_memory = a.pin_memory or false
   self.generator = or_nil(a.generator)
   self.drop_last = a.drop_last or false
+  self._drop_rest = self.drop_last -- of each worker's part of an iterable dataset
   self.batch_sampler, self.sampler = or_nil(a.batch_sampler), or_nil(a.sampler)
   self._iterable = data.IterableDataset:is(a.dataset)
   if not self.batch_sampler then
@@ -236,7 +237,7 @@ function DataLoader:_stream()
       ended = sample == nil
       samples[#samples + 1] = sample
     end
-    if #samples == 0 or #samples < self.batch_size and self.drop_last then
+    if #samples == 0 or #samples < self.batch_size and self._drop_rest then
       return nil
     end
     return collated(self, samples)
