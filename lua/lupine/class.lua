@@ -102,32 +102,42 @@ function statics.extend(cls, name)
   return setmetatable(sub, class_mt)
 end
 
+--- A second base: its own methods come before those that cls inherits (define
+--- them before this), and `is` and `is_base_of` know of it.
+---@param cls table
+---@param other table
+function class.mix(cls, other)
+  for key, value in next, other do
+    if key:sub(1, 2) ~= "__" then
+      cls[key] = value
+    end
+  end
+  cls.__mixed = other
+end
+
+local function is_below(sub, cls)
+  while sub do
+    if sub == cls or rawget(sub, "__mixed") == cls then
+      return true
+    end
+    sub = rawget(sub, "__base")
+  end
+  return false
+end
+
 --- True for an instance of the class or of a sub-class; false for anything
 --- else, of any type.
 ---@param obj any
 ---@return boolean
 function statics.is(cls, obj)
-  local c = class.of(obj)
-  while c do
-    if c == cls then
-      return true
-    end
-    c = rawget(c, "__base")
-  end
-  return false
+  return is_below(class.of(obj), cls)
 end
 
 --- True for the class itself and its sub-classes.
 ---@param other any
 ---@return boolean
 function statics.is_base_of(cls, other)
-  while is_class(other) do
-    if other == cls then
-      return true
-    end
-    other = rawget(other, "__base")
-  end
-  return false
+  return is_class(other) and is_below(other, cls)
 end
 
 --- A class without a base.

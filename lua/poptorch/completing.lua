@@ -8,6 +8,7 @@ local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
 local state = require("poptorch.state")
 local text = require("torch.nn.text")
+local whole = require("poptorch.whole")
 
 local M = {}
 
@@ -30,13 +31,38 @@ end
 -- value: those that are as here when the model is compiled.
 local NATIVE_CONSTANT = { momentum = 0, dampening = 0, weight_decay = 0, eps = 1e-8 }
 local ALWAYS_CONSTANT = { betas = true, alpha = true, nesterov = true, centered = true,
-  amsgrad = true, maximize = true }
+  amsgrad = true }
+
+-- Options of PyTorch's optimizers alone: they choose among implementations of an
+-- update, or the group's rule tells them.
+local FLAGS = { foreach = true, fused = true, capturable = true, differentiable = true,
+  maximize = true, decoupled_weight_decay = true }
+
+-- A group's attributes as both kinds of optimizers have them.
+local function attributes_of(optimizer, group)
+  local rule, of = optimizer:update_rule(group), {}
+  for name, value in pairs(group) do
+    if not FLAGS[name] and name ~= "params" then
+      of[name] = value
+    end
+  end
+  local attrs = rule.attrs or {}
+  of.maximize, of.decoupled_weight_decay = attrs.maximize or false, attrs.decoupled or false
+  return of
+end
+
+-- Whether an attribute says which program it is.
+local function chooses_program(name)
+  return whole.defaults[name] ~= nil and not whole.may_vary[name] or FLAGS[name]
+end
 
 --- Whether an attribute is compiled in. `value` is the group's when compiled.
 local function is_constant(optimizer, name, value)
-  if optimizer.variable_attrs then
+  if chooses_program(name) then
+    return true
+  elseif optimizer.variable_attrs then
     return optimizer.variable_attrs:isConstant(name)
-  elseif ALWAYS_CONSTANT[name] then
+  elseif ALWAYS_CONSTANT[name] or whole.defaults[name] ~= nil then
     return true
   end
   local default = NATIVE_CONSTANT[name]
@@ -54,17 +80,16 @@ end
 local function snapshot(optimizer, of)
   local constants, known = {}, {}
   for name, value in pairs(of) do
-    if name ~= "params" then
-      known[name] = true
-      constants[name] = is_constant(optimizer, name, value) and { copy(value) } or nil
-    end
+    known[name] = true
+    constants[name] = is_constant(optimizer, name, value) and { copy(value) } or nil
   end
   return constants, known
 end
 
+-- A flag that is left out is false.
 local function same(a, b)
   if type(a) ~= "table" or type(b) ~= "table" then
-    return a == b
+    return a == b or not a and not b
   end
   for i = 1, math.max(#a, #b) do
     if a[i] ~= b[i] then
@@ -74,14 +99,10 @@ local function same(a, b)
   return true
 end
 
-local WHOLE = { "loss_scaling", "max_grad_norm", "accum_type", "velocity_accum_type",
-  "first_order_momentum_accum_type", "second_order_momentum_accum_type", "use_combined_accum",
-  "bias_correction", "use_tf_variant" }
-
 local function whole_of(optimizer)
   local of = {}
-  for _, name in ipairs(WHOLE) do
-    of[name] = optimizer[name]
+  for name in pairs(whole.defaults) do
+    of[name] = whole.value(optimizer, name)
   end
   return of
 end
@@ -93,17 +114,20 @@ end
 local function check_constants(constants, of, where)
   for name, value in pairs(constants) do
     errors.check(same(value[1], of[name]), "Error",
-      "%s%s is constant: it was compiled in as %s and cannot become %s; mark it as "
-      .. "variable (variable_attrs:markAsVariable) before compiling", where, name,
-      shown(value[1]), shown(of[name]))
+      "%s%s is constant: it was compiled in as %s and cannot become %s; %s", where, name,
+      shown(value[1]), shown(of[name]), chooses_program(name)
+        and "destroy() the model to compile another update" or "mark it as variable "
+        .. "(variable_attrs:markAsVariable of a poptorch.optim optimizer) before compiling")
   end
 end
 
 -- The optimizer's own attributes: those a user could set by mistake are told.
 local function fields_of(optimizer)
-  local known = {}
-  for name in pairs(optimizer) do
-    known[name] = true
+  local known = { variable_attrs = true }
+  for _, names in ipairs({ optimizer, whole.defaults }) do
+    for name in pairs(names) do
+      known[name] = true
+    end
   end
   return known
 end
@@ -120,22 +144,27 @@ local function warn_unknown(s, known, of, what, where)
 end
 
 -- Kinds of optimizers that have an update on the device, by name.
-local NATIVE = { SGD = true, Adam = true, AdamW = true, RMSprop = true }
+local DEVICE = { SGD = true, Adam = true, AdamW = true, RMSprop = true, LAMB = true }
+
+-- The class of poptorch.optim or torch.optim that an optimizer is of.
+local function kind_of(optimizer)
+  for _, optim in ipairs({ require("poptorch.optim"), require("torch.optim") }) do
+    for name in pairs(DEVICE) do
+      local cls = rawget(optim, name)
+      if cls and cls:is(optimizer) then
+        return cls
+      end
+    end
+  end
+  return nil
+end
 
 --- error: AssertionError for an optimizer that no program can be made of,
 --- ValueError for amsgrad
 ---@param optimizer any
 ---@param where string
 function M.check_kind(optimizer, where)
-  local optim, native = require("poptorch.optim"), require("torch.optim")
-  local cls, base = class.of(optimizer), nil
-  for name in pairs({ SGD = 1, Adam = 1, AdamW = 1, RMSprop = 1, LAMB = 1 }) do
-    if optim[name]:is(optimizer) then
-      base = optim[name]
-    elseif NATIVE[name] and native[name]:is(optimizer) then
-      base = native[name]
-    end
-  end
+  local cls, base = class.of(optimizer), kind_of(optimizer)
   errors.check(base, "AssertionError", "%s: optimizer: allowed are SGD, Adam, AdamW, RMSprop of "
     .. "torch.optim and poptorch.optim, and poptorch.optim.LAMB, got %s", where,
     cls and cls.__name or check.describe(optimizer))
@@ -148,7 +177,26 @@ function M.check_kind(optimizer, where)
       "%s: amsgrad must be false: the device has no such update", where)
     errors.check(not group.differentiable, "NotImplementedError", "%s: differentiable must be "
       .. "false: no gradient goes through the update on the device", where)
+    if group.velocity_scaling and not optimizer.use_combined_accum then
+      logging.warn("%s: velocity_scaling has no effect without use_combined_accum: the velocity "
+        .. "is scaled as the loss is", where)
+    end
   end
+end
+
+--- The options that this optimizer needs: half precision accumulates a running
+--- mean. error: ValueError if the program was compiled for another one
+---@param s table the executor's state
+---@param optimizer torch.optim.Optimizer
+---@param where string
+function M.choose_reduction(s, optimizer, where)
+  local training = s.options.Training
+  local row = training:_row("mean_accumulation_and_replication_reduction_strategy")
+  local wanted = rules.mean_strategy(s.options, whole.accumulates_half(optimizer))
+  errors.check(not s.exec or wanted == training[row.key], "ValueError", "%s: accum_type = "
+    .. "torch.float16 needs %s, the model was compiled with %s", where, tostring(wanted),
+    tostring(training[row.key]))
+  training:_store(row, wanted)
 end
 
 -- Number of its group, by parameter.
@@ -195,9 +243,9 @@ end
 ---@param where string
 function M.check_optimizer(s, optimizer, where)
   local c = s.compiled_optimizer
-  errors.check(c.class == class.of(optimizer), "Error",
-    "%s: the model was compiled for %s, not %s", where, c.class.__name,
-    class.of(optimizer).__name)
+  local kind = kind_of(optimizer).__name
+  errors.check(c.kind == kind, "Error", "%s: the model was compiled for %s, not %s", where, c.kind,
+    kind)
   errors.check(#c.groups == #optimizer.param_groups, "Error",
     "%s: the model was compiled for %d parameter groups, this optimizer has %d", where,
     #c.groups, #optimizer.param_groups)
@@ -206,28 +254,54 @@ function M.check_optimizer(s, optimizer, where)
   warn_unknown(s, c.fields, optimizer, "optimizer", where)
   for compiled, g in pairs(match) do
     local group = optimizer.param_groups[g]
-    check_constants(c.groups[compiled].constants, group, ("%s: group %d: "):format(where, g - 1))
-    warn_unknown(s, c.groups[compiled].known, group, "group", where)
+    local of = attributes_of(optimizer, group)
+    check_constants(c.groups[compiled].constants, of, ("%s: group %d: "):format(where, g - 1))
+    warn_unknown(s, c.groups[compiled].known, of, "group", where)
   end
   s.group_of = match
 end
 
+-- PopART's names of states -> PyTorch's, by kind. PyTorch's counts of steps that
+-- no update of the other needs have none.
+local NATIVE_STATE = {
+  SGD = { Accl1 = "momentum_buffer" },
+  Adam = { Accl1 = "exp_avg", Accl2 = "exp_avg_sq", Step = "step" },
+  RMSprop = { Accl1 = "square_avg", Accl2 = "grad_avg", Accl3 = "momentum_buffer" },
+}
+NATIVE_STATE.AdamW = NATIVE_STATE.Adam
+
+-- What an optimizer calls a state of the compiled program; nil for one that is
+-- the device's alone.
+local function state_name(s, optimizer, name)
+  local c, native = s.compiled_optimizer, not optimizer.variable_attrs
+  if native == c.native then
+    return name
+  end
+  for popart, theirs in pairs(NATIVE_STATE[c.kind]) do
+    if name == (native and popart or theirs) then
+      return native and theirs or popart
+    end
+  end
+  return nil
+end
+
 local function remember(s)
   local optimizer = s.optimizer
-  local c = { class = class.of(optimizer), groups = {}, fields = fields_of(optimizer),
+  local c = { kind = kind_of(optimizer).__name, native = not optimizer.variable_attrs,
+    groups = {}, fields = fields_of(optimizer),
     constants = (snapshot(optimizer, whole_of(optimizer))) }
-  if not optimizer.variable_attrs then
-    c.constants = {}
-  end
   for g, group in ipairs(optimizer.param_groups) do
-    local constants, known = snapshot(optimizer, group)
-    known.params, known.initial_lr = true, true
+    local constants, known = snapshot(optimizer, attributes_of(optimizer, group))
+    known.initial_lr = true
     c.groups[g] = { constants = constants, known = known }
   end
   c.group_of = groups_by_param(optimizer)
   s.compiled_optimizer, s.warned_attributes, s.group_of = c, {}, {}
   function s.check_optimizer(where)
     M.check_optimizer(s, s.optimizer, where)
+  end
+  function s.state_name(new, name)
+    return state_name(s, new, name)
   end
 end
 
@@ -252,21 +326,21 @@ function Builder:state(param, var, name)
     end
     state.take_loaded(self.optimizer, param, name, key)
     self.states[key] = { index = self.step:add_var("state", key, t, var.index), param = param,
-      name = name, tensor = t }
+      var = var.name, name = name, compiled_name = name, tensor = t }
   end
   return self.states[key].index
 end
 
 function Builder:hyper(g, name)
   local group = self.optimizer.param_groups[g]
-  local whole = group[name] == nil and self.optimizer[name] ~= nil
-  local key = whole and name or ("%s___group%d"):format(name, g - 1)
+  local of_all = group[name] == nil and self.optimizer[name] ~= nil
+  local key = of_all and name or ("%s___group%d"):format(name, g - 1)
   if not self.shared[key] then
     local value = self.optimizer:hyper_tensor(group, name)
     local index = self.step:add_var("hyper", key, value)
     self.shared[key] = index
     self.hypers[#self.hypers + 1] = { index = index, group = g, name = name, value = value,
-      whole = whole }
+      whole = of_all }
   end
   return self.shared[key]
 end
@@ -365,11 +439,9 @@ function M.complete(s, step, losses, by_name)
     mean = o.Training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
   }
   if s.training then
-    local torch = require("torch")
-    local strategy = rules.mean_strategy(o, s.optimizer.accum_type == torch.float16
-      and not s.optimizer.use_combined_accum)
     spec.loss = final_loss(losses)
-    spec.running = strategy == enums.MeanReductionStrategy.Running
+    spec.running = o.Training.mean_accumulation_and_replication_reduction_strategy
+      == enums.MeanReductionStrategy.Running
     optimizer_rules(s, step, by_name, spec)
   end
   step:complete(spec)

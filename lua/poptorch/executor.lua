@@ -217,6 +217,7 @@ function methods.setOptimizer(self, optimizer)
   local s = rawget(self, own)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
   completing.check_kind(optimizer, "setOptimizer")
+  completing.choose_reduction(s, optimizer, "setOptimizer")
   if not s.exec then
     s.optimizer = optimizer
     return
@@ -431,6 +432,7 @@ function M.trainingModel(model, options, optimizer)
   optimizer = optimizer or require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
   completing.check_kind(optimizer, "trainingModel")
   local executor = Executor(model, options, true, optimizer)
+  completing.choose_reduction(rawget(executor, own), optimizer, "trainingModel")
   wrapped[model] = executor
   M._add_destroy()
   return executor

@@ -12,6 +12,8 @@ local class = require("lupine.class")
 local core = require("lupine.core")
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
+local native = require("torch.optim")
+local whole_attributes = require("poptorch.whole")
 
 local float16, float32 = core.dtypes.float16, core.dtypes.float32
 
@@ -73,10 +75,7 @@ end
 local Base = Optimizer:extend("Optimizer")
 
 -- Attributes of the whole optimizer; the others are of each group.
-local WHOLE = { loss_scaling = 1, use_combined_accum = false, accum_type = float32,
-  velocity_accum_type = float32, first_order_momentum_accum_type = float32,
-  second_order_momentum_accum_type = float32, max_grad_norm = math.huge,
-  bias_correction = true, use_tf_variant = false }
+local WHOLE = whole_attributes.defaults
 
 -- Arguments that choose among PyTorch's implementations of one update.
 local WITHOUT_EFFECT = set_of({ "foreach", "capturable", "fused" })
@@ -95,9 +94,14 @@ local function check_whole(name, attr, value)
   end
 end
 
--- A constructor's arguments, in order, with the groups' defaults by name.
+-- A constructor's arguments, in order, with the groups' defaults by name. The
+-- class extends PyTorch's of that name, as PopTorch's do.
 local function define(name, order, defaults, methods)
-  local cls = Base:extend(name)
+  local theirs = rawget(native, name)
+  local cls = (theirs or Base):extend(name)
+  if theirs then
+    class.mix(cls, Base)
+  end
   local whole = {}
   for _, attr in ipairs(order) do
     if WHOLE[attr] ~= nil then

@@ -3,10 +3,13 @@
 ---
 --- `s` is the executor's state: exec, uploaded, hypers, states, optimizer;
 --- group_of: the optimizer's group that has the values of a compiled one;
---- check_optimizer(where): finds that, raises for what cannot be taken over.
+--- check_optimizer(where): finds that, raises for what cannot be taken over;
+--- state_name(optimizer, name): what it calls a compiled state, nil for one that
+--- is the device's alone.
 local core = require("lupine.core")
 local errors = require("torch.errors")
 local text = require("torch.nn.text")
+local whole = require("poptorch.whole")
 
 local M = {}
 
@@ -104,7 +107,8 @@ end
 function M.upload_hypers(s)
   local groups, group_of = s.optimizer.param_groups, s.group_of
   for _, h in ipairs(s.hypers) do
-    h.value = s.optimizer:hyper_tensor(groups[group_of[h.group] or h.group], h.name)
+    h.value = h.whole and core.tensor(whole.value(s.optimizer, h.name), { dtype = h.value.dtype })
+      or s.optimizer:hyper_tensor(groups[group_of[h.group] or h.group], h.name)
     s.exec:write(h.index, h.value)
   end
 end
@@ -114,8 +118,10 @@ end
 function M.upload_states(s)
   M.optimizer_to_host(s)
   for _, state in pairs(s.states) do
-    state.tensor = host_tensor(s, state)
-    s.exec:write(state.index, state.tensor)
+    if state.name then
+      state.tensor = host_tensor(s, state)
+      s.exec:write(state.index, state.tensor)
+    end
   end
   mirror_states(s)
 end
@@ -126,10 +132,31 @@ function M.upload_edited_states(s)
   local edited = not s.exec:marked("states")
   for _, state in pairs(s.states) do
     local of = s.optimizer.state[state.param]
-    edited = edited or not of or of[state.name] ~= state.tensor
+    edited = edited or state.name and (not of or of[state.name] ~= state.tensor)
   end
   if edited then
     M.upload_states(s)
+  end
+end
+
+-- The states by the names that an optimizer gives them.
+local function renamed(s, optimizer)
+  local states = {}
+  for _, state in pairs(s.states) do
+    state.name = s.state_name(optimizer, state.compiled_name)
+    states[(state.name or state.compiled_name) .. "___" .. state.var] = state
+  end
+  return states
+end
+
+-- One state of the new optimizer: its own goes to the device.
+local function take_over(s, state, key)
+  local own = s.optimizer.state[state.param]
+  own = own and own[state.name]
+  local loaded = M.take_loaded(s.optimizer, state.param, state.name, key)
+  state.tensor = host_tensor(s, state)
+  if own or loaded then
+    s.exec:write(state.index, state.tensor)
   end
 end
 
@@ -141,13 +168,10 @@ function M.adopt(s, optimizer)
   M.optimizer_to_host(s)
   M.release(s)
   s.optimizer = optimizer
+  s.states = renamed(s, optimizer)
   for key, state in pairs(s.states) do
-    local of = optimizer.state[state.param]
-    local own = of and of[state.name]
-    local loaded = M.take_loaded(optimizer, state.param, state.name, key)
-    state.tensor = host_tensor(s, state)
-    if own or loaded then
-      s.exec:write(state.index, state.tensor)
+    if state.name then
+      take_over(s, state, key)
     end
   end
   mirror_states(s)
@@ -203,7 +227,7 @@ local function attributes(s)
   end
   local scale = hyper_of(s, 1, "loss_scaling")
   out.lossScaling_FLOAT = scale and scale:clone()
-    or require("torch").tensor(s.optimizer.loss_scaling + 0.0)
+    or require("torch").tensor(whole.value(s.optimizer, "loss_scaling") + 0.0)
   return out
 end
 
@@ -220,7 +244,7 @@ function Link:read()
   end
   local state = {}
   for key, entry in pairs(self.states) do
-    state[key] = entry.tensor:clone()
+    state[key] = entry.name and entry.tensor:clone() or nil
   end
   return state, self.attributes
 end
@@ -280,7 +304,7 @@ function M.release(s)
   link.s = nil
   link.states = {}
   for key, entry in pairs(s.states) do
-    link.states[key] = { tensor = entry.tensor }
+    link.states[key] = { tensor = entry.tensor, name = entry.name }
   end
 end
 

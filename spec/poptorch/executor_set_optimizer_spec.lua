@@ -165,6 +165,111 @@ describe("setOptimizer", function()
     end)
   end)
 
+  it("takes PyTorch's optimizer in place of PopTorch's of that kind, and back", function()
+    local x = torch.tensor({ 1.0 })
+    -- w after steps of `first`, `second` and `first` again, each with its rate
+    local function run(first, second)
+      local net = Sum(1)
+      local model = poptorch.trainingModel(net, nil, first(net:parameters(), 0.1))
+      model(x)
+      model:setOptimizer(second(net:parameters(), 0.2))
+      model(x)
+      model:setOptimizer(first(net:parameters(), 0.4))
+      model(x)
+      return net.w:item()
+    end
+    local cases = { { "SGD", {} }, { "SGD", { momentum = 0.5 } }, { "Adam", {} },
+      { "AdamW", { weight_decay = 0.5 } },
+      { "RMSprop", { momentum = 0.5, centered = true, alpha = 0.5 } } }
+    for _, case in ipairs(cases) do
+      local name, options = case[1], case[2]
+      local function of(module)
+        return function(params, lr)
+          local all = { lr = lr }
+          for k, v in pairs(options) do
+            all[k] = v
+          end
+          return module[name](params, all)
+        end
+      end
+      local torchs, poptorchs = of(torch.optim), of(poptorch.optim)
+      local want = run(poptorchs, poptorchs)
+      assert.equal("", helper.logged(function()
+        near(torch.tensor(run(torchs, poptorchs)), want)
+        near(torch.tensor(run(poptorchs, torchs)), want)
+      end))
+    end
+  end)
+
+  it("gives states by the names of the optimizer that it has", function()
+    local net = Sum(1)
+    local model = poptorch.trainingModel(net, nil,
+      torch.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.5 }))
+    model(torch.ones(1))
+    local second = poptorch.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.5 })
+    model:setOptimizer(second)
+    model(torch.ones(1))
+    local states = second:state_dict().ipu_state
+    near(states.Accl1___w, { 1.5 })
+    assert.is_nil(states.step___w)
+    local third = torch.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.5 })
+    model:setOptimizer(third)
+    model(torch.ones(1))
+    near(third.state[net.w].momentum_buffer, { 1.75 })
+  end)
+
+  it("refuses what only PopTorch's optimizer can be compiled with", function()
+    local net = Sum(1)
+    local function SGD(extra)
+      extra.lr = 0.1
+      return poptorch.optim.SGD(net:parameters(), extra)
+    end
+    local model = poptorch.trainingModel(net, nil, torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    model(torch.ones(1))
+    raises("Error", "use_combined_accum is constant.*false.*true; destroy%(%)", function()
+      model:setOptimizer(SGD({ use_combined_accum = true }))
+    end)
+    raises("Error", "loss_scaling is constant.*1.*2", function()
+      model:setOptimizer(SGD({ loss_scaling = 2.0 }))
+    end)
+    raises("Error", "maximize is constant.*false.*true", function()
+      model:setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.1, maximize = true }))
+    end)
+    raises("ValueError", "accum_type.*Running.*compiled with.*Post", function()
+      model:setOptimizer(SGD({ accum_type = torch.float16 }))
+    end)
+    model:destroy()
+    model = poptorch.trainingModel(net, nil, SGD({}))
+    model(torch.ones(1))
+    raises("Error", "maximize is constant.*false.*true", function()
+      model:setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.1, maximize = true }))
+    end)
+    model:destroy()
+    model = poptorch.trainingModel(net, nil, torch.optim.Adam(net:parameters()))
+    model(torch.ones(1))
+    raises("Error", "decoupled_weight_decay is constant.*false.*true", function()
+      model:setOptimizer(torch.optim.Adam(net:parameters(), { decoupled_weight_decay = true }))
+    end)
+    model:destroy()
+    model = poptorch.trainingModel(net, nil, SGD({ use_combined_accum = true }))
+    model(torch.ones(1))
+    raises("Error", "use_combined_accum is constant", function()
+      model:setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    end)
+    model:destroy()
+  end)
+
+  it("scales no loss for PyTorch's optimizer", function()
+    local net = Sum(1)
+    local model = poptorch.trainingModel(net, nil,
+      poptorch.optim.SGD(net:parameters(), { lr = 0.1, loss_scaling = 4.0, max_grad_norm = 0.5 }))
+    model(torch.ones(1))
+    near(net.w, { 0.95 })
+    model:setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    model(torch.ones(1))
+    near(net.w, { 0.85 })
+  end)
+
   it("tells of attributes that nothing reads, once", function()
     local net = Sum(1)
     local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1 })
@@ -180,6 +285,55 @@ describe("setOptimizer", function()
     assert.equal("", helper.logged(function()
       model:setOptimizer(optimizer)
     end))
+  end)
+end)
+
+describe("an optimizer of poptorch.optim", function()
+  it("is one of torch.optim, too", function()
+    local params = Sum(1):parameters()
+    for _, name in ipairs({ "SGD", "Adam", "AdamW", "RMSprop" }) do
+      local own = poptorch.optim[name](Sum(1):parameters(), { lr = 0.1 })
+      assert.is_true(torch.optim[name]:is(own))
+      assert.is_true(poptorch.optim[name]:is(own))
+      assert.is_true(poptorch.optim.Optimizer:is(own))
+      assert.is_true(torch.optim.Optimizer:is(own))
+      assert.is_true(torch.optim[name]:is_base_of(poptorch.optim[name]))
+      assert.is_true(poptorch.optim.Optimizer:is_base_of(poptorch.optim[name]))
+    end
+    assert.is_false(poptorch.optim.SGD:is(torch.optim.SGD(params, 0.1)))
+    assert.is_false(torch.optim.Adam:is(poptorch.optim.SGD(params, 0.1)))
+    assert.is_true(poptorch.optim.Optimizer:is(poptorch.optim.LAMB(params)))
+  end)
+
+  it("may have a velocity scaling that has no effect", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1 })
+    optimizer.param_groups[1].velocity_scaling = 4.0
+    local model
+    assert.matches("velocity_scaling has no effect", helper.logged(function()
+      model = poptorch.trainingModel(net, nil, optimizer)
+    end))
+    model(torch.ones(1))
+    near(net.w, { 0.9 })
+    raises("AttributeError", "no option 'velocity_scalin' %(nearest", function()
+      optimizer.param_groups[1].velocity_scalin = 4.0
+    end)
+  end)
+
+  it("that accumulates in half precision has a running mean", function()
+    local S = poptorch.MeanReductionStrategy
+    local function strategy(extra)
+      local opts = poptorch.Options()
+      extra.lr = 0.1
+      local model = poptorch.trainingModel(Sum(1), opts,
+        poptorch.optim.SGD({ nn.Parameter(torch.ones(1)) }, extra))
+      local key = "mean_accumulation_and_replication_reduction_strategy"
+      assert.equal(S.Post, opts.Training[key])
+      return model.options.Training[key]
+    end
+    assert.equal(S.Running, strategy({ accum_type = torch.float16 }))
+    assert.equal(S.Post, strategy({ accum_type = torch.float16, use_combined_accum = true }))
+    assert.equal(S.Post, strategy({}))
   end)
 end)
 

@@ -79,6 +79,9 @@ end
 -- A name that is no option may be a note, but one that is near an option's is a
 -- slip.
 local function check_name(optimizer, class_name, key, kind)
+  if optimizer._names[key] then -- one that this optimizer leaves out of its groups
+    return
+  end
   local near = M.NOTES[key] and "" or check.nearest(key, optimizer:_option_names())
   errors.check(near == "", kind, "%s: a parameter group has no option '%s'%s", class_name,
     tostring(key), near)
