@@ -139,6 +139,34 @@ describe("the groups of poptorch.Options", function()
     helper.method_raises("AssertionError", other._Popart, "setPatterns", { "A" })
   end)
 
+  -- Values as in PopTorch's tests and user guide.
+  it("_Popart: what PopTorch accepts is accepted, and told where nothing reads it", function()
+    local torch = require("torch")
+    local accepted = {
+      defaultPrefetchBufferingDepth = 3,
+      ["batchSerializationSettings.concatOnVirtualGraphChange"] = true,
+      ["batchSerializationSettings.concatOnExecutionPhaseChange"] = false,
+      ["batchSerializationSettings.concatOnPipelineStageChange"] = false,
+      ["batchSerializationSettings.transformContext"] = 0,
+      ["automaticLossScalingSettings.gradientTensorTrackingMethod"] = 1,
+      ["accumulateOuterFragmentSettings.excludedVirtualGraphs"] = { "0" },
+      enableExplicitIR = true,
+      ["replicatedCollectivesSettings.prepareScheduleForMergingCollectives"] = true,
+      ["replicatedCollectivesSettings.mergeAllReduceCollectives"] = true,
+      saveInitializersToFile = "my_file.onnx",
+    }
+    for name, value in pairs(accepted) do
+      opts._Popart:set(name, value)
+    end
+    local model = poptorch.inferenceModel(torch.nn.ReLU(), opts)
+    assert.same({ 1 }, model(torch.ones(1)):tolist())
+    local told = model:report().no_effect
+    local text = require("lupine.show").show(told)
+    for name in pairs(accepted) do
+      assert.is_truthy(text:find(name, 1, true), name)
+    end
+  end)
+
   it("what the setters themselves store is valid", function()
     opts:enableStableNorm(true):enableSyntheticData(true):logCycleCount(true)
       :enableExecutableCaching("x"):enableProfiling()

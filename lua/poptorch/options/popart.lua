@@ -3,7 +3,8 @@
 --- compiled (`problems`), and group options are written with a point:
 --- "automaticLossScalingSettings.enabled".
 ---
---- Source of the names: PopART's SessionOptions and TensorLocationSettings.
+--- Source of the names: PopART's SessionOptions and TensorLocationSettings, and
+--- what PopTorch adds to them.
 local check = require("lupine.check")
 local class = require("lupine.class")
 local errors = require("torch.errors")
@@ -28,9 +29,14 @@ local KINDS = {
     ensureFp32LossScaleTensor enableSupportedDataTypeCasting
     groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange
     enableConstantFoldingOfMultipleConsumers useLoopCandidateCreator
-    automaticLossScalingSettings.enabled]],
+    automaticLossScalingSettings.enabled enableExplicitIR
+    batchSerializationSettings.concatOnVirtualGraphChange
+    batchSerializationSettings.concatOnExecutionPhaseChange
+    batchSerializationSettings.concatOnPipelineStageChange
+    replicatedCollectivesSettings.prepareScheduleForMergingCollectives
+    replicatedCollectivesSettings.mergeAllReduceCollectives]],
   i = [[firstDotOp finalDotOp mergeVarUpdateMemThreshold looseThresholdAtPeak
-    defaultBufferingDepth replicatedGraphCount accumulationFactor numIOTiles
+    defaultBufferingDepth defaultPrefetchBufferingDepth replicatedGraphCount accumulationFactor numIOTiles
     globalReplicationFactor globalReplicaOffset swapLimitScheduler
     transitiveClosureOptimizationThreshold compilationProgressTotal
     executionPhaseSettings.phases executionPhaseSettings.stages
@@ -39,9 +45,9 @@ local KINDS = {
     automaticLossScalingSettings.binEdgeLocation
     automaticLossScalingSettings.thresholdUpperCountProportion]],
   s = [[logDir cachePath partialsTypeMatMuls customCodeletCompileFlags kahnTieBreaker
-    serializedPoprithmsShiftGraphsDir]],
+    serializedPoprithmsShiftGraphsDir saveInitializersToFile]],
   l = [[dotChecks virtualGraphSplitRatios customCodelets updatableNamedBuffers
-    hardwareInstrumentations]],
+    hardwareInstrumentations accumulateOuterFragmentSettings.excludedVirtualGraphs]],
   m = [[engineOptions reportOptions convolutionOptions lstmOptions matmulOptions gclOptions
     bufferingDepthMap tensorLocationSettingsOverride]],
   e = [[autoRecomputation mergeVarUpdate virtualGraphMode syntheticDataMode
@@ -52,6 +58,8 @@ local KINDS = {
     executionPhaseSettings.optimizerStateIOSchedule
     executionPhaseSettings.accumulatorIOSchedule executionPhaseSettings.schedule
     batchSerializationSettings.method batchSerializationSettings.batchSchedule
+    batchSerializationSettings.transformContext
+    automaticLossScalingSettings.gradientTensorTrackingMethod
     autodiffSettings.stitchStrategy]],
 }
 

@@ -28,12 +28,19 @@ local WHY = {
     executionPhaseSettings.schedule executionPhaseSettings.weightIOSchedule
     executionPhaseSettings.activationIOSchedule executionPhaseSettings.optimizerStateIOSchedule
     executionPhaseSettings.accumulatorIOSchedule]] },
+  { "batchSerializationSettings.factor is not set", [[batchSerializationSettings.method
+    batchSerializationSettings.batchSchedule batchSerializationSettings.transformContext
+    batchSerializationSettings.concatOnVirtualGraphChange
+    batchSerializationSettings.concatOnExecutionPhaseChange
+    batchSerializationSettings.concatOnPipelineStageChange]] },
+  { "no ONNX file is written", "saveInitializersToFile" },
   { "locations are chosen for each kind of tensor, by Options.TensorLocations",
     "tensorLocationSettingsOverride" },
   { "the loss scale is float32 always", "ensureFp32LossScaleTensor" },
   { "softmax subtracts the greatest value always", "enableNonStableSoftmax" },
   { "automaticLossScalingSettings.enabled is not set", [[automaticLossScalingSettings.updatePeriod
     automaticLossScalingSettings.binEdgeLocation
+    automaticLossScalingSettings.gradientTensorTrackingMethod
     automaticLossScalingSettings.thresholdUpperCountProportion]] },
   { "recomputation is planned by the execution strategy", "explicitRecomputation" },
   { "repeated parts of the graph are found without settings", [[enableOutlining
