@@ -64,7 +64,7 @@ local NAMES = { "user_id", "ipu_id" }
 local next_auto_id = 0
 
 local function arguments(where, ...)
-  local values = check.arguments(where, NAMES, nil, ...)
+  local values = check.arguments(where, NAMES, {}, ...)
   local user_id, ipu_id = values[1], values[2]
   return check.string(user_id, where .. "(user_id)", AE),
     check.int(ipu_id, where .. "(ipu_id)", { error = "AssertionError", nullable = true, min = 0 })

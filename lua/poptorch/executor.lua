@@ -479,16 +479,27 @@ function M.registerPostCompileHook(fn)
   return hooks.add(running.post_compile_hooks, fn)
 end
 
+-- A table by name, of allowed names; nil for anything else.
+local function by_name(keywords, allowed)
+  if type(keywords) ~= "table" or getmetatable(keywords) then
+    return nil
+  end
+  for key in pairs(keywords) do
+    errors.check(allowed[key], "TypeError", "unknown keyword '%s': %s", tostring(key),
+      allowed.options and "options and optimizer are allowed" or "optimizer is allowed")
+  end
+  return keywords
+end
+
 -- {options = …, optimizer = …} as the last argument.
 function M._keywords(options, optimizer)
-  if type(options) == "table" and not getmetatable(options) and next(options) ~= nil then
-    for key in pairs(options) do
-      errors.check(key == "options" or key == "optimizer", "TypeError",
-        "unknown keyword '%s': options and optimizer are allowed", tostring(key))
-    end
-    return options.options, options.optimizer
-  elseif type(optimizer) == "table" and not getmetatable(optimizer) and optimizer.optimizer then
-    return options, optimizer.optimizer
+  local all = by_name(options, { options = true, optimizer = true })
+  if all then
+    return all.options, all.optimizer
+  end
+  local last = by_name(optimizer, { optimizer = true })
+  if last then
+    return options, last.optimizer
   end
   return options, optimizer
 end
