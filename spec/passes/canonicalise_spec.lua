@@ -26,6 +26,37 @@ describe("canonicalise", function()
     unary("clone(%x)", "%x")
   end)
 
+  it("leaves every stage a node", function()
+    stays([[
+      input %x: float32[2, 3]
+      origin stage 0 ipu 0
+      %a = relu(%x)
+      origin stage 1 ipu 1
+      %b = relu(%a)
+      origin stage 2 ipu 2
+      %c = clone(%b)
+      origin stage 3 ipu 3
+      %d = reshape(%c, shape=[6])
+      origin stage 4 ipu 4
+      %e = reshape(%d, shape=[2, 3])
+      output %e]])
+    becomes([[
+      input %x: float32[2, 3]
+      origin stage 0 ipu 0
+      %a = relu(%x)
+      origin stage 1 ipu 1
+      %b = relu(%a)
+      %c = relu(%b)
+      %d = clone(%c)
+      output %d]], [[
+      input %x: float32[2, 3]
+      origin stage 0 ipu 0
+      %a = relu(%x)
+      origin stage 1 ipu 1
+      %b = relu(%a)
+      output %b]])
+  end)
+
   it("keeps a view that does something", function()
     stays("input %x: float32[2, 3]\n%y = reshape(%x, shape=[3, 2])\noutput %y")
     stays("input %x: float32[2, 3]\n%y = permute(%x, dims=[1, 0])\noutput %y")

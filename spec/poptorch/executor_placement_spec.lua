@@ -104,6 +104,19 @@ describe("a pipeline", function()
     end)
   end)
 
+  it("keeps the stages of layers that change nothing after the one before", function()
+    for _, middle in ipairs({ nn.ReLU(), nn.Dropout(), nn.Flatten() }) do
+      local net = nn.Sequential(nn.ReLU(), middle, nn.ReLU()):eval()
+      poptorch.BeginBlock(net[2], { ipu_id = 1 })
+      poptorch.BeginBlock(net[3], { ipu_id = 2 })
+      local model = poptorch.inferenceModel(net,
+        options({ di = 10 }):useIpuModel(true):autoRoundNumIPUs(true))
+      local x = torch.randn(10, 3)
+      near(model(x), x:relu(), helper.exact)
+      assert.equal(3, #model:report().stages)
+    end
+  end)
+
   it("has two stages for two blocks on IPUs 0 and 1", function()
     local model = infer(Stack({ 0, 1 }), { di = 2 })
     assert.same({ 0, 1 }, places(model))

@@ -236,9 +236,13 @@ bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e)
     return true;
 }
 
+bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b)
+{
+    return a->stage == b->stage && a->ipu == b->ipu && a->phase == b->phase;
+}
+
 bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b)
 {
-    return a->block == b->block && a->stage == b->stage && a->ipu == b->ipu &&
-           a->phase == b->phase && a->backward == b->backward &&
-           a->update == b->update;
+    return a->block == b->block && lp_origin_same_stage(a, b) &&
+           a->backward == b->backward && a->update == b->update;
 }

@@ -108,6 +108,8 @@ const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e);
 bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e);
 /* Owned copy; every id stays what it was. */
 LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e);
+/* Do nodes of these origins run in one stage, forward or backward? */
+bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b);
 /* May nodes of these origins be merged: equal but for scope, file, line. The
  * strings must be interned in one graph. */
 bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b);

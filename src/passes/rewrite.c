@@ -117,7 +117,11 @@ const LpGraphNode *lp_rewrite_def(const LpRewrite *rw, LpVal v)
     if (v == LP_NOVAL || lp_is_imm(v) || rw->to->value[v].node == LP_NO_NODE)
         return NULL;
     const LpGraphNode *n = &rw->to->node[rw->to->value[v].node];
-    return n->region == rw->gb.region ? n : NULL;
+    const LpOrigin *o = rw->to->origin;
+    return n->region == rw->gb.region &&
+                   lp_origin_same_stage(&o[n->origin], &o[rw->gb.origin])
+               ? n
+               : NULL;
 }
 
 bool lp_rewrite_constant(const LpRewrite *rw, LpVal v, LpScalar *s)

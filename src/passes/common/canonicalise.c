@@ -25,6 +25,10 @@
  *   relu_backward(                     max_pool_backward(
  *     max_pool_backward(g, i), x)        relu_backward(g, p), i)
  *
+ * What is in one stage alone is not taken from it: nothing looks through a node
+ * of another stage (lp_rewrite_def), and the last node of a stage stays although
+ * its value is that of another.
+ *
  * First: it makes equal what is the same for cse, and constants visible to
  * fold. Linear: a rule looks at a node and the one before it. */
 #include "src/passes/common/canonicalise.h"
@@ -196,9 +200,57 @@ static const LpCanonRule rules[LP_N_OPS] = {
     [LP_OP_cat] = lp_canon_cat,
 };
 
+/* How many nodes each stage has left, forward and backward apart. */
+typedef struct Stages {
+    LpOriginId *first; /* by origin: the first one of the same stage */
+    uint32_t *left;    /* by that */
+    bool several;      /* else there is nothing to keep apart */
+} Stages;
+
+static bool same_run(const LpOrigin *a, const LpOrigin *b)
+{
+    return lp_origin_same_stage(a, b) && a->backward == b->backward &&
+           a->update == b->update;
+}
+
+/* A program has few stages: each origin is compared with one origin of each. */
+static void find_stages(const LpGraph *g, Stages *s, LpOriginId *firsts)
+{
+    size_t n = 0;
+    for (LpOriginId o = 0; o < g->n_origin; o++) {
+        size_t k = 0;
+        while (k < n && !same_run(&g->origin[firsts[k]], &g->origin[o]))
+            k++;
+        if (k == n)
+            firsts[n++] = o;
+        s->first[o] = firsts[k];
+    }
+    for (size_t i = 0; i < g->n_node; i++) {
+        s->left[s->first[g->node[i].origin]]++;
+        s->several |= !lp_origin_same_stage(&g->origin[g->node[0].origin],
+                                            &g->origin[g->node[i].origin]);
+    }
+}
+
+/* May the node go, `v` of before it standing for its result? */
+static bool may_go(const LpRewrite *rw, const LpGraphNode *n, LpVal v)
+{
+    const Stages *s = rw->ctx;
+    uint32_t *left = &s->left[s->first[n->origin]];
+    const LpValue *x = &rw->to->value[v];
+    bool here = x->node != LP_NO_NODE &&
+                same_run(&rw->to->origin[rw->to->node[x->node].origin],
+                         &rw->from->origin[n->origin]);
+    if (s->several && *left == 1 && !here)
+        return false;
+    *left -= 1;
+    return true;
+}
+
 static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
 {
     const LpGraphNode *n = &rw->from->node[id];
+    size_t before = rw->to->n_value;
     if (n->op->id == LP_OP_custom_function && rw->from->differentiated) {
         memcpy(out, in, n->n_out * sizeof *out);
         return true;
@@ -207,10 +259,23 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     if (!rule)
         return false;
     out[0] = rule(rw, n, in);
-    return out[0] != LP_NOVAL;
+    return out[0] != LP_NOVAL && (out[0] >= before || may_go(rw, n, out[0]));
 }
 
 LpStatus lp_pass_canonicalise(LpGraph **g, LpErr *e)
 {
-    return lp_rewrite(g, visit, NULL, e);
+    size_t n = (*g)->n_origin;
+    LpArena a = {0};
+    Stages s = {.first = lp_arena_calloc(&a, n * sizeof *s.first),
+                .left = lp_arena_calloc(&a, n * sizeof *s.left)};
+    LpOriginId *firsts = lp_arena_calloc(&a, n * sizeof *firsts);
+    LpStatus st = LP_E_MEMORY;
+    if (s.first && s.left && firsts) {
+        find_stages(*g, &s, firsts);
+        st = lp_rewrite(g, visit, &s, e);
+    } else {
+        lp_fail(e, st, "out of memory");
+    }
+    lp_arena_fini(&a);
+    return st;
 }
