@@ -124,9 +124,11 @@ local function registered(model)
   local list = {}
   for prefix, module in model:named_modules() do
     for _, kind in ipairs(REGISTRIES) do
-      for name, tensor in pairs(module[kind[1]].values) do
-        list[#list + 1] = { module = module, registry = module[kind[1]], kind = kind[2],
-          name = name, path = (prefix ~= "" and prefix .. "." or "") .. name, tensor = tensor }
+      local registry = module[kind[1]]
+      for at, name in ipairs(registry.keys) do
+        list[#list + 1] = { module = module, registry = registry, kind = kind[2], name = name,
+          at = at, path = (prefix ~= "" and prefix .. "." or "") .. name,
+          tensor = registry.values[name] }
       end
     end
   end
@@ -141,7 +143,7 @@ local function check_registered(before)
     if not rawequal(r.registry.values[r.name], r.tensor) then
       changed = changed or r
       rawset(r.module._fields, r.name, nil)
-      r.registry:set(r.name, r.tensor)
+      r.registry:set(r.name, r.tensor, r.at)
     end
   end
   errors.check(not changed, "Error", "forward re-assigned or deleted the %s '%s': write a buffer "

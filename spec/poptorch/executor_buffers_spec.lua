@@ -186,6 +186,24 @@ describe("a buffer", function()
     near(model.state, { 1 })
   end)
 
+  it("must not be removed, and is there again in its place", function()
+    local f, model = infer(function(self, x)
+      self._buffers["b"] = nil
+      return x
+    end)
+    for _, name in ipairs({ "a", "b", "c" }) do
+      model:register_buffer(name, vec(1))
+    end
+    raises("Error", "deleted the buffer 'b'", function()
+      f(vec(1))
+    end)
+    local names = {}
+    for name in model:named_buffers() do
+      names[#names + 1] = name
+    end
+    assert.same({ "a", "b", "c" }, names)
+  end)
+
   it("modified with replicas needs broadcastBuffers(false)", function()
     local function run(write, broadcast)
       local o = poptorch.Options():replicationFactor(2):broadcastBuffers(broadcast)
@@ -219,6 +237,8 @@ describe("a parameter", function()
       self.weight = nn.Parameter(vec(2))
     end, function(self)
       self.weight = nil
+    end, function(self)
+      self._parameters.weight = nil
     end }) do
       local net = Net(f)
       raises("Error", "parameter 'weight'", function()

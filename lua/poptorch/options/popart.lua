@@ -47,7 +47,8 @@ local KINDS = {
   s = [[logDir cachePath partialsTypeMatMuls customCodeletCompileFlags kahnTieBreaker
     serializedPoprithmsShiftGraphsDir saveInitializersToFile]],
   l = [[dotChecks virtualGraphSplitRatios customCodelets updatableNamedBuffers
-    hardwareInstrumentations accumulateOuterFragmentSettings.excludedVirtualGraphs]],
+    hardwareInstrumentations accumulateOuterFragmentSettings.excludedVirtualGraphs
+    ]],
   m = [[engineOptions reportOptions convolutionOptions lstmOptions matmulOptions gclOptions
     bufferingDepthMap tensorLocationSettingsOverride]],
   e = [[autoRecomputation mergeVarUpdate virtualGraphMode syntheticDataMode

@@ -6,7 +6,9 @@
 --- values may be missing: `absent(name)` gives or raises what is said of them.
 ---
 --- `ordered.registry()` is what a module keeps its parameters, buffers and
---- children in: a name may be registered without a value (None).
+--- children in: a name may be registered without a value (None). By index and
+--- in `pairs` it is the dictionary that it is in Python, `keys` and `values` and
+--- the names of its methods apart: assigning nil removes a name.
 local M = {}
 
 -- dict -> list of its keys, and by key whether it was ever in the list; removed
@@ -98,25 +100,54 @@ end
 ---@field keys string[]
 ---@field values table<string, any> false: registered without a value
 local Registry = {}
-Registry.__index = Registry
+local registry_mt = { __name = "OrderedDict" }
+
+function registry_mt.__index(self, key)
+  local method = Registry[key]
+  if method then
+    return method
+  end
+  return rawget(self, "values")[key] or nil
+end
+
+function registry_mt.__newindex(self, key, value)
+  if value == nil then
+    self:remove(key)
+  else
+    self:set(key, value)
+  end
+end
+
+function registry_mt.__pairs(self)
+  local each, _, i = self:each()
+  return function()
+    local name, value
+    i, name, value = each(self, i)
+    return name, value
+  end
+end
 
 --- An empty registry.
 ---@return torch.nn.Registry
 function M.registry()
-  return setmetatable({ keys = {}, values = {} }, Registry)
+  return setmetatable({ keys = {}, values = {} }, registry_mt)
 end
 
 --- Whether a value is what registry gives.
 ---@param t any
 ---@return boolean
 function M.is_registry(t)
-  return getmetatable(t) == Registry
+  return getmetatable(t) == registry_mt
 end
 
---- Sets a name, registering it at the end if it is new.
-function Registry:set(name, value)
+--- Sets a name, registering it if it is new: at the end, or as number `at`.
+---@param name string
+---@param value any
+---@param at? integer
+function Registry:set(name, value, at)
   if self.values[name] == nil then
-    self.keys[#self.keys + 1] = name
+    local behind = #self.keys + 1
+    table.insert(self.keys, math.min(at or behind, behind), name)
   end
   self.values[name] = value or false
 end
@@ -144,6 +175,7 @@ local function step(self, i)
   if name ~= nil then
     return i, name, self.values[name]
   end
+  return nil
 end
 
 --- for _, name, value in registry:each() do

@@ -304,3 +304,25 @@ describe("a method of a module", function()
     end)
   end)
 end)
+
+-- As PyTorch's dictionaries of those names.
+describe("what a module keeps by name", function()
+  it("is read, set and removed by index, and listed in order", function()
+    local net = nn.Module()
+    net:register_buffer("a", torch.ones(1))
+    net:register_buffer("b", nil)
+    net:register_buffer("c", torch.ones(2))
+    assert.same({ 2 }, { net._buffers["c"]:size(0) })
+    assert.is_nil(net._buffers["b"])
+    assert.is_nil(net._buffers["d"])
+    net._buffers["b"] = torch.ones(3)
+    net._buffers["a"] = nil
+    local sizes = {}
+    for name, buffer in pairs(net._buffers) do
+      sizes[#sizes + 1] = name .. buffer:size(0)
+    end
+    assert.same({ "b3", "c2" }, sizes)
+    assert.is_nil(rawget(net, "_fields").a)
+    assert.same({ "b", "c" }, helper.state_keys(net))
+  end)
+end)
