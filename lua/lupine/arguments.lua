@@ -205,7 +205,7 @@ function M.match(want, got, path)
     want.kind, got.kind, HINT)
   if want.kind == "tensor" then
     errors.check(want.dtype == got.dtype, "Error", "%s: compiled for dtype %s, got %s%s", path,
-      tostring(want.dtype), tostring(got.dtype), HINT)
+      tostring(want.given or want.dtype), tostring(got.given or got.dtype), HINT)
     errors.check(same_shape(want.shape, got.shape), "Error",
       "%s: compiled for shape %s, got %s%s", path, tostring(want.shape), tostring(got.shape), HINT)
   elseif want.kind == "value" then

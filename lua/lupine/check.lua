@@ -448,9 +448,12 @@ function M.arguments(where, names, tables, ...)
     keywords = args[n]
     n = n - 1
   end
+  while n > #names and args[n] == nil do -- an option that was not chosen
+    n = n - 1
+  end
   if n > #names then
-    errors.raise("TypeError", "%s takes at most %d arguments (%s), got %d", where, #names,
-      table.concat(names, ", "), n)
+    errors.raise("TypeError", "%s takes at most %s (%s), got %d", where,
+      M.count(#names, "argument"), table.concat(names, ", "), n)
   end
   local values, given = { n = #names }, {}
   for i = 1, n do

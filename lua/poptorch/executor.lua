@@ -69,6 +69,7 @@ function Executor.__index(self, key)
   end
   local value = s.model[key]
   if value == nil then
+    require("torch.absent")("PoplarExecutor", key)
     errors.raise("AttributeError", "neither the executor nor the model has '%s'%s", tostring(key),
       check.nearest(key, names_of(s.model)))
   end

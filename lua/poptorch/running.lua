@@ -82,7 +82,7 @@ local function take(s, values)
     end
     check_range(t)
     t.tensor = narrow(t.tensor:detach())
-    t.spec.dtype = t.tensor.dtype
+    t.spec.dtype, t.spec.given = t.tensor.dtype, t.spec.dtype
   end
   return spec, tensors, originals
 end

@@ -4,7 +4,8 @@ local namespace = require("lupine.namespace")
 
 local M = {
   Module = require("torch.nn.module"),
-  Parameter = require("torch.nn.parameter"),
+  parameter = require("torch.nn.parameter"),
+  Parameter = require("torch.nn.parameter").Parameter,
   functional = require("torch.nn.functional"),
   init = require("torch.nn.init"),
 }

@@ -31,6 +31,9 @@ describe("names that are not there", function()
     raises("NotImplementedError", "poptorch.cond", function()
       return poptorch.cond
     end)
+    raises("NotImplementedError", "PoplarExecutor.compileAndExport is not there", function()
+      return poptorch.inferenceModel(nn.ReLU()):compileAndExport("net")
+    end)
     raises("AttributeError", "did you mean 'AdamW'", function()
       return torch.optim.AdmW
     end)
@@ -42,6 +45,8 @@ describe("names that are not there", function()
       return torch.ones(2)
     elseif title == "poptorch" then
       return poptorch
+    elseif title == "PoplarExecutor" then
+      return poptorch.inferenceModel(nn.ReLU())
     end
     local t = torch
     for part in title:gmatch("%.([^.]+)") do

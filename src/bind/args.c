@@ -225,12 +225,15 @@ static bool read_none(LpFormCall *c, const LpFormArg *a)
 
 /* ---- one argument ---------------------------------------------------------
  */
+static const char *stranger(const LpFormCall *c, const LpForm *f);
+
 static bool absent(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
 {
     const LpFormArg *a = &f->arg[k];
     if (!a->has_default && !a->optional) {
         m->why = LP_MISS_VALUE;
         m->arg = k;
+        m->key = stranger(c, f);
         return false;
     }
     if (a->kind == LP_ARG_TENSORS)
@@ -368,6 +371,23 @@ static bool is_parameter(const LpFormCall *c, const LpForm *f, const char *key)
         if (strcmp(lp_special_names[i], key) == 0)
             return lp_special_allowed(c, f, i);
     return strcmp(key, "input") == 0;
+}
+
+/* The first in the alphabet of the keywords that the form does not have; the
+ * table keeps it alive. NULL: none. */
+static const char *stranger(const LpFormCall *c, const LpForm *f)
+{
+    const char *first = NULL;
+    if (!c->kw)
+        return NULL;
+    lua_pushnil(c->L);
+    while (lua_next(c->L, c->kw)) {
+        lua_pop(c->L, 1);
+        const char *key = lua_tostring(c->L, -1);
+        if (!is_parameter(c, f, key) && (!first || strcmp(key, first) < 0))
+            first = key;
+    }
+    return first;
 }
 
 static bool unknown_key(LpFormCall *c, const LpForm *f, LpMiss *m)

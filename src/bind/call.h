@@ -66,10 +66,10 @@ typedef enum {
 typedef struct LpMiss {
     const LpForm *form;
     LpMissWhy why;
-    int rank; /* of several, the one with the highest is reported */
-    int arg;  /* index in form->arg */
-    int at;   /* list element, from 1 */
-    const char *key;
+    int rank;        /* of several, the one with the highest is reported */
+    int arg;         /* index in form->arg */
+    int at;          /* list element, from 1 */
+    const char *key; /* that the form does not have; NULL: none */
 } LpMiss;
 
 /* Reads the arguments as `f` has them; false fills `miss`. May push scratch

@@ -132,8 +132,10 @@ static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
         say_type(c, m, buf, size);
         return;
     case LP_MISS_VALUE:
-        snprintf(buf, size, "argument '%s' (%s) is missing", a->name,
-                 allowed(a));
+        snprintf(buf, size, "argument '%s' (%s) is missing%s%.60s%s", a->name,
+                 allowed(a),
+                 m->key ? "; the table is keywords, and none is called '" : "",
+                 m->key ? m->key : "", m->key ? "'" : "");
         return;
     case LP_MISS_TWICE:
         snprintf(buf, size, "argument '%s' is given by position and by name",

@@ -36,7 +36,8 @@ local KINDS = {
     replicatedCollectivesSettings.prepareScheduleForMergingCollectives
     replicatedCollectivesSettings.mergeAllReduceCollectives]],
   i = [[firstDotOp finalDotOp mergeVarUpdateMemThreshold looseThresholdAtPeak
-    defaultBufferingDepth defaultPrefetchBufferingDepth replicatedGraphCount accumulationFactor numIOTiles
+    defaultBufferingDepth defaultPrefetchBufferingDepth replicatedGraphCount accumulationFactor
+    numIOTiles
     globalReplicationFactor globalReplicaOffset swapLimitScheduler
     transitiveClosureOptimizationThreshold compilationProgressTotal
     executionPhaseSettings.phases executionPhaseSettings.stages

@@ -1,7 +1,8 @@
---- torch.nn.Parameter: a tensor that a module registers when it is assigned to
---- a field.
+--- torch.nn.parameter: Parameter, a tensor that a module registers when it is
+--- assigned to a field.
 local check = require("lupine.check")
 local core = require("lupine.core")
+local namespace = require("lupine.namespace")
 
 --- Parameter(data, requires_grad = true); Parameter:is(x).
 ---@overload fun(data: torch.Tensor, requires_grad: boolean?): torch.Tensor
@@ -15,7 +16,7 @@ function Parameter.is(_, x)
   return core.is_parameter(x)
 end
 
-return setmetatable(Parameter, {
+setmetatable(Parameter, {
   __call = function(_, ...)
     local a = check.arguments("Parameter", { "data", "requires_grad" }, nil, ...)
     return core.parameter(a[1] or core.tensor({}), a[2])
@@ -24,3 +25,5 @@ return setmetatable(Parameter, {
     return "class torch.nn.Parameter"
   end,
 })
+
+return namespace.close({ Parameter = Parameter }, "torch.nn.parameter")

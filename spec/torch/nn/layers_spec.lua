@@ -4,6 +4,15 @@ local torch = require("torch")
 
 local nn = torch.nn
 
+describe("arguments of layers", function()
+  it("may end in nil", function()
+    local x = torch.arange(3.0):reshape(1, 3)
+    helper.near(nn.ReflectionPad1d(1, nil)(x), nn.ReflectionPad1d(1)(x))
+    helper.refuses("TypeError", "takes at most 1 argument %(padding%), got 2",
+      nn.ReflectionPad1d, 1, 2)
+  end)
+end)
+
 describe("Linear", function()
   it("computes x W^T + b", function()
     local m = nn.Linear(3, 2)

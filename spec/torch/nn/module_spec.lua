@@ -326,3 +326,13 @@ describe("what a module keeps by name", function()
     assert.same({ "b", "c" }, helper.state_keys(net))
   end)
 end)
+
+describe("torch.nn.parameter", function()
+  it("has Parameter", function()
+    assert.equal(nn.Parameter, nn.parameter.Parameter)
+    assert.equal(nn.parameter, require("torch.nn.parameter"))
+    raises("NotImplementedError", "register_buffer", function()
+      return nn.parameter.Buffer
+    end)
+  end)
+end)
