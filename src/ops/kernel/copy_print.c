@@ -1,11 +1,14 @@
 /* Prints a tensor as nested brackets:
  *
- *   title: ((1.0000, 2.0000),
- *    (3.0000, 4.0000))
+ *   title: (
+ *    (1.000, 2.000)
+ *    (3.000, 4.000)
+ *   )
  *
- * More than `summarise_threshold` elements are summarised: of each dimension
+ * Of `digits` one stands before the point. More than `summarise_threshold` elements are summarised: of each dimension
  * the first and last `edge_items`, "..." between. A line is broken after a
- * separator when it would be longer than `max_line_width`. auto chooses
+ * separator when the next number would go beyond `max_line_width` (0: never).
+ * The threshold 0 prints everything. auto chooses
  * scientific notation if an element's magnitude asks for it. The whole text is
  * written at once, so that prints of several threads do not mix. */
 #include "src/ops/kernel/copy_print.h"
@@ -75,46 +78,49 @@ static void put_line(Text *t, int indent)
         put(t, " ");
 }
 
-static void put_number(Text *t, const Print *p, LpDtype d, const void *at)
+static void put_number(Text *t, const Print *p, const char *at, int indent)
 {
-    char buf[64];
-    LpScalar v = lp_scalar_load(d, at);
+    char buf[400]; /* the largest float64 in fixed notation has 309 digits */
+    int decimals = p->digits > 0 ? p->digits - 1 : 0;
+    LpScalar v = lp_scalar_load(p->in.dtype, at);
     if (v.kind != LP_KIND_FLOAT)
         snprintf(buf, sizeof buf, "%lld", (long long)v.i);
     else if (p->format == 's')
-        snprintf(buf, sizeof buf, "%.*e", p->digits, v.f);
+        snprintf(buf, sizeof buf, "%.*e", decimals, v.f);
     else if (p->format == 'n')
         snprintf(buf, sizeof buf, "%.*g", p->digits, v.f);
     else
-        snprintf(buf, sizeof buf, "%.*f", p->digits, v.f);
+        snprintf(buf, sizeof buf, "%.*f", decimals, v.f);
+    if (indent && p->width && t->column + (int64_t)strlen(buf) > p->width)
+        put_line(t, indent);
     put(t, buf);
 }
 
+/* `edge`: how many elements of a longer dimension are left at each end. */
 static void put_dim(Text *t, const Print *p, const char *at, int dim,
-                    bool summarise)
+                    int64_t edge)
 {
     const LpDesc *d = &p->in;
-    int64_t bytes = (int64_t)lp_dtype_size(d->dtype);
-    if (dim == d->ndim) {
-        put_number(t, p, d->dtype, at);
-        return;
-    }
+    bool row = dim == d->ndim - 1;
     int64_t n = d->shape[dim];
-    bool cut = summarise && n > 2 * p->edge;
+    int64_t step = d->strides[dim] * (int64_t)lp_dtype_size(d->dtype);
     put(t, p->open);
     for (int64_t i = 0; i < n && !t->failed; i++) {
-        if (cut && i == p->edge) {
-            put(t, "...");
-            i = n - p->edge - 1;
-        } else {
-            put_dim(t, p, at + i * d->strides[dim] * bytes, dim + 1, summarise);
-        }
-        if (i == n - 1)
-            break;
-        put(t, p->separator);
-        if (dim < d->ndim - 1 || t->column >= p->width)
+        if (!row)
             put_line(t, dim + 1);
+        if (i == edge && n > 2 * edge) {
+            put(t, "...");
+            i = n - edge - 1;
+        } else if (row) {
+            put_number(t, p, at + i * step, i > 0 ? dim + 2 : 0);
+        } else {
+            put_dim(t, p, at + i * step, dim + 1, edge);
+        }
+        if (row && i < n - 1)
+            put(t, p->separator);
     }
+    if (!row)
+        put_line(t, dim);
     put(t, p->close);
 }
 
@@ -155,7 +161,11 @@ static LpStatus run_print(const LpKernel *k, void *const *in, void *const *out,
         put(&t, p.title);
         put(&t, ": ");
     }
-    put_dim(&t, &p, in[0], 0, lp_desc_numel(&p.in) > p.threshold);
+    bool all = p.threshold == 0 || lp_desc_numel(&p.in) <= p.threshold;
+    if (p.in.ndim == 0)
+        put_number(&t, &p, in[0], 0);
+    else
+        put_dim(&t, &p, in[0], 0, all ? INT64_MAX / 2 : p.edge);
     put(&t, "\n");
     if (!t.failed)
         fwrite(t.s, 1, t.n, stderr);
