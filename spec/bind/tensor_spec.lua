@@ -157,6 +157,9 @@ describe("a tensor's fields", function()
     near(x.T, { { 1, 4 }, { 2, 5 }, { 3, 6 } })
     near(x.mT, { { 1, 4 }, { 2, 5 }, { 3, 6 } })
     assert.is_false(x.T:is_contiguous())
+    local y = torch.arange(24):reshape(2, 1, 3, 4)
+    near(y.T, y:permute(3, 2, 1, 0)) -- PyTorch: deprecated, but all reversed
+    near(torch.arange(3).T, { 0, 1, 2 })
     assert.equal("torch.FloatTensor", x:type())
   end)
 

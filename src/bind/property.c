@@ -79,23 +79,32 @@ void lp_add_properties(lua_State *L)
 
 /* ---- reading --------------------------------------------------------------
  */
+static void warn_of_reversal(void)
+{
+    static bool told;
+    if (told)
+        return;
+    told = true;
+    lp_log(LP_LOG_WARN,
+           ".T of a tensor with more than two dimensions reverses them all, "
+           "which is deprecated: use .mT for matrices, or permute");
+}
+
 static int permuted(lua_State *L, LpTensor *t, bool last_two)
 {
     int64_t dims[LP_MAX_DIMS];
     int n = t->ndim;
     const LpForm *f = lp_find_form("permute", 0);
-    if (last_two ? n == 1 : n > 2)
+    if (last_two && n == 1)
         return lp_raise(L, LP_E_RUNTIME,
-                        last_two ? ".mT needs at least two dimensions or none, "
-                                   "not %d"
-                                 : ".T needs at most two dimensions, not %d: "
-                                   "use .mT or permute",
-                        n);
+                        ".mT needs at least two dimensions or none, not 1");
+    if (!last_two && n > 2)
+        warn_of_reversal();
     if (!f)
         return lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator permute is missing");
     for (int i = 0; i < n; i++)
-        dims[i] = i;
-    if (n >= 2) {
+        dims[i] = last_two ? i : n - 1 - i;
+    if (last_two && n >= 2) {
         dims[n - 2] = n - 1;
         dims[n - 1] = n - 2;
     }
