@@ -163,7 +163,8 @@ function Progress:update(n, values)
     self.values[name] = value
   end
   local now = self.clock()
-  if now - self.drawn >= (self.columns and REDRAW or self.interval) then
+  local ending = not self.columns and self.total and self.n >= self.total -- close's line
+  if not ending and now - self.drawn >= (self.columns and REDRAW or self.interval) then
     draw(self, now)
   end
 end

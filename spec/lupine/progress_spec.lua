@@ -39,6 +39,17 @@ describe("progress in a file", function()
     }, text)
   end)
 
+  it("is one line of the end, which close has", function()
+    local b = bar(2, { interval = 1 })
+    later(2, b)
+    later(2, b, 1, { loss = 0.25 })
+    b:close()
+    assert.same({
+      "1/2 (50 %), 0.5/s, ETA 0:02\n",
+      "2/2 (100 %), 0.5/s, loss 0.25, 4.0 s\n",
+    }, text)
+  end)
+
   it("does without a total and names the unit", function()
     local b = bar(nil, { unit = "samples", interval = 1 })
     later(2, b, 3000, { lr = 1e-3, acc = 0.25 })
