@@ -20,16 +20,9 @@ local function exists(path)
   return f ~= nil
 end
 
---- Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017): pictures of 28 x 28 in ten
---- classes, 60,000 to train and 10,000 to test.
---- error: ValueError for damaged files
----@param train? boolean true unless given
----@param root? string folder of the four files; that of the Debian package
----@return torch.Tensor? images uint8 [n, 28, 28]; nil if the files are missing
----@return torch.Tensor|string labels int64 [n], or what to install
-function M.FashionMNIST(train, root)
-  train = train == nil or check.bool(train, "FashionMNIST: train")
-  root = check.string(root or FOLDER, "FashionMNIST: root")
+-- Paths of the pictures and the labels; nil and what to install if one is
+-- missing.
+local function fashion_files(train, root)
   local prefix = ("%s/%s"):format(root, train and "train" or "t10k")
   local paths = { prefix .. "-images-idx3-ubyte.gz", prefix .. "-labels-idx1-ubyte.gz" }
   for _, path in ipairs(paths) do
@@ -38,13 +31,104 @@ function M.FashionMNIST(train, root)
         PACKAGE)
     end
   end
+  return paths
+end
+
+local function read_fashion(paths)
   local torch = require("torch")
   local images, labels = core.read_idx(paths[1]), core.read_idx(paths[2])
   errors.check(images:dim() == 3 and labels:dim() == 1 and images:size(0) == labels:size(0)
     and images.dtype == torch.uint8 and labels.dtype == torch.uint8, "ValueError",
-    "Fashion-MNIST: %s has images %s and labels %s, which do not fit together", root,
-    tostring(images.shape), tostring(labels.shape))
+    "Fashion-MNIST: %s and %s have images %s and labels %s, which do not fit together", paths[1],
+    paths[2], tostring(images.shape), tostring(labels.shape))
   return images, labels:to(torch.int64)
+end
+
+local FashionMNIST
+
+-- Made when first asked for: torch.utils.data loads datasets of its own.
+local function fashion_mnist()
+  if FashionMNIST then
+    return FashionMNIST
+  end
+  FashionMNIST = require("torch.utils.data").Dataset:extend("FashionMNIST")
+
+  function FashionMNIST:init(paths, train, transform, target_transform)
+    self.train, self.transform, self.target_transform = train, transform, target_transform
+    self.data, self.targets = read_fashion(paths)
+    self.classes, self.class_to_idx = M.FASHION_MNIST_CLASSES, {}
+    for i, name in ipairs(self.classes) do
+      self.class_to_idx[name] = i - 1
+    end
+  end
+
+  function FashionMNIST:__len__()
+    return self.data:size(0)
+  end
+
+  function FashionMNIST:__getitem__(i)
+    local x, y = self.data[i]:unsqueeze(0), self.targets[i]:item()
+    if self.transform then
+      x = self.transform(x)
+    end
+    if self.target_transform then
+      y = self.target_transform(y)
+    end
+    return x, y
+  end
+  return FashionMNIST
+end
+
+-- torchvision's parameters.
+local TORCHVISION = { "root", "train", "transform", "target_transform", "download" }
+
+-- The data set that torchvision's class is. The Debian package is what there is
+-- to download.
+local function pairs_of_fashion(...)
+  local a = check.arguments("FashionMNIST", TORCHVISION, nil, ...)
+  local train = a[2] == nil or check.bool(a[2], "FashionMNIST: train")
+  local root = check.string(a[1] or FOLDER, "FashionMNIST: root")
+  for i = 3, 4 do
+    if not check.is_none(a[i]) then
+      check.callable(a[i], "FashionMNIST: " .. TORCHVISION[i])
+    end
+  end
+  local paths, missing = fashion_files(train, root)
+  if not paths and check.bool(a[5] or false, "FashionMNIST: download") then
+    paths, missing = fashion_files(train, FOLDER)
+  end
+  if not paths then
+    return nil, missing
+  end
+  local function given(x)
+    return not check.is_none(x) and x or nil
+  end
+  return fashion_mnist()(paths, train, given(a[3]), given(a[4]))
+end
+
+--- Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017): pictures of 28 x 28 in ten
+--- classes, 60,000 to train and 10,000 to test. FashionMNIST(train, root) gives
+--- two tensors. Called as torchvision's class, with a folder or keywords first
+--- (root, train, transform, target_transform, download), it gives a data set of
+--- pairs: a picture, uint8 [1, 28, 28] or what transform makes of it, and its
+--- class; download takes the files of the Debian package where root has none.
+--- error: ValueError for damaged files
+---@param ... any train (true), root (that of the Debian package); or torchvision's
+---@return torch.Tensor|torch.utils.data.Dataset|nil images uint8 [n, 28, 28], or the data
+---        set; nil if the files are missing
+---@return torch.Tensor|string|nil labels int64 [n], or what to install
+function M.FashionMNIST(...)
+  local train, root = ...
+  if type(train) == "string" or check.is_keywords(train) or check.is_keywords(root) then
+    return pairs_of_fashion(...)
+  end
+  check.most("FashionMNIST", 2, ...)
+  train = train == nil or check.bool(train, "FashionMNIST: train")
+  local paths, missing = fashion_files(train, check.string(root or FOLDER, "FashionMNIST: root"))
+  if not paths then
+    return nil, missing
+  end
+  return read_fashion(paths)
 end
 
 -- ---- text ------------------------------------------------------------------

@@ -1,4 +1,5 @@
 -- Fashion-MNIST as packaged by Debian: published counts and sizes.
+local helper = require("spec.helper")
 local lupine = require("lupine")
 local torch = require("torch")
 
@@ -20,6 +21,34 @@ describe("FashionMNIST", function()
     -- the mean grey level that users of the set normalise with
     assert.near(0.2860, images:to(torch.float32):mean():item() / 255, 1e-4)
     assert.equal(6000, labels:eq(9):sum():item())
+  end)
+
+  it("is torchvision's data set of pairs", function()
+    local images, labels = lupine.datasets.FashionMNIST(false)
+    local transforms = require("lupine").transforms
+    local set = lupine.datasets.FashionMNIST({ train = false, transform = transforms.ToTensor(),
+      target_transform = function(y)
+        return 9 - y
+      end })
+    assert.equal(10000, #set)
+    local x, y = set:__getitem__(17)
+    helper.near(x, images[17]:unsqueeze(0):float() / 255)
+    assert.equal(9 - labels[17]:item(), y)
+    assert.equal(3, set.class_to_idx.Dress)
+    local loader = torch.utils.data.DataLoader(set, { batch_size = 5 })
+    local batch, classes = loader:iter()()
+    assert.same({ 5, 1, 28, 28 }, { table.unpack(batch.shape) })
+    helper.near(classes, 9 - labels:narrow(0, 0, 5))
+    local plain = lupine.datasets.FashionMNIST("/nowhere", { train = false, download = true })
+    assert.equal(torch.uint8, plain[0][1].dtype)
+    assert.same({ nil, "string" }, { lupine.datasets.FashionMNIST("/nowhere", false),
+      type(select(2, lupine.datasets.FashionMNIST("/nowhere", false))) })
+    helper.raises("TypeError", "transform: expected function, got int 3", function()
+      lupine.datasets.FashionMNIST({ transform = 3 })
+    end)
+    helper.raises("TypeError", "no parameter 'transfrom'", function()
+      lupine.datasets.FashionMNIST({ transfrom = print })
+    end)
   end)
 
   it("names the package when files are missing", function()
