@@ -59,18 +59,29 @@ M.TensorLocationSettings = Settings
 --- their dictionary names.
 function Settings:init(default_values)
   for name, value in pairs(check.table(default_values or {}, "TensorLocationSettings")) do
-    local found
-    for _, row in ipairs(Settings._rows) do
-      if row.dict == name then
-        found = row
-      end
+    local found, allowed = nil, {}
+    for i, row in ipairs(Settings._rows) do
+      allowed[i] = row.dict
+      found = row.dict == name and row or found
     end
-    errors.check(found, "AssertionError", "TensorLocationSettings has no value '%s'", name)
+    errors.check(found, "AssertionError", "TensorLocationSettings has no value '%s'%s", name,
+      check.nearest(name, allowed))
     if found.kind == "bool" and type(value) == "number" then
       value = value ~= 0
     end
     self[found.key] = value
   end
+end
+
+-- By their dictionary names, values are those of the dictionary form.
+local group_index = Settings.__index
+function Settings.__index(self, key)
+  for _, row in ipairs(Settings._rows) do
+    if row.dict == key and row.name ~= key then
+      return self:toDict()[key]
+    end
+  end
+  return group_index(self, key)
 end
 
 function Settings:toDict()
@@ -86,6 +97,7 @@ end
 local function location(name, key, of)
   return {
     name = name, key = key, params = { "location" }, kind = Settings, nullable = false,
+    tables = { location = true },
     set = function(self, values, _, row)
       self:_store(row, class.copy(Group._argument(row, "location", values[1], Settings)))
     end,
