@@ -384,14 +384,24 @@ function methods.hostProfile(self)
   return require("lupine.profile").of(s.exec)
 end
 
---- Names of the compiled program's tensors.
+--- Names of the compiled program's tensors, as PopART spells them: input/x,
+--- fc.weight, Gradient___fc.weight, UpdatedVar___fc.weight, loss.
 ---@return string[]
 function methods.getTensorNames(self)
   local s = rawget(self, own)
   errors.check(s.exec, "AssertionError", "getTensorNames: the model is not compiled")
   local names = {}
-  for i, v in ipairs(s.vars) do
-    names[i] = v.name
+  for _, v in ipairs(s.vars) do
+    if v.role ~= "hyper" then -- PopART has other names for them
+      names[#names + 1] = v.role == "input" and "input/" .. v.name or v.name
+    end
+  end
+  if s.training then
+    names[#names + 1] = "loss"
+    for _, rule in ipairs(s.updated) do
+      names[#names + 1] = "UpdatedVar___" .. rule.name
+    end
+    state.attribute_names(s, names)
   end
   return names
 end

@@ -231,6 +231,19 @@ local function attributes(s)
   return out
 end
 
+--- Adds PopART's names of the optimizer's attributes, in order.
+---@param s table the executor's state
+---@param names string[]
+function M.attribute_names(s, names)
+  local first = #names + 1
+  for name in pairs(attributes(s)) do
+    names[#names + 1] = name
+  end
+  local own = table.move(names, first, #names, 1, {})
+  table.sort(own)
+  table.move(own, 1, #own, first, names)
+end
+
 -- The optimizer's view of the device.
 local Link = {}
 Link.__index = Link

@@ -167,6 +167,23 @@ describe("compile", function()
     assert.is_true(names["fc.weight"] and names["fc.bias"])
   end)
 
+  -- The beginnings of names that PopTorch's own test looks for.
+  it("gives a training program's tensors PopART's names", function()
+    for _, optim in ipairs({ torch.optim, poptorch.optim }) do
+      local net = Net()
+      local model = poptorch.trainingModel(net, nil, optim.SGD(net:parameters(), { lr = 0.1 }))
+      model(torch.ones(1, 1), torch.ones(1, 1))
+      local all = "\n" .. table.concat(model:getTensorNames(), "\n") .. "\n"
+      for _, name in ipairs({ "input/x", "input/target", "fc.weight", "loss",
+        "Gradient___fc.bias", "UpdatedVar___fc.weight", "lossScaling_FLOAT" }) do
+        assert.is_truthy(all:find("\n" .. name .. "\n", 1, true), name)
+      end
+      local plain = optim == poptorch.optim
+      assert.is_truthy(all:find(plain and "\nscaledLearningRate" or "\nlearningRate", 1, true))
+      assert.is_truthy(all:find(plain and "\nweightDecayScaleFactor" or "\nweightDecay", 1, true))
+    end
+  end)
+
   it("runs hooks before and after, in order, until they are removed", function()
     local log = {}
     local function note(what)
