@@ -248,9 +248,8 @@ static int describe(lua_State *L)
     lua_settop(L, 2);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         text = string_field(L, 1, fields[i]);
-        const char *origin = string_field(L, 1, "origin");
-        bool repeated = /* the message begins with its origin */
-            i == 1 && text && origin && strcmp(text, origin) == 0;
+        bool repeated = /* the text names its origin and its context */
+            i == 1 && text && strstr(lua_tostring(L, 2), text);
         if (text && *text && !repeated)
             lua_pushfstring(L, "%s\n  %s: %s", lua_tostring(L, 2), fields[i],
                             text);

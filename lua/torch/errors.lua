@@ -113,10 +113,12 @@ local function numbered(location)
   return table.concat(lines, "\n")
 end
 
+-- The message, then the context labels that it has got on its way.
 function Exception.__tostring(e)
   local name = getmetatable(e).__name
   local where = e.origin ~= "" and e.origin .. ": " or ""
-  return ("%s%s: %s"):format(where, name, e.message)
+  local context = e.location ~= e.origin and e.location ~= "" and "\n" .. e.location or ""
+  return ("%s%s: %s"):format(where, name, e.message) .. context:gsub("\n", "\n  ")
 end
 
 --- "failed: " .. e

@@ -105,6 +105,21 @@ describe("a module", function()
       outer(torch.ones({ 1, 2 }))
     end)
     assert.equal("in module 'body.0' (Linear) of Sequential", e.location)
+    assert.is_truthy(tostring(e):find(e.message .. "\n  " .. e.location, 1, true))
+  end)
+
+  it("puts it there where the module is compiled, too", function()
+    local outer = nn.Sequential({ { "body", nn.Sequential(nn.Linear(3, 3)) } })
+    local x = torch.ones({ 1, 2 })
+    local _, plain = pcall(outer, x)
+    for _, run in ipairs({ require("poptorch").inferenceModel(outer), function(...)
+      return require("lupine").compile(outer, { ... })(...)
+    end }) do
+      local _, e = pcall(run, x)
+      assert.equal(plain.message, e.message)
+      assert.equal("in module 'body.0' (Linear) of Sequential", e.location)
+      assert.is_truthy(tostring(e):find("in module 'body.0' (Linear)", 1, true))
+    end
   end)
 
   it("finds members by path", function()
