@@ -424,8 +424,21 @@ local function final_loss(losses)
   return losses[1]
 end
 
+-- The anchors of the options, sorted by what they are called.
+local function anchors_of(options)
+  local list = {}
+  for short_name, anchor in pairs(options.anchored_tensors) do
+    list[#list + 1] = { short_name = short_name, long_name = anchor.long_name,
+      mode = anchor.output_mode, period = anchor.output_return_period }
+  end
+  table.sort(list, function(a, b)
+    return a.short_name < b.short_name
+  end)
+  return list
+end
+
 --- Completes the step: s.hypers and s.states describe the optimizer's
---- variables.
+--- variables, s.anchors the last of its outputs.
 ---@param s table the executor's state
 ---@param step lupine.Step
 ---@param losses integer[]
@@ -437,7 +450,13 @@ function M.complete(s, step, losses, by_name)
     gradient_accumulation = o.Training.gradient_accumulation,
     replicas = o.replication_factor,
     mean = o.Training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
+    names = true,
   }
+  s.anchors = anchors_of(o)
+  spec.anchors = {}
+  for i, anchor in ipairs(s.anchors) do
+    spec.anchors[i] = anchor.long_name
+  end
   if s.training then
     spec.loss = final_loss(losses)
     spec.running = o.Training.mean_accumulation_and_replication_reduction_strategy

@@ -385,25 +385,39 @@ function methods.hostProfile(self)
 end
 
 --- Names of the compiled program's tensors, as PopART spells them: input/x,
---- fc.weight, Gradient___fc.weight, UpdatedVar___fc.weight, loss.
+--- fc.weight, Gradient___fc.weight, UpdatedVar___fc.weight, loss, fc/mm:0. Those
+--- of the optimizer's attributes aside anchorTensor takes them.
 ---@return string[]
 function methods.getTensorNames(self)
   local s = rawget(self, own)
   errors.check(s.exec, "AssertionError", "getTensorNames: the model is not compiled")
-  local names = {}
-  for _, v in ipairs(s.vars) do
-    if v.role ~= "hyper" then -- PopART has other names for them
-      names[#names + 1] = v.role == "input" and "input/" .. v.name or v.name
-    end
-  end
+  local names = s.exec:step():names()
   if s.training then
-    names[#names + 1] = "loss"
-    for _, rule in ipairs(s.updated) do
-      names[#names + 1] = "UpdatedVar___" .. rule.name
-    end
     state.attribute_names(s, names)
   end
   return names
+end
+
+--- The tensor that options:anchorTensor named, as the last call left it: a slice
+--- for each micro-batch that the anchor's output mode returns.
+--- error: AssertionError if the model is not compiled, has no such anchor, or
+--- was not called since
+--- source: 001 Options.anchorTensor
+---@param short_name string
+---@return torch.Tensor
+function methods.getAnchoredTensor(self, short_name)
+  local s = rawget(self, own)
+  errors.check(s.exec, "AssertionError", "getAnchoredTensor: the model is not compiled")
+  local names = {}
+  for i, anchor in ipairs(s.anchors) do
+    names[i] = anchor.short_name
+    names[anchor.short_name] = true
+  end
+  errors.check(names[short_name], "AssertionError", "getAnchoredTensor: there is no anchor '%s'. "
+    .. "Allowed: %s", tostring(short_name), #names > 0 and table.concat(names, ", ")
+    or "none, options:anchorTensor was not called before the model was made")
+  return errors.check(s.anchored[short_name], "AssertionError",
+    "getAnchoredTensor: the model was compiled but has not been run")
 end
 
 --- What the simulated system says about the compiled program.

@@ -157,13 +157,25 @@ local function mirror(s)
   state.up_to_date(s)
 end
 
+-- The outputs of a step: what forward returned, inputs that it wrote, anchors.
 local function sort_streams(s)
   s.inputs, s.outputs, s.written_inputs, s.modes = {}, {}, {}, {}
   local mode = { mode = MODE[s.options.output_mode], period = s.options.output_return_period }
+  local outputs = {}
   for _, v in ipairs(s.vars) do
     if v.role == "input" then
       s.inputs[#s.inputs + 1] = v
     elseif v.role == "output" then
+      outputs[#outputs + 1] = v
+    end
+  end
+  local own = #outputs - #s.anchors
+  for i, v in ipairs(outputs) do
+    if i > own then
+      local anchor = s.anchors[i - own]
+      anchor.index = v.index
+      s.modes[v.index] = { mode = MODE[anchor.mode] or mode.mode, period = anchor.period }
+    else
       local list = v.of > 0 and s.written_inputs or s.outputs
       list[#list + 1] = v
       s.modes[v.index] = v.of > 0 and { mode = "all", period = 1 } or mode
@@ -217,7 +229,7 @@ local function compile(s, spec, tensors)
   hooks.run(M.pre_compile_hooks)
   local started = os.clock()
   local exec = build(s, spec, tensors)
-  s.exec, s.has_run = exec, false
+  s.exec, s.has_run, s.anchored = exec, false, {}
   if s.options.host_profile then
     exec:profile(true)
   end
@@ -377,6 +389,9 @@ function M.call(s, values, refresh)
     error(got, 0)
   end
   s.has_run = true
+  for _, anchor in ipairs(s.anchors) do
+    s.anchored[anchor.short_name] = narrow(got[anchor.index])
+  end
   if not s.options.enable_synthetic_data then
     write_back(s, originals, got)
   end

@@ -34,9 +34,6 @@ local REFUSED = {
     .. "float16 values", function(o, _, vars)
     return session_options.half_partials(o) and has_half(vars)
   end },
-  { "anchorTensor", function(o)
-    return next(o.anchored_tensors) ~= nil
-  end },
 }
 
 -- Session options that would change losses or weights, or that Options has a

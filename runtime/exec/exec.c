@@ -121,14 +121,25 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
     }
 }
 
+/* Variable i is an output whose last micro-batch is what a variable is after
+ * the update. */
+static bool shows_update(const LpStep *s, size_t i)
+{
+    const LpVariable *v = &s->var[i];
+    return v->role == LP_VAR_STREAM_OUT && v->param >= 0 &&
+           s->var[v->param].role != LP_VAR_STREAM_IN;
+}
+
 /* Sum mode: what went to the spare place is added to the replica's slice. */
-static void add_summed(LpExec *x, const LpStream *stream, int64_t r)
+static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
 {
     const LpStep *s = x->p->step;
+    bool last = a == s->gradient_accumulation - 1;
     for (size_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
         char *got = x->ptr[(size_t)r * x->n_var + i];
-        if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM)
+        if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM ||
+            (last && shows_update(s, i)))
             continue;
         char *sum = (char *)stream[i].out + (size_t)r * lp_var_bytes(v);
         if (got == sum)
@@ -222,7 +233,7 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
         bind_streams(x, stream, d, a, r, lane);
         lap(x, LP_PROFILE_STREAMS, r);
         LP_TRY(run_code(x, lane, &x->p->micro, r, &rc, true, e));
-        add_summed(x, stream, r);
+        add_summed(x, stream, a, r);
     }
     return LP_OK;
 }
@@ -295,6 +306,36 @@ static LpStatus update(LpExec *x, LpErr *e)
     return run_code(x, x->lane, &x->p->update, 0, &rc, false, e);
 }
 
+/* One replica's slice of an output that shows an updated variable. */
+static LpStatus show(LpExec *x, const LpStream *st, size_t i, int64_t d,
+                     int64_t r, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    const LpVariable *v = &s->var[i];
+    size_t of = (size_t)v->param;
+    int64_t slot = out_slot(s, st, d, s->gradient_accumulation - 1, r);
+    if (slot >= 0)
+        return lp_exec_read(x, of, r,
+                            (char *)st->out + (size_t)slot * lp_var_bytes(v),
+                            e);
+    if (st->mode != LP_OUT_SUM)
+        return LP_OK;
+    LP_TRY(lp_exec_read(x, of, r, x->spare[i], e));
+    void *pair[2] = {(char *)st->out + (size_t)r * lp_var_bytes(v),
+                     x->spare[i]};
+    lp_comm_sum(v->type.dtype, pair, 2, lp_numel(&v->type));
+    return LP_OK;
+}
+
+static LpStatus show_updated(LpExec *x, const LpStream *stream, int64_t d,
+                             LpErr *e)
+{
+    for (size_t i = 0; i < x->n_var; i++)
+        for (int64_t r = 0; r < x->replicas && shows_update(x->p->step, i); r++)
+            LP_TRY(show(x, &stream[i], i, d, r, e));
+    return LP_OK;
+}
+
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
     LP_TRY(lp_exec_derive(x, e));
@@ -306,6 +347,7 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
         return s;
     }
     LP_TRY(update(x, e));
+    LP_TRY(show_updated(x, stream, d, e));
     if (x->p->update.n > 0)
         memset(x->fresh, 0, x->p->n_derived * sizeof *x->fresh);
     x->micro_batch += (uint64_t)x->p->step->gradient_accumulation;

@@ -101,7 +101,12 @@ static LpStatus make_step(LpStep *s, LpErr *e)
                     .max_norm = -1,
                     .rule = rule,
                     .n_rule = n};
-    return lp_complete_step(s, &t, e);
+    LpCompileSpec spec = {.device_iterations = s->device_iterations,
+                          .gradient_accumulation = s->gradient_accumulation,
+                          .replicas = s->replicas,
+                          .mean = s->mean_reduction,
+                          .training = &t};
+    return lp_complete_step(s, &spec, e);
 }
 
 /* Streams of one call; what goes in is random enough to tell slices apart. */

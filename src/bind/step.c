@@ -1,10 +1,10 @@
 /* Steps from Lua; see program.h. */
 #include <string.h>
 
-#include "src/base/checked.h"
 #include "src/base/mem.h"
 #include "src/bind/module.h"
 #include "src/bind/program.h"
+#include "src/passes/anchors.h"
 #include "src/passes/compile.h"
 
 const char lp_tag_step = 's';
@@ -63,6 +63,22 @@ static int step_vars(lua_State *L)
         }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
+    return 1;
+}
+
+static void push_name(void *ctx, const char *prefix, const char *name)
+{
+    lua_State *L = ctx;
+    lua_pushfstring(L, "%s%s", prefix, name);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+/* step:names() -> {names that anchors of such a step may have} */
+static int step_names(lua_State *L)
+{
+    const LpStep *s = lp_check_step(L);
+    lua_newtable(L);
+    lp_each_name(s, push_name, L);
     return 1;
 }
 
@@ -212,31 +228,6 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     lua_pop(L, 1);
 }
 
-/* The loops of a step: every stream's bytes over all of them are countable. */
-static void check_loops(lua_State *L, const LpStep *s)
-{
-    int64_t n = s->device_iterations, all = 0, bytes;
-    if (n < 1 || s->gradient_accumulation < 1 || s->replicas < 1 ||
-        !lp_mul_i64(n, s->gradient_accumulation, &all) ||
-        !lp_mul_i64(all, s->replicas, &all))
-        lp_raise(L, LP_E_VALUE,
-                 "device iterations, gradient accumulation and replicas must "
-                 "be at least 1 and their product countable, got %lld, %lld "
-                 "and %lld",
-                 (long long)n, (long long)s->gradient_accumulation,
-                 (long long)s->replicas);
-    for (size_t i = 0; i < s->n_var; i++) {
-        const LpVariable *v = &s->var[i];
-        bytes = lp_numel(&v->type) * (int64_t)lp_dtype_size(v->type.dtype);
-        if ((v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT) &&
-            !lp_mul_i64(bytes, all, &bytes))
-            lp_raise(L, LP_E_OVERFLOW,
-                     "'%s' over %lld micro-batches has too "
-                     "many bytes",
-                     v->name, (long long)all);
-    }
-}
-
 static int opt_var(lua_State *L, const char *key, const LpStep *s)
 {
     int64_t at = lp_opt_int(L, 2, key, 0) - 1;
@@ -245,43 +236,73 @@ static int opt_var(lua_State *L, const char *key, const LpStep *s)
     return (int)at;
 }
 
+/* rules = {…} of the table at index 2; what the training points to is left on
+ * the stack. */
+static void read_rules(lua_State *L, const LpStep *s, LpTraining *t)
+{
+    lua_getfield(L, 2, "rules");
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int rules = lua_gettop(L);
+    size_t n = (size_t)luaL_len(L, rules);
+    LpUpdateRule *rule = lua_newuserdatauv(L, (n + 1) * sizeof *rule, 0);
+    LpAttr *attr =
+        lua_newuserdatauv(L, (n + 1) * LP_MAX_ATTR * sizeof *attr, 0);
+    for (size_t i = 0; i < n; i++) {
+        lua_geti(L, rules, (lua_Integer)i + 1);
+        read_rule(L, lua_gettop(L), s, &rule[i], attr + i * LP_MAX_ATTR);
+        lua_pop(L, 1);
+    }
+    t->rule = rule;
+    t->n_rule = (int)n;
+}
+
+/* anchors = {names}; the list stays on the stack, its strings in the table. */
+static void read_anchors(lua_State *L, LpCompileSpec *spec)
+{
+    if (lua_getfield(L, 2, "anchors") == LUA_TNIL)
+        return;
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int names = lua_gettop(L), n = (int)luaL_len(L, names);
+    const char **list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
+    for (int i = 0; i < n; i++) {
+        if (lua_geti(L, names, i + 1) != LUA_TSTRING)
+            lp_raise(L, LP_E_TYPE, "anchors: expected names, got a %s",
+                     luaL_typename(L, -1));
+        list[i] = lua_tostring(L, -1);
+        lua_pop(L, 1);
+    }
+    spec->anchor = list;
+    spec->n_anchor = n;
+}
+
 /* step:complete{device_iterations=, gradient_accumulation=, replicas=,
- *   mean=, running=, loss=value, loss_scale=var, max_norm=var, rules={…}} */
+ *   mean=, running=, loss=value, loss_scale=var, max_norm=var, rules={…},
+ *   anchors={names}, names=boolean} */
 static int step_complete(lua_State *L)
 {
     LpErr e = {0};
     LpStep *s = check_open(L);
     luaL_checktype(L, 2, LUA_TTABLE);
-    s->device_iterations = lp_opt_int(L, 2, "device_iterations", 1);
-    s->gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1);
-    s->replicas = lp_opt_int(L, 2, "replicas", 1);
-    s->mean_reduction = lp_opt_bool(L, 2, "mean", true);
-    check_loops(L, s);
+    LpCompileSpec spec = {
+        .device_iterations = lp_opt_int(L, 2, "device_iterations", 1),
+        .gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1),
+        .replicas = lp_opt_int(L, 2, "replicas", 1),
+        .mean = lp_opt_bool(L, 2, "mean", true),
+        .name_values = lp_opt_bool(L, 2, "names", false)};
     int64_t loss = lp_opt_int(L, 2, "loss", 0);
     if (loss < 0 || loss >= (int64_t)s->micro->n_value)
         return lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
     LpTraining t = {.loss = (LpVal)loss};
     t.loss_scale = opt_var(L, "loss_scale", s);
     t.max_norm = opt_var(L, "max_norm", s);
-    t.running = s->mean_reduction && lp_opt_bool(L, 2, "running", false);
+    t.running = spec.mean && lp_opt_bool(L, 2, "running", false);
     if (t.loss) {
-        lua_getfield(L, 2, "rules");
-        luaL_checktype(L, -1, LUA_TTABLE);
-        int rules = lua_gettop(L);
-        size_t n = (size_t)luaL_len(L, rules);
-        LpUpdateRule *rule = lua_newuserdatauv(L, (n + 1) * sizeof *rule, 0);
-        LpAttr *attr =
-            lua_newuserdatauv(L, (n + 1) * LP_MAX_ATTR * sizeof *attr, 0);
-        for (size_t i = 0; i < n; i++) {
-            lua_geti(L, rules, (lua_Integer)i + 1);
-            read_rule(L, lua_gettop(L), s, &rule[i], attr + i * LP_MAX_ATTR);
-            lua_pop(L, 1);
-        }
-        t.rule = rule;
-        t.n_rule = (int)n;
+        read_rules(L, s, &t);
+        spec.training = &t;
     }
+    read_anchors(L, &spec);
     lua_State *was = lp_functions_enter(L, s);
-    LpStatus st = lp_complete_step(s, t.loss ? &t : NULL, &e);
+    LpStatus st = lp_complete_step(s, &spec, &e);
     lp_functions_leave(was);
     if (st != LP_OK)
         return lp_bind_fail(L, &e);
@@ -401,12 +422,17 @@ static int step_compile(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg step_methods[] = {
-    {"vars", step_vars},         {"add_var", step_add_var},
-    {"places", step_places},     {"gradients", step_gradients},
-    {"complete", step_complete}, {"text", step_text},
-    {"compile", step_compile},   {"__gc", step_gc},
-    {"__close", step_gc},        {NULL, NULL}};
+static const luaL_Reg step_methods[] = {{"vars", step_vars},
+                                        {"names", step_names},
+                                        {"add_var", step_add_var},
+                                        {"places", step_places},
+                                        {"gradients", step_gradients},
+                                        {"complete", step_complete},
+                                        {"text", step_text},
+                                        {"compile", step_compile},
+                                        {"__gc", step_gc},
+                                        {"__close", step_gc},
+                                        {NULL, NULL}};
 
 void lp_bind_step(lua_State *L)
 {

@@ -41,7 +41,9 @@ typedef struct LpVariable {
     LpVal micro_in, micro_out;   /* LP_NOVAL: not read / not written there */
     LpVal update_in, update_out; /* likewise */
     int param; /* ACCUM, STATE: index of the parameter's variable;
-                  STREAM_OUT: of the STREAM_IN that was written; else -1 */
+                  STREAM_OUT: of the STREAM_IN that was written, or of the
+                  variable that the update writes and that the last micro-batch
+                  of a device iteration shows; else -1 */
     LpTensor
         *data; /* retained: PARAM, BUFFER, CONST, STATE, HYPER; else NULL */
 } LpVariable;

@@ -23,7 +23,7 @@ static const RoleRule rules[LP_N_VAR_ROLES] = {
     [LP_VAR_PARAM] = {MICRO_IN | MICRO_OUT | UPDATE_IN | UPDATE_OUT, 0, true},
     [LP_VAR_BUFFER] = {MICRO_IN | MICRO_OUT, 0, true},
     [LP_VAR_ACCUM] = {MICRO_IN | MICRO_OUT | UPDATE_IN, MICRO_OUT, false},
-    [LP_VAR_STATE] = {UPDATE_IN | UPDATE_OUT, 0, true},
+    [LP_VAR_STATE] = {MICRO_IN | UPDATE_IN | UPDATE_OUT, 0, true},
     [LP_VAR_HYPER] = {MICRO_IN | UPDATE_IN, 0, true},
     [LP_VAR_STREAM_IN] = {MICRO_IN, 0, false},
     [LP_VAR_STREAM_OUT] = {MICRO_OUT, MICRO_OUT, false},
@@ -80,12 +80,14 @@ static LpStatus check_link(const LpStep *s, const LpVariable *v, LpErr *e)
 {
     bool known = v->param >= 0 && (size_t)v->param < s->n_var;
     const LpVariable *p = known ? &s->var[v->param] : NULL;
-    LpVarRole want =
-        v->role == LP_VAR_STREAM_OUT ? LP_VAR_STREAM_IN : LP_VAR_PARAM;
+    bool out = v->role == LP_VAR_STREAM_OUT;
+    LpVarRole want = out ? LP_VAR_STREAM_IN : LP_VAR_PARAM;
     if (!p && (v->param != -1 || v->role == LP_VAR_ACCUM))
         BAD_VAR(v, "belongs to variable %d of %zu", v->param, s->n_var);
-    if (p && p->role != want)
+    if (p && p->role != want && !(out && p->update_out != LP_NOVAL))
         BAD_VAR(v, "belongs to %s '%s'", lp_var_role_name(p->role), p->name);
+    if (out && p && p->role != LP_VAR_STREAM_IN)
+        return same_type(v, &p->type, "the variable that it shows", e);
     if (v->role != LP_VAR_ACCUM)
         return LP_OK;
     LpType t = p->type;

@@ -5,15 +5,19 @@
 #include "src/passes/compile.h"
 
 #include "src/autodiff/sweep.h"
+#include "src/base/checked.h"
 #include "src/ir/schema.h"
 #include "src/ops/ops.h"
+#include "src/passes/anchors.h"
 #include "src/passes/pass.h"
 
 typedef struct Compile {
     LpStep *s;
-    const LpTraining *t;
+    const LpCompileSpec *spec;
+    const LpTraining *t; /* the spec's */
     LpArena mem;
-    int *accum;  /* per rule: accumulator variable, -1: no gradient */
+    LpAnchor *anchor; /* the spec's, found */
+    int *accum;       /* per rule: accumulator variable, -1: no gradient */
     LpVal scale; /* of the update graph: what gradients are multiplied by */
     LpErr *err;
 } Compile;
@@ -77,31 +81,51 @@ static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
     return c->err->code;
 }
 
+/* What the sweep is asked for: parameters that rules update and forward reads,
+ * then what gradients are anchored of. grad[] has the results in this order. */
+typedef struct Wanted {
+    LpVal *wrt, *grad;
+    int n;
+} Wanted;
+
+static LpStatus want(Compile *c, Wanted *w)
+{
+    size_t most = (size_t)c->t->n_rule + (size_t)c->spec->n_anchor + 1;
+    w->n = 0;
+    w->wrt = lp_arena_calloc(&c->mem, most * sizeof *w->wrt);
+    w->grad = lp_arena_calloc(&c->mem, most * sizeof *w->grad);
+    LP_FAIL_IF(!w->wrt || !w->grad, c->err, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < c->t->n_rule; i++)
+        if (c->s->var[c->t->rule[i].param].micro_in != LP_NOVAL)
+            w->wrt[w->n++] = c->s->var[c->t->rule[i].param].micro_in;
+    for (int i = 0; i < c->spec->n_anchor; i++)
+        if (c->anchor[i].kind == LP_ANCHOR_GRADIENT)
+            w->wrt[w->n++] = c->anchor[i].value;
+    return LP_OK;
+}
+
 static LpStatus differentiate(Compile *c)
 {
-    int n = c->t->n_rule;
-    LpVal *wrt = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *wrt);
-    LpVal *grad = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *grad);
-    c->accum = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->accum);
-    LP_FAIL_IF(!wrt || !grad || !c->accum, c->err, LP_E_MEMORY,
-               "out of memory");
     LpVal one;
+    Wanted w;
+    int n = c->t->n_rule, m = 0;
+    c->accum = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->accum);
+    LP_FAIL_IF(!c->accum, c->err, LP_E_MEMORY, "out of memory");
+    LP_TRY(want(c, &w));
     LP_TRY(seed(c, &one));
-    int m = 0;
-    for (int i = 0; i < n; i++)
-        if (c->s->var[c->t->rule[i].param].micro_in != LP_NOVAL)
-            wrt[m++] = c->s->var[c->t->rule[i].param].micro_in;
-    LP_TRY(lp_sweep(c->s->micro, &c->t->loss, &one, 1, wrt, m, grad, c->err));
-    m = 0;
+    LP_TRY(lp_sweep(c->s->micro, &c->t->loss, &one, 1, w.wrt, w.n, w.grad,
+                    c->err));
     for (int i = 0; i < n; i++) {
-        int param = c->t->rule[i].param;
         c->accum[i] = -1;
-        if (c->s->var[param].micro_in == LP_NOVAL)
+        if (c->s->var[c->t->rule[i].param].micro_in == LP_NOVAL)
             continue;
-        LpVal d = grad[m++];
+        LpVal d = w.grad[m++];
         if (d != LP_NOVAL)
             LP_TRY(accumulate(c, &c->t->rule[i], d, &c->accum[i]));
     }
+    for (int i = 0; i < c->spec->n_anchor; i++)
+        if (c->anchor[i].kind == LP_ANCHOR_GRADIENT)
+            c->anchor[i].value = w.grad[m++];
     return LP_OK;
 }
 
@@ -260,30 +284,90 @@ static LpStatus optimise_step(LpStep *s, bool update, LpErr *e)
     return st;
 }
 
-LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e)
+/* ---- anchors ------------------------------------------------------------- */
+static LpStatus find_anchors(Compile *c)
 {
-    Compile c = {.s = step, .t = t, .err = e};
+    int n = c->spec->n_anchor;
+    if (n > 0 || c->spec->name_values)
+        LP_TRY(
+            lp_name_values(c->s->micro, c->t ? c->t->loss : LP_NOVAL, c->err));
+    c->anchor = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->anchor);
+    LP_FAIL_IF(!c->anchor, c->err, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) {
+        c->anchor[i].name = c->spec->anchor[i];
+        LP_TRY(lp_anchor_find(c->s, c->t != NULL, &c->anchor[i], c->err));
+    }
+    return LP_OK;
+}
+
+static LpStatus add_anchors(Compile *c)
+{
+    for (int i = 0; i < c->spec->n_anchor; i++)
+        LP_TRY(lp_anchor_add(c->s, &c->anchor[i], c->err));
+    return LP_OK;
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+/* Every stream's bytes over all loops are countable. */
+static LpStatus set_loops(LpStep *s, const LpCompileSpec *spec, LpErr *e)
+{
+    int64_t n = spec->device_iterations, all = 0, bytes;
+    LP_FAIL_IF(n < 1 || spec->gradient_accumulation < 1 || spec->replicas < 1 ||
+                   !lp_mul_i64(n, spec->gradient_accumulation, &all) ||
+                   !lp_mul_i64(all, spec->replicas, &all),
+               e, LP_E_VALUE,
+               "device iterations, gradient accumulation and replicas must be "
+               "at least 1 and their product countable, got %lld, %lld and "
+               "%lld",
+               (long long)n, (long long)spec->gradient_accumulation,
+               (long long)spec->replicas);
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        bytes = lp_type_bytes(&v->type);
+        LP_FAIL_IF(
+            (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT) &&
+                !lp_mul_i64(bytes, all, &bytes),
+            e, LP_E_OVERFLOW, "'%s' over %lld micro-batches has too many bytes",
+            v->name, (long long)all);
+    }
+    s->device_iterations = n;
+    s->gradient_accumulation = spec->gradient_accumulation;
+    s->replicas = spec->replicas;
+    s->mean_reduction = spec->mean;
+    return LP_OK;
+}
+
+static LpStatus complete(Compile *c)
+{
+    LpStep *s = c->s;
+    LP_TRY(set_loops(s, c->spec, c->err));
+    LP_TRY(find_anchors(c));
+    LP_TRY(lp_pass_done("trace", s->micro, c->err));
+    if (c->t) {
+        LP_TRY(differentiate(c));
+        LP_TRY(build_update(c));
+    }
+    LP_TRY(add_anchors(c));
+    if (c->t) {
+        LP_TRY(lp_pass_done("sweep", s->micro, c->err));
+        LP_TRY(lp_pass_done("sweep", s->update, c->err));
+    }
+    LP_TRY(optimise_step(s, false, c->err));
+    LP_TRY(optimise_step(s, true, c->err));
+    return lp_step_verify(s, c->err);
+}
+
+LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e)
+{
+    Compile c = {.s = step, .spec = spec, .t = spec->training, .err = e};
     LP_FAIL_IF(step->complete, e, LP_E_RUNTIME, "the step is complete");
-    LpStatus s = lp_pass_done("trace", step->micro, e);
-    if (s == LP_OK && t)
-        s = differentiate(&c);
-    if (s == LP_OK && t)
-        s = build_update(&c);
-    if (s == LP_OK && t)
-        s = lp_pass_done("sweep", step->micro, e);
-    if (s == LP_OK)
-        s = lp_pass_done("sweep", step->update, e);
-    if (s == LP_OK)
-        s = optimise_step(step, false, e);
-    if (s == LP_OK)
-        s = optimise_step(step, true, e);
-    if (s == LP_OK)
-        s = lp_step_verify(step, e);
+    LpStatus s = complete(&c);
     lp_arena_fini(&c.mem);
     step->complete = s == LP_OK;
     return s;
 }
 
+/* ---- the host ------------------------------------------------------------ */
 static LpStatus remat(LpGraph **g, const void *o, LpErr *e)
 {
     return lp_remat(g, o, e);

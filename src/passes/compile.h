@@ -36,11 +36,22 @@ typedef struct LpTraining {
     int n_rule;
 } LpTraining;
 
+/* What a step is completed with: plain data, from whatever front end. */
+typedef struct LpCompileSpec {
+    int64_t device_iterations, gradient_accumulation, replicas;
+    bool mean;                  /* LpStep.mean_reduction */
+    const LpTraining *training; /* NULL: inference */
+    /* Names of tensors (anchors.h) that become output streams, behind all
+     * others and in this order. */
+    const char *const *anchor;
+    int n_anchor;
+    bool name_values; /* results of nodes get names that anchors can use */
+} LpCompileSpec;
+
 /* The half that fixes values: differentiates the micro graph, adds
  * accumulators and the update graph, runs the common passes, verifies the step.
- * `t` NULL: inference. The step's variables stay valid; it does not change any
- * more. */
-LpStatus lp_complete_step(LpStep *step, const LpTraining *t, LpErr *e);
+ * The step's variables stay valid; it does not change any more. */
+LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e);
 
 /* Adds output streams with the gradients of `n_out` output variables, weighted
  * by the input variables `cotangent`, with respect to the inputs or parameters

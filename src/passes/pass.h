@@ -62,7 +62,8 @@ LpStatus lp_rewrite(LpGraph **g, LpVisit visit, void *ctx, LpErr *e);
  * region only, else a fused operator would get operands it does not have; one
  * outside sees none inside, else what lies between would be read from outside.
  * Nor is a node of another stage seen: looked through it might be dropped, and
- * its stage with it. NULL: an input, an immediate, a hole, or not to be seen. */
+ * its stage with it. NULL: an input, an immediate, a hole, or not to be seen.
+ */
 const LpGraphNode *lp_rewrite_def(const LpRewrite *rw, LpVal v);
 
 /* Is every element of `v`, a value of the new graph, one known number: an

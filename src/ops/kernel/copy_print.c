@@ -5,12 +5,13 @@
  *    (3.000, 4.000)
  *   )
  *
- * Of `digits` one stands before the point. More than `summarise_threshold` elements are summarised: of each dimension
- * the first and last `edge_items`, "..." between. A line is broken after a
- * separator when the next number would go beyond `max_line_width` (0: never).
- * The threshold 0 prints everything. auto chooses
- * scientific notation if an element's magnitude asks for it. The whole text is
- * written at once, so that prints of several threads do not mix. */
+ * Of `digits` one stands before the point. More than `summarise_threshold`
+ * elements are summarised: of each dimension the first and last `edge_items`,
+ * "..." between. A line is broken after a separator when the next number would
+ * go beyond `max_line_width` (0: never). The threshold 0 prints everything.
+ * auto chooses scientific notation if an element's magnitude asks for it. The
+ * whole text is written at once, so that prints of several threads do not mix.
+ */
 #include "src/ops/kernel/copy_print.h"
 
 #include <math.h>

@@ -25,9 +25,9 @@
  *   relu_backward(                     max_pool_backward(
  *     max_pool_backward(g, i), x)        relu_backward(g, p), i)
  *
- * What is in one stage alone is not taken from it: nothing looks through a node
- * of another stage (lp_rewrite_def), and the last node of a stage stays although
- * its value is that of another.
+ * What is in one stage alone is not taken from it: nothing looks through a
+ * node of another stage (lp_rewrite_def), and the last node of a stage stays
+ * although its value is that of another.
  *
  * First: it makes equal what is the same for cse, and constants visible to
  * fold. Linear: a rule looks at a node and the one before it. */

@@ -1,0 +1,45 @@
+/* Anchors: tensors of a program that a caller asks for by name, besides what
+ * forward returns.
+ *
+ *   X, input/X       the value of a stream, a variable, a named value
+ *   loss             what is differentiated
+ *   Gradient___X     of the loss with respect to X, of one micro-batch
+ *   Accum___X        gradients of parameter X, summed up to the micro-batch
+ *   UpdatedVar___X   as X
+ *
+ * A variable is shown as it is after each micro-batch; after the last one of a
+ * device iteration the update is over. */
+#ifndef LP_PASSES_ANCHORS_H
+#define LP_PASSES_ANCHORS_H
+
+#include "src/ir/step.h"
+
+typedef enum {
+    LP_ANCHOR_VALUE,    /* of the micro graph */
+    LP_ANCHOR_GRADIENT, /* Gradient___X: of the loss, one micro-batch's */
+    LP_ANCHOR_ACCUM,    /* Accum___X: summed up to this micro-batch */
+    LP_ANCHOR_VARIABLE  /* as it is after the micro-batch (and the update) */
+} LpAnchorKind;
+
+typedef struct LpAnchor {
+    const char *name; /* borrowed */
+    LpAnchorKind kind;
+    LpVal value; /* VALUE: itself; GRADIENT: what it is of, then itself */
+    int var;     /* ACCUM: the parameter; VARIABLE: itself; else -1 */
+} LpAnchor;
+
+/* Names the results of all nodes of the micro graph:
+ * "scope/operator:result", the second of a name with "/1" behind it; and the
+ * loss, or LP_NOVAL. */
+LpStatus lp_name_values(LpGraph *g, LpVal loss, LpErr *e);
+/* Each name that an anchor of a complete step like this one may have, in two
+ * parts; not of hyper-parameters. */
+typedef void (*LpNameVisit)(void *ctx, const char *prefix, const char *name);
+void lp_each_name(const LpStep *s, LpNameVisit visit, void *ctx);
+/* What a->name is, before the reverse sweep. */
+LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e);
+/* The output variable of an anchor, after the update graph is built: a
+ * gradient is in `value` now (LP_NOVAL: none reaches it). */
+LpStatus lp_anchor_add(LpStep *s, const LpAnchor *a, LpErr *e);
+
+#endif
