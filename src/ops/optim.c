@@ -154,7 +154,8 @@ LpOp op_rmsprop_step = {
 };
 
 /* x = m / (sqrt(v) + eps) + weight_decay param, m and v corrected;  param -=
- * lr min(|param|, max_weight_norm) / |x| x, the ratio 1 if a norm is 0. */
+ * lr min(|param|, max_weight_norm) / |x| x, the ratio 1 if a norm or
+ * max_weight_norm is 0. */
 LpOp op_lamb_step = {
     .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH,
     .forms = "lamb_step(Tensor param, Tensor grad, Tensor exp_avg, Tensor "

@@ -118,14 +118,15 @@ static double norm(const Update *u, const LpDesc *d, const char *p)
     return sqrt(sum);
 }
 
-/* p -= lr min(|p|, most) / |x| x, the ratio 1 if a norm is 0. */
+/* p -= lr min(|p|, most) / |x| x, the ratio 1 if a norm or most is 0. */
 static void lamb_apply(const Update *u, const char *p, const char *x, char *out,
                        double lr, double most)
 {
     double wn = norm(u, &u->in[0], p);
     LpDesc xd = {.dtype = u->type};
     double xn = norm(u, &xd, x);
-    double ratio = wn == 0 || xn == 0 ? 1 : (wn < most ? wn : most) / xn;
+    bool plain = wn == 0 || xn == 0 || most == 0;
+    double ratio = plain ? 1 : (wn < most ? wn : most) / xn;
     double buf[BLOCK];
     LpDtype t = u->in[0].dtype, o = u->out[0].dtype;
     for (int64_t at = 0; at < u->n; at += BLOCK) {
@@ -350,7 +351,8 @@ LpStatus lp_lamb_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     u->numbers = adam_numbers;
     u->bias_correction = attr_on(r, 0);
     u->lamb = true;
-    u->n_out = 4; /* the direction, in scratch */
+    u->has_out[0] = false; /* by lamb_apply: the blocks would lose the norm */
+    u->n_out = 4;          /* the direction, in scratch */
     u->has_out[3] = true;
     u->out[3].dtype = u->type;
     k->work_bytes += (size_t)u->n * 8;
