@@ -387,6 +387,10 @@ M.LAMB = define("LAMB", names("params lr betas eps weight_decay bias_correction 
   { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 1e-2,
     max_weight_norm = math.huge },
   {
+    hyper_value = function(self, group, name)
+      local value = Base.hyper_value(self, group, name)
+      return check.is_none(value) and name == "max_weight_norm" and math.huge or value
+    end,
     update_rule = function(self)
       return {
         op = "lamb_step",

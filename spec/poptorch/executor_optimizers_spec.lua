@@ -128,6 +128,14 @@ describe("LAMB", function()
       { lr = 0.1, weight_decay = 0.0, max_weight_norm = 2.0 }))(torch.ones(2))
     near(net.w, { 3 - 0.1 * 2 / math.sqrt(2), 4 - 0.1 * 2 / math.sqrt(2) })
   end)
+
+  it("has groups without a limit", function()
+    local net = Sum(3, 4)
+    poptorch.trainingModel(net, nil, poptorch.optim.LAMB({ { params = { net.w },
+      max_weight_norm = torch.none } }, { lr = 0.1, weight_decay = 0.0, max_weight_norm = 2.0 }))(
+      torch.ones(2))
+    near(net.w, { 3 - 0.1 * 5 / math.sqrt(2), 4 - 0.1 * 5 / math.sqrt(2) })
+  end)
 end)
 
 describe("a loss scale", function()
