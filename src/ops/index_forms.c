@@ -1,6 +1,6 @@
 /* Indexing made of other operators. Masks become positions by nonzero, whose
- * number depends on the data; assigning one value under one mask does not
- * need them and works in a trace too. */
+ * number depends on the data; assigning under one mask does not need them and
+ * works in a trace too. */
 #include <string.h>
 
 #include "src/ops/index.h"
@@ -48,14 +48,16 @@ static LpVal set_rows(LpBuilder *b, LpVal self, int64_t dim, LpVal index,
     return lp_reshape_as(b, v[0], &t);
 }
 
+/* PyTorch has only int64 here; in a trace int32 may be a device's int64. */
 static bool is_long(LpBuilder *b, const char *name, LpVal index)
 {
     LpDtype t = lp_type(b, index)->dtype;
-    if (t != LP_I64)
+    bool ok = t == LP_I64 || (t == LP_I32 && !b->on_host);
+    if (!ok)
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: index has the type %s; it must be int64", name,
                 lp_dtype_name(t));
-    return t == LP_I64;
+    return ok;
 }
 
 static bool is_vector(LpBuilder *b, const char *name, LpVal index)
@@ -300,6 +302,13 @@ static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
                     lp_shape_str(&t, m), i, lp_shape_str(self, s), at + i);
             return 0;
         }
+    if (!b->on_host) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "a mask as an index: nonzero has a result whose shape depends "
+                "on its data; it works eagerly but cannot be compiled. "
+                "Allowed: x[mask] = values, torch.where, masked_fill");
+        return 0;
+    }
     LpVal where = lp_emit(b, LP_OP_nonzero, &mask, 1, NULL);
     for (int i = 0; i < t.ndim; i++) {
         LpAttr a[] = {lp_attr_int(1), lp_attr_int(i)};
@@ -365,25 +374,73 @@ LpOp op_index = {
     .expand = expand_index,
 };
 
-/* self where the mask (over the leading dimensions) is false, else v. */
-static LpVal put_masked(LpBuilder *b, LpVal self, LpVal mask, LpVal v)
+/* The mask over the leading dimensions of t, a 1 for each of the others. */
+static LpVal over_leading(LpBuilder *b, LpVal mask, const LpType *t)
 {
-    LpType t = lp_type_of(b, self), m = lp_type_of(b, mask);
-    int64_t sizes[LP_MAX_DIMS];
-    for (int i = 0; i < t.ndim; i++)
-        sizes[i] = i < m.ndim ? m.shape[i] : 1;
-    LpType lead = t;
-    lead.ndim = m.ndim;
-    if (m.ndim > t.ndim || !lp_shape_eq(&lead, &m)) {
+    LpType m = lp_type_of(b, mask), wide = *t;
+    wide.ndim = m.ndim;
+    if (m.ndim > t->ndim || !lp_shape_eq(&wide, &m)) {
         char x[LP_SHAPE_STR], y[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_INDEX,
                 "The shape of the mask %s does not match the shape of the "
                 "indexed tensor %s",
-                lp_shape_str(&m, x), lp_shape_str(&t, y));
+                lp_shape_str(&m, x), lp_shape_str(t, y));
         return LP_NOVAL;
     }
-    mask = lp_reshape(b, lp_cast(b, mask, LP_BOOL), sizes, t.ndim);
-    return lp_where(b, mask, v, self);
+    for (wide.ndim = t->ndim; m.ndim < t->ndim; m.ndim++)
+        wide.shape[m.ndim] = 1;
+    return lp_reshape_as(b, lp_cast(b, mask, LP_BOOL), &wide);
+}
+
+/* Does v, [n, ...] or less, broadcast to [n] and the sizes of row? */
+static bool has_rows(const LpType *v, const LpType *row)
+{
+    for (int i = 1; i <= v->ndim && i <= row->ndim; i++) {
+        int64_t n = v->shape[v->ndim - i];
+        if (n != 1 && n != row->shape[row->ndim - i])
+            return false;
+    }
+    return v->ndim <= row->ndim + 1;
+}
+
+/* self with v where the mask is set, false if that takes positions. One row
+ * for all places is chosen; in a trace, which has no positions, several are
+ * unpacked. */
+static bool put_masked(LpBuilder *b, LpVal self, LpVal mask, LpVal v,
+                       LpVal *out)
+{
+    LpType t = lp_type_of(b, self), u = lp_type_of(b, v), row = t;
+    int masked = lp_type(b, mask)->ndim;
+    LpVal wide = over_leading(b, mask, &t);
+    if (lp_failed(b))
+        return true;
+    row.ndim = (int8_t)(t.ndim - masked);
+    memmove(row.shape, row.shape + masked,
+            (size_t)row.ndim * sizeof *row.shape);
+    bool all = u.ndim > row.ndim && u.shape[0] != 1, fits = has_rows(&u, &row);
+    if (b->on_host && (all || !fits))
+        return false;
+    if (!fits || (all && masked == 0)) {
+        char x[LP_SHAPE_STR], y[LP_SHAPE_STR];
+        lp_fail(b->err, LP_E_INDEX,
+                "shape mismatch: value tensor of shape %s cannot be broadcast "
+                "to rows of shape %s",
+                lp_shape_str(&u, x), lp_shape_str(&row, y));
+        return true;
+    }
+    if (!all) {
+        v = u.ndim > row.ndim ? lp_reshape_as(b, v, &row) : v;
+        *out = lp_where(b, wide, v, self);
+        return true;
+    }
+    LpAttr exact = lp_attr_bool(true);
+    u.ndim = (int8_t)(row.ndim + 1);
+    memcpy(u.shape + 1, row.shape, (size_t)row.ndim * sizeof *row.shape);
+    *out = lp_emit(
+        b, LP_OP_masked_unpack,
+        (LpVal[]){self, lp_expand_as(b, wide, &t), lp_expand_as(b, v, &u)}, 3,
+        &exact);
+    return true;
 }
 
 LP_EXPAND(expand_index_put)
@@ -398,11 +455,9 @@ LP_EXPAND(expand_index_put)
                 lp_dtype_name(t), lp_dtype_name(u));
         return;
     }
-    bool one = lp_type(b, in[1])->ndim == 0 && !attr[0].i;
-    if (n_in == 3 && one && is_mask(b, in[2])) {
-        out[0] = put_masked(b, self, in[2], in[1]);
+    if (n_in == 3 && !attr[0].i && is_mask(b, in[2]) &&
+        put_masked(b, self, in[2], in[1], &out[0]))
         return;
-    }
     LpType before = lp_type_of(b, self);
     int n = plain_indices(b, &self, in + 2, n_in - 2, v + 2);
     v[0] = self;

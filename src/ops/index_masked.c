@@ -12,7 +12,8 @@
 /* ---- masked_scatter ------------------------------------------------------
  */
 /* self with the places where the mask is set filled by the source's elements
- * in order. Operands of one shape; the composite below broadcasts. */
+ * in order; exact: of which there must be as many. Operands of one shape; the
+ * composite below broadcasts. */
 static LpStatus infer_masked_scatter(LpInfer *x)
 {
     LP_FAIL_IF(x->in[1].dtype != LP_BOOL, x->err, LP_E_RUNTIME,
@@ -46,8 +47,8 @@ static void grad_masked_scatter(LpGrad *g)
 
 LpOp op_masked_unpack = {
     .flags = LP_OPF_INPLACE_OK,
-    .forms = "masked_unpack(Tensor self, Tensor mask, Tensor source) -> Tensor "
-             "@p",
+    .forms = "masked_unpack(Tensor self, Tensor mask, Tensor source, bool "
+             "exact=False) -> Tensor @p",
     .infer = infer_masked_scatter,
     .grad = grad_masked_scatter,
     .grad_in = 1 << 1,
@@ -78,8 +79,9 @@ static void grad_masked_pack(LpGrad *g)
     LpType t = lp_type_of(g->b, g->in[0]);
     t.dtype = lp_type(g->b, g->dout[0])->dtype;
     LpVal z = lp_full(g->b, &t, lp_int(0));
+    LpAttr exact = lp_attr_bool(false);
     g->din[0] = lp_emit(g->b, LP_OP_masked_unpack,
-                        (LpVal[]){z, g->in[1], g->dout[0]}, 3, NULL);
+                        (LpVal[]){z, g->in[1], g->dout[0]}, 3, &exact);
 }
 
 LpOp op_masked_pack = {
@@ -95,12 +97,13 @@ LP_EXPAND(expand_masked_scatter)
 {
     LP_EXPAND_UNUSED;
     LpType both = lp_type_of(b, in[0]);
+    LpAttr exact = lp_attr_bool(false);
     if (lp_broadcast(&both, lp_type(b, in[1]), b->err) != LP_OK)
         return;
     out[0] = lp_emit(b, LP_OP_masked_unpack,
                      (LpVal[]){lp_expand_as(b, in[0], &both),
                                lp_expand_as(b, in[1], &both), in[2]},
-                     3, NULL);
+                     3, &exact);
 }
 
 LpOp op_masked_scatter = {

@@ -35,7 +35,7 @@ return {
   index = { { x{ 3, 4 }, { v{ 2, 0 }, v{ 1, 3 } } }, { x{ 3, 4 }, { none, v{ 2 } } } },
   index_put = { { x{ 3, 4 }, y{ 2 }, { v{ 2, 0 }, v{ 1, 3 } } } },
   masked_select = { { x{ 2, 3 }, b{ 2, 3 }, dynamic = true } },
-  masked_unpack = { { x{ 2, 3 }, b{ 2, 3 }, y{ 6 } } },
+  masked_unpack = { { x{ 2, 3 }, b{ 2, 3 }, y{ 6 } }, { x{ 2, 3 }, b{ 2, 3 }, y{ 4 }, true } },
   masked_pack = { { x{ 2, 3 }, b{ 2, 3 }, { 6 } } },
   masked_scatter = { { x{ 2, 3 }, b{ 2, 3 }, y{ 6 } } },
   dynamic_slice = { { x{ 6, 2 }, 0, v{ 1 }, 3 } },

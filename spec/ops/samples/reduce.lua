@@ -2,6 +2,7 @@
 local make = require("spec.ops.samples.make")
 local torch = require("torch")
 local x, y, f, b, v = make.x, make.y, make.f, make.b, make.v
+local none = torch.none
 
 local positions = "positions do not move"
 local half = "it refuses half types"
@@ -62,6 +63,9 @@ return {
       loose = "rounded in between" } },
   corrcoef = { { x{ 3, 5 }, loose = "rounded in between", first = "clipped at 1" } },
   histc = { { x{ 8 }, 4, -2, 2 } },
-  bincount = { { v{ 1, 0, 3, 1 } }, { v{ 1, 0, 1 }, x{ 3 }, 4, kink = "counts",
+  bincount = { { v{ 1, 0, 3, 1 }, dynamic = true }, { v{ 1, 0, 1 }, none, 4 },
+    { v{ 1, 0, 1 }, x{ 3 }, 4, kink = "counts",
+      loose = "weights other than float32 are added in float64" } },
+  bincount_any = { { v{ 1, 0, 3, 1 } }, { v{ 1, 0, 1 }, x{ 3 }, 4, kink = "counts",
     loose = "weights other than float32 are added in float64" } },
 }

@@ -12,6 +12,7 @@ typedef struct Parts {
     int64_t n; /* elements of the mask, or of the index */
     int dim;
     int64_t size, step;
+    bool exact;
 } Parts;
 
 static Parts *parts(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -60,16 +61,22 @@ static LpStatus run_unpack(const LpKernel *k, void *const *in, void *const *out,
     const char *mask = copy_in(&p->in[1], in[1], &next);
     const char *src = copy_in(&p->in[2], in[2], &next);
     size_t bytes = lp_dtype_size(p->out.dtype);
-    int64_t have = lp_desc_numel(&p->in[2]), used = 0;
-    for (int64_t i = 0; i < p->n; i++) {
-        if (!mask[i])
-            continue;
-        LP_FAIL_IF(used == have, e, LP_E_RUNTIME,
-                   "masked_scatter: expected self to have at most as many "
-                   "masked places as the source has elements (%lld)",
-                   (long long)have);
-        memcpy(self + (size_t)i * bytes, src + (size_t)used++ * bytes, bytes);
-    }
+    int64_t have = lp_desc_numel(&p->in[2]), places = 0;
+    for (int64_t i = 0; i < p->n; i++)
+        places += mask[i] != 0;
+    LP_FAIL_IF(p->exact && places != have, e, LP_E_RUNTIME,
+               "shape mismatch: the mask has places for %lld elements, the "
+               "values have %lld",
+               (long long)places, (long long)have);
+    LP_FAIL_IF(places > have, e, LP_E_RUNTIME,
+               "masked_scatter: expected self to have at most as many masked "
+               "places as the source has elements (%lld)",
+               (long long)have);
+    for (int64_t i = 0; i < p->n; i++)
+        if (mask[i]) {
+            memcpy(self + (size_t)i * bytes, src, bytes);
+            src += bytes;
+        }
     LpDesc flat = plain(&p->in[0]);
     lp_copy_strided(&flat, self, &p->out, out[0]);
     return LP_OK;
@@ -81,6 +88,7 @@ LpStatus lp_masked_unpack_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (!p)
         return LP_E_MEMORY;
     p->n = lp_desc_numel(&r->in[1]);
+    p->exact = r->attr[0].i != 0;
     k->work_bytes =
         bytes_of(&r->in[0]) + bytes_of(&r->in[1]) + bytes_of(&r->in[2]);
     k->run = run_unpack;
