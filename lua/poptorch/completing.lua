@@ -315,20 +315,34 @@ function Builder:init(s, step, by_name)
 end
 
 -- State on the device is at least float32 unless the optimizer says otherwise.
+-- A new one is room without values: the program may not fit the device.
 function Builder:state(param, var, name)
   local key = name .. "___" .. var.name
   if not self.states[key] then
     local torch = require("torch")
-    local t = self.optimizer:state_tensor(param, name)
-    if not self.optimizer.variable_attrs and t.dtype == torch.float16 then
-      t = t:float()
-      self.optimizer.state[param][name] = t
+    local optimizer = self.optimizer
+    state.take_loaded(optimizer, param, name, key)
+    local own = optimizer.state[param][name]
+    local t = own or optimizer:empty_state(param, name)
+    if not optimizer.variable_attrs and t.dtype == torch.float16 then
+      t = own and own:float() or torch.empty_like(t, { dtype = torch.float32 })
     end
-    state.take_loaded(self.optimizer, param, name, key)
+    optimizer.state[param][name] = own and t
     self.states[key] = { index = self.step:add_var("state", key, t, var.index), param = param,
-      var = var.name, name = name, compiled_name = name, tensor = t }
+      var = var.name, name = name, compiled_name = name, tensor = t, new = not own }
   end
   return self.states[key].index
+end
+
+--- Gives new states their first values.
+---@param s table the executor's state
+function M.start_states(s)
+  for _, entry in pairs(s.training and s.states or {}) do
+    if entry.new then
+      s.optimizer:start_state(entry.param, entry.name, entry.tensor)
+      s.optimizer.state[entry.param][entry.name], entry.new = entry.tensor, nil
+    end
+  end
 end
 
 function Builder:hyper(g, name)

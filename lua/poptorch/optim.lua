@@ -178,12 +178,12 @@ end
 local STATE_TYPE = { Accl1 = "first_order_momentum_accum_type",
   Accl2 = "second_order_momentum_accum_type", Accl3 = "first_order_momentum_accum_type" }
 
-function Base:initial_state(param, name)
+function Base:empty_state(param, name)
   local torch = require("torch")
   if name == "Step" then
-    return torch.zeros({}, { dtype = float32 })
+    return torch.empty({}, { dtype = float32 })
   end
-  return torch.zeros(param.shape, { dtype = self[STATE_TYPE[name]] })
+  return torch.empty(param.shape, { dtype = self[STATE_TYPE[name]] })
 end
 
 --- The group that a parameter is in.
@@ -292,15 +292,17 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
           "SGD: nesterov cannot be used with use_combined_accum")
       end
     end,
-    initial_state = function(self, param)
-      local torch = require("torch")
-      local v = torch.zeros(param.shape, { dtype = self.velocity_accum_type })
+    empty_state = function(self, param)
+      return require("torch").empty(param.shape, { dtype = self.velocity_accum_type })
+    end,
+    start_state = function(self, param, _, room)
       local group = self:_group_of(param)
       if self.use_combined_accum and group and group.weight_decay ~= 0 then
-        v = (param:detach():float() * ((1 - group.dampening) * group.weight_decay
-          * group.velocity_scaling)):to(self.velocity_accum_type)
+        room:copy_(param:detach():float() * ((1 - group.dampening) * group.weight_decay
+          * group.velocity_scaling))
+      else
+        room:zero_()
       end
-      return v
     end,
     -- On the host the velocity gathers the gradient here, on the device where
     -- micro-batches are accumulated.
@@ -364,9 +366,8 @@ M.RMSprop = define("RMSprop", names("params lr alpha eps weight_decay momentum c
       errors.check(not first.centered == not last.centered, "AssertionError",
         "RMSprop: all parameter groups must have the same value of centered")
     end,
-    initial_state = function(self, param, name)
-      local t = Base.initial_state(self, param, name)
-      return self.use_tf_variant and name == "Accl1" and t:fill_(1) or t
+    start_state = function(self, _, name, room)
+      room:fill_(self.use_tf_variant and name == "Accl1" and 1 or 0)
     end,
     update_rule = function(self, group)
       local mean = group.centered and "state:Accl2"

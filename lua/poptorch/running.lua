@@ -221,6 +221,7 @@ local function build(s, spec, tensors)
   s.spec, s.out_spec, s.assigner, s.synthetic = spec, out_spec, assigner, nil
   s.order, s.groups = group_order(s.options)
   s.report = require("poptorch.simulation").analyse(s, step, target)
+  completing.start_states(s)
   return step:compile({})
 end
 

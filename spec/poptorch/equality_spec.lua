@@ -128,6 +128,7 @@ local function replayed(make, how)
       end
     end
     local settings = simulation.settings(s.options, device)
+    require("poptorch.completing").start_states(s)
     local out, vars = report.replay(step, settings, inputs)
     for i, v in ipairs(step:vars()) do
       weights[v.name] = v.role == "parameter" and vars[i] or weights[v.name]

@@ -177,3 +177,24 @@ describe("states of an optimizer", function()
     assert.is_true(torch.equal(first, (run(false))))
   end)
 end)
+
+describe("a model that does not fit the device", function()
+  it("is refused before its optimizer has states", function()
+    local Large = nn.Module:extend("Large")
+    function Large:init()
+      self.w = nn.Parameter(torch.empty({ 20000, 20000 })) -- memory that nobody touches
+    end
+    function Large:forward(x)
+      return poptorch.identity_loss(self.w * x, "sum")
+    end
+    for _, optim in ipairs({ poptorch.optim, torch.optim }) do
+      local net = Large()
+      local optimizer = optim.Adam(net:parameters(), { lr = 1e-3 })
+      local model = poptorch.trainingModel(net, nil, optimizer)
+      require("spec.helper").raises("Error", "Out of memory on tile", function()
+        model(torch.ones(1, 20000))
+      end)
+      assert.equal(nil, next(optimizer.state[net.w]))
+    end
+  end)
+end)

@@ -118,17 +118,36 @@ function Optimizer:hyper_tensor(group, name)
   return core.tensor(value or 0, { dtype = core.dtypes.float32 })
 end
 
---- The value that a state starts with.
+--- Room for a state, whatever is in it: memory that is not touched yet.
 ---@param _ torch.optim.Optimizer
 ---@param param torch.Tensor
 ---@param name string of the state
 ---@return torch.Tensor
-function Optimizer.initial_state(_, param, name)
+function Optimizer.empty_state(_, param, name)
   local torch = require("torch")
   if name == "step" then
-    return torch.zeros({}, { dtype = torch.float32 })
+    return torch.empty({}, { dtype = torch.float32 })
   end
-  return torch.zeros_like(param)
+  return torch.empty_like(param)
+end
+
+--- Gives such room the value that the state starts with.
+---@param _ torch.optim.Optimizer
+---@param _param torch.Tensor
+---@param _name string of the state
+---@param room torch.Tensor
+function Optimizer.start_state(_, _param, _name, room)
+  room:zero_()
+end
+
+--- The value that a state starts with.
+---@param param torch.Tensor
+---@param name string of the state
+---@return torch.Tensor
+function Optimizer:initial_state(param, name)
+  local room = self:empty_state(param, name)
+  self:start_state(param, name, room)
+  return room
 end
 
 --- A parameter's state, made on demand.
