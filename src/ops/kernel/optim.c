@@ -6,6 +6,7 @@
 #include "src/ops/kernel/optim.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "src/ops/kernel/copy.h"
@@ -15,20 +16,24 @@
 #define PARALLEL (1 << 15) /* elements */
 #define MAX_IN 5
 #define MAX_OUT 4
+#define MAX_NUMBERS 8
+
+/* Where numbers and flags go in LpOptimNumbers. */
+typedef struct Places {
+    int n;
+    uint8_t number[MAX_NUMBERS], flag[MAX_NUMBERS];
+} Places;
 
 typedef struct Update {
     LpOptimLoop loop;
-    void (*numbers)(const struct Update *u, const double *v, double *c,
-                    unsigned *flags);
+    const Places *places;
     int n_in, n_out; /* tensors: the first operands, the first results */
     bool has_in[MAX_IN], has_out[MAX_OUT];
     LpDesc in[MAX_IN], out[MAX_OUT];
     bool copy_in[MAX_IN], copy_out[MAX_OUT]; /* not contiguous */
-    int n_numbers, first_number;
-    LpDesc number[LP_OPTIM_NUMBERS];
-    LpDtype type; /* computed in */
-    unsigned flags;
-    bool maximize, bias_correction;
+    LpDesc number[MAX_NUMBERS];
+    LpDtype type;         /* computed in */
+    LpOptimNumbers flags; /* without the numbers */
     int64_t n;
     int threads;
     bool lamb;
@@ -61,7 +66,7 @@ static const void *load(const Update *u, int k, const char *p, int64_t at,
 }
 
 static void run_block(const Update *u, char *const *in, char *const *out,
-                      int64_t at, int64_t n, const double *c, unsigned flags)
+                      int64_t at, int64_t n, const LpOptimNumbers *c)
 {
     double in_buf[MAX_IN][BLOCK], out_buf[MAX_OUT][BLOCK];
     const void *pi[MAX_IN] = {NULL};
@@ -74,7 +79,7 @@ static void run_block(const Update *u, char *const *in, char *const *out,
             po[k] = u->out[k].dtype == u->type
                         ? out[k] + at * (int64_t)lp_dtype_size(u->type)
                         : (char *)out_buf[k];
-    u->loop(n, pi, po, c, flags);
+    u->loop(n, pi, po, c);
     for (int k = 0; k < u->n_out; k++)
         if (u->has_out[k] && u->out[k].dtype != u->type)
             lp_convert(u->type, out_buf[k], 1, u->out[k].dtype,
@@ -83,14 +88,14 @@ static void run_block(const Update *u, char *const *in, char *const *out,
 }
 
 static void run_blocks(const Update *u, char *const *in, char *const *out,
-                       const double *c, unsigned flags)
+                       const LpOptimNumbers *c)
 {
     int64_t blocks = (u->n + BLOCK - 1) / BLOCK;
     int threads = u->n < PARALLEL ? 1 : u->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, left = u->n - at;
-        run_block(u, in, out, at, left < BLOCK ? left : BLOCK, c, flags);
+        run_block(u, in, out, at, left < BLOCK ? left : BLOCK, c);
     }
 }
 
@@ -147,6 +152,22 @@ static double read_number(const LpDesc *d, const void *p)
                      : lp_scalar_f(lp_scalar_load(d->dtype, p));
 }
 
+static LpOptimNumbers read_numbers(const Update *u, void *const *in)
+{
+    LpOptimNumbers c = u->flags;
+    for (int i = 0; i < u->places->n; i++) {
+        double x = read_number(&u->number[i], in[u->n_in + i]);
+        memcpy((char *)&c + u->places->number[i], &x, sizeof x);
+    }
+    double bc1 = c.bias_correction ? 1 - pow(c.beta1, c.step) : 1;
+    double bc2 = c.bias_correction ? 1 - pow(c.beta2, c.step) : 1;
+    c.rate = (u->lamb ? 1 : c.lr) / bc1;
+    c.root = 1 / sqrt(bc2);
+    c.keep = 1 - c.lr * c.weight_decay;
+    c.grad_scale = c.maximize ? -c.grad_scale : c.grad_scale;
+    return c;
+}
+
 static LpDesc plain(const LpDesc *d)
 {
     LpType t = {.dtype = d->dtype, .ndim = d->ndim};
@@ -160,12 +181,8 @@ static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
 {
     (void)rc, (void)e;
     const Update *u = k->state;
-    double v[LP_OPTIM_NUMBERS] = {0}, c[LP_OPTIM_NUMBERS] = {0};
+    LpOptimNumbers c = read_numbers(u, in);
     char *pi[MAX_IN] = {NULL}, *po[MAX_OUT] = {NULL}, *next = work;
-    unsigned flags = u->flags;
-    for (int i = 0; i < u->n_numbers; i++)
-        v[i] = read_number(&u->number[i], in[u->first_number + i]);
-    u->numbers(u, v, c, &flags);
     for (int i = 0; i < u->n_in; i++) {
         pi[i] = in[i];
         if (!u->copy_in[i])
@@ -184,9 +201,9 @@ static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
     }
     if (u->lamb)
         po[3] = next;
-    run_blocks(u, pi, po, c, flags);
+    run_blocks(u, pi, po, &c);
     if (u->lamb)
-        lamb_apply(u, pi[0], po[3], po[0], v[0], v[6]);
+        lamb_apply(u, pi[0], po[3], po[0], c.lr, c.max_weight_norm);
     for (int i = 0; i < u->n_out; i++)
         if (u->copy_out[i]) {
             LpDesc from = plain(&u->out[i]);
@@ -195,18 +212,17 @@ static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-/* The first n_in operands and n_out results are tensors, the operands after
- * them numbers. */
-static Update *update(const LpKernelReq *r, int n_in, int n_out, LpKernel *k,
+/* The operands are tensors and then numbers, the results tensors. */
+static Update *update(const LpKernelReq *r, const Places *places, LpKernel *k,
                       LpErr *e)
 {
     Update *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
     if (!u)
         return NULL;
+    int n_in = r->n_in - places->n, n_out = r->op->n_results;
+    u->places = places;
     u->n_in = n_in;
     u->n_out = n_out;
-    u->first_number = n_in;
-    u->n_numbers = r->n_in - n_in;
     u->n = lp_desc_numel(&r->in[0]);
     u->threads = r->threads;
     u->type = r->in[0].dtype == LP_F64 ? LP_F64 : LP_F32;
@@ -222,169 +238,48 @@ static Update *update(const LpKernelReq *r, int n_in, int n_out, LpKernel *k,
         u->copy_out[i] = u->has_out[i] && !lp_desc_contiguous(&r->out[i]);
         k->work_bytes += u->copy_out[i] ? (size_t)u->n * 8 : 0;
     }
-    for (int i = 0; i < u->n_numbers && i < LP_OPTIM_NUMBERS; i++)
+    for (int i = 0; i < places->n; i++)
         u->number[i] = r->in[n_in + i];
+    for (int i = 0; i < r->op->n_attr; i++)
+        *((bool *)&u->flags + places->flag[i]) = r->attr[i].i != 0;
     k->run = run_update;
     k->threads = r->threads;
     return u;
 }
 
-static bool attr_on(const LpKernelReq *r, int i)
+/* The direction comes from the blocks, in scratch; the parameter is written by
+ * lamb_apply, as its norm has to be known first. */
+static void split_lamb(Update *u, LpKernel *k)
 {
-    return r->attr[i].i != 0;
-}
-
-/* ---- sgd -----------------------------------------------------------------
- */
-/* v: lr, momentum, dampening, weight_decay, step, grad_scale */
-static void sgd_numbers(const Update *u, const double *v, double *c,
-                        unsigned *flags)
-{
-    c[0] = v[0];
-    c[1] = v[1];
-    c[2] = 1 - v[2];
-    c[3] = v[3];
-    c[4] = u->maximize ? -v[5] : v[5];
-    if (v[4] == 1)
-        *flags |= LP_OPTIM_FIRST;
-}
-
-LpStatus lp_sgd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Update *u = update(r, 3, 2, k, e);
-    if (!u)
-        return LP_E_MEMORY;
-    u->loop = loops(u->type)->sgd;
-    u->numbers = sgd_numbers;
-    u->flags = (u->has_in[2] ? LP_OPTIM_STATE : 0u) |
-               (attr_on(r, 0) ? LP_OPTIM_NESTEROV : 0u);
-    u->maximize = attr_on(r, 1);
-    return LP_OK;
-}
-
-/* v: lr, momentum, dampening, weight_decay, velocity_scaling, grad_scale */
-static void popart_sgd_numbers(const Update *u, const double *v, double *c,
-                               unsigned *flags)
-{
-    (void)u, (void)flags;
-    c[0] = v[0];
-    c[1] = v[1];
-    c[2] = 1 - v[2];
-    c[3] = v[3];
-    c[4] = v[5];
-    c[5] = v[4];
-}
-
-LpStatus lp_popart_sgd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Update *u = update(r, 3, 2, k, e);
-    if (!u)
-        return LP_E_MEMORY;
-    u->loop = loops(u->type)->popart_sgd;
-    u->numbers = popart_sgd_numbers;
-    u->flags = (u->has_in[2] ? LP_OPTIM_STATE : 0u) |
-               (attr_on(r, 0) ? LP_OPTIM_NESTEROV : 0u);
-    return LP_OK;
-}
-
-/* v: lr, momentum, dampening, weight_decay, velocity_scaling, replicas */
-static void combined_numbers(const Update *u, const double *v, double *c,
-                             unsigned *flags)
-{
-    (void)u, (void)flags;
-    c[0] = v[0] / (v[4] * v[5]);
-    c[1] = v[1] / v[5];
-    c[2] = (1 - v[2]) * v[3] * v[4];
-}
-
-LpStatus lp_popart_combined_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Update *u = update(r, 2, 2, k, e);
-    if (!u)
-        return LP_E_MEMORY;
-    u->loop = loops(u->type)->popart_combined;
-    u->numbers = combined_numbers;
-    return LP_OK;
-}
-
-/* ---- adam, lamb ----------------------------------------------------------
- */
-/* v: lr, beta1, beta2, eps, weight_decay, step, then grad_scale (adam) or
- * max_weight_norm, grad_scale (lamb) */
-static void adam_numbers(const Update *u, const double *v, double *c,
-                         unsigned *flags)
-{
-    (void)flags;
-    double bc1 = u->bias_correction ? 1 - pow(v[1], v[5]) : 1;
-    double bc2 = u->bias_correction ? 1 - pow(v[2], v[5]) : 1;
-    c[0] = (u->lamb ? 1 : v[0]) / bc1;
-    c[1] = 1 - v[1];
-    c[2] = v[2];
-    c[3] = 1 - v[2];
-    c[4] = v[3];
-    c[5] = v[4];
-    c[6] = 1 - v[0] * v[4];
-    c[7] = u->lamb ? v[7] : u->maximize ? -v[6] : v[6];
-    c[8] = 1 / sqrt(bc2);
-}
-
-LpStatus lp_adam_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Update *u = update(r, 5, 4, k, e);
-    if (!u)
-        return LP_E_MEMORY;
-    u->loop = loops(u->type)->adam;
-    u->numbers = adam_numbers;
-    u->flags = (u->has_in[4] ? LP_OPTIM_STATE : 0u) |
-               (attr_on(r, 0) ? LP_OPTIM_DECOUPLED : 0u);
-    u->bias_correction = attr_on(r, 1);
-    u->maximize = attr_on(r, 2);
-    return LP_OK;
-}
-
-LpStatus lp_lamb_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Update *u = update(r, 4, 3, k, e);
-    if (!u)
-        return LP_E_MEMORY;
-    u->loop = loops(u->type)->lamb;
-    u->numbers = adam_numbers;
-    u->bias_correction = attr_on(r, 0);
     u->lamb = true;
-    u->has_out[0] = false; /* by lamb_apply: the blocks would lose the norm */
-    u->n_out = 4;          /* the direction, in scratch */
+    u->has_out[0] = false;
+    u->n_out = 4;
     u->has_out[3] = true;
     u->out[3].dtype = u->type;
     k->work_bytes += (size_t)u->n * 8;
+}
+
+static LpStatus set_loop(Update *u, LpOptimLoop loop, LpKernel *k)
+{
+    u->loop = loop;
+    if (loop == loops(u->type)->lamb)
+        split_lamb(u, k);
     return LP_OK;
 }
 
-/* ---- rmsprop -------------------------------------------------------------
- */
-/* v: lr, alpha, eps, weight_decay, momentum, grad_scale */
-static void rmsprop_numbers(const Update *u, const double *v, double *c,
-                            unsigned *flags)
-{
-    (void)flags;
-    c[0] = v[0];
-    c[1] = v[1];
-    c[2] = 1 - v[1];
-    c[3] = v[2];
-    c[4] = v[3];
-    c[5] = v[4];
-    c[6] = u->maximize ? -v[5] : v[5];
-}
-
-LpStatus lp_rmsprop_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    Update *u = update(r, 5, 4, k, e);
-    if (!u)
-        return LP_E_MEMORY;
-    u->loop = loops(u->type)->rmsprop;
-    u->numbers = rmsprop_numbers;
-    u->flags = (u->has_in[3] ? LP_OPTIM_CENTERED : 0u) |
-               (u->has_in[4] ? LP_OPTIM_MOMENTUM : 0u) |
-               (attr_on(r, 0) ? LP_OPTIM_TF : 0u);
-    u->maximize = attr_on(r, 1);
-    return LP_OK;
-}
+/* ---- one prepare hook each ----------------------------------------------- */
+#define NONE(...)
+#define FIELD(name, value) offsetof(LpOptimNumbers, name),
+#define NUMBERS(name) LP_OPTIM_##name(NONE, NONE, FIELD, NONE, NONE)
+#define FLAGS(name) LP_OPTIM_##name(NONE, NONE, NONE, NONE, FIELD)
+#define PREPARE(name)                                                          \
+    LpStatus lp_##name##_step_prepare(const LpKernelReq *r, LpKernel *k,       \
+                                      LpErr *e)                                \
+    {                                                                          \
+        static const Places places = {sizeof(uint8_t[]){NUMBERS(name)},        \
+                                      {NUMBERS(name)},                         \
+                                      {FLAGS(name) 0}};                        \
+        Update *u = update(r, &places, k, e);                                  \
+        return u ? set_loop(u, loops(u->type)->name, k) : LP_E_MEMORY;         \
+    }
+LP_OPTIMIZERS(PREPARE)

@@ -6,39 +6,39 @@
 
 #include "src/base/cpu.h"
 #include "src/ir/op.h"
+#include "src/ops/kernel/optim.def"
 
-enum { LP_OPTIM_TENSORS = 5, LP_OPTIM_NUMBERS = 9 };
-
-/* What a loop is told besides memory; numbers by operator, see optim.c. */
-enum {
-    LP_OPTIM_FIRST = 1, /* sgd: the buffer starts */
-    LP_OPTIM_NESTEROV = 2,
-    LP_OPTIM_DECOUPLED = 4, /* adam: weight decay beside the gradient */
-    LP_OPTIM_STATE = 8,     /* sgd: has a buffer; adam: has the maximum */
-    LP_OPTIM_CENTERED = 16,
-    LP_OPTIM_MOMENTUM = 32,
-    LP_OPTIM_TF = 64,
-};
+/* What a loop is told besides memory: the numbers and flags of optim.def, 0
+ * those that the operator has not. */
+typedef struct LpOptimNumbers {
+    double lr, momentum, dampening, weight_decay, step, grad_scale;
+    double velocity_scaling, replicas;
+    double beta1, beta2, eps, alpha, max_weight_norm;
+    bool nesterov, maximize, decoupled, bias_correction, tf_variant;
+    /* worked out: lr, 1 for lamb, over the correction of the first moment; one
+     * over the root of that of the second; 1 - lr weight_decay */
+    double rate, root, keep;
+} LpOptimNumbers;
 
 /* n contiguous elements of one type, float or double. in: parameter, gradient,
  * states; out: parameter, states; a missing one is NULL. */
 typedef void (*LpOptimLoop)(int64_t n, const void *const *in, void *const *out,
-                            const double *c, unsigned flags);
+                            const LpOptimNumbers *c);
+#define LP_LOOP(name) LpOptimLoop name;
 typedef struct LpOptimLoops {
-    LpOptimLoop sgd, popart_sgd, popart_combined, adam, rmsprop, lamb;
+    LP_OPTIMIZERS(LP_LOOP)
 } LpOptimLoops;
+#undef LP_LOOP
 /* by type: float, double */
 extern const LpOptimLoops lp_optim_plain[2];
 #if defined(__x86_64__)
 extern const LpOptimLoops lp_optim_avx2[2], lp_optim_avx512[2];
 #endif
 
-LpStatus lp_sgd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_popart_sgd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_popart_combined_prepare(const LpKernelReq *r, LpKernel *k,
-                                    LpErr *e);
-LpStatus lp_adam_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_rmsprop_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_lamb_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+#define LP_PREPARE(name)                                                       \
+    LpStatus lp_##name##_step_prepare(const LpKernelReq *r, LpKernel *k,       \
+                                      LpErr *e);
+LP_OPTIMIZERS(LP_PREPARE)
+#undef LP_PREPARE
 
 #endif

@@ -1,6 +1,6 @@
 /* The loops of the optimizers' updates, for one instruction set (LP_SIMD) and
- * for float and double. c[] is named where it is read; each product and sum
- * is rounded on its own (no contraction), so all instruction sets agree. */
+ * for float and double. Each product and sum is rounded on its own (no
+ * contraction), so all instruction sets agree. */
 #include <math.h>
 
 #include "src/ops/kernel/optim.h"
@@ -21,10 +21,7 @@
 #define NAME(x) PASTE(x, double)
 #include "src/ops/kernel/optim_loops.h"
 
-#define TABLE(t)                                                               \
-    {                                                                          \
-        .sgd = sgd_##t, .popart_sgd = popart_sgd_##t,                          \
-        .popart_combined = popart_combined_##t, .adam = adam_##t,              \
-        .rmsprop = rmsprop_##t, .lamb = lamb_##t,                              \
-    }
-const LpOptimLoops PASTE(lp_optim, LP_SIMD)[2] = {TABLE(float), TABLE(double)};
+#define FLOAT(name) .name = name##_float,
+#define DOUBLE(name) .name = name##_double,
+const LpOptimLoops PASTE(lp_optim, LP_SIMD)[2] = {{LP_OPTIMIZERS(FLOAT)},
+                                                  {LP_OPTIMIZERS(DOUBLE)}};
