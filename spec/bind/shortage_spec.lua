@@ -8,6 +8,7 @@ local data = require("torch.utils.data")
 local errors = require("torch.errors")
 local helper = require("spec.helper")
 local images = require("lupine.images")
+local lupine = require("lupine")
 local nn = require("torch.nn")
 local numpy = require("lupine.numpy")
 local poptorch = require("poptorch")
@@ -148,6 +149,55 @@ local cases = {
       return net[1].weight.grad:clone()
     end
   end,
+  ["gradients of gradients"] = function()
+    return function()
+      local w = torch.tensor({ 1.0, 2, 3 }, { requires_grad = true })
+      local y = (w ^ 3):sum() + w:softmax(0):logsumexp(0)
+      local g = torch.autograd.grad({ y }, { w }, { create_graph = true })[1]
+      ;(g * w):sum():backward()
+      return w.grad
+    end
+  end,
+  ["a compiled function and its gradients"] = function()
+    local x, c = torch.arange(20.0):reshape({ 4, 5 }), { torch.ones({}) }
+    return function()
+      local run = lupine.compile(function(a)
+        return torch.diff(a):exp():sum() + a["1:2"]:sum() + a["3:3"]:sum() * 2 +
+          F.softmax(a, 1):pow(2):sum()
+      end, { x }, { cotangents = c })
+      local _, grads = run(x, c)
+      return grads[1]
+    end
+  end,
+  ["a pipeline over two IPUs"] = function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.a, self.b, self.loss = nn.Linear(3, 4), nn.Linear(4, 3), nn.CrossEntropyLoss()
+    end
+    function Net:forward(x, y)
+      local h = self.a(x):relu()
+      local _ <close> = poptorch.Block("second", { ipu_id = 1 })
+      return self.loss(self.b(h), y)
+    end
+    local x, y = torch.arange(12.0):reshape({ 4, 3 }), torch.tensor({ 0, 1, 2, 0 })
+    return function()
+      torch.manual_seed(1)
+      local net, opts = Net(), poptorch.Options()
+      opts:deviceIterations(1)
+      opts.Training:gradientAccumulation(4)
+      local optimizer = torch.optim.Adam(net:parameters(), { lr = 0.1 })
+      local model = poptorch.trainingModel(net, opts, optimizer)
+      local ok, e = pcall(function()
+        model(x, y)
+        model:copyWeightsToHost()
+      end)
+      model:destroy()
+      if not ok then
+        error(e, 0)
+      end
+      return net.a.weight:detach():clone()
+    end
+  end,
   ["an optimizer's step"] = function()
     local w = torch.ones(8)
     w.grad = torch.arange(8.0)
@@ -234,7 +284,9 @@ local cases = {
 local STEP = {
   ["a forward and a backward pass"] = 7,
   ["files, written and read"] = 5,
+  ["a compiled function and its gradients"] = 9,
   ["a model for training and its first call"] = 31,
+  ["a pipeline over two IPUs"] = 31,
   ["tracing and compiling a training step"] = 11,
 }
 

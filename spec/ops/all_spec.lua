@@ -169,4 +169,18 @@ describe("every operator", function()
       return chosen[op.name]
     end)
   end)
+
+  local function survives(step)
+    each(function(op, sample)
+      walk.out_of_memory(op, sample, step)
+    end, quiet)
+  end
+
+  it("survives memory that runs out", function()
+    survives(7)
+  end)
+
+  it("survives memory that runs out at any place #slow", function()
+    survives(1)
+  end)
 end)

@@ -357,6 +357,28 @@ function M.short_of_memory(op, sample)
   end
 end
 
+--- The sample with its gradients, all allocations failing from the first, the
+--- step-th after it, … on: it ends in OutOfMemoryError, and nothing stays.
+function M.out_of_memory(op, sample, step)
+  M.run(op, sample) -- kernels are prepared and kept
+  M.run(op, sample)
+  local blocks, bytes = M.live()
+  local n, left = 1, 0
+  while left == 0 do
+    core.mem_fail_at(n, true)
+    local ok, e = pcall(M.run, op, sample)
+    left = core.mem_fail_at(0)
+    if not ok and not errors.OutOfMemoryError:is(e) then
+      error(("allocation %d and all after it failed: %s"):format(n, tostring(e)), 0)
+    end
+    n = n + step
+  end
+  M.run(op, sample)
+  local blocks_after, bytes_after = M.live()
+  assert(blocks_after <= blocks, ("%d blocks stay"):format(blocks_after - blocks))
+  assert(bytes_after <= bytes, ("%d bytes stay"):format(bytes_after - bytes))
+end
+
 -- ---- layouts and types ----------------------------------------------------
 --- Operands with gaps between their elements give what packed ones give.
 function M.strided(op, sample)
