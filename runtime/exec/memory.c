@@ -29,6 +29,15 @@ static bool is_lent(const LpExec *x, size_t var)
     return x->p->lent && x->p->lent[var];
 }
 
+static LpStatus check_held(const LpExec *x, size_t var, LpErr *e)
+{
+    const LpVariable *v = &x->p->step->var[var];
+    LP_FAIL_IF(lp_is_stream(v) || is_lent(x, var), e, LP_E_RUNTIME,
+               "the %s '%s' has no values outside of a step",
+               lp_var_role_name(v->role), v->name);
+    return LP_OK;
+}
+
 static void *zeros(size_t bytes, LpErr *e)
 {
     void *p = lp_zeros(bytes);
@@ -115,16 +124,13 @@ LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
 {
     const void *src = x->ptr[(size_t)replica * x->n_var + var];
     const LpHome *home = lp_program_home(x->p, var);
-    LP_FAIL_IF(is_lent(x, var), e, LP_E_RUNTIME,
-               "the accumulator '%s' has no values outside of a step",
-               x->p->step->var[var].name);
+    LP_TRY(check_held(x, var, e));
     if (x->hold[var].unread)
         return unpack(x, var, dst, e);
     if (home)
         return move(x, home->save, src, dst, e);
-    size_t bytes = lp_var_bytes(&x->p->step->var[var]);
-    if (src != dst && bytes)
-        memcpy(dst, src, bytes);
+    if (src != dst)
+        memcpy(dst, src, lp_var_bytes(&x->p->step->var[var]));
     return LP_OK;
 }
 
@@ -217,6 +223,7 @@ static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
     LpBacking *h = &x->hold[var];
+    LP_TRY(check_held(x, var, e));
     LP_TRY(lp_tensor_touch(t, false, e));
     if (!h->still)
         return load(x, var, lp_tensor_data(t), e);

@@ -89,6 +89,33 @@ describe("a step", function()
   end)
 end)
 
+describe("an executor", function()
+  it("reads and writes what outlives a step alone", function()
+    for _, size in ipairs({ 0, 3 }) do
+      local w, seen = torch.ones(size), torch.zeros(size)
+      local declared = { { "parameter", "w", w }, { "buffer", "seen", seen } }
+      local step, losses = compiled.step(function(x)
+        seen:add_(1)
+        return nn.functional.mse_loss((x * w):sum(), torch.zeros({}))
+      end, { torch.ones(size) }, declared)
+      step:complete({ loss = losses[1],
+        rules = compiled.descent(compiled.vars(step), declared) })
+      local at, exec = compiled.vars(step), step:compile({})
+      for name, value in pairs({ ["input x1"] = torch.ones(size),
+        ["output output_1"] = torch.ones({}) }) do
+        local role, rest = name:match("(%a+) (.*)")
+        local message = ("the %s '%s' has no values outside of a step"):format(role, rest)
+        helper.refuses("RuntimeError", message, exec.read, exec, at[name])
+        helper.refuses("RuntimeError", message, exec.write, exec, at[name], value)
+        helper.refuses("RuntimeError", message, exec.read_into, exec, at[name], value)
+      end
+      exec:write(at["parameter w"], torch.ones(size) * 2)
+      helper.near(exec:read(at["parameter w"]), (torch.ones(size) * 2):tolist(), helper.exact)
+      helper.near(exec:read(at["buffer seen"]), torch.zeros(size):tolist(), helper.exact)
+    end
+  end)
+end)
+
 describe("a model whose module was converted after it was compiled", function()
   it("says so instead of running, and loses nothing", function()
     local net = model()

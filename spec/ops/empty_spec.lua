@@ -4,6 +4,7 @@ local helper = require("spec.helper")
 local lupine = require("lupine")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
+local program = require("spec.support.program")
 local torch = require("torch")
 
 local near, raises = helper.near, helper.raises
@@ -276,6 +277,12 @@ describe("an index without elements", function()
       return a:index_select(0, i)
     end, { torch.ones(4, 3), none })
     shape({ 0, 3 }, run(torch.ones(4, 3), none))
+  end)
+
+  it("may be the first that a process reads, when no operator has had scratch yet", function()
+    local out, err, code = program.run({ "-l", "torch", "-e",
+      "print(#torch.ones(4, 3):index_select(0, torch.zeros(0):long()))" })
+    assert.same({ "0\n", "", 0 }, { out, err, code })
   end)
 end)
 
