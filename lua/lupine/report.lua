@@ -28,6 +28,10 @@ local core = require("lupine.core")
 ---@field schedule table[] rows: kind (fill, steady, flush, phase, update,
 ---  output), first, count, cycles and their parts, entries (kind, ipu, cycles,
 ---  and stage, backward, offset of compute, bytes of all others)
+---@field sequence {first_row: integer, rows: integer, count: integer,
+---  step: integer, once: boolean}[] the loops over rows, in order: turn k of a
+---  row has the number first + k * step; all of them run for every weight
+---  update, those with `once` at the end of a call
 ---@field streams {variable: integer, input: boolean, bytes: integer,
 ---  ipu: integer, stage: integer, backward: boolean}[] what goes to and from
 ---  the host for a micro-batch, and which run of a stage reads or makes it

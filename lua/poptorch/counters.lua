@@ -13,37 +13,27 @@ local M = {}
 
 local ALL = "all"
 
--- Rows of a call, one entry an execution: {row, start}. Pipelined rows are
--- slots of a loop, phases of a micro-batch take turns.
+-- Rows of a call, one entry an execution: the row, when it starts, in which
+-- weight update, the number of its turn.
 local function unroll(r)
   local list, now = {}, 0
   local function add(row, loop, at)
     list[#list + 1] = { row = row, start = now, loop = loop, at = at }
     now = now + row.cycles
   end
-  local phases = {}
-  for _, row in ipairs(r.schedule) do
-    if row.kind == "phase" then
-      phases[#phases + 1] = row
-    end
-  end
-  for loop = 0, r.loops - 1 do
-    for m = 0, #phases > 0 and r.micro_batches - 1 or -1 do
-      for _, row in ipairs(phases) do
-        add(row, loop, m)
-      end
-    end
-    for _, row in ipairs(r.schedule) do
-      for i = 0, (row.kind == "phase" or row.kind == "output") and -1 or row.count - 1 do
-        add(row, loop, row.first + i)
+  local function run(once, update)
+    for _, l in ipairs(r.sequence) do
+      for k = 0, l.once == once and l.count - 1 or -1 do
+        for i = l.first_row, l.first_row + l.rows - 1 do
+          add(r.schedule[i], update, r.schedule[i].first + k * l.step)
+        end
       end
     end
   end
-  for _, row in ipairs(r.schedule) do
-    for i = 0, row.kind == "output" and row.count - 1 or -1 do
-      add(row, r.loops, i)
-    end
+  for update = 0, r.loops - 1 do
+    run(false, update)
   end
+  run(true, r.loops)
   return list
 end
 
@@ -79,7 +69,7 @@ end
 local function micro_batch_of(stream, execution)
   for _, e in ipairs(execution.row.entries) do
     if e.kind == "compute" and e.stage == stream.stage and e.backward == stream.backward then
-      return execution.row.kind == "phase" and execution.at or execution.at - e.offset
+      return execution.at - e.offset
     end
   end
   return nil

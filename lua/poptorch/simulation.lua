@@ -3,6 +3,7 @@
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
 local autocasting = require("poptorch.autocasting")
+local class = require("lupine.class")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local locations = require("poptorch.options.locations")
@@ -73,15 +74,13 @@ local function without_effect(s, r)
       out[#out + 1] = ("%s: %s"):format(name, why)
     end
   end
-  local kind = options.execution_strategy.kind
+  local strategy = options.execution_strategy
   local places = locations.effective(options)
-  note(kind == "pipelined" and not r.pipelined, "PipelinedExecution",
-    "the model is on one IPU, there is nothing to overlap")
-  note(kind == "sharded" and #r.stages == 1, "ShardedExecution", "the model is on one IPU")
-  note(not s.training and not places.optimizer.on_chip and kind ~= "serial_phased"
-    and kind ~= "parallel_phased", "setOptimizerLocation", "inference has no optimizer state")
-  note(not s.training and not places.accumulator.on_chip and kind ~= "serial_phased"
-    and kind ~= "parallel_phased", "setAccumulatorLocation", "inference has no accumulators")
+  note(strategy.alone and #r.stages == 1, class.of(strategy).__name, strategy.alone)
+  for name, why in pairs({ optimizer = "optimizer state", accumulator = "accumulators" }) do
+    note(not s.training and not places[name].on_chip and not strategy.off_chip,
+      ("set%sLocation"):format(name:gsub("^%l", string.upper)), "inference has no " .. why)
+  end
   for _, name in ipairs({ "weight", "optimizer" }) do
     note(places[name].sharded and options.replication_factor == 1,
       ("useReplicatedTensorSharding (%s)"):format(name), "there is one replica")

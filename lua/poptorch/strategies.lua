@@ -119,7 +119,8 @@ end
 
 --- What all strategies have. `kind` is "pipelined", "sharded", "serial_phased"
 --- or "parallel_phased"; `_block_map` (block id -> Stage) is nil when stages
---- follow `_auto_stage`.
+--- follow `_auto_stage`. `alone` says why it changes nothing for a model on one
+--- IPU, `off_chip` is set if tensors are off the chip unless an option says else.
 local Strategy = class.new("Strategy")
 M.Strategy = Strategy
 
@@ -178,6 +179,7 @@ local Pipelined = Strategy:extend("PipelinedExecution")
 M.PipelinedExecution = Pipelined
 Pipelined.kind = "pipelined"
 Pipelined.mode = 0
+Pipelined.alone = "the model is on one IPU, there is nothing to overlap"
 
 --- PipelinedExecution(), (AutoStage.X), or one argument per stage: a Stage, a
 --- block id, a list of block ids.
@@ -211,8 +213,10 @@ local Sharded = Pipelined:extend("ShardedExecution")
 M.ShardedExecution = Sharded
 Sharded.kind = "sharded"
 Sharded.mode = 1
+Sharded.alone = "the model is on one IPU"
 
 local Phased = Strategy:extend("PhasedExecution")
+Phased.off_chip = true
 
 -- Phases come as several arguments or as one list of Phases and lists.
 local function phase_list(args)

@@ -224,17 +224,16 @@ static void deliver(LpReplay *x)
     }
 }
 
-/* A slot of a pipeline (link by link at its end), or a row of runs. */
 static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
-                        int64_t slot, LpErr *e)
+                        int64_t turn, LpErr *e)
 {
     for (uint32_t i = 0; i < row->n; i++) {
         const LpAct *a = &row->act[i];
         if (a->kind != LP_ACT_COMPUTE)
             continue;
-        set_micro_batch(x, loop, slot - a->offset);
-        LP_TRY(run_stage(x, a->run, slot - a->offset, e));
-        if (!x->p->pipelined)
+        set_micro_batch(x, loop, turn - a->offset);
+        LP_TRY(run_stage(x, a->run, turn - a->offset, e));
+        if (row->order != LP_ORDER_AT_ONCE)
             deliver(x);
     }
     deliver(x);
@@ -244,17 +243,14 @@ static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
 static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_row && p->pipelined; i++) {
-        const LpRow *r = &p->row[i];
-        if (r->kind > LP_ROW_FLUSH)
-            continue;
-        for (int64_t k = 0; k < r->count; k++)
-            LP_TRY(run_row(x, r, loop, r->first + k, e));
+    for (size_t i = 0; i < p->n_loop; i++) {
+        const LpLoop *l = &p->loop[i];
+        for (int64_t k = 0; k < l->count; k++)
+            for (uint32_t r = 0; r < l->n_row; r++) {
+                const LpRow *row = &p->row[l->first_row + r];
+                LP_TRY(run_row(x, row, loop, row->first + k * l->step, e));
+            }
     }
-    for (int64_t mb = 0; mb < p->micro_batches && !p->pipelined; mb++)
-        for (size_t i = 0; i < p->n_row; i++)
-            if (p->row[i].kind == LP_ROW_PHASE)
-                LP_TRY(run_row(x, &p->row[i], loop, mb, e));
     return LP_OK;
 }
 

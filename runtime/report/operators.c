@@ -29,13 +29,6 @@ const char *lp_report_mem_name(LpMemKind k)
     return name[k];
 }
 
-const char *lp_report_strategy_name(LpStrategy s)
-{
-    static const char *const name[LP_N_STRATEGIES] = {
-        "pipelined", "sharded", "serial_phased", "parallel_phased"};
-    return name[s];
-}
-
 static void count(LpOpTotal *t, const LpGraph *g, LpNodeId n,
                   const LpNodeCost *c, int64_t times)
 {

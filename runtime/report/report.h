@@ -23,6 +23,5 @@ char *lp_report_summary(const LpIpuPlan *p, LpErr *e);
 const char *lp_report_row_name(LpRowKind k); /* "fill", … */
 const char *lp_report_act_name(LpActKind k); /* "compute", … */
 const char *lp_report_mem_name(LpMemKind k); /* "weights", … */
-const char *lp_report_strategy_name(LpStrategy s);
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "src/base/buf.h"
+#include "src/passes/ipu/strategy.h"
 
 /* 1234567 as "1,234,567". */
 static const char *grouped(int64_t v, char buf[32])
@@ -48,7 +49,7 @@ static void target(LpBuf *b, const LpIpuPlan *p)
     line(b, "Memory per tile", c->tile_bytes, "B");
     lp_buf_fmt(b, "  %-40s %16.0f MHz\n", "Clock", c->clock_hz / 1e6);
     lp_buf_fmt(b, "  %-40s %16s\n\n", "Execution strategy",
-               lp_report_strategy_name(p->o.strategy));
+               p->o.strategy->name);
 }
 
 static void graph(LpBuf *b, const LpIpuPlan *p)
@@ -114,7 +115,8 @@ static void execution(LpBuf *b, const LpIpuPlan *p)
     LpRow t = {0};
     for (size_t i = 0; i < p->n_row; i++) {
         const LpRow *r = &p->row[i];
-        int64_t times = r->count * (r->kind == LP_ROW_OUTPUT ? 1 : p->loops);
+        const LpLoop *l = lp_loop_of(p, i);
+        int64_t times = l->count * (l->once ? 1 : p->loops);
         t.compute_cyc += times * r->compute_cyc;
         t.exchange_cyc += times * r->exchange_cyc;
         t.sync_cyc += times * r->sync_cyc;
@@ -155,7 +157,7 @@ static void stages(LpBuf *b, const LpIpuPlan *p)
     lp_buf_str(b, "\nSchedule:\n");
     for (size_t i = 0; i < p->n_row; i++)
         lp_buf_fmt(b, "  %-8s x %-8" PRId64 " %20s cycles\n",
-                   lp_report_row_name(p->row[i].kind), p->row[i].count,
+                   lp_report_row_name(p->row[i].kind), lp_loop_of(p, i)->count,
                    grouped(p->row[i].total_cyc, f));
     lp_buf_str(b, "\n");
 }

@@ -25,6 +25,7 @@
 #include "src/ir/text.h"
 #include "src/ops/ops.h"
 #include "src/passes/compile.h"
+#include "src/passes/ipu/strategy.h"
 
 enum { MAX_VARS = 64 };
 
@@ -251,15 +252,16 @@ static void skip_slot(LpIpuPlan *p)
 {
     LpErr e = {0};
     uint64_t sum;
-    for (size_t i = 0; i < p->n_row; i++) {
-        LpRow *r = &p->row[i];
+    for (size_t i = 0; i < p->n_loop; i++) {
+        LpLoop *l = &p->loop[i];
+        LpRow *r = &p->row[l->first_row];
         if (r->kind != LP_ROW_STEADY)
             continue;
         r->first++;
-        r->count--;
+        l->count--;
         replay(p, LP_REPLAY_SCHEDULE, &sum, &e);
         r->first--;
-        r->count++;
+        l->count++;
         printf("skip %s\n", e.code ? e.msg : "no error");
     }
 }
@@ -277,7 +279,6 @@ static int choice(const char *word, const char *const *names, int n)
 int main(int argc, char **argv)
 {
     static const char *const again[] = {"auto", "none", "all"};
-    static const char *const strategy[] = {"pipelined", "sharded"};
     LpErr e = {0};
     LpIpuPlan *p = NULL;
     uint64_t want, got;
@@ -289,7 +290,8 @@ int main(int argc, char **argv)
     s->mean_reduction = false;
     LpIpuOptions o = lp_ipu_options();
     o.recompute = (LpAgain)choice(argv[2], again, 3);
-    o.strategy = (LpStrategy)choice(argv[3], strategy, 2);
+    o.strategy = lp_strategy_find(
+        lp_strategy_names[choice(argv[3], lp_strategy_names, 4)]);
     if (make_step(s, &e) != LP_OK || make_streams(s, &e) != LP_OK ||
         lp_ipu_analyse(s, &o, &p, &e) != LP_OK ||
         replay(p, LP_REPLAY_MICRO_BATCHES, &want, &e) != LP_OK ||

@@ -9,6 +9,7 @@
 
 #include "runtime/report/report.h"
 #include "src/bind/module.h"
+#include "src/passes/ipu/strategy.h"
 
 /* ---- options ------------------------------------------------------------- */
 /* One of names[], its number; def when absent. */
@@ -56,8 +57,6 @@ static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
 
 static LpIpuOptions read_options(lua_State *L, int t)
 {
-    static const char *const strategy[] = {
-        "pipelined", "sharded", "serial_phased", "parallel_phased", NULL};
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
     LpIpuOptions o = lp_ipu_options();
@@ -74,7 +73,8 @@ static LpIpuOptions read_options(lua_State *L, int t)
                      chip);
     }
     lua_pop(L, 1);
-    o.strategy = (LpStrategy)get_choice(L, t, "strategy", strategy, 0);
+    o.strategy = lp_strategy_find(
+        lp_strategy_names[get_choice(L, t, "strategy", lp_strategy_names, 0)]);
     o.recompute = (LpAgain)get_choice(L, t, "recompute", again, 0);
     o.partials = get_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
     int64_t live = lp_opt_int(L, t, "liveness", 0);
@@ -156,7 +156,7 @@ static void push_rows(lua_State *L, const LpIpuPlan *p)
         lua_createtable(L, 0, 14);
         set_text(L, "kind", lp_report_row_name(r->kind));
         lp_set_int(L, "first", r->first);
-        lp_set_int(L, "count", r->count);
+        lp_set_int(L, "count", lp_loop_of(p, i)->count);
         lp_set_int(L, "cycles", r->total_cyc);
         lp_set_int(L, "compute", r->compute_cyc);
         lp_set_int(L, "exchange", r->exchange_cyc);
@@ -171,6 +171,21 @@ static void push_rows(lua_State *L, const LpIpuPlan *p)
             lua_rawseti(L, -2, (lua_Integer)k + 1);
         }
         lua_setfield(L, -2, "entries");
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
+static void push_loops(lua_State *L, const LpIpuPlan *p)
+{
+    lua_createtable(L, (int)p->n_loop, 0);
+    for (size_t i = 0; i < p->n_loop; i++) {
+        const LpLoop *l = &p->loop[i];
+        lua_createtable(L, 0, 5);
+        lp_set_int(L, "first_row", l->first_row + 1);
+        lp_set_int(L, "rows", l->n_row);
+        lp_set_int(L, "count", l->count);
+        lp_set_int(L, "step", l->step);
+        lp_set_bool(L, "once", l->once);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
 }
@@ -265,9 +280,9 @@ static void push_report(lua_State *L, const LpIpuPlan *p)
     set_text(L, "chip", p->o.chip->version);
     set_text(L, "chip_name", p->o.chip->name);
     lp_set_number(L, "clock_hz", p->o.chip->clock_hz);
-    set_text(L, "strategy", lp_report_strategy_name(p->o.strategy));
+    set_text(L, "strategy", p->o.strategy->name);
     lp_set_bool(L, "training", p->training);
-    lp_set_bool(L, "pipelined", p->pipelined);
+    lp_set_bool(L, "pipelined", p->how->offset != NULL);
     lp_set_int(L, "ipus", p->n_ipus);
     lp_set_int(L, "replicas", p->step->replicas);
     lp_set_int(L, "loops", p->loops);
@@ -281,6 +296,8 @@ static void push_report(lua_State *L, const LpIpuPlan *p)
     lua_setfield(L, -2, "stages");
     push_rows(L, p);
     lua_setfield(L, -2, "schedule");
+    push_loops(L, p);
+    lua_setfield(L, -2, "sequence");
     push_streams(L, p);
     lua_setfield(L, -2, "streams");
     push_memory(L, p);

@@ -136,10 +136,10 @@ local KEYS = { activation = "location_activation", weight = "location_weight",
 ---  sharded: boolean, io_load: boolean, io_store: boolean}>
 function M.effective(options)
   local out = {}
-  local phased = options.execution_strategy:backendOptions().execution_mode == 2
+  local off_chip = options.execution_strategy.off_chip
   for kind, key in pairs(KEYS) do
     local s = options.TensorLocations[key]
-    local on = not phased
+    local on = not off_chip
     if s then
       on = s.on_chip_storage ~= false
     end

@@ -1,8 +1,6 @@
-/* Values that move between runs. In a pipeline a value goes from stage to
- * stage, one a slot, also through stages that do not read it (as PopART's
- * contiguous copies do); otherwise straight to each reader. Parameters that
+/* Values that move between runs, by the strategy's routes. Parameters that
  * another IPU reads are copied there for every run. */
-#include "src/passes/ipu/ipu.h"
+#include "src/passes/ipu/strategy.h"
 
 typedef struct Copies {
     LpIpuPlan *p;
@@ -11,13 +9,13 @@ typedef struct Copies {
     int *far;  /* by value and direction: farthest run to read it, -1: none */
 } Copies;
 
-static LpStatus add_move(Copies *c, LpVal v, int from, int to)
+static LpStatus add_move(Copies *c, LpVal v, int from, int to, bool off_chip)
 {
     LpIpuPlan *p = c->p;
     LP_FAIL_IF(!LP_GROW(p->move, p->cap_move, p->n_move), p->err, LP_E_MEMORY,
                "out of memory");
     int at = from >= 0 ? p->run[from].ipu : p->var_ipu[p->var_of[v]];
-    p->move[p->n_move++] = (LpMove){v, from, to, at, p->run[to].ipu};
+    p->move[p->n_move++] = (LpMove){v, from, to, at, p->run[to].ipu, off_chip};
     return LP_OK;
 }
 
@@ -44,13 +42,14 @@ static LpStatus read_by(Copies *c, LpVal v, int run)
         const LpVariable *var = &p->step->var[p->var_of[v]];
         if (var->role == LP_VAR_HYPER || p->var_ipu[p->var_of[v]] == r->ipu)
             return LP_OK;
-        return add_move(c, v, -1, run);
+        return add_move(c, v, -1, run, false);
     }
     int from = source(c, v, r);
     if (from == run || (r->backward && !p->run[from].backward))
         return LP_OK; /* made here, or stashed by the forward run */
-    if (!p->pipelined)
-        return add_move(c, v, from, run);
+    LpRoute route = p->how->route(p, &p->run[from], r);
+    if (route != LP_ROUTE_HOPS)
+        return add_move(c, v, from, run, route == LP_ROUTE_OFF_CHIP);
     int *far = &c->far[2 * v + p->run[from].backward];
     if (run > *far)
         *far = run;
@@ -64,7 +63,7 @@ static LpStatus chain(Copies *c, LpVal v)
         if (to < 0)
             continue;
         for (int r = source(c, v, &c->p->run[to]); r < to; r++)
-            LP_TRY(add_move(c, v, r, r + 1));
+            LP_TRY(add_move(c, v, r, r + 1, false));
     }
     return LP_OK;
 }

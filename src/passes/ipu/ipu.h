@@ -18,13 +18,7 @@
 
 #define LP_MAX_IPUS 64 /* of one replica */
 
-typedef enum {
-    LP_STRATEGY_PIPELINED,
-    LP_STRATEGY_SHARDED,
-    LP_STRATEGY_SERIAL_PHASED,
-    LP_STRATEGY_PARALLEL_PHASED,
-    LP_N_STRATEGIES
-} LpStrategy;
+typedef struct LpStrategyOps LpStrategyOps; /* strategy.h */
 
 /* Where tensors of phased execution live between phases. */
 typedef enum {
@@ -53,7 +47,7 @@ enum {
 typedef struct LpIpuOptions {
     const LpChip *chip;
     const LpSystem *system;
-    LpStrategy strategy;
+    const LpStrategyOps *strategy;
     LpLiveness liveness;
     LpAgain recompute;
     int tiles;    /* of an IPU; 0: all that the chip has */
@@ -105,7 +99,7 @@ typedef struct LpHold {
 typedef struct LpRun {
     int stage, ipu, phase;
     bool backward;
-    int offset; /* pipeline: slot after that in which its micro-batch entered */
+    int offset; /* rows after that in which its micro-batch entered */
     LpRunEntry *entry;
     uint32_t n;
     LpHold *hold;
@@ -126,6 +120,7 @@ typedef struct LpMove {
     LpVal v;
     int from, to; /* runs; from -1: a variable at home on from_ipu */
     int from_ipu, to_ipu;
+    bool off_chip; /* through streaming memory */
 } LpMove;
 
 typedef struct LpNodeCost {
@@ -138,11 +133,19 @@ typedef enum {
     LP_ROW_FILL,
     LP_ROW_STEADY,
     LP_ROW_FLUSH,
-    LP_ROW_PHASE, /* rows of this kind rotate: one round a micro-batch */
+    LP_ROW_PHASE,
     LP_ROW_UPDATE,
     LP_ROW_OUTPUT,
     LP_N_ROWS
 } LpRowKind;
+
+/* When the runs of a row start. */
+typedef enum {
+    LP_ORDER_AT_ONCE,   /* on different micro-batches: what one sends arrives
+                           at the end of the row, all links work at once */
+    LP_ORDER_IN_TURN,   /* one after another */
+    LP_ORDER_WHEN_READY /* as soon as what it reads is there */
+} LpRowOrder;
 
 typedef enum {
     LP_ACT_COMPUTE,
@@ -160,14 +163,15 @@ typedef struct LpAct {
     LpActKind kind;
     int run;     /* COMPUTE, else -1 */
     int ipu, to; /* `to`: COPY */
-    int offset;  /* its micro-batch: (number of the row) - offset */
+    int offset;  /* its micro-batch: (number of the turn) - offset */
     int64_t bytes;
     int64_t cycles; /* of one execution */
 } LpAct;
 
 typedef struct LpRow {
     LpRowKind kind;
-    int64_t first, count; /* slots first .. first+count-1 of the loop */
+    LpRowOrder order;
+    int64_t first; /* number of its first turn */
     LpAct *act;
     uint32_t n;
     /* of the slowest IPU; copies, host and streams are those that computing
@@ -178,6 +182,15 @@ typedef struct LpRow {
     int64_t busy_cyc;
     int64_t total_cyc;
 } LpRow;
+
+/* A loop runs its rows in turn, `count` times; turn k of a row has the number
+ * first + k * step. The schedule is a list of them. */
+typedef struct LpLoop {
+    uint32_t first_row, n_row;
+    int64_t count;
+    int step;
+    bool once; /* at the end of a call, else for every weight update */
+} LpLoop;
 
 /* ---- memory -------------------------------------------------------------- */
 typedef enum {
@@ -224,7 +237,8 @@ typedef struct LpIpuPlan {
     LpPlanCache *cache;
     LpErr *err;
 
-    bool training, pipelined, phased;
+    const LpStrategyOps *how; /* o.strategy, or what it is for one stage */
+    bool training;
     int n_ipus;
     LpStage *stage;
     int n_stage;
@@ -244,7 +258,9 @@ typedef struct LpIpuPlan {
     LpNodeCost *cost, *update_cost;
     LpRow *row;
     size_t n_row, cap_row;
-    int64_t loops;         /* times the rows before OUTPUT are run in a call */
+    LpLoop *loop;
+    size_t n_loop, cap_loop;
+    int64_t loops;         /* weight updates in a call */
     int64_t micro_batches; /* of one loop */
 
     LpIpuMemory *memory; /* an IPU */
@@ -291,6 +307,14 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
  * temporaries. */
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           double proportion, LpConvPass pass, LpCost *out);
+/* The loop that a row is in. */
+static inline const LpLoop *lp_loop_of(const LpIpuPlan *p, size_t row)
+{
+    const LpLoop *l = p->loop;
+    while (row >= l->first_row + l->n_row)
+        l++;
+    return l;
+}
 static inline int64_t lp_run_cyc(const LpRun *r)
 {
     return r->compute_cyc + r->exchange_cyc + r->sync_cyc;

@@ -3,6 +3,7 @@
  * and flush leave some out. Holds become spans on the line of the IPU's
  * entries; a stash of one micro-batch lives from the forward run through the
  * backward run. Then the update. */
+#include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
 
 typedef struct Span {
@@ -48,11 +49,8 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 static bool continues(const Live *l, const LpRun *r, const LpHold *h)
 {
     const LpIpuPlan *p = l->p;
-    if (!l->last[h->v] || h->kind == LP_HOLD_MADE || l->off[h->v])
-        return false;
-    if (h->kind == LP_HOLD_STASH)
-        return !p->pipelined || r->stage == p->n_stage - 1;
-    return !p->pipelined && p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE;
+    return l->last[h->v] && h->kind != LP_HOLD_MADE && !l->off[h->v] &&
+           p->how->stays(p, r, h);
 }
 
 static LpStatus spans_of(Live *l, const LpRun *r, uint32_t base)

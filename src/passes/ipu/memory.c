@@ -2,6 +2,7 @@
  * stashes of a pipeline, and for every tile code, vertices, exchange code and
  * stacks. A codelet's code is there once a tile, vertices and exchange code
  * once for equal work (what outlining achieves). The rest is liveness.c. */
+#include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
 
 #include <inttypes.h>
@@ -162,11 +163,7 @@ static const char *advice(const LpIpuPlan *p, const LpIpuMemory *m)
         return "poptorch.recomputationCheckpoint at smaller tensors, or more "
                "IPUs";
     case LP_MEM_ACTIVATION:
-        return p->pipelined ? "a smaller micro-batch with more "
-                              "gradientAccumulation, or more stages"
-                            : "a smaller micro-batch with more "
-                              "gradientAccumulation, or a pipeline (which "
-                              "recomputes)";
+        return p->how->less_activations;
     default:
         return "more IPUs (poptorch.Block), or weights off chip "
                "(options.TensorLocations:setWeightLocation)";

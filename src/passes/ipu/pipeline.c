@@ -1,5 +1,5 @@
 /* Runs the IPU passes in order. */
-#include "src/passes/ipu/ipu.h"
+#include "src/passes/ipu/strategy.h"
 
 static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
 {
@@ -32,8 +32,7 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     p->o = *o;
     p->err = e;
     p->training = step->update != NULL || has_backward(step->micro);
-    p->phased = o->strategy == LP_STRATEGY_SERIAL_PHASED ||
-                o->strategy == LP_STRATEGY_PARALLEL_PHASED;
+    p->how = o->strategy;
     p->cache = lp_plan_cache_new();
     static LpStatus (*const pass[])(LpIpuPlan * p) = {
 #define PASS(name, text) lp_ipu_##name,

@@ -4,11 +4,13 @@
 
 #include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
-#include "src/passes/ipu/ipu.h"
+#include "src/passes/ipu/strategy.h"
 
 LpIpuOptions lp_ipu_options(void)
 {
-    LpIpuOptions o = {.chip = lp_chip_find("ipu2"), .partials = LP_F32};
+    LpIpuOptions o = {.chip = lp_chip_find("ipu2"),
+                      .strategy = lp_strategy_find(lp_strategy_names[0]),
+                      .partials = LP_F32};
     o.system = lp_system_find(o.chip->version);
     for (int i = 0; i < LP_N_LOCATIONS; i++)
         o.location[i] = (LpLocation){.on_chip = true};
@@ -102,6 +104,7 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_free(p->stash);
     lp_free(p->move);
     lp_free(p->row);
+    lp_free(p->loop);
     lp_arena_fini(&p->mem);
     lp_free(p);
 }

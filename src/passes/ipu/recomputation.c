@@ -11,7 +11,7 @@
  * As in PopART a pipeline over several IPUs recomputes by default; of the last
  * stage, whose backward follows at once, only what lies before its last
  * checkpoint (popart: Pipeline::setFinalFwdStageRecomputation). */
-#include "src/passes/ipu/ipu.h"
+#include "src/passes/ipu/strategy.h"
 
 typedef struct Frame {
     LpNodeId node;
@@ -51,12 +51,11 @@ static LpStatus add_stash(Again *a, LpVal v)
     LpIpuPlan *p = a->p;
     if (!LP_GROW(p->stash, p->cap_stash, p->n_stash))
         return no_memory(a);
-    int depth = p->pipelined ? 2 * (p->n_stage - 1 - a->stage) + 1 : 1;
+    int depth = p->how->stash_depth ? p->how->stash_depth(p, a->stage) : 1;
     const LpLocation *l = &p->o.location[LP_LOC_ACTIVATION];
-    bool off =
-        !l->on_chip && lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip;
-    if (p->phased)
-        off = off && p->o.liveness != LP_ALWAYS_LIVE;
+    bool off = !l->on_chip &&
+               lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip &&
+               (!p->how->stash_off_chip || p->how->stash_off_chip(p));
     p->stash[p->n_stash++] = (LpStash){v, a->stage, depth, off};
     return LP_OK;
 }
@@ -119,8 +118,8 @@ static LpStatus keep_run(Again *a, int stage, bool backward)
                  .phase = s->phase,
                  .backward = backward,
                  .n = (uint32_t)a->n_entry};
-    if (p->pipelined)
-        r->offset = backward ? 2 * (p->n_stage - 1) - stage : stage;
+    if (p->how->offset)
+        r->offset = p->how->offset(p, stage, backward);
     r->entry = lp_ipu_keep(p, a->entry, a->n_entry, sizeof *a->entry);
     a->n_entry = 0;
     return r->entry ? LP_OK : LP_E_MEMORY;
@@ -155,7 +154,7 @@ static void choose(Again *a, const LpNodeId *list, const size_t *first)
     LpStage *s = &p->stage[a->stage];
     a->until = 0;
     s->recomputed = p->o.recompute == LP_RECOMPUTE_ALL ||
-                    (p->o.recompute == LP_RECOMPUTE_AUTO && p->pipelined);
+                    (p->o.recompute == LP_RECOMPUTE_AUTO && p->how->recompute);
     if (!s->recomputed)
         return;
     if (a->stage < p->n_stage - 1) {

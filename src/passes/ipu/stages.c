@@ -9,7 +9,7 @@
  * stages are the stretches of the program between changes of the IPU. */
 #include "src/base/map.h"
 #include "src/base/random.h"
-#include "src/passes/ipu/ipu.h"
+#include "src/passes/ipu/strategy.h"
 
 typedef struct Key {
     int phase, id, ipu;
@@ -35,7 +35,7 @@ static LpStatus no_memory(LpIpuPlan *p)
 /* ---- keys ---------------------------------------------------------------- */
 static int find_key(Stages *s, const LpOrigin *o, bool add, uint32_t node)
 {
-    Key k = {.phase = s->p->phased && o->phase > 0 ? o->phase : 0,
+    Key k = {.phase = s->p->how->by_phase && o->phase > 0 ? o->phase : 0,
              .id = o->stage > 0 ? o->stage : 0,
              .ipu = o->ipu,
              .seen = node,
@@ -177,7 +177,7 @@ static LpStatus forward_stages(Stages *s, bool *ascends)
         int stage = s->key[s->of_origin[s->g->node[n].origin]].stage;
         if (operand_stage(p, n, false, -1, &from) > stage) {
             *ascends = false;
-            if (p->o.strategy != LP_STRATEGY_SHARDED)
+            if (!p->how->may_return)
                 return returns_early(p, n, from);
         }
         set_stage(p, n, stage);
@@ -370,7 +370,8 @@ static LpStatus build(Stages *s)
     for (int i = 0; i < p->n_stage; i++)
         if (p->stage[i].ipu >= p->n_ipus)
             p->n_ipus = p->stage[i].ipu + 1;
-    p->pipelined = p->o.strategy == LP_STRATEGY_PIPELINED && p->n_stage > 1;
+    if (p->n_stage == 1 && p->how->alone)
+        p->how = p->how->alone;
     LP_TRY(check_carried(p));
     return place_update(p);
 }

@@ -1,10 +1,11 @@
 /* Bytes that each run moves to and from the host and streaming memory. */
 #include "src/passes/ipu/traffic.h"
-#include "src/ops/cost_ctx.h"
 
 #include <string.h>
 
+#include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
+#include "src/passes/ipu/strategy.h"
 
 int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
 {
@@ -103,25 +104,21 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
     }
     for (size_t i = 0; i < p->n_move; i++) {
         const LpMove *m = &p->move[i];
-        if (!p->phased || p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE ||
-            m->from < 0 || p->run[m->from].phase == p->run[m->to].phase)
-            continue;
         int64_t bytes = lp_type_bytes(lp_graph_type(g, m->v));
+        if (!m->off_chip)
+            continue;
         t[m->from].store += bytes;
         t[m->to].load += bytes;
     }
     return LP_OK;
 }
 
-/* I/O tiles load and store while the others compute; in parallel phases one
- * group of IPUs does while the other computes. */
+/* I/O tiles load and store while the others compute. */
 bool lp_ipu_overlaps(const LpIpuPlan *p)
 {
     bool io = false;
     for (int i = 0; i < LP_N_LOCATIONS; i++)
         io |= p->o.location[i].io_load || p->o.location[i].io_store;
-    if (p->phased && p->o.liveness == LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP)
-        return false;
-    return p->o.strategy == LP_STRATEGY_PARALLEL_PHASED ||
-           (io && p->o.io_tiles > 0);
+    io = io && p->o.io_tiles > 0;
+    return p->how->streams_beside ? p->how->streams_beside(p, io) : io;
 }

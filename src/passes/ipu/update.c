@@ -173,7 +173,7 @@ static LpStatus build(Update *u, bool *share, bool *value)
 
 LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row)
 {
-    *row = (LpRow){.kind = LP_ROW_UPDATE, .count = 1};
+    *row = (LpRow){.kind = LP_ROW_UPDATE};
     Update *u = lp_calloc(1, sizeof *u);
     bool *share = lp_calloc(p->step->n_var + 1, sizeof *share);
     bool *value = lp_calloc(p->step->update->n_value, sizeof *value);
@@ -193,7 +193,7 @@ LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row)
 
 LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
 {
-    *row = (LpRow){.kind = LP_ROW_OUTPUT, .count = p->o.output_slices};
+    *row = (LpRow){.kind = LP_ROW_OUTPUT};
     LpRowBuilder b = {.p = p, .row = row};
     int64_t bytes[LP_MAX_IPUS] = {0};
     for (int r = 0; r < p->n_run; r++)

@@ -1,0 +1,75 @@
+/* A pipeline: stages work at the same time, on successive micro-batches.
+ *
+ * It runs in slots. Run r works in slot t on micro-batch t - offset(r), if
+ * there is one; with M micro-batches and offsets 0..S-1 there are M + S - 1
+ * slots: S - 1 fill, M - S + 1 in the steady state, S - 1 flush. The last
+ * forward and the first backward stage share a slot, so S = 2N - 1 in training
+ * (PopART, transforms/pipeline; TensorFlow's grouped schedule is the same with
+ * these two apart). A slot lasts as long as its slowest IPU, then all copies
+ * go at once. Training fills and flushes for every weight update, inference
+ * once a call. */
+#include "src/passes/ipu/strategy.h"
+
+static int offset(const LpIpuPlan *p, int stage, bool backward)
+{
+    return backward ? 2 * (p->n_stage - 1) - stage : stage;
+}
+
+static int stash_depth(const LpIpuPlan *p, int stage)
+{
+    return offset(p, stage, true) - offset(p, stage, false) + 1;
+}
+
+/* One a slot, also through stages that do not read it, as PopART's contiguous
+ * copies do. */
+static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
+{
+    (void)p;
+    (void)from;
+    (void)to;
+    return LP_ROUTE_HOPS;
+}
+
+/* Between the two runs of a stage other micro-batches pass, but for the last
+ * stage. */
+static bool stays(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
+{
+    return h->kind == LP_HOLD_STASH && r->stage == p->n_stage - 1;
+}
+
+static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
+{
+    int64_t m = p->micro_batches;
+    int depth = 0;
+    for (int r = 0; r < p->n_run; r++)
+        if (p->run[r].offset >= depth)
+            depth = p->run[r].offset + 1;
+    for (int64_t t = 0; t < m + depth - 1;) {
+        for (int r = 0; r < p->n_run; r++)
+            if (t >= p->run[r].offset && t - p->run[r].offset < m)
+                lp_schedule_run(s, r);
+        bool steady = t >= depth - 1 && t < m;
+        int64_t count = steady ? m - depth + 1 : 1;
+        LpRow row = {.kind = steady          ? LP_ROW_STEADY
+                             : t < depth - 1 ? LP_ROW_FILL
+                                             : LP_ROW_FLUSH,
+                     .order = LP_ORDER_AT_ONCE,
+                     .first = t};
+        LP_TRY(lp_schedule_row(s, row));
+        LP_TRY(lp_schedule_loop(s, count));
+        t += count;
+    }
+    return LP_OK;
+}
+
+const LpStrategyOps lp_strategy_pipelined = {
+    .name = "pipelined",
+    .alone = &lp_strategy_sharded,
+    .recompute = true,
+    .less_activations = "a smaller micro-batch with more gradientAccumulation, "
+                        "or more stages",
+    .offset = offset,
+    .stash_depth = stash_depth,
+    .route = route,
+    .stays = stays,
+    .rows = rows};

@@ -1,0 +1,37 @@
+/* Stages run one after another, a micro-batch at a time: one row. A value goes
+ * straight to each reader and stays until its last one. */
+#include "src/passes/ipu/strategy.h"
+
+static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
+{
+    (void)p;
+    (void)from;
+    (void)to;
+    return LP_ROUTE_DIRECT;
+}
+
+static bool stays(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
+{
+    (void)p;
+    (void)r;
+    (void)h;
+    return true;
+}
+
+static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
+{
+    LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_IN_TURN};
+    for (int r = 0; r < p->n_run; r++)
+        lp_schedule_run(s, r);
+    LP_TRY(lp_schedule_row(s, row));
+    return lp_schedule_loop(s, p->micro_batches);
+}
+
+const LpStrategyOps lp_strategy_sharded = {
+    .name = "sharded",
+    .may_return = true,
+    .less_activations = "a smaller micro-batch with more gradientAccumulation, "
+                        "or a pipeline (which recomputes)",
+    .route = route,
+    .stays = stays,
+    .rows = rows};
