@@ -73,8 +73,6 @@ static bool damage_node(LpGraph *g, const char *kind)
         n->region = 99;
     else if (!strcmp(kind, "site"))
         n->site = 1;
-    else if (!strcmp(kind, "sub"))
-        n->n_sub = 1;
     else if (!strcmp(kind, "results"))
         n->n_out = 0;
     else if (!strcmp(kind, "first"))

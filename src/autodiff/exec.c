@@ -223,6 +223,7 @@ static void put_attr(unsigned char *buf, size_t *n, const LpAttr *a)
     case LP_ATTR_FLOAT:
     case LP_ATTR_BOOL:
     case LP_ATTR_DTYPE:
+    case LP_ATTR_GRAPH: /* by address: a key keeps no body */
         put_bytes(buf, n, &a->i, sizeof a->i);
         break;
     }

@@ -29,6 +29,8 @@ static const char *allowed(const LpFormArg *a)
         return "a number";
     case LP_ARG_DTYPE:
         return "a dtype (torch.float32, ...)";
+    case LP_ARG_GRAPH:
+        return "a graph";
     }
     return "?";
 }

@@ -9,6 +9,7 @@ static const char *const kinds[] = {
     [LP_ARG_INTS] = "int[]",    [LP_ARG_FLOAT] = "float",
     [LP_ARG_BOOL] = "bool",     [LP_ARG_STR] = "str",
     [LP_ARG_SCALAR] = "Scalar", [LP_ARG_DTYPE] = "ScalarType",
+    [LP_ARG_GRAPH] = "Graph",
 };
 
 static const struct {
@@ -79,6 +80,8 @@ static void push_default(lua_State *L, const LpAttr *a)
             lua_rawseti(L, -2, i + 1);
         }
         return;
+    case LP_ATTR_GRAPH: /* has no default */
+        break;
     }
     lua_pushnil(L);
 }

@@ -130,6 +130,16 @@ static void push_ints(lua_State *L, const int64_t *v, int n)
     }
 }
 
+/* To be read: a script that runs passes on it works on a clone. */
+static void push_body(lua_State *L, const LpGraph *g)
+{
+    LpErr e = {0};
+    LpBox *b = lp_new_box(L, &tag_graph, GRAPH);
+    b->p = lp_graph_clone(g, &e);
+    if (!b->p)
+        lp_bind_fail(L, &e);
+}
+
 static void push_attr(lua_State *L, const LpAttr *a)
 {
     switch (a->kind) {
@@ -156,6 +166,9 @@ static void push_attr(lua_State *L, const LpAttr *a)
         break;
     case LP_ATTR_STR:
         lua_pushstring(L, a->str);
+        break;
+    case LP_ATTR_GRAPH:
+        push_body(L, a->graph);
         break;
     }
 }

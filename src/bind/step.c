@@ -187,6 +187,7 @@ static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
     case LP_ARG_INTS:
     case LP_ARG_STR:
     case LP_ARG_DTYPE:
+    case LP_ARG_GRAPH:
         break;
     }
     lp_raise(L, LP_E_VALUE, "%s has no numeric attribute '%s'", f->op->name,

@@ -1,9 +1,10 @@
 /* Attributes as values: equality and a hash that agrees with it. Floats are
- * compared by bits: NaN equals itself, 0.0 differs from -0.0. */
+ * compared by bits: NaN equals itself, 0.0 differs from -0.0. Graphs by what
+ * they do (graph_same.c). */
 #include <string.h>
 
 #include "src/base/random.h"
-#include "src/ir/op.h"
+#include "src/ir/graph.h"
 
 bool lp_attr_eq(const LpAttr *a, const LpAttr *b)
 {
@@ -20,6 +21,8 @@ bool lp_attr_eq(const LpAttr *a, const LpAttr *b)
         return lp_scalar_eq(a->s, b->s);
     case LP_ATTR_STR:
         return strcmp(a->str, b->str) == 0;
+    case LP_ATTR_GRAPH:
+        return lp_graph_same(a->graph, b->graph);
     default: /* INT, BOOL, DTYPE; FLOAT by its bits */
         return a->i == b->i;
     }
@@ -41,6 +44,8 @@ uint64_t lp_attr_hash(const LpAttr *a)
         for (const char *s = a->str; *s; s++)
             h = lp_mix64_pair(h, (unsigned char)*s);
         return h;
+    case LP_ATTR_GRAPH:
+        return lp_mix64_pair(h, lp_graph_hash(a->graph));
     default:
         return lp_mix64_pair(h, (uint64_t)a->i);
     }

@@ -66,6 +66,8 @@ static bool kind_fits(const LpFormArg *a, LpAttrKind k)
         return k == LP_ATTR_SCALAR;
     case LP_ARG_DTYPE:
         return k == LP_ATTR_DTYPE;
+    case LP_ARG_GRAPH:
+        return k == LP_ATTR_GRAPH;
     default:
         return false;
     }
@@ -78,6 +80,7 @@ LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e)
         [LP_ATTR_FLOAT] = "float",   [LP_ATTR_BOOL] = "bool",
         [LP_ATTR_INTS] = "int[]",    [LP_ATTR_SCALAR] = "Scalar",
         [LP_ATTR_DTYPE] = "a dtype", [LP_ATTR_STR] = "str",
+        [LP_ATTR_GRAPH] = "Graph",
     };
     const LpForm *f = lp_op_form(op);
     for (int i = 0; i < f->n_args; i++) {

@@ -12,6 +12,7 @@ LpGraph *lp_graph_new(void)
     LpGraph *g = lp_calloc(1, sizeof *g);
     if (!g)
         return NULL;
+    g->refs = 1;
     if (LP_GROW(g->value, g->cap_value, 0) &&
         LP_GROW(g->origin, g->cap_origin, 0) &&
         LP_GROW(g->region, g->cap_region, 0)) {
@@ -25,10 +26,35 @@ LpGraph *lp_graph_new(void)
     return NULL;
 }
 
-void lp_graph_free(LpGraph *g)
+static void keep_bodies(const LpAttr *attr, int n)
 {
-    if (!g)
+    for (int i = 0; i < n; i++)
+        if (attr[i].kind == LP_ATTR_GRAPH)
+            lp_graph_retain(attr[i].graph);
+}
+
+static void drop_bodies(const LpAttr *attr, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (attr[i].kind == LP_ATTR_GRAPH)
+            lp_graph_free(attr[i].graph);
+}
+
+const LpGraph *lp_graph_retain(const LpGraph *g)
+{
+    ((LpGraph *)(uintptr_t)g)->refs++;
+    return g;
+}
+
+void lp_graph_free(const LpGraph *counted)
+{
+    LpGraph *g = (LpGraph *)(uintptr_t)counted;
+    if (!g || --g->refs > 0)
         return;
+    for (size_t i = 0; i < g->n_node; i++)
+        drop_bodies(g->node[i].attr, g->node[i].op->n_attr);
+    for (size_t i = 1; i < g->n_region; i++)
+        drop_bodies(g->region[i].attr, g->region[i].op->n_attr);
     lp_arena_fini(&g->arena);
     lp_free(g->node);
     lp_free(g->value);
@@ -160,6 +186,7 @@ uint32_t lp_graph_region(LpGraph *g, const LpRegion *r, LpErr *e)
     c.out = lp_arena_memdup(&g->arena, r->out, c.n_out * sizeof *c.out);
     if (!c.attr || !c.in || !c.out)
         return no_memory(e);
+    keep_bodies(c.attr, c.op->n_attr);
     g->region[g->n_region] = c;
     return (uint32_t)g->n_region++;
 }
@@ -181,6 +208,7 @@ LpVal lp_graph_add(LpGraph *g, const LpGraphNode *like, const LpType *out,
             g->n_value = n.out;
             return LP_NOVAL;
         }
+    keep_bodies(n.attr, n.op->n_attr);
     g->node[g->n_node++] = n;
     return n.out;
 }

@@ -2,7 +2,11 @@
  * (operands before users). One arena owns everything. Values, nodes, origins
  * are small integers, stable while the graph grows. A graph is built, copied
  * and rewritten by making a new one; passes that only annotate keep side
- * tables indexed by node id. */
+ * tables indexed by node id.
+ *
+ * A body (of a loop, a branch, a call) is a graph that is an attribute. It is
+ * counted, shared by copies of the node, and changed by nobody; what it reads
+ * from outside are operands of the node. */
 #ifndef LP_IR_GRAPH_H
 #define LP_IR_GRAPH_H
 
@@ -25,8 +29,6 @@ typedef struct LpOrigin {
     bool update;   /* part of the weight update */
 } LpOrigin;
 
-typedef struct LpGraph LpGraph;
-
 typedef struct LpGraphNode {
     const LpOp *op;
     const LpAttr *attr; /* op->n_attr, canonical */
@@ -37,8 +39,6 @@ typedef struct LpGraphNode {
     LpOriginId origin;
     uint32_t region; /* 0, or the id of the fused operator it came from */
     uint64_t site;   /* random operators */
-    LpGraph *const *sub;
-    uint32_t n_sub;
 } LpGraphNode;
 
 #define LP_NO_NODE UINT32_MAX
@@ -65,6 +65,7 @@ typedef struct LpRegion {
 } LpRegion;
 
 struct LpGraph {
+    int refs;
     LpArena arena;
     LpGraphNode *node;
     size_t n_node, cap_node;
@@ -87,9 +88,10 @@ struct LpGraph {
     bool differentiated;
 };
 
-/* Owned; NULL when memory is short. */
+/* One reference; NULL when memory is short. */
 LpGraph *lp_graph_new(void);
-void lp_graph_free(LpGraph *g); /* NULL is fine */
+const LpGraph *lp_graph_retain(const LpGraph *g); /* nobody changes it now */
+void lp_graph_free(const LpGraph *g); /* a reference; NULL is fine */
 
 /* All return LP_NOVAL / 0 / NULL with `e` filled when memory is short. */
 LpVal lp_graph_input(LpGraph *g, const LpType *type, const char *name,
@@ -110,6 +112,21 @@ bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e);
 LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e);
 /* Do nodes of these origins run in one stage, forward or backward? */
 bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b);
+/* The first body of a node at or after attribute *i, which is left behind it;
+ * NULL: there is none. */
+const LpGraph *lp_node_body(const LpGraphNode *n, int *i);
+/* Attribute i of node id is `body` from now on; takes over one reference. */
+void lp_graph_set_body(LpGraph *g, LpNodeId id, int i, LpGraph *body);
+/* Flags of the operator, and LP_OPF_RANDOM or LP_OPF_EFFECT if a node of a
+ * body, of any depth, has them. */
+uint32_t lp_node_flags(const LpGraphNode *n);
+/* Do they compute the same, node for node and in the same places? */
+bool lp_graph_same(const LpGraph *a, const LpGraph *b);
+uint64_t lp_graph_hash(const LpGraph *g); /* same graphs, same hash */
+/* Appends the nodes of `from` to `to`: input i is in[i]; out[i] receives output
+ * i. False with `e` filled when memory is short. */
+bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,
+                     LpVal *out, LpErr *e);
 /* May nodes of these origins be merged: equal but for scope, file, line. The
  * strings must be interned in one graph. */
 bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b);

@@ -1,4 +1,5 @@
-/* Copies of graphs. Parts are added in their own order, so ids stay. */
+/* Copies of graphs. Parts are added in their own order: the ids of a clone are
+ * those of its original. */
 #include "src/ir/graph.h"
 
 static bool copy_names(LpGraph *to, const LpGraph *g, LpVal v, LpErr *e)
@@ -12,14 +13,15 @@ static bool copy_names(LpGraph *to, const LpGraph *g, LpVal v, LpErr *e)
     return true;
 }
 
+/* `n` as it shall be in `to`; its results have the types of `like` of g. */
 static bool copy_node(LpGraph *to, const LpGraph *g, const LpGraphNode *n,
-                      LpErr *e)
+                      LpVal like, LpErr *e)
 {
     LpType fixed[LP_MAX_OUT], *type = fixed;
     if (n->n_out > LP_MAX_OUT)
         type = lp_alloc(n->n_out * sizeof *type);
     for (uint32_t i = 0; type && i < n->n_out; i++)
-        type[i] = *g->value[n->out + i].type;
+        type[i] = *g->value[like + i].type;
     bool ok = type && lp_graph_add(to, n, type, e) != LP_NOVAL;
     if (type != fixed)
         lp_free(type);
@@ -47,7 +49,7 @@ static bool copy_all(LpGraph *to, const LpGraph *g, LpErr *e)
             return false;
     for (size_t i = 0; i < g->n_node; i++)
         if (!copy_inputs(to, g, g->node[i].out, e) ||
-            !copy_node(to, g, &g->node[i], e))
+            !copy_node(to, g, &g->node[i], g->node[i].out, e))
             return false;
     if (!copy_inputs(to, g, (LpVal)g->n_value, e))
         return false;
@@ -71,4 +73,65 @@ LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e)
     lp_graph_free(to);
     lp_fail(e, LP_E_MEMORY, "out of memory");
     return NULL;
+}
+
+/* ---- inlining ----------------------------------------------------------- */
+typedef struct Inline {
+    LpGraph *to;
+    const LpGraph *from;
+    LpVal *map; /* per value of `from` */
+    LpErr *err;
+} Inline;
+
+static LpVal *mapped(Inline *x, LpArena *scratch, const LpVal *in, uint32_t n)
+{
+    LpVal *v = lp_arena_alloc(scratch, (n + 1) * sizeof *v);
+    for (uint32_t i = 0; v && i < n; i++)
+        v[i] =
+            lp_is_imm(in[i])
+                ? lp_graph_imm(x->to, lp_graph_scalar(x->from, in[i]), x->err)
+                : x->map[in[i]];
+    return v;
+}
+
+static bool inline_nodes(Inline *x, LpArena *scratch)
+{
+    uint32_t shift = (uint32_t)x->to->n_region - 1; /* regions follow */
+    for (size_t i = 0; i < x->from->n_node; i++) {
+        const LpGraphNode *d = &x->from->node[i];
+        LpGraphNode n = *d;
+        n.in = mapped(x, scratch, d->in, d->n_in);
+        n.origin = lp_graph_origin(x->to, &x->from->origin[d->origin], x->err);
+        n.region = d->region ? d->region + shift : 0;
+        LpVal first = (LpVal)x->to->n_value;
+        if (!n.in || !copy_node(x->to, x->from, &n, d->out, x->err))
+            return false;
+        for (uint32_t k = 0; k < d->n_out; k++)
+            x->map[d->out + k] = first + k;
+    }
+    for (size_t i = 1; i < x->from->n_region; i++) {
+        LpRegion r = x->from->region[i];
+        r.in = mapped(x, scratch, r.in, r.n_in);
+        r.out = mapped(x, scratch, r.out, r.n_out);
+        if (!r.in || !r.out || !lp_graph_region(x->to, &r, x->err))
+            return false;
+    }
+    return true;
+}
+
+bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,
+                     LpVal *out, LpErr *e)
+{
+    LpArena scratch = {0};
+    Inline x = {.to = to, .from = from, .err = e};
+    x.map = lp_arena_calloc(&scratch, from->n_value * sizeof *x.map);
+    for (size_t i = 0; x.map && i < from->n_input; i++)
+        x.map[from->input[i]] = in[i];
+    bool ok = x.map && inline_nodes(&x, &scratch);
+    for (size_t i = 0; ok && i < from->n_output; i++)
+        out[i] = x.map[from->output[i]];
+    lp_arena_fini(&scratch);
+    if (!ok)
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+    return ok;
 }

@@ -14,7 +14,7 @@
  * (may be a hole), Tensor[] (the last operand only), Value (a tensor or a
  * number: a number becomes an immediate), int, int?, int[], int[]?, int[N] (a
  * single int is repeated N times), float, float?, bool, bool?, str, str?,
- * Scalar, Scalar?, ScalarType, ScalarType?. Flags: f torch.NAME, m method
+ * Scalar, Scalar?, ScalarType, ScalarType?, Graph (a body). Flags: f torch.NAME, m method
  * NAME, i in-place method NAME_ (writes the first operand), n
  * torch.nn.functional.NAME, o accepts out= of the result's type, c accepts
  * out= of any type that the result can be cast to, d accepts out= of any type,
@@ -44,7 +44,10 @@ typedef enum {
     LP_ATTR_SCALAR,
     LP_ATTR_DTYPE,
     LP_ATTR_STR,
+    LP_ATTR_GRAPH, /* a body; counted, nobody changes it */
 } LpAttrKind;
+
+typedef struct LpGraph LpGraph; /* src/ir/graph.h */
 
 /* `v` and `str` are owned by whoever owns the record the attribute is in. */
 typedef struct LpAttr {
@@ -56,6 +59,7 @@ typedef struct LpAttr {
         const int64_t *v;
         LpScalar s;
         const char *str;
+        const LpGraph *graph; /* the owner of the record has a reference */
     };
 } LpAttr;
 
@@ -87,6 +91,10 @@ static inline LpAttr lp_attr_dtype(LpDtype t)
 static inline LpAttr lp_attr_str(const char *s)
 {
     return (LpAttr){.kind = LP_ATTR_STR, .str = s};
+}
+static inline LpAttr lp_attr_graph(const LpGraph *g)
+{
+    return (LpAttr){.kind = LP_ATTR_GRAPH, .graph = g};
 }
 bool lp_attr_eq(const LpAttr *a, const LpAttr *b);
 uint64_t lp_attr_hash(const LpAttr *a); /* equal attributes, equal hash */

@@ -16,6 +16,7 @@ typedef enum {
     LP_ARG_STR,
     LP_ARG_SCALAR,
     LP_ARG_DTYPE,
+    LP_ARG_GRAPH,
 } LpArgKind;
 
 typedef struct LpFormArg {

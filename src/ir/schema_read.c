@@ -86,6 +86,7 @@ static const struct {
     {"int", LP_ARG_INT},       {"float", LP_ARG_FLOAT},
     {"bool", LP_ARG_BOOL},     {"str", LP_ARG_STR},
     {"Scalar", LP_ARG_SCALAR}, {"ScalarType", LP_ARG_DTYPE},
+    {"Graph", LP_ARG_GRAPH},
 };
 
 LpStatus lp_fr_type(LpFormReader *s, LpFormArg *a)

@@ -15,7 +15,8 @@
  *   value    = LABEL {STR}                     a label and the value's names
  *   arg      = operand | "[" [operand {"," operand}] "]" | WORD "=" attr
  *   operand  = LABEL | number | "_"
- *   attr     = "None" | number | "[" [INT {"," INT}] "]" | dtype | STR
+ *   attr     = "None" | number | "[" [INT {"," INT}] "]" | dtype | STR |
+ *              "{" NL graph "}"
  *   type     = dtype "[" [INT {"," INT}] "]"
  *   number   = INT | FLOAT | "inf" | "-inf" | "nan" ["(" INT ")"] | "true" |
  *              "false"
@@ -28,7 +29,8 @@
  * out is not given. The arguments of a node are the operands, then attributes
  * by the names of the operator's first form; one that is left out has that
  * form's default. A list of operands stands in brackets. Types may be left
- * out on reading: the shape rule gives them, and refuses others. */
+ * out on reading: the shape rule gives them, and refuses others. A graph in
+ * braces is a body, with labels of its own. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -104,6 +106,25 @@ void lp_text_string(LpBuf *b, const char *s)
     lp_buf_str(b, "\"");
 }
 
+/* Its lines are indented by two more than those around. */
+static void print_body(LpBuf *b, const LpGraph *g)
+{
+    LpBuf lines = {0};
+    lp_text_graph(&lines, g);
+    char *s = lp_buf_take(&lines);
+    if (!s)
+        b->failed = true;
+    lp_buf_str(b, "{\n");
+    for (const char *p = s; p && *p;) {
+        size_t n = strcspn(p, "\n") + 1;
+        lp_buf_str(b, "  ");
+        lp_buf_add(b, p, n);
+        p += n;
+    }
+    lp_free(s);
+    lp_buf_str(b, "}");
+}
+
 static void print_attr(LpBuf *b, const LpAttr *a)
 {
     switch (a->kind) {
@@ -132,6 +153,9 @@ static void print_attr(LpBuf *b, const LpAttr *a)
         break;
     case LP_ATTR_STR:
         lp_text_string(b, a->str);
+        break;
+    case LP_ATTR_GRAPH:
+        print_body(b, a->graph);
         break;
     }
 }

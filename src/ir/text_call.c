@@ -201,6 +201,31 @@ static LpStatus attr_ints(LpParser *p, LpAttr *a)
     return LP_OK;
 }
 
+/* "{", a graph, "}": by a parser of its own that goes on with the lexer. */
+static LpStatus attr_body(LpParser *p, LpAttr *a)
+{
+    static const char *const stop[] = {NULL};
+    LpGraph *g;
+    if (p->depth == LP_MAX_DEPTH)
+        return lp_lex_fail(&p->x, &p->x.t, "more than %d bodies in each other",
+                           LP_MAX_DEPTH);
+    LP_TRY(lp_parse_sign(p, '{'));
+    LP_TRY(lp_parse_line_end(p));
+    LpParser *q = lp_calloc(1, sizeof *q);
+    if (!q)
+        return lp_parse_no_memory(p);
+    q->x = p->x;
+    q->err = p->err;
+    q->depth = p->depth + 1;
+    LpStatus st = lp_parse_graph(q, stop, &g);
+    p->x = q->x;
+    lp_parser_free(q);
+    LP_TRY(st);
+    p->body[p->n_body++] = g;
+    *a = lp_attr_graph(g);
+    return lp_parse_sign(p, '}');
+}
+
 static LpStatus attr_number(LpParser *p, LpArgKind kind, LpAttr *a)
 {
     LpScalar s;
@@ -234,6 +259,8 @@ static LpStatus attr_value(LpParser *p, const LpFormArg *arg, LpAttr *a)
     switch (arg->kind) {
     case LP_ARG_INTS:
         return attr_ints(p, a);
+    case LP_ARG_GRAPH:
+        return attr_body(p, a);
     case LP_ARG_STR:
         LP_TRY(lp_parse_string(p, &s));
         *a = lp_attr_str(s);

@@ -216,7 +216,7 @@ static LpStatus read_token(LpLexer *x)
         return number(x);
     } else if (is_word(c)) {
         return word(x, LP_TOK_WORD);
-    } else if (strchr("()[],:=", c)) {
+    } else if (strchr("()[],:={}", c)) {
         x->t.kind = LP_TOK_SIGN;
         x->t.sign = c;
         x->p++;

@@ -14,7 +14,7 @@ typedef enum {
     LP_TOK_NUMBER, /* INT or FLOAT */
     LP_TOK_STRING, /* text without quotes and escapes */
     LP_TOK_ARROW,
-    LP_TOK_SIGN, /* one of ( ) [ ] , : = */
+    LP_TOK_SIGN, /* one of ( ) [ ] { } , : = */
 } LpTokKind;
 
 typedef struct LpToken {

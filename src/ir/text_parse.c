@@ -270,6 +270,13 @@ static bool at_one_of(const LpParser *p, const char *const *word)
     return *word != NULL;
 }
 
+/* The nodes of the line have references of their own. */
+static void drop_bodies(LpParser *p)
+{
+    while (p->n_body > 0)
+        lp_graph_free(p->body[--p->n_body]);
+}
+
 static LpStatus parse(LpParser *p, const char *const *stop)
 {
     if (!lp_parse_at_word(p, "graph"))
@@ -280,8 +287,11 @@ static LpStatus parse(LpParser *p, const char *const *stop)
         LP_TRY(next(p));
     }
     LP_TRY(lp_parse_line_end(p));
-    while (p->x.t.kind != LP_TOK_END && !at_one_of(p, stop)) {
-        LP_TRY(graph_line(p));
+    while (p->x.t.kind != LP_TOK_END && !at_one_of(p, stop) &&
+           !(p->depth && lp_lex_sign(&p->x, '}'))) {
+        LpStatus st = graph_line(p);
+        drop_bodies(p);
+        LP_TRY(st);
         LP_TRY(lp_parse_line_end(p));
         lp_arena_reset(&p->scratch);
     }

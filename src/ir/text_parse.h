@@ -26,8 +26,11 @@ typedef struct LpParser {
     LpLexer x;
     LpGraph *g;
     LpErr *err;
-    LpArena keep;    /* labels and words, while parsing */
-    LpArena scratch; /* attributes of one line */
+    LpArena keep;               /* labels and words, while parsing */
+    LpArena scratch;            /* attributes of one line */
+    LpGraph *body[LP_MAX_ATTR]; /* likewise */
+    int n_body;
+    int depth; /* bodies that this graph is in */
     LpLabels labels;
     LpOriginId origin;
     uint32_t max_region; /* greatest that a node names */
@@ -42,6 +45,9 @@ typedef struct LpParser {
     int name_of[LP_MAX_LIST];      /* which result each belongs to */
     int n_result, n_name;
 } LpParser;
+
+/* Bodies in bodies: as many as the parser's recursion shall bear. */
+#define LP_MAX_DEPTH 16
 
 /* A call; operands in p->in. */
 typedef struct LpParsedCall {

@@ -6,6 +6,7 @@
  *     the kinds of its form, an origin, and a site only if it is random
  *   - its recorded types are those of its shape rule, and the rule leaves its
  *     attributes as they are
+ *   - bodies are valid themselves
  *   - regions are of fused operators; what they read is older than their
  *     nodes
  *
@@ -27,9 +28,9 @@ static void show(LpBuf *b, const LpGraph *g, LpNodeId id, const char *mark,
     LpBuf one = {0};
     lp_text_node(&one, g, id);
     char *s = lp_buf_take(&one);
-    size_t n = s ? strlen(s) : 0;
+    size_t n = s ? strcspn(s, "\n") : 0;
     lp_buf_str(b, mark);
-    if (s)
+    if (s) /* of a node with a body the first line */
         lp_buf_add(b, s, n > cut ? cut : n);
     lp_free(s);
 }
@@ -180,9 +181,11 @@ static LpStatus check_node(const LpGraph *g, const LpGraphNode *n, LpType *out,
         BAD("it belongs to region %u, which does not exist", n->region);
     if (n->site && !(n->op->flags & LP_OPF_RANDOM))
         BAD("%s draws no random numbers but has a site", n->op->name);
-    if (n->n_sub)
-        BAD("%s has sub-graphs, which no operator takes", n->op->name);
-    return check_rule(g, n, out, scratch, e);
+    LP_TRY(check_rule(g, n, out, scratch, e));
+    int at = 0;
+    for (const LpGraph *body; (body = lp_node_body(n, &at));)
+        LP_TRY(lp_graph_verify(body, e));
+    return LP_OK;
 }
 
 static LpStatus check_nodes(const LpGraph *g, LpErr *e)

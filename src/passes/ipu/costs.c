@@ -61,6 +61,8 @@ static uint64_t mix_attr(uint64_t h, const LpAttr *a)
     case LP_ATTR_BOOL:
     case LP_ATTR_DTYPE:
         return mix_int(h, a->i);
+    case LP_ATTR_GRAPH:
+        return mix_int(h, (int64_t)lp_attr_hash(a));
     }
     return h;
 }
