@@ -20,7 +20,17 @@ uint64_t lp_program_var_bytes(const LpProgram *p, size_t var)
     return h ? h->bytes : (uint64_t)lp_type_bytes(&p->step->var[var].type);
 }
 
-static void code_fini(LpCode *c)
+size_t lp_code_width(const LpCode *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        size_t here = (size_t)c->instr[i].n_in + c->instr[i].n_out;
+        n = here > n ? here : n;
+    }
+    return n;
+}
+
+void lp_code_fini(LpCode *c)
 {
     for (size_t i = 0; i < c->n; i++)
         drop(c->instr[i].kernel);
@@ -33,8 +43,8 @@ void lp_program_free(LpProgram *p)
 {
     if (!p)
         return;
-    code_fini(&p->micro);
-    code_fini(&p->update);
+    lp_code_fini(&p->micro);
+    lp_code_fini(&p->update);
     for (size_t i = 0; i < p->n_derived; i++) {
         drop(p->derived[i].pack);
         drop(p->derived[i].unpack);

@@ -1,6 +1,9 @@
-/* The compiled form: what the executor runs. An operand is (space, offset):
- * the arena (what one micro-batch or one update makes) or a variable's memory.
- * Kernels are prepared once; running allocates nothing and never enters Lua.
+/* The compiled form: what the executor runs. Code is a function: an operand is
+ * (space, offset), of the arena (what one call makes) or of an argument, whose
+ * memory the caller names. The code of a step's graphs has the step's variables
+ * as arguments and then the derived copies; that of a body its inputs and
+ * outputs (src/passes/host/body.c). Kernels are prepared once; running
+ * allocates nothing and never enters Lua.
  *
  * The program owns everything it points to, a copy of the step's graphs that
  * the host's passes may rewrite among it; the step is shared and stays as it
@@ -10,16 +13,11 @@
 
 #include "src/ir/step.h"
 
-typedef enum {
-    LP_SPACE_NONE,
-    LP_SPACE_ARENA,
-    LP_SPACE_VAR,
-    LP_SPACE_DERIVED
-} LpSpace;
+typedef enum { LP_SPACE_NONE, LP_SPACE_ARENA, LP_SPACE_ARG } LpSpace;
 
 typedef struct LpRef {
     LpSpace space;   /* NONE: a hole or an immediate */
-    uint32_t var;    /* VAR: index into step->var; DERIVED: of the copy */
+    uint32_t arg;    /* ARG: its number */
     uint64_t offset; /* bytes */
 } LpRef;
 
@@ -56,6 +54,36 @@ typedef struct LpCode {
     size_t n, cap;
     uint64_t arena_bytes;
 } LpCode;
+
+/* What a call of code is given. */
+typedef struct LpFrame {
+    void *const *arg;
+    char *arena, *work; /* work: LP_SHARED_SCRATCH */
+    void **wide;        /* room for the operands of its widest instruction */
+} LpFrame;
+
+/* Operands and results of the widest instruction. */
+size_t lp_code_width(const LpCode *c);
+void lp_code_fini(LpCode *c);
+
+static inline void *lp_ref_at(const LpFrame *f, const LpRef *r)
+{
+    if (r->space == LP_SPACE_ARENA)
+        return f->arena + r->offset;
+    return r->space == LP_SPACE_ARG ? (char *)f->arg[r->arg] + r->offset : NULL;
+}
+
+static inline LpStatus lp_instr_run(const LpInstr *in, const LpFrame *f,
+                                    const LpRunCtx *rc, LpErr *e)
+{
+    void **pin = f->wide, **out = f->wide + in->n_in;
+    for (uint32_t k = 0; k < in->n_in; k++)
+        pin[k] = lp_ref_at(f, &in->in[k]);
+    for (uint32_t k = 0; k < in->n_out; k++)
+        out[k] = lp_ref_at(f, &in->out[k]);
+    void *work = in->scratch ? f->arena + in->scratch->offset : f->work;
+    return in->kernel->run(in->kernel, pin, out, work, rc, e);
+}
 
 /* A copy of a parameter in another layout, made anew whenever the parameter
  * changes. */

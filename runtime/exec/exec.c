@@ -1,7 +1,6 @@
 /* Running a program: device iterations over replicas over micro-batches, then
- * the sum over replicas and the update. What each instruction reads is
- * resolved when it runs: to the lane's arena, a variable of the replica, or a
- * packed copy. Replicas that do little run side by side, each lane with an
+ * the sum over replicas and the update. Code is called with the variables of
+ * the replica and the packed copies as arguments. Replicas that do little run side by side, each lane with an
  * arena of its own. */
 #include <inttypes.h>
 #include <string.h>
@@ -22,6 +21,7 @@ LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
     x->p = p;
     x->replicas = p->step->replicas;
     x->n_var = p->step->n_var;
+    x->n_arg = x->n_var + p->n_derived;
     LpStatus s = lp_exec_set_up(x, e);
     if (s != LP_OK) {
         lp_exec_free(x);
@@ -117,7 +117,7 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
             p = slot < 0 ? x->spare[i] + (size_t)(lane - x->lane) * bytes
                          : (char *)stream[i].out + (size_t)slot * bytes;
         }
-        x->ptr[(size_t)r * x->n_var + i] = p;
+        *lp_exec_at(x, r, i) = p;
     }
 }
 
@@ -137,7 +137,7 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
     bool last = a == s->gradient_accumulation - 1;
     for (size_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
-        char *got = x->ptr[(size_t)r * x->n_var + i];
+        char *got = *lp_exec_at(x, r, i);
         if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM ||
             (last && shows_update(s, i)))
             continue;
@@ -150,33 +150,12 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
 }
 
 /* ---- running ------------------------------------------------------------ */
-static void *resolve(const LpExec *x, const LpLane *lane, void *const *ptr,
-                     const LpRef *r)
+static LpFrame frame_of(const LpExec *x, const LpLane *lane, int64_t replica)
 {
-    switch (r->space) {
-    case LP_SPACE_ARENA:
-        return lane->arena + r->offset;
-    case LP_SPACE_VAR:
-        return (char *)ptr[r->var] + r->offset;
-    case LP_SPACE_DERIVED:
-        return x->derived[r->var];
-    case LP_SPACE_NONE:
-        break;
-    }
-    return NULL;
-}
-
-static inline LpStatus run_instr(const LpExec *x, const LpLane *lane,
-                                 const LpInstr *in, void *const *ptr,
-                                 const LpRunCtx *rc, LpErr *e)
-{
-    void **pin = lane->wide, *out[LP_MAX_OUT];
-    for (uint32_t k = 0; k < in->n_in; k++)
-        pin[k] = resolve(x, lane, ptr, &in->in[k]);
-    for (uint32_t k = 0; k < in->n_out; k++)
-        out[k] = resolve(x, lane, ptr, &in->out[k]);
-    void *work = in->scratch ? lane->arena + in->scratch->offset : lane->work;
-    return in->kernel->run(in->kernel, pin, out, work, rc, e);
+    return (LpFrame){.arg = lp_exec_at(x, replica, 0),
+                     .arena = lane->arena,
+                     .work = lane->work,
+                     .wide = lane->wide};
 }
 
 static void lap(LpExec *x, uint32_t row, int64_t replica)
@@ -190,13 +169,13 @@ static LpStatus time_code(LpExec *x, const LpLane *lane, const LpCode *c,
                           int64_t replica, const LpRunCtx *rc, bool may_stop,
                           LpErr *e)
 {
-    void *const *ptr = x->ptr + (size_t)replica * x->n_var;
+    LpFrame f = frame_of(x, lane, replica);
     bool micro = c == &x->p->micro;
     uint32_t first = micro ? x->timing->micro : x->timing->update;
     for (size_t i = 0; i < c->n; i++) {
         if (may_stop && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        LP_TRY(run_instr(x, lane, &c->instr[i], ptr, rc, e));
+        LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
         lp_profile_lap(x->timing, first + (uint32_t)i, micro ? replica : -1);
     }
     return LP_OK;
@@ -206,13 +185,13 @@ static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
                          int64_t replica, const LpRunCtx *rc, bool may_stop,
                          LpErr *e)
 {
-    void *const *ptr = x->ptr + (size_t)replica * x->n_var;
     if (x->timing)
         return time_code(x, lane, c, replica, rc, may_stop, e);
+    LpFrame f = frame_of(x, lane, replica);
     for (size_t i = 0; i < c->n; i++) {
         if (may_stop && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        LP_TRY(run_instr(x, lane, &c->instr[i], ptr, rc, e));
+        LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
     }
     return LP_OK;
 }
@@ -224,7 +203,7 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
     const LpStep *s = x->p->step;
     for (size_t i = 0; i < x->n_var; i++)
         if (s->var[i].role == LP_VAR_ACCUM && s->var[i].micro_in != LP_NOVAL)
-            memset(x->ptr[(size_t)r * x->n_var + i], 0,
+            memset(*lp_exec_at(x, r, i), 0,
                    (size_t)lp_program_var_bytes(x->p, i));
     lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
@@ -279,7 +258,7 @@ static void each_backup(LpExec *x, bool save)
             continue;
         size_t bytes = lp_var_bytes(&x->p->step->var[i]);
         for (int64_t r = 0; r < x->replicas; r++) {
-            void *live = x->ptr[(size_t)r * x->n_var + i];
+            void *live = *lp_exec_at(x, r, i);
             char *kept = x->backup[i] + (size_t)r * bytes;
             memcpy(save ? (void *)kept : live, save ? live : (void *)kept,
                    bytes);
@@ -295,7 +274,7 @@ static LpStatus update(LpExec *x, LpErr *e)
         if (v->role != LP_VAR_ACCUM)
             continue;
         for (int64_t r = 0; r < x->replicas; r++)
-            x->lane[0].wide[r] = x->ptr[(size_t)r * x->n_var + i];
+            x->lane[0].wide[r] = *lp_exec_at(x, r, i);
         size_t n = (size_t)lp_program_var_bytes(x->p, i) /
                    lp_dtype_size(v->type.dtype);
         lp_comm_sum(v->type.dtype, x->lane[0].wide, x->replicas, (int64_t)n);

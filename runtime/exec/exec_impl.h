@@ -29,8 +29,10 @@ typedef struct LpLane {
 struct LpExec {
     LpProgram *p;
     int64_t replicas;
-    size_t n_var;
-    void **ptr;   /* [replica][variable]; streams are bound by every run */
+    size_t n_var, n_arg;
+    void **ptr;   /* [replica][argument]: variables, of which streams are bound
+                     by every run, then copies of parameters in other layouts,
+                     which replicas share */
     void **owned; /* blocks to free */
     size_t n_owned, cap_owned;
     LpBacking *hold; /* per variable */
@@ -39,9 +41,8 @@ struct LpExec {
                      run replicas at the same time */
     int lanes;
     char *moving;
-    void **derived; /* copies of parameters in other layouts */
-    bool *fresh;    /* per copy: as the parameter is */
-    char **spare;   /* per output stream: where unwanted slices go, one for
+    bool *fresh;  /* per copy: as the parameter is */
+    char **spare; /* per output stream: where unwanted slices go, one for
                        each lane */
     uint64_t seed;
     uint64_t micro_batch; /* since seeding */
@@ -54,6 +55,12 @@ struct LpExec {
 static inline size_t lp_var_bytes(const LpVariable *v)
 {
     return (size_t)lp_type_bytes(&v->type);
+}
+
+/* Memory of argument i in a replica. */
+static inline void **lp_exec_at(const LpExec *x, int64_t replica, size_t i)
+{
+    return &x->ptr[(size_t)replica * x->n_arg + i];
 }
 
 static inline bool lp_per_replica(const LpVariable *v)

@@ -59,6 +59,13 @@ static void *block(LpExec *x, size_t bytes, LpErr *e)
     return p;
 }
 
+/* For all replicas. */
+static void set_ptr(LpExec *x, size_t i, void *to)
+{
+    for (int64_t r = 0; r < x->replicas; r++)
+        *lp_exec_at(x, r, i) = to;
+}
+
 /* ---- moving values ------------------------------------------------------ */
 static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
                      void *to, LpErr *e)
@@ -73,13 +80,16 @@ static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
 static LpStatus pack(LpExec *x, size_t i, const void *from, LpErr *e)
 {
     LpRunCtx rc = {.seed = x->seed};
-    if (!x->derived[i])
-        x->derived[i] = block(x, x->p->derived[i].bytes, e);
-    if (!x->derived[i])
+    void **copy = lp_exec_at(x, 0, x->n_var + i);
+    if (!*copy) {
+        *copy = block(x, x->p->derived[i].bytes, e);
+        set_ptr(x, x->n_var + i, *copy);
+    }
+    if (!*copy)
         return LP_E_MEMORY;
     const LpKernel *k = x->p->derived[i].pack;
     void *in[1] = {(void *)(uintptr_t)from};
-    LP_TRY(k->run(k, in, &x->derived[i], x->lane[0].work, &rc, e));
+    LP_TRY(k->run(k, in, copy, x->lane[0].work, &rc, e));
     x->fresh[i] = true;
     return LP_OK;
 }
@@ -116,13 +126,14 @@ static LpStatus unpack(const LpExec *x, size_t var, void *dst, LpErr *e)
     size_t i = 0;
     while (x->p->derived[i].var != var)
         i++;
-    return move(x, x->p->derived[i].unpack, x->derived[i], dst, e);
+    return move(x, x->p->derived[i].unpack, *lp_exec_at(x, 0, x->n_var + i),
+                dst, e);
 }
 
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e)
 {
-    const void *src = x->ptr[(size_t)replica * x->n_var + var];
+    const void *src = *lp_exec_at(x, replica, var);
     const LpHome *home = lp_program_home(x->p, var);
     LP_TRY(check_held(x, var, e));
     if (x->hold[var].unread)
@@ -135,12 +146,6 @@ LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
 }
 
 /* ---- values that exist once --------------------------------------------- */
-static void set_ptr(LpExec *x, size_t var, void *to)
-{
-    for (int64_t r = 0; r < x->replicas; r++)
-        x->ptr[(size_t)r * x->n_var + var] = to;
-}
-
 static void unhook(LpBacking *h)
 {
     LpStorage *st = h->st;
@@ -211,7 +216,7 @@ static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
     const LpHome *home = lp_program_home(x->p, var);
     int64_t n = lp_per_replica(v) ? x->replicas : 1;
     for (int64_t r = 0; r < n && !x->hold[var].unread; r++) {
-        void *dst = x->ptr[(size_t)r * x->n_var + var];
+        void *dst = *lp_exec_at(x, r, var);
         if (home)
             LP_TRY(move(x, home->load, src, dst, e));
         else
@@ -267,17 +272,22 @@ LpStatus lp_exec_let_go(LpExec *x, LpErr *e)
 }
 
 /* ---- set-up ------------------------------------------------------------- */
+static bool is_variable(const LpRef *r, size_t n_var)
+{
+    return r->space == LP_SPACE_ARG && r->arg < n_var;
+}
+
 /* Variables whose plain memory instructions use, and those that they write. */
-static void mark_code(const LpCode *c, bool *read, bool *written)
+static void mark_code(const LpCode *c, size_t n_var, bool *read, bool *written)
 {
     for (size_t i = 0; i < c->n; i++) {
         const LpInstr *n = &c->instr[i];
         for (uint32_t k = 0; k < n->n_in; k++)
-            if (n->in[k].space == LP_SPACE_VAR)
-                read[n->in[k].var] = true;
+            if (is_variable(&n->in[k], n_var))
+                read[n->in[k].arg] = true;
         for (uint32_t k = 0; k < n->n_out; k++)
-            if (n->out[k].space == LP_SPACE_VAR)
-                read[n->out[k].var] = written[n->out[k].var] = true;
+            if (is_variable(&n->out[k], n_var))
+                read[n->out[k].arg] = written[n->out[k].arg] = true;
     }
 }
 
@@ -291,8 +301,8 @@ static LpStatus set_up_holds(LpExec *x, LpErr *e)
         lp_free(read);
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
-    mark_code(&x->p->micro, read, written);
-    mark_code(&x->p->update, read, written);
+    mark_code(&x->p->micro, x->n_var, read, written);
+    mark_code(&x->p->update, x->n_var, read, written);
     for (size_t i = 0; i < x->p->n_derived; i++)
         if (x->p->derived[i].unpack)
             packed[x->p->derived[i].var] = true;
@@ -323,7 +333,7 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
     if (x->hold[i].still)
         return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
     for (int64_t r = 0; r < x->replicas; r++) {
-        void **at = &x->ptr[(size_t)r * x->n_var + i];
+        void **at = lp_exec_at(x, r, i);
         *at = r == 0 || lp_per_replica(v) ? block(x, bytes, e) : x->ptr[i];
         if (!*at)
             return LP_E_MEMORY;
@@ -350,9 +360,8 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
     for (size_t i = 0; i < p->n_home; i++)
         most = max(most, max(p->home[i].load->work_bytes,
                              p->home[i].save->work_bytes));
-    x->derived = lp_calloc(p->n_derived, sizeof *x->derived);
     x->fresh = lp_calloc(p->n_derived, sizeof *x->fresh);
-    LP_FAIL_IF(!x->derived || !x->fresh, e, LP_E_MEMORY, "out of memory");
+    LP_FAIL_IF(!x->fresh, e, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < p->n_derived; i++) {
         const LpDerived *d = &p->derived[i];
         work = max(work, d->pack->work_bytes);
@@ -367,17 +376,6 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
             return LP_E_MEMORY;
     }
     return x->moving ? LP_OK : LP_E_MEMORY;
-}
-
-static size_t widest(const LpExec *x)
-{
-    size_t n = (size_t)x->replicas + 1;
-    const LpCode *code[2] = {&x->p->micro, &x->p->update};
-    for (int c = 0; c < 2; c++)
-        for (size_t i = 0; i < code[c]->n; i++)
-            if (code[c]->instr[i].n_in > n)
-                n = code[c]->instr[i].n_in;
-    return n;
 }
 
 /* Replicas run one after the other, each on all threads; where no instruction
@@ -408,7 +406,9 @@ static int lanes_of(const LpExec *x)
 static LpStatus set_up_lanes(LpExec *x, LpErr *e)
 {
     int lanes = lanes_of(x);
-    size_t operands = widest(x);
+    size_t operands =
+        max((size_t)x->replicas + 1,
+            max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update)));
     x->lane = lp_calloc((size_t)lanes, sizeof *x->lane);
     LP_FAIL_IF(!x->lane, e, LP_E_MEMORY, "out of memory");
     for (; x->lanes < lanes; x->lanes++) {
@@ -423,7 +423,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
     lp_storage_trim();
-    x->ptr = lp_calloc(x->n_var * (size_t)x->replicas, sizeof *x->ptr);
+    x->ptr = lp_calloc(x->n_arg * (size_t)x->replicas, sizeof *x->ptr);
     x->backup = lp_calloc(x->n_var, sizeof *x->backup);
     x->spare = lp_calloc(x->n_var, sizeof *x->spare);
     LP_FAIL_IF(!x->ptr || !x->backup || !x->spare, e, LP_E_MEMORY,
@@ -460,7 +460,6 @@ void lp_exec_tear_down(LpExec *x)
     lp_free(x->ptr);
     lp_free(x->backup);
     lp_free(x->spare);
-    lp_free(x->derived);
     lp_free(x->fresh);
     for (int i = 0; i < x->lanes; i++)
         lp_free(x->lane[i].wide);

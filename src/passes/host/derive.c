@@ -93,7 +93,8 @@ void lp_derived_operand(LpLower *l, uint32_t index)
     LpRef *ref = (LpRef *)(uintptr_t)&last->in[1];
     if (ref->space == LP_SPACE_NONE)
         last->bytes += l->program->derived[index].bytes;
-    *ref = (LpRef){.space = LP_SPACE_DERIVED, .var = index};
+    *ref =
+        (LpRef){.space = LP_SPACE_ARG, .arg = (uint32_t)l->step->n_var + index};
 }
 
 LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,

@@ -59,8 +59,8 @@ static LpStatus set_ref(LpLower *l, LpRef *r, const LpPlace *p, uint32_t at)
     b->last = at;
     *r = (LpRef){.offset = (uint64_t)p->offset * size};
     if (b->var != UINT32_MAX) {
-        r->space = LP_SPACE_VAR;
-        r->var = b->var;
+        r->space = LP_SPACE_ARG;
+        r->arg = b->var;
         return LP_OK;
     }
     r->space = LP_SPACE_ARENA;
