@@ -237,6 +237,44 @@ static int opt_var(lua_State *L, const char *key, const LpStep *s)
     return (int)at;
 }
 
+static bool *numeric(LpNumerics *n, const char *name)
+{
+#define LP_NUMERIC(own)                                                        \
+    if (strcmp(name, #own) == 0)                                               \
+        return &n->own;
+    LP_NUMERICS(LP_NUMERIC)
+#undef LP_NUMERIC
+    return NULL;
+}
+
+/* numerics = {stochastic=, half_partials=, trap=}, booleans, false if left
+ * out */
+static LpNumerics read_numerics(lua_State *L, int t)
+{
+    LpNumerics n = {0};
+    if (lua_getfield(L, t, "numerics") == LUA_TNIL) {
+        lua_pop(L, 1);
+        return n;
+    }
+    luaL_checktype(L, -1, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        const char *name =
+            lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+        bool *to = numeric(&n, name);
+        if (!to || !lua_isboolean(L, -1)) {
+            name = luaL_tolstring(L, -2, NULL);
+            const char *value = luaL_tolstring(L, -2, NULL);
+            lp_raise(L, LP_E_VALUE,
+                     "numerics: got %s = %s. Allowed: stochastic, "
+                     "half_partials, trap, each true or false",
+                     name, value);
+        }
+        *to = lua_toboolean(L, -1);
+    }
+    lua_pop(L, 1);
+    return n;
+}
+
 /* rules = {…} of the table at index 2; what the training points to is left on
  * the stack. */
 static void read_rules(lua_State *L, const LpStep *s, LpTraining *t)
@@ -277,8 +315,8 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
 }
 
 /* step:complete{device_iterations=, gradient_accumulation=, replicas=,
- *   mean=, running=, loss=value, loss_scale=var, max_norm=var, rules={…},
- *   anchors={names}, names=boolean} */
+ *   mean=, running=, numerics={…}, loss=value, loss_scale=var, max_norm=var,
+ *   rules={…}, anchors={names}, names=boolean} */
 static int step_complete(lua_State *L)
 {
     LpErr e = {0};
@@ -289,6 +327,7 @@ static int step_complete(lua_State *L)
         .gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1),
         .replicas = lp_opt_int(L, 2, "replicas", 1),
         .mean = lp_opt_bool(L, 2, "mean", true),
+        .numerics = read_numerics(L, 2),
         .name_values = lp_opt_bool(L, 2, "names", false)};
     int64_t loss = lp_opt_int(L, 2, "loss", 0);
     if (loss < 0 || loss >= (int64_t)s->micro->n_value)

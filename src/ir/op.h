@@ -172,6 +172,20 @@ typedef struct LpDesc {
     int64_t strides[LP_MAX_DIMS];
 } LpDesc;
 
+/* How a step computes where types alone do not say: part of what fixes
+ * values. */
+#define LP_NUMERICS(NUMERIC)                                                     \
+    /* float16 and bfloat16 results round at random, so that the expected      \
+     * value is exact */ \
+    NUMERIC(stochastic)                                                          \
+    NUMERIC(half_partials) /* products sum in the type of their result */        \
+    NUMERIC(trap)          /* invalid operations and overflows are errors */
+typedef struct LpNumerics {
+#define LP_NUMERIC(name) bool name;
+    LP_NUMERICS(LP_NUMERIC)
+#undef LP_NUMERIC
+} LpNumerics;
+
 /* Random operators: Philox key = mix(seed, site), counter = (element / 4,
  * loop iteration, replica, micro-batch). */
 typedef struct LpRunCtx {
@@ -200,8 +214,9 @@ typedef struct LpKernelReq {
     int n_in, n_out;
     const LpDesc *in, *out;
     int threads;
-    uint64_t site; /* random operators */
-    bool fast;     /* a quicker algorithm that rounds more will do */
+    uint64_t site;       /* random operators; results that round at random */
+    LpNumerics numerics; /* of the step; all false outside steps */
+    bool fast;           /* a quicker algorithm that rounds more will do */
     /* float32 products may be made of so many bfloat16 pieces of each number
      * where that is quicker; LP_PIECES_ALL keep all its bits, 0: none */
     int pieces;

@@ -58,6 +58,7 @@ typedef struct LpStep {
     LpArena names;
     int64_t device_iterations, gradient_accumulation, replicas;
     bool mean_reduction; /* else sum, over accumulation and replicas */
+    LpNumerics numerics; /* set before lp_complete_step */
 } LpStep;
 
 LpStep *lp_step_new(void); /* one reference; NULL when memory is short */
@@ -70,6 +71,8 @@ const char *lp_var_role_name(LpVarRole r);
 /* Every input and output of both graphs against the table (step_verify.c); the
  * error names the variable. Of a completed step. */
 LpStatus lp_step_verify(const LpStep *s, LpErr *e);
+/* Refuses a step whose numerics nothing here computes. */
+LpStatus lp_step_computable(const LpStep *s, LpErr *e);
 /* The micro-batch loop carries it: forward reads and writes it. */
 bool lp_var_carried(const LpVariable *v);
 

@@ -2,12 +2,14 @@
  * graphs and variables keep their numbers; data of variables is not in it.
  *
  *   step     = "step" "iterations" INT "accumulation" INT "replicas" INT
- *              ("mean" | "sum") NL "micro" NL graph ["update" NL graph]
+ *              ("mean" | "sum") {NUMERIC} NL "micro" NL graph
+ *              ["update" NL graph]
  *              {variable NL}
  *   variable = "var" ROLE STR ":" type ["of" INT] ["micro" use] ["update" use]
  *   use      = LABEL | ["LABEL"] "->" LABEL     read; and written
  *
- * (the rest of the grammar: text.c). ROLE is one word, as lp_var_role_name has
+ * (the rest of the grammar: text.c). A NUMERIC is one of LP_NUMERICS, in its
+ * order: stochastic, half_partials, trap. ROLE is one word, as lp_var_role_name has
  * it; a label is one of the graph that is named before it; "of" counts from 0.
  * The text is outside data: what is parsed goes through the verifiers. */
 #include <inttypes.h>
@@ -41,6 +43,15 @@ static void text_variable(LpBuf *b, const LpVariable *v)
     lp_buf_str(b, "\n");
 }
 
+static void text_numerics(LpBuf *b, const LpNumerics *n)
+{
+#define LP_NUMERIC(name)                                                       \
+    if (n->name)                                                               \
+        lp_buf_str(b, " " #name);
+    LP_NUMERICS(LP_NUMERIC)
+#undef LP_NUMERIC
+}
+
 char *lp_step_print(const LpStep *s, LpErr *e)
 {
     LpBuf b = {0};
@@ -50,9 +61,11 @@ char *lp_step_print(const LpStep *s, LpErr *e)
     }
     lp_buf_fmt(&b,
                "step iterations %" PRId64 " accumulation %" PRId64
-               " replicas %" PRId64 " %s\nmicro\n",
+               " replicas %" PRId64 " %s",
                s->device_iterations, s->gradient_accumulation, s->replicas,
                s->mean_reduction ? "mean" : "sum");
+    text_numerics(&b, &s->numerics);
+    lp_buf_str(&b, "\nmicro\n");
     lp_text_graph(&b, s->micro);
     if (s->update) {
         lp_buf_str(&b, "update\n");
@@ -77,6 +90,17 @@ static LpStatus loop(LpParser *p, const char *name, int64_t *n)
     return lp_parse_int(p, 1, INT64_MAX, n);
 }
 
+static LpStatus numerics(LpParser *p, LpNumerics *n)
+{
+#define LP_NUMERIC(name)                                                       \
+    n->name = lp_parse_at_word(p, #name);                                      \
+    if (n->name)                                                               \
+        LP_TRY(lp_lex_next(&p->x));
+    LP_NUMERICS(LP_NUMERIC)
+#undef LP_NUMERIC
+    return LP_OK;
+}
+
 static LpStatus head(LpParser *p, LpStep *s)
 {
     LP_TRY(word(p, "step"));
@@ -87,6 +111,7 @@ static LpStatus head(LpParser *p, LpStep *s)
     if (!s->mean_reduction && !lp_parse_at_word(p, "sum"))
         return lp_lex_expected(&p->x, "mean or sum");
     LP_TRY(lp_lex_next(&p->x));
+    LP_TRY(numerics(p, &s->numerics));
     return lp_parse_line_end(p);
 }
 

@@ -334,6 +334,7 @@ static LpStatus set_loops(LpStep *s, const LpCompileSpec *spec, LpErr *e)
     s->gradient_accumulation = spec->gradient_accumulation;
     s->replicas = spec->replicas;
     s->mean_reduction = spec->mean;
+    s->numerics = spec->numerics;
     return LP_OK;
 }
 
@@ -377,6 +378,7 @@ LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
                          LpProgram **out, LpErr *e)
 {
     LP_FAIL_IF(!step->complete, e, LP_E_RUNTIME, "the step is not complete");
+    LP_TRY(lp_step_computable(step, e));
     LpProgram *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->step = lp_step_retain(step);

@@ -39,7 +39,8 @@ typedef struct LpTraining {
 /* What a step is completed with: plain data, from whatever front end. */
 typedef struct LpCompileSpec {
     int64_t device_iterations, gradient_accumulation, replicas;
-    bool mean;                  /* LpStep.mean_reduction */
+    bool mean; /* LpStep.mean_reduction */
+    LpNumerics numerics;
     const LpTraining *training; /* NULL: inference */
     /* Names of tensors (anchors.h) that become output streams, behind all
      * others and in this order. */
