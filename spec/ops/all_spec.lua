@@ -177,7 +177,7 @@ describe("every operator", function()
   end
 
   it("survives memory that runs out", function()
-    survives(7)
+    survives(13)
   end)
 
   it("survives memory that runs out at any place #slow", function()
