@@ -1,17 +1,32 @@
 /* Running a program: device iterations over replicas over micro-batches, then
  * the sum over replicas and the update. Code is called with the variables of
- * the replica and the packed copies as arguments. Replicas that do little run side by side, each lane with an
- * arena of its own. */
+ * the replica and the packed copies as arguments. Replicas that do little run
+ * side by side, each lane with an arena of its own. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "runtime/exec/comm.h"
 #include "runtime/exec/exec_impl.h"
+#include "runtime/exec/sum.h"
 #include "src/autodiff/op_call.h"
 #include "src/base/interrupt.h"
 #include "src/base/process.h"
 
-LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
+/* Replicas are dealt out in order to the processes. */
+static LpStatus set_replicas(LpExec *x, const LpComm *comm, LpErr *e)
+{
+    int64_t all = x->p->step->replicas;
+    LP_FAIL_IF(all % comm->size != 0, e, LP_E_VALUE,
+               "%" PRId64 " replicas cannot be dealt out to %" PRId64
+               " processes",
+               all, comm->size);
+    x->comm = comm;
+    x->replicas = all / comm->size;
+    x->first = comm->rank * x->replicas;
+    x->grouped = lp_step_grouped(x->p->step);
+    return LP_OK;
+}
+
+LpStatus lp_exec_new(LpProgram *p, const LpComm *comm, LpExec **out, LpErr *e)
 {
     LpExec *x = lp_calloc(1, sizeof *x);
     if (!x) {
@@ -19,10 +34,11 @@ LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e)
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     x->p = p;
-    x->replicas = p->step->replicas;
     x->n_var = p->step->n_var;
     x->n_arg = x->n_var + p->n_derived;
-    LpStatus s = lp_exec_set_up(x, e);
+    LpStatus s = set_replicas(x, comm, e);
+    if (s == LP_OK)
+        s = lp_exec_set_up(x, e);
     if (s != LP_OK) {
         lp_exec_free(x);
         return s;
@@ -46,6 +62,11 @@ const LpProgram *lp_exec_program(const LpExec *x)
     return x->p;
 }
 
+int64_t lp_exec_replicas(const LpExec *x)
+{
+    return x->replicas;
+}
+
 int lp_exec_lanes(const LpExec *x)
 {
     return x->lanes;
@@ -64,9 +85,10 @@ void lp_exec_rng_set(LpExec *x, const uint64_t state[2])
 }
 
 /* ---- streams ------------------------------------------------------------ */
-int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period)
+int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period)
 {
-    int64_t per_iteration = s->gradient_accumulation * s->replicas;
+    const LpStep *s = x->p->step;
+    int64_t per_iteration = s->gradient_accumulation * x->replicas;
     switch (mode) {
     case LP_OUT_ALL:
         return s->device_iterations * per_iteration;
@@ -76,21 +98,22 @@ int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period)
     case LP_OUT_SUM:
         break;
     }
-    return s->replicas;
+    return x->replicas;
 }
 
 /* Where micro-batch a of iteration d of replica r goes, or -1: unwanted. */
-static int64_t out_slot(const LpStep *s, const LpStream *st, int64_t d,
+static int64_t out_slot(const LpExec *x, const LpStream *st, int64_t d,
                         int64_t a, int64_t r)
 {
-    int64_t acc = s->gradient_accumulation, at = a * s->replicas + r;
+    const LpStep *s = x->p->step;
+    int64_t acc = s->gradient_accumulation, at = a * x->replicas + r;
     switch (st->mode) {
     case LP_OUT_ALL:
-        return d * acc * s->replicas + at;
+        return d * acc * x->replicas + at;
     case LP_OUT_EVERY_N:
         if ((d + 1) % st->period != 0)
             return -1;
-        return ((d + 1) / st->period - 1) * acc * s->replicas + at;
+        return ((d + 1) / st->period - 1) * acc * x->replicas + at;
     case LP_OUT_FINAL:
         return d == s->device_iterations - 1 && a == acc - 1 ? r : -1;
     case LP_OUT_SUM:
@@ -103,7 +126,7 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
                          int64_t a, int64_t r, const LpLane *lane)
 {
     const LpStep *s = x->p->step;
-    int64_t slice = (d * s->gradient_accumulation + a) * s->replicas + r;
+    int64_t slice = (d * s->gradient_accumulation + a) * x->replicas + r;
     for (size_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
         if (!lp_is_stream(v))
@@ -113,7 +136,7 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
         if (v->role == LP_VAR_STREAM_IN) {
             p = (char *)(uintptr_t)stream[i].in + (size_t)slice * bytes;
         } else {
-            int64_t slot = out_slot(s, &stream[i], d, a, r);
+            int64_t slot = out_slot(x, &stream[i], d, a, r);
             p = slot < 0 ? x->spare[i] + (size_t)(lane - x->lane) * bytes
                          : (char *)stream[i].out + (size_t)slot * bytes;
         }
@@ -145,7 +168,7 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
         if (got == sum)
             continue;
         void *pair[2] = {sum, got};
-        lp_comm_sum(v->type.dtype, pair, 2, lp_numel(&v->type));
+        lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type));
     }
 }
 
@@ -207,7 +230,7 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
                    (size_t)lp_program_var_bytes(x->p, i));
     lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
-        LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)r};
+        LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)(x->first + r)};
         rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
         bind_streams(x, stream, d, a, r, lane);
         lap(x, LP_PROFILE_STREAMS, r);
@@ -266,23 +289,50 @@ static void each_backup(LpExec *x, bool save)
     }
 }
 
+/* The first replica here of the group that replica r, counted here, is in. */
+static int64_t leader(const LpExec *x, LpGroup g, int64_t r)
+{
+    int64_t all = x->p->step->replicas, of = lp_group_of(g, all, x->first + r);
+    int64_t i = 0;
+    while (lp_group_of(g, all, x->first + i) != of)
+        i++;
+    return i;
+}
+
+/* Where every replica runs the update, every one has the sum of its group. */
+static void share_sum(const LpExec *x, const LpReduction *d)
+{
+    size_t bytes = (size_t)d->n * lp_dtype_size(d->dtype);
+    for (int64_t r = 0; r < x->replicas; r++) {
+        int64_t from = leader(x, d->group, r);
+        if (from != r)
+            memcpy(d->local[r], d->local[from], bytes);
+    }
+}
+
+static LpStatus reduce(LpExec *x, LpErr *e)
+{
+    for (size_t i = 0; i < x->n_reduction; i++)
+        LP_TRY(x->comm->start(x->comm, &x->reduction[i], e));
+    for (size_t i = 0; i < x->n_reduction; i++) {
+        LP_TRY(x->comm->wait(x->comm, &x->reduction[i], e));
+        if (x->grouped)
+            share_sum(x, &x->reduction[i]);
+    }
+    return LP_OK;
+}
+
 static LpStatus update(LpExec *x, LpErr *e)
 {
-    const LpStep *s = x->p->step;
-    for (size_t i = 0; i < x->n_var && x->replicas > 1; i++) {
-        const LpVariable *v = &s->var[i];
-        if (v->role != LP_VAR_ACCUM)
-            continue;
-        for (int64_t r = 0; r < x->replicas; r++)
-            x->lane[0].wide[r] = *lp_exec_at(x, r, i);
-        size_t n = (size_t)lp_program_var_bytes(x->p, i) /
-                   lp_dtype_size(v->type.dtype);
-        lp_comm_sum(v->type.dtype, x->lane[0].wide, x->replicas, (int64_t)n);
-    }
+    LP_TRY(reduce(x, e));
     lap(x, LP_PROFILE_SUM, -1);
-    LpRunCtx rc = {.seed = x->seed};
-    rc.micro_batch = (uint32_t)x->micro_batch;
-    return run_code(x, x->lane, &x->p->update, 0, &rc, false, e);
+    for (int64_t r = 0; r < (x->grouped ? x->replicas : 1); r++) {
+        LpRunCtx rc = {.seed = x->seed};
+        rc.replica = (uint32_t)(x->grouped ? x->first + r : 0);
+        rc.micro_batch = (uint32_t)x->micro_batch;
+        LP_TRY(run_code(x, x->lane, &x->p->update, r, &rc, false, e));
+    }
+    return LP_OK;
 }
 
 /* One replica's slice of an output that shows an updated variable. */
@@ -292,17 +342,16 @@ static LpStatus show(LpExec *x, const LpStream *st, size_t i, int64_t d,
     const LpStep *s = x->p->step;
     const LpVariable *v = &s->var[i];
     size_t of = (size_t)v->param;
-    int64_t slot = out_slot(s, st, d, s->gradient_accumulation - 1, r);
+    int64_t slot = out_slot(x, st, d, s->gradient_accumulation - 1, r);
     if (slot >= 0)
-        return lp_exec_read(x, of, r,
-                            (char *)st->out + (size_t)slot * lp_var_bytes(v),
-                            e);
+        return lp_exec_read(
+            x, of, r, (char *)st->out + (size_t)slot * lp_var_bytes(v), e);
     if (st->mode != LP_OUT_SUM)
         return LP_OK;
     LP_TRY(lp_exec_read(x, of, r, x->spare[i], e));
     void *pair[2] = {(char *)st->out + (size_t)r * lp_var_bytes(v),
                      x->spare[i]};
-    lp_comm_sum(v->type.dtype, pair, 2, lp_numel(&v->type));
+    lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type));
     return LP_OK;
 }
 

@@ -2,7 +2,9 @@
  *
  * Memory. Parameters, state, hyper-parameters and constants exist once (all
  * replicas hold equal values); accumulators, and buffers that a micro-batch
- * writes, once a replica. Values are exchanged in the plain layout of the
+ * writes, once a replica. If values of some parameter differ between groups of
+ * replicas, all parameters and states exist once a replica, and each replica
+ * runs the update. Values are exchanged in the plain layout of the
  * variable's type.
  *
  * Running. All loops of the step (src/ir/step.h) are here. A step is abandoned
@@ -12,6 +14,7 @@
 #ifndef LP_RUNTIME_EXEC_EXEC_H
 #define LP_RUNTIME_EXEC_EXEC_H
 
+#include "runtime/exec/comm.h"
 #include "runtime/exec/profile.h"
 
 typedef enum { LP_OUT_FINAL, LP_OUT_EVERY_N, LP_OUT_ALL, LP_OUT_SUM } LpOutMode;
@@ -28,21 +31,27 @@ typedef struct LpStream {
 typedef struct LpExec LpExec;
 
 /* Takes over the program (also on failure). Variables with data start with
- * it, all others with zeros. */
-LpStatus lp_exec_new(LpProgram *p, LpExec **out, LpErr *e);
-void lp_exec_free(LpExec *x); /* NULL is fine */
+ * it, all others with zeros. It runs the replicas of this process; streams have
+ * their slices. */
+LpStatus lp_exec_new(LpProgram *p, const LpComm *comm, LpExec **out, LpErr *e);
+int64_t lp_exec_replicas(const LpExec *x); /* of this process */
+void lp_exec_free(LpExec *x);              /* NULL is fine */
 const LpProgram *lp_exec_program(const LpExec *x);
 /* Replicas that run side by side; 1: one after the other. */
 int lp_exec_lanes(const LpExec *x);
 
 /* Host -> device for all replicas, from a contiguous tensor of the variable's
  * type; device (of one replica) -> host: what lies in another layout is
- * converted. A variable that no run writes may be left in the tensor's storage,
- * or the storage's pages are given back (memory.c): it is hooked then, and
- * retained. */
+ * converted. The host's tensor of a grouped variable has a slice a group
+ * (lp_var_host_type). A variable that no run writes may be left in the tensor's
+ * storage, or the storage's pages are given back (memory.c): it is hooked then,
+ * and retained. */
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e);
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e);
+/* All groups' values, of each group that has a replica here, for a tensor of
+ * the host's type. */
+LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e);
 /* The variable lies in t's storage. */
 bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t);
 /* Storages whose pages were given back have them again; lp_exec_free does the
@@ -50,7 +59,7 @@ bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t);
 LpStatus lp_exec_let_go(LpExec *x, LpErr *e);
 
 /* Slices a STREAM_OUT variable yields in one call. */
-int64_t lp_exec_out_slices(const LpStep *s, LpOutMode mode, int64_t period);
+int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period);
 
 /* One call. `stream` has an entry a variable (only stream variables are
  * read). On an error `*finished` device iterations have taken effect. */

@@ -21,14 +21,20 @@ typedef struct LpBacking {
 /* What running a micro-batch needs besides variables. */
 typedef struct LpLane {
     char *arena, *work;
-    void **wide;     /* operands of one instruction; ranks of a collective */
+    void **wide;     /* operands of one instruction */
     int64_t replica; /* that it runs, or that failed */
     LpErr err;       /* of its replicas, while they run side by side */
 } LpLane;
 
 struct LpExec {
     LpProgram *p;
-    int64_t replicas;
+    const LpComm *comm; /* borrowed */
+    int64_t replicas;   /* of this process, from number `first` on */
+    int64_t first;
+    bool grouped; /* every replica has parameters and states of its own */
+    LpReduction *reduction;
+    size_t n_reduction;
+    void **reduced; /* their lists of buffers */
     size_t n_var, n_arg;
     void **ptr;   /* [replica][argument]: variables, of which streams are bound
                      by every run, then copies of parameters in other layouts,
@@ -63,10 +69,11 @@ static inline void **lp_exec_at(const LpExec *x, int64_t replica, size_t i)
     return &x->ptr[(size_t)replica * x->n_arg + i];
 }
 
-static inline bool lp_per_replica(const LpVariable *v)
+static inline bool lp_per_replica(const LpExec *x, const LpVariable *v)
 {
     return v->role == LP_VAR_ACCUM ||
-           (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL);
+           (v->role == LP_VAR_BUFFER && v->micro_out != LP_NOVAL) ||
+           (x->grouped && (v->role == LP_VAR_PARAM || v->role == LP_VAR_STATE));
 }
 
 static inline bool lp_is_stream(const LpVariable *v)

@@ -209,18 +209,29 @@ static void hook(LpBacking *h, LpStorage *st, bool gone)
         lp_forget(st->data, st->bytes);
 }
 
+/* Where the host's tensor has the value of replica r: that of its group. */
+static size_t slice_of(const LpExec *x, const LpVariable *v, int64_t r)
+{
+    const LpStep *s = x->p->step;
+    LpGroup g = lp_var_group(s, v);
+    if (g.kind == LP_GROUP_ALL)
+        return 0;
+    return (size_t)lp_group_of(g, s->replicas, x->first + r) * lp_var_bytes(v);
+}
+
 /* Puts values of a variable where it lies. */
 static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[var];
     const LpHome *home = lp_program_home(x->p, var);
-    int64_t n = lp_per_replica(v) ? x->replicas : 1;
+    int64_t n = lp_per_replica(x, v) ? x->replicas : 1;
     for (int64_t r = 0; r < n && !x->hold[var].unread; r++) {
         void *dst = *lp_exec_at(x, r, var);
+        const char *from = (const char *)src + slice_of(x, v, r);
         if (home)
-            LP_TRY(move(x, home->load, src, dst, e));
+            LP_TRY(move(x, home->load, from, dst, e));
         else
-            memcpy(dst, src, lp_var_bytes(v));
+            memcpy(dst, from, lp_var_bytes(v));
     }
     return renew(x, var, src, e);
 }
@@ -251,6 +262,15 @@ LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
     LP_TRY(load(x, var, lp_tensor_data(t), e));
     if (alone)
         hook(h, t->st, true);
+    return LP_OK;
+}
+
+LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e)
+{
+    const LpVariable *v = &x->p->step->var[var];
+    bool grouped = lp_var_group(x->p->step, v).kind != LP_GROUP_ALL;
+    for (int64_t r = grouped ? x->replicas : 1; r-- > 0;) /* the first wins */
+        LP_TRY(lp_exec_read(x, var, r, (char *)dst + slice_of(x, v, r), e));
     return LP_OK;
 }
 
@@ -314,7 +334,8 @@ static LpStatus set_up_holds(LpExec *x, LpErr *e)
                     v->role == LP_VAR_CONST;
         x->hold[i].x = x;
         x->hold[i].still = role && !written[i] && v->micro_out == LP_NOVAL &&
-                           v->update_out == LP_NOVAL;
+                           v->update_out == LP_NOVAL &&
+                           v->group.kind == LP_GROUP_ALL;
         x->hold[i].unread = x->hold[i].still && !read[i] && packed[i] &&
                             !lp_program_home(x->p, i);
     }
@@ -334,7 +355,7 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
         return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
     for (int64_t r = 0; r < x->replicas; r++) {
         void **at = lp_exec_at(x, r, i);
-        *at = r == 0 || lp_per_replica(v) ? block(x, bytes, e) : x->ptr[i];
+        *at = r == 0 || lp_per_replica(x, v) ? block(x, bytes, e) : x->ptr[i];
         if (!*at)
             return LP_E_MEMORY;
     }
@@ -398,7 +419,7 @@ static int lanes_of(const LpExec *x)
             return 1;
     for (size_t i = 0; i < x->n_var; i++)
         if (v[i].micro_out != LP_NOVAL && !lp_is_stream(&v[i]) &&
-            !lp_per_replica(&v[i]))
+            !lp_per_replica(x, &v[i]))
             return 1; /* as weights that max_norm shortens */
     return (int)n;
 }
@@ -407,14 +428,40 @@ static LpStatus set_up_lanes(LpExec *x, LpErr *e)
 {
     int lanes = lanes_of(x);
     size_t operands =
-        max((size_t)x->replicas + 1,
-            max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update)));
+        max(1, max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update)));
     x->lane = lp_calloc((size_t)lanes, sizeof *x->lane);
     LP_FAIL_IF(!x->lane, e, LP_E_MEMORY, "out of memory");
     for (; x->lanes < lanes; x->lanes++) {
         void **wide = lp_calloc(operands, sizeof *wide);
         LP_FAIL_IF(!wide, e, LP_E_MEMORY, "out of memory");
         x->lane[x->lanes].wide = wide;
+    }
+    return LP_OK;
+}
+
+/* Accumulators never move, so their buffers are listed once. */
+static LpStatus set_up_reductions(LpExec *x, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    if (s->replicas == 1)
+        return LP_OK;
+    x->reduction = lp_calloc(x->n_var, sizeof *x->reduction);
+    x->reduced = lp_calloc(x->n_var * (size_t)x->replicas, sizeof *x->reduced);
+    LP_FAIL_IF(!x->reduction || !x->reduced, e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < x->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        if (v->role != LP_VAR_ACCUM)
+            continue;
+        void **local = x->reduced + x->n_reduction * (size_t)x->replicas;
+        for (int64_t r = 0; r < x->replicas; r++)
+            local[r] = *lp_exec_at(x, r, i);
+        x->reduction[x->n_reduction++] = (LpReduction){
+            .var = (uint32_t)i,
+            .dtype = v->type.dtype,
+            .n = (int64_t)(own_bytes(x, i) / lp_dtype_size(v->type.dtype)),
+            .group = lp_var_group(s, v),
+            .local = local,
+            .n_local = x->replicas};
     }
     return LP_OK;
 }
@@ -441,7 +488,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
         if (!lp_is_stream(&s->var[i]))
             LP_TRY(alloc_var(x, i, e));
     }
-    return LP_OK;
+    return set_up_reductions(x, e);
 }
 
 void lp_exec_tear_down(LpExec *x)
@@ -459,6 +506,8 @@ void lp_exec_tear_down(LpExec *x)
     lp_free(x->hold);
     lp_free(x->ptr);
     lp_free(x->backup);
+    lp_free(x->reduction);
+    lp_free(x->reduced);
     lp_free(x->spare);
     lp_free(x->fresh);
     for (int i = 0; i < x->lanes; i++)

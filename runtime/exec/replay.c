@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "runtime/exec/comm.h"
+#include "runtime/exec/sum.h"
 
 /* ---- nodes --------------------------------------------------------------- */
 static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
@@ -303,8 +303,8 @@ static LpStatus run_update(LpReplay *x, LpErr *e)
         for (int64_t r = 0; r < st->replicas; r++)
             x->wide[r] = x->var[(size_t)r * st->n_var + i];
         if (v->role == LP_VAR_ACCUM && st->replicas > 1)
-            lp_comm_sum(v->type.dtype, x->wide, st->replicas,
-                        lp_numel(&v->type));
+            lp_sum_buffers(v->type.dtype, x->wide, st->replicas, 1,
+                           lp_numel(&v->type));
         if (v->update_in == LP_NOVAL)
             continue;
         LpCell *c = lp_cell_new(x, lp_type_bytes(&v->type), e);

@@ -74,9 +74,10 @@ static LpStatus pull(void *ctx, LpStorage *st, bool will_write, LpErr *e)
 
 static bool fits(const LpSync *s, const Mirror *m)
 {
+    const LpStep *step = lp_exec_program(s->x)->step;
     LpType type = lp_tensor_type(m->t);
-    return lp_type_eq(&type, &lp_exec_program(s->x)->step->var[m->var].type) &&
-           lp_tensor_contiguous(m->t);
+    LpType want = lp_var_host_type(step, &step->var[m->var]);
+    return lp_type_eq(&type, &want) && lp_tensor_contiguous(m->t);
 }
 
 LpStatus lp_sync_check(const LpSync *s, LpErr *e)
@@ -153,7 +154,7 @@ LpStatus lp_sync_pull(LpSync *s, LpErr *e)
         if (!fits(s, &s->mirror[i]))
             continue;
         LP_TRY(claim(t, e));
-        LP_TRY(lp_exec_read(s->x, s->mirror[i].var, 0, lp_tensor_data(t), e));
+        LP_TRY(lp_exec_read_host(s->x, s->mirror[i].var, lp_tensor_data(t), e));
         t->st->version++;
     }
     return LP_OK;

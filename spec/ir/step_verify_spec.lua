@@ -29,7 +29,7 @@ describe("the verifier of steps", function()
     ["buffer is updated"] = "buffer 'b' may not be an output of the update graph",
     ["output is none"] = "output 'out' is no output of the micro graph",
     ["data"] = "output 'out' has a tensor",
-    ["type of data"] = "buffer 'b' is float32[3], but its tensor is int32[3]",
+    ["type of data"] = "buffer 'b' has a tensor of int32[3], not float32[3]",
     ["link"] = "state 'm' belongs to variable 7 of 7",
     ["link to another role"] = "state 'm' belongs to buffer 'b'",
     ["no link"] = "accumulator 'g' belongs to variable -1 of 7",

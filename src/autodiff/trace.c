@@ -262,30 +262,55 @@ static LpStatus add_input(LpTrace *tr, const char *name, const LpType *type,
     return LP_E_MEMORY;
 }
 
+/* A variable with a stand-in of this type, unless its storage is known. */
+static LpStatus declare(LpTrace *tr, LpTraceVar v, const LpType *type,
+                        LpTensor **standin, LpErr *e)
+{
+    const LpTraceVar *known = v.user ? lp_trace_find(tr, v.user->st) : NULL;
+    if (!known) {
+        const char *name = v.name;
+        v.name = lp_graph_intern(tr->g, name, e);
+        if (!v.name)
+            return LP_E_MEMORY;
+        LP_TRY(add_var(tr, v, type, e));
+        LP_TRY(add_input(tr, name, type, e));
+        known = &tr->var[tr->n - 1];
+    }
+    *standin = known->standin;
+    return LP_OK;
+}
+
+static LpTensor *whole(LpTensor *t)
+{
+    return t->base ? t->base : t;
+}
+
 LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
                           LpTensor *user, const LpType *type,
                           LpTensor **standin, LpErr *e)
 {
+    LpTraceVar v = {.role = role, .name = name};
     LpType own;
     if (user) {
-        if (user->base)
-            user = user->base;
-        own = lp_tensor_type(user);
+        v.user = whole(user);
+        own = lp_tensor_type(v.user);
         type = &own;
-        const LpTraceVar *known = lp_trace_find(tr, user->st);
-        if (known) {
-            *standin = known->standin;
-            return LP_OK;
-        }
     }
-    LpTraceVar v = {.role = role, .user = user};
-    v.name = lp_graph_intern(tr->g, name, e);
-    if (!v.name)
-        return LP_E_MEMORY;
-    LP_TRY(add_var(tr, v, type, e));
-    LP_TRY(add_input(tr, name, type, e));
-    *standin = tr->var[tr->n - 1].standin;
-    return LP_OK;
+    return declare(tr, v, type, standin, e);
+}
+
+LpStatus lp_trace_declare_grouped(LpTrace *tr, const char *name, LpTensor *user,
+                                  LpGroup group, LpTensor **standin, LpErr *e)
+{
+    LpTraceVar v = {.role = LP_TRACE_PARAM, .name = name, .group = group};
+    v.user = whole(user);
+    LpType type = lp_tensor_type(v.user);
+    LP_FAIL_IF(type.ndim == 0, e, LP_E_POPTORCH,
+               "parameter '%s' has replica groups, but no first dimension with "
+               "a value for each",
+               name);
+    lp_type_drop_first(&type);
+    return declare(tr, v, &type, standin, e);
 }
 
 /* ---- resumed traces ----------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "src/autodiff/op_call.h"
 #include "src/ir/graph.h"
+#include "src/ir/group.h"
 
 typedef enum {
     LP_TRACE_STREAM,   /* an input that comes with every call */
@@ -26,7 +27,8 @@ typedef struct LpTraceVar {
     LpTensor *user;    /* retained; NULL: a stream without a tensor */
     LpTensor *standin; /* retained: the traced base */
     LpVal input;       /* of the graph */
-    bool scaled; /* a parameter that forward may write, see lp_trace_scale */
+    bool scaled;   /* a parameter that forward may write, see lp_trace_scale */
+    LpGroup group; /* a parameter's; the user's tensor has a slice a group */
 } LpTraceVar;
 
 typedef struct LpTrace LpTrace;
@@ -53,6 +55,11 @@ LpTrace *lp_trace_current(void); /* NULL if none */
 LpStatus lp_trace_declare(LpTrace *tr, LpTraceRole role, const char *name,
                           LpTensor *user, const LpType *type,
                           LpTensor **standin, LpErr *e);
+
+/* A parameter whose values differ between groups of replicas: the stand-in is
+ * what one replica sees, without the first dimension of `user`. */
+LpStatus lp_trace_declare_grouped(LpTrace *tr, const char *name, LpTensor *user,
+                                  LpGroup group, LpTensor **standin, LpErr *e);
 
 /* The value that `t` has now. */
 LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e);

@@ -19,6 +19,7 @@ LpStatus lp_step_take_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e)
                         .name = t->name,
                         .type = *lp_graph_type(lp_trace_graph(tr), t->input),
                         .micro_in = t->input,
+                        .group = t->group,
                         .param = -1};
         LpVal now = lp_trace_var_now(tr, i);
         bool carried = t->role == LP_TRACE_BUFFER || t->scaled;

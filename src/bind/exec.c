@@ -61,7 +61,7 @@ static int exec_read(lua_State *L)
     const LpStep *s = lp_exec_program(x)->step;
     size_t i = lp_check_var(L, 2, s);
     int64_t r = luaL_optinteger(L, 3, 0);
-    if (r < 0 || r >= s->replicas)
+    if (r < 0 || r >= lp_exec_replicas(x))
         return lp_raise(L, LP_E_INDEX, "no replica %d", (int)r);
     LpTensor *t = NULL;
     LpBox *b = lp_push_box(L);
@@ -90,15 +90,15 @@ static int exec_read_into(lua_State *L)
     size_t i = lp_check_var(L, 2, s);
     LpTensor *t =
         whole(lp_check_tensor(L, 3, "read_into", "tensor"), &s->var[i]);
-    LpType type = lp_tensor_type(t);
-    if (!lp_type_eq(&type, &s->var[i].type))
+    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
+    if (!lp_type_eq(&type, &want))
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
                         s->var[i].name);
     if (lp_exec_shares(x, i, t))
         return lp_tensor_touch(t, false, &e) == LP_OK ? 0 : lp_bind_fail(L, &e);
     if (lp_tensor_contiguous(t)) {
         if (lp_tensor_touch(t, true, &e) != LP_OK ||
-            lp_exec_read(x, i, 0, lp_tensor_data(t), &e) != LP_OK)
+            lp_exec_read_host(x, i, lp_tensor_data(t), &e) != LP_OK)
             return lp_bind_fail(L, &e);
         t->st->version++;
         return 0;
@@ -108,7 +108,7 @@ static int exec_read_into(lua_State *L)
     if (lp_tensor_new(&type, &tmp, &e) != LP_OK)
         return lp_bind_fail(L, &e);
     b->p = tmp;
-    if (lp_exec_read(x, i, 0, lp_tensor_data(tmp), &e) != LP_OK)
+    if (lp_exec_read_host(x, i, lp_tensor_data(tmp), &e) != LP_OK)
         return lp_bind_fail(L, &e);
     bool grad = lp_grad_enabled();
     lp_set_grad_enabled(false);
@@ -139,8 +139,8 @@ static int exec_write(lua_State *L)
     const LpStep *s = lp_exec_program(x)->step;
     size_t i = lp_check_var(L, 2, s);
     LpTensor *t = check_data(L, 3, &s->var[i]);
-    LpType type = lp_tensor_type(t);
-    if (!lp_shape_eq(&type, &s->var[i].type))
+    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
+    if (!lp_shape_eq(&type, &want))
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
                         s->var[i].name);
     LpErr e = {0};
@@ -163,24 +163,26 @@ static LpType stream_type(const LpVariable *v, int64_t slices)
     return t;
 }
 
-static void bind_input(lua_State *L, const LpStep *s, size_t i, LpStream *st)
+static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
 {
+    const LpStep *s = lp_exec_program(x)->step;
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     lua_geti(L, 2, (lua_Integer)i + 1);
     LpTensor *t = check_data(L, -1, &s->var[i]);
     LpType got = lp_tensor_type(t);
-    LpType want =
-        stream_type(&s->var[i], s->device_iterations *
-                                    s->gradient_accumulation * s->replicas);
+    LpType want = stream_type(&s->var[i], s->device_iterations *
+                                              s->gradient_accumulation *
+                                              lp_exec_replicas(x));
     if (!lp_shape_eq(&got, &want))
         lp_raise(L, LP_E_RUNTIME, "input '%s' has shape %s, expected %s",
                  s->var[i].name, lp_shape_str(&got, a), lp_shape_str(&want, b));
     st->in = lp_tensor_data(t);
 }
 
-static void bind_output(lua_State *L, const LpStep *s, size_t i, LpStream *st,
+static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
                         int results)
 {
+    const LpStep *s = lp_exec_program(x)->step;
     LpErr e = {0};
     lua_geti(L, 3, (lua_Integer)i + 1);
     st->mode = LP_OUT_ALL;
@@ -200,7 +202,7 @@ static void bind_output(lua_State *L, const LpStep *s, size_t i, LpStream *st,
                      s->var[i].name, m, (long long)st->period);
     }
     LpType t =
-        stream_type(&s->var[i], lp_exec_out_slices(s, st->mode, st->period));
+        stream_type(&s->var[i], lp_exec_out_slices(x, st->mode, st->period));
     LpTensor *out = NULL;
     LpBox *b = lp_push_box(L);
     if (lp_tensor_new(&t, &out, &e) != LP_OK)
@@ -224,9 +226,9 @@ static int exec_run(lua_State *L)
     luaL_checkstack(L, (int)s->n_var * 3 + 8, "too many variables");
     for (size_t i = 0; i < s->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_IN)
-            bind_input(L, s, i, &st[i]);
+            bind_input(L, x, i, &st[i]);
         else if (s->var[i].role == LP_VAR_STREAM_OUT)
-            bind_output(L, s, i, &st[i], 4);
+            bind_output(L, x, i, &st[i], 4);
     }
     int64_t finished = 0;
     if (lp_sync_check(check_device(L)->sync, &e) != LP_OK)
@@ -280,8 +282,8 @@ static int exec_mirror(lua_State *L)
     const LpStep *s = lp_exec_program(check_exec(L))->step;
     size_t i = lp_check_var(L, 2, s);
     LpTensor *t = lp_check_tensor(L, 3, "mirror", "tensor");
-    LpType type = lp_tensor_type(t);
-    if (!lp_type_eq(&type, &s->var[i].type) || !lp_tensor_contiguous(t))
+    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
+    if (!lp_type_eq(&type, &want) || !lp_tensor_contiguous(t))
         return lp_raise(L, LP_E_RUNTIME,
                         "the host tensor of '%s' must be contiguous and of "
                         "the compiled type",

@@ -127,6 +127,9 @@ static int step_add_var(lua_State *L)
     v.data = lp_check_tensor(L, 4, "add_var", "tensor");
     v.param = (int)luaL_optinteger(L, 5, 0) - 1;
     v.type = lp_tensor_type(v.data);
+    if (v.param >= 0 && (size_t)v.param < s->n_var &&
+        s->var[v.param].group.kind != LP_GROUP_ALL && v.type.ndim > 0)
+        lp_type_drop_first(&v.type); /* of groups, as the parameter's */
     int at = lp_step_add(s, &v, &e);
     if (at < 0)
         return lp_bind_fail(L, &e);
@@ -452,7 +455,7 @@ static int step_compile(lua_State *L)
         return lp_raise(L, LP_E_MEMORY, "out of memory");
     b->p = d;
     if (lp_compile_host(s, &o, &p, &e) != LP_OK ||
-        lp_exec_new(p, &d->x, &e) != LP_OK ||
+        lp_exec_new(p, lp_comm_alone(), &d->x, &e) != LP_OK ||
         lp_sync_new(d->x, false, &d->sync, &e) != LP_OK ||
         lp_sync_new(d->x, true, &d->state, &e) != LP_OK) {
         lp_exec_box_free(d);

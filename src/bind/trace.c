@@ -57,6 +57,22 @@ static int trace_new(lua_State *L)
     return 1;
 }
 
+/* {kind, size} at i: "all", "consecutive", "orthogonal" or "none" */
+static LpGroup check_group(lua_State *L, int i)
+{
+    static const char *const kinds[] = {"all", "consecutive", "orthogonal",
+                                        "none", NULL};
+    luaL_checktype(L, i, LUA_TTABLE);
+    lua_geti(L, i, 1);
+    lua_geti(L, i, 2);
+    LpGroup g = {.kind = (LpGroupKind)luaL_checkoption(L, -2, NULL, kinds),
+                 .size = luaL_optinteger(L, -1, 0)};
+    lua_pop(L, 2);
+    return g;
+}
+
+/* trace:declare(role, name, tensor | nil, shape, dtype) -> stand-in;
+ * trace:declare("parameter", name, tensor, group) */
 static int trace_declare(lua_State *L)
 {
     static const char *const roles[] = {"input", "parameter", "buffer", NULL};
@@ -68,9 +84,16 @@ static int trace_declare(lua_State *L)
     const char *name = luaL_checkstring(L, 3);
     LpTensor *user = lp_to_tensor(L, 4), *standin = NULL;
     LpType type = {0};
+    LpGroup g = {0};
     if (!user)
         type = check_type(L, 5);
-    if (lp_trace_declare(tr, r, name, user, &type, &standin, &e) != LP_OK)
+    else if (r == LP_TRACE_PARAM && !lua_isnoneornil(L, 5))
+        g = check_group(L, 5);
+    LpStatus st =
+        g.kind == LP_GROUP_ALL
+            ? lp_trace_declare(tr, r, name, user, &type, &standin, &e)
+            : lp_trace_declare_grouped(tr, name, user, g, &standin, &e);
+    if (st != LP_OK)
         return lp_bind_fail(L, &e);
     lp_push_tensor(L, standin);
     return 1;

@@ -14,9 +14,9 @@
  * (may be a hole), Tensor[] (the last operand only), Value (a tensor or a
  * number: a number becomes an immediate), int, int?, int[], int[]?, int[N] (a
  * single int is repeated N times), float, float?, bool, bool?, str, str?,
- * Scalar, Scalar?, ScalarType, ScalarType?, Graph (a body). Flags: f torch.NAME, m method
- * NAME, i in-place method NAME_ (writes the first operand), n
- * torch.nn.functional.NAME, o accepts out= of the result's type, c accepts
+ * Scalar, Scalar?, ScalarType, ScalarType?, Graph (a body). Flags: f
+ * torch.NAME, m method NAME, i in-place method NAME_ (writes the first
+ * operand), n torch.nn.functional.NAME, o accepts out= of the result's type, c accepts
  * out= of any type that the result can be cast to, d accepts out= of any type,
  * which is `dtype` unless the call names one, s torch.special.NAME, l
  * torch.linalg.NAME, w torch.nn.functional.NAME takes inplace=, g takes
@@ -174,11 +174,11 @@ typedef struct LpDesc {
 
 /* How a step computes where types alone do not say: part of what fixes
  * values. */
-#define LP_NUMERICS(NUMERIC)                                                     \
+#define LP_NUMERICS(NUMERIC)                                                   \
     /* float16 and bfloat16 results round at random, so that the expected      \
-     * value is exact */ \
-    NUMERIC(stochastic)                                                          \
-    NUMERIC(half_partials) /* products sum in the type of their result */        \
+     * value is exact */                                                       \
+    NUMERIC(stochastic)                                                        \
+    NUMERIC(half_partials) /* products sum in the type of their result */      \
     NUMERIC(trap)          /* invalid operations and overflows are errors */
 typedef struct LpNumerics {
 #define LP_NUMERIC(name) bool name;

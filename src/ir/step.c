@@ -65,6 +65,30 @@ bool lp_var_carried(const LpVariable *v)
            v->micro_out != LP_NOVAL;
 }
 
+LpGroup lp_var_group(const LpStep *s, const LpVariable *v)
+{
+    bool of =
+        (v->role == LP_VAR_ACCUM || v->role == LP_VAR_STATE) && v->param >= 0;
+    return of ? s->var[v->param].group : v->group;
+}
+
+LpType lp_var_host_type(const LpStep *s, const LpVariable *v)
+{
+    LpType t = v->type;
+    LpGroup g = lp_var_group(s, v);
+    if (g.kind != LP_GROUP_ALL && t.ndim < LP_MAX_DIMS)
+        lp_type_add_first(&t, lp_group_count(g, s->replicas));
+    return t;
+}
+
+bool lp_step_grouped(const LpStep *s)
+{
+    for (size_t i = 0; i < s->n_var; i++)
+        if (s->var[i].group.kind != LP_GROUP_ALL)
+            return true;
+    return false;
+}
+
 const char *lp_var_role_name(LpVarRole r)
 {
     static const char *const names[LP_N_VAR_ROLES] = {

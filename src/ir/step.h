@@ -19,6 +19,7 @@
 #define LP_IR_STEP_H
 
 #include "src/ir/graph.h"
+#include "src/ir/group.h"
 
 typedef enum {
     LP_VAR_PARAM,  /* written by the update; if micro_out, carried as well: all
@@ -40,12 +41,14 @@ typedef struct LpVariable {
     LpType type;      /* as one replica and one micro-batch sees it */
     LpVal micro_in, micro_out;   /* LP_NOVAL: not read / not written there */
     LpVal update_in, update_out; /* likewise */
-    int param; /* ACCUM, STATE: index of the parameter's variable;
+    int param;     /* ACCUM, STATE: index of the parameter's variable;
                   STREAM_OUT: of the STREAM_IN that was written, or of the
                   variable that the update writes and that the last micro-batch
                   of a device iteration shows; else -1 */
+    LpGroup group; /* PARAM: replicas that have the same value */
     LpTensor
-        *data; /* retained: PARAM, BUFFER, CONST, STATE, HYPER; else NULL */
+        *data; /* retained: PARAM, BUFFER, CONST, STATE, HYPER; else NULL. Of a
+                  grouped one with a leading axis, a slice a group. */
 } LpVariable;
 
 typedef struct LpStep {
@@ -75,6 +78,11 @@ LpStatus lp_step_verify(const LpStep *s, LpErr *e);
 LpStatus lp_step_computable(const LpStep *s, LpErr *e);
 /* The micro-batch loop carries it: forward reads and writes it. */
 bool lp_var_carried(const LpVariable *v);
+/* Of a parameter, or of the one that an accumulator or state belongs to. */
+LpGroup lp_var_group(const LpStep *s, const LpVariable *v);
+/* The type that the host's tensor has: with the axis of groups, if any. */
+LpType lp_var_host_type(const LpStep *s, const LpVariable *v);
+bool lp_step_grouped(const LpStep *s); /* some parameter is */
 
 /* One graph of a step with, by variable, the value that is read and the one
  * that is written there (LP_NOVAL: none). Whoever rewrites a graph has one of

@@ -5,18 +5,31 @@
  *              ("mean" | "sum") {NUMERIC} NL "micro" NL graph
  *              ["update" NL graph]
  *              {variable NL}
- *   variable = "var" ROLE STR ":" type ["of" INT] ["micro" use] ["update" use]
+ *   variable = "var" ROLE STR ":" type ["of" INT] ["group" group]
+ *              ["micro" use] ["update" use]
+ *   group    = "consecutive" INT | "orthogonal" INT | "none"   (group.h)
  *   use      = LABEL | ["LABEL"] "->" LABEL     read; and written
  *
  * (the rest of the grammar: text.c). A NUMERIC is one of LP_NUMERICS, in its
- * order: stochastic, half_partials, trap. ROLE is one word, as lp_var_role_name has
- * it; a label is one of the graph that is named before it; "of" counts from 0.
- * The text is outside data: what is parsed goes through the verifiers. */
+ * order: stochastic, half_partials, trap. ROLE is one word, as lp_var_role_name
+ * has it; a label is one of the graph that is named before it; "of" counts from
+ * 0. The text is outside data: what is parsed goes through the verifiers. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "src/ir/step.h"
 #include "src/ir/text_parse.h"
+
+static const char *const group_names[LP_N_GROUP_KINDS] = {
+    [LP_GROUP_ALL] = "all",
+    [LP_GROUP_CONSECUTIVE] = "consecutive",
+    [LP_GROUP_ORTHOGONAL] = "orthogonal",
+    [LP_GROUP_NONE] = "none"};
+
+static bool has_size(LpGroupKind k)
+{
+    return k == LP_GROUP_CONSECUTIVE || k == LP_GROUP_ORTHOGONAL;
+}
 
 /* ---- printing ----------------------------------------------------------- */
 static void text_use(LpBuf *b, const char *graph, LpVal in, LpVal out)
@@ -38,6 +51,10 @@ static void text_variable(LpBuf *b, const LpVariable *v)
     lp_text_type(b, &v->type);
     if (v->param >= 0)
         lp_buf_fmt(b, " of %d", v->param);
+    if (v->group.kind != LP_GROUP_ALL)
+        lp_buf_fmt(b, " group %s", group_names[v->group.kind]);
+    if (has_size(v->group.kind))
+        lp_buf_fmt(b, " %" PRId64, v->group.size);
     text_use(b, "micro", v->micro_in, v->micro_out);
     text_use(b, "update", v->update_in, v->update_out);
     lp_buf_str(b, "\n");
@@ -137,6 +154,21 @@ static LpStatus role(LpParser *p, LpVarRole *r)
     return lp_lex_expected(&p->x, "a role such as parameter");
 }
 
+static LpStatus group_of(LpParser *p, LpGroup *g)
+{
+    if (!lp_parse_at_word(p, "group"))
+        return LP_OK;
+    LP_TRY(lp_lex_next(&p->x));
+    for (int i = LP_GROUP_ALL + 1; i < LP_N_GROUP_KINDS; i++)
+        if (lp_parse_at_word(p, group_names[i])) {
+            g->kind = (LpGroupKind)i;
+            LP_TRY(lp_lex_next(&p->x));
+            return has_size(g->kind) ? lp_parse_int(p, 1, INT64_MAX, &g->size)
+                                     : LP_OK;
+        }
+    return lp_lex_expected(&p->x, "consecutive, orthogonal or none");
+}
+
 static LpStatus use(LpParser *p, const char *name, const LpLabels *l, LpVal *in,
                     LpVal *out)
 {
@@ -165,6 +197,7 @@ static LpStatus variable(LpParser *p, LpStep *s, const LpLabels l[2])
         LP_TRY(lp_parse_int(p, 0, INT32_MAX, &of));
         v.param = (int)of;
     }
+    LP_TRY(group_of(p, &v.group));
     LP_TRY(use(p, "micro", &l[0], &v.micro_in, &v.micro_out));
     LP_TRY(use(p, "update", &l[1], &v.update_in, &v.update_out));
     LP_TRY(lp_parse_line_end(p));

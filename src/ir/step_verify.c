@@ -48,8 +48,22 @@ static LpStatus same_type(const LpVariable *v, const LpType *t,
 }
 
 /* ---- one variable -------------------------------------------------------- */
-static LpStatus check_role(const LpVariable *v, LpErr *e)
+static LpStatus check_group(const LpStep *s, const LpVariable *v, LpErr *e)
 {
+    LpGroup g = v->group;
+    if (g.kind == LP_GROUP_ALL)
+        return LP_OK;
+    if (v->role != LP_VAR_PARAM || (unsigned)g.kind >= LP_N_GROUP_KINDS)
+        BAD_VAR(v, "has a replica group of kind %d", (int)g.kind);
+    if (g.kind != LP_GROUP_NONE && (g.size < 1 || s->replicas % g.size != 0))
+        BAD_VAR(v, "has groups of %lld replicas, of which there are %lld",
+                (long long)g.size, (long long)s->replicas);
+    return LP_OK;
+}
+
+static LpStatus check_role(const LpStep *s, const LpVariable *v, LpErr *e)
+{
+    char have[LP_SHAPE_STR], wanted[LP_SHAPE_STR];
     if ((unsigned)v->role >= LP_N_VAR_ROLES)
         BAD("step is not valid: variable '%s' has no role", v->name);
     const RoleRule *r = &rules[v->role];
@@ -70,8 +84,12 @@ static LpStatus check_role(const LpVariable *v, LpErr *e)
         BAD_VAR(v, "%s", "has a tensor");
     if (!v->data)
         return LP_OK;
-    LpType held = lp_tensor_type(v->data);
-    return same_type(v, &held, "its tensor", e);
+    LpType held = lp_tensor_type(v->data), want = lp_var_host_type(s, v);
+    if (!lp_type_eq(&held, &want))
+        BAD_VAR(v, "has a tensor of %s%s, not %s%s", lp_dtype_name(held.dtype),
+                lp_shape_str(&held, have), lp_dtype_name(want.dtype),
+                lp_shape_str(&want, wanted));
+    return LP_OK;
 }
 
 /* Accumulators and optimizer state belong to a parameter (state may be
@@ -171,7 +189,8 @@ LpStatus lp_step_verify(const LpStep *s, LpErr *e)
             (long long)s->device_iterations,
             (long long)s->gradient_accumulation, (long long)s->replicas);
     for (size_t i = 0; i < s->n_var; i++) {
-        LP_TRY(check_role(&s->var[i], e));
+        LP_TRY(check_group(s, &s->var[i], e));
+        LP_TRY(check_role(s, &s->var[i], e));
         LP_TRY(check_link(s, &s->var[i], e));
     }
     LP_TRY(check_graph(s, false, e));

@@ -34,6 +34,19 @@ bool lp_shape_eq(const LpType *a, const LpType *b)
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
+void lp_type_drop_first(LpType *t)
+{
+    t->ndim--;
+    memmove(t->shape, t->shape + 1, (size_t)t->ndim * sizeof *t->shape);
+}
+
+void lp_type_add_first(LpType *t, int64_t n)
+{
+    memmove(t->shape + 1, t->shape, (size_t)t->ndim * sizeof *t->shape);
+    t->shape[0] = n;
+    t->ndim++;
+}
+
 bool lp_type_eq(const LpType *a, const LpType *b)
 {
     return a->dtype == b->dtype && lp_shape_eq(a, b);

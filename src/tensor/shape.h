@@ -27,6 +27,10 @@ static inline int64_t lp_type_bytes(const LpType *t)
     return lp_numel(t) * (int64_t)lp_dtype_size(t->dtype);
 }
 bool lp_shape_eq(const LpType *a, const LpType *b); /* shape only */
+/* Without its first dimension, which it has; with a first one of size n, for
+ * which there is room. */
+void lp_type_drop_first(LpType *t);
+void lp_type_add_first(LpType *t, int64_t n);
 bool lp_type_eq(const LpType *a, const LpType *b);
 /* "[2, 3]"; returns buf. */
 #define LP_SHAPE_STR 160

@@ -52,7 +52,8 @@ static int packed_param(const LpLower *l, LpVal v)
 
 bool lp_derives(const LpLower *l, const LpGraphNode *n)
 {
-    if (!l->o->pack || l->update || n->op != &op_mm)
+    if (!l->o->pack || l->update || n->op != &op_mm ||
+        lp_step_grouped(l->step)) /* replicas share the copies */
         return false;
     if (l->step->update &&
         l->step->gradient_accumulation * l->step->replicas < MICRO)
@@ -103,6 +104,7 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
     *index = UINT32_MAX;
     if ((n->op != &op_convolution && n->op != &op_convolution_backward_input) ||
         l->update || !l->o->pack || !lp_is_value(n->in[1]) ||
+        lp_step_grouped(l->step) ||
         (l->step->update &&
          l->step->gradient_accumulation * l->step->replicas < READS))
         return LP_OK;

@@ -104,7 +104,7 @@ static inline LpNodeId lp_only_reader(const LpLower *l, LpVal v)
 }
 
 /* The group that node id is a member or the head of, or -1. */
-static inline int32_t lp_group_of(const LpLower *l, LpNodeId id)
+static inline int32_t lp_fuse_group_of(const LpLower *l, LpNodeId id)
 {
     return l->fusion.of ? l->fusion.of[id] : -1;
 }

@@ -85,7 +85,7 @@ static LpStatus run_tails(LpLower *l)
  * ReLU's gradient. (What joins a normalisation forward lies in blocks.) */
 static LpStatus lower_left(LpLower *l, LpNodeId id)
 {
-    int32_t at = lp_group_of(l, id);
+    int32_t at = lp_fuse_group_of(l, id);
     LpNodeId head = at < 0 ? LP_NO_NODE : l->fusion.group[at].head;
     return head == LP_NO_NODE ? LP_OK : lp_lower_node(l, head);
 }
@@ -103,7 +103,7 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
     if (region)
         return l->regions.last[region] == id ? lp_lower_region(l, region)
                                              : LP_OK;
-    int32_t at = lp_group_of(l, id);
+    int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return lp_lower_node(l, id);
     const LpFuseGroup *group = &l->fusion.group[at];

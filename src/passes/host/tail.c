@@ -35,15 +35,16 @@ static LpNodeId only_reader(const LpLower *l, LpVal v)
  * all the same where images lie in blocks. */
 static bool alone(const LpLower *l, LpNodeId id)
 {
-    int32_t at = lp_group_of(l, id);
+    int32_t at = lp_fuse_group_of(l, id);
     return at < 0 || l->fusion.group[at].n == 1;
 }
 
 /* a and b are a chain of their own, or in none. */
 static bool pair(const LpLower *l, LpNodeId a, LpNodeId b)
 {
-    int32_t at = lp_group_of(l, a);
-    return at == lp_group_of(l, b) && (at < 0 || l->fusion.group[at].n == 2);
+    int32_t at = lp_fuse_group_of(l, a);
+    return at == lp_fuse_group_of(l, b) &&
+           (at < 0 || l->fusion.group[at].n == 2);
 }
 
 bool lp_tail_inside(LpLower *l, LpNodeId id)
@@ -95,7 +96,7 @@ static bool forward(LpLower *l, LpNodeId id, LpTail *t)
         last = only_reader(l, r->out);
         if (add == LP_NOVAL || last == LP_NO_NODE || !pair(l, first, last))
             return false;
-    } else if (lp_group_of(l, first) >= 0) {
+    } else if (lp_fuse_group_of(l, first) >= 0) {
         return false;
     }
     if (l->g->node[last].op != &op_relu)

@@ -71,7 +71,7 @@ static LpNodeId place_of(const LpLower *l, LpNodeId id)
         return l->tails.host[id];
     if (l->regions.of[id])
         return l->regions.last[l->regions.of[id]];
-    int32_t at = lp_group_of(l, id);
+    int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return id;
     const LpFuseGroup *f = &l->fusion.group[at];

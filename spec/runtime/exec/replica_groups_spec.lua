@@ -1,0 +1,178 @@
+--- Replicas: groups of them with values of their own, and several processes.
+local compiled = require("spec.support.compiled")
+local program = require("spec.support.program")
+local torch = require("torch")
+local F = require("torch.nn").functional
+local core = require("lupine.core")
+
+local REPLICAS = 4
+
+-- Replicas of each group, from 0.
+local MEMBERS = {
+  all = { { 0, 1, 2, 3 } },
+  consecutive = { { 0, 1 }, { 2, 3 } },
+  orthogonal = { { 0, 2 }, { 1, 3 } },
+  none = { { 0 }, { 1 }, { 2 }, { 3 } },
+}
+
+-- y = x w + b per replica, loss sum(y); w in groups, b shared; one step of
+-- popart_sgd with learning rate 0.5 and the mean over replicas.
+local function trained(kind, momentum)
+  local w = torch.arange(#MEMBERS[kind] * 2):float():reshape(#MEMBERS[kind], 2)
+  w = (kind == "all" and w[0] or w):clone()
+  local b = torch.tensor({ 10.0 })
+  local tr = core.trace()
+  local x = tr:declare("input", "x", nil, { 1, 2 }, torch.float32)
+  local weight = tr:declare("parameter", "w", w, { kind, 2 })
+  local bias = tr:declare("parameter", "b", b)
+  tr:start()
+  local y = (x * weight):sum() + bias
+  local loss = require("poptorch").identity_loss(y, "sum")
+  tr:stop()
+  local step, losses = tr:step({ y, loss })
+  local at, rules = compiled.vars(step), {}
+  for _, name in ipairs({ "w", "b" }) do
+    local var = at["parameter " .. name]
+    local m = momentum and step:add_var("state", "m___" .. name,
+      torch.zeros_like(name == "w" and w or b), var) or false
+    rules[#rules + 1] = { op = "popart_sgd_step", param = var, outputs = { var, m or nil },
+      inputs = { var, "grad", m, step:add_var("hyper", "lr_" .. name, torch.tensor(0.5)) } }
+  end
+  step:complete({ loss = losses[1], rules = rules, replicas = REPLICAS })
+  return step, compiled.vars(step), w, b
+end
+
+describe("replicas of a group", function()
+  for kind, groups in pairs(MEMBERS) do
+    it("share the values of a weight: " .. kind, function()
+      local step, at, w, b = trained(kind)
+      local exec = step:compile({})
+      local x = torch.tensor({ { 1.0, 2.0 }, { 3.0, 5.0 }, { -4.0, 0.5 }, { 2.0, 2.0 } })
+      local out = exec:run({ [at["input x"]] = x }, {})
+      -- gradients are summed within the group and divided by all replicas
+      for g, members in ipairs(groups) do
+        local own = kind == "all" and w or w[g - 1]
+        local sum = torch.zeros(2)
+        for _, r in ipairs(members) do
+          assert.equal((x[r] * own):sum():item() + 10, out[at["output output_1"]][r]:item())
+          sum = sum + x[r]
+        end
+        for _, r in ipairs(members) do
+          assert.same((own - sum * (0.5 / REPLICAS)):tolist(),
+            exec:read(at["parameter w"], r):tolist())
+          assert.same({ 9.5 }, exec:read(at["parameter b"], r):tolist())
+        end
+      end
+      local host = torch.zeros_like(w)
+      exec:read_into(at["parameter w"], host)
+      if kind ~= "all" then
+        for g, members in ipairs(groups) do
+          assert.same(exec:read(at["parameter w"], members[1]):tolist(), host[g - 1]:tolist())
+        end
+      end
+      assert.same({ 10.0 }, b:tolist())
+    end)
+  end
+
+  it("get what is written for their group", function()
+    local step, at = trained("orthogonal", true)
+    local exec = step:compile({})
+    exec:write(at["parameter w"], torch.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } }))
+    exec:write(at["state m___w"], torch.tensor({ { 5.0, 6.0 }, { 7.0, 8.0 } }))
+    for r = 0, 3 do
+      assert.same(r % 2 == 0 and { 1, 2 } or { 3, 4 }, exec:read(at["parameter w"], r):tolist())
+      assert.same(r % 2 == 0 and { 5, 6 } or { 7, 8 }, exec:read(at["state m___w"], r):tolist())
+    end
+    assert.error_matches(function()
+      exec:write(at["parameter w"], torch.zeros(2))
+    end, "another shape")
+  end)
+
+  it("are as many as divide the replicas", function()
+    local w = torch.zeros(2, 2)
+    local function complete(group)
+      local tr = core.trace()
+      local p = tr:declare("parameter", "w", w, group)
+      tr:start()
+      local y = p * 2
+      tr:stop()
+      tr:step({ y }):complete({ replicas = 4 })
+    end
+    complete({ "consecutive", 2 })
+    assert.error_matches(function() complete({ "consecutive", 3 }) end,
+      "parameter 'w' has groups of 3 replicas, of which there are 4")
+    assert.error_matches(function() complete({ "none" }) end,
+      "has a tensor of float32%[2, 2%], not float32%[4, 2%]")
+    assert.error_matches(function()
+      core.trace():declare("parameter", "s", torch.tensor(1.0), { "none" })
+    end, "no first dimension")
+  end)
+
+  it("stand in the step's text", function()
+    for kind in pairs(MEMBERS) do
+      local text = trained(kind, true):text("step")
+      assert.equal(kind ~= "all", text:find(" group " .. kind, 1, true) ~= nil)
+      assert.equal(text, core.step_parse(text):text("step"))
+    end
+  end)
+end)
+
+describe("replicas in several processes", function()
+  -- Convolution weights with a layout of their own, dropout, carried buffers,
+  -- weights in groups, momentum, several micro-batches.
+  local function text(group)
+    torch.manual_seed(3)
+    local function weight(name, ...)
+      return { "parameter", name, group and torch.randn(2, ...) or torch.randn(...) }
+    end
+    local list = { weight("image", 3, 1, 3, 3), weight("fc", 5, 12), { "buffer", "mean",
+      torch.zeros(3) }, { "buffer", "var", torch.ones(3) } }
+    local tr = core.trace()
+    local stand_in = {}
+    for _, d in ipairs(list) do
+      stand_in[d[2]] = tr:declare(d[1], d[2], d[3], d[1] == "parameter" and group or nil)
+    end
+    local x = tr:declare("input", "x", nil, { 6, 16 }, torch.float32)
+    tr:start()
+    local y = F.conv2d(x:reshape(-1, 1, 4, 4), stand_in.image)
+    y = F.batch_norm(y, list[3][3], list[4][3], nil, nil, true)
+    y = F.linear(F.dropout(y:flatten(1), 0.3, true), stand_in.fc)
+    local loss = F.mse_loss(y, torch.zeros({ 6, 5 }))
+    tr:stop()
+    local step, losses = tr:step({ y, loss })
+    local at, rules = compiled.vars(step), {}
+    for _, d in ipairs({ list[1], list[2] }) do
+      local var = at["parameter " .. d[2]]
+      local m = step:add_var("state", "m___" .. d[2], torch.zeros_like(d[3]), var)
+      rules[#rules + 1] = { op = "popart_sgd_step", param = var, outputs = { var, m },
+        inputs = { var, "grad", m, step:add_var("hyper", "lr_" .. d[2], torch.tensor(0.1)) } }
+    end
+    step:complete({ loss = losses[1], rules = rules, replicas = REPLICAS,
+      gradient_accumulation = 2, device_iterations = 2 })
+    return step:text("step")
+  end
+
+  local function lines(processes, step)
+    local out, err, code = program.shell(("%s/tools/comm_probe %d | sort"):format(program.build,
+      processes), step)
+    assert.equal("", err)
+    assert.equal(0, code)
+    return out
+  end
+
+  for _, group in ipairs({ { "all" }, { "consecutive", 2 }, { "orthogonal", 2 } }) do
+    it("have the bits of one process, weights in groups: " .. group[1], function()
+      local step = text(group[1] ~= "all" and group or nil)
+      local one = lines(1, step)
+      assert.matches("replica 3 parameter fc ", one)
+      assert.equal(one, lines(2, step))
+      assert.equal(one, lines(4, step))
+      -- not all replicas are alike, or nothing would have been shown
+      local r0 = one:match("replica 0 parameter fc (%x+)")
+      local r1 = one:match("replica 1 parameter fc (%x+)")
+      local r2 = one:match("replica 2 parameter fc (%x+)")
+      assert.equal(group[1] ~= "orthogonal", r0 == r1)
+      assert.equal(group[1] ~= "consecutive", r0 == r2)
+    end)
+  end
+end)
