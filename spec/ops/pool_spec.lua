@@ -141,6 +141,17 @@ describe("adaptive pooling", function()
     assert.same({ { { 2, 4 } } }, at:tolist())
   end)
 
+  it("to one position is the mean, as in PyTorch's tape", function()
+    local x = numbers({ 2, 3, 4, 5 }, 1)
+    local y = F.adaptive_avg_pool2d(x:clone():requires_grad_(true), 1)
+    near(y:detach(), F.avg_pool2d(x, { 4, 5 }))
+    assert.matches("Mean", tostring(y.grad_fn))
+    differences.check(function(a)
+      local z = F.adaptive_avg_pool2d(a, 1)
+      return z * z
+    end, { x })
+  end)
+
   it("has first and second gradients", function()
     differences.check(function(x)
       local y = F.adaptive_avg_pool2d(x, { 2, 3 })

@@ -393,19 +393,19 @@ LP_EXPAND(expand_avg_1d) /* without divisor_override */
     out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, a);
 }
 
-/* To one position PyTorch takes the mean, which of nothing is NaN. */
-static bool is_mean_of_nothing(const LpType *in, const LpAttr *size)
+/* To one position: PyTorch takes the mean (which of nothing is NaN). */
+static bool is_mean(const LpType *in, const LpAttr *size)
 {
     bool one = in->ndim == size->n + 1 || in->ndim == size->n + 2;
     for (int i = 0; i < size->n; i++)
         one = one && size->v[i] == 1;
-    return one && lp_numel(in) == 0;
+    return one && lp_is_float(in->dtype);
 }
 
 LP_EXPAND(expand_adaptive_avg)
 {
     LP_EXPAND_UNUSED;
-    if (is_mean_of_nothing(lp_type(b, in[0]), &attr[0])) {
+    if (is_mean(lp_type(b, in[0]), &attr[0])) {
         int64_t dims[3] = {-3, -2, -1};
         out[0] = lp_mean(b, in[0], dims + 3 - attr[0].n, attr[0].n, true);
         return;
