@@ -19,6 +19,10 @@ struct LpConvHome {
 int lp_conv_axes(const LpDesc *d, bool weights, int64_t groups,
                  int64_t shape[6], int64_t strides[6]);
 
+/* Whether the convolution of the request (`gradient`: that to its input) makes
+ * its result in the layout named there, not only by a copy. */
+bool lp_conv_makes(const LpKernelReq *r, bool gradient);
+
 /* The layout of the weights that the request (of a convolution, weights
  * plain) works on: forward, or with `gradient` when it makes their gradient.
  * *plain: that is how they lie already. */

@@ -123,6 +123,37 @@ static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
            g->n * ((g->dst[0] + 3) / 4) * ((g->dst[1] + 3) / 4) >= least;
 }
 
+/* The problem for the library, and in `user` how the operands lie. Blocked ones
+ * are used so if they are `kept`; the library chooses all else. */
+static LpStatus describe(const Conv *c, const LpConvGeom *g,
+                         const LpDesc *const side[N_SIDES], bool kept,
+                         LpDnnConv *d, LpDnnLayout user[N_SIDES], LpErr *e)
+{
+    LpDnnLayout *wish[N_SIDES] = {&d->src, &d->weights, &d->dst};
+    d->pass = c->pass;
+    d->n_spatial = g->n_spatial;
+    memcpy(d->stride, g->stride, sizeof d->stride);
+    memcpy(d->dilation, g->dilation, sizeof d->dilation);
+    memcpy(d->pad_l, g->pad_l, sizeof d->pad_l);
+    memcpy(d->pad_r, g->pad_r, sizeof d->pad_r);
+    for (int i = 0; i < N_SIDES; i++) {
+        int64_t shape[6], strides[6];
+        int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
+        LpDtype t = side[i]->dtype;
+        if (side[i]->home)
+            user[i] = side[i]->home->layout;
+        else if (side[i]->block)
+            LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, &user[i], e));
+        else
+            LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
+        if (side[i]->block && kept)
+            *wish[i] = user[i];
+        else
+            LP_TRY(lp_dnn_any(t, n, shape, wish[i], e));
+    }
+    return LP_OK;
+}
+
 static LpStatus new_prim(LpDnnConv *d, bool winograd, LpDnnPrim **out, LpErr *e)
 {
     LpErr probe = {0};
@@ -133,41 +164,36 @@ static LpStatus new_prim(LpDnnConv *d, bool winograd, LpDnnPrim **out, LpErr *e)
     return lp_dnn_conv_new(d, out, e);
 }
 
+/* The primitive. Blocks for which the library has only its reference loops are
+ * reordered: that costs a pass over memory. */
+static LpStatus choose(Conv *c, const LpConvGeom *g,
+                       const LpDesc *const side[N_SIDES], const LpKernelReq *r,
+                       LpDnnLayout user[N_SIDES], LpErr *e)
+{
+    bool kept = side[SRC]->block || side[DST]->block;
+    bool winograd =
+        r->fast && winograd_pays(c->pass, g, side[DST]->dtype, side);
+    for (;; kept = false) {
+        LpDnnConv d = {.threads = r->threads};
+        LpErr probe = {0};
+        LP_TRY(describe(c, g, side, kept, &d, user, e));
+        LpStatus s = new_prim(&d, winograd, &c->prim, kept ? &probe : e);
+        if (!kept || (s == LP_OK && !lp_dnn_is_reference(c->prim)))
+            return s;
+        if (s == LP_OK)
+            lp_dnn_free(c->prim);
+        c->prim = NULL;
+    }
+}
+
 static LpStatus build(Conv *c, const LpConvGeom *g,
                       const LpDesc *const side[N_SIDES], const LpKernelReq *r,
                       LpErr *e)
 {
-    int threads = r->threads;
-    LpDnnLayout user[N_SIDES], *wish[N_SIDES];
-    LpDnnConv d = {
-        .pass = c->pass, .n_spatial = g->n_spatial, .threads = threads};
-    wish[SRC] = &d.src;
-    wish[W] = &d.weights;
-    wish[DST] = &d.dst;
-    for (int i = 0; i < N_SIDES; i++) {
-        int64_t shape[6], strides[6];
-        int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
-        LpDtype t = side[i]->dtype;
-        if (side[i]->block) { /* used as it is */
-            LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, wish[i], e));
-            user[i] = *wish[i];
-            continue;
-        }
-        if (side[i]->home)
-            user[i] = side[i]->home->layout;
-        else
-            LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
-        LP_TRY(lp_dnn_any(t, n, shape, wish[i], e));
-    }
-    memcpy(d.stride, g->stride, sizeof d.stride);
-    memcpy(d.dilation, g->dilation, sizeof d.dilation);
-    memcpy(d.pad_l, g->pad_l, sizeof d.pad_l);
-    memcpy(d.pad_r, g->pad_r, sizeof d.pad_r);
-    bool winograd =
-        r->fast && winograd_pays(c->pass, g, side[DST]->dtype, side);
-    LP_TRY(new_prim(&d, winograd, &c->prim, e));
+    LpDnnLayout user[N_SIDES];
+    LP_TRY(choose(c, g, side, r, user, e));
     for (int i = 0; i < N_SIDES; i++)
-        LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], threads, e));
+        LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], r->threads, e));
     c->scratch = c->work;
     size_t inner = lp_dnn_work_bytes(c->prim);
     for (int i = 0; i < N_SIDES; i++)
@@ -380,6 +406,20 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     k->work_bytes = c->work;
     k->threads = r->threads;
     return LP_OK;
+}
+
+/* ---- layouts --------------------------------------------------------------
+ */
+bool lp_conv_makes(const LpKernelReq *r, bool gradient)
+{
+    LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
+    LpErr probe = {0};
+    Conv *c;
+    if (conv_new(r->attr + gradient, gradient, d, r, &c, &probe) != LP_OK)
+        return false;
+    bool makes = !c->empty && !c->reorder[c->role[2]];
+    conv_free(c);
+    return makes;
 }
 
 /* ---- homes of weights ---------------------------------------------------

@@ -24,6 +24,7 @@ struct LpDnnPrim {
     int arg_id[N_MEM];
     size_t work;
     int threads;
+    bool reference;
     LpDnnLayout layout[LP_DNN_N_ARGS];
 };
 
@@ -264,6 +265,15 @@ void lp_dnn_free(LpDnnPrim *p)
     lp_free(p);
 }
 
+/* Its names are "ref:any", "jit:avx2", "gemm:jit", … */
+static bool is_reference(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    dnnl_status_t s =
+        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    return s == dnnl_success && name && !strncmp(name, "ref", 3);
+}
+
 /* The primitive of a primitive description. */
 static LpStatus finish(const_dnnl_primitive_desc_t pd, const Part *part, int n,
                        int threads, LpDnnPrim **out, LpErr *e)
@@ -271,6 +281,7 @@ static LpStatus finish(const_dnnl_primitive_desc_t pd, const Part *part, int n,
     LpDnnPrim *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->threads = threads;
+    p->reference = is_reference(pd);
     dnnl_status_t s = dnnl_primitive_create(&p->prim, pd);
     for (int i = 0; i < n && s == dnnl_success; i++) {
         const dnnl_memory_desc_t *md =
@@ -305,6 +316,11 @@ static LpStatus finish(const_dnnl_primitive_desc_t pd, const Part *part, int n,
 const LpDnnLayout *lp_dnn_layout(const LpDnnPrim *p, LpDnnArg arg)
 {
     return &p->layout[arg];
+}
+
+bool lp_dnn_is_reference(const LpDnnPrim *p)
+{
+    return p->reference;
 }
 
 size_t lp_dnn_work_bytes(const LpDnnPrim *p)

@@ -115,6 +115,9 @@ LpStatus lp_dnn_reorder_new(const LpDnnLayout *from, const LpDnnLayout *to,
 
 /* The layouts a primitive works on (borrowed; answers a wish for any). */
 const LpDnnLayout *lp_dnn_layout(const LpDnnPrim *p, LpDnnArg arg);
+/* The library has only its reference loops for these layouts: a hundred times
+ * slower than code of its own for the CPU. */
+bool lp_dnn_is_reference(const LpDnnPrim *p);
 /* Scratch a run needs, 64-byte aligned. */
 size_t lp_dnn_work_bytes(const LpDnnPrim *p);
 LpStatus lp_dnn_run(LpDnnPrim *p, void *const args[LP_DNN_N_ARGS], void *work,

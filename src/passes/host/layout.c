@@ -12,9 +12,11 @@
  * as the arithmetic of a thin layer. */
 #include <string.h>
 
+#include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/ops.h"
+#include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
 static bool image(const LpLower *l, LpVal v)
@@ -41,13 +43,27 @@ static bool is_conv(const LpOp *op)
            op == &op_convolution_backward_weight;
 }
 
-/* Plain convolution in float32, one group, two spatial axes. */
-static bool library_conv(const LpLower *l, const LpGraphNode *n)
+/* A convolution, or its gradient to the input, makes blocks where the library
+ * has code of its own for that. */
+static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
 {
-    int first = n->op == &op_convolution ? 0 : 1;
-    return is_f32(l, n->out) && is_f32(l, n->in[0]) && is_f32(l, n->in[1]) &&
-           lp_graph_type(l->g, n->out)->ndim == 4 &&
-           n->attr[first + 3].i == 0 && n->attr[first + 5].i == 1;
+    if (!is_f32(l, n->out) || !is_f32(l, n->in[0]) || !is_f32(l, n->in[1]))
+        return false;
+    LpDesc in[2], out = lp_desc_of(lp_graph_type(l->g, n->out));
+    for (int i = 0; i < 2; i++) {
+        in[i] = lp_desc_of(lp_graph_type(l->g, n->in[i]));
+        in[i].block = l->place[n->in[i]].desc.block;
+    }
+    out.block = (uint8_t)l->o->block;
+    LpKernelReq r = {.op = n->op,
+                     .attr = n->attr,
+                     .n_in = 2,
+                     .n_out = 1,
+                     .in = in,
+                     .out = &out,
+                     .fast = l->o->fast};
+    r.threads = lp_width_of(&r, l->o->threads);
+    return lp_conv_makes(&r, n->op == &op_convolution_backward_input);
 }
 
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n)
@@ -72,7 +88,7 @@ int lp_layout_block(const LpLower *l, const LpGraphNode *n)
     if (!l->o->block || !image(l, n->out))
         return 0;
     if (is_conv(n->op))
-        return n->op != &op_convolution_backward_weight && library_conv(l, n)
+        return n->op != &op_convolution_backward_weight && makes_blocks(l, n)
                    ? l->o->block
                    : 0;
     if (n->op == &op_max_pool && is_f32(l, n->out) && n->attr[0].n == 2)
