@@ -79,7 +79,7 @@ DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
   $(FUZZ_COVER_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(OBJ)/libfuzzer/%.d)
 
 .PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
-  check-full fidelity golden meta install clean setup setup-lint
+  check-full sweep fidelity golden meta install clean setup setup-lint
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -219,12 +219,19 @@ fuzz:
 	@$(submake) $(FUZZERS:%=$(BUILD)/libfuzzer/%)
 	@sh spec/fuzz/fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZERS)
 
+# Compiled convolutions of many shapes against eager ones, in values and in time:
+# SHAPES, COUNT, SEED, THREADS and VALUES choose (spec/sweep/conv.lua).
+sweep: setup
+	@$(submake) all
+	@$(BUILD)/lupine spec/sweep/conv.lua
+
 # Everything there is: the suite, the suite under sanitizers, every check of
 # style, the golden cases in every way, with deterministic algorithms and without,
-# every example.
+# the sweep, every example.
 check-full: test asan lint golden
 	$(BUILD)/lupine spec/golden/replay.lua --deterministic
 	sh spec/tools/test.sh $(BUILD) slow
+	$(BUILD)/lupine spec/sweep/conv.lua
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
 
