@@ -106,6 +106,7 @@ static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
  * core with AVX-512, 0.45 to 0.7 of the direct one's time from these sizes on,
  * up to 1.5 below them; 32 tiles give 1.0 to 1.2 forward and for the input's
  * gradient, 0.7 to 0.85 for the weights'. 32 channels to 32 want more tiles.
+ * It works on blocks: one side that has none is reordered either way.
  * Its errors are about 1e-5 of the largest result. */
 static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
                           const LpDesc *const side[N_SIDES])
@@ -113,7 +114,7 @@ static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
     enum { CHANNELS = 32, PRODUCTS = 2048, TILES = 64, FEW = 32, MANY = 512 };
     enum { SMALL = 256 * 256 }; /* 9 MB transformed; 512 x 512 take 38 */
     bool fits = t == LP_F32 && g->n_spatial == 2 && g->groups == 1 &&
-                side[SRC]->block && side[DST]->block;
+                (side[SRC]->block || side[DST]->block);
     for (int i = 0; i < 2 && fits; i++)
         fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1;
     int64_t products = g->c_src * g->c_dst;

@@ -43,11 +43,20 @@ static bool is_conv(const LpOp *op)
            op == &op_convolution_backward_weight;
 }
 
+/* Nobody reads v, or a view of it alone: plain rows are what is wanted. */
+static bool wanted_plain(const LpLower *l, LpVal v)
+{
+    LpNodeId id = l->reader[v];
+    return id == LP_NO_NODE ||
+           (l->uses[v] == 1 && l->g->node[id].op->flags & LP_OPF_VIEW);
+}
+
 /* A convolution, or its gradient to the input, makes blocks where the library
  * has code of its own for that. */
 static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
 {
-    if (!is_f32(l, n->out) || !is_f32(l, n->in[0]) || !is_f32(l, n->in[1]))
+    if (wanted_plain(l, n->out) || !is_f32(l, n->out) || !is_f32(l, n->in[0]) ||
+        !is_f32(l, n->in[1]))
         return false;
     LpDesc in[2], out = lp_desc_of(lp_graph_type(l->g, n->out));
     for (int i = 0; i < 2; i++) {
