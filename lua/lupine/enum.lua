@@ -6,6 +6,8 @@
 ---     local Mode = enum("Mode", { "Fast", "Slow" })       -- 0, 1
 ---     local Kind = enum("Kind", { { "A", 0 }, { "B", 2 } })
 ---     Mode.Fast.value == 0   Mode(1) == Mode.Slow   Mode:is(x)   Mode:members()
+require("lupine.environment") -- also where this file is loaded first
+
 local enum = {}
 
 local member_mt = { __name = "enum member" }
