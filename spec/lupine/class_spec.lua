@@ -49,6 +49,22 @@ describe("lupine.class", function()
     assert.is_nil(class.of({}))
   end)
 
+  it("mixes a second base in, whose methods come first", function()
+    local First, Second = class.new("First"), class.new("Second")
+    function First.name() return "first" end
+    function First.only() return "only" end
+    function Second.name() return "second" end
+    local Both = First:extend("Both")
+    class.mix(Both, Second)
+    local Below = Both:extend("Below")
+    assert.same({ "second", "only" }, { Below().name(), Below().only() })
+    for _, base in ipairs({ First, Second, Both }) do
+      assert.is_true(base:is(Below()))
+      assert.is_true(base:is_base_of(Below))
+    end
+    assert.is_false(Second:is(First()))
+  end)
+
   it("hands metamethods and computed fields down", function()
     local Point = class("Point")
     function Point.__index(self, key)
