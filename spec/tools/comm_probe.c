@@ -18,7 +18,7 @@
 
 enum { PLACE = 1 << 16, PLACES = 256 }; /* bytes of one buffer; of all */
 
-/* ---- communication over shared memory ------------------------------------ */
+/* ---- communication over shared memory ---------------------------------- */
 typedef struct Shared {
     pthread_barrier_t barrier;
     char place[PLACES][PLACE];
@@ -73,7 +73,7 @@ static LpStatus finish(const LpComm *c, const LpReduction *r, LpErr *e)
     return LP_OK;
 }
 
-/* ---- values --------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------- */
 static void fill(float *x, int64_t n, uint64_t seed)
 {
     for (int64_t i = 0; i < n; i++)
@@ -148,7 +148,7 @@ static LpStatus report(LpExec *x, const LpStep *s, const LpStream *st,
     return LP_OK;
 }
 
-/* ---- one process ---------------------------------------------------------- */
+/* ---- one process -------------------------------------------------------- */
 static LpStatus run(const LpStep *s, const LpComm *c, LpErr *e)
 {
     LpProgram *p = NULL;

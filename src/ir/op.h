@@ -17,8 +17,8 @@
  * Scalar, Scalar?, ScalarType, ScalarType?, Graph (a body). Flags: f
  * torch.NAME, m method NAME, i in-place method NAME_ (writes the first
  * operand), n torch.nn.functional.NAME, o accepts out= of the result's type, c
- * accepts out= of any type that the result can be cast to, d accepts out= of any
- * type, which is `dtype` unless the call names one, s torch.special.NAME, l
+ * accepts out= of any type that the result can be cast to, d accepts out= of
+ * any type, which is `dtype` unless the call names one, s torch.special.NAME, l
  * torch.linalg.NAME, w torch.nn.functional.NAME takes inplace=, g takes
  * generator=, r takes requires_grad= and device=, p internal (no public name;
  * the text form and the passes use it). A result list is `Tensor`, `(Tensor
