@@ -14,6 +14,7 @@ static const char key_list;
  * error: table.remove reads position 0 there. */
 static int list_index(lua_State *L)
 {
+    luaL_checktype(L, 1, LUA_TTABLE);
     lua_Integer n = (lua_Integer)lua_rawlen(L, 1), i = lua_tointeger(L, 2);
     if (!lua_isinteger(L, 2) || n == 0 || i > n)
         return 0;

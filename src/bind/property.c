@@ -123,7 +123,7 @@ static int grad_fn_name(lua_State *L)
 
 static int grad_fn_tostring(lua_State *L)
 {
-    lua_rawgeti(L, 1, 1);
+    grad_fn_name(L);
     lua_pushfstring(L, "<%s>", lua_tostring(L, -1));
     return 1;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
@@ -159,16 +160,26 @@ static int size_new(lua_State *L)
     return 1;
 }
 
+/* What getmetatable gives is called with anything: the length of the table at
+ * `i`, an error if it is none. */
+static lua_Integer size_len(lua_State *L, int i)
+{
+    luaL_checktype(L, i, LUA_TTABLE);
+    return (lua_Integer)lua_rawlen(L, i);
+}
+
 static int size_tostring(lua_State *L)
 {
     luaL_Buffer b;
-    lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+    lua_Integer n = size_len(L, 1);
     luaL_buffinit(L, &b);
     luaL_addstring(&b, "torch.Size([");
     for (lua_Integer i = 1; i <= n; i++) {
         if (i > 1)
             luaL_addstring(&b, ", ");
         lua_rawgeti(L, 1, i);
+        luaL_tolstring(L, -1, NULL); /* whatever a script put there */
+        lua_remove(L, -2);
         luaL_addvalue(&b);
     }
     luaL_addstring(&b, "])");
@@ -179,8 +190,8 @@ static int size_tostring(lua_State *L)
 /* Equal to any list of the same integers. */
 static int size_eq(lua_State *L)
 {
-    lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
-    bool same = (lua_Integer)lua_rawlen(L, 2) == n;
+    lua_Integer n = size_len(L, 1);
+    bool same = size_len(L, 2) == n;
     for (lua_Integer i = 1; same && i <= n; i++) {
         lua_rawgeti(L, 1, i);
         lua_rawgeti(L, 2, i);
@@ -193,10 +204,14 @@ static int size_eq(lua_State *L)
 
 static int size_numel(lua_State *L)
 {
-    lua_Integer n = (lua_Integer)lua_rawlen(L, 1), product = 1;
+    lua_Integer n = size_len(L, 1);
+    int64_t product = 1;
     for (lua_Integer i = 1; i <= n; i++) {
         lua_rawgeti(L, 1, i);
-        product *= lua_tointeger(L, -1);
+        if (!lp_mul_i64(product, lua_tointeger(L, -1), &product))
+            return lp_raise(L, LP_E_OVERFLOW,
+                            "numel(): the product of %lld sizes overflows",
+                            (long long)n);
         lua_pop(L, 1);
     }
     lua_pushinteger(L, product);
@@ -211,7 +226,7 @@ static int size_index(lua_State *L)
         lua_rawget(L, lua_upvalueindex(1));
         return 1;
     }
-    lua_Integer n = (lua_Integer)lua_rawlen(L, 1), i = lua_tointeger(L, 2);
+    lua_Integer n = size_len(L, 1), i = lua_tointeger(L, 2);
     if (i == 0 || i < -n)
         return lp_raise(L, LP_E_INDEX,
                         "torch.Size: position %lld of %lld: sizes count from "
