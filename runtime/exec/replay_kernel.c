@@ -57,7 +57,7 @@ static LpStatus prepare_view(LpNodeKernels *k, const LpGraphNode *d,
                  .strides = x->view.strides,
                  .offset = &x->offset,
                  .needs_copy = &needs_copy};
-    LpStatus s = d->op->infer(&q);
+    LpStatus s = lp_op_infer(&q);
     lp_arena_fini(&scratch);
     x->view.ndim = out.ndim;
     memcpy(x->view.shape, out.shape, sizeof out.shape);

@@ -346,7 +346,7 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
         x.offset = &c->offset;
         x.needs_copy = &c->needs_copy;
     }
-    LP_TRY(op->infer(&x));
+    LP_TRY(lp_op_infer(&x));
     c->n_out = x.n_out;
     return LP_OK;
 }
@@ -394,7 +394,10 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e)
                        .n_out = c->n_out,
                        .in = ins,
                        .threads = lp_num_threads()};
-    return c->op->measure(&req, ptr, c->out, e);
+    LP_TRY(c->op->measure(&req, ptr, c->out, e));
+    for (int i = 0; i < c->n_out; i++)
+        LP_TRY(lp_shape_check(&c->out[i], e));
+    return LP_OK;
 }
 
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,

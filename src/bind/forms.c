@@ -180,7 +180,7 @@ static int run_meta(LpFormCall *c, const LpForm *f)
                  .out = out,
                  .arena = &scratch,
                  .err = &e};
-    if (f->op->infer(&x) == LP_OK)
+    if (lp_op_infer(&x) == LP_OK)
         lp_tensor_empty(&out[0], LP_ST_META, &t, &e);
     box->p = t;
     lp_arena_fini(&scratch);

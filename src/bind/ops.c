@@ -212,7 +212,7 @@ static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
                  .out = c->out,
                  .arena = &arena,
                  .err = e};
-    LpStatus st = op->infer(&x);
+    LpStatus st = lp_op_infer(&x);
     if (st == LP_OK) {
         LpCostReq r = {.op = op,
                        .attr = c->attr,

@@ -97,6 +97,14 @@ LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e)
     return LP_OK;
 }
 
+LpStatus lp_op_infer(LpInfer *x)
+{
+    LP_TRY(x->op->infer(x));
+    for (int i = 0; i < x->n_out; i++)
+        LP_TRY(lp_shape_check(&x->out[i], x->err));
+    return LP_OK;
+}
+
 LpStatus lp_graph_infer(const LpGraph *g, const LpOp *op, const LpVal *in,
                         size_t n_in, LpAttr *attr, LpType *out, int *n_out,
                         LpArena *arena, LpErr *e)
@@ -115,7 +123,7 @@ LpStatus lp_graph_infer(const LpGraph *g, const LpOp *op, const LpVal *in,
                  .arena = arena,
                  .err = e};
     LP_FAIL_IF(!op->infer, e, LP_E_INTERNAL, "%s has no shape rule", op->name);
-    LP_TRY(op->infer(&x));
+    LP_TRY(lp_op_infer(&x));
     *n_out = x.n_out;
     return LP_OK;
 }

@@ -87,7 +87,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
                  .out = types,
                  .arena = &gb->scratch,
                  .err = b->err};
-    if (op->infer && op->infer(&x) != LP_OK)
+    if (op->infer && lp_op_infer(&x) != LP_OK)
         return 0;
     if (op->kind != LP_OP_PRIMITIVE && !(op->flags & LP_OPF_DEVICE)) {
         uint32_t outer = gb->region, mine = 0;

@@ -325,6 +325,10 @@ struct LpOp {
     bool has_list;
 };
 
+/* The shape rule of x->op (which has one), and the check that every result can
+ * exist: who has a type from here may multiply its sizes. */
+LpStatus lp_op_infer(LpInfer *x);
+
 /* The table, in the order of ops.def. Defined by src/ops/table.c. */
 extern LpOp *const lp_ops[];
 extern const int lp_n_ops;

@@ -1,5 +1,6 @@
 /* Views made of the primitive ones: transposes, flattening, splitting and the
  * forms that take sizes from another tensor. */
+#include "src/base/checked.h"
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
 
@@ -176,11 +177,13 @@ LP_EXPAND(expand_unflatten)
     const LpAttr *s = &attr[1];
     int64_t sizes[LP_MAX_DIMS], known = 1;
     int d = lp_wrapped(b, attr[0].i, t.ndim), n = 0, open = 0;
+    bool overflows = false;
     if (lp_failed(b))
         return;
     for (int i = 0; i < s->n; i++) {
         open += s->v[i] == -1;
-        known *= s->v[i] == -1 ? 1 : s->v[i];
+        if (s->v[i] != -1 && !lp_mul_i64(known, s->v[i], &known))
+            overflows = true;
     }
     if (s->n == 0 || t.ndim == 0 || s->n + t.ndim - 1 > LP_MAX_DIMS) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -189,7 +192,7 @@ LP_EXPAND(expand_unflatten)
                 LP_MAX_DIMS);
         return;
     }
-    if (open > 1 ||
+    if (open > 1 || overflows ||
         (open ? known <= 0 || t.shape[d] % known != 0 : known != t.shape[d])) {
         char want[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,

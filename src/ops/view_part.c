@@ -219,22 +219,28 @@ static LpStatus check_strided(LpInfer *x)
     return LP_OK;
 }
 
-/* The last element that sizes and strides reach, -1 if none. */
+/* No memory has so many elements; what is computed from strides below it
+ * (sums over dimensions, bytes) cannot overflow. */
+#define MAX_STRIDE (INT64_C(1) << 56)
+
+/* The last element that sizes and strides reach, -1 if none. The strides of
+ * dimensions of 0 or 1 elements reach nothing, but views of the result compute
+ * with them. */
 static LpStatus reach(LpInfer *x, const LpType *t, const int64_t *strides,
                       int64_t offset, int64_t *last)
 {
-    int64_t at = offset, step;
-    for (int i = 0; i < t->ndim; i++) {
-        if (t->shape[i] == 0) {
-            *last = -1;
-            return LP_OK;
-        }
-        LP_FAIL_IF(!lp_mul_i64(strides[i], t->shape[i] - 1, &step) ||
-                       !lp_add_i64(at, step, &at),
-                   x->err, LP_E_RUNTIME,
-                   "as_strided: sizes and strides overflow");
+    int64_t at = offset, span;
+    bool fits = offset <= MAX_STRIDE, empty = false;
+    for (int i = 0; i < t->ndim && fits; i++) {
+        int64_t n = t->shape[i] > 0 ? t->shape[i] : 1;
+        empty |= t->shape[i] == 0;
+        fits = lp_mul_i64(strides[i], n, &span) && span <= MAX_STRIDE;
+        at += fits && n > 1 ? span - strides[i] : 0;
     }
-    *last = at;
+    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
+               "as_strided: sizes, strides and storage offset overflow: they "
+               "reach beyond 2^56 elements");
+    *last = empty ? -1 : at;
     return LP_OK;
 }
 
@@ -343,7 +349,7 @@ static LpStatus infer_unfold(LpInfer *x)
         x->strides[n] = n == 0 ? 1 : x->in_strides[d];
     if (n > 0) {
         x->out[0].shape[d] = (max - a[1].i) / a[2].i + 1;
-        if (x->strides)
+        if (x->strides && x->out[0].shape[d] > 1)
             x->strides[d] = x->in_strides[d] * a[2].i;
     }
     return LP_OK;

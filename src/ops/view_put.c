@@ -35,7 +35,7 @@ static LpStatus infer_scatter(LpInfer *x)
     y.out = &seen;
     y.strides = NULL;
     y.n_in = 1;
-    LP_TRY(view->infer(&y));
+    LP_TRY(lp_op_infer(&y));
     memcpy(x->attr, a, x->op->n_attr * sizeof *a);
     char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_shape_eq(&seen, &x->in[1]), x->err, LP_E_RUNTIME,
@@ -138,7 +138,7 @@ static LpStatus infer_backward(LpInfer *x)
     y.in = &base;
     y.out = &seen;
     y.strides = NULL;
-    LP_TRY(view->infer(&y));
+    LP_TRY(lp_op_infer(&y));
     memcpy(x->attr + 1, a, (size_t)(x->op->n_attr - 1) * sizeof *a);
     char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_shape_eq(&seen, &x->in[0]), x->err, LP_E_RUNTIME,

@@ -68,16 +68,15 @@ LpStatus lp_shape_check(const LpType *t, LpErr *e)
 {
     int64_t n = (int64_t)lp_dtype_size(t->dtype);
     char buf[LP_SHAPE_STR];
-    bool zero = false;
     for (int i = 0; i < t->ndim; i++) {
         LP_FAIL_IF(t->shape[i] < 0, e, LP_E_RUNTIME,
                    "a size must not be negative: %s", lp_shape_str(t, buf));
-        zero |= t->shape[i] == 0;
-    }
-    for (int i = 0; i < t->ndim && !zero; i++)
-        LP_FAIL_IF(!lp_mul_i64(n, t->shape[i], &n), e, LP_E_OVERFLOW,
-                   "a tensor of shape %s has too many elements",
+        LP_FAIL_IF(t->shape[i] > 0 && !lp_mul_i64(n, t->shape[i], &n), e,
+                   LP_E_OVERFLOW,
+                   "a tensor of shape %s has too many elements: its sizes, "
+                   "without zeros, multiply beyond 2^63 bytes",
                    lp_shape_str(t, buf));
+    }
     return LP_OK;
 }
 

@@ -36,7 +36,8 @@ bool lp_type_eq(const LpType *a, const LpType *b);
 #define LP_SHAPE_STR 160
 const char *lp_shape_str(const LpType *t, char buf[LP_SHAPE_STR]);
 
-/* Checked product of sizes; fails on overflow or a negative size. */
+/* Fails on a negative size, and on sizes whose product overflows, in bytes and
+ * with zeros left out: strides of an empty tensor are products as well. */
 LpStatus lp_shape_check(const LpType *t, LpErr *e);
 
 /* out->shape = broadcast of out->shape and t->shape. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/base/mem.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/state.h"
@@ -262,6 +263,10 @@ LpStatus lp_one_hot_measure(const LpKernelReq *r, void *const *in, LpType *out,
     for (int64_t i = 0; i < n; i++)
         most = c[i] > most ? c[i] : most;
     lp_free(c);
-    out[0].shape[out[0].ndim - 1] = most + 1;
+    LP_FAIL_IF(!lp_add_i64(most, 1, &out[0].shape[out[0].ndim - 1]), e,
+               LP_E_OVERFLOW,
+               "one_hot: a class of %lld needs more classes than an int64 "
+               "counts",
+               (long long)most);
     return LP_OK;
 }

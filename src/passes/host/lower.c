@@ -207,7 +207,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
                      .strides = dst.desc.strides,
                      .offset = &dst.offset,
                      .needs_copy = &needs_copy};
-        LpStatus s = n->op->infer(&x);
+        LpStatus s = lp_op_infer(&x);
         if (s == LP_OK && !needs_copy)
             break;
         /* a reshape of scattered elements: gather them first */

@@ -186,7 +186,7 @@ static LpStatus place_results(LpLower *l, const LpRegion *r, uint32_t region,
                  .out = out,
                  .arena = &scratch,
                  .err = l->err};
-    LpStatus s = r->op->infer(&x);
+    LpStatus s = lp_op_infer(&x);
     lp_arena_fini(&scratch);
     LP_TRY(s);
     w->n_out = x.n_out;
