@@ -29,6 +29,9 @@ local REFUSED = {
     { 1 << 62 } },
   { "as_strided with an offset", "RuntimeError", "overflow", one.as_strided, one, { 2 }, { 1 },
     MOST },
+  { "tolist of empty rows", "OverflowError", "tolist.*268435456", one.tolist,
+    torch.zeros(1 << 40, 0) },
+  { "tolist of an expanded tensor", "OverflowError", "tolist", one.tolist, one:expand(1 << 40) },
   { "numel of a Size", "OverflowError", "overflows", function()
     return torch.Size({ 1 << 62, 4 }):numel()
   end },

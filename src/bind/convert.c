@@ -1,7 +1,13 @@
 /* Lua values of tensors: item, tolist, tobytes; and what kind of tensor a value
  * is. */
+#include "src/base/checked.h"
+#include "src/base/interrupt.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
+
+/* Lists and elements that may become Lua values at once (some 4 GB of them): an
+ * expanded or an empty tensor can have more than any memory. */
+#define MOST_VALUES (INT64_C(1) << 28)
 
 static void push_element(lua_State *L, LpDtype t, const void *p)
 {
@@ -50,9 +56,27 @@ static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
             i = n - edge;
         if (i == n)
             break;
+        if (k % 1024 == 1023 && lp_interrupt_raised())
+            lp_raise(L, LP_E_INTERRUPT, "interrupted");
         push_list(L, t, dim + 1, edge, p + i * t->strides[dim] * size);
         lua_rawseti(L, -2, ++k);
     }
+}
+
+static void check_count(lua_State *L, const LpTensor *t)
+{
+    int64_t values = 1, all = 0;
+    char shape[LP_SHAPE_STR];
+    LpType type = lp_tensor_type(t);
+    for (int i = 0; i < t->ndim && all <= MOST_VALUES; i++)
+        if (!lp_mul_i64(values, t->shape[i], &values) ||
+            !lp_add_i64(all, values, &all))
+            all = INT64_MAX;
+    if (all > MOST_VALUES)
+        lp_raise(L, LP_E_OVERFLOW,
+                 "tolist(): a tensor of shape %s makes more lists and numbers "
+                 "than the %lld that are allowed",
+                 lp_shape_str(&type, shape), (long long)MOST_VALUES);
 }
 
 bool lp_push_numbers(lua_State *L, int i, bool list)
@@ -63,6 +87,7 @@ bool lp_push_numbers(lua_State *L, int i, bool list)
         return false;
     if (lp_tensor_touch(t, false, &e) != LP_OK)
         return lp_bind_fail(L, &e);
+    check_count(L, t);
     push_list(L, t, 0, -1, lp_tensor_data(t));
     return true;
 }
@@ -73,6 +98,7 @@ static int tensor_tolist(lua_State *L)
     LpErr e = {0};
     if (lp_tensor_touch(t, false, &e) != LP_OK)
         return lp_bind_fail(L, &e);
+    check_count(L, t);
     push_list(L, t, 0, -1, lp_tensor_data(t));
     return 1;
 }
