@@ -96,15 +96,10 @@ local function trace(fn, target, inputs, cotangents)
     tr:declare("input", "cotangent_" .. i, nil, sizes(c.shape), c.dtype)
   end
   declare_state(tr, target)
-  tr:start(true)
-  local results = table.pack(pcall(fn, table.unpack(stand_ins, 1, #inputs)))
-  tr:stop()
-  if not results[1] then
-    error(results[2], 0)
-  end
-  local tensors, spec = {}, { n = results.n - 1 }
+  local results = table.pack(tr:run(true, fn, table.unpack(stand_ins, 1, #inputs)))
+  local tensors, spec = {}, { n = results.n }
   for i = 1, spec.n do
-    spec[i] = arguments.flatten(results[i + 1], "result", tensors)
+    spec[i] = arguments.flatten(results[i], "result", tensors)
   end
   for i, t in ipairs(tensors) do
     tensors[i] = t.tensor

@@ -230,14 +230,17 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   end
   local frozen, before = {}, registered(s.model)
   local names = names_of(trace)
-  blocks.tracer = tracer_of(trace, assigner, names, s)
-  Module.tracer = scope_of(names, s.model, frozen)
-  trace:start()
-  local results = table.pack(pcall(s.model, table.unpack(args, 1, spec.n)))
-  trace:stop()
-  blocks.tracer, Module.tracer = nil, nil
-  thaw(frozen)
-  blocks.check_closed(not results[1])
+  local results
+  do
+    local _ <close> = setmetatable({}, { __close = function(_, e)
+      blocks.tracer, Module.tracer = nil, nil
+      thaw(frozen)
+      blocks.check_closed(e or not results[1])
+    end })
+    blocks.tracer = tracer_of(trace, assigner, names, s)
+    Module.tracer = scope_of(names, s.model, frozen)
+    results = table.pack(pcall(trace.run, trace, false, s.model, table.unpack(args, 1, spec.n)))
+  end
   if not results[1] then
     fail(s, spec, results[2])
   end

@@ -10,11 +10,10 @@ local function trained_step()
   local tr = core.trace()
   local x = tr:declare("input", "x", nil, { 1, 2 }, torch.float32)
   local p = tr:declare("parameter", "w", w)
-  tr:start(true)
-  local y = x:matmul(p)
-  local loss = require("poptorch").identity_loss(y, "sum")
-  tr:stop()
-  local step, losses = tr:step({ y, loss })
+  local step, losses = tr:step({ tr:run(true, function()
+    local y = x:matmul(p)
+    return y, require("poptorch").identity_loss(y, "sum")
+  end) })
   local at = {}
   for i, v in ipairs(step:vars()) do
     at[v.name] = i
@@ -43,10 +42,7 @@ describe("a complete step", function()
   it("cannot be compiled before", function()
     local tr = core.trace()
     local x = tr:declare("input", "x", nil, { 2 }, torch.float32)
-    tr:start(true)
-    local y = x * 2
-    tr:stop()
-    local step = tr:step({ y })
+    local step = tr:step({ tr:run(true, function() return x * 2 end) })
     assert.error_matches(function() step:compile({}) end, "the step is not complete")
   end)
 

@@ -26,14 +26,10 @@ local function step_of(f, x_shape, w_shape)
   local trace = core.trace()
   local w = filled(w_shape, -0.3)
   local x = trace:declare("input", "x", nil, x_shape, torch.float32)
-  trace:start()
-  local ok, loss = pcall(function()
+  local step, losses = trace:step({ trace:run(false, function()
     trace:declare("parameter", "w", w)
     return f(x, w)
-  end)
-  trace:stop()
-  assert.is_true(ok, tostring(loss))
-  local step, losses = trace:step({ loss })
+  end) })
   local param
   for i, v in ipairs(step:vars()) do
     param = v.name == "w" and i or param

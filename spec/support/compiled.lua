@@ -23,13 +23,7 @@ function M.step(fn, inputs, declared)
   for i, x in ipairs(inputs) do
     stand_ins[i] = trace:declare("input", "x" .. i, nil, list(x.shape), x.dtype)
   end
-  trace:start()
-  local results = table.pack(pcall(fn, table.unpack(stand_ins)))
-  trace:stop()
-  if not results[1] then
-    error(results[2], 0)
-  end
-  local step, losses = trace:step({ table.unpack(results, 2, results.n) })
+  local step, losses = trace:step({ trace:run(false, fn, table.unpack(stand_ins)) })
   return step, losses
 end
 

@@ -151,26 +151,35 @@ static void find_line(void *ctx, LpTrace *tr)
     }
 }
 
-/* trace:start(guarded): with true, writes to captured tensors raise */
-static int trace_start(lua_State *L)
+/* The error on top, of a function that was traced. */
+static int traced_error(lua_State *L)
+{
+    const char *text =
+        lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strstr(text, "attempt to yield across"))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "a function may not yield while it is traced: its "
+                        "coroutine might never go on; it may resume others");
+    return lua_error(L);
+}
+
+/* trace:run(guarded, f, ...) -> what f returns. However f ends, the trace has
+ * ended too. With `guarded`, writes to captured tensors raise. */
+static int trace_run(lua_State *L)
 {
     LpErr e = {0};
     LpTrace *tr = check_trace(L);
+    luaL_checkany(L, 3);
     if (lua_toboolean(L, 2))
         lp_trace_guard_captured(tr);
+    lua_remove(L, 2);
     find_library(L);
     lp_trace_on_call(tr, find_line, L);
-    lua_pushthread(L); /* the trace looks at its stack */
-    lua_setiuservalue(L, 1, 1);
     if (lp_trace_begin(tr, &e) != LP_OK)
         return lp_bind_fail(L, &e);
-    return 0;
-}
-
-static int trace_stop(lua_State *L)
-{
-    lp_trace_end(check_trace(L));
-    return 0;
+    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+    lp_trace_end(tr);
+    return status == LUA_OK ? lua_gettop(L) - 1 : traced_error(L);
 }
 
 /* origin{block=, scope=, ipu=, stage=, phase=}: what is left out stays. */
@@ -257,9 +266,10 @@ static int trace_scales(lua_State *L)
 
 /* ---- registration ------------------------------------------------------- */
 static const luaL_Reg trace_methods[] = {
-    {"declare", trace_declare}, {"start", trace_start}, {"stop", trace_stop},
-    {"origin", trace_origin},   {"step", trace_step},   {"knows", trace_knows},
-    {"__gc", trace_gc},         {"__close", trace_gc},  {NULL, NULL}};
+    {"declare", trace_declare}, {"run", trace_run},
+    {"origin", trace_origin},   {"step", trace_step},
+    {"knows", trace_knows},     {"__gc", trace_gc},
+    {"__close", trace_gc},      {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)
 {

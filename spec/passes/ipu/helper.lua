@@ -25,13 +25,7 @@ local function build(forward, o)
       scope = scope or ("layer" .. (stage or ipu)), phase = phase or -1 })
   end
   local inputs = o.declare(declare)
-  trace:start()
-  local out = table.pack(pcall(forward, inputs, place))
-  trace:stop()
-  if not out[1] then
-    error(out[2], 0)
-  end
-  local step, losses = trace:step({ table.unpack(out, 2, out.n) })
+  local step, losses = trace:step({ trace:run(false, forward, inputs, place) })
   return step, losses, params
 end
 
