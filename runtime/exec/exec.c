@@ -369,7 +369,11 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     LP_TRY(lp_exec_derive(x, e));
     each_backup(x, true);
     lap(x, LP_PROFILE_BUFFERS, -1);
+    lp_kernels_may_stop = true;
     LpStatus s = run_replicas(x, stream, d, e);
+    lp_kernels_may_stop = false;
+    if (s == LP_OK && lp_interrupt_raised()) /* the last kernel may have */
+        s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
     if (s != LP_OK) {
         each_backup(x, false);
         return s;

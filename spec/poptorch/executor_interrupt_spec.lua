@@ -1,24 +1,6 @@
 --- Ctrl-C while a compiled program runs.
 local program = require("spec.support.program")
 
--- The script says "running" (on standard output) before the long call; the
--- shell then sends the signal.
-local function interrupted(script)
-  local path = program.temporary(script)
-  local command = ([[
-    fifo=$(mktemp -u); mkfifo "$fifo"
-    %s %s >"$fifo" & pid=$!
-    exec 3<"$fifo"; rm -f "$fifo"
-    while read -r line <&3; do
-      echo "$line"
-      [ "$line" = running ] && { sleep 0.1; kill -INT $pid; }
-    done
-    wait $pid]]):format(program.host, path)
-  local out, err, code = program.shell(command)
-  os.remove(path)
-  return out, err, code
-end
-
 local HEAD = [[
 local torch, poptorch = require("torch"), require("poptorch")
 local nn = torch.nn
@@ -43,7 +25,7 @@ local x = torch.zeros(N, 1)
 
 describe("an interrupted call", function()
   it("stops between device iterations, says how many finished, and leaves their results", function()
-    local out, err = interrupted(HEAD .. [[
+    local out, err = program.interrupted(HEAD .. [[
       model:compile(x)
       print("running")
       local ok, e = pcall(model, x)

@@ -109,4 +109,22 @@ function Session:close()
   return code
 end
 
+--- Runs a script that says "running" (on standard output) before a long call;
+--- the shell then sends what Ctrl-C does.
+function M.interrupted(script)
+  local path = M.temporary(script)
+  local command = ([[
+    fifo=$(mktemp -u); mkfifo "$fifo"
+    %s %s >"$fifo" & pid=$!
+    exec 3<"$fifo"; rm -f "$fifo"
+    while read -r line <&3; do
+      echo "$line"
+      [ "$line" = running ] && { sleep 0.1; kill -INT $pid; }
+    done
+    wait $pid]]):format(M.host, path)
+  local out, err, code = M.shell(command)
+  os.remove(path)
+  return out, err, code
+end
+
 return M

@@ -7,6 +7,7 @@
 #include "src/autodiff/meta.h"
 #include "src/base/cpu.h"
 #include "src/base/hash.h"
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/ops/kernel/copy.h"
@@ -400,6 +401,16 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e)
     return LP_OK;
 }
 
+/* Does a result share memory with an operand? */
+static bool overwrites(const LpCall *c, const LpArg *in, LpTensor *const *out)
+{
+    for (int i = 0; i < c->n_in; i++)
+        for (int k = 0; k < c->n_out && in[i].t; k++)
+            if (in[i].t->st == out[k]->st)
+                return true;
+    return false;
+}
+
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                      uint64_t site, LpErr *e)
 {
@@ -440,8 +451,12 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
         LP_TRY(c->op->prepare(&req, &local, e));
     }
     LpStatus s = k->work_bytes ? need_work(k->work_bytes, e) : LP_OK;
+    lp_kernels_may_stop = !overwrites(c, in, out);
     if (s == LP_OK)
         s = k->run(k, ptr, po, work, &rc, e);
+    if (s == LP_OK && lp_kernel_stops())
+        s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
+    lp_kernels_may_stop = false;
     if (k == &local && local.fini)
         local.fini(&local);
     return s;

@@ -2,6 +2,7 @@
 #include "src/base/interrupt.h"
 
 volatile sig_atomic_t lp_interrupt_flag;
+bool lp_kernels_may_stop;
 
 bool lp_interrupt_raised(void)
 {

@@ -12,4 +12,14 @@ extern volatile sig_atomic_t lp_interrupt_flag; /* set by signal handlers */
 bool lp_interrupt_raised(void);
 void lp_interrupt_clear(void);
 
+/* Long kernels stop early, with part of their results missing, while somebody
+ * said that they may: who runs them and reports LP_E_INTERRUPT afterwards,
+ * whatever they wrote (not while what they overwrite is still needed). */
+extern bool lp_kernels_may_stop; /* set outside parallel sections */
+
+static inline bool lp_kernel_stops(void)
+{
+    return lp_interrupt_flag && lp_kernels_may_stop;
+}
+
 #endif

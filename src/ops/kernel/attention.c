@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/cpu.h"
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/attnloops.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
@@ -133,7 +134,7 @@ static void run(const LpPlain *p, void *const *at, const void *mask, void *work,
 #pragma omp parallel for num_threads(p->threads) schedule(static)
     for (int i = 0; i < p->threads; i++)
         for (int64_t n = a->heads * i / p->threads;
-             n < a->heads * (i + 1) / p->threads; n++) {
+             n < a->heads * (i + 1) / p->threads && !lp_kernel_stops(); n++) {
             LpAttnHead h = head_of(a, n, at, mask, t);
             (back ? loop->backward
                   : loop->forward)(&h, (char *)work + (size_t)i * each);

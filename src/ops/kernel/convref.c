@@ -6,6 +6,8 @@
 
 #include "src/ops/kernel/convref.h"
 
+#include "src/base/interrupt.h"
+
 typedef struct Geom {
     int64_t n, groups, ic, oc; /* channels of one group */
     int64_t src[3], dst[3], k[3], stride[3], dil[3], pad[3];
@@ -115,7 +117,7 @@ void lp_conv_ref(const LpConvGeom *geom, const double *src, const double *w,
     memset(dst, 0, (size_t)(all * g.dst_plane) * sizeof *dst);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++)
-        for (int64_t i = 0; i < g.ic; i++)
+        for (int64_t i = 0; i < g.ic && !lp_kernel_stops(); i++)
             channels(&g, TO_DST, src, dst, w, q / (g.groups * g.oc),
                      q % (g.groups * g.oc), i);
 }
@@ -129,7 +131,7 @@ void lp_conv_ref_data(const LpConvGeom *geom, const double *dst,
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++) {
         int64_t c = q % (g.groups * g.ic);
-        for (int64_t o = 0; o < g.oc; o++)
+        for (int64_t o = 0; o < g.oc && !lp_kernel_stops(); o++)
             channels(&g, TO_SRC, src, dst, w, q / (g.groups * g.ic),
                      c / g.ic * g.oc + o, c % g.ic);
     }
@@ -144,6 +146,6 @@ void lp_conv_ref_weights(const LpConvGeom *geom, const double *src,
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t o = 0; o < all; o++)
         for (int64_t i = 0; i < g.ic; i++)
-            for (int64_t n = 0; n < g.n; n++)
+            for (int64_t n = 0; n < g.n && !lp_kernel_stops(); n++)
                 channels(&g, TO_WEIGHT, src, dst, w, n, o, i);
 }

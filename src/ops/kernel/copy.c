@@ -14,10 +14,12 @@
 
 #include "src/base/cpu.h"
 #include "src/base/half.h"
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/copy.h"
 
 /* Below this a thread costs more than it brings: about 20 us of copying. */
 #define PARALLEL_BYTES (1 << 18)
+#define LOOK 256  /* rows between two looks for Ctrl-C */
 #define SQUARE 16 /* a line of 4-byte elements */
 #define BAND 256  /* rows whose pages fit the TLB together */
 
@@ -340,6 +342,8 @@ static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
     int64_t tb = (int64_t)lp_dtype_size(p->to);
     int64_t at[LP_MAX_DIMS] = {0};
     for (int64_t r = 0; r < rows; r++) {
+        if (p->stops && r % LOOK == 0 && lp_kernel_stops())
+            return;
         if (skip < 0)
             copy_row(p, s, d, p->shape[last]);
         else
@@ -457,6 +461,7 @@ LpStatus lp_copy_kernel(const LpDesc *src, int64_t offset, const LpDesc *dst,
 {
     CopyState *s = (CopyState *)(void *)k->inl;
     lp_copy_plan(src, dst, threads, &s->plan);
+    s->plan.stops = true;
     s->offset_bytes = offset * (int64_t)lp_dtype_size(src->dtype);
     k->run = run_copy;
     k->threads = s->plan.threads;
@@ -483,6 +488,7 @@ LpStatus lp_fill_kernel(const LpDesc *dst, LpScalar v, int threads, LpKernel *k)
     FillState *s = (FillState *)(void *)k->inl;
     LpDesc src = {.dtype = dst->dtype};
     lp_copy_plan(&src, dst, threads, &s->plan);
+    s->plan.stops = true;
     lp_scalar_store(v, dst->dtype, s->one);
     k->run = run_fill;
     k->threads = s->plan.threads;

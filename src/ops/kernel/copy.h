@@ -16,6 +16,7 @@ typedef struct LpCopyPlan {
     LpDtype from, to;
     int n;       /* dimensions left; the last has the smallest step of dst */
     bool empty;  /* nothing to copy */
+    bool stops;  /* at Ctrl-C: a kernel, and no part of another */
     int threads; /* 1 if there is little to copy */
     int64_t shape[LP_MAX_DIMS];
     int64_t src[LP_MAX_DIMS]; /* strides in elements */

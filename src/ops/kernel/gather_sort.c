@@ -5,13 +5,15 @@
 #include <string.h>
 
 #include "src/base/half.h"
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/state.h"
 
 #define CHUNK 256
-#define SMALL 16  /* insertion sort below */
-#define MANY 4096 /* by digits from here on */
-#define DIGIT 11  /* bits */
+#define LOOK (1 << 20) /* items between two looks for Ctrl-C */
+#define SMALL 16       /* insertion sort below */
+#define MANY 4096      /* by digits from here on */
+#define DIGIT 11       /* bits */
 
 /* ---- keys ----------------------------------------------------------------
  */
@@ -90,9 +92,12 @@ static void radix(LpSortItem *x, LpSortItem *tmp, int64_t n, bool down)
             start[(((uint64_t)from[i].key ^ flip) >> shift & mask) + 1]++;
         for (int d = 1; d <= 1 << DIGIT; d++)
             start[d] += start[d - 1];
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
+            if (i % LOOK == 0 && lp_kernel_stops())
+                return; /* x holds each item still, or one of them twice */
             to[start[((uint64_t)from[i].key ^ flip) >> shift & mask]++] =
                 from[i];
+        }
         LpSortItem *swap = from;
         from = to;
         to = swap;
@@ -234,7 +239,8 @@ static LpStatus run_sort(const LpKernel *k, void *const *in, void *const *out,
     for (int t = 0; t < s->threads; t++) {
         LpSortItem *x = (LpSortItem *)work + t * 2 * s->n;
         for (int64_t l = t * part; l < (t + 1) * part && l < s->lines; l++)
-            sort_line(s, l, in[0], out[0], out[1], x);
+            if (!lp_kernel_stops())
+                sort_line(s, l, in[0], out[0], out[1], x);
     }
     return LP_OK;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "src/base/cpu.h"
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/gemmloops.h"
 
 enum {
@@ -207,7 +208,7 @@ static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
     int64_t n = i1 - i0, tiles = (n + c->tile - 1) / c->tile;
     if (c->packs_left)
         pack_left(c, b, i0, n, left, space);
-    for (int64_t t = 0; t < tiles && p0 < p1; t++) {
+    for (int64_t t = 0; t < tiles && p0 < p1 && !lp_kernel_stops(); t++) {
         int64_t i = n * t / tiles, e = n * (t + 1) / tiles, next = 0;
         const char *at;
         LpGemmTile x = {.rows = e - i,
@@ -286,7 +287,7 @@ static void share_of(const Cut *c, Share s, const char *left, const char *right,
 static void gemm_int(const LpGemmArgs *g, const int64_t *a, const int64_t *b,
                      int64_t *c)
 {
-    for (int64_t i = 0; i < g->m; i++)
+    for (int64_t i = 0; i < g->m && !lp_kernel_stops(); i++)
         for (int64_t j = 0; j < g->n; j++) {
             uint64_t s = 0; /* wraps, as integers do in PyTorch */
             for (int64_t k = 0; k < g->k; k++)

@@ -4,6 +4,7 @@
  * its stride, and lines are shared out to threads whole. See reduce.h. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/gather_sort.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/kernel/reduce.h"
@@ -326,7 +327,8 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
     schedule(static)
     for (int t = 0; t < k->threads; t++)
         for (int64_t i = n * t / k->threads; i < n * (t + 1) / k->threads; i++)
-            run_line(p, i, in[0], out, (Value *)work + p->line_work * t);
+            if (!lp_kernel_stops())
+                run_line(p, i, in[0], out, (Value *)work + p->line_work * t);
     return LP_OK;
 }
 

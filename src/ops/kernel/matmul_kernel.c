@@ -10,6 +10,7 @@
  * copied by the frame too. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/ops/kernel/bf16_mm.h"
 #include "src/ops/kernel/dnn.h"
@@ -63,7 +64,8 @@ static bool own_batches(const Product *p, bool tiles, const char *a,
     reduction(+ : bad)
     for (int t = 0; t < p->threads; t++)
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
-            bad += !own(p, tiles, a + i * p->a_step * size,
+            bad += !lp_kernel_stops() &&
+                   !own(p, tiles, a + i * p->a_step * size,
                         b + i * p->b_step * size, c + i * p->c_step * size,
                         NULL, work + (size_t)t * p->work_one, 1);
     return bad == 0;

@@ -10,11 +10,13 @@
  * Bits do not depend on threads: every element is computed alone. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/pointwise_plan.h"
 
 enum {
     BLOCK = 1024,   /* elements; all buffers of a thread stay in L1 and L2 */
     LONG_ROW = 256, /* elements from which blocks stay within rows */
+    LOOK = 1 << 20, /* elements between two looks for Ctrl-C */
 };
 
 static const LpPwPlan *plan_of(const LpKernel *k)
@@ -50,7 +52,7 @@ static void set_pointers(const LpPwPlan *p, void *const *in, Run *r)
                                            : in[(int)p->operand[i]];
 }
 
-static void run_direct_part(const Run *r, int64_t from, int64_t to)
+static void run_direct_piece(const Run *r, int64_t from, int64_t to)
 {
     const LpPwPlan *p = r->p;
     const void *x[LP_PW_MAX_IN];
@@ -64,6 +66,13 @@ static void run_direct_part(const Run *r, int64_t from, int64_t to)
         p->loop(to - from, y, x, p->constant, p->p);
     else
         p->load[0](to - from, y, p->out_size, x[0], p->in_size[0]);
+}
+
+static void run_direct_part(const Run *r, int64_t from, int64_t to)
+{
+    for (; to - from > LOOK && !lp_kernel_stops(); from += LOOK)
+        run_direct_piece(r, from, from + LOOK);
+    run_direct_piece(r, from, to - from > LOOK ? from : to);
 }
 
 /* The part of thread t of n: whole cache lines. */
@@ -248,7 +257,7 @@ static LpStatus run_part(const Run *r, int64_t from, int64_t to)
     Buffers b;
     bool rows =
         p->geo[(p->ndim - 1) * lp_pw_row(p)] >= LONG_ROW || p->ndim == 1;
-    while (from < to) {
+    while (from < to && !lp_kernel_stops()) {
         Cursor c = cursor_at(p, from);
         int64_t n = rows ? left_in_row(p, &c) : to - from;
         n = n < to - from ? n : to - from;

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/loops.h"
 #include "src/ops/kernel/random_words.h"
@@ -213,6 +214,8 @@ static LpStatus run_draw(const LpKernel *k, void *const *in, void *const *out,
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t left = d->n - i * LP_DRAW_BLOCK;
+        if (lp_kernel_stops())
+            continue;
         draw_block(d, &r, &r2, i * LP_DRAW_BLOCK,
                    left < LP_DRAW_BLOCK ? left : LP_DRAW_BLOCK, to);
     }

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/random.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/special.h"
@@ -205,6 +206,8 @@ static LpStatus run_by(const LpKernel *k, void *const *in, void *const *out,
     int threads = s->n < PARALLEL ? 1 : s->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < s->n; i++) {
+        if (lp_kernel_stops())
+            continue;
         Stream x = {.r = r};
         double of[MOST] = {p[i], s->n_in > 1 ? p[s->n + i] : 0};
         x.r.key = lp_mix64_pair(r.key, (uint64_t)i);

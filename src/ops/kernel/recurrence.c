@@ -1,6 +1,7 @@
 /* First-order linear recurrences along a dimension, y_j = d_j + a_j y_(j-1).
  * A line is run in double whatever its type; lines are shared out to threads
  * whole. See reduce.h. */
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/reduce.h"
 #include "src/ops/kernel/state.h"
@@ -63,7 +64,8 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
 #pragma omp parallel for num_threads(k->threads) if (k->threads > 1)           \
     schedule(static)
     for (int64_t i = 0; i < s->lines; i++)
-        run_line(s, i, in, out);
+        if (!lp_kernel_stops())
+            run_line(s, i, in, out);
     return LP_OK;
 }
 

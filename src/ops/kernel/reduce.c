@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/pointwise.h"
 
 enum {
@@ -366,7 +367,7 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
         p->columns ? column_item : row_item;
     if (k->threads == 1) {
         Room room;
-        for (int64_t i = 0; i < p->items; i++)
+        for (int64_t i = 0; i < p->items && !lp_kernel_stops(); i++)
             item(p, in[0], out[0], work, i, &room);
     } else {
 #pragma omp parallel num_threads(k->threads)
@@ -374,7 +375,8 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
             Room room;
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < p->items; i++)
-                item(p, in[0], out[0], work, item_at(p, i), &room);
+                if (!lp_kernel_stops())
+                    item(p, in[0], out[0], work, item_at(p, i), &room);
         }
     }
     if (p->pieces > 1)

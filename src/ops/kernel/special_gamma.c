@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/special.h"
 
 static const double pi = 3.14159265358979323846;
@@ -312,6 +313,8 @@ static double next_degree(LpPolynomial kind, double x, double k, double a,
     }
 }
 
+#define LOOK 65536 /* degrees between two looks for Ctrl-C */
+
 /* As in PyTorch, Hermite's beyond degree 128 are NaN, and what is no int64
  * makes no degree: 0, as for negative ones. */
 double lp_polynomial(LpPolynomial kind, double x, double n)
@@ -328,6 +331,8 @@ double lp_polynomial(LpPolynomial kind, double x, double n)
         return NAN;
     double a = 1, b = first_degree(kind, x);
     for (double k = 1; k < n && isfinite(b); k++) {
+        if (fmod(k, LOOK) == 0 && lp_kernel_stops())
+            return NAN;
         double c = next_degree(kind, x, k, a, b);
         a = b;
         b = c;

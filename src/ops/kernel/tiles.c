@@ -17,6 +17,7 @@
 #include <omp.h>
 
 #include "src/base/cpu.h"
+#include "src/base/interrupt.h"
 #include "src/ops/kernel/tileloops.h"
 
 /* Measured on a CPU with 2 MB of second cache for each core. */
@@ -298,7 +299,7 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
     loops()->begin();
     for (b.f0 = s.f0; b.f0 < s.f1; b.f0 = b.f1) {
         b.f1 = least(b.f0 + c->block, s.f1);
-        for (b.k0 = 0; b.k0 < c->g.k; b.k0 += b.k) {
+        for (b.k0 = 0; b.k0 < c->g.k && !lp_kernel_stops(); b.k0 += b.k) {
             b.k = least(c->kc, c->g.k - b.k0);
             for (int64_t f = b.f0; f < b.f1; f++) {
                 LpTileSource from = source(c, o, &b, !c->left_moves, f);
