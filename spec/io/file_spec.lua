@@ -95,6 +95,23 @@ it("a file that was left by a killed process of the same number is no obstacle",
   assert.same({ 2 }, torch.load(at("x")))
 end)
 
+it("a save removes what killed processes left of saves to the same name", function()
+  local gone = program.shell("echo $$"):match("%d+") -- of a shell that has ended
+  local pid = io.open("/proc/self/stat"):read("n")
+  local others = { ("y.%s-1.tmp"):format(pid), ("y.%s-a.tmp"):format(gone), "y.1x-1.tmp",
+    ("y.%s-1.tmp.x"):format(gone), ("yy.%s-1.tmp"):format(gone) }
+  sh(("touch y.%s-1.tmp y.%s-27.tmp %s"):format(gone, gone, table.concat(others, " ")))
+  torch.save({ 2 }, at("y"))
+  others[#others + 1] = "y"
+  table.sort(others)
+  local left = {}
+  for name in sh("ls -A | grep '^y'"):gmatch("[^\n]+") do
+    left[#left + 1] = name
+  end
+  table.sort(left)
+  assert.same(others, left)
+end)
+
 it("readers leave no file open, whatever they meet", function()
   local function try(read, name, bytes)
     local f = assert(io.open(at(name), "wb"))

@@ -4,12 +4,15 @@
  * (rename(2), fsync(2)). */
 #include "src/io/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -165,13 +168,56 @@ static int create_temp(LpFileOut *o, size_t room, mode_t mode)
     return fd;
 }
 
+/* The process that `tail` names, of a name "PATH.tail" as create_temp makes
+ * them; 0: it is none. */
+static long writer_of(const char *tail)
+{
+    char *end;
+    long pid = *tail >= '1' && *tail <= '9' ? strtol(tail, &end, 10) : 0;
+    if (pid < 1 || pid > INT_MAX || *end != '-')
+        return 0;
+    size_t digits = strspn(end + 1, "0123456789");
+    return digits && strcmp(end + 1 + digits, ".tmp") == 0 ? pid : 0;
+}
+
+/* Removes what writers of o->path left that were killed: their processes are
+ * gone, and so are their locks (of a writer on another machine only the lock
+ * tells). */
+static void remove_stale(const LpFileOut *o)
+{
+    const char *slash = strrchr(o->path, '/');
+    const char *base = slash ? slash + 1 : o->path;
+    size_t n = strlen(base);
+    char *folder = lp_strdup(o->path);
+    DIR *d = folder ? opendir(dirname(folder)) : NULL;
+    for (struct dirent *x = d ? readdir(d) : NULL; x; x = readdir(d)) {
+        if (strncmp(x->d_name, base, n) != 0 || x->d_name[n] != '.')
+            continue;
+        long pid = writer_of(x->d_name + n + 1);
+        if (!pid || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+            continue;
+        int fd = openat(dirfd(d), x->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            (void)unlinkat(dirfd(d), x->d_name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+    lp_free(folder);
+}
+
 /* Opens o->temp; if it fails then without a name that is not ours. */
 static LpStatus open_temp(LpFileOut *o, size_t room, const char *path, LpErr *e)
 {
     mode_t mode;
     bool there;
     LpStatus s = check_target(o->path, &mode, &there, e);
+    if (s == LP_OK)
+        remove_stale(o);
     int fd = s == LP_OK ? create_temp(o, room, mode) : -1;
+    if (fd >= 0)
+        (void)flock(fd, LOCK_EX | LOCK_NB);
     if (fd < 0) {
         lp_free(o->temp);
         o->temp = NULL;
