@@ -2,6 +2,7 @@
  * kernel. Prepared kernels of operators that are dear to prepare are kept in a
  * bounded cache keyed by operator, attributes, descriptors and width. */
 #include <omp.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -91,12 +92,41 @@ int lp_num_threads(void)
     return threads;
 }
 
+static void *wait_for(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* How many threads there can be besides this one, up to n - 1, as the library
+ * makes them, which ends the process if one cannot be made. */
+static int can_start(int n)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *t = lp_alloc((size_t)n * sizeof *t);
+    int k = 0;
+    pthread_mutex_lock(&gate);
+    while (t && k < n - 1 && pthread_create(&t[k], NULL, wait_for, &gate) == 0)
+        k++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < k; i++)
+        pthread_join(t[i], NULL);
+    lp_free(t);
+    return k;
+}
+
 LpStatus lp_set_num_threads(int n, LpErr *e)
 {
     LP_FAIL_IF(n < 1, e, LP_E_RUNTIME,
                "set_num_threads expects a positive integer, got %d", n);
     LP_FAIL_IF(lp_in_worker() && n > 1, e, LP_E_RUNTIME,
                "set_num_threads: a worker process has 1 thread, got %d", n);
+    int more = n > lp_cpu_threads() ? can_start(n) : n - 1;
+    LP_FAIL_IF(more < n - 1, e, LP_E_MEMORY,
+               "set_num_threads: this process cannot start %d threads: there "
+               "is memory, or a limit of the system, for %d",
+               n, more + 1);
     threads = n;
     cache_clear();
     return LP_OK;
