@@ -4,9 +4,8 @@
 ---   message    the text alone
 ---   type       which part raised it and the category ("value_error",
 ---              "poptorch_py_error", …; src/base/errors.def lists those of C)
----   location   the stack of context labels, innermost first, one a line; for
----              errors raised in Lua outside a context "file:line" of the
----              caller (the empty string for poptorch.Error)
+---   location   the stack of context labels, innermost first, one a line;
+---              outside a context `origin`
 ---   origin     "file:line" of the innermost frame outside this library
 ---   traceback  the Lua stack where it was made
 ---   frames     the same as the host prints it, without this library's own
@@ -137,7 +136,7 @@ local function poptorch_text(e)
   if e.recovery_action then
     lines[#lines + 1] = "Recovery action required: " .. e.recovery_action
   end
-  if e.location ~= "" then
+  if e.location ~= "" and e.location ~= e.origin then
     lines[#lines + 1] = "Error raised in:"
     lines[#lines + 1] = numbered(e.location)
   end
@@ -162,7 +161,7 @@ function M.new(class_name, type_name, message, location, recovery_action)
   e.type = type_name or cls.default_type
   e.message = poptorch and shorten(message) or message
   e.origin = user_frame()
-  e.location = location or (poptorch and "" or e.origin)
+  e.location = location and location ~= "" and location or e.origin
   e.recovery_action = recovery_action
   e.traceback = debug.traceback(nil, 2)
   local host_traceback = package.loaded["lupine.host_traceback"]

@@ -47,7 +47,7 @@ describe("torch.errors", function()
     local e = caught(errors.raise, "Error", "boom")
     assert.is_true(poptorch.Error:is(e))
     assert.equal("poptorch_py_error", e.type)
-    assert.equal("", e.location)
+    assert.equal(e.origin, e.location)
     local r = errors.new("RecoverableError", "poplar_recoverable_runtime_error", "link down",
       "inner\nouter", "LINK_RESET")
     assert.is_true(poptorch.Error:is(r))
