@@ -225,12 +225,22 @@ sweep: setup
 	@$(submake) all
 	@$(BUILD)/lupine spec/sweep/conv.lua
 
+# Random calls of the public interface under sanitizers, each of which follows
+# from its number: CALLS of them from SEED on (spec/fuzz/README.md).
+SEED ?= $(shell date +%s)
+CALLS ?= 10000
+.PHONY: fuzz-api
+fuzz-api: setup
+	@$(submake) BUILD=build/asan SANITIZE=1 all
+	@sh spec/fuzz/api/fuzz.sh build/asan $(SEED) $(CALLS)
+
 # Everything there is: the suite, the suite under sanitizers, every check of
 # style, the golden cases in every way, with deterministic algorithms and without,
-# the sweep, every example.
+# random calls, the sweep, every example.
 check-full: test asan lint golden
 	$(BUILD)/lupine spec/golden/replay.lua --deterministic
 	sh spec/tools/test.sh $(BUILD) slow
+	@$(submake) fuzz-api CALLS=100000
 	$(BUILD)/lupine spec/sweep/conv.lua
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done

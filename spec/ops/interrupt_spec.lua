@@ -3,7 +3,8 @@ local program = require("spec.support.program")
 
 -- Lua code of a call without an end, by what it is.
 local ENDLESS = {
-  { "a polynomial of a huge degree", "torch.special.legendre_polynomial_p(torch.rand(1), 1 << 40)" },
+  { "a polynomial of a huge degree",
+    "torch.special.legendre_polynomial_p(torch.rand(1), 1 << 40)" },
   { "another polynomial", "torch.special.laguerre_polynomial_l(torch.rand(4), 1 << 40)" },
   { "a pointwise operator", "torch.add(torch.ones(1 << 12), "
     .. "torch.special.legendre_polynomial_p(torch.rand(1 << 12), 1 << 30))" },

@@ -21,7 +21,9 @@ objects[#objects + 1] = trace:declare("input", "input_1", nil, { 1 }, torch.floa
 local step = core.trace():step({})
 objects[#objects + 1] = step
 objects[#objects + 1] = core.graph_parse(step:text("micro"))
-objects[#objects + 1] = step:compile({})
+local complete = core.trace():step({})
+complete:complete({})
+objects[#objects + 1] = complete:compile({})
 local wrong = { "x", 1, 2.5, true, {}, print, io.stdout, coroutine.create(print),
   setmetatable({}, { __index = function() return 1 end }), x, torch.none, step }
 wrong[#wrong + 1] = torch.Size({ 1 })
