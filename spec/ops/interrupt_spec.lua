@@ -9,7 +9,8 @@ local ENDLESS = {
   { "a pointwise operator", "torch.add(torch.ones(1 << 12), "
     .. "torch.special.legendre_polynomial_p(torch.rand(1 << 12), 1 << 30))" },
   { "a sum", "torch.ones(1):expand(1 << 20, 1 << 20):sum()" },
-  { "a running maximum", "torch.ones(1):expand(1 << 22, 1 << 16):any(1)" },
+  { "the position of a maximum", "torch.ones(1):expand(1 << 50):argmax()" },
+  { "truths of many rows", "torch.ones(1):expand(1 << 22, 1 << 16):any(1)" },
   { "a product of integers", "torch.ones(6000, 6000, { dtype = torch.int64 })"
     .. ":matmul(torch.ones(6000, 6000, { dtype = torch.int64 }))" },
 }

@@ -76,6 +76,8 @@ static int64_t extreme(const Plan *p, const char *x, bool most, Value *best)
     int64_t n = p->g.red_elems, at = -1;
     for (int64_t k = 0; k < n; k += CHUNK) {
         int64_t m = n - k < CHUNK ? n - k : CHUNK;
+        if (k > 0 && lp_kernel_stops())
+            break;
         read_line(p, x, k, m, v);
         for (int64_t j = 0; j < m; j++)
             if (at < 0 || before(p->real, most, v[j], *best)) {
