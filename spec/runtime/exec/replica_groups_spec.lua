@@ -25,11 +25,10 @@ local function trained(kind, momentum)
   local x = tr:declare("input", "x", nil, { 1, 2 }, torch.float32)
   local weight = tr:declare("parameter", "w", w, { kind, 2 })
   local bias = tr:declare("parameter", "b", b)
-  tr:start()
-  local y = (x * weight):sum() + bias
-  local loss = require("poptorch").identity_loss(y, "sum")
-  tr:stop()
-  local step, losses = tr:step({ y, loss })
+  local step, losses = tr:step({ tr:run(false, function()
+    local y = (x * weight):sum() + bias
+    return y, require("poptorch").identity_loss(y, "sum")
+  end) })
   local at, rules = compiled.vars(step), {}
   for _, name in ipairs({ "w", "b" }) do
     local var = at["parameter " .. name]
@@ -93,10 +92,7 @@ describe("replicas of a group", function()
     local function complete(group)
       local tr = core.trace()
       local p = tr:declare("parameter", "w", w, group)
-      tr:start()
-      local y = p * 2
-      tr:stop()
-      tr:step({ y }):complete({ replicas = 4 })
+      tr:step({ tr:run(false, function() return p * 2 end) }):complete({ replicas = 4 })
     end
     complete({ "consecutive", 2 })
     assert.error_matches(function() complete({ "consecutive", 3 }) end,
@@ -133,13 +129,12 @@ describe("replicas in several processes", function()
       stand_in[d[2]] = tr:declare(d[1], d[2], d[3], d[1] == "parameter" and group or nil)
     end
     local x = tr:declare("input", "x", nil, { 6, 16 }, torch.float32)
-    tr:start()
-    local y = F.conv2d(x:reshape(-1, 1, 4, 4), stand_in.image)
-    y = F.batch_norm(y, list[3][3], list[4][3], nil, nil, true)
-    y = F.linear(F.dropout(y:flatten(1), 0.3, true), stand_in.fc)
-    local loss = F.mse_loss(y, torch.zeros({ 6, 5 }))
-    tr:stop()
-    local step, losses = tr:step({ y, loss })
+    local step, losses = tr:step({ tr:run(false, function()
+      local y = F.conv2d(x:reshape(-1, 1, 4, 4), stand_in.image)
+      y = F.batch_norm(y, list[3][3], list[4][3], nil, nil, true)
+      y = F.linear(F.dropout(y:flatten(1), 0.3, true), stand_in.fc)
+      return y, F.mse_loss(y, torch.zeros({ 6, 5 }))
+    end) })
     local at, rules = compiled.vars(step), {}
     for _, d in ipairs({ list[1], list[2] }) do
       local var = at["parameter " .. d[2]]
