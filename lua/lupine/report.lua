@@ -44,12 +44,11 @@ local core = require("lupine.core")
 local Report = class.new("Report")
 
 ---@param fields table what core.simulate gave
----@param no_effect? string[]
-function Report:init(fields, no_effect)
+function Report:init(fields)
   for k, v in pairs(fields) do
     self[k] = v
   end
-  self.no_effect = no_effect or {}
+  self.no_effect = {}
 end
 
 --- The figures as text, laid out like Poplar's profile summary.
@@ -94,16 +93,18 @@ local M = { Report = Report }
 --- error: poptorch.Error when a tile overflows or blocks cannot be pipelined
 ---@param step userdata
 ---@param options? table
----@param no_effect? string[]
+---@param placement? {nodes: table[]?, places: table[]?} in place of the model's
+---  blocks: a list of {ipu=, stage=, phase=}, an entry an operator of the step
+---  or an entry a place of step:places(); what is nil stays as it was
 ---@return lupine.Report
-function M.simulate(step, options, no_effect)
-  return Report(core.simulate(step, options or {}), no_effect)
+function M.simulate(step, options, placement)
+  return Report(core.simulate(step, options or {}, placement))
 end
 
 --- Runs a completed step by plain kernels: how.order is "schedule" (the order
 --- that `options` lead to, holding only what that plan keeps) or
 --- "micro_batches"; both give the same bits. inputs: by variable number, all
---- slices one after another; how: also seed, micro_batch, threads.
+--- slices one after another; how: also seed, micro_batch, threads, placement.
 --- error: RuntimeError naming a value that the schedule reads too late
 ---@param step userdata
 ---@param options? table as for simulate

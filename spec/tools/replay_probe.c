@@ -293,7 +293,7 @@ int main(int argc, char **argv)
     o.strategy = lp_strategy_find(
         lp_strategy_names[choice(argv[3], lp_strategy_names, 4)]);
     if (make_step(s, &e) != LP_OK || make_streams(s, &e) != LP_OK ||
-        lp_ipu_analyse(s, &o, &p, &e) != LP_OK ||
+        lp_ipu_analyse(s, &o, NULL, &p, &e) != LP_OK ||
         replay(p, LP_REPLAY_MICRO_BATCHES, &want, &e) != LP_OK ||
         replay(p, LP_REPLAY_SCHEDULE, &got, &e) != LP_OK)
         return give_up(&e);

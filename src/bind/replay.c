@@ -102,7 +102,8 @@ int lp_bind_replay(lua_State *L)
     int64_t seed = lp_opt_int(L, 4, "seed", 0);
     int64_t start = lp_opt_int(L, 4, "micro_batch", 0);
     int threads = (int)lp_opt_int(L, 4, "threads", lp_num_threads());
-    LpIpuPlan *p = lp_bind_plan(L, s, 2);
+    lua_getfield(L, 4, "placement");
+    LpIpuPlan *p = lp_bind_plan(L, s, 2, lua_gettop(L));
     int64_t slices = p->loops * p->micro_batches * s->replicas;
     LpReplayStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
     lua_newtable(L);

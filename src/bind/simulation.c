@@ -1,11 +1,17 @@
 /* The simulated system as seen from Lua:
  *
- *   core.simulate(step, {chip=, strategy=, …}) -> report
+ *   core.simulate(step, {chip=, strategy=, …}, placement) -> report
  *   core.replay(step, {chip=, …}, inputs, {order=, …}) -> outputs, variables
+ *
+ * A placement, in place of what the model's blocks say, is {nodes = list} or
+ * {places = list} of {ipu=, stage=, phase=}: an entry an operator of the micro
+ * graph, or an entry a place of step:places(); what is nil stays as it was.
  *
  * The report is a plain table (lupine.report gives it its methods); what its
  * fields mean stands there. */
 #include "src/bind/simulation.h"
+
+#include <string.h>
 
 #include "runtime/report/report.h"
 #include "src/bind/module.h"
@@ -94,6 +100,65 @@ static LpIpuOptions read_options(lua_State *L, int t)
     get_location(L, t, "accumulator", &o.location[LP_LOC_ACCUMULATOR]);
     get_proportion(L, t, &o);
     return o;
+}
+
+/* ---- placement ----------------------------------------------------------- */
+/* Number of each node's entry in the list of places, or of nodes. */
+static uint32_t *entry_of(lua_State *L, const LpGraph *g, bool by_place,
+                          uint32_t *n)
+{
+    uint32_t *of = lua_newuserdatauv(L, (g->n_node + 1) * sizeof *of, 0);
+    uint32_t *seen = lua_newuserdatauv(L, g->n_origin * sizeof *seen, 0);
+    memset(seen, 0, g->n_origin * sizeof *seen);
+    *n = 0;
+    for (LpNodeId i = 0; i < g->n_node; i++) {
+        uint32_t *place = &seen[g->node[i].origin];
+        if (!by_place || !*place)
+            *place = ++*n;
+        of[i] = *place;
+    }
+    return of;
+}
+
+static int16_t place_field(lua_State *L, const char *key, int32_t def)
+{
+    lua_getfield(L, -1, key);
+    int64_t v = lua_isnil(L, -1) ? def : luaL_checkinteger(L, -1);
+    if (v < -1 || v > INT16_MAX)
+        lp_raise(L, LP_E_VALUE, "placement: %s: expected 0..%d, got %d", key,
+                 INT16_MAX, (int)v);
+    lua_pop(L, 1);
+    return (int16_t)v;
+}
+
+/* The table at t; what it points to is kept alive by the stack. */
+static LpPlacement read_placement(lua_State *L, int t, const LpGraph *g)
+{
+    uint32_t n = 0;
+    size_t size = (g->n_node + 1) * sizeof(int16_t);
+    LpPlacement p = {lua_newuserdatauv(L, size, 0),
+                     lua_newuserdatauv(L, size, 0),
+                     lua_newuserdatauv(L, size, 0)};
+    bool by_place = lua_getfield(L, t, "places") == LUA_TTABLE;
+    if (!by_place && lua_getfield(L, t, "nodes") != LUA_TTABLE)
+        lp_raise(L, LP_E_VALUE,
+                 "placement: expected {nodes = list} or {places = list}");
+    int list = lua_gettop(L);
+    const uint32_t *of = entry_of(L, g, by_place, &n);
+    if (lua_rawlen(L, list) != n)
+        lp_raise(L, LP_E_VALUE, "placement: the step has %d %s, got %d entries",
+                 (int)n, by_place ? "places" : "nodes",
+                 (int)lua_rawlen(L, list));
+    for (LpNodeId i = 0; i < g->n_node; i++) {
+        const LpOrigin *o = lp_origin_of(g, i);
+        if (lua_geti(L, list, of[i]) != LUA_TTABLE)
+            lp_raise(L, LP_E_VALUE, "placement: entry %d is no table", of[i]);
+        p.ipu[i] = place_field(L, "ipu", o->ipu);
+        p.stage[i] = place_field(L, "stage", o->stage);
+        p.phase[i] = place_field(L, "phase", o->phase);
+        lua_pop(L, 1);
+    }
+    return p;
 }
 
 /* ---- the report ---------------------------------------------------------- */
@@ -317,29 +382,37 @@ static int plan_gc(lua_State *L)
     return 0;
 }
 
-LpIpuPlan *lp_bind_plan(lua_State *L, const LpStep *s, int options)
+LpIpuPlan *lp_bind_plan(lua_State *L, const LpStep *s, int options,
+                        int placement)
 {
     LpErr e = {0};
     LpIpuOptions o = read_options(L, options);
+    bool placed = !lua_isnoneornil(L, placement);
+    LpPlacement at = {NULL, NULL, NULL};
+    luaL_checkstack(L, 20, NULL);
+    if (placed) {
+        luaL_checktype(L, placement, LUA_TTABLE);
+        at = read_placement(L, placement, s->micro);
+    }
     LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
     *b = (LpBox){.tag = &tag_plan};
     luaL_setmetatable(L, "lupine.plan");
     LpIpuPlan *p = NULL;
-    LpStatus st = lp_ipu_analyse(s, &o, &p, &e);
+    LpStatus st = lp_ipu_analyse(s, &o, placed ? &at : NULL, &p, &e);
     b->p = p;
     if (st != LP_OK)
         lp_bind_fail(L, &e);
     return p;
 }
 
-/* simulate(step, options) -> report */
+/* simulate(step, options, placement) -> report */
 static int simulate(lua_State *L)
 {
     LpErr e = {0};
     size_t n = 0;
     const LpStep *s = lp_check_step(L);
-    lua_settop(L, 2);
-    LpIpuPlan *p = lp_bind_plan(L, s, 2);
+    lua_settop(L, 3);
+    LpIpuPlan *p = lp_bind_plan(L, s, 2, 3);
     push_report(L, p);
     LpOpTotal *t = lp_report_operators(p, &n, &e);
     char *text = t ? lp_report_summary(p, &e) : NULL;

@@ -82,8 +82,9 @@ static int step_names(lua_State *L)
     return 1;
 }
 
-/* step:places() -> {{block=, stage=, ipu=, phase=, op=, file=, line=}, …}: the
- * places of operators in order of first use, each with its first operator. */
+/* step:places() -> {{block=, stage=, ipu=, phase=, scope=, backward=, op=,
+ * file=, line=}, …}: the places of operators in order of first use, each with
+ * its first operator. */
 static int step_places(lua_State *L)
 {
     const LpGraph *g = lp_check_step(L)->micro;
@@ -95,7 +96,11 @@ static int step_places(lua_State *L)
         if (seen[g->node[i].origin])
             continue;
         seen[g->node[i].origin] = true;
-        lua_createtable(L, 0, 7);
+        lua_createtable(L, 0, 9);
+        lua_pushstring(L, o->scope);
+        lua_setfield(L, -2, "scope");
+        lua_pushboolean(L, o->backward);
+        lua_setfield(L, -2, "backward");
         lua_pushstring(L, o->block);
         lua_setfield(L, -2, "block");
         lua_pushinteger(L, o->stage);

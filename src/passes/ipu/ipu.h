@@ -66,6 +66,12 @@ typedef struct LpIpuOptions {
 /* Mk2, pipelined, everything on chip. */
 LpIpuOptions lp_ipu_options(void);
 
+/* Where the nodes of step->micro run, by node, in place of what their origins
+ * say. NULL: the origins'. */
+typedef struct LpPlacement {
+    int16_t *ipu, *stage, *phase;
+} LpPlacement;
+
 /* ---- tables -------------------------------------------------------------- */
 typedef struct LpStage {
     int ipu, phase;
@@ -233,6 +239,7 @@ typedef struct LpIpuMemory {
 typedef struct LpIpuPlan {
     const LpStep *step; /* borrowed */
     LpIpuOptions o;
+    LpPlacement placement; /* borrowed while the passes run */
     LpArena mem;
     LpPlanCache *cache;
     LpErr *err;
@@ -271,10 +278,12 @@ typedef struct LpIpuPlan {
     double seconds, samples_per_second;
 } LpIpuPlan;
 
-/* Runs every pass. The plan borrows the step. Owned; also set on
- * LP_E_IPU_MEMORY, which says that a tile overflows. */
+/* Runs every pass. `placement`: NULL, the origins' of the step. The plan
+ * borrows the step. Owned; also set on LP_E_IPU_MEMORY, which says that a tile
+ * overflows. */
 LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
-                        LpIpuPlan **out, LpErr *e);
+                        const LpPlacement *placement, LpIpuPlan **out,
+                        LpErr *e);
 void lp_ipu_plan_free(LpIpuPlan *p); /* NULL is fine */
 
 /* ---- shared by the passes ------------------------------------------------ */

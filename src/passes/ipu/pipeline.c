@@ -22,7 +22,7 @@ static bool has_backward(const LpGraph *g)
 }
 
 LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
-                        LpIpuPlan **out, LpErr *e)
+                        const LpPlacement *placement, LpIpuPlan **out, LpErr *e)
 {
     *out = NULL;
     LP_TRY(check_options(o, e));
@@ -31,6 +31,8 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     p->step = step;
     p->o = *o;
     p->err = e;
+    if (placement)
+        p->placement = *placement;
     p->training = step->update != NULL || has_backward(step->micro);
     p->how = o->strategy;
     p->cache = lp_plan_cache_new();
@@ -43,6 +45,7 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++)
         s = pass[i](p);
     p->err = NULL;
+    p->placement = (LpPlacement){NULL, NULL, NULL};
     if (s == LP_OK || s == LP_E_IPU_MEMORY)
         *out = p;
     else

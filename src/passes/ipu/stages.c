@@ -1,30 +1,36 @@
 /* Stage of every node. Forward nodes go by the stage id (and phase) of their
- * origin; ids stand in ascending order and neighbours on one IPU are one
- * stage. A backward node belongs to the backward run of its forward stage, but
- * never before what it reads: so a sum of gradients lands with the forward
- * producer of the value. Variables live where forward first reads them,
- * accumulators and optimizer state with their parameter.
+ * place; ids stand in ascending order and neighbours on one IPU are one stage.
+ * A backward node belongs to the backward run of its forward stage, but never
+ * before what it reads: so a sum of gradients lands with the forward producer
+ * of the value. Variables live where forward first reads them, accumulators
+ * and optimizer state with their parameter.
  *
- * A model that returns to an earlier stage cannot be pipelined; sharded, its
- * stages are the stretches of the program between changes of the IPU. */
+ * Where a strategy allows it a model may return to a stage of the same phase.
+ * Then the stage is run in rounds, each of them a stage: what reads a later
+ * stage's value of round n is in round n + 1. */
 #include "src/base/map.h"
 #include "src/base/random.h"
 #include "src/passes/ipu/strategy.h"
 
+/* What the user calls a stage. */
 typedef struct Key {
     int phase, id, ipu;
     uint32_t seen; /* order of first node */
     const char *block;
-    int stage;
+    int lane; /* number, when neighbours on one IPU are one */
 } Key;
 
 typedef struct Stages {
     LpIpuPlan *p;
     const LpGraph *g;
     Key *key;
-    int n_key;
-    int *of_origin; /* key, -1 */
-    LpMap key_at;   /* by hash of phase, id and IPU */
+    size_t n_key, cap_key;
+    int *key_of; /* by forward node */
+    int *round;  /* likewise */
+    int *at;     /* by lane and round: stage, -1 */
+    int *first;  /* by lane: a key */
+    int n_lane, n_round;
+    LpMap key_at; /* by hash of phase, id and IPU */
 } Stages;
 
 static LpStatus no_memory(LpIpuPlan *p)
@@ -33,13 +39,22 @@ static LpStatus no_memory(LpIpuPlan *p)
 }
 
 /* ---- keys ---------------------------------------------------------------- */
-static int find_key(Stages *s, const LpOrigin *o, bool add, uint32_t node)
+static Key place_of(const Stages *s, LpNodeId n)
 {
-    Key k = {.phase = s->p->how->by_phase && o->phase > 0 ? o->phase : 0,
-             .id = o->stage > 0 ? o->stage : 0,
-             .ipu = o->ipu,
-             .seen = node,
-             .block = o->block};
+    const LpOrigin *o = lp_origin_of(s->g, n);
+    const LpPlacement *at = &s->p->placement;
+    int stage = at->stage ? at->stage[n] : o->stage;
+    int phase = at->phase ? at->phase[n] : o->phase;
+    return (Key){.phase = s->p->how->by_phase && phase > 0 ? phase : 0,
+                 .id = stage > 0 ? stage : 0,
+                 .ipu = at->ipu ? at->ipu[n] : o->ipu,
+                 .seen = n,
+                 .block = o->block};
+}
+
+static int find_key(Stages *s, LpNodeId n, bool add)
+{
+    Key k = place_of(s, n);
     uint64_t h = lp_mix64_pair((uint32_t)k.phase, (uint32_t)k.id);
     h = lp_mix64_pair(h, (uint32_t)k.ipu);
     for (const uint32_t *at = lp_map_first(&s->key_at, h); at;
@@ -50,12 +65,13 @@ static int find_key(Stages *s, const LpOrigin *o, bool add, uint32_t node)
     }
     if (!add)
         return -1;
-    if (!lp_map_add(&s->key_at, h, (uint32_t)s->n_key)) {
+    if (!LP_GROW(s->key, s->cap_key, s->n_key) ||
+        !lp_map_add(&s->key_at, h, (uint32_t)s->n_key)) {
         no_memory(s->p);
         return -1;
     }
     s->key[s->n_key] = k;
-    return s->n_key++;
+    return (int)s->n_key++;
 }
 
 static bool key_before(const Key *a, const Key *b)
@@ -68,51 +84,144 @@ static bool key_before(const Key *a, const Key *b)
 static LpStatus collect_keys(Stages *s)
 {
     const LpGraph *g = s->g;
-    s->key = lp_arena_calloc(&s->p->mem, (g->n_origin + 1) * sizeof *s->key);
-    s->of_origin = lp_arena_calloc(&s->p->mem, g->n_origin * sizeof(int));
-    if (!s->key || !s->of_origin)
-        return no_memory(s->p);
-    for (size_t i = 0; i < g->n_origin; i++)
-        s->of_origin[i] = -1;
     for (LpNodeId n = 0; n < g->n_node; n++) {
-        LpOriginId id = g->node[n].origin;
-        const LpOrigin *o = &g->origin[id];
-        LP_FAIL_IF(o->ipu < 0 || o->ipu >= LP_MAX_IPUS, s->p->err,
-                   LP_E_POPTORCH,
+        const LpOrigin *o = lp_origin_of(g, n);
+        int ipu = place_of(s, n).ipu;
+        LP_FAIL_IF(ipu < 0 || ipu >= LP_MAX_IPUS, s->p->err, LP_E_POPTORCH,
                    "operator %s (%s:%d) is on IPU %d: a replica has IPUs 0..%d",
-                   g->node[n].op->name, o->file, (int)o->line, (int)o->ipu,
+                   g->node[n].op->name, o->file, (int)o->line, ipu,
                    LP_MAX_IPUS - 1);
-        if (!o->backward && s->of_origin[id] < 0)
-            s->of_origin[id] = find_key(s, o, true, n);
+        if (!o->backward)
+            s->key_of[n] = find_key(s, n, true);
     }
     return s->p->err->code;
 }
 
-/* Keys in order become stages; neighbours on one IPU merge. */
+/* Keys in order become lanes; neighbours on one IPU merge. */
+static LpStatus make_lanes(Stages *s)
+{
+    LpIpuPlan *p = s->p;
+    int *order = lp_arena_calloc(&p->mem, (s->n_key + 1) * sizeof(int));
+    s->first = lp_arena_calloc(&p->mem, (s->n_key + 1) * sizeof(int));
+    if (!order || !s->first)
+        return no_memory(p);
+    for (size_t i = 0; i < s->n_key; i++) {
+        size_t at = i;
+        for (; at > 0 && key_before(&s->key[i], &s->key[order[at - 1]]); at--)
+            order[at] = order[at - 1];
+        order[at] = (int)i;
+    }
+    for (size_t i = 0; i < s->n_key; i++) {
+        Key *k = &s->key[order[i]];
+        const Key *last = i ? &s->key[order[i - 1]] : NULL;
+        if (!last || last->ipu != k->ipu || last->phase != k->phase)
+            s->first[s->n_lane++] = order[i];
+        k->lane = s->n_lane - 1;
+    }
+    return LP_OK;
+}
+
+static const Key *key_of(const Stages *s, LpNodeId n)
+{
+    return &s->key[s->key_of[n]];
+}
+
+/* ---- rounds -------------------------------------------------------------- */
+static int *stage_at(const Stages *s, int lane, int round)
+{
+    return &s->at[lane * s->n_round + round];
+}
+
+static LpStatus returns_early(LpIpuPlan *p, const Key *a, const Key *b)
+{
+    if (a->phase != b->phase)
+        return lp_fail(p->err, LP_E_POPTORCH,
+                       "block '%s' (phase %d, IPU %d) reads what block '%s' "
+                       "(phase %d, IPU %d) makes: phases must ascend in the "
+                       "order of execution",
+                       a->block, a->phase, a->ipu, b->block, b->phase, b->ipu);
+    return lp_fail(p->err, LP_E_POPTORCH,
+                   "block '%s' (stage %d, IPU %d) reads what block '%s' (stage "
+                   "%d, IPU %d) makes: stage ids must ascend in the order of "
+                   "execution; AutoStage.AutoIncrement does that",
+                   a->block, a->id, a->ipu, b->block, b->id, b->ipu);
+}
+
+/* The node that makes operand i; LP_NO_NODE: none does. */
+static LpNodeId maker(const Stages *s, const LpGraphNode *d, uint32_t i)
+{
+    return lp_is_value(d->in[i]) ? s->g->value[d->in[i]].node : LP_NO_NODE;
+}
+
+static LpStatus find_round(Stages *s, LpNodeId n)
+{
+    const Key *to = key_of(s, n);
+    const LpGraphNode *d = &s->g->node[n];
+    for (uint32_t i = 0; i < d->n_in; i++) {
+        LpNodeId m = maker(s, d, i);
+        if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
+            continue;
+        const Key *from = key_of(s, m);
+        bool later = from->lane > to->lane;
+        if (later && (!s->p->how->may_return || from->phase != to->phase))
+            return returns_early(s->p, to, from);
+        if (from->phase == to->phase && s->round[m] + later > s->round[n])
+            s->round[n] = s->round[m] + later;
+    }
+    if (s->round[n] >= s->n_round)
+        s->n_round = s->round[n] + 1;
+    return LP_OK;
+}
+
+static LpStatus find_rounds(Stages *s)
+{
+    s->n_round = 1;
+    for (LpNodeId n = 0; n < s->g->n_node; n++)
+        if (!lp_origin_of(s->g, n)->backward)
+            LP_TRY(find_round(s, n));
+    size_t size = (size_t)s->n_lane * (size_t)s->n_round + 1;
+    s->at = lp_arena_alloc(&s->p->mem, size * sizeof *s->at);
+    if (!s->at)
+        return no_memory(s->p);
+    for (size_t i = 0; i < size; i++)
+        s->at[i] = -1;
+    for (LpNodeId n = 0; n < s->g->n_node; n++)
+        if (!lp_origin_of(s->g, n)->backward)
+            *stage_at(s, key_of(s, n)->lane, s->round[n]) = 0;
+    return LP_OK;
+}
+
+/* A later round that goes on with the last stage on its IPU is part of it,
+ * unless that stage could work beside the one before it. */
+static void add_stage(Stages *s, int lane, int round)
+{
+    LpIpuPlan *p = s->p;
+    const Key *k = &s->key[s->first[lane]];
+    const LpStage *last = p->n_stage ? &p->stage[p->n_stage - 1] : NULL;
+    bool part = round > 0 && !p->how->by_phase && last && last->ipu == k->ipu;
+    if (!part)
+        p->stage[p->n_stage++] = (LpStage){
+            .ipu = k->ipu, .phase = k->phase, .id = k->id, .block = k->block};
+    *stage_at(s, lane, round) = p->n_stage - 1;
+}
+
+/* Phase by phase, round by round, lane by lane. */
 static LpStatus make_stages(Stages *s)
 {
     LpIpuPlan *p = s->p;
-    int *order = lp_arena_calloc(&p->mem, (size_t)(s->n_key + 1) * sizeof(int));
-    p->stage =
-        lp_arena_calloc(&p->mem, (size_t)(s->n_key + 1) * sizeof *p->stage);
-    if (!order || !p->stage)
+    size_t most = (size_t)s->n_lane * (size_t)s->n_round + 1;
+    p->stage = lp_arena_calloc(&p->mem, most * sizeof *p->stage);
+    if (!p->stage)
         return no_memory(p);
-    for (int i = 0; i < s->n_key; i++) {
-        int at = i;
-        for (; at > 0 && key_before(&s->key[i], &s->key[order[at - 1]]); at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    p->n_stage = 0;
-    for (int i = 0; i < s->n_key; i++) {
-        Key *k = &s->key[order[i]];
-        LpStage *last = p->n_stage ? &p->stage[p->n_stage - 1] : NULL;
-        if (!last || last->ipu != k->ipu || last->phase != k->phase)
-            p->stage[p->n_stage++] = (LpStage){.ipu = k->ipu,
-                                               .phase = k->phase,
-                                               .id = k->id,
-                                               .block = k->block};
-        k->stage = p->n_stage - 1;
+    for (int lane = 0, end; lane < s->n_lane; lane = end) {
+        int phase = s->key[s->first[lane]].phase;
+        for (end = lane; end < s->n_lane; end++)
+            if (s->key[s->first[end]].phase != phase)
+                break;
+        for (int r = 0; r < s->n_round; r++)
+            for (int k = lane; k < end; k++)
+                if (*stage_at(s, k, r) == 0)
+                    add_stage(s, k, r);
     }
     if (p->n_stage == 0) { /* nothing is computed */
         p->stage[0] = (LpStage){.block = ""};
@@ -122,115 +231,49 @@ static LpStatus make_stages(Stages *s)
 }
 
 /* ---- nodes --------------------------------------------------------------- */
-static void set_stage(LpIpuPlan *p, LpNodeId n, int stage)
+/* The last stage in which a backward node can be: that of the earliest backward
+ * value which it reads; and if it reads forward values of its own lane, of the
+ * last of them. */
+static int latest_stage(const Stages *s, LpNodeId n, int lane)
 {
-    const LpGraphNode *d = &p->step->micro->node[n];
-    p->node_stage[n] = stage;
-    for (uint32_t i = 0; i < d->n_out; i++)
-        p->val_stage[d->out + i] = stage;
-}
-
-/* Lowest backward stage (if `backward`), else highest forward stage, among
- * the operands; `none` when there is no such operand. */
-static int operand_stage(const LpIpuPlan *p, LpNodeId n, bool backward,
-                         int none, LpNodeId *from)
-{
-    const LpGraph *g = p->step->micro;
-    const LpGraphNode *d = &g->node[n];
-    int best = none;
+    const LpIpuPlan *p = s->p;
+    const LpGraphNode *d = &s->g->node[n];
+    int most = p->n_stage - 1, twin = -1;
     for (uint32_t i = 0; i < d->n_in; i++) {
-        if (!lp_is_value(d->in[i]))
+        LpNodeId m = maker(s, d, i);
+        if (m == LP_NO_NODE)
             continue;
-        LpNodeId m = g->value[d->in[i]].node;
-        if (m == LP_NO_NODE || lp_origin_of(g, m)->backward != backward)
-            continue;
-        int s = p->node_stage[m];
-        if (best == none || (backward ? s < best : s > best)) {
-            best = s;
-            *from = m;
-        }
+        int at = p->node_stage[m];
+        if (lp_origin_of(s->g, m)->backward)
+            most = at < most ? at : most;
+        else if (key_of(s, m)->lane == lane)
+            twin = at > twin ? at : twin;
     }
-    return best;
+    return twin >= 0 && twin < most ? twin : most;
 }
 
-static LpStatus returns_early(LpIpuPlan *p, LpNodeId reader, LpNodeId maker)
+static int backward_stage(Stages *s, LpNodeId n)
 {
-    const LpGraph *g = p->step->micro;
-    const LpOrigin *a = lp_origin_of(g, reader), *b = lp_origin_of(g, maker);
-    return lp_fail(p->err, LP_E_POPTORCH,
-                   "block '%s' (stage %d, IPU %d) reads what block '%s' (stage "
-                   "%d, IPU %d) makes: stage ids must ascend in the order of "
-                   "execution; AutoStage.AutoIncrement does that",
-                   a->block, (int)a->stage, (int)a->ipu, b->block,
-                   (int)b->stage, (int)b->ipu);
+    int k = find_key(s, n, false), lane = k < 0 ? -1 : s->key[k].lane;
+    int most = latest_stage(s, n, lane), stage = -1;
+    for (int r = 0; r < s->n_round && lane >= 0; r++) {
+        int at = *stage_at(s, lane, r);
+        if (at >= 0 && at <= most)
+            stage = at;
+    }
+    return stage < 0 ? most : stage;
 }
 
-/* False when forward goes back to an earlier stage. */
-static LpStatus forward_stages(Stages *s, bool *ascends)
+static void node_stages(Stages *s)
 {
     LpIpuPlan *p = s->p;
-    LpNodeId from = 0;
-    *ascends = true;
     for (LpNodeId n = 0; n < s->g->n_node; n++) {
-        if (lp_origin_of(s->g, n)->backward)
-            continue;
-        int stage = s->key[s->of_origin[s->g->node[n].origin]].stage;
-        if (operand_stage(p, n, false, -1, &from) > stage) {
-            *ascends = false;
-            if (!p->how->may_return)
-                return returns_early(p, n, from);
-        }
-        set_stage(p, n, stage);
-    }
-    return LP_OK;
-}
-
-static LpStatus forward_stretches(Stages *s)
-{
-    LpIpuPlan *p = s->p;
-    size_t n_change = 1;
-    int ipu = -1;
-    for (LpNodeId n = 0; n < s->g->n_node; n++) {
-        const LpOrigin *o = lp_origin_of(s->g, n);
-        n_change += !o->backward && o->ipu != ipu;
-        ipu = o->backward ? ipu : o->ipu;
-    }
-    p->stage = lp_arena_calloc(&p->mem, n_change * sizeof *p->stage);
-    if (!p->stage)
-        return no_memory(p);
-    p->n_stage = 0;
-    for (LpNodeId n = 0; n < s->g->n_node; n++) {
-        const LpOrigin *o = lp_origin_of(s->g, n);
-        if (o->backward)
-            continue;
-        if (p->n_stage == 0 || p->stage[p->n_stage - 1].ipu != o->ipu)
-            p->stage[p->n_stage++] =
-                (LpStage){.ipu = o->ipu, .id = p->n_stage, .block = o->block};
-        set_stage(p, n, p->n_stage - 1);
-    }
-    return LP_OK;
-}
-
-static void backward_stages(Stages *s, bool by_key)
-{
-    LpIpuPlan *p = s->p;
-    LpNodeId from = 0;
-    for (LpNodeId n = 0; n < s->g->n_node; n++) {
-        const LpOrigin *o = lp_origin_of(s->g, n);
-        if (!o->backward)
-            continue;
-        int k = by_key ? find_key(s, o, false, n) : -1;
-        int most = operand_stage(p, n, true, p->n_stage - 1, &from);
-        int stage = k >= 0 ? s->key[k].stage : most;
-        if (stage > most)
-            stage = most;
-        /* the last stretch on that IPU that is not too late */
-        for (int i = most; k < 0 && i >= 0; i--)
-            if (p->stage[i].ipu == o->ipu) {
-                stage = i;
-                break;
-            }
-        set_stage(p, n, stage);
+        const LpGraphNode *d = &s->g->node[n];
+        p->node_stage[n] = lp_origin_of(s->g, n)->backward
+                               ? backward_stage(s, n)
+                               : *stage_at(s, key_of(s, n)->lane, s->round[n]);
+        for (uint32_t i = 0; i < d->n_out; i++)
+            p->val_stage[d->out + i] = p->node_stage[n];
     }
 }
 
@@ -348,12 +391,14 @@ static LpStatus build(Stages *s)
 {
     LpIpuPlan *p = s->p;
     const LpGraph *g = s->g;
-    bool ascends = true;
     p->node_stage = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
     p->val_stage = lp_arena_alloc(&p->mem, g->n_value * sizeof(int));
     p->var_of = lp_arena_alloc(&p->mem, g->n_value * sizeof(int));
     p->var_ipu = lp_arena_calloc(&p->mem, (p->step->n_var + 1) * sizeof(int));
-    if (!p->node_stage || !p->val_stage || !p->var_of || !p->var_ipu)
+    s->key_of = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
+    s->round = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
+    if (!p->node_stage || !p->val_stage || !p->var_of || !p->var_ipu ||
+        !s->key_of || !s->round)
         return no_memory(p);
     for (size_t i = 0; i < g->n_value; i++)
         p->val_stage[i] = p->var_of[i] = -1;
@@ -361,11 +406,10 @@ static LpStatus build(Stages *s)
         if (p->step->var[i].micro_in != LP_NOVAL)
             p->var_of[p->step->var[i].micro_in] = (int)i;
     LP_TRY(collect_keys(s));
+    LP_TRY(make_lanes(s));
+    LP_TRY(find_rounds(s));
     LP_TRY(make_stages(s));
-    LP_TRY(forward_stages(s, &ascends));
-    if (!ascends)
-        LP_TRY(forward_stretches(s));
-    backward_stages(s, ascends);
+    node_stages(s);
     variable_stages(p);
     for (int i = 0; i < p->n_stage; i++)
         if (p->stage[i].ipu >= p->n_ipus)
@@ -381,5 +425,6 @@ LpStatus lp_ipu_stages(LpIpuPlan *p)
     Stages s = {.p = p, .g = p->step->micro};
     LpStatus st = build(&s);
     lp_map_fini(&s.key_at);
+    lp_free(s.key);
     return st;
 }

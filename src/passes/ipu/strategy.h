@@ -20,7 +20,8 @@ struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
     bool by_phase;              /* stages go by phase first */
-    bool may_return; /* forward may come back to a stage that it has left */
+    bool may_return; /* forward may come back to a stage (of a phase) that it
+                        has left */
     bool recompute;  /* backward makes activations again unless told not to */
     /* what a user may do when activations do not fit */
     const char *less_activations;

@@ -67,6 +67,7 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 #define PHASED(id, streams)                                                    \
     const LpStrategyOps lp_strategy_##id = {.name = #id,                       \
                                             .by_phase = true,                  \
+                                            .may_return = true,                \
                                             .less_activations =                \
                                                 LESS_ACTIVATIONS,              \
                                             .stash_off_chip = stash_off_chip,  \
