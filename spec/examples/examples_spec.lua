@@ -84,6 +84,30 @@ for name, count in pairs({ listing_4_8 = 4, listing_4_9 = 2 }) do
   end)
 end
 
+describe("listing 4.11", function()
+  it("runs 12 blocks in 6 phases, on IPUs 0 and 2 and on 1 and 3 by turns", function()
+    local got = run("listing_4_11")
+    assert.equal("device and host agree", got.lines[#got.lines])
+    local r, blocks = got.executors[1]:report(), {}
+    for _, s in ipairs(r.stages) do
+      blocks[s.block] = { s.phase, s.ipu }
+    end
+    local count = 0
+    for block, at in pairs(blocks) do
+      local phase, side = block:match("^phase(%d)_ipu(%d)$")
+      assert.same({ tonumber(phase), 2 * side + phase % 2 }, at)
+      count = count + 1
+    end
+    assert.equal(12, count)
+  end)
+
+  it("computes both halves of a phase at the same time", function()
+    local r = run("listing_4_11").executors[1]:report()
+    -- two of four IPUs work; a quarter would be one at a time
+    assert.is_true(r.pipeline_efficiency > 0.4 and r.pipeline_efficiency <= 0.5)
+  end)
+end)
+
 describe("the training loop", function()
   local got
   setup(function()

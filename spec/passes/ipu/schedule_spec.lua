@@ -1,4 +1,5 @@
 local helper = require("spec.passes.ipu.helper")
+local torch = require("torch")
 
 -- Cycles of the loop's compute, slot by slot: in slot t the forward pass of
 -- stage i works on micro-batch t - i and its backward pass on micro-batch
@@ -126,7 +127,6 @@ end)
 
 describe("markers", function()
   local core = require("lupine.core")
-  local torch = require("torch")
   local TRAIN = { train = true, accumulation = 6 }
 
   local function simulate(mark)
@@ -229,6 +229,69 @@ describe("the sharded schedule", function()
     require("spec.helper").raises("Error", "stage ids must ascend", function()
       back("pipelined")
     end)
+  end)
+end)
+
+describe("stages of one phase", function()
+  -- Halves in two stages of every phase, which swap after each of the layers
+  -- of a phase.
+  local function swapping(layers, strategy)
+    local step = helper.step(function(inputs, place)
+      local h = { inputs[1], inputs[4] }
+      for phase = 0, 1 do
+        for _ = 1, layers do
+          local out = {}
+          for side = 0, 1 do
+            place(2 * side + phase, side, ("p%d_%d"):format(phase, side), phase)
+            out[side] = torch.relu(torch.matmul(h[side + 1], inputs[2 + side]))
+          end
+          h = { out[1], out[0] }
+        end
+      end
+      return helper.loss(h[1] + h[2])
+    end, { train = true, accumulation = 3, declare = function(declare)
+      return { declare("input", "x", nil, { 16, 64 }),
+        declare("parameter", "a", torch.ones(64, 64)),
+        declare("parameter", "b", torch.ones(64, 64)),
+        declare("input", "y", nil, { 16, 64 }) }
+    end })
+    return helper.simulate(step, { strategy = strategy })
+  end
+
+  it("exchange values, and a stage comes back", function()
+    for _, layers in ipairs({ 1, 2, 3 }) do
+      local r = swapping(layers, "parallel_phased")
+      local ipus = {}
+      for i, s in ipairs(r.stages) do
+        ipus[i] = ("%d:%d"):format(s.phase, s.ipu)
+      end
+      local want = ("0:0 0:2 "):rep(layers) .. ("1:1 1:3 "):rep(layers)
+      -- the sum waits for both halves
+      assert.equal(want .. "1:3", table.concat(ipus, " "))
+    end
+  end)
+
+  it("work at the same time between their exchanges", function()
+    local layer = helper.simulate(helper.chain(1, {})).schedule[1].compute
+    for layers = 1, 3 do
+      local r = swapping(layers, "parallel_phased")
+      assert.equal(layers * layer, helper.rows(r, "phase")[1].compute)
+    end
+  end)
+
+  it("may not wait for a later phase", function()
+    require("spec.helper").raises("Error", "phases must ascend in the order of execution",
+      function()
+        local step = helper.step(function(inputs, place)
+          place(0, 0, nil, 1)
+          local h = inputs[1]:exp()
+          place(0, 0, nil, 0)
+          return h:exp()
+        end, { declare = function(declare)
+          return { declare("input", "x", nil, { 8, 8 }) }
+        end })
+        helper.simulate(step, { strategy = "serial_phased" })
+      end)
   end)
 end)
 

@@ -7,7 +7,10 @@
  *
  * Where a strategy allows it a model may return to a stage of the same phase.
  * Then the stage is run in rounds, each of them a stage: what reads a later
- * stage's value of round n is in round n + 1. */
+ * stage's value of round n is in round n + 1; where stages of a phase run side
+ * by side, what reads any other stage's. */
+#include <limits.h>
+
 #include "src/base/map.h"
 #include "src/base/random.h"
 #include "src/passes/ipu/strategy.h"
@@ -27,6 +30,8 @@ typedef struct Stages {
     size_t n_key, cap_key;
     int *key_of; /* by forward node */
     int *round;  /* likewise */
+    int *wanted; /* likewise: round of the first reader in its lane, -1: it
+                    reads values of its own, so that its round is fixed */
     int *at;     /* by lane and round: stage, -1 */
     int *first;  /* by lane: a key */
     int n_lane, n_round;
@@ -157,6 +162,7 @@ static LpStatus find_round(Stages *s, LpNodeId n)
 {
     const Key *to = key_of(s, n);
     const LpGraphNode *d = &s->g->node[n];
+    s->wanted[n] = INT_MAX;
     for (uint32_t i = 0; i < d->n_in; i++) {
         LpNodeId m = maker(s, d, i);
         if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
@@ -165,12 +171,41 @@ static LpStatus find_round(Stages *s, LpNodeId n)
         bool later = from->lane > to->lane;
         if (later && (!s->p->how->may_return || from->phase != to->phase))
             return returns_early(s->p, to, from);
+        if (s->p->how->by_phase)
+            later = from->lane != to->lane;
         if (from->phase == to->phase && s->round[m] + later > s->round[n])
             s->round[n] = s->round[m] + later;
+        if (s->wanted[m] < 0 || from->lane != to->lane)
+            s->wanted[n] = -1;
     }
+    for (uint32_t i = 0; i < d->n_in; i++)
+        if (lp_is_value(d->in[i]) && maker(s, d, i) == LP_NO_NODE &&
+            !lp_ipu_is_free(s->p, d->in[i]))
+            s->wanted[n] = -1;
     if (s->round[n] >= s->n_round)
         s->n_round = s->round[n] + 1;
     return LP_OK;
+}
+
+/* What is made of parameters alone is made in the round that reads it. */
+static void make_late(Stages *s)
+{
+    for (size_t n = s->g->n_node; n-- > 0;) {
+        const LpGraphNode *d = &s->g->node[n];
+        if (lp_origin_of(s->g, (LpNodeId)n)->backward)
+            continue;
+        if (s->wanted[n] >= 0 && s->wanted[n] < INT_MAX)
+            s->round[n] = s->wanted[n];
+        for (uint32_t i = 0; i < d->n_in; i++) {
+            LpNodeId m = maker(s, d, i);
+            if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
+                continue;
+            bool own = key_of(s, m)->lane == key_of(s, (LpNodeId)n)->lane;
+            int round = own ? s->round[n] : 0;
+            if (round < s->wanted[m])
+                s->wanted[m] = round;
+        }
+    }
 }
 
 static LpStatus find_rounds(Stages *s)
@@ -179,6 +214,7 @@ static LpStatus find_rounds(Stages *s)
     for (LpNodeId n = 0; n < s->g->n_node; n++)
         if (!lp_origin_of(s->g, n)->backward)
             LP_TRY(find_round(s, n));
+    make_late(s);
     size_t size = (size_t)s->n_lane * (size_t)s->n_round + 1;
     s->at = lp_arena_alloc(&s->p->mem, size * sizeof *s->at);
     if (!s->at)
@@ -397,8 +433,9 @@ static LpStatus build(Stages *s)
     p->var_ipu = lp_arena_calloc(&p->mem, (p->step->n_var + 1) * sizeof(int));
     s->key_of = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
     s->round = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
+    s->wanted = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
     if (!p->node_stage || !p->val_stage || !p->var_of || !p->var_ipu ||
-        !s->key_of || !s->round)
+        !s->key_of || !s->round || !s->wanted)
         return no_memory(p);
     for (size_t i = 0; i < g->n_value; i++)
         p->val_stage[i] = p->var_of[i] = -1;
