@@ -11,7 +11,7 @@
 static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
 {
     LpNodeId n = x->g->value[v].node;
-    const LpRun *r = &x->p->run[run];
+    const LpRun *r = &x->p->run[run < 0 ? 0 : run];
     bool made = n != LP_NO_NODE;
     const char *what = made ? x->g->node[n].op->name : x->g->value[v].name;
     return lp_fail(e, LP_E_INTERNAL,
@@ -23,12 +23,15 @@ static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
                    (long long)(x->rc.micro_batch - x->start));
 }
 
-static void *operand(const LpReplay *x, LpVal v)
+/* Run -1: no plan. */
+static void *operand(const LpReplay *x, LpVal v, int run)
 {
     if (x->here[v])
         return x->here[v]->data;
-    return lp_ipu_is_free(x->p, v) ? lp_replay_here(x, (size_t)x->p->var_of[v])
-                                   : NULL;
+    if (!lp_ipu_is_free(x->p, v))
+        return NULL;
+    size_t var = (size_t)x->p->var_of[v];
+    return run < 0 ? lp_replay_here(x, var) : lp_replay_find(x, var, run);
 }
 
 static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
@@ -41,7 +44,7 @@ static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
     for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++) {
         if (!lp_is_value(d->in[i]))
             continue;
-        in[i] = operand(x, d->in[i]);
+        in[i] = operand(x, d->in[i], run);
         if (!in[i])
             s = dead_read(x, d->in[i], run, e);
     }
@@ -62,9 +65,11 @@ static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
 }
 
 /* ---- what comes in and goes out ------------------------------------------ */
-static LpStatus read_input(LpReplay *x, LpVal v, LpErr *e)
+static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
 {
     size_t i = (size_t)x->p->var_of[v];
+    if (run >= 0 && !lp_replay_has(x, i, run, true))
+        return dead_read(x, v, run, e);
     const LpVariable *var = &x->step->var[i];
     size_t bytes = (size_t)lp_type_bytes(&var->type);
     lp_cell_drop(x, &x->here[v]);
@@ -100,9 +105,9 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
         if (!lp_is_value(v) || (run >= 0 && writer(x->p, v) != run))
             continue;
         size_t bytes = (size_t)lp_type_bytes(&var->type);
-        const void *from = operand(x, v);
-        if (!from)
-            return dead_read(x, v, run < 0 ? 0 : run, e);
+        const void *from = operand(x, v, run);
+        if (!from || (run >= 0 && !lp_replay_has(x, i, run, false)))
+            return dead_read(x, v, run, e);
         char *to = lp_replay_here(x, i);
         if (var->role == LP_VAR_STREAM_OUT)
             to = (char *)x->stream[i].out + (size_t)x->slice * bytes;
@@ -112,11 +117,14 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
 }
 
 /* ---- one run ------------------------------------------------------------- */
-static LpSlot *stashed(const LpReplay *x, LpVal v, int stage, int64_t mb)
+static LpSlot *stashed(const LpReplay *x, LpVal v, int run, int64_t mb)
 {
+    const LpRun *r = &x->p->run[run];
     for (size_t i = 0; i < x->p->n_stash; i++) {
         const LpStash *s = &x->p->stash[i];
-        if (s->v == v && s->stage == stage)
+        if (s->v == v && s->stage == r->stage &&
+            (!s->off_chip ||
+             lp_replay_moves(x, LP_TRANSFER_STASH, i, run, true)))
             return &x->ring[i][mb % s->depth];
     }
     return NULL;
@@ -128,10 +136,12 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
     const LpRun *r = &p->run[run];
     for (size_t i = 0; i < p->n_move; i++) {
         const LpMove *m = &p->move[i];
-        if (m->to != run || m->from < 0)
+        if (m->to != run)
             continue;
         LpSlot *at = &x->link[i];
-        if (!at->cell || at->tag != mb)
+        if (!at->cell || at->tag != mb ||
+            (m->off_chip &&
+             !lp_replay_moves(x, LP_TRANSFER_MOVE, i, run, true)))
             return dead_read(x, m->v, run, e);
         lp_cell_drop(x, &x->here[m->v]);
         x->here[m->v] = at->cell;
@@ -140,10 +150,10 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
     for (uint32_t i = 0; i < r->n_hold; i++) {
         const LpHold *h = &r->hold[i];
         if (h->kind == LP_HOLD_INPUT)
-            LP_TRY(read_input(x, h->v, e));
+            LP_TRY(read_input(x, h->v, run, e));
         if (h->kind != LP_HOLD_STASH)
             continue;
-        LpSlot *at = stashed(x, h->v, r->stage, mb);
+        LpSlot *at = stashed(x, h->v, run, mb);
         if (!at || !at->cell || at->tag != mb)
             return dead_read(x, h->v, run, e);
         at->cell->refs++;
@@ -163,7 +173,9 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[s->v])
             return dead_read(x, s->v, run, e);
-        lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
+        if (!s->off_chip ||
+            lp_replay_moves(x, LP_TRANSFER_STASH, i, run, false))
+            lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
     }
     for (size_t i = 0; i < p->n_move; i++) {
         const LpMove *m = &p->move[i];
@@ -171,7 +183,8 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[m->v])
             return dead_read(x, m->v, run, e);
-        lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
+        if (!m->off_chip || lp_replay_moves(x, LP_TRANSFER_MOVE, i, run, false))
+            lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
     }
     return write_vars(x, run, e);
 }
@@ -227,6 +240,7 @@ static void deliver(LpReplay *x)
 static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
                         int64_t turn, LpErr *e)
 {
+    x->row = row;
     for (uint32_t i = 0; i < row->n; i++) {
         const LpAct *a = &row->act[i];
         if (a->kind != LP_ACT_COMPUTE)
@@ -261,9 +275,9 @@ static LpStatus run_in_order(LpReplay *x, int64_t loop, LpErr *e)
         for (size_t i = 0; i < x->g->n_input; i++)
             if (x->p->var_of[x->g->input[i]] >= 0 &&
                 !lp_ipu_is_free(x->p, x->g->input[i]))
-                LP_TRY(read_input(x, x->g->input[i], e));
+                LP_TRY(read_input(x, x->g->input[i], -1, e));
         for (LpNodeId n = 0; n < x->g->n_node; n++)
-            LP_TRY(run_node(x, n, 0, e));
+            LP_TRY(run_node(x, n, -1, e));
         LP_TRY(write_vars(x, -1, e));
         lp_replay_clear_run(x);
     }
@@ -294,10 +308,27 @@ static LpStatus update_node(LpReplay *x, LpNodeId id, LpErr *e)
     return s;
 }
 
+/* All that the update reads and writes must come and go. */
+static LpStatus check_update(const LpReplay *x, LpErr *e)
+{
+    for (size_t i = 0; i < x->step->n_var; i++) {
+        const LpVariable *v = &x->step->var[i];
+        LP_FAIL_IF(
+            (v->update_in != LP_NOVAL && !lp_replay_has(x, i, -1, true)) ||
+                (v->update_out != LP_NOVAL && !lp_replay_has(x, i, -1, false)),
+            e, LP_E_INTERNAL,
+            "the weight update uses variable '%s', which stays in "
+            "streaming memory",
+            v->name);
+    }
+    return LP_OK;
+}
+
 static LpStatus run_update(LpReplay *x, LpErr *e)
 {
     const LpStep *st = x->step;
     const LpGraph *u = st->update;
+    LP_TRY(check_update(x, e));
     for (size_t i = 0; i < st->n_var; i++) {
         const LpVariable *v = &st->var[i];
         for (int64_t r = 0; r < st->replicas; r++)
@@ -322,6 +353,7 @@ static LpStatus run_update(LpReplay *x, LpErr *e)
             memcpy(x->var[(size_t)r * st->n_var + i], x->now[v]->data,
                    (size_t)x->now[v]->bytes);
     }
+    lp_replay_renew_shares(x);
     for (LpVal v = 0; v < u->n_value; v++)
         lp_cell_drop(x, &x->now[v]);
     return LP_OK;
@@ -332,6 +364,7 @@ static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
 {
     const LpStep *s = x->step;
     for (x->replica = 0; x->replica < s->replicas; x->replica++) {
+        lp_replay_clear(x); /* nothing of another replica or loop */
         for (size_t i = 0; i < s->n_var; i++)
             if (s->var[i].role == LP_VAR_ACCUM)
                 memset(lp_replay_here(x, i), 0,

@@ -46,6 +46,29 @@ void *lp_replay_here(const LpReplay *x, size_t i)
     return x->var[(size_t)x->replica * x->step->n_var + i];
 }
 
+void lp_replay_renew_shares(LpReplay *x)
+{
+    const LpStep *s = x->step;
+    for (size_t i = 0; i < x->p->n_share * (size_t)s->replicas; i++) {
+        size_t var = (size_t)x->p->share[i % x->p->n_share].var;
+        memcpy(x->share[i], x->var[i / x->p->n_share * s->n_var + var],
+               (size_t)lp_type_bytes(&s->var[var].type));
+    }
+}
+
+static LpStatus set_up_shares(LpReplay *x, LpErr *e)
+{
+    const LpStep *s = x->step;
+    for (size_t i = 0; i < x->p->n_share * (size_t)s->replicas; i++) {
+        int var = x->p->share[i % x->p->n_share].var;
+        x->share[i] =
+            lp_alloc_aligned((size_t)lp_type_bytes(&s->var[var].type));
+        LP_FAIL_IF(!x->share[i], e, LP_E_MEMORY, "out of memory");
+    }
+    lp_replay_renew_shares(x);
+    return LP_OK;
+}
+
 static LpStatus set_up_vars(LpReplay *x, LpErr *e)
 {
     const LpStep *s = x->step;
@@ -62,7 +85,7 @@ static LpStatus set_up_vars(LpReplay *x, LpErr *e)
             LP_TRY(lp_tensor_touch(v->data, false, e));
             memcpy(m, lp_tensor_data(v->data), bytes);
         }
-    return LP_OK;
+    return set_up_shares(x, e);
 }
 
 static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
@@ -75,6 +98,8 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
         most = p->run[r].n_hold > most ? p->run[r].n_hold : most;
     }
     x->var = lp_calloc(n_var + 1, sizeof *x->var);
+    x->share =
+        lp_calloc(p->n_share * (size_t)x->step->replicas + 1, sizeof(void *));
     x->here = lp_calloc(x->g->n_value, sizeof *x->here);
     x->now = lp_calloc(u ? u->n_value : 1, sizeof *x->now);
     x->ring = lp_calloc(p->n_stash + 1, sizeof *x->ring);
@@ -83,8 +108,9 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     x->drop = lp_calloc(most + 1, sizeof *x->drop);
     x->drop_first = lp_calloc(most + 3, sizeof *x->drop_first);
     x->wide = lp_calloc((size_t)x->step->replicas, sizeof *x->wide);
-    LP_FAIL_IF(!x->var || !x->here || !x->now || !x->ring || !x->link ||
-                   !x->sent || !x->drop || !x->drop_first || !x->wide,
+    LP_FAIL_IF(!x->var || !x->share || !x->here || !x->now || !x->ring ||
+                   !x->link || !x->sent || !x->drop || !x->drop_first ||
+                   !x->wide,
                e, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < p->n_stash; i++) {
         x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpSlot));
@@ -146,11 +172,15 @@ void lp_replay_free(LpReplay *x)
     size_t n_var = x->step->n_var * (size_t)x->step->replicas;
     for (size_t i = 0; x->var && i < n_var; i++)
         lp_free(x->var[i]);
+    size_t n_share = x->p->n_share * (size_t)x->step->replicas;
+    for (size_t i = 0; x->share && i < n_share; i++)
+        lp_free(x->share[i]);
     if (x->micro.g)
         lp_node_kernels_fini(&x->micro);
     if (x->update.g)
         lp_node_kernels_fini(&x->update);
     lp_free(x->var);
+    lp_free(x->share);
     lp_free(x->here);
     lp_free(x->now);
     lp_free(x->ring);

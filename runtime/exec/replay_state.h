@@ -23,6 +23,7 @@ struct LpReplay {
     const LpGraph *g;
     LpNodeKernels micro, update;
     void **var;                  /* [replica][variable] */
+    void **share;                /* [replica][share]: copies of variables */
     LpCell **here;               /* by value: what the current run has */
     LpCell **now;                /* the same for the update graph */
     LpSlot **ring;               /* by stash: `depth` places */
@@ -32,6 +33,7 @@ struct LpReplay {
     int64_t alive, peak;
     /* of the current call */
     const LpReplayStream *stream;
+    const LpRow *row;
     LpRunCtx rc;
     int64_t slice, replica, start;
 };
@@ -43,6 +45,17 @@ void lp_slot_put(LpReplay *x, LpSlot *p, LpCell *c, int64_t tag);
 
 /* Memory of variable i in the current replica. */
 void *lp_replay_here(const LpReplay *x, size_t i);
+/* Copies of variables as they are at home. */
+void lp_replay_renew_shares(LpReplay *x);
+
+/* ---- what a plan lets a run have (replay_access.c) ----------------------- */
+/* Run -1 is the weight update. */
+bool lp_replay_moves(const LpReplay *x, LpTransferOf of, size_t at, int run,
+                     bool load);
+/* Does the run have variable i (to write it, unless `load`)? */
+bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
+/* Where the run finds a variable that it may only read; NULL: nowhere. */
+void *lp_replay_find(const LpReplay *x, size_t i, int run);
 void lp_replay_clear_run(LpReplay *x);
 void lp_replay_clear(LpReplay *x); /* everything but variables */
 

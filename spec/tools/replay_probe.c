@@ -1,15 +1,21 @@
 /* Spoils plans and tells whether the replay of the schedule notices.
  *
- *     replay_probe MICRO_BATCHES auto|none|all pipelined|sharded < GRAPH
+ *     replay_probe MICRO_BATCHES auto|none|all STRATEGY LIVENESS SEPARATE OFF
+ *         < GRAPH
  *
  * GRAPH is the text form of a forward: its input "x" is a stream, the others
- * are parameters, its first output is the loss. The step that trains it is
+ * are parameters, its first output is the loss; a stage is a phase as well.
+ * SEPARATE: 1 for separate backward phases; OFF: what is off chip, a sum of 1
+ * (activations), 2 (weights), 8 (accumulators). The step that trains it is
  * replayed as planned, then with one thing wrong at a time:
  *
  *   hold    a value goes one entry earlier than planned
  *   ring    a stash has one place less
  *   stash   a stash is missing
  *   move    a value is not brought to the run that reads it
+ *   share   an IPU has no copy of a parameter that it reads
+ *   stream  something is not loaded or not stored
+ *   batch   a run works on the next micro-batch
  *   skip    the steady state begins one slot late
  *
  * Prints "plan same" if the schedule's order gives the bits of micro-batch
@@ -118,7 +124,8 @@ static LpStatus make_streams(const LpStep *s, LpErr *e)
         if (v->role != LP_VAR_STREAM_IN && v->role != LP_VAR_STREAM_OUT)
             continue;
         int64_t n = lp_numel(&v->type) * s->gradient_accumulation;
-        float *data = lp_calloc((size_t)n, sizeof *data);
+        /* and a slice that nobody should read */
+        float *data = lp_calloc((size_t)(n + lp_numel(&v->type)), sizeof *data);
         LP_FAIL_IF(!data, e, LP_E_MEMORY, "out of memory");
         pattern(data, n, 3);
         stream[i].in = stream[i].out = data;
@@ -179,12 +186,11 @@ static void show(const Tally *t)
     printf("%s %d %d\n", t->kind, t->tried, t->caught);
 }
 
-/* Not what the replay cannot tell: a parameter that visits from another IPU is
- * at home there all the time, and a value that stays because a view of it is
+/* Not what the replay cannot tell: a value that stays because a view of it is
  * read later is copied by the view. */
 static bool counts(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
 {
-    if (h->to == h->from || h->kind == LP_HOLD_WEIGHT)
+    if (h->to == h->from)
         return false;
     if (h->to == r->n)
         return true;
@@ -237,14 +243,88 @@ static void drop_moves(LpIpuPlan *p)
 {
     Tally t = {.kind = "move"};
     for (size_t i = 0; i < p->n_move; i++) {
-        LpMove kept = p->move[i];
-        if (kept.from < 0)
-            continue;
-        p->move[i] = p->move[--p->n_move];
+        LpMove *m = &p->move[i], kept = *m;
+        m->from = m->to = -1;
         try_fault(p, &t, kept.v);
-        p->move[p->n_move++] = p->move[i];
-        p->move[i] = kept;
+        *m = kept;
     }
+    show(&t);
+}
+
+static void drop_shares(LpIpuPlan *p)
+{
+    Tally t = {.kind = "share"};
+    for (size_t i = 0; i < p->n_share; i++) {
+        LpShare kept = p->share[i];
+        p->share[i] = p->share[--p->n_share];
+        try_fault(p, &t, p->step->var[kept.var].micro_in);
+        p->share[p->n_share++] = p->share[i];
+        p->share[i] = kept;
+    }
+    show(&t);
+}
+
+/* Noticed is any error of the schedule. */
+static void try_any(const LpIpuPlan *p, Tally *t, int run)
+{
+    LpErr e = {0};
+    uint64_t sum;
+    replay(p, LP_REPLAY_SCHEDULE, &sum, &e);
+    t->tried++;
+    t->caught += e.code == LP_E_INTERNAL;
+    if (e.code != LP_E_INTERNAL)
+        printf("missed %s of run %d: %s\n", t->kind, run,
+               e.code ? e.msg : "no error");
+}
+
+/* Its forward run is in the same row and has brought the parameter. */
+static bool held(const LpIpuPlan *p, const LpTransfer *t)
+{
+    if (t->of != LP_TRANSFER_VAR || !t->load || t->run < 0 ||
+        !p->run[t->run].backward)
+        return false;
+    int forward = lp_run_of(p, p->run[t->run].stage, false);
+    for (size_t i = 0; i < p->n_row; i++) {
+        bool here = false, too = false;
+        for (uint32_t k = 0; k < p->row[i].n; k++) {
+            here |= p->row[i].act[k].run == t->run;
+            too |= p->row[i].act[k].run == forward;
+        }
+        if (here && too && p->row[i].order != LP_ORDER_AT_ONCE)
+            for (size_t k = 0; k < p->n_transfer; k++)
+                if (p->transfer[k].of == t->of && p->transfer[k].at == t->at &&
+                    p->transfer[k].run == forward)
+                    return true;
+    }
+    return false;
+}
+
+static void drop_transfers(LpIpuPlan *p)
+{
+    Tally t = {.kind = "stream"};
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        LpTransfer *x = &p->transfer[i], kept = *x;
+        if (held(p, x))
+            continue;
+        x->run = p->n_run;
+        try_any(p, &t, kept.run);
+        *x = kept;
+    }
+    show(&t);
+}
+
+static void shift_runs(LpIpuPlan *p)
+{
+    Tally t = {.kind = "batch"};
+    for (size_t i = 0; i < p->n_row; i++)
+        for (uint32_t k = 0; k < p->row[i].n; k++) {
+            LpAct *a = &p->row[i].act[k];
+            if (a->kind != LP_ACT_COMPUTE)
+                continue;
+            a->offset--;
+            try_any(p, &t, a->run);
+            a->offset++;
+        }
     show(&t);
 }
 
@@ -276,24 +356,48 @@ static int choice(const char *word, const char *const *names, int n)
     exit(2);
 }
 
-int main(int argc, char **argv)
+static LpIpuOptions read_options(char **argv)
 {
     static const char *const again[] = {"auto", "none", "all"};
+    LpIpuOptions o = lp_ipu_options();
+    int off = (int)strtol(argv[6], NULL, 10);
+    o.recompute = (LpAgain)choice(argv[2], again, 3);
+    o.strategy = lp_strategy_find(argv[3]);
+    o.liveness = (LpLiveness)strtol(argv[4], NULL, 10);
+    o.separate_backward = !strcmp(argv[5], "1");
+    for (int i = 0; i < LP_N_LOCATIONS; i++)
+        o.location[i].on_chip = !(off >> i & 1);
+    return o;
+}
+
+/* A stage is a phase, too. */
+static LpStatus analyse(const LpStep *s, const LpIpuOptions *o, LpIpuPlan **p,
+                        LpErr *e)
+{
+    const LpGraph *g = s->micro;
+    LpPlacement at = {.phase = lp_calloc(g->n_node, sizeof *at.phase)};
+    LP_FAIL_IF(!at.phase, e, LP_E_MEMORY, "out of memory");
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        at.phase[n] = (int16_t)lp_origin_of(g, n)->stage;
+    LpStatus st = lp_ipu_analyse(s, o, &at, p, e);
+    lp_free(at.phase);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
     LpErr e = {0};
     LpIpuPlan *p = NULL;
     uint64_t want, got;
     text[fread(text, 1, sizeof text - 1, stdin)] = '\0';
     LpStep *s = lp_step_new();
-    if (argc != 4 || !s || lp_schema_init(&e) != LP_OK)
+    if (argc != 7 || !s || lp_schema_init(&e) != LP_OK)
         return give_up(&e);
     s->gradient_accumulation = strtoll(argv[1], NULL, 10);
     s->mean_reduction = false;
-    LpIpuOptions o = lp_ipu_options();
-    o.recompute = (LpAgain)choice(argv[2], again, 3);
-    o.strategy = lp_strategy_find(
-        lp_strategy_names[choice(argv[3], lp_strategy_names, 4)]);
-    if (make_step(s, &e) != LP_OK || make_streams(s, &e) != LP_OK ||
-        lp_ipu_analyse(s, &o, NULL, &p, &e) != LP_OK ||
+    LpIpuOptions o = read_options(argv);
+    if (!o.strategy || make_step(s, &e) != LP_OK ||
+        make_streams(s, &e) != LP_OK || analyse(s, &o, &p, &e) != LP_OK ||
         replay(p, LP_REPLAY_MICRO_BATCHES, &want, &e) != LP_OK ||
         replay(p, LP_REPLAY_SCHEDULE, &got, &e) != LP_OK)
         return give_up(&e);
@@ -301,6 +405,9 @@ int main(int argc, char **argv)
     shorten_holds(p);
     spoil_stashes(p);
     drop_moves(p);
+    drop_shares(p);
+    drop_transfers(p);
+    shift_runs(p);
     skip_slot(p);
     lp_ipu_plan_free(p);
     lp_step_release(s);

@@ -217,16 +217,17 @@ origin block "B1" stage 1 ipu 1 scope "second" file "forward" line 2
 %11 = sin(%10)
 origin block "B2" stage 2 ipu 2 scope "third" file "forward" line 3
 %12 = mm(%11, %4)
-%13 = mul(%12, %8)
-%14 = mul(%13, %13)
-%15 = sum(%14, dim=[0, 1])
-output %15
+%13 = mm(%12, %2)
+%14 = mul(%13, %8)
+%15 = mul(%14, %14)
+%16 = sum(%15, dim=[0, 1])
+output %16
 ]]
 
   -- {kind = {tried, caught}} and the error of the late steady state.
-  local function probe(recompute, strategy)
-    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s"):format(program.build,
-      recompute, strategy), GRAPH)
+  local function probe(recompute, strategy, liveness, separate, off)
+    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s %d %d %d"):format(
+      program.build, recompute, strategy, liveness or 0, separate or 0, off or 0), GRAPH)
     assert.equal(0, code, err)
     assert.is_nil(out:match("missed[^\n]*"))
     local r = { skip = out:match("skip ([^\n]*)"), plan = out:match("plan (%a+)") }
@@ -236,20 +237,41 @@ output %15
     return r
   end
 
+  local LEAST = { hold = 40, stash = 4, move = 6, ring = 0, share = 1, stream = 0, batch = 6 }
+
+  local function notices(r, strategy, off)
+    assert.equal("same", r.plan)
+    for kind, least in pairs(LEAST) do
+      assert.is_true(r[kind][1] >= least, kind)
+      assert.equal(r[kind][1], r[kind][2], kind)
+    end
+    -- two stages keep more than one micro-batch
+    assert.equal(strategy == "pipelined", r.ring[1] >= 2)
+    assert.equal(off > 0, r.stream[1] > 0)
+  end
+
   for _, recompute in ipairs({ "auto", "none", "all" }) do
-    for _, strategy in ipairs({ "pipelined", "sharded" }) do
+    for _, strategy in ipairs({ "pipelined", "sharded", "serial_phased", "parallel_phased" }) do
       it(("is an error, %s, recompute %s: each value gone too early, stash or copy missing"):format(
         strategy, recompute), function()
-        local r = probe(recompute, strategy)
-        assert.equal("same", r.plan)
-        for kind, least in pairs({ hold = 40, stash = 4, move = 6, ring = 0 }) do
-          assert.is_true(r[kind][1] >= least, kind)
-          assert.equal(r[kind][1], r[kind][2], kind)
-        end
-        -- two stages keep more than one micro-batch
-        assert.equal(strategy == "pipelined", r.ring[1] >= 2)
+        notices(probe(recompute, strategy), strategy, 0)
       end)
     end
+  end
+
+  for _, strategy in ipairs({ "pipelined", "sharded", "serial_phased", "parallel_phased" }) do
+    it(("is an error, %s: each transfer of streaming memory missing"):format(strategy), function()
+      for liveness = 0, strategy:find("phased") and 3 or 0 do
+        for separate = 0, liveness == 0 and 1 or 0 do
+          -- what stays on the chip all the time is moved nowhere
+          local stays = strategy:find("phased") and liveness == 0
+          LEAST.share = 1
+          notices(probe("none", strategy, liveness, separate, 1), strategy, stays and 0 or 1)
+          LEAST.share = 0
+          notices(probe("none", strategy, liveness, separate, 11), strategy, 11)
+        end
+      end
+    end)
   end
 
   it("is an error of the run that finds another micro-batch's value", function()

@@ -1,5 +1,5 @@
-/* Values that move between runs, by the strategy's routes. Parameters that
- * another IPU reads are copied there for every run. */
+/* Values that move between runs, by the strategy's routes, and variables that
+ * an IPU reads from another. */
 #include "src/passes/ipu/strategy.h"
 
 typedef struct Copies {
@@ -14,8 +14,23 @@ static LpStatus add_move(Copies *c, LpVal v, int from, int to, bool off_chip)
     LpIpuPlan *p = c->p;
     LP_FAIL_IF(!LP_GROW(p->move, p->cap_move, p->n_move), p->err, LP_E_MEMORY,
                "out of memory");
-    int at = from >= 0 ? p->run[from].ipu : p->var_ipu[p->var_of[v]];
-    p->move[p->n_move++] = (LpMove){v, from, to, at, p->run[to].ipu, off_chip};
+    p->move[p->n_move++] =
+        (LpMove){v, from, to, p->run[from].ipu, p->run[to].ipu, off_chip};
+    return LP_OK;
+}
+
+/* What lives off chip each IPU brings for itself, hyper-parameters come from
+ * the host. */
+static LpStatus share(Copies *c, int var, int ipu)
+{
+    LpIpuPlan *p = c->p;
+    const LpVariable *v = &p->step->var[var];
+    if (v->role == LP_VAR_HYPER || lp_ipu_off_chip(p, v) ||
+        lp_ipu_has(p, var, ipu))
+        return LP_OK;
+    LP_FAIL_IF(!LP_GROW(p->share, p->cap_share, p->n_share), p->err,
+               LP_E_MEMORY, "out of memory");
+    p->share[p->n_share++] = (LpShare){var, ipu};
     return LP_OK;
 }
 
@@ -38,12 +53,8 @@ static LpStatus read_by(Copies *c, LpVal v, int run)
         return LP_OK;
     c->mark[v] = run;
     const LpRun *r = &p->run[run];
-    if (lp_ipu_is_free(p, v)) {
-        const LpVariable *var = &p->step->var[p->var_of[v]];
-        if (var->role == LP_VAR_HYPER || p->var_ipu[p->var_of[v]] == r->ipu)
-            return LP_OK;
-        return add_move(c, v, -1, run, false);
-    }
+    if (lp_ipu_is_free(p, v))
+        return share(c, p->var_of[v], r->ipu);
     int from = source(c, v, r);
     if (from == run || (r->backward && !p->run[from].backward))
         return LP_OK; /* made here, or stashed by the forward run */

@@ -100,8 +100,7 @@ static LpStatus fill(Holds *h, int run)
     const LpRun *r = &h->p->run[run];
     for (size_t m = h->in_head[run]; m; m = h->in_next[m - 1]) {
         const LpMove *mv = &h->p->move[m - 1];
-        LP_TRY(add(h, mv->v, run, 0,
-                   mv->from < 0 ? LP_HOLD_WEIGHT : LP_HOLD_COPY));
+        LP_TRY(add(h, mv->v, run, 0, LP_HOLD_COPY));
     }
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
@@ -169,8 +168,6 @@ static LpStatus set_up(Holds *h)
         const LpMove *m = &p->move[i];
         h->in_next[i] = h->in_head[m->to];
         h->in_head[m->to] = i + 1;
-        if (m->from < 0)
-            continue;
         h->out_next[i] = h->out_head[m->from];
         h->out_head[m->from] = i + 1;
     }

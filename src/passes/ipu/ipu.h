@@ -87,9 +87,8 @@ typedef struct LpRunEntry {
 
 typedef enum {
     LP_HOLD_MADE,
-    LP_HOLD_INPUT,  /* read from the host, or a buffer carried by the loop */
-    LP_HOLD_COPY,   /* came from another run */
-    LP_HOLD_WEIGHT, /* a variable of another IPU */
+    LP_HOLD_INPUT, /* read from the host, or a buffer carried by the loop */
+    LP_HOLD_COPY,  /* came from another run */
     LP_HOLD_STASH
 } LpHoldKind;
 
@@ -121,13 +120,34 @@ typedef struct LpStash {
     bool off_chip;
 } LpStash;
 
-/* A value (or a variable) moves from one run to another. */
+/* A value moves from one run to another. */
 typedef struct LpMove {
     LpVal v;
-    int from, to; /* runs; from -1: a variable at home on from_ipu */
+    int from, to; /* runs */
     int from_ipu, to_ipu;
     bool off_chip; /* through streaming memory */
 } LpMove;
+
+/* A variable that runs of an IPU read where it is not at home: the IPU has a
+ * copy all the time, which the weight update renews. */
+typedef struct LpShare {
+    int var, ipu;
+} LpShare;
+
+/* What comes from streaming memory before a run, or goes there after it. */
+typedef enum {
+    LP_TRANSFER_VAR,
+    LP_TRANSFER_STASH,
+    LP_TRANSFER_MOVE
+} LpTransferOf;
+
+typedef struct LpTransfer {
+    LpTransferOf of;
+    size_t at; /* variable, stash or move */
+    int run;   /* -1: the weight update */
+    bool load; /* else a store */
+    int64_t bytes;
+} LpTransfer;
 
 typedef struct LpNodeCost {
     LpCost cost;
@@ -261,6 +281,10 @@ typedef struct LpIpuPlan {
     size_t n_stash, cap_stash;
     LpMove *move;
     size_t n_move, cap_move;
+    LpShare *share;
+    size_t n_share, cap_share;
+    LpTransfer *transfer;
+    size_t n_transfer, cap_transfer;
 
     LpNodeCost *cost, *update_cost;
     LpRow *row;
@@ -328,6 +352,8 @@ static inline int64_t lp_run_cyc(const LpRun *r)
 {
     return r->compute_cyc + r->exchange_cyc + r->sync_cyc;
 }
+/* Is variable `var` on the IPU, at home or as a copy? */
+bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
 /* Elements of variable `v` that this replica keeps: all, or a share. */
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);

@@ -85,9 +85,7 @@ static LpStatus visitors(Live *l, const LpRun *r, int run, uint32_t base)
                 continue;
             l->mark[var] = run;
             const LpVariable *x = &p->step->var[var];
-            if (p->var_ipu[var] == l->ipu &&
-                (lp_ipu_off_chip(p, x) ||
-                 lp_ipu_kept(p, x) < lp_numel(&x->type)))
+            if (lp_ipu_off_chip(p, x) || lp_ipu_kept(p, x) < lp_numel(&x->type))
                 LP_TRY(add_span(l, LP_NOVAL, var, base, base + r->n));
         }
     }

@@ -51,7 +51,7 @@ static void variables(Memory *x)
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT ||
-            p->var_ipu[i] != x->ipu)
+            !lp_ipu_has(p, (int)i, x->ipu))
             continue;
         int64_t n = lp_ipu_kept(p, v);
         int64_t size = (int64_t)lp_dtype_size(v->type.dtype);

@@ -87,6 +87,14 @@ bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
     return can_move(v) && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
 }
 
+bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
+{
+    bool has = p->var_ipu[var] == ipu;
+    for (size_t i = 0; i < p->n_share && !has; i++)
+        has = p->share[i].var == var && p->share[i].ipu == ipu;
+    return has;
+}
+
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type), r = p->step->replicas;
@@ -103,6 +111,8 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_plan_cache_free(p->cache);
     lp_free(p->stash);
     lp_free(p->move);
+    lp_free(p->share);
+    lp_free(p->transfer);
     lp_free(p->row);
     lp_free(p->loop);
     lp_arena_fini(&p->mem);

@@ -47,7 +47,7 @@ static int ready_level(const LpSchedule *s, int run)
         level = s->level[fwd] + 1;
     for (size_t m = 0; m < p->n_move; m++) {
         const LpMove *mv = &p->move[m];
-        if (mv->to == run && mv->from >= 0 && s->level[mv->from] >= level)
+        if (mv->to == run && s->level[mv->from] >= level)
             level = s->level[mv->from] + 1;
     }
     return level;
@@ -108,8 +108,7 @@ static LpStatus copies(LpSchedule *s)
         pair[i] = 0;
     for (size_t i = 0; i < p->n_move; i++) {
         const LpMove *m = &p->move[i];
-        if (m->from_ipu != m->to_ipu && !m->off_chip &&
-            listed(s, m->from < 0 ? m->to : m->from))
+        if (m->from_ipu != m->to_ipu && !m->off_chip && listed(s, m->from))
             pair[m->from_ipu * LP_MAX_IPUS + m->to_ipu] +=
                 lp_type_bytes(lp_graph_type(p->step->micro, m->v));
     }

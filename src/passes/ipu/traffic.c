@@ -35,7 +35,7 @@ static void find_overlap(const LpIpuPlan *p, bool *hidden)
     }
 }
 
-static void streams(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
+static void host(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
 {
     for (size_t i = 0; i < p->step->n_var && !p->o.synthetic_data; i++) {
         const LpVariable *v = &p->step->var[i];
@@ -51,8 +51,8 @@ static void streams(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
     }
 }
 
-/* Parameters that a run reads, once each. */
-static void weights(const LpIpuPlan *p, LpTraffic *t, int run, int *mark)
+/* Sharded parameters that a run reads, once each. */
+static void gathers(const LpIpuPlan *p, LpTraffic *t, int run, int *mark)
 {
     const LpGraph *g = p->step->micro;
     const LpRun *r = &p->run[run];
@@ -64,21 +64,24 @@ static void weights(const LpIpuPlan *p, LpTraffic *t, int run, int *mark)
                 continue;
             mark[v] = run;
             const LpVariable *var = &p->step->var[p->var_of[v]];
-            int64_t size = (int64_t)lp_dtype_size(var->type.dtype);
-            int64_t kept = lp_ipu_kept(p, var), all = lp_numel(&var->type);
-            if (var->role == LP_VAR_ACCUM && lp_ipu_off_chip(p, var)) {
-                t->load += all * size;
-                t->store += all * size;
-            }
-            if (var->role != LP_VAR_PARAM)
-                continue;
-            if (lp_ipu_off_chip(p, var)) {
-                t->load += kept * size;
-                t->weights += kept * size;
-            }
-            if (kept < all)
-                t->gather[lp_cost_type(var->type.dtype)] += all * size;
+            if (var->role == LP_VAR_PARAM &&
+                lp_ipu_kept(p, var) < lp_numel(&var->type))
+                t->gather[lp_cost_type(var->type.dtype)] +=
+                    lp_type_bytes(&var->type);
         }
+    }
+}
+
+static void streaming(const LpIpuPlan *p, LpTraffic *t)
+{
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *s = &p->transfer[i];
+        if (s->run < 0)
+            continue;
+        *(s->load ? &t[s->run].load : &t[s->run].store) += s->bytes;
+        if (s->of == LP_TRANSFER_VAR &&
+            p->step->var[s->at].role == LP_VAR_PARAM)
+            t[s->run].weights += s->bytes;
     }
 }
 
@@ -91,25 +94,10 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
     for (size_t i = 0; i < g->n_value; i++)
         mark[i] = -1;
     find_overlap(p, hidden);
-    streams(p, t, hidden);
+    host(p, t, hidden);
+    streaming(p, t);
     for (int r = 0; r < p->n_run; r++)
-        weights(p, &t[r], r, mark);
-    for (size_t i = 0; i < p->n_stash; i++) {
-        const LpStash *s = &p->stash[i];
-        int64_t bytes = lp_type_bytes(lp_graph_type(g, s->v));
-        if (!s->off_chip)
-            continue;
-        t[lp_run_of(p, s->stage, false)].store += bytes;
-        t[lp_run_of(p, s->stage, true)].load += bytes;
-    }
-    for (size_t i = 0; i < p->n_move; i++) {
-        const LpMove *m = &p->move[i];
-        int64_t bytes = lp_type_bytes(lp_graph_type(g, m->v));
-        if (!m->off_chip)
-            continue;
-        t[m->from].store += bytes;
-        t[m->to].load += bytes;
-    }
+        gathers(p, &t[r], r, mark);
     return LP_OK;
 }
 

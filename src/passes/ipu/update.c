@@ -1,7 +1,8 @@
 /* The row of the weight update: gradients are summed over the replicas, state
  * that lives off chip comes and goes, then every IPU updates its parameters.
  * With sharded state the sum is scattered, each replica updates its share, and
- * the new parameters are gathered. */
+ * the new parameters are gathered. At the end IPUs that read a parameter of
+ * another one get the new one. */
 #include "src/ops/cost_ctx.h"
 #include "src/passes/ipu/traffic.h"
 
@@ -27,7 +28,6 @@ static void gather_traffic(Update *u, bool *share)
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         int ipu = p->var_ipu[i];
-        int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
         LpCostType t = lp_cost_type(v->type.dtype);
         bool of = v->param >= 0;
         if (of && (v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM))
@@ -38,12 +38,11 @@ static void gather_traffic(Update *u, bool *share)
         if (v->role == LP_VAR_PARAM && share[i] &&
             lp_ipu_kept(p, v) == lp_numel(&v->type))
             u->gather[ipu][t] += lp_type_bytes(&v->type);
-        if (!lp_ipu_off_chip(p, v))
-            continue;
-        if (v->update_in != LP_NOVAL)
-            u->load[ipu] += lp_ipu_kept(p, v) * size;
-        if (v->update_out != LP_NOVAL)
-            u->store[ipu] += lp_ipu_kept(p, v) * size;
+    }
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *s = &p->transfer[i];
+        if (s->run < 0)
+            (s->load ? u->load : u->store)[p->var_ipu[s->at]] += s->bytes;
     }
 }
 
@@ -123,6 +122,34 @@ static LpStatus compute(Update *u, const bool *value)
     return LP_OK;
 }
 
+static LpStatus copy(Update *u, int from, int to, int64_t bytes)
+{
+    LpCostCtx x = lp_ipu_ctx(u->p, from);
+    LpCost c = lp_cost_ipu_copy(&x, u->p->o.system, from, to, bytes);
+    u->b.row->copy_cyc += c.exchange_cyc;
+    u->b.row->sync_cyc += c.sync_cyc;
+    return lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COPY,
+                                     .run = -1,
+                                     .ipu = from,
+                                     .to = to,
+                                     .bytes = bytes,
+                                     .cycles = lp_cost_cyc(&c)});
+}
+
+static LpStatus renew_shares(Update *u)
+{
+    const LpIpuPlan *p = u->p;
+    for (size_t i = 0; i < p->n_share; i++) {
+        int var = p->share[i].var;
+        const LpVariable *v = &p->step->var[var];
+        int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
+        if (v->update_out != LP_NOVAL)
+            LP_TRY(copy(u, p->var_ipu[var], p->share[i].ipu,
+                        lp_ipu_kept(p, v) * size));
+    }
+    return LP_OK;
+}
+
 /* Values of the update that another IPU reads (a norm over all gradients). */
 static LpStatus copies(Update *u)
 {
@@ -136,18 +163,8 @@ static LpStatus copies(Update *u)
             int from = p->update_ipu[g->value[d->in[i]].node];
             if (from == p->update_ipu[n])
                 continue;
-            LpCostCtx x = lp_ipu_ctx(p, from);
-            int64_t bytes = lp_type_bytes(lp_graph_type(g, d->in[i]));
-            LpCost c = lp_cost_ipu_copy(&x, p->o.system, from, p->update_ipu[n],
-                                        bytes);
-            u->b.row->copy_cyc += c.exchange_cyc;
-            u->b.row->sync_cyc += c.sync_cyc;
-            LP_TRY(lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COPY,
-                                             .run = -1,
-                                             .ipu = from,
-                                             .to = p->update_ipu[n],
-                                             .bytes = bytes,
-                                             .cycles = lp_cost_cyc(&c)}));
+            LP_TRY(copy(u, from, p->update_ipu[n],
+                        lp_type_bytes(lp_graph_type(g, d->in[i]))));
         }
     }
     return LP_OK;
@@ -166,6 +183,7 @@ static LpStatus build(Update *u, bool *share, bool *value)
     LP_TRY(copies(u));
     LP_TRY(lp_row_transfer(&u->b, LP_ACT_STORE, u->store, &cyc, &sync));
     LP_TRY(collective(u, LP_COLL_ALL_GATHER, u->gather));
+    LP_TRY(renew_shares(u));
     u->b.row->stream_cyc += cyc;
     u->b.row->sync_cyc += sync;
     return LP_OK;

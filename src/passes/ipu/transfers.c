@@ -1,0 +1,96 @@
+/* What comes from streaming memory and goes to it: for every run the parameters
+ * and accumulators that it reads and that live there, once each; stashes and
+ * values on their way that leave the chip; for the weight update all that lives
+ * there. */
+#include "src/passes/ipu/ipu.h"
+
+static LpStatus add(LpIpuPlan *p, LpTransferOf of, size_t at, int run,
+                    bool load, int64_t bytes)
+{
+    LP_FAIL_IF(!LP_GROW(p->transfer, p->cap_transfer, p->n_transfer), p->err,
+               LP_E_MEMORY, "out of memory");
+    p->transfer[p->n_transfer++] = (LpTransfer){of, at, run, load, bytes};
+    return LP_OK;
+}
+
+static LpStatus read_by(LpIpuPlan *p, LpVal v, int run, int *mark)
+{
+    if (!lp_is_value(v) || p->var_of[v] < 0 || mark[v] == run)
+        return LP_OK;
+    mark[v] = run;
+    size_t at = (size_t)p->var_of[v];
+    const LpVariable *var = &p->step->var[at];
+    if (!lp_ipu_off_chip(p, var))
+        return LP_OK;
+    int64_t size = (int64_t)lp_dtype_size(var->type.dtype);
+    if (var->role == LP_VAR_PARAM)
+        return add(p, LP_TRANSFER_VAR, at, run, true,
+                   lp_ipu_kept(p, var) * size);
+    if (var->role != LP_VAR_ACCUM)
+        return LP_OK;
+    LP_TRY(add(p, LP_TRANSFER_VAR, at, run, true, lp_type_bytes(&var->type)));
+    return add(p, LP_TRANSFER_VAR, at, run, false, lp_type_bytes(&var->type));
+}
+
+static LpStatus variables(LpIpuPlan *p, int *mark)
+{
+    const LpGraph *g = p->step->micro;
+    for (int run = 0; run < p->n_run; run++)
+        for (uint32_t i = 0; i < p->run[run].n; i++) {
+            const LpGraphNode *d = &g->node[p->run[run].entry[i].node];
+            for (uint32_t k = 0; k < d->n_in; k++)
+                LP_TRY(read_by(p, d->in[k], run, mark));
+        }
+    return LP_OK;
+}
+
+static LpStatus values(LpIpuPlan *p)
+{
+    const LpGraph *g = p->step->micro;
+    for (size_t i = 0; i < p->n_stash; i++) {
+        const LpStash *s = &p->stash[i];
+        int64_t bytes = lp_type_bytes(lp_graph_type(g, s->v));
+        for (int back = 0; back < 2 && s->off_chip; back++)
+            LP_TRY(add(p, LP_TRANSFER_STASH, i, lp_run_of(p, s->stage, back),
+                       back, bytes));
+    }
+    for (size_t i = 0; i < p->n_move; i++) {
+        const LpMove *m = &p->move[i];
+        int64_t bytes = lp_type_bytes(lp_graph_type(g, m->v));
+        if (!m->off_chip)
+            continue;
+        LP_TRY(add(p, LP_TRANSFER_MOVE, i, m->from, false, bytes));
+        LP_TRY(add(p, LP_TRANSFER_MOVE, i, m->to, true, bytes));
+    }
+    return LP_OK;
+}
+
+static LpStatus update(LpIpuPlan *p)
+{
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        int64_t bytes =
+            lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
+        if (!lp_ipu_off_chip(p, v))
+            continue;
+        if (v->update_in != LP_NOVAL)
+            LP_TRY(add(p, LP_TRANSFER_VAR, i, -1, true, bytes));
+        if (v->update_out != LP_NOVAL)
+            LP_TRY(add(p, LP_TRANSFER_VAR, i, -1, false, bytes));
+    }
+    return LP_OK;
+}
+
+LpStatus lp_ipu_transfers(LpIpuPlan *p)
+{
+    size_t n = p->step->micro->n_value;
+    int *mark = lp_alloc(n * sizeof *mark);
+    LP_FAIL_IF(!mark, p->err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        mark[i] = -1;
+    LpStatus s = variables(p, mark);
+    lp_free(mark);
+    if (s == LP_OK)
+        s = values(p);
+    return s == LP_OK ? update(p) : s;
+}
