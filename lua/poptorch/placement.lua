@@ -1,6 +1,7 @@
---- Placement: which stage, IPU and phase each block of a model gets, and the
---- rules that a placed model must keep. Pure functions of the strategy and of
---- the block starts in program order; no tensors, no tracer.
+--- Placement: which stage, IPU and phase each block of a model gets. Pure
+--- functions of the strategy and of the block starts in program order; no
+--- tensors, no tracer. The rules that a placed model must keep are the
+--- strategy's (core.strategy).
 ---
 --- Rules (PopTorch user guide 4.4 and API reference "Parallel execution"):
 --- - Operators before the first block are on IPU 0, stage 0, phase 0. After a
@@ -13,14 +14,17 @@
 --- - Phased: a block's phase is that of its Stage; without an IPU the n-th
 ---   stage of a phase is on IPU n (serial) or 2n + phase parity (parallel).
 local class = require("lupine.class")
+local core = require("lupine.core")
 local enums = require("poptorch.enums")
 local errors = require("torch.errors")
 local logging = require("poptorch.logging")
 
 local M = {}
 
+local rules = core.strategy
+
 --- IPUs that one program can use; more need several processes.
-M.MOST_IPUS = 64
+M.MOST_IPUS = rules.most_ipus
 
 --- Where the operators of one stretch of the program run.
 ---@class poptorch.Place
@@ -29,6 +33,7 @@ M.MOST_IPUS = 64
 ---@field ipu integer
 ---@field phase integer   0 unless phased
 ---@field used boolean    an operator was placed here
+---@field name string     for messages
 
 --- Follows the block starts of a trace. `places` lists every stretch in
 --- program order, `pipeline_stages` counts stages as above.
@@ -44,13 +49,14 @@ function Assigner:init(strategy)
   self._last_ipu = 0
   self._next_stage = 1
   self._stage_of = {}
-  self._ipu_of_stage = {}
+  self._of_stage = {}
   self._names = {}
   self:_open(nil, 0, 0, 0)
 end
 
-function Assigner:_open(block, stage, ipu, phase)
-  local place = { block = block, stage = stage, ipu = ipu, phase = phase, used = false }
+function Assigner:_open(block, stage, ipu, phase, name)
+  local place = { block = block, stage = stage, ipu = ipu, phase = phase, used = false,
+    name = name or ("block '%s'"):format(tostring(block)) }
   self.places[#self.places + 1] = place
   self.active = place
   return place
@@ -86,11 +92,8 @@ local function from_stage(self, user_id, ipu_id)
     named(self, user_id), class.of(strategy).__name, table.concat(strategy._ids, ", "),
     self._names[user_id] and "; give it the user_id of one" or "")
   local phase = stage._phase_id or 0
-  local fallback = stage._stage_id
-  if strategy.kind == "parallel_phased" then
-    fallback = 2 * fallback + phase % 2
-  end
-  return stage._stage_id, stage._ipu or ipu_id or fallback, phase
+  return stage._stage_id, stage._ipu or ipu_id
+    or rules.default_ipu(strategy.kind, stage._stage_id, phase), phase
 end
 
 --- A block starts.
@@ -106,23 +109,16 @@ function Assigner:enter(user_id, ipu_id, name)
     ipu_id and (", ipu_id=%d"):format(ipu_id) or "")
   local find = self.strategy._block_map and from_stage or automatic
   local stage, ipu, phase = find(self, user_id, ipu_id)
-  if self.strategy.kind == "parallel_phased" and phase % 2 ~= ipu % 2 then
-    errors.raise("Error", "%s: phase %d is on IPU %d, but %s phases run on %s IPUs",
-      named(self, user_id), phase, ipu, phase % 2 == 0 and "even" or "odd",
-      phase % 2 == 0 and "even" or "odd")
-  end
-  if self.strategy.kind == "pipelined" then
-    local before = self._ipu_of_stage[stage]
-    errors.check(not before or before.ipu == ipu, "Error",
-      "stage %d is on two IPUs: %s on %d, %s on %d", stage,
-      before and before.block, before and before.ipu, named(self, user_id), ipu)
-    self._ipu_of_stage[stage] = before or { ipu = ipu, block = named(self, user_id) }
-  end
+  local kind = self.strategy.kind
+  local place = self:_open(user_id, stage, ipu, phase, named(self, user_id))
+  rules.check_place(kind, place)
+  rules.check_pair(kind, self._of_stage[stage] or place, place)
+  self._of_stage[stage] = self._of_stage[stage] or place
   if ipu ~= self._last_ipu then
     self.pipeline_stages = self.pipeline_stages + 1
     self._last_ipu = ipu
   end
-  return self:_open(user_id, stage, ipu, phase)
+  return place
 end
 
 --- A scope ended: no block is active.
@@ -180,24 +176,18 @@ function M.assign(strategy, blocks, leading)
   return a
 end
 
---- Stage ids must ascend in a pipeline: a stretch may not read what a stretch
---- of a higher stage makes.
+--- In a pipeline a stretch may not read what a stretch of a higher stage makes.
 --- error: poptorch.Error naming both blocks
 ---@param assigner poptorch.Assigner
 ---@param depends? fun(later: poptorch.Place, earlier: poptorch.Place): boolean
 ---  whether the later stretch reads values of the earlier; always if nil
 function M.check_order(assigner, depends)
-  if assigner.strategy.kind ~= "pipelined" then
-    return
-  end
   local used = {}
   for _, later in ipairs(assigner.places) do
     if later.used then
       for _, earlier in ipairs(used) do
-        if earlier.stage > later.stage and (not depends or depends(later, earlier)) then
-          errors.raise("Error", "block '%s' (stage %d) comes after block '%s' (stage %d): stage "
-            .. "ids must ascend in the order of execution; AutoStage.AutoIncrement does that",
-            tostring(later.block), later.stage, tostring(earlier.block), earlier.stage)
+        if not depends or depends(later, earlier) then
+          rules.check_read(assigner.strategy.kind, later, earlier)
         end
       end
       used[#used + 1] = later
@@ -213,26 +203,8 @@ end
 ---@param options poptorch.Options
 ---@param training boolean
 function M.check_batching(assigner, options, training)
-  local stages = assigner.pipeline_stages
-  if assigner.strategy.kind ~= "pipelined" then
-    return
-  end
-  local need = training and 2 * stages - 1 or stages
-  local name = training and "gradientAccumulation" or "deviceIterations"
-  local have = training and options.Training.gradient_accumulation or options.device_iterations
-  if have < need then
-    errors.raise("Error", "the pipeline has %d stages%s: %s must be at least %d, got %d", need,
-      training and (" (%d forward, %d backward)"):format(stages, stages - 1) or "", name, need,
-      have)
-  end
-end
-
-local function power_of_two(n)
-  local p = 1
-  while p < n do
-    p = p * 2
-  end
-  return p
+  rules.check_batches(assigner.strategy.kind, assigner.pipeline_stages, training,
+    training and options.Training.gradient_accumulation or options.device_iterations)
 end
 
 --- The IPUs to reserve for the placed model and all its replicas.
@@ -244,55 +216,22 @@ end
 ---@return integer reserved, integer used
 function M.num_ipus(assigner, options, hardware)
   local ipus = assigner:ipus()
-  local per_replica = #ipus == 0 and 0 or math.max(#ipus, ipus[#ipus] + 1)
-  local need = per_replica * options.replication_factor
-  if need > M.MOST_IPUS then
-    errors.raise("Error", "the model needs %d IPUs (%d x %d replicas), one process can use %d: "
-      .. "spread the replicas over processes (Options.Distributed)", need, per_replica,
-      options.replication_factor, M.MOST_IPUS)
+  local reserved, used = rules.num_ipus(ipus[#ipus] or -1, options.replication_factor, hardware,
+    options.auto_round_num_ipus)
+  if reserved > used then
+    logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used, reserved)
   end
-  local rounded = power_of_two(need)
-  if not hardware or need == 0 or rounded == need then
-    return need, need
-  end
-  errors.check(options.auto_round_num_ipus, "Error",
-    "the model needs %d IPUs, which is no power of two: %d would have to be reserved; place it "
-    .. "on another number of IPUs or allow that with options:autoRoundNumIPUs(true)", need,
-    rounded)
-  logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", need, rounded)
-  return rounded, need
+  return reserved, used
 end
 
-local STRIDE = { [0] = 1, 1, 2, 4 }
-
---- The numbers of phases. A forward phase i has number i*stride; tensors that
---- leave the chip after the forward pass take three numbers before the backward
---- pass, a separate backward phase one; otherwise the last forward phase and
---- the first backward phase are one.
+--- The numbers of phases (src/passes/ipu/strategy_phased.c).
 --- error: poptorch.Error for a liveness that needs serial phases
 ---@param strategy table a phased strategy
 ---@return {stride: integer, count: integer, stages: integer, forward: integer[],
 ---  backward: integer[]}
 function M.phase_numbers(strategy)
-  local L = enums.Liveness
-  local liveness = strategy._tensors_liveness
-  local serial = strategy.kind == "serial_phased"
-  if not serial then
-    errors.check(liveness == L.AlwaysLive or liveness == L.OffChipAfterFwd, "Error",
-      "%s: parallel phases allow %s and %s only", tostring(liveness), tostring(L.AlwaysLive),
-      tostring(L.OffChipAfterFwd))
-  end
-  local stride = STRIDE[liveness.value]
-  local last = (#strategy._phases - 1) * stride
-  local gap = (liveness == L.AlwaysLive and 0 or 3) + (strategy._separate_backward_phase and 1 or 0)
-  local out = { stride = stride, count = last + 1 + gap, stages = serial and 1 or 2,
-    forward = {}, backward = {} }
-  local first_backward = gap == 0 and last or out.count
-  for i = 0, #strategy._phases - 1 do
-    out.forward[i + 1] = i * stride
-    out.backward[i + 1] = first_backward + last - i * stride
-  end
-  return out
+  return rules.phase_numbers(strategy.kind, #strategy._phases, strategy._tensors_liveness.value,
+    strategy._separate_backward_phase)
 end
 
 return M

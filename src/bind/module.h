@@ -32,6 +32,7 @@ void lp_bind_terminal(lua_State *L);  /* columns: terminal.c */
 void lp_bind_ops(lua_State *L);       /* records of operators: ops.c */
 
 void lp_bind_simulation(lua_State *L); /* reports: simulation.c */
+void lp_bind_strategy(lua_State *L);   /* rules of placement: strategy.c */
 
 int luaopen_lupine_core(lua_State *L);
 

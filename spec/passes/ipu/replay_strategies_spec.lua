@@ -14,7 +14,7 @@ local function values(i)
   return torch.sin(torch.arange(64) * 0.37 + i):reshape(8, 8) * 0.4
 end
 
-local function declare(declare)
+local function declarations(declare)
   return { declare("input", "x", nil, { ROWS, 8 }), declare("parameter", "a", values(1)),
     declare("parameter", "b", values(2)), declare("parameter", "c", values(3)),
     declare("buffer", "mean", torch.ones(8)) }
@@ -91,7 +91,7 @@ local function build(forward)
       place(layer, layer, nil, phase or layer)
     end))
   end, { train = true, accumulation = ACCUMULATION, device_iterations = ITERATIONS,
-    declare = declare, rules = rules })
+    declare = declarations, rules = rules })
 end
 
 local function replayed(step, options, order)
@@ -133,7 +133,7 @@ end
 for name, forward in pairs(MODELS) do
   describe("replay of a model with " .. name, function()
     local step = build(forward)
-    local want = replayed(step, {  strategy = "sharded" }, "micro_batches")
+    local want = replayed(step, { strategy = "sharded" }, "micro_batches")
 
     for _, strategy in ipairs({ "pipelined", "sharded", "serial_phased", "parallel_phased" }) do
       if strategy ~= "pipelined" or not RETURNS[name] then

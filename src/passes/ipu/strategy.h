@@ -16,6 +16,19 @@ typedef enum {
 
 typedef struct LpSchedule LpSchedule; /* schedule.c */
 
+/* What a user has placed; name as messages call it: "block 'A'". */
+typedef struct LpPlaced {
+    const char *name;
+    int stage, ipu, phase;
+} LpPlaced;
+
+/* Numbers of phases: forward phase i has i * stride, its backward phase
+ * turn + last - i * stride. */
+typedef struct LpPhases {
+    int stride, last, turn, count;
+    int groups; /* of IPUs */
+} LpPhases;
+
 struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
@@ -40,6 +53,19 @@ struct LpStrategyOps {
     bool (*streams_beside)(const LpIpuPlan *, bool io);
     /* the rows of one weight update, by the functions below */
     LpStatus (*rows)(const LpIpuPlan *, LpSchedule *);
+
+    /* ---- rules for front ends [none] ------------------------------------- */
+    /* IPU of a stage that is given none [its id] */
+    int (*default_ipu)(int stage, int phase);
+    LpStatus (*check_place)(const LpPlaced *, LpErr *);
+    /* two places of a model, in order */
+    LpStatus (*check_pair)(const LpPlaced *, const LpPlaced *, LpErr *);
+    LpStatus (*check_read)(const LpPlaced *reader, const LpPlaced *maker,
+                           LpErr *);
+    /* `have` micro-batches between weight updates, or of a call */
+    LpStatus (*check_batches)(int stages, bool training, int64_t have, LpErr *);
+    LpStatus (*phases)(int n, LpLiveness, bool separate_backward, LpPhases *,
+                       LpErr *);
 };
 
 #define STRATEGY(name) extern const LpStrategyOps lp_strategy_##name;
@@ -49,6 +75,13 @@ struct LpStrategyOps {
 /* NULL: there is none of that name. */
 const LpStrategyOps *lp_strategy_find(const char *name);
 extern const char *const lp_strategy_names[]; /* with NULL at the end */
+
+/* IPUs to reserve for a model up to IPU `highest` (-1: none) on `hardware`
+ * (where counts are powers of two; else rounded up if `round`), and how many of
+ * them it needs. */
+LpStatus lp_ipus_reserved(int highest, int64_t replicas, bool hardware,
+                          bool round, int64_t *reserved, int64_t *need,
+                          LpErr *e);
 
 /* Adds a run to the row that is made, makes that row, closes a loop over the
  * rows that are in none. */

@@ -10,15 +10,23 @@
  * backward phase are one (PopTorch API reference, SerialPhasedExecution). */
 #include "src/passes/ipu/strategy.h"
 
-static int number_of(const LpIpuPlan *p, const LpRun *r)
+static LpPhases phases_of(int n, LpLiveness liveness, bool separate_backward)
 {
     static const int stride[] = {1, 1, 2, 4};
-    int last = p->stage[p->n_stage - 1].phase * stride[p->o.liveness];
-    int gap = p->o.liveness == LP_ALWAYS_LIVE ? 0 : 3;
-    gap += p->o.separate_backward;
-    int turn = last + (gap > 0 ? gap + 1 : 0);
-    int number = r->phase * stride[p->o.liveness];
-    return r->backward ? turn + last - number : number;
+    int gap = (liveness == LP_ALWAYS_LIVE ? 0 : 3) + separate_backward;
+    int last = (n - 1) * stride[liveness], count = last + 1 + gap;
+    return (LpPhases){.stride = stride[liveness],
+                      .last = last,
+                      .turn = gap > 0 ? count : last,
+                      .count = count};
+}
+
+static int number_of(const LpIpuPlan *p, const LpRun *r)
+{
+    LpPhases x = phases_of(p->stage[p->n_stage - 1].phase + 1, p->o.liveness,
+                           p->o.separate_backward);
+    int number = r->phase * x.stride;
+    return r->backward ? x.turn + x.last - number : number;
 }
 
 static bool stash_off_chip(const LpIpuPlan *p)
@@ -64,20 +72,64 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
     return lp_schedule_loop(s, p->micro_batches);
 }
 
-#define PHASED(id, streams)                                                    \
-    const LpStrategyOps lp_strategy_##id = {.name = #id,                       \
-                                            .by_phase = true,                  \
-                                            .may_return = true,                \
-                                            .less_activations =                \
-                                                LESS_ACTIVATIONS,              \
-                                            .stash_off_chip = stash_off_chip,  \
-                                            .route = route,                    \
-                                            .stays = stays,                    \
-                                            .streams_beside = streams,         \
-                                            .rows = rows}
+/* ---- rules --------------------------------------------------------------- */
+static LpStatus serial_phases(int n, LpLiveness liveness,
+                              bool separate_backward, LpPhases *out, LpErr *e)
+{
+    (void)e;
+    *out = phases_of(n, liveness, separate_backward);
+    out->groups = 1;
+    return LP_OK;
+}
+
+static LpStatus parallel_phases(int n, LpLiveness liveness,
+                                bool separate_backward, LpPhases *out, LpErr *e)
+{
+    static const char *const name[] = {"AlwaysLive", "OffChipAfterFwd",
+                                       "OffChipAfterFwdNoOverlap",
+                                       "OffChipAfterEachPhase"};
+    LP_FAIL_IF(liveness > LP_OFF_CHIP_AFTER_FWD, e, LP_E_POPTORCH,
+               "Liveness.%s: parallel phases allow Liveness.%s and Liveness.%s "
+               "only",
+               name[liveness], name[LP_ALWAYS_LIVE],
+               name[LP_OFF_CHIP_AFTER_FWD]);
+    *out = phases_of(n, liveness, separate_backward);
+    out->groups = 2;
+    return LP_OK;
+}
+
+static int parallel_ipu(int stage, int phase)
+{
+    return 2 * stage + phase % 2;
+}
+
+static LpStatus check_parity(const LpPlaced *p, LpErr *e)
+{
+    const char *half = p->phase % 2 ? "odd" : "even";
+    LP_FAIL_IF(p->phase % 2 != p->ipu % 2, e, LP_E_POPTORCH,
+               "%s: phase %d is on IPU %d, but %s phases run on %s IPUs",
+               p->name, p->phase, p->ipu, half, half);
+    return LP_OK;
+}
 
 #define LESS_ACTIVATIONS                                                       \
     "a smaller micro-batch with more gradientAccumulation, or a pipeline "     \
     "(which recomputes)"
-PHASED(serial_phased, serial_streams);
-PHASED(parallel_phased, parallel_streams);
+#define PHASED                                                                 \
+    .by_phase = true, .may_return = true,                                      \
+    .less_activations = LESS_ACTIVATIONS, .stash_off_chip = stash_off_chip,    \
+    .route = route, .stays = stays, .rows = rows
+
+const LpStrategyOps lp_strategy_serial_phased = {.name = "serial_phased",
+                                                 PHASED,
+                                                 .streams_beside =
+                                                     serial_streams,
+                                                 .phases = serial_phases};
+
+const LpStrategyOps lp_strategy_parallel_phased = {.name = "parallel_phased",
+                                                   PHASED,
+                                                   .streams_beside =
+                                                       parallel_streams,
+                                                   .default_ipu = parallel_ipu,
+                                                   .check_place = check_parity,
+                                                   .phases = parallel_phases};

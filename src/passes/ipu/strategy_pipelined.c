@@ -8,6 +8,9 @@
  * these two apart). A slot lasts as long as its slowest IPU, then all copies
  * go at once. Training fills and flushes for every weight update, inference
  * once a call. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "src/passes/ipu/strategy.h"
 
 static int offset(const LpIpuPlan *p, int stage, bool backward)
@@ -62,6 +65,43 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
     return LP_OK;
 }
 
+/* ---- rules --------------------------------------------------------------- */
+static LpStatus check_pair(const LpPlaced *a, const LpPlaced *b, LpErr *e)
+{
+    LP_FAIL_IF(a->stage == b->stage && a->ipu != b->ipu, e, LP_E_POPTORCH,
+               "stage %d is on two IPUs: %s on %d, %s on %d", a->stage, a->name,
+               a->ipu, b->name, b->ipu);
+    return LP_OK;
+}
+
+static LpStatus check_read(const LpPlaced *reader, const LpPlaced *maker,
+                           LpErr *e)
+{
+    LP_FAIL_IF(maker->stage > reader->stage, e, LP_E_POPTORCH,
+               "%s (stage %d) comes after %s (stage %d): stage ids must ascend "
+               "in the order of execution; AutoStage.AutoIncrement does that",
+               reader->name, reader->stage, maker->name, maker->stage);
+    return LP_OK;
+}
+
+/* Every stage must hold a micro-batch; forward and backward share the last. */
+static LpStatus check_batches(int stages, bool training, int64_t have, LpErr *e)
+{
+    int need = training ? 2 * stages - 1 : stages;
+    char parts[64] = "";
+    if (have >= need)
+        return LP_OK;
+    if (training)
+        snprintf(parts, sizeof parts, " (%d forward, %d backward)", stages,
+                 stages - 1);
+    return lp_fail(e, LP_E_POPTORCH,
+                   "the pipeline has %d stages%s: %s must be at least %d, got "
+                   "%" PRId64,
+                   need, parts,
+                   training ? "gradientAccumulation" : "deviceIterations", need,
+                   have);
+}
+
 const LpStrategyOps lp_strategy_pipelined = {
     .name = "pipelined",
     .alone = &lp_strategy_sharded,
@@ -72,4 +112,7 @@ const LpStrategyOps lp_strategy_pipelined = {
     .stash_depth = stash_depth,
     .route = route,
     .stays = stays,
-    .rows = rows};
+    .rows = rows,
+    .check_pair = check_pair,
+    .check_read = check_read,
+    .check_batches = check_batches};

@@ -1,0 +1,134 @@
+/* The rules of execution strategies, as front ends ask for them; a strategy is
+ * named as in core.simulate. Places are {name=, stage=, ipu=, phase=}.
+ *
+ *   core.strategy.default_ipu(kind, stage, phase) -> ipu
+ *   core.strategy.check_place(kind, place)
+ *   core.strategy.check_pair(kind, place, later)
+ *   core.strategy.check_read(kind, reader, maker)
+ *   core.strategy.check_batches(kind, stages, training, have)
+ *   core.strategy.phase_numbers(kind, n, liveness, separate_backward) -> table
+ *   core.strategy.num_ipus(highest, replicas, hardware, round)
+ *     -> reserved, needed */
+#include "src/passes/ipu/strategy.h"
+#include "src/bind/box.h"
+#include "src/bind/module.h"
+
+static const LpStrategyOps *check_strategy(lua_State *L)
+{
+    return lp_strategy_find(
+        lp_strategy_names[luaL_checkoption(L, 1, NULL, lp_strategy_names)]);
+}
+
+static LpPlaced check_place(lua_State *L, int t)
+{
+    luaL_checktype(L, t, LUA_TTABLE);
+    return (LpPlaced){.name = lp_opt_str(L, t, "name"),
+                      .stage = (int)lp_opt_int(L, t, "stage", 0),
+                      .ipu = (int)lp_opt_int(L, t, "ipu", 0),
+                      .phase = (int)lp_opt_int(L, t, "phase", 0)};
+}
+
+static int result(lua_State *L, LpStatus s, LpErr *e)
+{
+    return s == LP_OK ? 0 : lp_bind_fail(L, e);
+}
+
+static int rule_default_ipu(lua_State *L)
+{
+    const LpStrategyOps *o = check_strategy(L);
+    int stage = (int)luaL_checkinteger(L, 2);
+    int phase = (int)luaL_checkinteger(L, 3);
+    lua_pushinteger(L, o->default_ipu ? o->default_ipu(stage, phase) : stage);
+    return 1;
+}
+
+static int rule_place(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStrategyOps *o = check_strategy(L);
+    LpPlaced p = check_place(L, 2);
+    return result(L, o->check_place ? o->check_place(&p, &e) : LP_OK, &e);
+}
+
+static int rule_pair(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStrategyOps *o = check_strategy(L);
+    LpPlaced a = check_place(L, 2), b = check_place(L, 3);
+    return result(L, o->check_pair ? o->check_pair(&a, &b, &e) : LP_OK, &e);
+}
+
+static int rule_read(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStrategyOps *o = check_strategy(L);
+    LpPlaced a = check_place(L, 2), b = check_place(L, 3);
+    return result(L, o->check_read ? o->check_read(&a, &b, &e) : LP_OK, &e);
+}
+
+static int rule_batches(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStrategyOps *o = check_strategy(L);
+    int stages = (int)luaL_checkinteger(L, 2);
+    int64_t have = luaL_checkinteger(L, 4);
+    if (!o->check_batches)
+        return 0;
+    return result(L, o->check_batches(stages, lua_toboolean(L, 3), have, &e),
+                  &e);
+}
+
+static int rule_phases(lua_State *L)
+{
+    LpErr e = {0};
+    LpPhases x;
+    const LpStrategyOps *o = check_strategy(L);
+    int n = (int)luaL_checkinteger(L, 2);
+    int live = (int)luaL_checkinteger(L, 3);
+    luaL_argcheck(L, o->phases && n > 0, 2, "a strategy with phases expected");
+    luaL_argcheck(L, live >= 0 && live <= LP_OFF_CHIP_AFTER_EACH_PHASE, 3,
+                  "0..3 expected");
+    if (o->phases(n, (LpLiveness)live, lua_toboolean(L, 4), &x, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_createtable(L, 0, 5);
+    lp_set_int(L, "stride", x.stride);
+    lp_set_int(L, "count", x.count);
+    lp_set_int(L, "stages", x.groups);
+    for (int back = 0; back < 2; back++) {
+        lua_createtable(L, n, 0);
+        for (int i = 0; i < n; i++) {
+            int number = i * x.stride;
+            lua_pushinteger(L, back ? x.turn + x.last - number : number);
+            lua_rawseti(L, -2, i + 1);
+        }
+        lua_setfield(L, -2, back ? "backward" : "forward");
+    }
+    return 1;
+}
+
+static int rule_ipus(lua_State *L)
+{
+    LpErr e = {0};
+    int64_t reserved = 0, need = 0;
+    int highest = (int)luaL_checkinteger(L, 1);
+    LpStatus s =
+        lp_ipus_reserved(highest, luaL_checkinteger(L, 2), lua_toboolean(L, 3),
+                         lua_toboolean(L, 4), &reserved, &need, &e);
+    if (s != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_pushinteger(L, reserved);
+    lua_pushinteger(L, need);
+    return 2;
+}
+
+void lp_bind_strategy(lua_State *L)
+{
+    static const luaL_Reg rules[] = {
+        {"default_ipu", rule_default_ipu}, {"check_place", rule_place},
+        {"check_pair", rule_pair},         {"check_read", rule_read},
+        {"check_batches", rule_batches},   {"phase_numbers", rule_phases},
+        {"num_ipus", rule_ipus},           {NULL, NULL}};
+    luaL_newlib(L, rules);
+    lp_set_int(L, "most_ipus", LP_MAX_IPUS);
+    lua_setfield(L, -2, "strategy");
+}
