@@ -150,3 +150,75 @@ describe("a buffer that forward writes", function()
     end)
   end)
 end)
+
+describe("a parameter that two IPUs read", function()
+  local BYTES = 64 * 64 * 4
+
+  -- Layers with the weights a, b, a on IPUs 0, 1, 2.
+  local function simulate(options, o)
+    o = o or { train = true, accumulation = 6, device_iterations = 2 }
+    o.declare = function(declare)
+      return { declare("input", "x", nil, { 4, 64 }),
+        declare("parameter", "a", torch.ones(64, 64)),
+        declare("parameter", "b", torch.ones(64, 64)) }
+    end
+    return helper.simulate(helper.step(function(inputs, place)
+      local h = inputs[1]
+      for i, w in ipairs({ 2, 3, 2 }) do
+        place(i - 1, i - 1, nil, i - 1)
+        h = torch.relu(torch.matmul(h, inputs[w]))
+      end
+      return o.train and helper.loss(h) or h
+    end, o), options)
+  end
+
+  -- Bytes of the weight that go from IPU to IPU in the rows, {[kind of row] = …}.
+  local function copied(r)
+    local bytes = {}
+    for _, row in ipairs(r.schedule) do
+      for _, e in ipairs(row.entries) do
+        if e.kind == "copy" and e.ipu == 0 and e.to == 2 then
+          bytes[row.kind] = (bytes[row.kind] or 0) + e.bytes
+        end
+      end
+    end
+    return bytes
+  end
+
+  local STRATEGIES = { "pipelined", "sharded", "serial_phased", "parallel_phased" }
+
+  it("is held by both and copied once a weight update", function()
+    for _, strategy in ipairs(STRATEGIES) do
+      local r = simulate({ strategy = strategy })
+      assert.same({ update = BYTES }, copied(r))
+      for ipu = 0, 2 do
+        assert.equal(BYTES, r.memory[ipu].categories.weights)
+      end
+      assert.same({ BYTES, BYTES, 0 }, { r.memory[0].categories.accumulators,
+        r.memory[1].categories.accumulators, r.memory[2].categories.accumulators })
+      local update = helper.rows(r, "update")[1]
+      assert.is_true(update.copy > 0)
+      assert.equal(update.cycles, update.compute + update.exchange + update.sync + update.copy)
+    end
+  end)
+
+  it("is not copied again when nothing changes it", function()
+    for _, strategy in ipairs(STRATEGIES) do
+      local r = simulate({ strategy = strategy }, { device_iterations = 6 })
+      assert.same({}, copied(r))
+      assert.equal(BYTES, r.memory[2].categories.weights)
+    end
+  end)
+
+  it("comes from streaming memory for each of them when it lives there", function()
+    for _, strategy in ipairs(STRATEGIES) do
+      local r = simulate({ strategy = strategy,
+        weight = { on_chip = false, min_off_chip = 2 } })
+      assert.same({}, copied(r))
+      for ipu = 0, 2 do
+        assert.equal(0, r.memory[ipu].categories.weights)
+        assert.equal(ipu < 2 and BYTES or 0, r.memory[ipu].off_chip)
+      end
+    end
+  end)
+end)

@@ -58,7 +58,8 @@ static LpStatus read_by(Copies *c, LpVal v, int run)
     int from = source(c, v, r);
     if (from == run || (r->backward && !p->run[from].backward))
         return LP_OK; /* made here, or stashed by the forward run */
-    LpRoute route = p->how->route(p, &p->run[from], r);
+    LpRoute route =
+        p->how->route ? p->how->route(p, &p->run[from], r) : LP_ROUTE_DIRECT;
     if (route != LP_ROUTE_HOPS)
         return add_move(c, v, from, run, route == LP_ROUTE_OFF_CHIP);
     int *far = &c->far[2 * v + p->run[from].backward];

@@ -50,7 +50,7 @@ static bool continues(const Live *l, const LpRun *r, const LpHold *h)
 {
     const LpIpuPlan *p = l->p;
     return l->last[h->v] && h->kind != LP_HOLD_MADE && !l->off[h->v] &&
-           p->how->stays(p, r, h);
+           (!p->how->stays || p->how->stays(p, r, h));
 }
 
 static LpStatus spans_of(Live *l, const LpRun *r, uint32_t base)

@@ -7,7 +7,6 @@
 
 #include "src/passes/ipu/ipu.h"
 
-/* How a value gets from run to run. */
 typedef enum {
     LP_ROUTE_DIRECT,
     LP_ROUTE_HOPS, /* from run to run, also through those that do not read it */
@@ -44,9 +43,10 @@ struct LpStrategyOps {
     int (*stash_depth)(const LpIpuPlan *, int stage);
     /* do stashes leave the chip if activations are located off it? [yes] */
     bool (*stash_off_chip)(const LpIpuPlan *);
+    /* how values get from run to run [direct] */
     LpRoute (*route)(const LpIpuPlan *, const LpRun *from, const LpRun *to);
     /* Is a value that an earlier run of the IPU had still there, so that the
-     * run need not bring its own? */
+     * run need not bring its own? [yes] */
     bool (*stays)(const LpIpuPlan *, const LpRun *, const LpHold *);
     /* does streaming memory work beside computing? `io`: I/O tiles move what
      * is asked of them [io] */

@@ -2,22 +2,6 @@
  * straight to each reader and stays until its last one. */
 #include "src/passes/ipu/strategy.h"
 
-static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
-{
-    (void)p;
-    (void)from;
-    (void)to;
-    return LP_ROUTE_DIRECT;
-}
-
-static bool stays(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
-{
-    (void)p;
-    (void)r;
-    (void)h;
-    return true;
-}
-
 static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 {
     LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_IN_TURN};
@@ -32,6 +16,4 @@ const LpStrategyOps lp_strategy_sharded = {
     .may_return = true,
     .less_activations = "a smaller micro-batch with more gradientAccumulation, "
                         "or a pipeline (which recomputes)",
-    .route = route,
-    .stays = stays,
     .rows = rows};
