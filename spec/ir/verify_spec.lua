@@ -38,7 +38,8 @@ describe("the verifier", function()
     origin = "node 1: it has no origin",
     no_origin = "node 1: it has no origin",
     region = "node 1: it belongs to region 99, which does not exist",
-    site = "node 1: permute draws no random numbers but has a site",
+    site = "node 1: permute draws no random numbers and does not round, "
+      .. "but has a site",
     results = "4 values, but 3 belong to inputs and nodes",
     first = "node 1: its results begin at value 2, the order says 3",
     dtype = "node 1: result 0 is recorded as float16[3, 2], its shape rule says float32[3, 2]",

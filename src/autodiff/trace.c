@@ -4,7 +4,6 @@
 
 #include "src/autodiff/meta.h"
 #include "src/autodiff/trace_impl.h"
-#include "src/base/hash.h"
 #include "src/base/mem.h"
 #include "src/base/random.h"
 
@@ -155,17 +154,9 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
     tr->on_call_ctx = ctx;
 }
 
-static uint64_t hash(uint64_t h, const char *s)
-{
-    return lp_mix64(lp_hash_str(h, s));
-}
-
 LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
 {
-    const char *slash = strrchr(tr->origin.file, '/');
-    const char *file = slash ? slash + 1 : tr->origin.file;
-    uint64_t place = hash(hash(1, tr->origin.scope), file);
-    place = lp_mix64_pair(place, (uint64_t)tr->origin.line);
+    uint64_t place = lp_origin_place(&tr->origin);
     if (tr->salt)
         place = lp_mix64_pair(place, tr->salt);
     LP_FAIL_IF(!LP_GROW(tr->drawn, tr->cap_drawn, tr->n_drawn), e, LP_E_MEMORY,

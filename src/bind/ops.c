@@ -36,7 +36,7 @@ static const struct {
     {"dynamic", LP_OPF_DYNAMIC},     {"marker", LP_OPF_MARKER},
     {"device", LP_OPF_DEVICE},       {"cached", LP_OPF_CACHED},
     {"inplace", LP_OPF_INPLACE_OK},  {"commutes", LP_OPF_COMMUTES},
-    {"loss", LP_OPF_LOSS},
+    {"loss", LP_OPF_LOSS},           {"exact", LP_OPF_EXACT},
 };
 
 static void push_record(lua_State *L, const LpOp *op)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/hash.h"
+#include "src/base/random.h"
 
 LpGraph *lp_graph_new(void)
 {
@@ -267,6 +268,29 @@ bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e)
 bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b)
 {
     return a->stage == b->stage && a->ipu == b->ipu && a->phase == b->phase;
+}
+
+bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n)
+{
+    bool computes = false, half = false;
+    int at = 0;
+    if (n->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER | LP_OPF_EXACT) ||
+        lp_node_body(n, &at)) /* its nodes do */
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        computes |= n->in[i] != LP_NOVAL && !lp_is_imm(n->in[i]);
+    for (uint32_t i = 0; i < n->n_out; i++)
+        half |= lp_is_half(lp_graph_type(g, n->out + i)->dtype);
+    return computes && half;
+}
+
+uint64_t lp_origin_place(const LpOrigin *o)
+{
+    const char *slash = strrchr(o->file, '/');
+    const char *file = slash ? slash + 1 : o->file;
+    uint64_t place = lp_mix64(lp_hash_str(1, o->scope));
+    place = lp_mix64(lp_hash_str(place, file));
+    return lp_mix64_pair(place, (uint64_t)o->line);
 }
 
 bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b)

@@ -38,7 +38,8 @@ typedef struct LpGraphNode {
     uint32_t n_out;
     LpOriginId origin;
     uint32_t region; /* 0, or the id of the fused operator it came from */
-    uint64_t site;   /* random operators */
+    uint64_t site;   /* random operators; of a step whose numerics are
+                        stochastic also nodes that round */
 } LpGraphNode;
 
 #define LP_NO_NODE UINT32_MAX
@@ -127,6 +128,11 @@ uint64_t lp_graph_hash(const LpGraph *g); /* same graphs, same hash */
  * i. False with `e` filled when memory is short. */
 bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,
                      LpVal *out, LpErr *e);
+/* Does n store numbers in a half type that it computes in a wider one? */
+bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n);
+/* The place in the program (module path, file, line; not where it runs), which
+ * sites are made of. */
+uint64_t lp_origin_place(const LpOrigin *o);
 /* May nodes of these origins be merged: equal but for scope, file, line. The
  * strings must be interned in one graph. */
 bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b);

@@ -259,6 +259,9 @@ enum {
     LP_OPF_TRUTH = 65536,  /* bool and uint8 results go to out= of either */
     LP_OPF_COINS = 131072, /* 0 or 1: out= may have any type */
     LP_OPF_OUT_BY_DIM = 262144, /* out= only of calls that name dim */
+    /* results are numbers of operands, their negatives, or made for the
+     * result's own type (draws): never rounded */
+    LP_OPF_EXACT = 524288,
     LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
 };
 

@@ -6,6 +6,8 @@
  *   - a variable's type is that of the values it reads and writes, and of its
  *     data
  *   - its role allows what it reads and writes; links lead to a parameter
+ *   - nodes that round have a site if the step's numerics are stochastic, and
+ *     only then (random operators have theirs always)
  *
  * What runs a program copies bytes between variables and values by these types
  * alone: a wrong one is memory overwritten. Linear in variables and inputs, so
@@ -178,6 +180,25 @@ static LpStatus check_graph(const LpStep *s, bool update, LpErr *e)
     return LP_OK;
 }
 
+static LpStatus check_sites(const LpStep *s, const LpGraph *g, LpErr *e)
+{
+    bool wanted = s->numerics.stochastic;
+    for (size_t i = 0; g && i < g->n_node; i++) {
+        const LpGraphNode *n = &g->node[i];
+        int at = 0;
+        for (const LpGraph *body; (body = lp_node_body(n, &at));)
+            LP_TRY(check_sites(s, body, e));
+        if (n->op->flags & LP_OPF_RANDOM || !lp_node_rounds(g, n) ||
+            wanted == (n->site != 0))
+            continue;
+        BAD("step is not valid: node %zu (%s) has %s site to round at, but the "
+            "step %s at random",
+            i, n->op->name, wanted ? "no" : "a",
+            wanted ? "rounds" : "does not round");
+    }
+    return LP_OK;
+}
+
 LpStatus lp_step_verify(const LpStep *s, LpErr *e)
 {
     if (!s->micro)
@@ -194,5 +215,7 @@ LpStatus lp_step_verify(const LpStep *s, LpErr *e)
         LP_TRY(check_link(s, &s->var[i], e));
     }
     LP_TRY(check_graph(s, false, e));
-    return check_graph(s, true, e);
+    LP_TRY(check_graph(s, true, e));
+    LP_TRY(check_sites(s, s->micro, e));
+    return check_sites(s, s->update, e);
 }

@@ -4,6 +4,7 @@
  *     nodes; operands are older than their node; outputs exist
  *   - every node is an operation of a graph, with operands and attributes of
  *     the kinds of its form, an origin, and a site only if it is random
+ *     or rounds
  *   - its recorded types are those of its shape rule, and the rule leaves its
  *     attributes as they are
  *   - bodies are valid themselves
@@ -179,8 +180,9 @@ static LpStatus check_node(const LpGraph *g, const LpGraphNode *n, LpType *out,
         BAD("it has no origin");
     if (n->region >= g->n_region)
         BAD("it belongs to region %u, which does not exist", n->region);
-    if (n->site && !(n->op->flags & LP_OPF_RANDOM))
-        BAD("%s draws no random numbers but has a site", n->op->name);
+    if (n->site && !(n->op->flags & LP_OPF_RANDOM) && !lp_node_rounds(g, n))
+        BAD("%s draws no random numbers and does not round, but has a site",
+            n->op->name);
     LP_TRY(check_rule(g, n, out, scratch, e));
     int at = 0;
     for (const LpGraph *body; (body = lp_node_body(n, &at));)

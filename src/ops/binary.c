@@ -407,10 +407,9 @@ static uint8_t cost_div(const LpAttr *attr)
 #define RECORD(name, tail, policy_, cost_, marks, where_, ...)                 \
     LP_POINTWISE(                                                              \
         name, #name "(" tail, policy_, cost_, where_, LP_ALSO(__VA_ARGS__),    \
-        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | EXCHANGE(marks),       \
+        .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | LP_MARKED(marks),      \
         .grad = grad_##name, .grad_in = (marks)&7,                             \
         .grad_out = (marks) >> 3 & 1)
-#define EXCHANGE(marks) ((marks)&COMMUTES ? LP_OPF_COMMUTES : 0)
 #define BINARY(name, tail, policy_, cost_, e, marks, gx, gy, ...)              \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
@@ -437,6 +436,6 @@ static uint8_t cost_div(const LpAttr *attr)
                  .no_grad = reason)
 #define COMPARE(name, tail, cost_, e, ie, marks)                               \
     LP_POINTWISE(name, #name "(" tail, BOOL, cost_, "", LP_ALSO(),             \
-                 .flags = LP_OPF_POINTWISE | EXCHANGE(marks),                  \
+                 .flags = LP_OPF_POINTWISE | LP_MARKED(marks),                 \
                  .no_grad = LP_BOOLEAN_GRAD)
 #include "src/ops/binary.def"

@@ -80,14 +80,19 @@ void lp_rule_recurrence(const struct LpCostReq *r, struct LpCost *out);
 #define AND(x, y) OP2(logical_and, x, y)
 #define OR(x, y) OP2(logical_or, x, y)
 
-/* Marks of a row: what its gradient reads; operands may change places. */
+/* Marks of a row: what its gradient reads; operands may change places; results
+ * are never rounded. */
 enum {
     READ_NONE = 0,
     READ_X = 1,
     READ_Y = 2,
     READ_Z = 4,
     READ_R = 8,
-    COMMUTES = 16
+    COMMUTES = 16,
+    EXACT = 32
 };
+#define LP_MARKED(marks)                                                       \
+    (((marks)&COMMUTES ? LP_OPF_COMMUTES : 0) |                                \
+     ((marks)&EXACT ? LP_OPF_EXACT : 0))
 
 #endif

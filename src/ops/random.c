@@ -36,7 +36,7 @@ static LpStatus prepare_rand(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 LpOp op_rand = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
     .infer = infer_rand,
     .no_grad = NO_GRAD,
@@ -51,7 +51,7 @@ static LpStatus prepare_randn(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 LpOp op_randn = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
     .infer = infer_rand,
     .no_grad = NO_GRAD,
@@ -76,7 +76,7 @@ static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 LpOp op_randint = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "randint(int low, int high, int[] size, *, ScalarType? "
              "dtype=None) -> Tensor @fogr\n"
              "randint.high(int high, int[] size, *, ScalarType? dtype=None) -> "
@@ -97,7 +97,7 @@ static LpStatus infer_randperm(LpInfer *x)
 }
 
 LpOp op_randperm = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fogr",
     .infer = infer_randperm,
     .no_grad = NO_GRAD,
@@ -181,7 +181,7 @@ static void grad_over(LpGrad *g)
         return lp_draw_prepare(r, &q, k, e);                                   \
     }                                                                          \
     LpOp op_##op_name = {                                                      \
-        .flags = LP_OPF_RANDOM | LP_OPF_INPLACE_OK,                            \
+        .flags = LP_OPF_RANDOM | LP_OPF_EXACT | LP_OPF_INPLACE_OK,             \
         .forms = text,                                                         \
         .infer = inf,                                                          \
         .grad = grad_over,                                                     \
@@ -346,7 +346,7 @@ static LpStatus infer_bernoulli(LpInfer *x)
 }
 
 LpOp op_bernoulli = {
-    .flags = LP_OPF_RANDOM | LP_OPF_COINS,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT | LP_OPF_COINS,
     .forms = "bernoulli(Tensor self) -> Tensor @fmcg",
     .infer = infer_bernoulli,
     .grad = grad_over,
@@ -438,7 +438,7 @@ static LpStatus infer_multinomial(LpInfer *x)
 }
 
 LpOp op_multinomial = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "multinomial(Tensor self, int num_samples, bool "
              "replacement=False) -> Tensor @fmog",
     .infer = infer_multinomial,

@@ -29,7 +29,7 @@ static void grad_count(LpGrad *g)
 }
 
 LpOp op_poisson = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "poisson(Tensor self) -> Tensor @fg",
     .infer = infer_same,
     .grad = grad_count,
@@ -54,7 +54,7 @@ static LpStatus infer_binomial(LpInfer *x)
 }
 
 LpOp op_binomial = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "binomial(Tensor count, Tensor prob) -> Tensor @fg",
     .infer = infer_binomial,
     .grad = grad_count,
@@ -68,7 +68,7 @@ static void grad_standard_gamma(LpGrad *g)
 }
 
 LpOp op_standard_gamma = {
-    .flags = LP_OPF_RANDOM,
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
     .forms = "_standard_gamma(Tensor self) -> Tensor @fg",
     .infer = infer_same,
     .grad = grad_standard_gamma,

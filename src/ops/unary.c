@@ -211,10 +211,12 @@ static uint8_t cost_gelu(const LpAttr *attr)
     {                                                                          \
         g->din[0] = gx;                                                        \
     }                                                                          \
-    LP_POINTWISE(                                                              \
-        name, #name "(Tensor self" tail, policy_, cost_, where_,               \
-        LP_ALSO(__VA_ARGS__), .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,   \
-        .grad = grad_##name, .grad_in = (marks)&1, .grad_out = (marks) >> 3)
+    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, where_,      \
+                 LP_ALSO(__VA_ARGS__),                                         \
+                 .flags =                                                      \
+                     LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | LP_MARKED(marks),  \
+                 .grad = grad_##name, .grad_in = (marks)&1,                    \
+                 .grad_out = (marks) >> 3 & 1)
 #define UNARYN(name, tail, policy_, cost_, e, reason)                          \
     LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, "",          \
                  LP_ALSO(), .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,     \

@@ -284,6 +284,14 @@ static LpStatus optimise_step(LpStep *s, bool update, LpErr *e)
     return st;
 }
 
+static LpStatus give_sites(LpStep *s, int time, LpErr *e)
+{
+    if (!s->numerics.stochastic)
+        return LP_OK;
+    LP_TRY(lp_give_sites(s->micro, time, e));
+    return lp_give_sites(s->update, time, e);
+}
+
 /* ---- anchors ------------------------------------------------------------- */
 static LpStatus find_anchors(Compile *c)
 {
@@ -353,8 +361,10 @@ static LpStatus complete(Compile *c)
         LP_TRY(lp_pass_done("sweep", s->micro, c->err));
         LP_TRY(lp_pass_done("sweep", s->update, c->err));
     }
+    LP_TRY(give_sites(s, 0, c->err));
     LP_TRY(optimise_step(s, false, c->err));
     LP_TRY(optimise_step(s, true, c->err));
+    LP_TRY(give_sites(s, 1, c->err));
     return lp_step_verify(s, c->err);
 }
 

@@ -19,6 +19,9 @@ LpStatus lp_run_common_passes(LpGraph **g, LpErr *e);
 /* One by name, then the verifier; LP_E_VALUE if there is none. For specs and
  * dumps. */
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
+/* A site for every node that rounds and has none (sites.c). `time`: 0 before
+ * the common passes, 1 after them. g may be NULL. */
+LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e);
 /* Names of the common passes, NULL at the end. */
 extern const char *const lp_pass_names[];
 

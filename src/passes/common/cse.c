@@ -1,7 +1,7 @@
 /* Equal nodes become one: same operator, attributes, operands and place
  * (block, stage, IPU, phase, backward, update). Random operators draw anew at
- * every site, effects happen as often as they are written, markers mark where
- * they stand: these never merge.
+ * every site, as do nodes that round at random; effects happen as often as they
+ * are written, markers mark where they stand: these never merge.
  *
  *   %2 = exp(%1)                   %2 = exp(%1)
  *   %3 = exp(%1)            ->     %3 = add(%2, %2)
@@ -19,7 +19,11 @@
 #include "src/base/random.h"
 #include "src/passes/pass.h"
 
-#define KEPT (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER)
+static bool is_kept(const LpGraphNode *n)
+{
+    return n->site ||
+           n->op->flags & (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER);
+}
 
 typedef struct Cse {
     LpMap node;          /* of the new graph, by hash */
@@ -89,9 +93,8 @@ static void study_regions(const LpGraph *g, Cse *c)
             c->place[r] = n->origin;
             c->plain[r] = true;
         }
-        if ((n->op->flags & KEPT) ||
-            !lp_origin_same_place(&g->origin[n->origin],
-                                  &g->origin[c->place[r]]))
+        if (is_kept(n) || !lp_origin_same_place(&g->origin[n->origin],
+                                                &g->origin[c->place[r]]))
             c->plain[r] = false;
     }
 }
@@ -173,7 +176,7 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     const LpGraphNode *n = &rw->from->node[id];
     if (n->region && !c->met[n->region])
         meet_region(rw, n->region);
-    if (n->op->flags & KEPT)
+    if (is_kept(n))
         return false;
     uint32_t label = n->region ? c->label[n->region] : 0;
     uint64_t h = hash_operands(rw->to, in, n->n_in, n->op->id);

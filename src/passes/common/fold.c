@@ -8,7 +8,8 @@
  * Pointwise operators run their own kernel on one element, so the bits are
  * those of the unfolded node; one that fails (a division by zero) stays, to
  * fail when it runs. A view of a constant is that constant. It stays a view
- * if it would become a large array. Random operators are no constants.
+ * if it would become a large array. Random operators are no constants, nor are
+ * nodes that round at random.
  *
  * After canonicalise, which has no need of it. Linear. */
 #include <string.h>
@@ -116,7 +117,8 @@ static bool fold_view(LpRewrite *rw, const LpGraphNode *n, const LpVal *in,
 static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
 {
     const LpGraphNode *n = &rw->from->node[id];
-    if (n->op->flags & (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER))
+    if (n->site ||
+        n->op->flags & (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER))
         return false;
     if (n->op->flags & LP_OPF_POINTWISE)
         return fold_pointwise(rw, n, in, out);
