@@ -10,9 +10,8 @@
 #ifndef LP_RUNTIME_EXEC_COMM_H
 #define LP_RUNTIME_EXEC_COMM_H
 
-#include "src/base/status.h"
+#include "runtime/exec/sum.h"
 #include "src/ir/group.h"
-#include "src/tensor/dtype.h"
 
 /* The n elements of an accumulator in each replica of this process. */
 typedef struct LpReduction {
@@ -22,6 +21,7 @@ typedef struct LpReduction {
     LpGroup group;
     void *const *local; /* n_local buffers, valid until the wait is over */
     int64_t n_local;
+    LpSumRounding rounding; /* of group 0, from its first replica on */
 } LpReduction;
 
 typedef struct LpComm {

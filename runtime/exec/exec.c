@@ -168,7 +168,7 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
         if (got == sum)
             continue;
         void *pair[2] = {sum, got};
-        lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type));
+        lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type), NULL);
     }
 }
 
@@ -312,8 +312,11 @@ static void share_sum(const LpExec *x, const LpReduction *d)
 
 static LpStatus reduce(LpExec *x, LpErr *e)
 {
-    for (size_t i = 0; i < x->n_reduction; i++)
+    for (size_t i = 0; i < x->n_reduction; i++) {
+        x->reduction[i].rounding.rc = (LpRunCtx){
+            .seed = x->seed, .micro_batch = (uint32_t)x->micro_batch};
         LP_TRY(x->comm->start(x->comm, &x->reduction[i], e));
+    }
     for (size_t i = 0; i < x->n_reduction; i++) {
         LP_TRY(x->comm->wait(x->comm, &x->reduction[i], e));
         if (x->grouped)
@@ -327,8 +330,8 @@ static LpStatus update(LpExec *x, LpErr *e)
     LP_TRY(reduce(x, e));
     lap(x, LP_PROFILE_SUM, -1);
     for (int64_t r = 0; r < (x->grouped ? x->replicas : 1); r++) {
+        /* all round alike: those of a group stay equal */
         LpRunCtx rc = {.seed = x->seed};
-        rc.replica = (uint32_t)(x->grouped ? x->first + r : 0);
         rc.micro_batch = (uint32_t)x->micro_batch;
         LP_TRY(run_code(x, x->lane, &x->p->update, r, &rc, false, e));
     }
@@ -351,7 +354,7 @@ static LpStatus show(LpExec *x, const LpStream *st, size_t i, int64_t d,
     LP_TRY(lp_exec_read(x, of, r, x->spare[i], e));
     void *pair[2] = {(char *)st->out + (size_t)r * lp_var_bytes(v),
                      x->spare[i]};
-    lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type));
+    lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type), NULL);
     return LP_OK;
 }
 

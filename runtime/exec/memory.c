@@ -461,7 +461,8 @@ static LpStatus set_up_reductions(LpExec *x, LpErr *e)
             .n = (int64_t)(own_bytes(x, i) / lp_dtype_size(v->type.dtype)),
             .group = lp_var_group(s, v),
             .local = local,
-            .n_local = x->replicas};
+            .n_local = x->replicas,
+            .rounding.site = lp_sum_site(s, i)};
     }
     return LP_OK;
 }

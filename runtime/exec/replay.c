@@ -324,18 +324,21 @@ static LpStatus check_update(const LpReplay *x, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus run_update(LpReplay *x, LpErr *e)
+static LpStatus run_update(LpReplay *x, int64_t loop, LpErr *e)
 {
     const LpStep *st = x->step;
     const LpGraph *u = st->update;
     LP_TRY(check_update(x, e));
+    x->replica = 0;
+    set_micro_batch(x, loop, 0);
     for (size_t i = 0; i < st->n_var; i++) {
         const LpVariable *v = &st->var[i];
         for (int64_t r = 0; r < st->replicas; r++)
             x->wide[r] = x->var[(size_t)r * st->n_var + i];
         if (v->role == LP_VAR_ACCUM && st->replicas > 1)
-            lp_sum_buffers(v->type.dtype, x->wide, st->replicas, 1,
-                           lp_numel(&v->type));
+            lp_sum_buffers(
+                v->type.dtype, x->wide, st->replicas, 1, lp_numel(&v->type),
+                &(LpSumRounding){.rc = x->rc, .site = lp_sum_site(st, i)});
         if (v->update_in == LP_NOVAL)
             continue;
         LpCell *c = lp_cell_new(x, lp_type_bytes(&v->type), e);
@@ -344,7 +347,6 @@ static LpStatus run_update(LpReplay *x, LpErr *e)
         x->now[v->update_in] = c;
         memcpy(c->data, x->var[i], (size_t)c->bytes);
     }
-    x->rc.replica = 0;
     for (LpNodeId n = 0; n < u->n_node; n++)
         LP_TRY(update_node(x, n, e));
     for (size_t i = 0; i < st->n_var; i++) {
@@ -372,7 +374,7 @@ static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
         LP_TRY(order == LP_REPLAY_SCHEDULE ? run_scheduled(x, loop, e)
                                            : run_in_order(x, loop, e));
     }
-    return s->update ? run_update(x, e) : LP_OK;
+    return s->update ? run_update(x, loop, e) : LP_OK;
 }
 
 LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,

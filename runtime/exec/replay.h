@@ -41,14 +41,15 @@ int64_t lp_replay_peak(const LpReplay *x);
  * copy. Prepared at first use. */
 typedef struct LpNodeKernels {
     const LpGraph *g;
+    LpNumerics numerics;
     int threads;
     struct LpNodeKernel *node;
     void *work;
     size_t work_bytes;
 } LpNodeKernels;
 
-LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads,
-                              LpErr *e);
+LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g,
+                              LpNumerics numerics, int threads, LpErr *e);
 void lp_node_kernels_fini(LpNodeKernels *k);
 LpStatus lp_node_kernels_run(LpNodeKernels *k, LpNodeId id, void *const *in,
                              void *const *out, const LpRunCtx *rc, LpErr *e);

@@ -4,6 +4,7 @@
 
 #include "runtime/exec/replay.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/rounding.h"
 #include "src/ops/width.h"
 
 typedef struct LpNodeKernel {
@@ -13,10 +14,10 @@ typedef struct LpNodeKernel {
     int64_t offset;
 } LpNodeKernel;
 
-LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g, int threads,
-                              LpErr *e)
+LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g,
+                              LpNumerics numerics, int threads, LpErr *e)
 {
-    *k = (LpNodeKernels){.g = g, .threads = threads};
+    *k = (LpNodeKernels){.g = g, .numerics = numerics, .threads = threads};
     k->node = lp_calloc(g->n_node + 1, sizeof *k->node);
     LP_FAIL_IF(!k->node, e, LP_E_MEMORY, "out of memory");
     return LP_OK;
@@ -96,9 +97,10 @@ static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
                      .n_out = (int)d->n_out,
                      .in = in,
                      .out = out,
-                     .site = d->site};
+                     .site = d->site,
+                     .numerics = k->numerics};
     r.threads = x->k.threads = lp_width_of(&r, k->threads);
-    LpStatus s = d->op->prepare(&r, &x->k, e);
+    LpStatus s = lp_prepare(&r, &x->k, e);
     lp_free(in);
     return s;
 }

@@ -116,9 +116,11 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
         x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpSlot));
         LP_FAIL_IF(!x->ring[i], e, LP_E_MEMORY, "out of memory");
     }
-    LP_TRY(lp_node_kernels_init(&x->micro, x->g, threads, e));
+    LP_TRY(
+        lp_node_kernels_init(&x->micro, x->g, x->step->numerics, threads, e));
     if (u)
-        LP_TRY(lp_node_kernels_init(&x->update, u, threads, e));
+        LP_TRY(
+            lp_node_kernels_init(&x->update, u, x->step->numerics, threads, e));
     return set_up_vars(x, e);
 }
 

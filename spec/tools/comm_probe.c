@@ -58,7 +58,10 @@ static void sum_group(const Peer *p, const LpReduction *r, int64_t all,
     memcpy(to, place(p, r, at), bytes_of(r));
     for (int64_t k = 1; k < lp_group_size(r->group, n); k++) {
         void *pair[2] = {to, place(p, r, at + k * step)};
-        lp_sum_buffers(r->dtype, pair, 2, 1, r->n);
+        LpSumRounding how = r->rounding;
+        how.rc.replica = (uint32_t)lp_group_of(r->group, n, all);
+        how.first = k - 1;
+        lp_sum_buffers(r->dtype, pair, 2, 1, r->n, &how);
     }
 }
 

@@ -181,9 +181,6 @@ LpStatus lp_step_computable(const LpStep *s, LpErr *e)
     LP_FAIL_IF(s->numerics.trap, e, LP_E_NOT_IMPLEMENTED,
                "numerics: trap (floating-point exceptions) is not there yet");
     bool half = has_half(s->micro) || has_half(s->update);
-    LP_FAIL_IF(half && s->numerics.stochastic, e, LP_E_NOT_IMPLEMENTED,
-               "numerics: stochastic is not there yet for steps with float16 "
-               "or bfloat16 values");
     LP_FAIL_IF(half && s->numerics.half_partials, e, LP_E_NOT_IMPLEMENTED,
                "numerics: half_partials is not there yet for steps with "
                "float16 or bfloat16 values");

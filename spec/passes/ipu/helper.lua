@@ -34,7 +34,8 @@ end
 function M.step(forward, o)
   local step, losses, params = build(forward, o)
   local spec = { device_iterations = o.device_iterations or 1,
-    gradient_accumulation = o.accumulation or 1, replicas = o.replicas or 1, mean = false }
+    gradient_accumulation = o.accumulation or 1, replicas = o.replicas or 1, mean = false,
+    numerics = o.numerics }
   if o.train then
     local at = {}
     for i, v in ipairs(step:vars()) do
@@ -56,13 +57,14 @@ end
 
 --- n layers relu(x @ w) of [batch, width], layer i on IPU ipus[i] (default
 --- i - 1) in stage i - 1. o: train, accumulation, device_iterations, replicas,
---- batch, width, layer(h, w, i).
+--- batch, width, dtype, numerics, layer(h, w, i).
 function M.chain(n, o)
   o.declare = function(declare)
-    local inputs = { declare("input", "x", nil, { o.batch or 16, o.width or 64 }) }
+    local dtype = o.dtype or torch.float32
+    local inputs = { declare("input", "x", nil, { o.batch or 16, o.width or 64 }, dtype) }
     for i = 1, n do
       inputs[i + 1] = declare("parameter", "w" .. i,
-        o.weight and o.weight(i) or torch.ones(o.width or 64, o.width or 64))
+        (o.weight and o.weight(i) or torch.ones(o.width or 64, o.width or 64)):to(dtype))
     end
     return inputs
   end

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/ops/kernel/rounding.h"
 
 enum {
     CACHE = 48 * 1024, /* bytes of buffers a thread should stay within */
@@ -46,6 +47,7 @@ typedef struct Node {
     LpDtype stored;  /* type of the value */
     LpConvert store; /* held -> stored, when not direct */
     int16_t buf;     /* unless direct */
+    uint64_t site;   /* as LpFusedNode's */
 } Node;
 
 typedef struct Plan {
@@ -69,6 +71,7 @@ typedef struct Run {
     const char *const *in;
     char *const *out;
     char *buf;
+    const LpRunCtx *rc;
 } Run;
 
 static char *buffer(const Run *r, int i)
@@ -141,6 +144,19 @@ static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
     return buf;
 }
 
+/* n elements from `at` on, at y, become values of the type stored. */
+static void round_block(const Run *r, const Node *d, int64_t at, int64_t n,
+                        void *y)
+{
+    if (!d->site) {
+        lp_pointwise_round(n, y, d->held, d->stored);
+        return;
+    }
+    LpRandom stream = lp_rounding_stream(r->rc, d->site, 0);
+    lp_round_at_random(&stream, d->stored, (uint64_t)at, n, y);
+    lp_pointwise_round(n, y, d->held, d->stored); /* beyond the largest */
+}
+
 static void run_block(const Run *r, int64_t at, int64_t n)
 {
     const Plan *p = r->p;
@@ -159,7 +175,7 @@ static void run_block(const Run *r, int64_t at, int64_t n)
             d->loop(n, y, x, splat, d->p);
         else if (x[0] != y)
             memmove(y, x[0], (size_t)n * lp_dtype_size(d->held));
-        lp_pointwise_round(n, y, d->held, d->stored);
+        round_block(r, d, at, n, y);
         if (mem && !d->direct)
             d->store(n, mem, p->out_size[(int)d->out], y,
                      (int64_t)lp_dtype_size(d->held));
@@ -187,12 +203,13 @@ size_t lp_fused_work(const LpKernel *k)
 }
 
 void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
-                   void *work, int64_t from, int64_t to)
+                   void *work, const LpRunCtx *rc, int64_t from, int64_t to)
 {
     Run r = {.p = k->state,
              .in = (const char *const *)in,
              .out = (char *const *)out,
-             .buf = work};
+             .buf = work,
+             .rc = rc};
     run_part(&r, from, to);
 }
 
@@ -201,11 +218,11 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
 {
     const Plan *p = k->state;
     size_t each = lp_fused_work(k);
-    (void)rc, (void)e;
+    (void)e;
 #pragma omp parallel for num_threads(k->threads)                               \
     schedule(static, 1) if (k->threads > 1)
     for (int t = 0; t < k->threads; t++)
-        lp_fused_part(k, in, out, (char *)work + (size_t)t * each,
+        lp_fused_part(k, in, out, (char *)work + (size_t)t * each, rc,
                       part(p->n, t, k->threads), part(p->n, t + 1, k->threads));
     return LP_OK;
 }
@@ -275,11 +292,13 @@ static void set_geometry(const LpFusedReq *r, Plan *p)
     }
 }
 
-/* The node as the pointwise driver resolves it. */
+/* The node as the pointwise driver resolves it; one that rounds at random is
+ * held in float32 until then. */
 static void resolve(const LpFusedReq *r, const LpFusedNode *f, LpPwNode *pw,
                     LpDtype types[LP_PW_MAX_IN])
 {
-    LpDesc in[LP_PW_MAX_IN] = {{0}}, out = {.dtype = f->dtype};
+    LpDesc in[LP_PW_MAX_IN] = {{0}};
+    LpDesc out = {.dtype = f->site ? LP_F32 : f->dtype};
     for (int i = 0; i < f->n_in; i++) {
         const LpFusedArg *a = &f->in[i];
         if (a->from == LP_FUSED_IMM) {
@@ -393,6 +412,7 @@ static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
     d->splat_ok = pw.splat_ok;
     d->held = pw.out;
     d->stored = f->dtype;
+    d->site = f->site;
     for (int i = 0; i < pw.n_in; i++)
         plan_arg(r, p, g, k, i, &pw, types);
     d->direct = f->out >= 0 && d->held == d->stored;

@@ -26,6 +26,8 @@ typedef struct LpFusedNode {
     LpDtype dtype; /* of its value */
     int ndim;      /* of its value, for promotion */
     int out;       /* result number, or -1: not stored */
+    uint64_t site; /* not 0: a half value, rounded at random (rounding.h);
+                      results then have contiguous elements in order */
 } LpFusedNode;
 
 typedef struct LpFusedReq {
@@ -45,9 +47,9 @@ bool lp_fusable(const LpOp *op);
 LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e);
 
 /* Elements from … to - 1 of a prepared chain, on this thread; `work` are
- * lp_fused_work bytes. */
+ * lp_fused_work bytes. `rc` may be NULL if no node has a site. */
 size_t lp_fused_work(const LpKernel *k);
 void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
-                   void *work, int64_t from, int64_t to);
+                   void *work, const LpRunCtx *rc, int64_t from, int64_t to);
 
 #endif

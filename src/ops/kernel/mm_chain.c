@@ -25,6 +25,7 @@ typedef struct Told {
     const Both *b;
     void *const *in, *const *out;
     char *work;
+    const LpRunCtx *rc;
 } Told;
 
 static void run_part(const LpTilesThen *then, int64_t i0, int64_t i1,
@@ -34,12 +35,12 @@ static void run_part(const LpTilesThen *then, int64_t i0, int64_t i1,
     const Both *b = t->b;
     void *work = t->work + (size_t)thread * b->each;
     if (j1 - j0 == b->cols) {
-        lp_fused_part(&b->chain, t->in, t->out, work, i0 * b->cols,
+        lp_fused_part(&b->chain, t->in, t->out, work, t->rc, i0 * b->cols,
                       i1 * b->cols);
         return;
     }
     for (int64_t i = i0; i < i1; i++)
-        lp_fused_part(&b->chain, t->in, t->out, work, i * b->cols + j0,
+        lp_fused_part(&b->chain, t->in, t->out, work, t->rc, i * b->cols + j0,
                       i * b->cols + j1);
 }
 
@@ -48,7 +49,7 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
 {
     const Both *b = k->state;
     char *scratch = (char *)work + b->off;
-    Told t = {b, in, out, scratch};
+    Told t = {b, in, out, scratch, rc};
     LpTilesThen then = {run_part, &t};
     bool told;
     LP_TRY(lp_mm_run_then(&b->product, in + b->n_ext, in + b->at, &then, &told,

@@ -70,6 +70,9 @@ static bool looked_up(const LpLower *l, LpVal v, LpTableRead *k)
     k->table = n->in[0];
     k->ids = n->in[1];
     const LpType *ids = lp_graph_type(l->g, k->ids);
+    if (l->step->numerics.stochastic &&
+        lp_is_half(lp_graph_type(l->g, k->table)->dtype))
+        return false; /* the step says where a half is rounded */
     return ids->ndim == 2 &&
            lp_numel(ids) >= LESS * lp_graph_type(l->g, k->table)->shape[0];
 }

@@ -14,6 +14,7 @@
 #include "src/autodiff/op_call.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/rounding.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 
@@ -450,13 +451,14 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .in = q->in,
                      .out = q->out,
                      .site = n->site,
+                     .numerics = l->step->numerics,
                      .fast = l->o->fast,
                      .pieces = l->o->pieces,
                      .relu = q->relu};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
-    LpStatus s = n->op->prepare(&r, k, l->err);
+    LpStatus s = lp_prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;
-    if (s == LP_OK)
+    if (s == LP_OK && !lp_call_rounds(&r))
         s = lp_derive_weights(l, n, k, &copy);
     LP_TRY(lp_lower_finish(l, s, id, k, q->pin, (int)n->n_in, q->pout,
                            (int)n->n_out));

@@ -55,7 +55,8 @@ static bool read_node(Chain *c, int k, uint32_t *inner)
                        .n_in = (int)n->n_in,
                        .dtype = t->dtype,
                        .ndim = t->ndim,
-                       .out = -1};
+                       .out = -1,
+                       .site = n->site}; /* none draws: they would round */
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpFusedArg *a = &f->in[i];
         LpVal v = n->in[i];
@@ -357,6 +358,9 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
         c.home = lp_home_of(l, l->g->node[group->member[i]].out);
     for (int i = 0; i < group->n && !c.block && !c.home; i++)
         c.block = lp_layout_block(l, &l->g->node[group->member[i]]);
+    for (int i = 0; i < group->n; i++)
+        if (l->g->node[group->member[i]].site)
+            c.block = 0; /* it counts elements in order */
     bool chained = read_chain(&c) && possible(&c);
     c.product = chained ? find_product(&c) : -1;
     if (group->head != LP_NO_NODE && c.product < 0)

@@ -7,7 +7,8 @@
  * A region can be run whole if it is intact (passes drop the label of one that
  * they changed) and what it computes between is read by nobody but itself and
  * regions that are run whole too (its own backward half, which computes it
- * again). Its results must not be read before its last node. */
+ * again). Its results must not be read before its last node, and none of its
+ * nodes rounds at random: the step says where that happens. */
 #include <string.h>
 
 #include "src/ops/kernel/copy.h"
@@ -92,6 +93,9 @@ LpStatus lp_choose_regions(LpLower *l)
         x->first[g->node[i].region] = (LpNodeId)i;
     for (size_t r = 1; r < g->n_region; r++)
         whole[r] = l->o->fuse && g->region[r].op->prepare;
+    for (size_t i = 0; i < g->n_node; i++)
+        if (l->step->numerics.stochastic && lp_node_rounds(g, &g->node[i]))
+            whole[g->node[i].region] = false;
     check_outputs(l, x, whole);
     while (check_reads(l, x, whole))
         ;
