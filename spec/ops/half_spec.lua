@@ -295,3 +295,36 @@ describe("a comparison of a half tensor", function()
     same({ false, true, false }, by_int)
   end)
 end)
+
+-- Through float32, which rounds those that need more than 24 bits first.
+local integers = {
+  values = { 0, -1, 2049, 2051, 65519, 65520, -70000, 257, 259, 16777217, 33685505, 2147483647 },
+  float16 = { 0, -1, 2048, 2052, 65504, math.huge, -math.huge, 257, 259, math.huge, math.huge,
+    math.huge },
+  bfloat16 = { 0, -1, 2048, 2048, 65536, 65536, -70144, 256, 260, 16777216, 33554432,
+    2147483648 },
+}
+
+describe("integers that become half types", function()
+  for _, name in ipairs({ "float16", "bfloat16" }) do
+    for _, from in ipairs({ torch.int64, torch.int32 }) do
+      it(("are PyTorch's, however they are copied: %s to %s"):format(from, name), function()
+        local x, n = torch.tensor(integers.values, { dtype = from }), #integers.values
+        local row = torch.zeros({ n }, { dtype = torch[name] })
+        local column = torch.zeros({ n, 2 }, { dtype = torch[name] })
+        column:select(1, 1):copy_(x)
+        for _, y in ipairs({ x:to(torch[name]), row:copy_(x), column:select(1, 1) }) do
+          assert.same(integers[name], y:double():tolist())
+        end
+      end)
+    end
+  end
+
+  it("are the other half type's through float32", function()
+    local x = torch.tensor({ 1 / 3, 65504, 1e-7, 70000 }, { dtype = torch.bfloat16 })
+    local column = torch.zeros({ 4, 2 }, { dtype = torch.float16 })
+    column:select(1, 0):copy_(x)
+    assert.same({ 0.333984375, math.huge, 1.1920928955078125e-07, math.huge },
+      column:select(1, 0):double():tolist())
+  end)
+end)

@@ -1,9 +1,10 @@
 -- Checks that no compiler makes: include layers, sizes of files, bare heap
--- calls, columns, heads of files, names of types, paths of one machine,
--- unfinished work, public Lua functions without an annotation of what they take
--- and give. Runs on the tracked files; prints a line per fault and exits with 1.
--- The size of files is looked at only when told so (lint.lua full): a file may
--- outgrow the cap for a commit or two, and the suite shall not fail for that.
+-- calls, rounding to half types, columns, heads of files, names of types, paths
+-- of one machine, unfinished work, public Lua functions without an annotation
+-- of what they take and give. Runs on the tracked files; prints a line per
+-- fault and exits with 1. The size of files is looked at only when told so
+-- (lint.lua full): a file may outgrow the cap for a commit or two, and the suite
+-- shall not fail for that.
 
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
@@ -86,6 +87,22 @@ local function check_code(file, n, code)
   end
 end
 
+-- What rounds a float to a half type: the stores, and the headers of both.
+local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "vcvt_f16_f32",
+  "_cvtne%w*pbh" }
+local may_round = { ["src/base/half.h"] = true, ["src/tensor/dtype.c"] = true,
+  ["src/ops/kernel/simd_convert.c"] = true }
+
+local function check_rounding(file, n, code)
+  for _, name in ipairs(rounds) do
+    local found = code:match("%f[%w_]_*" .. name .. "%f[^%w_]") or code:match(name .. "%s*%(")
+    if found then
+      fault(file, n, "%s: only src/ops/kernel/simd_convert.c and lp_scalar_store round to "
+        .. "half types", found)
+    end
+  end
+end
+
 -- getline's line comes from the C library's heap and goes back there.
 local owns_libc_memory = { ["src/base/mem.c"] = true, ["src/main_edit.c"] = true }
 
@@ -143,6 +160,9 @@ local function check_file(file)
       check_type(file, n, code)
       if layer_of(file) and not owns_libc_memory[file] then
         check_code(file, n, code)
+      end
+      if layer_of(file) and not may_round[file] then
+        check_rounding(file, n, code)
       end
     end
   end

@@ -6,7 +6,6 @@
  * product. On the device it is charged as the product and the addition. */
 #include <string.h>
 
-#include "src/base/half.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plus.h"
 #include "src/ops/nnop.h"
@@ -272,10 +271,11 @@ LpOp op_addmv = {
 /* s as a number of type t has it; PyTorch rounds it first. */
 static LpScalar rounded(LpScalar s, LpDtype t)
 {
-    double v = lp_scalar_f(s);
-    return t == LP_F16    ? lp_float(lp_half_to_float(lp_double_to_half(v)))
-           : t == LP_BF16 ? lp_float(lp_bf16_to_float(lp_double_to_bf16(v)))
-                          : s;
+    uint16_t bits;
+    if (!lp_is_half(t))
+        return s;
+    lp_scalar_store(s, t, &bits);
+    return lp_scalar_load(t, &bits);
 }
 
 /* Every step is rounded, and alpha multiplies vec1, as in PyTorch. */

@@ -8,14 +8,16 @@
  *
  * Conversions. To bool: anything but zero is true, NaN too. Float to integer:
  * truncation to 64 bits, out of range or NaN gives the smallest value (what
- * x86's instruction gives), then the low bits. Half types go through float,
- * from double and integers they round once. */
+ * x86's instruction gives), then the low bits. Into and out of half types by
+ * the loops of loops.h, which alone round to them; integers of less than 64
+ * bits and the other half type become float32 first, as in PyTorch. */
 #include <string.h>
 
 #include "src/base/cpu.h"
 #include "src/base/half.h"
 #include "src/base/interrupt.h"
 #include "src/ops/kernel/copy.h"
+#include "src/ops/kernel/loops.h"
 
 /* Below this a thread costs more than it brings: about 20 us of copying. */
 #define PARALLEL_BYTES (1 << 18)
@@ -65,13 +67,9 @@ static inline int32_t int32_of(double f)
             }                                                                  \
     }
 
-/* W: float or double, whichever holds the source exactly (int64 is rounded
- * to double first) */
-#define TO_FLOATS(F, FT, W)                                                    \
+#define TO_FLOATS(F, FT)                                                       \
     LOOP(conv_##F##_F64, FT, double, (double)LOAD_##F(v))                      \
     LOOP(conv_##F##_F32, FT, float, (float)LOAD_##F(v))                        \
-    LOOP(conv_##F##_F16, FT, uint16_t, lp_##W##_to_half((W)LOAD_##F(v)))       \
-    LOOP(conv_##F##_BF16, FT, uint16_t, lp_##W##_to_bf16((W)LOAD_##F(v)))      \
     LOOP(conv_##F##_BOOL, FT, uint8_t, LOAD_##F(v) != 0)
 #define TO_INTS(F, FT, cast, cast32)                                           \
     LOOP(conv_##F##_I64, FT, int64_t, (int64_t)cast(LOAD_##F(v)))              \
@@ -80,14 +78,13 @@ static inline int32_t int32_of(double f)
     LOOP(conv_##F##_I8, FT, int8_t, (int8_t)cast(LOAD_##F(v)))                 \
     LOOP(conv_##F##_U8, FT, uint8_t, (uint8_t)cast(LOAD_##F(v)))
 
-#define FROM_FLOAT(F, FT, W)                                                   \
-    TO_FLOATS(F, FT, W) TO_INTS(F, FT, int_of, int32_of)
-#define FROM_INT(F, FT) TO_FLOATS(F, FT, double) TO_INTS(F, FT, , )
+#define FROM_FLOAT(F, FT) TO_FLOATS(F, FT) TO_INTS(F, FT, int_of, int32_of)
+#define FROM_INT(F, FT) TO_FLOATS(F, FT) TO_INTS(F, FT, , )
 
-FROM_FLOAT(F64, double, double)
-FROM_FLOAT(F32, float, float)
-FROM_FLOAT(F16, uint16_t, float)
-FROM_FLOAT(BF16, uint16_t, float)
+FROM_FLOAT(F64, double)
+FROM_FLOAT(F32, float)
+FROM_FLOAT(F16, uint16_t)
+FROM_FLOAT(BF16, uint16_t)
 FROM_INT(I64, int64_t)
 FROM_INT(I32, int32_t)
 FROM_INT(I16, int16_t)
@@ -99,15 +96,44 @@ typedef void (*Convert)(const void *s, int64_t ss, void *d, int64_t ds,
                         int64_t n);
 #define ROW(F)                                                                 \
     {                                                                          \
-        conv_##F##_F64, conv_##F##_F32, conv_##F##_F16, conv_##F##_BF16,       \
-            conv_##F##_I64, conv_##F##_I32, conv_##F##_I16, conv_##F##_I8,     \
-            conv_##F##_U8, conv_##F##_BOOL                                     \
+        conv_##F##_F64, conv_##F##_F32, NULL, NULL, conv_##F##_I64,            \
+            conv_##F##_I32, conv_##F##_I16, conv_##F##_I8, conv_##F##_U8,      \
+            conv_##F##_BOOL                                                    \
     }
-/* rows and columns in the order of dtypes.def */
+/* rows and columns in the order of dtypes.def; none to the half types */
 static const Convert converts[LP_N_DTYPES][LP_N_DTYPES] = {
     ROW(F64), ROW(F32), ROW(F16), ROW(BF16), ROW(I64),
     ROW(I32), ROW(I16), ROW(I8),  ROW(U8),   ROW(BOOL),
 };
+
+static void through_float(LpDtype from, const char *s, int64_t s_bytes,
+                          LpDtype to, char *d, int64_t d_bytes, int64_t n)
+{
+    enum { BLOCK = 512 };
+    float buf[BLOCK];
+    LpConvert load = lp_convert_loop(from, LP_F32);
+    LpConvert store = lp_convert_loop(LP_F32, to);
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t m = n - i < BLOCK ? n - i : BLOCK;
+        load(m, buf, sizeof *buf, s + i * s_bytes, s_bytes);
+        store(m, d + i * d_bytes, d_bytes, buf, sizeof *buf);
+    }
+}
+
+void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
+                void *dst, int64_t dst_step, int64_t n)
+{
+    bool half = lp_is_half(from) || lp_is_half(to);
+    LpConvert loop = half ? lp_convert_loop(from, to) : NULL;
+    int64_t s = src_step * (int64_t)lp_dtype_size(from);
+    int64_t d = dst_step * (int64_t)lp_dtype_size(to);
+    if (loop)
+        loop(n, dst, d, src, s);
+    else if (lp_is_half(to))
+        through_float(from, src, s, to, dst, d, n);
+    else
+        converts[from][to](src, src_step, dst, dst_step, n);
+}
 
 /* ---- moving elements of 1, 2, 4, 8 bytes ---------------------------------
  */
@@ -323,7 +349,7 @@ static void copy_row(const LpCopyPlan *p, const char *s, char *d, int64_t n)
     int64_t ss = p->src[last], ds = p->dst[last];
     size_t bytes = lp_dtype_size(p->to);
     if (p->from != p->to)
-        converts[p->from][p->to](s, ss, d, ds, n);
+        lp_convert(p->from, s, ss, p->to, d, ds, n);
     else if (ss == 1 && ds == 1)
         memmove(d, s, (size_t)n * bytes);
     else if (ss == 0)
@@ -421,12 +447,6 @@ void lp_copy_strided(const LpDesc *src, const void *sp, const LpDesc *dst,
     }
     lp_copy_plan(src, dst, 0, &p);
     lp_copy_run(&p, sp, dp);
-}
-
-void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
-                void *dst, int64_t dst_step, int64_t n)
-{
-    converts[from][to](src, src_step, dst, dst_step, n);
 }
 
 void lp_fill_strided(const LpDesc *dst, void *dp, LpScalar v)

@@ -5,7 +5,6 @@
  * always the same. */
 #include <string.h>
 
-#include "src/base/half.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_view.h"
 #include "src/ops/kernel/state.h"
@@ -104,8 +103,6 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 #define TRUTH(x) (uint8_t)((x) != 0)
 ADD(double, plain, SAME, SAME)
 ADD(float, plain, SAME, SAME)
-ADD(uint16_t, half, lp_half_to_float, lp_float_to_half)
-ADD(uint16_t, bf16, lp_bf16_to_float, lp_float_to_bf16)
 /* unsigned: sums of integers wrap around */
 ADD(uint64_t, plain, SAME, SAME)
 ADD(uint32_t, plain, SAME, SAME)
@@ -119,7 +116,6 @@ void lp_add_strided(LpDtype t, const void *src, int64_t ss, void *dst,
     static void (*const add[LP_N_DTYPES])(const void *, int64_t, void *,
                                           int64_t, int64_t) = {
         [LP_F64] = add_double_plain,   [LP_F32] = add_float_plain,
-        [LP_F16] = add_uint16_t_half,  [LP_BF16] = add_uint16_t_bf16,
         [LP_I64] = add_uint64_t_plain, [LP_I32] = add_uint32_t_plain,
         [LP_I16] = add_uint16_t_plain, [LP_I8] = add_uint8_t_plain,
         [LP_U8] = add_uint8_t_plain,   [LP_BOOL] = add_uint8_t_truth,

@@ -9,7 +9,7 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 
 /* Adds n elements of `src` (step ss) to `dst` (step ds) of the same type,
- * one after the other: the two may meet an element often. */
+ * no half type, one after the other: the two may meet an element often. */
 void lp_add_strided(LpDtype t, const void *src, int64_t ss, void *dst,
                     int64_t ds, int64_t n);
 

@@ -64,7 +64,9 @@ const LpLoopRow *lp_loop_row(int loop);
 /* n elements from one stored type to another, with strides in bytes. Reading
  * a float16 into float32 is exact; everything else rounds once, to nearest
  * even. A float beyond an integer type's range gives an unspecified integer,
- * as in PyTorch; to bool, nonzero is true. */
+ * as in PyTorch; to bool, nonzero is true. Stores to half types are these and
+ * lp_scalar_store: nothing else narrows a float (lint). What rounds at random
+ * has done so before (rounding.h). */
 typedef void (*LpConvert)(int64_t n, void *dst, int64_t dst_step,
                           const void *src, int64_t src_step);
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "src/base/half.h"
+#include "src/tensor/dtype.h"
 
 static const double pi = 3.14159265358979323846;
 
@@ -106,7 +107,8 @@ float lp_nextafter_half(float x, float y, bool bf16)
 {
     if (x != x || y != y || x == y)
         return x != x ? x : y;
-    uint16_t u = bf16 ? lp_float_to_bf16(x) : lp_float_to_half(x);
+    uint16_t u;
+    lp_scalar_store(lp_float((double)x), bf16 ? LP_BF16 : LP_F16, &u);
     if (x == 0)
         u = (uint16_t)(y < 0 ? 0x8001 : 1);
     else
