@@ -464,6 +464,7 @@ function M.complete(s, step, losses, by_name)
     gradient_accumulation = o.Training.gradient_accumulation,
     replicas = o.replication_factor,
     mean = o.Training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
+    numerics = { stochastic = o.Precision.stochastic_rounding },
     names = true,
   }
   s.anchors = anchors_of(o)

@@ -27,9 +27,6 @@ local REFUSED = {
   { "Precision.enableFloatingPointExceptions(true)", function(o)
     return o.Precision.floating_point_exceptions
   end },
-  { "Precision.enableStochasticRounding(true) with float16 values", function(o, _, vars)
-    return o.Precision.stochastic_rounding and has_half(vars)
-  end },
   { "Precision.setPartialsType(torch.half), or partialsType half of a library's options, with "
     .. "float16 values", function(o, _, vars)
     return session_options.half_partials(o) and has_half(vars)

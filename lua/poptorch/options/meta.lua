@@ -322,7 +322,8 @@ local _PrecisionOptions = {}
 function _PrecisionOptions:enableFloatingPointExceptions(enabled) end
 
 --- Rounds to float16 up or down at random, so that the expected value is exact.
---- effect: Values change; cycles do not.
+--- effect: Values change, by the seed; cycles do not. Sums of outputs over a call, which the
+---   host makes, round to nearest.
 --- source: PopTorch 3.x API reference, poptorch.options._PrecisionOptions
 ---@param enabled boolean
 ---@return poptorch.options._PrecisionOptions

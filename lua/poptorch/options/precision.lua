@@ -46,7 +46,8 @@ return Group.define("_PrecisionOptions", {
     name = "enableStochasticRounding", key = "stochastic_rounding", params = { "enabled" },
     kind = "bool", default = false, popart = "enableStochasticRounding",
     doc = "Rounds to float16 up or down at random, so that the expected value is exact.",
-    effect = "Values change; cycles do not.",
+    effect = "Values change, by the seed; cycles do not. Sums of outputs over a call, which "
+      .. "the host makes, round to nearest.",
   },
   {
     name = "setPartialsType", key = "partials_type", params = { "dtype" }, default = "float",

@@ -1,0 +1,103 @@
+--- Options.Precision.enableStochasticRounding: float16 rounds so that the
+--- expected value is exact.
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local N = 4096
+
+-- sum(w * x), with N weights of 1.
+local Net = nn.Module:extend("Net")
+
+function Net:init()
+  self.w = nn.Parameter(torch.ones(N))
+end
+
+function Net:forward(x)
+  return poptorch.identity_loss((self.w * x):sum(), "none")
+end
+
+local function options(on, seed)
+  local o = poptorch.Options():randomSeed(seed or 3)
+  o.Precision:enableStochasticRounding(on)
+  return o
+end
+
+-- The weights after `steps` of w - 2^-14, which is an eighth of the distance
+-- to the number below 1.
+local function trained(on, steps, o)
+  local net = Net()
+  net:half()
+  o = o or options(on)
+  local model = poptorch.trainingModel(net, o, poptorch.optim.SGD(net:parameters(),
+    { lr = 2 ^ -14 }))
+  local rows = o.replication_factor * o.device_iterations
+  for _ = 1, steps do
+    model(torch.ones(rows, N):half())
+  end
+  return net.w:detach():clone()
+end
+
+describe("stochastic rounding", function()
+  it("lets steps count that are lost to nearest", function()
+    assert.same({ 1, 1 }, { trained(false, 64):double():min():item(),
+      trained(false, 64):double():max():item() })
+    local w = trained(true, 64):double()
+    -- 64 steps; each is 2^-11 with probability 1/8
+    local deviation = 2 ^ -11 * math.sqrt(64 * 1 / 8 * 7 / 8)
+    local mean = w:mean():item()
+    assert.is_true(math.abs(mean - (1 - 64 * 2 ^ -14)) < 4 * deviation / math.sqrt(N), mean)
+    assert.near(deviation, w:std():item(), 0.1 * deviation)
+  end)
+
+  it("is made again by the seed, and only by it", function()
+    local w = trained(true, 8)
+    assert.is_true(torch.equal(w, trained(true, 8)))
+    assert.is_false(torch.equal(w, trained(true, 8, options(true, 4))))
+    assert.is_true(torch.equal(w, trained(true, 4, options(true):deviceIterations(2))))
+  end)
+
+  it("leaves replicas alike", function()
+    local w = trained(true, 8, options(true):replicationFactor(2))
+    assert.is_true(w:lt(1):any():item())
+  end)
+
+  it("does not depend on the IPUs that a model runs on", function()
+    local function results(second)
+      local Two = nn.Module:extend("Two")
+      function Two:forward(x) -- luacheck: ignore self
+        local y
+        do
+          local _ <close> = poptorch.Block("first", { ipu_id = 0 })
+          y = x / 3
+        end
+        local _ <close> = poptorch.Block("second", { ipu_id = second })
+        return y * 0.7
+      end
+      return poptorch.inferenceModel(Two(), options(true):deviceIterations(4))(
+        torch.ones(4, 100):half())
+    end
+    assert.is_true(torch.equal(results(0), results(1)))
+  end)
+
+  it("rounds an inference model's results, of float16 only", function()
+    local Third = nn.Module:extend("Third")
+    function Third:forward(x) -- luacheck: ignore self
+      return x / 3, x:float() / 3
+    end
+    local model = poptorch.inferenceModel(Third(), options(true))
+    local y, z = model(torch.ones(1, 100000):half())
+    assert.equal(torch.float16, y.dtype)
+    local low, high = 0x1.554p-2, 0x1.558p-2 -- 1/3 is a third of the way
+    local p = y:double():eq(high):double():mean():item()
+    assert.is_true(y:eq(low):logical_or(y:eq(high)):all():item())
+    assert.is_true(math.abs(p - 1 / 3) < 4 * math.sqrt(2 / 9 / 100000), p)
+    assert.equal(1, #z:unique():tolist())
+  end)
+
+  it("is known by its PopART name", function()
+    local o = poptorch.Options()
+    o._Popart:set("enableStochasticRounding", true)
+    assert.is_true(o.Precision.stochastic_rounding)
+  end)
+end)
