@@ -88,7 +88,7 @@ local function check_code(file, n, code)
 end
 
 -- What rounds a float to a half type: the stores, and the headers of both.
-local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "vcvt_f16_f32",
+local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "_cvtss_sh", "vcvt_f16_f32",
   "_cvtne%w*pbh" }
 local may_round = { ["src/base/half.h"] = true, ["src/tensor/dtype.c"] = true,
   ["src/ops/kernel/simd_convert.c"] = true }

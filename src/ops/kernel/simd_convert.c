@@ -86,8 +86,14 @@ LOOP(f32_to_bf16, float, uint16_t, lp_float_to_bf16(x))
 LOOP(f64_to_bf16, double, uint16_t, lp_double_to_bf16(x))
 LOOP(i64_to_bf16, int64_t, uint16_t, lp_float_to_bf16((float)x))
 
+#if defined(__F16C__)
+LOOP(f16_to_f32_each, uint16_t, float, _cvtsh_ss(x))
+LOOP(f32_to_f16_each, float, uint16_t, _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT))
+#else
 LOOP(f16_to_f32_each, uint16_t, float, lp_half_to_float(x))
 LOOP(f32_to_f16_each, float, uint16_t, lp_float_to_half(x))
+#endif
+
 #if defined(__F16C__)
 enum { HALVES = 8 };
 static inline void f16_to_f32_some(const uint16_t *s, float *d)
