@@ -151,7 +151,8 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
                          .n_in = 2,
                          .n_out = 1,
                          .in = (LpDesc[]){xd, wd},
-                         .out = &yd};
+                         .out = &yd,
+                         .numerics = l->step->numerics};
         mm->threads = lp_width_of(&r, l->o->threads);
         pack->threads =
             lp_width_of_copy((double)lp_desc_numel(&wd), l->o->threads);

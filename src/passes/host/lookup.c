@@ -220,7 +220,8 @@ LpStatus lp_lower_lookup(LpLower *l, LpNodeId id)
                      .n_in = (int)n_in,
                      .n_out = (int)n->n_out,
                      .in = q.in,
-                     .out = q.out};
+                     .out = q.out,
+                     .numerics = l->step->numerics};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
     LP_TRY(lp_lower_finish(l, n->op->prepare(&r, k, l->err), id, k, q.pin,
                            (int)n_in, q.pout, (int)n->n_out));

@@ -216,6 +216,7 @@ static LpStatus prepare_product(Chain *c, const LpFusedReq *chain,
                      .n_out = 1,
                      .in = d,
                      .out = &l->place[n->out].desc,
+                     .numerics = l->step->numerics,
                      .pieces = l->o->pieces};
     r.threads = lp_width_of(&r, l->o->threads);
     return lp_mm_chain_prepare(&r, chain, c->product, k, l->err);

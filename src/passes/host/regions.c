@@ -243,7 +243,8 @@ LpStatus lp_lower_region(LpLower *l, uint32_t region)
                      .n_in = w.n_in,
                      .n_out = w.n_out,
                      .in = w.in,
-                     .out = w.out};
+                     .out = w.out,
+                     .numerics = l->step->numerics};
     q.threads = k->threads = lp_width_of(&q, l->o->threads);
     LP_TRY(lp_lower_finish(l, r->op->prepare(&q, k, l->err),
                            l->regions.last[region], k, w.pin, w.n_in, w.pout,
