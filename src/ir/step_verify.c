@@ -63,9 +63,8 @@ static LpStatus check_group(const LpStep *s, const LpVariable *v, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus check_role(const LpStep *s, const LpVariable *v, LpErr *e)
+static LpStatus check_role(const LpVariable *v, LpErr *e)
 {
-    char have[LP_SHAPE_STR], wanted[LP_SHAPE_STR];
     if ((unsigned)v->role >= LP_N_VAR_ROLES)
         BAD("step is not valid: variable '%s' has no role", v->name);
     const RoleRule *r = &rules[v->role];
@@ -84,6 +83,13 @@ static LpStatus check_role(const LpStep *s, const LpVariable *v, LpErr *e)
     }
     if (v->data && !r->data)
         BAD_VAR(v, "%s", "has a tensor");
+    return LP_OK;
+}
+
+/* Its group is known: links are right. */
+static LpStatus check_data(const LpStep *s, const LpVariable *v, LpErr *e)
+{
+    char have[LP_SHAPE_STR], wanted[LP_SHAPE_STR];
     if (!v->data)
         return LP_OK;
     LpType held = lp_tensor_type(v->data), want = lp_var_host_type(s, v);
@@ -211,8 +217,9 @@ LpStatus lp_step_verify(const LpStep *s, LpErr *e)
             (long long)s->gradient_accumulation, (long long)s->replicas);
     for (size_t i = 0; i < s->n_var; i++) {
         LP_TRY(check_group(s, &s->var[i], e));
-        LP_TRY(check_role(s, &s->var[i], e));
+        LP_TRY(check_role(&s->var[i], e));
         LP_TRY(check_link(s, &s->var[i], e));
+        LP_TRY(check_data(s, &s->var[i], e));
     }
     LP_TRY(check_graph(s, false, e));
     LP_TRY(check_graph(s, true, e));
