@@ -1,9 +1,8 @@
 --- The cost model as the tool cost_probe shows it.
 local M = {}
 
-local out = os.getenv("LUPINE_TEST_OUT")
 --- The folder of the tools that specs run.
-M.tools = out and out .. "/../tools/" or "build/tools/"
+M.tools = require("spec.support.program").build .. "/tools/"
 
 --- The numbers by name that `cost_probe …` prints.
 function M.ask(...)
