@@ -3,9 +3,9 @@
 --- one element each. A group without elements gets 0.
 --- Source: torch_scatter 2.x documentation; PopTorch user guide, "Supported
 --- operations", PyTorch Geometric.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

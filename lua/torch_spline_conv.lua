@@ -2,9 +2,9 @@
 --- runs: products of B-spline bases as weights of a continuous kernel.
 --- Source: Fey, Lenssen, Weichert and Müller, "SplineCNN" (2018), section 3;
 --- PopTorch user guide, "Supported operations", PyTorch Geometric.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -64,7 +64,7 @@ end
 --- fn() raises an error of torch.errors[class] whose message matches
 --- `pattern` (nil: any); returns the error.
 function M.raises(class, pattern, fn)
-  local errors = require("torch.errors")
+  local errors = require("lupine.base.errors")
   local ok, e = pcall(fn)
   if ok then
     error("nothing was raised", 2)

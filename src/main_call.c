@@ -43,7 +43,7 @@ static void stop(lua_State *L, lua_Debug *ar)
         return;
     lp_interrupt_clear();
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    if (lua_getfield(L, -1, "torch.errors") == LUA_TTABLE)
+    if (lua_getfield(L, -1, "lupine.base.errors") == LUA_TTABLE)
         lp_raise(L, LP_E_INTERRUPT, "interrupted");
     luaL_error(L, "interrupted");
 }
@@ -147,7 +147,7 @@ static void push_traceback(lua_State *L, int level, int end)
 }
 
 /* A message on top about a value of a wrong type gets a hint, which
- * lupine.suggest finds while the stack still stands. */
+ * lupine.base.suggest finds while the stack still stands. */
 static void suggest(lua_State *L)
 {
     const char *text =
@@ -155,11 +155,11 @@ static void suggest(lua_State *L)
     if (!text || (!strstr(text, " value") && !strstr(text, "got torch.")))
         return;
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_getfield(L, -1, "lupine.suggest");
+    lua_getfield(L, -1, "lupine.base.suggest");
     lua_remove(L, -2);
     if (lua_isnil(L, -1) && strstr(text, "nil value (global '")) {
         lua_getglobal(L, "require"); /* the script may have loaded nothing */
-        lua_pushliteral(L, "lupine.suggest");
+        lua_pushliteral(L, "lupine.base.suggest");
         if (lua_pcall(L, 1, 1, 0) != LUA_OK)
             lua_pushnil(L);
     }
@@ -181,7 +181,7 @@ static int handler(lua_State *L)
 }
 
 /* (level) -> the traceback of the caller's stack from that level on, as the
- * host prints it; torch/errors.lua keeps it in the errors it makes. */
+ * host prints it; lupine/base/errors.lua keeps it in the errors it makes. */
 static int host_traceback(lua_State *L)
 {
     int level = (int)luaL_optinteger(L, 1, 1);

@@ -6,10 +6,10 @@
 ---
 --- Each form is an overload; keywords may name any argument. Source of the
 --- syntax: luals.github.io/wiki/annotations.
-local arguments = require("lupine.arguments")
+local arguments = require("lupine.base.arguments")
 local core = require("lupine.core")
 local show = require("lupine.show")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 

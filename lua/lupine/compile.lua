@@ -8,11 +8,11 @@
 --- not write them. Parameters and buffers of a module are those of the module
 --- at every call; buffers that forward writes come back to it. There is no
 --- device and no options object: any dtype works.
-local arguments = require("lupine.arguments")
-local check = require("lupine.check")
+local arguments = require("lupine.base.arguments")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
-local spans = require("lupine.spans")
+local errors = require("lupine.base.errors")
+local spans = require("lupine.base.spans")
 
 local function sizes(shape)
   local out = {}

@@ -4,8 +4,8 @@
 ---   __methods   a table of methods
 ---   __members   a function of the object: tables of its fields
 ---   __lazy      name -> module that is loaded when the name is first used
---- Classes (lupine.class) and their instances have what their bases have.
-local class = require("lupine.class")
+--- Classes (lupine.base.class) and their instances have what their bases have.
+local class = require("lupine.base.class")
 local keywords = require("lupine.show").keywords
 
 local M = {}

@@ -1,8 +1,8 @@
 --- Tables of text (CSV, RFC 4180) as columns of tensors and strings.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -65,4 +65,4 @@ function M.read(path, ...)
   return Table(names, columns)
 end
 
-return require("lupine.namespace").close(M, "lupine.csv")
+return require("lupine.base.namespace").close(M, "lupine.csv")

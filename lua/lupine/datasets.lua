@@ -1,7 +1,7 @@
 --- Data sets: those that Debian packages, and folders of images.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -252,4 +252,4 @@ function M.ImageFolder(root, ...)
   return image_folder()(check.string(a[1], "ImageFolder: root"), a[2], a[3])
 end
 
-return require("lupine.namespace").close(M, "lupine.datasets")
+return require("lupine.base.namespace").close(M, "lupine.datasets")

@@ -1,11 +1,11 @@
 --- What ?NAME of the REPL prints: the forms of an operator in schema notation,
 --- a Lua function's signature and description, what a class offers.
-local arguments = require("lupine.arguments")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local arguments = require("lupine.base.arguments")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local complete = require("lupine.complete")
 local show = require("lupine.show")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local function each_line(source)
   local file = source:sub(1, 1) == "@" and io.open(source:sub(2))

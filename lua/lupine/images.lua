@@ -1,8 +1,8 @@
 --- Image files as tensors: PNG and JPEG read, PNG written.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local enum = require("lupine.enum")
-local errors = require("torch.errors")
+local enum = require("lupine.base.enum")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -70,4 +70,4 @@ function M.write_png(input, path)
   core.write_png(check.string(path, "write_png: path"), input:detach():contiguous())
 end
 
-return require("lupine.namespace").close(M, "lupine.images")
+return require("lupine.base.namespace").close(M, "lupine.images")

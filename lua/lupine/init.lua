@@ -24,7 +24,7 @@ local function unknown(name)
   for key in pairs(LAZY) do
     names[key] = true
   end
-  require("lupine.namespace").unknown(names, name, "lupine")
+  require("lupine.base.namespace").unknown(names, name, "lupine")
 end
 
 return setmetatable(M, {

@@ -1,9 +1,9 @@
 --- NumPy's files by NumPy's names: arrays in .npy, archives of them in .npz.
 --- NumPy reads what is written here and the other way round; element types are
 --- those that both have (bfloat16 is not among them).
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 
 local M = {}
@@ -111,4 +111,4 @@ function M.savez_compressed(file, ...)
   savez("savez_compressed", true, file, ...)
 end
 
-return require("lupine.namespace").close(M, "lupine.numpy")
+return require("lupine.base.namespace").close(M, "lupine.numpy")

@@ -10,11 +10,11 @@
 --- `lupine profile script.lua` does the same around a script. Executors take
 --- the time after each of their instructions; what a fused instruction took is
 --- shared among the operators in it by their floating-point operations.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local render = require("lupine.profile.render")
-local spans = require("lupine.spans")
+local spans = require("lupine.base.spans")
 
 local M = {}
 

@@ -7,10 +7,10 @@
 ---
 --- Tensors among the shown values are only read when something is drawn.
 --- `local bar <close> = …` closes by itself.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 ---@class lupine.Progress
 local Progress = class.new("Progress")

@@ -7,7 +7,7 @@
 local complete = require("lupine.complete")
 local describe = require("lupine.describe")
 local show = require("lupine.show")
-require("lupine.suggest") -- for the host, which prints errors
+require("lupine.base.suggest") -- for the host, which prints errors
 
 local M = {}
 

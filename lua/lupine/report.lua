@@ -4,8 +4,8 @@
 --- and replicas. Cycles are tile clocks of the simulated chip, bytes those of a
 --- whole IPU unless a name says `tile`. Nothing here is measured: it is what
 --- the cost model computes (see runtime/cost/cost.h for its sources).
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 
 ---@class lupine.Report
@@ -116,4 +116,4 @@ function M.replay(step, options, inputs, how)
   return core.replay(step, options or {}, inputs, how or {})
 end
 
-return require("lupine.namespace").close(M, "lupine.report")
+return require("lupine.base.namespace").close(M, "lupine.report")

@@ -1,8 +1,8 @@
 --- safetensors files by the names of its Python package, for exchange with
 --- others; torch.save and torch.load use the format too.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 
 local M = {}
@@ -46,4 +46,4 @@ function M.save_file(tensors, filename, metadata)
   core.write_safetensors(check.string(filename, "save_file: filename"), names, values, metadata)
 end
 
-return require("lupine.namespace").close(M, "lupine.safetensors")
+return require("lupine.base.namespace").close(M, "lupine.safetensors")

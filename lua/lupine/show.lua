@@ -114,4 +114,4 @@ function M.show(v)
   return value(v, { open = {}, depth = 0, left = M.options.threshold }, "")
 end
 
-return require("lupine.namespace").close(M, "lupine.show")
+return require("lupine.base.namespace").close(M, "lupine.show")

@@ -2,10 +2,10 @@
 --- that are called with a tensor [..., channels, height, width]. Random ones
 --- draw from torch's random numbers, so that in a DataLoader they depend on the
 --- epoch and the batch alone. Source: torchvision documentation, Transforms.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -421,5 +421,5 @@ for _, file in ipairs({ "color", "geometry" }) do
   require("lupine.transforms." .. file)(M.functional, kit)
 end
 
-require("lupine.namespace").close(M.functional, "lupine.transforms.functional")
-return require("lupine.namespace").close(M, "lupine.transforms")
+require("lupine.base.namespace").close(M.functional, "lupine.transforms.functional")
+return require("lupine.base.namespace").close(M, "lupine.transforms")

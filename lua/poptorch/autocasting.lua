@@ -4,8 +4,8 @@
 ---
 --- Source: PopTorch user guide 2.6, "Automatic casting"; default policy as
 --- listed there.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 
 local M = {}
 

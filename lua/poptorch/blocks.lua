@@ -8,9 +8,9 @@
 ---   tracer.end_block()                 a scope ended: no block is active
 ---
 --- Source: PopTorch API reference, "Parallel execution"; user guide 4.4.1.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

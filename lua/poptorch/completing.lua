@@ -1,9 +1,9 @@
 --- From a traced step to a complete one: the optimizer's update rules, the
 --- loss, the loops.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
 local state = require("poptorch.state")

@@ -7,20 +7,20 @@
 --- asynchronous modes give the same batches in the same order, except that
 --- rebatching makes full ones out of what the workers have left over.
 --- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 local dataset = require("torch.utils.data.dataset")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
 local rules = require("poptorch.options.rules")
 local sampler = require("torch.utils.data.sampler")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 local TorchLoader = require("torch.utils.data.loader")
-local warn = require("lupine.warn")
+local warn = require("lupine.base.warn")
 local Options = require("poptorch.options").Options
 
 local M = {}

@@ -2,7 +2,7 @@
 --- stored options mean the same.
 ---
 --- Source: PopTorch API reference (3.x), "Enumerations"; user guide 3.x.
-local enum = require("lupine.enum")
+local enum = require("lupine.base.enum")
 
 local M = {}
 

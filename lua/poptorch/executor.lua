@@ -4,13 +4,13 @@
 ---
 --- Life: wrapped -> compiled (holds device memory) -> destroyed, and so on.
 --- Sources: PopTorch API reference, PoplarExecutor; user guide 4.2, 4.3.
-local arguments = require("lupine.arguments")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local arguments = require("lupine.base.arguments")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
 local counters = require("poptorch.counters")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
@@ -69,7 +69,7 @@ function Executor.__index(self, key)
   end
   local value = s.model[key]
   if value == nil then
-    require("torch.absent")("PoplarExecutor", key)
+    require("lupine.base.absent")("PoplarExecutor", key)
     errors.raise("AttributeError", "neither the executor nor the model has '%s'%s", tostring(key),
       check.nearest(key, names_of(s.model)))
   end

@@ -2,10 +2,10 @@
 --- and defaults are those of PopTorch 3.x (and of 2.6 where it differs);
 --- methods are called with a colon, keyword arguments come in a last table.
 local blocks = require("poptorch.blocks")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local data = require("poptorch.data")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local executor = require("poptorch.executor")
 local logging = require("poptorch.logging")
 local options = require("poptorch.options")
@@ -66,7 +66,7 @@ end
 
 return setmetatable(M, {
   __index = function(t, name)
-    require("torch.absent")("poptorch", name)
+    require("lupine.base.absent")("poptorch", name)
     local known = {}
     for key in pairs(t) do
       known[#known + 1] = key

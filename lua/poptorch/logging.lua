@@ -3,9 +3,9 @@
 ---
 --- POPTORCH_LOG_LEVEL is read when this module loads and wins over
 --- LUPINE_LOG_LEVEL. Source: API reference "Helpers", user guide 4.11.1.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

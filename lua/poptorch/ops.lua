@@ -4,9 +4,9 @@
 ---
 --- Source: PopTorch API reference, "Custom ops" and "Helper functions"; user
 --- guide 4.6.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

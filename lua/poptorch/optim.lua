@@ -7,10 +7,10 @@
 --- operators popart_sgd_step, popart_sgd_combined_step, adam_step, lamb_step,
 --- rmsprop_step. Source: PopTorch API reference, "Optimizers"; user guide 4.5.
 local Optimizer = require("torch.optim.optimizer")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local native = require("torch.optim")
 local whole_attributes = require("poptorch.whole")

@@ -4,9 +4,9 @@
 --- the environment, freezing, copies, files, printing.
 ---
 --- Sources: PopTorch API reference, poptorch.Options; user guide 4.1.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 local Distributed = require("poptorch.options.distributed")
 local enums = require("poptorch.enums")
 local Group = require("poptorch.options.group")

@@ -13,10 +13,10 @@
 ---   block start, counted from IPU 0: neighbours on one IPU merge.
 --- - Phased: a block's phase is that of its Stage; without an IPU the n-th
 ---   stage of a phase is on IPU n (serial) or 2n + phase parity (parallel).
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 
 local M = {}

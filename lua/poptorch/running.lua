@@ -4,16 +4,16 @@
 --- Rows of the host's tensors are in the order [device iteration]
 --- [accumulation step][replica, or input group][rows of a micro-batch].
 --- Source: PopTorch user guide 4.2 and 5.
-local arguments = require("lupine.arguments")
+local arguments = require("lupine.base.arguments")
 local completing = require("poptorch.completing")
 local core = require("lupine.core")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
-local spans = require("lupine.spans")
+local spans = require("lupine.base.spans")
 local state = require("poptorch.state")
 local supported = require("poptorch.supported")
 local tracing = require("poptorch.tracing")

@@ -7,9 +7,9 @@
 --- Sources: PopTorch API reference, poptorch.NameScope; user guide 2.6,
 --- "Automatic casting".
 local blocks = require("poptorch.blocks")
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

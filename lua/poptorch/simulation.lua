@@ -3,9 +3,9 @@
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
 local autocasting = require("poptorch.autocasting")
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
 local report = require("lupine.report")

@@ -7,7 +7,7 @@
 --- state_name(optimizer, name): what it calls a compiled state, nil for one that
 --- is the device's alone.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local text = require("torch.nn.text")
 local whole = require("poptorch.whole")
 

@@ -2,10 +2,10 @@
 --- blocks get their place from them is poptorch.placement.
 ---
 --- Source: PopTorch API reference, "Parallel execution"; user guide 4.4.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

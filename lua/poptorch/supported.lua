@@ -1,6 +1,6 @@
 --- Options that would change results and that this version does not carry out:
 --- compiling with them is refused.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local session_options = require("poptorch.options.session")
 

@@ -1,9 +1,9 @@
 --- Traces a wrapped model: its forward runs once on stand-ins for inputs,
 --- parameters and buffers, and the graph of what it did becomes a step.
-local arguments = require("lupine.arguments")
+local arguments = require("lupine.base.arguments")
 local blocks = require("poptorch.blocks")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")

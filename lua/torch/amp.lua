@@ -3,11 +3,11 @@
 --- bfloat16 or float16, losses and solvers in float32, everything else in the
 --- types of its operands. (The device's own is poptorch.autocasting.)
 --- Source: PyTorch documentation, torch.amp and "Automatic Mixed Precision".
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
-local warn = require("lupine.warn")
+local errors = require("lupine.base.errors")
+local warn = require("lupine.base.warn")
 
 local M = {}
 
@@ -337,4 +337,4 @@ function Scaler:load_state_dict(state_dict)
   self._interval, self._tracker = state_dict.growth_interval, state_dict._growth_tracker
 end
 
-return require("lupine.namespace").close(M, "torch.amp")
+return require("lupine.base.namespace").close(M, "torch.amp")

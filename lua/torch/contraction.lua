@@ -4,7 +4,7 @@
 --- A sublist numbers the dimensions of the operand before it, 0 to 51, with
 --- torch.ellipsis for "...": torch.einsum(x, {0, 1}, y, {1, 2}, {0, 2}).
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 local functions, internal = core.forms.functions, core.forms.internal

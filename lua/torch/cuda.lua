@@ -1,5 +1,5 @@
 --- torch.cuda of a machine without CUDA: scripts ask is_available() first.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

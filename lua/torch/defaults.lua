@@ -1,7 +1,7 @@
 --- torch.pi and its like, and the device that tensors are made on.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = { pi = math.pi, e = math.exp(1), inf = math.huge, nan = 0.0 / 0.0, newaxis = core.none }
 

@@ -1,9 +1,9 @@
 --- How functions made of operators are defined: arguments by position or by
 --- name, the first of them a tensor.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
-local signatures = require("lupine.signatures")
+local errors = require("lupine.base.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 

@@ -3,7 +3,7 @@
 ---   local _ <close> = torch.no_grad()        until the end of the block
 ---   local y = torch.no_grad(function() … end) inside the function
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

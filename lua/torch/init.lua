@@ -4,7 +4,7 @@
 --- in a file of its own. Sub-modules (torch.nn, torch.optim, …) load when
 --- first named. Dimensions and tensor indices count from 0, Lua lists from 1.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local contraction = require("torch.contraction")
 local defaults = require("torch.defaults")
 local functional = require("torch.functional")
@@ -16,7 +16,7 @@ local sampled = require("torch.sampled")
 local typed = require("torch.typed")
 local windows = require("torch.windows")
 
-require("lupine.suggest") -- for the host, which prints errors
+require("lupine.base.suggest") -- for the host, which prints errors
 
 local M = { errors = errors }
 
@@ -47,7 +47,7 @@ end
 M.set_printoptions = printing.set_printoptions
 core.Tensor.__tostring = printing.format
 
-M.special = require("lupine.namespace").close(core.forms.special, "torch.special")
+M.special = require("lupine.base.namespace").close(core.forms.special, "torch.special")
 M.linalg = require("torch.linalg")
 
 --- torch.Tensor:is(x) is isinstance(x, torch.Tensor).
@@ -119,7 +119,7 @@ return setmetatable(M, {
     end
     local module = "torch." .. name
     if not package.loaded[module] and not package.searchpath(module, package.path) then
-      return require("lupine.namespace").unknown(t, name, "torch")
+      return require("lupine.base.namespace").unknown(t, name, "torch")
     end
     local value = require(module)
     rawset(t, name, value)

@@ -2,7 +2,7 @@
 --- source: IEEE 754 for binary64, binary32, binary16; bfloat16 is binary32
 --- with 8 bits of precision.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

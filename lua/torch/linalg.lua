@@ -3,7 +3,7 @@
 --- Eigenvalues of matrices that are not symmetric are complex numbers, which
 --- no tensor holds here: eig and eigvals say so.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = core.forms.linalg
 
@@ -17,4 +17,4 @@ for name, symmetric in pairs({ eig = "eigh", eigvals = "eigvalsh" }) do
   end
 end
 
-return require("lupine.namespace").close(M, "torch.linalg")
+return require("lupine.base.namespace").close(M, "torch.linalg")

@@ -4,10 +4,10 @@
 ---
 --- They are added to torch and, where PyTorch has a method of that name, to
 --- tensors.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local calls = require("torch.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 local op = core.forms.functions

@@ -1,6 +1,6 @@
 --- torch.nn: modules, containers, layers, losses. (torch.nn.init is a module
 --- of its own, so this file does not stand in torch/nn.)
-local namespace = require("lupine.namespace")
+local namespace = require("lupine.base.namespace")
 
 local M = {
   Module = require("torch.nn.module"),

@@ -7,7 +7,7 @@
 --- the smallest is below 1e-4. Zeros and non-finite values have no say in it.
 --- source: the text that PyTorch 2 prints (spec/torch/tensor_print_spec.lua)
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -1,9 +1,9 @@
 --- Functions of samples whose arguments take several forms: histogram,
 --- histogramdd, gradient. They are made of operators.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local define = require("torch.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 local op = core.forms.functions

@@ -12,10 +12,10 @@
 ---   {"list": […]}            a Lua list
 ---   {"map": [[key, value], …], "ordered": true}   any other table
 ---   {"float": "inf"}, {"bytes": "00ff"}, {"dtype": "float32"}, {"size": […]}
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 
 local M = {}

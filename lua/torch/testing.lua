@@ -1,9 +1,9 @@
 --- torch.testing: assert_close.
 ---
 --- source: PyTorch's documented tolerances (torch.testing.assert_close)
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -60,4 +60,4 @@ function M.assert_close(...)
   end
 end
 
-return require("lupine.namespace").close(M, "torch.testing")
+return require("lupine.base.namespace").close(M, "torch.testing")

@@ -1,7 +1,7 @@
 --- Constructors by type: torch.Tensor(…), torch.FloatTensor(…), LongTensor(…).
 --- Sizes give a tensor of them (of zeros), a list or a tensor its values.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local d = core.dtypes
 local TYPES = { FloatTensor = d.float32, DoubleTensor = d.float64, HalfTensor = d.float16,

@@ -2,9 +2,9 @@
 --- hamming, hann, kaiser. A periodic window of n points is the symmetric one of
 --- n + 1 without its last. Source: PyTorch documentation, torch.hann_window and
 --- neighbours.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

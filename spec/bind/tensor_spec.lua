@@ -219,7 +219,7 @@ end)
 
 describe("an object where data belong", function()
   it("is refused, a size is a list", function()
-    local Point = require("lupine.class").new("Point")
+    local Point = require("lupine.base.class").new("Point")
     local plain = setmetatable({ 1, 2 }, { __index = {} })
     for _, value in ipairs({ Point(), plain, { Point() } }) do
       raises("TypeError", "tensor%(%): data.* is .*; numbers, booleans and lists", function()

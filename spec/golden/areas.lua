@@ -1,7 +1,7 @@
 --- What a golden case of each area does; each function raises when the case
 --- fails, or a table {skipped = name} when something it calls is not there.
 local classes = require("spec.golden.classes")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local read = require("spec.golden.read")
 local torch = require("torch")
 local values = require("spec.golden.values")

@@ -11,7 +11,7 @@
 ---   taken         list of larger inputs that it must take
 ---   refused       list of {what, bytes, class, pattern of the message}; large
 ---                 bytes are what a function gives, so that they do not stay
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local LONGEST = 600 -- of a message: an input is not repeated in it
 local SECONDS = tonumber(arg[2])

@@ -1,7 +1,7 @@
 --- Memory that runs short, or out, while outside data is read: a reader gives
 --- the answer that it gives otherwise, or OutOfMemoryError, and keeps nothing.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local torch = require("torch")
 
 local READERS = { "csv", "graph_text", "idx", "jpeg", "json", "load", "npy", "npz",

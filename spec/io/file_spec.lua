@@ -70,7 +70,7 @@ for _, name in ipairs(FUNCTIONS) do
     it("leaves the old file and nothing else where the disk is full", function()
       sh("echo old >" .. file)
       local code = ([[
-        local e = require("torch.errors")
+        local e = require("lupine.base.errors")
         local ok, err = pcall(loadfile("spec/io/file_write.lua"), %q, %q)
         assert(not ok and e.classes.OSError:is(err), tostring(err))
         print(err.message)]]):format(name, at(file))

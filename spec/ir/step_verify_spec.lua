@@ -1,7 +1,7 @@
 -- The verifier of steps catches every way in which the table of variables can
 -- differ from the graphs; every step that is completed goes through it.
 local compiled = require("spec.support.compiled")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local program = require("spec.support.program")
 local torch = require("torch")
 

@@ -1,7 +1,7 @@
 -- The text form: what one writes the other reads; outside text never does
 -- more than fail with its place.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local graphs = require("spec.support.graphs")
 
 local function parse_error(text)

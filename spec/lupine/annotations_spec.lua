@@ -2,7 +2,7 @@
 --- function of the core in it, tags as lua-language-server documents them.
 local annotations = require("lupine.annotations")
 local core = require("lupine.core")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 local torch = require("torch")
 
 describe("the annotations", function()
@@ -168,7 +168,7 @@ describe("signatures", function()
       for name, f in pairs(values) do
         if type(f) == "function" and debug.getinfo(f, "S").what == "C" then
           assert.truthy(signatures.of(f), label .. name
-            .. " needs its line in lua/lupine/signatures.lua")
+            .. " needs its line in lua/lupine/base/signatures.lua")
         end
       end
     end

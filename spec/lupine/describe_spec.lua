@@ -1,5 +1,5 @@
 --- What ?NAME prints, and completion of names that load when they are used.
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 local complete = require("lupine.complete").complete
 local describe_name = require("lupine.describe")
 local nn = require("torch.nn")

@@ -1,6 +1,6 @@
 -- Linear algebra against what defines it: products that give the matrix back,
 -- symmetric arguments where one triangle is read, errors of singular matrices.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local torch = require("torch")
 local linalg = torch.linalg
 

@@ -1,6 +1,6 @@
 --- Anchored tensors: Options.anchorTensor and getAnchoredTensor, against eager
 --- autograd and the optimizer's formula.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local poptorch = require("poptorch")
 local torch = require("torch")
 

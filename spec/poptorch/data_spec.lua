@@ -359,7 +359,7 @@ describe("poptorch.DataLoader refuses", function()
 end)
 
 describe("a loader that is empty", function()
-  local warn = require("lupine.warn")
+  local warn = require("lupine.base.warn")
   local data = D
   local six = data.TensorDataset(torch.zeros(6, 1))
 

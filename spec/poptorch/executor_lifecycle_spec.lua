@@ -236,7 +236,7 @@ end)
 
 describe("an error in forward", function()
   it("comes through as it is, and the model can be called afterwards", function()
-    local errors = require("torch.errors")
+    local errors = require("lupine.base.errors")
     local broken = true
     local Fails = nn.Module:extend("Fails")
     function Fails:forward(x)

@@ -1,5 +1,5 @@
 --- What the specs of poptorch share.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -116,7 +116,7 @@ inputReplicaGrouping(5, poptorch.CommGroupType(2))
   it("says that a file is missing", function()
     local opts = poptorch.Options()
     local e = helper.method_raises("OSError", opts, "loadFromFile", "/no/such/poptorch.conf")
-    assert.is_true(require("torch.errors").FileNotFoundError:is(e))
+    assert.is_true(require("lupine.base.errors").FileNotFoundError:is(e))
     helper.method_raises("OSError", opts, "loadFromFile", "/")
   end)
 
@@ -153,7 +153,7 @@ inputReplicaGrouping(5, poptorch.CommGroupType(2))
       "2.5", "0x", "1e", "'a'", '"', "'", "\\", "#", "poptorch", "Stage", "enums", "OutputMode",
       "All", "outputMode", "None", "True", "Training", "_Popart", "set", "\0", "\u{20AC}", " ",
       "options", "torch", "half", "setExecutionStrategy", "PipelinedExecution", "\n", "\255" }
-    local errors = require("torch.errors")
+    local errors = require("lupine.base.errors")
     local state = 12345
     local function random(n)
       state = (state * 1103515245 + 12345) % 2147483648

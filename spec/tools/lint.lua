@@ -1,10 +1,10 @@
--- Checks that no compiler makes: include layers, sizes of files, bare heap
--- calls, rounding to half types, columns, heads of files, names of types, paths
--- of one machine, unfinished work, public Lua functions without an annotation
--- of what they take and give. Runs on the tracked files; prints a line per
--- fault and exits with 1. The size of files is looked at only when told so
--- (lint.lua full): a file may outgrow the cap for a commit or two, and the suite
--- shall not fail for that.
+-- Checks that no compiler makes: layers of includes and of require, sizes of
+-- files, bare heap calls, rounding to half types, columns, heads of files, names
+-- of types, paths of one machine, unfinished work, public Lua functions without
+-- an annotation of what they take and give. Runs on the tracked files; prints a
+-- line per fault and exits with 1. The size of files is looked at only when told
+-- so (lint.lua full): a file may outgrow the cap for a commit or two, and the
+-- suite shall not fail for that.
 
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
@@ -12,6 +12,20 @@ local layers = {
   "src/base/", "src/tensor/", "runtime/arch/", "runtime/cost/", "src/ir/", "src/ops/",
   "src/autodiff/", "runtime/program.", "src/passes/", "runtime/exec/", "runtime/report/",
   "src/io/", "src/bind/", "src/main",
+}
+
+-- The same for the modules of Lua, which require their own layer and lower
+-- ones, at the top of a file and inside functions alike: helpers, torch, what
+-- both front ends and scripts use, PopART's options, poptorch, and the
+-- read-eval-print loop, which explains them all. What prints values is one of
+-- the helpers, and public.
+local lua_layers = {
+  { "lupine.core", "lupine.base.", "lupine.show" },
+  { "torch" },
+  { "lupine" },
+  { "popart" },
+  { "poptorch" },
+  { "lupine.repl", "lupine.describe" },
 }
 local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true,
   ["luaconf.h"] = true }
@@ -31,6 +45,18 @@ local function layer_of(file)
     end
   end
   return nil
+end
+
+local function lua_layer_of(module)
+  local layer, longest = nil, 0
+  for i, prefixes in ipairs(lua_layers) do
+    for _, prefix in ipairs(prefixes) do
+      if #prefix > longest and module:sub(1, #prefix) == prefix then
+        layer, longest = i, #prefix
+      end
+    end
+  end
+  return layer
 end
 
 -- Tables of operators and kernels may be long.
@@ -171,6 +197,48 @@ local function check_file(file)
   end
 end
 
+-- ---- what Lua files require --------------------------------------------------
+
+-- Calls fn(module) for each require with a name in a line of code; the name may
+-- go on behind it ("torch.nn." .. name).
+local function each_require(line, fn)
+  local at = 1
+  while true do
+    local quote = line:match("^[^'\"]*()", at)
+    local code, mark = line:sub(at, quote - 1), line:sub(quote, quote)
+    if mark == "" or code:find("--", 1, true) then
+      return
+    end
+    local stop = quote + 1
+    while stop <= #line and line:sub(stop, stop) ~= mark do
+      stop = stop + (line:sub(stop, stop) == "\\" and 2 or 1)
+    end
+    if code:find("%f[%w_]require%s*%(?%s*$") then
+      fn(line:sub(quote + 1, stop - 1))
+    end
+    at = stop + 1
+  end
+end
+
+local function check_requires(file)
+  local own, n = file:match("^lua/(.*)%.lua$"):gsub("/init$", ""):gsub("/", "."), 0
+  local layer = lua_layer_of(own)
+  if not layer then
+    return fault(file, 1, "the module %s is in no layer", own)
+  end
+  for line in io.lines(file) do
+    n = n + 1
+    each_require(line, function(module)
+      local other = lua_layer_of(module)
+      if not other then
+        fault(file, n, "require of %s, which is in no layer", module)
+      elseif other > layer then
+        fault(file, n, "%s requires %s of a higher layer", own, module)
+      end
+    end)
+  end
+end
+
 -- ---- annotations of public functions ----------------------------------------
 
 -- The name of the table that a file returns, or what `name = function` pairs
@@ -287,6 +355,7 @@ for _, file in ipairs(files()) do
     f:close()
     check_file(file)
     if file:find("^lua/.*%.lua$") then
+      check_requires(file)
       check_annotations(file)
     end
     checked = checked + 1

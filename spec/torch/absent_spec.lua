@@ -55,7 +55,7 @@ describe("names that are not there", function()
     return t
   end
 
-  for title, names in pairs(require("torch.absent").names) do
+  for title, names in pairs(require("lupine.base.absent").names) do
     it("of " .. title .. " are not there, each with a reason", function()
       local module = owner(title)
       for name, why in pairs(names) do

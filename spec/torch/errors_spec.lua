@@ -1,7 +1,7 @@
 local torch = require("torch")
 
 describe("torch.errors", function()
-  local errors = require("torch.errors")
+  local errors = require("lupine.base.errors")
   local poptorch = require("poptorch")
 
   local function caught(f, ...)

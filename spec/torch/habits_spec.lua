@@ -4,7 +4,7 @@ local helper = require("spec.helper")
 local torch = require("torch")
 local nn = torch.nn
 local raises = helper.raises
-local suggest = require("lupine.suggest")
+local suggest = require("lupine.base.suggest")
 
 -- As the host runs a script: its handler asks for suggestions.
 local function told(f)
@@ -67,7 +67,7 @@ describe("lists that are handed out", function()
     assert.same({ { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9, 10, 11 } }, x:tolist())
     assert.same(x:tolist(), torch.tensor(x:tolist()):tolist())
     assert.same({ 3, 4 }, { table.unpack(torch.cat(x:split(1)).shape) })
-    assert.equal("list of 1", require("lupine.check").describe(x:chunk(1)):match("list of 1"))
+    assert.equal("list of 1", require("lupine.base.check").describe(x:chunk(1)):match("list of 1"))
   end)
 
   it("are not those of numbers: tolist gives plain tables", function()

@@ -33,7 +33,7 @@ int lp_bind_fail(lua_State *L, const LpErr *e)
     if (e->code == LP_E_INTERRUPT)
         lp_interrupt_clear(); /* it is being reported */
     lua_getglobal(L, "require");
-    lua_pushliteral(L, "torch.errors");
+    lua_pushliteral(L, "lupine.base.errors");
     lua_call(L, 1, 1);
     lua_getfield(L, -1, "new");
     lua_pushstring(L, lp_status_class(e->code));

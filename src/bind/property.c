@@ -244,7 +244,7 @@ static int no_attribute(lua_State *L, const char *key)
     const char *names[1024];
     int n = 0;
     lua_getglobal(L, "require");
-    lua_pushliteral(L, "torch.absent");
+    lua_pushliteral(L, "lupine.base.absent");
     lua_call(L, 1, 1);
     lua_pushliteral(L, "Tensor");
     lua_pushstring(L, key);

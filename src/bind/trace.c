@@ -111,11 +111,11 @@ static char library[1024];
 
 static void find_library(lua_State *L)
 {
-    static const char tail[] = "lupine/class.lua";
+    static const char tail[] = "lupine/base/class.lua";
     library[0] = '\0';
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "searchpath");
-    lua_pushliteral(L, "lupine.class");
+    lua_pushliteral(L, "lupine.base.class");
     lua_getfield(L, -3, "path");
     if (lua_pcall(L, 2, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
         size_t n;

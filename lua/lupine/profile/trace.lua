@@ -2,7 +2,7 @@
 --- complete events ("X") with times in microseconds, metadata ("M") that names
 --- processes and threads.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

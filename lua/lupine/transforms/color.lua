@@ -1,7 +1,7 @@
 --- Transforms of colour: brightness, contrast, saturation and hue, blurring.
 --- Source: torchvision documentation, transforms.functional.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local function torch()
   return require("torch")

@@ -1,8 +1,8 @@
 --- Transforms that turn, move, stretch and shear: each point of the result is
 --- looked up in the image by the inverse map.
 --- Source: torchvision documentation, transforms.functional.rotate and affine.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local function torch()
   return require("torch")

@@ -8,11 +8,11 @@
 --- setters can be called, so a file can do nothing but set options.
 ---
 --- Source: PopTorch user guide 4.1.1.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local enum = require("lupine.enum")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local enum = require("lupine.base.enum")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 local locations = require("poptorch.options.locations")
 local python = require("poptorch.options.python")

@@ -1,7 +1,7 @@
 --- Options.Distributed: this process among those that train together. The
 --- count and the id come from Open MPI's variables when the options are made.
 --- Source: PopTorch API reference, poptorch.options._DistributedOptions.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local Group = require("poptorch.options.group")
 
 local function from_env(name, default)

@@ -1,10 +1,10 @@
 --- The options as text, from their rows: help for a reader, and the LuaCATS
 --- annotations in poptorch/options/meta.lua, which are this file's output
 --- (spec/poptorch/option_documents_spec.lua compares and can renew them).
-local class = require("lupine.class")
-local enum = require("lupine.enum")
-local errors = require("torch.errors")
-local check = require("lupine.check")
+local class = require("lupine.base.class")
+local enum = require("lupine.base.enum")
+local errors = require("lupine.base.errors")
+local check = require("lupine.base.check")
 local Group = require("poptorch.options.group")
 local options = require("poptorch.options")
 

@@ -1,9 +1,9 @@
 --- The rows of Options itself (its groups have files of their own).
 --- Source: PopTorch API reference, poptorch.Options; page lines in each row.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 local logging = require("poptorch.logging")
 local strategies = require("poptorch.strategies")

@@ -20,10 +20,10 @@
 ---   source    where it is documented if not in the API reference
 ---
 --- A row without `name` is a property that another row's `set` writes.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local enum = require("lupine.enum")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local enum = require("lupine.base.enum")
+local errors = require("lupine.base.errors")
 
 local Group = class.new("OptionsGroup")
 rawset(Group, "_rows", {})

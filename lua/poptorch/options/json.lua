@@ -1,7 +1,7 @@
 --- Options as a JSON object (POPTORCH_DEFAULT_OPTIONS): its names are setters.
 local config_file = require("poptorch.options.config_file")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 local shortened = require("poptorch.options.python").shortened
 

@@ -2,9 +2,9 @@
 --- weights, optimizer state and gradient accumulators live.
 --- Sources: PopTorch API reference, poptorch.options._TensorLocationOptions;
 --- defaults of unset values: PopART's TensorLocationSettings.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 
 local M = {}

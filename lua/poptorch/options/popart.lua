@@ -5,9 +5,9 @@
 ---
 --- Source of the names: PopART's SessionOptions and TensorLocationSettings, and
 --- what PopTorch adds to them.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 
 -- Kind of each option: b bool, i int, f float, s string, l list, m table, e an

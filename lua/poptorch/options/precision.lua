@@ -2,9 +2,9 @@
 --- Sources: PopTorch API reference, poptorch.options._PrecisionOptions; user
 --- guide 2.6, "Automatic casting".
 local autocasting = require("poptorch.autocasting")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 local logging = require("poptorch.logging")
 

@@ -4,9 +4,9 @@
 ---
 --- Sources: PopTorch API reference, "Options"; user guide 4.1, 5 (batching),
 --- 4.11 (environment variables); PopART's rules for batches per step.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local enums = require("poptorch.enums")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local json = require("poptorch.options.json")
 local Options = require("poptorch.options").Options
 

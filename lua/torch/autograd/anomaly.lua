@@ -1,6 +1,6 @@
 --- torch.autograd.detect_anomaly, set_detect_anomaly.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

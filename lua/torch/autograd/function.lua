@@ -15,10 +15,10 @@
 --- `setup_context(ctx, inputs, output)` forward takes no ctx. The same class
 --- works eagerly, also under create_graph, and in a traced model, where
 --- backward is called once, while the model is compiled.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local grad_mode = require("torch.grad_mode")
 
 -- ---- ctx -------------------------------------------------------------------

@@ -6,9 +6,9 @@
 --- create_graph (false), the result can be differentiated; strict (false), an
 --- input that the outputs do not depend on is an error, else its derivatives
 --- are 0.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local grad_mode = require("torch.grad_mode")
 
 local M = {}

@@ -5,10 +5,10 @@
 --- for each element of an input that requires a gradient, a row of gradients
 --- for each element of a result. Everything runs on copies of the inputs. The
 --- defaults (PyTorch's) are meant for float64; narrower types need their own.
-local arguments = require("lupine.arguments")
-local check = require("lupine.check")
+local arguments = require("lupine.base.arguments")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -3,7 +3,7 @@
 --- torch.autograd.functional load when first named.
 local core = require("lupine.core")
 local grad_mode = require("torch.grad_mode")
-local namespace = require("lupine.namespace")
+local namespace = require("lupine.base.namespace")
 
 local M = {
   --- Adds the gradients of `tensors` to the leaves' .grad.

@@ -9,10 +9,10 @@
 ---   sample   the same without one, where rsample is missing
 ---   fixed    names of tensors that are not of the batch's shape
 --- Source: PyTorch documentation, torch.distributions.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {
   EULER = 0.57721566490153286060, -- the Euler-Mascheroni constant

@@ -2,9 +2,9 @@
 --- several classes: Multinomial, OneHotCategorical.
 --- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local function torch()
   return require("torch")

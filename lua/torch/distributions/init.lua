@@ -7,9 +7,9 @@
 --- too.
 --- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = { Distribution = base.Distribution }
 
@@ -331,4 +331,4 @@ end
 local kl = require("torch.distributions.kl")(M)
 M.kl_divergence, M.register_kl = kl.kl_divergence, kl.register_kl
 
-return require("lupine.namespace").close(M, "torch.distributions")
+return require("lupine.base.namespace").close(M, "torch.distributions")

@@ -3,10 +3,10 @@
 --- Source: PyTorch documentation, torch.distributions.kl; each is the mean of
 --- log p - log q under p.
 local base = require("torch.distributions.base")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local EULER = base.EULER
 local LOG_2_PI = math.log(2 * math.pi)

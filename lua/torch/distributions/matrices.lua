@@ -3,9 +3,9 @@
 --- Source: PyTorch documentation, torch.distributions; Woodbury's identity and
 --- the matrix determinant lemma; Bartlett, 1933.
 local base = require("torch.distributions.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local front, joined = base.front, base.joined
 local LOG_2, LOG_2_PI = math.log(2), math.log(2 * math.pi)

@@ -2,7 +2,7 @@
 --- Source: PyTorch documentation, torch.distributions.
 local base = require("torch.distributions.base")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local function torch()
   return require("torch")

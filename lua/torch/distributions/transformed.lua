@@ -3,9 +3,9 @@
 --- Source: PyTorch documentation, torch.distributions.
 local Transform = require("torch.distributions.transforms.base")
 local base = require("torch.distributions.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local transforms = require("torch.distributions.transforms")
 
 local sum = Transform._sum

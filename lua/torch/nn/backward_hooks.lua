@@ -1,7 +1,7 @@
 --- Hooks of a module's gradients: its tensor arguments and its results pass
 --- through an identity whose backward calls them.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 
 local M = {}

@@ -1,7 +1,7 @@
 --- torch.nn.functional: the operators whose forms are public there, and what
 --- is made of operators, or needs state, in the files of functional/.
 local core = require("lupine.core")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 for name, fn in pairs(core.forms.nn) do
@@ -63,4 +63,4 @@ for _, name in ipairs(WIDE) do
   signatures.same(M[name], plain)
 end
 
-return require("lupine.namespace").close(M, "torch.nn.functional")
+return require("lupine.base.namespace").close(M, "torch.nn.functional")

@@ -1,5 +1,5 @@
 --- Lists of hooks and the handles that take them away again.
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 
 local M = {}

@@ -3,9 +3,9 @@
 ---
 --- source: PyTorch documentation, torch.nn.init; Glorot & Bengio 2010, He et
 --- al. 2015, Saxe et al. 2013, Martens 2010 as quoted there.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -196,4 +196,4 @@ for _, name in ipairs({ "uniform", "normal", "constant", "eye", "dirac", "xavier
   M[name] = M[name .. "_"]
 end
 
-return require("lupine.namespace").close(M, "torch.nn.init")
+return require("lupine.base.namespace").close(M, "torch.nn.init")

@@ -1,7 +1,7 @@
 --- forward's parameters: arguments by name, and the colon that was forgotten.
-local arguments = require("lupine.arguments")
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local arguments = require("lupine.base.arguments")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

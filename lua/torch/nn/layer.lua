@@ -13,7 +13,7 @@ local check_types = require("torch.nn.typed")
 local keywords = require("torch.nn.keywords")
 local Module = require("torch.nn.module")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 local text = require("torch.nn.text")
 
 local MAKE = { device = true, dtype = true }

@@ -12,10 +12,10 @@
 ---   tracer.enter(module), tracer.leave(module)   around every forward
 ---   tracer.assign(module, name, old)             (may be missing) a plain
 ---     field is about to change; `old` is its value
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 local keywords = require("torch.nn.keywords")
 local ordered = require("torch.nn.ordered")

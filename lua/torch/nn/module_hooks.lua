@@ -2,8 +2,8 @@
 --- of the module: `_pre_hooks` and `_hooks` of the call, `_backward_hooks`
 --- ({pre, full}), `_state_hooks`, `_state_pre_hooks`, `_load_hooks` and
 --- `_load_pre_hooks`; the field `_hooked` is set when the call has any.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 
 local M = {}

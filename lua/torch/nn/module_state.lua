@@ -1,7 +1,7 @@
 --- State dictionaries of torch.nn.Module.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 
 --- What load_state_dict returns.

@@ -1,10 +1,10 @@
 --- Methods of torch.nn.Module that go through the tree: lists and iterators of
 --- parameters, buffers and modules, look-up by path, modes, conversion, copies.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local enum = require("lupine.enum")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local enum = require("lupine.base.enum")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 
 -- name, value iterator over {{name, value}, …}

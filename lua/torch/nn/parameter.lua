@@ -1,8 +1,8 @@
 --- torch.nn.parameter: Parameter, a tensor that a module registers when it is
 --- assigned to a field.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local namespace = require("lupine.namespace")
+local namespace = require("lupine.base.namespace")
 
 --- Parameter(data, requires_grad = true); Parameter:is(x).
 ---@overload fun(data: torch.Tensor, requires_grad: boolean?): torch.Tensor

@@ -6,9 +6,9 @@
 ---
 --- In a call nil (or nothing) means the default and torch.none an explicit
 --- None. A default is None, True, False, a number, 'text' or (a, b).
-local check = require("lupine.check")
-local errors = require("torch.errors")
-local pieces = require("lupine.pieces")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
+local pieces = require("lupine.base.pieces")
 
 local Signature = {}
 Signature.__index = Signature

@@ -1,6 +1,6 @@
 --- How values print in Python: what modules and optimizers show of their
 --- settings.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 
 local M = {}
 

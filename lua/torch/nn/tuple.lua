@@ -1,6 +1,6 @@
 --- Sizes per dimension, given as one number for all or as a list.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -1,8 +1,8 @@
 --- Checks a layer's constructor arguments by its signature, so that a mistake
 --- is told by the layer's own argument and not by what it is used for later:
 --- sizes by their names, the others by the type of their default.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 -- Counts of something: integers, 0 included.
 local SIZES = {}

@@ -1,13 +1,13 @@
 --- Optimizers from a signature: the arguments after `params` are the defaults
 --- of every group.
 local Optimizer = require("torch.optim.optimizer")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 local differentiable = require("torch.optim.differentiable")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 -- name -> lowest value, which is allowed itself, and what messages call it
 local RANGES = {

@@ -6,7 +6,7 @@
 --- AdamW, RMSprop).
 local Optimizer = require("torch.optim.optimizer")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

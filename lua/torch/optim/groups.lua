@@ -1,10 +1,10 @@
 --- The parameter groups of an optimizer: what its constructor and
 --- add_param_group take.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
-local warn = require("lupine.warn")
+local errors = require("lupine.base.errors")
+local warn = require("lupine.base.warn")
 
 local M = {}
 

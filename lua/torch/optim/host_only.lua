@@ -3,11 +3,11 @@
 --- they have no rule and work with torch alone.
 ---
 --- source: the algorithms in the PyTorch documentation of each class
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local define = require("torch.optim.define")
 local Optimizer = require("torch.optim.optimizer")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

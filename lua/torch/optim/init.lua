@@ -11,4 +11,4 @@ for _, file in ipairs({ "on_device", "host_only", "lbfgs" }) do
   end
 end
 
-return require("lupine.namespace").close(M, "torch.optim")
+return require("lupine.base.namespace").close(M, "torch.optim")

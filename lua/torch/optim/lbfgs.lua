@@ -4,7 +4,7 @@
 --- source: Nocedal & Wright, Numerical Optimization, algorithms 7.4, 7.5 and,
 --- for the strong Wolfe conditions, 3.5 and 3.6; PyTorch documentation, LBFGS
 local define = require("torch.optim.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Optimizer = require("torch.optim.optimizer")
 local search = require("torch.optim.line_search")
 

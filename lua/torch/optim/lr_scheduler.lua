@@ -5,9 +5,9 @@
 ---
 --- source: the formulas of the PyTorch documentation of each class
 local base = require("torch.optim.schedules.base")
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 
 local M = { LRScheduler = base.LRScheduler }
 M._LRScheduler = M.LRScheduler -- its older name
@@ -239,4 +239,4 @@ for _, part in ipairs({ "cycles", "compound" }) do
   end
 end
 
-return require("lupine.namespace").close(M, "torch.optim.lr_scheduler")
+return require("lupine.base.namespace").close(M, "torch.optim.lr_scheduler")

@@ -2,7 +2,7 @@
 local Optimizer = require("torch.optim.optimizer")
 local define = require("torch.optim.define")
 local differentiable = require("torch.optim.differentiable")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

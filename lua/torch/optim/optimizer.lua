@@ -10,10 +10,10 @@
 ---   attrs    attributes of the operator
 --- The step here runs the rule; a compiler makes the same update from it, with
 --- `state_tensor` and `hyper_tensor` for the tensors behind the names.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
 local saved = require("torch.optim.state")

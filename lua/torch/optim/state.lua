@@ -1,8 +1,8 @@
 --- state_dict and load_state_dict of optimizers: parameters by their number,
 --- which counts from 0 over all groups.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
 

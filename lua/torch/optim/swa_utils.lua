@@ -2,9 +2,9 @@
 --- source: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
 --- Generalization", 2018; PyTorch documentation, torch.optim.swa_utils
 local base = require("torch.optim.schedules.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local scheduler = require("torch.optim.lr_scheduler")
 local signature = require("torch.nn.signature")
 
@@ -209,4 +209,4 @@ function SWALR:get_lr()
   return out
 end
 
-return require("lupine.namespace").close(M, "torch.optim.swa_utils")
+return require("lupine.base.namespace").close(M, "torch.optim.swa_utils")

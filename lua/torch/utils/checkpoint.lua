@@ -6,9 +6,9 @@
 --- that. In a traced model the arguments and results are marked as values to
 --- be stored (poptorch.recomputationCheckpoint): what lies between is computed
 --- again where the device recomputes.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
 
 local M = {}
@@ -99,4 +99,4 @@ function M.checkpoint(fn, ...)
   return Checkpoint.apply(anchor, call, table.unpack(args, 1, args.n))
 end
 
-return require("lupine.namespace").close(M, "torch.utils.checkpoint")
+return require("lupine.base.namespace").close(M, "torch.utils.checkpoint")

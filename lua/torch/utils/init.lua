@@ -1,3 +1,3 @@
 --- torch.utils: torch.utils.data, torch.utils.checkpoint.
-return require("lupine.namespace").close({ data = require("torch.utils.data"),
+return require("lupine.base.namespace").close({ data = require("torch.utils.data"),
   checkpoint = require("torch.utils.checkpoint") }, "torch.utils")

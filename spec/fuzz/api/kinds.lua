@@ -1,6 +1,6 @@
 --- The kinds of calls. Each takes Values and gives the words of a call and a
 --- function that does it.
-local arguments = require("lupine.arguments")
+local arguments = require("lupine.base.arguments")
 local core = require("lupine.core")
 local lupine = require("lupine")
 local torch = require("torch")

@@ -21,7 +21,7 @@ static lua_State *state;
  * catch by class and nothing else; loads libraries only once. */
 static const char prelude[] =
     "package.path = 'lua/?.lua;lua/?/init.lua'\n"
-    "local errors = require('torch.errors')\n"
+    "local errors = require('lupine.base.errors')\n"
     "harness = {}\n"
     "function harness.refused(f, ...)\n"
     "  local ok, e = pcall(f, ...)\n"

@@ -1,7 +1,7 @@
 --- Wrong arguments, made from a sample: each mistake in turn is refused with
 --- an error that names the argument.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local make = require("spec.ops.samples.make")
 local samples = require("spec.ops.samples")
 local torch = require("torch")

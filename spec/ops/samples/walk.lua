@@ -2,7 +2,7 @@
 --- operator's record and one sample and raises when something is wrong.
 local compiled = require("spec.support.compiled")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local lupine_compile = require("lupine.compile")
 local make = require("spec.ops.samples.make")
 local samples = require("spec.ops.samples")

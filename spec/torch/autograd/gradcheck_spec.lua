@@ -1,4 +1,4 @@
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 local helper = require("spec.helper")
 local torch = require("torch")
 

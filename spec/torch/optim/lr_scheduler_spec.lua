@@ -376,7 +376,7 @@ describe("a wrong argument of a scheduler", function()
 end)
 
 describe("a warning", function()
-  before_each(require("lupine.warn").reset)
+  before_each(require("lupine.base.warn").reset)
 
   local function once(text, f)
     assert.is_truthy(helper.logged(f):find(text, 1, true))

@@ -10,9 +10,9 @@
 --- `domain.event_dim` and `codomain.event_dim` say how many dimensions are one
 --- point (0 unless given). Source: PyTorch documentation,
 --- torch.distributions.transforms.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 
 ---@class torch.distributions.Transform
 ---@field bijective boolean

@@ -2,9 +2,9 @@
 --- point, of parts of a tensor, and reshaping.
 --- Source: PyTorch documentation, torch.distributions.transforms.
 local Transform = require("torch.distributions.transforms.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local function torch()
   return require("torch")

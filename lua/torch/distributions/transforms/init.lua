@@ -3,9 +3,9 @@
 --- Source: PyTorch documentation, torch.distributions.transforms; the Stan
 --- reference manual, "Constraint Transforms", for the simplex and correlations.
 local Transform = require("torch.distributions.transforms.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = { Transform = Transform }
 

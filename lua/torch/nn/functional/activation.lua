@@ -2,7 +2,7 @@
 --- gumbel_softmax.
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 return function(F)
   local M = {}

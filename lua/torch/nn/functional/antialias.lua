@@ -3,7 +3,7 @@
 --- and Keys' cubic with a = -0.5, cut at the edges and normalised, as in
 --- Pillow's and PyTorch's resizing. One product with a fixed matrix, so it has
 --- a gradient and can be traced.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

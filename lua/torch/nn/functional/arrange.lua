@@ -1,8 +1,8 @@
 --- Functions that arrange elements: channel_shuffle, unfold, fold,
 --- interpolate.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local tuple = require("torch.nn.tuple")
 
 return function(F)

@@ -6,7 +6,7 @@
 ---
 --- source: Vaswani et al. 2017; PyTorch documentation of both functions
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 -- Minus infinity where `hidden` is true.
 local function additive(hidden, dtype)

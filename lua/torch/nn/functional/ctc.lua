@@ -4,7 +4,7 @@
 --- source: Graves et al. 2006, section 4.1 (the forward recursion, in logs)
 local define = require("torch.nn.functional.define")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 -- Stands for log 0: finite, so that gradients stay so too.
 local NEVER = -1e30

@@ -1,11 +1,11 @@
 --- Functions from a Python signature: `define(t, "f(x, p=0.5)", fn)` puts into
 --- t a function f that binds its arguments (torch.nn.signature) and calls fn
 --- with the values in the signature's order.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 -- Parameters of these names are tensors (or None, where that is the default).
 local TENSORS = {}

@@ -1,6 +1,6 @@
 --- Similarities and distances between rows.
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 return function()
   local M = {}

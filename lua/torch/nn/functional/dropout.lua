@@ -2,7 +2,7 @@
 --- source: Klambauer et al. 2017, section 3; PyTorch's AlphaDropout
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 -- Minus the value that SELU tends to: scale * alpha.
 local ALPHA = 1.7580993408473766

@@ -2,8 +2,8 @@
 --- embedding_bag.
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
-local warn = require("lupine.warn")
+local errors = require("lupine.base.errors")
+local warn = require("lupine.base.warn")
 
 return function(F)
   local M = {}

@@ -4,10 +4,10 @@
 ---
 --- source: the formulas of the PyTorch documentation of both functions; Keys
 --- 1981, cubic convolution with a = -0.75
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local cubic_weights = require("torch.nn.functional.cubic")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local MODES = { bilinear = true, nearest = true, bicubic = true }
 local PADDINGS = { zeros = true, border = true, reflection = true }

@@ -6,7 +6,7 @@
 --- convolution with a = -0.75
 local cubic_weights = require("torch.nn.functional.cubic")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local smooth = require("torch.nn.functional.antialias")
 
 local DIMS = { linear = 1, bilinear = 2, trilinear = 3, bicubic = 2 }

@@ -2,13 +2,13 @@
 --- reduces and tells a compiler where the loss is.
 ---
 --- source: the formulas of the PyTorch documentation of each loss
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
-local warn = require("lupine.warn")
+local signatures = require("lupine.base.signatures")
+local warn = require("lupine.base.warn")
 
 local OLD = "size_average=None, reduce=None, reduction='mean'"
 

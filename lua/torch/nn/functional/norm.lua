@@ -5,7 +5,7 @@
 --- BatchNorm1d.
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local text = require("torch.nn.text")
 
 -- r moves towards s; momentum may be a tensor of no dimensions

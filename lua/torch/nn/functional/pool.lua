@@ -1,8 +1,8 @@
 --- Pooling with options: indices of maxima, power-average pooling, unpooling,
 --- windows at random places.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local define = require("torch.nn.functional.define")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local tuple = require("torch.nn.tuple")
 
 -- Sizes of an adaptive pool: none keeps the input's.

@@ -1,5 +1,5 @@
 --- Activations: each calls the function of its name with its fields.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local F = require("torch.nn.functional")
 local fill = require("torch.nn.fill")
 local init = require("torch.nn.init")

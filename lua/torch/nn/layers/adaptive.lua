@@ -6,7 +6,7 @@
 local F = require("torch.nn.functional")
 local containers = require("torch.nn.layers.containers")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local layer = require("torch.nn.layer")
 local linear = require("torch.nn.layers.linear")
 

@@ -1,10 +1,10 @@
 --- Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict. The names
 --- inside (state_dict, printing) count from "0"; `[]` counts from 1.
 local Module = require("torch.nn.module")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 local text = require("torch.nn.text")
 

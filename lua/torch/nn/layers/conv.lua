@@ -1,6 +1,6 @@
 --- Convolutions and transposed convolutions of one to three dimensions.
 local F = require("torch.nn.functional")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local fill = require("torch.nn.fill")
 local layer = require("torch.nn.layer")
 local text = require("torch.nn.text")

@@ -1,6 +1,6 @@
 --- Dropout layers.
 local F = require("torch.nn.functional")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local layer = require("torch.nn.layer")
 
 local M = {}

@@ -2,9 +2,9 @@
 --- then they have no parameters, afterwards they are the ordinary layer. Run a
 --- model of them once on the host before its optimizer is made.
 local Module = require("torch.nn.module")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local conv = require("torch.nn.layers.conv")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local linear = require("torch.nn.layers.linear")
 local norm = require("torch.nn.layers.norm")
 

@@ -1,8 +1,8 @@
 --- Losses: each calls the function of its name with its fields by name.
 local F = require("torch.nn.functional")
 local Linear = require("torch.nn.layers.linear").Linear
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 local layer = require("torch.nn.layer")
 local signature = require("torch.nn.signature")
 local text = require("torch.nn.text")

@@ -1,6 +1,6 @@
 --- Normalisation layers.
 local F = require("torch.nn.functional")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local fill = require("torch.nn.fill")
 local init = require("torch.nn.init")
 local layer = require("torch.nn.layer")

@@ -1,8 +1,8 @@
 --- Pooling layers of one to three dimensions.
 local F = require("torch.nn.functional")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local layer = require("torch.nn.layer")
 local tuple = require("torch.nn.tuple")
 

@@ -4,9 +4,9 @@
 ---
 --- source: the equations of the PyTorch documentation of each class
 local F = require("torch.nn.functional")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local fill = require("torch.nn.fill")
 local layer = require("torch.nn.layer")
 

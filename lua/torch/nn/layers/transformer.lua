@@ -2,10 +2,10 @@
 ---
 --- source: Vaswani et al. 2017; PyTorch documentation of each class
 local F = require("torch.nn.functional")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local containers = require("torch.nn.layers.containers")
 local dropout = require("torch.nn.layers.dropout")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local fill = require("torch.nn.fill")
 local init = require("torch.nn.init")
 local layer = require("torch.nn.layer")

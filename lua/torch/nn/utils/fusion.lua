@@ -1,6 +1,6 @@
 --- Normalization of a batch folded into the layer before it, for evaluation:
 --- y = (w x + b - mean) / sqrt(var + eps) * gamma + beta is a layer of its own.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
 
 local M = {}
@@ -15,7 +15,7 @@ local function define(sig, fn)
     local a = parsed:list(...)
     return fn(table.unpack(a, 1, a.n))
   end
-  require("lupine.signatures").note(M[parsed.name], sig)
+  require("lupine.base.signatures").note(M[parsed.name], sig)
 end
 
 -- Parameters for a factor of each output, whose weights lie along `dim`.

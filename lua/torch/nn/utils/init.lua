@@ -2,10 +2,10 @@
 --- (reparameterize.lua, parametrize.lua), weights held at 0 (prune.lua), layers
 --- with the normalization behind them (fusion.lua),
 --- sequences of different lengths (rnn.lua).
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
 
 local M = {}
@@ -164,4 +164,4 @@ M.parametrize = require("torch.nn.utils.parametrize")
 M.parametrizations = require("torch.nn.utils.parametrizations")
 M.prune = require("torch.nn.utils.prune")
 
-return require("lupine.namespace").close(M, "torch.nn.utils")
+return require("lupine.base.namespace").close(M, "torch.nn.utils")

@@ -9,7 +9,7 @@
 --- where the map is the identity (Lezcano-Casado, 2019).
 --- Source: PyTorch documentation, torch.nn.utils.parametrizations.orthogonal.
 local Module = require("torch.nn.module")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local Orthogonal = Module:extend("_Orthogonal")
 

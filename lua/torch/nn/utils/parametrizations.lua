@@ -6,8 +6,8 @@
 local F = require("torch.nn.functional")
 local Module = require("torch.nn.module")
 local Orthogonal = require("torch.nn.utils.orthogonal")
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 local parametrize = require("torch.nn.utils.parametrize")
 
 local M = {}
@@ -172,4 +172,4 @@ function M.orthogonal(module, ...)
     Orthogonal(weight.shape, map, use_base), { unsafe = true })
 end
 
-return require("lupine.namespace").close(M, "torch.nn.utils.parametrizations")
+return require("lupine.base.namespace").close(M, "torch.nn.utils.parametrizations")

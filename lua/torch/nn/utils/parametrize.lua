@@ -13,10 +13,10 @@
 --- parametrizations.weight.original. Source: PyTorch documentation,
 --- torch.nn.utils.parametrize, and its tutorial.
 local Module = require("torch.nn.module")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local containers = require("torch.nn.layers.containers")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -355,4 +355,4 @@ function M.type_before_parametrizations(module)
     or getmetatable(module)
 end
 
-return require("lupine.namespace").close(M, "torch.nn.utils.parametrize")
+return require("lupine.base.namespace").close(M, "torch.nn.utils.parametrize")

@@ -4,10 +4,10 @@
 --- its amount of what is left. Source: PyTorch documentation,
 --- torch.nn.utils.prune, and its tutorial.
 local Module = require("torch.nn.module")
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -467,4 +467,4 @@ function M.is_pruned(module)
   return false
 end
 
-return require("lupine.namespace").close(M, "torch.nn.utils.prune")
+return require("lupine.base.namespace").close(M, "torch.nn.utils.prune")

@@ -1,8 +1,8 @@
 --- torch.nn.utils.weight_norm and spectral_norm: a layer's weight computed from
 --- other parameters before every forward, so that it trains through them.
 local F = require("torch.nn.functional")
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

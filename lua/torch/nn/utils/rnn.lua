@@ -1,10 +1,10 @@
 --- torch.nn.utils.rnn: sequences of different lengths as one padded tensor, or
 --- packed, so that recurrent layers skip what is padding.
 --- Source: PyTorch documentation, torch.nn.utils.rnn.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -205,4 +205,4 @@ function M.pack_sequence(sequences, enforce_sorted)
   return M.pack_padded_sequence(M.pad_sequence(sequences), lengths, false, enforce_sorted)
 end
 
-return require("lupine.namespace").close(M, "torch.nn.utils.rnn")
+return require("lupine.base.namespace").close(M, "torch.nn.utils.rnn")

@@ -1,13 +1,13 @@
 --- The base of the learning rate schedulers: a step counts and sets the rates
 --- of the groups. A rate that is a tensor is filled in place.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Optimizer = require("torch.optim.optimizer")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
-local warn = require("lupine.warn")
+local signatures = require("lupine.base.signatures")
+local warn = require("lupine.base.warn")
 
 local M = {}
 

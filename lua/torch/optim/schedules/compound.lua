@@ -1,11 +1,11 @@
 --- Schedulers that follow a metric, or that are made of others.
 local base = require("torch.optim.schedules.base")
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local Optimizer = require("torch.optim.optimizer")
 local signature = require("torch.nn.signature")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 local LRScheduler = base.LRScheduler

@@ -2,8 +2,8 @@
 --- the other way. What a group goes between stands in the group, so that it is
 --- saved with the optimizer.
 local base = require("torch.optim.schedules.base")
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -1,8 +1,8 @@
 --- From a list of samples to one batch.
 --- Source: PyTorch 2.0 documentation, torch.utils.data, "collate_fn".
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

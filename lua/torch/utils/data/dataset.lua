@@ -4,13 +4,13 @@
 --- Datasets of tensors also have `_take(rows)`, which makes a whole batch
 --- without a call per sample; rows is {start, n} or {index = int64 tensor, n}.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 

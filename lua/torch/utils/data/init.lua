@@ -6,7 +6,7 @@ local collate = require("torch.utils.data.collate")
 local dataset = require("torch.utils.data.dataset")
 local sampler = require("torch.utils.data.sampler")
 
-return require("lupine.namespace").close({
+return require("lupine.base.namespace").close({
   Dataset = dataset.Dataset,
   IterableDataset = dataset.IterableDataset,
   TensorDataset = dataset.TensorDataset,

@@ -13,17 +13,17 @@
 --- algorithms so does a loader without workers while it reads a batch, so that
 --- the bits of what a dataset or collate_fn computes are the same too.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.DataLoader.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 local collate = require("torch.utils.data.collate")
 local core = require("lupine.core")
 local data = require("torch.utils.data.dataset")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
 local sampler = require("torch.utils.data.sampler")
-local signatures = require("lupine.signatures")
-local warn = require("lupine.warn")
+local signatures = require("lupine.base.signatures")
+local warn = require("lupine.base.warn")
 local workers = require("torch.utils.data.workers")
 
 --- Batches of a dataset: `for x, y in loader do … end`. batch_size = torch.none

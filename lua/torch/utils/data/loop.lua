@@ -4,10 +4,10 @@
 --- nil at the start. Every start asks the object's `__iter__` for a new
 --- iterator; which of several running loops a later call belongs to is known
 --- by that variable, so that loops over one object may be nested.
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 local core = require("lupine.core")
-local errors = require("torch.errors")
-local spans = require("lupine.spans")
+local errors = require("lupine.base.errors")
+local spans = require("lupine.base.spans")
 
 local M = {}
 
@@ -86,7 +86,7 @@ function M.iterate(x, where)
   end
   errors.check(class.of(x) and x.__iter__, "TypeError",
     "%s: expected a list, a function or an object with __iter__, got %s", where or "iterate",
-    require("lupine.check").describe(x))
+    require("lupine.base.check").describe(x))
   local f, s, control = x:__iter__()
   errors.check(f ~= nil, "TypeError", "%s.__iter__ returned nil, not an iterator",
     getmetatable(x).__name)

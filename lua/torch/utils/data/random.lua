@@ -1,8 +1,8 @@
 --- What draws indices: permutations and draws with replacement, from a
 --- torch.Generator or, without one, from the global state, so that
 --- torch.manual_seed makes a whole script repeatable.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -6,13 +6,13 @@
 --- of indices and an int64 tensor of them (nil: 0 … n-1), so that a loader can
 --- cut batches without a call per sample.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.Sampler.
-local check = require("lupine.check")
-local class = require("lupine.class")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
 local dataset = require("torch.utils.data.dataset")
 local loop = require("torch.utils.data.loop")
 local random = require("torch.utils.data.random")
-local signatures = require("lupine.signatures")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 

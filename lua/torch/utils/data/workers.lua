@@ -8,9 +8,9 @@
 --- the epoch and the batch's number alone. An iterable dataset is read by every
 --- worker; get_worker_info tells it which part is its own.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local show = require("lupine.show").show
 local serialization = require("torch.serialization")
 

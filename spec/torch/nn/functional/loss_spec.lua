@@ -18,7 +18,7 @@ end)
 
 describe("a warning", function()
   local F = nn.functional
-  before_each(require("lupine.warn").reset)
+  before_each(require("lupine.base.warn").reset)
 
   local function once(text, f)
     assert.is_truthy(helper.logged(f):find(text, 1, true))

@@ -26,7 +26,7 @@ for _, name in ipairs(FUNCTIONS) do
 end
 
 -- Where the library's files are.
-local root = getinfo(1, "S").source:match("^@(.*)lupine[/\\]environment%.lua$")
+local root = getinfo(1, "S").source:match("^@(.*)lupine[/\\]base[/\\]environment%.lua$")
 
 local function is_own(path)
   return root ~= nil and string.sub(path, 1, #root) == root

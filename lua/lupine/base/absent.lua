@@ -1,7 +1,7 @@
 --- Names of PyTorch that are not there: what to say instead of a near name
 --- that means something else. With the names that are there these are all the
 --- documented ones.
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 -- {module, what takes their place, names}: "Tensor" for attributes of tensors.
 local ROWS = {

@@ -6,9 +6,10 @@
 --- is how the reader knows the argument ("deviceIterations: device_iterations")
 --- and `opts.error` the class to raise (TypeError for a wrong kind and
 --- ValueError for a wrong value unless given).
-local class = require("lupine.class")
-local enum = require("lupine.enum")
-local errors = require("torch.errors")
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local enum = require("lupine.base.enum")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -16,16 +17,7 @@ local M = {}
 ---@param v any
 ---@return boolean
 function M.is_none(v)
-  if v == nil then
-    return true
-  end
-  local torch = package.loaded["torch"]
-  return type(torch) == "table" and rawequal(v, rawget(torch, "none"))
-end
-
-local function is_tensor(v)
-  local torch = package.loaded["torch"]
-  return type(torch) == "table" and torch.is_tensor(v)
+  return v == nil or rawequal(v, core.none)
 end
 
 -- The most names that are shown of a table.
@@ -68,7 +60,7 @@ function M.describe(v)
     return class.of(v).__name
   elseif t == "table" and not getmetatable(v) then
     return describe_table(v)
-  elseif t == "userdata" and is_tensor(v) then
+  elseif core.is_tensor(v) then
     local sizes = {}
     for i = 1, v:dim() do
       sizes[i] = tostring(v.shape[i])

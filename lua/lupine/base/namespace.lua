@@ -1,7 +1,7 @@
 --- Tables of functions and classes whose unknown names raise, as a Python
 --- module's do, instead of being nil.
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -10,7 +10,7 @@ local M = {}
 ---@param name any
 ---@param title string  of the table, in messages
 function M.unknown(t, name, title)
-  require("torch.absent")(title, name)
+  require("lupine.base.absent")(title, name)
   local names = {}
   for key in next, t do
     if type(key) == "string" and not key:find("^_") then

@@ -15,7 +15,7 @@
 --- `setup` (inherited; for what must hold although a sub-class's `init` does
 --- not call its base) and then `init(...)`. A class may replace `new` to give
 --- back something else.
-require("lupine.environment") -- whatever is loaded first soon comes here
+require("lupine.base.environment") -- whatever is loaded first soon comes here
 
 local class = {}
 

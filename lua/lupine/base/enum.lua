@@ -6,7 +6,7 @@
 ---     local Mode = enum("Mode", { "Fast", "Slow" })       -- 0, 1
 ---     local Kind = enum("Kind", { { "A", 0 }, { "B", 2 } })
 ---     Mode.Fast.value == 0   Mode(1) == Mode.Slow   Mode:is(x)   Mode:members()
-require("lupine.environment") -- also where this file is loaded first
+require("lupine.base.environment") -- also where this file is loaded first
 
 local enum = {}
 
@@ -15,7 +15,7 @@ local enum_mt = { __name = "enum" }
 local data = setmetatable({}, { __mode = "k" }) -- enumeration -> its tables
 
 local function readonly(self)
-  require("torch.errors").raise("AttributeError", "%s cannot be changed", tostring(self))
+  require("lupine.base.errors").raise("AttributeError", "%s cannot be changed", tostring(self))
 end
 
 member_mt.__index = function(self, key)
@@ -41,9 +41,9 @@ end
 enum_mt.__index = function(self, key)
   local found = data[self].by_name[key] or methods[key]
   if found == nil then
-    require("torch.errors").raise("AttributeError", "%s has no member '%s'%s",
+    require("lupine.base.errors").raise("AttributeError", "%s has no member '%s'%s",
       data[self].name, tostring(key),
-      require("lupine.check").nearest(key, data[self].names))
+      require("lupine.base.check").nearest(key, data[self].names))
   end
   return found
 end
@@ -57,8 +57,9 @@ enum_mt.__call = function(self, value)
       return m
     end
   end
-  return require("torch.errors").raise("ValueError", "%s is not a value of %s; allowed are %s",
-    tostring(value), data[self].name, table.concat(data[self].names, ", "))
+  return require("lupine.base.errors").raise("ValueError",
+    "%s is not a value of %s; allowed are %s", tostring(value), data[self].name,
+    table.concat(data[self].names, ", "))
 end
 
 --- True for a member of any enumeration.

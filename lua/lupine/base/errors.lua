@@ -15,7 +15,7 @@
 --- `errors.raise` (Lua) and `errors.new` (C's error bridge) only.
 ---
 --- Sources: Python's built-in exceptions; PopTorch user guide 4.3.
-local class = require("lupine.class")
+local class = require("lupine.base.class")
 
 local M = {}
 
@@ -60,7 +60,7 @@ define("UnrecoverableError", M.Error, "poplar_unrecoverable_runtime_error")
 define("ConfigFileError", Exception, "config_file_error")
 
 -- Where this library's Lua lies: frames below it are not the caller's.
-local own = debug.getinfo(1, "S").source:match("^@(.*)torch[/\\]errors%.lua$")
+local own = debug.getinfo(1, "S").source:match("^@(.*)lupine[/\\]base[/\\]errors%.lua$")
 
 local function user_frame()
   for level = 3, 60 do

@@ -1,5 +1,5 @@
 --- Suggestions for calls of nil.
-local suggest = require("lupine.suggest")
+local suggest = require("lupine.base.suggest")
 require("torch").nn.Linear(1, 1)
 
 describe("A float where an integer is needed", function()

@@ -2,8 +2,8 @@ local torch = require("torch")
 
 local nn = torch.nn
 
-describe("lupine.class", function()
-  local class = require("lupine.class")
+describe("lupine.base.class", function()
+  local class = require("lupine.base.class")
   local Animal = class("Animal")
   function Animal:setup()
     self.legs = 4
@@ -110,9 +110,9 @@ describe("lupine.class", function()
   end)
 end)
 
-describe("lupine.enum", function()
-  local enum = require("lupine.enum")
-  local errors = require("torch.errors")
+describe("lupine.base.enum", function()
+  local enum = require("lupine.base.enum")
+  local errors = require("lupine.base.errors")
   local Color = enum("Color", { "Red", "Green", { "Blue", 7 } })
 
   it("has members of their own kind", function()
@@ -147,9 +147,9 @@ describe("lupine.enum", function()
   end)
 end)
 
-describe("lupine.check", function()
-  local check = require("lupine.check")
-  local errors = require("torch.errors")
+describe("lupine.base.check", function()
+  local check = require("lupine.base.check")
+  local errors = require("lupine.base.errors")
 
   local function message(f, ...)
     local ok, e = pcall(f, ...)
@@ -205,7 +205,7 @@ end)
 
 describe("new", function()
   it("is told to be called on the class", function()
-    assert.has_error(function() require("lupine.class").new("Point").new() end,
+    assert.has_error(function() require("lupine.base.class").new("Point").new() end,
       "new is a method of the class: call the class itself, Name(...), or Name:new(...)")
   end)
 end)

@@ -2,8 +2,8 @@
 --- 'parametres')" gets the nearest names that the library has. Fields that are
 --- not set are nil on a module, so that the call itself is where a misspelt
 --- method shows.
-local check = require("lupine.check")
-local class = require("lupine.class")
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
 
 local function add(names, t)
   for key, value in next, t do

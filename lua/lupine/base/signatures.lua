@@ -3,7 +3,7 @@
 --- stand the functions of the core that are no operator. The REPL's ?NAME and
 --- the annotations for editors (lupine.annotations) read both.
 local core = require("lupine.core")
-local pieces = require("lupine.pieces")
+local pieces = require("lupine.base.pieces")
 
 local M = {}
 

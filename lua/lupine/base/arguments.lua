@@ -4,8 +4,9 @@
 --- A spec is a tree: {kind = "tensor", shape, dtype}, {kind = "list", …},
 --- {kind = "dict", keys, …}, {kind = "value", value}. Source: PopTorch API
 --- reference, PoplarExecutor.__call__.
-local check = require("lupine.check")
-local errors = require("torch.errors")
+local check = require("lupine.base.check")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
 
 local M = {}
 
@@ -24,9 +25,7 @@ function M.parameters(forward, skip)
   return names, info.isvararg
 end
 
-local function is_tensor(v)
-  return type(v) == "userdata" and require("torch").is_tensor(v)
-end
+local is_tensor = core.is_tensor
 M.is_tensor = is_tensor
 
 -- A last table is by name if all its keys are parameters not given by position.
