@@ -1,7 +1,8 @@
---- From a traced step to a complete one: the optimizer's update rules, the
---- loss, the loops.
+--- What a traced step is completed with: the loss, the loops, the optimizer's
+--- update rules; and whether another optimizer fits what was compiled.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local core = require("lupine.core")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
@@ -11,19 +12,6 @@ local text = require("torch.nn.text")
 local whole = require("poptorch.whole")
 
 local M = {}
-
---- Variables with their number as `index`, and by "role name".
----@param step lupine.Step
----@return table[] vars
----@return table<string, table> by_name
-function M.index(step)
-  local vars, by_name = step:vars(), {}
-  for i, v in ipairs(vars) do
-    v.index = i
-    by_name[v.role .. " " .. v.name] = v
-  end
-  return vars, by_name
-end
 
 -- ---- the optimizer's variables ----------------------------------------------------
 
@@ -193,7 +181,7 @@ function M.choose_reduction(s, optimizer, where)
   local training = s.options.Training
   local row = training:_row("mean_accumulation_and_replication_reduction_strategy")
   local wanted = rules.mean_strategy(s.options, whole.accumulates_half(optimizer))
-  errors.check(not s.exec or wanted == training[row.key], "ValueError", "%s: accum_type = "
+  errors.check(not s.session or wanted == training[row.key], "ValueError", "%s: accum_type = "
     .. "torch.float16 needs %s, the model was compiled with %s", where, tostring(wanted),
     tostring(training[row.key]))
   training:_store(row, wanted)
@@ -215,13 +203,13 @@ end
 local function match_groups(s, optimizer, where)
   local of, match, named = groups_by_param(optimizer), {}, {}
   for _, rule in ipairs(s.updated) do
-    local g, first = of[rule.param], named[rule.group]
+    local g, first = of[rule.tensor], named[rule.group]
     errors.check(g, "Error", "%s: parameter '%s' is in no group of this optimizer; the model was "
-      .. "compiled to train it", where, rule.name)
+      .. "compiled to train it", where, rule.param)
     errors.check(not first or match[rule.group] == g, "Error", "%s: parameters '%s' and '%s' "
       .. "share a group in the compiled model, this optimizer has them in groups %d and %d", where,
-      first, rule.name, (match[rule.group] or g) - 1, g - 1)
-    match[rule.group], named[rule.group] = g, first or rule.name
+      first, rule.param, (match[rule.group] or g) - 1, g - 1)
+    match[rule.group], named[rule.group] = g, first or rule.param
   end
   for g, group in ipairs(optimizer.param_groups) do
     for _, p in ipairs(group.params) do
@@ -305,90 +293,6 @@ local function remember(s)
   end
 end
 
--- Builds the update rules; makes variables of states and hyper-parameters.
-local Builder = class.new("Builder")
-
-function Builder:init(s, step, by_name)
-  self.optimizer, self.step, self.by_name = s.optimizer, step, by_name
-  self.hypers, self.states, self.updates, self.shared = {}, {}, {}, {}
-  self.updated = {}
-end
-
--- State on the device is at least float32 unless the optimizer says otherwise.
--- A new one is room without values: the program may not fit the device.
-function Builder:state(param, var, name)
-  local key = name .. "___" .. var.name
-  if not self.states[key] then
-    local torch = require("torch")
-    local optimizer = self.optimizer
-    state.take_loaded(optimizer, param, name, key)
-    local own = optimizer.state[param][name]
-    local t = own or optimizer:empty_state(param, name)
-    if not optimizer.variable_attrs and t.dtype == torch.float16 then
-      t = own and own:float() or torch.empty_like(t, { dtype = torch.float32 })
-    end
-    optimizer.state[param][name] = own and t
-    self.states[key] = { index = self.step:add_var("state", key, t, var.index), param = param,
-      var = var.name, name = name, compiled_name = name, tensor = t, new = not own }
-  end
-  return self.states[key].index
-end
-
---- Gives new states their first values.
----@param s table the executor's state
-function M.start_states(s)
-  for _, entry in pairs(s.training and s.states or {}) do
-    if entry.new then
-      s.optimizer:start_state(entry.param, entry.name, entry.tensor)
-      s.optimizer.state[entry.param][entry.name], entry.new = entry.tensor, nil
-    end
-  end
-end
-
-function Builder:hyper(g, name)
-  local group = self.optimizer.param_groups[g]
-  local of_all = group[name] == nil and self.optimizer[name] ~= nil
-  local key = of_all and name or ("%s___group%d"):format(name, g - 1)
-  if not self.shared[key] then
-    local value = self.optimizer:hyper_tensor(group, name)
-    local index = self.step:add_var("hyper", key, value)
-    self.shared[key] = index
-    self.hypers[#self.hypers + 1] = { index = index, group = g, name = name, value = value,
-      whole = of_all }
-  end
-  return self.shared[key]
-end
-
--- Variable of "param", "grad", "state:NAME", "hyper:NAME" or false.
-function Builder:ref(what, g, param, var)
-  if not what then
-    return false
-  elseif what == "param" then
-    return var.index
-  elseif what == "grad" then
-    return "grad"
-  end
-  local kind, name = what:match("^(%a+):(.+)$")
-  return kind == "state" and self:state(param, var, name) or self:hyper(g, name)
-end
-
-function Builder:rule(g, param, var)
-  local rule = self.optimizer:update_rule(self.optimizer.param_groups[g], param)
-  local function refs(list)
-    local out = {}
-    for i, what in ipairs(list) do
-      out[i] = self:ref(what, g, param, var)
-    end
-    return out
-  end
-  self.updated[#self.updated + 1] = { name = var.name, group = g, param = param,
-    plain = rule.op == "popart_sgd_step" and not rule.inputs[3] }
-  self.updates[#self.updates + 1] = { op = rule.op, param = var.index,
-    inputs = refs(rule.inputs), outputs = refs(rule.outputs), attrs = rule.attrs,
-    accum = self.optimizer.accum_type or require("torch").float32,
-    count = rule.counts and self:ref("state:" .. rule.counts, g, param, var) or nil }
-end
-
 -- An optimizer over another module's parameters would train nothing.
 local function check_trains(s, name_of)
   for _, group in ipairs(s.optimizer.param_groups) do
@@ -402,30 +306,40 @@ local function check_trains(s, name_of)
     .. "optimizer of this model's parameters()", getmetatable(s.model).__name)
 end
 
-local function optimizer_rules(s, step, by_name, spec)
-  local name_of = {}
+-- How the model's parameters are updated. The ones that the program does not
+-- have are left out.
+local function rules_of(s, has)
+  local name_of, optimizer, list = {}, s.optimizer, {}
   for name, p in s.model:named_parameters({ remove_duplicate = false }) do
     name_of[p] = name_of[p] or name
   end
   check_trains(s, name_of)
-  local b = Builder(s, step, by_name)
-  for g, group in ipairs(s.optimizer.param_groups) do
+  for g, group in ipairs(optimizer.param_groups) do
     for _, p in ipairs(group.params) do
-      local var = name_of[p] and by_name["parameter " .. name_of[p]]
-      if var and p.requires_grad then
-        b:rule(g, p, var)
+      if name_of[p] and has["parameter " .. name_of[p]] and p.requires_grad then
+        local rule = optimizer:update_rule(group, p)
+        list[#list + 1] = { param = name_of[p], tensor = p, group = g, op = rule.op,
+          inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,
+          accum = optimizer.accum_type or core.dtypes.float32 }
       end
     end
   end
+  return list
+end
+
+-- The optimizer as a session sees it.
+local function view_of(s, has)
   local o = s.optimizer
+  s.updated = rules_of(s, has)
+  local view = state.View(s)
   if o.loss_scaling and (o.loss_scaling ~= 1 or not is_constant(o, "loss_scaling")) then
-    spec.loss_scale = b:hyper(1, "loss_scaling")
+    view.loss_scale = "loss_scaling"
   end
   if o.max_grad_norm and o.max_grad_norm < math.huge then
-    spec.max_norm = b:hyper(1, "max_grad_norm")
+    view.max_norm = "max_grad_norm"
   end
-  spec.rules, s.hypers, s.states, s.updated = b.updates, b.hypers, b.states, b.updated
   remember(s)
+  return view
 end
 
 local function final_loss(losses)
@@ -438,12 +352,15 @@ local function final_loss(losses)
   return losses[1]
 end
 
+local MODE = { [enums.OutputMode.Final] = "final", [enums.OutputMode.EveryN] = "everyn",
+  [enums.OutputMode.All] = "all", [enums.OutputMode.Sum] = "sum" }
+
 -- The anchors of the options, sorted by what they are called.
 local function anchors_of(options)
   local list = {}
   for short_name, anchor in pairs(options.anchored_tensors) do
-    list[#list + 1] = { short_name = short_name, long_name = anchor.long_name,
-      mode = anchor.output_mode, period = anchor.output_return_period }
+    list[#list + 1] = { short_name = short_name, name = anchor.long_name,
+      mode = MODE[anchor.output_mode], period = anchor.output_return_period }
   end
   table.sort(list, function(a, b)
     return a.short_name < b.short_name
@@ -451,34 +368,32 @@ local function anchors_of(options)
   return list
 end
 
---- Completes the step: s.hypers and s.states describe the optimizer's
---- variables, s.anchors the last of its outputs.
+--- What a traced step is completed with.
 ---@param s table the executor's state
----@param step lupine.Step
----@param losses integer[]
----@param by_name table from index
-function M.complete(s, step, losses, by_name)
+---@param losses integer[] values of final losses
+---@param by_name table variables of the step by "role name"
+---@return table spec of lupine.session: compile, anchors, output, input_groups, optimizer
+function M.spec(s, losses, by_name)
   local o = s.options
-  local spec = {
+  local training = o.Training
+  local compile = {
     device_iterations = o.device_iterations,
-    gradient_accumulation = o.Training.gradient_accumulation,
+    gradient_accumulation = training.gradient_accumulation,
     replicas = o.replication_factor,
-    mean = o.Training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
+    mean = training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
     numerics = { stochastic = o.Precision.stochastic_rounding },
     names = true,
   }
-  s.anchors = anchors_of(o)
-  spec.anchors = {}
-  for i, anchor in ipairs(s.anchors) do
-    spec.anchors[i] = anchor.long_name
-  end
   if s.training then
-    spec.loss = final_loss(losses)
-    spec.running = o.Training.mean_accumulation_and_replication_reduction_strategy
+    compile.loss = final_loss(losses)
+    compile.running = training.mean_accumulation_and_replication_reduction_strategy
       == enums.MeanReductionStrategy.Running
-    optimizer_rules(s, step, by_name, spec)
   end
-  step:complete(spec)
+  return { compile = compile, anchors = anchors_of(o),
+    output = { mode = MODE[o.output_mode], period = o.output_return_period },
+    input_groups = { size = o.input_group_size,
+      orthogonal = o.input_group_type == enums.CommGroupType.Orthogonal },
+    optimizer = s.training and view_of(s, by_name) or nil }
 end
 
 return M

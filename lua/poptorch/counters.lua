@@ -157,18 +157,20 @@ end
 ---@return {input: number[][], input_complete: number[][], output: number[][],
 ---  output_complete: number[][]}
 function M.events(s)
-  local inputs, outputs = s.exec and s.inputs or {}, s.exec and s.outputs or {}
+  local session = s.session
+  local inputs = session and session.streams.inputs or {}
+  local outputs = session and session.streams.outputs or {}
   local out = { input = lists(#inputs), input_complete = lists(#inputs),
     output = lists(#outputs), output_complete = lists(#outputs) }
-  if not s.exec or not s.has_run or s.options.enable_synthetic_data then
+  if not session or not session.has_run or s.options.enable_synthetic_data then
     return out
   end
-  local r = s.report
+  local r = session.report
   local executions = unroll(r)
   micro_batches(r, executions, of_variables(r, inputs), "host_in", out.input, out.input_complete)
   local streams = of_variables(r, outputs)
   local first = outputs[1]
-  if first and s.modes[first.index].mode == ALL then
+  if first and session.streams.modes[first.index].mode == ALL then
     micro_batches(r, executions, streams, "host_out", out.output, out.output_complete)
   else
     at_the_end(r, executions, streams, out.output, out.output_complete)

@@ -64,8 +64,8 @@ function Executor.__index(self, key)
   elseif key == "model" then
     return s.model
   elseif key == "rng_state" then
-    errors.check(s.exec, "Error", "rng_state: the model is not compiled (or was destroyed)")
-    return { s.exec:rng() }
+    errors.check(s.session, "Error", "rng_state: the model is not compiled (or was destroyed)")
+    return { s.session:random_state() }
   end
   local value = s.model[key]
   if value == nil then
@@ -87,8 +87,8 @@ end
 function Executor.__newindex(self, key, value)
   local s = rawget(self, own)
   if key == "rng_state" then
-    errors.check(s.exec, "Error", "rng_state: the model is not compiled (or was destroyed)")
-    s.exec:rng(value[1], value[2])
+    errors.check(s.session, "Error", "rng_state: the model is not compiled (or was destroyed)")
+    s.session:random_state(value[1], value[2])
     return
   end
   s.model[key] = value
@@ -96,13 +96,16 @@ end
 
 -- ---- running ----------------------------------------------------------------
 
-local attach
-
-local function refresh(s)
+-- Takes a device and brings what the host has there.
+local function attach(s)
   if not s.attached then
-    attach(s)
+    s.session:upload()
+    if s.training then
+      s.session:upload_hypers()
+      s.session:upload_states()
+    end
+    s.attached = true
   end
-  state.refresh(s)
 end
 
 local function bind(s, ...)
@@ -114,7 +117,7 @@ end
 
 function Executor.__call(self, ...)
   local s = rawget(self, own)
-  return running.call(s, bind(s, ...), refresh)
+  return running.call(s, bind(s, ...), attach)
 end
 
 --- Compiles for inputs of these shapes and types without running.
@@ -122,7 +125,7 @@ end
 ---@param ... any the arguments of forward
 function methods.compile(self, ...)
   local s = rawget(self, own)
-  if s.exec then
+  if s.session then
     logging.warn("compile: the model is compiled already, this call is ignored")
     return
   end
@@ -131,19 +134,19 @@ end
 
 local function compiled(self, what)
   local s = rawget(self, own)
-  errors.check(s.exec, "Error", "%s: the model is not compiled (or was destroyed)", what)
+  errors.check(s.session, "Error", "%s: the model is not compiled (or was destroyed)", what)
   return s
 end
 
 ---@return boolean
 function methods.isCompiled(self)
-  return rawget(self, own).exec ~= nil
+  return rawget(self, own).session ~= nil
 end
 
 ---@return boolean
 function methods.isAttachedToDevice(self)
   local s = rawget(self, own)
-  return s.exec ~= nil and s.attached
+  return s.session ~= nil and s.attached
 end
 
 -- ---- weights and buffers ----------------------------------------------------------
@@ -156,56 +159,36 @@ end
 
 --- Copies the device's parameters and modified buffers to the host module.
 function methods.copyWeightsToHost(self)
-  local s = attached(self, "copyWeightsToHost")
-  if s.training then
-    state.refresh(s)
-    s.exec:pull()
-    state.note_change(s)
-    return
-  end
-  for _, m in ipairs(s.mirrored) do
-    s.exec:read_into(m.index, m.tensor)
-  end
+  attached(self, "copyWeightsToHost").session:download()
 end
 
 --- The same, only if the device's are newer.
 ---@return boolean copied
 function methods.copyWeightsToHostIfNeeded(self)
-  local s = compiled(self, "copyWeightsToHostIfNeeded")
-  if not s.training or not s.exec:marked() then
-    return false
-  end
-  s.exec:pull()
-  return true
+  return compiled(self, "copyWeightsToHostIfNeeded").session:download_newer()
 end
 
 --- Copies the host module's parameters and buffers to the device; what was
 --- trained there since the last copy to the host is lost.
 function methods.copyWeightsToDevice(self)
-  local s = attached(self, "copyWeightsToDevice")
-  if s.training then
-    s.exec:unmark()
-  end
-  state.upload_weights(s)
-  if s.training then
-    state.note_change(s)
-  end
+  attached(self, "copyWeightsToDevice").session:overwrite()
 end
 
 --- Copies the buffers that Options.updatableNamedBuffers lists to the device.
 --- error: poptorch.Error if that option was not given
 function methods.copyNamedBuffersToDevice(self)
-  local s = attached(self, "copyNamedBuffersToDevice")
+  local s, names = attached(self, "copyNamedBuffersToDevice"), {}
   errors.check(s.options.updatable_named_buffers, "Error",
     "copyNamedBuffersToDevice: no buffer was named by Options.updatableNamedBuffers")
-  for _, b in ipairs(s.named_buffers) do
-    s.exec:write(b.index, b.tensor)
+  for _, name in ipairs(s.options.updatable_named_buffers) do
+    names[name] = true
   end
+  s.session:upload_named("buffer", names)
 end
 
 --- Number of times that weights came from the device to the host.
 function methods.weightPulls(self)
-  return compiled(self, "weightPulls").exec:pulls()
+  return compiled(self, "weightPulls").session.exec:pulls()
 end
 
 -- ---- the optimizer ------------------------------------------------------------------
@@ -219,18 +202,18 @@ function methods.setOptimizer(self, optimizer)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
   completing.check_kind(optimizer, "setOptimizer")
   completing.choose_reduction(s, optimizer, "setOptimizer")
-  if not s.exec then
+  if not s.session then
     s.optimizer = optimizer
     return
   end
   completing.check_optimizer(s, optimizer, "setOptimizer")
   if optimizer ~= s.optimizer then
     state.adopt(s, optimizer)
-    state.upload_hypers(s)
+    s.session:upload_hypers()
     state.link(s)
   else
-    state.upload_edited_states(s)
-    state.upload_hypers(s)
+    state.upload_edited(s)
+    s.session:upload_hypers()
   end
 end
 
@@ -241,7 +224,7 @@ end
 function methods.load_state_dict(self, values, ...)
   local s = rawget(self, own)
   local result = s.model:load_state_dict(values, ...)
-  if s.exec and s.attached then
+  if s.session and s.attached then
     methods.copyWeightsToDevice(self)
   end
   return result
@@ -263,31 +246,13 @@ end
 
 -- ---- the device ---------------------------------------------------------------------
 
-local function to_host(s)
-  if s.training then
-    if s.exec:marked() then
-      s.exec:pull()
-    end
-    state.optimizer_to_host(s)
-  end
-end
-
 --- Gives the device back; weights, optimizer state and random state are kept on
 --- the host.
 --- error: poptorch.Error if the model is not compiled or not attached
 function methods.detachFromDevice(self)
   local s = attached(self, "detachFromDevice")
-  to_host(s)
+  s.session:settle()
   s.attached = false
-end
-
-function attach(s)
-  state.upload_weights(s)
-  if s.training then
-    state.upload_hypers(s)
-    state.upload_states(s)
-  end
-  s.attached = true
 end
 
 --- Takes a device again and brings weights, optimizer and random state there.
@@ -305,16 +270,16 @@ end
 --- training model is unwrapped.
 function methods.destroy(self)
   local s = rawget(self, own)
-  if not s.exec then
+  if not s.session then
     return
   end
-  to_host(s)
+  s.session:settle()
   if s.training then
     state.release(s)
     wrapped[s.model] = nil
   end
-  s.exec:close()
-  s.exec, s.attached = nil, false
+  s.session:close()
+  s.session, s.attached = nil, false
 end
 
 -- ---- figures of the simulated machine ---------------------------------------------------
@@ -326,8 +291,9 @@ function methods.cycleCount(self)
   local s = compiled(self, "cycleCount")
   errors.check(s.options.log_cycle_count, "Error",
     "cycleCount: cycles are not counted; set options:logCycleCount(true)")
-  errors.check(s.has_run, "Error", "cycleCount: the model was compiled but has not been run")
-  return s.report.cycles
+  errors.check(s.session.has_run, "Error",
+    "cycleCount: the model was compiled but has not been run")
+  return s.session.report.cycles
 end
 
 --- When the tensors of the last call went to and from the simulated IPU, in
@@ -380,8 +346,9 @@ function methods.hostProfile(self)
   local s = compiled(self, "hostProfile")
   errors.check(s.options.host_profile, "Error",
     "hostProfile: the host's time is not taken; set options:hostProfile(true)")
-  errors.check(s.has_run, "Error", "hostProfile: the model was compiled but has not been run")
-  return require("lupine.profile").of(s.exec)
+  errors.check(s.session.has_run, "Error",
+    "hostProfile: the model was compiled but has not been run")
+  return require("lupine.profile").of(s.session.exec)
 end
 
 --- Names of the compiled program's tensors, as PopART spells them: input/x,
@@ -390,8 +357,8 @@ end
 ---@return string[]
 function methods.getTensorNames(self)
   local s = rawget(self, own)
-  errors.check(s.exec, "AssertionError", "getTensorNames: the model is not compiled")
-  local names = s.exec:step():names()
+  errors.check(s.session, "AssertionError", "getTensorNames: the model is not compiled")
+  local names = s.session.exec:step():names()
   if s.training then
     state.attribute_names(s, names)
   end
@@ -407,7 +374,7 @@ end
 ---@return torch.Tensor
 function methods.getAnchoredTensor(self, short_name)
   local s = rawget(self, own)
-  errors.check(s.exec, "AssertionError", "getAnchoredTensor: the model is not compiled")
+  errors.check(s.session, "AssertionError", "getAnchoredTensor: the model is not compiled")
   local names = {}
   for i, anchor in ipairs(s.anchors) do
     names[i] = anchor.short_name
@@ -423,7 +390,7 @@ end
 --- What the simulated system says about the compiled program.
 ---@return lupine.Report
 function methods.report(self)
-  return compiled(self, "report").report
+  return compiled(self, "report").session.report
 end
 
 function Executor.__tostring(self)

@@ -1,9 +1,6 @@
---- The executor's work: compiles a traced model and runs it. What the device
---- holds and what it was compiled for stands in the executor's state `s`.
----
---- Rows of the host's tensors are in the order [device iteration]
---- [accumulation step][replica, or input group][rows of a micro-batch].
---- Source: PopTorch user guide 4.2 and 5.
+--- The executor's work: traces a model, checks and narrows what it is called
+--- with, opens a session and runs it. What it was compiled for stands in the
+--- executor's state `s`. Source: PopTorch user guide 4.2 and 5.
 local arguments = require("lupine.base.arguments")
 local completing = require("poptorch.completing")
 local core = require("lupine.core")
@@ -13,6 +10,8 @@ local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
+local session = require("lupine.session")
+local simulation = require("poptorch.simulation")
 local spans = require("lupine.base.spans")
 local state = require("poptorch.state")
 local supported = require("poptorch.supported")
@@ -29,9 +28,6 @@ local function narrow(tensor)
   local to = NARROW[tensor.dtype]
   return to and tensor:to(to) or tensor
 end
-
-local MODE = { [enums.OutputMode.Final] = "final", [enums.OutputMode.EveryN] = "everyn",
-  [enums.OutputMode.All] = "all", [enums.OutputMode.Sum] = "sum" }
 
 -- ---- arguments -----------------------------------------------------------------
 
@@ -98,11 +94,11 @@ end
 
 -- ---- compiling -----------------------------------------------------------------
 
-local function check_replicated_buffers(s)
+local function check_replicated_buffers(s, vars)
   if s.options.replication_factor <= 1 or not s.options.broadcast_buffers then
     return
   end
-  for _, v in ipairs(s.vars) do
+  for _, v in ipairs(vars) do
     errors.check(not (v.role == "buffer" and v.written), "Error",
       "buffer '%s' is modified by forward and there are %d replicas: each would have its own "
       .. "value; allow that with options:broadcastBuffers(false)", v.name,
@@ -110,137 +106,51 @@ local function check_replicated_buffers(s)
   end
 end
 
-local function state_of(s)
-  local params, buffers = {}, {}
+-- The host's tensors that the device has copies of.
+local function tensors_of(s)
+  local of = { parameter = {}, buffer = {} }
   for name, p in s.model:named_parameters() do
-    params[name] = p
+    of.parameter[name] = p
   end
   for name, b in s.model:named_buffers() do
-    buffers[name] = b
+    of.buffer[name] = b
   end
-  return params, buffers
-end
-
--- Buffers that copyNamedBuffersToDevice may change.
-local function updatable(s, buffers)
-  local set = {}
   for _, name in ipairs(s.options.updatable_named_buffers or {}) do
-    errors.check(buffers[name], "Error",
-      "updatableNamedBuffers: the model has no buffer '%s'", tostring(name))
-    set[name] = true
+    errors.check(of.buffer[name], "Error", "updatableNamedBuffers: the model has no buffer '%s'",
+      tostring(name))
   end
-  return set
+  return of
 end
 
--- The device's variables that have a tensor on the host: `mirrored` come back
--- (parameters, buffers that forward writes), all are `uploaded`.
-local function mirror(s)
-  local params, buffers = state_of(s)
-  local named = updatable(s, buffers)
-  s.mirrored, s.uploaded, s.named_buffers = {}, {}, {}
-  for _, v in ipairs(s.vars) do
-    local t = v.role == "parameter" and params[v.name] or v.role == "buffer" and buffers[v.name]
-    if t then
-      local entry = { index = v.index, tensor = t }
-      s.uploaded[#s.uploaded + 1] = entry
-      if v.role == "parameter" or v.written then
-        s.mirrored[#s.mirrored + 1] = entry
-        if s.training then
-          s.exec:mirror(v.index, t)
-        end
-      end
-      if v.role == "buffer" and named[v.name] then
-        s.named_buffers[#s.named_buffers + 1] = entry
-      end
-    end
-  end
-  state.up_to_date(s)
-end
-
--- The outputs of a step: what forward returned, inputs that it wrote, anchors.
-local function sort_streams(s)
-  s.inputs, s.outputs, s.written_inputs, s.modes = {}, {}, {}, {}
-  local mode = { mode = MODE[s.options.output_mode], period = s.options.output_return_period }
-  local outputs = {}
-  for _, v in ipairs(s.vars) do
-    if v.role == "input" then
-      s.inputs[#s.inputs + 1] = v
-    elseif v.role == "output" then
-      outputs[#outputs + 1] = v
-    end
-  end
-  local own = #outputs - #s.anchors
-  for i, v in ipairs(outputs) do
-    if i > own then
-      local anchor = s.anchors[i - own]
-      anchor.index = v.index
-      s.modes[v.index] = { mode = MODE[anchor.mode] or mode.mode, period = anchor.period }
-    else
-      local list = v.of > 0 and s.written_inputs or s.outputs
-      list[#list + 1] = v
-      s.modes[v.index] = v.of > 0 and { mode = "all", period = 1 } or mode
-    end
-  end
-end
-
--- For each slice that the program reads the host's slice, where replicas of a
--- group share one: Consecutive replica r reads group r // size, Orthogonal
--- group r % groups.
-local function group_order(options)
-  local rf, size = options.replication_factor, options.input_group_size
-  if size == 1 then
-    return nil
-  end
-  local groups = rf // size
-  local orthogonal = options.input_group_type == enums.CommGroupType.Orthogonal
-  local order = {}
-  for step = 0, options.device_iterations * options.Training.gradient_accumulation - 1 do
-    for r = 0, rf - 1 do
-      order[#order + 1] = step * groups + (orthogonal and r % groups or r // size)
-    end
-  end
-  return order, groups
-end
-
-local function seed(s)
-  return s.options.random_seed or require("torch").initial_seed()
-end
-
-local function build(s, spec, tensors)
+-- Traces the model and checks what it asks for; the step and what a session
+-- makes of it.
+local function trace(s, spec, tensors)
   local target = rules.check_compile(s.options, s.training)
   local step, losses, out_spec, assigner = tracing.trace(s, spec, tensors)
   placement.check_order(assigner)
   placement.check_batching(assigner, s.options, s.training)
   s.num_ipus = placement.num_ipus(assigner, s.options, target.kind == "hardware")
-  local vars, by_name = completing.index(step)
+  local vars, by_name = session.index(step)
   supported.check(s.options, s.training, vars)
-  completing.complete(s, step, losses, by_name)
-  s.vars = completing.index(step)
-  check_replicated_buffers(s)
-  sort_streams(s)
-  s.spec, s.out_spec, s.assigner, s.synthetic = spec, out_spec, assigner, nil
-  s.order, s.groups = group_order(s.options)
-  s.report = require("poptorch.simulation").analyse(s, step, target)
-  completing.start_states(s)
-  return step:compile({})
+  check_replicated_buffers(s, vars)
+  local wanted = completing.spec(s, losses, by_name)
+  wanted.system = simulation.settings(s.options, target)
+  wanted.tensors = tensors_of(s)
+  wanted.seed = s.options.random_seed or require("torch").initial_seed()
+  s.spec, s.out_spec, s.assigner, s.anchors = spec, out_spec, assigner, wanted.anchors
+  return step, wanted
 end
 
 local function compile(s, spec, tensors)
   local _ <close> = spans.active and spans.open("compiling")
   hooks.run(M.pre_compile_hooks)
   local started = os.clock()
-  local exec = build(s, spec, tensors)
-  s.exec, s.has_run, s.anchored = exec, false, {}
+  local opened = session.open(trace(s, spec, tensors))
+  simulation.annotate(s, opened.report)
   if s.options.host_profile then
-    exec:profile(true)
+    opened.exec:profile(true)
   end
-  local ok, e = pcall(mirror, s)
-  if not ok then
-    s.exec = nil
-    exec:close()
-    error(e, 0)
-  end
-  exec:rng(seed(s), 0)
+  s.session, s.anchored = opened, {}
   s.attached = s.options.connection_type ~= enums.ConnectionType.Never
   s.offline = not s.attached
   if s.training then
@@ -261,78 +171,6 @@ end
 
 -- ---- running ---------------------------------------------------------------------
 
-local function rows_of(tensor, order, count)
-  local torch = require("torch")
-  local n = tensor:dim() > 0 and tensor:size(0) // count or 1
-  local rest = tensor:dim() > 0 and { table.unpack(tensor.shape, 2) } or {}
-  return tensor:reshape({ count, n, table.unpack(rest) })
-    :index_select(0, torch.tensor(order, { dtype = torch.int32 })),
-    { #order * n, table.unpack(rest) }
-end
-
--- The host's rows as the program reads them.
-local function spread(s, tensor)
-  if not s.order then
-    return tensor
-  end
-  local steps = #s.order // s.options.replication_factor
-  local rows, shape = rows_of(tensor, s.order, steps * s.groups)
-  return rows:reshape(shape)
-end
-
--- The host's rows from those of all replicas: of a group the first replica's.
-local function gather(s, tensor)
-  if not s.order then
-    return tensor
-  end
-  local first, at = {}, {}
-  for i, slice in ipairs(s.order) do
-    if not first[slice] then
-      first[slice] = true
-      at[slice + 1] = i - 1
-    end
-  end
-  local rows, shape = rows_of(tensor, at, #s.order)
-  return rows:reshape(shape)
-end
-
--- With synthetic data nothing comes from the host: floating inputs are normal
--- numbers, made once, others are 0 (any class id or index allows that).
-local function synthetic(s, tensors)
-  local torch = require("torch")
-  local g = torch.Generator()
-  g:manual_seed(seed(s))
-  local feed = {}
-  for i, v in ipairs(s.inputs) do
-    local t = spread(s, tensors[i].tensor)
-    feed[v.index] = t:is_floating_point()
-      and torch.randn(t.shape, { generator = g, dtype = t.dtype }) or torch.zeros_like(t)
-  end
-  return feed
-end
-
-local function feed_of(s, tensors)
-  if s.options.enable_synthetic_data then
-    s.synthetic = s.synthetic or synthetic(s, tensors)
-    return s.synthetic
-  end
-  local feed = {}
-  for i, v in ipairs(s.inputs) do
-    feed[v.index] = spread(s, tensors[i].tensor)
-  end
-  return feed
-end
-
-local function write_back(s, originals, got)
-  local torch = require("torch")
-  for _, v in ipairs(s.written_inputs) do
-    torch.no_grad(function()
-      local original = originals[v.of]
-      original:copy_(gather(s, got[v.index]):reshape(original.shape))
-    end)
-  end
-end
-
 -- Results of calls: a training model has done the backward pass already.
 local returned = setmetatable({}, { __mode = "k" })
 
@@ -344,11 +182,11 @@ function core.methods.backward(self, ...)
   return backward(self, ...)
 end
 
-local function results(s, got)
+local function rebuild(s, results)
   local at = 0
   local function next_output()
     at = at + 1
-    local t = narrow(got[s.outputs[at].index])
+    local t = narrow(results[at])
     returned[t] = true
     return t
   end
@@ -359,44 +197,36 @@ local function results(s, got)
   return table.unpack(out, 1, s.out_spec.n)
 end
 
--- Also after a run that was cut short: what it finished has taken effect.
-local function note_training(s)
-  s.exec:mark()
-  s.exec:mark("states")
-  state.note_change(s)
-end
-
 --- One call of the model.
 ---@param s table
 ---@param values {n: integer}
----@param refresh fun(s: table) run before the program starts
+---@param attach fun(s: table) run before the program starts
 ---@return any ... what forward returned
-function M.call(s, values, refresh)
+function M.call(s, values, attach)
   local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "the model is for an offline device (ConnectionType.Never): it can be compiled, not run")
   local spec, tensors, originals = take(s, values)
-  if s.exec then
+  if s.session then
     match(s, spec)
   else
     compile(s, spec, tensors)
   end
-  refresh(s)
-  local ok, got = pcall(s.exec.run, s.exec, feed_of(s, tensors), s.modes)
-  if s.training then
-    note_training(s)
+  attach(s)
+  for i, t in ipairs(tensors) do
+    tensors[i] = t.tensor
   end
-  if not ok then
-    error(got, 0)
+  local synthetic = s.options.enable_synthetic_data
+  local results, written, anchors = s.session:run(tensors, synthetic)
+  for i, anchor in ipairs(s.anchors) do
+    s.anchored[anchor.short_name] = narrow(anchors[i])
   end
-  s.has_run = true
-  for _, anchor in ipairs(s.anchors) do
-    s.anchored[anchor.short_name] = narrow(got[anchor.index])
+  for i, t in pairs(synthetic and {} or written) do
+    require("torch").no_grad(function()
+      originals[i]:copy_(t:reshape(originals[i].shape))
+    end)
   end
-  if not s.options.enable_synthetic_data then
-    write_back(s, originals, got)
-  end
-  return results(s, got)
+  return rebuild(s, results)
 end
 
 return M

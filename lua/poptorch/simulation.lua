@@ -8,7 +8,6 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
-local report = require("lupine.report")
 local rules = require("poptorch.options.rules")
 local session = require("poptorch.options.session")
 
@@ -145,14 +144,11 @@ function M.settings(options, target)
   return out
 end
 
---- Simulates an executor's completed step.
---- error: poptorch.Error when a tile overflows (unless debug.allowOutOfMemory)
+--- Notes in a model's report what the options did not change, and warns of
+--- tiles that overflow.
 ---@param s table the executor's state: options, training
----@param step userdata
----@param target {kind: string, version: integer?, tiles: integer?}
----@return lupine.Report
-function M.analyse(s, step, target)
-  local r = report.simulate(step, M.settings(s.options, target))
+---@param r lupine.Report
+function M.annotate(s, r)
   r.no_effect = without_effect(s, r)
   for ipu, m in pairs(r.memory) do
     if not m.fits then
@@ -161,7 +157,6 @@ function M.analyse(s, step, target)
         m.tile_bytes)
     end
   end
-  return r
 end
 
 return M

@@ -1,11 +1,12 @@
---- What of an executor's device has a counterpart on the host: weights and
---- buffers, the optimizer's hyper-parameters and states. Moves them.
+--- The optimizer of a training model and what its device has of it: how a
+--- session sees it, state_dict by PopART's names, another one in its place.
 ---
---- `s` is the executor's state: exec, uploaded, hypers, states, optimizer;
+--- `s` is the executor's state: session, optimizer, updated (the rules);
 --- group_of: the optimizer's group that has the values of a compiled one;
 --- check_optimizer(where): finds that, raises for what cannot be taken over;
 --- state_name(optimizer, name): what it calls a compiled state, nil for one that
 --- is the device's alone.
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local text = require("torch.nn.text")
@@ -13,180 +14,9 @@ local whole = require("poptorch.whole")
 
 local M = {}
 
--- ---- weights and buffers ------------------------------------------------------------
-
--- Tensor of the host -> a token of the run (or copy) that changed it last. An
--- executor has seen what it did itself and what it uploaded (s.seen).
-local latest = setmetatable({}, { __mode = "k" })
-
---- The device has all that was trained up to now.
----@param s table the executor's state
-function M.up_to_date(s)
-  s.seen = setmetatable({}, { __mode = "k" })
-  for _, m in ipairs(s.uploaded) do
-    s.seen[m.tensor] = latest[m.tensor]
-  end
-end
-
---- Host -> device.
----@param s table the executor's state
-function M.upload_weights(s)
-  for _, m in ipairs(s.uploaded) do
-    s.exec:write(m.index, m.tensor)
-  end
-  M.up_to_date(s)
-end
-
---- The tensors that come back from this executor's device have new values.
----@param s table the executor's state
-function M.note_change(s)
-  local token = {}
-  for _, m in ipairs(s.mirrored) do
-    latest[m.tensor], s.seen[m.tensor] = token, token
-  end
-end
-
---- What other executors changed since comes to this one's device, also where
---- it is part of another module. Reading the host's tensor fetches it from
---- their devices (LP_ST_HOOKED). An inference model gets all weights then.
----@param s table the executor's state
-function M.refresh(s)
-  for _, m in ipairs(s.uploaded) do
-    local token = latest[m.tensor]
-    if token ~= s.seen[m.tensor] then
-      if not s.training then
-        return M.upload_weights(s)
-      end
-      s.exec:write(m.index, m.tensor)
-      s.seen[m.tensor] = token
-    end
-  end
-end
-
--- ---- the optimizer ------------------------------------------------------------------
-
---- Device -> the optimizer's tensors, if a run has changed them since.
----@param s table the executor's state
-function M.optimizer_to_host(s)
-  if s.exec:marked("states") then
-    s.exec:pull("states")
-  end
-end
-
--- The optimizer's tensor of a state, in the form that the device has.
-local function host_tensor(s, state)
-  local optimizer = s.optimizer
-  local t = optimizer:state_tensor(state.param, state.name)
-  if not core.is_tensor(t) then
-    t = core.tensor(t, { dtype = state.tensor.dtype })
-  end
-  errors.check(t:numel() == state.tensor:numel(), "RuntimeError",
-    "the optimizer's %s has shape %s, the model was compiled for %s", state.name,
-    text.repr(t.shape), text.repr(state.tensor.shape))
-  local fits = t.dtype == state.tensor.dtype and t:is_contiguous()
-    and table.concat(t.shape, " ") == table.concat(state.tensor.shape, " ")
-  if not fits then
-    t = t:detach():to(state.tensor.dtype):reshape(state.tensor.shape):contiguous()
-  end
-  optimizer.state[state.param][state.name] = t
-  return t
-end
-
--- Reading one of the optimizer's states brings all from the device, which has
--- the only values from now on.
-local function mirror_states(s)
-  s.exec:unmirror("states")
-  for _, state in pairs(s.states) do
-    s.exec:mirror(state.index, state.tensor, "states")
-  end
-  s.exec:mark("states")
-end
-
---- The optimizer's present attributes -> device.
----@param s table the executor's state
-function M.upload_hypers(s)
-  local groups, group_of = s.optimizer.param_groups, s.group_of
-  for _, h in ipairs(s.hypers) do
-    h.value = h.whole and core.tensor(whole.value(s.optimizer, h.name), { dtype = h.value.dtype })
-      or s.optimizer:hyper_tensor(groups[group_of[h.group] or h.group], h.name)
-    s.exec:write(h.index, h.value)
-  end
-end
-
---- The optimizer's state tensors -> device, also those that were replaced.
----@param s table the executor's state
-function M.upload_states(s)
-  M.optimizer_to_host(s)
-  for _, state in pairs(s.states) do
-    if state.name then
-      state.tensor = host_tensor(s, state)
-      s.exec:write(state.index, state.tensor)
-    end
-  end
-  mirror_states(s)
-end
-
---- The same, if the host's may be other than the device's.
----@param s table the executor's state
-function M.upload_edited_states(s)
-  local edited = not s.exec:marked("states")
-  for _, state in pairs(s.states) do
-    local of = s.optimizer.state[state.param]
-    edited = edited or state.name and (not of or of[state.name] ~= state.tensor)
-  end
-  if edited then
-    M.upload_states(s)
-  end
-end
-
--- The states by the names that an optimizer gives them.
-local function renamed(s, optimizer)
-  local states = {}
-  for _, state in pairs(s.states) do
-    state.name = s.state_name(optimizer, state.compiled_name)
-    states[(state.name or state.compiled_name) .. "___" .. state.var] = state
-  end
-  return states
-end
-
--- One state of the new optimizer: its own goes to the device.
-local function take_over(s, state, key)
-  local own = s.optimizer.state[state.param]
-  own = own and own[state.name]
-  local loaded = M.take_loaded(s.optimizer, state.param, state.name, key)
-  state.tensor = host_tensor(s, state)
-  if own or loaded then
-    s.exec:write(state.index, state.tensor)
-  end
-end
-
---- The device's states belong to another optimizer from now on. Those that it
---- has of its own (loaded ones) go to the device, the others go on.
----@param s table
----@param optimizer torch.optim.Optimizer
-function M.adopt(s, optimizer)
-  M.optimizer_to_host(s)
-  M.release(s)
-  s.optimizer = optimizer
-  s.states = renamed(s, optimizer)
-  for key, state in pairs(s.states) do
-    if state.name then
-      take_over(s, state, key)
-    end
-  end
-  mirror_states(s)
-end
-
--- ---- state_dict of poptorch.optim -----------------------------------------------------
-
---- Puts an entry of a state dict that was loaded before compiling into the
---- optimizer's state.
----@param optimizer torch.optim.Optimizer
----@param param torch.Tensor
----@param name string of the state
----@param key string of the entry
----@return boolean found
-function M.take_loaded(optimizer, param, name, key)
+-- Puts an entry of a state dict that was loaded before compiling into the
+-- optimizer's state; returns whether there was one.
+local function take_loaded(optimizer, param, name, key)
   local loaded = rawget(optimizer, "_loaded")
   local value = loaded and loaded[key]
   if not value then
@@ -200,9 +30,145 @@ function M.take_loaded(optimizer, param, name, key)
   return true
 end
 
+-- What the optimizer of now calls a state; nil for one that is the device's
+-- alone.
+local function name_of(s, state)
+  return s.state_name(s.optimizer, state.name)
+end
+
+local function key_of(s, state)
+  return (name_of(s, state) or state.name) .. "___" .. state.rule.param
+end
+
+-- ---- as a session sees it -------------------------------------------------------------
+
+--- The executor's optimizer as lupine/session/training.lua describes it: the
+--- one that it has now.
+local View = class.new("View")
+M.View = View
+
+---@param s table the executor's state
+function View:init(s)
+  self.s = s
+end
+
+--- How each parameter is updated.
+---@return table[]
+function View:rules()
+  return self.s.updated
+end
+
+--- A hyper-parameter's present value.
+---@param group integer? of the compiled optimizer; nil: of the optimizer as a whole
+---@param name string
+---@return torch.Tensor value, string key
+function View:hyper(group, name)
+  local s = self.s
+  if whole.may_vary[name] then
+    local value = whole.value(s.optimizer, name)
+    return core.tensor(value, { dtype = core.dtypes.float32 }), name
+  end
+  local present = s.optimizer.param_groups[s.group_of and s.group_of[group] or group]
+  return s.optimizer:hyper_tensor(present, name), ("%s___group%d"):format(name, group - 1)
+end
+
+--- Room for a state: at least float32 unless the optimizer says otherwise.
+---@param rule table
+---@param name string
+---@return torch.Tensor room, boolean new
+function View:room(rule, name)
+  local optimizer, param = self.s.optimizer, rule.tensor
+  take_loaded(optimizer, param, name, name .. "___" .. rule.param)
+  local own = optimizer.state[param][name]
+  local t = own or optimizer:empty_state(param, name)
+  if not optimizer.variable_attrs and t.dtype == core.dtypes.float16 then
+    t = own and own:float() or require("torch").empty_like(t, { dtype = core.dtypes.float32 })
+  end
+  optimizer.state[param][name] = own and t
+  return t, not own
+end
+
+--- First values of a state.
+---@param state table
+function View:start(state)
+  local optimizer, param = self.s.optimizer, state.rule.tensor
+  optimizer:start_state(param, state.name, state.tensor)
+  optimizer.state[param][state.name] = state.tensor
+end
+
+--- The optimizer's tensor of a state, in the form that the device has.
+---@param state table
+---@return torch.Tensor?
+function View:tensor(state)
+  local optimizer, param, name = self.s.optimizer, state.rule.tensor, name_of(self.s, state)
+  if not name then
+    return nil
+  end
+  local t = optimizer:state_tensor(param, name)
+  if not core.is_tensor(t) then
+    t = core.tensor(t, { dtype = state.tensor.dtype })
+  end
+  errors.check(t:numel() == state.tensor:numel(), "RuntimeError",
+    "the optimizer's %s has shape %s, the model was compiled for %s", name,
+    text.repr(t.shape), text.repr(state.tensor.shape))
+  local fits = t.dtype == state.tensor.dtype and t:is_contiguous()
+    and table.concat(t.shape, " ") == table.concat(state.tensor.shape, " ")
+  if not fits then
+    t = t:detach():to(state.tensor.dtype):reshape(state.tensor.shape):contiguous()
+  end
+  optimizer.state[param][name] = t
+  return t
+end
+
+-- ---- from the host to the device ------------------------------------------------------
+
+--- The optimizer's state tensors -> device, if they may be other than its.
+---@param s table the executor's state
+function M.upload_edited(s)
+  local edited = not s.session.exec:marked("states")
+  for _, state in ipairs(s.session.states) do
+    local of, name = s.optimizer.state[state.rule.tensor], name_of(s, state)
+    edited = edited or name and (not of or of[name] ~= state.tensor)
+  end
+  if edited then
+    s.session:upload_states()
+  end
+end
+
+-- One state of the new optimizer: its own goes to the device.
+local function take_over(s, state)
+  local name, param = name_of(s, state), state.rule.tensor
+  if not name then
+    return
+  end
+  local own = s.optimizer.state[param]
+  own = own and own[name]
+  local loaded = take_loaded(s.optimizer, param, name, key_of(s, state))
+  state.tensor = s.session.optimizer:tensor(state)
+  if own or loaded then
+    s.session.exec:write(state.index, state.tensor)
+  end
+end
+
+--- The device's states belong to another optimizer from now on. Those that it
+--- has of its own (loaded ones) go to the device, the others go on.
+---@param s table
+---@param optimizer torch.optim.Optimizer
+function M.adopt(s, optimizer)
+  s.session:states_to_host()
+  M.release(s)
+  s.optimizer = optimizer
+  for _, state in ipairs(s.session.states) do
+    take_over(s, state)
+  end
+  s.session:mirror_states()
+end
+
+-- ---- state_dict of poptorch.optim -----------------------------------------------------
+
 local function hyper_of(s, group, name)
-  for _, h in ipairs(s.hypers) do
-    if h.name == name and (h.group == group or h.whole) then
+  for _, h in ipairs(s.session.hypers) do
+    if h.name == name and (h.group == group or whole.may_vary[name]) then
       return h.value
     end
   end
@@ -215,14 +181,14 @@ local function attributes(s)
   local out = {}
   for _, rule in ipairs(s.updated) do
     local lr, decay = hyper_of(s, rule.group, "lr"), hyper_of(s, rule.group, "weight_decay")
-    if rule.plain then
+    if rule.op == "popart_sgd_step" and not rule.inputs[3] then
       local rate = lr * (1 - hyper_of(s, rule.group, "dampening"))
-      out["scaledLearningRate0___specific___" .. rule.name] =
+      out["scaledLearningRate0___specific___" .. rule.param] =
         rate / hyper_of(s, rule.group, "loss_scaling")
-      out["weightDecayScaleFactor0___specific___" .. rule.name] = 1 - rate * decay
+      out["weightDecayScaleFactor0___specific___" .. rule.param] = 1 - rate * decay
     else
-      out["learningRate___specific___" .. rule.name] = lr:clone()
-      out["weightDecay___specific___" .. rule.name] = decay:clone()
+      out["learningRate___specific___" .. rule.param] = lr:clone()
+      out["weightDecay___specific___" .. rule.param] = decay:clone()
     end
   end
   local scale = hyper_of(s, 1, "loss_scaling")
@@ -244,16 +210,26 @@ function M.attribute_names(s, names)
   table.move(own, 1, #own, first, names)
 end
 
--- The optimizer's view of the device.
+-- The optimizer's view of the device. `states` has {tensor, index, name} by
+-- the key of a state dict's entry; without a name it is the device's alone.
 local Link = {}
 Link.__index = Link
+
+local function entries(s)
+  local out = {}
+  for _, state in ipairs(s.session.states) do
+    out[key_of(s, state)] = { tensor = state.tensor, index = state.index,
+      name = name_of(s, state) }
+  end
+  return out
+end
 
 --- States and attributes by PopART's names.
 function Link:read()
   local s = self.s
-  if s and s.exec then
-    M.optimizer_to_host(s)
-    self.attributes = attributes(s)
+  if s and s.session then
+    s.session:states_to_host()
+    self.states, self.attributes = entries(s), attributes(s)
   end
   local state = {}
   for key, entry in pairs(self.states) do
@@ -264,29 +240,30 @@ end
 
 --- Entries of a state dict -> device; what is missing stays as it is.
 function Link:write(loaded)
-  local s = self.s
-  if s and s.exec then
-    s.check_optimizer("load_state_dict")
+  local session = self.s and self.s.session
+  if session then
+    self.s.check_optimizer("load_state_dict")
+    self.states = entries(self.s)
   end
   for key, value in pairs(loaded) do
     local entry = self.states[key]
     if entry then
       entry.tensor:copy_(value:reshape(entry.tensor.shape))
-      if s and s.exec then
-        s.exec:write(entry.index, entry.tensor)
+      if session then
+        session.exec:write(entry.index, entry.tensor)
       end
     end
   end
-  if s and s.exec then
-    M.upload_hypers(s)
+  if session then
+    session:upload_hypers()
   end
 end
 
 --- What a native optimizer has now -> device.
 function Link:push()
   self.s.check_optimizer("load_state_dict")
-  M.upload_states(self.s)
-  M.upload_hypers(self.s)
+  self.s.session:upload_states()
+  self.s.session:upload_hypers()
 end
 
 --- The optimizer's states and state_dict speak of this device from now on.
@@ -295,8 +272,7 @@ function M.link(s)
   if s.offline then
     return
   end
-  mirror_states(s)
-  s.link = setmetatable({ s = s, states = s.states }, Link)
+  s.link = setmetatable({ s = s, states = {} }, Link)
   s.link.attributes = s.optimizer.variable_attrs and attributes(s)
   s.optimizer._link = s.link
 end
@@ -315,10 +291,6 @@ function M.release(s)
   end
   link:read()
   link.s = nil
-  link.states = {}
-  for key, entry in pairs(s.states) do
-    link.states[key] = { tensor = entry.tensor, name = entry.name }
-  end
 end
 
 return M

@@ -3,7 +3,7 @@ local compiled = require("spec.support.compiled")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local report = require("lupine.report")
-local simulation = require("poptorch.simulation")
+local session = require("lupine.session")
 local torch = require("torch")
 
 local BATCH, ITERATIONS, ACCUMULATION, CALLS = 4, 2, 8, 3
@@ -118,27 +118,26 @@ end
 -- One call; beside it the same step replayed in the order of its schedule with
 -- plain kernels: parameters by name and losses.
 local function replayed(make, how)
-  local analyse, x, target = simulation.analyse, data()
+  local open, x, target = session.open, data()
   local weights, losses = {}, nil
-  simulation.analyse = function(s, step, device)
-    local at, inputs = compiled.vars(step), {}
+  session.open = function(traced, spec)
+    local opened = open(traced, spec)
+    local step, inputs = opened.exec:step(), {}
     for i, v in ipairs(step:vars()) do
       if v.role == "input" then
         inputs[i] = v.dtype == torch.float32 and x or target:to(v.dtype)
       end
     end
-    local settings = simulation.settings(s.options, device)
-    require("poptorch.completing").start_states(s)
-    local out, vars = report.replay(step, settings, inputs)
+    local out, vars = report.replay(step, spec.system, inputs)
     for i, v in ipairs(step:vars()) do
       weights[v.name] = v.role == "parameter" and vars[i] or weights[v.name]
     end
-    losses = out[at["output output_2"]]
-    return analyse(s, step, device)
+    losses = out[compiled.vars(step)["output output_2"]]
+    return opened
   end
   how.calls = 1
   local results = table.pack(pcall(train, make, how))
-  simulation.analyse = analyse
+  session.open = open
   assert(results[1], results[2])
   return results[2], results[3], weights, losses:reshape(1, -1)
 end

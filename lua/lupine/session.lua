@@ -1,0 +1,274 @@
+--- A compiled step on its simulated device: what PopTorch's executors and
+--- PopART's sessions share. It knows neither's options: a front end gives a
+--- traced step and plain tables.
+---
+---     local s = session.open(step, {
+---       compile = { device_iterations = 8, replicas = 2, loss = value },
+---       tensors = { parameter = { ["fc.weight"] = weight } },
+---       optimizer = …,  -- lupine/session/training.lua
+---       seed = 1,
+---     })
+---     local results = s:run({ x, target })
+---
+--- The host's tensors and the device's copies are kept in step: one that a run
+--- of a training session changed is fetched when it is read, and what another
+--- session changed goes to the device before the next run.
+local class = require("lupine.base.class")
+local report = require("lupine.report")
+local streams = require("lupine.session.streams")
+local training = require("lupine.session.training")
+
+---@class lupine.Session
+---@field vars table[] variables of the step: role, name, shape, dtype, index, …
+---@field training boolean
+---@field streams table inputs, outputs, written_inputs, anchors, modes: session/streams.lua
+---@field report lupine.Report
+---@field exec lupine.Exec
+---@field hypers table[] the optimizer's hyper-parameters on the device
+---@field states table[] and its states: session/training.lua
+---@field optimizer table?
+---@field has_run boolean
+local Session = class.new("Session")
+
+--- Variables with their number as `index`, and by "role name".
+---@param step lupine.Step
+---@return table[] vars
+---@return table<string, table> by_name
+local function index(step)
+  local vars, by_name = step:vars(), {}
+  for i, v in ipairs(vars) do
+    v.index = i
+    by_name[v.role .. " " .. v.name] = v
+  end
+  return vars, by_name
+end
+
+-- Fixes what the step computes: loops, reduction, the optimizer, anchors.
+local function complete(self, step, spec)
+  local compile = class.copy(spec.compile)
+  compile.anchors = {}
+  for i, anchor in ipairs(spec.anchors or {}) do
+    compile.anchors[i] = anchor.name
+  end
+  self.training, self.hypers, self.states = compile.loss ~= nil, {}, {}
+  if self.training then
+    local _, by_name = index(step)
+    self.optimizer = spec.optimizer
+    self.hypers, self.states = training.complete(step, by_name, spec.optimizer, compile)
+  end
+  step:complete(compile)
+  self.vars = index(step)
+  self.streams = streams.sort(self.vars, spec)
+end
+
+-- The device's variables that have a tensor on the host: `mirrored` come back
+-- (parameters, buffers that the step writes), all are `uploaded`. The
+-- optimizer's states come back, too.
+local function mirror(self, tensors)
+  self.mirrored, self.uploaded = {}, {}
+  for _, v in ipairs(self.vars) do
+    local t = tensors[v.role] and tensors[v.role][v.name]
+    if t then
+      local entry = { index = v.index, tensor = t, role = v.role, name = v.name }
+      self.uploaded[#self.uploaded + 1] = entry
+      if v.role == "parameter" or v.written then
+        self.mirrored[#self.mirrored + 1] = entry
+        if self.training then
+          self.exec:mirror(v.index, t)
+        end
+      end
+    end
+  end
+  self:_up_to_date()
+  if self.training then
+    self:mirror_states()
+  end
+end
+
+--- spec: compile (what step:complete takes, without rules and anchors), tensors
+--- (the host's, by role and name), optimizer (with a loss), anchors ({name,
+--- mode, period}), output ({mode, period}; all unless given), input_groups
+--- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
+--- step:compile), seed. Modes are "final", "everyn", "all", "sum".
+---@param step lupine.Step traced, not complete
+---@param spec table
+function Session:init(step, spec)
+  complete(self, step, spec)
+  self.report = report.simulate(step, spec.system)
+  training.start(self)
+  self.exec, self.seed, self.has_run = step:compile(spec.host or {}), spec.seed or 0, false
+  local ok, e = pcall(mirror, self, spec.tensors)
+  if not ok then
+    self.exec:close()
+    error(e, 0)
+  end
+  self.exec:rng(self.seed, 0)
+end
+
+for name, method in pairs(training.methods) do
+  Session[name] = method
+end
+
+--- Gives the device back. Nothing else may be called then.
+function Session:close()
+  self.exec:close()
+end
+
+-- ---- weights and buffers ------------------------------------------------------------
+
+-- Tensor of the host -> a token of the run (or copy) that changed it last. A
+-- session has seen what it did itself and what it uploaded (self.seen).
+local latest = setmetatable({}, { __mode = "k" })
+
+-- The device has all that was trained up to now.
+function Session:_up_to_date()
+  self.seen = setmetatable({}, { __mode = "k" })
+  for _, m in ipairs(self.uploaded) do
+    self.seen[m.tensor] = latest[m.tensor]
+  end
+end
+
+--- Host -> device.
+function Session:upload()
+  for _, m in ipairs(self.uploaded) do
+    self.exec:write(m.index, m.tensor)
+  end
+  self:_up_to_date()
+end
+
+--- The same; what was trained since the last copy to the host is lost.
+function Session:overwrite()
+  if not self.training then
+    return self:upload()
+  end
+  self.exec:unmark()
+  self:upload()
+  self:note_change()
+end
+
+--- One kind of tensors, those with these names -> device.
+---@param role string "parameter" or "buffer"
+---@param names table<string, boolean>
+function Session:upload_named(role, names)
+  for _, m in ipairs(self.uploaded) do
+    if m.role == role and names[m.name] then
+      self.exec:write(m.index, m.tensor)
+    end
+  end
+end
+
+--- The tensors that come back from this session's device have new values.
+function Session:note_change()
+  local token = {}
+  for _, m in ipairs(self.mirrored) do
+    latest[m.tensor], self.seen[m.tensor] = token, token
+  end
+end
+
+--- What other sessions changed since comes to this one's device, also where it
+--- is part of another model. Reading the host's tensor fetches it from their
+--- devices (LP_ST_HOOKED). Without training all tensors come then.
+function Session:refresh()
+  for _, m in ipairs(self.uploaded) do
+    local token = latest[m.tensor]
+    if token ~= self.seen[m.tensor] then
+      if not self.training then
+        return self:upload()
+      end
+      self.exec:write(m.index, m.tensor)
+      self.seen[m.tensor] = token
+    end
+  end
+end
+
+--- Device -> host: parameters and buffers that the step writes.
+function Session:download()
+  if self.training then
+    self:refresh()
+    self.exec:pull()
+    self:note_change()
+    return
+  end
+  for _, m in ipairs(self.mirrored) do
+    self.exec:read_into(m.index, m.tensor)
+  end
+end
+
+--- The same after training, only if the device's are newer.
+---@return boolean copied
+function Session:download_newer()
+  if not self.training or not self.exec:marked() then
+    return false
+  end
+  self.exec:pull()
+  return true
+end
+
+--- Everything that training changes -> host, if it is newer there.
+function Session:settle()
+  self:download_newer()
+  if self.training then
+    self:states_to_host()
+  end
+end
+
+-- ---- running ------------------------------------------------------------------------
+
+--- Runs the program once. `synthetic`: on data made up once, of the tensors'
+--- sizes and types.
+---@param tensors torch.Tensor[] one for each input
+---@param synthetic? boolean
+---@return torch.Tensor[] results
+---@return table<integer, torch.Tensor> written by number of the input that the step wrote
+---@return torch.Tensor[] anchors
+function Session:run(tensors, synthetic)
+  local s = self.streams
+  self:refresh()
+  if synthetic then
+    self.made_up = self.made_up or streams.synthetic(s, tensors, self.seed)
+  end
+  local ok, got = pcall(self.exec.run, self.exec,
+    synthetic and self.made_up or streams.feed(s, tensors), s.modes)
+  if self.training then -- what a run finished that was cut short has taken effect
+    self.exec:mark()
+    self.exec:mark("states")
+    self:note_change()
+  end
+  if not ok then
+    error(got, 0)
+  end
+  self.has_run = true
+  local results, written, anchors = {}, {}, {}
+  for i, v in ipairs(s.outputs) do
+    results[i] = got[v.index]
+  end
+  for _, v in ipairs(s.written_inputs) do
+    written[v.of] = streams.gather(s, got[v.index])
+  end
+  for i, v in ipairs(s.anchors) do
+    anchors[i] = got[v.index]
+  end
+  return results, written, anchors
+end
+
+--- Where the device's random numbers are: the seed and how many micro-batches
+--- have drawn. With arguments it is set.
+---@param seed? integer
+---@param drawn? integer 0 unless given
+---@return integer seed, integer drawn
+function Session:random_state(seed, drawn)
+  return self.exec:rng(seed, drawn)
+end
+
+local M = { Session = Session, index = index }
+
+--- Completes a traced step, simulates and compiles it.
+--- error: poptorch.Error when a tile overflows; what step:complete raises
+---@param step lupine.Step
+---@param spec table Session:init
+---@return lupine.Session
+function M.open(step, spec)
+  return Session(step, spec)
+end
+
+return require("lupine.base.namespace").close(M, "lupine.session")
