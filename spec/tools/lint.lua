@@ -220,6 +220,10 @@ local function each_require(line, fn)
   end
 end
 
+-- Libraries of Lua's own.
+local STANDARD = { coroutine = true, debug = true, io = true, math = true, os = true,
+  package = true, string = true, table = true, utf8 = true }
+
 local function check_requires(file)
   local own, n = file:match("^lua/(.*)%.lua$"):gsub("/init$", ""):gsub("/", "."), 0
   local layer = lua_layer_of(own)
@@ -230,7 +234,9 @@ local function check_requires(file)
     n = n + 1
     each_require(line, function(module)
       local other = lua_layer_of(module)
-      if not other then
+      if STANDARD[module] then
+        return
+      elseif not other then
         fault(file, n, "require of %s, which is in no layer", module)
       elseif other > layer then
         fault(file, n, "%s requires %s of a higher layer", own, module)

@@ -74,7 +74,7 @@ describe("globals of a script", function()
         require(name)
       end
       local lua, seen, n = debug.getinfo(require("lupine.base.check").describe, "S").source:match(
-        "^(.*)lupine[/\\]check%.lua$"), {}, 0
+        "^(.*)lupine[/\\]base[/\\]check%.lua$"), {}, 0
       local function scan(v)
         if v == nil or v ~= v or seen[v] then
           return
