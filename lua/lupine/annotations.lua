@@ -332,10 +332,32 @@ local function functional_file()
   return table.concat(out, "\n\n")
 end
 
---- The files' text by name: "torch.lua", "torch/nn/functional.lua".
+local REPORT_TYPES = { integers = "integer[]", named = "table<string, integer>" }
+
+-- Classes lupine.report.GROUP of the fields of reports.
+local function report_file()
+  local out = { HEAD:format("lupine.report", core.version) }
+  for _, f in ipairs(core.report_fields()) do
+    if not f.name then
+      out[#out + 1] = ("\n--- %s\n---@class lupine.report.%s"):format(f.doc, f.group)
+    else
+      local entry = f.of and "lupine.report." .. f.of
+      local kind = f.kind == "list" and entry .. "[]"
+        or f.kind == "map" and ("table<integer, %s>"):format(entry) or REPORT_TYPES[f.kind]
+        or f.kind
+      out[#out + 1] = ("---@field %s %s%s %s"):format(f.name, kind,
+        f.unit ~= "" and (" [%s]"):format(f.unit) or "", f.doc)
+    end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- The files' text by name: "torch.lua", "torch/nn/functional.lua",
+--- "lupine_report.lua".
 ---@return table<string, string>
 function M.files()
-  return { ["torch.lua"] = torch_file(), ["torch/nn/functional.lua"] = functional_file() }
+  return { ["torch.lua"] = torch_file(), ["torch/nn/functional.lua"] = functional_file(),
+    ["lupine_report.lua"] = report_file() }
 end
 
 --- Writes the files into a folder, whose sub-folders must exist.

@@ -8,58 +8,40 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 
----@class lupine.Report
----@field chip string "ipu1", "ipu2" or "ipu21"
----@field strategy string
----@field ipus integer of one replica
----@field replicas integer
----@field loops integer times the schedule's loop runs in a call
----@field micro_batches integer of one loop
----@field cycles integer
----@field seconds number
----@field samples integer
----@field samples_per_second number
----@field pipeline_efficiency number share of the loop's compute time in which
----  an IPU computes: useful cycles of all IPUs / (IPUs x cycles of the loop)
----@field stages {stage: integer, id: integer, ipu: integer, phase: integer,
----  block: string, forward_cycles: integer, backward_cycles: integer,
----  recompute_cycles: integer, recomputed: boolean, stash_depth: integer}[]
----  of one micro-batch; backward_cycles includes recompute_cycles
----@field schedule table[] rows: kind (fill, steady, flush, phase, update,
----  output), first, count, cycles and their parts, entries (kind, ipu, cycles,
----  and stage, backward, offset of compute, bytes of all others)
----@field sequence {first_row: integer, rows: integer, count: integer,
----  step: integer, once: boolean}[] the loops over rows, in order: turn k of a
----  row has the number first + k * step; all of them run for every weight
----  update, those with `once` at the end of a call
----@field streams {variable: integer, input: boolean, bytes: integer,
----  ipu: integer, stage: integer, backward: boolean}[] what goes to and from
----  the host for a micro-batch, and which run of a stage reads or makes it
----@field memory table<integer, table> by IPU, from 0: always_live,
----  not_always_live, max_tile, max_tile_including_gaps, fullest_tile, fits,
----  categories, biggest, tiles (64 classes of neighbouring tiles), off_chip
----@field operators {name: string, nodes: integer, instances: integer,
----  cycles: integer, flops: integer}[] most cycles first
+---@class lupine.Report: lupine.report.report
+---@field plan userdata what the figures are of: plan:nodes(), plan:json()
 ---@field no_effect string[] options that change nothing here, and why
 local Report = class.new("Report")
 
----@param fields table what core.simulate gave
-function Report:init(fields)
-  for k, v in pairs(fields) do
+---@param plan userdata
+function Report:init(plan)
+  for k, v in pairs(plan:report()) do
     self[k] = v
   end
-  self.no_effect = {}
+  self.plan, self.no_effect = plan, {}
 end
 
 --- The figures as text, laid out like Poplar's profile summary.
 ---@return string
 function Report:summary()
-  local text = self.text
+  local text = self.plan:text()
   if #self.no_effect > 0 then
     text = text .. "\nOptions without effect on these figures:\n  "
       .. table.concat(self.no_effect, "\n  ") .. "\n"
   end
   return text
+end
+
+--- Every operator of the program with its place and its cycles, as a list.
+---@return lupine.report.node[]
+function Report:nodes()
+  return self.plan:nodes()
+end
+
+--- All of it as JSON: {"report": …, "plan": {"nodes": …}}, in the same names.
+---@return string
+function Report:json()
+  return self.plan:json()
 end
 
 --- The stage's row of `stages`; stages count from 0.
@@ -98,7 +80,16 @@ local M = { Report = Report }
 ---  or an entry a place of step:places(); what is nil stays as it was
 ---@return lupine.Report
 function M.simulate(step, options, placement)
-  return Report(core.simulate(step, options or {}, placement))
+  return Report(core.plan(step, options or {}, placement))
+end
+
+--- What the fields of reports mean: of each its group ("report", "stage", …),
+--- name, kind, unit, what it says and, of a list or map, the group of its
+--- entries (`of`). An entry without a name is of the group itself.
+---@return {group: string, name: string?, kind: string?, of: string?, unit: string?,
+---  doc: string}[]
+function M.fields()
+  return core.report_fields()
 end
 
 --- Runs a completed step by plain kernels: how.order is "schedule" (the order
@@ -113,7 +104,8 @@ end
 ---@return table<integer, torch.Tensor> outputs, table<integer, torch.Tensor> variables,
 ---  integer held most bytes of values at once
 function M.replay(step, options, inputs, how)
-  return core.replay(step, options or {}, inputs, how or {})
+  how = how or {}
+  return core.plan(step, options or {}, how.placement):replay(inputs, how)
 end
 
 return require("lupine.base.namespace").close(M, "lupine.report")

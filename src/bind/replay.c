@@ -41,7 +41,7 @@ static LpTensor *new_tensor(lua_State *L, const LpType *t)
     return x;
 }
 
-/* inputs at index 3, by variable number; what is made is kept alive in the
+/* inputs at index 2, by variable number; what is made is kept alive in the
  * table at `keep`. */
 static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
                          int64_t slices, int keep)
@@ -55,7 +55,7 @@ static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
             st[i].out = lp_tensor_data(new_tensor(L, &want));
             lua_rawseti(L, keep, (lua_Integer)i + 1);
         } else if (v->role == LP_VAR_STREAM_IN) {
-            lua_geti(L, 3, (lua_Integer)i + 1);
+            lua_geti(L, 2, (lua_Integer)i + 1);
             LpTensor *t = lp_check_tensor(L, -1, "replay", v->name);
             LpType got = lp_tensor_type(t);
             if (!lp_type_eq(&got, &want) || !lp_tensor_contiguous(t))
@@ -85,25 +85,26 @@ static void push_vars(lua_State *L, const LpStep *s, const LpReplay *x)
     }
 }
 
-int lp_bind_replay(lua_State *L)
+/* plan:replay({[var] = tensor}, {order=, seed=, micro_batch=, threads=}) ->
+ * outputs, variables, most bytes of values at once */
+int lp_plan_replay(lua_State *L)
 {
     static const char *const orders[] = {"schedule", "micro_batches", NULL};
     LpErr e = {0};
-    const LpStep *s = lp_check_step(L);
-    luaL_checktype(L, 3, LUA_TTABLE);
-    if (lua_isnoneornil(L, 4)) {
-        lua_settop(L, 3);
+    const LpIpuPlan *p = lp_check_plan(L);
+    const LpStep *s = p->step;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    if (lua_isnoneornil(L, 3)) {
+        lua_settop(L, 2);
         lua_newtable(L);
     }
-    luaL_checktype(L, 4, LUA_TTABLE);
-    lua_settop(L, 4);
-    lua_getfield(L, 4, "order");
-    int order = luaL_checkoption(L, 5, "schedule", orders);
-    int64_t seed = lp_opt_int(L, 4, "seed", 0);
-    int64_t start = lp_opt_int(L, 4, "micro_batch", 0);
-    int threads = (int)lp_opt_int(L, 4, "threads", lp_num_threads());
-    lua_getfield(L, 4, "placement");
-    LpIpuPlan *p = lp_bind_plan(L, s, 2, lua_gettop(L));
+    luaL_checktype(L, 3, LUA_TTABLE);
+    lua_settop(L, 3);
+    lua_getfield(L, 3, "order");
+    int order = luaL_checkoption(L, 4, "schedule", orders);
+    int64_t seed = lp_opt_int(L, 3, "seed", 0);
+    int64_t start = lp_opt_int(L, 3, "micro_batch", 0);
+    int threads = (int)lp_opt_int(L, 3, "threads", lp_num_threads());
     int64_t slices = p->loops * p->micro_batches * s->replicas;
     LpReplayStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
     lua_newtable(L);

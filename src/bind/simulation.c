@@ -1,19 +1,20 @@
-/* The simulated system as seen from Lua:
+/* The simulated system as seen from Lua: plans of completed steps.
  *
- *   core.simulate(step, {chip=, strategy=, …}, placement) -> report
- *   core.replay(step, {chip=, …}, inputs, {order=, …}) -> outputs, variables
+ *   plan = core.plan(step, {chip=, strategy=, …}, placement)
+ *   plan:report() plan:nodes() plan:text() plan:json() plan:step()
+ *   plan:replay(inputs, {order=, …}) -> outputs, variables, bytes
  *
  * A placement, in place of what the model's blocks say, is {nodes = list} or
  * {places = list} of {ipu=, stage=, phase=}: an entry an operator of the micro
  * graph, or an entry a place of step:places(); what is nil stays as it was.
  *
- * The report is a plain table (lupine.report gives it its methods); what its
- * fields mean stands there. */
+ * A plan keeps its step; what its fields mean is said by report.def, which
+ * core.report_fields() lists. */
 #include "src/bind/simulation.h"
 
 #include <string.h>
 
-#include "runtime/report/report.h"
+#include "runtime/report/walk.h"
 #include "src/bind/module.h"
 #include "src/passes/ipu/strategy.h"
 
@@ -162,214 +163,101 @@ static LpPlacement read_placement(lua_State *L, int t, const LpGraph *g)
 }
 
 /* ---- the report ---------------------------------------------------------- */
-static void set_text(lua_State *L, const char *key, const char *v)
+/* A table for each group, list and map; the key of an open one is on the stack
+ * below it. Entries of lists count from 1, those of maps from 0. */
+typedef struct Tables {
+    lua_State *L;
+    LpTreeKind kind[16]; /* of what is open */
+    int depth;
+} Tables;
+
+static void push_key(const Tables *t, LpReportKey k)
 {
-    lp_set_string(L, key, v ? v : "");
+    if (k.name)
+        lua_pushstring(t->L, k.name);
+    else
+        lua_pushinteger(t->L, (lua_Integer)k.nr +
+                                  (t->kind[t->depth] == LP_TREE_LIST ? 1 : 0));
 }
 
-static int stash_depth(const LpIpuPlan *p, int stage)
+static void open_table(void *ctx, LpReportKey k, LpTreeKind kind)
 {
-    for (size_t i = 0; i < p->n_stash; i++)
-        if (p->stash[i].stage == stage)
-            return p->stash[i].depth;
-    return 0;
+    Tables *t = ctx;
+    if (t->depth > 0)
+        push_key(t, k);
+    lua_newtable(t->L);
+    t->kind[++t->depth] = kind;
 }
 
-static void push_stages(lua_State *L, const LpIpuPlan *p)
+static void close_table(void *ctx)
 {
-    lua_createtable(L, p->n_stage, 0);
-    for (int s = 0; s < p->n_stage; s++) {
-        const LpStage *st = &p->stage[s];
-        lua_createtable(L, 0, 10);
-        lp_set_int(L, "stage", s);
-        lp_set_int(L, "id", st->id);
-        lp_set_int(L, "ipu", st->ipu);
-        lp_set_int(L, "phase", st->phase);
-        set_text(L, "block", st->block);
-        lp_set_bool(L, "recomputed", st->recomputed);
-        lp_set_int(L, "forward_cycles", lp_run_cyc(&p->run[s]));
-        const LpRun *b = p->training ? &p->run[lp_run_of(p, s, true)] : NULL;
-        lp_set_int(L, "backward_cycles", b ? lp_run_cyc(b) : 0);
-        lp_set_int(L, "recompute_cycles", b ? b->again_cyc : 0);
-        lp_set_int(L, "stash_depth", stash_depth(p, s));
-        lua_rawseti(L, -2, s + 1);
+    Tables *t = ctx;
+    if (--t->depth > 0)
+        lua_rawset(t->L, -3);
+}
+
+static void set_value(void *ctx, LpReportKey k, LpReportValue v)
+{
+    Tables *t = ctx;
+    push_key(t, k);
+    switch (v.kind) {
+    case LP_FIELD_TEXT:
+        lua_pushstring(t->L, v.s);
+        break;
+    case LP_FIELD_BOOL:
+        lua_pushboolean(t->L, v.i != 0);
+        break;
+    case LP_FIELD_INT:
+        lua_pushinteger(t->L, (lua_Integer)v.i);
+        break;
+    default:
+        lua_pushnumber(t->L, v.f);
     }
+    lua_rawset(t->L, -3);
 }
 
-static void push_act(lua_State *L, const LpIpuPlan *p, const LpAct *a)
+/* What report.def says of the plan, as a table. */
+static void push_walk(lua_State *L, const LpIpuPlan *p, LpWalkWhat what)
 {
-    lua_createtable(L, 0, 8);
-    set_text(L, "kind", lp_report_act_name(a->kind));
-    lp_set_int(L, "ipu", a->ipu);
-    lp_set_int(L, "cycles", a->cycles);
-    if (a->run >= 0) {
-        lp_set_int(L, "stage", p->run[a->run].stage);
-        lp_set_bool(L, "backward", p->run[a->run].backward);
-        lp_set_int(L, "offset", a->offset);
-    } else {
-        lp_set_int(L, "bytes", a->bytes);
-    }
-    if (a->kind == LP_ACT_COPY)
-        lp_set_int(L, "to", a->to);
+    LpErr e = {0};
+    Tables t = {.L = L};
+    LpReportSink sink = {&t, open_table, close_table, set_value};
+    luaL_checkstack(L, 40, NULL);
+    if (lp_report_walk(p, what, &sink, &e) != LP_OK)
+        lp_bind_fail(L, &e);
 }
 
-static void push_rows(lua_State *L, const LpIpuPlan *p)
+/* report_fields() -> {{group=, name=, kind=, of=, unit=, doc=}, …}: what fields
+ * of reports mean; an entry without a name is of the group itself */
+static int report_fields(lua_State *L)
 {
-    lua_createtable(L, (int)p->n_row, 0);
-    for (size_t i = 0; i < p->n_row; i++) {
-        const LpRow *r = &p->row[i];
-        lua_createtable(L, 0, 14);
-        set_text(L, "kind", lp_report_row_name(r->kind));
-        lp_set_int(L, "first", r->first);
-        lp_set_int(L, "count", lp_loop_of(p, i)->count);
-        lp_set_int(L, "cycles", r->total_cyc);
-        lp_set_int(L, "compute", r->compute_cyc);
-        lp_set_int(L, "exchange", r->exchange_cyc);
-        lp_set_int(L, "sync", r->sync_cyc);
-        lp_set_int(L, "copy", r->copy_cyc);
-        lp_set_int(L, "host", r->host_cyc);
-        lp_set_int(L, "streaming", r->stream_cyc);
-        lp_set_int(L, "collective", r->collective_cyc);
-        lua_createtable(L, (int)r->n, 0);
-        for (uint32_t k = 0; k < r->n; k++) {
-            push_act(L, p, &r->act[k]);
-            lua_rawseti(L, -2, (lua_Integer)k + 1);
-        }
-        lua_setfield(L, -2, "entries");
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
-}
-
-static void push_loops(lua_State *L, const LpIpuPlan *p)
-{
-    lua_createtable(L, (int)p->n_loop, 0);
-    for (size_t i = 0; i < p->n_loop; i++) {
-        const LpLoop *l = &p->loop[i];
-        lua_createtable(L, 0, 5);
-        lp_set_int(L, "first_row", l->first_row + 1);
-        lp_set_int(L, "rows", l->n_row);
-        lp_set_int(L, "count", l->count);
-        lp_set_int(L, "step", l->step);
-        lp_set_bool(L, "once", l->once);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
-}
-
-/* Of one micro-batch, in the order of the step's variables. */
-static void push_streams(lua_State *L, const LpIpuPlan *p)
-{
+    static const char *const kinds[] = {
+        [LP_FIELD_INT] = "integer",   [LP_FIELD_NUM] = "number",
+        [LP_FIELD_BOOL] = "boolean",  [LP_FIELD_TEXT] = "string",
+        [LP_FIELD_INTS] = "integers", [LP_FIELD_NAMED] = "named",
+        [LP_FIELD_LIST] = "list",     [LP_FIELD_MAP] = "map"};
+    const char *group = "";
     lua_newtable(L);
-    int n = 0;
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        const LpVariable *v = &p->step->var[i];
-        bool in = v->role == LP_VAR_STREAM_IN;
-        LpVal val = in ? v->micro_in : v->micro_out;
-        if ((!in && v->role != LP_VAR_STREAM_OUT) || val == LP_NOVAL)
+    for (const LpReportField *f = lp_report_fields; f->group || f->name; f++) {
+        if (f->group && f->name) /* its end */
             continue;
-        const LpRun *r = &p->run[lp_ipu_run_making(p, val)];
+        group = f->group ? f->group : group;
         lua_createtable(L, 0, 6);
-        lp_set_int(L, "variable", (int64_t)i + 1);
-        lp_set_bool(L, "input", in);
-        lp_set_int(L, "bytes", lp_type_bytes(&v->type));
-        lp_set_int(L, "ipu", r->ipu);
-        lp_set_int(L, "stage", r->stage);
-        lp_set_bool(L, "backward", r->backward);
-        lua_rawseti(L, -2, ++n);
-    }
-}
-
-static void push_big(lua_State *L, const LpIpuMemory *m)
-{
-    lua_createtable(L, LP_N_BIG, 0);
-    for (int i = 0; i < LP_N_BIG && m->big[i].bytes > 0; i++) {
-        lua_createtable(L, 0, 4);
-        set_text(L, "name", m->big[i].name);
-        set_text(L, "scope", m->big[i].scope);
-        set_text(L, "kind", lp_report_mem_name(m->big[i].kind));
-        lp_set_int(L, "bytes", m->big[i].bytes);
-        lua_rawseti(L, -2, i + 1);
-    }
-}
-
-/* Keyed by IPU, from 0; IPUs without work are left out. */
-static void push_memory(lua_State *L, const LpIpuPlan *p)
-{
-    lua_newtable(L);
-    for (int i = 0; i < p->n_ipus; i++) {
-        const LpIpuMemory *m = &p->memory[i];
-        if (m->always + m->not_always == 0)
-            continue;
-        lua_createtable(L, 0, 12);
-        lp_set_int(L, "always_live", m->always);
-        lp_set_int(L, "not_always_live", m->not_always);
-        lp_set_int(L, "max_tile", m->max_tile);
-        lp_set_int(L, "max_tile_including_gaps", m->max_tile_gaps);
-        lp_set_int(L, "fullest_tile", m->max_tile_nr);
-        lp_set_int(L, "tile_bytes", p->o.chip->tile_bytes);
-        lp_set_int(L, "off_chip", m->off_chip);
-        lp_set_bool(L, "fits", m->max_tile_gaps <= p->o.chip->tile_bytes);
-        lp_set_bool(L, "peak_in_update", m->in_update);
-        lua_createtable(L, 0, LP_N_MEM);
-        for (int k = 0; k < LP_N_MEM; k++)
-            lp_set_int(L, lp_report_mem_name((LpMemKind)k), m->bytes[k]);
-        lua_setfield(L, -2, "categories");
-        push_big(L, m);
-        lua_setfield(L, -2, "biggest");
-        lua_createtable(L, LP_TILE_CLASSES, 0);
-        for (int k = 0; k < LP_TILE_CLASSES; k++) {
-            lua_pushinteger(L, (lua_Integer)m->tile[k]);
-            lua_rawseti(L, -2, k + 1);
+        lp_set_string(L, "group", group);
+        if (f->name) {
+            lp_set_string(L, "name", f->name);
+            lp_set_string(L, "kind", kinds[f->kind]);
+            lp_set_string(L, "unit", f->unit);
         }
-        lua_setfield(L, -2, "tiles");
-        lua_rawseti(L, -2, i);
+        if (f->of)
+            lp_set_string(L, "of", f->of);
+        lp_set_string(L, "doc", f->doc);
+        lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
     }
+    return 1;
 }
 
-static void push_operators(lua_State *L, const LpOpTotal *t, size_t n)
-{
-    lua_createtable(L, (int)n, 0);
-    for (size_t i = 0; i < n; i++) {
-        lua_createtable(L, 0, 5);
-        set_text(L, "name", t[i].name);
-        lp_set_int(L, "nodes", t[i].nodes);
-        lp_set_int(L, "instances", t[i].instances);
-        lp_set_int(L, "cycles", t[i].cycles);
-        lp_set_int(L, "flops", t[i].flops);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
-}
-
-static void push_report(lua_State *L, const LpIpuPlan *p)
-{
-    lua_createtable(L, 0, 20);
-    set_text(L, "chip", p->o.chip->version);
-    set_text(L, "chip_name", p->o.chip->name);
-    lp_set_number(L, "clock_hz", p->o.chip->clock_hz);
-    set_text(L, "strategy", p->o.strategy->name);
-    lp_set_bool(L, "training", p->training);
-    lp_set_bool(L, "pipelined", p->how->offset != NULL);
-    lp_set_int(L, "ipus", p->n_ipus);
-    lp_set_int(L, "replicas", p->step->replicas);
-    lp_set_int(L, "loops", p->loops);
-    lp_set_int(L, "micro_batches", p->micro_batches);
-    lp_set_int(L, "cycles", p->cycles);
-    lp_set_number(L, "seconds", p->seconds);
-    lp_set_int(L, "samples", p->samples);
-    lp_set_number(L, "samples_per_second", p->samples_per_second);
-    lp_set_number(L, "pipeline_efficiency", p->efficiency);
-    push_stages(L, p);
-    lua_setfield(L, -2, "stages");
-    push_rows(L, p);
-    lua_setfield(L, -2, "schedule");
-    push_loops(L, p);
-    lua_setfield(L, -2, "sequence");
-    push_streams(L, p);
-    lua_setfield(L, -2, "streams");
-    push_memory(L, p);
-    lua_setfield(L, -2, "memory");
-}
-
-/* ---- functions ----------------------------------------------------------- */
+/* ---- plans --------------------------------------------------------------- */
 static const char tag_plan = 'p';
 
 static int plan_gc(lua_State *L)
@@ -382,61 +270,89 @@ static int plan_gc(lua_State *L)
     return 0;
 }
 
-LpIpuPlan *lp_bind_plan(lua_State *L, const LpStep *s, int options,
-                        int placement)
+const LpIpuPlan *lp_check_plan(lua_State *L)
+{
+    return lp_check_box(L, 1, &tag_plan, "plan");
+}
+
+/* plan(step, options, placement) -> plan */
+static int plan_new(lua_State *L)
 {
     LpErr e = {0};
-    LpIpuOptions o = read_options(L, options);
-    bool placed = !lua_isnoneornil(L, placement);
+    const LpStep *s = lp_check_step(L);
+    LpIpuOptions o = read_options(L, 2);
+    bool placed = !lua_isnoneornil(L, 3);
     LpPlacement at = {NULL, NULL, NULL};
     luaL_checkstack(L, 20, NULL);
     if (placed) {
-        luaL_checktype(L, placement, LUA_TTABLE);
-        at = read_placement(L, placement, s->micro);
+        luaL_checktype(L, 3, LUA_TTABLE);
+        at = read_placement(L, 3, s->micro);
     }
-    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
-    *b = (LpBox){.tag = &tag_plan};
-    luaL_setmetatable(L, "lupine.plan");
+    LpBox *b = lp_new_box(L, &tag_plan, "lupine.plan");
     LpIpuPlan *p = NULL;
     LpStatus st = lp_ipu_analyse(s, &o, placed ? &at : NULL, &p, &e);
     b->p = p;
-    if (st != LP_OK)
-        lp_bind_fail(L, &e);
-    return p;
+    return st == LP_OK ? 1 : lp_bind_fail(L, &e);
 }
 
-/* simulate(step, options, placement) -> report */
-static int simulate(lua_State *L)
+/* plan:report() -> table of all but the nodes */
+static int plan_report(lua_State *L)
 {
-    LpErr e = {0};
-    size_t n = 0;
-    const LpStep *s = lp_check_step(L);
-    lua_settop(L, 3);
-    LpIpuPlan *p = lp_bind_plan(L, s, 2, 3);
-    push_report(L, p);
-    LpOpTotal *t = lp_report_operators(p, &n, &e);
-    char *text = t ? lp_report_summary(p, &e) : NULL;
-    if (!text) {
-        lp_free(t);
-        return lp_bind_fail(L, &e);
-    }
-    push_operators(L, t, n);
-    lua_setfield(L, -2, "operators");
-    set_text(L, "text", text);
-    lp_free(t);
-    lp_free(text);
+    push_walk(L, lp_check_plan(L), LP_WALK_REPORT);
     return 1;
 }
 
+/* plan:nodes() -> {{operator=, cycles=, …}, …} */
+static int plan_nodes(lua_State *L)
+{
+    push_walk(L, lp_check_plan(L), LP_WALK_NODES);
+    lua_getfield(L, -1, "nodes");
+    return 1;
+}
+
+static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
+{
+    LpErr e = {0};
+    const LpIpuPlan *p = lp_check_plan(L);
+    LpBox *text = lp_new_text(L);
+    text->p = make(p, &e);
+    if (!text->p)
+        return lp_bind_fail(L, &e);
+    lp_push_text(L, text);
+    return 1;
+}
+
+/* plan:text(): a summary as Poplar's profiler writes it */
+static int plan_text(lua_State *L)
+{
+    return push_made(L, lp_report_summary);
+}
+
+/* plan:json(): the report and all nodes */
+static int plan_json(lua_State *L)
+{
+    return push_made(L, lp_report_json);
+}
+
+/* plan:step() -> the step that it is of */
+static int plan_step(lua_State *L)
+{
+    const LpIpuPlan *p = lp_check_plan(L);
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    b->p = lp_step_retain(p->step);
+    return 1;
+}
+
+static const luaL_Reg plan_methods[] = {
+    {"report", plan_report}, {"nodes", plan_nodes}, {"text", plan_text},
+    {"json", plan_json},     {"step", plan_step},   {"replay", lp_plan_replay},
+    {"__gc", plan_gc},       {"__close", plan_gc},  {NULL, NULL}};
+
 void lp_bind_simulation(lua_State *L)
 {
-    static const luaL_Reg meta[] = {
-        {"__gc", plan_gc}, {"__close", plan_gc}, {NULL, NULL}};
-    luaL_newmetatable(L, "lupine.plan");
-    luaL_setfuncs(L, meta, 0);
-    lua_pop(L, 1);
-    lua_pushcfunction(L, simulate);
-    lua_setfield(L, -2, "simulate");
-    lua_pushcfunction(L, lp_bind_replay);
-    lua_setfield(L, -2, "replay");
+    lp_add_class(L, "lupine.plan", plan_methods);
+    lua_pushcfunction(L, plan_new);
+    lua_setfield(L, -2, "plan");
+    lua_pushcfunction(L, report_fields);
+    lua_setfield(L, -2, "report_fields");
 }

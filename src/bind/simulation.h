@@ -5,13 +5,10 @@
 #include "src/bind/program.h"
 #include "src/passes/ipu/ipu.h"
 
-/* Analyses `s` under the options table at `options` and the placement at
- * `placement` (nil: the step's); pushes a box that frees the plan. Raises on
- * failure. */
-LpIpuPlan *lp_bind_plan(lua_State *L, const LpStep *s, int options,
-                        int placement);
+/* The plan at 1, borrowed. */
+const LpIpuPlan *lp_check_plan(lua_State *L);
 
-/* replay(step, options, inputs, how): replay.c */
-int lp_bind_replay(lua_State *L);
+/* plan:replay(inputs, how): replay.c */
+int lp_plan_replay(lua_State *L);
 
 #endif

@@ -1,5 +1,5 @@
 /* The rules of execution strategies, as front ends ask for them; a strategy is
- * named as in core.simulate. Places are {name=, stage=, ipu=, phase=}.
+ * named as in core.plan. Places are {name=, stage=, ipu=, phase=}.
  *
  *   core.strategy.default_ipu(kind, stage, phase) -> ipu
  *   core.strategy.check_place(kind, place)

@@ -257,7 +257,7 @@ typedef struct LpIpuMemory {
 
 /* ---- all of it ----------------------------------------------------------- */
 typedef struct LpIpuPlan {
-    const LpStep *step; /* borrowed */
+    const LpStep *step; /* retained */
     LpIpuOptions o;
     LpPlacement placement; /* borrowed while the passes run */
     LpArena mem;
@@ -303,7 +303,7 @@ typedef struct LpIpuPlan {
 } LpIpuPlan;
 
 /* Runs every pass. `placement`: NULL, the origins' of the step. The plan
- * borrows the step. Owned; also set on LP_E_IPU_MEMORY, which says that a tile
+ * retains the step. Owned; also set on LP_E_IPU_MEMORY, which says that a tile
  * overflows. */
 LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
                         const LpPlacement *placement, LpIpuPlan **out,

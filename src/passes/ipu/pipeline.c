@@ -28,7 +28,7 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     LP_TRY(check_options(o, e));
     LpIpuPlan *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
-    p->step = step;
+    p->step = lp_step_retain(step);
     p->o = *o;
     p->err = e;
     if (placement)

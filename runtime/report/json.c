@@ -1,0 +1,96 @@
+/* The sink that writes JSON. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "runtime/report/walk.h"
+#include "src/base/buf.h"
+
+enum { DEEPEST = 16 }; /* report.def nests five levels */
+
+typedef struct Json {
+    LpBuf b;
+    LpTreeKind kind[DEEPEST]; /* of what is open */
+    bool first[DEEPEST];      /* nothing stands in it yet */
+    int depth;
+} Json;
+
+static void string(LpBuf *b, const char *s)
+{
+    lp_buf_str(b, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\')
+            lp_buf_fmt(b, "\\%c", c);
+        else if (c < 0x20)
+            lp_buf_fmt(b, "\\u%04x", c);
+        else
+            lp_buf_add(b, s, 1);
+    }
+    lp_buf_str(b, "\"");
+}
+
+static void key(Json *j, LpReportKey k)
+{
+    LpBuf *b = &j->b;
+    if (j->depth == 0)
+        return;
+    if (!j->first[j->depth])
+        lp_buf_str(b, ",");
+    j->first[j->depth] = false;
+    if (j->kind[j->depth] == LP_TREE_LIST)
+        return;
+    if (k.name)
+        string(b, k.name);
+    else
+        lp_buf_fmt(b, "\"%" PRId64 "\"", k.nr);
+    lp_buf_str(b, ":");
+}
+
+static void begin(void *ctx, LpReportKey k, LpTreeKind kind)
+{
+    Json *j = ctx;
+    key(j, k);
+    lp_buf_str(&j->b, kind == LP_TREE_LIST ? "[" : "{");
+    j->depth++;
+    j->kind[j->depth] = kind;
+    j->first[j->depth] = true;
+}
+
+static void end(void *ctx)
+{
+    Json *j = ctx;
+    lp_buf_str(&j->b, j->kind[j->depth] == LP_TREE_LIST ? "]" : "}");
+    j->depth--;
+}
+
+static void value(void *ctx, LpReportKey k, LpReportValue v)
+{
+    Json *j = ctx;
+    key(j, k);
+    if (v.kind == LP_FIELD_TEXT)
+        string(&j->b, v.s);
+    else if (v.kind == LP_FIELD_BOOL)
+        lp_buf_str(&j->b, v.i ? "true" : "false");
+    else if (v.kind == LP_FIELD_INT)
+        lp_buf_fmt(&j->b, "%" PRId64, v.i);
+    else if (isfinite(v.f))
+        lp_buf_fmt(&j->b, "%.17g", v.f);
+    else
+        lp_buf_str(&j->b, "null");
+}
+
+char *lp_report_json(const LpIpuPlan *p, LpErr *e)
+{
+    Json j = {0};
+    LpReportSink sink = {.ctx = &j, .begin = begin, .end = end, .value = value};
+    lp_buf_str(&j.b, "{\"report\":");
+    LpStatus s = lp_report_walk(p, LP_WALK_REPORT, &sink, e);
+    lp_buf_str(&j.b, ",\n\"plan\":");
+    if (s == LP_OK)
+        s = lp_report_walk(p, LP_WALK_NODES, &sink, e);
+    lp_buf_str(&j.b, "}\n");
+    char *text = lp_buf_take(&j.b);
+    if (!text)
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+    return text;
+}

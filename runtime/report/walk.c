@@ -1,0 +1,183 @@
+/* A function for each group of report.def, which sends the fields of one entry
+ * to the sink. */
+#include "runtime/report/walk.h"
+
+#include "src/base/mem.h"
+#include "src/passes/ipu/strategy.h"
+
+/* An operator of one of the two graphs, with what the plan knows of it. */
+typedef struct LpReportNode {
+    LpNodeId id;
+    bool update;
+    const LpGraphNode *node;
+    const LpOrigin *origin;
+    const LpNodeCost *cost;
+    int ipu, stage;
+} LpReportNode;
+
+typedef struct Walk {
+    const LpIpuPlan *p;
+    const LpReportSink *sink;
+    LpOpTotal *op;
+    size_t n_op;
+    LpReportNode at; /* the node being walked */
+} Walk;
+
+/* ---- what fields ask ------------------------------------------------------ */
+#define LP_NR(x, list) ((int64_t)((x) - (list)))
+
+static const LpRun *backward_run(const LpIpuPlan *p, const LpStage *x)
+{
+    return p->training ? &p->run[lp_run_of(p, (int)LP_NR(x, p->stage), true)]
+                       : NULL;
+}
+
+static int64_t lp_report_backward(const LpIpuPlan *p, const LpStage *x)
+{
+    const LpRun *b = backward_run(p, x);
+    return b ? lp_run_cyc(b) : 0;
+}
+
+static int64_t lp_report_again(const LpIpuPlan *p, const LpStage *x)
+{
+    const LpRun *b = backward_run(p, x);
+    return b ? b->again_cyc : 0;
+}
+
+static int64_t lp_report_depth(const LpIpuPlan *p, const LpStage *x)
+{
+    for (size_t i = 0; i < p->n_stash; i++)
+        if (p->stash[i].stage == LP_NR(x, p->stage))
+            return p->stash[i].depth;
+    return 0;
+}
+
+/* The run that reads or makes a stream; NULL: it is none. */
+static const LpRun *lp_report_stream(const LpIpuPlan *p, const LpVariable *x)
+{
+    LpVal v = x->role == LP_VAR_STREAM_IN    ? x->micro_in
+              : x->role == LP_VAR_STREAM_OUT ? x->micro_out
+                                             : LP_NOVAL;
+    return v == LP_NOVAL ? NULL : &p->run[lp_ipu_run_making(p, v)];
+}
+
+static int64_t lp_report_n_nodes(const LpIpuPlan *p)
+{
+    const LpGraph *u = p->step->update;
+    return (int64_t)(p->step->micro->n_node + (u ? u->n_node : 0));
+}
+
+static const LpReportNode *lp_report_node(const LpIpuPlan *p, size_t k, Walk *r)
+{
+    size_t n = p->step->micro->n_node;
+    LpReportNode *x = &r->at;
+    x->update = k >= n;
+    x->id = (LpNodeId)(x->update ? k - n : k);
+    const LpGraph *g = x->update ? p->step->update : p->step->micro;
+    x->node = &g->node[x->id];
+    x->origin = lp_origin_of(g, x->id);
+    x->cost = x->update ? &p->update_cost[x->id] : &p->cost[x->id];
+    x->stage = x->update ? -1 : p->node_stage[x->id];
+    x->ipu = x->update ? p->update_ipu[x->id] : p->stage[x->stage].ipu;
+    return x;
+}
+
+/* ---- sending -------------------------------------------------------------- */
+static LpReportKey named(const char *name)
+{
+    return (LpReportKey){.name = name};
+}
+
+static LpReportKey numbered(int64_t nr)
+{
+    return (LpReportKey){.nr = nr};
+}
+
+static void send_int(const Walk *r, LpReportKey key, int64_t i)
+{
+    r->sink->value(r->sink->ctx, key,
+                   (LpReportValue){.kind = LP_FIELD_INT, .i = i});
+}
+
+static void send_num(const Walk *r, const char *name, double f)
+{
+    r->sink->value(r->sink->ctx, named(name),
+                   (LpReportValue){.kind = LP_FIELD_NUM, .f = f});
+}
+
+static void send_bool(const Walk *r, const char *name, bool b)
+{
+    r->sink->value(r->sink->ctx, named(name),
+                   (LpReportValue){.kind = LP_FIELD_BOOL, .i = b});
+}
+
+static void send_text(const Walk *r, const char *name, const char *s)
+{
+    r->sink->value(r->sink->ctx, named(name),
+                   (LpReportValue){.kind = LP_FIELD_TEXT, .s = s ? s : ""});
+}
+
+static void begin(const Walk *r, LpReportKey key, LpTreeKind kind)
+{
+    r->sink->begin(r->sink->ctx, key, kind);
+}
+
+static void end(const Walk *r)
+{
+    r->sink->end(r->sink->ctx);
+}
+
+#define GROUP(name, type, doc)                                                 \
+    static void walk_##name(Walk *r, const type *x)                            \
+    {
+#define END(name) }
+#define WHEN(condition) if (condition)
+#define INT(name, unit, value, doc) send_int(r, named(#name), value);
+#define NUM(name, unit, value, doc) send_num(r, #name, value);
+#define BOOL(name, unit, value, doc) send_bool(r, #name, value);
+#define TEXT(name, unit, value, doc) send_text(r, #name, value);
+#define INTS(name, unit, n, value, doc)                                        \
+    begin(r, named(#name), LP_TREE_LIST);                                      \
+    for (int64_t k = 0; k < (int64_t)(n); k++)                                 \
+        send_int(r, numbered(k), value);                                       \
+    end(r);
+#define NAMED(name, unit, n, key, value, doc)                                  \
+    begin(r, named(#name), LP_TREE_GROUP);                                     \
+    for (int64_t k = 0; k < (int64_t)(n); k++)                                 \
+        send_int(r, named(key), value);                                        \
+    end(r);
+#define ENTRIES(name, kind, group, n, entry, keep, nr)                         \
+    begin(r, named(#name), kind);                                              \
+    for (int64_t k = 0, at = 0; k < (int64_t)(n); k++) {                       \
+        if (!(keep))                                                           \
+            continue;                                                          \
+        begin(r, numbered(nr), LP_TREE_GROUP);                                 \
+        walk_##group(r, entry);                                                \
+        end(r);                                                                \
+        at++;                                                                  \
+    }                                                                          \
+    end(r);
+#define LIST(name, group, n, entry, keep, doc)                                 \
+    ENTRIES(name, LP_TREE_LIST, group, n, entry, keep, at)
+#define MAP(name, group, n, entry, keep, doc)                                  \
+    ENTRIES(name, LP_TREE_MAP, group, n, entry, keep, k)
+#include "runtime/report/report.def"
+
+LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
+                        const LpReportSink *sink, LpErr *e)
+{
+    Walk r = {.p = p, .sink = sink};
+    if (what == LP_WALK_REPORT) {
+        r.op = lp_report_operators(p, &r.n_op, e);
+        if (!r.op)
+            return LP_E_MEMORY;
+    }
+    begin(&r, named(NULL), LP_TREE_GROUP);
+    if (what == LP_WALK_REPORT)
+        walk_report(&r, p);
+    else
+        walk_plan(&r, p);
+    end(&r);
+    lp_free(r.op);
+    return LP_OK;
+}
