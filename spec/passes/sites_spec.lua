@@ -50,14 +50,13 @@ describe("the site of a node that rounds", function()
     local function fn(more, ipu)
       local trace = core.trace()
       local v = trace:declare("input", "x", nil, { 4 }, torch.float16)
-      trace:start()
-      trace:origin({ scope = "layer", ipu = ipu, stage = ipu, block = "b" .. ipu })
-      local y = torch.exp(v)
-      local z = y * 1.5
-      trace:origin({ scope = "other", ipu = 0, stage = 0 })
-      local other = more and v * 2.5
-      trace:stop()
-      local step = trace:step({ z, other or nil })
+      local z, other = trace:run(false, function()
+        trace:origin({ scope = "layer", ipu = ipu, stage = ipu, block = "b" .. ipu })
+        local w = torch.exp(v) * 1.5
+        trace:origin({ scope = "other", ipu = 0, stage = 0 })
+        return w, more and v * 2.5 or nil
+      end)
+      local step = trace:step({ z, other })
       step:complete({ numerics = STOCHASTIC })
       return { step:text("micro"):match("exp[^\n]*site (%S+)"),
         step:text("micro"):match("1.5[^\n]*site (%S+)") }
