@@ -415,7 +415,7 @@ static int lanes_of(const LpExec *x)
         if (c->instr[i].kernel->threads > 1)
             return 1;
     for (size_t i = 0; i < g->n_node; i++)
-        if (g->node[i].op->flags & LP_OPF_EFFECT)
+        if (lp_node_flags(&g->node[i]) & LP_OPF_EFFECT)
             return 1;
     for (size_t i = 0; i < x->n_var; i++)
         if (v[i].micro_out != LP_NOVAL && !lp_is_stream(&v[i]) &&

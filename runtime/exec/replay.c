@@ -37,9 +37,10 @@ static void *operand(const LpReplay *x, LpVal v, int run)
 static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
 {
     const LpGraphNode *d = &x->g->node[id];
-    void *out[LP_MAX_OUT], *few[LP_MAX_IN] = {NULL}, **in = few;
-    if (d->n_in > LP_MAX_IN)
-        in = lp_calloc(d->n_in, sizeof *in);
+    void *few[LP_MAX_IN + LP_MAX_OUT] = {NULL}, **in = few;
+    if (d->n_in > LP_MAX_IN || d->n_out > LP_MAX_OUT)
+        in = lp_calloc(d->n_in + d->n_out, sizeof *in);
+    void **out = in + d->n_in;
     LpStatus s = in ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
     for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++) {
         if (!lp_is_value(d->in[i]))
@@ -289,7 +290,7 @@ static LpStatus update_node(LpReplay *x, LpNodeId id, LpErr *e)
 {
     const LpGraph *u = x->step->update;
     const LpGraphNode *d = &u->node[id];
-    void *out[LP_MAX_OUT], **in = lp_calloc(d->n_in + 1, sizeof *in);
+    void **in = lp_calloc(d->n_in + d->n_out, sizeof *in), **out = in + d->n_in;
     LpStatus s = in ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
     for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++)
         if (lp_is_value(d->in[i]))

@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "runtime/exec/replay.h"
+#include "src/ops/control.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/rounding.h"
 #include "src/ops/width.h"
+#include "src/passes/host/lower.h"
 
 typedef struct LpNodeKernel {
     bool ready, copies;
@@ -71,10 +73,9 @@ static LpStatus prepare_view(LpNodeKernels *k, const LpGraphNode *d,
 static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
                                LpNodeKernel *x, LpErr *e)
 {
-    LP_FAIL_IF(!d->op->prepare, e, LP_E_INTERNAL, "operator %s has no kernel",
-               d->op->name);
-    LpDesc out[LP_MAX_OUT];
-    LpDesc *in = lp_calloc(d->n_in + 1, sizeof *in);
+    LP_FAIL_IF(!d->op->prepare && !lp_has_bodies(d->op), e, LP_E_INTERNAL,
+               "operator %s has no kernel", d->op->name);
+    LpDesc *in = lp_calloc(d->n_in + d->n_out, sizeof *in), *out = in + d->n_in;
     LP_FAIL_IF(!in, e, LP_E_MEMORY, "out of memory");
     for (uint32_t i = 0; i < d->n_in; i++) {
         LpVal v = d->in[i];
@@ -100,7 +101,9 @@ static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
                      .site = d->site,
                      .numerics = k->numerics};
     r.threads = x->k.threads = lp_width_of(&r, k->threads);
-    LpStatus s = lp_prepare(&r, &x->k, e);
+    const LpHostOptions plain = {.threads = k->threads};
+    LpStatus s = lp_has_bodies(d->op) ? lp_prepare_bodies(&r, &plain, &x->k, e)
+                                      : lp_prepare(&r, &x->k, e);
     lp_free(in);
     return s;
 }

@@ -35,8 +35,8 @@ local function quiet(_, sample)
 end
 
 -- Is it called by its forms, and quietly?
-local function has_forms(op, sample)
-  return not sample.loud and not sample.script and op.name ~= "custom_function"
+local function has_forms(_, sample)
+  return not sample.loud and not sample.script
 end
 
 local function compiles(op, sample)

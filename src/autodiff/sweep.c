@@ -213,7 +213,9 @@ static LpStatus visit(Sweep *s, LpNodeId id)
 {
     LpGraphNode n = s->g->node[id]; /* the array grows under us */
     LpBuilder *b = &s->gb.b;
-    LpVal out[LP_MAX_OUT], dout[LP_MAX_OUT];
+    LpVal *out = lp_arena_calloc(&s->mem, (n.n_out + 1) * sizeof *out);
+    LpVal *dout = lp_arena_calloc(&s->mem, (n.n_out + 1) * sizeof *dout);
+    LP_FAIL_IF(!out || !dout, s->err, LP_E_MEMORY, "out of memory");
     bool any = false;
     for (uint32_t i = 0; i < n.n_out; i++) {
         out[i] = n.out + i;
@@ -248,7 +250,8 @@ static LpStatus visit(Sweep *s, LpNodeId id)
                    .dout = dout,
                    .din = din,
                    .need = need,
-                   .site = n.site};
+                   .site = n.site,
+                   .sweep = lp_sweep};
     n.op->grad(&rule);
     for (uint32_t i = 0; i < n.n_in && !lp_failed(b); i++) {
         if (!need[i] || din[i] == LP_NOVAL)

@@ -1,5 +1,5 @@
 /* A trace: its life, the origins of its nodes, the sites of its draws, its
- * variables. */
+ * variables; bodies. */
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -51,7 +51,7 @@ void lp_trace_free(LpTrace *tr)
 
 LpStatus lp_trace_begin(LpTrace *tr, LpErr *e)
 {
-    LP_FAIL_IF(current, e, LP_E_RUNTIME,
+    LP_FAIL_IF(current != tr->outer, e, LP_E_RUNTIME,
                "a trace is running already: a compiled model cannot be called "
                "while another one is traced");
     current = tr;
@@ -64,9 +64,58 @@ void lp_trace_end(LpTrace *tr)
 {
     if (current != tr)
         return;
-    current = NULL;
-    lp_tracing = false;
-    lp_storage_era = 0;
+    current = tr->outer;
+    lp_tracing = current != NULL;
+    lp_storage_era = current ? (uint32_t)current->serial : 0;
+}
+
+LpStatus lp_trace_begin_body(LpTrace **out, LpErr *e)
+{
+    LpTrace *tr, *outer = current;
+    LP_FAIL_IF(!outer, e, LP_E_INTERNAL, "a body without a trace around it");
+    LP_TRY(lp_trace_new(&tr, e));
+    tr->outer = outer;
+    tr->origin = outer->origin;
+    tr->on_call = outer->on_call;
+    tr->on_call_ctx = outer->on_call_ctx;
+    LpStatus s = lp_trace_begin(tr, e);
+    if (s == LP_OK)
+        *out = tr;
+    else
+        lp_trace_free(tr);
+    return s;
+}
+
+static LpStatus on_one_stage(const LpTrace *tr, LpErr *e)
+{
+    const LpOrigin *all = &tr->outer->origin;
+    for (size_t i = 0; i < tr->g->n_node; i++) {
+        const LpOrigin *o = &tr->g->origin[tr->g->node[i].origin];
+        LP_FAIL_IF(o->ipu != all->ipu || o->stage != all->stage ||
+                       o->phase != all->phase,
+                   e, LP_E_POPTORCH,
+                   "%s at %s:%d: the body of a loop or a branch lies where "
+                   "that stands; begin the block around it",
+                   tr->g->node[i].op->name, o->file, (int)o->line);
+    }
+    return LP_OK;
+}
+
+LpStatus lp_trace_body(LpTrace *tr, LpTensor *const *out, int n, LpGraph **body,
+                       LpErr *e)
+{
+    LpVal v;
+    for (int i = 0; i < n; i++) {
+        LP_TRY(lp_trace_value(tr, out[i], &v, e));
+        if (!lp_graph_output(tr->g, v, e))
+            return LP_E_MEMORY;
+    }
+    LP_TRY(on_one_stage(tr, e));
+    for (; tr->n_owned > 0; tr->n_owned--)
+        LP_TRY(lp_trace_own(tr->outer, tr->owned[tr->n_owned - 1].release,
+                            tr->owned[tr->n_owned - 1].ctx, e));
+    *body = lp_trace_take(tr);
+    return LP_OK;
 }
 
 void lp_trace_guard_captured(LpTrace *tr)
@@ -139,6 +188,10 @@ LpStatus lp_trace_set_origin(LpTrace *tr, const LpOrigin *o, LpErr *e)
         return LP_E_MEMORY;
     tr->origin_id = id;
     tr->origin = tr->g->origin[id];
+    /* a body of it runs: what comes next is in there */
+    for (LpTrace *t = current; t && t != tr; t = t->outer)
+        if (t->outer == tr)
+            return lp_trace_set_origin(t, o, e);
     return LP_OK;
 }
 
@@ -157,6 +210,8 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
 {
     uint64_t place = lp_origin_place(&tr->origin);
+    while (tr->outer) /* a place in a body is no other one */
+        tr = tr->outer;
     if (tr->salt)
         place = lp_mix64_pair(place, tr->salt);
     LP_FAIL_IF(!LP_GROW(tr->drawn, tr->cap_drawn, tr->n_drawn), e, LP_E_MEMORY,
@@ -174,15 +229,24 @@ LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
     return LP_OK;
 }
 
+static LpTrace *outermost(void)
+{
+    LpTrace *tr = current;
+    while (tr && tr->outer)
+        tr = tr->outer;
+    return tr;
+}
+
 size_t lp_trace_drawn(void)
 {
-    return current ? current->n_drawn : 0;
+    return current ? outermost()->n_drawn : 0;
 }
 
 void lp_trace_undraw(size_t n)
 {
-    while (current && current->n_drawn > n)
-        current->draw[current->drawn[--current->n_drawn]]--;
+    LpTrace *tr = outermost();
+    while (tr && tr->n_drawn > n)
+        tr->draw[tr->drawn[--tr->n_drawn]]--;
 }
 
 /* ---- variables ---------------------------------------------------------- */

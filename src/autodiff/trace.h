@@ -5,7 +5,12 @@
  * stand-in: a traced base tensor whose value changes when it is written in
  * place; the user's objects are never altered. A tensor is (storage, chain of
  * views); a view made before a write replays its chain when it is read next.
- * Storages that nobody declared are captured as constants. */
+ * Storages that nobody declared are captured as constants.
+ *
+ * The body of a loop or a branch is traced in a trace of its own while the one
+ * around it waits. What it meets from outside, traced there or a user's, is
+ * captured: an input of the body, whose value there is `user`'s in the trace
+ * around. */
 #ifndef LP_AUTODIFF_TRACE_H
 #define LP_AUTODIFF_TRACE_H
 
@@ -18,6 +23,7 @@ typedef enum {
     LP_TRACE_PARAM,    /* declared: a parameter */
     LP_TRACE_BUFFER,   /* declared: a buffer */
     LP_TRACE_CONSTANT, /* met: a captured tensor */
+    LP_TRACE_CAPTURE,  /* met in a body: of the trace around, or a user's */
 } LpTraceRole;
 
 /* A storage of the trace: graph input, its tensor, its value now. */
@@ -40,9 +46,15 @@ extern bool lp_tracing;
 LpStatus lp_trace_new(LpTrace **out, LpErr *e);
 void lp_trace_free(LpTrace *tr); /* NULL is fine; its tensors become unusable */
 
-/* Between begin and end op_call records here. Not nestable. */
+/* Between begin and end op_call records here. */
 LpStatus lp_trace_begin(LpTrace *tr, LpErr *e);
 void lp_trace_end(LpTrace *tr);
+/* A trace inside the running one, begun: the body of a loop, branch or call. */
+LpStatus lp_trace_begin_body(LpTrace **out, LpErr *e);
+/* After its end: the graph from its variables to these results, counted. An
+ * error if the body wrote what it captured or is not on one stage. */
+LpStatus lp_trace_body(LpTrace *tr, LpTensor *const *out, int n, LpGraph **body,
+                       LpErr *e);
 /* Writes to captured tensors are errors from now on. A constant with a write
  * is what PopTorch makes of them: a new value that the next call forgets. What
  * is made while the trace runs may be written. */

@@ -4,21 +4,33 @@
 #include "src/autodiff/trace_impl.h"
 
 /* ---- values ------------------------------------------------------------- */
+/* The running trace, this or one around it, that the traced tensor is of. */
+static const LpTrace *trace_of(const LpTrace *tr, const LpTensor *t)
+{
+    const LpTensor *b = t->base ? t->base : t;
+    while (tr && (!b->meta || b->meta->trace_serial != tr->serial))
+        tr = tr->outer;
+    return tr;
+}
+
 /* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
 static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
 {
     if (t->st->flags & LP_ST_TRACED) {
-        const LpTensor *b = t->base ? t->base : t;
-        LP_FAIL_IF(!b->meta || b->meta->trace_serial != tr->serial, e,
-                   LP_E_RUNTIME,
+        const LpTrace *of = trace_of(tr, t);
+        LP_FAIL_IF(!of, e, LP_E_RUNTIME,
                    "a traced tensor is used after its trace has ended: it "
-                   "stood for a value of a compiled program and has none of "
-                   "its own; return it from forward instead");
-        *out = lp_tensor_retain(t);
-        return LP_OK;
+                   "stood for a value of a compiled program, or of the body of "
+                   "a loop or branch in it, and has none of its own; return it "
+                   "from forward, or from the body, instead");
+        if (of == tr) {
+            *out = lp_tensor_retain(t);
+            return LP_OK;
+        }
     }
     LpTensor *base = NULL;
-    LP_TRY(lp_trace_declare(tr, LP_TRACE_CONSTANT, "", t, NULL, &base, e));
+    LpTraceRole role = tr->outer ? LP_TRACE_CAPTURE : LP_TRACE_CONSTANT;
+    LP_TRY(lp_trace_declare(tr, role, "", t, NULL, &base, e));
     if (!t->base) {
         LpType a = lp_tensor_type(t), b = lp_tensor_type(base);
         LP_FAIL_IF(!lp_type_eq(&a, &b), e, LP_E_RUNTIME,
@@ -157,9 +169,30 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
+/* A body may write what it was given and what was made in it. */
+static LpStatus may_write_inside(LpTrace *tr, const LpTensor *dst,
+                                 const char *what, LpErr *e)
+{
+    const LpTraceVar *v = lp_trace_find(tr, dst->st);
+    if (v ? v->role == LP_TRACE_STREAM : trace_of(tr, dst) == tr)
+        return LP_OK;
+    if ((v ? v->user->st : dst->st)->era == (uint32_t)tr->serial)
+        return LP_OK;
+    if (tr->on_call)
+        tr->on_call(tr->on_call_ctx, tr);
+    return lp_fail(e, LP_E_RUNTIME,
+                   "%s at %s:%d writes in place to a tensor from outside the "
+                   "body of a loop or branch: a body works on copies, and the "
+                   "write would be lost; pass the tensor as an input and "
+                   "return its new value",
+                   what, tr->origin.file, (int)tr->origin.line);
+}
+
 static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
                           LpErr *e)
 {
+    if (tr->outer)
+        return may_write_inside(tr, dst, what, e);
     const LpTraceVar *v = lp_trace_find(tr, dst->st);
     const LpStorage *made = v && v->user ? v->user->st : dst->st;
     if (!tr->guarded || (v && v->role != LP_TRACE_CONSTANT) ||

@@ -7,6 +7,7 @@
 
 struct LpTrace {
     uint64_t serial;
+    LpTrace *outer; /* borrowed; NULL: no body */
     LpGraph *g;
     LpTraceVar *var;
     size_t n, cap;

@@ -50,6 +50,9 @@ static LpStatus resume(const LpGrad *g, LpErr *e)
     uint64_t serial = (uint64_t)g->attr[LP_FUNCTION_TRACE].i;
     LpStep *s = sweep.step;
     LP_FAIL_IF(!s, e, LP_E_INTERNAL, "a rule is asked outside a step");
+    LP_FAIL_IF(((LpGraphBuilder *)g->b)->g != s->micro, e, LP_E_NOT_IMPLEMENTED,
+               "a torch.autograd.Function in the body of a loop or branch has "
+               "no gradient in a compiled program");
     if (sweep.trace)
         return LP_OK;
     LP_TRY(lp_trace_resume(s->micro, serial, &sweep.trace, e));

@@ -14,18 +14,18 @@
 #include <string.h>
 
 #include "src/base/mem.h"
-#include "src/bind/box.h"
 #include "src/bind/module.h"
+#include "src/bind/program.h"
 #include "src/ir/text.h"
 #include "src/passes/pass.h"
 
 #define GRAPH "lupine.graph"
 
-static const char tag_graph = 'g';
+const char lp_tag_graph = 'g';
 
 static LpBox *check_box(lua_State *L)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_graph);
+    LpBox *b = lp_to_box(L, 1, &lp_tag_graph);
     if (!b || !b->p)
         lp_raise(L, LP_E_TYPE, "expected a graph that is still open");
     return b;
@@ -33,7 +33,7 @@ static LpBox *check_box(lua_State *L)
 
 static int graph_gc(lua_State *L)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_graph);
+    LpBox *b = lp_to_box(L, 1, &lp_tag_graph);
     if (b) {
         lp_graph_free(b->p);
         b->p = NULL;
@@ -48,7 +48,7 @@ static int graph_parse(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &n);
     if (strlen(text) != n)
         return lp_raise(L, LP_E_PARSE, "a graph's text has no byte 0");
-    LpBox *b = lp_new_box(L, &tag_graph, GRAPH);
+    LpBox *b = lp_new_box(L, &lp_tag_graph, GRAPH);
     LpGraph *g;
     if (lp_graph_parse(text, &g, &e) != LP_OK)
         return lp_bind_fail(L, &e);
@@ -59,7 +59,7 @@ static int graph_parse(lua_State *L)
 static int graph_clone(lua_State *L)
 {
     LpErr e = {0};
-    LpBox *from = check_box(L), *b = lp_new_box(L, &tag_graph, GRAPH);
+    LpBox *from = check_box(L), *b = lp_new_box(L, &lp_tag_graph, GRAPH);
     b->p = lp_graph_clone(from->p, &e);
     return b->p ? 1 : lp_bind_fail(L, &e);
 }
@@ -134,7 +134,7 @@ static void push_ints(lua_State *L, const int64_t *v, int n)
 static void push_body(lua_State *L, const LpGraph *g)
 {
     LpErr e = {0};
-    LpBox *b = lp_new_box(L, &tag_graph, GRAPH);
+    LpBox *b = lp_new_box(L, &lp_tag_graph, GRAPH);
     b->p = lp_graph_clone(g, &e);
     if (!b->p)
         lp_bind_fail(L, &e);

@@ -15,6 +15,7 @@
 #include "src/base/mem.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
+#include "src/bind/program.h"
 #include "src/ir/cost.h"
 #include "src/ir/text.h"
 #include "src/ops/kernel/pointwise.h"
@@ -166,6 +167,8 @@ static LpAttr attribute(lua_State *L, Call *c, const LpFormArg *a)
         return lp_attr_str(luaL_checkstring(L, -1));
     case LP_ARG_DTYPE:
         return lp_attr_dtype(dtype_at(L, -1));
+    case LP_ARG_GRAPH: /* likewise */
+        return lp_attr_graph(lp_check_box(L, -1, &lp_tag_graph, "graph"));
     default:
         if (!lp_to_scalar(L, -1, &s))
             wrong(L, a->name, -1);

@@ -17,7 +17,7 @@
 #include "src/autodiff/trace_step.h"
 #include "src/bind/box.h"
 
-extern const char lp_tag_step, lp_tag_exec;
+extern const char lp_tag_step, lp_tag_exec, lp_tag_graph;
 
 /* An executor and the host tensors that mirror its variables: parameters and
  * buffers, states of the optimizer. */

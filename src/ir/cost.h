@@ -19,6 +19,10 @@ typedef struct LpCostReq {
     LpDtype partials;         /* of matmul and convolution */
     int pass; /* LpConvPass of a product: what it is a gradient of */
     struct LpPlanCache *cache; /* borrowed; NULL plans every shape anew */
+    /* adds what the nodes of a body cost, one after another; NULL: nothing */
+    void (*body_cost)(const struct LpCostReq *r, const LpGraph *body,
+                      struct LpCost *out);
+    void *ctx; /* body_cost's */
 } LpCostReq;
 
 #endif

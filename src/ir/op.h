@@ -153,6 +153,11 @@ typedef struct LpGrad {
     LpVal *din;
     const bool *need;
     uint64_t site; /* of the forward node: random operators draw again */
+    /* the reverse sweep, for the bodies that a rule makes (contract:
+     * src/autodiff/sweep.h); NULL in eager backward passes */
+    LpStatus (*sweep)(LpGraph *g, const LpVal *root, const LpVal *seed,
+                      int n_root, const LpVal *wrt, int n_wrt, LpVal *grad,
+                      LpErr *e);
 } LpGrad;
 
 /* ---- kernel ------------------------------------------------------------- */

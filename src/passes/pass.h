@@ -29,6 +29,12 @@ extern const char *const lp_pass_names[];
  * LUPINE_DUMP names the pass, verifies it if LUPINE_VERIFY is set. */
 LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e);
 
+/* Puts what fn makes of a copy of it in the place of every body of g; bodies are
+ * shared. */
+LpStatus lp_in_bodies(LpGraph *g,
+                      LpStatus (*fn)(LpGraph **g, void *ctx, LpErr *e),
+                      void *ctx, LpErr *e);
+
 /* What makes another graph of one: inputs and outputs keep their order. */
 typedef LpStatus (*LpRebuild)(LpGraph **g, const void *ctx, LpErr *e);
 /* Runs it over a graph of a step with n_var variables, whose values are found

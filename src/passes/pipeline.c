@@ -2,7 +2,8 @@
  * passes.def: identities first, since they make nodes equal and constants
  * visible, and again after folding, since what was folded is such a constant;
  * folding before merging, since folded constants merge; dead code last, since
- * the others leave what nobody reads any more. */
+ * the others leave what nobody reads any more. A pass sees one graph; the bodies
+ * in it come after it. */
 #include <string.h>
 
 #include "src/passes/pass.h"
@@ -36,23 +37,57 @@ static LpStatus verify(int i, const LpGraph *g, LpErr *e)
     return st;
 }
 
-LpStatus lp_run_common_passes(LpGraph **g, LpErr *e)
+LpStatus lp_in_bodies(LpGraph *g,
+                      LpStatus (*fn)(LpGraph **g, void *ctx, LpErr *e),
+                      void *ctx, LpErr *e)
+{
+    for (LpNodeId id = 0; id < g->n_node; id++) {
+        int at = 0;
+        for (const LpGraph *b; (b = lp_node_body(&g->node[id], &at));) {
+            LpGraph *own = lp_graph_clone(b, e);
+            if (!own)
+                return LP_E_MEMORY;
+            own->differentiated = g->differentiated;
+            LpStatus st = fn(&own, ctx, e);
+            if (st == LP_OK)
+                lp_graph_set_body(g, id, at - 1, own);
+            else
+                lp_graph_free(own);
+            LP_TRY(st);
+        }
+    }
+    return LP_OK;
+}
+
+static LpStatus run_all(LpGraph **g, void *ctx, LpErr *e)
 {
     int last = 0;
     for (int i = 0; lp_pass_names[i]; last = i++) {
         LP_TRY(run(i, g, e));
         LP_TRY(lp_pass_done(lp_pass_names[i], *g, e));
     }
+    LP_TRY(lp_in_bodies(*g, run_all, ctx, e));
     return verify(last, *g, e);
+}
+
+LpStatus lp_run_common_passes(LpGraph **g, LpErr *e)
+{
+    return run_all(g, NULL, e);
+}
+
+static LpStatus run_one(LpGraph **g, void *number, LpErr *e)
+{
+    int i = *(int *)number;
+    LP_TRY(run(i, g, e));
+    LP_TRY(lp_in_bodies(*g, run_one, number, e));
+    return verify(i, *g, e);
 }
 
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e)
 {
     for (int i = 0; lp_pass_names[i]; i++)
-        if (strcmp(lp_pass_names[i], name) == 0) {
-            LP_TRY(run(i, g, e));
-            return verify(i, *g, e);
-        }
+        if (strcmp(lp_pass_names[i], name) == 0)
+            return run_one(g, &i, e);
     return lp_fail(e, LP_E_VALUE, "there is no pass '%s'", name);
 }
 

@@ -2,7 +2,8 @@
  * site is a mix of the node's place in the program (for the update: of the
  * variable's name), of the half it stands in and of its number among the nodes
  * of that place: where a node runs and what else there is do not matter. A copy
- * of a node keeps its site and rounds alike.
+ * of a node keeps its site and rounds alike. The nodes of bodies are counted
+ * with those around them.
  *
  * Given before the common passes, which neither merge nor fold what has one;
  * and once more after them, to what they made of several nodes. */
@@ -10,6 +11,7 @@
 #include "src/passes/pass.h"
 
 typedef struct Sites {
+    int time;
     LpMap at; /* index into `count`, by place */
     uint64_t *count;
     size_t n, cap;
@@ -29,9 +31,10 @@ static LpStatus next(Sites *s, uint64_t place, uint64_t *site, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e)
+static LpStatus give(LpGraph **at, void *ctx, LpErr *e)
 {
-    Sites s = {0};
+    Sites *s = ctx;
+    LpGraph *g = *at;
     LpStatus st = LP_OK;
     for (size_t i = 0; g && i < g->n_node && st == LP_OK; i++) {
         LpGraphNode *n = &g->node[i];
@@ -39,9 +42,16 @@ LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e)
         if (n->site || !lp_node_rounds(g, n))
             continue;
         unsigned half = o->update ? 2 : o->backward;
-        uint64_t salt = 4 * (uint64_t)time + half;
-        st = next(&s, lp_mix64_pair(salt, lp_origin_place(o)), &n->site, e);
+        uint64_t salt = 4 * (uint64_t)s->time + half;
+        st = next(s, lp_mix64_pair(salt, lp_origin_place(o)), &n->site, e);
     }
+    return st == LP_OK && g ? lp_in_bodies(g, give, s, e) : st;
+}
+
+LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e)
+{
+    Sites s = {.time = time};
+    LpStatus st = give(&g, &s, e);
     lp_map_fini(&s.at);
     lp_free(s.count);
     return st;

@@ -1,5 +1,6 @@
 --- Sample calls of every operator: name -> list of samples (make.lua). Those
 --- of pointwise operators are made from their records' domains.
+local control = require("lupine.control")
 local core = require("lupine.core")
 local make = require("spec.ops.samples.make")
 local torch = require("torch")
@@ -171,11 +172,34 @@ function Product.backward(ctx, g)
   return g * c, g * a
 end
 
+-- Operators that no form calls: what a script has to write for them.
+local SCRIPTS = { custom_function = Product.apply }
+
+local function step(p, q)
+  return p * q, p + q
+end
+
+function SCRIPTS.loop(p, q)
+  return control.loop(3, step, { p, q })
+end
+
+function SCRIPTS.branch(condition, p, q)
+  return control.branch(condition, step, { p, q }, function()
+    return p - q, p
+  end, {})
+end
+
+function SCRIPTS.call(p, q)
+  return control.call(function(r)
+    return step(r, q)
+  end, { p })
+end
+
 --- The function that a sample of the operator calls; whether it writes into
 --- its first argument.
 function M.function_of(name)
-  if name == "custom_function" then
-    return Product.apply, false
+  if SCRIPTS[name] then
+    return SCRIPTS[name], false
   end
   local form = forms[name][1]
   local in_place = form.inplace and not (form["function"] or form.nn or form.method

@@ -3,6 +3,8 @@ local make = require("spec.ops.samples.make")
 local torch = require("torch")
 local x, y = make.x, make.y
 local none = torch.none
+local yes, no = make.b{}, make.b{}
+no.values[1] = false
 
 return {
   rand = { { { 2, 3 } } },
@@ -41,6 +43,10 @@ return {
     3, 10.0 } },
 
   custom_function = { { x{ 2, 3 }, y{ 2, 3 }, script = true } }, -- not through the form
+  loop = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
+  branch = { { yes, x{ 2, 3 }, y{ 2, 3 }, script = true },
+    { no, x{ 2, 3 }, y{ 2, 3 }, script = true } },
+  call = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
   nop = { { x{ 2, 3 } } },
   recomputation_checkpoint = { { x{ 2, 3 } } },
   set_available_memory = { { x{ 2, 3 }, 0.5 } },

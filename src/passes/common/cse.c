@@ -22,7 +22,7 @@
 static bool is_kept(const LpGraphNode *n)
 {
     return n->site ||
-           n->op->flags & (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER);
+           lp_node_flags(n) & (LP_OPF_RANDOM | LP_OPF_EFFECT | LP_OPF_MARKER);
 }
 
 typedef struct Cse {

@@ -162,6 +162,19 @@ LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpPlace **out)
     return copy_as(l, p, &as, alt);
 }
 
+LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpPlace **out)
+{
+    LP_TRY(lp_layout_place(l, v, 0, NULL, out));
+    if (lp_desc_contiguous(&(*out)->desc))
+        return LP_OK;
+    LpPlace from = **out, *alt = &l->alt[v];
+    *out = alt;
+    if (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.home)
+        return LP_OK;
+    LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
+    return copy_as(l, &from, &as, alt);
+}
+
 /* Descriptions for a kernel that knows no blocks: the same elements in five
  * dimensions. `like` is an image of the chain. */
 LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/autodiff/op_call.h"
+#include "src/ops/control.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/rounding.h"
@@ -341,7 +342,8 @@ typedef enum {
     AS_IS,      /* its kernel takes either */
     AS_BLOCKED, /* all blocked */
     AS_SPLIT,   /* in five dimensions */
-    AS_FLAT     /* at home, in one dimension */
+    AS_FLAT,    /* at home, in one dimension */
+    AS_ROWS     /* plain, without gaps */
 } Meets;
 
 static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
@@ -349,6 +351,8 @@ static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
 {
     if (lp_layout_reduces(l, n))
         return AS_SPLIT;
+    if (lp_has_bodies(n->op))
+        return AS_ROWS;
     if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
         n->op == &op_convolution_backward_weight)
         return l->o->block || l->o->home ? AS_IS : AS_PLAIN;
@@ -362,8 +366,8 @@ static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
 /* Everything a kernel of one node is prepared with. */
 typedef struct Req {
     LpArena mem;
-    LpDesc *in, out[LP_MAX_OUT];
-    const LpPlace **pin, *pout[LP_MAX_OUT];
+    LpDesc *in, *out;
+    const LpPlace **pin, **pout;
     LpAttr attr[LP_MAX_ATTR];
     int64_t dims[5];
     bool relu; /* LpKernelReq.relu */
@@ -381,6 +385,8 @@ static LpStatus read_value(LpLower *l, LpVal v, Meets how,
                                   : 0;
     if (how == AS_IS)
         LP_TRY(lp_layout_dense(l, v, at));
+    else if (how == AS_ROWS)
+        LP_TRY(lp_layout_rows(l, v, at));
     else
         LP_TRY(lp_layout_place(l, v, block,
                                how == AS_FLAT && alike ? home : NULL, at));
@@ -456,7 +462,8 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .pieces = l->o->pieces,
                      .relu = q->relu};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
-    LpStatus s = lp_prepare(&r, k, l->err);
+    LpStatus s = lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
+                                      : lp_prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;
     if (s == LP_OK && !lp_call_rounds(&r))
         s = lp_derive_weights(l, n, k, &copy);
@@ -477,7 +484,7 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
         LP_TRY(lp_lower_derived(l, id, &done));
     if (done)
         return LP_OK;
-    LP_FAIL_IF(!n->op->prepare, l->err, LP_E_INTERNAL,
+    LP_FAIL_IF(!n->op->prepare && !lp_has_bodies(n->op), l->err, LP_E_INTERNAL,
                "operator %s has no kernel", n->op->name);
     Req q = {0};
     LpTail tail;
@@ -486,8 +493,10 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
         n = &tail.node;
     q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
     q.pin = lp_arena_calloc(&q.mem, (n->n_in + 1) * sizeof *q.pin);
+    q.out = lp_arena_calloc(&q.mem, (n->n_out + 1) * sizeof *q.out);
+    q.pout = lp_arena_calloc(&q.mem, (n->n_out + 1) * sizeof *q.pout);
     LpStatus s = LP_OK;
-    if (!q.in || !q.pin)
+    if (!q.in || !q.pin || !q.out || !q.pout)
         s = lp_fail(l->err, LP_E_MEMORY, "out of memory");
     else if (!lp_joined(l, n))
         s = lower_kernel(l, id, n, &q);

@@ -29,6 +29,11 @@ LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e);
  * p->update. */
 LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e);
 
+/* A kernel for an operator with bodies (src/ops/control.h): their code and who
+ * calls it. Operands and results are dense. */
+LpStatus lp_prepare_bodies(const LpKernelReq *r, const LpHostOptions *o,
+                           LpKernel *k, LpErr *e);
+
 /* Assigns arena offsets to buffers with given lifetimes so that buffers alive
  * at once do not overlap; aligned to 64 bytes. Returns the arena's size.
  * Best fit over the free gaps; n log n. */

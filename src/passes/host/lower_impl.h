@@ -134,6 +134,10 @@ LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
                        const LpPlace *dst);
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
 
+/* p->micro_graph alone as code, of which the variables are the arguments. */
+LpStatus lp_lower_function(LpProgram *p, const LpHostOptions *o, LpCode *code,
+                           LpErr *e);
+
 /* ---- layout ------------------------------------------------------------- */
 /* The block that the results of n should have; 0: plain. */
 int lp_layout_block(const LpLower *l, const LpGraphNode *n);
@@ -145,6 +149,8 @@ LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpConvHome *home,
                          const LpPlace **out);
 /* v as it lies, but every element with memory of its own. */
 LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpPlace **out);
+/* v in plain rows, without gaps. */
+LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpPlace **out);
 LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like);
 /* Attributes and descriptions for reducing in[] (already split). */
 void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],

@@ -193,16 +193,33 @@ static void release(LpLower *l)
     lp_arena_fini(&l->mem);
 }
 
-LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e)
+static LpLower micro_of(LpProgram *p, const LpHostOptions *o, LpCode *code,
+                        LpErr *e)
 {
-    LpLower micro = {.program = p,
+    return (LpLower){.program = p,
                      .step = p->step,
                      .g = p->micro_graph.g,
                      .in = p->micro_graph.in,
                      .out = p->micro_graph.out,
                      .o = o,
-                     .code = &p->micro,
+                     .code = code,
                      .err = e};
+}
+
+LpStatus lp_lower_function(LpProgram *p, const LpHostOptions *o, LpCode *code,
+                           LpErr *e)
+{
+    LpLower l = micro_of(p, o, code, e);
+    LpStatus s = run_passes(&l);
+    if (s == LP_OK)
+        s = lp_place_buffers(&l, NULL);
+    release(&l);
+    return s;
+}
+
+LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e)
+{
+    LpLower micro = micro_of(p, o, &p->micro, e);
     LpLower update = micro;
     update.g = p->update_graph.g;
     update.in = p->update_graph.in;

@@ -68,6 +68,14 @@ static LpStatus expand(LpIpuPlan *p, const LpCostReq *r, LpGraph *g)
     return e->code;
 }
 
+/* What a rule asks of its bodies; a failure stays in the plan's error. */
+static void body_cost(const LpCostReq *r, const LpGraph *body, LpCost *out)
+{
+    LpIpuPlan *p = r->ctx;
+    if (p->err->code == LP_OK)
+        cost_graph(p, r, body, out, 0);
+}
+
 static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
                           int depth)
 {
@@ -75,7 +83,7 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
         return LP_OK;
     if (r->op->cost) {
         r->op->cost(r, out);
-        return LP_OK;
+        return p->err->code;
     }
     LP_FAIL_IF(!r->op->expand || depth == DEEPEST, p->err, LP_E_INTERNAL,
                "operator %s has neither a cost nor an expansion", r->op->name);
@@ -109,7 +117,9 @@ LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                    .memory_proportion = proportion,
                    .partials = p->o.partials,
                    .pass = (int)pass,
-                   .cache = p->cache};
+                   .cache = p->cache,
+                   .body_cost = body_cost,
+                   .ctx = p};
     *out = (LpCost){0};
     LpStatus s = cost_call(p, &r, out, 0);
     lp_free(t);

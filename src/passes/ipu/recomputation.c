@@ -62,10 +62,10 @@ static LpStatus add_stash(Again *a, LpVal v)
 
 static bool can_repeat(const Again *a, LpNodeId n)
 {
-    const LpOp *op = a->g->node[n].op;
-    if (op->flags & LP_OPF_EFFECT)
+    uint32_t flags = lp_node_flags(&a->g->node[n]);
+    if (flags & LP_OPF_EFFECT)
         return false;
-    return (op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) || n < a->until;
+    return (flags & (LP_OPF_VIEW | LP_OPF_MARKER)) || n < a->until;
 }
 
 /* The backward run needs forward value v: marks it, stashes it, or pushes the

@@ -1,0 +1,162 @@
+--- Loops and branches that a compiled program keeps as such: their bodies are
+--- compiled once, whatever the number of rounds, and only one side of a branch
+--- runs. In eager calls they are Lua's own.
+---
+---     local y = lupine.control.loop(10, function(y) return y * w end, { x })[1]
+---
+--- A body is a function of tensors. It gets copies of its inputs, which it may
+--- write in place; other tensors that it reads (captured ones: parameters,
+--- buffers, tensors of the function around it) it may not write when it is
+--- compiled. It returns tensors, as several values or as one list. Gradients
+--- flow through all of it; a loop's gradient computes its rounds again from the
+--- stacked values with which they began.
+local check = require("lupine.check")
+local core = require("lupine.core")
+local errors = require("torch.errors")
+
+local M = {}
+
+--- The types of a body's results as text, and where they are wrong.
+local function type_of(t)
+  return ("%s%s"):format(tostring(t.dtype), tostring(t.shape))
+end
+
+local function tensors(what, list, name)
+  errors.check(type(list) == "table" and not getmetatable(list), "TypeError",
+    "%s: %s: expected a list of tensors, got %s", what, name, check.describe(list))
+  for i = 1, #list do
+    errors.check(core.is_tensor(list[i]), "TypeError",
+      "%s: %s: element %d: expected a Tensor, got %s", what, name, i - 1, check.describe(list[i]))
+  end
+  return list
+end
+
+local function callable(what, fn, name)
+  local call = type(fn) == "function" or (getmetatable(fn) or {}).__call
+  errors.check(call and not core.is_tensor(fn), "TypeError", "%s: %s: expected a function, got %s",
+    what, name, check.describe(fn))
+end
+
+-- What the body returned, as a list.
+local function results(what, name, ...)
+  local first, n = ..., select("#", ...)
+  local list = n == 1 and type(first) == "table" and not getmetatable(first) and first or { ... }
+  errors.check(list == first or #list == n, "TypeError", "%s: %s returned nil among its %d results",
+    what, name, n)
+  return tensors(what, list, "results of " .. name)
+end
+
+-- As many results as there are in `like`, and of these types.
+local function check_results(what, got, like, of)
+  errors.check(#got == #like, "ValueError", "%s: the body returns %s for %s: it must return as "
+    .. "many tensors as %s", what, check.count(#got, "tensor"), check.count(#like, "input"), of)
+  for i = 1, #got do
+    errors.check(type_of(got[i]) == type_of(like[i]), "ValueError",
+      "%s: result %d of the body is a %s tensor, expected %s, as %s", what, i - 1, type_of(got[i]),
+      type_of(like[i]), of)
+  end
+  return got
+end
+
+local function clones(list)
+  local out = {}
+  for i = 1, #list do
+    out[i] = list[i]:clone()
+  end
+  return out
+end
+
+--- Runs `body` count times: on the inputs, then on what it returned in the
+--- round before. It must return as many tensors as it takes, of the same types.
+--- error: TypeError for what is no integer, function or list of tensors,
+--- ValueError for a negative count or results of other types, RuntimeError in a
+--- compiled body that writes a captured tensor in place
+---@param count integer
+---@param body fun(...: torch.Tensor): ...
+---@param inputs torch.Tensor[]
+---@param what? string name in messages ("loop")
+---@return torch.Tensor[]
+function M.loop(count, body, inputs, what)
+  what = what or "loop"
+  errors.check(math.type(count) == "integer", "TypeError", "%s: count: expected an int, got %s",
+    what, check.describe(count))
+  errors.check(count >= 0 and count < 1 << 31, "ValueError",
+    "%s: count: expected 0 to 2^31 - 1, got %d", what, count)
+  callable(what, body, "body")
+  tensors(what, inputs, "inputs")
+  local function round(values)
+    local out = results(what, "body", body(table.unpack(values, 1, #inputs)))
+    return check_results(what, out, inputs, "its inputs")
+  end
+  if core.is_tracing() then
+    return core.loop(count, core.body(round, inputs), inputs)
+  end
+  local values = clones(inputs)
+  for _ = 1, count do -- a result may be a captured tensor, or one twice
+    values = clones(round(values))
+  end
+  return values
+end
+
+--- Runs `then_body` on its inputs if the condition, a tensor of one element, is
+--- not zero, else `else_body` on its own. Both must return as many tensors, of
+--- the same types.
+--- error: as of loop
+---@param condition torch.Tensor
+---@param then_body fun(...: torch.Tensor): ...
+---@param then_inputs torch.Tensor[]
+---@param else_body fun(...: torch.Tensor): ...
+---@param else_inputs torch.Tensor[]
+---@param what? string name in messages ("branch")
+---@return torch.Tensor[]
+function M.branch(condition, then_body, then_inputs, else_body, else_inputs, what)
+  what = what or "branch"
+  errors.check(core.is_tensor(condition), "TypeError", "%s: condition: expected a Tensor, got %s",
+    what, check.describe(condition))
+  errors.check(condition:numel() == 1, "ValueError",
+    "%s: condition: expected a tensor with one element, got shape %s", what,
+    tostring(condition.shape))
+  callable(what, then_body, "then_body")
+  callable(what, else_body, "else_body")
+  tensors(what, then_inputs, "then_inputs")
+  tensors(what, else_inputs, "else_inputs")
+  local other
+  local function side(fn, name, inputs)
+    return function(values)
+      local out = results(what, name, fn(table.unpack(values, 1, #inputs)))
+      check_results(what, out, other or out, "the other body")
+      other = out
+      return out
+    end
+  end
+  local yes, no = side(then_body, "then_body", then_inputs), side(else_body, "else_body",
+    else_inputs)
+  if core.is_tracing() then
+    local first = core.body(yes, then_inputs)
+    return core.branch(condition, first, then_inputs, core.body(no, else_inputs), else_inputs)
+  end
+  local value = condition:item()
+  if value ~= 0 and value ~= false then
+    return clones(yes(clones(then_inputs)))
+  end
+  return clones(no(clones(else_inputs)))
+end
+
+--- Runs `body` on the inputs, as a function of the program.
+--- error: as of loop
+---@param body fun(...: torch.Tensor): ...
+---@param inputs torch.Tensor[]
+---@return torch.Tensor[]
+function M.call(body, inputs)
+  callable("call", body, "body")
+  tensors("call", inputs, "inputs")
+  local function run(values)
+    return results("call", "body", body(table.unpack(values, 1, #inputs)))
+  end
+  if core.is_tracing() then
+    return core.call(core.body(run, inputs), inputs)
+  end
+  return clones(run(clones(inputs)))
+end
+
+return M
