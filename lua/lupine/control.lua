@@ -10,9 +10,9 @@
 --- compiled. It returns tensors, as several values or as one list. Gradients
 --- flow through all of it; a loop's gradient computes its rounds again from the
 --- stacked values with which they began.
-local check = require("lupine.check")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 
 local M = {}
 

@@ -4,7 +4,9 @@
 ---
 --- Source: PopTorch API reference, "Custom ops" and "Helper functions"; user
 --- guide 4.6.
+local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
+local control = require("lupine.control")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 
@@ -94,6 +96,64 @@ function M.ipu_print_tensor(...)
     options[PRINT[i]] = a[i]
   end
   return next(options) and forms.print_tensor(a[1], options) or forms.print_tensor(a[1])
+end
+
+-- PopTorch's own sentences.
+local function list_of_tensors(list, where, what)
+  local function wrong(...)
+    errors.raise("ValueError", "%s expects %s to be a list of tensors. (%s)", where, what,
+      string.format(...))
+  end
+  if type(list) ~= "table" or getmetatable(list) then
+    wrong("Object is not list")
+  end
+  for i = 1, #list do
+    if not core.is_tensor(list[i]) then
+      wrong("Object contained in list at index %d is not torch.tensor", i - 1)
+    end
+  end
+  return list
+end
+
+local function only_in_inference(where)
+  errors.check(not (blocks.tracer and blocks.tracer.training), "Error",
+    "%s() is only supported in inference. (lupine.control has loops and branches with gradients)",
+    where)
+end
+
+--- Runs the body `count` times on the device: on the inputs, then on what it
+--- returned in the round before. The inputs are passed by value; other tensors
+--- may be read (captured), not written. On the host the loop is Lua's.
+--- error: ValueError if inputs is no list of tensors or the body returns others
+--- than it takes, poptorch.Error in a training model
+--- source: 001 poptorch.for_loop
+---@param ... any count (integer), body (fun(...: torch.Tensor): ...), inputs (torch.Tensor[])
+---@return torch.Tensor[] # what the last round returned
+function M.for_loop(...)
+  local a = check.arguments("for_loop", { "count", "body", "inputs" }, { inputs = "list" },
+    ...)
+  list_of_tensors(a[3], "poptorch.for_loop", "input tensors (inputs)")
+  only_in_inference("poptorch.for_loop")
+  return control.loop(a[1], a[2], a[3], "poptorch.for_loop")
+end
+
+--- Runs one of two bodies on the device, as a tensor of one element says. Both
+--- must return as many tensors, of the same types; inputs and what is captured
+--- are passed by value. On the host the branch is Lua's.
+--- error: ValueError if the inputs are no lists of tensors or the results
+--- differ, poptorch.Error in a training model
+--- source: PopTorch 3.4, poptorch.cond
+---@param ... any condition (torch.Tensor), then_body (fun(...: torch.Tensor): ...), then_inps
+---  (torch.Tensor[]), else_body (likewise), else_inps (torch.Tensor[])
+---@return torch.Tensor[]
+function M.cond(...)
+  local a = check.arguments("cond", { "condition", "then_body", "then_inps", "else_body",
+    "else_inps" }, { else_inps = "list" }, ...)
+  for i = 3, 5, 2 do
+    list_of_tensors(a[i], "poptorch.cond", "then_inps and else_inps tensors")
+  end
+  only_in_inference("poptorch.cond")
+  return control.branch(a[1], a[2], a[3], a[4], a[5], "poptorch.cond")
 end
 
 --- Whether IPUs can be used: the simulated system is the hardware.

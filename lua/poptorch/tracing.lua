@@ -64,6 +64,7 @@ local function tracer_of(trace, assigner, names, s)
   end
   place()
   return {
+    training = s.training,
     set_block = function(user_id, ipu_id, auto)
       assigner:enter(user_id, ipu_id, auto and starter(auto, s.model))
       place(user_id)

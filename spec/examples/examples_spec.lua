@@ -174,6 +174,19 @@ describe("Fashion-MNIST", function()
   end)
 end)
 
+describe("the loop on the device", function()
+  it("gives square roots, as on the host", function()
+    local got = run("for_loop")
+    local n = 0
+    for difference in got.text:gmatch("differ by (%S+)") do
+      n = n + 1
+      assert.near(0, tonumber(difference), 1e-6)
+    end
+    assert.equal(2, n)
+    assert.near(0, tonumber(got.text:match("largest error: (%S+)")), 1e-6)
+  end)
+end)
+
 describe("the line", function()
   it("is found", function()
     local slope, offset = run("linear").text:match("y = (%S+) x (%S+)")

@@ -76,6 +76,9 @@ LpStatus lp_trace_begin_body(LpTrace **out, LpErr *e)
     LP_TRY(lp_trace_new(&tr, e));
     tr->outer = outer;
     tr->origin = outer->origin;
+    tr->ipu = outer->origin.ipu;
+    tr->stage = outer->origin.stage;
+    tr->phase = outer->origin.phase;
     tr->on_call = outer->on_call;
     tr->on_call_ctx = outer->on_call_ctx;
     LpStatus s = lp_trace_begin(tr, e);
@@ -88,11 +91,10 @@ LpStatus lp_trace_begin_body(LpTrace **out, LpErr *e)
 
 static LpStatus on_one_stage(const LpTrace *tr, LpErr *e)
 {
-    const LpOrigin *all = &tr->outer->origin;
     for (size_t i = 0; i < tr->g->n_node; i++) {
         const LpOrigin *o = &tr->g->origin[tr->g->node[i].origin];
-        LP_FAIL_IF(o->ipu != all->ipu || o->stage != all->stage ||
-                       o->phase != all->phase,
+        LP_FAIL_IF(o->ipu != tr->ipu || o->stage != tr->stage ||
+                       o->phase != tr->phase,
                    e, LP_E_POPTORCH,
                    "%s at %s:%d: the body of a loop or a branch lies where "
                    "that stands; begin the block around it",

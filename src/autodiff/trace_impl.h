@@ -7,7 +7,8 @@
 
 struct LpTrace {
     uint64_t serial;
-    LpTrace *outer; /* borrowed; NULL: no body */
+    LpTrace *outer;            /* borrowed; NULL: no body */
+    int32_t ipu, stage, phase; /* of a body: where it begins */
     LpGraph *g;
     LpTraceVar *var;
     size_t n, cap;
