@@ -1,4 +1,5 @@
 local compiled = require("spec.support.compiled")
+local control = require("lupine.control")
 local helper = require("spec.passes.ipu.helper")
 local report = require("lupine.report")
 local torch = require("torch")
@@ -39,7 +40,32 @@ local function dropout_layer(h, w)
   return torch.nn.functional.dropout(torch.relu(torch.matmul(h, w)), 0.25, true)
 end
 
+-- Two rounds of it, or one if the sum says so.
+local function looped_layer(h, w)
+  return control.branch(h:sum():gt(4), function(x)
+    return control.loop(2, function(v) return dropout_layer(v, w) end, { x })[1]
+  end, { h }, function(x) return dropout_layer(x, w) end, { h })[1]
+end
+
 describe("replay of the schedule", function()
+  for _, recompute in ipairs({ "auto", "none" }) do
+    it("equals micro-batch order and the executor: loops and branches, recompute " .. recompute,
+      function()
+        local n, g = 3, 5
+        local step = helper.chain(n, { train = true, accumulation = g, device_iterations = 2,
+          batch = 4, width = 8, weight = weight, layer = looped_layer, replicas = 2 })
+        local at, x = compiled.vars(step), pattern(4 * g * 2 * 2, 8)
+        local _, _, _, vars = agree(step, { recompute = recompute }, { [at["input x"]] = x })
+        local exec = step:compile({})
+        exec:rng(7, 0)
+        exec:run({ [at["input x"]] = x }, {})
+        for i = 1, n do
+          local w = at["parameter w" .. i]
+          torch.testing.assert_close(exec:read(w), vars[w])
+        end
+      end)
+  end
+
   for _, n in ipairs({ 2, 3, 4 }) do
     for _, recompute in ipairs({ "auto", "none" }) do
       it(("equals micro-batch order: %d stages, recompute %s, dropout"):format(n, recompute),

@@ -1,0 +1,113 @@
+-- lupine.control in wrapped models: a loop trains as what it stands for, its
+-- rounds written one after the other.
+local control = require("lupine.control")
+local poptorch = require("poptorch")
+local torch = require("torch")
+local nn = torch.nn
+
+-- Two blocks of rounds; written out, or in loops.
+local Net = nn.Module:extend("Net")
+
+function Net:init(o)
+  self.loops, self.ipus = o.loops, o.ipus
+  self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+  self:register_buffer("scale", torch.tensor({ 0.5, 1.0, 1.5, 2.0 }))
+end
+
+function Net:rounds(layer, x, gate)
+  local function body(v)
+    return control.branch(gate, function(u) return torch.tanh(layer(u) * self.scale) end, { v },
+      function(u) return layer(u):sigmoid() end, { v })[1]
+  end
+  if self.loops then
+    return control.loop(3, body, { x })[1]
+  end
+  for _ = 1, 3 do
+    x = torch.where(gate, torch.tanh(layer(x) * self.scale), layer(x):sigmoid())
+  end
+  return x
+end
+
+function Net:forward(x, target)
+  local function at(name, ipu, fn)
+    local _ <close> = poptorch.Block(name, { ipu_id = self.ipus > 1 and ipu or 0 })
+    return fn()
+  end
+  local y = at("a", 0, function()
+    return self:rounds(self.first, x, x:sum():gt(0))
+  end)
+  return at("b", 1, function()
+    local z = self:rounds(self.second, y, y:sum():gt(0))
+    return z, nn.functional.mse_loss(z, target)
+  end)
+end
+
+local function train(o)
+  torch.manual_seed(1)
+  local net = Net(o)
+  if o.half then
+    net:half()
+  end
+  local options = poptorch.Options():deviceIterations(2)
+  options:replicationFactor(o.replicas or 1)
+  options.Training:gradientAccumulation(o.accumulation or 1)
+  options.Precision:enableStochasticRounding(false)
+  if o.strategy then
+    options:setExecutionStrategy(poptorch[o.strategy](poptorch.AutoStage.AutoIncrement))
+  end
+  local trainer = poptorch.trainingModel(net, options, o.optimizer(net:parameters()))
+  local n = 3 * 2 * (o.replicas or 1) * (o.accumulation or 1)
+  torch.manual_seed(2)
+  local x, target = torch.randn({ n, 4 }), torch.rand({ n, 4 })
+  if o.half then
+    x, target = x:half(), target:half()
+  end
+  local losses = {}
+  for i = 1, 4 do
+    losses[i] = select(2, trainer(x, target)):float():mean():item()
+  end
+  trainer:copyWeightsToHost()
+  return losses, net, trainer
+end
+
+local function sgd(p) return torch.optim.SGD(p, { lr = 0.1, momentum = 0.9 }) end
+local function adam(p) return torch.optim.Adam(p, { lr = 0.01 }) end
+
+local CASES = {
+  { "on one IPU", { ipus = 1, optimizer = sgd } },
+  { "with Adam", { ipus = 1, optimizer = adam } },
+  { "over gradient accumulation and replicas", { ipus = 1, optimizer = sgd, accumulation = 4,
+    replicas = 2 } },
+  { "in a pipeline that computes again", { ipus = 2, optimizer = sgd, accumulation = 5 } },
+  { "in shards", { ipus = 2, optimizer = sgd, strategy = "ShardedExecution" } },
+  { "in half precision", { ipus = 1, optimizer = sgd, half = true, tolerance = 4e-3 } },
+}
+
+describe("loops and branches in a model", function()
+  for _, case in ipairs(CASES) do
+    it("train as they would unrolled: " .. case[1], function()
+      local o = case[2]
+      local function run(loops)
+        local own = {}
+        for k, v in pairs(o) do
+          own[k] = v
+        end
+        own.loops = loops
+        return train(own)
+      end
+      local want, unrolled = run(false)
+      local got, net, trainer = run(true)
+      assert(want[4] < want[1], "nothing is learnt")
+      local tolerance = o.tolerance or 1e-6
+      for i, loss in ipairs(want) do
+        assert.near(loss, got[i], tolerance * 2)
+      end
+      for name, p in unrolled:named_parameters() do
+        torch.testing.assert_close(net:state_dict()[name], p:detach(),
+          { rtol = tolerance * 10, atol = tolerance * 10 })
+      end
+      local report = trainer:report()
+      assert(report.cycles == nil or report.cycles > 0)
+    end)
+  end
+end)
