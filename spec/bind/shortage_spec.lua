@@ -2,6 +2,7 @@
 --- (after a collection) or OutOfMemoryError, leaves nothing behind, and what
 --- comes after it is as if nothing had happened.
 local compiled = require("spec.support.compiled")
+local control = require("lupine.control")
 local core = require("lupine.core")
 local csv = require("lupine.csv")
 local data = require("torch.utils.data")
@@ -93,6 +94,23 @@ local cases = {
       local exec = step:compile({})
       exec:rng(3, 0)
       return exec:run(compiled.feed(at, { x }), {})[at["output output_2"]]
+    end
+  end,
+  ["tracing and compiling loops, branches and their gradients"] = function()
+    local x, w, cot = torch.rand(3), torch.rand(3), torch.ones(3)
+    local function body(v)
+      local out = control.branch(v:sum():gt(0.5), function(u)
+        u:add_(1)
+        return u * w
+      end, { v }, function() return v:sin() end, {})
+      return control.call(function(u) return u + w end, out)
+    end
+    return function()
+      local run = lupine.compile(function(a)
+        return control.loop(3, body, { a })[1]
+      end, { x }, { cotangents = { cot } })
+      local y, grads = run(x, { cot })
+      return y + grads[1]
     end
   end,
   ["one execution"] = function()
@@ -288,6 +306,7 @@ local STEP = {
   ["a model for training and its first call"] = 31,
   ["a pipeline over two IPUs"] = 31,
   ["tracing and compiling a training step"] = 11,
+  ["tracing and compiling loops, branches and their gradients"] = 7,
 }
 
 for manner, lasting in pairs({ ["runs short in"] = false, ["runs out in"] = true }) do
