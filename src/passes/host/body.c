@@ -14,6 +14,16 @@
 #include "src/ops/kernel/copy.h"
 #include "src/passes/host/lower_impl.h"
 
+/* The carried input that output i of a loop's body is, or -1: the kernel copies
+ * it to its stack before the round, so that the round may write over it. */
+static int carried_of(const LpGraph *g, size_t carried, size_t i)
+{
+    for (size_t k = 0; k < carried && i >= carried; k++)
+        if (g->output[i] == g->input[k])
+            return (int)k;
+    return -1;
+}
+
 /* ---- code of a body ----------------------------------------------------- */
 /* Arguments: its inputs, of which the first `carried` receive outputs as well,
  * then its other outputs. */
@@ -27,20 +37,22 @@ static LpStatus lower(const LpGraph *g, size_t carried, const LpHostOptions *o,
     LpProgram program = {.step = &step,
                          .micro_graph = {(LpGraph *)(uintptr_t)g, in, out}};
     LpStatus s = in && var ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < g->n_input && s == LP_OK; i++) {
+        in[i] = g->input[i];
+        out[i] = i < carried ? g->output[i] : LP_NOVAL;
+        var[i].role = i < carried ? LP_VAR_BUFFER : LP_VAR_STREAM_IN;
+    }
+    for (size_t i = carried; i < g->n_output && s == LP_OK; i++) {
+        size_t at = g->n_input + i - carried;
+        bool copied = carried_of(g, carried, i) >= 0;
+        out[at] = copied ? LP_NOVAL : g->output[i];
+        var[at].role = LP_VAR_STREAM_OUT;
+    }
     for (size_t i = 0; i < n && s == LP_OK; i++) {
-        if (i < g->n_input)
-            in[i] = g->input[i];
-        if (i < carried)
-            out[i] = g->output[i];
-        else if (i >= g->n_input)
-            out[i] = g->output[i - g->n_input + carried];
-        var[i] = (LpVariable){.role = i >= g->n_input ? LP_VAR_STREAM_OUT
-                                      : i < carried   ? LP_VAR_BUFFER
-                                                      : LP_VAR_STREAM_IN,
-                              .type = *lp_graph_type(g, in[i] ? in[i] : out[i]),
-                              .micro_in = in[i],
-                              .micro_out = out[i],
-                              .param = -1};
+        var[i].type = *lp_graph_type(g, in[i] ? in[i] : out[i]);
+        var[i].micro_in = in[i];
+        var[i].micro_out = out[i];
+        var[i].param = -1;
     }
     if (s == LP_OK)
         s = lp_lower_function(&program, o, code, e);
@@ -59,6 +71,7 @@ typedef struct Bodies {
     int carried, scanned, n_in, n_out;
     LpDtype condition;
     size_t *bytes; /* of operands and results, as the body has them */
+    int *stacks;   /* per result: the carried value that is stacked, or -1 */
 } Bodies;
 
 enum { ALIGN = 64 };
@@ -110,9 +123,13 @@ static LpStatus run_loop(const LpKernel *k, void *const *in, void *const *out,
         int64_t at = b->reverse ? b->count - 1 - t : t;
         for (int i = b->carried; i < b->carried + b->scanned; i++)
             arg[i] = (char *)in[i] + (size_t)at * b->bytes[i];
-        for (int i = b->carried; i < b->n_out; i++)
-            arg[b->n_in + i - b->carried] =
-                (char *)out[i] + (size_t)at * b->bytes[b->n_in + i];
+        for (int i = b->carried; i < b->n_out; i++) {
+            char *to = (char *)out[i] + (size_t)at * b->bytes[b->n_in + i];
+            if (b->stacks[i] < 0)
+                arg[b->n_in + i - b->carried] = to;
+            else
+                memcpy(to, out[b->stacks[i]], b->bytes[b->n_in + i]);
+        }
         round.iteration = rc->iteration * (uint32_t)b->count + (uint32_t)at;
         if (lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
@@ -153,6 +170,7 @@ static void fini(LpKernel *k)
     lp_code_fini(&b->code[0]);
     lp_code_fini(&b->code[1]);
     lp_free(b->bytes);
+    lp_free(b->stacks);
     lp_free(b);
 }
 
@@ -193,15 +211,19 @@ static LpStatus prepare_loop(Bodies *b, const LpKernelReq *r,
     b->scanned = (int)r->attr[LP_LOOP_SCANNED].i;
     b->reverse = r->attr[LP_LOOP_REVERSE].i != 0;
     b->bytes = lp_calloc((size_t)(r->n_in + r->n_out) + 1, sizeof *b->bytes);
-    LP_FAIL_IF(!b->bytes, e, LP_E_MEMORY, "out of memory");
+    b->stacks = lp_calloc((size_t)r->n_out + 1, sizeof *b->stacks);
+    LP_FAIL_IF(!b->bytes || !b->stacks, e, LP_E_MEMORY, "out of memory");
     size_t share = b->count > 0 ? (size_t)b->count : 1;
     for (int i = 0; i < r->n_in; i++) {
         bool stack = i >= b->carried && i < b->carried + b->scanned;
         b->bytes[i] = bytes_of(&r->in[i]) / (stack ? share : 1);
     }
-    for (int i = 0; i < r->n_out; i++)
+    for (int i = 0; i < r->n_out; i++) {
         b->bytes[r->n_in + i] =
             bytes_of(&r->out[i]) / (i >= b->carried ? share : 1);
+        b->stacks[i] = carried_of(r->attr[LP_LOOP_BODY].graph,
+                                  (size_t)b->carried, (size_t)i);
+    }
     k->run = run_loop;
     return add_code(b, 0, r->attr[LP_LOOP_BODY].graph, (size_t)b->carried, o, k,
                     e);
