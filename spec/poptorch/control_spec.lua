@@ -84,6 +84,22 @@ local CASES = {
 }
 
 describe("loops and branches in a model", function()
+  it("round at random in each round where that is asked", function()
+    local Sum = nn.Module:extend("Sum")
+    function Sum:forward(x) -- an eighth of what the type can tell apart
+      return poptorch.for_loop(256, function(v) return v + 2 ^ -13 end, { x })[1]
+    end
+    local function run(stochastic)
+      local options = poptorch.Options():randomSeed(7)
+      options.Precision:enableStochasticRounding(stochastic)
+      return poptorch.inferenceModel(Sum(), options)(torch.ones({ 512 }):half()):float()
+    end
+    assert.equal(1, run(false):max():item())
+    local y = run(true)
+    assert.near(1 + 256 * 2 ^ -13, y:mean():item(), 1e-3)
+    assert(y:std():item() > 1e-3)
+  end)
+
   for _, case in ipairs(CASES) do
     it("train as they would unrolled: " .. case[1], function()
       local o = case[2]

@@ -9,7 +9,7 @@
  *
  * The body of a loop or a branch is traced in a trace of its own while the one
  * around it waits. What it meets from outside, traced there or a user's, is
- * captured: an input of the body, whose value there is `user`'s in the trace
+ * captured: an input of the body; `user` is what stands for it in the trace
  * around. */
 #ifndef LP_AUTODIFF_TRACE_H
 #define LP_AUTODIFF_TRACE_H
@@ -23,7 +23,7 @@ typedef enum {
     LP_TRACE_PARAM,    /* declared: a parameter */
     LP_TRACE_BUFFER,   /* declared: a buffer */
     LP_TRACE_CONSTANT, /* met: a captured tensor */
-    LP_TRACE_CAPTURE,  /* met in a body: of the trace around, or a user's */
+    LP_TRACE_CAPTURE,  /* met in a body: of the trace around it */
 } LpTraceRole;
 
 /* A storage of the trace: graph input, its tensor, its value now. */

@@ -13,21 +13,10 @@ static const LpTrace *trace_of(const LpTrace *tr, const LpTensor *t)
     return tr;
 }
 
-/* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
-static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
+/* A tensor of none of the traces around, declared here; of a body, one of the
+ * trace around it. */
+static LpStatus declare(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
 {
-    if (t->st->flags & LP_ST_TRACED) {
-        const LpTrace *of = trace_of(tr, t);
-        LP_FAIL_IF(!of, e, LP_E_RUNTIME,
-                   "a traced tensor is used after its trace has ended: it "
-                   "stood for a value of a compiled program, or of the body of "
-                   "a loop or branch in it, and has none of its own; return it "
-                   "from forward, or from the body, instead");
-        if (of == tr) {
-            *out = lp_tensor_retain(t);
-            return LP_OK;
-        }
-    }
     LpTensor *base = NULL;
     LpTraceRole role = tr->outer ? LP_TRACE_CAPTURE : LP_TRACE_CONSTANT;
     LP_TRY(lp_trace_declare(tr, role, "", t, NULL, &base, e));
@@ -45,6 +34,30 @@ static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
     (*out)->view = t->view;
     t->view->refs++;
     return LP_OK;
+}
+
+/* The traced tensor that stands for `t` (traced itself, or a user's), owned. */
+static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
+{
+    if (t->st->flags & LP_ST_TRACED) {
+        const LpTrace *of = trace_of(tr, t);
+        LP_FAIL_IF(!of, e, LP_E_RUNTIME,
+                   "a traced tensor is used after its trace has ended: it "
+                   "stood for a value of a compiled program, or of the body of "
+                   "a loop or branch in it, and has none of its own; return it "
+                   "from forward, or from the body, instead");
+        if (of == tr) {
+            *out = lp_tensor_retain(t);
+            return LP_OK;
+        }
+    }
+    if (!tr->outer)
+        return declare(tr, t, out, e);
+    LpTensor *around = NULL;
+    LP_TRY(standin_of(tr->outer, t, &around, e));
+    LpStatus s = declare(tr, around, out, e);
+    lp_tensor_release(around);
+    return s;
 }
 
 /* Emits the view chain of a traced tensor whose base has changed, or that was
@@ -169,14 +182,18 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
-/* A body may write what it was given and what was made in it. */
+/* A body may write what was made while it was traced: its inputs, too. */
 static LpStatus may_write_inside(LpTrace *tr, const LpTensor *dst,
                                  const char *what, LpErr *e)
 {
-    const LpTraceVar *v = lp_trace_find(tr, dst->st);
-    if (v ? v->role == LP_TRACE_STREAM : trace_of(tr, dst) == tr)
-        return LP_OK;
-    if ((v ? v->user->st : dst->st)->era == (uint32_t)tr->serial)
+    const LpStorage *st = dst->st;
+    for (const LpTrace *t = tr; t; t = t->outer) {
+        const LpTraceVar *v = lp_trace_find(t, st);
+        if (!v || !v->user)
+            break;
+        st = v->user->st;
+    }
+    if (st->era == (uint32_t)tr->serial)
         return LP_OK;
     if (tr->on_call)
         tr->on_call(tr->on_call_ctx, tr);

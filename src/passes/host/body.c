@@ -27,13 +27,13 @@ static int carried_of(const LpGraph *g, size_t carried, size_t i)
 /* ---- code of a body ----------------------------------------------------- */
 /* Arguments: its inputs, of which the first `carried` receive outputs as well,
  * then its other outputs. */
-static LpStatus lower(const LpGraph *g, size_t carried, const LpHostOptions *o,
-                      LpCode *code, LpErr *e)
+static LpStatus lower(const LpGraph *g, size_t carried, LpNumerics numerics,
+                      const LpHostOptions *o, LpCode *code, LpErr *e)
 {
     size_t n = g->n_input + g->n_output - carried;
     LpVal *in = lp_calloc(n, 2 * sizeof *in), *out = in + n;
     LpVariable *var = lp_calloc(n, sizeof *var);
-    LpStep step = {.var = var, .n_var = n, .replicas = 1};
+    LpStep step = {.var = var, .n_var = n, .replicas = 1, .numerics = numerics};
     LpProgram program = {.step = &step,
                          .micro_graph = {(LpGraph *)(uintptr_t)g, in, out}};
     LpStatus s = in && var ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
@@ -181,10 +181,11 @@ static size_t max(size_t a, size_t b)
 }
 
 static LpStatus add_code(Bodies *b, int which, const LpGraph *g, size_t carried,
-                         const LpHostOptions *o, LpKernel *k, LpErr *e)
+                         LpNumerics numerics, const LpHostOptions *o,
+                         LpKernel *k, LpErr *e)
 {
     LpCode *c = &b->code[which];
-    LP_TRY(lower(g, carried, o, c, e));
+    LP_TRY(lower(g, carried, numerics, o, c, e));
     b->n_arg = max(b->n_arg, g->n_input + g->n_output - carried);
     b->width = max(b->width, lp_code_width(c));
     b->arena = max(b->arena, c->arena_bytes);
@@ -225,8 +226,8 @@ static LpStatus prepare_loop(Bodies *b, const LpKernelReq *r,
                                   (size_t)b->carried, (size_t)i);
     }
     k->run = run_loop;
-    return add_code(b, 0, r->attr[LP_LOOP_BODY].graph, (size_t)b->carried, o, k,
-                    e);
+    return add_code(b, 0, r->attr[LP_LOOP_BODY].graph, (size_t)b->carried,
+                    r->numerics, o, k, e);
 }
 
 static LpStatus prepare_branch(Bodies *b, const LpKernelReq *r,
@@ -235,8 +236,10 @@ static LpStatus prepare_branch(Bodies *b, const LpKernelReq *r,
     b->split = r->attr[LP_BRANCH_SPLIT].i;
     b->condition = r->in[0].dtype;
     k->run = run_branch;
-    LP_TRY(add_code(b, 0, r->attr[LP_BRANCH_THEN].graph, 0, o, k, e));
-    return add_code(b, 1, r->attr[LP_BRANCH_OTHERWISE].graph, 0, o, k, e);
+    LP_TRY(
+        add_code(b, 0, r->attr[LP_BRANCH_THEN].graph, 0, r->numerics, o, k, e));
+    return add_code(b, 1, r->attr[LP_BRANCH_OTHERWISE].graph, 0, r->numerics, o,
+                    k, e);
 }
 
 LpStatus lp_prepare_bodies(const LpKernelReq *r, const LpHostOptions *o,
@@ -253,7 +256,8 @@ LpStatus lp_prepare_bodies(const LpKernelReq *r, const LpHostOptions *o,
     else if (r->op == &op_branch)
         s = prepare_branch(b, r, o, k, e);
     else
-        s = add_code(b, 0, r->attr[LP_CALL_BODY].graph, 0, o, k, e);
+        s = add_code(b, 0, r->attr[LP_CALL_BODY].graph, 0, r->numerics, o, k,
+                     e);
     if (r->op == &op_call)
         k->run = run_call;
     k->state = b;
