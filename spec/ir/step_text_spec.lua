@@ -1,6 +1,7 @@
 --- The text of a complete step: printed, parsed, printed again it is the same,
 --- and the parsed step runs as the printed one.
 local compiled = require("spec.support.compiled")
+local control = require("lupine.control")
 local core = require("lupine.core")
 local torch = require("torch")
 
@@ -13,7 +14,7 @@ local function parse_error(text)
 end
 
 -- A step with every role: dropout, a carried buffer, two parameters with
--- momentum, several loops.
+-- momentum, several loops, one with a body and its gradient.
 local function rich()
   local w, b = torch.arange(6):float():reshape(2, 3) / 10, torch.ones(2)
   local seen = torch.zeros({})
@@ -21,7 +22,8 @@ local function rich()
   local declared = { { "parameter", "w", w }, { "parameter", "b", b }, { "buffer", "seen", seen } }
   local step, losses = compiled.step(function(x)
     seen:add_(1)
-    local y = F.linear(F.dropout(x, 0.5) * k, w, b)
+    local body = function(v) return F.dropout(v, 0.5) * k * w[0] end
+    local y = F.linear(control.loop(2, body, { x })[1], w, b)
     return y, F.mse_loss(y, torch.zeros({ 4, 2 }))
   end, { torch.ones(4, 3) }, declared)
   local at = compiled.vars(step)

@@ -5,6 +5,7 @@ local control = require("lupine.control")
 local lupine = require("lupine")
 local torch = require("torch")
 local nn = torch.nn
+local F = require("torch.nn.functional")
 
 local D, DEEPEST = 3, 3
 
@@ -211,7 +212,78 @@ local function compare(seed)
   end
 end
 
+-- ---- dropout -----------------------------------------------------------------------
+-- Programs that are linear in their input, element by element: the gradient of
+-- the sum times the input is the result, whatever was drawn, if backward draws
+-- what forward drew.
+local make_linear
+
+local LINEAR = {
+  function(random)
+    local p = random(4) * 0.1
+    return function(v) return F.dropout(v, p, true) end
+  end,
+  function(random)
+    local s = random(5) * 0.4 - 1.1
+    return function(v) return v * s end
+  end,
+  function() return function(v, weight) return v * weight end end,
+  function(random, depth)
+    local count, body = random(4) - 1, make_linear(random, depth - 1)
+    return function(v, weight)
+      return control.loop(count, function(u)
+        u:mul_(1.25)
+        return body(u, weight)
+      end, { v })[1]
+    end
+  end,
+  function(random, depth)
+    local at, level = random(D) - 1, random(5) * 0.2 - 0.6
+    local yes, no = make_linear(random, depth - 1), make_linear(random, depth - 1)
+    return function(v, weight)
+      return control.branch(weight[at]:gt(level), function(u) return yes(u, weight) end, { v },
+        function() return no(v, weight) end, {})[1]
+    end
+  end,
+}
+
+function make_linear(random, depth)
+  local list = {}
+  for k = 1, 1 + random(3) do
+    list[k] = LINEAR[random(depth > 0 and #LINEAR or 3)](random, depth)
+  end
+  return function(v, weight)
+    for _, f in ipairs(list) do
+      v = f(v, weight)
+    end
+    return v
+  end
+end
+
+local function draws_alike(seed)
+  local fn = make_linear(numbers(seed), DEEPEST)
+  local x, weight = table.unpack(tensors(2, seed))
+  local ones = torch.ones_like(x)
+  local run = lupine.compile(fn, { x, weight }, { cotangents = { ones }, wrt = { 1 } })
+  for _ = 1, 3 do
+    local y, grads = run(x, weight, { ones })
+    close(grads[1] * x, y, "gradient times input", seed)
+  end
+end
+
 describe("random loops and branches", function()
+  it("draw in gradients what they drew", function()
+    for seed = 1, 100 do
+      draws_alike(seed)
+    end
+  end)
+
+  it("do so a thousand times #slow", function()
+    for seed = 101, 1100 do
+      draws_alike(seed)
+    end
+  end)
+
   it("give compiled what they give eagerly", function()
     for seed = 1, 150 do
       compare(seed)

@@ -155,7 +155,8 @@ static int push_results(lua_State *L, const LpOp *op, const Use *u,
     return 1;
 }
 
-/* Emits a stack of every carried input, for the gradient (ops/control.c). */
+/* Emits a stack of every carried input, for the gradient (ops/control.c), if it
+ * can be one. */
 static int control_loop(lua_State *L)
 {
     Use u = {0};
@@ -164,9 +165,12 @@ static int control_loop(lua_State *L)
     open(L, &u);
     Body *b = add_operands(L, &u, 2, 3);
     LpErr e = {0};
-    for (int i = 0; i < b->n_input; i++)
-        if (!lp_graph_output(b->g, b->g->input[i], &e))
+    for (int i = 0; i < b->n_input; i++) {
+        LpVal v = b->g->input[i];
+        if (lp_graph_type(b->g, v)->ndim < LP_MAX_DIMS &&
+            !lp_graph_output(b->g, v, &e))
             return lp_bind_fail(L, &e);
+    }
     LpAttr attr[LP_LOOP_N_ATTR] = {[LP_LOOP_BODY] = lp_attr_graph(b->g),
                                    [LP_LOOP_COUNT] =
                                        lp_attr_int(luaL_checkinteger(L, 1)),
