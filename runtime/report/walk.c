@@ -23,7 +23,7 @@ typedef struct Walk {
     LpReportNode at; /* the node being walked */
 } Walk;
 
-/* ---- what fields ask ------------------------------------------------------ */
+/* ---- what fields ask ---------------------------------------------------- */
 #define LP_NR(x, list) ((int64_t)((x) - (list)))
 
 static const LpRun *backward_run(const LpIpuPlan *p, const LpStage *x)
@@ -82,7 +82,7 @@ static const LpReportNode *lp_report_node(const LpIpuPlan *p, size_t k, Walk *r)
     return x;
 }
 
-/* ---- sending -------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 static LpReportKey named(const char *name)
 {
     return (LpReportKey){.name = name};

@@ -21,7 +21,7 @@ end
 local function fails(class, message, fn, ...)
   local ok, e = pcall(fn, ...)
   assert(not ok, "no error")
-  assert(require("torch.errors")[class]:is(e), tostring(e))
+  assert(require("lupine.base.errors")[class]:is(e), tostring(e))
   assert(tostring(e):find(message, 1, true), tostring(e))
 end
 

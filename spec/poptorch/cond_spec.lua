@@ -1,7 +1,7 @@
 -- poptorch.cond: PopTorch's own tests of it.
 local poptorch = require("poptorch")
 local torch = require("torch")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local nn = torch.nn
 
 local function module(forward)

@@ -1,7 +1,7 @@
 -- poptorch.for_loop: PopTorch's own tests of it, and where it may stand.
 local poptorch = require("poptorch")
 local torch = require("torch")
-local errors = require("torch.errors")
+local errors = require("lupine.base.errors")
 local nn = torch.nn
 
 local function module(forward, init)

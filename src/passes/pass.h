@@ -29,8 +29,8 @@ extern const char *const lp_pass_names[];
  * LUPINE_DUMP names the pass, verifies it if LUPINE_VERIFY is set. */
 LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e);
 
-/* Puts what fn makes of a copy of it in the place of every body of g; bodies are
- * shared. */
+/* Puts what fn makes of a copy of it in the place of every body of g; bodies
+ * are shared. */
 LpStatus lp_in_bodies(LpGraph *g,
                       LpStatus (*fn)(LpGraph **g, void *ctx, LpErr *e),
                       void *ctx, LpErr *e);

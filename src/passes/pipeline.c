@@ -2,8 +2,8 @@
  * passes.def: identities first, since they make nodes equal and constants
  * visible, and again after folding, since what was folded is such a constant;
  * folding before merging, since folded constants merge; dead code last, since
- * the others leave what nobody reads any more. A pass sees one graph; the bodies
- * in it come after it. */
+ * the others leave what nobody reads any more. A pass sees one graph; the
+ * bodies in it come after it. */
 #include <string.h>
 
 #include "src/passes/pass.h"
