@@ -337,9 +337,12 @@ static void variable_stages(LpIpuPlan *p)
     }
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        if ((v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM) &&
-            v->param >= 0)
+        bool of = v->role == LP_VAR_STATE ||
+                  (v->role == LP_VAR_ACCUM && v->micro_out == LP_NOVAL);
+        if (of && v->param >= 0)
             p->var_ipu[i] = p->var_ipu[v->param];
+        else if (v->role == LP_VAR_ACCUM && v->micro_out != LP_NOVAL)
+            p->var_ipu[i] = p->stage[p->val_stage[v->micro_out]].ipu;
     }
 }
 
