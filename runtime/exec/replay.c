@@ -97,13 +97,20 @@ static int writer(const LpIpuPlan *p, LpVal v)
                      n != LP_NO_NODE && lp_origin_of(g, n)->backward);
 }
 
+static bool is_sum(const LpReplay *x, LpVal v)
+{
+    LpNodeId n = x->g->value[v].node;
+    return n != LP_NO_NODE && x->p->sum[n].var >= 0;
+}
+
 /* run -1: all variables. */
 static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
         const LpVariable *var = &x->step->var[i];
         LpVal v = var->micro_out;
-        if (!lp_is_value(v) || (run >= 0 && writer(x->p, v) != run))
+        if (!lp_is_value(v) ||
+            (run >= 0 && (is_sum(x, v) || writer(x->p, v) != run)))
             continue;
         size_t bytes = (size_t)lp_type_bytes(&var->type);
         const void *from = operand(x, v, run);
@@ -190,6 +197,23 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
     return write_vars(x, run, e);
 }
 
+/* Where the value is kept that micro-batch x->mb contributes to a sum. */
+static LpCell **part_at(const LpReplay *x, LpVal v)
+{
+    return &x->kept[(x->part[v] - 1) * x->p->micro_batches + x->mb];
+}
+
+static void keep_parts(LpReplay *x, const LpGraphNode *d)
+{
+    for (LpVal v = d->out; v < d->out + d->n_out; v++) {
+        if (!x->part[v] || x->mb >= x->p->micro_batches)
+            continue;
+        lp_cell_drop(x, part_at(x, v));
+        *part_at(x, v) = x->here[v];
+        x->here[v]->refs++;
+    }
+}
+
 /* Holds sorted by where they end. */
 static void plan_drops(LpReplay *x, const LpRun *r)
 {
@@ -207,8 +231,10 @@ static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
     const LpRun *r = &x->p->run[run];
     plan_drops(x, r);
     LP_TRY(receive(x, run, mb, e));
+    x->mb = mb;
     for (uint32_t i = 0; i < r->n; i++) {
         LP_TRY(run_node(x, r->entry[i].node, run, e));
+        keep_parts(x, &x->g->node[r->entry[i].node]);
         for (uint32_t k = x->drop_first[i]; k < x->drop_first[i + 1]; k++)
             lp_cell_drop(x, &x->here[r->hold[x->drop[k]].v]);
     }
@@ -255,6 +281,58 @@ static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
     return LP_OK;
 }
 
+/* May the sum of accumulator `var` have what the run contributes? Parts of its
+ * own IPU are added in the run where the sum ends. */
+static bool can_gather(const LpReplay *x, int var, int run)
+{
+    const LpIpuPlan *p = x->p;
+    bool fetched = p->run[run].ipu == p->var_ipu[var];
+    if (fetched)
+        run = lp_ipu_run_making(p, x->step->var[var].micro_out);
+    for (size_t i = 0; i < p->n_part && !fetched; i++)
+        fetched = p->part[i].var == var && p->part[i].run == run;
+    return fetched && lp_replay_has(x, (size_t)var, run, true) &&
+           lp_replay_has(x, (size_t)var, run, false);
+}
+
+static LpStatus run_sum(LpReplay *x, LpNodeId n, LpErr *e)
+{
+    const LpGraphNode *d = &x->g->node[n];
+    for (uint32_t i = 0; i < d->n_in; i++) {
+        LpVal v = d->in[i];
+        if (!lp_is_value(v) || !x->part[v])
+            continue;
+        int run = lp_ipu_run_making(x->p, v);
+        if (!can_gather(x, x->p->sum[n].var, run))
+            return dead_read(x, v, run, e);
+        if (x->here[v])
+            continue; /* another sum has read it */
+        x->here[v] = *part_at(x, v);
+        *part_at(x, v) = NULL;
+    }
+    return run_node(x, n, -1, e);
+}
+
+/* The sums over the micro-batches, in the order of the step. */
+static LpStatus run_sums(LpReplay *x, int64_t loop, LpErr *e)
+{
+    for (int64_t mb = 0; mb < x->p->micro_batches && x->n_part > 0; mb++) {
+        set_micro_batch(x, loop, mb);
+        x->mb = mb;
+        for (LpNodeId n = 0; n < x->g->n_node; n++)
+            if (x->p->sum[n].var >= 0)
+                LP_TRY(run_sum(x, n, e));
+        for (size_t i = 0; i < x->step->n_var; i++) {
+            LpVal v = x->step->var[i].micro_out;
+            if (lp_is_value(v) && is_sum(x, v))
+                memcpy(lp_replay_here(x, i), x->here[v]->data,
+                       (size_t)x->here[v]->bytes);
+        }
+        lp_replay_clear_run(x);
+    }
+    return LP_OK;
+}
+
 static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
@@ -266,7 +344,7 @@ static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
                 LP_TRY(run_row(x, row, loop, row->first + k * l->step, e));
             }
     }
-    return LP_OK;
+    return run_sums(x, loop, e);
 }
 
 static LpStatus run_in_order(LpReplay *x, int64_t loop, LpErr *e)

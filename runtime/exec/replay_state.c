@@ -69,6 +69,26 @@ static LpStatus set_up_shares(LpReplay *x, LpErr *e)
     return LP_OK;
 }
 
+/* Values that runs make and sums over the micro-batches read. */
+static LpStatus set_up_parts(LpReplay *x, LpErr *e)
+{
+    x->part = lp_calloc(x->g->n_value, sizeof *x->part);
+    LP_FAIL_IF(!x->part, e, LP_E_MEMORY, "out of memory");
+    for (LpNodeId n = 0; n < x->g->n_node; n++) {
+        const LpGraphNode *d = &x->g->node[n];
+        for (uint32_t i = 0; i < d->n_in && x->p->sum[n].var >= 0; i++) {
+            LpVal v = d->in[i];
+            LpNodeId m = lp_is_value(v) ? x->g->value[v].node : LP_NO_NODE;
+            if (m != LP_NO_NODE && x->p->sum[m].var < 0 && !x->part[v])
+                x->part[v] = (uint32_t)++x->n_part;
+        }
+    }
+    size_t n = x->n_part * (size_t)x->p->micro_batches + 1;
+    x->kept = lp_calloc(n, sizeof *x->kept);
+    LP_FAIL_IF(!x->kept, e, LP_E_MEMORY, "out of memory");
+    return LP_OK;
+}
+
 static LpStatus set_up_vars(LpReplay *x, LpErr *e)
 {
     const LpStep *s = x->step;
@@ -116,6 +136,7 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
         x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpSlot));
         LP_FAIL_IF(!x->ring[i], e, LP_E_MEMORY, "out of memory");
     }
+    LP_TRY(set_up_parts(x, e));
     LP_TRY(
         lp_node_kernels_init(&x->micro, x->g, x->step->numerics, threads, e));
     if (u)
@@ -159,6 +180,8 @@ void lp_replay_clear(LpReplay *x)
         lp_cell_drop(x, &x->link[i].cell);
         lp_cell_drop(x, &x->sent[i].cell);
     }
+    for (size_t i = 0; x->kept && i < x->n_part * (size_t)p->micro_batches; i++)
+        lp_cell_drop(x, &x->kept[i]);
     const LpGraph *u = x->step->update;
     for (LpVal v = 0; u && x->now && v < u->n_value; v++)
         lp_cell_drop(x, &x->now[v]);
@@ -183,6 +206,8 @@ void lp_replay_free(LpReplay *x)
         lp_node_kernels_fini(&x->update);
     lp_free(x->var);
     lp_free(x->share);
+    lp_free(x->part);
+    lp_free(x->kept);
     lp_free(x->here);
     lp_free(x->now);
     lp_free(x->ring);

@@ -22,10 +22,13 @@ struct LpReplay {
     const LpStep *step;
     const LpGraph *g;
     LpNodeKernels micro, update;
-    void **var;                  /* [replica][variable] */
-    void **share;                /* [replica][share]: copies of variables */
-    LpCell **here;               /* by value: what the current run has */
-    LpCell **now;                /* the same for the update graph */
+    void **var;     /* [replica][variable] */
+    void **share;   /* [replica][share]: copies of variables */
+    LpCell **here;  /* by value: what the current run has */
+    LpCell **now;   /* the same for the update graph */
+    uint32_t *part; /* by value: part of a gathered sum, + 1 */
+    LpCell **kept;  /* [part][micro-batch] */
+    size_t n_part;
     LpSlot **ring;               /* by stash: `depth` places */
     LpSlot *link, *sent;         /* by move: arrived; on the way */
     uint32_t *drop, *drop_first; /* holds by their end, current run */
@@ -36,6 +39,7 @@ struct LpReplay {
     const LpRow *row;
     LpRunCtx rc;
     int64_t slice, replica, start;
+    int64_t mb; /* of the loop */
 };
 
 /* A cell with one reference; NULL when memory is short. */

@@ -61,6 +61,9 @@ LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e)
             LpNodeId id = p->run[r].entry[i].node;
             count(t, g, id, &p->cost[id], p->micro_batches * p->loops);
         }
+    for (LpNodeId id = 0; id < g->n_node; id++)
+        if (p->sum[id].var >= 0)
+            count(t, g, id, &p->cost[id], p->micro_batches * p->loops);
     for (LpNodeId id = 0; u && id < u->n_node; id++)
         count(t, u, id, &p->update_cost[id], p->loops);
     *n = 0;

@@ -14,6 +14,7 @@
  *   stash   a stash is missing
  *   move    a value is not brought to the run that reads it
  *   share   an IPU has no copy of a parameter that it reads
+ *   part    the sum of what an IPU adds to a gradient is not fetched
  *   stream  something is not loaded or not stored
  *   batch   a run works on the next micro-batch
  *   skip    the steady state begins one slot late
@@ -277,6 +278,18 @@ static void try_any(const LpIpuPlan *p, Tally *t, int run)
                e.code ? e.msg : "no error");
 }
 
+static void drop_parts(LpIpuPlan *p)
+{
+    Tally t = {.kind = "part"};
+    for (size_t i = 0; i < p->n_part; i++) {
+        LpPart kept = p->part[i];
+        p->part[i].var = -1;
+        try_any(p, &t, kept.run);
+        p->part[i] = kept;
+    }
+    show(&t);
+}
+
 /* Its forward run is in the same row and has brought the parameter. */
 static bool held(const LpIpuPlan *p, const LpTransfer *t)
 {
@@ -406,6 +419,7 @@ int main(int argc, char **argv)
     spoil_stashes(p);
     drop_moves(p);
     drop_shares(p);
+    drop_parts(p);
     drop_transfers(p);
     shift_runs(p);
     skip_slot(p);

@@ -172,12 +172,12 @@ describe("a parameter that two IPUs read", function()
     end, o), options)
   end
 
-  -- Bytes of the weight that go from IPU to IPU in the rows, {[kind of row] = …}.
-  local function copied(r)
+  -- Bytes that go from IPU to IPU in the rows, {[kind of row] = …}.
+  local function copied(r, from, to)
     local bytes = {}
     for _, row in ipairs(r.schedule) do
       for _, e in ipairs(row.entries) do
-        if e.kind == "copy" and e.ipu == 0 and e.to == 2 then
+        if e.kind == "copy" and e.ipu == (from or 0) and e.to == (to or 2) then
           bytes[row.kind] = (bytes[row.kind] or 0) + e.bytes
         end
       end
@@ -194,12 +194,47 @@ describe("a parameter that two IPUs read", function()
       for ipu = 0, 2 do
         assert.equal(BYTES, r.memory[ipu].categories.weights)
       end
-      assert.same({ BYTES, BYTES, 0 }, { r.memory[0].categories.accumulators,
+      -- IPU 2 sums what it adds to the gradient of `a`
+      assert.same({ BYTES, BYTES, BYTES }, { r.memory[0].categories.accumulators,
         r.memory[1].categories.accumulators, r.memory[2].categories.accumulators })
       local update = helper.rows(r, "update")[1]
       assert.is_true(update.copy > 0)
       assert.equal(update.cycles, update.compute + update.exchange + update.sync + update.copy)
     end
+  end)
+
+  it("sends its gradient home once, too", function()
+    for _, strategy in ipairs(STRATEGIES) do
+      local r = simulate({ strategy = strategy })
+      assert.same({ update = BYTES }, copied(r, 2, 0))
+      -- in a micro-batch nothing but the gradient of the activations
+      local each = copied(r, 2, 1)
+      assert.equal(4 * 64 * 4, each.steady or each.phase)
+      local kept = simulate({ strategy = strategy }, { train = true, device_iterations = 2 })
+      assert.equal(0, kept.memory[2].categories.accumulators)
+    end
+  end)
+
+  it("costs one addition an update, and as many a micro-batch as before", function()
+    local function nodes(r, name)
+      for _, o in ipairs(r.operators) do
+        if o.name == name then
+          return o.instances
+        end
+      end
+    end
+    local r = simulate({ strategy = "sharded" })
+    -- a: two parts, accumulated; b: one; the square; 6 micro-batches, 2 updates
+    assert.equal(4 * 6 * 2, nodes(r, "add"))
+    local add = helper.simulate(helper.step(function(inputs)
+      return inputs[1] + inputs[2]
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 64, 64 }), declare("input", "y", nil, { 64, 64 }) }
+    end })).schedule[1].compute
+    local alone = helper.simulate(helper.chain(2, { train = true, accumulation = 6, batch = 4 }),
+      { strategy = "sharded" })
+    local update, of_one = helper.rows(r, "update")[1], helper.rows(alone, "update")[1]
+    assert.equal(of_one.compute + add, update.compute)
   end)
 
   it("is not copied again when nothing changes it", function()

@@ -263,7 +263,8 @@ output %16
     return r
   end
 
-  local LEAST = { hold = 40, stash = 4, move = 6, ring = 0, share = 1, stream = 0, batch = 6 }
+  local LEAST = { hold = 40, stash = 4, move = 6, ring = 0, share = 1, part = 1, stream = 0,
+    batch = 6 }
 
   local function notices(r, strategy, off)
     assert.equal("same", r.plan)

@@ -198,14 +198,19 @@ static bool is_idle(const Costs *c, const LpGraphNode *d)
     return false;
 }
 
+static void charge(LpRun *r, const LpCost *c)
+{
+    r->compute_cyc += c->compute_cyc;
+    r->exchange_cyc += c->exchange_cyc;
+    r->sync_cyc += c->sync_cyc;
+    r->flops += c->flops;
+}
+
 static void total(LpIpuPlan *p, LpRun *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         const LpCost *c = &p->cost[r->entry[i].node].cost;
-        r->compute_cyc += c->compute_cyc;
-        r->exchange_cyc += c->exchange_cyc;
-        r->sync_cyc += c->sync_cyc;
-        r->flops += c->flops;
+        charge(r, c);
         if (r->entry[i].again)
             r->again_cyc += lp_cost_cyc(c);
     }
@@ -230,6 +235,9 @@ static LpStatus build(Costs *c)
                          LP_PASS_NONE, &p->update_cost[n]));
     for (int r = 0; r < p->n_run; r++)
         total(p, &p->run[r]);
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        if (p->sum[n].var >= 0)
+            charge(&p->run[p->sum[n].run], &p->cost[n].cost);
     return LP_OK;
 }
 

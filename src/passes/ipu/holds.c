@@ -130,7 +130,8 @@ static LpStatus leave(Holds *h, int run)
             continue;
         LpNodeId n = h->g->value[v].node;
         bool back = n != LP_NO_NODE && lp_origin_of(h->g, n)->backward;
-        if (lp_run_of(p, p->val_stage[v], back) == run)
+        if ((n == LP_NO_NODE || p->sum[n].var < 0) &&
+            lp_run_of(p, p->val_stage[v], back) == run)
             LP_TRY(read(h, v, run, r->n));
     }
     return LP_OK;

@@ -134,6 +134,12 @@ typedef struct LpShare {
     int var, ipu;
 } LpShare;
 
+/* What a run on another IPU contributes to the accumulator `var`: that IPU sums
+ * it over the micro-batches, the weight update fetches the sum. */
+typedef struct LpPart {
+    int var, run;
+} LpPart;
+
 /* What comes from streaming memory before a run, or goes there after it. */
 typedef enum {
     LP_TRANSFER_VAR,
@@ -283,6 +289,10 @@ typedef struct LpIpuPlan {
     size_t n_move, cap_move;
     LpShare *share;
     size_t n_share, cap_share;
+    LpPart *part;
+    size_t n_part, cap_part;
+    LpPart *sum; /* by node of micro: if it adds parts, for which accumulator;
+                    it belongs to no run and is charged to this one; var -1 */
     LpTransfer *transfer;
     size_t n_transfer, cap_transfer;
 
@@ -352,6 +362,8 @@ static inline int64_t lp_run_cyc(const LpRun *r)
 {
     return r->compute_cyc + r->exchange_cyc + r->sync_cyc;
 }
+/* Is part i the first of its accumulator on its IPU (which adds them)? */
+bool lp_ipu_first_part(const LpIpuPlan *p, size_t i);
 /* Is variable `var` on the IPU, at home or as a copy? */
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
 /* Elements of variable `v` that this replica keeps: all, or a share. */

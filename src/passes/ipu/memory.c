@@ -62,6 +62,22 @@ static void variables(Memory *x)
     }
 }
 
+/* Sums of gradients for accumulators of other IPUs. */
+static void parts(Memory *x)
+{
+    const LpIpuPlan *p = x->p;
+    for (size_t i = 0; i < p->n_part; i++) {
+        const LpVariable *v = &p->step->var[p->part[i].var];
+        if (!lp_ipu_first_part(p, i) || p->run[p->part[i].run].ipu != x->ipu)
+            continue;
+        if (lp_ipu_off_chip(p, v))
+            x->m->off_chip += lp_type_bytes(&v->type);
+        else
+            keep(x, LP_MEM_ACCUMULATOR, lp_numel(&v->type),
+                 (int64_t)lp_dtype_size(v->type.dtype), 1, v->name, NULL);
+    }
+}
+
 static void stashes(Memory *x)
 {
     const LpIpuPlan *p = x->p;
@@ -136,6 +152,7 @@ static LpStatus one_ipu(Memory *x)
     x->interleaved = 0;
     x->tiles = (LpTiles){.n = lp_ipu_tiles(p)};
     variables(x);
+    parts(x);
     stashes(x);
     code(x);
     x->m->always = x->tiles.total;

@@ -87,6 +87,16 @@ bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
     return can_move(v) && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
 }
 
+bool lp_ipu_first_part(const LpIpuPlan *p, size_t i)
+{
+    const LpPart *x = &p->part[i];
+    for (size_t k = 0; k < i; k++)
+        if (p->part[k].var == x->var &&
+            p->run[p->part[k].run].ipu == p->run[x->run].ipu)
+            return false;
+    return true;
+}
+
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
 {
     bool has = p->var_ipu[var] == ipu;
@@ -113,6 +123,7 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_free(p->stash);
     lp_free(p->move);
     lp_free(p->share);
+    lp_free(p->part);
     lp_free(p->transfer);
     lp_free(p->row);
     lp_free(p->loop);

@@ -138,12 +138,12 @@ static LpStatus by_stage(Again *a, bool backward, LpNodeId **list,
         return no_memory(a);
     size_t *f = *first;
     for (LpNodeId i = 0; i < a->g->n_node; i++)
-        if (lp_origin_of(a->g, i)->backward == backward)
+        if (p->sum[i].var < 0 && lp_origin_of(a->g, i)->backward == backward)
             f[p->node_stage[i] + 2]++;
     for (size_t s = 2; s < n + 2; s++)
         f[s] += f[s - 1];
     for (LpNodeId i = 0; i < a->g->n_node; i++)
-        if (lp_origin_of(a->g, i)->backward == backward)
+        if (p->sum[i].var < 0 && lp_origin_of(a->g, i)->backward == backward)
             (*list)[f[p->node_stage[i] + 1]++] = i;
     return LP_OK;
 }

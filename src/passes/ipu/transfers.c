@@ -13,6 +13,13 @@ static LpStatus add(LpIpuPlan *p, LpTransferOf of, size_t at, int run,
     return LP_OK;
 }
 
+static LpStatus there_and_back(LpIpuPlan *p, size_t var, int run)
+{
+    int64_t bytes = lp_type_bytes(&p->step->var[var].type);
+    LP_TRY(add(p, LP_TRANSFER_VAR, var, run, true, bytes));
+    return add(p, LP_TRANSFER_VAR, var, run, false, bytes);
+}
+
 static LpStatus read_by(LpIpuPlan *p, LpVal v, int run, int *mark)
 {
     if (!lp_is_value(v) || p->var_of[v] < 0 || mark[v] == run)
@@ -26,10 +33,22 @@ static LpStatus read_by(LpIpuPlan *p, LpVal v, int run, int *mark)
     if (var->role == LP_VAR_PARAM)
         return add(p, LP_TRANSFER_VAR, at, run, true,
                    lp_ipu_kept(p, var) * size);
-    if (var->role != LP_VAR_ACCUM)
-        return LP_OK;
-    LP_TRY(add(p, LP_TRANSFER_VAR, at, run, true, lp_type_bytes(&var->type)));
-    return add(p, LP_TRANSFER_VAR, at, run, false, lp_type_bytes(&var->type));
+    return var->role == LP_VAR_ACCUM ? there_and_back(p, at, run) : LP_OK;
+}
+
+/* Accumulators that no entry of a run reads. */
+static LpStatus sums(LpIpuPlan *p)
+{
+    for (size_t i = 0; i < p->n_part; i++) {
+        size_t var = (size_t)p->part[i].var;
+        const LpVariable *v = &p->step->var[var];
+        if (!lp_ipu_off_chip(p, v))
+            continue;
+        LP_TRY(there_and_back(p, var, p->part[i].run));
+        if (i == 0 || p->part[i - 1].var != p->part[i].var)
+            LP_TRY(there_and_back(p, var, lp_ipu_run_making(p, v->micro_out)));
+    }
+    return LP_OK;
 }
 
 static LpStatus variables(LpIpuPlan *p, int *mark)
@@ -90,6 +109,8 @@ LpStatus lp_ipu_transfers(LpIpuPlan *p)
         mark[i] = -1;
     LpStatus s = variables(p, mark);
     lp_free(mark);
+    if (s == LP_OK)
+        s = sums(p);
     if (s == LP_OK)
         s = values(p);
     return s == LP_OK ? update(p) : s;

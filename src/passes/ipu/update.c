@@ -13,6 +13,7 @@ typedef struct Update {
     int64_t scatter[LP_MAX_IPUS][LP_COST_N_TYPES]; /* sharded gradients */
     int64_t gather[LP_MAX_IPUS][LP_COST_N_TYPES];  /* sharded parameters */
     int64_t load[LP_MAX_IPUS], store[LP_MAX_IPUS];
+    LpCost total[LP_MAX_IPUS];
 } Update;
 
 /* share[i]: variable i belongs to a parameter updated in shares. */
@@ -94,7 +95,7 @@ static LpStatus compute(Update *u, const bool *value)
 {
     LpIpuPlan *p = u->p;
     const LpGraph *g = p->step->update;
-    LpCost total[LP_MAX_IPUS] = {{0}};
+    LpCost *total = u->total;
     int64_t r = p->step->replicas;
     int worst = 0;
     for (LpNodeId n = 0; n < g->n_node; n++) {
@@ -136,6 +137,26 @@ static LpStatus copy(Update *u, int from, int to, int64_t bytes)
                                      .cycles = lp_cost_cyc(&c)});
 }
 
+/* Sums that other IPUs have of their parts, each one addition. */
+static LpStatus fetch_parts(Update *u)
+{
+    const LpIpuPlan *p = u->p;
+    for (size_t i = 0; i < p->n_part; i++) {
+        int var = p->part[i].var;
+        const LpVariable *v = &p->step->var[var];
+        if (!lp_ipu_first_part(p, i))
+            continue;
+        LpNodeId add = p->step->micro->value[v->micro_out].node;
+        LpCost *t = &u->total[p->var_ipu[var]];
+        t->compute_cyc += p->cost[add].cost.compute_cyc;
+        t->exchange_cyc += p->cost[add].cost.exchange_cyc;
+        t->sync_cyc += p->cost[add].cost.sync_cyc;
+        LP_TRY(copy(u, p->run[p->part[i].run].ipu, p->var_ipu[var],
+                    lp_type_bytes(&v->type)));
+    }
+    return LP_OK;
+}
+
 static LpStatus renew_shares(Update *u)
 {
     const LpIpuPlan *p = u->p;
@@ -175,6 +196,7 @@ static LpStatus build(Update *u, bool *share, bool *value)
     LpIpuPlan *p = u->p;
     int64_t cyc = 0, sync = 0;
     gather_traffic(u, share);
+    LP_TRY(fetch_parts(u));
     LP_TRY(collective(u, LP_COLL_ALL_REDUCE, u->sum));
     LP_TRY(collective(u, LP_COLL_REDUCE_SCATTER, u->scatter));
     LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));

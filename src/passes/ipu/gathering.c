@@ -1,0 +1,147 @@
+/* Gradients of parameters that several IPUs read. The micro graph adds what
+ * each of them contributes to one sum and that to the accumulator, in every
+ * micro-batch. Here an IPU sums its own part over the micro-batches, and before
+ * the weight update the sums go once to where the parameter is at home, as the
+ * new parameter goes once to its readers.
+ *
+ * The nodes of such a sum (additions, casts and scaling of values that nothing
+ * else reads) belong to no run. Each is charged to the run that makes its part.
+ * The order in which parts are added is the step's: what an IPU that adds in
+ * another one rounds differently is not simulated. */
+#include "src/ops/ops.h"
+#include "src/passes/ipu/ipu.h"
+
+typedef struct Gathering {
+    LpIpuPlan *p;
+    const LpGraph *g;
+    uint32_t *uses; /* by value */
+    LpNodeId *node; /* of the sum that is looked at */
+    int *run;       /* to which each of them is charged */
+    size_t n;
+} Gathering;
+
+static LpNodeId maker(const Gathering *x, LpVal v)
+{
+    return lp_is_value(v) ? x->g->value[v].node : LP_NO_NODE;
+}
+
+/* Sums of results are results of sums. */
+static bool is_linear(const LpGraphNode *d)
+{
+    return d->op->id == LP_OP_add || d->op->id == LP_OP_cast ||
+           (d->op->id == LP_OP_mul && lp_is_imm(d->in[1]));
+}
+
+static bool belongs(const Gathering *x, LpVal v)
+{
+    LpNodeId n = maker(x, v);
+    return n != LP_NO_NODE && lp_origin_of(x->g, n)->backward &&
+           is_linear(&x->g->node[n]) && x->uses[v] == 1;
+}
+
+/* Lists the sum that ends in node `root`, the operands of a node after it;
+ * false if it has operands that are neither variables nor backward values. */
+static bool list_sum(Gathering *x, LpNodeId root)
+{
+    x->n = 0;
+    x->node[x->n++] = root;
+    for (size_t i = 0; i < x->n; i++) {
+        const LpGraphNode *d = &x->g->node[x->node[i]];
+        for (uint32_t k = 0; k < d->n_in; k++) {
+            LpNodeId m = maker(x, d->in[k]);
+            if (belongs(x, d->in[k]))
+                x->node[x->n++] = m;
+            else if (m != LP_NO_NODE ? !lp_origin_of(x->g, m)->backward
+                                     : lp_is_value(d->in[k]) &&
+                                           !lp_ipu_is_free(x->p, d->in[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Is the operand a part, made by a run? */
+static bool is_part(const Gathering *x, LpVal v)
+{
+    return maker(x, v) != LP_NO_NODE && !belongs(x, v);
+}
+
+static int ipu_of(const Gathering *x, LpVal part)
+{
+    return x->p->stage[x->p->val_stage[part]].ipu;
+}
+
+static LpStatus add_part(Gathering *x, int var, int run)
+{
+    LpIpuPlan *p = x->p;
+    for (size_t i = 0; i < p->n_part; i++)
+        if (p->part[i].var == var && p->part[i].run == run)
+            return LP_OK;
+    LP_FAIL_IF(!LP_GROW(p->part, p->cap_part, p->n_part), p->err, LP_E_MEMORY,
+               "out of memory");
+    p->part[p->n_part++] = (LpPart){var, run};
+    return LP_OK;
+}
+
+/* The nodes of variable var's sum, if parts of it come from elsewhere. A node
+ * is charged to the run of such a part, else to the one where the sum ends. */
+static LpStatus gather(Gathering *x, int var)
+{
+    LpIpuPlan *p = x->p;
+    const LpVariable *v = &p->step->var[var];
+    LpNodeId root = maker(x, v->micro_out);
+    if (v->role != LP_VAR_ACCUM || v->micro_in == LP_NOVAL ||
+        !belongs(x, v->micro_out) || !list_sum(x, root))
+        return LP_OK;
+    size_t before = p->n_part;
+    int last = lp_ipu_run_making(p, v->micro_out);
+    for (size_t i = 0; i < x->n; i++) {
+        const LpGraphNode *d = &x->g->node[x->node[i]];
+        x->run[i] = last;
+        for (uint32_t k = 0; k < d->n_in; k++)
+            if (is_part(x, d->in[k]) &&
+                ipu_of(x, d->in[k]) != p->var_ipu[var]) {
+                x->run[i] = lp_ipu_run_making(p, d->in[k]);
+                LP_TRY(add_part(x, var, x->run[i]));
+            }
+    }
+    for (size_t i = 0; i < x->n && p->n_part > before; i++)
+        p->sum[x->node[i]] = (LpPart){var, x->run[i]};
+    return LP_OK;
+}
+
+static LpStatus build(Gathering *x)
+{
+    const LpStep *s = x->p->step;
+    for (LpNodeId n = 0; n < x->g->n_node; n++) {
+        x->p->sum[n] = (LpPart){-1, -1};
+        for (uint32_t i = 0; i < x->g->node[n].n_in; i++)
+            if (lp_is_value(x->g->node[n].in[i]))
+                x->uses[x->g->node[n].in[i]]++;
+    }
+    for (size_t i = 0; i < s->n_var; i++)
+        if (s->var[i].micro_out != LP_NOVAL)
+            x->uses[s->var[i].micro_out]++;
+    for (size_t i = 0; i < s->n_var; i++)
+        LP_TRY(gather(x, (int)i));
+    return LP_OK;
+}
+
+LpStatus lp_ipu_gathering(LpIpuPlan *p)
+{
+    Gathering x = {.p = p, .g = p->step->micro};
+    size_t n = x.g->n_node + 1;
+    p->sum = lp_arena_alloc(&p->mem, n * sizeof *p->sum);
+    x.uses = lp_calloc(x.g->n_value, sizeof *x.uses);
+    x.node = lp_calloc(n, sizeof *x.node);
+    x.run = lp_calloc(n, sizeof *x.run);
+    LpStatus s = LP_OK;
+    if (!p->sum || !x.uses || !x.node || !x.run)
+        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    if (s == LP_OK)
+        s = build(&x);
+    lp_free(x.uses);
+    lp_free(x.node);
+    lp_free(x.run);
+    return s;
+}
