@@ -86,23 +86,6 @@ static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
     return LP_OK;
 }
 
-/* The run that has variable i's new value at its end. */
-static int writer(const LpIpuPlan *p, LpVal v)
-{
-    const LpGraph *g = p->step->micro;
-    LpNodeId n = g->value[v].node;
-    if (lp_ipu_is_free(p, v))
-        return 0;
-    return lp_run_of(p, p->val_stage[v],
-                     n != LP_NO_NODE && lp_origin_of(g, n)->backward);
-}
-
-static bool is_sum(const LpReplay *x, LpVal v)
-{
-    LpNodeId n = x->g->value[v].node;
-    return n != LP_NO_NODE && x->p->sum[n].var >= 0;
-}
-
 /* run -1: all variables. */
 static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
 {
@@ -110,10 +93,12 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
         const LpVariable *var = &x->step->var[i];
         LpVal v = var->micro_out;
         if (!lp_is_value(v) ||
-            (run >= 0 && (is_sum(x, v) || writer(x->p, v) != run)))
+            (run >= 0 &&
+             (lp_ipu_is_sum(x->p, v) || lp_ipu_run_making(x->p, v) != run)))
             continue;
         size_t bytes = (size_t)lp_type_bytes(&var->type);
-        const void *from = operand(x, v, run);
+        /* a variable that is returned as it is comes from where it lives */
+        const void *from = operand(x, v, lp_ipu_is_free(x->p, v) ? -1 : run);
         if (!from || (run >= 0 && !lp_replay_has(x, i, run, false)))
             return dead_read(x, v, run, e);
         char *to = lp_replay_here(x, i);
@@ -324,7 +309,7 @@ static LpStatus run_sums(LpReplay *x, int64_t loop, LpErr *e)
                 LP_TRY(run_sum(x, n, e));
         for (size_t i = 0; i < x->step->n_var; i++) {
             LpVal v = x->step->var[i].micro_out;
-            if (lp_is_value(v) && is_sum(x, v))
+            if (lp_is_value(v) && lp_ipu_is_sum(x->p, v))
                 memcpy(lp_replay_here(x, i), x->here[v]->data,
                        (size_t)x->here[v]->bytes);
         }

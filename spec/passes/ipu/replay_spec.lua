@@ -213,6 +213,26 @@ describe("replay of the schedule", function()
     end
   end)
 
+  it("returns a parameter that no run reads there", function()
+    local off = { on_chip = false, min_off_chip = 2 }
+    for _, strategy in ipairs({ "pipelined", "sharded", "serial_phased", "parallel_phased" }) do
+      local step = helper.step(function(inputs, place)
+        local h = inputs[1]
+        for i = 1, 2 do
+          place(i - 1, i - 1, nil, i - 1)
+          h = torch.matmul(h, inputs[i + 1]):tanh()
+        end
+        return helper.loss(h), inputs[3]
+      end, { train = true, accumulation = 3, declare = function(declare)
+        return { declare("input", "x", nil, { 2, 8 }), declare("parameter", "w1", weight(1)),
+          declare("parameter", "w2", weight(2)) }
+      end })
+      local x = { [compiled.vars(step)["input x"]] = pattern(6, 8) }
+      agree(step, { strategy = strategy }, x)
+      agree(step, { strategy = strategy, weight = off }, x)
+    end
+  end)
+
   it("stashes checkpoints", function()
     local core = require("lupine.core")
     local step = helper.chain(3, { train = true, accumulation = 6, batch = 2, width = 8,

@@ -39,10 +39,8 @@ static LpStatus share(Copies *c, int var, int ipu)
 static int source(const Copies *c, LpVal v, const LpRun *reader)
 {
     const LpIpuPlan *p = c->p;
-    LpNodeId n = c->g->value[v].node;
-    bool back = n != LP_NO_NODE && lp_origin_of(c->g, n)->backward;
-    if (!back && reader->backward && p->val_stage[v] > reader->stage)
-        back = true;
+    bool back = lp_is_backward(c->g, v) ||
+                (reader->backward && p->val_stage[v] > reader->stage);
     return lp_run_of(p, p->val_stage[v], back);
 }
 

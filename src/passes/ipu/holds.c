@@ -36,13 +36,6 @@ static LpStatus add(Holds *h, LpVal v, int run, uint32_t from, LpHoldKind k)
     return LP_OK;
 }
 
-static bool made_before(const Holds *h, LpVal v, const LpRun *r)
-{
-    LpNodeId n = h->g->value[v].node;
-    bool back = n != LP_NO_NODE && lp_origin_of(h->g, n)->backward;
-    return r->backward && !back;
-}
-
 static LpStatus read(Holds *h, LpVal v, int run, uint32_t pos)
 {
     const LpRun *r = &h->p->run[run];
@@ -52,7 +45,8 @@ static LpStatus read(Holds *h, LpVal v, int run, uint32_t pos)
         if (lp_ipu_is_free(h->p, v))
             return LP_OK; /* at home here, always live */
         LP_TRY(add(h, v, run, 0,
-                   made_before(h, v, r) ? LP_HOLD_STASH : LP_HOLD_INPUT));
+                   r->backward && !lp_is_backward(h->g, v) ? LP_HOLD_STASH
+                                                           : LP_HOLD_INPUT));
     }
     find(h, v, run)->to = pos;
     return LP_OK;
@@ -128,10 +122,7 @@ static LpStatus leave(Holds *h, int run)
         LpVal v = p->step->var[i].micro_out;
         if (!lp_is_value(v) || lp_ipu_is_free(p, v))
             continue;
-        LpNodeId n = h->g->value[v].node;
-        bool back = n != LP_NO_NODE && lp_origin_of(h->g, n)->backward;
-        if ((n == LP_NO_NODE || p->sum[n].var < 0) &&
-            lp_run_of(p, p->val_stage[v], back) == run)
+        if (!lp_ipu_is_sum(p, v) && lp_ipu_run_making(p, v) == run)
             LP_TRY(read(h, v, run, r->n));
     }
     return LP_OK;

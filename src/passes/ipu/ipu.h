@@ -335,6 +335,12 @@ static inline const LpOrigin *lp_origin_of(const LpGraph *g, LpNodeId n)
 }
 /* Same for every micro-batch and stage: needs no stash. */
 bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v);
+/* Is the value made by the backward pass? */
+static inline bool lp_is_backward(const LpGraph *g, LpVal v)
+{
+    LpNodeId n = g->value[v].node;
+    return n != LP_NO_NODE && lp_origin_of(g, n)->backward;
+}
 /* The run that makes a value of the micro graph; for an input, that reads it
  * from the host. */
 int lp_ipu_run_making(const LpIpuPlan *p, LpVal v);
@@ -361,6 +367,12 @@ static inline const LpLoop *lp_loop_of(const LpIpuPlan *p, size_t row)
 static inline int64_t lp_run_cyc(const LpRun *r)
 {
     return r->compute_cyc + r->exchange_cyc + r->sync_cyc;
+}
+/* Does a sum over the micro-batches make the value, so that no run does? */
+static inline bool lp_ipu_is_sum(const LpIpuPlan *p, LpVal v)
+{
+    LpNodeId n = p->step->micro->value[v].node;
+    return n != LP_NO_NODE && p->sum[n].var >= 0;
 }
 /* Is part i the first of its accumulator on its IPU (which adds them)? */
 bool lp_ipu_first_part(const LpIpuPlan *p, size_t i);

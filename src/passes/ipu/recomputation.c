@@ -75,7 +75,7 @@ static LpStatus want(Again *a, LpVal v)
     if (!lp_is_value(v) || lp_ipu_is_free(a->p, v) || a->there[v] == a->stage)
         return LP_OK;
     LpNodeId n = a->g->value[v].node;
-    if (n != LP_NO_NODE && lp_origin_of(a->g, n)->backward)
+    if (lp_is_backward(a->g, v))
         return LP_OK;
     int from = a->p->val_stage[v];
     if (from > a->stage)
@@ -192,9 +192,7 @@ static void mark_late(Again *a)
             LpVal v = d->in[i];
             if (!lp_is_value(v) || lp_ipu_is_free(p, v))
                 continue;
-            LpNodeId m = a->g->value[v].node;
-            bool back = m != LP_NO_NODE && lp_origin_of(a->g, m)->backward;
-            if (!back && p->val_stage[v] > p->node_stage[n])
+            if (!lp_is_backward(a->g, v) && p->val_stage[v] > p->node_stage[n])
                 a->any_late = a->late[v] = true;
         }
     }

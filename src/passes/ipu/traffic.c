@@ -9,11 +9,8 @@
 
 int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
 {
-    const LpGraph *g = p->step->micro;
-    LpNodeId n = g->value[v].node;
-    bool back = n != LP_NO_NODE && lp_origin_of(g, n)->backward;
     int stage = p->val_stage[v] < 0 ? 0 : p->val_stage[v];
-    return lp_run_of(p, stage, back);
+    return lp_run_of(p, stage, lp_is_backward(p->step->micro, v));
 }
 
 /* Values that a marker asks to move while the IPU computes: inputs that it
