@@ -70,7 +70,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpArg buf[LP_MAX_IN], *args = buf;
     if (n_in > LP_MAX_IN)
         args = lp_arena_alloc(b->scratch, (size_t)n_in * sizeof *args);
-    LpTensor *res[LP_MAX_RESULTS];
+    LpTensor *res[LP_MAX_LIST];
     int n_out = 0;
     if (!args) {
         lp_fail(b->err, LP_E_MEMORY, "out of memory");

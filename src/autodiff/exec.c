@@ -338,7 +338,7 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
     if (n_in > LP_MAX_IN)
         c->in = lp_arena_alloc(arena, (size_t)n_in * sizeof *c->in);
     if (op->n_results == 0)
-        c->out = lp_arena_alloc(arena, LP_MAX_RESULTS * sizeof *c->out);
+        c->out = lp_arena_alloc(arena, LP_MAX_LIST * sizeof *c->out);
     LP_FAIL_IF(!c->in || !c->out, e, LP_E_MEMORY, "out of memory");
     for (int i = 0; i < n_in; i++) {
         LpType *t = &c->in[i];

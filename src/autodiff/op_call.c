@@ -13,7 +13,7 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
                        LpTensor **out, LpErr *e)
 {
     LpEager g;
-    LpVal vin[LP_MAX_IN], vout[LP_MAX_RESULTS], *vi = vin;
+    LpVal vin[LP_MAX_IN], vout[LP_MAX_LIST], *vi = vin;
     LpArena *arena = lp_scratch_enter();
     if (c->n_in > LP_MAX_IN)
         vi = lp_arena_alloc(arena, (size_t)c->n_in * sizeof *vi);

@@ -13,8 +13,6 @@ typedef struct LpArg {
     LpScalar num;
 } LpArg;
 
-#define LP_MAX_RESULTS 1024
-
 /* Runs `op`. `attr` has op->n_attr entries and is only read. Results are owned
  * by the caller; *n_out is set. On failure nothing is returned. n_in counts
  * list members one by one. */

@@ -212,7 +212,7 @@ static LpStatus call_on_copy(const LpOp *op, const LpArg *in, int n_in,
 static LpStatus call_inplace(const LpOp *op, const LpArg *in, int n_in,
                              const LpAttr *attr, LpErr *e)
 {
-    LpTensor *out[LP_MAX_RESULTS];
+    LpTensor *out[LP_MAX_LIST];
     int n_out = 0;
     bool done = false;
     LP_TRY(may_write(in[0].t, e));
@@ -385,7 +385,7 @@ LpStatus lp_op_call_out(const LpOp *op, const LpArg *in, int n_in,
                         const LpAttr *attr, LpTensor *const *out, int n_out,
                         bool casts, LpErr *e)
 {
-    LpTensor *res[LP_MAX_RESULTS];
+    LpTensor *res[LP_MAX_LIST];
     int n = 0;
     LP_TRY(no_history(in, n_in, out, n_out, e));
     LP_TRY(call_towards(op, in, n_in, attr, out, n_out, casts, res, &n, e));

@@ -133,7 +133,7 @@ static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, const uint64_t *site, LpVal *vin,
                        LpTensor **out, int *n_out, LpErr *e)
 {
-    LpVal vout[LP_MAX_RESULTS];
+    LpVal vout[LP_MAX_LIST];
     LpGraphBuilder gb;
     uint64_t at = 0;
     for (int i = 0; i < n_in; i++) {

@@ -77,7 +77,7 @@ void lp_push_tensor(lua_State *L, LpTensor *t);
 typedef struct LpOwner {
     LpBox box;
     int n;
-    LpTensor *t[LP_MAX_RESULTS];
+    LpTensor *t[LP_MAX_LIST];
 } LpOwner;
 LpOwner *lp_push_owner(lua_State *L);
 

@@ -75,7 +75,7 @@ static int ops(lua_State *L)
 
 /* ---- cost -----------------------------------------------------------------
  */
-enum { MAX_OPERANDS = 64, MAX_INTS = 256, MAX_TYPES = LP_MAX_RESULTS };
+enum { MAX_OPERANDS = 64, MAX_INTS = 256, MAX_TYPES = LP_MAX_LIST };
 
 /* A call in C. `out` belongs to Lua: types are large. */
 typedef struct Call {

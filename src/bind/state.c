@@ -140,9 +140,9 @@ static int grad(lua_State *L)
     bool create = argument_bool(L, 5, n_pos, kw, "create_graph", false);
     bool retain = argument_bool(L, 4, n_pos, kw, "retain_graph", create);
     bool unused = argument_bool(L, 6, n_pos, kw, "allow_unused", false);
-    if (n_in > LP_MAX_RESULTS)
+    if (n_in > LP_MAX_LIST)
         return lp_raise(L, LP_E_VALUE, "grad(): more than %d inputs",
-                        LP_MAX_RESULTS);
+                        LP_MAX_LIST);
     LpOwner *o = lp_push_owner(L);
     memset(o->t, 0, sizeof o->t);
     lua_State *was = lp_hooks_enter(L);

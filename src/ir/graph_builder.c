@@ -70,7 +70,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     }
     LpType *tin = lp_arena_alloc(&gb->scratch, (size_t)n_in * sizeof *tin);
     if (op->n_results == 0)
-        types = lp_arena_alloc(&gb->scratch, 1024 * sizeof *types);
+        types = lp_arena_alloc(&gb->scratch, LP_MAX_LIST * sizeof *types);
     if (!tin || !types) {
         lp_fail(b->err, LP_E_MEMORY, "out of memory");
         return 0;

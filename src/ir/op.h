@@ -108,6 +108,7 @@ typedef uint32_t LpVal;
 #define LP_MAX_IN 16 /* fixed operands of an operator (lists may be longer) */
 #define LP_MAX_OUT 8 /* fixed results */
 #define LP_MAX_ATTR 16
+#define LP_MAX_LIST 1024 /* results of Tensor[]; operands in the text form */
 
 typedef struct LpBuilder LpBuilder; /* src/ir/builder.h */
 typedef struct LpOp LpOp;
@@ -116,9 +117,9 @@ typedef struct LpOp LpOp;
 /* The only validation of arguments. The rule reads `in` (dtype LP_DT_NONE for
  * a hole), may rewrite `attr` into canonical form (wrapped dims, filled
  * defaults; memory for lists from `arena`), sets out[0..n_out-1]. For operators
- * with Tensor[] results it sets n_out (out holds up to 1024). For a view it
- * also sets the strides and offset from those of its input, when `strides` is
- * not NULL. */
+ * with Tensor[] results it sets n_out (out holds up to LP_MAX_LIST). For a view
+ * it also sets the strides and offset from those of its input, when `strides`
+ * is not NULL. */
 typedef struct LpInfer {
     const LpOp *op;
     int n_in, n_out;
@@ -240,34 +241,35 @@ struct LpCost;    /* runtime/cost/cost.h */
 typedef enum { LP_OP_PRIMITIVE, LP_OP_COMPOSITE, LP_OP_FUSED } LpOpKind;
 
 enum {
-    LP_OPF_POINTWISE = 1,    /* same index in, same index out, broadcast */
-    LP_OPF_VIEW = 2,         /* result 0 aliases operand 0 */
-    LP_OPF_RANDOM = 4,       /* draws from its site; never merged or folded */
-    LP_OPF_EFFECT = 8,       /* must stay: print, host call */
-    LP_OPF_DYNAMIC = 16,     /* result shape (or bits) of data: eager only */
-    LP_OPF_MARKER = 32,      /* read by IPU passes, dropped by host passes */
-    LP_OPF_DEVICE = 64,      /* fused operator that PopLibs has as one */
-    LP_OPF_CACHED = 128,     /* preparing is dear: keep prepared kernels */
-    LP_OPF_INPLACE_OK = 256, /* may write over operand 0 while reading it; a
-                                pointwise operator over any */
-    LP_OPF_COMMUTES = 512,
-    LP_OPF_BLOCKED = 2048, /* its kernel takes blocked operands */
+    LP_OPF_POINTWISE = 1u << 0, /* same index in, same index out, broadcast */
+    LP_OPF_VIEW = 1u << 1,      /* result 0 aliases operand 0 */
+    LP_OPF_RANDOM = 1u << 2,  /* draws from its site; never merged or folded */
+    LP_OPF_EFFECT = 1u << 3,  /* must stay: print, host call */
+    LP_OPF_DYNAMIC = 1u << 4, /* result shape (or bits) of data: eager only */
+    LP_OPF_MARKER = 1u << 5,  /* read by IPU passes, dropped by host passes */
+    LP_OPF_DEVICE = 1u << 6,  /* fused operator that PopLibs has as one */
+    LP_OPF_CACHED = 1u << 7,  /* preparing is dear: keep prepared kernels */
+    /* may write over operand 0 while reading it; a pointwise operator over any
+     */
+    LP_OPF_INPLACE_OK = 1u << 8,
+    LP_OPF_COMMUTES = 1u << 9,
+    LP_OPF_LOSS = 1u << 10, /* PopTorch's one-final-loss rule counts it */
+    LP_OPF_BLOCKED = 1u << 11, /* its kernel takes blocked operands */
     /* an optimizer: each result may be written over the operand whose new
      * value it is */
-    LP_OPF_INPLACE_EACH = 4096,
+    LP_OPF_INPLACE_EACH = 1u << 12,
     /* reads and writes the elements of one index of all its tensors together,
      * other operands are numbers: any order of elements will do */
-    LP_OPF_ELEMENTWISE = 8192,
+    LP_OPF_ELEMENTWISE = 1u << 13,
     /* out= may share no memory with an operand, as of pointwise operators */
-    LP_OPF_OUT_APART = 16384,
-    LP_OPF_JOINS = 32768,  /* tensors; an out= of a kind below is a TypeError */
-    LP_OPF_TRUTH = 65536,  /* bool and uint8 results go to out= of either */
-    LP_OPF_COINS = 131072, /* 0 or 1: out= may have any type */
-    LP_OPF_OUT_BY_DIM = 262144, /* out= only of calls that name dim */
+    LP_OPF_OUT_APART = 1u << 14,
+    LP_OPF_JOINS = 1u << 15, /* tensors; out= of a kind below: a TypeError */
+    LP_OPF_TRUTH = 1u << 16, /* bool and uint8 results go to out= of either */
+    LP_OPF_COINS = 1u << 17, /* 0 or 1: out= may have any type */
+    LP_OPF_OUT_BY_DIM = 1u << 18, /* out= only of calls that name dim */
     /* results are numbers of operands, their negatives, or made for the
      * result's own type (draws): never rounded */
-    LP_OPF_EXACT = 524288,
-    LP_OPF_LOSS = 1024, /* a loss function: PopTorch's one-final-loss rule */
+    LP_OPF_EXACT = 1u << 19,
 };
 
 /* The types that a script's call runs in under automatic casting

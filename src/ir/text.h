@@ -28,8 +28,7 @@ LpStatus lp_check_operands(const LpOp *op, const LpVal *in, size_t n_in,
 /* The kinds of the attributes are those of the operator's form. */
 LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e);
 /* Runs the shape rule: makes `attr` canonical, fills out[0..*n_out-1] (room
- * for LP_INFER_MAX). Lists are in `arena`. */
-#define LP_INFER_MAX 1024
+ * for LP_MAX_LIST). Lists are in `arena`. */
 LpStatus lp_graph_infer(const LpGraph *g, const LpOp *op, const LpVal *in,
                         size_t n_in, LpAttr *attr, LpType *out, int *n_out,
                         LpArena *arena, LpErr *e);

@@ -7,7 +7,6 @@
 #include "src/ir/text.h"
 #include "src/ir/text_lex.h"
 
-#define LP_MAX_LIST 1024 /* operands of a node; results; names in a line */
 #define LP_MAX_INTS 4096 /* elements of an attribute */
 
 typedef struct LpLabel {
@@ -38,7 +37,7 @@ typedef struct LpParser {
     /* of the line being read */
     LpVal in[LP_MAX_LIST];
     LpVal region_out[LP_MAX_LIST];
-    LpType out[LP_INFER_MAX];
+    LpType out[LP_MAX_LIST];
     int64_t ints[LP_MAX_INTS];
     LpToken result[LP_MAX_LIST];
     const char *name[LP_MAX_LIST]; /* all names of the results, in order */

@@ -194,7 +194,7 @@ static LpStatus check_nodes(const LpGraph *g, LpErr *e)
 {
     LpArena scratch = {0};
     LpStatus st = LP_OK;
-    LpType *out = lp_alloc(LP_INFER_MAX * sizeof *out);
+    LpType *out = lp_alloc(LP_MAX_LIST * sizeof *out);
     LP_FAIL_IF(!out, e, LP_E_MEMORY, "out of memory");
     for (LpNodeId i = 0; i < g->n_node && st == LP_OK; i++) {
         LpErr own = {0};

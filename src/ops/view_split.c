@@ -3,19 +3,17 @@
  * they also turn every form into canonical attributes. */
 #include "src/ops/view.h"
 
-#define MAX_PIECES 1024 /* results of one operator */
-
 /* Sets the results of a split along `dim` into sizes piece(i). */
 typedef struct Pieces {
     int dim, n;
-    int64_t sizes[MAX_PIECES];
+    int64_t sizes[LP_MAX_LIST];
 } Pieces;
 
 static LpStatus too_many(const LpInfer *x, int64_t n)
 {
     return lp_fail(x->err, LP_E_RUNTIME,
                    "%s: %lld results, at most %d are supported", x->op->name,
-                   (long long)n, MAX_PIECES);
+                   (long long)n, LP_MAX_LIST);
 }
 
 static LpStatus wrap_split_dim(LpInfer *x, int i)
@@ -70,7 +68,7 @@ static LpStatus infer_split(LpInfer *x)
                "split expects split_size to be non-negative, and 0 only for an "
                "empty dimension, but got split_size=%lld for size %lld",
                (long long)each, (long long)size);
-    if (each > 0 && (size - 1) / each + 1 > MAX_PIECES)
+    if (each > 0 && (size - 1) / each + 1 > LP_MAX_LIST)
         return too_many(x, (size - 1) / each + 1);
     equal_pieces(size, each, &p);
     set_results(x, &p);
@@ -104,7 +102,7 @@ static LpStatus infer_sizes(LpInfer *x)
     LP_TRY(wrap_split_dim(x, 1));
     p.dim = (int)x->attr[1].i;
     p.n = a->n;
-    if (a->n > MAX_PIECES)
+    if (a->n > LP_MAX_LIST)
         return too_many(x, a->n);
     for (int i = 0; i < a->n; i++) {
         LP_FAIL_IF(a->v[i] < 0, x->err, LP_E_RUNTIME,
@@ -167,7 +165,7 @@ static LpStatus infer_chunk(LpInfer *x)
     LP_FAIL_IF(n < 1, x->err, LP_E_RUNTIME,
                "chunk expects `chunks` to be greater than 0, got: %lld",
                (long long)n);
-    if ((size > 0 ? (size - 1) / ((size - 1) / n + 1) + 1 : n) > MAX_PIECES)
+    if ((size > 0 ? (size - 1) / ((size - 1) / n + 1) + 1 : n) > LP_MAX_LIST)
         return too_many(x, n);
     chunk_pieces(size, n, &p);
     set_results(x, &p);
@@ -213,7 +211,7 @@ static LpStatus set_sections(LpInfer *x, int dim, int64_t n)
     LP_FAIL_IF(n < 1, x->err, LP_E_RUNTIME,
                "%s: number of sections must be larger than 0, got %lld",
                x->op->name, (long long)n);
-    if (n > MAX_PIECES)
+    if (n > LP_MAX_LIST)
         return too_many(x, n);
     section_pieces(x->in[0].shape[dim], n, &p);
     set_results(x, &p);
@@ -223,7 +221,7 @@ static LpStatus set_sections(LpInfer *x, int dim, int64_t n)
 static LpStatus set_indices(LpInfer *x, int dim, const LpAttr *a)
 {
     int64_t size = x->in[0].shape[dim], from = 0;
-    if (a->n + 1 > MAX_PIECES)
+    if (a->n + 1 > LP_MAX_LIST)
         return too_many(x, a->n + 1);
     x->n_out = a->n + 1;
     for (int i = 0; i <= a->n; i++) {
@@ -387,7 +385,7 @@ static LpStatus infer_unbind(LpInfer *x)
 {
     LP_TRY(wrap_split_dim(x, 0));
     int d = (int)x->attr[0].i;
-    if (x->in[0].shape[d] > MAX_PIECES)
+    if (x->in[0].shape[d] > LP_MAX_LIST)
         return too_many(x, x->in[0].shape[d]);
     x->n_out = (int)x->in[0].shape[d];
     for (int i = 0; i < x->n_out; i++) {
