@@ -190,6 +190,38 @@ describe("conv_transpose", function()
 end)
 
 describe("the dtypes of a convolution", function()
+  -- Small numbers are exact in float64, whose sums the rest of this file checks.
+  it("may be integers, summed exactly in all passes", function()
+    local op = require("lupine.core").forms.internal
+    local function both(name, a, b, ...)
+      local kept = a:clone()
+      local whole = op[name](a, b, ...)
+      assert.equal(torch.int64, whole.dtype)
+      near(op[name](a:double(), b:double(), ...), whole:double():tolist())
+      assert.is_true(torch.equal(kept, a)) -- no pass writes into an operand
+      return whole
+    end
+    torch.manual_seed(0)
+    local shared = { { 2, 1 }, { 1, 0 }, { 1, 2 } }
+    for _, transposed in ipairs({ false, true }) do
+      local x, w = torch.randint(-9, 10, { 2, 4, 6, 7 }), torch.randint(-9, 10, { 4, 2, 3, 2 })
+      local function call(name, a, b, ...)
+        local arg = table.pack(...)
+        for i = 1, 3 do
+          table.insert(arg, shared[i])
+        end
+        table.insert(arg, transposed)
+        table.insert(arg, { 0, 0 })
+        table.insert(arg, 2)
+        return both(name, a, b, table.unpack(arg))
+      end
+      local y = call("convolution", x, w)
+      local g = torch.randint(-9, 10, y.shape)
+      call("convolution_backward_input", g, w, x.shape)
+      call("convolution_backward_weight", g, x, w.shape)
+    end
+  end)
+
   it("must be one on the host, as in PyTorch", function()
     local x, w = numbers({ 1, 2, 4, 4 }, 1):float(), numbers({ 2, 2, 3, 3 }, 2):float()
     local bias = torch.zeros({ 2 })

@@ -19,7 +19,6 @@
 #include "src/ops/kernel/convref.h"
 #include "src/ops/kernel/packed.h"
 #include "src/ops/kernel/plain.h"
-#include "src/ops/kernel/window_int.h"
 
 enum { SRC, W, DST, N_SIDES };
 
@@ -300,7 +299,7 @@ typedef struct Reference {
     LpConvGeom g;
     uint8_t role[N_SIDES];
     uint8_t pass;
-    bool integers; /* forward and transposed alone: they have no gradients */
+    bool integers;
 } Reference;
 
 static LpStatus reference_core(const LpPlain *p, void *const *in,
@@ -313,17 +312,15 @@ static LpStatus reference_core(const LpPlain *p, void *const *in,
     side[f->role[0]] = in[0];
     side[f->role[1]] = in[1];
     side[f->role[2]] = out[0];
-    bool integers = f->integers;
-    if (integers && f->pass == LP_DNN_FORWARD)
-        lp_conv_int(&f->g, side[SRC], side[W], side[DST]);
-    else if (integers)
-        lp_conv_int_data(&f->g, side[DST], side[W], side[SRC]);
-    else if (f->pass == LP_DNN_FORWARD)
-        lp_conv_ref(&f->g, side[SRC], side[W], side[DST], p->threads);
+    if (f->pass == LP_DNN_FORWARD)
+        lp_conv_ref(&f->g, f->integers, side[SRC], side[W], side[DST],
+                    p->threads);
     else if (f->pass == LP_DNN_BACKWARD_DATA)
-        lp_conv_ref_data(&f->g, side[DST], side[W], side[SRC], p->threads);
+        lp_conv_ref_data(&f->g, f->integers, side[DST], side[W], side[SRC],
+                         p->threads);
     else
-        lp_conv_ref_weights(&f->g, side[SRC], side[DST], side[W], p->threads);
+        lp_conv_ref_weights(&f->g, f->integers, side[SRC], side[DST], side[W],
+                            p->threads);
     return LP_OK;
 }
 

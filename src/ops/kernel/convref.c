@@ -52,28 +52,53 @@ static void range(const Geom *g, int a, int64_t k, int64_t *lo, int64_t *hi,
         *hi = g->dst[a];
 }
 
-/* What is done with one pair of rows of n positions. */
-typedef enum { TO_DST, TO_SRC, TO_WEIGHT } Way;
+/* An element: float64, or int64 whose bits are summed without a sign. */
+typedef union Number {
+    double f;
+    uint64_t i;
+} Number;
 
-static inline void row(Way way, double *src, double *dst, double *w, int64_t n,
+/* What is done with one pair of rows of n positions. */
+typedef enum {
+    TO_DST,
+    TO_SRC,
+    TO_WEIGHT,
+    INTEGERS, /* the same three of integers from here */
+} Way;
+
+static Way of_type(Way way, bool integers)
+{
+    return integers ? INTEGERS + way : way;
+}
+
+static inline void row(Way way, Number *src, Number *dst, Number *w, int64_t n,
                        int64_t s)
 {
     if (way == TO_DST) {
         for (int64_t i = 0; i < n; i++)
-            dst[i] += *w * src[i * s];
+            dst[i].f += w->f * src[i * s].f;
     } else if (way == TO_SRC) {
         for (int64_t i = 0; i < n; i++)
-            src[i * s] += *w * dst[i];
-    } else {
+            src[i * s].f += w->f * dst[i].f;
+    } else if (way == TO_WEIGHT) {
         double sum = 0;
         for (int64_t i = 0; i < n; i++)
-            sum += src[i * s] * dst[i];
-        *w += sum;
+            sum += src[i * s].f * dst[i].f;
+        w->f += sum;
+    } else if (way == INTEGERS + TO_DST) {
+        for (int64_t i = 0; i < n; i++)
+            dst[i].i += w->i * src[i * s].i;
+    } else if (way == INTEGERS + TO_SRC) {
+        for (int64_t i = 0; i < n; i++)
+            src[i * s].i += w->i * dst[i].i;
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            w->i += src[i * s].i * dst[i].i;
     }
 }
 
 /* All places of the kernel for one plane of each side. */
-static void planes(const Geom *g, Way way, double *src, double *dst, double *w)
+static void planes(const Geom *g, Way way, Number *src, Number *dst, Number *w)
 {
     int64_t lo[3], hi[3], off[3];
     for (int64_t k = 0; k < g->kernel; k++) {
@@ -96,56 +121,56 @@ static void planes(const Geom *g, Way way, double *src, double *dst, double *w)
 }
 
 /* Operands that `way` only reads lose their const here and are not written. */
-static void channels(const Geom *g, Way way, const double *src,
-                     const double *dst, const double *w, int64_t n, int64_t o,
-                     int64_t i)
+static void channels(const Geom *g, Way way, const void *src, const void *dst,
+                     const void *w, int64_t n, int64_t o, int64_t i)
 {
     int64_t group = o / g->oc;
-    double *s = (double *)(uintptr_t)src;
-    double *d = (double *)(uintptr_t)dst, *k = (double *)(uintptr_t)w;
+    Number *s = (Number *)(uintptr_t)src;
+    Number *d = (Number *)(uintptr_t)dst, *k = (Number *)(uintptr_t)w;
     int64_t ci = group * g->ic + i;
     planes(g, way, s + (n * g->groups * g->ic + ci) * g->src_plane,
            d + (n * g->groups * g->oc + o) * g->dst_plane,
            k + (o * g->ic + i) * g->kernel);
 }
 
-void lp_conv_ref(const LpConvGeom *geom, const double *src, const double *w,
-                 double *dst, int threads)
+void lp_conv_ref(const LpConvGeom *geom, bool integers, const void *src,
+                 const void *w, void *dst, int threads)
 {
     Geom g = widen(geom);
     int64_t all = g.n * g.groups * g.oc;
-    memset(dst, 0, (size_t)(all * g.dst_plane) * sizeof *dst);
+    memset(dst, 0, (size_t)(all * g.dst_plane) * sizeof(Number));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++)
         for (int64_t i = 0; i < g.ic && !lp_kernel_stops(); i++)
-            channels(&g, TO_DST, src, dst, w, q / (g.groups * g.oc),
-                     q % (g.groups * g.oc), i);
+            channels(&g, of_type(TO_DST, integers), src, dst, w,
+                     q / (g.groups * g.oc), q % (g.groups * g.oc), i);
 }
 
-void lp_conv_ref_data(const LpConvGeom *geom, const double *dst,
-                      const double *w, double *src, int threads)
+void lp_conv_ref_data(const LpConvGeom *geom, bool integers, const void *dst,
+                      const void *w, void *src, int threads)
 {
     Geom g = widen(geom);
     int64_t all = g.n * g.groups * g.ic;
-    memset(src, 0, (size_t)(all * g.src_plane) * sizeof *src);
+    memset(src, 0, (size_t)(all * g.src_plane) * sizeof(Number));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++) {
         int64_t c = q % (g.groups * g.ic);
         for (int64_t o = 0; o < g.oc && !lp_kernel_stops(); o++)
-            channels(&g, TO_SRC, src, dst, w, q / (g.groups * g.ic),
-                     c / g.ic * g.oc + o, c % g.ic);
+            channels(&g, of_type(TO_SRC, integers), src, dst, w,
+                     q / (g.groups * g.ic), c / g.ic * g.oc + o, c % g.ic);
     }
 }
 
-void lp_conv_ref_weights(const LpConvGeom *geom, const double *src,
-                         const double *dst, double *w, int threads)
+void lp_conv_ref_weights(const LpConvGeom *geom, bool integers, const void *src,
+                         const void *dst, void *w, int threads)
 {
     Geom g = widen(geom);
     int64_t all = g.groups * g.oc;
-    memset(w, 0, (size_t)(all * g.ic * g.kernel) * sizeof *w);
+    memset(w, 0, (size_t)(all * g.ic * g.kernel) * sizeof(Number));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t o = 0; o < all; o++)
         for (int64_t i = 0; i < g.ic; i++)
             for (int64_t n = 0; n < g.n && !lp_kernel_stops(); n++)
-                channels(&g, TO_WEIGHT, src, dst, w, n, o, i);
+                channels(&g, of_type(TO_WEIGHT, integers), src, dst, w, n, o,
+                         i);
 }

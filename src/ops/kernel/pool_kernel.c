@@ -10,7 +10,7 @@
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
 #include "src/ops/kernel/pool_blocked.h"
-#include "src/ops/kernel/window_int.h"
+#include "src/ops/kernel/pool_int.h"
 
 typedef struct Pool {
     LpPoolGeom g;
