@@ -6,33 +6,29 @@
  * none. */
 #include "src/passes/host/lower_impl.h"
 
+#include "src/ops/kernel/copy.h"
 #include "src/ops/layout_cost.h"
-#include "src/ops/ops.h"
 
 static double numel(const LpGraph *g, LpVal v)
 {
     return (double)lp_numel(lp_graph_type(g, v));
 }
 
-/* x: the image that the kernel slides over, y: the other one; swapped when the
- * convolution is transposed. */
-static double conv_flops(const LpGraph *g, const LpGraphNode *n)
+/* Twice the multiplications that the operator's record states. */
+static double products(const LpGraph *g, const LpGraphNode *n)
 {
-    LpVal y = n->out, w = n->in[1], x = n->in[0];
-    if (n->op == &op_convolution_backward_input) {
-        y = n->in[0];
-        x = n->out;
-    } else if (n->op == &op_convolution_backward_weight) {
-        y = n->in[0];
-        w = n->out;
-        x = n->in[1];
-    }
-    const LpType *tw = lp_graph_type(g, w);
-    bool transposed = n->attr[n->op->n_attr - 3].i != 0;
-    if (tw->ndim == 0 || tw->shape[0] == 0)
-        return 0;
-    return 2 * numel(g, transposed ? x : y) * numel(g, w) /
-           (double)tw->shape[0];
+    LpDesc in[LP_MAX_IN] = {0}, out[LP_MAX_OUT];
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (lp_is_value(n->in[i]))
+            in[i] = lp_desc_of(lp_graph_type(g, n->in[i]));
+    for (uint32_t i = 0; i < n->n_out; i++)
+        out[i] = lp_desc_of(lp_graph_type(g, n->out + i));
+    return 2 * n->op->work(&(LpKernelReq){.op = n->op,
+                                          .attr = n->attr,
+                                          .n_in = (int)n->n_in,
+                                          .n_out = (int)n->n_out,
+                                          .in = in,
+                                          .out = out});
 }
 
 static bool moves_data(const LpOp *op)
@@ -48,15 +44,8 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
     if (n->n_out == 0 || !lp_is_float(lp_graph_type(g, n->out)->dtype) ||
         moves_data(n->op))
         return 0;
-    if (n->op == &op_mm || n->op == &op_bmm || n->op == &op_mm_plus ||
-        n->op == &op_bmm_plus) {
-        const LpType *a = lp_graph_type(g, n->in[0]);
-        return 2 * numel(g, n->out) * (double)a->shape[a->ndim - 1];
-    }
-    if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
-        n->op == &op_convolution_backward_weight ||
-        n->op == &op_convolution_plus)
-        return conv_flops(g, n);
+    if (n->op->work)
+        return products(g, n);
     double most = numel(g, n->out);
     for (uint32_t i = 0; i < n->n_in; i++)
         if (lp_is_value(n->in[i]) && numel(g, n->in[i]) > most)
