@@ -44,9 +44,9 @@ static LpTensor **tensors(lua_State *L, int i, const char *what, int *n)
 {
     luaL_checktype(L, i, LUA_TTABLE);
     lua_Integer len = luaL_len(L, i);
-    if (len > LP_MAX_RESULTS)
+    if (len > LP_MAX_LIST)
         lp_raise(L, LP_E_VALUE, "%s: at most %d tensors, got %d", what,
-                 LP_MAX_RESULTS, (int)len);
+                 LP_MAX_LIST, (int)len);
     *n = (int)len;
     LpTensor **t = lua_newuserdatauv(L, ((size_t)len + 1) * sizeof *t, 0);
     for (int k = 0; k < *n; k++) {
@@ -139,7 +139,7 @@ static int push_results(lua_State *L, const LpOp *op, const Use *u,
                         const LpAttr *attr, int n)
 {
     LpErr e = {0};
-    LpTensor *out[LP_MAX_RESULTS];
+    LpTensor *out[LP_MAX_LIST];
     int n_out = 0;
     LpStatus s = lp_trace_call(op, u->in, u->n, attr, NULL, out, &n_out, &e);
     if (s != LP_OK)

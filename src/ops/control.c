@@ -52,9 +52,9 @@ static LpStatus inputs(LpInfer *x, const LpGraph *body, int first, int64_t n)
 
 static LpStatus outputs(LpInfer *x, const LpGraph *body)
 {
-    LP_FAIL_IF(body->n_output > LP_INFER_MAX, x->err, LP_E_VALUE,
+    LP_FAIL_IF(body->n_output > LP_MAX_LIST, x->err, LP_E_VALUE,
                "%s: the body has %zu outputs, at most %d are allowed",
-               x->op->name, body->n_output, LP_INFER_MAX);
+               x->op->name, body->n_output, LP_MAX_LIST);
     x->n_out = (int)body->n_output;
     for (int i = 0; i < x->n_out; i++)
         x->out[i] = *output_type(body, (size_t)i);
