@@ -144,15 +144,6 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
     }
 }
 
-/* Variable i is an output whose last micro-batch is what a variable is after
- * the update. */
-static bool shows_update(const LpStep *s, size_t i)
-{
-    const LpVariable *v = &s->var[i];
-    return v->role == LP_VAR_STREAM_OUT && v->param >= 0 &&
-           s->var[v->param].role != LP_VAR_STREAM_IN;
-}
-
 /* Sum mode: what went to the spare place is added to the replica's slice. */
 static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
 {
@@ -162,7 +153,7 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
         const LpVariable *v = &s->var[i];
         char *got = *lp_exec_at(x, r, i);
         if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM ||
-            (last && shows_update(s, i)))
+            (last && lp_var_shows_update(s, v)))
             continue;
         char *sum = (char *)stream[i].out + (size_t)r * lp_var_bytes(v);
         if (got == sum)
@@ -361,9 +352,11 @@ static LpStatus show(LpExec *x, const LpStream *st, size_t i, int64_t d,
 static LpStatus show_updated(LpExec *x, const LpStream *stream, int64_t d,
                              LpErr *e)
 {
+    const LpStep *s = x->p->step;
     for (size_t i = 0; i < x->n_var; i++)
-        for (int64_t r = 0; r < x->replicas && shows_update(x->p->step, i); r++)
-            LP_TRY(show(x, &stream[i], i, d, r, e));
+        for (int64_t r = 0; r < x->replicas; r++)
+            if (lp_var_shows_update(s, &s->var[i]))
+                LP_TRY(show(x, &stream[i], i, d, r, e));
     return LP_OK;
 }
 

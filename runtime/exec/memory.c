@@ -209,16 +209,6 @@ static void hook(LpBacking *h, LpStorage *st, bool gone)
         lp_forget(st->data, st->bytes);
 }
 
-/* Where the host's tensor has the value of replica r: that of its group. */
-static size_t slice_of(const LpExec *x, const LpVariable *v, int64_t r)
-{
-    const LpStep *s = x->p->step;
-    LpGroup g = lp_var_group(s, v);
-    if (g.kind == LP_GROUP_ALL)
-        return 0;
-    return (size_t)lp_group_of(g, s->replicas, x->first + r) * lp_var_bytes(v);
-}
-
 /* Puts values of a variable where it lies. */
 static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 {
@@ -227,7 +217,8 @@ static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
     int64_t n = lp_per_replica(x, v) ? x->replicas : 1;
     for (int64_t r = 0; r < n && !x->hold[var].unread; r++) {
         void *dst = *lp_exec_at(x, r, var);
-        const char *from = (const char *)src + slice_of(x, v, r);
+        const char *from =
+            (const char *)src + lp_var_host_slice(x->p->step, v, x->first + r);
         if (home)
             LP_TRY(move(x, home->load, from, dst, e));
         else
@@ -270,7 +261,9 @@ LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e)
     const LpVariable *v = &x->p->step->var[var];
     bool grouped = lp_var_group(x->p->step, v).kind != LP_GROUP_ALL;
     for (int64_t r = grouped ? x->replicas : 1; r-- > 0;) /* the first wins */
-        LP_TRY(lp_exec_read(x, var, r, (char *)dst + slice_of(x, v, r), e));
+        LP_TRY(lp_exec_read(
+            x, var, r,
+            (char *)dst + lp_var_host_slice(x->p->step, v, x->first + r), e));
     return LP_OK;
 }
 

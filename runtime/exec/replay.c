@@ -388,40 +388,87 @@ static LpStatus check_update(const LpReplay *x, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus run_update(LpReplay *x, int64_t loop, LpErr *e)
+static void *var_at(const LpReplay *x, size_t i, int64_t r)
+{
+    return x->var[(size_t)r * x->step->n_var + i];
+}
+
+/* Every member of a group gets the sum over it. */
+static void sum_accumulator(LpReplay *x, size_t i)
+{
+    const LpStep *st = x->step;
+    const LpVariable *v = &st->var[i];
+    LpGroup g = lp_var_group(st, v);
+    int64_t n = st->replicas, step = lp_group_stride(g, n);
+    for (int64_t r = 0; r < n; r++)
+        x->wide[r] = var_at(x, i, r);
+    for (int64_t k = 0; k < lp_group_count(g, n); k++) {
+        void **first = x->wide + lp_group_first(g, n, k);
+        lp_sum_buffers(
+            v->type.dtype, first, lp_group_size(g, n), step, lp_numel(&v->type),
+            &(LpSumRounding){.rc = x->rc, .site = lp_sum_site(st, i)});
+        for (int64_t m = 1; m < lp_group_size(g, n); m++)
+            memcpy(first[m * step], first[0], (size_t)lp_type_bytes(&v->type));
+    }
+}
+
+/* The update with the variables of replica r; `to` is where its results go,
+ * that replica or, if r is 0, all of them. */
+static LpStatus update_replica(LpReplay *x, int64_t r, int64_t to, LpErr *e)
 {
     const LpStep *st = x->step;
     const LpGraph *u = st->update;
-    LP_TRY(check_update(x, e));
-    x->replica = 0;
-    set_micro_batch(x, loop, 0);
     for (size_t i = 0; i < st->n_var; i++) {
         const LpVariable *v = &st->var[i];
-        for (int64_t r = 0; r < st->replicas; r++)
-            x->wide[r] = x->var[(size_t)r * st->n_var + i];
-        if (v->role == LP_VAR_ACCUM && st->replicas > 1)
-            lp_sum_buffers(
-                v->type.dtype, x->wide, st->replicas, 1, lp_numel(&v->type),
-                &(LpSumRounding){.rc = x->rc, .site = lp_sum_site(st, i)});
         if (v->update_in == LP_NOVAL)
             continue;
         LpCell *c = lp_cell_new(x, lp_type_bytes(&v->type), e);
         if (!c)
             return LP_E_MEMORY;
         x->now[v->update_in] = c;
-        memcpy(c->data, x->var[i], (size_t)c->bytes);
+        memcpy(c->data, var_at(x, i, r), (size_t)c->bytes);
     }
     for (LpNodeId n = 0; n < u->n_node; n++)
         LP_TRY(update_node(x, n, e));
     for (size_t i = 0; i < st->n_var; i++) {
         LpVal v = st->var[i].update_out;
-        for (int64_t r = 0; lp_is_value(v) && r < st->replicas; r++)
-            memcpy(x->var[(size_t)r * st->n_var + i], x->now[v]->data,
-                   (size_t)x->now[v]->bytes);
+        for (int64_t k = r; lp_is_value(v) && k <= to; k++)
+            memcpy(var_at(x, i, k), x->now[v]->data, (size_t)x->now[v]->bytes);
     }
-    lp_replay_renew_shares(x);
     for (LpVal v = 0; v < u->n_value; v++)
         lp_cell_drop(x, &x->now[v]);
+    return LP_OK;
+}
+
+/* Outputs that show what the update has made. */
+static void show_updated(LpReplay *x, int64_t loop)
+{
+    const LpStep *st = x->step;
+    int64_t last = (loop + 1) * x->p->micro_batches - 1;
+    for (size_t i = 0; i < st->n_var; i++) {
+        const LpVariable *v = &st->var[i];
+        size_t bytes = (size_t)lp_type_bytes(&v->type);
+        for (int64_t r = 0; r < st->replicas && lp_var_shows_update(st, v); r++)
+            memcpy((char *)x->stream[i].out +
+                       (size_t)(last * st->replicas + r) * bytes,
+                   var_at(x, (size_t)v->param, r), bytes);
+    }
+}
+
+static LpStatus run_update(LpReplay *x, int64_t loop, LpErr *e)
+{
+    const LpStep *st = x->step;
+    bool grouped = lp_step_grouped(st);
+    LP_TRY(check_update(x, e));
+    x->replica = 0;
+    set_micro_batch(x, loop, 0);
+    for (size_t i = 0; i < st->n_var; i++)
+        if (st->var[i].role == LP_VAR_ACCUM && st->replicas > 1)
+            sum_accumulator(x, i);
+    for (int64_t r = 0; r < (grouped ? st->replicas : 1); r++)
+        LP_TRY(update_replica(x, r, grouped ? r : st->replicas - 1, e));
+    lp_replay_renew_shares(x);
+    show_updated(x, loop);
     return LP_OK;
 }
 

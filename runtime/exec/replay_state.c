@@ -103,7 +103,8 @@ static LpStatus set_up_vars(LpReplay *x, LpErr *e)
             if (!v->data)
                 continue;
             LP_TRY(lp_tensor_touch(v->data, false, e));
-            memcpy(m, lp_tensor_data(v->data), bytes);
+            const char *host = lp_tensor_data(v->data);
+            memcpy(m, host + lp_var_host_slice(s, v, r), bytes);
         }
     return set_up_shares(x, e);
 }

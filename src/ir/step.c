@@ -81,6 +81,21 @@ LpType lp_var_host_type(const LpStep *s, const LpVariable *v)
     return t;
 }
 
+size_t lp_var_host_slice(const LpStep *s, const LpVariable *v, int64_t replica)
+{
+    LpGroup g = lp_var_group(s, v);
+    if (g.kind == LP_GROUP_ALL)
+        return 0;
+    return (size_t)lp_group_of(g, s->replicas, replica) *
+           (size_t)lp_type_bytes(&v->type);
+}
+
+bool lp_var_shows_update(const LpStep *s, const LpVariable *v)
+{
+    return v->role == LP_VAR_STREAM_OUT && v->param >= 0 &&
+           s->var[v->param].role != LP_VAR_STREAM_IN;
+}
+
 bool lp_step_grouped(const LpStep *s)
 {
     for (size_t i = 0; i < s->n_var; i++)

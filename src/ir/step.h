@@ -82,7 +82,12 @@ bool lp_var_carried(const LpVariable *v);
 LpGroup lp_var_group(const LpStep *s, const LpVariable *v);
 /* The type that the host's tensor has: with the axis of groups, if any. */
 LpType lp_var_host_type(const LpStep *s, const LpVariable *v);
+/* Where in its bytes the value of a replica's group is. */
+size_t lp_var_host_slice(const LpStep *s, const LpVariable *v, int64_t replica);
 bool lp_step_grouped(const LpStep *s); /* some parameter is */
+/* An output whose last micro-batch of a device iteration is what a variable is
+ * after the update (`param`). */
+bool lp_var_shows_update(const LpStep *s, const LpVariable *v);
 
 /* One graph of a step with, by variable, the value that is read and the one
  * that is written there (LP_NOVAL: none). Whoever rewrites a graph has one of

@@ -17,7 +17,7 @@ local MEMBERS = {
 
 -- y = x w + b per replica, loss sum(y); w in groups, b shared; one step of
 -- popart_sgd with learning rate 0.5 and the mean over replicas.
-local function trained(kind, momentum)
+local function trained(kind, momentum, anchors)
   local w = torch.arange(#MEMBERS[kind] * 2):float():reshape(#MEMBERS[kind], 2)
   w = (kind == "all" and w[0] or w):clone()
   local b = torch.tensor({ 10.0 })
@@ -37,7 +37,7 @@ local function trained(kind, momentum)
     rules[#rules + 1] = { op = "popart_sgd_step", param = var, outputs = { var, m or nil },
       inputs = { var, "grad", m, step:add_var("hyper", "lr_" .. name, torch.tensor(0.5)) } }
   end
-  step:complete({ loss = losses[1], rules = rules, replicas = REPLICAS })
+  step:complete({ loss = losses[1], rules = rules, replicas = REPLICAS, anchors = anchors })
   return step, compiled.vars(step), w, b
 end
 
@@ -72,6 +72,29 @@ describe("replicas of a group", function()
       assert.same({ 10.0 }, b:tolist())
     end)
   end
+
+  it("do in a replay what they do in the executor", function()
+    local x = torch.tensor({ { 1.0, 2.0 }, { 3.0, 5.0 }, { -4.0, 0.5 }, { 2.0, 2.0 } })
+    for kind in pairs(MEMBERS) do
+      local step, at = trained(kind, true, { "w", "UpdatedVar___b", "Gradient___w" })
+      local exec = step:compile({})
+      local want = exec:run({ [at["input x"]] = x }, {})
+      for _, order in ipairs({ "schedule", "micro_batches" }) do
+        local got, vars = core.plan(step, {}):replay({ [at["input x"]] = x }, { order = order })
+        for name, i in pairs(at) do
+          if name:find("^output") then
+            assert.same(want[i]:reshape(4, -1):tolist(), got[i]:reshape(4, -1):tolist(), name)
+          end
+        end
+        assert.same(exec:read(at["parameter w"]):tolist(), vars[at["parameter w"]]:tolist())
+      end
+      -- the anchor shows each replica's own weight after the update
+      for r = 0, 3 do
+        assert.same(exec:read(at["parameter w"], r):tolist(),
+          want[at["output w"]]:reshape(4, 2)[r]:tolist())
+      end
+    end
+  end)
 
   it("get what is written for their group", function()
     local step, at = trained("orthogonal", true)
