@@ -1,5 +1,6 @@
 --- The floating-point operations that a profile states, against formulas.
 local compiled = require("spec.support.compiled")
+local control = require("lupine.control")
 local torch = require("torch")
 local F = require("torch.nn").functional
 
@@ -40,6 +41,16 @@ describe("the operations of", function()
     assert.equal(one, got["forward convolution"])
     assert.equal(one, got["backward convolution_backward_weight"])
     assert.equal(one, got["backward convolution_backward_input"])
+  end)
+
+  it("a loop are those of its body in all rounds", function()
+    local rounds, n = 5, 4
+    local got = flops(function(t, w)
+      return control.loop(rounds, function(v) return torch.matmul(v, w) end, { t })[1]
+    end, torch.randn(3, n), torch.randn(n, n))
+    assert.equal(rounds * 2 * 3 * n * n, got["forward loop"])
+    -- two products, what each round adds to the sum of the gradients
+    assert.equal(rounds * (2 * 2 * 3 * n * n + n * n), got["backward loop"])
   end)
 
   it("moving data are none", function()

@@ -3,9 +3,10 @@
  * and [k, n] has 2 m k n, a convolution the multiplications and additions of
  * its plain algorithm (also where Winograd's runs fewer), any other operator
  * one for each element of its largest operand or result; moving data has
- * none. */
+ * none; a loop what its body has in all rounds. */
 #include "src/passes/host/lower_impl.h"
 
+#include "src/ops/control.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/layout_cost.h"
 
@@ -39,8 +40,27 @@ static bool moves_data(const LpOp *op)
            op->cost == lp_rule_sort;
 }
 
+static double flops(const LpGraph *g, const LpGraphNode *n);
+
+/* Of all rounds of a loop; of the larger side of a branch. */
+static double body_flops(const LpGraphNode *n)
+{
+    double most = 0;
+    int at = 0;
+    for (const LpGraph *b; (b = lp_node_body(n, &at));) {
+        double sum = 0;
+        for (size_t i = 0; i < b->n_node; i++)
+            if (!(b->node[i].op->flags & LP_OPF_VIEW))
+                sum += flops(b, &b->node[i]);
+        most = sum > most ? sum : most;
+    }
+    return n->op == &op_loop ? most * (double)n->attr[LP_LOOP_COUNT].i : most;
+}
+
 static double flops(const LpGraph *g, const LpGraphNode *n)
 {
+    if (lp_has_bodies(n->op))
+        return body_flops(n);
     if (n->n_out == 0 || !lp_is_float(lp_graph_type(g, n->out)->dtype) ||
         moves_data(n->op))
         return 0;
