@@ -31,7 +31,7 @@ static void keep_bodies(const LpAttr *attr, int n)
 {
     for (int i = 0; i < n; i++)
         if (attr[i].kind == LP_ATTR_GRAPH)
-            lp_graph_retain(attr[i].graph);
+            ((LpGraph *)(uintptr_t)attr[i].graph)->refs++;
 }
 
 static void drop_bodies(const LpAttr *attr, int n)
@@ -39,12 +39,6 @@ static void drop_bodies(const LpAttr *attr, int n)
     for (int i = 0; i < n; i++)
         if (attr[i].kind == LP_ATTR_GRAPH)
             lp_graph_free(attr[i].graph);
-}
-
-const LpGraph *lp_graph_retain(const LpGraph *g)
-{
-    ((LpGraph *)(uintptr_t)g)->refs++;
-    return g;
 }
 
 void lp_graph_free(const LpGraph *counted)

@@ -91,7 +91,6 @@ struct LpGraph {
 
 /* One reference; NULL when memory is short. */
 LpGraph *lp_graph_new(void);
-const LpGraph *lp_graph_retain(const LpGraph *g); /* nobody changes it now */
 void lp_graph_free(const LpGraph *g); /* a reference; NULL is fine */
 
 /* All return LP_NOVAL / 0 / NULL with `e` filled when memory is short. */
