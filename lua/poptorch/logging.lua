@@ -53,8 +53,9 @@ end
 --- (Options.maxRepeatLogs); nil writes all.
 ---@param n integer?
 function M.set_max_repeats(n)
-  max_repeats = n
-  repeats, distinct = {}, 0
+  if n ~= max_repeats then
+    max_repeats, repeats, distinct = n, {}, 0
+  end
 end
 
 local function write(level, fmt, ...)

@@ -52,4 +52,21 @@ describe("poptorch.logging", function()
     assert.equal(3 + 5, #lines)
     assert.equal("step x", lines[2])
   end)
+
+  it("stops after as many as Options.maxRepeatLogs of the model wrapped last", function()
+    local log, lines = core.host.log, 0
+    core.host.log = function()
+      lines = lines + 1
+    end
+    poptorch.setLogLevel("WARN")
+    local ok, e = pcall(function()
+      poptorch.inferenceModel(require("torch").nn.ReLU(), poptorch.Options():maxRepeatLogs(2))
+      for _ = 1, 5 do
+        logging.warn("the same line")
+      end
+    end)
+    core.host.log = log
+    assert(ok, e)
+    assert.equal(3, lines) -- two, and one that says so
+  end)
 end)

@@ -151,7 +151,7 @@ return {
     doc = "Directory of log files.", effect = "none" },
   { name = "maxRepeatLogs", key = "max_repeat_logs", params = { "max_lines" }, kind = "int",
     default = 4, nullable = true, doc = "Equal log lines before they are suppressed; nil: never.",
-    effect = "none" },
+    effect = "The log, from when a model is wrapped." },
   { name = "modelName", key = "model_name", params = { "name" }, kind = "string",
     nullable = true, doc = "Sub-directory of reports; \"inference\" or \"training\" when unset.",
     effect = "Where reports are written." },

@@ -111,7 +111,7 @@ function Options:randomSeed(random_seed) end
 function Options:logDir(log_dir) end
 
 --- Equal log lines before they are suppressed; nil: never.
---- effect: none
+--- effect: The log, from when a model is wrapped.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param max_lines integer?
 ---@return poptorch.Options

@@ -8,6 +8,7 @@ local check = require("lupine.base.check")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local json = require("poptorch.options.json")
+local logging = require("poptorch.logging")
 local Options = require("poptorch.options").Options
 
 local M = {}
@@ -48,6 +49,7 @@ function M.for_executor(options, training)
         and "; inference fills its pipeline with deviceIterations" or "")
   end
   options:_freeze(by)
+  logging.set_max_repeats(options.max_repeat_logs)
   local own = options:clone()
   if own:defaultOutputMode() then
     own:outputMode(training and O.Final or O.All)
