@@ -5,30 +5,14 @@
 local autocasting = require("poptorch.autocasting")
 local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
-local errors = require("lupine.base.errors")
 local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
-local session = require("poptorch.options.session")
+local session_options = require("popart.session_options")
 
 local M = {}
 
 local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
--- PopART's RecomputationType. Norm-only has no counterpart here: the strategy
--- decides, as when nothing is set, and the report says so.
-local RECOMPUTE = { [0] = "none", "all", "auto", "auto", "all", NoRecompute = "none",
-  Standard = "all", NormOnly = "auto", Pipeline = "auto", RecomputeAll = "all" }
-
-local function recomputation(options)
-  local value = options._Popart:toDict().autoRecomputation
-  if value == nil then
-    return "auto"
-  end
-  return errors.check(RECOMPUTE[value], "Error",
-    "autoRecomputation: expected 0..4 or NoRecompute, Standard, NormOnly, Pipeline, "
-    .. "RecomputeAll, got %s", tostring(value))
-end
-
 local function allows_out_of_memory(options, target)
   -- the IPU Model never stops for want of memory
   return target.kind == "model"
@@ -63,6 +47,18 @@ for _, row in ipairs((require("poptorch.options.general"))) do
   if row.name == "sourceLocationExcludes" then
     DEFAULT_EXCLUDES = table.concat(row.default, " ")
   end
+end
+
+-- The same of session options by their PopART names.
+local function note_session(s, note)
+  local options = s.options
+  local engine = rules.engine_options(options)
+  for key in pairs(options.profile_dir and class.copy(engine) or {}) do
+    engine[key] = not key:find("^autoReport%.") and engine[key] or nil
+  end
+  session_options.note(options._Popart._options, { training = s.training, engine = engine,
+    label = "_Popart.set('%s')", partials = options.Precision.partials_type,
+    own = { enableConvolutionDithering = "string" } }, note)
 end
 
 -- Options that were set and change nothing in this program.
@@ -101,10 +97,6 @@ local function without_effect(s, r)
   note(options.ipu_id, "useIpuId", "all simulated IPUs are alike")
   note(table.concat(options.source_location_excludes, " ") ~= DEFAULT_EXCLUDES,
     "sourceLocationExcludes", "the library's own files are left out of origins, nothing else is")
-  local named = options._Popart:toDict().autoRecomputation
-  note(named ~= nil and not s.training, "autoRecomputation", "inference recomputes nothing")
-  note(s.training and (named == 2 or named == "NormOnly"), "autoRecomputation NormOnly",
-    "operators are not told apart; the execution strategy decides")
   local precision = options.Precision
   note(not autocasting.default:same(precision.autocast_policy), "Precision.autocastPolicy",
     "no operator is cast automatically: a scope that asks for it is refused")
@@ -112,7 +104,12 @@ local function without_effect(s, r)
     "Precision.halfFloatCasting", "mixed types promote as in PyTorch")
   note(not precision.running_statistics_always_float, "Precision.runningStatisticsAlwaysFloat",
     "running statistics have their buffers' type")
-  session.note(options, note)
+  local popart = options._Popart
+  note(next(popart.patterns) or popart.patterns_level ~= 2, "_Popart.setPatterns",
+    ("the passes over the graph are fixed (given: %s)"):format(tostring(popart)))
+  note_session(s, function(name, why)
+    note(true, name, why)
+  end)
   return out
 end
 
@@ -129,7 +126,7 @@ function M.settings(options, target)
     strategy = strategy.kind,
     liveness = backend.tensors_liveness or 0,
     separate_backward = backend.separate_backward_phase or false,
-    recompute = recomputation(options),
+    recompute = session_options.recomputation(options._Popart:toDict()),
     io_tiles = options.TensorLocations.num_io_tiles,
     partials = options.Precision.partials_type,
     proportion = proportions(options),

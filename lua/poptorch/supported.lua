@@ -1,8 +1,7 @@
 --- Options that would change results and that this version does not carry out:
 --- compiling with them is refused.
 local errors = require("lupine.base.errors")
-local logging = require("poptorch.logging")
-local session_options = require("poptorch.options.session")
+local session_options = require("popart.session_options")
 
 local M = {}
 
@@ -29,18 +28,10 @@ local REFUSED = {
   end },
   { "Precision.setPartialsType(torch.half), or partialsType half of a library's options, with "
     .. "float16 values", function(o, _, vars)
-    return session_options.half_partials(o) and has_half(vars)
+    return (o.Precision.partials_type == "half"
+      or session_options.half_partials(o._Popart:toDict())) and has_half(vars)
   end },
 }
-
--- Session options that would change losses or weights, or that Options has a
--- setter for and this version reads from there alone.
-local REFUSED_SESSION = { "accumulationAndReplicationReductionType", "accumulationFactor",
-  "enableGradientAccumulation", "replicatedGraphCount", "enableReplicatedGraphs",
-  "globalReplicationFactor", "batchSerializationSettings.factor", "enablePipelining",
-  "meanAccumulationAndReplicationReductionStrategy", "updatableNamedBuffers",
-  "globalReplicaOffset", "enableDistributedReplicatedGraphs", "constantWeights",
-  "delayVarUpdates", "autodiffSettings.stitchStrategy" }
 
 --- error: NotImplementedError naming the option
 ---@param options poptorch.Options
@@ -51,14 +42,10 @@ function M.check(options, training, vars)
     errors.check(not row[2](options, training, vars), "NotImplementedError",
       "Options.%s changes results and is not supported", row[1])
   end
-  local session = options._Popart:toDict()
-  for _, name in ipairs(REFUSED_SESSION) do
-    errors.check(session[name] == nil, "NotImplementedError",
+  for name in pairs(options._Popart._options) do
+    errors.check(session_options.fate(name) ~= "refused", "NotImplementedError",
       "Options._Popart.set('%s') is not supported: it would change results; use the setter of "
       .. "Options if there is one", name)
-  end
-  if options.Training.automatic_loss_scaling and not training then
-    logging.info("automatic loss scaling has no meaning for inference")
   end
 end
 

@@ -1,104 +1,9 @@
 --- Options._Popart: session options by their PopART names, for what Options
 --- has no setter for. As in PopTorch a name is only checked when a model is
---- compiled (`problems`), and group options are written with a point:
---- "automaticLossScalingSettings.enabled".
----
---- Source of the names: PopART's SessionOptions and TensorLocationSettings, and
---- what PopTorch adds to them.
-local check = require("lupine.base.check")
+--- compiled (`validate`). The options themselves: popart.session_options.
 local class = require("lupine.base.class")
-local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
-
--- Kind of each option: b bool, i int, f float, s string, l list, m table, e an
--- enumeration's member (its number or name).
-local KINDS = {
-  b = [[separateCallOpPdfs dotOpNames exportPoplarComputationGraph exportPoplarVertexGraph
-    enableOutlining enableOutliningCopyCostPruning explicitRecomputation
-    rearrangeAnchorsOnHost rearrangeStreamsOnHost enablePrefetchDatastreams
-    enableNonStableSoftmax enableStableNorm enableReplicatedGraphs
-    enableGradientAccumulation enablePipelining stashAllTensorsInferencePipeline
-    instrumentWithHardwareCycleCounter disableGradAccumulationTensorStreams
-    disableOptimizerStateTensorStreams compileEngine constantWeights enableEngineCaching
-    enableVariablesCaching enableFloatingPointChecks enableStochasticRounding
-    enableLoadAndOffloadRNGState enableExplicitMainLoops useHostCopyOps aliasZeroCopy
-    enableMergeExchange groupHostSync delayVarUpdates decomposeGradSum
-    scheduleNonWeightUpdateGradientConsumersEarly enableFullyConnectedPass
-    enableSerializedMatmuls enableDistributedReplicatedGraphs strictOpVersions
-    opxAliasChecking opxModifyChecking enableInplaceAmbiguityChecking
-    ensureFp32LossScaleTensor enableSupportedDataTypeCasting
-    groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange
-    enableConstantFoldingOfMultipleConsumers useLoopCandidateCreator
-    automaticLossScalingSettings.enabled enableExplicitIR
-    batchSerializationSettings.concatOnVirtualGraphChange
-    batchSerializationSettings.concatOnExecutionPhaseChange
-    batchSerializationSettings.concatOnPipelineStageChange
-    replicatedCollectivesSettings.prepareScheduleForMergingCollectives
-    replicatedCollectivesSettings.mergeAllReduceCollectives]],
-  i = [[firstDotOp finalDotOp mergeVarUpdateMemThreshold looseThresholdAtPeak
-    defaultBufferingDepth defaultPrefetchBufferingDepth replicatedGraphCount accumulationFactor
-    numIOTiles
-    globalReplicationFactor globalReplicaOffset swapLimitScheduler
-    transitiveClosureOptimizationThreshold compilationProgressTotal
-    executionPhaseSettings.phases executionPhaseSettings.stages
-    batchSerializationSettings.factor automaticLossScalingSettings.updatePeriod]],
-  f = [[outlineThreshold outlineSequenceBreakCost timeLimitScheduler
-    automaticLossScalingSettings.binEdgeLocation
-    automaticLossScalingSettings.thresholdUpperCountProportion]],
-  s = [[logDir cachePath partialsTypeMatMuls customCodeletCompileFlags kahnTieBreaker
-    serializedPoprithmsShiftGraphsDir saveInitializersToFile]],
-  l = [[dotChecks virtualGraphSplitRatios customCodelets updatableNamedBuffers
-    hardwareInstrumentations accumulateOuterFragmentSettings.excludedVirtualGraphs
-    ]],
-  m = [[engineOptions reportOptions convolutionOptions lstmOptions matmulOptions gclOptions
-    bufferingDepthMap tensorLocationSettingsOverride]],
-  e = [[autoRecomputation mergeVarUpdate virtualGraphMode syntheticDataMode
-    subgraphCopyingStrategy accumulationAndReplicationReductionType
-    meanAccumulationAndReplicationReductionStrategy
-    accumulateOuterFragmentSettings.schedule
-    executionPhaseSettings.weightIOSchedule executionPhaseSettings.activationIOSchedule
-    executionPhaseSettings.optimizerStateIOSchedule
-    executionPhaseSettings.accumulatorIOSchedule executionPhaseSettings.schedule
-    batchSerializationSettings.method batchSerializationSettings.batchSchedule
-    batchSerializationSettings.transformContext
-    automaticLossScalingSettings.gradientTensorTrackingMethod
-    autodiffSettings.stitchStrategy]],
-}
-
-local kind_of, names = {}, {}
-for kind, list in pairs(KINDS) do
-  for name in list:gmatch("%S+") do
-    kind_of[name] = kind
-    names[#names + 1] = name
-  end
-end
-table.sort(names)
-
-local FITS = {
-  b = function(v)
-    return type(v) == "boolean" or v == 0 or v == 1
-  end,
-  i = function(v)
-    return math.type(v) == "integer"
-  end,
-  f = function(v)
-    return type(v) == "number"
-  end,
-  s = function(v)
-    return type(v) == "string"
-  end,
-  l = function(v)
-    return type(v) == "table"
-  end,
-  m = function(v)
-    return type(v) == "table"
-  end,
-  e = function(v)
-    return math.type(v) == "integer" or type(v) == "string"
-  end,
-}
-local SHOWN = { b = "bool", i = "int", f = "float", s = "string", l = "list", m = "table",
-  e = "int or string" }
+local session_options = require("popart.session_options")
 
 local Popart
 Popart = Group.define("_PopartOptions", {
@@ -175,16 +80,7 @@ end
 --- value of the wrong kind. The compile entry calls it.
 function Popart:validate()
   for key, value in pairs(self._options) do
-    local kind = kind_of[key]
-    if not kind then
-      errors.raise("Error", "unknown session option '%s' (set through options._Popart)%s", key,
-        check.nearest(key, names))
-    end
-    value = Group.plain(value)
-    if not FITS[kind](value) then
-      errors.raise("Error", "session option '%s': expected %s, got %s", key, SHOWN[kind],
-        check.describe(value))
-    end
+    session_options.check(key, Group.plain(value), "options._Popart")
   end
 end
 

@@ -1,0 +1,282 @@
+--- PopART's session options: their names, the kinds of their values, and what
+--- becomes of each in a program. Some are read, some refused because they would
+--- change results, all others change nothing, which a report notes.
+---
+--- Source of the names: PopART's SessionOptions and TensorLocationSettings, and
+--- what PopTorch adds to them. Groups are written with a point:
+--- "automaticLossScalingSettings.enabled".
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
+
+local M = {}
+
+-- Kind of each option: b bool, i int, f float, s string, l list, m table, e an
+-- enumeration's member (its number or name).
+local KINDS = {
+  b = [[separateCallOpPdfs dotOpNames exportPoplarComputationGraph exportPoplarVertexGraph
+    enableOutlining enableOutliningCopyCostPruning explicitRecomputation
+    rearrangeAnchorsOnHost rearrangeStreamsOnHost enablePrefetchDatastreams
+    enableNonStableSoftmax enableStableNorm enableReplicatedGraphs
+    enableGradientAccumulation enablePipelining stashAllTensorsInferencePipeline
+    instrumentWithHardwareCycleCounter disableGradAccumulationTensorStreams
+    disableOptimizerStateTensorStreams compileEngine constantWeights enableEngineCaching
+    enableVariablesCaching enableFloatingPointChecks enableStochasticRounding
+    enableLoadAndOffloadRNGState enableExplicitMainLoops useHostCopyOps aliasZeroCopy
+    enableMergeExchange groupHostSync delayVarUpdates decomposeGradSum
+    scheduleNonWeightUpdateGradientConsumersEarly enableFullyConnectedPass
+    enableSerializedMatmuls enableDistributedReplicatedGraphs strictOpVersions
+    opxAliasChecking opxModifyChecking enableInplaceAmbiguityChecking
+    ensureFp32LossScaleTensor enableSupportedDataTypeCasting
+    groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange
+    enableConstantFoldingOfMultipleConsumers useLoopCandidateCreator
+    automaticLossScalingSettings.enabled enableExplicitIR
+    batchSerializationSettings.concatOnVirtualGraphChange
+    batchSerializationSettings.concatOnExecutionPhaseChange
+    batchSerializationSettings.concatOnPipelineStageChange
+    replicatedCollectivesSettings.prepareScheduleForMergingCollectives
+    replicatedCollectivesSettings.mergeAllReduceCollectives]],
+  i = [[firstDotOp finalDotOp mergeVarUpdateMemThreshold looseThresholdAtPeak
+    defaultBufferingDepth defaultPrefetchBufferingDepth replicatedGraphCount accumulationFactor
+    numIOTiles
+    globalReplicationFactor globalReplicaOffset swapLimitScheduler
+    transitiveClosureOptimizationThreshold compilationProgressTotal
+    executionPhaseSettings.phases executionPhaseSettings.stages
+    batchSerializationSettings.factor automaticLossScalingSettings.updatePeriod]],
+  f = [[outlineThreshold outlineSequenceBreakCost timeLimitScheduler
+    automaticLossScalingSettings.binEdgeLocation
+    automaticLossScalingSettings.thresholdUpperCountProportion]],
+  s = [[logDir cachePath partialsTypeMatMuls customCodeletCompileFlags kahnTieBreaker
+    serializedPoprithmsShiftGraphsDir saveInitializersToFile]],
+  l = [[dotChecks virtualGraphSplitRatios customCodelets updatableNamedBuffers
+    hardwareInstrumentations accumulateOuterFragmentSettings.excludedVirtualGraphs
+    ]],
+  m = [[engineOptions reportOptions convolutionOptions lstmOptions matmulOptions gclOptions
+    bufferingDepthMap tensorLocationSettingsOverride]],
+  e = [[autoRecomputation mergeVarUpdate virtualGraphMode syntheticDataMode
+    subgraphCopyingStrategy accumulationAndReplicationReductionType
+    meanAccumulationAndReplicationReductionStrategy
+    accumulateOuterFragmentSettings.schedule
+    executionPhaseSettings.weightIOSchedule executionPhaseSettings.activationIOSchedule
+    executionPhaseSettings.optimizerStateIOSchedule
+    executionPhaseSettings.accumulatorIOSchedule executionPhaseSettings.schedule
+    batchSerializationSettings.method batchSerializationSettings.batchSchedule
+    batchSerializationSettings.transformContext
+    automaticLossScalingSettings.gradientTensorTrackingMethod
+    autodiffSettings.stitchStrategy]],
+}
+
+local kind_of, names = {}, {}
+for kind, list in pairs(KINDS) do
+  for name in list:gmatch("%S+") do
+    kind_of[name] = kind
+    names[#names + 1] = name
+  end
+end
+table.sort(names)
+M.names = names
+
+local FITS = {
+  b = function(v)
+    return type(v) == "boolean" or v == 0 or v == 1
+  end,
+  i = function(v)
+    return math.type(v) == "integer"
+  end,
+  f = function(v)
+    return type(v) == "number"
+  end,
+  s = function(v)
+    return type(v) == "string"
+  end,
+  l = function(v)
+    return type(v) == "table"
+  end,
+  m = function(v)
+    return type(v) == "table"
+  end,
+  e = function(v)
+    return math.type(v) == "integer" or type(v) == "string"
+  end,
+}
+local SHOWN = { b = "bool", i = "int", f = "float", s = "string", l = "list", m = "table",
+  e = "int or string" }
+
+--- What values a session option takes: "bool", "int", "float", "string", "list",
+--- "table", "int or string" (an enumeration's member).
+---@param name string
+---@return string? kind nil for a name that is no session option
+function M.kind(name)
+  return SHOWN[kind_of[name]]
+end
+
+--- error: poptorch.Error for a name that is no session option, or a value of
+--- another kind than it has
+---@param name string
+---@param value any
+---@param from string where it was set, for messages
+function M.check(name, value, from)
+  local kind = kind_of[name]
+  errors.check(kind, "Error", "unknown session option '%s' (set through %s)%s", name, from,
+    kind and "" or check.nearest(name, names))
+  errors.check(FITS[kind](value), "Error", "session option '%s': expected %s, got %s", name,
+    SHOWN[kind], check.describe(value))
+end
+
+-- ---- what becomes of them ---------------------------------------------------------------
+
+local function set_of(list)
+  local set = {}
+  for name in list:gmatch("%S+") do
+    set[name] = true
+  end
+  return set
+end
+
+-- Read by the simulation or by what stands behind a front end's own options;
+-- what the tables of library options hold is told key by key.
+local READ = set_of [[automaticLossScalingSettings.enabled autoRecomputation
+  enableFloatingPointChecks enableStochasticRounding enableStableNorm syntheticDataMode
+  instrumentWithHardwareCycleCounter numIOTiles partialsTypeMatMuls cachePath
+  enableEngineCaching convolutionOptions matmulOptions lstmOptions engineOptions]]
+
+-- They would change losses or weights, or front ends have them by other names
+-- and are read from there alone.
+local REFUSED = set_of [[accumulationAndReplicationReductionType accumulationFactor
+  enableGradientAccumulation replicatedGraphCount enableReplicatedGraphs
+  globalReplicationFactor batchSerializationSettings.factor
+  enablePipelining meanAccumulationAndReplicationReductionStrategy
+  updatableNamedBuffers globalReplicaOffset
+  enableDistributedReplicatedGraphs constantWeights delayVarUpdates
+  autodiffSettings.stitchStrategy]]
+
+local WHY = {
+  { "blocks and the execution strategy place operators", [[virtualGraphMode
+    virtualGraphSplitRatios executionPhaseSettings.phases executionPhaseSettings.stages
+    executionPhaseSettings.schedule executionPhaseSettings.weightIOSchedule
+    executionPhaseSettings.activationIOSchedule executionPhaseSettings.optimizerStateIOSchedule
+    executionPhaseSettings.accumulatorIOSchedule]] },
+  { "batchSerializationSettings.factor is not set", [[batchSerializationSettings.method
+    batchSerializationSettings.batchSchedule batchSerializationSettings.transformContext
+    batchSerializationSettings.concatOnVirtualGraphChange
+    batchSerializationSettings.concatOnExecutionPhaseChange
+    batchSerializationSettings.concatOnPipelineStageChange]] },
+  { "no ONNX file is written", "saveInitializersToFile" },
+  { "locations are chosen for each kind of tensor",
+    "tensorLocationSettingsOverride" },
+  { "the loss scale is float32 always", "ensureFp32LossScaleTensor" },
+  { "softmax subtracts the greatest value always", "enableNonStableSoftmax" },
+  { "automaticLossScalingSettings.enabled is not set", [[automaticLossScalingSettings.updatePeriod
+    automaticLossScalingSettings.binEdgeLocation
+    automaticLossScalingSettings.gradientTensorTrackingMethod
+    automaticLossScalingSettings.thresholdUpperCountProportion]] },
+  { "recomputation is planned by the execution strategy", "explicitRecomputation" },
+  { "repeated parts of the graph are found without settings", [[enableOutlining
+    enableOutliningCopyCostPruning outlineThreshold outlineSequenceBreakCost
+    subgraphCopyingStrategy]] },
+}
+local why_of = {}
+for _, row in ipairs(WHY) do
+  for name in pairs(set_of(row[2])) do
+    why_of[name] = row[1]
+  end
+end
+
+--- What becomes of a session option: "read", "refused", or why it does nothing.
+---@param name string
+---@return string
+function M.fate(name)
+  return READ[name] and "read" or REFUSED[name] and "refused" or why_of[name]
+    or "the simulated system has no such choice"
+end
+
+local function sorted(t)
+  local keys = {}
+  for key in pairs(t) do
+    keys[#keys + 1] = tostring(key)
+  end
+  table.sort(keys)
+  return keys
+end
+
+local LIBRARIES = { "convolutionOptions", "matmulOptions", "lstmOptions" }
+
+--- Whether the options of a library ask for partial results in half.
+---@param values table<string, any> by name
+---@return boolean
+function M.half_partials(values)
+  for _, name in ipairs(LIBRARIES) do
+    if (values[name] or {}).partialsType == "half" then
+      return true
+    end
+  end
+  return false
+end
+
+-- PopART's RecomputationType. Norm-only has no counterpart here: the strategy
+-- decides, as when nothing is set, and the report says so.
+local RECOMPUTE = { [0] = "none", "all", "auto", "auto", "all", NoRecompute = "none",
+  Standard = "all", NormOnly = "auto", Pipeline = "auto", RecomputeAll = "all" }
+
+--- What autoRecomputation asks of the simulated system: "auto", "none", "all".
+--- error: poptorch.Error for another value than PopART's
+---@param values table<string, any> by name
+---@return string
+function M.recomputation(values)
+  local value = values.autoRecomputation
+  return value == nil and "auto" or errors.check(RECOMPUTE[value], "Error",
+    "autoRecomputation: expected 0..4 or NoRecompute, Standard, NormOnly, Pipeline, "
+    .. "RecomputeAll, got %s", tostring(value))
+end
+
+local function note_recomputation(value, training, note)
+  if value ~= nil and not training then
+    note("autoRecomputation", "inference recomputes nothing")
+  elseif value == 2 or value == "NormOnly" then
+    note("autoRecomputation NormOnly",
+      "operators are not told apart; the execution strategy decides")
+  end
+end
+
+local function note_libraries(values, program, note)
+  for _, name in ipairs(LIBRARIES) do
+    for _, key in ipairs(sorted(values[name] or {})) do
+      local value = values[name][key]
+      local of = ("%s %s"):format(program.label:format(name), key)
+      if key == "partialsType" then
+        if value ~= program.partials then
+          note(of, "the simulated machine has one type of partials, partialsTypeMatMuls")
+        end
+      elseif not program.own or program.own[key] ~= type(value) then
+        note(of, "the planner of the simulated machine has no such setting")
+      end
+    end
+  end
+end
+
+--- Calls note(name, why) for every session option and engine option that was
+--- chosen and that nothing reads in a program. `program`: training, label (a
+--- format of names), partials ("float" or "half"), engine (engine options), own
+--- (of library options that the front end notes itself, the types by key).
+---@param values table<string, any> by name
+---@param program table
+---@param note fun(name: string, why: string)
+function M.note(values, program, note)
+  for _, name in ipairs(sorted(values)) do
+    if M.fate(name) ~= "read" then
+      note(program.label:format(name), M.fate(name))
+    end
+  end
+  if values.enableEngineCaching and not values.cachePath then
+    note(program.label:format("enableEngineCaching"), "there is no cachePath")
+  end
+  note_recomputation(values.autoRecomputation, program.training, note)
+  note_libraries(values, program, note)
+  for _, key in ipairs(sorted(program.engine)) do
+    if key ~= "debug.allowOutOfMemory" then
+      note(("engine option '%s'"):format(key),
+        "the simulated engine has debug.allowOutOfMemory only")
+    end
+  end
+end
+
+return M
