@@ -2,7 +2,6 @@
 --- model (executor:report()).
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
-local autocasting = require("poptorch.autocasting")
 local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
 local locations = require("poptorch.options.locations")
@@ -11,6 +10,8 @@ local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
 
 local M = {}
+
+local GROUPS = require("poptorch.options").GROUPS
 
 local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
 local function allows_out_of_memory(options, target)
@@ -41,17 +42,32 @@ local function output_slices(options)
   return 1
 end
 
--- The default of sourceLocationExcludes, from its row.
-local DEFAULT_EXCLUDES
-for _, row in ipairs((require("poptorch.options.general"))) do
-  if row.name == "sourceLocationExcludes" then
-    DEFAULT_EXCLUDES = table.concat(row.default, " ")
+-- Notes rows of options that were set and change nothing in this program.
+local function note_rows(group, label, program, note)
+  for _, row in ipairs(getmetatable(group)._rows) do
+    local why, name
+    if row.idle then
+      why, name = row.idle(group:_read(row), program, row)
+    elseif row.no_effect and row.key and not group:_is_default(row) then
+      why = row.no_effect
+    end
+    if why then
+      note(name or label .. (row.setter or row.name), why)
+    end
   end
 end
 
--- The same of session options by their PopART names.
-local function note_session(s, note)
-  local options = s.options
+-- Options that were set and change nothing in this program.
+local function without_effect(s, r)
+  local options, out = s.options, {}
+  local function note(name, why)
+    out[#out + 1] = ("%s: %s"):format(name, why)
+  end
+  local program = { options = options, training = s.training, report = r }
+  note_rows(options, "", program, note)
+  for _, name in ipairs(GROUPS) do
+    note_rows(options[name], name .. ".", program, note)
+  end
   local engine = rules.engine_options(options)
   for key in pairs(options.profile_dir and class.copy(engine) or {}) do
     engine[key] = not key:find("^autoReport%.") and engine[key] or nil
@@ -59,57 +75,6 @@ local function note_session(s, note)
   session_options.note(options._Popart._options, { training = s.training, engine = engine,
     label = "_Popart.set('%s')", partials = options.Precision.partials_type,
     own = { enableConvolutionDithering = "string" } }, note)
-end
-
--- Options that were set and change nothing in this program.
-local function without_effect(s, r)
-  local options, out = s.options, {}
-  local function note(set, name, why)
-    if set then
-      out[#out + 1] = ("%s: %s"):format(name, why)
-    end
-  end
-  local strategy = options.execution_strategy
-  local places = locations.effective(options)
-  note(strategy.alone and #r.stages == 1, class.of(strategy).__name, strategy.alone)
-  for name, why in pairs({ optimizer = "optimizer state", accumulator = "accumulators" }) do
-    note(not s.training and not places[name].on_chip and not strategy.off_chip,
-      ("set%sLocation"):format(name:gsub("^%l", string.upper)), "inference has no " .. why)
-  end
-  for _, name in ipairs({ "weight", "optimizer" }) do
-    note(places[name].sharded and options.replication_factor == 1,
-      ("useReplicatedTensorSharding (%s)"):format(name), "there is one replica")
-  end
-  note(options.enable_stable_norm, "enableStableNorm",
-    "the cost model has one figure for normalisation")
-  note(options.Training.convolution_dithering, "setConvolutionDithering",
-    "tiles are filled evenly whatever the start tile")
-  note(options.sync_pattern ~= enums.SyncPattern.Full, "syncPattern",
-    "all IPUs wait for host I/O alike")
-  note(options.executable_cache_path, "enableExecutableCaching",
-    "compiling is fast: nothing is written or read")
-  note(options.profile_dir, "enableProfiling",
-    "no report file is written: executor:report() has what is known")
-  note(options.model_name, "modelName", "there is no folder of reports to name")
-  note(options.log_dir ~= ".", "logDir", "logs go to standard error")
-  note(not options.module_namescope, "disableModuleNamescope",
-    "operators keep their module path, for the report only")
-  note(options.ipu_id, "useIpuId", "all simulated IPUs are alike")
-  note(table.concat(options.source_location_excludes, " ") ~= DEFAULT_EXCLUDES,
-    "sourceLocationExcludes", "the library's own files are left out of origins, nothing else is")
-  local precision = options.Precision
-  note(not autocasting.default:same(precision.autocast_policy), "Precision.autocastPolicy",
-    "no operator is cast automatically: a scope that asks for it is refused")
-  note(precision.half_float_casting ~= enums.HalfFloatCastingBehavior.Default,
-    "Precision.halfFloatCasting", "mixed types promote as in PyTorch")
-  note(not precision.running_statistics_always_float, "Precision.runningStatisticsAlwaysFloat",
-    "running statistics have their buffers' type")
-  local popart = options._Popart
-  note(next(popart.patterns) or popart.patterns_level ~= 2, "_Popart.setPatterns",
-    ("the passes over the graph are fixed (given: %s)"):format(tostring(popart)))
-  note_session(s, function(name, why)
-    note(true, name, why)
-  end)
   return out
 end
 

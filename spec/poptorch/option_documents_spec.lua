@@ -35,8 +35,12 @@ describe("documents of the options", function()
     end
     for _, cls in ipairs(classes) do
       for _, row in ipairs(cls._rows) do
-        assert.is_true(#row.doc > 5, row.name or row.key)
-        assert.is_string(row.effect, row.name or row.key)
+        local name, facts = row.name or row.key, 0
+        assert.is_true(#row.doc > 5, name)
+        for _, fact in ipairs({ "effect", "no_effect", "setter" }) do
+          facts = facts + (row[fact] and (fact ~= "setter" or not row.no_effect) and 1 or 0)
+        end
+        assert.equal(1, facts, name)
       end
     end
   end)

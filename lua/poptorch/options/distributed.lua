@@ -18,7 +18,7 @@ Distributed = Group.define("_DistributedOptions", {
       self._values.processId, self._values.numProcesses = id, n
     end,
     doc = "Sets this process's id and the number of processes.",
-    effect = "This process runs replicas id*replicationFactor and following.",
+    effect = "The rows that a DataLoader reads; compiling for more than one is refused.",
   },
   {
     name = "setEnvVarNames", params = { "var_num_processes", "var_process_id" },
@@ -40,11 +40,11 @@ Distributed = Group.define("_DistributedOptions", {
   },
   {
     key = "numProcesses", default = 1, dict = "num_distributed_processes",
-    doc = "Number of processes.", effect = "Replicas in all: times replicationFactor.",
+    doc = "Number of processes.", setter = "configureProcessId",
   },
   {
     key = "processId", default = 0, dict = "distributed_process_id",
-    doc = "Id of this process, from 0.", effect = "Which replicas run here.",
+    doc = "Id of this process, from 0.", setter = "configureProcessId",
   },
 })
 

@@ -43,6 +43,11 @@ local function signature(row)
   return ("%s(%s)"):format(row.name, row.varargs and "..." or table.concat(row.params, ", "))
 end
 
+-- What a row does, "none" and why, or nil where another row's setter says it.
+local function effect_of(row)
+  return row.effect or row.no_effect and "none: " .. row.no_effect
+end
+
 local function help_of(group, row)
   local lines = { ("%s.%s"):format(group.label, row.name and signature(row) or row.key) }
   lines[#lines + 1] = "  " .. row.doc
@@ -50,8 +55,8 @@ local function help_of(group, row)
     lines[#lines + 1] = ("  property %s: %s, default %s"):format(row.key, type_of(row),
       Group.shown(row.default))
   end
-  if row.effect ~= "" then
-    lines[#lines + 1] = "  on the simulated system: " .. row.effect
+  if effect_of(row) then
+    lines[#lines + 1] = "  on the simulated system: " .. effect_of(row)
   end
   return table.concat(lines, "\n")
 end
@@ -93,9 +98,7 @@ end
 local function annotate_setter(lines, group, row, variable)
   lines[#lines + 1] = ""
   add_text(lines, "---", row.doc)
-  if row.effect ~= "" then
-    add_text(lines, "--- effect:", row.effect)
-  end
+  add_text(lines, "--- effect:", effect_of(row))
   lines[#lines + 1] = "--- source: "
     .. (row.source or "PopTorch 3.x API reference, " .. group.type)
   if row.varargs then

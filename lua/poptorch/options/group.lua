@@ -16,10 +16,16 @@
 ---   varargs   the parameters are one list, `values`
 ---   tables    set of parameters that take a table with string keys
 ---   unfrozen  may be called on frozen options
----   doc, effect   what it is, what it does to the simulated system
+---   doc       what it is
+---   effect    what it does to the simulated system, or where else it acts
+---   no_effect in place of effect: why it does nothing. A report notes it where
+---             the value is not the default
+---   idle      function(value, program, row): why it does nothing in this program
+---             (options, training, report), and a name in place of the row's;
+---             nil where it acts
 ---   source    where it is documented if not in the API reference
 ---
---- A row without `name` is a property that another row's `set` writes.
+--- A row without `name` is a property that the row `setter` writes.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local enum = require("lupine.base.enum")
@@ -85,6 +91,14 @@ function Group:_read(row)
     return value ~= 0 -- session options may be written as numbers
   end
   return value
+end
+
+--- Whether a property has the value of fresh options.
+function Group:_is_default(row)
+  local value, default = self:_read(row), row.default
+  local cls = class.of(default)
+  return value == default or cls and cls.same and default:same(value)
+    or not cls and Group.shown(value) == Group.shown(default)
 end
 
 --- Raises if the options are frozen.
@@ -276,6 +290,15 @@ function Group:toDict()
     end
   end
   return out
+end
+
+--- The `idle` of an option that acts in training alone.
+---@param why string
+---@return fun(value: any, program: table, row: table): string?
+function Group.training_only(why)
+  return function(value, program, row)
+    return not program.training and value ~= row.default and why or nil
+  end
 end
 
 Group.plain = plain

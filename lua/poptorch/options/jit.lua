@@ -11,6 +11,6 @@ return Group.define("_JitOptions", {
         .. "running forward once")
     end,
     doc = "Deprecated: accepted, warns.",
-    effect = "none",
+    no_effect = "models are always traced by running forward once",
   },
 })

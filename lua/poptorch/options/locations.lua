@@ -94,6 +94,25 @@ function Settings:toDict()
   return out
 end
 
+-- Why a location changes nothing: tensors that inference does not have, or a
+-- single replica to shard over.
+local function idle(kind)
+  return function(_, program)
+    local options = program.options
+    local place = M.effective(options)[kind]
+    local of_training = kind == "optimizer" and "optimizer state"
+      or kind == "accumulator" and "accumulators"
+    if of_training and not program.training and not place.on_chip
+      and not options.execution_strategy.off_chip then
+      return "inference has no " .. of_training
+    elseif place.sharded and options.replication_factor == 1
+      and (kind == "weight" or kind == "optimizer") then
+      return "useReplicatedTensorSharding: there is one replica"
+    end
+    return nil
+  end
+end
+
 local function location(name, key, of)
   return {
     name = name, key = key, params = { "location" }, kind = Settings, nullable = false,
@@ -103,6 +122,7 @@ local function location(name, key, of)
     end,
     doc = "Location of " .. of .. ".",
     effect = "Tile memory and streaming of " .. of .. ".",
+    idle = idle(key:match("_(%w+)$")),
   }
 end
 

@@ -64,7 +64,7 @@ function Options:replicationFactor(replication_factor) end
 function Options:autoRoundNumIPUs(auto_round_num_ipus) end
 
 --- Only false lets a replicated model modify its buffers: each replica has its own.
---- effect: none
+--- effect: Which models compile; the machine has buffers of each replica in any case.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param broadcast_buffers? boolean
 ---@return poptorch.Options
@@ -104,7 +104,7 @@ function Options:anchorTensor(short_name, long_name, output_mode, output_return_
 function Options:randomSeed(random_seed) end
 
 --- Directory of log files.
---- effect: none
+--- effect: none: logs go to standard error
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param log_dir string
 ---@return poptorch.Options
@@ -118,14 +118,14 @@ function Options:logDir(log_dir) end
 function Options:maxRepeatLogs(max_lines) end
 
 --- Sub-directory of reports; "inference" or "training" when unset.
---- effect: Where reports are written.
+--- effect: none: there is no folder of reports to name
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param name string?
 ---@return poptorch.Options
 function Options:modelName(name) end
 
 --- Directory of compiled executables; nil: no cache.
---- effect: An executable found there is not compiled again.
+--- effect: none: compiling is fast: nothing is written or read
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param path string?
 ---@return poptorch.Options
@@ -146,14 +146,14 @@ function Options:useIpuModel(use_model) end
 function Options:connectionType(connection_type) end
 
 --- Which IPUs synchronise for host I/O.
---- effect: Which IPUs wait in a host exchange.
+--- effect: none: all IPUs wait for host I/O alike
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param sync_pattern poptorch.SyncPattern
 ---@return poptorch.Options
 function Options:syncPattern(sync_pattern) end
 
 --- Device id; its IPUs must equal the model's times replicas.
---- effect: Which simulated device is taken.
+--- effect: none: all simulated IPUs are alike
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param ipu_id integer?
 ---@return poptorch.Options
@@ -181,7 +181,7 @@ function Options:setExecutionStrategy(strategy) end
 function Options:setAvailableMemoryProportion(available_memory_proportion) end
 
 --- Two-pass mean and variance in normalisations: slower, more accurate.
---- effect: One more pass over the input of a normalisation.
+--- effect: none: the cost model has one figure for normalisation
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param enabled boolean
 ---@return poptorch.Options
@@ -202,7 +202,8 @@ function Options:enableSyntheticData(enabled) end
 function Options:logCycleCount(log_cycle_count) end
 
 --- Writes profiling reports to this directory; nil: the current one.
---- effect: A report is written.
+--- effect: none: no report file is written: executor:report() has what is known; as with the
+---   real one, a tile's memory may overflow
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param profile_dir string?
 ---@return poptorch.Options
@@ -216,34 +217,34 @@ function Options:enableProfiling(profile_dir) end
 function Options:hostProfile(enabled) end
 
 --- Operator names without the path of their module.
---- effect: Names only.
+--- effect: none: operators keep their module path, for the report only
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@return poptorch.Options
 function Options:disableModuleNamescope() end
 
 --- Unexpected optimizer attributes are logged at DEBUG in place of WARN.
---- effect: none
+--- effect: The log.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param relax? boolean
 ---@return poptorch.Options
 function Options:relaxOptimizerAttributesChecks(relax) end
 
 --- A progress bar while compiling; without it compilationTime() is an error.
---- effect: none
+--- effect: compilationTime(); no bar is drawn.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param show? boolean
 ---@return poptorch.Options
 function Options:showCompilationProgressBar(show) end
 
 --- Frames whose path holds one of these strings do not count as the source of an operator.
---- effect: Source lines in reports.
+--- effect: none: the library's own files are left out of origins, nothing else is
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param excludes table
 ---@return poptorch.Options
 function Options:sourceLocationExcludes(excludes) end
 
 --- Adds to sourceLocationExcludes.
---- effect: Source lines in reports.
+--- effect: none: as sourceLocationExcludes
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param ... string
 ---@return poptorch.Options
@@ -289,7 +290,7 @@ function _TrainingOptions:setMeanAccumulationAndReplicationReductionStrategy(
   mean_reduction_strategy) end
 
 --- Adjusts the loss scale from the gradients' histogram.
---- effect: Adds the histogram of the tracked gradients and its reduction to every update.
+--- effect: Training with it is refused.
 --- source: PopTorch 3.x API reference, poptorch.options._TrainingOptions
 ---@param enabled boolean
 ---@return poptorch.options._TrainingOptions
@@ -297,7 +298,7 @@ function _TrainingOptions:setAutomaticLossScaling(enabled) end
 
 --- Lays out convolutions from different tiles. Keeps the partials type that setPartialsType
 ---   chose.
---- effect: Balances memory over tiles.
+--- effect: none: tiles are filled evenly whatever the start tile
 --- source: PopTorch 3.x API reference, poptorch.options._TrainingOptions
 ---@param enabled boolean
 ---@return poptorch.options._TrainingOptions
@@ -338,28 +339,28 @@ function _PrecisionOptions:enableStochasticRounding(enabled) end
 function _PrecisionOptions:setPartialsType(dtype) end
 
 --- Deprecated: mixed types promote as in PyTorch whatever is chosen.
---- effect: none
+--- effect: none: mixed types promote as in PyTorch
 --- source: PopTorch 3.x API reference, poptorch.options._PrecisionOptions
 ---@param half_float_casting poptorch.HalfFloatCastingBehavior
 ---@return poptorch.options._PrecisionOptions
 function _PrecisionOptions:halfFloatCasting(half_float_casting) end
 
 --- Deprecated: the type of running statistics is that of the buffers.
---- effect: none
+--- effect: none: running statistics have their buffers' type
 --- source: PopTorch 3.x API reference, poptorch.options._PrecisionOptions
 ---@param value boolean
 ---@return poptorch.options._PrecisionOptions
 function _PrecisionOptions:runningStatisticsAlwaysFloat(value) end
 
 --- Master switch of automatic casting (2.6); it acts on marked modules only.
---- effect: Types of the casted operators.
+--- effect: Whether a scope that asks for casting is refused.
 --- source: PopTorch 2.6 user guide, "Automatic casting"
 ---@param autocast_enabled boolean
 ---@return poptorch.options._PrecisionOptions
 function _PrecisionOptions:autocastEnabled(autocast_enabled) end
 
 --- Which operators automatic casting runs in which type (2.6).
---- effect: Types of the casted operators.
+--- effect: none: no operator is cast automatically: a scope that asks for it is refused
 --- source: PopTorch 2.6 user guide, "Automatic casting"
 ---@param autocast_policy Policy
 ---@return poptorch.options._PrecisionOptions
@@ -414,7 +415,7 @@ function _TensorLocationOptions:setAccumulatorLocation(location) end
 local _DistributedOptions = {}
 
 --- Sets this process's id and the number of processes.
---- effect: This process runs replicas id*replicationFactor and following.
+--- effect: The rows that a DataLoader reads; compiling for more than one is refused.
 --- source: PopTorch 3.x API reference, poptorch.options._DistributedOptions
 ---@param process_id any
 ---@param num_processes any
@@ -440,7 +441,7 @@ function _DistributedOptions:disable() end
 local _JitOptions = {}
 
 --- Deprecated: accepted, warns.
---- effect: none
+--- effect: none: models are always traced by running forward once
 --- source: PopTorch 3.x API reference, poptorch.options._JitOptions
 ---@param trace_model boolean
 ---@return poptorch.options._JitOptions
@@ -461,7 +462,7 @@ local _PopartOptions = {}
 function _PopartOptions:set(key, value) end
 
 --- Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.
---- effect: none: the passes over the graph are fixed; the report says so.
+--- effect: none: the passes over the graph are fixed
 --- source: PopTorch 3.x API reference, poptorch.options._PopartOptions
 ---@param patterns any
 ---@param level any

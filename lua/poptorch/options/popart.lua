@@ -5,6 +5,8 @@ local class = require("lupine.base.class")
 local Group = require("poptorch.options.group")
 local session_options = require("popart.session_options")
 
+local FIXED = "the passes over the graph are fixed"
+
 local Popart
 Popart = Group.define("_PopartOptions", {
   {
@@ -29,10 +31,15 @@ Popart = Group.define("_PopartOptions", {
         and Group._argument(row, "level", values[2], "int") or 2
     end,
     doc = "Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.",
-    effect = "none: the passes over the graph are fixed; the report says so.",
+    no_effect = FIXED,
   },
-  { key = "patterns", default = {}, doc = "Patterns switched on or off.", effect = "" },
-  { key = "patterns_level", default = 2, doc = "Pattern level.", effect = "" },
+  { key = "patterns", default = {}, doc = "Patterns switched on or off.", no_effect = FIXED,
+    setter = "setPatterns",
+    idle = function(patterns, program)
+      return next(patterns) and ("%s (given: %s)"):format(FIXED, Group.shown(patterns))
+        or program.options._Popart.patterns_level ~= 2 and FIXED or nil
+    end },
+  { key = "patterns_level", default = 2, doc = "Pattern level.", setter = "setPatterns" },
 })
 
 --- No options of PopART are set.

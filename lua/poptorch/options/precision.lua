@@ -63,7 +63,7 @@ return Group.define("_PrecisionOptions", {
       self:_store(row, Group._argument(row, "half_float_casting", value, H))
     end),
     doc = "Deprecated: mixed types promote as in PyTorch whatever is chosen.",
-    effect = "none",
+    no_effect = "mixed types promote as in PyTorch",
   },
   {
     name = "runningStatisticsAlwaysFloat", key = "running_statistics_always_float",
@@ -72,20 +72,20 @@ return Group.define("_PrecisionOptions", {
       self:_store(row, Group._argument(row, "value", value, "bool"))
     end),
     doc = "Deprecated: the type of running statistics is that of the buffers.",
-    effect = "none",
+    no_effect = "running statistics have their buffers' type",
   },
   {
     name = "autocastEnabled", key = "autocast_enabled", kind = "bool", default = true,
     error = "ValueError",
     doc = "Master switch of automatic casting (2.6); it acts on marked modules only.",
-    effect = "Types of the casted operators.",
+    effect = "Whether a scope that asks for casting is refused.",
     source = "PopTorch 2.6 user guide, \"Automatic casting\"",
   },
   {
     name = "autocastPolicy", key = "autocast_policy", kind = autocasting.Policy,
     default = autocasting.default, error = "ValueError",
     doc = "Which operators automatic casting runs in which type (2.6).",
-    effect = "Types of the casted operators.",
+    no_effect = "no operator is cast automatically: a scope that asks for it is refused",
     source = "PopTorch 2.6 user guide, \"Automatic casting\"",
   },
 })

@@ -27,6 +27,7 @@ return Group.define("_TrainingOptions", {
     end,
     doc = "Mean or Sum over accumulated micro-batches and over replicas.",
     effect = "The divisor of gradients; no cost of its own.",
+    idle = Group.training_only("inference has no gradients"),
   },
   {
     name = "setMeanAccumulationAndReplicationReductionStrategy",
@@ -35,12 +36,14 @@ return Group.define("_TrainingOptions", {
     doc = "When the mean divides: at every micro-batch (Running) or at the end (Post). "
       .. "An optimizer with accum_type float16 uses Running.",
     effect = "Running scales the accumulator at every micro-batch; Post once.",
+    idle = Group.training_only("inference has no gradients"),
   },
   {
     name = "setAutomaticLossScaling", key = "automatic_loss_scaling", params = { "enabled" },
     kind = "bool", default = false, popart = "automaticLossScalingSettings.enabled",
     doc = "Adjusts the loss scale from the gradients' histogram.",
-    effect = "Adds the histogram of the tracked gradients and its reduction to every update.",
+    effect = "Training with it is refused.",
+    idle = Group.training_only("inference has no loss to scale"),
   },
   {
     name = "setConvolutionDithering", key = "convolution_dithering", params = { "enabled" },
@@ -50,6 +53,6 @@ return Group.define("_TrainingOptions", {
     end,
     doc = "Lays out convolutions from different tiles. Keeps the partials type that "
       .. "setPartialsType chose.",
-    effect = "Balances memory over tiles.",
+    no_effect = "tiles are filled evenly whatever the start tile",
   },
 })

@@ -1,0 +1,256 @@
+--- No option is ignored in silence: what is set is read by something, refused,
+--- or noted in the report.
+local errors = require("lupine.base.errors")
+local Group = require("poptorch.options.group")
+local nn = require("torch.nn")
+local options = require("poptorch.options")
+local poptorch = require("poptorch")
+local rules = require("poptorch.options.rules")
+local session_options = require("popart.session_options")
+local simulation = require("poptorch.simulation")
+local torch = require("torch")
+
+local Net = nn.Module:extend("Net")
+
+function Net:init()
+  self.fc = nn.Linear(2, 2)
+  self.loss = nn.MSELoss()
+  self:register_buffer("count", torch.zeros(1))
+end
+
+function Net:forward(x)
+  local _ <close> = poptorch.autocast(self.casts)
+  self.count:add_(1)
+  return self.loss(self.fc(x) + self.count, x)
+end
+
+-- Everything that a script can do with a model, as far as its options allow.
+local function use(o, training)
+  local net = Net()
+  net.casts = not rawget(o.Precision, "_values").autocast_enabled
+  local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1 })
+  local model = training and poptorch.trainingModel(net, o, optimizer)
+    or poptorch.inferenceModel(net, o)
+  local x = torch.ones(rules.input_factor(o), 2)
+  model:compile(x)
+  local report = model:report()
+  for _, name in ipairs({ "__call", "compilationTime", "cycleCount", "hostProfile",
+    "getLatency", "copyNamedBuffersToDevice", "setOptimizer", "detachFromDevice" }) do
+    pcall(function()
+      optimizer.not_an_attribute = 1
+      if name == "__call" then
+        return model(x)
+      end
+      return model[name](model, name == "setOptimizer" and optimizer or nil)
+    end)
+  end
+  pcall(poptorch.DataLoader, o, torch.utils.data.TensorDataset(x), { batch_size = 1 })
+  model:destroy()
+  return report
+end
+
+-- Properties by "Group.key", and how they print now.
+local function values(o)
+  local out = {}
+  local function add(group, prefix)
+    for _, row in ipairs(getmetatable(group)._rows) do
+      if row.key then
+        out[prefix .. row.key] = Group.shown(group:_read(row))
+      end
+    end
+  end
+  add(o, "")
+  for _, name in ipairs(options.GROUPS) do
+    add(o[name], name .. ".")
+  end
+  return out
+end
+
+-- Runs f; the properties that were read meanwhile, but for the report's notes.
+local function reads(o, f)
+  local read, annotate, seen, name_of = Group._read, simulation.annotate, {}, {}
+  for _, name in ipairs(options.GROUPS) do
+    name_of[getmetatable(o[name])] = name .. "."
+  end
+  local function noted(self, row)
+    seen[(name_of[getmetatable(self)] or "") .. (row.key or "")] = true
+    return read(self, row)
+  end
+  Group._read = noted
+  function simulation.annotate(...)
+    Group._read = read
+    annotate(...)
+    Group._read = noted
+  end
+  local results = table.pack(pcall(f))
+  Group._read, simulation.annotate = read, annotate
+  return seen, table.unpack(results, 1, results.n)
+end
+
+-- Arguments of setters, where the kind of the value alone does not tell them.
+local GIVEN = {
+  inputReplicaGrouping = { 2, poptorch.CommGroupType.Orthogonal },
+  outputMode = { poptorch.OutputMode.EveryN, 2 },
+  anchorTensor = { "w", "fc.weight" },
+  setExecutionStrategy = { poptorch.ShardedExecution() },
+  setAvailableMemoryProportion = { { IPU0 = 0.5 } },
+  useOfflineIpuTarget = { 1 },
+  sourceLocationExcludes = { { "x" } },
+  appendToLocationExcludes = { "x" },
+  updatableNamedBuffers = { { "count" } },
+  numIOTiles = { 32 },
+  setPartialsType = { torch.half },
+  autocastPolicy = { poptorch.autocasting.Policy({}, {}, {}, {}) },
+  configureProcessId = { 1, 2 },
+  setEnvVarNames = { "LUPINE_SPEC_NO_SIZE", "LUPINE_SPEC_NO_RANK" },
+  disable = {},
+  disableModuleNamescope = {},
+  traceModel = { false },
+  set = { "enableOutlining", true },
+  setPatterns = { { A = true }, 1 },
+}
+
+-- What an option needs of others.
+local PREPARE = {
+  broadcastBuffers = function(o)
+    o:replicationFactor(2)
+  end,
+  inputReplicaGrouping = function(o)
+    o:replicationFactor(2):broadcastBuffers(false)
+  end,
+  outputMode = function(o)
+    o:deviceIterations(2)
+  end,
+}
+
+local OFF_CHIP = poptorch.TensorLocationSettings():useOnChipStorage(false)
+
+-- Setters that give back what is there without them.
+local RESETS = { setEnvVarNames = true, disable = true }
+
+local function argument(row)
+  local kind = row.kind
+  if kind == "bool" then
+    return not row.default
+  elseif kind == "int" then
+    return (row.default or 1) + 1
+  elseif kind == "string" then
+    return os.tmpname():match("[^/]+$")
+  elseif kind == poptorch.TensorLocationSettings then
+    return OFF_CHIP
+  end
+  for _, member in ipairs(kind:members()) do
+    if member ~= row.default then
+      return member
+    end
+  end
+end
+
+-- Fresh options with one set, and which properties that changed.
+local function changed_by(name, row)
+  local o = poptorch.Options()
+  local prepare = PREPARE[row.name] or function(opts)
+    opts:broadcastBuffers(false)
+  end
+  prepare(o)
+  local before, group = values(o), name == "" and o or o[name]
+  group[row.name](group, table.unpack(GIVEN[row.name] or { argument(row) }))
+  local changed = {}
+  for key, value in pairs(values(o)) do
+    changed[#changed + 1] = value ~= before[key] and key or nil
+  end
+  return o, changed
+end
+
+local function check(name, row, training)
+  local o, changed = changed_by(name, row)
+  local what = name .. ":" .. row.name
+  assert.is_true(#changed > 0 or RESETS[row.name] or row.name == "set", what)
+  if not training and o.Training.gradient_accumulation > 1 then
+    return
+  end
+  local seen, ok, report = reads(o, function()
+    return use(o, training)
+  end)
+  if not ok then
+    assert.is_true(errors.NotImplementedError:is(report), what .. ": " .. tostring(report))
+    return
+  end
+  local notes = table.concat(report.no_effect, "\n")
+  for _, key in ipairs(changed) do
+    assert.is_true(seen[key] or notes:find(row.name, 1, true) ~= nil
+      or key == "source_location_excludes" and notes:find("sourceLocationExcludes", 1, true) ~= nil,
+      ("%s: %s is neither read nor noted in\n%s"):format(what, key, notes))
+  end
+  if row.no_effect then
+    assert.is_truthy(notes:find(row.no_effect, 1, true)
+      or row.name == "appendToLocationExcludes", what .. " is not noted in\n" .. notes)
+  end
+end
+
+describe("an option that is set", function()
+  local level
+  before_each(function()
+    level = poptorch.setLogLevel and require("lupine.core").host.log_level()
+    poptorch.setLogLevel("OFF")
+  end)
+  after_each(function()
+    require("lupine.core").host.log_level(level)
+  end)
+
+  for _, training in ipairs({ true, false }) do
+    it("is read, refused or noted in " .. (training and "training" or "inference"), function()
+      local parts = { { "", options.Options } }
+      for _, name in ipairs(options.GROUPS) do
+        parts[#parts + 1] = { name, options.CLASSES[name] }
+      end
+      for _, part in ipairs(parts) do
+        for _, row in ipairs(part[2]._rows) do
+          if row.name then
+            check(part[1], row, training)
+          end
+        end
+      end
+    end)
+  end
+
+  it("by a name of PopART is read, refused or noted", function()
+    local value = { bool = true, int = 1, float = 1.0, string = "x", list = {}, table = { x = 1 } }
+    local read = {}
+    for _, name in ipairs(session_options.names) do
+      local o = poptorch.Options()
+      local fate = session_options.fate(name)
+      o._Popart:set(name, value[session_options.kind(name)] or 1)
+      local ok, got = pcall(function()
+        local model = poptorch.inferenceModel(nn.ReLU(), o)
+        model:compile(torch.ones(2))
+        return table.concat(model:report().no_effect, "\n")
+      end)
+      if fate == "refused" then
+        assert.is_true(not ok and errors.NotImplementedError:is(got), name)
+        assert.matches(name, got.message, 1, true)
+      elseif fate == "read" then
+        read[name] = true
+      else
+        assert.is_true(ok, tostring(got))
+        assert.is_truthy(got:find(("_Popart.set('%s'): "):format(name), 1, true), name)
+      end
+    end
+    -- those that are read: by rows of options, or by popart.session_options itself
+    for _, cls in pairs(options.CLASSES) do
+      for _, row in ipairs(cls._rows) do
+        read[row.popart or ""] = nil
+      end
+    end
+    for _, row in ipairs(options.Options._rows) do
+      read[row.popart or ""] = nil
+    end
+    local rest = {}
+    for name in pairs(read) do
+      rest[#rest + 1] = name
+    end
+    table.sort(rest)
+    assert.same({ "autoRecomputation", "enableEngineCaching", "engineOptions", "lstmOptions",
+      "matmulOptions" }, rest)
+  end)
+end)
