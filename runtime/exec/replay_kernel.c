@@ -6,6 +6,7 @@
 #include "src/ops/control.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/rounding.h"
+#include "src/ops/request.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower.h"
 
@@ -75,36 +76,15 @@ static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
 {
     LP_FAIL_IF(!d->op->prepare && !lp_has_bodies(d->op), e, LP_E_INTERNAL,
                "operator %s has no kernel", d->op->name);
-    LpDesc *in = lp_calloc(d->n_in + d->n_out, sizeof *in), *out = in + d->n_in;
-    LP_FAIL_IF(!in, e, LP_E_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < d->n_in; i++) {
-        LpVal v = d->in[i];
-        if (v == LP_NOVAL) {
-            in[i].dtype = LP_DT_NONE;
-        } else if (v & LP_VAL_IMM) {
-            LpType t = lp_graph_operand_type(k->g, v);
-            in[i] = (LpDesc){.dtype = t.dtype,
-                             .is_imm = true,
-                             .imm = lp_graph_scalar(k->g, v)};
-        } else {
-            in[i] = lp_desc_of(lp_graph_type(k->g, v));
-        }
-    }
-    for (uint32_t i = 0; i < d->n_out; i++)
-        out[i] = lp_desc_of(lp_graph_type(k->g, d->out + i));
-    LpKernelReq r = {.op = d->op,
-                     .attr = d->attr,
-                     .n_in = (int)d->n_in,
-                     .n_out = (int)d->n_out,
-                     .in = in,
-                     .out = out,
-                     .site = d->site,
-                     .numerics = k->numerics};
+    LpDesc *desc = lp_calloc(d->n_in + d->n_out + 1, sizeof *desc);
+    LP_FAIL_IF(!desc, e, LP_E_MEMORY, "out of memory");
+    LpKernelReq r = lp_req_of_node(k->g, d, desc);
+    r.numerics = k->numerics;
     r.threads = x->k.threads = lp_width_of(&r, k->threads);
     const LpHostOptions plain = {.threads = k->threads};
     LpStatus s = lp_has_bodies(d->op) ? lp_prepare_bodies(&r, &plain, &x->k, e)
                                       : lp_prepare(&r, &x->k, e);
-    lp_free(in);
+    lp_free(desc);
     return s;
 }
 

@@ -270,6 +270,9 @@ enum {
     /* results are numbers of operands, their negatives, or made for the
      * result's own type (draws): never rounded */
     LP_OPF_EXACT = 1u << 19,
+    /* PopLibs plans it within a share of the memory: what the marker
+     * set_available_memory may mean */
+    LP_OPF_PLANNED = 1u << 20,
 };
 
 /* The types that a script's call runs in under automatic casting
@@ -282,6 +285,15 @@ typedef enum {
     LP_CAST_WIDE,   /* float32 */
     LP_CAST_WIDEST, /* float32 if an operand is that */
 } LpCast;
+
+/* Of what products an operator consists. */
+typedef enum {
+    LP_PRODUCT_NONE,
+    LP_PRODUCT_MATRIX, /* of operands 0 and 1 */
+    LP_PRODUCT_CONV,
+    LP_PRODUCT_CONV_INPUT,  /* its gradient to the input */
+    LP_PRODUCT_CONV_WEIGHT, /* … to the weights */
+} LpProductKind;
 
 /* Operands of an optimizer's update that the compiler supplies; 0: it has none
  * (operand 0 is the parameter). */
@@ -298,6 +310,7 @@ struct LpOp {
     LpOpKind kind;
     uint32_t flags;
     const char *forms;
+    LpProductKind product;
     LpCast cast;
     LpCast (*cast_of)(const LpAttr *attr); /* NULL: `cast`, of every call */
     LpStatus (*infer)(LpInfer *x);

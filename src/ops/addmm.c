@@ -77,7 +77,8 @@ static void grad_plus(LpGrad *g)
 #define PLUS(name)                                                             \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_PRIMITIVE,                                               \
-        .flags = LP_OPF_CACHED,                                                \
+        .flags = LP_OPF_CACHED | LP_OPF_PLANNED,                               \
+        .product = LP_PRODUCT_MATRIX,                                          \
         .forms = #name "(Tensor self, Tensor mat2, Tensor addend, Scalar "     \
                        "beta, Scalar alpha) -> Tensor @p",                     \
         .infer = infer_##name,                                                 \

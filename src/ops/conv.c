@@ -273,7 +273,8 @@ static void grad_plus(LpGrad *g)
 
 LpOp op_convolution = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_CONV,
     .forms = "convolution(Tensor input, Tensor weight, " COMMON,
     .infer = infer_convolution,
     .grad = grad_convolution,
@@ -286,7 +287,8 @@ LpOp op_convolution = {
 /* Of the half types: PyTorch adds the bias in float32 and rounds once. */
 LpOp op_convolution_plus = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_CONV,
     .forms =
         "convolution_plus(Tensor input, Tensor weight, Tensor bias, " COMMON,
     .infer = infer_plus,
@@ -300,6 +302,7 @@ LpOp op_convolution_plus = {
 LpOp op_convolution_backward_input = {
     .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+    .product = LP_PRODUCT_CONV_INPUT,
     .forms = "convolution_backward_input(Tensor grad, Tensor weight, int[] "
              "input_size, " COMMON,
     .infer = infer_back_input,
@@ -313,6 +316,7 @@ LpOp op_convolution_backward_input = {
 LpOp op_convolution_backward_weight = {
     .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+    .product = LP_PRODUCT_CONV_WEIGHT,
     .forms = "convolution_backward_weight(Tensor grad, Tensor input, int[] "
              "weight_size, " COMMON,
     .infer = infer_back_weight,

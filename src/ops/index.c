@@ -64,6 +64,7 @@ static void grad_index_select(LpGrad *g)
 }
 
 LpOp op_index_select = {
+    .flags = LP_OPF_PLANNED,
     .forms = "index_select(Tensor self, int dim, Tensor index) -> Tensor @fmo",
     .infer = infer_index_select,
     .grad = grad_index_select,
@@ -155,6 +156,7 @@ static void grad_embedding(LpGrad *g)
 
 /* padding_idx: the row that gets no gradient. */
 LpOp op_embedding = {
+    .flags = LP_OPF_PLANNED,
     .forms = "embedding.rows(Tensor weight, Tensor input, int? "
              "padding_idx=None) -> Tensor @p\n"
              "embedding(Tensor input, Tensor weight, int? padding_idx=None) -> "

@@ -143,3 +143,11 @@ void lp_rule_update(const LpCostReq *r, LpCost *out)
             lp_cost_add(out,
                         lp_cost_reduce(&x, LP_RED_SQUARE_ADD, t, &n, 1, 1));
 }
+
+bool lp_moves_data(const LpOp *op)
+{
+    return op->cost == lp_rule_copy || op->cost == lp_rule_reverse ||
+           op->cost == lp_rule_embed || op->cost == lp_rule_fill ||
+           op->cost == lp_rule_select || op->cost == lp_rule_lookup ||
+           op->cost == lp_rule_sort;
+}

@@ -21,4 +21,7 @@ void lp_rule_sort(const LpCostReq *r, LpCost *out);
 void lp_rule_random(const LpCostReq *r, LpCost *out);
 void lp_rule_update(const LpCostReq *r, LpCost *out);
 
+/* Does a rule above charge `op` for moving data, not for arithmetic? */
+bool lp_moves_data(const LpOp *op);
+
 #endif

@@ -86,7 +86,8 @@ static void grad_product(LpGrad *g)
 
 LpOp op_mm = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_MATRIX,
     .cast = LP_CAST_NARROW,
     .forms = "mm(Tensor self, Tensor mat2) -> Tensor @fmo",
     .infer = infer_mm,
@@ -99,7 +100,8 @@ LpOp op_mm = {
 
 LpOp op_bmm = {
     .kind = LP_OP_PRIMITIVE,
-    .flags = LP_OPF_CACHED,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_MATRIX,
     .cast = LP_CAST_NARROW,
     .forms = "bmm(Tensor self, Tensor mat2) -> Tensor @fmo",
     .infer = infer_bmm,

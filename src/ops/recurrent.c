@@ -56,6 +56,13 @@ LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr)
     return k == LP_RNN_TANH && attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : k;
 }
 
+LpRnnWay lp_rnn_way(const LpOp *op)
+{
+    return op->prepare == lp_rnn_prepare        ? LP_RNN_FORWARD
+           : op->prepare == lp_rnn_back_prepare ? LP_RNN_BACKWARD
+                                                : LP_RNN_NONE;
+}
+
 /* ---- shape rules ----------------------------------------------------------
  */
 static const char *const names[LP_RNN_ROLES] = {
@@ -179,7 +186,7 @@ static LpStatus infer_back(LpInfer *x)
     for (int i = 0; i <= k->n_kept; i++)
         LP_TRY(check(x, first + k->n_in + i, kept[i],
                      &want[i == 0 ? 0 : k->n_state + i]));
-    int64_t need = x->attr[x->op->n_attr - 1].i;
+    int64_t need = lp_rnn_need(x->op, x->attr);
     for (int i = 0; i < k->n_in; i++) {
         LP_FAIL_IF(need >> i & 1 && x->in[first + i].dtype == LP_DT_NONE,
                    x->err, LP_E_RUNTIME,

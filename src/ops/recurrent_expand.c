@@ -361,7 +361,7 @@ void lp_rnn_expand_back(LpBuilder *b, const LpOp *op, const LpAttr *attr,
         step_back(&k, i, in[0]);
     if (lp_failed(b))
         return;
-    int64_t rows = info->gates * k.s.hidden, need = attr[op->n_attr - 1].i;
+    int64_t rows = info->gates * k.s.hidden, need = lp_rnn_need(op, attr);
     LpVal dx = stack(&k.s, k.dx, rows);
     LpVal dh = k.dx[0] == k.dh[0] ? dx : stack(&k.s, k.dh, rows);
     LpType none = {.dtype = k.s.t, .ndim = 1};

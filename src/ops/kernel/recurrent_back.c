@@ -224,7 +224,7 @@ LpStatus lp_rnn_back_prepare(const LpKernelReq *q, LpKernel *k, LpErr *e)
     int first = 1 + info->n_state, n_in = first + info->n_in + 1 + info->n_kept;
     LpStatus s =
         lp_rnn_fill(r, q, q->in + first, q->n_in > n_in ? n_in : -1, e);
-    int64_t need = q->attr[q->op->n_attr - 1].i;
+    int64_t need = lp_rnn_need(q->op, q->attr);
     for (int i = 0; i < LP_RNN_ROLES; i++)
         if (info->at[i] >= 0 && need >> info->at[i] & 1)
             r->need |= 1u << i;

@@ -102,7 +102,8 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
                            uint32_t *index)
 {
     *index = UINT32_MAX;
-    if ((n->op != &op_convolution && n->op != &op_convolution_backward_input) ||
+    LpProductKind conv = lp_conv_of(n->op);
+    if ((conv != LP_PRODUCT_CONV && conv != LP_PRODUCT_CONV_INPUT) ||
         l->update || !l->o->pack || !lp_is_value(n->in[1]) ||
         lp_step_grouped(l->step) ||
         (l->step->update &&

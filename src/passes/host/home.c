@@ -53,7 +53,7 @@ static bool elementwise(const LpOp *op)
 
 const LpConvHome *lp_home_results(const LpLower *l, const LpGraphNode *n)
 {
-    return n->op == &op_convolution_backward_weight || elementwise(n->op)
+    return lp_conv_of(n->op) == LP_PRODUCT_CONV_WEIGHT || elementwise(n->op)
                ? lp_home_of(l, n->out)
                : NULL;
 }
@@ -128,7 +128,7 @@ static void find_update(Find *f)
 static void gradient_node(Find *f, const LpGraphNode *n)
 {
     uint32_t p = n->n_out ? f->kin[n->out] : 0;
-    if (!p-- || n->op == &op_convolution_backward_weight)
+    if (!p-- || lp_conv_of(n->op) == LP_PRODUCT_CONV_WEIGHT)
         return;
     f->bad[p] |= !lp_pointwise_of(n->op);
     for (uint32_t i = 0; i < n->n_in && !f->bad[p]; i++)
@@ -139,8 +139,8 @@ static void gradient_node(Find *f, const LpGraphNode *n)
 /* Everybody else who reads a parameter must be a convolution. */
 static void check_reads(Find *f, const LpGraphNode *n)
 {
-    bool conv =
-        n->op == &op_convolution || n->op == &op_convolution_backward_input;
+    LpProductKind conv_of = lp_conv_of(n->op);
+    bool conv = conv_of == LP_PRODUCT_CONV || conv_of == LP_PRODUCT_CONV_INPUT;
     for (uint32_t i = 0; i < n->n_in; i++) {
         uint32_t p = lp_is_value(n->in[i]) ? f->kin[n->in[i]] : 0;
         if (!p-- || n->in[i] != f->graph->in[p] || (conv && i == 1))
@@ -254,8 +254,8 @@ static LpStatus add_home(LpLower *l, uint32_t p, const LpConvHome *h)
 
 LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
 {
-    if (l->update || n->op != &op_convolution || !lp_is_value(n->in[1]) ||
-        !l->kin[n->in[1]] || lp_home_of(l, n->in[1]))
+    if (l->update || lp_conv_of(n->op) != LP_PRODUCT_CONV ||
+        !lp_is_value(n->in[1]) || !l->kin[n->in[1]] || lp_home_of(l, n->in[1]))
         return LP_OK;
     uint32_t p = l->kin[n->in[1]] - 1;
     const LpPlace *x;

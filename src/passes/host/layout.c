@@ -16,6 +16,7 @@
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/ops.h"
+#include "src/ops/request.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
@@ -37,12 +38,6 @@ static bool is_f32(const LpLower *l, LpVal v)
     return lp_graph_type(l->g, v)->dtype == LP_F32;
 }
 
-static bool is_conv(const LpOp *op)
-{
-    return op == &op_convolution || op == &op_convolution_backward_input ||
-           op == &op_convolution_backward_weight;
-}
-
 /* Nobody reads v, or a view of it alone: plain rows are what is wanted. */
 static bool wanted_plain(const LpLower *l, LpVal v)
 {
@@ -58,21 +53,14 @@ static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
     if (wanted_plain(l, n->out) || !is_f32(l, n->out) || !is_f32(l, n->in[0]) ||
         !is_f32(l, n->in[1]))
         return false;
-    LpDesc in[2], out = lp_desc_of(lp_graph_type(l->g, n->out));
-    for (int i = 0; i < 2; i++) {
-        in[i] = lp_desc_of(lp_graph_type(l->g, n->in[i]));
-        in[i].block = l->place[n->in[i]].desc.block;
-    }
-    out.block = (uint8_t)l->o->block;
-    LpKernelReq r = {.op = n->op,
-                     .attr = n->attr,
-                     .n_in = 2,
-                     .n_out = 1,
-                     .in = in,
-                     .out = &out,
-                     .fast = l->o->fast};
+    LpDesc d[3];
+    LpKernelReq r = lp_req_of_node(l->g, n, d);
+    for (int i = 0; i < 2; i++)
+        d[i].block = l->place[n->in[i]].desc.block;
+    d[2].block = (uint8_t)l->o->block;
+    r.fast = l->o->fast;
     r.threads = lp_width_of(&r, l->o->threads);
-    return lp_conv_makes(&r, n->op == &op_convolution_backward_input);
+    return lp_conv_makes(&r, n->op->product == LP_PRODUCT_CONV_INPUT);
 }
 
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n)
@@ -96,8 +84,9 @@ int lp_layout_block(const LpLower *l, const LpGraphNode *n)
 {
     if (!l->o->block || !image(l, n->out))
         return 0;
-    if (is_conv(n->op))
-        return n->op != &op_convolution_backward_weight && makes_blocks(l, n)
+    LpProductKind conv = lp_conv_of(n->op);
+    if (conv)
+        return conv != LP_PRODUCT_CONV_WEIGHT && makes_blocks(l, n)
                    ? l->o->block
                    : 0;
     if (n->op == &op_max_pool && is_f32(l, n->out) && n->attr[0].n == 2)

@@ -21,15 +21,9 @@
 
 enum { LESS = 2 };
 
-static bool is_forward(const LpOp *op)
-{
-    return op == &op_lstm || op == &op_gru || op == &op_rnn;
-}
-
 static bool is_backward(const LpOp *op)
 {
-    return op == &op_lstm_backward || op == &op_gru_backward ||
-           op == &op_rnn_backward;
+    return lp_rnn_way(op) == LP_RNN_BACKWARD;
 }
 
 /* Which operand of n, a recurrent layer or its gradient, is the input. */
@@ -127,7 +121,7 @@ static void consider(LpLower *l, LpNodeId id)
     LpVal x = n->in[input_of(n)];
     if (n->region || !looked_up(l, x, &k))
         return;
-    if (is_backward(n->op) && n->attr[n->op->n_attr - 1].i & 1 &&
+    if (is_backward(n->op) && lp_rnn_need(n->op, n->attr) & 1 &&
         !sums_up(l, n->out, &k, &sum))
         return;
     l->lookups.of[id] = k;
@@ -141,17 +135,12 @@ static void consider(LpLower *l, LpNodeId id)
     drop(l, l->g->node[sum].in[1]);
 }
 
-static bool is_recurrent(const LpOp *op)
-{
-    return is_forward(op) || is_backward(op);
-}
-
 LpStatus lp_find_lookups(LpLower *l)
 {
     const LpGraph *g = l->g;
     bool any = false;
     for (size_t i = 0; i < g->n_node && !any; i++)
-        any = is_recurrent(g->node[i].op);
+        any = lp_rnn_way(g->node[i].op) != LP_RNN_NONE;
     if (!any || !l->o->look)
         return LP_OK;
     LpTableReads *x = &l->lookups;
@@ -159,7 +148,7 @@ LpStatus lp_find_lookups(LpLower *l)
     x->left_out = lp_arena_calloc(&l->mem, g->n_node * sizeof *x->left_out);
     LP_FAIL_IF(!x->of || !x->left_out, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < g->n_node; i++)
-        if (is_recurrent(g->node[i].op))
+        if (lp_rnn_way(g->node[i].op))
             consider(l, (LpNodeId)i);
     return LP_OK;
 }

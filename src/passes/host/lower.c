@@ -16,7 +16,7 @@
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/rounding.h"
-#include "src/ops/ops.h"
+#include "src/ops/request.h"
 #include "src/ops/width.h"
 
 /* ---- buffers ------------------------------------------------------------ */
@@ -353,8 +353,7 @@ static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
         return AS_SPLIT;
     if (lp_has_bodies(n->op))
         return AS_ROWS;
-    if (n->op == &op_convolution || n->op == &op_convolution_backward_input ||
-        n->op == &op_convolution_backward_weight)
+    if (lp_conv_of(n->op))
         return l->o->block || l->o->home ? AS_IS : AS_PLAIN;
     if (home)
         return AS_FLAT;
@@ -407,15 +406,10 @@ static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
         like = lp_graph_type(l->g, n->in[0]);
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
-        q->in[i].dtype = LP_DT_NONE;
-        if (v != LP_NOVAL && lp_is_imm(v)) {
-            LpType t = lp_graph_operand_type(l->g, v);
-            q->in[i] = (LpDesc){.dtype = t.dtype,
-                                .is_imm = true,
-                                .imm = lp_graph_scalar(l->g, v)};
-        } else if (v != LP_NOVAL) {
+        if (lp_is_value(v))
             LP_TRY(read_value(l, v, how, home, like, &q->pin[i], &q->in[i]));
-        }
+        else
+            q->in[i] = lp_desc_of_operand(l->g, v);
     }
     return LP_OK;
 }

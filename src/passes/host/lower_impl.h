@@ -98,6 +98,12 @@ typedef struct LpPending {
 } LpPending;
 
 /* The only reader of v; LP_NO_NODE: none, or more, or the step's output. */
+/* Which convolution `op` is, if its kernel takes blocks and weights at home. */
+static inline LpProductKind lp_conv_of(const LpOp *op)
+{
+    return op->flags & LP_OPF_BLOCKED ? op->product : LP_PRODUCT_NONE;
+}
+
 static inline LpNodeId lp_only_reader(const LpLower *l, LpVal v)
 {
     return l->uses[v] == 1 ? l->reader[v] : LP_NO_NODE;

@@ -9,35 +9,11 @@
 #include "src/ops/control.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/layout_cost.h"
+#include "src/ops/request.h"
 
 static double numel(const LpGraph *g, LpVal v)
 {
     return (double)lp_numel(lp_graph_type(g, v));
-}
-
-/* Twice the multiplications that the operator's record states. */
-static double products(const LpGraph *g, const LpGraphNode *n)
-{
-    LpDesc in[LP_MAX_IN] = {0}, out[LP_MAX_OUT];
-    for (uint32_t i = 0; i < n->n_in; i++)
-        if (lp_is_value(n->in[i]))
-            in[i] = lp_desc_of(lp_graph_type(g, n->in[i]));
-    for (uint32_t i = 0; i < n->n_out; i++)
-        out[i] = lp_desc_of(lp_graph_type(g, n->out + i));
-    return 2 * n->op->work(&(LpKernelReq){.op = n->op,
-                                          .attr = n->attr,
-                                          .n_in = (int)n->n_in,
-                                          .n_out = (int)n->n_out,
-                                          .in = in,
-                                          .out = out});
-}
-
-static bool moves_data(const LpOp *op)
-{
-    return op->cost == lp_rule_copy || op->cost == lp_rule_reverse ||
-           op->cost == lp_rule_embed || op->cost == lp_rule_fill ||
-           op->cost == lp_rule_select || op->cost == lp_rule_lookup ||
-           op->cost == lp_rule_sort;
 }
 
 static double flops(const LpGraph *g, const LpGraphNode *n);
@@ -62,10 +38,13 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
     if (lp_has_bodies(n->op))
         return body_flops(n);
     if (n->n_out == 0 || !lp_is_float(lp_graph_type(g, n->out)->dtype) ||
-        moves_data(n->op))
+        lp_moves_data(n->op))
         return 0;
-    if (n->op->work)
-        return products(g, n);
+    if (n->op->work) { /* its multiplications */
+        LpDesc d[LP_MAX_IN + LP_MAX_OUT];
+        LpKernelReq r = lp_req_of_node(g, n, d);
+        return 2 * n->op->work(&r);
+    }
     double most = numel(g, n->out);
     for (uint32_t i = 0; i < n->n_in; i++)
         if (lp_is_value(n->in[i]) && numel(g, n->in[i]) > most)
