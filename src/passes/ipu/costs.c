@@ -135,16 +135,10 @@ static void find_weights(Costs *c)
     }
 }
 
-static bool is_product(int op)
-{
-    return op == LP_OP_mm || op == LP_OP_bmm || op == LP_OP_mm_plus ||
-           op == LP_OP_bmm_plus;
-}
-
 static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
 {
     const LpGraphNode *d = &g->node[id];
-    if (!c->p->training || !is_product(d->op->id))
+    if (!c->p->training || d->op->product != LP_PRODUCT_MATRIX)
         return LP_PASS_NONE;
     bool weight = false;
     for (uint32_t i = 0; i < 2; i++)
@@ -170,10 +164,7 @@ static void find_shares(Costs *c)
             LpNodeId m = g->value[v].node;
             if (m == LP_NO_NODE)
                 break;
-            int id = g->node[m].op->id;
-            if (is_product(id) || id == LP_OP_convolution ||
-                id == LP_OP_convolution_plus || id == LP_OP_index_select ||
-                id == LP_OP_embedding) {
+            if (g->node[m].op->flags & LP_OPF_PLANNED) {
                 c->share[m] = g->node[n].attr[0].f;
                 break;
             }
