@@ -6,10 +6,8 @@
 #include <stdlib.h>
 
 #include "src/base/mem.h"
+#include "src/ops/attrs.h"
 #include "src/ops/rules.h"
-
-/* The attributes of slice_backward and select_backward. */
-enum { DIM = 1, START, END, STEP };
 
 typedef struct Piece {
     int64_t start, end;
@@ -36,7 +34,10 @@ static const LpGraphNode *made_by(const LpGraph *g, LpVal v, int op)
 static LpVal transposed(const LpGraph *g, LpVal v)
 {
     const LpGraphNode *n = made_by(g, v, LP_OP_permute);
-    return n && n->attr[0].n == 2 && n->attr[0].v[0] == 1 ? n->in[0] : LP_NOVAL;
+    return n && n->attr[LP_PERMUTE_DIMS].n == 2 &&
+                   n->attr[LP_PERMUTE_DIMS].v[0] == 1
+               ? n->in[0]
+               : LP_NOVAL;
 }
 
 /* The product that `d` is, or that it is the transpose of. */
@@ -63,7 +64,7 @@ static LpPieceKind kind_of(const LpGraph *g, LpVal d)
     const LpGraphNode *slice = made_by(g, d, LP_OP_slice_backward);
     bool turned;
     if (made_by(g, d, LP_OP_select_backward) ||
-        (slice && slice->attr[STEP].i == 1))
+        (slice && slice->attr[LP_SLICE_BACK_STEP].i == 1))
         return LP_PIECE_SLICE;
     const LpGraphNode *mm = product(g, d, &turned);
     return mm && transposed(g, mm->in[0]) != LP_NOVAL && pays(g, mm)
@@ -109,9 +110,10 @@ static int by_start(const void *x, const void *y)
 static Piece read_piece(const LpGraphNode *n)
 {
     bool select = n->op->id == LP_OP_select_backward;
-    int64_t start = n->attr[START].i;
+    int64_t start =
+        n->attr[select ? LP_SELECT_BACK_INDEX : LP_SLICE_BACK_START].i;
     return (Piece){.start = start,
-                   .end = select ? start + 1 : n->attr[END].i,
+                   .end = select ? start + 1 : n->attr[LP_SLICE_BACK_END].i,
                    .v = n->in[0],
                    .select = select};
 }
@@ -122,10 +124,10 @@ static Piece read_piece(const LpGraphNode *n)
 static int lay_out(const LpPieces *p, const LpGraph *g, Piece *piece)
 {
     int k = 0;
-    int64_t dim = maker(g, p->v[0])->attr[DIM].i;
+    int64_t dim = maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
     for (size_t i = 0; i < p->n; i++) {
         const LpGraphNode *n = maker(g, p->v[i]);
-        if (n->attr[DIM].i != dim)
+        if (n->attr[LP_SLICE_BACK_DIM].i != dim)
             return -1;
         piece[k] = read_piece(n);
         if (piece[k].start < piece[k].end)
@@ -173,7 +175,7 @@ static LpVal join_slices(const LpPieces *p, const LpGraph *g, LpBuilder *b,
     if (n == 0)
         return p->v[0];
     LpType whole = *lp_graph_type(g, p->v[0]);
-    int dim = (int)maker(g, p->v[0])->attr[DIM].i;
+    int dim = (int)maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
     int k = list_parts(b, piece, n, &whole, dim, list);
     return lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
 }

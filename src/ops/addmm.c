@@ -6,6 +6,7 @@
  * product. On the device it is charged as the product and the addition. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plus.h"
 #include "src/ops/nnop.h"
@@ -69,9 +70,9 @@ static void grad_plus(LpGrad *g)
     q.n_in = 2;
     q.op->grad(&q);
     for (int i = 0; i < 2; i++)
-        g->din[i] = times(g->b, g->din[i], g->attr[1].s);
+        g->din[i] = times(g->b, g->din[i], g->attr[LP_PLUS_ALPHA].s);
     if (g->need[2])
-        g->din[2] = times(g->b, g->dout[0], g->attr[0].s);
+        g->din[2] = times(g->b, g->dout[0], g->attr[LP_PLUS_BETA].s);
 }
 
 #define PLUS(name)                                                             \

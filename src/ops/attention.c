@@ -11,10 +11,9 @@
  * scores again for the gradient). */
 #include <math.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
-
-enum { SCALE, CAUSAL };
 
 static LpStatus check(LpInfer *x, const LpType *q, const LpType *k,
                       const LpType *v)
@@ -97,13 +96,13 @@ static LpVal probabilities(LpBuilder *b, const LpAttr *attr, LpVal q, LpVal k,
                            LpVal mask)
 {
     LpVal s = lp_matmul(b, q, lp_transpose(b, k, -1, -2));
-    s = lp_mul(b, s, lp_immf(b, attr[SCALE].f));
+    s = lp_mul(b, s, lp_immf(b, attr[LP_ATTENTION_SCALE].f));
     if (mask != LP_NOVAL)
         s = lp_add(b, s, mask);
     if (lp_failed(b))
         return LP_NOVAL;
     const LpType *t = lp_type(b, s);
-    if (attr[CAUSAL].i)
+    if (attr[LP_ATTENTION_IS_CAUSAL].i)
         s = lp_add(b, s, causal_mask(b, t));
     LpAttr dim = lp_attr_int(t->ndim - 1);
     return lp_emit(b, LP_OP_softmax, &s, 1, &dim);
@@ -120,7 +119,7 @@ LP_EXPAND(expand_back)
     LP_EXPAND_UNUSED;
     LpVal g = in[0], q = in[1], k = in[2], v = in[3];
     LpVal p = probabilities(b, attr, q, k, in[4]);
-    LpVal scale = lp_immf(b, attr[SCALE].f);
+    LpVal scale = lp_immf(b, attr[LP_ATTENTION_SCALE].f);
     LpVal dp = lp_matmul(b, g, lp_transpose(b, v, -1, -2));
     if (lp_failed(b))
         return;
@@ -267,10 +266,11 @@ LP_EXPAND(expand_sdpa)
                         lp_full(b, &t, lp_float(-INFINITY)));
     }
     LpAttr a[2];
-    a[SCALE] = lp_attr_float(attr[P_SCALE].kind == LP_ATTR_FLOAT
-                                 ? attr[P_SCALE].f
-                                 : 1 / sqrt((double)qt.shape[qt.ndim - 1]));
-    a[CAUSAL] = lp_attr_bool(attr[P_CAUSAL].i);
+    a[LP_ATTENTION_SCALE] =
+        lp_attr_float(attr[P_SCALE].kind == LP_ATTR_FLOAT
+                          ? attr[P_SCALE].f
+                          : 1 / sqrt((double)qt.shape[qt.ndim - 1]));
+    a[LP_ATTENTION_IS_CAUSAL] = lp_attr_bool(attr[P_CAUSAL].i);
     if (attr[P_DROPOUT].f > 0) {
         LpVal p = probabilities(b, a, q, k, mask);
         LpAttr d[2] = {lp_attr_float(attr[P_DROPOUT].f), lp_attr_bool(true)};

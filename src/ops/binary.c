@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/cost/cost.h"
+#include "src/ops/attrs.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/pointwise_record.h"
@@ -75,10 +76,11 @@ LpVal lp_cast(LpBuilder *b, LpVal x, LpDtype t)
 
 /* ---- parts of gradients ---------------------------------------------------
  */
-#define VALUE lp_imm(g->b, g->attr[0].s)
-#define SCALED(v) (lp_scalar_f(g->attr[0].s) == 1 ? (v) : MUL(v, VALUE))
+#define VALUE lp_imm(g->b, g->attr[LP_ADD_ALPHA].s)
+#define SCALED(v)                                                              \
+    (lp_scalar_f(g->attr[LP_ADD_ALPHA].s) == 1 ? (v) : MUL(v, VALUE))
 #define ALPHA(v) SCALED(v)
-#define ROUNDED (g->attr[0].kind != LP_ATTR_NONE)
+#define ROUNDED (g->attr[LP_DIV_ROUNDING_MODE].kind != LP_ATTR_NONE)
 /* Of the greater operand a; halves where both are equal. */
 #define TIES(a, b) WHERE(EQ(a, b), MUL(DY, K(0.5)), WHERE(LT(a, b), K(0), DY))
 
@@ -233,9 +235,10 @@ static int select_add(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 static int select_div(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 {
     (void)type, (void)n;
-    if (r->attr[0].kind == LP_ATTR_NONE)
+    if (r->attr[LP_DIV_ROUNDING_MODE].kind == LP_ATTR_NONE)
         return LP_LOOP_div;
-    return r->attr[0].str[0] == 'f' ? LP_LOOP_div_floor : LP_LOOP_div_trunc;
+    return r->attr[LP_DIV_ROUNDING_MODE].str[0] == 'f' ? LP_LOOP_div_floor
+                                                       : LP_LOOP_div_trunc;
 }
 
 /* Exponents that need no logarithm. */
@@ -401,7 +404,8 @@ static LpStatus rule_heaviside(const LpInfer *x, LpDtype *t)
  */
 static uint8_t cost_div(const LpAttr *attr)
 {
-    return attr[0].kind == LP_ATTR_NONE ? LP_EW_div : LP_EW_remainder;
+    return attr[LP_DIV_ROUNDING_MODE].kind == LP_ATTR_NONE ? LP_EW_div
+                                                           : LP_EW_remainder;
 }
 
 #define RECORD(name, tail, policy_, cost_, marks, where_, ...)                 \

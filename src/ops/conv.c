@@ -15,12 +15,11 @@
  * ONNX's auto_pad need it. The public forms add batch and bias. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plus.h"
 #include "src/ops/nnop.h"
 #include "src/ops/view.h"
-
-enum { STRIDE, PADDING, DILATION, TRANSPOSED, OUTPUT_PADDING, GROUPS, N_ATTR };
 
 /* ---- shape rules ----------------------------------------------------------
  */
@@ -65,21 +64,22 @@ static LpStatus canonical_padding(LpInfer *x, int i, int n)
 static LpStatus canonical(LpInfer *x, int first, int n)
 {
     LpAttr *a = x->attr + first;
-    LP_TRY(lp_spread(x, &a[STRIDE], n, "stride", 1));
-    LP_TRY(lp_spread(x, &a[DILATION], n, "dilation", 1));
-    LP_TRY(lp_spread(x, &a[OUTPUT_PADDING], n, "output_padding", 0));
-    LP_TRY(canonical_padding(x, first + PADDING, n));
-    LP_FAIL_IF(a[GROUPS].i < 1 || a[GROUPS].i > INT32_MAX, x->err, LP_E_RUNTIME,
+    LP_TRY(lp_spread(x, &a[LP_CONV_STRIDE], n, "stride", 1));
+    LP_TRY(lp_spread(x, &a[LP_CONV_DILATION], n, "dilation", 1));
+    LP_TRY(lp_spread(x, &a[LP_CONV_OUTPUT_PADDING], n, "output_padding", 0));
+    LP_TRY(canonical_padding(x, first + LP_CONV_PADDING, n));
+    LP_FAIL_IF(a[LP_CONV_GROUPS].i < 1 || a[LP_CONV_GROUPS].i > INT32_MAX,
+               x->err, LP_E_RUNTIME,
                "%s: `groups` must be at least 1 and below 2147483648, got %lld",
-               x->op->name, (long long)a[GROUPS].i);
-    for (int i = 0; i < n && a[TRANSPOSED].i; i++) {
-        int64_t o = a[OUTPUT_PADDING].v[i];
-        LP_FAIL_IF(o >= a[STRIDE].v[i] && o >= a[DILATION].v[i], x->err,
-                   LP_E_RUNTIME,
+               x->op->name, (long long)a[LP_CONV_GROUPS].i);
+    for (int i = 0; i < n && a[LP_CONV_TRANSPOSED].i; i++) {
+        int64_t o = a[LP_CONV_OUTPUT_PADDING].v[i];
+        LP_FAIL_IF(o >= a[LP_CONV_STRIDE].v[i] && o >= a[LP_CONV_DILATION].v[i],
+                   x->err, LP_E_RUNTIME,
                    "%s: `output_padding` (%lld) must be smaller than either "
                    "stride (%lld) or dilation (%lld)",
-                   x->op->name, (long long)o, (long long)a[STRIDE].v[i],
-                   (long long)a[DILATION].v[i]);
+                   x->op->name, (long long)o, (long long)a[LP_CONV_STRIDE].v[i],
+                   (long long)a[LP_CONV_DILATION].v[i]);
     }
     return LP_OK;
 }
@@ -122,14 +122,15 @@ static LpStatus conv_shape(const LpInfer *x, const LpAttr *a, const LpType *in,
                            const LpType *w, LpType *out)
 {
     int n = in->ndim - 2;
-    bool t = a[TRANSPOSED].i != 0;
-    LP_TRY(check_channels(x, in, w, t, a[GROUPS].i));
+    bool t = a[LP_CONV_TRANSPOSED].i != 0;
+    LP_TRY(check_channels(x, in, w, t, a[LP_CONV_GROUPS].i));
     LpType r = *in;
-    r.shape[1] = t ? w->shape[1] * a[GROUPS].i : w->shape[0];
+    r.shape[1] = t ? w->shape[1] * a[LP_CONV_GROUPS].i : w->shape[0];
     for (int i = 0; i < n; i++) {
         int64_t size = in->shape[2 + i], k = w->shape[2 + i];
-        int64_t s = a[STRIDE].v[i], p = a[PADDING].v[i] + a[PADDING].v[n + i];
-        int64_t reach = a[DILATION].v[i] * (k - 1) + 1;
+        int64_t s = a[LP_CONV_STRIDE].v[i],
+                p = a[LP_CONV_PADDING].v[i] + a[LP_CONV_PADDING].v[n + i];
+        int64_t reach = a[LP_CONV_DILATION].v[i] * (k - 1) + 1;
         LP_FAIL_IF(k < 1, x->err, LP_E_RUNTIME,
                    "%s: the kernel must have at least 1 element in every "
                    "dimension, got size %lld",
@@ -139,8 +140,9 @@ static LpStatus conv_shape(const LpInfer *x, const LpAttr *a, const LpType *in,
                    "%lld. Kernel size: %lld. The kernel can't be greater than "
                    "the padded input",
                    x->op->name, i, (long long)(size + p), (long long)reach);
-        r.shape[2 + i] = t ? (size - 1) * s - p + reach + a[OUTPUT_PADDING].v[i]
-                           : (size + p - reach) / s + 1;
+        r.shape[2 + i] =
+            t ? (size - 1) * s - p + reach + a[LP_CONV_OUTPUT_PADDING].v[i]
+              : (size + p - reach) / s + 1;
         LP_FAIL_IF(r.shape[2 + i] < 1 && size > 0, x->err, LP_E_RUNTIME,
                    "%s: the output size of spatial dimension %d would be %lld, "
                    "which is too small",
@@ -164,14 +166,17 @@ static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType made = x->in[0], check;
-    LP_FAIL_IF(x->attr[0].n != x->in[0].ndim, x->err, LP_E_RUNTIME,
-               "%s: `%s` must hold %d numbers, got %d", x->op->name, size_name,
-               x->in[0].ndim, x->attr[0].n);
-    lp_set_dims(&made, x->attr[0].v, x->attr[0].n);
+    LP_FAIL_IF(x->attr[LP_CONV_BACK_SIZE].n != x->in[0].ndim, x->err,
+               LP_E_RUNTIME, "%s: `%s` must hold %d numbers, got %d",
+               x->op->name, size_name, x->in[0].ndim,
+               x->attr[LP_CONV_BACK_SIZE].n);
+    lp_set_dims(&made, x->attr[LP_CONV_BACK_SIZE].v,
+                x->attr[LP_CONV_BACK_SIZE].n);
     LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
-    LP_TRY(canonical(x, 1, x->in[0].ndim - 2));
-    LP_TRY(conv_shape(x, x->attr + 1, weight ? &x->in[1] : &made,
-                      weight ? &made : &x->in[1], &check));
+    LP_TRY(canonical(x, LP_CONV_BACK_STRIDE, x->in[0].ndim - 2));
+    LP_TRY(conv_shape(x, x->attr + LP_CONV_BACK_STRIDE,
+                      weight ? &x->in[1] : &made, weight ? &made : &x->in[1],
+                      &check));
     LP_FAIL_IF(!lp_shape_eq(&check, &x->in[0]), x->err, LP_E_RUNTIME,
                "%s: the convolution has an output of shape %s, but the "
                "gradient has shape %s",
@@ -198,15 +203,15 @@ static LpVal back(LpBuilder *b, int op, const LpAttr *conv, LpVal dy, LpVal y,
                   LpVal like)
 {
     LpType t = *lp_type(b, like);
-    LpAttr a[1 + N_ATTR];
+    LpAttr a[LP_CONV_BACK_ATTRS];
     int64_t *shape =
         lp_arena_memdup(b->scratch, t.shape, (size_t)t.ndim * sizeof *shape);
     if (!shape) {
         lp_fail(b->err, LP_E_MEMORY, "out of memory");
         return LP_NOVAL;
     }
-    a[0] = lp_attr_ints(shape, t.ndim);
-    memcpy(a + 1, conv, N_ATTR * sizeof *a);
+    a[LP_CONV_BACK_SIZE] = lp_attr_ints(shape, t.ndim);
+    memcpy(a + LP_CONV_BACK_STRIDE, conv, LP_CONV_ATTRS * sizeof *a);
     return lp_emit(b, op, (LpVal[]){dy, y}, 2, a);
 }
 
@@ -228,19 +233,23 @@ static void grad_convolution(LpGrad *g)
 static void grad_back_input(LpGrad *g)
 {
     if (g->need[0])
-        g->din[0] = forward(g->b, g->attr + 1, g->dout[0], g->in[1]);
+        g->din[0] =
+            forward(g->b, g->attr + LP_CONV_BACK_STRIDE, g->dout[0], g->in[1]);
     if (g->need[1])
-        g->din[1] = back(g->b, LP_OP_convolution_backward_weight, g->attr + 1,
-                         g->in[0], g->dout[0], g->in[1]);
+        g->din[1] =
+            back(g->b, LP_OP_convolution_backward_weight,
+                 g->attr + LP_CONV_BACK_STRIDE, g->in[0], g->dout[0], g->in[1]);
 }
 
 static void grad_back_weight(LpGrad *g)
 {
     if (g->need[0])
-        g->din[0] = forward(g->b, g->attr + 1, g->in[1], g->dout[0]);
+        g->din[0] =
+            forward(g->b, g->attr + LP_CONV_BACK_STRIDE, g->in[1], g->dout[0]);
     if (g->need[1])
-        g->din[1] = back(g->b, LP_OP_convolution_backward_input, g->attr + 1,
-                         g->in[0], g->dout[0], g->in[1]);
+        g->din[1] =
+            back(g->b, LP_OP_convolution_backward_input,
+                 g->attr + LP_CONV_BACK_STRIDE, g->in[0], g->dout[0], g->in[1]);
 }
 
 /* What broadcasts to the channels of the result is added to it. */
@@ -342,9 +351,10 @@ static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
     LpVal y = once ? LP_NOVAL : forward(b, a, x, w);
     if (lp_failed(b))
         return LP_NOVAL;
-    int64_t channels = !once             ? lp_type(b, y)->shape[1]
-                       : a[TRANSPOSED].i ? tw.shape[1] * a[GROUPS].i
-                                         : tw.shape[0];
+    int64_t channels = !once ? lp_type(b, y)->shape[1]
+                       : a[LP_CONV_TRANSPOSED].i
+                           ? tw.shape[1] * a[LP_CONV_GROUPS].i
+                           : tw.shape[0];
     if (t.ndim != 1 || t.shape[0] != channels) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "convolution: expected `bias` to be 1-dimensional with %lld "
@@ -375,13 +385,13 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
         lp_fail(b->err, LP_E_RUNTIME,
                 "expected %dD (unbatched) or %dD (batched) input to conv%s%dd, "
                 "but got input of size %s",
-                n + 1, n + 2, a[TRANSPOSED].i ? "_transpose" : "", n,
+                n + 1, n + 2, a[LP_CONV_TRANSPOSED].i ? "_transpose" : "", n,
                 lp_shape_str(&t, s));
         return LP_NOVAL;
     }
     if (t.ndim == n + 1)
         x = lp_unsqueeze(b, x, 0);
-    const char *op = a[TRANSPOSED].i ? "conv_transpose" : "conv";
+    const char *op = a[LP_CONV_TRANSPOSED].i ? "conv_transpose" : "conv";
     LpVal w = lp_follow(b, in[1], in[0], op, "weight");
     LpVal y = biased(b, a, x, w, lp_follow(b, in[2], in[0], op, "bias"), n);
     if (t.ndim == n + 2 || lp_failed(b))
@@ -396,7 +406,7 @@ LP_EXPAND(expand_conv)
     LP_EXPAND_UNUSED;
     static const int64_t zero[3] = {0};
     int n = attr[0].n;
-    LpAttr a[N_ATTR] = {
+    LpAttr a[LP_CONV_ATTRS] = {
         attr[0], attr[1], attr[2], lp_attr_bool(false), lp_attr_ints(zero, n),
         attr[3]};
     out[0] = public_conv(b, in, n, a);
@@ -430,12 +440,12 @@ LP_EXPAND(expand_conv_named)
         pad[i] = total / 2;
         pad[n + i] = total - total / 2;
     }
-    LpAttr a[N_ATTR] = {attr[0],
-                        lp_attr_ints(pad, 2 * n),
-                        attr[2],
-                        lp_attr_bool(false),
-                        lp_attr_ints(zero, n),
-                        attr[3]};
+    LpAttr a[LP_CONV_ATTRS] = {attr[0],
+                               lp_attr_ints(pad, 2 * n),
+                               attr[2],
+                               lp_attr_bool(false),
+                               lp_attr_ints(zero, n),
+                               attr[3]};
     out[0] = public_conv(b, in, n, a);
 }
 
@@ -443,8 +453,8 @@ LP_EXPAND(expand_conv_named)
 LP_EXPAND(expand_conv_transpose)
 {
     LP_EXPAND_UNUSED;
-    LpAttr a[N_ATTR] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
-                        attr[2], attr[3]};
+    LpAttr a[LP_CONV_ATTRS] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
+                               attr[2], attr[3]};
     out[0] = public_conv(b, in, attr[0].n, a);
 }
 

@@ -1,5 +1,6 @@
 /* dropout: y = x mask / (1 - p) in training, else y = x. The gradient is the
  * same operation on dy at the same site, which draws the same mask. */
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 
@@ -8,9 +9,10 @@ static LpStatus infer(LpInfer *x)
     LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_RUNTIME,
                "dropout: `input` must be a floating point tensor, got %s",
                lp_dtype_name(x->in[0].dtype));
-    LP_FAIL_IF(!(x->attr[0].f >= 0 && x->attr[0].f <= 1), x->err, LP_E_VALUE,
+    LP_FAIL_IF(!(x->attr[LP_DROPOUT_P].f >= 0 && x->attr[LP_DROPOUT_P].f <= 1),
+               x->err, LP_E_VALUE,
                "dropout probability has to be between 0 and 1, but got %g",
-               x->attr[0].f);
+               x->attr[LP_DROPOUT_P].f);
     x->out[0] = x->in[0];
     return LP_OK;
 }
@@ -38,7 +40,7 @@ static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
                           int kept, LpVal *out)
 {
     LpType t = *lp_type(b, in[0]);
-    if (!attr[1].i) {
+    if (!attr[LP_DROPOUT_TRAINING].i) {
         out[0] = in[0];
         return;
     }

@@ -6,6 +6,7 @@
  * charged as their steps. A running sum has no operation of its own there: it
  * is charged as doubling steps of a copy and an addition; a median or a mode as
  * the compare steps of a bitonic sort (Batcher, 1968), what popops uses. */
+#include "src/ops/attrs.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
@@ -87,8 +88,8 @@ void lp_rule_pointwise(const LpCostReq *r, LpCost *out)
     if (pw->policy == LP_PW_BOOL)
         t = lp_cost_type(lp_infer_promote(r->in, r->n_in));
     add_casts(r, &x, first, t, out);
-    bool scaled_only =
-        pw->scaled == LP_PW_SCALED_BY_ALPHA && lp_scalar_f(r->attr[0].s) != 1;
+    bool scaled_only = pw->scaled == LP_PW_SCALED_BY_ALPHA &&
+                       lp_scalar_f(r->attr[LP_ADD_ALPHA].s) != 1;
     LpEwOp row = (LpEwOp)(pw->cost_by ? pw->cost_by(r->attr) : pw->cost);
     if (!scaled_only)
         lp_cost_add(out, step(r, &x, row, t, n));
@@ -102,16 +103,17 @@ static LpCost fold(const LpCostReq *r, const LpCostCtx *x, LpRedOp op,
                    LpCostType t)
 {
     uint32_t reduced = 0;
-    for (int i = 0; i < r->attr[0].n; i++)
-        reduced |= (uint32_t)1 << r->attr[0].v[i];
+    for (int i = 0; i < r->attr[LP_REDUCE_DIM].n; i++)
+        reduced |= (uint32_t)1 << r->attr[LP_REDUCE_DIM].v[i];
     return lp_cost_reduce(x, op, t, r->in[0].shape, r->in[0].ndim, reduced);
 }
 
 static void add_norm(const LpCostReq *r, const LpCostCtx *x, LpCostType t,
                      int64_t n, int64_t results, LpCost *out)
 {
-    double p =
-        r->attr[2].kind == LP_ATTR_SCALAR ? lp_scalar_f(r->attr[2].s) : 2;
+    double p = r->attr[LP_NORM_ORD].kind == LP_ATTR_SCALAR
+                   ? lp_scalar_f(r->attr[LP_NORM_ORD].s)
+                   : 2;
     LpEwOp root = p == 2 ? LP_EW_sqrt : LP_EW_pow;
     LpRedOp by = p > 1e300    ? LP_RED_MAX
                  : p < -1e300 ? LP_RED_MIN
@@ -174,8 +176,8 @@ static Line line_of(const LpCostReq *r)
               .t = lp_cost_type(in->dtype),
               .n = lp_numel(in)};
     int64_t line = 1;
-    for (int i = 0; i < r->attr[0].n; i++)
-        line *= in->shape[r->attr[0].v[i]];
+    for (int i = 0; i < r->attr[LP_REDUCE_DIM].n; i++)
+        line *= in->shape[r->attr[LP_REDUCE_DIM].v[i]];
     while (((int64_t)1 << l.k) < line)
         l.k++;
     return l;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/gather_rows.h"
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
@@ -39,14 +40,14 @@ static LpDtype dtype_of(LpBuilder *b, LpVal v)
 static LpStatus infer_index_select(LpInfer *x)
 {
     LP_TRY(lp_check_index(x, 1, "index"));
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, x->in[0].ndim, x->err));
+    LP_TRY(lp_wrap_dim(&x->attr[LP_INDEX_DIM].i, x->in[0].ndim, x->err));
     LP_FAIL_IF(x->in[1].ndim > 1, x->err, LP_E_INDEX,
                "index_select(): Index is supposed to be a vector, got %d "
                "dimensions",
                x->in[1].ndim);
     x->out[0] = x->in[0];
     if (x->in[0].ndim > 0)
-        x->out[0].shape[x->attr[0].i] = lp_numel(&x->in[1]);
+        x->out[0].shape[x->attr[LP_INDEX_DIM].i] = lp_numel(&x->in[1]);
     else
         LP_FAIL_IF(lp_numel(&x->in[1]) != 1, x->err, LP_E_INDEX,
                    "index_select(): Index to scalar can have only 1 value, got "
@@ -78,8 +79,8 @@ static LpStatus infer_index_add(LpInfer *x)
     const LpType *self = &x->in[0], *src = &x->in[2];
     char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
     LP_TRY(lp_check_index(x, 1, "index"));
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, self->ndim, x->err));
-    int64_t dim = x->attr[0].i, n = lp_numel(&x->in[1]);
+    LP_TRY(lp_wrap_dim(&x->attr[LP_INDEX_DIM].i, self->ndim, x->err));
+    int64_t dim = x->attr[LP_INDEX_DIM].i, n = lp_numel(&x->in[1]);
     LP_FAIL_IF(x->in[1].ndim > 1, x->err, LP_E_INDEX,
                "index_add(): Index is supposed to be a vector, got %d "
                "dimensions",
@@ -181,24 +182,26 @@ static LpStatus infer_embedding_backward(LpInfer *x)
                "indices, which has %s",
                x->op->name, lp_shape_str(d, grad), lp_shape_str(at, indices));
     x->out[0] = (LpType){.dtype = d->dtype, .ndim = 2};
-    x->out[0].shape[0] = x->attr[0].i;
+    x->out[0].shape[0] = x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i;
     x->out[0].shape[1] = d->shape[d->ndim - 1];
-    const LpAttr *padding = &x->attr[1];
+    const LpAttr *padding = &x->attr[LP_EMBEDDING_BACK_PADDING_IDX];
     LP_FAIL_IF(padding->kind == LP_ATTR_INT &&
-                   (padding->i < -x->attr[0].i || padding->i >= x->attr[0].i),
+                   (padding->i < -x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i ||
+                    padding->i >= x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i),
                x->err, LP_E_INDEX,
                "%s: padding_idx is %lld; there are %lld rows", x->op->name,
-               (long long)padding->i, (long long)x->attr[0].i);
+               (long long)padding->i,
+               (long long)x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i);
     return LP_OK;
 }
 
 static void grad_embedding_backward(LpGrad *g)
 {
-    LpVal v = lp_emit(g->b, LP_OP_embedding, (LpVal[]){g->dout[0], g->in[1]}, 2,
-                      &g->attr[1]);
-    if (!lp_attr_none(&g->attr[1])) { /* those rows took no part */
-        LpVal at =
-            lp_op2(g->b, LP_OP_eq, g->in[1], lp_immi(g->b, g->attr[1].i));
+    const LpAttr *pad = &g->attr[LP_EMBEDDING_BACK_PADDING_IDX];
+    LpVal v =
+        lp_emit(g->b, LP_OP_embedding, (LpVal[]){g->dout[0], g->in[1]}, 2, pad);
+    if (!lp_attr_none(pad)) { /* those rows took no part */
+        LpVal at = lp_op2(g->b, LP_OP_eq, g->in[1], lp_immi(g->b, pad->i));
         at = lp_unsqueeze(g->b, at, -1);
         v = lp_where(g->b, at, lp_immf(g->b, 0), v);
     }
@@ -314,7 +317,7 @@ static void grad_index_set(LpGrad *g)
     }
     if (!g->need[0])
         return;
-    if (g->attr[0].i) {
+    if (g->attr[LP_INDEX_SET_ACCUMULATE].i) {
         g->din[0] = g->dout[0];
         return;
     }

@@ -3,6 +3,7 @@
  * whatever the number of threads. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/index.h"
 #include "src/ops/kernel/gather_elements.h"
 #include "src/ops/layout_cost.h"
@@ -44,9 +45,10 @@ static LpStatus check_sizes(LpInfer *x, const LpType *t, const char *what,
 static LpStatus infer_gather(LpInfer *x)
 {
     LP_TRY(lp_check_index(x, 1, "index"));
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, x->in[0].ndim, x->err));
+    LP_TRY(lp_wrap_dim(&x->attr[LP_INDEX_DIM].i, x->in[0].ndim, x->err));
     if (lp_numel(&x->in[1]) > 0)
-        LP_TRY(check_sizes(x, &x->in[0], "self", x->attr[0].i, false));
+        LP_TRY(
+            check_sizes(x, &x->in[0], "self", x->attr[LP_INDEX_DIM].i, false));
     x->out[0] = x->in[1];
     x->out[0].dtype = x->in[0].dtype;
     return LP_OK;
@@ -72,12 +74,14 @@ LpOp op_gather = {
 static LpStatus infer_scatter_elements(LpInfer *x)
 {
     LP_TRY(lp_check_index(x, 1, "index"));
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, x->in[0].ndim, x->err));
+    LP_TRY(lp_wrap_dim(&x->attr[LP_INDEX_DIM].i, x->in[0].ndim, x->err));
     bool number = x->in[2].wrapped;
     if (lp_numel(&x->in[1]) > 0) {
-        LP_TRY(check_sizes(x, &x->in[0], "self", x->attr[0].i, false));
+        LP_TRY(
+            check_sizes(x, &x->in[0], "self", x->attr[LP_INDEX_DIM].i, false));
         if (!number)
-            LP_TRY(check_sizes(x, &x->in[2], "src", x->attr[0].i, true));
+            LP_TRY(check_sizes(x, &x->in[2], "src", x->attr[LP_INDEX_DIM].i,
+                               true));
     }
     LP_FAIL_IF(!number && x->in[0].dtype != x->in[2].dtype, x->err,
                LP_E_RUNTIME,
@@ -189,10 +193,11 @@ static int find_reduce(const char *name)
 
 static LpStatus infer_scatter_reduce(LpInfer *x)
 {
-    LP_FAIL_IF(find_reduce(x->attr[1].str) < 0, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(find_reduce(x->attr[LP_SCATTER_REDUCE_REDUCE].str) < 0, x->err,
+               LP_E_RUNTIME,
                "reduce argument must be either sum, prod, mean, amax or amin, "
                "got %s.",
-               x->attr[1].str);
+               x->attr[LP_SCATTER_REDUCE_REDUCE].str);
     return infer_scatter_elements(x);
 }
 
@@ -239,8 +244,10 @@ static void grad_mean(LpGrad *g, LpVal *dself, LpVal *dsrc)
     LpType self = lp_type_of(g->b, g->in[0]);
     LpType index = lp_type_of(g->b, g->in[1]);
     self.dtype = index.dtype = t;
-    LpVal n = scatter_sum(g, lp_full(g->b, &self, lp_int(g->attr[2].i)),
-                          lp_full(g->b, &index, lp_int(1)));
+    LpVal n = scatter_sum(
+        g,
+        lp_full(g->b, &self, lp_int(g->attr[LP_SCATTER_REDUCE_INCLUDE_SELF].i)),
+        lp_full(g->b, &index, lp_int(1)));
     n = lp_op2(g->b, LP_OP_maximum, n, lp_full(g->b, &self, lp_int(1)));
     LpVal share = lp_div(g->b, g->dout[0], n);
     *dself = share;
@@ -253,7 +260,9 @@ static void grad_prod(LpGrad *g, LpVal *dself, LpVal *dsrc)
 {
     LpBuilder *b = g->b;
     LpVal src = src_at_index(g), zero = lp_immi(b, 0), one = lp_immi(b, 1);
-    LpAttr a[] = {g->attr[0], g->attr[1], g->attr[2]};
+    LpAttr a[] = {g->attr[LP_SCATTER_REDUCE_DIM],
+                  g->attr[LP_SCATTER_REDUCE_REDUCE],
+                  g->attr[LP_SCATTER_REDUCE_INCLUDE_SELF]};
     LpVal self_zero = lp_op2(b, LP_OP_eq, g->in[0], zero);
     LpVal self1 = lp_where(b, self_zero, one, g->in[0]);
     LpVal with1 =
@@ -278,7 +287,7 @@ static void grad_prod(LpGrad *g, LpVal *dself, LpVal *dsrc)
 static void grad_scatter_reduce(LpGrad *g)
 {
     LpVal dself = g->dout[0], dsrc = LP_NOVAL;
-    switch (find_reduce(g->attr[1].str)) {
+    switch (find_reduce(g->attr[LP_SCATTER_REDUCE_REDUCE].str)) {
     case LP_SCATTER_SUM:
         dsrc = at_index(g, g->dout[0]);
         break;
@@ -291,7 +300,7 @@ static void grad_scatter_reduce(LpGrad *g)
     default:
         grad_extreme(g, &dself, &dsrc);
     }
-    if (g->need[0] && !g->attr[2].i)
+    if (g->need[0] && !g->attr[LP_SCATTER_REDUCE_INCLUDE_SELF].i)
         dself =
             lp_emit(g->b, LP_OP_scatter,
                     (LpVal[]){dself, g->in[1], lp_immi(g->b, 0)}, 3, g->attr);
@@ -304,8 +313,9 @@ static void grad_scatter_reduce(LpGrad *g)
 static LpStatus prepare_scatter_reduce(const LpKernelReq *r, LpKernel *k,
                                        LpErr *e)
 {
-    return lp_scatter_elements(r, (LpScatterHow)find_reduce(r->attr[1].str),
-                               r->attr[2].i != 0, k, e);
+    return lp_scatter_elements(
+        r, (LpScatterHow)find_reduce(r->attr[LP_SCATTER_REDUCE_REDUCE].str),
+        r->attr[LP_SCATTER_REDUCE_INCLUDE_SELF].i != 0, k, e);
 }
 
 LpOp op_scatter_reduce = {

@@ -2,6 +2,7 @@
  * stable), NaN counts as the largest. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/index.h"
 #include "src/ops/infer.h"
 #include "src/ops/kernel/gather_sort.h"
@@ -24,7 +25,7 @@ static void grad_sorted(LpGrad *g, int64_t dim)
  */
 static LpStatus infer_sort(LpInfer *x)
 {
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, x->in[0].ndim, x->err));
+    LP_TRY(lp_wrap_dim(&x->attr[LP_SORT_DIM].i, x->in[0].ndim, x->err));
     x->out[0] = x->out[1] = x->in[0];
     x->out[1].dtype = LP_I64;
     return LP_OK;
@@ -33,7 +34,7 @@ static LpStatus infer_sort(LpInfer *x)
 static void grad_sort(LpGrad *g)
 {
     if (g->dout[0])
-        grad_sorted(g, g->attr[0].i);
+        grad_sorted(g, g->attr[LP_SORT_DIM].i);
 }
 
 LpOp op_sort = {
@@ -101,7 +102,7 @@ static LpStatus infer_topk(LpInfer *x)
 static void grad_topk(LpGrad *g)
 {
     if (g->dout[0])
-        grad_sorted(g, g->attr[1].i);
+        grad_sorted(g, g->attr[LP_TOPK_DIM].i);
 }
 
 /* The results are in order whether or not `sorted` asks for it. */
@@ -122,18 +123,19 @@ static LpStatus infer_searchsorted(LpInfer *x)
 {
     const LpType *e = &x->in[0], *v = &x->in[1], *by = &x->in[2];
     char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
-    if (x->op->n_attr > 2 && !lp_attr_none(&x->attr[2])) {
-        const char *side = x->attr[2].str;
+    if (x->op->n_attr > 2 && !lp_attr_none(&x->attr[LP_SEARCHSORTED_SIDE])) {
+        const char *side = x->attr[LP_SEARCHSORTED_SIDE].str;
         bool right = side[0] == 'r';
         LP_FAIL_IF(strcmp(side, right ? "right" : "left") != 0, x->err,
                    LP_E_RUNTIME,
                    "searchsorted(): side can only be 'left' or 'right' but got "
                    "%s",
                    side);
-        LP_FAIL_IF(!right && x->attr[1].i, x->err, LP_E_RUNTIME,
+        LP_FAIL_IF(!right && x->attr[LP_SEARCHSORTED_RIGHT].i, x->err,
+                   LP_E_RUNTIME,
                    "searchsorted(): side and right can't be set to opposites, "
                    "got side of left while right was True");
-        x->attr[1] = lp_attr_bool(right);
+        x->attr[LP_SEARCHSORTED_RIGHT] = lp_attr_bool(right);
     }
     LP_FAIL_IF(lp_infer_promote(x->in, 2) == LP_BOOL, x->err,
                LP_E_NOT_IMPLEMENTED,
@@ -156,7 +158,7 @@ static LpStatus infer_searchsorted(LpInfer *x)
                    lp_shape_str(e, s));
     x->out[0] = *v;
     x->out[0].wrapped = false;
-    x->out[0].dtype = x->attr[0].i ? LP_I32 : LP_I64;
+    x->out[0].dtype = x->attr[LP_SEARCHSORTED_OUT_INT32].i ? LP_I32 : LP_I64;
     return LP_OK;
 }
 
@@ -199,18 +201,19 @@ LpOp op_bucketize = {
  */
 static LpStatus infer_histc(LpInfer *x)
 {
-    double lo = lp_scalar_f(x->attr[1].s), hi = lp_scalar_f(x->attr[2].s);
+    double lo = lp_scalar_f(x->attr[LP_HISTC_MIN].s),
+           hi = lp_scalar_f(x->attr[LP_HISTC_MAX].s);
     LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_NOT_IMPLEMENTED,
                "\"histogram_cpu\" not implemented for '%s'",
                lp_dtype_name(x->in[0].dtype));
-    LP_FAIL_IF(x->attr[0].i < 1, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(x->attr[LP_HISTC_BINS].i < 1, x->err, LP_E_RUNTIME,
                "torch.histc(): bins must be > 0, but got %lld",
-               (long long)x->attr[0].i);
+               (long long)x->attr[LP_HISTC_BINS].i);
     LP_FAIL_IF(!(lo <= hi), x->err, LP_E_RUNTIME,
                "torch.histc(): max must be larger than min, got [%g, %g]", lo,
                hi);
     x->out[0] = (LpType){.dtype = x->in[0].dtype, .ndim = 1};
-    x->out[0].shape[0] = x->attr[0].i;
+    x->out[0].shape[0] = x->attr[LP_HISTC_BINS].i;
     return LP_OK;
 }
 

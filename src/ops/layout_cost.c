@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/cost_ctx.h"
 
 void lp_rule_view(const LpCostReq *r, LpCost *out)
@@ -85,7 +86,10 @@ void lp_rule_lookup_add(const LpCostReq *r, LpCost *out)
 void lp_rule_sort(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
-    int dim = (int)r->attr[r->attr[1].kind == LP_ATTR_INT ? 1 : 0].i;
+    int dim = (int)r
+                  ->attr[r->attr[LP_TOPK_DIM].kind == LP_ATTR_INT ? LP_TOPK_DIM
+                                                                  : LP_SORT_DIM]
+                  .i;
     const LpType *t = &r->in[0];
     int64_t n = t->ndim > 0 ? t->shape[dim] : 1, stages = 0;
     for (int64_t w = 1, k = 1; w < n; w *= 2, k++)

@@ -1,5 +1,6 @@
 /* LU, Cholesky, LDL: factorisations of square systems, and what is made of
  * them. A factor's gradient needs triangular solves alone. */
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/linalg.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/linalg.h"
@@ -10,10 +11,10 @@
 static LpStatus infer_lu(LpInfer *x)
 {
     LpType t = x->in[0];
-    LP_TRY(lp_check_matrix(x->err, x->attr[1].str, &t));
-    LP_FAIL_IF(!x->attr[2].i, x->err, LP_E_RUNTIME,
+    LP_TRY(lp_check_matrix(x->err, x->attr[LP_LU_WHO].str, &t));
+    LP_FAIL_IF(!x->attr[LP_LU_PIVOT].i, x->err, LP_E_RUNTIME,
                "%s: LU without pivoting is not implemented on the CPU",
-               x->attr[1].str);
+               x->attr[LP_LU_WHO].str);
     int64_t k = lp_shorter(&t);
     x->out[0] = t;
     t.dtype = LP_I32;
@@ -108,16 +109,18 @@ static LpStatus infer_lu_matrix(LpInfer *x)
                "lu_unpack: LU_pivots must be an int32 tensor of at least 1 "
                "dimension, got %s of %d",
                lp_dtype_name(t.dtype), t.ndim);
-    LP_FAIL_IF(
-        x->attr[0].i < t.shape[t.ndim - 1] || x->attr[0].i > INT32_MAX / 16,
-        x->err, LP_E_RUNTIME, "lu_unpack: %lld rows and %lld pivots do not fit",
-        (long long)x->attr[0].i, (long long)t.shape[t.ndim - 1]);
-    LpDtype to = (LpDtype)x->attr[1].i;
+    LP_FAIL_IF(x->attr[LP_LU_MATRIX_ROWS].i < t.shape[t.ndim - 1] ||
+                   x->attr[LP_LU_MATRIX_ROWS].i > INT32_MAX / 16,
+               x->err, LP_E_RUNTIME,
+               "lu_unpack: %lld rows and %lld pivots do not fit",
+               (long long)x->attr[LP_LU_MATRIX_ROWS].i,
+               (long long)t.shape[t.ndim - 1]);
+    LpDtype to = (LpDtype)x->attr[LP_LU_MATRIX_DTYPE].i;
     LP_FAIL_IF(to != LP_F32 && to != LP_F64, x->err, LP_E_NOT_IMPLEMENTED,
                "lu_unpack: dtype %s is not supported, only float32 and float64",
                lp_dtype_name(to));
     t.dtype = to;
-    t.shape[t.ndim - 1] = t.shape[t.ndim] = x->attr[0].i;
+    t.shape[t.ndim - 1] = t.shape[t.ndim] = x->attr[LP_LU_MATRIX_ROWS].i;
     t.ndim++;
     x->out[0] = t;
     return LP_OK;
@@ -243,7 +246,7 @@ LpOp op_lu_solve = {
 static LpStatus infer_cholesky(LpInfer *x)
 {
     LpType t = x->in[0];
-    LP_TRY(lp_check_square(x->err, x->attr[2].str, &t));
+    LP_TRY(lp_check_square(x->err, x->attr[LP_CHOLESKY_WHO].str, &t));
     x->out[0] = t;
     t.ndim -= 2;
     t.dtype = LP_I32;
@@ -255,7 +258,7 @@ static LpStatus infer_cholesky(LpInfer *x)
 static void grad_cholesky(LpGrad *g)
 {
     LpBuilder *b = g->b;
-    bool upper = g->attr[0].i != 0;
+    bool upper = g->attr[LP_CHOLESKY_UPPER].i != 0;
     if (!g->dout[0])
         return;
     LpVal l = upper ? lp_mt(b, g->out[0]) : g->out[0];
@@ -306,7 +309,8 @@ static void grad_cholesky_solve(LpGrad *g)
         return;
     LpVal c = lp_matmul(b, gb, lp_mt(b, g->out[0]));
     c = lp_neg(b, lp_add(b, c, lp_mt(b, c)));
-    g->din[0] = g->attr[0].i ? lp_matmul(b, l, c) : lp_matmul(b, c, l);
+    g->din[0] =
+        g->attr[LP_CHOLESKY_UPPER].i ? lp_matmul(b, l, c) : lp_matmul(b, c, l);
 }
 
 LpOp op_cholesky_solve_matrix = {
@@ -360,7 +364,7 @@ LpOp op_cholesky_solve = {
 static LpStatus infer_ldl(LpInfer *x)
 {
     LpType t = x->in[0];
-    LP_TRY(lp_check_square(x->err, x->attr[1].str, &t));
+    LP_TRY(lp_check_square(x->err, x->attr[LP_LDL_WHO].str, &t));
     x->out[0] = t;
     t.dtype = LP_I32;
     t.ndim--;

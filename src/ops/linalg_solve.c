@@ -1,6 +1,7 @@
 /* Systems of equations, inverses, determinants. */
 #include <math.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/linalg.h"
 #include "src/ops/linalg.h"
 
@@ -11,8 +12,10 @@
 /* attributes: check_errors, who */
 static LpStatus infer_solve(LpInfer *x)
 {
-    LP_TRY(lp_check_system(x->err, x->attr[1].str, &x->in[0], &x->in[1], true));
-    LP_TRY(lp_check_batch(x->err, x->attr[1].str, "A", &x->in[0], &x->in[1]));
+    LP_TRY(lp_check_system(x->err, x->attr[LP_LU_WHO].str, &x->in[0], &x->in[1],
+                           true));
+    LP_TRY(lp_check_batch(x->err, x->attr[LP_LU_WHO].str, "A", &x->in[0],
+                          &x->in[1]));
     x->out[0] = x->out[1] = x->in[1];
     x->out[1].ndim -= 2;
     x->out[1].dtype = LP_I32;
@@ -45,8 +48,8 @@ LpOp op_solve_matrix = {
 static LpStatus infer_triangular(LpInfer *x)
 {
     const char *who = "linalg.solve_triangular";
-    LP_TRY(
-        lp_check_system(x->err, who, &x->in[0], &x->in[1], x->attr[1].i != 0));
+    LP_TRY(lp_check_system(x->err, who, &x->in[0], &x->in[1],
+                           x->attr[LP_TRIANGULAR_LEFT].i != 0));
     LP_TRY(lp_check_batch(x->err, who, "A", &x->in[0], &x->in[1]));
     x->out[0] = x->in[1];
     return LP_OK;
@@ -54,7 +57,9 @@ static LpStatus infer_triangular(LpInfer *x)
 
 static void grad_triangular(LpGrad *g)
 {
-    bool upper = g->attr[0].i, left = g->attr[1].i, unit = g->attr[2].i;
+    bool upper = g->attr[LP_TRIANGULAR_UPPER].i,
+         left = g->attr[LP_TRIANGULAR_LEFT].i,
+         unit = g->attr[LP_TRIANGULAR_UNITRIANGULAR].i;
     LpVal gb =
         lp_triangular(g->b, MT(g->in[0]), g->dout[0], !upper, left, unit);
     g->din[1] = gb;

@@ -9,6 +9,7 @@
  * win when given. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 
@@ -39,9 +40,10 @@ const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
 static LpStatus infer_identity(LpInfer *x)
 {
     LP_TRY(lp_need_float(x, 0, "x"));
-    LP_TRY(check_reduction(x->attr[0].str, false, x->err));
+    LP_TRY(check_reduction(x->attr[LP_IDENTITY_LOSS_REDUCTION].str, false,
+                           x->err));
     x->out[0] = x->in[0];
-    if (strcmp(x->attr[0].str, "none") != 0)
+    if (strcmp(x->attr[LP_IDENTITY_LOSS_REDUCTION].str, "none") != 0)
         x->out[0].ndim = 0;
     return LP_OK;
 }
@@ -53,9 +55,9 @@ LP_EXPAND(expand_identity)
     int64_t all[LP_MAX_DIMS];
     for (int i = 0; i < n; i++)
         all[i] = i;
-    if (strcmp(attr[0].str, "none") == 0)
+    if (strcmp(attr[LP_IDENTITY_LOSS_REDUCTION].str, "none") == 0)
         out[0] = lp_op1(b, LP_OP_alias, in[0]);
-    else if (strcmp(attr[0].str, "sum") == 0)
+    else if (strcmp(attr[LP_IDENTITY_LOSS_REDUCTION].str, "sum") == 0)
         out[0] = lp_sum(b, in[0], all, n, false);
     else
         out[0] = lp_mean(b, in[0], all, n, false);
@@ -65,7 +67,7 @@ static void grad_identity(LpGrad *g)
 {
     LpType t = *lp_type(g->b, g->in[0]);
     LpVal d = g->dout[0];
-    if (strcmp(g->attr[0].str, "mean") == 0)
+    if (strcmp(g->attr[LP_IDENTITY_LOSS_REDUCTION].str, "mean") == 0)
         d = lp_div(g->b, d, lp_immf(g->b, (double)lp_numel(&t)));
     g->din[0] = lp_expand_as(g->b, d, &t);
 }
@@ -110,7 +112,7 @@ static LpStatus infer_nll(LpInfer *x)
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *in = &x->in[0], *t = &x->in[1];
     LP_TRY(lp_need_float(x, 0, "input"));
-    LP_TRY(check_reduction(x->attr[0].str, false, x->err));
+    LP_TRY(check_reduction(x->attr[LP_NLL_REDUCTION].str, false, x->err));
     LP_FAIL_IF(lp_dtype_kind(t->dtype) != LP_KIND_INT, x->err, LP_E_RUNTIME,
                "nll_loss: `target` must hold class ids of an integer type, got "
                "%s",
@@ -131,7 +133,7 @@ static LpStatus infer_nll(LpInfer *x)
                lp_dtype_name(x->in[2].dtype), lp_dtype_name(in->dtype));
     x->out[0] = *t;
     x->out[0].dtype = in->dtype;
-    if (strcmp(x->attr[0].str, "none") != 0)
+    if (strcmp(x->attr[LP_NLL_REDUCTION].str, "none") != 0)
         x->out[0].ndim = 0;
     x->out[1] = (LpType){.dtype = in->dtype == LP_F64 ? LP_F64 : LP_F32};
     return LP_OK;
@@ -143,8 +145,8 @@ static LpStatus infer_nll_back(LpInfer *x)
     const LpType *t = &x->in[1];
     int axis = t->ndim == 0 ? 0 : 1;
     LP_TRY(lp_need_float(x, 0, "grad"));
-    LP_TRY(check_reduction(x->attr[0].str, false, x->err));
-    bool none = strcmp(x->attr[0].str, "none") == 0;
+    LP_TRY(check_reduction(x->attr[LP_NLL_REDUCTION].str, false, x->err));
+    bool none = strcmp(x->attr[LP_NLL_REDUCTION].str, "none") == 0;
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_FAIL_IF(lp_dtype_kind(t->dtype) != LP_KIND_INT ||
                    t->ndim == LP_MAX_DIMS || lp_numel(&x->in[3]) != 1,
@@ -158,12 +160,13 @@ static LpStatus infer_nll_back(LpInfer *x)
                LP_E_RUNTIME,
                "nll_loss_backward: grad must have the loss's shape, got %s "
                "with a target of shape %s and reduction '%s'",
-               lp_shape_str(&x->in[0], a), lp_shape_str(t, b), x->attr[0].str);
-    LP_TRY(check_weight(x, 2, x->attr[2].i));
+               lp_shape_str(&x->in[0], a), lp_shape_str(t, b),
+               x->attr[LP_NLL_REDUCTION].str);
+    LP_TRY(check_weight(x, 2, x->attr[LP_NLL_CLASSES].i));
     LpType *o = &x->out[0];
     *o = (LpType){.dtype = x->in[0].dtype, .ndim = (int8_t)(t->ndim + 1)};
     for (int i = 0; i < o->ndim; i++)
-        o->shape[i] = i == axis  ? x->attr[2].i
+        o->shape[i] = i == axis  ? x->attr[LP_NLL_CLASSES].i
                       : i < axis ? t->shape[i]
                                  : t->shape[i - 1];
     return LP_OK;
@@ -172,7 +175,7 @@ static LpStatus infer_nll_back(LpInfer *x)
 static void grad_nll(LpGrad *g)
 {
     LpType t = *lp_type(g->b, g->in[0]);
-    LpAttr a[3] = {g->attr[0], g->attr[1],
+    LpAttr a[3] = {g->attr[LP_NLL_REDUCTION], g->attr[LP_NLL_IGNORE_INDEX],
                    lp_attr_int(t.shape[t.ndim == 1 ? 0 : 1])};
     if (g->dout[0] == LP_NOVAL || !g->need[0])
         return;

@@ -3,6 +3,7 @@
  * Host passes drop them. A print is an effect and stays. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_print.h"
 #include "src/ops/layout_cost.h"
@@ -47,7 +48,7 @@ MARKER(recomputation_checkpoint,
  * use for temporaries. */
 static LpStatus infer_available_memory(LpInfer *x)
 {
-    double p = x->attr[0].f;
+    double p = x->attr[LP_SET_AVAILABLE_MEMORY_PROPORTION].f;
     LP_FAIL_IF(!(p >= 0 && p <= 1), x->err, LP_E_VALUE,
                "set_available_memory: the proportion must be in [0, 1], got %g",
                p);
@@ -63,7 +64,7 @@ MARKER(set_available_memory,
  * "overlap_device_iteration_loop". */
 static LpStatus infer_overlap(LpInfer *x)
 {
-    const char *mode = x->attr[0].str;
+    const char *mode = x->attr[LP_OVERLAP_MODE].str;
     LP_FAIL_IF(strcmp(mode, "no_overlap") != 0 &&
                    strcmp(mode, "overlap_accumulation_loop") != 0 &&
                    strcmp(mode, "overlap_device_iteration_loop") != 0,

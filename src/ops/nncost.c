@@ -2,6 +2,7 @@
  * the words of runtime/cost. Gradients of the input and of the weights of a
  * convolution are planned as such; what a matrix product is a gradient of, its
  * operator does not tell: the request does. */
+#include "src/ops/attrs.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/infer.h"
 #include "src/ops/nnop.h"
@@ -45,9 +46,9 @@ static void addend(const LpCostReq *r, LpCost *out)
 
 void lp_rule_product_plus(const LpCostReq *r, LpCost *out)
 {
-    LpScalar beta = r->attr[0].s;
+    LpScalar beta = r->attr[LP_PLUS_BETA].s;
     lp_rule_product(r, out);
-    times(r, r->attr[1].s, &r->out[0], out);
+    times(r, r->attr[LP_PLUS_ALPHA].s, &r->out[0], out);
     if (lp_scalar_f(beta) == 0)
         return;
     times(r, beta, &r->in[2], out);
@@ -61,7 +62,7 @@ static LpConvShape conv_shape(const LpAttr *a, const LpType *src,
                               const LpType *w, const LpType *dst)
 {
     int n = src->ndim - 2;
-    int64_t groups = a[5].i;
+    int64_t groups = a[LP_CONV_GROUPS].i;
     LpConvShape s = {.groups = groups,
                      .batch = src->shape[0],
                      .in = src->shape[1] / groups,
@@ -70,10 +71,10 @@ static LpConvShape conv_shape(const LpAttr *a, const LpType *src,
         bool have = i < n;
         s.field[i] = have ? src->shape[2 + i] : 1;
         s.kernel[i] = have ? w->shape[2 + i] : 1;
-        s.stride[i] = have ? a[0].v[i] : 1;
-        s.dilation[i] = have ? a[2].v[i] : 1;
-        s.pad_lower[i] = have ? a[1].v[i] : 0;
-        s.pad_upper[i] = have ? a[1].v[n + i] : 0;
+        s.stride[i] = have ? a[LP_CONV_STRIDE].v[i] : 1;
+        s.dilation[i] = have ? a[LP_CONV_DILATION].v[i] : 1;
+        s.pad_lower[i] = have ? a[LP_CONV_PADDING].v[i] : 0;
+        s.pad_upper[i] = have ? a[LP_CONV_PADDING].v[n + i] : 0;
     }
     return s;
 }
@@ -85,7 +86,7 @@ static void convolution(const LpCostReq *r, const LpAttr *a, LpConvPass pass,
                         LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
-    if (a[3].i) {
+    if (a[LP_CONV_TRANSPOSED].i) {
         const LpType *t = big;
         big = small;
         small = t;
@@ -109,14 +110,14 @@ void lp_rule_convolution_plus(const LpCostReq *r, LpCost *out)
 
 void lp_rule_convolution_input(const LpCostReq *r, LpCost *out)
 {
-    convolution(r, r->attr + 1, LP_PASS_BWD, &r->out[0], &r->in[1], &r->in[0],
-                out);
+    convolution(r, r->attr + LP_CONV_BACK_STRIDE, LP_PASS_BWD, &r->out[0],
+                &r->in[1], &r->in[0], out);
 }
 
 void lp_rule_convolution_weight(const LpCostReq *r, LpCost *out)
 {
-    convolution(r, r->attr + 1, LP_PASS_WU, &r->in[1], &r->out[0], &r->in[0],
-                out);
+    convolution(r, r->attr + LP_CONV_BACK_STRIDE, LP_PASS_WU, &r->in[1],
+                &r->out[0], &r->in[0], out);
 }
 
 /* ---- pooling --------------------------------------------------------------
@@ -152,7 +153,7 @@ typedef struct Lines {
 static Lines lines_of(const LpCostReq *r)
 {
     const LpType *t = &r->out[0];
-    Lines l = {.cols = t->ndim ? t->shape[r->attr[0].i] : 1,
+    Lines l = {.cols = t->ndim ? t->shape[r->attr[LP_SOFTMAX_DIM].i] : 1,
                .type = lp_cost_type(t->dtype)};
     l.rows = l.cols ? lp_numel(t) / l.cols : 0;
     return l;

@@ -16,6 +16,7 @@
  * public forms stand in norm_forms.c. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 #include "src/ops/norm.h"
@@ -145,8 +146,8 @@ LP_EXPAND(expand_layer)
 {
     LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
-    Shape s = layer_shape(&t, attr[0].n);
-    Stats st = statistics(b, &s, in[0], attr[1].f);
+    Shape s = layer_shape(&t, attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
+    Stats st = statistics(b, &s, in[0], attr[LP_LAYER_NORM_EPS].f);
     out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
     out[1] = st.mean;
     out[2] = st.rstd;
@@ -156,8 +157,10 @@ LP_EXPAND(expand_layer_back)
 {
     LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
-    Shape s = layer_shape(&t, attr[0].n);
-    backward(b, &s, in, attr[1].f, attr[0].v, attr[0].n, out);
+    Shape s = layer_shape(&t, attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
+    backward(b, &s, in, attr[LP_LAYER_NORM_EPS].f,
+             attr[LP_LAYER_NORM_NORMALIZED_SHAPE].v,
+             attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n, out);
 }
 
 /* in: x, w, b; attr: num_groups, eps */
@@ -165,8 +168,8 @@ LP_EXPAND(expand_group)
 {
     LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
-    Shape s = group_shape(&t, attr[0].i);
-    Stats st = statistics(b, &s, in[0], attr[1].f);
+    Shape s = group_shape(&t, attr[LP_GROUP_NORM_NUM_GROUPS].i);
+    Stats st = statistics(b, &s, in[0], attr[LP_GROUP_NORM_EPS].f);
     out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
     out[1] = lp_reshape(b, st.mean, s.full.shape, 2);
     out[2] = lp_reshape(b, st.rstd, s.full.shape, 2);
@@ -176,8 +179,8 @@ LP_EXPAND(expand_group_back)
 {
     LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
-    Shape s = group_shape(&t, attr[0].i);
-    backward(b, &s, in, attr[1].f, &t.shape[1], 1, out);
+    Shape s = group_shape(&t, attr[LP_GROUP_NORM_NUM_GROUPS].i);
+    backward(b, &s, in, attr[LP_GROUP_NORM_EPS].f, &t.shape[1], 1, out);
 }
 
 /* in: x, w, b; attr: eps */
@@ -186,7 +189,7 @@ LP_EXPAND(expand_batch)
     LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = batch_shape(&t);
-    Stats st = statistics(b, &s, in[0], attr[0].f);
+    Stats st = statistics(b, &s, in[0], attr[LP_BATCH_NORM_EPS].f);
     out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
     out[1] = lp_reshape(b, st.mean, &t.shape[1], 1);
     out[2] = lp_reshape(b, st.var, &t.shape[1], 1);
@@ -197,7 +200,7 @@ LP_EXPAND(expand_batch_back)
     LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = batch_shape(&t);
-    backward(b, &s, in, attr[0].f, &t.shape[1], 1, out);
+    backward(b, &s, in, attr[LP_BATCH_NORM_EPS].f, &t.shape[1], 1, out);
 }
 
 /* ---- gradients ------------------------------------------------------------

@@ -1,4 +1,5 @@
 /* Shape rules of the normalisations. */
+#include "src/ops/attrs.h"
 #include "src/ops/nnop.h"
 #include "src/ops/norm.h"
 #include "src/ops/view.h"
@@ -15,7 +16,7 @@ static LpStatus check_param(const LpInfer *x, int i, const char *name,
 LpStatus lp_norm_normalized(const LpInfer *x, const LpType *in, LpType *param)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
-    const LpAttr *s = &x->attr[0];
+    const LpAttr *s = &x->attr[LP_LAYER_NORM_NORMALIZED_SHAPE];
     LP_FAIL_IF(s->n < 1 || s->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
                "%s: `normalized_shape` must hold at least 1 size", x->op->name);
     *param = (LpType){.dtype = lp_norm_stat_dtype(in->dtype)};
@@ -93,7 +94,7 @@ static LpStatus channels(const LpInfer *x, const LpType *in, LpType *param)
 
 static LpStatus check_groups(const LpInfer *x, const LpType *in)
 {
-    int64_t g = x->attr[0].i;
+    int64_t g = x->attr[LP_GROUP_NORM_NUM_GROUPS].i;
     LP_FAIL_IF(in->shape[1] < 1, x->err, LP_E_RUNTIME,
                "%s: expected the number of channels in the input to be greater "
                "than 0, got 0",
@@ -108,9 +109,10 @@ static LpStatus check_groups(const LpInfer *x, const LpType *in)
 static LpType group_stat(const LpInfer *x, const LpType *in,
                          const LpType *param)
 {
-    return (LpType){.dtype = param->dtype,
-                    .ndim = 2,
-                    .shape = {in->shape[0], x->attr[0].i}};
+    return (LpType){
+        .dtype = param->dtype,
+        .ndim = 2,
+        .shape = {in->shape[0], x->attr[LP_GROUP_NORM_NUM_GROUPS].i}};
 }
 
 LpStatus lp_norm_infer_group(LpInfer *x)

@@ -9,11 +9,10 @@
  * Canonical attributes: one entry a spatial axis; stride filled in. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 #include "src/ops/view.h"
-
-enum { KERNEL, STRIDE, PADDING, DILATION }; /* of max_pool */
 
 /* ---- shape rules ----------------------------------------------------------
  */
@@ -56,30 +55,33 @@ static int64_t out_size(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d,
     return span < 0 ? 0 : out;
 }
 
-/* Canonical kernel, stride, padding of a window that begins at attribute
- * `first`; `dilation` NULL: dense. `in` gives the sizes, *out gets them. */
+/* Canonical kernel, stride, padding of a window, with which the attributes of
+ * max_pool and, from `first` on, of means begin; `dilation` NULL: dense. `in`
+ * gives the sizes, *out gets them. */
 static LpStatus window(LpInfer *x, int first, const LpType *in,
                        const LpAttr *dilation, bool ceil_mode, LpType *out)
 {
     LpAttr *a = x->attr + first;
-    int n = a[KERNEL].n;
-    LP_TRY(lp_spread(x, &a[KERNEL], n, "kernel_size", 1));
-    if (a[STRIDE].kind == LP_ATTR_NONE || a[STRIDE].n == 0)
-        a[STRIDE] = a[KERNEL];
-    LP_TRY(lp_spread(x, &a[STRIDE], n, "stride", 1));
-    LP_TRY(lp_spread(x, &a[PADDING], n, "padding", 0));
+    int n = a[LP_MAX_POOL_KERNEL_SIZE].n;
+    LP_TRY(lp_spread(x, &a[LP_MAX_POOL_KERNEL_SIZE], n, "kernel_size", 1));
+    if (a[LP_MAX_POOL_STRIDE].kind == LP_ATTR_NONE ||
+        a[LP_MAX_POOL_STRIDE].n == 0)
+        a[LP_MAX_POOL_STRIDE] = a[LP_MAX_POOL_KERNEL_SIZE];
+    LP_TRY(lp_spread(x, &a[LP_MAX_POOL_STRIDE], n, "stride", 1));
+    LP_TRY(lp_spread(x, &a[LP_MAX_POOL_PADDING], n, "padding", 0));
     *out = *in;
     for (int i = 0; i < n; i++) {
         int axis = in->ndim - n + i;
-        int64_t k = a[KERNEL].v[i], p = a[PADDING].v[i];
+        int64_t k = a[LP_MAX_POOL_KERNEL_SIZE].v[i],
+                p = a[LP_MAX_POOL_PADDING].v[i];
         int64_t d = dilation ? dilation->v[i] : 1;
         LP_FAIL_IF(p > (d * (k - 1) + 1) / 2, x->err, LP_E_RUNTIME,
                    "%s: `padding` should be at most half of the effective "
                    "kernel size, but got padding=%lld, kernel_size=%lld and "
                    "dilation=%lld",
                    x->op->name, (long long)p, (long long)k, (long long)d);
-        out->shape[axis] =
-            out_size(in->shape[axis], k, a[STRIDE].v[i], p, d, ceil_mode);
+        out->shape[axis] = out_size(
+            in->shape[axis], k, a[LP_MAX_POOL_STRIDE].v[i], p, d, ceil_mode);
         LP_FAIL_IF(out->shape[axis] < 1, x->err, LP_E_RUNTIME,
                    "%s: input size %lld of spatial dimension %d is too small "
                    "for kernel_size=%lld, padding=%lld: the output would be "
@@ -95,11 +97,12 @@ static LpStatus infer_max_pool(LpInfer *x)
     const LpType *in = &x->in[0];
     LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
                "max_pool: `input` must be a tensor of numbers, got bool");
-    LP_TRY(check_planes(x, x->attr[KERNEL].n));
-    LP_TRY(check_filled(x, x->attr[KERNEL].n));
-    LP_TRY(lp_spread(x, &x->attr[DILATION], x->attr[KERNEL].n, "dilation", 1));
-    LP_TRY(window(x, 0, &x->in[0], &x->attr[DILATION], x->attr[4].i != 0,
-                  &x->out[0]));
+    LP_TRY(check_planes(x, x->attr[LP_MAX_POOL_KERNEL_SIZE].n));
+    LP_TRY(check_filled(x, x->attr[LP_MAX_POOL_KERNEL_SIZE].n));
+    LP_TRY(lp_spread(x, &x->attr[LP_MAX_POOL_DILATION],
+                     x->attr[LP_MAX_POOL_KERNEL_SIZE].n, "dilation", 1));
+    LP_TRY(window(x, 0, &x->in[0], &x->attr[LP_MAX_POOL_DILATION],
+                  x->attr[LP_MAX_POOL_CEIL_MODE].i != 0, &x->out[0]));
     x->out[1] = x->out[0];
     x->out[1].dtype = LP_I64;
     return LP_OK;
@@ -109,12 +112,13 @@ static LpStatus infer_avg_pool(LpInfer *x)
 {
     if (x->in[0].dtype != LP_I64)
         LP_TRY(lp_need_float(x, 0, "input"));
-    LP_TRY(check_planes(x, x->attr[KERNEL].n));
-    LP_TRY(check_filled(x, x->attr[KERNEL].n));
-    const LpAttr *div = &x->attr[5];
+    LP_TRY(check_planes(x, x->attr[LP_AVG_POOL_KERNEL_SIZE].n));
+    LP_TRY(check_filled(x, x->attr[LP_AVG_POOL_KERNEL_SIZE].n));
+    const LpAttr *div = &x->attr[LP_AVG_POOL_DIVISOR_OVERRIDE];
     LP_FAIL_IF(div->kind != LP_ATTR_NONE && div->i == 0, x->err, LP_E_RUNTIME,
                "avg_pool: `divisor_override` must be not zero");
-    return window(x, 0, &x->in[0], NULL, x->attr[3].i != 0, &x->out[0]);
+    return window(x, 0, &x->in[0], NULL, x->attr[LP_AVG_POOL_CEIL_MODE].i != 0,
+                  &x->out[0]);
 }
 
 /* Replaces the spatial sizes of `t` by an attribute's. */
@@ -135,9 +139,10 @@ static LpStatus infer_avg_back(LpInfer *x)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType made, check;
-    LP_TRY(check_input(x, x->attr[0].n));
-    LP_TRY(resized(x, &x->attr[0], &x->in[0], &made));
-    LP_TRY(window(x, 1, &made, NULL, x->attr[4].i != 0, &check));
+    LP_TRY(check_input(x, x->attr[LP_AVG_BACK_SIZE].n));
+    LP_TRY(resized(x, &x->attr[LP_AVG_BACK_SIZE], &x->in[0], &made));
+    LP_TRY(window(x, LP_AVG_BACK_KERNEL_SIZE, &made, NULL,
+                  x->attr[LP_AVG_BACK_CEIL_MODE].i != 0, &check));
     LP_FAIL_IF(!lp_shape_eq(&check, &x->in[0]), x->err, LP_E_RUNTIME,
                "avg_pool_backward: the pooling has an output of shape %s, but "
                "the gradient has shape %s",
@@ -151,14 +156,14 @@ static LpStatus infer_avg_back(LpInfer *x)
 static LpStatus infer_adaptive(LpInfer *x)
 {
     const LpType *in = &x->in[0];
-    int n = x->attr[0].n;
+    int n = x->attr[LP_POOL_SIZE].n;
     LP_TRY(check_input(x, n));
     for (int i = n < 3 && x->n_out == 1 ? in->ndim - n : 1; i < in->ndim; i++)
         LP_FAIL_IF(in->shape[i] < 1, x->err, LP_E_RUNTIME,
                    "%s: expected input to have non-zero size for non-batch "
                    "dimensions, but dimension %d of `input` is empty",
                    x->op->name, i);
-    LP_TRY(resized(x, &x->attr[0], &x->in[0], &x->out[0]));
+    LP_TRY(resized(x, &x->attr[LP_POOL_SIZE], &x->in[0], &x->out[0]));
     if (x->n_out > 1) {
         x->out[1] = x->out[0];
         x->out[1].dtype = LP_I64;
@@ -168,8 +173,8 @@ static LpStatus infer_adaptive(LpInfer *x)
 
 static LpStatus infer_adaptive_back(LpInfer *x)
 {
-    LP_TRY(check_input(x, x->attr[0].n));
-    return resized(x, &x->attr[0], &x->in[0], &x->out[0]);
+    LP_TRY(check_input(x, x->attr[LP_POOL_SIZE].n));
+    return resized(x, &x->attr[LP_POOL_SIZE], &x->in[0], &x->out[0]);
 }
 
 static LpStatus check_indices(const LpInfer *x)
@@ -183,18 +188,18 @@ static LpStatus check_indices(const LpInfer *x)
 static LpStatus infer_scatter(LpInfer *x)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
-    LP_TRY(check_input(x, x->attr[0].n));
+    LP_TRY(check_input(x, x->attr[LP_POOL_SIZE].n));
     LP_TRY(check_indices(x));
     LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
                "%s: gradient %s and indices %s must have the same shape",
                x->op->name, lp_shape_str(&x->in[0], a),
                lp_shape_str(&x->in[1], b));
-    return resized(x, &x->attr[0], &x->in[0], &x->out[0]);
+    return resized(x, &x->attr[LP_POOL_SIZE], &x->in[0], &x->out[0]);
 }
 
 static LpStatus infer_gather(LpInfer *x)
 {
-    LP_TRY(check_input(x, x->attr[0].n));
+    LP_TRY(check_input(x, x->attr[LP_POOL_SIZE].n));
     LP_TRY(check_indices(x));
     x->out[0] = x->in[1];
     x->out[0].dtype = x->in[0].dtype;
@@ -218,7 +223,7 @@ static void grad_max(LpGrad *g)
 {
     if (g->dout[0] == LP_NOVAL)
         return;
-    LpAttr a = spatial(g->b, g->in[0], g->attr[0].n);
+    LpAttr a = spatial(g->b, g->in[0], g->attr[LP_MAX_POOL_KERNEL_SIZE].n);
     g->din[0] = lp_emit(g->b, LP_OP_max_pool_backward,
                         (LpVal[]){g->dout[0], g->out[1]}, 2, &a);
 }
@@ -237,27 +242,29 @@ static void grad_gather(LpGrad *g)
 
 static void grad_avg(LpGrad *g)
 {
-    LpAttr a[7];
-    a[0] = spatial(g->b, g->in[0], g->attr[0].n);
-    memcpy(a + 1, g->attr, 6 * sizeof *a);
+    LpAttr a[LP_AVG_BACK_ATTRS];
+    a[LP_AVG_BACK_SIZE] =
+        spatial(g->b, g->in[0], g->attr[LP_AVG_POOL_KERNEL_SIZE].n);
+    memcpy(a + LP_AVG_BACK_KERNEL_SIZE, g->attr, LP_AVG_POOL_ATTRS * sizeof *a);
     g->din[0] = lp_emit(g->b, LP_OP_avg_pool_backward, &g->dout[0], 1, a);
 }
 
 static void grad_avg_back(LpGrad *g)
 {
-    g->din[0] = lp_emit(g->b, LP_OP_avg_pool, &g->dout[0], 1, g->attr + 1);
+    g->din[0] = lp_emit(g->b, LP_OP_avg_pool, &g->dout[0], 1,
+                        g->attr + LP_AVG_BACK_KERNEL_SIZE);
 }
 
 static void grad_adaptive_avg(LpGrad *g)
 {
-    LpAttr a = spatial(g->b, g->in[0], g->attr[0].n);
+    LpAttr a = spatial(g->b, g->in[0], g->attr[LP_POOL_SIZE].n);
     g->din[0] =
         lp_emit(g->b, LP_OP_adaptive_avg_pool_backward, &g->dout[0], 1, &a);
 }
 
 static void grad_adaptive_avg_back(LpGrad *g)
 {
-    LpAttr a = spatial(g->b, g->in[0], g->attr[0].n);
+    LpAttr a = spatial(g->b, g->in[0], g->attr[LP_POOL_SIZE].n);
     g->din[0] = lp_emit(g->b, LP_OP_adaptive_avg_pool, &g->dout[0], 1, &a);
 }
 

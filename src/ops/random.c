@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/infer.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
@@ -61,17 +62,20 @@ LpOp op_randn = {
 
 static LpStatus infer_randint(LpInfer *x)
 {
-    LP_FAIL_IF(x->attr[0].i >= x->attr[1].i, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(x->attr[LP_RANDINT_LOW].i >= x->attr[LP_RANDINT_HIGH].i, x->err,
+               LP_E_RUNTIME,
                "randint: low must be less than high, got low=%lld and "
                "high=%lld",
-               (long long)x->attr[0].i, (long long)x->attr[1].i);
+               (long long)x->attr[LP_RANDINT_LOW].i,
+               (long long)x->attr[LP_RANDINT_HIGH].i);
     return lp_infer_sized(x, 2, lp_infer_dtype(x, 3, LP_I64));
 }
 
 static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    LpDrawReq q = {
-        .draw = LP_DRAW_INTEGER, .low = r->attr[0].i, .high = r->attr[1].i};
+    LpDrawReq q = {.draw = LP_DRAW_INTEGER,
+                   .low = r->attr[LP_RANDINT_LOW].i,
+                   .high = r->attr[LP_RANDINT_HIGH].i};
     return lp_draw_prepare(r, &q, k, e);
 }
 
@@ -191,26 +195,29 @@ static void grad_over(LpGrad *g)
 
 static LpStatus infer_uniform(LpInfer *x)
 {
-    LP_FAIL_IF(!(x->attr[0].f <= x->attr[1].f), x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(!(x->attr[LP_UNIFORM_FROM].f <= x->attr[LP_UNIFORM_TO].f),
+               x->err, LP_E_RUNTIME,
                "uniform_ expects to return a [from, to) range, but found "
                "from=%g > to=%g",
-               x->attr[0].f, x->attr[1].f);
+               x->attr[LP_UNIFORM_FROM].f, x->attr[LP_UNIFORM_TO].f);
     return infer_over(x);
 }
 OVER(uniform,
      "uniform(Tensor self, float from=0.0, float to=1.0) -> Tensor @ig",
-     infer_uniform, LP_DRAW_UNIFORM, .a = r->attr[0].f, .b = r->attr[1].f)
+     infer_uniform, LP_DRAW_UNIFORM, .a = r->attr[LP_UNIFORM_FROM].f,
+     .b = r->attr[LP_UNIFORM_TO].f)
 
 static LpStatus infer_normal(LpInfer *x)
 {
-    LP_FAIL_IF(!(x->attr[1].f >= 0), x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(!(x->attr[LP_NORMAL_STD].f >= 0), x->err, LP_E_RUNTIME,
                "%s expects std >= 0.0, but found std %g", x->op->name,
-               x->attr[1].f);
+               x->attr[LP_NORMAL_STD].f);
     return infer_over(x);
 }
 OVER(normal,
      "normal.over(Tensor self, float mean=0.0, float std=1.0) -> Tensor @ig",
-     infer_normal, LP_DRAW_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
+     infer_normal, LP_DRAW_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
+     .b = r->attr[LP_NORMAL_STD].f)
 
 static LpStatus positive_spread(LpInfer *x, const char *name)
 {
@@ -226,7 +233,8 @@ static LpStatus infer_log_normal(LpInfer *x)
 }
 OVER(log_normal,
      "log_normal(Tensor self, float mean=1.0, float std=2.0) -> Tensor @ig",
-     infer_log_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[0].f, .b = r->attr[1].f)
+     infer_log_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
+     .b = r->attr[LP_NORMAL_STD].f)
 
 static LpStatus infer_cauchy(LpInfer *x)
 {
@@ -234,7 +242,8 @@ static LpStatus infer_cauchy(LpInfer *x)
 }
 OVER(cauchy,
      "cauchy(Tensor self, float median=0.0, float sigma=1.0) -> Tensor @ig",
-     infer_cauchy, LP_DRAW_CAUCHY, .a = r->attr[0].f, .b = r->attr[1].f)
+     infer_cauchy, LP_DRAW_CAUCHY, .a = r->attr[LP_CAUCHY_MEDIAN].f,
+     .b = r->attr[LP_CAUCHY_SIGMA].f)
 
 static LpStatus infer_exponential(LpInfer *x)
 {
@@ -272,18 +281,21 @@ OVER(bernoulli_of,
 
 static LpStatus infer_trunc_normal(LpInfer *x)
 {
-    LP_FAIL_IF(!(x->attr[2].f < x->attr[3].f) || !(x->attr[1].f > 0), x->err,
-               LP_E_VALUE,
+    LP_FAIL_IF(!(x->attr[LP_NORMAL_A].f < x->attr[LP_NORMAL_B].f) ||
+                   !(x->attr[LP_NORMAL_STD].f > 0),
+               x->err, LP_E_VALUE,
                "trunc_normal_ expects a < b and std > 0, got a=%g, b=%g, "
                "std=%g",
-               x->attr[2].f, x->attr[3].f, x->attr[1].f);
+               x->attr[LP_NORMAL_A].f, x->attr[LP_NORMAL_B].f,
+               x->attr[LP_NORMAL_STD].f);
     return infer_over(x);
 }
 OVER(trunc_normal,
      "trunc_normal(Tensor self, float mean=0.0, float std=1.0, float a=-2.0, "
      "float b=2.0) -> Tensor @ig",
-     infer_trunc_normal, LP_DRAW_TRUNCATED, .a = r->attr[0].f,
-     .b = r->attr[1].f, .c = r->attr[2].f, .d = r->attr[3].f)
+     infer_trunc_normal, LP_DRAW_TRUNCATED, .a = r->attr[LP_NORMAL_MEAN].f,
+     .b = r->attr[LP_NORMAL_STD].f, .c = r->attr[LP_NORMAL_A].f,
+     .d = r->attr[LP_NORMAL_B].f)
 
 /* Without bounds: all integers that the type holds exactly. */
 static int64_t largest(LpDtype t)
@@ -315,7 +327,7 @@ static int64_t largest(LpDtype t)
 /* Canonical: both bounds given. */
 static LpStatus infer_random(LpInfer *x)
 {
-    LpAttr *from = &x->attr[0], *to = &x->attr[1];
+    LpAttr *from = &x->attr[LP_RANDOM_FROM], *to = &x->attr[LP_RANDOM_TO];
     if (lp_attr_none(from))
         *from = lp_attr_int(0);
     if (lp_attr_none(to)) {
@@ -334,7 +346,8 @@ OVER(random,
      "random.from(Tensor self, int from, int to) -> Tensor @ig\n"
      "random.to(Tensor self, int to) -> Tensor @ig ;from=0\n"
      "random(Tensor self) -> Tensor @ig ;from=0",
-     infer_random, LP_DRAW_INTEGER, .low = r->attr[0].i, .high = r->attr[1].i)
+     infer_random, LP_DRAW_INTEGER, .low = r->attr[LP_RANDOM_FROM].i,
+     .high = r->attr[LP_RANDOM_TO].i)
 
 /* ---- by parameters -------------------------------------------------------
  */
@@ -424,10 +437,12 @@ static LpStatus infer_multinomial(LpInfer *x)
                lp_dtype_name(t->dtype));
     LP_FAIL_IF(t->ndim != 1 && t->ndim != 2, x->err, LP_E_RUNTIME,
                "prob_dist must be 1 or 2 dim, got %d", t->ndim);
-    int64_t n = t->shape[t->ndim - 1], k = x->attr[0].i;
+    int64_t n = t->shape[t->ndim - 1],
+            k = x->attr[LP_MULTINOMIAL_NUM_SAMPLES].i;
     LP_FAIL_IF(k < 1, x->err, LP_E_RUNTIME,
                "cannot sample n_sample <= 0 samples, got %lld", (long long)k);
-    LP_FAIL_IF(!x->attr[1].i && k > n, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(!x->attr[LP_MULTINOMIAL_REPLACEMENT].i && k > n, x->err,
+               LP_E_RUNTIME,
                "cannot sample n_sample > prob_dist.size(-1) samples without "
                "replacement: %lld of %lld",
                (long long)k, (long long)n);

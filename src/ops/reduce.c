@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "runtime/cost/cost.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/kernel/reduce.h"
 
@@ -145,7 +146,7 @@ static LpStatus infer(LpInfer *x)
 {
     const Facts *f = x->op->data;
     LpDtype t;
-    const LpAttr *dims = &x->attr[0];
+    const LpAttr *dims = &x->attr[LP_REDUCE_DIM];
     bool named = dims->kind == LP_ATTR_INT ||
                  (dims->kind == LP_ATTR_INTS && dims->n > 0);
     /* any and all over no dimensions ask of each element */
@@ -154,8 +155,8 @@ static LpStatus infer(LpInfer *x)
     LP_TRY(result_dtype(x, f, &t));
     if (f->needs_any)
         LP_TRY(lp_reduce_nonempty(x, dims, named ? LP_E_INDEX : LP_E_RUNTIME));
-    lp_reduce_shape(&x->in[0], &x->attr[0], f->keepdim && x->attr[1].i,
-                    &x->out[0]);
+    lp_reduce_shape(&x->in[0], &x->attr[LP_REDUCE_DIM],
+                    f->keepdim && x->attr[LP_REDUCE_KEEPDIM].i, &x->out[0]);
     x->out[0].dtype = t;
     return LP_OK;
 }
@@ -165,20 +166,20 @@ static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     const Facts *f = r->op->data;
     LpReduceSpec spec = f->spec;
     spec.truth |= r->out[0].dtype == LP_BOOL; /* any number is true */
-    return lp_reduce_prepare(r, &spec, &r->attr[0], k, e);
+    return lp_reduce_prepare(r, &spec, &r->attr[LP_REDUCE_DIM], k, e);
 }
 
 /* ---- gradients ------------------------------------------------------------
  */
 #define LIKE (lp_type(g->b, X))
-#define RESTORE(v) lp_reduce_restore(g->b, v, LIKE, &g->attr[0])
+#define RESTORE(v) lp_reduce_restore(g->b, v, LIKE, &g->attr[LP_REDUCE_DIM])
 
 static double red_elems(const LpGrad *g)
 {
     const LpType *t = LIKE;
     double n = 1;
-    for (int i = 0; i < g->attr[0].n; i++)
-        n *= (double)t->shape[g->attr[0].v[i]];
+    for (int i = 0; i < g->attr[LP_REDUCE_DIM].n; i++)
+        n *= (double)t->shape[g->attr[LP_REDUCE_DIM].v[i]];
     return n;
 }
 
@@ -197,7 +198,8 @@ static void grad_mean(LpGrad *g)
 static void grad_prod(LpGrad *g)
 {
     LpVal x = lp_cast(g->b, X, lp_type(g->b, R)->dtype);
-    LpVal others = lp_emit(g->b, LP_OP_prod_others, &x, 1, &g->attr[0]);
+    LpVal others =
+        lp_emit(g->b, LP_OP_prod_others, &x, 1, &g->attr[LP_REDUCE_DIM]);
     g->din[0] = MUL(others, RESTORE(DY));
 }
 
@@ -206,7 +208,8 @@ static void grad_extreme(LpGrad *g)
 {
     LpVal hit = EQ(X, RESTORE(R));
     LpVal hits = lp_cast(g->b, hit, lp_type(g->b, DY)->dtype);
-    LpVal n = lp_sum(g->b, hits, g->attr[0].v, g->attr[0].n, true);
+    LpVal n = lp_sum(g->b, hits, g->attr[LP_REDUCE_DIM].v,
+                     g->attr[LP_REDUCE_DIM].n, true);
     g->din[0] = MUL(hits, DIV(RESTORE(DY), n));
 }
 
@@ -343,7 +346,9 @@ LpOp op_logsumexp = {
  */
 static double order(const LpAttr *attr)
 {
-    return attr[2].kind == LP_ATTR_SCALAR ? lp_scalar_f(attr[2].s) : 2;
+    return attr[LP_NORM_ORD].kind == LP_ATTR_SCALAR
+               ? lp_scalar_f(attr[LP_NORM_ORD].s)
+               : 2;
 }
 
 static LpStatus prepare_norm(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -365,17 +370,17 @@ static LpStatus prepare_norm(const LpKernelReq *r, LpKernel *k, LpErr *e)
         s.map[1] = LP_LOOP_pow;
         s.end = LP_END_ROOT;
     }
-    return lp_reduce_prepare(r, &s, &r->attr[0], k, e);
+    return lp_reduce_prepare(r, &s, &r->attr[LP_REDUCE_DIM], k, e);
 }
 
 static LpStatus infer_norm(LpInfer *x)
 {
     double p = order(x->attr);
-    LP_TRY(
-        lp_infer_norm_dtype(x->op->name, x->in[0].dtype, &x->attr[3], x->err));
+    LP_TRY(lp_infer_norm_dtype(x->op->name, x->in[0].dtype,
+                               &x->attr[LP_NORM_DTYPE], x->err));
     LP_TRY(infer(x));
     return p < 0 || p == (double)INFINITY
-               ? lp_reduce_nonempty(x, &x->attr[0], LP_E_RUNTIME)
+               ? lp_reduce_nonempty(x, &x->attr[LP_REDUCE_DIM], LP_E_RUNTIME)
                : LP_OK;
 }
 
@@ -392,7 +397,8 @@ static void grad_norm(LpGrad *g)
     }
     if (isinf(p)) {
         LpVal hit = lp_cast(g->b, EQ(OP1(abs, X), n), lp_type(g->b, X)->dtype);
-        LpVal hits = lp_sum(g->b, hit, g->attr[0].v, g->attr[0].n, true);
+        LpVal hits = lp_sum(g->b, hit, g->attr[LP_REDUCE_DIM].v,
+                            g->attr[LP_REDUCE_DIM].n, true);
         g->din[0] = MUL(MUL(OP1(sgn, X), hit), DIV(dy, hits));
         return;
     }

@@ -2,6 +2,7 @@
  * dimension, median, mode) and running sums and extremes. Running products
  * are in reduce_product.c. */
 #include "runtime/cost/cost.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/reduce.h"
 #include "src/ops/reduce.h"
 
@@ -45,7 +46,8 @@ static LpStatus infer_position(LpInfer *x)
                x->op->name);
     LP_TRY(lp_reduce_nonempty(x, &x->attr[0], LP_E_INDEX));
     for (int i = 0; i < x->n_out; i++)
-        lp_reduce_shape(&x->in[0], &x->attr[0], x->attr[1].i, &x->out[i]);
+        lp_reduce_shape(&x->in[0], &x->attr[0], x->attr[LP_REDUCE_KEEPDIM].i,
+                        &x->out[i]);
     x->out[x->n_out - 1].dtype = LP_I64;
     return LP_OK;
 }
@@ -160,8 +162,8 @@ LpStatus lp_infer_running(LpInfer *x)
     LP_TRY(lp_reduce_dims(x, 0));
     x->out[0] = x->in[0];
     x->out[0].wrapped = false;
-    if (x->attr[1].kind == LP_ATTR_DTYPE)
-        x->out[0].dtype = (LpDtype)x->attr[1].i;
+    if (x->attr[LP_CUMSUM_DTYPE].kind == LP_ATTR_DTYPE)
+        x->out[0].dtype = (LpDtype)x->attr[LP_CUMSUM_DTYPE].i;
     else if (!lp_is_float(x->in[0].dtype))
         x->out[0].dtype = LP_I64;
     LP_FAIL_IF(x->out[0].dtype == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
@@ -171,13 +173,15 @@ LpStatus lp_infer_running(LpInfer *x)
 
 static LpStatus prepare_cumsum(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    LpLineKind kind = r->attr[2].i ? LP_LINE_CUMSUM_REVERSE : LP_LINE_CUMSUM;
+    LpLineKind kind =
+        r->attr[LP_CUMSUM_REVERSE].i ? LP_LINE_CUMSUM_REVERSE : LP_LINE_CUMSUM;
     return lp_line_prepare(r, kind, &r->attr[0], k, e);
 }
 
 static void grad_cumsum(LpGrad *g)
 {
-    LpAttr a[3] = {g->attr[0], LP_NONE_ATTR, lp_attr_bool(!g->attr[2].i)};
+    LpAttr a[3] = {g->attr[LP_CUMSUM_DIM], LP_NONE_ATTR,
+                   lp_attr_bool(!g->attr[LP_CUMSUM_REVERSE].i)};
     g->din[0] = lp_emit(g->b, LP_OP_cumsum, &g->dout[0], 1, a);
 }
 
@@ -211,9 +215,11 @@ static LpStatus infer_logsums(LpInfer *x)
 
 static LpStatus prepare_logsums(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return lp_line_prepare(
-        r, r->attr[1].i ? LP_LINE_CUMLOGSUM_REVERSE : LP_LINE_CUMLOGSUM,
-        &r->attr[0], k, e);
+    return lp_line_prepare(r,
+                           r->attr[LP_RUNNING_REVERSE].i
+                               ? LP_LINE_CUMLOGSUM_REVERSE
+                               : LP_LINE_CUMLOGSUM,
+                           &r->attr[0], k, e);
 }
 
 /* dx_j = sum over i >= j of dy_i exp(x_j - r_i): through logarithms, so that
@@ -226,7 +232,8 @@ static void grad_logsums(LpGrad *g)
     LpDtype wide = t == LP_F64 ? LP_F64 : LP_F32;
     LpVal x = lp_cast(g->b, X, wide), r = lp_cast(g->b, R, wide);
     LpVal dy = lp_cast(g->b, DY, wide), part[2];
-    LpAttr a[2] = {g->attr[0], lp_attr_bool(!g->attr[1].i)};
+    LpAttr a[2] = {g->attr[LP_RUNNING_DIM],
+                   lp_attr_bool(!g->attr[LP_RUNNING_REVERSE].i)};
     for (int i = 0; i < 2; i++) {
         LpVal some = OP2(maximum, i ? NEG(dy) : dy,
                          K(wide == LP_F64 ? 0x1p-1022 : 0x1p-126));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/base/checked.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy_shape.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
@@ -50,8 +51,8 @@ static LpStatus infer_cat(LpInfer *x)
             first = i;
     }
     const LpType *like = &x->in[first < 0 ? 0 : first];
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, like->ndim, x->err));
-    int dim = (int)x->attr[0].i;
+    LP_TRY(lp_wrap_dim(&x->attr[LP_CAT_DIM].i, like->ndim, x->err));
+    int dim = (int)x->attr[LP_CAT_DIM].i;
     for (int i = 0; i < x->n_in; i++) {
         if (skipped(&x->in[i]))
             continue;
@@ -67,7 +68,7 @@ static LpStatus infer_cat(LpInfer *x)
 
 static void grad_cat(LpGrad *g)
 {
-    int dim = (int)g->attr[0].i;
+    int dim = (int)g->attr[LP_CAT_DIM].i;
     int64_t at = 0;
     for (int i = 0; i < g->n_in && !lp_failed(g->b); i++) {
         LpType t = *lp_type(g->b, g->in[i]);
@@ -96,7 +97,7 @@ LpOp op_cat = {
  */
 static LpStatus infer_flip(LpInfer *x)
 {
-    const LpAttr *a = &x->attr[0];
+    const LpAttr *a = &x->attr[LP_FLIP_DIMS];
     int64_t dims[LP_MAX_DIMS];
     bool seen[LP_MAX_DIMS] = {false};
     LP_FAIL_IF(a->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
@@ -167,7 +168,7 @@ LpOp op_triu = {
  * negative ones crop. */
 static LpStatus infer_pad(LpInfer *x)
 {
-    const LpAttr *p = &x->attr[0];
+    const LpAttr *p = &x->attr[LP_PAD_PAD];
     int n = x->in[0].ndim;
     LP_FAIL_IF(p->n % 2 != 0 || p->n > 2 * n, x->err, LP_E_RUNTIME,
                "constant_pad_nd: the length of pad must be even and at most "
@@ -194,9 +195,10 @@ static LpStatus infer_pad(LpInfer *x)
 static void grad_pad(LpGrad *g)
 {
     int64_t back[2 * LP_MAX_DIMS];
-    for (int i = 0; i < g->attr[0].n; i++)
-        back[i] = -g->attr[0].v[i];
-    LpAttr a[] = {lp_attr_ints(back, g->attr[0].n), lp_attr_scalar(lp_int(0))};
+    for (int i = 0; i < g->attr[LP_PAD_PAD].n; i++)
+        back[i] = -g->attr[LP_PAD_PAD].v[i];
+    LpAttr a[] = {lp_attr_ints(back, g->attr[LP_PAD_PAD].n),
+                  lp_attr_scalar(lp_int(0))};
     g->din[0] = lp_emit(g->b, LP_OP_constant_pad_nd, &g->dout[0], 1, a);
 }
 

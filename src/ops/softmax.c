@@ -6,13 +6,14 @@
  *
  * The device has both and their gradients as one operation each. The public
  * forms take a dtype to compute in. */
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 
 static LpStatus infer(LpInfer *x)
 {
     LP_TRY(lp_need_float(x, 0, "input"));
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, x->in[0].ndim, x->err));
+    LP_TRY(lp_wrap_dim(&x->attr[LP_SOFTMAX_DIM].i, x->in[0].ndim, x->err));
     x->out[0] = x->in[0];
     return LP_OK;
 }
@@ -37,7 +38,7 @@ static LpVal shifted(LpBuilder *b, LpVal x, int64_t dim)
 LP_EXPAND(expand_softmax)
 {
     LP_EXPAND_UNUSED;
-    int64_t dim = attr[0].i;
+    int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal e = lp_op1(b, LP_OP_exp, shifted(b, in[0], dim));
     out[0] = lp_div(b, e, lp_sum(b, e, &dim, 1, true));
 }
@@ -45,7 +46,7 @@ LP_EXPAND(expand_softmax)
 LP_EXPAND(expand_log_softmax)
 {
     LP_EXPAND_UNUSED;
-    int64_t dim = attr[0].i;
+    int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal s = shifted(b, in[0], dim);
     LpVal sum = lp_sum(b, lp_op1(b, LP_OP_exp, s), &dim, 1, true);
     out[0] = lp_sub(b, s, lp_op1(b, LP_OP_log, sum));
@@ -54,7 +55,7 @@ LP_EXPAND(expand_log_softmax)
 LP_EXPAND(expand_softmax_back)
 {
     LP_EXPAND_UNUSED;
-    int64_t dim = attr[0].i;
+    int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal s = lp_sum(b, lp_mul(b, in[0], in[1]), &dim, 1, true);
     out[0] = lp_mul(b, in[1], lp_sub(b, in[0], s));
 }
@@ -62,7 +63,7 @@ LP_EXPAND(expand_softmax_back)
 LP_EXPAND(expand_log_softmax_back)
 {
     LP_EXPAND_UNUSED;
-    int64_t dim = attr[0].i;
+    int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal s = lp_sum(b, in[0], &dim, 1, true);
     out[0] = lp_sub(b, in[0], lp_mul(b, lp_op1(b, LP_OP_exp, in[1]), s));
 }

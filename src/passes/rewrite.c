@@ -3,6 +3,7 @@
  * nodes, operands, values and regions. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 #include "src/passes/pass.h"
 
@@ -136,7 +137,8 @@ bool lp_rewrite_constant(const LpRewrite *rw, LpVal v, LpScalar *s)
     const LpValue *x = &rw->to->value[v];
     if (x->node == LP_NO_NODE || rw->to->node[x->node].op->id != LP_OP_full)
         return false;
-    lp_scalar_store(rw->to->node[x->node].attr[1].s, x->type->dtype, &element);
+    lp_scalar_store(rw->to->node[x->node].attr[LP_FULL_FILL_VALUE].s,
+                    x->type->dtype, &element);
     *s = lp_scalar_load(x->type->dtype, &element);
     return true;
 }

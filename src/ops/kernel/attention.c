@@ -8,6 +8,7 @@
 
 #include "src/base/cpu.h"
 #include "src/base/interrupt.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/attnloops.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
@@ -36,8 +37,8 @@ static Att att_of(const LpDesc *q, const LpDesc *k, const LpDesc *v,
              .k = k->shape[n - 2],
              .e = q->shape[n - 1],
              .v = v->shape[n - 1],
-             .scale = attr[0].f,
-             .causal = attr[1].i != 0,
+             .scale = attr[LP_ATTENTION_SCALE].f,
+             .causal = attr[LP_ATTENTION_IS_CAUSAL].i != 0,
              .masked = mask->dtype != LP_DT_NONE,
              .lead = (int8_t)(n - 2)};
     int64_t step = 1; /* plain.h hands over a contiguous mask */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/convref.h"
 #include "src/ops/kernel/packed.h"
@@ -60,6 +61,12 @@ static LpDnnPass pass_of(int op_kind, bool transposed, uint8_t role[N_SIDES])
                        : LP_DNN_BACKWARD_WEIGHTS;
 }
 
+/* The attributes of the convolution, which those of its gradients end with. */
+static const LpAttr *conv_attrs(const LpKernelReq *r, int op_kind)
+{
+    return op_kind > 0 ? r->attr + LP_CONV_BACK_STRIDE : r->attr;
+}
+
 /* The window after which exactly dst positions exist: what a floor drops is
  * taken off the trailing padding. */
 static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
@@ -69,16 +76,16 @@ static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
     int n = src->ndim - 2;
     *g = (LpConvGeom){.n_spatial = n,
                       .n = src->shape[0],
-                      .groups = a[5].i,
+                      .groups = a[LP_CONV_GROUPS].i,
                       .c_src = src->shape[1],
                       .c_dst = dst->shape[1]};
     for (int i = 0; i < n; i++) {
         g->src[i] = src->shape[2 + i];
         g->dst[i] = dst->shape[2 + i];
         g->kernel[i] = w->shape[2 + i];
-        g->stride[i] = a[0].v[i];
-        g->pad_l[i] = a[1].v[i];
-        g->dilation[i] = a[2].v[i];
+        g->stride[i] = a[LP_CONV_STRIDE].v[i];
+        g->pad_l[i] = a[LP_CONV_PADDING].v[i];
+        g->dilation[i] = a[LP_CONV_DILATION].v[i];
         g->pad_r[i] = (g->dst[i] - 1) * g->stride[i] +
                       (g->kernel[i] - 1) * g->dilation[i] + 1 - g->src[i] -
                       g->pad_l[i];
@@ -243,7 +250,7 @@ static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
     Conv *c = lp_calloc(1, sizeof *c);
     LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
     const LpDesc *side[N_SIDES];
-    c->pass = pass_of(op_kind, a[3].i != 0, c->role);
+    c->pass = pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, c->role);
     for (int i = 0; i < N_SIDES; i++)
         side[c->role[i]] = &d[i];
     LpConvGeom g;
@@ -327,11 +334,11 @@ static LpStatus reference_core(const LpPlain *p, void *const *in,
 static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
                           LpErr *e)
 {
-    const LpAttr *a = r->attr + (op_kind > 0);
+    const LpAttr *a = conv_attrs(r, op_kind);
     Reference f;
     const LpDesc *d[N_SIDES] = {&r->in[0], &r->in[1], &r->out[0]};
     const LpDesc *side[N_SIDES];
-    f.pass = (uint8_t)pass_of(op_kind, a[3].i != 0, f.role);
+    f.pass = (uint8_t)pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, f.role);
     f.integers = !lp_is_float(r->out[0].dtype);
     for (int i = 0; i < N_SIDES; i++)
         side[f.role[i]] = d[i];
@@ -383,7 +390,7 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
         d[i] = contiguous(&d[i], LP_F32);
     Conv *c;
     LpErr probe = {0};
-    LpStatus s = conv_new(r->attr + (op_kind > 0), op_kind, d, r, &c, &probe);
+    LpStatus s = conv_new(conv_attrs(r, op_kind), op_kind, d, r, &c, &probe);
     if (s == LP_E_MEMORY || (s != LP_OK && has_home(r)))
         return lp_fail(e, s, "%s", probe.msg);
     if (s != LP_OK) /* a window the library does not take */
@@ -413,7 +420,7 @@ bool lp_conv_makes(const LpKernelReq *r, bool gradient)
     LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
     LpErr probe = {0};
     Conv *c;
-    if (conv_new(r->attr + gradient, gradient, d, r, &c, &probe) != LP_OK)
+    if (conv_new(conv_attrs(r, gradient), gradient, d, r, &c, &probe) != LP_OK)
         return false;
     bool makes = !c->empty && !c->reorder[c->role[2]];
     conv_free(c);
@@ -430,7 +437,7 @@ LpStatus lp_conv_home(const LpKernelReq *r, bool gradient, LpConvHome *h,
     LpDnnLayout rows;
     int64_t shape[6], strides[6];
     Conv *c;
-    *h = (LpConvHome){.groups = r->attr[5].i};
+    *h = (LpConvHome){.groups = r->attr[LP_CONV_GROUPS].i};
     int n = lp_conv_axes(w, true, h->groups, shape, strides);
     LP_TRY(lp_dnn_plain(w->dtype, n, shape, strides, &rows, e));
     LP_TRY(conv_new(r->attr, gradient ? 2 : 0, gradient ? back : forward, r, &c,
@@ -482,15 +489,18 @@ static double products(const LpDesc *small, const LpDesc *w)
 
 double lp_conv_work(const LpKernelReq *r)
 {
-    return products(r->attr[3].i ? &r->in[0] : &r->out[0], &r->in[1]);
+    return products(r->attr[LP_CONV_TRANSPOSED].i ? &r->in[0] : &r->out[0],
+                    &r->in[1]);
 }
 
 double lp_conv_input_work(const LpKernelReq *r)
 {
-    return products(r->attr[4].i ? &r->out[0] : &r->in[0], &r->in[1]);
+    return products(r->attr[LP_CONV_BACK_TRANSPOSED].i ? &r->out[0] : &r->in[0],
+                    &r->in[1]);
 }
 
 double lp_conv_weight_work(const LpKernelReq *r)
 {
-    return products(r->attr[4].i ? &r->in[1] : &r->in[0], &r->out[0]);
+    return products(r->attr[LP_CONV_BACK_TRANSPOSED].i ? &r->in[1] : &r->in[0],
+                    &r->out[0]);
 }

@@ -2,6 +2,7 @@
  * by element, not by running sums, and converted once. */
 #include <math.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_create.h"
 
@@ -111,7 +112,8 @@ LpStatus lp_arange_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     (void)e;
     Sequence *s = sequence(r, k);
-    LpScalar start = r->attr[0].s, step = r->attr[2].s;
+    LpScalar start = r->attr[LP_ARANGE_START].s,
+             step = r->attr[LP_ARANGE_STEP].s;
     s->whole = start.kind != LP_KIND_FLOAT && step.kind != LP_KIND_FLOAT;
     if (s->whole) {
         s->first = start.i;
@@ -140,10 +142,10 @@ LpStatus lp_linspace_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     (void)e;
     Sequence *s = sequence(r, k);
     s->power = r->op->n_attr == 5;
-    s->base = s->power ? r->attr[3].f : 0;
+    s->base = s->power ? r->attr[LP_SPACE_BASE].f : 0;
     s->two_sided = true;
-    s->start = in_type(r->attr[0].s, s->to);
-    s->end = in_type(r->attr[1].s, s->to);
+    s->start = in_type(r->attr[LP_SPACE_START].s, s->to);
+    s->end = in_type(r->attr[LP_SPACE_END].s, s->to);
     s->step = s->n > 1 ? (s->end - s->start) / (double)(s->n - 1) : 0;
     if (s->n == 1)
         s->end = s->start;
@@ -206,11 +208,12 @@ static LpStatus run_triangle(const LpKernel *k, void *const *in,
 LpStatus lp_tri_indices_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     (void)e;
-    *(Triangle *)(void *)k->inl = (Triangle){.out = r->out[0],
-                                             .rows = r->attr[0].i,
-                                             .cols = r->attr[1].i,
-                                             .offset = r->attr[2].i,
-                                             .lower = r->op->name[3] == 'l'};
+    *(Triangle *)(void *)k->inl =
+        (Triangle){.out = r->out[0],
+                   .rows = r->attr[LP_TRI_INDICES_ROW].i,
+                   .cols = r->attr[LP_TRI_INDICES_COL].i,
+                   .offset = r->attr[LP_TRI_INDICES_OFFSET].i,
+                   .lower = r->op->name[3] == 'l'};
     k->run = run_triangle;
     k->threads = 1;
     return LP_OK;

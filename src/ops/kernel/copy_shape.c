@@ -2,6 +2,7 @@
  * from an operand walked backwards. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_shape.h"
 #include "src/ops/kernel/state.h"
@@ -29,7 +30,7 @@ static LpStatus run_cat(const LpKernel *k, void *const *in, void *const *out,
 
 LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    int dim = (int)r->attr[0].i;
+    int dim = (int)r->attr[LP_CAT_DIM].i;
     int64_t at = 0, bytes = (int64_t)lp_dtype_size(r->out[0].dtype);
     Join *j = lp_kernel_state(
         r->op->name, sizeof *j + (size_t)r->n_in * sizeof j->part[0], k, e);
@@ -59,8 +60,8 @@ LpStatus lp_flip_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     (void)e;
     LpDesc from = r->in[0];
     int64_t offset = 0;
-    for (int i = 0; i < r->attr[0].n && from.ndim > 0; i++) {
-        int d = (int)r->attr[0].v[i];
+    for (int i = 0; i < r->attr[LP_FLIP_DIMS].n && from.ndim > 0; i++) {
+        int d = (int)r->attr[LP_FLIP_DIMS].v[i];
         if (from.shape[d] > 0)
             offset += (from.shape[d] - 1) * from.strides[d];
         from.strides[d] = -from.strides[d];
@@ -120,7 +121,7 @@ LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &t->all);
     t->out = r->out[0];
     /* beyond the longest side all diagonals are alike */
-    const int64_t far = INT64_C(1) << 60, given = r->attr[0].i;
+    const int64_t far = INT64_C(1) << 60, given = r->attr[LP_TRI_DIAGONAL].i;
     t->diagonal = given > far ? far : given < -far ? -far : given;
     t->lower = r->op->name[3] == 'l';
     k->run = run_tri;
@@ -157,9 +158,10 @@ LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         return LP_E_MEMORY;
     LpDesc from = r->in[0], to = r->out[0];
     int64_t skip_from = 0, skip_to = 0;
-    for (int i = 0; i < r->attr[0].n / 2; i++) {
+    for (int i = 0; i < r->attr[LP_PAD_PAD].n / 2; i++) {
         int d = from.ndim - 1 - i;
-        int64_t before = r->attr[0].v[2 * i], after = r->attr[0].v[2 * i + 1];
+        int64_t before = r->attr[LP_PAD_PAD].v[2 * i],
+                after = r->attr[LP_PAD_PAD].v[2 * i + 1];
         int64_t crop = before < 0 ? -before : 0;
         p->padded |= before > 0 || after > 0;
         skip_from += crop * from.strides[d];
@@ -172,7 +174,7 @@ LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     int64_t bytes = (int64_t)lp_dtype_size(to.dtype);
     lp_copy_plan(&from, &to, r->threads, &p->inside);
     p->out = r->out[0];
-    p->value = r->attr[1].s;
+    p->value = r->attr[LP_PAD_VALUE].s;
     p->from_bytes = skip_from * bytes;
     p->to_bytes = skip_to * bytes;
     k->run = run_pad;

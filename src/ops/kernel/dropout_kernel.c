@@ -2,6 +2,7 @@
  * is at least p, and then scaled by 1 / (1 - p). Nothing is saved: the gradient
  * draws the same numbers at the same site. */
 #include "src/base/random.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
@@ -59,7 +60,8 @@ LpStatus lp_dropout_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     Drop d = {.n = lp_desc_numel(&r->in[0]),
               .site = r->site,
-              .p = r->attr[1].i ? r->attr[0].f : 0};
+              .p =
+                  r->attr[LP_DROPOUT_TRAINING].i ? r->attr[LP_DROPOUT_P].f : 0};
     return lp_plain_prepare(r, k, core, lp_plain_type(r->out[0].dtype), &d,
                             sizeof d, 0, e);
 }

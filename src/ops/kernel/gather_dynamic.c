@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather_dynamic.h"
 #include "src/ops/kernel/gather_sort.h"
@@ -133,12 +134,12 @@ static LpDesc slices_of(const LpKernelReq *r, int64_t *n, int64_t *width)
 {
     LpDesc d = r->in[0];
     int64_t all = lp_desc_numel(&d);
-    if (r->attr[1].kind == LP_ATTR_NONE || d.ndim == 0) {
+    if (r->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE || d.ndim == 0) {
         *n = all;
         *width = 1;
         return d;
     }
-    int dim = (int)r->attr[1].i;
+    int dim = (int)r->attr[LP_UNIQUE_DIM].i;
     int64_t size = d.shape[dim], step = d.strides[dim];
     for (int i = dim; i > 0; i--) {
         d.shape[i] = d.shape[i - 1];
@@ -191,11 +192,11 @@ static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
     lp_free(copy);
     if (g->width == 1) {
         lp_free(order);
-        return group_values(g, !r->attr[0].i, e);
+        return group_values(g, !r->attr[LP_UNIQUE_CONSECUTIVE].i, e);
     }
     for (int64_t i = 0; i < g->n; i++)
         order[i] = i;
-    if (!r->attr[0].i)
+    if (!r->attr[LP_UNIQUE_CONSECUTIVE].i)
         sort_slices(g, order, order + n, g->n);
     g->n_groups = 0;
     for (int64_t i = 0; i < g->n; i++) {
@@ -213,7 +214,9 @@ LpStatus lp_unique_measure(const LpKernelReq *r, void *const *in, LpType *out,
 {
     Groups g = {0};
     LpStatus st = find_groups(r, in[0], &g, e);
-    int dim = r->attr[1].kind == LP_ATTR_NONE ? 0 : (int)r->attr[1].i;
+    int dim = r->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE
+                  ? 0
+                  : (int)r->attr[LP_UNIQUE_DIM].i;
     out[0].shape[r->in[0].ndim == 0 ? 0 : dim] = g.n_groups;
     out[2].shape[0] = g.n_groups;
     free_groups(&g);
@@ -221,7 +224,7 @@ LpStatus lp_unique_measure(const LpKernelReq *r, void *const *in, LpType *out,
 }
 
 typedef struct Unique {
-    LpAttr attr[2];
+    LpAttr attr[LP_UNIQUE_ATTRS];
     LpDesc in, out[3];
 } Unique;
 
@@ -231,7 +234,7 @@ static void copy_groups(const Unique *u, const Groups *g, const char *in,
 {
     LpDesc from = u->in, to = u->out[0];
     int64_t bytes = (int64_t)lp_dtype_size(from.dtype);
-    if (u->attr[1].kind == LP_ATTR_NONE || from.ndim == 0) {
+    if (u->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE || from.ndim == 0) {
         LpType t = shape_of(&from, from.dtype);
         LpDesc plain = lp_desc_of(&t);
         bool dense = lp_desc_contiguous(&from);
@@ -246,7 +249,7 @@ static void copy_groups(const Unique *u, const Groups *g, const char *in,
         }
         return;
     }
-    int dim = (int)u->attr[1].i;
+    int dim = (int)u->attr[LP_UNIQUE_DIM].i;
     from.shape[dim] = to.shape[dim] = 1;
     for (int64_t i = 0; i < g->n_groups; i++)
         lp_copy_strided(&from, in + g->first[i] * from.strides[dim] * bytes,
@@ -281,8 +284,7 @@ LpStatus lp_unique_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     Unique *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
     if (!u)
         return LP_E_MEMORY;
-    u->attr[0] = r->attr[0];
-    u->attr[1] = r->attr[1];
+    memcpy(u->attr, r->attr, sizeof u->attr);
     u->in = r->in[0];
     memcpy(u->out, r->out, sizeof u->out);
     k->run = run_unique;
@@ -295,7 +297,8 @@ LpStatus lp_unique_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LpStatus lp_bincount_measure(const LpKernelReq *r, void *const *in, LpType *out,
                              LpErr *e)
 {
-    int64_t n = lp_desc_numel(&r->in[0]), most = r->attr[0].i;
+    int64_t n = lp_desc_numel(&r->in[0]),
+            most = r->attr[LP_BINCOUNT_MINLENGTH].i;
     int64_t *v = contiguous(&r->in[0], in[0], LP_I64, e);
     LpStatus st = v ? LP_OK : LP_E_MEMORY;
     for (int64_t i = 0; i < n && st == LP_OK; i++) {

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather.h"
 #include "src/ops/kernel/gather_elements.h"
@@ -383,7 +384,7 @@ static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->index = lp_at_least_1d(&r->in[1]);
     s->index_type = (LpType){.dtype = LP_I64, .ndim = s->index.ndim};
     memcpy(s->index_type.shape, s->index.shape, sizeof s->index.shape);
-    s->dim = (int)r->attr[0].i;
+    s->dim = (int)r->attr[LP_INDEX_DIM].i;
     s->threads = r->threads;
     s->name = r->op->name;
     k->threads = r->threads;

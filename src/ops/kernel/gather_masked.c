@@ -5,6 +5,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/mem.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/state.h"
 
@@ -89,7 +90,7 @@ LpStatus lp_masked_unpack_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (!p)
         return LP_E_MEMORY;
     p->n = lp_desc_numel(&r->in[1]);
-    p->exact = r->attr[0].i != 0;
+    p->exact = r->attr[LP_MASKED_EXACT].i != 0;
     k->work_bytes =
         bytes_of(&r->in[0]) + bytes_of(&r->in[1]) + bytes_of(&r->in[2]);
     k->run = run_unpack;
@@ -176,8 +177,8 @@ LpStatus lp_dynamic_slice_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     Parts *p = parts(r, k, e);
     if (!p)
         return LP_E_MEMORY;
-    p->dim = (int)r->attr[0].i;
-    p->step = r->attr[2].i;
+    p->dim = (int)r->attr[LP_DYNAMIC_DIM].i;
+    p->step = r->attr[LP_DYNAMIC_STEP].i;
     k->run = run_slice;
     return LP_OK;
 }
@@ -200,7 +201,7 @@ LpStatus lp_dynamic_update_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     Parts *p = parts(r, k, e);
     if (!p)
         return LP_E_MEMORY;
-    p->dim = (int)r->attr[0].i;
+    p->dim = (int)r->attr[LP_DYNAMIC_DIM].i;
     p->step = 1;
     k->run = run_window;
     return LP_OK;

@@ -1,6 +1,7 @@
 /* Requests to the driver of gather.h. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather.h"
 #include "src/ops/kernel/gather_rows.h"
@@ -32,7 +33,7 @@ static LpRowsReq one_index(const LpKernelReq *r, LpRowsMode mode, int dim,
 
 LpStatus lp_index_select_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    LpRowsReq q = one_index(r, LP_ROWS_GATHER, (int)r->attr[0].i, 1);
+    LpRowsReq q = one_index(r, LP_ROWS_GATHER, (int)r->attr[LP_INDEX_DIM].i, 1);
     q.index[0] = lp_at_least_1d(&q.index[0]);
     q.place = shape_of(&q.index[0]);
     q.a = lp_at_least_1d(&r->in[0]);
@@ -42,7 +43,7 @@ LpStatus lp_index_select_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpStatus lp_index_add_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    LpRowsReq q = one_index(r, LP_ROWS_ADD, (int)r->attr[0].i, 1);
+    LpRowsReq q = one_index(r, LP_ROWS_ADD, (int)r->attr[LP_INDEX_DIM].i, 1);
     q.index[0] = lp_at_least_1d(&q.index[0]);
     q.place = shape_of(&q.index[0]);
     q.a = lp_at_least_1d(&r->out[0]);
@@ -68,8 +69,8 @@ LpStatus lp_embedding_backward_prepare(const LpKernelReq *r, LpKernel *k,
     q.b = r->in[0];
     q.a_slot = -1;
     q.b_slot = 0;
-    q.skips = r->attr[1].kind == LP_ATTR_INT;
-    q.skip = q.skips ? r->attr[1].i : 0;
+    q.skips = r->attr[LP_EMBEDDING_BACK_PADDING_IDX].kind == LP_ATTR_INT;
+    q.skip = q.skips ? r->attr[LP_EMBEDDING_BACK_PADDING_IDX].i : 0;
     return lp_rows_prepare(&q, k, e);
 }
 
@@ -122,7 +123,8 @@ LpStatus lp_index_get_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 /* The values are broadcast to the indexed part of self. */
 LpStatus lp_index_set_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    LpRowsReq q = {.mode = r->attr[0].i ? LP_ROWS_ADD : LP_ROWS_PUT,
+    LpRowsReq q = {.mode = r->attr[LP_INDEX_SET_ACCUMULATE].i ? LP_ROWS_ADD
+                                                              : LP_ROWS_PUT,
                    .a_slot = 0,
                    .b_slot = 1};
     LP_TRY(many_indices(r, 2, &q, e));

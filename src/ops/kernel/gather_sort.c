@@ -6,6 +6,7 @@
 
 #include "src/base/half.h"
 #include "src/base/interrupt.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/state.h"
 
@@ -270,13 +271,14 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
 
 LpStatus lp_sort_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return prepare_sort(r, (int)r->attr[0].i, -1, r->attr[1].i != 0, k, e);
+    return prepare_sort(r, (int)r->attr[LP_SORT_DIM].i, -1,
+                        r->attr[LP_SORT_DESCENDING].i != 0, k, e);
 }
 
 LpStatus lp_topk_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return prepare_sort(r, (int)r->attr[1].i, r->attr[0].i, r->attr[2].i != 0,
-                        k, e);
+    return prepare_sort(r, (int)r->attr[LP_TOPK_DIM].i, r->attr[LP_TOPK_K].i,
+                        r->attr[LP_TOPK_LARGEST].i != 0, k, e);
 }
 
 /* ---- searchsorted --------------------------------------------------------
@@ -363,7 +365,7 @@ LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->edges = r->in[0];
     s->values = r->in[1];
     s->out = r->out[0];
-    s->right = r->attr[1].i != 0;
+    s->right = r->attr[LP_SEARCHSORTED_RIGHT].i != 0;
     s->sorted_by = r->n_in > 2 && r->in[2].dtype != LP_DT_NONE;
     if (s->sorted_by)
         s->sorter = r->in[2];
@@ -427,9 +429,9 @@ LpStatus lp_histc_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     *s = (Hist){.in = r->in[0],
                 .out = r->out[0],
                 .n = lp_desc_numel(&r->in[0]),
-                .bins = r->attr[0].i,
-                .min = lp_scalar_f(r->attr[1].s),
-                .max = lp_scalar_f(r->attr[2].s)};
+                .bins = r->attr[LP_HISTC_BINS].i,
+                .min = lp_scalar_f(r->attr[LP_HISTC_MIN].s),
+                .max = lp_scalar_f(r->attr[LP_HISTC_MAX].s)};
     k->work_bytes = (size_t)(s->n + s->bins) * sizeof(double);
     k->run = run_histc;
     k->threads = 1;

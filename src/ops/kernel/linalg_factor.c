@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/linalg.h"
 
 static int min_side(const LpMats *p)
@@ -55,8 +56,8 @@ CORE(run_lu)
 LpStatus lp_lu_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
-    p.check = r->attr[0].i != 0;
-    lp_mats_who(&p, &r->attr[1]);
+    p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
+    lp_mats_who(&p, &r->attr[LP_LU_WHO]);
     lp_mats_part(&p, area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)min_side(&p), sizeof(int));
     return lp_mats_ready(r, k, run_lu, &p, e);
@@ -99,7 +100,7 @@ LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     for (int i = 0; i < d->ndim - 1; i++)
         p.batch *= d->shape[i];
     p.k = (int)d->shape[d->ndim - 1];
-    p.m = (int)r->attr[0].i;
+    p.m = (int)r->attr[LP_LU_MATRIX_ROWS].i;
     lp_mats_part(&p, (size_t)p.m, sizeof(int));
     return lp_mats_ready(r, k, run_lu_matrix, &p, e);
 }
@@ -209,9 +210,9 @@ CORE(run_cholesky)
 LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
-    p.flag = r->attr[0].i != 0;
-    p.check = r->attr[1].i != 0;
-    lp_mats_who(&p, &r->attr[2]);
+    p.flag = r->attr[LP_CHOLESKY_UPPER].i != 0;
+    p.check = r->attr[LP_CHOLESKY_CHECK_ERRORS].i != 0;
+    lp_mats_who(&p, &r->attr[LP_CHOLESKY_WHO]);
     return lp_mats_ready(r, k, run_cholesky, &p, e);
 }
 
@@ -330,8 +331,8 @@ LpStatus lp_ldl_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0};
-    p.check = r->attr[0].i != 0;
-    lp_mats_who(&p, &r->attr[1]);
+    p.check = r->attr[LP_LDL_CHECK_ERRORS].i != 0;
+    lp_mats_who(&p, &r->attr[LP_LDL_WHO]);
     lp_sytrf(p.type, p.n, NULL, NULL, &w);
     p.lwork = w.lwork;
     lp_mats_part(&p, area(&p), lp_mats_size(&p));

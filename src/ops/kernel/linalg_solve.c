@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/linalg.h"
 
 #define CORE(name)                                                             \
@@ -63,8 +64,8 @@ LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
     p.k = columns_of(&r->in[1]);
-    p.check = r->attr[0].i != 0;
-    lp_mats_who(&p, &r->attr[1]);
+    p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
+    lp_mats_who(&p, &r->attr[LP_LU_WHO]);
     lp_mats_part(&p, (size_t)p.n * (size_t)p.n, lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n * (size_t)p.k, lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
@@ -102,8 +103,9 @@ LpStatus lp_solve_triangular_prepare(const LpKernelReq *r, LpKernel *k,
     LpMats p = lp_mats_of(r);
     p.k = rows_of(&r->in[1]);
     p.flag2 = columns_of(&r->in[1]);
-    p.flag = (r->attr[0].i ? 1 : 0) | (r->attr[1].i ? 2 : 0) |
-             (r->attr[2].i ? 4 : 0);
+    p.flag = (r->attr[LP_TRIANGULAR_UPPER].i ? 1 : 0) |
+             (r->attr[LP_TRIANGULAR_LEFT].i ? 2 : 0) |
+             (r->attr[LP_TRIANGULAR_UNITRIANGULAR].i ? 4 : 0);
     return lp_mats_ready(r, k, run_solve_triangular, &p, e);
 }
 
@@ -131,7 +133,7 @@ CORE(run_cholesky_solve)
 LpStatus lp_cholesky_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
-    p.flag = r->attr[0].i != 0;
+    p.flag = r->attr[LP_CHOLESKY_UPPER].i != 0;
     p.flag2 = columns_of(&r->in[1]);
     return lp_mats_ready(r, k, run_cholesky_solve, &p, e);
 }
@@ -259,9 +261,9 @@ LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     int larger = p.m > p.n ? p.m : p.n, less = p.m < p.n ? p.m : p.n, rank;
     size_t size = lp_mats_size(&p);
     p.k = columns_of(&r->in[1]);
-    p.flag = (int)lp_lstsq_driver(r->attr[0].str);
-    p.value = r->attr[1].kind == LP_ATTR_FLOAT
-                  ? r->attr[1].f
+    p.flag = (int)lp_lstsq_driver(r->attr[LP_LSTSQ_DRIVER].str);
+    p.value = r->attr[LP_LSTSQ_RCOND].kind == LP_ATTR_FLOAT
+                  ? r->attr[LP_LSTSQ_RCOND].f
                   : larger * (p.type == LP_F64 ? 0x1p-52 : 0x1p-23);
     strcpy(p.who, "torch.linalg.lstsq");
     if (less > 0)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/linalg.h"
 
 #define CORE(name)                                                             \
@@ -105,7 +106,7 @@ static void svd_parts(LpMats *p, char job)
 LpStatus lp_svd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
-    p.flag = r->attr[0].i != 0;
+    p.flag = r->attr[LP_SVD_FULL_MATRICES].i != 0;
     svd_parts(&p, p.flag ? 'A' : 'S');
     return lp_mats_ready(r, k, run_svd, &p, e);
 }
@@ -170,7 +171,7 @@ static LpStatus prepare_eigh(const LpKernelReq *r, bool vectors, LpKernel *k,
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0};
-    p.flag = r->attr[0].str[0] == 'U';
+    p.flag = r->attr[LP_EIGH_UPLO].str[0] == 'U';
     p.flag2 = vectors;
     strcpy(p.who, "linalg.eigh");
     lp_syevd(p.type, vectors ? 'V' : 'N', 'L', p.n, NULL, NULL, &w);
@@ -267,7 +268,7 @@ CORE(run_pinv)
 LpStatus lp_pinv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
-    p.flag = r->attr[0].i != 0;
+    p.flag = r->attr[LP_PINV_HERMITIAN].i != 0;
     p.value = (p.m > p.n ? p.m : p.n) * (p.type == LP_F64 ? 0x1p-52 : 0x1p-23);
     vector_parts(&p);
     return lp_mats_ready(r, k, run_pinv, &p, e);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
@@ -89,8 +90,8 @@ static Nll nll_of(const LpDesc *target, const LpDesc *x, const LpAttr *a)
     Nll s = {.n = axis ? x->shape[0] : 1,
              .classes = x->shape[axis],
              .inner = 1,
-             .how = reduction_of(a[0].str),
-             .ignore = a[1].i};
+             .how = reduction_of(a[LP_NLL_REDUCTION].str),
+             .ignore = a[LP_NLL_IGNORE_INDEX].i};
     for (int i = 1; i < target->ndim; i++)
         s.inner *= target->shape[i];
     return s;
@@ -172,7 +173,7 @@ static LpStatus final_core(const LpPlain *p, void *const *in, void *const *out,
 LpStatus lp_identity_loss_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     Final s = {.n = lp_desc_numel(&r->in[0]),
-               .how = reduction_of(r->attr[0].str)};
+               .how = reduction_of(r->attr[LP_IDENTITY_LOSS_REDUCTION].str)};
     size_t chunks = (size_t)((s.n + CHUNK - 1) / CHUNK);
     return lp_plain_prepare(r, k, final_core, lp_plain_type(r->out[0].dtype),
                             &s, sizeof s, chunks * sizeof(double), e);

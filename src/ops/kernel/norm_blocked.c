@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/loops.h"
 
 LP_SIMD_EXTERN(LpNormBlockedLoops, lp_norm_blocked);
@@ -209,7 +210,7 @@ static void prepare(const LpKernelReq *r, int image, LpKernel *k)
     *s = (State){.batch = x->shape[0],
                  .channels = x->shape[1],
                  .n = x->shape[2] * x->shape[3],
-                 .eps = r->attr[0].f,
+                 .eps = r->attr[LP_BATCH_NORM_EPS].f,
                  .block = x->block,
                  .relu = r->relu,
                  .added = r->relu && r->n_in == 4};

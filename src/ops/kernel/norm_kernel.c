@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/norm_blocked.h"
@@ -98,30 +99,30 @@ static Norm channels_of(const LpDesc *x, int64_t groups)
 /* (x, w, b; normalized_shape, eps) -> y, mean, rstd */
 LpStatus lp_layer_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Norm s = rows_of(&r->in[0], r->attr[0].n);
-    s.eps = r->attr[1].f;
+    Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
+    s.eps = r->attr[LP_LAYER_NORM_EPS].f;
     return prepare(r, k, s, layer, 0, e);
 }
 
 /* (dy, x, mean, rstd, w; normalized_shape) -> dx, dw, db */
 LpStatus lp_layer_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Norm s = rows_of(&r->in[0], r->attr[0].n);
+    Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     return prepare(r, k, s, layer_back, (size_t)(2 * s.n * r->threads), e);
 }
 
 /* (x, w, b; num_groups, eps) -> y, mean, rstd */
 LpStatus lp_group_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Norm s = channels_of(&r->in[0], r->attr[0].i);
-    s.eps = r->attr[1].f;
+    Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
+    s.eps = r->attr[LP_GROUP_NORM_EPS].f;
     return prepare(r, k, s, group, 0, e);
 }
 
 /* (dy, x, mean, rstd, w; num_groups) -> dx, dw, db */
 LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Norm s = channels_of(&r->in[0], r->attr[0].i);
+    Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
     return prepare(r, k, s, group_back, (size_t)(2 * s.batch * s.channels), e);
 }
 
@@ -131,7 +132,7 @@ LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (r->out[0].block)
         return lp_batch_norm_blocked(r, k, e);
     Norm s = channels_of(&r->in[0], 1);
-    s.eps = r->attr[0].f;
+    s.eps = r->attr[LP_BATCH_NORM_EPS].f;
     return prepare(r, k, s, batch, (size_t)(2 * s.channels), e);
 }
 
@@ -141,6 +142,6 @@ LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (r->out[0].block)
         return lp_batch_norm_back_blocked(r, k, e);
     Norm s = channels_of(&r->in[0], 1);
-    s.eps = r->attr[0].f;
+    s.eps = r->attr[LP_BATCH_NORM_EPS].f;
     return prepare(r, k, s, batch_back, (size_t)(3 * s.channels), e);
 }

@@ -4,6 +4,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/mem.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/fused.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
@@ -150,7 +151,8 @@ static LpStatus prepare(const LpKernelReq *r,
 
 LpStatus lp_mm_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return prepare(r, lp_mm_prepare, r->attr[0].s, r->attr[1].s, k, e);
+    return prepare(r, lp_mm_prepare, r->attr[LP_PLUS_BETA].s,
+                   r->attr[LP_PLUS_ALPHA].s, k, e);
 }
 
 LpStatus lp_conv_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)

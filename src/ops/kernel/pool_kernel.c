@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
@@ -36,15 +37,15 @@ static Pool pool_of(const LpDesc *in, const LpDesc *out, int n)
     return p;
 }
 
-/* Attributes: kernel, stride, padding, then dilation if `dilated`. */
+/* Of the attributes of max_pool (`dilated`) or avg_pool, which begin alike. */
 static void set_window(LpPoolGeom *g, const LpAttr *a, bool dilated)
 {
-    int n = a[0].n;
+    int n = a[LP_MAX_POOL_KERNEL_SIZE].n;
     for (int i = 0; i < n; i++) {
-        g->kernel[3 - n + i] = a[0].v[i];
-        g->stride[3 - n + i] = a[1].v[i];
-        g->pad[3 - n + i] = a[2].v[i];
-        g->dilation[3 - n + i] = dilated ? a[3].v[i] : 1;
+        g->kernel[3 - n + i] = a[LP_MAX_POOL_KERNEL_SIZE].v[i];
+        g->stride[3 - n + i] = a[LP_MAX_POOL_STRIDE].v[i];
+        g->pad[3 - n + i] = a[LP_MAX_POOL_PADDING].v[i];
+        g->dilation[3 - n + i] = dilated ? a[LP_MAX_POOL_DILATION].v[i] : 1;
     }
 }
 
@@ -81,7 +82,7 @@ static LpStatus max_core(const LpPlain *p, void *const *in, void *const *out,
 
 LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Pool q = pool_of(&r->in[0], &r->out[0], r->attr[0].n);
+    Pool q = pool_of(&r->in[0], &r->out[0], r->attr[LP_MAX_POOL_KERNEL_SIZE].n);
     set_window(&q.g, r->attr, true);
     LP_FAIL_IF(q.in_plane > INT32_MAX, e, LP_E_RUNTIME,
                "max_pool: a plane of %lld elements is too large",
@@ -196,7 +197,7 @@ static LpStatus adaptive_max_core(const LpPlain *p, void *const *in,
 LpStatus lp_adaptive_max_pool_prepare(const LpKernelReq *r, LpKernel *k,
                                       LpErr *e)
 {
-    Pool q = pool_of(&r->in[0], &r->out[0], r->attr[0].n);
+    Pool q = pool_of(&r->in[0], &r->out[0], r->attr[LP_POOL_SIZE].n);
     return lp_plain_prepare(r, k, adaptive_max_core,
                             lp_plain_type(r->out[0].dtype), &q, sizeof q, 0, e);
 }
@@ -240,7 +241,7 @@ LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
 {
     if (r->out[0].block)
         return lp_max_pool_scatter_blocked(r, k, e);
-    Pool q = pool_of(&r->out[0], &r->in[0], r->attr[0].n);
+    Pool q = pool_of(&r->out[0], &r->in[0], r->attr[LP_POOL_SIZE].n);
     return lp_plain_prepare(r, k, scatter_core, lp_plain_type(r->out[0].dtype),
                             &q, sizeof q, 0, e);
 }
@@ -270,7 +271,7 @@ static LpStatus gather_core(const LpPlain *p, void *const *in, void *const *out,
 
 LpStatus lp_max_pool_gather_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Pool q = pool_of(&r->in[0], &r->out[0], r->attr[0].n);
+    Pool q = pool_of(&r->in[0], &r->out[0], r->attr[LP_POOL_SIZE].n);
     return lp_plain_prepare(r, k, gather_core, lp_plain_type(r->out[0].dtype),
                             &q, sizeof q, 0, e);
 }
@@ -337,17 +338,17 @@ static LpStatus avg_core(const LpPlain *p, void *const *in, void *const *out,
     return LP_OK;
 }
 
-/* Attributes: kernel, stride, padding, ceil_mode (which the output's size
- * tells), count_include_pad, divisor. */
+/* a: attributes of avg_pool; what ceil_mode is the output's size tells. */
 static LpStatus avg(const LpKernelReq *r, const LpAttr *a, bool back,
                     LpKernel *k, LpErr *e)
 {
     Avg q = {.kind = back ? AVG_BACK : AVG};
     q.p = pool_of(back ? &r->out[0] : &r->in[0], back ? &r->in[0] : &r->out[0],
-                  a[0].n);
+                  a[LP_AVG_POOL_KERNEL_SIZE].n);
     set_window(&q.p.g, a, false);
-    q.p.g.include_pad = a[4].i != 0;
-    q.p.g.divisor = a[5].kind == LP_ATTR_NONE ? 0 : a[5].i;
+    q.p.g.include_pad = a[LP_AVG_POOL_COUNT_INCLUDE_PAD].i != 0;
+    const LpAttr *divisor = &a[LP_AVG_POOL_DIVISOR_OVERRIDE];
+    q.p.g.divisor = divisor->kind == LP_ATTR_NONE ? 0 : divisor->i;
     return lp_plain_prepare(r, k, avg_core, lp_plain_type(r->out[0].dtype), &q,
                             sizeof q, 0, e);
 }
@@ -359,7 +360,7 @@ LpStatus lp_avg_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 LpStatus lp_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return avg(r, r->attr + 1, true, k, e);
+    return avg(r, r->attr + LP_AVG_BACK_KERNEL_SIZE, true, k, e);
 }
 
 /* Equal windows that do not overlap are a regular pooling. */
@@ -367,7 +368,7 @@ static LpStatus adaptive(const LpKernelReq *r, bool back, LpKernel *k, LpErr *e)
 {
     Avg q = {.kind = back ? ADAPTIVE_AVG_BACK : ADAPTIVE_AVG};
     q.p = pool_of(back ? &r->out[0] : &r->in[0], back ? &r->in[0] : &r->out[0],
-                  r->attr[0].n);
+                  r->attr[LP_POOL_SIZE].n);
     bool even = true;
     for (int i = 0; i < 3; i++)
         even = even && q.p.g.out[i] > 0 && q.p.g.in[i] % q.p.g.out[i] == 0;

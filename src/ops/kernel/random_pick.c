@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/gather_sort.h"
 #include "src/ops/kernel/random_words.h"
@@ -221,8 +222,8 @@ LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                .site = r->site,
                .rows = d->ndim == 2 ? d->shape[0] : 1,
                .n = d->shape[d->ndim - 1],
-               .samples = r->attr[0].i,
-               .replacement = r->attr[1].i != 0};
+               .samples = r->attr[LP_MULTINOMIAL_NUM_SAMPLES].i,
+               .replacement = r->attr[LP_MULTINOMIAL_REPLACEMENT].i != 0};
     k->work_bytes = (size_t)s->n * 2 * sizeof(LpSortItem) +
                     (size_t)(s->rows * (s->n + s->samples)) * 8;
     k->run = run_multinomial;

@@ -2,6 +2,7 @@
  * A line is run in double whatever its type; lines are shared out to threads
  * whole. See reduce.h. */
 #include "src/base/interrupt.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/reduce.h"
 #include "src/ops/kernel/state.h"
@@ -75,9 +76,11 @@ LpStatus lp_recurrence_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (!s)
         return LP_E_MEMORY;
     *s = (Recurrence){.d = {r->in[0], r->in[1], r->out[0]},
-                      .dim = r->attr[0].n > 0 ? (int)r->attr[0].v[0] : -1,
+                      .dim = r->attr[LP_RUNNING_DIM].n > 0
+                                 ? (int)r->attr[LP_RUNNING_DIM].v[0]
+                                 : -1,
                       .n = 1,
-                      .reverse = r->attr[1].i != 0};
+                      .reverse = r->attr[LP_RUNNING_REVERSE].i != 0};
     if (s->dim >= 0)
         s->n = r->out[0].shape[s->dim];
     int64_t all = lp_desc_numel(&r->out[0]);

@@ -1,6 +1,7 @@
 /* Kernels of softmax and log_softmax over one axis: [outer, n, inner]. With
  * inner 1 a row at a time; else blocks of columns, so that the vector loops
  * run along memory. */
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/nnloops.h"
 #include "src/ops/kernel/plain.h"
@@ -67,7 +68,7 @@ static LpStatus prepare(const LpKernelReq *r, bool is_log, bool back,
                         LpKernel *k, LpErr *e)
 {
     const LpDesc *d = &r->out[0];
-    int dim = (int)r->attr[0].i;
+    int dim = (int)r->attr[LP_SOFTMAX_DIM].i;
     Soft s = {.outer = 1, .n = 1, .inner = 1, .is_log = is_log, .back = back};
     for (int i = 0; i < d->ndim; i++)
         if (i < dim)

@@ -32,6 +32,7 @@
  * First: it makes equal what is the same for cse, and constants visible to
  * fold. Linear: a rule looks at a node and the one before it. */
 #include "src/passes/common/canonicalise.h"
+#include "src/ops/attrs.h"
 
 #include <math.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static LpVal divide(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
     LpScalar s;
     if (!lp_rewrite_constant(rw, in[1], &s) || !is(s, 1) ||
-        (n->attr[0].kind != LP_ATTR_NONE &&
+        (n->attr[LP_DIV_ROUNDING_MODE].kind != LP_ATTR_NONE &&
          lp_is_float(lp_canon_type(rw, n)->dtype)))
         return LP_NOVAL;
     return if_fits(rw, n, in[0]);
@@ -89,7 +90,7 @@ static LpVal add_sub(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     LpScalar s;
     LpDtype t = lp_canon_type(rw, n)->dtype;
     bool minus = n->op->id == LP_OP_sub;
-    if (!is(n->attr[0].s, 1)) /* alpha */
+    if (!is(n->attr[LP_ADD_ALPHA].s, 1))
         return LP_NOVAL;
     if (lp_rewrite_constant(rw, in[1], &s) && adds_nothing(s, minus, t))
         return if_fits(rw, n, in[0]);
@@ -140,7 +141,7 @@ static LpVal fill(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 /* Outside training dropout is its operand. */
 static LpVal dropout(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
-    return n->attr[1].i ? LP_NOVAL : if_fits(rw, n, in[0]);
+    return n->attr[LP_DROPOUT_TRAINING].i ? LP_NOVAL : if_fits(rw, n, in[0]);
 }
 
 /* Where g is scattered to, x has the pooled value; elsewhere both are 0. */

@@ -1,5 +1,6 @@
 /* Rules of canonicalise for views and casts. What a rule looks through is
  * already canonical, so one step is enough for chains of any length. */
+#include "src/ops/attrs.h"
 #include "src/passes/common/canonicalise.h"
 
 static const LpGraphNode *made_by(const LpRewrite *rw, LpVal v, int op)
@@ -45,7 +46,7 @@ static LpVal transposed(LpRewrite *rw, LpVal v)
 {
     static const int64_t swap[2] = {1, 0};
     const LpGraphNode *d = made_by(rw, v, LP_OP_permute);
-    if (d && d->attr[0].v[0] == 1)
+    if (d && d->attr[LP_PERMUTE_DIMS].v[0] == 1)
         return d->in[0];
     return lp_permute(&rw->gb.b, v, swap, 2);
 }
@@ -55,7 +56,8 @@ static LpVal transposed(LpRewrite *rw, LpVal v)
 static LpVal transposed_product(LpRewrite *rw, const LpGraphNode *n, LpVal x)
 {
     const LpGraphNode *d = made_by(rw, x, LP_OP_mm);
-    if (!d || n->attr[0].n != 2 || n->attr[0].v[0] != 1 ||
+    if (!d || n->attr[LP_PERMUTE_DIMS].n != 2 ||
+        n->attr[LP_PERMUTE_DIMS].v[0] != 1 ||
         !rw->to->origin[d->origin].backward)
         return LP_NOVAL;
     LpVal a = d->in[0], b = d->in[1]; /* emitting moves the node */
@@ -71,10 +73,10 @@ LpVal lp_canon_permute(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     const LpGraphNode *d = made_by(rw, in[0], LP_OP_permute);
     LpVal from = d ? d->in[0] : in[0];
     int64_t dims[LP_MAX_DIMS];
-    int ndim = n->attr[0].n;
+    int ndim = n->attr[LP_PERMUTE_DIMS].n;
     for (int i = 0; i < ndim; i++) {
-        int64_t k = n->attr[0].v[i];
-        dims[i] = d ? d->attr[0].v[k] : k;
+        int64_t k = n->attr[LP_PERMUTE_DIMS].v[i];
+        dims[i] = d ? d->attr[LP_PERMUTE_DIMS].v[k] : k;
     }
     if (keeps_order(lp_graph_type(rw->to, from), dims))
         return reshaped(rw, from, lp_canon_type(rw, n), false);
@@ -97,24 +99,26 @@ LpVal lp_canon_slice(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
     const LpType *t = lp_canon_type(rw, n);
     const LpGraphNode *d = made_by(rw, in[0], LP_OP_slice);
-    int dim = (int)n->attr[0].i;
-    int64_t start = n->attr[1].i, step = n->attr[3].i, size = t->shape[dim];
+    int dim = (int)n->attr[LP_SLICE_DIM].i;
+    int64_t start = n->attr[LP_SLICE_START].i, step = n->attr[LP_SLICE_STEP].i,
+            size = t->shape[dim];
     LpVal from = in[0];
     if (lp_shape_eq(lp_graph_type(rw->to, from), t))
         return from;
     if (size == 0)
         return LP_NOVAL;
-    if (d && d->attr[0].i == dim &&
+    if (d && d->attr[LP_SLICE_DIM].i == dim &&
         lp_origin_same_place(&rw->to->origin[d->origin],
                              &rw->to->origin[rw->gb.origin])) {
         from = d->in[0];
-        start = d->attr[1].i + start * d->attr[3].i;
-        step = size == 1 ? 1 : step * d->attr[3].i;
+        start = d->attr[LP_SLICE_START].i + start * d->attr[LP_SLICE_STEP].i;
+        step = size == 1 ? 1 : step * d->attr[LP_SLICE_STEP].i;
     } else if (size == 1) {
         step = 1;
     }
     int64_t end = start + (size - 1) * step + 1;
-    if (from == in[0] && end == n->attr[2].i && step == n->attr[3].i)
+    if (from == in[0] && end == n->attr[LP_SLICE_END].i &&
+        step == n->attr[LP_SLICE_STEP].i)
         return LP_NOVAL;
     return lp_slice(&rw->gb.b, from, dim, start, end, step);
 }
@@ -123,7 +127,7 @@ LpVal lp_canon_slice(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 LpVal lp_canon_select(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
     const LpType *t = lp_graph_type(rw->to, in[0]);
-    if (t->shape[n->attr[0].i] != 1)
+    if (t->shape[n->attr[LP_SELECT_DIM].i] != 1)
         return LP_NOVAL;
     return reshaped(rw, in[0], lp_canon_type(rw, n), false);
 }
@@ -155,7 +159,7 @@ LpVal lp_canon_cat(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
     enum { MOST = 8 };
     LpVal part[MOST];
-    int dim = (int)n->attr[0].i;
+    int dim = (int)n->attr[LP_CAT_DIM].i;
     int64_t rest = 0;
     if (n->n_in > MOST)
         return LP_NOVAL;

@@ -16,6 +16,7 @@
  * is a copy too. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/bf16_mm.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
@@ -38,7 +39,8 @@ static int packed_param(const LpLower *l, LpVal v)
     if (!lp_is_value(v) || g->value[v].node == LP_NO_NODE)
         return -1;
     const LpGraphNode *n = &g->node[g->value[v].node];
-    if (n->op != &op_permute || n->attr[0].n != 2 || n->attr[0].v[0] != 1)
+    if (n->op != &op_permute || n->attr[LP_PERMUTE_DIMS].n != 2 ||
+        n->attr[LP_PERMUTE_DIMS].v[0] != 1)
         return -1;
     const LpPlace *p = &l->place[n->in[0]];
     if (g->value[n->in[0]].node != LP_NO_NODE || p->buf == LP_NO_BUF)

@@ -6,6 +6,7 @@
  *   %x = cat([%a, %b, …], dim=2)
  *
  * So it is where queries, keys and values are parts of one product. */
+#include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
@@ -48,7 +49,7 @@ static bool is_part(const LpLower *l, const LpRegion *r, const LpGraphNode *cat,
 static LpPlace part_of(const LpLower *l, const LpGraphNode *cat, LpVal at)
 {
     LpPlace p = l->place[cat->out];
-    int64_t dim = cat->attr[0].i;
+    int64_t dim = cat->attr[LP_CAT_DIM].i;
     const LpType *t = lp_graph_type(l->g, at);
     for (uint32_t i = 0; cat->in[i] != at; i++)
         p.offset +=
@@ -72,8 +73,8 @@ LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed)
         LP_TRY(lp_lower_result(l, cat, cat->out));
     LpPlace p = part_of(l, cat, operand), q = p;
     for (int d = 0; turn && d < p.desc.ndim; d++) {
-        q.desc.shape[turn->attr[0].v[d]] = p.desc.shape[d];
-        q.desc.strides[turn->attr[0].v[d]] = p.desc.strides[d];
+        q.desc.shape[turn->attr[LP_PERMUTE_DIMS].v[d]] = p.desc.shape[d];
+        q.desc.strides[turn->attr[LP_PERMUTE_DIMS].v[d]] = p.desc.strides[d];
     }
     l->place[v] = q;
     *placed = true;

@@ -12,6 +12,7 @@
  * as the arithmetic of a thin layer. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/pointwise.h"
@@ -69,7 +70,7 @@ bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n)
         return false;
     if (!blocked(l, n->in[0]))
         return false;
-    const LpAttr *dims = &n->attr[0];
+    const LpAttr *dims = &n->attr[LP_REDUCE_DIM];
     bool h = false, w = false;
     if (dims->kind != LP_ATTR_INTS || dims->n == 0)
         return true; /* everything */
@@ -89,7 +90,8 @@ int lp_layout_block(const LpLower *l, const LpGraphNode *n)
         return conv != LP_PRODUCT_CONV_WEIGHT && makes_blocks(l, n)
                    ? l->o->block
                    : 0;
-    if (n->op == &op_max_pool && is_f32(l, n->out) && n->attr[0].n == 2)
+    if (n->op == &op_max_pool && is_f32(l, n->out) &&
+        n->attr[LP_MAX_POOL_KERNEL_SIZE].n == 2)
         return blocked(l, n->in[0]) ? l->o->block : 0;
     if (n->op == &op_max_pool_backward && is_f32(l, n->out) &&
         image(l, n->in[1]))
@@ -179,11 +181,12 @@ void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
     int n_dims = 0;
     bool gone[5] = {false};
     memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
-    bool all = attr[0].kind != LP_ATTR_INTS || attr[0].n == 0;
+    bool all =
+        attr[LP_REDUCE_DIM].kind != LP_ATTR_INTS || attr[LP_REDUCE_DIM].n == 0;
     for (int d = 0; d < 4; d++) {
         bool here = all;
-        for (int i = 0; !all && i < attr[0].n; i++)
-            here |= attr[0].v[i] == d;
+        for (int i = 0; !all && i < attr[LP_REDUCE_DIM].n; i++)
+            here |= attr[LP_REDUCE_DIM].v[i] == d;
         if (!here)
             continue;
         gone[d] = true;
@@ -193,10 +196,10 @@ void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
         gone[4] = true;
         dims[n_dims++] = 4;
     }
-    attr[0] = lp_attr_ints(dims, n_dims);
+    attr[LP_REDUCE_DIM] = lp_attr_ints(dims, n_dims);
     LpType t = {.dtype = out->dtype};
     for (int d = 0; d < 5; d++) {
-        if (gone[d] && !attr[1].i)
+        if (gone[d] && !attr[LP_REDUCE_KEEPDIM].i)
             continue;
         t.shape[t.ndim++] = gone[d] ? 1 : in->shape[d];
     }

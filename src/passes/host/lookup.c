@@ -14,6 +14,7 @@
  * another order than the step's nodes make them. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 #include "src/ops/recurrent.h"
 #include "src/ops/width.h"
@@ -46,8 +47,9 @@ static const LpGraphNode *maker(const LpLower *l, LpVal v)
 /* permute of [a, b, c] to [b, a, c] */
 static bool swaps(const LpGraphNode *n)
 {
-    return n->op == &op_permute && n->attr[0].n == 3 && n->attr[0].v[0] == 1 &&
-           n->attr[0].v[1] == 0;
+    return n->op == &op_permute && n->attr[LP_PERMUTE_DIMS].n == 3 &&
+           n->attr[LP_PERMUTE_DIMS].v[0] == 1 &&
+           n->attr[LP_PERMUTE_DIMS].v[1] == 0;
 }
 
 /* Is v rows of a table, worth a lookup? */
@@ -84,7 +86,8 @@ static bool sums_up(const LpLower *l, LpVal dx, LpTableRead *k, LpNodeId *sum)
         return false;
     const LpGraphNode *n = &l->g->node[id];
     if (n->op != &op_embedding_backward || n->region || n->in[1] != k->ids ||
-        n->attr[1].kind == LP_ATTR_INT || /* a row without gradient */
+        n->attr[LP_EMBEDDING_BACK_PADDING_IDX].kind ==
+            LP_ATTR_INT || /* a row without gradient */
         !lp_type_eq(lp_graph_type(l->g, n->out), lp_graph_type(l->g, k->table)))
         return false;
     *sum = id;

@@ -11,6 +11,7 @@
  * nodes rounds at random: the step says where that happens. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
@@ -158,7 +159,7 @@ static LpDesc desc_for(const LpLower *l, LpVal v)
     LpNodeId id = lp_only_reader(l, v);
     if (id == LP_NO_NODE || l->g->node[id].op != &op_permute)
         return d;
-    const LpAttr *dims = &l->g->node[id].attr[0];
+    const LpAttr *dims = &l->g->node[id].attr[LP_PERMUTE_DIMS];
     if (dims->v[d.ndim - 1] != d.ndim - 1)
         return d;
     int64_t step = 1;

@@ -10,6 +10,7 @@
  * if nobody else reads what is left out. Forward it stands where the
  * normalisation does, so %z must be there; backward where its gradient does.
  * The same operations in the same order: no bit changes. */
+#include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
@@ -76,8 +77,9 @@ bool lp_tail_inside(LpLower *l, LpNodeId id)
 static LpVal addend(const LpLower *l, const LpGraphNode *add, LpVal y)
 {
     LpVal v = add->in[add->in[0] == y];
-    bool fits = lp_scalar_f(add->attr[0].s) == 1 && lp_is_value(v) && v != y &&
-                l->place[v].buf != LP_NO_BUF && l->place[v].desc.block &&
+    bool fits = lp_scalar_f(add->attr[LP_ADD_ALPHA].s) == 1 && lp_is_value(v) &&
+                v != y && l->place[v].buf != LP_NO_BUF &&
+                l->place[v].desc.block &&
                 lp_type_eq(lp_graph_type(l->g, v), lp_graph_type(l->g, y));
     return fits ? v : LP_NOVAL;
 }

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 
 typedef struct Costs {
@@ -165,7 +166,8 @@ static void find_shares(Costs *c)
             if (m == LP_NO_NODE)
                 break;
             if (g->node[m].op->flags & LP_OPF_PLANNED) {
-                c->share[m] = g->node[n].attr[0].f;
+                c->share[m] =
+                    g->node[n].attr[LP_SET_AVAILABLE_MEMORY_PROPORTION].f;
                 break;
             }
             v = g->node[m].n_in ? g->node[m].in[0] : LP_NOVAL;

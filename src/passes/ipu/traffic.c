@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
@@ -17,7 +18,8 @@ int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
  * reads, outputs that it makes. */
 static bool asks_overlap(const LpGraphNode *d, uint16_t marker)
 {
-    return d->op->id == marker && strcmp(d->attr[0].str, "no_overlap") != 0;
+    return d->op->id == marker &&
+           strcmp(d->attr[LP_OVERLAP_MODE].str, "no_overlap") != 0;
 }
 
 static void find_overlap(const LpIpuPlan *p, bool *hidden)
