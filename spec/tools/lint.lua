@@ -1,10 +1,10 @@
 -- Checks that no compiler makes: layers of includes and of require, sizes of
--- files, bare heap calls, rounding to half types, columns, heads of files, names
--- of types, paths of one machine, unfinished work, public Lua functions without
--- an annotation of what they take and give. Runs on the tracked files; prints a
--- line per fault and exits with 1. The size of files is looked at only when told
--- so (lint.lua full): a file may outgrow the cap for a commit or two, and the
--- suite shall not fail for that.
+-- files, bare heap calls, rounding to half types, numbers for attributes,
+-- columns, heads of files, names of types, paths of one machine, unfinished
+-- work, public Lua functions without an annotation of what they take and give.
+-- Runs on the tracked files; prints a line per fault and exits with 1. The size
+-- of files is looked at only when told so (lint.lua full): a file may outgrow
+-- the cap for a commit or two, and the suite shall not fail for that.
 
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
@@ -132,6 +132,14 @@ end
 -- getline's line comes from the C library's heap and goes back there.
 local owns_libc_memory = { ["src/base/mem.c"] = true, ["src/main_edit.c"] = true }
 
+-- What reads an operator's attributes far from its signature names them
+-- (src/ops/attrs.h).
+local function check_attribute(file, n, code)
+  if code:find("attr%[%d+%]") and not file:find("^src/ops/[%w_]+%.c$") then
+    fault(file, n, "an attribute by number, not by its name in src/ops/attrs.h")
+  end
+end
+
 local machine_paths = { "/" .. "work/", "/" .. "home/%w", "/" .. "root/" }
 local unfinished = { "TO" .. "DO", "FIX" .. "ME", "XX" .. "X" }
 
@@ -184,6 +192,9 @@ local function check_file(file)
       local code
       code, in_comment = code_of(line, in_comment)
       check_type(file, n, code)
+      if layer_of(file) then
+        check_attribute(file, n, code)
+      end
       if layer_of(file) and not owns_libc_memory[file] then
         check_code(file, n, code)
       end
