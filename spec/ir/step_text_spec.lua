@@ -124,6 +124,7 @@ describe("the text of a step", function()
     [{ "output %%2", "output %%1" }] = "output 'y' writes value 2, which is not output 0",
     [{ "\norigin\n", "\n" }] = "it has no origin",
     [{ "$", "var input \"z\": float32[2] of 9\n" }] = "input 'z' belongs to variable 9 of 3",
+    [{ "differentiated", "differentiated host" }] = "the micro graph is one of the host's",
     [{ "$", "rest" }] = "line 10, column 1: expected var, found 'rest'",
   }) do
     it("refuses " .. change[2]:gsub("\n", " ") .. " in the place of " .. change[1], function()

@@ -41,6 +41,16 @@ output %10, %2, %2
     assert.equal(text, graphs.canonical(text))
   end)
 
+  it("has fused operators in graphs of the host's alone", function()
+    local text = "graph%s\ninput %%1: float32[2, 3, 4]\norigin\n"
+      .. "%%2 = attention(%%1, %%1, %%1, _, scale=0.5, is_causal=false): float32[2, 3, 4]\n"
+    local host = text:format(" host")
+    assert.equal(host, graphs.canonical(host))
+    assert.is_true(core.graph_parse(host):clone():verify())
+    assert.matches("^line 4, column 6: attention is no operation of the device",
+      parse_error(text:format("")))
+  end)
+
   it("takes any labels, comments and empty lines, and leaves types to the rule", function()
     assert.equal("graph\ninput %1: float32[2]\norigin\n%2 = neg(%1): float32[2]\noutput %2\n",
       graphs.canonical("\n # a comment\ngraph # here too\r\n\n  input %first: float[2]\n"

@@ -249,6 +249,22 @@ static int exec_step(lua_State *L)
     return 1;
 }
 
+/* exec:text("micro" | "update"): the host's graph, "" if there is none */
+static int exec_text(lua_State *L)
+{
+    static const char *const which[] = {"micro", "update", NULL};
+    LpErr e = {0};
+    const LpProgram *p = lp_exec_program(check_exec(L));
+    const LpGraph *g = luaL_checkoption(L, 2, "micro", which)
+                           ? p->update_graph.g
+                           : p->micro_graph.g;
+    LpBox *text = lp_new_text(L);
+    if (g && !(text->p = lp_graph_print(g, &e)))
+        return lp_bind_fail(L, &e);
+    lp_push_text(L, text);
+    return 1;
+}
+
 /* exec:rng() -> seed, micro-batches; exec:rng(seed, n) sets */
 static int exec_rng(lua_State *L)
 {
@@ -369,25 +385,17 @@ static int exec_stats(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg exec_methods[] = {{"read", exec_read},
-                                        {"read_into", exec_read_into},
-                                        {"write", exec_write},
-                                        {"run", exec_run},
-                                        {"rng", exec_rng},
-                                        {"stats", exec_stats},
-                                        {"step", exec_step},
-                                        {"mirror", exec_mirror},
-                                        {"mark", exec_mark},
-                                        {"marked", exec_marked},
-                                        {"unmark", exec_unmark},
-                                        {"pull", exec_pull},
-                                        {"pulls", exec_pulls},
-                                        {"unmirror", exec_unmirror},
-                                        {"profile", lp_exec_profile_method},
-                                        {"close", exec_gc},
-                                        {"__gc", exec_gc},
-                                        {"__close", exec_gc},
-                                        {NULL, NULL}};
+static const luaL_Reg exec_methods[] = {
+    {"read", exec_read},         {"read_into", exec_read_into},
+    {"write", exec_write},       {"run", exec_run},
+    {"rng", exec_rng},           {"stats", exec_stats},
+    {"step", exec_step},         {"text", exec_text},
+    {"mirror", exec_mirror},     {"mark", exec_mark},
+    {"marked", exec_marked},     {"unmark", exec_unmark},
+    {"pull", exec_pull},         {"pulls", exec_pulls},
+    {"unmirror", exec_unmirror}, {"profile", lp_exec_profile_method},
+    {"close", exec_gc},          {"__gc", exec_gc},
+    {"__close", exec_gc},        {NULL, NULL}};
 
 void lp_bind_exec(lua_State *L)
 {

@@ -9,7 +9,8 @@
  *   g:nodes()                    a table for each node, see push_node
  *   g:inputs()                   a table for each, see push_result
  *   g:outputs()                  numbers of values
- *   core.passes()                names of the common passes
+ *   core.passes()                names of the common passes, and of those that
+ *                                rewrite the host's graph
  */
 #include <string.h>
 
@@ -297,14 +298,20 @@ static int graph_outputs(lua_State *L)
     return 1;
 }
 
-static int passes(lua_State *L)
+static void push_list(lua_State *L, const char *const *list)
 {
     lua_newtable(L);
-    for (int i = 0; lp_pass_names[i]; i++) {
-        lua_pushstring(L, lp_pass_names[i]);
+    for (int i = 0; list[i]; i++) {
+        lua_pushstring(L, list[i]);
         lua_rawseti(L, -2, i + 1);
     }
-    return 1;
+}
+
+static int passes(lua_State *L)
+{
+    push_list(L, lp_pass_names);
+    push_list(L, lp_host_pass_names);
+    return 2;
 }
 
 static const luaL_Reg graph_methods[] = {

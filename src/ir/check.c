@@ -11,14 +11,19 @@ static const LpFormArg *operand_arg(const LpForm *f, int slot)
     return NULL;
 }
 
-static LpStatus check_op(const LpOp *op, LpErr *e)
+bool lp_graph_takes(const LpGraph *g, const LpOp *op)
+{
+    return op->kind == LP_OP_PRIMITIVE || op->flags & LP_OPF_DEVICE ||
+           (op->kind == LP_OP_FUSED && g->host);
+}
+
+static LpStatus check_op(const LpGraph *g, const LpOp *op, LpErr *e)
 {
     LP_FAIL_IF(op->flags & LP_OPF_DYNAMIC, e, LP_E_VALUE,
                "the shape of %s's result depends on data: it is no operation "
                "of a graph",
                op->name);
-    LP_FAIL_IF(op->kind != LP_OP_PRIMITIVE && !(op->flags & LP_OPF_DEVICE), e,
-               LP_E_VALUE,
+    LP_FAIL_IF(!lp_graph_takes(g, op), e, LP_E_VALUE,
                "%s is %s: a graph has its expansion, never the operator itself",
                op->name,
                op->kind == LP_OP_FUSED ? "no operation of the device"
@@ -26,12 +31,12 @@ static LpStatus check_op(const LpOp *op, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_check_operands(const LpOp *op, const LpVal *in, size_t n_in,
-                           LpErr *e)
+LpStatus lp_check_operands(const LpGraph *g, const LpOp *op, const LpVal *in,
+                           size_t n_in, LpErr *e)
 {
     const LpForm *f = lp_op_form(op);
     size_t fixed = op->has_list ? op->n_operands - 1u : op->n_operands;
-    LP_TRY(check_op(op, e));
+    LP_TRY(check_op(g, op, e));
     LP_FAIL_IF(n_in < fixed || (n_in > fixed && !op->has_list), e, LP_E_VALUE,
                "%s takes %s%zu operands, not %zu", op->name,
                op->has_list ? "at least " : "", fixed, n_in);

@@ -87,6 +87,8 @@ struct LpGraph {
     LpMap str_at; /* by hash */
     /* The reverse sweep has run, or none will: detach is the identity now. */
     bool differentiated;
+    /* The host's own copy: fused operators are nodes of it, too. */
+    bool host;
 };
 
 /* One reference; NULL when memory is short. */
@@ -110,6 +112,9 @@ const char *lp_graph_intern(LpGraph *g, const char *s, LpErr *e);
 bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e);
 /* Owned copy; every id stays what it was. */
 LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e);
+/* May op be a node of g? Composites never; of fused operators those that the
+ * device has as one, and in a graph of the host's all. */
+bool lp_graph_takes(const LpGraph *g, const LpOp *op);
 /* Do nodes of these origins run in one stage, forward or backward? */
 bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b);
 /* The first body of a node at or after attribute *i, which is left behind it;

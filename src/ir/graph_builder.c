@@ -89,7 +89,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
                  .err = b->err};
     if (op->infer && lp_op_infer(&x) != LP_OK)
         return 0;
-    if (op->kind != LP_OP_PRIMITIVE && !(op->flags & LP_OPF_DEVICE)) {
+    if (!lp_graph_takes(gb->g, op)) {
         uint32_t outer = gb->region, mine = 0;
         if (op->kind == LP_OP_FUSED && outer == 0)
             gb->region = mine = open_region(gb, op, canon, in, n_in);

@@ -41,6 +41,7 @@ static bool copy_inputs(LpGraph *to, const LpGraph *g, LpVal before, LpErr *e)
 static bool copy_all(LpGraph *to, const LpGraph *g, LpErr *e)
 {
     to->differentiated = g->differentiated;
+    to->host = g->host;
     for (size_t i = 0; i < g->n_imm; i++)
         if (lp_graph_imm(to, g->imm[i], e) == LP_NOVAL)
             return false;

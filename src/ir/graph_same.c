@@ -84,7 +84,7 @@ static bool same_region(const LpGraph *a, const LpRegion *x, const LpGraph *b,
 static bool same_ends(const LpGraph *a, const LpGraph *b)
 {
     if (a->n_input != b->n_input || a->n_output != b->n_output ||
-        a->differentiated != b->differentiated)
+        a->differentiated != b->differentiated || a->host != b->host)
         return false;
     for (size_t i = 0; i < a->n_input; i++)
         if (a->input[i] != b->input[i] ||

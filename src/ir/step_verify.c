@@ -171,6 +171,9 @@ static LpStatus check_graph(const LpStep *s, bool update, LpErr *e)
 {
     const LpGraph *g = update ? s->update : s->micro;
     Side d = {.g = g, .update = update};
+    if (g && g->host)
+        BAD("step is not valid: the %s graph is one of the host's",
+            update ? "update" : "micro");
     d.read = lp_calloc(g ? g->n_input : 0, sizeof *d.read);
     LP_FAIL_IF(!d.read, e, LP_E_MEMORY, "out of memory");
     LpStatus st = LP_OK;

@@ -1,7 +1,7 @@
 /* Text form of a graph, the printer. The parser is text_parse.c; what one
  * writes the other reads, and values keep their numbers.
  *
- *   graph    = "graph" ["differentiated"] NL {line NL}
+ *   graph    = "graph" ["differentiated"] ["host"] NL {line NL}
  *   line     = input | origin | node | region | output | empty
  *   input    = "input" value ":" type
  *   origin   = "origin" ("none" | {"block" STR | "stage" INT | "ipu" INT |
@@ -306,7 +306,8 @@ void lp_text_graph(LpBuf *b, const LpGraph *g)
 {
     size_t input = 0;
     LpOriginId last = 0;
-    lp_buf_fmt(b, "graph%s\n", g->differentiated ? " differentiated" : "");
+    lp_buf_fmt(b, "graph%s%s\n", g->differentiated ? " differentiated" : "",
+               g->host ? " host" : "");
     for (LpNodeId i = 0; i < g->n_node; i++) {
         LpOriginId o = g->node[i].origin;
         text_inputs(b, g, &input, g->node[i].out);

@@ -21,10 +21,10 @@ static inline bool lp_arg_is_operand(LpArgKind k)
     return k == LP_ARG_TENSOR || k == LP_ARG_TENSORS || k == LP_ARG_VALUE;
 }
 
-/* Is `op` an operation of a graph, and may it have these operands (existing
+/* Is `op` an operation of g, and may it have these operands (existing
  * values, immediates, holes)? */
-LpStatus lp_check_operands(const LpOp *op, const LpVal *in, size_t n_in,
-                           LpErr *e);
+LpStatus lp_check_operands(const LpGraph *g, const LpOp *op, const LpVal *in,
+                           size_t n_in, LpErr *e);
 /* The kinds of the attributes are those of the operator's form. */
 LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e);
 /* Runs the shape rule: makes `attr` canonical, fills out[0..*n_out-1] (room

@@ -187,7 +187,7 @@ static LpStatus node_line(LpParser *p)
     LP_TRY(values(p));
     LP_TRY(lp_parse_sign(p, '='));
     LP_TRY(lp_parse_call(p, &c));
-    if (lp_check_operands(c.op, p->in, (size_t)c.n_in, &rule) != LP_OK ||
+    if (lp_check_operands(p->g, c.op, p->in, (size_t)c.n_in, &rule) != LP_OK ||
         lp_graph_infer(p->g, c.op, p->in, (size_t)c.n_in, c.attr, p->out,
                        &n_out, &p->scratch, &rule) != LP_OK)
         return lp_parse_located(p, &c.at, &rule);
@@ -284,6 +284,10 @@ static LpStatus parse(LpParser *p, const char *const *stop)
     LP_TRY(next(p));
     if (lp_parse_at_word(p, "differentiated")) {
         p->g->differentiated = true;
+        LP_TRY(next(p));
+    }
+    if (lp_parse_at_word(p, "host")) {
+        p->g->host = true;
         LP_TRY(next(p));
     }
     LP_TRY(lp_parse_line_end(p));

@@ -141,7 +141,7 @@ static LpStatus check_operands(const LpGraph *g, const LpGraphNode *n,
             BAD("operand %u is %s %u, which does not exist yet", i,
                 lp_is_imm(v) ? "number" : "value", v & ~LP_VAL_IMM);
     }
-    return lp_check_operands(n->op, n->in, n->n_in, e);
+    return lp_check_operands(g, n->op, n->in, n->n_in, e);
 }
 
 static LpStatus check_rule(const LpGraph *g, const LpGraphNode *n, LpType *out,

@@ -379,11 +379,6 @@ LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e)
 }
 
 /* ---- the host ------------------------------------------------------------ */
-static LpStatus remat(LpGraph **g, const void *o, LpErr *e)
-{
-    return lp_remat(g, o, e);
-}
-
 LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
                          LpProgram **out, LpErr *e)
 {
@@ -395,10 +390,6 @@ LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
     LpStatus s = lp_step_graph_copy(step, false, &p->micro_graph, e);
     if (s == LP_OK)
         s = lp_step_graph_copy(step, true, &p->update_graph, e);
-    if (s == LP_OK)
-        s = lp_rebuild(&p->micro_graph, step->n_var, remat, o, e);
-    if (s == LP_OK)
-        s = lp_pass_done("remat", p->micro_graph.g, e);
     if (s == LP_OK)
         s = lp_lower(p, o, e);
     if (s == LP_OK)

@@ -16,14 +16,18 @@ typedef LpStatus (*LpPass)(LpGraph **g, LpErr *e);
 
 /* All common passes, in order; the result is verified. */
 LpStatus lp_run_common_passes(LpGraph **g, LpErr *e);
-/* One by name, then the verifier; LP_E_VALUE if there is none. For specs and
- * dumps. */
+/* One by name, a common one or one of the host's, then the verifier;
+ * LP_E_VALUE if there is none. For specs and dumps. */
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
 /* A site for every node that rounds and has none (sites.c). `time`: 0 before
  * the common passes, 1 after them. g may be NULL. */
 LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e);
-/* Names of the common passes, NULL at the end. */
+/* Names of the common passes, and of those that rewrite the host's graph
+ * (host/passes.def); NULL at the end. */
 extern const char *const lp_pass_names[];
+extern const char *const lp_host_pass_names[];
+/* The host's of that name, with its usual options. */
+LpStatus lp_run_host_pass(const char *name, LpGraph **g, LpErr *e);
 
 /* To be called when a pass has left g (NULL: nothing to see): prints it if
  * LUPINE_DUMP names the pass, verifies it if LUPINE_VERIFY is set. */

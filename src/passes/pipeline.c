@@ -29,11 +29,11 @@ static LpStatus run(int i, LpGraph **g, LpErr *e)
     return st;
 }
 
-static LpStatus verify(int i, const LpGraph *g, LpErr *e)
+static LpStatus verify(const char *pass, const LpGraph *g, LpErr *e)
 {
     LpStatus st = lp_graph_verify(g, e);
     if (st != LP_OK)
-        lp_err_context(e, "after pass %s", lp_pass_names[i]);
+        lp_err_context(e, "after pass %s", pass);
     return st;
 }
 
@@ -48,6 +48,7 @@ LpStatus lp_in_bodies(LpGraph *g,
             if (!own)
                 return LP_E_MEMORY;
             own->differentiated = g->differentiated;
+            own->host = g->host;
             LpStatus st = fn(&own, ctx, e);
             if (st == LP_OK)
                 lp_graph_set_body(g, id, at - 1, own);
@@ -67,7 +68,7 @@ static LpStatus run_all(LpGraph **g, void *ctx, LpErr *e)
         LP_TRY(lp_pass_done(lp_pass_names[i], *g, e));
     }
     LP_TRY(lp_in_bodies(*g, run_all, ctx, e));
-    return verify(last, *g, e);
+    return verify(lp_pass_names[last], *g, e);
 }
 
 LpStatus lp_run_common_passes(LpGraph **g, LpErr *e)
@@ -79,16 +80,16 @@ static LpStatus run_one(LpGraph **g, void *number, LpErr *e)
 {
     int i = *(int *)number;
     LP_TRY(run(i, g, e));
-    LP_TRY(lp_in_bodies(*g, run_one, number, e));
-    return verify(i, *g, e);
+    return lp_in_bodies(*g, run_one, number, e);
 }
 
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e)
 {
-    for (int i = 0; lp_pass_names[i]; i++)
-        if (strcmp(lp_pass_names[i], name) == 0)
-            return run_one(g, &i, e);
-    return lp_fail(e, LP_E_VALUE, "there is no pass '%s'", name);
+    int i = 0;
+    while (lp_pass_names[i] && strcmp(lp_pass_names[i], name) != 0)
+        i++;
+    LP_TRY(lp_pass_names[i] ? run_one(g, &i, e) : lp_run_host_pass(name, g, e));
+    return verify(name, *g, e);
 }
 
 LpStatus lp_rebuild(LpStepGraph *x, size_t n_var, LpRebuild pass,

@@ -193,6 +193,7 @@ static LpStatus rewrite(LpRewrite *rw, LpVisit visit)
     const LpGraph *g = rw->from;
     LpArena scratch = {0};
     rw->to->differentiated = g->differentiated;
+    rw->to->host = g->host;
     for (LpNodeId i = 0; i < g->n_node && rw->err->code == LP_OK; i++) {
         lp_arena_reset(&scratch);
         copy_inputs(rw, g->node[i].out);

@@ -8,8 +8,8 @@
 #include "src/base/log.h"
 #include "src/passes/pass.h"
 
-/* Stages of the compile road that leave a graph, besides the common passes. */
-static const char *const others[] = {"trace", "sweep", "remat", NULL};
+/* Stages of the compile road that leave a graph, besides the passes. */
+static const char *const others[] = {"trace", "sweep", NULL};
 
 static bool listed(const char *const *list, const char *name, size_t n)
 {
@@ -21,6 +21,7 @@ static bool listed(const char *const *list, const char *name, size_t n)
 static bool known(const char *name, size_t n)
 {
     return listed(others, name, n) || listed(lp_pass_names, name, n) ||
+           listed(lp_host_pass_names, name, n) ||
            (n == 3 && strncmp(name, "all", n) == 0);
 }
 
@@ -36,8 +37,8 @@ static bool asked(const char *pass)
                (n == 3 && strncmp(s, "all", n) == 0);
         if (!told && !known(s, n)) {
             lp_log(LP_LOG_WARN,
-                   "LUPINE_DUMP=%.*s: known are all, trace, sweep, remat and "
-                   "the names of common passes (core.passes())",
+                   "LUPINE_DUMP=%.*s: known are all, trace, sweep and the "
+                   "names of passes (core.passes())",
                    (int)n, s);
             told = true;
         }

@@ -14,19 +14,20 @@ typedef struct LpHostOptions {
     bool look;  /* recurrent layers over looked up rows multiply the table */
     bool home;  /* convolution weights lie as their gradients are made */
     int block;  /* channels in a block of images: 8 or 16; 0: plain layouts */
-    uint64_t remat; /* bytes that a micro graph uses from which on lp_remat
-                       changes it */
+    uint64_t remat; /* bytes that a micro graph uses from which on values are
+                       made again (remat.c) */
 } LpHostOptions;
 
 /* All of it, for this CPU and the threads and precision that are set. */
 LpHostOptions lp_host_options(void);
 
-/* Cheap values are made again in the backward half of a micro graph, where
- * that lowers the most memory it uses; inputs and outputs keep their order. */
-LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e);
+/* Passes that rewrite a graph; inputs and outputs keep their order. */
+#define REWRITE(name, text)                                                    \
+    LpStatus lp_host_##name(LpGraph **g, const LpHostOptions *o, LpErr *e);
+#include "src/passes/host/passes.def"
 
-/* Lowers p->micro_graph into p->micro and p->update_graph, if any, into
- * p->update. */
+/* Rewrites p->micro_graph and lowers it into p->micro, likewise
+ * p->update_graph, if any, into p->update. */
 LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e);
 
 /* A kernel for an operator with bodies (src/ops/control.h): their code and who

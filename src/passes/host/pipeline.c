@@ -1,10 +1,62 @@
-/* The passes of the host, in the order of passes.def: they lower one graph of
- * the step (the micro graph or the update) to code. The small ones stand here,
- * the others in a file each. */
+/* The passes of the host, in the order of passes.def: they rewrite one graph of
+ * the step (the micro graph or the update) and lower it to code. The small ones
+ * stand here, the others in a file each. */
 #include "src/passes/host/lower_impl.h"
 
-#include "src/ops/kernel/copy.h"
+#include <string.h>
 
+#include "src/ops/kernel/copy.h"
+#include "src/passes/pass.h"
+
+/* ---- rewriting ---------------------------------------------------------- */
+const char *const lp_host_pass_names[] = {
+#define REWRITE(name, text) #name,
+#include "src/passes/host/passes.def"
+    NULL,
+};
+
+static LpStatus (*const rewriting[])(LpGraph **, const LpHostOptions *,
+                                     LpErr *) = {
+#define REWRITE(name, text) lp_host_##name,
+#include "src/passes/host/passes.def"
+};
+
+typedef struct Rewriting {
+    const LpHostOptions *o;
+    const char *only; /* NULL: all */
+} Rewriting;
+
+/* Of a graph, then of the bodies in it. */
+static LpStatus rewrite(LpGraph **g, void *ctx, LpErr *e)
+{
+    const Rewriting *r = ctx;
+    (*g)->host = true;
+    for (int i = 0; lp_host_pass_names[i]; i++) {
+        const char *name = lp_host_pass_names[i];
+        if (r->only && strcmp(r->only, name) != 0)
+            continue;
+        if ((*g)->n_node > 0)
+            LP_TRY(rewriting[i](g, r->o, e));
+        LP_TRY(lp_pass_done(name, *g, e));
+    }
+    return lp_in_bodies(*g, rewrite, ctx, e);
+}
+
+static LpStatus rebuild(LpGraph **g, const void *o, LpErr *e)
+{
+    return rewrite(g, &(Rewriting){.o = o}, e);
+}
+
+LpStatus lp_run_host_pass(const char *name, LpGraph **g, LpErr *e)
+{
+    LpHostOptions o = lp_host_options();
+    for (int i = 0; lp_host_pass_names[i]; i++)
+        if (strcmp(lp_host_pass_names[i], name) == 0)
+            return rewrite(g, &(Rewriting){&o, name}, e);
+    return lp_fail(e, LP_E_VALUE, "there is no pass '%s'", name);
+}
+
+/* ---- lowering ----------------------------------------------------------- */
 static LpStatus run_tables(LpLower *l)
 {
     size_t n = l->g->n_value;
@@ -177,7 +229,6 @@ static LpStatus run_passes(LpLower *l)
     static LpStatus (*const pass[])(LpLower *) = {
 #define PASS(name, text) run_##name,
 #include "src/passes/host/passes.def"
-#undef PASS
     };
     LpStatus s = LP_OK;
     for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++)
@@ -219,6 +270,8 @@ LpStatus lp_lower_function(LpProgram *p, const LpHostOptions *o, LpCode *code,
 
 LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e)
 {
+    LP_TRY(lp_rebuild(&p->micro_graph, p->step->n_var, rebuild, o, e));
+    LP_TRY(lp_rebuild(&p->update_graph, p->step->n_var, rebuild, o, e));
     LpLower micro = micro_of(p, o, &p->micro, e);
     LpLower update = micro;
     update.g = p->update_graph.g;

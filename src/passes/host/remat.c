@@ -16,8 +16,7 @@
  * A gradient that reads the same operand moves before it, so that the operand
  * dies there and lends its memory.
  *
- * This pass goes before the others (passes.def): it rebuilds the micro graph,
- * which they only read. What is in use where is estimated on nodes: without
+ * What is in use where is estimated on nodes: without
  * scratch and writing in place, and with nothing for what regions keep to
  * themselves. Time: linear in operands, for at most ROUNDS looks. */
 #include <string.h>
@@ -411,10 +410,10 @@ static LpStatus run(Remat *x, LpGraph **g, const LpHostOptions *o, LpErr *e)
     return lp_rewrite(g, visit, x, e);
 }
 
-LpStatus lp_remat(LpGraph **g, const LpHostOptions *o, LpErr *e)
+LpStatus lp_host_remat(LpGraph **g, const LpHostOptions *o, LpErr *e)
 {
     Remat x = {.g = *g};
-    LpStatus s = (*g)->n_node > 0 ? run(&x, g, o, e) : LP_OK;
+    LpStatus s = run(&x, g, o, e);
     lp_arena_fini(&x.mem);
     return s;
 }
