@@ -180,11 +180,11 @@ typedef struct LpDesc {
 
 /* How a step computes where types alone do not say: part of what fixes
  * values. */
-#define LP_NUMERICS(NUMERIC)                                                     \
+#define LP_NUMERICS(NUMERIC)                                                   \
     /* float16 and bfloat16 results round at random, so that the expected      \
-     * value is exact */ \
-    NUMERIC(stochastic)                                                          \
-    NUMERIC(half_partials) /* products sum in the type of their result */        \
+     * value is exact */                                                       \
+    NUMERIC(stochastic)                                                        \
+    NUMERIC(half_partials) /* products sum in the type of their result */      \
     NUMERIC(trap)          /* invalid operations and overflows are errors */
 typedef struct LpNumerics {
 #define LP_NUMERIC(name) bool name;
@@ -273,6 +273,8 @@ enum {
     /* PopLibs plans it within a share of the memory: what the marker
      * set_available_memory may mean */
     LP_OPF_PLANNED = 1u << 20,
+    /* its kernel gives results of any strides as it makes them */
+    LP_OPF_STRIDED_OUT = 1u << 21,
 };
 
 /* The types that a script's call runs in under automatic casting

@@ -152,6 +152,7 @@ static void grad(LpGrad *g)
 
 LpOp op_attention = {
     .kind = LP_OP_FUSED,
+    .flags = LP_OPF_STRIDED_OUT,
     .forms = "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, "
              "float scale, bool is_causal) -> Tensor @p",
     .infer = infer,
@@ -165,6 +166,7 @@ LpOp op_attention = {
 
 LpOp op_attention_backward = {
     .kind = LP_OP_FUSED,
+    .flags = LP_OPF_STRIDED_OUT,
     .forms = "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor "
              "value, Tensor? mask, float scale, bool is_causal) -> (Tensor "
              "query, Tensor key, Tensor value) @p",

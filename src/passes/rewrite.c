@@ -7,7 +7,7 @@
 #include "src/ops/ops.h"
 #include "src/passes/pass.h"
 
-static LpVal map_value(LpRewrite *rw, LpVal v)
+LpVal lp_rewrite_value(LpRewrite *rw, LpVal v)
 {
     if (lp_is_imm(v))
         return lp_graph_imm(rw->to, lp_graph_scalar(rw->from, v), rw->err);
@@ -58,23 +58,27 @@ static LpStatus copy_node(LpRewrite *rw, const LpGraphNode *n, const LpVal *in,
     return rw->err->code;
 }
 
+void lp_rewrite_becomes(LpRewrite *rw, LpVal v, LpVal to)
+{
+    const LpValue *x = &rw->from->value[v];
+    LpType t = lp_graph_operand_type(rw->to, to);
+    if (lp_is_imm(to) || !lp_type_eq(&t, x->type)) {
+        lp_fail(rw->err, LP_E_INTERNAL,
+                "a pass gave result %u of %s another type", x->nr,
+                rw->from->node[x->node].op->name);
+        return;
+    }
+    rw->map[v] = to;
+    move_names(rw, v);
+}
+
 static LpStatus take_results(LpRewrite *rw, const LpGraphNode *n,
                              const LpVal *out)
 {
-    for (uint32_t i = 0; i < n->n_out; i++) {
-        LpVal v = n->out + i;
-        if (out[i] != LP_NOVAL) {
-            LpType t = lp_graph_operand_type(rw->to, out[i]);
-            LP_FAIL_IF(
-                lp_is_imm(out[i]) || !lp_type_eq(&t, rw->from->value[v].type),
-                rw->err, LP_E_INTERNAL,
-                "a pass gave result %u of %s another type", i, n->op->name);
-        }
-        rw->map[v] = out[i];
-        if (!move_names(rw, v))
-            return rw->err->code;
-    }
-    return LP_OK;
+    for (uint32_t i = 0; i < n->n_out && rw->err->code == LP_OK; i++)
+        if (out[i] != LP_NOVAL)
+            lp_rewrite_becomes(rw, n->out + i, out[i]);
+    return rw->err->code;
 }
 
 /* False: the node reads a value that was dropped. */
@@ -82,7 +86,7 @@ static bool map_operands(LpRewrite *rw, const LpGraphNode *n, LpVal *in)
 {
     bool ok = true;
     for (uint32_t k = 0; k < n->n_in; k++) {
-        in[k] = map_value(rw, n->in[k]);
+        in[k] = lp_rewrite_value(rw, n->in[k]);
         ok &= in[k] != LP_NOVAL || n->in[k] == LP_NOVAL;
     }
     return ok;
@@ -156,13 +160,13 @@ static uint32_t keep_region(LpRewrite *rw, uint32_t id, LpArena *scratch)
         return 0;
     }
     for (uint32_t i = 0; i < r.n_in; i++) {
-        in[i] = map_value(rw, r.in[i]);
+        in[i] = lp_rewrite_value(rw, r.in[i]);
         if (in[i] == LP_NOVAL && r.in[i] != LP_NOVAL)
             return 0;
     }
     bool alive = false;
     for (uint32_t i = 0; i < r.n_out; i++) {
-        out[i] = map_value(rw, r.out[i]);
+        out[i] = lp_rewrite_value(rw, r.out[i]);
         alive |= out[i] != LP_NOVAL;
     }
     r.in = in;

@@ -172,7 +172,7 @@ LpStatus lp_fuse(LpLower *l)
         f->of[i] = -1;
     LP_TRY(index_uses(&x, mem));
     for (size_t i = 0; i < g->n_node; i++)
-        if (!l->regions.of[i] && lp_can_fuse(&g->node[i]))
+        if (lp_can_fuse(&g->node[i]))
             LP_TRY(join(&x, l, (LpNodeId)i));
     for (size_t i = 0; i < g->n_node; i++)
         if (f->of[i] >= 0 && f->group[f->of[i]].n < 2)

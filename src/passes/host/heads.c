@@ -33,7 +33,7 @@ static LpVal reshaped(const LpLower *l, LpVal v)
 static bool is_alone(const LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &l->g->node[id];
-    return l->fusion.of[id] < 0 && !l->regions.of[id] && lp_can_fuse(n);
+    return l->fusion.of[id] < 0 && lp_can_fuse(n);
 }
 
 /* All that read v are of the group (so no variable receives it), whose results
@@ -77,7 +77,7 @@ static LpStatus find(LpLower *l, LpNodeId id)
 LpStatus lp_heads_find(LpLower *l)
 {
     for (size_t i = 0; i < l->g->n_node; i++)
-        if (!l->regions.of[i] && is_head(l, &l->g->node[i]))
+        if (is_head(l, &l->g->node[i]))
             LP_TRY(find(l, (LpNodeId)i));
     return LP_OK;
 }

@@ -1,7 +1,7 @@
-/* Results of a region that a concatenation joins with nothing but others of
- * the same region are made in their parts of the joined one:
+/* Results of a node that a concatenation joins with nothing but others of the
+ * same node are made in their parts of the joined one, if its kernel can:
  *
- *   region 1 = attention_backward(…) -> %dq, %dk, %dv
+ *   %dq, %dk, %dv = attention_backward(…)
  *   %a = permute(%dq, …)  %b = permute(%dk, …)     ->   nothing is copied
  *   %x = cat([%a, %b, …], dim=2)
  *
@@ -18,26 +18,23 @@ static const LpGraphNode *joined_by(const LpLower *l, LpVal v,
     LpNodeId id = lp_only_reader(l, v);
     *turn = NULL;
     *operand = v;
-    if (id != LP_NO_NODE && l->g->node[id].op == &op_permute &&
-        !l->regions.of[id]) {
+    if (id != LP_NO_NODE && l->g->node[id].op == &op_permute) {
         *turn = &l->g->node[id];
         *operand = (*turn)->out;
         id = lp_only_reader(l, *operand);
     }
-    bool joins =
-        id != LP_NO_NODE && !l->regions.of[id] && l->g->node[id].op == &op_cat;
+    bool joins = id != LP_NO_NODE && l->g->node[id].op == &op_cat;
     return joins ? &l->g->node[id] : NULL;
 }
 
-/* `operand` of cat is a result of r, as cat's result is but for a size. */
-static bool is_part(const LpLower *l, const LpRegion *r, const LpGraphNode *cat,
-                    LpVal operand)
+/* `operand` of cat is a result of n, as cat's result is but for a size. */
+static bool is_part(const LpLower *l, const LpGraphNode *n,
+                    const LpGraphNode *cat, LpVal operand)
 {
     const LpGraphNode *turn;
     LpVal at;
-    for (uint32_t i = 0; i < r->n_out; i++)
-        if (lp_is_value(r->out[i]) &&
-            joined_by(l, r->out[i], &turn, &at) == cat && at == operand) {
+    for (uint32_t i = 0; i < n->n_out; i++)
+        if (joined_by(l, n->out + i, &turn, &at) == cat && at == operand) {
             const LpType *t = lp_graph_type(l->g, at);
             const LpType *all = lp_graph_type(l->g, cat->out);
             return t->dtype == all->dtype && t->ndim == all->ndim;
@@ -58,14 +55,14 @@ static LpPlace part_of(const LpLower *l, const LpGraphNode *cat, LpVal at)
     return p;
 }
 
-LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed)
+LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v)
 {
-    const LpGraphNode *turn, *cat;
+    const LpGraphNode *turn, *cat = NULL;
     LpVal operand;
-    *placed = false;
-    cat = joined_by(l, v, &turn, &operand);
+    if (n->op->flags & LP_OPF_STRIDED_OUT)
+        cat = joined_by(l, v, &turn, &operand);
     for (uint32_t i = 0; cat && i < cat->n_in; i++)
-        if (!is_part(l, r, cat, cat->in[i]))
+        if (!is_part(l, n, cat, cat->in[i]))
             return LP_OK;
     if (!cat)
         return LP_OK;
@@ -77,7 +74,7 @@ LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed)
         q.desc.strides[turn->attr[LP_PERMUTE_DIMS].v[d]] = p.desc.strides[d];
     }
     l->place[v] = q;
-    *placed = true;
+    l->buf[q.buf].reads_left += l->uses[v];
     return LP_OK;
 }
 

@@ -20,8 +20,7 @@ bool lp_late(const LpLower *l, LpNodeId id)
     const LpGraphNode *n = &l->g->node[id];
     if (l->update || n->n_out != 1 || l->uses[n->out] != 1 ||
         l->target[n->out] == UINT32_MAX || !lp_may_lend(l, l->target[n->out]) ||
-        l->regions.of[id] || lp_fuse_group_of(l, id) >= 0 ||
-        n->op->flags & LP_OPF_VIEW)
+        lp_fuse_group_of(l, id) >= 0 || n->op->flags & LP_OPF_VIEW)
         return false;
     int64_t of = 0, bytes = bytes_of(l, n->out);
     for (uint32_t i = 0; i < n->n_in; i++)

@@ -301,16 +301,39 @@ static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
     return LP_NO_BUF;
 }
 
+/* v as its reader wants it: what is read permuted alone is gathered by whoever
+ * makes it, if it can, instead of by a copy afterwards. Rows stay rows.
+ * (Gradients of attention, which are added to as they are made, are quicker
+ * dense.) */
+static LpDesc desc_for(const LpLower *l, const LpGraphNode *n, LpVal v)
+{
+    LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
+    LpNodeId id = lp_only_reader(l, v);
+    if (!(n->op->flags & LP_OPF_STRIDED_OUT) || n->n_out > 1 ||
+        id == LP_NO_NODE || l->g->node[id].op != &op_permute)
+        return d;
+    const LpAttr *dims = &l->g->node[id].attr[0];
+    if (dims->v[d.ndim - 1] != d.ndim - 1)
+        return d;
+    int64_t step = 1;
+    for (int i = d.ndim - 1; i >= 0; i--) {
+        d.strides[dims->v[i]] = step;
+        step *= d.shape[dims->v[i]];
+    }
+    return d;
+}
+
 static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
                               const LpConvHome *home)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
         const LpType *t = lp_graph_type(l->g, v);
-        LpDesc d = lp_desc_of(t);
+        LpDesc d = desc_for(l, n, v);
         uint32_t var = l->target[v], b;
+        LP_TRY(lp_join_place(l, n, v));
         if (l->place[v].buf != LP_NO_BUF)
-            continue; /* a group's head has its place already */
+            continue; /* a group's head has its place already, too */
         d.block = (uint8_t)(t->ndim == 4 ? block : 0); /* else no image */
         d.home = home && lp_home_of(l, v) == home ? home : NULL;
         if (var != UINT32_MAX && !d.block && lp_home_of_var(l, var) == d.home &&

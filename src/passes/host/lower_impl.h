@@ -20,13 +20,6 @@ typedef struct LpPlace {
     LpDesc desc;
 } LpPlace;
 
-/* Inlined fused operators that the host runs by their own kernel: such a
- * region's nodes become one instruction where the last of them stands. */
-typedef struct LpRegions {
-    uint32_t *of;           /* per node: region to run whole, or 0 */
-    LpNodeId *first, *last; /* per region: of its nodes */
-} LpRegions;
-
 /* Groups of pointwise nodes over one shape. A group runs where its last
  * member stands: nobody outside reads a member before. */
 typedef struct LpFuseGroup {
@@ -87,7 +80,6 @@ typedef struct LpLower {
     size_t n_pending, cap_pending;
     LpErr *err;
     LpTableReads lookups;
-    LpRegions regions;
     LpFusion fusion;
     LpTails tails;
 } LpLower;
@@ -203,14 +195,12 @@ void lp_derived_operand(LpLower *l, uint32_t index);
 LpStatus lp_find_lookups(LpLower *l); /* fills l->lookups */
 LpStatus lp_lower_lookup(LpLower *l, LpNodeId id);
 
-/* ---- regions and fusion ------------------------------------------------- */
-LpStatus lp_choose_regions(LpLower *l); /* fills l->regions */
-LpStatus lp_lower_region(LpLower *l, uint32_t region);
-/* A place for result v of r in what a concatenation joins it to, if it can be
+/* ---- fusion ------------------------------------------------------------- */
+/* A place for result v of n in what a concatenation joins it to, if it can be
  * there; that concatenation needs no instruction then. */
-LpStatus lp_join_place(LpLower *l, const LpRegion *r, LpVal v, bool *placed);
+LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v);
 bool lp_joined(const LpLower *l, const LpGraphNode *n);
-/* Fills l->fusion with groups of nodes outside of regions. */
+/* Fills l->fusion. */
 LpStatus lp_fuse(LpLower *l);
 bool lp_can_fuse(const LpGraphNode *n);
 /* A group of one. */

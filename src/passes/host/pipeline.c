@@ -113,11 +113,6 @@ static LpStatus run_homes(LpLower *l)
     return lp_home_find(l);
 }
 
-static LpStatus run_regions(LpLower *l)
-{
-    return lp_choose_regions(l);
-}
-
 static LpStatus run_fusion(LpLower *l)
 {
     return l->o->fuse ? lp_fuse(l) : LP_OK;
@@ -147,14 +142,10 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
     if (lp_tail_inside(l, id))
         return lower_left(l, id);
-    uint32_t region = l->regions.of[id];
     if (l->lookups.of && l->lookups.left_out[id])
         return LP_OK;
     if (l->lookups.of && l->lookups.of[id].used)
         return lp_lower_lookup(l, id);
-    if (region)
-        return l->regions.last[region] == id ? lp_lower_region(l, region)
-                                             : LP_OK;
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return lp_lower_node(l, id);

@@ -16,9 +16,8 @@
  * A gradient that reads the same operand moves before it, so that the operand
  * dies there and lends its memory.
  *
- * What is in use where is estimated on nodes: without
- * scratch and writing in place, and with nothing for what regions keep to
- * themselves. Time: linear in operands, for at most ROUNDS looks. */
+ * What is in use where is estimated on nodes: without scratch and writing in
+ * place. Time: linear in operands, for at most ROUNDS looks. */
 #include <string.h>
 
 #include "src/ops/kernel/fused.h"
@@ -43,7 +42,7 @@ typedef struct Root {
     LpNodeId last;  /* of all */
     uint64_t bytes;
     LpNodeId beside; /* gradient to move before it, or LP_NO_NODE */
-    bool fixed;      /* outputs, operands and results of regions */
+    bool fixed;      /* an output, or viewed too often */
     bool product;    /* a product of the backward half reads it */
     bool again;
     bool passing; /* made again for another one alone */
@@ -92,7 +91,6 @@ static void note_reader(Remat *x, LpNodeId id, LpVal v)
     const LpGraphNode *n = &x->g->node[id];
     Root *r = &x->root[x->of[v]];
     r->last = id;
-    r->fixed = r->fixed || n->region;
     if (!is_late(x->g, id)) {
         r->early = id;
         return;
@@ -102,31 +100,19 @@ static void note_reader(Remat *x, LpNodeId id, LpVal v)
     r->product = r->product || flops_for(x->g, n, v) >= LEAST_FLOPS;
 }
 
-static bool inside_region(const LpGraph *g, const LpGraphNode *n, LpVal v)
-{
-    const LpRegion *r = &g->region[n->region];
-    for (uint32_t i = 0; i < r->n_out; i++)
-        if (r->out[i] == v)
-            return false;
-    return n->region != 0;
-}
-
-static void note_results(Remat *x, LpNodeId id, const LpHostOptions *o)
+static void note_results(Remat *x, LpNodeId id)
 {
     const LpGraphNode *n = &x->g->node[id];
     for (LpVal v = n->out; v < n->out + n->n_out; v++) {
         const LpType *t = lp_graph_type(x->g, v);
         uint64_t bytes = (uint64_t)lp_type_bytes(t);
-        if (o->fuse && inside_region(x->g, n, v))
-            bytes = 0;
         x->of[v] = v;
         x->root[v] = (Root){.def = id,
                             .early = id,
                             .late = LP_NO_NODE,
                             .last = id,
                             .bytes = bytes,
-                            .beside = LP_NO_NODE,
-                            .fixed = n->region != 0};
+                            .beside = LP_NO_NODE};
     }
 }
 
@@ -136,7 +122,7 @@ static void fix(Remat *x, LpVal v)
         x->root[x->of[v]].fixed = true;
 }
 
-static void read_graph(Remat *x, const LpHostOptions *o, uint8_t *views)
+static void read_graph(Remat *x, uint8_t *views)
 {
     const LpGraph *g = x->g;
     for (size_t i = 0; i < g->n_input; i++) {
@@ -148,7 +134,7 @@ static void read_graph(Remat *x, const LpHostOptions *o, uint8_t *views)
         if (n->op->flags & LP_OPF_VIEW && n->n_out == 1) {
             x->of[n->out] = x->of[n->in[0]];
             views[n->out] = (uint8_t)(views[n->in[0]] + 1);
-            if (n->region || views[n->out] > VIEWS) {
+            if (views[n->out] > VIEWS) {
                 fix(x, n->out);
                 views[n->out] = VIEWS;
             }
@@ -157,11 +143,8 @@ static void read_graph(Remat *x, const LpHostOptions *o, uint8_t *views)
         for (uint32_t k = 0; k < n->n_in; k++)
             if (lp_is_value(n->in[k]))
                 note_reader(x, id, n->in[k]);
-        note_results(x, id, o);
+        note_results(x, id);
     }
-    for (size_t r = 1; r < g->n_region; r++)
-        for (uint32_t k = 0; k < g->region[r].n_in; k++)
-            fix(x, g->region[r].in[k]);
     for (size_t i = 0; i < g->n_output; i++) {
         fix(x, g->output[i]);
         x->root[x->of[g->output[i]]].bytes = 0; /* the variable's memory */
@@ -269,7 +252,7 @@ static bool choose(Remat *x, LpNodeId peak, uint64_t least)
 static bool may_move(const Remat *x, LpNodeId id, LpNodeId late)
 {
     const LpGraphNode *n = &x->g->node[id];
-    if (n->region || n->n_out != 1 || !lp_fusable(n->op))
+    if (n->n_out != 1 || !lp_fusable(n->op))
         return false;
     for (uint32_t k = 0; k < n->n_in; k++) {
         LpVal v = root_of(x, n->in[k]);
@@ -331,7 +314,6 @@ static LpVal add_late(LpRewrite *rw, LpNodeId id)
             type[i] = *rw->from->value[n.out + i].type;
         o.backward = true;
         n.in = in;
-        n.region = 0;
         n.origin = lp_graph_origin(rw->to, &o, rw->err);
     }
     if (rw->err->code == LP_OK)
@@ -397,7 +379,7 @@ static LpStatus run(Remat *x, LpGraph **g, const LpHostOptions *o, LpErr *e)
     uint8_t *views = lp_arena_calloc(&x->mem, n);
     LP_FAIL_IF(!x->root || !x->of || !x->copy || !x->moved || !x->use || !views,
                e, LP_E_MEMORY, "out of memory");
-    read_graph(x, o, views);
+    read_graph(x, views);
     LpNodeId at;
     uint64_t before = find_peak(x, &at), peak = before;
     if (before < o->remat)

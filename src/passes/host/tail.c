@@ -25,13 +25,6 @@ LpStatus lp_tails_find(LpLower *l)
     return LP_OK;
 }
 
-/* The only reader of v, unless a region has it. */
-static LpNodeId only_reader(const LpLower *l, LpVal v)
-{
-    LpNodeId id = lp_only_reader(l, v);
-    return id == LP_NO_NODE || l->regions.of[id] ? LP_NO_NODE : id;
-}
-
 /* id is in no chain, or by itself in that of a product, which would run alone
  * all the same where images lie in blocks. */
 static bool alone(const LpLower *l, LpNodeId id)
@@ -58,7 +51,7 @@ bool lp_tail_inside(LpLower *l, LpNodeId id)
         !lp_is_value(n->in[0]) || !lp_is_value(n->in[1]) ||
         !l->place[n->in[1]].desc.block)
         return false;
-    by = only_reader(l, n->out);
+    by = lp_only_reader(l, n->out);
     if (by == LP_NO_NODE)
         return false;
     back = &l->g->node[by];
@@ -87,7 +80,7 @@ static LpVal addend(const LpLower *l, const LpGraphNode *add, LpVal y)
 static bool forward(LpLower *l, LpNodeId id, LpTail *t)
 {
     const LpGraphNode *n = &l->g->node[id];
-    LpNodeId *host = l->tails.host, first = only_reader(l, n->out), last;
+    LpNodeId *host = l->tails.host, first = lp_only_reader(l, n->out), last;
     LpVal add = LP_NOVAL;
     if (first == LP_NO_NODE || !lp_layout_block(l, n))
         return false;
@@ -95,7 +88,7 @@ static bool forward(LpLower *l, LpNodeId id, LpTail *t)
     const LpGraphNode *r = &l->g->node[first];
     if (r->op == &op_add) {
         add = addend(l, r, n->out);
-        last = only_reader(l, r->out);
+        last = lp_only_reader(l, r->out);
         if (add == LP_NOVAL || last == LP_NO_NODE || !pair(l, first, last))
             return false;
     } else if (lp_fuse_group_of(l, first) >= 0) {

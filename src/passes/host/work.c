@@ -57,8 +57,6 @@ static LpNodeId place_of(const LpLower *l, LpNodeId id)
 {
     if (l->tails.host[id] != LP_NO_NODE)
         return l->tails.host[id];
-    if (l->regions.of[id])
-        return l->regions.last[l->regions.of[id]];
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return id;
@@ -107,12 +105,9 @@ LpStatus lp_lower_note_work(LpLower *l)
         if (at[id] == UINT32_MAX)
             continue;
         LpInstr *in = &c->instr[at[id]];
-        uint32_t region = l->regions.of[id];
         all[(in->work - all) + in->n_work++] =
             (LpWork){id, (float)flops(l->g, &l->g->node[id])};
-        in->op = region            ? l->g->region[region].op
-                 : in->n_work == 1 ? l->g->node[id].op
-                                   : NULL;
+        in->op = in->n_work == 1 ? l->g->node[id].op : NULL;
     }
     return LP_OK;
 }
