@@ -8,11 +8,17 @@
  *   RNN   h = tanh or relu of both shares
  *
  * source: the equations of the PyTorch documentation of each class.
+ * Over rows of a table (lstm_rows, …) a layer is one with the embedding that
+ * looks them up: the table stands in the place of the input, its gradient in
+ * that of the input's, and the indices [steps, batch] come last. The host runs
+ * that instead of the two (passes/host/lookup.c).
+ *
  * Results beyond the output and the last state are for the gradient: what the
  * gates gave and the cells of all steps. Gradients of gradients run the
  * expansion (recurrent_expand.c), whose gates depend on the input. */
 #include <string.h>
 
+#include "src/ops/index.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 #include "src/ops/recurrent_expand.h"
@@ -312,3 +318,138 @@ RECURRENT(rnn, TANH,
 BACKWARD(rnn, TANH,
          "rnn_backward(Tensor? output_grad, Tensor? h_n_grad, " PLAIN_IN
          ", Tensor output, bool reverse, bool relu, int need) -> " PLAIN_OUT)
+
+/* ---- over rows of a table ------------------------------------------------ */
+/* The operands of the layer over the rows that are looked up. */
+static LpStatus look_up(LpInfer *x, int first, LpType *in)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const LpType *table = &x->in[first], *ids = &x->in[x->n_in - 1];
+    LP_TRY(lp_check_index(x, x->n_in - 1, "ids"));
+    LP_FAIL_IF(table->ndim != 2 || ids->ndim != 2, x->err, LP_E_RUNTIME,
+               "%s: expected `table` of shape (rows, size) and `ids` of shape "
+               "(steps, batch), got %s and %s",
+               x->op->name, lp_shape_str(table, a), lp_shape_str(ids, b));
+    memcpy(in, x->in, (size_t)x->n_in * sizeof *in);
+    in[first] =
+        type_of(table->dtype, 3, ids->shape[0], ids->shape[1], table->shape[1]);
+    return LP_OK;
+}
+
+static LpStatus infer_rows(LpInfer *x)
+{
+    LpType in[LP_MAX_IN];
+    LpInfer rows = *x;
+    LP_TRY(look_up(x, 0, in));
+    rows.in = in;
+    return infer(&rows);
+}
+
+static int states_of(const LpOp *op, const LpAttr *attr)
+{
+    return 1 + lp_rnn_info(lp_rnn_kind(op, attr))->n_state;
+}
+
+static LpStatus infer_rows_back(LpInfer *x)
+{
+    LpType in[LP_MAX_IN];
+    LpInfer rows = *x;
+    int first = states_of(x->op, x->attr);
+    LP_TRY(look_up(x, first, in));
+    rows.in = in;
+    LP_TRY(infer_back(&rows));
+    if (x->attr[x->op->n_attr - 1].i & 1)
+        x->out[0] = x->in[first];
+    return LP_OK;
+}
+
+/* Layer `op` over the rows; `first`: the table's operand. */
+static void expand_over(LpBuilder *b, int op, int first, const LpAttr *attr,
+                        const LpVal *in, int n_in, LpVal *out)
+{
+    LpVal arg[LP_MAX_IN];
+    memcpy(arg, in, (size_t)n_in * sizeof *in);
+    arg[first] = lp_emit(b, LP_OP_embedding, (LpVal[]){in[first], in[n_in - 1]},
+                         2, &LP_NONE_ATTR);
+    if (!lp_failed(b))
+        lp_emit_n(b, op, arg, n_in - 1, attr, out);
+}
+
+static void expand_rows(LpBuilder *b, int op, const LpAttr *attr,
+                        const LpVal *in, int n_in, LpVal *out)
+{
+    expand_over(b, op, 0, attr, in, n_in, out);
+}
+
+static void expand_rows_back(LpBuilder *b, int op, const LpAttr *attr,
+                             const LpVal *in, int n_in, LpVal *out)
+{
+    int first = states_of(lp_ops[op], attr);
+    expand_over(b, op, first, attr, in, n_in, out);
+    if (lp_failed(b) || !(attr[lp_ops[op]->n_attr - 1].i & 1))
+        return;
+    LpAttr rows[] = {lp_attr_int(lp_type(b, in[first])->shape[0]),
+                     LP_NONE_ATTR};
+    out[0] = lp_emit(b, LP_OP_embedding_backward,
+                     (LpVal[]){out[0], in[n_in - 1]}, 2, rows);
+}
+
+#define ROWS(id, layer, KIND, way, kernel, form)                               \
+    LP_EXPAND(expand_##id)                                                     \
+    {                                                                          \
+        (void)n_out;                                                           \
+        expand_##way(b, LP_OP_##layer, attr, in, n_in, out);                   \
+    }                                                                          \
+    LpOp op_##id = {                                                           \
+        .kind = LP_OP_FUSED,                                                   \
+        .flags = LP_OPF_CACHED,                                                \
+        .forms = form,                                                         \
+        .infer = infer_##way,                                                  \
+        .expand = expand_##id,                                                 \
+        .prepare = kernel,                                                     \
+        .data = &(const Facts){.kind = LP_RNN_##KIND},                         \
+    };
+
+#define LSTM_ROWS                                                              \
+    "Tensor table, Tensor? h_0, Tensor? c_0, " WEIGHTS ", Tensor? weight_hr"
+#define PLAIN_ROWS "Tensor table, Tensor? h_0, " WEIGHTS
+#define ROWS_OUT "(Tensor table_grad, Tensor h_0_grad, " GRADS ") @p"
+
+ROWS(lstm_rows, lstm, LSTM, rows, lp_rnn_prepare,
+     "lstm_rows(" LSTM_ROWS ", Tensor ids, bool reverse) -> (Tensor output, "
+     "Tensor h_n, Tensor c_n, Tensor gates, Tensor cells) @p")
+ROWS(lstm_rows_backward, lstm_backward, LSTM, rows_back, lp_rnn_back_prepare,
+     "lstm_rows_backward(Tensor? output_grad, Tensor? h_n_grad, Tensor? "
+     "c_n_grad, " LSTM_ROWS ", Tensor output, Tensor gates, Tensor cells, "
+     "Tensor ids, bool reverse, int need) -> (Tensor table_grad, Tensor "
+     "h_0_grad, Tensor c_0_grad, " GRADS ", Tensor weight_hr_grad) @p")
+ROWS(gru_rows, gru, GRU, rows, lp_rnn_prepare,
+     "gru_rows(" PLAIN_ROWS ", Tensor ids, bool reverse) -> (Tensor output, "
+     "Tensor h_n, Tensor gates) @p")
+ROWS(gru_rows_backward, gru_backward, GRU, rows_back, lp_rnn_back_prepare,
+     "gru_rows_backward(Tensor? output_grad, Tensor? h_n_grad, " PLAIN_ROWS
+     ", Tensor output, Tensor gates, Tensor ids, bool reverse, int need) "
+     "-> " ROWS_OUT)
+ROWS(rnn_rows, rnn, TANH, rows, lp_rnn_prepare,
+     "rnn_rows(" PLAIN_ROWS ", Tensor ids, bool reverse, bool relu) -> (Tensor "
+     "output, Tensor h_n) @p")
+ROWS(rnn_rows_backward, rnn_backward, TANH, rows_back, lp_rnn_back_prepare,
+     "rnn_rows_backward(Tensor? output_grad, Tensor? h_n_grad, " PLAIN_ROWS
+     ", Tensor output, Tensor ids, bool reverse, bool relu, int need) "
+     "-> " ROWS_OUT)
+
+int lp_rnn_rows(const LpOp *op)
+{
+    static const int rows[][2] = {
+        {LP_OP_lstm, LP_OP_lstm_rows},
+        {LP_OP_lstm_backward, LP_OP_lstm_rows_backward},
+        {LP_OP_gru, LP_OP_gru_rows},
+        {LP_OP_gru_backward, LP_OP_gru_rows_backward},
+        {LP_OP_rnn, LP_OP_rnn_rows},
+        {LP_OP_rnn_backward, LP_OP_rnn_rows_backward},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (op->id == rows[i][0])
+            return rows[i][1];
+    return -1;
+}

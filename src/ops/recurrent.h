@@ -34,6 +34,10 @@ typedef struct LpRnnKindInfo {
 /* By the operator, forward or backward: LSTM, GRU or (TANH) RNN. */
 const LpRnnKindInfo *lp_rnn_info(LpRnnKind k);
 LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr);
+/* The operator over rows of a table that does what op, a recurrent layer or
+ * its gradient, does after an embedding: the same operands with the table for
+ * the input and the indices at the end; -1: op is none of these. */
+int lp_rnn_rows(const LpOp *op);
 enum { LP_RNN_REVERSE, LP_RNN_RELU_ATTR }; /* attributes */
 
 typedef enum { LP_RNN_NONE, LP_RNN_FORWARD, LP_RNN_BACKWARD } LpRnnWay;

@@ -2,6 +2,7 @@
 --- in the place of the rows: against eager float64, where nothing is looked up
 --- that way, and against the plain lowering.
 local compiled = require("spec.support.compiled")
+local graphs = require("spec.support.graphs")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local F = nn.functional
@@ -18,6 +19,7 @@ local CASES = {
   { "LSTM", { batch_first = true }, padding = { padding_idx = 3 } },
   { "LSTM", { batch_first = true }, frozen = "table" },
   { "GRU", { batch_first = true }, frozen = "layer" },
+  { "LSTM", { batch_first = true }, narrow = true },
 }
 
 local function network(case, dtype)
@@ -35,7 +37,8 @@ end
 
 local function ids(case)
   torch.manual_seed(9)
-  return torch.randint(0, ROWS, case[2].batch_first and { BATCH, STEPS } or { STEPS, BATCH })
+  return torch.randint(0, ROWS, case[2].batch_first and { BATCH, STEPS } or { STEPS, BATCH },
+    { dtype = case.narrow and torch.int32 or nil })
 end
 
 local function trained(net)
@@ -82,6 +85,7 @@ local function name(case)
     words[#words + 1] = k
   end
   words[#words + 1] = case.padding and "padding"
+  words[#words + 1] = case.narrow and "int32 indices"
   words[#words + 1] = case.frozen and "frozen " .. case.frozen
   return table.concat(words, ", ")
 end
@@ -155,5 +159,65 @@ describe("a recurrent layer over looked up rows", function()
     for i = 1, #a do
       assert(compiled.same_bits(a[i], b[i]))
     end
+  end)
+end)
+
+-- Texts before and after: 4 rows of 3, looked up by ids of a batch of 2.
+describe("the graph of such a layer", function()
+  local HEAD = "graph differentiated host\n"
+  local INPUTS = [[
+    input %w: float32[4, 3]
+    input %ids: int32[2, 5]
+    input %wi: float32[2, 3]
+    input %wh: float32[2, 2]
+    input %g: float32[5, 2, 2]
+  ]]
+
+  local function becomes(before, after)
+    graphs.becomes("lookups", INPUTS .. before, INPUTS .. after, HEAD)
+  end
+
+  local BEFORE = [[
+    %x = embedding(%w, %ids)
+    %p = permute(%x, dims=[1, 0, 2])
+    %y, %h = rnn(%p, _, %wi, %wh, _, _, reverse=false, relu=false)
+    %dx, %dh, %dwi, %dwh, %dbi, %dbh = rnn_backward(%g, _, %p, _, %wi, %wh, _, _, %y,
+      reverse=false, relu=false, need=13)
+    %dp = permute(%dx, dims=[1, 0, 2])
+    %dw = embedding_backward(%dp, %ids, num_weights=4, padding_idx=None)
+  ]]
+  BEFORE = BEFORE:gsub("%%y,\n%s*", "%%y, ")
+  local FORWARD = [[
+    %i = permute(%ids, dims=[1, 0])
+    %y, %h = rnn_rows(%w, _, %wi, %wh, _, _, %i, reverse=false, relu=false)
+    %j = permute(%ids, dims=[1, 0])
+  ]]
+
+  it("has it over the table, forward and backward", function()
+    becomes(BEFORE .. "output %h, %dw, %dwh", FORWARD
+      .. "%dw, %dh, %dwi, %dwh, %dbi, %dbh = rnn_rows_backward(%g, _, %w, _, %wi, %wh, _, _, %y, "
+      .. "%j, reverse=false, relu=false, need=13)\noutput %h, %dw, %dwh")
+  end)
+
+  it("keeps the rows that somebody else reads, and a gradient that is wanted of them", function()
+    becomes(BEFORE .. "%s = neg(%x)\noutput %h, %s, %dx", [[
+      %x = embedding(%w, %ids)
+      %p = permute(%x, dims=[1, 0, 2])
+      %i = permute(%ids, dims=[1, 0])
+      %y, %h = rnn_rows(%w, _, %wi, %wh, _, _, %i, reverse=false, relu=false)
+      ]] .. "%dx, %dh, %dwi, %dwh, %dbi, %dbh = rnn_backward(%g, _, %p, _, %wi, %wh, _, _, %y, "
+      .. "reverse=false, relu=false, need=13)\n%s = neg(%x)\noutput %h, %s, %dx")
+  end)
+
+  it("stays if it rounds at random", function()
+    local half = (INPUTS .. BEFORE):gsub("float32", "float16"):gsub("relu=false%)", "%0 site 1")
+      :gsub("need=13%)", "%0 site 2")
+    graphs.stays("lookups", half .. "output %h, %dw, %dwh", HEAD)
+  end)
+
+  it("stays where the table has more than half as many rows", function()
+    local few = BEFORE:gsub("4", "6")
+    local inputs = INPUTS:gsub("4, 3", "6, 3")
+    graphs.stays("lookups", inputs .. few .. "output %h, %dw, %dwh", HEAD)
   end)
 end)

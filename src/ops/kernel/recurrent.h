@@ -6,9 +6,9 @@
  * through all steps without waiting for the others.
  *
  * Lookups. Where the input is rows of a table, the same row is multiplied by
- * the same weights wherever it stands. With one operand more than the shape
- * rule knows, indices [T, B] at the end, operand x is the table [n, in], and so
- * is its gradient: the products are of its rows, and steps look up products. */
+ * the same weights wherever it stands. With one operand more, indices [T, B] at
+ * the end, operand x is the table [n, in], and so is its gradient: the products
+ * are of its rows, and steps look up products. */
 #ifndef LP_OPS_KERNEL_RECURRENT_H
 #define LP_OPS_KERNEL_RECURRENT_H
 

@@ -179,7 +179,7 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
         s = lp_layout_place(l, n->in[0], 0, NULL, &in[0]);
     out[0] = &l->place[n->out];
     LP_TRY(lp_lower_finish(l, s, id, mm, in, 2, out, 1));
-    l->buf[out[0]->buf].reads_left += l->uses[n->out];
+    l->buf[out[0]->buf].reads_left += l->read.uses[n->out];
     lp_derived_operand(l, index);
     for (int i = 0; i < 2; i++)
         l->buf[l->place[n->in[i]].buf].reads_left--;

@@ -22,7 +22,7 @@ static bool is_head(const LpLower *l, const LpGraphNode *n)
 static LpVal reshaped(const LpLower *l, LpVal v)
 {
     for (;;) {
-        LpNodeId id = lp_only_reader(l, v);
+        LpNodeId id = lp_only_reader(&l->read, v);
         if (id == LP_NO_NODE ||
             (l->g->node[id].op != &op_reshape && l->g->node[id].op != &op_view))
             return v;
@@ -50,7 +50,7 @@ static bool meets(const LpLower *l, const LpFuseGroup *p, LpVal v)
         for (uint32_t k = 0; k < n->n_in; k++)
             reads += n->in[k] == v;
     }
-    return reads == l->uses[v];
+    return reads == l->read.uses[v];
 }
 
 /* The last of several heads is taken: it waits least. */
@@ -58,7 +58,7 @@ static LpStatus find(LpLower *l, LpNodeId id)
 {
     LpFusion *f = &l->fusion;
     LpVal v = reshaped(l, l->g->node[id].out);
-    LpNodeId reader = l->reader[v];
+    LpNodeId reader = l->read.reader[v];
     if (reader == LP_NO_NODE || (f->of[reader] < 0 && !is_alone(l, reader)))
         return LP_OK;
     LpFuseGroup one = {.member = &reader, .n = 1};

@@ -15,13 +15,13 @@
 static const LpGraphNode *joined_by(const LpLower *l, LpVal v,
                                     const LpGraphNode **turn, LpVal *operand)
 {
-    LpNodeId id = lp_only_reader(l, v);
+    LpNodeId id = lp_only_reader(&l->read, v);
     *turn = NULL;
     *operand = v;
     if (id != LP_NO_NODE && l->g->node[id].op == &op_permute) {
         *turn = &l->g->node[id];
         *operand = (*turn)->out;
-        id = lp_only_reader(l, *operand);
+        id = lp_only_reader(&l->read, *operand);
     }
     bool joins = id != LP_NO_NODE && l->g->node[id].op == &op_cat;
     return joins ? &l->g->node[id] : NULL;
@@ -74,7 +74,7 @@ LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v)
         q.desc.strides[turn->attr[LP_PERMUTE_DIMS].v[d]] = p.desc.strides[d];
     }
     l->place[v] = q;
-    l->buf[q.buf].reads_left += l->uses[v];
+    l->buf[q.buf].reads_left += l->read.uses[v];
     return LP_OK;
 }
 

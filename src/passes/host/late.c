@@ -18,7 +18,7 @@ static int64_t bytes_of(const LpLower *l, LpVal v)
 bool lp_late(const LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &l->g->node[id];
-    if (l->update || n->n_out != 1 || l->uses[n->out] != 1 ||
+    if (l->update || n->n_out != 1 || l->read.uses[n->out] != 1 ||
         l->target[n->out] == UINT32_MAX || !lp_may_lend(l, l->target[n->out]) ||
         lp_fuse_group_of(l, id) >= 0 || n->op->flags & LP_OPF_VIEW)
         return false;

@@ -42,9 +42,9 @@ static bool is_f32(const LpLower *l, LpVal v)
 /* Nobody reads v, or a view of it alone: plain rows are what is wanted. */
 static bool wanted_plain(const LpLower *l, LpVal v)
 {
-    LpNodeId id = l->reader[v];
+    LpNodeId id = l->read.reader[v];
     return id == LP_NO_NODE ||
-           (l->uses[v] == 1 && l->g->node[id].op->flags & LP_OPF_VIEW);
+           (l->read.uses[v] == 1 && l->g->node[id].op->flags & LP_OPF_VIEW);
 }
 
 /* A convolution, or its gradient to the input, makes blocks where the library

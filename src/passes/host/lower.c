@@ -233,7 +233,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
     dst.desc.ndim = out.ndim;
     memcpy(dst.desc.shape, out.shape, sizeof out.shape);
     l->buf[l->place[n->in[0]].buf].reads_left--;
-    l->buf[src.buf].reads_left += l->uses[n->out];
+    l->buf[src.buf].reads_left += l->read.uses[n->out];
     l->place[n->out] = dst;
     return LP_OK;
 }
@@ -308,7 +308,7 @@ static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
 static LpDesc desc_for(const LpLower *l, const LpGraphNode *n, LpVal v)
 {
     LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
-    LpNodeId id = lp_only_reader(l, v);
+    LpNodeId id = lp_only_reader(&l->read, v);
     if (!(n->op->flags & LP_OPF_STRIDED_OUT) || n->n_out > 1 ||
         id == LP_NO_NODE || l->g->node[id].op != &op_permute)
         return d;
@@ -344,7 +344,7 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
         } else {
             LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
         }
-        l->buf[l->place[v].buf].reads_left += l->uses[v];
+        l->buf[l->place[v].buf].reads_left += l->read.uses[v];
     }
     return LP_OK;
 }
@@ -355,7 +355,7 @@ LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v)
     bool straight = var != UINT32_MAX && !lp_home_of_var(l, var) &&
                     may_write_var(l, n, var);
     LP_TRY(lp_lower_own(l, v, straight ? var : UINT32_MAX));
-    l->buf[l->place[v].buf].reads_left += l->uses[v];
+    l->buf[l->place[v].buf].reads_left += l->read.uses[v];
     return LP_OK;
 }
 

@@ -85,14 +85,14 @@ static bool read_chain(Chain *c)
             return false;
     for (int k = 0; k < c->group->n; k++) {
         LpVal v = c->l->g->node[c->group->member[k]].out;
-        if (c->l->uses[v] == inner[k])
+        if (c->l->read.uses[v] == inner[k])
             continue;
         if (c->n_out == LP_FUSED_MAX_OUT)
             return false;
         c->node[k].out = c->n_out;
         c->out_member[c->n_out] = k;
         c->out[c->n_out++] = v;
-        c->l->uses[v] -= inner[k]; /* reads of memory from now on */
+        c->l->read.uses[v] -= inner[k]; /* reads of memory from now on */
     }
     return c->n_out > 0;
 }
@@ -232,7 +232,7 @@ static void count_reads(const Chain *c)
     for (int i = 0; i < 2 && c->product >= 0; i++)
         l->buf[l->place[l->g->node[c->group->head].in[i]].buf].reads_left--;
     for (int i = 0; i < c->n_out; i++)
-        l->buf[l->place[c->out[i]].buf].reads_left += l->uses[c->out[i]];
+        l->buf[l->place[c->out[i]].buf].reads_left += l->read.uses[c->out[i]];
 }
 
 static LpStatus emit(Chain *c)
@@ -354,7 +354,7 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
     Chain c = {.l = l, .group = group};
     uint32_t uses[LP_FUSED_MAX_NODE];
     for (int i = 0; i < group->n; i++)
-        uses[i] = l->uses[l->g->node[group->member[i]].out];
+        uses[i] = l->read.uses[l->g->node[group->member[i]].out];
     for (int i = 0; i < group->n && !c.home && flat(l, group); i++)
         c.home = lp_home_of(l, l->g->node[group->member[i]].out);
     for (int i = 0; i < group->n && !c.block && !c.home; i++)
@@ -369,7 +369,7 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
     if (chained)
         return emit(&c);
     for (int i = 0; i < group->n; i++) { /* one by one after all */
-        l->uses[l->g->node[group->member[i]].out] = uses[i];
+        l->read.uses[l->g->node[group->member[i]].out] = uses[i];
     }
     for (int i = 0; i < group->n; i++)
         LP_TRY(lp_lower_node(l, group->member[i]));

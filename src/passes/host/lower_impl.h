@@ -34,19 +34,6 @@ typedef struct LpFusion {
     size_t n_group, cap_group;
 } LpFusion;
 
-/* A recurrent layer, or its gradient, that reads rows of `table` (lookup.c). */
-typedef struct LpTableRead {
-    LpVal table, ids; /* in the place of the input; ids as last operand */
-    LpVal grad;       /* of the table, in the place of the input's; or none */
-    bool swapped;     /* ids lie [batch, steps] */
-    bool used;
-} LpTableRead;
-
-typedef struct LpTableReads {
-    LpTableRead *of; /* per node; NULL: none at all */
-    bool *left_out;  /* per node: nobody reads its results any more */
-} LpTableReads;
-
 /* Batch normalisations that run with their ReLU (tail.c). */
 typedef struct LpTails {
     LpNodeId *host; /* per node: where it runs inside, or LP_NO_NODE */
@@ -57,6 +44,22 @@ typedef struct LpTail {
     LpVal in[6];
     LpVal result; /* that its result 0 stands for, or LP_NOVAL */
 } LpTail;
+
+/* By whom values are read. */
+typedef struct LpReaders {
+    uint32_t *uses;   /* per value: by nodes, and at the end */
+    LpNodeId *reader; /* per value: the last node, or LP_NO_NODE */
+} LpReaders;
+
+/* In `mem`; `out`: n_out values, or holes, that are read at the end. */
+LpStatus lp_find_readers(const LpGraph *g, const LpVal *out, size_t n_out,
+                         LpArena *mem, LpReaders *r, LpErr *e);
+
+/* The only reader of v; LP_NO_NODE: none, or more, or an output. */
+static inline LpNodeId lp_only_reader(const LpReaders *r, LpVal v)
+{
+    return r->uses[v] == 1 ? r->reader[v] : LP_NO_NODE;
+}
 
 typedef struct LpLower {
     LpProgram *program;
@@ -69,9 +72,7 @@ typedef struct LpLower {
     LpArena mem;
     LpPlace *place; /* per value */
     LpPlace *alt;   /* per value: the same in the other layout, if made */
-    uint32_t *uses; /* per value: reads by nodes, and 1 for an output */
-    LpNodeId
-        *reader; /* per value: the last node that reads it, or LP_NO_NODE */
+    LpReaders read;
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     uint32_t *kin;    /* per value: 1 + parameter whose home it shares, or 0 */
     LpAlloc *buf;
@@ -79,7 +80,6 @@ typedef struct LpLower {
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
     LpErr *err;
-    LpTableReads lookups;
     LpFusion fusion;
     LpTails tails;
 } LpLower;
@@ -89,16 +89,10 @@ typedef struct LpPending {
     uint32_t buf;
 } LpPending;
 
-/* The only reader of v; LP_NO_NODE: none, or more, or the step's output. */
 /* Which convolution `op` is, if its kernel takes blocks and weights at home. */
 static inline LpProductKind lp_conv_of(const LpOp *op)
 {
     return op->flags & LP_OPF_BLOCKED ? op->product : LP_PRODUCT_NONE;
-}
-
-static inline LpNodeId lp_only_reader(const LpLower *l, LpVal v)
-{
-    return l->uses[v] == 1 ? l->reader[v] : LP_NO_NODE;
 }
 
 /* The group that node id is a member or the head of, or -1. */
@@ -190,10 +184,6 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
                            uint32_t *index);
 /* Operand 1 of the last instruction is the copy. */
 void lp_derived_operand(LpLower *l, uint32_t index);
-
-/* ---- lookups ------------------------------------------------------------ */
-LpStatus lp_find_lookups(LpLower *l); /* fills l->lookups */
-LpStatus lp_lower_lookup(LpLower *l, LpNodeId id);
 
 /* ---- fusion ------------------------------------------------------------- */
 /* A place for result v of n in what a concatenation joins it to, if it can be

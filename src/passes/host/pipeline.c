@@ -57,39 +57,45 @@ LpStatus lp_run_host_pass(const char *name, LpGraph **g, LpErr *e)
 }
 
 /* ---- lowering ----------------------------------------------------------- */
+LpStatus lp_find_readers(const LpGraph *g, const LpVal *out, size_t n_out,
+                         LpArena *mem, LpReaders *r, LpErr *e)
+{
+    r->uses = lp_arena_calloc(mem, g->n_value * sizeof *r->uses);
+    r->reader = lp_arena_alloc(mem, g->n_value * sizeof *r->reader);
+    LP_FAIL_IF(!r->uses || !r->reader, e, LP_E_MEMORY, "out of memory");
+    for (size_t v = 0; v < g->n_value; v++)
+        r->reader[v] = LP_NO_NODE;
+    for (LpNodeId i = 0; i < g->n_node; i++)
+        for (uint32_t k = 0; k < g->node[i].n_in; k++)
+            if (lp_is_value(g->node[i].in[k])) {
+                r->uses[g->node[i].in[k]]++;
+                r->reader[g->node[i].in[k]] = i;
+            }
+    for (size_t i = 0; i < n_out; i++)
+        r->uses[out[i]]++; /* nobody asks for those of holes */
+    return LP_OK;
+}
+
 static LpStatus run_tables(LpLower *l)
 {
     size_t n = l->g->n_value;
     l->place = lp_arena_calloc(&l->mem, n * sizeof *l->place);
     l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
-    l->uses = lp_arena_calloc(&l->mem, n * sizeof *l->uses);
-    l->reader = lp_arena_alloc(&l->mem, n * sizeof *l->reader);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
     l->kin = lp_arena_calloc(&l->mem, n * sizeof *l->kin);
-    LP_FAIL_IF(!l->place || !l->alt || !l->uses || !l->reader || !l->target ||
-                   !l->kin,
-               l->err, LP_E_MEMORY, "out of memory");
+    LP_FAIL_IF(!l->place || !l->alt || !l->target || !l->kin, l->err,
+               LP_E_MEMORY, "out of memory");
+    LP_TRY(lp_find_readers(l->g, l->out, l->step->n_var, &l->mem, &l->read,
+                           l->err));
     for (size_t i = 0; i < n; i++) {
         l->place[i].buf = l->alt[i].buf = LP_NO_BUF;
-        l->reader[i] = LP_NO_NODE;
         l->target[i] = UINT32_MAX;
-    }
-    for (size_t i = 0; i < l->g->n_node; i++) {
-        const LpGraphNode *d = &l->g->node[i];
-        for (uint32_t k = 0; k < d->n_in; k++)
-            if (lp_is_value(d->in[k])) {
-                l->uses[d->in[k]]++;
-                l->reader[d->in[k]] = (LpNodeId)i;
-            }
     }
     for (uint32_t i = 0; i < l->step->n_var; i++) {
         LpVal in = l->in[i], out = l->out[i];
-        if (out != LP_NOVAL) {
-            l->uses[out]++; /* read at the end */
-            /* the first variable that wants a value gets it in place */
-            if (l->target[out] == UINT32_MAX)
-                l->target[out] = i;
-        }
+        /* the first variable that wants a value gets it in place */
+        if (out != LP_NOVAL && l->target[out] == UINT32_MAX)
+            l->target[out] = i;
         if (in != LP_NOVAL) {
             LP_TRY(lp_lower_own(l, in, i));
             l->place[in].desc.home = lp_home_of_var(l, i);
@@ -98,14 +104,9 @@ static LpStatus run_tables(LpLower *l)
     for (size_t i = 0; i < l->g->n_input; i++) {
         LpVal in = l->g->input[i];
         if (l->place[in].buf != LP_NO_BUF)
-            l->buf[l->place[in].buf].reads_left = l->uses[in];
+            l->buf[l->place[in].buf].reads_left = l->read.uses[in];
     }
     return LP_OK;
-}
-
-static LpStatus run_lookups(LpLower *l)
-{
-    return lp_find_lookups(l);
 }
 
 static LpStatus run_homes(LpLower *l)
@@ -142,10 +143,6 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
     if (lp_tail_inside(l, id))
         return lower_left(l, id);
-    if (l->lookups.of && l->lookups.left_out[id])
-        return LP_OK;
-    if (l->lookups.of && l->lookups.of[id].used)
-        return lp_lower_lookup(l, id);
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return lp_lower_node(l, id);

@@ -51,7 +51,7 @@ bool lp_tail_inside(LpLower *l, LpNodeId id)
         !lp_is_value(n->in[0]) || !lp_is_value(n->in[1]) ||
         !l->place[n->in[1]].desc.block)
         return false;
-    by = lp_only_reader(l, n->out);
+    by = lp_only_reader(&l->read, n->out);
     if (by == LP_NO_NODE)
         return false;
     back = &l->g->node[by];
@@ -80,7 +80,8 @@ static LpVal addend(const LpLower *l, const LpGraphNode *add, LpVal y)
 static bool forward(LpLower *l, LpNodeId id, LpTail *t)
 {
     const LpGraphNode *n = &l->g->node[id];
-    LpNodeId *host = l->tails.host, first = lp_only_reader(l, n->out), last;
+    LpNodeId *host = l->tails.host, first = lp_only_reader(&l->read, n->out),
+             last;
     LpVal add = LP_NOVAL;
     if (first == LP_NO_NODE || !lp_layout_block(l, n))
         return false;
@@ -88,7 +89,7 @@ static bool forward(LpLower *l, LpNodeId id, LpTail *t)
     const LpGraphNode *r = &l->g->node[first];
     if (r->op == &op_add) {
         add = addend(l, r, n->out);
-        last = lp_only_reader(l, r->out);
+        last = lp_only_reader(&l->read, r->out);
         if (add == LP_NOVAL || last == LP_NO_NODE || !pair(l, first, last))
             return false;
     } else if (lp_fuse_group_of(l, first) >= 0) {
@@ -136,5 +137,6 @@ void lp_tail_done(LpLower *l, const LpTail *t)
         return;
     LpPlace *at = &l->place[t->node.out];
     l->place[t->result] = *at;
-    l->buf[at->buf].reads_left += l->uses[t->result] - l->uses[t->node.out];
+    l->buf[at->buf].reads_left +=
+        l->read.uses[t->result] - l->read.uses[t->node.out];
 }
