@@ -62,13 +62,6 @@ LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr)
     return k == LP_RNN_TANH && attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : k;
 }
 
-LpRnnWay lp_rnn_way(const LpOp *op)
-{
-    return op->prepare == lp_rnn_prepare        ? LP_RNN_FORWARD
-           : op->prepare == lp_rnn_back_prepare ? LP_RNN_BACKWARD
-                                                : LP_RNN_NONE;
-}
-
 /* ---- shape rules ----------------------------------------------------------
  */
 static const char *const names[LP_RNN_ROLES] = {

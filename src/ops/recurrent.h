@@ -40,9 +40,6 @@ LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr);
 int lp_rnn_rows(const LpOp *op);
 enum { LP_RNN_REVERSE, LP_RNN_RELU_ATTR }; /* attributes */
 
-typedef enum { LP_RNN_NONE, LP_RNN_FORWARD, LP_RNN_BACKWARD } LpRnnWay;
-LpRnnWay lp_rnn_way(const LpOp *op); /* NONE: no recurrent layer */
-
 /* Attribute `need` of a backward operator. */
 static inline int64_t lp_rnn_need(const LpOp *op, const LpAttr *attr)
 {

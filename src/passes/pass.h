@@ -73,8 +73,8 @@ LpStatus lp_rewrite(LpGraph **g, LpVisit visit, void *ctx, LpErr *e);
 /* What became of v, a value, number or hole of the old graph; LP_NOVAL: it was
  * dropped. */
 LpVal lp_rewrite_value(LpRewrite *rw, LpVal v);
-/* Value v of the old graph, of this node or of one that is dropped, is `to`: for
- * rules that put one node in the place of several. */
+/* Value v of the old graph, of this node or of one that is dropped, is `to`:
+ * for rules that put one node in the place of several. */
 void lp_rewrite_becomes(LpRewrite *rw, LpVal v, LpVal to);
 
 /* The node of the new graph that makes `v`, if a rule for the node being

@@ -15,6 +15,7 @@
  * goes. Time: linear in operands. */
 #include <string.h>
 
+#include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 #include "src/ops/recurrent.h"
 #include "src/passes/host/lower_impl.h"
@@ -55,8 +56,10 @@ static const LpGraphNode *maker(const LpGraph *g, LpVal v)
 /* permute of [a, b, c] to [b, a, c] */
 static bool swaps(const LpGraphNode *n)
 {
-    return n->op == &op_permute && n->attr[0].n == 3 && n->attr[0].v[0] == 1 &&
-           n->attr[0].v[1] == 0;
+    if (n->op != &op_permute)
+        return false;
+    const LpAttr *dims = &n->attr[LP_PERMUTE_DIMS];
+    return dims->n == 3 && dims->v[0] == 1 && dims->v[1] == 0;
 }
 
 /* Is v rows of a table, worth a lookup? */
@@ -92,7 +95,8 @@ static bool sums_up(Looks *x, LpVal dx, Look *k)
         return false;
     const LpGraphNode *n = &x->g->node[id];
     if (n->op != &op_embedding_backward || n->in[1] != k->ids ||
-        n->attr[1].kind == LP_ATTR_INT || /* a row without gradient */
+        n->attr[LP_EMBEDDING_BACK_PADDING_IDX].kind ==
+            LP_ATTR_INT || /* a row without gradient */
         !lp_type_eq(lp_graph_type(x->g, n->out), lp_graph_type(x->g, k->table)))
         return false;
     x->gone[id] = true;
@@ -109,7 +113,7 @@ static bool consider(Looks *x, LpNodeId id)
     if (lp_rnn_rows(n->op) < 0 || n->site ||
         !looked_up(x->g, n->in[input_of(n)], &k))
         return false;
-    bool wanted = input_of(n) > 0 && n->attr[n->op->n_attr - 1].i & 1;
+    bool wanted = input_of(n) > 0 && (lp_rnn_need(n->op, n->attr) & 1);
     if (wanted && !sums_up(x, n->out, &k))
         return false;
     x->of[id] = k;

@@ -145,12 +145,6 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
     return s;
 }
 
-LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf)
-{
-    *buf = add_buf(l, (uint64_t)lp_type_bytes(t), UINT32_MAX);
-    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
-}
-
 LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf)
 {
     *buf = add_buf(l, lp_home_bytes(d), UINT32_MAX);
@@ -312,7 +306,7 @@ static LpDesc desc_for(const LpLower *l, const LpGraphNode *n, LpVal v)
     if (!(n->op->flags & LP_OPF_STRIDED_OUT) || n->n_out > 1 ||
         id == LP_NO_NODE || l->g->node[id].op != &op_permute)
         return d;
-    const LpAttr *dims = &l->g->node[id].attr[0];
+    const LpAttr *dims = &l->g->node[id].attr[LP_PERMUTE_DIMS];
     if (dims->v[d.ndim - 1] != d.ndim - 1)
         return d;
     int64_t step = 1;

@@ -120,7 +120,6 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id);
 LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
 /* A buffer of the arena; a copy between places of one value, or of
  * equally shaped ones, in any layouts. */
-LpStatus lp_lower_scratch(LpLower *l, const LpType *t, uint32_t *buf);
 LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf);
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
                        const LpPlace *dst);
