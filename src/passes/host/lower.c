@@ -13,6 +13,7 @@
 
 #include "src/autodiff/op_call.h"
 #include "src/ops/control.h"
+#include "src/ops/attrs.h"
 #include "src/ops/kernel/conv_home.h"
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/rounding.h"
