@@ -322,53 +322,74 @@ static void loop_operands(LoopGrad *l)
     l->n_in = n;
 }
 
+/* The body of the gradient, while it is made; by input of the loop's body: the
+ * value that stands for it, the sum that is carried, its gradient, whether that
+ * is wanted; and by output the gradient that comes in. */
+typedef struct LoopBody {
+    Making x;
+    LpVal *in, *sum, *grad, *seed;
+    bool *wanted;
+} LoopBody;
+
+static bool open_loop_body(LoopBody *m, const LoopGrad *l)
+{
+    size_t n = l->body->n_input;
+    if (!making(&m->x, l->g))
+        return false;
+    m->in = values(&m->x, n);
+    m->sum = values(&m->x, n);
+    m->grad = values(&m->x, n);
+    m->seed = values(&m->x, l->body->n_output);
+    m->wanted = lp_arena_calloc(m->x.mem, n + 1);
+    if (!m->wanted)
+        lp_fail(m->x.err, LP_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < n && m->wanted; i++)
+        m->wanted[i] = i < (size_t)l->nc ? is_float(input_type(l->body, i))
+                                         : l->g->need[i];
+    return m->x.err->code == LP_OK;
+}
+
+/* A value for each of the inputs from `first` on, if it is wanted. */
+static void add_inputs(LoopBody *m, const LoopGrad *l, LpVal *v,
+                       const bool *wanted, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        if (!wanted || wanted[i])
+            v[i] = input_like(&m->x, input_type(l->body, (size_t)i));
+}
+
+static void add_gradients(LoopBody *m, const LoopGrad *l, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        if (m->wanted[i])
+            output_or_zero(&m->x, m->grad[i], input_type(l->body, (size_t)i));
+}
+
 /* Its inputs in the order of the operands, its outputs: gradients of what is
  * carried, sums, gradients of slices of what was scanned. */
 static LpGraph *loop_body(const LoopGrad *l)
 {
-    const LpGrad *g = l->g;
-    const LpGraph *body = l->body;
-    int n = l->nc + l->ns + l->nk;
-    Making x;
-    if (!making(&x, l->g))
-        return made(&x);
-    LpVal *in = values(&x, (size_t)n), *sum = values(&x, (size_t)n);
-    LpVal *grad = values(&x, (size_t)n), *seed = values(&x, body->n_output);
-    bool *wanted = lp_arena_calloc(x.mem, (size_t)n + 1);
-    if (x.err->code != LP_OK || !wanted) {
-        lp_fail(x.err, LP_E_MEMORY, "out of memory");
-        return made(&x);
-    }
-    for (int i = 0; i < n; i++)
-        wanted[i] =
-            i < l->nc ? is_float(input_type(body, (size_t)i)) : g->need[i];
-    for (int i = 0; i < l->nc; i++)
-        if (wanted[i])
-            seed[i] = input_like(&x, input_type(body, (size_t)i));
-    for (int i = l->nc + l->ns; i < n; i++)
-        if (wanted[i])
-            sum[i] = input_like(&x, input_type(body, (size_t)i));
-    for (int i = 0; i < l->nc + l->ns; i++)
-        in[i] = input_like(&x, input_type(body, (size_t)i));
-    for (int e = 0; e < l->ne; e++)
-        if (emits_grad(l, e))
-            seed[l->nc + e] =
-                input_like(&x, output_type(body, (size_t)(l->nc + e)));
-    for (int i = l->nc + l->ns; i < n; i++)
-        in[i] = input_like(&x, input_type(body, (size_t)i));
-    sweep(&x, body, in, seed, wanted, grad);
-    for (int i = l->nc + l->ns; i < n && x.err->code == LP_OK; i++)
-        if (wanted[i])
-            grad[i] =
-                grad[i] == LP_NOVAL ? sum[i] : lp_add(&x.gb.b, sum[i], grad[i]);
-    for (int pass = 0; pass < 3; pass++) {
-        int first = pass == 0 ? 0 : pass == 1 ? l->nc + l->ns : l->nc;
-        int end = pass == 0 ? l->nc : pass == 1 ? n : l->nc + l->ns;
-        for (int i = first; i < end; i++)
-            if (wanted[i])
-                output_or_zero(&x, grad[i], input_type(body, (size_t)i));
-    }
-    return made(&x);
+    int captured = l->nc + l->ns, n = captured + l->nk;
+    LoopBody m = {0};
+    if (!open_loop_body(&m, l))
+        return made(&m.x);
+    add_inputs(&m, l, m.seed, m.wanted, 0, l->nc);
+    add_inputs(&m, l, m.sum, m.wanted, captured, n);
+    add_inputs(&m, l, m.in, NULL, 0, captured);
+    for (int i = l->nc; i < l->nc + l->ne; i++)
+        if (emits_grad(l, i - l->nc))
+            m.seed[i] = input_like(&m.x, output_type(l->body, (size_t)i));
+    add_inputs(&m, l, m.in, NULL, captured, n);
+    sweep(&m.x, l->body, m.in, m.seed, m.wanted, m.grad);
+    for (int i = captured; i < n && m.x.err->code == LP_OK; i++)
+        if (m.wanted[i])
+            m.grad[i] = m.grad[i] == LP_NOVAL
+                            ? m.sum[i]
+                            : lp_add(&m.x.gb.b, m.sum[i], m.grad[i]);
+    add_gradients(&m, l, 0, l->nc);
+    add_gradients(&m, l, captured, n);
+    add_gradients(&m, l, l->nc, captured);
+    return made(&m.x);
 }
 
 static void take_loop_grads(const LoopGrad *l, const LpVal *out)
