@@ -6,8 +6,8 @@
  * parameter's view among its operands it is the forward product or the
  * gradient of its input; one whose result reaches an accumulator through views,
  * casts, sums and additions alone is a gradient of weights. */
-#include "src/base/hash.h"
 #include "src/base/map.h"
+#include "src/base/random.h"
 #include "src/passes/ipu/ipu.h"
 
 #include <string.h>
@@ -15,11 +15,24 @@
 #include "src/ops/attrs.h"
 #include "src/ops/ops.h"
 
+/* What a node costs follows from this. */
+typedef struct Work {
+    const LpGraph *g;
+    LpNodeId node;
+    double proportion;
+    LpConvPass pass;
+} Work;
+
+typedef struct Label {
+    Work work;
+    LpCost cost;
+} Label;
+
 typedef struct Costs {
     LpIpuPlan *p;
     LpMap label; /* by hash of the work */
     uint32_t n_label;
-    LpCost *of_label;
+    Label *of_label;
     size_t cap_label;
     bool *weight;  /* value: a parameter, seen through views and casts */
     bool *grad;    /* value: becomes part of an accumulator */
@@ -27,80 +40,74 @@ typedef struct Costs {
 } Costs;
 
 /* ---- labels -------------------------------------------------------------- */
-static uint64_t mix(uint64_t h, const void *p, size_t n)
+static uint64_t hash_type(uint64_t h, const LpType *t)
 {
-    h = lp_hash_bytes(h, p, n);
-    return h ^ (h >> 29);
+    h = lp_mix64_pair(h, (uint64_t)t->dtype * 2 + t->wrapped);
+    for (int i = 0; i < t->ndim; i++)
+        h = lp_mix64_pair(h, (uint64_t)t->shape[i]);
+    return lp_mix64_pair(h, (uint64_t)t->ndim);
 }
 
-static uint64_t mix_int(uint64_t h, int64_t v)
+static uint64_t hash_of(const Work *w)
 {
-    return mix(h, &v, sizeof v);
-}
-
-static uint64_t mix_type(uint64_t h, const LpType *t)
-{
-    h = mix_int(h, t->dtype * 2 + t->wrapped);
-    h = mix_int(h, t->ndim);
-    return mix(h, t->shape, (size_t)t->ndim * sizeof *t->shape);
-}
-
-static uint64_t mix_attr(uint64_t h, const LpAttr *a)
-{
-    h = mix_int(h, a->kind);
-    switch (a->kind) {
-    case LP_ATTR_NONE:
-        return h;
-    case LP_ATTR_INTS:
-        return mix(mix_int(h, a->n), a->v, (size_t)a->n * sizeof *a->v);
-    case LP_ATTR_STR:
-        return mix(h, a->str, strlen(a->str));
-    case LP_ATTR_SCALAR:
-        return mix_int(mix_int(h, a->s.kind), a->s.i);
-    case LP_ATTR_INT:
-    case LP_ATTR_FLOAT:
-    case LP_ATTR_BOOL:
-    case LP_ATTR_DTYPE:
-        return mix_int(h, a->i);
-    case LP_ATTR_GRAPH:
-        return mix_int(h, (int64_t)lp_attr_hash(a));
-    }
-    return h;
-}
-
-static uint64_t signature(const LpGraph *g, LpNodeId id, double proportion,
-                          LpConvPass pass)
-{
-    const LpGraphNode *d = &g->node[id];
-    uint64_t h = mix_int(LP_HASH_START, d->op->id);
-    h = mix_int(h, pass);
-    h = mix(h, &proportion, sizeof proportion);
+    const LpGraphNode *d = &w->g->node[w->node];
+    LpAttr proportion = lp_attr_float(w->proportion);
+    uint64_t h = lp_mix64_pair(d->op->id, (uint64_t)w->pass);
+    h = lp_mix64_pair(h, lp_attr_hash(&proportion));
     for (int i = 0; i < d->op->n_attr; i++)
-        h = mix_attr(h, &d->attr[i]);
+        h = lp_mix64_pair(h, lp_attr_hash(&d->attr[i]));
     for (uint32_t i = 0; i < d->n_in; i++) {
-        LpType t = lp_graph_operand_type(g, d->in[i]);
-        h = mix_type(h, &t);
+        LpType t = lp_graph_operand_type(w->g, d->in[i]);
+        h = hash_type(h, &t);
     }
     for (uint32_t i = 0; i < d->n_out; i++)
-        h = mix_type(h, lp_graph_type(g, d->out + i));
+        h = hash_type(h, lp_graph_type(w->g, d->out + i));
     return h;
 }
 
-static LpStatus cost_node(Costs *c, const LpGraph *g, LpNodeId id,
-                          double proportion, LpConvPass pass, LpNodeCost *out)
+/* Values may be of two graphs: of the micro-batch and of the update. */
+static bool same_types(const Work *a, const Work *b)
 {
-    uint64_t h = signature(g, id, proportion, pass);
-    const uint32_t *known = lp_map_first(&c->label, h);
-    uint32_t label = known ? *known : c->n_label;
-    if (!known) {
+    const LpGraphNode *x = &a->g->node[a->node], *y = &b->g->node[b->node];
+    bool same = x->n_in == y->n_in && x->n_out == y->n_out;
+    for (uint32_t i = 0; same && i < x->n_in; i++) {
+        LpType s = lp_graph_operand_type(a->g, x->in[i]);
+        LpType t = lp_graph_operand_type(b->g, y->in[i]);
+        same = s.wrapped == t.wrapped && lp_type_eq(&s, &t);
+    }
+    for (uint32_t i = 0; same && i < x->n_out; i++)
+        same = lp_type_eq(lp_graph_type(a->g, x->out + i),
+                          lp_graph_type(b->g, y->out + i));
+    return same;
+}
+
+static bool same_work(const Work *a, const Work *b)
+{
+    const LpGraphNode *x = &a->g->node[a->node], *y = &b->g->node[b->node];
+    bool same = x->op == y->op && a->pass == b->pass &&
+                a->proportion == b->proportion && same_types(a, b);
+    for (int i = 0; same && i < x->op->n_attr; i++)
+        same = lp_attr_eq(&x->attr[i], &y->attr[i]);
+    return same;
+}
+
+static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
+{
+    uint64_t h = hash_of(w);
+    const uint32_t *at = lp_map_first(&c->label, h);
+    while (at && !same_work(&c->of_label[*at].work, w))
+        at = lp_map_next(&c->label, at);
+    uint32_t label = at ? *at : c->n_label;
+    if (!at) {
         LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, label) ||
                        !lp_map_add(&c->label, h, label),
                    c->p->err, LP_E_MEMORY, "out of memory");
-        LP_TRY(lp_ipu_node_cost(c->p, g, id, proportion, pass,
-                                &c->of_label[label]));
+        c->of_label[label] = (Label){.work = *w};
+        LP_TRY(lp_ipu_node_cost(c->p, w->g, w->node, w->proportion, w->pass,
+                                &c->of_label[label].cost));
         c->n_label++;
     }
-    *out = (LpNodeCost){c->of_label[label], label};
+    *out = (LpNodeCost){c->of_label[label].cost, label};
     return LP_OK;
 }
 
@@ -219,13 +226,18 @@ static LpStatus build(Costs *c)
         double share = c->share[n];
         if (share < 0)
             share = p->o.proportion[p->stage[p->node_stage[n]].ipu];
-        LP_TRY(cost_node(c, g, n, share, kind_of(c, g, n), &p->cost[n]));
+        LP_TRY(
+            cost_node(c, &(Work){g, n, share, kind_of(c, g, n)}, &p->cost[n]));
         if (is_idle(c, &g->node[n]))
             p->cost[n].cost = (LpCost){0};
     }
     for (LpNodeId n = 0; u && n < u->n_node; n++)
-        LP_TRY(cost_node(c, u, n, p->o.proportion[p->update_ipu[n]],
-                         LP_PASS_NONE, &p->update_cost[n]));
+        LP_TRY(
+            cost_node(c,
+                      &(Work){.g = u,
+                              .node = n,
+                              .proportion = p->o.proportion[p->update_ipu[n]]},
+                      &p->update_cost[n]));
     for (int r = 0; r < p->n_run; r++)
         total(p, &p->run[r]);
     for (LpNodeId n = 0; n < g->n_node; n++)
