@@ -140,6 +140,20 @@ local function check_attribute(file, n, code)
   end
 end
 
+-- Status codes that C raises.
+local raised = {}
+
+local function check_codes(file)
+  local n = 0
+  for line in io.lines(file) do
+    n = n + 1
+    local code = line:match("^ERROR%((%w[%w_]*)")
+    if code and not raised[code] then
+      fault(file, n, "no file of C raises LP_E_%s", code)
+    end
+  end
+end
+
 local machine_paths = { "/" .. "work/", "/" .. "home/%w", "/" .. "root/" }
 local unfinished = { "TO" .. "DO", "FIX" .. "ME", "XX" .. "X" }
 
@@ -192,6 +206,9 @@ local function check_file(file)
       local code
       code, in_comment = code_of(line, in_comment)
       check_type(file, n, code)
+      for name in code:gmatch("LP_E_([%w_]+)") do
+        raised[name] = true
+      end
       if layer_of(file) then
         check_attribute(file, n, code)
       end
@@ -378,5 +395,6 @@ for _, file in ipairs(files()) do
     checked = checked + 1
   end
 end
+check_codes("src/base/errors.def")
 print(("lint: %d files, %d faults"):format(checked, faults))
 os.exit(faults == 0)
