@@ -86,8 +86,9 @@ describe("a region", function()
 
   it("stays inlined if something inside rounds at random", function()
     local half = INPUTS:gsub("float32", "float16")
-    graphs.becomes("regions", half .. "%s = add(%q, %k) region 1 site 7\n%o = mul(%s, %k) region 1"
-      .. REGION .. "output %o", half .. "%s = add(%q, %k) site 7\n%o = mul(%s, %k)\noutput %o", HEAD)
+    graphs.becomes("regions", half
+      .. "%s = add(%q, %k) region 1 site 7\n%o = mul(%s, %k) region 1" .. REGION .. "output %o",
+      half .. "%s = add(%q, %k) site 7\n%o = mul(%s, %k)\noutput %o", HEAD)
   end)
 
   it("stays inlined if another takes what is inside for an operand", function()
