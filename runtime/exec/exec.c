@@ -23,6 +23,8 @@ static LpStatus set_replicas(LpExec *x, const LpComm *comm, LpErr *e)
     x->replicas = all / comm->size;
     x->first = comm->rank * x->replicas;
     x->grouped = lp_step_grouped(x->p->step);
+    for (size_t i = 0; i < x->p->step->n_var; i++)
+        x->shows |= lp_var_shows_update(x->p->step, &x->p->step->var[i]);
     return LP_OK;
 }
 
@@ -353,7 +355,7 @@ static LpStatus show_updated(LpExec *x, const LpStream *stream, int64_t d,
                              LpErr *e)
 {
     const LpStep *s = x->p->step;
-    for (size_t i = 0; i < x->n_var; i++)
+    for (size_t i = 0; i < x->n_var && x->shows; i++)
         for (int64_t r = 0; r < x->replicas; r++)
             if (lp_var_shows_update(s, &s->var[i]))
                 LP_TRY(show(x, &stream[i], i, d, r, e));

@@ -32,6 +32,7 @@ struct LpExec {
     int64_t replicas;   /* of this process, from number `first` on */
     int64_t first;
     bool grouped; /* every replica has parameters and states of its own */
+    bool shows;   /* some output shows an updated variable */
     LpReduction *reduction;
     size_t n_reduction;
     void **reduced; /* their lists of buffers */
