@@ -194,3 +194,15 @@ describe("the line", function()
     assert.near(-1, tonumber(offset), 0.05)
   end)
 end)
+
+describe("the example of anchored tensors", function()
+  it("follows the weight through every update by the gradients that it saw", function()
+    local got = run("anchored_tensors")
+    assert.equal("anchors follow the updates", got.lines[#got.lines])
+    assert.matches("update 2: ", got.text)
+    assert.matches("also there: fc2/mm:0", got.text)
+    local trainer = got.executors[1]
+    local last = trainer:getAnchoredTensor("bias"):reshape(6, 2)[5]
+    assert.is_true(torch.equal(last, trainer.model.fc2.bias))
+  end)
+end)
