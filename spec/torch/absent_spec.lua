@@ -28,8 +28,8 @@ describe("names that are not there", function()
     raises("NotImplementedError", "torch.vmap", function()
       return torch.vmap
     end)
-    raises("NotImplementedError", "poptorch.cond", function()
-      return poptorch.cond
+    raises("NotImplementedError", "poptorch.custom_op", function()
+      return poptorch.custom_op
     end)
     raises("NotImplementedError", "PoplarExecutor.compileAndExport is not there", function()
       return poptorch.inferenceModel(nn.ReLU()):compileAndExport("net")
