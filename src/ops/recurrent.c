@@ -351,7 +351,7 @@ static LpStatus infer_rows_back(LpInfer *x)
     LP_TRY(look_up(x, first, in));
     rows.in = in;
     LP_TRY(infer_back(&rows));
-    if (x->attr[x->op->n_attr - 1].i & 1)
+    if (lp_rnn_need(x->op, x->attr) & 1)
         x->out[0] = x->in[first];
     return LP_OK;
 }
@@ -379,7 +379,7 @@ static void expand_rows_back(LpBuilder *b, int op, const LpAttr *attr,
 {
     int first = states_of(lp_ops[op], attr);
     expand_over(b, op, first, attr, in, n_in, out);
-    if (lp_failed(b) || !(attr[lp_ops[op]->n_attr - 1].i & 1))
+    if (lp_failed(b) || !(lp_rnn_need(lp_ops[op], attr) & 1))
         return;
     LpAttr rows[] = {lp_attr_int(lp_type(b, in[first])->shape[0]),
                      LP_NONE_ATTR};

@@ -2,6 +2,7 @@
 --- in the place of the rows: against eager float64, where nothing is looked up
 --- that way, and against the plain lowering.
 local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
 local graphs = require("spec.support.graphs")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
@@ -150,6 +151,21 @@ describe("a recurrent layer over looked up rows", function()
         got[at["output output_1"]]:item())
     end
     assert.is_true(off(results[1], results[2]:double()) < 1e-6)
+  end)
+
+  it("is in the text of the host's graph, not in the step's", function()
+    local net, x = network(CASES[1], torch.float32), ids(CASES[1])
+    local step = compiled.step(function(row)
+      return (net.layer(net.table(row)))
+    end, { x })
+    step:complete({})
+    local exec = step:compile({})
+    assert.matches("lstm_rows", exec:text("micro"))
+    assert.not_matches("embedding", exec:text("micro"))
+    assert.is_true(core.graph_parse(exec:text()):verify())
+    assert.equal("", exec:text("update"))
+    assert.not_matches("lstm_rows", step:text("micro"))
+    assert.matches("embedding", step:compile({ lookups = false }):text("micro"))
   end)
 
   it("stays a layer over rows where the table has as many", function()

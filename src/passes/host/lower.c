@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/autodiff/op_call.h"
+#include "src/ops/attrs.h"
 #include "src/ops/control.h"
 #include "src/ops/attrs.h"
 #include "src/ops/kernel/conv_home.h"
