@@ -23,8 +23,6 @@ static LpStatus set_replicas(LpExec *x, const LpComm *comm, LpErr *e)
     x->replicas = all / comm->size;
     x->first = comm->rank * x->replicas;
     x->grouped = lp_step_grouped(x->p->step);
-    for (size_t i = 0; i < x->p->step->n_var; i++)
-        x->shows |= lp_var_shows_update(x->p->step, &x->p->step->var[i]);
     return LP_OK;
 }
 
@@ -104,8 +102,8 @@ int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period)
 }
 
 /* Where micro-batch a of iteration d of replica r goes, or -1: unwanted. */
-static int64_t out_slot(const LpExec *x, const LpStream *st, int64_t d,
-                        int64_t a, int64_t r)
+static inline int64_t out_slot(const LpExec *x, const LpStream *st, int64_t d,
+                               int64_t a, int64_t r)
 {
     const LpStep *s = x->p->step;
     int64_t acc = s->gradient_accumulation, at = a * x->replicas + r;
@@ -129,10 +127,9 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
 {
     const LpStep *s = x->p->step;
     int64_t slice = (d * s->gradient_accumulation + a) * x->replicas + r;
-    for (size_t i = 0; i < x->n_var; i++) {
+    for (size_t k = 0; k < x->n_stream; k++) {
+        uint32_t i = x->stream[k];
         const LpVariable *v = &s->var[i];
-        if (!lp_is_stream(v))
-            continue;
         size_t bytes = lp_var_bytes(v);
         char *p;
         if (v->role == LP_VAR_STREAM_IN) {
@@ -151,7 +148,8 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
 {
     const LpStep *s = x->p->step;
     bool last = a == s->gradient_accumulation - 1;
-    for (size_t i = 0; i < x->n_var; i++) {
+    for (size_t k = 0; k < x->n_stream; k++) {
+        uint32_t i = x->stream[k];
         const LpVariable *v = &s->var[i];
         char *got = *lp_exec_at(x, r, i);
         if (v->role != LP_VAR_STREAM_OUT || stream[i].mode != LP_OUT_SUM ||
@@ -217,10 +215,9 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
                             LpErr *e)
 {
     const LpStep *s = x->p->step;
-    for (size_t i = 0; i < x->n_var; i++)
-        if (s->var[i].role == LP_VAR_ACCUM && s->var[i].micro_in != LP_NOVAL)
-            memset(*lp_exec_at(x, r, i), 0,
-                   (size_t)lp_program_var_bytes(x->p, i));
+    for (size_t k = 0; k < x->n_sum; k++)
+        memset(*lp_exec_at(x, r, x->sum[k]), 0,
+               (size_t)lp_program_var_bytes(x->p, x->sum[k]));
     lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)(x->first + r)};

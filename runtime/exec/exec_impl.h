@@ -33,6 +33,9 @@ struct LpExec {
     int64_t first;
     bool grouped; /* every replica has parameters and states of its own */
     bool shows;   /* some output shows an updated variable */
+    uint32_t *stream, *sum; /* variables that are streams; accumulators that
+                               start at zero */
+    size_t n_stream, n_sum;
     LpReduction *reduction;
     size_t n_reduction;
     void **reduced; /* their lists of buffers */

@@ -432,6 +432,24 @@ static LpStatus set_up_lanes(LpExec *x, LpErr *e)
     return LP_OK;
 }
 
+/* The variables that every micro-batch, and every iteration, goes over. */
+static LpStatus set_up_lists(LpExec *x, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    x->stream = lp_calloc(x->n_var + 1, sizeof *x->stream);
+    x->sum = lp_calloc(x->n_var + 1, sizeof *x->sum);
+    LP_FAIL_IF(!x->stream || !x->sum, e, LP_E_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < x->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        if (lp_is_stream(v))
+            x->stream[x->n_stream++] = i;
+        if (v->role == LP_VAR_ACCUM && v->micro_in != LP_NOVAL)
+            x->sum[x->n_sum++] = i;
+        x->shows |= lp_var_shows_update(s, v);
+    }
+    return LP_OK;
+}
+
 /* Accumulators never move, so their buffers are listed once. */
 static LpStatus set_up_reductions(LpExec *x, LpErr *e)
 {
@@ -482,6 +500,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
         if (!lp_is_stream(&s->var[i]))
             LP_TRY(alloc_var(x, i, e));
     }
+    LP_TRY(set_up_lists(x, e));
     return set_up_reductions(x, e);
 }
 
@@ -500,6 +519,8 @@ void lp_exec_tear_down(LpExec *x)
     lp_free(x->hold);
     lp_free(x->ptr);
     lp_free(x->backup);
+    lp_free(x->stream);
+    lp_free(x->sum);
     lp_free(x->reduction);
     lp_free(x->reduced);
     lp_free(x->spare);

@@ -159,10 +159,12 @@ static LpOptimNumbers read_numbers(const Update *u, void *const *in)
         double x = read_number(&u->number[i], in[u->n_in + i]);
         memcpy((char *)&c + u->places->number[i], &x, sizeof x);
     }
-    double bc1 = c.bias_correction ? 1 - pow(c.beta1, c.step) : 1;
-    double bc2 = c.bias_correction ? 1 - pow(c.beta2, c.step) : 1;
-    c.rate = (u->lamb ? 1 : c.lr) / bc1;
-    c.root = 1 / sqrt(bc2);
+    c.rate = u->lamb ? 1 : c.lr;
+    c.root = 1;
+    if (c.bias_correction) {
+        c.rate /= 1 - pow(c.beta1, c.step);
+        c.root /= sqrt(1 - pow(c.beta2, c.step));
+    }
     c.keep = 1 - c.lr * c.weight_decay;
     c.grad_scale = c.maximize ? -c.grad_scale : c.grad_scale;
     return c;
