@@ -4,7 +4,7 @@
 /* GROUP opens the group's name for the fields that follow: a row of its own,
  * then theirs, with the name of the last group above. */
 #define GROUP(name, type, doc) {#name, NULL, LP_FIELD_LIST, NULL, "", doc},
-#define END(name) {#name, "", LP_FIELD_LIST, NULL, "", ""},
+#define END(name)
 #define WHEN(condition)
 #define FIELD(name, kind, of, unit, doc) {NULL, #name, kind, of, unit, doc},
 #define INT(name, unit, value, doc) FIELD(name, LP_FIELD_INT, NULL, unit, doc)

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "runtime/report/walk.h"
-#include "src/base/buf.h"
+#include "src/ir/text.h"
 
 enum { DEEPEST = 16 }; /* report.def nests five levels */
 
@@ -89,8 +89,9 @@ char *lp_report_json(const LpIpuPlan *p, LpErr *e)
     if (s == LP_OK)
         s = lp_report_walk(p, LP_WALK_NODES, &sink, e);
     lp_buf_str(&j.b, "}\n");
-    char *text = lp_buf_take(&j.b);
-    if (!text)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
-    return text;
+    char *text = lp_text_take(&j.b, e);
+    if (s == LP_OK)
+        return text;
+    lp_free(text); /* half of it */
+    return NULL;
 }

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-#include "src/base/buf.h"
+#include "src/ir/text.h"
 #include "src/passes/ipu/strategy.h"
 
 /* 1234567 as "1,234,567". */
@@ -194,8 +194,5 @@ char *lp_report_summary(const LpIpuPlan *p, LpErr *e)
         lp_buf_fini(&b);
         return NULL;
     }
-    char *text = lp_buf_take(&b);
-    if (!text)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
-    return text;
+    return lp_text_take(&b, e);
 }

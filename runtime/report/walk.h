@@ -53,7 +53,8 @@ char *lp_report_json(const LpIpuPlan *p, LpErr *e);
 
 /* report.def as a table; NULL at the end. */
 typedef struct LpReportField {
-    const char *group, *name; /* name NULL: of the group itself */
+    const char *group; /* in its own row, else NULL: that of the row above */
+    const char *name;  /* NULL in the group's row */
     LpFieldKind kind;
     const char *of; /* LIST, MAP: the group of the entries; else NULL */
     const char *unit, *doc;

@@ -239,8 +239,6 @@ static int report_fields(lua_State *L)
     const char *group = "";
     lua_newtable(L);
     for (const LpReportField *f = lp_report_fields; f->group || f->name; f++) {
-        if (f->group && f->name) /* its end */
-            continue;
         group = f->group ? f->group : group;
         lua_createtable(L, 0, 6);
         lp_set_string(L, "group", group);
