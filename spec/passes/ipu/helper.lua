@@ -91,4 +91,19 @@ function M.rows(r, kind)
   return out
 end
 
+--- What a replay leaves, outputs and variables, bit by bit as text.
+function M.replayed_bits(step, options, inputs, how)
+  local out, vars = report.replay(step, options, inputs, how)
+  local text = {}
+  for _, list in ipairs({ out, vars }) do
+    for i, t in pairs(list) do
+      for _, v in ipairs(t:flatten():tolist()) do
+        text[#text + 1] = ("%d %a"):format(i, v)
+      end
+    end
+  end
+  table.sort(text)
+  return table.concat(text, "\n"), #text
+end
+
 return M

@@ -87,20 +87,6 @@ local function options(strategy)
   return o
 end
 
-local function bits(step, o, inputs, how)
-  local out, vars = report.replay(step, o, inputs, how)
-  local text = {}
-  for _, list in ipairs({ out, vars }) do
-    for i, t in pairs(list) do
-      for _, v in ipairs(t:flatten():tolist()) do
-        text[#text + 1] = ("%d %a"):format(i, v)
-      end
-    end
-  end
-  table.sort(text)
-  return table.concat(text, " ")
-end
-
 local function adds_up(r)
   for _, row in ipairs(r.schedule) do
     assert.equal(row.cycles, row.compute + row.exchange + row.sync + row.copy + row.host
@@ -127,11 +113,11 @@ describe("random models under random placements", function()
           inputs[at] = torch.cos(torch.arange(rows * WIDTH) * 0.91 + at):reshape(rows, WIDTH)
         end
       end
-      local want = bits(step, {}, inputs, { seed = 3, order = "micro_batches" })
+      local want = helper.replayed_bits(step, {}, inputs, { seed = 3, order = "micro_batches" })
       for try = 1, PLACEMENTS do
         local strategy = STRATEGIES[pick(4)]
         local o, at = options(strategy), placement(step, layers, strategy)
-        if bits(step, o, inputs, { seed = 3, placement = at }) ~= want then
+        if helper.replayed_bits(step, o, inputs, { seed = 3, placement = at }) ~= want then
           error(("model %d, placement %d: %s differs"):format(case, try, strategy))
         end
         adds_up(report.simulate(step, o, at))
