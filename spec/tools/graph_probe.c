@@ -24,8 +24,7 @@
 
 static char text[1 << 20];
 
-/* ---- damage --------------------------------------------------------------
- */
+/* ---- damage -------------------------------------------------------------- */
 static LpGraphNode *last_node(LpGraph *g)
 {
     return &g->node[g->n_node - 1];
@@ -120,8 +119,7 @@ static bool damage_rest(LpGraph *g, const char *kind)
     return true;
 }
 
-/* ---- memory --------------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------- */
 static LpStatus everything(LpErr *e)
 {
     LpGraph *g, *copy = NULL;
@@ -154,8 +152,7 @@ static int starve(bool lasting)
     }
 }
 
-/* ---- arguments -----------------------------------------------------------
- */
+/* ---- arguments ----------------------------------------------------------- */
 static LpOp *op_of(const char *name)
 {
     const LpOp *op = lp_op_find(name);

@@ -15,8 +15,7 @@ static bool takes_varargs(const LpForm *f, uint32_t surface)
            f->arg[f->n_positional - 1].kind == LP_ARG_INTS;
 }
 
-/* ---- lists ----------------------------------------------------------------
- */
+/* ---- lists --------------------------------------------------------------- */
 static int64_t *get_ints(LpFormCall *c, int n)
 {
     if (c->n_ints + n > LP_CALL_INTS) {
@@ -119,8 +118,7 @@ static bool read_tensors(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
     return n > 0 || lp_is_empty_table(L, i);
 }
 
-/* ---- one value ------------------------------------------------------------
- */
+/* ---- one value ----------------------------------------------------------- */
 static bool read_operand(LpFormCall *c, int i, const LpFormArg *a)
 {
     LpArg *in = &c->in[a->slot];
@@ -225,8 +223,7 @@ static bool read_none(LpFormCall *c, const LpFormArg *a)
     return true;
 }
 
-/* ---- one argument ---------------------------------------------------------
- */
+/* ---- one argument -------------------------------------------------------- */
 static const char *stranger(const LpFormCall *c, const LpForm *f);
 
 static bool absent(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
@@ -350,8 +347,7 @@ static bool argument(LpFormCall *c, const LpForm *f, int k, LpMiss *m)
     return absent(c, f, k, m);
 }
 
-/* ---- the whole call ---------------------------------------------------------
- */
+/* ---- the whole call ------------------------------------------------------ */
 static bool has_keyword(const LpFormCall *c, const char *name)
 {
     lua_pushstring(c->L, name);

@@ -15,8 +15,7 @@
 #include "src/base/status.h"
 #include "src/ir/schema.h"
 
-/* ---- errors ---------------------------------------------------------------
- */
+/* ---- errors -------------------------------------------------------------- */
 /* Raises `e` as an object of torch.errors; does not return. */
 int lp_bind_fail(lua_State *L, const LpErr *e);
 /* The same for a call by `f`: what an operator inside it says is said in the
@@ -34,8 +33,7 @@ int lp_bind_rethrow(lua_State *L);
 /* The name among names[0..n-1] nearest to `word`, or NULL if none is near. */
 const char *lp_nearest(const char *word, const char *const *names, int n);
 
-/* ---- boxes ----------------------------------------------------------------
- */
+/* ---- boxes --------------------------------------------------------------- */
 /* Every userdata of ours starts with a box. The tag is the address of a
  * static object, so a type test costs two calls and no registry access. */
 typedef struct LpBox {
@@ -53,8 +51,7 @@ static inline LpBox *lp_to_box(lua_State *L, int i, const void *tag)
     return b;
 }
 
-/* ---- tensors --------------------------------------------------------------
- */
+/* ---- tensors ------------------------------------------------------------- */
 /* Borrowed; NULL if the value is no tensor or a closed one. */
 static inline LpTensor *lp_to_tensor(lua_State *L, int i)
 {
@@ -142,8 +139,7 @@ void lp_forget_kept(lua_State *L);
 void lp_push_shelf(lua_State *L);
 void lp_box_freed(lua_State *L, int shelf, int box);
 
-/* ---- values ---------------------------------------------------------------
- */
+/* ---- values -------------------------------------------------------------- */
 void lp_push_dtype(lua_State *L, LpDtype t);
 LpDtype lp_to_dtype(lua_State *L, int i); /* LP_DT_NONE: none */
 
@@ -177,8 +173,7 @@ const char *lp_describe(lua_State *L, int i, char buf[LP_DESCRIBE]);
  * come by a float, or "" if the value is none. */
 const char *lp_int_hint(lua_State *L, int i);
 
-/* ---- tables with string keys ------------------------------------------------
- */
+/* ---- tables with string keys --------------------------------------------- */
 /* Is the value at `i` a table of keywords (its keys are strings)? Raises when
  * string keys and list elements are mixed. {} is not. */
 bool lp_is_keywords(lua_State *L, int i, const char *fn);
@@ -188,13 +183,11 @@ bool lp_is_empty_table(lua_State *L, int i);
 void lp_check_keywords(lua_State *L, int i, const char *fn,
                        const char *const *names);
 
-/* ---- forms ----------------------------------------------------------------
- */
+/* ---- forms --------------------------------------------------------------- */
 /* The first form of that Lua name; NULL if there is none (yet). */
 const LpForm *lp_find_form(const char *name, uint32_t flags);
 
-/* ---- the parts of tensor's metatable ----------------------------------------
- */
+/* ---- the parts of tensor's metatable ------------------------------------- */
 int lp_tensor_index(lua_State *L);    /* upvalue 1: methods */
 int lp_tensor_newindex(lua_State *L); /* upvalue 1: methods */
 void lp_add_methods(lua_State *L);    /* into the table on top */

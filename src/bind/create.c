@@ -213,8 +213,7 @@ void lp_push_data(lua_State *L, int i, LpDtype t, const char *fn)
     lp_gc_account(L);
 }
 
-/* ---- torch.tensor ---------------------------------------------------------
- */
+/* ---- torch.tensor -------------------------------------------------------- */
 typedef struct Wanted {
     LpDtype dtype;
     LpDevice device;
@@ -282,8 +281,7 @@ static int torch_as_tensor(lua_State *L)
     return finish(L, &w);
 }
 
-/* ---- torch.frombuffer(string, {dtype, count, offset}) ----------------------
- */
+/* ---- torch.frombuffer(string, {dtype, count, offset}) -------------------- */
 static int64_t keyword_int(lua_State *L, int i, const char *name, int64_t def)
 {
     int64_t v = def;

@@ -16,8 +16,7 @@ static LpArena arena;
 static LpOverloads *sets;
 static int n_sets;
 
-/* ---- tables of keywords ---------------------------------------------------
- */
+/* ---- tables of keywords -------------------------------------------------- */
 bool lp_is_empty_table(lua_State *L, int i)
 {
     i = lua_absindex(L, i);
@@ -89,8 +88,7 @@ void lp_check_keywords(lua_State *L, int i, const char *fn,
     }
 }
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 static int run_inplace(LpFormCall *c, const LpForm *f)
 {
     LpErr e = {0};
@@ -277,8 +275,7 @@ static int entry(lua_State *L)
     return lp_call_complain(&c, &best);
 }
 
-/* ---- overload sets --------------------------------------------------------
- */
+/* ---- overload sets ------------------------------------------------------- */
 typedef struct Entry {
     const char *name;
     uint32_t surface;

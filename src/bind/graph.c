@@ -110,8 +110,7 @@ static int graph_run_passes(lua_State *L)
     return with_pass(L, NULL);
 }
 
-/* ---- nodes ---------------------------------------------------------------
- */
+/* ---- nodes --------------------------------------------------------------- */
 static void push_scalar(lua_State *L, LpScalar s)
 {
     if (s.kind == LP_KIND_FLOAT)

@@ -39,8 +39,7 @@ static Item *add_item(lua_State *L, Key *k, ItemKind kind)
     return it;
 }
 
-/* ---- Python's text --------------------------------------------------------
- */
+/* ---- Python's text ------------------------------------------------------- */
 bool lp_index_text(const char *s)
 {
     s += strspn(s, " \t");
@@ -116,8 +115,7 @@ static void parse_text(lua_State *L, const char *text, Key *k)
     } while (*s);
 }
 
-/* ---- keys -----------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------------- */
 static void parse_value(lua_State *L, int i, Key *k, bool nested)
 {
     char what[LP_DESCRIBE];
@@ -165,8 +163,7 @@ static int consumes(const Item *it)
     return it->kind == ITEM_INT || it->kind == ITEM_SLICE;
 }
 
-/* ---- application ----------------------------------------------------------
- */
+/* ---- application --------------------------------------------------------- */
 typedef struct Walk {
     lua_State *L;
     LpTensor *t; /* current view; held by the stack value at `top` */

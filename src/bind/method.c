@@ -131,8 +131,7 @@ static int m_is_same_size(lua_State *L)
     return 1;
 }
 
-/* ---- dtype conversion -----------------------------------------------------
- */
+/* ---- dtype conversion ---------------------------------------------------- */
 void lp_push_cast(lua_State *L, LpTensor *t, LpDtype to)
 {
     if (t->dtype == to) {
@@ -322,8 +321,7 @@ static int m_type(lua_State *L)
     return 1;
 }
 
-/* ---- autograd -------------------------------------------------------------
- */
+/* ---- autograd ------------------------------------------------------------ */
 static int m_requires_grad_(lua_State *L)
 {
     LpTensor *t = SELF("requires_grad_", 1);

@@ -20,8 +20,7 @@
 #include "src/ir/text.h"
 #include "src/ops/kernel/pointwise.h"
 
-/* ---- records --------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 static const char *const kinds[] = {
     [LP_OP_PRIMITIVE] = "primitive",
     [LP_OP_COMPOSITE] = "composite",
@@ -73,8 +72,7 @@ static int ops(lua_State *L)
     return 1;
 }
 
-/* ---- cost -----------------------------------------------------------------
- */
+/* ---- cost ---------------------------------------------------------------- */
 enum { MAX_OPERANDS = 64, MAX_INTS = 256, MAX_TYPES = LP_MAX_LIST };
 
 /* A call in C. `out` belongs to Lua: types are large. */

@@ -77,8 +77,7 @@ void lp_add_properties(lua_State *L)
     }
 }
 
-/* ---- reading --------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------- */
 static void warn_of_reversal(void)
 {
     static bool told;
@@ -288,8 +287,7 @@ int lp_tensor_index(lua_State *L)
     }
 }
 
-/* ---- writing --------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------- */
 static int set_grad(lua_State *L, LpTensor *t)
 {
     LpTensor *g = NULL;

@@ -90,8 +90,7 @@ static int m_view_(lua_State *L)
     return 1;
 }
 
-/* ---- resize_ -------------------------------------------------------------
- */
+/* ---- resize_ ------------------------------------------------------------- */
 /* {2, 3}, a Size, or loose integers from index 2 on. */
 static LpType check_sizes(lua_State *L, const char *fn, LpDtype dtype)
 {
@@ -186,8 +185,7 @@ static int m_resize_as_(lua_State *L)
     return resize_to(L, "resize_as_", lp_tensor_type(like));
 }
 
-/* ---- set_ ----------------------------------------------------------------
- */
+/* ---- set_ ---------------------------------------------------------------- */
 /* Under no_grad a leaf takes the memory too. */
 static int m_set_(lua_State *L)
 {

@@ -7,8 +7,7 @@
 #include "src/bind/call.h"
 #include "src/bind/module.h"
 
-/* ---- lists of tensors -----------------------------------------------------
- */
+/* ---- lists of tensors ---------------------------------------------------- */
 /* Tensors at `i` (one, a list, or nothing) as an array that a userdata pushed
  * on the stack holds; torch.none gives NULL. */
 static LpTensor **check_list(lua_State *L, int i, const char *fn,
@@ -212,8 +211,7 @@ static int set_grad_enabled(lua_State *L)
     return 0;
 }
 
-/* ---- random state ---------------------------------------------------------
- */
+/* ---- random state -------------------------------------------------------- */
 static int manual_seed(lua_State *L)
 {
     if (!lua_isinteger(L, 1)) {
@@ -276,8 +274,7 @@ static int set_rng_state(lua_State *L)
     return 0;
 }
 
-/* ---- settings -------------------------------------------------------------
- */
+/* ---- settings ------------------------------------------------------------ */
 static int get_num_threads(lua_State *L)
 {
     lua_pushinteger(L, lp_num_threads());
@@ -373,8 +370,7 @@ static int get_default_dtype(lua_State *L)
     return 1;
 }
 
-/* ---- promotion ------------------------------------------------------------
- */
+/* ---- promotion ----------------------------------------------------------- */
 static int promote_types(lua_State *L)
 {
     LpDtype a = check_dtype(L, 1, "promote_types");
@@ -414,8 +410,7 @@ static int result_type(lua_State *L)
     return 1;
 }
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------- */
 /* torch.memory() -> {live, peak}: bytes of tensors' storages. */
 static int memory(lua_State *L)
 {

@@ -223,8 +223,7 @@ int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     return n_results;
 }
 
-/* ---- arithmetic ------------------------------------------------------------
- */
+/* ---- arithmetic ---------------------------------------------------------- */
 /* Upvalue 1: the form. Either operand may be a number. */
 static int operand(lua_State *L, int i, LpArg *a)
 {

@@ -15,8 +15,7 @@ static const char key_dtypes, key_devices, key_size, key_slice;
 
 static const char *const device_names[] = {"cpu", "meta", "ipu"};
 
-/* ---- dtypes ---------------------------------------------------------------
- */
+/* ---- dtypes -------------------------------------------------------------- */
 void lp_push_dtype(lua_State *L, LpDtype t)
 {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &key_dtypes);
@@ -56,8 +55,7 @@ static int dtype_index(lua_State *L)
     return 1;
 }
 
-/* ---- devices --------------------------------------------------------------
- */
+/* ---- devices ------------------------------------------------------------- */
 void lp_push_device(lua_State *L, LpDevice d)
 {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &key_devices);
@@ -130,8 +128,7 @@ int lp_no_device(lua_State *L, int i, const char *fn)
                     fn, lua_tostring(L, i));
 }
 
-/* ---- torch.Size -----------------------------------------------------------
- */
+/* ---- torch.Size ---------------------------------------------------------- */
 void lp_push_size(lua_State *L, const int64_t *shape, int n)
 {
     lua_createtable(L, n, 0);
@@ -237,8 +234,7 @@ static int size_index(lua_State *L)
     return 1;
 }
 
-/* ---- slices ---------------------------------------------------------------
- */
+/* ---- slices -------------------------------------------------------------- */
 static bool slice_bound(lua_State *L, int i, int64_t *v)
 {
     char what[LP_DESCRIBE];
@@ -320,8 +316,7 @@ bool lp_is_instance(lua_State *L, int i)
     return indexed && !size && !lp_is_list(L, i);
 }
 
-/* ---- descriptions ---------------------------------------------------------
- */
+/* ---- descriptions -------------------------------------------------------- */
 static void describe_tensor(const LpBox *b, char buf[LP_DESCRIBE])
 {
     const LpTensor *t = b->p;
@@ -390,8 +385,7 @@ const char *lp_describe(lua_State *L, int i, char buf[LP_DESCRIBE])
     return buf;
 }
 
-/* ---- set-up ---------------------------------------------------------------
- */
+/* ---- set-up -------------------------------------------------------------- */
 /* A box of its own kind on the stack, with a metatable made of `events`. */
 static void push_single(lua_State *L, const char *tag, uintptr_t v)
 {

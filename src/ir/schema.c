@@ -16,8 +16,7 @@ static int *first_form; /* by operator id */
 static int n_forms;
 static bool done;
 
-/* ---- arguments ------------------------------------------------------------
- */
+/* ---- arguments ----------------------------------------------------------- */
 static bool is_operand(LpArgKind k)
 {
     return k == LP_ARG_TENSOR || k == LP_ARG_TENSORS || k == LP_ARG_VALUE;
@@ -119,8 +118,7 @@ static LpStatus arguments(LpFormReader *s)
     return lp_fr_accept(s, ')') ? LP_OK : lp_fr_wrong(s, "')' is missing");
 }
 
-/* ---- the rest of a line ---------------------------------------------------
- */
+/* ---- the rest of a line -------------------------------------------------- */
 static LpStatus one_result(LpFormReader *s)
 {
     const char *w;

@@ -76,8 +76,7 @@ LpStatus lp_fr_name(LpFormReader *s, const char **out)
     return *out ? LP_OK : LP_FR_MEMORY(s);
 }
 
-/* ---- types ----------------------------------------------------------------
- */
+/* ---- types --------------------------------------------------------------- */
 static const struct {
     const char *name;
     LpArgKind kind;
@@ -120,8 +119,7 @@ LpStatus lp_fr_type(LpFormReader *s, LpFormArg *a)
     return LP_OK;
 }
 
-/* ---- constants ------------------------------------------------------------
- */
+/* ---- constants ----------------------------------------------------------- */
 static LpStatus number(LpFormReader *s, LpScalar *out)
 {
     char *end_i, *end_f;

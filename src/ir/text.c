@@ -39,8 +39,7 @@
 
 #include "src/ir/text.h"
 
-/* ---- pieces --------------------------------------------------------------
- */
+/* ---- pieces -------------------------------------------------------------- */
 static void text_float(LpBuf *b, double f)
 {
     char s[40];
@@ -167,8 +166,7 @@ void lp_text_type(LpBuf *b, const LpType *t)
     text_ints(b, t->shape, n);
 }
 
-/* ---- calls ---------------------------------------------------------------
- */
+/* ---- calls --------------------------------------------------------------- */
 static void text_operand(LpBuf *b, const LpGraph *g, LpVal v)
 {
     if (v == LP_NOVAL)
@@ -244,8 +242,7 @@ void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id)
         lp_buf_fmt(b, " site 0x%" PRIx64, n->site);
 }
 
-/* ---- the graph -----------------------------------------------------------
- */
+/* ---- the graph ----------------------------------------------------------- */
 static void text_key(LpBuf *b, const char *key, const char *s)
 {
     if (!s[0])

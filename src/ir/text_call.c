@@ -18,8 +18,7 @@ LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule)
     return lp_lex_fail(&p->x, at, "%s", rule->msg);
 }
 
-/* ---- labels --------------------------------------------------------------
- */
+/* ---- labels -------------------------------------------------------------- */
 static const LpLabel *find_label(const LpLabels *l, const char *name)
 {
     uint64_t h = lp_hash_str(LP_HASH_START, name);
@@ -60,8 +59,7 @@ static LpStatus resolve(LpParser *p, const LpLabels *among, LpVal *v)
     return LP_OK;
 }
 
-/* ---- small parts ---------------------------------------------------------
- */
+/* ---- small parts --------------------------------------------------------- */
 static LpStatus next(LpParser *p)
 {
     return lp_lex_next(&p->x);
@@ -188,8 +186,7 @@ LpStatus lp_parse_operand(LpParser *p, LpVal *v)
     return next(p);
 }
 
-/* ---- attributes ----------------------------------------------------------
- */
+/* ---- attributes ---------------------------------------------------------- */
 static LpStatus attr_ints(LpParser *p, LpAttr *a)
 {
     int n;
@@ -306,8 +303,7 @@ static LpStatus fill_defaults(LpParser *p, LpParsedCall *c)
     return LP_OK;
 }
 
-/* ---- calls ---------------------------------------------------------------
- */
+/* ---- calls --------------------------------------------------------------- */
 static LpStatus add_operand(LpParser *p, LpParsedCall *c)
 {
     if (c->list)

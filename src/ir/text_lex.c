@@ -53,8 +53,7 @@ static LpStatus keep(LpLexer *x, const char *s, size_t n)
     return LP_OK;
 }
 
-/* ---- numbers -------------------------------------------------------------
- */
+/* ---- numbers ------------------------------------------------------------- */
 static LpStatus hex(LpLexer *x)
 {
     char *end;
@@ -120,8 +119,7 @@ static LpStatus word_number(LpLexer *x)
     return LP_OK;
 }
 
-/* ---- strings -------------------------------------------------------------
- */
+/* ---- strings ------------------------------------------------------------- */
 static int hex_digit(char c)
 {
     return is_digit(c)            ? c - '0'
@@ -173,8 +171,7 @@ static LpStatus string(LpLexer *x)
     return LP_OK;
 }
 
-/* ---- tokens --------------------------------------------------------------
- */
+/* ---- tokens -------------------------------------------------------------- */
 static LpStatus word(LpLexer *x, LpTokKind kind)
 {
     const char *s = x->p;

@@ -20,8 +20,7 @@
 #define AROUND 10 /* nodes shown before and after the faulty one */
 #define CUT 44    /* characters of a neighbour that are shown */
 
-/* ---- the message ---------------------------------------------------------
- */
+/* ---- the message --------------------------------------------------------- */
 /* Node `id` cut to `cut` characters. */
 static void show(LpBuf *b, const LpGraph *g, LpNodeId id, const char *mark,
                  size_t cut)
@@ -61,8 +60,7 @@ static LpStatus fault(const LpGraph *g, LpNodeId id, LpErr *e,
     return code;
 }
 
-/* ---- values --------------------------------------------------------------
- */
+/* ---- values -------------------------------------------------------------- */
 #define BAD(...) return lp_fail(e, LP_E_INTERNAL, __VA_ARGS__)
 
 static LpStatus check_type(const LpType *t, LpErr *e)
@@ -130,8 +128,7 @@ static LpStatus check_numbers(const LpGraph *g, LpErr *e)
     return LP_OK;
 }
 
-/* ---- nodes ---------------------------------------------------------------
- */
+/* ---- nodes --------------------------------------------------------------- */
 static LpStatus check_operands(const LpGraph *g, const LpGraphNode *n,
                                LpVal before, LpErr *e)
 {
@@ -208,8 +205,7 @@ static LpStatus check_nodes(const LpGraph *g, LpErr *e)
     return st;
 }
 
-/* ---- regions -------------------------------------------------------------
- */
+/* ---- regions ------------------------------------------------------------- */
 static bool exists(const LpGraph *g, LpVal v)
 {
     return lp_is_imm(v) ? (v & ~LP_VAL_IMM) < g->n_imm : v < g->n_value;

@@ -12,8 +12,7 @@
 #include "src/ops/nnop.h"
 #include "src/ops/rules.h"
 
-/* ---- rounded once ---------------------------------------------------------
- */
+/* ---- rounded once -------------------------------------------------------- */
 /* The addend, called `name`, must broadcast to the product's type. */
 static LpStatus check_addend(const LpType *addend, const LpType *product,
                              const char *op, const char *name, LpErr *err)
@@ -110,8 +109,7 @@ static bool all_half(LpBuilder *b, LpVal x, LpVal y, LpVal addend)
            lp_type(b, addend)->dtype == t;
 }
 
-/* ---- with an addend -------------------------------------------------------
- */
+/* ---- with an addend ------------------------------------------------------ */
 static bool is_one(LpScalar s)
 {
     return lp_scalar_f(s) == 1;
@@ -307,8 +305,7 @@ LpOp op_addr = {
     .expand = expand_addr,
 };
 
-/* ---- layers ---------------------------------------------------------------
- */
+/* ---- layers -------------------------------------------------------------- */
 /* x [..., k] times y [k, n], plus bias [n], in a half type. */
 static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 {

@@ -9,8 +9,7 @@
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/pointwise_record.h"
 
-/* ---- short hand of rules (ops.h) ------------------------------------------
- */
+/* ---- short hand of rules (ops.h) ----------------------------------------- */
 static bool numbers(LpVal x, LpVal y)
 {
     return x != LP_NOVAL && y != LP_NOVAL && lp_is_imm(x) && lp_is_imm(y);
@@ -74,8 +73,7 @@ LpVal lp_cast(LpBuilder *b, LpVal x, LpDtype t)
     return lp_emit(b, LP_OP_cast, &x, 1, &a);
 }
 
-/* ---- parts of gradients ---------------------------------------------------
- */
+/* ---- parts of gradients -------------------------------------------------- */
 #define VALUE lp_imm(g->b, g->attr[LP_ADD_ALPHA].s)
 #define SCALED(v)                                                              \
     (lp_scalar_f(g->attr[LP_ADD_ALPHA].s) == 1 ? (v) : MUL(v, VALUE))
@@ -217,8 +215,7 @@ static LpVal elu_second(LpGrad *g)
     return WHERE(LT(Y, K(0)), d, K(0));
 }
 
-/* ---- choice of loops ------------------------------------------------------
- */
+/* ---- choice of loops ----------------------------------------------------- */
 static int select_add(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 {
     (void)type;
@@ -289,8 +286,7 @@ static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
                                                : LP_LOOP_gelu_backward;
 }
 
-/* ---- own rules ------------------------------------------------------------
- */
+/* ---- own rules ----------------------------------------------------------- */
 static LpStatus rule_add(const LpInfer *x, LpDtype *t)
 {
     LP_FAIL_IF(x->attr[0].s.kind == LP_KIND_BOOL && *t != LP_BOOL, x->err,
@@ -400,8 +396,7 @@ static LpStatus rule_heaviside(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
-/* ---- records --------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 static uint8_t cost_div(const LpAttr *attr)
 {
     return attr[LP_DIV_ROUNDING_MODE].kind == LP_ATTR_NONE ? LP_EW_div

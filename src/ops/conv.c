@@ -21,8 +21,7 @@
 #include "src/ops/nnop.h"
 #include "src/ops/view.h"
 
-/* ---- shape rules ----------------------------------------------------------
- */
+/* ---- shape rules --------------------------------------------------------- */
 static LpStatus check_operands(const LpInfer *x, const LpType *in,
                                const LpType *w)
 {
@@ -196,8 +195,7 @@ static LpStatus infer_back_weight(LpInfer *x)
     return infer_back(x, "weight_size", true);
 }
 
-/* ---- gradients ------------------------------------------------------------
- */
+/* ---- gradients ----------------------------------------------------------- */
 /* One of the two gradients; `like` gives the shape of the result. */
 static LpVal back(LpBuilder *b, int op, const LpAttr *conv, LpVal dy, LpVal y,
                   LpVal like)
@@ -336,8 +334,7 @@ LpOp op_convolution_backward_weight = {
     .cost = lp_rule_convolution_weight,
 };
 
-/* ---- public forms ---------------------------------------------------------
- */
+/* ---- public forms -------------------------------------------------------- */
 /* y = convolution(x, w), with what is to be added to its channels. */
 static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
                     int n)

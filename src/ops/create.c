@@ -30,8 +30,7 @@ static LpStatus held(LpScalar v, LpDtype t, LpErr *e)
     return LP_OK;
 }
 
-/* ---- full ----------------------------------------------------------------
- */
+/* ---- full ---------------------------------------------------------------- */
 static LpStatus infer_full(LpInfer *x)
 {
     LpScalar v = x->attr[1].s;
@@ -66,8 +65,7 @@ LpVal lp_full(LpBuilder *b, const LpType *type, LpScalar s)
     return lp_emit(b, LP_OP_full, NULL, 0, a);
 }
 
-/* ---- empty ---------------------------------------------------------------
- */
+/* ---- empty --------------------------------------------------------------- */
 static LpStatus infer_empty(LpInfer *x)
 {
     return lp_infer_sized(x, 0, lp_infer_dtype(x, 1, lp_default_dtype()));
@@ -81,8 +79,7 @@ LpOp op_empty = {
     .cost = lp_rule_view,
 };
 
-/* ---- like another tensor: sizes, or the type alone -----------------------
- */
+/* ---- like another tensor: sizes, or the type alone ----------------------- */
 static LpVal full_of(LpBuilder *b, LpType t, const LpAttr *dtype, LpScalar s)
 {
     if (!lp_attr_none(dtype))
@@ -188,8 +185,7 @@ LpOp op_scalar_tensor = {
     .expand = expand_scalar_tensor,
 };
 
-/* ---- fill, zero ----------------------------------------------------------
- */
+/* ---- fill, zero ---------------------------------------------------------- */
 /* The operand's sizes and type, filled with one value; its elements are not
  * read. */
 static LpStatus infer_fill(LpInfer *x)
@@ -234,8 +230,7 @@ LpOp op_zero = {
     .cost = lp_rule_fill,
 };
 
-/* ---- arange --------------------------------------------------------------
- */
+/* ---- arange -------------------------------------------------------------- */
 enum { START, END, STEP, DTYPE }; /* attributes */
 
 static LpStatus infer_arange(LpInfer *x)
@@ -282,8 +277,7 @@ LpOp op_arange = {
     .cost = lp_rule_fill,
 };
 
-/* ---- linspace, logspace --------------------------------------------------
- */
+/* ---- linspace, logspace -------------------------------------------------- */
 static LpStatus infer_linspace(LpInfer *x)
 {
     int64_t n = x->attr[2].i;
@@ -313,8 +307,7 @@ LpOp op_logspace = {
     .cost = lp_rule_fill,
 };
 
-/* ---- eye -----------------------------------------------------------------
- */
+/* ---- eye ----------------------------------------------------------------- */
 static LpStatus infer_eye(LpInfer *x)
 {
     LpAttr *a = x->attr;
@@ -340,8 +333,7 @@ LpOp op_eye = {
     .cost = lp_rule_fill,
 };
 
-/* ---- tril_indices, triu_indices ------------------------------------------
- */
+/* ---- tril_indices, triu_indices ------------------------------------------ */
 /* Attributes: row, col, offset, dtype. Rows of [2, n]: row and column of every
  * element of the triangle, row by row. */
 static LpStatus infer_tri_indices(LpInfer *x)

@@ -30,8 +30,7 @@ typedef struct Equation {
     Term result;
 } Equation;
 
-/* ---- reading -------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------- */
 static int label_of(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -204,8 +203,7 @@ static bool read_result(Equation *q, const char *eq, int pos)
     return !lp_failed(q->b);
 }
 
-/* ---- one operand ---------------------------------------------------------
- */
+/* ---- one operand --------------------------------------------------------- */
 static int place_of(const Term *t, int label)
 {
     for (int i = 0; i < t->n; i++)
@@ -290,8 +288,7 @@ static void drop_broadcast(LpBuilder *b, Term *x, const Term *y)
     }
 }
 
-/* ---- a pair --------------------------------------------------------------
- */
+/* ---- a pair -------------------------------------------------------------- */
 typedef struct Group {
     int n;
     int8_t label[MAX_TERM];
@@ -386,8 +383,7 @@ static void contract(Equation *q, Term *x, Term *y, int at)
     *x = to;
 }
 
-/* ---- einsum --------------------------------------------------------------
- */
+/* ---- einsum -------------------------------------------------------------- */
 static bool prepare(Equation *q, const char *eq)
 {
     int pos = 0;

@@ -11,8 +11,7 @@
 #include "src/ops/infer.h"
 #include "src/ops/kernel/pointwise.h"
 
-/* ---- pointwise ------------------------------------------------------------
- */
+/* ---- pointwise ----------------------------------------------------------- */
 static bool is_number(const LpType *t)
 {
     return t->dtype != LP_DT_NONE && (t->wrapped || lp_numel(t) == 1);
@@ -97,8 +96,7 @@ void lp_rule_pointwise(const LpCostReq *r, LpCost *out)
         lp_cost_add(out, lp_cost_scaled_add(&x, t, n, false));
 }
 
-/* ---- reductions -----------------------------------------------------------
- */
+/* ---- reductions ---------------------------------------------------------- */
 static LpCost fold(const LpCostReq *r, const LpCostCtx *x, LpRedOp op,
                    LpCostType t)
 {
@@ -160,8 +158,7 @@ void lp_rule_count(const LpCostReq *r, LpCost *out)
     lp_rule_reduce(r, out);
 }
 
-/* ---- along a dimension ----------------------------------------------------
- */
+/* ---- along a dimension --------------------------------------------------- */
 typedef struct Line {
     LpCostCtx x;
     LpCostType t;

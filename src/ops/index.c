@@ -35,8 +35,7 @@ static LpDtype dtype_of(LpBuilder *b, LpVal v)
     return lp_type(b, v)->dtype;
 }
 
-/* ---- index_select, index_add ---------------------------------------------
- */
+/* ---- index_select, index_add --------------------------------------------- */
 static LpStatus infer_index_select(LpInfer *x)
 {
     LP_TRY(lp_check_index(x, 1, "index"));
@@ -123,8 +122,7 @@ LpOp op_index_add_rows = {
     .cost = lp_rule_lookup_add,
 };
 
-/* ---- embedding -----------------------------------------------------------
- */
+/* ---- embedding ----------------------------------------------------------- */
 static LpStatus infer_embedding(LpInfer *x)
 {
     const LpType *w = &x->in[0], *i = &x->in[1];
@@ -218,8 +216,7 @@ LpOp op_embedding_backward = {
     .cost = lp_rule_lookup_add,
 };
 
-/* ---- advanced indexing ---------------------------------------------------
- */
+/* ---- advanced indexing --------------------------------------------------- */
 /* Integer indices only, a hole for a whole dimension; `index` and `index_put`
  * turn masks into these. */
 static LpStatus index_shape(LpInfer *x, int from, LpType *out)

@@ -6,8 +6,7 @@
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
 
-/* ---- nonzero -------------------------------------------------------------
- */
+/* ---- nonzero ------------------------------------------------------------- */
 static LpStatus infer_nonzero(LpInfer *x)
 {
     x->out[0] = (LpType){.dtype = LP_I64, .ndim = 2};
@@ -26,8 +25,7 @@ LpOp op_nonzero = {
     .prepare = lp_nonzero_prepare,
 };
 
-/* ---- unique --------------------------------------------------------------
- */
+/* ---- unique -------------------------------------------------------------- */
 /* Distinct values, or distinct slices along dim; sorted, unless only
  * neighbours are compared. Always with the inverse and the counts. */
 static LpStatus infer_unique(LpInfer *x)
@@ -61,8 +59,7 @@ LpOp op_unique_all = {
     .prepare = lp_unique_prepare,
 };
 
-/* ---- bincount ------------------------------------------------------------
- */
+/* ---- bincount ------------------------------------------------------------ */
 static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
                         LpType *out, LpErr *e)
 {

@@ -9,8 +9,7 @@
 
 #define MAX_INDICES LP_MAX_DIMS
 
-/* ---- along one dimension -------------------------------------------------
- */
+/* ---- along one dimension ------------------------------------------------- */
 LP_EXPAND(expand_index_add)
 {
     LP_EXPAND_UNUSED;
@@ -180,8 +179,7 @@ LpOp op_index_reduce = {
     .expand = expand_index_reduce,
 };
 
-/* ---- over all elements ---------------------------------------------------
- */
+/* ---- over all elements --------------------------------------------------- */
 LP_EXPAND(expand_take)
 {
     LP_EXPAND_UNUSED;
@@ -277,8 +275,7 @@ LpOp op_take_along_dim = {
     .expand = expand_take_along_dim,
 };
 
-/* ---- advanced indexing with masks ----------------------------------------
- */
+/* ---- advanced indexing with masks ---------------------------------------- */
 static bool is_mask(LpBuilder *b, LpVal v)
 {
     if (v == LP_NOVAL)

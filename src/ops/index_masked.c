@@ -9,8 +9,7 @@
 
 #define LL(x) ((long long)(x))
 
-/* ---- masked_scatter ------------------------------------------------------
- */
+/* ---- masked_scatter ------------------------------------------------------ */
 /* self with the places where the mask is set filled by the source's elements
  * in order; exact: of which there must be as many. Operands of one shape; the
  * composite below broadcasts. */
@@ -113,8 +112,7 @@ LpOp op_masked_scatter = {
     .expand = expand_masked_scatter,
 };
 
-/* ---- dynamic_slice, dynamic_update ---------------------------------------
- */
+/* ---- dynamic_slice, dynamic_update --------------------------------------- */
 /* Elements start, start + step, … of a window of `size` along dim; positions
  * beyond the dimension's end go on at its beginning. */
 static LpStatus check_window(LpInfer *x, int start, int64_t dim, int64_t size)
@@ -205,8 +203,7 @@ LpOp op_dynamic_update = {
     .cost = window_cost,
 };
 
-/* ---- one_hot -------------------------------------------------------------
- */
+/* ---- one_hot ------------------------------------------------------------- */
 /* num_classes -1: one more than the largest class, which only an eager call
  * can know. A class outside is an error when the kernel runs. */
 static LpStatus one_hot_shape(LpInfer *x, int64_t classes)
@@ -256,8 +253,7 @@ LpOp op_one_hot_any = {
     .prepare = lp_one_hot_prepare,
 };
 
-/* ---- isin ----------------------------------------------------------------
- */
+/* ---- isin ---------------------------------------------------------------- */
 LP_EXPAND(expand_isin)
 {
     LP_EXPAND_UNUSED;

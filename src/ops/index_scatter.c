@@ -20,8 +20,7 @@ static LpDtype dtype_of(LpBuilder *b, LpVal v)
     return lp_type(b, v)->dtype;
 }
 
-/* ---- gather, scatter, scatter_add ----------------------------------------
- */
+/* ---- gather, scatter, scatter_add ---------------------------------------- */
 /* Index no larger than `t` except along dim. */
 static LpStatus check_sizes(LpInfer *x, const LpType *t, const char *what,
                             int64_t dim, bool along)
@@ -175,8 +174,7 @@ LpOp op_scatter_add = {
     .cost = lp_rule_lookup_add,
 };
 
-/* ---- scatter_reduce ------------------------------------------------------
- */
+/* ---- scatter_reduce ------------------------------------------------------ */
 static const char *const reduces[] = {
     [LP_SCATTER_SUM] = "sum",   [LP_SCATTER_PROD] = "prod",
     [LP_SCATTER_MEAN] = "mean", [LP_SCATTER_AMAX] = "amax",
@@ -330,8 +328,7 @@ LpOp op_scatter_reduce = {
     .cost = lp_rule_lookup_add,
 };
 
-/* ---- scatter with a reduction --------------------------------------------
- */
+/* ---- scatter with a reduction -------------------------------------------- */
 /* reduce is "add" or "multiply"; a number is spread over the index. */
 LP_EXPAND(expand_scatter_by)
 {

@@ -21,8 +21,7 @@ static void grad_sorted(LpGrad *g, int64_t dim)
                         (LpVal[]){z, g->out[1], g->dout[0]}, 3, &a);
 }
 
-/* ---- sort, argsort -------------------------------------------------------
- */
+/* ---- sort, argsort ------------------------------------------------------- */
 static LpStatus infer_sort(LpInfer *x)
 {
     LP_TRY(lp_wrap_dim(&x->attr[LP_SORT_DIM].i, x->in[0].ndim, x->err));
@@ -77,8 +76,7 @@ LpOp op_msort = {
     .expand = expand_msort,
 };
 
-/* ---- topk ----------------------------------------------------------------
- */
+/* ---- topk ---------------------------------------------------------------- */
 static LpStatus infer_topk(LpInfer *x)
 {
     LpAttr *a = x->attr;
@@ -116,8 +114,7 @@ LpOp op_topk = {
     .cost = lp_rule_sort,
 };
 
-/* ---- searchsorted, bucketize ---------------------------------------------
- */
+/* ---- searchsorted, bucketize --------------------------------------------- */
 /* attributes: out_int32, right, side */
 static LpStatus infer_searchsorted(LpInfer *x)
 {
@@ -197,8 +194,7 @@ LpOp op_bucketize = {
     .expand = expand_bucketize,
 };
 
-/* ---- histc ---------------------------------------------------------------
- */
+/* ---- histc --------------------------------------------------------------- */
 static LpStatus infer_histc(LpInfer *x)
 {
     double lo = lp_scalar_f(x->attr[LP_HISTC_MIN].s),

@@ -52,8 +52,7 @@ void lp_rule_running_logsum(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_others(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_recurrence(const struct LpCostReq *r, struct LpCost *out);
 
-/* ---- gradient expressions, in a function with `LpGrad *g` -----------------
- */
+/* ---- gradient expressions, in a function with `LpGrad *g` ---------------- */
 #define DY (g->dout[0])
 #define X (g->in[0])
 #define Y (g->in[1])

@@ -16,8 +16,7 @@ void lp_rule_linalg(const struct LpCostReq *r, struct LpCost *out);
 extern const double lp_linalg_third, lp_linalg_one, lp_linalg_two,
     lp_linalg_ten, lp_linalg_twenty;
 
-/* ---- sizes of a matrix ----------------------------------------------------
- */
+/* ---- sizes of a matrix --------------------------------------------------- */
 static inline int64_t lp_rows(const LpType *t)
 {
     return t->shape[t->ndim - 2];
@@ -31,8 +30,7 @@ static inline int64_t lp_shorter(const LpType *t)
     return lp_rows(t) < lp_cols(t) ? lp_rows(t) : lp_cols(t);
 }
 
-/* ---- checks; `who` starts the message ------------------------------------
- */
+/* ---- checks; `who` starts the message ------------------------------------ */
 /* At least two dimensions, float32 or float64. */
 LpStatus lp_check_matrix(LpErr *e, const char *who, const LpType *a);
 LpStatus lp_check_square(LpErr *e, const char *who, const LpType *a);
@@ -46,8 +44,7 @@ LpStatus lp_check_batch(LpErr *e, const char *who, const char *name,
 /* A vector of each matrix of A: one vector, or A's shape without the last. */
 bool lp_is_vector_rhs(const LpType *a, const LpType *b);
 
-/* ---- pieces of rules -----------------------------------------------------
- */
+/* ---- pieces of rules ----------------------------------------------------- */
 static inline LpVal lp_mt(LpBuilder *b, LpVal x)
 {
     return lp_transpose(b, x, -2, -1);

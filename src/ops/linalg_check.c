@@ -4,8 +4,7 @@
 #include "src/ops/cost_ctx.h"
 #include "src/ops/layout_cost.h"
 
-/* ---- checks --------------------------------------------------------------
- */
+/* ---- checks -------------------------------------------------------------- */
 LpStatus lp_check_matrix(LpErr *e, const char *who, const LpType *a)
 {
     LP_FAIL_IF(a->ndim < 2, e, LP_E_RUNTIME,
@@ -83,8 +82,7 @@ bool lp_is_vector_rhs(const LpType *a, const LpType *b)
     return same;
 }
 
-/* ---- pieces --------------------------------------------------------------
- */
+/* ---- pieces -------------------------------------------------------------- */
 LpVal lp_eye(LpBuilder *b, int64_t rows, int64_t cols, LpDtype t)
 {
     LpAttr a[] = {lp_attr_int(rows), lp_attr_int(cols), lp_attr_dtype(t)};
@@ -178,8 +176,7 @@ LpVal lp_inverse(LpBuilder *b, LpVal a, bool check, LpVal *info)
     return solve(b, a, lp_eye_like(b, &t), check, "linalg.inv", info);
 }
 
-/* ---- cost ----------------------------------------------------------------
- */
+/* ---- cost ---------------------------------------------------------------- */
 const double lp_linalg_third = 1.0 / 3, lp_linalg_one = 1, lp_linalg_two = 2,
              lp_linalg_ten = 10, lp_linalg_twenty = 20;
 

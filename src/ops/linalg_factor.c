@@ -5,8 +5,7 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/linalg.h"
 
-/* ---- LU ------------------------------------------------------------------
- */
+/* ---- LU ------------------------------------------------------------------ */
 /* attributes: check_errors, who, pivot */
 static LpStatus infer_lu(LpInfer *x)
 {
@@ -240,8 +239,7 @@ LpOp op_lu_solve = {
     .expand = expand_lu_solve,
 };
 
-/* ---- Cholesky ------------------------------------------------------------
- */
+/* ---- Cholesky ------------------------------------------------------------ */
 /* attributes: upper, check_errors, who */
 static LpStatus infer_cholesky(LpInfer *x)
 {
@@ -358,8 +356,7 @@ LpOp op_cholesky_solve = {
     .expand = expand_cholesky_solve,
 };
 
-/* ---- LDL -----------------------------------------------------------------
- */
+/* ---- LDL ----------------------------------------------------------------- */
 /* attributes: check_errors, who */
 static LpStatus infer_ldl(LpInfer *x)
 {

@@ -90,8 +90,7 @@ static LpVal norm_at(LpBuilder *b, LpVal x, const char *ord, double number,
     return lp_reshape(b, r, t.shape, n);
 }
 
-/* ---- matrix_norm ---------------------------------------------------------
- */
+/* ---- matrix_norm --------------------------------------------------------- */
 /* attributes from `attr` on: dims, keepdim, dtype */
 static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
                          const LpAttr *attr, const char *who)
@@ -155,8 +154,7 @@ LpOp op_matrix_norm_named = {
     .expand = expand_matrix_norm_named,
 };
 
-/* ---- norm ----------------------------------------------------------------
- */
+/* ---- norm ---------------------------------------------------------------- */
 /* attributes: ord, dim, keepdim, dtype. Without an order the 2-norm of all
  * elements, or of the dimensions named. */
 static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
@@ -218,8 +216,7 @@ LpOp op_linalg_norm_named = {
     .expand = expand_linalg_norm_named,
 };
 
-/* ---- condition number ----------------------------------------------------
- */
+/* ---- condition number ---------------------------------------------------- */
 static bool square(LpBuilder *b, LpVal x, const char *ord)
 {
     LpType t = lp_type_of(b, x);

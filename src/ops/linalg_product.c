@@ -3,8 +3,7 @@
 
 #include "src/ops/linalg.h"
 
-/* ---- chains --------------------------------------------------------------
- */
+/* ---- chains -------------------------------------------------------------- */
 #define MAX_CHAIN 64
 
 /* The cheapest order by multiplications: cost[i][j] of members i to j, which
@@ -147,8 +146,7 @@ LpOp op_chain_matmul = {
     .expand = expand_chain_matmul,
 };
 
-/* ---- powers of numbers ---------------------------------------------------
- */
+/* ---- powers of numbers --------------------------------------------------- */
 /* [1, x, x^2, …]: running products along a new last dimension. */
 static LpVal powers(LpBuilder *b, LpVal x, int64_t n)
 {

@@ -4,8 +4,7 @@
 #include "src/ops/kernel/linalg.h"
 #include "src/ops/linalg.h"
 
-/* ---- QR ------------------------------------------------------------------
- */
+/* ---- QR ------------------------------------------------------------------ */
 static LpStatus infer_qr(LpInfer *x)
 {
     LpType t = x->in[0];
@@ -118,8 +117,7 @@ LpOp op_geqrf = {
     .data = &lp_linalg_one,
 };
 
-/* ---- reflectors ----------------------------------------------------------
- */
+/* ---- reflectors ---------------------------------------------------------- */
 /* Column i of A is a reflector I - tau[i] v v^T: v is 0 above row i, 1 there
  * and A's elements below. */
 typedef struct Reflectors {

@@ -7,8 +7,7 @@
 
 #define MT(x) lp_mt(g->b, x)
 
-/* ---- the primitive systems -----------------------------------------------
- */
+/* ---- the primitive systems ----------------------------------------------- */
 /* attributes: check_errors, who */
 static LpStatus infer_solve(LpInfer *x)
 {
@@ -83,8 +82,7 @@ LpOp op_triangular = {
     .data = &(const double){0},
 };
 
-/* ---- as asked ------------------------------------------------------------
- */
+/* ---- as asked ------------------------------------------------------------ */
 LP_EXPAND(expand_solve_triangular)
 {
     LP_EXPAND_UNUSED;
@@ -200,8 +198,7 @@ LpOp op_inv_ex = {
     .expand = expand_inv_ex,
 };
 
-/* ---- determinants --------------------------------------------------------
- */
+/* ---- determinants -------------------------------------------------------- */
 static LpStatus infer_det(LpInfer *x)
 {
     LpType t = x->in[0];
@@ -303,8 +300,7 @@ LpOp op_logdet = {
     .expand = expand_logdet,
 };
 
-/* ---- powers, tensors as matrices -----------------------------------------
- */
+/* ---- powers, tensors as matrices ----------------------------------------- */
 /* Binary: squares of A, those of the bits of n multiplied. */
 static LpVal power(LpBuilder *b, LpVal x, int64_t n)
 {

@@ -22,8 +22,7 @@ static LpVal differences(LpBuilder *b, LpVal d)
     return lp_add(b, e, lp_eye(b, lp_rows(&t), lp_rows(&t), t.dtype));
 }
 
-/* ---- singular values -----------------------------------------------------
- */
+/* ---- singular values ----------------------------------------------------- */
 /* attribute: full_matrices */
 static LpStatus infer_svd(LpInfer *x)
 {
@@ -150,8 +149,7 @@ LpOp op_svdvals = {
     .data = &lp_linalg_two,
 };
 
-/* ---- eigenvalues of symmetric matrices -----------------------------------
- */
+/* ---- eigenvalues of symmetric matrices ----------------------------------- */
 /* attribute: UPLO */
 static LpStatus infer_eigh(LpInfer *x)
 {
@@ -221,8 +219,7 @@ LpOp op_eigvalsh = {
     .data = &lp_linalg_two,
 };
 
-/* ---- pseudo-inverse, rank ------------------------------------------------
- */
+/* ---- pseudo-inverse, rank ------------------------------------------------ */
 /* operands: A, atol and rtol of the batch's shape or holes; attribute:
  * hermitian */
 static LpStatus infer_pinv(LpInfer *x)
@@ -379,8 +376,7 @@ LpOp op_matrix_rank = {
     .expand = expand_matrix_rank,
 };
 
-/* ---- exponential ---------------------------------------------------------
- */
+/* ---- exponential --------------------------------------------------------- */
 static LpStatus infer_exp(LpInfer *x)
 {
     LpType t = x->in[0];

@@ -13,8 +13,7 @@
 #include "src/ops/kernel/nn.h"
 #include "src/ops/nnop.h"
 
-/* ---- reductions -----------------------------------------------------------
- */
+/* ---- reductions ---------------------------------------------------------- */
 static LpStatus check_reduction(const char *s, bool batchmean, LpErr *e)
 {
     bool ok = strcmp(s, "none") == 0 || strcmp(s, "mean") == 0 ||
@@ -90,8 +89,7 @@ static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
     return lp_emit(b, LP_OP_identity_loss, &x, 1, &a);
 }
 
-/* ---- negative log-likelihood ----------------------------------------------
- */
+/* ---- negative log-likelihood --------------------------------------------- */
 static LpStatus check_weight(const LpInfer *x, int i, int64_t classes)
 {
     char s[LP_SHAPE_STR];
@@ -240,8 +238,7 @@ LP_LOSS(nll_loss,
         "reduction='mean'",
         expand_nll)
 
-/* ---- cross entropy --------------------------------------------------------
- */
+/* ---- cross entropy ------------------------------------------------------- */
 static LpVal sum_classes(LpBuilder *b, LpVal x, int axis)
 {
     return lp_sum(b, x, (int64_t[]){axis}, 1, false);

@@ -144,8 +144,7 @@ LP_EXPAND(expand_huber)
 }
 LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
 
-/* ---- probabilities --------------------------------------------------------
- */
+/* ---- probabilities ------------------------------------------------------- */
 static bool same_shape(LpBuilder *b, const char *op, LpVal x, LpVal y)
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
@@ -288,8 +287,7 @@ LP_LOSS(poisson_nll_loss,
              "float eps=1e-08, bool? reduce=None, str reduction='mean'",
         expand_poisson)
 
-/* ---- margins --------------------------------------------------------------
- */
+/* ---- margins ------------------------------------------------------------- */
 /* max(x, 0), with no gradient at NaN */
 static LpVal hinge(LpBuilder *b, LpVal x)
 {

@@ -91,8 +91,7 @@ MARKER(multi_conv_begin,
 MARKER(multi_conv_end, "multi_conv_end(Tensor self, int id) -> Tensor @p",
        infer_marker)
 
-/* ---- print ---------------------------------------------------------------
- */
+/* ---- print --------------------------------------------------------------- */
 enum { TITLE, PRINT_GRADIENT, THRESHOLD, EDGE, WIDTH, DIGITS, FORMAT };
 
 static LpStatus infer_print(LpInfer *x)

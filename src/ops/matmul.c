@@ -14,8 +14,7 @@
 #include "src/ops/nnop.h"
 #include "src/ops/rules.h"
 
-/* ---- shape rules ----------------------------------------------------------
- */
+/* ---- shape rules --------------------------------------------------------- */
 static LpStatus check_pair(const LpInfer *x, int ndim, const char *second)
 {
     char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
@@ -112,8 +111,7 @@ LpOp op_bmm = {
     .cost = lp_rule_product,
 };
 
-/* ---- any rank -------------------------------------------------------------
- */
+/* ---- any rank ------------------------------------------------------------ */
 LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
                 const char *what)
 {
@@ -245,8 +243,7 @@ LpOp op_matmul = {
     .expand = expand_matmul,
 };
 
-/* ---- vectors --------------------------------------------------------------
- */
+/* ---- vectors ------------------------------------------------------------- */
 bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];

@@ -55,8 +55,7 @@ void lp_rule_product_plus(const LpCostReq *r, LpCost *out)
     addend(r, out);
 }
 
-/* ---- convolution ----------------------------------------------------------
- */
+/* ---- convolution --------------------------------------------------------- */
 /* Shape of the forward pass from src (the larger side) to dst. */
 static LpConvShape conv_shape(const LpAttr *a, const LpType *src,
                               const LpType *w, const LpType *dst)
@@ -120,8 +119,7 @@ void lp_rule_convolution_weight(const LpCostReq *r, LpCost *out)
                 &r->out[0], &r->in[0], out);
 }
 
-/* ---- pooling --------------------------------------------------------------
- */
+/* ---- pooling ------------------------------------------------------------- */
 void lp_rule_pool(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
@@ -143,8 +141,7 @@ void lp_rule_pool(const LpCostReq *r, LpCost *out)
                          : lp_cost_pool(&x, op, t, big, small, window));
 }
 
-/* ---- softmax, normalisation -----------------------------------------------
- */
+/* ---- softmax, normalisation ---------------------------------------------- */
 typedef struct Lines {
     int64_t rows, cols;
     LpCostType type;
@@ -203,8 +200,7 @@ void lp_rule_norm_back(const LpCostReq *r, LpCost *out)
                                        channels(&r->in[4])));
 }
 
-/* ---- recurrent layers -----------------------------------------------------
- */
+/* ---- recurrent layers ---------------------------------------------------- */
 /* A loop over the steps, as PopLibs has it; so is a projection. `in` are the
  * operands of the forward. */
 static LpRnnShape recurrent_shape(const LpRnnKindInfo *k, const LpType *in)
@@ -256,8 +252,7 @@ void lp_rule_recurrent_back(const LpCostReq *r, LpCost *out)
     lp_cost_add(out, lp_cost_repeat(p, s.steps));
 }
 
-/* ---- losses, dropout ------------------------------------------------------
- */
+/* ---- losses, dropout ----------------------------------------------------- */
 static LpCost sum_of(const LpCostCtx *x, LpCostType t, const LpType *in)
 {
     return lp_cost_reduce(x, LP_RED_ADD, t, in->shape, in->ndim,

@@ -43,8 +43,7 @@ LpStatus lp_spread(LpInfer *x, LpAttr *a, int n, const char *name,
 const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
                              const char *s);
 
-/* ---- cost rules (nncost.c) -------------------------------------------------
- */
+/* ---- cost rules (nncost.c) ----------------------------------------------- */
 void lp_rule_product(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_product_plus(const struct LpCostReq *r, struct LpCost *out);
 void lp_rule_softmax(const struct LpCostReq *r, struct LpCost *out);

@@ -22,8 +22,7 @@
 #include "src/ops/norm.h"
 #include "src/ops/view.h"
 
-/* ---- the formulas ---------------------------------------------------------
- */
+/* ---- the formulas -------------------------------------------------------- */
 /* A problem in the shape in which its statistics are sums over `dims`. */
 typedef struct Shape {
     LpType full;               /* the input, reshaped */
@@ -139,8 +138,7 @@ static void backward(LpBuilder *b, const Shape *s, const LpVal *in, double eps,
     out[2] = lp_reshape(b, db, param_shape, param_ndim);
 }
 
-/* ---- expansions -----------------------------------------------------------
- */
+/* ---- expansions ---------------------------------------------------------- */
 /* in: x, w, b; attr: normalized_shape, eps */
 LP_EXPAND(expand_layer)
 {
@@ -203,8 +201,7 @@ LP_EXPAND(expand_batch_back)
     backward(b, &s, in, attr[LP_BATCH_NORM_EPS].f, &t.shape[1], 1, out);
 }
 
-/* ---- gradients ------------------------------------------------------------
- */
+/* ---- gradients ----------------------------------------------------------- */
 /* The statistics leave the operation for the running averages alone, which
  * take no part in a gradient. */
 static void grad_norm(LpGrad *g, int back_op, const LpAttr *attr)
@@ -240,8 +237,7 @@ static void grad_batch(LpGrad *g)
     grad_norm(g, LP_OP_batch_norm_backward, g->attr);
 }
 
-/* ---- records --------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 #define NORM(id, more, form, shape, rule, gradient, kernel, tiles)             \
     LpOp op_##id = {                                                           \
         .kind = LP_OP_FUSED,                                                   \
@@ -311,8 +307,7 @@ LpOp op_layer_norm_stats = {
     .expand = expand_layer_norm_stats,
 };
 
-/* ---- rms_norm --------------------------------------------------------------
- */
+/* ---- rms_norm ------------------------------------------------------------ */
 /* Of the type it is computed in. */
 static double epsilon_of(LpDtype t)
 {

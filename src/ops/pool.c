@@ -14,8 +14,7 @@
 #include "src/ops/nnop.h"
 #include "src/ops/view.h"
 
-/* ---- shape rules ----------------------------------------------------------
- */
+/* ---- shape rules --------------------------------------------------------- */
 static LpStatus check_planes(const LpInfer *x, int n)
 {
     char s[LP_SHAPE_STR];
@@ -206,8 +205,7 @@ static LpStatus infer_gather(LpInfer *x)
     return LP_OK;
 }
 
-/* ---- gradients ------------------------------------------------------------
- */
+/* ---- gradients ----------------------------------------------------------- */
 /* The last n sizes of v's type, as an attribute. */
 static LpAttr spatial(LpBuilder *b, LpVal v, int n)
 {
@@ -268,8 +266,7 @@ static void grad_adaptive_avg_back(LpGrad *g)
     g->din[0] = lp_emit(g->b, LP_OP_adaptive_avg_pool, &g->dout[0], 1, &a);
 }
 
-/* ---- records --------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 LpOp op_max_pool = {
     .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_BLOCKED,
@@ -366,8 +363,7 @@ LpOp op_adaptive_max_pool = {
     .data = &(const LpPoolFacts){.max = true},
 };
 
-/* ---- public forms ---------------------------------------------------------
- */
+/* ---- public forms -------------------------------------------------------- */
 /* attr: kernel_size, stride, padding, dilation, ceil_mode */
 LP_EXPAND(expand_max_indices)
 {

@@ -21,8 +21,7 @@ static LpStatus need_float(LpInfer *x, LpDtype t)
     return LP_OK;
 }
 
-/* ---- by size -------------------------------------------------------------
- */
+/* ---- by size ------------------------------------------------------------- */
 static LpStatus infer_rand(LpInfer *x)
 {
     LpDtype t = lp_infer_dtype(x, 1, lp_default_dtype());
@@ -109,8 +108,7 @@ LpOp op_randperm = {
     .cost = lp_rule_random,
 };
 
-/* ---- like another tensor -------------------------------------------------
- */
+/* ---- like another tensor ------------------------------------------------- */
 static LpVal draw_like(LpBuilder *b, int op, LpVal self, const LpAttr *dtype)
 {
     LpType t = lp_type_of(b, self);
@@ -162,8 +160,7 @@ LpOp op_randint_like = {
     .expand = expand_randint_like,
 };
 
-/* ---- written over a tensor -----------------------------------------------
- */
+/* ---- written over a tensor ----------------------------------------------- */
 static LpStatus infer_over(LpInfer *x)
 {
     LP_TRY(need_float(x, x->in[0].dtype));
@@ -349,8 +346,7 @@ OVER(random,
      infer_random, LP_DRAW_INTEGER, .low = r->attr[LP_RANDOM_FROM].i,
      .high = r->attr[LP_RANDOM_TO].i)
 
-/* ---- by parameters -------------------------------------------------------
- */
+/* ---- by parameters ------------------------------------------------------- */
 static LpStatus infer_bernoulli(LpInfer *x)
 {
     LP_TRY(need_float(x, x->in[0].dtype));

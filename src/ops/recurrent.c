@@ -62,8 +62,7 @@ LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr)
     return k == LP_RNN_TANH && attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : k;
 }
 
-/* ---- shape rules ----------------------------------------------------------
- */
+/* ---- shape rules --------------------------------------------------------- */
 static const char *const names[LP_RNN_ROLES] = {
     "input",     "h_0",     "c_0",     "weight_ih",
     "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
@@ -197,8 +196,7 @@ static LpStatus infer_back(LpInfer *x)
     return LP_OK;
 }
 
-/* ---- gradient -------------------------------------------------------------
- */
+/* ---- gradient ------------------------------------------------------------ */
 static void grad(LpGrad *g)
 {
     const LpRnnKindInfo *k = lp_rnn_info(lp_rnn_kind(g->op, g->attr));
@@ -234,8 +232,7 @@ static void grad(LpGrad *g)
             g->din[i] = d[i];
 }
 
-/* ---- records --------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 #define EXPANSIONS(name)                                                       \
     LP_EXPAND(expand_##name)                                                   \
     {                                                                          \

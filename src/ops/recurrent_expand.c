@@ -25,8 +25,7 @@ static int64_t place(const Sequence *s, int64_t i)
     return s->reverse ? s->steps - 1 - i : i;
 }
 
-/* ---- forward --------------------------------------------------------------
- */
+/* ---- forward ------------------------------------------------------------- */
 /* Columns k n … k n + n - 1 of v [B, …]. */
 static LpVal part(const Sequence *s, LpVal v, int k)
 {
@@ -197,8 +196,7 @@ void lp_rnn_expand(LpBuilder *b, const LpOp *op, const LpAttr *attr,
     out[4] = stack(&s, v, s.hidden);
 }
 
-/* ---- backward -------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------ */
 /* d y (1 - y) and d (1 - y^2): through a sigmoid and a tanh of value y. */
 static LpVal through_sigmoid(LpBuilder *b, LpVal d, LpVal y)
 {

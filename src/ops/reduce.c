@@ -14,8 +14,7 @@
 #include "src/ops/kernel/pointwise.h"
 #include "src/ops/kernel/reduce.h"
 
-/* ---- shape ----------------------------------------------------------------
- */
+/* ---- shape --------------------------------------------------------------- */
 static int by_value(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -98,8 +97,7 @@ LpVal lp_reduce_restore(LpBuilder *b, LpVal v, const LpType *like,
     return lp_reshape(b, v, t.shape, t.ndim);
 }
 
-/* ---- what the operators are -----------------------------------------------
- */
+/* ---- what the operators are ---------------------------------------------- */
 typedef enum {
     KIND_NUMBER, /* integers become int64, bool too */
     KIND_FLOAT,  /* integers are an error */
@@ -169,8 +167,7 @@ static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_reduce_prepare(r, &spec, &r->attr[LP_REDUCE_DIM], k, e);
 }
 
-/* ---- gradients ------------------------------------------------------------
- */
+/* ---- gradients ----------------------------------------------------------- */
 #define LIKE (lp_type(g->b, X))
 #define RESTORE(v) lp_reduce_restore(g->b, v, LIKE, &g->attr[LP_REDUCE_DIM])
 
@@ -342,8 +339,7 @@ LpOp op_logsumexp = {
                      .kind = KIND_REAL, .keepdim = true, .dtype = -1),
 };
 
-/* ---- norms ----------------------------------------------------------------
- */
+/* ---- norms --------------------------------------------------------------- */
 static double order(const LpAttr *attr)
 {
     return attr[LP_NORM_ORD].kind == LP_ATTR_SCALAR
@@ -431,8 +427,7 @@ LpOp op_vector_norm = {
     .data = SUM_DATA(.kind = KIND_FLOAT, .keepdim = true, .dtype = 3),
 };
 
-/* ---- short hand of rules --------------------------------------------------
- */
+/* ---- short hand of rules ------------------------------------------------- */
 static LpVal reduce(LpBuilder *b, int op, LpVal x, const int64_t *dims, int n,
                     bool keepdim)
 {

@@ -34,8 +34,7 @@ static bool is_bool(LpBuilder *b, LpVal x)
     return !lp_failed(b) && lp_type(b, x)->dtype == LP_BOOL;
 }
 
-/* ---- diff -----------------------------------------------------------------
- */
+/* ---- diff ---------------------------------------------------------------- */
 /* May v stand beside t along d? */
 static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
 {
@@ -99,8 +98,7 @@ LpOp op_diff = {
     .expand = expand_diff,
 };
 
-/* ---- integrals ------------------------------------------------------------
- */
+/* ---- integrals ----------------------------------------------------------- */
 /* The distances of neighbouring sample points x, broadcastable against the
  * sums of neighbouring y; LP_NOVAL after a failure. */
 static LpVal distances(LpBuilder *b, const char *name, LpVal x, const LpType *y,
@@ -201,8 +199,7 @@ LpOp op_cumulative_trapezoid = {
     .expand = expand_cumulative_trapezoid,
 };
 
-/* ---- vecdot ---------------------------------------------------------------
- */
+/* ---- vecdot -------------------------------------------------------------- */
 LP_EXPAND(expand_vecdot)
 {
     LP_EXPAND_UNUSED;
@@ -227,8 +224,7 @@ LpOp op_vecdot = {
     .expand = expand_vecdot,
 };
 
-/* ---- renorm ---------------------------------------------------------------
- */
+/* ---- renorm -------------------------------------------------------------- */
 /* Slices along dim of a norm above maxnorm are scaled down to it. */
 LP_EXPAND(expand_renorm)
 {
@@ -267,8 +263,7 @@ LpOp op_renorm = {
     .expand = expand_renorm,
 };
 
-/* ---- covariances ----------------------------------------------------------
- */
+/* ---- covariances --------------------------------------------------------- */
 static bool weights_fit(LpBuilder *b, LpVal w, const char *name, bool whole,
                         int64_t n)
 {

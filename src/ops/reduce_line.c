@@ -21,8 +21,7 @@ static LpVal iota_along(LpBuilder *b, const LpType *like, int dim)
     return lp_reshape(b, v, t.shape, t.ndim);
 }
 
-/* ---- positions ------------------------------------------------------------
- */
+/* ---- positions ----------------------------------------------------------- */
 static LpLineKind kind_of(const LpOp *op)
 {
     return *(const LpLineKind *)op->data;
@@ -113,8 +112,7 @@ LpOp op_mode = {
     .data = &(const LpLineKind){LP_LINE_MODE},
 };
 
-/* ---- running extremes -----------------------------------------------------
- */
+/* ---- running extremes ---------------------------------------------------- */
 static LpStatus infer_extremes(LpInfer *x)
 {
     LP_TRY(lp_reduce_dims(x, 0));
@@ -155,8 +153,7 @@ static void grad_extremes(LpGrad *g)
 RUNNING(cummax, LP_LINE_CUMMAX);
 RUNNING(cummin, LP_LINE_CUMMIN);
 
-/* ---- running sums ---------------------------------------------------------
- */
+/* ---- running sums -------------------------------------------------------- */
 LpStatus lp_infer_running(LpInfer *x)
 {
     LP_TRY(lp_reduce_dims(x, 0));
@@ -199,8 +196,7 @@ LpOp op_cumsum = {
     .grad = grad_cumsum,
 };
 
-/* ---- logarithms of running sums -------------------------------------------
- */
+/* ---- logarithms of running sums ------------------------------------------ */
 static LpStatus infer_logsums(LpInfer *x)
 {
     LP_TRY(lp_reduce_dims(x, 0));

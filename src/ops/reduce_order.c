@@ -34,8 +34,7 @@ static bool refuses_bool(LpBuilder *b, const char *name, LpDtype t)
     return t == LP_BOOL;
 }
 
-/* ---- kthvalue -------------------------------------------------------------
- */
+/* ---- kthvalue ------------------------------------------------------------ */
 LP_EXPAND(expand_kthvalue)
 {
     LP_EXPAND_UNUSED;
@@ -67,8 +66,7 @@ LpOp op_kthvalue = {
     .expand = expand_kthvalue,
 };
 
-/* ---- nanmedian ------------------------------------------------------------
- */
+/* ---- nanmedian ----------------------------------------------------------- */
 /* The element of rank (n - 1) / 2 among the n that are numbers, the first if
  * there are none. */
 static void median_of_numbers(LpBuilder *b, LpVal x, int d, bool keepdim,
@@ -139,8 +137,7 @@ LpOp op_nanmedian = {
     .expand = expand_nanmedian,
 };
 
-/* ---- quantiles ------------------------------------------------------------
- */
+/* ---- quantiles ----------------------------------------------------------- */
 enum { Q_DIM, Q_KEEPDIM, Q_INTERPOLATION }; /* attributes */
 static const char *const interpolations[] = {"linear", "lower", "higher",
                                              "midpoint", "nearest"};

@@ -51,8 +51,7 @@ static bool is_empty(LpGrad *g, LpVal v)
     return lp_failed(g->b) || lp_numel(lp_type(g->b, v)) == 0;
 }
 
-/* ---- running products -----------------------------------------------------
- */
+/* ---- running products ---------------------------------------------------- */
 static LpStatus prepare_cumprod(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     return lp_line_prepare(r, LP_LINE_CUMPROD, &r->attr[0], k, e);
@@ -84,8 +83,7 @@ LpOp op_cumprod = {
     .grad_out = 1,
 };
 
-/* ---- recurrences ----------------------------------------------------------
- */
+/* ---- recurrences --------------------------------------------------------- */
 static LpStatus infer_recurrence(LpInfer *x)
 {
     LpDtype t = x->in[0].dtype;
@@ -130,8 +128,7 @@ LpOp op_recurrence = {
     .grad_out = 1,
 };
 
-/* ---- products of the others -----------------------------------------------
- */
+/* ---- products of the others ---------------------------------------------- */
 static LpStatus infer_others(LpInfer *x)
 {
     LP_TRY(lp_reduce_dims(x, 0));

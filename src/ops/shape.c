@@ -10,8 +10,7 @@
 
 #define LL(x) ((long long)(x))
 
-/* ---- cat -----------------------------------------------------------------
- */
+/* ---- cat ----------------------------------------------------------------- */
 /* A tensor of shape [0] joins anything (PyTorch keeps that from its past). */
 static bool skipped(const LpType *t)
 {
@@ -93,8 +92,7 @@ LpOp op_cat = {
     .cost = lp_rule_copy,
 };
 
-/* ---- flip ----------------------------------------------------------------
- */
+/* ---- flip ---------------------------------------------------------------- */
 static LpStatus infer_flip(LpInfer *x)
 {
     const LpAttr *a = &x->attr[LP_FLIP_DIMS];
@@ -128,8 +126,7 @@ LpOp op_flip = {
     .cost = lp_rule_reverse,
 };
 
-/* ---- tril, triu ----------------------------------------------------------
- */
+/* ---- tril, triu ---------------------------------------------------------- */
 static LpStatus infer_tri(LpInfer *x)
 {
     LP_FAIL_IF(x->in[0].ndim < 2, x->err, LP_E_RUNTIME,
@@ -162,8 +159,7 @@ LpOp op_triu = {
     .cost = lp_rule_select,
 };
 
-/* ---- constant_pad_nd -----------------------------------------------------
- */
+/* ---- constant_pad_nd ----------------------------------------------------- */
 /* pad: (before, after) of the last dimension, of the one before it, …;
  * negative ones crop. */
 static LpStatus infer_pad(LpInfer *x)

@@ -8,8 +8,7 @@
 
 #define LL(x) ((long long)(x))
 
-/* ---- stacks --------------------------------------------------------------
- */
+/* ---- stacks -------------------------------------------------------------- */
 LP_EXPAND(expand_stack)
 {
     (void)n_out;
@@ -123,8 +122,7 @@ LpOp op_column_stack = {
     .expand = expand_column_stack,
 };
 
-/* ---- flips, rolls --------------------------------------------------------
- */
+/* ---- flips, rolls -------------------------------------------------------- */
 static LpVal flip(LpBuilder *b, LpVal x, int dim)
 {
     int64_t d = dim;
@@ -244,8 +242,7 @@ LpOp op_roll = {
     .expand = expand_roll,
 };
 
-/* ---- repeats -------------------------------------------------------------
- */
+/* ---- repeats ------------------------------------------------------------- */
 /* [a, b] by [r, s]: seen as [1, a, 1, b], expanded to [r, a, s, b] and joined
  * to [r * a, s * b]; dimensions that are not repeated are left as they are. */
 static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)

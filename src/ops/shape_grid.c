@@ -8,8 +8,7 @@
 
 #define LL(x) ((long long)(x))
 
-/* ---- diagonals -----------------------------------------------------------
- */
+/* ---- diagonals ----------------------------------------------------------- */
 /* The adjoint of diagonal puts elements on one; d1, d2 count in the result. */
 static LpVal embed(LpBuilder *b, LpVal x, int64_t offset, int64_t d1,
                    int64_t d2)
@@ -111,8 +110,7 @@ LpOp op_trace = {
     .expand = expand_trace,
 };
 
-/* ---- grids ---------------------------------------------------------------
- */
+/* ---- grids --------------------------------------------------------------- */
 /* indexing "xy" exchanges the first two of the results' dimensions. */
 static bool grid_xy(const LpAttr *a)
 {
@@ -240,8 +238,7 @@ LpOp op_broadcast_tensors = {
     .expand = expand_broadcast_tensors,
 };
 
-/* ---- block_diag ----------------------------------------------------------
- */
+/* ---- block_diag ---------------------------------------------------------- */
 LP_EXPAND(expand_block_diag)
 {
     (void)attr, (void)n_out;
@@ -277,8 +274,7 @@ LpOp op_block_diag = {
     .expand = expand_block_diag,
 };
 
-/* ---- pixel_shuffle, pixel_unshuffle --------------------------------------
- */
+/* ---- pixel_shuffle, pixel_unshuffle -------------------------------------- */
 /* [*, C r r, H, W] -> [*, C, H r, W r]: channels are cut into (C, r, r), the
  * two r go to the right of H and of W. */
 LP_EXPAND(expand_pixel_shuffle)
@@ -349,8 +345,7 @@ LpOp op_pixel_unshuffle = {
     .expand = expand_pixel_unshuffle,
 };
 
-/* ---- kron, cross ---------------------------------------------------------
- */
+/* ---- kron, cross --------------------------------------------------------- */
 /* Every element of the first times the whole second: [a, 1] * [1, b]. */
 LP_EXPAND(expand_kron)
 {

@@ -106,8 +106,7 @@ SOFT(log_softmax_backward,
      infer_back, expand_log_softmax_back, NULL, lp_log_softmax_back_prepare,
      lp_rule_softmax_back)
 
-/* ---- public forms ---------------------------------------------------------
- */
+/* ---- public forms -------------------------------------------------------- */
 /* Without a dimension: 0 for tensors of 0, 1 or 3 dimensions, else 1, as
  * PyTorch's functional form has it. */
 static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,

@@ -88,8 +88,7 @@ static LpVal logit_grad(LpGrad *g)
     return WHERE(inside, DIV(DY, MUL(X, SUB(K(1), X))), K(any ? NAN : 0));
 }
 
-/* ---- choice of loops ------------------------------------------------------
- */
+/* ---- choice of loops ----------------------------------------------------- */
 static int select_round(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 {
     int64_t d = r->attr[0].i;
@@ -140,8 +139,7 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     return LP_LOOP_nan_to_num;
 }
 
-/* ---- own rules ------------------------------------------------------------
- */
+/* ---- own rules ----------------------------------------------------------- */
 /* A square of bool is what x ** 2 is. */
 static LpStatus rule_square(const LpInfer *x, LpDtype *t)
 {
@@ -199,8 +197,7 @@ static LpStatus rule_softshrink(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
-/* ---- records --------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 static uint8_t cost_gelu(const LpAttr *attr)
 {
     return attr[0].str[0] == 't' ? LP_EW_gelu : LP_EW_gelu_erf;

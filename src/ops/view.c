@@ -12,8 +12,7 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
-/* ---- shared --------------------------------------------------------------
- */
+/* ---- shared -------------------------------------------------------------- */
 LpStatus lp_set_ints(LpInfer *x, int i, const int64_t *v, int n)
 {
     int64_t *copy = NULL;
@@ -107,8 +106,7 @@ bool lp_view_overlaps(const LpViewGeometry *g)
     return false;
 }
 
-/* ---- gradients and puts --------------------------------------------------
- */
+/* ---- gradients and puts -------------------------------------------------- */
 void lp_reshape_grad(LpGrad *g)
 {
     LpType t = *lp_type(g->b, g->in[0]);
@@ -128,8 +126,7 @@ static LpVal put_all(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
     return v;
 }
 
-/* ---- expand --------------------------------------------------------------
- */
+/* ---- expand -------------------------------------------------------------- */
 static LpStatus infer_expand(LpInfer *x)
 {
     char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
@@ -202,8 +199,7 @@ LpOp op_expand = {
     .cost = lp_rule_view,
 };
 
-/* ---- permute -------------------------------------------------------------
- */
+/* ---- permute ------------------------------------------------------------- */
 static LpStatus infer_permute(LpInfer *x)
 {
     const LpAttr *a = &x->attr[0];
@@ -260,8 +256,7 @@ LpOp op_permute = {
     .cost = lp_rule_view,
 };
 
-/* ---- unsqueeze, squeeze --------------------------------------------------
- */
+/* ---- unsqueeze, squeeze -------------------------------------------------- */
 static LpStatus infer_unsqueeze(LpInfer *x)
 {
     const LpType *in = &x->in[0];
@@ -339,8 +334,7 @@ LpOp op_squeeze = {
     .cost = lp_rule_view,
 };
 
-/* ---- detach, alias -------------------------------------------------------
- */
+/* ---- detach, alias ------------------------------------------------------- */
 LpOp op_detach = {
     .flags = LP_OPF_VIEW,
     .forms = "detach(Tensor self) -> Tensor @fm",
@@ -366,8 +360,7 @@ LpOp op_alias = {
     .cost = lp_rule_view,
 };
 
-/* ---- short hand ----------------------------------------------------------
- */
+/* ---- short hand ---------------------------------------------------------- */
 LpVal lp_reshape(LpBuilder *b, LpVal x, const int64_t *shape, int n)
 {
     LpAttr a = lp_attr_ints(shape, n);

@@ -4,8 +4,7 @@
 #include "src/ops/rules.h"
 #include "src/ops/view.h"
 
-/* ---- like another tensor -------------------------------------------------
- */
+/* ---- like another tensor ------------------------------------------------- */
 LP_EXPAND(expand_reshape_as)
 {
     LP_EXPAND_UNUSED;
@@ -44,8 +43,7 @@ LpOp op_expand_as = {
     .expand = expand_expand_as,
 };
 
-/* ---- transposes ----------------------------------------------------------
- */
+/* ---- transposes ---------------------------------------------------------- */
 LP_EXPAND(expand_transpose)
 {
     LP_EXPAND_UNUSED;
@@ -123,8 +121,7 @@ LpOp op_movedim = {
     .expand = expand_movedim,
 };
 
-/* ---- flattening ----------------------------------------------------------
- */
+/* ---- flattening ---------------------------------------------------------- */
 LP_EXPAND(expand_flatten)
 {
     LP_EXPAND_UNUSED;
@@ -261,8 +258,7 @@ LpOp op_narrow_copy = {
     .expand = expand_narrow_copy,
 };
 
-/* ---- at least n dimensions -----------------------------------------------
- */
+/* ---- at least n dimensions ----------------------------------------------- */
 LP_EXPAND(expand_atleast_1d)
 {
     LP_EXPAND_UNUSED;

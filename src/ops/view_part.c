@@ -29,8 +29,7 @@ static void drop_dim(LpInfer *x, int d)
     }
 }
 
-/* ---- slice ---------------------------------------------------------------
- */
+/* ---- slice --------------------------------------------------------------- */
 /* Python's rules: negative from the end, then clamped. */
 static int64_t clamp_index(const LpAttr *a, int64_t absent, int64_t size)
 {
@@ -96,8 +95,7 @@ LpVal lp_slice(LpBuilder *b, LpVal x, int dim, int64_t start, int64_t stop,
     return lp_emit(b, LP_OP_slice, &x, 1, a);
 }
 
-/* ---- select --------------------------------------------------------------
- */
+/* ---- select -------------------------------------------------------------- */
 static LpStatus infer_select(LpInfer *x)
 {
     LpAttr *a = x->attr;
@@ -140,8 +138,7 @@ LpOp op_select = {
     .cost = lp_rule_view,
 };
 
-/* ---- diagonal ------------------------------------------------------------
- */
+/* ---- diagonal ------------------------------------------------------------ */
 static LpStatus infer_diagonal(LpInfer *x)
 {
     LpAttr *a = x->attr;
@@ -192,8 +189,7 @@ LpOp op_diagonal = {
     .cost = lp_rule_view,
 };
 
-/* ---- as_strided ----------------------------------------------------------
- */
+/* ---- as_strided ---------------------------------------------------------- */
 /* Sizes and strides over the operand's storage; the offset counts from the
  * storage's start (None: from the operand's element 0). A value without
  * memory is taken as contiguous from offset 0. An operand of any other
@@ -324,8 +320,7 @@ LpOp op_as_strided = {
     .cost = lp_rule_view,
 };
 
-/* ---- unfold --------------------------------------------------------------
- */
+/* ---- unfold -------------------------------------------------------------- */
 static LpStatus infer_unfold(LpInfer *x)
 {
     LpAttr *a = x->attr;

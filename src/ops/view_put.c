@@ -19,8 +19,7 @@ static const LpOp *view_of(const LpOp *op)
     return op->data;
 }
 
-/* ---- scatter -------------------------------------------------------------
- */
+/* ---- scatter ------------------------------------------------------------- */
 /* Canonical attributes come from the view's own rule. */
 static LpStatus infer_scatter(LpInfer *x)
 {
@@ -118,8 +117,7 @@ LpOp op_as_strided_scatter = {
     .data = &op_as_strided,
 };
 
-/* ---- backward ------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------ */
 static LpStatus infer_backward(LpInfer *x)
 {
     const LpOp *view = view_of(x->op);

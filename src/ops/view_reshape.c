@@ -3,8 +3,7 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
-/* ---- reshape, view -------------------------------------------------------
- */
+/* ---- reshape, view ------------------------------------------------------- */
 /* Fills in a -1 and checks the number of elements. */
 static LpStatus resolve_sizes(LpInfer *x, const LpAttr *a, LpType *out)
 {
@@ -134,8 +133,7 @@ LpOp op_view = {
     .cost = lp_rule_view,
 };
 
-/* ---- view as another type -------------------------------------------------
- */
+/* ---- view as another type ------------------------------------------------ */
 /* The bytes of the last dimension seen as elements of another size. */
 static LpStatus resize_elements(LpInfer *x, LpType *out, int64_t from,
                                 int64_t to)

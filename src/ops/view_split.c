@@ -56,8 +56,7 @@ static void equal_pieces(int64_t size, int64_t each, Pieces *p)
     } while (size > 0);
 }
 
-/* ---- split ---------------------------------------------------------------
- */
+/* ---- split --------------------------------------------------------------- */
 static LpStatus infer_split(LpInfer *x)
 {
     Pieces p;
@@ -91,8 +90,7 @@ LpOp op_split = {
     .expand = expand_split,
 };
 
-/* ---- split_with_sizes ----------------------------------------------------
- */
+/* ---- split_with_sizes ---------------------------------------------------- */
 static LpStatus infer_sizes(LpInfer *x)
 {
     const LpAttr *a = &x->attr[0];
@@ -141,8 +139,7 @@ LpOp op_split_with_sizes = {
     .expand = expand_sizes,
 };
 
-/* ---- chunk ---------------------------------------------------------------
- */
+/* ---- chunk --------------------------------------------------------------- */
 /* At most `chunks` pieces of ceil(size / chunks); an empty dimension gives
  * that many empty ones. */
 static void chunk_pieces(int64_t size, int64_t chunks, Pieces *p)
@@ -188,8 +185,7 @@ LpOp op_chunk = {
     .expand = expand_chunk,
 };
 
-/* ---- tensor_split, hsplit, vsplit, dsplit --------------------------------
- */
+/* ---- tensor_split, hsplit, vsplit, dsplit -------------------------------- */
 /* sections: sizes as equal as can be, the first ones longer. */
 static void section_pieces(int64_t size, int64_t n, Pieces *p)
 {
@@ -379,8 +375,7 @@ AXIS_SPLIT(h, 1, 1)
 AXIS_SPLIT(v, 2, 0)
 AXIS_SPLIT(d, 3, 2)
 
-/* ---- unbind --------------------------------------------------------------
- */
+/* ---- unbind -------------------------------------------------------------- */
 static LpStatus infer_unbind(LpInfer *x)
 {
     LP_TRY(wrap_split_dim(x, 0));

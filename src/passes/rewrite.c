@@ -39,8 +39,7 @@ static void copy_inputs(LpRewrite *rw, LpVal before)
     }
 }
 
-/* ---- nodes ---------------------------------------------------------------
- */
+/* ---- nodes --------------------------------------------------------------- */
 static LpStatus copy_node(LpRewrite *rw, const LpGraphNode *n, const LpVal *in,
                           LpVal *out, LpArena *scratch)
 {
@@ -147,8 +146,7 @@ bool lp_rewrite_constant(const LpRewrite *rw, LpVal v, LpScalar *s)
     return true;
 }
 
-/* ---- regions -------------------------------------------------------------
- */
+/* ---- regions ------------------------------------------------------------- */
 /* Adds region `id` to the new graph if it still stands there; 0 if not. */
 static uint32_t keep_region(LpRewrite *rw, uint32_t id, LpArena *scratch)
 {
@@ -190,8 +188,7 @@ static LpStatus settle_regions(LpRewrite *rw, LpArena *scratch)
     return rw->err->code;
 }
 
-/* ---- the sweep -----------------------------------------------------------
- */
+/* ---- the sweep ----------------------------------------------------------- */
 static LpStatus rewrite(LpRewrite *rw, LpVisit visit)
 {
     const LpGraph *g = rw->from;

@@ -44,8 +44,7 @@ static void conv_free(Conv *c)
     lp_free(c);
 }
 
-/* ---- geometry -------------------------------------------------------------
- */
+/* ---- geometry ------------------------------------------------------------ */
 static LpDnnPass pass_of(int op_kind, bool transposed, uint8_t role[N_SIDES])
 {
     static const uint8_t roles[4][N_SIDES] = {
@@ -92,8 +91,7 @@ static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
     }
 }
 
-/* ---- the library ----------------------------------------------------------
- */
+/* ---- the library --------------------------------------------------------- */
 static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
                             bool out, int threads, LpErr *e)
 {
@@ -272,8 +270,7 @@ static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
     return LP_OK;
 }
 
-/* ---- kernels --------------------------------------------------------------
- */
+/* ---- kernels ------------------------------------------------------------- */
 static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
                            void *work, const LpRunCtx *rc, LpErr *e)
 {
@@ -413,8 +410,7 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     return LP_OK;
 }
 
-/* ---- layouts --------------------------------------------------------------
- */
+/* ---- layouts ------------------------------------------------------------- */
 bool lp_conv_makes(const LpKernelReq *r, bool gradient)
 {
     LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
@@ -427,8 +423,7 @@ bool lp_conv_makes(const LpKernelReq *r, bool gradient)
     return makes;
 }
 
-/* ---- homes of weights ---------------------------------------------------
- */
+/* ---- homes of weights ---------------------------------------------------- */
 LpStatus lp_conv_home(const LpKernelReq *r, bool gradient, LpConvHome *h,
                       bool *plain, LpErr *e)
 {

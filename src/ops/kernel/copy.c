@@ -25,8 +25,7 @@
 #define SQUARE 16 /* a line of 4-byte elements */
 #define BAND 256  /* rows whose pages fit the TLB together */
 
-/* ---- conversion ----------------------------------------------------------
- */
+/* ---- conversion ---------------------------------------------------------- */
 static inline int64_t int_of(double f)
 {
     return f >= -0x1p63 && f < 0x1p63 ? (int64_t)f : INT64_MIN;
@@ -135,8 +134,7 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
         converts[from][to](src, src_step, dst, dst_step, n);
 }
 
-/* ---- moving elements of 1, 2, 4, 8 bytes ---------------------------------
- */
+/* ---- moving elements of 1, 2, 4, 8 bytes --------------------------------- */
 #define MOVERS(T)                                                              \
     LOOP(move_##T, T, T, v)                                                    \
     static void fill_##T(const void *sp, void *dp, int64_t ds, int64_t n)      \
@@ -195,8 +193,7 @@ static const Mover *mover(size_t bytes)
     return &by_size[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
 }
 
-/* ---- planning ------------------------------------------------------------
- */
+/* ---- planning ------------------------------------------------------------ */
 LpDesc lp_desc_of(const LpType *t)
 {
     LpDesc d = {.dtype = t->dtype, .ndim = t->ndim};
@@ -327,8 +324,7 @@ void lp_copy_plan(const LpDesc *src, const LpDesc *dst, int threads,
                                         : threads;
 }
 
-/* ---- running -------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 /* The dimension that makes a transpose with the last one, or -1. */
 static int turned_dim(const LpCopyPlan *p)
 {
@@ -459,8 +455,7 @@ void lp_fill_strided(const LpDesc *dst, void *dp, LpScalar v)
     lp_copy_run(&p, one, dp);
 }
 
-/* ---- as a kernel ---------------------------------------------------------
- */
+/* ---- as a kernel --------------------------------------------------------- */
 typedef struct CopyState {
     LpCopyPlan plan;
     int64_t offset_bytes;

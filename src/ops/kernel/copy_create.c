@@ -8,8 +8,7 @@
 
 #define BLOCK 256
 
-/* ---- empty, fill ---------------------------------------------------------
- */
+/* ---- empty, fill --------------------------------------------------------- */
 static LpStatus run_nothing(const LpKernel *k, void *const *in,
                             void *const *out, void *work, const LpRunCtx *rc,
                             LpErr *e)
@@ -50,8 +49,7 @@ LpStatus lp_fill_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- sequences -----------------------------------------------------------
- */
+/* ---- sequences ----------------------------------------------------------- */
 typedef struct Sequence {
     LpDtype to;
     int64_t n, out_step;
@@ -152,8 +150,7 @@ LpStatus lp_linspace_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- eye -----------------------------------------------------------------
- */
+/* ---- eye ----------------------------------------------------------------- */
 static LpStatus run_eye(const LpKernel *k, void *const *in, void *const *out,
                         void *work, const LpRunCtx *rc, LpErr *e)
 {
@@ -176,8 +173,7 @@ LpStatus lp_eye_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- triangles -----------------------------------------------------------
- */
+/* ---- triangles ----------------------------------------------------------- */
 typedef struct Triangle {
     LpDesc out;
     int64_t rows, cols, offset;

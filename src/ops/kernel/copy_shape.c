@@ -7,8 +7,7 @@
 #include "src/ops/kernel/copy_shape.h"
 #include "src/ops/kernel/state.h"
 
-/* ---- cat -----------------------------------------------------------------
- */
+/* ---- cat ----------------------------------------------------------------- */
 typedef struct Join {
     int n;
     struct {
@@ -53,8 +52,7 @@ LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- flip ----------------------------------------------------------------
- */
+/* ---- flip ---------------------------------------------------------------- */
 LpStatus lp_flip_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     (void)e;
@@ -69,8 +67,7 @@ LpStatus lp_flip_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_copy_kernel(&from, offset, &r->out[0], r->threads, k);
 }
 
-/* ---- tril, triu ----------------------------------------------------------
- */
+/* ---- tril, triu ---------------------------------------------------------- */
 typedef struct Tri {
     LpCopyPlan all;
     LpDesc out;
@@ -129,8 +126,7 @@ LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- constant_pad_nd -----------------------------------------------------
- */
+/* ---- constant_pad_nd ----------------------------------------------------- */
 typedef struct Pad {
     LpCopyPlan inside;
     LpDesc out;

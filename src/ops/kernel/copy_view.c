@@ -25,8 +25,7 @@ static LpDesc desc_of_view(const LpViewGeometry *g)
     return d;
 }
 
-/* ---- a view as a copy ----------------------------------------------------
- */
+/* ---- a view as a copy ---------------------------------------------------- */
 LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpViewGeometry g;
@@ -45,8 +44,7 @@ LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_copy_kernel(&from, g.offset, &to, r->threads, k);
 }
 
-/* ---- overwriting a view --------------------------------------------------
- */
+/* ---- overwriting a view -------------------------------------------------- */
 typedef struct ScatterState {
     LpCopyPlan parent, part;
     int64_t offset_bytes;
@@ -86,8 +84,7 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- adding into a view --------------------------------------------------
- */
+/* ---- adding into a view -------------------------------------------------- */
 #define ADD(T, W, load, store)                                                 \
     static void add_##T##_##W(const void *sp, int64_t ss, void *dp,            \
                               int64_t ds, int64_t n)                           \

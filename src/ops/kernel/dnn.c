@@ -28,8 +28,7 @@ struct LpDnnPrim {
     LpDnnLayout layout[LP_DNN_N_ARGS];
 };
 
-/* ---- the library ----------------------------------------------------------
- */
+/* ---- the library --------------------------------------------------------- */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
@@ -98,8 +97,7 @@ bool lp_dnn_native(LpDtype t)
     return t == LP_F32 || (t == LP_BF16 && lp_cpu_has_avx512_bf16());
 }
 
-/* ---- layouts --------------------------------------------------------------
- */
+/* ---- layouts ------------------------------------------------------------- */
 static dnnl_data_type_t data_type(LpDtype t)
 {
     switch (t) {
@@ -200,8 +198,7 @@ bool lp_dnn_layout_eq(const LpDnnLayout *a, const LpDnnLayout *b)
            dnnl_memory_desc_equal(md_of(a), md_of(b)) != 0;
 }
 
-/* ---- primitives -----------------------------------------------------------
- */
+/* ---- primitives ---------------------------------------------------------- */
 static LpStatus set_posts(dnnl_primitive_attr_t attr, const LpDnnPost *post,
                           int n, LpErr *e)
 {

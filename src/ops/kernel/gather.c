@@ -46,8 +46,7 @@ void lp_index_load(const LpDesc *d, const void *p, const LpType *place,
     lp_copy_run(&plan, p, to);
 }
 
-/* ---- offsets -------------------------------------------------------------
- */
+/* ---- offsets ------------------------------------------------------------- */
 static LpStatus add_offsets(const Rows *s, int k, const void *p, int64_t *index,
                             int64_t *off, LpErr *e)
 {
@@ -93,8 +92,7 @@ static void dense_offsets(const Rows *s, int64_t *off)
     }
 }
 
-/* ---- rows ----------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------------- */
 static void outer_offsets(const Rows *s, int64_t o, int64_t *a, int64_t *b)
 {
     *a = *b = 0;
@@ -165,8 +163,7 @@ static void move_all(const Rows *s, const int64_t *oa, const int64_t *ob,
     }
 }
 
-/* ---- additions -----------------------------------------------------------
- */
+/* ---- additions ----------------------------------------------------------- */
 /* dst += src over a plan's dimensions. */
 static void add_row(const LpCopyPlan *p, const char *s, char *d)
 {
@@ -229,8 +226,7 @@ static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
     }
 }
 
-/* ---- the kernel ----------------------------------------------------------
- */
+/* ---- the kernel ---------------------------------------------------------- */
 /* work: offsets of a and of b, indices; then the float copies of a and b */
 static LpStatus run_rows(const LpKernel *k, void *const *in, void *const *out,
                          void *work, const LpRunCtx *rc, LpErr *e)

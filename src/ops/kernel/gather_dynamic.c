@@ -32,8 +32,7 @@ static void *contiguous(const LpDesc *d, const void *p, LpDtype t, LpErr *e)
     return copy;
 }
 
-/* ---- nonzero -------------------------------------------------------------
- */
+/* ---- nonzero ------------------------------------------------------------- */
 LpStatus lp_nonzero_measure(const LpKernelReq *r, void *const *in, LpType *out,
                             LpErr *e)
 {
@@ -84,8 +83,7 @@ LpStatus lp_nonzero_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- unique --------------------------------------------------------------
- */
+/* ---- unique -------------------------------------------------------------- */
 /* n slices of `width` elements each, contiguous; groups[i] is the number of
  * the group of slice i, first[g] one slice of group g. */
 typedef struct Groups {
@@ -292,8 +290,7 @@ LpStatus lp_unique_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- bincount ------------------------------------------------------------
- */
+/* ---- bincount ------------------------------------------------------------ */
 LpStatus lp_bincount_measure(const LpKernelReq *r, void *const *in, LpType *out,
                              LpErr *e)
 {

@@ -38,8 +38,7 @@ typedef struct Elements {
     const char *name;
 } Elements;
 
-/* ---- walking -------------------------------------------------------------
- */
+/* ---- walking ------------------------------------------------------------- */
 /* A part of the walk over the index: coordinates of `cut` in [c0, c1). Calls
  * `line` for every run along the last dimension. */
 typedef struct Line {
@@ -132,8 +131,7 @@ static LpStatus load_index(const Elements *s, const void *p, int64_t *to,
     return LP_OK;
 }
 
-/* ---- moving --------------------------------------------------------------
- */
+/* ---- moving -------------------------------------------------------------- */
 #define MOVE(T)                                                                \
     static void get_##T(const Elements *s, const Line *l, void *ctx)           \
     {                                                                          \
@@ -183,8 +181,7 @@ static LpStatus run_gather(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-/* ---- reducing ------------------------------------------------------------
- */
+/* ---- reducing ------------------------------------------------------------ */
 static double max_F64(double a, double b)
 {
     return a != a || a > b ? a : b;
@@ -367,8 +364,7 @@ static LpStatus run_scatter(const LpKernel *k, void *const *in,
     return LP_OK;
 }
 
-/* ---- preparing -----------------------------------------------------------
- */
+/* ---- preparing ----------------------------------------------------------- */
 static LpDesc contiguous_copy(const LpDesc *d, LpDtype t)
 {
     LpType type = {.dtype = t, .ndim = d->ndim};

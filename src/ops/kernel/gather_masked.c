@@ -51,8 +51,7 @@ static size_t bytes_of(const LpDesc *d)
     return ((size_t)lp_desc_numel(d) * lp_dtype_size(d->dtype) + 7) & ~7u;
 }
 
-/* ---- masks ---------------------------------------------------------------
- */
+/* ---- masks --------------------------------------------------------------- */
 /* work: self, mask, source */
 static LpStatus run_unpack(const LpKernel *k, void *const *in, void *const *out,
                            void *work, const LpRunCtx *rc, LpErr *e)
@@ -130,8 +129,7 @@ LpStatus lp_masked_pack_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- windows -------------------------------------------------------------
- */
+/* ---- windows ------------------------------------------------------------- */
 static int64_t read_start(const LpDesc *d, const void *p, int64_t n)
 {
     int64_t s = lp_scalar_i(lp_scalar_load(d->dtype, p)) % n;
@@ -207,8 +205,7 @@ LpStatus lp_dynamic_update_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- one_hot -------------------------------------------------------------
- */
+/* ---- one_hot ------------------------------------------------------------- */
 /* work: the classes */
 static LpStatus run_one_hot(const LpKernel *k, void *const *in,
                             void *const *out, void *work, const LpRunCtx *rc,

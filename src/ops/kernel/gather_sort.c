@@ -16,8 +16,7 @@
 #define MANY 4096      /* by digits from here on */
 #define DIGIT 11       /* bits */
 
-/* ---- keys ----------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------------- */
 /* The bits of a float, made to order like an integer. */
 static int64_t key_of_double(double v)
 {
@@ -130,8 +129,7 @@ void lp_sort_items(LpSortItem *x, LpSortItem *tmp, int64_t n, bool descending)
         memcpy(x, from, (size_t)n * sizeof *x);
 }
 
-/* ---- the largest few -----------------------------------------------------
- */
+/* ---- the largest few ----------------------------------------------------- */
 /* Is a worse than b, in the order in which results are given? */
 static bool worse(LpSortItem a, LpSortItem b, bool largest)
 {
@@ -182,8 +180,7 @@ void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
     }
 }
 
-/* ---- sort, topk ----------------------------------------------------------
- */
+/* ---- sort, topk ---------------------------------------------------------- */
 typedef struct Sort {
     LpDesc in, values, indices;
     int dim;
@@ -281,8 +278,7 @@ LpStatus lp_topk_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                         r->attr[LP_TOPK_LARGEST].i != 0, k, e);
 }
 
-/* ---- searchsorted --------------------------------------------------------
- */
+/* ---- searchsorted -------------------------------------------------------- */
 typedef struct Search {
     LpDesc edges, values, out, sorter;
     bool right, sorted_by;
@@ -380,8 +376,7 @@ LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- histc ---------------------------------------------------------------
- */
+/* ---- histc --------------------------------------------------------------- */
 typedef struct Hist {
     LpDesc in, out;
     int64_t n, bins;

@@ -20,8 +20,7 @@ static size_t area(const LpMats *p)
     static LpStatus name(const LpPlain *f, void *const *in, void *const *out,  \
                          void *work, const LpRunCtx *rc, LpErr *e)
 
-/* ---- LU ------------------------------------------------------------------
- */
+/* ---- LU ------------------------------------------------------------------ */
 /* A -> LU, pivots, info; attributes: check_errors, who */
 CORE(run_lu)
 {
@@ -105,8 +104,7 @@ LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_lu_matrix, &p, e);
 }
 
-/* ---- determinants --------------------------------------------------------
- */
+/* ---- determinants -------------------------------------------------------- */
 /* The LU factors of the transpose have the same determinant. Gives the sign
  * and the logarithm; *value is the product. */
 static double determinant(const LpMats *p, const void *from, void *a, int *piv,
@@ -174,8 +172,7 @@ LpStatus lp_slogdet_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return prepare_det(r, true, k, e);
 }
 
-/* ---- Cholesky ------------------------------------------------------------
- */
+/* ---- Cholesky ------------------------------------------------------------ */
 /* A -> L, info; attributes: upper, check_errors, who. The lower triangle of
  * rows is the upper one of columns, so the factor is made in place. */
 CORE(run_cholesky)
@@ -216,8 +213,7 @@ LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_cholesky, &p, e);
 }
 
-/* ---- QR ------------------------------------------------------------------
- */
+/* ---- QR ------------------------------------------------------------------ */
 /* A -> Q, R; k: columns of Q and rows of R; flag: no Q. */
 CORE(run_qr)
 {
@@ -294,8 +290,7 @@ LpStatus lp_geqrf_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_geqrf, &p, e);
 }
 
-/* ---- LDL -----------------------------------------------------------------
- */
+/* ---- LDL ----------------------------------------------------------------- */
 /* A -> LD, pivots, info; attributes: check_errors, who */
 CORE(run_ldl)
 {

@@ -19,8 +19,7 @@ static int rows_of(const LpDesc *d)
     return (int)d->shape[d->ndim - 2];
 }
 
-/* ---- A X = B -------------------------------------------------------------
- */
+/* ---- A X = B ------------------------------------------------------------- */
 /* A, B -> X, info; k: columns of B; attributes: check_errors, who */
 static LpStatus singular(const LpMats *p, int64_t i, int info, LpErr *e)
 {
@@ -72,8 +71,7 @@ LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_solve, &p, e);
 }
 
-/* ---- triangular ----------------------------------------------------------
- */
+/* ---- triangular ---------------------------------------------------------- */
 /* A, B -> X. m, n: of A; parts: k = rows, flag2 = columns of B. In columns
  * both are their transposes, and A X = B is X^T A^T = B^T: the other side, the
  * other triangle, and nothing to move. Attributes: upper, left,
@@ -176,8 +174,7 @@ LpStatus lp_ldl_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_ldl_solve, &p, e);
 }
 
-/* ---- least squares -------------------------------------------------------
- */
+/* ---- least squares ------------------------------------------------------- */
 /* A [m, n], B [m, k] -> X [n, k], ranks, singular values. flag: the driver;
  * value: rcond; attributes: driver, rcond */
 typedef struct Lstsq {

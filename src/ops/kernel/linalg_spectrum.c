@@ -26,8 +26,7 @@ static bool finite_all(LpDtype t, const void *p, int64_t n)
     return true;
 }
 
-/* ---- singular values -----------------------------------------------------
- */
+/* ---- singular values ----------------------------------------------------- */
 typedef struct Svd {
     void *a; /* destroyed */
     void *u, *s, *vh;
@@ -135,8 +134,7 @@ LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_svdvals, &p, e);
 }
 
-/* ---- eigenvalues ---------------------------------------------------------
- */
+/* ---- eigenvalues --------------------------------------------------------- */
 /* A -> L, V (flag2); flag: the upper triangle is read */
 CORE(run_eigh)
 {
@@ -193,8 +191,7 @@ LpStatus lp_eigvalsh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return prepare_eigh(r, false, k, e);
 }
 
-/* ---- made of singular values ---------------------------------------------
- */
+/* ---- made of singular values --------------------------------------------- */
 enum { A, WORK, IWORK, U, S, V, P };
 
 /* Parts from U on: the vectors, the values, one matrix to work on. */

@@ -88,8 +88,7 @@ static int64_t extreme(const Plan *p, const char *x, bool most, Value *best)
     return at;
 }
 
-/* ---- median ---------------------------------------------------------------
- */
+/* ---- median -------------------------------------------------------------- */
 typedef struct Ranked {
     Value v;
     int64_t at;
@@ -156,8 +155,7 @@ static int64_t median(const Plan *p, const char *x, Ranked *a, Value *value)
     return r.at;
 }
 
-/* ---- mode -----------------------------------------------------------------
- */
+/* ---- mode ---------------------------------------------------------------- */
 /* room: n values, then 2 n items to sort. Equal values stand together in the
  * order of their positions; NaN counts as one value, the greatest. */
 static int64_t mode(const Plan *p, const char *x, Value *room, Value *value)
@@ -179,8 +177,7 @@ static int64_t mode(const Plan *p, const char *x, Value *room, Value *value)
     return best;
 }
 
-/* ---- running sums and products --------------------------------------------
- */
+/* ---- running sums and products ------------------------------------------- */
 static Value plus(bool real, Value a, Value b)
 {
     if (real)
@@ -277,8 +274,7 @@ static void others(const Plan *p, const char *x, char *y, Value *v)
     write_line(p, y, 0, n, left);
 }
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 static void run_line(const Plan *p, int64_t line, const char *x,
                      void *const *out, Value *room)
 {

@@ -136,8 +136,7 @@ LpStatus lp_nll_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                             &s, sizeof s, 0, e);
 }
 
-/* ---- the final reduction --------------------------------------------------
- */
+/* ---- the final reduction ------------------------------------------------- */
 typedef struct Final {
     int64_t n;
     Reduction how;

@@ -167,8 +167,7 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
     return LP_OK;
 }
 
-/* ---- operands -------------------------------------------------------------
- */
+/* ---- operands ------------------------------------------------------------ */
 typedef struct Matrix {
     int64_t batch, rows, cols, step, rs, cs;
 } Matrix;
@@ -226,8 +225,7 @@ static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
     };
 }
 
-/* ---- kernels --------------------------------------------------------------
- */
+/* ---- kernels ------------------------------------------------------------- */
 static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
                            void *work, const LpRunCtx *rc, LpErr *e)
 {

@@ -111,8 +111,7 @@ static void F(group_back)(const Norm *s, void *const *in, void *const *out,
     }
 }
 
-/* ---- batch: statistics of a channel over samples and places ---------------
- */
+/* ---- batch: statistics of a channel over samples and places -------------- */
 /* Planes of one element: run along the channels instead. */
 static void F(batch_flat)(const Norm *s, const T *x, T *mean, T *var)
 {

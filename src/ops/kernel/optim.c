@@ -51,8 +51,7 @@ static const LpOptimLoops *loops(LpDtype t)
     return &l[t == LP_F64];
 }
 
-/* ---- blocks --------------------------------------------------------------
- */
+/* ---- blocks -------------------------------------------------------------- */
 /* One block of an operand in the type computed in. */
 static const void *load(const Update *u, int k, const char *p, int64_t at,
                         int64_t n, double *buf)
@@ -99,8 +98,7 @@ static void run_blocks(const Update *u, char *const *in, char *const *out,
     }
 }
 
-/* ---- lamb's second half --------------------------------------------------
- */
+/* ---- lamb's second half -------------------------------------------------- */
 static double value_at(LpDtype t, const char *p, int64_t i)
 {
     return t == LP_F64 ? ((const double *)(const void *)p)[i]
@@ -144,8 +142,7 @@ static void lamb_apply(const Update *u, const char *p, const char *x, char *out,
     }
 }
 
-/* ---- the kernel ----------------------------------------------------------
- */
+/* ---- the kernel ---------------------------------------------------------- */
 static double read_number(const LpDesc *d, const void *p)
 {
     return d->is_imm ? lp_scalar_f(d->imm)

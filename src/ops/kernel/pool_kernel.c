@@ -49,8 +49,7 @@ static void set_window(LpPoolGeom *g, const LpAttr *a, bool dilated)
     }
 }
 
-/* ---- maximum --------------------------------------------------------------
- */
+/* ---- maximum ------------------------------------------------------------- */
 static LpStatus max_core(const LpPlain *p, void *const *in, void *const *out,
                          void *work, const LpRunCtx *rc, LpErr *e)
 {
@@ -276,8 +275,7 @@ LpStatus lp_max_pool_gather_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                             &q, sizeof q, 0, e);
 }
 
-/* ---- average --------------------------------------------------------------
- */
+/* ---- average ------------------------------------------------------------- */
 typedef enum { AVG, AVG_BACK, ADAPTIVE_AVG, ADAPTIVE_AVG_BACK } AvgKind;
 typedef struct Avg {
     Pool p;

@@ -23,8 +23,7 @@ typedef struct Draw {
     int threads;
 } Draw;
 
-/* ---- float ---------------------------------------------------------------
- */
+/* ---- float --------------------------------------------------------------- */
 /* [0, 1) with as many bits as the type has, so that 1 is never reached. */
 static float unit(uint32_t w, LpDtype t)
 {
@@ -164,8 +163,7 @@ static void keep_below(const Draw *d, int64_t n, double *x)
     }
 }
 
-/* ---- integers ------------------------------------------------------------
- */
+/* ---- integers ------------------------------------------------------------ */
 static void fill_integer(const Draw *d, const uint32_t *hi, const uint32_t *lo,
                          int64_t n, int64_t *to)
 {
@@ -178,8 +176,7 @@ static void fill_integer(const Draw *d, const uint32_t *hi, const uint32_t *lo,
     }
 }
 
-/* ---- the kernel ----------------------------------------------------------
- */
+/* ---- the kernel ---------------------------------------------------------- */
 static void draw_block(const Draw *d, const LpRandom *r, const LpRandom *r2,
                        int64_t at, int64_t n, char *out)
 {
@@ -246,8 +243,7 @@ LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
     return LP_OK;
 }
 
-/* ---- bernoulli -----------------------------------------------------------
- */
+/* ---- bernoulli ----------------------------------------------------------- */
 typedef struct Coin {
     LpDesc in, out;
     uint64_t site;

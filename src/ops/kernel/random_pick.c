@@ -8,8 +8,7 @@
 #include "src/ops/kernel/random_words.h"
 #include "src/ops/kernel/state.h"
 
-/* ---- randperm ------------------------------------------------------------
- */
+/* ---- randperm ------------------------------------------------------------ */
 typedef struct Perm {
     LpDesc out;
     uint64_t site;
@@ -107,8 +106,7 @@ LpStatus lp_randperm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- multinomial ---------------------------------------------------------
- */
+/* ---- multinomial --------------------------------------------------------- */
 typedef struct Urn {
     LpDesc in, out;
     uint64_t site;

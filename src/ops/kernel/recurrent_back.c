@@ -194,8 +194,7 @@ static LpStatus backward(const LpPlain *p, void *const *in, void *const *out,
     return lp_rnn_finish_sums(r, &a, e);
 }
 
-/* ---- preparation ----------------------------------------------------------
- */
+/* ---- preparation --------------------------------------------------------- */
 static LpStatus plan(LpRnn *r, LpErr *e)
 {
     int64_t wide = r->hidden > r->out ? r->hidden : r->out;

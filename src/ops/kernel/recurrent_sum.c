@@ -34,8 +34,7 @@ static bool same_biases(const LpRnn *r)
     return r->kind != LP_RNN_GRU;
 }
 
-/* ---- preparation ----------------------------------------------------------
- */
+/* ---- preparation --------------------------------------------------------- */
 static int64_t choose_chunk(const LpRnn *r)
 {
     int64_t row = r->rows * (int64_t)r->size;
@@ -88,8 +87,7 @@ LpStatus lp_rnn_plan_sums(LpRnn *r, LpErr *e)
     return LP_OK;
 }
 
-/* ---- sums -----------------------------------------------------------------
- */
+/* ---- sums ---------------------------------------------------------------- */
 static void clear(const LpRnn *r, const LpRnnBack *a, int role, int64_t n)
 {
     if (lp_rnn_wants(r, role))

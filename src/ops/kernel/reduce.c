@@ -62,8 +62,7 @@ static LpFoldLoop fold_loop(LpFold fold, LpDtype loop_type)
     return table[fold][loop_type == LP_F64 ? 0 : loop_type == LP_F32 ? 1 : 2];
 }
 
-/* ---- states ---------------------------------------------------------------
- */
+/* ---- states -------------------------------------------------------------- */
 static State identity(const Plan *p)
 {
     bool real = p->state_type == LP_F64;
@@ -93,8 +92,7 @@ static void finish(const Plan *p, State *s, const double *top, int64_t n,
     p->store(n, y, step, s, sizeof *s);
 }
 
-/* ---- rows -----------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------------- */
 /* m elements at x, `step` apart, in the loop type and mapped. */
 static const void *elements(const Plan *p, const char *x, int64_t step,
                             int64_t m, Room *room)
@@ -174,8 +172,7 @@ static void row_item(const Plan *p, const char *x, char *y, State *work,
         finish(p, &s, &top, 1, y + out, 0);
 }
 
-/* ---- columns --------------------------------------------------------------
- */
+/* ---- columns ------------------------------------------------------------- */
 /* Accumulators of the loop type to states, joined with what is there. */
 static void flush(const Plan *p, int64_t m, const char *acc, State *s,
                   bool fresh)
@@ -308,8 +305,7 @@ static void column_item(const Plan *p, const char *x, char *y, State *work,
         finish(p, s, top, m, y + out + first * last->out, last->out);
 }
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 /* Joins the pieces of one result or stretch. */
 static void join(const Plan *p, char *y, State *work, int64_t group)
 {
@@ -385,8 +381,7 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
     return LP_OK;
 }
 
-/* ---- preparing ------------------------------------------------------------
- */
+/* ---- preparing ----------------------------------------------------------- */
 static LpLoop loop_of(int loop, LpDtype t)
 {
     if (loop == LP_LOOP_NONE)

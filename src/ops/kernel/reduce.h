@@ -47,8 +47,7 @@ typedef struct LpReduceSpec {
 LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
                            const LpAttr *dims, LpKernel *k, LpErr *e);
 
-/* ---- geometry, shared with line.c -----------------------------------------
- */
+/* ---- geometry, shared with line.c ---------------------------------------- */
 typedef struct LpAxis {
     int64_t size, in, out; /* strides in bytes; out is 0 where reduced away */
 } LpAxis;
@@ -79,8 +78,7 @@ static inline int64_t lp_reduce_offset(const LpAxis *axis, int n, int64_t i,
     return in;
 }
 
-/* ---- operators along one dimension (line.c) -------------------------------
- */
+/* ---- operators along one dimension (line.c) ------------------------------ */
 typedef enum {
     LP_LINE_ARGMAX, /* index of the first in row-major order; a NaN wins */
     LP_LINE_ARGMIN,

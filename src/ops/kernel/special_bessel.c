@@ -25,8 +25,7 @@ double lp_spherical_j0(double x)
     return fabs(x) < 1e-8 ? 1 : sin(x) / x;
 }
 
-/* ---- first kind, modified -------------------------------------------------
- */
+/* ---- first kind, modified ------------------------------------------------ */
 /* I_nu(a) exp(-a) for a >= 0, nu 0 or 1; scaled as asked. */
 static double bessel_i(int nu, double a, bool scaled)
 {
@@ -75,8 +74,7 @@ double lp_i1e(double x)
     return copysign(bessel_i(1, fabs(x), true), x);
 }
 
-/* ---- second kind, modified ------------------------------------------------
- */
+/* ---- second kind, modified ----------------------------------------------- */
 /* exp(x) K_nu(x). The step also resolves the narrow peak of a large x. */
 static double bessel_k(double nu, double x)
 {
@@ -114,8 +112,7 @@ double lp_k1e(double x)
     return bessel_k(1, x);
 }
 
-/* ---- first and second kind ------------------------------------------------
- */
+/* ---- first and second kind ----------------------------------------------- */
 double lp_j0(double x)
 {
     return isinf(x) ? NAN : j0(x);
@@ -136,8 +133,7 @@ double lp_y1(double x)
     return x > 0 && !isinf(x) ? y1(x) : x == 0 ? -INFINITY : NAN;
 }
 
-/* ---- Airy -----------------------------------------------------------------
- */
+/* ---- Airy ---------------------------------------------------------------- */
 static const double ai_0 = 0.35502805388781723926;
 static const double ai_slope_0 = -0.25881940379280679841;
 

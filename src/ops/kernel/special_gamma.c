@@ -8,8 +8,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-/* ---- zeta -----------------------------------------------------------------
- */
+/* ---- zeta ---------------------------------------------------------------- */
 /* Ten terms, the rest by the Euler-Maclaurin formula. */
 double lp_zeta(double x, double q)
 {
@@ -52,8 +51,7 @@ double lp_zeta(double x, double q)
     return s;
 }
 
-/* ---- incomplete gamma -----------------------------------------------------
- */
+/* ---- incomplete gamma ---------------------------------------------------- */
 /* log(x / a) - u for u = (x - a) / a, by the series of log(1 + u) near 1. */
 static double log_less(double a, double x)
 {
@@ -206,8 +204,7 @@ double lp_standard_gamma_slope(double a, double x)
                                    : slope_by_fraction(a, x);
 }
 
-/* ---- normal distribution --------------------------------------------------
- */
+/* ---- normal distribution ------------------------------------------------- */
 /* From 2 on, Laplace's continued fraction; its first 80 terms give all digits
  * there. */
 double lp_erfcx(double x)
@@ -250,8 +247,7 @@ double lp_ndtri(double p)
     return p < 0.5 ? x : -x;
 }
 
-/* ---- orthogonal polynomials -----------------------------------------------
- */
+/* ---- orthogonal polynomials ---------------------------------------------- */
 /* At the ends of [-1, 1], and inside by sines, which stay exact for a large
  * degree. */
 static double chebyshev_inside(LpPolynomial kind, double x, double n)

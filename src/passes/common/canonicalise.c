@@ -37,8 +37,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- arithmetic ----------------------------------------------------------
- */
+/* ---- arithmetic ---------------------------------------------------------- */
 static bool is(LpScalar s, double v)
 {
     return lp_scalar_f(s) == v;
@@ -166,8 +165,7 @@ static LpVal relu_backward(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
                    size);
 }
 
-/* ---- the pass ------------------------------------------------------------
- */
+/* ---- the pass ------------------------------------------------------------ */
 static const LpCanonRule rules[LP_N_OPS] = {
     [LP_OP_reshape] = lp_canon_reshape,
     [LP_OP_view] = lp_canon_reshape,

@@ -188,8 +188,7 @@ LpVal lp_canon_detach(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     return rw->from->differentiated ? in[0] : LP_NOVAL;
 }
 
-/* ---- casts ---------------------------------------------------------------
- */
+/* ---- casts --------------------------------------------------------------- */
 /* Has `wide` every value of `narrow`, so that going on from it to a third
  * type gives what `narrow` itself gives? An integer through a float does not:
  * out of range they convert differently. */

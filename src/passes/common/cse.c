@@ -34,8 +34,7 @@ typedef struct Cse {
     LpOriginId *place;   /* of its nodes, in the old graph */
 } Cse;
 
-/* ---- keys ----------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------------- */
 static uint64_t hash_operands(const LpGraph *g, const LpVal *in, uint32_t n,
                               uint64_t h)
 {
@@ -80,8 +79,7 @@ static bool same_attrs(const LpOp *op, const LpAttr *a, const LpAttr *b)
     return true;
 }
 
-/* ---- regions -------------------------------------------------------------
- */
+/* ---- regions ------------------------------------------------------------- */
 static void study_regions(const LpGraph *g, Cse *c)
 {
     for (size_t i = 0; i < g->n_node; i++) {
@@ -157,8 +155,7 @@ static void meet_region(LpRewrite *rw, uint32_t id)
         lp_fail(rw->err, LP_E_MEMORY, "out of memory");
 }
 
-/* ---- nodes ---------------------------------------------------------------
- */
+/* ---- nodes --------------------------------------------------------------- */
 static bool same_node(const LpRewrite *rw, const LpGraphNode *n,
                       const LpVal *in, uint32_t label, const LpGraphNode *m)
 {

@@ -211,8 +211,7 @@ static LpStatus trim(LpRewrite *rw, const LpGraphNode *n, const Kept *k,
     return rw->err->code;
 }
 
-/* ---- the pass ------------------------------------------------------------
- */
+/* ---- the pass ------------------------------------------------------------ */
 /* Results of a dead node stay LP_NOVAL. */
 static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
 {
