@@ -180,11 +180,11 @@ typedef struct LpDesc {
 
 /* How a step computes where types alone do not say: part of what fixes
  * values. */
-#define LP_NUMERICS(NUMERIC)                                                   \
+#define LP_NUMERICS(NUMERIC)                                                     \
     /* float16 and bfloat16 results round at random, so that the expected      \
-     * value is exact */                                                       \
-    NUMERIC(stochastic)                                                        \
-    NUMERIC(half_partials) /* products sum in the type of their result */      \
+     * value is exact */ \
+    NUMERIC(stochastic)                                                          \
+    NUMERIC(half_partials) /* products sum in the type of their result */        \
     NUMERIC(trap)          /* invalid operations and overflows are errors */
 typedef struct LpNumerics {
 #define LP_NUMERIC(name) bool name;
@@ -253,7 +253,7 @@ enum {
      */
     LP_OPF_INPLACE_OK = 1u << 8,
     LP_OPF_COMMUTES = 1u << 9,
-    LP_OPF_LOSS = 1u << 10, /* PopTorch's one-final-loss rule counts it */
+    LP_OPF_LOSS = 1u << 10,    /* PopTorch's one-final-loss rule counts it */
     LP_OPF_BLOCKED = 1u << 11, /* its kernel takes blocked operands */
     /* an optimizer: each result may be written over the operand whose new
      * value it is */
@@ -275,6 +275,9 @@ enum {
     LP_OPF_PLANNED = 1u << 20,
     /* its kernel gives results of any strides as it makes them */
     LP_OPF_STRIDED_OUT = 1u << 21,
+    /* a view by strides of its own, which count contiguous elements whatever
+     * the operand's strides are */
+    LP_OPF_OWN_STRIDES = 1u << 22,
 };
 
 /* The types that a script's call runs in under automatic casting

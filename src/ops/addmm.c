@@ -74,6 +74,7 @@ static void grad_plus(LpGrad *g)
         g->din[2] = times(g->b, g->dout[0], g->attr[LP_PLUS_BETA].s);
 }
 
+const LpPlusOps lp_plus_ops = {&op_mul, &op_add, &op_cast};
 #define PLUS(name)                                                             \
     LpOp op_##name = {                                                         \
         .kind = LP_OP_PRIMITIVE,                                               \
@@ -87,6 +88,7 @@ static void grad_plus(LpGrad *g)
         .prepare = lp_mm_plus_prepare,                                         \
         .work = lp_mm_work,                                                    \
         .cost = lp_rule_product_plus,                                          \
+        .data = &lp_plus_ops,                                                  \
     };
 PLUS(mm_plus)
 PLUS(bmm_plus)

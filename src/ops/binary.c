@@ -248,6 +248,7 @@ static int select_pow(const LpKernelReq *r, LpDtype type, LpPwNode *n)
         {2, LP_LOOP_square},   {3, LP_LOOP_cube},        {0.5, LP_LOOP_sqrt},
         {-0.5, LP_LOOP_rsqrt}, {-1, LP_LOOP_reciprocal},
     };
+    n->number = type; /* an exponent stays itself */
     if (type == LP_I64 || !r->in[1].is_imm)
         return LP_LOOP_pow;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
@@ -262,7 +263,7 @@ static int select_clamp(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 {
     bool lo = r->in[1].dtype != LP_DT_NONE || r->in[1].is_imm;
     bool hi = r->in[2].dtype != LP_DT_NONE || r->in[2].is_imm;
-    (void)type;
+    n->number = type; /* bounds stay themselves */
     if (lo && hi)
         return LP_LOOP_clamp;
     n->n_in = 2;

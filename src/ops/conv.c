@@ -304,6 +304,7 @@ LpOp op_convolution_plus = {
     .prepare = lp_conv_plus_prepare,
     .work = lp_conv_work,
     .cost = lp_rule_convolution_plus,
+    .data = &lp_plus_ops,
 };
 
 LpOp op_convolution_backward_input = {

@@ -8,6 +8,9 @@
 struct LpCostReq;
 struct LpCost;
 
+/* `data` of the records that kernel/plus.h runs (addmm.c). */
+extern const struct LpPlusOps lp_plus_ops;
+
 /* A loss function of torch.nn.functional. */
 #define LP_LOSS(id, args, rule)                                                \
     LpOp op_##id = {                                                           \

@@ -23,45 +23,6 @@
 #include "src/ops/nnop.h"
 #include "src/ops/recurrent_expand.h"
 
-#define PLAIN                                                                  \
-    {                                                                          \
-        .gates = 1, .kept = 1, .n_in = 6, .at = {0, 1, -1, 2, 3, 4, 5, -1},    \
-        .n_state = 1                                                           \
-    }
-
-const LpRnnKindInfo *lp_rnn_info(LpRnnKind k)
-{
-    static const LpRnnKindInfo info[LP_RNN_KINDS] = {
-        [LP_RNN_LSTM] = {.gates = 4,
-                         .kept = 4,
-                         .n_in = 8,
-                         .at = {0, 1, 2, 3, 4, 5, 6, 7},
-                         .n_state = 2,
-                         .n_kept = 2},
-        [LP_RNN_GRU] = {.gates = 3,
-                        .kept = 4,
-                        .n_in = 6,
-                        .at = {0, 1, -1, 2, 3, 4, 5, -1},
-                        .n_state = 1,
-                        .n_kept = 1},
-        [LP_RNN_TANH] = PLAIN,
-        [LP_RNN_RELU] = PLAIN,
-    };
-    return &info[k];
-}
-
-/* A record's `data`. TANH: or RELU, an attribute says so. */
-typedef struct Facts {
-    LpRnnKind kind;
-    int back; /* of a forward: the operator of its gradient */
-} Facts;
-
-LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr)
-{
-    LpRnnKind k = ((const Facts *)op->data)->kind;
-    return k == LP_RNN_TANH && attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : k;
-}
-
 /* ---- shape rules --------------------------------------------------------- */
 static const char *const names[LP_RNN_ROLES] = {
     "input",     "h_0",     "c_0",     "weight_ih",
@@ -224,7 +185,7 @@ static void grad(LpGrad *g)
     for (int i = 0; i < g->op->n_attr; i++)
         attr[i] = g->attr[i];
     attr[g->op->n_attr] = lp_attr_int(need);
-    int back = ((const Facts *)g->op->data)->back;
+    int back = ((const LpRnnFacts *)g->op->data)->back;
     if (lp_emit_n(g->b, back, in, n, attr, d) != k->n_in)
         return;
     for (int i = 0; i < k->n_in; i++)
@@ -260,7 +221,7 @@ EXPANSIONS(rnn)
         .grad_out = keeps,                                                     \
         .prepare = lp_rnn_prepare,                                             \
         .cost = lp_rule_recurrent,                                             \
-        .data = &(const Facts){LP_RNN_##KIND, LP_OP_##id##_backward},          \
+        .data = &(const LpRnnFacts){LP_RNN_##KIND, LP_OP_##id##_backward},     \
     };
 #define BACKWARD(id, KIND, form)                                               \
     LpOp op_##id##_backward = {                                                \
@@ -271,7 +232,7 @@ EXPANSIONS(rnn)
         .expand = expand_##id##_back,                                          \
         .prepare = lp_rnn_back_prepare,                                        \
         .cost = lp_rule_recurrent_back,                                        \
-        .data = &(const Facts){.kind = LP_RNN_##KIND},                         \
+        .data = &(const LpRnnFacts){.kind = LP_RNN_##KIND},                    \
     };
 
 #define WEIGHTS                                                                \
@@ -397,7 +358,7 @@ static void expand_rows_back(LpBuilder *b, int op, const LpAttr *attr,
         .infer = infer_##way,                                                  \
         .expand = expand_##id,                                                 \
         .prepare = kernel,                                                     \
-        .data = &(const Facts){.kind = LP_RNN_##KIND},                         \
+        .data = &(const LpRnnFacts){.kind = LP_RNN_##KIND},                    \
     };
 
 #define LSTM_ROWS                                                              \

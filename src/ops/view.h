@@ -1,25 +1,9 @@
-/* Geometry of views, for those who must know where a view's elements lie:
- * kernels that materialise or overwrite a view, and their cost. */
+/* What the records of views share. */
 #ifndef LP_OPS_VIEW_H
 #define LP_OPS_VIEW_H
 
+#include "src/ops/kernel/view_geometry.h"
 #include "src/ops/ops.h"
-
-typedef struct LpViewGeometry {
-    LpType type;
-    int64_t strides[LP_MAX_DIMS];
-    int64_t offset;  /* elements from element 0 of the viewed */
-    bool needs_copy; /* a reshape that is no view: strides are unset */
-} LpViewGeometry;
-
-/* The view `op` with attributes `attr` (n_attr of them; further ones are
- * None) of a value of type `base`; strides NULL: contiguous. */
-LpStatus lp_view_geometry(const LpOp *op, const LpAttr *attr, int n_attr,
-                          const LpType *base, const int64_t *strides,
-                          LpViewGeometry *g, LpErr *e);
-
-/* The prepare hook of every view operator: copies the view's elements. */
-LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 
 /* For rules: is attribute i None; its list. */
 static inline bool lp_attr_none(const LpAttr *a)
@@ -46,9 +30,5 @@ LpStatus lp_too_many_dims(LpInfer *x, int n);
 /* Gradient and put of views that keep all elements in order. */
 void lp_reshape_grad(LpGrad *g);
 LpVal lp_reshape_put(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
-
-/* Is some element of the geometry reachable by two indices? (Exact for the
- * strides that views of contiguous memory have; else errs to true.) */
-bool lp_view_overlaps(const LpViewGeometry *g);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/base/checked.h"
+#include "src/ops/kernel/copy_view.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 
@@ -308,7 +309,7 @@ static LpVal put_as_strided(LpBuilder *b, const LpAttr *attr, LpVal parent,
 }
 
 LpOp op_as_strided = {
-    .flags = LP_OPF_VIEW,
+    .flags = LP_OPF_VIEW | LP_OPF_OWN_STRIDES,
     .forms = "as_strided.geometry(Tensor self, int[] size, int[] stride, int? "
              "storage_offset=None, int[]? geometry=None) -> Tensor @p\n"
              "as_strided(Tensor self, int[] size, int[] stride, int? "

@@ -1,5 +1,6 @@
 /* Views of other sizes and of another type over the same memory. */
 #include "src/base/checked.h"
+#include "src/ops/kernel/copy_view.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view.h"
 

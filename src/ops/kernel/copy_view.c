@@ -8,7 +8,7 @@
 #include "src/ops/kernel/copy.h"
 #include "src/ops/kernel/copy_view.h"
 #include "src/ops/kernel/state.h"
-#include "src/ops/view.h"
+#include "src/ops/kernel/view_geometry.h"
 
 static LpType type_of(const LpDesc *d)
 {
@@ -66,11 +66,11 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpViewGeometry g;
     LpType base = type_of(&r->out[0]);
-    /* as_strided counts contiguous elements, whatever the result's strides */
-    LP_FAIL_IF(r->op->data == &op_as_strided && !lp_desc_contiguous(&r->out[0]),
-               e, LP_E_INTERNAL, "%s: the result must be contiguous",
-               r->op->name);
-    LP_TRY(lp_view_geometry(r->op->data, r->attr, r->op->n_attr, &base,
+    const LpOp *view = r->op->data;
+    LP_FAIL_IF(
+        view->flags & LP_OPF_OWN_STRIDES && !lp_desc_contiguous(&r->out[0]), e,
+        LP_E_INTERNAL, "%s: the result must be contiguous", r->op->name);
+    LP_TRY(lp_view_geometry(view, r->attr, r->op->n_attr, &base,
                             r->out[0].strides, &g, e));
     ScatterState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
     if (!s)
@@ -196,18 +196,18 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
 
 LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
+    const LpOp *view = r->op->data;
     LpType base = type_of(&r->out[0]);
     BackwardState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
     if (!s)
         return LP_E_MEMORY;
     k->threads = r->threads;
     bool plain = lp_desc_contiguous(&r->out[0]);
-    LpStatus st =
-        lp_view_geometry(r->op->data, r->attr + 1, r->op->n_attr - 1, &base,
-                         plain ? NULL : r->out[0].strides, &s->g, e);
+    LpStatus st = lp_view_geometry(view, r->attr + 1, r->op->n_attr - 1, &base,
+                                   plain ? NULL : r->out[0].strides, &s->g, e);
     if (st == LP_OK) {
         s->overlaps = lp_view_overlaps(&s->g) ||
-                      (!plain && r->op->data == &op_as_strided);
+                      (!plain && view->flags & LP_OPF_OWN_STRIDES);
         s->zero = r->out[0];
         LpDesc to = desc_of_view(&s->g);
         lp_copy_plan(&r->in[0], &to, r->threads, &s->part);

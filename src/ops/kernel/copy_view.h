@@ -1,9 +1,12 @@
-/* Kernels of the operators that write through a view (src/ops/view_put.c).
- * The record's `data` is the record of the view. */
+/* Kernels of views and of the operators that write through one
+ * (src/ops/view_put.c), whose record's `data` is the record of the view. */
 #ifndef LP_OPS_KERNEL_COPY_VIEW_H
 #define LP_OPS_KERNEL_COPY_VIEW_H
 
 #include "src/ir/op.h"
+
+/* The prepare hook of every view operator: copies the view's elements. */
+LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 
 LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);

@@ -8,7 +8,6 @@
 #include "src/ops/kernel/fused.h"
 #include "src/ops/kernel/nn.h"
 #include "src/ops/kernel/plain.h"
-#include "src/ops/ops.h"
 
 /* Scratch: the product, then what either kernel wants. */
 typedef struct Plus {
@@ -46,6 +45,7 @@ typedef struct Steps {
     LpFusedNode node[3];
     int n, ndim;
     LpDtype wide;
+    const LpPlusOps *op;
 } Steps;
 
 static LpFusedArg step(Steps *s, const LpOp *op, const LpAttr *attr,
@@ -69,7 +69,7 @@ static LpFusedArg times(Steps *s, LpFusedArg a, LpScalar number)
     if (lp_scalar_f(number) == 1)
         return a;
     LpFusedArg by = {.from = LP_FUSED_IMM, .imm = number};
-    return step(s, &op_mul, NULL, a, &by, s->wide);
+    return step(s, s->op->mul, NULL, a, &by, s->wide);
 }
 
 /* beta addend + alpha product, both operands of the chain. */
@@ -81,15 +81,15 @@ static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
     const LpAttr same = lp_attr_dtype(r->out[0].dtype);
     LpDesc ext[2] = {*product, r->in[2]};
     bool reads = lp_scalar_f(beta) != 0;
-    Steps s = {.ndim = product->ndim, .wide = wide};
+    Steps s = {.ndim = product->ndim, .wide = wide, .op = r->op->data};
     LpFusedArg v = {.from = LP_FUSED_EXT, .at = 0};
     v = times(&s, v, alpha);
     if (reads) {
         LpFusedArg c =
             times(&s, (LpFusedArg){.from = LP_FUSED_EXT, .at = 1}, beta);
-        step(&s, &op_add, &one, c, &v, wide);
+        step(&s, s.op->add, &one, c, &v, wide);
     } else if (s.n == 0) {
-        step(&s, &op_cast, &same, v, NULL, wide);
+        step(&s, s.op->cast, &same, v, NULL, wide);
     }
     s.node[s.n - 1].out = 0;
     s.node[s.n - 1].dtype = r->out[0].dtype; /* stored: rounded here */

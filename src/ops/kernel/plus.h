@@ -5,6 +5,11 @@
 
 #include "src/ir/op.h"
 
+/* The record's `data`: the pointwise operators of the sum. */
+typedef struct LpPlusOps {
+    const LpOp *mul, *add, *cast;
+} LpPlusOps;
+
 /* Operands: those of mm, bmm or convolution, then an addend that broadcasts to
  * the result. The last two attributes of the products are beta and alpha: the
  * result is beta addend + alpha product, of whatever beta is not 0. */

@@ -74,7 +74,7 @@ typedef struct LpPointwise {
      * lets through; may change *t, the result's type. NULL: none. */
     LpStatus (*rule)(const LpInfer *x, LpDtype *t);
     /* May choose another loop by attributes and operands, and set n->p,
-     * n->n_in, n->operand; `type` is the loop's type. NULL: none. */
+     * n->n_in, n->operand, n->number; `type` is the loop's type. NULL: none. */
     int (*select)(const LpKernelReq *r, LpDtype type, LpPwNode *n);
     /* "(low,high)", one for all operands or one for each: where samples for
      * finite differences lie. "": none. */

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "src/ops/kernel/pointwise.h"
-#include "src/ops/ops.h"
 
 const LpLoopRow *lp_loop_row(int loop)
 {
@@ -104,10 +103,8 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     n->narrows = 0;
     LpDtype values = pw->policy == LP_PW_BOOL ? promoted(r) : r->out[0].dtype;
     LpDtype t = lp_loop_dtype(values);
-    /* an integer wraps to the operands' type first: uint8 255 equals -1;
-     * bounds and exponents stay themselves */
-    bool wraps = lp_dtype_kind(values) == LP_KIND_INT && r->op != &op_clamp &&
-                 r->op != &op_pow;
+    /* an integer wraps to the operands' type first: uint8 255 equals -1 */
+    bool wraps = lp_dtype_kind(values) == LP_KIND_INT;
     n->number =
         wraps || (pw->policy == LP_PW_BOOL && lp_is_float(values)) ? values : t;
     n->n_in = (int8_t)r->n_in;

@@ -16,7 +16,7 @@
 
 #include "src/ops/kernel/plain.h"
 #include "src/ops/kernel/product.h"
-#include "src/ops/recurrent.h"
+#include "src/ops/kernel/recurrent_kind.h"
 
 enum { LP_RNN_MAX_PRODUCT = 6, LP_RNN_MAX_SPACE = 16 };
 enum { LP_RNN_STEP_PRODUCTS = 2 }; /* the first ones: of one step's slice */
