@@ -180,11 +180,9 @@ typedef struct LpDesc {
 
 /* How a step computes where types alone do not say: part of what fixes
  * values. */
-#define LP_NUMERICS(NUMERIC)                                                     \
-    /* float16 and bfloat16 results round at random, so that the expected      \
-     * value is exact */ \
-    NUMERIC(stochastic)                                                          \
-    NUMERIC(half_partials) /* products sum in the type of their result */        \
+#define LP_NUMERICS(NUMERIC)                                                   \
+    NUMERIC(stochastic) /* half results round at random: right on average */   \
+    NUMERIC(half_partials) /* products sum in the type of their result */      \
     NUMERIC(trap)          /* invalid operations and overflows are errors */
 typedef struct LpNumerics {
 #define LP_NUMERIC(name) bool name;
