@@ -60,7 +60,7 @@ SO_FLAGS := -shared -Wl,-z,nodelete
 
 # --- files ------------------------------------------------------------------
 SRC := $(sort $(shell find src runtime -name '*.c' 2>/dev/null))
-SIMD_SRC := $(filter src/ops/kernel/simd_%.c,$(SRC))
+SIMD_SRC := $(foreach f,$(SRC),$(if $(filter simd_%,$(notdir $f)),$f))
 MAIN_SRC := $(wildcard src/main*.c)
 CORE_SRC := $(filter-out $(SIMD_SRC) $(MAIN_SRC),$(SRC))
 TOOL_SRC := $(wildcard spec/tools/*.c)
@@ -112,7 +112,7 @@ CLANG = clang
 CLANG_FLAGS = -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -I. $(LUA_CFLAGS) \
   -fsanitize=address -fsanitize=fuzzer-no-link
 FUZZ_COVER := $(filter src/base/buf.c src/base/mem.c src/io/% src/ir/% \
-  src/tensor/% src/bind/json.c,$(CORE_SRC))
+  src/tensor/% src/bind/host/json.c,$(CORE_SRC))
 FUZZ_COVER_OBJ := $(FUZZ_COVER:%.c=$(OBJ)/libfuzzer/%.o) \
   $(OBJ)/libfuzzer/spec/fuzz/harness/lua.o
 $(OBJ)/libfuzzer/%.o: %.c
@@ -127,8 +127,8 @@ $(BUILD)/libfuzzer/%: $(OBJ)/libfuzzer/spec/fuzz/%.o $(FUZZ_COVER_OBJ) $(CORE_OB
 
 # Flags that a directory adds, then the one recipe that compiles.
 $(OBJ)/src/bind/%.o $(OBJ)/spec/fuzz/%.o $(MAIN_OBJ): EXTRA = $(LUA_CFLAGS)
-$(OBJ)/src/ops/kernel/%.o: EXTRA = $(KERNEL_CFLAGS)
-$(OBJ)/src/ops/kernel/amx_%.o: EXTRA = $(KERNEL_CFLAGS) $(AMX)
+$(OBJ)/src/kernel/%.o: EXTRA = $(KERNEL_CFLAGS)
+$(OBJ)/src/kernel/product/amx_%.o: EXTRA = $(KERNEL_CFLAGS) $(AMX)
 define compile
 	$(say) CC $@
 	@mkdir -p $(@D)
@@ -136,7 +136,7 @@ define compile
 endef
 
 define simd_rule
-$(OBJ)/src/ops/kernel/simd_%.$(1).o: src/ops/kernel/simd_%.c $(OBJ)/flags
+$(SIMD_SRC:%.c=$(OBJ)/%.$(1).o): $(OBJ)/%.$(1).o: %.c $(OBJ)/flags
 	$$(call compile,$$(SIMD_$(1)))
 endef
 $(foreach s,$(SIMD),$(eval $(call simd_rule,$(s))))

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "runtime/exec/replay.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/rounding.h"
 #include "src/ops/control.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/rounding.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower.h"

@@ -2,8 +2,8 @@
 #include "runtime/exec/sum.h"
 
 #include "src/base/hash.h"
-#include "src/ops/kernel/loops.h"
-#include "src/ops/kernel/rounding.h"
+#include "src/kernel/loops/loops.h"
+#include "src/kernel/rounding.h"
 
 static void sum_f32(float *a, const float *b, int64_t n)
 {

@@ -326,7 +326,7 @@ local function second_program(c, load)
 end
 
 -- A gradient by all elements of a matrix of which a triangle is read is no
--- slope; spec/ops/linalg_spec.lua differentiates symmetric arguments.
+-- slope; spec/ops/linalg/linalg_spec.lua differentiates symmetric arguments.
 local TRIANGLE = { ["linalg.cholesky"] = true, cholesky_inverse = true,
   ["Tensor.cholesky_inverse"] = true, cholesky_solve = true, ["Tensor.cholesky_solve"] = true,
   ["linalg.cholesky_ex"] = true, ["linalg.eigh"] = true, ["linalg.eigvalsh"] = true }

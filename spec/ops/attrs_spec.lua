@@ -1,4 +1,4 @@
--- The positions that src/ops/attrs.h names against the operators' signatures.
+-- The positions that src/kernel/attrs.h names against the operators' signatures.
 local core = require("lupine.core")
 
 -- Names of the attributes of a signature, in order.
@@ -30,8 +30,8 @@ local function enums(text)
   return found
 end
 
-describe("src/ops/attrs.h", function()
-  local file <close> = assert(io.open("src/ops/attrs.h"))
+describe("src/kernel/attrs.h", function()
+  local file <close> = assert(io.open("src/kernel/attrs.h"))
   local text = file:read("a")
   local op_of, all = {}, enums(text)
   for _, op in ipairs(core.ops()) do

@@ -1,4 +1,4 @@
-/* Checks of src/ops/kernel/dnn.h against sums in float64: packed weights,
+/* Checks of src/kernel/product/dnn.h against sums in float64: packed weights,
  * what follows a product, convolutions in the library's own layouts, Winograd,
  * both gradients.
  * Usage: check_dnn packed|posts|batch|blocked|winograd|gradients|refusals.
@@ -10,7 +10,7 @@
 
 #include "spec/tools/checks.h"
 #include "src/base/mem.h"
-#include "src/ops/kernel/dnn.h"
+#include "src/kernel/product/dnn.h"
 
 static int wrong;
 static LpErr err;

@@ -9,9 +9,9 @@
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
 local layers = {
-  "src/base/", "src/tensor/", "runtime/arch/", "runtime/cost/", "src/ir/", "src/ops/",
-  "src/autodiff/", "runtime/program.", "src/passes/", "runtime/exec/", "runtime/report/",
-  "src/io/", "src/bind/", "src/main",
+  "src/base/", "src/tensor/", "runtime/arch/", "runtime/cost/", "src/ir/", "src/kernel/",
+  "src/ops/", "src/autodiff/", "runtime/program.", "src/passes/", "runtime/exec/",
+  "runtime/report/", "src/io/", "src/bind/", "src/main",
 }
 
 -- The same for the modules of Lua, which require their own layer and lower
@@ -61,7 +61,8 @@ end
 
 -- Tables of operators and kernels may be long.
 local function may_be_long(file)
-  return file:find("%.def$") or file:find("^src/ops/") or not file:find("%.[chl]u?a?$")
+  return file:find("%.def$") or file:find("^src/ops/") or file:find("^src/kernel/")
+    or not file:find("%.[chl]u?a?$")
 end
 
 local function check_include(file, n, line)
@@ -117,13 +118,13 @@ end
 local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "_cvtss_sh", "vcvt_f16_f32",
   "_cvtne%w*pbh" }
 local may_round = { ["src/base/half.h"] = true, ["src/tensor/dtype.c"] = true,
-  ["src/ops/kernel/simd_convert.c"] = true }
+  ["src/kernel/loops/simd_convert.c"] = true }
 
 local function check_rounding(file, n, code)
   for _, name in ipairs(rounds) do
     local found = code:match("%f[%w_]_*" .. name .. "%f[^%w_]") or code:match(name .. "%s*%(")
     if found then
-      fault(file, n, "%s: only src/ops/kernel/simd_convert.c and lp_scalar_store round to "
+      fault(file, n, "%s: only src/kernel/loops/simd_convert.c and lp_scalar_store round to "
         .. "half types", found)
     end
   end
@@ -133,10 +134,10 @@ end
 local owns_libc_memory = { ["src/base/mem.c"] = true, ["src/main_edit.c"] = true }
 
 -- What reads an operator's attributes far from its signature names them
--- (src/ops/attrs.h).
+-- (src/kernel/attrs.h).
 local function check_attribute(file, n, code)
-  if code:find("attr%[%d+%]") and not file:find("^src/ops/[%w_]+%.c$") then
-    fault(file, n, "an attribute by number, not by its name in src/ops/attrs.h")
+  if code:find("attr%[%d+%]") and not file:find("^src/ops/.+%.c$") then
+    fault(file, n, "an attribute by number, not by its name in src/kernel/attrs.h")
   end
 end
 

@@ -11,7 +11,7 @@
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
-#include "src/ops/kernel/copy.h"
+#include "src/kernel/copy/copy.h"
 #include "src/ops/width.h"
 
 /* ---- kernel cache ------------------------------------------------------- */

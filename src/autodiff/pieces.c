@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "src/base/mem.h"
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/rules.h"
 
 typedef struct Piece {

@@ -16,7 +16,7 @@
 
 #include "src/base/mem.h"
 #include "src/bind/module.h"
-#include "src/bind/program.h"
+#include "src/bind/program/program.h"
 #include "src/ir/text.h"
 #include "src/passes/pass.h"
 

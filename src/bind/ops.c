@@ -15,10 +15,10 @@
 #include "src/base/mem.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
-#include "src/bind/program.h"
+#include "src/bind/program/program.h"
 #include "src/ir/cost.h"
 #include "src/ir/text.h"
-#include "src/ops/kernel/pointwise.h"
+#include "src/kernel/loops/pointwise.h"
 
 /* ---- records ------------------------------------------------------------- */
 static const char *const kinds[] = {

@@ -162,7 +162,7 @@ typedef struct LpGrad {
 } LpGrad;
 
 /* ---- kernel ------------------------------------------------------------- */
-typedef struct LpConvHome LpConvHome; /* src/ops/kernel/conv_home.h */
+typedef struct LpConvHome LpConvHome; /* src/kernel/nn/conv_home.h */
 typedef struct LpDesc {
     LpDtype dtype; /* LP_DT_NONE: hole */
     int8_t ndim;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "src/ops/kernel/pointwise.h"
-#include "src/ops/view.h"
+#include "src/kernel/loops/pointwise.h"
+#include "src/ops/view/view.h"
 
 LpDtype lp_infer_promote(const LpType *in, int n)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/cost_ctx.h"
 
 void lp_rule_view(const LpCostReq *r, LpCost *out)

@@ -3,9 +3,9 @@
  * Host passes drop them. A print is an effect and stays. */
 #include <string.h>
 
-#include "src/ops/attrs.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/copy_print.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/copy/copy_print.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
 

@@ -1,7 +1,7 @@
 /* Requests of kernels from the types of a graph. */
 #include "src/ops/request.h"
 
-#include "src/ops/kernel/copy.h"
+#include "src/kernel/copy/copy.h"
 
 LpDesc lp_desc_of_operand(const LpGraph *g, LpVal v)
 {

@@ -5,7 +5,7 @@
  * (functions such as exp included). */
 #include "src/ops/width.h"
 
-#include "src/ops/kernel/copy.h"
+#include "src/kernel/copy/copy.h"
 
 static const double work_min = 1 << 21, work_element = 128;
 

@@ -8,8 +8,8 @@
 
 #include "src/passes/host/lower.h"
 
-/* How one parameter is updated: an operator of src/ops/optim.c over variables
- * of the step. Operands left out have the form's default; one called
+/* How one parameter is updated: an operator of src/ops/nn/optim.c over
+ * variables of the step. Operands left out have the form's default; one called
  * grad_scale takes what undoes the mean's divisor and the loss scale and clips
  * the norm of all gradients. */
 #define LP_RULE_HOLE (-1) /* or the operand's default */

@@ -3,7 +3,7 @@
  * nodes, operands, values and regions. */
 #include <string.h>
 
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/ops.h"
 #include "src/passes/pass.h"
 

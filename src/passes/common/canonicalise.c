@@ -32,7 +32,7 @@
  * First: it makes equal what is the same for cse, and constants visible to
  * fold. Linear: a rule looks at a node and the one before it. */
 #include "src/passes/common/canonicalise.h"
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 
 #include <math.h>
 #include <string.h>

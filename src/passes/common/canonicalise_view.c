@@ -1,6 +1,6 @@
 /* Rules of canonicalise for views and casts. What a rule looks through is
  * already canonical, so one step is enough for chains of any length. */
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/passes/common/canonicalise.h"
 
 static const LpGraphNode *made_by(const LpRewrite *rw, LpVal v, int op)

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "src/base/interrupt.h"
+#include "src/kernel/copy/copy.h"
 #include "src/ops/control.h"
-#include "src/ops/kernel/copy.h"
 #include "src/passes/host/lower_impl.h"
 
 /* The carried input that output i of a loop's body is, or -1: the kernel copies

@@ -16,12 +16,12 @@
  * is a copy too. */
 #include <string.h>
 
-#include "src/ops/attrs.h"
-#include "src/ops/kernel/bf16_mm.h"
-#include "src/ops/kernel/conv_home.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/packed.h"
-#include "src/ops/kernel/tiles.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/product/bf16_mm.h"
+#include "src/kernel/product/packed.h"
+#include "src/kernel/product/tiles.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"

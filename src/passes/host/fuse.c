@@ -12,7 +12,7 @@
  * bounded. */
 #include <string.h>
 
-#include "src/ops/kernel/fused.h"
+#include "src/kernel/loops/fused.h"
 #include "src/passes/host/lower_impl.h"
 
 enum { LARGE = 1 << 20 }; /* bytes; less stays in the cache */

@@ -6,8 +6,8 @@
  *
  * The product waits for the group, which is one of several nodes or a single
  * one. Reshapes between the two do not matter. */
-#include "src/ops/kernel/fused.h"
-#include "src/ops/kernel/mm_chain.h"
+#include "src/kernel/loops/fused.h"
+#include "src/kernel/product/mm_chain.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 

@@ -14,9 +14,9 @@
  * never changes a value. */
 #include <string.h>
 
-#include "src/ops/kernel/conv_home.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/pointwise.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/loops/pointwise.h"
+#include "src/kernel/nn/conv_home.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"

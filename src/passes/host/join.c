@@ -6,7 +6,7 @@
  *   %x = cat([%a, %b, …], dim=2)
  *
  * So it is where queries, keys and values are parts of one product. */
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 

@@ -12,10 +12,10 @@
  * as the arithmetic of a thin layer. */
 #include <string.h>
 
-#include "src/ops/attrs.h"
-#include "src/ops/kernel/conv_home.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/pointwise.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/loops/pointwise.h"
+#include "src/kernel/nn/conv_home.h"
 #include "src/ops/ops.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"

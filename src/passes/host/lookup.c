@@ -15,9 +15,9 @@
  * goes. Time: linear in operands. */
 #include <string.h>
 
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
+#include "src/ops/nn/recurrent.h"
 #include "src/ops/ops.h"
-#include "src/ops/recurrent.h"
 #include "src/passes/host/lower_impl.h"
 #include "src/passes/pass.h"
 

@@ -12,12 +12,11 @@
 #include <string.h>
 
 #include "src/autodiff/op_call.h"
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/rounding.h"
 #include "src/ops/control.h"
-#include "src/ops/attrs.h"
-#include "src/ops/kernel/conv_home.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/rounding.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
 

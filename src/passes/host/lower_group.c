@@ -2,9 +2,9 @@
  * outside and writes those that are read outside. */
 #include <string.h>
 
-#include "src/ops/kernel/conv_home.h"
-#include "src/ops/kernel/copy.h"
-#include "src/ops/kernel/mm_chain.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/product/mm_chain.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 

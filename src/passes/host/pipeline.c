@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "src/ops/kernel/copy.h"
+#include "src/kernel/copy/copy.h"
 #include "src/passes/pass.h"
 
 /* ---- rewriting ---------------------------------------------------------- */

@@ -20,7 +20,7 @@
  * place. Time: linear in operands, for at most ROUNDS looks. */
 #include <string.h>
 
-#include "src/ops/kernel/fused.h"
+#include "src/kernel/loops/fused.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 #include "src/passes/pass.h"

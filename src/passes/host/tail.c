@@ -10,7 +10,7 @@
  * if nobody else reads what is left out. Forward it stands where the
  * normalisation does, so %z must be there; backward where its gradient does.
  * The same operations in the same order: no bit changes. */
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 

@@ -6,8 +6,8 @@
  * none; a loop what its body has in all rounds. */
 #include "src/passes/host/lower_impl.h"
 
+#include "src/kernel/copy/copy.h"
 #include "src/ops/control.h"
-#include "src/ops/kernel/copy.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/request.h"
 

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/ops.h"
 
 /* What a node costs follows from this. */

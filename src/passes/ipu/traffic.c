@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "src/ops/attrs.h"
+#include "src/kernel/attrs.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"

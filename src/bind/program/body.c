@@ -1,0 +1,238 @@
+/* Bodies of the running trace (lua/lupine/control.lua):
+ *
+ *   body = core.body(fn, {inputs})   fn({stand-ins}) -> {results}, traced once
+ *   core.loop(count, body, {inputs})                  -> {results}
+ *   core.branch(condition, then, {…}, otherwise, {…}) -> {results}
+ *   core.call(body, {inputs})                         -> {results}
+ *
+ * Each body is used once: its captured tensors are read where it is used. */
+#include <string.h>
+
+#include "src/bind/module.h"
+#include "src/bind/program/program.h"
+#include "src/ops/control.h"
+
+typedef struct Body {
+    LpTrace *tr; /* knows what was captured */
+    LpGraph *g;
+    int n_input;
+} Body;
+
+static const char tag_body = 'b';
+
+static void body_free(Body *b)
+{
+    if (!b)
+        return;
+    lp_trace_free(b->tr);
+    lp_graph_free(b->g);
+    lp_free(b);
+}
+
+static int body_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_body);
+    if (b) {
+        body_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+/* The list of tensors at i, kept by its table. */
+static LpTensor **tensors(lua_State *L, int i, const char *what, int *n)
+{
+    luaL_checktype(L, i, LUA_TTABLE);
+    lua_Integer len = luaL_len(L, i);
+    if (len > LP_MAX_LIST)
+        lp_raise(L, LP_E_VALUE, "%s: at most %d tensors, got %d", what,
+                 LP_MAX_LIST, (int)len);
+    *n = (int)len;
+    LpTensor **t = lua_newuserdatauv(L, ((size_t)len + 1) * sizeof *t, 0);
+    for (int k = 0; k < *n; k++) {
+        lua_geti(L, i, k + 1);
+        t[k] = lp_check_tensor(L, -1, "body", what);
+        lua_pop(L, 1);
+    }
+    return t;
+}
+
+/* ---- tracing ------------------------------------------------------------ */
+/* Protected; arguments: the body, fn, {inputs}. */
+static int run(lua_State *L)
+{
+    LpErr e = {0};
+    Body *b = lua_touserdata(L, 1);
+    LpTensor **in = tensors(L, 3, "inputs", &b->n_input), *standin;
+    lua_pushvalue(L, 2);
+    lua_createtable(L, b->n_input, 0);
+    for (int i = 0; i < b->n_input; i++) {
+        LpType t = lp_tensor_type(in[i]);
+        if (lp_trace_declare(b->tr, LP_TRACE_STREAM, "", NULL, &t, &standin,
+                             &e) != LP_OK)
+            return lp_bind_fail(L, &e);
+        lp_push_tensor(L, standin);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_call(L, 1, 1);
+    int n;
+    LpTensor **out = tensors(L, lua_gettop(L), "results", &n);
+    if (lp_trace_body(b->tr, out, n, &b->g, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+static int body_new(lua_State *L)
+{
+    LpErr e = {0};
+    lua_settop(L, 2);
+    LpBox *box = lp_new_box(L, &tag_body, "lupine.body");
+    Body *b = lp_calloc(1, sizeof *b);
+    if (!b)
+        return lp_raise(L, LP_E_MEMORY, "out of memory");
+    box->p = b;
+    if (lp_trace_begin_body(&b->tr, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_pushcfunction(L, run);
+    lua_pushlightuserdata(L, b);
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    int st = lua_pcall(L, 3, 0, 0);
+    lp_trace_end(b->tr);
+    return st == LUA_OK ? 1 : lua_error(L);
+}
+
+/* ---- using -------------------------------------------------------------- */
+typedef struct Use {
+    LpArg *in;
+    int n, cap;
+} Use;
+
+/* Adds what the list at i has, then what the body captured. */
+static Body *add_operands(lua_State *L, Use *u, int body, int list)
+{
+    int n;
+    Body *b = lp_check_box(L, body, &tag_body, "body");
+    LpTensor **t = tensors(L, list, "inputs", &n);
+    if (n != b->n_input)
+        lp_raise(L, LP_E_VALUE, "a body of %d inputs, %d given", b->n_input, n);
+    for (int i = 0; i < n; i++)
+        u->in[u->n++] = lp_arg_tensor(t[i]);
+    for (size_t i = (size_t)n; i < lp_trace_n_vars(b->tr); i++)
+        u->in[u->n++] = lp_arg_tensor(lp_trace_var(b->tr, i)->user);
+    return b;
+}
+
+static void make_room(lua_State *L, Use *u, int body)
+{
+    Body *b = lp_check_box(L, body, &tag_body, "body");
+    u->cap += (int)lp_trace_n_vars(b->tr) + 1;
+}
+
+static void open(lua_State *L, Use *u)
+{
+    u->in = lua_newuserdatauv(L, (size_t)u->cap * sizeof *u->in, 0);
+}
+
+/* The first n results of the operator as a list. */
+static int push_results(lua_State *L, const LpOp *op, const Use *u,
+                        const LpAttr *attr, int n)
+{
+    LpErr e = {0};
+    LpTensor *out[LP_MAX_LIST];
+    int n_out = 0;
+    LpStatus s = lp_trace_call(op, u->in, u->n, attr, NULL, out, &n_out, &e);
+    if (s != LP_OK)
+        return lp_bind_fail(L, &e);
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n_out; i++) {
+        if (i < n) {
+            lp_push_tensor(L, out[i]);
+            lua_rawseti(L, -2, i + 1);
+        }
+        lp_tensor_release(out[i]);
+    }
+    return 1;
+}
+
+/* Emits a stack of every carried input, for the gradient (ops/control.c), if it
+ * can be one. */
+static int control_loop(lua_State *L)
+{
+    Use u = {0};
+    lua_settop(L, 3);
+    make_room(L, &u, 2);
+    open(L, &u);
+    Body *b = add_operands(L, &u, 2, 3);
+    LpErr e = {0};
+    for (int i = 0; i < b->n_input; i++) {
+        LpVal v = b->g->input[i];
+        if (lp_graph_type(b->g, v)->ndim < LP_MAX_DIMS &&
+            !lp_graph_output(b->g, v, &e))
+            return lp_bind_fail(L, &e);
+    }
+    LpAttr attr[LP_LOOP_N_ATTR] = {[LP_LOOP_BODY] = lp_attr_graph(b->g),
+                                   [LP_LOOP_COUNT] =
+                                       lp_attr_int(luaL_checkinteger(L, 1)),
+                                   [LP_LOOP_CARRIED] = lp_attr_int(b->n_input),
+                                   [LP_LOOP_SCANNED] = lp_attr_int(0),
+                                   [LP_LOOP_REVERSE] = lp_attr_bool(false)};
+    return push_results(L, &op_loop, &u, attr, b->n_input);
+}
+
+static int control_branch(lua_State *L)
+{
+    Use u = {.cap = 1};
+    lua_settop(L, 5);
+    make_room(L, &u, 2);
+    make_room(L, &u, 4);
+    open(L, &u);
+    u.in[u.n++] = lp_arg_tensor(lp_check_tensor(L, 1, "branch", "condition"));
+    Body *then = add_operands(L, &u, 2, 3);
+    int split = u.n - 1;
+    Body *otherwise = add_operands(L, &u, 4, 5);
+    LpAttr attr[LP_BRANCH_N_ATTR] = {[LP_BRANCH_THEN] = lp_attr_graph(then->g),
+                                     [LP_BRANCH_OTHERWISE] =
+                                         lp_attr_graph(otherwise->g),
+                                     [LP_BRANCH_SPLIT] = lp_attr_int(split)};
+    return push_results(L, &op_branch, &u, attr, (int)then->g->n_output);
+}
+
+static int control_call(lua_State *L)
+{
+    Use u = {0};
+    lua_settop(L, 2);
+    make_room(L, &u, 1);
+    open(L, &u);
+    Body *b = add_operands(L, &u, 1, 2);
+    LpAttr attr[LP_CALL_N_ATTR] = {lp_attr_graph(b->g)};
+    return push_results(L, &op_call, &u, attr, (int)b->g->n_output);
+}
+
+/* body:types() -> {{shape, dtype}} of its results */
+static int body_types(lua_State *L)
+{
+    Body *b = lp_check_box(L, 1, &tag_body, "body");
+    lua_createtable(L, (int)b->g->n_output, 0);
+    for (size_t i = 0; i < b->g->n_output; i++) {
+        const LpType *t = lp_graph_type(b->g, b->g->output[i]);
+        char shape[LP_SHAPE_STR];
+        lua_pushfstring(L, "%s%s", lp_dtype_name(t->dtype),
+                        lp_shape_str(t, shape));
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+void lp_bind_body(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"types", body_types}, {"__gc", body_gc}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"body", body_new},
+                                         {"loop", control_loop},
+                                         {"branch", control_branch},
+                                         {"call", control_call},
+                                         {NULL, NULL}};
+    lp_add_class(L, "lupine.body", methods);
+    luaL_setfuncs(L, functions, 0);
+}

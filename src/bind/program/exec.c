@@ -1,0 +1,403 @@
+/* Executors from Lua; see program.h. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/bind/module.h"
+#include "src/bind/program/program.h"
+
+const char lp_tag_exec = 'x';
+
+static LpExecBox *check_device(lua_State *L)
+{
+    return lp_check_box(L, 1, &lp_tag_exec, "executor");
+}
+
+static LpExec *check_exec(lua_State *L)
+{
+    return check_device(L)->x;
+}
+
+void lp_exec_box_free(LpExecBox *d)
+{
+    if (!d)
+        return;
+    lp_sync_free(d->sync);
+    lp_sync_free(d->state);
+    lp_exec_free(d->x);
+    lp_free(d);
+}
+
+static LpStatus pull_newer(LpSync *s, LpErr *e)
+{
+    return s && lp_sync_marked(s) ? lp_sync_pull(s, e) : LP_OK;
+}
+
+/* An executor that goes away leaves what it trained to the host's tensors. */
+static int exec_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &lp_tag_exec);
+    if (b) {
+        LpExecBox *d = b->p;
+        LpErr e = {0};
+        LpStatus pulled = d ? pull_newer(d->sync, &e) : LP_OK;
+        if (d && pulled == LP_OK)
+            pulled = pull_newer(d->state, &e);
+        if (d && d->x && pulled == LP_OK)
+            pulled = lp_exec_let_go(d->x, &e);
+        lp_exec_box_free(b->p);
+        b->p = NULL;
+        if (pulled != LP_OK)
+            return lp_bind_fail(L, &e);
+    }
+    return 0;
+}
+
+/* ---- executor ----------------------------------------------------------- */
+/* exec:read(var, replica from 0) -> tensor */
+static int exec_read(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    int64_t r = luaL_optinteger(L, 3, 0);
+    if (r < 0 || r >= lp_exec_replicas(x))
+        return lp_raise(L, LP_E_INDEX, "no replica %d", (int)r);
+    LpTensor *t = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(&s->var[i].type, &t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = t;
+    if (lp_exec_read(x, i, r, lp_tensor_data(t), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lp_gc_account(L);
+    return 1;
+}
+
+/* What the trace declared for a tensor that is a view: the whole that it is a
+ * view of. */
+static LpTensor *whole(LpTensor *t, const LpVariable *v)
+{
+    return t->base && v->data && v->data->st == t->st ? t->base : t;
+}
+
+/* exec:read_into(var, tensor): overwrites the tensor's memory */
+static int exec_read_into(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t =
+        whole(lp_check_tensor(L, 3, "read_into", "tensor"), &s->var[i]);
+    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
+    if (!lp_type_eq(&type, &want))
+        return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
+                        s->var[i].name);
+    if (lp_exec_shares(x, i, t))
+        return lp_tensor_touch(t, false, &e) == LP_OK ? 0 : lp_bind_fail(L, &e);
+    if (lp_tensor_contiguous(t)) {
+        if (lp_tensor_touch(t, true, &e) != LP_OK ||
+            lp_exec_read_host(x, i, lp_tensor_data(t), &e) != LP_OK)
+            return lp_bind_fail(L, &e);
+        t->st->version++;
+        return 0;
+    }
+    LpTensor *tmp = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(&type, &tmp, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = tmp;
+    if (lp_exec_read_host(x, i, lp_tensor_data(tmp), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    bool grad = lp_grad_enabled();
+    lp_set_grad_enabled(false);
+    LpStatus st = lp_copy_into(t, &(LpArg){.t = tmp}, &e);
+    lp_set_grad_enabled(grad);
+    return st != LP_OK ? lp_bind_fail(L, &e) : 0;
+}
+
+/* A contiguous tensor of the variable's dtype at i, pushed. */
+static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
+{
+    LpErr e = {0};
+    LpTensor *t = whole(lp_check_tensor(L, i, "write", v->name), v), *c = NULL;
+    if (t->dtype != v->type.dtype)
+        lp_raise(L, LP_E_RUNTIME, "'%s' has dtype %s, compiled for %s", v->name,
+                 lp_dtype_name(t->dtype), lp_dtype_name(v->type.dtype));
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_touch(t, false, &e) != LP_OK ||
+        lp_contiguous(t, &c, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    b->p = c;
+    return c;
+}
+
+static int exec_write(lua_State *L)
+{
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = check_data(L, 3, &s->var[i]);
+    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
+    if (!lp_shape_eq(&type, &want))
+        return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
+                        s->var[i].name);
+    LpErr e = {0};
+    if (lp_exec_write(x, i, t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* Shape of a whole stream: dimension 0 times the slices; a value without
+ * dimensions becomes one-dimensional when there are several. */
+static LpType stream_type(const LpVariable *v, int64_t slices)
+{
+    LpType t = v->type;
+    if (t.ndim == 0 && slices != 1) {
+        t.ndim = 1;
+        t.shape[0] = slices;
+    } else if (t.ndim > 0) {
+        t.shape[0] *= slices;
+    }
+    return t;
+}
+
+static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
+{
+    const LpStep *s = lp_exec_program(x)->step;
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    lua_geti(L, 2, (lua_Integer)i + 1);
+    LpTensor *t = check_data(L, -1, &s->var[i]);
+    LpType got = lp_tensor_type(t);
+    LpType want = stream_type(&s->var[i], s->device_iterations *
+                                              s->gradient_accumulation *
+                                              lp_exec_replicas(x));
+    if (!lp_shape_eq(&got, &want))
+        lp_raise(L, LP_E_RUNTIME, "input '%s' has shape %s, expected %s",
+                 s->var[i].name, lp_shape_str(&got, a), lp_shape_str(&want, b));
+    st->in = lp_tensor_data(t);
+}
+
+static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
+                        int results)
+{
+    const LpStep *s = lp_exec_program(x)->step;
+    LpErr e = {0};
+    lua_geti(L, 3, (lua_Integer)i + 1);
+    st->mode = LP_OUT_ALL;
+    st->period = 1;
+    if (lua_istable(L, -1)) {
+        static const char *const modes[] = {"final", "everyn", "all", "sum"};
+        const char *m = lp_opt_str(L, lua_gettop(L), "mode");
+        int mode = 0;
+        while (mode < 4 && strcmp(m, modes[mode]) != 0)
+            mode++;
+        st->mode = (LpOutMode)mode;
+        st->period = lp_opt_int(L, lua_gettop(L), "period", 1);
+        if (mode == 4 || st->period < 1)
+            lp_raise(L, LP_E_VALUE,
+                     "output '%s': mode '%s' with period %lld; modes are "
+                     "final, everyn, all, sum, periods start at 1",
+                     s->var[i].name, m, (long long)st->period);
+    }
+    LpType t =
+        stream_type(&s->var[i], lp_exec_out_slices(x, st->mode, st->period));
+    LpTensor *out = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(&t, &out, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    b->p = out;
+    st->out = lp_tensor_data(out);
+    lua_rawseti(L, results, (lua_Integer)i + 1);
+}
+
+/* exec:run({[var] = tensor}, {[var] = {mode=, period=}}) -> {[var] = tensor} */
+static int exec_run(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    lua_settop(L, 3);
+    lua_newtable(L);
+    LpStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
+    luaL_checkstack(L, (int)s->n_var * 3 + 8, "too many variables");
+    for (size_t i = 0; i < s->n_var; i++) {
+        if (s->var[i].role == LP_VAR_STREAM_IN)
+            bind_input(L, x, i, &st[i]);
+        else if (s->var[i].role == LP_VAR_STREAM_OUT)
+            bind_output(L, x, i, &st[i], 4);
+    }
+    int64_t finished = 0;
+    if (lp_sync_check(check_device(L)->sync, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    if (lp_exec_run(x, st, &finished, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    lp_gc_account(L);
+    lua_settop(L, 4);
+    return 1;
+}
+
+/* exec:step() -> the complete step that it runs */
+static int exec_step(lua_State *L)
+{
+    const LpStep *s = lp_exec_program(check_exec(L))->step;
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    b->p = lp_step_retain(s);
+    return 1;
+}
+
+/* exec:text("micro" | "update"): the host's graph, "" if there is none */
+static int exec_text(lua_State *L)
+{
+    static const char *const which[] = {"micro", "update", NULL};
+    LpErr e = {0};
+    const LpProgram *p = lp_exec_program(check_exec(L));
+    const LpGraph *g = luaL_checkoption(L, 2, "micro", which)
+                           ? p->update_graph.g
+                           : p->micro_graph.g;
+    LpBox *text = lp_new_text(L);
+    if (g && !(text->p = lp_graph_print(g, &e)))
+        return lp_bind_fail(L, &e);
+    lp_push_text(L, text);
+    return 1;
+}
+
+/* exec:rng() -> seed, micro-batches; exec:rng(seed, n) sets */
+static int exec_rng(lua_State *L)
+{
+    LpExec *x = check_exec(L);
+    uint64_t st[2];
+    if (!lua_isnoneornil(L, 2)) {
+        st[0] = (uint64_t)luaL_checkinteger(L, 2);
+        st[1] = (uint64_t)luaL_optinteger(L, 3, 0);
+        lp_exec_rng_set(x, st);
+    }
+    lp_exec_rng_get(x, st);
+    lua_pushinteger(L, (lua_Integer)st[0]);
+    lua_pushinteger(L, (lua_Integer)st[1]);
+    return 2;
+}
+
+/* Two sets of host tensors mirror the device's variables, each is pulled as a
+ * whole: the module's ("weights", the default) and the optimizer's states
+ * ("states"). */
+static LpSync *check_set(lua_State *L, int i)
+{
+    static const char *const sets[] = {"weights", "states", NULL};
+    LpExecBox *d = check_device(L);
+    return luaL_checkoption(L, i, "weights", sets) == 0 ? d->sync : d->state;
+}
+
+/* exec:mirror(var, tensor, set): the host tensor is pulled when it is read */
+static int exec_mirror(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStep *s = lp_exec_program(check_exec(L))->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "mirror", "tensor");
+    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
+    if (!lp_type_eq(&type, &want) || !lp_tensor_contiguous(t))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "the host tensor of '%s' must be contiguous and of "
+                        "the compiled type",
+                        s->var[i].name);
+    if (lp_sync_add(check_set(L, 4), i, t, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* exec:unmirror(set): no host tensor is tied to the set any more */
+static int exec_unmirror(lua_State *L)
+{
+    lp_sync_drop(check_set(L, 2));
+    return 0;
+}
+
+/* exec:mark(set): the device's copies of mirrored variables are newer */
+static int exec_mark(lua_State *L)
+{
+    LpErr e = {0};
+    if (lp_sync_mark(check_set(L, 2), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+static int exec_unmark(lua_State *L)
+{
+    lp_sync_clear(check_set(L, 2));
+    return 0;
+}
+
+static int exec_marked(lua_State *L)
+{
+    lua_pushboolean(L, lp_sync_marked(check_set(L, 2)));
+    return 1;
+}
+
+static int exec_pull(lua_State *L)
+{
+    LpErr e = {0};
+    if (lp_sync_pull(check_set(L, 2), &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+static int exec_pulls(lua_State *L)
+{
+    lua_pushinteger(L, lp_sync_pulls(check_set(L, 2)));
+    return 1;
+}
+
+static uint64_t lent_bytes(const LpProgram *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; p->lent && i < p->step->n_var; i++)
+        if (p->lent[i])
+            n += lp_program_var_bytes(p, i);
+    return n;
+}
+
+/* exec:stats() -> {instructions=, micro_arena_bytes=, homes=, copies=, …} of
+ * the host program; homes: parameters that lie in a layout of the library's,
+ * copies: forms derived from parameters, lent: accumulators in the arena */
+static int exec_stats(lua_State *L)
+{
+    const LpExec *x = check_exec(L);
+    const LpProgram *p = lp_exec_program(x);
+    lua_newtable(L);
+    lua_pushinteger(L, lp_exec_lanes(x));
+    lua_setfield(L, -2, "lanes");
+    lua_pushinteger(L, (lua_Integer)(p->micro.n + p->update.n));
+    lua_setfield(L, -2, "instructions");
+    lua_pushinteger(L, (lua_Integer)p->micro.arena_bytes);
+    lua_setfield(L, -2, "micro_arena_bytes");
+    lua_pushinteger(L, (lua_Integer)p->update.arena_bytes);
+    lua_setfield(L, -2, "update_arena_bytes");
+    lua_pushinteger(L, (lua_Integer)lent_bytes(p));
+    lua_setfield(L, -2, "lent_bytes");
+    lua_pushinteger(L, (lua_Integer)p->n_home);
+    lua_setfield(L, -2, "homes");
+    lua_pushinteger(L, (lua_Integer)p->n_derived);
+    lua_setfield(L, -2, "copies");
+    return 1;
+}
+
+static const luaL_Reg exec_methods[] = {
+    {"read", exec_read},         {"read_into", exec_read_into},
+    {"write", exec_write},       {"run", exec_run},
+    {"rng", exec_rng},           {"stats", exec_stats},
+    {"step", exec_step},         {"text", exec_text},
+    {"mirror", exec_mirror},     {"mark", exec_mark},
+    {"marked", exec_marked},     {"unmark", exec_unmark},
+    {"pull", exec_pull},         {"pulls", exec_pulls},
+    {"unmirror", exec_unmirror}, {"profile", lp_exec_profile_method},
+    {"close", exec_gc},          {"__gc", exec_gc},
+    {"__close", exec_gc},        {NULL, NULL}};
+
+void lp_bind_exec(lua_State *L)
+{
+    lp_add_class(L, "lupine.exec", exec_methods);
+}

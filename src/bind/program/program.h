@@ -1,0 +1,45 @@
+/* Traces, steps and executors as Lua userdata: what trace.c, step.c and exec.c
+ * share. Thin on purpose: what a wrapper such as poptorch.trainingModel does
+ * with them is Lua.
+ *
+ *   trace = core.trace()
+ *   x     = trace:declare(role, name, tensor | nil, shape, dtype)
+ *   trace:start()  ...operators...  trace:stop()
+ *   step  = trace:step({tensors that are outputs})
+ *   step:complete{...}; exec = step:compile{...}; exec:run(inputs, modes)
+ *
+ * Variables are numbered from 1 here, as lists in Lua are. */
+#ifndef LP_BIND_PROGRAM_PROGRAM_H
+#define LP_BIND_PROGRAM_PROGRAM_H
+
+#include "runtime/exec/exec.h"
+#include "runtime/exec/sync.h"
+#include "src/autodiff/trace_step.h"
+#include "src/bind/box.h"
+
+extern const char lp_tag_step, lp_tag_exec, lp_tag_graph;
+
+/* An executor and the host tensors that mirror its variables: parameters and
+ * buffers, states of the optimizer. */
+typedef struct LpExecBox {
+    LpExec *x;
+    LpSync *sync;
+    LpSync *state;
+} LpExecBox;
+void lp_exec_box_free(LpExecBox *d); /* NULL is fine */
+
+static inline LpStep *lp_check_step(lua_State *L)
+{
+    return lp_check_box(L, 1, &lp_tag_step, "step");
+}
+/* Variable number at i, from 0. */
+size_t lp_check_var(lua_State *L, int i, const LpStep *s);
+
+/* Around a reverse sweep over the step: rules of scripts run in L. Returns what
+ * leave() takes. */
+lua_State *lp_functions_enter(lua_State *L, LpStep *s);
+void lp_functions_leave(lua_State *was);
+
+int lp_exec_profile_method(lua_State *L); /* exec:profile; profile.c */
+
+#endif

@@ -1,0 +1,137 @@
+/* Replay from Lua. */
+#include <string.h>
+
+#include "runtime/exec/replay.h"
+#include "src/bind/program/simulation.h"
+
+static const char tag_replay = 'r';
+
+static int replay_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_replay);
+    if (b) {
+        lp_replay_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+/* Dimension 0 times the slices; a value without dimensions becomes a line. */
+static LpType stream_type(const LpVariable *v, int64_t slices)
+{
+    LpType t = v->type;
+    if (t.ndim == 0) {
+        t.ndim = 1;
+        t.shape[0] = slices;
+    } else {
+        t.shape[0] *= slices;
+    }
+    return t;
+}
+
+/* An owned tensor in a box on the stack. */
+static LpTensor *new_tensor(lua_State *L, const LpType *t)
+{
+    LpErr e = {0};
+    LpTensor *x = NULL;
+    LpBox *b = lp_push_box(L);
+    if (lp_tensor_new(t, &x, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    b->p = x;
+    return x;
+}
+
+/* inputs at index 2, by variable number; what is made is kept alive in the
+ * table at `keep`. */
+static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
+                         int64_t slices, int keep)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        LpType want = stream_type(v, slices);
+        st[i] = (LpReplayStream){0};
+        if (v->role == LP_VAR_STREAM_OUT) {
+            st[i].out = lp_tensor_data(new_tensor(L, &want));
+            lua_rawseti(L, keep, (lua_Integer)i + 1);
+        } else if (v->role == LP_VAR_STREAM_IN) {
+            lua_geti(L, 2, (lua_Integer)i + 1);
+            LpTensor *t = lp_check_tensor(L, -1, "replay", v->name);
+            LpType got = lp_tensor_type(t);
+            if (!lp_type_eq(&got, &want) || !lp_tensor_contiguous(t))
+                lp_raise(L, LP_E_RUNTIME,
+                         "replay: input '%s' has shape %s, expected contiguous "
+                         "%s of dtype %s",
+                         v->name, lp_shape_str(&got, a), lp_shape_str(&want, b),
+                         lp_dtype_name(want.dtype));
+            st[i].in = lp_tensor_data(t); /* the argument keeps it */
+            lua_pop(L, 1);
+        }
+    }
+}
+
+/* {[variable] = tensor} of the first replica's memory. */
+static void push_vars(lua_State *L, const LpStep *s, const LpReplay *x)
+{
+    lua_newtable(L);
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT)
+            continue;
+        LpTensor *t = new_tensor(L, &v->type);
+        memcpy(lp_tensor_data(t), lp_replay_var(x, i, 0),
+               (size_t)lp_type_bytes(&v->type));
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
+/* plan:replay({[var] = tensor}, {order=, seed=, micro_batch=, threads=}) ->
+ * outputs, variables, most bytes of values at once */
+int lp_plan_replay(lua_State *L)
+{
+    static const char *const orders[] = {"schedule", "micro_batches", NULL};
+    LpErr e = {0};
+    const LpIpuPlan *p = lp_check_plan(L);
+    const LpStep *s = p->step;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    if (lua_isnoneornil(L, 3)) {
+        lua_settop(L, 2);
+        lua_newtable(L);
+    }
+    luaL_checktype(L, 3, LUA_TTABLE);
+    lua_settop(L, 3);
+    lua_getfield(L, 3, "order");
+    int order = luaL_checkoption(L, 4, "schedule", orders);
+    int64_t seed = lp_opt_int(L, 3, "seed", 0);
+    int64_t start = lp_opt_int(L, 3, "micro_batch", 0);
+    int threads = (int)lp_opt_int(L, 3, "threads", lp_num_threads());
+    int64_t slices = p->loops * p->micro_batches * s->replicas;
+    LpReplayStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
+    lua_newtable(L);
+    int outputs = lua_gettop(L);
+    bind_streams(L, s, st, slices, outputs);
+    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
+    *b = (LpBox){.tag = &tag_replay};
+    if (luaL_newmetatable(L, "lupine.replay")) {
+        lua_pushcfunction(L, replay_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    LpReplay *x = NULL;
+    LpStatus status = lp_replay_new(p, threads, &x, &e);
+    b->p = x;
+    if (status == LP_OK)
+        status = lp_replay_run(x, (LpReplayOrder)order, st, (uint64_t)seed,
+                               (uint64_t)start, &e);
+    if (status != LP_OK)
+        return lp_bind_fail(L, &e);
+    push_vars(L, s, x);
+    int64_t peak = lp_replay_peak(x);
+    lp_replay_free(x);
+    b->p = NULL;
+    lp_gc_account(L);
+    lua_pushvalue(L, outputs);
+    lua_insert(L, -2);
+    lua_pushinteger(L, (lua_Integer)peak);
+    return 3;
+}

@@ -1,0 +1,356 @@
+/* The simulated system as seen from Lua: plans of completed steps.
+ *
+ *   plan = core.plan(step, {chip=, strategy=, …}, placement)
+ *   plan:report() plan:nodes() plan:text() plan:json() plan:step()
+ *   plan:replay(inputs, {order=, …}) -> outputs, variables, bytes
+ *
+ * A placement, in place of what the model's blocks say, is {nodes = list} or
+ * {places = list} of {ipu=, stage=, phase=}: an entry an operator of the micro
+ * graph, or an entry a place of step:places(); what is nil stays as it was.
+ *
+ * A plan keeps its step; what its fields mean is said by report.def, which
+ * core.report_fields() lists. */
+#include "src/bind/program/simulation.h"
+
+#include <string.h>
+
+#include "runtime/report/walk.h"
+#include "src/bind/module.h"
+#include "src/passes/ipu/strategy.h"
+
+/* ---- options ------------------------------------------------------------- */
+/* One of names[], its number; def when absent. */
+static int get_choice(lua_State *L, int t, const char *key,
+                      const char *const *names, int def)
+{
+    lua_getfield(L, t, key);
+    int v = def;
+    if (!lua_isnil(L, -1))
+        v = luaL_checkoption(L, lua_gettop(L), NULL, names);
+    lua_pop(L, 1);
+    return v;
+}
+
+static void get_location(lua_State *L, int t, const char *key, LpLocation *l)
+{
+    lua_getfield(L, t, key);
+    if (lua_istable(L, -1)) {
+        int at = lua_gettop(L);
+        l->on_chip = lp_opt_bool(L, at, "on_chip", true);
+        l->sharded = lp_opt_bool(L, at, "sharded", false);
+        l->io_load = lp_opt_bool(L, at, "io_load", false);
+        l->io_store = lp_opt_bool(L, at, "io_store", false);
+        l->min_off_chip = lp_opt_int(L, at, "min_off_chip", 0);
+        l->min_sharded = lp_opt_int(L, at, "min_sharded", 0);
+    }
+    lua_pop(L, 1);
+}
+
+/* proportion: a number for all IPUs, or {[ipu] = number} with IPUs from 0. */
+static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
+{
+    lua_getfield(L, t, "proportion");
+    for (int i = 0; i < LP_MAX_IPUS && !lua_isnil(L, -1); i++) {
+        if (lua_istable(L, -1))
+            lua_geti(L, -1, i);
+        else
+            lua_pushvalue(L, -1);
+        if (!lua_isnil(L, -1))
+            o->proportion[i] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static LpIpuOptions read_options(lua_State *L, int t)
+{
+    static const char *const again[] = {"auto", "none", "all", NULL};
+    static const char *const partials[] = {"float", "half", NULL};
+    LpIpuOptions o = lp_ipu_options();
+    luaL_checktype(L, t, LUA_TTABLE);
+    lua_getfield(L, t, "chip");
+    if (!lua_isnil(L, -1)) {
+        const char *chip = luaL_checkstring(L, -1);
+        o.chip = lp_chip_find(chip);
+        o.system = lp_system_find(chip);
+        if (!o.chip || !o.system)
+            lp_raise(L, LP_E_VALUE,
+                     "chip: expected ipu1, ipu2 or ipu21, got "
+                     "'%s'",
+                     chip);
+    }
+    lua_pop(L, 1);
+    o.strategy = lp_strategy_find(
+        lp_strategy_names[get_choice(L, t, "strategy", lp_strategy_names, 0)]);
+    o.recompute = (LpAgain)get_choice(L, t, "recompute", again, 0);
+    o.partials = get_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
+    int64_t live = lp_opt_int(L, t, "liveness", 0);
+    if (live < LP_ALWAYS_LIVE || live > LP_OFF_CHIP_AFTER_EACH_PHASE)
+        lp_raise(L, LP_E_VALUE, "liveness: expected 0..3, got %d", (int)live);
+    o.liveness = (LpLiveness)live;
+    o.separate_backward = lp_opt_bool(L, t, "separate_backward", false);
+    o.tiles = (int)lp_opt_int(L, t, "tiles", 0);
+    o.io_tiles = (int)lp_opt_int(L, t, "io_tiles", 0);
+    o.allow_out_of_memory = lp_opt_bool(L, t, "allow_out_of_memory", false);
+    o.synthetic_data = lp_opt_bool(L, t, "synthetic_data", false);
+    o.output_slices = lp_opt_int(L, t, "output_slices", 0);
+    o.input_groups = lp_opt_int(L, t, "input_groups", 0);
+    get_location(L, t, "activation", &o.location[LP_LOC_ACTIVATION]);
+    get_location(L, t, "weight", &o.location[LP_LOC_WEIGHT]);
+    get_location(L, t, "optimizer", &o.location[LP_LOC_OPTIMIZER]);
+    get_location(L, t, "accumulator", &o.location[LP_LOC_ACCUMULATOR]);
+    get_proportion(L, t, &o);
+    return o;
+}
+
+/* ---- placement ----------------------------------------------------------- */
+/* Number of each node's entry in the list of places, or of nodes. */
+static uint32_t *entry_of(lua_State *L, const LpGraph *g, bool by_place,
+                          uint32_t *n)
+{
+    uint32_t *of = lua_newuserdatauv(L, (g->n_node + 1) * sizeof *of, 0);
+    uint32_t *seen = lua_newuserdatauv(L, g->n_origin * sizeof *seen, 0);
+    memset(seen, 0, g->n_origin * sizeof *seen);
+    *n = 0;
+    for (LpNodeId i = 0; i < g->n_node; i++) {
+        uint32_t *place = &seen[g->node[i].origin];
+        if (!by_place || !*place)
+            *place = ++*n;
+        of[i] = *place;
+    }
+    return of;
+}
+
+static int16_t place_field(lua_State *L, const char *key, int32_t def)
+{
+    lua_getfield(L, -1, key);
+    int64_t v = lua_isnil(L, -1) ? def : luaL_checkinteger(L, -1);
+    if (v < -1 || v > INT16_MAX)
+        lp_raise(L, LP_E_VALUE, "placement: %s: expected 0..%d, got %d", key,
+                 INT16_MAX, (int)v);
+    lua_pop(L, 1);
+    return (int16_t)v;
+}
+
+/* The table at t; what it points to is kept alive by the stack. */
+static LpPlacement read_placement(lua_State *L, int t, const LpGraph *g)
+{
+    uint32_t n = 0;
+    size_t size = (g->n_node + 1) * sizeof(int16_t);
+    LpPlacement p = {lua_newuserdatauv(L, size, 0),
+                     lua_newuserdatauv(L, size, 0),
+                     lua_newuserdatauv(L, size, 0)};
+    bool by_place = lua_getfield(L, t, "places") == LUA_TTABLE;
+    if (!by_place && lua_getfield(L, t, "nodes") != LUA_TTABLE)
+        lp_raise(L, LP_E_VALUE,
+                 "placement: expected {nodes = list} or {places = list}");
+    int list = lua_gettop(L);
+    const uint32_t *of = entry_of(L, g, by_place, &n);
+    if (lua_rawlen(L, list) != n)
+        lp_raise(L, LP_E_VALUE, "placement: the step has %d %s, got %d entries",
+                 (int)n, by_place ? "places" : "nodes",
+                 (int)lua_rawlen(L, list));
+    for (LpNodeId i = 0; i < g->n_node; i++) {
+        const LpOrigin *o = lp_origin_of(g, i);
+        if (lua_geti(L, list, of[i]) != LUA_TTABLE)
+            lp_raise(L, LP_E_VALUE, "placement: entry %d is no table", of[i]);
+        p.ipu[i] = place_field(L, "ipu", o->ipu);
+        p.stage[i] = place_field(L, "stage", o->stage);
+        p.phase[i] = place_field(L, "phase", o->phase);
+        lua_pop(L, 1);
+    }
+    return p;
+}
+
+/* ---- the report ---------------------------------------------------------- */
+/* A table for each group, list and map; the key of an open one is on the stack
+ * below it. Entries of lists count from 1, those of maps from 0. */
+typedef struct Tables {
+    lua_State *L;
+    LpTreeKind kind[16]; /* of what is open */
+    int depth;
+} Tables;
+
+static void push_key(const Tables *t, LpReportKey k)
+{
+    if (k.name)
+        lua_pushstring(t->L, k.name);
+    else
+        lua_pushinteger(t->L, (lua_Integer)k.nr +
+                                  (t->kind[t->depth] == LP_TREE_LIST ? 1 : 0));
+}
+
+static void open_table(void *ctx, LpReportKey k, LpTreeKind kind)
+{
+    Tables *t = ctx;
+    if (t->depth > 0)
+        push_key(t, k);
+    lua_newtable(t->L);
+    t->kind[++t->depth] = kind;
+}
+
+static void close_table(void *ctx)
+{
+    Tables *t = ctx;
+    if (--t->depth > 0)
+        lua_rawset(t->L, -3);
+}
+
+static void set_value(void *ctx, LpReportKey k, LpReportValue v)
+{
+    Tables *t = ctx;
+    push_key(t, k);
+    switch (v.kind) {
+    case LP_FIELD_TEXT:
+        lua_pushstring(t->L, v.s);
+        break;
+    case LP_FIELD_BOOL:
+        lua_pushboolean(t->L, v.i != 0);
+        break;
+    case LP_FIELD_INT:
+        lua_pushinteger(t->L, (lua_Integer)v.i);
+        break;
+    default:
+        lua_pushnumber(t->L, v.f);
+    }
+    lua_rawset(t->L, -3);
+}
+
+/* What report.def says of the plan, as a table. */
+static void push_walk(lua_State *L, const LpIpuPlan *p, LpWalkWhat what)
+{
+    LpErr e = {0};
+    Tables t = {.L = L};
+    LpReportSink sink = {&t, open_table, close_table, set_value};
+    luaL_checkstack(L, 40, NULL);
+    if (lp_report_walk(p, what, &sink, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+}
+
+/* report_fields() -> {{group=, name=, kind=, of=, unit=, doc=}, …}: what fields
+ * of reports mean; an entry without a name is of the group itself */
+static int report_fields(lua_State *L)
+{
+    static const char *const kinds[] = {
+        [LP_FIELD_INT] = "integer",   [LP_FIELD_NUM] = "number",
+        [LP_FIELD_BOOL] = "boolean",  [LP_FIELD_TEXT] = "string",
+        [LP_FIELD_INTS] = "integers", [LP_FIELD_NAMED] = "named",
+        [LP_FIELD_LIST] = "list",     [LP_FIELD_MAP] = "map"};
+    const char *group = "";
+    lua_newtable(L);
+    for (const LpReportField *f = lp_report_fields; f->group || f->name; f++) {
+        group = f->group ? f->group : group;
+        lua_createtable(L, 0, 6);
+        lp_set_string(L, "group", group);
+        if (f->name) {
+            lp_set_string(L, "name", f->name);
+            lp_set_string(L, "kind", kinds[f->kind]);
+            lp_set_string(L, "unit", f->unit);
+        }
+        if (f->of)
+            lp_set_string(L, "of", f->of);
+        lp_set_string(L, "doc", f->doc);
+        lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    }
+    return 1;
+}
+
+/* ---- plans --------------------------------------------------------------- */
+static const char tag_plan = 'p';
+
+static int plan_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_plan);
+    if (b) {
+        lp_ipu_plan_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+const LpIpuPlan *lp_check_plan(lua_State *L)
+{
+    return lp_check_box(L, 1, &tag_plan, "plan");
+}
+
+/* plan(step, options, placement) -> plan */
+static int plan_new(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStep *s = lp_check_step(L);
+    LpIpuOptions o = read_options(L, 2);
+    bool placed = !lua_isnoneornil(L, 3);
+    LpPlacement at = {NULL, NULL, NULL};
+    luaL_checkstack(L, 20, NULL);
+    if (placed) {
+        luaL_checktype(L, 3, LUA_TTABLE);
+        at = read_placement(L, 3, s->micro);
+    }
+    LpBox *b = lp_new_box(L, &tag_plan, "lupine.plan");
+    LpIpuPlan *p = NULL;
+    LpStatus st = lp_ipu_analyse(s, &o, placed ? &at : NULL, &p, &e);
+    b->p = p;
+    return st == LP_OK ? 1 : lp_bind_fail(L, &e);
+}
+
+/* plan:report() -> table of all but the nodes */
+static int plan_report(lua_State *L)
+{
+    push_walk(L, lp_check_plan(L), LP_WALK_REPORT);
+    return 1;
+}
+
+/* plan:nodes() -> {{operator=, cycles=, …}, …} */
+static int plan_nodes(lua_State *L)
+{
+    push_walk(L, lp_check_plan(L), LP_WALK_NODES);
+    lua_getfield(L, -1, "nodes");
+    return 1;
+}
+
+static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
+{
+    LpErr e = {0};
+    const LpIpuPlan *p = lp_check_plan(L);
+    LpBox *text = lp_new_text(L);
+    text->p = make(p, &e);
+    if (!text->p)
+        return lp_bind_fail(L, &e);
+    lp_push_text(L, text);
+    return 1;
+}
+
+/* plan:text(): a summary as Poplar's profiler writes it */
+static int plan_text(lua_State *L)
+{
+    return push_made(L, lp_report_summary);
+}
+
+/* plan:json(): the report and all nodes */
+static int plan_json(lua_State *L)
+{
+    return push_made(L, lp_report_json);
+}
+
+/* plan:step() -> the step that it is of */
+static int plan_step(lua_State *L)
+{
+    const LpIpuPlan *p = lp_check_plan(L);
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    b->p = lp_step_retain(p->step);
+    return 1;
+}
+
+static const luaL_Reg plan_methods[] = {
+    {"report", plan_report}, {"nodes", plan_nodes}, {"text", plan_text},
+    {"json", plan_json},     {"step", plan_step},   {"replay", lp_plan_replay},
+    {"__gc", plan_gc},       {"__close", plan_gc},  {NULL, NULL}};
+
+void lp_bind_simulation(lua_State *L)
+{
+    lp_add_class(L, "lupine.plan", plan_methods);
+    lua_pushcfunction(L, plan_new);
+    lua_setfield(L, -2, "plan");
+    lua_pushcfunction(L, report_fields);
+    lua_setfield(L, -2, "report_fields");
+}

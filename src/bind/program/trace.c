@@ -1,0 +1,281 @@
+/* Traces from Lua; see program.h. */
+#include <string.h>
+
+#include "src/bind/module.h"
+#include "src/bind/program/program.h"
+
+static const char tag_trace = 't';
+
+static LpTrace *check_trace(lua_State *L)
+{
+    LpTrace *tr = lp_check_box(L, 1, &tag_trace, "trace");
+    if (!lp_trace_graph(tr))
+        lp_raise(L, LP_E_RUNTIME, "this trace has become a step already");
+    return tr;
+}
+
+/* ---- types -------------------------------------------------------------- */
+/* {shape}, dtype at i, i+1 */
+static LpType check_type(lua_State *L, int i)
+{
+    LpType t = {.dtype = lp_to_dtype(L, i + 1)};
+    luaL_checktype(L, i, LUA_TTABLE);
+    if (t.dtype == LP_DT_NONE)
+        lp_raise(L, LP_E_TYPE, "expected a dtype");
+    lua_Integer n = luaL_len(L, i);
+    if (n > LP_MAX_DIMS)
+        lp_raise(L, LP_E_VALUE, "a tensor has at most %d dimensions, not %d",
+                 LP_MAX_DIMS, (int)n);
+    t.ndim = (int8_t)n;
+    for (int k = 0; k < n; k++) {
+        lua_geti(L, i, k + 1);
+        t.shape[k] = luaL_checkinteger(L, -1);
+        lua_pop(L, 1);
+    }
+    return t;
+}
+
+/* ---- trace -------------------------------------------------------------- */
+static int trace_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_trace);
+    if (b) {
+        lp_trace_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+static int trace_new(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = NULL;
+    LpBox *b = lp_new_box(L, &tag_trace, "lupine.trace");
+    if (lp_trace_new(&tr, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = tr;
+    return 1;
+}
+
+/* {kind, size} at i: "all", "consecutive", "orthogonal" or "none" */
+static LpGroup check_group(lua_State *L, int i)
+{
+    static const char *const kinds[] = {"all", "consecutive", "orthogonal",
+                                        "none", NULL};
+    luaL_checktype(L, i, LUA_TTABLE);
+    lua_geti(L, i, 1);
+    lua_geti(L, i, 2);
+    LpGroup g = {.kind = (LpGroupKind)luaL_checkoption(L, -2, NULL, kinds),
+                 .size = luaL_optinteger(L, -1, 0)};
+    lua_pop(L, 2);
+    return g;
+}
+
+/* trace:declare(role, name, tensor | nil, shape, dtype) -> stand-in;
+ * trace:declare("parameter", name, tensor, group) */
+static int trace_declare(lua_State *L)
+{
+    static const char *const roles[] = {"input", "parameter", "buffer", NULL};
+    static const LpTraceRole role[] = {LP_TRACE_STREAM, LP_TRACE_PARAM,
+                                       LP_TRACE_BUFFER};
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    LpTraceRole r = role[luaL_checkoption(L, 2, NULL, roles)];
+    const char *name = luaL_checkstring(L, 3);
+    LpTensor *user = lp_to_tensor(L, 4), *standin = NULL;
+    LpType type = {0};
+    LpGroup g = {0};
+    if (!user)
+        type = check_type(L, 5);
+    else if (r == LP_TRACE_PARAM && !lua_isnoneornil(L, 5))
+        g = check_group(L, 5);
+    LpStatus st =
+        g.kind == LP_GROUP_ALL
+            ? lp_trace_declare(tr, r, name, user, &type, &standin, &e)
+            : lp_trace_declare_grouped(tr, name, user, g, &standin, &e);
+    if (st != LP_OK)
+        return lp_bind_fail(L, &e);
+    lp_push_tensor(L, standin);
+    return 1;
+}
+
+/* Lua file and line of the user's code that makes the call: the innermost
+ * frame whose source is not part of the library. */
+typedef struct Where {
+    lua_State *L;
+} Where;
+
+/* The folder of the library's Lua files with its `/`, found as require does;
+ * empty: nothing is ours. */
+static char library[1024];
+
+static void find_library(lua_State *L)
+{
+    static const char tail[] = "lupine/base/class.lua";
+    library[0] = '\0';
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "searchpath");
+    lua_pushliteral(L, "lupine.base.class");
+    lua_getfield(L, -3, "path");
+    if (lua_pcall(L, 2, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
+        size_t n;
+        const char *path = lua_tolstring(L, -1, &n);
+        if (n >= sizeof tail && n < sizeof library) {
+            memcpy(library, path, n - (sizeof tail - 1));
+            library[n - (sizeof tail - 1)] = '\0';
+        }
+    }
+    lua_pop(L, 2);
+}
+
+static bool is_ours(const char *src)
+{
+    return *library && *src == '@' &&
+           strncmp(src + 1, library, strlen(library)) == 0;
+}
+
+static void find_line(void *ctx, LpTrace *tr)
+{
+    lua_State *L = ctx;
+    lua_Debug ar;
+    LpErr e = {0};
+    LpOrigin o = *lp_trace_origin(tr);
+    for (int level = 0; lua_getstack(L, level, &ar); level++) {
+        lua_getinfo(L, "Sl", &ar);
+        if (ar.currentline > 0 && !is_ours(ar.source)) {
+            o.file = *ar.source == '@' ? ar.source + 1 : ar.short_src;
+            o.line = ar.currentline;
+            lp_trace_set_origin(tr, &o, &e);
+            return;
+        }
+    }
+}
+
+/* The error on top, of a function that was traced. */
+static int traced_error(lua_State *L)
+{
+    const char *text =
+        lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strstr(text, "attempt to yield across"))
+        return lp_raise(L, LP_E_RUNTIME,
+                        "a function may not yield while it is traced: its "
+                        "coroutine might never go on; it may resume others");
+    return lua_error(L);
+}
+
+/* trace:run(guarded, f, ...) -> what f returns. However f ends, the trace has
+ * ended too. With `guarded`, writes to captured tensors raise. */
+static int trace_run(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    luaL_checkany(L, 3);
+    if (lua_toboolean(L, 2))
+        lp_trace_guard_captured(tr);
+    lua_remove(L, 2);
+    find_library(L);
+    lp_trace_on_call(tr, find_line, L);
+    if (lp_trace_begin(tr, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+    lp_trace_end(tr);
+    return status == LUA_OK ? lua_gettop(L) - 1 : traced_error(L);
+}
+
+/* origin{block=, scope=, ipu=, stage=, phase=}: what is left out stays. */
+static int trace_origin(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    LpOrigin o = *lp_trace_origin(tr);
+    lua_getfield(L, 2, "block");
+    o.block = luaL_optstring(L, -1, o.block);
+    lua_getfield(L, 2, "scope");
+    o.scope = luaL_optstring(L, -1, o.scope);
+    o.ipu = (int32_t)lp_opt_int(L, 2, "ipu", o.ipu);
+    o.stage = (int32_t)lp_opt_int(L, 2, "stage", o.stage);
+    o.phase = (int32_t)lp_opt_int(L, 2, "phase", o.phase);
+    if (lp_trace_set_origin(tr, &o, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return 0;
+}
+
+/* ---- step --------------------------------------------------------------- */
+/* The values of final losses, as a list. */
+static void push_losses(lua_State *L, LpTrace *tr)
+{
+    LpErr e = {0};
+    size_t n = lp_trace_n_losses(tr);
+    LpVal *loss = lua_newuserdatauv(L, (n + 1) * sizeof *loss, 0);
+    if (lp_trace_final_losses(tr, loss, &n, &e) != LP_OK)
+        lp_bind_fail(L, &e);
+    lua_createtable(L, (int)n, 0);
+    for (size_t i = 0; i < n; i++) {
+        lua_pushinteger(L, (lua_Integer)loss[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_remove(L, -2); /* scratch */
+}
+
+/* trace:step({outputs}) -> step, {values of final losses} */
+static int trace_step(lua_State *L)
+{
+    LpErr e = {0};
+    LpTrace *tr = check_trace(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    lp_trace_end(tr);
+    push_losses(L, tr);
+    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    lua_pushvalue(L, 1); /* it owns rules that the sweep may ask */
+    lua_setiuservalue(L, -2, 1);
+    int n = (int)luaL_len(L, 2);
+    LpTensor **out = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *out, 0);
+    for (int i = 0; i < n; i++) { /* the list keeps them */
+        lua_geti(L, 2, i + 1);
+        out[i] = lp_check_tensor(L, -1, "step", "outputs");
+        lua_pop(L, 1);
+    }
+    LpStep *s = NULL;
+    if (lp_step_of_trace(tr, out, n, &s, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    b->p = s;
+    lua_settop(L, 4);
+    lua_insert(L, 3); /* the step before its losses */
+    return 2;
+}
+
+/* trace:knows(tensor): traced, or a user's tensor that the program has met */
+static int trace_knows(lua_State *L)
+{
+    LpTrace *tr = check_trace(L);
+    LpTensor *t = lp_check_tensor(L, 2, "knows", "tensor");
+    lua_pushboolean(L, t->st->flags & LP_ST_TRACED || lp_trace_find(tr, t->st));
+    return 1;
+}
+
+/* trace_scales(tensor): forward may write this parameter, if one it is */
+static int trace_scales(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, 1, "trace_scales", "tensor");
+    if (lp_trace_current())
+        lp_trace_scale(lp_trace_current(), t->st);
+    return 0;
+}
+
+/* ---- registration ------------------------------------------------------- */
+static const luaL_Reg trace_methods[] = {
+    {"declare", trace_declare}, {"run", trace_run},
+    {"origin", trace_origin},   {"step", trace_step},
+    {"knows", trace_knows},     {"__gc", trace_gc},
+    {"__close", trace_gc},      {NULL, NULL}};
+
+void lp_bind_trace(lua_State *L)
+{
+    lp_add_class(L, "lupine.trace", trace_methods);
+    lua_pushcfunction(L, trace_new);
+    lua_setfield(L, -2, "trace");
+    lua_pushcfunction(L, trace_scales);
+    lua_setfield(L, -2, "trace_scales");
+}

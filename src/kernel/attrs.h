@@ -1,0 +1,218 @@
+/* Positions of attributes: what records, kernels, cost rules and passes index
+ * lists of LpAttr with. Over each enum stand the operators whose signatures
+ * have these arguments in this order, all or the first of them; a member ends
+ * with the argument's name (spec/ops/attrs_spec.lua compares). Operators that
+ * only their own file reads need none. */
+#ifndef LP_KERNEL_ATTRS_H
+#define LP_KERNEL_ATTRS_H
+
+/* ---- pointwise ---------------------------------------------------------- */
+/* add, sub */
+enum { LP_ADD_ALPHA };
+/* div */
+enum { LP_DIV_ROUNDING_MODE };
+
+/* ---- reductions --------------------------------------------------------- */
+/* sum, mean, prod, amax, amin, any, all, count_nonzero, argmax, argmin,
+ * max_dim, min_dim, median_dim, mode, logsumexp */
+enum { LP_REDUCE_DIM, LP_REDUCE_KEEPDIM, LP_REDUCE_DTYPE };
+/* vector_norm */
+enum { LP_NORM_DIM, LP_NORM_KEEPDIM, LP_NORM_ORD, LP_NORM_DTYPE };
+/* cumsum, cumprod */
+enum { LP_CUMSUM_DIM, LP_CUMSUM_DTYPE, LP_CUMSUM_REVERSE };
+/* recurrence, logcumsumexp */
+enum { LP_RUNNING_DIM, LP_RUNNING_REVERSE };
+
+/* ---- shapes ------------------------------------------------------------- */
+/* permute */
+enum { LP_PERMUTE_DIMS };
+/* squeeze, unsqueeze */
+enum { LP_SQUEEZE_DIM };
+/* slice, slice_scatter */
+enum { LP_SLICE_DIM, LP_SLICE_START, LP_SLICE_END, LP_SLICE_STEP };
+/* select, select_scatter */
+enum { LP_SELECT_DIM, LP_SELECT_INDEX };
+/* slice_backward */
+enum {
+    LP_SLICE_BACK_SIZES,
+    LP_SLICE_BACK_DIM,
+    LP_SLICE_BACK_START,
+    LP_SLICE_BACK_END,
+    LP_SLICE_BACK_STEP
+};
+/* select_backward */
+enum { LP_SELECT_BACK_SIZES, LP_SELECT_BACK_DIM, LP_SELECT_BACK_INDEX };
+/* cat */
+enum { LP_CAT_DIM };
+/* flip */
+enum { LP_FLIP_DIMS };
+/* tril, triu */
+enum { LP_TRI_DIAGONAL };
+/* constant_pad_nd */
+enum { LP_PAD_PAD, LP_PAD_VALUE };
+
+/* ---- new tensors -------------------------------------------------------- */
+/* full */
+enum { LP_FULL_SIZE, LP_FULL_FILL_VALUE, LP_FULL_DTYPE };
+/* arange */
+enum { LP_ARANGE_START, LP_ARANGE_END, LP_ARANGE_STEP, LP_ARANGE_DTYPE };
+/* logspace */
+enum {
+    LP_SPACE_START,
+    LP_SPACE_END,
+    LP_SPACE_STEPS,
+    LP_SPACE_BASE, /* linspace has none, but the three before */
+    LP_SPACE_DTYPE
+};
+/* tril_indices, triu_indices */
+enum {
+    LP_TRI_INDICES_ROW,
+    LP_TRI_INDICES_COL,
+    LP_TRI_INDICES_OFFSET,
+    LP_TRI_INDICES_DTYPE
+};
+/* randint */
+enum { LP_RANDINT_LOW, LP_RANDINT_HIGH, LP_RANDINT_SIZE, LP_RANDINT_DTYPE };
+/* uniform */
+enum { LP_UNIFORM_FROM, LP_UNIFORM_TO };
+/* normal, log_normal, trunc_normal */
+enum { LP_NORMAL_MEAN, LP_NORMAL_STD, LP_NORMAL_A, LP_NORMAL_B };
+/* cauchy */
+enum { LP_CAUCHY_MEDIAN, LP_CAUCHY_SIGMA };
+/* random */
+enum { LP_RANDOM_FROM, LP_RANDOM_TO };
+/* multinomial */
+enum { LP_MULTINOMIAL_NUM_SAMPLES, LP_MULTINOMIAL_REPLACEMENT };
+
+/* ---- rows and elements by index ----------------------------------------- */
+/* index_select, index_add_rows, gather, scatter, scatter_add */
+enum { LP_INDEX_DIM };
+/* scatter_reduce */
+enum {
+    LP_SCATTER_REDUCE_DIM,
+    LP_SCATTER_REDUCE_REDUCE,
+    LP_SCATTER_REDUCE_INCLUDE_SELF
+};
+/* embedding_backward */
+enum { LP_EMBEDDING_BACK_NUM_WEIGHTS, LP_EMBEDDING_BACK_PADDING_IDX };
+/* index_set */
+enum { LP_INDEX_SET_ACCUMULATE };
+/* masked_unpack */
+enum { LP_MASKED_EXACT };
+/* dynamic_slice, dynamic_update */
+enum { LP_DYNAMIC_DIM, LP_DYNAMIC_SIZE, LP_DYNAMIC_STEP };
+/* sort */
+enum { LP_SORT_DIM, LP_SORT_DESCENDING, LP_SORT_STABLE };
+/* topk */
+enum { LP_TOPK_K, LP_TOPK_DIM, LP_TOPK_LARGEST, LP_TOPK_SORTED };
+/* searchsorted */
+enum { LP_SEARCHSORTED_OUT_INT32, LP_SEARCHSORTED_RIGHT, LP_SEARCHSORTED_SIDE };
+/* histc */
+enum { LP_HISTC_BINS, LP_HISTC_MIN, LP_HISTC_MAX };
+/* unique_all */
+enum { LP_UNIQUE_CONSECUTIVE, LP_UNIQUE_DIM, LP_UNIQUE_ATTRS };
+/* bincount_any */
+enum { LP_BINCOUNT_MINLENGTH };
+
+/* ---- linear algebra ----------------------------------------------------- */
+/* mm_plus, bmm_plus */
+enum { LP_PLUS_BETA, LP_PLUS_ALPHA };
+/* lu_factor_ex, solve_matrix */
+enum { LP_LU_CHECK_ERRORS, LP_LU_WHO, LP_LU_PIVOT };
+/* lu_matrix */
+enum { LP_LU_MATRIX_ROWS, LP_LU_MATRIX_DTYPE };
+/* cholesky_ex, cholesky_solve_matrix */
+enum { LP_CHOLESKY_UPPER, LP_CHOLESKY_CHECK_ERRORS, LP_CHOLESKY_WHO };
+/* ldl_factor_ex */
+enum { LP_LDL_CHECK_ERRORS, LP_LDL_WHO, LP_LDL_HERMITIAN };
+/* ldl_solve_matrix */
+enum { LP_LDL_SOLVE_HERMITIAN };
+/* triangular */
+enum { LP_TRIANGULAR_UPPER, LP_TRIANGULAR_LEFT, LP_TRIANGULAR_UNITRIANGULAR };
+/* lstsq_matrix */
+enum { LP_LSTSQ_DRIVER, LP_LSTSQ_RCOND };
+/* svd */
+enum { LP_SVD_FULL_MATRICES };
+/* eigh, eigvalsh */
+enum { LP_EIGH_UPLO };
+/* pinv_matrix */
+enum { LP_PINV_HERMITIAN };
+
+/* ---- neural networks ---------------------------------------------------- */
+/* convolution, convolution_plus */
+enum {
+    LP_CONV_STRIDE,
+    LP_CONV_PADDING,
+    LP_CONV_DILATION,
+    LP_CONV_TRANSPOSED,
+    LP_CONV_OUTPUT_PADDING,
+    LP_CONV_GROUPS,
+    LP_CONV_ATTRS
+};
+/* convolution_backward_input, convolution_backward_weight */
+enum {
+    LP_CONV_BACK_SIZE,
+    LP_CONV_BACK_STRIDE, /* from here those of the convolution */
+    LP_CONV_BACK_PADDING,
+    LP_CONV_BACK_DILATION,
+    LP_CONV_BACK_TRANSPOSED,
+    LP_CONV_BACK_OUTPUT_PADDING,
+    LP_CONV_BACK_GROUPS,
+    LP_CONV_BACK_ATTRS
+};
+/* max_pool */
+enum {
+    LP_MAX_POOL_KERNEL_SIZE,
+    LP_MAX_POOL_STRIDE,
+    LP_MAX_POOL_PADDING,
+    LP_MAX_POOL_DILATION,
+    LP_MAX_POOL_CEIL_MODE
+};
+/* avg_pool */
+enum {
+    LP_AVG_POOL_KERNEL_SIZE,
+    LP_AVG_POOL_STRIDE,
+    LP_AVG_POOL_PADDING,
+    LP_AVG_POOL_CEIL_MODE,
+    LP_AVG_POOL_COUNT_INCLUDE_PAD,
+    LP_AVG_POOL_DIVISOR_OVERRIDE,
+    LP_AVG_POOL_ATTRS
+};
+/* avg_pool_backward */
+enum {
+    LP_AVG_BACK_SIZE,
+    LP_AVG_BACK_KERNEL_SIZE, /* from here those of avg_pool */
+    LP_AVG_BACK_STRIDE,
+    LP_AVG_BACK_PADDING,
+    LP_AVG_BACK_CEIL_MODE,
+    LP_AVG_BACK_COUNT_INCLUDE_PAD,
+    LP_AVG_BACK_DIVISOR_OVERRIDE,
+    LP_AVG_BACK_ATTRS
+};
+/* max_pool_backward, max_pool_gather, adaptive_avg_pool,
+ * adaptive_avg_pool_backward, adaptive_max_pool */
+enum { LP_POOL_SIZE };
+/* native_layer_norm, layer_norm_backward */
+enum { LP_LAYER_NORM_NORMALIZED_SHAPE, LP_LAYER_NORM_EPS };
+/* native_group_norm, group_norm_backward */
+enum { LP_GROUP_NORM_NUM_GROUPS, LP_GROUP_NORM_EPS };
+/* batch_norm_train, batch_norm_backward */
+enum { LP_BATCH_NORM_EPS };
+/* softmax, log_softmax, softmax_backward, log_softmax_backward */
+enum { LP_SOFTMAX_DIM };
+/* dropout */
+enum { LP_DROPOUT_P, LP_DROPOUT_TRAINING };
+/* attention, attention_backward */
+enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL };
+/* identity_loss */
+enum { LP_IDENTITY_LOSS_REDUCTION };
+/* nll_loss_forward, nll_loss_backward */
+enum { LP_NLL_REDUCTION, LP_NLL_IGNORE_INDEX, LP_NLL_CLASSES };
+
+/* ---- markers ------------------------------------------------------------ */
+/* set_available_memory */
+enum { LP_SET_AVAILABLE_MEMORY_PROPORTION };
+/* set_overlap_for_input, set_overlap_for_output */
+enum { LP_OVERLAP_MODE };
+
+#endif

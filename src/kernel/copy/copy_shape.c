@@ -1,0 +1,179 @@
+/* Joining, flipping, triangles, padding: copies to parts of the result, or
+ * from an operand walked backwards. */
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/copy/copy_shape.h"
+#include "src/kernel/state.h"
+
+/* ---- cat ----------------------------------------------------------------- */
+typedef struct Join {
+    int n;
+    struct {
+        LpCopyPlan plan;
+        int64_t offset_bytes;
+    } part[];
+} Join;
+
+static LpStatus run_cat(const LpKernel *k, void *const *in, void *const *out,
+                        void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)work, (void)rc, (void)e;
+    const Join *j = k->state;
+    for (int i = 0; i < j->n; i++)
+        lp_copy_run(&j->part[i].plan, in[i],
+                    (char *)out[0] + j->part[i].offset_bytes);
+    return LP_OK;
+}
+
+LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    int dim = (int)r->attr[LP_CAT_DIM].i;
+    int64_t at = 0, bytes = (int64_t)lp_dtype_size(r->out[0].dtype);
+    Join *j = lp_kernel_state(
+        r->op->name, sizeof *j + (size_t)r->n_in * sizeof j->part[0], k, e);
+    if (!j)
+        return LP_E_MEMORY;
+    j->n = r->n_in;
+    for (int i = 0; i < r->n_in; i++) {
+        if (lp_desc_numel(&r->in[i]) == 0) {
+            j->part[i].plan.empty = true;
+            continue;
+        }
+        LpDesc to = r->out[0];
+        to.shape[dim] = r->in[i].shape[dim];
+        lp_copy_plan(&r->in[i], &to, r->threads, &j->part[i].plan);
+        j->part[i].offset_bytes = at * to.strides[dim] * bytes;
+        at += to.shape[dim];
+    }
+    k->run = run_cat;
+    k->threads = r->threads;
+    return LP_OK;
+}
+
+/* ---- flip ---------------------------------------------------------------- */
+LpStatus lp_flip_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    (void)e;
+    LpDesc from = r->in[0];
+    int64_t offset = 0;
+    for (int i = 0; i < r->attr[LP_FLIP_DIMS].n && from.ndim > 0; i++) {
+        int d = (int)r->attr[LP_FLIP_DIMS].v[i];
+        if (from.shape[d] > 0)
+            offset += (from.shape[d] - 1) * from.strides[d];
+        from.strides[d] = -from.strides[d];
+    }
+    return lp_copy_kernel(&from, offset, &r->out[0], r->threads, k);
+}
+
+/* ---- tril, triu ---------------------------------------------------------- */
+typedef struct Tri {
+    LpCopyPlan all;
+    LpDesc out;
+    int64_t diagonal;
+    bool lower;
+} Tri;
+
+/* The part of row r that is to be zero: [*from, *to). */
+static void zero_part(const Tri *t, int64_t r, int64_t cols, int64_t *from,
+                      int64_t *to)
+{
+    int64_t edge = r + t->diagonal + (t->lower ? 1 : 0);
+    edge = edge < 0 ? 0 : edge > cols ? cols : edge;
+    *from = t->lower ? edge : 0;
+    *to = t->lower ? cols : edge;
+}
+
+static LpStatus run_tri(const LpKernel *k, void *const *in, void *const *out,
+                        void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)work, (void)rc, (void)e;
+    const Tri *t = k->state;
+    int n = t->out.ndim;
+    int64_t rows = t->out.shape[n - 2], cols = t->out.shape[n - 1], from, to;
+    int64_t bytes = (int64_t)lp_dtype_size(t->out.dtype);
+    if (in[0] != out[0])
+        lp_copy_run(&t->all, in[0], out[0]);
+    for (int64_t r = 0; r < rows && !t->all.empty; r++) {
+        LpDesc part = t->out; /* one row of every matrix */
+        zero_part(t, r, cols, &from, &to);
+        part.shape[n - 2] = 1;
+        part.shape[n - 1] = to - from;
+        if (to > from)
+            lp_fill_strided(&part,
+                            (char *)out[0] + (r * part.strides[n - 2] +
+                                              from * part.strides[n - 1]) *
+                                                 bytes,
+                            lp_int(0));
+    }
+    return LP_OK;
+}
+
+LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Tri *t = lp_kernel_state(r->op->name, sizeof *t, k, e);
+    if (!t)
+        return LP_E_MEMORY;
+    lp_copy_plan(&r->in[0], &r->out[0], r->threads, &t->all);
+    t->out = r->out[0];
+    /* beyond the longest side all diagonals are alike */
+    const int64_t far = INT64_C(1) << 60, given = r->attr[LP_TRI_DIAGONAL].i;
+    t->diagonal = given > far ? far : given < -far ? -far : given;
+    t->lower = r->op->name[3] == 'l';
+    k->run = run_tri;
+    k->threads = r->threads;
+    return LP_OK;
+}
+
+/* ---- constant_pad_nd ----------------------------------------------------- */
+typedef struct Pad {
+    LpCopyPlan inside;
+    LpDesc out;
+    LpScalar value;
+    bool padded; /* something is to be filled */
+    int64_t from_bytes, to_bytes;
+} Pad;
+
+static LpStatus run_pad(const LpKernel *k, void *const *in, void *const *out,
+                        void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)work, (void)rc, (void)e;
+    const Pad *p = k->state;
+    if (p->padded)
+        lp_fill_strided(&p->out, out[0], p->value);
+    lp_copy_run(&p->inside, (const char *)in[0] + p->from_bytes,
+                (char *)out[0] + p->to_bytes);
+    return LP_OK;
+}
+
+LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Pad *p = lp_kernel_state(r->op->name, sizeof *p, k, e);
+    if (!p)
+        return LP_E_MEMORY;
+    LpDesc from = r->in[0], to = r->out[0];
+    int64_t skip_from = 0, skip_to = 0;
+    for (int i = 0; i < r->attr[LP_PAD_PAD].n / 2; i++) {
+        int d = from.ndim - 1 - i;
+        int64_t before = r->attr[LP_PAD_PAD].v[2 * i],
+                after = r->attr[LP_PAD_PAD].v[2 * i + 1];
+        int64_t crop = before < 0 ? -before : 0;
+        p->padded |= before > 0 || after > 0;
+        skip_from += crop * from.strides[d];
+        skip_to += (before > 0 ? before : 0) * to.strides[d];
+        from.shape[d] -= crop + (after < 0 ? -after : 0);
+        if (from.shape[d] < 0)
+            from.shape[d] = 0;
+        to.shape[d] = from.shape[d];
+    }
+    int64_t bytes = (int64_t)lp_dtype_size(to.dtype);
+    lp_copy_plan(&from, &to, r->threads, &p->inside);
+    p->out = r->out[0];
+    p->value = r->attr[LP_PAD_VALUE].s;
+    p->from_bytes = skip_from * bytes;
+    p->to_bytes = skip_to * bytes;
+    k->run = run_pad;
+    k->threads = r->threads;
+    return LP_OK;
+}

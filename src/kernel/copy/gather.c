@@ -1,0 +1,336 @@
+/* The driver of gather.h. A run has two steps: indices become offsets (and
+ * are checked, on one thread, so that the first bad one is named), then rows
+ * move. A row is a copy plan over the inner dimensions. */
+#include <string.h>
+
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/copy/copy_view.h"
+#include "src/kernel/copy/gather.h"
+#include "src/kernel/state.h"
+
+#define PARALLEL_BYTES (1 << 18)
+
+typedef struct Rows {
+    LpRowsReq q;
+    LpDesc a, b;                  /* as summed: float copies of half types */
+    LpCopyPlan row;               /* from the side read to the side written */
+    int64_t n_place;              /* rows of the indices */
+    int64_t place_b[LP_MAX_DIMS]; /* strides of the place in b */
+    int n_outer;
+    int64_t outer[LP_MAX_DIMS], outer_a[LP_MAX_DIMS], outer_b[LP_MAX_DIMS];
+    int64_t n_outers;
+    LpCopyPlan before; /* operand a to the result or the sum */
+    LpCopyPlan dense;  /* b to its float copy */
+    LpCopyPlan after;  /* the sum to the result */
+    bool sums;         /* in a float copy */
+} Rows;
+
+LpDesc lp_at_least_1d(const LpDesc *d)
+{
+    LpDesc r = *d;
+    if (r.ndim == 0) {
+        r.ndim = 1;
+        r.shape[0] = r.strides[0] = 1;
+    }
+    return r;
+}
+
+void lp_index_load(const LpDesc *d, const void *p, const LpType *place,
+                   int64_t *to)
+{
+    LpType t = *place;
+    t.dtype = LP_I64;
+    LpDesc out = lp_desc_of(&t);
+    LpCopyPlan plan;
+    lp_copy_plan(d, &out, 1, &plan);
+    lp_copy_run(&plan, p, to);
+}
+
+/* ---- offsets ------------------------------------------------------------- */
+static LpStatus add_offsets(const Rows *s, int k, const void *p, int64_t *index,
+                            int64_t *off, LpErr *e)
+{
+    const LpRowsReq *q = &s->q;
+    int64_t size = s->a.shape[q->dim[k]], step = s->a.strides[q->dim[k]];
+    lp_index_load(&q->index[k], p, &q->place, index);
+    for (int64_t j = 0; j < s->n_place; j++) {
+        int64_t i = index[j];
+        if (q->wrap && i < 0)
+            i += size;
+        LP_FAIL_IF(i < 0 || i >= size, e, LP_E_INDEX,
+                   "%s: index %lld is out of bounds for dimension %d with size "
+                   "%lld (at position %lld of the index; indices count from 0)",
+                   q->name, (long long)index[j], q->dim[k], (long long)size,
+                   (long long)j);
+        off[j] += i * step;
+    }
+    return LP_OK;
+}
+
+/* Marks the rows that an addition leaves out. */
+static void mark_skipped(const Rows *s, int64_t *off)
+{
+    int64_t at = s->q.skip * s->a.strides[s->q.dim[0]];
+    for (int64_t j = 0; s->q.skips && j < s->n_place; j++)
+        if (off[j] == at)
+            off[j] = -1;
+}
+
+static void dense_offsets(const Rows *s, int64_t *off)
+{
+    int64_t at[LP_MAX_DIMS] = {0}, o = 0;
+    const LpType *t = &s->q.place;
+    for (int64_t j = 0; j < s->n_place; j++) {
+        off[j] = o;
+        for (int i = t->ndim - 1; i >= 0; i--) {
+            o += s->place_b[i];
+            if (++at[i] < t->shape[i])
+                break;
+            o -= s->place_b[i] * t->shape[i];
+            at[i] = 0;
+        }
+    }
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+static void outer_offsets(const Rows *s, int64_t o, int64_t *a, int64_t *b)
+{
+    *a = *b = 0;
+    for (int i = s->n_outer - 1; i >= 0; i--) {
+        int64_t k = o % s->outer[i];
+        o /= s->outer[i];
+        *a += k * s->outer_a[i];
+        *b += k * s->outer_b[i];
+    }
+}
+
+static void copy_one(const char *s, char *d, size_t bytes)
+{
+    switch (bytes) {
+    case 1:
+        memcpy(d, s, 1);
+        break;
+    case 2:
+        memcpy(d, s, 2);
+        break;
+    case 4:
+        memcpy(d, s, 4);
+        break;
+    default:
+        memcpy(d, s, 8);
+    }
+}
+
+/* Rows [r0, r1) of all (o, j). */
+static void move_rows(const Rows *s, const int64_t *oa, const int64_t *ob,
+                      char *a, char *b, int64_t r0, int64_t r1)
+{
+    int64_t ab = (int64_t)lp_dtype_size(s->a.dtype);
+    int64_t bb = (int64_t)lp_dtype_size(s->b.dtype), la = 0, lb = 0;
+    bool gather = s->q.mode == LP_ROWS_GATHER, same = s->a.dtype == s->b.dtype;
+    bool single = same && s->row.n == 1 && s->row.shape[0] == 1;
+    for (int64_t r = r0; r < r1; r++) {
+        int64_t j = r % s->n_place;
+        if (r == r0 || j == 0)
+            outer_offsets(s, r / s->n_place, &la, &lb);
+        char *pa = a + (la + oa[j]) * ab, *pb = b + (lb + ob[j]) * bb;
+        const char *from = gather ? pa : pb;
+        char *to = gather ? pb : pa;
+        if (single)
+            copy_one(from, to, (size_t)ab);
+        else
+            lp_copy_run(&s->row, from, to);
+    }
+}
+
+static void move_all(const Rows *s, const int64_t *oa, const int64_t *ob,
+                     char *a, char *b)
+{
+    int64_t rows = s->n_outers * s->n_place, size = 1;
+    for (int i = 0; i < s->row.n; i++)
+        size *= s->row.shape[i];
+    int threads = s->q.threads;
+    /* a put must keep the order of j: its threads take whole outers */
+    int64_t unit = s->q.mode == LP_ROWS_PUT ? s->n_place : 1;
+    if (rows * size * (int64_t)lp_dtype_size(s->b.dtype) < PARALLEL_BYTES ||
+        rows / unit < 2)
+        threads = 1;
+    int64_t part = (rows / unit + threads - 1) / threads * unit;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        int64_t r1 = (t + 1) * part < rows ? (t + 1) * part : rows;
+        move_rows(s, oa, ob, a, b, t * part, r1);
+    }
+}
+
+/* ---- additions ----------------------------------------------------------- */
+/* dst += src over a plan's dimensions. */
+static void add_row(const LpCopyPlan *p, const char *s, char *d)
+{
+    int last = p->n - 1;
+    int64_t bytes = (int64_t)lp_dtype_size(p->to), at[LP_MAX_DIMS] = {0};
+    int64_t rows = 1;
+    for (int i = 0; i < last; i++)
+        rows *= p->shape[i];
+    for (int64_t r = 0; r < rows; r++) {
+        lp_add_strided(p->to, s, p->src[last], d, p->dst[last], p->shape[last]);
+        for (int i = last - 1; i >= 0; i--) {
+            s += p->src[i] * bytes;
+            d += p->dst[i] * bytes;
+            if (++at[i] < p->shape[i])
+                break;
+            s -= p->src[i] * p->shape[i] * bytes;
+            d -= p->dst[i] * p->shape[i] * bytes;
+            at[i] = 0;
+        }
+    }
+}
+
+/* Columns [c0, c1) of the row's widest dimension, all rows. */
+static void add_columns(const Rows *s, const int64_t *oa, const int64_t *ob,
+                        char *a, const char *b, int wide, int64_t c0,
+                        int64_t c1)
+{
+    LpCopyPlan p = s->row;
+    int64_t bytes = (int64_t)lp_dtype_size(p.to), la, lb;
+    p.shape[wide] = c1 - c0;
+    a += c0 * p.dst[wide] * bytes;
+    b += c0 * p.src[wide] * bytes;
+    for (int64_t o = 0; o < s->n_outers; o++) {
+        outer_offsets(s, o, &la, &lb);
+        for (int64_t j = 0; j < s->n_place; j++)
+            if (oa[j] >= 0)
+                add_row(&p, b + (lb + ob[j]) * bytes, a + (la + oa[j]) * bytes);
+    }
+}
+
+static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
+                    char *a, const char *b)
+{
+    int wide = 0, threads = s->q.threads;
+    int64_t all = s->n_outers * s->n_place;
+    for (int i = 0; i < s->row.n; i++) {
+        all *= s->row.shape[i];
+        if (s->row.shape[i] > s->row.shape[wide])
+            wide = i;
+    }
+    int64_t n = s->row.shape[wide];
+    if (all * (int64_t)lp_dtype_size(s->row.to) < PARALLEL_BYTES || n < 32)
+        threads = 1;
+    int64_t part = (n + threads - 1) / threads;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        int64_t c1 = (t + 1) * part < n ? (t + 1) * part : n;
+        if (t * part < c1)
+            add_columns(s, oa, ob, a, b, wide, t * part, c1);
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+/* work: offsets of a and of b, indices; then the float copies of a and b */
+static LpStatus run_rows(const LpKernel *k, void *const *in, void *const *out,
+                         void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    const Rows *s = k->state;
+    const LpRowsReq *q = &s->q;
+    int64_t *oa = work, *ob = oa + s->n_place, *index = ob + s->n_place;
+    bool gather = q->mode == LP_ROWS_GATHER;
+    for (int64_t i = 0; i < s->n_place; i++) /* of none there is no work */
+        oa[i] = 0;
+    for (int i = 0; i < q->n_indexed; i++)
+        LP_TRY(add_offsets(s, i, in[q->slot[i]], index, oa, e));
+    mark_skipped(s, oa);
+    dense_offsets(s, ob);
+    char *a = gather ? in[q->a_slot] : out[0];
+    char *b = gather ? out[0] : in[q->b_slot];
+    if (s->sums) {
+        char *sum = (char *)(index + s->n_place), *to = b;
+        a = sum;
+        b = sum + lp_desc_numel(&s->a) * (int64_t)lp_dtype_size(s->a.dtype);
+        lp_copy_run(&s->dense, to, b);
+    }
+    if (!gather && q->a_slot < 0)
+        lp_fill_strided(&s->a, a, lp_int(0));
+    else if (!gather && a != in[q->a_slot])
+        lp_copy_run(&s->before, in[q->a_slot], a);
+    if (s->row.empty || s->n_outers == 0 || (s->n_place == 0 && !s->sums))
+        return LP_OK;
+    if (q->mode == LP_ROWS_ADD)
+        add_all(s, oa, ob, a, b);
+    else
+        move_all(s, oa, ob, a, b);
+    if (s->sums)
+        lp_copy_run(&s->after, a, out[0]);
+    return LP_OK;
+}
+
+static LpDesc float_copy(const LpDesc *d)
+{
+    LpType t = {.dtype = LP_F32, .ndim = d->ndim};
+    memcpy(t.shape, d->shape, sizeof t.shape);
+    return lp_desc_of(&t);
+}
+
+/* Sorts b's dimensions into outer, place and inner ones, a's into outer and
+ * inner ones in the same order. */
+static void set_dims(Rows *s, int threads)
+{
+    const LpRowsReq *q = &s->q;
+    LpDesc ra = {.dtype = s->a.dtype}, rb = {.dtype = s->b.dtype};
+    int place_end = q->place_dim + q->place.ndim, da = 0, k = 0;
+    s->n_outers = 1;
+    for (int i = 0; i < s->b.ndim; i++) {
+        if (i >= q->place_dim && i < place_end) {
+            s->place_b[i - q->place_dim] = s->b.strides[i];
+            continue;
+        }
+        while (k < q->n_indexed && q->dim[k] == da) {
+            da++;
+            k++;
+        }
+        if (i < q->place_dim) {
+            s->outer[s->n_outer] = s->b.shape[i];
+            s->outer_a[s->n_outer] = s->a.strides[da];
+            s->outer_b[s->n_outer++] = s->b.strides[i];
+            s->n_outers *= s->b.shape[i];
+        } else {
+            ra.shape[ra.ndim] = rb.shape[rb.ndim] = s->b.shape[i];
+            ra.strides[ra.ndim++] = s->a.strides[da];
+            rb.strides[rb.ndim++] = s->b.strides[i];
+        }
+        da++;
+    }
+    if (q->mode == LP_ROWS_GATHER)
+        lp_copy_plan(&ra, &rb, threads, &s->row);
+    else
+        lp_copy_plan(&rb, &ra, threads, &s->row);
+}
+
+LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
+{
+    Rows *s = lp_kernel_state(q->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
+    s->q = *q;
+    s->a = q->a;
+    s->b = q->b;
+    s->n_place = lp_numel(&q->place);
+    s->sums = q->mode == LP_ROWS_ADD &&
+              (q->a.dtype == LP_F16 || q->a.dtype == LP_BF16);
+    k->work_bytes = (size_t)s->n_place * 3 * sizeof(int64_t);
+    if (s->sums) {
+        s->a = float_copy(&q->a);
+        s->b = float_copy(&q->b);
+        k->work_bytes += (size_t)(lp_desc_numel(&s->a) + lp_desc_numel(&s->b)) *
+                         sizeof(float);
+    }
+    if (q->mode != LP_ROWS_GATHER && q->a_slot >= 0)
+        lp_copy_plan(&q->before, &s->a, q->threads, &s->before);
+    lp_copy_plan(&q->b, &s->b, q->threads, &s->dense);
+    lp_copy_plan(&s->a, &q->a, q->threads, &s->after);
+    set_dims(s, 1);
+    k->run = run_rows;
+    k->threads = q->threads;
+    return LP_OK;
+}

@@ -1,0 +1,362 @@
+/* Results whose size depends on the data. Measuring and running both walk the
+ * operand; nothing is kept in between, so a kernel may be run on other data
+ * of the same measure. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/copy/gather_dynamic.h"
+#include "src/kernel/copy/gather_sort.h"
+#include "src/kernel/state.h"
+
+static LpType shape_of(const LpDesc *d, LpDtype t)
+{
+    LpType type = {.dtype = t, .ndim = d->ndim};
+    memcpy(type.shape, d->shape, sizeof type.shape);
+    return type;
+}
+
+/* A contiguous copy of an operand in type t; freed by the caller. */
+static void *contiguous(const LpDesc *d, const void *p, LpDtype t, LpErr *e)
+{
+    LpType type = shape_of(d, t);
+    LpDesc to = lp_desc_of(&type);
+    int64_t n = lp_numel(&type);
+    void *copy = lp_alloc((size_t)(n + 1) * lp_dtype_size(t));
+    if (!copy)
+        lp_fail(e, LP_E_MEMORY, "no memory for a copy of %lld elements",
+                (long long)n);
+    else
+        lp_copy_strided(d, p, &to, copy);
+    return copy;
+}
+
+/* ---- nonzero ------------------------------------------------------------- */
+LpStatus lp_nonzero_measure(const LpKernelReq *r, void *const *in, LpType *out,
+                            LpErr *e)
+{
+    int64_t n = lp_desc_numel(&r->in[0]), found = 0;
+    uint8_t *set = contiguous(&r->in[0], in[0], LP_BOOL, e);
+    if (!set)
+        return LP_E_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        found += set[i];
+    lp_free(set);
+    out[0].shape[0] = found;
+    return LP_OK;
+}
+
+static LpStatus run_nonzero(const LpKernel *k, void *const *in,
+                            void *const *out, void *work, const LpRunCtx *rc,
+                            LpErr *e)
+{
+    (void)rc, (void)e;
+    const LpDesc *d = k->state, *o = d + 1;
+    LpType t = shape_of(d, LP_BOOL);
+    LpDesc plain = lp_desc_of(&t);
+    uint8_t *set = work;
+    int64_t n = lp_numel(&t), at[LP_MAX_DIMS] = {0}, row = 0;
+    lp_copy_strided(d, in[0], &plain, set);
+    for (int64_t i = 0; i < n; i++) {
+        if (set[i] && row < o->shape[0]) {
+            int64_t *to = (int64_t *)out[0] + row++ * o->strides[0];
+            for (int j = 0; j < d->ndim; j++)
+                to[j * o->strides[1]] = at[j];
+        }
+        for (int j = d->ndim - 1; j >= 0 && ++at[j] == d->shape[j]; j--)
+            at[j] = 0;
+    }
+    return LP_OK;
+}
+
+LpStatus lp_nonzero_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpDesc *d = lp_kernel_state(r->op->name, 2 * sizeof *d, k, e);
+    if (!d)
+        return LP_E_MEMORY;
+    d[0] = r->in[0];
+    d[1] = r->out[0];
+    k->work_bytes = (size_t)lp_desc_numel(&d[0]);
+    k->run = run_nonzero;
+    k->threads = 1;
+    return LP_OK;
+}
+
+/* ---- unique -------------------------------------------------------------- */
+/* n slices of `width` elements each, contiguous; groups[i] is the number of
+ * the group of slice i, first[g] one slice of group g. */
+typedef struct Groups {
+    int64_t n, width, n_groups;
+    int64_t *group, *first, *count;
+    LpSortItem *key; /* [n][width] by slice, then scratch */
+} Groups;
+
+static int compare_slices(const Groups *g, int64_t a, int64_t b)
+{
+    const LpSortItem *x = g->key + a * g->width, *y = g->key + b * g->width;
+    for (int64_t i = 0; i < g->width; i++)
+        if (x[i].key != y[i].key)
+            return x[i].key < y[i].key ? -1 : 1;
+    return 0;
+}
+
+/* Stable merge sort of slice numbers. */
+static void sort_slices(const Groups *g, int64_t *x, int64_t *tmp, int64_t n)
+{
+    for (int64_t w = 1; w < n; w *= 2) {
+        for (int64_t lo = 0; lo < n; lo += 2 * w) {
+            int64_t mid = lo + w < n ? lo + w : n;
+            int64_t hi = lo + 2 * w < n ? lo + 2 * w : n;
+            int64_t i = lo, j = mid, k = lo;
+            while (i < mid || j < hi)
+                tmp[k++] =
+                    j >= hi || (i < mid && compare_slices(g, x[i], x[j]) <= 0)
+                        ? x[i++]
+                        : x[j++];
+        }
+        memcpy(x, tmp, (size_t)n * sizeof *x);
+    }
+}
+
+static void free_groups(Groups *g)
+{
+    lp_free(g->group);
+    lp_free(g->first);
+    lp_free(g->count);
+    lp_free(g->key);
+}
+
+/* The operand with `dim` first, so that slices are contiguous. */
+static LpDesc slices_of(const LpKernelReq *r, int64_t *n, int64_t *width)
+{
+    LpDesc d = r->in[0];
+    int64_t all = lp_desc_numel(&d);
+    if (r->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE || d.ndim == 0) {
+        *n = all;
+        *width = 1;
+        return d;
+    }
+    int dim = (int)r->attr[LP_UNIQUE_DIM].i;
+    int64_t size = d.shape[dim], step = d.strides[dim];
+    for (int i = dim; i > 0; i--) {
+        d.shape[i] = d.shape[i - 1];
+        d.strides[i] = d.strides[i - 1];
+    }
+    d.shape[0] = size;
+    d.strides[0] = step;
+    *n = size;
+    *width = size > 0 ? all / size : 0;
+    return d;
+}
+
+/* Slices of one element: their keys are sorted themselves. */
+static LpStatus group_values(Groups *g, bool sort, LpErr *e)
+{
+    LpSortItem *x = g->key;
+    if (sort) {
+        LpSortItem *tmp = lp_alloc(((size_t)g->n + 1) * sizeof *tmp);
+        LP_FAIL_IF(!tmp, e, LP_E_MEMORY, "no memory for unique");
+        lp_sort_items(x, tmp, g->n, false);
+        lp_free(tmp);
+    }
+    g->n_groups = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        if (i == 0 || x[i - 1].key != x[i].key)
+            g->first[g->n_groups++] = x[i].at;
+        g->group[x[i].at] = g->n_groups - 1;
+        g->count[g->n_groups - 1]++;
+    }
+    return LP_OK;
+}
+
+static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
+                            LpErr *e)
+{
+    LpDesc d = slices_of(r, &g->n, &g->width);
+    size_t n = (size_t)g->n + 1;
+    int64_t *order = lp_alloc(2 * n * sizeof *order);
+    g->group = lp_alloc(n * sizeof *g->group);
+    g->first = lp_alloc(n * sizeof *g->first);
+    g->count = lp_calloc(n, sizeof *g->count);
+    g->key = lp_alloc((n * (size_t)g->width + 1) * sizeof *g->key);
+    void *copy = contiguous(&d, in, d.dtype, e);
+    if (!order || !g->group || !g->first || !g->count || !g->key || !copy) {
+        lp_free(order);
+        lp_free(copy);
+        return lp_fail(e, LP_E_MEMORY, "no memory for unique");
+    }
+    lp_sort_keys(d.dtype, copy, 1, g->n * g->width, g->key);
+    lp_free(copy);
+    if (g->width == 1) {
+        lp_free(order);
+        return group_values(g, !r->attr[LP_UNIQUE_CONSECUTIVE].i, e);
+    }
+    for (int64_t i = 0; i < g->n; i++)
+        order[i] = i;
+    if (!r->attr[LP_UNIQUE_CONSECUTIVE].i)
+        sort_slices(g, order, order + n, g->n);
+    g->n_groups = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        if (i == 0 || compare_slices(g, order[i - 1], order[i]) != 0)
+            g->first[g->n_groups++] = order[i];
+        g->group[order[i]] = g->n_groups - 1;
+        g->count[g->n_groups - 1]++;
+    }
+    lp_free(order);
+    return LP_OK;
+}
+
+LpStatus lp_unique_measure(const LpKernelReq *r, void *const *in, LpType *out,
+                           LpErr *e)
+{
+    Groups g = {0};
+    LpStatus st = find_groups(r, in[0], &g, e);
+    int dim = r->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE
+                  ? 0
+                  : (int)r->attr[LP_UNIQUE_DIM].i;
+    out[0].shape[r->in[0].ndim == 0 ? 0 : dim] = g.n_groups;
+    out[2].shape[0] = g.n_groups;
+    free_groups(&g);
+    return st;
+}
+
+typedef struct Unique {
+    LpAttr attr[LP_UNIQUE_ATTRS];
+    LpDesc in, out[3];
+} Unique;
+
+/* Slice `first[g]` of the operand to slice g of the result. */
+static void copy_groups(const Unique *u, const Groups *g, const char *in,
+                        char *out)
+{
+    LpDesc from = u->in, to = u->out[0];
+    int64_t bytes = (int64_t)lp_dtype_size(from.dtype);
+    if (u->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE || from.ndim == 0) {
+        LpType t = shape_of(&from, from.dtype);
+        LpDesc plain = lp_desc_of(&t);
+        bool dense = lp_desc_contiguous(&from);
+        for (int64_t i = 0; i < g->n_groups; i++) {
+            int64_t rest = g->first[i], off = dense ? rest : 0;
+            for (int d = 0; d < from.ndim && !dense; d++) {
+                off += rest / plain.strides[d] * from.strides[d];
+                rest %= plain.strides[d];
+            }
+            memcpy(out + i * to.strides[0] * bytes, in + off * bytes,
+                   (size_t)bytes);
+        }
+        return;
+    }
+    int dim = (int)u->attr[LP_UNIQUE_DIM].i;
+    from.shape[dim] = to.shape[dim] = 1;
+    for (int64_t i = 0; i < g->n_groups; i++)
+        lp_copy_strided(&from, in + g->first[i] * from.strides[dim] * bytes,
+                        &to, out + i * to.strides[dim] * bytes);
+}
+
+static LpStatus run_unique(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)work, (void)rc;
+    const Unique *u = k->state;
+    LpKernelReq r = {.attr = u->attr, .n_in = 1, .in = &u->in};
+    Groups g = {0};
+    LpStatus st = find_groups(&r, in[0], &g, e);
+    if (st == LP_OK && g.n_groups != u->out[2].shape[0])
+        st = lp_fail(e, LP_E_RUNTIME,
+                     "unique: the data changed while it was measured");
+    if (st == LP_OK) {
+        LpType inv = shape_of(&u->out[1], LP_I64);
+        LpType cnt = shape_of(&u->out[2], LP_I64);
+        LpDesc pi = lp_desc_of(&inv), pc = lp_desc_of(&cnt);
+        copy_groups(u, &g, in[0], out[0]);
+        lp_copy_strided(&pi, g.group, &u->out[1], out[1]);
+        lp_copy_strided(&pc, g.count, &u->out[2], out[2]);
+    }
+    free_groups(&g);
+    return st;
+}
+
+LpStatus lp_unique_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Unique *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
+    if (!u)
+        return LP_E_MEMORY;
+    memcpy(u->attr, r->attr, sizeof u->attr);
+    u->in = r->in[0];
+    memcpy(u->out, r->out, sizeof u->out);
+    k->run = run_unique;
+    k->threads = 1;
+    return LP_OK;
+}
+
+/* ---- bincount ------------------------------------------------------------ */
+LpStatus lp_bincount_measure(const LpKernelReq *r, void *const *in, LpType *out,
+                             LpErr *e)
+{
+    int64_t n = lp_desc_numel(&r->in[0]),
+            most = r->attr[LP_BINCOUNT_MINLENGTH].i;
+    int64_t *v = contiguous(&r->in[0], in[0], LP_I64, e);
+    LpStatus st = v ? LP_OK : LP_E_MEMORY;
+    for (int64_t i = 0; i < n && st == LP_OK; i++) {
+        if (v[i] < 0 || v[i] >= INT32_MAX)
+            st = lp_fail(e, LP_E_RUNTIME,
+                         "bincount only supports 1-d non-negative integral "
+                         "inputs below 2^31, got %lld at position %lld",
+                         (long long)v[i], (long long)i);
+        else if (v[i] >= most)
+            most = v[i] + 1;
+    }
+    lp_free(v);
+    out[0].shape[0] = most;
+    return st;
+}
+
+typedef struct Bins {
+    LpDesc in, weights, out;
+    bool weighted;
+} Bins;
+
+static LpStatus run_bincount(const LpKernel *k, void *const *in,
+                             void *const *out, void *work, const LpRunCtx *rc,
+                             LpErr *e)
+{
+    (void)rc;
+    const Bins *s = k->state;
+    int64_t n = s->in.shape[0], bins = s->out.shape[0];
+    int64_t *v = work, *count = v + n;
+    double *sum = (double *)(void *)count, *w = sum + bins;
+    lp_convert(s->in.dtype, in[0], s->in.strides[0], LP_I64, v, 1, n);
+    memset(count, 0, (size_t)bins * sizeof *count);
+    if (s->weighted)
+        lp_convert(s->weights.dtype, in[1], s->weights.strides[0], LP_F64, w, 1,
+                   n);
+    for (int64_t i = 0; i < n; i++) {
+        LP_FAIL_IF(v[i] < 0 || v[i] >= bins, e, LP_E_RUNTIME,
+                   "bincount: the data changed while it was measured");
+        if (s->weighted)
+            sum[v[i]] += w[i];
+        else
+            count[v[i]]++;
+    }
+    lp_convert(s->weighted ? LP_F64 : LP_I64, count, 1, s->out.dtype, out[0],
+               s->out.strides[0], bins);
+    return LP_OK;
+}
+
+LpStatus lp_bincount_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Bins *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
+    s->in = r->in[0];
+    s->weighted = r->n_in > 1 && r->in[1].dtype != LP_DT_NONE;
+    if (s->weighted)
+        s->weights = r->in[1];
+    s->out = r->out[0];
+    k->work_bytes =
+        (size_t)(2 * s->in.shape[0] + s->out.shape[0]) * sizeof(int64_t);
+    k->run = run_bincount;
+    k->threads = 1;
+    return LP_OK;
+}

@@ -1,0 +1,76 @@
+/* What the kernels of linear algebra share: the work's layout, transposing
+ * loads and stores, the text of errors. */
+#include "src/kernel/linalg/linalg_kernel.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Multiplications of a matrix below which one thread is faster. */
+#define ONE_THREAD (96.0 * 96.0 * 96.0)
+
+LpMats lp_mats_of(const LpKernelReq *r)
+{
+    const LpDesc *a = &r->in[0];
+    int n = a->ndim;
+    LpMats p = {.type = a->dtype, .batch = 1, .batched = n > 2};
+    p.m = (int)a->shape[n - 2];
+    p.n = (int)a->shape[n - 1];
+    for (int i = 0; i < n - 2; i++)
+        p.batch *= a->shape[i];
+    int less = p.m < p.n ? p.m : p.n;
+    double mul = (double)p.m * p.n * less;
+    p.threads = mul < ONE_THREAD ? 1 : r->threads;
+    return p;
+}
+
+void lp_mats_part(LpMats *p, size_t count, size_t size)
+{
+    p->off[p->parts++] = p->work;
+    if (p->batch > 0)
+        p->work += (count * size + 63) / 64 * 64;
+}
+
+void lp_mats_who(LpMats *p, const LpAttr *a)
+{
+    snprintf(p->who, sizeof p->who, "%s", a->str);
+}
+
+LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
+                       LpMats *p, LpErr *e)
+{
+    _Static_assert(sizeof *p <= LP_PLAIN_PARAM, "parameters fit the frame");
+    return lp_plain_prepare(r, k, core, p->type, p, sizeof *p, p->work, e);
+}
+
+void lp_load_columns(LpDtype t, const void *src, int rows, int cols, void *dst,
+                     int ld)
+{
+    for (int j = 0; j < cols; j++)
+        lp_convert(t, (const char *)src + (size_t)j * lp_dtype_size(t), cols, t,
+                   (char *)dst + (size_t)j * (size_t)ld * lp_dtype_size(t), 1,
+                   rows);
+}
+
+void lp_store_rows(LpDtype t, const void *src, int ld, int rows, int cols,
+                   void *dst)
+{
+    for (int j = 0; j < cols; j++)
+        lp_convert(
+            t, (const char *)src + (size_t)j * (size_t)ld * lp_dtype_size(t), 1,
+            t, (char *)dst + (size_t)j * lp_dtype_size(t), cols, rows);
+}
+
+LpStatus lp_mats_fail(const LpMats *p, int64_t i, LpErr *e, const char *fmt,
+                      ...)
+{
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (p->batched)
+        return lp_fail(e, LP_E_LINALG, "%s: (Batch element %lld): %s", p->who,
+                       (long long)i, text);
+    return lp_fail(e, LP_E_LINALG, "%s: %s", p->who, text);
+}

@@ -1,0 +1,104 @@
+/* Kernels of linear algebra: batches of matrices through LAPACK, one matrix
+ * after the other.
+ *
+ * Operands come from the plain frame: row-major, dense, F32 or F64. LAPACK is
+ * column-major: it sees the transpose of what is in memory. Where that can be
+ * put to use (symmetric matrices, singular values, triangular solves) nothing
+ * is transposed; else the load and store helpers do it. */
+#ifndef LP_KERNEL_LINALG_LINALG_KERNEL_H
+#define LP_KERNEL_LINALG_LINALG_KERNEL_H
+
+#include "src/kernel/linalg/lapack.h"
+#include "src/kernel/plain.h"
+
+#define LP_MATS_PARTS 8
+#define LP_WHO 40
+
+/* The parameters of a core: operand 0 is a batch of m x n. */
+typedef struct LpMats {
+    LpDtype type;
+    bool batched; /* an error names the member */
+    int64_t batch;
+    int m, n, k; /* k: as the operator says */
+    int lwork, liwork, threads;
+    int flag, flag2;           /* as the operator says */
+    bool check;                /* raise what info tells */
+    int parts;                 /* of the work */
+    size_t off[LP_MATS_PARTS]; /* their byte offsets */
+    size_t work;               /* their sum */
+    double value;              /* as the operator says */
+    char who[LP_WHO];          /* operator's name in errors */
+} LpMats;
+
+/* From operand 0. */
+LpMats lp_mats_of(const LpKernelReq *r);
+/* Adds `count` elements of `size` bytes to the work; none for no batch. */
+void lp_mats_part(LpMats *p, size_t count, size_t size);
+void lp_mats_who(LpMats *p, const LpAttr *a);
+LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
+                       LpMats *p, LpErr *e);
+
+static inline void *lp_mats_at(const LpMats *p, void *work, int part)
+{
+    return (char *)work + p->off[part];
+}
+static inline size_t lp_mats_size(const LpMats *p)
+{
+    return lp_dtype_size(p->type);
+}
+/* Matrix i of rows x cols ones at `p`. */
+static inline void *lp_mats_item(const LpMats *p, void *base, int64_t i,
+                                 int64_t rows, int64_t cols)
+{
+    return (char *)base + (size_t)(i * rows * cols) * lp_mats_size(p);
+}
+
+/* rows x cols, row-major at src, to column-major with leading dimension ld;
+ * and back. */
+void lp_load_columns(LpDtype t, const void *src, int rows, int cols, void *dst,
+                     int ld);
+void lp_store_rows(LpDtype t, const void *src, int ld, int rows, int cols,
+                   void *dst);
+/* Element i, as a double. */
+static inline double lp_real_at(LpDtype t, const void *p, int64_t i)
+{
+    return t == LP_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
+static inline void lp_real_set(LpDtype t, void *p, int64_t i, double v)
+{
+    if (t == LP_F64)
+        ((double *)p)[i] = v;
+    else
+        ((float *)p)[i] = (float)v;
+}
+
+/* "who: (Batch element i): text", the member only if there are several. */
+LpStatus lp_mats_fail(const LpMats *p, int64_t i, LpErr *e, const char *fmt,
+                      ...) __attribute__((format(printf, 4, 5)));
+
+/* A number past the last for a name that is none. */
+LpLstsqDriver lp_lstsq_driver(const char *name);
+
+LpStatus lp_lu_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_qr_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_geqrf_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_ldl_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_ldl_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_det_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_slogdet_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_cofactor_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_solve_triangular_prepare(const LpKernelReq *r, LpKernel *k,
+                                     LpErr *e);
+LpStatus lp_cholesky_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_svd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_eigh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_eigvalsh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_pinv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_matrix_exp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
+#endif

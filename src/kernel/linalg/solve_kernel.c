@@ -1,0 +1,278 @@
+/* Systems of equations: general, triangular, by LDL, least squares. */
+#include <math.h>
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/linalg/linalg_kernel.h"
+
+#define CORE(name)                                                             \
+    static LpStatus name(const LpPlain *f, void *const *in, void *const *out,  \
+                         void *work, const LpRunCtx *rc, LpErr *e)
+
+static int columns_of(const LpDesc *d)
+{
+    return (int)d->shape[d->ndim - 1];
+}
+
+static int rows_of(const LpDesc *d)
+{
+    return (int)d->shape[d->ndim - 2];
+}
+
+/* ---- A X = B ------------------------------------------------------------- */
+/* A, B -> X, info; k: columns of B; attributes: check_errors, who */
+static LpStatus singular(const LpMats *p, int64_t i, int info, LpErr *e)
+{
+    if (strncmp(p->who, "linalg.inv", 10) == 0)
+        return lp_mats_fail(p, i, e,
+                            "The diagonal element %d is zero, the inversion "
+                            "could not be completed because the input matrix "
+                            "is singular.",
+                            info);
+    return lp_mats_fail(p, i, e,
+                        "The solver failed because the input matrix is "
+                        "singular.");
+}
+
+CORE(run_solve)
+{
+    const LpMats *p = (const void *)f->param;
+    void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
+    int n = p->n, *piv = lp_mats_at(p, work, 2);
+    int64_t *info = out[1];
+    int before = lp_lapack_begin(p->threads);
+    LpStatus st = LP_OK;
+    (void)rc;
+    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
+        lp_load_columns(p->type, lp_mats_item(p, in[0], i, n, n), n, n, a, n);
+        lp_load_columns(p->type, lp_mats_item(p, in[1], i, n, p->k), n, p->k, b,
+                        n);
+        info[i] = n > 0 ? lp_getrf(p->type, n, n, a, piv) : 0;
+        if (n > 0 && p->k > 0)
+            lp_getrs(p->type, n, p->k, a, piv, b);
+        lp_store_rows(p->type, b, n, n, p->k,
+                      lp_mats_item(p, out[0], i, n, p->k));
+        if (info[i] != 0 && p->check)
+            st = singular(p, i, (int)info[i], e);
+    }
+    lp_lapack_end(before);
+    return st;
+}
+
+LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpMats p = lp_mats_of(r);
+    p.k = columns_of(&r->in[1]);
+    p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
+    lp_mats_who(&p, &r->attr[LP_LU_WHO]);
+    lp_mats_part(&p, (size_t)p.n * (size_t)p.n, lp_mats_size(&p));
+    lp_mats_part(&p, (size_t)p.n * (size_t)p.k, lp_mats_size(&p));
+    lp_mats_part(&p, (size_t)p.n, sizeof(int));
+    return lp_mats_ready(r, k, run_solve, &p, e);
+}
+
+/* ---- triangular ---------------------------------------------------------- */
+/* A, B -> X. m, n: of A; parts: k = rows, flag2 = columns of B. In columns
+ * both are their transposes, and A X = B is X^T A^T = B^T: the other side, the
+ * other triangle, and nothing to move. Attributes: upper, left,
+ * unitriangular */
+CORE(run_solve_triangular)
+{
+    const LpMats *p = (const void *)f->param;
+    int rows = p->k, cols = p->flag2;
+    bool upper = p->flag & 1, left = p->flag & 2, unit = p->flag & 4;
+    int before = lp_lapack_begin(p->threads);
+    (void)work, (void)rc, (void)e;
+    for (int64_t i = 0; i < p->batch && rows > 0 && cols > 0; i++) {
+        void *x = lp_mats_item(p, out[0], i, rows, cols);
+        memcpy(x, lp_mats_item(p, in[1], i, rows, cols),
+               (size_t)rows * (size_t)cols * lp_mats_size(p));
+        lp_trsm(p->type, left ? 'R' : 'L', upper ? 'L' : 'U', 'N',
+                unit ? 'U' : 'N', cols, rows,
+                lp_mats_item(p, in[0], i, p->n, p->n), x);
+    }
+    lp_lapack_end(before);
+    return LP_OK;
+}
+
+LpStatus lp_solve_triangular_prepare(const LpKernelReq *r, LpKernel *k,
+                                     LpErr *e)
+{
+    LpMats p = lp_mats_of(r);
+    p.k = rows_of(&r->in[1]);
+    p.flag2 = columns_of(&r->in[1]);
+    p.flag = (r->attr[LP_TRIANGULAR_UPPER].i ? 1 : 0) |
+             (r->attr[LP_TRIANGULAR_LEFT].i ? 2 : 0) |
+             (r->attr[LP_TRIANGULAR_UNITRIANGULAR].i ? 4 : 0);
+    return lp_mats_ready(r, k, run_solve_triangular, &p, e);
+}
+
+/* L, B -> X of L L^T X = B (flag: L^T L X = B, of an upper L); flag2: columns
+ * of B. Sides and triangles as above. */
+CORE(run_cholesky_solve)
+{
+    const LpMats *p = (const void *)f->param;
+    int n = p->n, cols = p->flag2;
+    char uplo = p->flag ? 'L' : 'U', first = p->flag ? 'T' : 'N';
+    int before = lp_lapack_begin(p->threads);
+    (void)work, (void)rc, (void)e;
+    for (int64_t i = 0; i < p->batch && n > 0 && cols > 0; i++) {
+        const void *l = lp_mats_item(p, in[0], i, n, n);
+        void *x = lp_mats_item(p, out[0], i, n, cols);
+        memcpy(x, lp_mats_item(p, in[1], i, n, cols),
+               (size_t)n * (size_t)cols * lp_mats_size(p));
+        lp_trsm(p->type, 'R', uplo, first, 'N', cols, n, l, x);
+        lp_trsm(p->type, 'R', uplo, p->flag ? 'N' : 'T', 'N', cols, n, l, x);
+    }
+    lp_lapack_end(before);
+    return LP_OK;
+}
+
+LpStatus lp_cholesky_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpMats p = lp_mats_of(r);
+    p.flag = r->attr[LP_CHOLESKY_UPPER].i != 0;
+    p.flag2 = columns_of(&r->in[1]);
+    return lp_mats_ready(r, k, run_cholesky_solve, &p, e);
+}
+
+/* LD, pivots, B -> X */
+CORE(run_ldl_solve)
+{
+    const LpMats *p = (const void *)f->param;
+    void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
+    int n = p->n, *piv = lp_mats_at(p, work, 2);
+    const int64_t *pivots = in[1];
+    (void)rc;
+    for (int64_t i = 0; i < p->batch && n > 0; i++) {
+        lp_load_columns(p->type, lp_mats_item(p, in[0], i, n, n), n, n, a, n);
+        lp_load_columns(p->type, lp_mats_item(p, in[2], i, n, p->k), n, p->k, b,
+                        n);
+        for (int j = 0; j < n; j++) {
+            int64_t v = pivots[i * n + j], to = v < 0 ? -v : v;
+            LP_FAIL_IF(to < 1 || to > n, e, LP_E_INDEX,
+                       "linalg.ldl_solve: a pivot is %lld; its size must lie "
+                       "between 1 and %d",
+                       (long long)v, n);
+            piv[j] = (int)v;
+        }
+        if (p->k > 0)
+            lp_sytrs(p->type, n, p->k, a, piv, b);
+        lp_store_rows(p->type, b, n, n, p->k,
+                      lp_mats_item(p, out[0], i, n, p->k));
+    }
+    return LP_OK;
+}
+
+LpStatus lp_ldl_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpMats p = lp_mats_of(r);
+    p.k = columns_of(&r->in[2]);
+    lp_mats_part(&p, (size_t)p.n * (size_t)p.n, lp_mats_size(&p));
+    lp_mats_part(&p, (size_t)p.n * (size_t)p.k, lp_mats_size(&p));
+    lp_mats_part(&p, (size_t)p.n, sizeof(int));
+    return lp_mats_ready(r, k, run_ldl_solve, &p, e);
+}
+
+/* ---- least squares ------------------------------------------------------- */
+/* A [m, n], B [m, k] -> X [n, k], ranks, singular values. flag: the driver;
+ * value: rcond; attributes: driver, rcond */
+typedef struct Lstsq {
+    const LpMats *p;
+    void *a, *b, *s;
+    int *jpvt;
+    LpLapackWork w;
+} Lstsq;
+
+static LpStatus least_squares(const Lstsq *q, int64_t i, int *rank, LpErr *e)
+{
+    const LpMats *p = q->p;
+    int info = 0, before = lp_lapack_begin(p->threads);
+    LpLapackWork w = q->w;
+    memset(q->jpvt, 0, (size_t)p->n * sizeof(int));
+    *rank = 0;
+    if (p->m > 0 && p->n > 0)
+        info = lp_lstsq(p->type, (LpLstsqDriver)p->flag, p->m, p->n, p->k, q->a,
+                        q->b, q->s, q->jpvt, p->value, rank, &w);
+    lp_lapack_end(before);
+    if (info > 0 && p->flag == LP_GELS)
+        return lp_mats_fail(p, i, e,
+                            "The least squares solution could not be computed "
+                            "because the input matrix does not have full rank "
+                            "(error code: %d).",
+                            info);
+    if (info > 0)
+        return lp_mats_fail(p, i, e,
+                            "The SVD algorithm failed to converge (error "
+                            "code: %d).",
+                            info);
+    return LP_OK;
+}
+
+CORE(run_lstsq)
+{
+    const LpMats *p = (const void *)f->param;
+    Lstsq q = {.p = p,
+               .a = lp_mats_at(p, work, 0),
+               .b = lp_mats_at(p, work, 1),
+               .s = lp_mats_at(p, work, 2),
+               .jpvt = lp_mats_at(p, work, 3)};
+    int ld = p->m > p->n ? p->m : p->n, less = p->m < p->n ? p->m : p->n;
+    int64_t *ranks = out[1];
+    (void)rc;
+    q.w = (LpLapackWork){lp_mats_at(p, work, 4), lp_mats_at(p, work, 5),
+                         p->lwork, p->liwork};
+    for (int64_t i = 0; i < p->batch; i++) {
+        int rank;
+        lp_load_columns(p->type, lp_mats_item(p, in[0], i, p->m, p->n), p->m,
+                        p->n, q.a, p->m);
+        memset(q.b, 0, (size_t)ld * (size_t)p->k * lp_mats_size(p));
+        if (p->m > 0 && p->n > 0)
+            lp_load_columns(p->type, lp_mats_item(p, in[1], i, p->m, p->k),
+                            p->m, p->k, q.b, ld);
+        LP_TRY(least_squares(&q, i, &rank, e));
+        lp_store_rows(p->type, q.b, ld, p->n, p->k,
+                      lp_mats_item(p, out[0], i, p->n, p->k));
+        if (p->flag != LP_GELS)
+            ranks[i] = rank;
+        if (p->flag == LP_GELSD || p->flag == LP_GELSS)
+            memcpy(lp_mats_item(p, out[2], i, 1, less), q.s,
+                   (size_t)less * lp_mats_size(p));
+    }
+    return LP_OK;
+}
+
+LpLstsqDriver lp_lstsq_driver(const char *name)
+{
+    static const char *const names[] = {"gels", "gelsy", "gelsd", "gelss"};
+    int d = 0;
+    while (d < 4 && strcmp(name, names[d]) != 0)
+        d++;
+    return (LpLstsqDriver)d;
+}
+
+LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpMats p = lp_mats_of(r);
+    LpLapackWork w = {0};
+    int larger = p.m > p.n ? p.m : p.n, less = p.m < p.n ? p.m : p.n, rank;
+    size_t size = lp_mats_size(&p);
+    p.k = columns_of(&r->in[1]);
+    p.flag = (int)lp_lstsq_driver(r->attr[LP_LSTSQ_DRIVER].str);
+    p.value = r->attr[LP_LSTSQ_RCOND].kind == LP_ATTR_FLOAT
+                  ? r->attr[LP_LSTSQ_RCOND].f
+                  : larger * (p.type == LP_F64 ? 0x1p-52 : 0x1p-23);
+    strcpy(p.who, "torch.linalg.lstsq");
+    if (less > 0)
+        lp_lstsq(p.type, (LpLstsqDriver)p.flag, p.m, p.n, p.k, NULL, NULL, NULL,
+                 NULL, p.value, &rank, &w);
+    p.lwork = w.lwork;
+    p.liwork = w.liwork;
+    lp_mats_part(&p, (size_t)p.m * (size_t)p.n, size);
+    lp_mats_part(&p, (size_t)larger * (size_t)p.k, size);
+    lp_mats_part(&p, (size_t)less, size);
+    lp_mats_part(&p, (size_t)p.n, sizeof(int));
+    lp_mats_part(&p, (size_t)p.lwork, size);
+    lp_mats_part(&p, (size_t)p.liwork, sizeof(int));
+    return lp_mats_ready(r, k, run_lstsq, &p, e);
+}

@@ -1,0 +1,462 @@
+/* See fused.h. The plan is a list of small instructions over block buffers:
+ * a node reads its operands from memory (dense, right type), from a buffer
+ * filled by a gather, or from the buffer of an earlier node; it writes its
+ * result to memory if that is dense and of the loop's type, else to a buffer.
+ * Buffers are given out like registers, by last use. */
+#include "src/kernel/loops/fused.h"
+
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/kernel/rounding.h"
+
+enum {
+    CACHE = 48 * 1024, /* bytes of buffers a thread should stay within */
+    MOST = 1024,       /* elements of a block */
+    LEAST = 128,
+    N_BUF = LP_FUSED_MAX_NODE + LP_FUSED_MAX_EXT,
+    WORK_MIN = 32768, /* elements that pay for waking a thread */
+};
+
+typedef struct Ext {
+    uint8_t size;
+    bool linear, constant;
+    int64_t stride[LP_MAX_DIMS]; /* bytes */
+} Ext;
+
+typedef enum { SRC_MEM, SRC_GATHER, SRC_BUF, SRC_CONST } Src;
+
+typedef struct Arg {
+    Src src;
+    int16_t at;  /* MEM, GATHER: external; BUF: node; CONST: constant */
+    int16_t buf; /* GATHER: buffer; CONST with no splat: buffer */
+    LpConvert load;
+    uint8_t size;  /* in the loop's type */
+    int8_t narrow; /* GATHER: LpDtype that it is rounded to, or -1 */
+} Arg;
+
+typedef struct Node {
+    LpLoop loop; /* NULL: identity */
+    LpNum p[LP_PW_MAX_PARAM];
+    Arg arg[LP_PW_MAX_IN];
+    int8_t n_in;
+    int8_t out;  /* result, or -1 */
+    bool direct; /* writes the result's memory itself */
+    bool splat_ok;
+    LpDtype held;    /* type in the buffer */
+    LpDtype stored;  /* type of the value */
+    LpConvert store; /* held -> stored, when not direct */
+    int16_t buf;     /* unless direct */
+    uint64_t site;   /* as LpFusedNode's */
+} Node;
+
+typedef struct Plan {
+    int n_node, n_ext, n_out, ndim, n_buf, n_const;
+    int64_t n, block;
+    int64_t size[LP_MAX_DIMS]; /* collapsed index space, outermost first */
+    uint8_t out_size[LP_FUSED_MAX_OUT];
+    Ext ext[LP_FUSED_MAX_EXT];
+    LpPwOne constant[LP_FUSED_MAX_NODE * LP_PW_MAX_IN];
+    Node node[LP_FUSED_MAX_NODE];
+} Plan;
+
+bool lp_fusable(const LpOp *op)
+{
+    return lp_pointwise_of(op) != NULL && !(op->flags & LP_OPF_RANDOM);
+}
+
+/* ---- running ------------------------------------------------------------- */
+typedef struct Run {
+    const Plan *p;
+    const char *const *in;
+    char *const *out;
+    char *buf;
+    const LpRunCtx *rc;
+} Run;
+
+static char *buffer(const Run *r, int i)
+{
+    return r->buf + (size_t)i * (size_t)r->p->block * 8;
+}
+
+/* n elements of a strided external from element `at` on. */
+static void gather(const Plan *p, const Ext *x, const char *base, int64_t at,
+                   int64_t n, LpConvert load, char *dst, int size)
+{
+    int64_t ix[LP_MAX_DIMS], off = 0, rest = at;
+    int last = p->ndim - 1;
+    for (int d = last; d >= 0; d--) {
+        ix[d] = rest % p->size[d];
+        rest /= p->size[d];
+        off += ix[d] * x->stride[d];
+    }
+    while (n > 0) {
+        int64_t m = p->size[last] - ix[last];
+        m = m < n ? m : n;
+        load(m, dst, size, base + off, x->stride[last]);
+        dst += m * size;
+        n -= m;
+        off += m * x->stride[last];
+        ix[last] += m;
+        for (int d = last; d > 0 && ix[d] == p->size[d]; d--) {
+            off += x->stride[d - 1] - p->size[d] * x->stride[d];
+            ix[d] = 0;
+            ix[d - 1]++;
+        }
+    }
+}
+
+static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
+                         bool splat_ok, const void *const *result,
+                         unsigned *splat, int i)
+{
+    const Plan *p = r->p;
+    const Ext *x =
+        a->src == SRC_MEM || a->src == SRC_GATHER ? &p->ext[a->at] : NULL;
+    switch (a->src) {
+    case SRC_BUF:
+        return result[a->at];
+    case SRC_MEM:
+        return r->in[a->at] + at * x->size;
+    case SRC_CONST:
+        if (splat_ok) {
+            *splat |= 1u << i;
+            return &p->constant[a->at];
+        }
+        a->load(n, buffer(r, a->buf), a->size, &p->constant[a->at], 0);
+        return buffer(r, a->buf);
+    case SRC_GATHER:
+        break;
+    }
+    char *buf = buffer(r, a->buf);
+    if (x->constant) {
+        a->load(splat_ok ? 1 : n, buf, a->size, r->in[a->at], 0);
+        if (splat_ok)
+            *splat |= 1u << i;
+    } else if (x->linear) {
+        a->load(n, buf, a->size, r->in[a->at] + at * x->size, x->size);
+    } else {
+        gather(p, x, r->in[a->at], at, n, a->load, buf, a->size);
+    }
+    if (a->narrow >= 0)
+        lp_pointwise_round(*splat >> i & 1 ? 1 : n, buf, LP_F32,
+                           (LpDtype)a->narrow);
+    return buf;
+}
+
+/* n elements from `at` on, at y, become values of the type stored. */
+static void round_block(const Run *r, const Node *d, int64_t at, int64_t n,
+                        void *y)
+{
+    if (!d->site) {
+        lp_pointwise_round(n, y, d->held, d->stored);
+        return;
+    }
+    LpRandom stream = lp_rounding_stream(r->rc, d->site, 0);
+    lp_round_at_random(&stream, d->stored, (uint64_t)at, n, y);
+    lp_pointwise_round(n, y, d->held, d->stored); /* beyond the largest */
+}
+
+static void run_block(const Run *r, int64_t at, int64_t n)
+{
+    const Plan *p = r->p;
+    const void *result[LP_FUSED_MAX_NODE];
+    for (int k = 0; k < p->n_node; k++) {
+        const Node *d = &p->node[k];
+        const void *x[LP_PW_MAX_IN];
+        unsigned splat = 0;
+        for (int i = 0; i < d->n_in; i++)
+            x[i] = fetch(r, &d->arg[i], at, n, d->splat_ok, result, &splat, i);
+        char *mem = d->out < 0
+                        ? NULL
+                        : r->out[(int)d->out] + at * p->out_size[(int)d->out];
+        char *y = d->direct ? mem : buffer(r, d->buf);
+        if (d->loop)
+            d->loop(n, y, x, splat, d->p);
+        else if (x[0] != y)
+            memmove(y, x[0], (size_t)n * lp_dtype_size(d->held));
+        round_block(r, d, at, n, y);
+        if (mem && !d->direct)
+            d->store(n, mem, p->out_size[(int)d->out], y,
+                     (int64_t)lp_dtype_size(d->held));
+        result[k] = y;
+    }
+}
+
+static void run_part(const Run *r, int64_t from, int64_t to)
+{
+    for (; from < to; from += r->p->block) {
+        int64_t n = to - from < r->p->block ? to - from : r->p->block;
+        run_block(r, from, n);
+    }
+}
+
+static int64_t part(int64_t n, int t, int threads)
+{
+    int64_t each = (n / threads + 63) / 64 * 64, at = each * t;
+    return t == threads || at > n ? n : at;
+}
+
+size_t lp_fused_work(const LpKernel *k)
+{
+    return k->work_bytes / (size_t)k->threads;
+}
+
+void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
+                   void *work, const LpRunCtx *rc, int64_t from, int64_t to)
+{
+    Run r = {.p = k->state,
+             .in = (const char *const *)in,
+             .out = (char *const *)out,
+             .buf = work,
+             .rc = rc};
+    run_part(&r, from, to);
+}
+
+static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
+                    void *work, const LpRunCtx *rc, LpErr *e)
+{
+    const Plan *p = k->state;
+    size_t each = lp_fused_work(k);
+    (void)e;
+#pragma omp parallel for num_threads(k->threads)                               \
+    schedule(static, 1) if (k->threads > 1)
+    for (int t = 0; t < k->threads; t++)
+        lp_fused_part(k, in, out, (char *)work + (size_t)t * each, rc,
+                      part(p->n, t, k->threads), part(p->n, t + 1, k->threads));
+    return LP_OK;
+}
+
+/* ---- preparing ----------------------------------------------------------- */
+static void sort_dims(const LpDesc *o, int order[LP_MAX_DIMS], int *n)
+{
+    *n = 0;
+    for (int d = 0; d < o->ndim; d++) {
+        if (o->shape[d] == 1)
+            continue;
+        int at = (*n)++;
+        for (; at > 0 && o->strides[order[at - 1]] < o->strides[d]; at--)
+            order[at] = order[at - 1];
+        order[at] = d;
+    }
+}
+
+static int64_t stride_of(const LpDesc *x, const LpDesc *o, int d)
+{
+    int at = d - (o->ndim - x->ndim);
+    if (at < 0 || x->shape[at] == 1)
+        return 0;
+    return x->strides[at] * (int64_t)lp_dtype_size(x->dtype);
+}
+
+static void set_geometry(const LpFusedReq *r, Plan *p)
+{
+    const LpDesc *o = &r->out[0];
+    int order[LP_MAX_DIMS], n;
+    sort_dims(o, order, &n);
+    p->ndim = 0;
+    for (int k = 0; k < n; k++) {
+        int64_t size = o->shape[order[k]];
+        int at = p->ndim;
+        bool merges = at > 0;
+        for (int i = 0; i < r->n_ext; i++) {
+            int64_t s = stride_of(&r->ext[i], o, order[k]);
+            p->ext[i].stride[at] = s;
+            merges = merges && p->ext[i].stride[at - 1] == s * size;
+        }
+        if (merges) {
+            p->size[at - 1] *= size;
+            for (int i = 0; i < r->n_ext; i++)
+                p->ext[i].stride[at - 1] = p->ext[i].stride[at];
+        } else {
+            p->size[p->ndim++] = size;
+        }
+    }
+    if (p->ndim == 0) {
+        p->ndim = 1;
+        p->size[0] = 1;
+        for (int i = 0; i < r->n_ext; i++)
+            p->ext[i].stride[0] = 0;
+    }
+    for (int i = 0; i < r->n_ext; i++) {
+        Ext *x = &p->ext[i];
+        x->size = (uint8_t)lp_dtype_size(r->ext[i].dtype);
+        x->constant = true;
+        x->linear = true;
+        int64_t want = x->size;
+        for (int d = p->ndim - 1; d >= 0; d--) {
+            x->constant = x->constant && x->stride[d] == 0;
+            x->linear = x->linear && (x->stride[d] == want || p->size[d] == 1);
+            want *= p->size[d];
+        }
+    }
+}
+
+/* The node as the pointwise driver resolves it; one that rounds at random is
+ * held in float32 until then. */
+static void resolve(const LpFusedReq *r, const LpFusedNode *f, LpPwNode *pw,
+                    LpDtype types[LP_PW_MAX_IN])
+{
+    LpDesc in[LP_PW_MAX_IN] = {{0}};
+    LpDesc out = {.dtype = f->site ? LP_F32 : f->dtype};
+    for (int i = 0; i < f->n_in; i++) {
+        const LpFusedArg *a = &f->in[i];
+        if (a->from == LP_FUSED_IMM) {
+            in[i] = (LpDesc){.is_imm = true, .imm = a->imm};
+        } else if (a->from == LP_FUSED_EXT) {
+            in[i].dtype = r->ext[a->at].dtype;
+            in[i].ndim = r->ext[a->at].ndim;
+        } else {
+            in[i].dtype = r->node[a->at].dtype;
+            in[i].ndim = (int8_t)r->node[a->at].ndim;
+        }
+        types[i] = in[i].dtype;
+    }
+    LpKernelReq q = {.op = f->op,
+                     .attr = f->attr,
+                     .n_in = f->n_in,
+                     .n_out = 1,
+                     .in = in,
+                     .out = &out};
+    lp_pointwise_resolve(&q, pw);
+}
+
+typedef struct Regs {
+    int busy_until[N_BUF]; /* node number, -1: free */
+    int n;
+} Regs;
+
+static int take_buf(Regs *g, int now, int until)
+{
+    int i = 0;
+    while (i < g->n && g->busy_until[i] >= now)
+        i++;
+    if (i == g->n)
+        g->n++;
+    g->busy_until[i] = until;
+    return i;
+}
+
+static int last_use(const LpFusedReq *r, int node)
+{
+    int last = node;
+    for (int k = node + 1; k < r->n_node; k++)
+        for (int i = 0; i < r->node[k].n_in; i++)
+            if (r->node[k].in[i].from == LP_FUSED_NODE &&
+                r->node[k].in[i].at == node)
+                last = k;
+    return last;
+}
+
+static void plan_arg(const LpFusedReq *r, Plan *p, Regs *g, int k, int i,
+                     const LpPwNode *pw, const LpDtype *types)
+{
+    Node *d = &p->node[k];
+    Arg *a = &d->arg[i];
+    const LpFusedArg *f = &r->node[k].in[(int)pw->operand[i]];
+    LpDtype want = pw->in[i], have = types[(int)pw->operand[i]];
+    a->size = (uint8_t)lp_dtype_size(want);
+    a->at = (int16_t)f->at;
+    if (f->from == LP_FUSED_IMM) {
+        a->src = SRC_CONST;
+        a->at = (int16_t)p->n_const++;
+        lp_pointwise_number(pw, f->imm, want, &p->constant[a->at]);
+        a->load = lp_convert_loop(want, want);
+        if (!pw->splat_ok)
+            a->buf = (int16_t)take_buf(g, k, k);
+        return;
+    }
+    if (f->from == LP_FUSED_NODE) {
+        a->src = SRC_BUF; /* held types agree: see chain_ok */
+        return;
+    }
+    const Ext *x = &p->ext[f->at];
+    a->load = lp_convert_loop(have, want);
+    a->narrow = (int8_t)(pw->narrows >> i & 1 ? (int)pw->narrow : -1);
+    a->src = x->linear && !x->constant && have == want && a->narrow < 0
+                 ? SRC_MEM
+                 : SRC_GATHER;
+    if (a->src == SRC_GATHER)
+        a->buf = (int16_t)take_buf(g, k, k);
+}
+
+/* A node that reads another wants it in the type in which it is held. */
+static bool chain_ok(const LpFusedReq *r, const Plan *p, int k,
+                     const LpPwNode *pw)
+{
+    for (int i = 0; i < pw->n_in; i++) {
+        const LpFusedArg *f = &r->node[k].in[(int)pw->operand[i]];
+        if (f->from == LP_FUSED_NODE && p->node[f->at].held != pw->in[i])
+            return false;
+        if (f->from == LP_FUSED_EXT &&
+            !lp_convert_loop(r->ext[f->at].dtype, pw->in[i]))
+            return false;
+    }
+    return !pw->divides;
+}
+
+static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
+                          LpErr *e)
+{
+    const LpFusedNode *f = &r->node[k];
+    LpPwNode pw;
+    LpDtype types[LP_PW_MAX_IN];
+    Node *d = &p->node[k];
+    resolve(r, f, &pw, types);
+    LP_FAIL_IF(!chain_ok(r, p, k, &pw), e, LP_E_NOT_IMPLEMENTED,
+               "%s cannot be part of a fused chain here", f->op->name);
+    d->loop = pw.loop;
+    memcpy(d->p, pw.p, sizeof d->p);
+    d->n_in = pw.n_in;
+    d->out = (int8_t)f->out;
+    d->splat_ok = pw.splat_ok;
+    d->held = pw.out;
+    d->stored = f->dtype;
+    d->site = f->site;
+    for (int i = 0; i < pw.n_in; i++)
+        plan_arg(r, p, g, k, i, &pw, types);
+    d->direct = f->out >= 0 && d->held == d->stored;
+    if (!d->direct)
+        d->buf = (int16_t)take_buf(g, k, last_use(r, k));
+    if (f->out >= 0 && !d->direct)
+        d->store = lp_convert_loop(d->held, d->stored);
+    return LP_OK;
+}
+
+static void fini(LpKernel *k)
+{
+    lp_free(k->state);
+    k->state = NULL;
+}
+
+LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
+{
+    Plan *p = lp_calloc(1, sizeof *p);
+    Regs g = {.n = 0};
+    LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
+    p->n_node = r->n_node;
+    p->n_ext = r->n_ext;
+    p->n_out = r->n_out;
+    p->n = 1;
+    for (int d = 0; d < r->out[0].ndim; d++)
+        p->n *= r->out[0].shape[d];
+    for (int i = 0; i < r->n_out; i++)
+        p->out_size[i] = (uint8_t)lp_dtype_size(r->out[i].dtype);
+    set_geometry(r, p);
+    LpStatus s = LP_OK;
+    for (int i = 0; i < r->n_node && s == LP_OK; i++)
+        s = plan_node(r, p, &g, i, e);
+    if (s != LP_OK) {
+        lp_free(p);
+        return s;
+    }
+    p->n_buf = g.n;
+    p->block = g.n ? CACHE / (g.n * 8) / 64 * 64 : MOST;
+    p->block = p->block > MOST ? MOST : p->block < LEAST ? LEAST : p->block;
+    k->state = p;
+    k->run = run;
+    k->fini = fini;
+    k->threads = p->n >= WORK_MIN && r->threads > 1 ? r->threads : 1;
+    k->work_bytes = (size_t)k->threads * (size_t)g.n * (size_t)p->block * 8;
+    return LP_OK;
+}

@@ -1,0 +1,44 @@
+/* Kernels of the optimizers' updates (src/ops/nn/optim.c): one pass over memory
+ * that reads gradient, parameter and state and writes parameter and state. A
+ * result may be the operand of the same name. */
+#ifndef LP_KERNEL_LOOPS_OPTIM_H
+#define LP_KERNEL_LOOPS_OPTIM_H
+
+#include "src/base/cpu.h"
+#include "src/ir/op.h"
+#include "src/kernel/loops/optim.def"
+
+/* What a loop is told besides memory: the numbers and flags of optim.def, 0
+ * those that the operator has not. */
+typedef struct LpOptimNumbers {
+    double lr, momentum, dampening, weight_decay, step, grad_scale;
+    double velocity_scaling, replicas;
+    double beta1, beta2, eps, alpha, max_weight_norm;
+    bool nesterov, maximize, decoupled, bias_correction, tf_variant;
+    /* worked out: lr, 1 for lamb, over the correction of the first moment; one
+     * over the root of that of the second; 1 - lr weight_decay */
+    double rate, root, keep;
+} LpOptimNumbers;
+
+/* n contiguous elements of one type, float or double. in: parameter, gradient,
+ * states; out: parameter, states; a missing one is NULL. */
+typedef void (*LpOptimLoop)(int64_t n, const void *const *in, void *const *out,
+                            const LpOptimNumbers *c);
+#define LP_LOOP(name) LpOptimLoop name;
+typedef struct LpOptimLoops {
+    LP_OPTIMIZERS(LP_LOOP)
+} LpOptimLoops;
+#undef LP_LOOP
+/* by type: float, double */
+extern const LpOptimLoops lp_optim_plain[2];
+#if defined(__x86_64__)
+extern const LpOptimLoops lp_optim_avx2[2], lp_optim_avx512[2];
+#endif
+
+#define LP_PREPARE(name)                                                       \
+    LpStatus lp_##name##_step_prepare(const LpKernelReq *r, LpKernel *k,       \
+                                      LpErr *e);
+LP_OPTIMIZERS(LP_PREPARE)
+#undef LP_PREPARE
+
+#endif

@@ -1,0 +1,284 @@
+/* The driver of the optimizers' updates. Operands that are not contiguous are
+ * copied first; then blocks of BLOCK elements go through the loop, split over
+ * threads. Types other than the one computed in (double for a double
+ * parameter, else float) are converted block by block on the stack. Numbers
+ * are read when the kernel runs. */
+#include "src/kernel/loops/optim.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/state.h"
+
+#define BLOCK 1024
+#define PARALLEL (1 << 15) /* elements */
+#define MAX_IN 5
+#define MAX_OUT 4
+#define MAX_NUMBERS 8
+
+/* Where numbers and flags go in LpOptimNumbers. */
+typedef struct Places {
+    int n;
+    uint8_t number[MAX_NUMBERS], flag[MAX_NUMBERS];
+} Places;
+
+typedef struct Update {
+    LpOptimLoop loop;
+    const Places *places;
+    int n_in, n_out; /* tensors: the first operands, the first results */
+    bool has_in[MAX_IN], has_out[MAX_OUT];
+    LpDesc in[MAX_IN], out[MAX_OUT];
+    bool copy_in[MAX_IN], copy_out[MAX_OUT]; /* not contiguous */
+    LpDesc number[MAX_NUMBERS];
+    LpDtype type;         /* computed in */
+    LpOptimNumbers flags; /* without the numbers */
+    int64_t n;
+    int threads;
+    bool lamb;
+} Update;
+
+static const LpOptimLoops *loops(LpDtype t)
+{
+    const LpOptimLoops *l = lp_optim_plain;
+#if defined(__x86_64__)
+    if (lp_cpu_simd() == LP_SIMD_AVX512)
+        l = lp_optim_avx512;
+    else if (lp_cpu_simd() == LP_SIMD_AVX2)
+        l = lp_optim_avx2;
+#endif
+    return &l[t == LP_F64];
+}
+
+/* ---- blocks -------------------------------------------------------------- */
+/* One block of an operand in the type computed in. */
+static const void *load(const Update *u, int k, const char *p, int64_t at,
+                        int64_t n, double *buf)
+{
+    LpDtype t = u->in[k].dtype;
+    const char *from = p + at * (int64_t)lp_dtype_size(t);
+    if (t == u->type)
+        return from;
+    lp_convert(t, from, 1, u->type, buf, 1, n);
+    return buf;
+}
+
+static void run_block(const Update *u, char *const *in, char *const *out,
+                      int64_t at, int64_t n, const LpOptimNumbers *c)
+{
+    double in_buf[MAX_IN][BLOCK], out_buf[MAX_OUT][BLOCK];
+    const void *pi[MAX_IN] = {NULL};
+    void *po[MAX_OUT] = {NULL};
+    for (int k = 0; k < u->n_in; k++)
+        if (u->has_in[k])
+            pi[k] = load(u, k, in[k], at, n, in_buf[k]);
+    for (int k = 0; k < u->n_out; k++)
+        if (u->has_out[k])
+            po[k] = u->out[k].dtype == u->type
+                        ? out[k] + at * (int64_t)lp_dtype_size(u->type)
+                        : (char *)out_buf[k];
+    u->loop(n, pi, po, c);
+    for (int k = 0; k < u->n_out; k++)
+        if (u->has_out[k] && u->out[k].dtype != u->type)
+            lp_convert(u->type, out_buf[k], 1, u->out[k].dtype,
+                       out[k] + at * (int64_t)lp_dtype_size(u->out[k].dtype), 1,
+                       n);
+}
+
+static void run_blocks(const Update *u, char *const *in, char *const *out,
+                       const LpOptimNumbers *c)
+{
+    int64_t blocks = (u->n + BLOCK - 1) / BLOCK;
+    int threads = u->n < PARALLEL ? 1 : u->threads;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t at = i * BLOCK, left = u->n - at;
+        run_block(u, in, out, at, left < BLOCK ? left : BLOCK, c);
+    }
+}
+
+/* ---- lamb's second half -------------------------------------------------- */
+static double value_at(LpDtype t, const char *p, int64_t i)
+{
+    return t == LP_F64 ? ((const double *)(const void *)p)[i]
+                       : (double)((const float *)(const void *)p)[i];
+}
+
+/* Euclidean norm, by blocks of fixed size: the same for any width. */
+static double norm(const Update *u, const LpDesc *d, const char *p)
+{
+    double sum = 0, buf[BLOCK];
+    for (int64_t at = 0; at < u->n; at += BLOCK) {
+        int64_t n = u->n - at < BLOCK ? u->n - at : BLOCK;
+        double part = 0;
+        lp_convert(d->dtype, p + at * (int64_t)lp_dtype_size(d->dtype), 1,
+                   LP_F64, buf, 1, n);
+        for (int64_t i = 0; i < n; i++)
+            part += buf[i] * buf[i];
+        sum += part;
+    }
+    return sqrt(sum);
+}
+
+/* p -= lr min(|p|, most) / |x| x, the ratio 1 if a norm or most is 0. */
+static void lamb_apply(const Update *u, const char *p, const char *x, char *out,
+                       double lr, double most)
+{
+    double wn = norm(u, &u->in[0], p);
+    LpDesc xd = {.dtype = u->type};
+    double xn = norm(u, &xd, x);
+    bool plain = wn == 0 || xn == 0 || most == 0;
+    double ratio = plain ? 1 : (wn < most ? wn : most) / xn;
+    double buf[BLOCK];
+    LpDtype t = u->in[0].dtype, o = u->out[0].dtype;
+    for (int64_t at = 0; at < u->n; at += BLOCK) {
+        int64_t n = u->n - at < BLOCK ? u->n - at : BLOCK;
+        lp_convert(t, p + at * (int64_t)lp_dtype_size(t), 1, LP_F64, buf, 1, n);
+        for (int64_t i = 0; i < n; i++)
+            buf[i] -= lr * ratio * value_at(u->type, x, at + i);
+        lp_convert(LP_F64, buf, 1, o, out + at * (int64_t)lp_dtype_size(o), 1,
+                   n);
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+static double read_number(const LpDesc *d, const void *p)
+{
+    return d->is_imm ? lp_scalar_f(d->imm)
+                     : lp_scalar_f(lp_scalar_load(d->dtype, p));
+}
+
+static LpOptimNumbers read_numbers(const Update *u, void *const *in)
+{
+    LpOptimNumbers c = u->flags;
+    for (int i = 0; i < u->places->n; i++) {
+        double x = read_number(&u->number[i], in[u->n_in + i]);
+        memcpy((char *)&c + u->places->number[i], &x, sizeof x);
+    }
+    c.rate = u->lamb ? 1 : c.lr;
+    c.root = 1;
+    if (c.bias_correction) {
+        c.rate /= 1 - pow(c.beta1, c.step);
+        c.root /= sqrt(1 - pow(c.beta2, c.step));
+    }
+    c.keep = 1 - c.lr * c.weight_decay;
+    c.grad_scale = c.maximize ? -c.grad_scale : c.grad_scale;
+    return c;
+}
+
+static LpDesc plain(const LpDesc *d)
+{
+    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
+    memcpy(t.shape, d->shape, sizeof t.shape);
+    return lp_desc_of(&t);
+}
+
+/* work: contiguous copies, then lamb's direction */
+static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc, (void)e;
+    const Update *u = k->state;
+    LpOptimNumbers c = read_numbers(u, in);
+    char *pi[MAX_IN] = {NULL}, *po[MAX_OUT] = {NULL}, *next = work;
+    for (int i = 0; i < u->n_in; i++) {
+        pi[i] = in[i];
+        if (!u->copy_in[i])
+            continue;
+        LpDesc to = plain(&u->in[i]);
+        lp_copy_strided(&u->in[i], in[i], &to, next);
+        pi[i] = next;
+        next += u->n * 8;
+    }
+    for (int i = 0; i < u->n_out && !(u->lamb && i == 3); i++) {
+        po[i] = out[i];
+        if (!u->copy_out[i])
+            continue;
+        po[i] = next;
+        next += u->n * 8;
+    }
+    if (u->lamb)
+        po[3] = next;
+    run_blocks(u, pi, po, &c);
+    if (u->lamb)
+        lamb_apply(u, pi[0], po[3], po[0], c.lr, c.max_weight_norm);
+    for (int i = 0; i < u->n_out; i++)
+        if (u->copy_out[i]) {
+            LpDesc from = plain(&u->out[i]);
+            lp_copy_strided(&from, po[i], &u->out[i], out[i]);
+        }
+    return LP_OK;
+}
+
+/* The operands are tensors and then numbers, the results tensors. */
+static Update *update(const LpKernelReq *r, const Places *places, LpKernel *k,
+                      LpErr *e)
+{
+    Update *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
+    if (!u)
+        return NULL;
+    int n_in = r->n_in - places->n, n_out = r->op->n_results;
+    u->places = places;
+    u->n_in = n_in;
+    u->n_out = n_out;
+    u->n = lp_desc_numel(&r->in[0]);
+    u->threads = r->threads;
+    u->type = r->in[0].dtype == LP_F64 ? LP_F64 : LP_F32;
+    for (int i = 0; i < n_in; i++) {
+        u->in[i] = r->in[i];
+        u->has_in[i] = r->in[i].dtype != LP_DT_NONE;
+        u->copy_in[i] = u->has_in[i] && !lp_desc_contiguous(&r->in[i]);
+        k->work_bytes += u->copy_in[i] ? (size_t)u->n * 8 : 0;
+    }
+    for (int i = 0; i < n_out; i++) {
+        u->out[i] = r->out[i];
+        u->has_out[i] = i == 0 || lp_desc_numel(&r->out[i]) == u->n;
+        u->copy_out[i] = u->has_out[i] && !lp_desc_contiguous(&r->out[i]);
+        k->work_bytes += u->copy_out[i] ? (size_t)u->n * 8 : 0;
+    }
+    for (int i = 0; i < places->n; i++)
+        u->number[i] = r->in[n_in + i];
+    for (int i = 0; i < r->op->n_attr; i++)
+        *((bool *)&u->flags + places->flag[i]) = r->attr[i].i != 0;
+    k->run = run_update;
+    k->threads = r->threads;
+    return u;
+}
+
+/* The direction comes from the blocks, in scratch; the parameter is written by
+ * lamb_apply, as its norm has to be known first. */
+static void split_lamb(Update *u, LpKernel *k)
+{
+    u->lamb = true;
+    u->has_out[0] = false;
+    u->n_out = 4;
+    u->has_out[3] = true;
+    u->out[3].dtype = u->type;
+    k->work_bytes += (size_t)u->n * 8;
+}
+
+static LpStatus set_loop(Update *u, LpOptimLoop loop, LpKernel *k)
+{
+    u->loop = loop;
+    if (loop == loops(u->type)->lamb)
+        split_lamb(u, k);
+    return LP_OK;
+}
+
+/* ---- one prepare hook each ----------------------------------------------- */
+#define NONE(...)
+#define FIELD(name, value) offsetof(LpOptimNumbers, name),
+#define NUMBERS(name) LP_OPTIM_##name(NONE, NONE, FIELD, NONE, NONE)
+#define FLAGS(name) LP_OPTIM_##name(NONE, NONE, NONE, NONE, FIELD)
+#define PREPARE(name)                                                          \
+    LpStatus lp_##name##_step_prepare(const LpKernelReq *r, LpKernel *k,       \
+                                      LpErr *e)                                \
+    {                                                                          \
+        static const Places places = {sizeof(uint8_t[]){NUMBERS(name)},        \
+                                      {NUMBERS(name)},                         \
+                                      {FLAGS(name) 0}};                        \
+        Update *u = update(r, &places, k, e);                                  \
+        return u ? set_loop(u, loops(u->type)->name, k) : LP_E_MEMORY;         \
+    }
+LP_OPTIMIZERS(PREPARE)

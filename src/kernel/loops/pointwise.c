@@ -1,0 +1,209 @@
+/* The pointwise driver: preparing. See pointwise.h; what runs, and how, is in
+ * pointwise_run.c. */
+#include "src/kernel/loops/pointwise.h"
+
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/kernel/loops/pointwise_plan.h"
+
+enum {
+    WORK_MIN = 65536,  /* additions that pay for waking a thread */
+    FUNCTION_COST = 8, /* a transcendental function in additions */
+};
+
+static bool dense(const LpDesc *d)
+{
+    int64_t want = 1;
+    for (int i = d->ndim - 1; i >= 0; i--) {
+        if (d->shape[i] != 1 && d->strides[i] != want)
+            return false;
+        want *= d->shape[i];
+    }
+    return true;
+}
+
+static bool single(const LpDesc *d)
+{
+    for (int i = 0; i < d->ndim; i++)
+        if (d->shape[i] != 1)
+            return false;
+    return true;
+}
+
+static bool same_layout(const LpDesc *a, const LpDesc *b)
+{
+    if (a->ndim != b->ndim)
+        return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->shape[i] != b->shape[i] ||
+            (a->strides[i] != b->strides[i] && a->shape[i] != 1))
+            return false;
+    return true;
+}
+
+static void fill_plan(const LpKernelReq *r, const LpPwNode *node, LpPwPlan *p)
+{
+    const LpDesc *o = &r->out[0];
+    p->loop = node->loop;
+    memcpy(p->p, node->p, sizeof p->p);
+    p->n_in = (uint8_t)node->n_in;
+    p->is_imm = p->constant = p->linear = p->converts = 0;
+    p->narrows = node->narrows;
+    p->narrow = (uint8_t)node->narrow;
+    p->splat_ok = node->splat_ok;
+    p->divides = node->divides;
+    p->n = 1;
+    for (int i = 0; i < o->ndim; i++)
+        p->n *= o->shape[i];
+    for (int i = 0; i < p->n_in; i++) {
+        const LpDesc *x = &r->in[(int)node->operand[i]];
+        LpDtype t = node->in[i], from = x->is_imm ? t : x->dtype;
+        p->operand[i] = node->operand[i];
+        p->load[i] = lp_convert_loop(from, t);
+        p->in_size[i] = (uint8_t)lp_dtype_size(from);
+        p->loop_size[i] = (uint8_t)lp_dtype_size(t);
+        p->converts |= (uint8_t)((from != t || lp_pw_has(p->narrows, i)) << i);
+        if (x->is_imm) {
+            p->is_imm |= (uint8_t)(1 << i);
+            lp_pointwise_number(node, x->imm, t, &p->imm[i]);
+        }
+        p->constant |= (uint8_t)((x->is_imm || single(x)) << i);
+    }
+    p->out_size = (uint8_t)lp_dtype_size(o->dtype);
+    p->loop_out_size = (uint8_t)lp_dtype_size(node->out);
+    p->out_converts = o->dtype != node->out;
+    p->store = lp_convert_loop(node->out, o->dtype);
+}
+
+/* Everything dense and of the loop's types; an identity may convert. */
+static bool is_direct(const LpKernelReq *r, const LpPwPlan *p)
+{
+    const LpDesc *o = &r->out[0];
+    if (p->out_converts || p->divides || !dense(o) ||
+        (p->converts && (p->loop || p->constant)))
+        return false;
+    for (int i = 0; i < p->n_in; i++) {
+        const LpDesc *x = &r->in[(int)p->operand[i]];
+        if (lp_pw_has(p->constant, i)) {
+            if (!p->splat_ok && p->n != 1)
+                return false;
+        } else if (!same_layout(x, o)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Stride in bytes of operand x along dimension d of the result. */
+static int64_t stride_of(const LpDesc *x, const LpDesc *o, int d, int size)
+{
+    int at = d - (o->ndim - x->ndim);
+    if (x->is_imm || at < 0 || x->shape[at] == 1)
+        return 0;
+    return x->strides[at] * size;
+}
+
+/* Dimensions without those of size 1, the result's longest strides first. */
+static int sort_dims(const LpDesc *o, int order[LP_MAX_DIMS])
+{
+    int n = 0;
+    for (int d = 0; d < o->ndim; d++) {
+        if (o->shape[d] == 1)
+            continue;
+        int at = n++;
+        for (; at > 0 && o->strides[order[at - 1]] < o->strides[d]; at--)
+            order[at] = order[at - 1];
+        order[at] = d;
+    }
+    return n;
+}
+
+static void set_geometry(const LpKernelReq *r, LpPwPlan *p)
+{
+    const LpDesc *o = &r->out[0];
+    int order[LP_MAX_DIMS], n = sort_dims(o, order), width = lp_pw_row(p);
+    p->ndim = 0;
+    for (int k = 0; k < n; k++) {
+        int d = order[k];
+        int64_t *row = p->geo + p->ndim * width, *outer = row - width;
+        row[0] = o->shape[d];
+        row[1] = o->strides[d] * p->out_size;
+        for (int i = 0; i < p->n_in; i++)
+            row[2 + i] =
+                stride_of(&r->in[(int)p->operand[i]], o, d, p->in_size[i]);
+        bool merges = p->ndim > 0;
+        for (int c = 1; merges && c < width; c++)
+            merges = outer[c] == row[c] * row[0];
+        if (merges) {
+            outer[0] *= row[0];
+            memcpy(outer + 1, row + 1, (size_t)(width - 1) * sizeof *row);
+        } else {
+            p->ndim++;
+        }
+    }
+    if (p->ndim == 0) {
+        memset(p->geo, 0, (size_t)width * sizeof *p->geo);
+        p->geo[0] = 1;
+        p->ndim = 1;
+    }
+}
+
+/* Does column c walk the whole index space in steps of `size` bytes? */
+static bool is_linear(const LpPwPlan *p, int c, int64_t size)
+{
+    for (int d = p->ndim - 1; d >= 0; d--) {
+        const int64_t *row = p->geo + d * lp_pw_row(p);
+        if (row[c] != size && row[0] != 1)
+            return false;
+        size *= row[0];
+    }
+    return true;
+}
+
+static void fini(LpKernel *k)
+{
+    lp_free(k->state);
+    k->state = NULL;
+}
+
+static LpStatus prepare_general(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpPwPlan *p = (void *)k->inl;
+    size_t rows = r->out[0].ndim > 0 ? (size_t)r->out[0].ndim : 1;
+    size_t bytes = sizeof *p + rows * (size_t)lp_pw_row(p) * sizeof *p->geo;
+    if (bytes > sizeof k->inl) {
+        p = lp_alloc(bytes);
+        LP_FAIL_IF(!p, e, LP_E_MEMORY, "no memory to prepare %s", r->op->name);
+        memcpy(p, k->inl, sizeof *p);
+        k->state = p;
+        k->fini = fini;
+    }
+    k->run = lp_pointwise_run_general;
+    set_geometry(r, p);
+    p->out_linear = is_linear(p, 1, p->out_size);
+    for (int i = 0; i < p->n_in; i++)
+        if (!lp_pw_has(p->constant, i))
+            p->linear |= (uint8_t)(is_linear(p, 2 + i, p->in_size[i]) << i);
+    return LP_OK;
+}
+
+LpStatus lp_pointwise_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpPwPlan *p = (void *)k->inl;
+    LpPwNode node;
+    _Static_assert(sizeof *p + 6 * sizeof *p->geo <= sizeof k->inl, "plan");
+    lp_pointwise_resolve(r, &node);
+    fill_plan(r, &node, p);
+    k->fini = NULL;
+    k->state = NULL;
+    k->work_bytes = 0;
+    uint8_t policy = lp_pointwise_of(r->op)->policy;
+    bool is_function = policy >= LP_PW_FLOAT && policy <= LP_PW_FLOAT_ONLY;
+    int64_t each = is_function ? FUNCTION_COST : 1;
+    k->threads = p->n >= WORK_MIN / each && r->threads > 1 ? r->threads : 1;
+    if (!is_direct(r, p))
+        return prepare_general(r, k, e);
+    k->run = lp_pointwise_run_direct;
+    return LP_OK;
+}

@@ -1,0 +1,46 @@
+/* What the pointwise driver prepares (pointwise.c) and runs
+ * (pointwise_run.c). It lives in LpKernel.inl, or in LpKernel.state where there
+ * are many dimensions. */
+#ifndef LP_KERNEL_LOOPS_POINTWISE_PLAN_H
+#define LP_KERNEL_LOOPS_POINTWISE_PLAN_H
+
+#include "src/kernel/loops/pointwise.h"
+
+typedef struct LpPwPlan {
+    LpLoop loop;
+    int64_t n;
+    LpNum p[LP_PW_MAX_PARAM];
+    LpConvert load[LP_PW_MAX_IN]; /* stored operand -> loop */
+    LpConvert store;              /* loop -> stored result */
+    LpPwOne imm[LP_PW_MAX_IN];
+    uint8_t in_size[LP_PW_MAX_IN], loop_size[LP_PW_MAX_IN];
+    uint8_t out_size, loop_out_size;
+    int8_t operand[LP_PW_MAX_IN];
+    uint8_t n_in, ndim;
+    uint8_t is_imm, constant, linear, converts, narrows; /* bits by operand */
+    uint8_t narrow;                                      /* LpDtype */
+    bool out_linear, out_converts, splat_ok, divides;
+    /* A dimension, outermost first: size, then strides in bytes of the
+     * result and of each operand. */
+    int64_t geo[];
+} LpPwPlan;
+
+static inline int lp_pw_row(const LpPwPlan *p)
+{
+    return 2 + p->n_in;
+}
+
+static inline bool lp_pw_has(unsigned bits, int i)
+{
+    return bits >> i & 1;
+}
+
+/* Everything is dense and of the loop's types. */
+LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
+                                 void *const *out, void *work,
+                                 const LpRunCtx *rc, LpErr *e);
+LpStatus lp_pointwise_run_general(const LpKernel *k, void *const *in,
+                                  void *const *out, void *work,
+                                  const LpRunCtx *rc, LpErr *e);
+
+#endif

@@ -1,0 +1,122 @@
+/* float32 functions that gcc vectorises, as those of simd_math.h, whose
+ * rounding errors would add up in float32: they pass through double inside. */
+#ifndef LP_KERNEL_LOOPS_SIMD_WIDE_H
+#define LP_KERNEL_LOOPS_SIMD_WIDE_H
+
+#include <math.h>
+
+#include "src/kernel/loops/simd_bits.h"
+
+/* log2 of a positive finite number; relative error near 1e-13. */
+static inline double log2_wide(double x)
+{
+    uint64_t u = bits_of_d(x) - 0x3fe6a09e667f3bcdu;
+    /* the exponent as a double without a conversion from int64 */
+    uint64_t eb = (uint64_t)((int64_t)u >> 52) + 0x4338000000000000u;
+    double e = d_of_bits(eb) - MAGIC_D;
+    double m = d_of_bits((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
+    double s = (m - 1.0) / (m + 1.0), z = s * s;
+    double p = FMAD(z, 0.19387422342788124, 0.2219011324646228);
+    p = FMAD(z, p, 0.2857177502034745);
+    p = FMAD(z, p, 0.3999999869599605);
+    p = FMAD(z, p, 0.6666666666745024);
+    p = FMAD(z * s, p, s + s);
+    return FMAD(p, 1.4426950408889634, e);
+}
+
+/* 2^x of x in [-1000, 1000] */
+static inline double exp2_wide(double x)
+{
+    double t = x + MAGIC_D;
+    uint64_t n = bits_of_d(t);
+    double f = x - (t - MAGIC_D);
+    double p = FMAD(f, 1.3251088989600328e-06, 1.5304109880617525e-05);
+    p = FMAD(f, p, 0.00015403474297170594);
+    p = FMAD(f, p, 0.0013333477189976975);
+    p = FMAD(f, p, 0.009618129135905791);
+    p = FMAD(f, p, 0.05550410907292432);
+    p = FMAD(f, p, 0.240226506958878);
+    p = FMAD(f, p, 0.6931471805567313);
+    p = FMAD(f, p, 1.0);
+    return p * d_of_bits((n + 1023u) << 52);
+}
+
+static inline float exp2_f32(float x)
+{
+    float v = x > 200.0f ? 200.0f : x;
+    v = v < -200.0f ? -200.0f : v;
+    float y = (float)exp2_wide((double)v);
+    return x != x ? x : y;
+}
+
+/* log2(x) * unit, with unit = 1 or log10(2) */
+static inline float log2_scaled(float x, double unit)
+{
+    float y = (float)(log2_wide((double)x) * unit);
+    y = x > 3.40282347e38f ? x : y;
+    y = x < 0.0f ? NAN : y;
+    y = x == 0.0f ? -INFINITY : y;
+    return x != x ? x : y;
+}
+
+static inline float log2_f32(float x)
+{
+    return log2_scaled(x, 1.0);
+}
+
+static inline float log10_f32(float x)
+{
+    return log2_scaled(x, 0.30102999566398120);
+}
+
+/* C99's pow, Annex F. A base that is zero or infinite follows from a finite
+ * stand-in for its logarithm, so large that the least exponent leaves float32's
+ * range by it. */
+static inline float pow_f32(float x, float y)
+{
+    float a = fabsf(x);
+    double l = log2_wide((double)a);
+    l = a == 0.0f ? -0x1p900 : l;
+    l = a > 3.40282347e38f ? 0x1p900 : l;
+    double t = (double)y * l;
+    t = t > 300.0 ? 300.0 : t;
+    t = t < -300.0 ? -300.0 : t;
+    float r = (float)exp2_wide(t);
+    float yi = truncf(y), half = y * 0.5f;
+    float whole = yi == y ? 1.0f : 0.0f;
+    float odd = whole != 0.0f && truncf(half) != half ? 1.0f : 0.0f;
+    float neg = bits_of_f(x) >> 31 ? 1.0f : 0.0f;
+    r = neg * odd != 0.0f ? -r : r;
+    float bad = x < 0.0f && a <= 3.40282347e38f ? 1.0f - whole : 0.0f;
+    r = bad != 0.0f ? NAN : r;
+    r = x != x || y != y ? NAN : r;
+    r = a == 1.0f && fabsf(y) > 3.40282347e38f ? 1.0f : r;
+    return y == 0.0f || x == 1.0f ? 1.0f : r;
+}
+
+/* sin(x + quarter * pi / 2); |x| <= LP_SINE_MAX, infinity and NaN give NaN.
+ * The quarter-turns n are subtracted in double, in two pieces of pi / 2. */
+#define SINE_MAX 1.0e5f
+static inline float sine_f32(float x, uint64_t quarter)
+{
+    double d = (double)x;
+    double t = d * 0.63661977236758134 + MAGIC_D;
+    uint64_t n = bits_of_d(t) + quarter;
+    t -= MAGIC_D;
+    double r = FMAD(t, -1.57079632673412561417, d); /* 33 bits */
+    r = FMAD(t, -6.07710050650619224932e-11, r);
+    double z = r * r;
+    double s = FMAD(z, 2.724378140946123e-06, -0.00019840038872556747);
+    s = FMAD(z, s, 0.008333331785217696);
+    s = FMAD(z, s, -0.1666666666362283);
+    s = FMAD(z * r, s, r);
+    double c = FMAD(z, -2.7230740927455e-07, 2.479979240562801e-05);
+    c = FMAD(z, c, -0.0013888884858429178);
+    c = FMAD(z, c, 0.04166666663497616);
+    c = FMAD(z, c, -0.4999999999996012);
+    c = FMAD(z, c, 1.0);
+    double v = n & 1 ? c : s;
+    return (float)(n & 2 ? -v : v);
+}
+
+#endif

@@ -1,0 +1,501 @@
+/* Kernels of convolution and its two gradients.
+ *
+ * Every one of the three operators, transposed or not, is one of three passes
+ * of a plain convolution from the larger side (src) to the smaller (dst):
+ *
+ *     operator            plain               transposed
+ *     convolution         dst = src * w       src = w^T dst
+ *     … backward_input    src = w^T dst       dst = src * w
+ *     … backward_weight   w   = src^T dst     w   = src^T dst
+ *
+ * float32 (bfloat16 where the CPU has it) runs in the library, in layouts of
+ * its choice; operands are reordered from their strides and the result back.
+ * float16 goes through float32 by the plain frame. float64, and windows the
+ * library does not take, run the direct loops of convref.c in float64. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/convref.h"
+#include "src/kernel/plain.h"
+#include "src/kernel/product/packed.h"
+
+enum { SRC, W, DST, N_SIDES };
+
+typedef struct Conv {
+    LpDnnPrim *prim, *reorder[N_SIDES]; /* NULL: used as it is */
+    LpDnnPass pass;
+    uint8_t role[N_SIDES]; /* side of operand 0, operand 1, the result */
+    size_t off[N_SIDES];   /* of reordered copies */
+    size_t scratch;        /* offset of the library's scratch */
+    size_t work;
+    size_t zero_bytes; /* an empty sum: the result is all zero */
+    bool empty;
+} Conv;
+
+static void conv_free(Conv *c)
+{
+    if (!c)
+        return;
+    lp_dnn_free(c->prim);
+    for (int i = 0; i < N_SIDES; i++)
+        lp_dnn_free(c->reorder[i]);
+    lp_free(c);
+}
+
+/* ---- geometry ------------------------------------------------------------ */
+static LpDnnPass pass_of(int op_kind, bool transposed, uint8_t role[N_SIDES])
+{
+    static const uint8_t roles[4][N_SIDES] = {
+        {SRC, W, DST}, /* forward */
+        {DST, W, SRC}, /* backward data */
+        {DST, SRC, W}, /* backward weights: (grad, input) */
+        {SRC, DST, W}, /* … of a transposed one */
+    };
+    int kind = op_kind == 2 ? 2 + transposed : op_kind ^ transposed;
+    memcpy(role, roles[kind], N_SIDES);
+    return kind == 0   ? LP_DNN_FORWARD
+           : kind == 1 ? LP_DNN_BACKWARD_DATA
+                       : LP_DNN_BACKWARD_WEIGHTS;
+}
+
+/* The attributes of the convolution, which those of its gradients end with. */
+static const LpAttr *conv_attrs(const LpKernelReq *r, int op_kind)
+{
+    return op_kind > 0 ? r->attr + LP_CONV_BACK_STRIDE : r->attr;
+}
+
+/* The window after which exactly dst positions exist: what a floor drops is
+ * taken off the trailing padding. */
+static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
+                     LpConvGeom *g)
+{
+    const LpDesc *src = side[SRC], *w = side[W], *dst = side[DST];
+    int n = src->ndim - 2;
+    *g = (LpConvGeom){.n_spatial = n,
+                      .n = src->shape[0],
+                      .groups = a[LP_CONV_GROUPS].i,
+                      .c_src = src->shape[1],
+                      .c_dst = dst->shape[1]};
+    for (int i = 0; i < n; i++) {
+        g->src[i] = src->shape[2 + i];
+        g->dst[i] = dst->shape[2 + i];
+        g->kernel[i] = w->shape[2 + i];
+        g->stride[i] = a[LP_CONV_STRIDE].v[i];
+        g->pad_l[i] = a[LP_CONV_PADDING].v[i];
+        g->dilation[i] = a[LP_CONV_DILATION].v[i];
+        g->pad_r[i] = (g->dst[i] - 1) * g->stride[i] +
+                      (g->kernel[i] - 1) * g->dilation[i] + 1 - g->src[i] -
+                      g->pad_l[i];
+    }
+}
+
+/* ---- the library --------------------------------------------------------- */
+static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
+                            bool out, int threads, LpErr *e)
+{
+    const LpDnnLayout *own = lp_dnn_layout(
+        c->prim, (LpDnnArg[]){LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST}[side]);
+    if (lp_dnn_layout_eq(own, user))
+        return LP_OK;
+    LP_TRY(lp_dnn_reorder_new(out ? own : user, out ? user : own, threads,
+                              &c->reorder[side], e));
+    c->off[side] = c->work;
+    c->work += (own->bytes + 63) / 64 * 64;
+    return LP_OK;
+}
+
+/* Whether Winograd's algorithm (tiles of 4 x 4 results) pays: measured on one
+ * core with AVX-512, 0.45 to 0.7 of the direct one's time from these sizes on,
+ * up to 1.5 below them; 32 tiles give 1.0 to 1.2 forward and for the input's
+ * gradient, 0.7 to 0.85 for the weights'. 32 channels to 32 want more tiles.
+ * It works on blocks: one side that has none is reordered either way.
+ * Its errors are about 1e-5 of the largest result. */
+static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
+                          const LpDesc *const side[N_SIDES])
+{
+    enum { CHANNELS = 32, PRODUCTS = 2048, TILES = 64, FEW = 32, MANY = 512 };
+    enum { SMALL = 256 * 256 }; /* 9 MB transformed; 512 x 512 take 38 */
+    bool fits = t == LP_F32 && g->n_spatial == 2 && g->groups == 1 &&
+                (side[SRC]->block || side[DST]->block);
+    for (int i = 0; i < 2 && fits; i++)
+        fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1;
+    int64_t products = g->c_src * g->c_dst;
+    bool few = pass == LP_DNN_BACKWARD_WEIGHTS && products <= SMALL;
+    int64_t least = products < PRODUCTS ? MANY : few ? FEW : TILES;
+    return fits && g->c_src >= CHANNELS && g->c_dst >= CHANNELS &&
+           g->n * ((g->dst[0] + 3) / 4) * ((g->dst[1] + 3) / 4) >= least;
+}
+
+/* The problem for the library, and in `user` how the operands lie. Blocked ones
+ * are used so if they are `kept`; the library chooses all else. */
+static LpStatus describe(const Conv *c, const LpConvGeom *g,
+                         const LpDesc *const side[N_SIDES], bool kept,
+                         LpDnnConv *d, LpDnnLayout user[N_SIDES], LpErr *e)
+{
+    LpDnnLayout *wish[N_SIDES] = {&d->src, &d->weights, &d->dst};
+    d->pass = c->pass;
+    d->n_spatial = g->n_spatial;
+    memcpy(d->stride, g->stride, sizeof d->stride);
+    memcpy(d->dilation, g->dilation, sizeof d->dilation);
+    memcpy(d->pad_l, g->pad_l, sizeof d->pad_l);
+    memcpy(d->pad_r, g->pad_r, sizeof d->pad_r);
+    for (int i = 0; i < N_SIDES; i++) {
+        int64_t shape[6], strides[6];
+        int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
+        LpDtype t = side[i]->dtype;
+        if (side[i]->home)
+            user[i] = side[i]->home->layout;
+        else if (side[i]->block)
+            LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, &user[i], e));
+        else
+            LP_TRY(lp_dnn_plain(t, n, shape, strides, &user[i], e));
+        if (side[i]->block && kept)
+            *wish[i] = user[i];
+        else
+            LP_TRY(lp_dnn_any(t, n, shape, wish[i], e));
+    }
+    return LP_OK;
+}
+
+static LpStatus new_prim(LpDnnConv *d, bool winograd, LpDnnPrim **out, LpErr *e)
+{
+    LpErr probe = {0};
+    d->alg = LP_DNN_WINOGRAD;
+    if (winograd && lp_dnn_conv_new(d, out, &probe) == LP_OK)
+        return LP_OK;
+    d->alg = LP_DNN_DIRECT;
+    return lp_dnn_conv_new(d, out, e);
+}
+
+/* The primitive. Blocks for which the library has only its reference loops are
+ * reordered: that costs a pass over memory. */
+static LpStatus choose(Conv *c, const LpConvGeom *g,
+                       const LpDesc *const side[N_SIDES], const LpKernelReq *r,
+                       LpDnnLayout user[N_SIDES], LpErr *e)
+{
+    bool kept = side[SRC]->block || side[DST]->block;
+    bool winograd =
+        r->fast && winograd_pays(c->pass, g, side[DST]->dtype, side);
+    for (;; kept = false) {
+        LpDnnConv d = {.threads = r->threads};
+        LpErr probe = {0};
+        LP_TRY(describe(c, g, side, kept, &d, user, e));
+        LpStatus s = new_prim(&d, winograd, &c->prim, kept ? &probe : e);
+        if (!kept || (s == LP_OK && !lp_dnn_is_reference(c->prim)))
+            return s;
+        if (s == LP_OK)
+            lp_dnn_free(c->prim);
+        c->prim = NULL;
+    }
+}
+
+static LpStatus build(Conv *c, const LpConvGeom *g,
+                      const LpDesc *const side[N_SIDES], const LpKernelReq *r,
+                      LpErr *e)
+{
+    LpDnnLayout user[N_SIDES];
+    LP_TRY(choose(c, g, side, r, user, e));
+    for (int i = 0; i < N_SIDES; i++)
+        LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], r->threads, e));
+    c->scratch = c->work;
+    size_t inner = lp_dnn_work_bytes(c->prim);
+    for (int i = 0; i < N_SIDES; i++)
+        if (c->reorder[i] && lp_dnn_work_bytes(c->reorder[i]) > inner)
+            inner = lp_dnn_work_bytes(c->reorder[i]);
+    c->work += inner;
+    return LP_OK;
+}
+
+static LpStatus run_reorder(const Conv *c, int side, void *from, void *to,
+                            void *scratch, LpErr *e)
+{
+    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = from, [LP_DNN_DST] = to};
+    return lp_dnn_run(c->reorder[side], args, scratch, e);
+}
+
+static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
+                         LpErr *e)
+{
+    if (c->empty) {
+        memset(out, 0, c->zero_bytes);
+        return LP_OK;
+    }
+    char *w = work;
+    void *user[N_SIDES], *own[N_SIDES];
+    user[c->role[0]] = in[0];
+    user[c->role[1]] = in[1];
+    user[c->role[2]] = out;
+    for (int i = 0; i < N_SIDES; i++) {
+        own[i] = c->reorder[i] ? w + c->off[i] : user[i];
+        if (c->reorder[i] && i != c->role[2])
+            LP_TRY(run_reorder(c, i, user[i], own[i], w + c->scratch, e));
+    }
+    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[SRC],
+                                 [LP_DNN_WEIGHTS] = own[W],
+                                 [LP_DNN_DST] = own[DST]};
+    LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
+    int r = c->role[2];
+    return c->reorder[r] ? run_reorder(c, r, own[r], user[r], w + c->scratch, e)
+                         : LP_OK;
+}
+
+/* a: the attributes that the three operators share. */
+static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
+                         const LpKernelReq *r, Conv **out, LpErr *e)
+{
+    Conv *c = lp_calloc(1, sizeof *c);
+    LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
+    const LpDesc *side[N_SIDES];
+    c->pass = pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, c->role);
+    for (int i = 0; i < N_SIDES; i++)
+        side[c->role[i]] = &d[i];
+    LpConvGeom g;
+    geometry(a, side, &g);
+    LpStatus s = LP_OK;
+    if (lp_desc_numel(&d[0]) == 0 || lp_desc_numel(&d[1]) == 0 ||
+        lp_desc_numel(&d[2]) == 0) {
+        c->empty = true;
+        c->zero_bytes =
+            (size_t)lp_desc_numel(&d[2]) * lp_dtype_size(d[2].dtype);
+    } else {
+        s = build(c, &g, side, r, e);
+    }
+    if (s != LP_OK) {
+        conv_free(c);
+        return s;
+    }
+    *out = c;
+    return LP_OK;
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    return conv_run(k->state, in, out[0], work, e);
+}
+
+static void direct_fini(LpKernel *k)
+{
+    conv_free(k->state);
+    k->state = NULL;
+}
+
+static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
+                     void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    const Conv *c;
+    memcpy(&c, p->param, sizeof c);
+    return conv_run(c, in, out[0], work, e);
+}
+
+static void converted_fini(LpKernel *k)
+{
+    lp_plain_fini(k);
+    direct_fini(k);
+}
+
+typedef struct Reference {
+    LpConvGeom g;
+    uint8_t role[N_SIDES];
+    uint8_t pass;
+    bool integers;
+} Reference;
+
+static LpStatus reference_core(const LpPlain *p, void *const *in,
+                               void *const *out, void *work, const LpRunCtx *rc,
+                               LpErr *e)
+{
+    (void)work, (void)rc, (void)e;
+    const Reference *f = (const void *)p->param;
+    void *side[N_SIDES];
+    side[f->role[0]] = in[0];
+    side[f->role[1]] = in[1];
+    side[f->role[2]] = out[0];
+    if (f->pass == LP_DNN_FORWARD)
+        lp_conv_ref(&f->g, f->integers, side[SRC], side[W], side[DST],
+                    p->threads);
+    else if (f->pass == LP_DNN_BACKWARD_DATA)
+        lp_conv_ref_data(&f->g, f->integers, side[DST], side[W], side[SRC],
+                         p->threads);
+    else
+        lp_conv_ref_weights(&f->g, f->integers, side[SRC], side[DST], side[W],
+                            p->threads);
+    return LP_OK;
+}
+
+static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
+                          LpErr *e)
+{
+    const LpAttr *a = conv_attrs(r, op_kind);
+    Reference f;
+    const LpDesc *d[N_SIDES] = {&r->in[0], &r->in[1], &r->out[0]};
+    const LpDesc *side[N_SIDES];
+    f.pass = (uint8_t)pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, f.role);
+    f.integers = !lp_is_float(r->out[0].dtype);
+    for (int i = 0; i < N_SIDES; i++)
+        side[f.role[i]] = d[i];
+    geometry(a, side, &f.g);
+    return lp_plain_prepare(r, k, reference_core, LP_F64, &f, sizeof f, 0, e);
+}
+
+static bool dense(const LpDesc *d)
+{
+    if (d->block || d->home)
+        return true;
+    for (int i = 0; i < d->ndim; i++)
+        if (d->strides[i] <= 0 && d->shape[i] > 1)
+            return false;
+    return true;
+}
+
+static LpDesc contiguous(const LpDesc *d, LpDtype t)
+{
+    LpDesc c = *d;
+    int64_t step = 1;
+    c.dtype = t;
+    for (int i = d->ndim - 1; i >= 0; i--) {
+        c.strides[i] = step;
+        step *= d->shape[i];
+    }
+    return c;
+}
+
+static bool has_home(const LpKernelReq *r)
+{
+    return r->in[0].home || r->in[1].home || r->out[0].home;
+}
+
+static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
+                        LpErr *e)
+{
+    LpDtype t = r->out[0].dtype;
+    if (t == LP_F64 || !lp_is_float(t))
+        return reference(r, op_kind, k, e);
+    bool direct = lp_dnn_native(r->in[0].dtype) && dense(&r->in[0]) &&
+                  dense(&r->in[1]) &&
+                  (r->out[0].block || lp_desc_contiguous(&r->out[0]));
+    LP_FAIL_IF(!direct && has_home(r), e, LP_E_INTERNAL,
+               "%s: weights at home with other operands that are converted",
+               r->op->name);
+    LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
+    for (int i = 0; i < N_SIDES && !direct; i++)
+        d[i] = contiguous(&d[i], LP_F32);
+    Conv *c;
+    LpErr probe = {0};
+    LpStatus s = conv_new(conv_attrs(r, op_kind), op_kind, d, r, &c, &probe);
+    if (s == LP_E_MEMORY || (s != LP_OK && has_home(r)))
+        return lp_fail(e, s, "%s", probe.msg);
+    if (s != LP_OK) /* a window the library does not take */
+        return reference(r, op_kind, k, e);
+    if (!direct) {
+        s = lp_plain_prepare(r, k, core, LP_F32, &c, sizeof c, c->work, e);
+        if (s != LP_OK) {
+            conv_free(c);
+            return s;
+        }
+        k->state = c;
+        k->fini = converted_fini;
+        return LP_OK;
+    }
+    k->state = c;
+    k->run = direct_run;
+    k->fini = direct_fini;
+    k->work_bytes = c->work;
+    k->threads = r->threads;
+    return LP_OK;
+}
+
+/* ---- layouts ------------------------------------------------------------- */
+bool lp_conv_makes(const LpKernelReq *r, bool gradient)
+{
+    LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
+    LpErr probe = {0};
+    Conv *c;
+    if (conv_new(conv_attrs(r, gradient), gradient, d, r, &c, &probe) != LP_OK)
+        return false;
+    bool makes = !c->empty && !c->reorder[c->role[2]];
+    conv_free(c);
+    return makes;
+}
+
+/* ---- homes of weights ---------------------------------------------------- */
+LpStatus lp_conv_home(const LpKernelReq *r, bool gradient, LpConvHome *h,
+                      bool *plain, LpErr *e)
+{
+    const LpDesc *x = &r->in[0], *w = &r->in[1], *y = &r->out[0];
+    LpDesc forward[N_SIDES] = {*x, *w, *y}, back[N_SIDES] = {*y, *x, *w};
+    LpDnnLayout rows;
+    int64_t shape[6], strides[6];
+    Conv *c;
+    *h = (LpConvHome){.groups = r->attr[LP_CONV_GROUPS].i};
+    int n = lp_conv_axes(w, true, h->groups, shape, strides);
+    LP_TRY(lp_dnn_plain(w->dtype, n, shape, strides, &rows, e));
+    LP_TRY(conv_new(r->attr, gradient ? 2 : 0, gradient ? back : forward, r, &c,
+                    e));
+    *plain = c->empty;
+    if (!c->empty) {
+        h->layout = *lp_dnn_layout(c->prim, LP_DNN_WEIGHTS);
+        *plain = lp_dnn_layout_eq(&h->layout, &rows);
+    }
+    conv_free(c);
+    return LP_OK;
+}
+
+bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
+{
+    if (conv->run != direct_run)
+        return false;
+    Conv *c = conv->state;
+    if (c->empty || c->role[1] != W || !c->reorder[W])
+        return false;
+    *bytes = lp_dnn_layout(c->prim, LP_DNN_WEIGHTS)->bytes;
+    lp_reorder_kernel(c->reorder[W], pack);
+    c->reorder[W] = NULL;
+    return true;
+}
+
+LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, 0, k, e);
+}
+
+LpStatus lp_conv_input_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, 1, k, e);
+}
+
+LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, 2, k, e);
+}
+
+/* The smaller side's elements times what each is the sum of. */
+static double products(const LpDesc *small, const LpDesc *w)
+{
+    return w->shape[0] > 0 ? (double)lp_desc_numel(small) *
+                                 (double)lp_desc_numel(w) / (double)w->shape[0]
+                           : 0;
+}
+
+double lp_conv_work(const LpKernelReq *r)
+{
+    return products(r->attr[LP_CONV_TRANSPOSED].i ? &r->in[0] : &r->out[0],
+                    &r->in[1]);
+}
+
+double lp_conv_input_work(const LpKernelReq *r)
+{
+    return products(r->attr[LP_CONV_BACK_TRANSPOSED].i ? &r->out[0] : &r->in[0],
+                    &r->in[1]);
+}
+
+double lp_conv_weight_work(const LpKernelReq *r)
+{
+    return products(r->attr[LP_CONV_BACK_TRANSPOSED].i ? &r->in[1] : &r->in[0],
+                    &r->out[0]);
+}

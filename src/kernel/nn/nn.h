@@ -1,0 +1,82 @@
+/* Preparation of the neural-network kernels; each is the `prepare` of the
+ * operator it is named after. What a kernel reads of attributes is the
+ * canonical form its shape rule leaves. */
+#ifndef LP_KERNEL_NN_NN_H
+#define LP_KERNEL_NN_NN_H
+
+#include "src/ir/op.h"
+
+/* mm [m, k] [k, n] and bmm [b, m, k] [b, k, n], any strides, any type. */
+LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+double lp_mm_work(const LpKernelReq *r);
+/* Runs the kernel of an mm, whose result is contiguous. *told: `then` (tiles.h)
+ * was told of the result; if not, it is whole in memory. */
+struct LpTilesThen;
+LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
+                        const struct LpTilesThen *then, bool *told, void *work,
+                        const LpRunCtx *rc, LpErr *e);
+
+/* A convolution from `src` (the larger side) to `dst`; a transposed one is
+ * the same with the sides exchanged. Attributes hold n_spatial entries each,
+ * padding twice as many (before …, after …). */
+typedef struct LpConvGeom {
+    int n_spatial;
+    int64_t n, groups, c_src, c_dst; /* channels of both sides, all groups */
+    int64_t src[3], dst[3], kernel[3];
+    int64_t stride[3], dilation[3], pad_l[3], pad_r[3];
+} LpConvGeom;
+
+LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_conv_input_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+double lp_conv_work(const LpKernelReq *r);
+double lp_conv_input_work(const LpKernelReq *r);
+double lp_conv_weight_work(const LpKernelReq *r);
+
+LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_adaptive_max_pool_prepare(const LpKernelReq *r, LpKernel *k,
+                                      LpErr *e);
+LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
+                                     LpErr *e);
+LpStatus lp_max_pool_gather_prepare(const LpKernelReq *r, LpKernel *k,
+                                    LpErr *e);
+LpStatus lp_avg_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_adaptive_avg_pool_prepare(const LpKernelReq *r, LpKernel *k,
+                                      LpErr *e);
+LpStatus lp_adaptive_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k,
+                                           LpErr *e);
+
+LpStatus lp_layer_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_layer_norm_back_prepare(const LpKernelReq *r, LpKernel *k,
+                                    LpErr *e);
+LpStatus lp_group_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k,
+                                    LpErr *e);
+LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k,
+                                    LpErr *e);
+
+LpStatus lp_softmax_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_log_softmax_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_softmax_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_log_softmax_back_prepare(const LpKernelReq *r, LpKernel *k,
+                                     LpErr *e);
+
+LpStatus lp_nll_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_nll_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_identity_loss_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
+LpStatus lp_dropout_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
+/* attention.c */
+LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+double lp_attention_work(const LpKernelReq *r);
+double lp_attention_back_work(const LpKernelReq *r);
+
+/* recurrent.c, recurrent_back.c */
+LpStatus lp_rnn_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_rnn_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
+#endif

@@ -1,0 +1,147 @@
+/* Kernels of layer, group and batch normalisation and their gradients.
+ *
+ * All take mean and variance in two passes: the second over (x - mean)^2, so
+ * data far from 0 keeps its precision. With xhat = (x - mean) rstd over m
+ * elements that share their statistics, and g = dy w:
+ *
+ *     dx = rstd (g - sum(g) / m - xhat sum(g xhat) / m)
+ *     dw = sum(dy xhat)      db = sum(dy)
+ *
+ * Rows, groups or channels are split over the threads. Only the gradients of
+ * layer norm's parameters add across threads: each has a partial sum, added in
+ * order of the threads. */
+#include <math.h>
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/nn/nn.h"
+#include "src/kernel/nn/nnloops.h"
+#include "src/kernel/nn/norm_blocked.h"
+#include "src/kernel/plain.h"
+
+/* layer: rows of n. group, batch: x [batch, channels, inner]. */
+typedef struct Norm {
+    int64_t rows, n;
+    int64_t batch, channels, inner, groups;
+    double eps;
+} Norm;
+
+typedef LpStatus Core(const LpPlain *p, void *const *in, void *const *out,
+                      void *work, const LpRunCtx *rc, LpErr *e);
+
+#define T float
+#define L f32
+#define F(name) name##_f32
+#define SQRT sqrtf
+#include "src/kernel/nn/norm_kernel_t.h"
+#undef T
+#undef L
+#undef F
+#undef SQRT
+#define T double
+#define L f64
+#define F(name) name##_f64
+#define SQRT sqrt
+#include "src/kernel/nn/norm_kernel_t.h"
+
+#define CORE(name)                                                             \
+    static LpStatus name(const LpPlain *p, void *const *in, void *const *out,  \
+                         void *work, const LpRunCtx *rc, LpErr *e)             \
+    {                                                                          \
+        (void)rc, (void)e;                                                     \
+        const Norm *s = (const void *)p->param;                                \
+        int64_t all = s->rows * s->n + s->batch * s->channels * s->inner;      \
+        int threads = lp_plain_width(p, all);                                  \
+        if (p->compute == LP_F64)                                              \
+            name##_f64(s, in, out, work, threads);                             \
+        else                                                                   \
+            name##_f32(s, in, out, work, threads);                             \
+        return LP_OK;                                                          \
+    }
+CORE(layer)
+CORE(layer_back)
+CORE(group)
+CORE(group_back)
+CORE(batch)
+CORE(batch_back)
+
+static LpStatus prepare(const LpKernelReq *r, LpKernel *k, Norm s, Core *core,
+                        size_t work_elems, LpErr *e)
+{
+    LpDtype t = lp_plain_type(r->out[0].dtype);
+    return lp_plain_prepare(r, k, core, t, &s, sizeof s,
+                            work_elems * lp_dtype_size(t), e);
+}
+
+/* The last `n` axes are normalised together. */
+static Norm rows_of(const LpDesc *x, int n)
+{
+    Norm s = {.rows = 1, .n = 1};
+    for (int i = 0; i < x->ndim; i++)
+        if (i < x->ndim - n)
+            s.rows *= x->shape[i];
+        else
+            s.n *= x->shape[i];
+    return s;
+}
+
+static Norm channels_of(const LpDesc *x, int64_t groups)
+{
+    Norm s = {.batch = x->shape[0],
+              .channels = x->shape[1],
+              .inner = 1,
+              .groups = groups};
+    for (int i = 2; i < x->ndim; i++)
+        s.inner *= x->shape[i];
+    return s;
+}
+
+/* (x, w, b; normalized_shape, eps) -> y, mean, rstd */
+LpStatus lp_layer_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
+    s.eps = r->attr[LP_LAYER_NORM_EPS].f;
+    return prepare(r, k, s, layer, 0, e);
+}
+
+/* (dy, x, mean, rstd, w; normalized_shape) -> dx, dw, db */
+LpStatus lp_layer_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
+    return prepare(r, k, s, layer_back, (size_t)(2 * s.n * r->threads), e);
+}
+
+/* (x, w, b; num_groups, eps) -> y, mean, rstd */
+LpStatus lp_group_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
+    s.eps = r->attr[LP_GROUP_NORM_EPS].f;
+    return prepare(r, k, s, group, 0, e);
+}
+
+/* (dy, x, mean, rstd, w; num_groups) -> dx, dw, db */
+LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
+    return prepare(r, k, s, group_back, (size_t)(2 * s.batch * s.channels), e);
+}
+
+/* (x, w, b; eps) -> y, mean, var */
+LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    if (r->out[0].block)
+        return lp_batch_norm_blocked(r, k, e);
+    Norm s = channels_of(&r->in[0], 1);
+    s.eps = r->attr[LP_BATCH_NORM_EPS].f;
+    return prepare(r, k, s, batch, (size_t)(2 * s.channels), e);
+}
+
+/* (dy, x, mean, var, w; eps) -> dx, dw, db */
+LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    if (r->out[0].block)
+        return lp_batch_norm_back_blocked(r, k, e);
+    Norm s = channels_of(&r->in[0], 1);
+    s.eps = r->attr[LP_BATCH_NORM_EPS].f;
+    return prepare(r, k, s, batch_back, (size_t)(3 * s.channels), e);
+}

@@ -1,0 +1,176 @@
+/* The loops of nnloops.h for one instruction set: compiled once for each, with
+ * LP_SIMD its name. exp is 2^n e^r with |r| <= ln 2 / 2 and the Taylor series
+ * of e^r, whose remainder is below a tenth of the last place; 2^n is applied
+ * in two halves so that subnormal results and overflow come out right. */
+#include <math.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "src/base/half.h"
+#include "src/base/random.h"
+#include "src/kernel/nn/nnloops.h"
+
+#ifdef __AVX512F__
+#define VBYTES 64
+#else
+#define VBYTES 32
+#endif
+
+static inline float exp_f32(float x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: rounds to an integer */
+    x = x > 89.0f ? 89.0f : x;
+    x = x < -105.0f ? -105.0f : x;
+    float t = x * 1.44269504088896341f + magic;
+    uint32_t n = lp_float_bits(t) - lp_float_bits(magic);
+    float k = t - magic;
+    float r = x - k * 0.693359375f; /* ln 2 in two parts */
+    r = r - k * -2.12194440e-4f;
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    uint32_t half = (uint32_t)((int32_t)n >> 1);
+    float a = lp_bits_float((half + 127) << 23);
+    float b = lp_bits_float((n - half + 127) << 23);
+    return p * a * b;
+}
+
+static inline double bits_double(uint64_t u)
+{
+    double d;
+    memcpy(&d, &u, sizeof d);
+    return d;
+}
+
+static inline double exp_f64(double x)
+{
+    const double magic = 6755399441055744.0; /* 1.5 * 2^52 */
+    x = x > 710.0 ? 710.0 : x;
+    x = x < -746.0 ? -746.0 : x;
+    double t = x * 1.4426950408889634074 + magic;
+    uint64_t n, m;
+    memcpy(&n, &t, sizeof n);
+    memcpy(&m, &magic, sizeof m);
+    n -= m;
+    double k = t - magic;
+    double r = x - k * 6.93147180369123816490e-01;
+    r = r - k * 1.90821492927058770002e-10;
+    double p = 1.0 / 6227020800.0;
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    uint64_t half = n + 2048; /* >= 0: halves without a signed shift */
+    half = (half >> 1) - 1024;
+    return p * bits_double((half + 1023) << 52) *
+           bits_double((n - half + 1023) << 52);
+}
+
+#define T float
+#define F(name) name##_f32
+#define EXP(x) exp_f32(x)
+#define LOG(x) logf(x)
+typedef LpNnLoopsF32 Loops_f32;
+#include "src/kernel/nn/nnloops_t.h"
+#undef T
+#undef F
+#undef EXP
+#undef LOG
+
+#define T double
+#define F(name) name##_f64
+#define EXP(x) exp_f64(x)
+#define LOG(x) log(x)
+typedef LpNnLoopsF64 Loops_f64;
+#include "src/kernel/nn/nnloops_t.h"
+
+#ifdef __AVX2__
+/* Philox4x32-10 (base/random.h) on counters that differ in the first word
+ * alone: a 64-bit lane a block, its word in the lower half. What products and
+ * exclusive ors leave in the upper half is never read. */
+typedef uint64_t Lanes __attribute__((vector_size(VBYTES)));
+#define LANES ((int64_t)(VBYTES / 8))
+
+#ifdef __AVX512F__
+#define PRODUCT(a, b)                                                          \
+    ((Lanes)_mm512_mul_epu32((__m512i)(a), _mm512_set1_epi64(b)))
+#else
+#define PRODUCT(a, b)                                                          \
+    ((Lanes)_mm256_mul_epu32((__m256i)(a), _mm256_set1_epi64x(b)))
+#endif
+
+static inline void philox_round(Lanes x[4], uint32_t k0, uint32_t k1)
+{
+    Lanes p = PRODUCT(x[0], 0xd2511f53u), q = PRODUCT(x[2], 0xcd9e8d57u);
+    x[0] = (q >> 32) ^ x[1] ^ k0;
+    x[2] = (p >> 32) ^ x[3] ^ k1;
+    x[1] = q;
+    x[3] = p;
+}
+
+static inline void philox_words(const Lanes x[4], int64_t n, uint32_t *out)
+{
+    Lanes pair[2] = {(x[0] & 0xffffffffu) | x[1] << 32,
+                     (x[2] & 0xffffffffu) | x[3] << 32};
+    for (int64_t l = 0; l < n; l++) {
+        uint64_t words[2] = {pair[0][l], pair[1][l]};
+        for (int w = 0; w < 4; w++)
+            out[l * 4 + w] = (uint32_t)(words[w / 2] >> (w % 2 * 32));
+    }
+}
+
+static void philox(uint64_t key, const uint32_t ctr[4], int64_t blocks,
+                   uint32_t *out)
+{
+    for (int64_t b = 0; b < blocks; b += 2 * LANES) {
+        Lanes x[2][4]; /* two runs, so that one computes while one waits */
+        for (int h = 0; h < 2; h++) {
+            for (int64_t l = 0; l < LANES; l++)
+                x[h][0][l] = (uint32_t)(ctr[0] + b + h * LANES + l);
+            for (int w = 1; w < 4; w++)
+                x[h][w] = (Lanes){0} + ctr[w];
+        }
+        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        for (int r = 0; r < 10; r++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+            philox_round(x[0], k0, k1);
+            philox_round(x[1], k0, k1);
+        }
+        for (int h = 0; h < 2; h++) {
+            int64_t n = blocks - b - h * LANES;
+            philox_words(x[h], n < LANES ? n : LANES,
+                         out + (b + h * LANES) * 4);
+        }
+    }
+}
+#else
+static void philox(uint64_t key, const uint32_t ctr[4], int64_t blocks,
+                   uint32_t *out)
+{
+    LpRandom r = {key, ctr[1], ctr[2], ctr[3]};
+    for (int64_t b = 0; b < blocks; b++)
+        lp_random_block(&r, ctr[0] + (uint32_t)b, out + 4 * b);
+}
+#endif
+
+#define PASTE2(a, b) a##b
+#define PASTE(a, b) PASTE2(a, b)
+const LpNnLoops PASTE(lp_nn_, LP_SIMD) = {
+    .f32 = &loops_f32,
+    .f64 = &loops_f64,
+    .philox = philox,
+};

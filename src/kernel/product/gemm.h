@@ -1,0 +1,36 @@
+/* Own matrix product: float64, integers, float32 too small to be worth a
+ * library call and, where lp_gemm_is_fast says so, any float32. Any strides. */
+#ifndef LP_KERNEL_PRODUCT_GEMM_H
+#define LP_KERNEL_PRODUCT_GEMM_H
+
+#include "src/ir/op.h"
+
+/* c[m, n] = a[m, k] b[k, n]; rs, cs: strides of rows and columns. */
+typedef struct LpGemmArgs {
+    int64_t m, n, k;
+    int64_t a_rs, a_cs, b_rs, b_cs, c_rs, c_cs;
+} LpGemmArgs;
+
+/* The product of the transposes: c' = b' a'. */
+LpGemmArgs lp_gemm_turn(const LpGemmArgs *g);
+
+/* Does this CPU compute the product sooner here than in the library? */
+bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t);
+
+/* Scratch for one product; F32, F64 or I64. */
+size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t);
+/* c = a b. The bits do not depend on `threads`. */
+void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
+             void *c, void *work, int threads);
+
+/* What c is for k = 0, which lp_gemm does not take: sums over nothing. */
+void lp_gemm_zero(const LpGemmArgs *g, LpDtype t, void *c);
+
+/* The same with b packed before, in lp_gemm_packed_bytes: for one b that meets
+ * many a. Not for I64. */
+size_t lp_gemm_packed_bytes(const LpGemmArgs *g, LpDtype t);
+void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed);
+void lp_gemm_packed(const LpGemmArgs *g, LpDtype t, const void *a,
+                    const void *packed, void *c, int threads);
+
+#endif

@@ -1,0 +1,313 @@
+/* Kernels of mm and bmm.
+ *
+ * float32 is cut into bfloat16 pieces where that is quicker (tiles.h, bf16_mm.h
+ * if one piece will do). Other float32 (and bfloat16 where the CPU has it) goes
+ * to the library with its own strides: a transposed view is passed as it is, a
+ * batch that is broadcast (stride 0) as a dimension of size 1. Products too
+ * small for the library, those that gemm.h is quicker at and all of float64 are
+ * ours. Everything else is converted by the plain frame: float16 to float32 and
+ * back, integers to int64. Operands whose strides the library does not take are
+ * copied by the frame too. */
+#include <string.h>
+
+#include "src/base/interrupt.h"
+#include "src/base/mem.h"
+#include "src/kernel/nn/nn.h"
+#include "src/kernel/plain.h"
+#include "src/kernel/product/bf16_mm.h"
+#include "src/kernel/product/dnn.h"
+#include "src/kernel/product/gemm.h"
+#include "src/kernel/product/product.h"
+#include "src/kernel/product/tiles.h"
+
+typedef struct Product {
+    LpDnnPrim *prim;   /* NULL: own */
+    LpBf16Mm *rounded; /* NULL: in float32 */
+    int pieces;        /* of tiles; 0: no tiles */
+    LpGemmArgs g;
+    int64_t batch, a_step, b_step, c_step;
+    LpDtype t, c_t; /* of a and b; of c, which may be wider */
+    int threads, wanted;
+    size_t work, work_one; /* of all threads; of an own product of a batch */
+} Product;
+
+static void product_free(Product *p)
+{
+    if (p) {
+        lp_dnn_free(p->prim);
+        lp_bf16_mm_free(p->rounded);
+    }
+    lp_free(p);
+}
+
+/* One product of the batch, ours; false: not by tiles. */
+static bool own(const Product *p, bool tiles, const char *a, const char *b,
+                char *c, const LpTilesThen *then, char *work, int threads)
+{
+    if (tiles)
+        return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
+                        (void *)c, then, work, threads);
+    lp_gemm(&p->g, p->t, a, b, c, work, threads);
+    return true;
+}
+
+static bool own_batches(const Product *p, bool tiles, const char *a,
+                        const char *b, char *c, const LpTilesThen *then,
+                        char *work)
+{
+    int64_t size = (int64_t)lp_dtype_size(p->t);
+    if (p->batch == 1)
+        return own(p, tiles, a, b, c, then, work, p->threads);
+    int64_t chunk = (p->batch + p->threads - 1) / p->threads;
+    int bad = 0;
+#pragma omp parallel for num_threads(p->threads) schedule(static)              \
+    reduction(+ : bad)
+    for (int t = 0; t < p->threads; t++)
+        for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
+            bad += !lp_kernel_stops() &&
+                   !own(p, tiles, a + i * p->a_step * size,
+                        b + i * p->b_step * size, c + i * p->c_step * size,
+                        NULL, work + (size_t)t * p->work_one, 1);
+    return bad == 0;
+}
+
+/* *told: `then` has been told of all of c, of which there is one. */
+static LpStatus product_run(const Product *p, void *a, void *b, void *c,
+                            const LpTilesThen *then, bool *told, void *work,
+                            LpErr *e)
+{
+    *told = false;
+    if (p->batch * p->g.m * p->g.n == 0)
+        return LP_OK;
+    if (p->rounded)
+        return lp_bf16_mm_run(p->rounded, a, b, c, work, e);
+    if (p->pieces > 0 && own_batches(p, true, a, b, c, then, work)) {
+        *told = then != NULL;
+        return LP_OK;
+    }
+    size_t step = (size_t)p->c_step * lp_dtype_size(p->c_t);
+    if (p->g.k == 0)
+        for (int64_t i = 0; i < p->batch; i++)
+            lp_gemm_zero(&p->g, p->c_t, (char *)c + (size_t)i * step);
+    else if (p->prim)
+        return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
+                          e);
+    else
+        own_batches(p, false, a, b, c, NULL, work);
+    return LP_OK;
+}
+
+/* The layout the library sees: size-1 batches for broadcast ones. */
+static LpStatus layout(LpDtype t, int64_t batch, int64_t step, int64_t rows,
+                       int64_t cols, int64_t rs, int64_t cs, LpDnnLayout *out,
+                       LpErr *e)
+{
+    bool whole = step != 0;
+    int64_t shape[3] = {whole ? batch : 1, rows, cols};
+    int64_t strides[3] = {whole ? step : rows * cols, rs, cs};
+    int skip = batch == 1;
+    return lp_dnn_plain(t, 3 - skip, shape + skip, strides + skip, out, e);
+}
+
+static LpStatus use_library(Product *p, LpErr *e)
+{
+    const LpGemmArgs *g = &p->g;
+    LpDnnMatmul d = {.threads = p->threads};
+    LP_TRY(layout(p->t, p->batch, p->a_step, g->m, g->k, g->a_rs, g->a_cs,
+                  &d.src, e));
+    LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n, g->b_rs, g->b_cs,
+                  &d.weights, e));
+    LP_TRY(layout(p->c_t, p->batch, p->c_step, g->m, g->n, g->c_rs, g->c_cs,
+                  &d.dst, e));
+    LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
+    p->work = lp_dnn_work_bytes(p->prim);
+    if (p->t != LP_F32 || p->wanted != 1 || !lp_bf16_is_fast(g->m, g->n, g->k))
+        return LP_OK;
+    const int64_t step[3] = {p->a_step, p->b_step, p->c_step};
+    LP_TRY(lp_bf16_mm_new(g, step, p->batch, p->threads, &p->rounded, e));
+    size_t work = lp_bf16_mm_work(p->rounded);
+    p->work = work > p->work ? work : p->work;
+    return LP_OK;
+}
+
+/* Scratch of an own product, by each thread for a batch. */
+static void need_work(Product *p, size_t one)
+{
+    one = (one + 63) / 64 * 64;
+    p->work_one = one > p->work_one ? one : p->work_one;
+    size_t all = p->work_one * (size_t)(p->batch > 1 ? p->threads : 1);
+    p->work = all > p->work ? all : p->work;
+}
+
+static LpStatus product_new(Product p, Product **out, LpErr *e)
+{
+    const LpGemmArgs *g = &p.g;
+    p.pieces = p.t == LP_F32 && g->c_cs == 1 ? lp_tiles_pieces(g, p.wanted) : 0;
+    bool ours = p.t == LP_F64 || p.t == LP_I64 || p.pieces > 0 ||
+                (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
+                (p.batch == 1 && lp_gemm_is_fast(g, p.t));
+    if (ours) {
+        need_work(&p, lp_gemm_work(g, p.t));
+    } else if (p.batch * g->m * g->n * g->k > 0) {
+        LpStatus s = use_library(&p, e);
+        if (s != LP_OK) {
+            lp_dnn_free(p.prim);
+            return s;
+        }
+    }
+    if (p.pieces > 0)
+        need_work(&p, lp_tiles_work(g, p.pieces, p.batch > 1 ? 1 : p.threads));
+    *out = lp_alloc(sizeof p);
+    if (!*out) {
+        lp_dnn_free(p.prim);
+        lp_bf16_mm_free(p.rounded);
+        return lp_fail(e, LP_E_MEMORY, "out of memory");
+    }
+    **out = p;
+    return LP_OK;
+}
+
+/* ---- operands ------------------------------------------------------------ */
+typedef struct Matrix {
+    int64_t batch, rows, cols, step, rs, cs;
+} Matrix;
+
+static Matrix matrix_of(const LpDesc *d)
+{
+    const int64_t *s = d->shape + d->ndim - 2, *t = d->strides + d->ndim - 2;
+    Matrix m = {.batch = 1, .rows = s[0], .cols = s[1], .rs = t[0], .cs = t[1]};
+    if (d->ndim == 3) {
+        m.batch = d->shape[0];
+        m.step = d->strides[0];
+    }
+    if (m.cols == 1) /* strides of single rows and columns are free */
+        m.cs = 1;
+    if (m.rows == 1)
+        m.rs = m.cols * m.cs;
+    return m;
+}
+
+/* Unit stride one way and no overlap the other. */
+static bool library_takes(const Matrix *m)
+{
+    return (m->cs == 1 && m->rs >= m->cols) || (m->rs == 1 && m->cs >= m->rows);
+}
+
+static Matrix contiguous(Matrix m)
+{
+    m.step = m.rows * m.cols;
+    m.rs = m.cols;
+    m.cs = 1;
+    return m;
+}
+
+static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
+                          Matrix a, Matrix b, Matrix c)
+{
+    return (Product){
+        .g = {.m = a.rows,
+              .k = a.cols,
+              .n = b.cols,
+              .a_rs = a.rs,
+              .a_cs = a.cs,
+              .b_rs = b.rs,
+              .b_cs = b.cs,
+              .c_rs = c.rs,
+              .c_cs = c.cs},
+        .batch = a.batch,
+        .a_step = a.step,
+        .b_step = b.step,
+        .c_step = c.step,
+        .t = t,
+        .c_t = c_t,
+        .threads = r->threads < 1 ? 1 : r->threads,
+        .wanted = r->pieces,
+    };
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
+                           void *work, const LpRunCtx *rc, LpErr *e)
+{
+    bool told;
+    (void)rc;
+    return product_run(k->state, in[0], in[1], out[0], NULL, &told, work, e);
+}
+
+LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
+                        const LpTilesThen *then, bool *told, void *work,
+                        const LpRunCtx *rc, LpErr *e)
+{
+    *told = false;
+    if (k->run != direct_run) /* operands are copied first */
+        return k->run(k, in, out, work, rc, e);
+    return product_run(k->state, in[0], in[1], out[0], then, told, work, e);
+}
+
+static void direct_fini(LpKernel *k)
+{
+    product_free(k->state);
+    k->state = NULL;
+}
+
+static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
+                     void *work, const LpRunCtx *rc, LpErr *e)
+{
+    (void)rc;
+    const Product *q;
+    bool told;
+    memcpy(&q, p->param, sizeof q);
+    return product_run(q, in[0], in[1], out[0], NULL, &told, work, e);
+}
+
+static void converted_fini(LpKernel *k)
+{
+    lp_plain_fini(k);
+    direct_fini(k);
+}
+
+static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
+                          LpErr *e)
+{
+    Product *q;
+    LpDtype t = lp_plain_type(r->out[0].dtype);
+    LP_TRY(product_new(product_of(t, t, r, contiguous(m[0]), contiguous(m[1]),
+                                  contiguous(m[2])),
+                       &q, e));
+    LpStatus s = lp_plain_prepare(r, k, core, t, &q, sizeof q, q->work, e);
+    if (s != LP_OK) {
+        product_free(q);
+        return s;
+    }
+    k->state = q;
+    k->fini = converted_fini;
+    return LP_OK;
+}
+
+LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    Matrix m[3] = {matrix_of(&r->in[0]), matrix_of(&r->in[1]),
+                   matrix_of(&r->out[0])};
+    LpDtype t = r->in[0].dtype, c_t = r->out[0].dtype;
+    bool ok = t == LP_F64 || lp_dnn_native(t);
+    for (int i = 0; i < 3 && t != LP_F64; i++)
+        ok = ok && library_takes(&m[i]);
+    if (m[2].batch > 1 && m[0].step == 0 && m[1].step == 0)
+        ok = false; /* the library wants the batch in an operand */
+    if (!ok)
+        return converted(r, k, m, e);
+    Product *p;
+    LP_TRY(product_new(product_of(t, c_t, r, m[0], m[1], m[2]), &p, e));
+    k->state = p;
+    k->run = direct_run;
+    k->fini = direct_fini;
+    k->work_bytes = p->work;
+    k->threads = p->threads;
+    return LP_OK;
+}
+
+double lp_mm_work(const LpKernelReq *r)
+{
+    const LpDesc *a = &r->in[0];
+    return (double)lp_desc_numel(&r->out[0]) * (double)a->shape[a->ndim - 1];
+}

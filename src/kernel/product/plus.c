@@ -1,0 +1,161 @@
+/* The product goes to scratch memory in float32, then a fused chain of
+ * pointwise steps scales it, adds, and rounds once. */
+#include "src/kernel/product/plus.h"
+
+#include "src/base/checked.h"
+#include "src/base/mem.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/loops/fused.h"
+#include "src/kernel/nn/nn.h"
+#include "src/kernel/plain.h"
+
+/* Scratch: the product, then what either kernel wants. */
+typedef struct Plus {
+    LpKernel product, sum;
+    size_t off; /* of the kernels' scratch */
+} Plus;
+
+static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
+                    void *work, const LpRunCtx *rc, LpErr *e)
+{
+    const Plus *p = k->state;
+    void *ext[2] = {work, in[2]};
+    char *scratch = (char *)work + p->off;
+    LP_TRY(p->product.run(&p->product, in, ext, scratch, rc, e));
+    return p->sum.run(&p->sum, ext, out, scratch, rc, e);
+}
+
+static void drop(Plus *p)
+{
+    if (p->product.fini)
+        p->product.fini(&p->product);
+    if (p->sum.fini)
+        p->sum.fini(&p->sum);
+    lp_free(p);
+}
+
+static void fini(LpKernel *k)
+{
+    drop(k->state);
+    k->state = NULL;
+}
+
+/* The steps after the product in a chain of type `wide`. */
+typedef struct Steps {
+    LpFusedNode node[3];
+    int n, ndim;
+    LpDtype wide;
+    const LpPlusOps *op;
+} Steps;
+
+static LpFusedArg step(Steps *s, const LpOp *op, const LpAttr *attr,
+                       LpFusedArg a, const LpFusedArg *b, LpDtype t)
+{
+    LpFusedNode *f = &s->node[s->n];
+    *f = (LpFusedNode){.op = op,
+                       .attr = attr,
+                       .n_in = b ? 2 : 1,
+                       .in = {a},
+                       .dtype = t,
+                       .ndim = s->ndim,
+                       .out = -1};
+    if (b)
+        f->in[1] = *b;
+    return (LpFusedArg){.from = LP_FUSED_NODE, .at = s->n++};
+}
+
+static LpFusedArg times(Steps *s, LpFusedArg a, LpScalar number)
+{
+    if (lp_scalar_f(number) == 1)
+        return a;
+    LpFusedArg by = {.from = LP_FUSED_IMM, .imm = number};
+    return step(s, s->op->mul, NULL, a, &by, s->wide);
+}
+
+/* beta addend + alpha product, both operands of the chain. */
+static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
+                            LpScalar alpha, const LpDesc *product, LpKernel *k,
+                            LpErr *e)
+{
+    const LpAttr one = lp_attr_scalar(lp_int(1));
+    const LpAttr same = lp_attr_dtype(r->out[0].dtype);
+    LpDesc ext[2] = {*product, r->in[2]};
+    bool reads = lp_scalar_f(beta) != 0;
+    Steps s = {.ndim = product->ndim, .wide = wide, .op = r->op->data};
+    LpFusedArg v = {.from = LP_FUSED_EXT, .at = 0};
+    v = times(&s, v, alpha);
+    if (reads) {
+        LpFusedArg c =
+            times(&s, (LpFusedArg){.from = LP_FUSED_EXT, .at = 1}, beta);
+        step(&s, s.op->add, &one, c, &v, wide);
+    } else if (s.n == 0) {
+        step(&s, s.op->cast, &same, v, NULL, wide);
+    }
+    s.node[s.n - 1].out = 0;
+    s.node[s.n - 1].dtype = r->out[0].dtype; /* stored: rounded here */
+    return lp_fused_prepare(&(LpFusedReq){.node = s.node,
+                                          .n_node = s.n,
+                                          .ext = ext,
+                                          .n_ext = 1 + reads,
+                                          .out = r->out,
+                                          .n_out = 1,
+                                          .threads = r->threads},
+                            k, e);
+}
+
+static LpDesc contiguous(const LpDesc *d, LpDtype t)
+{
+    LpDesc c = {.dtype = t, .ndim = d->ndim};
+    int64_t step = 1;
+    for (int i = d->ndim - 1; i >= 0; i--) {
+        c.shape[i] = d->shape[i];
+        c.strides[i] = step;
+        step *= d->shape[i];
+    }
+    return c;
+}
+
+static LpStatus prepare(const LpKernelReq *r,
+                        LpStatus (*product)(const LpKernelReq *, LpKernel *,
+                                            LpErr *),
+                        LpScalar beta, LpScalar alpha, LpKernel *k, LpErr *e)
+{
+    LpDtype wide = lp_plain_type(r->out[0].dtype);
+    LpDesc y = contiguous(&r->out[0], wide);
+    LpKernelReq q = *r;
+    q.n_in = 2;
+    q.out = &y;
+    Plus *p = lp_calloc(1, sizeof *p);
+    LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
+    p->product.threads = p->sum.threads = r->threads;
+    LpStatus s = product(&q, &p->product, e);
+    if (s == LP_OK)
+        s = prepare_sum(r, wide, beta, alpha, &y, &p->sum, e);
+    size_t inner = p->product.work_bytes > p->sum.work_bytes
+                       ? p->product.work_bytes
+                       : p->sum.work_bytes;
+    p->off = ((size_t)lp_desc_numel(&y) * lp_dtype_size(wide) + 63) / 64 * 64;
+    if (s == LP_OK && !lp_add_size(p->off, inner, &k->work_bytes))
+        s = lp_fail(e, LP_E_MEMORY, "%s: scratch memory too large",
+                    r->op->name);
+    if (s != LP_OK) {
+        drop(p);
+        return s;
+    }
+    k->state = p;
+    k->run = run;
+    k->fini = fini;
+    k->threads = r->threads;
+    return LP_OK;
+}
+
+LpStatus lp_mm_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, lp_mm_prepare, r->attr[LP_PLUS_BETA].s,
+                   r->attr[LP_PLUS_ALPHA].s, k, e);
+}
+
+LpStatus lp_conv_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    return prepare(r, lp_conv_prepare, lp_int(1), lp_int(1), k, e);
+}

@@ -1,0 +1,34 @@
+/* Rounding at random: a number between two neighbours of a half type becomes
+ * the upper one with the probability that makes the expected value exact;
+ * numbers that the type has stay. What rounds so is a step's nodes with a site
+ * (LpNumerics.stochastic). Every kernel computes half types in float32, so that
+ * there is one place that rounds: around any kernel, whose operands and results
+ * are then float32 (lp_prepare), and after each node of a chain (fused.h).
+ *
+ * Element e of a result takes word e of the stream that its site, the number of
+ * the result and the run give, as elements of random operators do: the same
+ * bits on any number of threads, in any layout of memory, alone or in a chain,
+ * and when it is made again. */
+#ifndef LP_KERNEL_ROUNDING_H
+#define LP_KERNEL_ROUNDING_H
+
+#include "src/base/random.h"
+#include "src/ir/op.h"
+
+/* The stream of one result in one run. */
+LpRandom lp_rounding_stream(const LpRunCtx *rc, uint64_t site, int result);
+
+/* Rounds x[0 … n), elements at, at + 1, … of a result, to numbers of `to`, a
+ * half type. What is not finite stays; beyond the largest number of the type
+ * the nearest is taken (a later conversion does it), so that no number becomes
+ * infinite that would not otherwise. */
+void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
+                        float *x);
+
+/* Does the call round at random? */
+bool lp_call_rounds(const LpKernelReq *r);
+
+/* What op->prepare does; numerics are seen to. For nodes of steps. */
+LpStatus lp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+
+#endif

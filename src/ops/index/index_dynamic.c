@@ -1,0 +1,140 @@
+/* Operators whose result's size depends on the data: they run eagerly, and
+ * tracing refuses them by name. The shape rule gives an upper bound, `measure`
+ * the size for the data at hand. */
+#include "src/kernel/copy/gather_dynamic.h"
+#include "src/ops/index/index.h"
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+/* ---- nonzero ------------------------------------------------------------- */
+static LpStatus infer_nonzero(LpInfer *x)
+{
+    x->out[0] = (LpType){.dtype = LP_I64, .ndim = 2};
+    x->out[0].shape[0] = lp_numel(&x->in[0]);
+    x->out[0].shape[1] = x->in[0].ndim;
+    return LP_OK;
+}
+
+LpOp op_nonzero = {
+    .flags = LP_OPF_DYNAMIC,
+    .forms = "nonzero(Tensor self) -> Tensor @fmo\n"
+             "argwhere(Tensor self) -> Tensor @fm",
+    .infer = infer_nonzero,
+    .no_grad = "positions have no gradient",
+    .measure = lp_nonzero_measure,
+    .prepare = lp_nonzero_prepare,
+};
+
+/* ---- unique -------------------------------------------------------------- */
+/* Distinct values, or distinct slices along dim; sorted, unless only
+ * neighbours are compared. Always with the inverse and the counts. */
+static LpStatus infer_unique(LpInfer *x)
+{
+    const LpType *in = &x->in[0];
+    LpAttr *dim = &x->attr[1];
+    LpType flat = {.dtype = in->dtype, .ndim = 1};
+    flat.shape[0] = lp_numel(in);
+    x->out[0] = flat;
+    x->out[1] = *in;
+    x->out[2] = flat;
+    if (!lp_attr_none(dim)) {
+        LP_TRY(lp_wrap_dim(&dim->i, in->ndim, x->err));
+        if (in->ndim > 0) {
+            x->out[0] = *in;
+            x->out[1] = x->out[2] = (LpType){.ndim = 1};
+            x->out[1].shape[0] = x->out[2].shape[0] = in->shape[dim->i];
+        }
+    }
+    x->out[1].dtype = x->out[2].dtype = LP_I64;
+    return LP_OK;
+}
+
+LpOp op_unique_all = {
+    .flags = LP_OPF_DYNAMIC,
+    .forms = "unique_all(Tensor self, bool consecutive=False, int? dim=None) "
+             "-> (Tensor output, Tensor inverse_indices, Tensor counts) @f",
+    .infer = infer_unique,
+    .no_grad = "distinct values have no gradient",
+    .measure = lp_unique_measure,
+    .prepare = lp_unique_prepare,
+};
+
+/* ---- bincount ------------------------------------------------------------ */
+static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
+                        LpType *out, LpErr *e)
+{
+    bool weighted = w && w->dtype != LP_DT_NONE;
+    char ws[LP_SHAPE_STR], is[LP_SHAPE_STR];
+    bool real = lp_dtype_kind(in->dtype) == LP_KIND_FLOAT;
+    LP_FAIL_IF(in->ndim != 1 || real, e,
+               real ? LP_E_NOT_IMPLEMENTED : LP_E_RUNTIME,
+               "bincount only supports 1-d non-negative integral inputs, got "
+               "%s of %d dimensions",
+               lp_dtype_name(in->dtype), in->ndim);
+    LP_FAIL_IF(weighted && !lp_shape_eq(in, w), e, LP_E_RUNTIME,
+               "weights should be 1-d and have the same length as input, got "
+               "the shapes %s and %s",
+               lp_shape_str(w, ws), lp_shape_str(in, is));
+    LP_FAIL_IF(minlength < 0, e, LP_E_RUNTIME,
+               "minlength should be >= 0, got %lld", (long long)minlength);
+    *out = (LpType){.dtype = LP_I64, .ndim = 1};
+    if (weighted)
+        out->dtype = w->dtype == LP_F32 ? LP_F32 : LP_F64;
+    out->shape[0] = minlength;
+    return LP_OK;
+}
+
+static LpStatus infer_bincount(LpInfer *x)
+{
+    return counted(&x->in[0], x->n_in > 1 ? &x->in[1] : NULL, x->attr[0].i,
+                   &x->out[0], x->err);
+}
+
+LpOp op_bincount_any = {
+    .flags = LP_OPF_DYNAMIC,
+    .forms = "bincount_any(Tensor self, Tensor? weights=None, int "
+             "minlength=0) -> Tensor @p",
+    .infer = infer_bincount,
+    .no_grad = "counts have no gradient",
+    .measure = lp_bincount_measure,
+    .prepare = lp_bincount_prepare,
+};
+
+/* In a trace there are minlength counts, as on the device, and a number beyond
+ * them is an error when it runs. */
+LP_EXPAND(expand_bincount)
+{
+    (void)n_in, (void)n_out;
+    if (b->on_host) {
+        out[0] = lp_emit(b, LP_OP_bincount_any, in, 2, attr);
+        return;
+    }
+    if (attr[0].i == 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "without minlength, which compiled is the number of counts, "
+                "bincount_any has a result whose shape depends on its data; it "
+                "works eagerly but cannot be compiled");
+        return;
+    }
+    LpType self = lp_type_of(b, in[0]), w = {.dtype = LP_DT_NONE}, t;
+    LpAttr dim = lp_attr_int(0);
+    if (in[1] != LP_NOVAL)
+        w = lp_type_of(b, in[1]);
+    if (counted(&self, &w, attr[0].i, &t, b->err) != LP_OK)
+        return;
+    self.dtype = t.dtype;
+    LpVal zero = lp_full(b, &t, lp_int(0));
+    LpVal at = lp_cast(b, in[0], LP_I64);
+    LpVal add = in[1] != LP_NOVAL
+                    ? lp_cast(b, lp_op1(b, LP_OP_detach, in[1]), t.dtype)
+                    : lp_full(b, &self, lp_int(1));
+    out[0] =
+        lp_emit(b, LP_OP_index_add_rows, (LpVal[]){zero, at, add}, 3, &dim);
+}
+
+LpOp op_bincount = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
+             "Tensor @fm",
+    .expand = expand_bincount,
+};

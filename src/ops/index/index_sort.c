@@ -1,0 +1,223 @@
+/* Sorting and searching. Equal values keep their order (every sort is
+ * stable), NaN counts as the largest. */
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/gather_sort.h"
+#include "src/ops/index/index.h"
+#include "src/ops/infer.h"
+#include "src/ops/layout_cost.h"
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+/* The values came from where result 1 says. */
+static void grad_sorted(LpGrad *g, int64_t dim)
+{
+    LpAttr a = lp_attr_int(dim);
+    LpType t = lp_type_of(g->b, g->in[0]);
+    t.dtype = lp_type(g->b, g->dout[0])->dtype;
+    LpVal z = lp_full(g->b, &t, lp_int(0));
+    g->din[0] = lp_emit(g->b, LP_OP_scatter_add,
+                        (LpVal[]){z, g->out[1], g->dout[0]}, 3, &a);
+}
+
+/* ---- sort, argsort ------------------------------------------------------- */
+static LpStatus infer_sort(LpInfer *x)
+{
+    LP_TRY(lp_wrap_dim(&x->attr[LP_SORT_DIM].i, x->in[0].ndim, x->err));
+    x->out[0] = x->out[1] = x->in[0];
+    x->out[1].dtype = LP_I64;
+    return LP_OK;
+}
+
+static void grad_sort(LpGrad *g)
+{
+    if (g->dout[0])
+        grad_sorted(g, g->attr[LP_SORT_DIM].i);
+}
+
+LpOp op_sort = {
+    .forms = "sort(Tensor self, int dim=-1, bool descending=False, bool "
+             "stable=False) -> (Tensor values, Tensor indices) @fmo",
+    .infer = infer_sort,
+    .grad = grad_sort,
+    .grad_out = 1 << 1,
+    .prepare = lp_sort_prepare,
+    .cost = lp_rule_sort,
+};
+
+LP_EXPAND(expand_argsort)
+{
+    LP_EXPAND_UNUSED;
+    LpVal v[2];
+    if (lp_emit_n(b, LP_OP_sort, &in[0], 1, attr, v) == 2)
+        out[0] = v[1];
+}
+
+LpOp op_argsort = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "argsort(Tensor self, int dim=-1, bool descending=False, bool "
+             "stable=False) -> Tensor @fmo",
+    .expand = expand_argsort,
+};
+
+LP_EXPAND(expand_msort)
+{
+    LP_EXPAND_UNUSED;
+    LpVal v[2];
+    LpAttr a[] = {lp_attr_int(0), lp_attr_bool(false), lp_attr_bool(true)};
+    if (lp_emit_n(b, LP_OP_sort, &in[0], 1, a, v) == 2)
+        out[0] = v[0];
+}
+
+LpOp op_msort = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "msort(Tensor self) -> Tensor @fmo",
+    .expand = expand_msort,
+};
+
+/* ---- topk ---------------------------------------------------------------- */
+static LpStatus infer_topk(LpInfer *x)
+{
+    LpAttr *a = x->attr;
+    const LpType *in = &x->in[0];
+    LP_TRY(lp_wrap_dim(&a[1].i, in->ndim, x->err));
+    int64_t n = in->ndim == 0 ? 1 : in->shape[a[1].i];
+    LP_FAIL_IF(a[0].i < 0 || a[0].i > n, x->err, LP_E_RUNTIME,
+               "selected index k out of range: k is %lld, the dimension has "
+               "%lld elements",
+               (long long)a[0].i, (long long)n);
+    LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
+               "\"topk_impl_loop\" not implemented for 'Bool'");
+    x->out[0] = *in;
+    if (in->ndim > 0)
+        x->out[0].shape[a[1].i] = a[0].i;
+    x->out[1] = x->out[0];
+    x->out[1].dtype = LP_I64;
+    return LP_OK;
+}
+
+static void grad_topk(LpGrad *g)
+{
+    if (g->dout[0])
+        grad_sorted(g, g->attr[LP_TOPK_DIM].i);
+}
+
+/* The results are in order whether or not `sorted` asks for it. */
+LpOp op_topk = {
+    .forms = "topk(Tensor self, int k, int dim=-1, bool largest=True, bool "
+             "sorted=True) -> (Tensor values, Tensor indices) @fmo",
+    .infer = infer_topk,
+    .grad = grad_topk,
+    .grad_out = 1 << 1,
+    .prepare = lp_topk_prepare,
+    .cost = lp_rule_sort,
+};
+
+/* ---- searchsorted, bucketize --------------------------------------------- */
+/* attributes: out_int32, right, side */
+static LpStatus infer_searchsorted(LpInfer *x)
+{
+    const LpType *e = &x->in[0], *v = &x->in[1], *by = &x->in[2];
+    char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
+    if (x->op->n_attr > 2 && !lp_attr_none(&x->attr[LP_SEARCHSORTED_SIDE])) {
+        const char *side = x->attr[LP_SEARCHSORTED_SIDE].str;
+        bool right = side[0] == 'r';
+        LP_FAIL_IF(strcmp(side, right ? "right" : "left") != 0, x->err,
+                   LP_E_RUNTIME,
+                   "searchsorted(): side can only be 'left' or 'right' but got "
+                   "%s",
+                   side);
+        LP_FAIL_IF(!right && x->attr[LP_SEARCHSORTED_RIGHT].i, x->err,
+                   LP_E_RUNTIME,
+                   "searchsorted(): side and right can't be set to opposites, "
+                   "got side of left while right was True");
+        x->attr[LP_SEARCHSORTED_RIGHT] = lp_attr_bool(right);
+    }
+    LP_FAIL_IF(lp_infer_promote(x->in, 2) == LP_BOOL, x->err,
+               LP_E_NOT_IMPLEMENTED,
+               "\"searchsorted\" not implemented for 'Bool': the boundaries or "
+               "the values must have a number type");
+    bool fits = e->ndim == 1 || (e->ndim > 0 && e->ndim == v->ndim);
+    for (int i = 0; fits && e->ndim > 1 && i < e->ndim - 1; i++)
+        fits = e->shape[i] == v->shape[i];
+    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
+               "searchsorted(): boundaries tensor should be 1 dimension or the "
+               "first N-1 dimensions of boundaries tensor and input value "
+               "tensor must match, but we got boundaries tensor %s and input "
+               "value tensor %s",
+               lp_shape_str(e, s), lp_shape_str(v, t));
+    if (x->n_in > 2 && by->dtype != LP_DT_NONE)
+        LP_FAIL_IF(by->dtype != LP_I64 || !lp_shape_eq(e, by), x->err,
+                   LP_E_RUNTIME,
+                   "searchsorted(): sorter must be a tensor of int64 and of "
+                   "the boundaries' shape %s",
+                   lp_shape_str(e, s));
+    x->out[0] = *v;
+    x->out[0].wrapped = false;
+    x->out[0].dtype = x->attr[LP_SEARCHSORTED_OUT_INT32].i ? LP_I32 : LP_I64;
+    return LP_OK;
+}
+
+LpOp op_searchsorted = {
+    .forms = "searchsorted(Tensor sorted_sequence, Value self, Tensor? "
+             "sorter=None, *, bool out_int32=False, bool right=False, str? "
+             "side=None) -> Tensor @p\n"
+             "searchsorted.input(Tensor sorted_sequence, Value self, *, bool "
+             "out_int32=False, bool right=False, str? side=None, Tensor? "
+             "sorter=None) -> Tensor @fo",
+    .infer = infer_searchsorted,
+    .no_grad = "positions have no gradient",
+    .prepare = lp_searchsorted_prepare,
+    .cost = lp_rule_lookup,
+};
+
+LP_EXPAND(expand_bucketize)
+{
+    LP_EXPAND_UNUSED;
+    LpAttr a[] = {attr[0], attr[1], LP_NONE_ATTR};
+    if (lp_type(b, in[1])->ndim != 1) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "bucketize(): boundaries tensor must be 1 dimension, but got "
+                "dim(%d)",
+                lp_type(b, in[1])->ndim);
+        return;
+    }
+    out[0] =
+        lp_emit(b, LP_OP_searchsorted, (LpVal[]){in[1], in[0], LP_NOVAL}, 3, a);
+}
+
+LpOp op_bucketize = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "bucketize(Value self, Tensor boundaries, *, bool "
+             "out_int32=False, bool right=False) -> Tensor @fo",
+    .expand = expand_bucketize,
+};
+
+/* ---- histc --------------------------------------------------------------- */
+static LpStatus infer_histc(LpInfer *x)
+{
+    double lo = lp_scalar_f(x->attr[LP_HISTC_MIN].s),
+           hi = lp_scalar_f(x->attr[LP_HISTC_MAX].s);
+    LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_NOT_IMPLEMENTED,
+               "\"histogram_cpu\" not implemented for '%s'",
+               lp_dtype_name(x->in[0].dtype));
+    LP_FAIL_IF(x->attr[LP_HISTC_BINS].i < 1, x->err, LP_E_RUNTIME,
+               "torch.histc(): bins must be > 0, but got %lld",
+               (long long)x->attr[LP_HISTC_BINS].i);
+    LP_FAIL_IF(!(lo <= hi), x->err, LP_E_RUNTIME,
+               "torch.histc(): max must be larger than min, got [%g, %g]", lo,
+               hi);
+    x->out[0] = (LpType){.dtype = x->in[0].dtype, .ndim = 1};
+    x->out[0].shape[0] = x->attr[LP_HISTC_BINS].i;
+    return LP_OK;
+}
+
+LpOp op_histc = {
+    .forms = "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> "
+             "Tensor @fmo",
+    .infer = infer_histc,
+    .no_grad = "counts have no gradient",
+    .prepare = lp_histc_prepare,
+    .cost = lp_rule_lookup_add,
+};

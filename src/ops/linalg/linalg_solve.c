@@ -1,0 +1,449 @@
+/* Systems of equations, inverses, determinants. */
+#include <math.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/linalg/linalg_kernel.h"
+#include "src/ops/linalg/linalg.h"
+
+#define MT(x) lp_mt(g->b, x)
+
+/* ---- the primitive systems ----------------------------------------------- */
+/* attributes: check_errors, who */
+static LpStatus infer_solve(LpInfer *x)
+{
+    LP_TRY(lp_check_system(x->err, x->attr[LP_LU_WHO].str, &x->in[0], &x->in[1],
+                           true));
+    LP_TRY(lp_check_batch(x->err, x->attr[LP_LU_WHO].str, "A", &x->in[0],
+                          &x->in[1]));
+    x->out[0] = x->out[1] = x->in[1];
+    x->out[1].ndim -= 2;
+    x->out[1].dtype = LP_I32;
+    return LP_OK;
+}
+
+static void grad_solve(LpGrad *g)
+{
+    if (!g->dout[0])
+        return;
+    LpVal gb = lp_solve(g->b, MT(g->in[0]), g->dout[0]);
+    g->din[1] = gb;
+    if (g->need[0])
+        g->din[0] = lp_neg(g->b, lp_matmul(g->b, gb, MT(g->out[0])));
+}
+
+LpOp op_solve_matrix = {
+    .forms = "solve_matrix(Tensor A, Tensor B, bool check_errors=False, str "
+             "who='linalg.solve') -> (Tensor result, Tensor info) @p",
+    .infer = infer_solve,
+    .grad = grad_solve,
+    .grad_in = 1,
+    .grad_out = 1,
+    .prepare = lp_solve_prepare,
+    .cost = lp_rule_linalg,
+    .data = &lp_linalg_third,
+};
+
+/* attributes: upper, left, unitriangular */
+static LpStatus infer_triangular(LpInfer *x)
+{
+    const char *who = "linalg.solve_triangular";
+    LP_TRY(lp_check_system(x->err, who, &x->in[0], &x->in[1],
+                           x->attr[LP_TRIANGULAR_LEFT].i != 0));
+    LP_TRY(lp_check_batch(x->err, who, "A", &x->in[0], &x->in[1]));
+    x->out[0] = x->in[1];
+    return LP_OK;
+}
+
+static void grad_triangular(LpGrad *g)
+{
+    bool upper = g->attr[LP_TRIANGULAR_UPPER].i,
+         left = g->attr[LP_TRIANGULAR_LEFT].i,
+         unit = g->attr[LP_TRIANGULAR_UNITRIANGULAR].i;
+    LpVal gb =
+        lp_triangular(g->b, MT(g->in[0]), g->dout[0], !upper, left, unit);
+    g->din[1] = gb;
+    if (!g->need[0])
+        return;
+    LpVal ga = left ? lp_matmul(g->b, gb, MT(g->out[0]))
+                    : lp_matmul(g->b, MT(g->out[0]), gb);
+    ga = upper ? lp_triu(g->b, ga, unit) : lp_tril(g->b, ga, -(int)unit);
+    g->din[0] = lp_neg(g->b, ga);
+}
+
+LpOp op_triangular = {
+    .forms = "triangular(Tensor A, Tensor B, bool upper, bool left=True, bool "
+             "unitriangular=False) -> Tensor @p",
+    .infer = infer_triangular,
+    .grad = grad_triangular,
+    .grad_in = 1,
+    .grad_out = 1,
+    .prepare = lp_solve_triangular_prepare,
+    .cost = lp_rule_linalg,
+    .data = &(const double){0},
+};
+
+/* ---- as asked ------------------------------------------------------------ */
+LP_EXPAND(expand_solve_triangular)
+{
+    LP_EXPAND_UNUSED;
+    LpVal a = in[0], rhs = in[1];
+    LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
+    if (lp_check_system(b->err, "linalg.solve_triangular", &t, &r,
+                        attr[1].i != 0) == LP_OK &&
+        lp_same_batch(b, &a, &rhs))
+        out[0] = lp_emit(b, LP_OP_triangular, (LpVal[]){a, rhs}, 2, attr);
+}
+LpOp op_solve_triangular = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
+             "left=True, bool unitriangular=False) -> Tensor @p\n"
+             "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
+             "left=True, bool unitriangular=False) -> Tensor @lo",
+    .expand = expand_solve_triangular,
+};
+
+/* The older name: operands exchanged, the matrix given back. */
+LP_EXPAND(expand_triangular_solve)
+{
+    LP_EXPAND_UNUSED;
+    LpVal a = attr[1].i ? lp_mt(b, in[1]) : in[1], rhs = in[0];
+    LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
+    if (lp_check_system(b->err, "triangular_solve", &t, &r, true) != LP_OK ||
+        !lp_same_batch(b, &a, &rhs))
+        return;
+    out[0] = lp_triangular(b, a, rhs, (attr[0].i != 0) != (attr[1].i != 0),
+                           true, attr[2].i != 0);
+    out[1] = lp_clone(b, in[1]);
+}
+LpOp op_triangular_solve = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
+    .forms = "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
+             "transpose=False, bool unitriangular=False) -> (Tensor solution, "
+             "Tensor cloned_coefficient) @fmo",
+    .expand = expand_triangular_solve,
+};
+
+/* attributes: left, check_errors, who */
+LP_EXPAND(expand_solve_ex)
+{
+    LP_EXPAND_UNUSED;
+    LpAttr a[] = {attr[1], attr[2]};
+    LpVal m = in[0], rhs = in[1], r[2] = {0};
+    bool left = attr[0].i != 0;
+    LpType t = lp_type_of(b, m), tb = lp_type_of(b, rhs);
+    const char *name = "linalg.solve";
+    if (lp_check_square(b->err, name, &t) != LP_OK)
+        return;
+    bool vector = lp_is_vector_rhs(&t, &tb);
+    if (vector && !left) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: Vector broadcasting of the left hand side is not "
+                "supported for left=False. In this case linalg.solve is "
+                "equivalent to B / A.squeeze(-1)",
+                name);
+        return;
+    }
+    rhs = vector ? lp_unsqueeze(b, rhs, -1) : rhs;
+    tb = lp_type_of(b, rhs);
+    if (lp_check_system(b->err, name, &t, &tb, left) != LP_OK)
+        return;
+    m = left ? m : lp_mt(b, m);
+    rhs = left ? rhs : lp_mt(b, rhs);
+    if (!lp_same_batch(b, &m, &rhs) ||
+        !lp_emit_n(b, LP_OP_solve_matrix, (LpVal[]){m, rhs}, 2, a, r))
+        return;
+    LpType to = lp_type_of(b, r[0]);
+    out[1] = r[1];
+    out[0] = left ? r[0] : lp_mt(b, r[0]);
+    if (vector)
+        out[0] = lp_reshape(b, r[0], to.shape, to.ndim - 1);
+}
+LpOp op_solve_ex = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
+    .forms = "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
+             "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
+             "result, Tensor info) @p\n"
+             "solve_ex(Tensor A, Tensor B, *, bool left=True, bool "
+             "check_errors=False) -> (Tensor result, Tensor info) @lo\n"
+             "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @lo "
+             ";check_errors=True who='torch.linalg.solve'",
+    .expand = expand_solve_ex,
+};
+
+/* attributes: check_errors, who */
+LP_EXPAND(expand_inv_ex)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    LpVal r[2] = {0};
+    if (lp_failed(b) || lp_check_square(b->err, "linalg.inv", &t) != LP_OK)
+        return;
+    lp_emit_n(b, LP_OP_solve_matrix, (LpVal[]){in[0], lp_eye_like(b, &t)}, 2,
+              attr, r);
+    out[0] = r[0];
+    out[1] = r[1];
+}
+LpOp op_inv_ex = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
+    .forms = "inv_ex.own(Tensor A, bool check_errors=False, str "
+             "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
+             "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
+             "Tensor info) @lo\n"
+             "inv(Tensor A) -> Tensor @lo ;check_errors=True who='linalg.inv'\n"
+             "inverse(Tensor A) -> Tensor @fmo ;check_errors=True "
+             "who='linalg.inv'",
+    .expand = expand_inv_ex,
+};
+
+/* ---- determinants -------------------------------------------------------- */
+static LpStatus infer_det(LpInfer *x)
+{
+    LpType t = x->in[0];
+    const char *who = x->op == &op_slogdet ? "linalg.slogdet" : "linalg.det";
+    LP_TRY(lp_check_square(x->err, who, &t));
+    t.ndim -= 2;
+    for (int i = 0; i < x->n_out; i++)
+        x->out[i] = t;
+    return LP_OK;
+}
+
+/* A number a matrix, to be multiplied with matrices. */
+static LpVal as_matrix(LpBuilder *b, LpVal x)
+{
+    return lp_unsqueeze(b, lp_unsqueeze(b, x, -1), -1);
+}
+
+static void grad_det(LpGrad *g)
+{
+    LpVal c = lp_op1(g->b, LP_OP_cofactor, g->in[0]);
+    g->din[0] = lp_mul(g->b, as_matrix(g->b, g->dout[0]), c);
+}
+
+LpOp op_det = {
+    .forms = "det(Tensor A) -> Tensor @fm\n"
+             "det(Tensor A) -> Tensor @lo",
+    .infer = infer_det,
+    .grad = grad_det,
+    .grad_in = 1,
+    .prepare = lp_det_prepare,
+    .cost = lp_rule_linalg,
+    .data = &lp_linalg_third,
+};
+
+static LpStatus infer_cofactor(LpInfer *x)
+{
+    LP_TRY(lp_check_square(x->err, "linalg.det", &x->in[0]));
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+
+/* C = det(A) A^-T, so the derivative along g is
+ * (<g, C> C - C g^T C) / det(A): not defined for singular matrices. */
+static void grad_cofactor(LpGrad *g)
+{
+    LpBuilder *b = g->b;
+    LpVal c = g->out[0], dy = g->dout[0];
+    LpVal d = as_matrix(b, lp_op1(b, LP_OP_det, g->in[0]));
+    LpVal along = lp_sum(b, lp_mul(b, dy, c), (int64_t[]){-2, -1}, 2, true);
+    LpVal turned = lp_matmul(b, lp_matmul(b, c, lp_mt(b, dy)), c);
+    g->din[0] = lp_div(b, lp_sub(b, lp_mul(b, along, c), turned), d);
+}
+
+/* The matrix of cofactors: the determinant's derivative. */
+LpOp op_cofactor = {
+    .forms = "cofactor(Tensor A) -> Tensor @p",
+    .infer = infer_cofactor,
+    .grad = grad_cofactor,
+    .grad_in = 1,
+    .grad_out = 1,
+    .prepare = lp_cofactor_prepare,
+    .cost = lp_rule_linalg,
+    .data = &lp_linalg_twenty,
+};
+
+static void grad_slogdet(LpGrad *g)
+{
+    if (!g->dout[1])
+        return;
+    LpVal x = lp_inverse(g->b, g->in[0], false, NULL);
+    g->din[0] = lp_mul(g->b, as_matrix(g->b, g->dout[1]), MT(x));
+}
+
+LpOp op_slogdet = {
+    .forms = "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet) @fmlo",
+    .infer = infer_det,
+    .grad = grad_slogdet,
+    .grad_in = 1,
+    .prepare = lp_slogdet_prepare,
+    .cost = lp_rule_linalg,
+    .data = &lp_linalg_third,
+};
+
+/* NaN where the determinant is negative. */
+LP_EXPAND(expand_logdet)
+{
+    LP_EXPAND_UNUSED;
+    LpVal r[2];
+    LpType t = lp_type_of(b, in[0]);
+    if (lp_check_square(b->err, "logdet", &t) != LP_OK ||
+        !lp_emit_n(b, LP_OP_slogdet, &in[0], 1, NULL, r))
+        return;
+    LpVal below = lp_op2(b, LP_OP_lt, r[0], lp_immi(b, 0));
+    out[0] = lp_where(b, below, lp_immf(b, (double)NAN), r[1]);
+}
+LpOp op_logdet = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "logdet(Tensor self) -> Tensor @fm",
+    .expand = expand_logdet,
+};
+
+/* ---- powers, tensors as matrices ----------------------------------------- */
+/* Binary: squares of A, those of the bits of n multiplied. */
+static LpVal power(LpBuilder *b, LpVal x, int64_t n)
+{
+    LpVal r = LP_NOVAL;
+    for (; n > 0 && !lp_failed(b); n >>= 1) {
+        if (n & 1)
+            r = r ? lp_matmul(b, r, x) : x;
+        if (n > 1)
+            x = lp_matmul(b, x, x);
+    }
+    return r;
+}
+
+LP_EXPAND(expand_matrix_power)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    int64_t n = attr[0].i;
+    if (lp_failed(b))
+        return;
+    if (t.ndim < 2 || lp_rows(&t) != lp_cols(&t) || n == INT64_MIN) {
+        char s[LP_SHAPE_STR];
+        lp_fail(b->err, LP_E_RUNTIME,
+                "linalg.matrix_power: A must be batches of square matrices and "
+                "n above -2^63, got A of shape %s and n %lld",
+                lp_shape_str(&t, s), (long long)n);
+        return;
+    }
+    if (n < 0) {
+        if (lp_check_square(b->err, "linalg.inv", &t) == LP_OK)
+            out[0] = power(b, lp_inverse(b, in[0], true, NULL), -n);
+    } else if (n == 0) {
+        out[0] = lp_regardless(b, lp_eye_like(b, &t), in[0]);
+    } else {
+        out[0] = n == 1 ? lp_clone(b, in[0]) : power(b, in[0], n);
+    }
+}
+LpOp op_matrix_power = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlc",
+    .expand = expand_matrix_power,
+};
+
+static int64_t product(const int64_t *s, int n)
+{
+    int64_t p = 1;
+    for (int i = 0; i < n; i++)
+        p *= s[i];
+    return p;
+}
+
+LP_EXPAND(expand_tensorinv)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    int64_t ind = attr[0].i, shape[LP_MAX_DIMS];
+    if (ind <= 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Expected a strictly positive integer for 'ind', but got %lld",
+                (long long)ind);
+        return;
+    }
+    int k = ind < t.ndim ? (int)ind : t.ndim;
+    int64_t rows = product(t.shape, k), cols = product(t.shape + k, t.ndim - k);
+    if (rows != cols) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Expected self to satisfy the requirement prod(self.shape[ind:"
+                "]) == prod(self.shape[:ind]), but got %lld != %lld",
+                (long long)cols, (long long)rows);
+        return;
+    }
+    LpVal x = lp_reshape(b, in[0], (int64_t[]){rows, cols}, 2);
+    LpType flat = lp_type_of(b, x);
+    if (lp_check_square(b->err, "linalg.tensorinv", &flat) != LP_OK)
+        return;
+    x = lp_inverse(b, x, true, NULL);
+    for (int i = 0; i < t.ndim; i++)
+        shape[i] = t.shape[(i + k) % t.ndim];
+    out[0] = lp_reshape(b, x, shape, t.ndim);
+}
+LpOp op_tensorinv = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
+    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
+    .expand = expand_tensorinv,
+};
+
+/* A with the listed dimensions last, in their order. */
+static LpVal listed_last(LpBuilder *b, LpVal a, const LpAttr *dims)
+{
+    int n = lp_type(b, a)->ndim, rest = 0;
+    int64_t order[2 * LP_MAX_DIMS];
+    bool last[LP_MAX_DIMS] = {false};
+    if (dims->n > n) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "tensorsolve: dims lists %d dimensions of a tensor of %d",
+                dims->n, n);
+        return LP_NOVAL;
+    }
+    for (int i = 0; i < dims->n; i++) {
+        int d = lp_wrapped(b, dims->v[i], n);
+        last[d] = true;
+        order[n - dims->n + i] = d;
+    }
+    for (int i = 0; i < n; i++)
+        if (!last[i])
+            order[rest++] = i;
+    if (rest != n - dims->n)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "tensorsolve: dims names a dimension more than once");
+    return lp_permute(b, a, order, n);
+}
+
+LP_EXPAND(expand_tensorsolve)
+{
+    LP_EXPAND_UNUSED;
+    LpVal a = in[0];
+    if (!lp_attr_none(&attr[0]))
+        a = listed_last(b, a, &attr[0]);
+    LpType t = lp_type_of(b, a), r = lp_type_of(b, in[1]);
+    if (lp_failed(b))
+        return;
+    int k = r.ndim < t.ndim ? r.ndim : t.ndim;
+    int64_t rows = product(t.shape, k), cols = product(t.shape + k, t.ndim - k);
+    if (rows != cols || lp_numel(&r) != rows) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Expected self to satisfy the requirement prod(self.shape["
+                "other.ndim:]) == prod(self.shape[:other.ndim]), but got %lld "
+                "!= %lld",
+                (long long)cols, (long long)rows);
+        return;
+    }
+    LpVal m = lp_reshape(b, a, (int64_t[]){rows, cols}, 2);
+    LpVal x = lp_reshape(b, in[1], (int64_t[]){rows}, 1);
+    LpAttr at[] = {lp_attr_bool(true), lp_attr_bool(true),
+                   lp_attr_str("torch.linalg.solve")};
+    LpVal v = lp_emit(b, LP_OP_solve_ex, (LpVal[]){m, x}, 2, at);
+    out[0] = lp_reshape(b, v, t.shape + k, t.ndim - k);
+}
+LpOp op_tensorsolve = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_WIDE,
+    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
+    .expand = expand_tensorsolve,
+};

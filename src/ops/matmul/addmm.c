@@ -1,0 +1,408 @@
+/* Matrix products with an addend, and the layers made of them.
+ *
+ * In float32 and float64 they are composed of a product and an addition. In the
+ * half types PyTorch adds in float32 and rounds once: there a product with its
+ * addend is one operator, mm_plus or bmm_plus, whose gradients are those of the
+ * product. On the device it is charged as the product and the addition. */
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/nn/nn.h"
+#include "src/kernel/product/plus.h"
+#include "src/ops/nn/nnop.h"
+#include "src/ops/rules.h"
+
+/* ---- rounded once -------------------------------------------------------- */
+/* The addend, called `name`, must broadcast to the product's type. */
+static LpStatus check_addend(const LpType *addend, const LpType *product,
+                             const char *op, const char *name, LpErr *err)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LpType t = *addend, both = *product;
+    LpErr probe = {0};
+    LP_FAIL_IF(lp_broadcast(&both, &t, &probe) != LP_OK ||
+                   !lp_shape_eq(&both, product),
+               err, LP_E_RUNTIME,
+               "%s: %s of shape %s cannot be expanded to the product's "
+               "shape %s",
+               op, name, lp_shape_str(addend, a), lp_shape_str(product, b));
+    return LP_OK;
+}
+
+static LpStatus infer_plus(LpInfer *x, const LpOp *product)
+{
+    const LpType *t = &x->in[2];
+    LpInfer q = *x;
+    q.op = product;
+    q.n_in = 2;
+    LP_TRY(product->infer(&q));
+    LP_TRY(check_addend(t, &x->out[0], x->op->name, "the addend", x->err));
+    LP_FAIL_IF(t->dtype != x->out[0].dtype || !lp_is_float(t->dtype), x->err,
+               LP_E_RUNTIME,
+               "%s: the product and the addend must have one floating-point "
+               "type, got %s and %s",
+               x->op->name, lp_dtype_name(x->out[0].dtype),
+               lp_dtype_name(t->dtype));
+    return LP_OK;
+}
+
+static LpStatus infer_mm_plus(LpInfer *x)
+{
+    return infer_plus(x, &op_mm);
+}
+
+static LpStatus infer_bmm_plus(LpInfer *x)
+{
+    return infer_plus(x, &op_bmm);
+}
+
+static LpVal times(LpBuilder *b, LpVal v, LpScalar s)
+{
+    return v == LP_NOVAL || lp_scalar_f(s) == 1 ? v
+                                                : lp_mul(b, v, lp_imm(b, s));
+}
+
+static void grad_plus(LpGrad *g)
+{
+    LpGrad q = *g;
+    q.op = g->op == &op_mm_plus ? &op_mm : &op_bmm;
+    q.n_in = 2;
+    q.op->grad(&q);
+    for (int i = 0; i < 2; i++)
+        g->din[i] = times(g->b, g->din[i], g->attr[LP_PLUS_ALPHA].s);
+    if (g->need[2])
+        g->din[2] = times(g->b, g->dout[0], g->attr[LP_PLUS_BETA].s);
+}
+
+const LpPlusOps lp_plus_ops = {&op_mul, &op_add, &op_cast};
+#define PLUS(name)                                                             \
+    LpOp op_##name = {                                                         \
+        .kind = LP_OP_PRIMITIVE,                                               \
+        .flags = LP_OPF_CACHED | LP_OPF_PLANNED,                               \
+        .product = LP_PRODUCT_MATRIX,                                          \
+        .forms = #name "(Tensor self, Tensor mat2, Tensor addend, Scalar "     \
+                       "beta, Scalar alpha) -> Tensor @p",                     \
+        .infer = infer_##name,                                                 \
+        .grad = grad_plus,                                                     \
+        .grad_in = 3,                                                          \
+        .prepare = lp_mm_plus_prepare,                                         \
+        .work = lp_mm_work,                                                    \
+        .cost = lp_rule_product_plus,                                          \
+        .data = &lp_plus_ops,                                                  \
+    };
+PLUS(mm_plus)
+PLUS(bmm_plus)
+
+/* beta addend + alpha x y */
+static LpVal emit_plus(LpBuilder *b, int op, LpVal x, LpVal y, LpVal addend,
+                       LpScalar beta, LpScalar alpha)
+{
+    LpAttr a[2] = {lp_attr_scalar(beta), lp_attr_scalar(alpha)};
+    return lp_emit(b, op, (LpVal[]){x, y, addend}, 3, a);
+}
+
+/* x, y and addend are all of one half type. */
+static bool all_half(LpBuilder *b, LpVal x, LpVal y, LpVal addend)
+{
+    if (lp_failed(b))
+        return false;
+    LpDtype t = lp_type(b, x)->dtype;
+    return lp_is_half(t) && lp_type(b, y)->dtype == t &&
+           lp_type(b, addend)->dtype == t;
+}
+
+/* ---- with an addend ------------------------------------------------------ */
+static bool is_one(LpScalar s)
+{
+    return lp_scalar_f(s) == 1;
+}
+
+/* `self` broadcasts to what a product, of type `want`, is. */
+static bool expands(LpBuilder *b, LpVal self, const LpType *want,
+                    const char *op)
+{
+    return check_addend(lp_type(b, self), want, op, "`self`", b->err) == LP_OK;
+}
+
+/* beta self + alpha r; self is not read when beta is 0. */
+static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
+                  const char *op)
+{
+    LpScalar beta = attr[0].s, alpha = attr[1].s;
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpType t = *lp_type(b, self), want = *lp_type(b, r);
+    if (!expands(b, self, &want, op))
+        return LP_NOVAL;
+    bool whole = !lp_is_float(t.dtype);
+    if (whole) { /* integers: so are alpha and beta, and the result */
+        alpha = lp_int(lp_scalar_i(alpha));
+        beta = lp_int(lp_scalar_i(beta));
+    }
+    if (!is_one(alpha))
+        r = lp_mul(b, r, lp_imm(b, alpha));
+    if (lp_scalar_f(beta) != 0) {
+        if (!is_one(beta))
+            self = lp_mul(b, self, lp_imm(b, beta));
+        r = lp_add(b, self, r);
+    } else if (!whole) {
+        r = lp_regardless(b, r, self);
+    }
+    return whole ? lp_cast(b, r, t.dtype) : r;
+}
+
+/* The same for a product, whose dtype self must have on the host. */
+static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
+                    const char *op)
+{
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpDtype t = lp_type(b, self)->dtype, want = lp_type(b, r)->dtype;
+    if (b->on_host && t != want) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: `self` must have the same dtype as the product, got %s "
+                "and %s",
+                op, lp_dtype_name(t), lp_dtype_name(want));
+        return LP_NOVAL;
+    }
+    return plus(b, self, r, attr, op);
+}
+
+/* The same of a product that has only been asked for. */
+static LpVal added(LpBuilder *b, int product, const LpVal *in,
+                   const LpAttr *attr, const char *op)
+{
+    int n = product == LP_OP_mm ? 2 : 3;
+    LpType x = *lp_type(b, in[1]), y = *lp_type(b, in[2]);
+    if (!all_half(b, in[1], in[2], in[0]) || x.ndim != n || y.ndim != n)
+        return scaled(b, in[0], lp_op2(b, product, in[1], in[2]), attr, op);
+    x.shape[n - 1] = y.shape[n - 1];
+    if (!expands(b, in[0], &x, op))
+        return LP_NOVAL;
+    return emit_plus(b, n == 2 ? LP_OP_mm_plus : LP_OP_bmm_plus, in[1], in[2],
+                     in[0], attr[0].s, attr[1].s);
+}
+
+#define ADDED(name, product, x, y)                                             \
+    LP_EXPAND(expand_##name)                                                   \
+    {                                                                          \
+        LP_EXPAND_UNUSED;                                                      \
+        out[0] = added(b, LP_OP_##product, in, attr, #name);                   \
+    }                                                                          \
+    LpOp op_##name = {                                                         \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
+        .forms = #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
+                       "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
+        .expand = expand_##name,                                               \
+    };
+ADDED(addmm, mm, mat1, mat2)
+ADDED(baddbmm, bmm, batch1, batch2)
+
+static LpVal member(LpBuilder *b, LpVal x, int64_t i)
+{
+    LpAttr a[2] = {lp_attr_int(0), lp_attr_int(i)};
+    return lp_emit(b, LP_OP_select, &x, 1, a);
+}
+
+/* As PyTorch does on the CPU: half sums are rounded after each product. */
+static LpVal added_one_by_one(LpBuilder *b, const LpVal *in, const LpAttr *attr)
+{
+    LpVal sum = in[0];
+    LpScalar beta = attr[0].s;
+    int64_t n = lp_type(b, in[1])->shape[0];
+    for (int64_t i = 0; i < n && !lp_failed(b); i++) {
+        sum = emit_plus(b, LP_OP_mm_plus, member(b, in[1], i),
+                        member(b, in[2], i), sum, beta, attr[1].s);
+        beta = lp_int(1);
+    }
+    return sum;
+}
+
+LP_EXPAND(expand_addbmm)
+{
+    LP_EXPAND_UNUSED;
+    if (!lp_ranks(b, "addbmm", in[1], 3, in[2], 3))
+        return;
+    LpType x = *lp_type(b, in[1]), y = *lp_type(b, in[2]);
+    if (all_half(b, in[1], in[2], in[0]) && x.shape[0] == y.shape[0] &&
+        x.shape[0] > 0) {
+        LpType one = {.ndim = 2, .shape = {x.shape[1], y.shape[2]}};
+        if (expands(b, in[0], &one, "addbmm"))
+            out[0] = added_one_by_one(b, in, attr);
+        return;
+    }
+    LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
+    LpDtype t = lp_type(b, r)->dtype; /* sums of integers are int64 */
+    r = lp_cast(b, lp_sum(b, r, (int64_t[]){0}, 1, false), t);
+    out[0] = scaled(b, in[0], r, attr, "addbmm");
+}
+LpOp op_addbmm = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
+             "beta=1, Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_addbmm,
+};
+
+LP_EXPAND(expand_addmv)
+{
+    LP_EXPAND_UNUSED;
+    if (!lp_ranks(b, "addmv", in[1], 2, in[2], 1))
+        return;
+    if (!all_half(b, in[1], in[2], in[0])) {
+        out[0] = scaled(b, in[0], lp_matmul(b, in[1], in[2]), attr, "addmv");
+        return;
+    }
+    LpType r = {.ndim = 1, .shape = {lp_type(b, in[1])->shape[0]}};
+    if (!expands(b, in[0], &r, "addmv"))
+        return;
+    LpVal self =
+        lp_type(b, in[0])->ndim == 1 ? lp_unsqueeze(b, in[0], 1) : in[0];
+    LpVal y = emit_plus(b, LP_OP_mm_plus, in[1], lp_unsqueeze(b, in[2], 1),
+                        self, attr[0].s, attr[1].s);
+    out[0] = lp_reshape(b, y, r.shape, 1);
+}
+LpOp op_addmv = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmio",
+    .expand = expand_addmv,
+};
+
+/* s as a number of type t has it; PyTorch rounds it first. */
+static LpScalar rounded(LpScalar s, LpDtype t)
+{
+    uint16_t bits;
+    if (!lp_is_half(t))
+        return s;
+    lp_scalar_store(s, t, &bits);
+    return lp_scalar_load(t, &bits);
+}
+
+/* Every step is rounded, and alpha multiplies vec1, as in PyTorch. */
+LP_EXPAND(expand_addr)
+{
+    LP_EXPAND_UNUSED;
+    if (!lp_ranks(b, "addr", in[1], 1, in[2], 1))
+        return;
+    LpDtype one =
+        lp_dtype_promote(lp_type(b, in[1])->dtype, lp_type(b, in[2])->dtype);
+    LpDtype t = lp_dtype_promote(lp_type(b, in[0])->dtype, one);
+    LpAttr a[2] = {lp_attr_scalar(rounded(attr[0].s, t)),
+                   lp_attr_scalar(rounded(attr[1].s, t))};
+    LpVal u = lp_unsqueeze(b, in[1], 1), v = lp_unsqueeze(b, in[2], 0);
+    if (lp_is_float(t)) {
+        u = times(b, lp_cast(b, u, t), a[1].s);
+        a[1] = lp_attr_scalar(lp_int(1));
+    }
+    LpVal r = lp_mul(b, u, v);
+    if (!lp_failed(b))
+        out[0] = plus(b, lp_cast(b, in[0], t), r, a, "addr");
+}
+LpOp op_addr = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmic",
+    .expand = expand_addr,
+};
+
+/* ---- layers -------------------------------------------------------------- */
+/* x [..., k] times y [k, n], plus bias [n], in a half type. */
+static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
+{
+    LpType t = *lp_type(b, x);
+    int64_t k = t.shape[t.ndim - 1];
+    int64_t flat[2] = {1, k};
+    for (int i = 0; i < t.ndim - 1; i++)
+        flat[0] *= t.shape[i];
+    if (t.ndim != 2)
+        x = lp_reshape(b, x, flat, 2);
+    LpVal r = emit_plus(b, LP_OP_mm_plus, x, y, bias, lp_int(1), lp_int(1));
+    if (t.ndim == 2 || lp_failed(b))
+        return r;
+    t.shape[t.ndim - 1] = lp_type(b, r)->shape[1];
+    return lp_reshape(b, r, t.shape, t.ndim);
+}
+
+/* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
+LP_EXPAND(expand_linear)
+{
+    LP_EXPAND_UNUSED;
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
+    LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
+    if (lp_failed(b))
+        return;
+    LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
+    if (tx.ndim == 0 || tw.ndim < 1 || tw.ndim > 2 ||
+        tx.shape[tx.ndim - 1] != tw.shape[tw.ndim - 1]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "linear: `input` of shape %s does not fit `weight` of shape "
+                "%s: the last sizes must be equal, and weight has 2 dimensions "
+                "(out, in)",
+                lp_shape_str(&tx, sa), lp_shape_str(&tw, sb));
+        return;
+    }
+    if (tw.ndim == 2)
+        w = lp_transpose(b, w, 0, 1);
+    if (bias != LP_NOVAL && tw.ndim == 2 && all_half(b, in[0], w, bias) &&
+        lp_type(b, bias)->ndim < 2) {
+        out[0] = half_linear(b, in[0], w, bias);
+        return;
+    }
+    LpVal y = lp_matmul(b, in[0], w);
+    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
+}
+LpOp op_linear = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
+             "@no",
+    .expand = expand_linear,
+};
+
+/* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
+LP_EXPAND(expand_bilinear)
+{
+    LP_EXPAND_UNUSED;
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
+    LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
+    LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
+    if (lp_failed(b))
+        return;
+    LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
+    LpType tw = *lp_type(b, w);
+    bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3;
+    for (int i = 0; ok && i < t1.ndim - 1; i++)
+        ok = t1.shape[i] == t2.shape[i];
+    if (!ok || t1.shape[t1.ndim - 1] != tw.shape[1] ||
+        t2.shape[t2.ndim - 1] != tw.shape[2]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "bilinear: `input1` %s and `input2` %s must agree in all but "
+                "the last size and fit `weight` %s (out, in1, in2)",
+                lp_shape_str(&t1, sa), lp_shape_str(&t2, sb),
+                lp_shape_str(&tw, sc));
+        return;
+    }
+    int64_t rows = 1;
+    for (int k = 0; k < t1.ndim - 1; k++)
+        rows *= t1.shape[k];
+    int64_t o = tw.shape[0], i = tw.shape[1], j = tw.shape[2];
+    LpVal x1 = lp_reshape(b, in[0], (int64_t[]){rows, i}, 2);
+    LpVal x2 = lp_reshape(b, in[1], (int64_t[]){rows, j, 1}, 3);
+    LpVal p = lp_permute(b, w, (int64_t[]){1, 0, 2}, 3);
+    p = lp_reshape(b, p, (int64_t[]){i, o * j}, 2);
+    LpVal y = lp_op2(b, LP_OP_mm, x1, p);
+    y = lp_reshape(b, y, (int64_t[]){rows, o, j}, 3);
+    y = lp_op2(b, LP_OP_bmm, y, x2);
+    t1.shape[t1.ndim - 1] = o;
+    y = lp_reshape(b, y, t1.shape, t1.ndim);
+    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
+}
+LpOp op_bilinear = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
+             "bias=None) -> Tensor @fn",
+    .expand = expand_bilinear,
+};

@@ -1,0 +1,326 @@
+/* Matrix products.
+ *
+ * mm [m, k] [k, n] -> [m, n]:   d self = dy other^T,   d other = self^T dy.
+ * bmm the same for every member of a batch. Everything else is made of them:
+ * ranks are matched by reshapes, a broadcast batch by expand. Operands may have
+ * any strides; a transposed view is passed to the kernel as it is.
+ *
+ * Where half and float32 meet in matmul, linear and bilinear, the host refuses
+ * as PyTorch does; on the device the second operand (the weights) follows the
+ * type of the first. */
+#include <string.h>
+
+#include "src/kernel/nn/nn.h"
+#include "src/ops/nn/nnop.h"
+#include "src/ops/rules.h"
+
+/* ---- shape rules --------------------------------------------------------- */
+static LpStatus check_pair(const LpInfer *x, int ndim, const char *second)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const LpType *l = &x->in[0], *r = &x->in[1];
+    const char *op = x->op->name;
+    LP_FAIL_IF(l->ndim != ndim || r->ndim != ndim, x->err, LP_E_RUNTIME,
+               "%s: `self` and `%s` must have %d dimensions, got shapes %s "
+               "and %s",
+               op, second, ndim, lp_shape_str(l, a), lp_shape_str(r, b));
+    LP_FAIL_IF(l->shape[ndim - 1] != r->shape[ndim - 2], x->err, LP_E_RUNTIME,
+               "%s: shapes %s and %s cannot be multiplied: the last size of "
+               "`self` (%lld) must equal the last but one of `%s` (%lld)",
+               op, lp_shape_str(l, a), lp_shape_str(r, b),
+               (long long)l->shape[ndim - 1], second,
+               (long long)r->shape[ndim - 2]);
+    LP_FAIL_IF(l->dtype != r->dtype, x->err, LP_E_RUNTIME,
+               "%s: `self` and `%s` must have the same dtype, got %s and %s",
+               op, second, lp_dtype_name(l->dtype), lp_dtype_name(r->dtype));
+    LP_FAIL_IF(l->dtype == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
+               "%s is not implemented for bool", op);
+    return LP_OK;
+}
+
+static LpStatus infer_mm(LpInfer *x)
+{
+    LP_TRY(check_pair(x, 2, "mat2"));
+    x->out[0] = x->in[0];
+    x->out[0].shape[1] = x->in[1].shape[1];
+    return LP_OK;
+}
+
+static LpStatus infer_bmm(LpInfer *x)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LP_TRY(check_pair(x, 3, "mat2"));
+    LP_FAIL_IF(x->in[0].shape[0] != x->in[1].shape[0], x->err, LP_E_RUNTIME,
+               "bmm: `self` %s and `mat2` %s must have the same batch size",
+               lp_shape_str(&x->in[0], a), lp_shape_str(&x->in[1], b));
+    x->out[0] = x->in[0];
+    x->out[0].shape[2] = x->in[1].shape[2];
+    return LP_OK;
+}
+
+/* A matrix that is there and whose columns, not rows, lie in one piece, as the
+ * transposed weight of linear. */
+static bool is_turned(LpBuilder *b, LpVal v)
+{
+    const int64_t *s = b->strides ? b->strides(b, v) : NULL;
+    int n = lp_type(b, v)->ndim;
+    return s && s[n - 2] == 1 && s[n - 1] > 1;
+}
+
+static void grad_product(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] = lp_op2(g->b, g->op->id, g->dout[0],
+                           lp_transpose(g->b, g->in[1], -2, -1));
+    if (!g->need[1])
+        return;
+    LpVal a = g->in[0], d = g->dout[0];
+    if (is_turned(g->b, g->in[1])) /* its gradient lies as it does */
+        g->din[1] = lp_transpose(
+            g->b, lp_op2(g->b, g->op->id, lp_transpose(g->b, d, -2, -1), a), -2,
+            -1);
+    else
+        g->din[1] = lp_op2(g->b, g->op->id, lp_transpose(g->b, a, -2, -1), d);
+}
+
+LpOp op_mm = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_MATRIX,
+    .cast = LP_CAST_NARROW,
+    .forms = "mm(Tensor self, Tensor mat2) -> Tensor @fmo",
+    .infer = infer_mm,
+    .grad = grad_product,
+    .grad_in = 3,
+    .prepare = lp_mm_prepare,
+    .work = lp_mm_work,
+    .cost = lp_rule_product,
+};
+
+LpOp op_bmm = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_MATRIX,
+    .cast = LP_CAST_NARROW,
+    .forms = "bmm(Tensor self, Tensor mat2) -> Tensor @fmo",
+    .infer = infer_bmm,
+    .grad = grad_product,
+    .grad_in = 3,
+    .prepare = lp_mm_prepare,
+    .work = lp_mm_work,
+    .cost = lp_rule_product,
+};
+
+/* ---- any rank ------------------------------------------------------------ */
+LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
+                const char *what)
+{
+    if (w == LP_NOVAL || x == LP_NOVAL || lp_failed(b))
+        return w;
+    LpDtype tw = lp_type(b, w)->dtype, tx = lp_type(b, x)->dtype;
+    if (b->on_host && tw != tx) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: `%s` must have the same dtype as the first operand, got "
+                "%s and %s",
+                op, what, lp_dtype_name(tw), lp_dtype_name(tx));
+        return LP_NOVAL;
+    }
+    bool mixed =
+        (lp_is_half(tw) && tx == LP_F32) || (tw == LP_F32 && lp_is_half(tx));
+    return mixed ? lp_cast(b, w, tx) : w;
+}
+
+static int64_t product(const int64_t *s, int n)
+{
+    int64_t p = 1;
+    for (int i = 0; i < n; i++)
+        p *= s[i];
+    return p;
+}
+
+/* x [..., k] folded to two dimensions times y [k, n]. */
+static LpVal folded(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpType t = *lp_type(b, x);
+    if (t.ndim == 2)
+        return lp_op2(b, LP_OP_mm, x, y);
+    int64_t k = t.shape[t.ndim - 1];
+    int64_t flat[2] = {product(t.shape, t.ndim - 1), k};
+    LpVal r = lp_op2(b, LP_OP_mm, lp_reshape(b, x, flat, 2), y);
+    t.shape[t.ndim - 1] = lp_type(b, y)->shape[1];
+    return lp_reshape(b, r, t.shape, t.ndim);
+}
+
+/* x with its leading dimensions broadcast to those of `batch` (n of them) and
+ * folded into one. */
+static LpVal batched(LpBuilder *b, LpVal x, const LpType *batch)
+{
+    LpType t = *lp_type(b, x), to = *batch;
+    to.ndim = (int8_t)(batch->ndim + 2);
+    to.shape[to.ndim - 2] = t.shape[t.ndim - 2];
+    to.shape[to.ndim - 1] = t.shape[t.ndim - 1];
+    if (!lp_shape_eq(&t, &to))
+        x = lp_expand_as(b, x, &to);
+    int64_t flat[3] = {product(batch->shape, batch->ndim),
+                       to.shape[to.ndim - 2], to.shape[to.ndim - 1]};
+    return to.ndim == 3 ? x : lp_reshape(b, x, flat, 3);
+}
+
+static LpVal broadcast_product(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y), batch = tx, by = ty;
+    batch.ndim = (int8_t)(tx.ndim - 2);
+    by.ndim = (int8_t)(ty.ndim - 2);
+    if (lp_broadcast(&batch, &by, b->err) != LP_OK) {
+        lp_err_context(b->err, "in the batch dimensions of matmul");
+        return LP_NOVAL;
+    }
+    LpVal r =
+        lp_op2(b, LP_OP_bmm, batched(b, x, &batch), batched(b, y, &batch));
+    batch.shape[batch.ndim] = tx.shape[tx.ndim - 2];
+    batch.shape[batch.ndim + 1] = ty.shape[ty.ndim - 1];
+    int n = batch.ndim + 2;
+    return n == 3 ? r : lp_reshape(b, r, batch.shape, n);
+}
+
+static void cannot(LpBuilder *b, const LpType *x, const LpType *y)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    lp_shape_str(x, sa);
+    lp_shape_str(y, sb);
+    if (x->ndim == 0 || y->ndim == 0)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "matmul: shapes %s and %s cannot be multiplied: both need at "
+                "least 1 dimension",
+                sa, sb);
+    else
+        lp_fail(b->err, LP_E_RUNTIME,
+                "matmul: shapes %s and %s cannot be multiplied: size mismatch, "
+                "the last size of the first (%lld) must equal the %s size of "
+                "the second (%lld)",
+                sa, sb, (long long)x->shape[x->ndim - 1],
+                y->ndim > 1 ? "last but one" : "only",
+                (long long)y->shape[y->ndim > 1 ? y->ndim - 2 : 0]);
+}
+
+LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
+{
+    y = lp_follow(b, y, x, "matmul", "other");
+    if (lp_failed(b))
+        return LP_NOVAL;
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
+    if (tx.ndim == 0 || ty.ndim == 0 ||
+        tx.shape[tx.ndim - 1] != ty.shape[ty.ndim > 1 ? ty.ndim - 2 : 0]) {
+        cannot(b, &tx, &ty);
+        return LP_NOVAL;
+    }
+    LpVal x2 = tx.ndim == 1 ? lp_unsqueeze(b, x, 0) : x;
+    LpVal y2 = ty.ndim == 1 ? lp_unsqueeze(b, y, 1) : y;
+    LpVal r = ty.ndim <= 2 ? folded(b, x2, y2) : broadcast_product(b, x2, y2);
+    if (lp_failed(b) || (tx.ndim > 1 && ty.ndim > 1))
+        return r;
+    LpType t = *lp_type(b, r); /* drop the ones put in */
+    int n = t.ndim;
+    if (ty.ndim == 1)
+        n--;
+    else
+        t.shape[n - 2] = t.shape[n - 1];
+    if (tx.ndim == 1)
+        n--;
+    return lp_reshape(b, r, t.shape, n);
+}
+
+LP_EXPAND(expand_matmul)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = lp_matmul(b, in[0], in[1]);
+}
+LpOp op_matmul = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
+             "matmul(Tensor self, Tensor other) -> Tensor @lo",
+    .expand = expand_matmul,
+};
+
+/* ---- vectors ------------------------------------------------------------- */
+bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    const LpType *tx = lp_type(b, x), *ty = lp_type(b, y);
+    if (lp_failed(b))
+        return false;
+    if (tx->ndim == nx && ty->ndim == ny)
+        return true;
+    lp_fail(b->err, LP_E_RUNTIME,
+            "%s takes operands of %d and %d dimensions, got shapes %s and %s",
+            op, nx, ny, lp_shape_str(tx, sa), lp_shape_str(ty, sb));
+    return false;
+}
+
+LP_EXPAND(expand_mv)
+{
+    LP_EXPAND_UNUSED;
+    if (lp_ranks(b, "mv", in[0], 2, in[1], 1))
+        out[0] = lp_matmul(b, in[0], in[1]);
+}
+LpOp op_mv = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "mv(Tensor self, Tensor vec) -> Tensor @fmo",
+    .expand = expand_mv,
+};
+
+LP_EXPAND(expand_dot)
+{
+    LP_EXPAND_UNUSED;
+    if (lp_ranks(b, "dot", in[0], 1, in[1], 1))
+        out[0] = lp_matmul(b, in[0], in[1]);
+}
+LpOp op_dot = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
+             "vdot(Tensor self, Tensor tensor) -> Tensor @fmo",
+    .expand = expand_dot,
+};
+
+LP_EXPAND(expand_inner)
+{
+    LP_EXPAND_UNUSED;
+    const LpType *t = lp_type(b, in[1]);
+    if (lp_type(b, in[0])->ndim == 0 || t->ndim == 0)
+        out[0] = lp_mul(b, in[0], in[1]);
+    else if (t->ndim == 1)
+        out[0] = lp_matmul(b, in[0], in[1]);
+    else { /* every row of self with every row of other */
+        LpType tx = *lp_type(b, in[0]), ty = *t;
+        int64_t k = ty.shape[ty.ndim - 1];
+        int64_t flat[2] = {product(ty.shape, ty.ndim - 1), k};
+        LpVal y = lp_transpose(b, lp_reshape(b, in[1], flat, 2), 0, 1);
+        LpVal r = lp_matmul(b, in[0], y);
+        int64_t shape[2 * LP_MAX_DIMS];
+        int n = tx.ndim - 1;
+        memcpy(shape, tx.shape, (size_t)n * sizeof *shape);
+        memcpy(shape + n, ty.shape, (size_t)(ty.ndim - 1) * sizeof *shape);
+        out[0] = lp_reshape(b, r, shape, n + ty.ndim - 1);
+    }
+}
+LpOp op_inner = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmo",
+    .expand = expand_inner,
+};
+
+LP_EXPAND(expand_outer)
+{
+    LP_EXPAND_UNUSED;
+    if (lp_ranks(b, "outer", in[0], 1, in[1], 1))
+        out[0] =
+            lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));
+}
+LpOp op_outer = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
+             "ger(Tensor self, Tensor vec2) -> Tensor @fmc",
+    .expand = expand_outer,
+};

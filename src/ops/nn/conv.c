@@ -1,0 +1,489 @@
+/* Convolutions of 1 to 3 spatial dimensions.
+ *
+ *   convolution(x, w):  x [N, C, spatial], w [O, C/groups, kernel]
+ *                       (transposed: w [C, O/groups, kernel]) -> [N, O, …]
+ *
+ * It is linear in either operand, and so are its two gradients; each one's
+ * gradients are the other two:
+ *
+ *   y = conv(x, w)          dx = back_input(dy, w)   dw = back_weight(dy, x)
+ *   y = back_input(g, w)    dg = conv(dy, w)         dw = back_weight(g, dy)
+ *   y = back_weight(g, x)   dg = conv(x, dy)         dx = back_input(g, dy)
+ *
+ * Canonical attributes: one entry a spatial dimension, two for the padding
+ * (before …, after …), which may differ: padding="same" of an even kernel and
+ * ONNX's auto_pad need it. The public forms add batch and bias. */
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/kernel/nn/nn.h"
+#include "src/kernel/product/plus.h"
+#include "src/ops/nn/nnop.h"
+#include "src/ops/view/view.h"
+
+/* ---- shape rules --------------------------------------------------------- */
+static LpStatus check_operands(const LpInfer *x, const LpType *in,
+                               const LpType *w)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    const char *op = x->op->name;
+    LP_FAIL_IF(in->ndim < 3 || in->ndim > 5 || w->ndim != in->ndim, x->err,
+               LP_E_RUNTIME,
+               "%s: expected an input of 3 to 5 dimensions (batch, channels, "
+               "spatial) and a weight of as many, got shapes %s and %s",
+               op, lp_shape_str(in, a), lp_shape_str(w, b));
+    LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
+               "%s: expected an input of numbers, got bool", op);
+    LP_FAIL_IF(in->dtype != w->dtype, x->err, LP_E_RUNTIME,
+               "%s: input type (%s) and weight type (%s) should be the same",
+               op, lp_dtype_name(in->dtype), lp_dtype_name(w->dtype));
+    return LP_OK;
+}
+
+static LpStatus canonical_padding(LpInfer *x, int i, int n)
+{
+    LpAttr *a = &x->attr[i];
+    int64_t v[6];
+    LP_FAIL_IF(a->n != 1 && a->n != n && a->n != 2 * n, x->err, LP_E_RUNTIME,
+               "%s: `padding` must hold 1, %d or %d numbers, got %d",
+               x->op->name, n, 2 * n, a->n);
+    for (int k = 0; k < 2 * n; k++) {
+        v[k] = a->n == 1 ? a->v[0] : a->v[k % a->n];
+        LP_FAIL_IF(v[k] < 0, x->err, LP_E_RUNTIME,
+                   "%s: negative padding is not supported, got %lld",
+                   x->op->name, (long long)v[k]);
+        LP_FAIL_IF(v[k] > INT32_MAX, x->err, LP_E_RUNTIME,
+                   "%s: `padding` must be below 2147483648, got %lld",
+                   x->op->name, (long long)v[k]);
+    }
+    return lp_set_ints(x, i, v, 2 * n);
+}
+
+/* The six common attributes, which begin at `first`. */
+static LpStatus canonical(LpInfer *x, int first, int n)
+{
+    LpAttr *a = x->attr + first;
+    LP_TRY(lp_spread(x, &a[LP_CONV_STRIDE], n, "stride", 1));
+    LP_TRY(lp_spread(x, &a[LP_CONV_DILATION], n, "dilation", 1));
+    LP_TRY(lp_spread(x, &a[LP_CONV_OUTPUT_PADDING], n, "output_padding", 0));
+    LP_TRY(canonical_padding(x, first + LP_CONV_PADDING, n));
+    LP_FAIL_IF(a[LP_CONV_GROUPS].i < 1 || a[LP_CONV_GROUPS].i > INT32_MAX,
+               x->err, LP_E_RUNTIME,
+               "%s: `groups` must be at least 1 and below 2147483648, got %lld",
+               x->op->name, (long long)a[LP_CONV_GROUPS].i);
+    for (int i = 0; i < n && a[LP_CONV_TRANSPOSED].i; i++) {
+        int64_t o = a[LP_CONV_OUTPUT_PADDING].v[i];
+        LP_FAIL_IF(o >= a[LP_CONV_STRIDE].v[i] && o >= a[LP_CONV_DILATION].v[i],
+                   x->err, LP_E_RUNTIME,
+                   "%s: `output_padding` (%lld) must be smaller than either "
+                   "stride (%lld) or dilation (%lld)",
+                   x->op->name, (long long)o, (long long)a[LP_CONV_STRIDE].v[i],
+                   (long long)a[LP_CONV_DILATION].v[i]);
+    }
+    return LP_OK;
+}
+
+static LpStatus check_channels(const LpInfer *x, const LpType *in,
+                               const LpType *w, bool transposed, int64_t groups)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    int64_t c = transposed ? w->shape[0] : w->shape[1] * groups;
+    LP_FAIL_IF(in->shape[1] != c || w->shape[0] % groups != 0, x->err,
+               LP_E_RUNTIME,
+               "%s: given groups=%lld%s and weight of size %s, expected input "
+               "%s to have %lld channels (and size 0 of the weight divisible "
+               "by groups), but got %lld channels",
+               x->op->name, (long long)groups,
+               transposed ? ", transposed=True" : "", lp_shape_str(w, b),
+               lp_shape_str(in, a), (long long)c, (long long)in->shape[1]);
+    return LP_OK;
+}
+
+/* PyTorch takes empty batches and channels, but no empty places. */
+static LpStatus check_filled(const LpInfer *x, const LpType *in,
+                             const LpType *w)
+{
+    char s[LP_SHAPE_STR];
+    LP_FAIL_IF(w->shape[0] < 1, x->err, LP_E_RUNTIME,
+               "%s: expected weight to be at least 1 at dimension 0, but got "
+               "size %s",
+               x->op->name, lp_shape_str(w, s));
+    for (int d = 2; d < in->ndim && in->shape[0] && in->shape[1]; d++)
+        LP_FAIL_IF(in->shape[d] == 0, x->err, LP_E_RUNTIME,
+                   "%s: an empty input may have no batch or no channels, but "
+                   "dimension %d of %s is empty",
+                   x->op->name, d, lp_shape_str(in, s));
+    return LP_OK;
+}
+
+/* out = shape of the convolution of `in` with `w`; attributes canonical. */
+static LpStatus conv_shape(const LpInfer *x, const LpAttr *a, const LpType *in,
+                           const LpType *w, LpType *out)
+{
+    int n = in->ndim - 2;
+    bool t = a[LP_CONV_TRANSPOSED].i != 0;
+    LP_TRY(check_channels(x, in, w, t, a[LP_CONV_GROUPS].i));
+    LpType r = *in;
+    r.shape[1] = t ? w->shape[1] * a[LP_CONV_GROUPS].i : w->shape[0];
+    for (int i = 0; i < n; i++) {
+        int64_t size = in->shape[2 + i], k = w->shape[2 + i];
+        int64_t s = a[LP_CONV_STRIDE].v[i],
+                p = a[LP_CONV_PADDING].v[i] + a[LP_CONV_PADDING].v[n + i];
+        int64_t reach = a[LP_CONV_DILATION].v[i] * (k - 1) + 1;
+        LP_FAIL_IF(k < 1, x->err, LP_E_RUNTIME,
+                   "%s: the kernel must have at least 1 element in every "
+                   "dimension, got size %lld",
+                   x->op->name, (long long)k);
+        LP_FAIL_IF(!t && size + p < reach, x->err, LP_E_RUNTIME,
+                   "%s: calculated padded input size of spatial dimension %d: "
+                   "%lld. Kernel size: %lld. The kernel can't be greater than "
+                   "the padded input",
+                   x->op->name, i, (long long)(size + p), (long long)reach);
+        r.shape[2 + i] =
+            t ? (size - 1) * s - p + reach + a[LP_CONV_OUTPUT_PADDING].v[i]
+              : (size + p - reach) / s + 1;
+        LP_FAIL_IF(r.shape[2 + i] < 1 && size > 0, x->err, LP_E_RUNTIME,
+                   "%s: the output size of spatial dimension %d would be %lld, "
+                   "which is too small",
+                   x->op->name, i, (long long)r.shape[2 + i]);
+    }
+    *out = r;
+    return LP_OK;
+}
+
+static LpStatus infer_convolution(LpInfer *x)
+{
+    LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
+    LP_TRY(canonical(x, 0, x->in[0].ndim - 2));
+    LP_TRY(check_filled(x, &x->in[0], &x->in[1]));
+    return conv_shape(x, x->attr, &x->in[0], &x->in[1], &x->out[0]);
+}
+
+/* The shape that attribute 0 holds must be one whose convolution has the shape
+ * of the gradient, operand 0. */
+static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
+{
+    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
+    LpType made = x->in[0], check;
+    LP_FAIL_IF(x->attr[LP_CONV_BACK_SIZE].n != x->in[0].ndim, x->err,
+               LP_E_RUNTIME, "%s: `%s` must hold %d numbers, got %d",
+               x->op->name, size_name, x->in[0].ndim,
+               x->attr[LP_CONV_BACK_SIZE].n);
+    lp_set_dims(&made, x->attr[LP_CONV_BACK_SIZE].v,
+                x->attr[LP_CONV_BACK_SIZE].n);
+    LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
+    LP_TRY(canonical(x, LP_CONV_BACK_STRIDE, x->in[0].ndim - 2));
+    LP_TRY(conv_shape(x, x->attr + LP_CONV_BACK_STRIDE,
+                      weight ? &x->in[1] : &made, weight ? &made : &x->in[1],
+                      &check));
+    LP_FAIL_IF(!lp_shape_eq(&check, &x->in[0]), x->err, LP_E_RUNTIME,
+               "%s: the convolution has an output of shape %s, but the "
+               "gradient has shape %s",
+               x->op->name, lp_shape_str(&check, a),
+               lp_shape_str(&x->in[0], b));
+    x->out[0] = made;
+    return LP_OK;
+}
+
+static LpStatus infer_back_input(LpInfer *x)
+{
+    return infer_back(x, "input_size", false);
+}
+
+static LpStatus infer_back_weight(LpInfer *x)
+{
+    return infer_back(x, "weight_size", true);
+}
+
+/* ---- gradients ----------------------------------------------------------- */
+/* One of the two gradients; `like` gives the shape of the result. */
+static LpVal back(LpBuilder *b, int op, const LpAttr *conv, LpVal dy, LpVal y,
+                  LpVal like)
+{
+    LpType t = *lp_type(b, like);
+    LpAttr a[LP_CONV_BACK_ATTRS];
+    int64_t *shape =
+        lp_arena_memdup(b->scratch, t.shape, (size_t)t.ndim * sizeof *shape);
+    if (!shape) {
+        lp_fail(b->err, LP_E_MEMORY, "out of memory");
+        return LP_NOVAL;
+    }
+    a[LP_CONV_BACK_SIZE] = lp_attr_ints(shape, t.ndim);
+    memcpy(a + LP_CONV_BACK_STRIDE, conv, LP_CONV_ATTRS * sizeof *a);
+    return lp_emit(b, op, (LpVal[]){dy, y}, 2, a);
+}
+
+static LpVal forward(LpBuilder *b, const LpAttr *conv, LpVal x, LpVal w)
+{
+    return lp_emit(b, LP_OP_convolution, (LpVal[]){x, w}, 2, conv);
+}
+
+static void grad_convolution(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] = back(g->b, LP_OP_convolution_backward_input, g->attr,
+                         g->dout[0], g->in[1], g->in[0]);
+    if (g->need[1])
+        g->din[1] = back(g->b, LP_OP_convolution_backward_weight, g->attr,
+                         g->dout[0], g->in[0], g->in[1]);
+}
+
+static void grad_back_input(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] =
+            forward(g->b, g->attr + LP_CONV_BACK_STRIDE, g->dout[0], g->in[1]);
+    if (g->need[1])
+        g->din[1] =
+            back(g->b, LP_OP_convolution_backward_weight,
+                 g->attr + LP_CONV_BACK_STRIDE, g->in[0], g->dout[0], g->in[1]);
+}
+
+static void grad_back_weight(LpGrad *g)
+{
+    if (g->need[0])
+        g->din[0] =
+            forward(g->b, g->attr + LP_CONV_BACK_STRIDE, g->in[1], g->dout[0]);
+    if (g->need[1])
+        g->din[1] =
+            back(g->b, LP_OP_convolution_backward_input,
+                 g->attr + LP_CONV_BACK_STRIDE, g->in[0], g->dout[0], g->in[1]);
+}
+
+/* What broadcasts to the channels of the result is added to it. */
+static LpStatus infer_plus(LpInfer *x)
+{
+    char a[LP_SHAPE_STR];
+    LP_TRY(infer_convolution(x));
+    const LpType *t = &x->in[2], *y = &x->out[0];
+    bool fits = t->ndim == y->ndim - 1 && t->dtype == y->dtype &&
+                lp_is_float(t->dtype) && t->shape[0] == y->shape[1] &&
+                lp_numel(t) == t->shape[0];
+    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
+               "%s: `bias` must be %s with a number for each of %lld channels "
+               "and sizes of 1, got %s of shape %s",
+               x->op->name, lp_dtype_name(y->dtype), (long long)y->shape[1],
+               lp_dtype_name(t->dtype), lp_shape_str(t, a));
+    return LP_OK;
+}
+
+static void grad_plus(LpGrad *g)
+{
+    grad_convolution(g);
+    if (g->need[2])
+        g->din[2] = g->dout[0];
+}
+
+#define COMMON                                                                 \
+    "int[] stride, int[] padding, int[] dilation, bool transposed, int[] "     \
+    "output_padding, int groups) -> Tensor @p"
+
+LpOp op_convolution = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_CONV,
+    .forms = "convolution(Tensor input, Tensor weight, " COMMON,
+    .infer = infer_convolution,
+    .grad = grad_convolution,
+    .grad_in = 3,
+    .prepare = lp_conv_prepare,
+    .work = lp_conv_work,
+    .cost = lp_rule_convolution,
+};
+
+/* Of the half types: PyTorch adds the bias in float32 and rounds once. */
+LpOp op_convolution_plus = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_CONV,
+    .forms =
+        "convolution_plus(Tensor input, Tensor weight, Tensor bias, " COMMON,
+    .infer = infer_plus,
+    .grad = grad_plus,
+    .grad_in = 3,
+    .prepare = lp_conv_plus_prepare,
+    .work = lp_conv_work,
+    .cost = lp_rule_convolution_plus,
+    .data = &lp_plus_ops,
+};
+
+LpOp op_convolution_backward_input = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+    .product = LP_PRODUCT_CONV_INPUT,
+    .forms = "convolution_backward_input(Tensor grad, Tensor weight, int[] "
+             "input_size, " COMMON,
+    .infer = infer_back_input,
+    .grad = grad_back_input,
+    .grad_in = 3,
+    .prepare = lp_conv_input_prepare,
+    .work = lp_conv_input_work,
+    .cost = lp_rule_convolution_input,
+};
+
+LpOp op_convolution_backward_weight = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+    .product = LP_PRODUCT_CONV_WEIGHT,
+    .forms = "convolution_backward_weight(Tensor grad, Tensor input, int[] "
+             "weight_size, " COMMON,
+    .infer = infer_back_weight,
+    .grad = grad_back_weight,
+    .grad_in = 3,
+    .prepare = lp_conv_weight_prepare,
+    .work = lp_conv_weight_work,
+    .cost = lp_rule_convolution_weight,
+};
+
+/* ---- public forms -------------------------------------------------------- */
+/* y = convolution(x, w), with what is to be added to its channels. */
+static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
+                    int n)
+{
+    char s[LP_SHAPE_STR];
+    if (bias == LP_NOVAL || lp_failed(b))
+        return forward(b, a, x, w);
+    LpType tx = *lp_type(b, x), tw = *lp_type(b, w), t = *lp_type(b, bias);
+    bool once = lp_is_half(t.dtype) && t.dtype == tx.dtype &&
+                t.dtype == tw.dtype && tw.ndim == n + 2;
+    LpVal y = once ? LP_NOVAL : forward(b, a, x, w);
+    if (lp_failed(b))
+        return LP_NOVAL;
+    int64_t channels = !once ? lp_type(b, y)->shape[1]
+                       : a[LP_CONV_TRANSPOSED].i
+                           ? tw.shape[1] * a[LP_CONV_GROUPS].i
+                           : tw.shape[0];
+    if (t.ndim != 1 || t.shape[0] != channels) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "convolution: expected `bias` to be 1-dimensional with %lld "
+                "elements, but got shape %s",
+                (long long)channels, lp_shape_str(&t, s));
+        return LP_NOVAL;
+    }
+    if (t.dtype != tx.dtype) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "convolution: input type (%s) and bias type (%s) should be the "
+                "same",
+                lp_dtype_name(tx.dtype), lp_dtype_name(t.dtype));
+        return LP_NOVAL;
+    }
+    bias = lp_reshape(b, bias, (int64_t[]){channels, 1, 1, 1}, n + 1);
+    return once
+               ? lp_emit(b, LP_OP_convolution_plus, (LpVal[]){x, w, bias}, 3, a)
+               : lp_add(b, y, bias);
+}
+
+/* in: input, weight, bias; an input without a batch gets one for the time. */
+static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
+{
+    char s[LP_SHAPE_STR];
+    LpType t = *lp_type(b, in[0]);
+    LpVal x = in[0];
+    if (t.ndim != n + 1 && t.ndim != n + 2) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "expected %dD (unbatched) or %dD (batched) input to conv%s%dd, "
+                "but got input of size %s",
+                n + 1, n + 2, a[LP_CONV_TRANSPOSED].i ? "_transpose" : "", n,
+                lp_shape_str(&t, s));
+        return LP_NOVAL;
+    }
+    if (t.ndim == n + 1)
+        x = lp_unsqueeze(b, x, 0);
+    const char *op = a[LP_CONV_TRANSPOSED].i ? "conv_transpose" : "conv";
+    LpVal w = lp_follow(b, in[1], in[0], op, "weight");
+    LpVal y = biased(b, a, x, w, lp_follow(b, in[2], in[0], op, "bias"), n);
+    if (t.ndim == n + 2 || lp_failed(b))
+        return y;
+    LpType r = *lp_type(b, y);
+    return lp_reshape(b, y, r.shape + 1, r.ndim - 1);
+}
+
+/* attr: stride, padding, dilation, groups */
+LP_EXPAND(expand_conv)
+{
+    LP_EXPAND_UNUSED;
+    static const int64_t zero[3] = {0};
+    int n = attr[0].n;
+    LpAttr a[LP_CONV_ATTRS] = {
+        attr[0], attr[1], attr[2], lp_attr_bool(false), lp_attr_ints(zero, n),
+        attr[3]};
+    out[0] = public_conv(b, in, n, a);
+}
+
+/* padding by name; "same" keeps the spatial sizes */
+LP_EXPAND(expand_conv_named)
+{
+    LP_EXPAND_UNUSED;
+    static const int64_t zero[3] = {0};
+    int n = attr[0].n;
+    int64_t pad[6] = {0};
+    bool same = strcmp(attr[1].str, "same") == 0;
+    if (!same && strcmp(attr[1].str, "valid") != 0) {
+        lp_fail(b->err, LP_E_VALUE,
+                "conv%dd: `padding` must be numbers, 'valid' or 'same', got "
+                "'%s'",
+                n, attr[1].str);
+        return;
+    }
+    LpType w = *lp_type(b, in[1]);
+    for (int i = 0; i < n && same && i + 2 < w.ndim; i++) {
+        int64_t total = attr[2].v[i] * (w.shape[2 + i] - 1);
+        if (attr[0].v[i] != 1) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "padding='same' is not supported for strided convolutions, "
+                    "got stride %lld",
+                    (long long)attr[0].v[i]);
+            return;
+        }
+        pad[i] = total / 2;
+        pad[n + i] = total - total / 2;
+    }
+    LpAttr a[LP_CONV_ATTRS] = {attr[0],
+                               lp_attr_ints(pad, 2 * n),
+                               attr[2],
+                               lp_attr_bool(false),
+                               lp_attr_ints(zero, n),
+                               attr[3]};
+    out[0] = public_conv(b, in, n, a);
+}
+
+/* attr: stride, padding, output_padding, groups, dilation */
+LP_EXPAND(expand_conv_transpose)
+{
+    LP_EXPAND_UNUSED;
+    LpAttr a[LP_CONV_ATTRS] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
+                               attr[2], attr[3]};
+    out[0] = public_conv(b, in, attr[0].n, a);
+}
+
+#define CONV(n)                                                                \
+    LpOp op_conv##n##d = {                                                     \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
+        .forms =                                                               \
+            "conv" #n "d(Tensor input, Tensor weight, Tensor? "                \
+            "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
+            "] dilation=1, int groups=1) -> Tensor @fn",                       \
+        .expand = expand_conv,                                                 \
+    };                                                                         \
+    LpOp op_conv##n##d_padding = {                                             \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
+        .forms = "conv" #n "d.padding(Tensor input, Tensor weight, Tensor? "   \
+                 "bias=None, int[" #n "] stride=1, str padding='valid', "      \
+                 "int[" #n "] dilation=1, int groups=1) -> Tensor @fn",        \
+        .expand = expand_conv_named,                                           \
+    };                                                                         \
+    LpOp op_conv_transpose##n##d = {                                           \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_NARROW,                                                \
+        .forms =                                                               \
+            "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "      \
+            "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
+            "] output_padding=0, int groups=1, int[" #n                        \
+            "] dilation=1) -> Tensor @fn",                                     \
+        .expand = expand_conv_transpose,                                       \
+    };
+CONV(1)
+CONV(2)
+CONV(3)

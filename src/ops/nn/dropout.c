@@ -1,0 +1,105 @@
+/* dropout: y = x mask / (1 - p) in training, else y = x. The gradient is the
+ * same operation on dy at the same site, which draws the same mask. */
+#include "src/kernel/attrs.h"
+#include "src/kernel/nn/nn.h"
+#include "src/ops/nn/nnop.h"
+
+static LpStatus infer(LpInfer *x)
+{
+    LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_RUNTIME,
+               "dropout: `input` must be a floating point tensor, got %s",
+               lp_dtype_name(x->in[0].dtype));
+    LP_FAIL_IF(!(x->attr[LP_DROPOUT_P].f >= 0 && x->attr[LP_DROPOUT_P].f <= 1),
+               x->err, LP_E_VALUE,
+               "dropout probability has to be between 0 and 1, but got %g",
+               x->attr[LP_DROPOUT_P].f);
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+
+static void grad(LpGrad *g)
+{
+    g->din[0] =
+        lp_emit_at(g->b, g->site, LP_OP_dropout, &g->dout[0], 1, g->attr);
+}
+
+LpOp op_dropout = {
+    .kind = LP_OP_PRIMITIVE,
+    .flags = LP_OPF_RANDOM,
+    .forms = "dropout(Tensor input, float p=0.5, bool training=True) -> Tensor "
+             "@nfiw",
+    .infer = infer,
+    .grad = grad,
+    .prepare = lp_dropout_prepare,
+    .cost = lp_rule_dropout,
+};
+
+/* Whole channels: one mask for all places of a channel. `kept`: the leading
+ * dimensions that have masks of their own. */
+static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
+                          int kept, LpVal *out)
+{
+    LpType t = *lp_type(b, in[0]);
+    if (!attr[LP_DROPOUT_TRAINING].i) {
+        out[0] = in[0];
+        return;
+    }
+    for (int i = kept; i < t.ndim; i++)
+        t.shape[i] = 1;
+    LpVal ones = lp_full(b, &t, lp_float(1));
+    LpVal mask = lp_emit(b, LP_OP_dropout, &ones, 1, attr);
+    out[0] = lp_mul(b, in[0], mask);
+}
+
+LP_EXPAND(expand_feature)
+{
+    LP_EXPAND_UNUSED;
+    int ndim = lp_type(b, in[0])->ndim;
+    if (ndim < 2)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "feature dropout requires at least 2 dimensions in the input, "
+                "got %d",
+                ndim);
+    else
+        drop_channels(b, in, attr, 2, out);
+}
+LpOp op_feature_dropout = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "feature_dropout(Tensor input, float p=0.5, bool training=True) "
+             "-> Tensor @f\n"
+             "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw",
+    .expand = expand_feature,
+};
+
+/* [channels, places], or a batch of such. */
+LP_EXPAND(expand_1d)
+{
+    LP_EXPAND_UNUSED;
+    int ndim = lp_type(b, in[0])->ndim;
+    if (ndim != 2 && ndim != 3)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "dropout1d: Expected 2D or 3D input, but received a %dD input",
+                ndim);
+    else
+        drop_channels(b, in, attr, ndim - 1, out);
+}
+LpOp op_dropout1d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw",
+    .expand = expand_1d,
+};
+
+/* [channels, depth, height, width], or a batch of such. */
+LP_EXPAND(expand_3d)
+{
+    LP_EXPAND_UNUSED;
+    drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1, out);
+}
+LpOp op_dropout3d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw",
+    .expand = expand_3d,
+};

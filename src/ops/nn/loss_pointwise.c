@@ -1,0 +1,342 @@
+/* Losses that compare element by element, then reduce. All end in
+ * identity_loss (see loss.c). */
+#include <math.h>
+#include <string.h>
+
+#include "src/ops/nn/nnop.h"
+
+static const char *how_of(const LpAttr *average, const LpAttr *reduce,
+                          const LpAttr *reduction)
+{
+    return lp_old_reduction(average, reduce, reduction->str);
+}
+
+static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
+{
+    LpAttr a = lp_attr_str(reduction);
+    return lp_emit(b, LP_OP_identity_loss, &x, 1, &a);
+}
+
+static LpVal square(LpBuilder *b, LpVal x)
+{
+    return lp_op1(b, LP_OP_square, x);
+}
+
+/* x - y in the type that both promote to, one of no dimensions as any other. */
+static LpVal difference(LpBuilder *b, LpVal x, LpVal y)
+{
+    LpDtype t = lp_dtype_promote(lp_type(b, x)->dtype, lp_type(b, y)->dtype);
+    return lp_sub(b, lp_cast(b, x, t), lp_cast(b, y, t));
+}
+
+static LpVal times(LpBuilder *b, LpVal x, double k)
+{
+    return k == 1 ? x : lp_mul(b, x, lp_immf(b, k));
+}
+
+static LpVal one_minus(LpBuilder *b, LpVal x)
+{
+    return lp_sub(b, lp_immf(b, 1), x);
+}
+
+#define REDUCTION                                                              \
+    "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+#define PAIR "Tensor input, Tensor target, "
+
+/* attr: size_average, reduce, reduction */
+LP_EXPAND(expand_mse)
+{
+    LP_EXPAND_UNUSED;
+    LpVal d = difference(b, in[0], in[1]);
+    out[0] = final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
+}
+LP_LOSS(mse_loss, PAIR REDUCTION, expand_mse)
+
+LP_EXPAND(expand_l1)
+{
+    LP_EXPAND_UNUSED;
+    bool mask = lp_type(b, in[0])->dtype == LP_BOOL ||
+                lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
+    LpVal d = mask ? lp_sub(b, in[0], in[1]) : difference(b, in[0], in[1]);
+    d = lp_op1(b, LP_OP_abs, d);
+    out[0] = final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LP_LOSS(l1_loss, PAIR REDUCTION, expand_l1)
+
+/* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
+static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
+{
+    LpVal d = difference(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
+    LpVal near = times(b, square(b, d), 0.5 * scale);
+    if (isinf(edge)) /* nothing lies beyond; 0 times it would be no number */
+        return near;
+    LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
+    far = times(b, far, edge * scale);
+    return lp_where(b, lp_op2(b, LP_OP_lt, a, lp_immf(b, edge)), near, far);
+}
+
+/* A loss of half tensors is computed in float32 and rounded once, as PyTorch's
+ * kernels do: to[i] is in[i] in that type, *t the type to round to if there is
+ * one. */
+static bool widened(LpBuilder *b, const LpVal *in, int n, LpVal *to, LpDtype *t)
+{
+    *t = lp_type(b, in[0])->dtype;
+    bool half =
+        !lp_failed(b) && lp_is_half(*t) && lp_type(b, in[1])->dtype == *t;
+    for (int i = 0; i < n; i++)
+        to[i] = half && in[i] != LP_NOVAL ? lp_cast(b, in[i], LP_F32) : in[i];
+    return half;
+}
+
+/* attr: size_average, reduce, reduction, beta */
+LP_EXPAND(expand_smooth_l1)
+{
+    LP_EXPAND_UNUSED;
+    double beta = attr[3].f;
+    if (!(beta >= 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "smooth_l1_loss does not support negative values for beta, got "
+                "%g",
+                beta);
+        return;
+    }
+    if (!lp_is_float(lp_type(b, in[0])->dtype) &&
+        !lp_is_float(lp_type(b, in[1])->dtype)) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "smooth_l1_loss: input or target must be floating-point, got "
+                "%s and %s",
+                lp_dtype_name(lp_type(b, in[0])->dtype),
+                lp_dtype_name(lp_type(b, in[1])->dtype));
+        return;
+    }
+    LpVal v[2];
+    LpDtype t;
+    bool half = widened(b, in, 2, v, &t);
+    LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, difference(b, v[0], v[1]))
+                        : two_parts(b, v, beta, 1 / beta);
+    x = half ? lp_cast(b, x, t) : x;
+    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
+
+/* attr: reduction, delta */
+LP_EXPAND(expand_huber)
+{
+    LP_EXPAND_UNUSED;
+    if (!(attr[1].f > 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "huber_loss does not support non-positive values for delta, "
+                "got %g",
+                attr[1].f);
+        return;
+    }
+    LpDtype t = lp_type(b, in[0])->dtype; /* the result's, too */
+    if (!lp_is_float(t)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "huber_loss: input must be floating-point, got %s",
+                lp_dtype_name(t));
+        return;
+    }
+    LpVal v[2];
+    widened(b, in, 2, v, &t);
+    LpVal x = lp_cast(b, two_parts(b, v, attr[1].f, 1), t);
+    out[0] = final(b, x, attr[0].str);
+}
+LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
+
+/* ---- probabilities ------------------------------------------------------- */
+static bool same_shape(LpBuilder *b, const char *op, LpVal x, LpVal y)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
+    if (lp_shape_eq(&tx, &ty))
+        return true;
+    lp_fail(b->err, LP_E_VALUE,
+            "%s: target size %s must be the same as input size %s", op,
+            lp_shape_str(&ty, sb), lp_shape_str(&tx, sa));
+    return false;
+}
+
+/* max(log x, -100), PyTorch's bound */
+static LpVal bounded_log(LpBuilder *b, LpVal x)
+{
+    LpVal in[3] = {lp_op1(b, LP_OP_log, x), lp_immf(b, -100), LP_NOVAL};
+    return lp_emit(b, LP_OP_clamp, in, 3, NULL);
+}
+
+/* Does `weight` broadcast to x's shape? */
+static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
+{
+    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
+    if (weight == LP_NOVAL || lp_failed(b))
+        return !lp_failed(b);
+    LpType tx = *lp_type(b, x), tw = *lp_type(b, weight), both = tx;
+    if (lp_broadcast(&both, &tw, b->err) != LP_OK)
+        return false;
+    if (lp_shape_eq(&both, &tx))
+        return true;
+    lp_fail(b->err, LP_E_RUNTIME,
+            "%s: a weight of shape %s does not broadcast to the input's %s", op,
+            lp_shape_str(&tw, sa), lp_shape_str(&tx, sb));
+    return false;
+}
+
+/* in: input, target, weight; attr: size_average, reduce, reduction */
+LP_EXPAND(expand_bce)
+{
+    LP_EXPAND_UNUSED;
+    if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
+        !weighs(b, "binary_cross_entropy", in[0], in[2]))
+        return;
+    LpVal v[3];
+    LpDtype t;
+    bool half = widened(b, in, 3, v, &t);
+    LpVal yes = lp_mul(b, v[1], bounded_log(b, v[0]));
+    LpVal no =
+        lp_mul(b, one_minus(b, v[1]), bounded_log(b, one_minus(b, v[0])));
+    LpVal x = lp_neg(b, lp_add(b, yes, no));
+    if (v[2] != LP_NOVAL)
+        x = lp_mul(b, x, v[2]);
+    x = half ? lp_cast(b, x, t) : x;
+    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION,
+        expand_bce)
+
+/* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x); in: input, target,
+ * weight, pos_weight */
+LP_EXPAND(expand_bce_logits)
+{
+    LP_EXPAND_UNUSED;
+    const char *who = "binary_cross_entropy_with_logits";
+    if (!same_shape(b, who, in[0], in[1]) || !weighs(b, who, in[0], in[2]) ||
+        !weighs(b, who, in[0], in[3]))
+        return;
+    LpVal v[4];
+    LpDtype t;
+    bool half = widened(b, in, 4, v, &t);
+    LpVal x = lp_mul(b, one_minus(b, v[1]), v[0]);
+    LpVal l = lp_op1(b, LP_OP_logsigmoid, v[0]);
+    if (v[3] != LP_NOVAL) {
+        LpVal w = lp_mul(b, lp_sub(b, v[3], lp_immf(b, 1)), v[1]);
+        l = lp_mul(b, l, lp_add(b, w, lp_immf(b, 1)));
+    }
+    x = lp_sub(b, x, l);
+    if (v[2] != LP_NOVAL)
+        x = lp_mul(b, x, v[2]);
+    x = half ? lp_cast(b, x, t) : x;
+    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+}
+LP_LOSS(binary_cross_entropy_with_logits,
+        PAIR "Tensor? weight=None, " REDUCTION ", Tensor? pos_weight=None",
+        expand_bce_logits)
+
+/* attr: size_average, reduce, reduction, log_target */
+LP_EXPAND(expand_kl)
+{
+    LP_EXPAND_UNUSED;
+    LpVal x, t = in[1];
+    for (int i = 0; i < 2; i++)
+        if (!lp_is_float(lp_type(b, in[i])->dtype)) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "kl_div: %s has the type %s; it must be a floating-point "
+                    "type",
+                    i ? "target" : "input",
+                    lp_dtype_name(lp_type(b, in[i])->dtype));
+            return;
+        }
+    if (attr[3].i)
+        x = lp_mul(b, lp_op1(b, LP_OP_exp, t), lp_sub(b, t, in[0]));
+    else
+        x = lp_sub(b, lp_op2(b, LP_OP_xlogy, t, t), lp_mul(b, t, in[0]));
+    const char *how = how_of(&attr[0], &attr[1], &attr[2]);
+    if (strcmp(how, "batchmean") == 0 && !lp_failed(b)) {
+        const LpType *type = lp_type(b, in[0]);
+        double n = type->ndim > 0 ? (double)type->shape[0] : 1;
+        x = lp_div(b, final(b, x, "sum"), lp_immf(b, n));
+    } else {
+        x = final(b, x, how);
+    }
+    out[0] = x;
+}
+LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False", expand_kl)
+
+/* attr: log_input, full, size_average, eps, reduce, reduction */
+LP_EXPAND(expand_poisson)
+{
+    LP_EXPAND_UNUSED;
+    LpVal x = in[0], t = in[1], r;
+    if (attr[0].i)
+        r = lp_sub(b, lp_op1(b, LP_OP_exp, x), lp_mul(b, t, x));
+    else
+        r = lp_sub(
+            b, x,
+            lp_mul(b, t,
+                   lp_op1(b, LP_OP_log, lp_add(b, x, lp_immf(b, attr[3].f)))));
+    if (attr[1].i) { /* Stirling's formula where t > 1 */
+        LpVal s = lp_sub(b, lp_mul(b, t, lp_op1(b, LP_OP_log, t)), t);
+        LpVal l = lp_op1(b, LP_OP_log, times(b, t, 6.283185307179586));
+        s = lp_add(b, s, times(b, l, 0.5));
+        LpVal big = lp_op2(b, LP_OP_gt, t, lp_immf(b, 1));
+        r = lp_add(b, r, lp_where(b, big, s, lp_immf(b, 0)));
+    }
+    out[0] = final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
+}
+LP_LOSS(poisson_nll_loss,
+        PAIR "bool log_input=True, bool full=False, bool? size_average=None, "
+             "float eps=1e-08, bool? reduce=None, str reduction='mean'",
+        expand_poisson)
+
+/* ---- margins ------------------------------------------------------------- */
+/* max(x, 0), with no gradient at NaN */
+static LpVal hinge(LpBuilder *b, LpVal x)
+{
+    LpVal in[3] = {x, lp_immf(b, 0), LP_NOVAL};
+    return lp_emit(b, LP_OP_clamp, in, 3, NULL);
+}
+
+/* in: input1, input2, target; attr: margin, size_average, reduce, reduction */
+LP_EXPAND(expand_ranking)
+{
+    LP_EXPAND_UNUSED;
+    int n[3];
+    for (int i = 0; i < 3; i++)
+        n[i] = lp_type(b, in[i])->ndim;
+    if (n[0] != n[1] || n[0] != n[2]) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "margin_ranking_loss: input1, input2 and target have %d, %d "
+                "and %d dimensions; they must have as many",
+                n[0], n[1], n[2]);
+        return;
+    }
+    LpVal x = lp_mul(b, lp_neg(b, in[2]), lp_sub(b, in[0], in[1]));
+    x = hinge(b, lp_add(b, x, lp_immf(b, attr[0].f)));
+    out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+}
+LP_LOSS(
+    margin_ranking_loss,
+    "Tensor input1, Tensor input2, Tensor target, float margin=0, " REDUCTION,
+    expand_ranking)
+
+/* x where t is 1, max(0, margin - x) where it is -1 */
+LP_EXPAND(expand_hinge)
+{
+    LP_EXPAND_UNUSED;
+    LpVal zero = lp_immf(b, 0);
+    LpVal m = hinge(b, lp_sub(b, lp_immf(b, attr[0].f), in[0]));
+    LpVal other = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, 1));
+    LpVal same = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, -1));
+    LpVal x =
+        lp_add(b, lp_where(b, other, m, zero), lp_where(b, same, in[0], zero));
+    out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+}
+LP_LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION, expand_hinge)
+
+/* log(1 + exp(-t x)) */
+LP_EXPAND(expand_soft_margin)
+{
+    LP_EXPAND_UNUSED;
+    LpVal x = lp_op1(b, LP_OP_logsigmoid, lp_mul(b, in[1], in[0]));
+    out[0] = final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
+}
+LP_LOSS(soft_margin_loss, PAIR REDUCTION, expand_soft_margin)

@@ -1,0 +1,77 @@
+/* What the neural-network families (matmul, conv, pool, norm, softmax, loss)
+ * share: checks of arguments, and cost rules. */
+#ifndef LP_OPS_NN_NNOP_H
+#define LP_OPS_NN_NNOP_H
+
+#include "src/ops/rules.h"
+
+struct LpCostReq;
+struct LpCost;
+
+/* `data` of the records that kernel/product/plus.h runs (addmm.c). */
+extern const struct LpPlusOps lp_plus_ops;
+
+/* A loss function of torch.nn.functional. */
+#define LP_LOSS(id, args, rule)                                                \
+    LpOp op_##id = {                                                           \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .cast = LP_CAST_WIDE,                                                  \
+        .forms = #id "(" args ") -> Tensor @n",                                \
+        .expand = rule,                                                        \
+    };
+
+/* On the host fails unless `w` has the dtype of `x`. Elsewhere `w` cast to the
+ * type of `x` where half and float32 meet: weights follow their input.
+ * LP_NOVAL stays. `op`, `what`: names for the message. */
+LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
+                const char *what);
+
+/* Fails unless x has nx dimensions and y ny. */
+bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny);
+
+/* RuntimeError unless operand i is a float tensor. */
+LpStatus lp_need_float(const LpInfer *x, int i, const char *name);
+
+/* RuntimeError unless operand i is a hole or has `want`'s shape. */
+LpStatus lp_need_shape(const LpInfer *x, int i, const char *name,
+                       const LpType *want);
+
+/* Makes attribute *a (of x->attr) a list of `n` numbers: one is repeated. None
+ * may be below `least`. */
+LpStatus lp_spread(LpInfer *x, LpAttr *a, int n, const char *name,
+                   int64_t least);
+
+/* The reduction that PyTorch's old arguments size_average and reduce ask for;
+ * `s` when both are None. */
+const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
+                             const char *s);
+
+/* ---- cost rules (nncost.c) ----------------------------------------------- */
+void lp_rule_product(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_product_plus(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_softmax(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_log_softmax(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_softmax_back(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_norm(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_norm_back(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_dropout(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_identity_loss(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_nll(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_nll_back(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_recurrent(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_recurrent_back(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution_plus(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution_input(const struct LpCostReq *r, struct LpCost *out);
+void lp_rule_convolution_weight(const struct LpCostReq *r, struct LpCost *out);
+
+/* What a pooling operator is; its record's `data`. */
+typedef struct LpPoolFacts {
+    bool max, backward;
+    bool windowed; /* attribute `window` is the window's size; else the window
+                       is what the sizes of both sides make it */
+    uint8_t window;
+} LpPoolFacts;
+void lp_rule_pool(const struct LpCostReq *r, struct LpCost *out);
+
+#endif

@@ -1,0 +1,130 @@
+/* Public forms of the normalisations of norm.c, batch normalisation with given
+ * statistics, and local_response_norm. */
+#include "src/ops/nn/nnop.h"
+
+LP_EXPAND(expand_layer_norm)
+{
+    LP_EXPAND_UNUSED;
+    LpVal r[3];
+    if (lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, r) == 3)
+        out[0] = r[0];
+}
+LpOp op_layer_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn",
+    .expand = expand_layer_norm,
+};
+
+LP_EXPAND(expand_group_norm)
+{
+    LP_EXPAND_UNUSED;
+    LpVal r[3];
+    if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, attr, r) == 3)
+        out[0] = r[0];
+}
+LpOp op_group_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
+             "Tensor? bias=None, float eps=1e-05) -> Tensor @fn",
+    .expand = expand_group_norm,
+};
+
+/* Every channel of every sample by itself. attr: eps */
+LP_EXPAND(expand_instance_norm)
+{
+    LP_EXPAND_UNUSED;
+    LpVal r[3];
+    LpType t = *lp_type(b, in[0]);
+    LpAttr a[2] = {lp_attr_int(t.ndim > 1 ? t.shape[1] : 1), attr[0]};
+    if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, a, r) == 3)
+        out[0] = r[0];
+}
+LpOp op_instance_norm_train = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @p\n"
+             "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @n",
+    .expand = expand_instance_norm,
+};
+
+/* With given statistics: one multiplication and one addition an element. */
+LP_EXPAND(expand_batch_eval)
+{
+    LP_EXPAND_UNUSED;
+    char s[LP_SHAPE_STR];
+    LpType t = *lp_type(b, in[0]);
+    if (t.ndim < 2) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "batch_norm: expected an input of at least 2 dimensions "
+                "(batch, channels, …), got shape %s",
+                lp_shape_str(&t, s));
+        return;
+    }
+    LpVal scale =
+        lp_op1(b, LP_OP_rsqrt, lp_add(b, in[2], lp_immf(b, attr[0].f)));
+    if (in[3] != LP_NOVAL)
+        scale = lp_mul(b, scale, in[3]);
+    LpVal shift = lp_neg(b, lp_mul(b, in[1], scale));
+    if (in[4] != LP_NOVAL)
+        shift = lp_add(b, shift, in[4]);
+    int64_t shape[LP_MAX_DIMS];
+    for (int i = 0; i < t.ndim - 1; i++)
+        shape[i] = i == 0 ? t.shape[1] : 1;
+    scale = lp_reshape(b, scale, shape, t.ndim - 1);
+    shift = lp_reshape(b, shift, shape, t.ndim - 1);
+    out[0] = lp_cast(b, lp_add(b, lp_mul(b, in[0], scale), shift), t.dtype);
+}
+LpOp op_batch_norm_eval = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@p\n"
+             "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@n",
+    .expand = expand_batch_eval,
+};
+
+/* y = x / (k + alpha mean of x^2 over `size` channels)^beta; the window of
+ * channel c begins at c - size / 2 */
+LP_EXPAND(expand_local_response)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = *lp_type(b, in[0]);
+    int64_t size = attr[0].i, places = 1;
+    if (t.ndim >= 3 && lp_numel(&t) == 0) {
+        out[0] = lp_op1(b, LP_OP_clone, in[0]);
+        return;
+    }
+    if (t.ndim < 3 || size < 1) {
+        lp_fail(b->err, t.ndim < 3 ? LP_E_VALUE : LP_E_RUNTIME,
+                "local_response_norm: expected an input of 3 or more "
+                "dimensions and a size of at least 1, got %d dimensions and "
+                "size %lld",
+                t.ndim, (long long)size);
+        return;
+    }
+    for (int i = 2; i < t.ndim; i++)
+        places *= t.shape[i];
+    LpVal x2 = lp_mul(b, in[0], in[0]);
+    x2 = lp_reshape(b, x2, (int64_t[]){t.shape[0], 1, t.shape[1], places}, 4);
+    const int64_t kernel[2] = {size, 1}, one[2] = {1, 1};
+    const int64_t pad[2] = {size / 2, 0};
+    LpAttr a[6] = {lp_attr_ints(kernel, 2), lp_attr_ints(one, 2),
+                   lp_attr_ints(pad, 2),    lp_attr_bool(false),
+                   lp_attr_bool(true),      lp_attr_int(size)};
+    LpVal m = lp_emit(b, LP_OP_avg_pool, &x2, 1, a);
+    m = lp_slice(b, m, 2, 0, t.shape[1], 1); /* an even size has one more */
+    m = lp_reshape(b, m, t.shape, t.ndim);
+    m = lp_add(b, lp_mul(b, m, lp_immf(b, attr[1].f)), lp_immf(b, attr[3].f));
+    m = lp_op2(b, LP_OP_pow, m, lp_immf(b, attr[2].f));
+    out[0] = lp_div(b, in[0], m);
+}
+LpOp op_local_response_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "local_response_norm(Tensor input, int size, float alpha=1e-04, "
+             "float beta=0.75, float k=1.0) -> Tensor @n",
+    .expand = expand_local_response,
+};

@@ -1,0 +1,118 @@
+/* The optimizers' updates: parameter, gradient and state in, parameter and
+ * state out. torch.optim's step and the update half of a compiled program are
+ * made of these. Hyper-parameters are operands, so they are read at run time.
+ *
+ * `step` counts this update, from 1. `grad_scale` multiplies the gradient
+ * first (loss scaling, mean over micro-batches, clipping). A state that an
+ * update does not have is a hole, and its result is empty. The formulas are
+ * PyTorch's, of the documentation of torch.optim; those named popart and lamb
+ * are of PopART's optimizer documentation.
+ *
+ * Parameters, gradients and states may be of different float types: the
+ * arithmetic is in float (in double for a double parameter), each result is
+ * rounded once. */
+#include <stddef.h>
+
+#include "src/kernel/loops/optim.h"
+#include "src/ops/layout_cost.h"
+#include "src/ops/ops.h"
+
+/* Operands [0, n) are tensors of the parameter's shape, some may be holes;
+ * the rest are numbers. Results: parameter, then the states. */
+static LpStatus infer_update(LpInfer *x, int n)
+{
+    char p[LP_SHAPE_STR], s[LP_SHAPE_STR];
+    const LpType *param = &x->in[0];
+    for (int i = 0; i < n; i++) {
+        const LpType *t = &x->in[i];
+        if (t->dtype == LP_DT_NONE)
+            continue;
+        LP_FAIL_IF(!lp_is_float(t->dtype), x->err, LP_E_RUNTIME,
+                   "%s: operand %d must be of a floating type, got %s",
+                   x->op->name, i, lp_dtype_name(t->dtype));
+        LP_FAIL_IF(!lp_shape_eq(t, param), x->err, LP_E_RUNTIME,
+                   "%s: operand %d has shape %s, the parameter has shape %s",
+                   x->op->name, i, lp_shape_str(t, s), lp_shape_str(param, p));
+    }
+    for (int i = n; i < x->n_in; i++)
+        LP_FAIL_IF(lp_numel(&x->in[i]) != 1, x->err, LP_E_RUNTIME,
+                   "%s: operand %d must be a number or have one element, got "
+                   "shape %s",
+                   x->op->name, i, lp_shape_str(&x->in[i], s));
+    x->out[0] = *param;
+    for (int k = 1; k < x->op->n_results; k++) {
+        LpType *out = &x->out[k];
+        *out = x->in[n - x->op->n_results + k];
+        if (out->dtype == LP_DT_NONE)
+            *out = (LpType){.dtype = param->dtype, .ndim = 1};
+    }
+    return LP_OK;
+}
+
+/* ---- records from optim.def -------------------------------------------- */
+#define NONE(...)
+#define FORM_G(name) ", Tensor " #name
+#define FORM_S(name, optional) ", Tensor" #optional " " #name
+#define FORM_N(name, value) ", Value " #name #value
+#define FORM_K() ", *"
+#define FORM_F(name, value) ", bool " #name #value
+#define RESULT(name, optional) ", Tensor " #name
+#define PLACE(name, ...) char name;
+
+/* The number of an operand. */
+#define AT(update, name) offsetof(struct update, name)
+/* further: operands that the compiler supplies (LpUpdateOperands) */
+#define OPTIMIZER(name_, flags_, ...)                                          \
+    struct name_ {                                                             \
+        char param;                                                            \
+        LP_OPTIM_##name_(PLACE, PLACE, PLACE, NONE, NONE)                      \
+    };                                                                         \
+    static LpStatus infer_##name_(LpInfer *x)                                  \
+    {                                                                          \
+        return infer_update(x, AT(name_, lr));                                 \
+    }                                                                          \
+    LpOp op_##name_##_step = {                                                 \
+        .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | (flags_),               \
+        .forms = #name_ "_step(Tensor param" LP_OPTIM_##name_(                 \
+            FORM_G, FORM_S, FORM_N, FORM_K,                                    \
+            FORM_F) ") -> (Tensor param" LP_OPTIM_##name_(NONE, RESULT, NONE,  \
+                                                          NONE, NONE) ") @po", \
+        .infer = infer_##name_,                                                \
+        .no_grad = "an optimizer's update is not differentiated",              \
+        .prepare = lp_##name_##_step_prepare,                                  \
+        .update = {__VA_ARGS__},                                               \
+        .cost = lp_rule_update,                                                \
+    };
+
+/* g = grad_scale grad + weight_decay param;  buffer = step = 1 ? g : momentum
+ * buffer + (1 - dampening) g;  param -= lr (nesterov ? g + momentum buffer :
+ * buffer), without a buffer lr g. */
+OPTIMIZER(sgd, LP_OPF_ELEMENTWISE, .grad_scale = AT(sgd, grad_scale))
+
+/* PopART's SGD with a velocity of its own: v = momentum v + (1 - dampening)
+ * vs (grad_scale grad + weight_decay param);  param -= lr / vs v. The first
+ * step is damped too. Nesterov: param -= lr (grad + weight_decay param +
+ * momentum v / vs). Without a velocity: param -= lr (1 - dampening) (grad +
+ * weight_decay param). */
+OPTIMIZER(popart_sgd, LP_OPF_ELEMENTWISE,
+          .grad_scale = AT(popart_sgd, grad_scale))
+
+/* PopART's SGD whose velocity is the gradient's accumulator: param -= lr / (vs
+ * rf) v, then v = momentum / rf v + (1 - dampening) weight_decay vs param,
+ * with the new param. */
+OPTIMIZER(popart_sgd_combined, LP_OPF_ELEMENTWISE,
+          .velocity = AT(popart_sgd_combined, velocity),
+          .dampening = AT(popart_sgd_combined, dampening),
+          .velocity_scaling = AT(popart_sgd_combined, velocity_scaling))
+
+/* Adam, AdamW (decoupled), AMSGrad (with max_exp_avg_sq). */
+OPTIMIZER(adam, LP_OPF_ELEMENTWISE, .grad_scale = AT(adam, grad_scale))
+
+/* Centered with grad_avg, with momentum if there is a buffer; tf_variant puts
+ * eps under the root and lr into the buffer. */
+OPTIMIZER(rmsprop, LP_OPF_ELEMENTWISE, .grad_scale = AT(rmsprop, grad_scale))
+
+/* x = m / (sqrt(v) + eps) + weight_decay param, m and v corrected;  param -=
+ * lr min(|param|, max_weight_norm) / |x| x, the ratio 1 if a norm or
+ * max_weight_norm is 0. */
+OPTIMIZER(lamb, 0, .grad_scale = AT(lamb, grad_scale))

@@ -1,0 +1,73 @@
+/* What the layers of torch.nn call: a direction of a layer whose weights and
+ * states follow the input's type, without the results that only the gradient
+ * reads. */
+#include <string.h>
+
+#include "src/ops/nn/nnop.h"
+#include "src/ops/nn/recurrent.h"
+
+static const char *const plain[] = {"input",     "h_0",     "weight_ih",
+                                    "weight_hh", "bias_ih", "bias_hh"};
+static const char *const lstm[] = {"input",     "h_0",       "c_0",
+                                   "weight_ih", "weight_hh", "bias_ih",
+                                   "bias_hh",   "weight_hr"};
+
+static void layer(LpBuilder *b, int op, const char *const *name, int n_in,
+                  const LpAttr *attr, const LpVal *in, LpVal *out, int n_out)
+{
+    LpVal arg[LP_RNN_ROLES], got[LP_MAX_OUT] = {0};
+    const char *what = lp_ops[op]->name;
+    for (int i = 0; i < n_in; i++)
+        arg[i] = lp_follow(b, in[i], in[0], what, name[i]);
+    if (!lp_failed(b) && lp_emit_n(b, op, arg, n_in, attr, got) > 0)
+        memcpy(out, got, (size_t)n_out * sizeof *out);
+}
+
+LP_EXPAND(expand_lstm_layer)
+{
+    layer(b, LP_OP_lstm, lstm, n_in, attr, in, out, n_out);
+}
+
+LP_EXPAND(expand_gru_layer)
+{
+    layer(b, LP_OP_gru, plain, n_in, attr, in, out, n_out);
+}
+
+LP_EXPAND(expand_rnn_layer)
+{
+    layer(b, LP_OP_rnn, plain, n_in, attr, in, out, n_out);
+}
+
+#define WEIGHTS                                                                \
+    "Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh"
+
+LpOp op_lstm_layer = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
+             ", Tensor? weight_hr, bool reverse) -> (Tensor output, Tensor "
+             "h_n, Tensor c_n) @p\n"
+             "_lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
+             ", Tensor? weight_hr, bool reverse) -> (Tensor output, Tensor "
+             "h_n, Tensor c_n) @n",
+    .expand = expand_lstm_layer,
+};
+
+LpOp op_gru_layer = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
+             ", bool reverse) -> (Tensor output, Tensor h_n) @p\n"
+             "_gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
+             ", bool reverse) -> (Tensor output, Tensor h_n) @n",
+    .expand = expand_gru_layer,
+};
+
+LpOp op_rnn_layer = {
+    .kind = LP_OP_COMPOSITE,
+    .cast = LP_CAST_NARROW,
+    .forms = "rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
+             ", bool reverse, bool relu) -> (Tensor output, Tensor h_n) @p\n"
+             "_rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
+             ", bool reverse, bool relu) -> (Tensor output, Tensor h_n) @n",
+    .expand = expand_rnn_layer,
+};

@@ -1,0 +1,24 @@
+/* The record of a pointwise operator that the driver of
+ * src/kernel/loops/pointwise.h runs: what the rows of unary.def and binary.def
+ * become. `more`: LP_ALSO(…) with further fields of LpPointwise; the rest sets
+ * further fields of LpOp, above all the gradient's. */
+#ifndef LP_OPS_POINTWISE_POINTWISE_RECORD_H
+#define LP_OPS_POINTWISE_POINTWISE_RECORD_H
+
+#define LP_ALSO(...) __VA_ARGS__
+#define LP_POINTWISE(name, forms_, policy_, cost_, where_, more, ...)          \
+    static const LpPointwise data_##name = {.loop = LP_LOOP_##name,            \
+                                            .policy = LP_PW_##policy_,         \
+                                            .cost = LP_EW_##cost_,             \
+                                            .domain = where_,                  \
+                                            more};                             \
+    LpOp op_##name = {.forms = forms_,                                         \
+                      .infer = lp_infer_pointwise,                             \
+                      .prepare = lp_pointwise_prepare,                         \
+                      .cost = lp_rule_pointwise,                               \
+                      .data = &data_##name,                                    \
+                      __VA_ARGS__};
+
+#define LP_BOOLEAN_GRAD "a boolean result has no gradient"
+
+#endif

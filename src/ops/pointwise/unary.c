@@ -1,0 +1,377 @@
+/* Records of the pointwise operators of one operand, made of unary.def, and
+ * of clone and cast. y = f(x) element by element; dx = dy f'(x). */
+#include <math.h>
+#include <string.h>
+
+#include "runtime/cost/cost.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/loops/pointwise.h"
+#include "src/ops/infer.h"
+#include "src/ops/layout_cost.h"
+#include "src/ops/pointwise/pointwise_record.h"
+
+static double param(const LpGrad *g, int i)
+{
+    const LpAttr *a = &g->attr[i];
+    return a->kind == LP_ATTR_FLOAT    ? a->f
+           : a->kind == LP_ATTR_SCALAR ? lp_scalar_f(a->s)
+                                       : (double)a->i;
+}
+#define P(i) param(g, i)
+#define PK(i) K(P(i))
+
+static LpVal polygamma_of(LpGrad *g, int n)
+{
+    LpAttr a = lp_attr_int(n);
+    return lp_emit(g->b, LP_OP_polygamma, &g->in[0], 1, &a);
+}
+#define POLYGAMMA(n) polygamma_of(g, n)
+
+/* What a gradient of several steps computes in, to round a half type once as
+ * PyTorch's kernels do. */
+static LpVal wide(LpGrad *g, LpVal v)
+{
+    return !lp_is_imm(v) && lp_is_half(lp_type(g->b, v)->dtype)
+               ? lp_cast(g->b, v, LP_F32)
+               : v;
+}
+
+static LpVal elu_grad(LpGrad *g, double slope, double inside, double above)
+{
+    const LpAttr a[3] = {lp_attr_float(slope), lp_attr_float(inside),
+                         lp_attr_float(above)};
+    return lp_emit(g->b, LP_OP_elu_backward, (LpVal[]){DY, X}, 2, a);
+}
+
+/* Divided twice: the square's gradient would divide by a fourth power. */
+static LpVal softsign_grad(LpGrad *g)
+{
+    LpVal u = ADD(OP1(abs, X), K(1));
+    return DIV(DIV(DY, u), u);
+}
+
+/* y = x t, t = tanh(softplus(x)): t + x sigmoid(x) (1 - t^2) */
+static LpVal mish_grad(LpGrad *g)
+{
+    LpAttr a[2] = {lp_attr_float(1), lp_attr_float(20)};
+    LpVal x = wide(g, X);
+    LpVal t = OP1(tanh, lp_emit(g->b, LP_OP_softplus, &x, 1, a));
+    LpVal s = MUL(x, OP1(sigmoid, x));
+    return MUL(wide(g, DY), ADD(t, MUL(s, SUB(K(1), MUL(t, t)))));
+}
+
+/* R / X, and the limit 1/2 of the odd Bessel functions at 0. */
+static LpVal over_x(LpGrad *g)
+{
+    LpVal zero = EQ(X, K(0));
+    return WHERE(zero, K(0.5), DIV(R, WHERE(zero, K(1), X)));
+}
+
+/* (t cos t - sin t) / (t x), t = pi x; where the square is 0 the first term of
+ * its series, -pi^2 x / 3. */
+static LpVal sinc_grad(LpGrad *g)
+{
+    LpVal zero = EQ(MUL(X, X), K(0)), x = WHERE(zero, K(1), X);
+    LpVal t = MUL(x, K(3.14159265358979323846));
+    LpVal slope = DIV(SUB(MUL(t, OP1(cos, t)), OP1(sin, t)), MUL(t, x));
+    LpVal near = MUL(X, K(-3.2898681336964529));
+    return MUL(DY, WHERE(zero, near, slope));
+}
+
+/* dy / (x (1 - x)); beyond eps and 1 - eps nothing, without eps NaN beyond 0
+ * and 1. */
+static LpVal logit_grad(LpGrad *g)
+{
+    bool any = g->attr[0].kind == LP_ATTR_NONE;
+    double lo = any ? 0 : P(0);
+    LpVal inside = AND(GE(X, K(lo)), LE(X, K(1 - lo)));
+    return WHERE(inside, DIV(DY, MUL(X, SUB(K(1), X))), K(any ? NAN : 0));
+}
+
+/* ---- choice of loops ----------------------------------------------------- */
+static int select_round(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    int64_t d = r->attr[0].i;
+    n->p[0].f = pow(10, fabs((double)d));
+    if (d == 0 || type == LP_I64)
+        return LP_LOOP_round;
+    return d > 0 ? LP_LOOP_round_up : LP_LOOP_round_down;
+}
+
+static int select_not(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type, (void)n;
+    return r->out[0].dtype == LP_BOOL ? LP_LOOP_logical_not
+                                      : LP_LOOP_bitwise_not;
+}
+
+static int select_gelu(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type, (void)n;
+    return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh
+                                               : LP_LOOP_gelu;
+}
+
+static int select_logit(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    (void)type;
+    if (r->attr[0].kind == LP_ATTR_NONE)
+        n->p[0].f = -1;
+    return LP_LOOP_logit;
+}
+
+static double largest(LpDtype t)
+{
+    return t == LP_F16    ? 65504
+           : t == LP_BF16 ? 0x1.fep127
+           : t == LP_F32  ? 0x1.fffffep127
+                          : 0x1.fffffffffffffp1023;
+}
+
+static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+{
+    double top = largest(r->out[0].dtype);
+    (void)type;
+    if (r->attr[1].kind == LP_ATTR_NONE)
+        n->p[1].f = top;
+    if (r->attr[2].kind == LP_ATTR_NONE)
+        n->p[2].f = -top;
+    return LP_LOOP_nan_to_num;
+}
+
+/* ---- own rules ----------------------------------------------------------- */
+/* A square of bool is what x ** 2 is. */
+static LpStatus rule_square(const LpInfer *x, LpDtype *t)
+{
+    (void)x;
+    *t = *t == LP_BOOL ? LP_I64 : *t;
+    return LP_OK;
+}
+
+static LpStatus rule_celu(const LpInfer *x, LpDtype *t)
+{
+    (void)t;
+    LP_FAIL_IF(x->attr[0].f == 0, x->err, LP_E_RUNTIME,
+               "celu: alpha is 0; it must be another number");
+    return LP_OK;
+}
+
+static LpStatus rule_hardtanh(const LpInfer *x, LpDtype *t)
+{
+    const LpAttr *a = x->attr;
+    (void)t;
+    LP_FAIL_IF(a[0].f > a[1].f, x->err, LP_E_VALUE,
+               "hardtanh: min_val is %g and max_val %g; min_val cannot be "
+               "greater than max_val",
+               a[0].f, a[1].f);
+    return LP_OK;
+}
+
+static LpStatus rule_polygamma(const LpInfer *x, LpDtype *t)
+{
+    int64_t n = x->attr[0].i;
+    (void)t;
+    LP_FAIL_IF(n < 0 || n > 1000, x->err, LP_E_RUNTIME,
+               "polygamma: n is %lld; it must be from 0 to 1000", (long long)n);
+    return LP_OK;
+}
+
+static LpStatus rule_round(const LpInfer *x, LpDtype *t)
+{
+    int64_t decimals = x->attr[0].i;
+    (void)t;
+    LP_FAIL_IF(decimals != 0 && !lp_is_float(x->in[0].dtype), x->err,
+               LP_E_RUNTIME,
+               "round: decimals is %lld and the type %s; decimals need a "
+               "floating-point type",
+               (long long)decimals, lp_dtype_name(x->in[0].dtype));
+    return LP_OK;
+}
+
+static LpStatus rule_softshrink(const LpInfer *x, LpDtype *t)
+{
+    double lambd = x->attr[0].f;
+    (void)t;
+    LP_FAIL_IF(!(lambd >= 0), x->err, LP_E_RUNTIME,
+               "softshrink: lambd is %g; it must be 0 or more", lambd);
+    return LP_OK;
+}
+
+/* ---- records ------------------------------------------------------------- */
+static uint8_t cost_gelu(const LpAttr *attr)
+{
+    return attr[0].str[0] == 't' ? LP_EW_gelu : LP_EW_gelu_erf;
+}
+
+#define UNARY(name, tail, policy_, cost_, e, marks, gx, where_, ...)           \
+    static void grad_##name(LpGrad *g)                                         \
+    {                                                                          \
+        g->din[0] = gx;                                                        \
+    }                                                                          \
+    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, where_,      \
+                 LP_ALSO(__VA_ARGS__),                                         \
+                 .flags =                                                      \
+                     LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | LP_MARKED(marks),  \
+                 .grad = grad_##name, .grad_in = (marks)&1,                    \
+                 .grad_out = (marks) >> 3 & 1)
+#define UNARYN(name, tail, policy_, cost_, e, reason)                          \
+    LP_POINTWISE(name, #name "(Tensor self" tail, policy_, cost_, "",          \
+                 LP_ALSO(), .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,     \
+                 .no_grad = reason)
+#define TEST(name, tail, e, ie)                                                \
+    LP_POINTWISE(name, #name "(Tensor self" tail, BOOL, compare, "",           \
+                 LP_ALSO(), .flags = LP_OPF_POINTWISE,                         \
+                 .no_grad = LP_BOOLEAN_GRAD)
+#include "src/kernel/loops/unary.def"
+
+static void grad_identity(LpGrad *g)
+{
+    g->din[0] = DY; /* the caller casts it back */
+}
+
+static const LpPointwise data_identity = {.policy = LP_PW_CAST, .domain = ""};
+
+/* A copy with memory of its own. */
+/* Strided copies know transposes; fused, a clone is an identity. */
+static LpStatus prepare_clone(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    (void)e;
+    return lp_copy_kernel(&r->in[0], 0, &r->out[0], r->threads, k);
+}
+
+LpOp op_clone = {
+    .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,
+    .forms = "clone(Tensor self) -> Tensor @fm",
+    .infer = lp_infer_pointwise,
+    .prepare = prepare_clone,
+    .cost = lp_rule_copy,
+    .grad = grad_identity,
+    .data = &data_identity,
+};
+
+/* To another type: rounds once; a float becomes an integer towards zero. */
+LpOp op_cast = {
+    .flags = LP_OPF_POINTWISE,
+    .forms = "cast(Tensor self, ScalarType dtype) -> Tensor @p",
+    .infer = lp_infer_pointwise,
+    .prepare = lp_pointwise_prepare,
+    .cost = lp_rule_pointwise,
+    .grad = grad_identity,
+    .data = &data_identity,
+};
+
+static void expand_same(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                        int n_in, LpVal *out, int n_out)
+{
+    (void)b, (void)attr, (void)n_in, (void)n_out;
+    out[0] = in[0];
+}
+
+static void expand_positive(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                            int n_in, LpVal *out, int n_out)
+{
+    if (lp_type(b, in[0])->dtype == LP_BOOL)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "positive: the operand has the type bool; it must be a number "
+                "type");
+    expand_same(b, attr, in, n_in, out, n_out);
+}
+
+LpOp op_positive = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "positive(Tensor self) -> Tensor @fm",
+    .expand = expand_positive,
+};
+
+/* The modified Bessel functions are i0 and i1 without the half types. */
+static void bessel(LpBuilder *b, int op, const char *name, LpVal x, LpVal *out)
+{
+    lp_infer_wide(name, lp_type(b, x)->dtype, b->err);
+    out[0] = lp_failed(b) ? LP_NOVAL : lp_op1(b, op, x);
+}
+
+static void expand_bessel_i0(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                             int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    bessel(b, LP_OP_i0, "modified_bessel_i0", in[0], out);
+}
+
+static void expand_bessel_i1(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                             int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    bessel(b, LP_OP_i1, "modified_bessel_i1", in[0], out);
+}
+
+LpOp op_modified_bessel_i0 = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "modified_bessel_i0(Tensor self) -> Tensor @sc",
+    .expand = expand_bessel_i0,
+};
+
+LpOp op_modified_bessel_i1 = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "modified_bessel_i1(Tensor self) -> Tensor @sc",
+    .expand = expand_bessel_i1,
+};
+
+/* The operators on complex numbers that leave a real one as it is. */
+LpOp op_conj = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "conj(Tensor self) -> Tensor @fm\n"
+             "conj_physical(Tensor self) -> Tensor @fmic\n"
+             "real(Tensor self) -> Tensor @f\n"
+             "resolve_conj(Tensor self) -> Tensor @fm\n"
+             "resolve_neg(Tensor self) -> Tensor @fm",
+    .expand = expand_same,
+};
+
+static void expand_frexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                         int n_in, LpVal *out, int n_out)
+{
+    (void)attr, (void)n_in, (void)n_out;
+    out[0] = lp_op1(b, LP_OP_frexp_mantissa, in[0]);
+    out[1] = lp_cast(b, lp_op1(b, LP_OP_frexp_exponent, in[0]), LP_I32);
+}
+
+LpOp op_frexp = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo",
+    .expand = expand_frexp,
+};
+
+/* log gamma in p dimensions: sum over i < p of lgamma(x - i / 2), and
+ * p (p - 1) / 4 log(pi). */
+static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                            int n_in, LpVal *out, int n_out)
+{
+    int64_t p = attr[0].i, last = -1;
+    (void)n_in, (void)n_out;
+    out[0] = LP_NOVAL;
+    LpDtype t = lp_type(b, in[0])->dtype;
+    if (p < 1 || p > 1000 || t == LP_BOOL) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "mvlgamma: p is %lld and the type %s; p must be from 1 to 1000 "
+                "and the type a number type",
+                (long long)p, lp_dtype_name(t));
+        return;
+    }
+    t = lp_is_float(t) ? t : lp_default_dtype();
+    LpVal x = lp_cast(b, in[0], t);
+    LpAttr a[4] = {lp_attr_scalar(lp_int(0)), lp_attr_scalar(lp_int(p)),
+                   lp_attr_scalar(lp_int(1)), lp_attr_dtype(t)};
+    LpVal i = lp_emit(b, LP_OP_arange, NULL, 0, a);
+    LpVal each =
+        lp_sub(b, lp_unsqueeze(b, x, -1), lp_mul(b, i, lp_immf(b, 0.5)));
+    LpVal y = lp_sum(b, lp_op1(b, LP_OP_lgamma, each), &last, 1, false);
+    double more = (double)(p * (p - 1)) / 4 * log(3.14159265358979323846);
+    out[0] = lp_add(b, y, lp_immf(b, more));
+}
+
+LpOp op_mvlgamma = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
+             "multigammaln(Tensor self, int p) -> Tensor @sc",
+    .expand = expand_mvlgamma,
+};

@@ -1,0 +1,459 @@
+/* Random operators. A result depends on the seed, on the site of the operator
+ * and on the run's counters (base/random.h); the numbers are not PyTorch's,
+ * the distributions are. */
+#include "src/kernel/random/random.h"
+
+#include <math.h>
+
+#include "src/kernel/attrs.h"
+#include "src/ops/infer.h"
+#include "src/ops/layout_cost.h"
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+#define NO_GRAD "random numbers have no gradient"
+
+static LpStatus need_float(LpInfer *x, LpDtype t)
+{
+    LP_FAIL_IF(!lp_is_float(t), x->err, LP_E_NOT_IMPLEMENTED,
+               "%s: a floating dtype is needed, got %s", x->op->name,
+               lp_dtype_name(t));
+    return LP_OK;
+}
+
+/* ---- by size ------------------------------------------------------------- */
+static LpStatus infer_rand(LpInfer *x)
+{
+    LpDtype t = lp_infer_dtype(x, 1, lp_default_dtype());
+    LP_TRY(need_float(x, t));
+    return lp_infer_sized(x, 0, t);
+}
+
+static LpStatus prepare_rand(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpDrawReq q = {.draw = LP_DRAW_UNIFORM, .b = 1};
+    return lp_draw_prepare(r, &q, k, e);
+}
+
+LpOp op_rand = {
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
+    .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
+    .infer = infer_rand,
+    .no_grad = NO_GRAD,
+    .prepare = prepare_rand,
+    .cost = lp_rule_random,
+};
+
+static LpStatus prepare_randn(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpDrawReq q = {.draw = LP_DRAW_NORMAL, .b = 1};
+    return lp_draw_prepare(r, &q, k, e);
+}
+
+LpOp op_randn = {
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
+    .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
+    .infer = infer_rand,
+    .no_grad = NO_GRAD,
+    .prepare = prepare_randn,
+    .cost = lp_rule_random,
+};
+
+static LpStatus infer_randint(LpInfer *x)
+{
+    LP_FAIL_IF(x->attr[LP_RANDINT_LOW].i >= x->attr[LP_RANDINT_HIGH].i, x->err,
+               LP_E_RUNTIME,
+               "randint: low must be less than high, got low=%lld and "
+               "high=%lld",
+               (long long)x->attr[LP_RANDINT_LOW].i,
+               (long long)x->attr[LP_RANDINT_HIGH].i);
+    return lp_infer_sized(x, 2, lp_infer_dtype(x, 3, LP_I64));
+}
+
+static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpDrawReq q = {.draw = LP_DRAW_INTEGER,
+                   .low = r->attr[LP_RANDINT_LOW].i,
+                   .high = r->attr[LP_RANDINT_HIGH].i};
+    return lp_draw_prepare(r, &q, k, e);
+}
+
+LpOp op_randint = {
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
+    .forms = "randint(int low, int high, int[] size, *, ScalarType? "
+             "dtype=None) -> Tensor @fogr\n"
+             "randint.high(int high, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @fogr ;low=0",
+    .infer = infer_randint,
+    .no_grad = NO_GRAD,
+    .prepare = prepare_randint,
+    .cost = lp_rule_random,
+};
+
+static LpStatus infer_randperm(LpInfer *x)
+{
+    LP_FAIL_IF(x->attr[0].i < 0, x->err, LP_E_RUNTIME,
+               "n must be non-negative, got %lld", (long long)x->attr[0].i);
+    x->out[0] = (LpType){.dtype = lp_infer_dtype(x, 1, LP_I64), .ndim = 1};
+    x->out[0].shape[0] = x->attr[0].i;
+    return LP_OK;
+}
+
+LpOp op_randperm = {
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
+    .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fogr",
+    .infer = infer_randperm,
+    .no_grad = NO_GRAD,
+    .prepare = lp_randperm_prepare,
+    .cost = lp_rule_random,
+};
+
+/* ---- like another tensor ------------------------------------------------- */
+static LpVal draw_like(LpBuilder *b, int op, LpVal self, const LpAttr *dtype)
+{
+    LpType t = lp_type_of(b, self);
+    LpAttr a[] = {lp_attr_ints(t.shape, t.ndim),
+                  lp_attr_none(dtype) ? lp_attr_dtype(t.dtype) : *dtype};
+    return lp_emit(b, op, NULL, 0, a);
+}
+
+LP_EXPAND(expand_rand_like)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = draw_like(b, LP_OP_rand, in[0], &attr[0]);
+}
+
+LpOp op_rand_like = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr",
+    .expand = expand_rand_like,
+};
+
+LP_EXPAND(expand_randn_like)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = draw_like(b, LP_OP_randn, in[0], &attr[0]);
+}
+
+LpOp op_randn_like = {
+    .kind = LP_OP_COMPOSITE,
+    .forms =
+        "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr",
+    .expand = expand_randn_like,
+};
+
+LP_EXPAND(expand_randint_like)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    LpAttr a[] = {attr[0], attr[1], lp_attr_ints(t.shape, t.ndim),
+                  lp_attr_none(&attr[2]) ? lp_attr_dtype(t.dtype) : attr[2]};
+    out[0] = lp_emit(b, LP_OP_randint, NULL, 0, a);
+}
+
+LpOp op_randint_like = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "randint_like(Tensor self, int low, int high, *, ScalarType? "
+             "dtype=None) -> Tensor @fgr\n"
+             "randint_like.high(Tensor self, int high, *, ScalarType? "
+             "dtype=None) -> Tensor @fgr ;low=0",
+    .expand = expand_randint_like,
+};
+
+/* ---- written over a tensor ----------------------------------------------- */
+static LpStatus infer_over(LpInfer *x)
+{
+    LP_TRY(need_float(x, x->in[0].dtype));
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+
+/* What was there has no part in the result: its gradient is zero. */
+static void grad_over(LpGrad *g)
+{
+    (void)g;
+}
+
+#define OVER(op_name, text, inf, q_draw, ...)                                  \
+    static LpStatus prepare_##op_name(const LpKernelReq *r, LpKernel *k,       \
+                                      LpErr *e)                                \
+    {                                                                          \
+        LpDrawReq q = {.draw = q_draw, __VA_ARGS__};                           \
+        return lp_draw_prepare(r, &q, k, e);                                   \
+    }                                                                          \
+    LpOp op_##op_name = {                                                      \
+        .flags = LP_OPF_RANDOM | LP_OPF_EXACT | LP_OPF_INPLACE_OK,             \
+        .forms = text,                                                         \
+        .infer = inf,                                                          \
+        .grad = grad_over,                                                     \
+        .prepare = prepare_##op_name,                                          \
+        .cost = lp_rule_random,                                                \
+    };
+
+static LpStatus infer_uniform(LpInfer *x)
+{
+    LP_FAIL_IF(!(x->attr[LP_UNIFORM_FROM].f <= x->attr[LP_UNIFORM_TO].f),
+               x->err, LP_E_RUNTIME,
+               "uniform_ expects to return a [from, to) range, but found "
+               "from=%g > to=%g",
+               x->attr[LP_UNIFORM_FROM].f, x->attr[LP_UNIFORM_TO].f);
+    return infer_over(x);
+}
+OVER(uniform,
+     "uniform(Tensor self, float from=0.0, float to=1.0) -> Tensor @ig",
+     infer_uniform, LP_DRAW_UNIFORM, .a = r->attr[LP_UNIFORM_FROM].f,
+     .b = r->attr[LP_UNIFORM_TO].f)
+
+static LpStatus infer_normal(LpInfer *x)
+{
+    LP_FAIL_IF(!(x->attr[LP_NORMAL_STD].f >= 0), x->err, LP_E_RUNTIME,
+               "%s expects std >= 0.0, but found std %g", x->op->name,
+               x->attr[LP_NORMAL_STD].f);
+    return infer_over(x);
+}
+OVER(normal,
+     "normal.over(Tensor self, float mean=0.0, float std=1.0) -> Tensor @ig",
+     infer_normal, LP_DRAW_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
+     .b = r->attr[LP_NORMAL_STD].f)
+
+static LpStatus positive_spread(LpInfer *x, const char *name)
+{
+    LP_FAIL_IF(!(x->attr[1].f > 0), x->err, LP_E_RUNTIME,
+               "%s_ expects %s > 0.0, but found %s=%g", x->op->name, name, name,
+               x->attr[1].f);
+    return infer_over(x);
+}
+
+static LpStatus infer_log_normal(LpInfer *x)
+{
+    return positive_spread(x, "std");
+}
+OVER(log_normal,
+     "log_normal(Tensor self, float mean=1.0, float std=2.0) -> Tensor @ig",
+     infer_log_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
+     .b = r->attr[LP_NORMAL_STD].f)
+
+static LpStatus infer_cauchy(LpInfer *x)
+{
+    return positive_spread(x, "sigma");
+}
+OVER(cauchy,
+     "cauchy(Tensor self, float median=0.0, float sigma=1.0) -> Tensor @ig",
+     infer_cauchy, LP_DRAW_CAUCHY, .a = r->attr[LP_CAUCHY_MEDIAN].f,
+     .b = r->attr[LP_CAUCHY_SIGMA].f)
+
+static LpStatus infer_exponential(LpInfer *x)
+{
+    LP_FAIL_IF(!(x->attr[0].f > 0), x->err, LP_E_RUNTIME,
+               "exponential_ expects lambda > 0.0, but found lambda=%g",
+               x->attr[0].f);
+    return infer_over(x);
+}
+OVER(exponential, "exponential(Tensor self, float lambd=1.0) -> Tensor @ig",
+     infer_exponential, LP_DRAW_EXPONENTIAL, .a = r->attr[0].f)
+
+static LpStatus infer_geometric(LpInfer *x)
+{
+    LP_FAIL_IF(!(x->attr[0].f > 0 && x->attr[0].f < 1), x->err, LP_E_RUNTIME,
+               "geometric_ expects p to be in (0, 1), but got p=%g",
+               x->attr[0].f);
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+OVER(geometric, "geometric(Tensor self, float p) -> Tensor @ig",
+     infer_geometric, LP_DRAW_GEOMETRIC, .a = r->attr[0].f)
+
+static LpStatus infer_coin(LpInfer *x)
+{
+    LP_FAIL_IF(!(x->attr[0].f >= 0 && x->attr[0].f <= 1), x->err, LP_E_RUNTIME,
+               "bernoulli_ expects p to be in [0, 1], but got p=%g",
+               x->attr[0].f);
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+OVER(bernoulli_of,
+     "bernoulli.p(Tensor self, float p) -> Tensor @fmg\n"
+     "bernoulli.over(Tensor self, float p=0.5) -> Tensor @ig",
+     infer_coin, LP_DRAW_BERNOULLI, .a = r->attr[0].f)
+
+static LpStatus infer_trunc_normal(LpInfer *x)
+{
+    LP_FAIL_IF(!(x->attr[LP_NORMAL_A].f < x->attr[LP_NORMAL_B].f) ||
+                   !(x->attr[LP_NORMAL_STD].f > 0),
+               x->err, LP_E_VALUE,
+               "trunc_normal_ expects a < b and std > 0, got a=%g, b=%g, "
+               "std=%g",
+               x->attr[LP_NORMAL_A].f, x->attr[LP_NORMAL_B].f,
+               x->attr[LP_NORMAL_STD].f);
+    return infer_over(x);
+}
+OVER(trunc_normal,
+     "trunc_normal(Tensor self, float mean=0.0, float std=1.0, float a=-2.0, "
+     "float b=2.0) -> Tensor @ig",
+     infer_trunc_normal, LP_DRAW_TRUNCATED, .a = r->attr[LP_NORMAL_MEAN].f,
+     .b = r->attr[LP_NORMAL_STD].f, .c = r->attr[LP_NORMAL_A].f,
+     .d = r->attr[LP_NORMAL_B].f)
+
+/* Without bounds: all integers that the type holds exactly. */
+static int64_t largest(LpDtype t)
+{
+    switch (t) {
+    case LP_F64:
+        return (int64_t)1 << 53;
+    case LP_F32:
+        return 1 << 24;
+    case LP_F16:
+        return 1 << 11;
+    case LP_BF16:
+        return 1 << 8;
+    case LP_I64:
+        return INT64_MAX;
+    case LP_I32:
+        return INT32_MAX;
+    case LP_I16:
+        return INT16_MAX;
+    case LP_I8:
+        return INT8_MAX;
+    case LP_U8:
+        return UINT8_MAX;
+    default:
+        return 1;
+    }
+}
+
+/* Canonical: both bounds given. */
+static LpStatus infer_random(LpInfer *x)
+{
+    LpAttr *from = &x->attr[LP_RANDOM_FROM], *to = &x->attr[LP_RANDOM_TO];
+    if (lp_attr_none(from))
+        *from = lp_attr_int(0);
+    if (lp_attr_none(to)) {
+        int64_t most = largest(x->in[0].dtype);
+        *to = lp_attr_int(most < INT64_MAX ? most + 1 : most);
+    }
+    LP_FAIL_IF(from->i >= to->i, x->err, LP_E_RUNTIME,
+               "random_ expects 'from' to be less than 'to', but got from=%lld "
+               ">= to=%lld",
+               (long long)from->i, (long long)to->i);
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+OVER(random,
+     "random.between(Tensor self, int? from=0, int? to=None) -> Tensor @p\n"
+     "random.from(Tensor self, int from, int to) -> Tensor @ig\n"
+     "random.to(Tensor self, int to) -> Tensor @ig ;from=0\n"
+     "random(Tensor self) -> Tensor @ig ;from=0",
+     infer_random, LP_DRAW_INTEGER, .low = r->attr[LP_RANDOM_FROM].i,
+     .high = r->attr[LP_RANDOM_TO].i)
+
+/* ---- by parameters ------------------------------------------------------- */
+static LpStatus infer_bernoulli(LpInfer *x)
+{
+    LP_TRY(need_float(x, x->in[0].dtype));
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+
+LpOp op_bernoulli = {
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT | LP_OPF_COINS,
+    .forms = "bernoulli(Tensor self) -> Tensor @fmcg",
+    .infer = infer_bernoulli,
+    .grad = grad_over,
+    .prepare = lp_bernoulli_prepare,
+    .cost = lp_rule_random,
+};
+
+/* In self's shape and dtype, by a tensor of probabilities. */
+LP_EXPAND(expand_bernoulli_by)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
+    LpVal like = lp_emit(b, LP_OP_expand, &in[1], 1,
+                         (LpAttr[]){lp_attr_ints(t.shape, t.ndim)});
+    if (!lp_is_float(p.dtype))
+        like = lp_cast(b, like, lp_default_dtype());
+    out[0] = lp_cast(b, lp_op1(b, LP_OP_bernoulli, like), t.dtype);
+}
+
+LpOp op_bernoulli_by = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig",
+    .expand = expand_bernoulli_by,
+};
+
+/* mean + std * a standard normal of their common shape. */
+LP_EXPAND(expand_normal_tensors)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = {.dtype = lp_default_dtype()};
+    for (int i = 0; i < 2; i++) {
+        LpType p = lp_type_of(b, in[i]);
+        if (lp_broadcast(&t, &p, b->err) != LP_OK)
+            return;
+        if (!lp_is_imm(in[i]))
+            t.dtype = p.dtype;
+    }
+    LpAttr a[] = {lp_attr_ints(t.shape, t.ndim), lp_attr_dtype(t.dtype)};
+    LpVal z = lp_emit(b, LP_OP_randn, NULL, 0, a);
+    out[0] = lp_add(b, lp_mul(b, z, in[1]), in[0]);
+}
+
+LpOp op_normal_tensors = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog",
+    .expand = expand_normal_tensors,
+};
+
+LP_EXPAND(expand_normal_size)
+{
+    LP_EXPAND_UNUSED, (void)in;
+    LpAttr a[] = {attr[2], attr[3]};
+    if (!(attr[1].f >= 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "normal expects std >= 0.0, but found std %g", attr[1].f);
+        return;
+    }
+    LpVal z = lp_emit(b, LP_OP_randn, NULL, 0, a);
+    z = lp_mul(b, z, lp_immf(b, attr[1].f));
+    out[0] = lp_add(b, z, lp_immf(b, attr[0].f));
+}
+
+LpOp op_normal_size = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "normal.size(float mean, float std, int[] size, *, ScalarType? "
+             "dtype=None) -> Tensor @fogr",
+    .expand = expand_normal_size,
+};
+
+static LpStatus infer_multinomial(LpInfer *x)
+{
+    const LpType *t = &x->in[0];
+    LP_FAIL_IF(!lp_is_float(t->dtype), x->err, LP_E_RUNTIME,
+               "multinomial: a floating dtype is needed, got %s",
+               lp_dtype_name(t->dtype));
+    LP_FAIL_IF(t->ndim != 1 && t->ndim != 2, x->err, LP_E_RUNTIME,
+               "prob_dist must be 1 or 2 dim, got %d", t->ndim);
+    int64_t n = t->shape[t->ndim - 1],
+            k = x->attr[LP_MULTINOMIAL_NUM_SAMPLES].i;
+    LP_FAIL_IF(k < 1, x->err, LP_E_RUNTIME,
+               "cannot sample n_sample <= 0 samples, got %lld", (long long)k);
+    LP_FAIL_IF(!x->attr[LP_MULTINOMIAL_REPLACEMENT].i && k > n, x->err,
+               LP_E_RUNTIME,
+               "cannot sample n_sample > prob_dist.size(-1) samples without "
+               "replacement: %lld of %lld",
+               (long long)k, (long long)n);
+    x->out[0] = *t;
+    x->out[0].dtype = LP_I64;
+    x->out[0].shape[t->ndim - 1] = k;
+    return LP_OK;
+}
+
+LpOp op_multinomial = {
+    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
+    .forms = "multinomial(Tensor self, int num_samples, bool "
+             "replacement=False) -> Tensor @fmog",
+    .infer = infer_multinomial,
+    .no_grad = NO_GRAD,
+    .prepare = lp_multinomial_prepare,
+    .cost = lp_rule_random,
+};

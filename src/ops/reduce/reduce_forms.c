@@ -1,0 +1,290 @@
+/* Reductions composed of others: variance and its kin, norm, nansum, nanmean,
+ * aminmax, the median of all. */
+#include <math.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/ops/reduce/reduce.h"
+#include "src/ops/rules.h"
+
+enum { DIM, UNBIASED, KEEPDIM, CORRECTION }; /* attributes of var … std_mean */
+
+static double elements(const LpType *t)
+{
+    return (double)lp_numel(t);
+}
+
+/* Deviations from the mean, kept dimensions, in float32 for half types. */
+typedef struct Spread {
+    LpVal mean, apart;
+    double dof; /* number of elements less the correction */
+} Spread;
+
+/* Each function says so once. */
+static void warn_of_freedom(const char *name, bool *told)
+{
+    if (!*told)
+        lp_log(LP_LOG_WARN,
+               "%s(): degrees of freedom is <= 0: the correction (1 unless "
+               "given) should be less than the number of elements that are "
+               "reduced; the result is nan or inf",
+               name);
+    *told = true;
+}
+
+static Spread spread(LpBuilder *b, const LpAttr *attr, LpVal x,
+                     const char *name, bool *told)
+{
+    Spread s = {LP_NOVAL, LP_NOVAL, 0};
+    LpAttr a[3] = {attr[DIM], lp_attr_bool(true), LP_NONE_ATTR};
+    double correction = 1;
+    if (attr[CORRECTION].kind == LP_ATTR_SCALAR)
+        correction = lp_scalar_f(attr[CORRECTION].s);
+    else if (attr[UNBIASED].kind == LP_ATTR_BOOL)
+        correction = attr[UNBIASED].i ? 1 : 0;
+    LpDtype t = lp_type(b, x)->dtype;
+    if (t == LP_F16 || t == LP_BF16)
+        x = lp_cast(b, x, LP_F32);
+    s.mean = lp_emit(b, LP_OP_mean, &x, 1, a);
+    s.apart = lp_sub(b, x, s.mean);
+    if (lp_failed(b))
+        return s;
+    double all = elements(lp_type(b, x)), sets = elements(lp_type(b, s.mean));
+    double n = sets > 0 ? all / sets : 0;
+    s.dof = n > 0 ? fmax(0, n - correction) : 0;
+    if (s.dof == 0)
+        warn_of_freedom(name, told);
+    return s;
+}
+
+static LpVal variance(LpBuilder *b, const LpAttr *attr, const Spread *s)
+{
+    LpAttr a[3] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i), LP_NONE_ATTR};
+    LpVal squares = lp_op1(b, LP_OP_square, s->apart);
+    LpVal sum = lp_emit(b, LP_OP_sum, &squares, 1, a);
+    return lp_div(b, sum, lp_immf(b, s->dof));
+}
+
+/* By the norm, whose gradient is 0 where all elements are equal. */
+static LpVal deviation(LpBuilder *b, const LpAttr *attr, const Spread *s)
+{
+    LpAttr a[4] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i),
+                   lp_attr_scalar(lp_int(2)), LP_NONE_ATTR};
+    if (s->dof == 0) /* no number; neither is the gradient */
+        return lp_op1(b, LP_OP_sqrt, variance(b, attr, s));
+    LpVal norm = lp_emit(b, LP_OP_vector_norm, (LpVal[]){s->apart}, 1, a);
+    return lp_div(b, norm, lp_immf(b, sqrt(s->dof)));
+}
+
+/* The mean as asked: without the kept dimensions unless keepdim. */
+static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
+{
+    LpAttr a[3] = {attr[DIM], lp_attr_bool(attr[KEEPDIM].i), LP_NONE_ATTR};
+    return lp_emit(b, LP_OP_mean, &x, 1, a);
+}
+
+#define STATISTIC(name, results, flags, of, with_mean)                         \
+    static void expand_##name(LpBuilder *b, const LpAttr *attr,                \
+                              const LpVal *in, int n_in, LpVal *out,           \
+                              int n_out)                                       \
+    {                                                                          \
+        static bool told;                                                      \
+        (void)n_in, (void)n_out;                                               \
+        Spread s = spread(b, attr, in[0], #name, &told);                       \
+        LpVal v = of(b, attr, &s);                                             \
+        out[0] = LP_NOVAL;                                                     \
+        if (lp_failed(b))                                                      \
+            return;                                                            \
+        out[0] = lp_cast(b, v, lp_type(b, in[0])->dtype);                      \
+        if (with_mean)                                                         \
+            out[1] = mean_of(b, attr, in[0]);                                  \
+    }                                                                          \
+    LpOp op_##name = {                                                         \
+        .kind = LP_OP_COMPOSITE,                                               \
+        .forms =                                                               \
+            #name ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "  \
+                  "bool keepdim=False, Scalar? correction=None) -> " results   \
+                  " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "  \
+                  "correction=None, bool keepdim=False) -> " results flags     \
+                  "\n" #name ".dim(Tensor self, int[1]? dim, bool? "           \
+                  "unbiased, bool keepdim=False) -> " results flags "\n" #name \
+                  ".all(Tensor self, bool? unbiased) -> " results " @fm",      \
+        .expand = expand_##name,                                               \
+    };
+
+STATISTIC(var, "Tensor", " @fmc", variance, false)
+STATISTIC(std, "Tensor", " @fmc", deviation, false)
+STATISTIC(var_mean, "(Tensor var, Tensor mean)", " @fm", variance, true)
+STATISTIC(std_mean, "(Tensor std, Tensor mean)", " @fm", deviation, true)
+
+/* torch.norm of numbers p; None is 2. */
+static void expand_norm(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                        int n_in, LpVal *out, int n_out)
+{
+    LpAttr a[4] = {attr[1], attr[2], attr[0], attr[3]};
+    (void)n_in, (void)n_out;
+    if (a[2].kind == LP_ATTR_NONE)
+        a[2] = lp_attr_scalar(lp_int(2));
+    out[0] = lp_emit(b, LP_OP_vector_norm, in, 1, a);
+}
+
+LpOp op_norm = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo",
+    .expand = expand_norm,
+};
+
+/* Of two dimensions; all of a matrix when none are named. */
+static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
+{
+    static const int64_t last[] = {-2, -1};
+    LpAttr a[4] = {attr[0], attr[1], lp_attr_bool(attr[2].i), attr[3]};
+    if (a[1].kind == LP_ATTR_NONE && lp_type(b, x)->ndim == 2)
+        a[1] = lp_attr_ints(last, 2);
+    if (a[1].kind == LP_ATTR_NONE) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "norm: p='nuc' takes a matrix, or dim with two dimensions");
+        return LP_NOVAL;
+    }
+    return lp_emit(b, LP_OP_matrix_norm_named, &x, 1, a);
+}
+
+/* The norms that have names: "fro" is 2 over all given dimensions. */
+static void expand_norm_named(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                              int n_in, LpVal *out, int n_out)
+{
+    LpAttr a[4] = {lp_attr_scalar(lp_int(2)), attr[1], attr[2], attr[3]};
+    out[0] = LP_NOVAL;
+    if (strcmp(attr[0].str, "nuc") == 0)
+        out[0] = nuclear(b, attr, in[0]);
+    else if (strcmp(attr[0].str, "fro") != 0)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "norm: p is '%s'; it must be a number, 'fro' or 'nuc'",
+                attr[0].str);
+    else
+        expand_norm(b, a, in, n_in, out, n_out);
+}
+
+LpOp op_norm_named = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "norm.named(Tensor self, str p, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo",
+    .expand = expand_norm_named,
+};
+
+static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                          int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
+    LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
+    out[0] = lp_emit(b, LP_OP_sum, &x, 1, attr);
+}
+
+LpOp op_nansum = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+             "ScalarType? dtype=None) -> Tensor @fmd",
+    .expand = expand_nansum,
+};
+
+static void expand_nanmean(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                           int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    LpDtype t = lp_type(b, in[0])->dtype;
+    out[0] = LP_NOVAL;
+    if (!lp_is_float(t)) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "nanmean: the tensor has the type %s; it must be a "
+                "floating-point type",
+                lp_dtype_name(t));
+        return;
+    }
+    if (attr[2].kind == LP_ATTR_DTYPE && !lp_is_float((LpDtype)attr[2].i)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "nanmean: dtype is %s; it must be a floating-point type",
+                lp_dtype_name((LpDtype)attr[2].i));
+        return;
+    }
+    LpVal number = lp_op2(b, LP_OP_eq, in[0], in[0]);
+    LpVal n = lp_emit(b, LP_OP_sum, &number, 1, attr);
+    LpVal s = lp_emit(b, LP_OP_nansum, in, 1, attr);
+    out[0] = lp_div(b, s, n);
+}
+
+LpOp op_nanmean = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+             "ScalarType? dtype=None) -> Tensor @fmc",
+    .expand = expand_nanmean,
+};
+
+static void expand_aminmax(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                           int n_in, LpVal *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = lp_emit(b, LP_OP_amin, in, 1, attr);
+    out[1] = lp_emit(b, LP_OP_amax, in, 1, attr);
+}
+
+LpOp op_aminmax = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
+             "-> (Tensor min, Tensor max) @p\n"
+             "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
+             "(Tensor min, Tensor max) @fmo",
+    .expand = expand_aminmax,
+};
+
+/* As the greatest of the elements that equal m and of -infinity: the gradient
+ * of an extreme is shared evenly. */
+LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m)
+{
+    LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false)};
+    if (lp_failed(b) || !lp_is_float(lp_type(b, x)->dtype))
+        return m;
+    LpVal nan = lp_op2(b, LP_OP_logical_and, lp_op1(b, LP_OP_isnan, x),
+                       lp_op1(b, LP_OP_isnan, m));
+    LpVal hit = lp_op2(b, LP_OP_logical_or, lp_op2(b, LP_OP_eq, x, m), nan);
+    x = lp_where(b, hit, x, lp_immf(b, -INFINITY));
+    return lp_emit(b, LP_OP_amax, &x, 1, a);
+}
+
+static LpScalar least(LpDtype t)
+{
+    return lp_is_float(t) ? lp_float(NAN)
+           : t == LP_I64  ? lp_int(INT64_MIN)
+           : t == LP_I32  ? lp_int(INT32_MIN)
+                          : lp_int(0);
+}
+
+/* Of no elements: NaN, or what it becomes as an integer. */
+static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
+                          int n_in, LpVal *out, int n_out)
+{
+    LpAttr a[2] = {lp_attr_int(0), lp_attr_bool(false)};
+    LpVal both[2];
+    int64_t flat = -1;
+    (void)attr, (void)n_in, (void)n_out;
+    LpType t = *lp_type(b, in[0]);
+    out[0] = LP_NOVAL;
+    if (lp_numel(&t) == 0) {
+        LpType one = {.dtype = t.dtype};
+        LpVal sum = lp_sum(b, in[0], NULL, 0, false);
+        out[0] = lp_full(b, &one, least(t.dtype));
+        if (lp_is_float(t.dtype))
+            out[0] = lp_regardless(b, out[0], sum);
+        return;
+    }
+    LpVal x = lp_op1(b, LP_OP_detach, lp_reshape(b, in[0], &flat, 1));
+    if (lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both))
+        out[0] = lp_reduce_shared(b, in[0], both[0]);
+}
+
+LpOp op_median = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "median(Tensor self) -> Tensor @fm",
+    .expand = expand_median,
+};

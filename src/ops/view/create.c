@@ -1,0 +1,376 @@
+/* Operators that make tensors of numbers known when they are called. Sizes,
+ * type and values are attributes: nothing is read. dtype None is the default
+ * type of the numbers given; device and requires_grad are the bindings'
+ * business. */
+
+#include <math.h>
+
+#include "src/base/checked.h"
+#include "src/kernel/copy/copy.h"
+#include "src/kernel/copy/copy_create.h"
+#include "src/ops/infer.h"
+#include "src/ops/layout_cost.h"
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+#define NO_OPERAND "it has no operand"
+
+static LpDtype dtype_of_kind(LpKind k)
+{
+    return k == LP_KIND_BOOL  ? LP_BOOL
+           : k == LP_KIND_INT ? LP_I64
+                              : lp_default_dtype();
+}
+
+static LpStatus held(LpScalar v, LpDtype t, LpErr *e)
+{
+    LP_FAIL_IF(!lp_scalar_fits(v, t), e, LP_E_RUNTIME,
+               "value %g cannot be converted to type %s without overflow",
+               lp_scalar_f(v), lp_dtype_name(t));
+    return LP_OK;
+}
+
+/* ---- full ---------------------------------------------------------------- */
+static LpStatus infer_full(LpInfer *x)
+{
+    LpScalar v = x->attr[1].s;
+    LpDtype t = lp_infer_dtype(x, 2, dtype_of_kind(v.kind));
+    LP_TRY(held(v, t, x->err));
+    return lp_infer_sized(x, 0, t);
+}
+
+static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    (void)e;
+    return lp_fill_kernel(&r->out[0], r->attr[1].s, r->threads, k);
+}
+
+LpOp op_full = {
+    .forms = "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None) "
+             "-> Tensor @for\n"
+             "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
+             ";fill_value=0.0\n"
+             "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
+             ";fill_value=1.0",
+    .infer = infer_full,
+    .no_grad = NO_OPERAND,
+    .prepare = prepare_full,
+    .cost = lp_rule_fill,
+};
+
+LpVal lp_full(LpBuilder *b, const LpType *type, LpScalar s)
+{
+    LpAttr a[] = {lp_attr_ints(type->shape, type->ndim), lp_attr_scalar(s),
+                  lp_attr_dtype(type->dtype)};
+    return lp_emit(b, LP_OP_full, NULL, 0, a);
+}
+
+/* ---- empty --------------------------------------------------------------- */
+static LpStatus infer_empty(LpInfer *x)
+{
+    return lp_infer_sized(x, 0, lp_infer_dtype(x, 1, lp_default_dtype()));
+}
+
+LpOp op_empty = {
+    .forms = "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @for",
+    .infer = infer_empty,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_empty_prepare,
+    .cost = lp_rule_view,
+};
+
+/* ---- like another tensor: sizes, or the type alone ----------------------- */
+static LpVal full_of(LpBuilder *b, LpType t, const LpAttr *dtype, LpScalar s)
+{
+    if (!lp_attr_none(dtype))
+        t.dtype = (LpDtype)dtype->i;
+    return lp_full(b, &t, s);
+}
+
+static LpVal empty_of(LpBuilder *b, const LpType *t, const LpAttr *dtype)
+{
+    LpAttr a[] = {lp_attr_ints(t->shape, t->ndim),
+                  lp_attr_none(dtype) ? lp_attr_dtype(t->dtype) : *dtype};
+    return lp_emit(b, LP_OP_empty, NULL, 0, a);
+}
+
+static bool new_type(LpBuilder *b, LpVal self, const LpAttr *size, LpType *t)
+{
+    *t = *lp_type(b, self);
+    if (size->n > LP_MAX_DIMS) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%d dimensions are given, at most %d are supported", size->n,
+                LP_MAX_DIMS);
+        return false;
+    }
+    lp_set_dims(t, size->v, size->n);
+    return true;
+}
+
+LP_EXPAND(expand_full_like)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = full_of(b, *lp_type(b, in[0]), &attr[1], attr[0].s);
+}
+
+LpOp op_full_like = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "full_like(Tensor self, Scalar fill_value, *, ScalarType? "
+             "dtype=None) -> Tensor @fr\n"
+             "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
+             ";fill_value=0\n"
+             "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
+             ";fill_value=1",
+    .expand = expand_full_like,
+};
+
+LP_EXPAND(expand_empty_like)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = *lp_type(b, in[0]);
+    out[0] = empty_of(b, &t, &attr[0]);
+}
+
+LpOp op_empty_like = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr",
+    .expand = expand_empty_like,
+};
+
+LP_EXPAND(expand_new_full)
+{
+    LP_EXPAND_UNUSED;
+    LpType t;
+    if (new_type(b, in[0], &attr[0], &t))
+        out[0] = full_of(b, t, &attr[2], attr[1].s);
+}
+
+LpOp op_new_full = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "new_full(Tensor self, int[] size, Scalar fill_value, *, "
+             "ScalarType? dtype=None) -> Tensor @mr\n"
+             "new_zeros(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @mr ;fill_value=0\n"
+             "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @mr ;fill_value=1",
+    .expand = expand_new_full,
+};
+
+LP_EXPAND(expand_new_empty)
+{
+    LP_EXPAND_UNUSED;
+    LpType t;
+    if (new_type(b, in[0], &attr[0], &t))
+        out[0] = empty_of(b, &t, &attr[1]);
+}
+
+LpOp op_new_empty = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @mr",
+    .expand = expand_new_empty,
+};
+
+/* Without a dtype the default float type, whatever the number. */
+LP_EXPAND(expand_scalar_tensor)
+{
+    LP_EXPAND_UNUSED, (void)in;
+    LpType t = {.dtype = lp_default_dtype()};
+    out[0] = full_of(b, t, &attr[1], attr[0].s);
+}
+
+LpOp op_scalar_tensor = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr",
+    .expand = expand_scalar_tensor,
+};
+
+/* ---- fill, zero ---------------------------------------------------------- */
+/* The operand's sizes and type, filled with one value; its elements are not
+ * read. */
+static LpStatus infer_fill(LpInfer *x)
+{
+    LP_FAIL_IF(x->n_in > 1 && x->in[1].ndim != 0, x->err, LP_E_RUNTIME,
+               "fill_ only supports 0-dimension value tensor but got tensor "
+               "with %d dimensions.",
+               x->in[1].ndim);
+    if (x->n_in > 1 && x->in[1].wrapped)
+        LP_TRY(held(x->num[1], x->in[0].dtype, x->err));
+    x->out[0] = x->in[0];
+    x->out[0].wrapped = false;
+    return LP_OK;
+}
+
+static void grad_fill(LpGrad *g)
+{
+    if (g->need[1])
+        g->din[1] = lp_sum(g->b, g->dout[0], NULL, 0, false);
+}
+
+LpOp op_fill = {
+    .flags = LP_OPF_INPLACE_OK,
+    .forms = "fill(Tensor self, Value value) -> Tensor @fmi",
+    .infer = infer_fill,
+    .grad = grad_fill,
+    .prepare = lp_fill_prepare,
+    .cost = lp_rule_fill,
+};
+
+static void grad_zero(LpGrad *g)
+{
+    (void)g; /* a constant */
+}
+
+LpOp op_zero = {
+    .flags = LP_OPF_INPLACE_OK,
+    .forms = "zero(Tensor self) -> Tensor @fi",
+    .infer = infer_fill,
+    .grad = grad_zero,
+    .prepare = lp_fill_prepare,
+    .cost = lp_rule_fill,
+};
+
+/* ---- arange -------------------------------------------------------------- */
+enum { START, END, STEP, DTYPE }; /* attributes */
+
+static LpStatus infer_arange(LpInfer *x)
+{
+    LpAttr *a = x->attr;
+    bool real = false;
+    for (int i = START; i <= STEP; i++)
+        real |= a[i].s.kind == LP_KIND_FLOAT;
+    LpDtype t = lp_infer_dtype(x, DTYPE, real ? lp_default_dtype() : LP_I64);
+    double start = lp_scalar_f(a[START].s), end = lp_scalar_f(a[END].s);
+    double step = lp_scalar_f(a[STEP].s), n;
+    LP_FAIL_IF(step == 0, x->err, LP_E_RUNTIME, "step must be nonzero");
+    LP_FAIL_IF(!isfinite(start) || !isfinite(end), x->err, LP_E_RUNTIME,
+               "unsupported range: %g -> %g", start, end);
+    LP_FAIL_IF((step > 0 && end < start) || (step < 0 && end > start), x->err,
+               LP_E_RUNTIME,
+               "upper bound and lower bound inconsistent with step sign: %g -> "
+               "%g by %g",
+               start, end, step);
+    int64_t count, diff;
+    if (!real && lp_dtype_kind(t) != LP_KIND_FLOAT) {
+        LP_FAIL_IF(__builtin_sub_overflow(a[END].s.i, a[START].s.i, &diff),
+                   x->err, LP_E_RUNTIME, "arange: the range overflows");
+        count = diff / a[STEP].s.i + (diff % a[STEP].s.i != 0);
+    } else {
+        n = ceil((end - start) / step);
+        LP_FAIL_IF(!(n < 0x1p62), x->err, LP_E_RUNTIME,
+                   "invalid size, possible overflow?");
+        count = (int64_t)n;
+    }
+    x->out[0] = (LpType){.dtype = t, .ndim = 1};
+    x->out[0].shape[0] = count;
+    return LP_OK;
+}
+
+LpOp op_arange = {
+    .forms = "arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? "
+             "dtype=None) -> Tensor @for\n"
+             "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @for "
+             ";start=0",
+    .infer = infer_arange,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_arange_prepare,
+    .cost = lp_rule_fill,
+};
+
+/* ---- linspace, logspace -------------------------------------------------- */
+static LpStatus infer_linspace(LpInfer *x)
+{
+    int64_t n = x->attr[2].i;
+    LP_FAIL_IF(n < 0, x->err, LP_E_RUNTIME,
+               "number of steps must be non-negative, got %lld", (long long)n);
+    LpDtype t = lp_infer_dtype(x, x->op->n_attr - 1, lp_default_dtype());
+    x->out[0] = (LpType){.dtype = t, .ndim = 1};
+    x->out[0].shape[0] = n;
+    return LP_OK;
+}
+
+LpOp op_linspace = {
+    .forms = "linspace(Scalar start, Scalar end, int steps, *, ScalarType? "
+             "dtype=None) -> Tensor @for",
+    .infer = infer_linspace,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_linspace_prepare,
+    .cost = lp_rule_fill,
+};
+
+LpOp op_logspace = {
+    .forms = "logspace(Scalar start, Scalar end, int steps, float base=10.0, "
+             "*, ScalarType? dtype=None) -> Tensor @for",
+    .infer = infer_linspace,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_linspace_prepare,
+    .cost = lp_rule_fill,
+};
+
+/* ---- eye ----------------------------------------------------------------- */
+static LpStatus infer_eye(LpInfer *x)
+{
+    LpAttr *a = x->attr;
+    if (lp_attr_none(&a[1]))
+        a[1] = a[0];
+    for (int i = 0; i < 2; i++)
+        LP_FAIL_IF(a[i].i < 0, x->err, LP_E_RUNTIME,
+                   "%c must be greater or equal to 0, got %lld",
+                   i == 0 ? 'n' : 'm', (long long)a[i].i);
+    x->out[0] =
+        (LpType){.dtype = lp_infer_dtype(x, 2, lp_default_dtype()), .ndim = 2};
+    x->out[0].shape[0] = a[0].i;
+    x->out[0].shape[1] = a[1].i;
+    return LP_OK;
+}
+
+LpOp op_eye = {
+    .forms =
+        "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @for",
+    .infer = infer_eye,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_eye_prepare,
+    .cost = lp_rule_fill,
+};
+
+/* ---- tril_indices, triu_indices ------------------------------------------ */
+/* Attributes: row, col, offset, dtype. Rows of [2, n]: row and column of every
+ * element of the triangle, row by row. */
+static LpStatus infer_tri_indices(LpInfer *x)
+{
+    LpAttr *a = x->attr;
+    bool lower = x->op == &op_tril_indices;
+    for (int i = 0; i < 2; i++)
+        LP_FAIL_IF(a[i].i < 0 || a[i].i > INT32_MAX, x->err, LP_E_RUNTIME,
+                   "%s: %s must be in [0, 2^31), got %lld", x->op->name,
+                   i == 0 ? "row" : "col", (long long)a[i].i);
+    LpDtype t = lp_infer_dtype(x, 3, LP_I64);
+    LP_FAIL_IF(t != LP_I64 && t != LP_I32, x->err, LP_E_RUNTIME,
+               "%s: dtype must be int64 or int32, got %s", x->op->name,
+               lp_dtype_name(t));
+    int64_t n = 0;
+    for (int64_t r = 0; r < a[0].i; r++)
+        n += lp_tri_columns(lower, r, a[1].i, a[2].i);
+    x->out[0] = (LpType){.dtype = t, .ndim = 2};
+    x->out[0].shape[0] = 2;
+    x->out[0].shape[1] = n;
+    return LP_OK;
+}
+
+LpOp op_tril_indices = {
+    .forms = "tril_indices(int row, int col, int offset=0, *, ScalarType? "
+             "dtype=None) -> Tensor @fr",
+    .infer = infer_tri_indices,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_tri_indices_prepare,
+    .cost = lp_rule_fill,
+};
+
+LpOp op_triu_indices = {
+    .forms = "triu_indices(int row, int col, int offset=0, *, ScalarType? "
+             "dtype=None) -> Tensor @fr",
+    .infer = infer_tri_indices,
+    .no_grad = NO_OPERAND,
+    .prepare = lp_tri_indices_prepare,
+    .cost = lp_rule_fill,
+};

@@ -1,0 +1,360 @@
+/* Arrangements made of other operators: stacks, rolls, repeats, diagonals,
+ * pads by mode, grids, pixel shuffles. */
+#include <string.h>
+
+#include "src/base/checked.h"
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- stacks -------------------------------------------------------------- */
+LP_EXPAND(expand_stack)
+{
+    (void)n_out;
+    if (n_in == 0) {
+        lp_fail(b->err, LP_E_RUNTIME, "stack expects a non-empty TensorList");
+        return;
+    }
+    LpType first = lp_type_of(b, in[0]);
+    int d = lp_wrapped(b, attr[0].i, first.ndim + 1);
+    LpVal *v = lp_value_list(b, n_in);
+    for (int i = 0; i < n_in && v && !lp_failed(b); i++) {
+        LpType t = lp_type_of(b, in[i]);
+        char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
+        if (!lp_shape_eq(&t, &first))
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "stack expects each tensor to be equal size, but got %s at "
+                    "entry 0 and %s at entry %d",
+                    lp_shape_str(&first, want), lp_shape_str(&t, have), i);
+        v[i] = lp_unsqueeze(b, in[i], d);
+    }
+    if (!lp_failed(b))
+        out[0] = lp_cat(b, v, n_in, d);
+}
+LpOp op_stack = {
+    .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
+    .cast = LP_CAST_WIDEST,
+    .forms = "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
+    .expand = expand_stack,
+};
+
+static bool has_any(LpBuilder *b, const char *who, int n_in)
+{
+    if (n_in == 0)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "%s: expected a non-empty list of Tensors", who);
+    return n_in > 0;
+}
+
+/* Each operand through the operator `make`, joined along `dim` (-2: 0 for one
+ * dimension, else 1). */
+static void stack_by(LpBuilder *b, const char *who, int make, int dim,
+                     const LpVal *in, int n_in, LpVal *out)
+{
+    if (!has_any(b, who, n_in))
+        return;
+    LpVal *v = lp_value_list(b, n_in);
+    for (int i = 0; i < n_in && v; i++)
+        v[i] = lp_emit(b, make, &in[i], 1, NULL);
+    if (lp_failed(b))
+        return;
+    if (dim == -2)
+        dim = lp_type(b, v[0])->ndim == 1 ? 0 : 1;
+    out[0] = lp_cat(b, v, n_in, dim);
+}
+
+LP_EXPAND(expand_hstack)
+{
+    (void)attr, (void)n_out;
+    stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in, out);
+}
+LpOp op_hstack = {
+    .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
+    .forms = "hstack(Tensor[] tensors) -> Tensor @fc",
+    .expand = expand_hstack,
+};
+
+LP_EXPAND(expand_vstack)
+{
+    (void)attr, (void)n_out;
+    stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in, out);
+}
+LpOp op_vstack = {
+    .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
+    .forms = "vstack(Tensor[] tensors) -> Tensor @fc\n"
+             "row_stack(Tensor[] tensors) -> Tensor @fc",
+    .expand = expand_vstack,
+};
+
+LP_EXPAND(expand_dstack)
+{
+    (void)attr, (void)n_out;
+    stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in, out);
+}
+LpOp op_dstack = {
+    .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
+    .forms = "dstack(Tensor[] tensors) -> Tensor @fc",
+    .expand = expand_dstack,
+};
+
+LP_EXPAND(expand_column_stack)
+{
+    (void)attr, (void)n_out;
+    if (!has_any(b, "column_stack", n_in))
+        return;
+    LpVal *v = lp_value_list(b, n_in);
+    for (int i = 0; i < n_in && v && !lp_failed(b); i++) {
+        int n = lp_type(b, in[i])->ndim;
+        v[i] = n < 2 ? lp_reshape(b, in[i], (int64_t[]){-1, 1}, 2) : in[i];
+    }
+    if (!lp_failed(b))
+        out[0] = lp_cat(b, v, n_in, 1);
+}
+LpOp op_column_stack = {
+    .kind = LP_OP_COMPOSITE,
+    .flags = LP_OPF_JOINS,
+    .forms = "column_stack(Tensor[] tensors) -> Tensor @fc",
+    .expand = expand_column_stack,
+};
+
+/* ---- flips, rolls -------------------------------------------------------- */
+static LpVal flip(LpBuilder *b, LpVal x, int dim)
+{
+    int64_t d = dim;
+    LpAttr a = lp_attr_ints(&d, 1);
+    return lp_emit(b, LP_OP_flip, &x, 1, &a);
+}
+
+LP_EXPAND(expand_fliplr)
+{
+    LP_EXPAND_UNUSED;
+    if (lp_type(b, in[0])->ndim < 2)
+        lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d, got %d-d.",
+                lp_type(b, in[0])->ndim);
+    out[0] = flip(b, in[0], 1);
+}
+LpOp op_fliplr = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "fliplr(Tensor self) -> Tensor @fm",
+    .expand = expand_fliplr,
+};
+
+LP_EXPAND(expand_flipud)
+{
+    LP_EXPAND_UNUSED;
+    if (lp_type(b, in[0])->ndim < 1)
+        lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d, got 0-d.");
+    out[0] = flip(b, in[0], 0);
+}
+LpOp op_flipud = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "flipud(Tensor self) -> Tensor @fm",
+    .expand = expand_flipud,
+};
+
+LP_EXPAND(expand_rot90)
+{
+    LP_EXPAND_UNUSED;
+    int n = lp_type(b, in[0])->ndim;
+    if (attr[1].n != 2) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "expected total rotation dims == 2, but got dims = %d",
+                attr[1].n);
+        return;
+    }
+    int d0 = lp_wrapped(b, attr[1].v[0], n),
+        d1 = lp_wrapped(b, attr[1].v[1], n);
+    if (lp_failed(b))
+        return;
+    if (n < 2 || d0 == d1) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "expected rotation dims to be different and the total dims >= "
+                "2, but got dims %d and %d of %d",
+                d0, d1, n);
+        return;
+    }
+    int k = (int)((attr[0].i % 4 + 4) % 4);
+    LpVal x = in[0];
+    if (k == 2)
+        x = flip(b, flip(b, x, d0), d1);
+    else if (k != 0)
+        x = lp_transpose(b, flip(b, x, k == 1 ? d1 : d0), d0, d1);
+    out[0] = k == 0 ? lp_clone(b, x) : x;
+}
+LpOp op_rot90 = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor @fm",
+    .expand = expand_rot90,
+};
+
+static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
+{
+    if (lp_failed(b))
+        return LP_NOVAL;
+    int64_t n = lp_type(b, x)->shape[dim];
+    int64_t cut = n == 0 ? 0 : (n - shift % n) % n;
+    if (cut == 0)
+        return x;
+    LpVal part[] = {lp_slice(b, x, dim, cut, n, 1),
+                    lp_slice(b, x, dim, 0, cut, 1)};
+    return lp_cat(b, part, 2, dim);
+}
+
+LP_EXPAND(expand_roll)
+{
+    LP_EXPAND_UNUSED;
+    const LpAttr *shifts = &attr[0], *dims = &attr[1];
+    LpType t = lp_type_of(b, in[0]);
+    LpVal x = in[0];
+    if (shifts->n == 0 ||
+        (dims->n == 0 ? shifts->n != 1 : dims->n != shifts->n)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "shifts and dimensions must align. shifts: %d, dims:%d",
+                shifts->n, dims->n);
+        return;
+    }
+    if (dims->n == 0) {
+        x = lp_reshape(b, x, (int64_t[]){-1}, 1);
+        x = roll_one(b, x, shifts->v[0], 0);
+        x = lp_reshape(b, x, t.shape, t.ndim);
+    }
+    for (int i = 0; i < dims->n && !lp_failed(b); i++) {
+        int d = lp_wrapped(b, dims->v[i], t.ndim);
+        if (t.ndim == 0) {
+            lp_fail(b->err, LP_E_INDEX,
+                    "roll: dimension %lld was given, but the tensor has no "
+                    "dimensions",
+                    (long long)dims->v[i]);
+            return;
+        }
+        x = roll_one(b, x, shifts->v[i], d);
+    }
+    out[0] = x == in[0] ? lp_clone(b, x) : x;
+}
+LpOp op_roll = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor @fm",
+    .expand = expand_roll,
+};
+
+/* ---- repeats ------------------------------------------------------------- */
+/* [a, b] by [r, s]: seen as [1, a, 1, b], expanded to [r, a, s, b] and joined
+ * to [r * a, s * b]; dimensions that are not repeated are left as they are. */
+static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)
+{
+    LpType t = lp_type_of(b, x);
+    int64_t apart[2 * LP_MAX_DIMS], wide[2 * LP_MAX_DIMS], joined[LP_MAX_DIMS];
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t size = i < n - t.ndim ? 1 : t.shape[i - (n - t.ndim)];
+        if (r[i] < 0 || !lp_mul_i64(r[i], size, &joined[i])) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "repeat: %lld repeats of a dimension of size %lld",
+                    LL(r[i]), LL(size));
+            return LP_NOVAL;
+        }
+        if (r[i] != 1) {
+            apart[m] = 1;
+            wide[m++] = r[i];
+        }
+        apart[m] = wide[m] = size;
+        m++;
+    }
+    if (m > LP_MAX_DIMS) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "repeat: too many repeated dimensions (%d in all, at most %d)",
+                m, LP_MAX_DIMS);
+        return LP_NOVAL;
+    }
+    LpAttr a = lp_attr_ints(wide, m);
+    x = lp_reshape(b, x, apart, m);
+    x = lp_emit(b, LP_OP_expand, &x, 1, &a);
+    return lp_reshape(b, lp_clone(b, x), joined, n);
+}
+
+LP_EXPAND(expand_repeat)
+{
+    LP_EXPAND_UNUSED;
+    int n = lp_type(b, in[0])->ndim;
+    if (attr[0].n < n || attr[0].n > LP_MAX_DIMS) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Number of dimensions of repeat dims (%d) can not be smaller "
+                "than number of dimensions of tensor (%d)",
+                attr[0].n, n);
+        return;
+    }
+    out[0] = repeat(b, in[0], attr[0].v, attr[0].n);
+}
+LpOp op_repeat = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "repeat(Tensor self, int[] repeats) -> Tensor @m",
+    .expand = expand_repeat,
+};
+
+LP_EXPAND(expand_tile)
+{
+    LP_EXPAND_UNUSED;
+    int n = lp_type(b, in[0])->ndim, m = attr[0].n;
+    int64_t r[LP_MAX_DIMS];
+    int all = m > n ? m : n;
+    if (m > LP_MAX_DIMS) {
+        lp_fail(b->err, LP_E_RUNTIME, "tile: %d dims, at most %d are supported",
+                m, LP_MAX_DIMS);
+        return;
+    }
+    for (int i = 0; i < all; i++)
+        r[i] = i < all - m ? 1 : attr[0].v[i - (all - m)];
+    out[0] = repeat(b, in[0], r, all);
+}
+LpOp op_tile = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "tile(Tensor self, int[] dims) -> Tensor @fm",
+    .expand = expand_tile,
+};
+
+LP_EXPAND(expand_repeat_interleave)
+{
+    LP_EXPAND_UNUSED;
+    LpVal x = in[0];
+    int64_t r = attr[0].i;
+    if (lp_attr_none(&attr[1]))
+        x = lp_reshape(b, x, (int64_t[]){-1}, 1);
+    if (lp_failed(b))
+        return;
+    LpType t = lp_type_of(b, x);
+    int d = lp_attr_none(&attr[1]) ? 0 : lp_wrapped(b, attr[1].i, t.ndim);
+    if (r < 0 || t.ndim == LP_MAX_DIMS) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "repeats can not be negative (got %lld), nor the dimensions "
+                "more than %d",
+                LL(r), LP_MAX_DIMS - 1);
+        return;
+    }
+    if (t.ndim == 0)
+        x = lp_unsqueeze(b, x, 0);
+    if (lp_failed(b))
+        return;
+    t = lp_type_of(b, x);
+    LpType wide = t;
+    wide.ndim++;
+    for (int i = t.ndim; i > d + 1; i--)
+        wide.shape[i] = t.shape[i - 1];
+    wide.shape[d + 1] = r;
+    x = lp_expand_as(b, lp_unsqueeze(b, x, d + 1), &wide);
+    x = lp_clone(b, x);
+    if (lp_failed(b))
+        return;
+    t.shape[d] *= r;
+    out[0] = lp_reshape(b, x, t.shape, t.ndim);
+}
+LpOp op_repeat_interleave = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "repeat_interleave(Tensor self, int repeats, int? dim=None) -> "
+             "Tensor @fm",
+    .expand = expand_repeat_interleave,
+};

@@ -1,0 +1,171 @@
+/* nn.functional.pad. A constant is one operator; the other modes join the
+ * operand with parts of itself, dimension by dimension from the last:
+ *
+ *   reflect    the inner neighbours of the edge, backwards
+ *   replicate  the edge itself, expanded
+ *   circular   the other side
+ *
+ * Negative widths crop. */
+#include <string.h>
+
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+#define LL(x) ((long long)(x))
+
+static LpVal part(LpBuilder *b, LpVal x, int d, int64_t from, int64_t to)
+{
+    return lp_slice(b, x, d, from, to, 1);
+}
+
+/* One side of one dimension of n elements, `p` > 0 wide. */
+static LpVal pad_side(LpBuilder *b, LpVal x, int d, int64_t p, bool before,
+                      const char *mode)
+{
+    LpType t = lp_type_of(b, x);
+    int64_t n = t.shape[d], dim = d;
+    LpAttr a = lp_attr_ints(&dim, 1);
+    switch (mode[2]) {
+    case 'f': { /* reflect */
+        LpVal v =
+            before ? part(b, x, d, 1, p + 1) : part(b, x, d, n - 1 - p, n - 1);
+        return lp_emit(b, LP_OP_flip, &v, 1, &a);
+    }
+    case 'p': { /* replicate */
+        LpVal v = before ? part(b, x, d, 0, 1) : part(b, x, d, n - 1, n);
+        t.shape[d] = p;
+        return lp_expand_as(b, v, &t);
+    }
+    default: /* circular */
+        return before ? part(b, x, d, n - p, n) : part(b, x, d, 0, p);
+    }
+}
+
+static bool check_side(LpBuilder *b, int64_t p, int64_t n, int d,
+                       const char *mode)
+{
+    int64_t most = mode[2] == 'f' ? n - 1 : mode[2] == 'r' ? n : INT64_MAX;
+    if (p > most || (p > 0 && n == 0)) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "pad: mode '%s' allows a padding of at most %lld for dimension "
+                "%d of size %lld, got %lld",
+                mode, LL(most < n ? most : n), d, LL(n), LL(p));
+        return false;
+    }
+    return true;
+}
+
+static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
+                     int64_t after, const char *mode)
+{
+    LpVal v[3];
+    int k = 0;
+    const int64_t most = INT64_C(1) << 60;
+    if (before < -most || before > most || after < -most || after > most) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "pad: %lld and %lld elements at the sides of dimension %d; "
+                "each must lie between -2^60 and 2^60",
+                (long long)before, (long long)after, d);
+        return LP_NOVAL;
+    }
+    int64_t n = lp_type(b, x)->shape[d];
+    bool all_last = before <= -n, all_first = after <= -n;
+    if (mode[2] == 'p' && n > 0 && (all_last || all_first)) {
+        LpType t = lp_type_of(b, x); /* nothing is left but the edge */
+        t.shape[d] = n + before + after;
+        int64_t at = all_last ? n - 1 : 0;
+        return lp_expand_as(b, part(b, x, d, at, at + 1), &t);
+    }
+    if (before < 0 || after < 0) {
+        int64_t from = before < 0 ? -before : 0;
+        x = part(b, x, d, from, n + (after < 0 ? after : 0));
+    }
+    if (lp_failed(b) || !check_side(b, before, n, d, mode) ||
+        !check_side(b, after, n, d, mode))
+        return LP_NOVAL;
+    if (before > 0)
+        v[k++] = pad_side(b, x, d, before, true, mode);
+    v[k++] = x;
+    if (after > 0)
+        v[k++] = pad_side(b, x, d, after, false, mode);
+    return k == 1 ? x : lp_cat(b, v, k, d);
+}
+
+static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
+                        LpVal x, LpVal *out)
+{
+    int n = lp_type(b, x)->ndim, m = pad->n / 2;
+    if (strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0 &&
+        strcmp(mode, "circular") != 0) {
+        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
+                "Unrecognised padding mode %s (allowed: constant, reflect, "
+                "replicate, circular)",
+                mode);
+        return;
+    }
+    if (m < 1 || m > 3 || (n != m + 1 && n != m + 2)) {
+        lp_fail(
+            b->err, LP_E_NOT_IMPLEMENTED,
+            "pad: mode %s takes 2, 4 or 6 values, for the last 1, 2 or 3 of "
+            "2 to 5 dimensions with a batch or channel dimension before "
+            "them; got %d values for %d dimensions",
+            mode, pad->n, n);
+        return;
+    }
+    for (int d = n == m + 2; d < n && mode[0] == 'r'; d++)
+        if (lp_type(b, x)->shape[d] == 0) {
+            lp_fail(b->err, LP_E_RUNTIME,
+                    "pad: mode %s: dimension %d is empty; only the batch may "
+                    "be",
+                    mode, d);
+            return;
+        }
+    LpVal y = x;
+    for (int i = 0; i < m && !lp_failed(b); i++)
+        y = pad_dim(b, y, n - 1 - i, pad->v[2 * i], pad->v[2 * i + 1], mode);
+    out[0] = y == x ? lp_clone(b, x) : y;
+}
+
+LP_EXPAND(expand_pad)
+{
+    LP_EXPAND_UNUSED;
+    const LpAttr *pad = &attr[0], *value = &attr[2];
+    const char *mode = attr[1].str;
+    int n = lp_type(b, in[0])->ndim;
+    if (pad->n % 2 != 0 || pad->n > 2 * n) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Padding length must be divisible by 2 and at most two times "
+                "the number of dimensions of the input, got %d values for %d "
+                "dimensions",
+                pad->n, n);
+        return;
+    }
+    if (strcmp(mode, "constant") == 0) {
+        LpAttr a[] = {*pad, lp_attr_none(value)
+                                ? lp_attr_scalar(lp_int(0))
+                                : lp_attr_scalar(lp_float(value->f))};
+        out[0] = lp_emit(b, LP_OP_constant_pad_nd, &in[0], 1, a);
+    } else if (!lp_attr_none(value) && value->f != 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "Padding mode \"%s\" doesn't take in value argument", mode);
+    } else {
+        pad_by_mode(b, pad, mode, in[0], out);
+    }
+}
+
+/* Reflection and replication have kernels of their own; constant and circular
+ * padding copy. */
+static LpCast cast_pad(const LpAttr *attr)
+{
+    bool own = strcmp(attr[1].str, "reflect") == 0 ||
+               strcmp(attr[1].str, "replicate") == 0;
+    return own ? LP_CAST_WIDE : LP_CAST_AS_IS;
+}
+
+LpOp op_pad = {
+    .kind = LP_OP_COMPOSITE,
+    .cast_of = cast_pad,
+    .forms = "pad(Tensor input, int[] pad, str mode='constant', float? "
+             "value=None) -> Tensor @n",
+    .expand = expand_pad,
+};

@@ -1,0 +1,34 @@
+/* What the records of views share. */
+#ifndef LP_OPS_VIEW_VIEW_H
+#define LP_OPS_VIEW_VIEW_H
+
+#include "src/kernel/copy/view_geometry.h"
+#include "src/ops/ops.h"
+
+/* For rules: is attribute i None; its list. */
+static inline bool lp_attr_none(const LpAttr *a)
+{
+    return a->kind == LP_ATTR_NONE;
+}
+
+/* A list as "[2, 3]" (cut after LP_MAX_DIMS); returns buf. */
+const char *lp_ints_str(const int64_t *v, int n, char buf[LP_SHAPE_STR]);
+
+/* Sets sizes and number of dimensions (n <= LP_MAX_DIMS). */
+void lp_set_dims(LpType *t, const int64_t *v, int n);
+
+/* A shape rule: the result is the operand, seen as it is. Others start from
+ * it. */
+LpStatus lp_view_same(LpInfer *x);
+
+/* Replaces attribute i by a list of n in x's arena. */
+LpStatus lp_set_ints(LpInfer *x, int i, const int64_t *v, int n);
+
+/* Fails: more dimensions than are supported. */
+LpStatus lp_too_many_dims(LpInfer *x, int n);
+
+/* Gradient and put of views that keep all elements in order. */
+void lp_reshape_grad(LpGrad *g);
+LpVal lp_reshape_put(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
+
+#endif

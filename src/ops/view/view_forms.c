@@ -1,0 +1,301 @@
+/* Views made of the primitive ones: transposes, flattening, splitting and the
+ * forms that take sizes from another tensor. */
+#include "src/base/checked.h"
+#include "src/ops/rules.h"
+#include "src/ops/view/view.h"
+
+/* ---- like another tensor ------------------------------------------------- */
+LP_EXPAND(expand_reshape_as)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[1]);
+    out[0] = lp_reshape(b, in[0], t.shape, t.ndim);
+}
+LpOp op_reshape_as = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "reshape_as(Tensor self, Tensor other) -> Tensor @m",
+    .expand = expand_reshape_as,
+};
+
+LP_EXPAND(expand_view_as)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[1]);
+    LpAttr a = lp_attr_ints(t.shape, t.ndim);
+    out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
+}
+LpOp op_view_as = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "view_as(Tensor self, Tensor other) -> Tensor @m",
+    .expand = expand_view_as,
+};
+
+LP_EXPAND(expand_expand_as)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[1]);
+    LpAttr a = lp_attr_ints(t.shape, t.ndim);
+    out[0] = lp_emit(b, LP_OP_expand, &in[0], 1, &a);
+}
+LpOp op_expand_as = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "expand_as(Tensor self, Tensor other) -> Tensor @m",
+    .expand = expand_expand_as,
+};
+
+/* ---- transposes ---------------------------------------------------------- */
+LP_EXPAND(expand_transpose)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = lp_transpose(b, in[0], (int)attr[0].i, (int)attr[1].i);
+}
+LpOp op_transpose = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "transpose(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
+             "swapdims(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
+             "swapaxes(Tensor self, int dim0, int dim1) -> Tensor @fm",
+    .expand = expand_transpose,
+};
+
+LP_EXPAND(expand_t)
+{
+    LP_EXPAND_UNUSED;
+    int n = lp_type(b, in[0])->ndim;
+    if (n > 2)
+        lp_fail(b->err, LP_E_RUNTIME,
+                "t() expects a tensor with <= 2 dimensions, but self is %dD",
+                n);
+    else if (n < 2)
+        out[0] = lp_emit(b, LP_OP_alias, &in[0], 1, NULL);
+    else
+        out[0] = lp_transpose(b, in[0], 0, 1);
+}
+LpOp op_t = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "t(Tensor self) -> Tensor @fm",
+    .expand = expand_t,
+};
+
+LP_EXPAND(expand_movedim)
+{
+    LP_EXPAND_UNUSED;
+    int n = lp_type(b, in[0])->ndim;
+    const LpAttr *from = &attr[0], *to = &attr[1];
+    int64_t dims[LP_MAX_DIMS];
+    bool taken[LP_MAX_DIMS] = {false}, set[LP_MAX_DIMS] = {false};
+    if (from->n != to->n) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "movedim: Invalid source or destination dims: source (%d "
+                "dims) should contain the same number of dims as destination "
+                "(%d dims)",
+                from->n, to->n);
+        return;
+    }
+    for (int i = 0; i < from->n; i++) {
+        int s = lp_wrapped(b, from->v[i], n), d = lp_wrapped(b, to->v[i], n);
+        if (lp_failed(b))
+            return;
+        if (taken[s] || set[d]) {
+            lp_fail(b->err, LP_E_RUNTIME, "movedim: repeated dim in `%s`: %d",
+                    taken[s] ? "source" : "destination", taken[s] ? s : d);
+            return;
+        }
+        taken[s] = set[d] = true;
+        dims[d] = s;
+    }
+    for (int d = 0, s = 0; d < n; d++) {
+        if (set[d])
+            continue;
+        while (taken[s])
+            s++;
+        dims[d] = s++;
+    }
+    out[0] = lp_permute(b, in[0], dims, n);
+}
+LpOp op_movedim = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "movedim(Tensor self, int[1] source, int[1] destination) -> "
+             "Tensor @fm\n"
+             "moveaxis(Tensor self, int[1] source, int[1] destination) -> "
+             "Tensor @fm",
+    .expand = expand_movedim,
+};
+
+/* ---- flattening ---------------------------------------------------------- */
+LP_EXPAND(expand_flatten)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    int64_t sizes[LP_MAX_DIMS + 1];
+    int first = lp_wrapped(b, attr[0].i, t.ndim), n = 0;
+    int last = lp_wrapped(b, attr[1].i, t.ndim);
+    if (lp_failed(b))
+        return;
+    if (first > last) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "flatten() has invalid args: start_dim cannot come after "
+                "end_dim (%d > %d)",
+                first, last);
+        return;
+    }
+    for (int i = 0; i < first; i++)
+        sizes[n++] = t.shape[i];
+    sizes[n] = 1;
+    for (int i = first; i <= last && i < t.ndim; i++)
+        sizes[n] *= t.shape[i];
+    n++;
+    for (int i = last + 1; i < t.ndim; i++)
+        sizes[n++] = t.shape[i];
+    out[0] = n == t.ndim ? lp_emit(b, LP_OP_alias, &in[0], 1, NULL)
+                         : lp_reshape(b, in[0], sizes, n);
+}
+LpOp op_flatten = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor "
+             "@fm",
+    .expand = expand_flatten,
+};
+
+LP_EXPAND(expand_ravel)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
+}
+LpOp op_ravel = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "ravel(Tensor self) -> Tensor @fm",
+    .expand = expand_ravel,
+};
+
+LP_EXPAND(expand_unflatten)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    const LpAttr *s = &attr[1];
+    int64_t sizes[LP_MAX_DIMS], known = 1;
+    int d = lp_wrapped(b, attr[0].i, t.ndim), n = 0, open = 0;
+    bool overflows = false;
+    if (lp_failed(b))
+        return;
+    for (int i = 0; i < s->n; i++) {
+        open += s->v[i] == -1;
+        if (s->v[i] != -1 && !lp_mul_i64(known, s->v[i], &known))
+            overflows = true;
+    }
+    if (s->n == 0 || t.ndim == 0 || s->n + t.ndim - 1 > LP_MAX_DIMS) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "unflatten: sizes must be non-empty and the result must have "
+                "at most %d dimensions",
+                LP_MAX_DIMS);
+        return;
+    }
+    if (open > 1 || overflows ||
+        (open ? known <= 0 || t.shape[d] % known != 0 : known != t.shape[d])) {
+        char want[LP_SHAPE_STR];
+        lp_fail(b->err, LP_E_RUNTIME,
+                "unflatten: Provided sizes %s don't multiply up to the size of "
+                "dim %d (%lld) in the input tensor",
+                lp_ints_str(s->v, s->n, want), d, (long long)t.shape[d]);
+        return;
+    }
+    for (int i = 0; i < d; i++)
+        sizes[n++] = t.shape[i];
+    for (int i = 0; i < s->n; i++)
+        sizes[n++] = s->v[i] == -1 ? t.shape[d] / known : s->v[i];
+    for (int i = d + 1; i < t.ndim; i++)
+        sizes[n++] = t.shape[i];
+    LpAttr a = lp_attr_ints(sizes, n);
+    out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
+}
+LpOp op_unflatten = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "unflatten(Tensor self, int dim, int[] sizes) -> Tensor @fm",
+    .expand = expand_unflatten,
+};
+
+LP_EXPAND(expand_narrow)
+{
+    LP_EXPAND_UNUSED;
+    LpType t = lp_type_of(b, in[0]);
+    if (t.ndim == 0) {
+        lp_fail(b->err, LP_E_RUNTIME,
+                "narrow() cannot be applied to a 0-dim tensor.");
+        return;
+    }
+    int d = lp_wrapped(b, attr[0].i, t.ndim);
+    if (lp_failed(b))
+        return;
+    int64_t start = attr[1].i, n = attr[2].i, size = t.shape[d];
+    if (start < -size || start > size || n < 0 ||
+        (start < 0 ? start + size : start) > size - n) {
+        lp_fail(b->err,
+                start < -size || start > size ? LP_E_INDEX : LP_E_RUNTIME,
+                "narrow: start (%lld) + length (%lld) exceeds dimension size "
+                "(%lld), or one of them is out of range",
+                (long long)start, (long long)n, (long long)size);
+        return;
+    }
+    start = start < 0 ? start + size : start;
+    out[0] = lp_slice(b, in[0], d, start, start + n, 1);
+}
+LpOp op_narrow = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "narrow(Tensor self, int dim, int start, int length) -> Tensor "
+             "@fm",
+    .expand = expand_narrow,
+};
+
+LP_EXPAND(expand_narrow_copy)
+{
+    expand_narrow(b, attr, in, n_in, out, n_out);
+    if (!lp_failed(b))
+        out[0] = lp_clone(b, out[0]);
+}
+LpOp op_narrow_copy = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "narrow_copy(Tensor self, int dim, int start, int length) -> "
+             "Tensor @fmo",
+    .expand = expand_narrow_copy,
+};
+
+/* ---- at least n dimensions ----------------------------------------------- */
+LP_EXPAND(expand_atleast_1d)
+{
+    LP_EXPAND_UNUSED;
+    out[0] = lp_type(b, in[0])->ndim == 0 ? lp_unsqueeze(b, in[0], 0) : in[0];
+}
+LpOp op_atleast_1d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "atleast_1d(Tensor self) -> Tensor @f",
+    .expand = expand_atleast_1d,
+};
+
+LP_EXPAND(expand_atleast_2d)
+{
+    LP_EXPAND_UNUSED;
+    LpVal v = in[0];
+    while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
+        v = lp_unsqueeze(b, v, 0);
+    out[0] = v;
+}
+LpOp op_atleast_2d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "atleast_2d(Tensor self) -> Tensor @f",
+    .expand = expand_atleast_2d,
+};
+
+LP_EXPAND(expand_atleast_3d)
+{
+    LP_EXPAND_UNUSED;
+    LpVal v = in[0];
+    while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
+        v = lp_unsqueeze(b, v, 0);
+    if (!lp_failed(b) && lp_type(b, v)->ndim == 2)
+        v = lp_unsqueeze(b, v, 2);
+    out[0] = v;
+}
+LpOp op_atleast_3d = {
+    .kind = LP_OP_COMPOSITE,
+    .forms = "atleast_3d(Tensor self) -> Tensor @f",
+    .expand = expand_atleast_3d,
+};
