@@ -202,7 +202,7 @@ static bool read_value(LpFormCall *c, int i, const LpFormArg *a, LpMiss *m)
         t = lp_to_dtype(c->L, i);
         *out = lp_attr_dtype(t);
         return t != LP_DT_NONE;
-    case LP_ARG_GRAPH: /* only scripts' bodies are graphs: bind/program/body.c */
+    case LP_ARG_GRAPH: /* only bodies are graphs: bind/program/body.c */
         return false;
     }
     return false;

@@ -1,7 +1,7 @@
 /* Operators along a dimension that are no plain folds: positions of extremes,
  * medians, modes, running sums, products and extremes. A line is the reduced
  * elements of one result; it is read in chunks as double or int64, whatever
- * its stride, and lines are shared out to threads whole. See reduce_kernel.h. */
+ * its stride, and lines are shared out to threads whole (reduce_kernel.h). */
 #include <string.h>
 
 #include "src/base/interrupt.h"
