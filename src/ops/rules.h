@@ -4,12 +4,23 @@
 
 #include "src/ops/ops.h"
 
-/* The head of an expand hook, and a line for those that use only `in`,
- * `attr` and `out`. */
+/* The head of an expand hook; a hook need not use every argument. */
+#define LP_UNUSED __attribute__((unused))
 #define LP_EXPAND(name)                                                        \
-    static void name(LpBuilder *b, const LpAttr *attr, const LpVal *in,        \
-                     int n_in, LpVal *out, int n_out)
+    static void name(LpBuilder *b LP_UNUSED, const LpAttr *attr LP_UNUSED,     \
+                     const LpVal *in LP_UNUSED, int n_in LP_UNUSED,            \
+                     LpVal *out LP_UNUSED, int n_out LP_UNUSED)
 #define LP_EXPAND_UNUSED (void)attr, (void)n_in, (void)n_out
+
+/* A composite: its record, and the head of its expand hook, whose body
+ * follows. `...`: further fields of the record. */
+#define LP_COMPOSITE(id, forms_, ...)                                          \
+    LP_EXPAND(expand_##id);                                                    \
+    LpOp op_##id = {.kind = LP_OP_COMPOSITE,                                   \
+                    .forms = forms_,                                           \
+                    .expand = expand_##id,                                     \
+                    __VA_ARGS__};                                              \
+    LP_EXPAND(expand_##id)
 
 /* A copy of the type: the builder's own moves when it emits. */
 static inline LpType lp_type_of(LpBuilder *b, LpVal v)

@@ -19,18 +19,12 @@ static LpVal row_norm(LpBuilder *b, LpVal x, double p)
     return lp_emit(b, LP_OP_vector_norm, &x, 1, a);
 }
 
-LP_EXPAND(expand_dist)
+LP_COMPOSITE(dist, "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpVal apart = lp_sub(b, in[0], in[1]);
     LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false), attr[0], LP_NONE_ATTR};
     out[0] = lp_emit(b, LP_OP_vector_norm, &apart, 1, a);
 }
-LpOp op_dist = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor @fm",
-    .expand = expand_dist,
-};
 
 /* |x - y|^2 = |x|^2 - 2 x y + |y|^2, below 0 by rounding only; the root of 0
  * has the gradient 0. */
@@ -79,9 +73,12 @@ static bool rows_fit(LpBuilder *b, const LpType *x, const LpType *y, double p)
 }
 
 /* attributes: p, compute_mode */
-LP_EXPAND(expand_cdist)
+LP_COMPOSITE(cdist,
+             "cdist(Tensor x1, Tensor x2, float p=2.0, str "
+             "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
+             "@f",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     static const char *const modes[] = {"use_mm_for_euclid_dist_if_necessary",
                                         "use_mm_for_euclid_dist",
                                         "donot_use_mm_for_euclid_dist"};
@@ -112,19 +109,10 @@ LP_EXPAND(expand_cdist)
     LpVal d = lp_sub(b, lp_unsqueeze(b, x, n - 1), lp_unsqueeze(b, y, n - 2));
     out[0] = row_norm(b, d, p);
 }
-LpOp op_cdist = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "cdist(Tensor x1, Tensor x2, float p=2.0, str "
-             "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
-             "@f",
-    .expand = expand_cdist,
-};
 
 /* Row i against every later one, i by i. */
-LP_EXPAND(expand_pdist)
+LP_COMPOSITE(pdist, "pdist(Tensor self, float p=2.0) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     double p = attr[0].f;
     if (lp_failed(b))
@@ -153,8 +141,3 @@ LP_EXPAND(expand_pdist)
     if (!lp_failed(b))
         out[0] = row_norm(b, lp_sub(b, row[0], row[1]), p);
 }
-LpOp op_pdist = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "pdist(Tensor self, float p=2.0) -> Tensor @fn",
-    .expand = expand_pdist,
-};

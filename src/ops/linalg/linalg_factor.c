@@ -159,9 +159,11 @@ static LpVal nothing(LpBuilder *b, LpDtype t)
     return lp_full(b, &none, lp_int(0));
 }
 
-LP_EXPAND(expand_lu_unpack)
+LP_COMPOSITE(lu_unpack,
+             "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool "
+             "unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor "
+             "L, Tensor U) @fo")
 {
-    LP_EXPAND_UNUSED;
     if (!lu_fits(b, in[0], in[1], "lu_unpack"))
         return;
     LpType t = lp_type_of(b, in[0]);
@@ -171,17 +173,11 @@ LP_EXPAND(expand_lu_unpack)
     out[1] = data ? lower_of(b, in[0]) : nothing(b, t.dtype);
     out[2] = data ? upper_of(b, in[0]) : nothing(b, t.dtype);
 }
-LpOp op_lu_unpack = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool "
-             "unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor "
-             "L, Tensor U) @fo",
-    .expand = expand_lu_unpack,
-};
 
-LP_EXPAND(expand_lu_parts)
+LP_COMPOSITE(lu_parts,
+             "lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor "
+             "U) @lo")
 {
-    LP_EXPAND_UNUSED;
     LpAttr a[] = {lp_attr_bool(false), lp_attr_str("linalg.lu"), attr[0]};
     LpVal f[3];
     if (!lp_emit_n(b, LP_OP_lu_factor_ex, &in[0], 1, a, f))
@@ -191,12 +187,6 @@ LP_EXPAND(expand_lu_parts)
     out[1] = lower_of(b, f[0]);
     out[2] = upper_of(b, f[0]);
 }
-LpOp op_lu_parts = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor "
-             "U) @lo",
-    .expand = expand_lu_parts,
-};
 
 /* A X = B by A = P L U; adjoint: A^T X = B. X A = B is A^T X^T = B^T. */
 static LpVal lu_solve(LpBuilder *b, LpVal lu, LpVal p, LpVal rhs, bool adjoint)
@@ -211,9 +201,14 @@ static LpVal lu_solve(LpBuilder *b, LpVal lu, LpVal p, LpVal rhs, bool adjoint)
     return lp_triangular(b, lu, y, true, true, false);
 }
 
-LP_EXPAND(expand_lu_solve)
+LP_COMPOSITE(lu_solve,
+             "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
+             "bool adjoint=False) -> Tensor @p\n"
+             "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
+             "bool adjoint=False) -> Tensor @lo\n"
+             "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     bool left = attr[0].i != 0, adjoint = attr[1].i != 0;
     const char *who = "linalg.lu_solve";
     if (!lu_fits(b, in[0], in[1], who))
@@ -228,16 +223,6 @@ LP_EXPAND(expand_lu_solve)
     LpVal x = lu_solve(b, lu, p, rhs, left == adjoint);
     out[0] = left ? x : lp_mt(b, x);
 }
-LpOp op_lu_solve = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
-             "bool adjoint=False) -> Tensor @p\n"
-             "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
-             "bool adjoint=False) -> Tensor @lo\n"
-             "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
-    .expand = expand_lu_solve,
-};
 
 /* ---- Cholesky ------------------------------------------------------------ */
 /* attributes: upper, check_errors, who */
@@ -323,24 +308,21 @@ LpOp op_cholesky_solve_matrix = {
     .data = &lp_linalg_one,
 };
 
-LP_EXPAND(expand_cholesky_inverse)
+LP_COMPOSITE(cholesky_inverse,
+             "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     if (lp_check_square(b->err, "cholesky_inverse", &t) == LP_OK)
         out[0] = lp_emit(b, LP_OP_cholesky_solve_matrix,
                          (LpVal[]){in[0], lp_eye_like(b, &t)}, 2, attr);
 }
-LpOp op_cholesky_inverse = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
-    .expand = expand_cholesky_inverse,
-};
 
-LP_EXPAND(expand_cholesky_solve)
+LP_COMPOSITE(cholesky_solve,
+             "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
+             "@fmc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpType r = lp_type_of(b, in[0]), t = lp_type_of(b, in[1]);
     LpVal l = in[1], x = in[0];
     if (lp_check_system(b->err, "cholesky_solve", &t, &r, true) == LP_OK &&
@@ -348,13 +330,6 @@ LP_EXPAND(expand_cholesky_solve)
         out[0] =
             lp_emit(b, LP_OP_cholesky_solve_matrix, (LpVal[]){l, x}, 2, attr);
 }
-LpOp op_cholesky_solve = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
-             "@fmc",
-    .expand = expand_cholesky_solve,
-};
 
 /* ---- LDL ----------------------------------------------------------------- */
 /* attributes: check_errors, who */
@@ -408,9 +383,11 @@ static LpStatus infer_ldl_solve(LpInfer *x)
 }
 
 /* Batches of LD and B are broadcast; pivots have the batch of LD. */
-LP_EXPAND(expand_ldl_solve)
+LP_COMPOSITE(ldl_solve,
+             "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
+             "hermitian=False) -> Tensor @lo",
+             .no_grad = "PyTorch has none either")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
     LpType r = lp_type_of(b, in[2]);
     LpVal x[] = {in[0], in[1], in[2]};
@@ -427,13 +404,6 @@ LP_EXPAND(expand_ldl_solve)
     }
     out[0] = lp_emit(b, LP_OP_ldl_solve_matrix, x, 3, attr);
 }
-LpOp op_ldl_solve = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
-             "hermitian=False) -> Tensor @lo",
-    .no_grad = "PyTorch has none either",
-    .expand = expand_ldl_solve,
-};
 
 LpOp op_ldl_solve_matrix = {
     .forms = "ldl_solve_matrix(Tensor LD, Tensor pivots, Tensor B, *, bool "

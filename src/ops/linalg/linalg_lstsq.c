@@ -171,9 +171,15 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
     return !lp_failed(b);
 }
 
-LP_EXPAND(expand_lstsq)
+LP_COMPOSITE(lstsq,
+             "lstsq.own(Tensor A, Tensor B, float? rcond=None, str? "
+             "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
+             "Tensor singular_values) @p\n"
+             "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? "
+             "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
+             "Tensor singular_values) @lc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]), tb = lp_type_of(b, in[1]);
     const char *driver = lp_attr_none(&attr[1]) ? "gelsy" : attr[1].str;
     if (lp_failed(b))
@@ -201,14 +207,3 @@ LP_EXPAND(expand_lstsq)
     out[2] = r[1];
     out[3] = lp_op1(b, LP_OP_detach, r[2]);
 }
-LpOp op_lstsq = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "lstsq.own(Tensor A, Tensor B, float? rcond=None, str? "
-             "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
-             "Tensor singular_values) @p\n"
-             "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? "
-             "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
-             "Tensor singular_values) @lc",
-    .expand = expand_lstsq,
-};

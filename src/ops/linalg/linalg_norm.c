@@ -128,31 +128,21 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
     return norm_at(b, x, ord, number, d0, d1, attr[1].i != 0, who);
 }
 
-LP_EXPAND(expand_matrix_norm)
+LP_COMPOSITE(matrix_norm,
+             "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    LP_EXPAND_UNUSED;
     out[0] = of_matrices(b, in[0], NULL, lp_scalar_f(attr[0].s), attr + 1,
                          "linalg.matrix_norm");
 }
-LpOp op_matrix_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
-    .expand = expand_matrix_norm,
-};
 
-LP_EXPAND(expand_matrix_norm_named)
+LP_COMPOSITE(matrix_norm_named,
+             "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
+             "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    LP_EXPAND_UNUSED;
     out[0] =
         of_matrices(b, in[0], attr[0].str, 0, attr + 1, "linalg.matrix_norm");
 }
-LpOp op_matrix_norm_named = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
-             "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
-    .expand = expand_matrix_norm_named,
-};
 
 /* ---- norm ---------------------------------------------------------------- */
 /* attributes: ord, dim, keepdim, dtype. Without an order the 2-norm of all
@@ -192,29 +182,19 @@ static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
     return lp_emit(b, LP_OP_vector_norm, &x, 1, v);
 }
 
-LP_EXPAND(expand_linalg_norm)
+LP_COMPOSITE(linalg_norm,
+             "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    LP_EXPAND_UNUSED;
     out[0] = any_norm(b, in[0], NULL, attr);
 }
-LpOp op_linalg_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
-    .expand = expand_linalg_norm,
-};
 
-LP_EXPAND(expand_linalg_norm_named)
+LP_COMPOSITE(linalg_norm_named,
+             "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    LP_EXPAND_UNUSED;
     out[0] = any_norm(b, in[0], attr[0].str, attr);
 }
-LpOp op_linalg_norm_named = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
-    .expand = expand_linalg_norm_named,
-};
 
 /* ---- condition number ---------------------------------------------------- */
 static bool square(LpBuilder *b, LpVal x, const char *ord)
@@ -283,26 +263,14 @@ static LpVal condition(LpBuilder *b, LpVal x, const char *name,
     return lp_reshape(b, r, t.shape, t.ndim - 2);
 }
 
-LP_EXPAND(expand_cond)
+LP_COMPOSITE(cond, "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     out[0] = condition(b, in[0], NULL, &attr[0]);
 }
-LpOp op_cond = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
-    .expand = expand_cond,
-};
 
-LP_EXPAND(expand_cond_named)
+LP_COMPOSITE(cond_named, "cond.named(Tensor A, str p) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     out[0] = condition(b, in[0], attr[0].str, NULL);
 }
-LpOp op_cond_named = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "cond.named(Tensor A, str p) -> Tensor @lc",
-    .expand = expand_cond_named,
-};

@@ -85,9 +85,9 @@ static LpVal chain(LpBuilder *b, const char *who, const LpVal *v, int n)
 }
 
 /* The first and the last may be vectors: a row, a column. */
-LP_EXPAND(expand_multi_dot)
+LP_COMPOSITE(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
+             .cast = LP_CAST_NARROW)
 {
-    (void)attr, (void)n_out;
     LpVal *v = lp_value_list(b, n_in);
     if (!v)
         return;
@@ -121,16 +121,10 @@ LP_EXPAND(expand_multi_dot)
         shape[n++] = t.shape[1];
     out[0] = n == 2 ? r : lp_reshape(b, r, shape, n);
 }
-LpOp op_multi_dot = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "multi_dot(Tensor[] tensors) -> Tensor @lo",
-    .expand = expand_multi_dot,
-};
 
-LP_EXPAND(expand_chain_matmul)
+LP_COMPOSITE(chain_matmul, "chain_matmul(Tensor[] matrices) -> Tensor @f",
+             .cast = LP_CAST_NARROW)
 {
-    (void)attr, (void)n_out;
     if (n_in == 0) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "chain_matmul(): Expected one or more matrices");
@@ -139,12 +133,6 @@ LP_EXPAND(expand_chain_matmul)
     LpVal r = chain(b, "chain_matmul", in, n_in);
     out[0] = n_in == 1 ? lp_emit(b, LP_OP_alias, &in[0], 1, NULL) : r;
 }
-LpOp op_chain_matmul = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "chain_matmul(Tensor[] matrices) -> Tensor @f",
-    .expand = expand_chain_matmul,
-};
 
 /* ---- powers of numbers --------------------------------------------------- */
 /* [1, x, x^2, …]: running products along a new last dimension. */
@@ -175,9 +163,8 @@ static int64_t count_of(LpBuilder *b, const LpAttr *n, const LpType *t,
     return count;
 }
 
-LP_EXPAND(expand_vander_rows)
+LP_COMPOSITE(vander_rows, "vander.rows(Tensor x, *, int? N=None) -> Tensor @l")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))
         return;
@@ -194,15 +181,11 @@ LP_EXPAND(expand_vander_rows)
     if (!lp_failed(b))
         out[0] = powers(b, x, n);
 }
-LpOp op_vander_rows = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "vander.rows(Tensor x, *, int? N=None) -> Tensor @l",
-    .expand = expand_vander_rows,
-};
 
-LP_EXPAND(expand_vander)
+LP_COMPOSITE(vander,
+             "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor "
+             "@f")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))
         return;
@@ -219,9 +202,3 @@ LP_EXPAND(expand_vander)
     LpAttr a = lp_attr_ints(&last, 1);
     out[0] = attr[1].i ? r : lp_emit(b, LP_OP_flip, &r, 1, &a);
 }
-LpOp op_vander = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor "
-             "@f",
-    .expand = expand_vander,
-};

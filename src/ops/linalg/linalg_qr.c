@@ -168,9 +168,11 @@ static LpVal reflect(LpBuilder *b, const Reflectors *r, int i, LpVal x)
     return lp_sub(b, x, lp_matmul(b, lp_mul(b, v, tau), along));
 }
 
-LP_EXPAND(expand_householder)
+LP_COMPOSITE(householder_product,
+             "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
+             "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     Reflectors r;
     if (!reflectors(b, "torch.linalg.householder_product", in[0], in[1], true,
                     &r))
@@ -181,18 +183,13 @@ LP_EXPAND(expand_householder)
         q = reflect(b, &r, i, q);
     out[0] = r.k == 0 ? lp_regardless(b, q, in[0]) : q;
 }
-LpOp op_householder_product = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
-             "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
-    .expand = expand_householder,
-};
 
 /* Q x, Q^T x, and x Q = (Q^T x^T)^T with the whole Q of rows x rows. */
-LP_EXPAND(expand_ormqr)
+LP_COMPOSITE(ormqr,
+             "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
+             "bool transpose=False) -> Tensor @fmo",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     Reflectors r;
     bool left = attr[0].i != 0, transpose = (attr[1].i != 0) == left;
     if (!reflectors(b, "ormqr", in[0], in[1], false, &r))
@@ -219,10 +216,3 @@ LP_EXPAND(expand_ormqr)
     x = left ? x : lp_mt(b, x);
     out[0] = r.k == 0 ? lp_clone(b, x) : x;
 }
-LpOp op_ormqr = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
-             "bool transpose=False) -> Tensor @fmo",
-    .expand = expand_ormqr,
-};

@@ -83,9 +83,12 @@ LpOp op_triangular = {
 };
 
 /* ---- as asked ------------------------------------------------------------ */
-LP_EXPAND(expand_solve_triangular)
+LP_COMPOSITE(solve_triangular,
+             "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
+             "left=True, bool unitriangular=False) -> Tensor @p\n"
+             "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
+             "left=True, bool unitriangular=False) -> Tensor @lo")
 {
-    LP_EXPAND_UNUSED;
     LpVal a = in[0], rhs = in[1];
     LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
     if (lp_check_system(b->err, "linalg.solve_triangular", &t, &r,
@@ -93,19 +96,14 @@ LP_EXPAND(expand_solve_triangular)
         lp_same_batch(b, &a, &rhs))
         out[0] = lp_emit(b, LP_OP_triangular, (LpVal[]){a, rhs}, 2, attr);
 }
-LpOp op_solve_triangular = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
-             "left=True, bool unitriangular=False) -> Tensor @p\n"
-             "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
-             "left=True, bool unitriangular=False) -> Tensor @lo",
-    .expand = expand_solve_triangular,
-};
 
 /* The older name: operands exchanged, the matrix given back. */
-LP_EXPAND(expand_triangular_solve)
+LP_COMPOSITE(triangular_solve,
+             "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
+             "transpose=False, bool unitriangular=False) -> (Tensor solution, "
+             "Tensor cloned_coefficient) @fmo",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpVal a = attr[1].i ? lp_mt(b, in[1]) : in[1], rhs = in[0];
     LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
     if (lp_check_system(b->err, "triangular_solve", &t, &r, true) != LP_OK ||
@@ -115,19 +113,18 @@ LP_EXPAND(expand_triangular_solve)
                            true, attr[2].i != 0);
     out[1] = lp_clone(b, in[1]);
 }
-LpOp op_triangular_solve = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
-             "transpose=False, bool unitriangular=False) -> (Tensor solution, "
-             "Tensor cloned_coefficient) @fmo",
-    .expand = expand_triangular_solve,
-};
 
 /* attributes: left, check_errors, who */
-LP_EXPAND(expand_solve_ex)
+LP_COMPOSITE(solve_ex,
+             "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
+             "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
+             "result, Tensor info) @p\n"
+             "solve_ex(Tensor A, Tensor B, *, bool left=True, bool "
+             "check_errors=False) -> (Tensor result, Tensor info) @lo\n"
+             "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @lo "
+             ";check_errors=True who='torch.linalg.solve'",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpAttr a[] = {attr[1], attr[2]};
     LpVal m = in[0], rhs = in[1], r[2] = {0};
     bool left = attr[0].i != 0;
@@ -159,23 +156,18 @@ LP_EXPAND(expand_solve_ex)
     if (vector)
         out[0] = lp_reshape(b, r[0], to.shape, to.ndim - 1);
 }
-LpOp op_solve_ex = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
-             "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
-             "result, Tensor info) @p\n"
-             "solve_ex(Tensor A, Tensor B, *, bool left=True, bool "
-             "check_errors=False) -> (Tensor result, Tensor info) @lo\n"
-             "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @lo "
-             ";check_errors=True who='torch.linalg.solve'",
-    .expand = expand_solve_ex,
-};
 
 /* attributes: check_errors, who */
-LP_EXPAND(expand_inv_ex)
+LP_COMPOSITE(inv_ex,
+             "inv_ex.own(Tensor A, bool check_errors=False, str "
+             "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
+             "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
+             "Tensor info) @lo\n"
+             "inv(Tensor A) -> Tensor @lo ;check_errors=True who='linalg.inv'\n"
+             "inverse(Tensor A) -> Tensor @fmo ;check_errors=True "
+             "who='linalg.inv'",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     LpVal r[2] = {0};
     if (lp_failed(b) || lp_check_square(b->err, "linalg.inv", &t) != LP_OK)
@@ -185,18 +177,6 @@ LP_EXPAND(expand_inv_ex)
     out[0] = r[0];
     out[1] = r[1];
 }
-LpOp op_inv_ex = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "inv_ex.own(Tensor A, bool check_errors=False, str "
-             "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
-             "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
-             "Tensor info) @lo\n"
-             "inv(Tensor A) -> Tensor @lo ;check_errors=True who='linalg.inv'\n"
-             "inverse(Tensor A) -> Tensor @fmo ;check_errors=True "
-             "who='linalg.inv'",
-    .expand = expand_inv_ex,
-};
 
 /* ---- determinants -------------------------------------------------------- */
 static LpStatus infer_det(LpInfer *x)
@@ -283,9 +263,8 @@ LpOp op_slogdet = {
 };
 
 /* NaN where the determinant is negative. */
-LP_EXPAND(expand_logdet)
+LP_COMPOSITE(logdet, "logdet(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpVal r[2];
     LpType t = lp_type_of(b, in[0]);
     if (lp_check_square(b->err, "logdet", &t) != LP_OK ||
@@ -294,11 +273,6 @@ LP_EXPAND(expand_logdet)
     LpVal below = lp_op2(b, LP_OP_lt, r[0], lp_immi(b, 0));
     out[0] = lp_where(b, below, lp_immf(b, (double)NAN), r[1]);
 }
-LpOp op_logdet = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "logdet(Tensor self) -> Tensor @fm",
-    .expand = expand_logdet,
-};
 
 /* ---- powers, tensors as matrices ----------------------------------------- */
 /* Binary: squares of A, those of the bits of n multiplied. */
@@ -314,9 +288,9 @@ static LpVal power(LpBuilder *b, LpVal x, int64_t n)
     return r;
 }
 
-LP_EXPAND(expand_matrix_power)
+LP_COMPOSITE(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int64_t n = attr[0].i;
     if (lp_failed(b))
@@ -338,12 +312,6 @@ LP_EXPAND(expand_matrix_power)
         out[0] = n == 1 ? lp_clone(b, in[0]) : power(b, in[0], n);
     }
 }
-LpOp op_matrix_power = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "matrix_power(Tensor A, int n) -> Tensor @fmlc",
-    .expand = expand_matrix_power,
-};
 
 static int64_t product(const int64_t *s, int n)
 {
@@ -353,9 +321,9 @@ static int64_t product(const int64_t *s, int n)
     return p;
 }
 
-LP_EXPAND(expand_tensorinv)
+LP_COMPOSITE(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int64_t ind = attr[0].i, shape[LP_MAX_DIMS];
     if (ind <= 0) {
@@ -382,12 +350,6 @@ LP_EXPAND(expand_tensorinv)
         shape[i] = t.shape[(i + k) % t.ndim];
     out[0] = lp_reshape(b, x, shape, t.ndim);
 }
-LpOp op_tensorinv = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
-    .expand = expand_tensorinv,
-};
 
 /* A with the listed dimensions last, in their order. */
 static LpVal listed_last(LpBuilder *b, LpVal a, const LpAttr *dims)
@@ -415,9 +377,10 @@ static LpVal listed_last(LpBuilder *b, LpVal a, const LpAttr *dims)
     return lp_permute(b, a, order, n);
 }
 
-LP_EXPAND(expand_tensorsolve)
+LP_COMPOSITE(tensorsolve,
+             "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpVal a = in[0];
     if (!lp_attr_none(&attr[0]))
         a = listed_last(b, a, &attr[0]);
@@ -441,9 +404,3 @@ LP_EXPAND(expand_tensorsolve)
     LpVal v = lp_emit(b, LP_OP_solve_ex, (LpVal[]){m, x}, 2, at);
     out[0] = lp_reshape(b, v, t.shape + k, t.ndim - k);
 }
-LpOp op_tensorsolve = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
-    .expand = expand_tensorsolve,
-};

@@ -99,9 +99,11 @@ LpOp op_svd = {
 };
 
 /* torch.svd: V, not its transpose; some, compute_uv */
-LP_EXPAND(expand_svd_old)
+LP_COMPOSITE(svd_old,
+             "svd.old(Tensor self, bool some=True, bool compute_uv=True) -> "
+             "(Tensor U, Tensor S, Tensor V) @fmo",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpAttr a = lp_attr_bool(!attr[0].i);
     LpVal r[3];
     if (!lp_emit_n(b, LP_OP_svd, &in[0], 1, &a, r))
@@ -111,13 +113,6 @@ LP_EXPAND(expand_svd_old)
     out[1] = r[1];
     out[2] = attr[1].i ? lp_mt(b, r[2]) : lp_full(b, &v, lp_int(0));
 }
-LpOp op_svd_old = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "svd.old(Tensor self, bool some=True, bool compute_uv=True) -> "
-             "(Tensor U, Tensor S, Tensor V) @fmo",
-    .expand = expand_svd_old,
-};
 
 static LpStatus infer_svdvals(LpInfer *x)
 {
@@ -294,26 +289,21 @@ static LpVal tolerance(LpBuilder *b, LpVal v, const LpType *t)
     return lp_expand_as(b, x, &batch);
 }
 
-LP_EXPAND(expand_pinv)
+LP_COMPOSITE(pinv,
+             "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
+             "hermitian=False) -> Tensor @p\n"
+             "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
+             "hermitian=False) -> Tensor @lc\n"
+             "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
+             "Tensor @lc\n"
+             "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b) || lp_check_matrix(b->err, "linalg.pinv", &t) != LP_OK)
         return;
     LpVal v[] = {in[0], tolerance(b, in[1], &t), tolerance(b, in[2], &t)};
     out[0] = lp_emit(b, LP_OP_pinv_matrix, v, 3, attr);
 }
-LpOp op_pinv = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
-             "hermitian=False) -> Tensor @p\n"
-             "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
-             "hermitian=False) -> Tensor @lc\n"
-             "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
-             "Tensor @lc\n"
-             "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm",
-    .expand = expand_pinv,
-};
 
 /* Singular values above max(atol, rtol * the largest). */
 static LpVal rank_of(LpBuilder *b, LpVal s, const LpVal *in, const LpType *t)
@@ -334,9 +324,15 @@ static LpVal rank_of(LpBuilder *b, LpVal s, const LpVal *in, const LpType *t)
     return lp_sum(b, above, &last, 1, false);
 }
 
-LP_EXPAND(expand_matrix_rank)
+LP_COMPOSITE(matrix_rank,
+             "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
+             "bool hermitian=False) -> Tensor @p\n"
+             "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
+             "bool hermitian=False) -> Tensor @lc\n"
+             "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
+             "Tensor @lc ;rtol=0.0",
+             .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     bool symmetric = attr[0].i != 0;
     const char *who = "linalg.matrix_rank";
@@ -364,17 +360,6 @@ LP_EXPAND(expand_matrix_rank)
             v[i] = lp_op1(b, LP_OP_detach, v[i]);
     out[0] = rank_of(b, s, v, &t);
 }
-LpOp op_matrix_rank = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
-             "bool hermitian=False) -> Tensor @p\n"
-             "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
-             "bool hermitian=False) -> Tensor @lc\n"
-             "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
-             "Tensor @lc ;rtol=0.0",
-    .expand = expand_matrix_rank,
-};
 
 /* ---- exponential --------------------------------------------------------- */
 static LpStatus infer_exp(LpInfer *x)

@@ -77,7 +77,6 @@ static void grad_plus(LpGrad *g)
 const LpPlusOps lp_plus_ops = {&op_mul, &op_add, &op_cast};
 #define PLUS(name)                                                             \
     LpOp op_##name = {                                                         \
-        .kind = LP_OP_PRIMITIVE,                                               \
         .flags = LP_OPF_CACHED | LP_OPF_PLANNED,                               \
         .product = LP_PRODUCT_MATRIX,                                          \
         .forms = #name "(Tensor self, Tensor mat2, Tensor addend, Scalar "     \
@@ -184,18 +183,13 @@ static LpVal added(LpBuilder *b, int product, const LpVal *in,
 }
 
 #define ADDED(name, product, x, y)                                             \
-    LP_EXPAND(expand_##name)                                                   \
-    {                                                                          \
-        LP_EXPAND_UNUSED;                                                      \
-        out[0] = added(b, LP_OP_##product, in, attr, #name);                   \
-    }                                                                          \
-    LpOp op_##name = {                                                         \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_NARROW,                                                \
-        .forms = #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
+    LP_COMPOSITE(name,                                                         \
+                 #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
                        "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
-        .expand = expand_##name,                                               \
-    };
+                 .cast = LP_CAST_NARROW)                                       \
+    {                                                                          \
+        out[0] = added(b, LP_OP_##product, in, attr, #name);                   \
+    }
 ADDED(addmm, mm, mat1, mat2)
 ADDED(baddbmm, bmm, batch1, batch2)
 
@@ -219,9 +213,11 @@ static LpVal added_one_by_one(LpBuilder *b, const LpVal *in, const LpAttr *attr)
     return sum;
 }
 
-LP_EXPAND(expand_addbmm)
+LP_COMPOSITE(addbmm,
+             "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
+             "beta=1, Scalar alpha=1) -> Tensor @fmio",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     if (!lp_ranks(b, "addbmm", in[1], 3, in[2], 3))
         return;
     LpType x = *lp_type(b, in[1]), y = *lp_type(b, in[2]);
@@ -237,17 +233,11 @@ LP_EXPAND(expand_addbmm)
     r = lp_cast(b, lp_sum(b, r, (int64_t[]){0}, 1, false), t);
     out[0] = scaled(b, in[0], r, attr, "addbmm");
 }
-LpOp op_addbmm = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
-             "beta=1, Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_addbmm,
-};
 
-LP_EXPAND(expand_addmv)
+LP_COMPOSITE(addmv,
+             "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmio")
 {
-    LP_EXPAND_UNUSED;
     if (!lp_ranks(b, "addmv", in[1], 2, in[2], 1))
         return;
     if (!all_half(b, in[1], in[2], in[0])) {
@@ -263,12 +253,6 @@ LP_EXPAND(expand_addmv)
                         self, attr[0].s, attr[1].s);
     out[0] = lp_reshape(b, y, r.shape, 1);
 }
-LpOp op_addmv = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_addmv,
-};
 
 /* s as a number of type t has it; PyTorch rounds it first. */
 static LpScalar rounded(LpScalar s, LpDtype t)
@@ -281,9 +265,10 @@ static LpScalar rounded(LpScalar s, LpDtype t)
 }
 
 /* Every step is rounded, and alpha multiplies vec1, as in PyTorch. */
-LP_EXPAND(expand_addr)
+LP_COMPOSITE(addr,
+             "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmic")
 {
-    LP_EXPAND_UNUSED;
     if (!lp_ranks(b, "addr", in[1], 1, in[2], 1))
         return;
     LpDtype one =
@@ -300,12 +285,6 @@ LP_EXPAND(expand_addr)
     if (!lp_failed(b))
         out[0] = plus(b, lp_cast(b, in[0], t), r, a, "addr");
 }
-LpOp op_addr = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmic",
-    .expand = expand_addr,
-};
 
 /* ---- layers -------------------------------------------------------------- */
 /* x [..., k] times y [k, n], plus bias [n], in a half type. */
@@ -326,9 +305,11 @@ static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 }
 
 /* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
-LP_EXPAND(expand_linear)
+LP_COMPOSITE(linear,
+             "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
+             "@no",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
     LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
@@ -354,18 +335,12 @@ LP_EXPAND(expand_linear)
     LpVal y = lp_matmul(b, in[0], w);
     out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
 }
-LpOp op_linear = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
-             "@no",
-    .expand = expand_linear,
-};
 
 /* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
-LP_EXPAND(expand_bilinear)
+LP_COMPOSITE(bilinear,
+             "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
+             "bias=None) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
     LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
@@ -400,9 +375,3 @@ LP_EXPAND(expand_bilinear)
     y = lp_reshape(b, y, t1.shape, t1.ndim);
     out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
 }
-LpOp op_bilinear = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
-             "bias=None) -> Tensor @fn",
-    .expand = expand_bilinear,
-};

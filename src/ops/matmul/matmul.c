@@ -84,7 +84,6 @@ static void grad_product(LpGrad *g)
 }
 
 LpOp op_mm = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
     .product = LP_PRODUCT_MATRIX,
     .cast = LP_CAST_NARROW,
@@ -98,7 +97,6 @@ LpOp op_mm = {
 };
 
 LpOp op_bmm = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
     .product = LP_PRODUCT_MATRIX,
     .cast = LP_CAST_NARROW,
@@ -230,18 +228,13 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
     return lp_reshape(b, r, t.shape, n);
 }
 
-LP_EXPAND(expand_matmul)
+LP_COMPOSITE(matmul,
+             "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
+             "matmul(Tensor self, Tensor other) -> Tensor @lo",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     out[0] = lp_matmul(b, in[0], in[1]);
 }
-LpOp op_matmul = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
-             "matmul(Tensor self, Tensor other) -> Tensor @lo",
-    .expand = expand_matmul,
-};
 
 /* ---- vectors ------------------------------------------------------------- */
 bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
@@ -258,34 +251,22 @@ bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
     return false;
 }
 
-LP_EXPAND(expand_mv)
+LP_COMPOSITE(mv, "mv(Tensor self, Tensor vec) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     if (lp_ranks(b, "mv", in[0], 2, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
-LpOp op_mv = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "mv(Tensor self, Tensor vec) -> Tensor @fmo",
-    .expand = expand_mv,
-};
 
-LP_EXPAND(expand_dot)
+LP_COMPOSITE(dot, "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
+                  "vdot(Tensor self, Tensor tensor) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     if (lp_ranks(b, "dot", in[0], 1, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
-LpOp op_dot = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
-             "vdot(Tensor self, Tensor tensor) -> Tensor @fmo",
-    .expand = expand_dot,
-};
 
-LP_EXPAND(expand_inner)
+LP_COMPOSITE(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     const LpType *t = lp_type(b, in[1]);
     if (lp_type(b, in[0])->ndim == 0 || t->ndim == 0)
         out[0] = lp_mul(b, in[0], in[1]);
@@ -304,23 +285,11 @@ LP_EXPAND(expand_inner)
         out[0] = lp_reshape(b, r, shape, n + ty.ndim - 1);
     }
 }
-LpOp op_inner = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "inner(Tensor self, Tensor other) -> Tensor @fmo",
-    .expand = expand_inner,
-};
 
-LP_EXPAND(expand_outer)
+LP_COMPOSITE(outer, "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
+                    "ger(Tensor self, Tensor vec2) -> Tensor @fmc")
 {
-    LP_EXPAND_UNUSED;
     if (lp_ranks(b, "outer", in[0], 1, in[1], 1))
         out[0] =
             lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));
 }
-LpOp op_outer = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
-             "ger(Tensor self, Tensor vec2) -> Tensor @fmc",
-    .expand = expand_outer,
-};

@@ -110,13 +110,11 @@ static LpVal probabilities(LpBuilder *b, const LpAttr *attr, LpVal q, LpVal k,
 
 LP_EXPAND(expand_attention)
 {
-    LP_EXPAND_UNUSED;
     out[0] = lp_matmul(b, probabilities(b, attr, in[0], in[1], in[3]), in[2]);
 }
 
 LP_EXPAND(expand_back)
 {
-    LP_EXPAND_UNUSED;
     LpVal g = in[0], q = in[1], k = in[2], v = in[3];
     LpVal p = probabilities(b, attr, q, k, in[4]);
     LpVal scale = lp_immf(b, attr[LP_ATTENTION_SCALE].f);
@@ -237,9 +235,13 @@ static bool enough_dims(LpBuilder *b, const LpVal *in, bool heads)
     return !lp_failed(b);
 }
 
-LP_EXPAND(expand_sdpa)
+LP_COMPOSITE(scaled_dot_product_attention,
+             "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
+             "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
+             "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
+             "Tensor @n",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);
     if (mask != LP_NOVAL && attr[P_CAUSAL].i) {
@@ -282,13 +284,3 @@ LP_EXPAND(expand_sdpa)
     }
     out[0] = lp_emit(b, LP_OP_attention, (LpVal[]){q, k, v, mask}, 4, a);
 }
-
-LpOp op_scaled_dot_product_attention = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
-             "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
-             "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
-             "Tensor @n",
-    .expand = expand_sdpa,
-};

@@ -279,7 +279,6 @@ static void grad_plus(LpGrad *g)
     "output_padding, int groups) -> Tensor @p"
 
 LpOp op_convolution = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_BLOCKED | LP_OPF_PLANNED,
     .product = LP_PRODUCT_CONV,
     .forms = "convolution(Tensor input, Tensor weight, " COMMON,
@@ -293,7 +292,6 @@ LpOp op_convolution = {
 
 /* Of the half types: PyTorch adds the bias in float32 and rounds once. */
 LpOp op_convolution_plus = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
     .product = LP_PRODUCT_CONV,
     .forms =
@@ -308,7 +306,6 @@ LpOp op_convolution_plus = {
 };
 
 LpOp op_convolution_backward_input = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
     .product = LP_PRODUCT_CONV_INPUT,
     .forms = "convolution_backward_input(Tensor grad, Tensor weight, int[] "
@@ -322,7 +319,6 @@ LpOp op_convolution_backward_input = {
 };
 
 LpOp op_convolution_backward_weight = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
     .product = LP_PRODUCT_CONV_WEIGHT,
     .forms = "convolution_backward_weight(Tensor grad, Tensor input, int[] "
@@ -401,7 +397,6 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
 /* attr: stride, padding, dilation, groups */
 LP_EXPAND(expand_conv)
 {
-    LP_EXPAND_UNUSED;
     static const int64_t zero[3] = {0};
     int n = attr[0].n;
     LpAttr a[LP_CONV_ATTRS] = {
@@ -413,7 +408,6 @@ LP_EXPAND(expand_conv)
 /* padding by name; "same" keeps the spatial sizes */
 LP_EXPAND(expand_conv_named)
 {
-    LP_EXPAND_UNUSED;
     static const int64_t zero[3] = {0};
     int n = attr[0].n;
     int64_t pad[6] = {0};
@@ -450,7 +444,6 @@ LP_EXPAND(expand_conv_named)
 /* attr: stride, padding, output_padding, groups, dilation */
 LP_EXPAND(expand_conv_transpose)
 {
-    LP_EXPAND_UNUSED;
     LpAttr a[LP_CONV_ATTRS] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
                                attr[2], attr[3]};
     out[0] = public_conv(b, in, attr[0].n, a);

@@ -24,7 +24,6 @@ static void grad(LpGrad *g)
 }
 
 LpOp op_dropout = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_RANDOM,
     .forms = "dropout(Tensor input, float p=0.5, bool training=True) -> Tensor "
              "@nfiw",
@@ -51,9 +50,12 @@ static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
     out[0] = lp_mul(b, in[0], mask);
 }
 
-LP_EXPAND(expand_feature)
+LP_COMPOSITE(feature_dropout,
+             "feature_dropout(Tensor input, float p=0.5, bool training=True) "
+             "-> Tensor @f\n"
+             "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw")
 {
-    LP_EXPAND_UNUSED;
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim < 2)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -63,19 +65,12 @@ LP_EXPAND(expand_feature)
     else
         drop_channels(b, in, attr, 2, out);
 }
-LpOp op_feature_dropout = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "feature_dropout(Tensor input, float p=0.5, bool training=True) "
-             "-> Tensor @f\n"
-             "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @nw",
-    .expand = expand_feature,
-};
 
 /* [channels, places], or a batch of such. */
-LP_EXPAND(expand_1d)
+LP_COMPOSITE(dropout1d,
+             "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw")
 {
-    LP_EXPAND_UNUSED;
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim != 2 && ndim != 3)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -84,22 +79,11 @@ LP_EXPAND(expand_1d)
     else
         drop_channels(b, in, attr, ndim - 1, out);
 }
-LpOp op_dropout1d = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @nw",
-    .expand = expand_1d,
-};
 
 /* [channels, depth, height, width], or a batch of such. */
-LP_EXPAND(expand_3d)
+LP_COMPOSITE(dropout3d,
+             "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw")
 {
-    LP_EXPAND_UNUSED;
     drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1, out);
 }
-LpOp op_dropout3d = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @nw",
-    .expand = expand_3d,
-};

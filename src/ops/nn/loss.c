@@ -49,7 +49,6 @@ static LpStatus infer_identity(LpInfer *x)
 
 LP_EXPAND(expand_identity)
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     int64_t all[LP_MAX_DIMS];
     for (int i = 0; i < n; i++)
@@ -190,7 +189,6 @@ static void grad_nll_back(LpGrad *g)
 }
 
 LpOp op_nll_loss_forward = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "nll_loss_forward(Tensor input, Tensor target, Tensor? weight, "
              "str reduction, int ignore_index) -> (Tensor output, Tensor "
              "total_weight) @p",
@@ -203,7 +201,6 @@ LpOp op_nll_loss_forward = {
 };
 
 LpOp op_nll_loss_backward = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, "
              "Tensor total_weight, str reduction, int ignore_index, int "
              "classes) -> Tensor @p",
@@ -224,19 +221,16 @@ static bool nll(LpBuilder *b, LpVal x, LpVal target, LpVal weight,
 }
 
 /* attr: size_average, ignore_index, reduce, reduction */
-LP_EXPAND(expand_nll)
+LP_LOSS(nll_loss,
+        "Tensor input, Tensor target, Tensor? weight=None, bool? "
+        "size_average=None, int ignore_index=-100, bool? reduce=None, str "
+        "reduction='mean'")
 {
-    LP_EXPAND_UNUSED;
     LpVal r[2];
     const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
     if (nll(b, in[0], in[1], in[2], how, attr[1].i, r))
         out[0] = final(b, r[0], "none");
 }
-LP_LOSS(nll_loss,
-        "Tensor input, Tensor target, Tensor? weight=None, bool? "
-        "size_average=None, int ignore_index=-100, bool? reduce=None, str "
-        "reduction='mean'",
-        expand_nll)
 
 /* ---- cross entropy ------------------------------------------------------- */
 static LpVal sum_classes(LpBuilder *b, LpVal x, int axis)
@@ -314,9 +308,11 @@ static LpVal by_probabilities(LpBuilder *b, LpVal logp, const LpVal *in,
 }
 
 /* attr: size_average, ignore_index, reduce, reduction, label_smoothing */
-LP_EXPAND(expand_cross_entropy)
+LP_LOSS(cross_entropy,
+        "Tensor input, Tensor target, Tensor? weight=None, bool? "
+        "size_average=None, int ignore_index=-100, bool? reduce=None, str "
+        "reduction='mean', float label_smoothing=0.0")
 {
-    LP_EXPAND_UNUSED;
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
     LpType x = *lp_type(b, in[0]), t = *lp_type(b, in[1]);
@@ -355,8 +351,3 @@ LP_EXPAND(expand_cross_entropy)
                   : by_probabilities(b, logp, in, axis, how, smoothing);
     out[0] = final(b, r, "none");
 }
-LP_LOSS(cross_entropy,
-        "Tensor input, Tensor target, Tensor? weight=None, bool? "
-        "size_average=None, int ignore_index=-100, bool? reduce=None, str "
-        "reduction='mean', float label_smoothing=0.0",
-        expand_cross_entropy)

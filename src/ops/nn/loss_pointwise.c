@@ -44,24 +44,20 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
 #define PAIR "Tensor input, Tensor target, "
 
 /* attr: size_average, reduce, reduction */
-LP_EXPAND(expand_mse)
+LP_LOSS(mse_loss, PAIR REDUCTION)
 {
-    LP_EXPAND_UNUSED;
     LpVal d = difference(b, in[0], in[1]);
     out[0] = final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
 }
-LP_LOSS(mse_loss, PAIR REDUCTION, expand_mse)
 
-LP_EXPAND(expand_l1)
+LP_LOSS(l1_loss, PAIR REDUCTION)
 {
-    LP_EXPAND_UNUSED;
     bool mask = lp_type(b, in[0])->dtype == LP_BOOL ||
                 lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
     LpVal d = mask ? lp_sub(b, in[0], in[1]) : difference(b, in[0], in[1]);
     d = lp_op1(b, LP_OP_abs, d);
     out[0] = final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LP_LOSS(l1_loss, PAIR REDUCTION, expand_l1)
 
 /* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
 static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
@@ -89,9 +85,8 @@ static bool widened(LpBuilder *b, const LpVal *in, int n, LpVal *to, LpDtype *t)
 }
 
 /* attr: size_average, reduce, reduction, beta */
-LP_EXPAND(expand_smooth_l1)
+LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0")
 {
-    LP_EXPAND_UNUSED;
     double beta = attr[3].f;
     if (!(beta >= 0)) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -117,12 +112,10 @@ LP_EXPAND(expand_smooth_l1)
     x = half ? lp_cast(b, x, t) : x;
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0", expand_smooth_l1)
 
 /* attr: reduction, delta */
-LP_EXPAND(expand_huber)
+LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0")
 {
-    LP_EXPAND_UNUSED;
     if (!(attr[1].f > 0)) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "huber_loss does not support non-positive values for delta, "
@@ -142,7 +135,6 @@ LP_EXPAND(expand_huber)
     LpVal x = lp_cast(b, two_parts(b, v, attr[1].f, 1), t);
     out[0] = final(b, x, attr[0].str);
 }
-LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0", expand_huber)
 
 /* ---- probabilities ------------------------------------------------------- */
 static bool same_shape(LpBuilder *b, const char *op, LpVal x, LpVal y)
@@ -182,9 +174,8 @@ static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
 }
 
 /* in: input, target, weight; attr: size_average, reduce, reduction */
-LP_EXPAND(expand_bce)
+LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION)
 {
-    LP_EXPAND_UNUSED;
     if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
         !weighs(b, "binary_cross_entropy", in[0], in[2]))
         return;
@@ -200,14 +191,12 @@ LP_EXPAND(expand_bce)
     x = half ? lp_cast(b, x, t) : x;
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION,
-        expand_bce)
 
 /* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x); in: input, target,
  * weight, pos_weight */
-LP_EXPAND(expand_bce_logits)
+LP_LOSS(binary_cross_entropy_with_logits,
+        PAIR "Tensor? weight=None, " REDUCTION ", Tensor? pos_weight=None")
 {
-    LP_EXPAND_UNUSED;
     const char *who = "binary_cross_entropy_with_logits";
     if (!same_shape(b, who, in[0], in[1]) || !weighs(b, who, in[0], in[2]) ||
         !weighs(b, who, in[0], in[3]))
@@ -227,14 +216,10 @@ LP_EXPAND(expand_bce_logits)
     x = half ? lp_cast(b, x, t) : x;
     out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
-LP_LOSS(binary_cross_entropy_with_logits,
-        PAIR "Tensor? weight=None, " REDUCTION ", Tensor? pos_weight=None",
-        expand_bce_logits)
 
 /* attr: size_average, reduce, reduction, log_target */
-LP_EXPAND(expand_kl)
+LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False")
 {
-    LP_EXPAND_UNUSED;
     LpVal x, t = in[1];
     for (int i = 0; i < 2; i++)
         if (!lp_is_float(lp_type(b, in[i])->dtype)) {
@@ -259,12 +244,12 @@ LP_EXPAND(expand_kl)
     }
     out[0] = x;
 }
-LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False", expand_kl)
 
 /* attr: log_input, full, size_average, eps, reduce, reduction */
-LP_EXPAND(expand_poisson)
+LP_LOSS(poisson_nll_loss,
+        PAIR "bool log_input=True, bool full=False, bool? size_average=None, "
+             "float eps=1e-08, bool? reduce=None, str reduction='mean'")
 {
-    LP_EXPAND_UNUSED;
     LpVal x = in[0], t = in[1], r;
     if (attr[0].i)
         r = lp_sub(b, lp_op1(b, LP_OP_exp, x), lp_mul(b, t, x));
@@ -282,10 +267,6 @@ LP_EXPAND(expand_poisson)
     }
     out[0] = final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
 }
-LP_LOSS(poisson_nll_loss,
-        PAIR "bool log_input=True, bool full=False, bool? size_average=None, "
-             "float eps=1e-08, bool? reduce=None, str reduction='mean'",
-        expand_poisson)
 
 /* ---- margins ------------------------------------------------------------- */
 /* max(x, 0), with no gradient at NaN */
@@ -296,9 +277,10 @@ static LpVal hinge(LpBuilder *b, LpVal x)
 }
 
 /* in: input1, input2, target; attr: margin, size_average, reduce, reduction */
-LP_EXPAND(expand_ranking)
+LP_LOSS(
+    margin_ranking_loss,
+    "Tensor input1, Tensor input2, Tensor target, float margin=0, " REDUCTION)
 {
-    LP_EXPAND_UNUSED;
     int n[3];
     for (int i = 0; i < 3; i++)
         n[i] = lp_type(b, in[i])->ndim;
@@ -313,15 +295,10 @@ LP_EXPAND(expand_ranking)
     x = hinge(b, lp_add(b, x, lp_immf(b, attr[0].f)));
     out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
-LP_LOSS(
-    margin_ranking_loss,
-    "Tensor input1, Tensor input2, Tensor target, float margin=0, " REDUCTION,
-    expand_ranking)
 
 /* x where t is 1, max(0, margin - x) where it is -1 */
-LP_EXPAND(expand_hinge)
+LP_LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION)
 {
-    LP_EXPAND_UNUSED;
     LpVal zero = lp_immf(b, 0);
     LpVal m = hinge(b, lp_sub(b, lp_immf(b, attr[0].f), in[0]));
     LpVal other = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, 1));
@@ -330,13 +307,10 @@ LP_EXPAND(expand_hinge)
         lp_add(b, lp_where(b, other, m, zero), lp_where(b, same, in[0], zero));
     out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
-LP_LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION, expand_hinge)
 
 /* log(1 + exp(-t x)) */
-LP_EXPAND(expand_soft_margin)
+LP_LOSS(soft_margin_loss, PAIR REDUCTION)
 {
-    LP_EXPAND_UNUSED;
     LpVal x = lp_op1(b, LP_OP_logsigmoid, lp_mul(b, in[1], in[0]));
     out[0] = final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
 }
-LP_LOSS(soft_margin_loss, PAIR REDUCTION, expand_soft_margin)

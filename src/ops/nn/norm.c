@@ -142,7 +142,6 @@ static void backward(LpBuilder *b, const Shape *s, const LpVal *in, double eps,
 /* in: x, w, b; attr: normalized_shape, eps */
 LP_EXPAND(expand_layer)
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = layer_shape(&t, attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     Stats st = statistics(b, &s, in[0], attr[LP_LAYER_NORM_EPS].f);
@@ -153,7 +152,6 @@ LP_EXPAND(expand_layer)
 
 LP_EXPAND(expand_layer_back)
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = layer_shape(&t, attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     backward(b, &s, in, attr[LP_LAYER_NORM_EPS].f,
@@ -164,7 +162,6 @@ LP_EXPAND(expand_layer_back)
 /* in: x, w, b; attr: num_groups, eps */
 LP_EXPAND(expand_group)
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = group_shape(&t, attr[LP_GROUP_NORM_NUM_GROUPS].i);
     Stats st = statistics(b, &s, in[0], attr[LP_GROUP_NORM_EPS].f);
@@ -175,7 +172,6 @@ LP_EXPAND(expand_group)
 
 LP_EXPAND(expand_group_back)
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = group_shape(&t, attr[LP_GROUP_NORM_NUM_GROUPS].i);
     backward(b, &s, in, attr[LP_GROUP_NORM_EPS].f, &t.shape[1], 1, out);
@@ -184,7 +180,6 @@ LP_EXPAND(expand_group_back)
 /* in: x, w, b; attr: eps */
 LP_EXPAND(expand_batch)
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     Shape s = batch_shape(&t);
     Stats st = statistics(b, &s, in[0], attr[LP_BATCH_NORM_EPS].f);
@@ -195,7 +190,6 @@ LP_EXPAND(expand_batch)
 
 LP_EXPAND(expand_batch_back)
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[1]);
     Shape s = batch_shape(&t);
     backward(b, &s, in, attr[LP_BATCH_NORM_EPS].f, &t.shape[1], 1, out);
@@ -288,9 +282,11 @@ NORM(batch_norm_backward, LP_OPF_BLOCKED,
 
 /* The operator as torch has it: the statistics have the type of the weight,
  * which is the input's unless one is given. */
-LP_EXPAND(expand_layer_norm_stats)
+LP_COMPOSITE(layer_norm_stats,
+             "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight, Tensor? bias, float eps) -> (Tensor out, Tensor mean, "
+             "Tensor rstd) @f")
 {
-    LP_EXPAND_UNUSED;
     LpDtype t = lp_type(b, in[0])->dtype;
     for (int i = 1; i < 3; i++)
         t = in[i] == LP_NOVAL ? t : lp_type(b, in[i])->dtype;
@@ -299,13 +295,6 @@ LP_EXPAND(expand_layer_norm_stats)
     out[1] = lp_cast(b, out[1], t);
     out[2] = lp_cast(b, out[2], t);
 }
-LpOp op_layer_norm_stats = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? "
-             "weight, Tensor? bias, float eps) -> (Tensor out, Tensor mean, "
-             "Tensor rstd) @f",
-    .expand = expand_layer_norm_stats,
-};
 
 /* ---- rms_norm ------------------------------------------------------------ */
 /* Of the type it is computed in. */
@@ -315,9 +304,9 @@ static double epsilon_of(LpDtype t)
 }
 
 /* y = x / sqrt(mean(x^2) + eps) w */
-LP_EXPAND(expand_rms_norm)
+LP_COMPOSITE(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
+                       "weight=None, float? eps=None) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]), want;
     LpAttr shape = attr[0];
     LpInfer x = {.op = &op_rms_norm, .err = b->err, .in = &t, .attr = &shape};
@@ -342,9 +331,3 @@ LP_EXPAND(expand_rms_norm)
         y = lp_mul(b, y, in[1]);
     out[0] = lp_cast(b, y, t.dtype);
 }
-LpOp op_rms_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
-             "weight=None, float? eps=None) -> Tensor @fn",
-    .expand = expand_rms_norm,
-};

@@ -2,57 +2,47 @@
  * statistics, and local_response_norm. */
 #include "src/ops/nn/nnop.h"
 
-LP_EXPAND(expand_layer_norm)
+LP_COMPOSITE(layer_norm,
+             "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     LpVal r[3];
     if (lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, r) == 3)
         out[0] = r[0];
 }
-LpOp op_layer_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
-             "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn",
-    .expand = expand_layer_norm,
-};
 
-LP_EXPAND(expand_group_norm)
+LP_COMPOSITE(group_norm,
+             "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
+             "Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     LpVal r[3];
     if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, attr, r) == 3)
         out[0] = r[0];
 }
-LpOp op_group_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
-             "Tensor? bias=None, float eps=1e-05) -> Tensor @fn",
-    .expand = expand_group_norm,
-};
 
 /* Every channel of every sample by itself. attr: eps */
-LP_EXPAND(expand_instance_norm)
+LP_COMPOSITE(instance_norm_train,
+             "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @p\n"
+             "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @n")
 {
-    LP_EXPAND_UNUSED;
     LpVal r[3];
     LpType t = *lp_type(b, in[0]);
     LpAttr a[2] = {lp_attr_int(t.ndim > 1 ? t.shape[1] : 1), attr[0]};
     if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, a, r) == 3)
         out[0] = r[0];
 }
-LpOp op_instance_norm_train = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
-             "float eps) -> Tensor @p\n"
-             "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
-             "float eps) -> Tensor @n",
-    .expand = expand_instance_norm,
-};
 
 /* With given statistics: one multiplication and one addition an element. */
-LP_EXPAND(expand_batch_eval)
+LP_COMPOSITE(batch_norm_eval,
+             "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@p\n"
+             "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@n")
 {
-    LP_EXPAND_UNUSED;
     char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
     if (t.ndim < 2) {
@@ -76,22 +66,13 @@ LP_EXPAND(expand_batch_eval)
     shift = lp_reshape(b, shift, shape, t.ndim - 1);
     out[0] = lp_cast(b, lp_add(b, lp_mul(b, in[0], scale), shift), t.dtype);
 }
-LpOp op_batch_norm_eval = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
-             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
-             "@p\n"
-             "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
-             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
-             "@n",
-    .expand = expand_batch_eval,
-};
 
 /* y = x / (k + alpha mean of x^2 over `size` channels)^beta; the window of
  * channel c begins at c - size / 2 */
-LP_EXPAND(expand_local_response)
+LP_COMPOSITE(local_response_norm,
+             "local_response_norm(Tensor input, int size, float alpha=1e-04, "
+             "float beta=0.75, float k=1.0) -> Tensor @n")
 {
-    LP_EXPAND_UNUSED;
     LpType t = *lp_type(b, in[0]);
     int64_t size = attr[0].i, places = 1;
     if (t.ndim >= 3 && lp_numel(&t) == 0) {
@@ -122,9 +103,3 @@ LP_EXPAND(expand_local_response)
     m = lp_op2(b, LP_OP_pow, m, lp_immf(b, attr[2].f));
     out[0] = lp_div(b, in[0], m);
 }
-LpOp op_local_response_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "local_response_norm(Tensor input, int size, float alpha=1e-04, "
-             "float beta=0.75, float k=1.0) -> Tensor @n",
-    .expand = expand_local_response,
-};

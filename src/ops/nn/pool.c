@@ -268,7 +268,6 @@ static void grad_adaptive_avg_back(LpGrad *g)
 
 /* ---- records ------------------------------------------------------------- */
 LpOp op_max_pool = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_BLOCKED,
     .forms = "max_pool(Tensor input, int[] kernel_size, int[]? stride, int[] "
              "padding, int[] dilation, bool ceil_mode) -> (Tensor values, "
@@ -282,7 +281,6 @@ LpOp op_max_pool = {
 };
 
 LpOp op_max_pool_backward = {
-    .kind = LP_OP_PRIMITIVE,
     .flags = LP_OPF_BLOCKED,
     .forms = "max_pool_backward(Tensor grad, Tensor indices, int[] size) -> "
              "Tensor @p",
@@ -295,7 +293,6 @@ LpOp op_max_pool_backward = {
 };
 
 LpOp op_max_pool_gather = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "max_pool_gather(Tensor input, Tensor indices, int[] size) -> "
              "Tensor @p",
     .infer = infer_gather,
@@ -311,7 +308,6 @@ LpOp op_max_pool_gather = {
     "count_include_pad, int? divisor_override) -> Tensor @p"
 
 LpOp op_avg_pool = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "avg_pool(Tensor input, " WINDOW,
     .infer = infer_avg_pool,
     .grad = grad_avg,
@@ -321,7 +317,6 @@ LpOp op_avg_pool = {
 };
 
 LpOp op_avg_pool_backward = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "avg_pool_backward(Tensor grad, int[] size, " WINDOW,
     .infer = infer_avg_back,
     .grad = grad_avg_back,
@@ -332,7 +327,6 @@ LpOp op_avg_pool_backward = {
 };
 
 LpOp op_adaptive_avg_pool = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "adaptive_avg_pool(Tensor input, int[] output_size) -> Tensor @p",
     .infer = infer_adaptive,
     .grad = grad_adaptive_avg,
@@ -342,7 +336,6 @@ LpOp op_adaptive_avg_pool = {
 };
 
 LpOp op_adaptive_avg_pool_backward = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "adaptive_avg_pool_backward(Tensor grad, int[] size) -> Tensor @p",
     .infer = infer_adaptive_back,
     .grad = grad_adaptive_avg_back,
@@ -352,7 +345,6 @@ LpOp op_adaptive_avg_pool_backward = {
 };
 
 LpOp op_adaptive_max_pool = {
-    .kind = LP_OP_PRIMITIVE,
     .forms = "adaptive_max_pool(Tensor input, int[] output_size) -> (Tensor "
              "values, Tensor indices) @p",
     .infer = infer_adaptive,
@@ -367,13 +359,11 @@ LpOp op_adaptive_max_pool = {
 /* attr: kernel_size, stride, padding, dilation, ceil_mode */
 LP_EXPAND(expand_max_indices)
 {
-    LP_EXPAND_UNUSED;
     lp_emit_n(b, LP_OP_max_pool, in, 1, attr, out);
 }
 
 LP_EXPAND(expand_max)
 {
-    LP_EXPAND_UNUSED;
     LpVal both[2];
     if (lp_emit_n(b, LP_OP_max_pool, in, 1, attr, both) == 2)
         out[0] = both[0];
@@ -383,13 +373,11 @@ LP_EXPAND(expand_max)
  * divisor_override */
 LP_EXPAND(expand_avg)
 {
-    LP_EXPAND_UNUSED;
     out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, attr);
 }
 
 LP_EXPAND(expand_avg_1d) /* without divisor_override */
 {
-    LP_EXPAND_UNUSED;
     LpAttr a[6];
     memcpy(a, attr, 5 * sizeof *a);
     a[5] = LP_NONE_ATTR;
@@ -407,7 +395,6 @@ static bool is_mean(const LpType *in, const LpAttr *size)
 
 LP_EXPAND(expand_adaptive_avg)
 {
-    LP_EXPAND_UNUSED;
     if (is_mean(lp_type(b, in[0]), &attr[0])) {
         int64_t dims[3] = {-3, -2, -1};
         out[0] = lp_mean(b, in[0], dims + 3 - attr[0].n, attr[0].n, true);
@@ -418,7 +405,6 @@ LP_EXPAND(expand_adaptive_avg)
 
 LP_EXPAND(expand_adaptive_max)
 {
-    LP_EXPAND_UNUSED;
     LpVal both[2];
     if (lp_emit_n(b, LP_OP_adaptive_max_pool, in, 1, attr, both) == 2)
         out[0] = both[0];
@@ -426,7 +412,6 @@ LP_EXPAND(expand_adaptive_max)
 
 LP_EXPAND(expand_adaptive_max_indices)
 {
-    LP_EXPAND_UNUSED;
     lp_emit_n(b, LP_OP_adaptive_max_pool, in, 1, attr, out);
 }
 

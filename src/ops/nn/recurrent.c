@@ -197,12 +197,10 @@ static void grad(LpGrad *g)
 #define EXPANSIONS(name)                                                       \
     LP_EXPAND(expand_##name)                                                   \
     {                                                                          \
-        LP_EXPAND_UNUSED;                                                      \
         lp_rnn_expand(b, &op_##name, attr, in, out);                           \
     }                                                                          \
     LP_EXPAND(expand_##name##_back)                                            \
     {                                                                          \
-        LP_EXPAND_UNUSED;                                                      \
         lp_rnn_expand_back(b, &op_##name##_backward, attr, in, out);           \
     }
 EXPANSIONS(lstm)

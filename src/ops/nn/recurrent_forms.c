@@ -23,51 +23,30 @@ static void layer(LpBuilder *b, int op, const char *const *name, int n_in,
         memcpy(out, got, (size_t)n_out * sizeof *out);
 }
 
-LP_EXPAND(expand_lstm_layer)
+#define WEIGHTS                                                                \
+    "Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh"
+/* One form of the package, one of torch.nn.functional. */
+#define BOTH(form) form " @p\n_" form " @n"
+
+LP_COMPOSITE(lstm_layer,
+             BOTH("lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
+                  ", Tensor? weight_hr, bool reverse) -> (Tensor output, "
+                  "Tensor h_n, Tensor c_n)"),
+             .cast = LP_CAST_NARROW)
 {
     layer(b, LP_OP_lstm, lstm, n_in, attr, in, out, n_out);
 }
 
-LP_EXPAND(expand_gru_layer)
+LP_COMPOSITE(gru_layer, BOTH("gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
+                             ", bool reverse) -> (Tensor output, Tensor h_n)"))
 {
     layer(b, LP_OP_gru, plain, n_in, attr, in, out, n_out);
 }
 
-LP_EXPAND(expand_rnn_layer)
+LP_COMPOSITE(rnn_layer,
+             BOTH("rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
+                  ", bool reverse, bool relu) -> (Tensor output, Tensor h_n)"),
+             .cast = LP_CAST_NARROW)
 {
     layer(b, LP_OP_rnn, plain, n_in, attr, in, out, n_out);
 }
-
-#define WEIGHTS                                                                \
-    "Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh"
-
-LpOp op_lstm_layer = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
-             ", Tensor? weight_hr, bool reverse) -> (Tensor output, Tensor "
-             "h_n, Tensor c_n) @p\n"
-             "_lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
-             ", Tensor? weight_hr, bool reverse) -> (Tensor output, Tensor "
-             "h_n, Tensor c_n) @n",
-    .expand = expand_lstm_layer,
-};
-
-LpOp op_gru_layer = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
-             ", bool reverse) -> (Tensor output, Tensor h_n) @p\n"
-             "_gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
-             ", bool reverse) -> (Tensor output, Tensor h_n) @n",
-    .expand = expand_gru_layer,
-};
-
-LpOp op_rnn_layer = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
-             ", bool reverse, bool relu) -> (Tensor output, Tensor h_n) @p\n"
-             "_rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
-             ", bool reverse, bool relu) -> (Tensor output, Tensor h_n) @n",
-    .expand = expand_rnn_layer,
-};

@@ -37,7 +37,6 @@ static LpVal shifted(LpBuilder *b, LpVal x, int64_t dim)
 
 LP_EXPAND(expand_softmax)
 {
-    LP_EXPAND_UNUSED;
     int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal e = lp_op1(b, LP_OP_exp, shifted(b, in[0], dim));
     out[0] = lp_div(b, e, lp_sum(b, e, &dim, 1, true));
@@ -45,7 +44,6 @@ LP_EXPAND(expand_softmax)
 
 LP_EXPAND(expand_log_softmax)
 {
-    LP_EXPAND_UNUSED;
     int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal s = shifted(b, in[0], dim);
     LpVal sum = lp_sum(b, lp_op1(b, LP_OP_exp, s), &dim, 1, true);
@@ -54,7 +52,6 @@ LP_EXPAND(expand_log_softmax)
 
 LP_EXPAND(expand_softmax_back)
 {
-    LP_EXPAND_UNUSED;
     int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal s = lp_sum(b, lp_mul(b, in[0], in[1]), &dim, 1, true);
     out[0] = lp_mul(b, in[1], lp_sub(b, in[0], s));
@@ -62,7 +59,6 @@ LP_EXPAND(expand_softmax_back)
 
 LP_EXPAND(expand_log_softmax_back)
 {
-    LP_EXPAND_UNUSED;
     int64_t dim = attr[LP_SOFTMAX_DIM].i;
     LpVal s = lp_sum(b, in[0], &dim, 1, true);
     out[0] = lp_sub(b, in[0], lp_mul(b, lp_op1(b, LP_OP_exp, in[1]), s));
@@ -122,48 +118,26 @@ static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
     out[0] = lp_emit(b, op, &x, 1, &a);
 }
 
-LP_EXPAND(expand_softmax_in)
+/* Without a dimension only in torch.nn.functional. */
+#define ANY_DIM(name)                                                          \
+    name "(Tensor input, int? dim=None, ScalarType? dtype=None) -> Tensor @n"
+#define ALL_FORMS(name)                                                        \
+    ANY_DIM(name)                                                              \
+    "\n" name "(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "     \
+    "@fmo\n" name "(Tensor input, int dim, ScalarType? dtype=None) -> Tensor " \
+    "@s"
+
+LP_COMPOSITE(softmax_in, ALL_FORMS("softmax"))
 {
-    LP_EXPAND_UNUSED;
     in_dtype(b, LP_OP_softmax, attr, in[0], false, out);
 }
 
-LP_EXPAND(expand_log_softmax_in)
+LP_COMPOSITE(log_softmax_in, ALL_FORMS("log_softmax"))
 {
-    LP_EXPAND_UNUSED;
     in_dtype(b, LP_OP_log_softmax, attr, in[0], false, out);
 }
 
-LP_EXPAND(expand_softmin)
+LP_COMPOSITE(softmin, ANY_DIM("softmin"))
 {
-    LP_EXPAND_UNUSED;
     in_dtype(b, LP_OP_softmax, attr, in[0], true, out);
 }
-
-/* Without a dimension only in torch.nn.functional. */
-#define TAIL "int? dim=None, ScalarType? dtype=None) -> Tensor @n"
-LpOp op_softmax_in = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "softmax(Tensor input, " TAIL "\n"
-             "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
-             "@fmo\n"
-             "softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor "
-             "@s",
-    .expand = expand_softmax_in,
-};
-
-LpOp op_log_softmax_in = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "log_softmax(Tensor input, " TAIL "\n"
-             "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
-             "Tensor @fmo\n"
-             "log_softmax(Tensor input, int dim, ScalarType? dtype=None) -> "
-             "Tensor @s",
-    .expand = expand_log_softmax_in,
-};
-
-LpOp op_softmin = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "softmin(Tensor input, " TAIL,
-    .expand = expand_softmin,
-};

@@ -117,48 +117,30 @@ static LpVal draw_like(LpBuilder *b, int op, LpVal self, const LpAttr *dtype)
     return lp_emit(b, op, NULL, 0, a);
 }
 
-LP_EXPAND(expand_rand_like)
+LP_COMPOSITE(rand_like,
+             "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
 {
-    LP_EXPAND_UNUSED;
     out[0] = draw_like(b, LP_OP_rand, in[0], &attr[0]);
 }
 
-LpOp op_rand_like = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr",
-    .expand = expand_rand_like,
-};
-
-LP_EXPAND(expand_randn_like)
+LP_COMPOSITE(
+    randn_like,
+    "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
 {
-    LP_EXPAND_UNUSED;
     out[0] = draw_like(b, LP_OP_randn, in[0], &attr[0]);
 }
 
-LpOp op_randn_like = {
-    .kind = LP_OP_COMPOSITE,
-    .forms =
-        "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr",
-    .expand = expand_randn_like,
-};
-
-LP_EXPAND(expand_randint_like)
+LP_COMPOSITE(randint_like,
+             "randint_like(Tensor self, int low, int high, *, ScalarType? "
+             "dtype=None) -> Tensor @fgr\n"
+             "randint_like.high(Tensor self, int high, *, ScalarType? "
+             "dtype=None) -> Tensor @fgr ;low=0")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     LpAttr a[] = {attr[0], attr[1], lp_attr_ints(t.shape, t.ndim),
                   lp_attr_none(&attr[2]) ? lp_attr_dtype(t.dtype) : attr[2]};
     out[0] = lp_emit(b, LP_OP_randint, NULL, 0, a);
 }
-
-LpOp op_randint_like = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "randint_like(Tensor self, int low, int high, *, ScalarType? "
-             "dtype=None) -> Tensor @fgr\n"
-             "randint_like.high(Tensor self, int high, *, ScalarType? "
-             "dtype=None) -> Tensor @fgr ;low=0",
-    .expand = expand_randint_like,
-};
 
 /* ---- written over a tensor ----------------------------------------------- */
 static LpStatus infer_over(LpInfer *x)
@@ -364,9 +346,9 @@ LpOp op_bernoulli = {
 };
 
 /* In self's shape and dtype, by a tensor of probabilities. */
-LP_EXPAND(expand_bernoulli_by)
+LP_COMPOSITE(bernoulli_by,
+             "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
     LpVal like = lp_emit(b, LP_OP_expand, &in[1], 1,
                          (LpAttr[]){lp_attr_ints(t.shape, t.ndim)});
@@ -375,16 +357,10 @@ LP_EXPAND(expand_bernoulli_by)
     out[0] = lp_cast(b, lp_op1(b, LP_OP_bernoulli, like), t.dtype);
 }
 
-LpOp op_bernoulli_by = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig",
-    .expand = expand_bernoulli_by,
-};
-
 /* mean + std * a standard normal of their common shape. */
-LP_EXPAND(expand_normal_tensors)
+LP_COMPOSITE(normal_tensors,
+             "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog")
 {
-    LP_EXPAND_UNUSED;
     LpType t = {.dtype = lp_default_dtype()};
     for (int i = 0; i < 2; i++) {
         LpType p = lp_type_of(b, in[i]);
@@ -398,15 +374,10 @@ LP_EXPAND(expand_normal_tensors)
     out[0] = lp_add(b, lp_mul(b, z, in[1]), in[0]);
 }
 
-LpOp op_normal_tensors = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog",
-    .expand = expand_normal_tensors,
-};
-
-LP_EXPAND(expand_normal_size)
+LP_COMPOSITE(normal_size,
+             "normal.size(float mean, float std, int[] size, *, ScalarType? "
+             "dtype=None) -> Tensor @fogr")
 {
-    LP_EXPAND_UNUSED, (void)in;
     LpAttr a[] = {attr[2], attr[3]};
     if (!(attr[1].f >= 0)) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -417,13 +388,6 @@ LP_EXPAND(expand_normal_size)
     z = lp_mul(b, z, lp_immf(b, attr[1].f));
     out[0] = lp_add(b, z, lp_immf(b, attr[0].f));
 }
-
-LpOp op_normal_size = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "normal.size(float mean, float std, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @fogr",
-    .expand = expand_normal_size,
-};
 
 static LpStatus infer_multinomial(LpInfer *x)
 {
