@@ -102,9 +102,10 @@ LpOp op_bincount_any = {
 
 /* In a trace there are minlength counts, as on the device, and a number beyond
  * them is an error when it runs. */
-LP_EXPAND(expand_bincount)
+LP_COMPOSITE(bincount,
+             "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
+             "Tensor @fm")
 {
-    (void)n_in, (void)n_out;
     if (b->on_host) {
         out[0] = lp_emit(b, LP_OP_bincount_any, in, 2, attr);
         return;
@@ -131,10 +132,3 @@ LP_EXPAND(expand_bincount)
     out[0] =
         lp_emit(b, LP_OP_index_add_rows, (LpVal[]){zero, at, add}, 3, &dim);
 }
-
-LpOp op_bincount = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
-             "Tensor @fm",
-    .expand = expand_bincount,
-};

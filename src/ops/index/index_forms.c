@@ -10,22 +10,16 @@
 #define MAX_INDICES LP_MAX_DIMS
 
 /* ---- along one dimension ------------------------------------------------- */
-LP_EXPAND(expand_index_add)
+LP_COMPOSITE(index_add,
+             "index_add(Tensor self, int dim, Tensor index, Tensor source, *, "
+             "Scalar alpha=1) -> Tensor @fmio")
 {
-    LP_EXPAND_UNUSED;
     LpVal src = in[2];
     if (lp_scalar_f(attr[1].s) != 1)
         src = lp_mul(b, src, lp_imm(b, attr[1].s));
     out[0] =
         lp_emit(b, LP_OP_index_add_rows, (LpVal[]){in[0], in[1], src}, 3, attr);
 }
-
-LpOp op_index_add = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, "
-             "Scalar alpha=1) -> Tensor @fmio",
-    .expand = expand_index_add,
-};
 
 /* self with the rows at index along `dim` set to `values` (which has the
  * rows' sizes, or broadcasts to them). */
@@ -69,9 +63,11 @@ static bool is_vector(LpBuilder *b, const char *name, LpVal index)
     return n <= 1;
 }
 
-LP_EXPAND(expand_index_copy)
+LP_COMPOSITE(index_copy,
+             "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> "
+             "Tensor @fmio",
+             .cast = LP_CAST_WIDEST)
 {
-    LP_EXPAND_UNUSED;
     LpType self = lp_type_of(b, in[0]), src = lp_type_of(b, in[2]);
     LpType index = lp_type_of(b, in[1]);
     char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
@@ -94,14 +90,6 @@ LP_EXPAND(expand_index_copy)
     out[0] = set_rows(b, in[0], attr[0].i, in[1], in[2]);
 }
 
-LpOp op_index_copy = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDEST,
-    .forms = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> "
-             "Tensor @fmio",
-    .expand = expand_index_copy,
-};
-
 /* A number or a 0-d tensor as a 0-d value of type t. */
 static LpVal one_value(LpBuilder *b, const char *name, LpVal v, LpDtype t)
 {
@@ -118,9 +106,10 @@ static LpVal one_value(LpBuilder *b, const char *name, LpVal v, LpDtype t)
     return lp_cast(b, v, t);
 }
 
-LP_EXPAND(expand_index_fill)
+LP_COMPOSITE(index_fill,
+             "index_fill(Tensor self, int dim, Tensor index, Value value) -> "
+             "Tensor @fmi")
 {
-    LP_EXPAND_UNUSED;
     if (!is_long(b, "index_fill_()", in[1]) ||
         !is_vector(b, "index_fill_()", in[1]))
         return;
@@ -137,17 +126,11 @@ LP_EXPAND(expand_index_fill)
     out[0] = lp_where(b, mask, v, in[0]);
 }
 
-LpOp op_index_fill = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "index_fill(Tensor self, int dim, Tensor index, Value value) -> "
-             "Tensor @fmi",
-    .expand = expand_index_fill,
-};
-
 /* The index spread over the other dimensions of the source. */
-LP_EXPAND(expand_index_reduce)
+LP_COMPOSITE(index_reduce,
+             "index_reduce(Tensor self, int dim, Tensor index, Tensor source, "
+             "str reduce, *, bool include_self=True) -> Tensor @fmio")
 {
-    LP_EXPAND_UNUSED;
     const char *how = attr[1].str;
     LpType src = lp_type_of(b, in[2]);
     if (strcmp(how, "sum") == 0 || !is_vector(b, "index_reduce()", in[1])) {
@@ -172,32 +155,18 @@ LP_EXPAND(expand_index_reduce)
                      attr);
 }
 
-LpOp op_index_reduce = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "index_reduce(Tensor self, int dim, Tensor index, Tensor source, "
-             "str reduce, *, bool include_self=True) -> Tensor @fmio",
-    .expand = expand_index_reduce,
-};
-
 /* ---- over all elements --------------------------------------------------- */
-LP_EXPAND(expand_take)
+LP_COMPOSITE(take, "take(Tensor self, Tensor index) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     if (!is_long(b, "take", in[1]))
         return;
     LpVal flat = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
     out[0] = lp_emit(b, LP_OP_index_get, (LpVal[]){flat, in[1]}, 2, NULL);
 }
 
-LpOp op_take = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "take(Tensor self, Tensor index) -> Tensor @fmo",
-    .expand = expand_take,
-};
-
-LP_EXPAND(expand_put)
+LP_COMPOSITE(put, "put(Tensor self, Tensor index, Tensor source, bool "
+                  "accumulate=False) -> Tensor @fmi")
 {
-    LP_EXPAND_UNUSED;
     LpType self = lp_type_of(b, in[0]), index = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_bool(attr[0].i);
     if (!is_long(b, "put_()", in[1]))
@@ -216,18 +185,12 @@ LP_EXPAND(expand_put)
     out[0] = lp_reshape_as(b, flat, &self);
 }
 
-LpOp op_put = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "put(Tensor self, Tensor index, Tensor source, bool "
-             "accumulate=False) -> Tensor @fmi",
-    .expand = expand_put,
-};
-
 /* Both broadcast except along dim, where negative positions count from the
  * end; without a dim both are flat. */
-LP_EXPAND(expand_take_along_dim)
+LP_COMPOSITE(take_along_dim,
+             "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> "
+             "Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     LpVal x = in[0], index = in[1];
     LpAttr a = lp_attr_int(0);
     if (!is_long(b, "take_along_dim", index))
@@ -267,13 +230,6 @@ LP_EXPAND(expand_take_along_dim)
     }
     out[0] = lp_emit(b, LP_OP_gather, (LpVal[]){x, index}, 2, &a);
 }
-
-LpOp op_take_along_dim = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> "
-             "Tensor @fmo",
-    .expand = expand_take_along_dim,
-};
 
 /* ---- advanced indexing with masks ---------------------------------------- */
 static bool is_mask(LpBuilder *b, LpVal v)
@@ -350,9 +306,8 @@ static int plain_indices(LpBuilder *b, LpVal *self, const LpVal *in, int n,
     return m;
 }
 
-LP_EXPAND(expand_index)
+LP_COMPOSITE(index, "index(Tensor self, Tensor?[] indices) -> Tensor @p")
 {
-    (void)attr, (void)n_out;
     LpVal v[MAX_INDICES + 1];
     v[0] = in[0];
     int n = plain_indices(b, &v[0], in + 1, n_in - 1, v + 1);
@@ -364,12 +319,6 @@ LP_EXPAND(expand_index)
     out[0] = any ? lp_emit(b, LP_OP_index_get, v, n + 1, NULL)
                  : lp_emit(b, LP_OP_alias, v, 1, NULL);
 }
-
-LpOp op_index = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "index(Tensor self, Tensor?[] indices) -> Tensor @p",
-    .expand = expand_index,
-};
 
 /* The mask over the leading dimensions of t, a 1 for each of the others. */
 static LpVal over_leading(LpBuilder *b, LpVal mask, const LpType *t)
@@ -440,9 +389,12 @@ static bool put_masked(LpBuilder *b, LpVal self, LpVal mask, LpVal v,
     return true;
 }
 
-LP_EXPAND(expand_index_put)
+LP_COMPOSITE(index_put,
+             "index_put.values(Tensor self, Tensor values, Tensor?[] indices, "
+             "bool accumulate=False) -> Tensor @p\n"
+             "index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
+             "accumulate=False) -> Tensor @fmi")
 {
-    (void)n_out;
     LpVal v[MAX_INDICES + 2], self = in[0];
     LpDtype t = lp_type(b, self)->dtype, u = lp_type(b, in[1])->dtype;
     if (t != u) {
@@ -465,18 +417,9 @@ LP_EXPAND(expand_index_put)
     out[0] = lp_reshape_as(b, out[0], &before);
 }
 
-LpOp op_index_put = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "index_put.values(Tensor self, Tensor values, Tensor?[] indices, "
-             "bool accumulate=False) -> Tensor @p\n"
-             "index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
-             "accumulate=False) -> Tensor @fmi",
-    .expand = expand_index_put,
-};
-
-LP_EXPAND(expand_masked_select)
+LP_COMPOSITE(masked_select,
+             "masked_select(Tensor self, Tensor mask) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     LpType both = lp_type_of(b, in[0]);
     if (lp_type(b, in[1])->dtype != LP_BOOL) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -494,9 +437,3 @@ LP_EXPAND(expand_masked_select)
     }
     out[0] = lp_emit(b, LP_OP_index, v, 2, NULL);
 }
-
-LpOp op_masked_select = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "masked_select(Tensor self, Tensor mask) -> Tensor @fmo",
-    .expand = expand_masked_select,
-};

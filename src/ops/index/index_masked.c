@@ -92,9 +92,10 @@ LpOp op_masked_pack = {
     .cost = lp_rule_copy,
 };
 
-LP_EXPAND(expand_masked_scatter)
+LP_COMPOSITE(masked_scatter,
+             "masked_scatter(Tensor self, Tensor mask, Tensor source) -> "
+             "Tensor @fmi")
 {
-    LP_EXPAND_UNUSED;
     LpType both = lp_type_of(b, in[0]);
     LpAttr exact = lp_attr_bool(false);
     if (lp_broadcast(&both, lp_type(b, in[1]), b->err) != LP_OK)
@@ -104,13 +105,6 @@ LP_EXPAND(expand_masked_scatter)
                                lp_expand_as(b, in[1], &both), in[2]},
                      3, &exact);
 }
-
-LpOp op_masked_scatter = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> "
-             "Tensor @fmi",
-    .expand = expand_masked_scatter,
-};
 
 /* ---- dynamic_slice, dynamic_update --------------------------------------- */
 /* Elements start, start + step, … of a window of `size` along dim; positions
@@ -254,9 +248,9 @@ LpOp op_one_hot_any = {
 };
 
 /* ---- isin ---------------------------------------------------------------- */
-LP_EXPAND(expand_isin)
+LP_COMPOSITE(isin, "isin(Value elements, Value test_elements, *, bool "
+                   "assume_unique=False, bool invert=False) -> Tensor @fo")
 {
-    LP_EXPAND_UNUSED;
     LpType self = lp_type_of(b, in[0]);
     LpVal x = lp_is_imm(in[0]) ? in[0] : lp_unsqueeze(b, in[0], -1);
     LpVal test = in[1];
@@ -279,10 +273,3 @@ LP_EXPAND(expand_isin)
     hit = lp_emit(b, LP_OP_any, &hit, 1, a);
     out[0] = attr[1].i ? lp_op1(b, LP_OP_logical_not, hit) : hit;
 }
-
-LpOp op_isin = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "isin(Value elements, Value test_elements, *, bool "
-             "assume_unique=False, bool invert=False) -> Tensor @fo",
-    .expand = expand_isin,
-};

@@ -330,9 +330,10 @@ LpOp op_scatter_reduce = {
 
 /* ---- scatter with a reduction -------------------------------------------- */
 /* reduce is "add" or "multiply"; a number is spread over the index. */
-LP_EXPAND(expand_scatter_by)
+LP_COMPOSITE(scatter_by,
+             "scatter.reduce(Tensor self, int dim, Tensor index, Value src, *, "
+             "str reduce) -> Tensor @fmio")
 {
-    LP_EXPAND_UNUSED;
     const char *how = attr[1].str;
     bool add = strcmp(how, "add") == 0;
     LpVal src = in[2];
@@ -351,10 +352,3 @@ LP_EXPAND(expand_scatter_by)
     out[0] =
         lp_emit(b, LP_OP_scatter_reduce, (LpVal[]){in[0], in[1], src}, 3, a);
 }
-
-LpOp op_scatter_by = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "scatter.reduce(Tensor self, int dim, Tensor index, Value src, *, "
-             "str reduce) -> Tensor @fmio",
-    .expand = expand_scatter_by,
-};

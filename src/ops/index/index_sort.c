@@ -46,35 +46,22 @@ LpOp op_sort = {
     .cost = lp_rule_sort,
 };
 
-LP_EXPAND(expand_argsort)
+LP_COMPOSITE(argsort,
+             "argsort(Tensor self, int dim=-1, bool descending=False, bool "
+             "stable=False) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     LpVal v[2];
     if (lp_emit_n(b, LP_OP_sort, &in[0], 1, attr, v) == 2)
         out[0] = v[1];
 }
 
-LpOp op_argsort = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "argsort(Tensor self, int dim=-1, bool descending=False, bool "
-             "stable=False) -> Tensor @fmo",
-    .expand = expand_argsort,
-};
-
-LP_EXPAND(expand_msort)
+LP_COMPOSITE(msort, "msort(Tensor self) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     LpVal v[2];
     LpAttr a[] = {lp_attr_int(0), lp_attr_bool(false), lp_attr_bool(true)};
     if (lp_emit_n(b, LP_OP_sort, &in[0], 1, a, v) == 2)
         out[0] = v[0];
 }
-
-LpOp op_msort = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "msort(Tensor self) -> Tensor @fmo",
-    .expand = expand_msort,
-};
 
 /* ---- topk ---------------------------------------------------------------- */
 static LpStatus infer_topk(LpInfer *x)
@@ -172,9 +159,9 @@ LpOp op_searchsorted = {
     .cost = lp_rule_lookup,
 };
 
-LP_EXPAND(expand_bucketize)
+LP_COMPOSITE(bucketize, "bucketize(Value self, Tensor boundaries, *, bool "
+                        "out_int32=False, bool right=False) -> Tensor @fo")
 {
-    LP_EXPAND_UNUSED;
     LpAttr a[] = {attr[0], attr[1], LP_NONE_ATTR};
     if (lp_type(b, in[1])->ndim != 1) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -186,13 +173,6 @@ LP_EXPAND(expand_bucketize)
     out[0] =
         lp_emit(b, LP_OP_searchsorted, (LpVal[]){in[1], in[0], LP_NOVAL}, 3, a);
 }
-
-LpOp op_bucketize = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "bucketize(Value self, Tensor boundaries, *, bool "
-             "out_int32=False, bool right=False) -> Tensor @fo",
-    .expand = expand_bucketize,
-};
 
 /* ---- histc --------------------------------------------------------------- */
 static LpStatus infer_histc(LpInfer *x)

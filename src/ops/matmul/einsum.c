@@ -400,9 +400,35 @@ static bool prepare(Equation *q, const char *eq)
     return read_result(q, eq, pos);
 }
 
-LP_EXPAND(expand_einsum)
+/* Does an equation sum over a letter of an operand behind the first? Only then
+ * a product of matrices is made of it. */
+static bool contracts(const char *eq)
 {
-    LP_EXPAND_UNUSED;
+    int count[256] = {0};
+    const char *arrow = strstr(eq, "->");
+    const char *end = arrow ? arrow : eq + strlen(eq);
+    for (const char *p = eq; p < end; p++)
+        count[(unsigned char)*p]++;
+    bool behind = false;
+    for (const char *p = eq; p < end; p++) {
+        behind |= *p == ',';
+        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+        bool kept =
+            arrow ? strchr(arrow, *p) != NULL : count[(unsigned char)*p] == 1;
+        if (behind && letter && !kept)
+            return true;
+    }
+    return false;
+}
+
+static LpCast cast_einsum(const LpAttr *attr)
+{
+    return contracts(attr[0].str) ? LP_CAST_NARROW : LP_CAST_AS_IS;
+}
+
+LP_COMPOSITE(einsum, "einsum(str equation, Tensor[] operands) -> Tensor @f",
+             .cast_of = cast_einsum)
+{
     Equation q = {.b = b, .n_terms = n_in};
     if (n_in == 0) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -431,35 +457,3 @@ LP_EXPAND(expand_einsum)
     if (n_in == 1 && out[0] == in[0])
         out[0] = lp_emit(b, LP_OP_alias, &in[0], 1, NULL);
 }
-/* Does an equation sum over a letter of an operand behind the first? Only then
- * a product of matrices is made of it. */
-static bool contracts(const char *eq)
-{
-    int count[256] = {0};
-    const char *arrow = strstr(eq, "->");
-    const char *end = arrow ? arrow : eq + strlen(eq);
-    for (const char *p = eq; p < end; p++)
-        count[(unsigned char)*p]++;
-    bool behind = false;
-    for (const char *p = eq; p < end; p++) {
-        behind |= *p == ',';
-        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
-        bool kept =
-            arrow ? strchr(arrow, *p) != NULL : count[(unsigned char)*p] == 1;
-        if (behind && letter && !kept)
-            return true;
-    }
-    return false;
-}
-
-static LpCast cast_einsum(const LpAttr *attr)
-{
-    return contracts(attr[0].str) ? LP_CAST_NARROW : LP_CAST_AS_IS;
-}
-
-LpOp op_einsum = {
-    .kind = LP_OP_COMPOSITE,
-    .cast_of = cast_einsum,
-    .forms = "einsum(str equation, Tensor[] operands) -> Tensor @f",
-    .expand = expand_einsum,
-};

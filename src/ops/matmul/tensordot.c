@@ -87,9 +87,10 @@ static LpVal tensordot(LpBuilder *b, const LpVal *in, const int64_t *da,
     return lp_reshape(b, lp_op2(b, LP_OP_mm, x, y), rest.shape, rest.ndim);
 }
 
-LP_EXPAND(expand_tensordot)
+LP_COMPOSITE(tensordot,
+             "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @fo",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     int64_t n = attr[0].i, da[LP_MAX_DIMS], db[LP_MAX_DIMS];
     int nx = lp_type(b, in[0])->ndim, ny = lp_type(b, in[1])->ndim;
     if (n < 0 || n > nx || n > ny) {
@@ -106,26 +107,15 @@ LP_EXPAND(expand_tensordot)
     }
     out[0] = tensordot(b, in, da, db, (int)n);
 }
-LpOp op_tensordot = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @fo",
-    .expand = expand_tensordot,
-};
 
-LP_EXPAND(expand_tensordot_lists)
+LP_COMPOSITE(tensordot_lists,
+             "tensordot_lists(Tensor self, Tensor other, int[] dims_self, "
+             "int[] dims_other) -> Tensor @po",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     if (attr[0].n != attr[1].n)
         lp_fail(b->err, LP_E_RUNTIME,
                 "both dimension lists should have same length");
     else
         out[0] = tensordot(b, in, attr[0].v, attr[1].v, attr[0].n);
 }
-LpOp op_tensordot_lists = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "tensordot_lists(Tensor self, Tensor other, int[] dims_self, "
-             "int[] dims_other) -> Tensor @po",
-    .expand = expand_tensordot_lists,
-};

@@ -1,27 +1,18 @@
 /* Composites of the pointwise operators of two and three operands. */
-#include "src/ops/ops.h"
+#include "src/ops/rules.h"
 
 /* rsub(x, y) = y - alpha x */
-static void expand_rsub(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                        int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(rsub,
+             "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f")
 {
-    (void)n_in, (void)n_out;
     out[0] = lp_emit(b, LP_OP_sub, (LpVal[]){in[1], in[0]}, 2, attr);
 }
-
-LpOp op_rsub = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f",
-    .expand = expand_rsub,
-};
 
 /* x 2^y. Of a float and an integer, which has float's type, without the power
  * as a number that may overflow; else the power of an integer is of the default
  * float type. */
-static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                         int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(ldexp, "ldexp(Tensor self, Tensor other) -> Tensor @fmic")
 {
-    (void)attr, (void)n_in, (void)n_out;
     LpVal y = in[1];
     LpDtype t = lp_type(b, in[0])->dtype, u = lp_type(b, y)->dtype;
     if (lp_is_float(t) && !lp_is_float(u) && u != LP_BOOL) {
@@ -39,35 +30,22 @@ static void expand_ldexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     out[0] = lp_mul(b, in[0], lp_op2(b, LP_OP_pow, lp_immf(b, 2), y));
 }
 
-LpOp op_ldexp = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "ldexp(Tensor self, Tensor other) -> Tensor @fmic",
-    .expand = expand_ldexp,
-};
-
 /* The power in float64. */
-static void expand_float_power(LpBuilder *b, const LpAttr *attr,
-                               const LpVal *in, int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(float_power,
+             "float_power(Value self, Value exponent) -> Tensor @p\n"
+             "float_power(Tensor self, Value exponent) -> Tensor @fmo\n"
+             "float_power(Value self, Tensor exponent) -> Tensor @fo")
 {
-    (void)attr, (void)n_in, (void)n_out;
     LpVal x = lp_is_imm(in[0]) ? in[0] : lp_cast(b, in[0], LP_F64);
     LpVal y = lp_is_imm(in[1]) ? in[1] : lp_cast(b, in[1], LP_F64);
     out[0] = lp_op2(b, LP_OP_pow, x, y);
 }
 
-LpOp op_float_power = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "float_power(Value self, Value exponent) -> Tensor @p\n"
-             "float_power(Tensor self, Value exponent) -> Tensor @fmo\n"
-             "float_power(Value self, Tensor exponent) -> Tensor @fo",
-    .expand = expand_float_power,
-};
-
 /* The result keeps self's type, whatever the value's is. */
-static void expand_masked_fill(LpBuilder *b, const LpAttr *attr,
-                               const LpVal *in, int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(masked_fill,
+             "masked_fill(Tensor self, Tensor mask, Value value) -> Tensor "
+             "@fmi")
 {
-    (void)attr, (void)n_in, (void)n_out;
     if (!lp_is_imm(in[2]) && lp_type(b, in[2])->ndim > 0) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "masked_fill: `value` may be a number or a tensor of no "
@@ -79,21 +57,12 @@ static void expand_masked_fill(LpBuilder *b, const LpAttr *attr,
     out[0] = lp_failed(b) ? LP_NOVAL : lp_cast(b, y, lp_type(b, in[0])->dtype);
 }
 
-LpOp op_masked_fill = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "masked_fill(Tensor self, Tensor mask, Value value) -> Tensor "
-             "@fmi",
-    .expand = expand_masked_fill,
-};
-
 /* x where positive, else w x; w is one number or one for each channel. */
-static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                         int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(prelu, "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
+             .cast = LP_CAST_NARROW)
 {
-    (void)attr, (void)n_in, (void)n_out;
     LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
     int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];
-    out[0] = LP_NOVAL;
     if (x.dtype != w.dtype) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "prelu: weight has the type %s; it must have the input's, %s",
@@ -118,10 +87,3 @@ static void expand_prelu(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     LpVal positive = lp_op2(b, LP_OP_gt, in[0], lp_immi(b, 0));
     out[0] = lp_where(b, positive, in[0], lp_mul(b, in[0], each));
 }
-
-LpOp op_prelu = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
-    .expand = expand_prelu,
-};

@@ -9,6 +9,7 @@
 #include "src/ops/infer.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/pointwise/pointwise_record.h"
+#include "src/ops/rules.h"
 
 static double param(const LpGrad *g, int i)
 {
@@ -260,95 +261,48 @@ LpOp op_cast = {
     .data = &data_identity,
 };
 
-static void expand_same(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                        int n_in, LpVal *out, int n_out)
+/* The operators on complex numbers that leave a real one as it is. */
+LP_COMPOSITE(conj, "conj(Tensor self) -> Tensor @fm\n"
+                   "conj_physical(Tensor self) -> Tensor @fmic\n"
+                   "real(Tensor self) -> Tensor @f\n"
+                   "resolve_conj(Tensor self) -> Tensor @fm\n"
+                   "resolve_neg(Tensor self) -> Tensor @fm")
 {
-    (void)b, (void)attr, (void)n_in, (void)n_out;
     out[0] = in[0];
 }
 
-static void expand_positive(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                            int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->dtype == LP_BOOL)
         lp_fail(b->err, LP_E_RUNTIME,
                 "positive: the operand has the type bool; it must be a number "
                 "type");
-    expand_same(b, attr, in, n_in, out, n_out);
+    out[0] = in[0];
 }
-
-LpOp op_positive = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "positive(Tensor self) -> Tensor @fm",
-    .expand = expand_positive,
-};
 
 /* The modified Bessel functions are i0 and i1 without the half types. */
-static void bessel(LpBuilder *b, int op, const char *name, LpVal x, LpVal *out)
+#define MODIFIED(name, op)                                                     \
+    LP_COMPOSITE(name, #name "(Tensor self) -> Tensor @sc")                    \
+    {                                                                          \
+        lp_infer_wide(#name, lp_type(b, in[0])->dtype, b->err);                \
+        out[0] = lp_failed(b) ? LP_NOVAL : lp_op1(b, op, in[0]);               \
+    }
+MODIFIED(modified_bessel_i0, LP_OP_i0)
+MODIFIED(modified_bessel_i1, LP_OP_i1)
+
+LP_COMPOSITE(frexp,
+             "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo")
 {
-    lp_infer_wide(name, lp_type(b, x)->dtype, b->err);
-    out[0] = lp_failed(b) ? LP_NOVAL : lp_op1(b, op, x);
-}
-
-static void expand_bessel_i0(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                             int n_in, LpVal *out, int n_out)
-{
-    (void)attr, (void)n_in, (void)n_out;
-    bessel(b, LP_OP_i0, "modified_bessel_i0", in[0], out);
-}
-
-static void expand_bessel_i1(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                             int n_in, LpVal *out, int n_out)
-{
-    (void)attr, (void)n_in, (void)n_out;
-    bessel(b, LP_OP_i1, "modified_bessel_i1", in[0], out);
-}
-
-LpOp op_modified_bessel_i0 = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "modified_bessel_i0(Tensor self) -> Tensor @sc",
-    .expand = expand_bessel_i0,
-};
-
-LpOp op_modified_bessel_i1 = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "modified_bessel_i1(Tensor self) -> Tensor @sc",
-    .expand = expand_bessel_i1,
-};
-
-/* The operators on complex numbers that leave a real one as it is. */
-LpOp op_conj = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "conj(Tensor self) -> Tensor @fm\n"
-             "conj_physical(Tensor self) -> Tensor @fmic\n"
-             "real(Tensor self) -> Tensor @f\n"
-             "resolve_conj(Tensor self) -> Tensor @fm\n"
-             "resolve_neg(Tensor self) -> Tensor @fm",
-    .expand = expand_same,
-};
-
-static void expand_frexp(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                         int n_in, LpVal *out, int n_out)
-{
-    (void)attr, (void)n_in, (void)n_out;
     out[0] = lp_op1(b, LP_OP_frexp_mantissa, in[0]);
     out[1] = lp_cast(b, lp_op1(b, LP_OP_frexp_exponent, in[0]), LP_I32);
 }
 
-LpOp op_frexp = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo",
-    .expand = expand_frexp,
-};
-
 /* log gamma in p dimensions: sum over i < p of lgamma(x - i / 2), and
  * p (p - 1) / 4 log(pi). */
-static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                            int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(mvlgamma, "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
+                       "multigammaln(Tensor self, int p) -> Tensor @sc")
 {
     int64_t p = attr[0].i, last = -1;
-    (void)n_in, (void)n_out;
-    out[0] = LP_NOVAL;
     LpDtype t = lp_type(b, in[0])->dtype;
     if (p < 1 || p > 1000 || t == LP_BOOL) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -368,10 +322,3 @@ static void expand_mvlgamma(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     double more = (double)(p * (p - 1)) / 4 * log(3.14159265358979323846);
     out[0] = lp_add(b, y, lp_immf(b, more));
 }
-
-LpOp op_mvlgamma = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
-             "multigammaln(Tensor self, int p) -> Tensor @sc",
-    .expand = expand_mvlgamma,
-};

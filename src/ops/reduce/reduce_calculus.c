@@ -53,9 +53,10 @@ static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
     return false;
 }
 
-LP_EXPAND(expand_diff)
+LP_COMPOSITE(diff,
+             "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
+             "Tensor? append=None) -> Tensor @fmc")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int64_t n = attr[0].i;
     int d = lp_wrapped(b, attr[1].i, t.ndim), parts = 0;
@@ -90,13 +91,6 @@ LP_EXPAND(expand_diff)
     }
     out[0] = x;
 }
-
-LpOp op_diff = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
-             "Tensor? append=None) -> Tensor @fmc",
-    .expand = expand_diff,
-};
 
 /* ---- integrals ----------------------------------------------------------- */
 /* The distances of neighbouring sample points x, broadcastable against the
@@ -171,38 +165,27 @@ static void integral(LpBuilder *b, const char *name, const LpAttr *attr,
                      : lp_mul(b, y, lp_immf(b, dx / 2));
 }
 
-LP_EXPAND(expand_trapezoid)
+LP_COMPOSITE(trapezoid,
+             "trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) "
+             "-> Tensor @f\n"
+             "trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> "
+             "Tensor @f")
 {
-    LP_EXPAND_UNUSED;
     integral(b, "trapezoid", attr, in, LP_OP_sum, out);
 }
 
-LpOp op_trapezoid = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) "
-             "-> Tensor @f\n"
-             "trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> "
-             "Tensor @f",
-    .expand = expand_trapezoid,
-};
-
-LP_EXPAND(expand_cumulative_trapezoid)
+LP_COMPOSITE(cumulative_trapezoid,
+             "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, "
+             "int dim=-1) -> Tensor @f")
 {
-    LP_EXPAND_UNUSED;
     integral(b, "cumulative_trapezoid", attr, in, LP_OP_cumsum, out);
 }
 
-LpOp op_cumulative_trapezoid = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, "
-             "int dim=-1) -> Tensor @f",
-    .expand = expand_cumulative_trapezoid,
-};
-
 /* ---- vecdot -------------------------------------------------------------- */
-LP_EXPAND(expand_vecdot)
+LP_COMPOSITE(vecdot,
+             "vecdot(Tensor x, Tensor y, *, int[1] dim=-1) -> Tensor @lo",
+             .cast = LP_CAST_NARROW)
 {
-    LP_EXPAND_UNUSED;
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
     if (!lp_is_float(x.dtype) || x.dtype != y.dtype) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -217,18 +200,12 @@ LP_EXPAND(expand_vecdot)
     out[0] = lp_cast(b, lp_emit(b, LP_OP_sum, &z, 1, a), x.dtype);
 }
 
-LpOp op_vecdot = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_NARROW,
-    .forms = "vecdot(Tensor x, Tensor y, *, int[1] dim=-1) -> Tensor @lo",
-    .expand = expand_vecdot,
-};
-
 /* ---- renorm -------------------------------------------------------------- */
 /* Slices along dim of a norm above maxnorm are scaled down to it. */
-LP_EXPAND(expand_renorm)
+LP_COMPOSITE(renorm,
+             "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor "
+             "@fmio")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     double p = lp_scalar_f(attr[0].s), most = lp_scalar_f(attr[2].s);
     int64_t others[LP_MAX_DIMS];
@@ -255,13 +232,6 @@ LP_EXPAND(expand_renorm)
     scale = lp_where(b, above, scale, lp_immf(b, 1));
     out[0] = lp_mul(b, in[0], lp_cast(b, scale, t.dtype));
 }
-
-LpOp op_renorm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor "
-             "@fmio",
-    .expand = expand_renorm,
-};
 
 /* ---- covariances --------------------------------------------------------- */
 static bool weights_fit(LpBuilder *b, LpVal w, const char *name, bool whole,
@@ -337,22 +307,15 @@ static LpVal covariance(LpBuilder *b, LpVal x, LpVal fw, LpVal aw,
     return lp_emit(b, LP_OP_squeeze, &c, 1, &none);
 }
 
-LP_EXPAND(expand_cov)
+LP_COMPOSITE(cov,
+             "cov(Tensor self, *, int correction=1, Tensor? fweights=None, "
+             "Tensor? aweights=None) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     out[0] = covariance(b, in[0], in[1], in[2], attr[0].i);
 }
 
-LpOp op_cov = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "cov(Tensor self, *, int correction=1, Tensor? fweights=None, "
-             "Tensor? aweights=None) -> Tensor @fm",
-    .expand = expand_cov,
-};
-
-LP_EXPAND(expand_corrcoef)
+LP_COMPOSITE(corrcoef, "corrcoef(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpVal c = covariance(b, in[0], LP_NOVAL, LP_NOVAL, 1);
     if (lp_failed(b))
         return;
@@ -365,9 +328,3 @@ LP_EXPAND(expand_corrcoef)
     c = lp_div(b, lp_div(b, c, lp_unsqueeze(b, s, 1)), lp_unsqueeze(b, s, 0));
     out[0] = lp_op3(b, LP_OP_clamp, c, lp_immi(b, -1), lp_immi(b, 1));
 }
-
-LpOp op_corrcoef = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "corrcoef(Tensor self) -> Tensor @fm",
-    .expand = expand_corrcoef,
-};

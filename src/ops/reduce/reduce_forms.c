@@ -84,33 +84,24 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
 }
 
 #define STATISTIC(name, results, flags, of, with_mean)                         \
-    static void expand_##name(LpBuilder *b, const LpAttr *attr,                \
-                              const LpVal *in, int n_in, LpVal *out,           \
-                              int n_out)                                       \
+    LP_COMPOSITE(name, #name                                                   \
+                 ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "   \
+                 "bool keepdim=False, Scalar? correction=None) -> " results    \
+                 " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "   \
+                 "correction=None, bool keepdim=False) -> " results flags      \
+                 "\n" #name ".dim(Tensor self, int[1]? dim, bool? "            \
+                 "unbiased, bool keepdim=False) -> " results flags "\n" #name  \
+                 ".all(Tensor self, bool? unbiased) -> " results " @fm")       \
     {                                                                          \
         static bool told;                                                      \
-        (void)n_in, (void)n_out;                                               \
         Spread s = spread(b, attr, in[0], #name, &told);                       \
         LpVal v = of(b, attr, &s);                                             \
-        out[0] = LP_NOVAL;                                                     \
         if (lp_failed(b))                                                      \
             return;                                                            \
         out[0] = lp_cast(b, v, lp_type(b, in[0])->dtype);                      \
         if (with_mean)                                                         \
             out[1] = mean_of(b, attr, in[0]);                                  \
-    }                                                                          \
-    LpOp op_##name = {                                                         \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .forms =                                                               \
-            #name ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "  \
-                  "bool keepdim=False, Scalar? correction=None) -> " results   \
-                  " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "  \
-                  "correction=None, bool keepdim=False) -> " results flags     \
-                  "\n" #name ".dim(Tensor self, int[1]? dim, bool? "           \
-                  "unbiased, bool keepdim=False) -> " results flags "\n" #name \
-                  ".all(Tensor self, bool? unbiased) -> " results " @fm",      \
-        .expand = expand_##name,                                               \
-    };
+    }
 
 STATISTIC(var, "Tensor", " @fmc", variance, false)
 STATISTIC(std, "Tensor", " @fmc", deviation, false)
@@ -118,22 +109,14 @@ STATISTIC(var_mean, "(Tensor var, Tensor mean)", " @fm", variance, true)
 STATISTIC(std_mean, "(Tensor std, Tensor mean)", " @fm", deviation, true)
 
 /* torch.norm of numbers p; None is 2. */
-static void expand_norm(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                        int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(norm, "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
+                   "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
 {
     LpAttr a[4] = {attr[1], attr[2], attr[0], attr[3]};
-    (void)n_in, (void)n_out;
     if (a[2].kind == LP_ATTR_NONE)
         a[2] = lp_attr_scalar(lp_int(2));
     out[0] = lp_emit(b, LP_OP_vector_norm, in, 1, a);
 }
-
-LpOp op_norm = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo",
-    .expand = expand_norm,
-};
 
 /* Of two dimensions; all of a matrix when none are named. */
 static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
@@ -151,11 +134,11 @@ static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
 }
 
 /* The norms that have names: "fro" is 2 over all given dimensions. */
-static void expand_norm_named(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                              int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(norm_named,
+             "norm.named(Tensor self, str p, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
 {
     LpAttr a[4] = {lp_attr_scalar(lp_int(2)), attr[1], attr[2], attr[3]};
-    out[0] = LP_NOVAL;
     if (strcmp(attr[0].str, "nuc") == 0)
         out[0] = nuclear(b, attr, in[0]);
     else if (strcmp(attr[0].str, "fro") != 0)
@@ -166,35 +149,20 @@ static void expand_norm_named(LpBuilder *b, const LpAttr *attr, const LpVal *in,
         expand_norm(b, a, in, n_in, out, n_out);
 }
 
-LpOp op_norm_named = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "norm.named(Tensor self, str p, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo",
-    .expand = expand_norm_named,
-};
-
-static void expand_nansum(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                          int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(nansum,
+             "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+             "ScalarType? dtype=None) -> Tensor @fmd")
 {
-    (void)n_in, (void)n_out;
     LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
     LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
     out[0] = lp_emit(b, LP_OP_sum, &x, 1, attr);
 }
 
-LpOp op_nansum = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmd",
-    .expand = expand_nansum,
-};
-
-static void expand_nanmean(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                           int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(nanmean,
+             "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+             "ScalarType? dtype=None) -> Tensor @fmc")
 {
-    (void)n_in, (void)n_out;
     LpDtype t = lp_type(b, in[0])->dtype;
-    out[0] = LP_NOVAL;
     if (!lp_is_float(t)) {
         lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
                 "nanmean: the tensor has the type %s; it must be a "
@@ -214,29 +182,15 @@ static void expand_nanmean(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     out[0] = lp_div(b, s, n);
 }
 
-LpOp op_nanmean = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmc",
-    .expand = expand_nanmean,
-};
-
-static void expand_aminmax(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                           int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(aminmax,
+             "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
+             "-> (Tensor min, Tensor max) @p\n"
+             "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
+             "(Tensor min, Tensor max) @fmo")
 {
-    (void)n_in, (void)n_out;
     out[0] = lp_emit(b, LP_OP_amin, in, 1, attr);
     out[1] = lp_emit(b, LP_OP_amax, in, 1, attr);
 }
-
-LpOp op_aminmax = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
-             "-> (Tensor min, Tensor max) @p\n"
-             "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
-             "(Tensor min, Tensor max) @fmo",
-    .expand = expand_aminmax,
-};
 
 /* As the greatest of the elements that equal m and of -infinity: the gradient
  * of an extreme is shared evenly. */
@@ -261,15 +215,12 @@ static LpScalar least(LpDtype t)
 }
 
 /* Of no elements: NaN, or what it becomes as an integer. */
-static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                          int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(median, "median(Tensor self) -> Tensor @fm")
 {
     LpAttr a[2] = {lp_attr_int(0), lp_attr_bool(false)};
     LpVal both[2];
     int64_t flat = -1;
-    (void)attr, (void)n_in, (void)n_out;
     LpType t = *lp_type(b, in[0]);
-    out[0] = LP_NOVAL;
     if (lp_numel(&t) == 0) {
         LpType one = {.dtype = t.dtype};
         LpVal sum = lp_sum(b, in[0], NULL, 0, false);
@@ -282,9 +233,3 @@ static void expand_median(LpBuilder *b, const LpAttr *attr, const LpVal *in,
     if (lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both))
         out[0] = lp_reduce_shared(b, in[0], both[0]);
 }
-
-LpOp op_median = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "median(Tensor self) -> Tensor @fm",
-    .expand = expand_median,
-};

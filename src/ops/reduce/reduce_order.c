@@ -35,9 +35,10 @@ static bool refuses_bool(LpBuilder *b, const char *name, LpDtype t)
 }
 
 /* ---- kthvalue ------------------------------------------------------------ */
-LP_EXPAND(expand_kthvalue)
+LP_COMPOSITE(kthvalue,
+             "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @fmo")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[1].i, t.ndim);
     int64_t k = attr[0].i, n = t.ndim == 0 ? 1 : t.shape[d];
@@ -58,13 +59,6 @@ LP_EXPAND(expand_kthvalue)
             out[i] = squeezed(b, out[i], d);
     }
 }
-
-LpOp op_kthvalue = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fmo",
-    .expand = expand_kthvalue,
-};
 
 /* ---- nanmedian ----------------------------------------------------------- */
 /* The element of rank (n - 1) / 2 among the n that are numbers, the first if
@@ -89,9 +83,12 @@ static void median_of_numbers(LpBuilder *b, LpVal x, int d, bool keepdim,
     }
 }
 
-LP_EXPAND(expand_nanmedian_dim)
+LP_COMPOSITE(nanmedian_dim,
+             "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @p\n"
+             "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @fmo")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[0].i, t.ndim);
     if (lp_failed(b) || refuses_bool(b, "nanmedian", t.dtype))
@@ -105,18 +102,8 @@ LP_EXPAND(expand_nanmedian_dim)
     median_of_numbers(b, in[0], d, attr[1].i != 0, out);
 }
 
-LpOp op_nanmedian_dim = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @p\n"
-             "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fmo",
-    .expand = expand_nanmedian_dim,
-};
-
-LP_EXPAND(expand_nanmedian)
+LP_COMPOSITE(nanmedian, "nanmedian(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int64_t flat = -1;
     LpVal both[2] = {LP_NOVAL, LP_NOVAL};
@@ -130,12 +117,6 @@ LP_EXPAND(expand_nanmedian)
     median_of_numbers(b, x, 0, false, both);
     out[0] = lp_reduce_shared(b, in[0], both[0]);
 }
-
-LpOp op_nanmedian = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "nanmedian(Tensor self) -> Tensor @fm",
-    .expand = expand_nanmedian,
-};
 
 /* ---- quantiles ----------------------------------------------------------- */
 enum { Q_DIM, Q_KEEPDIM, Q_INTERPOLATION }; /* attributes */
@@ -258,26 +239,14 @@ static LpVal quantile(LpBuilder *b, const char *name, const LpAttr *attr,
     return single ? squeezed(b, y, 0) : y;
 }
 
-LP_EXPAND(expand_quantile)
-{
-    LP_EXPAND_UNUSED;
-    out[0] = quantile(b, "quantile", attr, in, false);
-}
-
-LP_EXPAND(expand_nanquantile)
-{
-    LP_EXPAND_UNUSED;
-    out[0] = quantile(b, "nanquantile", attr, in, true);
-}
-
-#define QUANTILE(name)                                                         \
-    LpOp op_##name = {                                                         \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_WIDE,                                                  \
-        .forms = #name "(Tensor self, Value q, int? dim=None, bool "           \
+#define QUANTILE(name, ignore_nan)                                             \
+    LP_COMPOSITE(name,                                                         \
+                 #name "(Tensor self, Value q, int? dim=None, bool "           \
                        "keepdim=False, *, str interpolation='linear') -> "     \
                        "Tensor @fmo",                                          \
-        .expand = expand_##name,                                               \
+                 .cast = LP_CAST_WIDE)                                         \
+    {                                                                          \
+        out[0] = quantile(b, #name, attr, in, ignore_nan);                     \
     }
-QUANTILE(quantile);
-QUANTILE(nanquantile);
+QUANTILE(quantile, false)
+QUANTILE(nanquantile, true)

@@ -107,83 +107,53 @@ static bool new_type(LpBuilder *b, LpVal self, const LpAttr *size, LpType *t)
     return true;
 }
 
-LP_EXPAND(expand_full_like)
-{
-    LP_EXPAND_UNUSED;
-    out[0] = full_of(b, *lp_type(b, in[0]), &attr[1], attr[0].s);
-}
-
-LpOp op_full_like = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "full_like(Tensor self, Scalar fill_value, *, ScalarType? "
+LP_COMPOSITE(full_like,
+             "full_like(Tensor self, Scalar fill_value, *, ScalarType? "
              "dtype=None) -> Tensor @fr\n"
              "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
              ";fill_value=0\n"
              "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
-             ";fill_value=1",
-    .expand = expand_full_like,
-};
-
-LP_EXPAND(expand_empty_like)
+             ";fill_value=1")
 {
-    LP_EXPAND_UNUSED;
+    out[0] = full_of(b, *lp_type(b, in[0]), &attr[1], attr[0].s);
+}
+
+LP_COMPOSITE(empty_like,
+             "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr")
+{
     LpType t = *lp_type(b, in[0]);
     out[0] = empty_of(b, &t, &attr[0]);
 }
 
-LpOp op_empty_like = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr",
-    .expand = expand_empty_like,
-};
-
-LP_EXPAND(expand_new_full)
+LP_COMPOSITE(new_full,
+             "new_full(Tensor self, int[] size, Scalar fill_value, *, "
+             "ScalarType? dtype=None) -> Tensor @mr\n"
+             "new_zeros(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @mr ;fill_value=0\n"
+             "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @mr ;fill_value=1")
 {
-    LP_EXPAND_UNUSED;
     LpType t;
     if (new_type(b, in[0], &attr[0], &t))
         out[0] = full_of(b, t, &attr[2], attr[1].s);
 }
 
-LpOp op_new_full = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "new_full(Tensor self, int[] size, Scalar fill_value, *, "
-             "ScalarType? dtype=None) -> Tensor @mr\n"
-             "new_zeros(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @mr ;fill_value=0\n"
-             "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @mr ;fill_value=1",
-    .expand = expand_new_full,
-};
-
-LP_EXPAND(expand_new_empty)
+LP_COMPOSITE(new_empty,
+             "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+             "Tensor @mr")
 {
-    LP_EXPAND_UNUSED;
     LpType t;
     if (new_type(b, in[0], &attr[0], &t))
         out[0] = empty_of(b, &t, &attr[1]);
 }
 
-LpOp op_new_empty = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @mr",
-    .expand = expand_new_empty,
-};
-
 /* Without a dtype the default float type, whatever the number. */
-LP_EXPAND(expand_scalar_tensor)
+LP_COMPOSITE(scalar_tensor,
+             "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr")
 {
-    LP_EXPAND_UNUSED, (void)in;
     LpType t = {.dtype = lp_default_dtype()};
     out[0] = full_of(b, t, &attr[1], attr[0].s);
 }
-
-LpOp op_scalar_tensor = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr",
-    .expand = expand_scalar_tensor,
-};
 
 /* ---- fill, zero ---------------------------------------------------------- */
 /* The operand's sizes and type, filled with one value; its elements are not

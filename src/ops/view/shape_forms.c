@@ -9,9 +9,9 @@
 #define LL(x) ((long long)(x))
 
 /* ---- stacks -------------------------------------------------------------- */
-LP_EXPAND(expand_stack)
+LP_COMPOSITE(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
+             .flags = LP_OPF_JOINS, .cast = LP_CAST_WIDEST)
 {
-    (void)n_out;
     if (n_in == 0) {
         lp_fail(b->err, LP_E_RUNTIME, "stack expects a non-empty TensorList");
         return;
@@ -32,13 +32,6 @@ LP_EXPAND(expand_stack)
     if (!lp_failed(b))
         out[0] = lp_cat(b, v, n_in, d);
 }
-LpOp op_stack = {
-    .kind = LP_OP_COMPOSITE,
-    .flags = LP_OPF_JOINS,
-    .cast = LP_CAST_WIDEST,
-    .forms = "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
-    .expand = expand_stack,
-};
 
 static bool has_any(LpBuilder *b, const char *who, int n_in)
 {
@@ -65,46 +58,29 @@ static void stack_by(LpBuilder *b, const char *who, int make, int dim,
     out[0] = lp_cat(b, v, n_in, dim);
 }
 
-LP_EXPAND(expand_hstack)
+LP_COMPOSITE(hstack, "hstack(Tensor[] tensors) -> Tensor @fc",
+             .flags = LP_OPF_JOINS)
 {
-    (void)attr, (void)n_out;
     stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in, out);
 }
-LpOp op_hstack = {
-    .kind = LP_OP_COMPOSITE,
-    .flags = LP_OPF_JOINS,
-    .forms = "hstack(Tensor[] tensors) -> Tensor @fc",
-    .expand = expand_hstack,
-};
 
-LP_EXPAND(expand_vstack)
+LP_COMPOSITE(vstack,
+             "vstack(Tensor[] tensors) -> Tensor @fc\n"
+             "row_stack(Tensor[] tensors) -> Tensor @fc",
+             .flags = LP_OPF_JOINS)
 {
-    (void)attr, (void)n_out;
     stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in, out);
 }
-LpOp op_vstack = {
-    .kind = LP_OP_COMPOSITE,
-    .flags = LP_OPF_JOINS,
-    .forms = "vstack(Tensor[] tensors) -> Tensor @fc\n"
-             "row_stack(Tensor[] tensors) -> Tensor @fc",
-    .expand = expand_vstack,
-};
 
-LP_EXPAND(expand_dstack)
+LP_COMPOSITE(dstack, "dstack(Tensor[] tensors) -> Tensor @fc",
+             .flags = LP_OPF_JOINS)
 {
-    (void)attr, (void)n_out;
     stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in, out);
 }
-LpOp op_dstack = {
-    .kind = LP_OP_COMPOSITE,
-    .flags = LP_OPF_JOINS,
-    .forms = "dstack(Tensor[] tensors) -> Tensor @fc",
-    .expand = expand_dstack,
-};
 
-LP_EXPAND(expand_column_stack)
+LP_COMPOSITE(column_stack, "column_stack(Tensor[] tensors) -> Tensor @fc",
+             .flags = LP_OPF_JOINS)
 {
-    (void)attr, (void)n_out;
     if (!has_any(b, "column_stack", n_in))
         return;
     LpVal *v = lp_value_list(b, n_in);
@@ -115,12 +91,6 @@ LP_EXPAND(expand_column_stack)
     if (!lp_failed(b))
         out[0] = lp_cat(b, v, n_in, 1);
 }
-LpOp op_column_stack = {
-    .kind = LP_OP_COMPOSITE,
-    .flags = LP_OPF_JOINS,
-    .forms = "column_stack(Tensor[] tensors) -> Tensor @fc",
-    .expand = expand_column_stack,
-};
 
 /* ---- flips, rolls -------------------------------------------------------- */
 static LpVal flip(LpBuilder *b, LpVal x, int dim)
@@ -130,36 +100,24 @@ static LpVal flip(LpBuilder *b, LpVal x, int dim)
     return lp_emit(b, LP_OP_flip, &x, 1, &a);
 }
 
-LP_EXPAND(expand_fliplr)
+LP_COMPOSITE(fliplr, "fliplr(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     if (lp_type(b, in[0])->ndim < 2)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d, got %d-d.",
                 lp_type(b, in[0])->ndim);
     out[0] = flip(b, in[0], 1);
 }
-LpOp op_fliplr = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "fliplr(Tensor self) -> Tensor @fm",
-    .expand = expand_fliplr,
-};
 
-LP_EXPAND(expand_flipud)
+LP_COMPOSITE(flipud, "flipud(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     if (lp_type(b, in[0])->ndim < 1)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d, got 0-d.");
     out[0] = flip(b, in[0], 0);
 }
-LpOp op_flipud = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "flipud(Tensor self) -> Tensor @fm",
-    .expand = expand_flipud,
-};
 
-LP_EXPAND(expand_rot90)
+LP_COMPOSITE(rot90,
+             "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     if (attr[1].n != 2) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -186,11 +144,6 @@ LP_EXPAND(expand_rot90)
         x = lp_transpose(b, flip(b, x, k == 1 ? d1 : d0), d0, d1);
     out[0] = k == 0 ? lp_clone(b, x) : x;
 }
-LpOp op_rot90 = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor @fm",
-    .expand = expand_rot90,
-};
 
 static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
 {
@@ -205,9 +158,9 @@ static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
     return lp_cat(b, part, 2, dim);
 }
 
-LP_EXPAND(expand_roll)
+LP_COMPOSITE(roll,
+             "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     const LpAttr *shifts = &attr[0], *dims = &attr[1];
     LpType t = lp_type_of(b, in[0]);
     LpVal x = in[0];
@@ -236,11 +189,6 @@ LP_EXPAND(expand_roll)
     }
     out[0] = x == in[0] ? lp_clone(b, x) : x;
 }
-LpOp op_roll = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor @fm",
-    .expand = expand_roll,
-};
 
 /* ---- repeats ------------------------------------------------------------- */
 /* [a, b] by [r, s]: seen as [1, a, 1, b], expanded to [r, a, s, b] and joined
@@ -277,9 +225,8 @@ static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)
     return lp_reshape(b, lp_clone(b, x), joined, n);
 }
 
-LP_EXPAND(expand_repeat)
+LP_COMPOSITE(repeat, "repeat(Tensor self, int[] repeats) -> Tensor @m")
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     if (attr[0].n < n || attr[0].n > LP_MAX_DIMS) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -290,15 +237,9 @@ LP_EXPAND(expand_repeat)
     }
     out[0] = repeat(b, in[0], attr[0].v, attr[0].n);
 }
-LpOp op_repeat = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "repeat(Tensor self, int[] repeats) -> Tensor @m",
-    .expand = expand_repeat,
-};
 
-LP_EXPAND(expand_tile)
+LP_COMPOSITE(tile, "tile(Tensor self, int[] dims) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim, m = attr[0].n;
     int64_t r[LP_MAX_DIMS];
     int all = m > n ? m : n;
@@ -311,15 +252,11 @@ LP_EXPAND(expand_tile)
         r[i] = i < all - m ? 1 : attr[0].v[i - (all - m)];
     out[0] = repeat(b, in[0], r, all);
 }
-LpOp op_tile = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "tile(Tensor self, int[] dims) -> Tensor @fm",
-    .expand = expand_tile,
-};
 
-LP_EXPAND(expand_repeat_interleave)
+LP_COMPOSITE(repeat_interleave,
+             "repeat_interleave(Tensor self, int repeats, int? dim=None) -> "
+             "Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpVal x = in[0];
     int64_t r = attr[0].i;
     if (lp_attr_none(&attr[1]))
@@ -352,9 +289,3 @@ LP_EXPAND(expand_repeat_interleave)
     t.shape[d] *= r;
     out[0] = lp_reshape(b, x, t.shape, t.ndim);
 }
-LpOp op_repeat_interleave = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "repeat_interleave(Tensor self, int repeats, int? dim=None) -> "
-             "Tensor @fm",
-    .expand = expand_repeat_interleave,
-};

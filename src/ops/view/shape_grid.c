@@ -41,21 +41,15 @@ static LpVal embed(LpBuilder *b, LpVal x, int64_t offset, int64_t d1,
     return lp_emit(b, LP_OP_diagonal_backward, &x, 1, a);
 }
 
-LP_EXPAND(expand_diag_embed)
+LP_COMPOSITE(diag_embed,
+             "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) "
+             "-> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     out[0] = embed(b, in[0], attr[0].i, attr[1].i, attr[2].i);
 }
-LpOp op_diag_embed = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) "
-             "-> Tensor @fm",
-    .expand = expand_diag_embed,
-};
 
-LP_EXPAND(expand_diag)
+LP_COMPOSITE(diag, "diag(Tensor self, int diagonal=0) -> Tensor @fmo")
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     LpAttr a[] = {attr[0], lp_attr_int(0), lp_attr_int(1)};
     if (n == 1)
@@ -66,27 +60,15 @@ LP_EXPAND(expand_diag)
         lp_fail(b->err, LP_E_RUNTIME,
                 "diag(): Supports 1D or 2D tensors. Got %dD", n);
 }
-LpOp op_diag = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "diag(Tensor self, int diagonal=0) -> Tensor @fmo",
-    .expand = expand_diag,
-};
 
-LP_EXPAND(expand_diagflat)
+LP_COMPOSITE(diagflat, "diagflat(Tensor self, int offset=0) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpVal x = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
     out[0] = embed(b, x, attr[0].i, 0, 1);
 }
-LpOp op_diagflat = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "diagflat(Tensor self, int offset=0) -> Tensor @fm",
-    .expand = expand_diagflat,
-};
 
-LP_EXPAND(expand_trace)
+LP_COMPOSITE(trace, "trace(Tensor self) -> Tensor @fm", .cast = LP_CAST_WIDE)
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     LpAttr a[] = {lp_attr_int(0), lp_attr_int(0), lp_attr_int(1)};
     if (n != 2) {
@@ -103,12 +85,6 @@ LP_EXPAND(expand_trace)
     LpVal d = lp_emit(b, LP_OP_diagonal, &in[0], 1, a);
     out[0] = lp_sum(b, d, NULL, 0, false);
 }
-LpOp op_trace = {
-    .kind = LP_OP_COMPOSITE,
-    .cast = LP_CAST_WIDE,
-    .forms = "trace(Tensor self) -> Tensor @fm",
-    .expand = expand_trace,
-};
 
 /* ---- grids --------------------------------------------------------------- */
 /* indexing "xy" exchanges the first two of the results' dimensions. */
@@ -163,21 +139,15 @@ static void emit_grid(LpBuilder *b, const LpVal *in, int n, bool xy, LpVal *out)
     }
 }
 
-LP_EXPAND(expand_meshgrid)
+LP_COMPOSITE(meshgrid,
+             "meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[] @f",
+             .infer = infer_meshgrid)
 {
-    (void)n_out;
     emit_grid(b, in, n_in, grid_xy(&attr[0]) && n_in > 1, out);
 }
-LpOp op_meshgrid = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[] @f",
-    .infer = infer_meshgrid,
-    .expand = expand_meshgrid,
-};
 
-LP_EXPAND(expand_cartesian_prod)
+LP_COMPOSITE(cartesian_prod, "cartesian_prod(Tensor[] tensors) -> Tensor @f")
 {
-    (void)attr, (void)n_out;
     LpVal v[LP_MAX_DIMS];
     if (n_in == 0 || n_in > LP_MAX_DIMS) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -202,11 +172,6 @@ LP_EXPAND(expand_cartesian_prod)
     if (!lp_failed(b))
         out[0] = lp_cat(b, v, n_in, 1);
 }
-LpOp op_cartesian_prod = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "cartesian_prod(Tensor[] tensors) -> Tensor @f",
-    .expand = expand_cartesian_prod,
-};
 
 static LpStatus infer_broadcast_tensors(LpInfer *x)
 {
@@ -221,9 +186,10 @@ static LpStatus infer_broadcast_tensors(LpInfer *x)
     return LP_OK;
 }
 
-LP_EXPAND(expand_broadcast_tensors)
+LP_COMPOSITE(broadcast_tensors,
+             "broadcast_tensors(Tensor[] tensors) -> Tensor[] @f",
+             .infer = infer_broadcast_tensors)
 {
-    (void)attr, (void)n_out;
     LpType t = {.ndim = 0};
     for (int i = 0; i < n_in; i++)
         if (lp_broadcast(&t, lp_type(b, in[i]), b->err) != LP_OK)
@@ -231,17 +197,10 @@ LP_EXPAND(expand_broadcast_tensors)
     for (int i = 0; i < n_in; i++)
         out[i] = lp_expand_as(b, in[i], &t);
 }
-LpOp op_broadcast_tensors = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "broadcast_tensors(Tensor[] tensors) -> Tensor[] @f",
-    .infer = infer_broadcast_tensors,
-    .expand = expand_broadcast_tensors,
-};
 
 /* ---- block_diag ---------------------------------------------------------- */
-LP_EXPAND(expand_block_diag)
+LP_COMPOSITE(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
 {
-    (void)attr, (void)n_out;
     int64_t cols = 0, at = 0;
     LpVal *v = lp_arena_calloc(b->scratch, (size_t)(n_in + 1) * sizeof *v);
     if (!v) {
@@ -268,18 +227,13 @@ LP_EXPAND(expand_block_diag)
     if (!lp_failed(b))
         out[0] = lp_cat(b, v, n_in, 0);
 }
-LpOp op_block_diag = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "block_diag(Tensor[] tensors) -> Tensor @f",
-    .expand = expand_block_diag,
-};
 
 /* ---- pixel_shuffle, pixel_unshuffle -------------------------------------- */
 /* [*, C r r, H, W] -> [*, C, H r, W r]: channels are cut into (C, r, r), the
  * two r go to the right of H and of W. */
-LP_EXPAND(expand_pixel_shuffle)
+LP_COMPOSITE(pixel_shuffle,
+             "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int n = t.ndim, lead = n - 3;
     int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
@@ -305,15 +259,10 @@ LP_EXPAND(expand_pixel_shuffle)
     memcpy(s + lead, (int64_t[]){c, h * r, w * r}, 3 * sizeof *s);
     out[0] = lp_reshape(b, x, s, n);
 }
-LpOp op_pixel_shuffle = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor @fn",
-    .expand = expand_pixel_shuffle,
-};
 
-LP_EXPAND(expand_pixel_unshuffle)
+LP_COMPOSITE(pixel_unshuffle,
+             "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor @fn")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int n = t.ndim, lead = n - 3;
     int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
@@ -339,17 +288,11 @@ LP_EXPAND(expand_pixel_unshuffle)
     memcpy(s + lead, (int64_t[]){c * r * r, h, w}, 3 * sizeof *s);
     out[0] = lp_reshape(b, x, s, n);
 }
-LpOp op_pixel_unshuffle = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor @fn",
-    .expand = expand_pixel_unshuffle,
-};
 
 /* ---- kron, cross --------------------------------------------------------- */
 /* Every element of the first times the whole second: [a, 1] * [1, b]. */
-LP_EXPAND(expand_kron)
+LP_COMPOSITE(kron, "kron(Tensor self, Tensor other) -> Tensor @fmc")
 {
-    LP_EXPAND_UNUSED;
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
     int n = x.ndim > y.ndim ? x.ndim : y.ndim;
     int64_t xs[2 * LP_MAX_DIMS], ys[2 * LP_MAX_DIMS], joined[LP_MAX_DIMS];
@@ -371,11 +314,6 @@ LP_EXPAND(expand_kron)
                      lp_reshape(b, in[1], ys, 2 * n));
     out[0] = lp_reshape(b, v, joined, n);
 }
-LpOp op_kron = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "kron(Tensor self, Tensor other) -> Tensor @fmc",
-    .expand = expand_kron,
-};
 
 static LpVal rolled(LpBuilder *b, LpVal x, int dim, int64_t by)
 {
@@ -416,9 +354,11 @@ static void cross_along(LpBuilder *b, const LpVal *in, int64_t dim, LpVal *out)
 }
 
 /* Without a dim: the first of size 3. */
-LP_EXPAND(expand_cross)
+LP_COMPOSITE(cross,
+             "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fmo\n"
+             "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
+             "Tensor @lo")
 {
-    LP_EXPAND_UNUSED;
     char s[LP_SHAPE_STR];
     LpType t = lp_type_of(b, in[0]);
     int64_t dim = 0;
@@ -436,10 +376,3 @@ LP_EXPAND(expand_cross)
     }
     cross_along(b, in, dim, out);
 }
-LpOp op_cross = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fmo\n"
-             "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
-             "Tensor @lo",
-    .expand = expand_cross,
-};

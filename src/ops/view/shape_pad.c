@@ -126,9 +126,20 @@ static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
     out[0] = y == x ? lp_clone(b, x) : y;
 }
 
-LP_EXPAND(expand_pad)
+/* Reflection and replication have kernels of their own; constant and circular
+ * padding copy. */
+static LpCast cast_pad(const LpAttr *attr)
 {
-    LP_EXPAND_UNUSED;
+    bool own = strcmp(attr[1].str, "reflect") == 0 ||
+               strcmp(attr[1].str, "replicate") == 0;
+    return own ? LP_CAST_WIDE : LP_CAST_AS_IS;
+}
+
+LP_COMPOSITE(pad,
+             "pad(Tensor input, int[] pad, str mode='constant', float? "
+             "value=None) -> Tensor @n",
+             .cast_of = cast_pad)
+{
     const LpAttr *pad = &attr[0], *value = &attr[2];
     const char *mode = attr[1].str;
     int n = lp_type(b, in[0])->ndim;
@@ -152,20 +163,3 @@ LP_EXPAND(expand_pad)
         pad_by_mode(b, pad, mode, in[0], out);
     }
 }
-
-/* Reflection and replication have kernels of their own; constant and circular
- * padding copy. */
-static LpCast cast_pad(const LpAttr *attr)
-{
-    bool own = strcmp(attr[1].str, "reflect") == 0 ||
-               strcmp(attr[1].str, "replicate") == 0;
-    return own ? LP_CAST_WIDE : LP_CAST_AS_IS;
-}
-
-LpOp op_pad = {
-    .kind = LP_OP_COMPOSITE,
-    .cast_of = cast_pad,
-    .forms = "pad(Tensor input, int[] pad, str mode='constant', float? "
-             "value=None) -> Tensor @n",
-    .expand = expand_pad,
-};

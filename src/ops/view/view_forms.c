@@ -5,61 +5,37 @@
 #include "src/ops/view/view.h"
 
 /* ---- like another tensor ------------------------------------------------- */
-LP_EXPAND(expand_reshape_as)
+LP_COMPOSITE(reshape_as, "reshape_as(Tensor self, Tensor other) -> Tensor @m")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[1]);
     out[0] = lp_reshape(b, in[0], t.shape, t.ndim);
 }
-LpOp op_reshape_as = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "reshape_as(Tensor self, Tensor other) -> Tensor @m",
-    .expand = expand_reshape_as,
-};
 
-LP_EXPAND(expand_view_as)
+LP_COMPOSITE(view_as, "view_as(Tensor self, Tensor other) -> Tensor @m")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
     out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
-LpOp op_view_as = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "view_as(Tensor self, Tensor other) -> Tensor @m",
-    .expand = expand_view_as,
-};
 
-LP_EXPAND(expand_expand_as)
+LP_COMPOSITE(expand_as, "expand_as(Tensor self, Tensor other) -> Tensor @m")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
     out[0] = lp_emit(b, LP_OP_expand, &in[0], 1, &a);
 }
-LpOp op_expand_as = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "expand_as(Tensor self, Tensor other) -> Tensor @m",
-    .expand = expand_expand_as,
-};
 
 /* ---- transposes ---------------------------------------------------------- */
-LP_EXPAND(expand_transpose)
+LP_COMPOSITE(transpose,
+             "transpose(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
+             "swapdims(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
+             "swapaxes(Tensor self, int dim0, int dim1) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     out[0] = lp_transpose(b, in[0], (int)attr[0].i, (int)attr[1].i);
 }
-LpOp op_transpose = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "transpose(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
-             "swapdims(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
-             "swapaxes(Tensor self, int dim0, int dim1) -> Tensor @fm",
-    .expand = expand_transpose,
-};
 
-LP_EXPAND(expand_t)
+LP_COMPOSITE(t, "t(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     if (n > 2)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -70,15 +46,13 @@ LP_EXPAND(expand_t)
     else
         out[0] = lp_transpose(b, in[0], 0, 1);
 }
-LpOp op_t = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "t(Tensor self) -> Tensor @fm",
-    .expand = expand_t,
-};
 
-LP_EXPAND(expand_movedim)
+LP_COMPOSITE(movedim,
+             "movedim(Tensor self, int[1] source, int[1] destination) -> "
+             "Tensor @fm\n"
+             "moveaxis(Tensor self, int[1] source, int[1] destination) -> "
+             "Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     int n = lp_type(b, in[0])->ndim;
     const LpAttr *from = &attr[0], *to = &attr[1];
     int64_t dims[LP_MAX_DIMS];
@@ -112,19 +86,12 @@ LP_EXPAND(expand_movedim)
     }
     out[0] = lp_permute(b, in[0], dims, n);
 }
-LpOp op_movedim = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "movedim(Tensor self, int[1] source, int[1] destination) -> "
-             "Tensor @fm\n"
-             "moveaxis(Tensor self, int[1] source, int[1] destination) -> "
-             "Tensor @fm",
-    .expand = expand_movedim,
-};
 
 /* ---- flattening ---------------------------------------------------------- */
-LP_EXPAND(expand_flatten)
+LP_COMPOSITE(flatten,
+             "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor "
+             "@fm")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     int64_t sizes[LP_MAX_DIMS + 1];
     int first = lp_wrapped(b, attr[0].i, t.ndim), n = 0;
@@ -149,27 +116,15 @@ LP_EXPAND(expand_flatten)
     out[0] = n == t.ndim ? lp_emit(b, LP_OP_alias, &in[0], 1, NULL)
                          : lp_reshape(b, in[0], sizes, n);
 }
-LpOp op_flatten = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor "
-             "@fm",
-    .expand = expand_flatten,
-};
 
-LP_EXPAND(expand_ravel)
+LP_COMPOSITE(ravel, "ravel(Tensor self) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     out[0] = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
 }
-LpOp op_ravel = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "ravel(Tensor self) -> Tensor @fm",
-    .expand = expand_ravel,
-};
 
-LP_EXPAND(expand_unflatten)
+LP_COMPOSITE(unflatten,
+             "unflatten(Tensor self, int dim, int[] sizes) -> Tensor @fm")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     const LpAttr *s = &attr[1];
     int64_t sizes[LP_MAX_DIMS], known = 1;
@@ -207,15 +162,11 @@ LP_EXPAND(expand_unflatten)
     LpAttr a = lp_attr_ints(sizes, n);
     out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
-LpOp op_unflatten = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "unflatten(Tensor self, int dim, int[] sizes) -> Tensor @fm",
-    .expand = expand_unflatten,
-};
 
-LP_EXPAND(expand_narrow)
+LP_COMPOSITE(narrow,
+             "narrow(Tensor self, int dim, int start, int length) -> Tensor "
+             "@fm")
 {
-    LP_EXPAND_UNUSED;
     LpType t = lp_type_of(b, in[0]);
     if (t.ndim == 0) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -238,55 +189,32 @@ LP_EXPAND(expand_narrow)
     start = start < 0 ? start + size : start;
     out[0] = lp_slice(b, in[0], d, start, start + n, 1);
 }
-LpOp op_narrow = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "narrow(Tensor self, int dim, int start, int length) -> Tensor "
-             "@fm",
-    .expand = expand_narrow,
-};
 
-LP_EXPAND(expand_narrow_copy)
+LP_COMPOSITE(narrow_copy,
+             "narrow_copy(Tensor self, int dim, int start, int length) -> "
+             "Tensor @fmo")
 {
     expand_narrow(b, attr, in, n_in, out, n_out);
     if (!lp_failed(b))
         out[0] = lp_clone(b, out[0]);
 }
-LpOp op_narrow_copy = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "narrow_copy(Tensor self, int dim, int start, int length) -> "
-             "Tensor @fmo",
-    .expand = expand_narrow_copy,
-};
 
 /* ---- at least n dimensions ----------------------------------------------- */
-LP_EXPAND(expand_atleast_1d)
+LP_COMPOSITE(atleast_1d, "atleast_1d(Tensor self) -> Tensor @f")
 {
-    LP_EXPAND_UNUSED;
     out[0] = lp_type(b, in[0])->ndim == 0 ? lp_unsqueeze(b, in[0], 0) : in[0];
 }
-LpOp op_atleast_1d = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "atleast_1d(Tensor self) -> Tensor @f",
-    .expand = expand_atleast_1d,
-};
 
-LP_EXPAND(expand_atleast_2d)
+LP_COMPOSITE(atleast_2d, "atleast_2d(Tensor self) -> Tensor @f")
 {
-    LP_EXPAND_UNUSED;
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
         v = lp_unsqueeze(b, v, 0);
     out[0] = v;
 }
-LpOp op_atleast_2d = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "atleast_2d(Tensor self) -> Tensor @f",
-    .expand = expand_atleast_2d,
-};
 
-LP_EXPAND(expand_atleast_3d)
+LP_COMPOSITE(atleast_3d, "atleast_3d(Tensor self) -> Tensor @f")
 {
-    LP_EXPAND_UNUSED;
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
         v = lp_unsqueeze(b, v, 0);
@@ -294,8 +222,3 @@ LP_EXPAND(expand_atleast_3d)
         v = lp_unsqueeze(b, v, 2);
     out[0] = v;
 }
-LpOp op_atleast_3d = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "atleast_3d(Tensor self) -> Tensor @f",
-    .expand = expand_atleast_3d,
-};

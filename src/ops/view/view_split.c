@@ -1,6 +1,7 @@
 /* Splitting along a dimension: lists of slices, or of selections. How many
  * results there are follows from the types, so the shape rules decide it;
  * they also turn every form into canonical attributes. */
+#include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
 /* Sets the results of a split along `dim` into sizes piece(i). */
@@ -74,21 +75,14 @@ static LpStatus infer_split(LpInfer *x)
     return LP_OK;
 }
 
-static void expand_split(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                         int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(split,
+             "split(Tensor self, int split_size, int dim=0) -> Tensor[] @fm",
+             .infer = infer_split)
 {
-    (void)n_in;
     Pieces p = {.dim = (int)attr[1].i};
     equal_pieces(lp_type(b, in[0])->shape[p.dim], attr[0].i, &p);
     emit_pieces(b, in[0], &p, out, n_out);
 }
-
-LpOp op_split = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "split(Tensor self, int split_size, int dim=0) -> Tensor[] @fm",
-    .infer = infer_split,
-    .expand = expand_split,
-};
 
 /* ---- split_with_sizes ---------------------------------------------------- */
 static LpStatus infer_sizes(LpInfer *x)
@@ -119,25 +113,18 @@ static LpStatus infer_sizes(LpInfer *x)
     return LP_OK;
 }
 
-static void expand_sizes(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                         int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(split_with_sizes,
+             "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> "
+             "Tensor[] @fm\n"
+             "split.sizes(Tensor self, int[] split_sizes, int dim=0) -> "
+             "Tensor[] @fm",
+             .infer = infer_sizes)
 {
-    (void)n_in;
     Pieces p = {.dim = (int)attr[1].i, .n = attr[0].n};
     for (int i = 0; i < p.n; i++)
         p.sizes[i] = attr[0].v[i];
     emit_pieces(b, in[0], &p, out, n_out);
 }
-
-LpOp op_split_with_sizes = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> "
-             "Tensor[] @fm\n"
-             "split.sizes(Tensor self, int[] split_sizes, int dim=0) -> "
-             "Tensor[] @fm",
-    .infer = infer_sizes,
-    .expand = expand_sizes,
-};
 
 /* ---- chunk --------------------------------------------------------------- */
 /* At most `chunks` pieces of ceil(size / chunks); an empty dimension gives
@@ -169,21 +156,13 @@ static LpStatus infer_chunk(LpInfer *x)
     return LP_OK;
 }
 
-static void expand_chunk(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                         int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(chunk, "chunk(Tensor self, int chunks, int dim=0) -> Tensor[] @fm",
+             .infer = infer_chunk)
 {
-    (void)n_in;
     Pieces p = {.dim = (int)attr[1].i};
     chunk_pieces(lp_type(b, in[0])->shape[p.dim], attr[0].i, &p);
     emit_pieces(b, in[0], &p, out, n_out);
 }
-
-LpOp op_chunk = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "chunk(Tensor self, int chunks, int dim=0) -> Tensor[] @fm",
-    .infer = infer_chunk,
-    .expand = expand_chunk,
-};
 
 /* ---- tensor_split, hsplit, vsplit, dsplit -------------------------------- */
 /* sections: sizes as equal as can be, the first ones longer. */
@@ -254,21 +233,13 @@ static LpStatus infer_tensor_split(LpInfer *x)
     return set_sections(x, (int)x->attr[1].i, x->attr[0].i);
 }
 
-static void expand_tensor_split(LpBuilder *b, const LpAttr *attr,
-                                const LpVal *in, int n_in, LpVal *out,
-                                int n_out)
+LP_COMPOSITE(tensor_split,
+             "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] "
+             "@fm",
+             .infer = infer_tensor_split)
 {
-    (void)n_in;
     emit_sections(b, in[0], (int)attr[1].i, attr[0].i, out, n_out);
 }
-
-LpOp op_tensor_split = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] "
-             "@fm",
-    .infer = infer_tensor_split,
-    .expand = expand_tensor_split,
-};
 
 static LpStatus infer_split_at(LpInfer *x)
 {
@@ -276,20 +247,13 @@ static LpStatus infer_split_at(LpInfer *x)
     return set_indices(x, (int)x->attr[1].i, &x->attr[0]);
 }
 
-static void expand_split_at(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                            int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(tensor_split_at,
+             "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
+             "Tensor[] @fm",
+             .infer = infer_split_at)
 {
-    (void)n_in;
     emit_indices(b, in[0], (int)attr[1].i, &attr[0], out, n_out);
 }
-
-LpOp op_tensor_split_at = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
-             "Tensor[] @fm",
-    .infer = infer_split_at,
-    .expand = expand_split_at,
-};
 
 /* The dimension that the h, v and d variants cut: the record's data. */
 typedef struct Axis {
@@ -297,9 +261,8 @@ typedef struct Axis {
     int dim;  /* for h and one dimension: 0 */
 } Axis;
 
-static int axis_dim(const LpOp *op, const LpType *t)
+static int axis_dim(const Axis *a, const LpType *t)
 {
-    const Axis *a = op->data;
     return a->dim < t->ndim ? a->dim : t->ndim - 1;
 }
 
@@ -315,7 +278,7 @@ static LpStatus check_axis(LpInfer *x, bool sections)
             ? "s"
             : "",
         x->in[0].ndim);
-    int d = axis_dim(x->op, &x->in[0]);
+    int d = axis_dim(a, &x->in[0]);
     if (!sections)
         return set_indices(x, d, &x->attr[0]);
     int64_t n = x->attr[0].i, size = x->in[0].shape[d];
@@ -339,37 +302,21 @@ static LpStatus infer_axis_at(LpInfer *x)
 
 #define AXIS_SPLIT(letter, min_rank, at)                                       \
     static const Axis axis_##letter = {min_rank, at};                          \
-    static void expand_##letter(LpBuilder *b, const LpAttr *attr,              \
-                                const LpVal *in, int n_in, LpVal *out,         \
-                                int n_out)                                     \
+    LP_COMPOSITE(letter##split,                                                \
+                 #letter "split(Tensor self, int sections) -> Tensor[] @fm",   \
+                 .infer = infer_axis, .data = &axis_##letter)                  \
     {                                                                          \
-        (void)n_in;                                                            \
-        int d = axis_dim(&op_##letter##split, lp_type(b, in[0]));              \
+        int d = axis_dim(&axis_##letter, lp_type(b, in[0]));                   \
         emit_sections(b, in[0], d, attr[0].i, out, n_out);                     \
     }                                                                          \
-    LpOp op_##letter##split = {                                                \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .forms = #letter "split(Tensor self, int sections) -> Tensor[] @fm",   \
-        .infer = infer_axis,                                                   \
-        .expand = expand_##letter,                                             \
-        .data = &axis_##letter,                                                \
-    };                                                                         \
-    static void expand_##letter##_at(LpBuilder *b, const LpAttr *attr,         \
-                                     const LpVal *in, int n_in, LpVal *out,    \
-                                     int n_out)                                \
+    LP_COMPOSITE(letter##split_at,                                             \
+                 #letter                                                       \
+                 "split.indices(Tensor self, int[] indices) -> Tensor[] @fm",  \
+                 .infer = infer_axis_at, .data = &axis_##letter)               \
     {                                                                          \
-        (void)n_in;                                                            \
-        int d = axis_dim(&op_##letter##split_at, lp_type(b, in[0]));           \
+        int d = axis_dim(&axis_##letter, lp_type(b, in[0]));                   \
         emit_indices(b, in[0], d, &attr[0], out, n_out);                       \
-    }                                                                          \
-    LpOp op_##letter##split_at = {                                             \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .forms = #letter                                                       \
-        "split.indices(Tensor self, int[] indices) -> Tensor[] @fm",           \
-        .infer = infer_axis_at,                                                \
-        .expand = expand_##letter##_at,                                        \
-        .data = &axis_##letter,                                                \
-    };
+    }
 
 AXIS_SPLIT(h, 1, 1)
 AXIS_SPLIT(v, 2, 0)
@@ -392,19 +339,11 @@ static LpStatus infer_unbind(LpInfer *x)
     return LP_OK;
 }
 
-static void expand_unbind(LpBuilder *b, const LpAttr *attr, const LpVal *in,
-                          int n_in, LpVal *out, int n_out)
+LP_COMPOSITE(unbind, "unbind(Tensor self, int dim=0) -> Tensor[] @fm",
+             .infer = infer_unbind)
 {
-    (void)n_in;
     for (int i = 0; i < n_out; i++) {
         LpAttr a[] = {attr[0], lp_attr_int(i)};
         out[i] = lp_emit(b, LP_OP_select, &in[0], 1, a);
     }
 }
-
-LpOp op_unbind = {
-    .kind = LP_OP_COMPOSITE,
-    .forms = "unbind(Tensor self, int dim=0) -> Tensor[] @fm",
-    .infer = infer_unbind,
-    .expand = expand_unbind,
-};
