@@ -10,7 +10,6 @@
     static void name(LpBuilder *b LP_UNUSED, const LpAttr *attr LP_UNUSED,     \
                      const LpVal *in LP_UNUSED, int n_in LP_UNUSED,            \
                      LpVal *out LP_UNUSED, int n_out LP_UNUSED)
-#define LP_EXPAND_UNUSED (void)attr, (void)n_in, (void)n_out
 
 /* A composite: its record, and the head of its expand hook, whose body
  * follows. `...`: further fields of the record. */
