@@ -8,15 +8,15 @@ static void drop(LpKernel *k)
     lp_free(k);
 }
 
-const LpHome *lp_program_home(const LpProgram *p, size_t var)
+const LpWeightLayout *lp_program_weight_layout(const LpProgram *p, size_t var)
 {
-    uint32_t at = p->home_of ? p->home_of[var] : 0;
-    return at ? &p->home[at - 1] : NULL;
+    uint32_t at = p->weight_layout_of ? p->weight_layout_of[var] : 0;
+    return at ? &p->weight_layout[at - 1] : NULL;
 }
 
 uint64_t lp_program_var_bytes(const LpProgram *p, size_t var)
 {
-    const LpHome *h = lp_program_home(p, var);
+    const LpWeightLayout *h = lp_program_weight_layout(p, var);
     return h ? h->bytes : (uint64_t)lp_type_bytes(&p->step->var[var].type);
 }
 
@@ -45,19 +45,19 @@ void lp_program_free(LpProgram *p)
         return;
     lp_code_fini(&p->micro);
     lp_code_fini(&p->update);
-    for (size_t i = 0; i < p->n_derived; i++) {
-        drop(p->derived[i].pack);
-        drop(p->derived[i].unpack);
+    for (size_t i = 0; i < p->n_packed; i++) {
+        drop(p->packed[i].pack);
+        drop(p->packed[i].unpack);
     }
-    lp_free(p->derived);
-    for (size_t i = 0; i < p->n_home; i++) {
-        drop(p->home[i].load);
-        drop(p->home[i].save);
-        lp_free(p->home[i].layout);
+    lp_free(p->packed);
+    for (size_t i = 0; i < p->n_weight_layout; i++) {
+        drop(p->weight_layout[i].load);
+        drop(p->weight_layout[i].save);
+        lp_free(p->weight_layout[i].layout);
     }
-    lp_free(p->home);
-    lp_free(p->home_of);
-    lp_free(p->lent);
+    lp_free(p->weight_layout);
+    lp_free(p->weight_layout_of);
+    lp_free(p->arena_grad);
     lp_step_graph_fini(&p->micro_graph);
     lp_step_graph_fini(&p->update_graph);
     lp_step_release(p->step);

@@ -87,38 +87,39 @@ static inline LpStatus lp_instr_run(const LpInstr *in, const LpFrame *f,
 
 /* A copy of a parameter in another layout, made anew whenever the parameter
  * changes. */
-typedef struct LpDerived {
+typedef struct LpPackedWeights {
     uint32_t var;
     uint64_t bytes;
     LpKernel *pack;   /* operand: the parameter; result: the copy */
     LpKernel *unpack; /* the reverse; NULL: there is none */
-} LpDerived;
+} LpPackedWeights;
 
 /* The layout in which a parameter, its accumulator and its optimizer's state
  * lie while the program runs. */
-typedef struct LpHome {
-    LpConvHome *layout; /* owned */
+typedef struct LpWeightLayout {
+    LpConvLayout *layout; /* owned */
     uint64_t bytes;
     LpKernel *load, *save; /* from plain memory, to plain memory */
-} LpHome;
+} LpWeightLayout;
 
 typedef struct LpProgram {
     LpStep *step;                          /* retained */
     LpStepGraph micro_graph, update_graph; /* the host's own */
     LpCode micro, update;
     int threads; /* that it was lowered for */
-    LpHome *home;
-    size_t n_home, cap_home;
-    uint32_t *home_of; /* per variable: 1 + index into home; 0: plain */
-    uint64_t *lent;    /* per variable: 1 + the offset in the arena where it
+    LpWeightLayout *weight_layout;
+    size_t n_weight_layout, cap_weight_layout;
+    /* per variable: 1 + index into weight_layout; 0: plain */
+    uint32_t *weight_layout_of;
+    uint64_t *arena_grad; /* per variable: 1 + the offset in the arena where it
                           lies from its instruction to the update; 0: it has
                           memory of its own; NULL: all have */
-    LpDerived *derived;
-    size_t n_derived, cap_derived;
+    LpPackedWeights *packed;
+    size_t n_packed, cap_packed;
 } LpProgram;
 
 /* NULL: the variable is plain. */
-const LpHome *lp_program_home(const LpProgram *p, size_t var);
+const LpWeightLayout *lp_program_weight_layout(const LpProgram *p, size_t var);
 uint64_t lp_program_var_bytes(const LpProgram *p, size_t var);
 
 void lp_program_free(LpProgram *p); /* NULL is fine */

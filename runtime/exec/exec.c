@@ -35,7 +35,7 @@ LpStatus lp_exec_new(LpProgram *p, const LpComm *comm, LpExec **out, LpErr *e)
     }
     x->p = p;
     x->n_var = p->step->n_var;
-    x->n_arg = x->n_var + p->n_derived;
+    x->n_arg = x->n_var + p->n_packed;
     LpStatus s = set_replicas(x, comm, e);
     if (s == LP_OK)
         s = lp_exec_set_up(x, e);
@@ -361,7 +361,7 @@ static LpStatus show_updated(LpExec *x, const LpStream *stream, int64_t d,
 
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
-    LP_TRY(lp_exec_derive(x, e));
+    LP_TRY(lp_exec_pack(x, e));
     each_backup(x, true);
     lap(x, LP_PROFILE_BUFFERS, -1);
     lp_kernels_may_stop = true;
@@ -376,7 +376,7 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     LP_TRY(update(x, e));
     LP_TRY(show_updated(x, stream, d, e));
     if (x->p->update.n > 0)
-        memset(x->fresh, 0, x->p->n_derived * sizeof *x->fresh);
+        memset(x->fresh, 0, x->p->n_packed * sizeof *x->fresh);
     x->micro_batch += (uint64_t)x->p->step->gradient_accumulation;
     return LP_OK;
 }

@@ -88,6 +88,6 @@ static inline bool lp_is_stream(const LpVariable *v)
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);
 /* Makes the copies that are not as their parameters are. */
-LpStatus lp_exec_derive(LpExec *x, LpErr *e);
+LpStatus lp_exec_pack(LpExec *x, LpErr *e);
 
 #endif

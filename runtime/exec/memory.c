@@ -24,15 +24,15 @@ static size_t own_bytes(const LpExec *x, size_t var)
     return (size_t)lp_program_var_bytes(x->p, var);
 }
 
-static bool is_lent(const LpExec *x, size_t var)
+static bool in_arena(const LpExec *x, size_t var)
 {
-    return x->p->lent && x->p->lent[var];
+    return x->p->arena_grad && x->p->arena_grad[var];
 }
 
 static LpStatus check_held(const LpExec *x, size_t var, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[var];
-    LP_FAIL_IF(lp_is_stream(v) || is_lent(x, var), e, LP_E_RUNTIME,
+    LP_FAIL_IF(lp_is_stream(v) || in_arena(x, var), e, LP_E_RUNTIME,
                "the %s '%s' has no values outside of a step",
                lp_var_role_name(v->role), v->name);
     return LP_OK;
@@ -82,24 +82,24 @@ static LpStatus pack(LpExec *x, size_t i, const void *from, LpErr *e)
     LpRunCtx rc = {.seed = x->seed};
     void **copy = lp_exec_at(x, 0, x->n_var + i);
     if (!*copy) {
-        *copy = block(x, x->p->derived[i].bytes, e);
+        *copy = block(x, x->p->packed[i].bytes, e);
         set_ptr(x, x->n_var + i, *copy);
     }
     if (!*copy)
         return LP_E_MEMORY;
-    const LpKernel *k = x->p->derived[i].pack;
+    const LpKernel *k = x->p->packed[i].pack;
     void *in[1] = {(void *)(uintptr_t)from};
     LP_TRY(k->run(k, in, copy, x->lane[0].work, &rc, e));
     x->fresh[i] = true;
     return LP_OK;
 }
 
-LpStatus lp_exec_derive(LpExec *x, LpErr *e)
+LpStatus lp_exec_pack(LpExec *x, LpErr *e)
 {
-    for (size_t i = 0; i < x->p->n_derived; i++) {
+    for (size_t i = 0; i < x->p->n_packed; i++) {
         if (x->fresh[i])
             continue;
-        LP_TRY(pack(x, i, x->ptr[x->p->derived[i].var], e));
+        LP_TRY(pack(x, i, x->ptr[x->p->packed[i].var], e));
         if (x->timing)
             lp_profile_lap(x->timing, x->timing->pack + (uint32_t)i, -1);
     }
@@ -110,8 +110,8 @@ LpStatus lp_exec_derive(LpExec *x, LpErr *e)
  * made now from the plain rows. */
 static LpStatus renew(LpExec *x, size_t var, const void *plain, LpErr *e)
 {
-    for (size_t i = 0; i < x->p->n_derived; i++) {
-        if (x->p->derived[i].var != var)
+    for (size_t i = 0; i < x->p->n_packed; i++) {
+        if (x->p->packed[i].var != var)
             continue;
         x->fresh[i] = false;
         if (x->hold[var].unread)
@@ -124,17 +124,17 @@ static LpStatus renew(LpExec *x, size_t var, const void *plain, LpErr *e)
 static LpStatus unpack(const LpExec *x, size_t var, void *dst, LpErr *e)
 {
     size_t i = 0;
-    while (x->p->derived[i].var != var)
+    while (x->p->packed[i].var != var)
         i++;
-    return move(x, x->p->derived[i].unpack, *lp_exec_at(x, 0, x->n_var + i),
-                dst, e);
+    return move(x, x->p->packed[i].unpack, *lp_exec_at(x, 0, x->n_var + i), dst,
+                e);
 }
 
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e)
 {
     const void *src = *lp_exec_at(x, replica, var);
-    const LpHome *home = lp_program_home(x->p, var);
+    const LpWeightLayout *home = lp_program_weight_layout(x->p, var);
     LP_TRY(check_held(x, var, e));
     if (x->hold[var].unread)
         return unpack(x, var, dst, e);
@@ -213,7 +213,7 @@ static void hook(LpBacking *h, LpStorage *st, bool gone)
 static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[var];
-    const LpHome *home = lp_program_home(x->p, var);
+    const LpWeightLayout *home = lp_program_weight_layout(x->p, var);
     int64_t n = lp_per_replica(x, v) ? x->replicas : 1;
     for (int64_t r = 0; r < n && !x->hold[var].unread; r++) {
         void *dst = *lp_exec_at(x, r, var);
@@ -237,7 +237,7 @@ LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
     if (h->st == t->st)
         return LP_OK; /* it is the same memory */
     bool alone = may_hold(h, t, lp_var_bytes(&x->p->step->var[var]));
-    bool plain = !h->unread && !lp_program_home(x->p, var);
+    bool plain = !h->unread && !lp_program_weight_layout(x->p, var);
     LP_TRY(h->st && h->gone ? restore(h, e) : LP_OK);
     if (!alone || !plain)
         LP_TRY(own(x, var, e));
@@ -316,11 +316,11 @@ static LpStatus set_up_holds(LpExec *x, LpErr *e)
     }
     mark_code(&x->p->micro, x->n_var, read, written);
     mark_code(&x->p->update, x->n_var, read, written);
-    for (size_t i = 0; i < x->p->n_derived; i++)
-        if (x->p->derived[i].unpack)
-            packed[x->p->derived[i].var] = true;
+    for (size_t i = 0; i < x->p->n_packed; i++)
+        if (x->p->packed[i].unpack)
+            packed[x->p->packed[i].var] = true;
         else
-            read[x->p->derived[i].var] = true;
+            read[x->p->packed[i].var] = true;
     for (size_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
         bool role = v->role == LP_VAR_PARAM || v->role == LP_VAR_BUFFER ||
@@ -330,7 +330,7 @@ static LpStatus set_up_holds(LpExec *x, LpErr *e)
                            v->update_out == LP_NOVAL &&
                            v->group.kind == LP_GROUP_ALL;
         x->hold[i].unread = x->hold[i].still && !read[i] && packed[i] &&
-                            !lp_program_home(x->p, i);
+                            !lp_program_weight_layout(x->p, i);
     }
     lp_free(read);
     return LP_OK;
@@ -340,8 +340,8 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[i];
     size_t bytes = own_bytes(x, i);
-    if (is_lent(x, i)) { /* one replica */
-        x->ptr[i] = x->lane[0].arena + x->p->lent[i] - 1;
+    if (in_arena(x, i)) { /* one replica */
+        x->ptr[i] = x->lane[0].arena + x->p->arena_grad[i] - 1;
         return LP_OK;
     }
     if (x->hold[i].still)
@@ -371,13 +371,13 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
 {
     const LpProgram *p = x->p;
     size_t work = LP_SHARED_SCRATCH, most = 1;
-    for (size_t i = 0; i < p->n_home; i++)
-        most = max(most, max(p->home[i].load->work_bytes,
-                             p->home[i].save->work_bytes));
-    x->fresh = lp_calloc(p->n_derived, sizeof *x->fresh);
+    for (size_t i = 0; i < p->n_weight_layout; i++)
+        most = max(most, max(p->weight_layout[i].load->work_bytes,
+                             p->weight_layout[i].save->work_bytes));
+    x->fresh = lp_calloc(p->n_packed, sizeof *x->fresh);
     LP_FAIL_IF(!x->fresh, e, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < p->n_derived; i++) {
-        const LpDerived *d = &p->derived[i];
+    for (size_t i = 0; i < p->n_packed; i++) {
+        const LpPackedWeights *d = &p->packed[i];
         work = max(work, d->pack->work_bytes);
         most = max(most, d->unpack ? d->unpack->work_bytes : 0);
     }

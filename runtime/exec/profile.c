@@ -89,7 +89,7 @@ static const char *chain_label(LpProfile *p, const LpGraph *g,
 }
 
 static bool name_place(LpProfile *p, const LpGraph *g, LpNodeId node,
-                       LpProfilePlace *to)
+                       LpProfileSource *to)
 {
     const LpOrigin *o = &g->origin[g->node[node].origin];
     to->op = lp_arena_strdup(&p->mem, g->node[node].op->name);
@@ -117,7 +117,7 @@ static bool name_instr(LpProfile *p, const LpGraph *g, const LpCode *c,
     for (size_t k = i; node == LP_NO_NODE && k < c->n; k++)
         node = c->instr[k].node;
     uint32_t n = in->n_work ? in->n_work : node != LP_NO_NODE;
-    LpProfilePlace *place = lp_arena_calloc(&p->mem, (n + 1) * sizeof *place);
+    LpProfileSource *place = lp_arena_calloc(&p->mem, (n + 1) * sizeof *place);
     if (!place)
         return false;
     *r = (LpProfileRow){.part = part_of(g, node, update),
@@ -143,7 +143,7 @@ static bool name_instr(LpProfile *p, const LpGraph *g, const LpCode *c,
 static bool name_pack(LpProfile *p, const LpProgram *g, size_t i,
                       LpProfileRow *r)
 {
-    const LpDerived *d = &g->derived[i];
+    const LpPackedWeights *d = &g->packed[i];
     char text[LABEL];
     snprintf(text, sizeof text, "pack %s", g->step->var[d->var].name);
     *r = (LpProfileRow){.label = lp_arena_strdup(&p->mem, text),
@@ -160,7 +160,7 @@ static bool name_rows(LpProfile *p, const LpProgram *g)
         "inputs and outputs", "sum over replicas"};
     for (uint32_t i = 0; i < LP_PROFILE_OWN; i++)
         p->row[i] = (LpProfileRow){.label = own[i], .threads = 1};
-    for (size_t i = 0; i < g->n_derived; i++)
+    for (size_t i = 0; i < g->n_packed; i++)
         if (!name_pack(p, g, i, &p->row[p->pack + i]))
             return false;
     for (size_t i = 0; i < g->micro.n; i++)
@@ -203,7 +203,7 @@ static LpStatus new_profile(const LpProgram *g, LpProfile **out, LpErr *e)
     p->trains = g->step->update != NULL;
     p->watch = (LpTeamWatch){lp_profile_clock, section, p};
     p->pack = LP_PROFILE_OWN;
-    p->micro = p->pack + (uint32_t)g->n_derived;
+    p->micro = p->pack + (uint32_t)g->n_packed;
     p->update = p->micro + (uint32_t)g->micro.n;
     p->n_row = p->update + g->update.n;
     p->row = lp_arena_calloc(&p->mem, p->n_row * sizeof *p->row);

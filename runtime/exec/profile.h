@@ -33,16 +33,16 @@ typedef enum {
 } LpProfilePart;
 const char *lp_profile_part_name(LpProfilePart p);
 
-typedef struct LpProfilePlace {
+typedef struct LpProfileSource {
     const char *op, *file, *scope;
     int line; /* 0: none */
     float flops;
-} LpProfilePlace;
+} LpProfileSource;
 
 typedef struct LpProfileRow {
     const char *label; /* "mm", "mul+add", "copy" */
     LpProfilePart part;
-    const LpProfilePlace *place; /* what the instruction computes */
+    const LpProfileSource *place; /* what the instruction computes */
     uint32_t n_place;
     int threads;
     double flops;   /* of a call */

@@ -1,6 +1,6 @@
 /* One call of a replay: runs in the order of the schedule's rows, or all nodes
  * in micro-batch order; then the update. Each run takes what came over its
- * links and out of its rings, and lets go of a value where its hold ends. */
+ * links and out of its rings, and drops a value where its live range ends. */
 #include "runtime/exec/replay_state.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
 {
     LpNodeId n = x->g->value[v].node;
-    const LpRun *r = &x->p->run[run < 0 ? 0 : run];
+    const LpStagePass *r = &x->p->pass[run < 0 ? 0 : run];
     bool made = n != LP_NO_NODE;
     const char *what = made ? x->g->node[n].op->name : x->g->value[v].name;
     return lp_fail(e, LP_E_INTERNAL,
@@ -94,7 +94,7 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
         LpVal v = var->micro_out;
         if (!lp_is_value(v) ||
             (run >= 0 &&
-             (lp_ipu_is_sum(x->p, v) || lp_ipu_run_making(x->p, v) != run)))
+             (lp_ipu_is_sum(x->p, v) || lp_ipu_pass_making(x->p, v) != run)))
             continue;
         size_t bytes = (size_t)lp_type_bytes(&var->type);
         /* a variable that is returned as it is comes from where it lives */
@@ -112,12 +112,12 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
 /* ---- one run ------------------------------------------------------------- */
 static LpSlot *stashed(const LpReplay *x, LpVal v, int run, int64_t mb)
 {
-    const LpRun *r = &x->p->run[run];
+    const LpStagePass *r = &x->p->pass[run];
     for (size_t i = 0; i < x->p->n_stash; i++) {
         const LpStash *s = &x->p->stash[i];
         if (s->v == v && s->stage == r->stage &&
             (!s->off_chip ||
-             lp_replay_moves(x, LP_TRANSFER_STASH, i, run, true)))
+             lp_replay_copies(x, LP_TRANSFER_STASH, i, run, true)))
             return &x->ring[i][mb % s->depth];
     }
     return NULL;
@@ -126,25 +126,25 @@ static LpSlot *stashed(const LpReplay *x, LpVal v, int run, int64_t mb)
 static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
-    const LpRun *r = &p->run[run];
-    for (size_t i = 0; i < p->n_move; i++) {
-        const LpMove *m = &p->move[i];
+    const LpStagePass *r = &p->pass[run];
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
         if (m->to != run)
             continue;
         LpSlot *at = &x->link[i];
         if (!at->cell || at->tag != mb ||
             (m->off_chip &&
-             !lp_replay_moves(x, LP_TRANSFER_MOVE, i, run, true)))
+             !lp_replay_copies(x, LP_TRANSFER_COPY, i, run, true)))
             return dead_read(x, m->v, run, e);
         lp_cell_drop(x, &x->here[m->v]);
         x->here[m->v] = at->cell;
         at->cell = NULL;
     }
-    for (uint32_t i = 0; i < r->n_hold; i++) {
-        const LpHold *h = &r->hold[i];
-        if (h->kind == LP_HOLD_INPUT)
+    for (uint32_t i = 0; i < r->n_range; i++) {
+        const LpLiveRange *h = &r->range[i];
+        if (h->kind == LP_RANGE_INPUT)
             LP_TRY(read_input(x, h->v, run, e));
-        if (h->kind != LP_HOLD_STASH)
+        if (h->kind != LP_RANGE_STASH)
             continue;
         LpSlot *at = stashed(x, h->v, run, mb);
         if (!at || !at->cell || at->tag != mb)
@@ -159,7 +159,7 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
 static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
-    const LpRun *r = &p->run[run];
+    const LpStagePass *r = &p->pass[run];
     for (size_t i = 0; !r->backward && i < p->n_stash; i++) {
         const LpStash *s = &p->stash[i];
         if (s->stage != r->stage)
@@ -167,16 +167,17 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
         if (!x->here[s->v])
             return dead_read(x, s->v, run, e);
         if (!s->off_chip ||
-            lp_replay_moves(x, LP_TRANSFER_STASH, i, run, false))
+            lp_replay_copies(x, LP_TRANSFER_STASH, i, run, false))
             lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
     }
-    for (size_t i = 0; i < p->n_move; i++) {
-        const LpMove *m = &p->move[i];
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
         if (m->from != run)
             continue;
         if (!x->here[m->v])
             return dead_read(x, m->v, run, e);
-        if (!m->off_chip || lp_replay_moves(x, LP_TRANSFER_MOVE, i, run, false))
+        if (!m->off_chip ||
+            lp_replay_copies(x, LP_TRANSFER_COPY, i, run, false))
             lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
     }
     return write_vars(x, run, e);
@@ -199,21 +200,21 @@ static void keep_parts(LpReplay *x, const LpGraphNode *d)
     }
 }
 
-/* Holds sorted by where they end. */
-static void plan_drops(LpReplay *x, const LpRun *r)
+/* Ranges sorted by where they end. */
+static void plan_drops(LpReplay *x, const LpStagePass *r)
 {
     memset(x->drop_first, 0, (r->n + 3) * sizeof *x->drop_first);
-    for (uint32_t i = 0; i < r->n_hold; i++)
-        x->drop_first[r->hold[i].to + 2]++;
+    for (uint32_t i = 0; i < r->n_range; i++)
+        x->drop_first[r->range[i].to + 2]++;
     for (uint32_t i = 2; i < r->n + 3; i++)
         x->drop_first[i] += x->drop_first[i - 1];
-    for (uint32_t i = 0; i < r->n_hold; i++)
-        x->drop[x->drop_first[r->hold[i].to + 1]++] = i;
+    for (uint32_t i = 0; i < r->n_range; i++)
+        x->drop[x->drop_first[r->range[i].to + 1]++] = i;
 }
 
 static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
 {
-    const LpRun *r = &x->p->run[run];
+    const LpStagePass *r = &x->p->pass[run];
     plan_drops(x, r);
     LP_TRY(receive(x, run, mb, e));
     x->mb = mb;
@@ -221,11 +222,11 @@ static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
         LP_TRY(run_node(x, r->entry[i].node, run, e));
         keep_parts(x, &x->g->node[r->entry[i].node]);
         for (uint32_t k = x->drop_first[i]; k < x->drop_first[i + 1]; k++)
-            lp_cell_drop(x, &x->here[r->hold[x->drop[k]].v]);
+            lp_cell_drop(x, &x->here[r->range[x->drop[k]].v]);
     }
     LP_TRY(send(x, run, mb, e));
-    for (uint32_t i = 0; i < r->n_hold; i++)
-        lp_cell_drop(x, &x->here[r->hold[i].v]);
+    for (uint32_t i = 0; i < r->n_range; i++)
+        lp_cell_drop(x, &x->here[r->range[i].v]);
     return LP_OK;
 }
 
@@ -240,7 +241,7 @@ static void set_micro_batch(LpReplay *x, int64_t loop, int64_t mb)
 
 static void deliver(LpReplay *x)
 {
-    for (size_t i = 0; i < x->p->n_move; i++) {
+    for (size_t i = 0; i < x->p->n_copy; i++) {
         if (!x->sent[i].cell)
             continue;
         lp_cell_drop(x, &x->link[i].cell);
@@ -271,9 +272,9 @@ static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
 static bool can_gather(const LpReplay *x, int var, int run)
 {
     const LpIpuPlan *p = x->p;
-    bool fetched = p->run[run].ipu == p->var_ipu[var];
+    bool fetched = p->pass[run].ipu == p->var_ipu[var];
     if (fetched)
-        run = lp_ipu_run_making(p, x->step->var[var].micro_out);
+        run = lp_ipu_pass_making(p, x->step->var[var].micro_out);
     for (size_t i = 0; i < p->n_part && !fetched; i++)
         fetched = p->part[i].var == var && p->part[i].run == run;
     return fetched && lp_replay_has(x, (size_t)var, run, true) &&
@@ -287,7 +288,7 @@ static LpStatus run_sum(LpReplay *x, LpNodeId n, LpErr *e)
         LpVal v = d->in[i];
         if (!lp_is_value(v) || !x->part[v])
             continue;
-        int run = lp_ipu_run_making(x->p, v);
+        int run = lp_ipu_pass_making(x->p, v);
         if (!can_gather(x, x->p->sum[n].var, run))
             return dead_read(x, v, run, e);
         if (x->here[v])

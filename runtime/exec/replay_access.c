@@ -2,8 +2,8 @@
  * there, and of what lives in streaming memory that which a transfer brings. */
 #include "runtime/exec/replay_state.h"
 
-bool lp_replay_moves(const LpReplay *x, LpTransferOf of, size_t at, int run,
-                     bool load)
+bool lp_replay_copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
+                      bool load)
 {
     for (size_t i = 0; i < x->p->n_transfer; i++) {
         const LpTransfer *t = &x->p->transfer[i];
@@ -25,22 +25,22 @@ bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load)
 {
     const LpIpuPlan *p = x->p;
     if (!lp_ipu_off_chip(p, &p->step->var[i]) ||
-        lp_replay_moves(x, LP_TRANSFER_VAR, i, run, load))
+        lp_replay_copies(x, LP_TRANSFER_VAR, i, run, load))
         return true;
-    if (run < 0 || !load || !p->run[run].backward ||
+    if (run < 0 || !load || !p->pass[run].backward ||
         x->row->order == LP_ORDER_AT_ONCE)
         return false;
     /* the turning row still has what its forward run brought */
-    int forward = lp_run_of(p, p->run[run].stage, false);
+    int forward = lp_pass_of(p, p->pass[run].stage, false);
     return in_row(x->row, forward) &&
-           lp_replay_moves(x, LP_TRANSFER_VAR, i, forward, true);
+           lp_replay_copies(x, LP_TRANSFER_VAR, i, forward, true);
 }
 
 void *lp_replay_find(const LpReplay *x, size_t i, int run)
 {
     const LpIpuPlan *p = x->p;
     const LpVariable *v = &p->step->var[i];
-    int ipu = p->run[run].ipu;
+    int ipu = p->pass[run].ipu;
     if (lp_ipu_off_chip(p, v))
         return lp_replay_has(x, i, run, true) ? lp_replay_here(x, i) : NULL;
     if (p->var_ipu[i] == ipu || v->role == LP_VAR_HYPER)

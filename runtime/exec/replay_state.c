@@ -114,9 +114,9 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     const LpIpuPlan *p = x->p;
     size_t n_var = x->step->n_var * (size_t)x->step->replicas, most = 0;
     const LpGraph *u = x->step->update;
-    for (int r = 0; r < p->n_run; r++) {
-        most = p->run[r].n > most ? p->run[r].n : most;
-        most = p->run[r].n_hold > most ? p->run[r].n_hold : most;
+    for (int r = 0; r < p->n_pass; r++) {
+        most = p->pass[r].n > most ? p->pass[r].n : most;
+        most = p->pass[r].n_range > most ? p->pass[r].n_range : most;
     }
     x->var = lp_calloc(n_var + 1, sizeof *x->var);
     x->share =
@@ -124,8 +124,8 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     x->here = lp_calloc(x->g->n_value, sizeof *x->here);
     x->now = lp_calloc(u ? u->n_value : 1, sizeof *x->now);
     x->ring = lp_calloc(p->n_stash + 1, sizeof *x->ring);
-    x->link = lp_calloc(p->n_move + 1, sizeof *x->link);
-    x->sent = lp_calloc(p->n_move + 1, sizeof *x->sent);
+    x->link = lp_calloc(p->n_copy + 1, sizeof *x->link);
+    x->sent = lp_calloc(p->n_copy + 1, sizeof *x->sent);
     x->drop = lp_calloc(most + 1, sizeof *x->drop);
     x->drop_first = lp_calloc(most + 3, sizeof *x->drop_first);
     x->wide = lp_calloc((size_t)x->step->replicas, sizeof *x->wide);
@@ -177,7 +177,7 @@ void lp_replay_clear(LpReplay *x)
     for (size_t i = 0; x->ring && i < p->n_stash; i++)
         for (int k = 0; x->ring[i] && k < p->stash[i].depth; k++)
             lp_cell_drop(x, &x->ring[i][k].cell);
-    for (size_t i = 0; x->link && x->sent && i < p->n_move; i++) {
+    for (size_t i = 0; x->link && x->sent && i < p->n_copy; i++) {
         lp_cell_drop(x, &x->link[i].cell);
         lp_cell_drop(x, &x->sent[i].cell);
     }

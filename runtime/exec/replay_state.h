@@ -30,8 +30,8 @@ struct LpReplay {
     LpCell **kept;  /* [part][micro-batch] */
     size_t n_part;
     LpSlot **ring;               /* by stash: `depth` places */
-    LpSlot *link, *sent;         /* by move: arrived; on the way */
-    uint32_t *drop, *drop_first; /* holds by their end, current run */
+    LpSlot *link, *sent;         /* by copy: arrived; on the way */
+    uint32_t *drop, *drop_first; /* live ranges by their end, current run */
     void **wide;
     int64_t alive, peak;
     /* of the current call */
@@ -54,8 +54,8 @@ void lp_replay_renew_shares(LpReplay *x);
 
 /* ---- what a plan lets a run have (replay_access.c) ----------------------- */
 /* Run -1 is the weight update. */
-bool lp_replay_moves(const LpReplay *x, LpTransferOf of, size_t at, int run,
-                     bool load);
+bool lp_replay_copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
+                      bool load);
 /* Does the run have variable i (to write it, unless `load`)? */
 bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
 /* Where the run finds a variable that it may only read; NULL: nowhere. */

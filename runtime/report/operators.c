@@ -56,9 +56,9 @@ LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e)
         lp_fail(e, LP_E_MEMORY, "out of memory");
         return NULL;
     }
-    for (int r = 0; r < p->n_run; r++)
-        for (uint32_t i = 0; i < p->run[r].n; i++) {
-            LpNodeId id = p->run[r].entry[i].node;
+    for (int r = 0; r < p->n_pass; r++)
+        for (uint32_t i = 0; i < p->pass[r].n; i++) {
+            LpNodeId id = p->pass[r].entry[i].node;
             count(t, g, id, &p->cost[id], p->micro_batches * p->loops);
         }
     for (LpNodeId id = 0; id < g->n_node; id++)

@@ -57,9 +57,9 @@ static void graph(LpBuf *b, const LpIpuPlan *p)
     const LpGraph *u = p->step->update;
     int64_t moved = 0, stashed = 0, vars = 0;
     const LpGraph *g = p->step->micro;
-    for (size_t i = 0; i < p->n_move; i++)
-        if (p->move[i].from_ipu != p->move[i].to_ipu)
-            moved += lp_type_bytes(lp_graph_type(g, p->move[i].v));
+    for (size_t i = 0; i < p->n_copy; i++)
+        if (p->copy[i].from_ipu != p->copy[i].to_ipu)
+            moved += lp_type_bytes(lp_graph_type(g, p->copy[i].v));
     for (size_t i = 0; i < p->n_stash; i++)
         stashed +=
             p->stash[i].depth * lp_type_bytes(lp_graph_type(g, p->stash[i].v));
@@ -146,11 +146,11 @@ static void stages(LpBuf *b, const LpIpuPlan *p)
     lp_buf_fmt(b, "Cycles by stage:\n  %-8s %-6s %16s %16s  %s\n", "Stage",
                "IPU", "forward", "backward", "block");
     for (int s = 0; s < p->n_stage; s++) {
-        const LpRun *r = &p->run[s];
+        const LpStagePass *r = &p->pass[s];
         int64_t back =
-            p->training ? lp_run_cyc(&p->run[lp_run_of(p, s, true)]) : 0;
+            p->training ? lp_pass_cyc(&p->pass[lp_pass_of(p, s, true)]) : 0;
         lp_buf_fmt(b, "  %-8d %-6d %16s %16s  %s%s\n", s, r->ipu,
-                   grouped(lp_run_cyc(r), f), grouped(back, w),
+                   grouped(lp_pass_cyc(r), f), grouped(back, w),
                    p->stage[s].block,
                    p->stage[s].recomputed ? " (recomputed)" : "");
     }

@@ -26,22 +26,22 @@ typedef struct Walk {
 /* ---- what fields ask ---------------------------------------------------- */
 #define LP_NR(x, list) ((int64_t)((x) - (list)))
 
-static const LpRun *backward_run(const LpIpuPlan *p, const LpStage *x)
+static const LpStagePass *backward_run(const LpIpuPlan *p, const LpStage *x)
 {
-    return p->training ? &p->run[lp_run_of(p, (int)LP_NR(x, p->stage), true)]
+    return p->training ? &p->pass[lp_pass_of(p, (int)LP_NR(x, p->stage), true)]
                        : NULL;
 }
 
 static int64_t lp_report_backward(const LpIpuPlan *p, const LpStage *x)
 {
-    const LpRun *b = backward_run(p, x);
-    return b ? lp_run_cyc(b) : 0;
+    const LpStagePass *b = backward_run(p, x);
+    return b ? lp_pass_cyc(b) : 0;
 }
 
-static int64_t lp_report_again(const LpIpuPlan *p, const LpStage *x)
+static int64_t lp_report_recompute(const LpIpuPlan *p, const LpStage *x)
 {
-    const LpRun *b = backward_run(p, x);
-    return b ? b->again_cyc : 0;
+    const LpStagePass *b = backward_run(p, x);
+    return b ? b->recompute_cyc : 0;
 }
 
 static int64_t lp_report_depth(const LpIpuPlan *p, const LpStage *x)
@@ -53,12 +53,13 @@ static int64_t lp_report_depth(const LpIpuPlan *p, const LpStage *x)
 }
 
 /* The run that reads or makes a stream; NULL: it is none. */
-static const LpRun *lp_report_stream(const LpIpuPlan *p, const LpVariable *x)
+static const LpStagePass *lp_report_stream(const LpIpuPlan *p,
+                                           const LpVariable *x)
 {
     LpVal v = x->role == LP_VAR_STREAM_IN    ? x->micro_in
               : x->role == LP_VAR_STREAM_OUT ? x->micro_out
                                              : LP_NOVAL;
-    return v == LP_NOVAL ? NULL : &p->run[lp_ipu_run_making(p, v)];
+    return v == LP_NOVAL ? NULL : &p->pass[lp_ipu_pass_making(p, v)];
 }
 
 static int64_t lp_report_n_nodes(const LpIpuPlan *p)

@@ -254,7 +254,7 @@ describe("a step that rounds at random", function()
       local x = pattern(4 * 14, 8, dtype)
       local want = ran(step, x, { threads = 1, remat = 1 << 40 })
       for _, options in ipairs({ { fuse = false }, { threads = 4 }, { remat = 0 },
-        { blocked = false, packed = false, homes = false, lookups = false } }) do
+        { blocked = false, packed = false, weight_layouts = false, embedding_hoist = false } }) do
         for i, t in pairs(ran(step, x, options)) do
           assert.is_true(compiled.same_bits(want[i], t), step:vars()[i].name)
         end
@@ -291,7 +291,7 @@ describe("a step that rounds at random", function()
     local step = compiled.step(fn, { a, b })
     step:complete({ numerics = STOCHASTIC })
     local at, want = compiled.vars(step), nil
-    for _, options in ipairs({ {}, { heads = false }, { fuse = false }, { threads = 1 } }) do
+    for _, options in ipairs({ {}, { epilogues = false }, { fuse = false }, { threads = 1 } }) do
       local exec = step:compile(options)
       exec:rng(7, 0)
       local y = exec:run(compiled.feed(at, { a, b }), {})[at["output output_1"]]

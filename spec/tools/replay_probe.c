@@ -189,7 +189,8 @@ static void show(const Tally *t)
 
 /* Not what the replay cannot tell: a value that stays because a view of it is
  * read later is copied by the view. */
-static bool counts(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
+static bool counts(const LpIpuPlan *p, const LpStagePass *r,
+                   const LpLiveRange *h)
 {
     if (h->to == h->from)
         return false;
@@ -205,10 +206,10 @@ static bool counts(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
 static void shorten_holds(LpIpuPlan *p)
 {
     Tally t = {.kind = "hold"};
-    for (int r = 0; r < p->n_run; r++)
-        for (uint32_t i = 0; i < p->run[r].n_hold; i++) {
-            LpHold *h = &p->run[r].hold[i];
-            if (!counts(p, &p->run[r], h))
+    for (int r = 0; r < p->n_pass; r++)
+        for (uint32_t i = 0; i < p->pass[r].n_range; i++) {
+            LpLiveRange *h = &p->pass[r].range[i];
+            if (!counts(p, &p->pass[r], h))
                 continue;
             h->to--;
             try_fault(p, &t, h->v);
@@ -243,8 +244,8 @@ static void spoil_stashes(LpIpuPlan *p)
 static void drop_moves(LpIpuPlan *p)
 {
     Tally t = {.kind = "move"};
-    for (size_t i = 0; i < p->n_move; i++) {
-        LpMove *m = &p->move[i], kept = *m;
+    for (size_t i = 0; i < p->n_copy; i++) {
+        LpIpuCopy *m = &p->copy[i], kept = *m;
         m->from = m->to = -1;
         try_fault(p, &t, kept.v);
         *m = kept;
@@ -294,9 +295,9 @@ static void drop_parts(LpIpuPlan *p)
 static bool held(const LpIpuPlan *p, const LpTransfer *t)
 {
     if (t->of != LP_TRANSFER_VAR || !t->load || t->run < 0 ||
-        !p->run[t->run].backward)
+        !p->pass[t->run].backward)
         return false;
-    int forward = lp_run_of(p, p->run[t->run].stage, false);
+    int forward = lp_pass_of(p, p->pass[t->run].stage, false);
     for (size_t i = 0; i < p->n_row; i++) {
         bool here = false, too = false;
         for (uint32_t k = 0; k < p->row[i].n; k++) {
@@ -319,7 +320,7 @@ static void drop_transfers(LpIpuPlan *p)
         LpTransfer *x = &p->transfer[i], kept = *x;
         if (held(p, x))
             continue;
-        x->run = p->n_run;
+        x->run = p->n_pass;
         try_any(p, &t, kept.run);
         *x = kept;
     }
@@ -374,7 +375,7 @@ static LpIpuOptions read_options(char **argv)
     static const char *const again[] = {"auto", "none", "all"};
     LpIpuOptions o = lp_ipu_options();
     int off = (int)strtol(argv[6], NULL, 10);
-    o.recompute = (LpAgain)choice(argv[2], again, 3);
+    o.recompute = (LpRecompute)choice(argv[2], again, 3);
     o.strategy = lp_strategy_find(argv[3]);
     o.liveness = (LpLiveness)strtol(argv[4], NULL, 10);
     o.separate_backward = !strcmp(argv[5], "1");

@@ -26,7 +26,7 @@ typedef struct Pass {
     LpNode **heap; /* retained */
     size_t n, cap;
     Late *late;
-    size_t n_late, cap_late;
+    size_t n_sunk, cap_sunk;
     LpGrads grads;
     Target *target;
     int n_target;
@@ -95,12 +95,12 @@ static LpStatus into_leaf(Pass *p, LpTensor *leaf, LpTensor *g)
         return LP_OK;
     if (!leaf->meta || !leaf->meta->hook)
         return accumulate(p, leaf, g);
-    for (size_t i = 0; i < p->n_late; i++)
+    for (size_t i = 0; i < p->n_sunk; i++)
         if (p->late[i].leaf == leaf)
             return lp_grad_sum(&p->late[i].grad, g, p->err);
-    LP_FAIL_IF(!LP_GROW(p->late, p->cap_late, p->n_late), p->err, LP_E_MEMORY,
+    LP_FAIL_IF(!LP_GROW(p->late, p->cap_sunk, p->n_sunk), p->err, LP_E_MEMORY,
                "out of memory");
-    p->late[p->n_late++] = (Late){lp_tensor_retain(leaf), lp_tensor_retain(g)};
+    p->late[p->n_sunk++] = (Late){lp_tensor_retain(leaf), lp_tensor_retain(g)};
     return LP_OK;
 }
 
@@ -116,9 +116,9 @@ static LpStatus accumulated(Pass *p, LpTensor *leaf)
 }
 
 /* The leaves that have waited for the end; with status `s` so far. */
-static LpStatus run_late(Pass *p, LpStatus s)
+static LpStatus run_sinking(Pass *p, LpStatus s)
 {
-    for (size_t i = 0; i < p->n_late; i++) {
+    for (size_t i = 0; i < p->n_sunk; i++) {
         Late *l = &p->late[i];
         if (s == LP_OK && l->leaf->meta)
             s = lp_hooks_run(l->leaf->meta->hook, false, 0, &l->grad, p->err);
@@ -358,7 +358,7 @@ static LpStatus drive(Pass *p, LpTensor *const *roots, LpTensor *const *grads,
         lp_node_release(node);
         s = lp_grads_settle(&p->grads, s, p->err);
     }
-    s = run_late(p, s);
+    s = run_sinking(p, s);
     lp_set_grad_enabled(was);
     lp_grads_fini(&p->grads);
     lp_free(p->heap);

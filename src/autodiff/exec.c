@@ -82,7 +82,7 @@ static LpStatus need_work(size_t n, LpErr *e)
 #define DETERMINISTIC_WIDTH 4
 static int threads;
 static bool deterministic, task;
-static int pieces = LP_PIECES_ALL;
+static int pieces = LP_SPLIT_ALL;
 static uint64_t seed = 0x6c7570696e65u, n_sites;
 
 int lp_num_threads(void)
@@ -159,14 +159,14 @@ bool lp_deterministic(void)
     return deterministic;
 }
 
-void lp_set_product_pieces(int n)
+void lp_set_product_split(int n)
 {
     if (n != pieces)
         cache_clear();
     pieces = n;
 }
 
-int lp_product_pieces(void)
+int lp_product_split(void)
 {
     return pieces;
 }
@@ -389,7 +389,7 @@ static void fill_desc(LpDesc *d, const LpTensor *t)
     d->ndim = t->ndim;
     d->is_imm = false;
     d->block = 0;
-    d->home = NULL;
+    d->layout = NULL;
     memcpy(d->shape, t->shape, n);
     memcpy(d->strides, t->strides, n);
 }
@@ -406,7 +406,7 @@ static void fill_arg(LpDesc *d, const LpArg *a, const LpType *type, void **p)
     d->ndim = 0;
     d->is_imm = a->is_num;
     d->block = 0;
-    d->home = NULL;
+    d->layout = NULL;
     if (a->is_num)
         d->imm = a->num;
 }
@@ -466,7 +466,7 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                        .in = ins,
                        .out = dn,
                        .site = site,
-                       .pieces = pieces};
+                       .split = pieces};
     req.threads = lp_width_of(&req, lp_kernel_width());
     LpRunCtx rc = {.seed = seed};
     LpKernel local;

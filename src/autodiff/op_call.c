@@ -4,8 +4,8 @@
  * gradient may be asked. */
 #include "src/autodiff/op_call.h"
 
-#include "src/autodiff/drawn.h"
 #include "src/autodiff/meta.h"
+#include "src/autodiff/rng_rollback.h"
 #include "src/autodiff/trace.h"
 #include "src/ops/ops.h"
 
@@ -132,10 +132,10 @@ static LpStatus call(const LpOp *op, const LpArg *in, int n_in,
 LpStatus lp_op_call(const LpOp *op, const LpArg *in, int n_in,
                     const LpAttr *attr, LpTensor **out, int *n_out, LpErr *e)
 {
-    LpDrawn d = lp_drawn();
+    LpRngMark d = lp_rng_mark();
     LpStatus s = call(op, in, n_in, attr, NULL, out, n_out, e);
     if (s == LP_E_MEMORY)
-        lp_undraw(&d);
+        lp_rng_rollback(&d);
     return s;
 }
 

@@ -104,9 +104,9 @@ LpStatus lp_set_num_threads(int n, LpErr *e);
 LpStatus lp_set_deterministic(bool on, LpErr *e);
 bool lp_deterministic(void);
 /* LpKernelReq.pieces of what is prepared from now on; at first
- * LP_PIECES_ALL. */
-void lp_set_product_pieces(int pieces);
-int lp_product_pieces(void);
+ * LP_SPLIT_ALL. */
+void lp_set_product_split(int pieces);
+int lp_product_split(void);
 /* Makes this process a forked worker: one thread from now on, since the
  * parent's pool is not here; prepared kernels are dropped. */
 void lp_enter_worker(void);

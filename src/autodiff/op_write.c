@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#include "src/autodiff/drawn.h"
 #include "src/autodiff/meta.h"
 #include "src/autodiff/overlap.h"
+#include "src/autodiff/rng_rollback.h"
 #include "src/autodiff/trace.h"
 #include "src/ops/ops.h"
 
@@ -239,10 +239,10 @@ static LpStatus call_inplace(const LpOp *op, const LpArg *in, int n_in,
 LpStatus lp_op_call_inplace(const LpOp *op, const LpArg *in, int n_in,
                             const LpAttr *attr, LpErr *e)
 {
-    LpDrawn d = lp_drawn();
+    LpRngMark d = lp_rng_mark();
     LpStatus s = call_inplace(op, in, n_in, attr, e);
     if (s == LP_E_MEMORY)
-        lp_undraw(&d);
+        lp_rng_rollback(&d);
     return s;
 }
 

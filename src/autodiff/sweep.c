@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "src/autodiff/pieces.h"
+#include "src/autodiff/pending_grads.h"
 #include "src/base/mem.h"
 #include "src/ops/ops.h"
 
@@ -16,10 +16,10 @@ typedef struct Sweep {
     LpGraph *g;
     LpGraphBuilder gb;
     LpArena mem;
-    bool *flows;       /* per value: depends on something in wrt */
-    LpVal *grad;       /* per value */
-    LpPieces *piece;   /* per value: of its gradient, still to be added */
-    struct Back *back; /* per region of the forward half */
+    bool *flows;           /* per value: depends on something in wrt */
+    LpVal *grad;           /* per value */
+    LpPendingGrads *piece; /* per value: of its gradient, still to be added */
+    struct Back *back;     /* per region of the forward half */
     size_t n_region;
     size_t n_value; /* before the sweep */
     size_t n_node;
@@ -99,12 +99,12 @@ static LpStatus add_to(Sweep *s, LpVal v, LpVal d)
 static LpStatus settle(Sweep *s, LpVal v)
 {
     LpOriginId was = s->gb.origin;
-    LpPieces *p = &s->piece[v];
+    LpPendingGrads *p = &s->piece[v];
     if (p->n == 0)
         return LP_OK;
     s->gb.origin = s->g->node[s->g->value[p->v[p->n - 1]].node].origin;
     LP_TRY(set_place(s, v));
-    s->grad[v] = lp_pieces_sum(p, s->grad[v], s->g, &s->gb.b);
+    s->grad[v] = lp_pending_sum(p, s->grad[v], s->g, &s->gb.b);
     s->gb.origin = was;
     return s->err->code;
 }
@@ -114,10 +114,10 @@ static LpStatus settle(Sweep *s, LpVal v)
 static LpStatus gather(Sweep *s, LpVal v, LpVal d)
 {
     bool may_wait = s->gb.region == 0;
-    if (!may_wait || !lp_pieces_fit(&s->piece[v], s->g, d))
+    if (!may_wait || !lp_pending_fit(&s->piece[v], s->g, d))
         LP_TRY(settle(s, v));
-    if (may_wait && lp_pieces_fit(&s->piece[v], s->g, d))
-        return lp_pieces_add(&s->piece[v], s->g, d, s->err);
+    if (may_wait && lp_pending_fit(&s->piece[v], s->g, d))
+        return lp_pending_add(&s->piece[v], s->g, d, s->err);
     return add_to(s, v, d);
 }
 
@@ -283,7 +283,7 @@ static LpStatus start(Sweep *s)
 static void finish(Sweep *s)
 {
     for (size_t i = 0; s->piece && i < s->n_value; i++)
-        lp_pieces_fini(&s->piece[i]);
+        lp_pending_fini(&s->piece[i]);
     lp_arena_fini(&s->mem);
 }
 

@@ -211,7 +211,7 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 
 LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
 {
-    uint64_t place = lp_origin_place(&tr->origin);
+    uint64_t place = lp_origin_location(&tr->origin);
     while (tr->outer) /* a place in a body is no other one */
         tr = tr->outer;
     if (tr->salt)
@@ -239,12 +239,12 @@ static LpTrace *outermost(void)
     return tr;
 }
 
-size_t lp_trace_drawn(void)
+size_t lp_trace_rng_mark(void)
 {
     return current ? outermost()->n_drawn : 0;
 }
 
-void lp_trace_undraw(size_t n)
+void lp_trace_rng_rollback(size_t n)
 {
     LpTrace *tr = outermost();
     while (tr && tr->n_drawn > n)

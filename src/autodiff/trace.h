@@ -124,8 +124,8 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
                        int *n_out, LpErr *e);
 /* Random sites given out so far; undraw takes back those after the first n, for
  * a call that failed and is tried again. */
-size_t lp_trace_drawn(void);
-void lp_trace_undraw(size_t n);
+size_t lp_trace_rng_mark(void);
+void lp_trace_rng_rollback(size_t n);
 /* Notes out[0] of a loss operator; releases all n results if it cannot. */
 LpStatus lp_trace_mark_loss(LpTensor **out, int n, LpErr *e);
 /* dst now has the value of src (same shape and dtype); `what` writes it. */

@@ -155,7 +155,7 @@ static LpStatus read_sizes(Reader *r, LpType *type, int64_t *total, LpErr *e)
     return LP_OK;
 }
 
-/* Holds the promised length against the file's. */
+/* Ranges the promised length against the file's. */
 static LpStatus check_length(Reader *r, const LpType *type, int64_t total,
                              LpErr *e)
 {

@@ -278,7 +278,7 @@ bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n)
     return computes && half;
 }
 
-uint64_t lp_origin_place(const LpOrigin *o)
+uint64_t lp_origin_location(const LpOrigin *o)
 {
     const char *slash = strrchr(o->file, '/');
     const char *file = slash ? slash + 1 : o->file;
@@ -287,7 +287,7 @@ uint64_t lp_origin_place(const LpOrigin *o)
     return lp_mix64_pair(place, (uint64_t)o->line);
 }
 
-bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b)
+bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b)
 {
     return a->block == b->block && lp_origin_same_stage(a, b) &&
            a->backward == b->backward && a->update == b->update;

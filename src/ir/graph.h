@@ -136,10 +136,10 @@ bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,
 bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n);
 /* The place in the program (module path, file, line; not where it runs), which
  * sites are made of. */
-uint64_t lp_origin_place(const LpOrigin *o);
+uint64_t lp_origin_location(const LpOrigin *o);
 /* May nodes of these origins be merged: equal but for scope, file, line. The
  * strings must be interned in one graph. */
-bool lp_origin_same_place(const LpOrigin *a, const LpOrigin *b);
+bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b);
 
 static inline const LpType *lp_graph_type(const LpGraph *g, LpVal v)
 {

@@ -162,7 +162,7 @@ typedef struct LpGrad {
 } LpGrad;
 
 /* ---- kernel ------------------------------------------------------------- */
-typedef struct LpConvHome LpConvHome; /* src/kernel/nn/conv_home.h */
+typedef struct LpConvLayout LpConvLayout; /* src/kernel/nn/conv_layout.h */
 typedef struct LpDesc {
     LpDtype dtype; /* LP_DT_NONE: hole */
     int8_t ndim;
@@ -172,8 +172,8 @@ typedef struct LpDesc {
      * the order [d0, d1 / block, d2, …, block], shape is the logical one,
      * strides are unused; block divides shape[1]. */
     uint8_t block;
-    const LpConvHome *home; /* not NULL: weights in the library's layout */
-    LpScalar imm;           /* is_imm */
+    const LpConvLayout *layout; /* not NULL: weights in the library's layout */
+    LpScalar imm;               /* is_imm */
     int64_t shape[LP_MAX_DIMS];
     int64_t strides[LP_MAX_DIMS];
 } LpDesc;
@@ -210,7 +210,7 @@ struct LpKernel {
     _Alignas(16) char inl[512]; /* small state, no allocation */
 };
 
-enum { LP_PIECES_ALL = 3 };
+enum { LP_SPLIT_ALL = 3 };
 
 typedef struct LpKernelReq {
     const LpOp *op;
@@ -222,8 +222,8 @@ typedef struct LpKernelReq {
     LpNumerics numerics; /* of the step; all false outside steps */
     bool fast;           /* a quicker algorithm that rounds more will do */
     /* float32 products may be made of so many bfloat16 pieces of each number
-     * where that is quicker; LP_PIECES_ALL keep all its bits, 0: none */
-    int pieces;
+     * where that is quicker; LP_SPLIT_ALL keep all its bits, 0: none */
+    int split;
     /* host lowering only, batch normalisation of blocked images: it runs with
      * its ReLU. Forward: y = relu(norm(in[0]) + in[3]), the addition only if
      * n_in is 4. Backward: in[0] counts as 0 wherever in[5], the ReLU's result,

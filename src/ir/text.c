@@ -273,7 +273,7 @@ static void text_origin(LpBuf *b, const LpOrigin *o)
 
 static bool same_origin(const LpOrigin *a, const LpOrigin *b)
 {
-    return lp_origin_same_place(a, b) && a->scope == b->scope &&
+    return lp_origin_same_location(a, b) && a->scope == b->scope &&
            a->file == b->file && a->line == b->line;
 }
 

@@ -43,7 +43,7 @@ static LpStatus give(LpGraph **at, void *ctx, LpErr *e)
             continue;
         unsigned half = o->update ? 2 : o->backward;
         uint64_t salt = 4 * (uint64_t)s->time + half;
-        st = next(s, lp_mix64_pair(salt, lp_origin_place(o)), &n->site, e);
+        st = next(s, lp_mix64_pair(salt, lp_origin_location(o)), &n->site, e);
     }
     return st == LP_OK && g ? lp_in_bodies(g, give, s, e) : st;
 }

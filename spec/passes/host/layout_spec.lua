@@ -231,7 +231,7 @@ describe("the ReLU's gradient after a linear layer", function()
 
   it("runs with that of the normalisation, with the bits of one after the other", function()
     local want = train({ fuse = false })
-    local last, without = train({ heads = false })
+    local last, without = train({ epilogues = false })
     local got, joined = train({})
     for i, w in ipairs(want) do
       assert.is_true(compiled.same_bits(got[i], w), "parameter " .. i)

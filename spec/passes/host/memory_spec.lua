@@ -96,7 +96,7 @@ describe("a gradient that nothing is added to", function()
   it("lies where the backward half has given memory back", function()
     local list = parameters()
     local exec, at = network(list, x)
-    assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
+    assert.equal(LAYERS * MATRIX, exec:stats().arena_gradient_bytes)
     -- a layer keeps its result, the backward half gives one back for each matrix
     local kept = LAYERS * ROWS * WIDTH * 4
     assert.is_true(exec:stats().micro_arena_bytes < kept + ROWS * WIDTH * 4 + 2 * MATRIX)
@@ -109,7 +109,7 @@ describe("a gradient that nothing is added to", function()
       local exec, at = network(list, few, function(step)
         return { max_norm = step:add_var("hyper", "most", torch.tensor(0.001)) }
       end, { fuse = fuse })
-      assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
+      assert.equal(LAYERS * MATRIX, exec:stats().arena_gradient_bytes)
       check(list, exec, at, few, eager(list, few, 0.001))
     end
   end)
@@ -126,7 +126,7 @@ describe("a gradient that nothing is added to", function()
     local exec, at = build(list, function(h)
       return loss(weights_of(list), h)
     end, x, none)
-    assert.equal(LAYERS * MATRIX, exec:stats().lent_bytes)
+    assert.equal(LAYERS * MATRIX, exec:stats().arena_gradient_bytes)
     check(list, exec, at, x, want)
   end)
 
@@ -150,7 +150,7 @@ describe("a gradient that nothing is added to", function()
         return loss(weights_of(list), h)
       end, input, none)
       -- it comes first in the backward half, where most is in use
-      assert.is_true(exec:stats().lent_bytes >= LARGE)
+      assert.is_true(exec:stats().arena_gradient_bytes >= LARGE)
       check(list, exec, at, input, eager(list, input, nil, loss))
     end
     -- it is added to: no memory to lend
@@ -159,7 +159,7 @@ describe("a gradient that nothing is added to", function()
     end, torch.randn(4096, WIDTH), function()
       return { gradient_accumulation = 2 }
     end)
-    assert.equal(0, exec:stats().lent_bytes)
+    assert.equal(0, exec:stats().arena_gradient_bytes)
   end)
 
   -- The gradient of `out` rows of 1024 over `rows` of the batch: is it the last
@@ -221,7 +221,7 @@ describe("a gradient that nothing is added to", function()
     end, x, none)
     -- those that come before or with the wide activations' (which of the wide
     -- ones does is up to the scratch of the products)
-    local lent = exec:stats().lent_bytes
+    local lent = exec:stats().arena_gradient_bytes
     assert.is_true(lent == 64 * MATRIX or lent == 128 * MATRIX)
   end)
 end)
@@ -233,11 +233,11 @@ describe("a gradient", function()
     local exec = network(parameters(), x, function()
       return { gradient_accumulation = 2 }
     end)
-    assert.equal(0, exec:stats().lent_bytes)
+    assert.equal(0, exec:stats().arena_gradient_bytes)
     exec = network(parameters(), x, function()
       return { replicas = 2 }
     end)
-    assert.equal(0, exec:stats().lent_bytes)
+    assert.equal(0, exec:stats().arena_gradient_bytes)
   end)
 
   it("that is lent memory cannot be read between steps", function()
@@ -261,8 +261,8 @@ describe("a gradient", function()
         return F.mse_loss(h, torch.zeros_like(h))
       end, torch.randn(8, channels, 16, 16), none)
       local stats = exec:stats()
-      if stats.homes == 3 then
-        assert.equal(padded, stats.lent_bytes == 0, channels .. " channels")
+      if stats.weight_layouts == 3 then
+        assert.equal(padded, stats.arena_gradient_bytes == 0, channels .. " channels")
       end
     end
   end)

@@ -66,7 +66,7 @@ local function train(fn, inputs, list, options)
     feed[at["input x" .. i]] = torch.cat(all)
   end
   local exec = step:compile({ remat = options.remat, threads = 1, fuse = options.fuse,
-    heads = false })
+    epilogues = false })
   exec:rng(3, 0)
   for _ = 1, 3 do
     out[#out + 1] = exec:run(feed, {})[at["output output_1"]]

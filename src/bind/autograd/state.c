@@ -319,7 +319,7 @@ static int are_deterministic(lua_State *L)
     return 1;
 }
 
-/* By pieces, from LP_PIECES_ALL down. */
+/* By pieces, from LP_SPLIT_ALL down. */
 static const char *const precisions[] = {"highest", "high", "medium", NULL};
 
 static int set_matmul_precision(lua_State *L)
@@ -328,7 +328,7 @@ static int set_matmul_precision(lua_State *L)
     const char *given = lua_tostring(L, 1);
     for (int i = 0; given && precisions[i]; i++)
         if (strcmp(given, precisions[i]) == 0) {
-            lp_set_product_pieces(LP_PIECES_ALL - i);
+            lp_set_product_split(LP_SPLIT_ALL - i);
             return 0;
         }
     return lp_raise(L, LP_E_VALUE,
@@ -339,7 +339,7 @@ static int set_matmul_precision(lua_State *L)
 
 static int get_matmul_precision(lua_State *L)
 {
-    lua_pushstring(L, precisions[LP_PIECES_ALL - lp_product_pieces()]);
+    lua_pushstring(L, precisions[LP_SPLIT_ALL - lp_product_split()]);
     return 1;
 }
 

@@ -351,18 +351,18 @@ static int exec_pulls(lua_State *L)
     return 1;
 }
 
-static uint64_t lent_bytes(const LpProgram *p)
+static uint64_t arena_gradient_bytes(const LpProgram *p)
 {
     uint64_t n = 0;
-    for (size_t i = 0; p->lent && i < p->step->n_var; i++)
-        if (p->lent[i])
+    for (size_t i = 0; p->arena_grad && i < p->step->n_var; i++)
+        if (p->arena_grad[i])
             n += lp_program_var_bytes(p, i);
     return n;
 }
 
-/* exec:stats() -> {instructions=, micro_arena_bytes=, homes=, copies=, …} of
- * the host program; homes: parameters that lie in a layout of the library's,
- * copies: forms derived from parameters, lent: accumulators in the arena */
+/* exec:stats() -> {instructions=, micro_arena_bytes=, copies=, …} of the
+ * host program; weight_layouts: parameters in a layout of the library's,
+ * copies: packed weights, arena_gradient_bytes: accumulators in the arena */
 static int exec_stats(lua_State *L)
 {
     const LpExec *x = check_exec(L);
@@ -376,11 +376,11 @@ static int exec_stats(lua_State *L)
     lua_setfield(L, -2, "micro_arena_bytes");
     lua_pushinteger(L, (lua_Integer)p->update.arena_bytes);
     lua_setfield(L, -2, "update_arena_bytes");
-    lua_pushinteger(L, (lua_Integer)lent_bytes(p));
-    lua_setfield(L, -2, "lent_bytes");
-    lua_pushinteger(L, (lua_Integer)p->n_home);
-    lua_setfield(L, -2, "homes");
-    lua_pushinteger(L, (lua_Integer)p->n_derived);
+    lua_pushinteger(L, (lua_Integer)arena_gradient_bytes(p));
+    lua_setfield(L, -2, "arena_gradient_bytes");
+    lua_pushinteger(L, (lua_Integer)p->n_weight_layout);
+    lua_setfield(L, -2, "weight_layouts");
+    lua_pushinteger(L, (lua_Integer)p->n_packed);
     lua_setfield(L, -2, "copies");
     return 1;
 }

@@ -6,7 +6,7 @@
 
 #define MOST_THREADS 1024
 
-static void push_place(lua_State *L, const LpProfilePlace *p)
+static void push_place(lua_State *L, const LpProfileSource *p)
 {
     lua_createtable(L, 0, 5);
     lp_set_string(L, "op", p->op);

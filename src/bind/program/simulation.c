@@ -82,7 +82,7 @@ static LpIpuOptions read_options(lua_State *L, int t)
     lua_pop(L, 1);
     o.strategy = lp_strategy_find(
         lp_strategy_names[get_choice(L, t, "strategy", lp_strategy_names, 0)]);
-    o.recompute = (LpAgain)get_choice(L, t, "recompute", again, 0);
+    o.recompute = (LpRecompute)get_choice(L, t, "recompute", again, 0);
     o.partials = get_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
     int64_t live = lp_opt_int(L, t, "liveness", 0);
     if (live < LP_ALWAYS_LIVE || live > LP_OFF_CHIP_AFTER_EACH_PHASE)

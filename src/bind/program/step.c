@@ -433,10 +433,10 @@ static LpHostOptions read_host_options(lua_State *L, int t)
     LpHostOptions o = lp_host_options();
     o.threads = (int)lp_opt_int(L, t, "threads", o.threads);
     o.fuse = lp_opt_bool(L, t, "fuse", o.fuse);
-    o.head = lp_opt_bool(L, t, "heads", o.head);
+    o.epilogues = lp_opt_bool(L, t, "epilogues", o.epilogues);
     o.pack = lp_opt_bool(L, t, "packed", o.pack);
-    o.home = lp_opt_bool(L, t, "homes", o.home);
-    o.look = lp_opt_bool(L, t, "lookups", o.look);
+    o.weight_layouts = lp_opt_bool(L, t, "weight_layouts", o.weight_layouts);
+    o.embedding_hoist = lp_opt_bool(L, t, "embedding_hoist", o.embedding_hoist);
     o.fast = lp_opt_bool(L, t, "winograd", o.fast);
     o.remat = (uint64_t)lp_opt_int(L, t, "remat", (int64_t)o.remat);
     if (!lp_opt_bool(L, t, "blocked", true))
@@ -444,9 +444,9 @@ static LpHostOptions read_host_options(lua_State *L, int t)
     return o;
 }
 
-/* step:compile{threads=, fuse=, heads=, blocked=, packed=, homes=, winograd=,
- * lookups=, remat=} -> executor. `remat`: bytes of a micro-batch's values from
- * which on cheap ones are made again. */
+/* step:compile{threads=, fuse=, epilogues=, blocked=, packed=,
+ * weight_layouts=, winograd=, embedding_hoist=, remat=} -> executor. `remat`:
+ * bytes of a micro-batch's values from which on cheap ones are made again. */
 static int step_compile(lua_State *L)
 {
     LpErr e = {0};

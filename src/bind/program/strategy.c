@@ -19,13 +19,13 @@ static const LpStrategyOps *check_strategy(lua_State *L)
         lp_strategy_names[luaL_checkoption(L, 1, NULL, lp_strategy_names)]);
 }
 
-static LpPlaced check_place(lua_State *L, int t)
+static LpBlockLocation check_place(lua_State *L, int t)
 {
     luaL_checktype(L, t, LUA_TTABLE);
-    return (LpPlaced){.name = lp_opt_str(L, t, "name"),
-                      .stage = (int)lp_opt_int(L, t, "stage", 0),
-                      .ipu = (int)lp_opt_int(L, t, "ipu", 0),
-                      .phase = (int)lp_opt_int(L, t, "phase", 0)};
+    return (LpBlockLocation){.name = lp_opt_str(L, t, "name"),
+                             .stage = (int)lp_opt_int(L, t, "stage", 0),
+                             .ipu = (int)lp_opt_int(L, t, "ipu", 0),
+                             .phase = (int)lp_opt_int(L, t, "phase", 0)};
 }
 
 static int result(lua_State *L, LpStatus s, LpErr *e)
@@ -46,7 +46,7 @@ static int rule_place(lua_State *L)
 {
     LpErr e = {0};
     const LpStrategyOps *o = check_strategy(L);
-    LpPlaced p = check_place(L, 2);
+    LpBlockLocation p = check_place(L, 2);
     return result(L, o->check_place ? o->check_place(&p, &e) : LP_OK, &e);
 }
 
@@ -54,7 +54,7 @@ static int rule_pair(lua_State *L)
 {
     LpErr e = {0};
     const LpStrategyOps *o = check_strategy(L);
-    LpPlaced a = check_place(L, 2), b = check_place(L, 3);
+    LpBlockLocation a = check_place(L, 2), b = check_place(L, 3);
     return result(L, o->check_pair ? o->check_pair(&a, &b, &e) : LP_OK, &e);
 }
 
@@ -62,7 +62,7 @@ static int rule_read(lua_State *L)
 {
     LpErr e = {0};
     const LpStrategyOps *o = check_strategy(L);
-    LpPlaced a = check_place(L, 2), b = check_place(L, 3);
+    LpBlockLocation a = check_place(L, 2), b = check_place(L, 3);
     return result(L, o->check_read ? o->check_read(&a, &b, &e) : LP_OK, &e);
 }
 

@@ -122,7 +122,7 @@ static void copy_one(const char *s, char *d, size_t bytes)
 }
 
 /* Rows [r0, r1) of all (o, j). */
-static void move_rows(const Rows *s, const int64_t *oa, const int64_t *ob,
+static void copy_rows(const Rows *s, const int64_t *oa, const int64_t *ob,
                       char *a, char *b, int64_t r0, int64_t r1)
 {
     int64_t ab = (int64_t)lp_dtype_size(s->a.dtype);
@@ -159,7 +159,7 @@ static void move_all(const Rows *s, const int64_t *oa, const int64_t *ob,
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
         int64_t r1 = (t + 1) * part < rows ? (t + 1) * part : rows;
-        move_rows(s, oa, ob, a, b, t * part, r1);
+        copy_rows(s, oa, ob, a, b, t * part, r1);
     }
 }
 

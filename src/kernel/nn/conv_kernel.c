@@ -16,7 +16,7 @@
 
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/nn/convref.h"
 #include "src/kernel/plain.h"
 #include "src/kernel/product/packed.h"
@@ -145,8 +145,8 @@ static LpStatus describe(const Conv *c, const LpConvGeom *g,
         int64_t shape[6], strides[6];
         int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
         LpDtype t = side[i]->dtype;
-        if (side[i]->home)
-            user[i] = side[i]->home->layout;
+        if (side[i]->layout)
+            user[i] = side[i]->layout->layout;
         else if (side[i]->block)
             LP_TRY(lp_dnn_blocked(t, n, shape, side[i]->block, &user[i], e));
         else
@@ -345,7 +345,7 @@ static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
 
 static bool dense(const LpDesc *d)
 {
-    if (d->block || d->home)
+    if (d->block || d->layout)
         return true;
     for (int i = 0; i < d->ndim; i++)
         if (d->strides[i] <= 0 && d->shape[i] > 1)
@@ -365,9 +365,9 @@ static LpDesc contiguous(const LpDesc *d, LpDtype t)
     return c;
 }
 
-static bool has_home(const LpKernelReq *r)
+static bool has_layout(const LpKernelReq *r)
 {
-    return r->in[0].home || r->in[1].home || r->out[0].home;
+    return r->in[0].layout || r->in[1].layout || r->out[0].layout;
 }
 
 static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
@@ -379,8 +379,9 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     bool direct = lp_dnn_native(r->in[0].dtype) && dense(&r->in[0]) &&
                   dense(&r->in[1]) &&
                   (r->out[0].block || lp_desc_contiguous(&r->out[0]));
-    LP_FAIL_IF(!direct && has_home(r), e, LP_E_INTERNAL,
-               "%s: weights at home with other operands that are converted",
+    LP_FAIL_IF(!direct && has_layout(r), e, LP_E_INTERNAL,
+               "%s: weights in the library's layout with other operands that "
+               "are converted",
                r->op->name);
     LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
     for (int i = 0; i < N_SIDES && !direct; i++)
@@ -388,7 +389,7 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     Conv *c;
     LpErr probe = {0};
     LpStatus s = conv_new(conv_attrs(r, op_kind), op_kind, d, r, &c, &probe);
-    if (s == LP_E_MEMORY || (s != LP_OK && has_home(r)))
+    if (s == LP_E_MEMORY || (s != LP_OK && has_layout(r)))
         return lp_fail(e, s, "%s", probe.msg);
     if (s != LP_OK) /* a window the library does not take */
         return reference(r, op_kind, k, e);
@@ -423,16 +424,16 @@ bool lp_conv_makes(const LpKernelReq *r, bool gradient)
     return makes;
 }
 
-/* ---- homes of weights ---------------------------------------------------- */
-LpStatus lp_conv_home(const LpKernelReq *r, bool gradient, LpConvHome *h,
-                      bool *plain, LpErr *e)
+/* ---- layouts of weights -------------------------------------------------- */
+LpStatus lp_conv_layout(const LpKernelReq *r, bool gradient, LpConvLayout *h,
+                        bool *plain, LpErr *e)
 {
     const LpDesc *x = &r->in[0], *w = &r->in[1], *y = &r->out[0];
     LpDesc forward[N_SIDES] = {*x, *w, *y}, back[N_SIDES] = {*y, *x, *w};
     LpDnnLayout rows;
     int64_t shape[6], strides[6];
     Conv *c;
-    *h = (LpConvHome){.groups = r->attr[LP_CONV_GROUPS].i};
+    *h = (LpConvLayout){.groups = r->attr[LP_CONV_GROUPS].i};
     int n = lp_conv_axes(w, true, h->groups, shape, strides);
     LP_TRY(lp_dnn_plain(w->dtype, n, shape, strides, &rows, e));
     LP_TRY(conv_new(r->attr, gradient ? 2 : 0, gradient ? back : forward, r, &c,

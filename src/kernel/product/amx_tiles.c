@@ -17,7 +17,7 @@
 enum { STEP = 64 }; /* bytes of a tile's row */
 
 /* ---- panels -------------------------------------------------------------- */
-#define BY_PIECES(pieces, call)                                                \
+#define BY_SPLIT(pieces, call)                                                 \
     switch (pieces) {                                                          \
     case 1:                                                                    \
         call(1);                                                               \
@@ -38,7 +38,7 @@ static int pack(const LpTileSource *s, bool left, int pieces, uint16_t *panel)
 #define PACK(n)                                                                \
     for (int64_t i = 0; i < units; i++)                                        \
     cut_unit(&c, n, &r)
-    BY_PIECES(pieces, PACK)
+    BY_SPLIT(pieces, PACK)
 #undef PACK
     return exponent_of(&r);
 }
@@ -257,7 +257,7 @@ static int multiply(const LpTileRun *r)
         Sums *last = &two[(i + 1) % 2], *s = &two[i % 2];
         start_sums(r, i, s);
 #define PRODUCT(n) sized(r, i, n, &p, &g, last, s)
-        BY_PIECES(r->pieces, PRODUCT)
+        BY_SPLIT(r->pieces, PRODUCT)
 #undef PRODUCT
     }
     put_parts(r, &two[(r->n + 1) % 2], LP_TILE_PANEL);

@@ -142,7 +142,7 @@ static void need_work(Product *p, size_t one)
 static LpStatus product_new(Product p, Product **out, LpErr *e)
 {
     const LpGemmArgs *g = &p.g;
-    p.pieces = p.t == LP_F32 && g->c_cs == 1 ? lp_tiles_pieces(g, p.wanted) : 0;
+    p.pieces = p.t == LP_F32 && g->c_cs == 1 ? lp_tiles_split(g, p.wanted) : 0;
     bool ours = p.t == LP_F64 || p.t == LP_I64 || p.pieces > 0 ||
                 (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
                 (p.batch == 1 && lp_gemm_is_fast(g, p.t));
@@ -221,7 +221,7 @@ static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
         .t = t,
         .c_t = c_t,
         .threads = r->threads < 1 ? 1 : r->threads,
-        .wanted = r->pieces,
+        .wanted = r->split,
     };
 }
 

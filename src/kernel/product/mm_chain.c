@@ -10,7 +10,7 @@ bool lp_mm_chain_is_fast(const LpType *a, const LpType *b, int pieces)
 {
     const LpGemmArgs g = {.m = a->shape[0], .n = b->shape[1], .k = a->shape[1]};
     return a->dtype == LP_F32 && b->dtype == LP_F32 && g.m >= g.n &&
-           lp_tiles_pieces(&g, pieces) > 0;
+           lp_tiles_split(&g, pieces) > 0;
 }
 
 /* Scratch: the product's, then the chain's of each thread. */

@@ -95,7 +95,7 @@ static Cut cut_of(const LpGemmArgs *g, int pieces)
     return c;
 }
 
-int lp_tiles_pieces(const LpGemmArgs *g, int wanted)
+int lp_tiles_split(const LpGemmArgs *g, int wanted)
 {
     bool large =
         g->m >= 32 && g->n >= 32 && g->k >= 32 && g->m * g->n * g->k >= 1 << 21;

@@ -23,7 +23,7 @@
 
 /* 1, 2 or 3 pieces of at least the `wanted` precision where a product of such
  * pieces is the quickest here; else 0. */
-int lp_tiles_pieces(const LpGemmArgs *g, int wanted);
+int lp_tiles_split(const LpGemmArgs *g, int wanted);
 
 /* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
  * that made them, which still has them in its cache. */

@@ -11,7 +11,7 @@
  * Over rows of a table (lstm_rows, …) a layer is one with the embedding that
  * looks them up: the table stands in the place of the input, its gradient in
  * that of the input's, and the indices [steps, batch] come last. The host runs
- * that instead of the two (passes/host/lookup.c).
+ * that instead of the two (passes/host/embedding_hoist.c).
  *
  * Results beyond the output and the last state are for the gradient: what the
  * gates gave and the cells of all steps. Gradients of gradients run the

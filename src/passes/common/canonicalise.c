@@ -149,8 +149,8 @@ static LpVal relu_backward(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     LpBuilder *b = &rw->gb.b;
     const LpGraphNode *d = lp_rewrite_def(rw, in[0]);
     if (!d || d->op->id != LP_OP_max_pool_backward ||
-        !lp_origin_same_place(&rw->to->origin[d->origin],
-                              &rw->to->origin[rw->gb.origin]))
+        !lp_origin_same_location(&rw->to->origin[d->origin],
+                                 &rw->to->origin[rw->gb.origin]))
         return LP_NOVAL;
     LpVal grad = d->in[0], index = d->in[1];
     const LpAttr *size = d->attr;

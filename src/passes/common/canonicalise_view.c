@@ -108,8 +108,8 @@ LpVal lp_canon_slice(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     if (size == 0)
         return LP_NOVAL;
     if (d && d->attr[LP_SLICE_DIM].i == dim &&
-        lp_origin_same_place(&rw->to->origin[d->origin],
-                             &rw->to->origin[rw->gb.origin])) {
+        lp_origin_same_location(&rw->to->origin[d->origin],
+                                &rw->to->origin[rw->gb.origin])) {
         from = d->in[0];
         start = d->attr[LP_SLICE_START].i + start * d->attr[LP_SLICE_STEP].i;
         step = size == 1 ? 1 : step * d->attr[LP_SLICE_STEP].i;
@@ -138,8 +138,8 @@ static LpVal unjoined(const LpRewrite *rw, LpVal v, int dim, int64_t rest)
 {
     const LpGraphNode *d = made_by(rw, v, LP_OP_reshape);
     if (!d || !made_by(rw, d->in[0], LP_OP_permute) ||
-        !lp_origin_same_place(&rw->to->origin[d->origin],
-                              &rw->to->origin[rw->gb.origin]))
+        !lp_origin_same_location(&rw->to->origin[d->origin],
+                                 &rw->to->origin[rw->gb.origin]))
         return LP_NOVAL;
     const LpType *t = lp_graph_type(rw->to, v);
     const LpType *from = lp_graph_type(rw->to, d->in[0]);

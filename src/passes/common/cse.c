@@ -91,8 +91,8 @@ static void study_regions(const LpGraph *g, Cse *c)
             c->place[r] = n->origin;
             c->plain[r] = true;
         }
-        if (is_kept(n) || !lp_origin_same_place(&g->origin[n->origin],
-                                                &g->origin[c->place[r]]))
+        if (is_kept(n) || !lp_origin_same_location(&g->origin[n->origin],
+                                                   &g->origin[c->place[r]]))
             c->plain[r] = false;
     }
 }
@@ -120,8 +120,8 @@ static bool same_region(LpRewrite *rw, uint32_t a, const LpVal *in_a,
     const LpRegion *x = &g->region[a], *y = &g->region[b];
     return x->op == y->op && x->n_in == y->n_in &&
            same_attrs(x->op, x->attr, y->attr) &&
-           lp_origin_same_place(&g->origin[c->place[a]],
-                                &g->origin[c->place[b]]) &&
+           lp_origin_same_location(&g->origin[c->place[a]],
+                                   &g->origin[c->place[b]]) &&
            region_operands(rw, y, in_b) &&
            same_operands(rw->to, in_a, x->n_in, in_b, y->n_in);
 }
@@ -163,8 +163,8 @@ static bool same_node(const LpRewrite *rw, const LpGraphNode *n,
     return m->op == n->op && m->region == label && m->n_out == n->n_out &&
            same_operands(g, in, n->n_in, m->in, m->n_in) &&
            same_attrs(n->op, n->attr, m->attr) &&
-           lp_origin_same_place(&g->origin[rw->gb.origin],
-                                &g->origin[m->origin]);
+           lp_origin_same_location(&g->origin[rw->gb.origin],
+                                   &g->origin[m->origin]);
 }
 
 static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)

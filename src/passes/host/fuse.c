@@ -90,7 +90,7 @@ LpStatus lp_fuse_alone(LpLower *l, LpNodeId id)
     LP_FAIL_IF(!p->member, l->err, LP_E_MEMORY, "out of memory");
     p->member[0] = id;
     p->n = 1;
-    p->head = LP_NO_NODE;
+    p->product = LP_NO_NODE;
     f->of[id] = (int32_t)f->n_group++;
     return LP_OK;
 }

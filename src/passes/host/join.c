@@ -43,9 +43,10 @@ static bool is_part(const LpLower *l, const LpGraphNode *n,
 }
 
 /* The part of the joined value that operand `at` of the concatenation is. */
-static LpPlace part_of(const LpLower *l, const LpGraphNode *cat, LpVal at)
+static LpValueLocation part_of(const LpLower *l, const LpGraphNode *cat,
+                               LpVal at)
 {
-    LpPlace p = l->place[cat->out];
+    LpValueLocation p = l->location[cat->out];
     int64_t dim = cat->attr[LP_CAT_DIM].i;
     const LpType *t = lp_graph_type(l->g, at);
     for (uint32_t i = 0; cat->in[i] != at; i++)
@@ -66,19 +67,19 @@ LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v)
             return LP_OK;
     if (!cat)
         return LP_OK;
-    if (l->place[cat->out].buf == LP_NO_BUF)
+    if (l->location[cat->out].buf == LP_NO_BUF)
         LP_TRY(lp_lower_result(l, cat, cat->out));
-    LpPlace p = part_of(l, cat, operand), q = p;
+    LpValueLocation p = part_of(l, cat, operand), q = p;
     for (int d = 0; turn && d < p.desc.ndim; d++) {
         q.desc.shape[turn->attr[LP_PERMUTE_DIMS].v[d]] = p.desc.shape[d];
         q.desc.strides[turn->attr[LP_PERMUTE_DIMS].v[d]] = p.desc.strides[d];
     }
-    l->place[v] = q;
+    l->location[v] = q;
     l->buf[q.buf].reads_left += l->read.uses[v];
     return LP_OK;
 }
 
 bool lp_joined(const LpLower *l, const LpGraphNode *n)
 {
-    return n->op == &op_cat && l->place[n->out].buf != LP_NO_BUF;
+    return n->op == &op_cat && l->location[n->out].buf != LP_NO_BUF;
 }

@@ -15,7 +15,7 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/pointwise.h"
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 #include "src/ops/ops.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
@@ -31,7 +31,7 @@ static bool image(const LpLower *l, LpVal v)
 
 static bool blocked(const LpLower *l, LpVal v)
 {
-    return lp_is_value(v) && l->place[v].desc.block != 0;
+    return lp_is_value(v) && l->location[v].desc.block != 0;
 }
 
 static bool is_f32(const LpLower *l, LpVal v)
@@ -57,7 +57,7 @@ static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
     LpDesc d[3];
     LpKernelReq r = lp_req_of_node(l->g, n, d);
     for (int i = 0; i < 2; i++)
-        d[i].block = l->place[n->in[i]].desc.block;
+        d[i].block = l->location[n->in[i]].desc.block;
     d[2].block = (uint8_t)l->o->block;
     r.fast = l->o->fast;
     r.threads = lp_width_of(&r, l->o->threads);
@@ -109,10 +109,10 @@ int lp_layout_block(const LpLower *l, const LpGraphNode *n)
     return 0;
 }
 
-static LpStatus copy_as(LpLower *l, const LpPlace *from, const LpDesc *as,
-                        LpPlace *alt)
+static LpStatus copy_as(LpLower *l, const LpValueLocation *from,
+                        const LpDesc *as, LpValueLocation *alt)
 {
-    LpPlace q = {.desc = *as}, src = *from;
+    LpValueLocation q = {.desc = *as}, src = *from;
     LP_TRY(lp_lower_memory(l, as, &q.buf));
     l->buf[q.buf].reads_left = UINT32_MAX / 2; /* never taken over */
     LP_TRY(lp_lower_copy(l, LP_NO_NODE, &src, &q));
@@ -120,47 +120,49 @@ static LpStatus copy_as(LpLower *l, const LpPlace *from, const LpDesc *as,
     return LP_OK;
 }
 
-LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpConvHome *home,
-                         const LpPlace **out)
+LpStatus lp_layout_place(LpLower *l, LpVal v, int block,
+                         const LpConvLayout *layout,
+                         const LpValueLocation **out)
 {
-    LpPlace *p = &l->place[v], *alt = &l->alt[v];
+    LpValueLocation *p = &l->location[v], *alt = &l->alt[v];
     *out = p;
-    if (p->desc.block == block && p->desc.home == home)
+    if (p->desc.block == block && p->desc.layout == layout)
         return LP_OK;
     *out = alt;
     if (alt->buf != LP_NO_BUF && alt->desc.block == block &&
-        alt->desc.home == home)
+        alt->desc.layout == layout)
         return LP_OK;
-    const LpPlace *from = p;
-    if (home && p->desc.block) /* by way of plain rows */
+    const LpValueLocation *from = p;
+    if (layout && p->desc.block) /* by way of plain rows */
         LP_TRY(lp_layout_place(l, v, 0, NULL, &from));
     LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
     as.block = (uint8_t)block;
-    as.home = home;
+    as.layout = layout;
     return copy_as(l, from, &as, alt);
 }
 
-LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpPlace **out)
+LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpValueLocation **out)
 {
-    LpPlace *p = &l->place[v], *alt = &l->alt[v];
+    LpValueLocation *p = &l->location[v], *alt = &l->alt[v];
     bool dense = true;
-    for (int i = 0; i < p->desc.ndim && !p->desc.block && !p->desc.home; i++)
+    for (int i = 0; i < p->desc.ndim && !p->desc.block && !p->desc.layout; i++)
         dense = dense && (p->desc.strides[i] > 0 || p->desc.shape[i] == 1);
     *out = dense ? p : alt;
-    if (dense || (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.home))
+    if (dense ||
+        (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.layout))
         return LP_OK;
     LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
     return copy_as(l, p, &as, alt);
 }
 
-LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpPlace **out)
+LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpValueLocation **out)
 {
     LP_TRY(lp_layout_place(l, v, 0, NULL, out));
     if (lp_desc_contiguous(&(*out)->desc))
         return LP_OK;
-    LpPlace from = **out, *alt = &l->alt[v];
+    LpValueLocation from = **out, *alt = &l->alt[v];
     *out = alt;
-    if (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.home)
+    if (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.layout)
         return LP_OK;
     LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
     return copy_as(l, &from, &as, alt);

@@ -14,7 +14,7 @@
 #include "src/autodiff/op_call.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/rounding.h"
 #include "src/ops/control.h"
 #include "src/ops/request.h"
@@ -35,10 +35,10 @@ static uint32_t add_buf(LpLower *l, uint64_t bytes, uint32_t var)
 
 LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
 {
-    uint32_t b = add_buf(l, lp_home_bytes(d), var);
+    uint32_t b = add_buf(l, lp_weight_layout_bytes(d), var);
     if (b == LP_NO_BUF)
         return LP_E_MEMORY;
-    l->place[v] = (LpPlace){.buf = b, .desc = *d};
+    l->location[v] = (LpValueLocation){.buf = b, .desc = *d};
     return LP_OK;
 }
 
@@ -55,7 +55,8 @@ LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf)
 }
 
 /* ---- instructions ------------------------------------------------------- */
-static LpStatus set_ref(LpLower *l, LpRef *r, const LpPlace *p, uint32_t at)
+static LpStatus set_ref(LpLower *l, LpRef *r, const LpValueLocation *p,
+                        uint32_t at)
 {
     LpAlloc *b = &l->buf[p->buf];
     size_t size = lp_dtype_size(p->desc.dtype);
@@ -74,11 +75,11 @@ static LpStatus set_ref(LpLower *l, LpRef *r, const LpPlace *p, uint32_t at)
 }
 
 /* Of the elements that lie there: a broadcast dimension counts once. */
-static uint64_t place_bytes(const LpPlace *p)
+static uint64_t place_bytes(const LpValueLocation *p)
 {
     uint64_t n = lp_dtype_size(p->desc.dtype);
-    if (p->desc.block || p->desc.home)
-        return lp_home_bytes(&p->desc);
+    if (p->desc.block || p->desc.layout)
+        return lp_weight_layout_bytes(&p->desc);
     for (int i = 0; i < p->desc.ndim; i++)
         n *= p->desc.strides[i] ? (uint64_t)p->desc.shape[i] : 1;
     return n;
@@ -86,8 +87,8 @@ static uint64_t place_bytes(const LpPlace *p)
 
 /* in[i] / out[i] are places (NULL: hole or immediate, described by imm). */
 static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
-                          const LpPlace *const *in, int n_in,
-                          const LpPlace *const *out, int n_out)
+                          const LpValueLocation *const *in, int n_in,
+                          const LpValueLocation *const *out, int n_out)
 {
     LpCode *c = l->code;
     uint32_t at = (uint32_t)c->n;
@@ -108,7 +109,8 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
         LP_TRY(set_ref(l, &ref[n_in + i], out[i], at));
     }
     if (apart) {
-        LpPlace scratch = {.buf = add_buf(l, k->work_bytes, UINT32_MAX)};
+        LpValueLocation scratch = {.buf =
+                                       add_buf(l, k->work_bytes, UINT32_MAX)};
         if (scratch.buf == LP_NO_BUF)
             return LP_E_MEMORY;
         LP_TRY(set_ref(l, &ref[n - 1], &scratch, at));
@@ -133,8 +135,8 @@ LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k)
 }
 
 LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
-                         const LpPlace *const *in, int n_in,
-                         const LpPlace *const *out, int n_out)
+                         const LpValueLocation *const *in, int n_in,
+                         const LpValueLocation *const *out, int n_out)
 {
     if (s == LP_OK)
         s = add_instr(l, node, k, in, n_in, out, n_out);
@@ -148,26 +150,26 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
 
 LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf)
 {
-    *buf = add_buf(l, lp_home_bytes(d), UINT32_MAX);
+    *buf = add_buf(l, lp_weight_layout_bytes(d), UINT32_MAX);
     return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
-LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
-                       const LpPlace *dst)
+LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpValueLocation *src,
+                       const LpValueLocation *dst)
 {
     LpKernel *k;
     LpDesc from = src->desc, to = dst->desc;
     int block = from.block ? from.block : to.block;
     LP_TRY(lp_lower_new_kernel(l, &k));
-    if (from.home != to.home) {
+    if (from.layout != to.layout) {
         double elements = (double)lp_desc_numel(&to);
         int width = lp_width_of_copy(elements, l->o->threads);
-        LpStatus s = lp_conv_home_copy(&from, &to, width, k, l->err);
+        LpStatus s = lp_conv_layout_copy(&from, &to, width, k, l->err);
         return lp_lower_finish(l, s, node, k, &src, 1, &dst, 1);
     }
-    if (from.home) {
-        from = lp_conv_home_flat(&from);
-        to = lp_conv_home_flat(&to);
+    if (from.layout) {
+        from = lp_conv_layout_flat(&from);
+        to = lp_conv_layout_flat(&to);
     } else if (block) {
         int64_t channels = to.shape[1];
         from = lp_desc_split(&src->desc, to.ndim, channels, block);
@@ -183,8 +185,8 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
     LpAttr attr[LP_MAX_ATTR];
     const LpType *tin = lp_graph_type(l->g, n->in[0]);
     LpType out = {0};
-    LpPlace src, dst = {0};
-    const LpPlace *plain;
+    LpValueLocation src, dst = {0};
+    const LpValueLocation *plain;
     LP_TRY(lp_layout_place(l, n->in[0], 0, NULL, &plain));
     src = *plain;
     bool needs_copy = false;
@@ -208,7 +210,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
         if (s == LP_OK && !needs_copy)
             break;
         /* a reshape of scattered elements: gather them first */
-        LpPlace whole = {.desc = lp_desc_of(tin)};
+        LpValueLocation whole = {.desc = lp_desc_of(tin)};
         if (s == LP_OK)
             whole.buf = add_buf(l, (uint64_t)lp_type_bytes(tin), UINT32_MAX);
         if (s == LP_OK && whole.buf == LP_NO_BUF)
@@ -227,9 +229,9 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
     dst.desc.dtype = out.dtype;
     dst.desc.ndim = out.ndim;
     memcpy(dst.desc.shape, out.shape, sizeof out.shape);
-    l->buf[l->place[n->in[0]].buf].reads_left--;
+    l->buf[l->location[n->in[0]].buf].reads_left--;
     l->buf[src.buf].reads_left += l->read.uses[n->out];
-    l->place[n->out] = dst;
+    l->location[n->out] = dst;
     return LP_OK;
 }
 
@@ -237,7 +239,7 @@ bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
 {
     size_t n = (size_t)a->ndim * sizeof *a->shape;
     return a->dtype == b->dtype && a->ndim == b->ndim && a->block == b->block &&
-           a->home == b->home && !memcmp(a->shape, b->shape, n) &&
+           a->layout == b->layout && !memcmp(a->shape, b->shape, n) &&
            lp_desc_contiguous(a) && lp_desc_contiguous(b);
 }
 
@@ -260,12 +262,12 @@ static bool may_overwrite(const LpGraphNode *n, uint32_t i)
 static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
 {
     LpVal old = l->in[var];
-    if (old == LP_NOVAL || l->place[old].buf == LP_NO_BUF)
+    if (old == LP_NOVAL || l->location[old].buf == LP_NO_BUF)
         return true;
-    uint32_t b = l->place[old].buf, here = 0;
+    uint32_t b = l->location[old].buf, here = 0;
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
-        if (v == LP_NOVAL || lp_is_imm(v) || l->place[v].buf != b)
+        if (v == LP_NOVAL || lp_is_imm(v) || l->location[v].buf != b)
             continue;
         if (v != old ||
             (!(n->op->flags & LP_OPF_INPLACE_EACH) && !may_overwrite(n, i)))
@@ -283,14 +285,14 @@ static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
         LpVal v = n->in[i];
         if (v == LP_NOVAL || lp_is_imm(v) || !may_overwrite(n, i))
             continue;
-        const LpPlace *p = &l->place[v];
+        const LpValueLocation *p = &l->location[v];
         const LpAlloc *b = &l->buf[p->buf];
         uint32_t here = 0;
         for (uint32_t k = 0; k < n->n_in; k++)
             here += n->in[k] == v;
         if (b->var == UINT32_MAX && b->reads_left == here && p->offset == 0 &&
             lp_lower_same_layout(&p->desc, out) &&
-            b->bytes == lp_home_bytes(out))
+            b->bytes == lp_weight_layout_bytes(out))
             return p->buf;
     }
     return LP_NO_BUF;
@@ -319,7 +321,7 @@ static LpDesc desc_for(const LpLower *l, const LpGraphNode *n, LpVal v)
 }
 
 static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
-                              const LpConvHome *home)
+                              const LpConvLayout *layout)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
@@ -327,19 +329,21 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
         LpDesc d = desc_for(l, n, v);
         uint32_t var = l->target[v], b;
         LP_TRY(lp_join_place(l, n, v));
-        if (l->place[v].buf != LP_NO_BUF)
-            continue; /* a group's head has its place already, too */
+        if (l->location[v].buf != LP_NO_BUF)
+            continue; /* a group's product has its place already, too */
         d.block = (uint8_t)(t->ndim == 4 ? block : 0); /* else no image */
-        d.home = home && lp_home_of(l, v) == home ? home : NULL;
-        if (var != UINT32_MAX && !d.block && lp_home_of_var(l, var) == d.home &&
+        d.layout =
+            layout && lp_weight_layout_of(l, v) == layout ? layout : NULL;
+        if (var != UINT32_MAX && !d.block &&
+            lp_weight_layout_of_var(l, var) == d.layout &&
             may_write_var(l, n, var)) {
             LP_TRY(lp_lower_own_as(l, v, var, &d));
         } else if (i == 0 && (b = reusable(l, n, &d)) != LP_NO_BUF) {
-            l->place[v] = (LpPlace){.buf = b, .desc = d};
+            l->location[v] = (LpValueLocation){.buf = b, .desc = d};
         } else {
             LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
         }
-        l->buf[l->place[v].buf].reads_left += l->read.uses[v];
+        l->buf[l->location[v].buf].reads_left += l->read.uses[v];
     }
     return LP_OK;
 }
@@ -347,10 +351,10 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
 LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v)
 {
     uint32_t var = l->target[v];
-    bool straight = var != UINT32_MAX && !lp_home_of_var(l, var) &&
+    bool straight = var != UINT32_MAX && !lp_weight_layout_of_var(l, var) &&
                     may_write_var(l, n, var);
     LP_TRY(lp_lower_own(l, v, straight ? var : UINT32_MAX));
-    l->buf[l->place[v].buf].reads_left += l->read.uses[v];
+    l->buf[l->location[v].buf].reads_left += l->read.uses[v];
     return LP_OK;
 }
 
@@ -360,20 +364,20 @@ typedef enum {
     AS_IS,      /* its kernel takes either */
     AS_BLOCKED, /* all blocked */
     AS_SPLIT,   /* in five dimensions */
-    AS_FLAT,    /* at home, in one dimension */
+    AS_FLAT,    /* in the library's layout, in one dimension */
     AS_ROWS     /* plain, without gaps */
 } Meets;
 
 static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
-                   const LpConvHome *home)
+                   const LpConvLayout *layout)
 {
     if (lp_layout_reduces(l, n))
         return AS_SPLIT;
     if (lp_has_bodies(n->op))
         return AS_ROWS;
     if (lp_conv_of(n->op))
-        return l->o->block || l->o->home ? AS_IS : AS_PLAIN;
-    if (home)
+        return l->o->block || l->o->weight_layouts ? AS_IS : AS_PLAIN;
+    if (layout)
         return AS_FLAT;
     if (!block)
         return AS_PLAIN;
@@ -384,7 +388,7 @@ static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
 typedef struct Req {
     LpArena mem;
     LpDesc *in, *out;
-    const LpPlace **pin, **pout;
+    const LpValueLocation **pin, **pout;
     LpAttr attr[LP_MAX_ATTR];
     int64_t dims[5];
     bool relu; /* LpKernelReq.relu */
@@ -392,13 +396,13 @@ typedef struct Req {
 
 /* An operand that is a value. */
 static LpStatus read_value(LpLower *l, LpVal v, Meets how,
-                           const LpConvHome *home, const LpType *like,
-                           const LpPlace **at, LpDesc *seen)
+                           const LpConvLayout *layout, const LpType *like,
+                           const LpValueLocation **at, LpDesc *seen)
 {
     bool alike = lp_shape_eq(lp_graph_type(l->g, v), like);
     bool is_image = lp_graph_type(l->g, v)->ndim == 4;
     int block = how == AS_BLOCKED ? (is_image ? l->o->block : 0)
-                : how == AS_SPLIT ? l->place[v].desc.block
+                : how == AS_SPLIT ? l->location[v].desc.block
                                   : 0;
     if (how == AS_IS)
         LP_TRY(lp_layout_dense(l, v, at));
@@ -406,18 +410,18 @@ static LpStatus read_value(LpLower *l, LpVal v, Meets how,
         LP_TRY(lp_layout_rows(l, v, at));
     else
         LP_TRY(lp_layout_place(l, v, block,
-                               how == AS_FLAT && alike ? home : NULL, at));
+                               how == AS_FLAT && alike ? layout : NULL, at));
     *seen = (*at)->desc;
     if (how == AS_SPLIT)
         *seen = lp_layout_split(l, seen, like);
     else if (how == AS_FLAT)
         *seen =
-            alike ? lp_conv_home_flat(seen) : (LpDesc){.dtype = seen->dtype};
+            alike ? lp_conv_layout_flat(seen) : (LpDesc){.dtype = seen->dtype};
     return LP_OK;
 }
 
 static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
-                              Meets how, const LpConvHome *home)
+                              Meets how, const LpConvLayout *layout)
 {
     const LpType *like = lp_graph_type(l->g, n->out);
     if (lp_layout_reduces(l, n))
@@ -425,7 +429,7 @@ static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
         if (lp_is_value(v))
-            LP_TRY(read_value(l, v, how, home, like, &q->pin[i], &q->in[i]));
+            LP_TRY(read_value(l, v, how, layout, like, &q->pin[i], &q->in[i]));
         else
             q->in[i] = lp_desc_of_operand(l->g, v);
     }
@@ -436,10 +440,10 @@ static void read_results(LpLower *l, const LpGraphNode *n, Req *q, Meets how)
 {
     memcpy(q->attr, n->attr, n->op->n_attr * sizeof *q->attr);
     for (uint32_t i = 0; i < n->n_out; i++) {
-        q->pout[i] = &l->place[n->out + i];
+        q->pout[i] = &l->location[n->out + i];
         q->out[i] = q->pout[i]->desc;
-        if (how == AS_FLAT && q->out[i].home)
-            q->out[i] = lp_conv_home_flat(&q->out[i]);
+        if (how == AS_FLAT && q->out[i].layout)
+            q->out[i] = lp_conv_layout_flat(&q->out[i]);
         if (how != AS_SPLIT)
             continue;
         if (lp_layout_reduces(l, n))
@@ -454,12 +458,12 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                              Req *q)
 {
     LpKernel *k;
-    LP_TRY(lp_home_choose(l, n));
-    const LpConvHome *home = lp_home_results(l, n);
-    int block = home ? 0 : lp_layout_block(l, n);
-    Meets how = meets(l, n, block, home);
-    LP_TRY(place_results(l, n, block, home));
-    LP_TRY(read_operands(l, n, q, how, home));
+    LP_TRY(lp_weight_layout_choose(l, n));
+    const LpConvLayout *layout = lp_weight_layout_results(l, n);
+    int block = layout ? 0 : lp_layout_block(l, n);
+    Meets how = meets(l, n, block, layout);
+    LP_TRY(place_results(l, n, block, layout));
+    LP_TRY(read_operands(l, n, q, how, layout));
     read_results(l, n, q, how);
     LP_TRY(lp_lower_new_kernel(l, &k));
     LpKernelReq r = {.op = n->op,
@@ -471,18 +475,18 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .site = n->site,
                      .numerics = l->step->numerics,
                      .fast = l->o->fast,
-                     .pieces = l->o->pieces,
+                     .split = l->o->split,
                      .relu = q->relu};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
     LpStatus s = lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
                                       : lp_prepare(&r, k, l->err);
     uint32_t copy = UINT32_MAX;
     if (s == LP_OK && !lp_call_rounds(&r))
-        s = lp_derive_weights(l, n, k, &copy);
+        s = lp_pack_weights(l, n, k, &copy);
     LP_TRY(lp_lower_finish(l, s, id, k, q->pin, (int)n->n_in, q->pout,
                            (int)n->n_out));
     if (copy != UINT32_MAX)
-        lp_derived_operand(l, copy);
+        lp_packed_operand(l, copy);
     return LP_OK;
 }
 
@@ -492,15 +496,15 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     if (n->op->flags & LP_OPF_VIEW)
         return lower_view(l, id, n);
     bool done = false;
-    if (lp_derives(l, n))
-        LP_TRY(lp_lower_derived(l, id, &done));
+    if (lp_packs(l, n))
+        LP_TRY(lp_lower_packed(l, id, &done));
     if (done)
         return LP_OK;
     LP_FAIL_IF(!n->op->prepare && !lp_has_bodies(n->op), l->err, LP_E_INTERNAL,
                "operator %s has no kernel", n->op->name);
     Req q = {0};
-    LpTail tail;
-    q.relu = lp_tail_of(l, id, &tail);
+    LpNormRelu tail;
+    q.relu = lp_norm_relu_of(l, id, &tail);
     if (q.relu)
         n = &tail.node;
     q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
@@ -515,8 +519,8 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     lp_arena_fini(&q.mem);
     for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
         if (lp_is_value(n->in[i]))
-            l->buf[l->place[n->in[i]].buf].reads_left--;
+            l->buf[l->location[n->in[i]].buf].reads_left--;
     if (q.relu && s == LP_OK)
-        lp_tail_done(l, &tail);
+        lp_norm_relu_done(l, &tail);
     return s;
 }

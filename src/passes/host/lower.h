@@ -6,14 +6,16 @@
 
 typedef struct LpHostOptions {
     int threads;
-    bool fuse;  /* chains of pointwise operators as one pass */
-    bool head;  /* which products run with */
-    bool pack;  /* weights of products as packed copies */
-    int pieces; /* LpKernelReq's */
-    bool fast;  /* Winograd's convolution where it pays */
-    bool look;  /* recurrent layers over looked up rows multiply the table */
-    bool home;  /* convolution weights lie as their gradients are made */
-    int block;  /* channels in a block of images: 8 or 16; 0: plain layouts */
+    bool fuse;      /* chains of pointwise operators as one pass */
+    bool epilogues; /* of products */
+    bool pack;      /* weights of products as packed copies */
+    int split;      /* of products' operands: LpKernelReq's */
+    bool fast;      /* Winograd's convolution where it pays */
+    /* recurrent layers over looked up rows multiply the table */
+    bool embedding_hoist;
+    /* convolution weights lie as their gradients are made */
+    bool weight_layouts;
+    int block; /* channels in a block of images: 8 or 16; 0: plain layouts */
     uint64_t remat; /* bytes that a micro graph uses from which on values are
                        made again (remat.c) */
 } LpHostOptions;

@@ -3,17 +3,17 @@
 #include <string.h>
 
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/product/mm_chain.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
 typedef struct Chain {
     LpLower *l;
-    int block;              /* of the chain's values; 0: plain */
-    const LpConvHome *home; /* not NULL: they lie at home */
+    int block;                  /* of the chain's values; 0: plain */
+    const LpConvLayout *layout; /* not NULL: they lie in the library's layout */
     const LpFuseGroup *group;
-    int product; /* the external that the group's head makes; -1: none */
+    int product; /* the external that the group's product makes; -1: none */
     LpFusedNode node[LP_FUSED_MAX_NODE];
     LpVal ext[LP_FUSED_MAX_EXT];
     int ext_last[LP_FUSED_MAX_EXT]; /* last member that reads it */
@@ -109,7 +109,7 @@ static uint32_t reads_of(const Chain *c, uint32_t buf, int k, const LpDesc *out,
             const LpFusedArg *a = &c->node[m].in[i];
             if (a->from != LP_FUSED_EXT)
                 continue;
-            const LpPlace *p = &c->l->place[c->ext[a->at]];
+            const LpValueLocation *p = &c->l->location[c->ext[a->at]];
             if (p->buf != buf)
                 continue;
             n++;
@@ -123,7 +123,7 @@ static uint32_t reads_of(const Chain *c, uint32_t buf, int k, const LpDesc *out,
 static bool taken(const Chain *c, int n_placed, uint32_t buf)
 {
     for (int i = 0; i < n_placed; i++)
-        if (c->l->place[c->out[i]].buf == buf)
+        if (c->l->location[c->out[i]].buf == buf)
             return true;
     return false;
 }
@@ -132,9 +132,10 @@ static bool taken(const Chain *c, int n_placed, uint32_t buf)
 static bool fits(const Chain *c, int i, const LpDesc *d, int x)
 {
     const LpLower *l = c->l;
-    uint32_t b = l->place[c->ext[x]].buf;
+    uint32_t b = l->location[c->ext[x]].buf;
     bool safe = true;
-    return l->buf[b].var == UINT32_MAX && l->buf[b].bytes == lp_home_bytes(d) &&
+    return l->buf[b].var == UINT32_MAX &&
+           l->buf[b].bytes == lp_weight_layout_bytes(d) &&
            l->buf[b].reads_left == reads_of(c, b, c->out_member[i], d, &safe) &&
            safe;
 }
@@ -143,7 +144,7 @@ static LpDesc result(const Chain *c, int i)
 {
     LpDesc d = lp_desc_of(lp_graph_type(c->l->g, c->out[i]));
     d.block = (uint8_t)c->block;
-    d.home = c->home;
+    d.layout = c->layout;
     return d;
 }
 
@@ -154,9 +155,10 @@ static LpStatus place_out(Chain *c, int i)
     LpDesc d = result(c, i);
     uint32_t var = l->target[v];
     bool safe = true;
-    if (var != UINT32_MAX && !c->block && lp_home_of_var(l, var) == c->home) {
+    if (var != UINT32_MAX && !c->block &&
+        lp_weight_layout_of_var(l, var) == c->layout) {
         LpVal old = l->in[var];
-        uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->place[old].buf;
+        uint32_t b = old == LP_NOVAL ? LP_NO_BUF : l->location[old].buf;
         if (b == LP_NO_BUF ||
             (l->buf[b].reads_left ==
                  reads_of(c, b, c->out_member[i], &d, &safe) &&
@@ -164,10 +166,10 @@ static LpStatus place_out(Chain *c, int i)
             return lp_lower_own_as(l, v, var, &d);
     }
     for (int x = 0; x < c->n_ext; x++) {
-        uint32_t b = l->place[c->ext[x]].buf;
+        uint32_t b = l->location[c->ext[x]].buf;
         if (!taken(c, i, b) && (c->product < 0 || x == c->product) &&
             fits(c, i, &d, x)) {
-            l->place[v] = (LpPlace){.buf = b, .desc = d};
+            l->location[v] = (LpValueLocation){.buf = b, .desc = d};
             return LP_OK;
         }
     }
@@ -177,35 +179,35 @@ static LpStatus place_out(Chain *c, int i)
 /* What the kernel is told of a place. */
 static LpDesc seen(const Chain *c, const LpDesc *d)
 {
-    if (c->home)
-        return d->home ? lp_conv_home_flat(d) : (LpDesc){.dtype = d->dtype};
+    if (c->layout)
+        return d->layout ? lp_conv_layout_flat(d) : (LpDesc){.dtype = d->dtype};
     const LpType *like = lp_graph_type(c->l->g, c->out[0]);
     return c->block ? lp_layout_split(c->l, d, like) : *d;
 }
 
-/* The home in which the chain reads operand i. */
-static const LpConvHome *ext_home(const Chain *c, int i)
+/* The layout in which the chain reads operand i. */
+static const LpConvLayout *ext_layout(const Chain *c, int i)
 {
     const LpGraph *g = c->l->g;
     return lp_shape_eq(lp_graph_type(g, c->ext[i]), lp_graph_type(g, c->out[0]))
-               ? c->home
+               ? c->layout
                : NULL;
 }
 
 /* The operand in a layout the chain can read: split ones take either. */
-static LpStatus ext_place(Chain *c, int i, const LpPlace **p)
+static LpStatus ext_place(Chain *c, int i, const LpValueLocation **p)
 {
     LpVal v = c->ext[i];
-    int block = c->block ? c->l->place[v].desc.block : 0;
-    return lp_layout_place(c->l, v, block, ext_home(c, i), p);
+    int block = c->block ? c->l->location[v].desc.block : 0;
+    return lp_layout_place(c->l, v, block, ext_layout(c, i), p);
 }
 
 /* Operands of the product, after the chain's, and its kernel with the chain. */
 static LpStatus prepare_product(Chain *c, const LpFusedReq *chain,
-                                const LpPlace **in, LpKernel *k)
+                                const LpValueLocation **in, LpKernel *k)
 {
     LpLower *l = c->l;
-    const LpGraphNode *n = &l->g->node[c->group->head];
+    const LpGraphNode *n = &l->g->node[c->group->product];
     LpDesc d[2];
     for (int i = 0; i < 2; i++) {
         LP_TRY(lp_layout_place(l, n->in[i], 0, NULL, &in[i]));
@@ -215,9 +217,9 @@ static LpStatus prepare_product(Chain *c, const LpFusedReq *chain,
                      .n_in = 2,
                      .n_out = 1,
                      .in = d,
-                     .out = &l->place[n->out].desc,
+                     .out = &l->location[n->out].desc,
                      .numerics = l->step->numerics,
-                     .pieces = l->o->pieces};
+                     .split = l->o->split};
     r.threads = lp_width_of(&r, l->o->threads);
     return lp_mm_chain_prepare(&r, chain, c->product, k, l->err);
 }
@@ -228,17 +230,20 @@ static void count_reads(const Chain *c)
     for (int m = 0; m < c->group->n; m++)
         for (int i = 0; i < c->node[m].n_in; i++)
             if (c->node[m].in[i].from == LP_FUSED_EXT)
-                l->buf[l->place[c->ext[c->node[m].in[i].at]].buf].reads_left--;
+                l->buf[l->location[c->ext[c->node[m].in[i].at]].buf]
+                    .reads_left--;
     for (int i = 0; i < 2 && c->product >= 0; i++)
-        l->buf[l->place[l->g->node[c->group->head].in[i]].buf].reads_left--;
+        l->buf[l->location[l->g->node[c->group->product].in[i]].buf]
+            .reads_left--;
     for (int i = 0; i < c->n_out; i++)
-        l->buf[l->place[c->out[i]].buf].reads_left += l->read.uses[c->out[i]];
+        l->buf[l->location[c->out[i]].buf].reads_left +=
+            l->read.uses[c->out[i]];
 }
 
 static LpStatus emit(Chain *c)
 {
     LpLower *l = c->l;
-    const LpPlace *in[LP_FUSED_MAX_EXT + 2], *out[LP_FUSED_MAX_OUT];
+    const LpValueLocation *in[LP_FUSED_MAX_EXT + 2], *out[LP_FUSED_MAX_OUT];
     LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
     LpKernel *k;
     LpStatus s;
@@ -250,7 +255,7 @@ static LpStatus emit(Chain *c)
         ext[i] = seen(c, &in[i]->desc);
     }
     for (int i = 0; i < c->n_out; i++) {
-        out[i] = &l->place[c->out[i]];
+        out[i] = &l->location[c->out[i]];
         res[i] = seen(c, &out[i]->desc);
     }
     LP_TRY(lp_lower_new_kernel(l, &k));
@@ -280,12 +285,12 @@ static bool possible(Chain *c)
     LpKernel k = {.threads = 1};
     LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
     for (int i = 0; i < c->n_ext; i++) {
-        const LpDesc *lies = &c->l->place[c->ext[i]].desc;
+        const LpDesc *lies = &c->l->location[c->ext[i]].desc;
         ext[i] = *lies;
-        if ((!c->block && lies->block) || ext_home(c, i) != lies->home) {
+        if ((!c->block && lies->block) || ext_layout(c, i) != lies->layout) {
             /* will be copied */
             ext[i] = lp_desc_of(lp_graph_type(c->l->g, c->ext[i]));
-            ext[i].home = ext_home(c, i);
+            ext[i].layout = ext_layout(c, i);
         }
         ext[i] = seen(c, &ext[i]);
     }
@@ -323,16 +328,16 @@ static bool flat(const LpLower *l, const LpFuseGroup *group)
     return true;
 }
 
-/* The external that the group's head makes; -1: the head runs by itself. So it
+/* The external that the group's product makes; -1: that runs by itself. So it
  * does if a result would lie over another external, which it must not if the
  * product may have to be made again: memory comes first. */
 static int find_product(const Chain *c)
 {
-    LpNodeId head = c->group->head;
+    LpNodeId id = c->group->product;
     const LpLower *l = c->l;
-    if (head == LP_NO_NODE || c->block || c->home)
+    if (id == LP_NO_NODE || c->block || c->layout)
         return -1;
-    uint32_t buf = l->place[l->g->node[head].out].buf;
+    uint32_t buf = l->location[l->g->node[id].out].buf;
     int product = -1, over = 0, own = 0;
     for (int x = 0; x < c->n_ext; x++) {
         bool may = false;
@@ -341,7 +346,7 @@ static int find_product(const Chain *c)
             may = may || fits(c, i, &d, x);
         }
         over += may;
-        if (l->place[c->ext[x]].buf == buf) {
+        if (l->location[c->ext[x]].buf == buf) {
             product = x;
             own = may;
         }
@@ -355,17 +360,17 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
     uint32_t uses[LP_FUSED_MAX_NODE];
     for (int i = 0; i < group->n; i++)
         uses[i] = l->read.uses[l->g->node[group->member[i]].out];
-    for (int i = 0; i < group->n && !c.home && flat(l, group); i++)
-        c.home = lp_home_of(l, l->g->node[group->member[i]].out);
-    for (int i = 0; i < group->n && !c.block && !c.home; i++)
+    for (int i = 0; i < group->n && !c.layout && flat(l, group); i++)
+        c.layout = lp_weight_layout_of(l, l->g->node[group->member[i]].out);
+    for (int i = 0; i < group->n && !c.block && !c.layout; i++)
         c.block = lp_layout_block(l, &l->g->node[group->member[i]]);
     for (int i = 0; i < group->n; i++)
         if (l->g->node[group->member[i]].site)
             c.block = 0; /* it counts elements in order */
     bool chained = read_chain(&c) && possible(&c);
     c.product = chained ? find_product(&c) : -1;
-    if (group->head != LP_NO_NODE && c.product < 0)
-        LP_TRY(lp_lower_node(l, group->head));
+    if (group->product != LP_NO_NODE && c.product < 0)
+        LP_TRY(lp_lower_node(l, group->product));
     if (chained)
         return emit(&c);
     for (int i = 0; i < group->n; i++) { /* one by one after all */

@@ -14,36 +14,36 @@ typedef struct LpAlloc {
     uint32_t reads_left;  /* of all values in it */
 } LpAlloc;
 
-typedef struct LpPlace {
+typedef struct LpValueLocation {
     uint32_t buf;   /* LP_NO_BUF: not computed yet */
     int64_t offset; /* elements */
     LpDesc desc;
-} LpPlace;
+} LpValueLocation;
 
 /* Groups of pointwise nodes over one shape. A group runs where its last
  * member stands: nobody outside reads a member before. */
 typedef struct LpFuseGroup {
     LpNodeId *member; /* ascending */
     int n;
-    LpNodeId head; /* a product that runs with them (heads.c), or LP_NO_NODE */
+    LpNodeId product; /* whose epilogue they are (epilogue.c), or LP_NO_NODE */
 } LpFuseGroup;
 
 typedef struct LpFusion {
-    int32_t *of; /* per node: group of the member or head, or -1 */
+    int32_t *of; /* per node: group of the member or product, or -1 */
     LpFuseGroup *group;
     size_t n_group, cap_group;
 } LpFusion;
 
-/* Batch normalisations that run with their ReLU (tail.c). */
-typedef struct LpTails {
+/* Batch normalisations that run with their ReLU (norm_relu.c). */
+typedef struct LpNormRelus {
     LpNodeId *host; /* per node: where it runs inside, or LP_NO_NODE */
-} LpTails;
+} LpNormRelus;
 
-typedef struct LpTail {
+typedef struct LpNormRelu {
     LpGraphNode node; /* the normalisation with all operands, `in` */
     LpVal in[6];
     LpVal result; /* that its result 0 stands for, or LP_NOVAL */
-} LpTail;
+} LpNormRelu;
 
 /* By whom values are read. */
 typedef struct LpReaders {
@@ -70,18 +70,19 @@ typedef struct LpLower {
     const LpHostOptions *o;
     LpCode *code;
     LpArena mem;
-    LpPlace *place; /* per value */
-    LpPlace *alt;   /* per value: the same in the other layout, if made */
+    LpValueLocation *location; /* per value */
+    LpValueLocation *alt; /* per value: the same in the other layout, if made */
     LpReaders read;
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
-    uint32_t *kin;    /* per value: 1 + parameter whose home it shares, or 0 */
+    /* per value: 1 + parameter whose weight layout it shares, or 0 */
+    uint32_t *layout_group;
     LpAlloc *buf;
     size_t n_buf, cap_buf;
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
     LpErr *err;
     LpFusion fusion;
-    LpTails tails;
+    LpNormRelus norm_relus;
 } LpLower;
 
 typedef struct LpPending {
@@ -89,13 +90,14 @@ typedef struct LpPending {
     uint32_t buf;
 } LpPending;
 
-/* Which convolution `op` is, if its kernel takes blocks and weights at home. */
+/* Which convolution `op` is, if its kernel takes blocks and weights in the
+ * library's layout. */
 static inline LpProductKind lp_conv_of(const LpOp *op)
 {
     return op->flags & LP_OPF_BLOCKED ? op->product : LP_PRODUCT_NONE;
 }
 
-/* The group that node id is a member or the head of, or -1. */
+/* The group that node id is a member or the product of, or -1. */
 static inline int32_t lp_fuse_group_of(const LpLower *l, LpNodeId id)
 {
     return l->fusion.of ? l->fusion.of[id] : -1;
@@ -106,14 +108,14 @@ static inline int32_t lp_fuse_group_of(const LpLower *l, LpNodeId id)
 LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var);
 /* Memory of a variable, to be touched by the next instruction. */
 LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf);
-/* lp_lower_own for a value that lies in blocks or at home. */
+/* lp_lower_own for a value that lies in blocks or in the library's layout. */
 LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d);
 LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k);
 /* Appends the instruction if `s` is LP_OK, else frees the kernel. Operands
  * are places, NULL for holes and immediates. */
 LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
-                         const LpPlace *const *in, int n_in,
-                         const LpPlace *const *out, int n_out);
+                         const LpValueLocation *const *in, int n_in,
+                         const LpValueLocation *const *out, int n_out);
 LpStatus lp_lower_node(LpLower *l, LpNodeId id);
 /* A plain place for v, which an instruction for n makes: the variable's that
  * receives it, if it can be, or its own. */
@@ -121,8 +123,8 @@ LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
 /* A buffer of the arena; a copy between places of one value, or of
  * equally shaped ones, in any layouts. */
 LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf);
-LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpPlace *src,
-                       const LpPlace *dst);
+LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpValueLocation *src,
+                       const LpValueLocation *dst);
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
 
 /* p->micro_graph alone as code, of which the variables are the arguments. */
@@ -134,55 +136,58 @@ LpStatus lp_lower_function(LpProgram *p, const LpHostOptions *o, LpCode *code,
 int lp_layout_block(const LpLower *l, const LpGraphNode *n);
 /* n reduces a blocked image over all of its positions. */
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n);
-/* v in the layout (`home` NULL: that of the block), copied if it must be. The
- * pointer is good until the next value gets a place. */
-LpStatus lp_layout_place(LpLower *l, LpVal v, int block, const LpConvHome *home,
-                         const LpPlace **out);
+/* v in the library's `layout` or, if that is NULL, in that of the block; copied
+ * if it must be. The pointer is good until the next value gets a place. */
+LpStatus lp_layout_place(LpLower *l, LpVal v, int block,
+                         const LpConvLayout *layout,
+                         const LpValueLocation **out);
 /* v as it lies, but every element with memory of its own. */
-LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpPlace **out);
+LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpValueLocation **out);
 /* v in plain rows, without gaps. */
-LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpPlace **out);
+LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpValueLocation **out);
 LpDesc lp_layout_split(const LpLower *l, const LpDesc *d, const LpType *like);
 /* Attributes and descriptions for reducing in[] (already split). */
 void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
                          LpDesc *in, LpDesc *out);
 
-/* ---- homes of weights --------------------------------------------------- */
-LpStatus lp_home_find(LpLower *l); /* fills l->kin */
-/* Chooses the home of the weights that n, a convolution, is the first to
+/* ---- layouts of weights ------------------------------------------------- */
+LpStatus lp_weight_layout_find(LpLower *l); /* fills l->layout_group */
+/* Chooses the layout of the weights that n, a convolution, is the first to
  * read. */
-LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n);
-const LpConvHome *lp_home_of(const LpLower *l, LpVal v); /* NULL: plain */
-const LpConvHome *lp_home_of_var(const LpLower *l, size_t var);
-/* The home in which n makes its results; NULL: none. */
-const LpConvHome *lp_home_results(const LpLower *l, const LpGraphNode *n);
-uint64_t lp_home_bytes(const LpDesc *d); /* of a value's memory */
+LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n);
+/* NULL: plain */
+const LpConvLayout *lp_weight_layout_of(const LpLower *l, LpVal v);
+const LpConvLayout *lp_weight_layout_of_var(const LpLower *l, size_t var);
+/* The layout in which n makes its results; NULL: none. */
+const LpConvLayout *lp_weight_layout_results(const LpLower *l,
+                                             const LpGraphNode *n);
+uint64_t lp_weight_layout_bytes(const LpDesc *d); /* of a value's memory */
 /* Zeros between the elements of parameters, after the update. */
-LpStatus lp_home_clear(LpLower *l);
+LpStatus lp_weight_layout_clear(LpLower *l);
 
 /* ---- memory ------------------------------------------------------------- */
 /* Most bytes in use after each of n changes, and the first where; 0 if none. */
 int64_t lp_most_in_use(const int64_t *change, uint32_t n, uint32_t *at);
 /* Variable `var` is an accumulator that nothing is added to. */
-bool lp_may_lend(const LpLower *l, size_t var);
+bool lp_may_be_in_arena(const LpLower *l, size_t var);
 /* Node id is lowered after all that are not. */
-bool lp_late(const LpLower *l, LpNodeId id);
+bool lp_sinks(const LpLower *l, LpNodeId id);
 /* Offsets of all buffers; `update` NULL: there is none. */
 LpStatus lp_place_buffers(LpLower *micro, LpLower *update);
 
 /* Fills op and work of the code's instructions. */
 LpStatus lp_lower_note_work(LpLower *l);
 
-/* ---- derived copies ----------------------------------------------------- */
+/* ---- packed weights ----------------------------------------------------- */
 /* n is a product that may read a packed copy of a parameter. */
-bool lp_derives(const LpLower *l, const LpGraphNode *n);
-LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done);
+bool lp_packs(const LpLower *l, const LpGraphNode *n);
+LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done);
 /* If k, the kernel of the convolution n, reorders a parameter in each call
  * and that is worth a copy: *index is the copy's, else UINT32_MAX. */
-LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
-                           uint32_t *index);
+LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
+                         uint32_t *index);
 /* Operand 1 of the last instruction is the copy. */
-void lp_derived_operand(LpLower *l, uint32_t index);
+void lp_packed_operand(LpLower *l, uint32_t index);
 
 /* ---- fusion ------------------------------------------------------------- */
 /* A place for result v of n in what a concatenation joins it to, if it can be
@@ -194,15 +199,15 @@ LpStatus lp_fuse(LpLower *l);
 bool lp_can_fuse(const LpGraphNode *n);
 /* A group of one. */
 LpStatus lp_fuse_alone(LpLower *l, LpNodeId id);
-LpStatus lp_heads_find(LpLower *l); /* adds heads to l->fusion */
+LpStatus lp_epilogues_find(LpLower *l); /* adds products to l->fusion */
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
 
-LpStatus lp_tails_find(LpLower *l); /* fills l->tails */
+LpStatus lp_norm_relu_find(LpLower *l); /* fills l->norm_relus */
 /* Node id runs inside another; asked where it stands. */
-bool lp_tail_inside(LpLower *l, LpNodeId id);
+bool lp_norm_relu_inside(LpLower *l, LpNodeId id);
 /* If id is a normalisation that runs with more: how. t->node.in is t->in. */
-bool lp_tail_of(LpLower *l, LpNodeId id, LpTail *t);
+bool lp_norm_relu_of(LpLower *l, LpNodeId id, LpNormRelu *t);
 /* After t->node has its instruction. */
-void lp_tail_done(LpLower *l, const LpTail *t);
+void lp_norm_relu_done(LpLower *l, const LpNormRelu *t);
 
 #endif

@@ -1,7 +1,7 @@
 /* Places in the arena: one plan for the micro graph and the update, which runs
  * after it. An accumulator that nothing is added to (one micro-batch, one
  * replica) holds a gradient from the instruction that makes it to the last one
- * of the update that reads it: it is lent memory there instead of having its
+ * of the update that reads it: it lies in the arena instead of in memory of its
  * own, which costs little where the backward half frees more than it makes. */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void note_spans(const LpLower *l, LpSpan *span, uint32_t base)
     }
 }
 
-bool lp_may_lend(const LpLower *l, size_t var)
+bool lp_may_be_in_arena(const LpLower *l, size_t var)
 {
     const LpVariable *v = &l->step->var[var];
     return v->role == LP_VAR_ACCUM && v->micro_in == LP_NOVAL &&
@@ -32,19 +32,20 @@ bool lp_may_lend(const LpLower *l, size_t var)
 }
 
 /* Elements without padding, which must stay zero. */
-static bool is_lent(const LpLower *l, size_t var)
+static bool in_arena(const LpLower *l, size_t var)
 {
     const LpVariable *v = &l->step->var[var];
-    const LpHome *home = lp_program_home(l->program, var);
-    return lp_may_lend(l, var) &&
-           (!home || home->bytes == (uint64_t)lp_type_bytes(&v->type));
+    const LpWeightLayout *layout = lp_program_weight_layout(l->program, var);
+    return lp_may_be_in_arena(l, var) &&
+           (!layout || layout->bytes == (uint64_t)lp_type_bytes(&v->type));
 }
 
-static void note_lent(const LpLower *micro, const LpLower *update, LpSpan *span)
+static void note_arena_grads(const LpLower *micro, const LpLower *update,
+                             LpSpan *span)
 {
     uint32_t base = (uint32_t)micro->code->n;
     for (size_t i = 0; i < micro->step->n_var; i++)
-        if (is_lent(micro, i))
+        if (in_arena(micro, i))
             span[i] = (LpSpan){.bytes = lp_program_var_bytes(micro->program, i),
                                .first = base,
                                .last = base};
@@ -76,7 +77,7 @@ int64_t lp_most_in_use(const int64_t *change, uint32_t n, uint32_t *at)
 
 /* A gradient that lives where most memory is in use keeps its own. */
 static LpStatus drop_early(LpLower *l, const LpSpan *span, size_t n,
-                           LpSpan *lent, size_t n_lent, uint32_t n_instr)
+                           LpSpan *lent, size_t n_arena_grad, uint32_t n_instr)
 {
     int64_t *change = lp_arena_calloc(&l->mem, (n_instr + 2) * sizeof *change);
     LP_FAIL_IF(!change, l->err, LP_E_MEMORY, "out of memory");
@@ -86,20 +87,20 @@ static LpStatus drop_early(LpLower *l, const LpSpan *span, size_t n,
     }
     uint32_t peak;
     lp_most_in_use(change, n_instr, &peak);
-    for (size_t i = 0; i < n_lent; i++)
+    for (size_t i = 0; i < n_arena_grad; i++)
         if (lent[i].first <= peak)
             lent[i].bytes = 0;
     return LP_OK;
 }
 
-static LpStatus take_lent(LpLower *l, const LpSpan *span)
+static LpStatus take_arena_grads(LpLower *l, const LpSpan *span)
 {
     LpProgram *p = l->program;
-    p->lent = lp_calloc(l->step->n_var, sizeof *p->lent);
-    LP_FAIL_IF(!p->lent, l->err, LP_E_MEMORY, "out of memory");
+    p->arena_grad = lp_calloc(l->step->n_var, sizeof *p->arena_grad);
+    LP_FAIL_IF(!p->arena_grad, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < l->step->n_var; i++)
         if (span[i].bytes > 0)
-            p->lent[i] = 1 + span[i].offset;
+            p->arena_grad[i] = 1 + span[i].offset;
     return LP_OK;
 }
 
@@ -143,7 +144,7 @@ LpStatus lp_place_buffers(LpLower *micro, LpLower *update)
     note_spans(micro, span, 0);
     if (update) {
         note_spans(update, span + n_micro, (uint32_t)micro->code->n);
-        note_lent(micro, update, span + n);
+        note_arena_grads(micro, update, span + n);
         LP_TRY(drop_early(micro, span, n, span + n, n_var,
                           (uint32_t)(micro->code->n + update->code->n)));
     }
@@ -154,5 +155,5 @@ LpStatus lp_place_buffers(LpLower *micro, LpLower *update)
     take_places(update, span + n_micro);
     for (size_t i = 0; i < n_var; i++)
         raise_to(&micro->code->arena_bytes, &span[n + i]);
-    return take_lent(micro, span + n);
+    return take_arena_grads(micro, span + n);
 }

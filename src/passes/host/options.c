@@ -11,12 +11,12 @@ LpHostOptions lp_host_options(void)
         [LP_SIMD_PLAIN] = 0, [LP_SIMD_AVX2] = 8, [LP_SIMD_AVX512] = 16};
     return (LpHostOptions){.threads = lp_kernel_width(),
                            .fuse = true,
-                           .head = true,
+                           .epilogues = true,
                            .pack = true,
-                           .home = true,
-                           .pieces = lp_product_pieces(),
+                           .weight_layouts = true,
+                           .split = lp_product_split(),
                            .fast = true,
-                           .look = true,
+                           .embedding_hoist = true,
                            .block = blocks[lp_cpu_simd()],
                            .remat = REMAT};
 }

@@ -79,16 +79,16 @@ LpStatus lp_find_readers(const LpGraph *g, const LpVal *out, size_t n_out,
 static LpStatus run_tables(LpLower *l)
 {
     size_t n = l->g->n_value;
-    l->place = lp_arena_calloc(&l->mem, n * sizeof *l->place);
+    l->location = lp_arena_calloc(&l->mem, n * sizeof *l->location);
     l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
-    l->kin = lp_arena_calloc(&l->mem, n * sizeof *l->kin);
-    LP_FAIL_IF(!l->place || !l->alt || !l->target || !l->kin, l->err,
-               LP_E_MEMORY, "out of memory");
+    l->layout_group = lp_arena_calloc(&l->mem, n * sizeof *l->layout_group);
+    LP_FAIL_IF(!l->location || !l->alt || !l->target || !l->layout_group,
+               l->err, LP_E_MEMORY, "out of memory");
     LP_TRY(lp_find_readers(l->g, l->out, l->step->n_var, &l->mem, &l->read,
                            l->err));
     for (size_t i = 0; i < n; i++) {
-        l->place[i].buf = l->alt[i].buf = LP_NO_BUF;
+        l->location[i].buf = l->alt[i].buf = LP_NO_BUF;
         l->target[i] = UINT32_MAX;
     }
     for (uint32_t i = 0; i < l->step->n_var; i++) {
@@ -98,20 +98,20 @@ static LpStatus run_tables(LpLower *l)
             l->target[out] = i;
         if (in != LP_NOVAL) {
             LP_TRY(lp_lower_own(l, in, i));
-            l->place[in].desc.home = lp_home_of_var(l, i);
+            l->location[in].desc.layout = lp_weight_layout_of_var(l, i);
         }
     }
     for (size_t i = 0; i < l->g->n_input; i++) {
         LpVal in = l->g->input[i];
-        if (l->place[in].buf != LP_NO_BUF)
-            l->buf[l->place[in].buf].reads_left = l->read.uses[in];
+        if (l->location[in].buf != LP_NO_BUF)
+            l->buf[l->location[in].buf].reads_left = l->read.uses[in];
     }
     return LP_OK;
 }
 
-static LpStatus run_homes(LpLower *l)
+static LpStatus run_weight_layouts(LpLower *l)
 {
-    return lp_home_find(l);
+    return lp_weight_layout_find(l);
 }
 
 static LpStatus run_fusion(LpLower *l)
@@ -119,14 +119,14 @@ static LpStatus run_fusion(LpLower *l)
     return l->o->fuse ? lp_fuse(l) : LP_OK;
 }
 
-static LpStatus run_heads(LpLower *l)
+static LpStatus run_epilogues(LpLower *l)
 {
-    return l->o->fuse && l->o->head ? lp_heads_find(l) : LP_OK;
+    return l->o->fuse && l->o->epilogues ? lp_epilogues_find(l) : LP_OK;
 }
 
-static LpStatus run_tails(LpLower *l)
+static LpStatus run_norm_relus(LpLower *l)
 {
-    return lp_tails_find(l);
+    return lp_norm_relu_find(l);
 }
 
 /* The product that would have run with node id, which runs inside another: a
@@ -134,20 +134,21 @@ static LpStatus run_tails(LpLower *l)
 static LpStatus lower_left(LpLower *l, LpNodeId id)
 {
     int32_t at = lp_fuse_group_of(l, id);
-    LpNodeId head = at < 0 ? LP_NO_NODE : l->fusion.group[at].head;
-    return head == LP_NO_NODE ? LP_OK : lp_lower_node(l, head);
+    LpNodeId product = at < 0 ? LP_NO_NODE : l->fusion.group[at].product;
+    return product == LP_NO_NODE ? LP_OK : lp_lower_node(l, product);
 }
 
-/* A member of a group waits for the last one, and so does the head. */
+/* A member of a group waits for the last one, and so does the product whose
+ * epilogue it is. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
-    if (lp_tail_inside(l, id))
+    if (lp_norm_relu_inside(l, id))
         return lower_left(l, id);
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return lp_lower_node(l, id);
     const LpFuseGroup *group = &l->fusion.group[at];
-    if (group->head == id)
+    if (group->product == id)
         return lp_lower_result(l, &l->g->node[id], l->g->node[id].out);
     return group->member[group->n - 1] == id ? lp_lower_group(l, group) : LP_OK;
 }
@@ -156,7 +157,7 @@ static LpStatus run_nodes(LpLower *l)
 {
     for (int late = 0; late <= 1; late++)
         for (size_t i = 0; i < l->g->n_node; i++) {
-            if (lp_late(l, (LpNodeId)i) != late)
+            if (lp_sinks(l, (LpNodeId)i) != late)
                 continue;
             LpStatus s = lower_at(l, (LpNodeId)i);
             if (s != LP_OK) {
@@ -182,23 +183,24 @@ static LpStatus run_outputs(LpLower *l)
             LpVal out = l->out[i];
             if (out == LP_NOVAL)
                 continue;
-            LpPlace *p = &l->place[out];
+            LpValueLocation *p = &l->location[out];
             uint32_t from = l->buf[p->buf].var;
             if (from == i && p->offset == 0)
                 continue;
             if (pass == 0) {
                 if (from == UINT32_MAX)
                     continue; /* safe already */
-                LpPlace apart = *p;
+                LpValueLocation apart = *p;
                 apart.offset = 0;
                 apart.desc = lp_desc_of(lp_graph_type(l->g, out));
-                apart.desc.home = p->desc.home;
+                apart.desc.layout = p->desc.layout;
                 LP_TRY(lp_lower_memory(l, &apart.desc, &apart.buf));
                 LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &apart));
                 *p = apart;
             } else {
-                LpPlace dst = {.desc = lp_desc_of(lp_graph_type(l->g, out))};
-                dst.desc.home = lp_home_of_var(l, i);
+                LpValueLocation dst = {
+                    .desc = lp_desc_of(lp_graph_type(l->g, out))};
+                dst.desc.layout = lp_weight_layout_of_var(l, i);
                 LP_TRY(lp_lower_var_memory(l, i, &dst.buf));
                 LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &dst));
             }
@@ -209,7 +211,7 @@ static LpStatus run_outputs(LpLower *l)
 
 static LpStatus run_padding(LpLower *l)
 {
-    return l->update ? lp_home_clear(l) : LP_OK;
+    return l->update ? lp_weight_layout_clear(l) : LP_OK;
 }
 
 static LpStatus run_passes(LpLower *l)

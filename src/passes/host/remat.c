@@ -58,7 +58,7 @@ typedef struct Remat {
     LpArena mem;
 } Remat;
 
-static bool is_late(const LpGraph *g, LpNodeId id)
+static bool is_sunk(const LpGraph *g, LpNodeId id)
 {
     return g->origin[g->node[id].origin].backward;
 }
@@ -91,7 +91,7 @@ static void note_reader(Remat *x, LpNodeId id, LpVal v)
     const LpGraphNode *n = &x->g->node[id];
     Root *r = &x->root[x->of[v]];
     r->last = id;
-    if (!is_late(x->g, id)) {
+    if (!is_sunk(x->g, id)) {
         r->early = id;
         return;
     }
@@ -194,7 +194,7 @@ static bool can_make(const Remat *x, LpVal v, int depth)
     const LpGraph *g = x->g;
     const Root *r = &x->root[v];
     bool made = false;
-    if (depth == 0 || r->fixed || is_late(g, r->def) || !is_cheap(g, v))
+    if (depth == 0 || r->fixed || is_sunk(g, r->def) || !is_cheap(g, v))
         return false;
     const LpGraphNode *n = &g->node[r->def];
     for (uint32_t k = 0; k < n->n_in; k++) {
@@ -279,7 +279,7 @@ static LpStatus find_beside(Remat *x, LpErr *e)
     }
     for (LpNodeId id = 0; id < g->n_node; id++) {
         const LpGraphNode *n = &g->node[id];
-        for (uint32_t k = 0; k < n->n_in && is_late(g, id); k++) {
+        for (uint32_t k = 0; k < n->n_in && is_sunk(g, id); k++) {
             LpVal v = lp_is_value(n->in[k]) ? wanted[n->in[k]] : LP_NOVAL;
             Root *r = &x->root[v];
             if (v != LP_NOVAL && r->beside == LP_NO_NODE && id > r->late &&
@@ -294,10 +294,10 @@ static LpStatus find_beside(Remat *x, LpErr *e)
 }
 
 /* ---- the new graph ------------------------------------------------------ */
-static LpVal late_value(LpRewrite *rw, LpVal v);
+static LpVal sunk_value(LpRewrite *rw, LpVal v);
 
 /* Node `id` over late operands; its first result. */
-static LpVal add_late(LpRewrite *rw, LpNodeId id)
+static LpVal add_sunk(LpRewrite *rw, LpNodeId id)
 {
     LpGraphNode n = rw->from->node[id];
     LpOrigin o = rw->from->origin[n.origin];
@@ -308,7 +308,7 @@ static LpVal add_late(LpRewrite *rw, LpNodeId id)
     if (!in || !type)
         lp_fail(rw->err, LP_E_MEMORY, "out of memory");
     for (uint32_t k = 0; k < n.n_in && rw->err->code == LP_OK; k++)
-        in[k] = late_value(rw, n.in[k]);
+        in[k] = sunk_value(rw, n.in[k]);
     if (rw->err->code == LP_OK) {
         for (uint32_t i = 0; i < n.n_out; i++)
             type[i] = *rw->from->value[n.out + i].type;
@@ -324,7 +324,7 @@ static LpVal add_late(LpRewrite *rw, LpNodeId id)
 
 /* v as the backward half reads it. A view is made when it is first asked for:
  * the gradients that move need theirs. */
-static LpVal late_value(LpRewrite *rw, LpVal v)
+static LpVal sunk_value(LpRewrite *rw, LpVal v)
 {
     Remat *x = rw->ctx;
     if (v == LP_NOVAL || rw->err->code != LP_OK)
@@ -337,8 +337,8 @@ static LpVal late_value(LpRewrite *rw, LpVal v)
     if (!r->again && rw->map[v] != LP_NOVAL)
         return rw->map[v];
     if (x->of[v] == v && r->beside != LP_NO_NODE)
-        x->moved[r->beside] = add_late(rw, r->beside);
-    LpVal first = add_late(rw, rw->from->value[v].node);
+        x->moved[r->beside] = add_sunk(rw, r->beside);
+    LpVal first = add_sunk(rw, rw->from->value[v].node);
     if (first == LP_NOVAL)
         return LP_NOVAL;
     return x->copy[v] = first + rw->from->value[v].nr;
@@ -350,7 +350,7 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     const LpGraphNode *n = &rw->from->node[id];
     bool changed = false;
     (void)in;
-    if (!is_late(rw->from, id))
+    if (!is_sunk(rw->from, id))
         return false;
     for (uint32_t k = 0; k < n->n_in; k++)
         changed |= lp_is_value(n->in[k]) && x->root[x->of[n->in[k]]].again;
@@ -362,7 +362,7 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     if (!changed && first == LP_NOVAL)
         return false;
     if (first == LP_NOVAL)
-        first = add_late(rw, id);
+        first = add_sunk(rw, id);
     for (uint32_t i = 0; i < n->n_out && first != LP_NOVAL; i++)
         out[i] = first + i;
     return true;

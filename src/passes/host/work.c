@@ -55,8 +55,8 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
 /* The node where the instruction stands that makes the results of `id`. */
 static LpNodeId place_of(const LpLower *l, LpNodeId id)
 {
-    if (l->tails.host[id] != LP_NO_NODE)
-        return l->tails.host[id];
+    if (l->norm_relus.host[id] != LP_NO_NODE)
+        return l->norm_relus.host[id];
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return id;
@@ -76,7 +76,7 @@ static void find_instructions(const LpLower *l, uint32_t *at)
         if (c->instr[i].node != LP_NO_NODE)
             at[c->instr[i].node] = (uint32_t)i;
     /* the place of a node is never before it; a product may have its own
-     * instruction although it is a group's head */
+     * instruction although it is a group's product */
     for (LpNodeId id = 0; id < l->g->n_node; id++)
         if (l->g->node[id].op->flags & LP_OPF_VIEW)
             at[id] = UINT32_MAX;

@@ -9,13 +9,13 @@ typedef struct Copies {
     int *far;  /* by value and direction: farthest run to read it, -1: none */
 } Copies;
 
-static LpStatus add_move(Copies *c, LpVal v, int from, int to, bool off_chip)
+static LpStatus add_copy(Copies *c, LpVal v, int from, int to, bool off_chip)
 {
     LpIpuPlan *p = c->p;
-    LP_FAIL_IF(!LP_GROW(p->move, p->cap_move, p->n_move), p->err, LP_E_MEMORY,
+    LP_FAIL_IF(!LP_GROW(p->copy, p->cap_copy, p->n_copy), p->err, LP_E_MEMORY,
                "out of memory");
-    p->move[p->n_move++] =
-        (LpMove){v, from, to, p->run[from].ipu, p->run[to].ipu, off_chip};
+    p->copy[p->n_copy++] =
+        (LpIpuCopy){v, from, to, p->pass[from].ipu, p->pass[to].ipu, off_chip};
     return LP_OK;
 }
 
@@ -36,12 +36,12 @@ static LpStatus share(Copies *c, int var, int ipu)
 
 /* The run in which v is made, or from which it can be had by a backward run:
  * forward values of later stages leave with the backward run of theirs. */
-static int source(const Copies *c, LpVal v, const LpRun *reader)
+static int source(const Copies *c, LpVal v, const LpStagePass *reader)
 {
     const LpIpuPlan *p = c->p;
     bool back = lp_is_backward(c->g, v) ||
                 (reader->backward && p->val_stage[v] > reader->stage);
-    return lp_run_of(p, p->val_stage[v], back);
+    return lp_pass_of(p, p->val_stage[v], back);
 }
 
 static LpStatus read_by(Copies *c, LpVal v, int run)
@@ -50,17 +50,17 @@ static LpStatus read_by(Copies *c, LpVal v, int run)
     if (!lp_is_value(v) || c->mark[v] == run)
         return LP_OK;
     c->mark[v] = run;
-    const LpRun *r = &p->run[run];
+    const LpStagePass *r = &p->pass[run];
     if (lp_ipu_is_free(p, v))
         return share(c, p->var_of[v], r->ipu);
     int from = source(c, v, r);
-    if (from == run || (r->backward && !p->run[from].backward))
+    if (from == run || (r->backward && !p->pass[from].backward))
         return LP_OK; /* made here, or stashed by the forward run */
     LpRoute route =
-        p->how->route ? p->how->route(p, &p->run[from], r) : LP_ROUTE_DIRECT;
+        p->how->route ? p->how->route(p, &p->pass[from], r) : LP_ROUTE_DIRECT;
     if (route != LP_ROUTE_HOPS)
-        return add_move(c, v, from, run, route == LP_ROUTE_OFF_CHIP);
-    int *far = &c->far[2 * v + p->run[from].backward];
+        return add_copy(c, v, from, run, route == LP_ROUTE_OFF_CHIP);
+    int *far = &c->far[2 * v + p->pass[from].backward];
     if (run > *far)
         *far = run;
     return LP_OK;
@@ -72,8 +72,8 @@ static LpStatus chain(Copies *c, LpVal v)
         int to = c->far[2 * v + (LpVal)back];
         if (to < 0)
             continue;
-        for (int r = source(c, v, &c->p->run[to]); r < to; r++)
-            LP_TRY(add_move(c, v, r, r + 1, false));
+        for (int r = source(c, v, &c->p->pass[to]); r < to; r++)
+            LP_TRY(add_copy(c, v, r, r + 1, false));
     }
     return LP_OK;
 }
@@ -81,8 +81,8 @@ static LpStatus chain(Copies *c, LpVal v)
 static LpStatus build(Copies *c)
 {
     LpIpuPlan *p = c->p;
-    for (int run = 0; run < p->n_run; run++) {
-        const LpRun *r = &p->run[run];
+    for (int run = 0; run < p->n_pass; run++) {
+        const LpStagePass *r = &p->pass[run];
         for (uint32_t i = 0; i < r->n; i++) {
             const LpGraphNode *d = &c->g->node[r->entry[i].node];
             for (uint32_t k = 0; k < d->n_in; k++)

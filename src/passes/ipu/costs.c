@@ -198,7 +198,7 @@ static bool is_idle(const Costs *c, const LpGraphNode *d)
     return false;
 }
 
-static void charge(LpRun *r, const LpCost *c)
+static void charge(LpStagePass *r, const LpCost *c)
 {
     r->compute_cyc += c->compute_cyc;
     r->exchange_cyc += c->exchange_cyc;
@@ -206,13 +206,13 @@ static void charge(LpRun *r, const LpCost *c)
     r->flops += c->flops;
 }
 
-static void total(LpIpuPlan *p, LpRun *r)
+static void total(LpIpuPlan *p, LpStagePass *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         const LpCost *c = &p->cost[r->entry[i].node].cost;
         charge(r, c);
-        if (r->entry[i].again)
-            r->again_cyc += lp_cost_cyc(c);
+        if (r->entry[i].recomputed)
+            r->recompute_cyc += lp_cost_cyc(c);
     }
 }
 
@@ -238,11 +238,11 @@ static LpStatus build(Costs *c)
                               .node = n,
                               .proportion = p->o.proportion[p->update_ipu[n]]},
                       &p->update_cost[n]));
-    for (int r = 0; r < p->n_run; r++)
-        total(p, &p->run[r]);
+    for (int r = 0; r < p->n_pass; r++)
+        total(p, &p->pass[r]);
     for (LpNodeId n = 0; n < g->n_node; n++)
         if (p->sum[n].var >= 0)
-            charge(&p->run[p->sum[n].run], &p->cost[n].cost);
+            charge(&p->pass[p->sum[n].run], &p->cost[n].cost);
     return LP_OK;
 }
 

@@ -94,14 +94,14 @@ static LpStatus gather(Gathering *x, int var)
         !belongs(x, v->micro_out) || !list_sum(x, root))
         return LP_OK;
     size_t before = p->n_part;
-    int last = lp_ipu_run_making(p, v->micro_out);
+    int last = lp_ipu_pass_making(p, v->micro_out);
     for (size_t i = 0; i < x->n; i++) {
         const LpGraphNode *d = &x->g->node[x->node[i]];
         x->run[i] = last;
         for (uint32_t k = 0; k < d->n_in; k++)
             if (is_part(x, d->in[k]) &&
                 ipu_of(x, d->in[k]) != p->var_ipu[var]) {
-                x->run[i] = lp_ipu_run_making(p, d->in[k]);
+                x->run[i] = lp_ipu_pass_making(p, d->in[k]);
                 LP_TRY(add_part(x, var, x->run[i]));
             }
     }

@@ -2,12 +2,12 @@
  * and write the tables below, keyed by node, value or variable id; they never
  * change the step, so no strategy, location or proportion changes a value.
  *
- * Terms. A stage is a stretch of the model on one IPU; a run is the forward or
- * the backward pass of a stage over one micro-batch. Runs stand in the order
- * in which one micro-batch passes them: F0 .. Fn-1, Bn-1 .. B0. A value that a
- * backward run reads and its own forward run had is stashed: kept in a ring of
- * `depth` micro-batches. Within a run a hold says from which entry to which a
- * value is there; memory and replay both read holds.
+ * Terms. A stage is a stretch of the model on one IPU; a stage pass, or run, is
+ * the forward or the backward pass of a stage over one micro-batch. Runs stand
+ * in the order in which one micro-batch passes them: F0 .. Fn-1, Bn-1 .. B0. A
+ * value that a backward run reads and its own forward run had is stashed: kept
+ * in a ring of `depth` micro-batches. Within a run a live range says from which
+ * entry to which a value is there; memory and replay both read them.
  *
  * The passes, in order, are the lines of passes.def. */
 #ifndef LP_PASSES_IPU_IPU_H
@@ -28,7 +28,11 @@ typedef enum {
     LP_OFF_CHIP_AFTER_EACH_PHASE
 } LpLiveness;
 
-typedef enum { LP_RECOMPUTE_AUTO, LP_RECOMPUTE_NONE, LP_RECOMPUTE_ALL } LpAgain;
+typedef enum {
+    LP_RECOMPUTE_AUTO,
+    LP_RECOMPUTE_NONE,
+    LP_RECOMPUTE_ALL
+} LpRecompute;
 
 typedef struct LpLocation {
     bool on_chip, sharded, io_load, io_store;
@@ -49,7 +53,7 @@ typedef struct LpIpuOptions {
     const LpSystem *system;
     const LpStrategyOps *strategy;
     LpLiveness liveness;
-    LpAgain recompute;
+    LpRecompute recompute;
     int tiles;    /* of an IPU; 0: all that the chip has */
     int io_tiles; /* of these, set aside for transfers */
     LpDtype partials;
@@ -80,39 +84,39 @@ typedef struct LpStage {
     bool recomputed;   /* backward starts from the stage's inputs */
 } LpStage;
 
-typedef struct LpRunEntry {
+typedef struct LpPassEntry {
     LpNodeId node;
-    bool again; /* forward node run again by the backward pass */
-} LpRunEntry;
+    bool recomputed; /* a forward node run by the backward pass */
+} LpPassEntry;
 
 typedef enum {
-    LP_HOLD_MADE,
-    LP_HOLD_INPUT, /* read from the host, or a buffer carried by the loop */
-    LP_HOLD_COPY,  /* came from another run */
-    LP_HOLD_STASH
-} LpHoldKind;
+    LP_RANGE_MADE,
+    LP_RANGE_INPUT, /* read from the host, or a buffer carried by the loop */
+    LP_RANGE_COPY,  /* came from another run */
+    LP_RANGE_STASH
+} LpLiveRangeKind;
 
-typedef struct LpHold {
+typedef struct LpLiveRange {
     LpVal v;
     uint32_t from, to; /* entries, inclusive; to = n of the run: until its end
                         */
-    LpHoldKind kind;
+    LpLiveRangeKind kind;
     bool alias; /* shares memory with another value or with its variable */
     bool early; /* its memory is taken over by the result of entry `to` */
-} LpHold;
+} LpLiveRange;
 
-typedef struct LpRun {
+typedef struct LpStagePass {
     int stage, ipu, phase;
     bool backward;
     int offset; /* rows after that in which its micro-batch entered */
-    LpRunEntry *entry;
+    LpPassEntry *entry;
     uint32_t n;
-    LpHold *hold;
-    uint32_t n_hold;
+    LpLiveRange *range;
+    uint32_t n_range;
     int64_t compute_cyc, exchange_cyc, sync_cyc; /* of one micro-batch */
-    int64_t again_cyc; /* of that, all kinds, by recomputed nodes */
+    int64_t recompute_cyc; /* of that, all kinds, by recomputed nodes */
     int64_t flops;
-} LpRun;
+} LpStagePass;
 
 typedef struct LpStash {
     LpVal v;
@@ -120,13 +124,13 @@ typedef struct LpStash {
     bool off_chip;
 } LpStash;
 
-/* A value moves from one run to another. */
-typedef struct LpMove {
+/* A value is copied from one run to another. */
+typedef struct LpIpuCopy {
     LpVal v;
     int from, to; /* runs */
     int from_ipu, to_ipu;
     bool off_chip; /* through streaming memory */
-} LpMove;
+} LpIpuCopy;
 
 /* A variable that runs of an IPU read where it is not at home: the IPU has a
  * copy all the time, which the weight update renews. */
@@ -144,12 +148,12 @@ typedef struct LpPart {
 typedef enum {
     LP_TRANSFER_VAR,
     LP_TRANSFER_STASH,
-    LP_TRANSFER_MOVE
+    LP_TRANSFER_COPY
 } LpTransferOf;
 
 typedef struct LpTransfer {
     LpTransferOf of;
-    size_t at; /* variable, stash or move */
+    size_t at; /* variable, stash or copy */
     int run;   /* -1: the weight update */
     bool load; /* else a store */
     int64_t bytes;
@@ -281,12 +285,12 @@ typedef struct LpIpuPlan {
     int *var_ipu;
     int *update_ipu; /* of step->update's nodes */
 
-    LpRun *run;
-    int n_run;
+    LpStagePass *pass;
+    int n_pass;
     LpStash *stash;
     size_t n_stash, cap_stash;
-    LpMove *move;
-    size_t n_move, cap_move;
+    LpIpuCopy *copy;
+    size_t n_copy, cap_copy;
     LpShare *share;
     size_t n_share, cap_share;
     LpPart *part;
@@ -325,7 +329,7 @@ void lp_ipu_plan_free(LpIpuPlan *p); /* NULL is fine */
 #include "src/passes/ipu/passes.def"
 #undef PASS
 
-static inline int lp_run_of(const LpIpuPlan *p, int stage, bool backward)
+static inline int lp_pass_of(const LpIpuPlan *p, int stage, bool backward)
 {
     return backward ? 2 * p->n_stage - 1 - stage : stage;
 }
@@ -343,7 +347,7 @@ static inline bool lp_is_backward(const LpGraph *g, LpVal v)
 }
 /* The run that makes a value of the micro graph; for an input, that reads it
  * from the host. */
-int lp_ipu_run_making(const LpIpuPlan *p, LpVal v);
+int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v);
 /* A copy of n elements in the plan's arena; never NULL for want of elements.
  * NULL, with p->err filled, when memory is short. */
 void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
@@ -364,7 +368,7 @@ static inline const LpLoop *lp_loop_of(const LpIpuPlan *p, size_t row)
         l++;
     return l;
 }
-static inline int64_t lp_run_cyc(const LpRun *r)
+static inline int64_t lp_pass_cyc(const LpStagePass *r)
 {
     return r->compute_cyc + r->exchange_cyc + r->sync_cyc;
 }

@@ -1,6 +1,6 @@
 /* What an IPU holds for some of the time, and its peak. One period of the loop
  * is enough: in the steady state an IPU passes through all its runs, while fill
- * and flush leave some out. Holds become spans on the line of the IPU's
+ * and flush leave some out. Ranges become spans on the line of the IPU's
  * entries; a stash of one micro-batch lives from the forward run through the
  * backward run. Then the update. */
 #include "src/passes/ipu/strategy.h"
@@ -46,17 +46,17 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 }
 
 /* Is the value still there from an earlier run of this IPU? */
-static bool continues(const Live *l, const LpRun *r, const LpHold *h)
+static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
-    return l->last[h->v] && h->kind != LP_HOLD_MADE && !l->off[h->v] &&
+    return l->last[h->v] && h->kind != LP_RANGE_MADE && !l->off[h->v] &&
            (!p->how->stays || p->how->stays(p, r, h));
 }
 
-static LpStatus spans_of(Live *l, const LpRun *r, uint32_t base)
+static LpStatus spans_of(Live *l, const LpStagePass *r, uint32_t base)
 {
-    for (uint32_t i = 0; i < r->n_hold; i++) {
-        const LpHold *h = &r->hold[i];
+    for (uint32_t i = 0; i < r->n_range; i++) {
+        const LpLiveRange *h = &r->range[i];
         uint32_t to = base + h->to;
         if (h->alias)
             continue;
@@ -73,7 +73,7 @@ static LpStatus spans_of(Live *l, const LpRun *r, uint32_t base)
 }
 
 /* Parameters that are loaded or gathered for this run. */
-static LpStatus visitors(Live *l, const LpRun *r, int run, uint32_t base)
+static LpStatus visitors(Live *l, const LpStagePass *r, int run, uint32_t base)
 {
     const LpIpuPlan *p = l->p;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -98,8 +98,8 @@ static LpStatus collect(Live *l)
     for (size_t i = 0; i < p->n_stash; i++)
         if (p->stage[p->stash[i].stage].ipu == l->ipu)
             l->off[p->stash[i].v] = p->stash[i].off_chip;
-    for (int r = 0; r < p->n_run; r++) {
-        const LpRun *run = &p->run[r];
+    for (int r = 0; r < p->n_pass; r++) {
+        const LpStagePass *run = &p->pass[r];
         if (run->ipu != l->ipu)
             continue;
         LP_TRY(spans_of(l, run, l->end));
@@ -146,8 +146,8 @@ static LpStatus sweep(Live *l, const LpTiles *always)
         to[l->span[i].to] = i + 1;
     }
     uint32_t at = 0;
-    for (int r = 0; r < p->n_run && s == LP_OK; r++) {
-        const LpRun *run = &p->run[r];
+    for (int r = 0; r < p->n_pass && s == LP_OK; r++) {
+        const LpStagePass *run = &p->pass[r];
         if (run->ipu != l->ipu)
             continue;
         for (uint32_t i = 0; i <= run->n; i++, at++) {

@@ -68,7 +68,7 @@ static void parts(Memory *x)
     const LpIpuPlan *p = x->p;
     for (size_t i = 0; i < p->n_part; i++) {
         const LpVariable *v = &p->step->var[p->part[i].var];
-        if (!lp_ipu_first_part(p, i) || p->run[p->part[i].run].ipu != x->ipu)
+        if (!lp_ipu_first_part(p, i) || p->pass[p->part[i].run].ipu != x->ipu)
             continue;
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_type_bytes(&v->type);

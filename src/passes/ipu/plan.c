@@ -92,7 +92,7 @@ bool lp_ipu_first_part(const LpIpuPlan *p, size_t i)
     const LpPart *x = &p->part[i];
     for (size_t k = 0; k < i; k++)
         if (p->part[k].var == x->var &&
-            p->run[p->part[k].run].ipu == p->run[x->run].ipu)
+            p->pass[p->part[k].run].ipu == p->pass[x->run].ipu)
             return false;
     return true;
 }
@@ -121,7 +121,7 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_step_release((LpStep *)(uintptr_t)p->step); /* it only read it */
     lp_plan_cache_free(p->cache);
     lp_free(p->stash);
-    lp_free(p->move);
+    lp_free(p->copy);
     lp_free(p->share);
     lp_free(p->part);
     lp_free(p->transfer);

@@ -18,35 +18,35 @@ typedef struct Frame {
     uint32_t next; /* operand to look at */
 } Frame;
 
-typedef struct Again {
+typedef struct Recomputation {
     LpIpuPlan *p;
     const LpGraph *g;
     int *there; /* stage whose backward run has the value, by value */
     bool *late; /* read by the backward run of an earlier stage */
     bool *kept; /* a checkpoint */
-    LpRunEntry *entry;
+    LpPassEntry *entry;
     size_t n_entry, cap_entry;
     Frame *stack;
     size_t n_stack, cap_stack;
-    bool any_late;
+    bool any_sunk;
     LpNodeId until; /* nodes before this one may be made again */
     int stage;
-} Again;
+} Recomputation;
 
-static LpStatus no_memory(const Again *a)
+static LpStatus no_memory(const Recomputation *a)
 {
     return lp_fail(a->p->err, LP_E_MEMORY, "out of memory");
 }
 
-static LpStatus add_entry(Again *a, LpNodeId n, bool again)
+static LpStatus add_entry(Recomputation *a, LpNodeId n, bool again)
 {
     if (!LP_GROW(a->entry, a->cap_entry, a->n_entry))
         return no_memory(a);
-    a->entry[a->n_entry++] = (LpRunEntry){n, again};
+    a->entry[a->n_entry++] = (LpPassEntry){n, again};
     return LP_OK;
 }
 
-static LpStatus add_stash(Again *a, LpVal v)
+static LpStatus add_stash(Recomputation *a, LpVal v)
 {
     LpIpuPlan *p = a->p;
     if (!LP_GROW(p->stash, p->cap_stash, p->n_stash))
@@ -60,7 +60,7 @@ static LpStatus add_stash(Again *a, LpVal v)
     return LP_OK;
 }
 
-static bool can_repeat(const Again *a, LpNodeId n)
+static bool can_repeat(const Recomputation *a, LpNodeId n)
 {
     uint32_t flags = lp_node_flags(&a->g->node[n]);
     if (flags & LP_OPF_EFFECT)
@@ -70,7 +70,7 @@ static bool can_repeat(const Again *a, LpNodeId n)
 
 /* The backward run needs forward value v: marks it, stashes it, or pushes the
  * node that makes it again. */
-static LpStatus want(Again *a, LpVal v)
+static LpStatus want(Recomputation *a, LpVal v)
 {
     if (!lp_is_value(v) || lp_ipu_is_free(a->p, v) || a->there[v] == a->stage)
         return LP_OK;
@@ -91,7 +91,7 @@ static LpStatus want(Again *a, LpVal v)
     return LP_OK;
 }
 
-static LpStatus ensure(Again *a, LpVal v)
+static LpStatus ensure(Recomputation *a, LpVal v)
 {
     LP_TRY(want(a, v));
     while (a->n_stack) {
@@ -108,16 +108,16 @@ static LpStatus ensure(Again *a, LpVal v)
 }
 
 /* ---- runs ---------------------------------------------------------------- */
-static LpStatus keep_run(Again *a, int stage, bool backward)
+static LpStatus keep_run(Recomputation *a, int stage, bool backward)
 {
     LpIpuPlan *p = a->p;
-    LpRun *r = &p->run[lp_run_of(p, stage, backward)];
+    LpStagePass *r = &p->pass[lp_pass_of(p, stage, backward)];
     const LpStage *s = &p->stage[stage];
-    *r = (LpRun){.stage = stage,
-                 .ipu = s->ipu,
-                 .phase = s->phase,
-                 .backward = backward,
-                 .n = (uint32_t)a->n_entry};
+    *r = (LpStagePass){.stage = stage,
+                       .ipu = s->ipu,
+                       .phase = s->phase,
+                       .backward = backward,
+                       .n = (uint32_t)a->n_entry};
     if (p->how->offset)
         r->offset = p->how->offset(p, stage, backward);
     r->entry = lp_ipu_keep(p, a->entry, a->n_entry, sizeof *a->entry);
@@ -127,7 +127,7 @@ static LpStatus keep_run(Again *a, int stage, bool backward)
 
 /* Node ids by stage, forward or backward, in order: the nodes of stage s are
  * list[first[s]] .. list[first[s + 1] - 1]. */
-static LpStatus by_stage(Again *a, bool backward, LpNodeId **list,
+static LpStatus by_stage(Recomputation *a, bool backward, LpNodeId **list,
                          size_t **first)
 {
     LpIpuPlan *p = a->p;
@@ -148,7 +148,7 @@ static LpStatus by_stage(Again *a, bool backward, LpNodeId **list,
     return LP_OK;
 }
 
-static void choose(Again *a, const LpNodeId *list, const size_t *first)
+static void choose(Recomputation *a, const LpNodeId *list, const size_t *first)
 {
     LpIpuPlan *p = a->p;
     LpStage *s = &p->stage[a->stage];
@@ -167,7 +167,7 @@ static void choose(Again *a, const LpNodeId *list, const size_t *first)
     s->recomputed = a->until > 0;
 }
 
-static LpStatus backward_run(Again *a, const LpNodeId *list,
+static LpStatus backward_run(Recomputation *a, const LpNodeId *list,
                              const size_t *first)
 {
     for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++) {
@@ -176,13 +176,13 @@ static LpStatus backward_run(Again *a, const LpNodeId *list,
             LP_TRY(ensure(a, d->in[k]));
         LP_TRY(add_entry(a, list[i], false));
     }
-    for (LpVal v = 1; a->any_late && v < a->g->n_value; v++)
+    for (LpVal v = 1; a->any_sunk && v < a->g->n_value; v++)
         if (a->late[v] && a->p->val_stage[v] == a->stage)
             LP_TRY(ensure(a, v));
     return keep_run(a, a->stage, true);
 }
 
-static void mark_late(Again *a)
+static void mark_late(Recomputation *a)
 {
     const LpIpuPlan *p = a->p;
     for (LpNodeId n = 0; n < a->g->n_node; n++) {
@@ -193,19 +193,19 @@ static void mark_late(Again *a)
             if (!lp_is_value(v) || lp_ipu_is_free(p, v))
                 continue;
             if (!lp_is_backward(a->g, v) && p->val_stage[v] > p->node_stage[n])
-                a->any_late = a->late[v] = true;
+                a->any_sunk = a->late[v] = true;
         }
     }
 }
 
-static void mark_kept(Again *a)
+static void mark_kept(Recomputation *a)
 {
     for (LpNodeId n = 0; n < a->g->n_node; n++)
         if (lp_ipu_is_checkpoint(a->g->node[n].op))
             a->kept[a->g->node[n].in[0]] = true;
 }
 
-static LpStatus build(Again *a)
+static LpStatus build(Recomputation *a)
 {
     LpIpuPlan *p = a->p;
     LpNodeId *list, *back;
@@ -230,14 +230,14 @@ static LpStatus build(Again *a)
 
 LpStatus lp_ipu_recomputation(LpIpuPlan *p)
 {
-    Again a = {.p = p, .g = p->step->micro};
+    Recomputation a = {.p = p, .g = p->step->micro};
     size_t n = a.g->n_value;
-    p->n_run = p->training ? 2 * p->n_stage : p->n_stage;
-    p->run = lp_arena_calloc(&p->mem, (size_t)p->n_run * sizeof *p->run);
+    p->n_pass = p->training ? 2 * p->n_stage : p->n_stage;
+    p->pass = lp_arena_calloc(&p->mem, (size_t)p->n_pass * sizeof *p->pass);
     a.there = lp_alloc(n * sizeof *a.there);
     a.late = lp_calloc(n, sizeof *a.late);
     a.kept = lp_calloc(n, sizeof *a.kept);
-    LpStatus s = p->run && a.there && a.late && a.kept ? LP_OK : no_memory(&a);
+    LpStatus s = p->pass && a.there && a.late && a.kept ? LP_OK : no_memory(&a);
     for (size_t i = 0; i < n && s == LP_OK; i++)
         a.there[i] = -1;
     if (s == LP_OK)

@@ -19,16 +19,16 @@ static void slowest_ipu(const LpSchedule *s, LpRow *row, int level)
     int64_t cyc[LP_MAX_IPUS] = {0};
     int worst = -1;
     for (int i = 0; i < s->n; i++) {
-        const LpRun *r = &p->run[s->runs[i]];
+        const LpStagePass *r = &p->pass[s->runs[i]];
         if (s->level[s->runs[i]] != level)
             continue;
-        cyc[r->ipu] += lp_run_cyc(r);
-        row->busy_cyc += lp_run_cyc(r);
+        cyc[r->ipu] += lp_pass_cyc(r);
+        row->busy_cyc += lp_pass_cyc(r);
         if (worst < 0 || cyc[r->ipu] > cyc[worst])
             worst = r->ipu;
     }
     for (int i = 0; i < s->n && worst >= 0; i++) {
-        const LpRun *r = &p->run[s->runs[i]];
+        const LpStagePass *r = &p->pass[s->runs[i]];
         if (r->ipu != worst || s->level[s->runs[i]] != level)
             continue;
         row->compute_cyc += r->compute_cyc;
@@ -42,11 +42,11 @@ static void slowest_ipu(const LpSchedule *s, LpRow *row, int level)
 static int ready_level(const LpSchedule *s, int run)
 {
     const LpIpuPlan *p = s->p;
-    int level = 0, fwd = lp_run_of(p, p->run[run].stage, false);
-    if (p->run[run].backward && s->level[fwd] >= level)
+    int level = 0, fwd = lp_pass_of(p, p->pass[run].stage, false);
+    if (p->pass[run].backward && s->level[fwd] >= level)
         level = s->level[fwd] + 1;
-    for (size_t m = 0; m < p->n_move; m++) {
-        const LpMove *mv = &p->move[m];
+    for (size_t m = 0; m < p->n_copy; m++) {
+        const LpIpuCopy *mv = &p->copy[m];
         if (mv->to == run && s->level[mv->from] >= level)
             level = s->level[mv->from] + 1;
     }
@@ -57,7 +57,7 @@ static int ready_level(const LpSchedule *s, int run)
 static int find_levels(LpSchedule *s, LpRowOrder order)
 {
     int most = 0;
-    for (int r = 0; r < s->p->n_run; r++)
+    for (int r = 0; r < s->p->n_pass; r++)
         s->level[r] = -1;
     for (int i = 0; i < s->n; i++) {
         int level = order == LP_ORDER_IN_TURN      ? i
@@ -74,12 +74,12 @@ static LpStatus compute(LpSchedule *s)
     LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
     for (int i = 0; i < s->n; i++) {
-        const LpRun *r = &p->run[s->runs[i]];
+        const LpStagePass *r = &p->pass[s->runs[i]];
         LP_TRY(lp_row_add(&s->b, (LpAct){.kind = LP_ACT_COMPUTE,
                                          .run = s->runs[i],
                                          .ipu = r->ipu,
                                          .offset = r->offset,
-                                         .cycles = lp_run_cyc(r)}));
+                                         .cycles = lp_pass_cyc(r)}));
     }
     int levels = find_levels(s, row->order);
     for (int l = 0; l < levels; l++)
@@ -106,8 +106,8 @@ static LpStatus copies(LpSchedule *s)
     int64_t *pair = s->pair, cyc = 0, sync = 0;
     for (int i = 0; i < LP_MAX_IPUS * LP_MAX_IPUS; i++)
         pair[i] = 0;
-    for (size_t i = 0; i < p->n_move; i++) {
-        const LpMove *m = &p->move[i];
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
         if (m->from_ipu != m->to_ipu && !m->off_chip && listed(s, m->from))
             pair[m->from_ipu * LP_MAX_IPUS + m->to_ipu] +=
                 lp_type_bytes(lp_graph_type(p->step->micro, m->v));
@@ -147,7 +147,7 @@ static LpStatus gathers(LpSchedule *s)
         for (int t = 0; t < LP_COST_N_TYPES; t++) {
             int64_t part = 0;
             for (int k = 0; k < s->n; k++)
-                if (p->run[s->runs[k]].ipu == i)
+                if (p->pass[s->runs[k]].ipu == i)
                     part += s->traffic[s->runs[k]].gather[t];
             LpCost c = lp_cost_collective(&x, p->o.system, LP_COLL_ALL_GATHER,
                                           (LpCostType)t, part,
@@ -179,7 +179,7 @@ static LpStatus transfers(LpSchedule *s)
                                      LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
                                      LP_ACT_LOAD,    LP_ACT_STORE};
     for (int i = 0; i < s->n; i++) {
-        const LpRun *r = &p->run[s->runs[i]];
+        const LpStagePass *r = &p->pass[s->runs[i]];
         const LpTraffic *t = &s->traffic[s->runs[i]];
         bytes[HOST_IN][r->ipu] += t->host_in;
         bytes[HIDDEN_IN][r->ipu] += t->hidden_in;
@@ -189,7 +189,7 @@ static LpStatus transfers(LpSchedule *s)
         }
         /* the turning phase still holds the weights of its forward run */
         bool held = r->backward && row->order != LP_ORDER_AT_ONCE &&
-                    listed(s, lp_run_of(p, r->stage, false));
+                    listed(s, lp_pass_of(p, r->stage, false));
         bytes[LOAD][r->ipu] += t->load - (held ? t->weights : 0);
         bytes[STORE][r->ipu] += t->store;
     }
@@ -345,7 +345,7 @@ static LpStatus build(LpSchedule *s)
 LpStatus lp_ipu_schedule(LpIpuPlan *p)
 {
     LpSchedule s = {.p = p, .b = {.p = p}};
-    size_t n = (size_t)p->n_run;
+    size_t n = (size_t)p->n_pass;
     const LpStep *st = p->step;
     p->loops = st->update ? st->device_iterations : 1;
     p->micro_batches =

@@ -188,7 +188,7 @@ static LpStatus find_round(Stages *s, LpNodeId n)
 }
 
 /* What is made of parameters alone is made in the round that reads it. */
-static void make_late(Stages *s)
+static void make_sunk(Stages *s)
 {
     for (size_t n = s->g->n_node; n-- > 0;) {
         const LpGraphNode *d = &s->g->node[n];
@@ -214,7 +214,7 @@ static LpStatus find_rounds(Stages *s)
     for (LpNodeId n = 0; n < s->g->n_node; n++)
         if (!lp_origin_of(s->g, n)->backward)
             LP_TRY(find_round(s, n));
-    make_late(s);
+    make_sunk(s);
     size_t size = (size_t)s->n_lane * (size_t)s->n_round + 1;
     s->at = lp_arena_alloc(&s->p->mem, size * sizeof *s->at);
     if (!s->at)

@@ -16,10 +16,10 @@ typedef enum {
 typedef struct LpSchedule LpSchedule; /* schedule.c */
 
 /* What a user has placed; name as messages call it: "block 'A'". */
-typedef struct LpPlaced {
+typedef struct LpBlockLocation {
     const char *name;
     int stage, ipu, phase;
-} LpPlaced;
+} LpBlockLocation;
 
 /* Numbers of phases: forward phase i has i * stride, its backward phase
  * turn + last - i * stride. */
@@ -37,17 +37,18 @@ struct LpStrategyOps {
     bool recompute;  /* backward makes activations again unless told not to */
     /* what a user may do when activations do not fit */
     const char *less_activations;
-    /* LpRun.offset of a stage's run [0] */
+    /* LpStagePass.offset of a stage's run [0] */
     int (*offset)(const LpIpuPlan *, int stage, bool backward);
     /* micro-batches that a stash of the stage keeps [1] */
     int (*stash_depth)(const LpIpuPlan *, int stage);
     /* do stashes leave the chip if activations are located off it? [yes] */
     bool (*stash_off_chip)(const LpIpuPlan *);
     /* how values get from run to run [direct] */
-    LpRoute (*route)(const LpIpuPlan *, const LpRun *from, const LpRun *to);
+    LpRoute (*route)(const LpIpuPlan *, const LpStagePass *from,
+                     const LpStagePass *to);
     /* Is a value that an earlier run of the IPU had still there, so that the
      * run need not bring its own? [yes] */
-    bool (*stays)(const LpIpuPlan *, const LpRun *, const LpHold *);
+    bool (*stays)(const LpIpuPlan *, const LpStagePass *, const LpLiveRange *);
     /* does streaming memory work beside computing? `io`: I/O tiles move what
      * is asked of them [io] */
     bool (*streams_beside)(const LpIpuPlan *, bool io);
@@ -57,11 +58,12 @@ struct LpStrategyOps {
     /* ---- rules for front ends [none] ------------------------------------- */
     /* IPU of a stage that is given none [its id] */
     int (*default_ipu)(int stage, int phase);
-    LpStatus (*check_place)(const LpPlaced *, LpErr *);
+    LpStatus (*check_place)(const LpBlockLocation *, LpErr *);
     /* two places of a model, in order */
-    LpStatus (*check_pair)(const LpPlaced *, const LpPlaced *, LpErr *);
-    LpStatus (*check_read)(const LpPlaced *reader, const LpPlaced *maker,
+    LpStatus (*check_pair)(const LpBlockLocation *, const LpBlockLocation *,
                            LpErr *);
+    LpStatus (*check_read)(const LpBlockLocation *reader,
+                           const LpBlockLocation *maker, LpErr *);
     /* `have` micro-batches between weight updates, or of a call */
     LpStatus (*check_batches)(int stages, bool training, int64_t have, LpErr *);
     LpStatus (*phases)(int n, LpLiveness, bool separate_backward, LpPhases *,

@@ -21,7 +21,7 @@ static LpPhases phases_of(int n, LpLiveness liveness, bool separate_backward)
                       .count = count};
 }
 
-static int number_of(const LpIpuPlan *p, const LpRun *r)
+static int number_of(const LpIpuPlan *p, const LpStagePass *r)
 {
     LpPhases x = phases_of(p->stage[p->n_stage - 1].phase + 1, p->o.liveness,
                            p->o.separate_backward);
@@ -34,7 +34,8 @@ static bool stash_off_chip(const LpIpuPlan *p)
     return p->o.liveness != LP_ALWAYS_LIVE;
 }
 
-static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
+static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,
+                     const LpStagePass *to)
 {
     return p->o.liveness == LP_OFF_CHIP_AFTER_EACH_PHASE &&
                    from->phase != to->phase
@@ -42,10 +43,11 @@ static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
                : LP_ROUTE_DIRECT;
 }
 
-static bool stays(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
+static bool stays(const LpIpuPlan *p, const LpStagePass *r,
+                  const LpLiveRange *h)
 {
     (void)r;
-    return h->kind == LP_HOLD_STASH ||
+    return h->kind == LP_RANGE_STASH ||
            p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE;
 }
 
@@ -63,10 +65,10 @@ static bool parallel_streams(const LpIpuPlan *p, bool io)
 static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 {
     LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_WHEN_READY};
-    for (int r = 0; r < p->n_run; r++) {
+    for (int r = 0; r < p->n_pass; r++) {
         lp_schedule_run(s, r);
-        if (r + 1 == p->n_run ||
-            number_of(p, &p->run[r]) != number_of(p, &p->run[r + 1]))
+        if (r + 1 == p->n_pass ||
+            number_of(p, &p->pass[r]) != number_of(p, &p->pass[r + 1]))
             LP_TRY(lp_schedule_row(s, row));
     }
     return lp_schedule_loop(s, p->micro_batches);
@@ -103,7 +105,7 @@ static int parallel_ipu(int stage, int phase)
     return 2 * stage + phase % 2;
 }
 
-static LpStatus check_parity(const LpPlaced *p, LpErr *e)
+static LpStatus check_parity(const LpBlockLocation *p, LpErr *e)
 {
     const char *half = p->phase % 2 ? "odd" : "even";
     LP_FAIL_IF(p->phase % 2 != p->ipu % 2, e, LP_E_POPTORCH,

@@ -25,7 +25,8 @@ static int stash_depth(const LpIpuPlan *p, int stage)
 
 /* One a slot, also through stages that do not read it, as PopART's contiguous
  * copies do. */
-static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
+static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,
+                     const LpStagePass *to)
 {
     (void)p;
     (void)from;
@@ -35,21 +36,22 @@ static LpRoute route(const LpIpuPlan *p, const LpRun *from, const LpRun *to)
 
 /* Between the two runs of a stage other micro-batches pass, but for the last
  * stage. */
-static bool stays(const LpIpuPlan *p, const LpRun *r, const LpHold *h)
+static bool stays(const LpIpuPlan *p, const LpStagePass *r,
+                  const LpLiveRange *h)
 {
-    return h->kind == LP_HOLD_STASH && r->stage == p->n_stage - 1;
+    return h->kind == LP_RANGE_STASH && r->stage == p->n_stage - 1;
 }
 
 static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 {
     int64_t m = p->micro_batches;
     int depth = 0;
-    for (int r = 0; r < p->n_run; r++)
-        if (p->run[r].offset >= depth)
-            depth = p->run[r].offset + 1;
+    for (int r = 0; r < p->n_pass; r++)
+        if (p->pass[r].offset >= depth)
+            depth = p->pass[r].offset + 1;
     for (int64_t t = 0; t < m + depth - 1;) {
-        for (int r = 0; r < p->n_run; r++)
-            if (t >= p->run[r].offset && t - p->run[r].offset < m)
+        for (int r = 0; r < p->n_pass; r++)
+            if (t >= p->pass[r].offset && t - p->pass[r].offset < m)
                 lp_schedule_run(s, r);
         bool steady = t >= depth - 1 && t < m;
         int64_t count = steady ? m - depth + 1 : 1;
@@ -66,7 +68,8 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 }
 
 /* ---- rules --------------------------------------------------------------- */
-static LpStatus check_pair(const LpPlaced *a, const LpPlaced *b, LpErr *e)
+static LpStatus check_pair(const LpBlockLocation *a, const LpBlockLocation *b,
+                           LpErr *e)
 {
     LP_FAIL_IF(a->stage == b->stage && a->ipu != b->ipu, e, LP_E_POPTORCH,
                "stage %d is on two IPUs: %s on %d, %s on %d", a->stage, a->name,
@@ -74,8 +77,8 @@ static LpStatus check_pair(const LpPlaced *a, const LpPlaced *b, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus check_read(const LpPlaced *reader, const LpPlaced *maker,
-                           LpErr *e)
+static LpStatus check_read(const LpBlockLocation *reader,
+                           const LpBlockLocation *maker, LpErr *e)
 {
     LP_FAIL_IF(maker->stage > reader->stage, e, LP_E_POPTORCH,
                "%s (stage %d) comes after %s (stage %d): stage ids must ascend "

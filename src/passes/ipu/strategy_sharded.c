@@ -5,7 +5,7 @@
 static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 {
     LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_IN_TURN};
-    for (int r = 0; r < p->n_run; r++)
+    for (int r = 0; r < p->n_pass; r++)
         lp_schedule_run(s, r);
     LP_TRY(lp_schedule_row(s, row));
     return lp_schedule_loop(s, p->micro_batches);

@@ -8,10 +8,10 @@
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 
-int lp_ipu_run_making(const LpIpuPlan *p, LpVal v)
+int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v)
 {
     int stage = p->val_stage[v] < 0 ? 0 : p->val_stage[v];
-    return lp_run_of(p, stage, lp_is_backward(p->step->micro, v));
+    return lp_pass_of(p, stage, lp_is_backward(p->step->micro, v));
 }
 
 /* Values that a marker asks to move while the IPU computes: inputs that it
@@ -40,11 +40,11 @@ static void host(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
         const LpVariable *v = &p->step->var[i];
         int64_t bytes = lp_type_bytes(&v->type);
         if (v->role == LP_VAR_STREAM_IN && v->micro_in != LP_NOVAL) {
-            LpTraffic *r = &t[lp_ipu_run_making(p, v->micro_in)];
+            LpTraffic *r = &t[lp_ipu_pass_making(p, v->micro_in)];
             *(hidden[v->micro_in] ? &r->hidden_in : &r->host_in) += bytes;
         }
         if (v->role == LP_VAR_STREAM_OUT && v->micro_out != LP_NOVAL) {
-            LpTraffic *r = &t[lp_ipu_run_making(p, v->micro_out)];
+            LpTraffic *r = &t[lp_ipu_pass_making(p, v->micro_out)];
             *(hidden[v->micro_out] ? &r->hidden_out : &r->host_out) += bytes;
         }
     }
@@ -54,7 +54,7 @@ static void host(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
 static void gathers(const LpIpuPlan *p, LpTraffic *t, int run, int *mark)
 {
     const LpGraph *g = p->step->micro;
-    const LpRun *r = &p->run[run];
+    const LpStagePass *r = &p->pass[run];
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++) {
@@ -95,7 +95,7 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
     find_overlap(p, hidden);
     host(p, t, hidden);
     streaming(p, t);
-    for (int r = 0; r < p->n_run; r++)
+    for (int r = 0; r < p->n_pass; r++)
         gathers(p, &t[r], r, mark);
     return LP_OK;
 }

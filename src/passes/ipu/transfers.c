@@ -46,7 +46,7 @@ static LpStatus sums(LpIpuPlan *p)
             continue;
         LP_TRY(there_and_back(p, var, p->part[i].run));
         if (i == 0 || p->part[i - 1].var != p->part[i].var)
-            LP_TRY(there_and_back(p, var, lp_ipu_run_making(p, v->micro_out)));
+            LP_TRY(there_and_back(p, var, lp_ipu_pass_making(p, v->micro_out)));
     }
     return LP_OK;
 }
@@ -54,9 +54,9 @@ static LpStatus sums(LpIpuPlan *p)
 static LpStatus variables(LpIpuPlan *p, int *mark)
 {
     const LpGraph *g = p->step->micro;
-    for (int run = 0; run < p->n_run; run++)
-        for (uint32_t i = 0; i < p->run[run].n; i++) {
-            const LpGraphNode *d = &g->node[p->run[run].entry[i].node];
+    for (int run = 0; run < p->n_pass; run++)
+        for (uint32_t i = 0; i < p->pass[run].n; i++) {
+            const LpGraphNode *d = &g->node[p->pass[run].entry[i].node];
             for (uint32_t k = 0; k < d->n_in; k++)
                 LP_TRY(read_by(p, d->in[k], run, mark));
         }
@@ -70,16 +70,16 @@ static LpStatus values(LpIpuPlan *p)
         const LpStash *s = &p->stash[i];
         int64_t bytes = lp_type_bytes(lp_graph_type(g, s->v));
         for (int back = 0; back < 2 && s->off_chip; back++)
-            LP_TRY(add(p, LP_TRANSFER_STASH, i, lp_run_of(p, s->stage, back),
+            LP_TRY(add(p, LP_TRANSFER_STASH, i, lp_pass_of(p, s->stage, back),
                        back, bytes));
     }
-    for (size_t i = 0; i < p->n_move; i++) {
-        const LpMove *m = &p->move[i];
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
         int64_t bytes = lp_type_bytes(lp_graph_type(g, m->v));
         if (!m->off_chip)
             continue;
-        LP_TRY(add(p, LP_TRANSFER_MOVE, i, m->from, false, bytes));
-        LP_TRY(add(p, LP_TRANSFER_MOVE, i, m->to, true, bytes));
+        LP_TRY(add(p, LP_TRANSFER_COPY, i, m->from, false, bytes));
+        LP_TRY(add(p, LP_TRANSFER_COPY, i, m->to, true, bytes));
     }
     return LP_OK;
 }

@@ -151,7 +151,7 @@ static LpStatus fetch_parts(Update *u)
         t->compute_cyc += p->cost[add].cost.compute_cyc;
         t->exchange_cyc += p->cost[add].cost.exchange_cyc;
         t->sync_cyc += p->cost[add].cost.sync_cyc;
-        LP_TRY(copy(u, p->run[p->part[i].run].ipu, p->var_ipu[var],
+        LP_TRY(copy(u, p->pass[p->part[i].run].ipu, p->var_ipu[var],
                     lp_type_bytes(&v->type)));
     }
     return LP_OK;
@@ -236,8 +236,8 @@ LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
     *row = (LpRow){.kind = LP_ROW_OUTPUT};
     LpRowBuilder b = {.p = p, .row = row};
     int64_t bytes[LP_MAX_IPUS] = {0};
-    for (int r = 0; r < p->n_run; r++)
-        bytes[p->run[r].ipu] += t[r].host_out + t[r].hidden_out;
+    for (int r = 0; r < p->n_pass; r++)
+        bytes[p->pass[r].ipu] += t[r].host_out + t[r].hidden_out;
     LpStatus s = lp_row_transfer(&b, LP_ACT_HOST_OUT, bytes, &row->host_cyc,
                                  &row->sync_cyc);
     return lp_row_finish(&b, s);

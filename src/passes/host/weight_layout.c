@@ -1,8 +1,8 @@
-/* Homes of convolution weights: the layout in which a parameter lies while the
- * program runs is the one in which its gradient is made (without training: the
+/* Layouts of convolution weights: a parameter lies, while the program runs, in
+ * the one in which its gradient is made (without training: the
  * one in which it is read).
  *
- *   micro    %g = convolution_backward_weight(…)    made at home
+ *   micro    %g = convolution_backward_weight(…)    made in its layout
  *            %a = add(%accumulator, %g)             one dense dimension
  *   update   %p, %m = adam_step(%w, %a, %m, …)      one dense dimension
  *
@@ -16,7 +16,7 @@
 
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/pointwise.h"
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
@@ -25,25 +25,27 @@ typedef struct Find {
     const LpStep *step;
     const LpStepGraph *graph;
     const LpGraph *g; /* its nodes */
-    uint32_t *kin;
+    uint32_t *layout_group;
     bool *bad; /* per variable: a parameter that stays plain */
 } Find;
 
-const LpConvHome *lp_home_of_var(const LpLower *l, size_t var)
+const LpConvLayout *lp_weight_layout_of_var(const LpLower *l, size_t var)
 {
-    const LpHome *h = lp_program_home(l->program, var);
+    const LpWeightLayout *h = lp_program_weight_layout(l->program, var);
     return h ? h->layout : NULL;
 }
 
-const LpConvHome *lp_home_of(const LpLower *l, LpVal v)
+const LpConvLayout *lp_weight_layout_of(const LpLower *l, LpVal v)
 {
-    return l->kin[v] ? lp_home_of_var(l, l->kin[v] - 1) : NULL;
+    return l->layout_group[v]
+               ? lp_weight_layout_of_var(l, l->layout_group[v] - 1)
+               : NULL;
 }
 
-uint64_t lp_home_bytes(const LpDesc *d)
+uint64_t lp_weight_layout_bytes(const LpDesc *d)
 {
-    return d->home ? d->home->layout.bytes
-                   : (uint64_t)lp_desc_numel(d) * lp_dtype_size(d->dtype);
+    return d->layout ? d->layout->layout.bytes
+                     : (uint64_t)lp_desc_numel(d) * lp_dtype_size(d->dtype);
 }
 
 static bool elementwise(const LpOp *op)
@@ -51,14 +53,15 @@ static bool elementwise(const LpOp *op)
     return lp_pointwise_of(op) || op->flags & LP_OPF_ELEMENTWISE;
 }
 
-const LpConvHome *lp_home_results(const LpLower *l, const LpGraphNode *n)
+const LpConvLayout *lp_weight_layout_results(const LpLower *l,
+                                             const LpGraphNode *n)
 {
     return lp_conv_of(n->op) == LP_PRODUCT_CONV_WEIGHT || elementwise(n->op)
-               ? lp_home_of(l, n->out)
+               ? lp_weight_layout_of(l, n->out)
                : NULL;
 }
 
-/* ---- who shares a home -------------------------------------------------- */
+/* ---- who shares a layout ------------------------------------------------- */
 static const LpType *type_of(const Find *f, LpVal v)
 {
     return lp_graph_type(f->g, v);
@@ -68,17 +71,17 @@ static const LpType *type_of(const Find *f, LpVal v)
 static void join(Find *f, LpVal v, uint32_t p)
 {
     const LpType *t = type_of(f, v);
-    if (f->kin[v] && f->kin[v] != p + 1) {
-        f->bad[f->kin[v] - 1] = true;
+    if (f->layout_group[v] && f->layout_group[v] != p + 1) {
+        f->bad[f->layout_group[v] - 1] = true;
         f->bad[p] = true;
     } else if (!lp_type_eq(t, &f->step->var[p].type)) {
         f->bad[p] = true;
     } else {
-        f->kin[v] = p + 1;
+        f->layout_group[v] = p + 1;
     }
 }
 
-/* Whose home a variable shares, or -1. State of another shape shares none. */
+/* Whose layout a variable shares, or -1. State of another shape shares none. */
 static int belongs(const LpStep *s, size_t i)
 {
     const LpVariable *v = &s->var[i];
@@ -94,15 +97,15 @@ static void update_node(Find *f, const LpGraphNode *n)
 {
     uint32_t p = 0;
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (lp_is_value(n->in[i]) && f->kin[n->in[i]])
-            p = f->kin[n->in[i]];
+        if (lp_is_value(n->in[i]) && f->layout_group[n->in[i]])
+            p = f->layout_group[n->in[i]];
     if (!p--)
         return;
     bool ok = elementwise(n->op);
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (!lp_is_value(n->in[i]))
             continue;
-        if (f->kin[n->in[i]])
+        if (f->layout_group[n->in[i]])
             join(f, n->in[i], p);
         else
             ok = ok && lp_numel(type_of(f, n->in[i])) == 1;
@@ -127,7 +130,7 @@ static void find_update(Find *f)
 /* A node on a gradient's way from a convolution to the accumulator. */
 static void gradient_node(Find *f, const LpGraphNode *n)
 {
-    uint32_t p = n->n_out ? f->kin[n->out] : 0;
+    uint32_t p = n->n_out ? f->layout_group[n->out] : 0;
     if (!p-- || lp_conv_of(n->op) == LP_PRODUCT_CONV_WEIGHT)
         return;
     f->bad[p] |= !lp_pointwise_of(n->op);
@@ -142,10 +145,10 @@ static void check_reads(Find *f, const LpGraphNode *n)
     LpProductKind conv_of = lp_conv_of(n->op);
     bool conv = conv_of == LP_PRODUCT_CONV || conv_of == LP_PRODUCT_CONV_INPUT;
     for (uint32_t i = 0; i < n->n_in; i++) {
-        uint32_t p = lp_is_value(n->in[i]) ? f->kin[n->in[i]] : 0;
+        uint32_t p = lp_is_value(n->in[i]) ? f->layout_group[n->in[i]] : 0;
         if (!p-- || n->in[i] != f->graph->in[p] || (conv && i == 1))
             continue;
-        f->bad[p] |= !n->n_out || f->kin[n->out] != p + 1;
+        f->bad[p] |= !n->n_out || f->layout_group[n->out] != p + 1;
     }
 }
 
@@ -163,8 +166,8 @@ static void find_micro(Find *f)
         int p = belongs(s, i);
         if (in != LP_NOVAL && p >= 0 && !f->bad[p])
             join(f, in, (uint32_t)p);
-        else if (in != LP_NOVAL && f->kin[in])
-            f->bad[f->kin[in] - 1] = true;
+        else if (in != LP_NOVAL && f->layout_group[in])
+            f->bad[f->layout_group[in] - 1] = true;
     }
     for (size_t i = 0; i < f->g->n_node; i++)
         check_reads(f, &f->g->node[i]);
@@ -177,30 +180,31 @@ static bool candidate(const LpVariable *v)
            v->micro_in != LP_NOVAL && v->micro_out == LP_NOVAL;
 }
 
-LpStatus lp_home_find(LpLower *l)
+LpStatus lp_weight_layout_find(LpLower *l)
 {
     const LpStep *s = l->step;
     const LpProgram *o = l->program;
-    Find f = {.step = s, .g = l->g, .kin = l->kin};
+    Find f = {.step = s, .g = l->g, .layout_group = l->layout_group};
     f.graph = l->update ? &o->update_graph : &o->micro_graph;
     f.bad = lp_arena_calloc(&l->mem, s->n_var + 1);
     LP_FAIL_IF(!f.bad, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n_var; i++)
-        f.bad[i] = !l->o->home || !candidate(&s->var[i]);
+        f.bad[i] = !l->o->weight_layouts || !candidate(&s->var[i]);
     if (l->update) {
         find_update(&f);
     } else if (o->update_graph.g) {
         Find u = {.step = s, .graph = &o->update_graph, .bad = f.bad};
         u.g = u.graph->g;
-        u.kin = lp_arena_calloc(&l->mem, u.g->n_value * sizeof *u.kin);
-        LP_FAIL_IF(!u.kin, l->err, LP_E_MEMORY, "out of memory");
+        u.layout_group =
+            lp_arena_calloc(&l->mem, u.g->n_value * sizeof *u.layout_group);
+        LP_FAIL_IF(!u.layout_group, l->err, LP_E_MEMORY, "out of memory");
         find_update(&u);
     }
     if (!l->update)
         find_micro(&f);
     for (size_t v = 0; v < l->g->n_value; v++)
-        if (l->kin[v] && f.bad[l->kin[v] - 1])
-            l->kin[v] = 0;
+        if (l->layout_group[v] && f.bad[l->layout_group[v] - 1])
+            l->layout_group[v] = 0;
     return LP_OK;
 }
 
@@ -217,52 +221,57 @@ static bool trained(const LpStep *s, uint32_t p)
 static void settle(LpLower *l, uint32_t p)
 {
     const LpStep *s = l->step;
-    uint32_t at = (uint32_t)l->program->n_home;
+    uint32_t at = (uint32_t)l->program->n_weight_layout;
     for (size_t i = 0; i < s->n_var; i++) {
         LpVal in = l->in[i];
         if (belongs(s, i) != (int)p ||
             s->var[i].type.dtype != s->var[p].type.dtype)
             continue;
-        l->program->home_of[i] = at;
+        l->program->weight_layout_of[i] = at;
         if (in != LP_NOVAL)
-            l->place[in].desc.home = l->program->home[at - 1].layout;
+            l->location[in].desc.layout =
+                l->program->weight_layout[at - 1].layout;
     }
 }
 
-static LpStatus add_home(LpLower *l, uint32_t p, const LpConvHome *h)
+static LpStatus add_weight_layout(LpLower *l, uint32_t p, const LpConvLayout *h)
 {
     LpProgram *o = l->program;
     LpDesc plain = lp_desc_of(&l->step->var[p].type), lies = plain;
-    if (!o->home_of)
-        o->home_of = lp_calloc(l->step->n_var, sizeof *o->home_of);
-    LP_FAIL_IF(!o->home_of || !LP_GROW(o->home, o->cap_home, o->n_home), l->err,
-               LP_E_MEMORY, "out of memory");
-    LpHome *home = &o->home[o->n_home++];
-    *home = (LpHome){.bytes = h->layout.bytes,
-                     .layout = lp_alloc(sizeof *home->layout)};
-    LP_FAIL_IF(!home->layout, l->err, LP_E_MEMORY, "out of memory");
-    *home->layout = *h;
-    lies.home = home->layout;
-    LP_TRY(lp_lower_new_kernel(l, &home->load));
-    LP_TRY(lp_lower_new_kernel(l, &home->save));
+    if (!o->weight_layout_of)
+        o->weight_layout_of =
+            lp_calloc(l->step->n_var, sizeof *o->weight_layout_of);
+    LP_FAIL_IF(!o->weight_layout_of ||
+                   !LP_GROW(o->weight_layout, o->cap_weight_layout,
+                            o->n_weight_layout),
+               l->err, LP_E_MEMORY, "out of memory");
+    LpWeightLayout *layout = &o->weight_layout[o->n_weight_layout++];
+    *layout = (LpWeightLayout){.bytes = h->layout.bytes,
+                               .layout = lp_alloc(sizeof *layout->layout)};
+    LP_FAIL_IF(!layout->layout, l->err, LP_E_MEMORY, "out of memory");
+    *layout->layout = *h;
+    lies.layout = layout->layout;
+    LP_TRY(lp_lower_new_kernel(l, &layout->load));
+    LP_TRY(lp_lower_new_kernel(l, &layout->save));
     /* width 1: a forked worker may read weights, but enter no pool */
-    LP_TRY(lp_conv_home_copy(&plain, &lies, 1, home->load, l->err));
-    LP_TRY(lp_conv_home_copy(&lies, &plain, 1, home->save, l->err));
+    LP_TRY(lp_conv_layout_copy(&plain, &lies, 1, layout->load, l->err));
+    LP_TRY(lp_conv_layout_copy(&lies, &plain, 1, layout->save, l->err));
     settle(l, p);
     return LP_OK;
 }
 
-LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
+LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n)
 {
     if (l->update || lp_conv_of(n->op) != LP_PRODUCT_CONV ||
-        !lp_is_value(n->in[1]) || !l->kin[n->in[1]] || lp_home_of(l, n->in[1]))
+        !lp_is_value(n->in[1]) || !l->layout_group[n->in[1]] ||
+        lp_weight_layout_of(l, n->in[1]))
         return LP_OK;
-    uint32_t p = l->kin[n->in[1]] - 1;
-    const LpPlace *x;
+    uint32_t p = l->layout_group[n->in[1]] - 1;
+    const LpValueLocation *x;
     if (n->in[1] != l->in[p] || lp_graph_type(l->g, n->in[0])->dtype != LP_F32)
         return LP_OK;
     LP_TRY(lp_layout_dense(l, n->in[0], &x));
-    LpDesc in[2] = {x->desc, l->place[n->in[1]].desc};
+    LpDesc in[2] = {x->desc, l->location[n->in[1]].desc};
     LpDesc out = lp_desc_of(lp_graph_type(l->g, n->out));
     out.block = (uint8_t)lp_layout_block(l, n);
     LpKernelReq r = {.op = n->op,
@@ -273,28 +282,28 @@ LpStatus lp_home_choose(LpLower *l, const LpGraphNode *n)
                      .out = &out,
                      .fast = l->o->fast};
     r.threads = lp_width_of(&r, l->o->threads);
-    LpConvHome h;
+    LpConvLayout h;
     LpErr probe = {0}; /* a window the library does not take: plain rows */
     bool plain = true;
-    LpStatus s = lp_conv_home(&r, trained(l->step, p), &h, &plain, &probe);
+    LpStatus s = lp_conv_layout(&r, trained(l->step, p), &h, &plain, &probe);
     if (s == LP_E_MEMORY)
         return lp_fail(l->err, s, "%s", probe.msg);
-    return s != LP_OK || plain ? LP_OK : add_home(l, p, &h);
+    return s != LP_OK || plain ? LP_OK : add_weight_layout(l, p, &h);
 }
 
-LpStatus lp_home_clear(LpLower *l)
+LpStatus lp_weight_layout_clear(LpLower *l)
 {
     for (size_t i = 0; i < l->step->n_var; i++) {
-        LpPlace at = {.desc = lp_desc_of(&l->step->var[i].type)};
-        const LpPlace *out = &at;
+        LpValueLocation at = {.desc = lp_desc_of(&l->step->var[i].type)};
+        const LpValueLocation *out = &at;
         LpKernel *k;
         bool padded = false;
-        at.desc.home = lp_home_of_var(l, i);
-        if (!at.desc.home || l->step->var[i].role != LP_VAR_PARAM ||
+        at.desc.layout = lp_weight_layout_of_var(l, i);
+        if (!at.desc.layout || l->step->var[i].role != LP_VAR_PARAM ||
             l->step->var[i].update_out == LP_NOVAL)
             continue;
         LP_TRY(lp_lower_new_kernel(l, &k));
-        LpStatus s = lp_conv_home_clear(&at.desc, k, &padded, l->err);
+        LpStatus s = lp_conv_layout_clear(&at.desc, k, &padded, l->err);
         if (s == LP_OK && !padded) {
             lp_free(k);
             continue;

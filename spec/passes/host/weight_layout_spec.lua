@@ -36,7 +36,7 @@ local function build(fn, x, weights, rule, options)
   step:complete({ device_iterations = ITERATIONS, gradient_accumulation = ACCUMULATION,
     replicas = options.replicas, loss = losses[1], rules = rules })
   at = compiled.vars(step)
-  return step:compile({ homes = options.homes, threads = 1 }), at
+  return step:compile({ weight_layouts = options.weight_layouts, threads = 1 }), at
 end
 
 local function momentum(step, param, w)
@@ -161,16 +161,16 @@ local cases = {
 -- vectors work on plain rows more often.
 local function has_homes(n, stats)
   if require("lupine.core").host.cpu().simd == "avx512" then
-    assert.equal(n, stats.homes)
+    assert.equal(n, stats.weight_layouts)
   else
-    assert.is_true(stats.homes <= n)
+    assert.is_true(stats.weight_layouts <= n)
   end
 end
 
 -- Returns the stats with homes and without.
 local function same_as_plain(case, rule, replicas)
-  local home, stats = train(case, rule, { homes = true, replicas = replicas })
-  local plain, none = train(case, rule, { homes = false, replicas = replicas })
+  local home, stats = train(case, rule, { weight_layouts = true, replicas = replicas })
+  local plain, none = train(case, rule, { weight_layouts = false, replicas = replicas })
   assert.equal(#plain, #home)
   for i, want in ipairs(plain) do
     assert.equal(want[1], home[i][1])
@@ -186,7 +186,7 @@ describe("homes of convolution weights:", function()
         for _, replicas in ipairs({ 1, 2 }) do
           local stats, none = same_as_plain(case, rule, replicas)
           has_homes(case.homes, stats)
-          assert.equal(0, none.homes)
+          assert.equal(0, none.weight_layouts)
         end
       end)
     end
@@ -199,7 +199,7 @@ describe("homes of convolution weights:", function()
 
   it("an optimizer with norms keeps plain rows", function()
     local _, stats = train(cases["a chain of blocks"], lamb, {})
-    assert.equal(0, stats.homes)
+    assert.equal(0, stats.weight_layouts)
   end)
 
   it("a weight that something else reads keeps plain rows", function()
@@ -212,7 +212,7 @@ describe("homes of convolution weights:", function()
         return { values(16, 16, 3, 3) }
       end,
     }, momentum, {})
-    assert.equal(0, stats.homes)
+    assert.equal(0, stats.weight_layouts)
     _, stats = train({ -- without a gradient
       input = { 16, 7, 7 },
       fn = function(x, w)
@@ -222,7 +222,7 @@ describe("homes of convolution weights:", function()
         return { values(16, 16, 3, 3) }
       end,
     }, momentum, {})
-    assert.equal(0, stats.homes)
+    assert.equal(0, stats.weight_layouts)
   end)
 
   it("gradients summed in another type have the bits of plain rows", function()
@@ -249,7 +249,7 @@ describe("homes of convolution weights:", function()
     local at = compiled.vars(step)
     step:complete({})
     local exec = step:compile({})
-    assert.equal(1, exec:stats().homes)
+    assert.equal(1, exec:stats().weight_layouts)
     assert.equal(0, exec:stats().copies)
     for i = 1, 2 do
       exec:write(at["parameter w"], w * i)

@@ -99,7 +99,7 @@ describe("a recurrent layer over looked up rows", function()
   for _, case in ipairs(CASES) do
     it("has the values and gradients of eager float64: " .. name(case), function()
       local want = eager(network(case, torch.float64), ids(case))
-      local plain = run(network(case, torch.float32), ids(case), { lookups = false })
+      local plain = run(network(case, torch.float32), ids(case), { embedding_hoist = false })
       for threads = 1, 2 do
         local got = run(network(case, torch.float32), ids(case), { threads = threads })
         assert.equal(#want, #got)
@@ -121,7 +121,7 @@ describe("a recurrent layer over looked up rows", function()
 
   it("is what runs: the table's gradient is summed in another order", function()
     local net = network(CASES[1], torch.float32)
-    local a, b = run(net, ids(CASES[1])), run(net, ids(CASES[1]), { lookups = false })
+    local a, b = run(net, ids(CASES[1])), run(net, ids(CASES[1]), { embedding_hoist = false })
     local same = true
     for i = 1, #a do
       same = same and compiled.same_bits(a[i], b[i])
@@ -144,7 +144,7 @@ describe("a recurrent layer over looked up rows", function()
       local rule = { op = "sub", param = param, inputs = { param, "grad" }, outputs = { param } }
       step:complete({ loss = losses[1], rules = { rule } })
       local at = compiled.vars(step)
-      local exec = step:compile({ lookups = lookups })
+      local exec = step:compile({ embedding_hoist = lookups })
       local got = exec:run(compiled.feed(at, { ids(case) }), {})
       results[i] = exec:read(param)
       assert.equal((((ids(case) * 2) % ROWS) * 3):sum():item(),
@@ -161,17 +161,17 @@ describe("a recurrent layer over looked up rows", function()
     step:complete({})
     local exec = step:compile({})
     assert.matches("lstm_rows", exec:text("micro"))
-    assert.not_matches("embedding", exec:text("micro"))
+    assert.not_matches("= embedding", exec:text("micro"))
     assert.is_true(core.graph_parse(exec:text()):verify())
     assert.equal("", exec:text("update"))
     assert.not_matches("lstm_rows", step:text("micro"))
-    assert.matches("embedding", step:compile({ lookups = false }):text("micro"))
+    assert.matches("= embedding", step:compile({ embedding_hoist = false }):text("micro"))
   end)
 
   it("stays a layer over rows where the table has as many", function()
     local net = network(CASES[1], torch.float32)
     local few = torch.tensor({ { 1, 2, 3 }, { 5, 6, 7 } })
-    local a, b = run(net, few), run(net, few, { lookups = false })
+    local a, b = run(net, few), run(net, few, { embedding_hoist = false })
     for i = 1, #a do
       assert(compiled.same_bits(a[i], b[i]))
     end
@@ -190,7 +190,7 @@ describe("the graph of such a layer", function()
   ]]
 
   local function becomes(before, after)
-    graphs.becomes("lookups", INPUTS .. before, INPUTS .. after, HEAD)
+    graphs.becomes("embedding_hoist", INPUTS .. before, INPUTS .. after, HEAD)
   end
 
   local BEFORE = [[
@@ -228,12 +228,12 @@ describe("the graph of such a layer", function()
   it("stays if it rounds at random", function()
     local half = (INPUTS .. BEFORE):gsub("float32", "float16"):gsub("relu=false%)", "%0 site 1")
       :gsub("need=13%)", "%0 site 2")
-    graphs.stays("lookups", half .. "output %h, %dw, %dwh", HEAD)
+    graphs.stays("embedding_hoist", half .. "output %h, %dw, %dwh", HEAD)
   end)
 
   it("stays where the table has more than half as many rows", function()
     local few = BEFORE:gsub("4", "6")
     local inputs = INPUTS:gsub("4, 3", "6, 3")
-    graphs.stays("lookups", inputs .. few .. "output %h, %dw, %dwh", HEAD)
+    graphs.stays("embedding_hoist", inputs .. few .. "output %h, %dw, %dwh", HEAD)
   end)
 end)

@@ -162,10 +162,10 @@ static LpStatus run(Looks *x, LpGraph **g, LpErr *e)
     return lp_pass_dce(g, e);
 }
 
-LpStatus lp_host_lookups(LpGraph **g, const LpHostOptions *o, LpErr *e)
+LpStatus lp_host_embedding_hoist(LpGraph **g, const LpHostOptions *o, LpErr *e)
 {
     Looks x = {.g = *g};
-    LpStatus s = o->look ? run(&x, g, e) : LP_OK;
+    LpStatus s = o->embedding_hoist ? run(&x, g, e) : LP_OK;
     lp_arena_fini(&x.mem);
     return s;
 }

@@ -9,26 +9,31 @@
  * product each time: sum of a_t' d_t. Where adding them moves more memory than
  * the operands have, these are joined: one product of all a by all d, the same
  * terms in another order. */
-#ifndef LP_AUTODIFF_PIECES_H
-#define LP_AUTODIFF_PIECES_H
+#ifndef LP_AUTODIFF_PENDING_GRADS_H
+#define LP_AUTODIFF_PENDING_GRADS_H
 
 #include "src/ir/graph.h"
 
-typedef enum { LP_PIECE_NONE, LP_PIECE_SLICE, LP_PIECE_PRODUCT } LpPieceKind;
+typedef enum {
+    LP_PENDING_NONE,
+    LP_PENDING_SLICES,
+    LP_PENDING_PRODUCTS
+} LpPendingKind;
 
-typedef struct LpPieces {
-    LpPieceKind kind; /* of all */
-    LpVal *v;         /* the gradients as their rules gave them, in order */
+typedef struct LpPendingGrads {
+    LpPendingKind kind; /* of all */
+    LpVal *v;           /* the gradients as their rules gave them, in order */
     size_t n, cap;
-} LpPieces;
+} LpPendingGrads;
 
 /* May `d`, a gradient and a value of `g`, wait with those that already do? None
  * that a region makes, whose operands nobody outside may read. */
-bool lp_pieces_fit(const LpPieces *p, const LpGraph *g, LpVal d);
-LpStatus lp_pieces_add(LpPieces *p, const LpGraph *g, LpVal d, LpErr *e);
+bool lp_pending_fit(const LpPendingGrads *p, const LpGraph *g, LpVal d);
+LpStatus lp_pending_add(LpPendingGrads *p, const LpGraph *g, LpVal d, LpErr *e);
 /* `sum` (or LP_NOVAL: zero) and all of them, emitted by `b`, whose graph `g`
  * is; `p` is empty then. */
-LpVal lp_pieces_sum(LpPieces *p, LpVal sum, const LpGraph *g, LpBuilder *b);
-void lp_pieces_fini(LpPieces *p);
+LpVal lp_pending_sum(LpPendingGrads *p, LpVal sum, const LpGraph *g,
+                     LpBuilder *b);
+void lp_pending_fini(LpPendingGrads *p);
 
 #endif

@@ -3,50 +3,53 @@
  * after its last reader, or with the end of the run if it is sent, stashed or
  * written to a variable.
  *
- * Memory follows holds with three refinements: a view shares the memory of
- * what it looks at and prolongs it; a variable's new value is written in
+ * Memory follows live ranges with three refinements: a view shares the memory
+ * of what it looks at and prolongs it; a variable's new value is written in
  * place; a pointwise result takes over the memory of an operand that dies. */
 #include "src/passes/ipu/ipu.h"
 
-typedef struct Holds {
+typedef struct Ranges {
     LpIpuPlan *p;
     const LpGraph *g;
-    LpHold *hold; /* of the current run */
+    LpLiveRange *range; /* of the current run */
     size_t n, cap;
-    uint32_t *at; /* by value: hold + 1 */
-    int *epoch;   /* by value: run `at` belongs to */
-    bool *home;   /* by value: new value of a variable on the device */
-    size_t *in_head, *in_next, *out_head, *out_next; /* moves, +1 */
-} Holds;
+    uint32_t *at;  /* by value: range + 1 */
+    int *epoch;    /* by value: run `at` belongs to */
+    bool *at_home; /* by value: new value of a variable on the device */
+    size_t *in_head, *in_next, *out_head, *out_next; /* copies, +1 */
+} Ranges;
 
-static LpHold *find(const Holds *h, LpVal v, int run)
+static LpLiveRange *find(const Ranges *h, LpVal v, int run)
 {
-    return lp_is_value(v) && h->epoch[v] == run ? &h->hold[h->at[v] - 1] : NULL;
+    return lp_is_value(v) && h->epoch[v] == run ? &h->range[h->at[v] - 1]
+                                                : NULL;
 }
 
-static LpStatus add(Holds *h, LpVal v, int run, uint32_t from, LpHoldKind k)
+static LpStatus add(Ranges *h, LpVal v, int run, uint32_t from,
+                    LpLiveRangeKind k)
 {
     if (find(h, v, run))
         return LP_OK;
-    LP_FAIL_IF(!LP_GROW(h->hold, h->cap, h->n), h->p->err, LP_E_MEMORY,
+    LP_FAIL_IF(!LP_GROW(h->range, h->cap, h->n), h->p->err, LP_E_MEMORY,
                "out of memory");
-    h->hold[h->n++] = (LpHold){.v = v, .from = from, .to = from, .kind = k};
+    h->range[h->n++] =
+        (LpLiveRange){.v = v, .from = from, .to = from, .kind = k};
     h->at[v] = (uint32_t)h->n;
     h->epoch[v] = run;
     return LP_OK;
 }
 
-static LpStatus read(Holds *h, LpVal v, int run, uint32_t pos)
+static LpStatus read(Ranges *h, LpVal v, int run, uint32_t pos)
 {
-    const LpRun *r = &h->p->run[run];
+    const LpStagePass *r = &h->p->pass[run];
     if (!lp_is_value(v))
         return LP_OK;
     if (!find(h, v, run)) {
         if (lp_ipu_is_free(h->p, v))
             return LP_OK; /* at home here, always live */
         LP_TRY(add(h, v, run, 0,
-                   r->backward && !lp_is_backward(h->g, v) ? LP_HOLD_STASH
-                                                           : LP_HOLD_INPUT));
+                   r->backward && !lp_is_backward(h->g, v) ? LP_RANGE_STASH
+                                                           : LP_RANGE_INPUT));
     }
     find(h, v, run)->to = pos;
     return LP_OK;
@@ -58,13 +61,13 @@ static bool shares(const LpOp *op)
 }
 
 /* Backwards, so that a chain of views prolongs its root. */
-static void alias(Holds *h, int run)
+static void alias(Ranges *h, int run)
 {
-    const LpRun *r = &h->p->run[run];
+    const LpStagePass *r = &h->p->pass[run];
     for (uint32_t i = r->n; i-- > 0;) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
-        LpHold *to = find(h, d->out, run);
-        LpHold *from = d->n_in ? find(h, d->in[0], run) : NULL;
+        LpLiveRange *to = find(h, d->out, run);
+        LpLiveRange *from = d->n_in ? find(h, d->in[0], run) : NULL;
         if (!to)
             continue;
         if (shares(d->op)) {
@@ -73,13 +76,13 @@ static void alias(Holds *h, int run)
                 from->to = to->to;
             continue;
         }
-        to->alias = h->home[d->out];
+        to->alias = h->at_home[d->out];
         if (!(d->op->flags & LP_OPF_INPLACE_OK) || to->alias)
             continue;
         int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
         uint32_t over = d->op->flags & LP_OPF_POINTWISE ? d->n_in : 1;
         for (uint32_t k = 0; k < over && k < d->n_in; k++) {
-            LpHold *in = find(h, d->in[k], run);
+            LpLiveRange *in = find(h, d->in[k], run);
             if (in && in->to == i && !in->alias && !in->early &&
                 lp_type_bytes(lp_graph_type(h->g, d->in[k])) == need) {
                 in->early = true;
@@ -89,30 +92,30 @@ static void alias(Holds *h, int run)
     }
 }
 
-static LpStatus fill(Holds *h, int run)
+static LpStatus fill(Ranges *h, int run)
 {
-    const LpRun *r = &h->p->run[run];
+    const LpStagePass *r = &h->p->pass[run];
     for (size_t m = h->in_head[run]; m; m = h->in_next[m - 1]) {
-        const LpMove *mv = &h->p->move[m - 1];
-        LP_TRY(add(h, mv->v, run, 0, LP_HOLD_COPY));
+        const LpIpuCopy *mv = &h->p->copy[m - 1];
+        LP_TRY(add(h, mv->v, run, 0, LP_RANGE_COPY));
     }
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++)
             LP_TRY(read(h, d->in[k], run, i));
         for (uint32_t k = 0; k < d->n_out; k++)
-            LP_TRY(add(h, d->out + k, run, i, LP_HOLD_MADE));
+            LP_TRY(add(h, d->out + k, run, i, LP_RANGE_MADE));
     }
     return LP_OK;
 }
 
 /* What outlives the run. */
-static LpStatus leave(Holds *h, int run)
+static LpStatus leave(Ranges *h, int run)
 {
     const LpIpuPlan *p = h->p;
-    const LpRun *r = &p->run[run];
+    const LpStagePass *r = &p->pass[run];
     for (size_t m = h->out_head[run]; m; m = h->out_next[m - 1]) {
-        LpVal v = p->move[m - 1].v;
+        LpVal v = p->copy[m - 1].v;
         LP_TRY(read(h, v, run, r->n));
     }
     for (size_t i = 0; !r->backward && i < p->n_stash; i++)
@@ -122,42 +125,43 @@ static LpStatus leave(Holds *h, int run)
         LpVal v = p->step->var[i].micro_out;
         if (!lp_is_value(v) || lp_ipu_is_free(p, v))
             continue;
-        if (!lp_ipu_is_sum(p, v) && lp_ipu_run_making(p, v) == run)
+        if (!lp_ipu_is_sum(p, v) && lp_ipu_pass_making(p, v) == run)
             LP_TRY(read(h, v, run, r->n));
     }
     return LP_OK;
 }
 
-static LpStatus build_run(Holds *h, int run)
+static LpStatus build_run(Ranges *h, int run)
 {
-    LpRun *r = &h->p->run[run];
+    LpStagePass *r = &h->p->pass[run];
     h->n = 0;
     LP_TRY(fill(h, run));
     LP_TRY(leave(h, run));
     alias(h, run);
-    r->hold = lp_ipu_keep(h->p, h->hold, h->n, sizeof *h->hold);
-    r->n_hold = (uint32_t)h->n;
-    return r->hold ? LP_OK : LP_E_MEMORY;
+    r->range = lp_ipu_keep(h->p, h->range, h->n, sizeof *h->range);
+    r->n_range = (uint32_t)h->n;
+    return r->range ? LP_OK : LP_E_MEMORY;
 }
 
-static LpStatus set_up(Holds *h)
+static LpStatus set_up(Ranges *h)
 {
     LpIpuPlan *p = h->p;
-    size_t nv = h->g->n_value, nr = (size_t)p->n_run, nm = p->n_move + 1;
+    size_t nv = h->g->n_value, nr = (size_t)p->n_pass, nm = p->n_copy + 1;
     h->at = lp_arena_calloc(&p->mem, nv * sizeof *h->at);
     h->epoch = lp_arena_alloc(&p->mem, nv * sizeof *h->epoch);
-    h->home = lp_arena_calloc(&p->mem, nv * sizeof *h->home);
+    h->at_home = lp_arena_calloc(&p->mem, nv * sizeof *h->at_home);
     h->in_head = lp_arena_calloc(&p->mem, nr * sizeof *h->in_head);
     h->out_head = lp_arena_calloc(&p->mem, nr * sizeof *h->out_head);
     h->in_next = lp_arena_calloc(&p->mem, nm * sizeof *h->in_next);
     h->out_next = lp_arena_calloc(&p->mem, nm * sizeof *h->out_next);
-    LP_FAIL_IF(!h->at || !h->epoch || !h->home || !h->in_head || !h->out_head ||
-                   !h->in_next || !h->out_next || !LP_GROW(h->hold, h->cap, 0),
+    LP_FAIL_IF(!h->at || !h->epoch || !h->at_home || !h->in_head ||
+                   !h->out_head || !h->in_next || !h->out_next ||
+                   !LP_GROW(h->range, h->cap, 0),
                p->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < nv; i++)
         h->epoch[i] = -1;
-    for (size_t i = 0; i < p->n_move; i++) {
-        const LpMove *m = &p->move[i];
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
         h->in_next[i] = h->in_head[m->to];
         h->in_head[m->to] = i + 1;
         h->out_next[i] = h->out_head[m->from];
@@ -166,17 +170,17 @@ static LpStatus set_up(Holds *h)
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         if (v->micro_out != LP_NOVAL && v->role != LP_VAR_STREAM_OUT)
-            h->home[v->micro_out] = true;
+            h->at_home[v->micro_out] = true;
     }
     return LP_OK;
 }
 
-LpStatus lp_ipu_holds(LpIpuPlan *p)
+LpStatus lp_ipu_live_ranges(LpIpuPlan *p)
 {
-    Holds h = {.p = p, .g = p->step->micro};
+    Ranges h = {.p = p, .g = p->step->micro};
     LpStatus s = set_up(&h);
-    for (int r = 0; r < p->n_run && s == LP_OK; r++)
+    for (int r = 0; r < p->n_pass && s == LP_OK; r++)
         s = build_run(&h, r);
-    lp_free(h.hold);
+    lp_free(h.range);
     return s;
 }

@@ -14,10 +14,10 @@
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
-LpStatus lp_tails_find(LpLower *l)
+LpStatus lp_norm_relu_find(LpLower *l)
 {
     const LpGraph *g = l->g;
-    LpTails *t = &l->tails;
+    LpNormRelus *t = &l->norm_relus;
     t->host = lp_arena_alloc(&l->mem, (g->n_node + 1) * sizeof *t->host);
     LP_FAIL_IF(!t->host, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < g->n_node; i++)
@@ -41,15 +41,15 @@ static bool pair(const LpLower *l, LpNodeId a, LpNodeId b)
            (at < 0 || l->fusion.group[at].n == 2);
 }
 
-bool lp_tail_inside(LpLower *l, LpNodeId id)
+bool lp_norm_relu_inside(LpLower *l, LpNodeId id)
 {
     const LpGraphNode *n = &l->g->node[id], *back;
-    LpNodeId *host = l->tails.host, by;
+    LpNodeId *host = l->norm_relus.host, by;
     if (host[id] != LP_NO_NODE)
         return true;
     if (!l->o->fuse || n->op != &op_relu_backward || !alone(l, id) ||
         !lp_is_value(n->in[0]) || !lp_is_value(n->in[1]) ||
-        !l->place[n->in[1]].desc.block)
+        !l->location[n->in[1]].desc.block)
         return false;
     by = lp_only_reader(&l->read, n->out);
     if (by == LP_NO_NODE)
@@ -71,17 +71,17 @@ static LpVal addend(const LpLower *l, const LpGraphNode *add, LpVal y)
 {
     LpVal v = add->in[add->in[0] == y];
     bool fits = lp_scalar_f(add->attr[LP_ADD_ALPHA].s) == 1 && lp_is_value(v) &&
-                v != y && l->place[v].buf != LP_NO_BUF &&
-                l->place[v].desc.block &&
+                v != y && l->location[v].buf != LP_NO_BUF &&
+                l->location[v].desc.block &&
                 lp_type_eq(lp_graph_type(l->g, v), lp_graph_type(l->g, y));
     return fits ? v : LP_NOVAL;
 }
 
-static bool forward(LpLower *l, LpNodeId id, LpTail *t)
+static bool forward(LpLower *l, LpNodeId id, LpNormRelu *t)
 {
     const LpGraphNode *n = &l->g->node[id];
-    LpNodeId *host = l->tails.host, first = lp_only_reader(&l->read, n->out),
-             last;
+    LpNodeId *host = l->norm_relus.host,
+             first = lp_only_reader(&l->read, n->out), last;
     LpVal add = LP_NOVAL;
     if (first == LP_NO_NODE || !lp_layout_block(l, n))
         return false;
@@ -106,12 +106,12 @@ static bool forward(LpLower *l, LpNodeId id, LpTail *t)
     return true;
 }
 
-static bool backward(const LpLower *l, LpNodeId id, LpTail *t)
+static bool backward(const LpLower *l, LpNodeId id, LpNormRelu *t)
 {
     const LpGraphNode *n = &l->g->node[id];
     const LpGraph *g = l->g;
     LpNodeId by = lp_is_value(n->in[0]) ? g->value[n->in[0]].node : LP_NO_NODE;
-    if (by == LP_NO_NODE || l->tails.host[by] != id)
+    if (by == LP_NO_NODE || l->norm_relus.host[by] != id)
         return false;
     for (int i = 1; i < 5; i++)
         t->in[i] = n->in[i];
@@ -121,22 +121,22 @@ static bool backward(const LpLower *l, LpNodeId id, LpTail *t)
     return true;
 }
 
-bool lp_tail_of(LpLower *l, LpNodeId id, LpTail *t)
+bool lp_norm_relu_of(LpLower *l, LpNodeId id, LpNormRelu *t)
 {
     const LpGraphNode *n = &l->g->node[id];
-    *t = (LpTail){.node = *n, .result = LP_NOVAL};
+    *t = (LpNormRelu){.node = *n, .result = LP_NOVAL};
     t->node.in = t->in;
     if (n->op == &op_batch_norm_backward)
         return backward(l, id, t);
     return n->op == &op_batch_norm_train && l->o->fuse && forward(l, id, t);
 }
 
-void lp_tail_done(LpLower *l, const LpTail *t)
+void lp_norm_relu_done(LpLower *l, const LpNormRelu *t)
 {
     if (t->result == LP_NOVAL)
         return;
-    LpPlace *at = &l->place[t->node.out];
-    l->place[t->result] = *at;
+    LpValueLocation *at = &l->location[t->node.out];
+    l->location[t->result] = *at;
     l->buf[at->buf].reads_left +=
         l->read.uses[t->result] - l->read.uses[t->node.out];
 }

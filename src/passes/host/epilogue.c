@@ -1,4 +1,5 @@
-/* Products that run with the pointwise nodes that alone read their result:
+/* Epilogues: pointwise nodes that run with the product whose result they alone
+ * read:
  *
  *   %3 = mm(%1, %2)             one instruction that reads %1, %2, %4 and
  *   %5 = add(%3, %4)      ->    writes %5 and %6: what a thread has multiplied
@@ -11,11 +12,11 @@
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
-static bool is_head(const LpLower *l, const LpGraphNode *n)
+static bool may_have_epilogue(const LpLower *l, const LpGraphNode *n)
 {
     return n->op == &op_mm &&
            lp_mm_chain_is_fast(lp_graph_type(l->g, n->in[0]),
-                               lp_graph_type(l->g, n->in[1]), l->o->pieces);
+                               lp_graph_type(l->g, n->in[1]), l->o->split);
 }
 
 /* v as its readers see it, which is not through a reshape. */
@@ -53,7 +54,7 @@ static bool meets(const LpLower *l, const LpFuseGroup *p, LpVal v)
     return reads == l->read.uses[v];
 }
 
-/* The last of several heads is taken: it waits least. */
+/* The last of several products is taken: it waits least. */
 static LpStatus find(LpLower *l, LpNodeId id)
 {
     LpFusion *f = &l->fusion;
@@ -67,17 +68,17 @@ static LpStatus find(LpLower *l, LpNodeId id)
     if (f->of[reader] < 0)
         LP_TRY(lp_fuse_alone(l, reader));
     LpFuseGroup *p = &f->group[f->of[reader]];
-    if (p->head != LP_NO_NODE)
-        f->of[p->head] = -1;
-    p->head = id;
+    if (p->product != LP_NO_NODE)
+        f->of[p->product] = -1;
+    p->product = id;
     f->of[id] = f->of[reader];
     return LP_OK;
 }
 
-LpStatus lp_heads_find(LpLower *l)
+LpStatus lp_epilogues_find(LpLower *l)
 {
     for (size_t i = 0; i < l->g->n_node; i++)
-        if (is_head(l, &l->g->node[i]))
+        if (may_have_epilogue(l, &l->g->node[i]))
             LP_TRY(find(l, (LpNodeId)i));
     return LP_OK;
 }

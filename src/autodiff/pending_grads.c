@@ -1,7 +1,7 @@
 /* What waits is told from the graph: slices and selections by the node that
  * made them, sorted and laid side by side with zeros in the gaps; products by
  * their operands, which are joined along the depth. */
-#include "src/autodiff/pieces.h"
+#include "src/autodiff/pending_grads.h"
 
 #include <stdlib.h>
 
@@ -59,33 +59,33 @@ static bool pays(const LpGraph *g, const LpGraphNode *mm)
     return 3 * m * n > 2 * k * (m + n);
 }
 
-static LpPieceKind kind_of(const LpGraph *g, LpVal d)
+static LpPendingKind kind_of(const LpGraph *g, LpVal d)
 {
     const LpGraphNode *slice = made_by(g, d, LP_OP_slice_backward);
     bool turned;
     if (made_by(g, d, LP_OP_select_backward) ||
         (slice && slice->attr[LP_SLICE_BACK_STEP].i == 1))
-        return LP_PIECE_SLICE;
+        return LP_PENDING_SLICES;
     const LpGraphNode *mm = product(g, d, &turned);
     return mm && transposed(g, mm->in[0]) != LP_NOVAL && pays(g, mm)
-               ? LP_PIECE_PRODUCT
-               : LP_PIECE_NONE;
+               ? LP_PENDING_PRODUCTS
+               : LP_PENDING_NONE;
 }
 
-bool lp_pieces_fit(const LpPieces *p, const LpGraph *g, LpVal d)
+bool lp_pending_fit(const LpPendingGrads *p, const LpGraph *g, LpVal d)
 {
-    LpPieceKind kind = kind_of(g, d);
-    if (kind == LP_PIECE_NONE || (p->n && kind != p->kind))
+    LpPendingKind kind = kind_of(g, d);
+    if (kind == LP_PENDING_NONE || (p->n && kind != p->kind))
         return false;
-    if (p->n == 0 || kind == LP_PIECE_SLICE)
+    if (p->n == 0 || kind == LP_PENDING_SLICES)
         return true;
     bool a, b;
     const LpGraphNode *x = product(g, d, &a), *y = product(g, p->v[0], &b);
-    return a == b &&
-           lp_origin_same_place(&g->origin[x->origin], &g->origin[y->origin]);
+    return a == b && lp_origin_same_location(&g->origin[x->origin],
+                                             &g->origin[y->origin]);
 }
 
-LpStatus lp_pieces_add(LpPieces *p, const LpGraph *g, LpVal d, LpErr *e)
+LpStatus lp_pending_add(LpPendingGrads *p, const LpGraph *g, LpVal d, LpErr *e)
 {
     LP_FAIL_IF(!LP_GROW(p->v, p->cap, p->n), e, LP_E_MEMORY, "out of memory");
     p->kind = kind_of(g, d);
@@ -93,10 +93,10 @@ LpStatus lp_pieces_add(LpPieces *p, const LpGraph *g, LpVal d, LpErr *e)
     return LP_OK;
 }
 
-void lp_pieces_fini(LpPieces *p)
+void lp_pending_fini(LpPendingGrads *p)
 {
     lp_free(p->v);
-    *p = (LpPieces){0};
+    *p = (LpPendingGrads){0};
 }
 
 static int by_start(const void *x, const void *y)
@@ -121,7 +121,7 @@ static Piece read_piece(const LpGraphNode *n)
 /* Reads the pieces, sorts them; how many there are, or -1 unless they are of
  * one dimension and none overlaps another. Empty ones add nothing: they are
  * left out, since they may lie anywhere, within others too. */
-static int lay_out(const LpPieces *p, const LpGraph *g, Piece *piece)
+static int lay_out(const LpPendingGrads *p, const LpGraph *g, Piece *piece)
 {
     int k = 0;
     int64_t dim = maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
@@ -169,8 +169,8 @@ static LpVal add(LpBuilder *b, LpVal sum, LpVal d)
 }
 
 /* Of n pieces laid out; of none, the first given, which is all zeros. */
-static LpVal join_slices(const LpPieces *p, const LpGraph *g, LpBuilder *b,
-                         const Piece *piece, int n, LpVal *list)
+static LpVal join_slices(const LpPendingGrads *p, const LpGraph *g,
+                         LpBuilder *b, const Piece *piece, int n, LpVal *list)
 {
     if (n == 0)
         return p->v[0];
@@ -180,8 +180,8 @@ static LpVal join_slices(const LpPieces *p, const LpGraph *g, LpBuilder *b,
     return lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
 }
 
-static LpVal join_products(const LpPieces *p, const LpGraph *g, LpBuilder *b,
-                           LpVal *list)
+static LpVal join_products(const LpPendingGrads *p, const LpGraph *g,
+                           LpBuilder *b, LpVal *list)
 {
     bool turned;
     for (size_t i = 0; i < p->n; i++)
@@ -198,14 +198,15 @@ static LpVal join_products(const LpPieces *p, const LpGraph *g, LpBuilder *b,
     return turned && !lp_failed(b) ? lp_transpose(b, sum, 0, 1) : sum;
 }
 
-LpVal lp_pieces_sum(LpPieces *p, LpVal sum, const LpGraph *g, LpBuilder *b)
+LpVal lp_pending_sum(LpPendingGrads *p, LpVal sum, const LpGraph *g,
+                     LpBuilder *b)
 {
     Piece *piece = lp_alloc(p->n * sizeof *piece);
     LpVal *list = lp_alloc((2 * p->n + 1) * sizeof *list);
     int n;
     if (!piece || !list)
         lp_fail(b->err, LP_E_MEMORY, "out of memory");
-    else if (p->n > 1 && p->kind == LP_PIECE_PRODUCT)
+    else if (p->n > 1 && p->kind == LP_PENDING_PRODUCTS)
         sum = add(b, sum, join_products(p, g, b, list));
     else if (p->n > 1 && (n = lay_out(p, g, piece)) >= 0)
         sum = add(b, sum, join_slices(p, g, b, piece, n, list));

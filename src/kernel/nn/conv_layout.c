@@ -1,6 +1,6 @@
 /* Asks the library for the layout of the weight gradient and makes the
  * reorders from and to plain rows. */
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 
 #include <string.h>
 
@@ -25,10 +25,10 @@ int lp_conv_axes(const LpDesc *d, bool weights, int64_t groups,
     return k;
 }
 
-LpDesc lp_conv_home_flat(const LpDesc *d)
+LpDesc lp_conv_layout_flat(const LpDesc *d)
 {
     LpDesc f = {.dtype = d->dtype, .ndim = 1};
-    f.shape[0] = (int64_t)(d->home->layout.bytes / lp_dtype_size(d->dtype));
+    f.shape[0] = (int64_t)(d->layout->layout.bytes / lp_dtype_size(d->dtype));
     f.strides[0] = 1;
     return f;
 }
@@ -37,8 +37,8 @@ LpDesc lp_conv_home_flat(const LpDesc *d)
 static LpStatus layout_of(const LpDesc *d, int64_t groups, LpDnnLayout *out,
                           LpErr *e)
 {
-    if (d->home) {
-        *out = d->home->layout;
+    if (d->layout) {
+        *out = d->layout->layout;
         return LP_OK;
     }
     int64_t shape[6], strides[6];
@@ -46,12 +46,12 @@ static LpStatus layout_of(const LpDesc *d, int64_t groups, LpDnnLayout *out,
     return lp_dnn_plain(d->dtype, n, shape, strides, out, e);
 }
 
-LpStatus lp_conv_home_copy(const LpDesc *from, const LpDesc *to, int threads,
-                           LpKernel *k, LpErr *e)
+LpStatus lp_conv_layout_copy(const LpDesc *from, const LpDesc *to, int threads,
+                             LpKernel *k, LpErr *e)
 {
     LpDnnLayout a, b;
     LpDnnPrim *prim;
-    int64_t groups = (from->home ? from : to)->home->groups;
+    int64_t groups = (from->layout ? from : to)->layout->groups;
     LP_TRY(layout_of(from, groups, &a, e));
     LP_TRY(layout_of(to, groups, &b, e));
     LP_TRY(lp_dnn_reorder_new(&a, &b, threads, &prim, e));
@@ -104,13 +104,13 @@ static size_t zeros(const float *x, size_t n, Run *run)
     return found;
 }
 
-/* A copy of ones, as it lies at home: where is it still zero? */
-static LpStatus ones(const LpDesc *d, const LpDesc *plain, float *home,
+/* A copy of ones in the library's layout: where is it still zero? */
+static LpStatus ones(const LpDesc *d, const LpDesc *plain, float *layout,
                      LpErr *e)
 {
     LpKernel copy = {.threads = 1};
     int64_t n = lp_desc_numel(plain);
-    LP_TRY(lp_conv_home_copy(plain, d, 1, &copy, e));
+    LP_TRY(lp_conv_layout_copy(plain, d, 1, &copy, e));
     float *one = lp_alloc_aligned((size_t)n * sizeof *one);
     void *work = lp_alloc_aligned(copy.work_bytes + 1);
     LpStatus s = LP_OK;
@@ -118,7 +118,7 @@ static LpStatus ones(const LpDesc *d, const LpDesc *plain, float *home,
         for (int64_t i = 0; i < n; i++)
             one[i] = 1;
         LpRunCtx rc = {0};
-        s = copy.run(&copy, (void *[]){one}, (void *[]){home}, work, &rc, e);
+        s = copy.run(&copy, (void *[]){one}, (void *[]){layout}, work, &rc, e);
     } else {
         s = lp_fail(e, LP_E_MEMORY, "out of memory");
     }
@@ -128,12 +128,12 @@ static LpStatus ones(const LpDesc *d, const LpDesc *plain, float *home,
     return s;
 }
 
-LpStatus lp_conv_home_clear(const LpDesc *d, LpKernel *k, bool *padded,
-                            LpErr *e)
+LpStatus lp_conv_layout_clear(const LpDesc *d, LpKernel *k, bool *padded,
+                              LpErr *e)
 {
     LpDesc plain = *d;
-    plain.home = NULL;
-    size_t bytes = d->home->layout.bytes, n = bytes / sizeof(float);
+    plain.layout = NULL;
+    size_t bytes = d->layout->layout.bytes, n = bytes / sizeof(float);
     *padded = n != (size_t)lp_desc_numel(&plain);
     if (!*padded)
         return LP_OK;

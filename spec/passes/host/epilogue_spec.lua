@@ -18,7 +18,7 @@ local function check(joined, fn, inputs, threads)
     end
     return table.unpack(results)
   end
-  local want, apart = compiled.run(sums, inputs, { heads = false, threads = threads })
+  local want, apart = compiled.run(sums, inputs, { epilogues = false, threads = threads })
   local got, exec = compiled.run(sums, inputs, { threads = threads })
   for i, x in ipairs(want) do
     assert.is_true(compiled.same_bits(x, got[i]), "result " .. i)
@@ -172,7 +172,7 @@ describe("a product and what reads it", function()
     local function fn(t, u)
       return torch.tanh(t:matmul(u:t()))
     end
-    local want = compiled.run(fn, { x, w }, { heads = false })
+    local want = compiled.run(fn, { x, w }, { epilogues = false })
     local got, exec = compiled.run(fn, { x, w })
     assert.is_true(compiled.same_bits(want[1], got[1]))
     assert.equal(2, exec:stats().instructions)
@@ -221,7 +221,7 @@ describe("a trained product", function()
       local at = compiled.vars(step)
       step:complete({ loss = losses[1], rules = compiled.descent(at, list),
         gradient_accumulation = options.accumulation })
-      local exec, out = step:compile({ heads = options.heads }), {}
+      local exec, out = step:compile({ epilogues = options.epilogues }), {}
       local feed = { [at["input x1"]] = options.accumulation and torch.cat({ x, x * 0.5 }) or x }
       for _ = 1, 3 do
         out[#out + 1] = exec:run(feed, {})[at["output output_1"]]
@@ -232,7 +232,7 @@ describe("a trained product", function()
       return out
     end
     for _, accumulation in ipairs({ false, 2 }) do
-      local want = train({ heads = false, accumulation = accumulation or nil })
+      local want = train({ epilogues = false, accumulation = accumulation or nil })
       local got = train({ accumulation = accumulation or nil })
       for i, v in ipairs(want) do
         assert.is_true(compiled.same_bits(v, got[i]), "result " .. i)

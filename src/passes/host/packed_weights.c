@@ -1,9 +1,9 @@
-/* Derived copies of parameters. The home of a Linear's weight is plain rows
- * [out, in], which gradient, optimizer and sync share; its forward product
- * reads a packed copy, which the update derives anew.
+/* Packed copies of parameters. A Linear's weight lies in plain rows [out, in],
+ * which gradient, optimizer and sync share; its forward product
+ * reads a packed copy, which the update makes anew.
  *
  *   %2 = permute(%w, dims=[1, 0])   ->   %3 = packed product of %1 and the
- *   %3 = mm(%1, %2)                      copy derived from w
+ *   %3 = mm(%1, %2)                      packed copy of w
  *
  * Worth it from a size on where the library's own layout differs from rows,
  * and if the copy is read often enough: for 784-512-512 and 64 rows the forward
@@ -11,14 +11,14 @@
  * as three such gains. So inference packs, and training from MICRO
  * micro-batches an update on.
  *
- * A convolution that reads a parameter in another layout than its home (home.c)
- * reorders it in each call; read twice an update or more, the reordered form
- * is a copy too. */
+ * A convolution that reads a parameter in another layout than the parameter's
+ * (weight_layout.c) reorders it in each call; read twice an update or more, the
+ * reordered form is a copy too. */
 #include <string.h>
 
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/nn/conv_home.h"
+#include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/product/bf16_mm.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/product/tiles.h"
@@ -42,7 +42,7 @@ static int packed_param(const LpLower *l, LpVal v)
     if (n->op != &op_permute || n->attr[LP_PERMUTE_DIMS].n != 2 ||
         n->attr[LP_PERMUTE_DIMS].v[0] != 1)
         return -1;
-    const LpPlace *p = &l->place[n->in[0]];
+    const LpValueLocation *p = &l->location[n->in[0]];
     if (g->value[n->in[0]].node != LP_NO_NODE || p->buf == LP_NO_BUF)
         return -1;
     uint32_t var = l->buf[p->buf].var;
@@ -52,7 +52,7 @@ static int packed_param(const LpLower *l, LpVal v)
     return (int)var;
 }
 
-bool lp_derives(const LpLower *l, const LpGraphNode *n)
+bool lp_packs(const LpLower *l, const LpGraphNode *n)
 {
     if (!l->o->pack || l->update || n->op != &op_mm ||
         lp_step_grouped(l->step)) /* replicas share the copies */
@@ -63,23 +63,23 @@ bool lp_derives(const LpLower *l, const LpGraphNode *n)
     const LpType *w = lp_graph_type(l->g, n->in[1]);
     const LpType *x = lp_graph_type(l->g, n->in[0]);
     const LpGemmArgs g = {.m = x->shape[0], .n = w->shape[1], .k = w->shape[0]};
-    if (lp_tiles_pieces(&g, l->o->pieces) > 0 ||
-        (l->o->pieces == 1 && lp_bf16_is_fast(g.m, g.n, g.k)))
+    if (lp_tiles_split(&g, l->o->split) > 0 ||
+        (l->o->split == 1 && lp_bf16_is_fast(g.m, g.n, g.k)))
         return false; /* the kernel packs what it converts */
     return w->dtype == LP_F32 && x->dtype == LP_F32 && x->shape[0] > 0 &&
            w->shape[0] >= LEAST && w->shape[1] >= LEAST &&
            packed_param(l, n->in[1]) >= 0;
 }
 
-static LpStatus add_derived(LpLower *l, int var, size_t bytes, LpKernel *pack,
-                            LpKernel *unpack, uint32_t *index)
+static LpStatus add_packed(LpLower *l, int var, size_t bytes, LpKernel *pack,
+                           LpKernel *unpack, uint32_t *index)
 {
     LpProgram *p = l->program;
-    LP_FAIL_IF(!LP_GROW(p->derived, p->cap_derived, p->n_derived), l->err,
+    LP_FAIL_IF(!LP_GROW(p->packed, p->cap_packed, p->n_packed), l->err,
                LP_E_MEMORY, "out of memory");
-    *index = (uint32_t)p->n_derived;
-    p->derived[p->n_derived++] =
-        (LpDerived){(uint32_t)var, bytes, pack, unpack};
+    *index = (uint32_t)p->n_packed;
+    p->packed[p->n_packed++] =
+        (LpPackedWeights){(uint32_t)var, bytes, pack, unpack};
     return LP_OK;
 }
 
@@ -90,18 +90,18 @@ static void drop(LpKernel *k)
     lp_free(k);
 }
 
-void lp_derived_operand(LpLower *l, uint32_t index)
+void lp_packed_operand(LpLower *l, uint32_t index)
 {
     LpInstr *last = &l->code->instr[l->code->n - 1];
     LpRef *ref = (LpRef *)(uintptr_t)&last->in[1];
     if (ref->space == LP_SPACE_NONE)
-        last->bytes += l->program->derived[index].bytes;
+        last->bytes += l->program->packed[index].bytes;
     *ref =
         (LpRef){.space = LP_SPACE_ARG, .arg = (uint32_t)l->step->n_var + index};
 }
 
-LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
-                           uint32_t *index)
+LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
+                         uint32_t *index)
 {
     *index = UINT32_MAX;
     LpProductKind conv = lp_conv_of(n->op);
@@ -111,7 +111,7 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
         (l->step->update &&
          l->step->gradient_accumulation * l->step->replicas < READS))
         return LP_OK;
-    const LpPlace *p = &l->place[n->in[1]];
+    const LpValueLocation *p = &l->location[n->in[1]];
     uint32_t var = l->buf[p->buf].var;
     if (var == UINT32_MAX || p->offset != 0 ||
         l->step->var[var].role != LP_VAR_PARAM ||
@@ -124,24 +124,24 @@ LpStatus lp_derive_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
         drop(pack);
         return LP_OK;
     }
-    LpStatus s = add_derived(l, (int)var, bytes, pack, NULL, index);
+    LpStatus s = add_packed(l, (int)var, bytes, pack, NULL, index);
     if (s != LP_OK)
         drop(pack);
     return s;
 }
 
 /* *done: the node was lowered here. */
-LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
+LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
 {
     const LpGraphNode *n = &l->g->node[id];
-    const LpPlace *x;
+    const LpValueLocation *x;
     LpKernel *mm = NULL, *pack = NULL, *unpack = NULL;
     size_t bytes = 0;
     bool same = false;
     uint32_t index = 0;
     int var = packed_param(l, n->in[1]);
     LP_TRY(lp_layout_place(l, n->in[0], 0, NULL, &x));
-    LpDesc xd = x->desc, wd = l->place[n->in[1]].desc;
+    LpDesc xd = x->desc, wd = l->location[n->in[1]].desc;
     LpDesc yd = {.dtype = LP_F32, .ndim = 2};
     memcpy(yd.shape, lp_graph_type(l->g, n->out)->shape, sizeof yd.shape);
     LpStatus s = lp_lower_new_kernel(l, &mm);
@@ -166,22 +166,22 @@ LpStatus lp_lower_derived(LpLower *l, LpNodeId id, bool *done)
         same = true;
     *done = s == LP_OK && !same;
     if (*done)
-        s = add_derived(l, var, bytes, pack, unpack, &index);
+        s = add_packed(l, var, bytes, pack, unpack, &index);
     if (s != LP_OK || !*done) {
         drop(mm);
         drop(pack);
         drop(unpack);
         return s;
     }
-    const LpPlace *in[2] = {NULL, NULL}, *out[1];
+    const LpValueLocation *in[2] = {NULL, NULL}, *out[1];
     s = lp_lower_own(l, n->out, UINT32_MAX);
     if (s == LP_OK)
         s = lp_layout_place(l, n->in[0], 0, NULL, &in[0]);
-    out[0] = &l->place[n->out];
+    out[0] = &l->location[n->out];
     LP_TRY(lp_lower_finish(l, s, id, mm, in, 2, out, 1));
     l->buf[out[0]->buf].reads_left += l->read.uses[n->out];
-    lp_derived_operand(l, index);
+    lp_packed_operand(l, index);
     for (int i = 0; i < 2; i++)
-        l->buf[l->place[n->in[i]].buf].reads_left--;
+        l->buf[l->location[n->in[i]].buf].reads_left--;
     return LP_OK;
 }
