@@ -106,29 +106,25 @@ LP_COMPOSITE(bincount,
              "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
              "Tensor @fm")
 {
-    if (b->on_host) {
-        out[0] = lp_emit(b, LP_OP_bincount_any, in, 2, attr);
-        return;
-    }
-    if (attr[0].i == 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "without minlength, which compiled is the number of counts, "
-                "bincount_any has a result whose shape depends on its data; it "
-                "works eagerly but cannot be compiled");
-        return;
-    }
+    if (b->on_host)
+        return lp_emit(b, LP_OP_bincount_any, in, 2, attr);
+    if (attr[0].i == 0)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "without minlength, which compiled is the number of counts, "
+            "bincount_any has a result whose shape depends on its data; it "
+            "works eagerly but cannot be compiled");
     LpType self = lp_type_of(b, in[0]), w = {.dtype = LP_DT_NONE}, t;
     LpAttr dim = lp_attr_int(0);
     if (in[1] != LP_NOVAL)
         w = lp_type_of(b, in[1]);
     if (counted(&self, &w, attr[0].i, &t, b->err) != LP_OK)
-        return;
+        return LP_NOVAL;
     self.dtype = t.dtype;
     LpVal zero = lp_full(b, &t, lp_int(0));
     LpVal at = lp_cast(b, in[0], LP_I64);
     LpVal add = in[1] != LP_NOVAL
                     ? lp_cast(b, lp_op1(b, LP_OP_detach, in[1]), t.dtype)
                     : lp_full(b, &self, lp_int(1));
-    out[0] =
-        lp_emit(b, LP_OP_index_add_rows, (LpVal[]){zero, at, add}, 3, &dim);
+    return lp_emit(b, LP_OP_index_add_rows, (LpVal[]){zero, at, add}, 3, &dim);
 }

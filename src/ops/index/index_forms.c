@@ -17,8 +17,8 @@ LP_COMPOSITE(index_add,
     LpVal src = in[2];
     if (lp_scalar_f(attr[1].s) != 1)
         src = lp_mul(b, src, lp_imm(b, attr[1].s));
-    out[0] =
-        lp_emit(b, LP_OP_index_add_rows, (LpVal[]){in[0], in[1], src}, 3, attr);
+    return lp_emit(b, LP_OP_index_add_rows, (LpVal[]){in[0], in[1], src}, 3,
+                   attr);
 }
 
 /* self with the rows at index along `dim` set to `values` (which has the
@@ -73,21 +73,20 @@ LP_COMPOSITE(index_copy,
     char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
     if (!is_long(b, "index_copy_()", in[1]) ||
         !is_vector(b, "index_copy_()", in[1]))
-        return;
+        return LP_NOVAL;
     int d = lp_wrapped(b, attr[0].i, self.ndim);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpType want = self;
     if (want.ndim > 0)
         want.shape[d] = lp_numel(&index);
-    if (!lp_shape_eq(&want, &src) && !(src.ndim == 0 && self.ndim <= 1)) {
-        lp_fail(b->err, LP_E_INDEX,
-                "index_copy_(): Source/destination tensor must have same slice "
-                "shapes: expected a source of shape %s, got %s",
-                lp_shape_str(&want, s), lp_shape_str(&src, t));
-        return;
-    }
-    out[0] = set_rows(b, in[0], attr[0].i, in[1], in[2]);
+    if (!lp_shape_eq(&want, &src) && !(src.ndim == 0 && self.ndim <= 1))
+        return LP_REFUSE(
+            b, LP_E_INDEX,
+            "index_copy_(): Source/destination tensor must have same slice "
+            "shapes: expected a source of shape %s, got %s",
+            lp_shape_str(&want, s), lp_shape_str(&src, t));
+    return set_rows(b, in[0], attr[0].i, in[1], in[2]);
 }
 
 /* A number or a 0-d tensor as a 0-d value of type t. */
@@ -96,13 +95,11 @@ static LpVal one_value(LpBuilder *b, const char *name, LpVal v, LpDtype t)
     LpType type = {.dtype = t};
     if (lp_is_imm(v))
         return lp_full(b, &type, b->imm(b, v));
-    if (lp_type(b, v)->ndim != 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s only supports a 0-dimensional value tensor, but got tensor "
-                "with %d dimension(s).",
-                name, lp_type(b, v)->ndim);
-        return LP_NOVAL;
-    }
+    if (lp_type(b, v)->ndim != 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "%s only supports a 0-dimensional value tensor, but "
+                         "got tensor with %d dimension(s).",
+                         name, lp_type(b, v)->ndim);
     return lp_cast(b, v, t);
 }
 
@@ -112,18 +109,16 @@ LP_COMPOSITE(index_fill,
 {
     if (!is_long(b, "index_fill_()", in[1]) ||
         !is_vector(b, "index_fill_()", in[1]))
-        return;
+        return LP_NOVAL;
     LpVal v = one_value(b, "index_fill_", in[2], lp_type(b, in[0])->dtype);
-    if (lp_failed(b) || lp_is_imm(in[2])) {
-        out[0] = set_rows(b, in[0], attr[0].i, in[1], v);
-        return;
-    }
+    if (lp_failed(b) || lp_is_imm(in[2]))
+        return set_rows(b, in[0], attr[0].i, in[1], v);
     /* By a mask: positions named twice count once in the value's gradient. */
     LpType t = {.dtype = LP_BOOL}, all = lp_type_of(b, in[0]);
     all.dtype = LP_BOOL;
     LpVal mask = set_rows(b, lp_full(b, &all, lp_int(0)), attr[0].i, in[1],
                           lp_full(b, &t, lp_int(1)));
-    out[0] = lp_where(b, mask, v, in[0]);
+    return lp_where(b, mask, v, in[0]);
 }
 
 /* The index spread over the other dimensions of the source. */
@@ -133,16 +128,14 @@ LP_COMPOSITE(index_reduce,
 {
     const char *how = attr[1].str;
     LpType src = lp_type_of(b, in[2]);
-    if (strcmp(how, "sum") == 0 || !is_vector(b, "index_reduce()", in[1])) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "index_reduce(): Expected reduce to be one of prod, mean, amax "
-                "or amin but got %s.",
-                how);
-        return;
-    }
+    if (strcmp(how, "sum") == 0 || !is_vector(b, "index_reduce()", in[1]))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "index_reduce(): Expected reduce to be one of prod, "
+                         "mean, amax or amin but got %s.",
+                         how);
     int d = lp_wrapped(b, attr[0].i, src.ndim);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpVal index = in[1];
     if (src.ndim > 0) {
         int64_t sizes[LP_MAX_DIMS];
@@ -151,17 +144,17 @@ LP_COMPOSITE(index_reduce,
         index = lp_reshape(b, index, sizes, src.ndim);
         index = lp_expand_as(b, index, &src);
     }
-    out[0] = lp_emit(b, LP_OP_scatter_reduce, (LpVal[]){in[0], index, in[2]}, 3,
-                     attr);
+    return lp_emit(b, LP_OP_scatter_reduce, (LpVal[]){in[0], index, in[2]}, 3,
+                   attr);
 }
 
 /* ---- over all elements --------------------------------------------------- */
 LP_COMPOSITE(take, "take(Tensor self, Tensor index) -> Tensor @fmo")
 {
     if (!is_long(b, "take", in[1]))
-        return;
+        return LP_NOVAL;
     LpVal flat = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
-    out[0] = lp_emit(b, LP_OP_index_get, (LpVal[]){flat, in[1]}, 2, NULL);
+    return lp_emit(b, LP_OP_index_get, (LpVal[]){flat, in[1]}, 2, NULL);
 }
 
 LP_COMPOSITE(put, "put(Tensor self, Tensor index, Tensor source, bool "
@@ -170,19 +163,17 @@ LP_COMPOSITE(put, "put(Tensor self, Tensor index, Tensor source, bool "
     LpType self = lp_type_of(b, in[0]), index = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_bool(attr[0].i);
     if (!is_long(b, "put_()", in[1]))
-        return;
-    if (lp_numel(&index) != lp_numel(lp_type(b, in[2]))) {
-        lp_fail(b->err, LP_E_INDEX,
-                "put_(): Expected source and index to have the same number of "
-                "elements, but got %lld and %lld",
-                (long long)lp_numel(lp_type(b, in[2])),
-                (long long)lp_numel(&index));
-        return;
-    }
+        return LP_NOVAL;
+    if (lp_numel(&index) != lp_numel(lp_type(b, in[2])))
+        return LP_REFUSE(b, LP_E_INDEX,
+                         "put_(): Expected source and index to have the same "
+                         "number of elements, but got %lld and %lld",
+                         (long long)lp_numel(lp_type(b, in[2])),
+                         (long long)lp_numel(&index));
     LpVal flat = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
     LpVal src = lp_reshape(b, in[2], index.shape, index.ndim);
     flat = lp_emit(b, LP_OP_index_set, (LpVal[]){flat, src, in[1]}, 3, &a);
-    out[0] = lp_reshape_as(b, flat, &self);
+    return lp_reshape_as(b, flat, &self);
 }
 
 /* Both broadcast except along dim, where negative positions count from the
@@ -194,32 +185,30 @@ LP_COMPOSITE(take_along_dim,
     LpVal x = in[0], index = in[1];
     LpAttr a = lp_attr_int(0);
     if (!is_long(b, "take_along_dim", index))
-        return;
-    if (!lp_attr_none(&attr[0]) && lp_type(b, x)->ndim == 0) {
-        lp_fail(b->err, LP_E_INDEX,
-                "take_along_dim: dim is %lld, but the tensor has no dimensions",
-                (long long)attr[0].i);
-        return;
-    }
+        return LP_NOVAL;
+    if (!lp_attr_none(&attr[0]) && lp_type(b, x)->ndim == 0)
+        return LP_REFUSE(
+            b, LP_E_INDEX,
+            "take_along_dim: dim is %lld, but the tensor has no dimensions",
+            (long long)attr[0].i);
     if (lp_attr_none(&attr[0])) {
         x = lp_reshape(b, x, (int64_t[]){-1}, 1);
         index = lp_reshape(b, index, (int64_t[]){-1}, 1);
     } else {
         LpType s = lp_type_of(b, x), t = lp_type_of(b, index), both;
-        if (s.ndim != t.ndim) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "torch.take_along_dim(): input and indices should have the "
-                    "same number of dimensions, but got %d dimensions for "
-                    "input, and %d dimensions for indices",
-                    s.ndim, t.ndim);
-            return;
-        }
+        if (s.ndim != t.ndim)
+            return LP_REFUSE(
+                b, LP_E_RUNTIME,
+                "torch.take_along_dim(): input and indices should have the "
+                "same number of dimensions, but got %d dimensions for input, "
+                "and %d dimensions for indices",
+                s.ndim, t.ndim);
         int d = lp_wrapped(b, attr[0].i, s.ndim);
         int64_t n = s.shape[d], m = t.shape[d];
         s.shape[d] = t.shape[d] = 1;
         both = s;
         if (lp_failed(b) || lp_broadcast(&both, &t, b->err) != LP_OK)
-            return;
+            return LP_NOVAL;
         both.shape[d] = n;
         x = s.ndim > 0 ? lp_expand_as(b, x, &both) : x;
         both.shape[d] = m;
@@ -228,7 +217,7 @@ LP_COMPOSITE(take_along_dim,
         index = lp_where(b, lp_op2(b, LP_OP_lt, index, lp_immi(b, 0)),
                          lp_add(b, index, lp_immi(b, n)), index);
     }
-    out[0] = lp_emit(b, LP_OP_gather, (LpVal[]){x, index}, 2, &a);
+    return lp_emit(b, LP_OP_gather, (LpVal[]){x, index}, 2, &a);
 }
 
 /* ---- advanced indexing with masks ---------------------------------------- */
@@ -315,9 +304,9 @@ LP_COMPOSITE(index, "index(Tensor self, Tensor?[] indices) -> Tensor @p")
     for (int i = 0; i < n; i++)
         any |= v[1 + i] != LP_NOVAL;
     if (lp_failed(b))
-        return;
-    out[0] = any ? lp_emit(b, LP_OP_index_get, v, n + 1, NULL)
-                 : lp_emit(b, LP_OP_alias, v, 1, NULL);
+        return LP_NOVAL;
+    return any ? lp_emit(b, LP_OP_index_get, v, n + 1, NULL)
+               : lp_emit(b, LP_OP_alias, v, 1, NULL);
 }
 
 /* The mask over the leading dimensions of t, a 1 for each of the others. */
@@ -327,11 +316,10 @@ static LpVal over_leading(LpBuilder *b, LpVal mask, const LpType *t)
     wide.ndim = m.ndim;
     if (m.ndim > t->ndim || !lp_shape_eq(&wide, &m)) {
         char x[LP_SHAPE_STR], y[LP_SHAPE_STR];
-        lp_fail(b->err, LP_E_INDEX,
-                "The shape of the mask %s does not match the shape of the "
-                "indexed tensor %s",
-                lp_shape_str(&m, x), lp_shape_str(t, y));
-        return LP_NOVAL;
+        return LP_REFUSE(b, LP_E_INDEX,
+                         "The shape of the mask %s does not match the shape of "
+                         "the indexed tensor %s",
+                         lp_shape_str(&m, x), lp_shape_str(t, y));
     }
     for (wide.ndim = t->ndim; m.ndim < t->ndim; m.ndim++)
         wide.shape[m.ndim] = 1;
@@ -395,45 +383,42 @@ LP_COMPOSITE(index_put,
              "index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
              "accumulate=False) -> Tensor @fmi")
 {
-    LpVal v[MAX_INDICES + 2], self = in[0];
+    LpVal v[MAX_INDICES + 2], self = in[0], y = LP_NOVAL;
     LpDtype t = lp_type(b, self)->dtype, u = lp_type(b, in[1])->dtype;
-    if (t != u) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Index put requires the source and destination dtypes match, "
-                "got %s for the destination and %s for the source.",
-                lp_dtype_name(t), lp_dtype_name(u));
-        return;
-    }
+    if (t != u)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "Index put requires the source and destination dtypes match, got "
+            "%s for the destination and %s for the source.",
+            lp_dtype_name(t), lp_dtype_name(u));
     if (n_in == 3 && !attr[0].i && is_mask(b, in[2]) &&
-        put_masked(b, self, in[2], in[1], &out[0]))
-        return;
+        put_masked(b, self, in[2], in[1], &y))
+        return y;
     LpType before = lp_type_of(b, self);
     int n = plain_indices(b, &self, in + 2, n_in - 2, v + 2);
     v[0] = self;
     v[1] = in[1];
     if (lp_failed(b))
-        return;
-    out[0] = lp_emit(b, LP_OP_index_set, v, n + 2, attr);
-    out[0] = lp_reshape_as(b, out[0], &before);
+        return LP_NOVAL;
+    y = lp_emit(b, LP_OP_index_set, v, n + 2, attr);
+    return lp_reshape_as(b, y, &before);
 }
 
 LP_COMPOSITE(masked_select,
              "masked_select(Tensor self, Tensor mask) -> Tensor @fmo")
 {
     LpType both = lp_type_of(b, in[0]);
-    if (lp_type(b, in[1])->dtype != LP_BOOL) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "masked_select: expected BoolTensor for mask, got %s",
-                lp_dtype_name(lp_type(b, in[1])->dtype));
-        return;
-    }
+    if (lp_type(b, in[1])->dtype != LP_BOOL)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "masked_select: expected BoolTensor for mask, got %s",
+                         lp_dtype_name(lp_type(b, in[1])->dtype));
     if (lp_broadcast(&both, lp_type(b, in[1]), b->err) != LP_OK)
-        return;
+        return LP_NOVAL;
     LpVal x = lp_expand_as(b, in[0], &both);
     LpVal v[] = {x, lp_expand_as(b, in[1], &both)};
     if (both.ndim == 0) {
         v[0] = lp_unsqueeze(b, v[0], 0);
         v[1] = lp_unsqueeze(b, v[1], 0);
     }
-    out[0] = lp_emit(b, LP_OP_index, v, 2, NULL);
+    return lp_emit(b, LP_OP_index, v, 2, NULL);
 }

@@ -99,11 +99,11 @@ LP_COMPOSITE(masked_scatter,
     LpType both = lp_type_of(b, in[0]);
     LpAttr exact = lp_attr_bool(false);
     if (lp_broadcast(&both, lp_type(b, in[1]), b->err) != LP_OK)
-        return;
-    out[0] = lp_emit(b, LP_OP_masked_unpack,
-                     (LpVal[]){lp_expand_as(b, in[0], &both),
-                               lp_expand_as(b, in[1], &both), in[2]},
-                     3, &exact);
+        return LP_NOVAL;
+    return lp_emit(b, LP_OP_masked_unpack,
+                   (LpVal[]){lp_expand_as(b, in[0], &both),
+                             lp_expand_as(b, in[1], &both), in[2]},
+                   3, &exact);
 }
 
 /* ---- dynamic_slice, dynamic_update --------------------------------------- */
@@ -257,19 +257,16 @@ LP_COMPOSITE(isin, "isin(Value elements, Value test_elements, *, bool "
     int64_t last = -1;
     if (!lp_is_imm(test))
         test = lp_reshape(b, test, (int64_t[]){-1}, 1);
-    if (self.ndim == LP_MAX_DIMS || (lp_is_imm(in[0]) && lp_is_imm(in[1]))) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "isin: at least one tensor of at most %d dimensions is needed",
-                LP_MAX_DIMS - 1);
-        return;
-    }
-    if (self.dtype == LP_BOOL || lp_type(b, test)->dtype == LP_BOOL) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "Unsupported input type encountered for isin(): Bool");
-        return;
-    }
+    if (self.ndim == LP_MAX_DIMS || (lp_is_imm(in[0]) && lp_is_imm(in[1])))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "isin: at least one tensor of at most %d dimensions is needed",
+            LP_MAX_DIMS - 1);
+    if (self.dtype == LP_BOOL || lp_type(b, test)->dtype == LP_BOOL)
+        return LP_REFUSE(b, LP_E_NOT_IMPLEMENTED,
+                         "Unsupported input type encountered for isin(): Bool");
     LpVal hit = lp_op2(b, LP_OP_eq, x, test);
     LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false)};
     hit = lp_emit(b, LP_OP_any, &hit, 1, a);
-    out[0] = attr[1].i ? lp_op1(b, LP_OP_logical_not, hit) : hit;
+    return attr[1].i ? lp_op1(b, LP_OP_logical_not, hit) : hit;
 }

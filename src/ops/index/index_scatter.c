@@ -337,11 +337,10 @@ LP_COMPOSITE(scatter_by,
     const char *how = attr[1].str;
     bool add = strcmp(how, "add") == 0;
     LpVal src = in[2];
-    if (!add && strcmp(how, "multiply") != 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "reduce argument must be either add or multiply, got %s.", how);
-        return;
-    }
+    if (!add && strcmp(how, "multiply") != 0)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "reduce argument must be either add or multiply, got %s.", how);
     if (lp_is_imm(src)) {
         LpType t = lp_type_of(b, in[1]);
         t.dtype = dtype_of(b, in[0]);
@@ -349,6 +348,5 @@ LP_COMPOSITE(scatter_by,
     }
     LpAttr a[] = {attr[0], lp_attr_str(add ? "sum" : "prod"),
                   lp_attr_bool(true)};
-    out[0] =
-        lp_emit(b, LP_OP_scatter_reduce, (LpVal[]){in[0], in[1], src}, 3, a);
+    return lp_emit(b, LP_OP_scatter_reduce, (LpVal[]){in[0], in[1], src}, 3, a);
 }

@@ -51,16 +51,14 @@ LP_COMPOSITE(argsort,
              "stable=False) -> Tensor @fmo")
 {
     LpVal v[2];
-    if (lp_emit_n(b, LP_OP_sort, &in[0], 1, attr, v) == 2)
-        out[0] = v[1];
+    return lp_emit_n(b, LP_OP_sort, in, 1, attr, v) ? v[1] : LP_NOVAL;
 }
 
 LP_COMPOSITE(msort, "msort(Tensor self) -> Tensor @fmo")
 {
     LpVal v[2];
     LpAttr a[] = {lp_attr_int(0), lp_attr_bool(false), lp_attr_bool(true)};
-    if (lp_emit_n(b, LP_OP_sort, &in[0], 1, a, v) == 2)
-        out[0] = v[0];
+    return lp_emit_n(b, LP_OP_sort, in, 1, a, v) ? v[0] : LP_NOVAL;
 }
 
 /* ---- topk ---------------------------------------------------------------- */
@@ -163,15 +161,13 @@ LP_COMPOSITE(bucketize, "bucketize(Value self, Tensor boundaries, *, bool "
                         "out_int32=False, bool right=False) -> Tensor @fo")
 {
     LpAttr a[] = {attr[0], attr[1], LP_NONE_ATTR};
-    if (lp_type(b, in[1])->ndim != 1) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "bucketize(): boundaries tensor must be 1 dimension, but got "
-                "dim(%d)",
-                lp_type(b, in[1])->ndim);
-        return;
-    }
-    out[0] =
-        lp_emit(b, LP_OP_searchsorted, (LpVal[]){in[1], in[0], LP_NOVAL}, 3, a);
+    if (lp_type(b, in[1])->ndim != 1)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "bucketize(): boundaries tensor must be 1 dimension, "
+                         "but got dim(%d)",
+                         lp_type(b, in[1])->ndim);
+    return lp_emit(b, LP_OP_searchsorted, (LpVal[]){in[1], in[0], LP_NOVAL}, 3,
+                   a);
 }
 
 /* ---- histc --------------------------------------------------------------- */

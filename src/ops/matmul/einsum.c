@@ -430,30 +430,26 @@ LP_COMPOSITE(einsum, "einsum(str equation, Tensor[] operands) -> Tensor @f",
              .cast_of = cast_einsum)
 {
     Equation q = {.b = b, .n_terms = n_in};
-    if (n_in == 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "einsum(): must provide at least one operand");
-        return;
-    }
+    if (n_in == 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "einsum(): must provide at least one operand");
     q.term = lp_arena_calloc(b->scratch, (size_t)n_in * sizeof *q.term);
-    if (!q.term) {
-        lp_fail(b->err, LP_E_MEMORY, "no memory for the operands of einsum");
-        return;
-    }
+    if (!q.term)
+        return LP_REFUSE(b, LP_E_MEMORY,
+                         "no memory for the operands of einsum");
     for (int i = 0; i < n_in; i++)
         q.term[i].v = in[i];
     if (lp_failed(b) || !prepare(&q, attr[0].str))
-        return;
+        return LP_NOVAL;
     Term *x = &q.term[0];
     sum_unwanted(&q, x, NULL, 0);
     for (int i = 1; i < n_in && !lp_failed(b); i++)
         contract(&q, x, &q.term[i], i);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     int64_t order[LP_MAX_DIMS];
     for (int k = 0; k < q.result.n; k++)
         order[k] = place_of(x, q.result.label[k]);
-    out[0] = q.result.n ? lp_permute(b, x->v, order, q.result.n) : x->v;
-    if (n_in == 1 && out[0] == in[0])
-        out[0] = lp_emit(b, LP_OP_alias, &in[0], 1, NULL);
+    LpVal y = q.result.n ? lp_permute(b, x->v, order, q.result.n) : x->v;
+    return n_in == 1 && y == in[0] ? lp_op1(b, LP_OP_alias, y) : y;
 }

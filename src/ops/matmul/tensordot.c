@@ -15,11 +15,10 @@ static LpVal flattened(LpBuilder *b, LpVal x, const int64_t *dims, int n,
         int d = lp_wrapped(b, dims[i], t.ndim);
         if (lp_failed(b))
             return LP_NOVAL;
-        if (taken[d]) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "dim %d appears multiple times in the list of dims", d);
-            return LP_NOVAL;
-        }
+        if (taken[d])
+            return LP_REFUSE(
+                b, LP_E_RUNTIME,
+                "dim %d appears multiple times in the list of dims", d);
         taken[d] = true;
         order[listed + i] = d;
         inner *= t.shape[d];
@@ -68,13 +67,11 @@ static LpVal tensordot(LpBuilder *b, const LpVal *in, const int64_t *da,
     LpType t = lp_type_of(b, in[0]), u = lp_type_of(b, in[1]), rest = {0};
     if (lp_failed(b))
         return LP_NOVAL;
-    if (n > t.ndim || n > u.ndim) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "tensordot: %d dimensions are listed, the tensors have %d and "
-                "%d",
-                n, t.ndim, u.ndim);
-        return LP_NOVAL;
-    }
+    if (n > t.ndim || n > u.ndim)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "tensordot: %d dimensions are listed, the tensors have %d and %d",
+            n, t.ndim, u.ndim);
     LpVal x = summed(b, in[0], da, &u, db, n);
     LpVal y = summed(b, in[1], db, &t, da, n);
     x = flattened(b, x, da, n, true, &rest);
@@ -93,19 +90,18 @@ LP_COMPOSITE(tensordot,
 {
     int64_t n = attr[0].i, da[LP_MAX_DIMS], db[LP_MAX_DIMS];
     int nx = lp_type(b, in[0])->ndim, ny = lp_type(b, in[1])->ndim;
-    if (n < 0 || n > nx || n > ny) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                n < 0 ? "tensordot expects dims >= 0, but got dims=%lld"
-                      : "tensordot expects dims < ndim_a or ndim_b, but got "
-                        "dims=%lld, with %d and %d dimensions",
-                (long long)n, nx, ny);
-        return;
-    }
+    if (n < 0 || n > nx || n > ny)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         n < 0
+                             ? "tensordot expects dims >= 0, but got dims=%lld"
+                             : "tensordot expects dims < ndim_a or ndim_b, but "
+                               "got dims=%lld, with %d and %d dimensions",
+                         (long long)n, nx, ny);
     for (int i = 0; i < n; i++) {
         da[i] = nx - n + i;
         db[i] = i;
     }
-    out[0] = tensordot(b, in, da, db, (int)n);
+    return tensordot(b, in, da, db, (int)n);
 }
 
 LP_COMPOSITE(tensordot_lists,
@@ -114,8 +110,7 @@ LP_COMPOSITE(tensordot_lists,
              .cast = LP_CAST_NARROW)
 {
     if (attr[0].n != attr[1].n)
-        lp_fail(b->err, LP_E_RUNTIME,
-                "both dimension lists should have same length");
-    else
-        out[0] = tensordot(b, in, attr[0].v, attr[1].v, attr[0].n);
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "both dimension lists should have same length");
+    return tensordot(b, in, attr[0].v, attr[1].v, attr[0].n);
 }

@@ -268,7 +268,7 @@ LP_COMPOSITE(conj, "conj(Tensor self) -> Tensor @fm\n"
                    "resolve_conj(Tensor self) -> Tensor @fm\n"
                    "resolve_neg(Tensor self) -> Tensor @fm")
 {
-    out[0] = in[0];
+    return in[0];
 }
 
 LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
@@ -277,7 +277,7 @@ LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
         lp_fail(b->err, LP_E_RUNTIME,
                 "positive: the operand has the type bool; it must be a number "
                 "type");
-    out[0] = in[0];
+    return in[0];
 }
 
 /* The modified Bessel functions are i0 and i1 without the half types. */
@@ -285,13 +285,13 @@ LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
     LP_COMPOSITE(name, #name "(Tensor self) -> Tensor @sc")                    \
     {                                                                          \
         lp_infer_wide(#name, lp_type(b, in[0])->dtype, b->err);                \
-        out[0] = lp_failed(b) ? LP_NOVAL : lp_op1(b, op, in[0]);               \
+        return lp_op1(b, op, in[0]);                                           \
     }
 MODIFIED(modified_bessel_i0, LP_OP_i0)
 MODIFIED(modified_bessel_i1, LP_OP_i1)
 
-LP_COMPOSITE(frexp,
-             "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo")
+LP_COMPOSITE_LIST(
+    frexp, "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo")
 {
     out[0] = lp_op1(b, LP_OP_frexp_mantissa, in[0]);
     out[1] = lp_cast(b, lp_op1(b, LP_OP_frexp_exponent, in[0]), LP_I32);
@@ -304,13 +304,11 @@ LP_COMPOSITE(mvlgamma, "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
 {
     int64_t p = attr[0].i, last = -1;
     LpDtype t = lp_type(b, in[0])->dtype;
-    if (p < 1 || p > 1000 || t == LP_BOOL) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "mvlgamma: p is %lld and the type %s; p must be from 1 to 1000 "
-                "and the type a number type",
-                (long long)p, lp_dtype_name(t));
-        return;
-    }
+    if (p < 1 || p > 1000 || t == LP_BOOL)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "mvlgamma: p is %lld and the type %s; p must be from "
+                         "1 to 1000 and the type a number type",
+                         (long long)p, lp_dtype_name(t));
     t = lp_is_float(t) ? t : lp_default_dtype();
     LpVal x = lp_cast(b, in[0], t);
     LpAttr a[4] = {lp_attr_scalar(lp_int(0)), lp_attr_scalar(lp_int(p)),
@@ -320,5 +318,5 @@ LP_COMPOSITE(mvlgamma, "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
         lp_sub(b, lp_unsqueeze(b, x, -1), lp_mul(b, i, lp_immf(b, 0.5)));
     LpVal y = lp_sum(b, lp_op1(b, LP_OP_lgamma, each), &last, 1, false);
     double more = (double)(p * (p - 1)) / 4 * log(3.14159265358979323846);
-    out[0] = lp_add(b, y, lp_immf(b, more));
+    return lp_add(b, y, lp_immf(b, more));
 }

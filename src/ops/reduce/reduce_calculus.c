@@ -61,20 +61,17 @@ LP_COMPOSITE(diff,
     int64_t n = attr[0].i;
     int d = lp_wrapped(b, attr[1].i, t.ndim), parts = 0;
     LpVal part[3], x = in[0];
-    if (t.ndim == 0 || n < 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                t.ndim == 0 ? "diff expects input to be at least one-"
-                              "dimensional, got %lld dimensions"
-                            : "order must be non-negative but got %lld",
-                t.ndim == 0 ? 0LL : (long long)n);
-        return;
-    }
-    if (n == 0) {
-        out[0] = lp_clone(b, x);
-        return;
-    }
+    if (t.ndim == 0 || n < 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         t.ndim == 0
+                             ? "diff expects input to be at least "
+                               "one-dimensional, got %lld dimensions"
+                             : "order must be non-negative but got %lld",
+                         t.ndim == 0 ? 0LL : (long long)n);
+    if (n == 0)
+        return lp_clone(b, x);
     if (!fits_beside(b, &t, in[1], d) || !fits_beside(b, &t, in[2], d))
-        return;
+        return LP_NOVAL;
     for (int i = 0; i < 3; i++) {
         static const int order[] = {1, 0, 2}; /* prepend, self, append */
         if (in[order[i]] != LP_NOVAL)
@@ -89,7 +86,7 @@ LP_COMPOSITE(diff,
         x = is_bool(b, x) ? lp_op2(b, LP_OP_logical_xor, high, low)
                           : lp_sub(b, high, low);
     }
-    out[0] = x;
+    return x;
 }
 
 /* ---- integrals ----------------------------------------------------------- */
@@ -110,18 +107,17 @@ static LpVal distances(LpBuilder *b, const char *name, LpVal x, const LpType *y,
                       : shape[d] == y->shape[d] || shape[d] == 1);
     if (!fits) {
         char s[LP_SHAPE_STR], u[LP_SHAPE_STR];
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s: There must be one `x` value for each sample point, got x "
-                "%s and y %s",
-                name, lp_shape_str(&t, s), lp_shape_str(y, u));
-        return LP_NOVAL;
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "%s: There must be one `x` value for each sample "
+                         "point, got x %s and y %s",
+                         name, lp_shape_str(&t, s), lp_shape_str(y, u));
     }
     x = lp_reshape(b, x, shape, y->ndim);
     return lp_sub(b, but_first(b, x, d), but_last(b, x, d));
 }
 
-static void integral(LpBuilder *b, const char *name, const LpAttr *attr,
-                     const LpVal *in, int op, LpVal *out)
+static LpVal integral(LpBuilder *b, const char *name, const LpAttr *attr,
+                      const LpVal *in, int op)
 {
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[1].i, t.ndim);
@@ -131,22 +127,19 @@ static void integral(LpBuilder *b, const char *name, const LpAttr *attr,
                    op == LP_OP_sum ? LP_NONE_ATTR : lp_attr_bool(false)};
     bool sampled = in[1] != LP_NOVAL;
     if (lp_failed(b))
-        return;
-    if (t.ndim == 0 || t.dtype == LP_BOOL || (sampled && is_bool(b, in[1]))) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s: y and x must be number tensors of at least one dimension, "
-                "got y of %s with %d dimensions and %s x",
-                name, lp_dtype_name(t.dtype), t.ndim,
-                !sampled            ? "no"
-                : is_bool(b, in[1]) ? "bool"
-                                    : "a number");
-        return;
-    }
+        return LP_NOVAL;
+    if (t.ndim == 0 || t.dtype == LP_BOOL || (sampled && is_bool(b, in[1])))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "%s: y and x must be number tensors of at least one "
+                         "dimension, got y of %s with %d dimensions and %s x",
+                         name, lp_dtype_name(t.dtype), t.ndim,
+                         !sampled            ? "no"
+                         : is_bool(b, in[1]) ? "bool"
+                                             : "a number");
     if (t.shape[d] == 0 && op == LP_OP_sum) { /* nothing to integrate */
         LpType none;
         lp_reduce_shape(&t, &a[0], false, &none);
-        out[0] = lp_full(b, &none, lp_int(0));
-        return;
+        return lp_full(b, &none, lp_int(0));
     }
     double dx = sampled ? 1 : lp_scalar_f(attr[0].s);
     if (!sampled && op == LP_OP_sum) {
@@ -154,15 +147,14 @@ static void integral(LpBuilder *b, const char *name, const LpAttr *attr,
             b, lp_add(b, element(b, in[0], d, 0), element(b, in[0], d, -1)),
             lp_immf(b, 0.5));
         LpVal sum = lp_sum(b, in[0], &dim, 1, false);
-        out[0] = lp_mul(b, lp_sub(b, sum, ends), lp_immf(b, dx));
-        return;
+        return lp_mul(b, lp_sub(b, sum, ends), lp_immf(b, dx));
     }
     LpVal y = lp_add(b, but_first(b, in[0], d), but_last(b, in[0], d));
     if (sampled)
         y = lp_mul(b, distances(b, name, in[1], &t, d), y);
     y = lp_emit(b, op, &y, 1, a);
-    out[0] = sampled ? lp_div(b, y, lp_immf(b, 2))
-                     : lp_mul(b, y, lp_immf(b, dx / 2));
+    return sampled ? lp_div(b, y, lp_immf(b, 2))
+                   : lp_mul(b, y, lp_immf(b, dx / 2));
 }
 
 LP_COMPOSITE(trapezoid,
@@ -171,14 +163,14 @@ LP_COMPOSITE(trapezoid,
              "trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> "
              "Tensor @f")
 {
-    integral(b, "trapezoid", attr, in, LP_OP_sum, out);
+    return integral(b, "trapezoid", attr, in, LP_OP_sum);
 }
 
 LP_COMPOSITE(cumulative_trapezoid,
              "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, "
              "int dim=-1) -> Tensor @f")
 {
-    integral(b, "cumulative_trapezoid", attr, in, LP_OP_cumsum, out);
+    return integral(b, "cumulative_trapezoid", attr, in, LP_OP_cumsum);
 }
 
 /* ---- vecdot -------------------------------------------------------------- */
@@ -187,17 +179,15 @@ LP_COMPOSITE(vecdot,
              .cast = LP_CAST_NARROW)
 {
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
-    if (!lp_is_float(x.dtype) || x.dtype != y.dtype) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.vecdot: x and y have the types %s and %s; they must "
-                "have one floating-point type",
-                lp_dtype_name(x.dtype), lp_dtype_name(y.dtype));
-        return;
-    }
+    if (!lp_is_float(x.dtype) || x.dtype != y.dtype)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "linalg.vecdot: x and y have the types %s and %s; "
+                         "they must have one floating-point type",
+                         lp_dtype_name(x.dtype), lp_dtype_name(y.dtype));
     LpDtype wide = lp_is_half(x.dtype) ? LP_F32 : x.dtype;
     LpVal z = lp_mul(b, lp_cast(b, in[0], wide), lp_cast(b, in[1], wide));
     LpAttr a[3] = {attr[0], lp_attr_bool(false), LP_NONE_ATTR};
-    out[0] = lp_cast(b, lp_emit(b, LP_OP_sum, &z, 1, a), x.dtype);
+    return lp_cast(b, lp_emit(b, LP_OP_sum, &z, 1, a), x.dtype);
 }
 
 /* ---- renorm -------------------------------------------------------------- */
@@ -211,15 +201,14 @@ LP_COMPOSITE(renorm,
     int64_t others[LP_MAX_DIMS];
     int d = lp_wrapped(b, attr[1].i, t.ndim), n = 0;
     if (lp_failed(b))
-        return;
-    if (t.ndim < 2 || !(p > 0) || !(most >= 0) || !lp_is_float(t.dtype)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "renorm: the tensor is %s with %d dimensions, p is %g and "
-                "maxnorm %g; a floating-point tensor of at least 2 dimensions, "
-                "p above 0 and maxnorm from 0 are needed",
-                lp_dtype_name(t.dtype), t.ndim, p, most);
-        return;
-    }
+        return LP_NOVAL;
+    if (t.ndim < 2 || !(p > 0) || !(most >= 0) || !lp_is_float(t.dtype))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "renorm: the tensor is %s with %d dimensions, p is %g and maxnorm "
+            "%g; a floating-point tensor of at least 2 dimensions, p above 0 "
+            "and maxnorm from 0 are needed",
+            lp_dtype_name(t.dtype), t.ndim, p, most);
     for (int i = 0; i < t.ndim; i++)
         if (i != d)
             others[n++] = i;
@@ -230,7 +219,7 @@ LP_COMPOSITE(renorm,
     LpVal scale =
         lp_div(b, lp_immf(b, most), lp_add(b, norm, lp_immf(b, 1e-7)));
     scale = lp_where(b, above, scale, lp_immf(b, 1));
-    out[0] = lp_mul(b, in[0], lp_cast(b, scale, t.dtype));
+    return lp_mul(b, in[0], lp_cast(b, scale, t.dtype));
 }
 
 /* ---- covariances --------------------------------------------------------- */
@@ -271,13 +260,11 @@ static LpVal covariance(LpBuilder *b, LpVal x, LpVal fw, LpVal aw,
 {
     LpType t = lp_type_of(b, x);
     int64_t rows[2] = {1, -1}, along = 1, flat = -1, n;
-    if (t.ndim > 2 || t.dtype == LP_BOOL) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cov(): expected input to have two or fewer dimensions and a "
-                "number type, got %d and %s",
-                t.ndim, lp_dtype_name(t.dtype));
-        return LP_NOVAL;
-    }
+    if (t.ndim > 2 || t.dtype == LP_BOOL)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "cov(): expected input to have two or fewer "
+                         "dimensions and a number type, got %d and %s",
+                         t.ndim, lp_dtype_name(t.dtype));
     if (t.ndim < 2) {
         rows[1] = lp_numel(&t);
         x = lp_reshape(b, x, rows, 2);
@@ -311,20 +298,18 @@ LP_COMPOSITE(cov,
              "cov(Tensor self, *, int correction=1, Tensor? fweights=None, "
              "Tensor? aweights=None) -> Tensor @fm")
 {
-    out[0] = covariance(b, in[0], in[1], in[2], attr[0].i);
+    return covariance(b, in[0], in[1], in[2], attr[0].i);
 }
 
 LP_COMPOSITE(corrcoef, "corrcoef(Tensor self) -> Tensor @fm")
 {
     LpVal c = covariance(b, in[0], LP_NOVAL, LP_NOVAL, 1);
     if (lp_failed(b))
-        return;
-    if (lp_type(b, c)->ndim == 0) {
-        out[0] = lp_div(b, c, c);
-        return;
-    }
+        return LP_NOVAL;
+    if (lp_type(b, c)->ndim == 0)
+        return lp_div(b, c, c);
     LpAttr a[] = {lp_attr_int(0), lp_attr_int(0), lp_attr_int(1)};
     LpVal s = lp_op1(b, LP_OP_sqrt, lp_emit(b, LP_OP_diagonal, &c, 1, a));
     c = lp_div(b, lp_div(b, c, lp_unsqueeze(b, s, 1)), lp_unsqueeze(b, s, 0));
-    out[0] = lp_op3(b, LP_OP_clamp, c, lp_immi(b, -1), lp_immi(b, 1));
+    return lp_op3(b, LP_OP_clamp, c, lp_immi(b, -1), lp_immi(b, 1));
 }

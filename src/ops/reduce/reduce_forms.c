@@ -84,14 +84,15 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
 }
 
 #define STATISTIC(name, results, flags, of, with_mean)                         \
-    LP_COMPOSITE(name, #name                                                   \
-                 ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "   \
-                 "bool keepdim=False, Scalar? correction=None) -> " results    \
-                 " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "   \
-                 "correction=None, bool keepdim=False) -> " results flags      \
-                 "\n" #name ".dim(Tensor self, int[1]? dim, bool? "            \
-                 "unbiased, bool keepdim=False) -> " results flags "\n" #name  \
-                 ".all(Tensor self, bool? unbiased) -> " results " @fm")       \
+    LP_COMPOSITE_LIST(                                                         \
+        name,                                                                  \
+        #name ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "      \
+              "bool keepdim=False, Scalar? correction=None) -> " results       \
+              " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "      \
+              "correction=None, bool keepdim=False) -> " results flags         \
+              "\n" #name ".dim(Tensor self, int[1]? dim, bool? "               \
+              "unbiased, bool keepdim=False) -> " results flags "\n" #name     \
+              ".all(Tensor self, bool? unbiased) -> " results " @fm")          \
     {                                                                          \
         static bool told;                                                      \
         Spread s = spread(b, attr, in[0], #name, &told);                       \
@@ -115,7 +116,7 @@ LP_COMPOSITE(norm, "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
     LpAttr a[4] = {attr[1], attr[2], attr[0], attr[3]};
     if (a[2].kind == LP_ATTR_NONE)
         a[2] = lp_attr_scalar(lp_int(2));
-    out[0] = lp_emit(b, LP_OP_vector_norm, in, 1, a);
+    return lp_emit(b, LP_OP_vector_norm, in, 1, a);
 }
 
 /* Of two dimensions; all of a matrix when none are named. */
@@ -125,11 +126,10 @@ static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
     LpAttr a[4] = {attr[0], attr[1], lp_attr_bool(attr[2].i), attr[3]};
     if (a[1].kind == LP_ATTR_NONE && lp_type(b, x)->ndim == 2)
         a[1] = lp_attr_ints(last, 2);
-    if (a[1].kind == LP_ATTR_NONE) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "norm: p='nuc' takes a matrix, or dim with two dimensions");
-        return LP_NOVAL;
-    }
+    if (a[1].kind == LP_ATTR_NONE)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "norm: p='nuc' takes a matrix, or dim with two dimensions");
     return lp_emit(b, LP_OP_matrix_norm_named, &x, 1, a);
 }
 
@@ -140,13 +140,12 @@ LP_COMPOSITE(norm_named,
 {
     LpAttr a[4] = {lp_attr_scalar(lp_int(2)), attr[1], attr[2], attr[3]};
     if (strcmp(attr[0].str, "nuc") == 0)
-        out[0] = nuclear(b, attr, in[0]);
-    else if (strcmp(attr[0].str, "fro") != 0)
-        lp_fail(b->err, LP_E_RUNTIME,
-                "norm: p is '%s'; it must be a number, 'fro' or 'nuc'",
-                attr[0].str);
-    else
-        expand_norm(b, a, in, n_in, out, n_out);
+        return nuclear(b, attr, in[0]);
+    if (strcmp(attr[0].str, "fro") != 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "norm: p is '%s'; it must be a number, 'fro' or 'nuc'",
+                         attr[0].str);
+    return value_of_norm(b, a, in, n_in);
 }
 
 LP_COMPOSITE(nansum,
@@ -155,7 +154,7 @@ LP_COMPOSITE(nansum,
 {
     LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
     LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
-    out[0] = lp_emit(b, LP_OP_sum, &x, 1, attr);
+    return lp_emit(b, LP_OP_sum, &x, 1, attr);
 }
 
 LP_COMPOSITE(nanmean,
@@ -163,27 +162,24 @@ LP_COMPOSITE(nanmean,
              "ScalarType? dtype=None) -> Tensor @fmc")
 {
     LpDtype t = lp_type(b, in[0])->dtype;
-    if (!lp_is_float(t)) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "nanmean: the tensor has the type %s; it must be a "
-                "floating-point type",
-                lp_dtype_name(t));
-        return;
-    }
-    if (attr[2].kind == LP_ATTR_DTYPE && !lp_is_float((LpDtype)attr[2].i)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "nanmean: dtype is %s; it must be a floating-point type",
-                lp_dtype_name((LpDtype)attr[2].i));
-        return;
-    }
+    if (!lp_is_float(t))
+        return LP_REFUSE(b, LP_E_NOT_IMPLEMENTED,
+                         "nanmean: the tensor has the type %s; it must be a "
+                         "floating-point type",
+                         lp_dtype_name(t));
+    if (attr[2].kind == LP_ATTR_DTYPE && !lp_is_float((LpDtype)attr[2].i))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "nanmean: dtype is %s; it must be a floating-point type",
+            lp_dtype_name((LpDtype)attr[2].i));
     LpVal number = lp_op2(b, LP_OP_eq, in[0], in[0]);
     LpVal n = lp_emit(b, LP_OP_sum, &number, 1, attr);
     LpVal s = lp_emit(b, LP_OP_nansum, in, 1, attr);
-    out[0] = lp_div(b, s, n);
+    return lp_div(b, s, n);
 }
 
-LP_COMPOSITE(aminmax,
-             "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
+LP_COMPOSITE_LIST(
+    aminmax, "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
              "-> (Tensor min, Tensor max) @p\n"
              "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
              "(Tensor min, Tensor max) @fmo")
@@ -224,12 +220,11 @@ LP_COMPOSITE(median, "median(Tensor self) -> Tensor @fm")
     if (lp_numel(&t) == 0) {
         LpType one = {.dtype = t.dtype};
         LpVal sum = lp_sum(b, in[0], NULL, 0, false);
-        out[0] = lp_full(b, &one, least(t.dtype));
-        if (lp_is_float(t.dtype))
-            out[0] = lp_regardless(b, out[0], sum);
-        return;
+        LpVal none = lp_full(b, &one, least(t.dtype));
+        return lp_is_float(t.dtype) ? lp_regardless(b, none, sum) : none;
     }
     LpVal x = lp_op1(b, LP_OP_detach, lp_reshape(b, in[0], &flat, 1));
-    if (lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both))
-        out[0] = lp_reduce_shared(b, in[0], both[0]);
+    return lp_emit_n(b, LP_OP_median_dim, &x, 1, a, both)
+               ? lp_reduce_shared(b, in[0], both[0])
+               : LP_NOVAL;
 }

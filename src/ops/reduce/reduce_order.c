@@ -35,9 +35,9 @@ static bool refuses_bool(LpBuilder *b, const char *name, LpDtype t)
 }
 
 /* ---- kthvalue ------------------------------------------------------------ */
-LP_COMPOSITE(kthvalue,
-             "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fmo")
+LP_COMPOSITE_LIST(
+    kthvalue, "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
+              "(Tensor values, Tensor indices) @fmo")
 {
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[1].i, t.ndim);
@@ -83,11 +83,11 @@ static void median_of_numbers(LpBuilder *b, LpVal x, int d, bool keepdim,
     }
 }
 
-LP_COMPOSITE(nanmedian_dim,
-             "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @p\n"
-             "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
-             "(Tensor values, Tensor indices) @fmo")
+LP_COMPOSITE_LIST(nanmedian_dim,
+                  "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
+                  "(Tensor values, Tensor indices) @p\n"
+                  "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
+                  "(Tensor values, Tensor indices) @fmo")
 {
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[0].i, t.ndim);
@@ -108,14 +108,12 @@ LP_COMPOSITE(nanmedian, "nanmedian(Tensor self) -> Tensor @fm")
     int64_t flat = -1;
     LpVal both[2] = {LP_NOVAL, LP_NOVAL};
     if (refuses_bool(b, "nanmedian", t.dtype))
-        return;
-    if (lp_numel(&t) == 0) {
-        out[0] = lp_emit(b, LP_OP_median, in, 1, NULL);
-        return;
-    }
+        return LP_NOVAL;
+    if (lp_numel(&t) == 0)
+        return lp_emit(b, LP_OP_median, in, 1, NULL);
     LpVal x = lp_op1(b, LP_OP_detach, lp_reshape(b, in[0], &flat, 1));
     median_of_numbers(b, x, 0, false, both);
-    out[0] = lp_reduce_shared(b, in[0], both[0]);
+    return lp_reduce_shared(b, in[0], both[0]);
 }
 
 /* ---- quantiles ----------------------------------------------------------- */
@@ -246,7 +244,7 @@ static LpVal quantile(LpBuilder *b, const char *name, const LpAttr *attr,
                        "Tensor @fmo",                                          \
                  .cast = LP_CAST_WIDE)                                         \
     {                                                                          \
-        out[0] = quantile(b, #name, attr, in, ignore_nan);                     \
+        return quantile(b, #name, attr, in, ignore_nan);                       \
     }
 QUANTILE(quantile, false)
 QUANTILE(nanquantile, true)

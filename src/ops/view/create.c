@@ -87,24 +87,23 @@ static LpVal full_of(LpBuilder *b, LpType t, const LpAttr *dtype, LpScalar s)
     return lp_full(b, &t, s);
 }
 
-static LpVal empty_of(LpBuilder *b, const LpType *t, const LpAttr *dtype)
+static LpVal empty_of(LpBuilder *b, LpType t, const LpAttr *dtype)
 {
-    LpAttr a[] = {lp_attr_ints(t->shape, t->ndim),
-                  lp_attr_none(dtype) ? lp_attr_dtype(t->dtype) : *dtype};
+    LpAttr a[] = {lp_attr_ints(t.shape, t.ndim),
+                  lp_attr_none(dtype) ? lp_attr_dtype(t.dtype) : *dtype};
     return lp_emit(b, LP_OP_empty, NULL, 0, a);
 }
 
-static bool new_type(LpBuilder *b, LpVal self, const LpAttr *size, LpType *t)
+static LpType new_type(LpBuilder *b, LpVal self, const LpAttr *size)
 {
-    *t = *lp_type(b, self);
-    if (size->n > LP_MAX_DIMS) {
+    LpType t = lp_type_of(b, self);
+    if (size->n > LP_MAX_DIMS)
         lp_fail(b->err, LP_E_RUNTIME,
                 "%d dimensions are given, at most %d are supported", size->n,
                 LP_MAX_DIMS);
-        return false;
-    }
-    lp_set_dims(t, size->v, size->n);
-    return true;
+    else
+        lp_set_dims(&t, size->v, size->n);
+    return t;
 }
 
 LP_COMPOSITE(full_like,
@@ -115,14 +114,13 @@ LP_COMPOSITE(full_like,
              "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
              ";fill_value=1")
 {
-    out[0] = full_of(b, *lp_type(b, in[0]), &attr[1], attr[0].s);
+    return full_of(b, *lp_type(b, in[0]), &attr[1], attr[0].s);
 }
 
 LP_COMPOSITE(empty_like,
              "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr")
 {
-    LpType t = *lp_type(b, in[0]);
-    out[0] = empty_of(b, &t, &attr[0]);
+    return empty_of(b, lp_type_of(b, in[0]), &attr[0]);
 }
 
 LP_COMPOSITE(new_full,
@@ -133,18 +131,14 @@ LP_COMPOSITE(new_full,
              "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
              "Tensor @mr ;fill_value=1")
 {
-    LpType t;
-    if (new_type(b, in[0], &attr[0], &t))
-        out[0] = full_of(b, t, &attr[2], attr[1].s);
+    return full_of(b, new_type(b, in[0], &attr[0]), &attr[2], attr[1].s);
 }
 
 LP_COMPOSITE(new_empty,
              "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
              "Tensor @mr")
 {
-    LpType t;
-    if (new_type(b, in[0], &attr[0], &t))
-        out[0] = empty_of(b, &t, &attr[1]);
+    return empty_of(b, new_type(b, in[0], &attr[0]), &attr[1]);
 }
 
 /* Without a dtype the default float type, whatever the number. */
@@ -152,7 +146,7 @@ LP_COMPOSITE(scalar_tensor,
              "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr")
 {
     LpType t = {.dtype = lp_default_dtype()};
-    out[0] = full_of(b, t, &attr[1], attr[0].s);
+    return full_of(b, t, &attr[1], attr[0].s);
 }
 
 /* ---- fill, zero ---------------------------------------------------------- */

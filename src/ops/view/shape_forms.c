@@ -12,10 +12,9 @@
 LP_COMPOSITE(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
              .flags = LP_OPF_JOINS, .cast = LP_CAST_WIDEST)
 {
-    if (n_in == 0) {
-        lp_fail(b->err, LP_E_RUNTIME, "stack expects a non-empty TensorList");
-        return;
-    }
+    if (n_in == 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "stack expects a non-empty TensorList");
     LpType first = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[0].i, first.ndim + 1);
     LpVal *v = lp_value_list(b, n_in);
@@ -29,8 +28,7 @@ LP_COMPOSITE(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
                     lp_shape_str(&first, want), lp_shape_str(&t, have), i);
         v[i] = lp_unsqueeze(b, in[i], d);
     }
-    if (!lp_failed(b))
-        out[0] = lp_cat(b, v, n_in, d);
+    return lp_cat(b, v, n_in, d);
 }
 
 static bool has_any(LpBuilder *b, const char *who, int n_in)
@@ -43,25 +41,25 @@ static bool has_any(LpBuilder *b, const char *who, int n_in)
 
 /* Each operand through the operator `make`, joined along `dim` (-2: 0 for one
  * dimension, else 1). */
-static void stack_by(LpBuilder *b, const char *who, int make, int dim,
-                     const LpVal *in, int n_in, LpVal *out)
+static LpVal stack_by(LpBuilder *b, const char *who, int make, int dim,
+                      const LpVal *in, int n_in)
 {
     if (!has_any(b, who, n_in))
-        return;
+        return LP_NOVAL;
     LpVal *v = lp_value_list(b, n_in);
     for (int i = 0; i < n_in && v; i++)
         v[i] = lp_emit(b, make, &in[i], 1, NULL);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     if (dim == -2)
         dim = lp_type(b, v[0])->ndim == 1 ? 0 : 1;
-    out[0] = lp_cat(b, v, n_in, dim);
+    return lp_cat(b, v, n_in, dim);
 }
 
 LP_COMPOSITE(hstack, "hstack(Tensor[] tensors) -> Tensor @fc",
              .flags = LP_OPF_JOINS)
 {
-    stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in, out);
+    return stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in);
 }
 
 LP_COMPOSITE(vstack,
@@ -69,27 +67,26 @@ LP_COMPOSITE(vstack,
              "row_stack(Tensor[] tensors) -> Tensor @fc",
              .flags = LP_OPF_JOINS)
 {
-    stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in, out);
+    return stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in);
 }
 
 LP_COMPOSITE(dstack, "dstack(Tensor[] tensors) -> Tensor @fc",
              .flags = LP_OPF_JOINS)
 {
-    stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in, out);
+    return stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in);
 }
 
 LP_COMPOSITE(column_stack, "column_stack(Tensor[] tensors) -> Tensor @fc",
              .flags = LP_OPF_JOINS)
 {
     if (!has_any(b, "column_stack", n_in))
-        return;
+        return LP_NOVAL;
     LpVal *v = lp_value_list(b, n_in);
     for (int i = 0; i < n_in && v && !lp_failed(b); i++) {
         int n = lp_type(b, in[i])->ndim;
         v[i] = n < 2 ? lp_reshape(b, in[i], (int64_t[]){-1, 1}, 2) : in[i];
     }
-    if (!lp_failed(b))
-        out[0] = lp_cat(b, v, n_in, 1);
+    return lp_cat(b, v, n_in, 1);
 }
 
 /* ---- flips, rolls -------------------------------------------------------- */
@@ -105,44 +102,40 @@ LP_COMPOSITE(fliplr, "fliplr(Tensor self) -> Tensor @fm")
     if (lp_type(b, in[0])->ndim < 2)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d, got %d-d.",
                 lp_type(b, in[0])->ndim);
-    out[0] = flip(b, in[0], 1);
+    return flip(b, in[0], 1);
 }
 
 LP_COMPOSITE(flipud, "flipud(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->ndim < 1)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d, got 0-d.");
-    out[0] = flip(b, in[0], 0);
+    return flip(b, in[0], 0);
 }
 
 LP_COMPOSITE(rot90,
              "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor @fm")
 {
     int n = lp_type(b, in[0])->ndim;
-    if (attr[1].n != 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "expected total rotation dims == 2, but got dims = %d",
-                attr[1].n);
-        return;
-    }
+    if (attr[1].n != 2)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "expected total rotation dims == 2, but got dims = %d",
+                         attr[1].n);
     int d0 = lp_wrapped(b, attr[1].v[0], n),
         d1 = lp_wrapped(b, attr[1].v[1], n);
     if (lp_failed(b))
-        return;
-    if (n < 2 || d0 == d1) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "expected rotation dims to be different and the total dims >= "
-                "2, but got dims %d and %d of %d",
-                d0, d1, n);
-        return;
-    }
+        return LP_NOVAL;
+    if (n < 2 || d0 == d1)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "expected rotation dims to be different and the total "
+                         "dims >= 2, but got dims %d and %d of %d",
+                         d0, d1, n);
     int k = (int)((attr[0].i % 4 + 4) % 4);
     LpVal x = in[0];
     if (k == 2)
         x = flip(b, flip(b, x, d0), d1);
     else if (k != 0)
         x = lp_transpose(b, flip(b, x, k == 1 ? d1 : d0), d0, d1);
-    out[0] = k == 0 ? lp_clone(b, x) : x;
+    return k == 0 ? lp_clone(b, x) : x;
 }
 
 static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
@@ -165,12 +158,11 @@ LP_COMPOSITE(roll,
     LpType t = lp_type_of(b, in[0]);
     LpVal x = in[0];
     if (shifts->n == 0 ||
-        (dims->n == 0 ? shifts->n != 1 : dims->n != shifts->n)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "shifts and dimensions must align. shifts: %d, dims:%d",
-                shifts->n, dims->n);
-        return;
-    }
+        (dims->n == 0 ? shifts->n != 1 : dims->n != shifts->n))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "shifts and dimensions must align. shifts: %d, dims:%d", shifts->n,
+            dims->n);
     if (dims->n == 0) {
         x = lp_reshape(b, x, (int64_t[]){-1}, 1);
         x = roll_one(b, x, shifts->v[0], 0);
@@ -178,16 +170,14 @@ LP_COMPOSITE(roll,
     }
     for (int i = 0; i < dims->n && !lp_failed(b); i++) {
         int d = lp_wrapped(b, dims->v[i], t.ndim);
-        if (t.ndim == 0) {
-            lp_fail(b->err, LP_E_INDEX,
-                    "roll: dimension %lld was given, but the tensor has no "
-                    "dimensions",
-                    (long long)dims->v[i]);
-            return;
-        }
+        if (t.ndim == 0)
+            return LP_REFUSE(b, LP_E_INDEX,
+                             "roll: dimension %lld was given, but the tensor "
+                             "has no dimensions",
+                             (long long)dims->v[i]);
         x = roll_one(b, x, shifts->v[i], d);
     }
-    out[0] = x == in[0] ? lp_clone(b, x) : x;
+    return x == in[0] ? lp_clone(b, x) : x;
 }
 
 /* ---- repeats ------------------------------------------------------------- */
@@ -200,12 +190,10 @@ static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)
     int m = 0;
     for (int i = 0; i < n; i++) {
         int64_t size = i < n - t.ndim ? 1 : t.shape[i - (n - t.ndim)];
-        if (r[i] < 0 || !lp_mul_i64(r[i], size, &joined[i])) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "repeat: %lld repeats of a dimension of size %lld",
-                    LL(r[i]), LL(size));
-            return LP_NOVAL;
-        }
+        if (r[i] < 0 || !lp_mul_i64(r[i], size, &joined[i]))
+            return LP_REFUSE(b, LP_E_RUNTIME,
+                             "repeat: %lld repeats of a dimension of size %lld",
+                             LL(r[i]), LL(size));
         if (r[i] != 1) {
             apart[m] = 1;
             wide[m++] = r[i];
@@ -213,12 +201,11 @@ static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)
         apart[m] = wide[m] = size;
         m++;
     }
-    if (m > LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "repeat: too many repeated dimensions (%d in all, at most %d)",
-                m, LP_MAX_DIMS);
-        return LP_NOVAL;
-    }
+    if (m > LP_MAX_DIMS)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "repeat: too many repeated dimensions (%d in all, at most %d)", m,
+            LP_MAX_DIMS);
     LpAttr a = lp_attr_ints(wide, m);
     x = lp_reshape(b, x, apart, m);
     x = lp_emit(b, LP_OP_expand, &x, 1, &a);
@@ -228,14 +215,12 @@ static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)
 LP_COMPOSITE(repeat, "repeat(Tensor self, int[] repeats) -> Tensor @m")
 {
     int n = lp_type(b, in[0])->ndim;
-    if (attr[0].n < n || attr[0].n > LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Number of dimensions of repeat dims (%d) can not be smaller "
-                "than number of dimensions of tensor (%d)",
-                attr[0].n, n);
-        return;
-    }
-    out[0] = repeat(b, in[0], attr[0].v, attr[0].n);
+    if (attr[0].n < n || attr[0].n > LP_MAX_DIMS)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "Number of dimensions of repeat dims (%d) can not be "
+                         "smaller than number of dimensions of tensor (%d)",
+                         attr[0].n, n);
+    return repeat(b, in[0], attr[0].v, attr[0].n);
 }
 
 LP_COMPOSITE(tile, "tile(Tensor self, int[] dims) -> Tensor @fm")
@@ -243,14 +228,13 @@ LP_COMPOSITE(tile, "tile(Tensor self, int[] dims) -> Tensor @fm")
     int n = lp_type(b, in[0])->ndim, m = attr[0].n;
     int64_t r[LP_MAX_DIMS];
     int all = m > n ? m : n;
-    if (m > LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME, "tile: %d dims, at most %d are supported",
-                m, LP_MAX_DIMS);
-        return;
-    }
+    if (m > LP_MAX_DIMS)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "tile: %d dims, at most %d are supported", m,
+                         LP_MAX_DIMS);
     for (int i = 0; i < all; i++)
         r[i] = i < all - m ? 1 : attr[0].v[i - (all - m)];
-    out[0] = repeat(b, in[0], r, all);
+    return repeat(b, in[0], r, all);
 }
 
 LP_COMPOSITE(repeat_interleave,
@@ -262,20 +246,18 @@ LP_COMPOSITE(repeat_interleave,
     if (lp_attr_none(&attr[1]))
         x = lp_reshape(b, x, (int64_t[]){-1}, 1);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpType t = lp_type_of(b, x);
     int d = lp_attr_none(&attr[1]) ? 0 : lp_wrapped(b, attr[1].i, t.ndim);
-    if (r < 0 || t.ndim == LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "repeats can not be negative (got %lld), nor the dimensions "
-                "more than %d",
-                LL(r), LP_MAX_DIMS - 1);
-        return;
-    }
+    if (r < 0 || t.ndim == LP_MAX_DIMS)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "repeats can not be negative (got %lld), nor the "
+                         "dimensions more than %d",
+                         LL(r), LP_MAX_DIMS - 1);
     if (t.ndim == 0)
         x = lp_unsqueeze(b, x, 0);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     t = lp_type_of(b, x);
     LpType wide = t;
     wide.ndim++;
@@ -285,7 +267,7 @@ LP_COMPOSITE(repeat_interleave,
     x = lp_expand_as(b, lp_unsqueeze(b, x, d + 1), &wide);
     x = lp_clone(b, x);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     t.shape[d] *= r;
-    out[0] = lp_reshape(b, x, t.shape, t.ndim);
+    return lp_reshape(b, x, t.shape, t.ndim);
 }

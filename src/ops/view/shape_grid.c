@@ -19,20 +19,17 @@ static LpVal embed(LpBuilder *b, LpVal x, int64_t offset, int64_t d1,
     int n = t.ndim + 1;
     int64_t sizes[LP_MAX_DIMS + 1];
     if (t.ndim == 0 || n > LP_MAX_DIMS || lp_wrap_dim(&d1, n, b->err) ||
-        lp_wrap_dim(&d2, n, b->err) || d1 == d2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "diagonal dimensions cannot be identical (%lld, %lld), and the "
-                "input must have 1 to %d dimensions, got %d",
-                LL(d1), LL(d2), LP_MAX_DIMS - 1, t.ndim);
-        return LP_NOVAL;
-    }
-    if (offset > INT32_MAX || offset < -INT32_MAX) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "the offset of a diagonal is %lld; it must lie between "
-                "-2147483647 and 2147483647",
-                LL(offset));
-        return LP_NOVAL;
-    }
+        lp_wrap_dim(&d2, n, b->err) || d1 == d2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "diagonal dimensions cannot be identical (%lld, %lld), and the "
+            "input must have 1 to %d dimensions, got %d",
+            LL(d1), LL(d2), LP_MAX_DIMS - 1, t.ndim);
+    if (offset > INT32_MAX || offset < -INT32_MAX)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "the offset of a diagonal is %lld; it must lie "
+                         "between -2147483647 and 2147483647",
+                         LL(offset));
     int64_t side = t.shape[t.ndim - 1] + (offset < 0 ? -offset : offset);
     for (int i = 0, k = 0; i < n; i++)
         sizes[i] = i == d1 || i == d2 ? side : t.shape[k++];
@@ -45,7 +42,7 @@ LP_COMPOSITE(diag_embed,
              "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) "
              "-> Tensor @fm")
 {
-    out[0] = embed(b, in[0], attr[0].i, attr[1].i, attr[2].i);
+    return embed(b, in[0], attr[0].i, attr[1].i, attr[2].i);
 }
 
 LP_COMPOSITE(diag, "diag(Tensor self, int diagonal=0) -> Tensor @fmo")
@@ -53,37 +50,33 @@ LP_COMPOSITE(diag, "diag(Tensor self, int diagonal=0) -> Tensor @fmo")
     int n = lp_type(b, in[0])->ndim;
     LpAttr a[] = {attr[0], lp_attr_int(0), lp_attr_int(1)};
     if (n == 1)
-        out[0] = embed(b, in[0], attr[0].i, 0, 1);
-    else if (n == 2)
-        out[0] = lp_clone(b, lp_emit(b, LP_OP_diagonal, &in[0], 1, a));
-    else
-        lp_fail(b->err, LP_E_RUNTIME,
-                "diag(): Supports 1D or 2D tensors. Got %dD", n);
+        return embed(b, in[0], attr[0].i, 0, 1);
+    if (n != 2)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "diag(): Supports 1D or 2D tensors. Got %dD", n);
+    return lp_clone(b, lp_emit(b, LP_OP_diagonal, &in[0], 1, a));
 }
 
 LP_COMPOSITE(diagflat, "diagflat(Tensor self, int offset=0) -> Tensor @fm")
 {
     LpVal x = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
-    out[0] = embed(b, x, attr[0].i, 0, 1);
+    return embed(b, x, attr[0].i, 0, 1);
 }
 
 LP_COMPOSITE(trace, "trace(Tensor self) -> Tensor @fm", .cast = LP_CAST_WIDE)
 {
     int n = lp_type(b, in[0])->ndim;
     LpAttr a[] = {lp_attr_int(0), lp_attr_int(0), lp_attr_int(1)};
-    if (n != 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "trace: expected a matrix, but got tensor with dim %d", n);
-        return;
-    }
-    if (lp_type(b, in[0])->dtype == LP_BOOL) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "trace: the matrix has the type bool; it must be a number "
-                "type");
-        return;
-    }
+    if (n != 2)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "trace: expected a matrix, but got tensor with dim %d",
+                         n);
+    if (lp_type(b, in[0])->dtype == LP_BOOL)
+        return LP_REFUSE(
+            b, LP_E_NOT_IMPLEMENTED,
+            "trace: the matrix has the type bool; it must be a number type");
     LpVal d = lp_emit(b, LP_OP_diagonal, &in[0], 1, a);
-    out[0] = lp_sum(b, d, NULL, 0, false);
+    return lp_sum(b, d, NULL, 0, false);
 }
 
 /* ---- grids --------------------------------------------------------------- */
@@ -139,9 +132,10 @@ static void emit_grid(LpBuilder *b, const LpVal *in, int n, bool xy, LpVal *out)
     }
 }
 
-LP_COMPOSITE(meshgrid,
-             "meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[] @f",
-             .infer = infer_meshgrid)
+LP_COMPOSITE_LIST(
+    meshgrid,
+    "meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[] @f",
+    .infer = infer_meshgrid)
 {
     emit_grid(b, in, n_in, grid_xy(&attr[0]) && n_in > 1, out);
 }
@@ -149,28 +143,24 @@ LP_COMPOSITE(meshgrid,
 LP_COMPOSITE(cartesian_prod, "cartesian_prod(Tensor[] tensors) -> Tensor @f")
 {
     LpVal v[LP_MAX_DIMS];
-    if (n_in == 0 || n_in > LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cartesian_prod: 1 to %d tensors are supported, got %d",
-                LP_MAX_DIMS, n_in);
-        return;
-    }
+    if (n_in == 0 || n_in > LP_MAX_DIMS)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "cartesian_prod: 1 to %d tensors are supported, got %d",
+            LP_MAX_DIMS, n_in);
     for (int i = 0; i < n_in; i++)
         if (lp_type(b, in[i])->ndim != 1)
             lp_fail(b->err, LP_E_RUNTIME,
                     "Expect a 1D vector, but got %d dimensions at position %d",
                     lp_type(b, in[i])->ndim, i);
     if (lp_failed(b))
-        return;
-    if (n_in == 1) {
-        out[0] = lp_emit(b, LP_OP_alias, &in[0], 1, NULL);
-        return;
-    }
+        return LP_NOVAL;
+    if (n_in == 1)
+        return lp_op1(b, LP_OP_alias, in[0]);
     emit_grid(b, in, n_in, false, v);
     for (int i = 0; i < n_in; i++)
         v[i] = lp_reshape(b, v[i], (int64_t[]){-1, 1}, 2);
-    if (!lp_failed(b))
-        out[0] = lp_cat(b, v, n_in, 1);
+    return lp_cat(b, v, n_in, 1);
 }
 
 static LpStatus infer_broadcast_tensors(LpInfer *x)
@@ -186,9 +176,9 @@ static LpStatus infer_broadcast_tensors(LpInfer *x)
     return LP_OK;
 }
 
-LP_COMPOSITE(broadcast_tensors,
-             "broadcast_tensors(Tensor[] tensors) -> Tensor[] @f",
-             .infer = infer_broadcast_tensors)
+LP_COMPOSITE_LIST(broadcast_tensors,
+                  "broadcast_tensors(Tensor[] tensors) -> Tensor[] @f",
+                  .infer = infer_broadcast_tensors)
 {
     LpType t = {.ndim = 0};
     for (int i = 0; i < n_in; i++)
@@ -202,11 +192,7 @@ LP_COMPOSITE(broadcast_tensors,
 LP_COMPOSITE(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
 {
     int64_t cols = 0, at = 0;
-    LpVal *v = lp_arena_calloc(b->scratch, (size_t)(n_in + 1) * sizeof *v);
-    if (!v) {
-        lp_fail(b->err, LP_E_MEMORY, "no memory for a list of values");
-        return;
-    }
+    LpVal *v = lp_value_list(b, n_in);
     for (int i = 0; i < n_in && !lp_failed(b); i++) {
         LpType t = lp_type_of(b, in[i]);
         if (t.ndim > 2)
@@ -224,8 +210,7 @@ LP_COMPOSITE(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
         at += w;
         v[i] = lp_emit(b, LP_OP_constant_pad_nd, &v[i], 1, a);
     }
-    if (!lp_failed(b))
-        out[0] = lp_cat(b, v, n_in, 0);
+    return lp_cat(b, v, n_in, 0);
 }
 
 /* ---- pixel_shuffle, pixel_unshuffle -------------------------------------- */
@@ -238,14 +223,13 @@ LP_COMPOSITE(pixel_shuffle,
     int n = t.ndim, lead = n - 3;
     int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
     if (n < 3 || n + 2 > LP_MAX_DIMS || r < 1 || r > INT32_MAX ||
-        t.shape[lead] % (r * r) != 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "pixel_shuffle expects its input's 'channel' dimension to be "
-                "divisible by the square of upscale_factor and at least 3 "
-                "dimensions, but got %d dimensions, upscale_factor=%lld",
-                n, LL(r));
-        return;
-    }
+        t.shape[lead] % (r * r) != 0)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "pixel_shuffle expects its input's 'channel' dimension to be "
+            "divisible by the square of upscale_factor and at least 3 "
+            "dimensions, but got %d dimensions, upscale_factor=%lld",
+            n, LL(r));
     int64_t c = t.shape[lead] / (r * r), h = t.shape[n - 2], w = t.shape[n - 1];
     for (int i = 0; i < lead; i++) {
         s[i] = t.shape[i];
@@ -257,7 +241,7 @@ LP_COMPOSITE(pixel_shuffle,
            5 * sizeof *p);
     x = lp_permute(b, x, p, n + 2);
     memcpy(s + lead, (int64_t[]){c, h * r, w * r}, 3 * sizeof *s);
-    out[0] = lp_reshape(b, x, s, n);
+    return lp_reshape(b, x, s, n);
 }
 
 LP_COMPOSITE(pixel_unshuffle,
@@ -267,14 +251,13 @@ LP_COMPOSITE(pixel_unshuffle,
     int n = t.ndim, lead = n - 3;
     int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
     if (n < 3 || n + 2 > LP_MAX_DIMS || r < 1 || t.shape[n - 2] % r != 0 ||
-        t.shape[n - 1] % r != 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "pixel_unshuffle expects height and width to be divisible by "
-                "downscale_factor and at least 3 dimensions, but got %d "
-                "dimensions, downscale_factor=%lld",
-                n, LL(r));
-        return;
-    }
+        t.shape[n - 1] % r != 0)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "pixel_unshuffle expects height and width to be divisible by "
+            "downscale_factor and at least 3 dimensions, but got %d "
+            "dimensions, downscale_factor=%lld",
+            n, LL(r));
     int64_t c = t.shape[lead], h = t.shape[n - 2] / r, w = t.shape[n - 1] / r;
     for (int i = 0; i < lead; i++) {
         s[i] = t.shape[i];
@@ -286,7 +269,7 @@ LP_COMPOSITE(pixel_unshuffle,
            5 * sizeof *p);
     x = lp_permute(b, x, p, n + 2);
     memcpy(s + lead, (int64_t[]){c * r * r, h, w}, 3 * sizeof *s);
-    out[0] = lp_reshape(b, x, s, n);
+    return lp_reshape(b, x, s, n);
 }
 
 /* ---- kron, cross --------------------------------------------------------- */
@@ -296,12 +279,10 @@ LP_COMPOSITE(kron, "kron(Tensor self, Tensor other) -> Tensor @fmc")
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
     int n = x.ndim > y.ndim ? x.ndim : y.ndim;
     int64_t xs[2 * LP_MAX_DIMS], ys[2 * LP_MAX_DIMS], joined[LP_MAX_DIMS];
-    if (2 * n > LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "kron: at most %d dimensions are supported, got %d",
-                LP_MAX_DIMS / 2, n);
-        return;
-    }
+    if (2 * n > LP_MAX_DIMS)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "kron: at most %d dimensions are supported, got %d",
+                         LP_MAX_DIMS / 2, n);
     for (int i = 0; i < n; i++) {
         int64_t p = i < n - x.ndim ? 1 : x.shape[i - (n - x.ndim)];
         int64_t q = i < n - y.ndim ? 1 : y.shape[i - (n - y.ndim)];
@@ -312,45 +293,41 @@ LP_COMPOSITE(kron, "kron(Tensor self, Tensor other) -> Tensor @fmc")
     }
     LpVal v = lp_mul(b, lp_reshape(b, in[0], xs, 2 * n),
                      lp_reshape(b, in[1], ys, 2 * n));
-    out[0] = lp_reshape(b, v, joined, n);
+    return lp_reshape(b, v, joined, n);
 }
 
 static LpVal rolled(LpBuilder *b, LpVal x, int dim, int64_t by)
 {
     LpVal v[] = {lp_slice(b, x, dim, by, 3, 1), lp_slice(b, x, dim, 0, by, 1)};
-    return lp_failed(b) ? LP_NOVAL : lp_cat(b, v, 2, dim);
+    return lp_cat(b, v, 2, dim);
 }
 
 /* c[i] = x[i+1] y[i+2] - x[i+2] y[i+1], indices modulo 3. */
-static void cross_along(LpBuilder *b, const LpVal *in, int64_t dim, LpVal *out)
+static LpVal cross_along(LpBuilder *b, const LpVal *in, int64_t dim)
 {
     LpType t = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
-    if (t.ndim != y.ndim) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cross: inputs must have the same number of dimensions, got %d "
-                "and %d",
-                t.ndim, y.ndim);
-        return;
-    }
+    if (t.ndim != y.ndim)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "cross: inputs must have the same number of "
+                         "dimensions, got %d and %d",
+                         t.ndim, y.ndim);
     if (lp_broadcast(&t, &y, b->err) || lp_wrap_dim(&dim, t.ndim, b->err))
-        return;
+        return LP_NOVAL;
     int d = (int)dim;
-    if (t.ndim == 0 || lp_type(b, in[0])->shape[d] != 3 || y.shape[d] != 3) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cross: inputs dimension %d must have length 3. Got %lld", d,
-                t.ndim == 0 ? 0LL : LL(t.shape[d]));
-        return;
-    }
+    if (t.ndim == 0 || lp_type(b, in[0])->shape[d] != 3 || y.shape[d] != 3)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "cross: inputs dimension %d must have length 3. Got %lld", d,
+            t.ndim == 0 ? 0LL : LL(t.shape[d]));
     LpDtype left = lp_type(b, in[0])->dtype, right = lp_type(b, in[1])->dtype;
-    if (left != right) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cross: other has the type %s; it must have self's, %s",
-                lp_dtype_name(right), lp_dtype_name(left));
-        return;
-    }
+    if (left != right)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "cross: other has the type %s; it must have self's, %s",
+            lp_dtype_name(right), lp_dtype_name(left));
     LpVal p = lp_expand_as(b, in[0], &t), q = lp_expand_as(b, in[1], &t);
-    out[0] = lp_sub(b, lp_mul(b, rolled(b, p, d, 1), rolled(b, q, d, 2)),
-                    lp_mul(b, rolled(b, p, d, 2), rolled(b, q, d, 1)));
+    return lp_sub(b, lp_mul(b, rolled(b, p, d, 1), rolled(b, q, d, 2)),
+                  lp_mul(b, rolled(b, p, d, 2), rolled(b, q, d, 1)));
 }
 
 /* Without a dim: the first of size 3. */
@@ -367,12 +344,11 @@ LP_COMPOSITE(cross,
     } else {
         while (dim < t.ndim && t.shape[dim] != 3)
             dim++;
-        if (dim == t.ndim) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "no dimension of size 3 in input, got the shape %s",
-                    lp_shape_str(&t, s));
-            return;
-        }
+        if (dim == t.ndim)
+            return LP_REFUSE(
+                b, LP_E_RUNTIME,
+                "no dimension of size 3 in input, got the shape %s",
+                lp_shape_str(&t, s));
     }
-    cross_along(b, in, dim, out);
+    return cross_along(b, in, dim);
 }

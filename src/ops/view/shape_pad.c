@@ -61,13 +61,11 @@ static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
     LpVal v[3];
     int k = 0;
     const int64_t most = INT64_C(1) << 60;
-    if (before < -most || before > most || after < -most || after > most) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "pad: %lld and %lld elements at the sides of dimension %d; "
-                "each must lie between -2^60 and 2^60",
-                (long long)before, (long long)after, d);
-        return LP_NOVAL;
-    }
+    if (before < -most || before > most || after < -most || after > most)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "pad: %lld and %lld elements at the sides of "
+                         "dimension %d; each must lie between -2^60 and 2^60",
+                         (long long)before, (long long)after, d);
     int64_t n = lp_type(b, x)->shape[d];
     bool all_last = before <= -n, all_first = after <= -n;
     if (mode[2] == 'p' && n > 0 && (all_last || all_first)) {
@@ -91,18 +89,16 @@ static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
     return k == 1 ? x : lp_cat(b, v, k, d);
 }
 
-static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
-                        LpVal x, LpVal *out)
+static LpVal pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
+                         LpVal x)
 {
     int n = lp_type(b, x)->ndim, m = pad->n / 2;
     if (strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0 &&
-        strcmp(mode, "circular") != 0) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "Unrecognised padding mode %s (allowed: constant, reflect, "
-                "replicate, circular)",
-                mode);
-        return;
-    }
+        strcmp(mode, "circular") != 0)
+        return LP_REFUSE(b, LP_E_NOT_IMPLEMENTED,
+                         "Unrecognised padding mode %s (allowed: constant, "
+                         "reflect, replicate, circular)",
+                         mode);
     if (m < 1 || m > 3 || (n != m + 1 && n != m + 2)) {
         lp_fail(
             b->err, LP_E_NOT_IMPLEMENTED,
@@ -110,20 +106,18 @@ static void pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
             "2 to 5 dimensions with a batch or channel dimension before "
             "them; got %d values for %d dimensions",
             mode, pad->n, n);
-        return;
+        return LP_NOVAL;
     }
     for (int d = n == m + 2; d < n && mode[0] == 'r'; d++)
-        if (lp_type(b, x)->shape[d] == 0) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "pad: mode %s: dimension %d is empty; only the batch may "
-                    "be",
-                    mode, d);
-            return;
-        }
+        if (lp_type(b, x)->shape[d] == 0)
+            return LP_REFUSE(
+                b, LP_E_RUNTIME,
+                "pad: mode %s: dimension %d is empty; only the batch may be",
+                mode, d);
     LpVal y = x;
     for (int i = 0; i < m && !lp_failed(b); i++)
         y = pad_dim(b, y, n - 1 - i, pad->v[2 * i], pad->v[2 * i + 1], mode);
-    out[0] = y == x ? lp_clone(b, x) : y;
+    return y == x ? lp_clone(b, x) : y;
 }
 
 /* Reflection and replication have kernels of their own; constant and circular
@@ -143,23 +137,21 @@ LP_COMPOSITE(pad,
     const LpAttr *pad = &attr[0], *value = &attr[2];
     const char *mode = attr[1].str;
     int n = lp_type(b, in[0])->ndim;
-    if (pad->n % 2 != 0 || pad->n > 2 * n) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Padding length must be divisible by 2 and at most two times "
-                "the number of dimensions of the input, got %d values for %d "
-                "dimensions",
-                pad->n, n);
-        return;
-    }
+    if (pad->n % 2 != 0 || pad->n > 2 * n)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "Padding length must be divisible by 2 and at most "
+                         "two times the number of dimensions of the input, got "
+                         "%d values for %d dimensions",
+                         pad->n, n);
     if (strcmp(mode, "constant") == 0) {
         LpAttr a[] = {*pad, lp_attr_none(value)
                                 ? lp_attr_scalar(lp_int(0))
                                 : lp_attr_scalar(lp_float(value->f))};
-        out[0] = lp_emit(b, LP_OP_constant_pad_nd, &in[0], 1, a);
-    } else if (!lp_attr_none(value) && value->f != 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Padding mode \"%s\" doesn't take in value argument", mode);
-    } else {
-        pad_by_mode(b, pad, mode, in[0], out);
+        return lp_emit(b, LP_OP_constant_pad_nd, &in[0], 1, a);
     }
+    if (!lp_attr_none(value) && value->f != 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "Padding mode \"%s\" doesn't take in value argument",
+                         mode);
+    return pad_by_mode(b, pad, mode, in[0]);
 }

@@ -8,21 +8,21 @@
 LP_COMPOSITE(reshape_as, "reshape_as(Tensor self, Tensor other) -> Tensor @m")
 {
     LpType t = lp_type_of(b, in[1]);
-    out[0] = lp_reshape(b, in[0], t.shape, t.ndim);
+    return lp_reshape(b, in[0], t.shape, t.ndim);
 }
 
 LP_COMPOSITE(view_as, "view_as(Tensor self, Tensor other) -> Tensor @m")
 {
     LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
-    out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
+    return lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
 
 LP_COMPOSITE(expand_as, "expand_as(Tensor self, Tensor other) -> Tensor @m")
 {
     LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
-    out[0] = lp_emit(b, LP_OP_expand, &in[0], 1, &a);
+    return lp_emit(b, LP_OP_expand, &in[0], 1, &a);
 }
 
 /* ---- transposes ---------------------------------------------------------- */
@@ -31,20 +31,17 @@ LP_COMPOSITE(transpose,
              "swapdims(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
              "swapaxes(Tensor self, int dim0, int dim1) -> Tensor @fm")
 {
-    out[0] = lp_transpose(b, in[0], (int)attr[0].i, (int)attr[1].i);
+    return lp_transpose(b, in[0], (int)attr[0].i, (int)attr[1].i);
 }
 
 LP_COMPOSITE(t, "t(Tensor self) -> Tensor @fm")
 {
     int n = lp_type(b, in[0])->ndim;
     if (n > 2)
-        lp_fail(b->err, LP_E_RUNTIME,
-                "t() expects a tensor with <= 2 dimensions, but self is %dD",
-                n);
-    else if (n < 2)
-        out[0] = lp_emit(b, LP_OP_alias, &in[0], 1, NULL);
-    else
-        out[0] = lp_transpose(b, in[0], 0, 1);
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "t() expects a tensor with <= 2 dimensions, but self is %dD", n);
+    return n < 2 ? lp_op1(b, LP_OP_alias, in[0]) : lp_transpose(b, in[0], 0, 1);
 }
 
 LP_COMPOSITE(movedim,
@@ -57,23 +54,20 @@ LP_COMPOSITE(movedim,
     const LpAttr *from = &attr[0], *to = &attr[1];
     int64_t dims[LP_MAX_DIMS];
     bool taken[LP_MAX_DIMS] = {false}, set[LP_MAX_DIMS] = {false};
-    if (from->n != to->n) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "movedim: Invalid source or destination dims: source (%d "
-                "dims) should contain the same number of dims as destination "
-                "(%d dims)",
-                from->n, to->n);
-        return;
-    }
+    if (from->n != to->n)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "movedim: Invalid source or destination dims: source (%d dims) "
+            "should contain the same number of dims as destination (%d dims)",
+            from->n, to->n);
     for (int i = 0; i < from->n; i++) {
         int s = lp_wrapped(b, from->v[i], n), d = lp_wrapped(b, to->v[i], n);
         if (lp_failed(b))
-            return;
-        if (taken[s] || set[d]) {
-            lp_fail(b->err, LP_E_RUNTIME, "movedim: repeated dim in `%s`: %d",
-                    taken[s] ? "source" : "destination", taken[s] ? s : d);
-            return;
-        }
+            return LP_NOVAL;
+        if (taken[s] || set[d])
+            return LP_REFUSE(
+                b, LP_E_RUNTIME, "movedim: repeated dim in `%s`: %d",
+                taken[s] ? "source" : "destination", taken[s] ? s : d);
         taken[s] = set[d] = true;
         dims[d] = s;
     }
@@ -84,7 +78,7 @@ LP_COMPOSITE(movedim,
             s++;
         dims[d] = s++;
     }
-    out[0] = lp_permute(b, in[0], dims, n);
+    return lp_permute(b, in[0], dims, n);
 }
 
 /* ---- flattening ---------------------------------------------------------- */
@@ -97,14 +91,12 @@ LP_COMPOSITE(flatten,
     int first = lp_wrapped(b, attr[0].i, t.ndim), n = 0;
     int last = lp_wrapped(b, attr[1].i, t.ndim);
     if (lp_failed(b))
-        return;
-    if (first > last) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "flatten() has invalid args: start_dim cannot come after "
-                "end_dim (%d > %d)",
-                first, last);
-        return;
-    }
+        return LP_NOVAL;
+    if (first > last)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "flatten() has invalid args: start_dim cannot come "
+                         "after end_dim (%d > %d)",
+                         first, last);
     for (int i = 0; i < first; i++)
         sizes[n++] = t.shape[i];
     sizes[n] = 1;
@@ -113,13 +105,13 @@ LP_COMPOSITE(flatten,
     n++;
     for (int i = last + 1; i < t.ndim; i++)
         sizes[n++] = t.shape[i];
-    out[0] = n == t.ndim ? lp_emit(b, LP_OP_alias, &in[0], 1, NULL)
-                         : lp_reshape(b, in[0], sizes, n);
+    return n == t.ndim ? lp_op1(b, LP_OP_alias, in[0])
+                       : lp_reshape(b, in[0], sizes, n);
 }
 
 LP_COMPOSITE(ravel, "ravel(Tensor self) -> Tensor @fm")
 {
-    out[0] = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
+    return lp_reshape(b, in[0], (int64_t[]){-1}, 1);
 }
 
 LP_COMPOSITE(unflatten,
@@ -131,27 +123,25 @@ LP_COMPOSITE(unflatten,
     int d = lp_wrapped(b, attr[0].i, t.ndim), n = 0, open = 0;
     bool overflows = false;
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     for (int i = 0; i < s->n; i++) {
         open += s->v[i] == -1;
         if (s->v[i] != -1 && !lp_mul_i64(known, s->v[i], &known))
             overflows = true;
     }
-    if (s->n == 0 || t.ndim == 0 || s->n + t.ndim - 1 > LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "unflatten: sizes must be non-empty and the result must have "
-                "at most %d dimensions",
-                LP_MAX_DIMS);
-        return;
-    }
+    if (s->n == 0 || t.ndim == 0 || s->n + t.ndim - 1 > LP_MAX_DIMS)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "unflatten: sizes must be non-empty and the result "
+                         "must have at most %d dimensions",
+                         LP_MAX_DIMS);
     if (open > 1 || overflows ||
         (open ? known <= 0 || t.shape[d] % known != 0 : known != t.shape[d])) {
         char want[LP_SHAPE_STR];
-        lp_fail(b->err, LP_E_RUNTIME,
-                "unflatten: Provided sizes %s don't multiply up to the size of "
-                "dim %d (%lld) in the input tensor",
-                lp_ints_str(s->v, s->n, want), d, (long long)t.shape[d]);
-        return;
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "unflatten: Provided sizes %s don't multiply up to "
+                         "the size of dim %d (%lld) in the input tensor",
+                         lp_ints_str(s->v, s->n, want), d,
+                         (long long)t.shape[d]);
     }
     for (int i = 0; i < d; i++)
         sizes[n++] = t.shape[i];
@@ -160,7 +150,7 @@ LP_COMPOSITE(unflatten,
     for (int i = d + 1; i < t.ndim; i++)
         sizes[n++] = t.shape[i];
     LpAttr a = lp_attr_ints(sizes, n);
-    out[0] = lp_emit(b, LP_OP_view, &in[0], 1, &a);
+    return lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
 
 LP_COMPOSITE(narrow,
@@ -168,41 +158,35 @@ LP_COMPOSITE(narrow,
              "@fm")
 {
     LpType t = lp_type_of(b, in[0]);
-    if (t.ndim == 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "narrow() cannot be applied to a 0-dim tensor.");
-        return;
-    }
+    if (t.ndim == 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "narrow() cannot be applied to a 0-dim tensor.");
     int d = lp_wrapped(b, attr[0].i, t.ndim);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     int64_t start = attr[1].i, n = attr[2].i, size = t.shape[d];
     if (start < -size || start > size || n < 0 ||
-        (start < 0 ? start + size : start) > size - n) {
-        lp_fail(b->err,
-                start < -size || start > size ? LP_E_INDEX : LP_E_RUNTIME,
-                "narrow: start (%lld) + length (%lld) exceeds dimension size "
-                "(%lld), or one of them is out of range",
-                (long long)start, (long long)n, (long long)size);
-        return;
-    }
+        (start < 0 ? start + size : start) > size - n)
+        return LP_REFUSE(
+            b, start < -size || start > size ? LP_E_INDEX : LP_E_RUNTIME,
+            "narrow: start (%lld) + length (%lld) exceeds dimension size "
+            "(%lld), or one of them is out of range",
+            (long long)start, (long long)n, (long long)size);
     start = start < 0 ? start + size : start;
-    out[0] = lp_slice(b, in[0], d, start, start + n, 1);
+    return lp_slice(b, in[0], d, start, start + n, 1);
 }
 
 LP_COMPOSITE(narrow_copy,
              "narrow_copy(Tensor self, int dim, int start, int length) -> "
              "Tensor @fmo")
 {
-    expand_narrow(b, attr, in, n_in, out, n_out);
-    if (!lp_failed(b))
-        out[0] = lp_clone(b, out[0]);
+    return lp_clone(b, value_of_narrow(b, attr, in, n_in));
 }
 
 /* ---- at least n dimensions ----------------------------------------------- */
 LP_COMPOSITE(atleast_1d, "atleast_1d(Tensor self) -> Tensor @f")
 {
-    out[0] = lp_type(b, in[0])->ndim == 0 ? lp_unsqueeze(b, in[0], 0) : in[0];
+    return lp_type(b, in[0])->ndim == 0 ? lp_unsqueeze(b, in[0], 0) : in[0];
 }
 
 LP_COMPOSITE(atleast_2d, "atleast_2d(Tensor self) -> Tensor @f")
@@ -210,7 +194,7 @@ LP_COMPOSITE(atleast_2d, "atleast_2d(Tensor self) -> Tensor @f")
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
         v = lp_unsqueeze(b, v, 0);
-    out[0] = v;
+    return v;
 }
 
 LP_COMPOSITE(atleast_3d, "atleast_3d(Tensor self) -> Tensor @f")
@@ -220,5 +204,5 @@ LP_COMPOSITE(atleast_3d, "atleast_3d(Tensor self) -> Tensor @f")
         v = lp_unsqueeze(b, v, 0);
     if (!lp_failed(b) && lp_type(b, v)->ndim == 2)
         v = lp_unsqueeze(b, v, 2);
-    out[0] = v;
+    return v;
 }
