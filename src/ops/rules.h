@@ -11,27 +11,27 @@
                      const LpVal *in LP_UNUSED, int n_in LP_UNUSED,            \
                      LpVal *out LP_UNUSED, int n_out LP_UNUSED)
 
-/* A composite: its record, and the head of the function whose body follows and
- * returns the result. `...`: further fields of the record. */
+/* A composite: its record, and the head of its expand hook, whose body
+ * follows. `...`: further fields of the record. */
 #define LP_COMPOSITE(id, forms_, ...)                                          \
-    static LpVal value_of_##id(LpBuilder *b, const LpAttr *attr,               \
-                               const LpVal *in, int n_in);                     \
-    LP_COMPOSITE_LIST(id, forms_, __VA_ARGS__)                                 \
-    {                                                                          \
-        out[0] = value_of_##id(b, attr, in, n_in);                             \
-    }                                                                          \
-    static LpVal value_of_##id(LpBuilder *b LP_UNUSED,                         \
-                               const LpAttr *attr LP_UNUSED,                   \
-                               const LpVal *in LP_UNUSED, int n_in LP_UNUSED)
-/* The same of several results or of a list: its body sets out[0 … n_out - 1].
- */
-#define LP_COMPOSITE_LIST(id, forms_, ...)                                     \
     LP_EXPAND(expand_##id);                                                    \
     LpOp op_##id = {.kind = LP_OP_COMPOSITE,                                   \
                     .forms = forms_,                                           \
                     .expand = expand_##id,                                     \
                     __VA_ARGS__};                                              \
     LP_EXPAND(expand_##id)
+
+/* A composite of one result, which the body that follows returns. */
+#define LP_FORMULA(id, forms_, ...)                                            \
+    static LpVal value_of_##id(LpBuilder *b, const LpAttr *attr,               \
+                               const LpVal *in, int n_in);                     \
+    LP_COMPOSITE(id, forms_, __VA_ARGS__)                                      \
+    {                                                                          \
+        out[0] = value_of_##id(b, attr, in, n_in);                             \
+    }                                                                          \
+    static LpVal value_of_##id(LpBuilder *b LP_UNUSED,                         \
+                               const LpAttr *attr LP_UNUSED,                   \
+                               const LpVal *in LP_UNUSED, int n_in LP_UNUSED)
 
 /* Fails; the value that there is then. */
 #define LP_REFUSE(b, ...) (lp_fail((b)->err, __VA_ARGS__), LP_NOVAL)

@@ -102,9 +102,9 @@ LpOp op_bincount_any = {
 
 /* In a trace there are minlength counts, as on the device, and a number beyond
  * them is an error when it runs. */
-LP_COMPOSITE(bincount,
-             "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
-             "Tensor @fm")
+LP_FORMULA(bincount,
+           "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
+           "Tensor @fm")
 {
     if (b->on_host)
         return lp_emit(b, LP_OP_bincount_any, in, 2, attr);

@@ -10,9 +10,9 @@
 #define MAX_INDICES LP_MAX_DIMS
 
 /* ---- along one dimension ------------------------------------------------- */
-LP_COMPOSITE(index_add,
-             "index_add(Tensor self, int dim, Tensor index, Tensor source, *, "
-             "Scalar alpha=1) -> Tensor @fmio")
+LP_FORMULA(index_add,
+           "index_add(Tensor self, int dim, Tensor index, Tensor source, *, "
+           "Scalar alpha=1) -> Tensor @fmio")
 {
     LpVal src = in[2];
     if (lp_scalar_f(attr[1].s) != 1)
@@ -63,10 +63,10 @@ static bool is_vector(LpBuilder *b, const char *name, LpVal index)
     return n <= 1;
 }
 
-LP_COMPOSITE(index_copy,
-             "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> "
-             "Tensor @fmio",
-             .cast = LP_CAST_WIDEST)
+LP_FORMULA(index_copy,
+           "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> "
+           "Tensor @fmio",
+           .cast = LP_CAST_WIDEST)
 {
     LpType self = lp_type_of(b, in[0]), src = lp_type_of(b, in[2]);
     LpType index = lp_type_of(b, in[1]);
@@ -103,9 +103,9 @@ static LpVal one_value(LpBuilder *b, const char *name, LpVal v, LpDtype t)
     return lp_cast(b, v, t);
 }
 
-LP_COMPOSITE(index_fill,
-             "index_fill(Tensor self, int dim, Tensor index, Value value) -> "
-             "Tensor @fmi")
+LP_FORMULA(index_fill,
+           "index_fill(Tensor self, int dim, Tensor index, Value value) -> "
+           "Tensor @fmi")
 {
     if (!is_long(b, "index_fill_()", in[1]) ||
         !is_vector(b, "index_fill_()", in[1]))
@@ -122,9 +122,9 @@ LP_COMPOSITE(index_fill,
 }
 
 /* The index spread over the other dimensions of the source. */
-LP_COMPOSITE(index_reduce,
-             "index_reduce(Tensor self, int dim, Tensor index, Tensor source, "
-             "str reduce, *, bool include_self=True) -> Tensor @fmio")
+LP_FORMULA(index_reduce,
+           "index_reduce(Tensor self, int dim, Tensor index, Tensor source, "
+           "str reduce, *, bool include_self=True) -> Tensor @fmio")
 {
     const char *how = attr[1].str;
     LpType src = lp_type_of(b, in[2]);
@@ -149,7 +149,7 @@ LP_COMPOSITE(index_reduce,
 }
 
 /* ---- over all elements --------------------------------------------------- */
-LP_COMPOSITE(take, "take(Tensor self, Tensor index) -> Tensor @fmo")
+LP_FORMULA(take, "take(Tensor self, Tensor index) -> Tensor @fmo")
 {
     if (!is_long(b, "take", in[1]))
         return LP_NOVAL;
@@ -157,8 +157,8 @@ LP_COMPOSITE(take, "take(Tensor self, Tensor index) -> Tensor @fmo")
     return lp_emit(b, LP_OP_index_get, (LpVal[]){flat, in[1]}, 2, NULL);
 }
 
-LP_COMPOSITE(put, "put(Tensor self, Tensor index, Tensor source, bool "
-                  "accumulate=False) -> Tensor @fmi")
+LP_FORMULA(put, "put(Tensor self, Tensor index, Tensor source, bool "
+                "accumulate=False) -> Tensor @fmi")
 {
     LpType self = lp_type_of(b, in[0]), index = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_bool(attr[0].i);
@@ -178,9 +178,9 @@ LP_COMPOSITE(put, "put(Tensor self, Tensor index, Tensor source, bool "
 
 /* Both broadcast except along dim, where negative positions count from the
  * end; without a dim both are flat. */
-LP_COMPOSITE(take_along_dim,
-             "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> "
-             "Tensor @fmo")
+LP_FORMULA(take_along_dim,
+           "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> "
+           "Tensor @fmo")
 {
     LpVal x = in[0], index = in[1];
     LpAttr a = lp_attr_int(0);
@@ -295,7 +295,7 @@ static int plain_indices(LpBuilder *b, LpVal *self, const LpVal *in, int n,
     return m;
 }
 
-LP_COMPOSITE(index, "index(Tensor self, Tensor?[] indices) -> Tensor @p")
+LP_FORMULA(index, "index(Tensor self, Tensor?[] indices) -> Tensor @p")
 {
     LpVal v[MAX_INDICES + 1];
     v[0] = in[0];
@@ -377,11 +377,11 @@ static bool put_masked(LpBuilder *b, LpVal self, LpVal mask, LpVal v,
     return true;
 }
 
-LP_COMPOSITE(index_put,
-             "index_put.values(Tensor self, Tensor values, Tensor?[] indices, "
-             "bool accumulate=False) -> Tensor @p\n"
-             "index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
-             "accumulate=False) -> Tensor @fmi")
+LP_FORMULA(index_put,
+           "index_put.values(Tensor self, Tensor values, Tensor?[] indices, "
+           "bool accumulate=False) -> Tensor @p\n"
+           "index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
+           "accumulate=False) -> Tensor @fmi")
 {
     LpVal v[MAX_INDICES + 2], self = in[0], y = LP_NOVAL;
     LpDtype t = lp_type(b, self)->dtype, u = lp_type(b, in[1])->dtype;
@@ -404,8 +404,8 @@ LP_COMPOSITE(index_put,
     return lp_reshape_as(b, y, &before);
 }
 
-LP_COMPOSITE(masked_select,
-             "masked_select(Tensor self, Tensor mask) -> Tensor @fmo")
+LP_FORMULA(masked_select,
+           "masked_select(Tensor self, Tensor mask) -> Tensor @fmo")
 {
     LpType both = lp_type_of(b, in[0]);
     if (lp_type(b, in[1])->dtype != LP_BOOL)

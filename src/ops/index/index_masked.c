@@ -92,9 +92,9 @@ LpOp op_masked_pack = {
     .cost = lp_rule_copy,
 };
 
-LP_COMPOSITE(masked_scatter,
-             "masked_scatter(Tensor self, Tensor mask, Tensor source) -> "
-             "Tensor @fmi")
+LP_FORMULA(masked_scatter,
+           "masked_scatter(Tensor self, Tensor mask, Tensor source) -> "
+           "Tensor @fmi")
 {
     LpType both = lp_type_of(b, in[0]);
     LpAttr exact = lp_attr_bool(false);
@@ -248,8 +248,8 @@ LpOp op_one_hot_any = {
 };
 
 /* ---- isin ---------------------------------------------------------------- */
-LP_COMPOSITE(isin, "isin(Value elements, Value test_elements, *, bool "
-                   "assume_unique=False, bool invert=False) -> Tensor @fo")
+LP_FORMULA(isin, "isin(Value elements, Value test_elements, *, bool "
+                 "assume_unique=False, bool invert=False) -> Tensor @fo")
 {
     LpType self = lp_type_of(b, in[0]);
     LpVal x = lp_is_imm(in[0]) ? in[0] : lp_unsqueeze(b, in[0], -1);

@@ -330,9 +330,9 @@ LpOp op_scatter_reduce = {
 
 /* ---- scatter with a reduction -------------------------------------------- */
 /* reduce is "add" or "multiply"; a number is spread over the index. */
-LP_COMPOSITE(scatter_by,
-             "scatter.reduce(Tensor self, int dim, Tensor index, Value src, *, "
-             "str reduce) -> Tensor @fmio")
+LP_FORMULA(scatter_by,
+           "scatter.reduce(Tensor self, int dim, Tensor index, Value src, *, "
+           "str reduce) -> Tensor @fmio")
 {
     const char *how = attr[1].str;
     bool add = strcmp(how, "add") == 0;

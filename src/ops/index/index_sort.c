@@ -46,15 +46,15 @@ LpOp op_sort = {
     .cost = lp_rule_sort,
 };
 
-LP_COMPOSITE(argsort,
-             "argsort(Tensor self, int dim=-1, bool descending=False, bool "
-             "stable=False) -> Tensor @fmo")
+LP_FORMULA(argsort,
+           "argsort(Tensor self, int dim=-1, bool descending=False, bool "
+           "stable=False) -> Tensor @fmo")
 {
     LpVal v[2];
     return lp_emit_n(b, LP_OP_sort, in, 1, attr, v) ? v[1] : LP_NOVAL;
 }
 
-LP_COMPOSITE(msort, "msort(Tensor self) -> Tensor @fmo")
+LP_FORMULA(msort, "msort(Tensor self) -> Tensor @fmo")
 {
     LpVal v[2];
     LpAttr a[] = {lp_attr_int(0), lp_attr_bool(false), lp_attr_bool(true)};
@@ -157,8 +157,8 @@ LpOp op_searchsorted = {
     .cost = lp_rule_lookup,
 };
 
-LP_COMPOSITE(bucketize, "bucketize(Value self, Tensor boundaries, *, bool "
-                        "out_int32=False, bool right=False) -> Tensor @fo")
+LP_FORMULA(bucketize, "bucketize(Value self, Tensor boundaries, *, bool "
+                      "out_int32=False, bool right=False) -> Tensor @fo")
 {
     LpAttr a[] = {attr[0], attr[1], LP_NONE_ATTR};
     if (lp_type(b, in[1])->ndim != 1)

@@ -426,8 +426,8 @@ static LpCast cast_einsum(const LpAttr *attr)
     return contracts(attr[0].str) ? LP_CAST_NARROW : LP_CAST_AS_IS;
 }
 
-LP_COMPOSITE(einsum, "einsum(str equation, Tensor[] operands) -> Tensor @f",
-             .cast_of = cast_einsum)
+LP_FORMULA(einsum, "einsum(str equation, Tensor[] operands) -> Tensor @f",
+           .cast_of = cast_einsum)
 {
     Equation q = {.b = b, .n_terms = n_in};
     if (n_in == 0)

@@ -84,9 +84,9 @@ static LpVal tensordot(LpBuilder *b, const LpVal *in, const int64_t *da,
     return lp_reshape(b, lp_op2(b, LP_OP_mm, x, y), rest.shape, rest.ndim);
 }
 
-LP_COMPOSITE(tensordot,
-             "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @fo",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(tensordot,
+           "tensordot(Tensor self, Tensor other, int dims=2) -> Tensor @fo",
+           .cast = LP_CAST_NARROW)
 {
     int64_t n = attr[0].i, da[LP_MAX_DIMS], db[LP_MAX_DIMS];
     int nx = lp_type(b, in[0])->ndim, ny = lp_type(b, in[1])->ndim;
@@ -104,10 +104,10 @@ LP_COMPOSITE(tensordot,
     return tensordot(b, in, da, db, (int)n);
 }
 
-LP_COMPOSITE(tensordot_lists,
-             "tensordot_lists(Tensor self, Tensor other, int[] dims_self, "
-             "int[] dims_other) -> Tensor @po",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(tensordot_lists,
+           "tensordot_lists(Tensor self, Tensor other, int[] dims_self, "
+           "int[] dims_other) -> Tensor @po",
+           .cast = LP_CAST_NARROW)
 {
     if (attr[0].n != attr[1].n)
         return LP_REFUSE(b, LP_E_RUNTIME,

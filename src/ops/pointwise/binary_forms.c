@@ -2,8 +2,8 @@
 #include "src/ops/rules.h"
 
 /* rsub(x, y) = y - alpha x */
-LP_COMPOSITE(rsub,
-             "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f")
+LP_FORMULA(rsub,
+           "rsub(Tensor self, Value other, *, Scalar alpha=1) -> Tensor @f")
 {
     return lp_emit(b, LP_OP_sub, (LpVal[]){in[1], in[0]}, 2, attr);
 }
@@ -11,7 +11,7 @@ LP_COMPOSITE(rsub,
 /* x 2^y. Of a float and an integer, which has float's type, without the power
  * as a number that may overflow; else the power of an integer is of the default
  * float type. */
-LP_COMPOSITE(ldexp, "ldexp(Tensor self, Tensor other) -> Tensor @fmic")
+LP_FORMULA(ldexp, "ldexp(Tensor self, Tensor other) -> Tensor @fmic")
 {
     LpVal y = in[1];
     LpDtype t = lp_type(b, in[0])->dtype, u = lp_type(b, y)->dtype;
@@ -27,10 +27,10 @@ LP_COMPOSITE(ldexp, "ldexp(Tensor self, Tensor other) -> Tensor @fmic")
 }
 
 /* The power in float64. */
-LP_COMPOSITE(float_power,
-             "float_power(Value self, Value exponent) -> Tensor @p\n"
-             "float_power(Tensor self, Value exponent) -> Tensor @fmo\n"
-             "float_power(Value self, Tensor exponent) -> Tensor @fo")
+LP_FORMULA(float_power,
+           "float_power(Value self, Value exponent) -> Tensor @p\n"
+           "float_power(Tensor self, Value exponent) -> Tensor @fmo\n"
+           "float_power(Value self, Tensor exponent) -> Tensor @fo")
 {
     LpVal x = lp_is_imm(in[0]) ? in[0] : lp_cast(b, in[0], LP_F64);
     LpVal y = lp_is_imm(in[1]) ? in[1] : lp_cast(b, in[1], LP_F64);
@@ -38,9 +38,9 @@ LP_COMPOSITE(float_power,
 }
 
 /* The result keeps self's type, whatever the value's is. */
-LP_COMPOSITE(masked_fill,
-             "masked_fill(Tensor self, Tensor mask, Value value) -> Tensor "
-             "@fmi")
+LP_FORMULA(masked_fill,
+           "masked_fill(Tensor self, Tensor mask, Value value) -> Tensor "
+           "@fmi")
 {
     if (!lp_is_imm(in[2]) && lp_type(b, in[2])->ndim > 0)
         return LP_REFUSE(b, LP_E_RUNTIME,
@@ -52,8 +52,8 @@ LP_COMPOSITE(masked_fill,
 }
 
 /* x where positive, else w x; w is one number or one for each channel. */
-LP_COMPOSITE(prelu, "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(prelu, "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
+           .cast = LP_CAST_NARROW)
 {
     LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
     int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];

@@ -262,16 +262,16 @@ LpOp op_cast = {
 };
 
 /* The operators on complex numbers that leave a real one as it is. */
-LP_COMPOSITE(conj, "conj(Tensor self) -> Tensor @fm\n"
-                   "conj_physical(Tensor self) -> Tensor @fmic\n"
-                   "real(Tensor self) -> Tensor @f\n"
-                   "resolve_conj(Tensor self) -> Tensor @fm\n"
-                   "resolve_neg(Tensor self) -> Tensor @fm")
+LP_FORMULA(conj, "conj(Tensor self) -> Tensor @fm\n"
+                 "conj_physical(Tensor self) -> Tensor @fmic\n"
+                 "real(Tensor self) -> Tensor @f\n"
+                 "resolve_conj(Tensor self) -> Tensor @fm\n"
+                 "resolve_neg(Tensor self) -> Tensor @fm")
 {
     return in[0];
 }
 
-LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
+LP_FORMULA(positive, "positive(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->dtype == LP_BOOL)
         lp_fail(b->err, LP_E_RUNTIME,
@@ -282,7 +282,7 @@ LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
 
 /* The modified Bessel functions are i0 and i1 without the half types. */
 #define MODIFIED(name, op)                                                     \
-    LP_COMPOSITE(name, #name "(Tensor self) -> Tensor @sc")                    \
+    LP_FORMULA(name, #name "(Tensor self) -> Tensor @sc")                      \
     {                                                                          \
         lp_infer_wide(#name, lp_type(b, in[0])->dtype, b->err);                \
         return lp_op1(b, op, in[0]);                                           \
@@ -290,8 +290,8 @@ LP_COMPOSITE(positive, "positive(Tensor self) -> Tensor @fm")
 MODIFIED(modified_bessel_i0, LP_OP_i0)
 MODIFIED(modified_bessel_i1, LP_OP_i1)
 
-LP_COMPOSITE_LIST(
-    frexp, "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo")
+LP_COMPOSITE(frexp,
+             "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent) @fmo")
 {
     out[0] = lp_op1(b, LP_OP_frexp_mantissa, in[0]);
     out[1] = lp_cast(b, lp_op1(b, LP_OP_frexp_exponent, in[0]), LP_I32);
@@ -299,8 +299,8 @@ LP_COMPOSITE_LIST(
 
 /* log gamma in p dimensions: sum over i < p of lgamma(x - i / 2), and
  * p (p - 1) / 4 log(pi). */
-LP_COMPOSITE(mvlgamma, "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
-                       "multigammaln(Tensor self, int p) -> Tensor @sc")
+LP_FORMULA(mvlgamma, "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
+                     "multigammaln(Tensor self, int p) -> Tensor @sc")
 {
     int64_t p = attr[0].i, last = -1;
     LpDtype t = lp_type(b, in[0])->dtype;

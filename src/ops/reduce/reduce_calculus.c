@@ -53,9 +53,8 @@ static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
     return false;
 }
 
-LP_COMPOSITE(diff,
-             "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
-             "Tensor? append=None) -> Tensor @fmc")
+LP_FORMULA(diff, "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
+                 "Tensor? append=None) -> Tensor @fmc")
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t n = attr[0].i;
@@ -157,26 +156,25 @@ static LpVal integral(LpBuilder *b, const char *name, const LpAttr *attr,
                    : lp_mul(b, y, lp_immf(b, dx / 2));
 }
 
-LP_COMPOSITE(trapezoid,
-             "trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) "
-             "-> Tensor @f\n"
-             "trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> "
-             "Tensor @f")
+LP_FORMULA(trapezoid,
+           "trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) "
+           "-> Tensor @f\n"
+           "trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> "
+           "Tensor @f")
 {
     return integral(b, "trapezoid", attr, in, LP_OP_sum);
 }
 
-LP_COMPOSITE(cumulative_trapezoid,
-             "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, "
-             "int dim=-1) -> Tensor @f")
+LP_FORMULA(cumulative_trapezoid,
+           "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, "
+           "int dim=-1) -> Tensor @f")
 {
     return integral(b, "cumulative_trapezoid", attr, in, LP_OP_cumsum);
 }
 
 /* ---- vecdot -------------------------------------------------------------- */
-LP_COMPOSITE(vecdot,
-             "vecdot(Tensor x, Tensor y, *, int[1] dim=-1) -> Tensor @lo",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(vecdot, "vecdot(Tensor x, Tensor y, *, int[1] dim=-1) -> Tensor @lo",
+           .cast = LP_CAST_NARROW)
 {
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
     if (!lp_is_float(x.dtype) || x.dtype != y.dtype)
@@ -192,9 +190,9 @@ LP_COMPOSITE(vecdot,
 
 /* ---- renorm -------------------------------------------------------------- */
 /* Slices along dim of a norm above maxnorm are scaled down to it. */
-LP_COMPOSITE(renorm,
-             "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor "
-             "@fmio")
+LP_FORMULA(renorm,
+           "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor "
+           "@fmio")
 {
     LpType t = lp_type_of(b, in[0]);
     double p = lp_scalar_f(attr[0].s), most = lp_scalar_f(attr[2].s);
@@ -294,14 +292,13 @@ static LpVal covariance(LpBuilder *b, LpVal x, LpVal fw, LpVal aw,
     return lp_emit(b, LP_OP_squeeze, &c, 1, &none);
 }
 
-LP_COMPOSITE(cov,
-             "cov(Tensor self, *, int correction=1, Tensor? fweights=None, "
-             "Tensor? aweights=None) -> Tensor @fm")
+LP_FORMULA(cov, "cov(Tensor self, *, int correction=1, Tensor? fweights=None, "
+                "Tensor? aweights=None) -> Tensor @fm")
 {
     return covariance(b, in[0], in[1], in[2], attr[0].i);
 }
 
-LP_COMPOSITE(corrcoef, "corrcoef(Tensor self) -> Tensor @fm")
+LP_FORMULA(corrcoef, "corrcoef(Tensor self) -> Tensor @fm")
 {
     LpVal c = covariance(b, in[0], LP_NOVAL, LP_NOVAL, 1);
     if (lp_failed(b))

@@ -84,15 +84,14 @@ static LpVal mean_of(LpBuilder *b, const LpAttr *attr, LpVal x)
 }
 
 #define STATISTIC(name, results, flags, of, with_mean)                         \
-    LP_COMPOSITE_LIST(                                                         \
-        name,                                                                  \
-        #name ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "      \
-              "bool keepdim=False, Scalar? correction=None) -> " results       \
-              " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "      \
-              "correction=None, bool keepdim=False) -> " results flags         \
-              "\n" #name ".dim(Tensor self, int[1]? dim, bool? "               \
-              "unbiased, bool keepdim=False) -> " results flags "\n" #name     \
-              ".all(Tensor self, bool? unbiased) -> " results " @fm")          \
+    LP_COMPOSITE(name, #name                                                   \
+                 ".own(Tensor self, int[1]? dim=None, bool? unbiased=None, "   \
+                 "bool keepdim=False, Scalar? correction=None) -> " results    \
+                 " @p\n" #name "(Tensor self, int[1]? dim=None, *, Scalar? "   \
+                 "correction=None, bool keepdim=False) -> " results flags      \
+                 "\n" #name ".dim(Tensor self, int[1]? dim, bool? "            \
+                 "unbiased, bool keepdim=False) -> " results flags "\n" #name  \
+                 ".all(Tensor self, bool? unbiased) -> " results " @fm")       \
     {                                                                          \
         static bool told;                                                      \
         Spread s = spread(b, attr, in[0], #name, &told);                       \
@@ -110,8 +109,8 @@ STATISTIC(var_mean, "(Tensor var, Tensor mean)", " @fm", variance, true)
 STATISTIC(std_mean, "(Tensor std, Tensor mean)", " @fm", deviation, true)
 
 /* torch.norm of numbers p; None is 2. */
-LP_COMPOSITE(norm, "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
-                   "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
+LP_FORMULA(norm, "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
+                 "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
 {
     LpAttr a[4] = {attr[1], attr[2], attr[0], attr[3]};
     if (a[2].kind == LP_ATTR_NONE)
@@ -134,9 +133,9 @@ static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
 }
 
 /* The norms that have names: "fro" is 2 over all given dimensions. */
-LP_COMPOSITE(norm_named,
-             "norm.named(Tensor self, str p, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
+LP_FORMULA(norm_named,
+           "norm.named(Tensor self, str p, int[1]? dim=None, bool "
+           "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
 {
     LpAttr a[4] = {lp_attr_scalar(lp_int(2)), attr[1], attr[2], attr[3]};
     if (strcmp(attr[0].str, "nuc") == 0)
@@ -148,18 +147,18 @@ LP_COMPOSITE(norm_named,
     return value_of_norm(b, a, in, n_in);
 }
 
-LP_COMPOSITE(nansum,
-             "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmd")
+LP_FORMULA(nansum,
+           "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+           "ScalarType? dtype=None) -> Tensor @fmd")
 {
     LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
     LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
     return lp_emit(b, LP_OP_sum, &x, 1, attr);
 }
 
-LP_COMPOSITE(nanmean,
-             "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmc")
+LP_FORMULA(nanmean,
+           "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+           "ScalarType? dtype=None) -> Tensor @fmc")
 {
     LpDtype t = lp_type(b, in[0])->dtype;
     if (!lp_is_float(t))
@@ -178,8 +177,8 @@ LP_COMPOSITE(nanmean,
     return lp_div(b, s, n);
 }
 
-LP_COMPOSITE_LIST(
-    aminmax, "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
+LP_COMPOSITE(aminmax,
+             "aminmax.own(Tensor self, int[1]? dim=None, bool keepdim=False) "
              "-> (Tensor min, Tensor max) @p\n"
              "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> "
              "(Tensor min, Tensor max) @fmo")
@@ -211,7 +210,7 @@ static LpScalar least(LpDtype t)
 }
 
 /* Of no elements: NaN, or what it becomes as an integer. */
-LP_COMPOSITE(median, "median(Tensor self) -> Tensor @fm")
+LP_FORMULA(median, "median(Tensor self) -> Tensor @fm")
 {
     LpAttr a[2] = {lp_attr_int(0), lp_attr_bool(false)};
     LpVal both[2];

@@ -35,9 +35,9 @@ static bool refuses_bool(LpBuilder *b, const char *name, LpDtype t)
 }
 
 /* ---- kthvalue ------------------------------------------------------------ */
-LP_COMPOSITE_LIST(
-    kthvalue, "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
-              "(Tensor values, Tensor indices) @fmo")
+LP_COMPOSITE(kthvalue,
+             "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @fmo")
 {
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[1].i, t.ndim);
@@ -83,11 +83,11 @@ static void median_of_numbers(LpBuilder *b, LpVal x, int d, bool keepdim,
     }
 }
 
-LP_COMPOSITE_LIST(nanmedian_dim,
-                  "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
-                  "(Tensor values, Tensor indices) @p\n"
-                  "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
-                  "(Tensor values, Tensor indices) @fmo")
+LP_COMPOSITE(nanmedian_dim,
+             "nanmedian_dim(Tensor self, int dim, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @p\n"
+             "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> "
+             "(Tensor values, Tensor indices) @fmo")
 {
     LpType t = lp_type_of(b, in[0]);
     int d = lp_wrapped(b, attr[0].i, t.ndim);
@@ -102,7 +102,7 @@ LP_COMPOSITE_LIST(nanmedian_dim,
     median_of_numbers(b, in[0], d, attr[1].i != 0, out);
 }
 
-LP_COMPOSITE(nanmedian, "nanmedian(Tensor self) -> Tensor @fm")
+LP_FORMULA(nanmedian, "nanmedian(Tensor self) -> Tensor @fm")
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t flat = -1;
@@ -238,11 +238,11 @@ static LpVal quantile(LpBuilder *b, const char *name, const LpAttr *attr,
 }
 
 #define QUANTILE(name, ignore_nan)                                             \
-    LP_COMPOSITE(name,                                                         \
-                 #name "(Tensor self, Value q, int? dim=None, bool "           \
-                       "keepdim=False, *, str interpolation='linear') -> "     \
-                       "Tensor @fmo",                                          \
-                 .cast = LP_CAST_WIDE)                                         \
+    LP_FORMULA(name,                                                           \
+               #name "(Tensor self, Value q, int? dim=None, bool "             \
+                     "keepdim=False, *, str interpolation='linear') -> "       \
+                     "Tensor @fmo",                                            \
+               .cast = LP_CAST_WIDE)                                           \
     {                                                                          \
         return quantile(b, #name, attr, in, ignore_nan);                       \
     }

@@ -106,44 +106,44 @@ static LpType new_type(LpBuilder *b, LpVal self, const LpAttr *size)
     return t;
 }
 
-LP_COMPOSITE(full_like,
-             "full_like(Tensor self, Scalar fill_value, *, ScalarType? "
-             "dtype=None) -> Tensor @fr\n"
-             "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
-             ";fill_value=0\n"
-             "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
-             ";fill_value=1")
+LP_FORMULA(full_like,
+           "full_like(Tensor self, Scalar fill_value, *, ScalarType? "
+           "dtype=None) -> Tensor @fr\n"
+           "zeros_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
+           ";fill_value=0\n"
+           "ones_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr "
+           ";fill_value=1")
 {
     return full_of(b, *lp_type(b, in[0]), &attr[1], attr[0].s);
 }
 
-LP_COMPOSITE(empty_like,
-             "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr")
+LP_FORMULA(empty_like,
+           "empty_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fr")
 {
     return empty_of(b, lp_type_of(b, in[0]), &attr[0]);
 }
 
-LP_COMPOSITE(new_full,
-             "new_full(Tensor self, int[] size, Scalar fill_value, *, "
-             "ScalarType? dtype=None) -> Tensor @mr\n"
-             "new_zeros(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @mr ;fill_value=0\n"
-             "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @mr ;fill_value=1")
+LP_FORMULA(new_full,
+           "new_full(Tensor self, int[] size, Scalar fill_value, *, "
+           "ScalarType? dtype=None) -> Tensor @mr\n"
+           "new_zeros(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+           "Tensor @mr ;fill_value=0\n"
+           "new_ones(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+           "Tensor @mr ;fill_value=1")
 {
     return full_of(b, new_type(b, in[0], &attr[0]), &attr[2], attr[1].s);
 }
 
-LP_COMPOSITE(new_empty,
-             "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @mr")
+LP_FORMULA(new_empty,
+           "new_empty(Tensor self, int[] size, *, ScalarType? dtype=None) -> "
+           "Tensor @mr")
 {
     return empty_of(b, new_type(b, in[0], &attr[0]), &attr[1]);
 }
 
 /* Without a dtype the default float type, whatever the number. */
-LP_COMPOSITE(scalar_tensor,
-             "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr")
+LP_FORMULA(scalar_tensor,
+           "scalar_tensor(Scalar s, *, ScalarType? dtype=None) -> Tensor @fr")
 {
     LpType t = {.dtype = lp_default_dtype()};
     return full_of(b, t, &attr[1], attr[0].s);

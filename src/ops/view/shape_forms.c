@@ -9,8 +9,8 @@
 #define LL(x) ((long long)(x))
 
 /* ---- stacks -------------------------------------------------------------- */
-LP_COMPOSITE(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
-             .flags = LP_OPF_JOINS, .cast = LP_CAST_WIDEST)
+LP_FORMULA(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
+           .flags = LP_OPF_JOINS, .cast = LP_CAST_WIDEST)
 {
     if (n_in == 0)
         return LP_REFUSE(b, LP_E_RUNTIME,
@@ -56,28 +56,28 @@ static LpVal stack_by(LpBuilder *b, const char *who, int make, int dim,
     return lp_cat(b, v, n_in, dim);
 }
 
-LP_COMPOSITE(hstack, "hstack(Tensor[] tensors) -> Tensor @fc",
-             .flags = LP_OPF_JOINS)
+LP_FORMULA(hstack, "hstack(Tensor[] tensors) -> Tensor @fc",
+           .flags = LP_OPF_JOINS)
 {
     return stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in);
 }
 
-LP_COMPOSITE(vstack,
-             "vstack(Tensor[] tensors) -> Tensor @fc\n"
-             "row_stack(Tensor[] tensors) -> Tensor @fc",
-             .flags = LP_OPF_JOINS)
+LP_FORMULA(vstack,
+           "vstack(Tensor[] tensors) -> Tensor @fc\n"
+           "row_stack(Tensor[] tensors) -> Tensor @fc",
+           .flags = LP_OPF_JOINS)
 {
     return stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in);
 }
 
-LP_COMPOSITE(dstack, "dstack(Tensor[] tensors) -> Tensor @fc",
-             .flags = LP_OPF_JOINS)
+LP_FORMULA(dstack, "dstack(Tensor[] tensors) -> Tensor @fc",
+           .flags = LP_OPF_JOINS)
 {
     return stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in);
 }
 
-LP_COMPOSITE(column_stack, "column_stack(Tensor[] tensors) -> Tensor @fc",
-             .flags = LP_OPF_JOINS)
+LP_FORMULA(column_stack, "column_stack(Tensor[] tensors) -> Tensor @fc",
+           .flags = LP_OPF_JOINS)
 {
     if (!has_any(b, "column_stack", n_in))
         return LP_NOVAL;
@@ -97,7 +97,7 @@ static LpVal flip(LpBuilder *b, LpVal x, int dim)
     return lp_emit(b, LP_OP_flip, &x, 1, &a);
 }
 
-LP_COMPOSITE(fliplr, "fliplr(Tensor self) -> Tensor @fm")
+LP_FORMULA(fliplr, "fliplr(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->ndim < 2)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d, got %d-d.",
@@ -105,15 +105,15 @@ LP_COMPOSITE(fliplr, "fliplr(Tensor self) -> Tensor @fm")
     return flip(b, in[0], 1);
 }
 
-LP_COMPOSITE(flipud, "flipud(Tensor self) -> Tensor @fm")
+LP_FORMULA(flipud, "flipud(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->ndim < 1)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d, got 0-d.");
     return flip(b, in[0], 0);
 }
 
-LP_COMPOSITE(rot90,
-             "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor @fm")
+LP_FORMULA(rot90,
+           "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor @fm")
 {
     int n = lp_type(b, in[0])->ndim;
     if (attr[1].n != 2)
@@ -151,8 +151,8 @@ static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
     return lp_cat(b, part, 2, dim);
 }
 
-LP_COMPOSITE(roll,
-             "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor @fm")
+LP_FORMULA(roll,
+           "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor @fm")
 {
     const LpAttr *shifts = &attr[0], *dims = &attr[1];
     LpType t = lp_type_of(b, in[0]);
@@ -212,7 +212,7 @@ static LpVal repeat(LpBuilder *b, LpVal x, const int64_t *r, int n)
     return lp_reshape(b, lp_clone(b, x), joined, n);
 }
 
-LP_COMPOSITE(repeat, "repeat(Tensor self, int[] repeats) -> Tensor @m")
+LP_FORMULA(repeat, "repeat(Tensor self, int[] repeats) -> Tensor @m")
 {
     int n = lp_type(b, in[0])->ndim;
     if (attr[0].n < n || attr[0].n > LP_MAX_DIMS)
@@ -223,7 +223,7 @@ LP_COMPOSITE(repeat, "repeat(Tensor self, int[] repeats) -> Tensor @m")
     return repeat(b, in[0], attr[0].v, attr[0].n);
 }
 
-LP_COMPOSITE(tile, "tile(Tensor self, int[] dims) -> Tensor @fm")
+LP_FORMULA(tile, "tile(Tensor self, int[] dims) -> Tensor @fm")
 {
     int n = lp_type(b, in[0])->ndim, m = attr[0].n;
     int64_t r[LP_MAX_DIMS];
@@ -237,9 +237,9 @@ LP_COMPOSITE(tile, "tile(Tensor self, int[] dims) -> Tensor @fm")
     return repeat(b, in[0], r, all);
 }
 
-LP_COMPOSITE(repeat_interleave,
-             "repeat_interleave(Tensor self, int repeats, int? dim=None) -> "
-             "Tensor @fm")
+LP_FORMULA(repeat_interleave,
+           "repeat_interleave(Tensor self, int repeats, int? dim=None) -> "
+           "Tensor @fm")
 {
     LpVal x = in[0];
     int64_t r = attr[0].i;

@@ -38,14 +38,14 @@ static LpVal embed(LpBuilder *b, LpVal x, int64_t offset, int64_t d1,
     return lp_emit(b, LP_OP_diagonal_backward, &x, 1, a);
 }
 
-LP_COMPOSITE(diag_embed,
-             "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) "
-             "-> Tensor @fm")
+LP_FORMULA(diag_embed,
+           "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) "
+           "-> Tensor @fm")
 {
     return embed(b, in[0], attr[0].i, attr[1].i, attr[2].i);
 }
 
-LP_COMPOSITE(diag, "diag(Tensor self, int diagonal=0) -> Tensor @fmo")
+LP_FORMULA(diag, "diag(Tensor self, int diagonal=0) -> Tensor @fmo")
 {
     int n = lp_type(b, in[0])->ndim;
     LpAttr a[] = {attr[0], lp_attr_int(0), lp_attr_int(1)};
@@ -57,13 +57,13 @@ LP_COMPOSITE(diag, "diag(Tensor self, int diagonal=0) -> Tensor @fmo")
     return lp_clone(b, lp_emit(b, LP_OP_diagonal, &in[0], 1, a));
 }
 
-LP_COMPOSITE(diagflat, "diagflat(Tensor self, int offset=0) -> Tensor @fm")
+LP_FORMULA(diagflat, "diagflat(Tensor self, int offset=0) -> Tensor @fm")
 {
     LpVal x = lp_reshape(b, in[0], (int64_t[]){-1}, 1);
     return embed(b, x, attr[0].i, 0, 1);
 }
 
-LP_COMPOSITE(trace, "trace(Tensor self) -> Tensor @fm", .cast = LP_CAST_WIDE)
+LP_FORMULA(trace, "trace(Tensor self) -> Tensor @fm", .cast = LP_CAST_WIDE)
 {
     int n = lp_type(b, in[0])->ndim;
     LpAttr a[] = {lp_attr_int(0), lp_attr_int(0), lp_attr_int(1)};
@@ -132,15 +132,14 @@ static void emit_grid(LpBuilder *b, const LpVal *in, int n, bool xy, LpVal *out)
     }
 }
 
-LP_COMPOSITE_LIST(
-    meshgrid,
-    "meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[] @f",
-    .infer = infer_meshgrid)
+LP_COMPOSITE(meshgrid,
+             "meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[] @f",
+             .infer = infer_meshgrid)
 {
     emit_grid(b, in, n_in, grid_xy(&attr[0]) && n_in > 1, out);
 }
 
-LP_COMPOSITE(cartesian_prod, "cartesian_prod(Tensor[] tensors) -> Tensor @f")
+LP_FORMULA(cartesian_prod, "cartesian_prod(Tensor[] tensors) -> Tensor @f")
 {
     LpVal v[LP_MAX_DIMS];
     if (n_in == 0 || n_in > LP_MAX_DIMS)
@@ -176,9 +175,9 @@ static LpStatus infer_broadcast_tensors(LpInfer *x)
     return LP_OK;
 }
 
-LP_COMPOSITE_LIST(broadcast_tensors,
-                  "broadcast_tensors(Tensor[] tensors) -> Tensor[] @f",
-                  .infer = infer_broadcast_tensors)
+LP_COMPOSITE(broadcast_tensors,
+             "broadcast_tensors(Tensor[] tensors) -> Tensor[] @f",
+             .infer = infer_broadcast_tensors)
 {
     LpType t = {.ndim = 0};
     for (int i = 0; i < n_in; i++)
@@ -189,7 +188,7 @@ LP_COMPOSITE_LIST(broadcast_tensors,
 }
 
 /* ---- block_diag ---------------------------------------------------------- */
-LP_COMPOSITE(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
+LP_FORMULA(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
 {
     int64_t cols = 0, at = 0;
     LpVal *v = lp_value_list(b, n_in);
@@ -216,8 +215,8 @@ LP_COMPOSITE(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
 /* ---- pixel_shuffle, pixel_unshuffle -------------------------------------- */
 /* [*, C r r, H, W] -> [*, C, H r, W r]: channels are cut into (C, r, r), the
  * two r go to the right of H and of W. */
-LP_COMPOSITE(pixel_shuffle,
-             "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor @fn")
+LP_FORMULA(pixel_shuffle,
+           "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor @fn")
 {
     LpType t = lp_type_of(b, in[0]);
     int n = t.ndim, lead = n - 3;
@@ -244,8 +243,8 @@ LP_COMPOSITE(pixel_shuffle,
     return lp_reshape(b, x, s, n);
 }
 
-LP_COMPOSITE(pixel_unshuffle,
-             "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor @fn")
+LP_FORMULA(pixel_unshuffle,
+           "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor @fn")
 {
     LpType t = lp_type_of(b, in[0]);
     int n = t.ndim, lead = n - 3;
@@ -274,7 +273,7 @@ LP_COMPOSITE(pixel_unshuffle,
 
 /* ---- kron, cross --------------------------------------------------------- */
 /* Every element of the first times the whole second: [a, 1] * [1, b]. */
-LP_COMPOSITE(kron, "kron(Tensor self, Tensor other) -> Tensor @fmc")
+LP_FORMULA(kron, "kron(Tensor self, Tensor other) -> Tensor @fmc")
 {
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
     int n = x.ndim > y.ndim ? x.ndim : y.ndim;
@@ -331,10 +330,10 @@ static LpVal cross_along(LpBuilder *b, const LpVal *in, int64_t dim)
 }
 
 /* Without a dim: the first of size 3. */
-LP_COMPOSITE(cross,
-             "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fmo\n"
-             "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
-             "Tensor @lo")
+LP_FORMULA(cross,
+           "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fmo\n"
+           "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
+           "Tensor @lo")
 {
     char s[LP_SHAPE_STR];
     LpType t = lp_type_of(b, in[0]);

@@ -129,10 +129,10 @@ static LpCast cast_pad(const LpAttr *attr)
     return own ? LP_CAST_WIDE : LP_CAST_AS_IS;
 }
 
-LP_COMPOSITE(pad,
-             "pad(Tensor input, int[] pad, str mode='constant', float? "
-             "value=None) -> Tensor @n",
-             .cast_of = cast_pad)
+LP_FORMULA(pad,
+           "pad(Tensor input, int[] pad, str mode='constant', float? "
+           "value=None) -> Tensor @n",
+           .cast_of = cast_pad)
 {
     const LpAttr *pad = &attr[0], *value = &attr[2];
     const char *mode = attr[1].str;

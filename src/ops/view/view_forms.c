@@ -5,20 +5,20 @@
 #include "src/ops/view/view.h"
 
 /* ---- like another tensor ------------------------------------------------- */
-LP_COMPOSITE(reshape_as, "reshape_as(Tensor self, Tensor other) -> Tensor @m")
+LP_FORMULA(reshape_as, "reshape_as(Tensor self, Tensor other) -> Tensor @m")
 {
     LpType t = lp_type_of(b, in[1]);
     return lp_reshape(b, in[0], t.shape, t.ndim);
 }
 
-LP_COMPOSITE(view_as, "view_as(Tensor self, Tensor other) -> Tensor @m")
+LP_FORMULA(view_as, "view_as(Tensor self, Tensor other) -> Tensor @m")
 {
     LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
     return lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
 
-LP_COMPOSITE(expand_as, "expand_as(Tensor self, Tensor other) -> Tensor @m")
+LP_FORMULA(expand_as, "expand_as(Tensor self, Tensor other) -> Tensor @m")
 {
     LpType t = lp_type_of(b, in[1]);
     LpAttr a = lp_attr_ints(t.shape, t.ndim);
@@ -26,15 +26,15 @@ LP_COMPOSITE(expand_as, "expand_as(Tensor self, Tensor other) -> Tensor @m")
 }
 
 /* ---- transposes ---------------------------------------------------------- */
-LP_COMPOSITE(transpose,
-             "transpose(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
-             "swapdims(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
-             "swapaxes(Tensor self, int dim0, int dim1) -> Tensor @fm")
+LP_FORMULA(transpose,
+           "transpose(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
+           "swapdims(Tensor self, int dim0, int dim1) -> Tensor @fm\n"
+           "swapaxes(Tensor self, int dim0, int dim1) -> Tensor @fm")
 {
     return lp_transpose(b, in[0], (int)attr[0].i, (int)attr[1].i);
 }
 
-LP_COMPOSITE(t, "t(Tensor self) -> Tensor @fm")
+LP_FORMULA(t, "t(Tensor self) -> Tensor @fm")
 {
     int n = lp_type(b, in[0])->ndim;
     if (n > 2)
@@ -44,11 +44,11 @@ LP_COMPOSITE(t, "t(Tensor self) -> Tensor @fm")
     return n < 2 ? lp_op1(b, LP_OP_alias, in[0]) : lp_transpose(b, in[0], 0, 1);
 }
 
-LP_COMPOSITE(movedim,
-             "movedim(Tensor self, int[1] source, int[1] destination) -> "
-             "Tensor @fm\n"
-             "moveaxis(Tensor self, int[1] source, int[1] destination) -> "
-             "Tensor @fm")
+LP_FORMULA(movedim,
+           "movedim(Tensor self, int[1] source, int[1] destination) -> "
+           "Tensor @fm\n"
+           "moveaxis(Tensor self, int[1] source, int[1] destination) -> "
+           "Tensor @fm")
 {
     int n = lp_type(b, in[0])->ndim;
     const LpAttr *from = &attr[0], *to = &attr[1];
@@ -82,9 +82,9 @@ LP_COMPOSITE(movedim,
 }
 
 /* ---- flattening ---------------------------------------------------------- */
-LP_COMPOSITE(flatten,
-             "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor "
-             "@fm")
+LP_FORMULA(flatten,
+           "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor "
+           "@fm")
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t sizes[LP_MAX_DIMS + 1];
@@ -109,13 +109,13 @@ LP_COMPOSITE(flatten,
                        : lp_reshape(b, in[0], sizes, n);
 }
 
-LP_COMPOSITE(ravel, "ravel(Tensor self) -> Tensor @fm")
+LP_FORMULA(ravel, "ravel(Tensor self) -> Tensor @fm")
 {
     return lp_reshape(b, in[0], (int64_t[]){-1}, 1);
 }
 
-LP_COMPOSITE(unflatten,
-             "unflatten(Tensor self, int dim, int[] sizes) -> Tensor @fm")
+LP_FORMULA(unflatten,
+           "unflatten(Tensor self, int dim, int[] sizes) -> Tensor @fm")
 {
     LpType t = lp_type_of(b, in[0]);
     const LpAttr *s = &attr[1];
@@ -153,9 +153,9 @@ LP_COMPOSITE(unflatten,
     return lp_emit(b, LP_OP_view, &in[0], 1, &a);
 }
 
-LP_COMPOSITE(narrow,
-             "narrow(Tensor self, int dim, int start, int length) -> Tensor "
-             "@fm")
+LP_FORMULA(narrow,
+           "narrow(Tensor self, int dim, int start, int length) -> Tensor "
+           "@fm")
 {
     LpType t = lp_type_of(b, in[0]);
     if (t.ndim == 0)
@@ -176,20 +176,20 @@ LP_COMPOSITE(narrow,
     return lp_slice(b, in[0], d, start, start + n, 1);
 }
 
-LP_COMPOSITE(narrow_copy,
-             "narrow_copy(Tensor self, int dim, int start, int length) -> "
-             "Tensor @fmo")
+LP_FORMULA(narrow_copy,
+           "narrow_copy(Tensor self, int dim, int start, int length) -> "
+           "Tensor @fmo")
 {
     return lp_clone(b, value_of_narrow(b, attr, in, n_in));
 }
 
 /* ---- at least n dimensions ----------------------------------------------- */
-LP_COMPOSITE(atleast_1d, "atleast_1d(Tensor self) -> Tensor @f")
+LP_FORMULA(atleast_1d, "atleast_1d(Tensor self) -> Tensor @f")
 {
     return lp_type(b, in[0])->ndim == 0 ? lp_unsqueeze(b, in[0], 0) : in[0];
 }
 
-LP_COMPOSITE(atleast_2d, "atleast_2d(Tensor self) -> Tensor @f")
+LP_FORMULA(atleast_2d, "atleast_2d(Tensor self) -> Tensor @f")
 {
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)
@@ -197,7 +197,7 @@ LP_COMPOSITE(atleast_2d, "atleast_2d(Tensor self) -> Tensor @f")
     return v;
 }
 
-LP_COMPOSITE(atleast_3d, "atleast_3d(Tensor self) -> Tensor @f")
+LP_FORMULA(atleast_3d, "atleast_3d(Tensor self) -> Tensor @f")
 {
     LpVal v = in[0];
     while (!lp_failed(b) && lp_type(b, v)->ndim < 2)

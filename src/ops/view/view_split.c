@@ -75,9 +75,9 @@ static LpStatus infer_split(LpInfer *x)
     return LP_OK;
 }
 
-LP_COMPOSITE_LIST(
-    split, "split(Tensor self, int split_size, int dim=0) -> Tensor[] @fm",
-    .infer = infer_split)
+LP_COMPOSITE(split,
+             "split(Tensor self, int split_size, int dim=0) -> Tensor[] @fm",
+             .infer = infer_split)
 {
     Pieces p = {.dim = (int)attr[1].i};
     equal_pieces(lp_type(b, in[0])->shape[p.dim], attr[0].i, &p);
@@ -113,13 +113,12 @@ static LpStatus infer_sizes(LpInfer *x)
     return LP_OK;
 }
 
-LP_COMPOSITE_LIST(
-    split_with_sizes,
-    "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> "
-    "Tensor[] @fm\n"
-    "split.sizes(Tensor self, int[] split_sizes, int dim=0) -> "
-    "Tensor[] @fm",
-    .infer = infer_sizes)
+LP_COMPOSITE(split_with_sizes,
+             "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> "
+             "Tensor[] @fm\n"
+             "split.sizes(Tensor self, int[] split_sizes, int dim=0) -> "
+             "Tensor[] @fm",
+             .infer = infer_sizes)
 {
     Pieces p = {.dim = (int)attr[1].i, .n = attr[0].n};
     for (int i = 0; i < p.n; i++)
@@ -157,9 +156,8 @@ static LpStatus infer_chunk(LpInfer *x)
     return LP_OK;
 }
 
-LP_COMPOSITE_LIST(chunk,
-                  "chunk(Tensor self, int chunks, int dim=0) -> Tensor[] @fm",
-                  .infer = infer_chunk)
+LP_COMPOSITE(chunk, "chunk(Tensor self, int chunks, int dim=0) -> Tensor[] @fm",
+             .infer = infer_chunk)
 {
     Pieces p = {.dim = (int)attr[1].i};
     chunk_pieces(lp_type(b, in[0])->shape[p.dim], attr[0].i, &p);
@@ -235,11 +233,10 @@ static LpStatus infer_tensor_split(LpInfer *x)
     return set_sections(x, (int)x->attr[1].i, x->attr[0].i);
 }
 
-LP_COMPOSITE_LIST(
-    tensor_split,
-    "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] "
-    "@fm",
-    .infer = infer_tensor_split)
+LP_COMPOSITE(tensor_split,
+             "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] "
+             "@fm",
+             .infer = infer_tensor_split)
 {
     emit_sections(b, in[0], (int)attr[1].i, attr[0].i, out, n_out);
 }
@@ -250,11 +247,10 @@ static LpStatus infer_split_at(LpInfer *x)
     return set_indices(x, (int)x->attr[1].i, &x->attr[0]);
 }
 
-LP_COMPOSITE_LIST(
-    tensor_split_at,
-    "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
-    "Tensor[] @fm",
-    .infer = infer_split_at)
+LP_COMPOSITE(tensor_split_at,
+             "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
+             "Tensor[] @fm",
+             .infer = infer_split_at)
 {
     emit_indices(b, in[0], (int)attr[1].i, &attr[0], out, n_out);
 }
@@ -306,18 +302,17 @@ static LpStatus infer_axis_at(LpInfer *x)
 
 #define AXIS_SPLIT(letter, min_rank, at)                                       \
     static const Axis axis_##letter = {min_rank, at};                          \
-    LP_COMPOSITE_LIST(letter##split,                                           \
-                      #letter                                                  \
-                      "split(Tensor self, int sections) -> Tensor[] @fm",      \
-                      .infer = infer_axis, .data = &axis_##letter)             \
+    LP_COMPOSITE(letter##split,                                                \
+                 #letter "split(Tensor self, int sections) -> Tensor[] @fm",   \
+                 .infer = infer_axis, .data = &axis_##letter)                  \
     {                                                                          \
         int d = axis_dim(&axis_##letter, lp_type(b, in[0]));                   \
         emit_sections(b, in[0], d, attr[0].i, out, n_out);                     \
     }                                                                          \
-    LP_COMPOSITE_LIST(                                                         \
-        letter##split_at,                                                      \
-        #letter "split.indices(Tensor self, int[] indices) -> Tensor[] @fm",   \
-        .infer = infer_axis_at, .data = &axis_##letter)                        \
+    LP_COMPOSITE(letter##split_at,                                             \
+                 #letter                                                       \
+                 "split.indices(Tensor self, int[] indices) -> Tensor[] @fm",  \
+                 .infer = infer_axis_at, .data = &axis_##letter)               \
     {                                                                          \
         int d = axis_dim(&axis_##letter, lp_type(b, in[0]));                   \
         emit_indices(b, in[0], d, &attr[0], out, n_out);                       \
@@ -344,8 +339,8 @@ static LpStatus infer_unbind(LpInfer *x)
     return LP_OK;
 }
 
-LP_COMPOSITE_LIST(unbind, "unbind(Tensor self, int dim=0) -> Tensor[] @fm",
-                  .infer = infer_unbind)
+LP_COMPOSITE(unbind, "unbind(Tensor self, int dim=0) -> Tensor[] @fm",
+             .infer = infer_unbind)
 {
     for (int i = 0; i < n_out; i++) {
         LpAttr a[] = {attr[0], lp_attr_int(i)};
