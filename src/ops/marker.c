@@ -7,19 +7,7 @@
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/copy_print.h"
 #include "src/ops/layout_cost.h"
-#include "src/ops/ops.h"
-
-static LpStatus infer_marker(LpInfer *x)
-{
-    x->out[0] = x->in[0];
-    x->out[0].wrapped = false;
-    return LP_OK;
-}
-
-static void grad_marker(LpGrad *g)
-{
-    g->din[0] = g->dout[0];
-}
+#include "src/ops/view/view.h"
 
 static LpStatus prepare_marker(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
@@ -32,17 +20,17 @@ static LpStatus prepare_marker(const LpKernelReq *r, LpKernel *k, LpErr *e)
         .flags = LP_OPF_MARKER | LP_OPF_INPLACE_OK,                            \
         .forms = text,                                                         \
         .infer = rule,                                                         \
-        .grad = grad_marker,                                                   \
+        .grad = lp_grad_same,                                                  \
         .prepare = prepare_marker,                                             \
         .cost = lp_rule_view,                                                  \
     };
 
 /* Keeps its place in the graph: an operation that does nothing. */
-MARKER(nop, "nop(Tensor self) -> Tensor @p", infer_marker)
+MARKER(nop, "nop(Tensor self) -> Tensor @p", lp_view_same)
 
 /* The value is stored, what comes before it is computed again. */
 MARKER(recomputation_checkpoint,
-       "recomputation_checkpoint(Tensor self) -> Tensor @p", infer_marker)
+       "recomputation_checkpoint(Tensor self) -> Tensor @p", lp_view_same)
 
 /* The share of a tile's memory that the operation which made the operand may
  * use for temporaries. */
@@ -52,7 +40,7 @@ static LpStatus infer_available_memory(LpInfer *x)
     LP_FAIL_IF(!(p >= 0 && p <= 1), x->err, LP_E_VALUE,
                "set_available_memory: the proportion must be in [0, 1], got %g",
                p);
-    return infer_marker(x);
+    return lp_view_same(x);
 }
 MARKER(set_available_memory,
        "set_available_memory(Tensor self, float available_memory_proportion) "
@@ -72,7 +60,7 @@ static LpStatus infer_overlap(LpInfer *x)
                "%s: the mode must be no_overlap, overlap_accumulation_loop or "
                "overlap_device_iteration_loop, got %s",
                x->op->name, mode);
-    return infer_marker(x);
+    return lp_view_same(x);
 }
 MARKER(set_overlap_for_input,
        "set_overlap_for_input(Tensor self, str mode) -> Tensor @p",
@@ -87,9 +75,9 @@ MARKER(set_overlap_for_output,
  * ";", as MultiConv gives them. */
 MARKER(multi_conv_begin,
        "multi_conv_begin(Tensor self, int id, str options='') -> Tensor @p",
-       infer_marker)
+       lp_view_same)
 MARKER(multi_conv_end, "multi_conv_end(Tensor self, int id) -> Tensor @p",
-       infer_marker)
+       lp_view_same)
 
 /* ---- print --------------------------------------------------------------- */
 enum { TITLE, PRINT_GRADIENT, THRESHOLD, EDGE, WIDTH, DIGITS, FORMAT };
@@ -111,7 +99,7 @@ static LpStatus infer_print(LpInfer *x)
                    "print_tensor: summarise_threshold, edge_items, "
                    "max_line_width and digits must not be negative, got %lld",
                    (long long)x->attr[i].i);
-    return infer_marker(x);
+    return lp_view_same(x);
 }
 
 /* The gradient is printed as title_gradient. */

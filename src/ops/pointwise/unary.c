@@ -10,6 +10,7 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/pointwise/pointwise_record.h"
 #include "src/ops/rules.h"
+#include "src/ops/view/view.h"
 
 static double param(const LpGrad *g, int i)
 {
@@ -225,11 +226,6 @@ static uint8_t cost_gelu(const LpAttr *attr)
                  .no_grad = LP_BOOLEAN_GRAD)
 #include "src/kernel/loops/unary.def"
 
-static void grad_identity(LpGrad *g)
-{
-    g->din[0] = DY; /* the caller casts it back */
-}
-
 static const LpPointwise data_identity = {.policy = LP_PW_CAST, .domain = ""};
 
 /* A copy with memory of its own. */
@@ -246,7 +242,7 @@ LpOp op_clone = {
     .infer = lp_infer_pointwise,
     .prepare = prepare_clone,
     .cost = lp_rule_copy,
-    .grad = grad_identity,
+    .grad = lp_grad_same,
     .data = &data_identity,
 };
 
@@ -257,7 +253,7 @@ LpOp op_cast = {
     .infer = lp_infer_pointwise,
     .prepare = lp_pointwise_prepare,
     .cost = lp_rule_pointwise,
-    .grad = grad_identity,
+    .grad = lp_grad_same,
     .data = &data_identity,
 };
 

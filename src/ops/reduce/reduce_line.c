@@ -5,6 +5,7 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/loops/reduce_kernel.h"
 #include "src/ops/reduce/reduce.h"
+#include "src/ops/view/view.h"
 
 #define LIKE (lp_type(g->b, X))
 
@@ -204,9 +205,7 @@ static LpStatus infer_logsums(LpInfer *x)
                "logcumsumexp: the tensor has the type %s; it must be a "
                "floating-point type",
                lp_dtype_name(x->in[0].dtype));
-    x->out[0] = x->in[0];
-    x->out[0].wrapped = false;
-    return LP_OK;
+    return lp_view_same(x);
 }
 
 static LpStatus prepare_logsums(const LpKernelReq *r, LpKernel *k, LpErr *e)

@@ -11,6 +11,7 @@
 #include "src/kernel/loops/reduce_kernel.h"
 #include "src/ops/reduce/reduce.h"
 #include "src/ops/rules.h"
+#include "src/ops/view/view.h"
 
 /* v moved one place on along d, or one back; `fill` at the free end. */
 static LpVal moved(LpBuilder *b, LpVal v, int64_t d, bool on, double fill)
@@ -95,9 +96,7 @@ static LpStatus infer_recurrence(LpInfer *x)
                "float32 or float64, and dim one dimension; got %s and %s and "
                "%d dimensions",
                lp_dtype_name(t), lp_dtype_name(x->in[1].dtype), x->attr[0].n);
-    x->out[0] = x->in[0];
-    x->out[0].wrapped = false;
-    return LP_OK;
+    return lp_view_same(x);
 }
 
 /* u_j = dy_j + a_(j+1) u_(j+1) is what other gets, u_j y_(j-1) what self. */

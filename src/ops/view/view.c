@@ -59,6 +59,12 @@ LpStatus lp_too_many_dims(LpInfer *x, int n)
 }
 
 /* ---- gradients and puts -------------------------------------------------- */
+/* The caller sums it down to the operand's shape, casts it to its type. */
+void lp_grad_same(LpGrad *g)
+{
+    g->din[0] = g->dout[0];
+}
+
 void lp_reshape_grad(LpGrad *g)
 {
     LpType t = *lp_type(g->b, g->in[0]);
@@ -120,12 +126,6 @@ static LpStatus infer_expand(LpInfer *x)
     return LP_OK;
 }
 
-/* The caller sums the gradient down to the operand's shape. */
-static void grad_expand(LpGrad *g)
-{
-    g->din[0] = g->dout[0];
-}
-
 static LpVal put_expand(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
 {
     LpType t = *lp_type(b, parent);
@@ -140,16 +140,10 @@ static LpVal put_expand(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
     return lp_reshape_as(b, v, &t);
 }
 
-LpOp op_expand = {
-    .flags = LP_OPF_VIEW,
-    .forms = "expand(Tensor self, int[] size) -> Tensor @m\n"
-             "broadcast_to(Tensor self, int[] size) -> Tensor @fm",
-    .infer = infer_expand,
-    .grad = grad_expand,
-    .prepare = lp_view_prepare,
-    .put = put_expand,
-    .cost = lp_rule_view,
-};
+LP_VIEW(expand,
+        "expand(Tensor self, int[] size) -> Tensor @m\n"
+        "broadcast_to(Tensor self, int[] size) -> Tensor @fm",
+        infer_expand, put_expand, .grad = lp_grad_same)
 
 /* ---- permute ------------------------------------------------------------- */
 static LpStatus infer_permute(LpInfer *x)
@@ -198,15 +192,8 @@ static LpVal put_permute(LpBuilder *b, const LpAttr *attr, LpVal parent,
     return unpermute(b, &attr[0], v);
 }
 
-LpOp op_permute = {
-    .flags = LP_OPF_VIEW,
-    .forms = "permute(Tensor self, int[] dims) -> Tensor @fm",
-    .infer = infer_permute,
-    .grad = grad_permute,
-    .prepare = lp_view_prepare,
-    .put = put_permute,
-    .cost = lp_rule_view,
-};
+LP_VIEW(permute, "permute(Tensor self, int[] dims) -> Tensor @fm",
+        infer_permute, put_permute, .grad = grad_permute)
 
 /* ---- unsqueeze, squeeze -------------------------------------------------- */
 static LpStatus infer_unsqueeze(LpInfer *x)
@@ -229,15 +216,8 @@ static LpStatus infer_unsqueeze(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_unsqueeze = {
-    .flags = LP_OPF_VIEW,
-    .forms = "unsqueeze(Tensor self, int dim) -> Tensor @fm",
-    .infer = infer_unsqueeze,
-    .grad = lp_reshape_grad,
-    .prepare = lp_view_prepare,
-    .put = lp_reshape_put,
-    .cost = lp_rule_view,
-};
+LP_VIEW(unsqueeze, "unsqueeze(Tensor self, int dim) -> Tensor @fm",
+        infer_unsqueeze, lp_reshape_put, .grad = lp_reshape_grad)
 
 /* Canonical dims: those that go, ascending; all are of size 1. */
 static LpStatus infer_squeeze(LpInfer *x)
@@ -276,41 +256,15 @@ static LpStatus infer_squeeze(LpInfer *x)
     return lp_set_ints(x, 0, dims, gone);
 }
 
-LpOp op_squeeze = {
-    .flags = LP_OPF_VIEW,
-    .forms = "squeeze(Tensor self, int[1]? dim=None) -> Tensor @fm",
-    .infer = infer_squeeze,
-    .grad = lp_reshape_grad,
-    .prepare = lp_view_prepare,
-    .put = lp_reshape_put,
-    .cost = lp_rule_view,
-};
+LP_VIEW(squeeze, "squeeze(Tensor self, int[1]? dim=None) -> Tensor @fm",
+        infer_squeeze, lp_reshape_put, .grad = lp_reshape_grad)
 
 /* ---- detach, alias ------------------------------------------------------- */
-LpOp op_detach = {
-    .flags = LP_OPF_VIEW,
-    .forms = "detach(Tensor self) -> Tensor @fm",
-    .infer = lp_view_same,
-    .no_grad = "a detached tensor is a constant to the gradient",
-    .prepare = lp_view_prepare,
-    .put = put_all,
-    .cost = lp_rule_view,
-};
+LP_VIEW(detach, "detach(Tensor self) -> Tensor @fm", lp_view_same, put_all,
+        .no_grad = "a detached tensor is a constant to the gradient")
 
-static void grad_alias(LpGrad *g)
-{
-    g->din[0] = g->dout[0];
-}
-
-LpOp op_alias = {
-    .flags = LP_OPF_VIEW,
-    .forms = "alias(Tensor self) -> Tensor @p",
-    .infer = lp_view_same,
-    .grad = grad_alias,
-    .prepare = lp_view_prepare,
-    .put = put_all,
-    .cost = lp_rule_view,
-};
+LP_VIEW(alias, "alias(Tensor self) -> Tensor @p", lp_view_same, put_all,
+        .grad = lp_grad_same)
 
 /* ---- short hand ---------------------------------------------------------- */
 LpVal lp_reshape(LpBuilder *b, LpVal x, const int64_t *shape, int n)

@@ -19,6 +19,21 @@ static void grad_by(LpGrad *g, int back)
     g->din[0] = lp_emit(g->b, back, &g->dout[0], 1, a);
 }
 
+/* The record of a view, whose gradient and put are its adjoint and its scatter
+ * in view_put.c. */
+#define PART(name, forms_)                                                     \
+    static void grad_##name(LpGrad *g)                                         \
+    {                                                                          \
+        grad_by(g, LP_OP_##name##_backward);                                   \
+    }                                                                          \
+    static LpVal put_##name(LpBuilder *b, const LpAttr *attr, LpVal parent,    \
+                            LpVal v)                                           \
+    {                                                                          \
+        return lp_emit(b, LP_OP_##name##_scatter, (LpVal[]){parent, v}, 2,     \
+                       attr);                                                  \
+    }                                                                          \
+    LP_VIEW(name, forms_, infer_##name, put_##name, .grad = grad_##name)
+
 /* Drops dimension d of result 0 (and of its strides). */
 static void drop_dim(LpInfer *x, int d)
 {
@@ -67,26 +82,8 @@ static LpStatus infer_slice(LpInfer *x)
     return LP_OK;
 }
 
-static void grad_slice(LpGrad *g)
-{
-    grad_by(g, LP_OP_slice_backward);
-}
-
-static LpVal put_slice(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
-{
-    return lp_emit(b, LP_OP_slice_scatter, (LpVal[]){parent, v}, 2, attr);
-}
-
-LpOp op_slice = {
-    .flags = LP_OPF_VIEW,
-    .forms = "slice(Tensor self, int dim=0, int? start=None, int? end=None, "
-             "int step=1) -> Tensor @p",
-    .infer = infer_slice,
-    .grad = grad_slice,
-    .prepare = lp_view_prepare,
-    .put = put_slice,
-    .cost = lp_rule_view,
-};
+PART(slice, "slice(Tensor self, int dim=0, int? start=None, int? end=None, "
+            "int step=1) -> Tensor @p")
 
 LpVal lp_slice(LpBuilder *b, LpVal x, int dim, int64_t start, int64_t stop,
                int64_t step)
@@ -119,25 +116,7 @@ static LpStatus infer_select(LpInfer *x)
     return LP_OK;
 }
 
-static void grad_select(LpGrad *g)
-{
-    grad_by(g, LP_OP_select_backward);
-}
-
-static LpVal put_select(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
-{
-    return lp_emit(b, LP_OP_select_scatter, (LpVal[]){parent, v}, 2, attr);
-}
-
-LpOp op_select = {
-    .flags = LP_OPF_VIEW,
-    .forms = "select(Tensor self, int dim, int index) -> Tensor @fm",
-    .infer = infer_select,
-    .grad = grad_select,
-    .prepare = lp_view_prepare,
-    .put = put_select,
-    .cost = lp_rule_view,
-};
+PART(select, "select(Tensor self, int dim, int index) -> Tensor @fm")
 
 /* ---- diagonal ------------------------------------------------------------ */
 static LpStatus infer_diagonal(LpInfer *x)
@@ -166,29 +145,10 @@ static LpStatus infer_diagonal(LpInfer *x)
     return LP_OK;
 }
 
-static void grad_diagonal(LpGrad *g)
-{
-    grad_by(g, LP_OP_diagonal_backward);
-}
-
-static LpVal put_diagonal(LpBuilder *b, const LpAttr *attr, LpVal parent,
-                          LpVal v)
-{
-    return lp_emit(b, LP_OP_diagonal_scatter, (LpVal[]){parent, v}, 2, attr);
-}
-
-LpOp op_diagonal = {
-    .flags = LP_OPF_VIEW,
-    .forms = "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> "
-             "Tensor @fm\n"
-             "diagonal.linalg(Tensor self, *, int offset=0, int dim1=-2, int "
-             "dim2=-1) -> Tensor @l",
-    .infer = infer_diagonal,
-    .grad = grad_diagonal,
-    .prepare = lp_view_prepare,
-    .put = put_diagonal,
-    .cost = lp_rule_view,
-};
+PART(diagonal, "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> "
+               "Tensor @fm\n"
+               "diagonal.linalg(Tensor self, *, int offset=0, int dim1=-2, int "
+               "dim2=-1) -> Tensor @l")
 
 /* ---- as_strided ---------------------------------------------------------- */
 /* Sizes and strides over the operand's storage; the offset counts from the
@@ -351,23 +311,5 @@ static LpStatus infer_unfold(LpInfer *x)
     return LP_OK;
 }
 
-static void grad_unfold(LpGrad *g)
-{
-    grad_by(g, LP_OP_unfold_backward);
-}
-
-static LpVal put_unfold(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
-{
-    return lp_emit(b, LP_OP_unfold_scatter, (LpVal[]){parent, v}, 2, attr);
-}
-
-LpOp op_unfold = {
-    .flags = LP_OPF_VIEW,
-    .forms = "unfold(Tensor self, int dimension, int size, int step) -> Tensor "
-             "@m",
-    .infer = infer_unfold,
-    .grad = grad_unfold,
-    .prepare = lp_view_prepare,
-    .put = put_unfold,
-    .cost = lp_rule_view,
-};
+PART(unfold, "unfold(Tensor self, int dimension, int size, int step) -> Tensor "
+             "@m")

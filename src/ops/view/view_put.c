@@ -49,9 +49,7 @@ static LpStatus infer_scatter(LpInfer *x)
                "%s: unsupported operation: more than one element of the "
                "written-to tensor refers to a single memory location",
                x->op->name);
-    x->out[0] = x->in[0];
-    x->out[0].wrapped = false;
-    return LP_OK;
+    return lp_view_same(x);
 }
 
 static void grad_scatter(LpGrad *g)

@@ -114,25 +114,11 @@ static LpStatus infer_view(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_reshape = {
-    .flags = LP_OPF_VIEW,
-    .forms = "reshape(Tensor self, int[] shape) -> Tensor @fm",
-    .infer = infer_reshape,
-    .grad = lp_reshape_grad,
-    .prepare = lp_view_prepare,
-    .put = lp_reshape_put,
-    .cost = lp_rule_view,
-};
+LP_VIEW(reshape, "reshape(Tensor self, int[] shape) -> Tensor @fm",
+        infer_reshape, lp_reshape_put, .grad = lp_reshape_grad)
 
-LpOp op_view = {
-    .flags = LP_OPF_VIEW,
-    .forms = "view(Tensor self, int[] size) -> Tensor @m",
-    .infer = infer_view,
-    .grad = lp_reshape_grad,
-    .prepare = lp_view_prepare,
-    .put = lp_reshape_put,
-    .cost = lp_rule_view,
-};
+LP_VIEW(view, "view(Tensor self, int[] size) -> Tensor @m", infer_view,
+        lp_reshape_put, .grad = lp_reshape_grad)
 
 /* ---- view as another type ------------------------------------------------ */
 /* The bytes of the last dimension seen as elements of another size. */

@@ -4,11 +4,18 @@
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
-/* Sets the results of a split along `dim` into sizes piece(i). */
+/* Pieces along a dimension, each from edge[2 i] up to edge[2 i + 1]. With the
+ * dimension behind them they are the canonical attribute 0 of every split. */
 typedef struct Pieces {
-    int dim, n;
-    int64_t sizes[LP_MAX_LIST];
+    int n;
+    int64_t edge[2 * LP_MAX_LIST + 1];
 } Pieces;
+
+static void add_piece(Pieces *p, int64_t from, int64_t to)
+{
+    p->edge[2 * p->n] = from;
+    p->edge[2 * p->n++ + 1] = to;
+}
 
 static LpStatus too_many(const LpInfer *x, int64_t n)
 {
@@ -27,62 +34,82 @@ static LpStatus wrap_split_dim(LpInfer *x, int i)
     return lp_wrap_dim(&x->attr[i].i, x->in[0].ndim, x->err);
 }
 
-static void set_results(LpInfer *x, const Pieces *p)
+static LpStatus set_results(LpInfer *x, int dim, Pieces *p)
 {
     x->n_out = p->n;
     for (int i = 0; i < p->n; i++) {
         x->out[i] = x->in[0];
-        x->out[i].shape[p->dim] = p->sizes[i];
+        x->out[i].shape[dim] = p->edge[2 * i + 1] - p->edge[2 * i];
     }
+    p->edge[2 * p->n] = dim;
+    return lp_set_ints(x, 0, p->edge, 2 * p->n + 1);
 }
 
-static void emit_pieces(LpBuilder *b, LpVal x, const Pieces *p, LpVal *out,
-                        int n_out)
+LP_EXPAND(expand_pieces)
 {
-    int64_t at = 0;
-    for (int i = 0; i < p->n && i < n_out; i++) {
-        out[i] = lp_slice(b, x, p->dim, at, at + p->sizes[i], 1);
-        at += p->sizes[i];
-    }
+    const int64_t *edge = attr[0].v;
+    int dim = (int)edge[attr[0].n - 1];
+    for (int i = 0; i < n_out; i++)
+        out[i] = lp_slice(b, in[0], dim, edge[2 * i], edge[2 * i + 1], 1);
 }
+
+#define SPLIT(id, forms_, rule, ...)                                           \
+    LpOp op_##id = {.kind = LP_OP_COMPOSITE,                                   \
+                    .forms = forms_,                                           \
+                    .infer = rule,                                             \
+                    .expand = expand_pieces,                                   \
+                    __VA_ARGS__};
 
 /* Pieces of `each` elements, the last one shorter; an empty dimension gives
  * one empty piece. */
-static void equal_pieces(int64_t size, int64_t each, Pieces *p)
+static LpStatus set_equal(LpInfer *x, int dim, int64_t size, int64_t each)
 {
-    p->n = 0;
+    Pieces p;
+    p.n = 0;
+    if (each > 0 && (size - 1) / each + 1 > LP_MAX_LIST)
+        return too_many(x, (size - 1) / each + 1);
+    int64_t at = 0;
     do {
-        p->sizes[p->n++] = size < each ? size : each;
-        size -= size < each ? size : each;
-    } while (size > 0);
+        int64_t to = size - at < each ? size : at + each;
+        add_piece(&p, at, to);
+        at = to;
+    } while (at < size);
+    return set_results(x, dim, &p);
+}
+
+/* Sizes as equal as can be, the first ones longer. */
+static LpStatus set_sections(LpInfer *x, int dim, int64_t n)
+{
+    Pieces p;
+    int64_t size = x->in[0].shape[dim], at = 0;
+    p.n = 0;
+    LP_FAIL_IF(n < 1, x->err, LP_E_RUNTIME,
+               "%s: number of sections must be larger than 0, got %lld",
+               x->op->name, (long long)n);
+    if (n > LP_MAX_LIST)
+        return too_many(x, n);
+    for (int i = 0; i < n; i++) {
+        int64_t to = at + size / n + (i < size % n);
+        add_piece(&p, at, to);
+        at = to;
+    }
+    return set_results(x, dim, &p);
 }
 
 /* ---- split --------------------------------------------------------------- */
 static LpStatus infer_split(LpInfer *x)
 {
-    Pieces p;
     LP_TRY(wrap_split_dim(x, 1));
-    p.dim = (int)x->attr[1].i;
-    int64_t each = x->attr[0].i, size = x->in[0].shape[p.dim];
+    int dim = (int)x->attr[1].i;
+    int64_t each = x->attr[0].i, size = x->in[0].shape[dim];
     LP_FAIL_IF(each < 0 || (each == 0 && size != 0), x->err, LP_E_RUNTIME,
                "split expects split_size to be non-negative, and 0 only for an "
                "empty dimension, but got split_size=%lld for size %lld",
                (long long)each, (long long)size);
-    if (each > 0 && (size - 1) / each + 1 > LP_MAX_LIST)
-        return too_many(x, (size - 1) / each + 1);
-    equal_pieces(size, each, &p);
-    set_results(x, &p);
-    return LP_OK;
+    return set_equal(x, dim, size, each);
 }
-
-LP_COMPOSITE(split,
-             "split(Tensor self, int split_size, int dim=0) -> Tensor[] @fm",
-             .infer = infer_split)
-{
-    Pieces p = {.dim = (int)attr[1].i};
-    equal_pieces(lp_type(b, in[0])->shape[p.dim], attr[0].i, &p);
-    emit_pieces(b, in[0], &p, out, n_out);
-}
+SPLIT(split, "split(Tensor self, int split_size, int dim=0) -> Tensor[] @fm",
+      infer_split)
 
 /* ---- split_with_sizes ---------------------------------------------------- */
 static LpStatus infer_sizes(LpInfer *x)
@@ -91,9 +118,9 @@ static LpStatus infer_sizes(LpInfer *x)
     Pieces p;
     char list[LP_SHAPE_STR];
     int64_t sum = 0;
+    p.n = 0;
     LP_TRY(wrap_split_dim(x, 1));
-    p.dim = (int)x->attr[1].i;
-    p.n = a->n;
+    int dim = (int)x->attr[1].i;
     if (a->n > LP_MAX_LIST)
         return too_many(x, a->n);
     for (int i = 0; i < a->n; i++) {
@@ -101,78 +128,43 @@ static LpStatus infer_sizes(LpInfer *x)
                    "split_with_sizes expects split_sizes have only "
                    "non-negative entries, but got split_sizes=%s",
                    lp_ints_str(a->v, a->n, list));
-        p.sizes[i] = a->v[i];
-        sum += a->v[i] < INT32_MAX ? a->v[i] : INT32_MAX;
+        int64_t size = a->v[i] < INT32_MAX ? a->v[i] : INT32_MAX;
+        add_piece(&p, sum, sum + size);
+        sum += size;
     }
-    LP_FAIL_IF(sum != x->in[0].shape[p.dim], x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(sum != x->in[0].shape[dim], x->err, LP_E_RUNTIME,
                "split_with_sizes expects split_sizes to sum exactly to %lld "
                "(input tensor's size at dimension %d), but got split_sizes=%s",
-               (long long)x->in[0].shape[p.dim], p.dim,
+               (long long)x->in[0].shape[dim], dim,
                lp_ints_str(a->v, a->n, list));
-    set_results(x, &p);
-    return LP_OK;
+    return set_results(x, dim, &p);
 }
-
-LP_COMPOSITE(split_with_sizes,
-             "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> "
-             "Tensor[] @fm\n"
-             "split.sizes(Tensor self, int[] split_sizes, int dim=0) -> "
-             "Tensor[] @fm",
-             .infer = infer_sizes)
-{
-    Pieces p = {.dim = (int)attr[1].i, .n = attr[0].n};
-    for (int i = 0; i < p.n; i++)
-        p.sizes[i] = attr[0].v[i];
-    emit_pieces(b, in[0], &p, out, n_out);
-}
+SPLIT(split_with_sizes,
+      "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> "
+      "Tensor[] @fm\n"
+      "split.sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[] @fm",
+      infer_sizes)
 
 /* ---- chunk --------------------------------------------------------------- */
 /* At most `chunks` pieces of ceil(size / chunks); an empty dimension gives
  * that many empty ones. */
-static void chunk_pieces(int64_t size, int64_t chunks, Pieces *p)
-{
-    if (size > 0) {
-        equal_pieces(size, (size - 1) / chunks + 1, p);
-        return;
-    }
-    p->n = (int)chunks;
-    for (int i = 0; i < p->n; i++)
-        p->sizes[i] = 0;
-}
-
 static LpStatus infer_chunk(LpInfer *x)
 {
-    Pieces p;
     LP_TRY(wrap_split_dim(x, 1));
-    p.dim = (int)x->attr[1].i;
-    int64_t n = x->attr[0].i, size = x->in[0].shape[p.dim];
+    int dim = (int)x->attr[1].i;
+    int64_t n = x->attr[0].i, size = x->in[0].shape[dim];
     LP_FAIL_IF(n < 1, x->err, LP_E_RUNTIME,
                "chunk expects `chunks` to be greater than 0, got: %lld",
                (long long)n);
-    if ((size > 0 ? (size - 1) / ((size - 1) / n + 1) + 1 : n) > LP_MAX_LIST)
+    int64_t each = size > 0 ? (size - 1) / n + 1 : 0;
+    if ((size > 0 ? (size - 1) / each + 1 : n) > LP_MAX_LIST)
         return too_many(x, n);
-    chunk_pieces(size, n, &p);
-    set_results(x, &p);
-    return LP_OK;
+    return size > 0 ? set_equal(x, dim, size, each) : set_sections(x, dim, n);
 }
-
-LP_COMPOSITE(chunk, "chunk(Tensor self, int chunks, int dim=0) -> Tensor[] @fm",
-             .infer = infer_chunk)
-{
-    Pieces p = {.dim = (int)attr[1].i};
-    chunk_pieces(lp_type(b, in[0])->shape[p.dim], attr[0].i, &p);
-    emit_pieces(b, in[0], &p, out, n_out);
-}
+SPLIT(chunk, "chunk(Tensor self, int chunks, int dim=0) -> Tensor[] @fm",
+      infer_chunk)
 
 /* ---- tensor_split, hsplit, vsplit, dsplit -------------------------------- */
-/* sections: sizes as equal as can be, the first ones longer. */
-static void section_pieces(int64_t size, int64_t n, Pieces *p)
-{
-    p->n = (int)n;
-    for (int i = 0; i < p->n; i++)
-        p->sizes[i] = size / n + (i < size % n);
-}
-
 /* Pieces between indices, each taken as Python's slices take them. */
 static int64_t clamp(int64_t i, int64_t size)
 {
@@ -180,51 +172,19 @@ static int64_t clamp(int64_t i, int64_t size)
     return i < 0 ? 0 : i > size ? size : i;
 }
 
-static LpStatus set_sections(LpInfer *x, int dim, int64_t n)
-{
-    Pieces p = {.dim = dim};
-    LP_FAIL_IF(n < 1, x->err, LP_E_RUNTIME,
-               "%s: number of sections must be larger than 0, got %lld",
-               x->op->name, (long long)n);
-    if (n > LP_MAX_LIST)
-        return too_many(x, n);
-    section_pieces(x->in[0].shape[dim], n, &p);
-    set_results(x, &p);
-    return LP_OK;
-}
-
 static LpStatus set_indices(LpInfer *x, int dim, const LpAttr *a)
 {
+    Pieces p;
     int64_t size = x->in[0].shape[dim], from = 0;
+    p.n = 0;
     if (a->n + 1 > LP_MAX_LIST)
         return too_many(x, a->n + 1);
-    x->n_out = a->n + 1;
     for (int i = 0; i <= a->n; i++) {
         int64_t to = i < a->n ? clamp(a->v[i], size) : size;
-        x->out[i] = x->in[0];
-        x->out[i].shape[dim] = to > from ? to - from : 0;
+        add_piece(&p, from, to > from ? to : from);
         from = to;
     }
-    return LP_OK;
-}
-
-static void emit_sections(LpBuilder *b, LpVal v, int dim, int64_t n, LpVal *out,
-                          int n_out)
-{
-    Pieces p = {.dim = dim};
-    section_pieces(lp_type(b, v)->shape[dim], n, &p);
-    emit_pieces(b, v, &p, out, n_out);
-}
-
-static void emit_indices(LpBuilder *b, LpVal v, int dim, const LpAttr *a,
-                         LpVal *out, int n_out)
-{
-    int64_t size = lp_type(b, v)->shape[dim], from = 0;
-    for (int i = 0; i < n_out; i++) {
-        int64_t to = i < a->n ? clamp(a->v[i], size) : size;
-        out[i] = lp_slice(b, v, dim, from, to > from ? to : from, 1);
-        from = to;
-    }
+    return set_results(x, dim, &p);
 }
 
 static LpStatus infer_tensor_split(LpInfer *x)
@@ -232,39 +192,25 @@ static LpStatus infer_tensor_split(LpInfer *x)
     LP_TRY(wrap_split_dim(x, 1));
     return set_sections(x, (int)x->attr[1].i, x->attr[0].i);
 }
-
-LP_COMPOSITE(tensor_split,
-             "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] "
-             "@fm",
-             .infer = infer_tensor_split)
-{
-    emit_sections(b, in[0], (int)attr[1].i, attr[0].i, out, n_out);
-}
+SPLIT(tensor_split,
+      "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] @fm",
+      infer_tensor_split)
 
 static LpStatus infer_split_at(LpInfer *x)
 {
     LP_TRY(wrap_split_dim(x, 1));
     return set_indices(x, (int)x->attr[1].i, &x->attr[0]);
 }
-
-LP_COMPOSITE(tensor_split_at,
-             "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
-             "Tensor[] @fm",
-             .infer = infer_split_at)
-{
-    emit_indices(b, in[0], (int)attr[1].i, &attr[0], out, n_out);
-}
+SPLIT(tensor_split_at,
+      "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
+      "Tensor[] @fm",
+      infer_split_at)
 
 /* The dimension that the h, v and d variants cut: the record's data. */
 typedef struct Axis {
     int rank; /* least number of dimensions */
     int dim;  /* for h and one dimension: 0 */
 } Axis;
-
-static int axis_dim(const Axis *a, const LpType *t)
-{
-    return a->dim < t->ndim ? a->dim : t->ndim - 1;
-}
 
 static LpStatus check_axis(LpInfer *x, bool sections)
 {
@@ -278,7 +224,7 @@ static LpStatus check_axis(LpInfer *x, bool sections)
             ? "s"
             : "",
         x->in[0].ndim);
-    int d = axis_dim(a, &x->in[0]);
+    int d = a->dim < x->in[0].ndim ? a->dim : x->in[0].ndim - 1;
     if (!sections)
         return set_indices(x, d, &x->attr[0]);
     int64_t n = x->attr[0].i, size = x->in[0].shape[d];
@@ -302,22 +248,12 @@ static LpStatus infer_axis_at(LpInfer *x)
 
 #define AXIS_SPLIT(letter, min_rank, at)                                       \
     static const Axis axis_##letter = {min_rank, at};                          \
-    LP_COMPOSITE(letter##split,                                                \
-                 #letter "split(Tensor self, int sections) -> Tensor[] @fm",   \
-                 .infer = infer_axis, .data = &axis_##letter)                  \
-    {                                                                          \
-        int d = axis_dim(&axis_##letter, lp_type(b, in[0]));                   \
-        emit_sections(b, in[0], d, attr[0].i, out, n_out);                     \
-    }                                                                          \
-    LP_COMPOSITE(letter##split_at,                                             \
-                 #letter                                                       \
-                 "split.indices(Tensor self, int[] indices) -> Tensor[] @fm",  \
-                 .infer = infer_axis_at, .data = &axis_##letter)               \
-    {                                                                          \
-        int d = axis_dim(&axis_##letter, lp_type(b, in[0]));                   \
-        emit_indices(b, in[0], d, &attr[0], out, n_out);                       \
-    }
-
+    SPLIT(letter##split,                                                       \
+          #letter "split(Tensor self, int sections) -> Tensor[] @fm",          \
+          infer_axis, .data = &axis_##letter)                                  \
+    SPLIT(letter##split_at,                                                    \
+          #letter "split.indices(Tensor self, int[] indices) -> Tensor[] @fm", \
+          infer_axis_at, .data = &axis_##letter)
 AXIS_SPLIT(h, 1, 1)
 AXIS_SPLIT(v, 2, 0)
 AXIS_SPLIT(d, 3, 2)
