@@ -19,8 +19,7 @@ static LpVal row_norm(LpBuilder *b, LpVal x, double p)
     return lp_emit(b, LP_OP_vector_norm, &x, 1, a);
 }
 
-LP_COMPOSITE_LIST(dist,
-                  "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor @fm")
+LP_COMPOSITE(dist, "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor @fm")
 {
     LpVal apart = lp_sub(b, in[0], in[1]);
     LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false), attr[0], LP_NONE_ATTR};
@@ -74,12 +73,11 @@ static bool rows_fit(LpBuilder *b, const LpType *x, const LpType *y, double p)
 }
 
 /* attributes: p, compute_mode */
-LP_COMPOSITE_LIST(
-    cdist,
-    "cdist(Tensor x1, Tensor x2, float p=2.0, str "
-    "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
-    "@f",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(cdist,
+             "cdist(Tensor x1, Tensor x2, float p=2.0, str "
+             "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
+             "@f",
+             .cast = LP_CAST_WIDE)
 {
     static const char *const modes[] = {"use_mm_for_euclid_dist_if_necessary",
                                         "use_mm_for_euclid_dist",
@@ -113,7 +111,7 @@ LP_COMPOSITE_LIST(
 }
 
 /* Row i against every later one, i by i. */
-LP_COMPOSITE_LIST(pdist, "pdist(Tensor self, float p=2.0) -> Tensor @fn")
+LP_COMPOSITE(pdist, "pdist(Tensor self, float p=2.0) -> Tensor @fn")
 {
     LpType t = lp_type_of(b, in[0]);
     double p = attr[0].f;

@@ -159,11 +159,10 @@ static LpVal nothing(LpBuilder *b, LpDtype t)
     return lp_full(b, &none, lp_int(0));
 }
 
-LP_COMPOSITE_LIST(
-    lu_unpack,
-    "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool "
-    "unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor "
-    "L, Tensor U) @fo")
+LP_COMPOSITE(lu_unpack,
+             "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool "
+             "unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor "
+             "L, Tensor U) @fo")
 {
     if (!lu_fits(b, in[0], in[1], "lu_unpack"))
         return;
@@ -175,9 +174,9 @@ LP_COMPOSITE_LIST(
     out[2] = data ? upper_of(b, in[0]) : nothing(b, t.dtype);
 }
 
-LP_COMPOSITE_LIST(
-    lu_parts, "lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor "
-              "U) @lo")
+LP_COMPOSITE(lu_parts,
+             "lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor "
+             "U) @lo")
 {
     LpAttr a[] = {lp_attr_bool(false), lp_attr_str("linalg.lu"), attr[0]};
     LpVal f[3];
@@ -202,14 +201,13 @@ static LpVal lu_solve(LpBuilder *b, LpVal lu, LpVal p, LpVal rhs, bool adjoint)
     return lp_triangular(b, lu, y, true, true, false);
 }
 
-LP_COMPOSITE_LIST(
-    lu_solve,
-    "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
-    "bool adjoint=False) -> Tensor @p\n"
-    "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
-    "bool adjoint=False) -> Tensor @lo\n"
-    "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(lu_solve,
+             "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
+             "bool adjoint=False) -> Tensor @p\n"
+             "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
+             "bool adjoint=False) -> Tensor @lo\n"
+             "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
+             .cast = LP_CAST_WIDE)
 {
     bool left = attr[0].i != 0, adjoint = attr[1].i != 0;
     const char *who = "linalg.lu_solve";
@@ -310,9 +308,9 @@ LpOp op_cholesky_solve_matrix = {
     .data = &lp_linalg_one,
 };
 
-LP_COMPOSITE_LIST(cholesky_inverse,
-                  "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
-                  .cast = LP_CAST_WIDE)
+LP_COMPOSITE(cholesky_inverse,
+             "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
+             .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_check_square(b->err, "cholesky_inverse", &t) == LP_OK)
@@ -320,11 +318,10 @@ LP_COMPOSITE_LIST(cholesky_inverse,
                          (LpVal[]){in[0], lp_eye_like(b, &t)}, 2, attr);
 }
 
-LP_COMPOSITE_LIST(
-    cholesky_solve,
-    "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
-    "@fmc",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(cholesky_solve,
+             "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
+             "@fmc",
+             .cast = LP_CAST_WIDE)
 {
     LpType r = lp_type_of(b, in[0]), t = lp_type_of(b, in[1]);
     LpVal l = in[1], x = in[0];
@@ -386,10 +383,10 @@ static LpStatus infer_ldl_solve(LpInfer *x)
 }
 
 /* Batches of LD and B are broadcast; pivots have the batch of LD. */
-LP_COMPOSITE_LIST(ldl_solve,
-                  "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
-                  "hermitian=False) -> Tensor @lo",
-                  .no_grad = "PyTorch has none either")
+LP_COMPOSITE(ldl_solve,
+             "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
+             "hermitian=False) -> Tensor @lo",
+             .no_grad = "PyTorch has none either")
 {
     LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
     LpType r = lp_type_of(b, in[2]);

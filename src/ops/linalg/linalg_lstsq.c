@@ -171,15 +171,14 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
     return !lp_failed(b);
 }
 
-LP_COMPOSITE_LIST(
-    lstsq,
-    "lstsq.own(Tensor A, Tensor B, float? rcond=None, str? "
-    "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
-    "Tensor singular_values) @p\n"
-    "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? "
-    "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
-    "Tensor singular_values) @lc",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(lstsq,
+             "lstsq.own(Tensor A, Tensor B, float? rcond=None, str? "
+             "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
+             "Tensor singular_values) @p\n"
+             "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? "
+             "driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, "
+             "Tensor singular_values) @lc",
+             .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]), tb = lp_type_of(b, in[1]);
     const char *driver = lp_attr_none(&attr[1]) ? "gelsy" : attr[1].str;

@@ -128,18 +128,17 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
     return norm_at(b, x, ord, number, d0, d1, attr[1].i != 0, who);
 }
 
-LP_COMPOSITE_LIST(matrix_norm,
-                  "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
-                  "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_COMPOSITE(matrix_norm,
+             "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
     out[0] = of_matrices(b, in[0], NULL, lp_scalar_f(attr[0].s), attr + 1,
                          "linalg.matrix_norm");
 }
 
-LP_COMPOSITE_LIST(
-    matrix_norm_named,
-    "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
-    "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_COMPOSITE(matrix_norm_named,
+             "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
+             "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
     out[0] =
         of_matrices(b, in[0], attr[0].str, 0, attr + 1, "linalg.matrix_norm");
@@ -183,17 +182,16 @@ static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
     return lp_emit(b, LP_OP_vector_norm, &x, 1, v);
 }
 
-LP_COMPOSITE_LIST(
-    linalg_norm,
-    "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
-    "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_COMPOSITE(linalg_norm,
+             "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
     out[0] = any_norm(b, in[0], NULL, attr);
 }
 
-LP_COMPOSITE_LIST(linalg_norm_named,
-                  "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
-                  "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_COMPOSITE(linalg_norm_named,
+             "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
+             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
     out[0] = any_norm(b, in[0], attr[0].str, attr);
 }
@@ -265,14 +263,14 @@ static LpVal condition(LpBuilder *b, LpVal x, const char *name,
     return lp_reshape(b, r, t.shape, t.ndim - 2);
 }
 
-LP_COMPOSITE_LIST(cond, "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
-                  .cast = LP_CAST_WIDE)
+LP_COMPOSITE(cond, "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
     out[0] = condition(b, in[0], NULL, &attr[0]);
 }
 
-LP_COMPOSITE_LIST(cond_named, "cond.named(Tensor A, str p) -> Tensor @lc",
-                  .cast = LP_CAST_WIDE)
+LP_COMPOSITE(cond_named, "cond.named(Tensor A, str p) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
     out[0] = condition(b, in[0], attr[0].str, NULL);
 }

@@ -85,8 +85,8 @@ static LpVal chain(LpBuilder *b, const char *who, const LpVal *v, int n)
 }
 
 /* The first and the last may be vectors: a row, a column. */
-LP_COMPOSITE_LIST(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
-                  .cast = LP_CAST_NARROW)
+LP_COMPOSITE(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
+             .cast = LP_CAST_NARROW)
 {
     LpVal *v = lp_value_list(b, n_in);
     if (!v)
@@ -122,8 +122,8 @@ LP_COMPOSITE_LIST(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
     out[0] = n == 2 ? r : lp_reshape(b, r, shape, n);
 }
 
-LP_COMPOSITE_LIST(chain_matmul, "chain_matmul(Tensor[] matrices) -> Tensor @f",
-                  .cast = LP_CAST_NARROW)
+LP_COMPOSITE(chain_matmul, "chain_matmul(Tensor[] matrices) -> Tensor @f",
+             .cast = LP_CAST_NARROW)
 {
     if (n_in == 0) {
         lp_fail(b->err, LP_E_RUNTIME,
@@ -163,8 +163,7 @@ static int64_t count_of(LpBuilder *b, const LpAttr *n, const LpType *t,
     return count;
 }
 
-LP_COMPOSITE_LIST(vander_rows,
-                  "vander.rows(Tensor x, *, int? N=None) -> Tensor @l")
+LP_COMPOSITE(vander_rows, "vander.rows(Tensor x, *, int? N=None) -> Tensor @l")
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))
@@ -183,9 +182,9 @@ LP_COMPOSITE_LIST(vander_rows,
         out[0] = powers(b, x, n);
 }
 
-LP_COMPOSITE_LIST(
-    vander, "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor "
-            "@f")
+LP_COMPOSITE(vander,
+             "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor "
+             "@f")
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))

@@ -168,11 +168,10 @@ static LpVal reflect(LpBuilder *b, const Reflectors *r, int i, LpVal x)
     return lp_sub(b, x, lp_matmul(b, lp_mul(b, v, tau), along));
 }
 
-LP_COMPOSITE_LIST(
-    householder_product,
-    "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
-    "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(householder_product,
+             "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
+             "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
+             .cast = LP_CAST_WIDE)
 {
     Reflectors r;
     if (!reflectors(b, "torch.linalg.householder_product", in[0], in[1], true,
@@ -186,11 +185,10 @@ LP_COMPOSITE_LIST(
 }
 
 /* Q x, Q^T x, and x Q = (Q^T x^T)^T with the whole Q of rows x rows. */
-LP_COMPOSITE_LIST(
-    ormqr,
-    "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
-    "bool transpose=False) -> Tensor @fmo",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(ormqr,
+             "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
+             "bool transpose=False) -> Tensor @fmo",
+             .cast = LP_CAST_WIDE)
 {
     Reflectors r;
     bool left = attr[0].i != 0, transpose = (attr[1].i != 0) == left;

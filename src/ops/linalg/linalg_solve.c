@@ -83,11 +83,11 @@ LpOp op_triangular = {
 };
 
 /* ---- as asked ------------------------------------------------------------ */
-LP_COMPOSITE_LIST(solve_triangular,
-                  "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
-                  "left=True, bool unitriangular=False) -> Tensor @p\n"
-                  "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
-                  "left=True, bool unitriangular=False) -> Tensor @lo")
+LP_COMPOSITE(solve_triangular,
+             "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
+             "left=True, bool unitriangular=False) -> Tensor @p\n"
+             "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
+             "left=True, bool unitriangular=False) -> Tensor @lo")
 {
     LpVal a = in[0], rhs = in[1];
     LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
@@ -98,12 +98,11 @@ LP_COMPOSITE_LIST(solve_triangular,
 }
 
 /* The older name: operands exchanged, the matrix given back. */
-LP_COMPOSITE_LIST(
-    triangular_solve,
-    "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
-    "transpose=False, bool unitriangular=False) -> (Tensor solution, "
-    "Tensor cloned_coefficient) @fmo",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(triangular_solve,
+             "triangular_solve(Tensor self, Tensor A, bool upper=True, bool "
+             "transpose=False, bool unitriangular=False) -> (Tensor solution, "
+             "Tensor cloned_coefficient) @fmo",
+             .cast = LP_CAST_WIDE)
 {
     LpVal a = attr[1].i ? lp_mt(b, in[1]) : in[1], rhs = in[0];
     LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
@@ -116,16 +115,15 @@ LP_COMPOSITE_LIST(
 }
 
 /* attributes: left, check_errors, who */
-LP_COMPOSITE_LIST(
-    solve_ex,
-    "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
-    "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
-    "result, Tensor info) @p\n"
-    "solve_ex(Tensor A, Tensor B, *, bool left=True, bool "
-    "check_errors=False) -> (Tensor result, Tensor info) @lo\n"
-    "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @lo "
-    ";check_errors=True who='torch.linalg.solve'",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(solve_ex,
+             "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
+             "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
+             "result, Tensor info) @p\n"
+             "solve_ex(Tensor A, Tensor B, *, bool left=True, bool "
+             "check_errors=False) -> (Tensor result, Tensor info) @lo\n"
+             "solve(Tensor A, Tensor B, *, bool left=True) -> Tensor @lo "
+             ";check_errors=True who='torch.linalg.solve'",
+             .cast = LP_CAST_WIDE)
 {
     LpAttr a[] = {attr[1], attr[2]};
     LpVal m = in[0], rhs = in[1], r[2] = {0};
@@ -160,16 +158,15 @@ LP_COMPOSITE_LIST(
 }
 
 /* attributes: check_errors, who */
-LP_COMPOSITE_LIST(
-    inv_ex,
-    "inv_ex.own(Tensor A, bool check_errors=False, str "
-    "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
-    "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
-    "Tensor info) @lo\n"
-    "inv(Tensor A) -> Tensor @lo ;check_errors=True who='linalg.inv'\n"
-    "inverse(Tensor A) -> Tensor @fmo ;check_errors=True "
-    "who='linalg.inv'",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(inv_ex,
+             "inv_ex.own(Tensor A, bool check_errors=False, str "
+             "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"
+             "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, "
+             "Tensor info) @lo\n"
+             "inv(Tensor A) -> Tensor @lo ;check_errors=True who='linalg.inv'\n"
+             "inverse(Tensor A) -> Tensor @fmo ;check_errors=True "
+             "who='linalg.inv'",
+             .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
     LpVal r[2] = {0};
@@ -266,7 +263,7 @@ LpOp op_slogdet = {
 };
 
 /* NaN where the determinant is negative. */
-LP_COMPOSITE_LIST(logdet, "logdet(Tensor self) -> Tensor @fm")
+LP_COMPOSITE(logdet, "logdet(Tensor self) -> Tensor @fm")
 {
     LpVal r[2];
     LpType t = lp_type_of(b, in[0]);
@@ -291,8 +288,8 @@ static LpVal power(LpBuilder *b, LpVal x, int64_t n)
     return r;
 }
 
-LP_COMPOSITE_LIST(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
-                  .cast = LP_CAST_NARROW)
+LP_COMPOSITE(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
+             .cast = LP_CAST_NARROW)
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t n = attr[0].i;
@@ -324,8 +321,8 @@ static int64_t product(const int64_t *s, int n)
     return p;
 }
 
-LP_COMPOSITE_LIST(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
-                  .cast = LP_CAST_WIDE)
+LP_COMPOSITE(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t ind = attr[0].i, shape[LP_MAX_DIMS];
@@ -380,10 +377,9 @@ static LpVal listed_last(LpBuilder *b, LpVal a, const LpAttr *dims)
     return lp_permute(b, a, order, n);
 }
 
-LP_COMPOSITE_LIST(
-    tensorsolve,
-    "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(tensorsolve,
+             "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
+             .cast = LP_CAST_WIDE)
 {
     LpVal a = in[0];
     if (!lp_attr_none(&attr[0]))

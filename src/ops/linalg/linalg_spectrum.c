@@ -99,11 +99,10 @@ LpOp op_svd = {
 };
 
 /* torch.svd: V, not its transpose; some, compute_uv */
-LP_COMPOSITE_LIST(
-    svd_old,
-    "svd.old(Tensor self, bool some=True, bool compute_uv=True) -> "
-    "(Tensor U, Tensor S, Tensor V) @fmo",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(svd_old,
+             "svd.old(Tensor self, bool some=True, bool compute_uv=True) -> "
+             "(Tensor U, Tensor S, Tensor V) @fmo",
+             .cast = LP_CAST_WIDE)
 {
     LpAttr a = lp_attr_bool(!attr[0].i);
     LpVal r[3];
@@ -290,14 +289,14 @@ static LpVal tolerance(LpBuilder *b, LpVal v, const LpType *t)
     return lp_expand_as(b, x, &batch);
 }
 
-LP_COMPOSITE_LIST(pinv,
-                  "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
-                  "hermitian=False) -> Tensor @p\n"
-                  "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
-                  "hermitian=False) -> Tensor @lc\n"
-                  "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
-                  "Tensor @lc\n"
-                  "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm")
+LP_COMPOSITE(pinv,
+             "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
+             "hermitian=False) -> Tensor @p\n"
+             "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
+             "hermitian=False) -> Tensor @lc\n"
+             "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
+             "Tensor @lc\n"
+             "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm")
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b) || lp_check_matrix(b->err, "linalg.pinv", &t) != LP_OK)
@@ -325,15 +324,14 @@ static LpVal rank_of(LpBuilder *b, LpVal s, const LpVal *in, const LpType *t)
     return lp_sum(b, above, &last, 1, false);
 }
 
-LP_COMPOSITE_LIST(
-    matrix_rank,
-    "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
-    "bool hermitian=False) -> Tensor @p\n"
-    "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
-    "bool hermitian=False) -> Tensor @lc\n"
-    "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
-    "Tensor @lc ;rtol=0.0",
-    .cast = LP_CAST_WIDE)
+LP_COMPOSITE(matrix_rank,
+             "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
+             "bool hermitian=False) -> Tensor @p\n"
+             "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
+             "bool hermitian=False) -> Tensor @lc\n"
+             "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
+             "Tensor @lc ;rtol=0.0",
+             .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
     bool symmetric = attr[0].i != 0;

@@ -183,10 +183,10 @@ static LpVal added(LpBuilder *b, int product, const LpVal *in,
 }
 
 #define ADDED(name, product, x, y)                                             \
-    LP_COMPOSITE_LIST(name,                                                    \
-                      #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "  \
-                            "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",  \
-                      .cast = LP_CAST_NARROW)                                  \
+    LP_COMPOSITE(name,                                                         \
+                 #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
+                       "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
+                 .cast = LP_CAST_NARROW)                                       \
     {                                                                          \
         out[0] = added(b, LP_OP_##product, in, attr, #name);                   \
     }
@@ -213,10 +213,10 @@ static LpVal added_one_by_one(LpBuilder *b, const LpVal *in, const LpAttr *attr)
     return sum;
 }
 
-LP_COMPOSITE_LIST(addbmm,
-                  "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
-                  "beta=1, Scalar alpha=1) -> Tensor @fmio",
-                  .cast = LP_CAST_NARROW)
+LP_COMPOSITE(addbmm,
+             "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
+             "beta=1, Scalar alpha=1) -> Tensor @fmio",
+             .cast = LP_CAST_NARROW)
 {
     if (!lp_ranks(b, "addbmm", in[1], 3, in[2], 3))
         return;
@@ -234,9 +234,9 @@ LP_COMPOSITE_LIST(addbmm,
     out[0] = scaled(b, in[0], r, attr, "addbmm");
 }
 
-LP_COMPOSITE_LIST(
-    addmv, "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
-           "Scalar alpha=1) -> Tensor @fmio")
+LP_COMPOSITE(addmv,
+             "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmio")
 {
     if (!lp_ranks(b, "addmv", in[1], 2, in[2], 1))
         return;
@@ -265,9 +265,9 @@ static LpScalar rounded(LpScalar s, LpDtype t)
 }
 
 /* Every step is rounded, and alpha multiplies vec1, as in PyTorch. */
-LP_COMPOSITE_LIST(
-    addr, "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
-          "Scalar alpha=1) -> Tensor @fmic")
+LP_COMPOSITE(addr,
+             "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
+             "Scalar alpha=1) -> Tensor @fmic")
 {
     if (!lp_ranks(b, "addr", in[1], 1, in[2], 1))
         return;
@@ -305,11 +305,10 @@ static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 }
 
 /* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
-LP_COMPOSITE_LIST(
-    linear,
-    "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
-    "@no",
-    .cast = LP_CAST_NARROW)
+LP_COMPOSITE(linear,
+             "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
+             "@no",
+             .cast = LP_CAST_NARROW)
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
@@ -338,9 +337,9 @@ LP_COMPOSITE_LIST(
 }
 
 /* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
-LP_COMPOSITE_LIST(
-    bilinear, "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
-              "bias=None) -> Tensor @fn")
+LP_COMPOSITE(bilinear,
+             "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
+             "bias=None) -> Tensor @fn")
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");

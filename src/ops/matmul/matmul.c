@@ -228,10 +228,10 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
     return lp_reshape(b, r, t.shape, n);
 }
 
-LP_COMPOSITE_LIST(matmul,
-                  "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
-                  "matmul(Tensor self, Tensor other) -> Tensor @lo",
-                  .cast = LP_CAST_NARROW)
+LP_COMPOSITE(matmul,
+             "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
+             "matmul(Tensor self, Tensor other) -> Tensor @lo",
+             .cast = LP_CAST_NARROW)
 {
     out[0] = lp_matmul(b, in[0], in[1]);
 }
@@ -251,21 +251,21 @@ bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
     return false;
 }
 
-LP_COMPOSITE_LIST(mv, "mv(Tensor self, Tensor vec) -> Tensor @fmo")
+LP_COMPOSITE(mv, "mv(Tensor self, Tensor vec) -> Tensor @fmo")
 {
     if (lp_ranks(b, "mv", in[0], 2, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
 
-LP_COMPOSITE_LIST(dot, "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
-                       "vdot(Tensor self, Tensor tensor) -> Tensor @fmo")
+LP_COMPOSITE(dot, "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
+                  "vdot(Tensor self, Tensor tensor) -> Tensor @fmo")
 {
     if (lp_ranks(b, "dot", in[0], 1, in[1], 1))
         out[0] = lp_matmul(b, in[0], in[1]);
 }
 
-LP_COMPOSITE_LIST(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
-                  .cast = LP_CAST_NARROW)
+LP_COMPOSITE(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
+             .cast = LP_CAST_NARROW)
 {
     const LpType *t = lp_type(b, in[1]);
     if (lp_type(b, in[0])->ndim == 0 || t->ndim == 0)
@@ -286,8 +286,8 @@ LP_COMPOSITE_LIST(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
     }
 }
 
-LP_COMPOSITE_LIST(outer, "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
-                         "ger(Tensor self, Tensor vec2) -> Tensor @fmc")
+LP_COMPOSITE(outer, "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
+                    "ger(Tensor self, Tensor vec2) -> Tensor @fmc")
 {
     if (lp_ranks(b, "outer", in[0], 1, in[1], 1))
         out[0] =

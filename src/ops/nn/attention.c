@@ -235,13 +235,12 @@ static bool enough_dims(LpBuilder *b, const LpVal *in, bool heads)
     return !lp_failed(b);
 }
 
-LP_COMPOSITE_LIST(
-    scaled_dot_product_attention,
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
-    "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
-    "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
-    "Tensor @n",
-    .cast = LP_CAST_NARROW)
+LP_COMPOSITE(scaled_dot_product_attention,
+             "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
+             "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
+             "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
+             "Tensor @n",
+             .cast = LP_CAST_NARROW)
 {
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);

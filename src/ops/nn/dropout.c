@@ -50,12 +50,11 @@ static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
     out[0] = lp_mul(b, in[0], mask);
 }
 
-LP_COMPOSITE_LIST(
-    feature_dropout,
-    "feature_dropout(Tensor input, float p=0.5, bool training=True) "
-    "-> Tensor @f\n"
-    "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
-    "Tensor @nw")
+LP_COMPOSITE(feature_dropout,
+             "feature_dropout(Tensor input, float p=0.5, bool training=True) "
+             "-> Tensor @f\n"
+             "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw")
 {
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim < 2)
@@ -68,9 +67,9 @@ LP_COMPOSITE_LIST(
 }
 
 /* [channels, places], or a batch of such. */
-LP_COMPOSITE_LIST(dropout1d,
-                  "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
-                  "Tensor @nw")
+LP_COMPOSITE(dropout1d,
+             "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw")
 {
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim != 2 && ndim != 3)
@@ -82,9 +81,9 @@ LP_COMPOSITE_LIST(dropout1d,
 }
 
 /* [channels, depth, height, width], or a batch of such. */
-LP_COMPOSITE_LIST(dropout3d,
-                  "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
-                  "Tensor @nw")
+LP_COMPOSITE(dropout3d,
+             "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
+             "Tensor @nw")
 {
     drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1, out);
 }

@@ -13,7 +13,7 @@ extern const struct LpPlusOps lp_plus_ops;
 
 /* A loss function of torch.nn.functional, as LP_COMPOSITE. */
 #define LP_LOSS(id, args)                                                      \
-    LP_COMPOSITE_LIST(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
+    LP_COMPOSITE(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
 
 /* On the host fails unless `w` has the dtype of `x`. Elsewhere `w` cast to the
  * type of `x` where half and float32 meet: weights follow their input.

@@ -282,11 +282,10 @@ NORM(batch_norm_backward, LP_OPF_BLOCKED,
 
 /* The operator as torch has it: the statistics have the type of the weight,
  * which is the input's unless one is given. */
-LP_COMPOSITE_LIST(
-    layer_norm_stats,
-    "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? "
-    "weight, Tensor? bias, float eps) -> (Tensor out, Tensor mean, "
-    "Tensor rstd) @f")
+LP_COMPOSITE(layer_norm_stats,
+             "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight, Tensor? bias, float eps) -> (Tensor out, Tensor mean, "
+             "Tensor rstd) @f")
 {
     LpDtype t = lp_type(b, in[0])->dtype;
     for (int i = 1; i < 3; i++)
@@ -305,9 +304,8 @@ static double epsilon_of(LpDtype t)
 }
 
 /* y = x / sqrt(mean(x^2) + eps) w */
-LP_COMPOSITE_LIST(rms_norm,
-                  "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
-                  "weight=None, float? eps=None) -> Tensor @fn")
+LP_COMPOSITE(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
+                       "weight=None, float? eps=None) -> Tensor @fn")
 {
     LpType t = *lp_type(b, in[0]), want;
     LpAttr shape = attr[0];

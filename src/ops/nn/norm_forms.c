@@ -2,19 +2,18 @@
  * statistics, and local_response_norm. */
 #include "src/ops/nn/nnop.h"
 
-LP_COMPOSITE_LIST(
-    layer_norm,
-    "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
-    "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
+LP_COMPOSITE(layer_norm,
+             "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+             "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
 {
     LpVal r[3];
     if (lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, r) == 3)
         out[0] = r[0];
 }
 
-LP_COMPOSITE_LIST(
-    group_norm, "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
-                "Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
+LP_COMPOSITE(group_norm,
+             "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
+             "Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
 {
     LpVal r[3];
     if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, attr, r) == 3)
@@ -22,12 +21,11 @@ LP_COMPOSITE_LIST(
 }
 
 /* Every channel of every sample by itself. attr: eps */
-LP_COMPOSITE_LIST(
-    instance_norm_train,
-    "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
-    "float eps) -> Tensor @p\n"
-    "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
-    "float eps) -> Tensor @n")
+LP_COMPOSITE(instance_norm_train,
+             "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @p\n"
+             "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+             "float eps) -> Tensor @n")
 {
     LpVal r[3];
     LpType t = *lp_type(b, in[0]);
@@ -37,14 +35,13 @@ LP_COMPOSITE_LIST(
 }
 
 /* With given statistics: one multiplication and one addition an element. */
-LP_COMPOSITE_LIST(
-    batch_norm_eval,
-    "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
-    "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
-    "@p\n"
-    "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
-    "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
-    "@n")
+LP_COMPOSITE(batch_norm_eval,
+             "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@p\n"
+             "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+             "@n")
 {
     char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
@@ -72,10 +69,9 @@ LP_COMPOSITE_LIST(
 
 /* y = x / (k + alpha mean of x^2 over `size` channels)^beta; the window of
  * channel c begins at c - size / 2 */
-LP_COMPOSITE_LIST(
-    local_response_norm,
-    "local_response_norm(Tensor input, int size, float alpha=1e-04, "
-    "float beta=0.75, float k=1.0) -> Tensor @n")
+LP_COMPOSITE(local_response_norm,
+             "local_response_norm(Tensor input, int size, float alpha=1e-04, "
+             "float beta=0.75, float k=1.0) -> Tensor @n")
 {
     LpType t = *lp_type(b, in[0]);
     int64_t size = attr[0].i, places = 1;

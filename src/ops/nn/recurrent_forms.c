@@ -28,28 +28,25 @@ static void layer(LpBuilder *b, int op, const char *const *name, int n_in,
 /* One form of the package, one of torch.nn.functional. */
 #define BOTH(form) form " @p\n_" form " @n"
 
-LP_COMPOSITE_LIST(
-    lstm_layer,
-    BOTH("lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
-         ", Tensor? weight_hr, bool reverse) -> (Tensor output, "
-         "Tensor h_n, Tensor c_n)"),
-    .cast = LP_CAST_NARROW)
+LP_COMPOSITE(lstm_layer,
+             BOTH("lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
+                  ", Tensor? weight_hr, bool reverse) -> (Tensor output, "
+                  "Tensor h_n, Tensor c_n)"),
+             .cast = LP_CAST_NARROW)
 {
     layer(b, LP_OP_lstm, lstm, n_in, attr, in, out, n_out);
 }
 
-LP_COMPOSITE_LIST(gru_layer,
-                  BOTH("gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
-                       ", bool reverse) -> (Tensor output, Tensor h_n)"))
+LP_COMPOSITE(gru_layer, BOTH("gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
+                             ", bool reverse) -> (Tensor output, Tensor h_n)"))
 {
     layer(b, LP_OP_gru, plain, n_in, attr, in, out, n_out);
 }
 
-LP_COMPOSITE_LIST(
-    rnn_layer,
-    BOTH("rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
-         ", bool reverse, bool relu) -> (Tensor output, Tensor h_n)"),
-    .cast = LP_CAST_NARROW)
+LP_COMPOSITE(rnn_layer,
+             BOTH("rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
+                  ", bool reverse, bool relu) -> (Tensor output, Tensor h_n)"),
+             .cast = LP_CAST_NARROW)
 {
     layer(b, LP_OP_rnn, plain, n_in, attr, in, out, n_out);
 }

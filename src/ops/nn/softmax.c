@@ -127,17 +127,17 @@ static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
     "@fmo\n" name "(Tensor input, int dim, ScalarType? dtype=None) -> Tensor " \
     "@s"
 
-LP_COMPOSITE_LIST(softmax_in, ALL_FORMS("softmax"))
+LP_COMPOSITE(softmax_in, ALL_FORMS("softmax"))
 {
     in_dtype(b, LP_OP_softmax, attr, in[0], false, out);
 }
 
-LP_COMPOSITE_LIST(log_softmax_in, ALL_FORMS("log_softmax"))
+LP_COMPOSITE(log_softmax_in, ALL_FORMS("log_softmax"))
 {
     in_dtype(b, LP_OP_log_softmax, attr, in[0], false, out);
 }
 
-LP_COMPOSITE_LIST(softmin, ANY_DIM("softmin"))
+LP_COMPOSITE(softmin, ANY_DIM("softmin"))
 {
     in_dtype(b, LP_OP_softmax, attr, in[0], true, out);
 }

@@ -117,25 +117,24 @@ static LpVal draw_like(LpBuilder *b, int op, LpVal self, const LpAttr *dtype)
     return lp_emit(b, op, NULL, 0, a);
 }
 
-LP_COMPOSITE_LIST(
-    rand_like,
-    "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
+LP_COMPOSITE(rand_like,
+             "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
 {
     out[0] = draw_like(b, LP_OP_rand, in[0], &attr[0]);
 }
 
-LP_COMPOSITE_LIST(
+LP_COMPOSITE(
     randn_like,
     "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
 {
     out[0] = draw_like(b, LP_OP_randn, in[0], &attr[0]);
 }
 
-LP_COMPOSITE_LIST(randint_like,
-                  "randint_like(Tensor self, int low, int high, *, ScalarType? "
-                  "dtype=None) -> Tensor @fgr\n"
-                  "randint_like.high(Tensor self, int high, *, ScalarType? "
-                  "dtype=None) -> Tensor @fgr ;low=0")
+LP_COMPOSITE(randint_like,
+             "randint_like(Tensor self, int low, int high, *, ScalarType? "
+             "dtype=None) -> Tensor @fgr\n"
+             "randint_like.high(Tensor self, int high, *, ScalarType? "
+             "dtype=None) -> Tensor @fgr ;low=0")
 {
     LpType t = lp_type_of(b, in[0]);
     LpAttr a[] = {attr[0], attr[1], lp_attr_ints(t.shape, t.ndim),
@@ -347,8 +346,8 @@ LpOp op_bernoulli = {
 };
 
 /* In self's shape and dtype, by a tensor of probabilities. */
-LP_COMPOSITE_LIST(bernoulli_by,
-                  "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig")
+LP_COMPOSITE(bernoulli_by,
+             "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig")
 {
     LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
     LpVal like = lp_emit(b, LP_OP_expand, &in[1], 1,
@@ -359,8 +358,8 @@ LP_COMPOSITE_LIST(bernoulli_by,
 }
 
 /* mean + std * a standard normal of their common shape. */
-LP_COMPOSITE_LIST(normal_tensors,
-                  "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog")
+LP_COMPOSITE(normal_tensors,
+             "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog")
 {
     LpType t = {.dtype = lp_default_dtype()};
     for (int i = 0; i < 2; i++) {
@@ -375,10 +374,9 @@ LP_COMPOSITE_LIST(normal_tensors,
     out[0] = lp_add(b, lp_mul(b, z, in[1]), in[0]);
 }
 
-LP_COMPOSITE_LIST(
-    normal_size,
-    "normal.size(float mean, float std, int[] size, *, ScalarType? "
-    "dtype=None) -> Tensor @fogr")
+LP_COMPOSITE(normal_size,
+             "normal.size(float mean, float std, int[] size, *, ScalarType? "
+             "dtype=None) -> Tensor @fogr")
 {
     LpAttr a[] = {attr[2], attr[3]};
     if (!(attr[1].f >= 0)) {
