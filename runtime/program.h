@@ -107,6 +107,7 @@ typedef struct LpProgram {
     LpStepGraph micro_graph, update_graph; /* the host's own */
     LpCode micro, update;
     int threads; /* that it was lowered for */
+    LpTopology topology;
     LpWeightLayout *weight_layout;
     size_t n_weight_layout, cap_weight_layout;
     /* per variable: 1 + index into weight_layout; 0: plain */

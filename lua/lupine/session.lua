@@ -14,6 +14,7 @@
 --- of a training session changed is fetched when it is read, and what another
 --- session changed goes to the device before the next run.
 local class = require("lupine.base.class")
+local core = require("lupine.core")
 local report = require("lupine.report")
 local streams = require("lupine.session.streams")
 local training = require("lupine.session.training")
@@ -43,10 +44,11 @@ local function index(step)
   return vars, by_name
 end
 
--- Fixes what the step computes: loops, reduction, the optimizer, anchors.
-local function complete(self, step, spec)
+-- Compiles the step: what it computes (loops, reduction, the optimizer,
+-- anchors), where, and how the host runs it.
+local function compile_step(self, step, spec)
   local compile = class.copy(spec.compile)
-  compile.anchors = {}
+  compile.system, compile.host, compile.anchors = spec.system or {}, spec.host or {}, {}
   for i, anchor in ipairs(spec.anchors or {}) do
     compile.anchors[i] = anchor.name
   end
@@ -56,9 +58,11 @@ local function complete(self, step, spec)
     self.optimizer = spec.optimizer
     self.hypers, self.states = training.complete(step, by_name, spec.optimizer, compile)
   end
-  step:complete(compile)
-  self.vars = index(step)
+  local plan, program = core.compile(step, compile)
+  self.vars, self.report = index(step), report.Report(plan)
   self.streams = streams.sort(self.vars, spec)
+  training.start(self)
+  self.exec = program:executor()
 end
 
 -- The device's variables that have a tensor on the host: `mirrored` come back
@@ -85,7 +89,7 @@ local function mirror(self, tensors)
   end
 end
 
---- spec: compile (what step:complete takes, without rules and anchors), tensors
+--- spec: compile (what fixes values in core.compile, without rules and anchors), tensors
 --- (the host's, by role and name), optimizer (with a loss), anchors ({name,
 --- mode, period}), output ({mode, period}; all unless given), input_groups
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
@@ -93,10 +97,8 @@ end
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)
-  complete(self, step, spec)
-  self.report = report.simulate(step, spec.system)
-  training.start(self)
-  self.exec, self.seed, self.has_run = step:compile(spec.host or {}), spec.seed or 0, false
+  compile_step(self, step, spec)
+  self.seed, self.has_run = spec.seed or 0, false
   local ok, e = pcall(mirror, self, spec.tensors)
   if not ok then
     self.exec:close()
@@ -262,8 +264,8 @@ end
 
 local M = { Session = Session, index = index }
 
---- Completes a traced step, simulates and compiles it.
---- error: poptorch.Error when a tile overflows; what step:complete raises
+--- Compiles a traced step (core.compile) and puts it on its device.
+--- error: poptorch.Error when a tile overflows; what core.compile raises
 ---@param step lupine.Step
 ---@param spec table Session:init
 ---@return lupine.Session

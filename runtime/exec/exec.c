@@ -14,14 +14,17 @@
 /* Replicas are dealt out in order to the processes. */
 static LpStatus set_replicas(LpExec *x, const LpComm *comm, LpErr *e)
 {
-    int64_t all = x->p->step->replicas;
-    LP_FAIL_IF(all % comm->size != 0, e, LP_E_VALUE,
-               "%" PRId64 " replicas cannot be dealt out to %" PRId64
-               " processes",
-               all, comm->size);
+    const LpTopology *t = &x->p->topology;
+    LP_FAIL_IF(
+        comm->size * t->local != t->replicas ||
+            comm->rank * t->local != t->first,
+        e, LP_E_VALUE,
+        "the program runs replicas %" PRId64 " to %" PRId64 " of %" PRId64
+        ", which process %" PRId64 " of %" PRId64 " has not",
+        t->first, t->first + t->local - 1, t->replicas, comm->rank, comm->size);
     x->comm = comm;
-    x->replicas = all / comm->size;
-    x->first = comm->rank * x->replicas;
+    x->replicas = t->local;
+    x->first = t->first;
     x->grouped = lp_step_grouped(x->p->step);
     return LP_OK;
 }

@@ -68,7 +68,7 @@ local function input()
   return torch.randn(4, 1, 8, 8), torch.tensor({ 0, 1, 2, 3 })
 end
 
-local function traced(net, x, y)
+local function opened(net, x, y)
   local declared = {}
   for name, p in net:named_parameters() do
     declared[#declared + 1] = { "parameter", name, p }
@@ -80,8 +80,13 @@ local function traced(net, x, y)
     local out = net(h)
     return out, F.cross_entropy(out, y)
   end, { x }, declared)
-  step:complete({ loss = losses[#losses],
-    rules = compiled.descent(compiled.vars(step), declared) })
+  return step, { loss = losses[#losses],
+    rules = compiled.descent(compiled.vars(step), declared), system = {}, host = {} }
+end
+
+local function traced(net, x, y)
+  local step, how = opened(net, x, y)
+  step:complete(how)
   return step, compiled.vars(step)
 end
 
@@ -90,8 +95,9 @@ local cases = {
   ["tracing and compiling a training step"] = function()
     local net, x, y = network(), input()
     return function()
-      local step, at = traced(net, x, y)
-      local exec = step:compile({})
+      local step, how = opened(net, x, y)
+      local _, program = core.compile(step, how)
+      local exec, at = program:executor(), compiled.vars(step)
       exec:rng(3, 0)
       return exec:run(compiled.feed(at, { x }), {})[at["output output_2"]]
     end

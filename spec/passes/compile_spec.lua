@@ -4,8 +4,9 @@ local core = require("lupine.core")
 local report = require("lupine.report")
 local torch = require("torch")
 
--- A step that trains one weight matrix by plain gradient descent.
-local function trained_step()
+-- A step that trains one weight matrix by plain gradient descent, and what it is
+-- completed with.
+local function open_step()
   local w = torch.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } })
   local tr = core.trace()
   local x = tr:declare("input", "x", nil, { 1, 2 }, torch.float32)
@@ -19,8 +20,13 @@ local function trained_step()
     at[v.name] = i
   end
   local lr = step:add_var("hyper", "lr", torch.tensor(0.5))
-  step:complete({ loss = losses[1], rules = { { op = "popart_sgd_step", param = at.w,
-    inputs = { at.w, "grad", false, lr }, outputs = { at.w } } } })
+  return step, at, { loss = losses[1], rules = { { op = "popart_sgd_step", param = at.w,
+    inputs = { at.w, "grad", false, lr }, outputs = { at.w } } } }
+end
+
+local function trained_step()
+  local step, at, how = open_step()
+  step:complete(how)
   return step, at
 end
 
@@ -88,5 +94,42 @@ describe("a complete step", function()
     assert.is_true(r.training)
     local out = r.plan:replay({ [at.x] = torch.tensor({ { 1.0, -1.0 } }) })
     assert.same({ { -2, -2 } }, out[at.output_1]:tolist())
+  end)
+end)
+
+describe("core.compile", function()
+  it("gives what its three parts give one after the other", function()
+    local apart, at = trained_step()
+    local step, _, how = open_step()
+    how.system, how.host = { chip = "ipu21" }, {}
+    local plan, program = core.compile(step, how)
+    assert.equal(apart:text("step"), step:text("step"))
+    assert.equal(core.plan(apart, { chip = "ipu21" }):json(), plan:json())
+    assert.equal(step:text("step"), plan:step():text("step"))
+    local a, b = apart:compile({}), program:executor()
+    assert.equal(a:text(), b:text())
+    for _ = 1, 2 do
+      assert.same(run(a, at):tolist(), run(b, at):tolist())
+    end
+    assert.error_matches(function() program:executor() end, "program")
+  end)
+
+  it("starts variables with what their tensors are when the executor is made", function()
+    local step, at, how = open_step()
+    local state = torch.tensor(3.0)
+    local index = step:add_var("hyper", "late", state)
+    how.system, how.host = {}, {}
+    local _, program = core.compile(step, how)
+    state:fill_(4)
+    local exec = program:executor()
+    assert.equal(4, exec:read(index):item())
+    assert.equal(2, run(exec, at):dim())
+  end)
+
+  it("leaves a complete step where the program does not fit", function()
+    local step, _, how = open_step()
+    how.system, how.host = { tiles = -1 }, {}
+    assert.error_matches(function() core.compile(step, how) end, "tiles")
+    assert.error_matches(function() step:complete({}) end, "this step is complete")
   end)
 end)

@@ -161,7 +161,8 @@ static LpStatus run(const LpStep *s, const LpComm *c, LpErr *e)
     o.threads = 1;
     LpStream *st = lp_calloc(s->n_var + 1, sizeof *st);
     LP_FAIL_IF(!st, e, LP_E_MEMORY, "out of memory");
-    LP_TRY(lp_compile_host(s, &o, &p, e));
+    LpTopology here = {s->replicas, first, local};
+    LP_TRY(lp_compile_host(s, &here, &o, &p, e));
     LP_TRY(lp_exec_new(p, c, &x, e));
     LP_TRY(write_vars(x, s, e));
     LP_TRY(make_streams(s, st, first, local, e));

@@ -111,7 +111,7 @@ static LpStatus make_step(LpStep *s, LpErr *e)
                     .n_rule = n};
     LpCompileSpec spec = {.device_iterations = s->device_iterations,
                           .gradient_accumulation = s->gradient_accumulation,
-                          .replicas = s->replicas,
+                          .topology = {.replicas = s->replicas},
                           .mean = s->mean_reduction,
                           .training = &t};
     return lp_complete_step(s, &spec, e);

@@ -23,6 +23,7 @@ void lp_bind_function(lua_State *L);  /* autograd.Function: function.c */
 void lp_bind_trace(lua_State *L);     /* traces: trace.c */
 void lp_bind_body(lua_State *L);      /* loops and branches: body.c */
 void lp_bind_step(lua_State *L);      /* steps: step.c */
+void lp_bind_compile(lua_State *L);   /* compiling, programs: compile.c */
 void lp_bind_exec(lua_State *L);      /* executors: exec.c */
 void lp_bind_graph(lua_State *L);     /* graphs as text, passes: graph.c */
 void lp_bind_files(lua_State *L);     /* files of tensors: files.c */

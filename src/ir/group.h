@@ -22,6 +22,12 @@ typedef struct LpGroup {
     int64_t size; /* of a group; ALL, NONE: 0 */
 } LpGroup;
 
+/* The replicas of a step, and those that this process runs: `local` of them
+ * from number `first` on; local 0: all. */
+typedef struct LpTopology {
+    int64_t replicas, first, local;
+} LpTopology;
+
 static inline int64_t lp_group_size(LpGroup g, int64_t replicas)
 {
     return g.kind == LP_GROUP_ALL    ? replicas

@@ -320,15 +320,16 @@ static LpStatus add_anchors(Compile *c)
 static LpStatus set_loops(LpStep *s, const LpCompileSpec *spec, LpErr *e)
 {
     int64_t n = spec->device_iterations, all = 0, bytes;
-    LP_FAIL_IF(n < 1 || spec->gradient_accumulation < 1 || spec->replicas < 1 ||
+    LP_FAIL_IF(n < 1 || spec->gradient_accumulation < 1 ||
+                   spec->topology.replicas < 1 ||
                    !lp_mul_i64(n, spec->gradient_accumulation, &all) ||
-                   !lp_mul_i64(all, spec->replicas, &all),
+                   !lp_mul_i64(all, spec->topology.replicas, &all),
                e, LP_E_VALUE,
                "device iterations, gradient accumulation and replicas must be "
                "at least 1 and their product countable, got %lld, %lld and "
                "%lld",
                (long long)n, (long long)spec->gradient_accumulation,
-               (long long)spec->replicas);
+               (long long)spec->topology.replicas);
     for (size_t i = 0; i < s->n_var; i++) {
         const LpVariable *v = &s->var[i];
         bytes = lp_type_bytes(&v->type);
@@ -340,7 +341,7 @@ static LpStatus set_loops(LpStep *s, const LpCompileSpec *spec, LpErr *e)
     }
     s->device_iterations = n;
     s->gradient_accumulation = spec->gradient_accumulation;
-    s->replicas = spec->replicas;
+    s->replicas = spec->topology.replicas;
     s->mean_reduction = spec->mean;
     s->numerics = spec->numerics;
     return LP_OK;
@@ -379,14 +380,34 @@ LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e)
 }
 
 /* ---- the host ------------------------------------------------------------ */
-LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
-                         LpProgram **out, LpErr *e)
+/* Its own replicas; with the step's where all of them are. */
+static LpStatus here(const LpStep *s, const LpTopology *t, LpTopology *out,
+                     LpErr *e)
 {
+    bool all = !t || t->local == 0;
+    *out = all ? (LpTopology){s->replicas, 0, s->replicas} : *t;
+    LP_FAIL_IF(out->replicas != s->replicas || out->local < 1 ||
+                   s->replicas % out->local != 0 || out->first < 0 ||
+                   out->first % out->local != 0 || out->first >= s->replicas,
+               e, LP_E_VALUE,
+               "a process runs equal shares of the step's %lld replicas, got "
+               "%lld from %lld on of %lld",
+               (long long)s->replicas, (long long)out->local,
+               (long long)out->first, (long long)out->replicas);
+    return LP_OK;
+}
+
+LpStatus lp_compile_host(const LpStep *step, const LpTopology *t,
+                         const LpHostOptions *o, LpProgram **out, LpErr *e)
+{
+    LpTopology topology;
     LP_FAIL_IF(!step->complete, e, LP_E_RUNTIME, "the step is not complete");
+    LP_TRY(here(step, t, &topology, e));
     LP_TRY(lp_step_computable(step, e));
     LpProgram *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->step = lp_step_retain(step);
+    p->topology = topology;
     LpStatus s = lp_step_graph_copy(step, false, &p->micro_graph, e);
     if (s == LP_OK)
         s = lp_step_graph_copy(step, true, &p->update_graph, e);
@@ -397,4 +418,18 @@ LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
     else
         lp_program_free(p);
     return s;
+}
+
+/* ---- both ---------------------------------------------------------------- */
+LpStatus lp_compile(LpStep *step, const LpCompileSpec *spec, LpCompiled *out,
+                    LpErr *e)
+{
+    *out = (LpCompiled){NULL, NULL};
+    LP_TRY(lp_complete_step(step, spec, e));
+    if (spec->ipu)
+        LP_TRY(lp_ipu_analyse(step, spec->ipu, spec->placement, &out->plan, e));
+    if (spec->host)
+        LP_TRY(lp_compile_host(step, &spec->topology, spec->host, &out->program,
+                               e));
+    return LP_OK;
 }

@@ -1,12 +1,13 @@
-/* The compile entry, on plain data, for poptorch, popart and lupine.compile. It
- * has two halves, because the road forks between them: lp_complete_step fixes
- * the values; the passes of the simulated system and the host then only read
- * the completed step (lp_ipu_analyse, lp_compile_host), as often as they like.
- */
+/* The compile entry, on plain data, for poptorch, popart and lupine.compile:
+ * lp_compile. Its parts can be had by themselves, because the road forks
+ * between them: lp_complete_step fixes the values; the passes of the simulated
+ * system and the host then only read the completed step (lp_ipu_analyse,
+ * lp_compile_host), as often as they like. */
 #ifndef LP_PASSES_COMPILE_H
 #define LP_PASSES_COMPILE_H
 
 #include "src/passes/host/lower.h"
+#include "src/passes/ipu/ipu.h"
 
 /* How one parameter is updated: an operator of src/ops/nn/optim.c over
  * variables of the step. Operands left out have the form's default; one called
@@ -36,9 +37,10 @@ typedef struct LpTraining {
     int n_rule;
 } LpTraining;
 
-/* What a step is completed with: plain data, from whatever front end. */
+/* What a step is compiled with: plain data, from whatever front end. */
 typedef struct LpCompileSpec {
-    int64_t device_iterations, gradient_accumulation, replicas;
+    int64_t device_iterations, gradient_accumulation;
+    LpTopology topology;
     bool mean; /* LpStep.mean_reduction */
     LpNumerics numerics;
     const LpTraining *training; /* NULL: inference */
@@ -47,7 +49,22 @@ typedef struct LpCompileSpec {
     const char *const *anchor;
     int n_anchor;
     bool name_values; /* results of nodes get names that anchors can use */
+    /* How the completed step runs: not read by lp_complete_step. */
+    const LpIpuOptions *ipu;      /* NULL: no plan */
+    const LpPlacement *placement; /* NULL: the origins' */
+    const LpHostOptions *host;    /* NULL: no program */
 } LpCompileSpec;
+
+/* Owned by who asked. */
+typedef struct LpCompiled {
+    LpIpuPlan *plan;
+    LpProgram *program;
+} LpCompiled;
+
+/* Completes the step, plans and lowers it. What was made is in *out also on
+ * failure: a program that does not fit the IPUs has a plan. */
+LpStatus lp_compile(LpStep *step, const LpCompileSpec *spec, LpCompiled *out,
+                    LpErr *e);
 
 /* The half that fixes values: differentiates the micro graph, adds
  * accumulators and the update graph, runs the common passes, verifies the step.
@@ -66,8 +83,9 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
  * short. */
 const char *lp_gradient_name(LpArena *mem, const char *variable, LpErr *e);
 
-/* The host half: the program retains the completed step. */
-LpStatus lp_compile_host(const LpStep *step, const LpHostOptions *o,
-                         LpProgram **out, LpErr *e);
+/* The host half, for the replicas of this process; t NULL: for all. The program
+ * retains the completed step. */
+LpStatus lp_compile_host(const LpStep *step, const LpTopology *t,
+                         const LpHostOptions *o, LpProgram **out, LpErr *e);
 
 #endif

@@ -6,7 +6,8 @@
  *   x     = trace:declare(role, name, tensor | nil, shape, dtype)
  *   trace:start()  ...operators...  trace:stop()
  *   step  = trace:step({tensors that are outputs})
- *   step:complete{...}; exec = step:compile{...}; exec:run(inputs, modes)
+ *   plan, program = core.compile(step, {...}); exec = program:executor()
+ *   exec:run(inputs, modes)
  *
  * Variables are numbered from 1 here, as lists in Lua are. */
 #ifndef LP_BIND_PROGRAM_PROGRAM_H
@@ -32,6 +33,10 @@ static inline LpStep *lp_check_step(lua_State *L)
 {
     return lp_check_box(L, 1, &lp_tag_step, "step");
 }
+/* One that may still be changed. */
+LpStep *lp_check_open_step(lua_State *L);
+int lp_step_complete(lua_State *L); /* methods of steps; compile.c */
+int lp_step_compile(lua_State *L);
 /* Variable number at i, from 0. */
 size_t lp_check_var(lua_State *L, int i, const LpStep *s);
 

@@ -62,7 +62,7 @@ static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
     lua_pop(L, 1);
 }
 
-static LpIpuOptions read_options(lua_State *L, int t)
+LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
@@ -132,10 +132,10 @@ static int16_t place_field(lua_State *L, const char *key, int32_t def)
     return (int16_t)v;
 }
 
-/* The table at t; what it points to is kept alive by the stack. */
-static LpPlacement read_placement(lua_State *L, int t, const LpGraph *g)
+LpPlacement lp_read_placement(lua_State *L, int t, const LpGraph *g)
 {
     uint32_t n = 0;
+    luaL_checktype(L, t, LUA_TTABLE);
     size_t size = (g->n_node + 1) * sizeof(int16_t);
     LpPlacement p = {lua_newuserdatauv(L, size, 0),
                      lua_newuserdatauv(L, size, 0),
@@ -273,20 +273,23 @@ const LpIpuPlan *lp_check_plan(lua_State *L)
     return lp_check_box(L, 1, &tag_plan, "plan");
 }
 
+LpBox *lp_new_plan(lua_State *L)
+{
+    return lp_new_box(L, &tag_plan, "lupine.plan");
+}
+
 /* plan(step, options, placement) -> plan */
 static int plan_new(lua_State *L)
 {
     LpErr e = {0};
     const LpStep *s = lp_check_step(L);
-    LpIpuOptions o = read_options(L, 2);
+    LpIpuOptions o = lp_read_ipu_options(L, 2);
     bool placed = !lua_isnoneornil(L, 3);
     LpPlacement at = {NULL, NULL, NULL};
     luaL_checkstack(L, 20, NULL);
-    if (placed) {
-        luaL_checktype(L, 3, LUA_TTABLE);
-        at = read_placement(L, 3, s->micro);
-    }
-    LpBox *b = lp_new_box(L, &tag_plan, "lupine.plan");
+    if (placed)
+        at = lp_read_placement(L, 3, s->micro);
+    LpBox *b = lp_new_plan(L);
     LpIpuPlan *p = NULL;
     LpStatus st = lp_ipu_analyse(s, &o, placed ? &at : NULL, &p, &e);
     b->p = p;

@@ -58,7 +58,7 @@ bool lp_packs(const LpLower *l, const LpGraphNode *n)
         lp_step_grouped(l->step)) /* replicas share the copies */
         return false;
     if (l->step->update &&
-        l->step->gradient_accumulation * l->step->replicas < MICRO)
+        l->step->gradient_accumulation * l->program->topology.local < MICRO)
         return false;
     const LpType *w = lp_graph_type(l->g, n->in[1]);
     const LpType *x = lp_graph_type(l->g, n->in[0]);
@@ -109,7 +109,7 @@ LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
         l->update || !l->o->pack || !lp_is_value(n->in[1]) ||
         lp_step_grouped(l->step) ||
         (l->step->update &&
-         l->step->gradient_accumulation * l->step->replicas < READS))
+         l->step->gradient_accumulation * l->program->topology.local < READS))
         return LP_OK;
     const LpValueLocation *p = &l->location[n->in[1]];
     uint32_t var = l->buf[p->buf].var;

@@ -1,0 +1,351 @@
+/* What steps are compiled with, from tables: rules of optimizers, anchors,
+ * options of the host; and the programs that come of it. */
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/bind/module.h"
+#include "src/bind/program/program.h"
+#include "src/bind/program/simulation.h"
+#include "src/passes/compile.h"
+
+/* ---- what fixes values --------------------------------------------------- */
+/* A list of variable numbers; "grad" and false stand for themselves. */
+static int read_refs(lua_State *L, int t, const char *key, int *out, int cap,
+                     const LpStep *s)
+{
+    lua_getfield(L, t, key);
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int n = (int)luaL_len(L, -1);
+    if (n > cap)
+        lp_raise(L, LP_E_VALUE, "%s: at most %d entries", key, cap);
+    for (int i = 0; i < n; i++) {
+        lua_geti(L, -1, i + 1);
+        if (lua_type(L, -1) == LUA_TSTRING) {
+            out[i] = LP_RULE_GRAD;
+        } else if (!lua_toboolean(L, -1)) {
+            out[i] = LP_RULE_HOLE;
+        } else {
+            lua_Integer at = luaL_checkinteger(L, -1) - 1;
+            if (at < 0 || (size_t)at >= s->n_var)
+                lp_raise(L, LP_E_INDEX, "%s: no variable %d", key, (int)at + 1);
+            out[i] = (int)at;
+        }
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return n;
+}
+
+/* The value on top as the attribute `key` of a form. */
+static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
+{
+    LpScalar v;
+    LpArgKind kind = LP_ARG_STR;
+    for (int i = 0; i < f->n_args; i++)
+        if (strcmp(f->arg[i].name, key) == 0)
+            kind = f->arg[i].kind;
+    if (!lp_to_scalar(L, -1, &v))
+        lp_raise(L, LP_E_TYPE, "attribute '%s' must be a number or boolean",
+                 key);
+    switch (kind) {
+    case LP_ARG_SCALAR:
+    case LP_ARG_VALUE:
+        return lp_attr_scalar(v);
+    case LP_ARG_FLOAT:
+        return lp_attr_float(lp_scalar_f(v));
+    case LP_ARG_INT:
+        return lp_attr_int(lp_scalar_i(v));
+    case LP_ARG_BOOL:
+        return lp_attr_bool(lp_scalar_i(v) != 0);
+    case LP_ARG_TENSOR:
+    case LP_ARG_TENSORS:
+    case LP_ARG_INTS:
+    case LP_ARG_STR:
+    case LP_ARG_DTYPE:
+    case LP_ARG_GRAPH:
+        break;
+    }
+    lp_raise(L, LP_E_VALUE, "%s has no numeric attribute '%s'", f->op->name,
+             key);
+    return LP_NONE_ATTR;
+}
+
+/* {op=, param=, inputs={…}, outputs={…}, count=, accum=dtype, attrs={name=…}}
+ * -> rule */
+static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
+                      LpAttr *attr)
+{
+    const char *name = lp_opt_str(L, t, "op");
+    *r = (LpUpdateRule){.op = lp_op_find(name), .attr = attr};
+    if (!r->op)
+        lp_raise(L, LP_E_VALUE, "no operator '%s'", name);
+    r->param = (int)lp_opt_int(L, t, "param", 0) - 1;
+    if (r->param < 0 || (size_t)r->param >= s->n_var)
+        lp_raise(L, LP_E_INDEX, "param: no variable %d", r->param + 1);
+    r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
+    r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
+    r->count = (int)lp_opt_int(L, t, "count", 0) - 1;
+    if (r->count >= (int)s->n_var)
+        lp_raise(L, LP_E_INDEX, "count: no variable %d", r->count + 1);
+    lua_getfield(L, t, "accum");
+    r->accum = lua_isnil(L, -1) ? LP_DT_NONE : lp_to_dtype(L, -1);
+    lua_pop(L, 1);
+    const LpForm *f = lp_op_form(r->op);
+    memcpy(attr, f->base, r->op->n_attr * sizeof *attr);
+    lua_getfield(L, t, "attrs");
+    if (lua_istable(L, -1)) {
+        lua_pushnil(L);
+        while (lua_next(L, -2)) {
+            const char *key = luaL_checkstring(L, -2);
+            lp_set_attr(f, attr, key, read_attr(L, f, key));
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+}
+
+static int opt_var(lua_State *L, const char *key, const LpStep *s)
+{
+    int64_t at = lp_opt_int(L, 2, key, 0) - 1;
+    if (at < -1 || at >= (int64_t)s->n_var)
+        lp_raise(L, LP_E_INDEX, "%s: no variable %lld", key, (long long)at + 1);
+    return (int)at;
+}
+
+static bool *numeric(LpNumerics *n, const char *name)
+{
+#define LP_NUMERIC(own)                                                        \
+    if (strcmp(name, #own) == 0)                                               \
+        return &n->own;
+    LP_NUMERICS(LP_NUMERIC)
+#undef LP_NUMERIC
+    return NULL;
+}
+
+/* numerics = {stochastic=, half_partials=, trap=}, booleans, false if left
+ * out */
+static LpNumerics read_numerics(lua_State *L, int t)
+{
+    LpNumerics n = {0};
+    if (lua_getfield(L, t, "numerics") == LUA_TNIL) {
+        lua_pop(L, 1);
+        return n;
+    }
+    luaL_checktype(L, -1, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        const char *name =
+            lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+        bool *to = numeric(&n, name);
+        if (!to || !lua_isboolean(L, -1)) {
+            name = luaL_tolstring(L, -2, NULL);
+            const char *value = luaL_tolstring(L, -2, NULL);
+            lp_raise(L, LP_E_VALUE,
+                     "numerics: got %s = %s. Allowed: stochastic, "
+                     "half_partials, trap, each true or false",
+                     name, value);
+        }
+        *to = lua_toboolean(L, -1);
+    }
+    lua_pop(L, 1);
+    return n;
+}
+
+/* rules = {…} of the table at index 2; what the training points to is left on
+ * the stack. */
+static void read_rules(lua_State *L, const LpStep *s, LpTraining *t)
+{
+    lua_getfield(L, 2, "rules");
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int rules = lua_gettop(L);
+    size_t n = (size_t)luaL_len(L, rules);
+    LpUpdateRule *rule = lua_newuserdatauv(L, (n + 1) * sizeof *rule, 0);
+    LpAttr *attr =
+        lua_newuserdatauv(L, (n + 1) * LP_MAX_ATTR * sizeof *attr, 0);
+    for (size_t i = 0; i < n; i++) {
+        lua_geti(L, rules, (lua_Integer)i + 1);
+        read_rule(L, lua_gettop(L), s, &rule[i], attr + i * LP_MAX_ATTR);
+        lua_pop(L, 1);
+    }
+    t->rule = rule;
+    t->n_rule = (int)n;
+}
+
+/* anchors = {names}; the list stays on the stack, its strings in the table. */
+static void read_anchors(lua_State *L, LpCompileSpec *spec)
+{
+    if (lua_getfield(L, 2, "anchors") == LUA_TNIL)
+        return;
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int names = lua_gettop(L), n = (int)luaL_len(L, names);
+    const char **list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
+    for (int i = 0; i < n; i++) {
+        if (lua_geti(L, names, i + 1) != LUA_TSTRING)
+            lp_raise(L, LP_E_TYPE, "anchors: expected names, got a %s",
+                     luaL_typename(L, -1));
+        list[i] = lua_tostring(L, -1);
+        lua_pop(L, 1);
+    }
+    spec->anchor = list;
+    spec->n_anchor = n;
+}
+
+/* The table at index 2: device_iterations=, gradient_accumulation=, replicas=,
+ * mean=, running=, numerics={…}, loss=value, loss_scale=var, max_norm=var,
+ * rules={…}, anchors={names}, names=boolean. *t is the spec's training; what
+ * both point to stays on the stack. */
+static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t)
+{
+    luaL_checktype(L, 2, LUA_TTABLE);
+    LpCompileSpec spec = {
+        .device_iterations = lp_opt_int(L, 2, "device_iterations", 1),
+        .gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1),
+        .topology = {.replicas = lp_opt_int(L, 2, "replicas", 1)},
+        .mean = lp_opt_bool(L, 2, "mean", true),
+        .numerics = read_numerics(L, 2),
+        .name_values = lp_opt_bool(L, 2, "names", false)};
+    int64_t loss = lp_opt_int(L, 2, "loss", 0);
+    if (loss < 0 || loss >= (int64_t)s->micro->n_value)
+        lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
+    *t = (LpTraining){.loss = (LpVal)loss};
+    t->loss_scale = opt_var(L, "loss_scale", s);
+    t->max_norm = opt_var(L, "max_norm", s);
+    t->running = spec.mean && lp_opt_bool(L, 2, "running", false);
+    if (t->loss) {
+        read_rules(L, s, t);
+        spec.training = t;
+    }
+    read_anchors(L, &spec);
+    return spec;
+}
+
+/* step:complete{…}: read_spec */
+int lp_step_complete(lua_State *L)
+{
+    LpErr e = {0};
+    LpTraining t;
+    LpStep *s = lp_check_open_step(L);
+    LpCompileSpec spec = read_spec(L, s, &t);
+    lua_State *was = lp_functions_enter(L, s);
+    LpStatus st = lp_complete_step(s, &spec, &e);
+    lp_functions_leave(was);
+    return st == LP_OK ? 0 : lp_bind_fail(L, &e);
+}
+
+/* ---- how the host runs it ------------------------------------------------ */
+static LpHostOptions read_host_options(lua_State *L, int t)
+{
+    LpHostOptions o = lp_host_options();
+    luaL_checktype(L, t, LUA_TTABLE);
+    o.threads = (int)lp_opt_int(L, t, "threads", o.threads);
+    o.fuse = lp_opt_bool(L, t, "fuse", o.fuse);
+    o.epilogues = lp_opt_bool(L, t, "epilogues", o.epilogues);
+    o.pack = lp_opt_bool(L, t, "packed", o.pack);
+    o.weight_layouts = lp_opt_bool(L, t, "weight_layouts", o.weight_layouts);
+    o.embedding_hoist = lp_opt_bool(L, t, "embedding_hoist", o.embedding_hoist);
+    o.fast = lp_opt_bool(L, t, "winograd", o.fast);
+    o.remat = (uint64_t)lp_opt_int(L, t, "remat", (int64_t)o.remat);
+    if (!lp_opt_bool(L, t, "blocked", true))
+        o.block = 0;
+    return o;
+}
+
+/* ---- programs ------------------------------------------------------------ */
+static const char tag_program = 'g';
+
+static int program_gc(lua_State *L)
+{
+    LpBox *b = lp_to_box(L, 1, &tag_program);
+    if (b) {
+        lp_program_free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+/* An executor of *p, which is taken over, also when this raises. */
+static int push_exec(lua_State *L, LpBox *b, LpProgram *p)
+{
+    LpErr e = {0};
+    LpExecBox *d = b->p = lp_calloc(1, sizeof *d);
+    if (!d) {
+        lp_program_free(p);
+        return lp_raise(L, LP_E_MEMORY, "out of memory");
+    }
+    if (lp_exec_new(p, lp_comm_alone(), &d->x, &e) != LP_OK ||
+        lp_sync_new(d->x, false, &d->sync, &e) != LP_OK ||
+        lp_sync_new(d->x, true, &d->state, &e) != LP_OK) {
+        lp_exec_box_free(d);
+        b->p = NULL;
+        return lp_bind_fail(L, &e);
+    }
+    return 1;
+}
+
+/* program:executor() -> executor; variables with data start with what it is
+ * now. Only once. */
+static int program_executor(lua_State *L)
+{
+    LpProgram *p = lp_check_box(L, 1, &tag_program, "program");
+    LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
+    lp_to_box(L, 1, &tag_program)->p = NULL;
+    return push_exec(L, b, p);
+}
+
+/* step:compile{threads=, fuse=, epilogues=, blocked=, packed=,
+ * weight_layouts=, winograd=, embedding_hoist=, remat=} -> executor. `remat`:
+ * bytes of a micro-batch's values from which on cheap ones are made again. */
+int lp_step_compile(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStep *s = lp_check_step(L);
+    LpHostOptions o = read_host_options(L, 2);
+    LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
+    LpProgram *p = NULL;
+    if (lp_compile_host(s, NULL, &o, &p, &e) != LP_OK)
+        return lp_bind_fail(L, &e);
+    return push_exec(L, b, p);
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+/* core.compile(step, {…, system={…}, placement={…}, host={…}}) -> plan, program:
+ * what step:complete, core.plan and step:compile take, in one table. */
+static int compile(lua_State *L)
+{
+    LpErr e = {0};
+    LpTraining t;
+    LpCompiled made;
+    LpPlacement at;
+    LpStep *s = lp_check_open_step(L);
+    luaL_checkstack(L, 40, NULL);
+    LpCompileSpec spec = read_spec(L, s, &t);
+    lua_getfield(L, 2, "system");
+    LpIpuOptions ipu = lp_read_ipu_options(L, lua_gettop(L));
+    spec.ipu = &ipu;
+    if (lua_getfield(L, 2, "placement") != LUA_TNIL) {
+        at = lp_read_placement(L, lua_gettop(L), s->micro);
+        spec.placement = &at;
+    }
+    lua_getfield(L, 2, "host");
+    LpHostOptions host = read_host_options(L, lua_gettop(L));
+    spec.host = &host;
+    LpBox *plan = lp_new_plan(L);
+    LpBox *program = lp_new_box(L, &tag_program, "lupine.program");
+    lua_State *was = lp_functions_enter(L, s);
+    LpStatus st = lp_compile(s, &spec, &made, &e);
+    lp_functions_leave(was);
+    plan->p = made.plan;
+    program->p = made.program;
+    return st == LP_OK ? 2 : lp_bind_fail(L, &e);
+}
+
+static const luaL_Reg program_methods[] = {{"executor", program_executor},
+                                           {"__gc", program_gc},
+                                           {"__close", program_gc},
+                                           {NULL, NULL}};
+
+void lp_bind_compile(lua_State *L)
+{
+    lp_add_class(L, "lupine.program", program_methods);
+    lua_pushcfunction(L, compile);
+    lua_setfield(L, -2, "compile");
+}
