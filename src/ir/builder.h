@@ -56,7 +56,7 @@ static inline LpVal lp_imm(LpBuilder *b, LpScalar s)
     return b->add_imm(b, s);
 }
 
-/* Operators with one result. `attr` may be NULL when op has no attributes. */
+/* The first result. `attr` may be NULL when op has no attributes. */
 LpVal lp_emit(LpBuilder *b, int op, const LpVal *in, int n_in,
               const LpAttr *attr);
 /* Several results; returns their number. */

@@ -19,11 +19,11 @@ static LpVal row_norm(LpBuilder *b, LpVal x, double p)
     return lp_emit(b, LP_OP_vector_norm, &x, 1, a);
 }
 
-LP_COMPOSITE(dist, "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor @fm")
+LP_FORMULA(dist, "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor @fm")
 {
     LpVal apart = lp_sub(b, in[0], in[1]);
     LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false), attr[0], LP_NONE_ATTR};
-    out[0] = lp_emit(b, LP_OP_vector_norm, &apart, 1, a);
+    return lp_emit(b, LP_OP_vector_norm, &apart, 1, a);
 }
 
 /* |x - y|^2 = |x|^2 - 2 x y + |y|^2, below 0 by rounding only; the root of 0
@@ -73,11 +73,11 @@ static bool rows_fit(LpBuilder *b, const LpType *x, const LpType *y, double p)
 }
 
 /* attributes: p, compute_mode */
-LP_COMPOSITE(cdist,
-             "cdist(Tensor x1, Tensor x2, float p=2.0, str "
-             "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
-             "@f",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(cdist,
+           "cdist(Tensor x1, Tensor x2, float p=2.0, str "
+           "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
+           "@f",
+           .cast = LP_CAST_WIDE)
 {
     static const char *const modes[] = {"use_mm_for_euclid_dist_if_necessary",
                                         "use_mm_for_euclid_dist",
@@ -92,42 +92,36 @@ LP_COMPOSITE(cdist,
         lp_fail(b->err, LP_E_VALUE, "%s is not a valid value for compute_mode",
                 attr[1].str);
     if (lp_failed(b) || !rows_fit(b, &t, &u, p) || !lp_same_batch(b, &x, &y))
-        return;
+        return LP_NOVAL;
     int n = t.ndim > u.ndim ? t.ndim : u.ndim;
     int64_t rx = t.shape[t.ndim - 2], ry = u.shape[u.ndim - 2];
     bool large = rx > BY_PRODUCT || ry > BY_PRODUCT;
     if (p == 2 && (mode == 1 || (mode == 0 && large))) {
-        out[0] = by_product(b, x, y);
-        return;
+        return by_product(b, x, y);
     }
-    if (n == LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cdist: at most %d dimensions are supported, got %d",
-                LP_MAX_DIMS - 1, n);
-        return;
-    }
+    if (n == LP_MAX_DIMS)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "cdist: at most %d dimensions are supported, got %d",
+                         LP_MAX_DIMS - 1, n);
     LpVal d = lp_sub(b, lp_unsqueeze(b, x, n - 1), lp_unsqueeze(b, y, n - 2));
-    out[0] = row_norm(b, d, p);
+    return row_norm(b, d, p);
 }
 
 /* Row i against every later one, i by i. */
-LP_COMPOSITE(pdist, "pdist(Tensor self, float p=2.0) -> Tensor @fn")
+LP_FORMULA(pdist, "pdist(Tensor self, float p=2.0) -> Tensor @fn")
 {
     LpType t = lp_type_of(b, in[0]);
     double p = attr[0].f;
     if (lp_failed(b))
-        return;
-    if (t.ndim != 2 || !lp_is_float(t.dtype) || !(p >= 0)) {
-        if (t.ndim != 2)
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "pdist only supports 2D tensors, got: %dD", t.ndim);
-        else
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "pdist only supports floating-point dtypes and "
-                    "non-negative p values, got %s and %g",
-                    lp_dtype_name(t.dtype), p);
-        return;
-    }
+        return LP_NOVAL;
+    if (t.ndim != 2)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "pdist only supports 2D tensors, got: %dD", t.ndim);
+    if (!lp_is_float(t.dtype) || !(p >= 0))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "pdist only supports floating-point dtypes and "
+                         "non-negative p values, got %s and %g",
+                         lp_dtype_name(t.dtype), p);
     LpAttr a[] = {lp_attr_int(t.shape[0]), lp_attr_int(t.shape[0]),
                   lp_attr_int(1), LP_NONE_ATTR};
     LpVal pairs = lp_emit(b, LP_OP_triu_indices, NULL, 0, a), row[2];
@@ -138,6 +132,5 @@ LP_COMPOSITE(pdist, "pdist(Tensor self, float p=2.0) -> Tensor @fn")
         row[i] =
             lp_emit(b, LP_OP_index_select, (LpVal[]){in[0], index}, 2, &zero);
     }
-    if (!lp_failed(b))
-        out[0] = row_norm(b, lp_sub(b, row[0], row[1]), p);
+    return lp_failed(b) ? LP_NOVAL : row_norm(b, lp_sub(b, row[0], row[1]), p);
 }

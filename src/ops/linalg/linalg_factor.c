@@ -201,27 +201,27 @@ static LpVal lu_solve(LpBuilder *b, LpVal lu, LpVal p, LpVal rhs, bool adjoint)
     return lp_triangular(b, lu, y, true, true, false);
 }
 
-LP_COMPOSITE(lu_solve,
-             "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
-             "bool adjoint=False) -> Tensor @p\n"
-             "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
-             "bool adjoint=False) -> Tensor @lo\n"
-             "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(lu_solve,
+           "lu_solve.own(Tensor LU, Tensor pivots, Tensor B, bool left=True, "
+           "bool adjoint=False) -> Tensor @p\n"
+           "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
+           "bool adjoint=False) -> Tensor @lo\n"
+           "lu_solve.old(Tensor B, Tensor LU, Tensor pivots) -> Tensor @fmo",
+           .cast = LP_CAST_WIDE)
 {
     bool left = attr[0].i != 0, adjoint = attr[1].i != 0;
     const char *who = "linalg.lu_solve";
     if (!lu_fits(b, in[0], in[1], who))
-        return;
+        return LP_NOVAL;
     LpType t = lp_type_of(b, in[0]), r = lp_type_of(b, in[2]);
     if (lp_check_system(b->err, who, &t, &r, left) != LP_OK)
-        return;
+        return LP_NOVAL;
     LpVal rhs = left ? in[2] : lp_mt(b, in[2]), lu = in[0];
     LpVal p = lu_matrix(b, in[1], lp_rows(&t), t.dtype);
     if (!lp_same_batch(b, &lu, &rhs))
-        return;
+        return LP_NOVAL;
     LpVal x = lu_solve(b, lu, p, rhs, left == adjoint);
-    out[0] = left ? x : lp_mt(b, x);
+    return left ? x : lp_mt(b, x);
 }
 
 /* ---- Cholesky ------------------------------------------------------------ */
@@ -308,27 +308,28 @@ LpOp op_cholesky_solve_matrix = {
     .data = &lp_linalg_one,
 };
 
-LP_COMPOSITE(cholesky_inverse,
-             "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(cholesky_inverse,
+           "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
+           .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
-    if (lp_check_square(b->err, "cholesky_inverse", &t) == LP_OK)
-        out[0] = lp_emit(b, LP_OP_cholesky_solve_matrix,
-                         (LpVal[]){in[0], lp_eye_like(b, &t)}, 2, attr);
+    if (lp_check_square(b->err, "cholesky_inverse", &t) != LP_OK)
+        return LP_NOVAL;
+    return lp_emit(b, LP_OP_cholesky_solve_matrix,
+                   (LpVal[]){in[0], lp_eye_like(b, &t)}, 2, attr);
 }
 
-LP_COMPOSITE(cholesky_solve,
-             "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
-             "@fmc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(cholesky_solve,
+           "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor "
+           "@fmc",
+           .cast = LP_CAST_WIDE)
 {
     LpType r = lp_type_of(b, in[0]), t = lp_type_of(b, in[1]);
     LpVal l = in[1], x = in[0];
-    if (lp_check_system(b->err, "cholesky_solve", &t, &r, true) == LP_OK &&
-        lp_same_batch(b, &l, &x))
-        out[0] =
-            lp_emit(b, LP_OP_cholesky_solve_matrix, (LpVal[]){l, x}, 2, attr);
+    if (lp_check_system(b->err, "cholesky_solve", &t, &r, true) != LP_OK ||
+        !lp_same_batch(b, &l, &x))
+        return LP_NOVAL;
+    return lp_emit(b, LP_OP_cholesky_solve_matrix, (LpVal[]){l, x}, 2, attr);
 }
 
 /* ---- LDL ----------------------------------------------------------------- */
@@ -383,17 +384,17 @@ static LpStatus infer_ldl_solve(LpInfer *x)
 }
 
 /* Batches of LD and B are broadcast; pivots have the batch of LD. */
-LP_COMPOSITE(ldl_solve,
-             "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
-             "hermitian=False) -> Tensor @lo",
-             .no_grad = "PyTorch has none either")
+LP_FORMULA(ldl_solve,
+           "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool "
+           "hermitian=False) -> Tensor @lo",
+           .no_grad = "PyTorch has none either")
 {
     LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
     LpType r = lp_type_of(b, in[2]);
     LpVal x[] = {in[0], in[1], in[2]};
     const char *who = "torch.linalg.ldl_solve";
     if (lp_check_system(b->err, who, &t, &r, true) != LP_OK)
-        return;
+        return LP_NOVAL;
     if (p.ndim == t.ndim - 1 && lp_same_batch(b, &x[0], &x[2])) {
         t = lp_type_of(b, x[0]);
         LpType to = t;
@@ -402,7 +403,7 @@ LP_COMPOSITE(ldl_solve,
         to.shape[to.ndim - 1] = p.shape[p.ndim - 1];
         x[1] = lp_expand_as(b, x[1], &to);
     }
-    out[0] = lp_emit(b, LP_OP_ldl_solve_matrix, x, 3, attr);
+    return lp_emit(b, LP_OP_ldl_solve_matrix, x, 3, attr);
 }
 
 LpOp op_ldl_solve_matrix = {

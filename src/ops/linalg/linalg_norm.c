@@ -106,19 +106,17 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
         return LP_NOVAL;
     if (attr[2].kind == LP_ATTR_DTYPE)
         x = lp_cast(b, x, (LpDtype)attr[2].i);
-    if (t.ndim < 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.matrix_norm: The input tensor A must have at least 2 "
-                "dimensions, got %d.",
-                t.ndim);
-        return LP_NOVAL;
-    }
-    if (dims->n != 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.matrix_norm: dim must be a 2-tuple, got %d dimensions",
-                dims->n);
-        return LP_NOVAL;
-    }
+    if (t.ndim < 2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "linalg.matrix_norm: The input tensor A must have at least 2 "
+            "dimensions, got %d.",
+            t.ndim);
+    if (dims->n != 2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "linalg.matrix_norm: dim must be a 2-tuple, got %d dimensions",
+            dims->n);
     int d0 = lp_wrapped(b, dims->v[0], t.ndim);
     int d1 = lp_wrapped(b, dims->v[1], t.ndim);
     if (!lp_failed(b) && d0 == d1)
@@ -128,20 +126,20 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
     return norm_at(b, x, ord, number, d0, d1, attr[1].i != 0, who);
 }
 
-LP_COMPOSITE(matrix_norm,
-             "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_FORMULA(matrix_norm,
+           "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
+           "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    out[0] = of_matrices(b, in[0], NULL, lp_scalar_f(attr[0].s), attr + 1,
-                         "linalg.matrix_norm");
+    return of_matrices(b, in[0], NULL, lp_scalar_f(attr[0].s), attr + 1,
+                       "linalg.matrix_norm");
 }
 
-LP_COMPOSITE(matrix_norm_named,
-             "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
-             "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_FORMULA(matrix_norm_named,
+           "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
+           "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    out[0] =
-        of_matrices(b, in[0], attr[0].str, 0, attr + 1, "linalg.matrix_norm");
+    return of_matrices(b, in[0], attr[0].str, 0, attr + 1,
+                       "linalg.matrix_norm");
 }
 
 /* ---- norm ---------------------------------------------------------------- */
@@ -156,21 +154,19 @@ static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
     LpAttr a[] = {attr[1], attr[2], attr[3]};
     if (lp_failed(b))
         return LP_NOVAL;
-    if (!all && given != 1 && given != 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.norm: If dim is specified, it must be of length 1 or "
-                "2. Got %d",
-                given);
-        return LP_NOVAL;
-    }
+    if (!all && given != 1 && given != 2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "linalg.norm: If dim is specified, it must be of length 1 or "
+            "2. Got %d",
+            given);
     bool none = !name && lp_attr_none(&attr[0]);
-    if (all && !none && given != 1 && given != 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.norm: If dim is not specified but ord is, the input "
-                "must be 1D or 2D. Got %dD",
-                given);
-        return LP_NOVAL;
-    }
+    if (all && !none && given != 1 && given != 2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "linalg.norm: If dim is not specified but ord is, the input "
+            "must be 1D or 2D. Got %dD",
+            given);
     if (name || (!none && given == 2)) {
         if (all)
             a[0] = lp_attr_ints(last, 2);
@@ -182,18 +178,18 @@ static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
     return lp_emit(b, LP_OP_vector_norm, &x, 1, v);
 }
 
-LP_COMPOSITE(linalg_norm,
-             "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_FORMULA(linalg_norm,
+           "norm.linalg(Tensor A, Scalar? ord=None, int[1]? dim=None, bool "
+           "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    out[0] = any_norm(b, in[0], NULL, attr);
+    return any_norm(b, in[0], NULL, attr);
 }
 
-LP_COMPOSITE(linalg_norm_named,
-             "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
-             "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
+LP_FORMULA(linalg_norm_named,
+           "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
+           "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    out[0] = any_norm(b, in[0], attr[0].str, attr);
+    return any_norm(b, in[0], attr[0].str, attr);
 }
 
 /* ---- condition number ---------------------------------------------------- */
@@ -242,11 +238,9 @@ static LpVal condition(LpBuilder *b, LpVal x, const char *name,
         snprintf(text, sizeof text, "%s", name);
     else
         snprintf(text, sizeof text, "%g", p);
-    if (!known) {
-        lp_fail(b->err, LP_E_VALUE, "linalg.cond got an invalid norm type: %s",
-                text);
-        return LP_NOVAL;
-    }
+    if (!known)
+        return LP_REFUSE(b, LP_E_VALUE,
+                         "linalg.cond got an invalid norm type: %s", text);
     if (fabs(p) != 2 && !square(b, x, text))
         return LP_NOVAL;
     if (least == 0) {
@@ -263,14 +257,14 @@ static LpVal condition(LpBuilder *b, LpVal x, const char *name,
     return lp_reshape(b, r, t.shape, t.ndim - 2);
 }
 
-LP_COMPOSITE(cond, "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(cond, "cond(Tensor A, Scalar? p=None) -> Tensor @lc",
+           .cast = LP_CAST_WIDE)
 {
-    out[0] = condition(b, in[0], NULL, &attr[0]);
+    return condition(b, in[0], NULL, &attr[0]);
 }
 
-LP_COMPOSITE(cond_named, "cond.named(Tensor A, str p) -> Tensor @lc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(cond_named, "cond.named(Tensor A, str p) -> Tensor @lc",
+           .cast = LP_CAST_WIDE)
 {
-    out[0] = condition(b, in[0], attr[0].str, NULL);
+    return condition(b, in[0], attr[0].str, NULL);
 }

@@ -72,12 +72,10 @@ static LpVal chain(LpBuilder *b, const char *who, const LpVal *v, int n)
 {
     int split[MAX_CHAIN][MAX_CHAIN];
     int64_t side[MAX_CHAIN + 1];
-    if (n > MAX_CHAIN) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s(): %d tensors; at most %d are supported", who, n,
-                MAX_CHAIN);
-        return LP_NOVAL;
-    }
+    if (n > MAX_CHAIN)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "%s(): %d tensors; at most %d are supported", who, n,
+                         MAX_CHAIN);
     if (!chain_fits(b, who, v, n, side))
         return LP_NOVAL;
     cheapest(side, n, split);
@@ -85,17 +83,16 @@ static LpVal chain(LpBuilder *b, const char *who, const LpVal *v, int n)
 }
 
 /* The first and the last may be vectors: a row, a column. */
-LP_COMPOSITE(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
+           .cast = LP_CAST_NARROW)
 {
     LpVal *v = lp_value_list(b, n_in);
     if (!v)
-        return;
-    if (n_in < 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "multi_dot(): expected at least 2 tensors but got %d", n_in);
-        return;
-    }
+        return LP_NOVAL;
+    if (n_in < 2)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "multi_dot(): expected at least 2 tensors but got %d",
+                         n_in);
     memcpy(v, in, (size_t)n_in * sizeof *v);
     int first = lp_type(b, in[0])->ndim, last = lp_type(b, in[n_in - 1])->ndim;
     if (first < 1 || first > 2 || last < 1 || last > 2) {
@@ -103,7 +100,7 @@ LP_COMPOSITE(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
         lp_fail(b->err, LP_E_RUNTIME,
                 "multi_dot(): the %s tensor must be 1D or 2D but got %dD",
                 at_end ? "last" : "first", at_end ? last : first);
-        return;
+        return LP_NOVAL;
     }
     if (first == 1)
         v[0] = lp_unsqueeze(b, v[0], 0);
@@ -111,7 +108,7 @@ LP_COMPOSITE(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
         v[n_in - 1] = lp_unsqueeze(b, v[n_in - 1], 1);
     LpVal r = chain(b, "multi_dot", v, n_in);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpType t = lp_type_of(b, r);
     int64_t shape[2];
     int n = 0;
@@ -119,19 +116,17 @@ LP_COMPOSITE(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
         shape[n++] = t.shape[0];
     if (last == 2)
         shape[n++] = t.shape[1];
-    out[0] = n == 2 ? r : lp_reshape(b, r, shape, n);
+    return n == 2 ? r : lp_reshape(b, r, shape, n);
 }
 
-LP_COMPOSITE(chain_matmul, "chain_matmul(Tensor[] matrices) -> Tensor @f",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(chain_matmul, "chain_matmul(Tensor[] matrices) -> Tensor @f",
+           .cast = LP_CAST_NARROW)
 {
-    if (n_in == 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "chain_matmul(): Expected one or more matrices");
-        return;
-    }
+    if (n_in == 0)
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "chain_matmul(): Expected one or more matrices");
     LpVal r = chain(b, "chain_matmul", in, n_in);
-    out[0] = n_in == 1 ? lp_emit(b, LP_OP_alias, &in[0], 1, NULL) : r;
+    return n_in == 1 ? lp_emit(b, LP_OP_alias, &in[0], 1, NULL) : r;
 }
 
 /* ---- powers of numbers --------------------------------------------------- */
@@ -163,42 +158,38 @@ static int64_t count_of(LpBuilder *b, const LpAttr *n, const LpType *t,
     return count;
 }
 
-LP_COMPOSITE(vander_rows, "vander.rows(Tensor x, *, int? N=None) -> Tensor @l")
+LP_FORMULA(vander_rows, "vander.rows(Tensor x, *, int? N=None) -> Tensor @l")
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))
-        return;
-    if (t.ndim == LP_MAX_DIMS) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.vander: x must have 0 to %d dimensions, got %d",
-                LP_MAX_DIMS - 1, t.ndim);
-        return;
-    }
+        return LP_NOVAL;
+    if (t.ndim == LP_MAX_DIMS)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "linalg.vander: x must have 0 to %d dimensions, got %d",
+            LP_MAX_DIMS - 1, t.ndim);
     LpVal x = t.ndim > 0 ? in[0] : lp_unsqueeze(b, in[0], 0);
     t.shape[0] = t.ndim > 0 ? t.shape[0] : 1;
     t.ndim = t.ndim > 0 ? t.ndim : 1;
     int64_t n = count_of(b, &attr[0], &t, 2);
-    if (!lp_failed(b))
-        out[0] = powers(b, x, n);
+    return lp_failed(b) ? LP_NOVAL : powers(b, x, n);
 }
 
-LP_COMPOSITE(vander,
-             "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor "
-             "@f")
+LP_FORMULA(vander,
+           "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor "
+           "@f")
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b))
-        return;
-    if (t.ndim != 1) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "x must be a one-dimensional tensor, got %d dimensions.",
-                t.ndim);
-        return;
-    }
+        return LP_NOVAL;
+    if (t.ndim != 1)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "x must be a one-dimensional tensor, got %d dimensions.", t.ndim);
     int64_t n = count_of(b, &attr[0], &t, 0), last = -1;
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpVal r = powers(b, in[0], n);
     LpAttr a = lp_attr_ints(&last, 1);
-    out[0] = attr[1].i ? r : lp_emit(b, LP_OP_flip, &r, 1, &a);
+    return attr[1].i ? r : lp_emit(b, LP_OP_flip, &r, 1, &a);
 }

@@ -168,32 +168,32 @@ static LpVal reflect(LpBuilder *b, const Reflectors *r, int i, LpVal x)
     return lp_sub(b, x, lp_matmul(b, lp_mul(b, v, tau), along));
 }
 
-LP_COMPOSITE(householder_product,
-             "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
-             "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(householder_product,
+           "householder_product(Tensor input, Tensor tau) -> Tensor @lc\n"
+           "orgqr(Tensor input, Tensor tau) -> Tensor @fmc",
+           .cast = LP_CAST_WIDE)
 {
     Reflectors r;
     if (!reflectors(b, "torch.linalg.householder_product", in[0], in[1], true,
                     &r))
-        return;
+        return LP_NOVAL;
     LpType t = lp_type_of(b, in[0]);
     LpVal q = lp_expand_as(b, lp_eye(b, lp_rows(&t), lp_cols(&t), t.dtype), &t);
     for (int i = r.k; i-- > 0 && !lp_failed(b);)
         q = reflect(b, &r, i, q);
-    out[0] = r.k == 0 ? lp_regardless(b, q, in[0]) : q;
+    return r.k == 0 ? lp_regardless(b, q, in[0]) : q;
 }
 
 /* Q x, Q^T x, and x Q = (Q^T x^T)^T with the whole Q of rows x rows. */
-LP_COMPOSITE(ormqr,
-             "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
-             "bool transpose=False) -> Tensor @fmo",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(ormqr,
+           "ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, "
+           "bool transpose=False) -> Tensor @fmo",
+           .cast = LP_CAST_WIDE)
 {
     Reflectors r;
     bool left = attr[0].i != 0, transpose = (attr[1].i != 0) == left;
     if (!reflectors(b, "ormqr", in[0], in[1], false, &r))
-        return;
+        return LP_NOVAL;
     LpType t = lp_type_of(b, in[0]), c = lp_type_of(b, in[2]);
     bool fits = c.ndim == t.ndim && c.dtype == t.dtype &&
                 (left ? lp_rows(&c) : lp_cols(&c)) == lp_rows(&t);
@@ -208,11 +208,11 @@ LP_COMPOSITE(ormqr,
                 left ? "rows" : "columns", lp_dtype_name(t.dtype),
                 lp_shape_str(&t, st), lp_dtype_name(c.dtype),
                 lp_shape_str(&c, sc));
-        return;
+        return LP_NOVAL;
     }
     LpVal x = left ? in[2] : lp_mt(b, in[2]);
     for (int i = 0; i < r.k && !lp_failed(b); i++)
         x = reflect(b, &r, transpose ? i : r.k - 1 - i, x);
     x = left ? x : lp_mt(b, x);
-    out[0] = r.k == 0 ? lp_clone(b, x) : x;
+    return r.k == 0 ? lp_clone(b, x) : x;
 }

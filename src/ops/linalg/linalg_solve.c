@@ -83,18 +83,19 @@ LpOp op_triangular = {
 };
 
 /* ---- as asked ------------------------------------------------------------ */
-LP_COMPOSITE(solve_triangular,
-             "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
-             "left=True, bool unitriangular=False) -> Tensor @p\n"
-             "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
-             "left=True, bool unitriangular=False) -> Tensor @lo")
+LP_FORMULA(solve_triangular,
+           "solve_triangular.own(Tensor A, Tensor B, bool upper, bool "
+           "left=True, bool unitriangular=False) -> Tensor @p\n"
+           "solve_triangular(Tensor A, Tensor B, *, bool upper, bool "
+           "left=True, bool unitriangular=False) -> Tensor @lo")
 {
     LpVal a = in[0], rhs = in[1];
     LpType t = lp_type_of(b, a), r = lp_type_of(b, rhs);
     if (lp_check_system(b->err, "linalg.solve_triangular", &t, &r,
-                        attr[1].i != 0) == LP_OK &&
-        lp_same_batch(b, &a, &rhs))
-        out[0] = lp_emit(b, LP_OP_triangular, (LpVal[]){a, rhs}, 2, attr);
+                        attr[1].i != 0) != LP_OK ||
+        !lp_same_batch(b, &a, &rhs))
+        return LP_NOVAL;
+    return lp_emit(b, LP_OP_triangular, (LpVal[]){a, rhs}, 2, attr);
 }
 
 /* The older name: operands exchanged, the matrix given back. */
@@ -263,15 +264,15 @@ LpOp op_slogdet = {
 };
 
 /* NaN where the determinant is negative. */
-LP_COMPOSITE(logdet, "logdet(Tensor self) -> Tensor @fm")
+LP_FORMULA(logdet, "logdet(Tensor self) -> Tensor @fm")
 {
     LpVal r[2];
     LpType t = lp_type_of(b, in[0]);
     if (lp_check_square(b->err, "logdet", &t) != LP_OK ||
         !lp_emit_n(b, LP_OP_slogdet, &in[0], 1, NULL, r))
-        return;
+        return LP_NOVAL;
     LpVal below = lp_op2(b, LP_OP_lt, r[0], lp_immi(b, 0));
-    out[0] = lp_where(b, below, lp_immf(b, (double)NAN), r[1]);
+    return lp_where(b, below, lp_immf(b, (double)NAN), r[1]);
 }
 
 /* ---- powers, tensors as matrices ----------------------------------------- */
@@ -288,29 +289,27 @@ static LpVal power(LpBuilder *b, LpVal x, int64_t n)
     return r;
 }
 
-LP_COMPOSITE(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
+           .cast = LP_CAST_NARROW)
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t n = attr[0].i;
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     if (t.ndim < 2 || lp_rows(&t) != lp_cols(&t) || n == INT64_MIN) {
         char s[LP_SHAPE_STR];
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linalg.matrix_power: A must be batches of square matrices and "
-                "n above -2^63, got A of shape %s and n %lld",
-                lp_shape_str(&t, s), (long long)n);
-        return;
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "linalg.matrix_power: A must be batches of square "
+                         "matrices and n above -2^63, got A of shape %s and n "
+                         "%lld",
+                         lp_shape_str(&t, s), (long long)n);
     }
-    if (n < 0) {
-        if (lp_check_square(b->err, "linalg.inv", &t) == LP_OK)
-            out[0] = power(b, lp_inverse(b, in[0], true, NULL), -n);
-    } else if (n == 0) {
-        out[0] = lp_regardless(b, lp_eye_like(b, &t), in[0]);
-    } else {
-        out[0] = n == 1 ? lp_clone(b, in[0]) : power(b, in[0], n);
-    }
+    if (n < 0 && lp_check_square(b->err, "linalg.inv", &t) != LP_OK)
+        return LP_NOVAL;
+    return n < 0    ? power(b, lp_inverse(b, in[0], true, NULL), -n)
+           : n == 0 ? lp_regardless(b, lp_eye_like(b, &t), in[0])
+           : n == 1 ? lp_clone(b, in[0])
+                    : power(b, in[0], n);
 }
 
 static int64_t product(const int64_t *s, int n)
@@ -321,34 +320,32 @@ static int64_t product(const int64_t *s, int n)
     return p;
 }
 
-LP_COMPOSITE(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
+           .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t ind = attr[0].i, shape[LP_MAX_DIMS];
-    if (ind <= 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Expected a strictly positive integer for 'ind', but got %lld",
-                (long long)ind);
-        return;
-    }
+    if (ind <= 0)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "Expected a strictly positive integer for 'ind', but got %lld",
+            (long long)ind);
     int k = ind < t.ndim ? (int)ind : t.ndim;
     int64_t rows = product(t.shape, k), cols = product(t.shape + k, t.ndim - k);
-    if (rows != cols) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Expected self to satisfy the requirement prod(self.shape[ind:"
-                "]) == prod(self.shape[:ind]), but got %lld != %lld",
-                (long long)cols, (long long)rows);
-        return;
-    }
+    if (rows != cols)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "Expected self to satisfy the requirement prod(self.shape[ind:"
+            "]) == prod(self.shape[:ind]), but got %lld != %lld",
+            (long long)cols, (long long)rows);
     LpVal x = lp_reshape(b, in[0], (int64_t[]){rows, cols}, 2);
     LpType flat = lp_type_of(b, x);
     if (lp_check_square(b->err, "linalg.tensorinv", &flat) != LP_OK)
-        return;
+        return LP_NOVAL;
     x = lp_inverse(b, x, true, NULL);
     for (int i = 0; i < t.ndim; i++)
         shape[i] = t.shape[(i + k) % t.ndim];
-    out[0] = lp_reshape(b, x, shape, t.ndim);
+    return lp_reshape(b, x, shape, t.ndim);
 }
 
 /* A with the listed dimensions last, in their order. */
@@ -357,12 +354,11 @@ static LpVal listed_last(LpBuilder *b, LpVal a, const LpAttr *dims)
     int n = lp_type(b, a)->ndim, rest = 0;
     int64_t order[2 * LP_MAX_DIMS];
     bool last[LP_MAX_DIMS] = {false};
-    if (dims->n > n) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "tensorsolve: dims lists %d dimensions of a tensor of %d",
-                dims->n, n);
-        return LP_NOVAL;
-    }
+    if (dims->n > n)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "tensorsolve: dims lists %d dimensions of a tensor of %d", dims->n,
+            n);
     for (int i = 0; i < dims->n; i++) {
         int d = lp_wrapped(b, dims->v[i], n);
         last[d] = true;
@@ -377,30 +373,29 @@ static LpVal listed_last(LpBuilder *b, LpVal a, const LpAttr *dims)
     return lp_permute(b, a, order, n);
 }
 
-LP_COMPOSITE(tensorsolve,
-             "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(tensorsolve,
+           "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor @lc",
+           .cast = LP_CAST_WIDE)
 {
     LpVal a = in[0];
     if (!lp_attr_none(&attr[0]))
         a = listed_last(b, a, &attr[0]);
     LpType t = lp_type_of(b, a), r = lp_type_of(b, in[1]);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     int k = r.ndim < t.ndim ? r.ndim : t.ndim;
     int64_t rows = product(t.shape, k), cols = product(t.shape + k, t.ndim - k);
-    if (rows != cols || lp_numel(&r) != rows) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "Expected self to satisfy the requirement prod(self.shape["
-                "other.ndim:]) == prod(self.shape[:other.ndim]), but got %lld "
-                "!= %lld",
-                (long long)cols, (long long)rows);
-        return;
-    }
+    if (rows != cols || lp_numel(&r) != rows)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "Expected self to satisfy the requirement prod(self.shape["
+            "other.ndim:]) == prod(self.shape[:other.ndim]), but got %lld "
+            "!= %lld",
+            (long long)cols, (long long)rows);
     LpVal m = lp_reshape(b, a, (int64_t[]){rows, cols}, 2);
     LpVal x = lp_reshape(b, in[1], (int64_t[]){rows}, 1);
     LpAttr at[] = {lp_attr_bool(true), lp_attr_bool(true),
                    lp_attr_str("torch.linalg.solve")};
     LpVal v = lp_emit(b, LP_OP_solve_ex, (LpVal[]){m, x}, 2, at);
-    out[0] = lp_reshape(b, v, t.shape + k, t.ndim - k);
+    return lp_reshape(b, v, t.shape + k, t.ndim - k);
 }

@@ -289,20 +289,19 @@ static LpVal tolerance(LpBuilder *b, LpVal v, const LpType *t)
     return lp_expand_as(b, x, &batch);
 }
 
-LP_COMPOSITE(pinv,
-             "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
-             "hermitian=False) -> Tensor @p\n"
-             "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
-             "hermitian=False) -> Tensor @lc\n"
-             "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
-             "Tensor @lc\n"
-             "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm")
+LP_FORMULA(pinv, "pinv.own(Tensor A, Value? atol=None, Value? rtol=None, bool "
+                 "hermitian=False) -> Tensor @p\n"
+                 "pinv(Tensor A, *, Value? atol=None, Value? rtol=None, bool "
+                 "hermitian=False) -> Tensor @lc\n"
+                 "pinv.rcond(Tensor A, Value rtol, bool hermitian=False) -> "
+                 "Tensor @lc\n"
+                 "pinverse(Tensor A, Value rtol=1e-15) -> Tensor @fm")
 {
     LpType t = lp_type_of(b, in[0]);
     if (lp_failed(b) || lp_check_matrix(b->err, "linalg.pinv", &t) != LP_OK)
-        return;
+        return LP_NOVAL;
     LpVal v[] = {in[0], tolerance(b, in[1], &t), tolerance(b, in[2], &t)};
-    out[0] = lp_emit(b, LP_OP_pinv_matrix, v, 3, attr);
+    return lp_emit(b, LP_OP_pinv_matrix, v, 3, attr);
 }
 
 /* Singular values above max(atol, rtol * the largest). */
@@ -324,29 +323,28 @@ static LpVal rank_of(LpBuilder *b, LpVal s, const LpVal *in, const LpType *t)
     return lp_sum(b, above, &last, 1, false);
 }
 
-LP_COMPOSITE(matrix_rank,
-             "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
-             "bool hermitian=False) -> Tensor @p\n"
-             "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
-             "bool hermitian=False) -> Tensor @lc\n"
-             "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
-             "Tensor @lc ;rtol=0.0",
-             .cast = LP_CAST_WIDE)
+LP_FORMULA(matrix_rank,
+           "matrix_rank.own(Tensor A, Value? atol=None, Value? rtol=None, "
+           "bool hermitian=False) -> Tensor @p\n"
+           "matrix_rank(Tensor A, *, Value? atol=None, Value? rtol=None, "
+           "bool hermitian=False) -> Tensor @lc\n"
+           "matrix_rank.tol(Tensor A, Value atol, bool hermitian=False) -> "
+           "Tensor @lc ;rtol=0.0",
+           .cast = LP_CAST_WIDE)
 {
     LpType t = lp_type_of(b, in[0]);
     bool symmetric = attr[0].i != 0;
     const char *who = "linalg.matrix_rank";
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
-        return;
+        return LP_NOVAL;
     bool empty = lp_shorter(&t) == 0;
     if (symmetric && !empty && lp_check_square(b->err, who, &t) != LP_OK)
-        return;
+        return LP_NOVAL;
     LpVal x = lp_op1(b, LP_OP_detach, in[0]);
     if (empty) {
         t.ndim -= 2;
         t.dtype = LP_I64;
-        out[0] = lp_full(b, &t, lp_int(0));
-        return;
+        return lp_full(b, &t, lp_int(0));
     }
     LpVal s = LP_NOVAL;
     LpAttr a = lp_attr_str("L");
@@ -358,7 +356,7 @@ LP_COMPOSITE(matrix_rank,
     for (int i = 1; i < 3; i++)
         if (v[i] != LP_NOVAL && !lp_is_imm(v[i]))
             v[i] = lp_op1(b, LP_OP_detach, v[i]);
-    out[0] = rank_of(b, s, v, &t);
+    return rank_of(b, s, v, &t);
 }
 
 /* ---- exponential --------------------------------------------------------- */

@@ -157,13 +157,12 @@ static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
     if (lp_failed(b))
         return LP_NOVAL;
     LpDtype t = lp_type(b, self)->dtype, want = lp_type(b, r)->dtype;
-    if (b->on_host && t != want) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s: `self` must have the same dtype as the product, got %s "
-                "and %s",
-                op, lp_dtype_name(t), lp_dtype_name(want));
-        return LP_NOVAL;
-    }
+    if (b->on_host && t != want)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "%s: `self` must have the same dtype as the product, got %s "
+            "and %s",
+            op, lp_dtype_name(t), lp_dtype_name(want));
     return plus(b, self, r, attr, op);
 }
 
@@ -183,12 +182,12 @@ static LpVal added(LpBuilder *b, int product, const LpVal *in,
 }
 
 #define ADDED(name, product, x, y)                                             \
-    LP_COMPOSITE(name,                                                         \
-                 #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "       \
-                       "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",       \
-                 .cast = LP_CAST_NARROW)                                       \
+    LP_FORMULA(name,                                                           \
+               #name "(Tensor self, Tensor " #x ", Tensor " #y ", *, "         \
+                     "Scalar beta=1, Scalar alpha=1) -> Tensor @fmio",         \
+               .cast = LP_CAST_NARROW)                                         \
     {                                                                          \
-        out[0] = added(b, LP_OP_##product, in, attr, #name);                   \
+        return added(b, LP_OP_##product, in, attr, #name);                     \
     }
 ADDED(addmm, mm, mat1, mat2)
 ADDED(baddbmm, bmm, batch1, batch2)
@@ -213,45 +212,43 @@ static LpVal added_one_by_one(LpBuilder *b, const LpVal *in, const LpAttr *attr)
     return sum;
 }
 
-LP_COMPOSITE(addbmm,
-             "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
-             "beta=1, Scalar alpha=1) -> Tensor @fmio",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(addbmm,
+           "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar "
+           "beta=1, Scalar alpha=1) -> Tensor @fmio",
+           .cast = LP_CAST_NARROW)
 {
     if (!lp_ranks(b, "addbmm", in[1], 3, in[2], 3))
-        return;
+        return LP_NOVAL;
     LpType x = *lp_type(b, in[1]), y = *lp_type(b, in[2]);
     if (all_half(b, in[1], in[2], in[0]) && x.shape[0] == y.shape[0] &&
         x.shape[0] > 0) {
         LpType one = {.ndim = 2, .shape = {x.shape[1], y.shape[2]}};
         if (expands(b, in[0], &one, "addbmm"))
-            out[0] = added_one_by_one(b, in, attr);
-        return;
+            return added_one_by_one(b, in, attr);
     }
     LpVal r = lp_op2(b, LP_OP_bmm, in[1], in[2]);
     LpDtype t = lp_type(b, r)->dtype; /* sums of integers are int64 */
     r = lp_cast(b, lp_sum(b, r, (int64_t[]){0}, 1, false), t);
-    out[0] = scaled(b, in[0], r, attr, "addbmm");
+    return scaled(b, in[0], r, attr, "addbmm");
 }
 
-LP_COMPOSITE(addmv,
-             "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmio")
+LP_FORMULA(addmv,
+           "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, "
+           "Scalar alpha=1) -> Tensor @fmio")
 {
     if (!lp_ranks(b, "addmv", in[1], 2, in[2], 1))
-        return;
+        return LP_NOVAL;
     if (!all_half(b, in[1], in[2], in[0])) {
-        out[0] = scaled(b, in[0], lp_matmul(b, in[1], in[2]), attr, "addmv");
-        return;
+        return scaled(b, in[0], lp_matmul(b, in[1], in[2]), attr, "addmv");
     }
     LpType r = {.ndim = 1, .shape = {lp_type(b, in[1])->shape[0]}};
     if (!expands(b, in[0], &r, "addmv"))
-        return;
+        return LP_NOVAL;
     LpVal self =
         lp_type(b, in[0])->ndim == 1 ? lp_unsqueeze(b, in[0], 1) : in[0];
     LpVal y = emit_plus(b, LP_OP_mm_plus, in[1], lp_unsqueeze(b, in[2], 1),
                         self, attr[0].s, attr[1].s);
-    out[0] = lp_reshape(b, y, r.shape, 1);
+    return lp_reshape(b, y, r.shape, 1);
 }
 
 /* s as a number of type t has it; PyTorch rounds it first. */
@@ -265,12 +262,12 @@ static LpScalar rounded(LpScalar s, LpDtype t)
 }
 
 /* Every step is rounded, and alpha multiplies vec1, as in PyTorch. */
-LP_COMPOSITE(addr,
-             "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
-             "Scalar alpha=1) -> Tensor @fmic")
+LP_FORMULA(addr,
+           "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
+           "Scalar alpha=1) -> Tensor @fmic")
 {
     if (!lp_ranks(b, "addr", in[1], 1, in[2], 1))
-        return;
+        return LP_NOVAL;
     LpDtype one =
         lp_dtype_promote(lp_type(b, in[1])->dtype, lp_type(b, in[2])->dtype);
     LpDtype t = lp_dtype_promote(lp_type(b, in[0])->dtype, one);
@@ -282,8 +279,8 @@ LP_COMPOSITE(addr,
         a[1] = lp_attr_scalar(lp_int(1));
     }
     LpVal r = lp_mul(b, u, v);
-    if (!lp_failed(b))
-        out[0] = plus(b, lp_cast(b, in[0], t), r, a, "addr");
+    return lp_failed(b) ? LP_NOVAL
+                        : plus(b, lp_cast(b, in[0], t), r, a, "addr");
 }
 
 /* ---- layers -------------------------------------------------------------- */
@@ -305,61 +302,57 @@ static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 }
 
 /* y = x w^T + bias; x [..., k], w [n, k] or [k], bias [n] */
-LP_COMPOSITE(linear,
-             "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
-             "@no",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(linear,
+           "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
+           "@no",
+           .cast = LP_CAST_NARROW)
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
     LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
     if (tx.ndim == 0 || tw.ndim < 1 || tw.ndim > 2 ||
-        tx.shape[tx.ndim - 1] != tw.shape[tw.ndim - 1]) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "linear: `input` of shape %s does not fit `weight` of shape "
-                "%s: the last sizes must be equal, and weight has 2 dimensions "
-                "(out, in)",
-                lp_shape_str(&tx, sa), lp_shape_str(&tw, sb));
-        return;
-    }
+        tx.shape[tx.ndim - 1] != tw.shape[tw.ndim - 1])
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "linear: `input` of shape %s does not fit `weight` of shape "
+            "%s: the last sizes must be equal, and weight has 2 dimensions "
+            "(out, in)",
+            lp_shape_str(&tx, sa), lp_shape_str(&tw, sb));
     if (tw.ndim == 2)
         w = lp_transpose(b, w, 0, 1);
     if (bias != LP_NOVAL && tw.ndim == 2 && all_half(b, in[0], w, bias) &&
-        lp_type(b, bias)->ndim < 2) {
-        out[0] = half_linear(b, in[0], w, bias);
-        return;
-    }
+        lp_type(b, bias)->ndim < 2)
+        return half_linear(b, in[0], w, bias);
     LpVal y = lp_matmul(b, in[0], w);
-    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
+    return bias == LP_NOVAL ? y : lp_add(b, y, bias);
 }
 
 /* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
-LP_COMPOSITE(bilinear,
-             "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
-             "bias=None) -> Tensor @fn")
+LP_FORMULA(bilinear,
+           "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
+           "bias=None) -> Tensor @fn")
 {
     char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
     LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
     LpType tw = *lp_type(b, w);
     bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3;
     for (int i = 0; ok && i < t1.ndim - 1; i++)
         ok = t1.shape[i] == t2.shape[i];
     if (!ok || t1.shape[t1.ndim - 1] != tw.shape[1] ||
-        t2.shape[t2.ndim - 1] != tw.shape[2]) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "bilinear: `input1` %s and `input2` %s must agree in all but "
-                "the last size and fit `weight` %s (out, in1, in2)",
-                lp_shape_str(&t1, sa), lp_shape_str(&t2, sb),
-                lp_shape_str(&tw, sc));
-        return;
-    }
+        t2.shape[t2.ndim - 1] != tw.shape[2])
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "bilinear: `input1` %s and `input2` %s must agree in all but "
+            "the last size and fit `weight` %s (out, in1, in2)",
+            lp_shape_str(&t1, sa), lp_shape_str(&t2, sb),
+            lp_shape_str(&tw, sc));
     int64_t rows = 1;
     for (int k = 0; k < t1.ndim - 1; k++)
         rows *= t1.shape[k];
@@ -373,5 +366,5 @@ LP_COMPOSITE(bilinear,
     y = lp_op2(b, LP_OP_bmm, y, x2);
     t1.shape[t1.ndim - 1] = o;
     y = lp_reshape(b, y, t1.shape, t1.ndim);
-    out[0] = bias == LP_NOVAL ? y : lp_add(b, y, bias);
+    return bias == LP_NOVAL ? y : lp_add(b, y, bias);
 }

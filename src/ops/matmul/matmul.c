@@ -116,13 +116,12 @@ LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
     if (w == LP_NOVAL || x == LP_NOVAL || lp_failed(b))
         return w;
     LpDtype tw = lp_type(b, w)->dtype, tx = lp_type(b, x)->dtype;
-    if (b->on_host && tw != tx) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "%s: `%s` must have the same dtype as the first operand, got "
-                "%s and %s",
-                op, what, lp_dtype_name(tw), lp_dtype_name(tx));
-        return LP_NOVAL;
-    }
+    if (b->on_host && tw != tx)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "%s: `%s` must have the same dtype as the first operand, got "
+            "%s and %s",
+            op, what, lp_dtype_name(tw), lp_dtype_name(tx));
     bool mixed =
         (lp_is_half(tw) && tx == LP_F32) || (tw == LP_F32 && lp_is_half(tx));
     return mixed ? lp_cast(b, w, tx) : w;
@@ -228,12 +227,12 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
     return lp_reshape(b, r, t.shape, n);
 }
 
-LP_COMPOSITE(matmul,
-             "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
-             "matmul(Tensor self, Tensor other) -> Tensor @lo",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(matmul,
+           "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
+           "matmul(Tensor self, Tensor other) -> Tensor @lo",
+           .cast = LP_CAST_NARROW)
 {
-    out[0] = lp_matmul(b, in[0], in[1]);
+    return lp_matmul(b, in[0], in[1]);
 }
 
 /* ---- vectors ------------------------------------------------------------- */
@@ -251,45 +250,43 @@ bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
     return false;
 }
 
-LP_COMPOSITE(mv, "mv(Tensor self, Tensor vec) -> Tensor @fmo")
+LP_FORMULA(mv, "mv(Tensor self, Tensor vec) -> Tensor @fmo")
 {
-    if (lp_ranks(b, "mv", in[0], 2, in[1], 1))
-        out[0] = lp_matmul(b, in[0], in[1]);
+    bool ok = lp_ranks(b, "mv", in[0], 2, in[1], 1);
+    return ok ? lp_matmul(b, in[0], in[1]) : LP_NOVAL;
 }
 
-LP_COMPOSITE(dot, "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
-                  "vdot(Tensor self, Tensor tensor) -> Tensor @fmo")
+LP_FORMULA(dot, "dot(Tensor self, Tensor tensor) -> Tensor @fmo\n"
+                "vdot(Tensor self, Tensor tensor) -> Tensor @fmo")
 {
-    if (lp_ranks(b, "dot", in[0], 1, in[1], 1))
-        out[0] = lp_matmul(b, in[0], in[1]);
+    bool ok = lp_ranks(b, "dot", in[0], 1, in[1], 1);
+    return ok ? lp_matmul(b, in[0], in[1]) : LP_NOVAL;
 }
 
-LP_COMPOSITE(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
+           .cast = LP_CAST_NARROW)
 {
-    const LpType *t = lp_type(b, in[1]);
-    if (lp_type(b, in[0])->ndim == 0 || t->ndim == 0)
-        out[0] = lp_mul(b, in[0], in[1]);
-    else if (t->ndim == 1)
-        out[0] = lp_matmul(b, in[0], in[1]);
-    else { /* every row of self with every row of other */
-        LpType tx = *lp_type(b, in[0]), ty = *t;
-        int64_t k = ty.shape[ty.ndim - 1];
-        int64_t flat[2] = {product(ty.shape, ty.ndim - 1), k};
-        LpVal y = lp_transpose(b, lp_reshape(b, in[1], flat, 2), 0, 1);
-        LpVal r = lp_matmul(b, in[0], y);
-        int64_t shape[2 * LP_MAX_DIMS];
-        int n = tx.ndim - 1;
-        memcpy(shape, tx.shape, (size_t)n * sizeof *shape);
-        memcpy(shape + n, ty.shape, (size_t)(ty.ndim - 1) * sizeof *shape);
-        out[0] = lp_reshape(b, r, shape, n + ty.ndim - 1);
-    }
+    LpType tx = lp_type_of(b, in[0]), ty = lp_type_of(b, in[1]);
+    if (tx.ndim == 0 || ty.ndim == 0)
+        return lp_mul(b, in[0], in[1]);
+    if (ty.ndim == 1)
+        return lp_matmul(b, in[0], in[1]);
+    /* every row of self with every row of other */
+    int64_t k = ty.shape[ty.ndim - 1];
+    int64_t flat[2] = {product(ty.shape, ty.ndim - 1), k};
+    LpVal y = lp_transpose(b, lp_reshape(b, in[1], flat, 2), 0, 1);
+    LpVal r = lp_matmul(b, in[0], y);
+    int64_t shape[2 * LP_MAX_DIMS];
+    int n = tx.ndim - 1;
+    memcpy(shape, tx.shape, (size_t)n * sizeof *shape);
+    memcpy(shape + n, ty.shape, (size_t)(ty.ndim - 1) * sizeof *shape);
+    return lp_reshape(b, r, shape, n + ty.ndim - 1);
 }
 
-LP_COMPOSITE(outer, "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
-                    "ger(Tensor self, Tensor vec2) -> Tensor @fmc")
+LP_FORMULA(outer, "outer(Tensor self, Tensor vec2) -> Tensor @fmc\n"
+                  "ger(Tensor self, Tensor vec2) -> Tensor @fmc")
 {
-    if (lp_ranks(b, "outer", in[0], 1, in[1], 1))
-        out[0] =
-            lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));
+    if (!lp_ranks(b, "outer", in[0], 1, in[1], 1))
+        return LP_NOVAL;
+    return lp_mul(b, lp_unsqueeze(b, in[0], 1), lp_unsqueeze(b, in[1], 0));
 }

@@ -235,33 +235,32 @@ static bool enough_dims(LpBuilder *b, const LpVal *in, bool heads)
     return !lp_failed(b);
 }
 
-LP_COMPOSITE(scaled_dot_product_attention,
-             "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
-             "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
-             "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
-             "Tensor @n",
-             .cast = LP_CAST_NARROW)
+LP_FORMULA(scaled_dot_product_attention,
+           "scaled_dot_product_attention(Tensor query, Tensor key, Tensor "
+           "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
+           "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
+           "Tensor @n",
+           .cast = LP_CAST_NARROW)
 {
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);
-    if (mask != LP_NOVAL && attr[P_CAUSAL].i) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "scaled_dot_product_attention: Explicit attn_mask should not "
-                "be set when is_causal=True");
-        return;
-    }
+    if (mask != LP_NOVAL && attr[P_CAUSAL].i)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "scaled_dot_product_attention: Explicit attn_mask should not "
+            "be set when is_causal=True");
     if (!enough_dims(b, in, attr[P_GQA].i))
-        return;
+        return LP_NOVAL;
     q = lead_of(b, q, lp_type(b, k), attr[P_GQA].i ? 3 : 2);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     qt = *lp_type(b, q);
     if (attr[P_GQA].i && qt.ndim >= 3) {
         k = repeat_heads(b, k, &qt);
         v = repeat_heads(b, v, &qt);
     }
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     k = lead_like(b, k, &qt);
     v = lead_like(b, v, &qt);
     if (mask != LP_NOVAL && lp_type(b, mask)->dtype == LP_BOOL) {
@@ -279,8 +278,7 @@ LP_COMPOSITE(scaled_dot_product_attention,
         LpVal p = probabilities(b, a, q, k, mask);
         LpAttr d[2] = {lp_attr_float(attr[P_DROPOUT].f), lp_attr_bool(true)};
         p = lp_emit(b, LP_OP_dropout, &p, 1, d);
-        out[0] = lp_matmul(b, p, v);
-        return;
+        return lp_matmul(b, p, v);
     }
-    out[0] = lp_emit(b, LP_OP_attention, (LpVal[]){q, k, v, mask}, 4, a);
+    return lp_emit(b, LP_OP_attention, (LpVal[]){q, k, v, mask}, 4, a);
 }

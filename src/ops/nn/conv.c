@@ -204,10 +204,8 @@ static LpVal back(LpBuilder *b, int op, const LpAttr *conv, LpVal dy, LpVal y,
     LpAttr a[LP_CONV_BACK_ATTRS];
     int64_t *shape =
         lp_arena_memdup(b->scratch, t.shape, (size_t)t.ndim * sizeof *shape);
-    if (!shape) {
-        lp_fail(b->err, LP_E_MEMORY, "out of memory");
-        return LP_NOVAL;
-    }
+    if (!shape)
+        return LP_REFUSE(b, LP_E_MEMORY, "out of memory");
     a[LP_CONV_BACK_SIZE] = lp_attr_ints(shape, t.ndim);
     memcpy(a + LP_CONV_BACK_STRIDE, conv, LP_CONV_ATTRS * sizeof *a);
     return lp_emit(b, op, (LpVal[]){dy, y}, 2, a);
@@ -349,20 +347,18 @@ static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
                        : a[LP_CONV_TRANSPOSED].i
                            ? tw.shape[1] * a[LP_CONV_GROUPS].i
                            : tw.shape[0];
-    if (t.ndim != 1 || t.shape[0] != channels) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "convolution: expected `bias` to be 1-dimensional with %lld "
-                "elements, but got shape %s",
-                (long long)channels, lp_shape_str(&t, s));
-        return LP_NOVAL;
-    }
-    if (t.dtype != tx.dtype) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "convolution: input type (%s) and bias type (%s) should be the "
-                "same",
-                lp_dtype_name(tx.dtype), lp_dtype_name(t.dtype));
-        return LP_NOVAL;
-    }
+    if (t.ndim != 1 || t.shape[0] != channels)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "convolution: expected `bias` to be 1-dimensional with %lld "
+            "elements, but got shape %s",
+            (long long)channels, lp_shape_str(&t, s));
+    if (t.dtype != tx.dtype)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "convolution: input type (%s) and bias type (%s) should be the "
+            "same",
+            lp_dtype_name(tx.dtype), lp_dtype_name(t.dtype));
     bias = lp_reshape(b, bias, (int64_t[]){channels, 1, 1, 1}, n + 1);
     return once
                ? lp_emit(b, LP_OP_convolution_plus, (LpVal[]){x, w, bias}, 3, a)
@@ -375,14 +371,13 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
     char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
     LpVal x = in[0];
-    if (t.ndim != n + 1 && t.ndim != n + 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "expected %dD (unbatched) or %dD (batched) input to conv%s%dd, "
-                "but got input of size %s",
-                n + 1, n + 2, a[LP_CONV_TRANSPOSED].i ? "_transpose" : "", n,
-                lp_shape_str(&t, s));
-        return LP_NOVAL;
-    }
+    if (t.ndim != n + 1 && t.ndim != n + 2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "expected %dD (unbatched) or %dD (batched) input to conv%s%dd, "
+            "but got input of size %s",
+            n + 1, n + 2, a[LP_CONV_TRANSPOSED].i ? "_transpose" : "", n,
+            lp_shape_str(&t, s));
     if (t.ndim == n + 1)
         x = lp_unsqueeze(b, x, 0);
     const char *op = a[LP_CONV_TRANSPOSED].i ? "conv_transpose" : "conv";

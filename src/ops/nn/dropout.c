@@ -35,55 +35,53 @@ LpOp op_dropout = {
 
 /* Whole channels: one mask for all places of a channel. `kept`: the leading
  * dimensions that have masks of their own. */
-static void drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
-                          int kept, LpVal *out)
+static LpVal drop_channels(LpBuilder *b, const LpVal *in, const LpAttr *attr,
+                           int kept)
 {
     LpType t = *lp_type(b, in[0]);
-    if (!attr[LP_DROPOUT_TRAINING].i) {
-        out[0] = in[0];
-        return;
-    }
+    if (!attr[LP_DROPOUT_TRAINING].i)
+        return in[0];
     for (int i = kept; i < t.ndim; i++)
         t.shape[i] = 1;
     LpVal ones = lp_full(b, &t, lp_float(1));
     LpVal mask = lp_emit(b, LP_OP_dropout, &ones, 1, attr);
-    out[0] = lp_mul(b, in[0], mask);
+    return lp_mul(b, in[0], mask);
 }
 
-LP_COMPOSITE(feature_dropout,
-             "feature_dropout(Tensor input, float p=0.5, bool training=True) "
-             "-> Tensor @f\n"
-             "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @nw")
+LP_FORMULA(feature_dropout,
+           "feature_dropout(Tensor input, float p=0.5, bool training=True) "
+           "-> Tensor @f\n"
+           "dropout2d(Tensor input, float p=0.5, bool training=True) -> "
+           "Tensor @nw")
 {
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim < 2)
-        lp_fail(b->err, LP_E_RUNTIME,
-                "feature dropout requires at least 2 dimensions in the input, "
-                "got %d",
-                ndim);
-    else
-        drop_channels(b, in, attr, 2, out);
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "feature dropout requires at least 2 dimensions in the input, "
+            "got %d",
+            ndim);
+    return drop_channels(b, in, attr, 2);
 }
 
 /* [channels, places], or a batch of such. */
-LP_COMPOSITE(dropout1d,
-             "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @nw")
+LP_FORMULA(dropout1d,
+           "dropout1d(Tensor input, float p=0.5, bool training=True) -> "
+           "Tensor @nw")
 {
     int ndim = lp_type(b, in[0])->ndim;
     if (ndim != 2 && ndim != 3)
-        lp_fail(b->err, LP_E_RUNTIME,
-                "dropout1d: Expected 2D or 3D input, but received a %dD input",
-                ndim);
-    else
-        drop_channels(b, in, attr, ndim - 1, out);
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "dropout1d: Expected 2D or 3D input, but received a %dD input",
+            ndim);
+    return drop_channels(b, in, attr, ndim - 1);
 }
 
 /* [channels, depth, height, width], or a batch of such. */
-LP_COMPOSITE(dropout3d,
-             "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
-             "Tensor @nw")
+LP_FORMULA(dropout3d,
+           "dropout3d(Tensor input, float p=0.5, bool training=True) -> "
+           "Tensor @nw")
 {
-    drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1, out);
+    return drop_channels(b, in, attr, lp_type(b, in[0])->ndim == 5 ? 2 : 1);
 }

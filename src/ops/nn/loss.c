@@ -228,8 +228,8 @@ LP_LOSS(nll_loss,
 {
     LpVal r[2];
     const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
-    if (nll(b, in[0], in[1], in[2], how, attr[1].i, r))
-        out[0] = final(b, r[0], "none");
+    bool ok = nll(b, in[0], in[1], in[2], how, attr[1].i, r);
+    return ok ? final(b, r[0], "none") : LP_NOVAL;
 }
 
 /* ---- cross entropy ------------------------------------------------------- */
@@ -320,34 +320,29 @@ LP_LOSS(cross_entropy,
     double smoothing = attr[4].f;
     bool ids = !lp_is_float(t.dtype);
     if (check_reduction(how, false, b->err) != LP_OK)
-        return;
-    if (!(smoothing >= 0 && smoothing <= 1)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "label_smoothing must be between 0.0 and 1.0. Got: %g",
-                smoothing);
-        return;
-    }
-    if (x.ndim == 0 || (!ids && !lp_shape_eq(&x, &t))) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cross_entropy: an input of shape %s (C), (N, C) or (N, C, d1, "
-                "…) needs a target of class ids (integers, the shape without "
-                "C) or of probabilities (the same shape), got %s of shape %s",
-                lp_shape_str(&x, sa), lp_dtype_name(t.dtype),
-                lp_shape_str(&t, sb));
-        return;
-    }
-    if (!ids && attr[1].i >= 0) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "cross_entropy: ignore_index (%lld) is for targets of class "
-                "ids; these are probabilities",
-                (long long)attr[1].i);
-        return;
-    }
+        return LP_NOVAL;
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "label_smoothing must be between 0.0 and 1.0. Got: %g",
+                         smoothing);
+    if (x.ndim == 0 || (!ids && !lp_shape_eq(&x, &t)))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "cross_entropy: an input of shape %s (C), (N, C) or (N, C, d1, "
+            "…) needs a target of class ids (integers, the shape without "
+            "C) or of probabilities (the same shape), got %s of shape %s",
+            lp_shape_str(&x, sa), lp_dtype_name(t.dtype), lp_shape_str(&t, sb));
+    if (!ids && attr[1].i >= 0)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "cross_entropy: ignore_index (%lld) is for targets of class "
+            "ids; these are probabilities",
+            (long long)attr[1].i);
     LpAttr a = lp_attr_int(axis);
     LpVal logp = lp_emit(b, LP_OP_log_softmax, in, 1, &a);
     if (lp_failed(b))
-        return;
+        return LP_NOVAL;
     LpVal r = ids ? by_ids(b, logp, in, axis, how, attr[1].i, smoothing)
                   : by_probabilities(b, logp, in, axis, how, smoothing);
-    out[0] = final(b, r, "none");
+    return final(b, r, "none");
 }

@@ -47,7 +47,7 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
 LP_LOSS(mse_loss, PAIR REDUCTION)
 {
     LpVal d = difference(b, in[0], in[1]);
-    out[0] = final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
 }
 
 LP_LOSS(l1_loss, PAIR REDUCTION)
@@ -56,7 +56,7 @@ LP_LOSS(l1_loss, PAIR REDUCTION)
                 lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
     LpVal d = mask ? lp_sub(b, in[0], in[1]) : difference(b, in[0], in[1]);
     d = lp_op1(b, LP_OP_abs, d);
-    out[0] = final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
 }
 
 /* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
@@ -88,52 +88,47 @@ static bool widened(LpBuilder *b, const LpVal *in, int n, LpVal *to, LpDtype *t)
 LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0")
 {
     double beta = attr[3].f;
-    if (!(beta >= 0)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "smooth_l1_loss does not support negative values for beta, got "
-                "%g",
-                beta);
-        return;
-    }
+    if (!(beta >= 0))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "smooth_l1_loss does not support negative values for beta, got "
+            "%g",
+            beta);
     if (!lp_is_float(lp_type(b, in[0])->dtype) &&
-        !lp_is_float(lp_type(b, in[1])->dtype)) {
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "smooth_l1_loss: input or target must be floating-point, got "
-                "%s and %s",
-                lp_dtype_name(lp_type(b, in[0])->dtype),
-                lp_dtype_name(lp_type(b, in[1])->dtype));
-        return;
-    }
+        !lp_is_float(lp_type(b, in[1])->dtype))
+        return LP_REFUSE(
+            b, LP_E_NOT_IMPLEMENTED,
+            "smooth_l1_loss: input or target must be floating-point, got "
+            "%s and %s",
+            lp_dtype_name(lp_type(b, in[0])->dtype),
+            lp_dtype_name(lp_type(b, in[1])->dtype));
     LpVal v[2];
     LpDtype t;
     bool half = widened(b, in, 2, v, &t);
     LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, difference(b, v[0], v[1]))
                         : two_parts(b, v, beta, 1 / beta);
     x = half ? lp_cast(b, x, t) : x;
-    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 
 /* attr: reduction, delta */
 LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0")
 {
-    if (!(attr[1].f > 0)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "huber_loss does not support non-positive values for delta, "
-                "got %g",
-                attr[1].f);
-        return;
-    }
+    if (!(attr[1].f > 0))
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "huber_loss does not support non-positive values for delta, "
+            "got %g",
+            attr[1].f);
     LpDtype t = lp_type(b, in[0])->dtype; /* the result's, too */
-    if (!lp_is_float(t)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "huber_loss: input must be floating-point, got %s",
-                lp_dtype_name(t));
-        return;
-    }
+    if (!lp_is_float(t))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "huber_loss: input must be floating-point, got %s",
+                         lp_dtype_name(t));
     LpVal v[2];
     widened(b, in, 2, v, &t);
     LpVal x = lp_cast(b, two_parts(b, v, attr[1].f, 1), t);
-    out[0] = final(b, x, attr[0].str);
+    return final(b, x, attr[0].str);
 }
 
 /* ---- probabilities ------------------------------------------------------- */
@@ -178,7 +173,7 @@ LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION)
 {
     if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
         !weighs(b, "binary_cross_entropy", in[0], in[2]))
-        return;
+        return LP_NOVAL;
     LpVal v[3];
     LpDtype t;
     bool half = widened(b, in, 3, v, &t);
@@ -189,7 +184,7 @@ LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION)
     if (v[2] != LP_NOVAL)
         x = lp_mul(b, x, v[2]);
     x = half ? lp_cast(b, x, t) : x;
-    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 
 /* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x); in: input, target,
@@ -200,7 +195,7 @@ LP_LOSS(binary_cross_entropy_with_logits,
     const char *who = "binary_cross_entropy_with_logits";
     if (!same_shape(b, who, in[0], in[1]) || !weighs(b, who, in[0], in[2]) ||
         !weighs(b, who, in[0], in[3]))
-        return;
+        return LP_NOVAL;
     LpVal v[4];
     LpDtype t;
     bool half = widened(b, in, 4, v, &t);
@@ -214,7 +209,7 @@ LP_LOSS(binary_cross_entropy_with_logits,
     if (v[2] != LP_NOVAL)
         x = lp_mul(b, x, v[2]);
     x = half ? lp_cast(b, x, t) : x;
-    out[0] = final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
 }
 
 /* attr: size_average, reduce, reduction, log_target */
@@ -222,14 +217,13 @@ LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False")
 {
     LpVal x, t = in[1];
     for (int i = 0; i < 2; i++)
-        if (!lp_is_float(lp_type(b, in[i])->dtype)) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "kl_div: %s has the type %s; it must be a floating-point "
-                    "type",
-                    i ? "target" : "input",
-                    lp_dtype_name(lp_type(b, in[i])->dtype));
-            return;
-        }
+        if (!lp_is_float(lp_type(b, in[i])->dtype))
+            return LP_REFUSE(
+                b, LP_E_RUNTIME,
+                "kl_div: %s has the type %s; it must be a floating-point "
+                "type",
+                i ? "target" : "input",
+                lp_dtype_name(lp_type(b, in[i])->dtype));
     if (attr[3].i)
         x = lp_mul(b, lp_op1(b, LP_OP_exp, t), lp_sub(b, t, in[0]));
     else
@@ -242,7 +236,7 @@ LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False")
     } else {
         x = final(b, x, how);
     }
-    out[0] = x;
+    return x;
 }
 
 /* attr: log_input, full, size_average, eps, reduce, reduction */
@@ -265,7 +259,7 @@ LP_LOSS(poisson_nll_loss,
         LpVal big = lp_op2(b, LP_OP_gt, t, lp_immf(b, 1));
         r = lp_add(b, r, lp_where(b, big, s, lp_immf(b, 0)));
     }
-    out[0] = final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
+    return final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
 }
 
 /* ---- margins ------------------------------------------------------------- */
@@ -284,16 +278,15 @@ LP_LOSS(
     int n[3];
     for (int i = 0; i < 3; i++)
         n[i] = lp_type(b, in[i])->ndim;
-    if (n[0] != n[1] || n[0] != n[2]) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "margin_ranking_loss: input1, input2 and target have %d, %d "
-                "and %d dimensions; they must have as many",
-                n[0], n[1], n[2]);
-        return;
-    }
+    if (n[0] != n[1] || n[0] != n[2])
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "margin_ranking_loss: input1, input2 and target have %d, %d "
+            "and %d dimensions; they must have as many",
+            n[0], n[1], n[2]);
     LpVal x = lp_mul(b, lp_neg(b, in[2]), lp_sub(b, in[0], in[1]));
     x = hinge(b, lp_add(b, x, lp_immf(b, attr[0].f)));
-    out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+    return final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
 
 /* x where t is 1, max(0, margin - x) where it is -1 */
@@ -305,12 +298,12 @@ LP_LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION)
     LpVal same = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, -1));
     LpVal x =
         lp_add(b, lp_where(b, other, m, zero), lp_where(b, same, in[0], zero));
-    out[0] = final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+    return final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
 }
 
 /* log(1 + exp(-t x)) */
 LP_LOSS(soft_margin_loss, PAIR REDUCTION)
 {
     LpVal x = lp_op1(b, LP_OP_logsigmoid, lp_mul(b, in[1], in[0]));
-    out[0] = final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
 }

@@ -11,9 +11,9 @@ struct LpCost;
 /* `data` of the records that kernel/product/plus.h runs (addmm.c). */
 extern const struct LpPlusOps lp_plus_ops;
 
-/* A loss function of torch.nn.functional, as LP_COMPOSITE. */
+/* A loss function of torch.nn.functional, as LP_FORMULA. */
 #define LP_LOSS(id, args)                                                      \
-    LP_COMPOSITE(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
+    LP_FORMULA(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
 
 /* On the host fails unless `w` has the dtype of `x`. Elsewhere `w` cast to the
  * type of `x` where half and float32 meet: weights follow their input.

@@ -304,22 +304,22 @@ static double epsilon_of(LpDtype t)
 }
 
 /* y = x / sqrt(mean(x^2) + eps) w */
-LP_COMPOSITE(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
-                       "weight=None, float? eps=None) -> Tensor @fn")
+LP_FORMULA(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
+                     "weight=None, float? eps=None) -> Tensor @fn")
 {
     LpType t = *lp_type(b, in[0]), want;
     LpAttr shape = attr[0];
     LpInfer x = {.op = &op_rms_norm, .err = b->err, .in = &t, .attr = &shape};
     if (lp_need_float(&x, 0, "input") != LP_OK ||
         lp_norm_normalized(&x, &t, &want) != LP_OK)
-        return;
+        return LP_NOVAL;
     if (in[1] != LP_NOVAL && !lp_shape_eq(lp_type(b, in[1]), &want)) {
         char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,
                 "rms_norm: weight has the shape %s; it must be "
                 "normalized_shape, %s",
                 lp_shape_str(lp_type(b, in[1]), sa), lp_shape_str(&want, sb));
-        return;
+        return LP_NOVAL;
     }
     Shape s = layer_shape(&t, shape.n);
     LpVal v = lp_cast(b, in[0], lp_norm_stat_dtype(t.dtype));
@@ -329,5 +329,5 @@ LP_COMPOSITE(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
     LpVal y = lp_mul(b, v, r);
     if (in[1] != LP_NOVAL)
         y = lp_mul(b, y, in[1]);
-    out[0] = lp_cast(b, y, t.dtype);
+    return lp_cast(b, y, t.dtype);
 }

@@ -2,56 +2,49 @@
  * statistics, and local_response_norm. */
 #include "src/ops/nn/nnop.h"
 
-LP_COMPOSITE(layer_norm,
-             "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
-             "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
+LP_FORMULA(layer_norm,
+           "layer_norm(Tensor input, int[] normalized_shape, Tensor? "
+           "weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
 {
-    LpVal r[3];
-    if (lp_emit_n(b, LP_OP_native_layer_norm, in, 3, attr, r) == 3)
-        out[0] = r[0];
+    return lp_emit(b, LP_OP_native_layer_norm, in, 3, attr);
 }
 
-LP_COMPOSITE(group_norm,
-             "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
-             "Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
+LP_FORMULA(group_norm,
+           "group_norm(Tensor input, int num_groups, Tensor? weight=None, "
+           "Tensor? bias=None, float eps=1e-05) -> Tensor @fn")
 {
-    LpVal r[3];
-    if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, attr, r) == 3)
-        out[0] = r[0];
+    return lp_emit(b, LP_OP_native_group_norm, in, 3, attr);
 }
 
 /* Every channel of every sample by itself. attr: eps */
-LP_COMPOSITE(instance_norm_train,
-             "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
-             "float eps) -> Tensor @p\n"
-             "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
-             "float eps) -> Tensor @n")
+LP_FORMULA(instance_norm_train,
+           "instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+           "float eps) -> Tensor @p\n"
+           "_instance_norm_train(Tensor input, Tensor? weight, Tensor? bias, "
+           "float eps) -> Tensor @n")
 {
-    LpVal r[3];
     LpType t = *lp_type(b, in[0]);
     LpAttr a[2] = {lp_attr_int(t.ndim > 1 ? t.shape[1] : 1), attr[0]};
-    if (lp_emit_n(b, LP_OP_native_group_norm, in, 3, a, r) == 3)
-        out[0] = r[0];
+    return lp_emit(b, LP_OP_native_group_norm, in, 3, a);
 }
 
 /* With given statistics: one multiplication and one addition an element. */
-LP_COMPOSITE(batch_norm_eval,
-             "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
-             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
-             "@p\n"
-             "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
-             "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
-             "@n")
+LP_FORMULA(batch_norm_eval,
+           "batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+           "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+           "@p\n"
+           "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor "
+           "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
+           "@n")
 {
     char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
-    if (t.ndim < 2) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "batch_norm: expected an input of at least 2 dimensions "
-                "(batch, channels, …), got shape %s",
-                lp_shape_str(&t, s));
-        return;
-    }
+    if (t.ndim < 2)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "batch_norm: expected an input of at least 2 dimensions "
+            "(batch, channels, …), got shape %s",
+            lp_shape_str(&t, s));
     LpVal scale =
         lp_op1(b, LP_OP_rsqrt, lp_add(b, in[2], lp_immf(b, attr[0].f)));
     if (in[3] != LP_NOVAL)
@@ -64,29 +57,27 @@ LP_COMPOSITE(batch_norm_eval,
         shape[i] = i == 0 ? t.shape[1] : 1;
     scale = lp_reshape(b, scale, shape, t.ndim - 1);
     shift = lp_reshape(b, shift, shape, t.ndim - 1);
-    out[0] = lp_cast(b, lp_add(b, lp_mul(b, in[0], scale), shift), t.dtype);
+    return lp_cast(b, lp_add(b, lp_mul(b, in[0], scale), shift), t.dtype);
 }
 
 /* y = x / (k + alpha mean of x^2 over `size` channels)^beta; the window of
  * channel c begins at c - size / 2 */
-LP_COMPOSITE(local_response_norm,
-             "local_response_norm(Tensor input, int size, float alpha=1e-04, "
-             "float beta=0.75, float k=1.0) -> Tensor @n")
+LP_FORMULA(local_response_norm,
+           "local_response_norm(Tensor input, int size, float alpha=1e-04, "
+           "float beta=0.75, float k=1.0) -> Tensor @n")
 {
     LpType t = *lp_type(b, in[0]);
     int64_t size = attr[0].i, places = 1;
     if (t.ndim >= 3 && lp_numel(&t) == 0) {
-        out[0] = lp_op1(b, LP_OP_clone, in[0]);
-        return;
+        return lp_op1(b, LP_OP_clone, in[0]);
     }
-    if (t.ndim < 3 || size < 1) {
-        lp_fail(b->err, t.ndim < 3 ? LP_E_VALUE : LP_E_RUNTIME,
-                "local_response_norm: expected an input of 3 or more "
-                "dimensions and a size of at least 1, got %d dimensions and "
-                "size %lld",
-                t.ndim, (long long)size);
-        return;
-    }
+    if (t.ndim < 3 || size < 1)
+        return LP_REFUSE(
+            b, t.ndim < 3 ? LP_E_VALUE : LP_E_RUNTIME,
+            "local_response_norm: expected an input of 3 or more "
+            "dimensions and a size of at least 1, got %d dimensions and "
+            "size %lld",
+            t.ndim, (long long)size);
     for (int i = 2; i < t.ndim; i++)
         places *= t.shape[i];
     LpVal x2 = lp_mul(b, in[0], in[0]);
@@ -101,5 +92,5 @@ LP_COMPOSITE(local_response_norm,
     m = lp_reshape(b, m, t.shape, t.ndim);
     m = lp_add(b, lp_mul(b, m, lp_immf(b, attr[1].f)), lp_immf(b, attr[3].f));
     m = lp_op2(b, LP_OP_pow, m, lp_immf(b, attr[2].f));
-    out[0] = lp_div(b, in[0], m);
+    return lp_div(b, in[0], m);
 }

@@ -364,9 +364,7 @@ LP_EXPAND(expand_max_indices)
 
 LP_EXPAND(expand_max)
 {
-    LpVal both[2];
-    if (lp_emit_n(b, LP_OP_max_pool, in, 1, attr, both) == 2)
-        out[0] = both[0];
+    out[0] = lp_emit(b, LP_OP_max_pool, in, 1, attr);
 }
 
 /* attr: kernel_size, stride, padding, ceil_mode, count_include_pad,
@@ -405,9 +403,7 @@ LP_EXPAND(expand_adaptive_avg)
 
 LP_EXPAND(expand_adaptive_max)
 {
-    LpVal both[2];
-    if (lp_emit_n(b, LP_OP_adaptive_max_pool, in, 1, attr, both) == 2)
-        out[0] = both[0];
+    out[0] = lp_emit(b, LP_OP_adaptive_max_pool, in, 1, attr);
 }
 
 LP_EXPAND(expand_adaptive_max_indices)

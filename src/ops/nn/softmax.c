@@ -105,8 +105,8 @@ SOFT(log_softmax_backward,
 /* ---- public forms -------------------------------------------------------- */
 /* Without a dimension: 0 for tensors of 0, 1 or 3 dimensions, else 1, as
  * PyTorch's functional form has it. */
-static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
-                     bool negate, LpVal *out)
+static LpVal in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
+                      bool negate)
 {
     int ndim = lp_type(b, x)->ndim;
     LpAttr a = attr[0];
@@ -115,7 +115,7 @@ static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
     x = negate ? lp_neg(b, x) : x;
     if (attr[1].kind == LP_ATTR_DTYPE)
         x = lp_cast(b, x, (LpDtype)attr[1].i);
-    out[0] = lp_emit(b, op, &x, 1, &a);
+    return lp_emit(b, op, &x, 1, &a);
 }
 
 /* Without a dimension only in torch.nn.functional. */
@@ -127,17 +127,17 @@ static void in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
     "@fmo\n" name "(Tensor input, int dim, ScalarType? dtype=None) -> Tensor " \
     "@s"
 
-LP_COMPOSITE(softmax_in, ALL_FORMS("softmax"))
+LP_FORMULA(softmax_in, ALL_FORMS("softmax"))
 {
-    in_dtype(b, LP_OP_softmax, attr, in[0], false, out);
+    return in_dtype(b, LP_OP_softmax, attr, in[0], false);
 }
 
-LP_COMPOSITE(log_softmax_in, ALL_FORMS("log_softmax"))
+LP_FORMULA(log_softmax_in, ALL_FORMS("log_softmax"))
 {
-    in_dtype(b, LP_OP_log_softmax, attr, in[0], false, out);
+    return in_dtype(b, LP_OP_log_softmax, attr, in[0], false);
 }
 
-LP_COMPOSITE(softmin, ANY_DIM("softmin"))
+LP_FORMULA(softmin, ANY_DIM("softmin"))
 {
-    in_dtype(b, LP_OP_softmax, attr, in[0], true, out);
+    return in_dtype(b, LP_OP_softmax, attr, in[0], true);
 }

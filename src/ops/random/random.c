@@ -117,29 +117,28 @@ static LpVal draw_like(LpBuilder *b, int op, LpVal self, const LpAttr *dtype)
     return lp_emit(b, op, NULL, 0, a);
 }
 
-LP_COMPOSITE(rand_like,
-             "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
+LP_FORMULA(rand_like,
+           "rand_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
 {
-    out[0] = draw_like(b, LP_OP_rand, in[0], &attr[0]);
+    return draw_like(b, LP_OP_rand, in[0], &attr[0]);
 }
 
-LP_COMPOSITE(
-    randn_like,
-    "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
+LP_FORMULA(randn_like,
+           "randn_like(Tensor self, *, ScalarType? dtype=None) -> Tensor @fgr")
 {
-    out[0] = draw_like(b, LP_OP_randn, in[0], &attr[0]);
+    return draw_like(b, LP_OP_randn, in[0], &attr[0]);
 }
 
-LP_COMPOSITE(randint_like,
-             "randint_like(Tensor self, int low, int high, *, ScalarType? "
-             "dtype=None) -> Tensor @fgr\n"
-             "randint_like.high(Tensor self, int high, *, ScalarType? "
-             "dtype=None) -> Tensor @fgr ;low=0")
+LP_FORMULA(randint_like,
+           "randint_like(Tensor self, int low, int high, *, ScalarType? "
+           "dtype=None) -> Tensor @fgr\n"
+           "randint_like.high(Tensor self, int high, *, ScalarType? "
+           "dtype=None) -> Tensor @fgr ;low=0")
 {
     LpType t = lp_type_of(b, in[0]);
     LpAttr a[] = {attr[0], attr[1], lp_attr_ints(t.shape, t.ndim),
                   lp_attr_none(&attr[2]) ? lp_attr_dtype(t.dtype) : attr[2]};
-    out[0] = lp_emit(b, LP_OP_randint, NULL, 0, a);
+    return lp_emit(b, LP_OP_randint, NULL, 0, a);
 }
 
 /* ---- written over a tensor ----------------------------------------------- */
@@ -346,47 +345,46 @@ LpOp op_bernoulli = {
 };
 
 /* In self's shape and dtype, by a tensor of probabilities. */
-LP_COMPOSITE(bernoulli_by,
-             "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig")
+LP_FORMULA(bernoulli_by,
+           "bernoulli.tensor(Tensor self, Tensor p) -> Tensor @ig")
 {
     LpType t = lp_type_of(b, in[0]), p = lp_type_of(b, in[1]);
     LpVal like = lp_emit(b, LP_OP_expand, &in[1], 1,
                          (LpAttr[]){lp_attr_ints(t.shape, t.ndim)});
     if (!lp_is_float(p.dtype))
         like = lp_cast(b, like, lp_default_dtype());
-    out[0] = lp_cast(b, lp_op1(b, LP_OP_bernoulli, like), t.dtype);
+    return lp_cast(b, lp_op1(b, LP_OP_bernoulli, like), t.dtype);
 }
 
 /* mean + std * a standard normal of their common shape. */
-LP_COMPOSITE(normal_tensors,
-             "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog")
+LP_FORMULA(normal_tensors,
+           "normal.tensors(Value mean, Value std=1.0) -> Tensor @fog")
 {
     LpType t = {.dtype = lp_default_dtype()};
     for (int i = 0; i < 2; i++) {
         LpType p = lp_type_of(b, in[i]);
         if (lp_broadcast(&t, &p, b->err) != LP_OK)
-            return;
+            return LP_NOVAL;
         if (!lp_is_imm(in[i]))
             t.dtype = p.dtype;
     }
     LpAttr a[] = {lp_attr_ints(t.shape, t.ndim), lp_attr_dtype(t.dtype)};
     LpVal z = lp_emit(b, LP_OP_randn, NULL, 0, a);
-    out[0] = lp_add(b, lp_mul(b, z, in[1]), in[0]);
+    return lp_add(b, lp_mul(b, z, in[1]), in[0]);
 }
 
-LP_COMPOSITE(normal_size,
-             "normal.size(float mean, float std, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @fogr")
+LP_FORMULA(normal_size,
+           "normal.size(float mean, float std, int[] size, *, ScalarType? "
+           "dtype=None) -> Tensor @fogr")
 {
     LpAttr a[] = {attr[2], attr[3]};
-    if (!(attr[1].f >= 0)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "normal expects std >= 0.0, but found std %g", attr[1].f);
-        return;
-    }
+    if (!(attr[1].f >= 0))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "normal expects std >= 0.0, but found std %g",
+                         attr[1].f);
     LpVal z = lp_emit(b, LP_OP_randn, NULL, 0, a);
     z = lp_mul(b, z, lp_immf(b, attr[1].f));
-    out[0] = lp_add(b, z, lp_immf(b, attr[0].f));
+    return lp_add(b, z, lp_immf(b, attr[0].f));
 }
 
 static LpStatus infer_multinomial(LpInfer *x)
