@@ -212,20 +212,21 @@ typedef struct Axis {
     int dim;  /* for h and one dimension: 0 */
 } Axis;
 
-static LpStatus check_axis(LpInfer *x, bool sections)
+/* Into sections, or at a list of indices. */
+static LpStatus infer_axis(LpInfer *x)
 {
     const Axis *a = x->op->data;
+    const int rank = x->in[0].ndim, least = a->rank;
     LP_FAIL_IF(
-        x->in[0].ndim<
-            a->rank, x->err, LP_E_RUNTIME,
-            "torch.%c%s requires a tensor with at least %d dimension%s, but "
-            "got a tensor with %d dimensions!",
-            x->op->name[0], "split", a->rank, a->rank> 1
+        rank<least, x->err, LP_E_RUNTIME,
+             "torch.%csplit requires a tensor with at least %d dimension%s, "
+             "but got a tensor with %d dimensions!",
+             x->op->name[0], least, least> 1
             ? "s"
             : "",
-        x->in[0].ndim);
-    int d = a->dim < x->in[0].ndim ? a->dim : x->in[0].ndim - 1;
-    if (!sections)
+        rank);
+    int d = a->dim < rank ? a->dim : rank - 1;
+    if (x->attr[0].kind == LP_ATTR_INTS)
         return set_indices(x, d, &x->attr[0]);
     int64_t n = x->attr[0].i, size = x->in[0].shape[d];
     LP_FAIL_IF(n < 1 || size % n != 0, x->err, LP_E_RUNTIME,
@@ -236,16 +237,6 @@ static LpStatus check_axis(LpInfer *x, bool sections)
     return set_sections(x, d, n);
 }
 
-static LpStatus infer_axis(LpInfer *x)
-{
-    return check_axis(x, true);
-}
-
-static LpStatus infer_axis_at(LpInfer *x)
-{
-    return check_axis(x, false);
-}
-
 #define AXIS_SPLIT(letter, min_rank, at)                                       \
     static const Axis axis_##letter = {min_rank, at};                          \
     SPLIT(letter##split,                                                       \
@@ -253,7 +244,7 @@ static LpStatus infer_axis_at(LpInfer *x)
           infer_axis, .data = &axis_##letter)                                  \
     SPLIT(letter##split_at,                                                    \
           #letter "split.indices(Tensor self, int[] indices) -> Tensor[] @fm", \
-          infer_axis_at, .data = &axis_##letter)
+          infer_axis, .data = &axis_##letter)
 AXIS_SPLIT(h, 1, 1)
 AXIS_SPLIT(v, 2, 0)
 AXIS_SPLIT(d, 3, 2)
