@@ -201,6 +201,13 @@ typedef struct LpKernel LpKernel;
 typedef LpStatus (*LpKernelRun)(const LpKernel *k, void *const *in,
                                 void *const *out, void *work,
                                 const LpRunCtx *rc, LpErr *e);
+/* The head of a hook, which need not use every argument. */
+#define LP_UNUSED __attribute__((unused))
+#define LP_KERNEL_RUN(name)                                                    \
+    static LpStatus name(const LpKernel *k LP_UNUSED,                          \
+                         void *const *in LP_UNUSED,                            \
+                         void *const *out LP_UNUSED, void *work LP_UNUSED,     \
+                         const LpRunCtx *rc LP_UNUSED, LpErr *e LP_UNUSED)
 struct LpKernel {
     LpKernelRun run;
     void (*fini)(LpKernel *k);  /* NULL: nothing to free */

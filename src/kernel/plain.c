@@ -6,8 +6,7 @@
 #include "src/base/mem.h"
 #include "src/kernel/plain.h"
 
-static LpStatus plain_run(const LpKernel *k, void *const *in, void *const *out,
-                          void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(plain_run)
 {
     const LpPlain *p = (const void *)k->inl;
     void *pin[LP_MAX_IN], *pout[LP_PLAIN_MAX_OUT];

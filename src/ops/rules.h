@@ -5,7 +5,6 @@
 #include "src/ops/ops.h"
 
 /* The head of an expand hook; a hook need not use every argument. */
-#define LP_UNUSED __attribute__((unused))
 #define LP_EXPAND(name)                                                        \
     static void name(LpBuilder *b LP_UNUSED, const LpAttr *attr LP_UNUSED,     \
                      const LpVal *in LP_UNUSED, int n_in LP_UNUSED,            \

@@ -462,10 +462,8 @@ typedef struct CopyState {
 } CopyState;
 _Static_assert(sizeof(CopyState) <= sizeof((LpKernel *)0)->inl, "inline state");
 
-static LpStatus run_copy(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_copy)
 {
-    (void)work, (void)rc, (void)e;
     const CopyState *s = (const CopyState *)(const void *)k->inl;
     lp_copy_run(&s->plan, (const char *)in[0] + s->offset_bytes, out[0]);
     return LP_OK;
@@ -489,10 +487,8 @@ typedef struct FillState {
 } FillState;
 _Static_assert(sizeof(FillState) <= sizeof((LpKernel *)0)->inl, "inline state");
 
-static LpStatus run_fill(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_fill)
 {
-    (void)in, (void)work, (void)rc, (void)e;
     const FillState *s = (const FillState *)(const void *)k->inl;
     lp_copy_run(&s->plan, s->one, out[0]);
     return LP_OK;

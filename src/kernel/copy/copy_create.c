@@ -9,11 +9,8 @@
 #define BLOCK 256
 
 /* ---- empty, fill --------------------------------------------------------- */
-static LpStatus run_nothing(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_nothing)
 {
-    (void)k, (void)in, (void)out, (void)work, (void)rc, (void)e;
     return LP_OK;
 }
 
@@ -25,11 +22,8 @@ LpStatus lp_empty_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus run_fill_from(const LpKernel *k, void *const *in,
-                              void *const *out, void *work, const LpRunCtx *rc,
-                              LpErr *e)
+LP_KERNEL_RUN(run_fill_from)
 {
-    (void)work, (void)rc, (void)e;
     const LpCopyPlan *p = (const LpCopyPlan *)(const void *)k->inl;
     lp_copy_run(p, in[1], out[0]);
     return LP_OK;
@@ -70,11 +64,8 @@ static double element(const Sequence *s, int64_t i)
     return s->power ? pow(s->base, v) : v;
 }
 
-static LpStatus run_sequence(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_KERNEL_RUN(run_sequence)
 {
-    (void)in, (void)work, (void)rc, (void)e;
     const Sequence *s = (const Sequence *)(const void *)k->inl;
     int64_t bytes = (int64_t)lp_dtype_size(s->to);
     for (int64_t i = 0; i < s->n; i += BLOCK) {
@@ -151,10 +142,8 @@ LpStatus lp_linspace_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* ---- eye ----------------------------------------------------------------- */
-static LpStatus run_eye(const LpKernel *k, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_eye)
 {
-    (void)in, (void)work, (void)rc, (void)e;
     const LpDesc *d = (const LpDesc *)(const void *)k->inl;
     LpDesc ones = {.dtype = d->dtype, .ndim = 1};
     ones.shape[0] = d->shape[0] < d->shape[1] ? d->shape[0] : d->shape[1];
@@ -181,11 +170,8 @@ typedef struct Triangle {
 } Triangle;
 _Static_assert(sizeof(Triangle) <= sizeof((LpKernel *)0)->inl, "inline state");
 
-static LpStatus run_triangle(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_KERNEL_RUN(run_triangle)
 {
-    (void)in, (void)work, (void)rc, (void)e;
     const Triangle *t = (const Triangle *)(const void *)k->inl;
     int64_t bytes = (int64_t)lp_dtype_size(t->out.dtype);
     int64_t step = t->out.strides[1] * bytes;

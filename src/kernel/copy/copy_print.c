@@ -148,10 +148,8 @@ static char choose_format(const Print *p, const void *data)
     return most >= 1e8 || least < pow(10, -p->digits) ? 's' : 'f';
 }
 
-static LpStatus run_print(const LpKernel *k, void *const *in, void *const *out,
-                          void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_print)
 {
-    (void)work, (void)rc;
     Print p = *(const Print *)k->state;
     Text t = {.s = NULL};
     if (in[0] != out[0])

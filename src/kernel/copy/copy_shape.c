@@ -16,10 +16,8 @@ typedef struct Join {
     } part[];
 } Join;
 
-static LpStatus run_cat(const LpKernel *k, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_cat)
 {
-    (void)work, (void)rc, (void)e;
     const Join *j = k->state;
     for (int i = 0; i < j->n; i++)
         lp_copy_run(&j->part[i].plan, in[i],
@@ -85,10 +83,8 @@ static void zero_part(const Tri *t, int64_t r, int64_t cols, int64_t *from,
     *to = t->lower ? cols : edge;
 }
 
-static LpStatus run_tri(const LpKernel *k, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_tri)
 {
-    (void)work, (void)rc, (void)e;
     const Tri *t = k->state;
     int n = t->out.ndim;
     int64_t rows = t->out.shape[n - 2], cols = t->out.shape[n - 1], from, to;
@@ -135,10 +131,8 @@ typedef struct Pad {
     int64_t from_bytes, to_bytes;
 } Pad;
 
-static LpStatus run_pad(const LpKernel *k, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_pad)
 {
-    (void)work, (void)rc, (void)e;
     const Pad *p = k->state;
     if (p->padded)
         lp_fill_strided(&p->out, out[0], p->value);

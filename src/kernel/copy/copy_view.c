@@ -50,11 +50,8 @@ typedef struct ScatterState {
     int64_t offset_bytes;
 } ScatterState;
 
-static LpStatus run_scatter(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_scatter)
 {
-    (void)work, (void)rc, (void)e;
     const ScatterState *s = k->state;
     if (in[0] != out[0])
         lp_copy_run(&s->parent, in[0], out[0]);
@@ -131,11 +128,8 @@ typedef struct BackwardState {
     bool overlaps;
 } BackwardState;
 
-static LpStatus run_backward(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_KERNEL_RUN(run_backward)
 {
-    (void)work, (void)rc, (void)e;
     const BackwardState *s = k->state;
     int64_t bytes = (int64_t)lp_dtype_size(s->zero.dtype);
     lp_fill_strided(&s->zero, out[0], lp_int(0));
@@ -144,10 +138,8 @@ static LpStatus run_backward(const LpKernel *k, void *const *in,
 }
 
 /* work: the sum, then the gradient */
-static LpStatus run_adding(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_adding)
 {
-    (void)rc, (void)e;
     const BackwardState *s = k->state;
     const LpType *t = &s->g.type;
     int64_t bytes = (int64_t)lp_dtype_size(s->sum_type);

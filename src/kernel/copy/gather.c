@@ -228,10 +228,8 @@ static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
 
 /* ---- the kernel ---------------------------------------------------------- */
 /* work: offsets of a and of b, indices; then the float copies of a and b */
-static LpStatus run_rows(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_rows)
 {
-    (void)rc;
     const Rows *s = k->state;
     const LpRowsReq *q = &s->q;
     int64_t *oa = work, *ob = oa + s->n_place, *index = ob + s->n_place;

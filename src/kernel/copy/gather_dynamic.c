@@ -47,11 +47,8 @@ LpStatus lp_nonzero_measure(const LpKernelReq *r, void *const *in, LpType *out,
     return LP_OK;
 }
 
-static LpStatus run_nonzero(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_nonzero)
 {
-    (void)rc, (void)e;
     const LpDesc *d = k->state, *o = d + 1;
     LpType t = shape_of(d, LP_BOOL);
     LpDesc plain = lp_desc_of(&t);
@@ -254,10 +251,8 @@ static void copy_groups(const Unique *u, const Groups *g, const char *in,
                         &to, out + i * to.strides[dim] * bytes);
 }
 
-static LpStatus run_unique(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_unique)
 {
-    (void)work, (void)rc;
     const Unique *u = k->state;
     LpKernelReq r = {.attr = u->attr, .n_in = 1, .in = &u->in};
     Groups g = {0};
@@ -317,11 +312,8 @@ typedef struct Bins {
     bool weighted;
 } Bins;
 
-static LpStatus run_bincount(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_KERNEL_RUN(run_bincount)
 {
-    (void)rc;
     const Bins *s = k->state;
     int64_t n = s->in.shape[0], bins = s->out.shape[0];
     int64_t *v = work, *count = v + n;

@@ -170,10 +170,8 @@ static LineFn mover(size_t bytes, bool set)
     }
 }
 
-static LpStatus run_gather(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_gather)
 {
-    (void)rc;
     const Elements *s = k->state;
     LP_TRY(load_index(s, in[1], work, e));
     walk_all(s, work, out[0], in[0], mover(lp_dtype_size(s->far.dtype), false),
@@ -330,11 +328,8 @@ static void take_mean(const Elements *s, const int64_t *index, void *sum,
 }
 
 /* work: index; wide copies of self and source; counts of a mean */
-static LpStatus run_scatter(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_scatter)
 {
-    (void)rc;
     const Elements *s = k->state;
     int64_t *index = work, n = lp_numel(&s->index_type);
     int64_t far_n = lp_desc_numel(&s->far);

@@ -53,10 +53,8 @@ static size_t bytes_of(const LpDesc *d)
 
 /* ---- masks --------------------------------------------------------------- */
 /* work: self, mask, source */
-static LpStatus run_unpack(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_unpack)
 {
-    (void)rc;
     const Parts *p = k->state;
     char *next = work, *self = copy_in(&p->in[0], in[0], &next);
     const char *mask = copy_in(&p->in[1], in[1], &next);
@@ -97,10 +95,8 @@ LpStatus lp_masked_unpack_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* work: self, mask, result */
-static LpStatus run_pack(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_pack)
 {
-    (void)rc, (void)e;
     const Parts *p = k->state;
     char *next = work;
     const char *self = copy_in(&p->in[0], in[0], &next);
@@ -159,10 +155,8 @@ static void move_window(const Parts *p, const LpDesc *big, char *b,
     }
 }
 
-static LpStatus run_slice(const LpKernel *k, void *const *in, void *const *out,
-                          void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_slice)
 {
-    (void)work, (void)rc, (void)e;
     const Parts *p = k->state;
     int64_t start = read_start(&p->in[1], in[1], p->in[0].shape[p->dim]);
     if (lp_desc_numel(&p->in[0]) > 0)
@@ -181,10 +175,8 @@ LpStatus lp_dynamic_slice_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus run_window(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_window)
 {
-    (void)work, (void)rc, (void)e;
     const Parts *p = k->state;
     int64_t start = read_start(&p->in[2], in[2], p->in[0].shape[p->dim]);
     if (in[0] != out[0])
@@ -207,11 +199,8 @@ LpStatus lp_dynamic_update_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 /* ---- one_hot ------------------------------------------------------------- */
 /* work: the classes */
-static LpStatus run_one_hot(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_one_hot)
 {
-    (void)rc;
     const Parts *p = k->state;
     int last = p->out.ndim - 1;
     int64_t classes = p->out.shape[last], *c = work;

@@ -227,10 +227,8 @@ static void sort_line(const Sort *s, int64_t line, const char *in, char *values,
 }
 
 /* work: for every thread 2 n items */
-static LpStatus run_sort(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_sort)
 {
-    (void)rc, (void)e;
     const Sort *s = k->state;
     int64_t part = (s->lines + s->threads - 1) / s->threads;
 #pragma omp parallel for num_threads(s->threads) schedule(static)
@@ -312,10 +310,8 @@ static void to_plain(const LpDesc *d, const void *p, LpDtype t, void *to)
 
 /* work: edges and values as plain int64 or double, sorter and results as
  * int64, keys of one row, keys of a chunk of values */
-static LpStatus run_search(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_search)
 {
-    (void)rc;
     const Search *s = k->state;
     int64_t ne = s->n * s->rows, nv = s->per_row * s->rows;
     bool real = lp_is_float(s->edges.dtype) || lp_is_float(s->values.dtype);
@@ -384,10 +380,8 @@ typedef struct Hist {
 } Hist;
 
 /* work: the data and the counts in double */
-static LpStatus run_histc(const LpKernel *k, void *const *in, void *const *out,
-                          void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_histc)
 {
-    (void)rc;
     const Hist *s = k->state;
     double *v = work, *count = v + s->n, lo = s->min, hi = s->max;
     to_plain(&s->in, in[0], LP_F64, v);

@@ -213,12 +213,10 @@ void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
     run_part(&r, from, to);
 }
 
-static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
-                    void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run)
 {
     const Plan *p = k->state;
     size_t each = lp_fused_work(k);
-    (void)e;
 #pragma omp parallel for num_threads(k->threads)                               \
     schedule(static, 1) if (k->threads > 1)
     for (int t = 0; t < k->threads; t++)

@@ -313,12 +313,10 @@ static void run_line(const Plan *p, int64_t line, const char *x,
            sizeof at);
 }
 
-static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
-                    void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run)
 {
     const Plan *p = (const void *)k->inl;
     int64_t n = p->g.kept_elems;
-    (void)rc, (void)e;
     if (p->g.red_elems == 0)
         return LP_OK;
 #pragma omp parallel for num_threads(k->threads) if (k->threads > 1)           \

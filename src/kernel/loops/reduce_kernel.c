@@ -348,11 +348,9 @@ static int64_t item_at(const Plan *p, int64_t i)
     return i - here + here % stretches * p->pieces + here / stretches;
 }
 
-static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
-                    void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run)
 {
     const Plan *p = (const void *)k->inl;
-    (void)rc, (void)e;
     if (p->g.kept_elems == 0)
         return LP_OK;
     if (p->g.red_elems == 0) {

@@ -15,8 +15,7 @@ typedef struct Plus {
     size_t off; /* of the kernels' scratch */
 } Plus;
 
-static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
-                    void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run)
 {
     const Plus *p = k->state;
     void *ext[2] = {work, in[2]};
