@@ -64,14 +64,7 @@ static bool place(const LpDesc *d, LpDtype compute, size_t *total,
 /* `d` as the core sees it. */
 static LpDesc plain_desc(const LpDesc *d, LpDtype compute)
 {
-    LpDesc c = *d;
-    int64_t step = 1;
-    c.dtype = wanted(d->dtype, compute);
-    for (int i = d->ndim - 1; i >= 0; i--) {
-        c.strides[i] = step;
-        step *= d->shape[i];
-    }
-    return c;
+    return lp_desc_plain(d, wanted(d->dtype, compute));
 }
 
 static LpStatus make_plans(const LpKernelReq *r, LpPlain *p, LpErr *e)

@@ -202,6 +202,20 @@ LpDesc lp_desc_of(const LpType *t)
     return d;
 }
 
+LpType lp_type_of_desc(const LpDesc *d)
+{
+    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
+    memcpy(t.shape, d->shape, sizeof t.shape);
+    return t;
+}
+
+LpDesc lp_desc_plain(const LpDesc *d, LpDtype t)
+{
+    LpType type = lp_type_of_desc(d);
+    type.dtype = t;
+    return lp_desc_of(&type);
+}
+
 LpDesc lp_desc_split(const LpDesc *d, int rank, int64_t channels, int block)
 {
     LpDesc s = {.dtype = d->dtype,

@@ -53,6 +53,9 @@ LpStatus lp_fill_kernel(const LpDesc *dst, LpScalar v, int threads,
 
 /* Description of contiguous memory of a type. */
 LpDesc lp_desc_of(const LpType *t);
+/* Contiguous memory of d's shape and of type t. */
+LpDesc lp_desc_plain(const LpDesc *d, LpDtype t);
+LpType lp_type_of_desc(const LpDesc *d);
 /* The same elements with dimension 1 split in two: [d0, d1 / block, d2, …,
  * block]. A blocked one becomes dense and plain, a plain one strided. `rank`
  * and `channels` are those of the blocked values it is used with: `d` may be

@@ -128,10 +128,8 @@ static void put_dim(Text *t, const Print *p, const char *at, int dim,
 /* Fixed notation, unless a number would lose its digits or fill the line. */
 static char choose_format(const Print *p, const void *data)
 {
-    LpType t = {.dtype = LP_F64, .ndim = p->in.ndim};
-    memcpy(t.shape, p->in.shape, sizeof t.shape);
-    LpDesc plain = lp_desc_of(&t);
-    int64_t n = lp_numel(&t);
+    LpDesc plain = lp_desc_plain(&p->in, LP_F64);
+    int64_t n = lp_desc_numel(&plain);
     double *v = lp_alloc((size_t)(n + 1) * sizeof *v);
     double most = 0, least = INFINITY;
     if (!v)

@@ -10,13 +10,6 @@
 #include "src/kernel/copy/view_geometry.h"
 #include "src/kernel/state.h"
 
-static LpType type_of(const LpDesc *d)
-{
-    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
-    memcpy(t.shape, d->shape, sizeof t.shape);
-    return t;
-}
-
 static LpDesc desc_of_view(const LpViewGeometry *g)
 {
     LpDesc d = {.dtype = g->type.dtype, .ndim = g->type.ndim};
@@ -29,7 +22,7 @@ static LpDesc desc_of_view(const LpViewGeometry *g)
 LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpViewGeometry g;
-    LpType base = type_of(&r->in[0]);
+    LpType base = lp_type_of_desc(&r->in[0]);
     LP_TRY(lp_view_geometry(r->op, r->attr, r->op->n_attr, &base,
                             r->in[0].strides, &g, e));
     LpDesc from = desc_of_view(&g);
@@ -62,7 +55,7 @@ LP_KERNEL_RUN(run_scatter)
 LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpViewGeometry g;
-    LpType base = type_of(&r->out[0]);
+    LpType base = lp_type_of_desc(&r->out[0]);
     const LpOp *view = r->op->data;
     LP_FAIL_IF(
         view->flags & LP_OPF_OWN_STRIDES && !lp_desc_contiguous(&r->out[0]), e,
@@ -189,7 +182,7 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
 LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     const LpOp *view = r->op->data;
-    LpType base = type_of(&r->out[0]);
+    LpType base = lp_type_of_desc(&r->out[0]);
     BackwardState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
     if (!s)
         return LP_E_MEMORY;

@@ -263,13 +263,6 @@ LP_KERNEL_RUN(run_rows)
     return LP_OK;
 }
 
-static LpDesc float_copy(const LpDesc *d)
-{
-    LpType t = {.dtype = LP_F32, .ndim = d->ndim};
-    memcpy(t.shape, d->shape, sizeof t.shape);
-    return lp_desc_of(&t);
-}
-
 /* Sorts b's dimensions into outer, place and inner ones, a's into outer and
  * inner ones in the same order. */
 static void set_dims(Rows *s, int threads)
@@ -318,8 +311,8 @@ LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
               (q->a.dtype == LP_F16 || q->a.dtype == LP_BF16);
     k->work_bytes = (size_t)s->n_place * 3 * sizeof(int64_t);
     if (s->sums) {
-        s->a = float_copy(&q->a);
-        s->b = float_copy(&q->b);
+        s->a = lp_desc_plain(&q->a, LP_F32);
+        s->b = lp_desc_plain(&q->b, LP_F32);
         k->work_bytes += (size_t)(lp_desc_numel(&s->a) + lp_desc_numel(&s->b)) *
                          sizeof(float);
     }

@@ -10,19 +10,11 @@
 #include "src/kernel/copy/gather_sort.h"
 #include "src/kernel/state.h"
 
-static LpType shape_of(const LpDesc *d, LpDtype t)
-{
-    LpType type = {.dtype = t, .ndim = d->ndim};
-    memcpy(type.shape, d->shape, sizeof type.shape);
-    return type;
-}
-
 /* A contiguous copy of an operand in type t; freed by the caller. */
 static void *contiguous(const LpDesc *d, const void *p, LpDtype t, LpErr *e)
 {
-    LpType type = shape_of(d, t);
-    LpDesc to = lp_desc_of(&type);
-    int64_t n = lp_numel(&type);
+    LpDesc to = lp_desc_plain(d, t);
+    int64_t n = lp_desc_numel(d);
     void *copy = lp_alloc((size_t)(n + 1) * lp_dtype_size(t));
     if (!copy)
         lp_fail(e, LP_E_MEMORY, "no memory for a copy of %lld elements",
@@ -50,10 +42,9 @@ LpStatus lp_nonzero_measure(const LpKernelReq *r, void *const *in, LpType *out,
 LP_KERNEL_RUN(run_nonzero)
 {
     const LpDesc *d = k->state, *o = d + 1;
-    LpType t = shape_of(d, LP_BOOL);
-    LpDesc plain = lp_desc_of(&t);
+    LpDesc plain = lp_desc_plain(d, LP_BOOL);
     uint8_t *set = work;
-    int64_t n = lp_numel(&t), at[LP_MAX_DIMS] = {0}, row = 0;
+    int64_t n = lp_desc_numel(d), at[LP_MAX_DIMS] = {0}, row = 0;
     lp_copy_strided(d, in[0], &plain, set);
     for (int64_t i = 0; i < n; i++) {
         if (set[i] && row < o->shape[0]) {
@@ -230,8 +221,7 @@ static void copy_groups(const Unique *u, const Groups *g, const char *in,
     LpDesc from = u->in, to = u->out[0];
     int64_t bytes = (int64_t)lp_dtype_size(from.dtype);
     if (u->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE || from.ndim == 0) {
-        LpType t = shape_of(&from, from.dtype);
-        LpDesc plain = lp_desc_of(&t);
+        LpDesc plain = lp_desc_plain(&from, from.dtype);
         bool dense = lp_desc_contiguous(&from);
         for (int64_t i = 0; i < g->n_groups; i++) {
             int64_t rest = g->first[i], off = dense ? rest : 0;
@@ -261,9 +251,8 @@ LP_KERNEL_RUN(run_unique)
         st = lp_fail(e, LP_E_RUNTIME,
                      "unique: the data changed while it was measured");
     if (st == LP_OK) {
-        LpType inv = shape_of(&u->out[1], LP_I64);
-        LpType cnt = shape_of(&u->out[2], LP_I64);
-        LpDesc pi = lp_desc_of(&inv), pc = lp_desc_of(&cnt);
+        LpDesc pi = lp_desc_plain(&u->out[1], LP_I64);
+        LpDesc pc = lp_desc_plain(&u->out[2], LP_I64);
         copy_groups(u, &g, in[0], out[0]);
         lp_copy_strided(&pi, g.group, &u->out[1], out[1]);
         lp_copy_strided(&pc, g.count, &u->out[2], out[2]);

@@ -158,16 +158,11 @@ MOVE(uint64_t)
 
 static LineFn mover(size_t bytes, bool set)
 {
-    switch (bytes) {
-    case 1:
-        return set ? set_uint8_t : get_uint8_t;
-    case 2:
-        return set ? set_uint16_t : get_uint16_t;
-    case 4:
-        return set ? set_uint32_t : get_uint32_t;
-    default:
-        return set ? set_uint64_t : get_uint64_t;
-    }
+    static const LineFn by_size[][2] = {[1] = {get_uint8_t, set_uint8_t},
+                                        [2] = {get_uint16_t, set_uint16_t},
+                                        [4] = {get_uint32_t, set_uint32_t},
+                                        [8] = {get_uint64_t, set_uint64_t}};
+    return by_size[bytes][set];
 }
 
 LP_KERNEL_RUN(run_gather)
@@ -180,59 +175,8 @@ LP_KERNEL_RUN(run_gather)
 }
 
 /* ---- reducing ------------------------------------------------------------ */
-static double max_F64(double a, double b)
-{
-    return a != a || a > b ? a : b;
-}
-static double min_F64(double a, double b)
-{
-    return a != a || a < b ? a : b;
-}
-static float max_F32(float a, float b)
-{
-    return a != a || a > b ? a : b;
-}
-static float min_F32(float a, float b)
-{
-    return a != a || a < b ? a : b;
-}
-static int64_t max_I64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-static int64_t min_I64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static float sum_F32(float a, float b)
-{
-    return a + b;
-}
-static float prod_F32(float a, float b)
-{
-    return a * b;
-}
-static double sum_F64(double a, double b)
-{
-    return a + b;
-}
-static double prod_F64(double a, double b)
-{
-    return a * b;
-}
-/* integers wrap around */
-static int64_t sum_I64(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-static int64_t prod_I64(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a * (uint64_t)b);
-}
-
-/* ctx: for each element of far, in contiguous order, how many have arrived;
- * NULL: nobody asks */
-#define REDUCE(F, T, how)                                                      \
+/* *x and the element that arrives are a and b. */
+#define REDUCE(F, T, how, expr)                                                \
     static void how##_line_##F(const Elements *s, const Line *l, void *ctx)    \
     {                                                                          \
         (void)s, (void)ctx;                                                    \
@@ -240,15 +184,20 @@ static int64_t prod_I64(int64_t a, int64_t b)
         T *to = (T *)(void *)l->far;                                           \
         for (int64_t i = 0; i < l->n; i++) {                                   \
             T *x = &to[i * l->far_step + l->index[i] * l->far_dim];            \
-            *x = how##_##F(*x, from[i * l->near_step]);                        \
+            const T a = *x, b = from[i * l->near_step];                        \
+            *x = expr;                                                         \
         }                                                                      \
     }
-#define REDUCES(F, T)                                                          \
-    REDUCE(F, T, sum)                                                          \
-    REDUCE(F, T, prod) REDUCE(F, T, max) REDUCE(F, T, min)
-REDUCES(F64, double)
-REDUCES(F32, float)
-REDUCES(I64, int64_t)
+#define REDUCES(F, T, sum_, prod_)                                             \
+    REDUCE(F, T, sum, sum_)                                                    \
+    REDUCE(F, T, prod, prod_)                                                  \
+    REDUCE(F, T, max, a != a || a > b ? a : b)                                 \
+    REDUCE(F, T, min, a != a || a < b ? a : b)
+REDUCES(F64, double, a + b, a *b)
+REDUCES(F32, float, a + b, a *b)
+/* integers wrap around */
+REDUCES(I64, int64_t, (int64_t)((uint64_t)a + (uint64_t)b),
+        (int64_t)((uint64_t)a *(uint64_t)b))
 
 static LineFn reducer(LpDtype t, LpScatterHow how)
 {
@@ -360,21 +309,14 @@ LP_KERNEL_RUN(run_scatter)
 }
 
 /* ---- preparing ----------------------------------------------------------- */
-static LpDesc contiguous_copy(const LpDesc *d, LpDtype t)
-{
-    LpType type = {.dtype = t, .ndim = d->ndim};
-    memcpy(type.shape, d->shape, sizeof type.shape);
-    return lp_desc_of(&type);
-}
-
 static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     Elements *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
     if (!s)
         return NULL;
     s->index = lp_at_least_1d(&r->in[1]);
-    s->index_type = (LpType){.dtype = LP_I64, .ndim = s->index.ndim};
-    memcpy(s->index_type.shape, s->index.shape, sizeof s->index.shape);
+    s->index_type = lp_type_of_desc(&s->index);
+    s->index_type.dtype = LP_I64;
     s->dim = (int)r->attr[LP_INDEX_DIM].i;
     s->threads = r->threads;
     s->name = r->op->name;
@@ -416,8 +358,8 @@ LpStatus lp_scatter_elements(const LpKernelReq *r, LpScatterHow how,
                                           : LP_I64;
     s->wide = s->acc != out.dtype || how == LP_SCATTER_MEAN ||
               (!s->near_imm && src.dtype != out.dtype);
-    s->far = s->wide ? contiguous_copy(&out, s->acc) : out;
-    s->near = s->wide ? contiguous_copy(&src, s->acc) : src;
+    s->far = s->wide ? lp_desc_plain(&out, s->acc) : out;
+    s->near = s->wide ? lp_desc_plain(&src, s->acc) : src;
     if (s->near_imm) {
         memset(s->near.strides, 0, sizeof s->near.strides);
         s->near.dtype = s->far.dtype;

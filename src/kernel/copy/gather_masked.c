@@ -29,26 +29,19 @@ static Parts *parts(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return p;
 }
 
-static LpDesc plain(const LpDesc *d)
+static size_t bytes_of(const LpDesc *d)
 {
-    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
-    memcpy(t.shape, d->shape, sizeof t.shape);
-    return lp_desc_of(&t);
+    return ((size_t)lp_desc_numel(d) * lp_dtype_size(d->dtype) + 7) & ~7u;
 }
 
 /* A contiguous copy at *to, which moves on to the next place of 8 bytes. */
 static char *copy_in(const LpDesc *d, const void *p, char **to)
 {
-    LpDesc flat = plain(d);
+    LpDesc flat = lp_desc_plain(d, d->dtype);
     char *at = *to;
     lp_copy_strided(d, p, &flat, at);
-    *to += ((size_t)lp_desc_numel(d) * lp_dtype_size(d->dtype) + 7) & ~7u;
+    *to += bytes_of(d);
     return at;
-}
-
-static size_t bytes_of(const LpDesc *d)
-{
-    return ((size_t)lp_desc_numel(d) * lp_dtype_size(d->dtype) + 7) & ~7u;
 }
 
 /* ---- masks --------------------------------------------------------------- */
@@ -76,7 +69,7 @@ LP_KERNEL_RUN(run_unpack)
             memcpy(self + (size_t)i * bytes, src, bytes);
             src += bytes;
         }
-    LpDesc flat = plain(&p->in[0]);
+    LpDesc flat = lp_desc_plain(&p->in[0], p->in[0].dtype);
     lp_copy_strided(&flat, self, &p->out, out[0]);
     return LP_OK;
 }
@@ -108,7 +101,7 @@ LP_KERNEL_RUN(run_pack)
         if (mask[i])
             memcpy(next + (size_t)used++ * bytes, self + (size_t)i * bytes,
                    bytes);
-    LpDesc flat = plain(&p->out);
+    LpDesc flat = lp_desc_plain(&p->out, p->out.dtype);
     lp_copy_strided(&flat, next, &p->out, out[0]);
     return LP_OK;
 }
@@ -205,8 +198,7 @@ LP_KERNEL_RUN(run_one_hot)
     int last = p->out.ndim - 1;
     int64_t classes = p->out.shape[last], *c = work;
     int64_t bytes = (int64_t)lp_dtype_size(p->out.dtype);
-    LpDesc flat = plain(&p->in[0]);
-    flat.dtype = LP_I64;
+    LpDesc flat = lp_desc_plain(&p->in[0], LP_I64);
     lp_copy_strided(&p->in[0], in[0], &flat, c);
     lp_fill_strided(&p->out, out[0], lp_int(0));
     for (int64_t i = 0; i < p->n; i++) {
@@ -239,9 +231,8 @@ LpStatus lp_one_hot_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LpStatus lp_one_hot_measure(const LpKernelReq *r, void *const *in, LpType *out,
                             LpErr *e)
 {
-    LpDesc flat = plain(&r->in[0]);
+    LpDesc flat = lp_desc_plain(&r->in[0], LP_I64);
     int64_t n = lp_desc_numel(&flat), most = -1;
-    flat.dtype = LP_I64;
     LP_FAIL_IF(n == 0, e, LP_E_RUNTIME,
                "Can not infer total number of classes from empty tensor.");
     int64_t *c = lp_alloc((size_t)n * sizeof *c);

@@ -6,13 +6,6 @@
 #include "src/kernel/copy/gather.h"
 #include "src/kernel/copy/gather_rows.h"
 
-static LpType shape_of(const LpDesc *d)
-{
-    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
-    memcpy(t.shape, d->shape, sizeof t.shape);
-    return t;
-}
-
 /* One index operand `slot` for dimension `dim`. */
 static LpRowsReq one_index(const LpKernelReq *r, LpRowsMode mode, int dim,
                            int slot)
@@ -27,7 +20,7 @@ static LpRowsReq one_index(const LpKernelReq *r, LpRowsMode mode, int dim,
                    .threads = r->threads,
                    .name = r->op->name};
     q.index[0] = r->in[slot];
-    q.place = shape_of(&r->in[slot]);
+    q.place = lp_type_of_desc(&r->in[slot]);
     return q;
 }
 
@@ -35,7 +28,7 @@ LpStatus lp_index_select_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpRowsReq q = one_index(r, LP_ROWS_GATHER, (int)r->attr[LP_INDEX_DIM].i, 1);
     q.index[0] = lp_at_least_1d(&q.index[0]);
-    q.place = shape_of(&q.index[0]);
+    q.place = lp_type_of_desc(&q.index[0]);
     q.a = lp_at_least_1d(&r->in[0]);
     q.b = lp_at_least_1d(&r->out[0]);
     return lp_rows_prepare(&q, k, e);
@@ -45,7 +38,7 @@ LpStatus lp_index_add_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpRowsReq q = one_index(r, LP_ROWS_ADD, (int)r->attr[LP_INDEX_DIM].i, 1);
     q.index[0] = lp_at_least_1d(&q.index[0]);
-    q.place = shape_of(&q.index[0]);
+    q.place = lp_type_of_desc(&q.index[0]);
     q.a = lp_at_least_1d(&r->out[0]);
     q.before = lp_at_least_1d(&r->in[0]);
     q.b = lp_at_least_1d(&r->in[2]);
@@ -101,7 +94,7 @@ static LpStatus many_indices(const LpKernelReq *r, int from, LpRowsReq *q,
     q->name = "index";
     q->wrap = true;
     for (int i = 0; i < n; i++) {
-        t[i] = shape_of(&r->in[from + i]);
+        t[i] = lp_type_of_desc(&r->in[from + i]);
         if (t[i].dtype == LP_DT_NONE)
             continue;
         q->dim[q->n_indexed] = i;
@@ -149,7 +142,7 @@ LpStatus lp_index_set_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     q.b.ndim = (int8_t)n;
     LpType t[LP_MAX_DIMS];
     for (int i = 0; i < r->n_in - 2; i++)
-        t[i] = shape_of(&r->in[2 + i]);
+        t[i] = lp_type_of_desc(&r->in[2 + i]);
     LP_TRY(lp_index_place(t, r->n_in - 2, &q.place, &q.place_dim, e));
     int shift = n - r->in[1].ndim;
     for (int i = 0; i < n; i++)

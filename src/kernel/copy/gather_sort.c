@@ -302,9 +302,7 @@ static int64_t search(const LpSortItem *x, int64_t n, int64_t key, bool right)
 
 static void to_plain(const LpDesc *d, const void *p, LpDtype t, void *to)
 {
-    LpType type = {.dtype = t, .ndim = d->ndim};
-    memcpy(type.shape, d->shape, sizeof type.shape);
-    LpDesc out = lp_desc_of(&type);
+    LpDesc out = lp_desc_plain(d, t);
     lp_copy_strided(d, p, &out, to);
 }
 
@@ -340,9 +338,7 @@ LP_KERNEL_RUN(run_search)
             found[at] = search(row, s->n, key->key, s->right);
         }
     }
-    LpType ft = {.dtype = LP_I64, .ndim = s->out.ndim};
-    memcpy(ft.shape, s->out.shape, sizeof ft.shape);
-    LpDesc fd = lp_desc_of(&ft);
+    LpDesc fd = lp_desc_plain(&s->out, LP_I64);
     lp_copy_strided(&fd, found, &s->out, out[0]);
     return LP_OK;
 }

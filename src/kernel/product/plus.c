@@ -102,25 +102,13 @@ static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
                             k, e);
 }
 
-static LpDesc contiguous(const LpDesc *d, LpDtype t)
-{
-    LpDesc c = {.dtype = t, .ndim = d->ndim};
-    int64_t step = 1;
-    for (int i = d->ndim - 1; i >= 0; i--) {
-        c.shape[i] = d->shape[i];
-        c.strides[i] = step;
-        step *= d->shape[i];
-    }
-    return c;
-}
-
 static LpStatus prepare(const LpKernelReq *r,
                         LpStatus (*product)(const LpKernelReq *, LpKernel *,
                                             LpErr *),
                         LpScalar beta, LpScalar alpha, LpKernel *k, LpErr *e)
 {
     LpDtype wide = lp_plain_type(r->out[0].dtype);
-    LpDesc y = contiguous(&r->out[0], wide);
+    LpDesc y = lp_desc_plain(&r->out[0], wide);
     LpKernelReq q = *r;
     q.n_in = 2;
     q.out = &y;
