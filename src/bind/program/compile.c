@@ -307,8 +307,8 @@ int lp_step_compile(lua_State *L)
 }
 
 /* ---- all of it ----------------------------------------------------------- */
-/* core.compile(step, {…, system={…}, placement={…}, host={…}}) -> plan, program:
- * what step:complete, core.plan and step:compile take, in one table. */
+/* core.compile(step, {…, system={…}, placement={…}, host={…}}) -> plan and
+ * program: what step:complete, core.plan and step:compile take in one table. */
 static int compile(lua_State *L)
 {
     LpErr e = {0};
