@@ -6,12 +6,14 @@ local make = require("spec.ops.samples.make")
 local torch = require("torch")
 local x, y, b, i = make.x, make.y, make.b, make.i
 
-local M = { of = {} }
+local FILES = { "reduce", "view", "shape", "index", "network", "linalg", "other" }
+-- family: by name of an operator; "pointwise", or the file with its samples.
+local M = { of = {}, families = { "pointwise", table.unpack(FILES) }, family = {} }
 
-for _, family in ipairs({ "reduce", "view", "shape", "index", "network", "linalg", "other" }) do
+for _, family in ipairs(FILES) do
   for name, list in pairs(require("spec.ops.samples." .. family)) do
     assert(not M.of[name], name .. " has samples in two files")
-    M.of[name] = list
+    M.of[name], M.family[name] = list, family
   end
 end
 
@@ -118,6 +120,7 @@ for _, op in ipairs(core.ops()) do
   elseif op.domain and not M.of[op.name] then
     M.of[op.name] = generated(op)
   end
+  M.family[op.name] = M.family[op.name] or "pointwise"
   for _, sample in ipairs(also[op.name] or {}) do
     table.insert(M.of[op.name], sample)
   end
