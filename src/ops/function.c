@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/state.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
 
@@ -44,20 +45,14 @@ LP_KERNEL_RUN(run)
     return LP_OK;
 }
 
-static void fini(LpKernel *k)
-{
-    lp_free(k->state);
-}
-
 static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Sizes *s = lp_alloc(sizeof *s);
-    LP_FAIL_IF(!s, e, LP_E_MEMORY, "out of memory");
+    Sizes *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
+    if (!s)
+        return LP_E_MEMORY;
     s->n = r->n_out;
     memcpy(s->in, r->in, (size_t)r->n_out * sizeof *s->in);
     memcpy(s->out, r->out, (size_t)r->n_out * sizeof *s->out);
-    k->state = s;
-    k->fini = fini;
     k->run = run;
     k->threads = 1;
     return LP_OK;

@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-#include "src/base/mem.h"
+#include "src/kernel/loops/pointwise_plan.h"
 #include "src/kernel/rounding.h"
+#include "src/kernel/state.h"
 
 enum {
     CACHE = 48 * 1024, /* bytes of buffers a thread should stay within */
@@ -191,12 +192,6 @@ static void run_part(const Run *r, int64_t from, int64_t to)
     }
 }
 
-static int64_t part(int64_t n, int t, int threads)
-{
-    int64_t each = (n / threads + 63) / 64 * 64, at = each * t;
-    return t == threads || at > n ? n : at;
-}
-
 size_t lp_fused_work(const LpKernel *k)
 {
     return k->work_bytes / (size_t)k->threads;
@@ -221,44 +216,24 @@ LP_KERNEL_RUN(run)
     schedule(static, 1) if (k->threads > 1)
     for (int t = 0; t < k->threads; t++)
         lp_fused_part(k, in, out, (char *)work + (size_t)t * each, rc,
-                      part(p->n, t, k->threads), part(p->n, t + 1, k->threads));
+                      lp_pw_part(p->n, t, k->threads),
+                      lp_pw_part(p->n, t + 1, k->threads));
     return LP_OK;
 }
 
 /* ---- preparing ----------------------------------------------------------- */
-static void sort_dims(const LpDesc *o, int order[LP_MAX_DIMS], int *n)
-{
-    *n = 0;
-    for (int d = 0; d < o->ndim; d++) {
-        if (o->shape[d] == 1)
-            continue;
-        int at = (*n)++;
-        for (; at > 0 && o->strides[order[at - 1]] < o->strides[d]; at--)
-            order[at] = order[at - 1];
-        order[at] = d;
-    }
-}
-
-static int64_t stride_of(const LpDesc *x, const LpDesc *o, int d)
-{
-    int at = d - (o->ndim - x->ndim);
-    if (at < 0 || x->shape[at] == 1)
-        return 0;
-    return x->strides[at] * (int64_t)lp_dtype_size(x->dtype);
-}
-
 static void set_geometry(const LpFusedReq *r, Plan *p)
 {
     const LpDesc *o = &r->out[0];
-    int order[LP_MAX_DIMS], n;
-    sort_dims(o, order, &n);
+    int order[LP_MAX_DIMS], n = lp_pw_sort_dims(o, order);
     p->ndim = 0;
     for (int k = 0; k < n; k++) {
         int64_t size = o->shape[order[k]];
         int at = p->ndim;
         bool merges = at > 0;
         for (int i = 0; i < r->n_ext; i++) {
-            int64_t s = stride_of(&r->ext[i], o, order[k]);
+            int64_t s = lp_pw_stride(&r->ext[i], o, order[k],
+                                     (int)lp_dtype_size(r->ext[i].dtype));
             p->ext[i].stride[at] = s;
             merges = merges && p->ext[i].stride[at - 1] == s * size;
         }
@@ -421,17 +396,12 @@ static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
     return LP_OK;
 }
 
-static void fini(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
 {
-    Plan *p = lp_calloc(1, sizeof *p);
+    Plan *p = lp_kernel_state("a fused chain", sizeof *p, k, e);
     Regs g = {.n = 0};
-    LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
+    if (!p)
+        return LP_E_MEMORY;
     p->n_node = r->n_node;
     p->n_ext = r->n_ext;
     p->n_out = r->n_out;
@@ -445,15 +415,13 @@ LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
     for (int i = 0; i < r->n_node && s == LP_OK; i++)
         s = plan_node(r, p, &g, i, e);
     if (s != LP_OK) {
-        lp_free(p);
+        k->fini(k);
         return s;
     }
     p->n_buf = g.n;
     p->block = g.n ? CACHE / (g.n * 8) / 64 * 64 : MOST;
     p->block = p->block > MOST ? MOST : p->block < LEAST ? LEAST : p->block;
-    k->state = p;
     k->run = run;
-    k->fini = fini;
     k->threads = p->n >= WORK_MIN && r->threads > 1 ? r->threads : 1;
     k->work_bytes = (size_t)k->threads * (size_t)g.n * (size_t)p->block * 8;
     return LP_OK;

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "src/kernel/loops/pointwise_plan.h"
+#include "src/kernel/state.h"
 
 enum {
     WORK_MIN = 65536,  /* additions that pay for waking a thread */
@@ -95,17 +95,7 @@ static bool is_direct(const LpKernelReq *r, const LpPwPlan *p)
     return true;
 }
 
-/* Stride in bytes of operand x along dimension d of the result. */
-static int64_t stride_of(const LpDesc *x, const LpDesc *o, int d, int size)
-{
-    int at = d - (o->ndim - x->ndim);
-    if (x->is_imm || at < 0 || x->shape[at] == 1)
-        return 0;
-    return x->strides[at] * size;
-}
-
-/* Dimensions without those of size 1, the result's longest strides first. */
-static int sort_dims(const LpDesc *o, int order[LP_MAX_DIMS])
+int lp_pw_sort_dims(const LpDesc *o, int order[LP_MAX_DIMS])
 {
     int n = 0;
     for (int d = 0; d < o->ndim; d++) {
@@ -122,7 +112,7 @@ static int sort_dims(const LpDesc *o, int order[LP_MAX_DIMS])
 static void set_geometry(const LpKernelReq *r, LpPwPlan *p)
 {
     const LpDesc *o = &r->out[0];
-    int order[LP_MAX_DIMS], n = sort_dims(o, order), width = lp_pw_row(p);
+    int order[LP_MAX_DIMS], n = lp_pw_sort_dims(o, order), width = lp_pw_row(p);
     p->ndim = 0;
     for (int k = 0; k < n; k++) {
         int d = order[k];
@@ -131,7 +121,7 @@ static void set_geometry(const LpKernelReq *r, LpPwPlan *p)
         row[1] = o->strides[d] * p->out_size;
         for (int i = 0; i < p->n_in; i++)
             row[2 + i] =
-                stride_of(&r->in[(int)p->operand[i]], o, d, p->in_size[i]);
+                lp_pw_stride(&r->in[(int)p->operand[i]], o, d, p->in_size[i]);
         bool merges = p->ndim > 0;
         for (int c = 1; merges && c < width; c++)
             merges = outer[c] == row[c] * row[0];
@@ -161,23 +151,16 @@ static bool is_linear(const LpPwPlan *p, int c, int64_t size)
     return true;
 }
 
-static void fini(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
-
 static LpStatus prepare_general(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpPwPlan *p = (void *)k->inl;
     size_t rows = r->out[0].ndim > 0 ? (size_t)r->out[0].ndim : 1;
     size_t bytes = sizeof *p + rows * (size_t)lp_pw_row(p) * sizeof *p->geo;
     if (bytes > sizeof k->inl) {
-        p = lp_alloc(bytes);
-        LP_FAIL_IF(!p, e, LP_E_MEMORY, "no memory to prepare %s", r->op->name);
+        p = lp_kernel_state(r->op->name, bytes, k, e);
+        if (!p)
+            return LP_E_MEMORY;
         memcpy(p, k->inl, sizeof *p);
-        k->state = p;
-        k->fini = fini;
     }
     k->run = lp_pointwise_run_general;
     set_geometry(r, p);

@@ -35,6 +35,28 @@ static inline bool lp_pw_has(unsigned bits, int i)
     return bits >> i & 1;
 }
 
+/* Dimensions without those of size 1, the result's longest strides first;
+ * returns how many. */
+int lp_pw_sort_dims(const LpDesc *o, int order[LP_MAX_DIMS]);
+
+/* Stride in bytes, of elements of `size`, of operand x along dimension d of the
+ * result o, to which it is broadcast. */
+static inline int64_t lp_pw_stride(const LpDesc *x, const LpDesc *o, int d,
+                                   int size)
+{
+    int at = d - (o->ndim - x->ndim);
+    if (x->is_imm || at < 0 || x->shape[at] == 1)
+        return 0;
+    return x->strides[at] * size;
+}
+
+/* Where the part of thread t of n begins: whole cache lines. */
+static inline int64_t lp_pw_part(int64_t n, int t, int threads)
+{
+    int64_t each = (n / threads + 63) / 64 * 64, at = each * t;
+    return t == threads || at > n ? n : at;
+}
+
 /* Everything is dense and of the loop's types. */
 LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
                                  void *const *out, void *work,

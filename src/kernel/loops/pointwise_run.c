@@ -75,13 +75,6 @@ static void run_direct_part(const Run *r, int64_t from, int64_t to)
     run_direct_piece(r, from, to - from > LOOK ? from : to);
 }
 
-/* The part of thread t of n: whole cache lines. */
-static int64_t part(int64_t n, int t, int threads)
-{
-    int64_t each = (n / threads + 63) / 64 * 64, at = each * t;
-    return t == threads || at > n ? n : at;
-}
-
 LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
                                  void *const *out, void *work,
                                  const LpRunCtx *rc, LpErr *e)
@@ -96,8 +89,8 @@ LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
     }
 #pragma omp parallel for num_threads(k->threads) schedule(static, 1)
     for (int t = 0; t < k->threads; t++)
-        run_direct_part(&r, part(p->n, t, k->threads),
-                        part(p->n, t + 1, k->threads));
+        run_direct_part(&r, lp_pw_part(p->n, t, k->threads),
+                        lp_pw_part(p->n, t + 1, k->threads));
     return LP_OK;
 }
 
@@ -287,8 +280,8 @@ LpStatus lp_pointwise_run_general(const LpKernel *k, void *const *in,
     for (int t = 0; t < k->threads; t++) {
         Run mine = r;
         mine.err = NULL;
-        failed |= run_part(&mine, part(p->n, t, k->threads),
-                           part(p->n, t + 1, k->threads)) != LP_OK;
+        failed |= run_part(&mine, lp_pw_part(p->n, t, k->threads),
+                           lp_pw_part(p->n, t + 1, k->threads)) != LP_OK;
     }
     /* The only failure there is; told again on this thread. */
     LP_FAIL_IF(failed, e, LP_E_RUNTIME,
