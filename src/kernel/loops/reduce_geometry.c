@@ -3,7 +3,7 @@
 
 #include "src/kernel/loops/reduce_kernel.h"
 
-static bool lists(const LpAttr *dims, int d)
+bool lp_reduce_lists(const LpAttr *dims, int d)
 {
     for (int i = 0; i < dims->n; i++)
         if (dims->v[i] == d)
@@ -37,7 +37,7 @@ void lp_reduce_geometry(const LpDesc *x, const LpDesc *y, const LpAttr *dims,
     g->kept_elems = g->red_elems = 1;
     for (int d = 0, at = 0; d < x->ndim; d++) {
         LpAxis a = {x->shape[d], x->strides[d] * in, 0};
-        if (lists(dims, d)) {
+        if (lp_reduce_lists(dims, d)) {
             if (keep && y->shape[at] == a.size)
                 a.out = y->strides[at] * out;
             g->red_elems *= a.size;

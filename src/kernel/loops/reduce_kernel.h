@@ -60,6 +60,9 @@ typedef struct LpReduceGeo {
     LpAxis axis[LP_MAX_DIMS + 2];
 } LpReduceGeo;
 
+/* Is dimension d among `dims`? */
+bool lp_reduce_lists(const LpAttr *dims, int d);
+
 void lp_reduce_geometry(const LpDesc *x, const LpDesc *y, const LpAttr *dims,
                         LpReduceGeo *g);
 

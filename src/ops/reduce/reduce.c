@@ -13,6 +13,7 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/loops/reduce_kernel.h"
+#include "src/ops/view/view.h"
 
 /* ---- shape --------------------------------------------------------------- */
 static int by_value(const void *a, const void *b)
@@ -49,20 +50,7 @@ LpStatus lp_reduce_dims(LpInfer *x, int at)
                    "%s: dim %d appears more than once in the list of "
                    "dimensions",
                    x->op->name, (int)dims[i]);
-    n = ndim == 0 ? 0 : n;
-    int64_t *copy =
-        lp_arena_memdup(x->arena, dims, (size_t)(n ? n : 1) * sizeof *dims);
-    LP_FAIL_IF(!copy, x->err, LP_E_MEMORY, "no memory for dimensions");
-    *a = lp_attr_ints(copy, n);
-    return LP_OK;
-}
-
-static bool lists(const LpAttr *dims, int d)
-{
-    for (int i = 0; i < dims->n; i++)
-        if (dims->v[i] == d)
-            return true;
-    return false;
+    return lp_set_ints(x, at, dims, ndim == 0 ? 0 : n);
 }
 
 void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
@@ -70,7 +58,7 @@ void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
 {
     *out = (LpType){.dtype = in->dtype};
     for (int d = 0; d < in->ndim; d++)
-        if (!lists(dims, d))
+        if (!lp_reduce_lists(dims, d))
             out->shape[out->ndim++] = in->shape[d];
         else if (keep)
             out->shape[out->ndim++] = 1;
@@ -102,17 +90,15 @@ typedef enum {
     KIND_NUMBER, /* integers become int64, bool too */
     KIND_FLOAT,  /* integers are an error */
     KIND_REAL,   /* integers become the default float type */
-    KIND_SAME,
-    KIND_TRUTH, /* bool; uint8 stays */
-    KIND_COUNT, /* int64 */
+    KIND_SAME,   /* extremes: an empty reduction is an error */
+    KIND_TRUTH,  /* bool; uint8 stays; elements count as 0 or 1 */
+    KIND_COUNT,  /* int64; the same */
 } Kind;
 
 typedef struct Facts {
     LpReduceSpec spec;
     Kind kind;
-    bool keepdim;   /* attribute 1 is keepdim */
-    int8_t dtype;   /* attribute of the dtype, or -1 */
-    bool needs_any; /* an empty reduction is an error */
+    int8_t dtype; /* attribute of the dtype, or -1 */
 } Facts;
 
 static LpStatus result_dtype(const LpInfer *x, const Facts *f, LpDtype *t)
@@ -151,10 +137,12 @@ static LpStatus infer(LpInfer *x)
     if (f->kind != KIND_TRUTH || dims->kind != LP_ATTR_INTS || dims->n > 0)
         LP_TRY(lp_reduce_dims(x, 0));
     LP_TRY(result_dtype(x, f, &t));
-    if (f->needs_any)
+    if (f->kind == KIND_SAME)
         LP_TRY(lp_reduce_nonempty(x, dims, named ? LP_E_INDEX : LP_E_RUNTIME));
     lp_reduce_shape(&x->in[0], &x->attr[LP_REDUCE_DIM],
-                    f->keepdim && x->attr[LP_REDUCE_KEEPDIM].i, &x->out[0]);
+                    x->op->n_attr > LP_REDUCE_KEEPDIM &&
+                        x->attr[LP_REDUCE_KEEPDIM].i,
+                    &x->out[0]);
     x->out[0].dtype = t;
     return LP_OK;
 }
@@ -163,7 +151,8 @@ static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     const Facts *f = r->op->data;
     LpReduceSpec spec = f->spec;
-    spec.truth |= r->out[0].dtype == LP_BOOL; /* any number is true */
+    /* any number is true */
+    spec.truth = f->kind >= KIND_TRUTH || r->out[0].dtype == LP_BOOL;
     return lp_reduce_prepare(r, &spec, &r->attr[LP_REDUCE_DIM], k, e);
 }
 
@@ -216,128 +205,72 @@ static void grad_logsumexp(LpGrad *g)
     g->din[0] = MUL(share, RESTORE(DY));
 }
 
-#define SUM_DATA(...) (&(const Facts){__VA_ARGS__})
-#define PLAIN                                                                  \
-    {                                                                          \
-        LP_LOOP_NONE, LP_LOOP_NONE                                             \
-    }
-
-/* sum(x); dx = dy */
-LpOp op_sum = {
-    .flags = LP_OPF_OUT_BY_DIM,
-    .forms = "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmd",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .cost_row = LP_RED_ADD,
-    .grad = grad_sum,
-    .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .end = LP_END_NONE},
-                     .kind = KIND_NUMBER, .keepdim = true, .dtype = 2),
-};
-
-/* sum(x) / n; dx = dy / n */
-LpOp op_mean = {
-    .forms = "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmc",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_mean,
-    .cost_row = LP_RED_ADD,
-    .grad = grad_mean,
-    .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .end = LP_END_MEAN},
-                     .kind = KIND_FLOAT, .keepdim = true, .dtype = 2),
-};
-
-/* dx_i = dy times the product of the others, also where x has zeros */
-LpOp op_prod = {
-    .flags = LP_OPF_OUT_BY_DIM,
-    .cast = LP_CAST_WIDE,
-    .forms = "prod(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
-             "ScalarType? dtype=None) -> Tensor @fmd",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .cost_row = LP_RED_MUL,
-    .grad = grad_prod,
-    .grad_in = 1,
-    .data = SUM_DATA(.spec = {LP_FOLD_PROD, PLAIN, .end = LP_END_NONE},
-                     .kind = KIND_NUMBER, .keepdim = true, .dtype = 2),
-};
-
-#define EXTREME(short_name, FOLD, ROW)                                         \
-    LpOp op_a##short_name = {                                                  \
-        .forms = "a" #short_name                                               \
-                 "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "     \
-                 "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fmc",   \
+/* The record of a fold; `...`: its gradient and more fields. */
+#define FOLD(id, forms_, rule, row, fold_, end_, kind_, dtype_, ...)           \
+    LpOp op_##id = {                                                           \
+        .forms = forms_,                                                       \
         .infer = infer,                                                        \
         .prepare = prepare,                                                    \
-        .cost = lp_rule_reduce,                                                \
-        .cost_row = ROW,                                                       \
-        .grad = grad_extreme,                                                  \
-        .grad_in = 1,                                                          \
-        .grad_out = 1,                                                         \
-        .data = SUM_DATA(.spec = {FOLD, PLAIN, .end = LP_END_NONE},            \
-                         .kind = KIND_SAME, .keepdim = true, .dtype = -1,      \
-                         .needs_any = true),                                   \
-    };
+        .cost = rule,                                                          \
+        .cost_row = row,                                                       \
+        .data = &(const Facts){.spec = {.fold = fold_,                         \
+                                        .map = {LP_LOOP_NONE, LP_LOOP_NONE},   \
+                                        .end = end_},                          \
+                               .kind = kind_,                                  \
+                               .dtype = dtype_},                               \
+        __VA_ARGS__};
+
+/* sum(x); dx = dy */
+FOLD(sum,
+     "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor @fmd",
+     lp_rule_reduce, LP_RED_ADD, LP_FOLD_SUM, LP_END_NONE, KIND_NUMBER,
+     LP_REDUCE_DTYPE, .flags = LP_OPF_OUT_BY_DIM, .grad = grad_sum)
+
+/* sum(x) / n; dx = dy / n */
+FOLD(mean,
+     "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor @fmc",
+     lp_rule_mean, LP_RED_ADD, LP_FOLD_SUM, LP_END_MEAN, KIND_FLOAT,
+     LP_REDUCE_DTYPE, .grad = grad_mean)
+
+/* dx_i = dy times the product of the others, also where x has zeros */
+FOLD(prod,
+     "prod(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor @fmd",
+     lp_rule_reduce, LP_RED_MUL, LP_FOLD_PROD, LP_END_NONE, KIND_NUMBER,
+     LP_REDUCE_DTYPE, .flags = LP_OPF_OUT_BY_DIM, .cast = LP_CAST_WIDE,
+     .grad = grad_prod, .grad_in = 1)
+
+#define EXTREME(short_name, FOLD_, ROW)                                        \
+    FOLD(a##short_name,                                                        \
+         "a" #short_name                                                       \
+         "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "             \
+         "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fmc",           \
+         lp_rule_reduce, ROW, FOLD_, LP_END_NONE, KIND_SAME, -1,               \
+         .grad = grad_extreme, .grad_in = 1, .grad_out = 1)
 EXTREME(max, LP_FOLD_MAX, LP_RED_MAX)
 EXTREME(min, LP_FOLD_MIN, LP_RED_MIN)
 
-LpOp op_any = {
-    .flags = LP_OPF_TRUTH,
-    .forms = "any(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
-             "Tensor @fmo",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .cost_row = LP_RED_OR,
-    .no_grad = "a boolean result has no gradient",
-    .data = SUM_DATA(.spec = {LP_FOLD_MAX, PLAIN, .truth = true,
-                              .end = LP_END_NONE},
-                     .kind = KIND_TRUTH, .keepdim = true, .dtype = -1),
-};
+#define QUESTION(id, FOLD_, ROW)                                               \
+    FOLD(id,                                                                   \
+         #id "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "         \
+             "Tensor @fmo",                                                    \
+         lp_rule_reduce, ROW, FOLD_, LP_END_NONE, KIND_TRUTH, -1,              \
+         .flags = LP_OPF_TRUTH, .no_grad = "a boolean result has no gradient")
+QUESTION(any, LP_FOLD_MAX, LP_RED_OR)
+QUESTION(all, LP_FOLD_MIN, LP_RED_AND)
 
-LpOp op_all = {
-    .flags = LP_OPF_TRUTH,
-    .forms = "all(Tensor self, int[1]? dim=None, bool keepdim=False) -> "
-             "Tensor @fmo",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .cost_row = LP_RED_AND,
-    .no_grad = "a boolean result has no gradient",
-    .data = SUM_DATA(.spec = {LP_FOLD_MIN, PLAIN, .truth = true,
-                              .end = LP_END_NONE},
-                     .kind = KIND_TRUTH, .keepdim = true, .dtype = -1),
-};
-
-LpOp op_count_nonzero = {
-    .forms = "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor @fm",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_count,
-    .cost_row = LP_RED_ADD,
-    .no_grad = "a count has no gradient",
-    .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .truth = true,
-                              .end = LP_END_NONE},
-                     .kind = KIND_COUNT, .keepdim = false, .dtype = -1),
-};
+FOLD(count_nonzero,
+     "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor @fm",
+     lp_rule_count, LP_RED_ADD, LP_FOLD_SUM, LP_END_NONE, KIND_COUNT, -1,
+     .no_grad = "a count has no gradient")
 
 /* log(sum(exp(x))) without overflow; dx = dy exp(x - result) */
-LpOp op_logsumexp = {
-    .forms = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> "
-             "Tensor @fmcs",
-    .infer = infer,
-    .prepare = prepare,
-    .cost = lp_rule_reduce,
-    .cost_row = LP_RED_LOGADD,
-    .grad = grad_logsumexp,
-    .grad_in = 1,
-    .grad_out = 1,
-    .data = SUM_DATA(.spec = {LP_FOLD_SUM, PLAIN, .end = LP_END_LOGSUM},
-                     .kind = KIND_REAL, .keepdim = true, .dtype = -1),
-};
+FOLD(logsumexp,
+     "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor @fmcs",
+     lp_rule_reduce, LP_RED_LOGADD, LP_FOLD_SUM, LP_END_LOGSUM, KIND_REAL, -1,
+     .grad = grad_logsumexp, .grad_in = 1, .grad_out = 1)
 
 /* ---- norms --------------------------------------------------------------- */
 static double order(const LpAttr *attr)
@@ -424,7 +357,7 @@ LpOp op_vector_norm = {
     .grad = grad_norm,
     .grad_in = 1,
     .grad_out = 1,
-    .data = SUM_DATA(.kind = KIND_FLOAT, .keepdim = true, .dtype = 3),
+    .data = &(const Facts){.kind = KIND_FLOAT, .dtype = LP_NORM_DTYPE},
 };
 
 /* ---- short hand of rules ------------------------------------------------- */
