@@ -1,29 +1,27 @@
 /* Kernels of mm and bmm.
  *
- * float32 is cut into bfloat16 pieces where that is quicker (tiles.h, bf16_mm.h
- * if one piece will do). Other float32 (and bfloat16 where the CPU has it) goes
- * to the library with its own strides: a transposed view is passed as it is, a
- * batch that is broadcast (stride 0) as a dimension of size 1. Products too
- * small for the library, those that gemm.h is quicker at and all of float64 are
- * ours. Everything else is converted by the plain frame: float16 to float32 and
- * back, integers to int64. Operands whose strides the library does not take are
- * copied by the frame too. */
+ * float32 is cut into bfloat16 pieces where that is quicker (tiles.h). Other
+ * float32 (and bfloat16 where the CPU has it) goes to the library with its own
+ * strides: a transposed view is passed as it is, a batch that is broadcast
+ * (stride 0) as a dimension of size 1. Products too small for the library,
+ * those that gemm.h is quicker at and all of float64 are ours. Everything else
+ * is converted by the plain frame: float16 to float32 and back, integers to
+ * int64. Operands whose strides the library does not take are copied by the
+ * frame too. */
 #include <string.h>
 
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/plain.h"
-#include "src/kernel/product/bf16_mm.h"
 #include "src/kernel/product/dnn.h"
 #include "src/kernel/product/gemm.h"
 #include "src/kernel/product/product.h"
 #include "src/kernel/product/tiles.h"
 
 typedef struct Product {
-    LpDnnPrim *prim;   /* NULL: own */
-    LpBf16Mm *rounded; /* NULL: in float32 */
-    int pieces;        /* of tiles; 0: no tiles */
+    LpDnnPrim *prim; /* NULL: own */
+    int pieces;      /* of tiles; 0: no tiles */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
     LpDtype t, c_t; /* of a and b; of c, which may be wider */
@@ -33,10 +31,8 @@ typedef struct Product {
 
 static void product_free(Product *p)
 {
-    if (p) {
+    if (p)
         lp_dnn_free(p->prim);
-        lp_bf16_mm_free(p->rounded);
-    }
     lp_free(p);
 }
 
@@ -79,8 +75,6 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
     *told = false;
     if (p->batch * p->g.m * p->g.n == 0)
         return LP_OK;
-    if (p->rounded)
-        return lp_bf16_mm_run(p->rounded, a, b, c, work, e);
     if (p->pieces > 0 && own_batches(p, true, a, b, c, then, work)) {
         *told = then != NULL;
         return LP_OK;
@@ -121,12 +115,6 @@ static LpStatus use_library(Product *p, LpErr *e)
                   &d.dst, e));
     LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
     p->work = lp_dnn_work_bytes(p->prim);
-    if (p->t != LP_F32 || p->wanted != 1 || !lp_bf16_is_fast(g->m, g->n, g->k))
-        return LP_OK;
-    const int64_t step[3] = {p->a_step, p->b_step, p->c_step};
-    LP_TRY(lp_bf16_mm_new(g, step, p->batch, p->threads, &p->rounded, e));
-    size_t work = lp_bf16_mm_work(p->rounded);
-    p->work = work > p->work ? work : p->work;
     return LP_OK;
 }
 
@@ -160,7 +148,6 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
     *out = lp_alloc(sizeof p);
     if (!*out) {
         lp_dnn_free(p.prim);
-        lp_bf16_mm_free(p.rounded);
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     **out = p;

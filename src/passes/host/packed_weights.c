@@ -19,7 +19,6 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/nn/conv_layout.h"
-#include "src/kernel/product/bf16_mm.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/product/tiles.h"
 #include "src/ops/ops.h"
@@ -63,8 +62,7 @@ bool lp_packs(const LpLower *l, const LpGraphNode *n)
     const LpType *w = lp_graph_type(l->g, n->in[1]);
     const LpType *x = lp_graph_type(l->g, n->in[0]);
     const LpGemmArgs g = {.m = x->shape[0], .n = w->shape[1], .k = w->shape[0]};
-    if (lp_tiles_split(&g, l->o->split) > 0 ||
-        (l->o->split == 1 && lp_bf16_is_fast(g.m, g.n, g.k)))
+    if (lp_tiles_split(&g, l->o->split) > 0)
         return false; /* the kernel packs what it converts */
     return w->dtype == LP_F32 && x->dtype == LP_F32 && x->shape[0] > 0 &&
            w->shape[0] >= LEAST && w->shape[1] >= LEAST &&
