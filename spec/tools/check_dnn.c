@@ -1,7 +1,7 @@
 /* Checks of src/kernel/product/dnn.h against sums in float64: packed weights,
- * what follows a product, convolutions in the library's own layouts, Winograd,
+ * sums added to, convolutions in the library's own layouts, Winograd,
  * both gradients.
- * Usage: check_dnn packed|posts|batch|blocked|winograd|gradients|refusals.
+ * Usage: check_dnn packed|added|batch|blocked|winograd|gradients|refusals.
  * Prints what is wrong and exits with 1. */
 #include <math.h>
 #include <stdio.h>
@@ -49,10 +49,10 @@ static void compare(const char *what, const float *got, const double *want,
     }
 }
 
-static void run(LpDnnPrim *p, void *src, void *w, void *bias, void *dst)
+static void run(LpDnnPrim *p, void *src, void *w, void *dst)
 {
     void *work = lp_alloc_aligned(lp_dnn_work_bytes(p));
-    must(lp_dnn_run(p, (void *[]){src, w, bias, dst}, work, &err), "run");
+    must(lp_dnn_run(p, (void *[]){src, w, dst}, work, &err), "run");
     lp_free(work);
 }
 
@@ -78,7 +78,7 @@ static void *reordered(const LpDnnPrim *p, LpDnnArg arg, LpDnnLayout user,
     const LpDnnLayout *own = lp_dnn_layout(p, arg);
     void *out = lp_alloc_aligned(own->bytes);
     must(lp_dnn_reorder_new(&user, own, 2, &r, &err), "reorder");
-    run(r, data, NULL, NULL, out);
+    run(r, data, NULL, out);
     lp_dnn_free(r);
     return out;
 }
@@ -88,7 +88,7 @@ static void put_back(const LpDnnPrim *p, LpDnnArg arg, LpDnnLayout user,
 {
     LpDnnPrim *r;
     must(lp_dnn_reorder_new(lp_dnn_layout(p, arg), &user, 2, &r, &err), "back");
-    run(r, data, NULL, NULL, out);
+    run(r, data, NULL, out);
     lp_dnn_free(r);
 }
 
@@ -104,25 +104,22 @@ static void product(const float *a, const float *w, double *c)
         }
 }
 
-/* y = x w^T + b with w [N, K] in rows, packed once. */
+/* y = x w^T with w [N, K] in rows, packed once. */
 static void check_packed(void)
 {
-    float *a = numbers(M * K, 1), *w = numbers(N * K, 2), *b = numbers(N, 3);
+    float *a = numbers(M * K, 1), *w = numbers(N * K, 2);
     float *y = numbers(M * N, 4);
     double *want = lp_alloc(M * N * sizeof *want);
     LpDnnMatmul d = {.threads = 2};
     d.src = plain(2, (int64_t[]){M, K}, NULL);
     d.weights = any(2, (int64_t[]){K, N});
-    d.bias = plain(2, (int64_t[]){1, N}, NULL);
     d.dst = plain(2, (int64_t[]){M, N}, NULL);
     LpDnnPrim *p;
     must(lp_dnn_matmul_new(&d, &p, &err), "matmul");
     LpDnnLayout rows = plain(2, (int64_t[]){K, N}, (int64_t[]){1, K});
     void *packed = reordered(p, LP_DNN_WEIGHTS, rows, w);
-    run(p, a, packed, b, y);
+    run(p, a, packed, y);
     product(a, w, want);
-    for (int i = 0; i < M * N; i++)
-        want[i] += (double)b[i % N];
     compare("packed", y, want, M * N, 1e-4);
     float *back = numbers(N * K, 9);
     put_back(p, LP_DNN_WEIGHTS, rows, packed, back);
@@ -130,63 +127,27 @@ static void check_packed(void)
         wrong += printf("packing and unpacking changed the weights\n");
     lp_dnn_free(p);
     lp_free(packed), lp_free(back), lp_free(want);
-    lp_free(a), lp_free(w), lp_free(b), lp_free(y);
+    lp_free(a), lp_free(w), lp_free(y);
 }
 
-static double after(LpDnnPostKind kind, double x)
-{
-    switch (kind) {
-    case LP_DNN_POST_RELU:
-        return x > 0 ? x : 0;
-    case LP_DNN_POST_GELU:
-        return 0.5 * x * (1 + erf(x / sqrt(2)));
-    case LP_DNN_POST_TANH:
-        return tanh(x);
-    case LP_DNN_POST_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case LP_DNN_POST_SWISH:
-        return x / (1 + exp(-x));
-    case LP_DNN_POST_GELU_TANH:
-        return 0.5 * x *
-               (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
-    case LP_DNN_POST_ELU:
-        return x > 0 ? x : expm1(x);
-    case LP_DNN_POST_LINEAR:
-        return x + 2;
-    default:
-        return x;
-    }
-}
-
-static void check_posts(void)
+static void check_added(void)
 {
     float *a = numbers(M * K, 1), *w = numbers(N * K, 2);
-    float *old = numbers(M * N, 5);
+    float *old = numbers(M * N, 5), *y = numbers(M * N, 5);
     double *want = lp_alloc(M * N * sizeof *want);
-    for (int kind = LP_DNN_POST_RELU; kind <= LP_DNN_POST_LINEAR; kind++) {
-        float *y = numbers(M * N, 5);
-        LpDnnMatmul d = {.threads = 2, .n_post = 2};
-        d.post[0] = (LpDnnPost){LP_DNN_POST_SUM, 0.5f, 0};
-        d.post[1] = (LpDnnPost){(LpDnnPostKind)kind, 1, 2};
-        if (kind == LP_DNN_POST_RELU)
-            d.post[1].alpha = 0;
-        d.src = plain(2, (int64_t[]){M, K}, NULL);
-        d.weights = plain(2, (int64_t[]){K, N}, (int64_t[]){1, K});
-        d.dst = plain(2, (int64_t[]){M, N}, NULL);
-        LpDnnPrim *p;
-        must(lp_dnn_matmul_new(&d, &p, &err), "matmul with posts");
-        run(p, a, w, NULL, y);
-        product(a, w, want);
-        for (int i = 0; i < M * N; i++)
-            want[i] =
-                after((LpDnnPostKind)kind, want[i] + 0.5 * (double)old[i]);
-        char name[32];
-        snprintf(name, sizeof name, "post %d", kind);
-        compare(name, y, want, M * N, 1e-4);
-        lp_dnn_free(p);
-        lp_free(y);
-    }
-    lp_free(a), lp_free(w), lp_free(old), lp_free(want);
+    LpDnnMatmul d = {.threads = 2, .add = true};
+    d.src = plain(2, (int64_t[]){M, K}, NULL);
+    d.weights = plain(2, (int64_t[]){K, N}, (int64_t[]){1, K});
+    d.dst = plain(2, (int64_t[]){M, N}, NULL);
+    LpDnnPrim *p;
+    must(lp_dnn_matmul_new(&d, &p, &err), "matmul that adds");
+    run(p, a, w, y);
+    product(a, w, want);
+    for (int i = 0; i < M * N; i++)
+        want[i] += (double)old[i];
+    compare("added", y, want, M * N, 1e-4);
+    lp_dnn_free(p);
+    lp_free(a), lp_free(w), lp_free(old), lp_free(y), lp_free(want);
 }
 
 /* A weight shared by all members of a batch has a batch of size 1. */
@@ -202,7 +163,7 @@ static void check_batch(void)
     d.dst = plain(3, (int64_t[]){B, M, N}, NULL);
     LpDnnPrim *p;
     must(lp_dnn_matmul_new(&d, &p, &err), "batched matmul");
-    run(p, a, w, NULL, y);
+    run(p, a, w, y);
     for (int b = 0; b < B; b++)
         product(a + b * M * K, w, want + b * M * N);
     compare("batch", y, want, B * M * N, 1e-4);
@@ -267,7 +228,7 @@ static void conv(LpDnnPass pass, LpDnnConvAlg alg, double tolerance,
     void *own[3];
     for (int i = 0; i < 3; i++)
         own[i] = reordered(p, arg[i], plain(4, shape[i], NULL), data[i]);
-    run(p, own[0], own[1], NULL, own[2]);
+    run(p, own[0], own[1], own[2]);
     put_back(p, arg[r], plain(4, shape[r], NULL), own[r], data[r]);
     double *want = lp_alloc((size_t)n[r] * sizeof *want);
     sums(r == 0 ? NULL : data[0], r == 1 ? NULL : data[1],
@@ -333,7 +294,7 @@ static void check_refusals(void)
 int main(int argc, char **argv)
 {
     static const LpCheck checks[] = {
-        {"packed", check_packed},     {"posts", check_posts},
+        {"packed", check_packed},     {"added", check_added},
         {"batch", check_batch},       {"blocked", check_blocked},
         {"winograd", check_winograd}, {"gradients", check_gradients},
         {"refusals", check_refusals},

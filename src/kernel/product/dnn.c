@@ -98,81 +98,68 @@ bool lp_dnn_native(LpDtype t)
 }
 
 /* ---- layouts ------------------------------------------------------------- */
-static dnnl_data_type_t data_type(LpDtype t)
-{
-    switch (t) {
-    case LP_F32:
-        return dnnl_f32;
-    case LP_F16:
-        return dnnl_f16;
-    case LP_BF16:
-        return dnnl_bf16;
-    case LP_I32:
-        return dnnl_s32;
-    case LP_I8:
-        return dnnl_s8;
-    case LP_U8:
-        return dnnl_u8;
-    default:
-        return dnnl_data_type_undef;
-    }
-}
-
 static const dnnl_memory_desc_t *md_of(const LpDnnLayout *l)
 {
     return (const dnnl_memory_desc_t *)(const void *)l->blob;
 }
 
-static void keep(LpDnnLayout *l, LpDtype t, const dnnl_memory_desc_t *md)
+static void keep(LpDnnLayout *l, const dnnl_memory_desc_t *md)
 {
-    *l = (LpDnnLayout){.dtype = t,
-                       .any = md->format_kind == dnnl_format_kind_any};
-    l->bytes = l->any ? 0 : dnnl_memory_desc_get_size(md);
+    bool any = md->format_kind == dnnl_format_kind_any;
+    *l = (LpDnnLayout){.bytes = any ? 0 : dnnl_memory_desc_get_size(md)};
     memcpy(l->blob, md, sizeof *md);
 }
 
-static LpStatus dims_of(LpDtype t, int ndim, const int64_t *shape,
-                        dnnl_dims_t dims, LpErr *e)
+static LpStatus check(LpDtype t, int ndim, LpErr *e)
 {
-    LP_FAIL_IF(data_type(t) == dnnl_data_type_undef || ndim > DNNL_MAX_NDIMS, e,
+    LP_FAIL_IF((t != LP_F32 && t != LP_BF16) || ndim > DNNL_MAX_NDIMS, e,
                LP_E_INTERNAL, "no library layout for %s with %d dimensions",
                lp_dtype_name(t), ndim);
-    for (int i = 0; i < ndim; i++)
-        dims[i] = shape[i];
     return LP_OK;
+}
+
+static dnnl_data_type_t type_of(LpDtype t)
+{
+    return t == LP_F32 ? dnnl_f32 : dnnl_bf16;
 }
 
 LpStatus lp_dnn_plain(LpDtype t, int ndim, const int64_t *shape,
                       const int64_t *strides, LpDnnLayout *out, LpErr *e)
 {
     dnnl_memory_desc_t md;
-    dnnl_dims_t dims, st;
-    LP_TRY(dims_of(t, ndim, shape, dims, e));
+    dnnl_dims_t st;
+    LP_TRY(check(t, ndim, e));
     int64_t step = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         st[i] = strides ? strides[i] : step;
         step *= shape[i];
     }
     dnnl_status_t s =
-        dnnl_memory_desc_init_by_strides(&md, ndim, dims, data_type(t), st);
+        dnnl_memory_desc_init_by_strides(&md, ndim, shape, type_of(t), st);
     if (s != dnnl_success)
         return fail(s, "a plain layout", e);
-    keep(out, t, &md);
+    keep(out, &md);
+    return LP_OK;
+}
+
+static LpStatus by_tag(LpDtype t, int ndim, const int64_t *shape,
+                       dnnl_format_tag_t tag, const char *what,
+                       LpDnnLayout *out, LpErr *e)
+{
+    dnnl_memory_desc_t md;
+    LP_TRY(check(t, ndim, e));
+    dnnl_status_t s =
+        dnnl_memory_desc_init_by_tag(&md, ndim, shape, type_of(t), tag);
+    if (s != dnnl_success)
+        return fail(s, what, e);
+    keep(out, &md);
     return LP_OK;
 }
 
 LpStatus lp_dnn_any(LpDtype t, int ndim, const int64_t *shape, LpDnnLayout *out,
                     LpErr *e)
 {
-    dnnl_memory_desc_t md;
-    dnnl_dims_t dims;
-    LP_TRY(dims_of(t, ndim, shape, dims, e));
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(
-        &md, ndim, dims, data_type(t), dnnl_format_tag_any);
-    if (s != dnnl_success)
-        return fail(s, "a free layout", e);
-    keep(out, t, &md);
-    return LP_OK;
+    return by_tag(t, ndim, shape, dnnl_format_tag_any, "a free layout", out, e);
 }
 
 LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
@@ -181,74 +168,62 @@ LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
     static const dnnl_format_tag_t tags[2][3] = {
         {dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c},
         {dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c}};
-    dnnl_memory_desc_t md;
-    dnnl_dims_t dims;
-    LP_TRY(dims_of(t, ndim, shape, dims, e));
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(
-        &md, ndim, dims, data_type(t), tags[block == 16][ndim - 3]);
-    if (s != dnnl_success)
-        return fail(s, "a blocked layout", e);
-    keep(out, t, &md);
-    return LP_OK;
+    return by_tag(t, ndim, shape, tags[block == 16][ndim - 3],
+                  "a blocked layout", out, e);
 }
 
 bool lp_dnn_layout_eq(const LpDnnLayout *a, const LpDnnLayout *b)
 {
-    return a->dtype == b->dtype &&
-           dnnl_memory_desc_equal(md_of(a), md_of(b)) != 0;
+    return dnnl_memory_desc_equal(md_of(a), md_of(b)) != 0;
 }
 
 /* ---- primitives ---------------------------------------------------------- */
-static LpStatus set_posts(dnnl_primitive_attr_t attr, const LpDnnPost *post,
-                          int n, LpErr *e)
+/* add: the result is added to what is there. */
+static LpStatus new_attr(bool add, dnnl_primitive_attr_t *attr, LpErr *e)
 {
-    static const dnnl_alg_kind_t alg[] = {
-        [LP_DNN_POST_RELU] = dnnl_eltwise_relu,
-        [LP_DNN_POST_GELU] = dnnl_eltwise_gelu_erf,
-        [LP_DNN_POST_GELU_TANH] = dnnl_eltwise_gelu_tanh,
-        [LP_DNN_POST_TANH] = dnnl_eltwise_tanh,
-        [LP_DNN_POST_SIGMOID] = dnnl_eltwise_logistic,
-        [LP_DNN_POST_SWISH] = dnnl_eltwise_swish,
-        [LP_DNN_POST_ELU] = dnnl_eltwise_elu,
-        [LP_DNN_POST_LINEAR] = dnnl_eltwise_linear,
-    };
-    dnnl_post_ops_t ops;
-    dnnl_status_t s = dnnl_post_ops_create(&ops);
-    for (int i = 0; i < n && s == dnnl_success; i++)
-        s = post[i].kind == LP_DNN_POST_SUM
-                ? dnnl_post_ops_append_sum(ops, post[i].alpha)
-                : dnnl_post_ops_append_eltwise(ops, 1.0f, alg[post[i].kind],
-                                               post[i].alpha, post[i].beta);
-    if (s == dnnl_success)
-        s = dnnl_primitive_attr_set_post_ops(attr, ops);
-    if (ops)
-        dnnl_post_ops_destroy(ops);
-    return s == dnnl_success ? LP_OK : fail(s, "a post-operation", e);
-}
-
-static LpStatus new_attr(dnnl_primitive_attr_t *attr, const LpDnnPost *post,
-                         int n, LpErr *e)
-{
+    dnnl_post_ops_t ops = NULL;
     dnnl_status_t s = dnnl_primitive_attr_create(attr);
     if (s != dnnl_success)
         return fail(s, "attributes", e);
     dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
-    if (n == 0)
+    if (!add)
         return LP_OK;
-    LpStatus r = set_posts(*attr, post, n, e);
-    if (r != LP_OK)
-        dnnl_primitive_attr_destroy(*attr);
-    return r;
+    s = dnnl_post_ops_create(&ops);
+    if (s == dnnl_success)
+        s = dnnl_post_ops_append_sum(ops, 1);
+    if (s == dnnl_success)
+        s = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    if (s == dnnl_success)
+        return LP_OK;
+    dnnl_primitive_attr_destroy(*attr);
+    return fail(s, "a post-operation", e);
 }
 
-/* One operand of a finished description: its argument number in the library
- * and the layout it was given. */
+/* An operand of a finished description: its argument number in the library
+ * and what asks for its layout; 0: there is none. */
 typedef struct Part {
-    LpDnnArg arg;
     int id;
     dnnl_query_t query;
-    LpDtype dtype;
 } Part;
+
+static const Part parts[][LP_DNN_N_ARGS] = {
+    [LP_DNN_FORWARD] = {{DNNL_ARG_SRC, dnnl_query_src_md},
+                        {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
+                        {DNNL_ARG_DST, dnnl_query_dst_md}},
+    [LP_DNN_BACKWARD_DATA] = {{DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md},
+                              {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
+                              {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md}},
+    [LP_DNN_BACKWARD_WEIGHTS] = {{DNNL_ARG_SRC, dnnl_query_src_md},
+                                 {DNNL_ARG_DIFF_WEIGHTS,
+                                  dnnl_query_diff_weights_md},
+                                 {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md}},
+};
+static const Part reorder[LP_DNN_N_ARGS] = {
+    [LP_DNN_SRC] = {DNNL_ARG_SRC, dnnl_query_src_md},
+    [LP_DNN_DST] = {DNNL_ARG_DST, dnnl_query_dst_md},
+};
 
 void lp_dnn_free(LpDnnPrim *p)
 {
@@ -272,28 +247,23 @@ static bool is_reference(const_dnnl_primitive_desc_t pd)
 }
 
 /* The primitive of a primitive description. */
-static LpStatus finish(const_dnnl_primitive_desc_t pd, const Part *part, int n,
-                       int threads, LpDnnPrim **out, LpErr *e)
+static LpStatus finish(const_dnnl_primitive_desc_t pd,
+                       const Part part[LP_DNN_N_ARGS], int threads,
+                       LpDnnPrim **out, LpErr *e)
 {
     LpDnnPrim *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->threads = threads;
     p->reference = is_reference(pd);
     dnnl_status_t s = dnnl_primitive_create(&p->prim, pd);
-    for (int i = 0; i < n && s == dnnl_success; i++) {
+    for (int i = 0; i < LP_DNN_N_ARGS && s == dnnl_success; i++) {
+        if (part[i].id == 0)
+            continue;
         const dnnl_memory_desc_t *md =
             dnnl_primitive_desc_query_md(pd, part[i].query, 0);
-        if (part[i].query == dnnl_query_weights_md &&
-            part[i].arg == LP_DNN_BIAS)
-            md = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1);
-        if (part[i].query == dnnl_query_diff_weights_md &&
-            part[i].arg == LP_DNN_BIAS)
-            md =
-                dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 1);
-        keep(&p->layout[part[i].arg], part[i].dtype, md);
-        p->arg_id[part[i].arg] = part[i].id;
-        s = dnnl_memory_create(&p->mem[part[i].arg], md, engine,
-                               DNNL_MEMORY_NONE);
+        keep(&p->layout[i], md);
+        p->arg_id[i] = part[i].id;
+        s = dnnl_memory_create(&p->mem[i], md, engine, DNNL_MEMORY_NONE);
     }
     const dnnl_memory_desc_t *md =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -383,19 +353,18 @@ LpStatus lp_dnn_run(LpDnnPrim *p, void *const args[LP_DNN_N_ARGS], void *work,
 }
 
 /* Creates the primitive of an operation description. */
-static LpStatus create(const_dnnl_op_desc_t desc, const LpDnnPost *post,
-                       int n_post, const_dnnl_primitive_desc_t hint,
-                       const Part *part, int n, int threads, const char *what,
-                       LpDnnPrim **out, LpErr *e)
+static LpStatus create(const_dnnl_op_desc_t desc, bool add,
+                       const_dnnl_primitive_desc_t hint, const Part *part,
+                       int threads, const char *what, LpDnnPrim **out, LpErr *e)
 {
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd = NULL;
-    LP_TRY(new_attr(&attr, post, n_post, e));
+    LP_TRY(new_attr(add, &attr, e));
     dnnl_status_t s = dnnl_primitive_desc_create(&pd, desc, attr, engine, hint);
     dnnl_primitive_attr_destroy(attr);
     if (s != dnnl_success)
         return fail(s, what, e);
-    LpStatus r = finish(pd, part, n, threads, out, e);
+    LpStatus r = finish(pd, part, threads, out, e);
     dnnl_primitive_desc_destroy(pd);
     return r;
 }
@@ -403,127 +372,64 @@ static LpStatus create(const_dnnl_op_desc_t desc, const LpDnnPost *post,
 LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
 {
     LP_TRY(need_library(e));
+    const char *what = "this matrix product";
     int threads = width(d->threads), before = enter(threads);
-    bool bias = d->bias.dtype != LP_DT_NONE && d->bias.bytes > 0;
     dnnl_matmul_desc_t desc;
-    dnnl_status_t s =
-        dnnl_matmul_desc_init(&desc, md_of(&d->src), md_of(&d->weights),
-                              bias ? md_of(&d->bias) : NULL, md_of(&d->dst));
-    LpStatus r;
-    if (s != dnnl_success) {
-        r = fail(s, "this matrix product", e);
-    } else {
-        Part part[] = {
-            {LP_DNN_SRC, DNNL_ARG_SRC, dnnl_query_src_md, d->src.dtype},
-            {LP_DNN_WEIGHTS, DNNL_ARG_WEIGHTS, dnnl_query_weights_md,
-             d->weights.dtype},
-            {LP_DNN_DST, DNNL_ARG_DST, dnnl_query_dst_md, d->dst.dtype},
-            {LP_DNN_BIAS, DNNL_ARG_BIAS, dnnl_query_weights_md, d->bias.dtype},
-        };
-        r = create(&desc, d->post, d->n_post, NULL, part, bias ? 4 : 3, threads,
-                   "this matrix product", out, e);
-    }
+    dnnl_status_t s = dnnl_matmul_desc_init(
+        &desc, md_of(&d->src), md_of(&d->weights), NULL, md_of(&d->dst));
+    LpStatus r = s == dnnl_success
+                     ? create(&desc, d->add, NULL, parts[LP_DNN_FORWARD],
+                              threads, what, out, e)
+                     : fail(s, what, e);
     leave(before, threads);
     return r;
 }
 
-/* Window geometry as the library counts it: dilation 0 is dense. */
-typedef struct Window {
+/* The library counts dilation from 0: dense. */
+static dnnl_status_t describe(const LpDnnConv *d, LpDnnPass pass,
+                              dnnl_convolution_desc_t *desc)
+{
+    dnnl_alg_kind_t alg = d->alg == LP_DNN_WINOGRAD ? dnnl_convolution_winograd
+                                                    : dnnl_convolution_direct;
+    const dnnl_memory_desc_t *src = md_of(&d->src), *w = md_of(&d->weights),
+                             *dst = md_of(&d->dst);
     dnnl_dims_t stride, dilation, pad_l, pad_r;
-} Window;
-
-static Window window_of(const LpDnnConv *d)
-{
-    Window w = {0};
     for (int i = 0; i < d->n_spatial; i++) {
-        w.stride[i] = d->stride[i];
-        w.dilation[i] = d->dilation[i] - 1;
-        w.pad_l[i] = d->pad_l[i];
-        w.pad_r[i] = d->pad_r[i];
+        stride[i] = d->stride[i];
+        dilation[i] = d->dilation[i] - 1;
+        pad_l[i] = d->pad_l[i];
+        pad_r[i] = d->pad_r[i];
     }
-    return w;
-}
-
-static dnnl_status_t init_forward(dnnl_convolution_desc_t *desc,
-                                  const LpDnnConv *d, bool bias,
-                                  dnnl_alg_kind_t alg)
-{
-    Window w = window_of(d);
+    if (pass == LP_DNN_BACKWARD_DATA)
+        return dnnl_dilated_convolution_backward_data_desc_init(
+            desc, alg, src, w, dst, stride, dilation, pad_l, pad_r);
+    if (pass == LP_DNN_BACKWARD_WEIGHTS)
+        return dnnl_dilated_convolution_backward_weights_desc_init(
+            desc, alg, src, w, NULL, dst, stride, dilation, pad_l, pad_r);
     return dnnl_dilated_convolution_forward_desc_init(
-        desc, dnnl_forward_training, alg, md_of(&d->src), md_of(&d->weights),
-        bias ? md_of(&d->bias) : NULL, md_of(&d->dst), w.stride, w.dilation,
-        w.pad_l, w.pad_r);
-}
-
-static LpStatus conv_forward(const LpDnnConv *d, bool bias, int threads,
-                             dnnl_alg_kind_t alg, LpDnnPrim **out, LpErr *e)
-{
-    dnnl_convolution_desc_t desc;
-    dnnl_status_t s = init_forward(&desc, d, bias, alg);
-    if (s != dnnl_success)
-        return fail(s, "this convolution", e);
-    Part part[] = {
-        {LP_DNN_SRC, DNNL_ARG_SRC, dnnl_query_src_md, d->src.dtype},
-        {LP_DNN_WEIGHTS, DNNL_ARG_WEIGHTS, dnnl_query_weights_md,
-         d->weights.dtype},
-        {LP_DNN_DST, DNNL_ARG_DST, dnnl_query_dst_md, d->dst.dtype},
-        {LP_DNN_BIAS, DNNL_ARG_BIAS, dnnl_query_weights_md, d->bias.dtype},
-    };
-    return create(&desc, d->post, d->n_post, NULL, part, bias ? 4 : 3, threads,
-                  "this convolution", out, e);
-}
-
-static LpStatus conv_backward(const LpDnnConv *d, bool bias, int threads,
-                              dnnl_alg_kind_t alg,
-                              const_dnnl_primitive_desc_t hint, LpDnnPrim **out,
-                              LpErr *e)
-{
-    dnnl_convolution_desc_t desc;
-    Window w = window_of(d);
-    dnnl_status_t s;
-    bool data = d->pass == LP_DNN_BACKWARD_DATA;
-    if (data)
-        s = dnnl_dilated_convolution_backward_data_desc_init(
-            &desc, alg, md_of(&d->src), md_of(&d->weights), md_of(&d->dst),
-            w.stride, w.dilation, w.pad_l, w.pad_r);
-    else
-        s = dnnl_dilated_convolution_backward_weights_desc_init(
-            &desc, alg, md_of(&d->src), md_of(&d->weights),
-            bias ? md_of(&d->bias) : NULL, md_of(&d->dst), w.stride, w.dilation,
-            w.pad_l, w.pad_r);
-    if (s != dnnl_success)
-        return fail(s, "this convolution gradient", e);
-    Part part[] = {
-        {LP_DNN_DST, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, d->dst.dtype},
-        {LP_DNN_SRC, DNNL_ARG_SRC, dnnl_query_src_md, d->src.dtype},
-        {LP_DNN_WEIGHTS, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md,
-         d->weights.dtype},
-        {LP_DNN_BIAS, DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md,
-         d->bias.dtype},
-    };
-    if (data) {
-        part[1].id = DNNL_ARG_DIFF_SRC;
-        part[1].query = dnnl_query_diff_src_md;
-        part[2].id = DNNL_ARG_WEIGHTS;
-        part[2].query = dnnl_query_weights_md;
-    }
-    return create(&desc, NULL, 0, hint, part, !data && bias ? 4 : 3, threads,
-                  "this convolution gradient", out, e);
+        desc, dnnl_forward_training, alg, src, w, NULL, dst, stride, dilation,
+        pad_l, pad_r);
 }
 
 /* Gradients are described with the forward's description as a hint. */
-static LpStatus conv_gradient(const LpDnnConv *d, bool bias, int threads,
-                              dnnl_alg_kind_t alg, LpDnnPrim **out, LpErr *e)
+static LpStatus conv_new(const LpDnnConv *d, int threads, LpDnnPrim **out,
+                         LpErr *e)
 {
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t hint = NULL;
-    dnnl_status_t s = init_forward(&desc, d, false, alg);
-    if (s == dnnl_success)
+    const char *what = "this convolution";
+    dnnl_status_t s = describe(d, LP_DNN_FORWARD, &desc);
+    if (d->pass != LP_DNN_FORWARD && s == dnnl_success)
         s = dnnl_primitive_desc_create(&hint, &desc, NULL, engine, NULL);
-    if (s != dnnl_success)
-        return fail(s, "this convolution", e);
-    LpStatus r = conv_backward(d, bias, threads, alg, hint, out, e);
-    dnnl_primitive_desc_destroy(hint);
+    if (hint) {
+        what = "this convolution gradient";
+        s = describe(d, d->pass, &desc);
+    }
+    LpStatus r = s == dnnl_success ? create(&desc, false, hint, parts[d->pass],
+                                            threads, what, out, e)
+                                   : fail(s, what, e);
+    if (hint)
+        dnnl_primitive_desc_destroy(hint);
     return r;
 }
 
@@ -531,12 +437,7 @@ LpStatus lp_dnn_conv_new(const LpDnnConv *d, LpDnnPrim **out, LpErr *e)
 {
     LP_TRY(need_library(e));
     int threads = width(d->threads), before = enter(threads);
-    bool bias = d->bias.dtype != LP_DT_NONE && d->bias.bytes > 0;
-    dnnl_alg_kind_t alg = d->alg == LP_DNN_WINOGRAD ? dnnl_convolution_winograd
-                                                    : dnnl_convolution_direct;
-    LpStatus r = d->pass == LP_DNN_FORWARD
-                     ? conv_forward(d, bias, threads, alg, out, e)
-                     : conv_gradient(d, bias, threads, alg, out, e);
+    LpStatus r = conv_new(d, threads, out, e);
     leave(before, threads);
     return r;
 }
@@ -549,16 +450,12 @@ LpStatus lp_dnn_reorder_new(const LpDnnLayout *from, const LpDnnLayout *to,
     int before = enter(threads);
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd = NULL;
-    LpStatus r = new_attr(&attr, NULL, 0, e);
+    LpStatus r = new_attr(false, &attr, e);
     if (r == LP_OK) {
         dnnl_status_t s = dnnl_reorder_primitive_desc_create(
             &pd, md_of(from), engine, md_of(to), engine, attr);
         dnnl_primitive_attr_destroy(attr);
-        Part part[] = {
-            {LP_DNN_SRC, DNNL_ARG_SRC, dnnl_query_src_md, from->dtype},
-            {LP_DNN_DST, DNNL_ARG_DST, dnnl_query_dst_md, to->dtype},
-        };
-        r = s == dnnl_success ? finish(pd, part, 2, threads, out, e)
+        r = s == dnnl_success ? finish(pd, reorder, threads, out, e)
                               : fail(s, "this change of layout", e);
         if (pd)
             dnnl_primitive_desc_destroy(pd);

@@ -23,9 +23,7 @@
 /* An opaque layout; plain data, may be copied and kept. */
 #define LP_DNN_BLOB 704
 typedef struct LpDnnLayout {
-    LpDtype dtype; /* LP_DT_NONE: operand absent */
-    bool any;      /* the library chooses (only as a wish) */
-    size_t bytes;  /* of a buffer in this layout, padding included */
+    size_t bytes; /* of a buffer in this layout, padding included */
     _Alignas(8) unsigned char blob[LP_DNN_BLOB];
 } LpDnnLayout;
 
@@ -44,41 +42,14 @@ LpStatus lp_dnn_blocked(LpDtype t, int ndim, const int64_t *shape, int block,
                         LpDnnLayout *out, LpErr *e);
 bool lp_dnn_layout_eq(const LpDnnLayout *a, const LpDnnLayout *b);
 
-/* What follows the product, in order, before it is stored. */
-typedef enum {
-    LP_DNN_POST_SUM, /* dst = result + alpha * old dst */
-    LP_DNN_POST_RELU,
-    LP_DNN_POST_GELU, /* by erf */
-    LP_DNN_POST_GELU_TANH,
-    LP_DNN_POST_TANH,
-    LP_DNN_POST_SIGMOID,
-    LP_DNN_POST_SWISH,  /* x * sigmoid(alpha x) */
-    LP_DNN_POST_ELU,    /* alpha */
-    LP_DNN_POST_LINEAR, /* alpha x + beta */
-} LpDnnPostKind;
-
-#define LP_DNN_MAX_POST 4
-typedef struct LpDnnPost {
-    LpDnnPostKind kind;
-    float alpha, beta;
-} LpDnnPost;
-
-typedef enum {
-    LP_DNN_SRC,
-    LP_DNN_WEIGHTS,
-    LP_DNN_BIAS,
-    LP_DNN_DST,
-    LP_DNN_N_ARGS
-} LpDnnArg;
+typedef enum { LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST, LP_DNN_N_ARGS } LpDnnArg;
 
 typedef struct LpDnnPrim LpDnnPrim; /* owned by who made it */
 
-/* dst[b, m, n] = src[b, m, k] weights[b, k, n] (+ bias), b optional. A bias
- * has dst's rank and 1 wherever it is broadcast. */
+/* dst[b, m, n] = src[b, m, k] weights[b, k, n], b optional. */
 typedef struct LpDnnMatmul {
-    LpDnnLayout src, weights, bias, dst;
-    LpDnnPost post[LP_DNN_MAX_POST];
-    int n_post;
+    LpDnnLayout src, weights, dst;
+    bool add; /* += */
     int threads;
 } LpDnnMatmul;
 LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e);
@@ -86,7 +57,7 @@ LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e);
 typedef enum {
     LP_DNN_FORWARD,         /* writes DST */
     LP_DNN_BACKWARD_DATA,   /* reads DST (its gradient), writes SRC */
-    LP_DNN_BACKWARD_WEIGHTS /* reads SRC, DST; writes WEIGHTS (and BIAS) */
+    LP_DNN_BACKWARD_WEIGHTS /* reads SRC, DST; writes WEIGHTS */
 } LpDnnPass;
 
 typedef enum {
@@ -95,21 +66,19 @@ typedef enum {
 } LpDnnConvAlg;
 
 /* src [N, C, spatial], weights [G, O/G, C/G, spatial] (without G when groups
- * is 1), bias [O], dst [N, O, spatial]; 1 to 3 spatial dimensions. Dilation 1
- * is dense. Posts and the order of weight axes hold for every pass. */
+ * is 1), dst [N, O, spatial]; 1 to 3 spatial dimensions. Dilation 1 is dense.
+ * The order of weight axes holds for every pass. */
 typedef struct LpDnnConv {
     LpDnnPass pass;
     LpDnnConvAlg alg;
     int n_spatial;
     int64_t stride[3], dilation[3], pad_l[3], pad_r[3];
-    LpDnnLayout src, weights, bias, dst;
-    LpDnnPost post[LP_DNN_MAX_POST]; /* forward only */
-    int n_post;
+    LpDnnLayout src, weights, dst;
     int threads;
 } LpDnnConv;
 LpStatus lp_dnn_conv_new(const LpDnnConv *d, LpDnnPrim **out, LpErr *e);
 
-/* Copies SRC into DST in another layout or type. */
+/* Copies SRC into DST in another layout. */
 LpStatus lp_dnn_reorder_new(const LpDnnLayout *from, const LpDnnLayout *to,
                             int threads, LpDnnPrim **out, LpErr *e);
 

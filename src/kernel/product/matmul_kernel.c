@@ -84,8 +84,7 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
         for (int64_t i = 0; i < p->batch; i++)
             lp_gemm_zero(&p->g, p->c_t, (char *)c + (size_t)i * step);
     else if (p->prim)
-        return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, NULL, c}, work,
-                          e);
+        return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, c}, work, e);
     else
         own_batches(p, false, a, b, c, NULL, work);
     return LP_OK;

@@ -16,9 +16,7 @@ static LpStatus library(LpProduct *p, int flags, LpErr *e)
 {
     const LpGemmArgs *g = &p->g;
     bool repeat = flags & LP_PRODUCT_REPEAT;
-    LpDnnMatmul d = {.threads = p->threads};
-    if (flags & LP_PRODUCT_ADD)
-        d.post[d.n_post++] = (LpDnnPost){.kind = LP_DNN_POST_SUM, .alpha = 1};
+    LpDnnMatmul d = {.threads = p->threads, .add = flags & LP_PRODUCT_ADD};
     LpDnnLayout plain;
     LP_TRY(matrix(p->t, g->m, g->k, g->a_rs, g->a_cs, &d.src, e));
     LP_TRY(matrix(p->t, g->k, g->n, g->b_rs, g->b_cs, &plain, e));
