@@ -194,6 +194,25 @@ describe("batch normalisation of blocked images", function()
   end)
 end)
 
+describe("rounding at random of blocked images", function()
+  local compiled = require("spec.support.compiled")
+
+  it("counts their elements in the order of plain ones", function()
+    local x, eye = values(3, 32, 6, 5), torch.eye(32):reshape({ 32, 32, 1, 1 })
+    local all = {}
+    for i, blocked in ipairs({ true, false }) do
+      local step = compiled.step(function(a, w)
+        return F.conv2d(a, w):to(torch.float16)
+      end, { x, eye })
+      step:complete({ numerics = { stochastic = true } })
+      local at = compiled.vars(step)
+      local got = step:compile({ blocked = blocked }):run(compiled.feed(at, { x, eye }), {})
+      all[i] = got[at["output output_1"]]
+    end
+    assert.is_true(compiled.same_bits(all[1], all[2]))
+  end)
+end)
+
 -- A head of flattened images whose gradient is a product of tiles.
 describe("the ReLU's gradient after a linear layer", function()
   local compiled = require("spec.support.compiled")

@@ -6,7 +6,7 @@
  * A loop carries in place: what is carried is one argument, read and written,
  * in the memory of the result. What its body computes straight into that memory
  * and what is copied there at the end is the same question as for a variable of
- * a step, and has the same answer (lower.c, run_outputs). */
+ * a step, and has the same answer (lower.c, nodes.c). */
 #include <string.h>
 
 #include "src/base/interrupt.h"

@@ -75,9 +75,10 @@ static LpStatus find(LpLower *l, LpNodeId id)
     return LP_OK;
 }
 
-LpStatus lp_epilogues_find(LpLower *l)
+LpStatus lp_lower_epilogues(LpLower *l)
 {
-    for (size_t i = 0; i < l->g->n_node; i++)
+    bool any = l->o->fuse && l->o->epilogues;
+    for (size_t i = 0; any && i < l->g->n_node; i++)
         if (may_have_epilogue(l, &l->g->node[i]))
             LP_TRY(find(l, (LpNodeId)i));
     return LP_OK;

@@ -160,12 +160,14 @@ static LpStatus join(Fuse *x, LpLower *l, LpNodeId id)
     return LP_OK;
 }
 
-LpStatus lp_fuse(LpLower *l)
+LpStatus lp_lower_fusion(LpLower *l)
 {
     const LpGraph *g = l->g;
     LpArena *mem = &l->mem;
     LpFusion *f = &l->fusion;
     Fuse x = {.g = g, .f = f, .err = l->err};
+    if (!l->o->fuse)
+        return LP_OK;
     f->of = lp_arena_alloc(mem, (g->n_node + 1) * sizeof *f->of);
     LP_FAIL_IF(!f->of, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < g->n_node; i++)

@@ -6,10 +6,10 @@
  *   operands, seen as five dimensions [N, C / block, H, W, block]; whoever
  *   needs plain rows gets a copy, made once.
  *
- * Decided node by node in order, so a value's layout is known when its readers
- * are lowered. Source of the gain: direct convolution in plain NCHW reaches a
- * third to two thirds of the blocked one, and a change of layout costs as much
- * as the arithmetic of a thin layer. */
+ * Decided node by node in the order in which they run, before any is lowered.
+ * Source of the gain: direct convolution in plain NCHW reaches a third to two
+ * thirds of the blocked one, and a change of layout costs as much as the
+ * arithmetic of a thin layer. */
 #include <string.h>
 
 #include "src/kernel/attrs.h"
@@ -31,7 +31,7 @@ static bool image(const LpLower *l, LpVal v)
 
 static bool blocked(const LpLower *l, LpVal v)
 {
-    return lp_is_value(v) && l->location[v].desc.block != 0;
+    return lp_is_value(v) && l->block[v] != 0;
 }
 
 static bool is_f32(const LpLower *l, LpVal v)
@@ -57,63 +57,102 @@ static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
     LpDesc d[3];
     LpKernelReq r = lp_req_of_node(l->g, n, d);
     for (int i = 0; i < 2; i++)
-        d[i].block = l->location[n->in[i]].desc.block;
+        d[i].block = l->block[n->in[i]];
     d[2].block = (uint8_t)l->o->block;
     r.fast = l->o->fast;
     r.threads = lp_width_of(&r, l->o->threads);
     return lp_conv_makes(&r, n->op->product == LP_PRODUCT_CONV_INPUT);
 }
 
+/* Which of an image's dimensions n, a reduction, sums over. */
+static void reduced(const LpGraphNode *n, bool gone[4])
+{
+    const LpAttr *dims = &n->attr[LP_REDUCE_DIM];
+    bool all = dims->kind != LP_ATTR_INTS || dims->n == 0;
+    for (int d = 0; d < 4; d++)
+        gone[d] = all;
+    for (int i = 0; !all && i < dims->n; i++)
+        gone[dims->v[i]] = true;
+}
+
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n)
 {
-    if (n->op != &op_sum && n->op != &op_mean)
+    bool gone[4];
+    if ((n->op != &op_sum && n->op != &op_mean) || !blocked(l, n->in[0]))
         return false;
-    if (!blocked(l, n->in[0]))
-        return false;
-    const LpAttr *dims = &n->attr[LP_REDUCE_DIM];
-    bool h = false, w = false;
-    if (dims->kind != LP_ATTR_INTS || dims->n == 0)
-        return true; /* everything */
-    for (int i = 0; i < dims->n; i++) {
-        h |= dims->v[i] == 2;
-        w |= dims->v[i] == 3;
-    }
-    return h && w;
+    reduced(n, gone);
+    return gone[2] && gone[3];
 }
 
-int lp_layout_block(const LpLower *l, const LpGraphNode *n)
+/* Does n, which runs by itself, make its results in blocks? */
+static bool in_blocks(const LpLower *l, const LpGraphNode *n)
 {
-    if (!l->o->block || !image(l, n->out))
-        return 0;
+    if (!n->n_out || !image(l, n->out) || n->site) /* which counts in order */
+        return false;
     LpProductKind conv = lp_conv_of(n->op);
     if (conv)
-        return conv != LP_PRODUCT_CONV_WEIGHT && makes_blocks(l, n)
-                   ? l->o->block
-                   : 0;
-    if (n->op == &op_max_pool && is_f32(l, n->out) &&
-        n->attr[LP_MAX_POOL_KERNEL_SIZE].n == 2)
-        return blocked(l, n->in[0]) ? l->o->block : 0;
-    if (n->op == &op_max_pool_backward && is_f32(l, n->out) &&
-        image(l, n->in[1]))
-        return blocked(l, n->in[1]) ? l->o->block : 0;
-    if (n->op == &op_batch_norm_train && is_f32(l, n->out))
-        return blocked(l, n->in[0]) ? l->o->block : 0;
-    if (n->op == &op_batch_norm_backward && is_f32(l, n->out))
-        return blocked(l, n->in[1]) ? l->o->block : 0;
-    if (!lp_pointwise_of(n->op))
-        return 0;
-    for (uint32_t i = 0; i < n->n_in; i++)
+        return conv != LP_PRODUCT_CONV_WEIGHT && makes_blocks(l, n);
+    if (n->op->flags & LP_OPF_BLOCKED) /* as its image, not as a gradient */
+        return is_f32(l, n->out) &&
+               blocked(l, n->in[n->n_in > 1 && image(l, n->in[1])]) &&
+               (n->op != &op_max_pool ||
+                n->attr[LP_MAX_POOL_KERNEL_SIZE].n == 2);
+    for (uint32_t i = 0; lp_pointwise_of(n->op) && i < n->n_in; i++)
         if (blocked(l, n->in[i]) && lp_shape_eq(lp_graph_type(l->g, n->in[i]),
                                                 lp_graph_type(l->g, n->out)))
-            return l->o->block;
-    return 0;
+            return true;
+    return false;
 }
 
-static LpStatus copy_as(LpLower *l, const LpValueLocation *from,
-                        const LpDesc *as, LpValueLocation *alt)
+/* A chain's values lie in blocks if one of its nodes makes them so. */
+static void settle(LpLower *l, const LpFuseGroup *group)
 {
-    LpValueLocation q = {.desc = *as}, src = *from;
-    LP_TRY(lp_lower_memory(l, as, &q.buf));
+    bool blocks = false, draws = false;
+    for (int i = 0; i < group->n; i++) {
+        const LpGraphNode *n = &l->g->node[group->member[i]];
+        draws |= n->site != 0;
+        blocks |= in_blocks(l, n);
+    }
+    for (int i = 0; i < group->n && blocks && !draws; i++) {
+        const LpGraphNode *n = &l->g->node[group->member[i]];
+        for (uint32_t k = 0; k < n->n_out; k++)
+            if (image(l, n->out + k))
+                l->block[n->out + k] = (uint8_t)l->o->block;
+    }
+}
+
+LpStatus lp_lower_layouts(LpLower *l)
+{
+    l->block = lp_arena_calloc(&l->mem, l->g->n_value + 1);
+    LP_FAIL_IF(!l->block, l->err, LP_E_MEMORY, "out of memory");
+    for (LpNodeId id = 0; l->o->block && id < l->g->n_node; id++) {
+        int32_t at = lp_fuse_group_of(l, id);
+        LpFuseGroup one = {.member = &id, .n = 1};
+        const LpFuseGroup *group = at < 0 ? &one : &l->fusion.group[at];
+        if (group->member[group->n - 1] == id)
+            settle(l, group);
+    }
+    return LP_OK;
+}
+
+/* ---- copies -------------------------------------------------------------- */
+/* v's other place, copied to unless that is done. */
+static LpStatus copied(LpLower *l, LpVal v, int block,
+                       const LpConvLayout *layout, const LpValueLocation **out)
+{
+    LpValueLocation *alt = &l->alt[v];
+    const LpValueLocation *from = &l->location[v];
+    *out = alt;
+    if (alt->buf != LP_NO_BUF && alt->desc.block == block &&
+        alt->desc.layout == layout)
+        return LP_OK;
+    if (layout && from->desc.block) /* by way of plain rows */
+        LP_TRY(lp_layout_place(l, v, 0, NULL, &from));
+    LpValueLocation q = {.desc = lp_desc_of(lp_graph_type(l->g, v))},
+                    src = *from;
+    q.desc.block = (uint8_t)block;
+    q.desc.layout = layout;
+    LP_TRY(lp_lower_memory(l, &q.desc, &q.buf));
     l->buf[q.buf].reads_left = UINT32_MAX / 2; /* never taken over */
     LP_TRY(lp_lower_copy(l, LP_NO_NODE, &src, &q));
     *alt = q;
@@ -124,48 +163,27 @@ LpStatus lp_layout_place(LpLower *l, LpVal v, int block,
                          const LpConvLayout *layout,
                          const LpValueLocation **out)
 {
-    LpValueLocation *p = &l->location[v], *alt = &l->alt[v];
-    *out = p;
-    if (p->desc.block == block && p->desc.layout == layout)
+    *out = &l->location[v];
+    if ((*out)->desc.block == block && (*out)->desc.layout == layout)
         return LP_OK;
-    *out = alt;
-    if (alt->buf != LP_NO_BUF && alt->desc.block == block &&
-        alt->desc.layout == layout)
-        return LP_OK;
-    const LpValueLocation *from = p;
-    if (layout && p->desc.block) /* by way of plain rows */
-        LP_TRY(lp_layout_place(l, v, 0, NULL, &from));
-    LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
-    as.block = (uint8_t)block;
-    as.layout = layout;
-    return copy_as(l, from, &as, alt);
+    return copied(l, v, block, layout, out);
 }
 
 LpStatus lp_layout_dense(LpLower *l, LpVal v, const LpValueLocation **out)
 {
-    LpValueLocation *p = &l->location[v], *alt = &l->alt[v];
+    const LpDesc *d = &l->location[v].desc;
     bool dense = true;
-    for (int i = 0; i < p->desc.ndim && !p->desc.block && !p->desc.layout; i++)
-        dense = dense && (p->desc.strides[i] > 0 || p->desc.shape[i] == 1);
-    *out = dense ? p : alt;
-    if (dense ||
-        (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.layout))
-        return LP_OK;
-    LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
-    return copy_as(l, p, &as, alt);
+    for (int i = 0; i < d->ndim && !d->block && !d->layout; i++)
+        dense = dense && (d->strides[i] > 0 || d->shape[i] == 1);
+    *out = &l->location[v];
+    return dense ? LP_OK : copied(l, v, 0, NULL, out);
 }
 
 LpStatus lp_layout_rows(LpLower *l, LpVal v, const LpValueLocation **out)
 {
     LP_TRY(lp_layout_place(l, v, 0, NULL, out));
-    if (lp_desc_contiguous(&(*out)->desc))
-        return LP_OK;
-    LpValueLocation from = **out, *alt = &l->alt[v];
-    *out = alt;
-    if (alt->buf != LP_NO_BUF && !alt->desc.block && !alt->desc.layout)
-        return LP_OK;
-    LpDesc as = lp_desc_of(lp_graph_type(l->g, v));
-    return copy_as(l, &from, &as, alt);
+    return lp_desc_contiguous(&(*out)->desc) ? LP_OK
+                                             : copied(l, v, 0, NULL, out);
 }
 
 /* Descriptions for a kernel that knows no blocks: the same elements in five
@@ -183,17 +201,10 @@ void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
     int n_dims = 0;
     bool gone[5] = {false};
     memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
-    bool all =
-        attr[LP_REDUCE_DIM].kind != LP_ATTR_INTS || attr[LP_REDUCE_DIM].n == 0;
-    for (int d = 0; d < 4; d++) {
-        bool here = all;
-        for (int i = 0; !all && i < attr[LP_REDUCE_DIM].n; i++)
-            here |= attr[LP_REDUCE_DIM].v[i] == d;
-        if (!here)
-            continue;
-        gone[d] = true;
-        dims[n_dims++] = d;
-    }
+    reduced(n, gone);
+    for (int d = 0; d < 4; d++)
+        if (gone[d])
+            dims[n_dims++] = d;
     if (gone[1]) {
         gone[4] = true;
         dims[n_dims++] = 4;

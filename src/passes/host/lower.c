@@ -320,18 +320,17 @@ static LpDesc desc_for(const LpLower *l, const LpGraphNode *n, LpVal v)
     return d;
 }
 
-static LpStatus place_results(LpLower *l, const LpGraphNode *n, int block,
+static LpStatus place_results(LpLower *l, const LpGraphNode *n,
                               const LpConvLayout *layout)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
-        const LpType *t = lp_graph_type(l->g, v);
         LpDesc d = desc_for(l, n, v);
         uint32_t var = l->target[v], b;
         LP_TRY(lp_join_place(l, n, v));
         if (l->location[v].buf != LP_NO_BUF)
             continue; /* a group's product has its place already, too */
-        d.block = (uint8_t)(t->ndim == 4 ? block : 0); /* else no image */
+        d.block = layout ? 0 : l->block[v];
         d.layout =
             layout && lp_weight_layout_of(l, v) == layout ? layout : NULL;
         if (var != UINT32_MAX && !d.block &&
@@ -368,7 +367,7 @@ typedef enum {
     AS_ROWS     /* plain, without gaps */
 } Meets;
 
-static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
+static Meets meets(const LpLower *l, const LpGraphNode *n,
                    const LpConvLayout *layout)
 {
     if (lp_layout_reduces(l, n))
@@ -379,7 +378,7 @@ static Meets meets(const LpLower *l, const LpGraphNode *n, int block,
         return l->o->block || l->o->weight_layouts ? AS_IS : AS_PLAIN;
     if (layout)
         return AS_FLAT;
-    if (!block)
+    if (!n->n_out || !l->block[n->out])
         return AS_PLAIN;
     return n->op->flags & LP_OPF_BLOCKED ? AS_BLOCKED : AS_SPLIT;
 }
@@ -460,9 +459,8 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
     LpKernel *k;
     LP_TRY(lp_weight_layout_choose(l, n));
     const LpConvLayout *layout = lp_weight_layout_results(l, n);
-    int block = layout ? 0 : lp_layout_block(l, n);
-    Meets how = meets(l, n, block, layout);
-    LP_TRY(place_results(l, n, block, layout));
+    Meets how = meets(l, n, layout);
+    LP_TRY(place_results(l, n, layout));
     LP_TRY(read_operands(l, n, q, how, layout));
     read_results(l, n, q, how);
     LP_TRY(lp_lower_new_kernel(l, &k));

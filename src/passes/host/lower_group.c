@@ -362,11 +362,7 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
         uses[i] = l->read.uses[l->g->node[group->member[i]].out];
     for (int i = 0; i < group->n && !c.layout && flat(l, group); i++)
         c.layout = lp_weight_layout_of(l, l->g->node[group->member[i]].out);
-    for (int i = 0; i < group->n && !c.block && !c.layout; i++)
-        c.block = lp_layout_block(l, &l->g->node[group->member[i]]);
-    for (int i = 0; i < group->n; i++)
-        if (l->g->node[group->member[i]].site)
-            c.block = 0; /* it counts elements in order */
+    c.block = c.layout ? 0 : l->block[l->g->node[group->member[0]].out];
     bool chained = read_chain(&c) && possible(&c);
     c.product = chained ? find_product(&c) : -1;
     if (group->product != LP_NO_NODE && c.product < 0)

@@ -76,6 +76,7 @@ typedef struct LpLower {
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     /* per value: 1 + parameter whose weight layout it shares, or 0 */
     uint32_t *layout_group;
+    uint8_t *block; /* per value: channels in a block of it; 0: plain */
     LpAlloc *buf;
     size_t n_buf, cap_buf;
     struct LpPending *pending; /* refs to patch when the arena is planned */
@@ -102,6 +103,10 @@ static inline int32_t lp_fuse_group_of(const LpLower *l, LpNodeId id)
 {
     return l->fusion.of ? l->fusion.of[id] : -1;
 }
+
+/* Passes that fill the tables above, or the code. */
+#define PASS(name, text) LpStatus lp_lower_##name(LpLower *l);
+#include "src/passes/host/passes.def"
 
 /* Gives v memory of its own: a variable's (var) or the arena's
  * (UINT32_MAX). */
@@ -132,8 +137,6 @@ LpStatus lp_lower_function(LpProgram *p, const LpHostOptions *o, LpCode *code,
                            LpErr *e);
 
 /* ---- layout ------------------------------------------------------------- */
-/* The block that the results of n should have; 0: plain. */
-int lp_layout_block(const LpLower *l, const LpGraphNode *n);
 /* n reduces a blocked image over all of its positions. */
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n);
 /* v in the library's `layout` or, if that is NULL, in that of the block; copied
@@ -151,7 +154,6 @@ void lp_layout_reduction(const LpGraphNode *n, LpAttr *attr, int64_t dims[5],
                          LpDesc *in, LpDesc *out);
 
 /* ---- layouts of weights ------------------------------------------------- */
-LpStatus lp_weight_layout_find(LpLower *l); /* fills l->layout_group */
 /* Chooses the layout of the weights that n, a convolution, is the first to
  * read. */
 LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n);
@@ -162,8 +164,6 @@ const LpConvLayout *lp_weight_layout_of_var(const LpLower *l, size_t var);
 const LpConvLayout *lp_weight_layout_results(const LpLower *l,
                                              const LpGraphNode *n);
 uint64_t lp_weight_layout_bytes(const LpDesc *d); /* of a value's memory */
-/* Zeros between the elements of parameters, after the update. */
-LpStatus lp_weight_layout_clear(LpLower *l);
 
 /* ---- memory ------------------------------------------------------------- */
 /* Most bytes in use after each of n changes, and the first where; 0 if none. */
@@ -174,9 +174,6 @@ bool lp_may_be_in_arena(const LpLower *l, size_t var);
 bool lp_sinks(const LpLower *l, LpNodeId id);
 /* Offsets of all buffers; `update` NULL: there is none. */
 LpStatus lp_place_buffers(LpLower *micro, LpLower *update);
-
-/* Fills op and work of the code's instructions. */
-LpStatus lp_lower_note_work(LpLower *l);
 
 /* ---- packed weights ----------------------------------------------------- */
 /* n is a product that may read a packed copy of a parameter. */
@@ -194,15 +191,11 @@ void lp_packed_operand(LpLower *l, uint32_t index);
  * there; that concatenation needs no instruction then. */
 LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v);
 bool lp_joined(const LpLower *l, const LpGraphNode *n);
-/* Fills l->fusion. */
-LpStatus lp_fuse(LpLower *l);
 bool lp_can_fuse(const LpGraphNode *n);
 /* A group of one. */
 LpStatus lp_fuse_alone(LpLower *l, LpNodeId id);
-LpStatus lp_epilogues_find(LpLower *l); /* adds products to l->fusion */
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
 
-LpStatus lp_norm_relu_find(LpLower *l); /* fills l->norm_relus */
 /* Node id runs inside another; asked where it stands. */
 bool lp_norm_relu_inside(LpLower *l, LpNodeId id);
 /* If id is a normalisation that runs with more: how. t->node.in is t->in. */

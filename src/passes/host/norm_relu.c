@@ -14,7 +14,7 @@
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
-LpStatus lp_norm_relu_find(LpLower *l)
+LpStatus lp_lower_norm_relus(LpLower *l)
 {
     const LpGraph *g = l->g;
     LpNormRelus *t = &l->norm_relus;
@@ -60,7 +60,7 @@ bool lp_norm_relu_inside(LpLower *l, LpNodeId id)
                     lp_graph_type(l->g, n->out)) ||
         !lp_type_eq(lp_graph_type(l->g, n->in[1]),
                     lp_graph_type(l->g, n->out)) ||
-        !lp_layout_block(l, back))
+        !l->block[back->out])
         return false;
     host[id] = by;
     return true;
@@ -83,7 +83,7 @@ static bool forward(LpLower *l, LpNodeId id, LpNormRelu *t)
     LpNodeId *host = l->norm_relus.host,
              first = lp_only_reader(&l->read, n->out), last;
     LpVal add = LP_NOVAL;
-    if (first == LP_NO_NODE || !lp_layout_block(l, n))
+    if (first == LP_NO_NODE || !l->block[n->out])
         return false;
     last = first;
     const LpGraphNode *r = &l->g->node[first];

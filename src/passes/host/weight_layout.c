@@ -180,7 +180,7 @@ static bool candidate(const LpVariable *v)
            v->micro_in != LP_NOVAL && v->micro_out == LP_NOVAL;
 }
 
-LpStatus lp_weight_layout_find(LpLower *l)
+LpStatus lp_lower_weight_layouts(LpLower *l)
 {
     const LpStep *s = l->step;
     const LpProgram *o = l->program;
@@ -273,7 +273,7 @@ LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n)
     LP_TRY(lp_layout_dense(l, n->in[0], &x));
     LpDesc in[2] = {x->desc, l->location[n->in[1]].desc};
     LpDesc out = lp_desc_of(lp_graph_type(l->g, n->out));
-    out.block = (uint8_t)lp_layout_block(l, n);
+    out.block = l->block[n->out];
     LpKernelReq r = {.op = n->op,
                      .attr = n->attr,
                      .n_in = 2,
@@ -291,7 +291,7 @@ LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n)
     return s != LP_OK || plain ? LP_OK : add_weight_layout(l, p, &h);
 }
 
-LpStatus lp_weight_layout_clear(LpLower *l)
+LpStatus lp_lower_padding(LpLower *l)
 {
     for (size_t i = 0; i < l->step->n_var; i++) {
         LpValueLocation at = {.desc = lp_desc_of(&l->step->var[i].type)};
@@ -299,7 +299,8 @@ LpStatus lp_weight_layout_clear(LpLower *l)
         LpKernel *k;
         bool padded = false;
         at.desc.layout = lp_weight_layout_of_var(l, i);
-        if (!at.desc.layout || l->step->var[i].role != LP_VAR_PARAM ||
+        if (!l->update || !at.desc.layout ||
+            l->step->var[i].role != LP_VAR_PARAM ||
             l->step->var[i].update_out == LP_NOVAL)
             continue;
         LP_TRY(lp_lower_new_kernel(l, &k));

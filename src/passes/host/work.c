@@ -84,7 +84,7 @@ static void find_instructions(const LpLower *l, uint32_t *at)
             at[id] = at[place_of(l, id)];
 }
 
-LpStatus lp_lower_note_work(LpLower *l)
+LpStatus lp_lower_work(LpLower *l)
 {
     LpCode *c = l->code;
     size_t n = l->g->n_node;
