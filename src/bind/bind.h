@@ -24,12 +24,16 @@ int lp_bind_fail_in(lua_State *L, LpErr *e, const LpForm *f);
 /* The same of a code and a message. */
 int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Raises unless the call that filled `e` went well. */
+static inline void lp_must(lua_State *L, LpStatus s, const LpErr *e)
+{
+    if (s != LP_OK)
+        lp_bind_fail(L, e);
+}
 /* A callback failed under lua_pcall: takes the error value off the stack and
  * keeps it, fills `err` with LP_E_LUA; lp_bind_fail then raises that same
  * value. */
 LpStatus lp_bind_keep_error(lua_State *L, LpErr *err);
-/* Raises the value on top of the stack again, after lua_pcall. */
-int lp_bind_rethrow(lua_State *L);
 /* The name among names[0..n-1] nearest to `word`, or NULL if none is near. */
 const char *lp_nearest(const char *word, const char *const *names, int n);
 
@@ -59,6 +63,9 @@ static inline LpTensor *lp_to_tensor(lua_State *L, int i)
     return b ? b->p : NULL;
 }
 LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg);
+/* The list of tensors at i, kept by its table; the array by the stack. */
+LpTensor **lp_check_tensors(lua_State *L, int i, const char *fn,
+                            const char *arg, int *n);
 /* Argument 1 of a method that takes at most `most` more; an empty last table
  * is none. */
 LpTensor *lp_check_self(lua_State *L, const char *fn, int most);
@@ -80,8 +87,11 @@ LpOwner *lp_push_owner(lua_State *L);
 
 /* Tells the collector about bytes that storages took since the last call. */
 void lp_gc_account(lua_State *L);
-/* After LP_E_MEMORY: collects everything, clears `e`; true the first time. */
-bool lp_gc_retry(lua_State *L, LpErr *e, int *tries);
+/* After LP_E_MEMORY, the first time: collects everything, clears `e`, for the
+ * call to be made again; else raises, with `f` in its name. */
+void lp_gc_retry(lua_State *L, LpErr *e, int *tries, const LpForm *f);
+/* A new tensor, its elements yet to be set, in a box that is pushed. */
+LpTensor *lp_new_tensor(lua_State *L, const LpType *type);
 
 /* Runs an operator with memory retry and pushes its n_results results (in
  * order) or, with n_results 0, a list. Raises on failure. */
@@ -98,6 +108,9 @@ bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
  * one of a dimension; false, and nothing, for anything else and for a tensor
  * that requires a gradient. Raises for a traced one. */
 bool lp_push_numbers(lua_State *L, int i, bool list);
+
+void lp_push_scalar(lua_State *L, LpScalar s);
+void lp_push_ints(lua_State *L, const int64_t *v, int n); /* a list */
 
 /* Fields of the table on top; a string that is NULL is none. */
 static inline void lp_set_int(lua_State *L, const char *key, int64_t v)
@@ -118,6 +131,12 @@ static inline void lp_set_bool(lua_State *L, const char *key, bool v)
 static inline void lp_set_string(lua_State *L, const char *key, const char *v)
 {
     lua_pushstring(L, v);
+    lua_setfield(L, -2, key);
+}
+static inline void lp_set_function(lua_State *L, const char *key,
+                                   lua_CFunction f)
+{
+    lua_pushcfunction(L, f);
     lua_setfield(L, -2, key);
 }
 

@@ -1,22 +1,48 @@
 /* Userdata that hold one pointer, and fields of option tables; see box.h. */
 #include "src/bind/box.h"
 
+#include <string.h>
+
 #include "src/base/mem.h"
 
-LpBox *lp_new_box(lua_State *L, const void *tag, const char *name)
+/* Upvalue: the class. */
+static int box_free(lua_State *L)
+{
+    const LpBoxClass *c = lua_touserdata(L, lua_upvalueindex(1));
+    LpBox *b = lp_to_box(L, 1, c);
+    if (b && b->p) {
+        c->free(b->p);
+        b->p = NULL;
+    }
+    return 0;
+}
+
+static void push_class(lua_State *L, const LpBoxClass *c)
+{
+    static const luaL_Reg ends[] = {{"__gc", box_free},
+                                    {"__close", box_free},
+                                    {"close", box_free},
+                                    {NULL, NULL}};
+    if (luaL_newmetatable(L, c->name)) {
+        lua_pushlightuserdata(L, (void *)(uintptr_t)c);
+        luaL_setfuncs(L, ends, 1);
+    }
+}
+
+LpBox *lp_new_box(lua_State *L, const LpBoxClass *c)
 {
     LpBox *b = lua_newuserdatauv(L, sizeof *b, 1);
-    b->tag = tag;
-    b->p = NULL;
-    luaL_setmetatable(L, name);
+    *b = (LpBox){.tag = c};
+    push_class(L, c);
+    lua_setmetatable(L, -2);
     return b;
 }
 
-void *lp_check_box(lua_State *L, int i, const void *tag, const char *what)
+void *lp_check_box(lua_State *L, int i, const LpBoxClass *c)
 {
-    LpBox *b = lp_to_box(L, i, tag);
+    LpBox *b = lp_to_box(L, i, c);
     if (!b || !b->p)
-        lp_raise(L, LP_E_TYPE, "expected a %s that is still open", what);
+        lp_raise(L, LP_E_TYPE, "expected a %s that is still open", c->what);
     return b->p;
 }
 
@@ -44,37 +70,30 @@ bool lp_opt_bool(lua_State *L, int t, const char *key, bool def)
     return b;
 }
 
-void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m)
+void lp_add_class(lua_State *L, const LpBoxClass *c, const luaL_Reg *m)
 {
-    luaL_newmetatable(L, name);
+    push_class(L, c);
     luaL_setfuncs(L, m, 0);
     lua_pushvalue(L, -1);
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
 }
 
-/* ---- strings ------------------------------------------------------------ */
-static const char tag_text = 't';
-
-static int text_gc(lua_State *L)
+void *lp_new_owned(lua_State *L, size_t size, const char *name,
+                   lua_CFunction gc)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_text);
-    if (b) {
-        lp_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
+    void *p = memset(lua_newuserdatauv(L, size, 0), 0, size);
+    if (luaL_newmetatable(L, name))
+        lp_set_function(L, "__gc", gc);
+    lua_setmetatable(L, -2);
+    return p;
 }
 
+/* ---- strings ------------------------------------------------------------ */
 LpBox *lp_new_text(lua_State *L)
 {
-    static const luaL_Reg meta[] = {{"__gc", text_gc}, {NULL, NULL}};
-    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
-    *b = (LpBox){.tag = &tag_text};
-    if (luaL_newmetatable(L, "lupine.text"))
-        luaL_setfuncs(L, meta, 0);
-    lua_setmetatable(L, -2);
-    return b;
+    static const LpBoxClass class = {"lupine.text", "text", lp_free};
+    return lp_new_box(L, &class);
 }
 
 void lp_push_text(lua_State *L, LpBox *text)

@@ -6,17 +6,26 @@
 
 #include "src/bind/bind.h"
 
-/* A closed box of class `name`, pushed; its p is set once there is something
- * to own. */
-LpBox *lp_new_box(lua_State *L, const void *tag, const char *name);
-/* The pointer of the box at i; raises if it is closed or no `what`. */
-void *lp_check_box(lua_State *L, int i, const void *tag, const char *what);
+/* A class of boxes: its address is their tag. */
+typedef struct LpBoxClass {
+    const char *name, *what;  /* of the metatable; in messages */
+    void (*free)(void *held); /* when it is collected or closed */
+} LpBoxClass;
+
+/* A closed box, pushed; its p is set once there is something to own. */
+LpBox *lp_new_box(lua_State *L, const LpBoxClass *c);
+/* The pointer of the box at i; raises if it is closed or of another class. */
+void *lp_check_box(lua_State *L, int i, const LpBoxClass *c);
 /* A closed box, pushed, for a string of the heap on its way to Lua. */
 LpBox *lp_new_text(lua_State *L);
 /* Pushes the box's string and closes the box; "" if it has none. */
 void lp_push_text(lua_State *L, LpBox *text);
-/* Methods of a class whose objects are boxes. */
-void lp_add_class(lua_State *L, const char *name, const luaL_Reg *m);
+/* Methods of a class, beside __gc, __close and close, which free. */
+void lp_add_class(lua_State *L, const LpBoxClass *c, const luaL_Reg *m);
+/* Zeroed memory, pushed, that `gc` empties when it is collected; `name` of its
+ * metatable. */
+void *lp_new_owned(lua_State *L, size_t size, const char *name,
+                   lua_CFunction gc);
 
 /* Fields of the table at t. Strings live as long as the table. */
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);

@@ -44,11 +44,6 @@ int lp_bind_fail(lua_State *L, const LpErr *e)
     return lua_error(L);
 }
 
-int lp_bind_rethrow(lua_State *L)
-{
-    return lua_error(L);
-}
-
 int lp_raise(lua_State *L, LpStatus code, const char *fmt, ...)
 {
     LpErr e = {0};
@@ -206,6 +201,5 @@ static int nearest(lua_State *L)
 
 void lp_bind_error(lua_State *L)
 {
-    lua_pushcfunction(L, nearest);
-    lua_setfield(L, -2, "nearest");
+    lp_set_function(L, "nearest", nearest);
 }

@@ -20,26 +20,17 @@
 #include "src/ir/text.h"
 #include "src/passes/pass.h"
 
-#define GRAPH "lupine.graph"
+static void free_graph(void *held)
+{
+    lp_graph_free(held);
+}
 
-const char lp_tag_graph = 'g';
+const LpBoxClass lp_graph_class = {"lupine.graph", "graph", free_graph};
 
 static LpBox *check_box(lua_State *L)
 {
-    LpBox *b = lp_to_box(L, 1, &lp_tag_graph);
-    if (!b || !b->p)
-        lp_raise(L, LP_E_TYPE, "expected a graph that is still open");
-    return b;
-}
-
-static int graph_gc(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &lp_tag_graph);
-    if (b) {
-        lp_graph_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
+    lp_check_box(L, 1, &lp_graph_class);
+    return lua_touserdata(L, 1);
 }
 
 static int graph_parse(lua_State *L)
@@ -49,10 +40,9 @@ static int graph_parse(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &n);
     if (strlen(text) != n)
         return lp_raise(L, LP_E_PARSE, "a graph's text has no byte 0");
-    LpBox *b = lp_new_box(L, &lp_tag_graph, GRAPH);
+    LpBox *b = lp_new_box(L, &lp_graph_class);
     LpGraph *g;
-    if (lp_graph_parse(text, &g, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_graph_parse(text, &g, &e), &e);
     b->p = g;
     return 1;
 }
@@ -60,9 +50,10 @@ static int graph_parse(lua_State *L)
 static int graph_clone(lua_State *L)
 {
     LpErr e = {0};
-    LpBox *from = check_box(L), *b = lp_new_box(L, &lp_tag_graph, GRAPH);
+    LpBox *from = check_box(L), *b = lp_new_box(L, &lp_graph_class);
     b->p = lp_graph_clone(from->p, &e);
-    return b->p ? 1 : lp_bind_fail(L, &e);
+    lp_must(L, e.code, &e);
+    return 1;
 }
 
 static int graph_print(lua_State *L)
@@ -70,8 +61,7 @@ static int graph_print(lua_State *L)
     LpErr e = {0};
     LpBox *g = check_box(L), *text = lp_new_text(L);
     text->p = lp_graph_print(g->p, &e);
-    if (!text->p)
-        return lp_bind_fail(L, &e);
+    lp_must(L, e.code, &e);
     lp_push_text(L, text);
     return 1;
 }
@@ -79,8 +69,7 @@ static int graph_print(lua_State *L)
 static int graph_verify(lua_State *L)
 {
     LpErr e = {0};
-    if (lp_graph_verify(check_box(L)->p, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_graph_verify(check_box(L)->p, &e), &e);
     lua_pushboolean(L, true);
     return 1;
 }
@@ -94,8 +83,7 @@ static int with_pass(lua_State *L, const char *name)
     LpStatus st =
         name ? lp_run_pass(name, &g, &e) : lp_run_common_passes(&g, &e);
     b->p = g;
-    if (st != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, st, &e);
     lua_settop(L, 1);
     return 1;
 }
@@ -111,33 +99,13 @@ static int graph_run_passes(lua_State *L)
 }
 
 /* ---- nodes --------------------------------------------------------------- */
-static void push_scalar(lua_State *L, LpScalar s)
-{
-    if (s.kind == LP_KIND_FLOAT)
-        lua_pushnumber(L, s.f);
-    else if (s.kind == LP_KIND_INT)
-        lua_pushinteger(L, s.i);
-    else
-        lua_pushboolean(L, s.i != 0);
-}
-
-static void push_ints(lua_State *L, const int64_t *v, int n)
-{
-    lua_createtable(L, n, 0);
-    for (int i = 0; i < n; i++) {
-        lua_pushinteger(L, v[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
-}
-
 /* To be read: a script that runs passes on it works on a clone. */
 static void push_body(lua_State *L, const LpGraph *g)
 {
     LpErr e = {0};
-    LpBox *b = lp_new_box(L, &lp_tag_graph, GRAPH);
+    LpBox *b = lp_new_box(L, &lp_graph_class);
     b->p = lp_graph_clone(g, &e);
-    if (!b->p)
-        lp_bind_fail(L, &e);
+    lp_must(L, e.code, &e);
 }
 
 static void push_attr(lua_State *L, const LpAttr *a)
@@ -156,10 +124,10 @@ static void push_attr(lua_State *L, const LpAttr *a)
         lua_pushboolean(L, a->i != 0);
         break;
     case LP_ATTR_INTS:
-        push_ints(L, a->v, a->n);
+        lp_push_ints(L, a->v, a->n);
         break;
     case LP_ATTR_SCALAR:
-        push_scalar(L, a->s);
+        lp_push_scalar(L, a->s);
         break;
     case LP_ATTR_DTYPE:
         lua_pushstring(L, lp_dtype_name((LpDtype)a->i));
@@ -183,10 +151,8 @@ static void push_origin(lua_State *L, const LpOrigin *o)
     lp_set_int(L, "ipu", o->ipu);
     lp_set_int(L, "stage", o->stage);
     lp_set_int(L, "phase", o->phase);
-    lua_pushboolean(L, o->backward);
-    lua_setfield(L, -2, "backward");
-    lua_pushboolean(L, o->update);
-    lua_setfield(L, -2, "update");
+    lp_set_bool(L, "backward", o->backward);
+    lp_set_bool(L, "update", o->update);
 }
 
 /* A value's number, {number}, or false for a hole. */
@@ -196,7 +162,7 @@ static void push_operand(lua_State *L, const LpGraph *g, LpVal v)
         lua_pushboolean(L, false);
     } else if (lp_is_imm(v)) {
         lua_createtable(L, 1, 0);
-        push_scalar(L, lp_graph_scalar(g, v));
+        lp_push_scalar(L, lp_graph_scalar(g, v));
         lua_rawseti(L, -2, 1);
     } else {
         lua_pushinteger(L, v);
@@ -224,7 +190,7 @@ static void push_result(lua_State *L, const LpGraph *g, LpVal v)
     lua_createtable(L, 0, 4);
     lp_set_int(L, "value", v);
     lp_set_string(L, "dtype", lp_dtype_name(t->dtype));
-    push_ints(L, t->shape, t->ndim);
+    lp_push_ints(L, t->shape, t->ndim);
     lua_setfield(L, -2, "shape");
     push_names(L, &g->value[v]);
     lua_setfield(L, -2, "names");
@@ -314,26 +280,16 @@ static int passes(lua_State *L)
 }
 
 static const luaL_Reg graph_methods[] = {
-    {"print", graph_print},
-    {"verify", graph_verify},
-    {"run_pass", graph_run_pass},
-    {"run_passes", graph_run_passes},
-    {"clone", graph_clone},
-    {"nodes", graph_nodes},
-    {"inputs", graph_inputs},
-    {"outputs", graph_outputs},
-    {"close", graph_gc},
-    {"__tostring", graph_print},
-    {"__gc", graph_gc},
-    {"__close", graph_gc},
-    {NULL, NULL},
+    {"print", graph_print},       {"verify", graph_verify},
+    {"run_pass", graph_run_pass}, {"run_passes", graph_run_passes},
+    {"clone", graph_clone},       {"nodes", graph_nodes},
+    {"inputs", graph_inputs},     {"outputs", graph_outputs},
+    {"__tostring", graph_print},  {NULL, NULL},
 };
 
 void lp_bind_graph(lua_State *L)
 {
-    lp_add_class(L, GRAPH, graph_methods);
-    lua_pushcfunction(L, graph_parse);
-    lua_setfield(L, -2, "graph_parse");
-    lua_pushcfunction(L, passes);
-    lua_setfield(L, -2, "passes");
+    lp_add_class(L, &lp_graph_class, graph_methods);
+    lp_set_function(L, "graph_parse", graph_parse);
+    lp_set_function(L, "passes", passes);
 }

@@ -6,7 +6,7 @@
 
 #include <lua.h>
 
-void lp_bind_host(lua_State *L);      /* cpu, threads, log: host.c */
+void lp_bind_host(lua_State *L);      /* cpu, log, columns: host.c */
 void lp_bind_error(lua_State *L);     /* nearest names: error.c */
 void lp_bind_value(lua_State *L);     /* dtypes, Size, slice, none: value.c */
 void lp_bind_list(lua_State *L);      /* lists that scripts get: list.c */
@@ -30,7 +30,6 @@ void lp_bind_files(lua_State *L);     /* files of tensors: files.c */
 void lp_bind_profile(lua_State *L);   /* executors' times; profile.c */
 void lp_bind_json(lua_State *L);      /* JSON: after value; json.c */
 void lp_bind_worker(lua_State *L);    /* worker processes: worker.c */
-void lp_bind_terminal(lua_State *L);  /* columns: terminal.c */
 void lp_bind_ops(lua_State *L);       /* records of operators: ops.c */
 
 void lp_bind_simulation(lua_State *L); /* reports: simulation.c */

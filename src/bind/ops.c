@@ -166,7 +166,7 @@ static LpAttr attribute(lua_State *L, Call *c, const LpFormArg *a)
     case LP_ARG_DTYPE:
         return lp_attr_dtype(dtype_at(L, -1));
     case LP_ARG_GRAPH: /* likewise */
-        return lp_attr_graph(lp_check_box(L, -1, &lp_tag_graph, "graph"));
+        return lp_attr_graph(lp_check_box(L, -1, &lp_graph_class));
     default:
         if (!lp_to_scalar(L, -1, &s))
             wrong(L, a->name, -1);
@@ -249,8 +249,7 @@ static int op_cost(lua_State *L)
     if (!op->cost || !op->infer)
         return 0;
     read_call(L, op, &c);
-    if (cost_of(op, &c, chip, &o, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, cost_of(op, &c, chip, &o, &e), &e);
     lua_createtable(L, 0, 10);
     lp_set_int(L, "compute_cyc", o.compute_cyc);
     lp_set_int(L, "exchange_cyc", o.exchange_cyc);

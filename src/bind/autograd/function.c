@@ -72,8 +72,7 @@ static void push_value(lua_State *L, LpGrad *g, LpVal v)
     LpErr e = {0};
     LpTensor *t = NULL;
     LpBox *box = lp_push_box(L);
-    if (lp_rule_tensor(g->b, v, &t, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_rule_tensor(g->b, v, &t, &e), &e);
     box->p = t;
     if (!t) {
         lua_pop(L, 1);
@@ -98,8 +97,7 @@ static void push_grads(lua_State *L, LpGrad *g)
         if (d[i] == LP_NOVAL && g->attr[LP_FUNCTION_MATERIALIZE].i)
             d[i] = lp_full(g->b, lp_type(g->b, g->out[i]), lp_float(0));
     }
-    if (lp_failed(g->b))
-        lp_bind_fail(L, g->b->err);
+    lp_must(L, g->b->err->code, g->b->err);
     push_values(L, g, d, g->n_out);
 }
 
@@ -177,20 +175,6 @@ static void rule(LpGrad *g)
 }
 
 /* ---- recording ----------------------------------------------------------- */
-/* A list of tensors at i, held by the table. */
-static LpTensor **tensors(lua_State *L, int i, int *n)
-{
-    luaL_checktype(L, i, LUA_TTABLE);
-    *n = (int)lua_rawlen(L, i);
-    LpTensor **t = lua_newuserdatauv(L, ((size_t)*n + 1) * sizeof *t, 0);
-    for (int k = 0; k < *n; k++) {
-        lua_rawgeti(L, i, k + 1);
-        t[k] = lp_check_tensor(L, -1, "apply", "tensors");
-        lua_pop(L, 1);
-    }
-    return t;
-}
-
 static bool *flags(lua_State *L, int i, int n)
 {
     luaL_checktype(L, i, LUA_TTABLE);
@@ -254,8 +238,8 @@ static int function_record(lua_State *L)
     int dirty[LP_MAX_OUT];
     lua_settop(L, 7);
     luaL_checktype(L, 1, LUA_TFUNCTION);
-    c.in = tensors(L, 2, &c.n_in);
-    c.out = tensors(L, 3, &c.n_out);
+    c.in = lp_check_tensors(L, 2, "apply", "tensors", &c.n_in);
+    c.out = lp_check_tensors(L, 3, "apply", "tensors", &c.n_out);
     check_results(L, c.out, c.n_out);
     c.keep_in = flags(L, 4, c.n_in);
     c.keep_out = flags(L, 5, c.n_out);
@@ -265,8 +249,7 @@ static int function_record(lua_State *L)
     c.dirty = dirty;
     c.ctx = lp_keep_function(L, 1);
     fill(attr, c.n_out, c.ctx, 0, lua_toboolean(L, 7));
-    if (lp_record_function(&c, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_record_function(&c, &e), &e);
     for (int i = 0; i < c.n_out; i++) {
         lua_rawgeti(L, dirty[i] < 0 ? 3 : 2, (dirty[i] < 0 ? i : dirty[i]) + 1);
         lp_keep_with(L, c.ctx, -1);
@@ -283,7 +266,8 @@ static int function_trace(lua_State *L)
     int n_in, n_out;
     lua_settop(L, 4);
     luaL_checktype(L, 1, LUA_TFUNCTION);
-    LpTensor **in = tensors(L, 2, &n_in), **out = tensors(L, 3, &n_out);
+    LpTensor **in = lp_check_tensors(L, 2, "apply", "tensors", &n_in),
+             **out = lp_check_tensors(L, 3, "apply", "tensors", &n_out);
     check_results(L, out, n_out);
     LpArg *arg = lua_newuserdatauv(L, (size_t)(n_in + n_out) * sizeof *arg, 0);
     for (int i = 0; i < n_out; i++)

@@ -3,11 +3,9 @@
  * The functions are kept by keep.c, with the tensor's box: a hook lives as long
  * as its tensor's history or until it is removed, and one that refers to its
  * own tensor does not keep it. */
-#include "src/bind/bind.h"
+#include "src/bind/box.h"
 #include "src/bind/module.h"
 
-static const char tag_handle = 'h';
-static const char key_handle;
 static lua_State *running; /* whose backward pass calls hooks */
 
 /* ---- calling ------------------------------------------------------------ */
@@ -68,33 +66,22 @@ lua_State *lp_hooks_running(void)
 }
 
 /* ---- registering -------------------------------------------------------- */
-static int handle_free(lua_State *L)
+static void handle_free(void *held)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_handle);
-    if (b) {
-        lp_hook_release(b->p);
-        b->p = NULL;
-    }
-    return 0;
+    lp_hook_release(held);
 }
+
+static const LpBoxClass handle_class = {"torch.RemovableHandle", "handle",
+                                        handle_free};
 
 static int handle_remove(lua_State *L)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_handle);
+    LpBox *b = lp_to_box(L, 1, &handle_class);
     if (!b)
         return lp_raise(L, LP_E_TYPE, "remove(): expected a hook's handle");
     lp_hook_remove(b->p);
     lp_forget_kept(L);
     return 0;
-}
-
-static LpBox *push_handle(lua_State *L)
-{
-    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
-    *b = (LpBox){&tag_handle, NULL};
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_handle);
-    lua_setmetatable(L, -2);
-    return b;
 }
 
 /* The hook at 2 stands with its tensor's other boxes that it has as upvalues
@@ -118,7 +105,7 @@ static int add(lua_State *L, bool after, const char *fn)
                         "%s(): argument 'hook' must be a function, not %s", fn,
                         lp_describe(L, 2, what));
     lua_settop(L, 2);
-    LpBox *box = push_handle(L);
+    LpBox *box = lp_new_box(L, &handle_class);
     LpHook *h = NULL;
     void *r = lp_keep_function(L, 2);
     if (lp_hook_add(t, after, hook, lp_drop_kept, r, &h, &e) != LP_OK) {
@@ -141,29 +128,16 @@ static int register_post(lua_State *L)
     return add(L, true, "register_post_accumulate_grad_hook");
 }
 
-static void handle_class(lua_State *L)
-{
-    static const luaL_Reg fields[] = {
-        {"__gc", handle_free}, {"__close", handle_remove}, {NULL, NULL}};
-    lua_newtable(L);
-    luaL_setfuncs(L, fields, 0);
-    lua_pushliteral(L, "torch.RemovableHandle");
-    lua_setfield(L, -2, "__name");
-    lua_newtable(L);
-    lua_pushcfunction(L, handle_remove);
-    lua_setfield(L, -2, "remove");
-    lua_setfield(L, -2, "__index");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_handle);
-}
-
 /* The core table is on top. */
 void lp_bind_hook(lua_State *L)
 {
+    static const luaL_Reg handles[] = {
+        {"remove", handle_remove}, {"__close", handle_remove}, {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"register_hook", register_hook},
         {"register_post_accumulate_grad_hook", register_post},
         {NULL, NULL}};
-    handle_class(L);
+    lp_add_class(L, &handle_class, handles);
     lua_getfield(L, -1, "methods");
     luaL_setfuncs(L, methods, 0);
     lua_pop(L, 1);

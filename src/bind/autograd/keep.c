@@ -317,8 +317,7 @@ static void weak_table(lua_State *L, const char *mode)
 {
     lua_newtable(L);
     lua_newtable(L);
-    lua_pushstring(L, mode);
-    lua_setfield(L, -2, "__mode");
+    lp_set_string(L, "__mode", mode);
     lua_setmetatable(L, -2);
 }
 
@@ -334,8 +333,7 @@ void lp_bind_keep(lua_State *L)
     weak_table(L, "v");
     lua_setiuservalue(L, -2, CELLS);
     lua_newtable(L);
-    lua_pushcfunction(L, shelf_gc);
-    lua_setfield(L, -2, "__gc");
+    lp_set_function(L, "__gc", shelf_gc);
     lua_setmetatable(L, -2);
     Shelf *s = lp_calloc(1, sizeof *s);
     if (!s)

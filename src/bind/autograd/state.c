@@ -114,8 +114,7 @@ static int backward(lua_State *L)
     lua_State *was = lp_hooks_enter(L);
     LpStatus s = lp_backward(roots, grads, n, inputs, n_in, retain, create, &e);
     lp_hooks_leave(was);
-    if (s != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, s, &e);
     lp_gc_account(L);
     return 0;
 }
@@ -148,8 +147,7 @@ static int grad(lua_State *L)
     LpStatus s = lp_grad(roots, grads, n, inputs, n_in, retain, create, unused,
                          o->t, &e);
     lp_hooks_leave(was);
-    if (s != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, s, &e);
     o->n = n_in;
     lua_createtable(L, n_in, 0);
     for (int i = 0; i < n_in; i++) {
@@ -233,14 +231,8 @@ static int initial_seed(lua_State *L)
 
 void lp_push_rng_state(lua_State *L, const uint64_t state[2])
 {
-    LpErr e = {0};
-    LpTensor *t = NULL;
     LpType type = {.dtype = LP_U8, .ndim = 1, .shape = {2 * sizeof *state}};
-    LpBox *box = lp_push_box(L);
-    if (lp_tensor_new(&type, &t, &e) != LP_OK)
-        lp_bind_fail(L, &e);
-    box->p = t;
-    memcpy(lp_tensor_data(t), state, 2 * sizeof *state);
+    memcpy(lp_tensor_data(lp_new_tensor(L, &type)), state, 2 * sizeof *state);
 }
 
 void lp_check_rng_state(lua_State *L, int i, uint64_t state[2])
@@ -253,8 +245,7 @@ void lp_check_rng_state(lua_State *L, int i, uint64_t state[2])
         lp_raise(L, LP_E_TYPE,
                  "set_rng_state(): the state must be a tensor "
                  "that get_rng_state() gave");
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
     memcpy(state, lp_tensor_data(t), 2 * sizeof *state);
 }
 
@@ -291,8 +282,7 @@ static int set_num_threads(lua_State *L)
                         "set_num_threads(threads): expected an int from 1 to "
                         "4096, got %lld",
                         (long long)n);
-    if (lp_set_num_threads((int)n, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_set_num_threads((int)n, &e), &e);
     return 0;
 }
 
@@ -300,8 +290,7 @@ static int use_deterministic(lua_State *L)
 {
     LpErr e = {0};
     luaL_checktype(L, 1, LUA_TBOOLEAN);
-    if (lp_set_deterministic(lua_toboolean(L, 1), &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_set_deterministic(lua_toboolean(L, 1), &e), &e);
     return 0;
 }
 
@@ -415,10 +404,8 @@ static int result_type(lua_State *L)
 static int memory(lua_State *L)
 {
     lua_createtable(L, 0, 2);
-    lua_pushinteger(L, lp_storage_live_bytes());
-    lua_setfield(L, -2, "live");
-    lua_pushinteger(L, lp_storage_peak_bytes());
-    lua_setfield(L, -2, "peak");
+    lp_set_int(L, "live", lp_storage_live_bytes());
+    lp_set_int(L, "peak", lp_storage_peak_bytes());
     return 1;
 }
 
@@ -477,7 +464,6 @@ void lp_bind_state(lua_State *L)
     lua_pushcclosure(L, grad, 1);
     lua_setfield(L, -2, "grad");
     lua_getfield(L, -1, "methods");
-    lua_pushcfunction(L, backward);
-    lua_setfield(L, -2, "backward");
+    lp_set_function(L, "backward", backward);
     lua_pop(L, 1);
 }

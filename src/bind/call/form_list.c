@@ -39,16 +39,6 @@ static const char *cast_name(const LpOp *op)
     return op->cast_of ? "by_attributes" : names[op->cast];
 }
 
-static void push_number(lua_State *L, const LpScalar *s)
-{
-    if (s->kind == LP_KIND_FLOAT)
-        lua_pushnumber(L, s->f);
-    else if (s->kind == LP_KIND_INT)
-        lua_pushinteger(L, s->i);
-    else
-        lua_pushboolean(L, s->i != 0);
-}
-
 static void push_default(lua_State *L, const LpAttr *a)
 {
     switch (a->kind) {
@@ -65,7 +55,7 @@ static void push_default(lua_State *L, const LpAttr *a)
         lua_pushboolean(L, a->i != 0);
         return;
     case LP_ATTR_SCALAR:
-        push_number(L, &a->s);
+        lp_push_scalar(L, a->s);
         return;
     case LP_ATTR_DTYPE:
         lp_push_dtype(L, (LpDtype)a->i);
@@ -74,11 +64,7 @@ static void push_default(lua_State *L, const LpAttr *a)
         lua_pushstring(L, a->str);
         return;
     case LP_ATTR_INTS:
-        lua_createtable(L, a->n, 0);
-        for (int i = 0; i < a->n; i++) {
-            lua_pushinteger(L, a->v[i]);
-            lua_rawseti(L, -2, i + 1);
-        }
+        lp_push_ints(L, a->v, a->n);
         return;
     case LP_ATTR_GRAPH: /* has no default */
         break;
@@ -89,16 +75,11 @@ static void push_default(lua_State *L, const LpAttr *a)
 static void push_argument(lua_State *L, const LpFormArg *a)
 {
     lua_createtable(L, 0, 6);
-    lua_pushstring(L, a->name);
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, kinds[a->kind]);
-    lua_setfield(L, -2, "kind");
-    lua_pushboolean(L, a->optional);
-    lua_setfield(L, -2, "optional");
-    lua_pushboolean(L, a->kw_only);
-    lua_setfield(L, -2, "kw_only");
-    lua_pushinteger(L, a->repeat);
-    lua_setfield(L, -2, "repeat");
+    lp_set_string(L, "name", a->name);
+    lp_set_string(L, "kind", kinds[a->kind]);
+    lp_set_bool(L, "optional", a->optional);
+    lp_set_bool(L, "kw_only", a->kw_only);
+    lp_set_int(L, "repeat", a->repeat);
     if (a->has_default) {
         push_default(L, &a->def);
         lua_setfield(L, -2, "default");
@@ -108,21 +89,14 @@ static void push_argument(lua_State *L, const LpFormArg *a)
 static void push_form_table(lua_State *L, const LpForm *f)
 {
     lua_createtable(L, 0, 16);
-    lua_pushstring(L, f->name);
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, f->variant);
-    lua_setfield(L, -2, "variant");
-    lua_pushstring(L, f->op->name);
-    lua_setfield(L, -2, "op");
-    lua_pushstring(L, f->text);
-    lua_setfield(L, -2, "text");
-    lua_pushstring(L, cast_name(f->op));
-    lua_setfield(L, -2, "cast");
-    lua_pushinteger(L, f->n_results); /* 0: a list */
-    lua_setfield(L, -2, "results");
+    lp_set_string(L, "name", f->name);
+    lp_set_string(L, "variant", f->variant);
+    lp_set_string(L, "op", f->op->name);
+    lp_set_string(L, "text", f->text);
+    lp_set_string(L, "cast", cast_name(f->op));
+    lp_set_int(L, "results", f->n_results); /* 0: a list */
     for (size_t i = 0; i < sizeof surfaces / sizeof *surfaces; i++) {
-        lua_pushboolean(L, (f->flags & surfaces[i].flag) != 0);
-        lua_setfield(L, -2, surfaces[i].name);
+        lp_set_bool(L, surfaces[i].name, (f->flags & surfaces[i].flag) != 0);
     }
     lua_createtable(L, f->n_args, 0);
     for (int i = 0; i < f->n_args; i++) {

@@ -94,8 +94,7 @@ static int run_inplace(LpFormCall *c, const LpForm *f)
     LpErr e = {0};
     int tries = 0;
     while (lp_op_call_inplace(f->op, c->in, c->n_in, c->attr, &e) != LP_OK)
-        if (!lp_gc_retry(c->L, &e, &tries))
-            return lp_bind_fail_in(c->L, &e, f);
+        lp_gc_retry(c->L, &e, &tries, f);
     lp_gc_account(c->L);
     if (c->n_pos)
         lua_settop(c->L, 1);
@@ -142,8 +141,7 @@ static int run_out(LpFormCall *c, const LpForm *f)
     dtype_of_out(c, f);
     while (lp_op_call_out(f->op, c->in, c->n_in, c->attr, c->out, c->n_out,
                           casts, &e) != LP_OK)
-        if (!lp_gc_retry(c->L, &e, &tries))
-            return lp_bind_fail_in(c->L, &e, f);
+        lp_gc_retry(c->L, &e, &tries, f);
     lp_gc_account(c->L);
     for (int i = 0; i < c->n_out; i++)
         lp_push_tensor(c->L, c->out[i]);
@@ -238,7 +236,7 @@ static int run_generator(LpFormCall *c, const LpForm *f)
     lp_rng_get(g->state);
     lp_rng_set(global);
     if (failed)
-        return lp_bind_rethrow(L);
+        return lua_error(L);
     if (c->ov->surface == LP_FORM_INPLACE && !named)
         lua_settop(L, 1);
     return c->ov->surface == LP_FORM_INPLACE ? 1 : lua_gettop(L) - top;

@@ -5,15 +5,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "src/bind/bind.h"
+#include "src/bind/box.h"
 #include "src/bind/module.h"
 #include "src/io/csv.h"
 #include "src/io/idx.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
 #include "src/io/safetensors.h"
-
-static const char named_key;
 
 static int named_gc(lua_State *L)
 {
@@ -24,11 +22,7 @@ static int named_gc(lua_State *L)
 /* A list that is emptied when collected. */
 static LpNamed *push_named(lua_State *L)
 {
-    LpNamed *l = lua_newuserdatauv(L, sizeof *l, 0);
-    *l = (LpNamed){0};
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &named_key);
-    lua_setmetatable(L, -2);
-    return l;
+    return lp_new_owned(L, sizeof(LpNamed), "lupine.named", named_gc);
 }
 
 static const char *check_path(lua_State *L, int i, const char *fn)
@@ -55,8 +49,7 @@ static int read_one(lua_State *L, const char *fn, ReadOne read)
     const char *path = check_path(L, 1, fn);
     LpBox *box = lp_push_box(L);
     while (read(path, &t, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+        lp_gc_retry(L, &e, &tries, NULL);
     box->p = t;
     lp_gc_account(L);
     return 1;
@@ -79,8 +72,7 @@ static int write_npy(lua_State *L)
     LpErr e = {0};
     const char *path = check_path(L, 1, "save");
     LpTensor *t = lp_check_tensor(L, 2, "save", "arr");
-    if (lp_npy_write(path, t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_npy_write(path, t, &e), &e);
     return 0;
 }
 
@@ -95,8 +87,7 @@ static int read_image(lua_State *L)
     LpImageMode mode = (LpImageMode)luaL_checkoption(L, 2, "unchanged", modes);
     LpBox *box = lp_push_box(L);
     while (lp_image_read(path, mode, &t, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+        lp_gc_retry(L, &e, &tries, NULL);
     box->p = t;
     lp_gc_account(L);
     return 1;
@@ -108,8 +99,7 @@ static int write_png(lua_State *L)
     LpErr e = {0};
     const char *path = check_path(L, 1, "write_png");
     LpTensor *t = lp_check_tensor(L, 2, "write_png", "input");
-    if (lp_png_write(path, t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_png_write(path, t, &e), &e);
     return 0;
 }
 
@@ -124,8 +114,7 @@ static int read_named(lua_State *L, const char *fn, ReadNamed read)
     LpNamed *l = push_named(L);
     while (read(path, l, &e) != LP_OK) {
         lp_named_fini(l);
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+        lp_gc_retry(L, &e, &tries, NULL);
     }
     lua_createtable(L, (int)l->n, 0);
     lua_createtable(L, (int)l->n, 0);
@@ -140,8 +129,7 @@ static int read_named(lua_State *L, const char *fn, ReadNamed read)
     }
     lua_createtable(L, 0, (int)l->n_text);
     for (size_t i = 0; i < l->n_text; i++) {
-        lua_pushstring(L, l->texts[i].text);
-        lua_setfield(L, -2, l->texts[i].name);
+        lp_set_string(L, l->texts[i].name, l->texts[i].text);
     }
     lp_named_fini(l);
     lp_gc_account(L);
@@ -176,9 +164,9 @@ static void add_text(lua_State *L, LpNamed *l, int key, int value)
     LpErr e = {0};
     if (lua_type(L, key) != LUA_TSTRING || lua_type(L, value) != LUA_TSTRING)
         lp_raise(L, LP_E_TYPE, "save(): metadata: names and texts are strings");
-    if (lp_named_text(l, lua_tostring(L, key), lua_tostring(L, value), &e) !=
-        LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L,
+            lp_named_text(l, lua_tostring(L, key), lua_tostring(L, value), &e),
+            &e);
 }
 
 /* names and tensors at 2 and 3, lists of equal length; texts at 4 or nil */
@@ -196,8 +184,7 @@ static LpNamed *take_named(lua_State *L, const char *fn)
         if (strlen(name) != size)
             lp_raise(L, LP_E_VALUE, "%s(): the name '%s' has a zero byte", fn,
                      name);
-        if (lp_named_add(l, name, lp_tensor_retain(t), &e) != LP_OK)
-            lp_bind_fail(L, &e);
+        lp_must(L, lp_named_add(l, name, lp_tensor_retain(t), &e), &e);
         lua_pop(L, 2);
     }
     if (lua_istable(L, 4))
@@ -212,8 +199,7 @@ static int write_safetensors(lua_State *L)
     LpErr e = {0};
     const char *path = check_path(L, 1, "save");
     lua_settop(L, 4);
-    if (lp_safetensors_write(path, take_named(L, "save"), &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_safetensors_write(path, take_named(L, "save"), &e), &e);
     return 0;
 }
 
@@ -224,27 +210,15 @@ static int write_npz(lua_State *L)
     const char *path = check_path(L, 1, "savez");
     lua_settop(L, 5);
     bool compressed = lua_toboolean(L, 5);
-    if (lp_npz_write(path, take_named(L, "savez"), compressed, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_npz_write(path, take_named(L, "savez"), compressed, &e), &e);
     return 0;
 }
 
 /* ---- tables of text ------------------------------------------------------ */
-static const char csv_key;
-
 static int csv_gc(lua_State *L)
 {
     lp_csv_fini(lua_touserdata(L, 1));
     return 0;
-}
-
-static LpCsv *push_csv(lua_State *L)
-{
-    LpCsv *c = lua_newuserdatauv(L, sizeof *c, 0);
-    *c = (LpCsv){0};
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &csv_key);
-    lua_setmetatable(L, -2);
-    return c;
 }
 
 /* A tensor, or a list of strings. */
@@ -254,8 +228,7 @@ static void push_column(lua_State *L, const LpCsv *c, int64_t first,
     LpErr e = {0};
     LpTensor *t = NULL;
     LpBox *box = lp_push_box(L);
-    if (lp_csv_numbers(c, first, column, &t, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_csv_numbers(c, first, column, &t, &e), &e);
     if (t) {
         box->p = t;
         return;
@@ -282,9 +255,8 @@ static int read_csv(lua_State *L)
         return lp_raise(L, LP_E_VALUE,
                         "read(): delimiter: expected one character, not a "
                         "quote or the end of a line");
-    LpCsv *c = push_csv(L);
-    if (lp_csv_read(path, delimiter[0], c, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    LpCsv *c = lp_new_owned(L, sizeof *c, "lupine.csv", csv_gc);
+    lp_must(L, lp_csv_read(path, delimiter[0], c, &e), &e);
     lua_newtable(L);
     for (int64_t k = 0; header && k < c->columns; k++) {
         lua_pushlstring(L, c->cells[k].p, c->cells[k].n);
@@ -301,8 +273,6 @@ static int read_csv(lua_State *L)
 }
 
 /* ---- folders ------------------------------------------------------------- */
-static const char folder_key;
-
 static int folder_gc(lua_State *L)
 {
     DIR **d = lua_touserdata(L, 1);
@@ -319,15 +289,10 @@ static int list_folder(lua_State *L)
     LpErr e = {0};
     struct stat st;
     const char *path = check_path(L, 1, "list_folder");
-    DIR **d = lua_newuserdatauv(L, sizeof(DIR *), 0);
-    *d = NULL;
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &folder_key);
-    lua_setmetatable(L, -2);
+    DIR **d = lp_new_owned(L, sizeof *d, "lupine.folder", folder_gc);
     *d = opendir(path);
-    if (!*d) {
-        lp_file_error(path, &e);
-        return lp_bind_fail(L, &e);
-    }
+    if (!*d)
+        lp_must(L, lp_file_error(path, &e), &e);
     lua_newtable(L);
     lua_newtable(L);
     for (struct dirent *x = readdir(*d); x; x = readdir(*d)) {
@@ -340,15 +305,6 @@ static int list_folder(lua_State *L)
     closedir(*d);
     *d = NULL;
     return 2;
-}
-
-/* A metatable of the registry whose __gc is `gc`. */
-static void add_gc(lua_State *L, const void *key, lua_CFunction gc)
-{
-    lua_newtable(L);
-    lua_pushcfunction(L, gc);
-    lua_setfield(L, -2, "__gc");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, key);
 }
 
 static const luaL_Reg functions[] = {
@@ -368,8 +324,5 @@ static const luaL_Reg functions[] = {
 
 void lp_bind_files(lua_State *L)
 {
-    add_gc(L, &named_key, named_gc);
-    add_gc(L, &csv_key, csv_gc);
-    add_gc(L, &folder_key, folder_gc);
     luaL_setfuncs(L, functions, 0);
 }

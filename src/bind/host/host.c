@@ -1,26 +1,22 @@
-/* core.host: what the machine offers and what the log does. */
-#include "src/bind/module.h"
-
+/* core.host: what the machine offers, what the log does; the terminal's
+ * columns. */
+#include <sys/ioctl.h>
 #include <time.h>
-
-#include <lauxlib.h>
+#include <unistd.h>
 
 #include "src/base/cpu.h"
 #include "src/base/log.h"
+#include "src/bind/bind.h"
+#include "src/bind/module.h"
 
 static int host_cpu(lua_State *L)
 {
     lua_createtable(L, 0, 5);
-    lua_pushstring(L, lp_cpu_name());
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, lp_simd_name(lp_cpu_simd()));
-    lua_setfield(L, -2, "simd");
-    lua_pushboolean(L, lp_cpu_has_avx512_bf16());
-    lua_setfield(L, -2, "avx512_bf16");
-    lua_pushboolean(L, lp_cpu_has_amx());
-    lua_setfield(L, -2, "amx");
-    lua_pushinteger(L, lp_cpu_threads());
-    lua_setfield(L, -2, "threads");
+    lp_set_string(L, "name", lp_cpu_name());
+    lp_set_string(L, "simd", lp_simd_name(lp_cpu_simd()));
+    lp_set_bool(L, "avx512_bf16", lp_cpu_has_avx512_bf16());
+    lp_set_bool(L, "amx", lp_cpu_has_amx());
+    lp_set_int(L, "threads", lp_cpu_threads());
     return 1;
 }
 
@@ -60,6 +56,17 @@ static int host_clock(lua_State *L)
     return 1;
 }
 
+/* () -> columns of the terminal that stderr is; nil if it is none */
+static int terminal_columns(lua_State *L)
+{
+    struct winsize w = {0};
+    if (!isatty(STDERR_FILENO))
+        return 0;
+    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    lua_pushinteger(L, known ? w.ws_col : 80);
+    return 1;
+}
+
 static const luaL_Reg functions[] = {
     {"clock", host_clock},         /* () -> seconds, monotonic */
     {"cpu", host_cpu},             /* () -> {name, simd, …, threads} */
@@ -72,4 +79,5 @@ void lp_bind_host(lua_State *L)
 {
     luaL_newlib(L, functions);
     lua_setfield(L, -2, "host");
+    lp_set_function(L, "terminal_columns", terminal_columns);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
-#include "src/bind/bind.h"
+#include "src/bind/box.h"
 #include "src/bind/module.h"
 
 #define DEEPEST 200 /* of Lua tables to write: cycles end here */
@@ -17,7 +17,7 @@ typedef struct JsonBox {
     char *text; /* of lp_alloc */
 } JsonBox;
 
-static const char box_key, array_key;
+static const char array_key;
 
 static int box_gc(lua_State *L)
 {
@@ -30,11 +30,7 @@ static int box_gc(lua_State *L)
 
 static JsonBox *push_box(lua_State *L)
 {
-    JsonBox *b = lua_newuserdatauv(L, sizeof *b, 0);
-    *b = (JsonBox){0};
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &box_key);
-    lua_setmetatable(L, -2);
-    return b;
+    return lp_new_owned(L, sizeof(JsonBox), "lupine.json", box_gc);
 }
 
 static void push_none(lua_State *L)
@@ -64,8 +60,7 @@ static void push_value(lua_State *L, json_t *v)
             push_value(L, x);
             lua_rawseti(L, -2, (lua_Integer)i + 1);
         }
-        lua_pushinteger(L, (lua_Integer)json_array_size(v));
-        lua_setfield(L, -2, "n");
+        lp_set_int(L, "n", (lua_Integer)json_array_size(v));
         lua_rawgetp(L, LUA_REGISTRYINDEX, &array_key);
         lua_setmetatable(L, -2);
         break;
@@ -228,10 +223,6 @@ static const luaL_Reg functions[] = {
 
 void lp_bind_json(lua_State *L)
 {
-    lua_newtable(L);
-    lua_pushcfunction(L, box_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &box_key);
     lua_newtable(L);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &array_key);

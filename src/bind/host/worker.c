@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/bind/bind.h"
+#include "src/bind/box.h"
 #include "src/bind/module.h"
 #include "src/io/worker.h"
 
@@ -44,8 +44,7 @@ static int start(lua_State *L)
     LpWorker *w = lua_newuserdatauv(L, sizeof *w, 0);
     *w = (LpWorker){.fd = -1};
     luaL_setmetatable(L, TYPE);
-    if (lp_worker_start(w, &child, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_worker_start(w, &child, &e), &e);
     return child ? child_main(L) : 1;
 }
 
@@ -56,17 +55,10 @@ static int worker_send(lua_State *L)
     LpWorker *w = check_worker(L);
     size_t size;
     const char *text = luaL_checklstring(L, 2, &size);
-    lua_Integer n = luaL_len(L, 3);
+    int n;
+    LpTensor **t = lp_check_tensors(L, 3, "send", "tensors", &n);
     luaL_argcheck(L, n <= MOST_TENSORS, 3, "too many tensors");
-    LpTensor **t = lua_newuserdatauv(L, (size_t)n * sizeof *t + 1, 0);
-    for (lua_Integer i = 0; i < n; i++) {
-        lua_rawgeti(L, 3, i + 1);
-        t[i] =
-            lp_check_tensor(L, -1, "send", "tensors"); /* the list keeps it */
-        lua_pop(L, 1);
-    }
-    if (lp_worker_send(w, text, size, t, (size_t)n, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_worker_send(w, text, size, t, (size_t)n, &e), &e);
     return 0;
 }
 
@@ -83,11 +75,8 @@ static int worker_receive(lua_State *L)
     LpReceived got;
     LpWorker *w = check_worker(L);
     double seconds = luaL_optnumber(L, 2, 0);
-    LpMessage *m = lua_newuserdatauv(L, sizeof *m, 0);
-    *m = (LpMessage){0};
-    luaL_setmetatable(L, TYPE ".message");
-    if (lp_worker_receive(w, seconds, &got, m, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    LpMessage *m = lp_new_owned(L, sizeof *m, TYPE ".message", message_gc);
+    lp_must(L, lp_worker_receive(w, seconds, &got, m, &e), &e);
     if (got != LP_GOT) {
         lua_pushnil(L);
         lua_pushstring(L, got == LP_TIMEOUT ? "timeout" : "closed");
@@ -136,15 +125,10 @@ static const luaL_Reg methods[] = {
 
 void lp_bind_worker(lua_State *L)
 {
-    luaL_newmetatable(L, TYPE ".message");
-    lua_pushcfunction(L, message_gc);
-    lua_setfield(L, -2, "__gc");
     luaL_newmetatable(L, TYPE);
-    lua_pushcfunction(L, worker_gc);
-    lua_setfield(L, -2, "__gc");
+    lp_set_function(L, "__gc", worker_gc);
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");
-    lua_pop(L, 2);
-    lua_pushcfunction(L, start);
-    lua_setfield(L, -2, "start_worker");
+    lua_pop(L, 1);
+    lp_set_function(L, "start_worker", start);
 }

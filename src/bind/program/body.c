@@ -18,42 +18,23 @@ typedef struct Body {
     int n_input;
 } Body;
 
-static const char tag_body = 'b';
-
-static void body_free(Body *b)
+static void body_free(void *held)
 {
-    if (!b)
-        return;
+    Body *b = held;
     lp_trace_free(b->tr);
     lp_graph_free(b->g);
     lp_free(b);
 }
 
-static int body_gc(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &tag_body);
-    if (b) {
-        body_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
-}
+static const LpBoxClass body_class = {"lupine.body", "body", body_free};
 
 /* The list of tensors at i, kept by its table. */
 static LpTensor **tensors(lua_State *L, int i, const char *what, int *n)
 {
-    luaL_checktype(L, i, LUA_TTABLE);
-    lua_Integer len = luaL_len(L, i);
-    if (len > LP_MAX_LIST)
+    LpTensor **t = lp_check_tensors(L, i, "body", what, n);
+    if (*n > LP_MAX_LIST)
         lp_raise(L, LP_E_VALUE, "%s: at most %d tensors, got %d", what,
-                 LP_MAX_LIST, (int)len);
-    *n = (int)len;
-    LpTensor **t = lua_newuserdatauv(L, ((size_t)len + 1) * sizeof *t, 0);
-    for (int k = 0; k < *n; k++) {
-        lua_geti(L, i, k + 1);
-        t[k] = lp_check_tensor(L, -1, "body", what);
-        lua_pop(L, 1);
-    }
+                 LP_MAX_LIST, *n);
     return t;
 }
 
@@ -68,17 +49,17 @@ static int run(lua_State *L)
     lua_createtable(L, b->n_input, 0);
     for (int i = 0; i < b->n_input; i++) {
         LpType t = lp_tensor_type(in[i]);
-        if (lp_trace_declare(b->tr, LP_TRACE_STREAM, "", NULL, &t, &standin,
-                             &e) != LP_OK)
-            return lp_bind_fail(L, &e);
+        lp_must(L,
+                lp_trace_declare(b->tr, LP_TRACE_STREAM, "", NULL, &t, &standin,
+                                 &e),
+                &e);
         lp_push_tensor(L, standin);
         lua_rawseti(L, -2, i + 1);
     }
     lua_call(L, 1, 1);
     int n;
     LpTensor **out = tensors(L, lua_gettop(L), "results", &n);
-    if (lp_trace_body(b->tr, out, n, &b->g, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_trace_body(b->tr, out, n, &b->g, &e), &e);
     return 0;
 }
 
@@ -86,13 +67,12 @@ static int body_new(lua_State *L)
 {
     LpErr e = {0};
     lua_settop(L, 2);
-    LpBox *box = lp_new_box(L, &tag_body, "lupine.body");
+    LpBox *box = lp_new_box(L, &body_class);
     Body *b = lp_calloc(1, sizeof *b);
     if (!b)
         return lp_raise(L, LP_E_MEMORY, "out of memory");
     box->p = b;
-    if (lp_trace_begin_body(&b->tr, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_trace_begin_body(&b->tr, &e), &e);
     lua_pushcfunction(L, run);
     lua_pushlightuserdata(L, b);
     lua_pushvalue(L, 1);
@@ -112,7 +92,7 @@ typedef struct Use {
 static Body *add_operands(lua_State *L, Use *u, int body, int list)
 {
     int n;
-    Body *b = lp_check_box(L, body, &tag_body, "body");
+    Body *b = lp_check_box(L, body, &body_class);
     LpTensor **t = tensors(L, list, "inputs", &n);
     if (n != b->n_input)
         lp_raise(L, LP_E_VALUE, "a body of %d inputs, %d given", b->n_input, n);
@@ -125,7 +105,7 @@ static Body *add_operands(lua_State *L, Use *u, int body, int list)
 
 static void make_room(lua_State *L, Use *u, int body)
 {
-    Body *b = lp_check_box(L, body, &tag_body, "body");
+    Body *b = lp_check_box(L, body, &body_class);
     u->cap += (int)lp_trace_n_vars(b->tr) + 1;
 }
 
@@ -142,8 +122,7 @@ static int push_results(lua_State *L, const LpOp *op, const Use *u,
     LpTensor *out[LP_MAX_LIST];
     int n_out = 0;
     LpStatus s = lp_trace_call(op, u->in, u->n, attr, NULL, out, &n_out, &e);
-    if (s != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, s, &e);
     lua_createtable(L, n, 0);
     for (int i = 0; i < n_out; i++) {
         if (i < n) {
@@ -212,7 +191,7 @@ static int control_call(lua_State *L)
 /* body:types() -> {{shape, dtype}} of its results */
 static int body_types(lua_State *L)
 {
-    Body *b = lp_check_box(L, 1, &tag_body, "body");
+    Body *b = lp_check_box(L, 1, &body_class);
     lua_createtable(L, (int)b->g->n_output, 0);
     for (size_t i = 0; i < b->g->n_output; i++) {
         const LpType *t = lp_graph_type(b->g, b->g->output[i]);
@@ -226,13 +205,12 @@ static int body_types(lua_State *L)
 
 void lp_bind_body(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"types", body_types}, {"__gc", body_gc}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"types", body_types}, {NULL, NULL}};
     static const luaL_Reg functions[] = {{"body", body_new},
                                          {"loop", control_loop},
                                          {"branch", control_branch},
                                          {"call", control_call},
                                          {NULL, NULL}};
-    lp_add_class(L, "lupine.body", methods);
+    lp_add_class(L, &body_class, methods);
     luaL_setfuncs(L, functions, 0);
 }

@@ -228,7 +228,8 @@ int lp_step_complete(lua_State *L)
     lua_State *was = lp_functions_enter(L, s);
     LpStatus st = lp_complete_step(s, &spec, &e);
     lp_functions_leave(was);
-    return st == LP_OK ? 0 : lp_bind_fail(L, &e);
+    lp_must(L, st, &e);
+    return 0;
 }
 
 /* ---- how the host runs it ------------------------------------------------ */
@@ -250,17 +251,13 @@ static LpHostOptions read_host_options(lua_State *L, int t)
 }
 
 /* ---- programs ------------------------------------------------------------ */
-static const char tag_program = 'g';
-
-static int program_gc(lua_State *L)
+static void free_program(void *held)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_program);
-    if (b) {
-        lp_program_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
+    lp_program_free(held);
 }
+
+static const LpBoxClass program_class = {"lupine.program", "program",
+                                         free_program};
 
 /* An executor of *p, which is taken over, also when this raises. */
 static int push_exec(lua_State *L, LpBox *b, LpProgram *p)
@@ -271,13 +268,9 @@ static int push_exec(lua_State *L, LpBox *b, LpProgram *p)
         lp_program_free(p);
         return lp_raise(L, LP_E_MEMORY, "out of memory");
     }
-    if (lp_exec_new(p, lp_comm_alone(), &d->x, &e) != LP_OK ||
-        lp_sync_new(d->x, false, &d->sync, &e) != LP_OK ||
-        lp_sync_new(d->x, true, &d->state, &e) != LP_OK) {
-        lp_exec_box_free(d);
-        b->p = NULL;
-        return lp_bind_fail(L, &e);
-    }
+    lp_must(L, lp_exec_new(p, lp_comm_alone(), &d->x, &e), &e);
+    lp_must(L, lp_sync_new(d->x, false, &d->sync, &e), &e);
+    lp_must(L, lp_sync_new(d->x, true, &d->state, &e), &e);
     return 1;
 }
 
@@ -285,9 +278,9 @@ static int push_exec(lua_State *L, LpBox *b, LpProgram *p)
  * now. Only once. */
 static int program_executor(lua_State *L)
 {
-    LpProgram *p = lp_check_box(L, 1, &tag_program, "program");
-    LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
-    lp_to_box(L, 1, &tag_program)->p = NULL;
+    LpProgram *p = lp_check_box(L, 1, &program_class);
+    LpBox *b = lp_new_box(L, &lp_exec_class);
+    lp_to_box(L, 1, &program_class)->p = NULL;
     return push_exec(L, b, p);
 }
 
@@ -299,10 +292,9 @@ int lp_step_compile(lua_State *L)
     LpErr e = {0};
     const LpStep *s = lp_check_step(L);
     LpHostOptions o = read_host_options(L, 2);
-    LpBox *b = lp_new_box(L, &lp_tag_exec, "lupine.exec");
+    LpBox *b = lp_new_box(L, &lp_exec_class);
     LpProgram *p = NULL;
-    if (lp_compile_host(s, NULL, &o, &p, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_compile_host(s, NULL, &o, &p, &e), &e);
     return push_exec(L, b, p);
 }
 
@@ -329,23 +321,21 @@ static int compile(lua_State *L)
     LpHostOptions host = read_host_options(L, lua_gettop(L));
     spec.host = &host;
     LpBox *plan = lp_new_plan(L);
-    LpBox *program = lp_new_box(L, &tag_program, "lupine.program");
+    LpBox *program = lp_new_box(L, &program_class);
     lua_State *was = lp_functions_enter(L, s);
     LpStatus st = lp_compile(s, &spec, &made, &e);
     lp_functions_leave(was);
     plan->p = made.plan;
     program->p = made.program;
-    return st == LP_OK ? 2 : lp_bind_fail(L, &e);
+    lp_must(L, st, &e);
+    return 2;
 }
 
 static const luaL_Reg program_methods[] = {{"executor", program_executor},
-                                           {"__gc", program_gc},
-                                           {"__close", program_gc},
                                            {NULL, NULL}};
 
 void lp_bind_compile(lua_State *L)
 {
-    lp_add_class(L, "lupine.program", program_methods);
-    lua_pushcfunction(L, compile);
-    lua_setfield(L, -2, "compile");
+    lp_add_class(L, &program_class, program_methods);
+    lp_set_function(L, "compile", compile);
 }

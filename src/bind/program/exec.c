@@ -5,11 +5,9 @@
 #include "src/bind/module.h"
 #include "src/bind/program/program.h"
 
-const char lp_tag_exec = 'x';
-
 static LpExecBox *check_device(lua_State *L)
 {
-    return lp_check_box(L, 1, &lp_tag_exec, "executor");
+    return lp_check_box(L, 1, &lp_exec_class);
 }
 
 static LpExec *check_exec(lua_State *L)
@@ -17,15 +15,15 @@ static LpExec *check_exec(lua_State *L)
     return check_device(L)->x;
 }
 
-void lp_exec_box_free(LpExecBox *d)
+static void exec_free(LpExecBox *d)
 {
-    if (!d)
-        return;
     lp_sync_free(d->sync);
     lp_sync_free(d->state);
     lp_exec_free(d->x);
     lp_free(d);
 }
+
+const LpBoxClass lp_exec_class = {"lupine.exec", "executor", NULL};
 
 static LpStatus pull_newer(LpSync *s, LpErr *e)
 {
@@ -35,20 +33,17 @@ static LpStatus pull_newer(LpSync *s, LpErr *e)
 /* An executor that goes away leaves what it trained to the host's tensors. */
 static int exec_gc(lua_State *L)
 {
-    LpBox *b = lp_to_box(L, 1, &lp_tag_exec);
-    if (b) {
-        LpExecBox *d = b->p;
-        LpErr e = {0};
-        LpStatus pulled = d ? pull_newer(d->sync, &e) : LP_OK;
-        if (d && pulled == LP_OK)
-            pulled = pull_newer(d->state, &e);
-        if (d && d->x && pulled == LP_OK)
-            pulled = lp_exec_let_go(d->x, &e);
-        lp_exec_box_free(b->p);
-        b->p = NULL;
-        if (pulled != LP_OK)
-            return lp_bind_fail(L, &e);
-    }
+    LpBox *b = lp_to_box(L, 1, &lp_exec_class);
+    LpExecBox *d = b ? b->p : NULL;
+    LpErr e = {0};
+    if (!d)
+        return 0;
+    b->p = NULL;
+    if (pull_newer(d->sync, &e) == LP_OK && pull_newer(d->state, &e) == LP_OK &&
+        d->x)
+        lp_exec_let_go(d->x, &e);
+    exec_free(d);
+    lp_must(L, e.code, &e);
     return 0;
 }
 
@@ -63,14 +58,8 @@ static int exec_read(lua_State *L)
     int64_t r = luaL_optinteger(L, 3, 0);
     if (r < 0 || r >= lp_exec_replicas(x))
         return lp_raise(L, LP_E_INDEX, "no replica %d", (int)r);
-    LpTensor *t = NULL;
-    LpBox *b = lp_push_box(L);
-    if (lp_tensor_new(&s->var[i].type, &t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    b->p = t;
-    if (lp_exec_read(x, i, r, lp_tensor_data(t), &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    lp_gc_account(L);
+    LpTensor *t = lp_new_tensor(L, &s->var[i].type);
+    lp_must(L, lp_exec_read(x, i, r, lp_tensor_data(t), &e), &e);
     return 1;
 }
 
@@ -95,26 +84,21 @@ static int exec_read_into(lua_State *L)
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
                         s->var[i].name);
     if (lp_exec_shares(x, i, t))
-        return lp_tensor_touch(t, false, &e) == LP_OK ? 0 : lp_bind_fail(L, &e);
+        return lp_must(L, lp_tensor_touch(t, false, &e), &e), 0;
     if (lp_tensor_contiguous(t)) {
-        if (lp_tensor_touch(t, true, &e) != LP_OK ||
-            lp_exec_read_host(x, i, lp_tensor_data(t), &e) != LP_OK)
-            return lp_bind_fail(L, &e);
+        lp_must(L, lp_tensor_touch(t, true, &e), &e);
+        lp_must(L, lp_exec_read_host(x, i, lp_tensor_data(t), &e), &e);
         t->st->version++;
         return 0;
     }
-    LpTensor *tmp = NULL;
-    LpBox *b = lp_push_box(L);
-    if (lp_tensor_new(&type, &tmp, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    b->p = tmp;
-    if (lp_exec_read_host(x, i, lp_tensor_data(tmp), &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    LpTensor *tmp = lp_new_tensor(L, &type);
+    lp_must(L, lp_exec_read_host(x, i, lp_tensor_data(tmp), &e), &e);
     bool grad = lp_grad_enabled();
     lp_set_grad_enabled(false);
     LpStatus st = lp_copy_into(t, &(LpArg){.t = tmp}, &e);
     lp_set_grad_enabled(grad);
-    return st != LP_OK ? lp_bind_fail(L, &e) : 0;
+    lp_must(L, st, &e);
+    return 0;
 }
 
 /* A contiguous tensor of the variable's dtype at i, pushed. */
@@ -126,9 +110,8 @@ static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
         lp_raise(L, LP_E_RUNTIME, "'%s' has dtype %s, compiled for %s", v->name,
                  lp_dtype_name(t->dtype), lp_dtype_name(v->type.dtype));
     LpBox *b = lp_push_box(L);
-    if (lp_tensor_touch(t, false, &e) != LP_OK ||
-        lp_contiguous(t, &c, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
+    lp_must(L, lp_contiguous(t, &c, &e), &e);
     b->p = c;
     return c;
 }
@@ -144,8 +127,7 @@ static int exec_write(lua_State *L)
         return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
                         s->var[i].name);
     LpErr e = {0};
-    if (lp_exec_write(x, i, t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_exec_write(x, i, t, &e), &e);
     return 0;
 }
 
@@ -183,7 +165,6 @@ static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
                         int results)
 {
     const LpStep *s = lp_exec_program(x)->step;
-    LpErr e = {0};
     lua_geti(L, 3, (lua_Integer)i + 1);
     st->mode = LP_OUT_ALL;
     st->period = 1;
@@ -203,12 +184,7 @@ static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
     }
     LpType t =
         stream_type(&s->var[i], lp_exec_out_slices(x, st->mode, st->period));
-    LpTensor *out = NULL;
-    LpBox *b = lp_push_box(L);
-    if (lp_tensor_new(&t, &out, &e) != LP_OK)
-        lp_bind_fail(L, &e);
-    b->p = out;
-    st->out = lp_tensor_data(out);
+    st->out = lp_tensor_data(lp_new_tensor(L, &t));
     lua_rawseti(L, results, (lua_Integer)i + 1);
 }
 
@@ -231,10 +207,8 @@ static int exec_run(lua_State *L)
             bind_output(L, x, i, &st[i], 4);
     }
     int64_t finished = 0;
-    if (lp_sync_check(check_device(L)->sync, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    if (lp_exec_run(x, st, &finished, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_sync_check(check_device(L)->sync, &e), &e);
+    lp_must(L, lp_exec_run(x, st, &finished, &e), &e);
     lp_gc_account(L);
     lua_settop(L, 4);
     return 1;
@@ -244,7 +218,7 @@ static int exec_run(lua_State *L)
 static int exec_step(lua_State *L)
 {
     const LpStep *s = lp_exec_program(check_exec(L))->step;
-    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    LpBox *b = lp_new_box(L, &lp_step_class);
     b->p = lp_step_retain(s);
     return 1;
 }
@@ -304,8 +278,7 @@ static int exec_mirror(lua_State *L)
                         "the host tensor of '%s' must be contiguous and of "
                         "the compiled type",
                         s->var[i].name);
-    if (lp_sync_add(check_set(L, 4), i, t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_sync_add(check_set(L, 4), i, t, &e), &e);
     return 0;
 }
 
@@ -320,8 +293,7 @@ static int exec_unmirror(lua_State *L)
 static int exec_mark(lua_State *L)
 {
     LpErr e = {0};
-    if (lp_sync_mark(check_set(L, 2), &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_sync_mark(check_set(L, 2), &e), &e);
     return 0;
 }
 
@@ -340,8 +312,7 @@ static int exec_marked(lua_State *L)
 static int exec_pull(lua_State *L)
 {
     LpErr e = {0};
-    if (lp_sync_pull(check_set(L, 2), &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_sync_pull(check_set(L, 2), &e), &e);
     return 0;
 }
 
@@ -368,20 +339,13 @@ static int exec_stats(lua_State *L)
     const LpExec *x = check_exec(L);
     const LpProgram *p = lp_exec_program(x);
     lua_newtable(L);
-    lua_pushinteger(L, lp_exec_lanes(x));
-    lua_setfield(L, -2, "lanes");
-    lua_pushinteger(L, (lua_Integer)(p->micro.n + p->update.n));
-    lua_setfield(L, -2, "instructions");
-    lua_pushinteger(L, (lua_Integer)p->micro.arena_bytes);
-    lua_setfield(L, -2, "micro_arena_bytes");
-    lua_pushinteger(L, (lua_Integer)p->update.arena_bytes);
-    lua_setfield(L, -2, "update_arena_bytes");
-    lua_pushinteger(L, (lua_Integer)arena_gradient_bytes(p));
-    lua_setfield(L, -2, "arena_gradient_bytes");
-    lua_pushinteger(L, (lua_Integer)p->n_weight_layout);
-    lua_setfield(L, -2, "weight_layouts");
-    lua_pushinteger(L, (lua_Integer)p->n_packed);
-    lua_setfield(L, -2, "copies");
+    lp_set_int(L, "lanes", lp_exec_lanes(x));
+    lp_set_int(L, "instructions", (lua_Integer)(p->micro.n + p->update.n));
+    lp_set_int(L, "micro_arena_bytes", (lua_Integer)p->micro.arena_bytes);
+    lp_set_int(L, "update_arena_bytes", (lua_Integer)p->update.arena_bytes);
+    lp_set_int(L, "arena_gradient_bytes", (lua_Integer)arena_gradient_bytes(p));
+    lp_set_int(L, "weight_layouts", (lua_Integer)p->n_weight_layout);
+    lp_set_int(L, "copies", (lua_Integer)p->n_packed);
     return 1;
 }
 
@@ -399,5 +363,5 @@ static const luaL_Reg exec_methods[] = {
 
 void lp_bind_exec(lua_State *L)
 {
-    lp_add_class(L, "lupine.exec", exec_methods);
+    lp_add_class(L, &lp_exec_class, exec_methods);
 }

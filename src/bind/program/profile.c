@@ -13,8 +13,7 @@ static void push_place(lua_State *L, const LpProfileSource *p)
     lp_set_string(L, "file", p->file);
     lp_set_string(L, "scope", p->scope);
     lp_set_int(L, "line", p->line);
-    lua_pushnumber(L, (lua_Number)p->flops);
-    lua_setfield(L, -2, "flops");
+    lp_set_number(L, "flops", p->flops);
 }
 
 static void push_row(lua_State *L, const LpProfileRow *r)
@@ -26,8 +25,7 @@ static void push_row(lua_State *L, const LpProfileRow *r)
     lp_set_int(L, "bytes", (int64_t)r->bytes);
     lp_set_int(L, "calls", (int64_t)r->calls);
     lp_set_int(L, "ns", r->ns);
-    lua_pushnumber(L, (lua_Number)r->flops);
-    lua_setfield(L, -2, "flops");
+    lp_set_number(L, "flops", r->flops);
     lua_createtable(L, (int)r->n_place, 0);
     for (uint32_t i = 0; i < r->n_place; i++) {
         push_place(L, &r->place[i]);
@@ -55,8 +53,7 @@ static void push_profile(lua_State *L, const LpProfile *p)
 {
     luaL_checkstack(L, 8, "profile");
     lua_createtable(L, 0, 7);
-    lua_pushboolean(L, p->trains);
-    lua_setfield(L, -2, "trains");
+    lp_set_bool(L, "trains", p->trains);
     lp_set_int(L, "runs", (int64_t)p->runs);
     lp_set_int(L, "ns", p->run_ns);
     lp_set_int(L, "dropped", (int64_t)p->dropped);
@@ -119,7 +116,7 @@ static int machine_peak(lua_State *L)
  * profile, nil if none was taken */
 int lp_exec_profile_method(lua_State *L)
 {
-    LpExecBox *d = lp_check_box(L, 1, &lp_tag_exec, "executor");
+    LpExecBox *d = lp_check_box(L, 1, &lp_exec_class);
     if (!lua_isnoneornil(L, 2)) {
         lp_exec_set_profile(d->x, lua_toboolean(L, 2));
         return 0;

@@ -18,7 +18,7 @@
 #include "src/autodiff/trace_step.h"
 #include "src/bind/box.h"
 
-extern const char lp_tag_step, lp_tag_exec, lp_tag_graph;
+extern const LpBoxClass lp_step_class, lp_exec_class, lp_graph_class;
 
 /* An executor and the host tensors that mirror its variables: parameters and
  * buffers, states of the optimizer. */
@@ -27,11 +27,10 @@ typedef struct LpExecBox {
     LpSync *sync;
     LpSync *state;
 } LpExecBox;
-void lp_exec_box_free(LpExecBox *d); /* NULL is fine */
 
 static inline LpStep *lp_check_step(lua_State *L)
 {
-    return lp_check_box(L, 1, &lp_tag_step, "step");
+    return lp_check_box(L, 1, &lp_step_class);
 }
 /* One that may still be changed. */
 LpStep *lp_check_open_step(lua_State *L);

@@ -4,16 +4,9 @@
 #include "runtime/exec/replay.h"
 #include "src/bind/program/simulation.h"
 
-static const char tag_replay = 'r';
-
-static int replay_gc(lua_State *L)
+static void replay_free(void *held)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_replay);
-    if (b) {
-        lp_replay_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
+    lp_replay_free(held);
 }
 
 /* Dimension 0 times the slices; a value without dimensions becomes a line. */
@@ -29,18 +22,6 @@ static LpType stream_type(const LpVariable *v, int64_t slices)
     return t;
 }
 
-/* An owned tensor in a box on the stack. */
-static LpTensor *new_tensor(lua_State *L, const LpType *t)
-{
-    LpErr e = {0};
-    LpTensor *x = NULL;
-    LpBox *b = lp_push_box(L);
-    if (lp_tensor_new(t, &x, &e) != LP_OK)
-        lp_bind_fail(L, &e);
-    b->p = x;
-    return x;
-}
-
 /* inputs at index 2, by variable number; what is made is kept alive in the
  * table at `keep`. */
 static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
@@ -52,7 +33,7 @@ static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
         LpType want = stream_type(v, slices);
         st[i] = (LpReplayStream){0};
         if (v->role == LP_VAR_STREAM_OUT) {
-            st[i].out = lp_tensor_data(new_tensor(L, &want));
+            st[i].out = lp_tensor_data(lp_new_tensor(L, &want));
             lua_rawseti(L, keep, (lua_Integer)i + 1);
         } else if (v->role == LP_VAR_STREAM_IN) {
             lua_geti(L, 2, (lua_Integer)i + 1);
@@ -78,7 +59,7 @@ static void push_vars(lua_State *L, const LpStep *s, const LpReplay *x)
         const LpVariable *v = &s->var[i];
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT)
             continue;
-        LpTensor *t = new_tensor(L, &v->type);
+        LpTensor *t = lp_new_tensor(L, &v->type);
         memcpy(lp_tensor_data(t), lp_replay_var(x, i, 0),
                (size_t)lp_type_bytes(&v->type));
         lua_rawseti(L, -2, (lua_Integer)i + 1);
@@ -89,6 +70,7 @@ static void push_vars(lua_State *L, const LpStep *s, const LpReplay *x)
  * outputs, variables, most bytes of values at once */
 int lp_plan_replay(lua_State *L)
 {
+    static const LpBoxClass class = {"lupine.replay", "replay", replay_free};
     static const char *const orders[] = {"schedule", "micro_batches", NULL};
     LpErr e = {0};
     const LpIpuPlan *p = lp_check_plan(L);
@@ -110,26 +92,18 @@ int lp_plan_replay(lua_State *L)
     lua_newtable(L);
     int outputs = lua_gettop(L);
     bind_streams(L, s, st, slices, outputs);
-    LpBox *b = lua_newuserdatauv(L, sizeof *b, 0);
-    *b = (LpBox){.tag = &tag_replay};
-    if (luaL_newmetatable(L, "lupine.replay")) {
-        lua_pushcfunction(L, replay_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
+    LpBox *b = lp_new_box(L, &class);
     LpReplay *x = NULL;
     LpStatus status = lp_replay_new(p, threads, &x, &e);
     b->p = x;
     if (status == LP_OK)
         status = lp_replay_run(x, (LpReplayOrder)order, st, (uint64_t)seed,
                                (uint64_t)start, &e);
-    if (status != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, status, &e);
     push_vars(L, s, x);
     int64_t peak = lp_replay_peak(x);
     lp_replay_free(x);
     b->p = NULL;
-    lp_gc_account(L);
     lua_pushvalue(L, outputs);
     lua_insert(L, -2);
     lua_pushinteger(L, (lua_Integer)peak);

@@ -223,8 +223,7 @@ static void push_walk(lua_State *L, const LpIpuPlan *p, LpWalkWhat what)
     Tables t = {.L = L};
     LpReportSink sink = {&t, open_table, close_table, set_value};
     luaL_checkstack(L, 40, NULL);
-    if (lp_report_walk(p, what, &sink, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_report_walk(p, what, &sink, &e), &e);
 }
 
 /* report_fields() -> {{group=, name=, kind=, of=, unit=, doc=}, …}: what fields
@@ -256,26 +255,21 @@ static int report_fields(lua_State *L)
 }
 
 /* ---- plans --------------------------------------------------------------- */
-static const char tag_plan = 'p';
-
-static int plan_gc(lua_State *L)
+static void plan_free(void *held)
 {
-    LpBox *b = lp_to_box(L, 1, &tag_plan);
-    if (b) {
-        lp_ipu_plan_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
+    lp_ipu_plan_free(held);
 }
+
+static const LpBoxClass plan_class = {"lupine.plan", "plan", plan_free};
 
 const LpIpuPlan *lp_check_plan(lua_State *L)
 {
-    return lp_check_box(L, 1, &tag_plan, "plan");
+    return lp_check_box(L, 1, &plan_class);
 }
 
 LpBox *lp_new_plan(lua_State *L)
 {
-    return lp_new_box(L, &tag_plan, "lupine.plan");
+    return lp_new_box(L, &plan_class);
 }
 
 /* plan(step, options, placement) -> plan */
@@ -293,7 +287,8 @@ static int plan_new(lua_State *L)
     LpIpuPlan *p = NULL;
     LpStatus st = lp_ipu_analyse(s, &o, placed ? &at : NULL, &p, &e);
     b->p = p;
-    return st == LP_OK ? 1 : lp_bind_fail(L, &e);
+    lp_must(L, st, &e);
+    return 1;
 }
 
 /* plan:report() -> table of all but the nodes */
@@ -317,8 +312,7 @@ static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
     const LpIpuPlan *p = lp_check_plan(L);
     LpBox *text = lp_new_text(L);
     text->p = make(p, &e);
-    if (!text->p)
-        return lp_bind_fail(L, &e);
+    lp_must(L, e.code, &e);
     lp_push_text(L, text);
     return 1;
 }
@@ -339,21 +333,22 @@ static int plan_json(lua_State *L)
 static int plan_step(lua_State *L)
 {
     const LpIpuPlan *p = lp_check_plan(L);
-    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    LpBox *b = lp_new_box(L, &lp_step_class);
     b->p = lp_step_retain(p->step);
     return 1;
 }
 
-static const luaL_Reg plan_methods[] = {
-    {"report", plan_report}, {"nodes", plan_nodes}, {"text", plan_text},
-    {"json", plan_json},     {"step", plan_step},   {"replay", lp_plan_replay},
-    {"__gc", plan_gc},       {"__close", plan_gc},  {NULL, NULL}};
+static const luaL_Reg plan_methods[] = {{"report", plan_report},
+                                        {"nodes", plan_nodes},
+                                        {"text", plan_text},
+                                        {"json", plan_json},
+                                        {"step", plan_step},
+                                        {"replay", lp_plan_replay},
+                                        {NULL, NULL}};
 
 void lp_bind_simulation(lua_State *L)
 {
-    lp_add_class(L, "lupine.plan", plan_methods);
-    lua_pushcfunction(L, plan_new);
-    lua_setfield(L, -2, "plan");
-    lua_pushcfunction(L, report_fields);
-    lua_setfield(L, -2, "report_fields");
+    lp_add_class(L, &plan_class, plan_methods);
+    lp_set_function(L, "plan", plan_new);
+    lp_set_function(L, "report_fields", report_fields);
 }

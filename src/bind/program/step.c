@@ -7,7 +7,12 @@
 #include "src/passes/anchors.h"
 #include "src/passes/compile.h"
 
-const char lp_tag_step = 's';
+static void step_free(void *held)
+{
+    lp_step_release(held);
+}
+
+const LpBoxClass lp_step_class = {"lupine.step", "step", step_free};
 
 size_t lp_check_var(lua_State *L, int i, const LpStep *s)
 {
@@ -26,16 +31,6 @@ LpStep *lp_check_open_step(lua_State *L)
     return s;
 }
 
-static int step_gc(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &lp_tag_step);
-    if (b) {
-        lp_step_release(b->p);
-        b->p = NULL;
-    }
-    return 0;
-}
-
 static int step_vars(lua_State *L)
 {
     LpStep *s = lp_check_step(L);
@@ -43,22 +38,17 @@ static int step_vars(lua_State *L)
     for (size_t i = 0; i < s->n_var; i++) {
         const LpVariable *v = &s->var[i];
         lua_createtable(L, 0, 7);
-        lua_pushstring(L, lp_var_role_name(v->role));
-        lua_setfield(L, -2, "role");
-        lua_pushstring(L, v->name);
-        lua_setfield(L, -2, "name");
+        lp_set_string(L, "role", lp_var_role_name(v->role));
+        lp_set_string(L, "name", v->name);
         lp_push_size(L, v->type.shape, v->type.ndim);
         lua_setfield(L, -2, "shape");
         lp_push_dtype(L, v->type.dtype);
         lua_setfield(L, -2, "dtype");
-        lua_pushboolean(L,
-                        v->micro_out != LP_NOVAL || v->update_out != LP_NOVAL);
-        lua_setfield(L, -2, "written");
-        lua_pushinteger(L, v->param + 1);
-        lua_setfield(L, -2, "of");
+        lp_set_bool(L, "written",
+                    v->micro_out != LP_NOVAL || v->update_out != LP_NOVAL);
+        lp_set_int(L, "of", v->param + 1);
         if (v->micro_in != LP_NOVAL) {
-            lua_pushboolean(L, true);
-            lua_setfield(L, -2, "read");
+            lp_set_bool(L, "read", true);
         }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
@@ -96,24 +86,15 @@ static int step_places(lua_State *L)
             continue;
         seen[g->node[i].origin] = true;
         lua_createtable(L, 0, 9);
-        lua_pushstring(L, o->scope);
-        lua_setfield(L, -2, "scope");
-        lua_pushboolean(L, o->backward);
-        lua_setfield(L, -2, "backward");
-        lua_pushstring(L, o->block);
-        lua_setfield(L, -2, "block");
-        lua_pushinteger(L, o->stage);
-        lua_setfield(L, -2, "stage");
-        lua_pushinteger(L, o->ipu);
-        lua_setfield(L, -2, "ipu");
-        lua_pushinteger(L, o->phase);
-        lua_setfield(L, -2, "phase");
-        lua_pushstring(L, g->node[i].op->name);
-        lua_setfield(L, -2, "op");
-        lua_pushstring(L, o->file);
-        lua_setfield(L, -2, "file");
-        lua_pushinteger(L, o->line);
-        lua_setfield(L, -2, "line");
+        lp_set_string(L, "scope", o->scope);
+        lp_set_bool(L, "backward", o->backward);
+        lp_set_string(L, "block", o->block);
+        lp_set_int(L, "stage", o->stage);
+        lp_set_int(L, "ipu", o->ipu);
+        lp_set_int(L, "phase", o->phase);
+        lp_set_string(L, "op", g->node[i].op->name);
+        lp_set_string(L, "file", o->file);
+        lp_set_int(L, "line", o->line);
         lua_rawseti(L, -2, luaL_len(L, -2) + 1);
     }
     return 1;
@@ -135,8 +116,7 @@ static int step_add_var(lua_State *L)
         s->var[v.param].group.kind != LP_GROUP_ALL && v.type.ndim > 0)
         lp_type_drop_first(&v.type); /* of groups, as the parameter's */
     int at = lp_step_add(s, &v, &e);
-    if (at < 0)
-        return lp_bind_fail(L, &e);
+    lp_must(L, e.code, &e);
     lua_pushinteger(L, at + 1);
     return 1;
 }
@@ -170,8 +150,7 @@ static int step_gradients(lua_State *L)
     lua_State *was = lp_functions_enter(L, s);
     LpStatus st = lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e);
     lp_functions_leave(was);
-    if (st != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, st, &e);
     lua_pushinteger(L, first + 1);
     return 1;
 }
@@ -190,8 +169,7 @@ static int step_text(lua_State *L)
         text->p = lp_step_print(s, &e);
     else if (g)
         text->p = lp_graph_print(g, &e);
-    if (e.code != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, e.code, &e);
     lp_push_text(L, text);
     return 1;
 }
@@ -204,10 +182,9 @@ static int step_parse(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &n);
     if (strlen(text) != n)
         return lp_raise(L, LP_E_PARSE, "a step's text has no byte 0");
-    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    LpBox *b = lp_new_box(L, &lp_step_class);
     LpStep *s = NULL;
-    if (lp_step_parse(text, &s, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_step_parse(text, &s, &e), &e);
     b->p = s;
     return 1;
 }
@@ -220,13 +197,10 @@ static const luaL_Reg step_methods[] = {{"vars", step_vars},
                                         {"complete", lp_step_complete},
                                         {"text", step_text},
                                         {"compile", lp_step_compile},
-                                        {"__gc", step_gc},
-                                        {"__close", step_gc},
                                         {NULL, NULL}};
 
 void lp_bind_step(lua_State *L)
 {
-    lp_add_class(L, "lupine.step", step_methods);
-    lua_pushcfunction(L, step_parse);
-    lua_setfield(L, -2, "step_parse");
+    lp_add_class(L, &lp_step_class, step_methods);
+    lp_set_function(L, "step_parse", step_parse);
 }

@@ -88,8 +88,7 @@ static int rule_phases(lua_State *L)
     luaL_argcheck(L, o->phases && n > 0, 2, "a strategy with phases expected");
     luaL_argcheck(L, live >= 0 && live <= LP_OFF_CHIP_AFTER_EACH_PHASE, 3,
                   "0..3 expected");
-    if (o->phases(n, (LpLiveness)live, lua_toboolean(L, 4), &x, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, o->phases(n, (LpLiveness)live, lua_toboolean(L, 4), &x, &e), &e);
     lua_createtable(L, 0, 5);
     lp_set_int(L, "stride", x.stride);
     lp_set_int(L, "count", x.count);
@@ -114,8 +113,7 @@ static int rule_ipus(lua_State *L)
     LpStatus s =
         lp_ipus_reserved(highest, luaL_checkinteger(L, 2), lua_toboolean(L, 3),
                          lua_toboolean(L, 4), &reserved, &need, &e);
-    if (s != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, s, &e);
     lua_pushinteger(L, reserved);
     lua_pushinteger(L, need);
     return 2;

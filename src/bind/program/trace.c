@@ -4,11 +4,16 @@
 #include "src/bind/module.h"
 #include "src/bind/program/program.h"
 
-static const char tag_trace = 't';
+static void trace_free(void *held)
+{
+    lp_trace_free(held);
+}
+
+static const LpBoxClass trace_class = {"lupine.trace", "trace", trace_free};
 
 static LpTrace *check_trace(lua_State *L)
 {
-    LpTrace *tr = lp_check_box(L, 1, &tag_trace, "trace");
+    LpTrace *tr = lp_check_box(L, 1, &trace_class);
     if (!lp_trace_graph(tr))
         lp_raise(L, LP_E_RUNTIME, "this trace has become a step already");
     return tr;
@@ -36,23 +41,12 @@ static LpType check_type(lua_State *L, int i)
 }
 
 /* ---- trace -------------------------------------------------------------- */
-static int trace_gc(lua_State *L)
-{
-    LpBox *b = lp_to_box(L, 1, &tag_trace);
-    if (b) {
-        lp_trace_free(b->p);
-        b->p = NULL;
-    }
-    return 0;
-}
-
 static int trace_new(lua_State *L)
 {
     LpErr e = {0};
     LpTrace *tr = NULL;
-    LpBox *b = lp_new_box(L, &tag_trace, "lupine.trace");
-    if (lp_trace_new(&tr, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    LpBox *b = lp_new_box(L, &trace_class);
+    lp_must(L, lp_trace_new(&tr, &e), &e);
     b->p = tr;
     return 1;
 }
@@ -93,8 +87,7 @@ static int trace_declare(lua_State *L)
         g.kind == LP_GROUP_ALL
             ? lp_trace_declare(tr, r, name, user, &type, &standin, &e)
             : lp_trace_declare_grouped(tr, name, user, g, &standin, &e);
-    if (st != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, st, &e);
     lp_push_tensor(L, standin);
     return 1;
 }
@@ -175,8 +168,7 @@ static int trace_run(lua_State *L)
     lua_remove(L, 2);
     find_library(L);
     lp_trace_on_call(tr, find_line, L);
-    if (lp_trace_begin(tr, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_trace_begin(tr, &e), &e);
     int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
     lp_trace_end(tr);
     return status == LUA_OK ? lua_gettop(L) - 1 : traced_error(L);
@@ -196,8 +188,7 @@ static int trace_origin(lua_State *L)
     o.ipu = (int32_t)lp_opt_int(L, 2, "ipu", o.ipu);
     o.stage = (int32_t)lp_opt_int(L, 2, "stage", o.stage);
     o.phase = (int32_t)lp_opt_int(L, 2, "phase", o.phase);
-    if (lp_trace_set_origin(tr, &o, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_trace_set_origin(tr, &o, &e), &e);
     return 0;
 }
 
@@ -208,8 +199,7 @@ static void push_losses(lua_State *L, LpTrace *tr)
     LpErr e = {0};
     size_t n = lp_trace_n_losses(tr);
     LpVal *loss = lua_newuserdatauv(L, (n + 1) * sizeof *loss, 0);
-    if (lp_trace_final_losses(tr, loss, &n, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_trace_final_losses(tr, loss, &n, &e), &e);
     lua_createtable(L, (int)n, 0);
     for (size_t i = 0; i < n; i++) {
         lua_pushinteger(L, (lua_Integer)loss[i]);
@@ -227,19 +217,13 @@ static int trace_step(lua_State *L)
     lua_settop(L, 2);
     lp_trace_end(tr);
     push_losses(L, tr);
-    LpBox *b = lp_new_box(L, &lp_tag_step, "lupine.step");
+    LpBox *b = lp_new_box(L, &lp_step_class);
     lua_pushvalue(L, 1); /* it owns rules that the sweep may ask */
     lua_setiuservalue(L, -2, 1);
-    int n = (int)luaL_len(L, 2);
-    LpTensor **out = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *out, 0);
-    for (int i = 0; i < n; i++) { /* the list keeps them */
-        lua_geti(L, 2, i + 1);
-        out[i] = lp_check_tensor(L, -1, "step", "outputs");
-        lua_pop(L, 1);
-    }
+    int n;
+    LpTensor **out = lp_check_tensors(L, 2, "step", "outputs", &n);
     LpStep *s = NULL;
-    if (lp_step_of_trace(tr, out, n, &s, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_step_of_trace(tr, out, n, &s, &e), &e);
     b->p = s;
     lua_settop(L, 4);
     lua_insert(L, 3); /* the step before its losses */
@@ -268,14 +252,11 @@ static int trace_scales(lua_State *L)
 static const luaL_Reg trace_methods[] = {
     {"declare", trace_declare}, {"run", trace_run},
     {"origin", trace_origin},   {"step", trace_step},
-    {"knows", trace_knows},     {"__gc", trace_gc},
-    {"__close", trace_gc},      {NULL, NULL}};
+    {"knows", trace_knows},     {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)
 {
-    lp_add_class(L, "lupine.trace", trace_methods);
-    lua_pushcfunction(L, trace_new);
-    lua_setfield(L, -2, "trace");
-    lua_pushcfunction(L, trace_scales);
-    lua_setfield(L, -2, "trace_scales");
+    lp_add_class(L, &trace_class, trace_methods);
+    lp_set_function(L, "trace", trace_new);
+    lp_set_function(L, "trace_scales", trace_scales);
 }

@@ -9,17 +9,6 @@
  * expanded or an empty tensor can have more than any memory. */
 #define MOST_VALUES (INT64_C(1) << 28)
 
-static void push_element(lua_State *L, LpDtype t, const void *p)
-{
-    LpScalar x = lp_scalar_load(t, p);
-    if (x.kind == LP_KIND_FLOAT)
-        lua_pushnumber(L, x.f);
-    else if (x.kind == LP_KIND_INT)
-        lua_pushinteger(L, x.i);
-    else
-        lua_pushboolean(L, x.i != 0);
-}
-
 static int tensor_item(lua_State *L)
 {
     LpTensor *t = lp_check_self(L, "item", 0);
@@ -31,9 +20,8 @@ static int tensor_item(lua_State *L)
                         "item(): the tensor has shape %s; only one element "
                         "can become a Lua number",
                         lp_shape_str(&type, shape));
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    push_element(L, t->dtype, lp_tensor_data(t));
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
+    lp_push_scalar(L, lp_scalar_load(t->dtype, lp_tensor_data(t)));
     return 1;
 }
 
@@ -44,7 +32,7 @@ static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype), n, k = 0;
     if (dim == t->ndim) {
-        push_element(L, t->dtype, p);
+        lp_push_scalar(L, lp_scalar_load(t->dtype, p));
         return;
     }
     n = t->shape[dim];
@@ -85,8 +73,7 @@ bool lp_push_numbers(lua_State *L, int i, bool list)
     LpErr e = {0};
     if (!t || t->ndim > list || lp_requires_grad(t))
         return false;
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
     check_count(L, t);
     push_list(L, t, 0, -1, lp_tensor_data(t));
     return true;
@@ -96,8 +83,7 @@ static int tensor_tolist(lua_State *L)
 {
     LpTensor *t = lp_check_self(L, "tolist", 0);
     LpErr e = {0};
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
     check_count(L, t);
     push_list(L, t, 0, -1, lp_tensor_data(t));
     return 1;
@@ -108,8 +94,7 @@ static int sample(lua_State *L)
 {
     LpTensor *t = lp_check_tensor(L, 1, "sample", "self");
     LpErr e = {0};
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
     push_list(L, t, 0, luaL_checkinteger(L, 2), lp_tensor_data(t));
     return 1;
 }
@@ -123,8 +108,7 @@ static int tensor_tobytes(lua_State *L)
         lp_push_data(L, 1, LP_DT_NONE, "tobytes");
         t = lp_to_tensor(L, -1);
     }
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
     lua_pushlstring(L, lp_tensor_data(t),
                     (size_t)lp_tensor_numel(t) * lp_dtype_size(t->dtype));
     return 1;

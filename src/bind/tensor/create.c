@@ -154,32 +154,21 @@ static void touch_leaves(lua_State *L, int i)
 static void push_copy(lua_State *L, LpTensor *src, LpDtype to)
 {
     LpErr e = {0};
-    LpTensor *t = NULL;
     LpType type = lp_tensor_type(src);
     if (to != LP_DT_NONE)
         type.dtype = to;
     LpArg a = lp_arg_tensor(src);
-    LpBox *box = lp_push_box(L);
-    int tries = 0;
-    while (lp_tensor_new(&type, &t, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            lp_bind_fail(L, &e);
-    box->p = t;
+    LpTensor *t = lp_new_tensor(L, &type);
     bool on = lp_grad_enabled();
     lp_set_grad_enabled(false);
     lp_copy_into(t, &a, &e);
     lp_set_grad_enabled(on);
-    if (e.code != LP_OK)
-        lp_bind_fail(L, &e);
-    lp_gc_account(L);
+    lp_must(L, e.code, &e);
 }
 
 void lp_push_data(lua_State *L, int i, LpDtype t, const char *fn)
 {
     Scan s = {.L = L, .fn = fn, .from_tensor = LP_DT_NONE};
-    LpErr e = {0};
-    LpTensor *out = NULL;
-    int tries = 0;
     i = lua_absindex(L, i);
     if (lp_to_tensor(L, i)) {
         push_copy(L, lp_to_tensor(L, i), t);
@@ -198,19 +187,13 @@ void lp_push_data(lua_State *L, int i, LpDtype t, const char *fn)
             : s.kind == LP_KIND_INT ? LP_I64
                                     : LP_BOOL;
     s.type.dtype = t;
-    LpBox *box = lp_push_box(L);
-    while (lp_tensor_new(&s.type, &out, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            lp_bind_fail(L, &e);
-    box->p = out;
-    s.p = lp_tensor_data(out);
+    s.p = lp_tensor_data(lp_new_tensor(L, &s.type));
     store(&s, i, t);
     if (s.overflow)
         lp_raise(L, LP_E_RUNTIME,
                  "%s(): a value cannot be converted to type %s without "
                  "overflow",
                  fn, lp_dtype_name(t));
-    lp_gc_account(L);
 }
 
 /* ---- torch.tensor -------------------------------------------------------- */
@@ -300,8 +283,6 @@ static int torch_frombuffer(lua_State *L)
     static const char *const names[] = {"dtype", "count", "offset",
                                         "requires_grad", NULL};
     size_t len;
-    LpErr e = {0};
-    LpTensor *t = NULL;
     if (lua_type(L, 1) != LUA_TSTRING || !lua_istable(L, 2))
         return lp_raise(L, LP_E_TYPE,
                         "frombuffer(): takes a string and "
@@ -338,12 +319,8 @@ static int torch_frombuffer(lua_State *L)
                         (long long)n, lp_dtype_name(w.dtype),
                         (long long)(total - offset));
     LpType type = {.dtype = w.dtype, .ndim = 1, .shape = {n}};
-    LpBox *box = lp_push_box(L);
-    if (lp_tensor_new(&type, &t, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
-    box->p = t;
-    memcpy(lp_tensor_data(t), bytes + offset, (size_t)(n * size));
-    lp_gc_account(L);
+    memcpy(lp_tensor_data(lp_new_tensor(L, &type)), bytes + offset,
+           (size_t)(n * size));
     return finish(L, &w);
 }
 
@@ -354,12 +331,10 @@ static int parameter(lua_State *L)
     bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
     LpErr e = {0};
     LpBox *box = lp_push_box(L);
-    if (lp_detach(t, &out, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_detach(t, &out, &e), &e);
     out->is_param = true;
     box->p = out;
-    if (lp_set_requires_grad(out, on, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_set_requires_grad(out, on, &e), &e);
     return 1;
 }
 

@@ -103,13 +103,10 @@ static const luaL_Reg methods[] = {
 void lp_bind_generator(lua_State *L)
 {
     lua_newtable(L);
-    lua_pushliteral(L, "torch.Generator");
-    lua_setfield(L, -2, "__name");
+    lp_set_string(L, "__name", "torch.Generator");
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_generator);
-    lua_pushcfunction(L, generator_new);
-    lua_setfield(L, -2, "Generator");
-    lua_pushcfunction(L, global_seed);
-    lua_setfield(L, -2, "seed");
+    lp_set_function(L, "Generator", generator_new);
+    lp_set_function(L, "seed", global_seed);
 }

@@ -361,8 +361,7 @@ int lp_index_set(lua_State *L, LpTensor *t)
     walk(&w, &k, L, t);
     if (!w.any) {
         while (lp_copy_into(w.t, &v, &e) != LP_OK)
-            if (!lp_gc_retry(L, &e, &tries))
-                return lp_bind_fail(L, &e);
+            lp_gc_retry(L, &e, &tries, NULL);
         return 0;
     }
     if (v.t)
@@ -376,7 +375,6 @@ int lp_index_set(lua_State *L, LpTensor *t)
     in[1] = v;
     memcpy(in + 2, w.index, (size_t)w.n * sizeof *in);
     while (lp_op_call_inplace(f->op, in, 2 + w.n, f->base, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+        lp_gc_retry(L, &e, &tries, NULL);
     return 0;
 }

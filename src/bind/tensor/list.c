@@ -57,11 +57,8 @@ bool lp_is_list(lua_State *L, int i)
 void lp_bind_list(lua_State *L)
 {
     lua_createtable(L, 0, 2);
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_pushcfunction(L, list_index);
-    lua_setfield(L, -2, "__index");
+    lp_set_bool(L, "__metatable", 0);
+    lp_set_function(L, "__index", list_index);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_list);
-    lua_pushcfunction(L, list_new);
-    lua_setfield(L, -2, "list");
+    lp_set_function(L, "list", list_new);
 }

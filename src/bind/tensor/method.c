@@ -27,8 +27,7 @@ static int64_t which_dim(lua_State *L, const LpTensor *t, const char *name)
         lp_raise(L, LP_E_INDEX,
                  "%s(): dim is %lld, but the tensor has no dimensions", name,
                  (long long)d);
-    if (lp_wrap_dim(&d, t->ndim, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_wrap_dim(&d, t->ndim, &e), &e);
     return d;
 }
 
@@ -48,11 +47,7 @@ static int m_stride(lua_State *L)
         lua_pushinteger(L, t->strides[which_dim(L, t, "stride")]);
         return 1;
     }
-    lua_createtable(L, t->ndim, 0);
-    for (int i = 0; i < t->ndim; i++) {
-        lua_pushinteger(L, t->strides[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    lp_push_ints(L, t->strides, t->ndim);
     lp_mark_list(L);
     return 1;
 }
@@ -117,8 +112,7 @@ static int m_data_ptr(lua_State *L)
 {
     LpTensor *t = SELF("data_ptr", 0);
     LpErr e = {0};
-    if (lp_tensor_touch(t, false, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
     lua_pushinteger(L, (lua_Integer)(intptr_t)lp_tensor_data(t));
     return 1;
 }
@@ -164,8 +158,7 @@ static void to_meta(lua_State *L, LpTensor *t)
     LpTensor *out = NULL;
     LpType type = lp_tensor_type(t);
     LpBox *box = lp_push_box(L);
-    if (lp_tensor_empty(&type, LP_ST_META, &out, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_tensor_empty(&type, LP_ST_META, &out, &e), &e);
     box->p = out;
 }
 
@@ -337,8 +330,7 @@ static int m_requires_grad_(lua_State *L)
                         "bool, not %s",
                         lp_describe(L, -1, buf));
     bool on = lua_isnil(L, -1) || lua_toboolean(L, -1);
-    if (lp_set_requires_grad(t, on, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_set_requires_grad(t, on, &e), &e);
     lua_settop(L, 1);
     return 1;
 }
@@ -382,8 +374,7 @@ static int m_contiguous(lua_State *L)
         return lua_settop(L, 1), 1;
     LpBox *box = lp_push_box(L);
     while (lp_contiguous(t, &out, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+        lp_gc_retry(L, &e, &tries, NULL);
     box->p = out;
     lp_gc_account(L);
     return 1;
@@ -398,8 +389,7 @@ static int m_copy_(lua_State *L)
     if (!src.t && !(src.is_num = lp_to_scalar(L, 2, &src.num)))
         lp_check_tensor(L, 2, "copy_", "src");
     while (lp_copy_into(t, &src, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail(L, &e);
+        lp_gc_retry(L, &e, &tries, NULL);
     lua_settop(L, 1);
     return 1;
 }

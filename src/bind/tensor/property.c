@@ -72,8 +72,7 @@ static const struct {
 void lp_add_properties(lua_State *L)
 {
     for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
-        lua_pushinteger(L, properties[i].p);
-        lua_setfield(L, -2, properties[i].name);
+        lp_set_int(L, properties[i].name, properties[i].p);
     }
 }
 
@@ -148,11 +147,9 @@ static int push_grad_fn(lua_State *L, const LpTensor *t)
     lua_pushfstring(L, "%s0", name);
     lua_rawseti(L, -2, 1);
     if (luaL_newmetatable(L, "torch.grad_fn")) {
-        lua_pushcfunction(L, grad_fn_tostring);
-        lua_setfield(L, -2, "__tostring");
+        lp_set_function(L, "__tostring", grad_fn_tostring);
         lua_newtable(L);
-        lua_pushcfunction(L, grad_fn_name);
-        lua_setfield(L, -2, "name");
+        lp_set_function(L, "name", grad_fn_name);
         lua_setfield(L, -2, "__index");
     }
     lua_setmetatable(L, -2);
@@ -164,8 +161,7 @@ static int push_detached(lua_State *L, LpTensor *t)
     LpErr e = {0};
     LpTensor *out = NULL;
     LpBox *box = lp_push_box(L);
-    if (lp_detach(t, &out, &e) != LP_OK)
-        return lp_bind_fail(L, &e);
+    lp_must(L, lp_detach(t, &out, &e), &e);
     box->p = out;
     return 1;
 }
@@ -342,8 +338,7 @@ static int set_property(lua_State *L, LpTensor *t, Property p)
     case PROP_REQUIRES_GRAD:
         if (!lua_isboolean(L, 3))
             return lp_raise(L, LP_E_TYPE, "requires_grad must be a bool");
-        if (lp_set_requires_grad(t, lua_toboolean(L, 3), &e) != LP_OK)
-            return lp_bind_fail(L, &e);
+        lp_must(L, lp_set_requires_grad(t, lua_toboolean(L, 3), &e), &e);
         return 0;
     case PROP_GRAD:
         return set_grad(L, t);

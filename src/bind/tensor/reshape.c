@@ -118,8 +118,7 @@ static LpType check_sizes(lua_State *L, const char *fn, LpDtype dtype)
                      lp_describe(L, -1, what));
         lua_pop(L, 1);
     }
-    if (lp_shape_check(&t, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    lp_must(L, lp_shape_check(&t, &e), &e);
     return t;
 }
 
@@ -160,8 +159,7 @@ static int resize_to(lua_State *L, const char *fn, LpType type)
     if (!lp_shape_eq(&was, &type)) {
         LpBox *made = lp_push_box(L);
         while (resized(t, &type, &now, &e) != LP_OK)
-            if (!lp_gc_retry(L, &e, &tries))
-                return lp_bind_fail(L, &e);
+            lp_gc_retry(L, &e, &tries, NULL);
         made->p = now;
         become(box, now, changes_itself(t));
         lp_gc_account(L);

@@ -61,13 +61,25 @@ void lp_gc_account(lua_State *L)
     gc.boxes = 0;
 }
 
-bool lp_gc_retry(lua_State *L, LpErr *e, int *tries)
+void lp_gc_retry(lua_State *L, LpErr *e, int *tries, const LpForm *f)
 {
     if (e->code != LP_E_MEMORY || (*tries)++)
-        return false;
+        f ? lp_bind_fail_in(L, e, f) : lp_bind_fail(L, e);
     lua_gc(L, LUA_GCCOLLECT);
     memset(e, 0, sizeof *e);
-    return true;
+}
+
+LpTensor *lp_new_tensor(lua_State *L, const LpType *type)
+{
+    LpErr e = {0};
+    LpTensor *t = NULL;
+    int tries = 0;
+    LpBox *box = lp_push_box(L);
+    while (lp_tensor_new(type, &t, &e) != LP_OK)
+        lp_gc_retry(L, &e, &tries, NULL);
+    box->p = t;
+    lp_gc_account(L);
+    return t;
 }
 
 LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg)
@@ -79,6 +91,20 @@ LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg)
     lp_raise(L, LP_E_TYPE, "%s(): argument '%s' must be a Tensor, not %s", fn,
              arg, lp_describe(L, i, what));
     return NULL;
+}
+
+LpTensor **lp_check_tensors(lua_State *L, int i, const char *fn,
+                            const char *arg, int *n)
+{
+    luaL_checktype(L, i, LUA_TTABLE);
+    *n = (int)lua_rawlen(L, i);
+    LpTensor **t = lua_newuserdatauv(L, ((size_t)*n + 1) * sizeof *t, 0);
+    for (int k = 0; k < *n; k++) {
+        lua_rawgeti(L, i, k + 1);
+        t[k] = lp_check_tensor(L, -1, fn, arg);
+        lua_pop(L, 1);
+    }
+    return t;
 }
 
 LpTensor *lp_check_self(lua_State *L, const char *fn, int most)
@@ -180,6 +206,25 @@ bool lp_to_scalar(lua_State *L, int i, LpScalar *s)
     }
 }
 
+void lp_push_scalar(lua_State *L, LpScalar s)
+{
+    if (s.kind == LP_KIND_FLOAT)
+        lua_pushnumber(L, s.f);
+    else if (s.kind == LP_KIND_INT)
+        lua_pushinteger(L, s.i);
+    else
+        lua_pushboolean(L, s.i != 0);
+}
+
+void lp_push_ints(lua_State *L, const int64_t *v, int n)
+{
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_pushinteger(L, v[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
 static int push_list(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
                      const LpAttr *attr)
 {
@@ -188,8 +233,7 @@ static int push_list(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     LpOwner *o = lp_push_owner(L);
     while (lp_autocast_call(f->op, in, n_in, attr, o->t, &o->n, &e) != LP_OK) {
         o->n = 0;
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail_in(L, &e, f);
+        lp_gc_retry(L, &e, &tries, f);
     }
     owner_list(L, o);
     lua_remove(L, -2);
@@ -211,8 +255,7 @@ int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     for (int i = 0; i < n_results; i++)
         box[i] = lp_push_box(L);
     while (lp_autocast_call(f->op, in, n_in, attr, out, &n, &e) != LP_OK)
-        if (!lp_gc_retry(L, &e, &tries))
-            return lp_bind_fail_in(L, &e, f);
+        lp_gc_retry(L, &e, &tries, f);
     for (int i = 0; i < n; i++) {
         if (i < n_results)
             box[i]->p = out[i];
@@ -396,14 +439,12 @@ static void add_arithmetic(lua_State *L)
 void lp_bind_tensor(lua_State *L)
 {
     lua_newtable(L);
-    lua_pushcfunction(L, owner_gc);
-    lua_setfield(L, -2, "__gc");
+    lp_set_function(L, "__gc", owner_gc);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owner);
 
     lua_newtable(L);
     luaL_setfuncs(L, plain, 0);
-    lua_pushliteral(L, "torch.Tensor");
-    lua_setfield(L, -2, "__name");
+    lp_set_string(L, "__name", "torch.Tensor");
     add_arithmetic(L);
     push_tensor_free(L, tensor_free);
     lua_pushvalue(L, -1);
@@ -416,8 +457,7 @@ void lp_bind_tensor(lua_State *L)
     lp_add_properties(L);
     push_tensor_free(L, method_free);
     lua_setfield(L, -2, "free");
-    lua_pushcfunction(L, tensor_iter);
-    lua_setfield(L, -2, "iter");
+    lp_set_function(L, "iter", tensor_iter);
     lua_pushvalue(L, -1);
     lua_pushcclosure(L, lp_tensor_index, 1);
     lua_setfield(L, -3, "__index");

@@ -131,11 +131,7 @@ int lp_no_device(lua_State *L, int i, const char *fn)
 /* ---- torch.Size ---------------------------------------------------------- */
 void lp_push_size(lua_State *L, const int64_t *shape, int n)
 {
-    lua_createtable(L, n, 0);
-    for (int i = 0; i < n; i++) {
-        lua_pushinteger(L, shape[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    lp_push_ints(L, shape, n);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &key_size);
     lua_setmetatable(L, -2);
 }
@@ -398,13 +394,10 @@ static void push_metatable(lua_State *L, const char *name,
                            lua_CFunction to_string, lua_CFunction index)
 {
     lua_newtable(L);
-    lua_pushstring(L, name);
-    lua_setfield(L, -2, "__name");
-    lua_pushcfunction(L, to_string);
-    lua_setfield(L, -2, "__tostring");
+    lp_set_string(L, "__name", name);
+    lp_set_function(L, "__tostring", to_string);
     if (index) {
-        lua_pushcfunction(L, index);
-        lua_setfield(L, -2, "__index");
+        lp_set_function(L, "__index", index);
     }
 }
 
@@ -449,23 +442,19 @@ static void bind_devices(lua_State *L)
     }
     lua_pop(L, 1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_devices);
-    lua_pushcfunction(L, device_new);
-    lua_setfield(L, -2, "device");
+    lp_set_function(L, "device", device_new);
 }
 
 static void bind_size(lua_State *L)
 {
     push_metatable(L, "torch.Size", size_tostring, NULL);
-    lua_pushcfunction(L, size_eq);
-    lua_setfield(L, -2, "__eq");
+    lp_set_function(L, "__eq", size_eq);
     lua_newtable(L);
-    lua_pushcfunction(L, size_numel);
-    lua_setfield(L, -2, "numel");
+    lp_set_function(L, "numel", size_numel);
     lua_pushcclosure(L, size_index, 1);
     lua_setfield(L, -2, "__index");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_size);
-    lua_pushcfunction(L, size_new);
-    lua_setfield(L, -2, "Size");
+    lp_set_function(L, "Size", size_new);
 }
 
 /* core.dtypes {name = dtype}, device, Size, slice, none, ellipsis */
@@ -476,8 +465,7 @@ void lp_bind_value(lua_State *L)
     bind_size(L);
     push_metatable(L, "torch.slice", slice_tostring, NULL);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_slice);
-    lua_pushcfunction(L, slice_new);
-    lua_setfield(L, -2, "slice");
+    lp_set_function(L, "slice", slice_new);
     push_single(L, &tag_none, 0);
     push_metatable(L, "torch.none", none_tostring, NULL);
     lua_setmetatable(L, -2);
