@@ -111,6 +111,8 @@ bool lp_push_numbers(lua_State *L, int i, bool list);
 
 void lp_push_scalar(lua_State *L, LpScalar s);
 void lp_push_ints(lua_State *L, const int64_t *v, int n); /* a list */
+/* None is false, a dtype its name, a graph a copy. */
+void lp_push_attr(lua_State *L, const LpAttr *a);
 
 /* Fields of the table on top; a string that is NULL is none. */
 static inline void lp_set_int(lua_State *L, const char *key, int64_t v)
@@ -139,6 +141,13 @@ static inline void lp_set_function(lua_State *L, const char *key,
     lua_pushcfunction(L, f);
     lua_setfield(L, -2, key);
 }
+/* A function for Lua that gives one value: lua_push##type(L, value). */
+#define LP_GETTER(name, type, value)                                           \
+    static int name(lua_State *L)                                              \
+    {                                                                          \
+        lua_push##type(L, value);                                              \
+        return 1;                                                              \
+    }
 
 /* Around a backward pass: its hooks run in L. Returns what leave() takes. */
 lua_State *lp_hooks_enter(lua_State *L);

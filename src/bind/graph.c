@@ -108,7 +108,7 @@ static void push_body(lua_State *L, const LpGraph *g)
     lp_must(L, e.code, &e);
 }
 
-static void push_attr(lua_State *L, const LpAttr *a)
+void lp_push_attr(lua_State *L, const LpAttr *a)
 {
     switch (a->kind) {
     case LP_ATTR_NONE:
@@ -211,7 +211,7 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
     lua_createtable(L, 0, n->op->n_attr);
     for (int i = 0; i < f->n_args; i++)
         if (!lp_arg_is_operand(f->arg[i].kind)) {
-            push_attr(L, &n->attr[f->arg[i].slot]);
+            lp_push_attr(L, &n->attr[f->arg[i].slot]);
             lua_setfield(L, -2, f->arg[i].name);
         }
     lua_setfield(L, -2, "attributes");

@@ -54,32 +54,14 @@ LpStatus lp_check_operands(const LpGraph *g, const LpOp *op, const LpVal *in,
     return LP_OK;
 }
 
-static bool kind_fits(const LpFormArg *a, LpAttrKind k)
-{
-    switch (a->kind) {
-    case LP_ARG_INT:
-        return k == LP_ATTR_INT;
-    case LP_ARG_INTS:
-        return k == LP_ATTR_INTS;
-    case LP_ARG_FLOAT:
-        return k == LP_ATTR_FLOAT;
-    case LP_ARG_BOOL:
-        return k == LP_ATTR_BOOL;
-    case LP_ARG_STR:
-        return k == LP_ATTR_STR;
-    case LP_ARG_SCALAR:
-        return k == LP_ATTR_SCALAR;
-    case LP_ARG_DTYPE:
-        return k == LP_ATTR_DTYPE;
-    case LP_ARG_GRAPH:
-        return k == LP_ATTR_GRAPH;
-    default:
-        return false;
-    }
-}
-
 LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e)
 {
+    static const LpAttrKind fits[] = {
+        [LP_ARG_INT] = LP_ATTR_INT,     [LP_ARG_INTS] = LP_ATTR_INTS,
+        [LP_ARG_FLOAT] = LP_ATTR_FLOAT, [LP_ARG_BOOL] = LP_ATTR_BOOL,
+        [LP_ARG_STR] = LP_ATTR_STR,     [LP_ARG_SCALAR] = LP_ATTR_SCALAR,
+        [LP_ARG_DTYPE] = LP_ATTR_DTYPE, [LP_ARG_GRAPH] = LP_ATTR_GRAPH,
+    };
     static const char *const names[] = {
         [LP_ATTR_NONE] = "None",     [LP_ATTR_INT] = "int",
         [LP_ATTR_FLOAT] = "float",   [LP_ATTR_BOOL] = "bool",
@@ -94,7 +76,7 @@ LpStatus lp_check_attrs(const LpOp *op, const LpAttr *attr, LpErr *e)
             continue;
         LpAttrKind k = attr[a->slot].kind;
         if (k != LP_ATTR_NONE || !a->optional)
-            LP_FAIL_IF(!kind_fits(a, k), e, LP_E_VALUE,
+            LP_FAIL_IF(k != fits[a->kind], e, LP_E_VALUE,
                        "attribute %s of %s has the kind %s, which its form "
                        "does not allow",
                        a->name, op->name, names[k]);

@@ -139,14 +139,9 @@ LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e)
     if (!c.block || !c.scope || !c.file)
         return 0;
     size_t back = g->n_origin > 16 ? g->n_origin - 16 : 1;
-    for (size_t i = g->n_origin; i-- > back;) {
-        const LpOrigin *p = &g->origin[i];
-        if (p->block == c.block && p->scope == c.scope && p->file == c.file &&
-            p->line == c.line && p->ipu == c.ipu && p->stage == c.stage &&
-            p->phase == c.phase && p->backward == c.backward &&
-            p->update == c.update)
+    for (size_t i = g->n_origin; i-- > back;)
+        if (lp_origin_same(&g->origin[i], &c))
             return (LpOriginId)i;
-    }
     if (!LP_GROW(g->origin, g->cap_origin, g->n_origin))
         return no_memory(e);
     g->origin[g->n_origin] = c;
@@ -291,4 +286,10 @@ bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b)
 {
     return a->block == b->block && lp_origin_same_stage(a, b) &&
            a->backward == b->backward && a->update == b->update;
+}
+
+bool lp_origin_same(const LpOrigin *a, const LpOrigin *b)
+{
+    return lp_origin_same_location(a, b) && a->scope == b->scope &&
+           a->file == b->file && a->line == b->line;
 }

@@ -140,6 +140,7 @@ uint64_t lp_origin_location(const LpOrigin *o);
 /* May nodes of these origins be merged: equal but for scope, file, line. The
  * strings must be interned in one graph. */
 bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b);
+bool lp_origin_same(const LpOrigin *a, const LpOrigin *b); /* in all */
 
 static inline const LpType *lp_graph_type(const LpGraph *g, LpVal v)
 {

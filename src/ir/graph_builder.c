@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/base/random.h"
-#include "src/ir/graph.h"
+#include "src/ir/text.h"
 
 static const LpType *type(LpBuilder *b, LpVal v)
 {
@@ -60,7 +60,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpGraphBuilder *gb = (LpGraphBuilder *)b;
     LpAttr canon[LP_MAX_ATTR];
     LpType fixed[LP_MAX_OUT], *types = fixed;
-    LpScalar num[LP_MAX_IN];
+    int n = op->n_results;
     if (op->flags & LP_OPF_DYNAMIC) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s has a result whose shape depends on its data; it works "
@@ -68,52 +68,42 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
                 op->name);
         return 0;
     }
-    LpType *tin = lp_arena_alloc(&gb->scratch, (size_t)n_in * sizeof *tin);
     if (op->n_results == 0)
         types = lp_arena_alloc(&gb->scratch, LP_MAX_LIST * sizeof *types);
-    if (!tin || !types) {
+    if (!types) {
         lp_fail(b->err, LP_E_MEMORY, "out of memory");
         return 0;
     }
-    lp_graph_operands(gb->g, in, (size_t)n_in, tin, num);
     if (op->n_attr)
         memcpy(canon, attr, op->n_attr * sizeof *attr);
-    LpInfer x = {.op = op,
-                 .n_in = n_in,
-                 .n_out = op->n_results,
-                 .in = tin,
-                 .num = num,
-                 .attr = canon,
-                 .out = types,
-                 .arena = &gb->scratch,
-                 .err = b->err};
-    if (op->infer && lp_op_infer(&x) != LP_OK)
+    if (op->infer && lp_graph_infer(gb->g, op, in, (size_t)n_in, canon, types,
+                                    &n, &gb->scratch, b->err) != LP_OK)
         return 0;
     if (!lp_graph_takes(gb->g, op)) {
         uint32_t outer = gb->region, mine = 0;
         if (op->kind == LP_OP_FUSED && outer == 0)
             gb->region = mine = open_region(gb, op, canon, in, n_in);
-        memset(out, 0, (size_t)x.n_out * sizeof *out);
-        op->expand(b, canon, in, n_in, out, x.n_out);
+        memset(out, 0, (size_t)n * sizeof *out);
+        op->expand(b, canon, in, n_in, out, n);
         gb->region = outer;
         if (mine && !lp_failed(b))
-            close_region(gb, mine, out, x.n_out);
-        return lp_failed(b) ? 0 : x.n_out;
+            close_region(gb, mine, out, n);
+        return lp_failed(b) ? 0 : n;
     }
-    LpGraphNode n = {.op = op,
-                     .attr = canon,
-                     .in = in,
-                     .n_in = (uint32_t)n_in,
-                     .n_out = (uint32_t)x.n_out,
-                     .origin = gb->origin,
-                     .region = gb->region,
-                     .site = site_of(gb, op)};
-    LpVal first = lp_graph_add(gb->g, &n, types, b->err);
+    LpGraphNode node = {.op = op,
+                        .attr = canon,
+                        .in = in,
+                        .n_in = (uint32_t)n_in,
+                        .n_out = (uint32_t)n,
+                        .origin = gb->origin,
+                        .region = gb->region,
+                        .site = site_of(gb, op)};
+    LpVal first = lp_graph_add(gb->g, &node, types, b->err);
     if (first == LP_NOVAL)
         return 0;
-    for (int i = 0; i < x.n_out; i++)
+    for (int i = 0; i < n; i++)
         out[i] = first + (LpVal)i;
-    return x.n_out;
+    return n;
 }
 
 void lp_graph_builder_init(LpGraphBuilder *gb, LpGraph *g, LpErr *e)

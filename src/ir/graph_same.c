@@ -57,8 +57,7 @@ static bool same_attrs(const LpOp *op, const LpAttr *x, const LpAttr *y)
 
 static bool same_place(const LpOrigin *x, const LpOrigin *y)
 {
-    return strcmp(x->block, y->block) == 0 && x->stage == y->stage &&
-           x->ipu == y->ipu && x->phase == y->phase &&
+    return strcmp(x->block, y->block) == 0 && lp_origin_same_stage(x, y) &&
            x->backward == y->backward && x->update == y->update;
 }
 

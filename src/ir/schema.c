@@ -17,11 +17,6 @@ static int n_forms;
 static bool done;
 
 /* ---- arguments ----------------------------------------------------------- */
-static bool is_operand(LpArgKind k)
-{
-    return k == LP_ARG_TENSOR || k == LP_ARG_TENSORS || k == LP_ARG_VALUE;
-}
-
 static const LpFormArg *find_arg(const LpForm *f, const char *w, int n)
 {
     for (int i = 0; i < f->n_args; i++)
@@ -62,7 +57,7 @@ static LpStatus give_slot(LpFormReader *s, LpFormArg *a)
         return LP_OK;
     }
     a->own = a->kind;
-    if (is_operand(a->kind)) {
+    if (lp_arg_is_operand(a->kind)) {
         if (op->has_list)
             return lp_fr_wrong(s, "an operand after Tensor[]");
         if (op->n_operands == LP_MAX_IN)
@@ -261,7 +256,7 @@ static LpStatus line(LpFormReader *s)
         const LpFormArg *a = &src->arg[i];
         if (a->kind == LP_ARG_VALUE)
             f->operand[a->slot] = a->def;
-        else if (!is_operand(a->kind))
+        else if (!lp_arg_is_operand(a->kind))
             f->base[a->slot] = a->def;
     }
     const char *rest = s->p;

@@ -19,6 +19,13 @@ typedef enum {
     LP_ARG_GRAPH,
 } LpArgKind;
 
+extern const char *const lp_arg_kind_names[]; /* "Tensor[]", as forms have it */
+
+static inline bool lp_arg_is_operand(LpArgKind k)
+{
+    return k == LP_ARG_TENSOR || k == LP_ARG_TENSORS || k == LP_ARG_VALUE;
+}
+
 typedef struct LpFormArg {
     const char *name;
     LpArgKind kind;

@@ -77,27 +77,25 @@ LpStatus lp_fr_name(LpFormReader *s, const char **out)
 }
 
 /* ---- types --------------------------------------------------------------- */
-static const struct {
-    const char *name;
-    LpArgKind kind;
-} type_names[] = {
-    {"Tensor", LP_ARG_TENSOR}, {"Value", LP_ARG_VALUE},
-    {"int", LP_ARG_INT},       {"float", LP_ARG_FLOAT},
-    {"bool", LP_ARG_BOOL},     {"str", LP_ARG_STR},
-    {"Scalar", LP_ARG_SCALAR}, {"ScalarType", LP_ARG_DTYPE},
-    {"Graph", LP_ARG_GRAPH},
+const char *const lp_arg_kind_names[] = {
+    [LP_ARG_TENSOR] = "Tensor", [LP_ARG_TENSORS] = "Tensor[]",
+    [LP_ARG_VALUE] = "Value",   [LP_ARG_INT] = "int",
+    [LP_ARG_INTS] = "int[]",    [LP_ARG_FLOAT] = "float",
+    [LP_ARG_BOOL] = "bool",     [LP_ARG_STR] = "str",
+    [LP_ARG_SCALAR] = "Scalar", [LP_ARG_DTYPE] = "ScalarType",
+    [LP_ARG_GRAPH] = "Graph",
 };
 
 LpStatus lp_fr_type(LpFormReader *s, LpFormArg *a)
 {
     const char *w;
     int n = lp_fr_word(s, &w);
-    size_t i = 0, count = sizeof type_names / sizeof *type_names;
-    while (i < count && !lp_fr_word_is(w, n, type_names[i].name))
+    int i = 0; /* no word has brackets */
+    while (i <= LP_ARG_GRAPH && !lp_fr_word_is(w, n, lp_arg_kind_names[i]))
         i++;
-    if (i == count)
+    if (i > LP_ARG_GRAPH)
         return lp_fr_wrong(s, "an unknown type");
-    a->kind = type_names[i].kind;
+    a->kind = (LpArgKind)i;
     if (s->p[0] == '?' && s->p[1] == '[') { /* a list with holes */
         a->optional = true;
         s->p++;

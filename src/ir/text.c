@@ -271,12 +271,6 @@ static void text_origin(LpBuf *b, const LpOrigin *o)
                o->update ? " update" : "");
 }
 
-static bool same_origin(const LpOrigin *a, const LpOrigin *b)
-{
-    return lp_origin_same_location(a, b) && a->scope == b->scope &&
-           a->file == b->file && a->line == b->line;
-}
-
 /* Writes the inputs that are older than value `before`. */
 static void text_inputs(LpBuf *b, const LpGraph *g, size_t *next, LpVal before)
 {
@@ -310,8 +304,8 @@ void lp_text_graph(LpBuf *b, const LpGraph *g)
         text_inputs(b, g, &input, g->node[i].out);
         if (o != last && o == 0)
             lp_buf_str(b, "origin none\n");
-        else if (o != last &&
-                 (last == 0 || !same_origin(&g->origin[o], &g->origin[last])))
+        else if (o != last && (last == 0 || !lp_origin_same(&g->origin[o],
+                                                            &g->origin[last])))
             text_origin(b, &g->origin[o]);
         last = o;
         lp_text_node(b, g, i);

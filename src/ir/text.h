@@ -16,11 +16,6 @@ void lp_text_type(LpBuf *b, const LpType *t);
 /* Owned; NULL when memory was short for any part of it. */
 char *lp_text_take(LpBuf *b, LpErr *e);
 
-static inline bool lp_arg_is_operand(LpArgKind k)
-{
-    return k == LP_ARG_TENSOR || k == LP_ARG_TENSORS || k == LP_ARG_VALUE;
-}
-
 /* Is `op` an operation of g, and may it have these operands (existing
  * values, immediates, holes)? */
 LpStatus lp_check_operands(const LpGraph *g, const LpOp *op, const LpVal *in,

@@ -60,6 +60,14 @@ static LpStatus fault(const LpGraph *g, LpNodeId id, LpErr *e,
     return code;
 }
 
+/* What is wrong with node `id`. */
+#define BAD_NODE(id, ...)                                                      \
+    do {                                                                       \
+        LpErr own = {0};                                                       \
+        lp_fail(&own, LP_E_INTERNAL, __VA_ARGS__);                             \
+        return fault(g, id, e, &own);                                          \
+    } while (0)
+
 /* ---- values -------------------------------------------------------------- */
 #define BAD(...) return lp_fail(e, LP_E_INTERNAL, __VA_ARGS__)
 
@@ -100,26 +108,17 @@ static LpStatus check_numbers(const LpGraph *g, LpErr *e)
         const LpGraphNode *n = &g->node[i];
         for (; input < g->n_input && g->input[input] == next; input++)
             next++;
-        LpErr own = {0};
-        if (n->out != next) {
-            lp_fail(&own, LP_E_INTERNAL,
-                    "its results begin at value %u, the order says %u", n->out,
-                    next);
-            return fault(g, i, e, &own);
-        }
-        if (n->n_out > g->n_value - next) {
-            lp_fail(&own, LP_E_INTERNAL,
-                    "it has %u results, but the graph has no value %zu",
-                    n->n_out, g->n_value);
-            return fault(g, i, e, &own);
-        }
+        if (n->out != next)
+            BAD_NODE(i, "its results begin at value %u, the order says %u",
+                     n->out, next);
+        if (n->n_out > g->n_value - next)
+            BAD_NODE(i, "it has %u results, but the graph has no value %zu",
+                     n->n_out, g->n_value);
         for (uint32_t k = 0; k < n->n_out; k++, next++)
-            if (g->value[next].node != i || g->value[next].nr != k) {
-                lp_fail(&own, LP_E_INTERNAL,
-                        "its result %u, value %u, says it belongs to another",
-                        k, next);
-                return fault(g, i, e, &own);
-            }
+            if (g->value[next].node != i || g->value[next].nr != k)
+                BAD_NODE(i,
+                         "its result %u, value %u, says it belongs to another",
+                         k, next);
     }
     next += (LpVal)(g->n_input - input);
     if (next != g->n_value)
@@ -217,16 +216,14 @@ static LpStatus check_region(const LpGraph *g, uint32_t id, LpErr *e)
     if (r->op->kind != LP_OP_FUSED || (r->op->flags & LP_OPF_DEVICE))
         BAD("graph is not valid: region %u is of %s, which is not inlined", id,
             r->op->name);
-    for (uint32_t i = 0; i < r->n_in; i++)
-        if (!exists(g, r->in[i]))
-            BAD("graph is not valid: region %u reads value %u, which does not "
+    for (uint32_t i = 0; i < r->n_in + r->n_out; i++) {
+        bool in = i < r->n_in;
+        LpVal v = in ? r->in[i] : r->out[i - r->n_in];
+        if (!exists(g, v))
+            BAD("graph is not valid: region %u %s value %u, which does not "
                 "exist",
-                id, r->in[i] & ~LP_VAL_IMM);
-    for (uint32_t i = 0; i < r->n_out; i++)
-        if (!exists(g, r->out[i]))
-            BAD("graph is not valid: region %u gives value %u, which does not "
-                "exist",
-                id, r->out[i] & ~LP_VAL_IMM);
+                id, in ? "reads" : "gives", v & ~LP_VAL_IMM);
+    }
     return LP_OK;
 }
 
@@ -239,13 +236,9 @@ static LpStatus check_region_order(const LpGraph *g, LpErr *e)
             continue;
         const LpRegion *r = &g->region[n->region];
         for (uint32_t k = 0; k < r->n_in; k++)
-            if (!lp_is_imm(r->in[k]) && r->in[k] >= n->out) {
-                LpErr own = {0};
-                lp_fail(&own, LP_E_INTERNAL,
-                        "region %u reads value %u, which is younger", n->region,
-                        r->in[k]);
-                return fault(g, i, e, &own);
-            }
+            if (!lp_is_imm(r->in[k]) && r->in[k] >= n->out)
+                BAD_NODE(i, "region %u reads value %u, which is younger",
+                         n->region, r->in[k]);
     }
     return LP_OK;
 }

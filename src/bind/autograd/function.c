@@ -286,11 +286,7 @@ static int function_trace(lua_State *L)
                         attr, 0);
 }
 
-static int is_tracing(lua_State *L)
-{
-    lua_pushboolean(L, lp_tracing);
-    return 1;
-}
+LP_GETTER(is_tracing, boolean, lp_tracing)
 
 /* The core table is on top. */
 void lp_bind_function(lua_State *L)

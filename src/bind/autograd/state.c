@@ -164,17 +164,8 @@ static int grad(lua_State *L)
     return 1;
 }
 
-static int is_grad_enabled(lua_State *L)
-{
-    lua_pushboolean(L, lp_grad_enabled());
-    return 1;
-}
-
-static int is_anomaly_enabled(lua_State *L)
-{
-    lua_pushboolean(L, lp_detect_anomaly());
-    return 1;
-}
+LP_GETTER(is_grad_enabled, boolean, lp_grad_enabled())
+LP_GETTER(is_anomaly_enabled, boolean, lp_detect_anomaly())
 
 /* set_autocast(dtype or nil); autocast() -> dtype or nil */
 static int set_autocast(lua_State *L)
@@ -223,11 +214,7 @@ static int manual_seed(lua_State *L)
     return 0;
 }
 
-static int initial_seed(lua_State *L)
-{
-    lua_pushinteger(L, (lua_Integer)lp_initial_seed());
-    return 1;
-}
+LP_GETTER(initial_seed, integer, (lua_Integer)lp_initial_seed())
 
 void lp_push_rng_state(lua_State *L, const uint64_t state[2])
 {
@@ -266,11 +253,7 @@ static int set_rng_state(lua_State *L)
 }
 
 /* ---- settings ------------------------------------------------------------ */
-static int get_num_threads(lua_State *L)
-{
-    lua_pushinteger(L, lp_num_threads());
-    return 1;
-}
+LP_GETTER(get_num_threads, integer, lp_num_threads())
 
 static int set_num_threads(lua_State *L)
 {
@@ -302,11 +285,7 @@ static int set_task(lua_State *L)
     return 1;
 }
 
-static int are_deterministic(lua_State *L)
-{
-    lua_pushboolean(L, lp_deterministic());
-    return 1;
-}
+LP_GETTER(are_deterministic, boolean, lp_deterministic())
 
 /* By pieces, from LP_SPLIT_ALL down. */
 static const char *const precisions[] = {"highest", "high", "medium", NULL};
@@ -326,11 +305,8 @@ static int set_matmul_precision(lua_State *L)
                     lp_describe(L, 1, what));
 }
 
-static int get_matmul_precision(lua_State *L)
-{
-    lua_pushstring(L, precisions[LP_SPLIT_ALL - lp_product_split()]);
-    return 1;
-}
+LP_GETTER(get_matmul_precision, string,
+          precisions[LP_SPLIT_ALL - lp_product_split()])
 
 static LpDtype check_dtype(lua_State *L, int i, const char *fn)
 {
@@ -421,11 +397,7 @@ static int mem_fail_at(lua_State *L)
     return 1;
 }
 
-static int mem_live(lua_State *L)
-{
-    lua_pushinteger(L, lp_mem_live());
-    return 1;
-}
+LP_GETTER(mem_live, integer, lp_mem_live())
 
 static const luaL_Reg functions[] = {
     {"mem_fail_at", mem_fail_at},

@@ -6,34 +6,19 @@
 
 #include "src/bind/call/call.h"
 
-static const char *allowed(const LpFormArg *a)
-{
-    switch (a->kind) {
-    case LP_ARG_TENSOR:
-        return "a Tensor";
-    case LP_ARG_TENSORS:
-        return "a list of Tensors";
-    case LP_ARG_VALUE:
-        return "a Tensor or a number";
-    case LP_ARG_INT:
-        return "an int";
-    case LP_ARG_INTS:
-        return "an int or a list of ints";
-    case LP_ARG_FLOAT:
-        return "a float";
-    case LP_ARG_BOOL:
-        return "a bool";
-    case LP_ARG_STR:
-        return "a str";
-    case LP_ARG_SCALAR:
-        return "a number";
-    case LP_ARG_DTYPE:
-        return "a dtype (torch.float32, ...)";
-    case LP_ARG_GRAPH:
-        return "a graph";
-    }
-    return "?";
-}
+static const char *const allowed[] = {
+    [LP_ARG_TENSOR] = "a Tensor",
+    [LP_ARG_TENSORS] = "a list of Tensors",
+    [LP_ARG_VALUE] = "a Tensor or a number",
+    [LP_ARG_INT] = "an int",
+    [LP_ARG_INTS] = "an int or a list of ints",
+    [LP_ARG_FLOAT] = "a float",
+    [LP_ARG_BOOL] = "a bool",
+    [LP_ARG_STR] = "a str",
+    [LP_ARG_SCALAR] = "a number",
+    [LP_ARG_DTYPE] = "a dtype (torch.float32, ...)",
+    [LP_ARG_GRAPH] = "a graph",
+};
 
 /* Pushes the value that the argument was given. */
 static void push_given(LpFormCall *c, const LpForm *f, int k)
@@ -74,12 +59,12 @@ static void say_type(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
     if (m->why == LP_MISS_ELEMENT) {
         push_element(c, m, a);
         snprintf(buf, size, "argument '%s' must be %s, but element %d is %s%s",
-                 a->name, allowed(a), m->at, lp_describe(c->L, -1, what),
+                 a->name, allowed[a->kind], m->at, lp_describe(c->L, -1, what),
                  integral ? lp_int_hint(c->L, -1) : "");
         return;
     }
     snprintf(buf, size, "argument '%s'%s must be %s, not %s%s", a->name,
-             m->arg < c->n_pos ? "" : " (by name)", allowed(a),
+             m->arg < c->n_pos ? "" : " (by name)", allowed[a->kind],
              lp_describe(c->L, -1, what),
              integral ? lp_int_hint(c->L, -1) : "");
 }
@@ -135,7 +120,7 @@ static void say(LpFormCall *c, const LpMiss *m, char *buf, size_t size)
         return;
     case LP_MISS_VALUE:
         snprintf(buf, size, "argument '%s' (%s) is missing%s%.60s%s", a->name,
-                 allowed(a),
+                 allowed[a->kind],
                  m->key ? "; the table is keywords, and none is called '" : "",
                  m->key ? m->key : "", m->key ? "'" : "");
         return;

@@ -3,15 +3,6 @@
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
-static const char *const kinds[] = {
-    [LP_ARG_TENSOR] = "Tensor", [LP_ARG_TENSORS] = "Tensor[]",
-    [LP_ARG_VALUE] = "Value",   [LP_ARG_INT] = "int",
-    [LP_ARG_INTS] = "int[]",    [LP_ARG_FLOAT] = "float",
-    [LP_ARG_BOOL] = "bool",     [LP_ARG_STR] = "str",
-    [LP_ARG_SCALAR] = "Scalar", [LP_ARG_DTYPE] = "ScalarType",
-    [LP_ARG_GRAPH] = "Graph",
-};
-
 static const struct {
     const char *name;
     uint32_t flag;
@@ -41,42 +32,19 @@ static const char *cast_name(const LpOp *op)
 
 static void push_default(lua_State *L, const LpAttr *a)
 {
-    switch (a->kind) {
-    case LP_ATTR_NONE:
+    if (a->kind == LP_ATTR_NONE)
         lua_getfield(L, lua_upvalueindex(1), "none");
-        return;
-    case LP_ATTR_INT:
-        lua_pushinteger(L, a->i);
-        return;
-    case LP_ATTR_FLOAT:
-        lua_pushnumber(L, a->f);
-        return;
-    case LP_ATTR_BOOL:
-        lua_pushboolean(L, a->i != 0);
-        return;
-    case LP_ATTR_SCALAR:
-        lp_push_scalar(L, a->s);
-        return;
-    case LP_ATTR_DTYPE:
+    else if (a->kind == LP_ATTR_DTYPE)
         lp_push_dtype(L, (LpDtype)a->i);
-        return;
-    case LP_ATTR_STR:
-        lua_pushstring(L, a->str);
-        return;
-    case LP_ATTR_INTS:
-        lp_push_ints(L, a->v, a->n);
-        return;
-    case LP_ATTR_GRAPH: /* has no default */
-        break;
-    }
-    lua_pushnil(L);
+    else
+        lp_push_attr(L, a);
 }
 
 static void push_argument(lua_State *L, const LpFormArg *a)
 {
     lua_createtable(L, 0, 6);
     lp_set_string(L, "name", a->name);
-    lp_set_string(L, "kind", kinds[a->kind]);
+    lp_set_string(L, "kind", lp_arg_kind_names[a->kind]);
     lp_set_bool(L, "optional", a->optional);
     lp_set_bool(L, "kw_only", a->kw_only);
     lp_set_int(L, "repeat", a->repeat);

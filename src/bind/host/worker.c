@@ -105,17 +105,8 @@ static int worker_gc(lua_State *L)
     return 0;
 }
 
-static int worker_cause(lua_State *L)
-{
-    lua_pushstring(L, lp_worker_cause(check_worker(L)));
-    return 1;
-}
-
-static int worker_pid(lua_State *L)
-{
-    lua_pushinteger(L, check_worker(L)->pid);
-    return 1;
-}
+LP_GETTER(worker_cause, string, lp_worker_cause(check_worker(L)))
+LP_GETTER(worker_pid, integer, check_worker(L)->pid)
 
 static const luaL_Reg methods[] = {
     {"send", worker_send},   {"receive", worker_receive},

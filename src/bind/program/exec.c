@@ -303,11 +303,7 @@ static int exec_unmark(lua_State *L)
     return 0;
 }
 
-static int exec_marked(lua_State *L)
-{
-    lua_pushboolean(L, lp_sync_marked(check_set(L, 2)));
-    return 1;
-}
+LP_GETTER(exec_marked, boolean, lp_sync_marked(check_set(L, 2)))
 
 static int exec_pull(lua_State *L)
 {
@@ -316,11 +312,7 @@ static int exec_pull(lua_State *L)
     return 0;
 }
 
-static int exec_pulls(lua_State *L)
-{
-    lua_pushinteger(L, lp_sync_pulls(check_set(L, 2)));
-    return 1;
-}
+LP_GETTER(exec_pulls, integer, lp_sync_pulls(check_set(L, 2)))
 
 static uint64_t arena_gradient_bytes(const LpProgram *p)
 {

@@ -114,18 +114,10 @@ static int tensor_tobytes(lua_State *L)
     return 1;
 }
 
-static int is_parameter(lua_State *L)
-{
-    LpTensor *t = lp_to_tensor(L, 1);
-    lua_pushboolean(L, t && t->is_param);
-    return 1;
-}
+LP_GETTER(is_parameter, boolean,
+          lp_to_tensor(L, 1) && lp_to_tensor(L, 1)->is_param)
 
-static int is_tensor(lua_State *L)
-{
-    lua_pushboolean(L, lp_to_tensor(L, 1) != NULL);
-    return 1;
-}
+LP_GETTER(is_tensor, boolean, lp_to_tensor(L, 1) != NULL)
 
 static int is_traced(lua_State *L)
 {

@@ -45,11 +45,7 @@ static int manual_seed(lua_State *L)
     return 1;
 }
 
-static int initial_seed(lua_State *L)
-{
-    lua_pushinteger(L, (lua_Integer)check(L)->state[0]);
-    return 1;
-}
+LP_GETTER(initial_seed, integer, (lua_Integer)check(L)->state[0])
 
 /* A seed from the clock; returns it. */
 static uint64_t clock_seed(void)

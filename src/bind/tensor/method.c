@@ -52,54 +52,17 @@ static int m_stride(lua_State *L)
     return 1;
 }
 
-static int m_dim(lua_State *L)
-{
-    lua_pushinteger(L, SELF("dim", 0)->ndim);
-    return 1;
-}
-
-static int m_ndimension(lua_State *L)
-{
-    lua_pushinteger(L, SELF("ndimension", 0)->ndim);
-    return 1;
-}
-
-static int m_nelement(lua_State *L)
-{
-    lua_pushinteger(L, lp_tensor_numel(SELF("nelement", 0)));
-    return 1;
-}
-
-static int m_numel(lua_State *L)
-{
-    lua_pushinteger(L, lp_tensor_numel(SELF("numel", 0)));
-    return 1;
-}
-
-static int m_element_size(lua_State *L)
-{
-    lua_pushinteger(L,
-                    (lua_Integer)lp_dtype_size(SELF("element_size", 0)->dtype));
-    return 1;
-}
-
-static int m_storage_offset(lua_State *L)
-{
-    lua_pushinteger(L, SELF("storage_offset", 0)->offset);
-    return 1;
-}
-
-static int m_is_contiguous(lua_State *L)
-{
-    lua_pushboolean(L, lp_tensor_contiguous(SELF("is_contiguous", 0)));
-    return 1;
-}
-
-static int m_is_floating_point(lua_State *L)
-{
-    lua_pushboolean(L, lp_is_float(SELF("is_floating_point", 0)->dtype));
-    return 1;
-}
+LP_GETTER(m_dim, integer, SELF("dim", 0)->ndim)
+LP_GETTER(m_ndimension, integer, SELF("ndimension", 0)->ndim)
+LP_GETTER(m_nelement, integer, lp_tensor_numel(SELF("nelement", 0)))
+LP_GETTER(m_numel, integer, lp_tensor_numel(SELF("numel", 0)))
+LP_GETTER(m_element_size, integer,
+          (lua_Integer)lp_dtype_size(SELF("element_size", 0)->dtype))
+LP_GETTER(m_storage_offset, integer, SELF("storage_offset", 0)->offset)
+LP_GETTER(m_is_contiguous, boolean,
+          lp_tensor_contiguous(SELF("is_contiguous", 0)))
+LP_GETTER(m_is_floating_point, boolean,
+          lp_is_float(SELF("is_floating_point", 0)->dtype))
 
 static int m_is_complex(lua_State *L)
 {
