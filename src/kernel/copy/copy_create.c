@@ -145,8 +145,10 @@ LpStatus lp_linspace_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LP_KERNEL_RUN(run_eye)
 {
     const LpDesc *d = (const LpDesc *)(const void *)k->inl;
-    LpDesc ones = {.dtype = d->dtype, .ndim = 1};
-    ones.shape[0] = d->shape[0] < d->shape[1] ? d->shape[0] : d->shape[1];
+    LpDesc ones = {
+        .dtype = d->dtype,
+        .ndim = 1,
+        .shape = {d->shape[0] < d->shape[1] ? d->shape[0] : d->shape[1]}};
     ones.strides[0] = d->strides[0] + d->strides[1];
     lp_fill_strided(d, out[0], lp_int(0));
     lp_fill_strided(&ones, out[0], lp_int(1));

@@ -12,6 +12,12 @@
 
 static const double pi = 3.14159265358979323846;
 
+#define FUNCTION(name, value)                                                  \
+    double lp_##name(double x)                                                 \
+    {                                                                          \
+        return value;                                                          \
+    }
+
 double lp_sinc(double x)
 {
     double t = pi * x;
@@ -54,25 +60,10 @@ static double bessel_i(int nu, double a, bool scaled)
     return scaled ? s : s * exp(a / 2) * exp(a / 2);
 }
 
-double lp_i0(double x)
-{
-    return bessel_i(0, fabs(x), false);
-}
-
-double lp_i0e(double x)
-{
-    return bessel_i(0, fabs(x), true);
-}
-
-double lp_i1(double x)
-{
-    return copysign(bessel_i(1, fabs(x), false), x);
-}
-
-double lp_i1e(double x)
-{
-    return copysign(bessel_i(1, fabs(x), true), x);
-}
+FUNCTION(i0, bessel_i(0, fabs(x), false))
+FUNCTION(i0e, bessel_i(0, fabs(x), true))
+FUNCTION(i1, copysign(bessel_i(1, fabs(x), false), x))
+FUNCTION(i1e, copysign(bessel_i(1, fabs(x), true), x))
 
 /* ---- second kind, modified ----------------------------------------------- */
 /* exp(x) K_nu(x). The step also resolves the narrow peak of a large x. */
@@ -92,46 +83,16 @@ static double bessel_k(double nu, double x)
     }
 }
 
-double lp_k0(double x)
-{
-    return bessel_k(0, x) * exp(-x);
-}
-
-double lp_k0e(double x)
-{
-    return bessel_k(0, x);
-}
-
-double lp_k1(double x)
-{
-    return bessel_k(1, x) * exp(-x);
-}
-
-double lp_k1e(double x)
-{
-    return bessel_k(1, x);
-}
+FUNCTION(k0, bessel_k(0, x) * exp(-x))
+FUNCTION(k0e, bessel_k(0, x))
+FUNCTION(k1, bessel_k(1, x) * exp(-x))
+FUNCTION(k1e, bessel_k(1, x))
 
 /* ---- first and second kind ----------------------------------------------- */
-double lp_j0(double x)
-{
-    return isinf(x) ? NAN : j0(x);
-}
-
-double lp_j1(double x)
-{
-    return isinf(x) ? NAN : j1(x);
-}
-
-double lp_y0(double x)
-{
-    return x > 0 && !isinf(x) ? y0(x) : x == 0 ? -INFINITY : NAN;
-}
-
-double lp_y1(double x)
-{
-    return x > 0 && !isinf(x) ? y1(x) : x == 0 ? -INFINITY : NAN;
-}
+FUNCTION(j0, isinf(x) ? NAN : j0(x))
+FUNCTION(j1, isinf(x) ? NAN : j1(x))
+FUNCTION(y0, x > 0 && !isinf(x) ? y0(x) : x == 0 ? -INFINITY : NAN)
+FUNCTION(y1, x > 0 && !isinf(x) ? y1(x) : x == 0 ? -INFINITY : NAN)
 
 /* ---- Airy ---------------------------------------------------------------- */
 static const double ai_0 = 0.35502805388781723926;
