@@ -13,7 +13,12 @@
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
-#define NO_OPERAND "it has no operand"
+#define MAKER(id, forms_, infer_, prepare_, rule)                              \
+    LpOp op_##id = {.forms = forms_,                                           \
+                    .infer = infer_,                                           \
+                    .no_grad = "it has no operand",                            \
+                    .prepare = prepare_,                                       \
+                    .cost = rule};
 
 static LpDtype dtype_of_kind(LpKind k)
 {
@@ -45,18 +50,14 @@ static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_fill_kernel(&r->out[0], r->attr[1].s, r->threads, k);
 }
 
-LpOp op_full = {
-    .forms = "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None) "
-             "-> Tensor @for\n"
-             "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
-             ";fill_value=0.0\n"
-             "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
-             ";fill_value=1.0",
-    .infer = infer_full,
-    .no_grad = NO_OPERAND,
-    .prepare = prepare_full,
-    .cost = lp_rule_fill,
-};
+MAKER(full,
+      "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None) "
+      "-> Tensor @for\n"
+      "zeros(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
+      ";fill_value=0.0\n"
+      "ones(int[] size, *, ScalarType? dtype=None) -> Tensor @for "
+      ";fill_value=1.0",
+      infer_full, prepare_full, lp_rule_fill)
 
 LpVal lp_full(LpBuilder *b, const LpType *type, LpScalar s)
 {
@@ -71,13 +72,8 @@ static LpStatus infer_empty(LpInfer *x)
     return lp_infer_sized(x, 0, lp_infer_dtype(x, 1, lp_default_dtype()));
 }
 
-LpOp op_empty = {
-    .forms = "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @for",
-    .infer = infer_empty,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_empty_prepare,
-    .cost = lp_rule_view,
-};
+MAKER(empty, "empty(int[] size, *, ScalarType? dtype=None) -> Tensor @for",
+      infer_empty, lp_empty_prepare, lp_rule_view)
 
 /* ---- like another tensor: sizes, or the type alone ----------------------- */
 static LpVal full_of(LpBuilder *b, LpType t, const LpAttr *dtype, LpScalar s)
@@ -225,21 +221,16 @@ static LpStatus infer_arange(LpInfer *x)
                    "invalid size, possible overflow?");
         count = (int64_t)n;
     }
-    x->out[0] = (LpType){.dtype = t, .ndim = 1};
-    x->out[0].shape[0] = count;
+    x->out[0] = (LpType){.dtype = t, .ndim = 1, .shape = {count}};
     return LP_OK;
 }
 
-LpOp op_arange = {
-    .forms = "arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? "
-             "dtype=None) -> Tensor @for\n"
-             "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @for "
-             ";start=0",
-    .infer = infer_arange,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_arange_prepare,
-    .cost = lp_rule_fill,
-};
+MAKER(arange,
+      "arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? "
+      "dtype=None) -> Tensor @for\n"
+      "arange.end(Scalar end, *, ScalarType? dtype=None) -> Tensor @for "
+      ";start=0",
+      infer_arange, lp_arange_prepare, lp_rule_fill)
 
 /* ---- linspace, logspace -------------------------------------------------- */
 static LpStatus infer_linspace(LpInfer *x)
@@ -248,28 +239,19 @@ static LpStatus infer_linspace(LpInfer *x)
     LP_FAIL_IF(n < 0, x->err, LP_E_RUNTIME,
                "number of steps must be non-negative, got %lld", (long long)n);
     LpDtype t = lp_infer_dtype(x, x->op->n_attr - 1, lp_default_dtype());
-    x->out[0] = (LpType){.dtype = t, .ndim = 1};
-    x->out[0].shape[0] = n;
+    x->out[0] = (LpType){.dtype = t, .ndim = 1, .shape = {n}};
     return LP_OK;
 }
 
-LpOp op_linspace = {
-    .forms = "linspace(Scalar start, Scalar end, int steps, *, ScalarType? "
-             "dtype=None) -> Tensor @for",
-    .infer = infer_linspace,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_linspace_prepare,
-    .cost = lp_rule_fill,
-};
+MAKER(linspace,
+      "linspace(Scalar start, Scalar end, int steps, *, ScalarType? "
+      "dtype=None) -> Tensor @for",
+      infer_linspace, lp_linspace_prepare, lp_rule_fill)
 
-LpOp op_logspace = {
-    .forms = "logspace(Scalar start, Scalar end, int steps, float base=10.0, "
-             "*, ScalarType? dtype=None) -> Tensor @for",
-    .infer = infer_linspace,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_linspace_prepare,
-    .cost = lp_rule_fill,
-};
+MAKER(logspace,
+      "logspace(Scalar start, Scalar end, int steps, float base=10.0, "
+      "*, ScalarType? dtype=None) -> Tensor @for",
+      infer_linspace, lp_linspace_prepare, lp_rule_fill)
 
 /* ---- eye ----------------------------------------------------------------- */
 static LpStatus infer_eye(LpInfer *x)
@@ -281,21 +263,13 @@ static LpStatus infer_eye(LpInfer *x)
         LP_FAIL_IF(a[i].i < 0, x->err, LP_E_RUNTIME,
                    "%c must be greater or equal to 0, got %lld",
                    i == 0 ? 'n' : 'm', (long long)a[i].i);
-    x->out[0] =
-        (LpType){.dtype = lp_infer_dtype(x, 2, lp_default_dtype()), .ndim = 2};
-    x->out[0].shape[0] = a[0].i;
-    x->out[0].shape[1] = a[1].i;
+    LpDtype t = lp_infer_dtype(x, 2, lp_default_dtype());
+    x->out[0] = (LpType){.dtype = t, .ndim = 2, .shape = {a[0].i, a[1].i}};
     return LP_OK;
 }
 
-LpOp op_eye = {
-    .forms =
-        "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @for",
-    .infer = infer_eye,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_eye_prepare,
-    .cost = lp_rule_fill,
-};
+MAKER(eye, "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @for",
+      infer_eye, lp_eye_prepare, lp_rule_fill)
 
 /* ---- tril_indices, triu_indices ------------------------------------------ */
 /* Attributes: row, col, offset, dtype. Rows of [2, n]: row and column of every
@@ -315,26 +289,14 @@ static LpStatus infer_tri_indices(LpInfer *x)
     int64_t n = 0;
     for (int64_t r = 0; r < a[0].i; r++)
         n += lp_tri_columns(lower, r, a[1].i, a[2].i);
-    x->out[0] = (LpType){.dtype = t, .ndim = 2};
-    x->out[0].shape[0] = 2;
-    x->out[0].shape[1] = n;
+    x->out[0] = (LpType){.dtype = t, .ndim = 2, .shape = {2, n}};
     return LP_OK;
 }
 
-LpOp op_tril_indices = {
-    .forms = "tril_indices(int row, int col, int offset=0, *, ScalarType? "
-             "dtype=None) -> Tensor @fr",
-    .infer = infer_tri_indices,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_tri_indices_prepare,
-    .cost = lp_rule_fill,
-};
-
-LpOp op_triu_indices = {
-    .forms = "triu_indices(int row, int col, int offset=0, *, ScalarType? "
-             "dtype=None) -> Tensor @fr",
-    .infer = infer_tri_indices,
-    .no_grad = NO_OPERAND,
-    .prepare = lp_tri_indices_prepare,
-    .cost = lp_rule_fill,
-};
+#define TRIANGLE(id)                                                           \
+    MAKER(id,                                                                  \
+          #id "(int row, int col, int offset=0, *, ScalarType? "               \
+              "dtype=None) -> Tensor @fr",                                     \
+          infer_tri_indices, lp_tri_indices_prepare, lp_rule_fill)
+TRIANGLE(tril_indices)
+TRIANGLE(triu_indices)
