@@ -138,9 +138,8 @@ LpStatus lp_infer_pointwise(LpInfer *x)
 LpStatus lp_infer_sized(LpInfer *x, int i, LpDtype t)
 {
     const LpAttr *a = &x->attr[i];
-    LP_FAIL_IF(a->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "%s: %d dimensions, at most %d are supported", x->op->name, a->n,
-               LP_MAX_DIMS);
+    if (a->n > LP_MAX_DIMS)
+        return lp_too_many_dims(x, a->n);
     x->out[0] = (LpType){.dtype = t};
     lp_set_dims(&x->out[0], a->v, a->n);
     return LP_OK;

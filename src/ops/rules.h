@@ -58,6 +58,19 @@ static inline LpVal lp_clone(LpBuilder *b, LpVal x)
     return lp_emit(b, LP_OP_clone, &x, 1, NULL);
 }
 
+static inline LpDtype lp_dtype_of(LpBuilder *b, LpVal v)
+{
+    return lp_type(b, v)->dtype;
+}
+
+/* Zeros of x's shape and of type t. */
+static inline LpVal lp_zeros_as(LpBuilder *b, LpVal x, LpDtype t)
+{
+    LpType type = lp_type_of(b, x);
+    type.dtype = t;
+    return lp_full(b, &type, lp_int(0));
+}
+
 /* r as a function of x whose gradient is 0, whatever x holds: as PyTorch has
  * where a factor of 0 leaves an operand out. x broadcasts to r. */
 static inline LpVal lp_regardless(LpBuilder *b, LpVal r, LpVal x)

@@ -24,17 +24,6 @@ LpStatus lp_check_index(LpInfer *x, int i, const char *what)
     return LP_OK;
 }
 
-static LpVal zeros(LpBuilder *b, LpType t, LpDtype dtype)
-{
-    t.dtype = dtype;
-    return lp_full(b, &t, lp_int(0));
-}
-
-static LpDtype dtype_of(LpBuilder *b, LpVal v)
-{
-    return lp_type(b, v)->dtype;
-}
-
 /* ---- index_select, index_add --------------------------------------------- */
 static LpStatus infer_index_select(LpInfer *x)
 {
@@ -57,8 +46,7 @@ static LpStatus infer_index_select(LpInfer *x)
 
 static void grad_index_select(LpGrad *g)
 {
-    LpVal z =
-        zeros(g->b, lp_type_of(g->b, g->in[0]), dtype_of(g->b, g->dout[0]));
+    LpVal z = lp_zeros_as(g->b, g->in[0], lp_dtype_of(g->b, g->dout[0]));
     g->din[0] = lp_emit(g->b, LP_OP_index_add_rows,
                         (LpVal[]){z, g->in[1], g->dout[0]}, 3, g->attr);
 }
@@ -179,9 +167,10 @@ static LpStatus infer_embedding_backward(LpInfer *x)
                "%s: grad has the shape %s; it must have a row for each of "
                "indices, which has %s",
                x->op->name, lp_shape_str(d, grad), lp_shape_str(at, indices));
-    x->out[0] = (LpType){.dtype = d->dtype, .ndim = 2};
-    x->out[0].shape[0] = x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i;
-    x->out[0].shape[1] = d->shape[d->ndim - 1];
+    x->out[0] = (LpType){.dtype = d->dtype,
+                         .ndim = 2,
+                         .shape = {x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i,
+                                   d->shape[d->ndim - 1]}};
     const LpAttr *padding = &x->attr[LP_EMBEDDING_BACK_PADDING_IDX];
     LP_FAIL_IF(padding->kind == LP_ATTR_INT &&
                    (padding->i < -x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i ||
@@ -266,7 +255,7 @@ static void grad_index_get(LpGrad *g)
 {
     LpVal v[LP_MAX_DIMS + 2];
     LpAttr a = lp_attr_bool(true);
-    v[0] = zeros(g->b, lp_type_of(g->b, g->in[0]), dtype_of(g->b, g->dout[0]));
+    v[0] = lp_zeros_as(g->b, g->in[0], lp_dtype_of(g->b, g->dout[0]));
     v[1] = g->dout[0];
     for (int i = 1; i < g->n_in; i++)
         v[i + 1] = g->in[i];
@@ -318,7 +307,7 @@ static void grad_index_set(LpGrad *g)
         g->din[0] = g->dout[0];
         return;
     }
-    LpType none = {.dtype = dtype_of(g->b, g->dout[0])};
+    LpType none = {.dtype = lp_dtype_of(g->b, g->dout[0])};
     v[1] = lp_full(g->b, &none, lp_int(0));
     g->din[0] = lp_emit(g->b, LP_OP_index_set, v, g->n_in, g->attr);
 }

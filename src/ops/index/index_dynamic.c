@@ -9,9 +9,9 @@
 /* ---- nonzero ------------------------------------------------------------- */
 static LpStatus infer_nonzero(LpInfer *x)
 {
-    x->out[0] = (LpType){.dtype = LP_I64, .ndim = 2};
-    x->out[0].shape[0] = lp_numel(&x->in[0]);
-    x->out[0].shape[1] = x->in[0].ndim;
+    x->out[0] = (LpType){.dtype = LP_I64,
+                         .ndim = 2,
+                         .shape = {lp_numel(&x->in[0]), x->in[0].ndim}};
     return LP_OK;
 }
 
@@ -32,8 +32,7 @@ static LpStatus infer_unique(LpInfer *x)
 {
     const LpType *in = &x->in[0];
     LpAttr *dim = &x->attr[1];
-    LpType flat = {.dtype = in->dtype, .ndim = 1};
-    flat.shape[0] = lp_numel(in);
+    LpType flat = {.dtype = in->dtype, .ndim = 1, .shape = {lp_numel(in)}};
     x->out[0] = flat;
     x->out[1] = *in;
     x->out[2] = flat;

@@ -75,9 +75,7 @@ static LpStatus infer_masked_pack(LpInfer *x)
 
 static void grad_masked_pack(LpGrad *g)
 {
-    LpType t = lp_type_of(g->b, g->in[0]);
-    t.dtype = lp_type(g->b, g->dout[0])->dtype;
-    LpVal z = lp_full(g->b, &t, lp_int(0));
+    LpVal z = lp_zeros_as(g->b, g->in[0], lp_dtype_of(g->b, g->dout[0]));
     LpAttr exact = lp_attr_bool(false);
     g->din[0] = lp_emit(g->b, LP_OP_masked_unpack,
                         (LpVal[]){z, g->in[1], g->dout[0]}, 3, &exact);
@@ -200,8 +198,13 @@ LpOp op_dynamic_update = {
 /* ---- one_hot ------------------------------------------------------------- */
 /* num_classes -1: one more than the largest class, which only an eager call
  * can know. A class outside is an error when the kernel runs. */
-static LpStatus one_hot_shape(LpInfer *x, int64_t classes)
+static LpStatus infer_one_hot(LpInfer *x)
 {
+    bool any = x->op->n_attr == 0;
+    int64_t classes = any ? 0 : x->attr[0].i;
+    LP_FAIL_IF(!any && classes < 1, x->err, LP_E_RUNTIME,
+               "one_hot: num_classes must be given and positive, got %lld",
+               LL(classes));
     LP_FAIL_IF(x->in[0].dtype != LP_I64 && x->in[0].dtype != LP_I32, x->err,
                LP_E_RUNTIME,
                "one_hot is only applicable to index tensor of type LongTensor "
@@ -216,15 +219,6 @@ static LpStatus one_hot_shape(LpInfer *x, int64_t classes)
     return LP_OK;
 }
 
-static LpStatus infer_one_hot(LpInfer *x)
-{
-    int64_t c = x->attr[0].i;
-    LP_FAIL_IF(c < 1, x->err, LP_E_RUNTIME,
-               "one_hot: num_classes must be given and positive, got %lld",
-               LL(c));
-    return one_hot_shape(x, c);
-}
-
 LpOp op_one_hot = {
     .forms = "one_hot(Tensor self, int num_classes) -> Tensor @n",
     .infer = infer_one_hot,
@@ -233,15 +227,10 @@ LpOp op_one_hot = {
     .cost = lp_rule_select,
 };
 
-static LpStatus infer_one_hot_any(LpInfer *x)
-{
-    return one_hot_shape(x, 0);
-}
-
 LpOp op_one_hot_any = {
     .flags = LP_OPF_DYNAMIC,
     .forms = "one_hot.any(Tensor self) -> Tensor @n",
-    .infer = infer_one_hot_any,
+    .infer = infer_one_hot,
     .no_grad = "classes have no gradient",
     .measure = lp_one_hot_measure,
     .prepare = lp_one_hot_prepare,

@@ -9,17 +9,6 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
 
-static LpVal zeros(LpBuilder *b, LpType t, LpDtype dtype)
-{
-    t.dtype = dtype;
-    return lp_full(b, &t, lp_int(0));
-}
-
-static LpDtype dtype_of(LpBuilder *b, LpVal v)
-{
-    return lp_type(b, v)->dtype;
-}
-
 /* ---- gather, scatter, scatter_add ---------------------------------------- */
 /* Index no larger than `t` except along dim. */
 static LpStatus check_sizes(LpInfer *x, const LpType *t, const char *what,
@@ -55,8 +44,7 @@ static LpStatus infer_gather(LpInfer *x)
 
 static void grad_gather(LpGrad *g)
 {
-    LpVal z =
-        zeros(g->b, lp_type_of(g->b, g->in[0]), dtype_of(g->b, g->dout[0]));
+    LpVal z = lp_zeros_as(g->b, g->in[0], lp_dtype_of(g->b, g->dout[0]));
     g->din[0] = lp_emit(g->b, LP_OP_scatter_add,
                         (LpVal[]){z, g->in[1], g->dout[0]}, 3, g->attr);
 }
@@ -209,7 +197,7 @@ static LpVal truth(LpGrad *g, int op, LpVal x, LpVal y)
 {
     LpVal v = lp_op2(g->b, op, x, y);
     return lp_failed(g->b) ? LP_NOVAL
-                           : lp_cast(g->b, v, dtype_of(g->b, g->dout[0]));
+                           : lp_cast(g->b, v, lp_dtype_of(g->b, g->dout[0]));
 }
 
 /* src cut to the index's sizes. */
@@ -238,7 +226,7 @@ static void grad_extreme(LpGrad *g, LpVal *dself, LpVal *dsrc)
 
 static void grad_mean(LpGrad *g, LpVal *dself, LpVal *dsrc)
 {
-    LpDtype t = dtype_of(g->b, g->dout[0]);
+    LpDtype t = lp_dtype_of(g->b, g->dout[0]);
     LpType self = lp_type_of(g->b, g->in[0]);
     LpType index = lp_type_of(g->b, g->in[1]);
     self.dtype = index.dtype = t;
@@ -270,7 +258,7 @@ static void grad_prod(LpGrad *g, LpVal *dself, LpVal *dsrc)
     LpVal count = truth(g, LP_OP_eq, src, zero);
     if (lp_failed(b))
         return;
-    LpVal none = zeros(b, lp_type_of(b, g->in[0]), dtype_of(b, g->dout[0]));
+    LpVal none = lp_zeros_as(b, g->in[0], lp_dtype_of(b, g->dout[0]));
     count = at_index(g, scatter_sum(g, none, count));
     LpVal single = lp_op2(b, LP_OP_eq, count, one);
     LpVal lone = lp_where(b, src_zero, single, src_zero);
@@ -343,7 +331,7 @@ LP_FORMULA(scatter_by,
             "reduce argument must be either add or multiply, got %s.", how);
     if (lp_is_imm(src)) {
         LpType t = lp_type_of(b, in[1]);
-        t.dtype = dtype_of(b, in[0]);
+        t.dtype = lp_dtype_of(b, in[0]);
         src = lp_full(b, &t, b->imm(b, src));
     }
     LpAttr a[] = {attr[0], lp_attr_str(add ? "sum" : "prod"),

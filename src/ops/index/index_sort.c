@@ -14,9 +14,7 @@
 static void grad_sorted(LpGrad *g, int64_t dim)
 {
     LpAttr a = lp_attr_int(dim);
-    LpType t = lp_type_of(g->b, g->in[0]);
-    t.dtype = lp_type(g->b, g->dout[0])->dtype;
-    LpVal z = lp_full(g->b, &t, lp_int(0));
+    LpVal z = lp_zeros_as(g->b, g->in[0], lp_dtype_of(g->b, g->dout[0]));
     g->din[0] = lp_emit(g->b, LP_OP_scatter_add,
                         (LpVal[]){z, g->out[1], g->dout[0]}, 3, &a);
 }
@@ -184,8 +182,9 @@ static LpStatus infer_histc(LpInfer *x)
     LP_FAIL_IF(!(lo <= hi), x->err, LP_E_RUNTIME,
                "torch.histc(): max must be larger than min, got [%g, %g]", lo,
                hi);
-    x->out[0] = (LpType){.dtype = x->in[0].dtype, .ndim = 1};
-    x->out[0].shape[0] = x->attr[LP_HISTC_BINS].i;
+    x->out[0] = (LpType){.dtype = x->in[0].dtype,
+                         .ndim = 1,
+                         .shape = {x->attr[LP_HISTC_BINS].i}};
     return LP_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/loops/reduce_kernel.h"
 #include "src/ops/reduce/reduce.h"
+#include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
 #define LIKE (lp_type(g->b, X))
@@ -126,14 +127,12 @@ static LpStatus infer_extremes(LpInfer *x)
 /* dy is added where the extremes came from. */
 static void grad_extremes(LpGrad *g)
 {
-    LpType like = *LIKE;
-    if (like.ndim == 0 || DY == LP_NOVAL) {
+    if (LIKE->ndim == 0 || DY == LP_NOVAL) {
         g->din[0] = DY;
         return;
     }
-    like.dtype = lp_type(g->b, DY)->dtype;
     LpAttr dim = lp_attr_int(g->attr[0].v[0]);
-    LpVal zero = lp_full(g->b, &like, lp_int(0));
+    LpVal zero = lp_zeros_as(g->b, X, lp_dtype_of(g->b, DY));
     g->din[0] = lp_emit(g->b, LP_OP_scatter_add, (LpVal[]){zero, g->out[1], DY},
                         3, &dim);
 }

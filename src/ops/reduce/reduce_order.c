@@ -208,8 +208,8 @@ static LpVal quantile(LpBuilder *b, const char *name, const LpAttr *attr,
     check_quantile(b, name, in);
     if (lp_failed(b))
         return LP_NOVAL;
-    LpType t = lp_type_of(b, x), one = {.dtype = t.dtype, .ndim = 1};
-    one.shape[0] = 1;
+    LpType t = lp_type_of(b, x),
+           one = {.dtype = t.dtype, .ndim = 1, .shape = {1}};
     bool single = lp_is_imm(q) || lp_type(b, q)->ndim == 0;
     if (lp_is_imm(q))
         q = lp_full(b, &one, b->imm(b, q));

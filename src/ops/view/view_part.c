@@ -165,9 +165,8 @@ static LpStatus check_strided(LpInfer *x)
                "as_strided: mismatch in length of strides and shape: %d sizes "
                "and %d strides",
                a[SIZE].n, a[STRIDE].n);
-    LP_FAIL_IF(a[SIZE].n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "as_strided: %d dimensions, at most %d are supported", a[SIZE].n,
-               LP_MAX_DIMS);
+    if (a[SIZE].n > LP_MAX_DIMS)
+        return lp_too_many_dims(x, a[SIZE].n);
     for (int i = 0; i < a[SIZE].n; i++)
         LP_FAIL_IF(a[SIZE].v[i] < 0 || a[STRIDE].v[i] < 0, x->err, LP_E_RUNTIME,
                    "as_strided: negative sizes and strides are not supported, "

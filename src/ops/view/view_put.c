@@ -19,6 +19,13 @@ static const LpOp *view_of(const LpOp *op)
     return op->data;
 }
 
+/* The view's attributes: n of them are given. */
+static void view_attrs(const LpAttr *given, int n, LpAttr a[LP_MAX_ATTR])
+{
+    for (int i = 0; i < LP_MAX_ATTR; i++)
+        a[i] = i < n ? given[i] : LP_NONE_ATTR;
+}
+
 /* ---- scatter ------------------------------------------------------------- */
 /* Canonical attributes come from the view's own rule. */
 static LpStatus infer_scatter(LpInfer *x)
@@ -27,8 +34,7 @@ static LpStatus infer_scatter(LpInfer *x)
     LpAttr a[LP_MAX_ATTR];
     LpType seen;
     LpInfer y = *x;
-    for (int i = 0; i < LP_MAX_ATTR; i++)
-        a[i] = i < x->op->n_attr ? x->attr[i] : LP_NONE_ATTR;
+    view_attrs(x->attr, x->op->n_attr, a);
     y.op = view;
     y.attr = a;
     y.out = &seen;
@@ -54,18 +60,16 @@ static LpStatus infer_scatter(LpInfer *x)
 
 static void grad_scatter(LpGrad *g)
 {
-    const LpOp *view = view_of(g->op);
-    LpType src = *lp_type(g->b, g->in[1]);
-    src.dtype = lp_type(g->b, g->dout[0])->dtype;
+    LpBuilder *b = g->b;
+    LpVal dy = g->dout[0];
     LpAttr a[LP_MAX_ATTR];
-    for (int i = 0; i < LP_MAX_ATTR; i++)
-        a[i] = i < g->op->n_attr ? g->attr[i] : LP_NONE_ATTR;
-    if (g->need[0])
-        g->din[0] = lp_emit(
-            g->b, g->op->id,
-            (LpVal[]){g->dout[0], lp_full(g->b, &src, lp_int(0))}, 2, a);
+    view_attrs(g->attr, g->op->n_attr, a);
+    if (g->need[0]) {
+        LpVal zero = lp_zeros_as(b, g->in[1], lp_dtype_of(b, dy));
+        g->din[0] = lp_emit(b, g->op->id, (LpVal[]){dy, zero}, 2, a);
+    }
     if (g->need[1])
-        g->din[1] = lp_emit(g->b, view->id, &g->dout[0], 1, a);
+        g->din[1] = lp_emit(b, view_of(g->op)->id, &dy, 1, a);
 }
 
 #define SCATTER(name, view, args, pub)                                         \
@@ -122,13 +126,11 @@ static LpStatus infer_backward(LpInfer *x)
     LpAttr a[LP_MAX_ATTR];
     LpType seen, base = {.dtype = x->in[0].dtype};
     LpInfer y = *x;
-    LP_FAIL_IF(x->attr[0].n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
-               "%s: %d dimensions, at most %d are supported", x->op->name,
-               x->attr[0].n, LP_MAX_DIMS);
+    if (x->attr[0].n > LP_MAX_DIMS)
+        return lp_too_many_dims(x, x->attr[0].n);
     lp_set_dims(&base, x->attr[0].v, x->attr[0].n);
     LP_TRY(lp_shape_check(&base, x->err));
-    for (int i = 0; i < LP_MAX_ATTR; i++)
-        a[i] = i < x->op->n_attr - 1 ? x->attr[i + 1] : LP_NONE_ATTR;
+    view_attrs(x->attr + 1, x->op->n_attr - 1, a);
     y.op = view;
     y.attr = a;
     y.in = &base;
@@ -148,8 +150,7 @@ static LpStatus infer_backward(LpInfer *x)
 static void grad_backward(LpGrad *g)
 {
     LpAttr a[LP_MAX_ATTR];
-    for (int i = 0; i < LP_MAX_ATTR; i++)
-        a[i] = i < g->op->n_attr - 1 ? g->attr[i + 1] : LP_NONE_ATTR;
+    view_attrs(g->attr + 1, g->op->n_attr - 1, a);
     g->din[0] = lp_emit(g->b, view_of(g->op)->id, &g->dout[0], 1, a);
 }
 
