@@ -237,6 +237,7 @@ typedef struct LpKernelReq {
      * is at most 0. */
     bool relu;
 } LpKernelReq;
+typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 
 /* ---- tile cost ---------------------------------------------------------- */
 struct LpCostReq; /* src/ir/cost.h: types, attributes, chip, tiles */
@@ -335,7 +336,7 @@ struct LpOp {
      * operands' data (r->out is NULL); called before results are allocated */
     LpStatus (*measure)(const LpKernelReq *r, void *const *in, LpType *out,
                         LpErr *e);
-    LpStatus (*prepare)(const LpKernelReq *r, LpKernel *k, LpErr *e);
+    LpPrepare *prepare;
     /* multiply-adds of a call; NULL: about one for each element that it reads
      * or writes (src/ops/width.h decides from it how many threads pay) */
     double (*work)(const LpKernelReq *r);

@@ -22,6 +22,12 @@ typedef struct LpPlain LpPlain;
 typedef LpStatus (*LpPlainCore)(const LpPlain *p, void *const *in,
                                 void *const *out, void *work,
                                 const LpRunCtx *rc, LpErr *e);
+/* The head of one, which need not use every argument. */
+#define LP_PLAIN_CORE(name)                                                    \
+    static LpStatus name(const LpPlain *p LP_UNUSED,                           \
+                         void *const *in LP_UNUSED,                            \
+                         void *const *out LP_UNUSED, void *work LP_UNUSED,     \
+                         const LpRunCtx *rc LP_UNUSED, LpErr *e LP_UNUSED)
 struct LpPlain {
     _Alignas(16) char param[LP_PLAIN_PARAM]; /* of the core */
     LpPlainCore core;

@@ -6,50 +6,27 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/linalg/linalg_kernel.h"
 
-static int min_side(const LpMats *p)
-{
-    return p->m < p->n ? p->m : p->n;
-}
-
-static size_t area(const LpMats *p)
-{
-    return (size_t)p->m * (size_t)p->n;
-}
-
-#define CORE(name)                                                             \
-    static LpStatus name(const LpPlain *f, void *const *in, void *const *out,  \
-                         void *work, const LpRunCtx *rc, LpErr *e)
-
 /* ---- LU ------------------------------------------------------------------ */
 /* A -> LU, pivots, info; attributes: check_errors, who */
-CORE(run_lu)
+LP_MATS_CORE(run_lu)
 {
-    const LpMats *p = (const void *)f->param;
-    int k = min_side(p), *piv = lp_mats_at(p, work, 1);
+    int k = lp_mats_less(p), *piv = lp_mats_at(p, work, 1);
     int64_t *pivots = out[1], *info = out[2];
     void *a = lp_mats_at(p, work, 0);
-    LpStatus st = LP_OK;
-    int before = lp_lapack_begin(p->threads);
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, p->m, p->n), p->m,
-                        p->n, a, p->m);
-        info[i] = k > 0 ? lp_getrf(p->type, p->m, p->n, a, piv) : 0;
-        for (int j = 0; j < k; j++)
-            pivots[i * k + j] = piv[j];
-        lp_store_rows(p->type, a, p->m, p->m, p->n,
-                      lp_mats_item(p, out[0], i, p->m, p->n));
-        if (info[i] != 0 && p->check)
-            st = lp_mats_fail(
-                p, i, e,
-                "U[%d,%d] is zero and using it on lu_solve would result in a "
-                "division by zero. If you still want to perform the "
-                "factorization, consider calling linalg.lu(A, pivot) or "
-                "linalg.lu_factor_ex(A, pivot)",
-                (int)info[i], (int)info[i]);
-    }
-    lp_lapack_end(before);
-    return st;
+    lp_mats_load(p, in[0], i, p->m, p->n, a, p->m);
+    info[i] = k > 0 ? lp_getrf(p->type, p->m, p->n, a, piv) : 0;
+    for (int j = 0; j < k; j++)
+        pivots[i * k + j] = piv[j];
+    lp_mats_store(p, a, p->m, p->m, p->n, out[0], i);
+    if (info[i] != 0 && p->check)
+        return lp_mats_fail(
+            p, i, e,
+            "U[%d,%d] is zero and using it on lu_solve would result in a "
+            "division by zero. If you still want to perform the "
+            "factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)",
+            (int)info[i], (int)info[i]);
+    return LP_OK;
 }
 
 LpStatus lp_lu_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -57,45 +34,41 @@ LpStatus lp_lu_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     LpMats p = lp_mats_of(r);
     p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
     lp_mats_who(&p, &r->attr[LP_LU_WHO]);
-    lp_mats_part(&p, area(&p), lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)min_side(&p), sizeof(int));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
+    lp_mats_part(&p, (size_t)lp_mats_less(&p), sizeof(int));
     return lp_mats_ready(r, k, run_lu, &p, e);
 }
 
 /* pivots [.., k] -> P [.., m, m] with A = P L U: the rows of the unit matrix,
  * exchanged as the pivots say, are the columns. */
-CORE(run_lu_matrix)
+LP_MATS_CORE(run_lu_matrix)
 {
-    const LpMats *p = (const void *)f->param;
     const int64_t *pivots = in[0];
     int *row = lp_mats_at(p, work, 0), m = p->m, k = p->k;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch; i++) {
-        char *to = (char *)out[0] +
-                   (size_t)i * (size_t)m * (size_t)m * lp_mats_size(p);
-        for (int j = 0; j < m; j++)
-            row[j] = j;
-        for (int j = 0; j < k; j++) {
-            int64_t with = pivots[i * k + j] - 1;
-            LP_FAIL_IF(with < 0 || with >= m, e, LP_E_INDEX,
-                       "lu_unpack: a pivot is %lld; it must lie between 1 and "
-                       "%d",
-                       (long long)with + 1, m);
-            int was = row[j];
-            row[j] = row[with];
-            row[with] = was;
-        }
-        memset(to, 0, (size_t)m * (size_t)m * lp_mats_size(p));
-        for (int j = 0; j < m; j++)
-            lp_real_set(p->type, to, (int64_t)row[j] * m + j, 1);
+    char *to =
+        (char *)out[0] + (size_t)i * (size_t)m * (size_t)m * lp_mats_size(p);
+    for (int j = 0; j < m; j++)
+        row[j] = j;
+    for (int j = 0; j < k; j++) {
+        int64_t with = pivots[i * k + j] - 1;
+        LP_FAIL_IF(with < 0 || with >= m, e, LP_E_INDEX,
+                   "lu_unpack: a pivot is %lld; it must lie between 1 and "
+                   "%d",
+                   (long long)with + 1, m);
+        int was = row[j];
+        row[j] = row[with];
+        row[with] = was;
     }
+    memset(to, 0, (size_t)m * (size_t)m * lp_mats_size(p));
+    for (int j = 0; j < m; j++)
+        lp_real_set(p->type, to, (int64_t)row[j] * m + j, 1);
     return LP_OK;
 }
 
 LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     const LpDesc *d = &r->in[0];
-    LpMats p = {.type = r->out[0].dtype, .batch = 1};
+    LpMats p = {.type = r->out[0].dtype, .batch = 1, .threads = 1};
     for (int i = 0; i < d->ndim - 1; i++)
         p.batch *= d->shape[i];
     p.k = (int)d->shape[d->ndim - 1];
@@ -113,7 +86,7 @@ static double determinant(const LpMats *p, const void *from, void *a, int *piv,
     int n = p->n;
     double log_sum = 0;
     *sign = *value = 1;
-    memcpy(a, from, area(p) * lp_mats_size(p));
+    memcpy(a, from, lp_mats_area(p) * lp_mats_size(p));
     if (n > 0)
         lp_getrf(p->type, n, n, a, piv);
     for (int j = 0; j < n; j++) {
@@ -128,27 +101,21 @@ static double determinant(const LpMats *p, const void *from, void *a, int *piv,
 }
 
 /* flag: slogdet's two results, else det's one */
-CORE(run_det)
+LP_MATS_CORE(run_det)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0);
     int *piv = lp_mats_at(p, work, 1);
-    int before = lp_lapack_begin(p->threads);
-    (void)rc, (void)e;
-    for (int64_t i = 0; i < p->batch; i++) {
-        double sign, value, exchanges = 1;
-        double logs = determinant(p, lp_mats_item(p, in[0], i, p->m, p->n), a,
-                                  piv, &sign, &value);
-        for (int j = 0; j < p->n; j++)
-            exchanges = piv[j] != j + 1 ? -exchanges : exchanges;
-        if (p->flag) {
-            lp_real_set(p->type, out[0], i, sign);
-            lp_real_set(p->type, out[1], i, logs);
-        } else {
-            lp_real_set(p->type, out[0], i, value * exchanges);
-        }
+    double sign, value, exchanges = 1;
+    double logs = determinant(p, lp_mats_item(p, in[0], i, p->m, p->n), a, piv,
+                              &sign, &value);
+    for (int j = 0; j < p->n; j++)
+        exchanges = piv[j] != j + 1 ? -exchanges : exchanges;
+    if (p->flag) {
+        lp_real_set(p->type, out[0], i, sign);
+        lp_real_set(p->type, out[1], i, logs);
+    } else {
+        lp_real_set(p->type, out[0], i, value * exchanges);
     }
-    lp_lapack_end(before);
     return LP_OK;
 }
 
@@ -157,7 +124,7 @@ static LpStatus prepare_det(const LpKernelReq *r, bool logs, LpKernel *k,
 {
     LpMats p = lp_mats_of(r);
     p.flag = logs;
-    lp_mats_part(&p, area(&p), lp_mats_size(&p));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
     return lp_mats_ready(r, k, run_det, &p, e);
 }
@@ -175,33 +142,27 @@ LpStatus lp_slogdet_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 /* ---- Cholesky ------------------------------------------------------------ */
 /* A -> L, info; attributes: upper, check_errors, who. The lower triangle of
  * rows is the upper one of columns, so the factor is made in place. */
-CORE(run_cholesky)
+LP_MATS_CORE(run_cholesky)
 {
-    const LpMats *p = (const void *)f->param;
     int n = p->n;
     int64_t *info = out[1];
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)work, (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
-        void *l = lp_mats_item(p, out[0], i, n, n);
-        memcpy(l, lp_mats_item(p, in[0], i, n, n), area(p) * lp_mats_size(p));
-        info[i] = n > 0 ? lp_potrf(p->type, p->flag ? 'L' : 'U', n, l) : 0;
-        for (int row = 0; row < n; row++) /* the other triangle */
-            for (int j = 0; j < row; j++)
-                lp_real_set(
-                    p->type, l,
-                    p->flag ? (int64_t)row * n + j : (int64_t)j * n + row, 0);
-        if (info[i] != 0 && p->check)
-            st = lp_mats_fail(
-                p, i, e,
-                "The factorization could not be completed because the input "
-                "is not positive-definite (the leading minor of order %d is "
-                "not positive-definite).",
-                (int)info[i]);
-    }
-    lp_lapack_end(before);
-    return st;
+    void *l = lp_mats_item(p, out[0], i, n, n);
+    memcpy(l, lp_mats_item(p, in[0], i, n, n),
+           lp_mats_area(p) * lp_mats_size(p));
+    info[i] = n > 0 ? lp_potrf(p->type, p->flag ? 'L' : 'U', n, l) : 0;
+    for (int row = 0; row < n; row++) /* the other triangle */
+        for (int j = 0; j < row; j++)
+            lp_real_set(p->type, l,
+                        p->flag ? (int64_t)row * n + j : (int64_t)j * n + row,
+                        0);
+    if (info[i] != 0 && p->check)
+        return lp_mats_fail(
+            p, i, e,
+            "The factorization could not be completed because the input "
+            "is not positive-definite (the leading minor of order %d is "
+            "not positive-definite).",
+            (int)info[i]);
+    return LP_OK;
 }
 
 LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -215,30 +176,24 @@ LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 /* ---- QR ------------------------------------------------------------------ */
 /* A -> Q, R; k: columns of Q and rows of R; flag: no Q. */
-CORE(run_qr)
+LP_MATS_CORE(run_qr)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0), *tau = lp_mats_at(p, work, 1);
     LpLapackWork w = {lp_mats_at(p, work, 2), NULL, p->lwork, 0};
-    int m = p->m, n = p->n, before = lp_lapack_begin(p->threads);
-    (void)rc, (void)e;
-    for (int64_t i = 0; i < p->batch; i++) {
-        void *rr = lp_mats_item(p, out[1], i, p->k, n);
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, m, n), m, n, a, m);
-        if (min_side(p) > 0)
-            lp_geqrf(p->type, m, n, a, tau, &w);
-        for (int row = 0; row < p->k; row++)
-            for (int j = 0; j < n; j++)
-                lp_real_set(
-                    p->type, rr, (int64_t)row * n + j,
-                    row > j ? 0 : lp_real_at(p->type, a, (int64_t)j * m + row));
-        if (p->flag || p->k == 0)
-            continue;
-        lp_orgqr(p->type, m, p->k, min_side(p), a, tau, &w);
-        lp_store_rows(p->type, a, m, m, p->k,
-                      lp_mats_item(p, out[0], i, m, p->k));
-    }
-    lp_lapack_end(before);
+    int m = p->m, n = p->n;
+    void *rr = lp_mats_item(p, out[1], i, p->k, n);
+    lp_mats_load(p, in[0], i, m, n, a, m);
+    if (lp_mats_less(p) > 0)
+        lp_geqrf(p->type, m, n, a, tau, &w);
+    for (int row = 0; row < p->k; row++)
+        for (int j = 0; j < n; j++)
+            lp_real_set(p->type, rr, (int64_t)row * n + j,
+                        row > j ? 0
+                                : lp_real_at(p->type, a, (int64_t)j * m + row));
+    if (p->flag || p->k == 0)
+        return LP_OK;
+    lp_orgqr(p->type, m, p->k, lp_mats_less(p), a, tau, &w);
+    lp_mats_store(p, a, m, m, p->k, out[0], i);
     return LP_OK;
 }
 
@@ -250,32 +205,26 @@ LpStatus lp_qr_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p.k = (int)rr->shape[rr->ndim - 2];
     p.flag = r->out[0].ndim == 1; /* mode "r": an empty Q */
     lp_geqrf(p.type, p.m, p.n, NULL, NULL, &w);
-    lp_orgqr(p.type, p.m, p.k, min_side(&p), NULL, NULL, &q);
+    lp_orgqr(p.type, p.m, p.k, lp_mats_less(&p), NULL, NULL, &q);
     p.lwork = w.lwork > q.lwork ? w.lwork : q.lwork;
     lp_mats_part(&p, (size_t)p.m * (size_t)(p.n > p.k ? p.n : p.k),
                  lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)min_side(&p), lp_mats_size(&p));
+    lp_mats_part(&p, (size_t)lp_mats_less(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
     return lp_mats_ready(r, k, run_qr, &p, e);
 }
 
 /* A -> the reflectors under R, their scales */
-CORE(run_geqrf)
+LP_MATS_CORE(run_geqrf)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0);
     LpLapackWork w = {lp_mats_at(p, work, 1), NULL, p->lwork, 0};
-    int before = lp_lapack_begin(p->threads);
-    (void)rc, (void)e;
-    for (int64_t i = 0; i < p->batch && min_side(p) > 0; i++) {
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, p->m, p->n), p->m,
-                        p->n, a, p->m);
-        lp_geqrf(p->type, p->m, p->n, a,
-                 lp_mats_item(p, out[1], i, 1, min_side(p)), &w);
-        lp_store_rows(p->type, a, p->m, p->m, p->n,
-                      lp_mats_item(p, out[0], i, p->m, p->n));
-    }
-    lp_lapack_end(before);
+    if (lp_mats_less(p) == 0)
+        return LP_OK;
+    lp_mats_load(p, in[0], i, p->m, p->n, a, p->m);
+    lp_geqrf(p->type, p->m, p->n, a,
+             lp_mats_item(p, out[1], i, 1, lp_mats_less(p)), &w);
+    lp_mats_store(p, a, p->m, p->m, p->n, out[0], i);
     return LP_OK;
 }
 
@@ -285,41 +234,34 @@ LpStatus lp_geqrf_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     LpLapackWork w = {0};
     lp_geqrf(p.type, p.m, p.n, NULL, NULL, &w);
     p.lwork = w.lwork;
-    lp_mats_part(&p, area(&p), lp_mats_size(&p));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
     return lp_mats_ready(r, k, run_geqrf, &p, e);
 }
 
 /* ---- LDL ----------------------------------------------------------------- */
 /* A -> LD, pivots, info; attributes: check_errors, who */
-CORE(run_ldl)
+LP_MATS_CORE(run_ldl)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0);
     int n = p->n, *piv = lp_mats_at(p, work, 1);
     LpLapackWork w = {lp_mats_at(p, work, 2), NULL, p->lwork, 0};
     int64_t *pivots = out[1], *info = out[2];
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
-        void *to = lp_mats_item(p, out[0], i, n, n);
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, n, n), n, n, a, n);
-        info[i] = n > 0 ? lp_sytrf(p->type, n, a, piv, &w) : 0;
-        for (int j = 0; j < n; j++)
-            pivots[i * n + j] = piv[j];
-        lp_store_rows(p->type, a, n, n, n, to);
-        for (int row = 0; row < n; row++)
-            for (int j = row + 1; j < n; j++)
-                lp_real_set(p->type, to, (int64_t)row * n + j, 0);
-        if (info[i] != 0 && p->check)
-            st = lp_mats_fail(p, i, e,
-                              "The factor D is singular: its diagonal block "
-                              "%d is zero.",
-                              (int)info[i]);
-    }
-    lp_lapack_end(before);
-    return st;
+    void *to = lp_mats_item(p, out[0], i, n, n);
+    lp_mats_load(p, in[0], i, n, n, a, n);
+    info[i] = n > 0 ? lp_sytrf(p->type, n, a, piv, &w) : 0;
+    for (int j = 0; j < n; j++)
+        pivots[i * n + j] = piv[j];
+    lp_store_rows(p->type, a, n, n, n, to);
+    for (int row = 0; row < n; row++)
+        for (int j = row + 1; j < n; j++)
+            lp_real_set(p->type, to, (int64_t)row * n + j, 0);
+    if (info[i] != 0 && p->check)
+        return lp_mats_fail(p, i, e,
+                            "The factor D is singular: its diagonal block "
+                            "%d is zero.",
+                            (int)info[i]);
+    return LP_OK;
 }
 
 LpStatus lp_ldl_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -330,7 +272,7 @@ LpStatus lp_ldl_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     lp_mats_who(&p, &r->attr[LP_LDL_WHO]);
     lp_sytrf(p.type, p.n, NULL, NULL, &w);
     p.lwork = w.lwork;
-    lp_mats_part(&p, area(&p), lp_mats_size(&p));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
     lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
     return lp_mats_ready(r, k, run_ldl, &p, e);

@@ -36,11 +36,23 @@ void lp_mats_who(LpMats *p, const LpAttr *a)
     snprintf(p->who, sizeof p->who, "%s", a->str);
 }
 
-LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
+LP_PLAIN_CORE(run)
+{
+    const LpMats *m = (const void *)p->param;
+    LpStatus s = LP_OK;
+    int before = lp_lapack_begin(m->threads);
+    for (int64_t i = 0; i < m->batch && s == LP_OK; i++)
+        s = m->core(m, i, in, out, work, e);
+    lp_lapack_end(before);
+    return s;
+}
+
+LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpMatsCore core,
                        LpMats *p, LpErr *e)
 {
     _Static_assert(sizeof *p <= LP_PLAIN_PARAM, "parameters fit the frame");
-    return lp_plain_prepare(r, k, core, p->type, p, sizeof *p, p->work, e);
+    p->core = core;
+    return lp_plain_prepare(r, k, run, p->type, p, sizeof *p, p->work, e);
 }
 
 void lp_load_columns(LpDtype t, const void *src, int rows, int cols, void *dst,

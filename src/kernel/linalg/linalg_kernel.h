@@ -14,8 +14,18 @@
 #define LP_MATS_PARTS 8
 #define LP_WHO 40
 
+typedef struct LpMats LpMats;
+/* Does matrix i. */
+typedef LpStatus (*LpMatsCore)(const LpMats *p, int64_t i, void *const *in,
+                               void *const *out, void *work, LpErr *e);
+#define LP_MATS_CORE(name)                                                     \
+    static LpStatus name(const LpMats *p, int64_t i, void *const *in,          \
+                         void *const *out, void *work LP_UNUSED,               \
+                         LpErr *e LP_UNUSED)
+
 /* The parameters of a core: operand 0 is a batch of m x n. */
-typedef struct LpMats {
+struct LpMats {
+    LpMatsCore core;
     LpDtype type;
     bool batched; /* an error names the member */
     int64_t batch;
@@ -28,19 +38,27 @@ typedef struct LpMats {
     size_t work;               /* their sum */
     double value;              /* as the operator says */
     char who[LP_WHO];          /* operator's name in errors */
-} LpMats;
+};
 
 /* From operand 0. */
 LpMats lp_mats_of(const LpKernelReq *r);
 /* Adds `count` elements of `size` bytes to the work; none for no batch. */
 void lp_mats_part(LpMats *p, size_t count, size_t size);
 void lp_mats_who(LpMats *p, const LpAttr *a);
-LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
+LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpMatsCore core,
                        LpMats *p, LpErr *e);
 
 static inline void *lp_mats_at(const LpMats *p, void *work, int part)
 {
     return (char *)work + p->off[part];
+}
+static inline int lp_mats_less(const LpMats *p)
+{
+    return p->m < p->n ? p->m : p->n;
+}
+static inline size_t lp_mats_area(const LpMats *p)
+{
+    return (size_t)p->m * (size_t)p->n;
 }
 static inline size_t lp_mats_size(const LpMats *p)
 {
@@ -59,6 +77,19 @@ void lp_load_columns(LpDtype t, const void *src, int rows, int cols, void *dst,
                      int ld);
 void lp_store_rows(LpDtype t, const void *src, int ld, int rows, int cols,
                    void *dst);
+/* The same of matrix i of those at `all`. */
+static inline void lp_mats_load(const LpMats *p, void *all, int64_t i, int rows,
+                                int cols, void *dst, int ld)
+{
+    lp_load_columns(p->type, lp_mats_item(p, all, i, rows, cols), rows, cols,
+                    dst, ld);
+}
+static inline void lp_mats_store(const LpMats *p, const void *src, int ld,
+                                 int rows, int cols, void *all, int64_t i)
+{
+    lp_store_rows(p->type, src, ld, rows, cols,
+                  lp_mats_item(p, all, i, rows, cols));
+}
 /* Element i, as a double. */
 static inline double lp_real_at(LpDtype t, const void *p, int64_t i)
 {
@@ -79,26 +110,11 @@ LpStatus lp_mats_fail(const LpMats *p, int64_t i, LpErr *e, const char *fmt,
 /* A number past the last for a name that is none. */
 LpLstsqDriver lp_lstsq_driver(const char *name);
 
-LpStatus lp_lu_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_qr_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_geqrf_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_ldl_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_ldl_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_det_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_slogdet_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_cofactor_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_solve_triangular_prepare(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e);
-LpStatus lp_cholesky_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_svd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_eigh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_eigvalsh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_pinv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_matrix_exp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_lu_prepare, lp_lu_matrix_prepare, lp_cholesky_prepare,
+    lp_qr_prepare, lp_geqrf_prepare, lp_ldl_prepare, lp_ldl_solve_prepare,
+    lp_det_prepare, lp_slogdet_prepare, lp_cofactor_prepare, lp_solve_prepare,
+    lp_solve_triangular_prepare, lp_cholesky_solve_prepare, lp_lstsq_prepare,
+    lp_svd_prepare, lp_svdvals_prepare, lp_eigh_prepare, lp_eigvalsh_prepare,
+    lp_pinv_prepare, lp_matrix_exp_prepare;
 
 #endif

@@ -91,24 +91,19 @@ static void expm(int n, double *a, double *m, int *piv, double *r)
     }
 }
 
-static LpStatus run_exp(const LpPlain *f, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_MATS_CORE(run_exp)
 {
-    const LpMats *p = (const void *)f->param;
     int64_t all = (int64_t)p->n * p->n;
     double *a = lp_mats_at(p, work, 0);
-    int before = lp_lapack_begin(p->threads);
-    (void)rc, (void)e;
-    for (int64_t i = 0; i < p->batch && p->n > 0; i++) {
-        double *r = (double *)out[0] + i * all;
-        memcpy(a, (double *)in[0] + i * all, (size_t)all * sizeof *a);
-        if (isfinite(norm_of(a, p->n)))
-            expm(p->n, a, a + all, lp_mats_at(p, work, 1), r);
-        else
-            for (int64_t j = 0; j < all; j++)
-                r[j] = (double)NAN;
-    }
-    lp_lapack_end(before);
+    if (p->n == 0)
+        return LP_OK;
+    double *r = (double *)out[0] + i * all;
+    memcpy(a, (double *)in[0] + i * all, (size_t)all * sizeof *a);
+    if (isfinite(norm_of(a, p->n)))
+        expm(p->n, a, a + all, lp_mats_at(p, work, 1), r);
+    else
+        for (int64_t j = 0; j < all; j++)
+            r[j] = (double)NAN;
     return LP_OK;
 }
 

@@ -5,10 +5,6 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/linalg/linalg_kernel.h"
 
-#define CORE(name)                                                             \
-    static LpStatus name(const LpPlain *f, void *const *in, void *const *out,  \
-                         void *work, const LpRunCtx *rc, LpErr *e)
-
 static int columns_of(const LpDesc *d)
 {
     return (int)d->shape[d->ndim - 1];
@@ -34,29 +30,20 @@ static LpStatus singular(const LpMats *p, int64_t i, int info, LpErr *e)
                         "singular.");
 }
 
-CORE(run_solve)
+LP_MATS_CORE(run_solve)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
     int n = p->n, *piv = lp_mats_at(p, work, 2);
     int64_t *info = out[1];
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, n, n), n, n, a, n);
-        lp_load_columns(p->type, lp_mats_item(p, in[1], i, n, p->k), n, p->k, b,
-                        n);
-        info[i] = n > 0 ? lp_getrf(p->type, n, n, a, piv) : 0;
-        if (n > 0 && p->k > 0)
-            lp_getrs(p->type, n, p->k, a, piv, b);
-        lp_store_rows(p->type, b, n, n, p->k,
-                      lp_mats_item(p, out[0], i, n, p->k));
-        if (info[i] != 0 && p->check)
-            st = singular(p, i, (int)info[i], e);
-    }
-    lp_lapack_end(before);
-    return st;
+    lp_mats_load(p, in[0], i, n, n, a, n);
+    lp_mats_load(p, in[1], i, n, p->k, b, n);
+    info[i] = n > 0 ? lp_getrf(p->type, n, n, a, piv) : 0;
+    if (n > 0 && p->k > 0)
+        lp_getrs(p->type, n, p->k, a, piv, b);
+    lp_mats_store(p, b, n, n, p->k, out[0], i);
+    if (info[i] != 0 && p->check)
+        return singular(p, i, (int)info[i], e);
+    return LP_OK;
 }
 
 LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -65,7 +52,7 @@ LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p.k = columns_of(&r->in[1]);
     p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
     lp_mats_who(&p, &r->attr[LP_LU_WHO]);
-    lp_mats_part(&p, (size_t)p.n * (size_t)p.n, lp_mats_size(&p));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n * (size_t)p.k, lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
     return lp_mats_ready(r, k, run_solve, &p, e);
@@ -76,22 +63,17 @@ LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
  * both are their transposes, and A X = B is X^T A^T = B^T: the other side, the
  * other triangle, and nothing to move. Attributes: upper, left,
  * unitriangular */
-CORE(run_solve_triangular)
+LP_MATS_CORE(run_solve_triangular)
 {
-    const LpMats *p = (const void *)f->param;
     int rows = p->k, cols = p->flag2;
     bool upper = p->flag & 1, left = p->flag & 2, unit = p->flag & 4;
-    int before = lp_lapack_begin(p->threads);
-    (void)work, (void)rc, (void)e;
-    for (int64_t i = 0; i < p->batch && rows > 0 && cols > 0; i++) {
-        void *x = lp_mats_item(p, out[0], i, rows, cols);
-        memcpy(x, lp_mats_item(p, in[1], i, rows, cols),
-               (size_t)rows * (size_t)cols * lp_mats_size(p));
-        lp_trsm(p->type, left ? 'R' : 'L', upper ? 'L' : 'U', 'N',
-                unit ? 'U' : 'N', cols, rows,
-                lp_mats_item(p, in[0], i, p->n, p->n), x);
-    }
-    lp_lapack_end(before);
+    if (rows == 0 || cols == 0)
+        return LP_OK;
+    void *x = lp_mats_item(p, out[0], i, rows, cols);
+    memcpy(x, lp_mats_item(p, in[1], i, rows, cols),
+           (size_t)rows * (size_t)cols * lp_mats_size(p));
+    lp_trsm(p->type, left ? 'R' : 'L', upper ? 'L' : 'U', 'N', unit ? 'U' : 'N',
+            cols, rows, lp_mats_item(p, in[0], i, p->n, p->n), x);
     return LP_OK;
 }
 
@@ -109,22 +91,18 @@ LpStatus lp_solve_triangular_prepare(const LpKernelReq *r, LpKernel *k,
 
 /* L, B -> X of L L^T X = B (flag: L^T L X = B, of an upper L); flag2: columns
  * of B. Sides and triangles as above. */
-CORE(run_cholesky_solve)
+LP_MATS_CORE(run_cholesky_solve)
 {
-    const LpMats *p = (const void *)f->param;
     int n = p->n, cols = p->flag2;
     char uplo = p->flag ? 'L' : 'U', first = p->flag ? 'T' : 'N';
-    int before = lp_lapack_begin(p->threads);
-    (void)work, (void)rc, (void)e;
-    for (int64_t i = 0; i < p->batch && n > 0 && cols > 0; i++) {
-        const void *l = lp_mats_item(p, in[0], i, n, n);
-        void *x = lp_mats_item(p, out[0], i, n, cols);
-        memcpy(x, lp_mats_item(p, in[1], i, n, cols),
-               (size_t)n * (size_t)cols * lp_mats_size(p));
-        lp_trsm(p->type, 'R', uplo, first, 'N', cols, n, l, x);
-        lp_trsm(p->type, 'R', uplo, p->flag ? 'N' : 'T', 'N', cols, n, l, x);
-    }
-    lp_lapack_end(before);
+    if (n == 0 || cols == 0)
+        return LP_OK;
+    const void *l = lp_mats_item(p, in[0], i, n, n);
+    void *x = lp_mats_item(p, out[0], i, n, cols);
+    memcpy(x, lp_mats_item(p, in[1], i, n, cols),
+           (size_t)n * (size_t)cols * lp_mats_size(p));
+    lp_trsm(p->type, 'R', uplo, first, 'N', cols, n, l, x);
+    lp_trsm(p->type, 'R', uplo, p->flag ? 'N' : 'T', 'N', cols, n, l, x);
     return LP_OK;
 }
 
@@ -137,30 +115,26 @@ LpStatus lp_cholesky_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* LD, pivots, B -> X */
-CORE(run_ldl_solve)
+LP_MATS_CORE(run_ldl_solve)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
     int n = p->n, *piv = lp_mats_at(p, work, 2);
     const int64_t *pivots = in[1];
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && n > 0; i++) {
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, n, n), n, n, a, n);
-        lp_load_columns(p->type, lp_mats_item(p, in[2], i, n, p->k), n, p->k, b,
-                        n);
-        for (int j = 0; j < n; j++) {
-            int64_t v = pivots[i * n + j], to = v < 0 ? -v : v;
-            LP_FAIL_IF(to < 1 || to > n, e, LP_E_INDEX,
-                       "linalg.ldl_solve: a pivot is %lld; its size must lie "
-                       "between 1 and %d",
-                       (long long)v, n);
-            piv[j] = (int)v;
-        }
-        if (p->k > 0)
-            lp_sytrs(p->type, n, p->k, a, piv, b);
-        lp_store_rows(p->type, b, n, n, p->k,
-                      lp_mats_item(p, out[0], i, n, p->k));
+    if (n == 0)
+        return LP_OK;
+    lp_mats_load(p, in[0], i, n, n, a, n);
+    lp_mats_load(p, in[2], i, n, p->k, b, n);
+    for (int j = 0; j < n; j++) {
+        int64_t v = pivots[i * n + j], to = v < 0 ? -v : v;
+        LP_FAIL_IF(to < 1 || to > n, e, LP_E_INDEX,
+                   "linalg.ldl_solve: a pivot is %lld; its size must lie "
+                   "between 1 and %d",
+                   (long long)v, n);
+        piv[j] = (int)v;
     }
+    if (p->k > 0)
+        lp_sytrs(p->type, n, p->k, a, piv, b);
+    lp_mats_store(p, b, n, n, p->k, out[0], i);
     return LP_OK;
 }
 
@@ -168,77 +142,53 @@ LpStatus lp_ldl_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
     p.k = columns_of(&r->in[2]);
-    lp_mats_part(&p, (size_t)p.n * (size_t)p.n, lp_mats_size(&p));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n * (size_t)p.k, lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
     return lp_mats_ready(r, k, run_ldl_solve, &p, e);
 }
 
 /* ---- least squares ------------------------------------------------------- */
-/* A [m, n], B [m, k] -> X [n, k], ranks, singular values. flag: the driver;
- * value: rcond; attributes: driver, rcond */
-typedef struct Lstsq {
-    const LpMats *p;
-    void *a, *b, *s;
-    int *jpvt;
-    LpLapackWork w;
-} Lstsq;
-
-static LpStatus least_squares(const Lstsq *q, int64_t i, int *rank, LpErr *e)
+static LpStatus unsolved(const LpMats *p, int64_t i, int info, LpErr *e)
 {
-    const LpMats *p = q->p;
-    int info = 0, before = lp_lapack_begin(p->threads);
-    LpLapackWork w = q->w;
-    memset(q->jpvt, 0, (size_t)p->n * sizeof(int));
-    *rank = 0;
-    if (p->m > 0 && p->n > 0)
-        info = lp_lstsq(p->type, (LpLstsqDriver)p->flag, p->m, p->n, p->k, q->a,
-                        q->b, q->s, q->jpvt, p->value, rank, &w);
-    lp_lapack_end(before);
-    if (info > 0 && p->flag == LP_GELS)
+    if (p->flag == LP_GELS)
         return lp_mats_fail(p, i, e,
                             "The least squares solution could not be computed "
                             "because the input matrix does not have full rank "
                             "(error code: %d).",
                             info);
-    if (info > 0)
-        return lp_mats_fail(p, i, e,
-                            "The SVD algorithm failed to converge (error "
-                            "code: %d).",
-                            info);
-    return LP_OK;
+    return lp_mats_fail(p, i, e,
+                        "The SVD algorithm failed to converge (error code: "
+                        "%d).",
+                        info);
 }
 
-CORE(run_lstsq)
+/* A [m, n], B [m, k] -> X [n, k], ranks, singular values. flag: the driver;
+ * value: rcond; attributes: driver, rcond */
+LP_MATS_CORE(run_lstsq)
 {
-    const LpMats *p = (const void *)f->param;
-    Lstsq q = {.p = p,
-               .a = lp_mats_at(p, work, 0),
-               .b = lp_mats_at(p, work, 1),
-               .s = lp_mats_at(p, work, 2),
-               .jpvt = lp_mats_at(p, work, 3)};
-    int ld = p->m > p->n ? p->m : p->n, less = p->m < p->n ? p->m : p->n;
-    int64_t *ranks = out[1];
-    (void)rc;
-    q.w = (LpLapackWork){lp_mats_at(p, work, 4), lp_mats_at(p, work, 5),
-                         p->lwork, p->liwork};
-    for (int64_t i = 0; i < p->batch; i++) {
-        int rank;
-        lp_load_columns(p->type, lp_mats_item(p, in[0], i, p->m, p->n), p->m,
-                        p->n, q.a, p->m);
-        memset(q.b, 0, (size_t)ld * (size_t)p->k * lp_mats_size(p));
-        if (p->m > 0 && p->n > 0)
-            lp_load_columns(p->type, lp_mats_item(p, in[1], i, p->m, p->k),
-                            p->m, p->k, q.b, ld);
-        LP_TRY(least_squares(&q, i, &rank, e));
-        lp_store_rows(p->type, q.b, ld, p->n, p->k,
-                      lp_mats_item(p, out[0], i, p->n, p->k));
-        if (p->flag != LP_GELS)
-            ranks[i] = rank;
-        if (p->flag == LP_GELSD || p->flag == LP_GELSS)
-            memcpy(lp_mats_item(p, out[2], i, 1, less), q.s,
-                   (size_t)less * lp_mats_size(p));
+    void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
+    void *s = lp_mats_at(p, work, 2);
+    int *jpvt = lp_mats_at(p, work, 3), info = 0, rank = 0;
+    LpLapackWork w = {lp_mats_at(p, work, 4), lp_mats_at(p, work, 5), p->lwork,
+                      p->liwork};
+    int ld = p->m > p->n ? p->m : p->n, less = lp_mats_less(p);
+    lp_mats_load(p, in[0], i, p->m, p->n, a, p->m);
+    memset(b, 0, (size_t)ld * (size_t)p->k * lp_mats_size(p));
+    memset(jpvt, 0, (size_t)p->n * sizeof(int));
+    if (less > 0) {
+        lp_mats_load(p, in[1], i, p->m, p->k, b, ld);
+        info = lp_lstsq(p->type, (LpLstsqDriver)p->flag, p->m, p->n, p->k, a, b,
+                        s, jpvt, p->value, &rank, &w);
     }
+    if (info > 0)
+        return unsolved(p, i, info, e);
+    lp_mats_store(p, b, ld, p->n, p->k, out[0], i);
+    if (p->flag != LP_GELS)
+        ((int64_t *)out[1])[i] = rank;
+    if (p->flag == LP_GELSD || p->flag == LP_GELSS)
+        memcpy(lp_mats_item(p, out[2], i, 1, less), s,
+               (size_t)less * lp_mats_size(p));
     return LP_OK;
 }
 
@@ -255,7 +205,7 @@ LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0};
-    int larger = p.m > p.n ? p.m : p.n, less = p.m < p.n ? p.m : p.n, rank;
+    int larger = p.m > p.n ? p.m : p.n, less = lp_mats_less(&p), rank;
     size_t size = lp_mats_size(&p);
     p.k = columns_of(&r->in[1]);
     p.flag = (int)lp_lstsq_driver(r->attr[LP_LSTSQ_DRIVER].str);
@@ -268,7 +218,7 @@ LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                  NULL, p.value, &rank, &w);
     p.lwork = w.lwork;
     p.liwork = w.liwork;
-    lp_mats_part(&p, (size_t)p.m * (size_t)p.n, size);
+    lp_mats_part(&p, lp_mats_area(&p), size);
     lp_mats_part(&p, (size_t)larger * (size_t)p.k, size);
     lp_mats_part(&p, (size_t)less, size);
     lp_mats_part(&p, (size_t)p.n, sizeof(int));

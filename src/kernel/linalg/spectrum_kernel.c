@@ -9,15 +9,6 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/linalg/linalg_kernel.h"
 
-#define CORE(name)                                                             \
-    static LpStatus name(const LpPlain *f, void *const *in, void *const *out,  \
-                         void *work, const LpRunCtx *rc, LpErr *e)
-
-static int min_side(const LpMats *p)
-{
-    return p->m < p->n ? p->m : p->n;
-}
-
 static bool finite_all(LpDtype t, const void *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -67,28 +58,20 @@ static void identity(LpDtype t, void *p, int n)
 }
 
 /* A -> U, S, Vh; flag: full matrices */
-CORE(run_svd)
+LP_MATS_CORE(run_svd)
 {
-    const LpMats *p = (const void *)f->param;
-    int k = min_side(p), nu = p->flag ? p->m : k, nv = p->flag ? p->n : k;
+    int k = lp_mats_less(p), nu = p->flag ? p->m : k, nv = p->flag ? p->n : k;
     Svd q = {.a = lp_mats_at(p, work, 0), .job = p->flag ? 'A' : 'S'};
     q.w = (LpLapackWork){lp_mats_at(p, work, 1), lp_mats_at(p, work, 2),
                          p->lwork, p->liwork};
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
-        q.u = lp_mats_item(p, out[0], i, p->m, nu);
-        q.s = lp_mats_item(p, out[1], i, 1, k);
-        q.vh = lp_mats_item(p, out[2], i, nv, p->n);
-        if (k == 0 && p->flag) {
-            identity(p->type, q.u, p->m);
-            identity(p->type, q.vh, p->n);
-        }
-        st = svd(p, lp_mats_item(p, in[0], i, p->m, p->n), i, &q, e);
+    q.u = lp_mats_item(p, out[0], i, p->m, nu);
+    q.s = lp_mats_item(p, out[1], i, 1, k);
+    q.vh = lp_mats_item(p, out[2], i, nv, p->n);
+    if (k == 0 && p->flag) {
+        identity(p->type, q.u, p->m);
+        identity(p->type, q.vh, p->n);
     }
-    lp_lapack_end(before);
-    return st;
+    return svd(p, lp_mats_item(p, in[0], i, p->m, p->n), i, &q, e);
 }
 
 static void svd_parts(LpMats *p, char job)
@@ -97,7 +80,7 @@ static void svd_parts(LpMats *p, char job)
     lp_gesdd(p->type, job, p->n, p->m, NULL, NULL, NULL, NULL, &w);
     p->lwork = w.lwork;
     p->liwork = w.liwork;
-    lp_mats_part(p, (size_t)p->m * (size_t)p->n, lp_mats_size(p));
+    lp_mats_part(p, lp_mats_area(p), lp_mats_size(p));
     lp_mats_part(p, (size_t)p->lwork, lp_mats_size(p));
     lp_mats_part(p, (size_t)p->liwork, sizeof(int));
 }
@@ -110,21 +93,13 @@ LpStatus lp_svd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_mats_ready(r, k, run_svd, &p, e);
 }
 
-CORE(run_svdvals)
+LP_MATS_CORE(run_svdvals)
 {
-    const LpMats *p = (const void *)f->param;
     Svd q = {.a = lp_mats_at(p, work, 0), .job = 'N'};
     q.w = (LpLapackWork){lp_mats_at(p, work, 1), lp_mats_at(p, work, 2),
                          p->lwork, p->liwork};
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK; i++) {
-        q.s = lp_mats_item(p, out[0], i, 1, min_side(p));
-        st = svd(p, lp_mats_item(p, in[0], i, p->m, p->n), i, &q, e);
-    }
-    lp_lapack_end(before);
-    return st;
+    q.s = lp_mats_item(p, out[0], i, 1, lp_mats_less(p));
+    return svd(p, lp_mats_item(p, in[0], i, p->m, p->n), i, &q, e);
 }
 
 LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -136,32 +111,27 @@ LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 
 /* ---- eigenvalues --------------------------------------------------------- */
 /* A -> L, V (flag2); flag: the upper triangle is read */
-CORE(run_eigh)
+LP_MATS_CORE(run_eigh)
 {
-    const LpMats *p = (const void *)f->param;
     void *a = lp_mats_at(p, work, 0);
     LpLapackWork w = {lp_mats_at(p, work, 1), lp_mats_at(p, work, 2), p->lwork,
                       p->liwork};
-    int n = p->n, before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK && n > 0; i++) {
-        memcpy(a, lp_mats_item(p, in[0], i, n, n),
-               (size_t)n * (size_t)n * lp_mats_size(p));
-        int info = lp_syevd(p->type, p->flag2 ? 'V' : 'N', p->flag ? 'L' : 'U',
-                            n, a, lp_mats_item(p, out[0], i, 1, n), &w);
-        if (p->flag2)
-            lp_store_rows(p->type, a, n, n, n,
-                          lp_mats_item(p, out[1], i, n, n));
-        if (info > 0)
-            st = lp_mats_fail(p, i, e,
-                              "The algorithm failed to converge because the "
-                              "input matrix is ill-conditioned or has too "
-                              "many repeated eigenvalues (error code: %d).",
-                              info);
-    }
-    lp_lapack_end(before);
-    return st;
+    int n = p->n;
+    if (n == 0)
+        return LP_OK;
+    memcpy(a, lp_mats_item(p, in[0], i, n, n),
+           lp_mats_area(p) * lp_mats_size(p));
+    int info = lp_syevd(p->type, p->flag2 ? 'V' : 'N', p->flag ? 'L' : 'U', n,
+                        a, lp_mats_item(p, out[0], i, 1, n), &w);
+    if (p->flag2)
+        lp_mats_store(p, a, n, n, n, out[1], i);
+    if (info > 0)
+        return lp_mats_fail(p, i, e,
+                            "The algorithm failed to converge because the "
+                            "input matrix is ill-conditioned or has too "
+                            "many repeated eigenvalues (error code: %d).",
+                            info);
+    return LP_OK;
 }
 
 static LpStatus prepare_eigh(const LpKernelReq *r, bool vectors, LpKernel *k,
@@ -175,7 +145,7 @@ static LpStatus prepare_eigh(const LpKernelReq *r, bool vectors, LpKernel *k,
     lp_syevd(p.type, vectors ? 'V' : 'N', 'L', p.n, NULL, NULL, &w);
     p.lwork = w.lwork;
     p.liwork = w.liwork;
-    lp_mats_part(&p, (size_t)p.n * (size_t)p.n, lp_mats_size(&p));
+    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.liwork, sizeof(int));
     return lp_mats_ready(r, k, run_eigh, &p, e);
@@ -197,12 +167,12 @@ enum { A, WORK, IWORK, U, S, V, P };
 /* Parts from U on: the vectors, the values, one matrix to work on. */
 static void vector_parts(LpMats *p)
 {
-    int k = min_side(p);
+    int k = lp_mats_less(p);
     svd_parts(p, 'S');
     lp_mats_part(p, (size_t)p->m * (size_t)k, lp_mats_size(p));
     lp_mats_part(p, (size_t)k, lp_mats_size(p));
     lp_mats_part(p, (size_t)p->n * (size_t)k, lp_mats_size(p));
-    lp_mats_part(p, (size_t)p->m * (size_t)p->n, lp_mats_size(p));
+    lp_mats_part(p, lp_mats_area(p), lp_mats_size(p));
 }
 
 static Svd parts_of(const LpMats *p, void *work)
@@ -229,37 +199,32 @@ static void scale_columns(const LpMats *p, void *u, int rows, int k, int j,
 /* A, atol, rtol (of the batch's shape; rtol may be a hole) -> V S^-1 U^T of
  * the singular values above max(atol, rtol * the largest). flag: symmetric,
  * of the lower triangle; value: rtol where there is none given */
-CORE(run_pinv)
+LP_MATS_CORE(run_pinv)
 {
-    const LpMats *p = (const void *)f->param;
     Svd q = parts_of(p, work);
-    int m = p->m, n = p->n, k = min_side(p);
+    int m = p->m, n = p->n, k = lp_mats_less(p);
     void *from = lp_mats_at(p, work, P);
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK && k > 0; i++) {
-        memcpy(from, lp_mats_item(p, in[0], i, m, n),
-               (size_t)m * (size_t)n * lp_mats_size(p));
-        for (int row = 0; p->flag && row < n; row++)
-            for (int j = row + 1; j < n; j++)
-                lp_real_set(p->type, from, (int64_t)row * n + j,
-                            lp_real_at(p->type, from, (int64_t)j * n + row));
-        st = svd(p, from, i, &q, e);
-        double atol = in[1] ? lp_real_at(p->type, in[1], i) : 0;
-        double rtol = in[2]      ? lp_real_at(p->type, in[2], i)
-                      : atol > 0 ? 0
-                                 : p->value;
-        double least = fmax(atol, rtol * lp_real_at(p->type, q.s, 0));
-        for (int j = 0; j < k; j++) {
-            double s = lp_real_at(p->type, q.s, j);
-            scale_columns(p, q.u, m, k, j, s > least ? 1 / s : 0);
-        }
-        lp_blas_gemm(p->type, 'T', m, n, k, q.u, q.vh,
-                     lp_mats_item(p, out[0], i, n, m));
+    if (k == 0)
+        return LP_OK;
+    memcpy(from, lp_mats_item(p, in[0], i, m, n),
+           lp_mats_area(p) * lp_mats_size(p));
+    for (int row = 0; p->flag && row < n; row++)
+        for (int j = row + 1; j < n; j++)
+            lp_real_set(p->type, from, (int64_t)row * n + j,
+                        lp_real_at(p->type, from, (int64_t)j * n + row));
+    LP_TRY(svd(p, from, i, &q, e));
+    double atol = in[1] ? lp_real_at(p->type, in[1], i) : 0;
+    double rtol = in[2]      ? lp_real_at(p->type, in[2], i)
+                  : atol > 0 ? 0
+                             : p->value;
+    double least = fmax(atol, rtol * lp_real_at(p->type, q.s, 0));
+    for (int j = 0; j < k; j++) {
+        double s = lp_real_at(p->type, q.s, j);
+        scale_columns(p, q.u, m, k, j, s > least ? 1 / s : 0);
     }
-    lp_lapack_end(before);
-    return st;
+    lp_blas_gemm(p->type, 'T', m, n, k, q.u, q.vh,
+                 lp_mats_item(p, out[0], i, n, m));
+    return LP_OK;
 }
 
 LpStatus lp_pinv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
@@ -289,41 +254,34 @@ static double orientation(const LpMats *p, void *a, int *piv)
 /* A -> the derivative of its determinant. With A = U S V^T it is
  * det(U) det(V) U C V^T, where C has on its diagonal the products of all the
  * other singular values: right for singular matrices too. */
-CORE(run_cofactor)
+LP_MATS_CORE(run_cofactor)
 {
-    const LpMats *p = (const void *)f->param;
     Svd q = parts_of(p, work);
     int n = p->n;
     void *copy = lp_mats_at(p, work, P);
     int *piv = q.w.iwork;
-    size_t bytes = (size_t)n * (size_t)n * lp_mats_size(p);
-    int before = lp_lapack_begin(p->threads);
-    LpStatus st = LP_OK;
-    (void)rc;
-    for (int64_t i = 0; i < p->batch && st == LP_OK && n > 0; i++) {
-        double *c = out[0];
-        c += i * n * n;
-        if (!finite_all(p->type, lp_mats_item(p, in[0], i, n, n),
-                        (int64_t)n * n)) {
-            for (int j = 0; j < n * n; j++)
-                c[j] = (double)NAN;
-            continue;
-        }
-        st = svd(p, lp_mats_item(p, in[0], i, n, n), i, &q, e);
-        memcpy(copy, q.u, bytes);
-        double sign = orientation(p, copy, piv);
-        memcpy(copy, q.vh, bytes);
-        sign *= orientation(p, copy, piv);
-        for (int j = 0; j < n; j++) {
-            double others = sign;
-            for (int o = 0; o < n; o++)
-                others *= o != j ? lp_real_at(p->type, q.s, o) : 1;
-            scale_columns(p, q.u, n, n, j, others);
-        }
-        lp_blas_gemm(p->type, 'N', n, n, n, q.vh, q.u, c);
+    size_t bytes = lp_mats_area(p) * lp_mats_size(p);
+    if (n == 0)
+        return LP_OK;
+    double *c = (double *)out[0] + i * n * n;
+    if (!finite_all(p->type, lp_mats_item(p, in[0], i, n, n), (int64_t)n * n)) {
+        for (int j = 0; j < n * n; j++)
+            c[j] = (double)NAN;
+        return LP_OK;
     }
-    lp_lapack_end(before);
-    return st;
+    LP_TRY(svd(p, lp_mats_item(p, in[0], i, n, n), i, &q, e));
+    memcpy(copy, q.u, bytes);
+    double sign = orientation(p, copy, piv);
+    memcpy(copy, q.vh, bytes);
+    sign *= orientation(p, copy, piv);
+    for (int j = 0; j < n; j++) {
+        double others = sign;
+        for (int o = 0; o < n; o++)
+            others *= o != j ? lp_real_at(p->type, q.s, o) : 1;
+        scale_columns(p, q.u, n, n, j, others);
+    }
+    lp_blas_gemm(p->type, 'N', n, n, n, q.vh, q.u, c);
+    return LP_OK;
 }
 
 /* In float64 whatever the type: small singular values are differences. */

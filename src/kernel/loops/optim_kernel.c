@@ -175,10 +175,8 @@ static LpDesc plain(const LpDesc *d)
 }
 
 /* work: contiguous copies, then lamb's direction */
-static LpStatus run_update(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_update)
 {
-    (void)rc, (void)e;
     const Update *u = k->state;
     LpOptimNumbers c = read_numbers(u, in);
     char *pi[MAX_IN] = {NULL}, *po[MAX_OUT] = {NULL}, *next = work;

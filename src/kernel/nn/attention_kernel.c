@@ -142,19 +142,15 @@ static void run(const LpPlain *p, void *const *at, const void *mask, void *work,
         }
 }
 
-static LpStatus forward(const LpPlain *p, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(forward)
 {
-    (void)rc, (void)e;
     void *at[N_MATRIX] = {[Q] = in[0], [K] = in[1], [V] = in[2], [O] = out[0]};
     run(p, at, in[3], work, false);
     return LP_OK;
 }
 
-static LpStatus backward(const LpPlain *p, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(backward)
 {
-    (void)rc, (void)e;
     void *at[N_MATRIX] = {
         [O] = in[0],   [Q] = in[1],   [K] = in[2],  [V] = in[3],
         [DQ] = out[0], [DK] = out[1], [DV] = out[2]};

@@ -271,10 +271,8 @@ static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
 }
 
 /* ---- kernels ------------------------------------------------------------- */
-static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(direct_run)
 {
-    (void)rc;
     return conv_run(k->state, in, out[0], work, e);
 }
 
@@ -284,10 +282,8 @@ static void direct_fini(LpKernel *k)
     k->state = NULL;
 }
 
-static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
-                     void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(core)
 {
-    (void)rc;
     const Conv *c;
     memcpy(&c, p->param, sizeof c);
     return conv_run(c, in, out[0], work, e);
@@ -306,11 +302,8 @@ typedef struct Reference {
     bool integers;
 } Reference;
 
-static LpStatus reference_core(const LpPlain *p, void *const *in,
-                               void *const *out, void *work, const LpRunCtx *rc,
-                               LpErr *e)
+LP_PLAIN_CORE(reference_core)
 {
-    (void)work, (void)rc, (void)e;
     const Reference *f = (const void *)p->param;
     void *side[N_SIDES];
     side[f->role[0]] = in[0];

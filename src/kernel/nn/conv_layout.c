@@ -76,10 +76,8 @@ static void free_padding(LpKernel *k)
     k->state = NULL;
 }
 
-static LpStatus run_clear(const LpKernel *k, void *const *in, void *const *out,
-                          void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_clear)
 {
-    (void)in, (void)work, (void)rc, (void)e;
     const Padding *p = k->state;
     float *at = out[0];
     for (size_t i = 0; i < p->n; i++)

@@ -28,10 +28,8 @@ static void draw(const Drop *d, const LpRandom *r, int64_t first, int64_t n,
         keep[i] = lp_random_unit(w[i]) >= p ? scale : 0;
 }
 
-static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
-                     void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(core)
 {
-    (void)work, (void)e;
     const Drop *d = (const void *)p->param;
     LpRandom r = lp_random(rc->seed, d->site, rc->iteration, rc->replica,
                            rc->micro_batch);

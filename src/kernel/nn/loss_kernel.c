@@ -50,10 +50,8 @@ static LpStatus check_target(const Nll *s, const int64_t *target, LpErr *e)
 #define CHUNK 4096
 
 /* (x, target, weight) -> loss, total weight */
-static LpStatus nll_core(const LpPlain *p, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(nll_core)
 {
-    (void)rc, (void)work;
     const Nll *s = (const void *)p->param;
     const int64_t *target = in[1];
     LpDtype t = (LpDtype)p->compute;
@@ -105,11 +103,8 @@ LpStatus lp_nll_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* (dy, target, weight, total) -> dx */
-static LpStatus nll_back_core(const LpPlain *p, void *const *in,
-                              void *const *out, void *work, const LpRunCtx *rc,
-                              LpErr *e)
+LP_PLAIN_CORE(nll_back_core)
 {
-    (void)rc, (void)work;
     const Nll *s = (const void *)p->param;
     const int64_t *target = in[1];
     LpDtype t = (LpDtype)p->compute;
@@ -142,10 +137,8 @@ typedef struct Final {
     Reduction how;
 } Final;
 
-static LpStatus final_core(const LpPlain *p, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(final_core)
 {
-    (void)rc, (void)e;
     const Final *s = (const void *)p->param;
     LpDtype t = (LpDtype)p->compute;
     size_t size = lp_dtype_size(t);

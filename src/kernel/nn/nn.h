@@ -7,7 +7,7 @@
 #include "src/ir/op.h"
 
 /* mm [m, k] [k, n] and bmm [b, m, k] [b, k, n], any strides, any type. */
-LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_mm_prepare;
 double lp_mm_work(const LpKernelReq *r);
 /* Runs the kernel of an mm, whose result is contiguous. *told: `then` (tiles.h)
  * was told of the result; if not, it is whole in memory. */
@@ -26,57 +26,33 @@ typedef struct LpConvGeom {
     int64_t stride[3], dilation[3], pad_l[3], pad_r[3];
 } LpConvGeom;
 
-LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_conv_input_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_conv_prepare, lp_conv_input_prepare, lp_conv_weight_prepare;
 double lp_conv_work(const LpKernelReq *r);
 double lp_conv_input_work(const LpKernelReq *r);
 double lp_conv_weight_work(const LpKernelReq *r);
 
-LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_adaptive_max_pool_prepare(const LpKernelReq *r, LpKernel *k,
-                                      LpErr *e);
-LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e);
-LpStatus lp_max_pool_gather_prepare(const LpKernelReq *r, LpKernel *k,
-                                    LpErr *e);
-LpStatus lp_avg_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_adaptive_avg_pool_prepare(const LpKernelReq *r, LpKernel *k,
-                                      LpErr *e);
-LpStatus lp_adaptive_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                           LpErr *e);
+LpPrepare lp_max_pool_prepare, lp_adaptive_max_pool_prepare,
+    lp_max_pool_scatter_prepare, lp_max_pool_gather_prepare,
+    lp_avg_pool_prepare, lp_avg_pool_back_prepare, lp_adaptive_avg_pool_prepare,
+    lp_adaptive_avg_pool_back_prepare;
 
-LpStatus lp_layer_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_layer_norm_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                    LpErr *e);
-LpStatus lp_group_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                    LpErr *e);
-LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                    LpErr *e);
+LpPrepare lp_layer_norm_prepare, lp_layer_norm_back_prepare,
+    lp_group_norm_prepare, lp_group_norm_back_prepare, lp_batch_norm_prepare,
+    lp_batch_norm_back_prepare;
 
-LpStatus lp_softmax_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_log_softmax_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_softmax_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_log_softmax_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e);
+LpPrepare lp_softmax_prepare, lp_log_softmax_prepare, lp_softmax_back_prepare,
+    lp_log_softmax_back_prepare;
 
-LpStatus lp_nll_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_nll_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_identity_loss_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_nll_prepare, lp_nll_back_prepare, lp_identity_loss_prepare;
 
-LpStatus lp_dropout_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_dropout_prepare;
 
 /* attention.c */
-LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_attention_prepare, lp_attention_back_prepare;
 double lp_attention_work(const LpKernelReq *r);
 double lp_attention_back_work(const LpKernelReq *r);
 
 /* recurrent.c, recurrent_back.c */
-LpStatus lp_rnn_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_rnn_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_rnn_prepare, lp_rnn_back_prepare;
 
 #endif

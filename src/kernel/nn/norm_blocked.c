@@ -128,11 +128,8 @@ static void scale(const Job *j, int64_t i, int64_t c)
                     j->coef[1] + c, add ? add + at : NULL, s->relu, y + at);
 }
 
-static LpStatus run_forward(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_forward)
 {
-    (void)rc, (void)e;
     const State *s = (const void *)k->inl;
     void *all[] = {in[0], in[1], in[2], s->added ? in[3] : NULL};
     Job j = {.in = all,
@@ -187,11 +184,8 @@ static void back(const Job *j, int64_t i, int64_t c)
                    j->coef[0] + c, j->coef[1] + c, j->coef[2] + c, dx + p);
 }
 
-static LpStatus run_backward(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_KERNEL_RUN(run_backward)
 {
-    (void)rc, (void)e;
     const State *s = (const void *)k->inl;
     void *all[] = {in[0], in[1], in[2], in[3], in[4], s->relu ? in[5] : NULL};
     Job j = {.in = all,

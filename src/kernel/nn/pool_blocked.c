@@ -22,10 +22,8 @@ static State state_of(const LpDesc *in, const LpDesc *out)
                    .block = in->block};
 }
 
-static LpStatus run_max(const LpKernel *k, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_max)
 {
-    (void)work, (void)rc, (void)e;
     const State *s = (const void *)k->inl;
     const LpPoolBlocked *loops = LP_SIMD_PICK(lp_pool_blocked);
     const float *x = in[0];
@@ -52,11 +50,8 @@ LpStatus lp_max_pool_blocked(const LpKernelReq *r, const LpPoolGeom *g,
 }
 
 /* in: dy, index -> dx */
-static LpStatus run_scatter(const LpKernel *k, void *const *in,
-                            void *const *out, void *work, const LpRunCtx *rc,
-                            LpErr *e)
+LP_KERNEL_RUN(run_scatter)
 {
-    (void)work, (void)rc;
     const State *s = (const void *)k->inl;
     const float *dy = in[0];
     const int64_t *index = in[1];

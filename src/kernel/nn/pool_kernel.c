@@ -50,10 +50,8 @@ static void set_window(LpPoolGeom *g, const LpAttr *a, bool dilated)
 }
 
 /* ---- maximum ------------------------------------------------------------- */
-static LpStatus max_core(const LpPlain *p, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(max_core)
 {
-    (void)rc, (void)e;
     const Pool *q = (const void *)p->param;
     int threads = lp_plain_width(p, q->planes * q->in_plane);
     int64_t chunk = (q->planes + threads - 1) / threads;
@@ -174,11 +172,8 @@ static int64_t window_size(const LpPoolGeom *g, int64_t o)
 ADAPTIVE(float, f32)
 ADAPTIVE(double, f64)
 
-static LpStatus adaptive_max_core(const LpPlain *p, void *const *in,
-                                  void *const *out, void *work,
-                                  const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(adaptive_max_core)
 {
-    (void)rc, (void)e, (void)work;
     const Pool *q = (const void *)p->param;
     int threads = lp_plain_width(p, q->planes * q->in_plane);
     int64_t *index = out[1];
@@ -202,11 +197,8 @@ LpStatus lp_adaptive_max_pool_prepare(const LpKernelReq *r, LpKernel *k,
 }
 
 /* in: dy, index -> dx */
-static LpStatus scatter_core(const LpPlain *p, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_PLAIN_CORE(scatter_core)
 {
-    (void)rc, (void)work;
     const Pool *q = (const void *)p->param;
     const int64_t *index = in[1];
     int threads = lp_plain_width(p, q->planes * q->in_plane);
@@ -246,10 +238,8 @@ LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
 }
 
 /* in: x, index -> y */
-static LpStatus gather_core(const LpPlain *p, void *const *in, void *const *out,
-                            void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(gather_core)
 {
-    (void)rc, (void)work;
     const Pool *q = (const void *)p->param;
     const int64_t *index = in[1];
     for (int64_t o = 0; o < q->planes * q->out_plane; o++)
@@ -324,10 +314,8 @@ static void avg_one(const Avg *a, LpDtype t, int64_t i, void *in, void *out)
     }
 }
 
-static LpStatus avg_core(const LpPlain *p, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(avg_core)
 {
-    (void)rc, (void)e, (void)work;
     const Avg *a = (const void *)p->param;
     int threads = lp_plain_width(p, a->p.planes * a->p.in_plane);
 #pragma omp parallel for num_threads(threads) schedule(static)

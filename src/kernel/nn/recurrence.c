@@ -57,11 +57,9 @@ static void run_line(const Recurrence *s, int64_t line, void *const *in,
                  (const float *)in[1] + at[1], (float *)out[0] + at[2], step);
 }
 
-static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
-                    void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run)
 {
     const Recurrence *s = k->state;
-    (void)work, (void)rc, (void)e;
 #pragma omp parallel for num_threads(k->threads) if (k->threads > 1)           \
     schedule(static)
     for (int64_t i = 0; i < s->lines; i++)

@@ -175,10 +175,8 @@ static void state_gradients(const LpRnn *r, const LpRnnBack *a)
                   lp_rnn_result(r, a, LP_RNN_H0));
 }
 
-static LpStatus backward(const LpPlain *p, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(backward)
 {
-    (void)rc;
     const LpRnn *r = lp_rnn_of(p);
     LpRnnBack a = args_of(r, in, out, work);
     LP_TRY(lp_rnn_lookups(r, in, &a.at, e));

@@ -142,10 +142,8 @@ static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus forward(const LpPlain *p, void *const *in, void *const *out,
-                        void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(forward)
 {
-    (void)rc;
     const LpRnn *r = lp_rnn_of(p);
     char *w = work;
     Ready y = {.out = out, .work = w};

@@ -46,10 +46,8 @@ static int64_t block(const Soft *s, int64_t q, int64_t *cols)
 RUN(float, f32)
 RUN(double, f64)
 
-static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
-                     void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(core)
 {
-    (void)work, (void)rc, (void)e;
     const Soft *s = (const void *)p->param;
     int64_t blocks = s->outer * ((s->inner + COLS - 1) / COLS);
     int threads = lp_plain_width(p, s->outer * s->n * s->inner);

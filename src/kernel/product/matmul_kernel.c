@@ -212,11 +212,9 @@ static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
 }
 
 /* ---- kernels ------------------------------------------------------------- */
-static LpStatus direct_run(const LpKernel *k, void *const *in, void *const *out,
-                           void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(direct_run)
 {
     bool told;
-    (void)rc;
     return product_run(k->state, in[0], in[1], out[0], NULL, &told, work, e);
 }
 
@@ -236,10 +234,8 @@ static void direct_fini(LpKernel *k)
     k->state = NULL;
 }
 
-static LpStatus core(const LpPlain *p, void *const *in, void *const *out,
-                     void *work, const LpRunCtx *rc, LpErr *e)
+LP_PLAIN_CORE(core)
 {
-    (void)rc;
     const Product *q;
     bool told;
     memcpy(&q, p->param, sizeof q);

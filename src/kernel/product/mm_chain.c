@@ -44,8 +44,7 @@ static void run_part(const LpTilesThen *then, int64_t i0, int64_t i1,
                       i * b->cols + j1);
 }
 
-static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
-                    void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run)
 {
     const Both *b = k->state;
     char *scratch = (char *)work + b->off;

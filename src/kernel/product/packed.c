@@ -10,19 +10,15 @@ static void fini(LpKernel *k)
     k->state = NULL;
 }
 
-static LpStatus run_mm(const LpKernel *k, void *const *in, void *const *out,
-                       void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_mm)
 {
-    (void)rc;
     void *args[LP_DNN_N_ARGS] = {
         [LP_DNN_SRC] = in[0], [LP_DNN_WEIGHTS] = in[1], [LP_DNN_DST] = out[0]};
     return lp_dnn_run(k->state, args, work, e);
 }
 
-static LpStatus run_pack(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_pack)
 {
-    (void)rc;
     void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = in[0], [LP_DNN_DST] = out[0]};
     return lp_dnn_run(k->state, args, work, e);
 }

@@ -13,7 +13,6 @@ typedef struct LpPlusOps {
 /* Operands: those of mm, bmm or convolution, then an addend that broadcasts to
  * the result. The last two attributes of the products are beta and alpha: the
  * result is beta addend + alpha product, of whatever beta is not 0. */
-LpStatus lp_mm_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_conv_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_mm_plus_prepare, lp_conv_plus_prepare;
 
 #endif

@@ -29,10 +29,10 @@ LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
                          LpErr *e);
 
 /* operand: probabilities; result 0 of their shape */
-LpStatus lp_bernoulli_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_bernoulli_prepare;
 /* result 0: 0 … n - 1 in random order */
-LpStatus lp_randperm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_randperm_prepare;
 /* operand: weights [n] or [m, n]; attributes: number of samples, replacement */
-LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_multinomial_prepare;
 
 #endif

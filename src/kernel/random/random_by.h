@@ -8,10 +8,10 @@
 #include "src/ir/op.h"
 
 /* operand: rates, >= 0 */
-LpStatus lp_poisson_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_poisson_prepare;
 /* operands: counts and probabilities, which broadcast to result 0 */
-LpStatus lp_binomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_binomial_prepare;
 /* operand: shapes, > 0; the scale is 1 */
-LpStatus lp_standard_gamma_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_standard_gamma_prepare;
 
 #endif

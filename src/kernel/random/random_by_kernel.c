@@ -190,8 +190,7 @@ static LpDesc spread(const LpDesc *d, const LpDesc *out)
 
 /* work: the parameters one after another, in double; results take the place of
  * the first */
-static LpStatus run_by(const LpKernel *k, void *const *in, void *const *out,
-                       void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_by)
 {
     const By *s = k->state;
     LpDesc plain = plain_of(&s->out);

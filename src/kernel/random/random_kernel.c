@@ -198,10 +198,8 @@ static void draw_block(const Draw *d, const LpRandom *r, const LpRandom *r2,
     }
 }
 
-static LpStatus run_draw(const LpKernel *k, void *const *in, void *const *out,
-                         void *work, const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_draw)
 {
-    (void)in, (void)e;
     const Draw *d = k->state;
     LpRandom r = lp_draw_stream(rc, d->site),
              r2 = lp_draw_stream(rc, d->site ^ LP_DRAW_SECOND);
@@ -251,9 +249,7 @@ typedef struct Coin {
 } Coin;
 
 /* work: the probabilities, then the results, in double */
-static LpStatus run_bernoulli(const LpKernel *k, void *const *in,
-                              void *const *out, void *work, const LpRunCtx *rc,
-                              LpErr *e)
+LP_KERNEL_RUN(run_bernoulli)
 {
     const Coin *s = k->state;
     LpRandom r = lp_draw_stream(rc, s->site),

@@ -62,11 +62,8 @@ static int spread_bits(int64_t n)
 
 /* The order of the numbers' signed words of 64 bits. work: items of the first
  * word and a position, as many again, and the places of sort_spread */
-static LpStatus run_randperm(const LpKernel *k, void *const *in,
-                             void *const *out, void *work, const LpRunCtx *rc,
-                             LpErr *e)
+LP_KERNEL_RUN(run_randperm)
 {
-    (void)in, (void)e;
     const Perm *s = k->state;
     LpRandom r = lp_draw_stream(rc, s->site),
              r2 = lp_draw_stream(rc, s->site ^ LP_DRAW_SECOND);
@@ -184,9 +181,7 @@ static void draw_once(const LpRandom *r, const LpRandom *r2, int64_t row,
 }
 
 /* work: weights, results, items twice */
-static LpStatus run_multinomial(const LpKernel *k, void *const *in,
-                                void *const *out, void *work,
-                                const LpRunCtx *rc, LpErr *e)
+LP_KERNEL_RUN(run_multinomial)
 {
     const Urn *s = k->state;
     LpRandom r = lp_draw_stream(rc, s->site),
