@@ -63,6 +63,8 @@ static inline LpTensor *lp_to_tensor(lua_State *L, int i)
     return b ? b->p : NULL;
 }
 LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg);
+/* Its elements, to be read; raises for a tensor that has none. */
+const void *lp_read_tensor(lua_State *L, const LpTensor *t);
 /* The list of tensors at i, kept by its table; the array by the stack. */
 LpTensor **lp_check_tensors(lua_State *L, int i, const char *fn,
                             const char *arg, int *n);
@@ -104,6 +106,8 @@ static inline LpArg lp_arg_tensor(LpTensor *t)
 }
 /* A number or boolean at `i` as an operand; false if it is neither. */
 bool lp_to_scalar(lua_State *L, int i, LpScalar *s);
+/* The same of a tensor or a number. */
+bool lp_to_operand(lua_State *L, int i, LpArg *a);
 /* Pushes the number in a tensor of no dimensions, with `list` also the list of
  * one of a dimension; false, and nothing, for anything else and for a tensor
  * that requires a gradient. Raises for a traced one. */

@@ -224,7 +224,6 @@ void lp_push_rng_state(lua_State *L, const uint64_t state[2])
 
 void lp_check_rng_state(lua_State *L, int i, uint64_t state[2])
 {
-    LpErr e = {0};
     LpTensor *t = lp_check_tensor(L, i, "set_rng_state", "new_state");
     if (t->dtype != LP_U8 ||
         lp_tensor_numel(t) != (int64_t)(2 * sizeof *state) ||
@@ -232,8 +231,7 @@ void lp_check_rng_state(lua_State *L, int i, uint64_t state[2])
         lp_raise(L, LP_E_TYPE,
                  "set_rng_state(): the state must be a tensor "
                  "that get_rng_state() gave");
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    memcpy(state, lp_tensor_data(t), 2 * sizeof *state);
+    memcpy(state, lp_read_tensor(L, t), 2 * sizeof *state);
 }
 
 static int get_rng_state(lua_State *L)
@@ -358,18 +356,17 @@ static int result_type(lua_State *L)
 {
     LpPromo p = LP_PROMO_INIT;
     for (int i = 1; i <= 2; i++) {
-        LpTensor *t = lp_to_tensor(L, i);
-        LpScalar s;
+        LpArg a;
         char what[LP_DESCRIBE];
-        if (t)
-            lp_promo_tensor(&p, t->dtype, t->ndim);
-        else if (lp_to_scalar(L, i, &s))
-            lp_promo_number(&p, s.kind);
-        else
+        if (!lp_to_operand(L, i, &a))
             return lp_raise(L, LP_E_TYPE,
                             "result_type(): argument %d is %s; a Tensor or a "
                             "number is allowed",
                             i, lp_describe(L, i, what));
+        if (a.t)
+            lp_promo_tensor(&p, a.t->dtype, a.t->ndim);
+        else
+            lp_promo_number(&p, a.num.kind);
     }
     lp_push_dtype(L, lp_promo_result(&p));
     return 1;

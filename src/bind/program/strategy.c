@@ -28,6 +28,9 @@ static LpBlockLocation check_place(lua_State *L, int t)
                              .phase = (int)lp_opt_int(L, t, "phase", 0)};
 }
 
+typedef LpStatus (*LpPairRule)(const LpBlockLocation *a,
+                               const LpBlockLocation *b, LpErr *e);
+
 static int result(lua_State *L, LpStatus s, LpErr *e)
 {
     return s == LP_OK ? 0 : lp_bind_fail(L, e);
@@ -50,20 +53,22 @@ static int rule_place(lua_State *L)
     return result(L, o->check_place ? o->check_place(&p, &e) : LP_OK, &e);
 }
 
-static int rule_pair(lua_State *L)
+/* Of two places. */
+static int check_two(lua_State *L, LpPairRule rule)
 {
     LpErr e = {0};
-    const LpStrategyOps *o = check_strategy(L);
     LpBlockLocation a = check_place(L, 2), b = check_place(L, 3);
-    return result(L, o->check_pair ? o->check_pair(&a, &b, &e) : LP_OK, &e);
+    return result(L, rule ? rule(&a, &b, &e) : LP_OK, &e);
+}
+
+static int rule_pair(lua_State *L)
+{
+    return check_two(L, check_strategy(L)->check_pair);
 }
 
 static int rule_read(lua_State *L)
 {
-    LpErr e = {0};
-    const LpStrategyOps *o = check_strategy(L);
-    LpBlockLocation a = check_place(L, 2), b = check_place(L, 3);
-    return result(L, o->check_read ? o->check_read(&a, &b, &e) : LP_OK, &e);
+    return check_two(L, check_strategy(L)->check_read);
 }
 
 static int rule_batches(lua_State *L)

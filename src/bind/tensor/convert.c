@@ -12,7 +12,6 @@
 static int tensor_item(lua_State *L)
 {
     LpTensor *t = lp_check_self(L, "item", 0);
-    LpErr e = {0};
     LpType type = lp_tensor_type(t);
     char shape[LP_SHAPE_STR];
     if (lp_tensor_numel(t) != 1)
@@ -20,8 +19,7 @@ static int tensor_item(lua_State *L)
                         "item(): the tensor has shape %s; only one element "
                         "can become a Lua number",
                         lp_shape_str(&type, shape));
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    lp_push_scalar(L, lp_scalar_load(t->dtype, lp_tensor_data(t)));
+    lp_push_scalar(L, lp_scalar_load(t->dtype, lp_read_tensor(L, t)));
     return 1;
 }
 
@@ -67,25 +65,26 @@ static void check_count(lua_State *L, const LpTensor *t)
                  lp_shape_str(&type, shape), (long long)MOST_VALUES);
 }
 
+static void push_checked(lua_State *L, const LpTensor *t)
+{
+    const char *p = lp_read_tensor(L, t);
+    check_count(L, t);
+    push_list(L, t, 0, -1, p);
+}
+
 bool lp_push_numbers(lua_State *L, int i, bool list)
 {
     LpTensor *t = lp_to_tensor(L, i);
-    LpErr e = {0};
     if (!t || t->ndim > list || lp_requires_grad(t))
         return false;
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    check_count(L, t);
-    push_list(L, t, 0, -1, lp_tensor_data(t));
+    push_checked(L, t);
     return true;
 }
 
 static int tensor_tolist(lua_State *L)
 {
     LpTensor *t = lp_check_self(L, "tolist", 0);
-    LpErr e = {0};
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    check_count(L, t);
-    push_list(L, t, 0, -1, lp_tensor_data(t));
+    push_checked(L, t);
     return 1;
 }
 
@@ -93,9 +92,7 @@ static int tensor_tolist(lua_State *L)
 static int sample(lua_State *L)
 {
     LpTensor *t = lp_check_tensor(L, 1, "sample", "self");
-    LpErr e = {0};
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    push_list(L, t, 0, luaL_checkinteger(L, 2), lp_tensor_data(t));
+    push_list(L, t, 0, luaL_checkinteger(L, 2), lp_read_tensor(L, t));
     return 1;
 }
 
@@ -103,13 +100,11 @@ static int sample(lua_State *L)
 static int tensor_tobytes(lua_State *L)
 {
     LpTensor *t = lp_check_self(L, "tobytes", 0);
-    LpErr e = {0};
     if (!lp_tensor_contiguous(t)) {
         lp_push_data(L, 1, LP_DT_NONE, "tobytes");
         t = lp_to_tensor(L, -1);
     }
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    lua_pushlstring(L, lp_tensor_data(t),
+    lua_pushlstring(L, lp_read_tensor(L, t),
                     (size_t)lp_tensor_numel(t) * lp_dtype_size(t->dtype));
     return 1;
 }

@@ -136,10 +136,8 @@ static void store(Scan *s, int i, LpDtype t)
 /* Values of 0-d tensors must be there before store() reads them. */
 static void touch_leaves(lua_State *L, int i)
 {
-    LpErr e = {0};
-    LpTensor *t = lp_to_tensor(L, i);
-    if (t && lp_tensor_touch(t, false, &e) != LP_OK)
-        lp_bind_fail(L, &e);
+    if (lp_to_tensor(L, i))
+        lp_read_tensor(L, lp_to_tensor(L, i));
     if (lua_type(L, i) != LUA_TTABLE)
         return;
     lua_Integer n = (lua_Integer)lua_rawlen(L, i);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/bind/bind.h"
+#include "src/ops/ops.h"
 
 #define MAX_ITEMS 32
 
@@ -175,12 +176,12 @@ typedef struct Walk {
     bool any; /* an index tensor was met */
 } Walk;
 
-static const LpForm *need_form(lua_State *L, const char *name)
+/* Attributes of op, for the dimension that comes next. */
+static void start(const Walk *w, const LpOp *op, LpAttr attr[LP_MAX_ATTR])
 {
-    const LpForm *f = lp_find_form(name, 0);
-    if (!f)
-        lp_raise(L, LP_E_NOT_IMPLEMENTED, "indexing needs operator %s", name);
-    return f;
+    const LpForm *f = lp_op_form(op);
+    memcpy(attr, f->base, sizeof f->base);
+    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
 }
 
 void lp_set_attr(const LpForm *f, LpAttr *attr, const char *name, LpAttr v)
@@ -190,10 +191,10 @@ void lp_set_attr(const LpForm *f, LpAttr *attr, const char *name, LpAttr v)
             attr[f->arg[i].slot] = v;
 }
 
-static void view(Walk *w, const LpForm *f, const LpAttr *attr)
+static void view(Walk *w, const LpOp *op, const LpAttr *attr)
 {
     LpArg in = lp_arg_tensor(w->t);
-    lp_call_push(w->L, f, &in, 1, attr, 1);
+    lp_call_push(w->L, lp_op_form(op), &in, 1, attr, 1);
     lua_replace(w->L, w->top);
     w->t = lp_to_tensor(w->L, w->top);
 }
@@ -208,7 +209,6 @@ static void skip(Walk *w, int dims)
 
 static void apply_int(Walk *w, int64_t i)
 {
-    static const LpForm *f;
     int64_t size = w->t->shape[w->dim];
     if (i < -size || i >= size)
         lp_raise(w->L, LP_E_INDEX,
@@ -217,45 +217,36 @@ static void apply_int(Walk *w, int64_t i)
                  "allowed",
                  (long long)i, w->dim, (long long)size, (long long)size - 1,
                  (long long)size);
-    if (!f)
-        f = need_form(w->L, "select");
     LpAttr attr[LP_MAX_ATTR];
-    memcpy(attr, f->base, sizeof attr);
-    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
+    start(w, &op_select, attr);
+    const LpForm *f = lp_op_form(&op_select);
     lp_set_attr(f, attr, "index", lp_attr_int(i < 0 ? i + size : i));
-    view(w, f, attr);
+    view(w, &op_select, attr);
 }
 
 static void apply_slice(Walk *w, const Item *it)
 {
-    static const LpForm *f;
     if (!it->has_start && !it->has_stop && it->step == 1) {
         skip(w, 1);
         return;
     }
-    if (!f)
-        f = need_form(w->L, "slice");
     LpAttr attr[LP_MAX_ATTR];
-    memcpy(attr, f->base, sizeof attr);
-    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
+    start(w, &op_slice, attr);
+    const LpForm *f = lp_op_form(&op_slice);
     lp_set_attr(f, attr, "start",
                 it->has_start ? lp_attr_int(it->start) : LP_NONE_ATTR);
     lp_set_attr(f, attr, "end",
                 it->has_stop ? lp_attr_int(it->stop) : LP_NONE_ATTR);
     lp_set_attr(f, attr, "step", lp_attr_int(it->step));
-    view(w, f, attr);
+    view(w, &op_slice, attr);
     skip(w, 1);
 }
 
 static void apply_new(Walk *w)
 {
-    static const LpForm *f;
-    if (!f)
-        f = need_form(w->L, "unsqueeze");
     LpAttr attr[LP_MAX_ATTR];
-    memcpy(attr, f->base, sizeof attr);
-    lp_set_attr(f, attr, "dim", lp_attr_int(w->dim));
-    view(w, f, attr);
+    start(w, &op_unsqueeze, attr);
+    view(w, &op_unsqueeze, attr);
     skip(w, 1);
 }
 
@@ -331,7 +322,7 @@ int lp_index_get(lua_State *L, LpTensor *t)
     walk(&w, &k, L, t);
     if (!w.any)
         return 1;
-    const LpForm *f = need_form(L, "index");
+    const LpForm *f = lp_op_form(&op_index);
     LpArg in[MAX_ITEMS + LP_MAX_DIMS + 1];
     in[0] = lp_arg_tensor(w.t);
     memcpy(in + 1, w.index, (size_t)w.n * sizeof *in);
@@ -340,9 +331,9 @@ int lp_index_get(lua_State *L, LpTensor *t)
 
 static LpArg value_arg(lua_State *L, int i)
 {
-    LpArg a = {.t = lp_to_tensor(L, i)};
+    LpArg a;
     char what[LP_DESCRIBE];
-    if (!a.t && !(a.is_num = lp_to_scalar(L, i, &a.num)))
+    if (!lp_to_operand(L, i, &a))
         lp_raise(L, LP_E_TYPE,
                  "x[i] = v: the value is %s; a Tensor or a number is allowed",
                  lp_describe(L, i, what));
@@ -369,12 +360,12 @@ int lp_index_set(lua_State *L, LpTensor *t)
     else
         lp_push_data(L, 3, w.t->dtype, "x[i] = v");
     v = lp_arg_tensor(lp_to_tensor(L, -1));
-    const LpForm *f = need_form(L, "index_put");
     LpArg in[MAX_ITEMS + LP_MAX_DIMS + 2];
     in[0] = lp_arg_tensor(w.t);
     in[1] = v;
     memcpy(in + 2, w.index, (size_t)w.n * sizeof *in);
-    while (lp_op_call_inplace(f->op, in, 2 + w.n, f->base, &e) != LP_OK)
+    while (lp_op_call_inplace(&op_index_put, in, 2 + w.n,
+                              lp_op_form(&op_index_put)->base, &e) != LP_OK)
         lp_gc_retry(L, &e, &tries, NULL);
     return 0;
 }

@@ -71,14 +71,8 @@ static int m_is_complex(lua_State *L)
     return 1;
 }
 
-static int m_data_ptr(lua_State *L)
-{
-    LpTensor *t = SELF("data_ptr", 0);
-    LpErr e = {0};
-    lp_must(L, lp_tensor_touch(t, false, &e), &e);
-    lua_pushinteger(L, (lua_Integer)(intptr_t)lp_tensor_data(t));
-    return 1;
-}
+LP_GETTER(m_data_ptr, integer,
+          (lua_Integer)(intptr_t)lp_read_tensor(L, SELF("data_ptr", 0)))
 
 static int m_is_same_size(lua_State *L)
 {
@@ -180,9 +174,7 @@ static void to_keywords(lua_State *L, int i, Target *to)
 
 static int push_clone(lua_State *L, LpTensor *t)
 {
-    const LpForm *f = lp_find_form("clone", 0);
-    if (!f)
-        return lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator clone is missing");
+    const LpForm *f = lp_op_form(&op_clone);
     LpArg in = lp_arg_tensor(t);
     return lp_call_push(L, f, &in, 1, f->base, 1);
 }
@@ -347,9 +339,9 @@ static int m_copy_(lua_State *L)
 {
     LpTensor *t = SELF("copy_", 2);
     LpErr e = {0};
-    LpArg src = {.t = lp_to_tensor(L, 2)};
+    LpArg src;
     int tries = 0;
-    if (!src.t && !(src.is_num = lp_to_scalar(L, 2, &src.num)))
+    if (!lp_to_operand(L, 2, &src))
         lp_check_tensor(L, 2, "copy_", "src");
     while (lp_copy_into(t, &src, &e) != LP_OK)
         lp_gc_retry(L, &e, &tries, NULL);

@@ -7,6 +7,7 @@
 #include "src/autodiff/trace.h"
 #include "src/base/log.h"
 #include "src/bind/bind.h"
+#include "src/ops/ops.h"
 
 typedef enum {
     PROP_SHAPE = 1,
@@ -24,7 +25,6 @@ typedef enum {
     PROP_NBYTES,
     PROP_IS_META,
     PROP_IS_CPU,
-    PROP_IS_CUDA,
     PROP_VERSION,
     PROP_BASE,
     PROP_REAL,
@@ -51,7 +51,7 @@ static const struct {
     {"nbytes", PROP_NBYTES},
     {"is_meta", PROP_IS_META},
     {"is_cpu", PROP_IS_CPU},
-    {"is_cuda", PROP_IS_CUDA},
+    {"is_cuda", PROP_FALSE},
     {"H", PROP_MT},
     {"_version", PROP_VERSION},
     {"_base", PROP_BASE},
@@ -92,14 +92,12 @@ static int permuted(lua_State *L, LpTensor *t, bool last_two)
 {
     int64_t dims[LP_MAX_DIMS];
     int n = t->ndim;
-    const LpForm *f = lp_find_form("permute", 0);
+    const LpForm *f = lp_op_form(&op_permute);
     if (last_two && n == 1)
         return lp_raise(L, LP_E_RUNTIME,
                         ".mT needs at least two dimensions or none, not 1");
     if (!last_two && n > 2)
         warn_of_reversal();
-    if (!f)
-        return lp_raise(L, LP_E_NOT_IMPLEMENTED, "operator permute is missing");
     for (int i = 0; i < n; i++)
         dims[i] = last_two ? i : n - 1 - i;
     if (last_two && n >= 2) {
@@ -211,9 +209,6 @@ static int get_property(lua_State *L, LpTensor *t, Property p)
         return 1;
     case PROP_IS_CPU:
         lua_pushboolean(L, !(t->st->flags & LP_ST_META));
-        return 1;
-    case PROP_IS_CUDA:
-        lua_pushboolean(L, 0);
         return 1;
     case PROP_VERSION:
         lua_pushinteger(L, t->st->version);

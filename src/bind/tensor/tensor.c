@@ -93,6 +93,13 @@ LpTensor *lp_check_tensor(lua_State *L, int i, const char *fn, const char *arg)
     return NULL;
 }
 
+const void *lp_read_tensor(lua_State *L, const LpTensor *t)
+{
+    LpErr e = {0};
+    lp_must(L, lp_tensor_touch(t, false, &e), &e);
+    return lp_tensor_data(t);
+}
+
 LpTensor **lp_check_tensors(lua_State *L, int i, const char *fn,
                             const char *arg, int *n)
 {
@@ -267,23 +274,20 @@ int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
 }
 
 /* ---- arithmetic ---------------------------------------------------------- */
-/* Upvalue 1: the form. Either operand may be a number. */
-static int operand(lua_State *L, int i, LpArg *a)
+bool lp_to_operand(lua_State *L, int i, LpArg *a)
 {
     a->t = lp_to_tensor(L, i);
-    a->is_num = false;
-    if (a->t)
-        return 1;
-    a->is_num = lp_to_scalar(L, i, &a->num);
-    return a->is_num;
+    a->is_num = !a->t && lp_to_scalar(L, i, &a->num);
+    return a->t || a->is_num;
 }
 
+/* Upvalue 1: the form. */
 static int binary(lua_State *L)
 {
     const LpForm *f = lua_touserdata(L, lua_upvalueindex(1));
     LpArg in[LP_MAX_IN];
     for (int i = 0; i < 2; i++)
-        if (!operand(L, i + 1, &in[i])) {
+        if (!lp_to_operand(L, i + 1, &in[i])) {
             char what[LP_DESCRIBE];
             return lp_raise(L, LP_E_TYPE,
                             "%s(): an operand is %s; a Tensor or a number is "

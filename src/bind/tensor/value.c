@@ -403,13 +403,8 @@ static void push_metatable(lua_State *L, const char *name,
 
 static void bind_dtypes(lua_State *L)
 {
-    static const struct {
-        const char *name;
-        LpDtype t;
-    } aliases[] = {
-        {"float", LP_F32}, {"double", LP_F64}, {"half", LP_F16},
-        {"long", LP_I64},  {"int", LP_I32},    {"short", LP_I16},
-    };
+    static const char *const aliases[] = {"float", "double", "half",
+                                          "long",  "int",    "short"};
     lua_newtable(L); /* names */
     lua_createtable(L, LP_N_DTYPES, 0);
     push_metatable(L, "torch.dtype", dtype_tostring, dtype_index);
@@ -424,8 +419,8 @@ static void bind_dtypes(lua_State *L)
     lua_pop(L, 1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_dtypes);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
-        lp_push_dtype(L, aliases[i].t);
-        lua_setfield(L, -2, aliases[i].name);
+        lp_push_dtype(L, lp_dtype_find(aliases[i]));
+        lua_setfield(L, -2, aliases[i]);
     }
     lua_setfield(L, -2, "dtypes");
 }
