@@ -172,6 +172,17 @@ static bool run(lua_State *L, int load_status, int n)
     return ok;
 }
 
+/* Pushes what require gives; false, with the error told: it fails. */
+static bool push_module(lua_State *L, const char *module)
+{
+    lua_getglobal(L, "require");
+    lua_pushstring(L, module);
+    bool ok = lp_host_call(L, 1, 1);
+    if (!ok)
+        lp_host_report(L, program);
+    return ok;
+}
+
 static bool run_library(lua_State *L, const char *spec)
 {
     const char *equals = strchr(spec, '=');
@@ -180,12 +191,8 @@ static bool run_library(lua_State *L, const char *spec)
         lua_pushlstring(L, spec, (size_t)(equals - spec));
     else
         lua_pushstring(L, spec);
-    lua_getglobal(L, "require");
-    lua_pushstring(L, module);
-    if (!lp_host_call(L, 1, 1)) {
-        lp_host_report(L, program);
+    if (!push_module(L, module))
         return false;
-    }
     lua_pushglobaltable(L);
     lua_insert(L, -3);
     lua_rawset(L, -3);
@@ -245,12 +252,8 @@ static bool run_script(lua_State *L, char **argv, int argc, int first)
 /* lupine profile [options] script [arguments] */
 static bool run_profile(lua_State *L, char **argv, int argc, int first)
 {
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "lupine.profile.command");
-    if (!lp_host_call(L, 1, 1)) {
-        lp_host_report(L, program);
+    if (!push_module(L, "lupine.profile.command"))
         return false;
-    }
     lua_getfield(L, -1, "run");
     luaL_checkstack(L, argc, "too many arguments to script");
     for (int i = first + 1; i < argc; i++)
@@ -266,12 +269,8 @@ static bool is_profile(char **argv, int argc, int first)
 
 static bool run_repl(lua_State *L)
 {
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "lupine.repl");
-    if (!lp_host_call(L, 1, 1)) {
-        lp_host_report(L, program);
+    if (!push_module(L, "lupine.repl"))
         return false;
-    }
     lua_getfield(L, -1, "run");
     lp_host_push_terminal(L);
     /* The loop arms Ctrl-C itself, around each chunk. */

@@ -51,22 +51,11 @@ static struct {
 
 static volatile sig_atomic_t resized, continued;
 
-static void on_int(int sig)
+static void on_signal(int sig)
 {
-    (void)sig;
-    lp_interrupt_flag = 1;
-}
-
-static void on_resize(int sig)
-{
-    (void)sig;
-    resized = 1;
-}
-
-static void on_continue(int sig)
-{
-    (void)sig;
-    continued = 1;
+    *(sig == SIGINT     ? &lp_interrupt_flag
+      : sig == SIGWINCH ? &resized
+                        : &continued) = 1;
 }
 
 /* --- text ------------------------------------------------------------------
@@ -286,12 +275,10 @@ static bool open_editor(void)
     el_wset(el, EL_BIND, L"^R", L"em-inc-search-prev", NULL);
     el_source(el, NULL); /* the user's own bindings: ~/.editrc */
 
-    struct sigaction act = {.sa_handler = on_int};
+    struct sigaction act = {.sa_handler = on_signal};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &term.old_int);
-    act.sa_handler = on_resize;
     sigaction(SIGWINCH, &act, NULL);
-    act.sa_handler = on_continue;
     sigaction(SIGCONT, &act, NULL);
     return true;
 }
@@ -323,7 +310,7 @@ static int read_plain(lua_State *L, const char *prompt)
 {
     char *line = NULL;
     size_t cap = 0;
-    struct sigaction old, act = {.sa_handler = on_int}; /* reads return */
+    struct sigaction old, act = {.sa_handler = on_signal}; /* reads return */
     bool catches = isatty(STDIN_FILENO);
     sigemptyset(&act.sa_mask);
     lp_interrupt_clear();

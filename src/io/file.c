@@ -77,15 +77,29 @@ LpStatus lp_file_some(FILE *f, const char *name, void *p, size_t n, size_t *got,
     return LP_OK;
 }
 
+static LpStatus check_all(const char *name, const char *what, size_t n,
+                          size_t got, LpErr *e)
+{
+    LP_FAIL_IF(got < n, e, LP_E_VALUE,
+               "%s: truncated: %s has %zu bytes, only %zu are there", name,
+               what, n, got);
+    return LP_OK;
+}
+
+LpStatus lp_source_read(const LpSource *src, void *p, size_t n,
+                        const char *what, LpErr *e)
+{
+    size_t got;
+    LP_TRY(src->read(src->ctx, p, n, &got, e));
+    return check_all(src->name, what, n, got, e);
+}
+
 LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
                       const char *what, LpErr *e)
 {
     size_t got = 0;
     LP_TRY(lp_file_some(f, name, p, n, &got, e));
-    LP_FAIL_IF(got < n, e, LP_E_VALUE,
-               "%s: truncated: %s has %zu bytes, only %zu are there", name,
-               what, n, got);
-    return LP_OK;
+    return check_all(name, what, n, got, e);
 }
 
 void lp_file_order(void *p, int64_t n, size_t size, bool big)
@@ -290,6 +304,14 @@ void lp_file_abandon(LpFileOut *o)
     lp_free(o->temp);
     lp_free(o->path);
     *o = (LpFileOut){0};
+}
+
+LpStatus lp_file_end(LpFileOut *o, LpStatus s, LpErr *e)
+{
+    if (s == LP_OK)
+        return lp_file_commit(o, e);
+    lp_file_abandon(o);
+    return s;
 }
 
 /* ---- named tensors ------------------------------------------------------- */

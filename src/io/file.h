@@ -15,6 +15,18 @@ LpStatus lp_file_error(const char *name, LpErr *e);
 LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e);
 /* The length of a stream that can seek; it stands at its start afterwards. */
 LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e);
+/* Bytes that a reader takes in order. */
+typedef struct LpSource {
+    const char *name; /* for messages */
+    int64_t size;     /* bytes in all */
+    /* Up to n bytes, fewer only at the end. */
+    LpStatus (*read)(void *ctx, void *p, size_t n, size_t *got, LpErr *e);
+    void *ctx;
+} LpSource;
+
+/* Exactly n bytes; ValueError "truncated" that names `what`. */
+LpStatus lp_source_read(const LpSource *src, void *p, size_t n,
+                        const char *what, LpErr *e);
 /* Adds up to n - *got bytes at p + *got to *got, fewer at the end only.
  * KeyboardInterrupt on Ctrl-C. */
 LpStatus lp_file_some(FILE *f, const char *name, void *p, size_t n, size_t *got,
@@ -36,6 +48,8 @@ LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e);
 LpStatus lp_file_write(LpFileOut *o, const void *p, size_t n, LpErr *e);
 LpStatus lp_file_commit(LpFileOut *o, LpErr *e);
 void lp_file_abandon(LpFileOut *o);
+/* Commits what was written with status `s`, or abandons it. */
+LpStatus lp_file_end(LpFileOut *o, LpStatus s, LpErr *e);
 
 /* n elements of `size` bytes between the machine's order and that of a file
  * (big- or little-endian): both ways are the same. */

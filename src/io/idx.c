@@ -48,8 +48,9 @@ static LpStatus bad_gzip(const Reader *r, LpErr *e)
 }
 
 /* Up to `n` bytes of the content; *got < n at its end only. */
-static LpStatus content(Reader *r, void *p, size_t n, size_t *got, LpErr *e)
+static LpStatus content(void *ctx, void *p, size_t n, size_t *got, LpErr *e)
 {
+    Reader *r = ctx;
     *got = 0;
     if (!r->gzip)
         return lp_file_some(r->f, r->name, p, n, got, e);
@@ -80,12 +81,8 @@ static LpStatus content(Reader *r, void *p, size_t n, size_t *got, LpErr *e)
 static LpStatus exactly(Reader *r, void *p, size_t n, const char *what,
                         LpErr *e)
 {
-    size_t got;
-    LP_TRY(content(r, p, n, &got, e));
-    LP_FAIL_IF(got < n, e, LP_E_VALUE,
-               "%s: truncated: %s has %zu bytes, only %zu are there", r->name,
-               what, n, got);
-    return LP_OK;
+    LpSource src = {r->name, r->size, content, r};
+    return lp_source_read(&src, p, n, what, e);
 }
 
 /* After the elements: nothing more, neither in the content nor behind it. */
@@ -103,22 +100,9 @@ static LpStatus at_end(Reader *r, LpErr *e)
 /* ---- header -------------------------------------------------------------- */
 static LpDtype dtype_of(unsigned char code)
 {
-    switch (code) {
-    case 0x08:
-        return LP_U8;
-    case 0x09:
-        return LP_I8;
-    case 0x0B:
-        return LP_I16;
-    case 0x0C:
-        return LP_I32;
-    case 0x0D:
-        return LP_F32;
-    case 0x0E:
-        return LP_F64;
-    default:
-        return LP_DT_NONE;
-    }
+    static const LpDtype from_8[] = {LP_U8,  LP_I8,  LP_DT_NONE, LP_I16,
+                                     LP_I32, LP_F32, LP_F64};
+    return code < 8 || code > 14 ? LP_DT_NONE : from_8[code - 8];
 }
 
 static LpStatus read_magic(Reader *r, LpType *type, LpErr *e)

@@ -351,9 +351,5 @@ LpStatus lp_png_write(const char *path, const LpTensor *t, LpErr *e)
                "write_png: the tensor is not contiguous");
     LP_TRY(lp_file_begin(&o, path, e));
     LpStatus s = write_stream(&o, t, e);
-    if (s == LP_OK)
-        return lp_file_commit(&o, e);
-    s = e->code;
-    lp_file_abandon(&o);
-    return s;
+    return lp_file_end(&o, s == LP_OK ? s : e->code, e);
 }

@@ -173,37 +173,26 @@ static LpStatus read_dictionary(Header *h, LpErr *e)
 }
 
 /* ---- reading ------------------------------------------------------------- */
-static LpStatus exactly(const LpSource *src, void *p, size_t n,
-                        const char *what, LpErr *e)
-{
-    size_t got;
-    LP_TRY(src->read(src->ctx, p, n, &got, e));
-    LP_FAIL_IF(got < n, e, LP_E_VALUE,
-               "%s: truncated: %s has %zu bytes, only %zu are there", src->name,
-               what, n, got);
-    return LP_OK;
-}
-
 /* *data becomes the place of the first element. */
 static LpStatus read_header(const LpSource *src, Header *h, int64_t *data,
                             LpErr *e)
 {
     unsigned char b[MAGIC_SIZE + 2], size[4] = {0};
     char text[MOST_HEADER + 1];
-    LP_TRY(exactly(src, b, sizeof b, "the magic number", e));
+    LP_TRY(lp_source_read(src, b, sizeof b, "the magic number", e));
     LP_FAIL_IF(memcmp(b, MAGIC, MAGIC_SIZE) != 0, e, LP_E_VALUE,
                "%s: no npy file: it does not start with \\x93NUMPY", src->name);
     int version = b[MAGIC_SIZE];
     LP_FAIL_IF(version < 1 || version > 3, e, LP_E_VALUE,
                "%s: npy version %d; 1, 2 and 3 are read", src->name, version);
     size_t width = version == 1 ? 2 : 4;
-    LP_TRY(exactly(src, size, width, "the header's length", e));
+    LP_TRY(lp_source_read(src, size, width, "the header's length", e));
     uint32_t n = (uint32_t)size[3] << 24 | (uint32_t)size[2] << 16 |
                  (uint32_t)size[1] << 8 | size[0];
     LP_FAIL_IF(n > MOST_HEADER, e, LP_E_VALUE,
                "%s: an npy header of %lu bytes; at most %d are read", src->name,
                (unsigned long)n, MOST_HEADER);
-    LP_TRY(exactly(src, text, n, "the header", e));
+    LP_TRY(lp_source_read(src, text, n, "the header", e));
     text[n] = '\0';
     LP_FAIL_IF(memchr(text, '\0', n), e, LP_E_VALUE,
                "%s: a zero byte in the npy header", src->name);
@@ -258,7 +247,7 @@ LpStatus lp_npy_read_source(const LpSource *src, LpTensor **out, LpErr *e)
     LP_TRY(check_length(src, &h, data, &bytes, e));
     LP_TRY(lp_tensor_new(&h.type, &t, e));
     unsigned char *p = lp_tensor_data(t);
-    LpStatus s = exactly(src, p, (size_t)bytes, "the array", e);
+    LpStatus s = lp_source_read(src, p, (size_t)bytes, "the array", e);
     if (s != LP_OK) {
         lp_tensor_release(t);
         return s;
@@ -338,8 +327,5 @@ LpStatus lp_npy_write(const char *path, const LpTensor *t, LpErr *e)
     LpStatus s = lp_file_write(&o, header, n, e);
     if (s == LP_OK)
         s = lp_file_write(&o, lp_tensor_data(t), bytes, e);
-    if (s == LP_OK)
-        return lp_file_commit(&o, e);
-    lp_file_abandon(&o);
-    return s;
+    return lp_file_end(&o, s, e);
 }

@@ -4,15 +4,6 @@
 
 #include "src/io/file.h"
 
-/* Bytes that a reader takes in order. */
-typedef struct LpSource {
-    const char *name; /* for messages */
-    int64_t size;     /* bytes in all */
-    /* Up to n bytes, fewer only at the end. */
-    LpStatus (*read)(void *ctx, void *p, size_t n, size_t *got, LpErr *e);
-    void *ctx;
-} LpSource;
-
 /* The array of a .npy file; *out is owned by the caller. An array in Fortran
  * order becomes a tensor whose strides say so. Errors: OSError, ValueError. */
 LpStatus lp_npy_read(const char *path, LpTensor **out, LpErr *e);

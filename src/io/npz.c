@@ -257,8 +257,5 @@ LpStatus lp_npz_write(const char *path, const LpNamed *in, bool compressed,
     LpStatus s = headers ? write_zip(o.temp, in, headers, compressed, e)
                          : lp_fail(e, LP_E_MEMORY, "out of memory");
     lp_free(headers);
-    if (s == LP_OK)
-        return lp_file_commit(&o, e);
-    lp_file_abandon(&o);
-    return s;
+    return lp_file_end(&o, s, e);
 }

@@ -418,13 +418,8 @@ LpStatus lp_safetensors_write(const char *path, const LpNamed *in, LpErr *e)
     }
     char *header = make_header(in, placed, &n, e);
     LpStatus s = header ? lp_file_begin(&o, path, e) : e->code;
-    if (s == LP_OK) {
-        s = write_all(&o, header, n, sorted, in->n, e);
-        if (s == LP_OK)
-            s = lp_file_commit(&o, e);
-        else
-            lp_file_abandon(&o);
-    }
+    if (s == LP_OK)
+        s = lp_file_end(&o, write_all(&o, header, n, sorted, in->n, e), e);
     lp_free(header);
     lp_free(sorted);
     return s;

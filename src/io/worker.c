@@ -133,19 +133,26 @@ static LpStatus wait_for(LpWorker *w, short events, double seconds, bool *ready,
 }
 
 /* ---- sending ------------------------------------------------------------- */
-static bool write_all(int fd, const void *p, size_t n)
+/* All n bytes at `at`, of the file or to it. */
+static bool transfer(int fd, void *p, size_t n, uint64_t at, bool out)
 {
-    const char *at = p;
-    while (n > 0) {
-        ssize_t k = write(fd, at, n);
+    for (char *c = p; n > 0;) {
+        ssize_t k =
+            out ? pwrite(fd, c, n, (off_t)at) : pread(fd, c, n, (off_t)at);
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
             return false;
-        at += k;
+        c += k;
+        at += (uint64_t)k;
         n -= (size_t)k;
     }
     return true;
+}
+
+static bool write_at(int fd, const void *p, size_t n, uint64_t at)
+{
+    return transfer(fd, (void *)(uintptr_t)p, n, at, true);
 }
 
 static uint64_t next_page(uint64_t at)
@@ -157,7 +164,7 @@ static LpStatus fill(int fd, const char *text, size_t size, Item *items,
                      LpTensor *const *t, size_t n, LpErr *e)
 {
     Head h = {n, size};
-    uint64_t at = sizeof h + n * sizeof *items + size;
+    uint64_t text_at = sizeof h + n * sizeof *items, at = text_at + size;
     for (size_t i = 0; i < n; i++) {
         LP_TRY(lp_tensor_touch(t[i], false, e));
         LP_FAIL_IF(!lp_tensor_contiguous(t[i]), e, LP_E_VALUE,
@@ -168,12 +175,11 @@ static LpStatus fill(int fd, const char *text, size_t size, Item *items,
         items[i].at = at = next_page(at);
         at += items[i].bytes;
     }
-    bool ok = write_all(fd, &h, sizeof h) &&
-              write_all(fd, items, n * sizeof *items) &&
-              write_all(fd, text, size);
+    bool ok = write_at(fd, &h, sizeof h, 0) &&
+              write_at(fd, items, n * sizeof *items, sizeof h) &&
+              write_at(fd, text, size, text_at);
     for (size_t i = 0; ok && i < n; i++)
-        ok = lseek(fd, (off_t)items[i].at, SEEK_SET) >= 0 &&
-             write_all(fd, lp_tensor_data(t[i]), items[i].bytes);
+        ok = write_at(fd, lp_tensor_data(t[i]), items[i].bytes, items[i].at);
     return ok ? LP_OK : failed("shared memory", e);
 }
 
@@ -261,18 +267,7 @@ static LpStatus receive_fd(LpWorker *w, int *fd, LpErr *e)
 
 static bool read_at(int fd, void *p, size_t n, uint64_t at)
 {
-    char *to = p;
-    while (n > 0) {
-        ssize_t k = pread(fd, to, n, (off_t)at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        to += k;
-        at += (uint64_t)k;
-        n -= (size_t)k;
-    }
-    return true;
+    return transfer(fd, p, n, at, false);
 }
 
 static void unmap(void *ctx, void *data)
