@@ -75,24 +75,27 @@ static LpStatus list_of(LpTensor *t, bool after, LpHook ***list, uint32_t *nr,
     return LP_OK;
 }
 
+/* A copy of `like` behind the last of the list. */
+static LpStatus append(LpHook **list, LpHook like, LpHook **out, LpErr *e)
+{
+    LpHook *h = lp_calloc(1, sizeof *h);
+    LP_FAIL_IF(!h, e, LP_E_MEMORY, "out of memory");
+    *h = like;
+    *end_of(list) = *out = h;
+    return LP_OK;
+}
+
 LpStatus lp_hook_add(LpTensor *t, bool after, LpHookFn fn,
                      void (*release)(void *ctx), void *ctx, LpHook **handle,
                      LpErr *e)
 {
-    LpHook **list = NULL;
-    uint32_t nr = 0;
-    LP_TRY(list_of(t, after, &list, &nr, e));
-    LpHook *h = lp_calloc(1, sizeof *h);
-    LP_FAIL_IF(!h, e, LP_E_MEMORY, "out of memory");
-    *h = (LpHook){.refs = 2,
-                  .out_nr = nr,
-                  .after = after,
-                  .fn = fn,
-                  .release = release,
-                  .ctx = ctx};
-    *end_of(list) = h;
-    *handle = h;
-    return LP_OK;
+    LpHook **list = NULL, like = {.refs = 2,
+                                  .after = after,
+                                  .fn = fn,
+                                  .release = release,
+                                  .ctx = ctx};
+    LP_TRY(list_of(t, after, &list, &like.out_nr, e));
+    return append(list, like, handle, e);
 }
 
 /* Never called: no result has its number. */
@@ -105,15 +108,14 @@ static LpStatus nothing(void *ctx, LpTensor *grad, LpTensor **out, LpErr *e)
 LpStatus lp_hooks_keep(LpHook **list, void (*release)(void *ctx), void *ctx,
                        LpErr *e)
 {
-    LpHook *h = lp_calloc(1, sizeof *h);
-    LP_FAIL_IF(!h, e, LP_E_MEMORY, "out of memory");
-    *h = (LpHook){.refs = 1,
-                  .out_nr = UINT32_MAX,
-                  .fn = nothing,
-                  .release = release,
-                  .ctx = ctx};
-    *end_of(list) = h;
-    return LP_OK;
+    LpHook *h;
+    return append(list,
+                  (LpHook){.refs = 1,
+                           .out_nr = UINT32_MAX,
+                           .fn = nothing,
+                           .release = release,
+                           .ctx = ctx},
+                  &h, e);
 }
 
 static LpStatus check_new(const LpTensor *was, const LpTensor *now, LpErr *e)

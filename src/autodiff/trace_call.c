@@ -182,47 +182,33 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
     return s;
 }
 
-/* A body may write what was made while it was traced: its inputs, too. */
-static LpStatus may_write_inside(LpTrace *tr, const LpTensor *dst,
-                                 const char *what, LpErr *e)
-{
-    const LpStorage *st = dst->st;
-    for (const LpTrace *t = tr; t; t = t->outer) {
-        const LpTraceVar *v = lp_trace_find(t, st);
-        if (!v || !v->user)
-            break;
-        st = v->user->st;
-    }
-    if (st->era == (uint32_t)tr->serial)
-        return LP_OK;
-    if (tr->on_call)
-        tr->on_call(tr->on_call_ctx, tr);
-    return lp_fail(e, LP_E_RUNTIME,
-                   "%s at %s:%d writes in place to a tensor from outside the "
-                   "body of a loop or branch: a body works on copies, and the "
-                   "write would be lost; pass the tensor as an input and "
-                   "return its new value",
-                   what, tr->origin.file, (int)tr->origin.line);
-}
-
+/* What is made while a body is traced, its inputs among it, is written freely;
+ * of captured tensors a guarded trace has copies, which are constants. */
 static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
                           LpErr *e)
 {
-    if (tr->outer)
-        return may_write_inside(tr, dst, what, e);
     const LpTraceVar *v = lp_trace_find(tr, dst->st);
     const LpStorage *made = v && v->user ? v->user->st : dst->st;
-    if (!tr->guarded || (v && v->role != LP_TRACE_CONSTANT) ||
-        made->era == (uint32_t)tr->serial)
+    for (const LpTrace *t = tr->outer; t && v && v->user; t = t->outer) {
+        v = lp_trace_find(t, made);
+        made = v && v->user ? v->user->st : made;
+    }
+    bool allowed =
+        !tr->outer && (!tr->guarded || (v && v->role != LP_TRACE_CONSTANT));
+    if (allowed || made->era == (uint32_t)tr->serial)
         return LP_OK;
     if (tr->on_call)
         tr->on_call(tr->on_call_ctx, tr);
-    return lp_fail(e, LP_E_RUNTIME,
-                   "%s at %s:%d writes in place to a tensor that the traced "
-                   "function captured: it is a constant of the program, and "
-                   "the write would be lost; pass the tensor as an input, "
-                   "compile the module whose buffer it is, or make a new one",
-                   what, tr->origin.file, (int)tr->origin.line);
+    return lp_fail(
+        e, LP_E_RUNTIME, "%s at %s:%d writes in place to a tensor %s", what,
+        tr->origin.file, (int)tr->origin.line,
+        tr->outer ? "from outside the body of a loop or branch: a body works "
+                    "on copies, and the write would be lost; pass the tensor "
+                    "as an input and return its new value"
+                  : "that the traced function captured: it is a constant of "
+                    "the program, and the write would be lost; pass the "
+                    "tensor as an input, compile the module whose buffer it "
+                    "is, or make a new one");
 }
 
 LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,

@@ -165,37 +165,19 @@ static void ask(void)
     ask_threads();
 }
 
-LpSimd lp_cpu_simd(void)
-{
-    pthread_once(&once, ask);
-    return cpu.simd;
-}
-
 const char *lp_simd_name(LpSimd simd)
 {
     return simd_names[simd];
 }
 
-bool lp_cpu_has_avx512_bf16(void)
-{
-    pthread_once(&once, ask);
-    return cpu.bf16;
-}
-
-bool lp_cpu_has_amx(void)
-{
-    pthread_once(&once, ask);
-    return cpu.amx;
-}
-
-const char *lp_cpu_name(void)
-{
-    pthread_once(&once, ask);
-    return cpu.name;
-}
-
-int lp_cpu_threads(void)
-{
-    pthread_once(&once, ask);
-    return cpu.threads;
-}
+#define ASKED(type, function, field)                                           \
+    type function(void)                                                        \
+    {                                                                          \
+        pthread_once(&once, ask);                                              \
+        return cpu.field;                                                      \
+    }
+ASKED(LpSimd, lp_cpu_simd, simd)
+ASKED(bool, lp_cpu_has_avx512_bf16, bf16)
+ASKED(bool, lp_cpu_has_amx, amx)
+ASKED(const char *, lp_cpu_name, name)
+ASKED(int, lp_cpu_threads, threads)

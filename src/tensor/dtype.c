@@ -141,40 +141,25 @@ bool lp_scalar_fits(LpScalar s, LpDtype t)
 
 void lp_scalar_store(LpScalar s, LpDtype t, void *p)
 {
+#define STORE(id, ctype, value)                                                \
+    case LP_##id:                                                              \
+        *(ctype *)p = (ctype)(value);                                          \
+        break;
     switch (t) {
-    case LP_F64:
-        *(double *)p = lp_scalar_f(s);
-        break;
-    case LP_F32:
-        *(float *)p = (float)lp_scalar_f(s);
-        break;
-    case LP_F16:
-        *(uint16_t *)p = lp_double_to_half(lp_scalar_f(s));
-        break;
-    case LP_BF16:
-        *(uint16_t *)p = lp_float_to_bf16((float)lp_scalar_f(s));
-        break;
-    case LP_I64:
-        *(int64_t *)p = lp_scalar_i(s);
-        break;
-    case LP_I32:
-        *(int32_t *)p = (int32_t)lp_scalar_i(s);
-        break;
-    case LP_I16:
-        *(int16_t *)p = (int16_t)lp_scalar_i(s);
-        break;
-    case LP_I8:
-        *(int8_t *)p = (int8_t)lp_scalar_i(s);
-        break;
-    case LP_U8:
-        *(uint8_t *)p = (uint8_t)lp_scalar_i(s);
-        break;
-    case LP_BOOL:
-        *(uint8_t *)p = s.kind == LP_KIND_FLOAT ? s.f != 0 : s.i != 0;
-        break;
+        STORE(F64, double, lp_scalar_f(s))
+        STORE(F32, float, lp_scalar_f(s))
+        STORE(F16, uint16_t, lp_double_to_half(lp_scalar_f(s)))
+        STORE(BF16, uint16_t, lp_float_to_bf16((float)lp_scalar_f(s)))
+        STORE(I64, int64_t, lp_scalar_i(s))
+        STORE(I32, int32_t, lp_scalar_i(s))
+        STORE(I16, int16_t, lp_scalar_i(s))
+        STORE(I8, int8_t, lp_scalar_i(s))
+        STORE(U8, uint8_t, lp_scalar_i(s))
+        STORE(BOOL, uint8_t, s.kind == LP_KIND_FLOAT ? s.f != 0 : s.i != 0)
     case LP_DT_NONE:
         break;
     }
+#undef STORE
 }
 
 LpScalar lp_scalar_load(LpDtype t, const void *p)

@@ -171,11 +171,6 @@ LpStatus lp_storage_wrap(void *data, size_t bytes,
     return LP_OK;
 }
 
-static LpStatus storage_empty(uint32_t flags, LpStorage **out, LpErr *e)
-{
-    return storage_make(NULL, 0, flags, out, e);
-}
-
 void lp_storage_release(LpStorage *st)
 {
     if (!st || --st->refs > 0)
@@ -247,12 +242,12 @@ LpStatus lp_tensor_over(LpStorage *st, const LpType *type,
     return LP_OK;
 }
 
+/* Takes over the storage that was made with status `s`. */
 static LpStatus tensor_take(LpStatus s, LpStorage *st, const LpType *type,
                             LpTensor **out, LpErr *e)
 {
-    if (s != LP_OK)
-        return s;
-    s = lp_tensor_over(st, type, NULL, 0, out, e);
+    if (s == LP_OK)
+        s = lp_tensor_over(st, type, NULL, 0, out, e);
     lp_storage_release(st);
     return s;
 }
@@ -261,8 +256,7 @@ LpStatus lp_tensor_new(const LpType *type, LpTensor **out, LpErr *e)
 {
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
-    size_t bytes = (size_t)lp_type_bytes(type);
-    LpStatus s = lp_storage_new(bytes, &st, e);
+    LpStatus s = lp_storage_new((size_t)lp_type_bytes(type), &st, e);
     return tensor_take(s, st, type, out, e);
 }
 
@@ -271,7 +265,7 @@ LpStatus lp_tensor_empty(const LpType *type, uint32_t flags, LpTensor **out,
 {
     LpStorage *st = NULL;
     LP_TRY(lp_shape_check(type, e));
-    LpStatus s = storage_empty(flags, &st, e);
+    LpStatus s = storage_make(NULL, 0, flags, &st, e);
     return tensor_take(s, st, type, out, e);
 }
 
