@@ -237,20 +237,18 @@ static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
     char m[LP_SHAPE_STR], s[LP_SHAPE_STR];
     for (int i = 0; i < t.ndim; i++)
         if (at + i >= self->ndim || at + i >= MAX_INDICES ||
-            self->shape[at + i] != t.shape[i]) {
-            lp_fail(b->err, LP_E_INDEX,
-                    "The shape of the mask %s at index %d does not match the "
-                    "shape of the indexed tensor %s at index %d",
-                    lp_shape_str(&t, m), i, lp_shape_str(self, s), at + i);
-            return 0;
-        }
-    if (!b->on_host) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "a mask as an index: nonzero has a result whose shape depends "
-                "on its data; it works eagerly but cannot be compiled. "
-                "Allowed: x[mask] = values, torch.where, masked_fill");
-        return 0;
-    }
+            self->shape[at + i] != t.shape[i])
+            return LP_REFUSE(
+                b, LP_E_INDEX,
+                "The shape of the mask %s at index %d does not match the shape "
+                "of the indexed tensor %s at index %d",
+                lp_shape_str(&t, m), i, lp_shape_str(self, s), at + i);
+    if (!b->on_host)
+        return LP_REFUSE(
+            b, LP_E_RUNTIME,
+            "a mask as an index: nonzero has a result whose shape depends on "
+            "its data; it works eagerly but cannot be compiled. Allowed: "
+            "x[mask] = values, torch.where, masked_fill");
     LpVal where = lp_emit(b, LP_OP_nonzero, &mask, 1, NULL);
     for (int i = 0; i < t.ndim; i++) {
         LpAttr a[] = {lp_attr_int(1), lp_attr_int(i)};

@@ -43,6 +43,10 @@ static char letter_of(int label)
     return (char)(label < 26 ? 'A' + label : 'a' + label - 26);
 }
 
+#define INVALID                                                                \
+    "einsum(): invalid subscript given at index %d in the equation string, "   \
+    "subscripts must be in [a-zA-Z]"
+
 /* One side's labels up to `stops` into t; *pos moves. Where: operand number,
  * or -1 for the result. */
 static bool read_labels(LpBuilder *b, const char *eq, int *pos, int where,
@@ -56,36 +60,30 @@ static bool read_labels(LpBuilder *b, const char *eq, int *pos, int where,
         char c = eq[*pos];
         if (c == ' ')
             continue;
-        if (t->n == MAX_TERM) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "einsum(): more than %d subscripts for %s", MAX_TERM, of);
-            return false;
-        }
-        if (c == '.') {
-            if (strncmp(eq + *pos, "...", 3) != 0 || dots) {
-                if (where < 0)
-                    lp_fail(b->err, LP_E_RUNTIME,
-                            "einsum(): found '.' for output but an ellipsis "
-                            "(...) was already found or it is not part of any");
-                else
-                    lp_fail(b->err, LP_E_RUNTIME,
-                            "einsum(): found '.' for operand %d %s", where,
-                            dots ? "for which an ellipsis was already found"
-                                 : "that is not part of any ellipsis");
-                return false;
-            }
-            *pos += 2;
-            dots = true;
-            t->label[t->n++] = ELLIPSIS;
-        } else if (label_of(c) < 0) {
-            lp_fail(b->err, LP_E_RUNTIME,
-                    "einsum(): invalid subscript given at index %d in the "
-                    "equation string, subscripts must be in [a-zA-Z]",
-                    *pos);
-            return false;
-        } else {
+        if (t->n == MAX_TERM)
+            return LP_REFUSE(b, LP_E_RUNTIME,
+                             "einsum(): more than %d subscripts for %s",
+                             MAX_TERM, of);
+        if (c != '.') {
+            if (label_of(c) < 0)
+                return LP_REFUSE(b, LP_E_RUNTIME, INVALID, *pos);
             t->label[t->n++] = (int8_t)label_of(c);
+            continue;
         }
+        bool wrong = strncmp(eq + *pos, "...", 3) != 0 || dots;
+        if (wrong && where < 0)
+            return LP_REFUSE(
+                b, LP_E_RUNTIME,
+                "einsum(): found '.' for output but an ellipsis "
+                "(...) was already found or it is not part of any");
+        if (wrong)
+            return LP_REFUSE(b, LP_E_RUNTIME,
+                             "einsum(): found '.' for operand %d %s", where,
+                             dots ? "for which an ellipsis was already found"
+                                  : "that is not part of any ellipsis");
+        *pos += 2;
+        dots = true;
+        t->label[t->n++] = ELLIPSIS;
     }
     return true;
 }
@@ -94,12 +92,10 @@ static bool read_labels(LpBuilder *b, const char *eq, int *pos, int where,
 static bool read_operands(Equation *q, const char *eq, int *pos)
 {
     for (int i = 0;; i++) {
-        if (i == q->n_terms) {
-            lp_fail(q->b->err, LP_E_RUNTIME,
-                    "einsum(): fewer operands were provided than specified in "
-                    "the equation");
-            return false;
-        }
+        if (i == q->n_terms)
+            return LP_REFUSE(q->b, LP_E_RUNTIME,
+                             "einsum(): fewer operands were provided than "
+                             "specified in the equation");
         if (!read_labels(q->b, eq, pos, i, &q->term[i]))
             return false;
         if (eq[*pos] != ',') {
@@ -136,14 +132,13 @@ static bool fit_operand(Equation *q, int i)
     for (int k = 0; k < t->n; k++)
         named += t->label[k] != ELLIPSIS;
     bool dots = named < t->n;
-    if (dots ? named > ndim : named != ndim) {
-        lp_fail(q->b->err, LP_E_RUNTIME,
-                "einsum(): the number of subscripts in the equation (%d) %s "
-                "the number of dimensions (%d) for operand %d%s",
-                named, dots ? "is more than" : "does not match", ndim, i,
-                dots ? "" : " and no ellipsis was given");
-        return false;
-    }
+    if (dots ? named > ndim : named != ndim)
+        return LP_REFUSE(
+            q->b, LP_E_RUNTIME,
+            "einsum(): the number of subscripts in the equation (%d) %s the "
+            "number of dimensions (%d) for operand %d%s",
+            named, dots ? "is more than" : "does not match", ndim, i,
+            dots ? "" : " and no ellipsis was given");
     spell_ellipsis(t, ndim - named);
     for (int k = 0; k < t->n; k++)
         q->count[t->label[k]]++;
@@ -173,26 +168,20 @@ static bool read_result(Equation *q, const char *eq, int pos)
         pos += 2;
         if (!read_labels(q->b, eq, &pos, -1, r))
             return false;
-        if (eq[pos]) {
-            lp_fail(q->b->err, LP_E_RUNTIME,
-                    "einsum(): invalid subscript given at index %d in the "
-                    "equation string, subscripts must be in [a-zA-Z]",
-                    pos);
-            return false;
-        }
+        if (eq[pos])
+            return LP_REFUSE(q->b, LP_E_RUNTIME, INVALID, pos);
         spell_ellipsis(r, q->dots);
     }
     for (int k = 0; k < r->n; k++) {
         int l = r->label[k];
         bool unknown = q->last_use[l] < 0;
-        if (unknown || q->in_result[l]) {
-            lp_fail(q->b->err, LP_E_RUNTIME, "einsum(): output subscript %c %s",
-                    letter_of(l),
-                    unknown ? "does not appear in the equation for any input "
-                              "operand"
-                            : "appears more than once in the output");
-            return false;
-        }
+        if (unknown || q->in_result[l])
+            return LP_REFUSE(
+                q->b, LP_E_RUNTIME, "einsum(): output subscript %c %s",
+                letter_of(l),
+                unknown
+                    ? "does not appear in the equation for any input operand"
+                    : "appears more than once in the output");
         q->in_result[l] = true;
     }
     if (r->n > LP_MAX_DIMS)
@@ -231,14 +220,13 @@ static bool take_diagonals(LpBuilder *b, Term *t, int operand)
             if (t->label[j] != t->label[i])
                 continue;
             int64_t x = size_at(b, t, i), y = size_at(b, t, j);
-            if (x != y) {
-                lp_fail(b->err, LP_E_RUNTIME,
-                        "einsum(): subscript %c is repeated for operand %d "
-                        "but the sizes don't match, %lld != %lld",
-                        letter_of(t->label[i]), operand, (long long)y,
-                        (long long)x);
-                return false;
-            }
+            if (x != y)
+                return LP_REFUSE(
+                    b, LP_E_RUNTIME,
+                    "einsum(): subscript %c is repeated for operand %d but the "
+                    "sizes don't match, %lld != %lld",
+                    letter_of(t->label[i]), operand, (long long)y,
+                    (long long)x);
             LpAttr a[] = {lp_attr_int(0), lp_attr_int(i), lp_attr_int(j)};
             int8_t label = t->label[i];
             t->v = lp_emit(b, LP_OP_diagonal, &t->v, 1, a);
@@ -327,12 +315,12 @@ static bool sizes_agree(const Equation *q, const Term *x, const Term *y, int at)
         char name[] = {'.', '.', '.', 0};
         if (x->label[i] < LETTERS)
             memcpy(name, (char[]){letter_of(x->label[i]), 0}, 2);
-        lp_fail(q->b->err, LP_E_RUNTIME,
-                "einsum(): subscript %s has size %lld for operand %d which "
-                "does not broadcast with previously seen size %lld",
-                name, (long long)size_at(q->b, y, j), at,
-                (long long)size_at(q->b, x, i));
-        return false;
+        return LP_REFUSE(
+            q->b, LP_E_RUNTIME,
+            "einsum(): subscript %s has size %lld for operand %d which does "
+            "not broadcast with previously seen size %lld",
+            name, (long long)size_at(q->b, y, j), at,
+            (long long)size_at(q->b, x, i));
     }
     return true;
 }

@@ -46,11 +46,10 @@ static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
         like.shape[d] = u.shape[d];
     if (lp_shape_eq(&u, &like))
         return true;
-    lp_fail(b->err, LP_E_RUNTIME,
-            "diff: prepend or append of shape %s must have input's shape %s "
-            "except along dimension %d",
-            lp_shape_str(&u, sa), lp_shape_str(t, sb), d);
-    return false;
+    return LP_REFUSE(b, LP_E_RUNTIME,
+                     "diff: prepend or append of shape %s must have input's "
+                     "shape %s except along dimension %d",
+                     lp_shape_str(&u, sa), lp_shape_str(t, sb), d);
 }
 
 LP_FORMULA(diff, "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
