@@ -32,7 +32,7 @@
                                const LpAttr *attr LP_UNUSED,                   \
                                const LpVal *in LP_UNUSED, int n_in LP_UNUSED)
 
-/* Fails; the value that there is then. */
+/* Fails; the value (or truth) that there is then: none. */
 #define LP_REFUSE(b, ...) (lp_fail((b)->err, __VA_ARGS__), LP_NOVAL)
 
 /* A copy of the type: the builder's own moves when it emits. */
@@ -51,6 +51,12 @@ static inline LpVal lp_cat(LpBuilder *b, const LpVal *v, int n, int dim)
 {
     LpAttr a = lp_attr_int(dim);
     return lp_emit(b, LP_OP_cat, v, n, &a);
+}
+
+static inline LpVal lp_flip(LpBuilder *b, LpVal x, int64_t dim)
+{
+    LpAttr a = lp_attr_ints(&dim, 1);
+    return lp_emit(b, LP_OP_flip, &x, 1, &a);
 }
 
 static inline LpVal lp_clone(LpBuilder *b, LpVal x)

@@ -140,28 +140,22 @@ static LpStatus prepare_others(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_line_prepare(r, LP_LINE_OTHERS, &r->attr[0], k, e);
 }
 
-static LpVal flipped(LpBuilder *b, LpVal v, int64_t d)
-{
-    LpAttr a = lp_attr_ints(&d, 1);
-    return lp_emit(b, LP_OP_flip, &v, 1, &a);
-}
-
 /* Of x [.., n]: y_i is the product of those before i times that of those
  * behind, each a running product moved on by one. */
 static LpVal others_grad(LpGrad *g, LpVal x, LpVal dy, int64_t d)
 {
     LpAttr a[2] = {lp_attr_ints(&d, 1), LP_NONE_ATTR};
-    LpVal run[2], other[2], dx[2], way[2] = {x, flipped(g->b, x, d)};
+    LpVal run[2], other[2], dx[2], way[2] = {x, lp_flip(g->b, x, d)};
     for (int i = 0; i < 2; i++) {
         run[i] = lp_emit(g->b, LP_OP_cumprod, &way[i], 1, a);
-        other[i] = flipped(g->b, moved(g->b, run[i], d, true, 1), d);
+        other[i] = lp_flip(g->b, moved(g->b, run[i], d, true, 1), d);
     }
     for (int i = 0; i < 2; i++) {
-        LpVal share = MUL(i ? flipped(g->b, dy, d) : dy, other[1 - i]);
+        LpVal share = MUL(i ? lp_flip(g->b, dy, d) : dy, other[1 - i]);
         share = moved(g->b, share, d, false, 0);
         dx[i] = product_grad(g, way[i], run[i], share, d);
     }
-    return ADD(dx[0], flipped(g->b, dx[1], d));
+    return ADD(dx[0], lp_flip(g->b, dx[1], d));
 }
 
 /* The reduced dimensions are flattened to one first. */

@@ -113,15 +113,16 @@ static LpStatus infer_flip(LpInfer *x)
     return lp_set_ints(x, 0, dims, a->n);
 }
 
-static void grad_flip(LpGrad *g)
+/* The operator itself: of flips and triangles. */
+static void grad_again(LpGrad *g)
 {
-    g->din[0] = lp_emit(g->b, LP_OP_flip, &g->dout[0], 1, g->attr);
+    g->din[0] = lp_emit(g->b, g->op->id, &g->dout[0], 1, g->attr);
 }
 
 LpOp op_flip = {
     .forms = "flip(Tensor self, int[] dims) -> Tensor @fm",
     .infer = infer_flip,
-    .grad = grad_flip,
+    .grad = grad_again,
     .prepare = lp_flip_prepare,
     .cost = lp_rule_reverse,
 };
@@ -136,28 +137,17 @@ static LpStatus infer_tri(LpInfer *x)
     return LP_OK;
 }
 
-static void grad_tri(LpGrad *g)
-{
-    g->din[0] = lp_emit(g->b, g->op->id, &g->dout[0], 1, g->attr);
-}
-
-LpOp op_tril = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "tril(Tensor self, int diagonal=0) -> Tensor @fmio",
-    .infer = infer_tri,
-    .grad = grad_tri,
-    .prepare = lp_tri_prepare,
-    .cost = lp_rule_select,
-};
-
-LpOp op_triu = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "triu(Tensor self, int diagonal=0) -> Tensor @fmio",
-    .infer = infer_tri,
-    .grad = grad_tri,
-    .prepare = lp_tri_prepare,
-    .cost = lp_rule_select,
-};
+#define TRIANGLE(id)                                                           \
+    LpOp op_##id = {                                                           \
+        .flags = LP_OPF_INPLACE_OK,                                            \
+        .forms = #id "(Tensor self, int diagonal=0) -> Tensor @fmio",          \
+        .infer = infer_tri,                                                    \
+        .grad = grad_again,                                                    \
+        .prepare = lp_tri_prepare,                                             \
+        .cost = lp_rule_select,                                                \
+    };
+TRIANGLE(tril)
+TRIANGLE(triu)
 
 /* ---- constant_pad_nd ----------------------------------------------------- */
 /* pad: (before, after) of the last dimension, of the one before it, …;

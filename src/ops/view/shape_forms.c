@@ -56,25 +56,15 @@ static LpVal stack_by(LpBuilder *b, const char *who, int make, int dim,
     return lp_cat(b, v, n_in, dim);
 }
 
-LP_FORMULA(hstack, "hstack(Tensor[] tensors) -> Tensor @fc",
-           .flags = LP_OPF_JOINS)
-{
-    return stack_by(b, "hstack", LP_OP_atleast_1d, -2, in, n_in);
-}
-
-LP_FORMULA(vstack,
-           "vstack(Tensor[] tensors) -> Tensor @fc\n"
-           "row_stack(Tensor[] tensors) -> Tensor @fc",
-           .flags = LP_OPF_JOINS)
-{
-    return stack_by(b, "vstack", LP_OP_atleast_2d, 0, in, n_in);
-}
-
-LP_FORMULA(dstack, "dstack(Tensor[] tensors) -> Tensor @fc",
-           .flags = LP_OPF_JOINS)
-{
-    return stack_by(b, "dstack", LP_OP_atleast_3d, 2, in, n_in);
-}
+#define STACK(name, more, make, dim)                                           \
+    LP_FORMULA(name, #name "(Tensor[] tensors) -> Tensor @fc" more,            \
+               .flags = LP_OPF_JOINS)                                          \
+    {                                                                          \
+        return stack_by(b, #name, LP_OP_##make, dim, in, n_in);                \
+    }
+STACK(hstack, "", atleast_1d, -2)
+STACK(vstack, "\nrow_stack(Tensor[] tensors) -> Tensor @fc", atleast_2d, 0)
+STACK(dstack, "", atleast_3d, 2)
 
 LP_FORMULA(column_stack, "column_stack(Tensor[] tensors) -> Tensor @fc",
            .flags = LP_OPF_JOINS)
@@ -90,26 +80,19 @@ LP_FORMULA(column_stack, "column_stack(Tensor[] tensors) -> Tensor @fc",
 }
 
 /* ---- flips, rolls -------------------------------------------------------- */
-static LpVal flip(LpBuilder *b, LpVal x, int dim)
-{
-    int64_t d = dim;
-    LpAttr a = lp_attr_ints(&d, 1);
-    return lp_emit(b, LP_OP_flip, &x, 1, &a);
-}
-
 LP_FORMULA(fliplr, "fliplr(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->ndim < 2)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 2-d, got %d-d.",
                 lp_type(b, in[0])->ndim);
-    return flip(b, in[0], 1);
+    return lp_flip(b, in[0], 1);
 }
 
 LP_FORMULA(flipud, "flipud(Tensor self) -> Tensor @fm")
 {
     if (lp_type(b, in[0])->ndim < 1)
         lp_fail(b->err, LP_E_RUNTIME, "Input must be >= 1-d, got 0-d.");
-    return flip(b, in[0], 0);
+    return lp_flip(b, in[0], 0);
 }
 
 LP_FORMULA(rot90,
@@ -132,9 +115,9 @@ LP_FORMULA(rot90,
     int k = (int)((attr[0].i % 4 + 4) % 4);
     LpVal x = in[0];
     if (k == 2)
-        x = flip(b, flip(b, x, d0), d1);
+        x = lp_flip(b, lp_flip(b, x, d0), d1);
     else if (k != 0)
-        x = lp_transpose(b, flip(b, x, k == 1 ? d1 : d0), d0, d1);
+        x = lp_transpose(b, lp_flip(b, x, k == 1 ? d1 : d0), d0, d1);
     return k == 0 ? lp_clone(b, x) : x;
 }
 

@@ -213,6 +213,25 @@ LP_FORMULA(block_diag, "block_diag(Tensor[] tensors) -> Tensor @f")
 }
 
 /* ---- pixel_shuffle, pixel_unshuffle -------------------------------------- */
+/* The last three dimensions cut into five, which are put into another order and
+ * joined to three. */
+static LpVal shuffled(LpBuilder *b, LpVal x, const int64_t cut[5],
+                      const int64_t order[5], const int64_t joined[3])
+{
+    LpType t = lp_type_of(b, x);
+    int lead = t.ndim - 3;
+    int64_t p[LP_MAX_DIMS];
+    for (int i = 0; i < lead; i++)
+        p[i] = i;
+    for (int i = 0; i < 5; i++) {
+        t.shape[lead + i] = cut[i];
+        p[lead + i] = lead + order[i];
+    }
+    x = lp_permute(b, lp_reshape(b, x, t.shape, lead + 5), p, lead + 5);
+    memcpy(t.shape + lead, joined, 3 * sizeof *joined);
+    return lp_reshape(b, x, t.shape, lead + 3);
+}
+
 /* [*, C r r, H, W] -> [*, C, H r, W r]: channels are cut into (C, r, r), the
  * two r go to the right of H and of W. */
 LP_FORMULA(pixel_shuffle,
@@ -220,7 +239,7 @@ LP_FORMULA(pixel_shuffle,
 {
     LpType t = lp_type_of(b, in[0]);
     int n = t.ndim, lead = n - 3;
-    int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
+    int64_t r = attr[0].i;
     if (n < 3 || n + 2 > LP_MAX_DIMS || r < 1 || r > INT32_MAX ||
         t.shape[lead] % (r * r) != 0)
         return LP_REFUSE(
@@ -230,25 +249,16 @@ LP_FORMULA(pixel_shuffle,
             "dimensions, but got %d dimensions, upscale_factor=%lld",
             n, LL(r));
     int64_t c = t.shape[lead] / (r * r), h = t.shape[n - 2], w = t.shape[n - 1];
-    for (int i = 0; i < lead; i++) {
-        s[i] = t.shape[i];
-        p[i] = i;
-    }
-    memcpy(s + lead, (int64_t[]){c, r, r, h, w}, 5 * sizeof *s);
-    LpVal x = lp_reshape(b, in[0], s, n + 2);
-    memcpy(p + lead, (int64_t[]){lead, lead + 3, lead + 1, lead + 4, lead + 2},
-           5 * sizeof *p);
-    x = lp_permute(b, x, p, n + 2);
-    memcpy(s + lead, (int64_t[]){c, h * r, w * r}, 3 * sizeof *s);
-    return lp_reshape(b, x, s, n);
+    return shuffled(b, in[0], (int64_t[]){c, r, r, h, w},
+                    (int64_t[]){0, 3, 1, 4, 2}, (int64_t[]){c, h * r, w * r});
 }
 
 LP_FORMULA(pixel_unshuffle,
            "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor @fn")
 {
     LpType t = lp_type_of(b, in[0]);
-    int n = t.ndim, lead = n - 3;
-    int64_t r = attr[0].i, s[LP_MAX_DIMS], p[LP_MAX_DIMS];
+    int n = t.ndim;
+    int64_t r = attr[0].i;
     if (n < 3 || n + 2 > LP_MAX_DIMS || r < 1 || t.shape[n - 2] % r != 0 ||
         t.shape[n - 1] % r != 0)
         return LP_REFUSE(
@@ -257,18 +267,9 @@ LP_FORMULA(pixel_unshuffle,
             "downscale_factor and at least 3 dimensions, but got %d "
             "dimensions, downscale_factor=%lld",
             n, LL(r));
-    int64_t c = t.shape[lead], h = t.shape[n - 2] / r, w = t.shape[n - 1] / r;
-    for (int i = 0; i < lead; i++) {
-        s[i] = t.shape[i];
-        p[i] = i;
-    }
-    memcpy(s + lead, (int64_t[]){c, h, r, w, r}, 5 * sizeof *s);
-    LpVal x = lp_reshape(b, in[0], s, n + 2);
-    memcpy(p + lead, (int64_t[]){lead, lead + 2, lead + 4, lead + 1, lead + 3},
-           5 * sizeof *p);
-    x = lp_permute(b, x, p, n + 2);
-    memcpy(s + lead, (int64_t[]){c * r * r, h, w}, 3 * sizeof *s);
-    return lp_reshape(b, x, s, n);
+    int64_t c = t.shape[n - 3], h = t.shape[n - 2] / r, w = t.shape[n - 1] / r;
+    return shuffled(b, in[0], (int64_t[]){c, h, r, w, r},
+                    (int64_t[]){0, 2, 4, 1, 3}, (int64_t[]){c * r * r, h, w});
 }
 
 /* ---- kron, cross --------------------------------------------------------- */

@@ -23,13 +23,12 @@ static LpVal pad_side(LpBuilder *b, LpVal x, int d, int64_t p, bool before,
                       const char *mode)
 {
     LpType t = lp_type_of(b, x);
-    int64_t n = t.shape[d], dim = d;
-    LpAttr a = lp_attr_ints(&dim, 1);
+    int64_t n = t.shape[d];
     switch (mode[2]) {
     case 'f': { /* reflect */
         LpVal v =
             before ? part(b, x, d, 1, p + 1) : part(b, x, d, n - 1 - p, n - 1);
-        return lp_emit(b, LP_OP_flip, &v, 1, &a);
+        return lp_flip(b, v, d);
     }
     case 'p': { /* replicate */
         LpVal v = before ? part(b, x, d, 0, 1) : part(b, x, d, n - 1, n);
@@ -45,13 +44,11 @@ static bool check_side(LpBuilder *b, int64_t p, int64_t n, int d,
                        const char *mode)
 {
     int64_t most = mode[2] == 'f' ? n - 1 : mode[2] == 'r' ? n : INT64_MAX;
-    if (p > most || (p > 0 && n == 0)) {
-        lp_fail(b->err, LP_E_RUNTIME,
-                "pad: mode '%s' allows a padding of at most %lld for dimension "
-                "%d of size %lld, got %lld",
-                mode, LL(most < n ? most : n), d, LL(n), LL(p));
-        return false;
-    }
+    if (p > most || (p > 0 && n == 0))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "pad: mode '%s' allows a padding of at most %lld for "
+                         "dimension %d of size %lld, got %lld",
+                         mode, LL(most < n ? most : n), d, LL(n), LL(p));
     return true;
 }
 
