@@ -13,19 +13,19 @@ void lp_rule_view(const LpCostReq *r, LpCost *out)
     (void)r, (void)out;
 }
 
-void lp_rule_copy(const LpCostReq *r, LpCost *out)
-{
-    LpCostCtx x = lp_cost_ctx_of(r);
-    lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(r->out[0].dtype),
-                                  lp_numel(&r->out[0]), false));
-}
-
-void lp_rule_reverse(const LpCostReq *r, LpCost *out)
-{
-    LpCostCtx x = lp_cost_ctx_of(r);
-    lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(r->out[0].dtype),
-                                  lp_numel(&r->out[0]), true));
-}
+/* Rules of n results of type t. */
+#define RULE(name, cost)                                                       \
+    void lp_rule_##name(const LpCostReq *r, LpCost *out)                       \
+    {                                                                          \
+        LpCostCtx x = lp_cost_ctx_of(r);                                       \
+        LpCostType t = lp_cost_type(r->out[0].dtype);                          \
+        int64_t n = lp_numel(&r->out[0]);                                      \
+        lp_cost_add(out, cost);                                                \
+    }
+RULE(copy, lp_cost_copy(&x, t, n, false))
+RULE(reverse, lp_cost_copy(&x, t, n, true))
+RULE(fill, lp_cost_fill(&x, t, n))
+RULE(select, lp_cost_elementwise(&x, LP_EW_select, LP_EW_UNARY, t, n))
 
 void lp_rule_embed(const LpCostReq *r, LpCost *out)
 {
@@ -34,21 +34,6 @@ void lp_rule_embed(const LpCostReq *r, LpCost *out)
     lp_rule_fill(r, out);
     lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(part->dtype), lp_numel(part),
                                   false));
-}
-
-void lp_rule_fill(const LpCostReq *r, LpCost *out)
-{
-    LpCostCtx x = lp_cost_ctx_of(r);
-    lp_cost_add(out, lp_cost_fill(&x, lp_cost_type(r->out[0].dtype),
-                                  lp_numel(&r->out[0])));
-}
-
-void lp_rule_select(const LpCostReq *r, LpCost *out)
-{
-    LpCostCtx x = lp_cost_ctx_of(r);
-    lp_cost_add(out, lp_cost_elementwise(&x, LP_EW_select, LP_EW_UNARY,
-                                         lp_cost_type(r->out[0].dtype),
-                                         lp_numel(&r->out[0])));
 }
 
 /* A table of t's first dimensions by its last one; `rows` of it wanted. */

@@ -216,9 +216,8 @@ static LpVal elu_second(LpGrad *g)
 }
 
 /* ---- choice of loops ----------------------------------------------------- */
-static int select_add(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_add)
 {
-    (void)type;
     bool sub = r->op->id == LP_OP_sub;
     if (n->p[0].f == 1)
         return sub ? LP_LOOP_sub : LP_LOOP_add;
@@ -229,9 +228,8 @@ static int select_add(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     return LP_LOOP_add_alpha;
 }
 
-static int select_div(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_div)
 {
-    (void)type, (void)n;
     if (r->attr[LP_DIV_ROUNDING_MODE].kind == LP_ATTR_NONE)
         return LP_LOOP_div;
     return r->attr[LP_DIV_ROUNDING_MODE].str[0] == 'f' ? LP_LOOP_div_floor
@@ -239,7 +237,7 @@ static int select_div(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 }
 
 /* Exponents that need no logarithm. */
-static int select_pow(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_pow)
 {
     static const struct {
         double exponent;
@@ -259,7 +257,7 @@ static int select_pow(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     return LP_LOOP_pow;
 }
 
-static int select_clamp(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_clamp)
 {
     bool lo = r->in[1].dtype != LP_DT_NONE || r->in[1].is_imm;
     bool hi = r->in[2].dtype != LP_DT_NONE || r->in[2].is_imm;
@@ -271,24 +269,22 @@ static int select_clamp(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     return lo ? LP_LOOP_maximum : LP_LOOP_minimum;
 }
 
-static int select_nextafter(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_nextafter)
 {
-    (void)type, (void)n;
     LpDtype t = r->out[0].dtype;
     return t == LP_F16    ? LP_LOOP_nextafter_f16
            : t == LP_BF16 ? LP_LOOP_nextafter_bf16
                           : LP_LOOP_nextafter;
 }
 
-static int select_gelu_backward(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_gelu_backward)
 {
-    (void)type, (void)n;
     return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh_backward
                                                : LP_LOOP_gelu_backward;
 }
 
 /* ---- own rules ----------------------------------------------------------- */
-static LpStatus rule_add(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_add)
 {
     LP_FAIL_IF(x->attr[0].s.kind == LP_KIND_BOOL && *t != LP_BOOL, x->err,
                LP_E_RUNTIME,
@@ -303,7 +299,7 @@ static LpStatus rule_add(const LpInfer *x, LpDtype *t)
 }
 
 /* Promotion hides a bool among numbers. */
-static LpStatus rule_sub(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_sub)
 {
     for (int i = 0; i < x->n_in; i++)
         if (x->in[i].dtype == LP_BOOL)
@@ -313,16 +309,15 @@ static LpStatus rule_sub(const LpInfer *x, LpDtype *t)
     return rule_add(x, t);
 }
 
-static LpStatus rule_div(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_div)
 {
-    (void)t;
     return lp_infer_mode(x, "rounding_mode", "floor", "trunc");
 }
 
 /* PyTorch computes of bool only a tensor to the power of a number; of integers
  * it refuses a negative exponent that is a number, and has 0 where a tensor
  * holds it. */
-static LpStatus rule_pow(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_pow)
 {
     bool number = !x->in[0].wrapped && x->in[1].wrapped;
     if (*t == LP_BOOL && !number)
@@ -338,7 +333,7 @@ static LpStatus rule_pow(const LpInfer *x, LpDtype *t)
 /* Bounds are of one kind, tensors or numbers; one at least. Beside a number a
  * tensor without dimensions counts as one. PyTorch computes of bool only with
  * one bound, a tensor. */
-static LpStatus rule_clamp(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_clamp)
 {
     LpType in[3] = {x->in[0], x->in[1], x->in[2]};
     bool lo = in[1].dtype != LP_DT_NONE, hi = in[2].dtype != LP_DT_NONE;
@@ -359,7 +354,7 @@ static LpStatus rule_clamp(const LpInfer *x, LpDtype *t)
 }
 
 /* Promotes a weight without dimensions alone. */
-static LpStatus rule_lerp(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_lerp)
 {
     static const char *const names[] = {"self", "end", "weight"};
     LpDtype self = x->in[0].dtype;
@@ -374,9 +369,8 @@ static LpStatus rule_lerp(const LpInfer *x, LpDtype *t)
                            : lp_infer_refuse(x, *t, "a floating-point type");
 }
 
-static LpStatus rule_addcdiv(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_addcdiv)
 {
-    (void)t;
     LP_FAIL_IF(!lp_is_float(x->in[1].dtype) && !lp_is_float(x->in[2].dtype),
                x->err, LP_E_RUNTIME,
                "addcdiv: tensor1 and tensor2 have the types %s and %s; one at "
@@ -385,10 +379,9 @@ static LpStatus rule_addcdiv(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
-static LpStatus rule_heaviside(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_heaviside)
 {
     LpDtype self = x->in[0].dtype, values = x->in[1].dtype;
-    (void)t;
     LP_FAIL_IF(!x->in[0].wrapped && !x->in[1].wrapped && self != values, x->err,
                LP_E_RUNTIME,
                "heaviside: self and values have the types %s and %s; they "

@@ -19,6 +19,13 @@
                       .data = &data_##name,                                    \
                       __VA_ARGS__};
 
+/* The heads of what a row's .select and .rule name. */
+#define LP_PW_SELECT(name)                                                     \
+    static int name(const LpKernelReq *r LP_UNUSED, LpDtype type LP_UNUSED,    \
+                    LpPwNode *n LP_UNUSED)
+#define LP_PW_RULE(name)                                                       \
+    static LpStatus name(const LpInfer *x LP_UNUSED, LpDtype *t LP_UNUSED)
+
 #define LP_BOOLEAN_GRAD "a boolean result has no gradient"
 
 #endif

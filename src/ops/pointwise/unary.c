@@ -91,7 +91,7 @@ static LpVal logit_grad(LpGrad *g)
 }
 
 /* ---- choice of loops ----------------------------------------------------- */
-static int select_round(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_round)
 {
     int64_t d = r->attr[0].i;
     n->p[0].f = pow(10, fabs((double)d));
@@ -100,23 +100,20 @@ static int select_round(const LpKernelReq *r, LpDtype type, LpPwNode *n)
     return d > 0 ? LP_LOOP_round_up : LP_LOOP_round_down;
 }
 
-static int select_not(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_not)
 {
-    (void)type, (void)n;
     return r->out[0].dtype == LP_BOOL ? LP_LOOP_logical_not
                                       : LP_LOOP_bitwise_not;
 }
 
-static int select_gelu(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_gelu)
 {
-    (void)type, (void)n;
     return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh
                                                : LP_LOOP_gelu;
 }
 
-static int select_logit(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_logit)
 {
-    (void)type;
     if (r->attr[0].kind == LP_ATTR_NONE)
         n->p[0].f = -1;
     return LP_LOOP_logit;
@@ -130,10 +127,9 @@ static double largest(LpDtype t)
                           : 0x1.fffffffffffffp1023;
 }
 
-static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
+LP_PW_SELECT(select_nan_to_num)
 {
     double top = largest(r->out[0].dtype);
-    (void)type;
     if (r->attr[1].kind == LP_ATTR_NONE)
         n->p[1].f = top;
     if (r->attr[2].kind == LP_ATTR_NONE)
@@ -143,25 +139,22 @@ static int select_nan_to_num(const LpKernelReq *r, LpDtype type, LpPwNode *n)
 
 /* ---- own rules ----------------------------------------------------------- */
 /* A square of bool is what x ** 2 is. */
-static LpStatus rule_square(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_square)
 {
-    (void)x;
     *t = *t == LP_BOOL ? LP_I64 : *t;
     return LP_OK;
 }
 
-static LpStatus rule_celu(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_celu)
 {
-    (void)t;
     LP_FAIL_IF(x->attr[0].f == 0, x->err, LP_E_RUNTIME,
                "celu: alpha is 0; it must be another number");
     return LP_OK;
 }
 
-static LpStatus rule_hardtanh(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_hardtanh)
 {
     const LpAttr *a = x->attr;
-    (void)t;
     LP_FAIL_IF(a[0].f > a[1].f, x->err, LP_E_VALUE,
                "hardtanh: min_val is %g and max_val %g; min_val cannot be "
                "greater than max_val",
@@ -169,19 +162,17 @@ static LpStatus rule_hardtanh(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
-static LpStatus rule_polygamma(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_polygamma)
 {
     int64_t n = x->attr[0].i;
-    (void)t;
     LP_FAIL_IF(n < 0 || n > 1000, x->err, LP_E_RUNTIME,
                "polygamma: n is %lld; it must be from 0 to 1000", (long long)n);
     return LP_OK;
 }
 
-static LpStatus rule_round(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_round)
 {
     int64_t decimals = x->attr[0].i;
-    (void)t;
     LP_FAIL_IF(decimals != 0 && !lp_is_float(x->in[0].dtype), x->err,
                LP_E_RUNTIME,
                "round: decimals is %lld and the type %s; decimals need a "
@@ -190,10 +181,9 @@ static LpStatus rule_round(const LpInfer *x, LpDtype *t)
     return LP_OK;
 }
 
-static LpStatus rule_softshrink(const LpInfer *x, LpDtype *t)
+LP_PW_RULE(rule_softshrink)
 {
     double lambd = x->attr[0].f;
-    (void)t;
     LP_FAIL_IF(!(lambd >= 0), x->err, LP_E_RUNTIME,
                "softshrink: lambd is %g; it must be 0 or more", lambd);
     return LP_OK;
