@@ -71,6 +71,24 @@ PROTOTYPES(d, double)
             STATEMENT(s, float);                                               \
     } while (0)
 
+/* The same for routines with work: STATEMENT has it as `work`, of lwork
+ * elements. Without any it is a query, whose answer w keeps. */
+#define WITH_WORK(P, T, ints, STATEMENT)                                       \
+    {                                                                          \
+        T size = 0, *work = w->work ? (T *)w->work : &size;                    \
+        STATEMENT(P, T);                                                       \
+        if (!w->work)                                                          \
+            answer(w, (double)size, ints);                                     \
+    }
+#define BOTH_WORK(t, ints, STATEMENT)                                          \
+    do {                                                                       \
+        const int lwork = w->work ? w->lwork : -1;                             \
+        if ((t) == LP_F64)                                                     \
+            WITH_WORK(d, double, ints, STATEMENT)                              \
+        else                                                                   \
+            WITH_WORK(s, float, ints, STATEMENT)                               \
+    } while (0)
+
 static int at_least_1(int n)
 {
     return n > 1 ? n : 1;
@@ -139,16 +157,9 @@ void lp_blas_gemm(LpDtype t, char trans, int m, int n, int k, const void *a,
 
 int lp_geqrf(LpDtype t, int m, int n, void *a, void *tau, LpLapackWork *w)
 {
-    int ld = at_least_1(m), info = 0, lwork = w->work ? w->lwork : -1;
-#define CALL(P, T)                                                             \
-    do {                                                                       \
-        T size = 0;                                                            \
-        P##geqrf_(&m, &n, (T *)a, &ld, (T *)tau,                               \
-                  w->work ? (T *)w->work : &size, &lwork, &info);              \
-        if (!w->work)                                                          \
-            answer(w, (double)size, 1);                                        \
-    } while (0)
-    BOTH(t, CALL);
+    int ld = at_least_1(m), info = 0;
+#define CALL(P, T) P##geqrf_(&m, &n, (T *)a, &ld, (T *)tau, work, &lwork, &info)
+    BOTH_WORK(t, 1, CALL);
 #undef CALL
     return info;
 }
@@ -156,16 +167,10 @@ int lp_geqrf(LpDtype t, int m, int n, void *a, void *tau, LpLapackWork *w)
 int lp_orgqr(LpDtype t, int m, int n, int k, void *a, const void *tau,
              LpLapackWork *w)
 {
-    int ld = at_least_1(m), info = 0, lwork = w->work ? w->lwork : -1;
+    int ld = at_least_1(m), info = 0;
 #define CALL(P, T)                                                             \
-    do {                                                                       \
-        T size = 0;                                                            \
-        P##orgqr_(&m, &n, &k, (T *)a, &ld, (const T *)tau,                     \
-                  w->work ? (T *)w->work : &size, &lwork, &info);              \
-        if (!w->work)                                                          \
-            answer(w, (double)size, 1);                                        \
-    } while (0)
-    BOTH(t, CALL);
+    P##orgqr_(&m, &n, &k, (T *)a, &ld, (const T *)tau, work, &lwork, &info)
+    BOTH_WORK(t, 1, CALL);
 #undef CALL
     return info;
 }
@@ -175,17 +180,10 @@ int lp_gesdd(LpDtype t, char jobz, int m, int n, void *a, void *s, void *u,
 {
     int k = m < n ? m : n, lda = at_least_1(m), info = 0;
     int ldu = at_least_1(m), ldvt = at_least_1(jobz == 'A' ? n : k);
-    int lwork = w->work ? w->lwork : -1;
 #define CALL(P, T)                                                             \
-    do {                                                                       \
-        T size = 0;                                                            \
-        P##gesdd_(&jobz, &m, &n, (T *)a, &lda, (T *)s, (T *)u, &ldu, (T *)vt,  \
-                  &ldvt, w->work ? (T *)w->work : &size, &lwork, w->iwork,     \
-                  &info, 1);                                                   \
-        if (!w->work)                                                          \
-            answer(w, (double)size, 8 * k);                                    \
-    } while (0)
-    BOTH(t, CALL);
+    P##gesdd_(&jobz, &m, &n, (T *)a, &lda, (T *)s, (T *)u, &ldu, (T *)vt,      \
+              &ldvt, work, &lwork, w->iwork, &info, 1)
+    BOTH_WORK(t, 8 * k, CALL);
 #undef CALL
     return info;
 }
@@ -193,34 +191,22 @@ int lp_gesdd(LpDtype t, char jobz, int m, int n, void *a, void *s, void *u,
 int lp_syevd(LpDtype t, char jobz, char uplo, int n, void *a, void *values,
              LpLapackWork *w)
 {
-    int ld = at_least_1(n), info = 0, lwork = w->work ? w->lwork : -1;
+    int ld = at_least_1(n), info = 0;
     int ints = 0, liwork = w->work ? w->liwork : -1;
 #define CALL(P, T)                                                             \
-    do {                                                                       \
-        T size = 0;                                                            \
-        P##syevd_(&jobz, &uplo, &n, (T *)a, &ld, (T *)values,                  \
-                  w->work ? (T *)w->work : &size, &lwork,                      \
-                  w->work ? w->iwork : &ints, &liwork, &info, 1, 1);           \
-        if (!w->work)                                                          \
-            answer(w, (double)size, ints);                                     \
-    } while (0)
-    BOTH(t, CALL);
+    P##syevd_(&jobz, &uplo, &n, (T *)a, &ld, (T *)values, work, &lwork,        \
+              w->work ? w->iwork : &ints, &liwork, &info, 1, 1)
+    BOTH_WORK(t, ints, CALL);
 #undef CALL
     return info;
 }
 
 int lp_sytrf(LpDtype t, int n, void *a, int *pivots, LpLapackWork *w)
 {
-    int ld = at_least_1(n), info = 0, lwork = w->work ? w->lwork : -1;
+    int ld = at_least_1(n), info = 0;
 #define CALL(P, T)                                                             \
-    do {                                                                       \
-        T size = 0;                                                            \
-        P##sytrf_("L", &n, (T *)a, &ld, pivots,                                \
-                  w->work ? (T *)w->work : &size, &lwork, &info, 1);           \
-        if (!w->work)                                                          \
-            answer(w, (double)size, 1);                                        \
-    } while (0)
-    BOTH(t, CALL);
+    P##sytrf_("L", &n, (T *)a, &ld, pivots, work, &lwork, &info, 1)
+    BOTH_WORK(t, 1, CALL);
 #undef CALL
     return info;
 }
@@ -242,11 +228,10 @@ int lp_lstsq(LpDtype t, LpLstsqDriver d, int m, int n, int nrhs, void *a,
              LpLapackWork *w)
 {
     int lda = at_least_1(m), ldb = at_least_1(m > n ? m : n), info = 0;
-    int lwork = w->work ? w->lwork : -1, ints = 1;
+    int ints = 1;
     int *iwork = w->work ? w->iwork : &ints;
 #define CALL(P, T)                                                             \
     do {                                                                       \
-        T size = 0, *work = w->work ? (T *)w->work : &size;                    \
         const T rc = (T)rcond;                                                 \
         if (d == LP_GELS)                                                      \
             P##gels_("N", &m, &n, &nrhs, (T *)a, &lda, (T *)b, &ldb, work,     \
@@ -260,10 +245,8 @@ int lp_lstsq(LpDtype t, LpLstsqDriver d, int m, int n, int nrhs, void *a,
         else                                                                   \
             P##gelss_(&m, &n, &nrhs, (T *)a, &lda, (T *)b, &ldb, (T *)s, &rc,  \
                       rank, work, &lwork, &info);                              \
-        if (!w->work)                                                          \
-            answer(w, (double)size, ints);                                     \
     } while (0)
-    BOTH(t, CALL);
+    BOTH_WORK(t, ints, CALL);
 #undef CALL
     return info;
 }
