@@ -242,6 +242,7 @@ typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 /* ---- tile cost ---------------------------------------------------------- */
 struct LpCostReq; /* src/ir/cost.h: types, attributes, chip, tiles */
 struct LpCost;    /* runtime/cost/cost.h */
+typedef void LpCostRule(const struct LpCostReq *r, struct LpCost *out);
 
 /* ---- the record --------------------------------------------------------- */
 typedef enum { LP_OP_PRIMITIVE, LP_OP_COMPOSITE, LP_OP_FUSED } LpOpKind;
@@ -342,7 +343,7 @@ struct LpOp {
     double (*work)(const LpKernelReq *r);
     /* views: value of the parent after the view was overwritten by `v` */
     LpVal (*put)(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v);
-    void (*cost)(const struct LpCostReq *r, struct LpCost *out);
+    LpCostRule *cost;
     /* the row of runtime/cost that `cost` charges for this operator, where
      * several share a rule: LP_RED_… of folds, LP_EW_… of running sums */
     uint8_t cost_row;

@@ -7,12 +7,9 @@
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
-struct LpCostReq;
-struct LpCost;
-
 /* One problem a matrix, on a tile by one thread; LpOp.data points to the
  * multiplications in units of rows * columns * the smaller of them. */
-void lp_rule_linalg(const struct LpCostReq *r, struct LpCost *out);
+LpCostRule lp_rule_linalg;
 extern const double lp_linalg_third, lp_linalg_one, lp_linalg_two,
     lp_linalg_ten, lp_linalg_twenty;
 

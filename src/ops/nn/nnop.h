@@ -5,9 +5,6 @@
 
 #include "src/ops/rules.h"
 
-struct LpCostReq;
-struct LpCost;
-
 /* `data` of the records that kernel/product/plus.h runs (addmm.c). */
 extern const struct LpPlusOps lp_plus_ops;
 
@@ -42,23 +39,12 @@ const char *lp_old_reduction(const LpAttr *average, const LpAttr *reduce,
                              const char *s);
 
 /* ---- cost rules (nncost.c) ----------------------------------------------- */
-void lp_rule_product(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_product_plus(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_softmax(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_log_softmax(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_softmax_back(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_norm(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_norm_back(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_dropout(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_identity_loss(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_nll(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_nll_back(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_recurrent(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_recurrent_back(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_convolution(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_convolution_plus(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_convolution_input(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_convolution_weight(const struct LpCostReq *r, struct LpCost *out);
+LpCostRule lp_rule_product, lp_rule_product_plus, lp_rule_softmax,
+    lp_rule_log_softmax, lp_rule_softmax_back, lp_rule_norm, lp_rule_norm_back,
+    lp_rule_dropout, lp_rule_identity_loss, lp_rule_nll, lp_rule_nll_back,
+    lp_rule_recurrent, lp_rule_recurrent_back, lp_rule_convolution,
+    lp_rule_convolution_plus, lp_rule_convolution_input,
+    lp_rule_convolution_weight;
 
 /* What a pooling operator is; its record's `data`. */
 typedef struct LpPoolFacts {
@@ -67,6 +53,6 @@ typedef struct LpPoolFacts {
                        is what the sizes of both sides make it */
     uint8_t window;
 } LpPoolFacts;
-void lp_rule_pool(const struct LpCostReq *r, struct LpCost *out);
+LpCostRule lp_rule_pool;
 
 #endif
