@@ -14,6 +14,19 @@ static inline LpDtype lp_plain_type(LpDtype t)
     return t == LP_F64 ? LP_F64 : lp_is_float(t) ? LP_F32 : LP_I64;
 }
 
+/* Element i of memory of F64 or F32, as a double. */
+static inline double lp_real_at(LpDtype t, const void *p, int64_t i)
+{
+    return t == LP_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
+static inline void lp_real_set(LpDtype t, void *p, int64_t i, double v)
+{
+    if (t == LP_F64)
+        ((double *)p)[i] = v;
+    else
+        ((float *)p)[i] = (float)v;
+}
+
 #define LP_PLAIN_MAX_OUT 8
 #define LP_PLAIN_PARAM 376
 

@@ -90,19 +90,6 @@ static inline void lp_mats_store(const LpMats *p, const void *src, int ld,
     lp_store_rows(p->type, src, ld, rows, cols,
                   lp_mats_item(p, all, i, rows, cols));
 }
-/* Element i, as a double. */
-static inline double lp_real_at(LpDtype t, const void *p, int64_t i)
-{
-    return t == LP_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
-}
-static inline void lp_real_set(LpDtype t, void *p, int64_t i, double v)
-{
-    if (t == LP_F64)
-        ((double *)p)[i] = v;
-    else
-        ((float *)p)[i] = (float)v;
-}
-
 /* "who: (Batch element i): text", the member only if there are several. */
 LpStatus lp_mats_fail(const LpMats *p, int64_t i, LpErr *e, const char *fmt,
                       ...) __attribute__((format(printf, 4, 5)));

@@ -4,8 +4,8 @@
 #ifndef LP_KERNEL_LOOPS_OPTIM_H
 #define LP_KERNEL_LOOPS_OPTIM_H
 
-#include "src/base/cpu.h"
 #include "src/ir/op.h"
+#include "src/kernel/loops/loops.h"
 #include "src/kernel/loops/optim.def"
 
 /* What a loop is told besides memory: the numbers and flags of optim.def, 0
@@ -30,14 +30,10 @@ typedef struct LpOptimLoops {
 } LpOptimLoops;
 #undef LP_LOOP
 /* by type: float, double */
-extern const LpOptimLoops lp_optim_plain[2];
-#if defined(__x86_64__)
-extern const LpOptimLoops lp_optim_avx2[2], lp_optim_avx512[2];
-#endif
+typedef const LpOptimLoops LpOptimLoopsOf[2];
+LP_SIMD_EXTERN(LpOptimLoopsOf, lp_optim);
 
-#define LP_PREPARE(name)                                                       \
-    LpStatus lp_##name##_step_prepare(const LpKernelReq *r, LpKernel *k,       \
-                                      LpErr *e);
+#define LP_PREPARE(name) LpPrepare lp_##name##_step_prepare;
 LP_OPTIMIZERS(LP_PREPARE)
 #undef LP_PREPARE
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "src/kernel/copy/copy.h"
+#include "src/kernel/plain.h"
 #include "src/kernel/state.h"
 
 #define BLOCK 1024
@@ -41,14 +41,7 @@ typedef struct Update {
 
 static const LpOptimLoops *loops(LpDtype t)
 {
-    const LpOptimLoops *l = lp_optim_plain;
-#if defined(__x86_64__)
-    if (lp_cpu_simd() == LP_SIMD_AVX512)
-        l = lp_optim_avx512;
-    else if (lp_cpu_simd() == LP_SIMD_AVX2)
-        l = lp_optim_avx2;
-#endif
-    return &l[t == LP_F64];
+    return &LP_SIMD_PICK(lp_optim)[t == LP_F64];
 }
 
 /* ---- blocks -------------------------------------------------------------- */
@@ -99,12 +92,6 @@ static void run_blocks(const Update *u, char *const *in, char *const *out,
 }
 
 /* ---- lamb's second half -------------------------------------------------- */
-static double value_at(LpDtype t, const char *p, int64_t i)
-{
-    return t == LP_F64 ? ((const double *)(const void *)p)[i]
-                       : (double)((const float *)(const void *)p)[i];
-}
-
 /* Euclidean norm, by blocks of fixed size: the same for any width. */
 static double norm(const Update *u, const LpDesc *d, const char *p)
 {
@@ -136,7 +123,7 @@ static void lamb_apply(const Update *u, const char *p, const char *x, char *out,
         int64_t n = u->n - at < BLOCK ? u->n - at : BLOCK;
         lp_convert(t, p + at * (int64_t)lp_dtype_size(t), 1, LP_F64, buf, 1, n);
         for (int64_t i = 0; i < n; i++)
-            buf[i] -= lr * ratio * value_at(u->type, x, at + i);
+            buf[i] -= lr * ratio * lp_real_at(u->type, x, at + i);
         lp_convert(LP_F64, buf, 1, o, out + at * (int64_t)lp_dtype_size(o), 1,
                    n);
     }
@@ -167,13 +154,6 @@ static LpOptimNumbers read_numbers(const Update *u, void *const *in)
     return c;
 }
 
-static LpDesc plain(const LpDesc *d)
-{
-    LpType t = {.dtype = d->dtype, .ndim = d->ndim};
-    memcpy(t.shape, d->shape, sizeof t.shape);
-    return lp_desc_of(&t);
-}
-
 /* work: contiguous copies, then lamb's direction */
 LP_KERNEL_RUN(run_update)
 {
@@ -184,7 +164,7 @@ LP_KERNEL_RUN(run_update)
         pi[i] = in[i];
         if (!u->copy_in[i])
             continue;
-        LpDesc to = plain(&u->in[i]);
+        LpDesc to = lp_desc_plain(&u->in[i], u->in[i].dtype);
         lp_copy_strided(&u->in[i], in[i], &to, next);
         pi[i] = next;
         next += u->n * 8;
@@ -203,7 +183,7 @@ LP_KERNEL_RUN(run_update)
         lamb_apply(u, pi[0], po[3], po[0], c.lr, c.max_weight_norm);
     for (int i = 0; i < u->n_out; i++)
         if (u->copy_out[i]) {
-            LpDesc from = plain(&u->out[i]);
+            LpDesc from = lp_desc_plain(&u->out[i], u->out[i].dtype);
             lp_copy_strided(&from, po[i], &u->out[i], out[i]);
         }
     return LP_OK;

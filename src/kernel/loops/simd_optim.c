@@ -5,12 +5,9 @@
 
 #include "src/kernel/loops/optim.h"
 
-#define PASTE2(a, b) a##_##b
-#define PASTE(a, b) PASTE2(a, b)
-
 #define T float
 #define SQRT sqrtf
-#define NAME(x) PASTE(x, float)
+#define NAME(x) LP_SIMD_PASTE(x, float)
 #include "src/kernel/loops/optim_loops.h"
 #undef T
 #undef SQRT
@@ -18,10 +15,10 @@
 
 #define T double
 #define SQRT sqrt
-#define NAME(x) PASTE(x, double)
+#define NAME(x) LP_SIMD_PASTE(x, double)
 #include "src/kernel/loops/optim_loops.h"
 
 #define FLOAT(name) .name = name##_float,
 #define DOUBLE(name) .name = name##_double,
-const LpOptimLoops PASTE(lp_optim, LP_SIMD)[2] = {{LP_OPTIMIZERS(FLOAT)},
-                                                  {LP_OPTIMIZERS(DOUBLE)}};
+LpOptimLoopsOf LP_SIMD_NAME(lp_optim) = {{LP_OPTIMIZERS(FLOAT)},
+                                         {LP_OPTIMIZERS(DOUBLE)}};

@@ -22,19 +22,6 @@ typedef struct Nll {
     Reduction how;
 } Nll;
 
-static double load(const void *p, LpDtype t, int64_t i)
-{
-    return t == LP_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
-}
-
-static void store(void *p, LpDtype t, int64_t i, double v)
-{
-    if (t == LP_F64)
-        ((double *)p)[i] = v;
-    else
-        ((float *)p)[i] = (float)v;
-}
-
 static LpStatus check_target(const Nll *s, const int64_t *target, LpErr *e)
 {
     for (int64_t i = 0; i < s->n * s->inner; i++)
@@ -61,14 +48,14 @@ LP_PLAIN_CORE(nll_core)
         int64_t c = target[i];
         double v = 0;
         if (c != s->ignore) {
-            double w = in[2] ? load(in[2], t, c) : 1;
+            double w = in[2] ? lp_real_at(t, in[2], c) : 1;
             int64_t at =
                 (i / s->inner * s->classes + c) * s->inner + i % s->inner;
-            v = -w * load(in[0], t, at);
+            v = -w * lp_real_at(t, in[0], at);
             total += w;
         }
         if (s->how == NONE)
-            store(out[0], t, i, v);
+            lp_real_set(t, out[0], i, v);
         part += v;
         if (i % CHUNK == CHUNK - 1) {
             sum += part;
@@ -77,8 +64,8 @@ LP_PLAIN_CORE(nll_core)
     }
     sum += part;
     if (s->how != NONE)
-        store(out[0], t, 0, s->how == MEAN ? sum / total : sum);
-    store(out[1], t, 0, total);
+        lp_real_set(t, out[0], 0, s->how == MEAN ? sum / total : sum);
+    lp_real_set(t, out[1], 0, total);
     return LP_OK;
 }
 
@@ -111,15 +98,15 @@ LP_PLAIN_CORE(nll_back_core)
     LP_TRY(check_target(s, target, e));
     int64_t all = s->n * s->classes * s->inner;
     memset(out[0], 0, (size_t)all * lp_dtype_size(t));
-    double total = s->how == MEAN ? load(in[3], t, 0) : 1;
+    double total = s->how == MEAN ? lp_real_at(t, in[3], 0) : 1;
     for (int64_t i = 0; i < s->n * s->inner; i++) {
         int64_t c = target[i];
         if (c == s->ignore)
             continue;
-        double w = in[2] ? load(in[2], t, c) : 1;
-        double g = load(in[0], t, s->how == NONE ? i : 0);
+        double w = in[2] ? lp_real_at(t, in[2], c) : 1;
+        double g = lp_real_at(t, in[0], s->how == NONE ? i : 0);
         int64_t at = (i / s->inner * s->classes + c) * s->inner + i % s->inner;
-        store(out[0], t, at, -w * g / total);
+        lp_real_set(t, out[0], at, -w * g / total);
     }
     return LP_OK;
 }
@@ -158,7 +145,7 @@ LP_PLAIN_CORE(final_core)
     }
     for (int64_t c = 0; c < chunks; c++)
         sum += part[c];
-    store(out[0], t, 0, s->how == MEAN ? sum / (double)s->n : sum);
+    lp_real_set(t, out[0], 0, s->how == MEAN ? sum / (double)s->n : sum);
     return LP_OK;
 }
 

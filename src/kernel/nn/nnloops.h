@@ -5,8 +5,7 @@
 #ifndef LP_KERNEL_NN_NNLOOPS_H
 #define LP_KERNEL_NN_NNLOOPS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "src/kernel/loops/loops.h"
 
 /* A pooling window over up to three axes (unused ones: 1, padding 0). */
 typedef struct LpPoolGeom {
@@ -71,12 +70,12 @@ typedef struct LpNnLoops {
                    uint32_t *out);
 } LpNnLoops;
 
+typedef const LpNnLoops LpNnLoopsOf[1];
+LP_SIMD_EXTERN(LpNnLoopsOf, lp_nn);
 /* Of this CPU. */
-const LpNnLoops *lp_nn(void);
-
-extern const LpNnLoops lp_nn_plain;
-#ifdef __x86_64__
-extern const LpNnLoops lp_nn_avx2, lp_nn_avx512;
-#endif
+static inline const LpNnLoops *lp_nn(void)
+{
+    return LP_SIMD_PICK(lp_nn);
+}
 
 #endif

@@ -1,19 +1,11 @@
 /* What both kernels of recurrent layers share: sizes, products of slices of the
  * batch, and the walk of slices over threads. */
 #include "src/kernel/nn/recurrent_plan.h"
-#include "src/base/cpu.h"
 #include "src/base/mem.h"
 
 static const LpRnnLoops *loops_of(LpDtype t)
 {
-    const LpRnnLoops *l = lp_rnn_plain;
-#ifdef __x86_64__
-    if (lp_cpu_simd() == LP_SIMD_AVX512)
-        l = lp_rnn_avx512;
-    else if (lp_cpu_simd() == LP_SIMD_AVX2)
-        l = lp_rnn_avx2;
-#endif
-    return &l[t == LP_F64];
+    return &LP_SIMD_PICK(lp_rnn)[t == LP_F64];
 }
 
 /* Few rows would leave most of a product's time to reading the weights. */

@@ -5,7 +5,7 @@
 #ifndef LP_KERNEL_NN_RNNLOOPS_H
 #define LP_KERNEL_NN_RNNLOOPS_H
 
-#include <stdint.h>
+#include "src/kernel/loops/loops.h"
 
 /* Rows of weights and columns kept for the gradient, each times the hidden
  * size: LSTM 4 (i f g o) and 4; GRU 3 (r z n) and 4, the last is the hidden
@@ -54,9 +54,7 @@ typedef struct LpRnnLoops {
 } LpRnnLoops;
 
 /* [0] of float, [1] of double */
-extern const LpRnnLoops lp_rnn_plain[2];
-#ifdef __x86_64__
-extern const LpRnnLoops lp_rnn_avx2[2], lp_rnn_avx512[2];
-#endif
+typedef const LpRnnLoops LpRnnLoopsOf[2];
+LP_SIMD_EXTERN(LpRnnLoopsOf, lp_rnn);
 
 #endif

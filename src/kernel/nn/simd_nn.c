@@ -167,10 +167,5 @@ static void philox(uint64_t key, const uint32_t ctr[4], int64_t blocks,
 }
 #endif
 
-#define PASTE2(a, b) a##b
-#define PASTE(a, b) PASTE2(a, b)
-const LpNnLoops PASTE(lp_nn_, LP_SIMD) = {
-    .f32 = &loops_f32,
-    .f64 = &loops_f64,
-    .philox = philox,
-};
+LpNnLoopsOf LP_SIMD_NAME(lp_nn) = {
+    {.f32 = &loops_f32, .f64 = &loops_f64, .philox = philox}};

@@ -2,9 +2,6 @@
 #include "src/kernel/loops/simd_both.h"
 #include "src/kernel/nn/rnnloops.h"
 
-#define PASTE2(a, b) a##_##b
-#define PASTE(a, b) PASTE2(a, b)
-
 #define T float
 #define F(name) name##_f32
 #include "src/kernel/nn/rnnloops_t.h"
@@ -24,4 +21,4 @@
         .output = output_##t, .add = add_##t, .scatter = scatter_##t,          \
         .columns = columns_##t,                                                \
     }
-const LpRnnLoops PASTE(lp_rnn, LP_SIMD)[2] = {TABLE(f32), TABLE(f64)};
+LpRnnLoopsOf LP_SIMD_NAME(lp_rnn) = {TABLE(f32), TABLE(f64)};

@@ -25,17 +25,7 @@ enum {
 
 static const LpGemmLoops *loops(void)
 {
-#ifdef __x86_64__
-    switch (lp_cpu_simd()) {
-    case LP_SIMD_AVX512:
-        return &lp_gemm_avx512;
-    case LP_SIMD_AVX2:
-        return &lp_gemm_avx2;
-    default:
-        break;
-    }
-#endif
-    return &lp_gemm_plain;
+    return LP_SIMD_PICK(lp_gemm);
 }
 
 /* How a product is cut; `g` is of the transposes if `turned`. */

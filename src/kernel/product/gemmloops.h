@@ -4,8 +4,7 @@
 #ifndef LP_KERNEL_PRODUCT_GEMMLOOPS_H
 #define LP_KERNEL_PRODUCT_GEMMLOOPS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "src/kernel/loops/loops.h"
 
 /* A tile of a product: c[rows, cols] = left[rows, k] panel[k, width], or is
  * added to. Strides in elements. While it is computed, `n_ahead` rows of k
@@ -40,9 +39,7 @@ typedef struct LpGemmLoops {
     const LpGemmLoopsF64 *f64;
 } LpGemmLoops;
 
-extern const LpGemmLoops lp_gemm_plain;
-#ifdef __x86_64__
-extern const LpGemmLoops lp_gemm_avx2, lp_gemm_avx512;
-#endif
+typedef const LpGemmLoops LpGemmLoopsOf[1];
+LP_SIMD_EXTERN(LpGemmLoopsOf, lp_gemm);
 
 #endif

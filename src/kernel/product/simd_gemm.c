@@ -130,6 +130,4 @@ typedef LpGemmLoopsF32 Loops_f32;
 typedef LpGemmLoopsF64 Loops_f64;
 #include "src/kernel/product/gemmloops_t.h"
 
-#define NAME2(simd) lp_gemm_##simd
-#define NAME(simd) NAME2(simd)
-const LpGemmLoops NAME(LP_SIMD) = {&loops_f32, &loops_f64};
+LpGemmLoopsOf LP_SIMD_NAME(lp_gemm) = {{&loops_f32, &loops_f64}};

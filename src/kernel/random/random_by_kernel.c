@@ -167,13 +167,6 @@ typedef struct By {
     int n_in, threads;
 } By;
 
-static LpDesc plain_of(const LpDesc *d)
-{
-    LpType type = {.dtype = LP_F64, .ndim = d->ndim};
-    memcpy(type.shape, d->shape, sizeof type.shape);
-    return lp_desc_of(&type);
-}
-
 /* An operand as if it had the result's shape. */
 static LpDesc spread(const LpDesc *d, const LpDesc *out)
 {
@@ -193,7 +186,7 @@ static LpDesc spread(const LpDesc *d, const LpDesc *out)
 LP_KERNEL_RUN(run_by)
 {
     const By *s = k->state;
-    LpDesc plain = plain_of(&s->out);
+    LpDesc plain = lp_desc_plain(&s->out, LP_F64);
     double *p = work;
     for (int i = 0; i < s->n_in; i++)
         lp_copy_strided(&s->in[i], in[i], &plain, p + i * s->n);

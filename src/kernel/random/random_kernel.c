@@ -215,9 +215,7 @@ LP_KERNEL_RUN(run_draw)
                    left < LP_DRAW_BLOCK ? left : LP_DRAW_BLOCK, to);
     }
     if (d->strided) {
-        LpType t = {.dtype = d->out.dtype, .ndim = d->out.ndim};
-        memcpy(t.shape, d->out.shape, sizeof t.shape);
-        LpDesc plain = lp_desc_of(&t);
+        LpDesc plain = lp_desc_plain(&d->out, d->out.dtype);
         lp_copy_strided(&plain, work, &d->out, out[0]);
     }
     return LP_OK;
@@ -254,7 +252,7 @@ LP_KERNEL_RUN(run_bernoulli)
     const Coin *s = k->state;
     LpRandom r = lp_draw_stream(rc, s->site),
              r2 = lp_draw_stream(rc, s->site ^ LP_DRAW_SECOND);
-    LpDesc plain = lp_draw_plain(&s->in, LP_F64);
+    LpDesc plain = lp_desc_plain(&s->in, LP_F64);
     double *p = work;
     lp_copy_strided(&s->in, in[0], &plain, p);
     uint32_t hi[LP_DRAW_BLOCK], lo[LP_DRAW_BLOCK];

@@ -186,8 +186,8 @@ LP_KERNEL_RUN(run_multinomial)
     const Urn *s = k->state;
     LpRandom r = lp_draw_stream(rc, s->site),
              r2 = lp_draw_stream(rc, s->site ^ LP_DRAW_SECOND);
-    LpDesc pd = lp_draw_plain(&s->in, LP_F64),
-           od = lp_draw_plain(&s->out, LP_I64);
+    LpDesc pd = lp_desc_plain(&s->in, LP_F64),
+           od = lp_desc_plain(&s->out, LP_I64);
     LpSortItem *x = work;
     double *p = (double *)(void *)(x + 2 * s->n);
     int64_t *to = (int64_t *)(void *)(p + s->rows * s->n);

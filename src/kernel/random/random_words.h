@@ -35,11 +35,4 @@ static inline double lp_draw_open(uint32_t hi, uint32_t lo)
     return 1.0 - lp_random_unit2(hi, lo);
 }
 
-static inline LpDesc lp_draw_plain(const LpDesc *d, LpDtype t)
-{
-    LpType type = {.dtype = t, .ndim = d->ndim};
-    memcpy(type.shape, d->shape, sizeof type.shape);
-    return lp_desc_of(&type);
-}
-
 #endif
