@@ -233,8 +233,9 @@ static LpStatus send(Pass *p, LpEager *g, LpNode *n, const LpVal *din)
     return LP_OK;
 }
 
-static LpStatus run_rule(Pass *p, LpEager *g, LpNode *n, LpArena *arena)
+static LpStatus run_rule(Pass *p, LpEager *g, LpNode *n)
 {
+    LpArena *arena = g->b.scratch;
     size_t ni = (size_t)n->n_in;
     LpVal *in = lp_arena_calloc(arena, (ni + 1) * sizeof *in);
     LpVal *din = lp_arena_calloc(arena, (ni + 1) * sizeof *din);
@@ -287,14 +288,12 @@ static LpStatus visit(Pass *p, LpNode *n)
     LP_FAIL_IF(n->freed, p->err, LP_E_RUNTIME,
                "backward ran through this graph before and its saved tensors "
                "are gone; pass retain_graph = true the first time");
-    LpArena *arena = lp_scratch_enter();
     LpEager g;
-    lp_eager_init(&g, arena, p->err);
-    LpStatus s = run_rule(p, &g, n, arena);
+    lp_eager_init(&g, p->err);
+    LpStatus s = run_rule(p, &g, n);
     if (s != LP_OK)
         lp_err_context(p->err, "in the gradient of %s", n->op->name);
     lp_eager_fini(&g);
-    lp_scratch_leave();
     if (!p->retain)
         lp_node_drop_saved(n);
     return s;
@@ -329,15 +328,13 @@ static LpStatus seed_root(Pass *p, LpTensor *root, LpTensor *grad)
                "without an explicit gradient backward starts from a single "
                "element, this tensor has shape %s",
                lp_shape_str(&type, a));
-    LpArena *arena = lp_scratch_enter();
     LpEager g;
-    lp_eager_init(&g, arena, p->err);
+    lp_eager_init(&g, p->err);
     LpVal one = lp_full(&g.b, &type, lp_float(1));
     LpStatus s = p->err->code;
     if (s == LP_OK)
         s = deliver(p, &edge, lp_eager_get(&g, one));
     lp_eager_fini(&g);
-    lp_scratch_leave();
     return s;
 }
 

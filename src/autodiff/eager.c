@@ -124,7 +124,7 @@ static void set_site(LpBuilder *b, bool on, uint64_t site)
     g->forced_site = site;
 }
 
-void lp_eager_init(LpEager *g, LpArena *arena, LpErr *e)
+void lp_eager_init(LpEager *g, LpErr *e)
 {
     *g = (LpEager){.b = {.emit = emit,
                          .type = type,
@@ -133,7 +133,7 @@ void lp_eager_init(LpEager *g, LpArena *arena, LpErr *e)
                          .add_imm = add_imm,
                          .set_site = set_site,
                          .on_host = !lp_tracing,
-                         .scratch = arena,
+                         .scratch = lp_scratch_enter(),
                          .err = e}};
     lp_eager_type(g, &(LpType){.dtype = LP_DT_NONE}); /* LP_NOVAL */
 }
@@ -148,4 +148,5 @@ void lp_eager_fini(LpEager *g)
     for (size_t i = 0; i < g->n; i++)
         lp_tensor_release(g->val[i].t);
     lp_free(g->val);
+    lp_scratch_leave();
 }

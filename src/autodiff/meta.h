@@ -121,7 +121,8 @@ typedef struct LpEager {
     bool has_site;
 } LpEager;
 
-void lp_eager_init(LpEager *g, LpArena *scratch, LpErr *e);
+/* Around the use of the scratch memory. */
+void lp_eager_init(LpEager *g, LpErr *e);
 void lp_eager_fini(LpEager *g);
 LpEager *lp_to_eager(LpBuilder *b); /* NULL: another kind of builder */
 LpVal lp_eager_tensor(LpEager *g, LpTensor *t); /* takes over one reference */

@@ -14,10 +14,9 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
 {
     LpEager g;
     LpVal vin[LP_MAX_IN], vout[LP_MAX_LIST], *vi = vin;
-    LpArena *arena = lp_scratch_enter();
+    lp_eager_init(&g, e);
     if (c->n_in > LP_MAX_IN)
-        vi = lp_arena_alloc(arena, (size_t)c->n_in * sizeof *vi);
-    lp_eager_init(&g, arena, e);
+        vi = lp_arena_alloc(g.b.scratch, (size_t)c->n_in * sizeof *vi);
     if (site)
         g.b.set_site(&g.b, true, *site);
     LpStatus s = vi ? e->code : lp_fail(e, LP_E_MEMORY, "out of memory");
@@ -43,7 +42,6 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
                 lp_tensor_release(out[i]);
     }
     lp_eager_fini(&g);
-    lp_scratch_leave();
     return s;
 }
 

@@ -72,8 +72,7 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, const char *what,
     LpEager g;
     LpType to = lp_tensor_type(dst);
     LpStatus s = LP_OK;
-    LpArena *arena = lp_scratch_enter();
-    lp_eager_init(&g, arena, e);
+    lp_eager_init(&g, e);
     v = lp_eager_tensor(&g, lp_tensor_retain(src));
     s = e->code;
     bool record =
@@ -106,7 +105,6 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, const char *what,
         lp_rebase_drop(&r);
     }
     lp_eager_fini(&g);
-    lp_scratch_leave();
     return s;
 }
 

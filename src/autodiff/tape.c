@@ -54,13 +54,9 @@ LpNode *lp_node_retain(LpNode *n)
 
 void lp_node_drop_saved(LpNode *n)
 {
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < n->n_in + n->n_out; i++) { /* results follow */
         lp_tensor_release(n->in[i].t);
         n->in[i].t = NULL;
-    }
-    for (int i = 0; i < n->n_out; i++) {
-        lp_tensor_release(n->out[i].t);
-        n->out[i].t = NULL;
     }
     lp_hooks_drop(&n->hook);
     n->freed = true;
@@ -307,9 +303,8 @@ static LpStatus plan_base(LpTensor *t, LpTensor *base, LpTensor *from,
                           LpRebase *r, LpErr *e)
 {
     LpTensor *old = NULL, *now = NULL;
-    LpArena *arena = lp_scratch_enter();
     LpEager g;
-    lp_eager_init(&g, arena, e);
+    lp_eager_init(&g, e);
     LpStatus s = ghost(base, base, &old, e);
     LpVal b = s == LP_OK ? lp_eager_tensor(&g, old) : LP_NOVAL;
     if (s == LP_OK)
@@ -325,7 +320,6 @@ static LpStatus plan_base(LpTensor *t, LpTensor *base, LpTensor *from,
         }
     }
     lp_eager_fini(&g);
-    lp_scratch_leave();
     return s;
 }
 
@@ -360,10 +354,8 @@ void lp_rebase_commit(LpTensor *t, const LpRebase *r)
 
 void lp_rebase_drop(LpRebase *r)
 {
-    if (r->base)
-        lp_node_release(r->base);
-    if (r->own)
-        lp_node_release(r->own);
+    lp_node_release(r->base);
+    lp_node_release(r->own);
     *r = (LpRebase){0};
 }
 

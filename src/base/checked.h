@@ -7,40 +7,19 @@
 #include <stdint.h>
 
 /* Each returns false on overflow (of int64_t, of size_t) and leaves *r. */
-static inline bool lp_add_i64(int64_t a, int64_t b, int64_t *r)
-{
-    int64_t t;
-    if (__builtin_add_overflow(a, b, &t))
-        return false;
-    *r = t;
-    return true;
-}
-
-static inline bool lp_mul_i64(int64_t a, int64_t b, int64_t *r)
-{
-    int64_t t;
-    if (__builtin_mul_overflow(a, b, &t))
-        return false;
-    *r = t;
-    return true;
-}
-
-static inline bool lp_add_size(size_t a, size_t b, size_t *r)
-{
-    size_t t;
-    if (__builtin_add_overflow(a, b, &t))
-        return false;
-    *r = t;
-    return true;
-}
-
-static inline bool lp_mul_size(size_t a, size_t b, size_t *r)
-{
-    size_t t;
-    if (__builtin_mul_overflow(a, b, &t))
-        return false;
-    *r = t;
-    return true;
-}
+#define LP_CHECKED(name, type, operation)                                      \
+    static inline bool name(type a, type b, type *r)                           \
+    {                                                                          \
+        type t;                                                                \
+        if (__builtin_##operation##_overflow(a, b, &t))                        \
+            return false;                                                      \
+        *r = t;                                                                \
+        return true;                                                           \
+    }
+LP_CHECKED(lp_add_i64, int64_t, add)
+LP_CHECKED(lp_mul_i64, int64_t, mul)
+LP_CHECKED(lp_add_size, size_t, add)
+LP_CHECKED(lp_mul_size, size_t, mul)
+#undef LP_CHECKED
 
 #endif

@@ -90,6 +90,15 @@ void *lp_new_owned(lua_State *L, size_t size, const char *name,
 }
 
 /* ---- strings ------------------------------------------------------------ */
+const char *lp_check_text(lua_State *L, const char *whose)
+{
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+    if (strlen(text) != n)
+        lp_raise(L, LP_E_PARSE, "%s text has no byte 0", whose);
+    return text;
+}
+
 LpBox *lp_new_text(lua_State *L)
 {
     static const LpBoxClass class = {"lupine.text", "text", lp_free};

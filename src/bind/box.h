@@ -16,6 +16,8 @@ typedef struct LpBoxClass {
 LpBox *lp_new_box(lua_State *L, const LpBoxClass *c);
 /* The pointer of the box at i; raises if it is closed or of another class. */
 void *lp_check_box(lua_State *L, int i, const LpBoxClass *c);
+/* The text at 1, of what is parsed. */
+const char *lp_check_text(lua_State *L, const char *whose);
 /* A closed box, pushed, for a string of the heap on its way to Lua. */
 LpBox *lp_new_text(lua_State *L);
 /* Pushes the box's string and closes the box; "" if it has none. */

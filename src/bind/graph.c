@@ -36,10 +36,7 @@ static LpBox *check_box(lua_State *L)
 static int graph_parse(lua_State *L)
 {
     LpErr e = {0};
-    size_t n;
-    const char *text = luaL_checklstring(L, 1, &n);
-    if (strlen(text) != n)
-        return lp_raise(L, LP_E_PARSE, "a graph's text has no byte 0");
+    const char *text = lp_check_text(L, "a graph's");
     LpBox *b = lp_new_box(L, &lp_graph_class);
     LpGraph *g;
     lp_must(L, lp_graph_parse(text, &g, &e), &e);

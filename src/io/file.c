@@ -274,12 +274,6 @@ static bool sync_name(const char *path, int flags)
     return ok;
 }
 
-/* Some file systems cannot sync a directory; the rename is done by then. */
-static void sync_folder(char *path)
-{
-    (void)sync_name(dirname(path), O_RDONLY | O_DIRECTORY);
-}
-
 LpStatus lp_file_commit(LpFileOut *o, LpErr *e)
 {
     bool ok = fclose(o->f) == 0;
@@ -289,7 +283,8 @@ LpStatus lp_file_commit(LpFileOut *o, LpErr *e)
     if (ok) {
         lp_free(o->temp);
         o->temp = NULL;
-        sync_folder(o->path);
+        /* Some file systems cannot sync a directory; the rename is done. */
+        (void)sync_name(dirname(o->path), O_RDONLY | O_DIRECTORY);
     }
     lp_file_abandon(o);
     return s;

@@ -258,26 +258,16 @@ static LpStatus read_all(Reader *r, LpNamed *out, LpErr *e)
     return LP_OK;
 }
 
-/* The same of an open stream that can seek; `name` is for messages. */
-static LpStatus read_stream(FILE *f, const char *name, LpNamed *out, LpErr *e)
+LpStatus lp_safetensors_read(const char *path, LpNamed *out, LpErr *e)
 {
-    Reader r = {.f = f, .name = name};
-    LP_TRY(lp_file_size(f, name, &r.size, e));
+    Reader r = {.name = path};
+    LP_TRY(lp_file_open(path, &r.f, &r.size, e));
     LpStatus s = read_all(&r, out, e);
     for (size_t i = 0; i < r.n; i++)
         lp_tensor_release(r.entries[i].t);
     lp_free(r.entries);
     json_decref(r.header);
-    return s;
-}
-
-LpStatus lp_safetensors_read(const char *path, LpNamed *out, LpErr *e)
-{
-    FILE *f;
-    int64_t size;
-    LP_TRY(lp_file_open(path, &f, &size, e));
-    LpStatus s = read_stream(f, path, out, e);
-    fclose(f);
+    fclose(r.f);
     return s;
 }
 

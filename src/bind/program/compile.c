@@ -57,17 +57,21 @@ static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
         return lp_attr_int(lp_scalar_i(v));
     case LP_ARG_BOOL:
         return lp_attr_bool(lp_scalar_i(v) != 0);
-    case LP_ARG_TENSOR:
-    case LP_ARG_TENSORS:
-    case LP_ARG_INTS:
-    case LP_ARG_STR:
-    case LP_ARG_DTYPE:
-    case LP_ARG_GRAPH:
-        break;
+    default:
+        lp_raise(L, LP_E_VALUE, "%s has no numeric attribute '%s'", f->op->name,
+                 key);
+        return LP_NONE_ATTR;
     }
-    lp_raise(L, LP_E_VALUE, "%s has no numeric attribute '%s'", f->op->name,
-             key);
-    return LP_NONE_ATTR;
+}
+
+/* A variable's number in a table, `least` or more; -1: none. */
+static int opt_var(lua_State *L, int t, const char *key, int least,
+                   const LpStep *s)
+{
+    int64_t at = lp_opt_int(L, t, key, 0) - 1;
+    if (at < least || at >= (int64_t)s->n_var)
+        lp_raise(L, LP_E_INDEX, "%s: no variable %lld", key, (long long)at + 1);
+    return (int)at;
 }
 
 /* {op=, param=, inputs={…}, outputs={…}, count=, accum=dtype, attrs={name=…}}
@@ -79,14 +83,10 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     *r = (LpUpdateRule){.op = lp_op_find(name), .attr = attr};
     if (!r->op)
         lp_raise(L, LP_E_VALUE, "no operator '%s'", name);
-    r->param = (int)lp_opt_int(L, t, "param", 0) - 1;
-    if (r->param < 0 || (size_t)r->param >= s->n_var)
-        lp_raise(L, LP_E_INDEX, "param: no variable %d", r->param + 1);
+    r->param = opt_var(L, t, "param", 0, s);
     r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
     r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
-    r->count = (int)lp_opt_int(L, t, "count", 0) - 1;
-    if (r->count >= (int)s->n_var)
-        lp_raise(L, LP_E_INDEX, "count: no variable %d", r->count + 1);
+    r->count = opt_var(L, t, "count", -1, s);
     lua_getfield(L, t, "accum");
     r->accum = lua_isnil(L, -1) ? LP_DT_NONE : lp_to_dtype(L, -1);
     lua_pop(L, 1);
@@ -102,14 +102,6 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
         }
     }
     lua_pop(L, 1);
-}
-
-static int opt_var(lua_State *L, const char *key, const LpStep *s)
-{
-    int64_t at = lp_opt_int(L, 2, key, 0) - 1;
-    if (at < -1 || at >= (int64_t)s->n_var)
-        lp_raise(L, LP_E_INDEX, "%s: no variable %lld", key, (long long)at + 1);
-    return (int)at;
 }
 
 static bool *numeric(LpNumerics *n, const char *name)
@@ -207,8 +199,8 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t)
     if (loss < 0 || loss >= (int64_t)s->micro->n_value)
         lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
     *t = (LpTraining){.loss = (LpVal)loss};
-    t->loss_scale = opt_var(L, "loss_scale", s);
-    t->max_norm = opt_var(L, "max_norm", s);
+    t->loss_scale = opt_var(L, 2, "loss_scale", -1, s);
+    t->max_norm = opt_var(L, 2, "max_norm", -1, s);
     t->running = spec.mean && lp_opt_bool(L, 2, "running", false);
     if (t->loss) {
         read_rules(L, s, t);

@@ -178,10 +178,7 @@ static int step_text(lua_State *L)
 static int step_parse(lua_State *L)
 {
     LpErr e = {0};
-    size_t n;
-    const char *text = luaL_checklstring(L, 1, &n);
-    if (strlen(text) != n)
-        return lp_raise(L, LP_E_PARSE, "a step's text has no byte 0");
+    const char *text = lp_check_text(L, "a step's");
     LpBox *b = lp_new_box(L, &lp_step_class);
     LpStep *s = NULL;
     lp_must(L, lp_step_parse(text, &s, &e), &e);

@@ -92,12 +92,6 @@ static int trace_declare(lua_State *L)
     return 1;
 }
 
-/* Lua file and line of the user's code that makes the call: the innermost
- * frame whose source is not part of the library. */
-typedef struct Where {
-    lua_State *L;
-} Where;
-
 /* The folder of the library's Lua files with its `/`, found as require does;
  * empty: nothing is ours. */
 static char library[1024];
@@ -127,6 +121,8 @@ static bool is_ours(const char *src)
            strncmp(src + 1, library, strlen(library)) == 0;
 }
 
+/* Lua file and line of the user's code that makes the call: the innermost
+ * frame whose source is not part of the library. */
 static void find_line(void *ctx, LpTrace *tr)
 {
     lua_State *L = ctx;
