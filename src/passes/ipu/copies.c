@@ -12,10 +12,9 @@ typedef struct Copies {
 static LpStatus add_copy(Copies *c, LpVal v, int from, int to, bool off_chip)
 {
     LpIpuPlan *p = c->p;
-    LP_FAIL_IF(!LP_GROW(p->copy, p->cap_copy, p->n_copy), p->err, LP_E_MEMORY,
-               "out of memory");
-    p->copy[p->n_copy++] =
-        (LpIpuCopy){v, from, to, p->pass[from].ipu, p->pass[to].ipu, off_chip};
+    LP_IPU_ADD(
+        p, copy, p->err,
+        (LpIpuCopy){v, from, to, p->pass[from].ipu, p->pass[to].ipu, off_chip});
     return LP_OK;
 }
 
@@ -28,9 +27,7 @@ static LpStatus share(Copies *c, int var, int ipu)
     if (v->role == LP_VAR_HYPER || lp_ipu_off_chip(p, v) ||
         lp_ipu_has(p, var, ipu))
         return LP_OK;
-    LP_FAIL_IF(!LP_GROW(p->share, p->cap_share, p->n_share), p->err,
-               LP_E_MEMORY, "out of memory");
-    p->share[p->n_share++] = (LpShare){var, ipu};
+    LP_IPU_ADD(p, share, p->err, (LpShare){var, ipu});
     return LP_OK;
 }
 
@@ -47,7 +44,7 @@ static int source(const Copies *c, LpVal v, const LpStagePass *reader)
 static LpStatus read_by(Copies *c, LpVal v, int run)
 {
     LpIpuPlan *p = c->p;
-    if (!lp_is_value(v) || c->mark[v] == run)
+    if (c->mark[v] == run)
         return LP_OK;
     c->mark[v] = run;
     const LpStagePass *r = &p->pass[run];
@@ -78,39 +75,21 @@ static LpStatus chain(Copies *c, LpVal v)
     return LP_OK;
 }
 
-static LpStatus build(Copies *c)
-{
-    LpIpuPlan *p = c->p;
-    for (int run = 0; run < p->n_pass; run++) {
-        const LpStagePass *r = &p->pass[run];
-        for (uint32_t i = 0; i < r->n; i++) {
-            const LpGraphNode *d = &c->g->node[r->entry[i].node];
-            for (uint32_t k = 0; k < d->n_in; k++)
-                LP_TRY(read_by(c, d->in[k], run));
-        }
-        for (size_t i = 0; !r->backward && i < p->n_stash; i++)
-            if (p->stash[i].stage == r->stage)
-                LP_TRY(read_by(c, p->stash[i].v, run));
-    }
-    for (LpVal v = 1; v < c->g->n_value; v++)
-        LP_TRY(chain(c, v));
-    return LP_OK;
-}
-
 LpStatus lp_ipu_copies(LpIpuPlan *p)
 {
     Copies c = {.p = p, .g = p->step->micro};
-    size_t n = c.g->n_value;
-    c.mark = lp_alloc(n * sizeof *c.mark);
-    c.far = lp_alloc(2 * n * sizeof *c.far);
-    LpStatus s = LP_OK;
-    if (!c.mark || !c.far)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < n && s == LP_OK; i++)
-        c.mark[i] = c.far[2 * i] = c.far[2 * i + 1] = -1;
-    if (s == LP_OK)
-        s = build(&c);
-    lp_free(c.mark);
-    lp_free(c.far);
-    return s;
+    c.mark = lp_ipu_marks(p, c.g->n_value);
+    c.far = lp_ipu_marks(p, 2 * c.g->n_value);
+    LP_TRY(p->err->code);
+    for (int run = 0; run < p->n_pass; run++) {
+        const LpStagePass *r = &p->pass[run];
+        for (uint32_t i = 0; i < r->n_read; i++)
+            LP_TRY(read_by(&c, r->read[i], run));
+        for (size_t i = 0; !r->backward && i < p->n_stash; i++)
+            if (p->stash[i].stage == r->stage)
+                LP_TRY(read_by(&c, p->stash[i].v, run));
+    }
+    for (LpVal v = 1; v < c.g->n_value; v++)
+        LP_TRY(chain(&c, v));
+    return LP_OK;
 }

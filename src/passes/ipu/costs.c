@@ -220,6 +220,12 @@ static LpStatus build(Costs *c)
 {
     LpIpuPlan *p = c->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
+    p->cost = lp_ipu_alloc(p, g->n_node, sizeof *p->cost);
+    p->update_cost = lp_ipu_alloc(p, u ? u->n_node : 0, sizeof *p->update_cost);
+    c->weight = lp_ipu_scratch(p, g->n_value, sizeof *c->weight);
+    c->grad = lp_ipu_scratch(p, g->n_value, sizeof *c->grad);
+    c->share = lp_ipu_scratch(p, g->n_node, sizeof *c->share);
+    LP_TRY(p->err->code);
     find_weights(c);
     find_shares(c);
     for (LpNodeId n = 0; n < g->n_node; n++) {
@@ -248,23 +254,9 @@ static LpStatus build(Costs *c)
 
 LpStatus lp_ipu_costs(LpIpuPlan *p)
 {
-    const LpGraph *g = p->step->micro, *u = p->step->update;
-    size_t n = g->n_node + (u ? u->n_node : 0);
     Costs c = {.p = p};
-    p->cost = lp_arena_calloc(&p->mem, (n + 1) * sizeof *p->cost);
-    p->update_cost = p->cost ? p->cost + g->n_node : NULL;
-    c.weight = lp_calloc(g->n_value, sizeof *c.weight);
-    c.grad = lp_calloc(g->n_value, sizeof *c.grad);
-    c.share = lp_calloc(g->n_node + 1, sizeof *c.share);
-    LpStatus s = LP_OK;
-    if (!p->cost || !c.weight || !c.grad || !c.share)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    if (s == LP_OK)
-        s = build(&c);
+    LpStatus s = build(&c);
     lp_map_fini(&c.label);
-    lp_free(c.weight);
-    lp_free(c.grad);
-    lp_free(c.share);
     lp_free(c.of_label);
     return s;
 }

@@ -20,11 +20,6 @@ typedef struct Gathering {
     size_t n;
 } Gathering;
 
-static LpNodeId maker(const Gathering *x, LpVal v)
-{
-    return lp_is_value(v) ? x->g->value[v].node : LP_NO_NODE;
-}
-
 /* Sums of results are results of sums. */
 static bool is_linear(const LpGraphNode *d)
 {
@@ -34,9 +29,8 @@ static bool is_linear(const LpGraphNode *d)
 
 static bool belongs(const Gathering *x, LpVal v)
 {
-    LpNodeId n = maker(x, v);
-    return n != LP_NO_NODE && lp_origin_of(x->g, n)->backward &&
-           is_linear(&x->g->node[n]) && x->uses[v] == 1;
+    return lp_is_backward(x->g, v) && x->uses[v] == 1 &&
+           is_linear(&x->g->node[lp_maker(x->g, v)]);
 }
 
 /* Lists the sum that ends in node `root`, the operands of a node after it;
@@ -48,7 +42,7 @@ static bool list_sum(Gathering *x, LpNodeId root)
     for (size_t i = 0; i < x->n; i++) {
         const LpGraphNode *d = &x->g->node[x->node[i]];
         for (uint32_t k = 0; k < d->n_in; k++) {
-            LpNodeId m = maker(x, d->in[k]);
+            LpNodeId m = lp_maker(x->g, d->in[k]);
             if (belongs(x, d->in[k]))
                 x->node[x->n++] = m;
             else if (m != LP_NO_NODE ? !lp_origin_of(x->g, m)->backward
@@ -63,7 +57,7 @@ static bool list_sum(Gathering *x, LpNodeId root)
 /* Is the operand a part, made by a run? */
 static bool is_part(const Gathering *x, LpVal v)
 {
-    return maker(x, v) != LP_NO_NODE && !belongs(x, v);
+    return lp_maker(x->g, v) != LP_NO_NODE && !belongs(x, v);
 }
 
 static int ipu_of(const Gathering *x, LpVal part)
@@ -77,9 +71,7 @@ static LpStatus add_part(Gathering *x, int var, int run)
     for (size_t i = 0; i < p->n_part; i++)
         if (p->part[i].var == var && p->part[i].run == run)
             return LP_OK;
-    LP_FAIL_IF(!LP_GROW(p->part, p->cap_part, p->n_part), p->err, LP_E_MEMORY,
-               "out of memory");
-    p->part[p->n_part++] = (LpPart){var, run};
+    LP_IPU_ADD(p, part, p->err, (LpPart){var, run});
     return LP_OK;
 }
 
@@ -89,7 +81,7 @@ static LpStatus gather(Gathering *x, int var)
 {
     LpIpuPlan *p = x->p;
     const LpVariable *v = &p->step->var[var];
-    LpNodeId root = maker(x, v->micro_out);
+    LpNodeId root = lp_maker(x->g, v->micro_out);
     if (v->role != LP_VAR_ACCUM || v->micro_in == LP_NOVAL ||
         !belongs(x, v->micro_out) || !list_sum(x, root))
         return LP_OK;
@@ -110,38 +102,26 @@ static LpStatus gather(Gathering *x, int var)
     return LP_OK;
 }
 
-static LpStatus build(Gathering *x)
-{
-    const LpStep *s = x->p->step;
-    for (LpNodeId n = 0; n < x->g->n_node; n++) {
-        x->p->sum[n] = (LpPart){-1, -1};
-        for (uint32_t i = 0; i < x->g->node[n].n_in; i++)
-            if (lp_is_value(x->g->node[n].in[i]))
-                x->uses[x->g->node[n].in[i]]++;
-    }
-    for (size_t i = 0; i < s->n_var; i++)
-        if (s->var[i].micro_out != LP_NOVAL)
-            x->uses[s->var[i].micro_out]++;
-    for (size_t i = 0; i < s->n_var; i++)
-        LP_TRY(gather(x, (int)i));
-    return LP_OK;
-}
-
 LpStatus lp_ipu_gathering(LpIpuPlan *p)
 {
     Gathering x = {.p = p, .g = p->step->micro};
+    const LpStep *s = p->step;
     size_t n = x.g->n_node + 1;
-    p->sum = lp_arena_alloc(&p->mem, n * sizeof *p->sum);
-    x.uses = lp_calloc(x.g->n_value, sizeof *x.uses);
-    x.node = lp_calloc(n, sizeof *x.node);
-    x.run = lp_calloc(n, sizeof *x.run);
-    LpStatus s = LP_OK;
-    if (!p->sum || !x.uses || !x.node || !x.run)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    if (s == LP_OK)
-        s = build(&x);
-    lp_free(x.uses);
-    lp_free(x.node);
-    lp_free(x.run);
-    return s;
+    p->sum = lp_ipu_alloc(p, n, sizeof *p->sum);
+    x.uses = lp_ipu_scratch(p, x.g->n_value, sizeof *x.uses);
+    x.node = lp_ipu_scratch(p, n, sizeof *x.node);
+    x.run = lp_ipu_scratch(p, n, sizeof *x.run);
+    LP_TRY(p->err->code);
+    for (LpNodeId id = 0; id < x.g->n_node; id++) {
+        p->sum[id] = (LpPart){-1, -1};
+        for (uint32_t i = 0; i < x.g->node[id].n_in; i++)
+            if (lp_is_value(x.g->node[id].in[i]))
+                x.uses[x.g->node[id].in[i]]++;
+    }
+    for (size_t i = 0; i < s->n_var; i++)
+        if (s->var[i].micro_out != LP_NOVAL)
+            x.uses[s->var[i].micro_out]++;
+    for (size_t i = 0; i < s->n_var; i++)
+        LP_TRY(gather(&x, (int)i));
+    return LP_OK;
 }

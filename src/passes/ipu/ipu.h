@@ -111,6 +111,8 @@ typedef struct LpStagePass {
     int offset; /* rows after that in which its micro-batch entered */
     LpPassEntry *entry;
     uint32_t n;
+    LpVal *read; /* by its entries, once each */
+    uint32_t n_read;
     LpLiveRange *range;
     uint32_t n_range;
     int64_t compute_cyc, exchange_cyc, sync_cyc; /* of one micro-batch */
@@ -270,7 +272,7 @@ typedef struct LpIpuPlan {
     const LpStep *step; /* retained */
     LpIpuOptions o;
     LpPlacement placement; /* borrowed while the passes run */
-    LpArena mem;
+    LpArena mem, scratch;  /* scratch: of the pass that runs */
     LpPlanCache *cache;
     LpErr *err;
 
@@ -339,18 +341,35 @@ static inline const LpOrigin *lp_origin_of(const LpGraph *g, LpNodeId n)
 }
 /* Same for every micro-batch and stage: needs no stash. */
 bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v);
+/* The node that makes v; LP_NO_NODE: none does. */
+static inline LpNodeId lp_maker(const LpGraph *g, LpVal v)
+{
+    return lp_is_value(v) ? g->value[v].node : LP_NO_NODE;
+}
 /* Is the value made by the backward pass? */
 static inline bool lp_is_backward(const LpGraph *g, LpVal v)
 {
-    LpNodeId n = g->value[v].node;
+    LpNodeId n = lp_maker(g, v);
     return n != LP_NO_NODE && lp_origin_of(g, n)->backward;
 }
 /* The run that makes a value of the micro graph; for an input, that reads it
  * from the host. */
 int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v);
-/* A copy of n elements in the plan's arena; never NULL for want of elements.
- * NULL, with p->err filled, when memory is short. */
+/* n elements of `size` bytes, zeroed, that live as long as the plan, or as long
+ * as the pass that runs; marks: n times -1, for as long. Never NULL for want of
+ * elements. NULL when memory is short: then p->err says so. */
+void *lp_ipu_alloc(LpIpuPlan *p, size_t n, size_t size);
+void *lp_ipu_scratch(LpIpuPlan *p, size_t n, size_t size);
+int *lp_ipu_marks(LpIpuPlan *p, size_t n);
+/* A copy of the list that lives as long as the plan. */
 void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
+/* Appends to the list x->list of x->n_list elements. */
+#define LP_IPU_ADD(x, list, e, ...)                                            \
+    do {                                                                       \
+        LP_FAIL_IF(!LP_GROW((x)->list, (x)->cap_##list, (x)->n_##list), e,     \
+                   LP_E_MEMORY, "out of memory");                              \
+        (x)->list[(x)->n_##list++] = (__VA_ARGS__);                            \
+    } while (0)
 bool lp_ipu_is_checkpoint(const LpOp *op);
 /* Tiles of an IPU that compute. */
 int lp_ipu_tiles(const LpIpuPlan *p);
@@ -382,8 +401,10 @@ static inline bool lp_ipu_is_sum(const LpIpuPlan *p, LpVal v)
 bool lp_ipu_first_part(const LpIpuPlan *p, size_t i);
 /* Is variable `var` on the IPU, at home or as a copy? */
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
-/* Elements of variable `v` that this replica keeps: all, or a share. */
+/* Elements of variable `v` that this replica keeps: all, or a share; their
+ * bytes. */
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
+int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v);
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct Ranges {
     LpIpuPlan *p;
     const LpGraph *g;
     LpLiveRange *range; /* of the current run */
-    size_t n, cap;
+    size_t n_range, cap_range;
     uint32_t *at;  /* by value: range + 1 */
     int *epoch;    /* by value: run `at` belongs to */
     bool *at_home; /* by value: new value of a variable on the device */
@@ -30,11 +30,9 @@ static LpStatus add(Ranges *h, LpVal v, int run, uint32_t from,
 {
     if (find(h, v, run))
         return LP_OK;
-    LP_FAIL_IF(!LP_GROW(h->range, h->cap, h->n), h->p->err, LP_E_MEMORY,
-               "out of memory");
-    h->range[h->n++] =
-        (LpLiveRange){.v = v, .from = from, .to = from, .kind = k};
-    h->at[v] = (uint32_t)h->n;
+    LP_IPU_ADD(h, range, h->p->err,
+               (LpLiveRange){.v = v, .from = from, .to = from, .kind = k});
+    h->at[v] = (uint32_t)h->n_range;
     h->epoch[v] = run;
     return LP_OK;
 }
@@ -134,32 +132,27 @@ static LpStatus leave(Ranges *h, int run)
 static LpStatus build_run(Ranges *h, int run)
 {
     LpStagePass *r = &h->p->pass[run];
-    h->n = 0;
+    h->n_range = 0;
     LP_TRY(fill(h, run));
     LP_TRY(leave(h, run));
     alias(h, run);
-    r->range = lp_ipu_keep(h->p, h->range, h->n, sizeof *h->range);
-    r->n_range = (uint32_t)h->n;
-    return r->range ? LP_OK : LP_E_MEMORY;
+    r->range = lp_ipu_keep(h->p, h->range, h->n_range, sizeof *h->range);
+    r->n_range = (uint32_t)h->n_range;
+    return h->p->err->code;
 }
 
 static LpStatus set_up(Ranges *h)
 {
     LpIpuPlan *p = h->p;
-    size_t nv = h->g->n_value, nr = (size_t)p->n_pass, nm = p->n_copy + 1;
-    h->at = lp_arena_calloc(&p->mem, nv * sizeof *h->at);
-    h->epoch = lp_arena_alloc(&p->mem, nv * sizeof *h->epoch);
-    h->at_home = lp_arena_calloc(&p->mem, nv * sizeof *h->at_home);
-    h->in_head = lp_arena_calloc(&p->mem, nr * sizeof *h->in_head);
-    h->out_head = lp_arena_calloc(&p->mem, nr * sizeof *h->out_head);
-    h->in_next = lp_arena_calloc(&p->mem, nm * sizeof *h->in_next);
-    h->out_next = lp_arena_calloc(&p->mem, nm * sizeof *h->out_next);
-    LP_FAIL_IF(!h->at || !h->epoch || !h->at_home || !h->in_head ||
-                   !h->out_head || !h->in_next || !h->out_next ||
-                   !LP_GROW(h->range, h->cap, 0),
-               p->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < nv; i++)
-        h->epoch[i] = -1;
+    size_t nv = h->g->n_value, nr = (size_t)p->n_pass, nm = p->n_copy;
+    h->at = lp_ipu_scratch(p, nv, sizeof *h->at);
+    h->epoch = lp_ipu_marks(p, nv);
+    h->at_home = lp_ipu_scratch(p, nv, sizeof *h->at_home);
+    h->in_head = lp_ipu_scratch(p, nr, sizeof *h->in_head);
+    h->out_head = lp_ipu_scratch(p, nr, sizeof *h->out_head);
+    h->in_next = lp_ipu_scratch(p, nm, sizeof *h->in_next);
+    h->out_next = lp_ipu_scratch(p, nm, sizeof *h->out_next);
+    LP_TRY(p->err->code);
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *m = &p->copy[i];
         h->in_next[i] = h->in_head[m->to];

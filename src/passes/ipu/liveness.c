@@ -20,9 +20,8 @@ typedef struct Live {
     int ipu;
     LpTiles tiles;
     Span *span;
-    size_t n, cap;
+    size_t n_span, cap_span;
     size_t *last; /* by value: its last span + 1 */
-    int *mark;    /* by variable: run that loads it */
     bool *off;    /* by value: its stash is off chip */
     uint32_t end;
     int64_t peak[LP_TILE_CLASSES]; /* of what is not always live */
@@ -33,15 +32,12 @@ typedef struct Live {
 
 static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 {
-    LP_FAIL_IF(!LP_GROW(l->span, l->cap, l->n), l->p->err, LP_E_MEMORY,
-               "out of memory");
     const LpType *t = v ? lp_graph_type(l->g, v) : &l->p->step->var[var].type;
-    Span *s = &l->span[l->n++];
-    *s = (Span){.v = v, .var = var, .from = from, .to = to};
-    s->s = lp_tiles_deal(&l->tiles, l->p->o.chip, lp_numel(t),
-                         (int64_t)lp_dtype_size(t->dtype));
+    LpSpread s = lp_tiles_deal_type(&l->tiles, l->p->o.chip, t);
+    LP_IPU_ADD(l, span, l->p->err,
+               (Span){.v = v, .var = var, .from = from, .to = to, .s = s});
     if (v)
-        l->last[v] = l->n;
+        l->last[v] = l->n_span;
     return LP_OK;
 }
 
@@ -73,21 +69,16 @@ static LpStatus spans_of(Live *l, const LpStagePass *r, uint32_t base)
 }
 
 /* Parameters that are loaded or gathered for this run. */
-static LpStatus visitors(Live *l, const LpStagePass *r, int run, uint32_t base)
+static LpStatus visitors(Live *l, const LpStagePass *r, uint32_t base)
 {
     const LpIpuPlan *p = l->p;
-    for (uint32_t i = 0; i < r->n; i++) {
-        const LpGraphNode *d = &l->g->node[r->entry[i].node];
-        for (uint32_t k = 0; k < d->n_in; k++) {
-            LpVal v = d->in[k];
-            int var = lp_is_value(v) ? p->var_of[v] : -1;
-            if (var < 0 || l->mark[var] == run)
-                continue;
-            l->mark[var] = run;
-            const LpVariable *x = &p->step->var[var];
-            if (lp_ipu_off_chip(p, x) || lp_ipu_kept(p, x) < lp_numel(&x->type))
-                LP_TRY(add_span(l, LP_NOVAL, var, base, base + r->n));
-        }
+    for (uint32_t i = 0; i < r->n_read; i++) {
+        int var = p->var_of[r->read[i]];
+        if (var < 0)
+            continue;
+        const LpVariable *x = &p->step->var[var];
+        if (lp_ipu_off_chip(p, x) || lp_ipu_kept(p, x) < lp_numel(&x->type))
+            LP_TRY(add_span(l, LP_NOVAL, var, base, base + r->n));
     }
     return LP_OK;
 }
@@ -103,7 +94,7 @@ static LpStatus collect(Live *l)
         if (run->ipu != l->ipu)
             continue;
         LP_TRY(spans_of(l, run, l->end));
-        LP_TRY(visitors(l, run, r, l->end));
+        LP_TRY(visitors(l, run, l->end));
         l->end += run->n + 1;
     }
     return LP_OK;
@@ -133,20 +124,18 @@ static void consider(Live *l, const LpTiles *always, const LpCost *c,
 /* Walks the line of entries. */
 static LpStatus sweep(Live *l, const LpTiles *always)
 {
-    const LpIpuPlan *p = l->p;
-    size_t *from = lp_calloc(l->end + 1, sizeof *from);
-    size_t *to = lp_calloc(l->end + 1, sizeof *to);
-    LpStatus s = LP_OK;
-    if (!from || !to)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < l->n && s == LP_OK; i++) {
+    LpIpuPlan *p = l->p;
+    size_t *from = lp_ipu_scratch(p, l->end, sizeof *from);
+    size_t *to = lp_ipu_scratch(p, l->end, sizeof *to);
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < l->n_span; i++) {
         l->span[i].next_from = from[l->span[i].from];
         from[l->span[i].from] = i + 1;
         l->span[i].next_to = to[l->span[i].to];
         to[l->span[i].to] = i + 1;
     }
     uint32_t at = 0;
-    for (int r = 0; r < p->n_pass && s == LP_OK; r++) {
+    for (int r = 0; r < p->n_pass; r++) {
         const LpStagePass *run = &p->pass[r];
         if (run->ipu != l->ipu)
             continue;
@@ -159,14 +148,12 @@ static LpStatus sweep(Live *l, const LpTiles *always)
                 lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
         }
     }
-    lp_free(from);
-    lp_free(to);
-    return s;
+    return LP_OK;
 }
 
 static void note_peak(const Live *l, LpIpuMemory *m)
 {
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n_span; i++) {
         const Span *s = &l->span[i];
         if (s->from > l->peak_at || s->to < l->peak_at)
             continue;
@@ -188,42 +175,38 @@ static void note_peak(const Live *l, LpIpuMemory *m)
  * updated one by one. */
 static LpStatus update_visitors(Live *l)
 {
-    const LpIpuPlan *p = l->p;
-    int64_t most = 0, *need = lp_calloc(p->step->n_var + 1, sizeof *need);
-    LP_FAIL_IF(!need, p->err, LP_E_MEMORY, "out of memory");
+    LpIpuPlan *p = l->p;
+    int64_t most = 0, *need = lp_ipu_scratch(p, p->step->n_var, sizeof *need);
+    LP_TRY(p->err->code);
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         size_t param = v->role == LP_VAR_PARAM ? i : (size_t)v->param;
         if (v->update_in == LP_NOVAL || p->var_ipu[i] != l->ipu ||
             !lp_ipu_off_chip(p, v) || param >= p->step->n_var)
             continue;
-        need[param] +=
-            lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
+        need[param] += lp_ipu_kept_bytes(p, v);
         most = need[param] > most ? need[param] : most;
     }
-    lp_free(need);
     lp_tiles_add(&l->tiles, lp_tiles_deal(&l->tiles, p->o.chip, most, 1), 1);
     return LP_OK;
 }
 
 static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
 {
-    const LpIpuPlan *p = l->p;
+    LpIpuPlan *p = l->p;
     const LpGraph *u = p->step->update;
     int64_t before = l->fullest;
-    LpSpread *s = lp_calloc(u->n_value, sizeof *s);
-    uint32_t *last = lp_calloc(u->n_value, sizeof *last);
-    LpStatus st = LP_OK;
-    if (!s || !last)
-        st = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    for (LpNodeId n = 0; n < u->n_node && st == LP_OK; n++)
+    LpSpread *s = lp_ipu_scratch(p, u->n_value, sizeof *s);
+    uint32_t *last = lp_ipu_scratch(p, u->n_value, sizeof *last);
+    LP_TRY(p->err->code);
+    for (LpNodeId n = 0; n < u->n_node; n++)
         for (uint32_t i = 0; i < u->node[n].n_in; i++)
             if (lp_is_value(u->node[n].in[i]))
                 last[u->node[n].in[i]] = n;
-    for (size_t i = 0; i < p->step->n_var && st == LP_OK; i++)
+    for (size_t i = 0; i < p->step->n_var; i++)
         if (p->step->var[i].update_out != LP_NOVAL)
             last[p->step->var[i].update_out] = 0; /* in place */
-    for (LpNodeId n = 0; n < u->n_node && st == LP_OK; n++) {
+    for (LpNodeId n = 0; n < u->n_node; n++) {
         const LpGraphNode *d = &u->node[n];
         if (p->update_ipu[n] != l->ipu)
             continue;
@@ -232,8 +215,7 @@ static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
             const LpType *t = lp_graph_type(u, d->out + i);
             if (last[d->out + i] <= n)
                 continue;
-            s[d->out + i] = lp_tiles_deal(&l->tiles, p->o.chip, lp_numel(t),
-                                          (int64_t)lp_dtype_size(t->dtype));
+            s[d->out + i] = lp_tiles_deal_type(&l->tiles, p->o.chip, t);
             lp_tiles_add(&l->tiles, s[d->out + i], 1);
         }
         consider(l, always, &p->update_cost[n].cost, l->end);
@@ -244,9 +226,7 @@ static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
             }
     }
     *worse = l->fullest > before;
-    lp_free(s);
-    lp_free(last);
-    return st;
+    return LP_OK;
 }
 
 static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
@@ -270,36 +250,30 @@ static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
     }
 }
 
+static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
+{
+    LpIpuPlan *p = l->p;
+    l->last = lp_ipu_scratch(p, l->g->n_value, sizeof *l->last);
+    l->off = lp_ipu_scratch(p, l->g->n_value, sizeof *l->off);
+    LP_TRY(p->err->code);
+    LP_TRY(collect(l));
+    LP_TRY(sweep(l, always));
+    if (!p->step->update)
+        return LP_OK;
+    LP_TRY(update_visitors(l));
+    return sweep_update(l, always, &m->in_update);
+}
+
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
                          int64_t interleaved, LpIpuMemory *m)
 {
     Live l = {.p = p, .g = p->step->micro, .ipu = ipu};
-    l.tiles.n = always->n;
-    l.tiles.next = always->next;
-    l.last = lp_calloc(l.g->n_value, sizeof *l.last);
-    l.off = lp_calloc(l.g->n_value, sizeof *l.off);
-    l.mark = lp_alloc((p->step->n_var + 1) * sizeof *l.mark);
-    LpStatus s = LP_OK;
-    if (!l.last || !l.off || !l.mark)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < p->step->n_var && s == LP_OK; i++)
-        l.mark[i] = -1;
-    if (s == LP_OK)
-        s = collect(&l);
-    if (s == LP_OK)
-        s = sweep(&l, always);
-    if (s == LP_OK && p->step->update) {
-        s = update_visitors(&l);
-        if (s == LP_OK)
-            s = sweep_update(&l, always, &m->in_update);
-    }
+    l.tiles = (LpTiles){.n = always->n, .next = always->next};
+    LpStatus s = find_peak(&l, always, m);
     if (s == LP_OK) {
         finish(&l, always, interleaved, m);
         note_peak(&l, m);
     }
-    lp_free(l.last);
-    lp_free(l.off);
-    lp_free(l.mark);
     lp_free(l.span);
     return s;
 }

@@ -31,9 +31,10 @@ void lp_ipu_note_big(LpIpuMemory *m, LpBig b)
     m->big[at] = b;
 }
 
-static void keep(Memory *x, LpMemKind kind, int64_t n, int64_t size,
+static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
                  int64_t times, const char *name, const char *scope)
 {
+    int64_t size = (int64_t)lp_dtype_size(t->dtype);
     LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size);
     int64_t before = x->tiles.total;
     lp_tiles_add(&x->tiles, s, times);
@@ -53,12 +54,11 @@ static void variables(Memory *x)
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT ||
             !lp_ipu_has(p, (int)i, x->ipu))
             continue;
-        int64_t n = lp_ipu_kept(p, v);
-        int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
         if (lp_ipu_off_chip(p, v))
-            x->m->off_chip += n * size;
+            x->m->off_chip += lp_ipu_kept_bytes(p, v);
         else
-            keep(x, kind[v->role], n, size, 1, v->name, NULL);
+            keep(x, kind[v->role], lp_ipu_kept(p, v), &v->type, 1, v->name,
+                 NULL);
     }
 }
 
@@ -73,8 +73,8 @@ static void parts(Memory *x)
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_type_bytes(&v->type);
         else
-            keep(x, LP_MEM_ACCUMULATOR, lp_numel(&v->type),
-                 (int64_t)lp_dtype_size(v->type.dtype), 1, v->name, NULL);
+            keep(x, LP_MEM_ACCUMULATOR, lp_numel(&v->type), &v->type, 1,
+                 v->name, NULL);
     }
 }
 
@@ -95,8 +95,7 @@ static void stashes(Memory *x)
             continue; /* part of the liveness */
         LpNodeId n = g->value[s->v].node;
         bool made = n != LP_NO_NODE;
-        keep(x, LP_MEM_STASH, lp_numel(t), (int64_t)lp_dtype_size(t->dtype),
-             s->depth,
+        keep(x, LP_MEM_STASH, lp_numel(t), t, s->depth,
              made ? g->node[n].op->name : p->step->var[p->var_of[s->v]].name,
              made ? lp_origin_of(g, n)->scope : NULL);
     }
@@ -116,12 +115,14 @@ static void node_code(Memory *x, const LpNodeCost *n, int64_t *vertex,
     *exchange += n->cost.exchange_code_bytes;
 }
 
-static void code(Memory *x)
+static LpStatus code(Memory *x)
 {
     const LpIpuPlan *p = x->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
     int64_t vertex = 0, exchange = 0;
-    memset(x->seen, 0, (g->n_node + (u ? u->n_node : 0) + 1));
+    x->seen =
+        lp_ipu_scratch(x->p, g->n_node + (u ? u->n_node : 0), sizeof *x->seen);
+    LP_TRY(p->err->code);
     x->set = (LpCodeletSet){{0}};
     for (LpNodeId n = 0; n < g->n_node; n++)
         if (p->stage[p->node_stage[n]].ipu == x->ipu)
@@ -135,6 +136,7 @@ static void code(Memory *x)
         lp_tiles_add_all(&x->tiles, tile[i]);
         x->m->bytes[LP_MEM_CODE + i] += tile[i] * x->tiles.n;
     }
+    return LP_OK;
 }
 
 static bool has_work(const LpIpuPlan *p, int ipu)
@@ -154,7 +156,7 @@ static LpStatus one_ipu(Memory *x)
     variables(x);
     parts(x);
     stashes(x);
-    code(x);
+    LP_TRY(code(x));
     x->m->always = x->tiles.total;
     return lp_ipu_liveness(p, x->ipu, &x->tiles, x->interleaved, x->m);
 }
@@ -220,26 +222,20 @@ static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
 
 LpStatus lp_ipu_memory(LpIpuPlan *p)
 {
-    const LpGraph *u = p->step->update;
     Memory x = {.p = p};
-    size_t n = p->step->micro->n_node + (u ? u->n_node : 0) + 1;
-    p->memory = lp_arena_calloc(&p->mem, (size_t)p->n_ipus * sizeof *p->memory);
-    x.seen = lp_calloc(n, sizeof *x.seen);
-    LpStatus s = LP_OK;
-    if (!p->memory || !x.seen)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    p->memory = lp_ipu_alloc(p, (size_t)p->n_ipus, sizeof *p->memory);
+    LP_TRY(p->err->code);
     int worst = -1;
-    for (x.ipu = 0; x.ipu < p->n_ipus && s == LP_OK; x.ipu++) {
+    for (x.ipu = 0; x.ipu < p->n_ipus; x.ipu++) {
         if (!has_work(p, x.ipu))
             continue;
-        s = one_ipu(&x);
+        lp_arena_reset(&p->scratch);
+        LP_TRY(one_ipu(&x));
         int64_t need = p->memory[x.ipu].max_tile_gaps;
         if (need > p->o.chip->tile_bytes &&
             (worst < 0 || need > p->memory[worst].max_tile_gaps))
             worst = x.ipu;
     }
-    lp_free(x.seen);
-    if (s == LP_OK && worst >= 0 && !p->o.allow_out_of_memory)
-        s = out_of_memory(p, worst);
-    return s;
+    return worst >= 0 && !p->o.allow_out_of_memory ? out_of_memory(p, worst)
+                                                   : LP_OK;
 }

@@ -42,8 +42,11 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
 #undef PASS
     };
     LpStatus s = LP_OK;
-    for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++)
+    for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++) {
         s = pass[i](p);
+        lp_arena_reset(&p->scratch);
+    }
+    lp_arena_fini(&p->scratch);
     p->err = NULL;
     p->placement = (LpPlacement){NULL, NULL, NULL};
     if (s == LP_OK || s == LP_E_IPU_MEMORY)

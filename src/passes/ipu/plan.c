@@ -20,14 +20,34 @@ LpIpuOptions lp_ipu_options(void)
     return o;
 }
 
+static void *zeros(LpIpuPlan *p, LpArena *of, size_t n, size_t size)
+{
+    void *v = lp_arena_calloc(of, (n + 1) * size);
+    if (!v)
+        lp_fail(p->err, LP_E_MEMORY, "out of memory");
+    return v;
+}
+
+void *lp_ipu_alloc(LpIpuPlan *p, size_t n, size_t size)
+{
+    return zeros(p, &p->mem, n, size);
+}
+
+void *lp_ipu_scratch(LpIpuPlan *p, size_t n, size_t size)
+{
+    return zeros(p, &p->scratch, n, size);
+}
+
+int *lp_ipu_marks(LpIpuPlan *p, size_t n)
+{
+    int *v = lp_ipu_scratch(p, n, sizeof *v);
+    return v ? memset(v, 0xff, n * sizeof *v) : NULL;
+}
+
 void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size)
 {
-    void *copy = lp_arena_alloc(&p->mem, (n + 1) * size);
-    if (!copy)
-        lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    else if (n > 0)
-        memcpy(copy, list, n * size);
-    return copy;
+    void *copy = lp_ipu_alloc(p, n, size);
+    return copy && n > 0 ? memcpy(copy, list, n * size) : copy;
 }
 
 bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
@@ -114,6 +134,11 @@ int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
     return shared ? (n + r - 1) / r : n;
 }
 
+int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v)
+{
+    return lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
+}
+
 void lp_ipu_plan_free(LpIpuPlan *p)
 {
     if (!p)
@@ -128,5 +153,6 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_free(p->row);
     lp_free(p->loop);
     lp_arena_fini(&p->mem);
+    lp_arena_fini(&p->scratch);
     lp_free(p);
 }

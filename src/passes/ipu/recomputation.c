@@ -24,6 +24,8 @@ typedef struct Recomputation {
     int *there; /* stage whose backward run has the value, by value */
     bool *late; /* read by the backward run of an earlier stage */
     bool *kept; /* a checkpoint */
+    int *mark;  /* the last run to read it */
+    LpVal *read;
     LpPassEntry *entry;
     size_t n_entry, cap_entry;
     Frame *stack;
@@ -33,30 +35,21 @@ typedef struct Recomputation {
     int stage;
 } Recomputation;
 
-static LpStatus no_memory(const Recomputation *a)
-{
-    return lp_fail(a->p->err, LP_E_MEMORY, "out of memory");
-}
-
 static LpStatus add_entry(Recomputation *a, LpNodeId n, bool again)
 {
-    if (!LP_GROW(a->entry, a->cap_entry, a->n_entry))
-        return no_memory(a);
-    a->entry[a->n_entry++] = (LpPassEntry){n, again};
+    LP_IPU_ADD(a, entry, a->p->err, (LpPassEntry){n, again});
     return LP_OK;
 }
 
 static LpStatus add_stash(Recomputation *a, LpVal v)
 {
     LpIpuPlan *p = a->p;
-    if (!LP_GROW(p->stash, p->cap_stash, p->n_stash))
-        return no_memory(a);
     int depth = p->how->stash_depth ? p->how->stash_depth(p, a->stage) : 1;
     const LpLocation *l = &p->o.location[LP_LOC_ACTIVATION];
     bool off = !l->on_chip &&
                lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip &&
                (!p->how->stash_off_chip || p->how->stash_off_chip(p));
-    p->stash[p->n_stash++] = (LpStash){v, a->stage, depth, off};
+    LP_IPU_ADD(p, stash, p->err, (LpStash){v, a->stage, depth, off});
     return LP_OK;
 }
 
@@ -83,11 +76,9 @@ static LpStatus want(Recomputation *a, LpVal v)
     a->there[v] = a->stage;
     if (n == LP_NO_NODE || from != a->stage || a->kept[v] || !can_repeat(a, n))
         return add_stash(a, v);
-    if (!LP_GROW(a->stack, a->cap_stack, a->n_stack))
-        return no_memory(a);
     for (uint32_t i = 0; i < a->g->node[n].n_out; i++)
         a->there[a->g->node[n].out + i] = a->stage;
-    a->stack[a->n_stack++] = (Frame){n, 0};
+    LP_IPU_ADD(a, stack, a->p->err, (Frame){n, 0});
     return LP_OK;
 }
 
@@ -108,6 +99,21 @@ static LpStatus ensure(Recomputation *a, LpVal v)
 }
 
 /* ---- runs ---------------------------------------------------------------- */
+static void list_reads(Recomputation *a, LpStagePass *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        const LpGraphNode *d = &a->g->node[r->entry[i].node];
+        for (uint32_t k = 0; k < d->n_in; k++) {
+            LpVal v = d->in[k];
+            if (!lp_is_value(v) || a->mark[v] == r - a->p->pass)
+                continue;
+            a->mark[v] = (int)(r - a->p->pass);
+            a->read[r->n_read++] = v;
+        }
+    }
+    r->read = lp_ipu_keep(a->p, a->read, r->n_read, sizeof *a->read);
+}
+
 static LpStatus keep_run(Recomputation *a, int stage, bool backward)
 {
     LpIpuPlan *p = a->p;
@@ -122,7 +128,9 @@ static LpStatus keep_run(Recomputation *a, int stage, bool backward)
         r->offset = p->how->offset(p, stage, backward);
     r->entry = lp_ipu_keep(p, a->entry, a->n_entry, sizeof *a->entry);
     a->n_entry = 0;
-    return r->entry ? LP_OK : LP_E_MEMORY;
+    LP_TRY(p->err->code);
+    list_reads(a, r);
+    return p->err->code;
 }
 
 /* Node ids by stage, forward or backward, in order: the nodes of stage s are
@@ -132,10 +140,9 @@ static LpStatus by_stage(Recomputation *a, bool backward, LpNodeId **list,
 {
     LpIpuPlan *p = a->p;
     size_t n = (size_t)p->n_stage;
-    *list = lp_arena_alloc(&p->mem, (a->g->n_node + 1) * sizeof **list);
-    *first = lp_arena_calloc(&p->mem, (n + 2) * sizeof **first);
-    if (!*list || !*first)
-        return no_memory(a);
+    *list = lp_ipu_scratch(p, a->g->n_node, sizeof **list);
+    *first = lp_ipu_scratch(p, n + 2, sizeof **first);
+    LP_TRY(p->err->code);
     size_t *f = *first;
     for (LpNodeId i = 0; i < a->g->n_node; i++)
         if (p->sum[i].var < 0 && lp_origin_of(a->g, i)->backward == backward)
@@ -233,18 +240,13 @@ LpStatus lp_ipu_recomputation(LpIpuPlan *p)
     Recomputation a = {.p = p, .g = p->step->micro};
     size_t n = a.g->n_value;
     p->n_pass = p->training ? 2 * p->n_stage : p->n_stage;
-    p->pass = lp_arena_calloc(&p->mem, (size_t)p->n_pass * sizeof *p->pass);
-    a.there = lp_alloc(n * sizeof *a.there);
-    a.late = lp_calloc(n, sizeof *a.late);
-    a.kept = lp_calloc(n, sizeof *a.kept);
-    LpStatus s = p->pass && a.there && a.late && a.kept ? LP_OK : no_memory(&a);
-    for (size_t i = 0; i < n && s == LP_OK; i++)
-        a.there[i] = -1;
-    if (s == LP_OK)
-        s = build(&a);
-    lp_free(a.there);
-    lp_free(a.late);
-    lp_free(a.kept);
+    p->pass = lp_ipu_alloc(p, (size_t)p->n_pass, sizeof *p->pass);
+    a.there = lp_ipu_marks(p, n);
+    a.mark = lp_ipu_marks(p, n);
+    a.read = lp_ipu_scratch(p, n, sizeof *a.read);
+    a.late = lp_ipu_scratch(p, n, sizeof *a.late);
+    a.kept = lp_ipu_scratch(p, n, sizeof *a.kept);
+    LpStatus s = p->err->code == LP_OK ? build(&a) : p->err->code;
     lp_free(a.entry);
     lp_free(a.stack);
     return s;

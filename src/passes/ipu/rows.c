@@ -4,26 +4,57 @@
 
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act)
 {
-    LP_FAIL_IF(!LP_GROW(b->act, b->cap, b->n), b->p->err, LP_E_MEMORY,
-               "out of memory");
-    b->act[b->n++] = act;
+    LP_IPU_ADD(b, act, b->p->err, act);
     return LP_OK;
 }
 
 LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
 {
     LpRow *r = b->row;
-    r->n = (uint32_t)b->n;
-    r->act = lp_ipu_keep(b->p, b->act, b->n, sizeof *b->act);
+    r->n = (uint32_t)b->n_act;
+    r->act = lp_ipu_keep(b->p, b->act, b->n_act, sizeof *b->act);
     lp_free(b->act);
-    b->act = NULL;
-    b->n = b->cap = 0;
-    if (s == LP_OK && !r->act)
-        s = LP_E_MEMORY;
+    *b = (LpRowBuilder){.p = b->p};
     r->total_cyc = r->compute_cyc + r->exchange_cyc + r->sync_cyc +
                    r->copy_cyc + r->host_cyc + r->stream_cyc +
                    r->collective_cyc;
-    return s;
+    return s == LP_OK ? b->p->err->code : s;
+}
+
+LpStatus lp_row_copy(LpRowBuilder *b, int from, int to, int64_t bytes,
+                     LpCost *c)
+{
+    LpCostCtx x = lp_ipu_ctx(b->p, from);
+    *c = lp_cost_ipu_copy(&x, b->p->o.system, from, to, bytes);
+    return lp_row_add(b, (LpAct){.kind = LP_ACT_COPY,
+                                 .run = -1,
+                                 .ipu = from,
+                                 .to = to,
+                                 .bytes = bytes,
+                                 .cycles = lp_cost_cyc(c)});
+}
+
+LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind,
+                           int64_t bytes[][LP_COST_N_TYPES])
+{
+    LpIpuPlan *p = b->p;
+    int64_t worst = 0;
+    for (int i = 0; i < p->n_ipus; i++) {
+        LpCostCtx x = lp_ipu_ctx(p, i);
+        LpAct act = {.kind = LP_ACT_COLLECTIVE, .run = -1, .ipu = i};
+        for (int t = 0; t < LP_COST_N_TYPES; t++) {
+            LpCost c = lp_cost_collective(&x, p->o.system, kind, (LpCostType)t,
+                                          bytes[i][t], (int)p->step->replicas,
+                                          p->n_ipus);
+            act.cycles += lp_cost_cyc(&c);
+            act.bytes += bytes[i][t];
+        }
+        if (act.cycles > 0)
+            LP_TRY(lp_row_add(b, act));
+        worst = act.cycles > worst ? act.cycles : worst;
+    }
+    b->row->collective_cyc += worst;
+    return LP_OK;
 }
 
 LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,

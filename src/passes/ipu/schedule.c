@@ -1,4 +1,6 @@
 /* Rows of the loop, which the strategy orders, and what each costs. */
+#include <string.h>
+
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/traffic.h"
 
@@ -104,8 +106,7 @@ static LpStatus copies(LpSchedule *s)
     LpRow *row = s->b.row;
     bool at_once = row->order == LP_ORDER_AT_ONCE;
     int64_t *pair = s->pair, cyc = 0, sync = 0;
-    for (int i = 0; i < LP_MAX_IPUS * LP_MAX_IPUS; i++)
-        pair[i] = 0;
+    memset(pair, 0, LP_MAX_IPUS * LP_MAX_IPUS * sizeof *pair);
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *m = &p->copy[i];
         if (m->from_ipu != m->to_ipu && !m->off_chip && listed(s, m->from))
@@ -115,21 +116,15 @@ static LpStatus copies(LpSchedule *s)
     for (int i = 0; i < LP_MAX_IPUS * LP_MAX_IPUS; i++) {
         if (!pair[i])
             continue;
-        int from = i / LP_MAX_IPUS, to = i % LP_MAX_IPUS;
-        LpCostCtx x = lp_ipu_ctx(p, from);
-        LpCost c = lp_cost_ipu_copy(&x, p->o.system, from, to, pair[i]);
+        LpCost c;
+        LP_TRY(
+            lp_row_copy(&s->b, i / LP_MAX_IPUS, i % LP_MAX_IPUS, pair[i], &c));
         if (!at_once) {
             cyc += c.exchange_cyc;
             sync += c.sync_cyc;
         } else if (c.exchange_cyc > cyc) {
             cyc = c.exchange_cyc;
         }
-        LP_TRY(lp_row_add(&s->b, (LpAct){.kind = LP_ACT_COPY,
-                                         .run = -1,
-                                         .ipu = from,
-                                         .to = to,
-                                         .bytes = pair[i],
-                                         .cycles = lp_cost_cyc(&c)}));
     }
     row->copy_cyc += cyc;
     row->sync_cyc +=
@@ -139,32 +134,12 @@ static LpStatus copies(LpSchedule *s)
 
 static LpStatus gathers(LpSchedule *s)
 {
-    LpIpuPlan *p = s->p;
-    int64_t worst = 0;
-    for (int i = 0; i < p->n_ipus; i++) {
-        LpCostCtx x = lp_ipu_ctx(p, i);
-        int64_t bytes = 0, cyc = 0;
-        for (int t = 0; t < LP_COST_N_TYPES; t++) {
-            int64_t part = 0;
-            for (int k = 0; k < s->n; k++)
-                if (p->pass[s->runs[k]].ipu == i)
-                    part += s->traffic[s->runs[k]].gather[t];
-            LpCost c = lp_cost_collective(&x, p->o.system, LP_COLL_ALL_GATHER,
-                                          (LpCostType)t, part,
-                                          (int)p->step->replicas, p->n_ipus);
-            bytes += part;
-            cyc += lp_cost_cyc(&c);
-        }
-        if (bytes > 0)
-            LP_TRY(lp_row_add(&s->b, (LpAct){.kind = LP_ACT_COLLECTIVE,
-                                             .run = -1,
-                                             .ipu = i,
-                                             .bytes = bytes,
-                                             .cycles = cyc}));
-        worst = cyc > worst ? cyc : worst;
-    }
-    s->b.row->collective_cyc += worst;
-    return LP_OK;
+    int64_t bytes[LP_MAX_IPUS][LP_COST_N_TYPES] = {{0}};
+    for (int k = 0; k < s->n; k++)
+        for (int t = 0; t < LP_COST_N_TYPES; t++)
+            bytes[s->p->pass[s->runs[k]].ipu][t] +=
+                s->traffic[s->runs[k]].gather[t];
+    return lp_row_collective(&s->b, LP_COLL_ALL_GATHER, bytes);
 }
 
 /* ---- host and streaming memory ------------------------------------------- */
@@ -208,14 +183,6 @@ static LpStatus transfers(LpSchedule *s)
 }
 
 /* ---- rows and loops ------------------------------------------------------ */
-static LpRow *next_row(LpIpuPlan *p)
-{
-    if (LP_GROW(p->row, p->cap_row, p->n_row))
-        return &p->row[p->n_row++];
-    lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    return NULL;
-}
-
 void lp_schedule_run(LpSchedule *s, int run)
 {
     s->runs[s->n++] = run;
@@ -223,10 +190,8 @@ void lp_schedule_run(LpSchedule *s, int run)
 
 LpStatus lp_schedule_row(LpSchedule *s, LpRow row)
 {
-    s->b.row = next_row(s->p);
-    if (!s->b.row)
-        return LP_E_MEMORY;
-    *s->b.row = row;
+    LP_IPU_ADD(s->p, row, s->p->err, row);
+    s->b.row = &s->p->row[s->p->n_row - 1];
     LpStatus st = compute(s);
     if (st == LP_OK)
         st = gathers(s);
@@ -240,12 +205,10 @@ LpStatus lp_schedule_row(LpSchedule *s, LpRow row)
 
 static LpStatus add_loop(LpIpuPlan *p, LpLoop loop)
 {
-    LP_FAIL_IF(!LP_GROW(p->loop, p->cap_loop, p->n_loop), p->err, LP_E_MEMORY,
-               "out of memory");
     const LpLoop *last = p->n_loop ? &p->loop[p->n_loop - 1] : NULL;
     loop.first_row = last ? last->first_row + last->n_row : 0;
     loop.n_row = (uint32_t)p->n_row - loop.first_row;
-    p->loop[p->n_loop++] = loop;
+    LP_IPU_ADD(p, loop, p->err, loop);
     return LP_OK;
 }
 
@@ -312,34 +275,18 @@ static void totals(LpIpuPlan *p)
 
 static LpStatus update(LpIpuPlan *p)
 {
-    LpRow *row = next_row(p);
-    if (!row)
-        return LP_E_MEMORY;
-    LP_TRY(lp_ipu_update_row(p, row));
+    LP_IPU_ADD(p, row, p->err, (LpRow){.kind = LP_ROW_UPDATE});
+    LP_TRY(lp_ipu_update_row(p, &p->row[p->n_row - 1]));
     return add_loop(p, (LpLoop){.count = 1});
 }
 
 static LpStatus output(LpSchedule *s)
 {
-    LpRow *row = next_row(s->p);
-    if (!row)
-        return LP_E_MEMORY;
-    LP_TRY(lp_ipu_output_row(s->p, s->traffic, row));
-    LpLoop loop = {.count = s->p->o.output_slices, .step = 1, .once = true};
-    return add_loop(s->p, loop);
-}
-
-static LpStatus build(LpSchedule *s)
-{
     LpIpuPlan *p = s->p;
-    LP_TRY(lp_ipu_traffic(p, s->traffic));
-    LP_TRY(p->how->rows(p, s));
-    if (p->step->update)
-        LP_TRY(update(p));
-    if (p->o.output_slices > 0)
-        LP_TRY(output(s));
-    totals(p);
-    return LP_OK;
+    LP_IPU_ADD(p, row, p->err, (LpRow){.kind = LP_ROW_OUTPUT});
+    LP_TRY(lp_ipu_output_row(p, s->traffic, &p->row[p->n_row - 1]));
+    LpLoop loop = {.count = p->o.output_slices, .step = 1, .once = true};
+    return add_loop(p, loop);
 }
 
 LpStatus lp_ipu_schedule(LpIpuPlan *p)
@@ -350,18 +297,17 @@ LpStatus lp_ipu_schedule(LpIpuPlan *p)
     p->loops = st->update ? st->device_iterations : 1;
     p->micro_batches =
         st->gradient_accumulation * (st->update ? 1 : st->device_iterations);
-    s.traffic = lp_calloc(n, sizeof *s.traffic);
-    s.level = lp_calloc(n, sizeof *s.level);
-    s.pair = lp_calloc((size_t)LP_MAX_IPUS * LP_MAX_IPUS, sizeof *s.pair);
-    s.runs = lp_calloc(n, sizeof *s.runs);
-    LpStatus status = LP_OK;
-    if (!s.traffic || !s.level || !s.pair || !s.runs)
-        status = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    if (status == LP_OK)
-        status = build(&s);
-    lp_free(s.traffic);
-    lp_free(s.level);
-    lp_free(s.pair);
-    lp_free(s.runs);
-    return status;
+    s.traffic = lp_ipu_scratch(p, n, sizeof *s.traffic);
+    s.level = lp_ipu_scratch(p, n, sizeof *s.level);
+    s.pair = lp_ipu_scratch(p, LP_MAX_IPUS * LP_MAX_IPUS, sizeof *s.pair);
+    s.runs = lp_ipu_scratch(p, n, sizeof *s.runs);
+    LP_TRY(p->err->code);
+    LP_TRY(lp_ipu_traffic(p, s.traffic));
+    LP_TRY(p->how->rows(p, &s));
+    if (st->update)
+        LP_TRY(update(p));
+    if (p->o.output_slices > 0)
+        LP_TRY(output(&s));
+    totals(p);
+    return LP_OK;
 }

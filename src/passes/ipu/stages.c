@@ -38,11 +38,6 @@ typedef struct Stages {
     LpMap key_at; /* by hash of phase, id and IPU */
 } Stages;
 
-static LpStatus no_memory(LpIpuPlan *p)
-{
-    return lp_fail(p->err, LP_E_MEMORY, "out of memory");
-}
-
 /* ---- keys ---------------------------------------------------------------- */
 static Key place_of(const Stages *s, LpNodeId n)
 {
@@ -72,7 +67,7 @@ static int find_key(Stages *s, LpNodeId n, bool add)
         return -1;
     if (!LP_GROW(s->key, s->cap_key, s->n_key) ||
         !lp_map_add(&s->key_at, h, (uint32_t)s->n_key)) {
-        no_memory(s->p);
+        lp_fail(s->p->err, LP_E_MEMORY, "out of memory");
         return -1;
     }
     s->key[s->n_key] = k;
@@ -106,10 +101,9 @@ static LpStatus collect_keys(Stages *s)
 static LpStatus make_lanes(Stages *s)
 {
     LpIpuPlan *p = s->p;
-    int *order = lp_arena_calloc(&p->mem, (s->n_key + 1) * sizeof(int));
-    s->first = lp_arena_calloc(&p->mem, (s->n_key + 1) * sizeof(int));
-    if (!order || !s->first)
-        return no_memory(p);
+    int *order = lp_ipu_scratch(p, s->n_key, sizeof *order);
+    s->first = lp_ipu_scratch(p, s->n_key, sizeof *s->first);
+    LP_TRY(p->err->code);
     for (size_t i = 0; i < s->n_key; i++) {
         size_t at = i;
         for (; at > 0 && key_before(&s->key[i], &s->key[order[at - 1]]); at--)
@@ -152,19 +146,13 @@ static LpStatus returns_early(LpIpuPlan *p, const Key *a, const Key *b)
                    a->block, a->id, a->ipu, b->block, b->id, b->ipu);
 }
 
-/* The node that makes operand i; LP_NO_NODE: none does. */
-static LpNodeId maker(const Stages *s, const LpGraphNode *d, uint32_t i)
-{
-    return lp_is_value(d->in[i]) ? s->g->value[d->in[i]].node : LP_NO_NODE;
-}
-
 static LpStatus find_round(Stages *s, LpNodeId n)
 {
     const Key *to = key_of(s, n);
     const LpGraphNode *d = &s->g->node[n];
     s->wanted[n] = INT_MAX;
     for (uint32_t i = 0; i < d->n_in; i++) {
-        LpNodeId m = maker(s, d, i);
+        LpNodeId m = lp_maker(s->g, d->in[i]);
         if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
             continue;
         const Key *from = key_of(s, m);
@@ -179,7 +167,7 @@ static LpStatus find_round(Stages *s, LpNodeId n)
             s->wanted[n] = -1;
     }
     for (uint32_t i = 0; i < d->n_in; i++)
-        if (lp_is_value(d->in[i]) && maker(s, d, i) == LP_NO_NODE &&
+        if (lp_is_value(d->in[i]) && lp_maker(s->g, d->in[i]) == LP_NO_NODE &&
             !lp_ipu_is_free(s->p, d->in[i]))
             s->wanted[n] = -1;
     if (s->round[n] >= s->n_round)
@@ -197,7 +185,7 @@ static void make_sunk(Stages *s)
         if (s->wanted[n] >= 0 && s->wanted[n] < INT_MAX)
             s->round[n] = s->wanted[n];
         for (uint32_t i = 0; i < d->n_in; i++) {
-            LpNodeId m = maker(s, d, i);
+            LpNodeId m = lp_maker(s->g, d->in[i]);
             if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
                 continue;
             bool own = key_of(s, m)->lane == key_of(s, (LpNodeId)n)->lane;
@@ -215,12 +203,8 @@ static LpStatus find_rounds(Stages *s)
         if (!lp_origin_of(s->g, n)->backward)
             LP_TRY(find_round(s, n));
     make_sunk(s);
-    size_t size = (size_t)s->n_lane * (size_t)s->n_round + 1;
-    s->at = lp_arena_alloc(&s->p->mem, size * sizeof *s->at);
-    if (!s->at)
-        return no_memory(s->p);
-    for (size_t i = 0; i < size; i++)
-        s->at[i] = -1;
+    s->at = lp_ipu_marks(s->p, (size_t)s->n_lane * (size_t)s->n_round);
+    LP_TRY(s->p->err->code);
     for (LpNodeId n = 0; n < s->g->n_node; n++)
         if (!lp_origin_of(s->g, n)->backward)
             *stage_at(s, key_of(s, n)->lane, s->round[n]) = 0;
@@ -245,10 +229,9 @@ static void add_stage(Stages *s, int lane, int round)
 static LpStatus make_stages(Stages *s)
 {
     LpIpuPlan *p = s->p;
-    size_t most = (size_t)s->n_lane * (size_t)s->n_round + 1;
-    p->stage = lp_arena_calloc(&p->mem, most * sizeof *p->stage);
-    if (!p->stage)
-        return no_memory(p);
+    size_t most = (size_t)s->n_lane * (size_t)s->n_round;
+    p->stage = lp_ipu_alloc(p, most, sizeof *p->stage);
+    LP_TRY(p->err->code);
     for (int lane = 0, end; lane < s->n_lane; lane = end) {
         int phase = s->key[s->first[lane]].phase;
         for (end = lane; end < s->n_lane; end++)
@@ -276,7 +259,7 @@ static int latest_stage(const Stages *s, LpNodeId n, int lane)
     const LpGraphNode *d = &s->g->node[n];
     int most = p->n_stage - 1, twin = -1;
     for (uint32_t i = 0; i < d->n_in; i++) {
-        LpNodeId m = maker(s, d, i);
+        LpNodeId m = lp_maker(s->g, d->in[i]);
         if (m == LP_NO_NODE)
             continue;
         int at = p->node_stage[m];
@@ -410,12 +393,9 @@ static LpStatus place_update(LpIpuPlan *p)
     const LpGraph *u = p->step->update;
     if (!u)
         return LP_OK;
-    int *ipu = lp_arena_alloc(&p->mem, u->n_value * sizeof *ipu);
-    p->update_ipu = lp_arena_calloc(&p->mem, (u->n_node + 1) * sizeof(int));
-    if (!ipu || !p->update_ipu)
-        return no_memory(p);
-    for (size_t i = 0; i < u->n_value; i++)
-        ipu[i] = -1;
+    int *ipu = lp_ipu_marks(p, u->n_value);
+    p->update_ipu = lp_ipu_alloc(p, u->n_node, sizeof *p->update_ipu);
+    LP_TRY(p->err->code);
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         if (v->update_in != LP_NOVAL && v->role != LP_VAR_HYPER)
@@ -430,16 +410,14 @@ static LpStatus build(Stages *s)
 {
     LpIpuPlan *p = s->p;
     const LpGraph *g = s->g;
-    p->node_stage = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
-    p->val_stage = lp_arena_alloc(&p->mem, g->n_value * sizeof(int));
-    p->var_of = lp_arena_alloc(&p->mem, g->n_value * sizeof(int));
-    p->var_ipu = lp_arena_calloc(&p->mem, (p->step->n_var + 1) * sizeof(int));
-    s->key_of = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
-    s->round = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
-    s->wanted = lp_arena_calloc(&p->mem, (g->n_node + 1) * sizeof(int));
-    if (!p->node_stage || !p->val_stage || !p->var_of || !p->var_ipu ||
-        !s->key_of || !s->round || !s->wanted)
-        return no_memory(p);
+    p->node_stage = lp_ipu_alloc(p, g->n_node, sizeof(int));
+    p->val_stage = lp_ipu_alloc(p, g->n_value, sizeof(int));
+    p->var_of = lp_ipu_alloc(p, g->n_value, sizeof(int));
+    p->var_ipu = lp_ipu_alloc(p, p->step->n_var, sizeof(int));
+    s->key_of = lp_ipu_scratch(p, g->n_node, sizeof(int));
+    s->round = lp_ipu_scratch(p, g->n_node, sizeof(int));
+    s->wanted = lp_ipu_scratch(p, g->n_node, sizeof(int));
+    LP_TRY(p->err->code);
     for (size_t i = 0; i < g->n_value; i++)
         p->val_stage[i] = p->var_of[i] = -1;
     for (size_t i = 0; i < p->step->n_var; i++)

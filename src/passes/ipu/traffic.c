@@ -50,24 +50,15 @@ static void host(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
     }
 }
 
-/* Sharded parameters that a run reads, once each. */
-static void gathers(const LpIpuPlan *p, LpTraffic *t, int run, int *mark)
+/* Sharded parameters that a run reads. */
+static void gathers(const LpIpuPlan *p, LpTraffic *t, const LpStagePass *r)
 {
-    const LpGraph *g = p->step->micro;
-    const LpStagePass *r = &p->pass[run];
-    for (uint32_t i = 0; i < r->n; i++) {
-        const LpGraphNode *d = &g->node[r->entry[i].node];
-        for (uint32_t k = 0; k < d->n_in; k++) {
-            LpVal v = d->in[k];
-            if (!lp_is_value(v) || p->var_of[v] < 0 || mark[v] == run)
-                continue;
-            mark[v] = run;
-            const LpVariable *var = &p->step->var[p->var_of[v]];
-            if (var->role == LP_VAR_PARAM &&
-                lp_ipu_kept(p, var) < lp_numel(&var->type))
-                t->gather[lp_cost_type(var->type.dtype)] +=
-                    lp_type_bytes(&var->type);
-        }
+    for (uint32_t i = 0; i < r->n_read; i++) {
+        int var = p->var_of[r->read[i]];
+        const LpVariable *v = &p->step->var[var < 0 ? 0 : var];
+        if (var >= 0 && v->role == LP_VAR_PARAM &&
+            lp_ipu_kept(p, v) < lp_numel(&v->type))
+            t->gather[lp_cost_type(v->type.dtype)] += lp_type_bytes(&v->type);
     }
 }
 
@@ -86,17 +77,13 @@ static void streaming(const LpIpuPlan *p, LpTraffic *t)
 
 LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
 {
-    const LpGraph *g = p->step->micro;
-    bool *hidden = lp_arena_calloc(&p->mem, g->n_value * sizeof *hidden);
-    int *mark = lp_arena_alloc(&p->mem, g->n_value * sizeof *mark);
-    LP_FAIL_IF(!hidden || !mark, p->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < g->n_value; i++)
-        mark[i] = -1;
+    bool *hidden = lp_ipu_scratch(p, p->step->micro->n_value, sizeof *hidden);
+    LP_TRY(p->err->code);
     find_overlap(p, hidden);
     host(p, t, hidden);
     streaming(p, t);
     for (int r = 0; r < p->n_pass; r++)
-        gathers(p, &t[r], r, mark);
+        gathers(p, &t[r], &p->pass[r]);
     return LP_OK;
 }
 

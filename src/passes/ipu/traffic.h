@@ -29,10 +29,17 @@ typedef struct LpRowBuilder {
     LpIpuPlan *p;
     LpRow *row;
     LpAct *act;
-    size_t n, cap;
+    size_t n_act, cap_act;
 } LpRowBuilder;
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act);
 LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s); /* frees the list */
+
+/* A copy from IPU to IPU, whose cost is in *c. */
+LpStatus lp_row_copy(LpRowBuilder *b, int from, int to, int64_t bytes,
+                     LpCost *c);
+/* All IPUs of a replica at once with their peers, bytes by element type. */
+LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind,
+                           int64_t bytes[][LP_COST_N_TYPES]);
 
 /* Host or streaming transfers of all IPUs at once: adds an action an IPU with
  * bytes; returns the cycles of the slowest, its sync in *sync. */

@@ -7,9 +7,7 @@
 static LpStatus add(LpIpuPlan *p, LpTransferOf of, size_t at, int run,
                     bool load, int64_t bytes)
 {
-    LP_FAIL_IF(!LP_GROW(p->transfer, p->cap_transfer, p->n_transfer), p->err,
-               LP_E_MEMORY, "out of memory");
-    p->transfer[p->n_transfer++] = (LpTransfer){of, at, run, load, bytes};
+    LP_IPU_ADD(p, transfer, p->err, (LpTransfer){of, at, run, load, bytes});
     return LP_OK;
 }
 
@@ -20,19 +18,17 @@ static LpStatus there_and_back(LpIpuPlan *p, size_t var, int run)
     return add(p, LP_TRANSFER_VAR, var, run, false, bytes);
 }
 
-static LpStatus read_by(LpIpuPlan *p, LpVal v, int run, int *mark)
+static LpStatus read_by(LpIpuPlan *p, LpVal v, int run)
 {
-    if (!lp_is_value(v) || p->var_of[v] < 0 || mark[v] == run)
+    if (p->var_of[v] < 0)
         return LP_OK;
-    mark[v] = run;
     size_t at = (size_t)p->var_of[v];
     const LpVariable *var = &p->step->var[at];
     if (!lp_ipu_off_chip(p, var))
         return LP_OK;
-    int64_t size = (int64_t)lp_dtype_size(var->type.dtype);
     if (var->role == LP_VAR_PARAM)
         return add(p, LP_TRANSFER_VAR, at, run, true,
-                   lp_ipu_kept(p, var) * size);
+                   lp_ipu_kept_bytes(p, var));
     return var->role == LP_VAR_ACCUM ? there_and_back(p, at, run) : LP_OK;
 }
 
@@ -48,18 +44,6 @@ static LpStatus sums(LpIpuPlan *p)
         if (i == 0 || p->part[i - 1].var != p->part[i].var)
             LP_TRY(there_and_back(p, var, lp_ipu_pass_making(p, v->micro_out)));
     }
-    return LP_OK;
-}
-
-static LpStatus variables(LpIpuPlan *p, int *mark)
-{
-    const LpGraph *g = p->step->micro;
-    for (int run = 0; run < p->n_pass; run++)
-        for (uint32_t i = 0; i < p->pass[run].n; i++) {
-            const LpGraphNode *d = &g->node[p->pass[run].entry[i].node];
-            for (uint32_t k = 0; k < d->n_in; k++)
-                LP_TRY(read_by(p, d->in[k], run, mark));
-        }
     return LP_OK;
 }
 
@@ -88,8 +72,7 @@ static LpStatus update(LpIpuPlan *p)
 {
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        int64_t bytes =
-            lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);
+        int64_t bytes = lp_ipu_kept_bytes(p, v);
         if (!lp_ipu_off_chip(p, v))
             continue;
         if (v->update_in != LP_NOVAL)
@@ -102,16 +85,10 @@ static LpStatus update(LpIpuPlan *p)
 
 LpStatus lp_ipu_transfers(LpIpuPlan *p)
 {
-    size_t n = p->step->micro->n_value;
-    int *mark = lp_alloc(n * sizeof *mark);
-    LP_FAIL_IF(!mark, p->err, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < n; i++)
-        mark[i] = -1;
-    LpStatus s = variables(p, mark);
-    lp_free(mark);
-    if (s == LP_OK)
-        s = sums(p);
-    if (s == LP_OK)
-        s = values(p);
-    return s == LP_OK ? update(p) : s;
+    for (int run = 0; run < p->n_pass; run++)
+        for (uint32_t i = 0; i < p->pass[run].n_read; i++)
+            LP_TRY(read_by(p, p->pass[run].read[i], run));
+    LP_TRY(sums(p));
+    LP_TRY(values(p));
+    return update(p);
 }

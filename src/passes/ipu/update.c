@@ -47,33 +47,6 @@ static void gather_traffic(Update *u, bool *share)
     }
 }
 
-static LpStatus collective(Update *u, LpCollective kind,
-                           int64_t bytes[][LP_COST_N_TYPES])
-{
-    LpIpuPlan *p = u->p;
-    int64_t worst = 0;
-    for (int i = 0; i < p->n_ipus; i++) {
-        LpCostCtx x = lp_ipu_ctx(p, i);
-        int64_t cyc = 0, all = 0;
-        for (int t = 0; t < LP_COST_N_TYPES; t++) {
-            LpCost c = lp_cost_collective(&x, p->o.system, kind, (LpCostType)t,
-                                          bytes[i][t], (int)p->step->replicas,
-                                          p->n_ipus);
-            cyc += lp_cost_cyc(&c);
-            all += bytes[i][t];
-        }
-        if (cyc > 0)
-            LP_TRY(lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COLLECTIVE,
-                                             .run = -1,
-                                             .ipu = i,
-                                             .bytes = all,
-                                             .cycles = cyc}));
-        worst = cyc > worst ? cyc : worst;
-    }
-    u->b.row->collective_cyc += worst;
-    return LP_OK;
-}
-
 /* Parameter of each update node, through the values it reads. */
 static void find_shares(const LpIpuPlan *p, const bool *share, bool *value)
 {
@@ -125,16 +98,11 @@ static LpStatus compute(Update *u, const bool *value)
 
 static LpStatus copy(Update *u, int from, int to, int64_t bytes)
 {
-    LpCostCtx x = lp_ipu_ctx(u->p, from);
-    LpCost c = lp_cost_ipu_copy(&x, u->p->o.system, from, to, bytes);
+    LpCost c;
+    LP_TRY(lp_row_copy(&u->b, from, to, bytes, &c));
     u->b.row->copy_cyc += c.exchange_cyc;
     u->b.row->sync_cyc += c.sync_cyc;
-    return lp_row_add(&u->b, (LpAct){.kind = LP_ACT_COPY,
-                                     .run = -1,
-                                     .ipu = from,
-                                     .to = to,
-                                     .bytes = bytes,
-                                     .cycles = lp_cost_cyc(&c)});
+    return LP_OK;
 }
 
 /* Sums that other IPUs have of their parts, each one addition. */
@@ -163,10 +131,9 @@ static LpStatus renew_shares(Update *u)
     for (size_t i = 0; i < p->n_share; i++) {
         int var = p->share[i].var;
         const LpVariable *v = &p->step->var[var];
-        int64_t size = (int64_t)lp_dtype_size(v->type.dtype);
         if (v->update_out != LP_NOVAL)
             LP_TRY(copy(u, p->var_ipu[var], p->share[i].ipu,
-                        lp_ipu_kept(p, v) * size));
+                        lp_ipu_kept_bytes(p, v)));
     }
     return LP_OK;
 }
@@ -179,32 +146,32 @@ static LpStatus copies(Update *u)
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpGraphNode *d = &g->node[n];
         for (uint32_t i = 0; i < d->n_in; i++) {
-            if (!lp_is_value(d->in[i]) || g->value[d->in[i]].node == LP_NO_NODE)
-                continue;
-            int from = p->update_ipu[g->value[d->in[i]].node];
-            if (from == p->update_ipu[n])
-                continue;
-            LP_TRY(copy(u, from, p->update_ipu[n],
-                        lp_type_bytes(lp_graph_type(g, d->in[i]))));
+            LpNodeId m = lp_maker(g, d->in[i]);
+            if (m != LP_NO_NODE && p->update_ipu[m] != p->update_ipu[n])
+                LP_TRY(copy(u, p->update_ipu[m], p->update_ipu[n],
+                            lp_type_bytes(lp_graph_type(g, d->in[i]))));
         }
     }
     return LP_OK;
 }
 
-static LpStatus build(Update *u, bool *share, bool *value)
+static LpStatus build(Update *u)
 {
     LpIpuPlan *p = u->p;
     int64_t cyc = 0, sync = 0;
+    bool *share = lp_ipu_scratch(p, p->step->n_var, sizeof *share);
+    bool *value = lp_ipu_scratch(p, p->step->update->n_value, sizeof *value);
+    LP_TRY(p->err->code);
     gather_traffic(u, share);
     LP_TRY(fetch_parts(u));
-    LP_TRY(collective(u, LP_COLL_ALL_REDUCE, u->sum));
-    LP_TRY(collective(u, LP_COLL_REDUCE_SCATTER, u->scatter));
+    LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, u->sum));
+    LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, u->scatter));
     LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));
     find_shares(p, share, value);
     LP_TRY(compute(u, value));
     LP_TRY(copies(u));
     LP_TRY(lp_row_transfer(&u->b, LP_ACT_STORE, u->store, &cyc, &sync));
-    LP_TRY(collective(u, LP_COLL_ALL_GATHER, u->gather));
+    LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, u->gather));
     LP_TRY(renew_shares(u));
     u->b.row->stream_cyc += cyc;
     u->b.row->sync_cyc += sync;
@@ -213,27 +180,15 @@ static LpStatus build(Update *u, bool *share, bool *value)
 
 LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row)
 {
-    *row = (LpRow){.kind = LP_ROW_UPDATE};
-    Update *u = lp_calloc(1, sizeof *u);
-    bool *share = lp_calloc(p->step->n_var + 1, sizeof *share);
-    bool *value = lp_calloc(p->step->update->n_value, sizeof *value);
-    LpStatus s = LP_OK;
-    if (!u || !share || !value)
-        s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-    if (s == LP_OK) {
-        u->p = p;
-        u->b = (LpRowBuilder){.p = p, .row = row};
-        s = lp_row_finish(&u->b, build(u, share, value));
-    }
-    lp_free(u);
-    lp_free(share);
-    lp_free(value);
-    return s;
+    Update *u = lp_ipu_scratch(p, 1, sizeof *u);
+    LP_TRY(p->err->code);
+    u->p = p;
+    u->b = (LpRowBuilder){.p = p, .row = row};
+    return lp_row_finish(&u->b, build(u));
 }
 
 LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
 {
-    *row = (LpRow){.kind = LP_ROW_OUTPUT};
     LpRowBuilder b = {.p = p, .row = row};
     int64_t bytes[LP_MAX_IPUS] = {0};
     for (int r = 0; r < p->n_pass; r++)
