@@ -369,8 +369,7 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
                  .out = c->out,
                  .arena = arena,
                  .err = e};
-    if ((op->flags & LP_OPF_VIEW) && in[0].t &&
-        !(in[0].t->st->flags & LP_ST_TRACED)) {
+    if ((op->flags & LP_OPF_VIEW) && in[0].t) {
         x.in_strides = in[0].t->strides;
         x.in_offset = in[0].t->offset;
         x.strides = c->strides;

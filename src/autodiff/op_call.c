@@ -146,11 +146,16 @@ LpStatus lp_op_call_at(const LpOp *op, const LpArg *in, int n_in,
 
 LpStatus lp_contiguous(LpTensor *t, LpTensor **out, LpErr *e)
 {
-    if (lp_tensor_contiguous(t) || t->st->flags & LP_ST_TRACED) {
+    LpVal v;
+    int n;
+    if (lp_tensor_contiguous(t)) {
         *out = lp_tensor_retain(t);
         return LP_OK;
     }
-    int n;
+    if (lp_tracing) { /* another tensor of the same value */
+        LP_TRY(lp_trace_value(lp_trace_current(), t, &v, e));
+        return lp_trace_tensor(lp_trace_current(), v, out, e);
+    }
     return lp_op_call(&op_clone, &(LpArg){.t = t}, 1, NULL, out, &n, e);
 }
 

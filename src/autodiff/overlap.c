@@ -35,8 +35,7 @@ static bool is_dense(const LpTensor *t)
 
 static bool shares_part(const LpTensor *t, const LpTensor *x)
 {
-    if (t == x || t->st != x->st || t->st->flags & LP_ST_TRACED ||
-        !is_dense(t) || !is_dense(x))
+    if (t == x || t->st != x->st || !is_dense(t) || !is_dense(x))
         return false;
     int64_t n = lp_tensor_numel(t), m = lp_tensor_numel(x);
     int64_t a = t->offset * (int64_t)lp_dtype_size(t->dtype);

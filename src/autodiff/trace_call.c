@@ -29,7 +29,7 @@ static LpStatus declare(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
         return LP_OK;
     }
     LpType type = lp_tensor_type(t);
-    LP_TRY(lp_tensor_over(base->st, &type, NULL, 0, out, e));
+    LP_TRY(lp_tensor_over(base->st, &type, t->strides, t->offset, out, e));
     (*out)->base = lp_tensor_retain(base);
     (*out)->view = t->view;
     t->view->refs++;
@@ -111,18 +111,25 @@ LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e)
 }
 
 /* ---- calls -------------------------------------------------------------- */
+/* Strides are those that the tensor would have in memory: what eager calls copy
+ * (*out stays NULL) is a value of its own here, too. */
 static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
                            const LpAttr *attr, LpTensor **out, LpErr *e)
 {
     LpCall c;
-    LpTensor *s = NULL;
+    LpTensor *s = NULL, *of;
+    *out = NULL;
     LP_TRY(standin_of(tr, src, &s, e));
     LpArena *arena = lp_scratch_enter();
-    LpArg in = {.t = s};
+    LpArg in = {.t = of = s};
     LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
-    if (st == LP_OK)
-        st = lp_make_view(s, &c, out, e);
-    if (st == LP_OK && (st = refresh(tr, *out, e)) != LP_OK)
+    if (st == LP_OK && op->flags & LP_OPF_OWN_STRIDES && s->base) {
+        of = s->base; /* the memory's, whatever part of it s shows */
+        c.attr[op->n_attr - 1] = LP_NONE_ATTR;
+    }
+    if (st == LP_OK && !c.needs_copy)
+        st = lp_make_view(of, &c, out, e);
+    if (st == LP_OK && *out && (st = refresh(tr, *out, e)) != LP_OK)
         lp_tensor_release(*out);
     lp_scratch_leave();
     lp_tensor_release(s);
@@ -170,7 +177,9 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
         LP_TRY(lp_trace_set_origin(tr, &tr->origin, e));
     if (op->flags & LP_OPF_VIEW) {
         *n_out = 1;
-        return trace_view(tr, op, in[0].t, attr, out, e);
+        LP_TRY(trace_view(tr, op, in[0].t, attr, out, e));
+        if (*out)
+            return LP_OK;
     }
     LpArena *arena = lp_scratch_enter();
     LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);

@@ -63,11 +63,8 @@ LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
     LpTensor *t = NULL;
     LpStatus s =
         step && call ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
-    if (s == LP_OK) {
-        bool real = !(src->st->flags & LP_ST_TRACED);
-        s = lp_tensor_over(src->st, &c->out[0], real ? c->strides : NULL,
-                           real ? c->offset : 0, &t, e);
-    }
+    if (s == LP_OK)
+        s = lp_tensor_over(src->st, &c->out[0], c->strides, c->offset, &t, e);
     if (s != LP_OK) {
         lp_free(step);
         lp_free(call);
