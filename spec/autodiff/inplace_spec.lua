@@ -179,3 +179,50 @@ describe("a leaf that is a view of a tensor without gradient", function()
     assert.is_true(try() <= blocks)
   end)
 end)
+
+describe("a view whose base was written since", function()
+  local function gradient(fn)
+    local x = torch.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } }, { requires_grad = true })
+    fn(x:clone()):sum():backward()
+    return x.grad
+  end
+
+  it("may be used more than once", function()
+    near(gradient(function(y)
+      local v = y[0]
+      y:mul_(0.5)
+      return v:sin() + v + y:sum()
+    end), { { 1.938791275, 1.770151138 }, { 1, 1 } })
+    near(gradient(function(y)
+      local v = y[0]
+      v:add_(1)
+      y:mul_(0.5)
+      return v:std(0) + y
+    end), { { -0.914213538, 1.914213538 }, { 0.5, 0.5 } })
+    near(gradient(function(y)
+      local v = y[0]
+      y:tanh_()
+      return v[0] + v
+    end), { { 1.259922862, 0.070650816 }, { 0, 0 } })
+    near(gradient(function(y) -- in a function of the script's own
+      local Twice = torch.autograd.Function:extend("Twice")
+      Twice.forward = function(_, a) return a * 2 end
+      Twice.backward = function(_, g) return g * 2 end
+      local v = y[0]
+      y:mul_(0.5)
+      return Twice.apply(v) + v
+    end), { { 1.5, 1.5 }, { 0, 0 } })
+  end)
+
+  it("has its whole gradient when a hook sees it", function()
+    local x = torch.ones(2, { requires_grad = false }):requires_grad_(true)
+    local y, seen = x:clone(), {}
+    local v = y["0:1"]
+    y:mul_(0.5)
+    local l = (v * 3):sum() + (v * 2):sum()
+    v:register_hook(function(g) seen[#seen + 1] = g:item() end)
+    l:backward()
+    assert.same({ 5 }, seen)
+    near(x.grad, { 2.5, 0 })
+  end)
+end)

@@ -11,7 +11,7 @@ static LpStatus operands(LpNode *n, const LpFunctionCall *c, LpErr *e)
         LpEdge edge;
         n->in[i].type = lp_tensor_type(c->in[i]);
         LP_TRY(lp_edge_of(c->in[i], &edge, e));
-        lp_edge_store(&n->edge[i], edge);
+        lp_edge_store(n, i, edge);
         if (c->keep_in[i])
             LP_TRY(lp_save_tensor(&n->in[i], c->in[i], NULL, e));
     }

@@ -164,7 +164,9 @@ void lp_hooks_drop(LpHook **list);
 /* A node without edges and saved tensors; attributes are copied. */
 LpNode *lp_node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
                     LpErr *e);
-void lp_edge_store(LpEdge *dst, LpEdge src); /* retains */
+/* Retains; n comes after all nodes that there are now: to find an edge may
+ * record a view again. */
+void lp_edge_store(LpNode *n, int i, LpEdge src);
 /* What a rule will read: an alias, with the version it has. */
 LpStatus lp_save_tensor(LpSaved *s, LpTensor *t, const LpStorage *bumped,
                         LpErr *e);

@@ -1,8 +1,8 @@
 /* The tape of eager autograd: one node a recorded call. Nodes are numbered in
- * the order they were made, so the numbers are a topological order. A node
- * keeps aliases of what its gradient rule reads (never the tensors themselves:
- * that would tie a knot of references) with the storage's version, to notice a
- * value that was overwritten since. */
+ * the order in which they got their last edge, so the numbers are a topological
+ * order. A node keeps aliases of what its gradient rule reads (never the tensors
+ * themselves: that would tie a knot of references) with the storage's version,
+ * to notice a value that was overwritten since. */
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -107,7 +107,6 @@ LpNode *lp_node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
         return NULL;
     }
     n->refs = 1;
-    n->seq = next_seq++;
     n->op = op;
     n->attr = a;
     n->n_in = n_in;
@@ -120,9 +119,10 @@ LpNode *lp_node_new(const LpOp *op, const LpAttr *attr, int n_in, int n_out,
     return n;
 }
 
-void lp_edge_store(LpEdge *dst, LpEdge src)
+void lp_edge_store(LpNode *n, int i, LpEdge src)
 {
-    *dst = src;
+    n->edge[i] = src;
+    n->seq = next_seq++;
     if (src.node)
         lp_node_retain(src.node);
     if (src.leaf)
@@ -162,7 +162,7 @@ static LpStatus fill_node(LpNode *n, const LpCall *c, const LpArg *in,
             continue;
         LpEdge edge;
         LP_TRY(lp_edge_of(in[i].t, &edge, e));
-        lp_edge_store(&n->edge[i], edge);
+        lp_edge_store(n, i, edge);
         bool list = op->has_list && i >= last;
         if (op->grad_in >> (list ? 31 : i) & 1)
             LP_TRY(lp_save_tensor(&n->in[i], in[i].t, bumped, e));
@@ -219,7 +219,7 @@ static LpStatus record_view(const LpOp *op, const LpAttr *attr,
         return LP_E_MEMORY;
     n->in[0].type = *in;
     n->out[0].type = *out;
-    lp_edge_store(&n->edge[0], from);
+    lp_edge_store(n, 0, from);
     *node = n;
     return LP_OK;
 }
