@@ -236,6 +236,19 @@ local function check_options(opts, target)
   return wrt
 end
 
+-- Sets where the program's random numbers begin before each run, if it draws
+-- any: a number from torch's generator, so that torch.manual_seed and
+-- torch.set_rng_state govern them as those of eager calls.
+local function seeder(exec)
+  if not exec:text():find(" site 0x", 1, true) then
+    return function() end
+  end
+  local torch = require("torch")
+  return function()
+    exec:rng(torch.randint(math.maxinteger, {}):item(), 0)
+  end
+end
+
 -- One run: inputs and cotangents in, results and gradients out.
 local function caller(exec, step_at, like, spec, wrt, first_grad)
   return function(args)
@@ -274,6 +287,8 @@ end
 --- takes the cotangents as a last list and returns the list of gradients
 --- after fn's results. What fn decides while it is traced stays so: a
 --- module's training mode (dropout, batch normalisation), a branch of Lua.
+--- Random numbers come from torch's generator (torch.manual_seed), a sequence
+--- other than that of eager calls.
 --- error: RuntimeError for what cannot be traced, an in-place write to a
 --- captured tensor, or inputs of other shapes; TypeError for what is no tensor
 ---@param fn (fun(...: torch.Tensor): ...)|torch.nn.Module
@@ -298,12 +313,13 @@ local function compile(fn, inputs, opts)
   local at, state = index(step), state_of(step, target)
   local like, cotangents = types_of(inputs), opts.cotangents and types_of(opts.cotangents)
   local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
-  local call = caller(exec, at, like, spec, wrt, first_grad)
+  local call, seed = caller(exec, at, like, spec, wrt, first_grad), seeder(exec)
   return function(...)
     local _ <close> = spans.active and spans.open("inputs and results")
     local args = table.pack(...)
     check_call(target, like, cotangents, args)
     upload(exec, state)
+    seed()
     local out = table.pack(call(args))
     download(exec, state)
     return table.unpack(out, 1, out.n)
