@@ -247,6 +247,17 @@ static LpStatus open_temp(LpFileOut *o, size_t room, const char *path, LpErr *e)
     return s;
 }
 
+static void abandon(LpFileOut *o)
+{
+    if (o->f)
+        fclose(o->f);
+    if (o->temp)
+        unlink(o->temp);
+    lp_free(o->temp);
+    lp_free(o->path);
+    *o = (LpFileOut){0};
+}
+
 LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
 {
     *o = (LpFileOut){.path = target_of(path)};
@@ -254,7 +265,7 @@ LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
     o->temp = o->path ? lp_alloc(room) : NULL;
     LpStatus s = o->temp ? open_temp(o, room, path, e) : no_memory(e);
     if (s != LP_OK)
-        lp_file_abandon(o);
+        abandon(o);
     return s;
 }
 
@@ -274,7 +285,7 @@ static bool sync_name(const char *path, int flags)
     return ok;
 }
 
-LpStatus lp_file_commit(LpFileOut *o, LpErr *e)
+static LpStatus commit(LpFileOut *o, LpErr *e)
 {
     bool ok = fclose(o->f) == 0;
     o->f = NULL;
@@ -286,26 +297,15 @@ LpStatus lp_file_commit(LpFileOut *o, LpErr *e)
         /* Some file systems cannot sync a directory; the rename is done. */
         (void)sync_name(dirname(o->path), O_RDONLY | O_DIRECTORY);
     }
-    lp_file_abandon(o);
+    abandon(o);
     return s;
-}
-
-void lp_file_abandon(LpFileOut *o)
-{
-    if (o->f)
-        fclose(o->f);
-    if (o->temp)
-        unlink(o->temp);
-    lp_free(o->temp);
-    lp_free(o->path);
-    *o = (LpFileOut){0};
 }
 
 LpStatus lp_file_end(LpFileOut *o, LpStatus s, LpErr *e)
 {
     if (s == LP_OK)
-        return lp_file_commit(o, e);
-    lp_file_abandon(o);
+        return commit(o, e);
+    abandon(o);
     return s;
 }
 

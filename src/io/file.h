@@ -38,17 +38,15 @@ LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
 /* A file that replaces `path` as a whole or not at all: written beside it
  * under a temporary name, synced, renamed. It keeps the permissions of the file
  * that it replaces; where a link leads, the file there is replaced. OSError if
- * that file may not be written. After begin either commit or abandon; commit
- * abandons when it fails. */
+ * that file may not be written. Every begin has its end. */
 typedef struct LpFileOut {
     FILE *f;
     char *path, *temp; /* owned */
 } LpFileOut;
 LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e);
 LpStatus lp_file_write(LpFileOut *o, const void *p, size_t n, LpErr *e);
-LpStatus lp_file_commit(LpFileOut *o, LpErr *e);
-void lp_file_abandon(LpFileOut *o);
-/* Commits what was written with status `s`, or abandons it. */
+/* What was written with status `s` takes its place if that is LP_OK and all of
+ * it is on the disk; else it goes. */
 LpStatus lp_file_end(LpFileOut *o, LpStatus s, LpErr *e);
 
 /* n elements of `size` bytes between the machine's order and that of a file
