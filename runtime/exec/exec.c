@@ -167,48 +167,29 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
 }
 
 /* ---- running ------------------------------------------------------------ */
-static LpFrame frame_of(const LpExec *x, const LpLane *lane, int64_t replica)
-{
-    return (LpFrame){.arg = lp_exec_at(x, replica, 0),
-                     .arena = lane->arena,
-                     .work = lane->work,
-                     .wide = lane->wide};
-}
-
 static void lap(LpExec *x, uint32_t row, int64_t replica)
 {
     if (x->timing)
         lp_profile_lap(x->timing, row, replica);
 }
 
-/* run_code with the time taken. */
-static LpStatus time_code(LpExec *x, const LpLane *lane, const LpCode *c,
-                          int64_t replica, const LpRunCtx *rc, bool may_stop,
-                          LpErr *e)
-{
-    LpFrame f = frame_of(x, lane, replica);
-    bool micro = c == &x->p->micro;
-    uint32_t first = micro ? x->timing->micro : x->timing->update;
-    for (size_t i = 0; i < c->n; i++) {
-        if (may_stop && lp_interrupt_raised())
-            return lp_fail(e, LP_E_INTERRUPT, "interrupted");
-        LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
-        lp_profile_lap(x->timing, first + (uint32_t)i, micro ? replica : -1);
-    }
-    return LP_OK;
-}
-
 static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
                          int64_t replica, const LpRunCtx *rc, bool may_stop,
                          LpErr *e)
 {
-    if (x->timing)
-        return time_code(x, lane, c, replica, rc, may_stop, e);
-    LpFrame f = frame_of(x, lane, replica);
+    LpFrame f = {.arg = lp_exec_at(x, replica, 0),
+                 .arena = lane->arena,
+                 .work = lane->work,
+                 .wide = lane->wide};
+    LpProfile *t = x->timing;
+    bool micro = c == &x->p->micro;
     for (size_t i = 0; i < c->n; i++) {
         if (may_stop && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
         LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
+        if (t)
+            lp_profile_lap(t, (micro ? t->micro : t->update) + (uint32_t)i,
+                           micro ? replica : -1);
     }
     return LP_OK;
 }

@@ -27,6 +27,7 @@ typedef struct LpLane {
 } LpLane;
 
 struct LpExec {
+    LpArena mem; /* of its lists */
     LpProgram *p;
     const LpComm *comm; /* borrowed */
     int64_t replicas;   /* of this process, from number `first` on */
@@ -38,7 +39,6 @@ struct LpExec {
     size_t n_stream, n_sum;
     LpReduction *reduction;
     size_t n_reduction;
-    void **reduced; /* their lists of buffers */
     size_t n_var, n_arg;
     void **ptr;   /* [replica][argument]: variables, of which streams are bound
                      by every run, then copies of parameters in other layouts,

@@ -59,6 +59,15 @@ static void *block(LpExec *x, size_t bytes, LpErr *e)
     return p;
 }
 
+/* A list of n zeros. */
+static void *list(LpExec *x, size_t n, size_t size, LpErr *e)
+{
+    void *p = lp_arena_calloc(&x->mem, (n + 1) * size);
+    if (!p)
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+    return p;
+}
+
 /* For all replicas. */
 static void set_ptr(LpExec *x, size_t i, void *to)
 {
@@ -307,13 +316,11 @@ static void mark_code(const LpCode *c, size_t n_var, bool *read, bool *written)
 static LpStatus set_up_holds(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
-    x->hold = lp_calloc(x->n_var, sizeof *x->hold);
-    bool *read = lp_calloc(x->n_var, 3 * sizeof *read);
-    bool *written = read + x->n_var, *packed = written + x->n_var;
-    if (!x->hold || !read) {
-        lp_free(read);
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
-    }
+    bool *read = list(x, x->n_var, sizeof *read, e);
+    bool *written = list(x, x->n_var, sizeof *written, e);
+    bool *packed = list(x, x->n_var, sizeof *packed, e);
+    x->hold = list(x, x->n_var, sizeof *x->hold, e);
+    LP_TRY(e->code);
     mark_code(&x->p->micro, x->n_var, read, written);
     mark_code(&x->p->update, x->n_var, read, written);
     for (size_t i = 0; i < x->p->n_packed; i++)
@@ -332,7 +339,6 @@ static LpStatus set_up_holds(LpExec *x, LpErr *e)
         x->hold[i].unread = x->hold[i].still && !read[i] && packed[i] &&
                             !lp_program_weight_layout(x->p, i);
     }
-    lp_free(read);
     return LP_OK;
 }
 
@@ -374,8 +380,6 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
     for (size_t i = 0; i < p->n_weight_layout; i++)
         most = max(most, max(p->weight_layout[i].load->work_bytes,
                              p->weight_layout[i].save->work_bytes));
-    x->fresh = lp_calloc(p->n_packed, sizeof *x->fresh);
-    LP_FAIL_IF(!x->fresh, e, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < p->n_packed; i++) {
         const LpPackedWeights *d = &p->packed[i];
         work = max(work, d->pack->work_bytes);
@@ -386,10 +390,8 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
         x->lane[i].work = block(x, work, e);
         x->lane[i].arena =
             block(x, max(p->micro.arena_bytes, p->update.arena_bytes), e);
-        if (!x->lane[i].work || !x->lane[i].arena)
-            return LP_E_MEMORY;
     }
-    return x->moving ? LP_OK : LP_E_MEMORY;
+    return e->code;
 }
 
 /* Replicas run one after the other, each on all threads; where no instruction
@@ -419,26 +421,19 @@ static int lanes_of(const LpExec *x)
 
 static LpStatus set_up_lanes(LpExec *x, LpErr *e)
 {
-    int lanes = lanes_of(x);
     size_t operands =
-        max(1, max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update)));
-    x->lane = lp_calloc((size_t)lanes, sizeof *x->lane);
-    LP_FAIL_IF(!x->lane, e, LP_E_MEMORY, "out of memory");
-    for (; x->lanes < lanes; x->lanes++) {
-        void **wide = lp_calloc(operands, sizeof *wide);
-        LP_FAIL_IF(!wide, e, LP_E_MEMORY, "out of memory");
-        x->lane[x->lanes].wide = wide;
-    }
-    return LP_OK;
+        max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update));
+    x->lanes = lanes_of(x);
+    x->lane = list(x, (size_t)x->lanes, sizeof *x->lane, e);
+    for (int i = 0; x->lane && i < x->lanes; i++)
+        x->lane[i].wide = list(x, operands, sizeof(void *), e);
+    return e->code;
 }
 
 /* The variables that every micro-batch, and every iteration, goes over. */
-static LpStatus set_up_lists(LpExec *x, LpErr *e)
+static void set_up_lists(LpExec *x)
 {
     const LpStep *s = x->p->step;
-    x->stream = lp_calloc(x->n_var + 1, sizeof *x->stream);
-    x->sum = lp_calloc(x->n_var + 1, sizeof *x->sum);
-    LP_FAIL_IF(!x->stream || !x->sum, e, LP_E_MEMORY, "out of memory");
     for (uint32_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
         if (lp_is_stream(v))
@@ -447,7 +442,6 @@ static LpStatus set_up_lists(LpExec *x, LpErr *e)
             x->sum[x->n_sum++] = i;
         x->shows |= lp_var_shows_update(s, v);
     }
-    return LP_OK;
 }
 
 /* Accumulators never move, so their buffers are listed once. */
@@ -456,14 +450,15 @@ static LpStatus set_up_reductions(LpExec *x, LpErr *e)
     const LpStep *s = x->p->step;
     if (s->replicas == 1)
         return LP_OK;
-    x->reduction = lp_calloc(x->n_var, sizeof *x->reduction);
-    x->reduced = lp_calloc(x->n_var * (size_t)x->replicas, sizeof *x->reduced);
-    LP_FAIL_IF(!x->reduction || !x->reduced, e, LP_E_MEMORY, "out of memory");
+    size_t n = (size_t)x->replicas;
+    x->reduction = list(x, x->n_var, sizeof *x->reduction, e);
+    void **reduced = list(x, x->n_var * n, sizeof *reduced, e);
+    LP_TRY(e->code);
     for (size_t i = 0; i < x->n_var; i++) {
         const LpVariable *v = &s->var[i];
         if (v->role != LP_VAR_ACCUM)
             continue;
-        void **local = x->reduced + x->n_reduction * (size_t)x->replicas;
+        void **local = reduced + x->n_reduction * n;
         for (int64_t r = 0; r < x->replicas; r++)
             local[r] = *lp_exec_at(x, r, i);
         x->reduction[x->n_reduction++] = (LpReduction){
@@ -482,25 +477,25 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
     lp_storage_trim();
-    x->ptr = lp_calloc(x->n_arg * (size_t)x->replicas, sizeof *x->ptr);
-    x->backup = lp_calloc(x->n_var, sizeof *x->backup);
-    x->spare = lp_calloc(x->n_var, sizeof *x->spare);
-    LP_FAIL_IF(!x->ptr || !x->backup || !x->spare, e, LP_E_MEMORY,
-               "out of memory");
+    x->ptr = list(x, x->n_arg * (size_t)x->replicas, sizeof *x->ptr, e);
+    x->backup = list(x, x->n_var, sizeof *x->backup, e);
+    x->spare = list(x, x->n_var, sizeof *x->spare, e);
+    x->fresh = list(x, x->p->n_packed, sizeof *x->fresh, e);
+    x->stream = list(x, x->n_var, sizeof *x->stream, e);
+    x->sum = list(x, x->n_var, sizeof *x->sum, e);
+    LP_TRY(e->code);
     LP_TRY(set_up_lanes(x, e));
     LP_TRY(set_up_holds(x, e));
     LP_TRY(set_up_scratch(x, e));
     for (size_t i = 0; i < x->n_var; i++) {
-        if (s->var[i].role == LP_VAR_STREAM_OUT) {
+        if (s->var[i].role == LP_VAR_STREAM_OUT)
             x->spare[i] =
                 block(x, lp_var_bytes(&s->var[i]) * (size_t)x->lanes, e);
-            if (!x->spare[i])
-                return LP_E_MEMORY;
-        }
-        if (!lp_is_stream(&s->var[i]))
+        else if (!lp_is_stream(&s->var[i]))
             LP_TRY(alloc_var(x, i, e));
+        LP_TRY(e->code);
     }
-    LP_TRY(set_up_lists(x, e));
+    set_up_lists(x);
     return set_up_reductions(x, e);
 }
 
@@ -516,16 +511,5 @@ void lp_exec_tear_down(LpExec *x)
     for (size_t i = 0; i < x->n_owned; i++)
         lp_zeros_free(x->owned[i]);
     lp_free(x->owned);
-    lp_free(x->hold);
-    lp_free(x->ptr);
-    lp_free(x->backup);
-    lp_free(x->stream);
-    lp_free(x->sum);
-    lp_free(x->reduction);
-    lp_free(x->reduced);
-    lp_free(x->spare);
-    lp_free(x->fresh);
-    for (int i = 0; i < x->lanes; i++)
-        lp_free(x->lane[i].wide);
-    lp_free(x->lane);
+    lp_arena_fini(&x->mem);
 }

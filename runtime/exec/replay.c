@@ -23,20 +23,21 @@ static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
                    (long long)(x->rc.micro_batch - x->start));
 }
 
-/* Run -1: no plan. */
-static void *operand(const LpReplay *x, LpVal v, int run)
+/* A variable that is read where it lives. Run -1: no plan. */
+static void *at_home(const LpReplay *x, LpVal v, int run)
 {
-    if (x->here[v])
-        return x->here[v]->data;
     if (!lp_ipu_is_free(x->p, v))
         return NULL;
     size_t var = (size_t)x->p->var_of[v];
     return run < 0 ? lp_replay_here(x, var) : lp_replay_find(x, var, run);
 }
 
-static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
+/* Of a micro-batch, or of the update, whose values are all there. */
+static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
+                         LpErr *e)
 {
-    const LpGraphNode *d = &x->g->node[id];
+    const LpGraphNode *d = &k->g->node[id];
+    LpCell **cell = k == &x->micro ? x->here : x->now;
     void *few[LP_MAX_IN + LP_MAX_OUT] = {NULL}, **in = few;
     if (d->n_in > LP_MAX_IN || d->n_out > LP_MAX_OUT)
         in = lp_calloc(d->n_in + d->n_out, sizeof *in);
@@ -45,21 +46,22 @@ static LpStatus run_node(LpReplay *x, LpNodeId id, int run, LpErr *e)
     for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++) {
         if (!lp_is_value(d->in[i]))
             continue;
-        in[i] = operand(x, d->in[i], run);
+        const LpCell *c = cell[d->in[i]];
+        in[i] = c ? c->data : at_home(x, d->in[i], run);
         if (!in[i])
             s = dead_read(x, d->in[i], run, e);
     }
     for (uint32_t i = 0; i < d->n_out && s == LP_OK; i++) {
-        LpCell **c = &x->here[d->out + i];
+        LpCell **c = &cell[d->out + i];
         lp_cell_drop(x, c);
-        *c = lp_cell_new(x, lp_type_bytes(lp_graph_type(x->g, d->out + i)), e);
+        *c = lp_cell_new(x, lp_type_bytes(lp_graph_type(k->g, d->out + i)), e);
         if (*c)
             out[i] = (*c)->data;
         else
             s = LP_E_MEMORY;
     }
     if (s == LP_OK)
-        s = lp_node_kernels_run(&x->micro, id, in, out, &x->rc, e);
+        s = lp_node_kernels_run(k, id, in, out, &x->rc, e);
     if (in != few)
         lp_free(in);
     return s;
@@ -98,7 +100,7 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
             continue;
         size_t bytes = (size_t)lp_type_bytes(&var->type);
         /* a variable that is returned as it is comes from where it lives */
-        const void *from = operand(x, v, lp_ipu_is_free(x->p, v) ? -1 : run);
+        const void *from = x->here[v] ? x->here[v]->data : at_home(x, v, -1);
         if (!from || (run >= 0 && !lp_replay_has(x, i, run, false)))
             return dead_read(x, v, run, e);
         char *to = lp_replay_here(x, i);
@@ -219,7 +221,7 @@ static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
     LP_TRY(receive(x, run, mb, e));
     x->mb = mb;
     for (uint32_t i = 0; i < r->n; i++) {
-        LP_TRY(run_node(x, r->entry[i].node, run, e));
+        LP_TRY(run_node(x, &x->micro, r->entry[i].node, run, e));
         keep_parts(x, &x->g->node[r->entry[i].node]);
         for (uint32_t k = x->drop_first[i]; k < x->drop_first[i + 1]; k++)
             lp_cell_drop(x, &x->here[r->range[x->drop[k]].v]);
@@ -296,7 +298,7 @@ static LpStatus run_sum(LpReplay *x, LpNodeId n, LpErr *e)
         x->here[v] = *part_at(x, v);
         *part_at(x, v) = NULL;
     }
-    return run_node(x, n, -1, e);
+    return run_node(x, &x->micro, n, -1, e);
 }
 
 /* The sums over the micro-batches, in the order of the step. */
@@ -342,7 +344,7 @@ static LpStatus run_in_order(LpReplay *x, int64_t loop, LpErr *e)
                 !lp_ipu_is_free(x->p, x->g->input[i]))
                 LP_TRY(read_input(x, x->g->input[i], -1, e));
         for (LpNodeId n = 0; n < x->g->n_node; n++)
-            LP_TRY(run_node(x, n, -1, e));
+            LP_TRY(run_node(x, &x->micro, n, -1, e));
         LP_TRY(write_vars(x, -1, e));
         lp_replay_clear_run(x);
     }
@@ -350,29 +352,6 @@ static LpStatus run_in_order(LpReplay *x, int64_t loop, LpErr *e)
 }
 
 /* ---- the update ---------------------------------------------------------- */
-static LpStatus update_node(LpReplay *x, LpNodeId id, LpErr *e)
-{
-    const LpGraph *u = x->step->update;
-    const LpGraphNode *d = &u->node[id];
-    void **in = lp_calloc(d->n_in + d->n_out, sizeof *in), **out = in + d->n_in;
-    LpStatus s = in ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++)
-        if (lp_is_value(d->in[i]))
-            in[i] = x->now[d->in[i]]->data;
-    for (uint32_t i = 0; i < d->n_out && s == LP_OK; i++) {
-        LpCell **c = &x->now[d->out + i];
-        *c = lp_cell_new(x, lp_type_bytes(lp_graph_type(u, d->out + i)), e);
-        if (*c)
-            out[i] = (*c)->data;
-        else
-            s = LP_E_MEMORY;
-    }
-    if (s == LP_OK)
-        s = lp_node_kernels_run(&x->update, id, in, out, &x->rc, e);
-    lp_free(in);
-    return s;
-}
-
 /* All that the update reads and writes must come and go. */
 static LpStatus check_update(const LpReplay *x, LpErr *e)
 {
@@ -389,11 +368,6 @@ static LpStatus check_update(const LpReplay *x, LpErr *e)
     return LP_OK;
 }
 
-static void *var_at(const LpReplay *x, size_t i, int64_t r)
-{
-    return x->var[(size_t)r * x->step->n_var + i];
-}
-
 /* Every member of a group gets the sum over it. */
 static void sum_accumulator(LpReplay *x, size_t i)
 {
@@ -402,7 +376,7 @@ static void sum_accumulator(LpReplay *x, size_t i)
     LpGroup g = lp_var_group(st, v);
     int64_t n = st->replicas, step = lp_group_stride(g, n);
     for (int64_t r = 0; r < n; r++)
-        x->wide[r] = var_at(x, i, r);
+        x->wide[r] = lp_replay_var(x, i, r);
     for (int64_t k = 0; k < lp_group_count(g, n); k++) {
         void **first = x->wide + lp_group_first(g, n, k);
         lp_sum_buffers(
@@ -427,14 +401,15 @@ static LpStatus update_replica(LpReplay *x, int64_t r, int64_t to, LpErr *e)
         if (!c)
             return LP_E_MEMORY;
         x->now[v->update_in] = c;
-        memcpy(c->data, var_at(x, i, r), (size_t)c->bytes);
+        memcpy(c->data, lp_replay_var(x, i, r), (size_t)c->bytes);
     }
     for (LpNodeId n = 0; n < u->n_node; n++)
-        LP_TRY(update_node(x, n, e));
+        LP_TRY(run_node(x, &x->update, n, -1, e));
     for (size_t i = 0; i < st->n_var; i++) {
         LpVal v = st->var[i].update_out;
         for (int64_t k = r; lp_is_value(v) && k <= to; k++)
-            memcpy(var_at(x, i, k), x->now[v]->data, (size_t)x->now[v]->bytes);
+            memcpy(lp_replay_var(x, i, k), x->now[v]->data,
+                   (size_t)x->now[v]->bytes);
     }
     for (LpVal v = 0; v < u->n_value; v++)
         lp_cell_drop(x, &x->now[v]);
@@ -452,7 +427,7 @@ static void show_updated(LpReplay *x, int64_t loop)
         for (int64_t r = 0; r < st->replicas && lp_var_shows_update(st, v); r++)
             memcpy((char *)x->stream[i].out +
                        (size_t)(last * st->replicas + r) * bytes,
-                   var_at(x, (size_t)v->param, r), bytes);
+                   lp_replay_var(x, (size_t)v->param, r), bytes);
     }
 }
 

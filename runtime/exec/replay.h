@@ -33,7 +33,7 @@ LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,
                        uint64_t micro_batch, LpErr *e);
 
 /* A variable's memory; of values, the most bytes that were alive at once. */
-const void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica);
+void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica);
 int64_t lp_replay_peak(const LpReplay *x);
 
 /* ---- plain kernels (replay_kernel.c) ------------------------------------- */

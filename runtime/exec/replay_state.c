@@ -41,11 +41,6 @@ void lp_slot_put(LpReplay *x, LpSlot *p, LpCell *c, int64_t tag)
 }
 
 /* ---- life ---------------------------------------------------------------- */
-void *lp_replay_here(const LpReplay *x, size_t i)
-{
-    return x->var[(size_t)x->replica * x->step->n_var + i];
-}
-
 void lp_replay_renew_shares(LpReplay *x)
 {
     const LpStep *s = x->step;
@@ -54,6 +49,15 @@ void lp_replay_renew_shares(LpReplay *x)
         memcpy(x->share[i], x->var[i / x->p->n_share * s->n_var + var],
                (size_t)lp_type_bytes(&s->var[var].type));
     }
+}
+
+/* Zeros for as long as the replay. */
+static void *room(LpReplay *x, size_t n, size_t size, LpErr *e)
+{
+    void *p = lp_arena_calloc(&x->mem, (n + 1) * size);
+    if (!p)
+        lp_fail(e, LP_E_MEMORY, "out of memory");
+    return p;
 }
 
 static LpStatus set_up_shares(LpReplay *x, LpErr *e)
@@ -72,21 +76,18 @@ static LpStatus set_up_shares(LpReplay *x, LpErr *e)
 /* Values that runs make and sums over the micro-batches read. */
 static LpStatus set_up_parts(LpReplay *x, LpErr *e)
 {
-    x->part = lp_calloc(x->g->n_value, sizeof *x->part);
-    LP_FAIL_IF(!x->part, e, LP_E_MEMORY, "out of memory");
     for (LpNodeId n = 0; n < x->g->n_node; n++) {
         const LpGraphNode *d = &x->g->node[n];
         for (uint32_t i = 0; i < d->n_in && x->p->sum[n].var >= 0; i++) {
             LpVal v = d->in[i];
-            LpNodeId m = lp_is_value(v) ? x->g->value[v].node : LP_NO_NODE;
+            LpNodeId m = lp_maker(x->g, v);
             if (m != LP_NO_NODE && x->p->sum[m].var < 0 && !x->part[v])
                 x->part[v] = (uint32_t)++x->n_part;
         }
     }
-    size_t n = x->n_part * (size_t)x->p->micro_batches + 1;
-    x->kept = lp_calloc(n, sizeof *x->kept);
-    LP_FAIL_IF(!x->kept, e, LP_E_MEMORY, "out of memory");
-    return LP_OK;
+    size_t n = x->n_part * (size_t)x->p->micro_batches;
+    x->kept = room(x, n, sizeof *x->kept, e);
+    return e->code;
 }
 
 static LpStatus set_up_vars(LpReplay *x, LpErr *e)
@@ -112,31 +113,26 @@ static LpStatus set_up_vars(LpReplay *x, LpErr *e)
 static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
-    size_t n_var = x->step->n_var * (size_t)x->step->replicas, most = 0;
+    size_t n = (size_t)x->step->replicas, most = 0;
     const LpGraph *u = x->step->update;
     for (int r = 0; r < p->n_pass; r++) {
         most = p->pass[r].n > most ? p->pass[r].n : most;
         most = p->pass[r].n_range > most ? p->pass[r].n_range : most;
     }
-    x->var = lp_calloc(n_var + 1, sizeof *x->var);
-    x->share =
-        lp_calloc(p->n_share * (size_t)x->step->replicas + 1, sizeof(void *));
-    x->here = lp_calloc(x->g->n_value, sizeof *x->here);
-    x->now = lp_calloc(u ? u->n_value : 1, sizeof *x->now);
-    x->ring = lp_calloc(p->n_stash + 1, sizeof *x->ring);
-    x->link = lp_calloc(p->n_copy + 1, sizeof *x->link);
-    x->sent = lp_calloc(p->n_copy + 1, sizeof *x->sent);
-    x->drop = lp_calloc(most + 1, sizeof *x->drop);
-    x->drop_first = lp_calloc(most + 3, sizeof *x->drop_first);
-    x->wide = lp_calloc((size_t)x->step->replicas, sizeof *x->wide);
-    LP_FAIL_IF(!x->var || !x->share || !x->here || !x->now || !x->ring ||
-                   !x->link || !x->sent || !x->drop || !x->drop_first ||
-                   !x->wide,
-               e, LP_E_MEMORY, "out of memory");
-    for (size_t i = 0; i < p->n_stash; i++) {
-        x->ring[i] = lp_calloc((size_t)p->stash[i].depth, sizeof(LpSlot));
-        LP_FAIL_IF(!x->ring[i], e, LP_E_MEMORY, "out of memory");
-    }
+    x->var = room(x, x->step->n_var * n, sizeof *x->var, e);
+    x->share = room(x, p->n_share * n, sizeof *x->share, e);
+    x->here = room(x, x->g->n_value, sizeof *x->here, e);
+    x->now = room(x, u ? u->n_value : 0, sizeof *x->now, e);
+    x->ring = room(x, p->n_stash, sizeof *x->ring, e);
+    x->link = room(x, p->n_copy, sizeof *x->link, e);
+    x->sent = room(x, p->n_copy, sizeof *x->sent, e);
+    x->part = room(x, x->g->n_value, sizeof *x->part, e);
+    x->drop = room(x, most, sizeof *x->drop, e);
+    x->drop_first = room(x, most + 2, sizeof *x->drop_first, e);
+    x->wide = room(x, n, sizeof *x->wide, e);
+    LP_TRY(e->code);
+    for (size_t i = 0; i < p->n_stash; i++)
+        x->ring[i] = room(x, (size_t)p->stash[i].depth, sizeof(LpSlot), e);
     LP_TRY(set_up_parts(x, e));
     LP_TRY(
         lp_node_kernels_init(&x->micro, x->g, x->step->numerics, threads, e));
@@ -193,34 +189,20 @@ void lp_replay_free(LpReplay *x)
     if (!x)
         return;
     lp_replay_clear(x);
-    for (size_t i = 0; x->ring && i < x->p->n_stash; i++)
-        lp_free(x->ring[i]);
-    size_t n_var = x->step->n_var * (size_t)x->step->replicas;
-    for (size_t i = 0; x->var && i < n_var; i++)
+    size_t n = (size_t)x->step->replicas;
+    for (size_t i = 0; x->var && i < x->step->n_var * n; i++)
         lp_free(x->var[i]);
-    size_t n_share = x->p->n_share * (size_t)x->step->replicas;
-    for (size_t i = 0; x->share && i < n_share; i++)
+    for (size_t i = 0; x->share && i < x->p->n_share * n; i++)
         lp_free(x->share[i]);
     if (x->micro.g)
         lp_node_kernels_fini(&x->micro);
     if (x->update.g)
         lp_node_kernels_fini(&x->update);
-    lp_free(x->var);
-    lp_free(x->share);
-    lp_free(x->part);
-    lp_free(x->kept);
-    lp_free(x->here);
-    lp_free(x->now);
-    lp_free(x->ring);
-    lp_free(x->link);
-    lp_free(x->sent);
-    lp_free(x->drop);
-    lp_free(x->drop_first);
-    lp_free(x->wide);
+    lp_arena_fini(&x->mem);
     lp_free(x);
 }
 
-const void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica)
+void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica)
 {
     return x->var[(size_t)replica * x->step->n_var + var];
 }

@@ -21,6 +21,7 @@ struct LpReplay {
     const LpIpuPlan *p;
     const LpStep *step;
     const LpGraph *g;
+    LpArena mem;
     LpNodeKernels micro, update;
     void **var;     /* [replica][variable] */
     void **share;   /* [replica][share]: copies of variables */
@@ -48,7 +49,10 @@ void lp_cell_drop(LpReplay *x, LpCell **at); /* a reference; clears *at */
 void lp_slot_put(LpReplay *x, LpSlot *p, LpCell *c, int64_t tag);
 
 /* Memory of variable i in the current replica. */
-void *lp_replay_here(const LpReplay *x, size_t i);
+static inline void *lp_replay_here(const LpReplay *x, size_t i)
+{
+    return lp_replay_var(x, i, x->replica);
+}
 /* Copies of variables as they are at home. */
 void lp_replay_renew_shares(LpReplay *x);
 
