@@ -1,8 +1,8 @@
 /* The tape of eager autograd: one node a recorded call. Nodes are numbered in
  * the order in which they got their last edge, so the numbers are a topological
- * order. A node keeps aliases of what its gradient rule reads (never the tensors
- * themselves: that would tie a knot of references) with the storage's version,
- * to notice a value that was overwritten since. */
+ * order. A node keeps aliases of what its gradient rule reads (never the
+ * tensors themselves: that would tie a knot of references) with the storage's
+ * version, to notice a value that was overwritten since. */
 #include <string.h>
 
 #include "src/autodiff/meta.h"
