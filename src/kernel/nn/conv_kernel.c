@@ -309,15 +309,7 @@ LP_PLAIN_CORE(reference_core)
     side[f->role[0]] = in[0];
     side[f->role[1]] = in[1];
     side[f->role[2]] = out[0];
-    if (f->pass == LP_DNN_FORWARD)
-        lp_conv_ref(&f->g, f->integers, side[SRC], side[W], side[DST],
-                    p->threads);
-    else if (f->pass == LP_DNN_BACKWARD_DATA)
-        lp_conv_ref_data(&f->g, f->integers, side[DST], side[W], side[SRC],
-                         p->threads);
-    else
-        lp_conv_ref_weights(&f->g, f->integers, side[SRC], side[DST], side[W],
-                            p->threads);
+    lp_conv_ref(&f->g, (LpDnnPass)f->pass, f->integers, side, p->threads);
     return LP_OK;
 }
 

@@ -12,6 +12,7 @@ typedef struct Geom {
     int64_t n, groups, ic, oc; /* channels of one group */
     int64_t src[3], dst[3], k[3], stride[3], dil[3], pad[3];
     int64_t src_plane, dst_plane, kernel;
+    bool integers;
 } Geom;
 
 static Geom widen(const LpConvGeom *g)
@@ -52,53 +53,32 @@ static void range(const Geom *g, int a, int64_t k, int64_t *lo, int64_t *hi,
         *hi = g->dst[a];
 }
 
-/* An element: float64, or int64 whose bits are summed without a sign. */
-typedef union Number {
-    double f;
-    uint64_t i;
-} Number;
-
-/* What is done with one pair of rows of n positions. */
-typedef enum {
-    TO_DST,
-    TO_SRC,
-    TO_WEIGHT,
-    INTEGERS, /* the same three of integers from here */
-} Way;
-
-static Way of_type(Way way, bool integers)
-{
-    return integers ? INTEGERS + way : way;
-}
-
-static inline void row(Way way, Number *src, Number *dst, Number *w, int64_t n,
-                       int64_t s)
-{
-    if (way == TO_DST) {
-        for (int64_t i = 0; i < n; i++)
-            dst[i].f += w->f * src[i * s].f;
-    } else if (way == TO_SRC) {
-        for (int64_t i = 0; i < n; i++)
-            src[i * s].f += w->f * dst[i].f;
-    } else if (way == TO_WEIGHT) {
-        double sum = 0;
-        for (int64_t i = 0; i < n; i++)
-            sum += src[i * s].f * dst[i].f;
-        w->f += sum;
-    } else if (way == INTEGERS + TO_DST) {
-        for (int64_t i = 0; i < n; i++)
-            dst[i].i += w->i * src[i * s].i;
-    } else if (way == INTEGERS + TO_SRC) {
-        for (int64_t i = 0; i < n; i++)
-            src[i * s].i += w->i * dst[i].i;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            w->i += src[i * s].i * dst[i].i;
+/* One pair of rows of n positions, of float64 or int64 (whose bits are summed
+ * without a sign); *w is their weight. */
+#define ROW(name, T)                                                           \
+    static inline void name(LpDnnPass pass, T *src, T *dst, T *w, int64_t n,   \
+                            int64_t s)                                         \
+    {                                                                          \
+        const T f = *w;                                                        \
+        T sum = 0;                                                             \
+        if (pass == LP_DNN_FORWARD)                                            \
+            for (int64_t i = 0; i < n; i++)                                    \
+                dst[i] += f * src[i * s];                                      \
+        else if (pass == LP_DNN_BACKWARD_DATA)                                 \
+            for (int64_t i = 0; i < n; i++)                                    \
+                src[i * s] += f * dst[i];                                      \
+        else                                                                   \
+            for (int64_t i = 0; i < n; i++)                                    \
+                sum += src[i * s] * dst[i];                                    \
+        if (pass == LP_DNN_BACKWARD_WEIGHTS)                                   \
+            *w += sum;                                                         \
     }
-}
+ROW(float_row, double)
+ROW(int_row, uint64_t)
 
 /* All places of the kernel for one plane of each side. */
-static void planes(const Geom *g, Way way, Number *src, Number *dst, Number *w)
+static void planes(const Geom *g, LpDnnPass pass, double *src, double *dst,
+                   double *w)
 {
     int64_t lo[3], hi[3], off[3];
     for (int64_t k = 0; k < g->kernel; k++) {
@@ -113,64 +93,59 @@ static void planes(const Geom *g, Way way, Number *src, Number *dst, Number *w)
                 int64_t sd = d * g->stride[0] + off[0];
                 int64_t sh = h * g->stride[1] + off[1];
                 int64_t sw = lo[2] * g->stride[2] + off[2];
-                row(way, src + (sd * g->src[1] + sh) * g->src[2] + sw,
-                    dst + (d * g->dst[1] + h) * g->dst[2] + lo[2], w + k,
-                    hi[2] - lo[2], g->stride[2]);
+                double *x = src + (sd * g->src[1] + sh) * g->src[2] + sw;
+                double *y = dst + (d * g->dst[1] + h) * g->dst[2] + lo[2];
+                if (g->integers)
+                    int_row(pass, (void *)x, (void *)y, (void *)(w + k),
+                            hi[2] - lo[2], g->stride[2]);
+                else
+                    float_row(pass, x, y, w + k, hi[2] - lo[2], g->stride[2]);
             }
     }
 }
 
-/* Operands that `way` only reads lose their const here and are not written. */
-static void channels(const Geom *g, Way way, const void *src, const void *dst,
-                     const void *w, int64_t n, int64_t o, int64_t i)
+/* Of sample n: output channel o and input channel i of its group. */
+static void channels(const Geom *g, LpDnnPass pass, void *const side[3],
+                     int64_t n, int64_t o, int64_t i)
 {
-    int64_t group = o / g->oc;
-    Number *s = (Number *)(uintptr_t)src;
-    Number *d = (Number *)(uintptr_t)dst, *k = (Number *)(uintptr_t)w;
-    int64_t ci = group * g->ic + i;
-    planes(g, way, s + (n * g->groups * g->ic + ci) * g->src_plane,
-           d + (n * g->groups * g->oc + o) * g->dst_plane,
-           k + (o * g->ic + i) * g->kernel);
+    int64_t ci = o / g->oc * g->ic + i;
+    planes(g, pass,
+           (double *)side[0] + (n * g->groups * g->ic + ci) * g->src_plane,
+           (double *)side[2] + (n * g->groups * g->oc + o) * g->dst_plane,
+           (double *)side[1] + (o * g->ic + i) * g->kernel);
 }
 
-void lp_conv_ref(const LpConvGeom *geom, bool integers, const void *src,
-                 const void *w, void *dst, int threads)
+/* Plane q of the result: a sample's channel, or an output channel's weights. */
+static void result(const Geom *g, LpDnnPass pass, void *const side[3],
+                   int64_t q)
+{
+    int64_t c_src = g->groups * g->ic, c_dst = g->groups * g->oc;
+    if (pass == LP_DNN_FORWARD)
+        for (int64_t i = 0; i < g->ic && !lp_kernel_stops(); i++)
+            channels(g, pass, side, q / c_dst, q % c_dst, i);
+    else if (pass == LP_DNN_BACKWARD_DATA)
+        for (int64_t o = 0; o < g->oc && !lp_kernel_stops(); o++)
+            channels(g, pass, side, q / c_src, q % c_src / g->ic * g->oc + o,
+                     q % g->ic);
+    else
+        for (int64_t i = 0; i < g->ic; i++)
+            for (int64_t n = 0; n < g->n && !lp_kernel_stops(); n++)
+                channels(g, pass, side, n, q, i);
+}
+
+void lp_conv_ref(const LpConvGeom *geom, LpDnnPass pass, bool integers,
+                 void *const side[3], int threads)
 {
     Geom g = widen(geom);
-    int64_t all = g.n * g.groups * g.oc;
-    memset(dst, 0, (size_t)(all * g.dst_plane) * sizeof(Number));
+    g.integers = integers;
+    bool weights = pass == LP_DNN_BACKWARD_WEIGHTS;
+    int at = weights ? 1 : pass == LP_DNN_FORWARD ? 2 : 0;
+    int64_t all = g.groups * (at == 0 ? g.ic : g.oc) * (weights ? 1 : g.n);
+    int64_t plane = at == 0   ? g.src_plane
+                    : weights ? g.ic * g.kernel
+                              : g.dst_plane;
+    memset(side[at], 0, (size_t)(all * plane) * sizeof(double));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < all; q++)
-        for (int64_t i = 0; i < g.ic && !lp_kernel_stops(); i++)
-            channels(&g, of_type(TO_DST, integers), src, dst, w,
-                     q / (g.groups * g.oc), q % (g.groups * g.oc), i);
-}
-
-void lp_conv_ref_data(const LpConvGeom *geom, bool integers, const void *dst,
-                      const void *w, void *src, int threads)
-{
-    Geom g = widen(geom);
-    int64_t all = g.n * g.groups * g.ic;
-    memset(src, 0, (size_t)(all * g.src_plane) * sizeof(Number));
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t q = 0; q < all; q++) {
-        int64_t c = q % (g.groups * g.ic);
-        for (int64_t o = 0; o < g.oc && !lp_kernel_stops(); o++)
-            channels(&g, of_type(TO_SRC, integers), src, dst, w,
-                     q / (g.groups * g.ic), c / g.ic * g.oc + o, c % g.ic);
-    }
-}
-
-void lp_conv_ref_weights(const LpConvGeom *geom, bool integers, const void *src,
-                         const void *dst, void *w, int threads)
-{
-    Geom g = widen(geom);
-    int64_t all = g.groups * g.oc;
-    memset(w, 0, (size_t)(all * g.ic * g.kernel) * sizeof(Number));
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t o = 0; o < all; o++)
-        for (int64_t i = 0; i < g.ic; i++)
-            for (int64_t n = 0; n < g.n && !lp_kernel_stops(); n++)
-                channels(&g, of_type(TO_WEIGHT, integers), src, dst, w, n, o,
-                         i);
+        result(&g, pass, side, q);
 }

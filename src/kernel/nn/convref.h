@@ -4,12 +4,10 @@
 #define LP_KERNEL_NN_CONVREF_H
 
 #include "src/kernel/nn/nn.h"
+#include "src/kernel/product/dnn.h"
 
-void lp_conv_ref(const LpConvGeom *g, bool integers, const void *src,
-                 const void *w, void *dst, int threads);
-void lp_conv_ref_data(const LpConvGeom *g, bool integers, const void *dst,
-                      const void *w, void *src, int threads);
-void lp_conv_ref_weights(const LpConvGeom *g, bool integers, const void *src,
-                         const void *dst, void *w, int threads);
+/* side: src, weights, dst, of which the pass writes one. */
+void lp_conv_ref(const LpConvGeom *g, LpDnnPass pass, bool integers,
+                 void *const side[3], int threads);
 
 #endif
