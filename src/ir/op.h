@@ -231,11 +231,6 @@ typedef struct LpKernelReq {
     /* float32 products may be made of so many bfloat16 pieces of each number
      * where that is quicker; LP_SPLIT_ALL keep all its bits, 0: none */
     int split;
-    /* host lowering only, batch normalisation of blocked images: it runs with
-     * its ReLU. Forward: y = relu(norm(in[0]) + in[3]), the addition only if
-     * n_in is 4. Backward: in[0] counts as 0 wherever in[5], the ReLU's result,
-     * is at most 0. */
-    bool relu;
 } LpKernelReq;
 typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 

@@ -196,7 +196,8 @@ enum { LP_POOL_SIZE };
 enum { LP_LAYER_NORM_NORMALIZED_SHAPE, LP_LAYER_NORM_EPS };
 /* native_group_norm, group_norm_backward */
 enum { LP_GROUP_NORM_NUM_GROUPS, LP_GROUP_NORM_EPS };
-/* batch_norm_train, batch_norm_backward */
+/* batch_norm_train, batch_norm_backward, batch_norm_relu,
+ * batch_norm_relu_backward */
 enum { LP_BATCH_NORM_EPS };
 /* softmax, log_softmax, softmax_backward, log_softmax_backward */
 enum { LP_SOFTMAX_DIM };

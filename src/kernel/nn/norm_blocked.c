@@ -26,7 +26,7 @@ typedef struct State {
     int64_t batch, channels, n; /* n: positions of a plane */
     double eps;
     int block;
-    bool relu, added; /* forward: operand 3 is there */
+    bool relu;
 } State;
 _Static_assert(sizeof(State) <= sizeof(((LpKernel *)0)->inl), "State");
 
@@ -131,7 +131,7 @@ static void scale(const Job *j, int64_t i, int64_t c)
 LP_KERNEL_RUN(run_forward)
 {
     const State *s = (const void *)k->inl;
-    void *all[] = {in[0], in[1], in[2], s->added ? in[3] : NULL};
+    void *all[] = {in[0], in[1], in[2], s->relu ? in[3] : NULL};
     Job j = {.in = all,
              .out = out,
              .sums = stats,
@@ -206,8 +206,7 @@ static void prepare(const LpKernelReq *r, int image, LpKernel *k)
                  .n = x->shape[2] * x->shape[3],
                  .eps = r->attr[LP_BATCH_NORM_EPS].f,
                  .block = x->block,
-                 .relu = r->relu,
-                 .added = r->relu && r->n_in == 4};
+                 .relu = r->n_in > (image ? 5 : 3)};
     int64_t work = (2 * s->batch + 3) * s->channels;
     k->work_bytes = (size_t)work * sizeof(float);
     k->threads = r->threads;

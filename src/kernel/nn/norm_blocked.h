@@ -1,5 +1,5 @@
 /* Batch normalisation of blocked operands (LpDesc.block), float32, with the
- * addition and the ReLU that follow it (LpKernelReq.relu). */
+ * addition and the ReLU that follow it (batch_norm_relu). */
 #ifndef LP_KERNEL_NN_NORM_BLOCKED_H
 #define LP_KERNEL_NN_NORM_BLOCKED_H
 

@@ -24,6 +24,7 @@ typedef struct Norm {
     int64_t rows, n;
     int64_t batch, channels, inner, groups;
     double eps;
+    bool relu; /* batch: one operand more */
 } Norm;
 
 typedef LpStatus Core(const LpPlain *p, void *const *in, void *const *out,
@@ -126,22 +127,25 @@ LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return prepare(r, k, s, group_back, (size_t)(2 * s.batch * s.channels), e);
 }
 
-/* (x, w, b; eps) -> y, mean, var */
+/* (x, w, b (, other); eps) -> y, mean, var */
 LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     if (r->out[0].block)
         return lp_batch_norm_blocked(r, k, e);
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[LP_BATCH_NORM_EPS].f;
+    s.relu = r->n_in > 3;
     return prepare(r, k, s, batch, (size_t)(2 * s.channels), e);
 }
 
-/* (dy, x, mean, var, w; eps) -> dx, dw, db */
+/* (dy, x, mean, var, w (, y); eps) -> dx, dw, db */
 LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     if (r->out[0].block)
         return lp_batch_norm_back_blocked(r, k, e);
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[LP_BATCH_NORM_EPS].f;
-    return prepare(r, k, s, batch_back, (size_t)(3 * s.channels), e);
+    s.relu = r->n_in > 5;
+    int64_t masked = s.relu ? s.batch * s.inner : 0; /* dy */
+    return prepare(r, k, s, batch_back, (size_t)((3 + masked) * s.channels), e);
 }

@@ -153,10 +153,19 @@ static void F(batch_stats)(const Norm *s, const T *x, T *mean, T *var,
     }
 }
 
+/* y = relu(y + add), the addition unless add is NULL */
+static void F(relu)(const T *add, int64_t n, T *y)
+{
+    for (int64_t i = 0; add && i < n; i++)
+        y[i] += add[i];
+    for (int64_t i = 0; i < n; i++)
+        y[i] = y[i] < 0 ? 0 : y[i];
+}
+
 static void F(batch)(const Norm *s, void *const *in, void *const *out,
                      void *work, int threads)
 {
-    const T *x = in[0], *w = in[1], *b = in[2];
+    const T *x = in[0], *w = in[1], *b = in[2], *add = s->relu ? in[3] : NULL;
     T *y = out[0], *mean = out[1], *var = out[2], *scale = work;
     F(batch_stats)(s, x, mean, var, threads);
     for (int64_t c = 0; c < s->channels; c++)
@@ -167,13 +176,17 @@ static void F(batch)(const Norm *s, void *const *in, void *const *out,
                 int64_t q = i * s->channels + c;
                 y[q] = (x[q] - mean[c]) * scale[c] + (b ? b[c] : 0);
             }
+        if (s->relu)
+            F(relu)(add, s->batch * s->channels, y);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t q = 0; q < s->batch * s->channels; q++) {
-        int64_t c = q % s->channels;
-        lp_nn()->L->center(x + q * s->inner, s->inner, mean[c], scale[c],
-                           b ? b[c] : 0, y + q * s->inner);
+        int64_t c = q % s->channels, at = q * s->inner;
+        lp_nn()->L->center(x + at, s->inner, mean[c], scale[c], b ? b[c] : 0,
+                           y + at);
+        if (s->relu)
+            F(relu)(add ? add + at : NULL, s->inner, y + at);
     }
 }
 
@@ -200,6 +213,16 @@ static void F(batch_sums)(const Norm *s, const T *dy, const T *x, const T *mean,
         }
 }
 
+/* dy where the ReLU's result y was positive */
+static void F(masked)(const T *dy, const T *y, int64_t n, int threads, T *out)
+{
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        T d = dy[i]; /* always, so that vectors do */
+        out[i] = y[i] <= 0 ? 0 : d;
+    }
+}
+
 static void F(batch_back)(const Norm *s, void *const *in, void *const *out,
                           void *work, int threads)
 {
@@ -207,6 +230,11 @@ static void F(batch_back)(const Norm *s, void *const *in, void *const *out,
     T *dx = out[0], *dw = out[1], *db = out[2];
     T *ka = work, *kb = ka + s->channels, *kc = kb + s->channels;
     const T n = (T)(s->batch * s->inner);
+    if (s->relu) {
+        T *d = kc + s->channels;
+        F(masked)(dy, in[5], s->batch * s->channels * s->inner, threads, d);
+        dy = d;
+    }
     F(batch_sums)(s, dy, x, mean, db, dw, threads);
     for (int64_t c = 0; c < s->channels; c++) {
         T r = 1 / SQRT(var[c] + (T)s->eps), wr = (w ? w[c] : 1) * r;

@@ -177,7 +177,7 @@ LP_EXPAND(expand_group_back)
     backward(b, &s, in, attr[LP_GROUP_NORM_EPS].f, &t.shape[1], 1, out);
 }
 
-/* in: x, w, b; attr: eps */
+/* in: x, w, b (, other: then the ReLU of both's sum); attr: eps */
 LP_EXPAND(expand_batch)
 {
     LpType t = *lp_type(b, in[0]);
@@ -186,13 +186,21 @@ LP_EXPAND(expand_batch)
     out[0] = scaled(b, &s, &st, in[0], in[1], in[2]);
     out[1] = lp_reshape(b, st.mean, &t.shape[1], 1);
     out[2] = lp_reshape(b, st.var, &t.shape[1], 1);
+    if (n_in < 4)
+        return;
+    if (in[3] != LP_NOVAL)
+        out[0] = lp_add(b, out[0], in[3]);
+    out[0] = lp_op1(b, LP_OP_relu, out[0]);
 }
 
 LP_EXPAND(expand_batch_back)
 {
     LpType t = *lp_type(b, in[1]);
     Shape s = batch_shape(&t);
-    backward(b, &s, in, attr[LP_BATCH_NORM_EPS].f, &t.shape[1], 1, out);
+    LpVal arg[] = {in[0], in[1], in[2], in[3], in[4]};
+    if (n_in > 5)
+        arg[0] = lp_op2(b, LP_OP_relu_backward, in[0], in[5]);
+    backward(b, &s, arg, attr[LP_BATCH_NORM_EPS].f, &t.shape[1], 1, out);
 }
 
 /* ---- gradients ----------------------------------------------------------- */
@@ -279,6 +287,27 @@ NORM(batch_norm_backward, LP_OPF_BLOCKED,
      "Tensor? weight, float eps) " GRADS,
      lp_norm_infer_batch_back, expand_batch_back, NULL,
      lp_batch_norm_back_prepare, lp_rule_norm_back)
+
+/* Host-only: with the ReLU of the result, of its sum with `other` if that is
+ * given; with the ReLU's gradient, whose result is the last operand. */
+#define NORM_RELU(id, form, shape, rule, kernel)                               \
+    LpOp op_##id = {                                                           \
+        .kind = LP_OP_FUSED,                                                   \
+        .flags = LP_OPF_BLOCKED,                                               \
+        .forms = form,                                                         \
+        .infer = shape,                                                        \
+        .expand = rule,                                                        \
+        .prepare = kernel,                                                     \
+    };
+NORM_RELU(batch_norm_relu,
+          "batch_norm_relu(Tensor input, Tensor? weight, Tensor? bias, Tensor? "
+          "other, float eps) -> (Tensor out, Tensor mean, Tensor var) @p",
+          lp_norm_infer_batch, expand_batch, lp_batch_norm_prepare)
+NORM_RELU(batch_norm_relu_backward,
+          "batch_norm_relu_backward(Tensor grad, Tensor input, Tensor mean, "
+          "Tensor var, Tensor? weight, Tensor result, float eps) " GRADS,
+          lp_norm_infer_batch_back, expand_batch_back,
+          lp_batch_norm_back_prepare)
 
 /* The operator as torch has it: the statistics have the type of the weight,
  * which is the input's unless one is given. */

@@ -66,6 +66,8 @@ static LpStatus infer_back(LpInfer *x, const LpType *param, const LpType *stat)
     LP_TRY(check_param(x, 2, "mean", stat));
     LP_TRY(check_param(x, 3, "rstd or var", stat));
     LP_TRY(check_param(x, 4, "weight", param));
+    if (x->n_in > 5)
+        LP_TRY(check_param(x, 5, "result", &x->in[1]));
     x->out[0] = x->in[1];
     x->out[1] = x->out[2] = *param;
     return LP_OK;
@@ -154,6 +156,8 @@ LpStatus lp_norm_infer_batch(LpInfer *x)
                lp_shape_str(&x->in[0], s));
     LP_TRY(check_param(x, 1, "weight", &param));
     LP_TRY(check_param(x, 2, "bias", &param));
+    if (x->n_in > 3)
+        LP_TRY(check_param(x, 3, "other", &x->in[0]));
     x->out[0] = x->in[0];
     x->out[1] = x->out[2] = param;
     return LP_OK;

@@ -390,7 +390,6 @@ typedef struct Req {
     const LpValueLocation **pin, **pout;
     LpAttr attr[LP_MAX_ATTR];
     int64_t dims[5];
-    bool relu; /* LpKernelReq.relu */
 } Req;
 
 /* An operand that is a value. */
@@ -473,8 +472,7 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .site = n->site,
                      .numerics = l->step->numerics,
                      .fast = l->o->fast,
-                     .split = l->o->split,
-                     .relu = q->relu};
+                     .split = l->o->split};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
     LpStatus s = lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
                                       : lp_prepare(&r, k, l->err);
@@ -501,10 +499,6 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     LP_FAIL_IF(!n->op->prepare && !lp_has_bodies(n->op), l->err, LP_E_INTERNAL,
                "operator %s has no kernel", n->op->name);
     Req q = {0};
-    LpNormRelu tail;
-    q.relu = lp_norm_relu_of(l, id, &tail);
-    if (q.relu)
-        n = &tail.node;
     q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
     q.pin = lp_arena_calloc(&q.mem, (n->n_in + 1) * sizeof *q.pin);
     q.out = lp_arena_calloc(&q.mem, (n->n_out + 1) * sizeof *q.out);
@@ -518,7 +512,5 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
         if (lp_is_value(n->in[i]))
             l->buf[l->location[n->in[i]].buf].reads_left--;
-    if (q.relu && s == LP_OK)
-        lp_norm_relu_done(l, &tail);
     return s;
 }

@@ -34,17 +34,6 @@ typedef struct LpFusion {
     size_t n_group, cap_group;
 } LpFusion;
 
-/* Batch normalisations that run with their ReLU (norm_relu.c). */
-typedef struct LpNormRelus {
-    LpNodeId *host; /* per node: where it runs inside, or LP_NO_NODE */
-} LpNormRelus;
-
-typedef struct LpNormRelu {
-    LpGraphNode node; /* the normalisation with all operands, `in` */
-    LpVal in[6];
-    LpVal result; /* that its result 0 stands for, or LP_NOVAL */
-} LpNormRelu;
-
 /* By whom values are read. */
 typedef struct LpReaders {
     uint32_t *uses;   /* per value: by nodes, and at the end */
@@ -83,7 +72,6 @@ typedef struct LpLower {
     size_t n_pending, cap_pending;
     LpErr *err;
     LpFusion fusion;
-    LpNormRelus norm_relus;
 } LpLower;
 
 typedef struct LpPending {
@@ -195,12 +183,5 @@ bool lp_can_fuse(const LpGraphNode *n);
 /* A group of one. */
 LpStatus lp_fuse_alone(LpLower *l, LpNodeId id);
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
-
-/* Node id runs inside another; asked where it stands. */
-bool lp_norm_relu_inside(LpLower *l, LpNodeId id);
-/* If id is a normalisation that runs with more: how. t->node.in is t->in. */
-bool lp_norm_relu_of(LpLower *l, LpNodeId id, LpNormRelu *t);
-/* After t->node has its instruction. */
-void lp_norm_relu_done(LpLower *l, const LpNormRelu *t);
 
 #endif

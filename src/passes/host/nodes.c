@@ -2,21 +2,10 @@
 #include "src/kernel/copy/copy.h"
 #include "src/passes/host/lower_impl.h"
 
-/* The product that would have run with node id, which runs inside another: a
- * ReLU's gradient. (What joins a normalisation forward lies in blocks.) */
-static LpStatus lower_left(LpLower *l, LpNodeId id)
-{
-    int32_t at = lp_fuse_group_of(l, id);
-    LpNodeId product = at < 0 ? LP_NO_NODE : l->fusion.group[at].product;
-    return product == LP_NO_NODE ? LP_OK : lp_lower_node(l, product);
-}
-
 /* A member of a group waits for the last one, and so does the product whose
  * epilogue it is. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
-    if (lp_norm_relu_inside(l, id))
-        return lower_left(l, id);
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return lp_lower_node(l, id);

@@ -55,8 +55,6 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
 /* The node where the instruction stands that makes the results of `id`. */
 static LpNodeId place_of(const LpLower *l, LpNodeId id)
 {
-    if (l->norm_relus.host[id] != LP_NO_NODE)
-        return l->norm_relus.host[id];
     int32_t at = lp_fuse_group_of(l, id);
     if (at < 0)
         return id;
