@@ -123,6 +123,8 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
                                  .n_out = (uint32_t)n_out,
                                  .node = node,
                                  .bytes = bytes};
+    if (node != LP_NO_NODE && !(l->g->node[node].op->flags & LP_OPF_VIEW))
+        l->made_by[node] = (uint32_t)c->n;
     return LP_OK;
 }
 

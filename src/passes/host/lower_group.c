@@ -20,6 +20,7 @@ typedef struct Chain {
     int n_ext;
     LpVal out[LP_FUSED_MAX_OUT];
     int out_member[LP_FUSED_MAX_OUT];
+    uint32_t out_reads[LP_FUSED_MAX_OUT]; /* from memory */
     int n_out;
 } Chain;
 
@@ -91,8 +92,8 @@ static bool read_chain(Chain *c)
             return false;
         c->node[k].out = c->n_out;
         c->out_member[c->n_out] = k;
+        c->out_reads[c->n_out] = c->l->read.uses[v] - inner[k];
         c->out[c->n_out++] = v;
-        c->l->read.uses[v] -= inner[k]; /* reads of memory from now on */
     }
     return c->n_out > 0;
 }
@@ -236,8 +237,7 @@ static void count_reads(const Chain *c)
         l->buf[l->location[l->g->node[c->group->product].in[i]].buf]
             .reads_left--;
     for (int i = 0; i < c->n_out; i++)
-        l->buf[l->location[c->out[i]].buf].reads_left +=
-            l->read.uses[c->out[i]];
+        l->buf[l->location[c->out[i]].buf].reads_left += c->out_reads[i];
 }
 
 static LpStatus emit(Chain *c)
@@ -274,6 +274,10 @@ static LpStatus emit(Chain *c)
         s = lp_fused_prepare(&r, k, l->err);
     }
     LP_TRY(lp_lower_finish(l, s, last, k, in, n_in, out, c->n_out));
+    for (int i = 0; i < c->group->n; i++)
+        l->made_by[c->group->member[i]] = l->made_by[last];
+    if (c->product >= 0)
+        l->made_by[c->group->product] = l->made_by[last];
     count_reads(c);
     return LP_OK;
 }
@@ -357,9 +361,6 @@ static int find_product(const Chain *c)
 LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
 {
     Chain c = {.l = l, .group = group};
-    uint32_t uses[LP_FUSED_MAX_NODE];
-    for (int i = 0; i < group->n; i++)
-        uses[i] = l->read.uses[l->g->node[group->member[i]].out];
     for (int i = 0; i < group->n && !c.layout && flat(l, group); i++)
         c.layout = lp_weight_layout_of(l, l->g->node[group->member[i]].out);
     c.block = c.layout ? 0 : l->block[l->g->node[group->member[0]].out];
@@ -369,10 +370,7 @@ LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group)
         LP_TRY(lp_lower_node(l, group->product));
     if (chained)
         return emit(&c);
-    for (int i = 0; i < group->n; i++) { /* one by one after all */
-        l->read.uses[l->g->node[group->member[i]].out] = uses[i];
-    }
-    for (int i = 0; i < group->n; i++)
+    for (int i = 0; i < group->n; i++) /* one by one after all */
         LP_TRY(lp_lower_node(l, group->member[i]));
     return LP_OK;
 }

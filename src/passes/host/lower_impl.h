@@ -62,6 +62,8 @@ typedef struct LpLower {
     LpValueLocation *location; /* per value */
     LpValueLocation *alt; /* per value: the same in the other layout, if made */
     LpReaders read;
+    /* per node: 1 + the last instruction for its results, or 0 */
+    uint32_t *made_by;
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     /* per value: 1 + parameter whose weight layout it shares, or 0 */
     uint32_t *layout_group;

@@ -29,7 +29,9 @@ LpStatus lp_lower_tables(LpLower *l)
     l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
     l->layout_group = lp_arena_calloc(&l->mem, n * sizeof *l->layout_group);
-    LP_FAIL_IF(!l->location || !l->alt || !l->target || !l->layout_group,
+    l->made_by = lp_arena_calloc(&l->mem, l->g->n_node * sizeof *l->made_by);
+    LP_FAIL_IF(!l->location || !l->alt || !l->target || !l->layout_group ||
+                   !l->made_by,
                l->err, LP_E_MEMORY, "out of memory");
     LP_TRY(lp_find_readers(l->g, l->out, l->step->n_var, &l->mem, &l->read,
                            l->err));

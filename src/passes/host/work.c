@@ -52,47 +52,15 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
     return most;
 }
 
-/* The node where the instruction stands that makes the results of `id`. */
-static LpNodeId place_of(const LpLower *l, LpNodeId id)
-{
-    int32_t at = lp_fuse_group_of(l, id);
-    if (at < 0)
-        return id;
-    const LpFuseGroup *f = &l->fusion.group[at];
-    return f->member[f->n - 1];
-}
-
-/* Per node the instruction that makes its results; UINT32_MAX: none, as for
- * views. */
-static void find_instructions(const LpLower *l, uint32_t *at)
-{
-    const LpCode *c = l->code;
-    for (size_t i = 0; i < l->g->n_node; i++)
-        at[i] = UINT32_MAX;
-    /* of several instructions of a node the last makes its results */
-    for (size_t i = 0; i < c->n; i++)
-        if (c->instr[i].node != LP_NO_NODE)
-            at[c->instr[i].node] = (uint32_t)i;
-    /* the place of a node is never before it; a product may have its own
-     * instruction although it is a group's product */
-    for (LpNodeId id = 0; id < l->g->n_node; id++)
-        if (l->g->node[id].op->flags & LP_OPF_VIEW)
-            at[id] = UINT32_MAX;
-        else if (at[id] == UINT32_MAX)
-            at[id] = at[place_of(l, id)];
-}
-
 LpStatus lp_lower_work(LpLower *l)
 {
     LpCode *c = l->code;
     size_t n = l->g->n_node;
-    uint32_t *at = lp_arena_alloc(&l->mem, (n + 1) * sizeof *at);
     LpWork *all = lp_arena_alloc(&c->mem, (n + 1) * sizeof *all);
-    LP_FAIL_IF(!at || !all, l->err, LP_E_MEMORY, "out of memory");
-    find_instructions(l, at);
+    LP_FAIL_IF(!all, l->err, LP_E_MEMORY, "out of memory");
     for (LpNodeId id = 0; id < n; id++)
-        if (at[id] != UINT32_MAX)
-            c->instr[at[id]].n_work++;
+        if (l->made_by[id])
+            c->instr[l->made_by[id] - 1].n_work++;
     const LpWork *next = all;
     for (size_t i = 0; i < c->n; i++) {
         c->instr[i].work = next;
@@ -100,9 +68,9 @@ LpStatus lp_lower_work(LpLower *l)
         c->instr[i].n_work = 0;
     }
     for (LpNodeId id = 0; id < n; id++) {
-        if (at[id] == UINT32_MAX)
+        if (!l->made_by[id])
             continue;
-        LpInstr *in = &c->instr[at[id]];
+        LpInstr *in = &c->instr[l->made_by[id] - 1];
         all[(in->work - all) + in->n_work++] =
             (LpWork){id, (float)flops(l->g, &l->g->node[id])};
         in->op = in->n_work == 1 ? l->g->node[id].op : NULL;
