@@ -18,14 +18,6 @@ const LpSystem *lp_system_find(const char *chip_version)
     return NULL;
 }
 
-int lp_system_machines(const LpSystem *s, int n_ipus)
-{
-    int n = 1;
-    while (n * s->ipus_machine < n_ipus)
-        n *= 2; /* pods come in powers of two */
-    return n;
-}
-
 double lp_system_path_bps(const LpSystem *s, int from, int to)
 {
     if (from / s->ipus_machine == to / s->ipus_machine)

@@ -23,9 +23,6 @@ typedef struct LpSystem {
 /* By the version of the chip, NULL when not known. */
 const LpSystem *lp_system_find(const char *chip_version);
 
-/* Machines that make up a pod of so many IPUs: power of two, at least one. */
-int lp_system_machines(const LpSystem *s, int n_ipus);
-
 /* Bandwidth of the slowest resource on the way between two IPUs. */
 double lp_system_path_bps(const LpSystem *s, int from, int to);
 

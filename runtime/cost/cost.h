@@ -188,14 +188,18 @@ typedef struct LpConvShape {
 
 int64_t lp_conv_out_dim(const LpConvShape *s, int dim); /* 0 when empty */
 
+typedef struct LpSplit {
+    int64_t groups, batch, rows, cols, in, out, kernel; /* parallel */
+    int64_t serial_in, serial_out;                      /* of the loop */
+} LpSplit;
+
 typedef struct LpPlan {
     LpConvMethod method;
     bool swapped;    /* the operands changed places */
     bool expanded;   /* kernel columns were folded into input channels */
     bool has_kernel; /* more than one weight position on a tile's field */
     bool fits;       /* temp_bytes <= bound_bytes; if nothing does, the least */
-    int64_t groups, batch, rows, cols, in, out, kernel; /* parallel splits */
-    int64_t serial_in, serial_out;                      /* loop splits */
+    LpSplit split;
     int64_t tiles; /* product of the parallel splits */
     int64_t in_cyc, weight_cyc, partial_cyc; /* exchange */
     int64_t transform_exchange_cyc, transform_cyc;

@@ -143,36 +143,30 @@ static Ways plan(const LpCostCtx *x, LpCostType t, LpLookup l)
     return kept;
 }
 
-static bool is_empty(const LpLookup *l)
+static LpCost planned(const LpCostCtx *x, LpCostType t, const LpLookup *l,
+                      bool adds)
 {
-    return l->rows <= 0 || l->cols <= 0 || l->count <= 0;
+    if (l->rows <= 0 || l->cols <= 0 || l->count <= 0)
+        return (LpCost){0};
+    Ways w = plan(x, t, *l);
+    Part p = part_of(t, l, w);
+    LpCost c = adds ? update_part(x, t, w, &p) : slice_part(x, w, &p);
+    c.flops = adds ? mul_sat(l->count, l->cols) : 0;
+    c.tiles = (int)(w.rows * w.cols * w.count);
+    c.vertex_bytes = lp_vertex_bytes(1, 3, 6);
+    cost_codelet(&c, adds ? LP_CODELET_multi_update : LP_CODELET_multi_slice,
+                 t);
+    return c;
 }
 
 LpCost lp_cost_lookup(const LpCostCtx *x, LpCostType t, const LpLookup *l)
 {
-    if (is_empty(l))
-        return (LpCost){0};
-    Ways w = plan(x, t, *l);
-    Part p = part_of(t, l, w);
-    LpCost c = slice_part(x, w, &p);
-    c.tiles = (int)(w.rows * w.cols * w.count);
-    c.vertex_bytes = lp_vertex_bytes(1, 3, 6);
-    cost_codelet(&c, LP_CODELET_multi_slice, t);
-    return c;
+    return planned(x, t, l, false);
 }
 
 LpCost lp_cost_lookup_add(const LpCostCtx *x, LpCostType t, const LpLookup *l)
 {
-    if (is_empty(l))
-        return (LpCost){0};
-    Ways w = plan(x, t, *l);
-    Part p = part_of(t, l, w);
-    LpCost c = update_part(x, t, w, &p);
-    c.flops = mul_sat(l->count, l->cols);
-    c.tiles = (int)(w.rows * w.cols * w.count);
-    c.vertex_bytes = lp_vertex_bytes(1, 3, 6);
-    cost_codelet(&c, LP_CODELET_multi_update, t);
-    return c;
+    return planned(x, t, l, true);
 }
 
 LpCost lp_cost_dynamic_slice(const LpCostCtx *x, LpCostType t, int64_t rows,

@@ -110,15 +110,7 @@ static LpPlan plan_beyond(const LpCostCtx *x, const Conv *c)
 {
     LpAmpMode mode = amp_mode(c->type, c->partials);
     int64_t tiles = ctx_tiles(x);
-    LpPlan p = {.groups = 1,
-                .batch = 1,
-                .rows = 1,
-                .cols = tiles,
-                .in = 1,
-                .out = 1,
-                .kernel = 1,
-                .serial_in = 1,
-                .serial_out = 1,
+    LpPlan p = {.split = {1, 1, 1, tiles, 1, 1, 1, 1, 1},
                 .tiles = tiles,
                 .flops = c->flops};
     p.tile_cyc = c->flops / (2 * tiles * lp_chip_amp_macs(x->chip, mode));
@@ -128,12 +120,16 @@ static LpPlan plan_beyond(const LpCostCtx *x, const Conv *c)
     return p;
 }
 
-static LpPlan plan_conv(const LpCostCtx *x, Conv c)
+static LpPlan plan_conv(const LpCostCtx *x, LpCostType t, LpConvPass pass,
+                        Conv c)
 {
     LpPlan best;
     bool found = false;
     Try q = {x, &best, &found};
     memset(&best, 0, sizeof best);
+    c.pass = pass;
+    c.type = c.out_type = t;
+    c.partials = t == LP_COST_HALF ? x->partials : t;
     if (!c.flops)
         return best;
     if (is_beyond(&c))
@@ -206,13 +202,13 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
         return c;
     bool kernel = p->method == LP_CONV_AMP && p->has_kernel;
     cost_codelet(&c, kernel ? LP_CODELET_amp_conv : codelet[p->method], t);
-    if (p->in * p->kernel > 1)
+    if (p->split.in * p->split.kernel > 1)
         cost_codelet(&c, LP_CODELET_partials_reduce, t);
     else if (t == LP_COST_HALF && x->partials == LP_COST_FLOAT)
         cost_codelet(&c, LP_CODELET_cast, t);
     if (p->transform_cyc)
         cost_codelet(&c, LP_CODELET_copy, t);
-    if (p->serial_in * p->serial_out > 1)
+    if (p->split.serial_in * p->split.serial_out > 1)
         cost_codelet(&c, LP_CODELET_slice, t);
     return c;
 }
@@ -229,49 +225,6 @@ LpCost lp_cost_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
 {
     LpPlan p = lp_plan_conv(x, t, s, pass);
     return lp_plan_cost(x, t, &p);
-}
-
-LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
-                      LpConvPass pass)
-{
-    PlanKey key = plan_key(x, t, pass);
-    int64_t dims[] = {s.groups, s.m, s.k, s.n};
-    LpPlan p;
-    memcpy(key.dims, dims, sizeof dims);
-    if (plan_cache_find(x->cache, &key, &p))
-        return p;
-    Conv c = {.type = t,
-              .out_type = t,
-              .partials = x->partials,
-              .expand = 1,
-              .groups = s.groups,
-              .batch = 1,
-              .rows = 1,
-              .cols = s.n,
-              .in = s.k,
-              .out = s.m,
-              .krows = 1,
-              .kcols = 1,
-              .srow = 1,
-              .scol = 1,
-              .drow = 1,
-              .dcol = 1,
-              .in_rows = 1,
-              .in_cols = s.n};
-    c.pass = pass;
-    c.product = true;
-    c.flops = mul_sat(2 * s.groups, mul_sat(s.m, mul_sat(s.k, s.n)));
-    if (t != LP_COST_HALF)
-        c.partials = t;
-    p = plan_conv(x, c);
-    int64_t a = s.groups * s.m * s.k, b = s.groups * s.k * s.n;
-    int64_t d = s.groups * s.m * s.n;
-    if (pass == LP_PASS_WU) /* [m, k] is the input, [k, n] the gradient */
-        add_relays(x, t, pass, a, b, d, &p);
-    else
-        add_relays(x, t, pass, a, d, b, &p);
-    plan_cache_add(x->cache, &key, &p);
-    return p;
 }
 
 int64_t lp_conv_out_dim(const LpConvShape *s, int dim)
@@ -300,9 +253,38 @@ static Conv forward(const LpConvShape *s)
               .in_rows = s->field[1],
               .in_cols = s->field[2]};
     int64_t field = c.batch * c.rows * c.cols;
-    c.flops = mul_sat(mul_sat(2 * field, s->groups * s->in),
+    c.flops = mul_sat(mul_sat(mul_sat(2, field), mul_sat(s->groups, s->in)),
                       mul_sat(s->out, c.krows * c.kcols));
     return c;
+}
+
+LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
+                      LpConvPass pass)
+{
+    PlanKey key = plan_key(x, t, pass);
+    int64_t dims[] = {s.groups, s.m, s.k, s.n};
+    LpPlan p;
+    memcpy(key.dims, dims, sizeof dims);
+    if (plan_cache_find(x->cache, &key, &p))
+        return p;
+    Conv c = forward(&(LpConvShape){.groups = s.groups,
+                                    .batch = 1,
+                                    .in = s.k,
+                                    .out = s.m,
+                                    .field = {1, 1, s.n},
+                                    .kernel = {1, 1, 1},
+                                    .stride = {1, 1, 1},
+                                    .dilation = {1, 1, 1}});
+    c.product = true;
+    p = plan_conv(x, t, pass, c);
+    int64_t a = s.groups * s.m * s.k, b = s.groups * s.k * s.n;
+    int64_t d = s.groups * s.m * s.n;
+    if (pass == LP_PASS_WU) /* [m, k] is the input, [k, n] the gradient */
+        add_relays(x, t, pass, a, b, d, &p);
+    else
+        add_relays(x, t, pass, a, d, b, &p);
+    plan_cache_add(x->cache, &key, &p);
+    return p;
 }
 
 /* A strided kernel's input gradient: stride x stride interleaved fields, each
@@ -368,10 +350,7 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
         c = backward(s, c);
     else if (pass == LP_PASS_WU)
         c = update(c);
-    c.pass = pass;
-    c.type = c.out_type = t;
-    c.partials = t == LP_COST_HALF ? x->partials : t;
-    p = plan_conv(x, c);
+    p = plan_conv(x, t, pass, c);
     add_relays(x, t, pass, inputs, outputs, weights, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];
     if (pass == LP_PASS_BWD && sparse && p.flops)

@@ -22,14 +22,9 @@ typedef struct Conv {
     int64_t flops;
 } Conv;
 
-typedef struct Split {
-    int64_t groups, batch, rows, cols, in, out, kernel;
-    int64_t serial_in, serial_out;
-} Split;
-
 /* Fills the plan for one split; false (and a partial plan) as soon as it is
  * known to be worse than `best`, which may be NULL. */
-bool plan_eval(const LpCostCtx *x, const Conv *c, const Split *s,
+bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
                const LpPlan *best, LpPlan *p);
 
 /* True when a is to be preferred: fits before not, fewer cycles (fewer bytes

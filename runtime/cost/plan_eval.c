@@ -46,7 +46,7 @@ static int64_t channels(int64_t n, int64_t splits, int64_t grain)
     return div_up(div_up(n, grain), splits) * grain;
 }
 
-static Share share_of(const LpCostCtx *x, const Conv *c, const Split *s)
+static Share share_of(const LpCostCtx *x, const Conv *c, const LpSplit *s)
 {
     Share t = {
         .groups = div_up(c->groups, s->groups),
@@ -88,7 +88,7 @@ static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
 }
 
 /* Exchange and sum of the partials, or their cast. Returns the steps. */
-static int add_reduction(const LpCostCtx *x, const Conv *c, const Split *s,
+static int add_reduction(const LpCostCtx *x, const Conv *c, const LpSplit *s,
                          int64_t n_out, LpPlan *p)
 {
     int64_t depth = s->in * s->kernel, ways[3], left = n_out;
@@ -119,7 +119,7 @@ static int add_reduction(const LpCostCtx *x, const Conv *c, const Split *s,
 
 /* What a serial split adds a turn, and once (rearranging the sliced operand).
  */
-static void add_serial(const LpCostCtx *x, const Conv *c, const Split *s,
+static void add_serial(const LpCostCtx *x, const Conv *c, const LpSplit *s,
                        const Share *t, int64_t tiles, LpPlan *p)
 {
     int64_t e = lp_cost_type_bytes(c->type);
@@ -227,27 +227,19 @@ bool plan_better(const LpPlan *a, const LpPlan *b)
     return weighed(a) < weighed(b);
 }
 
-static void set_splits(const Conv *c, const Split *s, LpPlan *p)
+static void set_splits(const Conv *c, const LpSplit *s, LpPlan *p)
 {
     *p = (LpPlan){.method = c->method,
                   .swapped = c->swapped,
                   .expanded = c->expand > 1,
                   .has_kernel = c->krows * c->kcols > 1,
-                  .groups = s->groups,
-                  .batch = s->batch,
-                  .rows = s->rows,
-                  .cols = s->cols,
-                  .in = s->in,
-                  .out = s->out,
-                  .kernel = s->kernel,
-                  .serial_in = s->serial_in,
-                  .serial_out = s->serial_out,
+                  .split = *s,
                   .flops = c->flops};
     p->tiles =
         s->groups * s->batch * s->rows * s->cols * s->in * s->out * s->kernel;
 }
 
-bool plan_eval(const LpCostCtx *x, const Conv *c, const Split *s,
+bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
                const LpPlan *best, LpPlan *p)
 {
     const LpChip *chip = x->chip;

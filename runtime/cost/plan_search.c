@@ -43,7 +43,7 @@ static bool worse(const Search *q, int64_t cyc)
     return *q->found && b->fits && cyc >= b->total_cyc + b->layout_cyc;
 }
 
-static void try_split(Search *q, const Split *s)
+static void try_split(Search *q, const LpSplit *s)
 {
     LpPlan p;
     if (!plan_eval(q->x, q->c, s, *q->found ? q->best : NULL, &p))
@@ -56,7 +56,7 @@ static void try_split(Search *q, const Split *s)
     }
 }
 
-static void search_out(Search *q, Split *s, int64_t block, int64_t tiles)
+static void search_out(Search *q, LpSplit *s, int64_t block, int64_t tiles)
 {
     int64_t most = min_i64(q->out_grains, tiles);
     if (worse(q, block * div_up(q->out_grains, most)))
@@ -74,7 +74,7 @@ static void search_out(Search *q, Split *s, int64_t block, int64_t tiles)
 
 /* Cycles a tile spends on its field under one grain of inputs and outputs, in
  * all turns; never more than the kernel takes. */
-static int64_t block_cyc(const Search *q, const Split *s)
+static int64_t block_cyc(const Search *q, const LpSplit *s)
 {
     const Conv *c = q->c;
     int64_t rows = div_up(c->batch, s->batch) * div_up(c->rows, s->rows);
@@ -92,7 +92,7 @@ static int64_t block_cyc(const Search *q, const Split *s)
     return each * amp_conv_block_cyc(q->x->chip, mode, a, c->out_group);
 }
 
-static void search_in(Search *q, Split *s, int64_t tiles)
+static void search_in(Search *q, LpSplit *s, int64_t tiles)
 {
     int64_t block = block_cyc(q, s);
     if (worse(q, block * div_up(q->in_grains * q->out_grains, tiles)))
@@ -102,7 +102,7 @@ static void search_in(Search *q, Split *s, int64_t tiles)
         search_out(q, s, block * div_up(q->in_grains, s->in), tiles / s->in);
 }
 
-static void search_field(Search *q, Split *s, int64_t tiles)
+static void search_field(Search *q, LpSplit *s, int64_t tiles)
 {
     const Conv *c = q->c;
     for (s->batch = 1; s->batch <= min_i64(c->batch, tiles);
@@ -122,7 +122,7 @@ static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
 {
     const Conv *c = q->c;
     int64_t tiles = ctx_tiles(q->x), most = min_i64(c->groups, tiles);
-    Split s = {.serial_in = serial_in, .serial_out = serial_out};
+    LpSplit s = {.serial_in = serial_in, .serial_out = serial_out};
     q->turns = serial_in * serial_out;
     q->in_grains = div_up(div_up(c->in, plan_in_grain(q->x, c)), serial_in);
     q->out_grains = div_up(div_up(c->out, plan_out_grain(c)), serial_out);

@@ -55,8 +55,9 @@ static void show_plan(const LpPlan *p)
 {
     show("method", p->method);
     show("fits", p->fits);
+    const LpSplit *s = &p->split;
     show("product",
-         p->groups * p->batch * p->rows * p->cols * p->in * p->out * p->kernel);
+         s->groups * s->batch * s->rows * s->cols * s->in * s->out * s->kernel);
     SHOW(*p, tiles);
     SHOW(*p, total_cyc);
     SHOW(*p, tile_cyc);
@@ -68,7 +69,7 @@ static void show_plan(const LpPlan *p)
     SHOW(*p, temp_bytes);
     SHOW(*p, bound_bytes);
     SHOW(*p, partial_bytes);
-    show("serial", p->serial_in * p->serial_out);
+    show("serial", s->serial_in * s->serial_out);
 }
 
 /* Plans twice through one cache; the second must be the first. */
@@ -117,7 +118,6 @@ static void chip(const LpChip *c)
     show("sync1", lp_chip_global_sync_cyc(c, 1));
     show("sync16", lp_chip_global_sync_cyc(c, 16));
     const LpSystem *s = lp_system_find(c->version);
-    show("machines64", lp_system_machines(s, 64));
     show("near_mbps", (int64_t)(lp_system_path_bps(s, 0, 1) / 1e6));
     show("far_mbps", (int64_t)(lp_system_path_bps(s, 0, 7) / 1e6));
 }
