@@ -5,29 +5,15 @@
 
 #include "src/ops/ops.h"
 
-const char *lp_report_row_name(LpRowKind k)
-{
-    static const char *const name[LP_N_ROWS] = {"fill",  "steady", "flush",
-                                                "phase", "update", "output"};
-    return name[k];
-}
-
-const char *lp_report_act_name(LpActKind k)
-{
-    static const char *const name[LP_N_ACTS] = {
-        "compute", "copy",  "host_in",    "host_out",
-        "load",    "store", "collective", "update"};
-    return name[k];
-}
-
-const char *lp_report_mem_name(LpMemKind k)
-{
-    static const char *const name[LP_N_MEM] = {
-        "weights", "optimizer_state", "accumulators", "buffers",
-        "stash",   "vertex_code",     "vertex_state", "exchange_code",
-        "stack",   "activations",     "temporary"};
-    return name[k];
-}
+const char *const lp_row_names[LP_N_ROWS] = {"fill",  "steady", "flush",
+                                             "phase", "update", "output"};
+const char *const lp_act_names[LP_N_ACTS] = {"compute",    "copy",  "host_in",
+                                             "host_out",   "load",  "store",
+                                             "collective", "update"};
+const char *const lp_mem_names[LP_N_MEM] = {
+    "weights", "optimizer_state", "accumulators", "buffers",
+    "stash",   "vertex_code",     "vertex_state", "exchange_code",
+    "stack",   "activations",     "temporary"};
 
 static void count(LpOpTotal *t, const LpGraph *g, LpNodeId n,
                   const LpNodeCost *c, int64_t times)

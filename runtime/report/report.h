@@ -20,8 +20,7 @@ LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e);
 /* Owned by the caller (lp_free); NULL when memory is short. */
 char *lp_report_summary(const LpIpuPlan *p, LpErr *e);
 
-const char *lp_report_row_name(LpRowKind k); /* "fill", … */
-const char *lp_report_act_name(LpActKind k); /* "compute", … */
-const char *lp_report_mem_name(LpMemKind k); /* "weights", … */
+extern const char *const lp_row_names[], *const lp_act_names[],
+                                             *const lp_mem_names[];
 
 #endif

@@ -85,13 +85,11 @@ static void memory_of(LpBuf *b, const LpIpuPlan *p, int ipu)
     lp_buf_fmt(b, "  IPU %d:\n", ipu);
     for (int k = 0; k < LP_N_MEM; k++)
         if (m->bytes[k])
-            lp_buf_fmt(b, "    %-38s %16s B%s\n",
-                       lp_report_mem_name((LpMemKind)k),
+            lp_buf_fmt(b, "    %-38s %16s B%s\n", lp_mem_names[k],
                        grouped(m->bytes[k], num),
                        k >= LP_MEM_ACTIVATION ? " (at the peak)" : "");
-    lp_buf_fmt(b, "    %-38s %16s B\n", "Always live", grouped(m->always, num));
-    lp_buf_fmt(b, "    %-38s %16s B\n", "Not always live, peak",
-               grouped(m->not_always, num));
+    line(b, "  Always live", m->always, "B");
+    line(b, "  Not always live, peak", m->not_always, "B");
     lp_buf_fmt(b, "    %-38s %16s B", "Fullest tile",
                grouped(m->max_tile, num));
     lp_buf_fmt(b, " (%s B with gaps, %.1f %% of a tile)\n",
@@ -99,8 +97,7 @@ static void memory_of(LpBuf *b, const LpIpuPlan *p, int ipu)
                100.0 * (double)m->max_tile_gaps /
                    (double)p->o.chip->tile_bytes);
     if (m->off_chip)
-        lp_buf_fmt(b, "    %-38s %16s B\n", "In streaming memory",
-                   grouped(m->off_chip, num));
+        line(b, "  In streaming memory", m->off_chip, "B");
 }
 
 static void share(LpBuf *b, const char *label, int64_t v, int64_t all)
@@ -157,7 +154,7 @@ static void stages(LpBuf *b, const LpIpuPlan *p)
     lp_buf_str(b, "\nSchedule:\n");
     for (size_t i = 0; i < p->n_row; i++)
         lp_buf_fmt(b, "  %-8s x %-8" PRId64 " %20s cycles\n",
-                   lp_report_row_name(p->row[i].kind), lp_loop_of(p, i)->count,
+                   lp_row_names[p->row[i].kind], lp_loop_of(p, i)->count,
                    grouped(p->row[i].total_cyc, f));
     lp_buf_str(b, "\n");
 }

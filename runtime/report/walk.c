@@ -94,28 +94,11 @@ static LpReportKey numbered(int64_t nr)
     return (LpReportKey){.nr = nr};
 }
 
-static void send_int(const Walk *r, LpReportKey key, int64_t i)
+static void send(const Walk *r, LpReportKey key, LpReportValue v)
 {
-    r->sink->value(r->sink->ctx, key,
-                   (LpReportValue){.kind = LP_FIELD_INT, .i = i});
-}
-
-static void send_num(const Walk *r, const char *name, double f)
-{
-    r->sink->value(r->sink->ctx, named(name),
-                   (LpReportValue){.kind = LP_FIELD_NUM, .f = f});
-}
-
-static void send_bool(const Walk *r, const char *name, bool b)
-{
-    r->sink->value(r->sink->ctx, named(name),
-                   (LpReportValue){.kind = LP_FIELD_BOOL, .i = b});
-}
-
-static void send_text(const Walk *r, const char *name, const char *s)
-{
-    r->sink->value(r->sink->ctx, named(name),
-                   (LpReportValue){.kind = LP_FIELD_TEXT, .s = s ? s : ""});
+    if (v.kind == LP_FIELD_TEXT && !v.s)
+        v.s = "";
+    r->sink->value(r->sink->ctx, key, v);
 }
 
 static void begin(const Walk *r, LpReportKey key, LpTreeKind kind)
@@ -133,19 +116,21 @@ static void end(const Walk *r)
     {
 #define END(name) }
 #define WHEN(condition) if (condition)
-#define INT(name, unit, value, doc) send_int(r, named(#name), value);
-#define NUM(name, unit, value, doc) send_num(r, #name, value);
-#define BOOL(name, unit, value, doc) send_bool(r, #name, value);
-#define TEXT(name, unit, value, doc) send_text(r, #name, value);
+#define SEND(key, KIND, field, value)                                          \
+    send(r, key, (LpReportValue){.kind = LP_FIELD_##KIND, .field = value});
+#define INT(name, unit, value, doc) SEND(named(#name), INT, i, value)
+#define NUM(name, unit, value, doc) SEND(named(#name), NUM, f, value)
+#define BOOL(name, unit, value, doc) SEND(named(#name), BOOL, i, value)
+#define TEXT(name, unit, value, doc) SEND(named(#name), TEXT, s, value)
 #define INTS(name, unit, n, value, doc)                                        \
     begin(r, named(#name), LP_TREE_LIST);                                      \
     for (int64_t k = 0; k < (int64_t)(n); k++)                                 \
-        send_int(r, numbered(k), value);                                       \
+        SEND(numbered(k), INT, i, value)                                       \
     end(r);
 #define NAMED(name, unit, n, key, value, doc)                                  \
     begin(r, named(#name), LP_TREE_GROUP);                                     \
     for (int64_t k = 0; k < (int64_t)(n); k++)                                 \
-        send_int(r, named(key), value);                                        \
+        SEND(named(key), INT, i, value)                                        \
     end(r);
 #define ENTRIES(name, kind, group, n, entry, keep, nr)                         \
     begin(r, named(#name), kind);                                              \
