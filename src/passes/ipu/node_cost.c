@@ -10,35 +10,36 @@
 static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
                           int depth);
 
+/* A node, with the context of `like`. */
+static LpStatus cost_node(LpIpuPlan *p, const LpCostReq *like, const LpGraph *g,
+                          LpNodeId id, LpCost *out, int depth)
+{
+    const LpGraphNode *d = &g->node[id];
+    LpType *t = lp_calloc(d->n_in + d->n_out + 1, sizeof *t);
+    LP_FAIL_IF(!t, p->err, LP_E_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < d->n_in; i++)
+        t[i] = lp_graph_operand_type(g, d->in[i]);
+    for (uint32_t i = 0; i < d->n_out; i++)
+        t[d->n_in + i] = *lp_graph_type(g, d->out + i);
+    LpCostReq r = *like;
+    r.op = d->op;
+    r.attr = d->attr;
+    r.n_in = (int)d->n_in;
+    r.n_out = (int)d->n_out;
+    r.in = t;
+    r.out = t + d->n_in;
+    LpStatus s = cost_call(p, &r, out, depth);
+    lp_free(t);
+    return s;
+}
+
 /* The nodes of g, one after another. */
 static LpStatus cost_graph(LpIpuPlan *p, const LpCostReq *like,
                            const LpGraph *g, LpCost *out, int depth)
 {
-    LpArena scratch = {0};
-    LpStatus s = LP_OK;
-    for (LpNodeId n = 0; n < g->n_node && s == LP_OK; n++) {
-        const LpGraphNode *d = &g->node[n];
-        LpType *t =
-            lp_arena_calloc(&scratch, (d->n_in + d->n_out + 1) * sizeof *t);
-        if (!t) {
-            s = lp_fail(p->err, LP_E_MEMORY, "out of memory");
-            break;
-        }
-        for (uint32_t i = 0; i < d->n_in; i++)
-            t[i] = lp_graph_operand_type(g, d->in[i]);
-        for (uint32_t i = 0; i < d->n_out; i++)
-            t[d->n_in + i] = *lp_graph_type(g, d->out + i);
-        LpCostReq r = *like;
-        r.op = d->op;
-        r.attr = d->attr;
-        r.n_in = (int)d->n_in;
-        r.n_out = (int)d->n_out;
-        r.in = t;
-        r.out = t + d->n_in;
-        s = cost_call(p, &r, out, depth);
-    }
-    lp_arena_fini(&scratch);
-    return s;
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        LP_TRY(cost_node(p, like, g, n, out, depth));
+    return LP_OK;
 }
 
 /* The operator's expansion on operands of these types. */
@@ -99,20 +100,7 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           double proportion, LpConvPass pass, LpCost *out)
 {
-    const LpGraphNode *d = &g->node[id];
-    LpType *t = lp_calloc(d->n_in + d->n_out + 1, sizeof *t);
-    LP_FAIL_IF(!t, p->err, LP_E_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < d->n_in; i++)
-        t[i] = lp_graph_operand_type(g, d->in[i]);
-    for (uint32_t i = 0; i < d->n_out; i++)
-        t[d->n_in + i] = *lp_graph_type(g, d->out + i);
-    LpCostReq r = {.op = d->op,
-                   .attr = d->attr,
-                   .n_in = (int)d->n_in,
-                   .n_out = (int)d->n_out,
-                   .in = t,
-                   .out = t + d->n_in,
-                   .chip = p->o.chip,
+    LpCostReq r = {.chip = p->o.chip,
                    .tiles = lp_ipu_tiles(p),
                    .memory_proportion = proportion,
                    .partials = p->o.partials,
@@ -121,7 +109,5 @@ LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                    .body_cost = body_cost,
                    .ctx = p};
     *out = (LpCost){0};
-    LpStatus s = cost_call(p, &r, out, 0);
-    lp_free(t);
-    return s;
+    return cost_node(p, &r, g, id, out, 0);
 }
