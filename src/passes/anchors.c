@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/hash.h"
+#include "src/passes/pass.h"
 
 #define GRADIENT "Gradient___"
 #define ACCUM "Accum___"
@@ -16,57 +17,33 @@
 #define LOSS "loss"
 
 /* ---- names --------------------------------------------------------------- */
-/* How often each name was given. Names of one hash count together: theirs have
- * gaps, but are as different. */
-typedef struct Seen {
-    LpMap at; /* by hash -> count */
-    uint32_t *count;
-    size_t n, cap;
-} Seen;
-
-static LpStatus count_name(Seen *s, const char *name, uint32_t *n, LpErr *e)
-{
-    uint64_t h = lp_hash_str(LP_HASH_START, name);
-    const uint32_t *at = lp_map_first(&s->at, h);
-    if (at) {
-        *n = s->count[*at]++;
-        return LP_OK;
-    }
-    LP_FAIL_IF(!LP_GROW(s->count, s->cap, s->n) ||
-                   !lp_map_add(&s->at, h, (uint32_t)s->n),
-               e, LP_E_MEMORY, "out of memory");
-    s->count[s->n++] = 1;
-    *n = 0;
-    return LP_OK;
-}
-
-static LpStatus name_result(LpGraph *g, Seen *seen, LpNodeId id, uint32_t i,
+/* Names of one hash count together: theirs have gaps, but are as different. */
+static LpStatus name_result(LpGraph *g, LpTally *seen, LpNodeId id, uint32_t i,
                             LpErr *e)
 {
     char name[256], again[16] = "";
-    uint32_t n = 0;
+    uint64_t n = 0;
     const LpGraphNode *d = &g->node[id];
     const char *scope = g->origin[d->origin].scope;
     snprintf(name, sizeof name - sizeof again, "%s%s%s:%u", scope,
              *scope ? "/" : "", d->op->name, i);
-    LP_TRY(count_name(seen, name, &n, e));
+    LP_TRY(lp_tally(seen, lp_hash_str(LP_HASH_START, name), &n, e));
     if (n > 0)
-        snprintf(again, sizeof again, "/%u", n);
+        snprintf(again, sizeof again, "/%u", (unsigned)n);
     strcat(name, again);
     return lp_graph_add_name(g, d->out + i, name, e) ? LP_OK : LP_E_MEMORY;
 }
 
 LpStatus lp_name_values(LpGraph *g, LpVal loss, LpErr *e)
 {
-    Seen seen = {0};
+    LpTally seen = {0};
     LpStatus s = LP_OK;
     if (loss != LP_NOVAL && !lp_graph_add_name(g, loss, LOSS, e))
         return LP_E_MEMORY;
     for (LpNodeId id = 0; id < g->n_node; id++)
         for (uint32_t i = 0; i < g->node[id].n_out && s == LP_OK; i++)
             s = name_result(g, &seen, id, i, e);
-    lp_map_fini(&seen.at);
-    lp_free(seen.count);
+    lp_tally_fini(&seen);
     return s;
 }
 
@@ -132,32 +109,26 @@ static LpStatus find_param(const LpStep *s, const char *name, LpAnchor *a,
     return LP_OK;
 }
 
-static LpStatus needs_training(const LpAnchor *a, bool training, LpErr *e)
-{
-    LP_FAIL_IF(!training, e, LP_E_POPTORCH,
-               "anchor '%s': an inference model has no such tensor", a->name);
-    return LP_OK;
-}
-
 LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
 {
-    const char *of;
+    static const struct {
+        const char *prefix;
+        LpAnchorKind kind;
+        LpStatus (*find)(const LpStep *, const char *, LpAnchor *, LpErr *);
+    } trained[] = {{GRADIENT, LP_ANCHOR_GRADIENT, find_value},
+                   {ACCUM, LP_ANCHOR_ACCUM, find_param},
+                   {UPDATED, LP_ANCHOR_VARIABLE, find_param}};
     a->var = -1;
     a->value = LP_NOVAL;
-    if ((of = after(a->name, GRADIENT))) {
-        a->kind = LP_ANCHOR_GRADIENT;
-        LP_TRY(needs_training(a, training, e));
-        return find_value(s, of, a, e);
-    }
-    if ((of = after(a->name, ACCUM))) {
-        a->kind = LP_ANCHOR_ACCUM;
-        LP_TRY(needs_training(a, training, e));
-        return find_param(s, of, a, e);
-    }
-    if ((of = after(a->name, UPDATED))) {
-        a->kind = LP_ANCHOR_VARIABLE;
-        LP_TRY(needs_training(a, training, e));
-        return find_param(s, of, a, e);
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
+        const char *of = after(a->name, trained[i].prefix);
+        if (!of)
+            continue;
+        LP_FAIL_IF(!training, e, LP_E_POPTORCH,
+                   "anchor '%s': an inference model has no such tensor",
+                   a->name);
+        a->kind = trained[i].kind;
+        return trained[i].find(s, of, a, e);
     }
     a->var = variable(s, a->name);
     if (a->var >= 0 && s->var[a->var].role != LP_VAR_STREAM_IN) {

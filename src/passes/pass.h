@@ -19,6 +19,16 @@ LpStatus lp_run_common_passes(LpGraph **g, LpErr *e);
 /* One by name, a common one or one of the host's, then the verifier;
  * LP_E_VALUE if there is none. For specs and dumps. */
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
+/* How often each hash came. Zero-initialised is empty. */
+typedef struct LpTally {
+    LpMap at;
+    uint64_t *count;
+    size_t n, cap;
+} LpTally;
+/* One more; *before: those before it. */
+LpStatus lp_tally(LpTally *t, uint64_t hash, uint64_t *before, LpErr *e);
+void lp_tally_fini(LpTally *t);
+
 /* A site for every node that rounds and has none (sites.c). `time`: 0 before
  * the common passes, 1 after them. g may be NULL. */
 LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e);
@@ -29,6 +39,8 @@ extern const char *const lp_host_pass_names[];
 /* The host's of that name, with its usual options. */
 LpStatus lp_run_host_pass(const char *name, LpGraph **g, LpErr *e);
 
+/* The verifier, whose failure names the pass. */
+LpStatus lp_pass_verify(const char *pass, const LpGraph *g, LpErr *e);
 /* To be called when a pass has left g (NULL: nothing to see): prints it if
  * LUPINE_DUMP names the pass, verifies it if LUPINE_VERIFY is set. */
 LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e);
@@ -73,6 +85,8 @@ LpStatus lp_rewrite(LpGraph **g, LpVisit visit, void *ctx, LpErr *e);
 /* What became of v, a value, number or hole of the old graph; LP_NOVAL: it was
  * dropped. */
 LpVal lp_rewrite_value(LpRewrite *rw, LpVal v);
+/* Of all n; false if one was dropped. */
+bool lp_rewrite_values(LpRewrite *rw, const LpVal *v, uint32_t n, LpVal *to);
 /* Value v of the old graph, of this node or of one that is dropped, is `to`:
  * for rules that put one node in the place of several. */
 void lp_rewrite_becomes(LpRewrite *rw, LpVal v, LpVal to);

@@ -29,14 +29,6 @@ static LpStatus run(int i, LpGraph **g, LpErr *e)
     return st;
 }
 
-static LpStatus verify(const char *pass, const LpGraph *g, LpErr *e)
-{
-    LpStatus st = lp_graph_verify(g, e);
-    if (st != LP_OK)
-        lp_err_context(e, "after pass %s", pass);
-    return st;
-}
-
 LpStatus lp_in_bodies(LpGraph *g,
                       LpStatus (*fn)(LpGraph **g, void *ctx, LpErr *e),
                       void *ctx, LpErr *e)
@@ -68,7 +60,7 @@ static LpStatus run_all(LpGraph **g, void *ctx, LpErr *e)
         LP_TRY(lp_pass_done(lp_pass_names[i], *g, e));
     }
     LP_TRY(lp_in_bodies(*g, run_all, ctx, e));
-    return verify(lp_pass_names[last], *g, e);
+    return lp_pass_verify(lp_pass_names[last], *g, e);
 }
 
 LpStatus lp_run_common_passes(LpGraph **g, LpErr *e)
@@ -89,7 +81,7 @@ LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e)
     while (lp_pass_names[i] && strcmp(lp_pass_names[i], name) != 0)
         i++;
     LP_TRY(lp_pass_names[i] ? run_one(g, &i, e) : lp_run_host_pass(name, g, e));
-    return verify(name, *g, e);
+    return lp_pass_verify(name, *g, e);
 }
 
 LpStatus lp_rebuild(LpStepGraph *x, size_t n_var, LpRebuild pass,

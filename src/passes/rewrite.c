@@ -14,6 +14,16 @@ LpVal lp_rewrite_value(LpRewrite *rw, LpVal v)
     return rw->map[v];
 }
 
+bool lp_rewrite_values(LpRewrite *rw, const LpVal *v, uint32_t n, LpVal *to)
+{
+    bool ok = true;
+    for (uint32_t i = 0; i < n; i++) {
+        to[i] = lp_rewrite_value(rw, v[i]);
+        ok &= to[i] != LP_NOVAL || v[i] == LP_NOVAL;
+    }
+    return ok;
+}
+
 static bool move_names(LpRewrite *rw, LpVal v)
 {
     const LpValue *x = &rw->from->value[v];
@@ -80,17 +90,6 @@ static LpStatus take_results(LpRewrite *rw, const LpGraphNode *n,
     return rw->err->code;
 }
 
-/* False: the node reads a value that was dropped. */
-static bool map_operands(LpRewrite *rw, const LpGraphNode *n, LpVal *in)
-{
-    bool ok = true;
-    for (uint32_t k = 0; k < n->n_in; k++) {
-        in[k] = lp_rewrite_value(rw, n->in[k]);
-        ok &= in[k] != LP_NOVAL || n->in[k] == LP_NOVAL;
-    }
-    return ok;
-}
-
 static LpStatus visit_node(LpRewrite *rw, LpNodeId id, LpVisit visit,
                            LpArena *scratch)
 {
@@ -98,7 +97,7 @@ static LpStatus visit_node(LpRewrite *rw, LpNodeId id, LpVisit visit,
     LpVal *in = lp_arena_alloc(scratch, n->n_in * sizeof *in);
     LpVal *out = lp_arena_calloc(scratch, n->n_out * sizeof *out);
     LP_FAIL_IF(!in || !out, rw->err, LP_E_MEMORY, "out of memory");
-    bool whole = map_operands(rw, n, in);
+    bool whole = lp_rewrite_values(rw, n->in, n->n_in, in);
     rw->gb.origin = 0;
     if (n->origin)
         rw->gb.origin =
@@ -157,11 +156,8 @@ static uint32_t keep_region(LpRewrite *rw, uint32_t id, LpArena *scratch)
         lp_fail(rw->err, LP_E_MEMORY, "out of memory");
         return 0;
     }
-    for (uint32_t i = 0; i < r.n_in; i++) {
-        in[i] = lp_rewrite_value(rw, r.in[i]);
-        if (in[i] == LP_NOVAL && r.in[i] != LP_NOVAL)
-            return 0;
-    }
+    if (!lp_rewrite_values(rw, r.in, r.n_in, in))
+        return 0;
     bool alive = false;
     for (uint32_t i = 0; i < r.n_out; i++) {
         out[i] = lp_rewrite_value(rw, r.out[i]);

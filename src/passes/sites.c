@@ -12,23 +12,27 @@
 
 typedef struct Sites {
     int time;
-    LpMap at; /* index into `count`, by place */
-    uint64_t *count;
-    size_t n, cap;
+    LpTally place;
 } Sites;
 
-static LpStatus next(Sites *s, uint64_t place, uint64_t *site, LpErr *e)
+LpStatus lp_tally(LpTally *t, uint64_t hash, uint64_t *before, LpErr *e)
 {
-    const uint32_t *at = lp_map_first(&s->at, place);
-    size_t i = at ? *at : s->n;
+    const uint32_t *at = lp_map_first(&t->at, hash);
+    size_t i = at ? *at : t->n;
     if (!at) {
-        LP_FAIL_IF(!LP_GROW(s->count, s->cap, i) ||
-                       !lp_map_add(&s->at, place, (uint32_t)i),
+        LP_FAIL_IF(!LP_GROW(t->count, t->cap, i) ||
+                       !lp_map_add(&t->at, hash, (uint32_t)i),
                    e, LP_E_MEMORY, "out of memory");
-        s->count[s->n++] = 0;
+        t->count[t->n++] = 0;
     }
-    *site = lp_mix64_pair(place, s->count[i]++);
+    *before = t->count[i]++;
     return LP_OK;
+}
+
+void lp_tally_fini(LpTally *t)
+{
+    lp_map_fini(&t->at);
+    lp_free(t->count);
 }
 
 static LpStatus give(LpGraph **at, void *ctx, LpErr *e)
@@ -42,8 +46,10 @@ static LpStatus give(LpGraph **at, void *ctx, LpErr *e)
         if (n->site || !lp_node_rounds(g, n))
             continue;
         unsigned half = o->update ? 2 : o->backward;
-        uint64_t salt = 4 * (uint64_t)s->time + half;
-        st = next(s, lp_mix64_pair(salt, lp_origin_location(o)), &n->site, e);
+        uint64_t salt = 4 * (uint64_t)s->time + half, before = 0;
+        uint64_t place = lp_mix64_pair(salt, lp_origin_location(o));
+        st = lp_tally(&s->place, place, &before, e);
+        n->site = lp_mix64_pair(place, before);
     }
     return st == LP_OK && g ? lp_in_bodies(g, give, s, e) : st;
 }
@@ -52,7 +58,6 @@ LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e)
 {
     Sites s = {.time = time};
     LpStatus st = give(&g, &s, e);
-    lp_map_fini(&s.at);
-    lp_free(s.count);
+    lp_tally_fini(&s.place);
     return st;
 }

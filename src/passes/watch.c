@@ -57,6 +57,14 @@ static bool checks(void)
 #endif
 }
 
+LpStatus lp_pass_verify(const char *pass, const LpGraph *g, LpErr *e)
+{
+    LpStatus st = lp_graph_verify(g, e);
+    if (st != LP_OK)
+        lp_err_context(e, "after pass %s", pass);
+    return st;
+}
+
 LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e)
 {
     if (g && asked(pass)) {
@@ -66,10 +74,5 @@ LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e)
         fprintf(stderr, "# after %s\n%s\n", pass, text);
         lp_free(text);
     }
-    if (!g || !checks())
-        return LP_OK;
-    LpStatus st = lp_graph_verify(g, e);
-    if (st != LP_OK)
-        lp_err_context(e, "after pass %s", pass);
-    return st;
+    return g && checks() ? lp_pass_verify(pass, g, e) : LP_OK;
 }

@@ -97,21 +97,6 @@ static void study_regions(const LpGraph *g, Cse *c)
     }
 }
 
-/* Operands of a region in the new graph; false if one is not there. */
-static bool region_operands(LpRewrite *rw, const LpRegion *r, LpVal *in)
-{
-    for (uint32_t i = 0; i < r->n_in; i++) {
-        LpVal v = r->in[i];
-        if (lp_is_imm(v))
-            in[i] = lp_graph_imm(rw->to, lp_graph_scalar(rw->from, v), rw->err);
-        else
-            in[i] = rw->map[v];
-        if (in[i] == LP_NOVAL && v != LP_NOVAL)
-            return false;
-    }
-    return true;
-}
-
 static bool same_region(LpRewrite *rw, uint32_t a, const LpVal *in_a,
                         uint32_t b, LpVal *in_b)
 {
@@ -122,7 +107,7 @@ static bool same_region(LpRewrite *rw, uint32_t a, const LpVal *in_a,
            same_attrs(x->op, x->attr, y->attr) &&
            lp_origin_same_location(&g->origin[c->place[a]],
                                    &g->origin[c->place[b]]) &&
-           region_operands(rw, y, in_b) &&
+           lp_rewrite_values(rw, y->in, y->n_in, in_b) &&
            same_operands(rw->to, in_a, x->n_in, in_b, y->n_in);
 }
 
@@ -140,7 +125,7 @@ static void meet_region(LpRewrite *rw, uint32_t id)
         lp_fail(rw->err, LP_E_MEMORY, "out of memory");
         return;
     }
-    if (!c->plain[id] || !region_operands(rw, r, in))
+    if (!c->plain[id] || !lp_rewrite_values(rw, r->in, r->n_in, in))
         return;
     uint64_t h = hash_operands(rw->to, in, r->n_in, r->op->id);
     h = hash_attrs(r->op, r->attr, h);
