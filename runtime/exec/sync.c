@@ -82,7 +82,6 @@ static bool fits(const LpSync *s, const Mirror *m)
 
 LpStatus lp_sync_check(const LpSync *s, LpErr *e)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     for (size_t i = 0; i < s->n; i++) {
         const Mirror *m = &s->mirror[i];
         const LpVariable *v = &lp_exec_program(s->x)->step->var[m->var];
@@ -91,8 +90,8 @@ LpStatus lp_sync_check(const LpSync *s, LpErr *e)
                    "%s '%s' is %s %s now, the model was compiled for %s %s: "
                    "destroy() it or wrap the module again",
                    lp_var_role_name(v->role), v->name, lp_dtype_name(now.dtype),
-                   lp_shape_str(&now, a), lp_dtype_name(v->type.dtype),
-                   lp_shape_str(&v->type, b));
+                   lp_shape_str(&now), lp_dtype_name(v->type.dtype),
+                   lp_shape_str(&v->type));
     }
     return LP_OK;
 }

@@ -157,12 +157,11 @@ static LpVal restore(Pass *p, LpEager *g, const LpNode *n, const LpSaved *s,
     if (!s->t)
         return lp_eager_type(g, &s->type);
     if (s->t->st->version != s->version) {
-        char buf[LP_SHAPE_STR];
         lp_fail(p->err, LP_E_RUNTIME,
                 "a tensor of shape %s that the gradient of %s needs has been "
                 "modified by an in-place operation (it is at version %u, "
                 "expected %u)",
-                lp_shape_str(&s->type, buf), n->op->name, s->t->st->version,
+                lp_shape_str(&s->type), n->op->name, s->t->st->version,
                 s->version);
         return LP_NOVAL;
     }
@@ -311,7 +310,6 @@ static void clear_douts(LpNode *n)
 static LpStatus seed_root(Pass *p, LpTensor *root, LpTensor *grad)
 {
     LpEdge edge;
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_TRY(lp_edge_of(root, &edge, p->err));
     LP_FAIL_IF(!leads_anywhere(&edge), p->err, LP_E_RUNTIME,
                "this tensor does not require grad and has no grad_fn: nothing "
@@ -321,13 +319,13 @@ static LpStatus seed_root(Pass *p, LpTensor *root, LpTensor *grad)
         LpType gt = lp_tensor_type(grad);
         LP_FAIL_IF(!lp_shape_eq(&gt, &type), p->err, LP_E_RUNTIME,
                    "the gradient has shape %s, the tensor %s",
-                   lp_shape_str(&gt, a), lp_shape_str(&type, b));
+                   lp_shape_str(&gt), lp_shape_str(&type));
         return deliver(p, &edge, grad);
     }
     LP_FAIL_IF(lp_numel(&type) != 1, p->err, LP_E_RUNTIME,
                "without an explicit gradient backward starts from a single "
                "element, this tensor has shape %s",
-               lp_shape_str(&type, a));
+               lp_shape_str(&type));
     LpEager g;
     lp_eager_init(&g, p->err);
     LpVal one = lp_full(&g.b, &type, lp_float(1));

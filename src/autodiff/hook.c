@@ -121,12 +121,11 @@ LpStatus lp_hooks_keep(LpHook **list, void (*release)(void *ctx), void *ctx,
 static LpStatus check_new(const LpTensor *was, const LpTensor *now, LpErr *e)
 {
     LpType a = lp_tensor_type(was), b = lp_tensor_type(now);
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_type_eq(&a, &b), e, LP_E_RUNTIME,
                "a gradient hook must return a gradient of the same type and "
                "shape: it was given %s %s and returned %s %s",
-               lp_dtype_name(a.dtype), lp_shape_str(&a, sa),
-               lp_dtype_name(b.dtype), lp_shape_str(&b, sb));
+               lp_dtype_name(a.dtype), lp_shape_str(&a), lp_dtype_name(b.dtype),
+               lp_shape_str(&b));
     return LP_OK;
 }
 

@@ -30,12 +30,11 @@ static LpStatus may_write(LpTensor *t, LpErr *e)
 static LpStatus fits(const LpTensor *dst, const LpType *v, const char *what,
                      LpErr *e)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType d = lp_tensor_type(dst), both = d;
     LP_TRY(lp_broadcast(&both, v, e));
     LP_FAIL_IF(!lp_shape_eq(&both, &d), e, LP_E_RUNTIME,
                "%s: a result of shape %s does not fit in place into shape %s",
-               what, lp_shape_str(v, a), lp_shape_str(&d, b));
+               what, lp_shape_str(v), lp_shape_str(&d));
     return LP_OK;
 }
 

@@ -132,10 +132,9 @@ static LpStatus read_sizes(Reader *r, LpType *type, int64_t *total, LpErr *e)
         type->shape[i] = big_endian32(h + 4 * i);
     bool ok = lp_file_array_bytes(type, &n) &&
               lp_add_i64(n, HEADER + 4 * type->ndim, total);
-    char shape[LP_SHAPE_STR];
     LP_FAIL_IF(!ok, e, LP_E_VALUE,
                "%s: the sizes %s are beyond what any file can hold", r->name,
-               lp_shape_str(type, shape));
+               lp_shape_str(type));
     return LP_OK;
 }
 
@@ -143,9 +142,7 @@ static LpStatus read_sizes(Reader *r, LpType *type, int64_t *total, LpErr *e)
 static LpStatus check_length(Reader *r, const LpType *type, int64_t total,
                              LpErr *e)
 {
-    char shape[LP_SHAPE_STR];
-    const char *name = lp_dtype_name(type->dtype);
-    lp_shape_str(type, shape);
+    const char *name = lp_dtype_name(type->dtype), *shape = lp_shape_str(type);
     if (!r->gzip) {
         LP_FAIL_IF(r->size != total, e, LP_E_VALUE,
                    "%s: %s: %s of sizes %s take %lld bytes, the file has %lld",

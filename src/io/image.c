@@ -341,11 +341,10 @@ LpStatus lp_png_write(const char *path, const LpTensor *t, LpErr *e)
     for (int i = 1; ok && i < 3; i++)
         ok = t->shape[i] >= 1 && t->shape[i] <= MOST_SIDE;
     LpType type = lp_tensor_type(t);
-    char shape[LP_SHAPE_STR];
     LP_FAIL_IF(!ok, e, LP_E_VALUE,
                "write_png: expected a uint8 tensor of 1 to 4 channels, height "
                "and width up to %d, got %s %s",
-               MOST_SIDE, lp_dtype_name(t->dtype), lp_shape_str(&type, shape));
+               MOST_SIDE, lp_dtype_name(t->dtype), lp_shape_str(&type));
     LP_TRY(lp_tensor_touch(t, false, e));
     LP_FAIL_IF(!lp_tensor_contiguous(t), e, LP_E_VALUE,
                "write_png: the tensor is not contiguous");

@@ -208,18 +208,16 @@ static LpStatus check_length(const LpSource *src, const Header *h, int64_t data,
                              int64_t *bytes, LpErr *e)
 {
     int64_t total = 0;
-    char shape[LP_SHAPE_STR];
     bool ok = lp_file_array_bytes(&h->type, bytes) &&
               lp_add_i64(*bytes, data, &total);
     LP_FAIL_IF(!ok, e, LP_E_VALUE,
                "%s: the sizes %s are beyond what any file can hold", src->name,
-               lp_shape_str(&h->type, shape));
-    LP_FAIL_IF(total != src->size, e, LP_E_VALUE,
-               "%s: %s: %s of sizes %s take %" PRId64
-               " bytes, the file has %" PRId64,
-               src->name, src->size < total ? "truncated" : "extra bytes",
-               lp_dtype_name(h->type.dtype), lp_shape_str(&h->type, shape),
-               total, src->size);
+               lp_shape_str(&h->type));
+    LP_FAIL_IF(
+        total != src->size, e, LP_E_VALUE,
+        "%s: %s: %s of sizes %s take %" PRId64 " bytes, the file has %" PRId64,
+        src->name, src->size < total ? "truncated" : "extra bytes",
+        lp_dtype_name(h->type.dtype), lp_shape_str(&h->type), total, src->size);
     return LP_OK;
 }
 

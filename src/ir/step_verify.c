@@ -41,11 +41,10 @@ static const RoleRule rules[LP_N_VAR_ROLES] = {
 static LpStatus same_type(const LpVariable *v, const LpType *t,
                           const char *what, LpErr *e)
 {
-    char have[LP_SHAPE_STR], want[LP_SHAPE_STR];
     if (!lp_type_eq(t, &v->type))
         BAD_VAR(v, "is %s%s, but %s is %s%s", lp_dtype_name(v->type.dtype),
-                lp_shape_str(&v->type, want), what, lp_dtype_name(t->dtype),
-                lp_shape_str(t, have));
+                lp_shape_str(&v->type), what, lp_dtype_name(t->dtype),
+                lp_shape_str(t));
     return LP_OK;
 }
 
@@ -89,14 +88,13 @@ static LpStatus check_role(const LpVariable *v, LpErr *e)
 /* Its group is known: links are right. */
 static LpStatus check_data(const LpStep *s, const LpVariable *v, LpErr *e)
 {
-    char have[LP_SHAPE_STR], wanted[LP_SHAPE_STR];
     if (!v->data)
         return LP_OK;
     LpType held = lp_tensor_type(v->data), want = lp_var_host_type(s, v);
     if (!lp_type_eq(&held, &want))
         BAD_VAR(v, "has a tensor of %s%s, not %s%s", lp_dtype_name(held.dtype),
-                lp_shape_str(&held, have), lp_dtype_name(want.dtype),
-                lp_shape_str(&want, wanted));
+                lp_shape_str(&held), lp_dtype_name(want.dtype),
+                lp_shape_str(&want));
     return LP_OK;
 }
 

@@ -134,7 +134,6 @@ static LpStatus origin_line(LpParser *p)
 static LpStatus written_types(LpParser *p, const LpParsedCall *c, int n)
 {
     const LpType *out = p->out;
-    char want[LP_SHAPE_STR];
     LpType t;
     if (!lp_lex_sign(&p->x, ':'))
         return LP_OK;
@@ -149,7 +148,7 @@ static LpStatus written_types(LpParser *p, const LpParsedCall *c, int n)
         if (!lp_type_eq(&t, &out[i]))
             return lp_lex_fail(&p->x, &at, "result %d of %s is %s%s here", i,
                                c->op->name, lp_dtype_name(out[i].dtype),
-                               lp_shape_str(&out[i], want));
+                               lp_shape_str(&out[i]));
     }
     return LP_OK;
 }

@@ -144,7 +144,6 @@ static LpStatus check_rule(const LpGraph *g, const LpGraphNode *n, LpType *out,
                            LpArena *scratch, LpErr *e)
 {
     LpAttr attr[LP_MAX_ATTR];
-    char have[LP_SHAPE_STR], want[LP_SHAPE_STR];
     int n_out;
     if (n->op->n_attr)
         memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
@@ -157,8 +156,8 @@ static LpStatus check_rule(const LpGraph *g, const LpGraphNode *n, LpType *out,
         LP_TRY(check_type(t, e));
         if (!lp_type_eq(t, &out[i]))
             BAD("result %d is recorded as %s%s, its shape rule says %s%s", i,
-                lp_dtype_name(t->dtype), lp_shape_str(t, have),
-                lp_dtype_name(out[i].dtype), lp_shape_str(&out[i], want));
+                lp_dtype_name(t->dtype), lp_shape_str(t),
+                lp_dtype_name(out[i].dtype), lp_shape_str(&out[i]));
     }
     for (int i = 0; i < n->op->n_attr; i++)
         if (!lp_attr_eq(&attr[i], &n->attr[i]))

@@ -30,11 +30,10 @@ static const LpType *output_type(const LpGraph *g, size_t i)
 static LpStatus same(LpInfer *x, const LpType *have, const LpType *want,
                      const char *what, size_t i)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_type_eq(have, want), x->err, LP_E_VALUE,
                "%s: %s %zu of the body is %s%s, expected %s%s", x->op->name,
-               what, i, lp_dtype_name(have->dtype), lp_shape_str(have, a),
-               lp_dtype_name(want->dtype), lp_shape_str(want, b));
+               what, i, lp_dtype_name(have->dtype), lp_shape_str(have),
+               lp_dtype_name(want->dtype), lp_shape_str(want));
     return LP_OK;
 }
 

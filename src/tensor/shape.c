@@ -52,7 +52,7 @@ bool lp_type_eq(const LpType *a, const LpType *b)
     return a->dtype == b->dtype && lp_shape_eq(a, b);
 }
 
-const char *lp_shape_str(const LpType *t, char buf[LP_SHAPE_STR])
+const char *lp_shape_str_in(const LpType *t, char buf[LP_SHAPE_STR])
 {
     size_t n = 0;
     buf[n++] = '[';
@@ -67,15 +67,14 @@ const char *lp_shape_str(const LpType *t, char buf[LP_SHAPE_STR])
 LpStatus lp_shape_check(const LpType *t, LpErr *e)
 {
     int64_t n = (int64_t)lp_dtype_size(t->dtype);
-    char buf[LP_SHAPE_STR];
     for (int i = 0; i < t->ndim; i++) {
         LP_FAIL_IF(t->shape[i] < 0, e, LP_E_RUNTIME,
-                   "a size must not be negative: %s", lp_shape_str(t, buf));
+                   "a size must not be negative: %s", lp_shape_str(t));
         LP_FAIL_IF(t->shape[i] > 0 && !lp_mul_i64(n, t->shape[i], &n), e,
                    LP_E_OVERFLOW,
                    "a tensor of shape %s has too many elements: its sizes, "
                    "without zeros, multiply beyond 2^63 bytes",
-                   lp_shape_str(t, buf));
+                   lp_shape_str(t));
     }
     return LP_OK;
 }
@@ -88,12 +87,10 @@ LpStatus lp_broadcast(LpType *out, const LpType *t, LpErr *e)
         int64_t x = i <= a.ndim ? a.shape[a.ndim - i] : 1;
         int64_t y = i <= t->ndim ? t->shape[t->ndim - i] : 1;
         if (x != y && x != 1 && y != 1) {
-            char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
             return lp_fail(e, LP_E_RUNTIME,
                            "shapes %s and %s do not broadcast: sizes %" PRId64
                            " and %" PRId64 " at dimension %d",
-                           lp_shape_str(&a, sa), lp_shape_str(t, sb), x, y,
-                           n - i);
+                           lp_shape_str(&a), lp_shape_str(t), x, y, n - i);
         }
         out->shape[n - i] = x == 1 ? y : x;
     }

@@ -32,9 +32,10 @@ bool lp_shape_eq(const LpType *a, const LpType *b); /* shape only */
 void lp_type_drop_first(LpType *t);
 void lp_type_add_first(LpType *t, int64_t n);
 bool lp_type_eq(const LpType *a, const LpType *b);
-/* "[2, 3]"; returns buf. */
+/* "[2, 3]", in memory of the block that asks. */
 #define LP_SHAPE_STR 160
-const char *lp_shape_str(const LpType *t, char buf[LP_SHAPE_STR]);
+#define lp_shape_str(t) lp_shape_str_in(t, (char[LP_SHAPE_STR]){0})
+const char *lp_shape_str_in(const LpType *t, char buf[LP_SHAPE_STR]);
 
 /* Fails on a negative size, and on sizes whose product overflows, in bytes and
  * with zeros left out: strides of an empty tensor are products as well. */

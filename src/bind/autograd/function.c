@@ -105,14 +105,13 @@ static void push_grads(lua_State *L, LpGrad *g)
 static void take(lua_State *L, LpGrad *g, int i, int nr, LpTensor *t)
 {
     LpErr e = {0};
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType want = *lp_type(g->b, g->in[i]), got = lp_tensor_type(t);
     LpType both = want;
     if (lp_broadcast(&both, &got, &e) != LP_OK || !lp_shape_eq(&both, &got))
         lp_raise(L, LP_E_RUNTIME,
                  "backward returned a gradient of shape %s for tensor %d, "
                  "which has shape %s",
-                 lp_shape_str(&got, a), nr + 1, lp_shape_str(&want, b));
+                 lp_shape_str(&got), nr + 1, lp_shape_str(&want));
     g->din[i] = lp_rule_value(g->b, t);
 }
 

@@ -195,9 +195,7 @@ static int body_types(lua_State *L)
     lua_createtable(L, (int)b->g->n_output, 0);
     for (size_t i = 0; i < b->g->n_output; i++) {
         const LpType *t = lp_graph_type(b->g, b->g->output[i]);
-        char shape[LP_SHAPE_STR];
-        lua_pushfstring(L, "%s%s", lp_dtype_name(t->dtype),
-                        lp_shape_str(t, shape));
+        lua_pushfstring(L, "%s%s", lp_dtype_name(t->dtype), lp_shape_str(t));
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return 1;

@@ -148,7 +148,6 @@ static LpType stream_type(const LpVariable *v, int64_t slices)
 static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
 {
     const LpStep *s = lp_exec_program(x)->step;
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     lua_geti(L, 2, (lua_Integer)i + 1);
     LpTensor *t = check_data(L, -1, &s->var[i]);
     LpType got = lp_tensor_type(t);
@@ -157,7 +156,7 @@ static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
                                               lp_exec_replicas(x));
     if (!lp_shape_eq(&got, &want))
         lp_raise(L, LP_E_RUNTIME, "input '%s' has shape %s, expected %s",
-                 s->var[i].name, lp_shape_str(&got, a), lp_shape_str(&want, b));
+                 s->var[i].name, lp_shape_str(&got), lp_shape_str(&want));
     st->in = lp_tensor_data(t);
 }
 

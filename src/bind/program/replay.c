@@ -27,7 +27,6 @@ static LpType stream_type(const LpVariable *v, int64_t slices)
 static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
                          int64_t slices, int keep)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     for (size_t i = 0; i < s->n_var; i++) {
         const LpVariable *v = &s->var[i];
         LpType want = stream_type(v, slices);
@@ -43,7 +42,7 @@ static void bind_streams(lua_State *L, const LpStep *s, LpReplayStream *st,
                 lp_raise(L, LP_E_RUNTIME,
                          "replay: input '%s' has shape %s, expected contiguous "
                          "%s of dtype %s",
-                         v->name, lp_shape_str(&got, a), lp_shape_str(&want, b),
+                         v->name, lp_shape_str(&got), lp_shape_str(&want),
                          lp_dtype_name(want.dtype));
             st[i].in = lp_tensor_data(t); /* the argument keeps it */
             lua_pop(L, 1);

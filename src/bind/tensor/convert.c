@@ -13,12 +13,11 @@ static int tensor_item(lua_State *L)
 {
     LpTensor *t = lp_check_self(L, "item", 0);
     LpType type = lp_tensor_type(t);
-    char shape[LP_SHAPE_STR];
     if (lp_tensor_numel(t) != 1)
         return lp_raise(L, LP_E_RUNTIME,
                         "item(): the tensor has shape %s; only one element "
                         "can become a Lua number",
-                        lp_shape_str(&type, shape));
+                        lp_shape_str(&type));
     lp_push_scalar(L, lp_scalar_load(t->dtype, lp_read_tensor(L, t)));
     return 1;
 }
@@ -52,7 +51,6 @@ static void push_list(lua_State *L, const LpTensor *t, int dim, int64_t edge,
 static void check_count(lua_State *L, const LpTensor *t)
 {
     int64_t values = 1, all = 0;
-    char shape[LP_SHAPE_STR];
     LpType type = lp_tensor_type(t);
     for (int i = 0; i < t->ndim && all <= MOST_VALUES; i++)
         if (!lp_mul_i64(values, t->shape[i], &values) ||
@@ -62,7 +60,7 @@ static void check_count(lua_State *L, const LpTensor *t)
         lp_raise(L, LP_E_OVERFLOW,
                  "tolist(): a tensor of shape %s makes more lists and numbers "
                  "than the %lld that are allowed",
-                 lp_shape_str(&type, shape), (long long)MOST_VALUES);
+                 lp_shape_str(&type), (long long)MOST_VALUES);
 }
 
 static void push_checked(lua_State *L, const LpTensor *t)

@@ -285,13 +285,12 @@ static int set_grad(lua_State *L, LpTensor *t)
     if (!lua_isnil(L, 3) && !lp_is_none(L, 3)) {
         g = lp_check_tensor(L, 3, "grad", "value");
         LpType a = lp_tensor_type(t), b = lp_tensor_type(g);
-        char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
         if (!lp_type_eq(&a, &b))
             return lp_raise(L, LP_E_RUNTIME,
                             "grad of a tensor %s %s was assigned %s %s; type "
                             "and shape must be equal",
-                            lp_dtype_name(t->dtype), lp_shape_str(&a, sa),
-                            lp_dtype_name(g->dtype), lp_shape_str(&b, sb));
+                            lp_dtype_name(t->dtype), lp_shape_str(&a),
+                            lp_dtype_name(g->dtype), lp_shape_str(&b));
     }
     LpErr e = {0};
     return lp_grad_set(t, g, &e) != LP_OK ? lp_bind_fail(L, &e) : 0;

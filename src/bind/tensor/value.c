@@ -316,14 +316,13 @@ bool lp_is_instance(lua_State *L, int i)
 static void describe_tensor(const LpBox *b, char buf[LP_DESCRIBE])
 {
     const LpTensor *t = b->p;
-    char shape[LP_SHAPE_STR];
     if (!t) {
         snprintf(buf, LP_DESCRIBE, "a closed Tensor");
         return;
     }
     LpType type = lp_tensor_type(t);
     snprintf(buf, LP_DESCRIBE, "Tensor %s %s", lp_dtype_name(t->dtype),
-             lp_shape_str(&type, shape));
+             lp_shape_str(&type));
 }
 
 static void describe_table(lua_State *L, int i, char buf[LP_DESCRIBE])

@@ -64,7 +64,6 @@ LpOp op_index_select = {
 static LpStatus infer_index_add(LpInfer *x)
 {
     const LpType *self = &x->in[0], *src = &x->in[2];
-    char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
     LP_TRY(lp_check_index(x, 1, "index"));
     LP_TRY(lp_wrap_dim(&x->attr[LP_INDEX_DIM].i, self->ndim, x->err));
     int64_t dim = x->attr[LP_INDEX_DIM].i, n = lp_numel(&x->in[1]);
@@ -85,7 +84,7 @@ static LpStatus infer_index_add(LpInfer *x)
                "index_add(): Source/destination tensor must have same slice "
                "shapes, and the source %lld rows along dimension %lld. "
                "Destination shape: %s, source shape: %s",
-               LL(n), LL(dim), lp_shape_str(self, s), lp_shape_str(src, t));
+               LL(n), LL(dim), lp_shape_str(self), lp_shape_str(src));
     x->out[0] = *self;
     return LP_OK;
 }
@@ -158,7 +157,6 @@ LpOp op_embedding = {
 static LpStatus infer_embedding_backward(LpInfer *x)
 {
     const LpType *d = &x->in[0], *at = &x->in[1];
-    char grad[LP_SHAPE_STR], indices[LP_SHAPE_STR];
     LP_TRY(lp_check_index(x, 1, "indices"));
     bool rows = d->ndim == at->ndim + 1;
     for (int i = 0; rows && i < at->ndim; i++)
@@ -166,7 +164,7 @@ static LpStatus infer_embedding_backward(LpInfer *x)
     LP_FAIL_IF(!rows, x->err, LP_E_RUNTIME,
                "%s: grad has the shape %s; it must have a row for each of "
                "indices, which has %s",
-               x->op->name, lp_shape_str(d, grad), lp_shape_str(at, indices));
+               x->op->name, lp_shape_str(d), lp_shape_str(at));
     x->out[0] = (LpType){.dtype = d->dtype,
                          .ndim = 2,
                          .shape = {x->attr[LP_EMBEDDING_BACK_NUM_WEIGHTS].i,
@@ -274,7 +272,6 @@ LpOp op_index_get = {
 static LpStatus infer_index_set(LpInfer *x)
 {
     LpType part, both;
-    char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
     LP_TRY(index_shape(x, 2, &part));
     LP_FAIL_IF(x->in[0].dtype != x->in[1].dtype, x->err, LP_E_RUNTIME,
                "Index put requires the source and destination dtypes match, "
@@ -285,7 +282,7 @@ static LpStatus infer_index_set(LpInfer *x)
     LP_FAIL_IF(st != LP_OK || !lp_shape_eq(&both, &part), x->err, LP_E_RUNTIME,
                "shape mismatch: value tensor of shape %s cannot be broadcast "
                "to indexing result of shape %s",
-               lp_shape_str(&x->in[1], s), lp_shape_str(&part, t));
+               lp_shape_str(&x->in[1]), lp_shape_str(&part));
     x->out[0] = x->in[0];
     return LP_OK;
 }

@@ -63,7 +63,6 @@ static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
                         LpType *out, LpErr *e)
 {
     bool weighted = w && w->dtype != LP_DT_NONE;
-    char ws[LP_SHAPE_STR], is[LP_SHAPE_STR];
     bool real = lp_dtype_kind(in->dtype) == LP_KIND_FLOAT;
     LP_FAIL_IF(in->ndim != 1 || real, e,
                real ? LP_E_NOT_IMPLEMENTED : LP_E_RUNTIME,
@@ -73,7 +72,7 @@ static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
     LP_FAIL_IF(weighted && !lp_shape_eq(in, w), e, LP_E_RUNTIME,
                "weights should be 1-d and have the same length as input, got "
                "the shapes %s and %s",
-               lp_shape_str(w, ws), lp_shape_str(in, is));
+               lp_shape_str(w), lp_shape_str(in));
     LP_FAIL_IF(minlength < 0, e, LP_E_RUNTIME,
                "minlength should be >= 0, got %lld", (long long)minlength);
     *out = (LpType){.dtype = LP_I64, .ndim = 1};

@@ -70,7 +70,6 @@ LP_FORMULA(index_copy,
 {
     LpType self = lp_type_of(b, in[0]), src = lp_type_of(b, in[2]);
     LpType index = lp_type_of(b, in[1]);
-    char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
     if (!is_long(b, "index_copy_()", in[1]) ||
         !is_vector(b, "index_copy_()", in[1]))
         return LP_NOVAL;
@@ -85,7 +84,7 @@ LP_FORMULA(index_copy,
             b, LP_E_INDEX,
             "index_copy_(): Source/destination tensor must have same slice "
             "shapes: expected a source of shape %s, got %s",
-            lp_shape_str(&want, s), lp_shape_str(&src, t));
+            lp_shape_str(&want), lp_shape_str(&src));
     return set_rows(b, in[0], attr[0].i, in[1], in[2]);
 }
 
@@ -234,7 +233,6 @@ static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
                         LpVal *to)
 {
     LpType t = lp_type_of(b, mask);
-    char m[LP_SHAPE_STR], s[LP_SHAPE_STR];
     for (int i = 0; i < t.ndim; i++)
         if (at + i >= self->ndim || at + i >= MAX_INDICES ||
             self->shape[at + i] != t.shape[i])
@@ -242,7 +240,7 @@ static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
                 b, LP_E_INDEX,
                 "The shape of the mask %s at index %d does not match the shape "
                 "of the indexed tensor %s at index %d",
-                lp_shape_str(&t, m), i, lp_shape_str(self, s), at + i);
+                lp_shape_str(&t), i, lp_shape_str(self), at + i);
     if (!b->on_host)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
@@ -313,11 +311,10 @@ static LpVal over_leading(LpBuilder *b, LpVal mask, const LpType *t)
     LpType m = lp_type_of(b, mask), wide = *t;
     wide.ndim = m.ndim;
     if (m.ndim > t->ndim || !lp_shape_eq(&wide, &m)) {
-        char x[LP_SHAPE_STR], y[LP_SHAPE_STR];
         return LP_REFUSE(b, LP_E_INDEX,
                          "The shape of the mask %s does not match the shape of "
                          "the indexed tensor %s",
-                         lp_shape_str(&m, x), lp_shape_str(t, y));
+                         lp_shape_str(&m), lp_shape_str(t));
     }
     for (wide.ndim = t->ndim; m.ndim < t->ndim; m.ndim++)
         wide.shape[m.ndim] = 1;
@@ -353,11 +350,10 @@ static bool put_masked(LpBuilder *b, LpVal self, LpVal mask, LpVal v,
     if (b->on_host && (all || !fits))
         return false;
     if (!fits || (all && masked == 0)) {
-        char x[LP_SHAPE_STR], y[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_INDEX,
                 "shape mismatch: value tensor of shape %s cannot be broadcast "
                 "to rows of shape %s",
-                lp_shape_str(&u, x), lp_shape_str(&row, y));
+                lp_shape_str(&u), lp_shape_str(&row));
         return true;
     }
     if (!all) {

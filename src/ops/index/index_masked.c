@@ -23,11 +23,9 @@ static LpStatus infer_masked_scatter(LpInfer *x)
                "masked_scatter: expected self and source to have same dtypes "
                "but got %s and %s",
                lp_dtype_name(x->in[0].dtype), lp_dtype_name(x->in[2].dtype));
-    char self[LP_SHAPE_STR], mask[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
                "%s: self and mask must have the same shape, got %s and %s",
-               x->op->name, lp_shape_str(&x->in[0], self),
-               lp_shape_str(&x->in[1], mask));
+               x->op->name, lp_shape_str(&x->in[0]), lp_shape_str(&x->in[1]));
     x->out[0] = x->in[0];
     return LP_OK;
 }
@@ -59,14 +57,13 @@ LpOp op_masked_unpack = {
  * zeros after them. */
 static LpStatus infer_masked_pack(LpInfer *x)
 {
-    char self[LP_SHAPE_STR], mask[LP_SHAPE_STR];
     LP_FAIL_IF(x->attr[0].n > LP_MAX_DIMS || x->in[1].dtype != LP_BOOL ||
                    !lp_shape_eq(&x->in[0], &x->in[1]),
                x->err, LP_E_RUNTIME,
                "masked_pack: mask must be bool of self's shape %s and sizes at "
                "most %d numbers, got %s of shape %s and %d",
-               lp_shape_str(&x->in[0], self), LP_MAX_DIMS,
-               lp_dtype_name(x->in[1].dtype), lp_shape_str(&x->in[1], mask),
+               lp_shape_str(&x->in[0]), LP_MAX_DIMS,
+               lp_dtype_name(x->in[1].dtype), lp_shape_str(&x->in[1]),
                x->attr[0].n);
     x->out[0] = (LpType){.dtype = x->in[0].dtype};
     lp_set_dims(&x->out[0], x->attr[0].v, x->attr[0].n);
@@ -176,11 +173,10 @@ static LpStatus infer_dynamic_update(LpInfer *x)
     LP_TRY(lp_wrap_dim(&a[0].i, x->in[0].ndim, x->err));
     LP_TRY(check_window(x, 2, a[0].i, a[1].i));
     LpType want = x->in[0];
-    char w[LP_SHAPE_STR], h[LP_SHAPE_STR];
     want.shape[a[0].i] = a[1].i;
     LP_FAIL_IF(!lp_shape_eq(&want, &x->in[1]), x->err, LP_E_POPTORCH,
                "dynamic_update: src must have the shape %s, got %s",
-               lp_shape_str(&want, w), lp_shape_str(&x->in[1], h));
+               lp_shape_str(&want), lp_shape_str(&x->in[1]));
     x->out[0] = x->in[0];
     return LP_OK;
 }

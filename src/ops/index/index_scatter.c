@@ -14,7 +14,6 @@
 static LpStatus check_sizes(LpInfer *x, const LpType *t, const char *what,
                             int64_t dim, bool along)
 {
-    char s[LP_SHAPE_STR], i[LP_SHAPE_STR];
     const LpType *index = &x->in[1];
     int n = index->ndim < 1 ? 1 : index->ndim, m = t->ndim < 1 ? 1 : t->ndim;
     LP_FAIL_IF(n != m, x->err, LP_E_RUNTIME,
@@ -22,11 +21,11 @@ static LpStatus check_sizes(LpInfer *x, const LpType *t, const char *what,
                "tensor, got %d and %d",
                x->op->name, what, index->ndim, t->ndim);
     for (int d = 0; d < index->ndim && d < t->ndim; d++)
-        LP_FAIL_IF(
-            (along || d != dim) && index->shape[d] > t->shape[d], x->err,
-            LP_E_RUNTIME, "%s: expected index %s to be no larger than %s %s%s",
-            x->op->name, lp_shape_str(index, i), what, lp_shape_str(t, s),
-            along ? "" : " apart from the dimension");
+        LP_FAIL_IF((along || d != dim) && index->shape[d] > t->shape[d], x->err,
+                   LP_E_RUNTIME,
+                   "%s: expected index %s to be no larger than %s %s%s",
+                   x->op->name, lp_shape_str(index), what, lp_shape_str(t),
+                   along ? "" : " apart from the dimension");
     return LP_OK;
 }
 

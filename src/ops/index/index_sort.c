@@ -102,7 +102,6 @@ LpOp op_topk = {
 static LpStatus infer_searchsorted(LpInfer *x)
 {
     const LpType *e = &x->in[0], *v = &x->in[1], *by = &x->in[2];
-    char s[LP_SHAPE_STR], t[LP_SHAPE_STR];
     if (x->op->n_attr > 2 && !lp_attr_none(&x->attr[LP_SEARCHSORTED_SIDE])) {
         const char *side = x->attr[LP_SEARCHSORTED_SIDE].str;
         bool right = side[0] == 'r';
@@ -129,13 +128,13 @@ static LpStatus infer_searchsorted(LpInfer *x)
                "first N-1 dimensions of boundaries tensor and input value "
                "tensor must match, but we got boundaries tensor %s and input "
                "value tensor %s",
-               lp_shape_str(e, s), lp_shape_str(v, t));
+               lp_shape_str(e), lp_shape_str(v));
     if (x->n_in > 2 && by->dtype != LP_DT_NONE)
         LP_FAIL_IF(by->dtype != LP_I64 || !lp_shape_eq(e, by), x->err,
                    LP_E_RUNTIME,
                    "searchsorted(): sorter must be a tensor of int64 and of "
                    "the boundaries' shape %s",
-                   lp_shape_str(e, s));
+                   lp_shape_str(e));
     x->out[0] = *v;
     x->out[0].wrapped = false;
     x->out[0].dtype = x->attr[LP_SEARCHSORTED_OUT_INT32].i ? LP_I32 : LP_I64;

@@ -61,14 +61,13 @@ LpStatus lp_check_system(LpErr *e, const char *who, const LpType *a,
 LpStatus lp_check_batch(LpErr *e, const char *who, const char *name,
                         const LpType *a, const LpType *b)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     bool same = a->ndim == b->ndim;
     for (int i = 0; same && i < a->ndim - 2; i++)
         same = a->shape[i] == b->shape[i];
     LP_FAIL_IF(!same, e, LP_E_RUNTIME,
                "%s: B and %s must have the same batch dimensions, got the "
                "shapes %s and %s",
-               who, name, lp_shape_str(b, sb), lp_shape_str(a, sa));
+               who, name, lp_shape_str(b), lp_shape_str(a));
     return LP_OK;
 }
 

@@ -137,7 +137,6 @@ LpOp op_lu_matrix = {
 static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
 {
     LpType t = lp_type_of(b, lu), p = lp_type_of(b, pivots);
-    char st[LP_SHAPE_STR], sp[LP_SHAPE_STR];
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return false;
     bool same = p.ndim == t.ndim - 1 && p.shape[p.ndim - 1] == lp_shorter(&t);
@@ -148,7 +147,7 @@ static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
                 "%s: LU_pivots must have the batch of LU_data and as many "
                 "elements in a row as the matrices have rows and columns, got "
                 "the shapes %s and %s",
-                who, lp_shape_str(&p, sp), lp_shape_str(&t, st));
+                who, lp_shape_str(&p), lp_shape_str(&t));
     return same;
 }
 
@@ -368,7 +367,6 @@ static LpStatus infer_ldl_solve(LpInfer *x)
 {
     const char *who = "torch.linalg.ldl_solve";
     const LpType *t = &x->in[0], *p = &x->in[1], *r = &x->in[2];
-    char st[LP_SHAPE_STR], sp[LP_SHAPE_STR];
     LP_TRY(lp_check_system(x->err, who, t, r, true));
     bool fits = p->ndim == t->ndim - 1;
     for (int i = 0; fits && i < p->ndim; i++)
@@ -376,8 +374,7 @@ static LpStatus infer_ldl_solve(LpInfer *x)
     LP_FAIL_IF(!fits || lp_is_float(p->dtype), x->err, LP_E_RUNTIME,
                "%s: pivots must be whole numbers of LD's shape without its "
                "last dimension, got %s of shape %s with LD of shape %s",
-               who, lp_dtype_name(p->dtype), lp_shape_str(p, sp),
-               lp_shape_str(t, st));
+               who, lp_dtype_name(p->dtype), lp_shape_str(p), lp_shape_str(t));
     LP_TRY(lp_check_batch(x->err, who, "LD", t, r));
     x->out[0] = *r;
     return LP_OK;

@@ -144,7 +144,6 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
                        bool vector, const char *driver)
 {
     const char *who = "torch.linalg.lstsq";
-    char sr[LP_SHAPE_STR], st[LP_SHAPE_STR];
     bool fits = vector || r->ndim == t->ndim;
     for (int i = 0; fits && i < t->ndim - 2; i++)
         fits = r->shape[i] == t->shape[i];
@@ -162,12 +161,12 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: other must have the batch dimensions of input, and as "
                 "many dimensions as it or one less, got the shapes %s and %s",
-                who, lp_shape_str(r, sr), lp_shape_str(t, st));
+                who, lp_shape_str(r), lp_shape_str(t));
     else if (r->shape[t->ndim - 2] != lp_rows(t))
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: input.size(-2) should match other.size(-%d), got the "
                 "shapes %s and %s",
-                who, vector ? 1 : 2, lp_shape_str(t, st), lp_shape_str(r, sr));
+                who, vector ? 1 : 2, lp_shape_str(t), lp_shape_str(r));
     return !lp_failed(b);
 }
 

@@ -41,7 +41,6 @@ static LpVal chained(LpBuilder *b, const LpVal *v, int split[][MAX_CHAIN],
 static bool chain_fits(LpBuilder *b, const char *who, const LpVal *v, int n,
                        int64_t *side)
 {
-    char s[LP_SHAPE_STR], u[LP_SHAPE_STR];
     for (int i = 0; i < n && !lp_failed(b); i++) {
         LpType t = lp_type_of(b, v[i]), next = t;
         if (t.ndim != 2) {
@@ -63,7 +62,7 @@ static bool chain_fits(LpBuilder *b, const char *who, const LpVal *v, int n,
             lp_fail(b->err, LP_E_RUNTIME,
                     "%s(): tensors %d and %d with shapes %s and %s cannot be "
                     "multiplied",
-                    who, i, i + 1, lp_shape_str(&t, s), lp_shape_str(&next, u));
+                    who, i, i + 1, lp_shape_str(&t), lp_shape_str(&next));
     }
     return !lp_failed(b);
 }

@@ -139,7 +139,6 @@ static bool reflectors(LpBuilder *b, const char *who, LpVal a, LpVal tau,
     for (int i = 0; fits && i < s.ndim - 1; i++)
         fits = s.shape[i] == t.shape[i];
     if (wide || !fits) {
-        char st[LP_SHAPE_STR], ss[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,
                 wide
                     ? "%s: input.shape[-2] must be greater than or equal to "
@@ -147,8 +146,8 @@ static bool reflectors(LpBuilder *b, const char *who, LpVal a, LpVal tau,
                     : "%s: tau must have the dtype and the batch of input and "
                       "at most as many elements in a row as input has rows and "
                       "columns, got input %s %s and tau %s %s",
-                who, lp_dtype_name(t.dtype), lp_shape_str(&t, st),
-                lp_dtype_name(s.dtype), lp_shape_str(&s, ss));
+                who, lp_dtype_name(t.dtype), lp_shape_str(&t),
+                lp_dtype_name(s.dtype), lp_shape_str(&s));
         return false;
     }
     r->k = (int)s.shape[s.ndim - 1];
@@ -200,14 +199,12 @@ LP_FORMULA(ormqr,
     for (int i = 0; fits && i < t.ndim - 2; i++)
         fits = c.shape[i] == t.shape[i];
     if (!fits) {
-        char st[LP_SHAPE_STR], sc[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,
                 "torch.ormqr: other must have the dtype and the batch of "
                 "input, and its %s must be input's rows, got input %s %s and "
                 "other %s %s",
                 left ? "rows" : "columns", lp_dtype_name(t.dtype),
-                lp_shape_str(&t, st), lp_dtype_name(c.dtype),
-                lp_shape_str(&c, sc));
+                lp_shape_str(&t), lp_dtype_name(c.dtype), lp_shape_str(&c));
         return LP_NOVAL;
     }
     LpVal x = left ? in[2] : lp_mt(b, in[2]);

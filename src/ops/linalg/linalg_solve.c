@@ -297,12 +297,11 @@ LP_FORMULA(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
     if (lp_failed(b))
         return LP_NOVAL;
     if (t.ndim < 2 || lp_rows(&t) != lp_cols(&t) || n == INT64_MIN) {
-        char s[LP_SHAPE_STR];
         return LP_REFUSE(b, LP_E_RUNTIME,
                          "linalg.matrix_power: A must be batches of square "
                          "matrices and n above -2^63, got A of shape %s and n "
                          "%lld",
-                         lp_shape_str(&t, s), (long long)n);
+                         lp_shape_str(&t), (long long)n);
     }
     if (n < 0 && lp_check_square(b->err, "linalg.inv", &t) != LP_OK)
         return LP_NOVAL;

@@ -17,7 +17,6 @@
 static LpStatus check_addend(const LpType *addend, const LpType *product,
                              const char *op, const char *name, LpErr *err)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType t = *addend, both = *product;
     LpErr probe = {0};
     LP_FAIL_IF(lp_broadcast(&both, &t, &probe) != LP_OK ||
@@ -25,7 +24,7 @@ static LpStatus check_addend(const LpType *addend, const LpType *product,
                err, LP_E_RUNTIME,
                "%s: %s of shape %s cannot be expanded to the product's "
                "shape %s",
-               op, name, lp_shape_str(addend, a), lp_shape_str(product, b));
+               op, name, lp_shape_str(addend), lp_shape_str(product));
     return LP_OK;
 }
 
@@ -307,7 +306,6 @@ LP_FORMULA(linear,
            "@no",
            .cast = LP_CAST_NARROW)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
     LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
     if (lp_failed(b))
@@ -320,7 +318,7 @@ LP_FORMULA(linear,
             "linear: `input` of shape %s does not fit `weight` of shape "
             "%s: the last sizes must be equal, and weight has 2 dimensions "
             "(out, in)",
-            lp_shape_str(&tx, sa), lp_shape_str(&tw, sb));
+            lp_shape_str(&tx), lp_shape_str(&tw));
     if (tw.ndim == 2)
         w = lp_transpose(b, w, 0, 1);
     if (bias != LP_NOVAL && tw.ndim == 2 && all_half(b, in[0], w, bias) &&
@@ -335,7 +333,6 @@ LP_FORMULA(bilinear,
            "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
            "bias=None) -> Tensor @fn")
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR], sc[LP_SHAPE_STR];
     LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
     LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
     if (lp_failed(b))
@@ -351,8 +348,7 @@ LP_FORMULA(bilinear,
             b, LP_E_RUNTIME,
             "bilinear: `input1` %s and `input2` %s must agree in all but "
             "the last size and fit `weight` %s (out, in1, in2)",
-            lp_shape_str(&t1, sa), lp_shape_str(&t2, sb),
-            lp_shape_str(&tw, sc));
+            lp_shape_str(&t1), lp_shape_str(&t2), lp_shape_str(&tw));
     int64_t rows = 1;
     for (int k = 0; k < t1.ndim - 1; k++)
         rows *= t1.shape[k];

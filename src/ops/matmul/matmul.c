@@ -17,17 +17,16 @@
 /* ---- shape rules --------------------------------------------------------- */
 static LpStatus check_pair(const LpInfer *x, int ndim, const char *second)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *l = &x->in[0], *r = &x->in[1];
     const char *op = x->op->name;
     LP_FAIL_IF(l->ndim != ndim || r->ndim != ndim, x->err, LP_E_RUNTIME,
                "%s: `self` and `%s` must have %d dimensions, got shapes %s "
                "and %s",
-               op, second, ndim, lp_shape_str(l, a), lp_shape_str(r, b));
+               op, second, ndim, lp_shape_str(l), lp_shape_str(r));
     LP_FAIL_IF(l->shape[ndim - 1] != r->shape[ndim - 2], x->err, LP_E_RUNTIME,
                "%s: shapes %s and %s cannot be multiplied: the last size of "
                "`self` (%lld) must equal the last but one of `%s` (%lld)",
-               op, lp_shape_str(l, a), lp_shape_str(r, b),
+               op, lp_shape_str(l), lp_shape_str(r),
                (long long)l->shape[ndim - 1], second,
                (long long)r->shape[ndim - 2]);
     LP_FAIL_IF(l->dtype != r->dtype, x->err, LP_E_RUNTIME,
@@ -48,11 +47,10 @@ static LpStatus infer_mm(LpInfer *x)
 
 static LpStatus infer_bmm(LpInfer *x)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_TRY(check_pair(x, 3, "mat2"));
     LP_FAIL_IF(x->in[0].shape[0] != x->in[1].shape[0], x->err, LP_E_RUNTIME,
                "bmm: `self` %s and `mat2` %s must have the same batch size",
-               lp_shape_str(&x->in[0], a), lp_shape_str(&x->in[1], b));
+               lp_shape_str(&x->in[0]), lp_shape_str(&x->in[1]));
     x->out[0] = x->in[0];
     x->out[0].shape[2] = x->in[1].shape[2];
     return LP_OK;
@@ -182,9 +180,7 @@ static LpVal broadcast_product(LpBuilder *b, LpVal x, LpVal y)
 
 static void cannot(LpBuilder *b, const LpType *x, const LpType *y)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
-    lp_shape_str(x, sa);
-    lp_shape_str(y, sb);
+    const char *sa = lp_shape_str(x), *sb = lp_shape_str(y);
     if (x->ndim == 0 || y->ndim == 0)
         lp_fail(b->err, LP_E_RUNTIME,
                 "matmul: shapes %s and %s cannot be multiplied: both need at "
@@ -238,7 +234,6 @@ LP_FORMULA(matmul,
 /* ---- vectors ------------------------------------------------------------- */
 bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     const LpType *tx = lp_type(b, x), *ty = lp_type(b, y);
     if (lp_failed(b))
         return false;
@@ -246,7 +241,7 @@ bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny)
         return true;
     lp_fail(b->err, LP_E_RUNTIME,
             "%s takes operands of %d and %d dimensions, got shapes %s and %s",
-            op, nx, ny, lp_shape_str(tx, sa), lp_shape_str(ty, sb));
+            op, nx, ny, lp_shape_str(tx), lp_shape_str(ty));
     return false;
 }
 

@@ -18,7 +18,6 @@
 static LpStatus check(LpInfer *x, const LpType *q, const LpType *k,
                       const LpType *v)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR], c[LP_SHAPE_STR];
     int n = q->ndim;
     bool ok = n >= 2 && k->ndim == n && v->ndim == n;
     for (int d = 0; ok && d < n - 2; d++)
@@ -28,8 +27,7 @@ static LpStatus check(LpInfer *x, const LpType *q, const LpType *k,
     LP_FAIL_IF(!ok, x->err, LP_E_RUNTIME,
                "%s: query %s, key %s and value %s do not fit: expected [..., "
                "L, E], [..., S, E], [..., S, V] with equal leading sizes",
-               x->op->name, lp_shape_str(q, a), lp_shape_str(k, b),
-               lp_shape_str(v, c));
+               x->op->name, lp_shape_str(q), lp_shape_str(k), lp_shape_str(v));
     LP_FAIL_IF(!lp_is_float(q->dtype) || q->dtype != k->dtype ||
                    q->dtype != v->dtype,
                x->err, LP_E_RUNTIME,
@@ -43,7 +41,6 @@ static LpStatus check(LpInfer *x, const LpType *q, const LpType *k,
 static LpStatus check_mask(LpInfer *x, const LpType *m, const LpType *q,
                            const LpType *k)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     if (m->dtype == LP_DT_NONE)
         return LP_OK;
     LpType s = *q, both;
@@ -54,8 +51,8 @@ static LpStatus check_mask(LpInfer *x, const LpType *m, const LpType *q,
                LP_E_RUNTIME,
                "%s: a mask of shape %s and dtype %s does not fit scores of "
                "shape %s and dtype %s",
-               x->op->name, lp_shape_str(m, a), lp_dtype_name(m->dtype),
-               lp_shape_str(&s, b), lp_dtype_name(q->dtype));
+               x->op->name, lp_shape_str(m), lp_dtype_name(m->dtype),
+               lp_shape_str(&s), lp_dtype_name(q->dtype));
     return LP_OK;
 }
 

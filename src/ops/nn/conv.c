@@ -25,13 +25,12 @@
 static LpStatus check_operands(const LpInfer *x, const LpType *in,
                                const LpType *w)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const char *op = x->op->name;
     LP_FAIL_IF(in->ndim < 3 || in->ndim > 5 || w->ndim != in->ndim, x->err,
                LP_E_RUNTIME,
                "%s: expected an input of 3 to 5 dimensions (batch, channels, "
                "spatial) and a weight of as many, got shapes %s and %s",
-               op, lp_shape_str(in, a), lp_shape_str(w, b));
+               op, lp_shape_str(in), lp_shape_str(w));
     LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_RUNTIME,
                "%s: expected an input of numbers, got bool", op);
     LP_FAIL_IF(in->dtype != w->dtype, x->err, LP_E_RUNTIME,
@@ -86,7 +85,6 @@ static LpStatus canonical(LpInfer *x, int first, int n)
 static LpStatus check_channels(const LpInfer *x, const LpType *in,
                                const LpType *w, bool transposed, int64_t groups)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     int64_t c = transposed ? w->shape[0] : w->shape[1] * groups;
     LP_FAIL_IF(in->shape[1] != c || w->shape[0] % groups != 0, x->err,
                LP_E_RUNTIME,
@@ -94,8 +92,8 @@ static LpStatus check_channels(const LpInfer *x, const LpType *in,
                "%s to have %lld channels (and size 0 of the weight divisible "
                "by groups), but got %lld channels",
                x->op->name, (long long)groups,
-               transposed ? ", transposed=True" : "", lp_shape_str(w, b),
-               lp_shape_str(in, a), (long long)c, (long long)in->shape[1]);
+               transposed ? ", transposed=True" : "", lp_shape_str(w),
+               lp_shape_str(in), (long long)c, (long long)in->shape[1]);
     return LP_OK;
 }
 
@@ -103,16 +101,15 @@ static LpStatus check_channels(const LpInfer *x, const LpType *in,
 static LpStatus check_filled(const LpInfer *x, const LpType *in,
                              const LpType *w)
 {
-    char s[LP_SHAPE_STR];
     LP_FAIL_IF(w->shape[0] < 1, x->err, LP_E_RUNTIME,
                "%s: expected weight to be at least 1 at dimension 0, but got "
                "size %s",
-               x->op->name, lp_shape_str(w, s));
+               x->op->name, lp_shape_str(w));
     for (int d = 2; d < in->ndim && in->shape[0] && in->shape[1]; d++)
         LP_FAIL_IF(in->shape[d] == 0, x->err, LP_E_RUNTIME,
                    "%s: an empty input may have no batch or no channels, but "
                    "dimension %d of %s is empty",
-                   x->op->name, d, lp_shape_str(in, s));
+                   x->op->name, d, lp_shape_str(in));
     return LP_OK;
 }
 
@@ -163,7 +160,6 @@ static LpStatus infer_convolution(LpInfer *x)
  * of the gradient, operand 0. */
 static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType made = x->in[0], check;
     LP_FAIL_IF(x->attr[LP_CONV_BACK_SIZE].n != x->in[0].ndim, x->err,
                LP_E_RUNTIME, "%s: `%s` must hold %d numbers, got %d",
@@ -179,8 +175,7 @@ static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
     LP_FAIL_IF(!lp_shape_eq(&check, &x->in[0]), x->err, LP_E_RUNTIME,
                "%s: the convolution has an output of shape %s, but the "
                "gradient has shape %s",
-               x->op->name, lp_shape_str(&check, a),
-               lp_shape_str(&x->in[0], b));
+               x->op->name, lp_shape_str(&check), lp_shape_str(&x->in[0]));
     x->out[0] = made;
     return LP_OK;
 }
@@ -251,7 +246,6 @@ static void grad_back_weight(LpGrad *g)
 /* What broadcasts to the channels of the result is added to it. */
 static LpStatus infer_plus(LpInfer *x)
 {
-    char a[LP_SHAPE_STR];
     LP_TRY(infer_convolution(x));
     const LpType *t = &x->in[2], *y = &x->out[0];
     bool fits = t->ndim == y->ndim - 1 && t->dtype == y->dtype &&
@@ -261,7 +255,7 @@ static LpStatus infer_plus(LpInfer *x)
                "%s: `bias` must be %s with a number for each of %lld channels "
                "and sizes of 1, got %s of shape %s",
                x->op->name, lp_dtype_name(y->dtype), (long long)y->shape[1],
-               lp_dtype_name(t->dtype), lp_shape_str(t, a));
+               lp_dtype_name(t->dtype), lp_shape_str(t));
     return LP_OK;
 }
 
@@ -334,7 +328,6 @@ LpOp op_convolution_backward_weight = {
 static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
                     int n)
 {
-    char s[LP_SHAPE_STR];
     if (bias == LP_NOVAL || lp_failed(b))
         return forward(b, a, x, w);
     LpType tx = *lp_type(b, x), tw = *lp_type(b, w), t = *lp_type(b, bias);
@@ -352,7 +345,7 @@ static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
             b, LP_E_RUNTIME,
             "convolution: expected `bias` to be 1-dimensional with %lld "
             "elements, but got shape %s",
-            (long long)channels, lp_shape_str(&t, s));
+            (long long)channels, lp_shape_str(&t));
     if (t.dtype != tx.dtype)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
@@ -368,7 +361,6 @@ static LpVal biased(LpBuilder *b, const LpAttr *a, LpVal x, LpVal w, LpVal bias,
 /* in: input, weight, bias; an input without a batch gets one for the time. */
 static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
 {
-    char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
     LpVal x = in[0];
     if (t.ndim != n + 1 && t.ndim != n + 2)
@@ -377,7 +369,7 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
             "expected %dD (unbatched) or %dD (batched) input to conv%s%dd, "
             "but got input of size %s",
             n + 1, n + 2, a[LP_CONV_TRANSPOSED].i ? "_transpose" : "", n,
-            lp_shape_str(&t, s));
+            lp_shape_str(&t));
     if (t.ndim == n + 1)
         x = lp_unsqueeze(b, x, 0);
     const char *op = a[LP_CONV_TRANSPOSED].i ? "conv_transpose" : "conv";

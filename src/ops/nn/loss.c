@@ -91,7 +91,6 @@ static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
 /* ---- negative log-likelihood --------------------------------------------- */
 static LpStatus check_weight(const LpInfer *x, int i, int64_t classes)
 {
-    char s[LP_SHAPE_STR];
     const LpType *w = &x->in[i];
     LP_FAIL_IF(
         w->dtype != LP_DT_NONE &&
@@ -100,13 +99,12 @@ static LpStatus check_weight(const LpInfer *x, int i, int64_t classes)
         "%s: `weight` should be a float tensor with one number for each "
         "of %lld classes, or absent; got %s of shape %s",
         x->op->name, (long long)classes, lp_dtype_name(w->dtype),
-        lp_shape_str(w, s));
+        lp_shape_str(w));
     return LP_OK;
 }
 
 static LpStatus infer_nll(LpInfer *x)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *in = &x->in[0], *t = &x->in[1];
     LP_TRY(lp_need_float(x, 0, "input"));
     LP_TRY(check_reduction(x->attr[LP_NLL_REDUCTION].str, false, x->err));
@@ -122,7 +120,7 @@ static LpStatus infer_nll(LpInfer *x)
     LP_FAIL_IF(!ok, x->err, rows ? LP_E_VALUE : LP_E_RUNTIME,
                "nll_loss: expected an input of shape (C), (N, C) or (N, C, d1, "
                "…) and a target of the same without C, got %s and %s",
-               lp_shape_str(in, a), lp_shape_str(t, b));
+               lp_shape_str(in), lp_shape_str(t));
     LP_TRY(check_weight(x, 2, in->shape[axis]));
     LP_FAIL_IF(x->in[2].dtype != LP_DT_NONE && x->in[2].dtype != in->dtype,
                x->err, LP_E_RUNTIME,
@@ -144,20 +142,19 @@ static LpStatus infer_nll_back(LpInfer *x)
     LP_TRY(lp_need_float(x, 0, "grad"));
     LP_TRY(check_reduction(x->attr[LP_NLL_REDUCTION].str, false, x->err));
     bool none = strcmp(x->attr[LP_NLL_REDUCTION].str, "none") == 0;
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_FAIL_IF(lp_dtype_kind(t->dtype) != LP_KIND_INT ||
                    t->ndim == LP_MAX_DIMS || lp_numel(&x->in[3]) != 1,
                x->err, LP_E_RUNTIME,
                "nll_loss_backward: target must hold class ids of an integer "
                "type in less than %d dimensions and total_weight be a single "
                "number, got %s of shape %s and the shape %s",
-               LP_MAX_DIMS, lp_dtype_name(t->dtype), lp_shape_str(t, a),
-               lp_shape_str(&x->in[3], b));
+               LP_MAX_DIMS, lp_dtype_name(t->dtype), lp_shape_str(t),
+               lp_shape_str(&x->in[3]));
     LP_FAIL_IF(none ? !lp_shape_eq(&x->in[0], t) : x->in[0].ndim != 0, x->err,
                LP_E_RUNTIME,
                "nll_loss_backward: grad must have the loss's shape, got %s "
                "with a target of shape %s and reduction '%s'",
-               lp_shape_str(&x->in[0], a), lp_shape_str(t, b),
+               lp_shape_str(&x->in[0]), lp_shape_str(t),
                x->attr[LP_NLL_REDUCTION].str);
     LP_TRY(check_weight(x, 2, x->attr[LP_NLL_CLASSES].i));
     LpType *o = &x->out[0];
@@ -313,7 +310,6 @@ LP_LOSS(cross_entropy,
         "size_average=None, int ignore_index=-100, bool? reduce=None, str "
         "reduction='mean', float label_smoothing=0.0")
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
     LpType x = *lp_type(b, in[0]), t = *lp_type(b, in[1]);
     int axis = x.ndim == 1 ? 0 : 1;
@@ -331,7 +327,7 @@ LP_LOSS(cross_entropy,
             "cross_entropy: an input of shape %s (C), (N, C) or (N, C, d1, "
             "…) needs a target of class ids (integers, the shape without "
             "C) or of probabilities (the same shape), got %s of shape %s",
-            lp_shape_str(&x, sa), lp_dtype_name(t.dtype), lp_shape_str(&t, sb));
+            lp_shape_str(&x), lp_dtype_name(t.dtype), lp_shape_str(&t));
     if (!ids && attr[1].i >= 0)
         return LP_REFUSE(
             b, LP_E_RUNTIME,

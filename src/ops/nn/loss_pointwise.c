@@ -134,13 +134,12 @@ LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0")
 /* ---- probabilities ------------------------------------------------------- */
 static bool same_shape(LpBuilder *b, const char *op, LpVal x, LpVal y)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
     if (lp_shape_eq(&tx, &ty))
         return true;
     lp_fail(b->err, LP_E_VALUE,
             "%s: target size %s must be the same as input size %s", op,
-            lp_shape_str(&ty, sb), lp_shape_str(&tx, sa));
+            lp_shape_str(&ty), lp_shape_str(&tx));
     return false;
 }
 
@@ -154,7 +153,6 @@ static LpVal bounded_log(LpBuilder *b, LpVal x)
 /* Does `weight` broadcast to x's shape? */
 static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     if (weight == LP_NOVAL || lp_failed(b))
         return !lp_failed(b);
     LpType tx = *lp_type(b, x), tw = *lp_type(b, weight), both = tx;
@@ -164,7 +162,7 @@ static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
         return true;
     lp_fail(b->err, LP_E_RUNTIME,
             "%s: a weight of shape %s does not broadcast to the input's %s", op,
-            lp_shape_str(&tw, sa), lp_shape_str(&tx, sb));
+            lp_shape_str(&tw), lp_shape_str(&tx));
     return false;
 }
 

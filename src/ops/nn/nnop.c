@@ -13,11 +13,10 @@ LpStatus lp_need_float(const LpInfer *x, int i, const char *name)
 LpStatus lp_need_shape(const LpInfer *x, int i, const char *name,
                        const LpType *want)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *t = &x->in[i];
     LP_FAIL_IF(t->dtype != LP_DT_NONE && !lp_shape_eq(t, want), x->err,
                LP_E_RUNTIME, "%s: expected `%s` to be of shape %s, but got %s",
-               x->op->name, name, lp_shape_str(want, a), lp_shape_str(t, b));
+               x->op->name, name, lp_shape_str(want), lp_shape_str(t));
     return LP_OK;
 }
 

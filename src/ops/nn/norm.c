@@ -343,11 +343,10 @@ LP_FORMULA(rms_norm, "rms_norm(Tensor input, int[] normalized_shape, Tensor? "
         lp_norm_normalized(&x, &t, &want) != LP_OK)
         return LP_NOVAL;
     if (in[1] != LP_NOVAL && !lp_shape_eq(lp_type(b, in[1]), &want)) {
-        char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
         lp_fail(b->err, LP_E_RUNTIME,
                 "rms_norm: weight has the shape %s; it must be "
                 "normalized_shape, %s",
-                lp_shape_str(lp_type(b, in[1]), sa), lp_shape_str(&want, sb));
+                lp_shape_str(lp_type(b, in[1])), lp_shape_str(&want));
         return LP_NOVAL;
     }
     Shape s = layer_shape(&t, shape.n);

@@ -37,14 +37,13 @@ LP_FORMULA(batch_norm_eval,
            "running_var, Tensor? weight, Tensor? bias, float eps) -> Tensor "
            "@n")
 {
-    char s[LP_SHAPE_STR];
     LpType t = *lp_type(b, in[0]);
     if (t.ndim < 2)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "batch_norm: expected an input of at least 2 dimensions "
             "(batch, channels, …), got shape %s",
-            lp_shape_str(&t, s));
+            lp_shape_str(&t));
     LpVal scale =
         lp_op1(b, LP_OP_rsqrt, lp_add(b, in[2], lp_immf(b, attr[0].f)));
     if (in[3] != LP_NOVAL)

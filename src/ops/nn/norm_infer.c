@@ -15,7 +15,6 @@ static LpStatus check_param(const LpInfer *x, int i, const char *name,
 
 LpStatus lp_norm_normalized(const LpInfer *x, const LpType *in, LpType *param)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpAttr *s = &x->attr[LP_LAYER_NORM_NORMALIZED_SHAPE];
     LP_FAIL_IF(s->n < 1 || s->n > LP_MAX_DIMS, x->err, LP_E_RUNTIME,
                "%s: `normalized_shape` must hold at least 1 size", x->op->name);
@@ -27,7 +26,7 @@ LpStatus lp_norm_normalized(const LpInfer *x, const LpType *in, LpType *param)
     LP_FAIL_IF(!ok, x->err, LP_E_RUNTIME,
                "%s: given normalized_shape=%s, expected an input whose last "
                "sizes are these, but got input of size %s",
-               x->op->name, lp_shape_str(param, a), lp_shape_str(in, b));
+               x->op->name, lp_shape_str(param), lp_shape_str(in));
     return LP_OK;
 }
 
@@ -56,13 +55,11 @@ LpStatus lp_norm_infer_layer(LpInfer *x)
 /* (dy, x, stat, stat, w) -> dx, dw, db */
 static LpStatus infer_back(LpInfer *x, const LpType *param, const LpType *stat)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_TRY(lp_need_float(x, 0, "grad"));
     LP_TRY(lp_need_float(x, 1, "input"));
     LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
                "%s: gradient %s and input %s must have the same shape",
-               x->op->name, lp_shape_str(&x->in[0], a),
-               lp_shape_str(&x->in[1], b));
+               x->op->name, lp_shape_str(&x->in[0]), lp_shape_str(&x->in[1]));
     LP_TRY(check_param(x, 2, "mean", stat));
     LP_TRY(check_param(x, 3, "rstd or var", stat));
     LP_TRY(check_param(x, 4, "weight", param));
@@ -83,11 +80,10 @@ LpStatus lp_norm_infer_layer_back(LpInfer *x)
 
 static LpStatus channels(const LpInfer *x, const LpType *in, LpType *param)
 {
-    char s[LP_SHAPE_STR];
     LP_FAIL_IF(in->ndim < 2, x->err, LP_E_RUNTIME,
                "%s: expected an input of at least 2 dimensions (batch, "
                "channels, …), got shape %s",
-               x->op->name, lp_shape_str(in, s));
+               x->op->name, lp_shape_str(in));
     *param = (LpType){.dtype = lp_norm_stat_dtype(in->dtype),
                       .ndim = 1,
                       .shape = {in->shape[1]}};
@@ -146,14 +142,13 @@ LpStatus lp_norm_infer_group_back(LpInfer *x)
 
 LpStatus lp_norm_infer_batch(LpInfer *x)
 {
-    char s[LP_SHAPE_STR];
     LpType param;
     LP_TRY(lp_need_float(x, 0, "input"));
     LP_TRY(channels(x, &x->in[0], &param));
     LP_FAIL_IF(lp_numel(&x->in[0]) == x->in[0].shape[1], x->err, LP_E_VALUE,
                "expected more than 1 value per channel when training, got "
                "input size %s",
-               lp_shape_str(&x->in[0], s));
+               lp_shape_str(&x->in[0]));
     LP_TRY(check_param(x, 1, "weight", &param));
     LP_TRY(check_param(x, 2, "bias", &param));
     if (x->n_in > 3)

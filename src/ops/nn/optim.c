@@ -21,7 +21,6 @@
  * the rest are numbers. Results: parameter, then the states. */
 static LpStatus infer_update(LpInfer *x, int n)
 {
-    char p[LP_SHAPE_STR], s[LP_SHAPE_STR];
     const LpType *param = &x->in[0];
     for (int i = 0; i < n; i++) {
         const LpType *t = &x->in[i];
@@ -32,13 +31,13 @@ static LpStatus infer_update(LpInfer *x, int n)
                    x->op->name, i, lp_dtype_name(t->dtype));
         LP_FAIL_IF(!lp_shape_eq(t, param), x->err, LP_E_RUNTIME,
                    "%s: operand %d has shape %s, the parameter has shape %s",
-                   x->op->name, i, lp_shape_str(t, s), lp_shape_str(param, p));
+                   x->op->name, i, lp_shape_str(t), lp_shape_str(param));
     }
     for (int i = n; i < x->n_in; i++)
         LP_FAIL_IF(lp_numel(&x->in[i]) != 1, x->err, LP_E_RUNTIME,
                    "%s: operand %d must be a number or have one element, got "
                    "shape %s",
-                   x->op->name, i, lp_shape_str(&x->in[i], s));
+                   x->op->name, i, lp_shape_str(&x->in[i]));
     x->out[0] = *param;
     for (int k = 1; k < x->op->n_results; k++) {
         LpType *out = &x->out[k];

@@ -17,11 +17,10 @@
 /* ---- shape rules --------------------------------------------------------- */
 static LpStatus check_planes(const LpInfer *x, int n)
 {
-    char s[LP_SHAPE_STR];
     LP_FAIL_IF(n < 1 || n > 3 || x->in[0].ndim < n + 1 || x->in[0].ndim > n + 2,
                x->err, LP_E_RUNTIME,
                "%s: expected an input of %d or %d dimensions, got shape %s",
-               x->op->name, n + 1, n + 2, lp_shape_str(&x->in[0], s));
+               x->op->name, n + 1, n + 2, lp_shape_str(&x->in[0]));
     return LP_OK;
 }
 
@@ -136,7 +135,6 @@ static LpStatus resized(const LpInfer *x, const LpAttr *size, const LpType *t,
 
 static LpStatus infer_avg_back(LpInfer *x)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LpType made, check;
     LP_TRY(check_input(x, x->attr[LP_AVG_BACK_SIZE].n));
     LP_TRY(resized(x, &x->attr[LP_AVG_BACK_SIZE], &x->in[0], &made));
@@ -145,7 +143,7 @@ static LpStatus infer_avg_back(LpInfer *x)
     LP_FAIL_IF(!lp_shape_eq(&check, &x->in[0]), x->err, LP_E_RUNTIME,
                "avg_pool_backward: the pooling has an output of shape %s, but "
                "the gradient has shape %s",
-               lp_shape_str(&check, a), lp_shape_str(&x->in[0], b));
+               lp_shape_str(&check), lp_shape_str(&x->in[0]));
     x->out[0] = made;
     return LP_OK;
 }
@@ -186,13 +184,11 @@ static LpStatus check_indices(const LpInfer *x)
 
 static LpStatus infer_scatter(LpInfer *x)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_TRY(check_input(x, x->attr[LP_POOL_SIZE].n));
     LP_TRY(check_indices(x));
     LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
                "%s: gradient %s and indices %s must have the same shape",
-               x->op->name, lp_shape_str(&x->in[0], a),
-               lp_shape_str(&x->in[1], b));
+               x->op->name, lp_shape_str(&x->in[0]), lp_shape_str(&x->in[1]));
     return resized(x, &x->attr[LP_POOL_SIZE], &x->in[0], &x->out[0]);
 }
 

@@ -45,15 +45,14 @@ static LpType type_of(LpDtype t, int n, int64_t a, int64_t b, int64_t c)
 static LpStatus check(const LpInfer *x, int i, const char *name,
                       const LpType *want)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *t = &x->in[i];
     if (t->dtype == LP_DT_NONE)
         return LP_OK;
-    LP_FAIL_IF(
-        !lp_shape_eq(t, want) || t->dtype != want->dtype, x->err, LP_E_RUNTIME,
-        "%s: expected `%s` to be %s of shape %s, got %s of shape %s",
-        x->op->name, name, lp_dtype_name(want->dtype), lp_shape_str(want, a),
-        lp_dtype_name(t->dtype), lp_shape_str(t, b));
+    LP_FAIL_IF(!lp_shape_eq(t, want) || t->dtype != want->dtype, x->err,
+               LP_E_RUNTIME,
+               "%s: expected `%s` to be %s of shape %s, got %s of shape %s",
+               x->op->name, name, lp_dtype_name(want->dtype),
+               lp_shape_str(want), lp_dtype_name(t->dtype), lp_shape_str(t));
     return LP_OK;
 }
 
@@ -61,20 +60,19 @@ static LpStatus check(const LpInfer *x, int i, const char *name,
 static LpStatus measure(const LpInfer *x, int first, const LpRnnKindInfo *k,
                         Sizes *s)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *in = x->in + first, *t = &in[0];
     const LpType *w = &in[k->at[LP_RNN_W_IH]], *hh = &in[k->at[LP_RNN_W_HH]];
     LP_TRY(lp_need_float(x, first, "input"));
     LP_FAIL_IF(t->ndim != 3 || t->shape[0] == 0, x->err, LP_E_RUNTIME,
                "%s: expected `input` of shape (steps, batch, size) with at "
                "least one step, got %s",
-               x->op->name, lp_shape_str(t, a));
+               x->op->name, lp_shape_str(t));
     LP_FAIL_IF(w->ndim != 2 || hh->ndim != 2 || w->shape[0] % k->gates != 0 ||
                    hh->shape[0] != w->shape[0],
                x->err, LP_E_RUNTIME,
                "%s: expected `weight_ih` and `weight_hh` with as many rows, a "
                "multiple of %d, got %s and %s",
-               x->op->name, k->gates, lp_shape_str(w, a), lp_shape_str(hh, b));
+               x->op->name, k->gates, lp_shape_str(w), lp_shape_str(hh));
     *s = (Sizes){.steps = t->shape[0],
                  .batch = t->shape[1],
                  .hidden = w->shape[0] / k->gates,
@@ -272,13 +270,12 @@ BACKWARD(rnn, TANH,
 /* The operands of the layer over the rows that are looked up. */
 static LpStatus look_up(LpInfer *x, int first, LpType *in)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     const LpType *table = &x->in[first], *ids = &x->in[x->n_in - 1];
     LP_TRY(lp_check_index(x, x->n_in - 1, "ids"));
     LP_FAIL_IF(table->ndim != 2 || ids->ndim != 2, x->err, LP_E_RUNTIME,
                "%s: expected `table` of shape (rows, size) and `ids` of shape "
                "(steps, batch), got %s and %s",
-               x->op->name, lp_shape_str(table, a), lp_shape_str(ids, b));
+               x->op->name, lp_shape_str(table), lp_shape_str(ids));
     memcpy(in, x->in, (size_t)x->n_in * sizeof *in);
     in[first] =
         type_of(table->dtype, 3, ids->shape[0], ids->shape[1], table->shape[1]);

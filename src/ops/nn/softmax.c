@@ -20,12 +20,10 @@ static LpStatus infer(LpInfer *x)
 
 static LpStatus infer_back(LpInfer *x)
 {
-    char a[LP_SHAPE_STR], b[LP_SHAPE_STR];
     LP_TRY(infer(x));
     LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]), x->err, LP_E_RUNTIME,
                "%s: gradient %s and output %s must have the same shape",
-               x->op->name, lp_shape_str(&x->in[0], a),
-               lp_shape_str(&x->in[1], b));
+               x->op->name, lp_shape_str(&x->in[0]), lp_shape_str(&x->in[1]));
     return LP_OK;
 }
 

@@ -38,7 +38,6 @@ static bool is_bool(LpBuilder *b, LpVal x)
 /* May v stand beside t along d? */
 static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
 {
-    char sa[LP_SHAPE_STR], sb[LP_SHAPE_STR];
     if (v == LP_NOVAL || lp_failed(b))
         return !lp_failed(b);
     LpType u = lp_type_of(b, v), like = *t;
@@ -49,7 +48,7 @@ static bool fits_beside(LpBuilder *b, const LpType *t, LpVal v, int d)
     return LP_REFUSE(b, LP_E_RUNTIME,
                      "diff: prepend or append of shape %s must have input's "
                      "shape %s except along dimension %d",
-                     lp_shape_str(&u, sa), lp_shape_str(t, sb), d);
+                     lp_shape_str(&u), lp_shape_str(t), d);
 }
 
 LP_FORMULA(diff, "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
@@ -104,11 +103,10 @@ static LpVal distances(LpBuilder *b, const char *name, LpVal x, const LpType *y,
                 (flat ? t.shape[0] == y->shape[d]
                       : shape[d] == y->shape[d] || shape[d] == 1);
     if (!fits) {
-        char s[LP_SHAPE_STR], u[LP_SHAPE_STR];
         return LP_REFUSE(b, LP_E_RUNTIME,
                          "%s: There must be one `x` value for each sample "
                          "point, got x %s and y %s",
-                         name, lp_shape_str(&t, s), lp_shape_str(y, u));
+                         name, lp_shape_str(&t), lp_shape_str(y));
     }
     x = lp_reshape(b, x, shape, y->ndim);
     return lp_sub(b, but_first(b, x, d), but_last(b, x, d));

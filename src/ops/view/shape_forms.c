@@ -20,12 +20,11 @@ LP_FORMULA(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor @fc",
     LpVal *v = lp_value_list(b, n_in);
     for (int i = 0; i < n_in && v && !lp_failed(b); i++) {
         LpType t = lp_type_of(b, in[i]);
-        char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
         if (!lp_shape_eq(&t, &first))
             lp_fail(b->err, LP_E_RUNTIME,
                     "stack expects each tensor to be equal size, but got %s at "
                     "entry 0 and %s at entry %d",
-                    lp_shape_str(&first, want), lp_shape_str(&t, have), i);
+                    lp_shape_str(&first), lp_shape_str(&t), i);
         v[i] = lp_unsqueeze(b, in[i], d);
     }
     return lp_cat(b, v, n_in, d);

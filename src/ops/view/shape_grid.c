@@ -336,7 +336,6 @@ LP_FORMULA(cross,
            "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
            "Tensor @lo")
 {
-    char s[LP_SHAPE_STR];
     LpType t = lp_type_of(b, in[0]);
     int64_t dim = 0;
     if (!lp_attr_none(&attr[0])) {
@@ -348,7 +347,7 @@ LP_FORMULA(cross,
             return LP_REFUSE(
                 b, LP_E_RUNTIME,
                 "no dimension of size 3 in input, got the shape %s",
-                lp_shape_str(&t, s));
+                lp_shape_str(&t));
     }
     return cross_along(b, in, dim);
 }

@@ -44,11 +44,11 @@ LpStatus lp_view_same(LpInfer *x)
     return LP_OK;
 }
 
-const char *lp_ints_str(const int64_t *v, int n, char buf[LP_SHAPE_STR])
+const char *lp_ints_str_in(const int64_t *v, int n, char buf[LP_SHAPE_STR])
 {
     LpType t = {.ndim = (int8_t)(n > LP_MAX_DIMS ? LP_MAX_DIMS : n)};
     memcpy(t.shape, v, (size_t)t.ndim * sizeof *v);
-    return lp_shape_str(&t, buf);
+    return lp_shape_str_in(&t, buf);
 }
 
 LpStatus lp_too_many_dims(LpInfer *x, int n)
@@ -87,7 +87,6 @@ static LpVal put_all(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
 /* ---- expand -------------------------------------------------------------- */
 static LpStatus infer_expand(LpInfer *x)
 {
-    char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
     const LpAttr *a = &x->attr[0];
     const LpType *in = &x->in[0];
     int lead = a->n - in->ndim;
@@ -113,7 +112,7 @@ static LpStatus infer_expand(LpInfer *x)
                    "existing size (%lld) at non-singleton dimension %d.  "
                    "Target sizes: %s.  Tensor sizes: %s",
                    (long long)a->v[i], (long long)size, i,
-                   lp_ints_str(a->v, a->n, want), lp_shape_str(in, have));
+                   lp_ints_str(a->v, a->n), lp_shape_str(in));
         if (x->strides && i >= lead && out.shape[i] == size)
             strides[i] = x->in_strides[i - lead];
     }

@@ -11,8 +11,9 @@ static inline bool lp_attr_none(const LpAttr *a)
     return a->kind == LP_ATTR_NONE;
 }
 
-/* A list as "[2, 3]" (cut after LP_MAX_DIMS); returns buf. */
-const char *lp_ints_str(const int64_t *v, int n, char buf[LP_SHAPE_STR]);
+/* A list as "[2, 3]" (cut after LP_MAX_DIMS), as lp_shape_str. */
+#define lp_ints_str(v, n) lp_ints_str_in(v, n, (char[LP_SHAPE_STR]){0})
+const char *lp_ints_str_in(const int64_t *v, int n, char buf[LP_SHAPE_STR]);
 
 /* Sets sizes and number of dimensions (n <= LP_MAX_DIMS). */
 void lp_set_dims(LpType *t, const int64_t *v, int n);

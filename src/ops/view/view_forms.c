@@ -136,12 +136,10 @@ LP_FORMULA(unflatten,
                          LP_MAX_DIMS);
     if (open > 1 || overflows ||
         (open ? known <= 0 || t.shape[d] % known != 0 : known != t.shape[d])) {
-        char want[LP_SHAPE_STR];
         return LP_REFUSE(b, LP_E_RUNTIME,
                          "unflatten: Provided sizes %s don't multiply up to "
                          "the size of dim %d (%lld) in the input tensor",
-                         lp_ints_str(s->v, s->n, want), d,
-                         (long long)t.shape[d]);
+                         lp_ints_str(s->v, s->n), d, (long long)t.shape[d]);
     }
     for (int i = 0; i < d; i++)
         sizes[n++] = t.shape[i];

@@ -102,11 +102,10 @@ static LpStatus infer_select(LpInfer *x)
     LP_TRY(lp_wrap_dim(&a[0].i, x->in[0].ndim, x->err));
     int d = (int)a[0].i;
     int64_t size = x->in[0].shape[d], i = a[1].i;
-    char have[LP_SHAPE_STR];
     LP_FAIL_IF(i < -size || i >= size, x->err, LP_E_INDEX,
                "select(): index %lld out of range for tensor of size %s at "
                "dimension %d: indices count from 0, the range is [%lld, %lld]",
-               (long long)i, lp_shape_str(&x->in[0], have), d, (long long)-size,
+               (long long)i, lp_shape_str(&x->in[0]), d, (long long)-size,
                (long long)size - 1);
     a[1].i = i < 0 ? i + size : i;
     LP_TRY(lp_view_same(x));

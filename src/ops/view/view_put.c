@@ -42,12 +42,11 @@ static LpStatus infer_scatter(LpInfer *x)
     y.n_in = 1;
     LP_TRY(lp_op_infer(&y));
     memcpy(x->attr, a, x->op->n_attr * sizeof *a);
-    char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_shape_eq(&seen, &x->in[1]), x->err, LP_E_RUNTIME,
                "%s: expected src to have a size equal to the %s of self. src "
                "size = %s, %s size = %s",
-               x->op->name, view->name, lp_shape_str(&x->in[1], have),
-               view->name, lp_shape_str(&seen, want));
+               x->op->name, view->name, lp_shape_str(&x->in[1]), view->name,
+               lp_shape_str(&seen));
     LpViewGeometry g;
     LP_TRY(
         lp_view_geometry(view, a, x->op->n_attr, &x->in[0], NULL, &g, x->err));
@@ -138,11 +137,9 @@ static LpStatus infer_backward(LpInfer *x)
     y.strides = NULL;
     LP_TRY(lp_op_infer(&y));
     memcpy(x->attr + 1, a, (size_t)(x->op->n_attr - 1) * sizeof *a);
-    char want[LP_SHAPE_STR], have[LP_SHAPE_STR];
     LP_FAIL_IF(!lp_shape_eq(&seen, &x->in[0]), x->err, LP_E_RUNTIME,
                "%s: the gradient has size %s, the view has size %s",
-               x->op->name, lp_shape_str(&x->in[0], have),
-               lp_shape_str(&seen, want));
+               x->op->name, lp_shape_str(&x->in[0]), lp_shape_str(&seen));
     x->out[0] = base;
     return LP_OK;
 }

@@ -8,7 +8,6 @@
 /* Fills in a -1 and checks the number of elements. */
 static LpStatus resolve_sizes(LpInfer *x, const LpAttr *a, LpType *out)
 {
-    char want[LP_SHAPE_STR];
     int64_t numel = lp_numel(&x->in[0]), known = 1;
     int open = -1;
     if (a->n > LP_MAX_DIMS)
@@ -18,13 +17,13 @@ static LpStatus resolve_sizes(LpInfer *x, const LpAttr *a, LpType *out)
             LP_FAIL_IF(open >= 0, x->err, LP_E_RUNTIME,
                        "only one dimension can be inferred, shape %s has "
                        "more -1",
-                       lp_ints_str(a->v, a->n, want));
+                       lp_ints_str(a->v, a->n));
             open = i;
             continue;
         }
         LP_FAIL_IF(a->v[i] < 0, x->err, LP_E_RUNTIME,
                    "invalid shape dimension %lld at index %d of shape %s",
-                   (long long)a->v[i], i, lp_ints_str(a->v, a->n, want));
+                   (long long)a->v[i], i, lp_ints_str(a->v, a->n));
         if (!lp_mul_i64(known, a->v[i], &known))
             known = INT64_MAX;
     }
@@ -33,13 +32,13 @@ static LpStatus resolve_sizes(LpInfer *x, const LpAttr *a, LpType *out)
                "cannot reshape tensor of 0 elements into shape %s because the "
                "unspecified dimension size -1 can be any value and is "
                "ambiguous",
-               lp_ints_str(a->v, a->n, want));
+               lp_ints_str(a->v, a->n));
     if (open >= 0 && known > 0 && numel % known == 0)
         out->shape[open] = numel / known;
     else
         LP_FAIL_IF(open >= 0 || known != numel, x->err, LP_E_RUNTIME,
                    "shape '%s' is invalid for input of size %lld",
-                   lp_ints_str(a->v, a->n, want), (long long)numel);
+                   lp_ints_str(a->v, a->n), (long long)numel);
     return LP_OK;
 }
 

@@ -116,7 +116,6 @@ static LpStatus infer_sizes(LpInfer *x)
 {
     const LpAttr *a = &x->attr[0];
     Pieces p;
-    char list[LP_SHAPE_STR];
     int64_t sum = 0;
     p.n = 0;
     LP_TRY(wrap_split_dim(x, 1));
@@ -127,7 +126,7 @@ static LpStatus infer_sizes(LpInfer *x)
         LP_FAIL_IF(a->v[i] < 0, x->err, LP_E_RUNTIME,
                    "split_with_sizes expects split_sizes have only "
                    "non-negative entries, but got split_sizes=%s",
-                   lp_ints_str(a->v, a->n, list));
+                   lp_ints_str(a->v, a->n));
         int64_t size = a->v[i] < INT32_MAX ? a->v[i] : INT32_MAX;
         add_piece(&p, sum, sum + size);
         sum += size;
@@ -135,8 +134,7 @@ static LpStatus infer_sizes(LpInfer *x)
     LP_FAIL_IF(sum != x->in[0].shape[dim], x->err, LP_E_RUNTIME,
                "split_with_sizes expects split_sizes to sum exactly to %lld "
                "(input tensor's size at dimension %d), but got split_sizes=%s",
-               (long long)x->in[0].shape[dim], dim,
-               lp_ints_str(a->v, a->n, list));
+               (long long)x->in[0].shape[dim], dim, lp_ints_str(a->v, a->n));
     return set_results(x, dim, &p);
 }
 SPLIT(split_with_sizes,
