@@ -36,8 +36,6 @@ typedef struct LpChip {
     int64_t tile_bytes;    /* SRAM of a tile */
     int64_t region0_bytes; /* standard memory: the only one that holds code */
     int64_t region1_bytes; /* interleaved memory: 128-bit access */
-    int64_t element_bytes; /* memory element, the granule of contention */
-    int64_t tile_base;     /* address of the first byte */
     double clock_hz;
     int data_path_bytes;    /* a vector of the worker's arithmetic */
     int instruction_bytes;  /* one instruction of the memory image */
@@ -45,7 +43,6 @@ typedef struct LpChip {
     int memcpy_bytes_cyc;   /* bytes a cycle of a local copy */
     int coeff_bytes_cyc;    /* weight load into the AMP, 64-bit loads */
     int step_cyc;           /* sync and start of one exchange/compute step */
-    int max_sync_delay_cyc; /* bound of route and start of an exchange */
     int global_sync_cyc;    /* sync over several IPUs; 0 = by the hop model */
     double hop_s;           /* latency of a sync hop between IPUs */
     int worker_stack_bytes; /* stack of one worker */
