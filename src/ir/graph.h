@@ -128,6 +128,12 @@ uint32_t lp_node_flags(const LpGraphNode *n);
 /* Do they compute the same, node for node and in the same places? */
 bool lp_graph_same(const LpGraph *a, const LpGraph *b);
 uint64_t lp_graph_hash(const LpGraph *g); /* same graphs, same hash */
+/* The same of n values, by number or as numbers, and of an operator's
+ * attributes. */
+bool lp_same_values(const LpGraph *a, const LpVal *x, const LpGraph *b,
+                    const LpVal *y, uint32_t n);
+bool lp_same_attrs(const LpOp *op, const LpAttr *x, const LpAttr *y);
+uint64_t lp_hash_attrs(const LpOp *op, const LpAttr *attr, uint64_t h);
 /* Appends the nodes of `from` to `to`: input i is in[i]; out[i] receives output
  * i. False with `e` filled when memory is short. */
 bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,

@@ -33,8 +33,8 @@ uint32_t lp_node_flags(const LpGraphNode *n)
 }
 
 /* ---- sameness ----------------------------------------------------------- */
-static bool same_values(const LpGraph *a, const LpVal *x, const LpGraph *b,
-                        const LpVal *y, uint32_t n)
+bool lp_same_values(const LpGraph *a, const LpVal *x, const LpGraph *b,
+                    const LpVal *y, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (lp_is_imm(x[i]) != lp_is_imm(y[i]))
@@ -47,7 +47,7 @@ static bool same_values(const LpGraph *a, const LpVal *x, const LpGraph *b,
     return true;
 }
 
-static bool same_attrs(const LpOp *op, const LpAttr *x, const LpAttr *y)
+bool lp_same_attrs(const LpOp *op, const LpAttr *x, const LpAttr *y)
 {
     for (int i = 0; i < op->n_attr; i++)
         if (!lp_attr_eq(&x[i], &y[i]))
@@ -67,17 +67,17 @@ static bool same_node(const LpGraph *a, const LpGraphNode *x, const LpGraph *b,
     return x->op == y->op && x->n_in == y->n_in && x->n_out == y->n_out &&
            x->out == y->out && x->region == y->region && x->site == y->site &&
            same_place(&a->origin[x->origin], &b->origin[y->origin]) &&
-           same_values(a, x->in, b, y->in, x->n_in) &&
-           same_attrs(x->op, x->attr, y->attr);
+           lp_same_values(a, x->in, b, y->in, x->n_in) &&
+           lp_same_attrs(x->op, x->attr, y->attr);
 }
 
 static bool same_region(const LpGraph *a, const LpRegion *x, const LpGraph *b,
                         const LpRegion *y)
 {
     return x->op == y->op && x->n_in == y->n_in && x->n_out == y->n_out &&
-           same_values(a, x->in, b, y->in, x->n_in) &&
-           same_values(a, x->out, b, y->out, x->n_out) &&
-           same_attrs(x->op, x->attr, y->attr);
+           lp_same_values(a, x->in, b, y->in, x->n_in) &&
+           lp_same_values(a, x->out, b, y->out, x->n_out) &&
+           lp_same_attrs(x->op, x->attr, y->attr);
 }
 
 static bool same_ends(const LpGraph *a, const LpGraph *b)
@@ -90,7 +90,7 @@ static bool same_ends(const LpGraph *a, const LpGraph *b)
             !lp_type_eq(lp_graph_type(a, a->input[i]),
                         lp_graph_type(b, b->input[i])))
             return false;
-    return same_values(a, a->output, b, b->output, (uint32_t)a->n_output);
+    return lp_same_values(a, a->output, b, b->output, (uint32_t)a->n_output);
 }
 
 bool lp_graph_same(const LpGraph *a, const LpGraph *b)
@@ -106,6 +106,13 @@ bool lp_graph_same(const LpGraph *a, const LpGraph *b)
     return same;
 }
 
+uint64_t lp_hash_attrs(const LpOp *op, const LpAttr *attr, uint64_t h)
+{
+    for (int i = 0; i < op->n_attr; i++)
+        h = lp_mix64_pair(h, lp_attr_hash(&attr[i]));
+    return h;
+}
+
 uint64_t lp_graph_hash(const LpGraph *g)
 {
     uint64_t h = lp_mix64_pair(g->n_input, g->n_output);
@@ -114,8 +121,7 @@ uint64_t lp_graph_hash(const LpGraph *g)
         h = lp_mix64_pair(lp_mix64_pair(h, n->op->id), n->site);
         for (uint32_t k = 0; k < n->n_in; k++)
             h = lp_mix64_pair(h, lp_is_imm(n->in[k]) ? 1 : n->in[k]);
-        for (int k = 0; k < n->op->n_attr; k++)
-            h = lp_mix64_pair(h, lp_attr_hash(&n->attr[k]));
+        h = lp_hash_attrs(n->op, n->attr, h);
     }
     return h;
 }

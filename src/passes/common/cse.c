@@ -47,38 +47,6 @@ static uint64_t hash_operands(const LpGraph *g, const LpVal *in, uint32_t n,
     return h;
 }
 
-static uint64_t hash_attrs(const LpOp *op, const LpAttr *attr, uint64_t h)
-{
-    for (int i = 0; i < op->n_attr; i++)
-        h = lp_mix64_pair(h, lp_attr_hash(&attr[i]));
-    return h;
-}
-
-/* Values of two graphs: `a` as it will be in the new one. */
-static bool same_operands(const LpGraph *g, const LpVal *a, uint32_t n_a,
-                          const LpVal *b, uint32_t n_b)
-{
-    if (n_a != n_b)
-        return false;
-    for (uint32_t i = 0; i < n_a; i++) {
-        if (lp_is_imm(a[i]) != lp_is_imm(b[i]))
-            return false;
-        if (lp_is_imm(a[i]) ? !lp_scalar_eq(lp_graph_scalar(g, a[i]),
-                                            lp_graph_scalar(g, b[i]))
-                            : a[i] != b[i])
-            return false;
-    }
-    return true;
-}
-
-static bool same_attrs(const LpOp *op, const LpAttr *a, const LpAttr *b)
-{
-    for (int i = 0; i < op->n_attr; i++)
-        if (!lp_attr_eq(&a[i], &b[i]))
-            return false;
-    return true;
-}
-
 /* ---- regions ------------------------------------------------------------- */
 static void study_regions(const LpGraph *g, Cse *c)
 {
@@ -104,11 +72,11 @@ static bool same_region(LpRewrite *rw, uint32_t a, const LpVal *in_a,
     const Cse *c = rw->ctx;
     const LpRegion *x = &g->region[a], *y = &g->region[b];
     return x->op == y->op && x->n_in == y->n_in &&
-           same_attrs(x->op, x->attr, y->attr) &&
+           lp_same_attrs(x->op, x->attr, y->attr) &&
            lp_origin_same_location(&g->origin[c->place[a]],
                                    &g->origin[c->place[b]]) &&
            lp_rewrite_values(rw, y->in, y->n_in, in_b) &&
-           same_operands(rw->to, in_a, x->n_in, in_b, y->n_in);
+           lp_same_values(rw->to, in_a, rw->to, in_b, x->n_in);
 }
 
 /* At the first node of region `id`: is it an earlier one again? */
@@ -128,7 +96,7 @@ static void meet_region(LpRewrite *rw, uint32_t id)
     if (!c->plain[id] || !lp_rewrite_values(rw, r->in, r->n_in, in))
         return;
     uint64_t h = hash_operands(rw->to, in, r->n_in, r->op->id);
-    h = hash_attrs(r->op, r->attr, h);
+    h = lp_hash_attrs(r->op, r->attr, h);
     for (const uint32_t *at = lp_map_first(&c->region, h); at;
          at = lp_map_next(&c->region, at))
         if (same_region(rw, id, in, *at, other)) {
@@ -146,8 +114,8 @@ static bool same_node(const LpRewrite *rw, const LpGraphNode *n,
 {
     const LpGraph *g = rw->to;
     return m->op == n->op && m->region == label && m->n_out == n->n_out &&
-           same_operands(g, in, n->n_in, m->in, m->n_in) &&
-           same_attrs(n->op, n->attr, m->attr) &&
+           n->n_in == m->n_in && lp_same_values(g, in, g, m->in, n->n_in) &&
+           lp_same_attrs(n->op, n->attr, m->attr) &&
            lp_origin_same_location(&g->origin[rw->gb.origin],
                                    &g->origin[m->origin]);
 }
@@ -162,7 +130,7 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
         return false;
     uint32_t label = n->region ? c->label[n->region] : 0;
     uint64_t h = hash_operands(rw->to, in, n->n_in, n->op->id);
-    h = lp_mix64_pair(hash_attrs(n->op, n->attr, h), label);
+    h = lp_mix64_pair(lp_hash_attrs(n->op, n->attr, h), label);
     for (const uint32_t *at = lp_map_first(&c->node, h); at;
          at = lp_map_next(&c->node, at)) {
         const LpGraphNode *m = &rw->to->node[*at];

@@ -54,8 +54,7 @@ static uint64_t hash_of(const Work *w)
     LpAttr proportion = lp_attr_float(w->proportion);
     uint64_t h = lp_mix64_pair(d->op->id, (uint64_t)w->pass);
     h = lp_mix64_pair(h, lp_attr_hash(&proportion));
-    for (int i = 0; i < d->op->n_attr; i++)
-        h = lp_mix64_pair(h, lp_attr_hash(&d->attr[i]));
+    h = lp_hash_attrs(d->op, d->attr, h);
     for (uint32_t i = 0; i < d->n_in; i++) {
         LpType t = lp_graph_operand_type(w->g, d->in[i]);
         h = hash_type(h, &t);
@@ -84,11 +83,9 @@ static bool same_types(const Work *a, const Work *b)
 static bool same_work(const Work *a, const Work *b)
 {
     const LpGraphNode *x = &a->g->node[a->node], *y = &b->g->node[b->node];
-    bool same = x->op == y->op && a->pass == b->pass &&
-                a->proportion == b->proportion && same_types(a, b);
-    for (int i = 0; same && i < x->op->n_attr; i++)
-        same = lp_attr_eq(&x->attr[i], &y->attr[i]);
-    return same;
+    return x->op == y->op && a->pass == b->pass &&
+           a->proportion == b->proportion && same_types(a, b) &&
+           lp_same_attrs(x->op, x->attr, y->attr);
 }
 
 static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
