@@ -16,7 +16,6 @@ typedef struct Ranges {
     uint32_t *at;  /* by value: range + 1 */
     int *epoch;    /* by value: run `at` belongs to */
     bool *at_home; /* by value: new value of a variable on the device */
-    size_t *in_head, *in_next, *out_head, *out_next; /* copies, +1 */
 } Ranges;
 
 static LpLiveRange *find(const Ranges *h, LpVal v, int run)
@@ -93,10 +92,9 @@ static void alias(Ranges *h, int run)
 static LpStatus fill(Ranges *h, int run)
 {
     const LpStagePass *r = &h->p->pass[run];
-    for (size_t m = h->in_head[run]; m; m = h->in_next[m - 1]) {
-        const LpIpuCopy *mv = &h->p->copy[m - 1];
-        LP_TRY(add(h, mv->v, run, 0, LP_RANGE_COPY));
-    }
+    for (size_t i = h->p->n_copy; i-- > 0;)
+        if (h->p->copy[i].to == run)
+            LP_TRY(add(h, h->p->copy[i].v, run, 0, LP_RANGE_COPY));
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++)
@@ -112,10 +110,9 @@ static LpStatus leave(Ranges *h, int run)
 {
     const LpIpuPlan *p = h->p;
     const LpStagePass *r = &p->pass[run];
-    for (size_t m = h->out_head[run]; m; m = h->out_next[m - 1]) {
-        LpVal v = p->copy[m - 1].v;
-        LP_TRY(read(h, v, run, r->n));
-    }
+    for (size_t i = p->n_copy; i-- > 0;)
+        if (p->copy[i].from == run)
+            LP_TRY(read(h, p->copy[i].v, run, r->n));
     for (size_t i = 0; !r->backward && i < p->n_stash; i++)
         if (p->stash[i].stage == r->stage)
             LP_TRY(read(h, p->stash[i].v, run, r->n));
@@ -144,22 +141,11 @@ static LpStatus build_run(Ranges *h, int run)
 static LpStatus set_up(Ranges *h)
 {
     LpIpuPlan *p = h->p;
-    size_t nv = h->g->n_value, nr = (size_t)p->n_pass, nm = p->n_copy;
+    size_t nv = h->g->n_value;
     h->at = lp_ipu_scratch(p, nv, sizeof *h->at);
     h->epoch = lp_ipu_marks(p, nv);
     h->at_home = lp_ipu_scratch(p, nv, sizeof *h->at_home);
-    h->in_head = lp_ipu_scratch(p, nr, sizeof *h->in_head);
-    h->out_head = lp_ipu_scratch(p, nr, sizeof *h->out_head);
-    h->in_next = lp_ipu_scratch(p, nm, sizeof *h->in_next);
-    h->out_next = lp_ipu_scratch(p, nm, sizeof *h->out_next);
     LP_TRY(p->err->code);
-    for (size_t i = 0; i < p->n_copy; i++) {
-        const LpIpuCopy *m = &p->copy[i];
-        h->in_next[i] = h->in_head[m->to];
-        h->in_head[m->to] = i + 1;
-        h->out_next[i] = h->out_head[m->from];
-        h->out_head[m->from] = i + 1;
-    }
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         if (v->micro_out != LP_NOVAL && v->role != LP_VAR_STREAM_OUT)

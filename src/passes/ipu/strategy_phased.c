@@ -95,7 +95,7 @@ static LpStatus parallel_phases(int n, LpLiveness liveness,
                "only",
                name[liveness], name[LP_ALWAYS_LIVE],
                name[LP_OFF_CHIP_AFTER_FWD]);
-    *out = phases_of(n, liveness, separate_backward);
+    LP_TRY(serial_phases(n, liveness, separate_backward, out, e));
     out->groups = 2;
     return LP_OK;
 }
