@@ -7,6 +7,61 @@
 
 #include "runtime/exec/sum.h"
 
+/* ---- what the plan lets a run have ---------------------------------------- */
+/* Variables of its own IPU, copies that the plan keeps there, and of what lives
+ * in streaming memory that which a transfer brings. Run -1 is the weight
+ * update. */
+static bool copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
+                   bool load)
+{
+    for (size_t i = 0; i < x->p->n_transfer; i++) {
+        const LpTransfer *t = &x->p->transfer[i];
+        if (t->of == of && t->at == at && t->run == run && t->load == load)
+            return true;
+    }
+    return false;
+}
+
+static bool in_row(const LpRow *row, int run)
+{
+    for (uint32_t i = 0; i < row->n; i++)
+        if (row->act[i].kind == LP_ACT_COMPUTE && row->act[i].run == run)
+            return true;
+    return false;
+}
+
+/* Does the run have variable i (to write it, unless `load`)? */
+static bool has(const LpReplay *x, size_t i, int run, bool load)
+{
+    const LpIpuPlan *p = x->p;
+    if (!lp_ipu_off_chip(p, &p->step->var[i]) ||
+        copies(x, LP_TRANSFER_VAR, i, run, load))
+        return true;
+    if (run < 0 || !load || !p->pass[run].backward ||
+        x->row->order == LP_ORDER_AT_ONCE)
+        return false;
+    /* the turning row still has what its forward run brought */
+    int forward = lp_pass_of(p, p->pass[run].stage, false);
+    return in_row(x->row, forward) &&
+           copies(x, LP_TRANSFER_VAR, i, forward, true);
+}
+
+/* Where the run finds a variable that it may only read; NULL: nowhere. */
+static void *find(const LpReplay *x, size_t i, int run)
+{
+    const LpIpuPlan *p = x->p;
+    const LpVariable *v = &p->step->var[i];
+    int ipu = p->pass[run].ipu;
+    if (lp_ipu_off_chip(p, v))
+        return has(x, i, run, true) ? lp_replay_here(x, i) : NULL;
+    if (p->var_ipu[i] == ipu || v->role == LP_VAR_HYPER)
+        return lp_replay_here(x, i);
+    for (size_t k = 0; k < p->n_share; k++)
+        if (p->share[k].var == (int)i && p->share[k].ipu == ipu)
+            return x->share[(size_t)x->replica * p->n_share + k];
+    return NULL;
+}
+
 /* ---- nodes --------------------------------------------------------------- */
 static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
 {
@@ -29,7 +84,7 @@ static void *at_home(const LpReplay *x, LpVal v, int run)
     if (!lp_ipu_is_free(x->p, v))
         return NULL;
     size_t var = (size_t)x->p->var_of[v];
-    return run < 0 ? lp_replay_here(x, var) : lp_replay_find(x, var, run);
+    return run < 0 ? lp_replay_here(x, var) : find(x, var, run);
 }
 
 /* Of a micro-batch, or of the update, whose values are all there. */
@@ -71,7 +126,7 @@ static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
 static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
 {
     size_t i = (size_t)x->p->var_of[v];
-    if (run >= 0 && !lp_replay_has(x, i, run, true))
+    if (run >= 0 && !has(x, i, run, true))
         return dead_read(x, v, run, e);
     const LpVariable *var = &x->step->var[i];
     size_t bytes = (size_t)lp_type_bytes(&var->type);
@@ -101,7 +156,7 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
         size_t bytes = (size_t)lp_type_bytes(&var->type);
         /* a variable that is returned as it is comes from where it lives */
         const void *from = x->here[v] ? x->here[v]->data : at_home(x, v, -1);
-        if (!from || (run >= 0 && !lp_replay_has(x, i, run, false)))
+        if (!from || (run >= 0 && !has(x, i, run, false)))
             return dead_read(x, v, run, e);
         char *to = lp_replay_here(x, i);
         if (var->role == LP_VAR_STREAM_OUT)
@@ -118,8 +173,7 @@ static LpSlot *stashed(const LpReplay *x, LpVal v, int run, int64_t mb)
     for (size_t i = 0; i < x->p->n_stash; i++) {
         const LpStash *s = &x->p->stash[i];
         if (s->v == v && s->stage == r->stage &&
-            (!s->off_chip ||
-             lp_replay_copies(x, LP_TRANSFER_STASH, i, run, true)))
+            (!s->off_chip || copies(x, LP_TRANSFER_STASH, i, run, true)))
             return &x->ring[i][mb % s->depth];
     }
     return NULL;
@@ -135,8 +189,7 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         LpSlot *at = &x->link[i];
         if (!at->cell || at->tag != mb ||
-            (m->off_chip &&
-             !lp_replay_copies(x, LP_TRANSFER_COPY, i, run, true)))
+            (m->off_chip && !copies(x, LP_TRANSFER_COPY, i, run, true)))
             return dead_read(x, m->v, run, e);
         lp_cell_drop(x, &x->here[m->v]);
         x->here[m->v] = at->cell;
@@ -168,8 +221,7 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[s->v])
             return dead_read(x, s->v, run, e);
-        if (!s->off_chip ||
-            lp_replay_copies(x, LP_TRANSFER_STASH, i, run, false))
+        if (!s->off_chip || copies(x, LP_TRANSFER_STASH, i, run, false))
             lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
     }
     for (size_t i = 0; i < p->n_copy; i++) {
@@ -178,8 +230,7 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[m->v])
             return dead_read(x, m->v, run, e);
-        if (!m->off_chip ||
-            lp_replay_copies(x, LP_TRANSFER_COPY, i, run, false))
+        if (!m->off_chip || copies(x, LP_TRANSFER_COPY, i, run, false))
             lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
     }
     return write_vars(x, run, e);
@@ -279,8 +330,8 @@ static bool can_gather(const LpReplay *x, int var, int run)
         run = lp_ipu_pass_making(p, x->step->var[var].micro_out);
     for (size_t i = 0; i < p->n_part && !fetched; i++)
         fetched = p->part[i].var == var && p->part[i].run == run;
-    return fetched && lp_replay_has(x, (size_t)var, run, true) &&
-           lp_replay_has(x, (size_t)var, run, false);
+    return fetched && has(x, (size_t)var, run, true) &&
+           has(x, (size_t)var, run, false);
 }
 
 static LpStatus run_sum(LpReplay *x, LpNodeId n, LpErr *e)
@@ -357,13 +408,12 @@ static LpStatus check_update(const LpReplay *x, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
         const LpVariable *v = &x->step->var[i];
-        LP_FAIL_IF(
-            (v->update_in != LP_NOVAL && !lp_replay_has(x, i, -1, true)) ||
-                (v->update_out != LP_NOVAL && !lp_replay_has(x, i, -1, false)),
-            e, LP_E_INTERNAL,
-            "the weight update uses variable '%s', which stays in "
-            "streaming memory",
-            v->name);
+        LP_FAIL_IF((v->update_in != LP_NOVAL && !has(x, i, -1, true)) ||
+                       (v->update_out != LP_NOVAL && !has(x, i, -1, false)),
+                   e, LP_E_INTERNAL,
+                   "the weight update uses variable '%s', which stays in "
+                   "streaming memory",
+                   v->name);
     }
     return LP_OK;
 }

@@ -56,14 +56,6 @@ static inline void *lp_replay_here(const LpReplay *x, size_t i)
 /* Copies of variables as they are at home. */
 void lp_replay_renew_shares(LpReplay *x);
 
-/* ---- what a plan lets a run have (replay_access.c) ----------------------- */
-/* Run -1 is the weight update. */
-bool lp_replay_copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
-                      bool load);
-/* Does the run have variable i (to write it, unless `load`)? */
-bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
-/* Where the run finds a variable that it may only read; NULL: nowhere. */
-void *lp_replay_find(const LpReplay *x, size_t i, int run);
 void lp_replay_clear_run(LpReplay *x);
 void lp_replay_clear(LpReplay *x); /* everything but variables */
 
