@@ -65,9 +65,4 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y); /* any ranks */
  * dtype; x itself when both already fit. */
 LpVal lp_sum_to(LpBuilder *b, LpVal x, const LpType *like);
 
-/* Runs an operator on a given random site (gradients of random operators draw
- * again what the forward drew). */
-LpVal lp_emit_at(LpBuilder *b, uint64_t site, int op, const LpVal *in, int n_in,
-                 const LpAttr *attr);
-
 #endif

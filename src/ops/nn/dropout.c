@@ -17,10 +17,12 @@ static LpStatus infer(LpInfer *x)
     return LP_OK;
 }
 
+/* On the forward's site: draws again what that drew. */
 static void grad(LpGrad *g)
 {
-    g->din[0] =
-        lp_emit_at(g->b, g->site, LP_OP_dropout, &g->dout[0], 1, g->attr);
+    g->b->set_site(g->b, true, g->site);
+    g->din[0] = lp_emit(g->b, LP_OP_dropout, &g->dout[0], 1, g->attr);
+    g->b->set_site(g->b, false, 0);
 }
 
 LpOp op_dropout = {
