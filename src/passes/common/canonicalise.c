@@ -268,12 +268,11 @@ LpStatus lp_pass_canonicalise(LpGraph **g, LpErr *e)
     Stages s = {.first = lp_arena_calloc(&a, n * sizeof *s.first),
                 .left = lp_arena_calloc(&a, n * sizeof *s.left)};
     LpOriginId *firsts = lp_arena_calloc(&a, n * sizeof *firsts);
-    LpStatus st = LP_E_MEMORY;
-    if (s.first && s.left && firsts) {
+    bool ok = s.first && s.left && firsts;
+    LpStatus st = ok ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    if (ok) {
         find_stages(*g, &s, firsts);
         st = lp_rewrite(g, visit, &s, e);
-    } else {
-        lp_fail(e, st, "out of memory");
     }
     lp_arena_fini(&a);
     return st;

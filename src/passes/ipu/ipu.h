@@ -370,7 +370,6 @@ void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
                    LP_E_MEMORY, "out of memory");                              \
         (x)->list[(x)->n_##list++] = (__VA_ARGS__);                            \
     } while (0)
-bool lp_ipu_is_checkpoint(const LpOp *op);
 /* Tiles of an IPU that compute. */
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */

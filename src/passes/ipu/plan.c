@@ -58,11 +58,6 @@ bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
     return var->role != LP_VAR_STREAM_IN && !lp_var_carried(var);
 }
 
-bool lp_ipu_is_checkpoint(const LpOp *op)
-{
-    return op->id == LP_OP_recomputation_checkpoint;
-}
-
 int lp_ipu_tiles(const LpIpuPlan *p)
 {
     return (p->o.tiles ? p->o.tiles : p->o.chip->tiles) - p->o.io_tiles;
@@ -78,33 +73,25 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
     return x;
 }
 
-/* The location class of a variable; its memory kind. */
-static int location_of(const LpVariable *v)
+/* Of parameters and what belongs to them; NULL: it has no other home. */
+static const LpLocation *location_of(const LpIpuPlan *p, const LpVariable *v)
 {
     switch (v->role) {
-    case LP_VAR_ACCUM:
-        return LP_LOC_ACCUMULATOR;
+    case LP_VAR_PARAM:
+        return &p->o.location[LP_LOC_WEIGHT];
     case LP_VAR_STATE:
-        return LP_LOC_OPTIMIZER;
-    case LP_VAR_STREAM_IN:
-    case LP_VAR_STREAM_OUT:
-        return LP_LOC_ACTIVATION;
+        return &p->o.location[LP_LOC_OPTIMIZER];
+    case LP_VAR_ACCUM:
+        return &p->o.location[LP_LOC_ACCUMULATOR];
     default:
-        return LP_LOC_WEIGHT;
+        return NULL;
     }
-}
-
-/* Parameters and what belongs to them; everything else has no other home. */
-static bool can_move(const LpVariable *v)
-{
-    return v->role == LP_VAR_PARAM || v->role == LP_VAR_STATE ||
-           v->role == LP_VAR_ACCUM;
 }
 
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
 {
-    const LpLocation *l = &p->o.location[location_of(v)];
-    return can_move(v) && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
+    const LpLocation *l = location_of(p, v);
+    return l && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
 }
 
 bool lp_ipu_first_part(const LpIpuPlan *p, size_t i)
@@ -128,9 +115,9 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type), r = p->step->replicas;
-    const LpLocation *l = &p->o.location[location_of(v)];
-    bool shared = can_move(v) && v->role != LP_VAR_ACCUM && l->sharded &&
-                  n > l->min_sharded;
+    const LpLocation *l = location_of(p, v);
+    bool shared =
+        l && v->role != LP_VAR_ACCUM && l->sharded && n > l->min_sharded;
     return shared ? (n + r - 1) / r : n;
 }
 

@@ -11,6 +11,7 @@
  * As in PopART a pipeline over several IPUs recomputes by default; of the last
  * stage, whose backward follows at once, only what lies before its last
  * checkpoint (popart: Pipeline::setFinalFwdStageRecomputation). */
+#include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 
 typedef struct Frame {
@@ -51,6 +52,11 @@ static LpStatus add_stash(Recomputation *a, LpVal v)
                (!p->how->stash_off_chip || p->how->stash_off_chip(p));
     LP_IPU_ADD(p, stash, p->err, (LpStash){v, a->stage, depth, off});
     return LP_OK;
+}
+
+static bool is_checkpoint(const LpGraphNode *d)
+{
+    return d->op->id == LP_OP_recomputation_checkpoint;
 }
 
 static bool can_repeat(const Recomputation *a, LpNodeId n)
@@ -169,7 +175,7 @@ static void choose(Recomputation *a, const LpNodeId *list, const size_t *first)
         return;
     }
     for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++)
-        if (lp_ipu_is_checkpoint(a->g->node[list[i]].op))
+        if (is_checkpoint(&a->g->node[list[i]]))
             a->until = list[i];
     s->recomputed = a->until > 0;
 }
@@ -208,7 +214,7 @@ static void mark_late(Recomputation *a)
 static void mark_kept(Recomputation *a)
 {
     for (LpNodeId n = 0; n < a->g->n_node; n++)
-        if (lp_ipu_is_checkpoint(a->g->node[n].op))
+        if (is_checkpoint(&a->g->node[n]))
             a->kept[a->g->node[n].in[0]] = true;
 }
 
