@@ -86,17 +86,28 @@ local function declare_state(tr, target)
   end
 end
 
-local function trace(fn, target, inputs, cotangents)
+-- Gradients are on if they are asked for; `wrt` require one.
+local function trace(fn, target, inputs, cotangents, wrt)
   local tr = core.trace()
   local stand_ins = {}
   for i, x in ipairs(inputs) do
     stand_ins[i] = tr:declare("input", "input_" .. i, nil, sizes(x.shape), x.dtype)
   end
-  for i, c in ipairs(cotangents) do
+  for i, c in ipairs(cotangents or {}) do
     tr:declare("input", "cotangent_" .. i, nil, sizes(c.shape), c.dtype)
   end
+  for _, i in ipairs(cotangents and wrt or {}) do
+    local x = stand_ins[i]
+    if x and x:is_floating_point() then
+      x:requires_grad_()
+    end
+  end
   declare_state(tr, target)
-  local results = table.pack(tr:run(true, fn, table.unpack(stand_ins, 1, #inputs)))
+  local results
+  do
+    local _ <close> = require("torch").set_grad_enabled(cotangents ~= nil or core.is_grad_enabled())
+    results = table.pack(tr:run(true, fn, table.unpack(stand_ins, 1, #inputs)))
+  end
   local tensors, spec = {}, { n = results.n }
   for i = 1, spec.n do
     spec[i] = arguments.flatten(results[i], "result", tensors)
@@ -306,7 +317,7 @@ local function compile(fn, inputs, opts)
   end)
   target.n = #inputs
   local wrt = check_options(opts, target)
-  local step, spec, results = trace(fn, target, inputs, opts.cotangents or {})
+  local step, spec, results = trace(fn, target, inputs, opts.cotangents, wrt)
   local first_grad = opts.cotangents
     and differentiate(step, results, opts.cotangents, target, wrt)
   step:complete({})

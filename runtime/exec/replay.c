@@ -7,7 +7,7 @@
 
 #include "runtime/exec/sum.h"
 
-/* ---- what the plan lets a run have ---------------------------------------- */
+/* ---- what the plan lets a run have --------------------------------------- */
 /* Variables of its own IPU, copies that the plan keeps there, and of what lives
  * in streaming memory that which a transfer brings. Run -1 is the weight
  * update. */

@@ -146,16 +146,13 @@ LpStatus lp_op_call_at(const LpOp *op, const LpArg *in, int n_in,
 
 LpStatus lp_contiguous(LpTensor *t, LpTensor **out, LpErr *e)
 {
-    LpVal v;
     int n;
     if (lp_tensor_contiguous(t)) {
         *out = lp_tensor_retain(t);
         return LP_OK;
     }
-    if (lp_tracing) { /* another tensor of the same value */
-        LP_TRY(lp_trace_value(lp_trace_current(), t, &v, e));
-        return lp_trace_tensor(lp_trace_current(), v, out, e);
-    }
+    if (lp_tracing)
+        return lp_trace_copy(t, out, e);
     return lp_op_call(&op_clone, &(LpArg){.t = t}, 1, NULL, out, &n, e);
 }
 

@@ -269,7 +269,7 @@ LpStatus lp_edge_of(LpTensor *t, LpEdge *edge, LpErr *e)
         lp_node_release(n);
         LP_TRY(s);
     }
-    if (!t->requires_grad)
+    if (!t->requires_grad || t->st->flags & LP_ST_TRACED)
         return LP_OK;
     if (t->meta && t->meta->node) {
         edge->node = t->meta->node;
@@ -375,7 +375,8 @@ LpStatus lp_set_requires_grad(LpTensor *t, bool on, LpErr *e)
 
 bool lp_is_leaf(const LpTensor *t)
 {
-    return !lp_requires_grad(t) || !((t->meta && t->meta->node) || stale(t));
+    return !lp_requires_grad(t) || !((t->meta && t->meta->node) || stale(t) ||
+                                     t->st->flags & LP_ST_TRACED);
 }
 
 const char *lp_grad_fn_name(const LpTensor *t)

@@ -2,6 +2,7 @@
  * that reads, calls and writes become. */
 #include "src/autodiff/meta.h"
 #include "src/autodiff/trace_impl.h"
+#include "src/ops/ops.h"
 
 /* ---- values ------------------------------------------------------------- */
 /* The running trace, this or one around it, that the traced tensor is of. */
@@ -129,6 +130,9 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
     }
     if (st == LP_OK && !c.needs_copy)
         st = lp_make_view(of, &c, out, e);
+    if (st == LP_OK && *out)
+        (*out)->requires_grad =
+            lp_wants_grad(&(LpArg){.t = src}, 1) && op->grad;
     if (st == LP_OK && *out && (st = refresh(tr, *out, e)) != LP_OK)
         lp_tensor_release(*out);
     lp_scratch_leave();
@@ -160,10 +164,46 @@ static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
     if (op->kind == LP_OP_FUSED && !site)
         gb.forced = false; /* several draws in one expansion differ */
     *n_out = e->code == LP_OK ? gb.b.emit(&gb.b, op, vin, n_in, attr, vout) : 0;
+    for (int i = 0; i < *n_out && !lp_grad_enabled() && e->code == LP_OK; i++)
+        if (lp_is_float(lp_graph_type(tr->g, vout[i])->dtype))
+            vout[i] = lp_op1(&gb.b, LP_OP_detach, vout[i]);
     lp_graph_builder_fini(&gb);
     if (e->code != LP_OK)
         return e->code;
-    return results(tr, vout, *n_out, out, e);
+    LP_TRY(results(tr, vout, *n_out, out, e));
+    bool grad = lp_wants_grad(in, n_in) && op->grad;
+    for (int i = 0; i < *n_out; i++)
+        out[i]->requires_grad = grad && lp_is_float(out[i]->dtype);
+    return LP_OK;
+}
+
+/* A new tensor, whatever the operator says of views. */
+static LpStatus compute(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
+                        const LpAttr *attr, const uint64_t *site,
+                        LpTensor **out, int *n_out, LpErr *e)
+{
+    LpArena *arena = lp_scratch_enter();
+    LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);
+    LpStatus s = vin ? record(tr, op, in, n_in, attr, site, vin, out, n_out, e)
+                     : lp_fail(e, LP_E_MEMORY, "out of memory");
+    lp_scratch_leave();
+    return s;
+}
+
+LpStatus lp_trace_copy(LpTensor *t, LpTensor **out, LpErr *e)
+{
+    int n;
+    return compute(lp_trace_current(), &op_alias, &(LpArg){.t = t}, 1, NULL,
+                   NULL, out, &n, e);
+}
+
+/* Made without gradients, a view is a constant to them. */
+static LpStatus detach(LpTrace *tr, LpTensor **view, LpErr *e)
+{
+    LpTensor *v = *view;
+    LpStatus s = trace_view(tr, &op_detach, v, NULL, view, e);
+    lp_tensor_release(v);
+    return s;
 }
 
 LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
@@ -179,13 +219,9 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
         *n_out = 1;
         LP_TRY(trace_view(tr, op, in[0].t, attr, out, e));
         if (*out)
-            return LP_OK;
+            return lp_grad_enabled() ? LP_OK : detach(tr, out, e);
     }
-    LpArena *arena = lp_scratch_enter();
-    LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);
-    LpStatus s = vin ? record(tr, op, in, n_in, attr, site, vin, out, n_out, e)
-                     : lp_fail(e, LP_E_MEMORY, "out of memory");
-    lp_scratch_leave();
+    LpStatus s = compute(tr, op, in, n_in, attr, site, out, n_out, e);
     if (s == LP_OK && op->flags & LP_OPF_LOSS)
         s = lp_trace_mark_loss(out, *n_out, e);
     return s;
@@ -234,13 +270,18 @@ LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,
     lp_graph_builder_init(&gb, tr->g, e);
     gb.origin = tr->origin_id;
     LpVal now = lp_put_chain(&gb.b, d->view, base->meta->val, v);
+    bool history = lp_grad_enabled();
+    if (!history && e->code == LP_OK) /* it stays what it was */
+        now = op_detach.put(&gb.b, NULL, base->meta->val, now);
     lp_graph_builder_fini(&gb);
     LpStatus s = e->code;
+    if (lp_wants_grad(&(LpArg){.t = src}, 1))
+        base->requires_grad = d->requires_grad = true;
     if (s == LP_OK) {
         base->st->version++;
         s = lp_trace_set_value(tr, base, now, e);
     }
-    if (s == LP_OK && d->base)
+    if (s == LP_OK && d->base && history)
         s = lp_trace_set_value(tr, d, v, e);
     lp_tensor_release(d);
     return s;

@@ -26,7 +26,9 @@ static LpStatus infer(LpInfer *x)
 
 static void grad(LpGrad *g)
 {
-    if (lp_function_rule)
+    if (g->attr[LP_FUNCTION_RULE].i == LP_FUNCTION_WRITTEN)
+        g->din[1] = g->dout[0];
+    else if (lp_function_rule)
         lp_function_rule(g);
     else
         lp_fail(g->b->err, LP_E_INTERNAL, "there is no script to ask");

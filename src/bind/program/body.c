@@ -39,20 +39,25 @@ static LpTensor **tensors(lua_State *L, int i, const char *what, int *n)
 }
 
 /* ---- tracing ------------------------------------------------------------ */
-/* Protected; arguments: the body, fn, {inputs}. */
+/* Protected; arguments: the body, fn, {inputs}. What a loop carries may require
+ * a gradient from the second round on. */
 static int run(lua_State *L)
 {
     LpErr e = {0};
+    bool any = false;
     Body *b = lua_touserdata(L, 1);
     LpTensor **in = tensors(L, 3, "inputs", &b->n_input), *standin;
     lua_pushvalue(L, 2);
     lua_createtable(L, b->n_input, 0);
+    for (int i = 0; i < b->n_input; i++)
+        any |= lp_requires_grad(in[i]);
     for (int i = 0; i < b->n_input; i++) {
         LpType t = lp_tensor_type(in[i]);
         lp_must(L,
                 lp_trace_declare(b->tr, LP_TRACE_STREAM, "", NULL, &t, &standin,
                                  &e),
                 &e);
+        standin->requires_grad = any && lp_is_float(t.dtype);
         lp_push_tensor(L, standin);
         lua_rawseti(L, -2, i + 1);
     }

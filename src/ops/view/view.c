@@ -10,6 +10,7 @@
 
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/copy_view.h"
+#include "src/ops/function.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view/view.h"
 
@@ -259,7 +260,20 @@ LP_VIEW(squeeze, "squeeze(Tensor self, int[1]? dim=None) -> Tensor @fm",
         infer_squeeze, lp_reshape_put, .grad = lp_reshape_grad)
 
 /* ---- detach, alias ------------------------------------------------------- */
-LP_VIEW(detach, "detach(Tensor self) -> Tensor @fm", lp_view_same, put_all,
+/* The memory has the new value; its history, which a detached tensor has no
+ * part in, stays what it was. */
+static LpVal put_detach(LpBuilder *b, const LpAttr *attr, LpVal parent, LpVal v)
+{
+    (void)attr;
+    LpAttr a[LP_FUNCTION_N_ATTR] = {
+        [LP_FUNCTION_RESULTS] = lp_attr_int(1),
+        [LP_FUNCTION_RULE] = lp_attr_int(LP_FUNCTION_WRITTEN),
+        [LP_FUNCTION_TRACE] = lp_attr_int(0),
+        [LP_FUNCTION_MATERIALIZE] = lp_attr_bool(false)};
+    return lp_emit(b, LP_OP_custom_function, (LpVal[]){v, parent}, 2, a);
+}
+
+LP_VIEW(detach, "detach(Tensor self) -> Tensor @fm", lp_view_same, put_detach,
         .no_grad = "a detached tensor is a constant to the gradient")
 
 LP_VIEW(alias, "alias(Tensor self) -> Tensor @p", lp_view_same, put_all,
