@@ -226,3 +226,101 @@ describe("a view whose base was written since", function()
     near(x.grad, { 2.5, 0 })
   end)
 end)
+
+-- Operators of two operands or three: f, and which operands may be written
+-- before backward where only operand i wants a gradient ({[i] = list}).
+local READERS = {
+  add = { function(a, b) return a + b end, { { 1, 2 }, { 1, 2 } } },
+  mul = { function(a, b) return a * b end, { { 1 }, { 2 } } },
+  div = { function(a, b) return a / b end, { { 1 }, {} } },
+  fmod = { function(a, b) return a:fmod(b) end, { { 1, 2 }, {} } },
+  remainder = { function(a, b) return a:remainder(b) end, { { 1, 2 }, {} } },
+  mm = { function(a, b) return a:mm(b) end, { { 1 }, { 2 } } },
+  ["mm of a transposed"] = { function(a, b) return a:mm(b:t()) end, { { 1 }, { 2 } } },
+  linear = { function(a, b) return nn.functional.linear(a, b) end, { { 1 }, { 2 } } },
+  addmm = { function(a, b, c) return torch.addmm(c, a, b) end, { { 1, 3 }, { 2, 3 }, { 1, 2, 3 } } },
+  baddbmm = { function(a, b, c) return torch.baddbmm(c["None"], a["None"], b["None"]) end,
+    { { 1, 3 }, { 2, 3 }, { 1, 2, 3 } } },
+  conv1d = { function(a, b) return nn.functional.conv1d(a["None"], b["None"]) end,
+    { { 1 }, { 2 } } },
+  conv1d_bias = { function(a, b, c)
+    return nn.functional.conv1d(a["None"], b["None"], c["0, :1"])
+  end, { { 1, 3 }, { 2, 3 }, { 1, 2, 3 } } },
+  addcmul = { torch.addcmul, { { 1, 2, 3 }, { 1, 2 }, { 1, 3 } } },
+  addcdiv = { torch.addcdiv, { { 1, 2, 3 }, { 1, 2 }, { 1 } } },
+  lerp = { torch.lerp, { { 1, 2 }, { 1, 2 }, { 3 } } },
+  pow = { function(a, b) return a:pow(b) end, { {}, {} } },
+}
+
+describe("an operand that no wanted gradient reads may be written:", function()
+  local function operands(wanted)
+    torch.manual_seed(0)
+    local list = {}
+    for i = 1, 3 do
+      list[i] = (torch.rand(3, 3) + 0.5):requires_grad_(not wanted or wanted == i)
+    end
+    return list
+  end
+
+  for name, row in pairs(READERS) do
+    local f, may = row[1], row[2]
+    it(name, function()
+      local all = operands()
+      f(table.unpack(all)):sum():backward()
+      for i, writable in ipairs(may) do
+        for k = 1, #may do
+          local leaves, list = operands(i), {}
+          for m, x in ipairs(leaves) do
+            list[m] = x * 1
+          end
+          local y = f(table.unpack(list))
+          torch.no_grad(function() list[k]:add_(1) end)
+          local ok = false
+          for _, w in ipairs(writable) do
+            ok = ok or w == k
+          end
+          if ok then
+            y:sum():backward()
+            near(leaves[i].grad, all[i].grad)
+          else
+            raises("RuntimeError", "in%-place.*clone", function() y:sum():backward() end)
+          end
+        end
+      end
+    end)
+  end
+
+  it("the result of a power of a number", function()
+    local w = leaf(1.0, 2.0)
+    local z = w ^ 2
+    z:add_(1)
+    z:sqrt():sum():backward()
+    near(w.grad, { 0.70710678, 0.89442719 })
+  end)
+
+  it("one beside a number, also through its view", function()
+    local w = leaf(1.0, 2.0, 3.0)
+    local y = w * 1
+    local v = y["1:"]
+    local z = v * 2 + 1
+    v:add_(1)
+    y[0] = y[0] * 3 / 2;
+    (y:sum() + z:sum()):backward()
+    near(w.grad, { 1.5, 3, 3 })
+  end)
+
+  it("itself in place, without a copy", function()
+    local N = 1 << 18
+    local w = torch.ones(N, { requires_grad = true })
+    local y = w + 0
+    collectgarbage()
+    local before = torch.memory().live
+    for _ = 1, 4 do
+      y:mul_(2):div_(4)
+    end
+    collectgarbage()
+    assert.is_true(torch.memory().live - before < 4 * N)
+    y:sum():backward()
+    near(w.grad[0], 1 / 16)
+  end)
+end)

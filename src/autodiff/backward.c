@@ -155,12 +155,12 @@ static LpVal restore(Pass *p, LpEager *g, const LpNode *n, const LpSaved *s,
     if (s->type.dtype == LP_DT_NONE)
         return LP_NOVAL;
     if (!s->t)
-        return lp_eager_type(g, &s->type);
+        return lp_eager_type(g, &s->type, s->turned);
     if (s->t->st->version != s->version) {
         lp_fail(p->err, LP_E_RUNTIME,
                 "a tensor of shape %s that the gradient of %s needs has been "
                 "modified by an in-place operation (it is at version %u, "
-                "expected %u)",
+                "expected %u): clone() it before it is written",
                 lp_shape_str(&s->type), n->op->name, s->t->st->version,
                 s->version);
         return LP_NOVAL;

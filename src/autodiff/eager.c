@@ -37,9 +37,9 @@ LpVal lp_eager_tensor(LpEager *g, LpTensor *t)
     return add(g, (LpEagerVal){.t = t, .type = keep_type(g, &type)});
 }
 
-LpVal lp_eager_type(LpEager *g, const LpType *t)
+LpVal lp_eager_type(LpEager *g, const LpType *t, bool turned)
 {
-    return add(g, (LpEagerVal){.type = keep_type(g, t)});
+    return add(g, (LpEagerVal){.type = keep_type(g, t), .turned = turned});
 }
 
 static LpVal add_imm(LpBuilder *b, LpScalar s)
@@ -111,10 +111,10 @@ static LpScalar imm(LpBuilder *b, LpVal v)
     return at((LpEager *)b, v)->imm;
 }
 
-static const int64_t *strides(LpBuilder *b, LpVal v)
+static bool turned(LpBuilder *b, LpVal v)
 {
-    const LpTensor *t = at((LpEager *)b, v)->t;
-    return t && !lp_tracing ? t->strides : NULL;
+    const LpEagerVal *x = at((LpEager *)b, v);
+    return !lp_tracing && (x->t ? lp_is_turned(x->t) : x->turned);
 }
 
 static void set_site(LpBuilder *b, bool on, uint64_t site)
@@ -129,13 +129,13 @@ void lp_eager_init(LpEager *g, LpErr *e)
     *g = (LpEager){.b = {.emit = emit,
                          .type = type,
                          .imm = imm,
-                         .strides = strides,
+                         .turned = turned,
                          .add_imm = add_imm,
                          .set_site = set_site,
                          .on_host = !lp_tracing,
                          .scratch = lp_scratch_enter(),
                          .err = e}};
-    lp_eager_type(g, &(LpType){.dtype = LP_DT_NONE}); /* LP_NOVAL */
+    lp_eager_type(g, &(LpType){.dtype = LP_DT_NONE}, false); /* LP_NOVAL */
 }
 
 LpEager *lp_to_eager(LpBuilder *b)

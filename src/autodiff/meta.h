@@ -107,11 +107,19 @@ LpVal lp_put_chain(LpBuilder *b, const LpViewStep *step, LpVal base, LpVal v);
 
 /* ---- the eager builder -------------------------------------------------- */
 typedef struct LpEagerVal {
-    LpTensor *t;        /* owned; NULL: only a type, or an immediate */
-    const LpType *type; /* in the scratch arena: stays where it is */
-    bool is_imm;
+    LpTensor *t;         /* owned; NULL: only a type, or an immediate */
+    const LpType *type;  /* in the scratch arena: stays where it is */
+    bool is_imm, turned; /* a type's: of the tensor that it stands for */
     LpScalar imm;
 } LpEagerVal;
+
+/* A matrix whose columns, not rows, lie in one piece, as the transposed weight
+ * of linear. */
+static inline bool lp_is_turned(const LpTensor *t)
+{
+    const int64_t *s = t->strides + t->ndim;
+    return t->ndim >= 2 && s[-2] == 1 && s[-1] > 1;
+}
 
 typedef struct LpEager {
     LpBuilder b;
@@ -126,7 +134,7 @@ void lp_eager_init(LpEager *g, LpErr *e);
 void lp_eager_fini(LpEager *g);
 LpEager *lp_to_eager(LpBuilder *b); /* NULL: another kind of builder */
 LpVal lp_eager_tensor(LpEager *g, LpTensor *t); /* takes over one reference */
-LpVal lp_eager_type(LpEager *g, const LpType *t);
+LpVal lp_eager_type(LpEager *g, const LpType *t, bool turned);
 LpVal lp_eager_arg(LpEager *g, const LpArg *a); /* retains */
 LpTensor *lp_eager_get(LpEager *g, LpVal v);    /* borrowed */
 
@@ -134,7 +142,7 @@ LpTensor *lp_eager_get(LpEager *g, LpVal v);    /* borrowed */
 typedef struct LpSaved {
     LpTensor *t; /* an alias without history; NULL: type only */
     uint32_t version;
-    bool is_num;
+    bool is_num, turned;
     LpScalar num;
     LpType type; /* dtype LP_DT_NONE: a hole */
 } LpSaved;
@@ -175,6 +183,10 @@ LpStatus lp_hooks_keep(LpHook **list, void (*release)(void *ctx), void *ctx,
                        LpErr *e);
 
 bool lp_wants_grad(const LpArg *in, int n_in);
+/* The operands that want a gradient, as in op->readers; whether theirs will
+ * read operand i. */
+unsigned lp_wanting(const LpOp *op, const LpArg *in, int n_in);
+bool lp_reads(const LpOp *op, unsigned want, int i);
 /* Records the call; attaches histories to out[]. `bumped`: storage whose
  * version this very call has raised (in-place), or NULL. */
 LpStatus lp_record(const LpCall *c, const LpArg *in, LpTensor *const *out,

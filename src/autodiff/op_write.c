@@ -185,8 +185,9 @@ static LpStatus direct(const LpOp *op, const LpArg *in, int n_in,
  * gets a copy of it, which it may keep. */
 static bool reads_target(const LpOp *op, const LpArg *in, int n_in)
 {
-    bool reads = op->kind == LP_OP_COMPOSITE || op->grad_in & 1;
-    return !lp_tracing && reads && lp_wants_grad(in, n_in);
+    return !lp_tracing && lp_wants_grad(in, n_in) &&
+           (op->kind == LP_OP_COMPOSITE ||
+            lp_reads(op, lp_wanting(op, in, n_in), 0));
 }
 
 static LpStatus call_on_copy(const LpOp *op, const LpArg *in, int n_in,

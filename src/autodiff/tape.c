@@ -148,12 +148,35 @@ LpStatus lp_save_tensor(LpSaved *s, LpTensor *t, const LpStorage *bumped,
     return LP_OK;
 }
 
+unsigned lp_wanting(const LpOp *op, const LpArg *in, int n_in)
+{
+    unsigned want = 0;
+    for (int i = 0; op->readers && i < n_in && i < 4; i++)
+        if (in[i].t && lp_requires_grad(in[i].t))
+            want |= 1u << i;
+    return want;
+}
+
+/* Will a gradient that is wanted read operand i, or (`nibble` 3) result 0? */
+static bool is_read(const LpOp *op, unsigned want, int nibble)
+{
+    unsigned by = nibble < 4 ? op->readers >> 4 * nibble & 15 : 0;
+    return !by || by & want;
+}
+
+bool lp_reads(const LpOp *op, unsigned want, int i)
+{
+    bool list = op->has_list && i >= op->n_operands - 1;
+    return op->grad_in >> (list ? 31 : i) & 1 &&
+           is_read(op, want, i < 3 ? i : 4);
+}
+
 static LpStatus fill_node(LpNode *n, const LpCall *c, const LpArg *in,
                           LpTensor *const *out, const LpStorage *bumped,
                           LpErr *e)
 {
     const LpOp *op = c->op;
-    int last = op->n_operands - 1;
+    unsigned want = lp_wanting(op, in, c->n_in);
     for (int i = 0; i < c->n_in; i++) {
         n->in[i].type = c->in[i];
         n->in[i].is_num = in[i].is_num;
@@ -163,13 +186,16 @@ static LpStatus fill_node(LpNode *n, const LpCall *c, const LpArg *in,
         LpEdge edge;
         LP_TRY(lp_edge_of(in[i].t, &edge, e));
         lp_edge_store(n, i, edge);
-        bool list = op->has_list && i >= last;
-        if (op->grad_in >> (list ? 31 : i) & 1)
+        if (!op->grad_in)
+            continue;
+        if (lp_reads(op, want, i))
             LP_TRY(lp_save_tensor(&n->in[i], in[i].t, bumped, e));
+        else
+            n->in[i].turned = lp_is_turned(in[i].t);
     }
     for (int i = 0; i < c->n_out; i++) {
         n->out[i].type = c->out[i];
-        if (op->grad_out >> i & 1)
+        if (op->grad_out >> i & 1 && is_read(op, want, i == 0 ? 3 : 4))
             LP_TRY(lp_save_tensor(&n->out[i], out[i], NULL, e));
     }
     return LP_OK;

@@ -18,8 +18,8 @@ struct LpBuilder {
     /* also of immediates; the pointer stays valid while the rule runs */
     const LpType *(*type)(LpBuilder *b, LpVal v);
     LpScalar (*imm)(LpBuilder *b, LpVal v);
-    /* of a tensor that is there; NULL where there is none, or it is NULL */
-    const int64_t *(*strides)(LpBuilder *b, LpVal v);
+    /* Do the columns of the matrix, not its rows, lie in one piece? NULL: no */
+    bool (*turned)(LpBuilder *b, LpVal v);
     LpVal (*add_imm)(LpBuilder *b, LpScalar s);
     /* on: the random operators emitted next draw from `site` */
     void (*set_site)(LpBuilder *b, bool on, uint64_t site);

@@ -311,6 +311,10 @@ typedef struct LpUpdateOperands {
     uint8_t velocity, dampening, velocity_scaling;
 } LpUpdateOperands;
 
+/* LpOp.readers of operands 0 to 2 and result 0: the operands among the first
+ * four, as a bit mask, whose gradients read it; 0: all that are wanted. */
+#define LP_READERS(x, y, z, r) ((x) | (y) << 4 | (z) << 8 | (r) << 12)
+
 struct LpOp {
     const char *name; /* set from ops.def; unique */
     uint16_t id;
@@ -328,6 +332,7 @@ struct LpOp {
     /* what grad reads, as bit masks over operands (bit 31: the list) and
      * results; everything else is only there as a type */
     uint32_t grad_in, grad_out;
+    uint16_t readers; /* whose gradients read them: LP_READERS */
     /* dynamic operators: sets the sizes that the shape rule bounded, from the
      * operands' data (r->out is NULL); called before results are allocated */
     LpStatus (*measure)(const LpKernelReq *r, void *const *in, LpType *out,

@@ -90,6 +90,8 @@ enum {
     COMMUTES = 16,
     EXACT = 32
 };
+/* Further marks: what only the gradients of these operands (READ_…) read. */
+#define FOR(x, y, z, r) (LP_READERS(x, y, z, r) << 6)
 #define LP_MARKED(marks)                                                       \
     (((marks)&COMMUTES ? LP_OPF_COMMUTES : 0) |                                \
      ((marks)&EXACT ? LP_OPF_EXACT : 0))

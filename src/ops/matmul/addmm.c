@@ -83,6 +83,7 @@ const LpPlusOps lp_plus_ops = {&op_mul, &op_add, &op_cast};
         .infer = infer_##name,                                                 \
         .grad = grad_plus,                                                     \
         .grad_in = 3,                                                          \
+        .readers = LP_READERS(2, 1, 0, 0),                                     \
         .prepare = lp_mm_plus_prepare,                                         \
         .work = lp_mm_work,                                                    \
         .cost = lp_rule_product_plus,                                          \

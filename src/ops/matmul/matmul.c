@@ -56,15 +56,6 @@ static LpStatus infer_bmm(LpInfer *x)
     return LP_OK;
 }
 
-/* A matrix that is there and whose columns, not rows, lie in one piece, as the
- * transposed weight of linear. */
-static bool is_turned(LpBuilder *b, LpVal v)
-{
-    const int64_t *s = b->strides ? b->strides(b, v) : NULL;
-    int n = lp_type(b, v)->ndim;
-    return s && s[n - 2] == 1 && s[n - 1] > 1;
-}
-
 static void grad_product(LpGrad *g)
 {
     if (g->need[0])
@@ -73,7 +64,7 @@ static void grad_product(LpGrad *g)
     if (!g->need[1])
         return;
     LpVal a = g->in[0], d = g->dout[0];
-    if (is_turned(g->b, g->in[1])) /* its gradient lies as it does */
+    if (g->b->turned && g->b->turned(g->b, g->in[1])) /* lies as it does */
         g->din[1] = lp_transpose(
             g->b, lp_op2(g->b, g->op->id, lp_transpose(g->b, d, -2, -1), a), -2,
             -1);
@@ -89,6 +80,7 @@ LpOp op_mm = {
     .infer = infer_mm,
     .grad = grad_product,
     .grad_in = 3,
+    .readers = LP_READERS(2, 1, 0, 0),
     .prepare = lp_mm_prepare,
     .work = lp_mm_work,
     .cost = lp_rule_product,
@@ -102,6 +94,7 @@ LpOp op_bmm = {
     .infer = infer_bmm,
     .grad = grad_product,
     .grad_in = 3,
+    .readers = LP_READERS(2, 1, 0, 0),
     .prepare = lp_mm_prepare,
     .work = lp_mm_work,
     .cost = lp_rule_product,

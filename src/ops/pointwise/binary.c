@@ -402,7 +402,7 @@ static uint8_t cost_div(const LpAttr *attr)
         name, #name "(" tail, policy_, cost_, where_, LP_ALSO(__VA_ARGS__),    \
         .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK | LP_MARKED(marks),      \
         .grad = grad_##name, .grad_in = (marks)&7,                             \
-        .grad_out = (marks) >> 3 & 1)
+        .grad_out = (marks) >> 3 & 1, .readers = (marks) >> 6)
 #define BINARY(name, tail, policy_, cost_, e, marks, gx, gy, ...)              \
     static void grad_##name(LpGrad *g)                                         \
     {                                                                          \
