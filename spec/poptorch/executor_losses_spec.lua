@@ -91,6 +91,16 @@ describe("a training model", function()
     near(b, 3 * a)
   end)
 
+  it("may compute a loss that nothing uses", function()
+    local model, net = training(function(self, v, target)
+      local y = self.fc(v)
+      self.metric = F.nll_loss(F.log_softmax(y, 1), target) * 2
+      return F.cross_entropy(y, target)
+    end, 3, 5)
+    local loss = F.cross_entropy(net.fc(x), t):detach()
+    near(model(x, t), loss)
+  end)
+
   it("finds the loss although it is not returned", function()
     local model, net = training(function(self, v)
       local y = self.fc(v)

@@ -120,33 +120,63 @@ LpStatus lp_step_of_trace(LpTrace *tr, LpTensor *const *out, int n,
     return LP_OK;
 }
 
-/* One look back over the nodes. */
-LpStatus lp_trace_final_losses(LpTrace *tr, LpVal *loss, size_t *n, LpErr *e)
+enum { LOSS = 1, FEEDS = 2, TOLD = 4, LIVE = 8 };
+
+/* One look back over the nodes: what results with a mark of `from` are made of,
+ * and an effect if that is LIVE, is marked `to`. */
+static void look_back(const LpGraph *g, unsigned char *is, unsigned char from,
+                      unsigned char to)
 {
-    enum { LOSS = 1, FEEDS = 2, TOLD = 4 };
+    for (size_t k = g->n_node; k-- > 0;) {
+        const LpGraphNode *d = &g->node[k];
+        bool any = to == LIVE && d->op->flags & LP_OPF_EFFECT;
+        for (uint32_t j = 0; j < d->n_out; j++)
+            any |= (is[d->out + j] & from) != 0;
+        for (uint32_t j = 0; any && j < d->n_in; j++)
+            if (lp_is_value(d->in[j]))
+                is[d->in[j]] |= to;
+    }
+}
+
+/* What outputs and variables need. */
+static LpStatus mark_live(LpTrace *tr, LpTensor *const *out, int n_out,
+                          unsigned char *is, LpErr *e)
+{
+    LpVal v;
+    for (int i = 0; i < n_out; i++) {
+        LP_TRY(lp_trace_value(tr, out[i], &v, e));
+        is[v] |= LIVE;
+    }
+    for (size_t i = 0; i < lp_trace_n_vars(tr); i++)
+        is[lp_trace_var_now(tr, i)] |= LIVE;
+    look_back(lp_trace_graph(tr), is, LIVE, LIVE);
+    return LP_OK;
+}
+
+LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
+                               LpVal *loss, size_t *n, LpErr *e)
+{
+    LP_TRY(meet_outputs(tr, out, n_out, e));
     const LpGraph *g = lp_trace_graph(tr);
     size_t all = lp_trace_n_losses(tr);
     unsigned char *is = lp_calloc(g->n_value, 1);
     LP_FAIL_IF(!is, e, LP_E_MEMORY, "out of memory");
+    LpStatus s = mark_live(tr, out, n_out, is, e);
+    bool live = false;
     for (size_t i = 0; i < all; i++)
-        is[lp_trace_loss(tr, i)] |= LOSS;
-    for (size_t k = g->n_node; k-- > 0;) {
-        const LpGraphNode *d = &g->node[k];
-        bool any = false;
-        for (uint32_t j = 0; j < d->n_out; j++)
-            any |= is[d->out + j] != 0;
-        for (uint32_t j = 0; any && j < d->n_in; j++)
-            if (lp_is_value(d->in[j]))
-                is[d->in[j]] |= FEEDS;
-    }
+        live |= is[lp_trace_loss(tr, i)] & LIVE;
+    for (size_t i = 0; i < all; i++)
+        if (!live || is[lp_trace_loss(tr, i)] & LIVE)
+            is[lp_trace_loss(tr, i)] |= LOSS;
+    look_back(g, is, LOSS | FEEDS, FEEDS);
     *n = 0;
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < all && s == LP_OK; i++) {
         LpVal v = lp_trace_loss(tr, i);
-        if (is[v] != LOSS)
+        if ((is[v] & (LOSS | FEEDS | TOLD)) != LOSS)
             continue;
         is[v] |= TOLD; /* marked before by what it is made of */
         loss[(*n)++] = v;
     }
     lp_free(is);
-    return LP_OK;
+    return s;
 }

@@ -13,7 +13,9 @@ LpStatus lp_step_of_trace(LpTrace *tr, LpTensor *const *out, int n,
 /* The trace's variables from number `from` on become the step's. */
 LpStatus lp_step_take_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e);
 /* The losses that feed no other loss, in order, each once: loss[] has room for
- * lp_trace_n_losses. Before lp_step_of_trace. */
-LpStatus lp_trace_final_losses(LpTrace *tr, LpVal *loss, size_t *n, LpErr *e);
+ * lp_trace_n_losses. If out[] or the variables need some losses, those that
+ * they do not need are dead and do not count. Before lp_step_of_trace. */
+LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
+                               LpVal *loss, size_t *n, LpErr *e);
 
 #endif

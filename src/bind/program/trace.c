@@ -190,12 +190,12 @@ static int trace_origin(lua_State *L)
 
 /* ---- step --------------------------------------------------------------- */
 /* The values of final losses, as a list. */
-static void push_losses(lua_State *L, LpTrace *tr)
+static void push_losses(lua_State *L, LpTrace *tr, LpTensor *const *out, int k)
 {
     LpErr e = {0};
     size_t n = lp_trace_n_losses(tr);
     LpVal *loss = lua_newuserdatauv(L, (n + 1) * sizeof *loss, 0);
-    lp_must(L, lp_trace_final_losses(tr, loss, &n, &e), &e);
+    lp_must(L, lp_trace_final_losses(tr, out, k, loss, &n, &e), &e);
     lua_createtable(L, (int)n, 0);
     for (size_t i = 0; i < n; i++) {
         lua_pushinteger(L, (lua_Integer)loss[i]);
@@ -212,17 +212,16 @@ static int trace_step(lua_State *L)
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_settop(L, 2);
     lp_trace_end(tr);
-    push_losses(L, tr);
     LpBox *b = lp_new_box(L, &lp_step_class);
     lua_pushvalue(L, 1); /* it owns rules that the sweep may ask */
     lua_setiuservalue(L, -2, 1);
     int n;
     LpTensor **out = lp_check_tensors(L, 2, "step", "outputs", &n);
+    push_losses(L, tr, out, n);
     LpStep *s = NULL;
     lp_must(L, lp_step_of_trace(tr, out, n, &s, &e), &e);
     b->p = s;
-    lua_settop(L, 4);
-    lua_insert(L, 3); /* the step before its losses */
+    lua_remove(L, 4); /* scratch */
     return 2;
 }
 
