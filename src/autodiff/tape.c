@@ -54,12 +54,13 @@ LpNode *lp_node_retain(LpNode *n)
 
 void lp_node_drop_saved(LpNode *n)
 {
+    n->freed |= n->hook != NULL;
     for (int i = 0; i < n->n_in + n->n_out; i++) { /* results follow */
+        n->freed |= n->in[i].t != NULL;
         lp_tensor_release(n->in[i].t);
         n->in[i].t = NULL;
     }
     lp_hooks_drop(&n->hook);
-    n->freed = true;
 }
 
 /* Chains of nodes are long: they are freed by a work list, not by recursion. */
