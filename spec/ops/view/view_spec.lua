@@ -49,6 +49,19 @@ describe("a view", function()
     near(torch.arange(6):as_strided({ 2, 2 }, { 1, 3 }, 1), { { 1, 4 }, { 2, 5 } })
   end)
 
+  it("has PyTorch's strides where expand adds dimensions", function()
+    local x, scalar = torch.ones(2, 3), torch.tensor(1.0)
+    for sizes, strides in pairs({
+      [{ 1, 2, 3 }] = { 6, 3, 1 }, [{ 1, 1, 2, 3 }] = { 6, 6, 3, 1 },
+      [{ 1, 2, 2, 3 }] = { 0, 0, 3, 1 }, [{ 2, 1, 2, 3 }] = { 0, 6, 3, 1 },
+    }) do
+      assert.same(strides, { table.unpack(x:expand(sizes):stride()) })
+    end
+    assert.same({ 0, 0 }, { table.unpack(scalar:expand(1, 1):stride()) })
+    local v = x:unsqueeze(0) -- the same elements in the same places
+    near(v:add_(x:expand_as(v)), { { { 2, 2, 2 }, { 2, 2, 2 } } })
+  end)
+
   it("sends gradients back to the elements it was made of", function()
     local x = torch.arange(5, { dtype = torch.float64 }):requires_grad_(true)
     local w = torch.tensor({ { 1, 2, 3 }, { 10, 20, 30 }, { 100, 200, 300 } })

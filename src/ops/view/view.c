@@ -117,6 +117,9 @@ static LpStatus infer_expand(LpInfer *x)
         if (x->strides && i >= lead && out.shape[i] == size)
             strides[i] = x->in_strides[i - lead];
     }
+    for (int i = lead - 1; i >= 0 && in->ndim > 0; i--)
+        if (out.shape[i] == 1) /* as unsqueeze has it */
+            strides[i] = out.shape[i + 1] * strides[i + 1];
     LP_TRY(lp_set_ints(x, 0, out.shape, out.ndim));
     x->out[0] = out;
     if (x->strides) {
