@@ -175,3 +175,55 @@ describe("adaptive pooling", function()
     end)
   end)
 end)
+
+-- Values and gradients of 1, 2, … are PyTorch 2.15's.
+describe("ceil_mode of an input that is smaller than the kernel", function()
+  local function line(n)
+    return torch.arange(1, n + 1):float():reshape(1, 1, n):requires_grad_(true)
+  end
+
+  for _, row in ipairs({
+    -- size, kernel, stride, padding, dilation; max; means with and without padding
+    { { 2, 3, 2, 0, 1 }, { 2, { 0, 1 } }, { 1.5, { 0.5, 0.5 } }, { 1.5, { 0.5, 0.5 } } },
+    { { 1, 2, 3, 0, 1 }, { 1, { 1 } }, { 1, { 1 } }, { 1, { 1 } } },
+    { { 2, 5, 4, 1, 1 }, { 2, { 0, 1 } }, { 0.75, { 0.25, 0.25 } }, { 1.5, { 0.5, 0.5 } } },
+    { { 1, 4, 3, 1, 1 }, { 1, { 1 } }, { 1 / 3, { 1 / 3 } }, { 1, { 1 } } },
+    { { 2, 3, 2, 1, 2 }, { 2, { 0, 1 } } },
+    { { 2, 2, 2, 0, 2 }, { 1, { 1, 0 } } },
+  }) do
+    local n, k, s, p, d = table.unpack(row[1])
+    it(("size %d, kernel %d, stride %d, padding %d, dilation %d"):format(n, k, s, p, d), function()
+      local function gives(want, f)
+        local x = line(n)
+        local y = f(x)
+        y:sum():backward()
+        near(y, { { { want[1] } } })
+        near(x.grad, { { want[2] } })
+      end
+      gives(row[2], function(x)
+        return F.max_pool1d(x, k, s, { padding = p, dilation = d, ceil_mode = true })
+      end)
+      for i, counted in pairs({ [3] = true, [4] = false }) do
+        if row[i] then
+          gives(row[i], function(x)
+            return F.avg_pool1d(x, k, s,
+              { padding = p, ceil_mode = true, count_include_pad = counted })
+          end)
+        end
+      end
+    end)
+  end
+
+  it("in two dimensions", function()
+    local x = torch.arange(1, 5):float():reshape(1, 1, 2, 2)
+    near(F.max_pool2d(x, 3, 2, { ceil_mode = true }), { { { { 4 } } } })
+    near(F.avg_pool2d(x, 3, 2, { ceil_mode = true }), { { { { 2.5 } } } })
+    near(F.avg_pool2d(x, 5, 4, { padding = 1, ceil_mode = true }), { { { { 0.625 } } } })
+  end)
+
+  it("has no window where none begins in the input", function()
+    raises("RuntimeError", "too small", function()
+      F.max_pool1d(torch.ones(1, 1, 1), 3, 2, { ceil_mode = true })
+    end)
+  end)
+end)

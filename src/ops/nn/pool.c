@@ -45,8 +45,8 @@ static LpStatus check_input(const LpInfer *x, int n)
 static int64_t out_size(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d,
                         bool ceil_mode)
 {
-    int64_t span = in + 2 * p - d * (k - 1) - 1;
-    int64_t out = (span + (ceil_mode ? s - 1 : 0)) / s + 1;
+    int64_t span = in + 2 * p - d * (k - 1) - 1 + (ceil_mode ? s - 1 : 0);
+    int64_t out = span / s + 1;
     /* the last window must start inside the input or the left padding */
     if (ceil_mode && (out - 1) * s >= in + p)
         out--;
