@@ -66,6 +66,9 @@ local next_auto_id = 0
 local function arguments(where, ...)
   local values = check.arguments(where, NAMES, {}, ...)
   local user_id, ipu_id = values[1], values[2]
+  if math.type(user_id) == "integer" then
+    user_id = tostring(user_id)
+  end
   return check.string(user_id, where .. "(user_id)", AE),
     check.int(ipu_id, where .. "(ipu_id)", { error = "AssertionError", nullable = true, min = 0 })
 end
@@ -101,7 +104,7 @@ M.Block = Block
 
 --- Block(user_id, ipu_id [, f]).
 --- error: AssertionError for an id of a wrong kind
----@param ... any user_id (string|nil), ipu_id (integer|nil), function to run inside
+---@param ... any user_id (string|integer|nil), ipu_id (integer|nil), function to run inside
 ---@return any what `f` returns, else the scope, to be closed
 function Block.new(cls, ...)
   local n = select("#", ...)
@@ -206,7 +209,7 @@ end
 --- can not be called
 ---@generic T
 ---@param layer_to_call T
----@param ... any user_id (string|nil), ipu_id (integer|nil)
+---@param ... any user_id (string|integer|nil), ipu_id (integer|nil)
 ---@return T
 function M.BeginBlock(layer_to_call, ...)
   local user_id, ipu_id = arguments("BeginBlock", ...)
@@ -233,7 +236,7 @@ end
 ---
 ---     Net.encode = poptorch.BlockFunction("A", {ipu_id = 1})(Net.encode)
 ---
----@param ... any user_id (string|nil), ipu_id (integer|nil)
+---@param ... any user_id (string|integer|nil), ipu_id (integer|nil)
 ---@return fun(f: function): function
 function M.BlockFunction(...)
   local user_id, ipu_id = arguments("BlockFunction", ...)
