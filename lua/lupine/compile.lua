@@ -260,9 +260,37 @@ local function seeder(exec)
   end
 end
 
+-- The bytes that a tensor lies in: from, up to; gaps between its elements count.
+local function extent(t)
+  local n, from = 1, t:data_ptr()
+  for d, stride in ipairs(t:stride()) do
+    n = n + (t.shape[d] - 1) * stride
+  end
+  return from, from + (t:numel() > 0 and n * t:element_size() or 0)
+end
+
+-- The program has a copy of each input: an input that it writes may share no
+-- memory with another, which would not see the write.
+local function check_apart(args, n, target, written)
+  for i in pairs(written) do
+    local from, to = extent(args[i])
+    for k = 1, n do
+      local other_from, other_to = extent(args[k])
+      errors.check(k == i or from >= other_to or other_from >= to, "RuntimeError",
+        "%s is written in place and shares memory with %s, which the compiled function has as "
+        .. "two tensors: clone() one of them", argument(target, i), argument(target, k))
+    end
+  end
+end
+
 -- One run: inputs and cotangents in, results and gradients out.
-local function caller(exec, step_at, like, spec, wrt, first_grad)
+local function caller(exec, step_at, target, like, spec, wrt, first_grad)
+  local written = {} -- number of an input that the function writes -> of an output
+  for i = 1, #like do
+    written[i] = step_at["output input_" .. i]
+  end
   return function(args)
+    check_apart(args, #like, target, written)
     local feed = {}
     for i = 1, #like do
       feed[step_at["input input_" .. i]] = args[i]
@@ -271,13 +299,10 @@ local function caller(exec, step_at, like, spec, wrt, first_grad)
       feed[step_at["input cotangent_" .. i]] = c
     end
     local got, n = exec:run(feed, {}), 0
-    for i = 1, #like do -- an input that the function writes in place
-      local written = step_at["output input_" .. i]
-      if written then
-        require("torch").no_grad(function()
-          args[i]:copy_(got[written])
-        end)
-      end
+    for i, output in pairs(written) do
+      require("torch").no_grad(function()
+        args[i]:copy_(got[output])
+      end)
     end
     local out = {}
     for i = 1, spec.n do
@@ -324,7 +349,7 @@ local function compile(fn, inputs, opts)
   local at, state = index(step), state_of(step, target)
   local like, cotangents = types_of(inputs), opts.cotangents and types_of(opts.cotangents)
   local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
-  local call, seed = caller(exec, at, like, spec, wrt, first_grad), seeder(exec)
+  local call, seed = caller(exec, at, target, like, spec, wrt, first_grad), seeder(exec)
   return function(...)
     local _ <close> = spans.active and spans.open("inputs and results")
     local args = table.pack(...)

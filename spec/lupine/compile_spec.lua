@@ -266,3 +266,28 @@ describe("random numbers of a compiled function", function()
     assert.same(first, g(x):tolist())
   end)
 end)
+
+describe("inputs of a compiled function that share memory", function()
+  local one = { torch.ones(2), torch.ones(2) }
+
+  it("are refused where one is written in place", function()
+    local f = compile(function(first, second)
+      first:add_(1)
+      return first * second
+    end, one)
+    local x = torch.ones(3)
+    helper.raises("RuntimeError", "first is written in place and shares memory with second",
+      function() f(x["0:2"], x["0:2"]) end)
+    helper.raises("RuntimeError", "first.*second.*clone", function() f(x["1:"], x["0:2"]) end)
+    helper.near(x, { 1, 1, 1 }, helper.exact)
+    local y = torch.ones(4)
+    helper.near(f(y["0:2"], y["2:"]), { 2, 2 }, helper.exact)
+    helper.near(y, { 2, 2, 1, 1 }, helper.exact)
+    helper.near(f(x["0:2"], x["0:2"]:clone()), { 2, 2 }, helper.exact)
+  end)
+
+  it("are fine where none is", function()
+    local x = torch.ones(2)
+    helper.near(compile(function(a, b) return a + b end, one)(x, x), { 2, 2 }, helper.exact)
+  end)
+end)
