@@ -18,7 +18,7 @@ local M = {}
 
 --- The types of a body's results as text, and where they are wrong.
 local function type_of(t)
-  return ("%s%s"):format(tostring(t.dtype), tostring(t.shape))
+  return ("%s %s"):format(tostring(t.dtype), tostring(t.shape))
 end
 
 local function tensors(what, list, name)

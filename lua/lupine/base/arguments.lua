@@ -194,14 +194,18 @@ local function same_shape(a, b)
   return true
 end
 
+local function kind_of(spec)
+  return spec.kind == "value" and check.describe(spec.value) or "a " .. spec.kind
+end
+
 --- Later calls must fit what was compiled.
 --- error: poptorch.Error naming the argument, what was compiled and what given
 ---@param want table spec at compile time
 ---@param got table spec now
 ---@param path string
 function M.match(want, got, path)
-  errors.check(want.kind == got.kind, "Error", "%s: compiled for a %s, got a %s%s", path,
-    want.kind, got.kind, HINT)
+  errors.check(want.kind == got.kind, "Error", "%s: compiled for %s, got %s%s", path,
+    kind_of(want), kind_of(got), HINT)
   if want.kind == "tensor" then
     errors.check(want.dtype == got.dtype, "Error", "%s: compiled for dtype %s, got %s%s", path,
       tostring(want.given or want.dtype), tostring(got.given or got.dtype), HINT)
