@@ -152,7 +152,8 @@ static LpStatus copied(LpLower *l, LpVal v, int block,
                     src = *from;
     q.desc.block = (uint8_t)block;
     q.desc.layout = layout;
-    LP_TRY(lp_lower_memory(l, &q.desc, &q.buf));
+    LP_TRY(lp_lower_buffer(l, lp_weight_layout_bytes(&q.desc), UINT32_MAX,
+                           &q.buf));
     l->buf[q.buf].reads_left = UINT32_MAX / 2; /* never taken over */
     LP_TRY(lp_lower_copy(l, LP_NO_NODE, &src, &q));
     *alt = q;

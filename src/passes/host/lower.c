@@ -21,23 +21,22 @@
 #include "src/ops/width.h"
 
 /* ---- buffers ------------------------------------------------------------ */
-static uint32_t add_buf(LpLower *l, uint64_t bytes, uint32_t var)
+LpStatus lp_lower_buffer(LpLower *l, uint64_t bytes, uint32_t var,
+                         uint32_t *buf)
 {
-    if (!LP_GROW(l->buf, l->cap_buf, l->n_buf)) {
-        lp_fail(l->err, LP_E_MEMORY, "out of memory");
-        return LP_NO_BUF;
-    }
-    l->buf[l->n_buf] = (LpAlloc){.bytes = bytes, .var = var};
-    l->buf[l->n_buf].first = (uint32_t)l->code->n;
-    l->buf[l->n_buf].last = (uint32_t)l->code->n;
-    return (uint32_t)l->n_buf++;
+    uint32_t now = (uint32_t)l->code->n;
+    LP_FAIL_IF(!LP_GROW(l->buf, l->cap_buf, l->n_buf), l->err, LP_E_MEMORY,
+               "out of memory");
+    *buf = (uint32_t)l->n_buf++;
+    l->buf[*buf] =
+        (LpAlloc){.bytes = bytes, .var = var, .first = now, .last = now};
+    return LP_OK;
 }
 
 LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
 {
-    uint32_t b = add_buf(l, lp_weight_layout_bytes(d), var);
-    if (b == LP_NO_BUF)
-        return LP_E_MEMORY;
+    uint32_t b;
+    LP_TRY(lp_lower_buffer(l, lp_weight_layout_bytes(d), var, &b));
     l->location[v] = (LpValueLocation){.buf = b, .desc = *d};
     return LP_OK;
 }
@@ -46,12 +45,6 @@ LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var)
 {
     LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
     return lp_lower_own_as(l, v, var, &d);
-}
-
-LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf)
-{
-    *buf = add_buf(l, 0, var);
-    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
 /* ---- instructions ------------------------------------------------------- */
@@ -109,10 +102,8 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
         LP_TRY(set_ref(l, &ref[n_in + i], out[i], at));
     }
     if (apart) {
-        LpValueLocation scratch = {.buf =
-                                       add_buf(l, k->work_bytes, UINT32_MAX)};
-        if (scratch.buf == LP_NO_BUF)
-            return LP_E_MEMORY;
+        LpValueLocation scratch = {0};
+        LP_TRY(lp_lower_buffer(l, k->work_bytes, UINT32_MAX, &scratch.buf));
         LP_TRY(set_ref(l, &ref[n - 1], &scratch, at));
     }
     c->instr[c->n++] = (LpInstr){.kernel = k,
@@ -148,12 +139,6 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
         lp_free(k);
     }
     return s;
-}
-
-LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf)
-{
-    *buf = add_buf(l, lp_weight_layout_bytes(d), UINT32_MAX);
-    return *buf == LP_NO_BUF ? LP_E_MEMORY : LP_OK;
 }
 
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpValueLocation *src,
@@ -214,9 +199,8 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
         /* a reshape of scattered elements: gather them first */
         LpValueLocation whole = {.desc = lp_desc_of(tin)};
         if (s == LP_OK)
-            whole.buf = add_buf(l, (uint64_t)lp_type_bytes(tin), UINT32_MAX);
-        if (s == LP_OK && whole.buf == LP_NO_BUF)
-            s = LP_E_MEMORY;
+            s = lp_lower_buffer(l, (uint64_t)lp_type_bytes(tin), UINT32_MAX,
+                                &whole.buf);
         if (s == LP_OK)
             s = lp_lower_copy(l, id, &src, &whole);
         if (s != LP_OK) {

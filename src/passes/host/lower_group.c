@@ -22,6 +22,7 @@ typedef struct Chain {
     int out_member[LP_FUSED_MAX_OUT];
     uint32_t out_reads[LP_FUSED_MAX_OUT]; /* from memory */
     int n_out;
+    LpDesc ext_seen[LP_FUSED_MAX_EXT], out_seen[LP_FUSED_MAX_OUT];
 } Chain;
 
 static int member_of(const Chain *c, LpVal v)
@@ -240,32 +241,32 @@ static void count_reads(const Chain *c)
         l->buf[l->location[c->out[i]].buf].reads_left += c->out_reads[i];
 }
 
+static LpFusedReq request(const Chain *c, int threads)
+{
+    return (LpFusedReq){.node = c->node,
+                        .n_node = c->group->n,
+                        .ext = c->ext_seen,
+                        .n_ext = c->n_ext,
+                        .out = c->out_seen,
+                        .n_out = c->n_out,
+                        .threads = threads};
+}
+
 static LpStatus emit(Chain *c)
 {
     LpLower *l = c->l;
     const LpValueLocation *in[LP_FUSED_MAX_EXT + 2], *out[LP_FUSED_MAX_OUT];
-    LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
+    LpFusedReq r = request(c, l->o->threads);
     LpKernel *k;
     LpStatus s;
     int n_in = c->n_ext;
     for (int i = 0; i < c->n_out; i++)
         LP_TRY(place_out(c, i));
-    for (int i = 0; i < c->n_ext; i++) {
+    for (int i = 0; i < c->n_ext; i++)
         LP_TRY(ext_place(c, i, &in[i]));
-        ext[i] = seen(c, &in[i]->desc);
-    }
-    for (int i = 0; i < c->n_out; i++) {
+    for (int i = 0; i < c->n_out; i++)
         out[i] = &l->location[c->out[i]];
-        res[i] = seen(c, &out[i]->desc);
-    }
     LP_TRY(lp_lower_new_kernel(l, &k));
-    LpFusedReq r = {.node = c->node,
-                    .n_node = c->group->n,
-                    .ext = ext,
-                    .n_ext = c->n_ext,
-                    .out = res,
-                    .n_out = c->n_out,
-                    .threads = l->o->threads};
     LpNodeId last = c->group->member[c->group->n - 1];
     if (c->product >= 0) {
         s = prepare_product(c, &r, in + n_in, k);
@@ -282,33 +283,26 @@ static LpStatus emit(Chain *c)
     return LP_OK;
 }
 
-/* Can the chain be prepared at all? Asked before anything is placed. */
+/* Can the chain be prepared at all? Asked before anything is placed, but with
+ * what its kernel will see. */
 static bool possible(Chain *c)
 {
     LpErr e = {0};
     LpKernel k = {.threads = 1};
-    LpDesc ext[LP_FUSED_MAX_EXT], res[LP_FUSED_MAX_OUT];
     for (int i = 0; i < c->n_ext; i++) {
-        const LpDesc *lies = &c->l->location[c->ext[i]].desc;
-        ext[i] = *lies;
-        if ((!c->block && lies->block) || ext_layout(c, i) != lies->layout) {
+        LpDesc d = c->l->location[c->ext[i]].desc;
+        if ((!c->block && d.block) || ext_layout(c, i) != d.layout) {
             /* will be copied */
-            ext[i] = lp_desc_of(lp_graph_type(c->l->g, c->ext[i]));
-            ext[i].layout = ext_layout(c, i);
+            d = lp_desc_of(lp_graph_type(c->l->g, c->ext[i]));
+            d.layout = ext_layout(c, i);
         }
-        ext[i] = seen(c, &ext[i]);
+        c->ext_seen[i] = seen(c, &d);
     }
     for (int i = 0; i < c->n_out; i++) {
-        res[i] = result(c, i);
-        res[i] = seen(c, &res[i]);
+        LpDesc d = result(c, i);
+        c->out_seen[i] = seen(c, &d);
     }
-    LpFusedReq r = {.node = c->node,
-                    .n_node = c->group->n,
-                    .ext = ext,
-                    .n_ext = c->n_ext,
-                    .out = res,
-                    .n_out = c->n_out,
-                    .threads = 1};
+    LpFusedReq r = request(c, 1);
     if (lp_fused_prepare(&r, &k, &e) != LP_OK)
         return false;
     k.fini(&k);

@@ -101,8 +101,10 @@ static inline int32_t lp_fuse_group_of(const LpLower *l, LpNodeId id)
 /* Gives v memory of its own: a variable's (var) or the arena's
  * (UINT32_MAX). */
 LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var);
-/* Memory of a variable, to be touched by the next instruction. */
-LpStatus lp_lower_var_memory(LpLower *l, uint32_t var, uint32_t *buf);
+/* A buffer, touched by the next instruction: of the arena (var UINT32_MAX), or
+ * the memory of a variable. */
+LpStatus lp_lower_buffer(LpLower *l, uint64_t bytes, uint32_t var,
+                         uint32_t *buf);
 /* lp_lower_own for a value that lies in blocks or in the library's layout. */
 LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d);
 LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k);
@@ -115,9 +117,8 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id);
 /* A plain place for v, which an instruction for n makes: the variable's that
  * receives it, if it can be, or its own. */
 LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
-/* A buffer of the arena; a copy between places of one value, or of
- * equally shaped ones, in any layouts. */
-LpStatus lp_lower_memory(LpLower *l, const LpDesc *d, uint32_t *buf);
+/* A copy between places of one value, or of equally shaped ones, in any
+ * layouts. */
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpValueLocation *src,
                        const LpValueLocation *dst);
 bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);

@@ -51,14 +51,15 @@ LpStatus lp_lower_outputs(LpLower *l)
                 apart.offset = 0;
                 apart.desc = lp_desc_of(lp_graph_type(l->g, out));
                 apart.desc.layout = p->desc.layout;
-                LP_TRY(lp_lower_memory(l, &apart.desc, &apart.buf));
+                LP_TRY(lp_lower_buffer(l, lp_weight_layout_bytes(&apart.desc),
+                                       UINT32_MAX, &apart.buf));
                 LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &apart));
                 *p = apart;
             } else {
                 LpValueLocation dst = {
                     .desc = lp_desc_of(lp_graph_type(l->g, out))};
                 dst.desc.layout = lp_weight_layout_of_var(l, i);
-                LP_TRY(lp_lower_var_memory(l, i, &dst.buf));
+                LP_TRY(lp_lower_buffer(l, 0, i, &dst.buf));
                 LP_TRY(lp_lower_copy(l, LP_NO_NODE, p, &dst));
             }
         }

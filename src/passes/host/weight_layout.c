@@ -310,7 +310,7 @@ LpStatus lp_lower_padding(LpLower *l)
             continue;
         }
         if (s == LP_OK)
-            s = lp_lower_var_memory(l, (uint32_t)i, &at.buf);
+            s = lp_lower_buffer(l, 0, (uint32_t)i, &at.buf);
         LP_TRY(lp_lower_finish(l, s, LP_NO_NODE, k, NULL, 0, &out, 1));
     }
     return LP_OK;
