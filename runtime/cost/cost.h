@@ -93,8 +93,6 @@ typedef enum {
     LP_N_EW
 } LpEwOp;
 
-const char *lp_ew_name(LpEwOp op);
-
 typedef enum {
     LP_EW_UNARY,
     LP_EW_UNARY_INPLACE,

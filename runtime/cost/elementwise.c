@@ -14,18 +14,12 @@ typedef struct Loop {
 } Loop;
 
 static const struct {
-    const char *name;
     Loop fp32, fp16, integer;
 } ops[] = {
-#define EW(op, ...) {#op, __VA_ARGS__},
+#define EW(op, ...) {__VA_ARGS__},
 #include "runtime/cost/elementwise.def"
 #undef EW
 };
-
-const char *lp_ew_name(LpEwOp op)
-{
-    return ops[op].name;
-}
 
 static bool is_arithmetic(LpEwOp op, LpCostType t)
 {

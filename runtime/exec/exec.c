@@ -146,6 +146,12 @@ static void bind_streams(LpExec *x, const LpStream *stream, int64_t d,
     }
 }
 
+static void add_to(const LpVariable *v, void *sum, void *more)
+{
+    void *pair[2] = {sum, more};
+    lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type), NULL);
+}
+
 /* Sum mode: what went to the spare place is added to the replica's slice. */
 static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
 {
@@ -159,10 +165,8 @@ static void add_summed(LpExec *x, const LpStream *stream, int64_t a, int64_t r)
             (last && lp_var_shows_update(s, v)))
             continue;
         char *sum = (char *)stream[i].out + (size_t)r * lp_var_bytes(v);
-        if (got == sum)
-            continue;
-        void *pair[2] = {sum, got};
-        lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type), NULL);
+        if (got != sum)
+            add_to(v, sum, got);
     }
 }
 
@@ -326,9 +330,7 @@ static LpStatus show(LpExec *x, const LpStream *st, size_t i, int64_t d,
     if (st->mode != LP_OUT_SUM)
         return LP_OK;
     LP_TRY(lp_exec_read(x, of, r, x->spare[i], e));
-    void *pair[2] = {(char *)st->out + (size_t)r * lp_var_bytes(v),
-                     x->spare[i]};
-    lp_sum_buffers(v->type.dtype, pair, 2, 1, lp_numel(&v->type), NULL);
+    add_to(v, (char *)st->out + (size_t)r * lp_var_bytes(v), x->spare[i]);
     return LP_OK;
 }
 

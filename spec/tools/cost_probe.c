@@ -122,6 +122,12 @@ static void chip(const LpChip *c)
     show("far_mbps", (int64_t)(lp_system_path_bps(s, 0, 7) / 1e6));
 }
 
+static const char *const ew_names[] = {
+#define EW(op, ...) #op,
+#include "runtime/cost/elementwise.def"
+#undef EW
+};
+
 /* Vertices: cycles of one on one tile. */
 static bool vertex(const LpChip *c, const char *f)
 {
@@ -129,7 +135,7 @@ static bool vertex(const LpChip *c, const char *f)
     AmpConv a = {arg[4], arg[5], arg[8], arg[9], (int)arg[10]};
     if (!strcmp(f, "elementwise")) {
         for (int op = 0; op < LP_N_EW; op++)
-            if (!strcmp(lp_ew_name((LpEwOp)op), word[3]))
+            if (!strcmp(ew_names[op], word[3]))
                 show("cyc", lp_ew_tile_cyc(c, (LpEwOp)op, (LpEwForm)arg[4],
                                            type(5), arg[6]));
     } else if (!strcmp(f, "amp"))

@@ -195,11 +195,13 @@ static LpStatus backward_run(Recomputation *a, const LpNodeId *list,
     return keep_run(a, a->stage, true);
 }
 
-static void mark_late(Recomputation *a)
+static void mark_late_and_kept(Recomputation *a)
 {
     const LpIpuPlan *p = a->p;
     for (LpNodeId n = 0; n < a->g->n_node; n++) {
         const LpGraphNode *d = &a->g->node[n];
+        if (is_checkpoint(d))
+            a->kept[d->in[0]] = true;
         for (uint32_t i = 0; lp_origin_of(a->g, n)->backward && i < d->n_in;
              i++) {
             LpVal v = d->in[i];
@@ -209,13 +211,6 @@ static void mark_late(Recomputation *a)
                 a->any_sunk = a->late[v] = true;
         }
     }
-}
-
-static void mark_kept(Recomputation *a)
-{
-    for (LpNodeId n = 0; n < a->g->n_node; n++)
-        if (is_checkpoint(&a->g->node[n]))
-            a->kept[a->g->node[n].in[0]] = true;
 }
 
 static LpStatus build(Recomputation *a)
@@ -232,8 +227,7 @@ static LpStatus build(Recomputation *a)
     }
     if (!p->training)
         return LP_OK;
-    mark_late(a);
-    mark_kept(a);
+    mark_late_and_kept(a);
     for (a->stage = p->n_stage - 1; a->stage >= 0; a->stage--) {
         choose(a, list, first);
         LP_TRY(backward_run(a, back, back_first));

@@ -115,10 +115,7 @@ static LpStatus fetch_parts(Update *u)
         if (!lp_ipu_first_part(p, i))
             continue;
         LpNodeId add = p->step->micro->value[v->micro_out].node;
-        LpCost *t = &u->total[p->var_ipu[var]];
-        t->compute_cyc += p->cost[add].cost.compute_cyc;
-        t->exchange_cyc += p->cost[add].cost.exchange_cyc;
-        t->sync_cyc += p->cost[add].cost.sync_cyc;
+        lp_cost_add(&u->total[p->var_ipu[var]], p->cost[add].cost);
         LP_TRY(copy(u, p->pass[p->part[i].run].ipu, p->var_ipu[var],
                     lp_type_bytes(&v->type)));
     }
