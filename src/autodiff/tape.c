@@ -158,18 +158,11 @@ unsigned lp_wanting(const LpOp *op, const LpArg *in, int n_in)
     return want;
 }
 
-/* Will a gradient that is wanted read operand i, or (`nibble` 3) result 0? */
-static bool is_read(const LpOp *op, unsigned want, int nibble)
-{
-    unsigned by = nibble < 4 ? op->readers >> 4 * nibble & 15 : 0;
-    return !by || by & want;
-}
-
 bool lp_reads(const LpOp *op, unsigned want, int i)
 {
     bool list = op->has_list && i >= op->n_operands - 1;
-    return op->grad_in >> (list ? 31 : i) & 1 &&
-           is_read(op, want, i < 3 ? i : 4);
+    unsigned by = i < 3 ? op->readers >> 4 * i & 15 : 0;
+    return op->grad_in >> (list ? 31 : i) & 1 && (!by || by & want);
 }
 
 static LpStatus fill_node(LpNode *n, const LpCall *c, const LpArg *in,
@@ -196,7 +189,8 @@ static LpStatus fill_node(LpNode *n, const LpCall *c, const LpArg *in,
     }
     for (int i = 0; i < c->n_out; i++) {
         n->out[i].type = c->out[i];
-        if (op->grad_out >> i & 1 && is_read(op, want, i == 0 ? 3 : 4))
+        unsigned by = i == 0 ? op->readers >> 12 : 0;
+        if (op->grad_out >> i & 1 && (!by || by & want))
             LP_TRY(lp_save_tensor(&n->out[i], out[i], NULL, e));
     }
     return LP_OK;
