@@ -122,35 +122,20 @@ LpStatus lp_step_of_trace(LpTrace *tr, LpTensor *const *out, int n,
 
 enum { LOSS = 1, FEEDS = 2, TOLD = 4, LIVE = 8 };
 
-/* One look back over the nodes: what results with a mark of `from` are made of,
- * and an effect if that is LIVE, is marked `to`. */
-static void look_back(const LpGraph *g, unsigned char *is, unsigned char from,
-                      unsigned char to)
+/* One look back over the nodes: what live results and effects are made of is
+ * live, what live losses are made of feeds them. */
+static void look_back(const LpGraph *g, unsigned char *is)
 {
     for (size_t k = g->n_node; k-- > 0;) {
         const LpGraphNode *d = &g->node[k];
-        bool any = to == LIVE && d->op->flags & LP_OPF_EFFECT;
+        unsigned char of = d->op->flags & LP_OPF_EFFECT ? LIVE : 0;
         for (uint32_t j = 0; j < d->n_out; j++)
-            any |= (is[d->out + j] & from) != 0;
-        for (uint32_t j = 0; any && j < d->n_in; j++)
+            of |= is[d->out + j];
+        of = of & LIVE ? of & (LOSS | FEEDS) ? LIVE | FEEDS : LIVE : 0;
+        for (uint32_t j = 0; of && j < d->n_in; j++)
             if (lp_is_value(d->in[j]))
-                is[d->in[j]] |= to;
+                is[d->in[j]] |= of;
     }
-}
-
-/* What outputs and variables need. */
-static LpStatus mark_live(LpTrace *tr, LpTensor *const *out, int n_out,
-                          unsigned char *is, LpErr *e)
-{
-    LpVal v;
-    for (int i = 0; i < n_out; i++) {
-        LP_TRY(lp_trace_value(tr, out[i], &v, e));
-        is[v] |= LIVE;
-    }
-    for (size_t i = 0; i < lp_trace_n_vars(tr); i++)
-        is[lp_trace_var_now(tr, i)] |= LIVE;
-    look_back(lp_trace_graph(tr), is, LIVE, LIVE);
-    return LP_OK;
 }
 
 LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
@@ -161,22 +146,30 @@ LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
     size_t all = lp_trace_n_losses(tr);
     unsigned char *is = lp_calloc(g->n_value, 1);
     LP_FAIL_IF(!is, e, LP_E_MEMORY, "out of memory");
-    LpStatus s = mark_live(tr, out, n_out, is, e);
+    LpVal v;
     bool live = false;
     for (size_t i = 0; i < all; i++)
-        live |= is[lp_trace_loss(tr, i)] & LIVE;
+        is[lp_trace_loss(tr, i)] = LOSS;
+    for (int i = 0; i < n_out; i++)
+        if (lp_trace_value(tr, out[i], &v, e) == LP_OK)
+            is[v] |= LIVE;
+    for (size_t i = 0; i < lp_trace_n_vars(tr); i++)
+        is[lp_trace_var_now(tr, i)] |= LIVE;
+    look_back(g, is);
     for (size_t i = 0; i < all; i++)
-        if (!live || is[lp_trace_loss(tr, i)] & LIVE)
-            is[lp_trace_loss(tr, i)] |= LOSS;
-    look_back(g, is, LOSS | FEEDS, FEEDS);
+        live |= is[lp_trace_loss(tr, i)] & LIVE;
+    for (size_t i = 0; i < all && !live; i++)
+        is[lp_trace_loss(tr, i)] |= LIVE;
+    if (!live)
+        look_back(g, is);
     *n = 0;
-    for (size_t i = 0; i < all && s == LP_OK; i++) {
-        LpVal v = lp_trace_loss(tr, i);
-        if ((is[v] & (LOSS | FEEDS | TOLD)) != LOSS)
+    for (size_t i = 0; i < all; i++) {
+        v = lp_trace_loss(tr, i);
+        if (is[v] != (LOSS | LIVE))
             continue;
         is[v] |= TOLD; /* marked before by what it is made of */
         loss[(*n)++] = v;
     }
     lp_free(is);
-    return s;
+    return e->code;
 }
