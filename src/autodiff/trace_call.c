@@ -113,13 +113,13 @@ LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e)
 
 /* ---- calls -------------------------------------------------------------- */
 /* Strides are those that the tensor would have in memory: what eager calls copy
- * (*out stays NULL) is a value of its own here, too. */
+ * (*out stays NULL) is a value of its own here, too. Made without gradients, a
+ * view is a constant to them. */
 static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
                            const LpAttr *attr, LpTensor **out, LpErr *e)
 {
     LpCall c;
-    LpTensor *s = NULL, *of;
-    *out = NULL;
+    LpTensor *s = NULL, *of, *v = NULL;
     LP_TRY(standin_of(tr, src, &s, e));
     LpArena *arena = lp_scratch_enter();
     LpArg in = {.t = of = s};
@@ -129,14 +129,20 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
         c.attr[op->n_attr - 1] = LP_NONE_ATTR;
     }
     if (st == LP_OK && !c.needs_copy)
-        st = lp_make_view(of, &c, out, e);
-    if (st == LP_OK && *out)
-        (*out)->requires_grad =
-            lp_wants_grad(&(LpArg){.t = src}, 1) && op->grad;
-    if (st == LP_OK && *out && (st = refresh(tr, *out, e)) != LP_OK)
-        lp_tensor_release(*out);
+        st = lp_make_view(of, &c, &v, e);
     lp_scratch_leave();
     lp_tensor_release(s);
+    *out = v;
+    if (!v)
+        return st;
+    if (lp_grad_enabled() || op == &op_detach) {
+        v->requires_grad = lp_wants_grad(&(LpArg){.t = src}, 1) && op->grad;
+        st = refresh(tr, v, e);
+    } else {
+        st = trace_view(tr, &op_detach, v, NULL, out, e);
+    }
+    if (st != LP_OK || *out != v)
+        lp_tensor_release(v);
     return st;
 }
 
@@ -177,35 +183,6 @@ static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
     return LP_OK;
 }
 
-/* A new tensor, whatever the operator says of views. */
-static LpStatus compute(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
-                        const LpAttr *attr, const uint64_t *site,
-                        LpTensor **out, int *n_out, LpErr *e)
-{
-    LpArena *arena = lp_scratch_enter();
-    LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);
-    LpStatus s = vin ? record(tr, op, in, n_in, attr, site, vin, out, n_out, e)
-                     : lp_fail(e, LP_E_MEMORY, "out of memory");
-    lp_scratch_leave();
-    return s;
-}
-
-LpStatus lp_trace_copy(LpTensor *t, LpTensor **out, LpErr *e)
-{
-    int n;
-    return compute(lp_trace_current(), &op_alias, &(LpArg){.t = t}, 1, NULL,
-                   NULL, out, &n, e);
-}
-
-/* Made without gradients, a view is a constant to them. */
-static LpStatus detach(LpTrace *tr, LpTensor **view, LpErr *e)
-{
-    LpTensor *v = *view;
-    LpStatus s = trace_view(tr, &op_detach, v, NULL, view, e);
-    lp_tensor_release(v);
-    return s;
-}
-
 LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, const uint64_t *site, LpTensor **out,
                        int *n_out, LpErr *e)
@@ -219,9 +196,13 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
         *n_out = 1;
         LP_TRY(trace_view(tr, op, in[0].t, attr, out, e));
         if (*out)
-            return lp_grad_enabled() ? LP_OK : detach(tr, out, e);
+            return LP_OK;
     }
-    LpStatus s = compute(tr, op, in, n_in, attr, site, out, n_out, e);
+    LpArena *arena = lp_scratch_enter();
+    LpVal *vin = lp_arena_alloc(arena, (size_t)(n_in + 1) * sizeof *vin);
+    LpStatus s = vin ? record(tr, op, in, n_in, attr, site, vin, out, n_out, e)
+                     : lp_fail(e, LP_E_MEMORY, "out of memory");
+    lp_scratch_leave();
     if (s == LP_OK && op->flags & LP_OPF_LOSS)
         s = lp_trace_mark_loss(out, *n_out, e);
     return s;
