@@ -15,17 +15,10 @@ typedef struct Piece {
     bool select; /* v lacks the dimension */
 } Piece;
 
-static const LpGraphNode *maker(const LpGraph *g, LpVal v)
-{
-    if (v == LP_NOVAL || lp_is_imm(v) || g->value[v].node == LP_NO_NODE)
-        return NULL;
-    return &g->node[g->value[v].node];
-}
-
 /* The node that makes `v` if it is `op` outside all regions. */
 static const LpGraphNode *made_by(const LpGraph *g, LpVal v, int op)
 {
-    const LpGraphNode *n = maker(g, v);
+    const LpGraphNode *n = lp_graph_maker(g, v);
     return n && !n->region && n->op->id == op && !lp_is_imm(n->in[0]) ? n
                                                                       : NULL;
 }
@@ -124,9 +117,9 @@ static Piece read_piece(const LpGraphNode *n)
 static int lay_out(const LpPendingGrads *p, const LpGraph *g, Piece *piece)
 {
     int k = 0;
-    int64_t dim = maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
+    int64_t dim = lp_graph_maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
     for (size_t i = 0; i < p->n; i++) {
-        const LpGraphNode *n = maker(g, p->v[i]);
+        const LpGraphNode *n = lp_graph_maker(g, p->v[i]);
         if (n->attr[LP_SLICE_BACK_DIM].i != dim)
             return -1;
         piece[k] = read_piece(n);
@@ -175,7 +168,7 @@ static LpVal join_slices(const LpPendingGrads *p, const LpGraph *g,
     if (n == 0)
         return p->v[0];
     LpType whole = *lp_graph_type(g, p->v[0]);
-    int dim = (int)maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
+    int dim = (int)lp_graph_maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
     int k = list_parts(b, piece, n, &whole, dim, list);
     return lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
 }

@@ -156,6 +156,13 @@ static inline LpScalar lp_graph_scalar(const LpGraph *g, LpVal v)
 {
     return g->imm[v & ~LP_VAL_IMM];
 }
+/* The node that makes v; NULL: an input, an immediate or a hole. */
+static inline const LpGraphNode *lp_graph_maker(const LpGraph *g, LpVal v)
+{
+    bool made = v != LP_NOVAL && !(v & LP_VAL_IMM);
+    LpNodeId id = made ? g->value[v].node : LP_NO_NODE;
+    return id == LP_NO_NODE ? NULL : &g->node[id];
+}
 /* Type of an operand; immediates are wrapped numbers; a hole has no dtype. */
 LpType lp_graph_operand_type(const LpGraph *g, LpVal v);
 /* Types of n operands, and the numbers of those that are immediates: what a

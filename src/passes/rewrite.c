@@ -117,11 +117,9 @@ static LpStatus visit_node(LpRewrite *rw, LpNodeId id, LpVisit visit,
 
 const LpGraphNode *lp_rewrite_def(const LpRewrite *rw, LpVal v)
 {
-    if (v == LP_NOVAL || lp_is_imm(v) || rw->to->value[v].node == LP_NO_NODE)
-        return NULL;
-    const LpGraphNode *n = &rw->to->node[rw->to->value[v].node];
+    const LpGraphNode *n = lp_graph_maker(rw->to, v);
     const LpOrigin *o = rw->to->origin;
-    return n->region == rw->gb.region &&
+    return n && n->region == rw->gb.region &&
                    lp_origin_same_stage(&o[n->origin], &o[rw->gb.origin])
                ? n
                : NULL;

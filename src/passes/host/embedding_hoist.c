@@ -46,13 +46,6 @@ static uint32_t input_of(const LpGraphNode *n)
     return (uint32_t)((back ? 1 + k->n_state : 0) + k->at[LP_RNN_X]);
 }
 
-static const LpGraphNode *maker(const LpGraph *g, LpVal v)
-{
-    return lp_is_value(v) && g->value[v].node != LP_NO_NODE
-               ? &g->node[g->value[v].node]
-               : NULL;
-}
-
 /* permute of [a, b, c] to [b, a, c] */
 static bool swaps(const LpGraphNode *n)
 {
@@ -65,10 +58,10 @@ static bool swaps(const LpGraphNode *n)
 /* Is v rows of a table, worth a lookup? */
 static bool looked_up(const LpGraph *g, LpVal v, Look *k)
 {
-    const LpGraphNode *n = maker(g, v);
+    const LpGraphNode *n = lp_graph_maker(g, v);
     if (n && swaps(n)) {
         k->swapped = true;
-        n = maker(g, n->in[0]);
+        n = lp_graph_maker(g, n->in[0]);
     }
     if (!n || n->op != &op_embedding || !lp_is_value(n->in[0]) ||
         !lp_is_value(n->in[1]))

@@ -69,20 +69,17 @@ static bool inside(const NormRelus *x, const LpGraphNode *n)
     if (!back || back->in[0] != n->out || !alike(x, n->in[0], n->out) ||
         !alike(x, n->in[1], n->out))
         return false;
-    LpNodeId from = x->g->value[n->in[0]].node;
-    return from == LP_NO_NODE || x->read.uses[n->in[0]] > 1 ||
-           !lp_can_fuse(&x->g->node[from]);
+    const LpGraphNode *from = lp_graph_maker(x->g, n->in[0]);
+    return !from || x->read.uses[n->in[0]] > 1 || !lp_can_fuse(from);
 }
 
 static bool backward(LpRewrite *rw, const LpGraphNode *n, const LpVal *in,
                      LpVal *out)
 {
     const NormRelus *x = rw->ctx;
-    LpNodeId from =
-        lp_is_value(n->in[0]) ? x->g->value[n->in[0]].node : LP_NO_NODE;
-    if (from == LP_NO_NODE || !x->gone[from])
+    const LpGraphNode *relu = lp_graph_maker(x->g, n->in[0]);
+    if (!relu || !x->gone[relu - x->g->node])
         return false;
-    const LpGraphNode *relu = &x->g->node[from];
     LpVal arg[] = {
         lp_rewrite_value(rw, relu->in[0]), in[1], in[2], in[3], in[4],
         lp_rewrite_value(rw, relu->in[1])};

@@ -31,33 +31,40 @@ enum {
     READS = 2,  /* the same for weights of convolutions: a reorder saved */
 };
 
+/* Is a copy read that often? Replicas in groups share the copies. */
+static bool may_pack(const LpLower *l, int64_t reads)
+{
+    const LpStep *s = l->step;
+    return l->o->pack && !l->update && !lp_step_grouped(s) &&
+           (!s->update ||
+            s->gradient_accumulation * l->program->topology.local >= reads);
+}
+
+/* The parameter in whose memory v lies, or -1. */
+static int param_of(const LpLower *l, LpVal v)
+{
+    uint32_t buf = l->location[v].buf;
+    uint32_t var = buf == LP_NO_BUF ? UINT32_MAX : l->buf[buf].var;
+    return var != UINT32_MAX && l->step->var[var].role == LP_VAR_PARAM &&
+                   l->step->var[var].micro_out == LP_NOVAL
+               ? (int)var
+               : -1;
+}
+
 /* The parameter whose rows the transposed operand v reads, or -1. */
 static int packed_param(const LpLower *l, LpVal v)
 {
-    const LpGraph *g = l->g;
-    if (!lp_is_value(v) || g->value[v].node == LP_NO_NODE)
-        return -1;
-    const LpGraphNode *n = &g->node[g->value[v].node];
-    if (n->op != &op_permute || n->attr[LP_PERMUTE_DIMS].n != 2 ||
-        n->attr[LP_PERMUTE_DIMS].v[0] != 1)
-        return -1;
-    const LpValueLocation *p = &l->location[n->in[0]];
-    if (g->value[n->in[0]].node != LP_NO_NODE || p->buf == LP_NO_BUF)
-        return -1;
-    uint32_t var = l->buf[p->buf].var;
-    if (var == UINT32_MAX || l->step->var[var].role != LP_VAR_PARAM ||
-        l->step->var[var].micro_out != LP_NOVAL)
-        return -1;
-    return (int)var;
+    const LpGraphNode *n = lp_graph_maker(l->g, v);
+    return n && n->op == &op_permute && n->attr[LP_PERMUTE_DIMS].n == 2 &&
+                   n->attr[LP_PERMUTE_DIMS].v[0] == 1 &&
+                   !lp_graph_maker(l->g, n->in[0])
+               ? param_of(l, n->in[0])
+               : -1;
 }
 
 bool lp_packs(const LpLower *l, const LpGraphNode *n)
 {
-    if (!l->o->pack || l->update || n->op != &op_mm ||
-        lp_step_grouped(l->step)) /* replicas share the copies */
-        return false;
-    if (l->step->update &&
-        l->step->gradient_accumulation * l->program->topology.local < MICRO)
+    if (n->op != &op_mm || !may_pack(l, MICRO))
         return false;
     const LpType *w = lp_graph_type(l->g, n->in[1]);
     const LpType *x = lp_graph_type(l->g, n->in[0]);
@@ -104,16 +111,10 @@ LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
     *index = UINT32_MAX;
     LpProductKind conv = lp_conv_of(n->op);
     if ((conv != LP_PRODUCT_CONV && conv != LP_PRODUCT_CONV_INPUT) ||
-        l->update || !l->o->pack || !lp_is_value(n->in[1]) ||
-        lp_step_grouped(l->step) ||
-        (l->step->update &&
-         l->step->gradient_accumulation * l->program->topology.local < READS))
+        !lp_is_value(n->in[1]) || !may_pack(l, READS))
         return LP_OK;
-    const LpValueLocation *p = &l->location[n->in[1]];
-    uint32_t var = l->buf[p->buf].var;
-    if (var == UINT32_MAX || p->offset != 0 ||
-        l->step->var[var].role != LP_VAR_PARAM ||
-        l->step->var[var].micro_out != LP_NOVAL)
+    int var = param_of(l, n->in[1]);
+    if (var < 0 || l->location[n->in[1]].offset != 0)
         return LP_OK;
     LpKernel *pack;
     size_t bytes;
@@ -122,7 +123,7 @@ LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
         drop(pack);
         return LP_OK;
     }
-    LpStatus s = add_packed(l, (int)var, bytes, pack, NULL, index);
+    LpStatus s = add_packed(l, var, bytes, pack, NULL, index);
     if (s != LP_OK)
         drop(pack);
     return s;
@@ -133,7 +134,7 @@ LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
 {
     const LpGraphNode *n = &l->g->node[id];
     const LpValueLocation *x;
-    LpKernel *mm = NULL, *pack = NULL, *unpack = NULL;
+    LpKernel *k[3] = {NULL}; /* the product, to pack, to unpack */
     size_t bytes = 0;
     bool same = false;
     uint32_t index = 0;
@@ -142,11 +143,9 @@ LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
     LpDesc xd = x->desc, wd = l->location[n->in[1]].desc;
     LpDesc yd = {.dtype = LP_F32, .ndim = 2};
     memcpy(yd.shape, lp_graph_type(l->g, n->out)->shape, sizeof yd.shape);
-    LpStatus s = lp_lower_new_kernel(l, &mm);
-    if (s == LP_OK)
-        s = lp_lower_new_kernel(l, &pack);
-    if (s == LP_OK)
-        s = lp_lower_new_kernel(l, &unpack);
+    LpStatus s = LP_OK;
+    for (int i = 0; i < 3 && s == LP_OK; i++)
+        s = lp_lower_new_kernel(l, &k[i]);
     if (s == LP_OK) {
         LpKernelReq r = {.op = n->op,
                          .n_in = 2,
@@ -154,21 +153,20 @@ LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
                          .in = (LpDesc[]){xd, wd},
                          .out = &yd,
                          .numerics = l->step->numerics};
-        mm->threads = lp_width_of(&r, l->o->threads);
-        pack->threads =
+        k[0]->threads = lp_width_of(&r, l->o->threads);
+        k[1]->threads =
             lp_width_of_copy((double)lp_desc_numel(&wd), l->o->threads);
     }
     LpErr probe = {0}; /* strides the library does not take: the plain way */
-    if (s == LP_OK && lp_packed_mm_prepare(&xd, &wd, &yd, mm, pack, unpack,
+    if (s == LP_OK && lp_packed_mm_prepare(&xd, &wd, &yd, k[0], k[1], k[2],
                                            &bytes, &same, &probe) != LP_OK)
         same = true;
     *done = s == LP_OK && !same;
     if (*done)
-        s = add_packed(l, var, bytes, pack, unpack, &index);
+        s = add_packed(l, var, bytes, k[1], k[2], &index);
     if (s != LP_OK || !*done) {
-        drop(mm);
-        drop(pack);
-        drop(unpack);
+        for (int i = 0; i < 3; i++)
+            drop(k[i]);
         return s;
     }
     const LpValueLocation *in[2] = {NULL, NULL}, *out[1];
@@ -176,7 +174,7 @@ LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
     if (s == LP_OK)
         s = lp_layout_place(l, n->in[0], 0, NULL, &in[0]);
     out[0] = &l->location[n->out];
-    LP_TRY(lp_lower_finish(l, s, id, mm, in, 2, out, 1));
+    LP_TRY(lp_lower_finish(l, s, id, k[0], in, 2, out, 1));
     l->buf[out[0]->buf].reads_left += l->read.uses[n->out];
     lp_packed_operand(l, index);
     for (int i = 0; i < 2; i++)
