@@ -301,24 +301,31 @@ static inline int64_t F(pool_first)(const LpPoolGeom *g, int a, int64_t o)
     return p < 0 ? p + (d - 1 - p) / d * d : p;
 }
 
+/* Where the row of the input begins that place k of the first two axes of
+ * output (d, h)'s window is; -1: outside. */
+static inline int64_t F(pool_row)(const LpPoolGeom *g, int64_t d, int64_t h,
+                                  int64_t k)
+{
+    int64_t a =
+        d * g->stride[0] - g->pad[0] + k / g->kernel[1] * g->dilation[0];
+    int64_t b =
+        h * g->stride[1] - g->pad[1] + k % g->kernel[1] * g->dilation[1];
+    bool in = a >= 0 && a < g->in[0] && b >= 0 && b < g->in[1];
+    return in ? (a * g->in[1] + b) * g->in[2] : -1;
+}
+
 static inline void F(max_rows)(const LpPoolGeom *g, const T *x, int64_t d,
                                int64_t h, T *best, int32_t *index)
 {
-    for (int64_t kd = 0; kd < g->kernel[0]; kd++) {
-        int64_t id = d * g->stride[0] - g->pad[0] + kd * g->dilation[0];
-        for (int64_t kh = 0; kh < g->kernel[1] && id >= 0 && id < g->in[0];
-             kh++) {
-            int64_t ih = h * g->stride[1] - g->pad[1] + kh * g->dilation[1];
-            if (ih < 0 || ih >= g->in[1])
-                continue;
-            int64_t row = (id * g->in[1] + ih) * g->in[2], lo, hi, from;
-            for (int64_t kw = 0; kw < g->kernel[2]; kw++) {
-                F(pool_range)(g, 2, kw, &lo, &hi, &from);
-                if (lo < hi)
-                    F(max_step)
-                (x + row + from, g->stride[2], hi - lo, (int32_t)(row + from),
-                 (int32_t)g->stride[2], best + lo, index + lo);
-            }
+    int64_t lo, hi, from;
+    for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
+        int64_t row = F(pool_row)(g, d, h, k);
+        for (int64_t kw = 0; kw < g->kernel[2] && row >= 0; kw++) {
+            F(pool_range)(g, 2, kw, &lo, &hi, &from);
+            if (lo < hi)
+                F(max_step)
+            (x + row + from, g->stride[2], hi - lo, (int32_t)(row + from),
+             (int32_t)g->stride[2], best + lo, index + lo);
         }
     }
 }
@@ -360,14 +367,9 @@ static void F(avg_plane)(const LpPoolGeom *g, const T *x, T *y)
         for (int64_t h = 0; h < g->out[1]; h++, y += n) {
             for (int64_t w = 0; w < n; w++)
                 y[w] = 0;
-            int64_t id = d * g->stride[0] - g->pad[0];
-            int64_t ih = h * g->stride[1] - g->pad[1];
             for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
-                int64_t a = id + k / g->kernel[1], b = ih + k % g->kernel[1];
-                if (a < 0 || a >= g->in[0] || b < 0 || b >= g->in[1])
-                    continue;
-                int64_t row = (a * g->in[1] + b) * g->in[2];
-                for (int64_t kw = 0; kw < g->kernel[2]; kw++) {
+                int64_t row = F(pool_row)(g, d, h, k);
+                for (int64_t kw = 0; kw < g->kernel[2] && row >= 0; kw++) {
                     F(pool_range)(g, 2, kw, &lo, &hi, &from);
                     if (lo < hi)
                         F(add_step)
@@ -387,18 +389,13 @@ static void F(avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx)
     int64_t n = g->out[2], lo, hi, from, s = g->stride[2];
     for (int64_t d = 0; d < g->out[0]; d++)
         for (int64_t h = 0; h < g->out[1]; h++, dy += n) {
-            int64_t id = d * g->stride[0] - g->pad[0];
-            int64_t ih = h * g->stride[1] - g->pad[1];
             int64_t dh = F(pool_count)(g, 0, d) * F(pool_count)(g, 1, h);
             for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
-                int64_t a = id + k / g->kernel[1], b = ih + k % g->kernel[1];
-                if (a < 0 || a >= g->in[0] || b < 0 || b >= g->in[1])
-                    continue;
-                T *row = dx + (a * g->in[1] + b) * g->in[2];
-                for (int64_t kw = 0; kw < g->kernel[2]; kw++) {
+                int64_t row = F(pool_row)(g, d, h, k);
+                for (int64_t kw = 0; kw < g->kernel[2] && row >= 0; kw++) {
                     F(pool_range)(g, 2, kw, &lo, &hi, &from);
                     for (int64_t w = lo; w < hi; w++)
-                        row[from + (w - lo) * s] +=
+                        dx[row + from + (w - lo) * s] +=
                             dy[w] / (T)(g->divisor
                                             ? g->divisor
                                             : dh * F(pool_count)(g, 2, w));

@@ -57,9 +57,9 @@ LP_KERNEL_RUN(run_scatter)
     const int64_t *index = in[1];
     float *dx = out[0];
     int64_t ib = s->in_plane * s->block, ob = s->out_plane * s->block;
-    int bad = 0;
+    int64_t bad = -1;
 #pragma omp parallel for num_threads(k->threads) schedule(static)              \
-    reduction(|                                                                \
+    reduction(max                                                              \
               : bad)
     for (int64_t p = 0; p < s->planes; p++) {
         float *plane = dx + p * ib;
@@ -68,14 +68,14 @@ LP_KERNEL_RUN(run_scatter)
             for (int c = 0; c < s->block; c++) {
                 int64_t at = index[p * ob + o + c];
                 if (at < 0 || at >= s->in_plane)
-                    bad = 1;
+                    bad = p * ob + o + c;
                 else
                     plane[at * s->block + c] += dy[p * ob + o + c];
             }
     }
-    LP_FAIL_IF(bad, e, LP_E_INDEX,
-               "max_pool_backward: `indices` must lie in 0 … %lld",
-               (long long)s->in_plane - 1);
+    LP_FAIL_IF(bad >= 0, e, LP_E_INDEX,
+               "max_pool_backward: `indices` must lie in 0 … %lld, got %lld",
+               (long long)s->in_plane - 1, (long long)index[bad]);
     return LP_OK;
 }
 
