@@ -233,6 +233,12 @@ typedef struct LpKernelReq {
     int split;
 } LpKernelReq;
 typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+/* One that only returns what a call gives. */
+#define LP_PREPARE_AS(name, ...)                                               \
+    LpStatus name(const LpKernelReq *r, LpKernel *k, LpErr *e)                 \
+    {                                                                          \
+        return __VA_ARGS__;                                                    \
+    }
 
 /* ---- tile cost ---------------------------------------------------------- */
 struct LpCostReq; /* src/ir/cost.h: types, attributes, chip, tiles */

@@ -264,17 +264,12 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
     return LP_OK;
 }
 
-LpStatus lp_sort_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare_sort(r, (int)r->attr[LP_SORT_DIM].i, -1,
-                        r->attr[LP_SORT_DESCENDING].i != 0, k, e);
-}
-
-LpStatus lp_topk_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare_sort(r, (int)r->attr[LP_TOPK_DIM].i, r->attr[LP_TOPK_K].i,
-                        r->attr[LP_TOPK_LARGEST].i != 0, k, e);
-}
+LP_PREPARE_AS(lp_sort_prepare,
+              prepare_sort(r, (int)r->attr[LP_SORT_DIM].i, -1,
+                           r->attr[LP_SORT_DESCENDING].i != 0, k, e))
+LP_PREPARE_AS(lp_topk_prepare,
+              prepare_sort(r, (int)r->attr[LP_TOPK_DIM].i, r->attr[LP_TOPK_K].i,
+                           r->attr[LP_TOPK_LARGEST].i != 0, k, e))
 
 /* ---- searchsorted -------------------------------------------------------- */
 typedef struct Search {

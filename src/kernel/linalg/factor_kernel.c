@@ -129,15 +129,8 @@ static LpStatus prepare_det(const LpKernelReq *r, bool logs, LpKernel *k,
     return lp_mats_ready(r, k, run_det, &p, e);
 }
 
-LpStatus lp_det_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare_det(r, false, k, e);
-}
-
-LpStatus lp_slogdet_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare_det(r, true, k, e);
-}
+LP_PREPARE_AS(lp_det_prepare, prepare_det(r, false, k, e))
+LP_PREPARE_AS(lp_slogdet_prepare, prepare_det(r, true, k, e))
 
 /* ---- Cholesky ------------------------------------------------------------ */
 /* A -> L, info; attributes: upper, check_errors, who. The lower triangle of

@@ -151,15 +151,8 @@ static LpStatus prepare_eigh(const LpKernelReq *r, bool vectors, LpKernel *k,
     return lp_mats_ready(r, k, run_eigh, &p, e);
 }
 
-LpStatus lp_eigh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare_eigh(r, true, k, e);
-}
-
-LpStatus lp_eigvalsh_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare_eigh(r, false, k, e);
-}
+LP_PREPARE_AS(lp_eigh_prepare, prepare_eigh(r, true, k, e))
+LP_PREPARE_AS(lp_eigvalsh_prepare, prepare_eigh(r, false, k, e))
 
 /* ---- made of singular values --------------------------------------------- */
 enum { A, WORK, IWORK, U, S, V, P };

@@ -445,20 +445,9 @@ bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
     return true;
 }
 
-LpStatus lp_conv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, 0, k, e);
-}
-
-LpStatus lp_conv_input_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, 1, k, e);
-}
-
-LpStatus lp_conv_weight_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, 2, k, e);
-}
+LP_PREPARE_AS(lp_conv_prepare, prepare(r, 0, k, e))
+LP_PREPARE_AS(lp_conv_input_prepare, prepare(r, 1, k, e))
+LP_PREPARE_AS(lp_conv_weight_prepare, prepare(r, 2, k, e))
 
 /* The smaller side's elements times what each is the sum of. */
 static double products(const LpDesc *small, const LpDesc *w)

@@ -299,15 +299,9 @@ static LpStatus avg(const LpKernelReq *r, int first, Kind kind, LpKernel *k,
     return prepare(r, &q, k, e);
 }
 
-LpStatus lp_avg_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return avg(r, 0, AVG, k, e);
-}
-
-LpStatus lp_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return avg(r, LP_AVG_BACK_KERNEL_SIZE, AVG_BACK, k, e);
-}
+LP_PREPARE_AS(lp_avg_pool_prepare, avg(r, 0, AVG, k, e))
+LP_PREPARE_AS(lp_avg_pool_back_prepare,
+              avg(r, LP_AVG_BACK_KERNEL_SIZE, AVG_BACK, k, e))
 
 /* Equal windows of means that do not overlap are a regular pooling. */
 static LpStatus adaptive(const LpKernelReq *r, Kind kind, LpKernel *k, LpErr *e)
@@ -321,20 +315,6 @@ static LpStatus adaptive(const LpKernelReq *r, Kind kind, LpKernel *k, LpErr *e)
     return prepare(r, &q, k, e);
 }
 
-LpStatus lp_adaptive_max_pool_prepare(const LpKernelReq *r, LpKernel *k,
-                                      LpErr *e)
-{
-    return adaptive(r, MAX, k, e);
-}
-
-LpStatus lp_adaptive_avg_pool_prepare(const LpKernelReq *r, LpKernel *k,
-                                      LpErr *e)
-{
-    return adaptive(r, AVG, k, e);
-}
-
-LpStatus lp_adaptive_avg_pool_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                           LpErr *e)
-{
-    return adaptive(r, AVG_BACK, k, e);
-}
+LP_PREPARE_AS(lp_adaptive_max_pool_prepare, adaptive(r, MAX, k, e))
+LP_PREPARE_AS(lp_adaptive_avg_pool_prepare, adaptive(r, AVG, k, e))
+LP_PREPARE_AS(lp_adaptive_avg_pool_back_prepare, adaptive(r, AVG_BACK, k, e))

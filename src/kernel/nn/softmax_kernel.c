@@ -79,23 +79,7 @@ static LpStatus prepare(const LpKernelReq *r, bool is_log, bool back,
                             0, e);
 }
 
-LpStatus lp_softmax_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, false, false, k, e);
-}
-
-LpStatus lp_log_softmax_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, true, false, k, e);
-}
-
-LpStatus lp_softmax_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, false, true, k, e);
-}
-
-LpStatus lp_log_softmax_back_prepare(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e)
-{
-    return prepare(r, true, true, k, e);
-}
+LP_PREPARE_AS(lp_softmax_prepare, prepare(r, false, false, k, e))
+LP_PREPARE_AS(lp_log_softmax_prepare, prepare(r, true, false, k, e))
+LP_PREPARE_AS(lp_softmax_back_prepare, prepare(r, false, true, k, e))
+LP_PREPARE_AS(lp_log_softmax_back_prepare, prepare(r, true, true, k, e))

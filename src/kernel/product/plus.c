@@ -136,13 +136,8 @@ static LpStatus prepare(const LpKernelReq *r,
     return LP_OK;
 }
 
-LpStatus lp_mm_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, lp_mm_prepare, r->attr[LP_PLUS_BETA].s,
-                   r->attr[LP_PLUS_ALPHA].s, k, e);
-}
-
-LpStatus lp_conv_plus_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, lp_conv_prepare, lp_int(1), lp_int(1), k, e);
-}
+LP_PREPARE_AS(lp_mm_plus_prepare,
+              prepare(r, lp_mm_prepare, r->attr[LP_PLUS_BETA].s,
+                      r->attr[LP_PLUS_ALPHA].s, k, e))
+LP_PREPARE_AS(lp_conv_plus_prepare,
+              prepare(r, lp_conv_prepare, lp_int(1), lp_int(1), k, e))

@@ -230,19 +230,10 @@ static LpStatus prepare(const LpKernelReq *r, int n_in, Sampler draw,
     return LP_OK;
 }
 
-LpStatus lp_poisson_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, 1, poisson,
-                   "invalid Poisson rate, expected rate to be non-negative", k,
-                   e);
-}
-
-LpStatus lp_binomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, 2, binomial, NULL, k, e);
-}
-
-LpStatus lp_standard_gamma_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    return prepare(r, 1, standard_gamma, NULL, k, e);
-}
+LP_PREPARE_AS(lp_poisson_prepare,
+              prepare(r, 1, poisson,
+                      "invalid Poisson rate, expected rate to be non-negative",
+                      k, e))
+LP_PREPARE_AS(lp_binomial_prepare, prepare(r, 2, binomial, NULL, k, e))
+LP_PREPARE_AS(lp_standard_gamma_prepare,
+              prepare(r, 1, standard_gamma, NULL, k, e))
