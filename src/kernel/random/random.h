@@ -35,4 +35,13 @@ LpPrepare lp_randperm_prepare;
 /* operand: weights [n] or [m, n]; attributes: number of samples, replacement */
 LpPrepare lp_multinomial_prepare;
 
+/* By parameters (random_by_kernel.c). Each element draws from a stream of its
+ * own, so methods that reject may take as many numbers as they need. */
+/* operand: rates, >= 0 */
+LpPrepare lp_poisson_prepare;
+/* operands: counts and probabilities, which broadcast to result 0 */
+LpPrepare lp_binomial_prepare;
+/* operand: shapes, > 0; the scale is 1 */
+LpPrepare lp_standard_gamma_prepare;
+
 #endif

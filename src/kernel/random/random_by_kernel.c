@@ -7,7 +7,7 @@
  *     Generation", 1986, X.4);
  *   gamma: Marsaglia and Tsang, "A simple method for generating gamma
  *     variables", 2000; a shape below 1 by their power of a uniform number. */
-#include "src/kernel/random/random_by.h"
+#include "src/kernel/random/random.h"
 
 #include <math.h>
 #include <string.h>

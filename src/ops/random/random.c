@@ -1,6 +1,8 @@
 /* Random operators. A result depends on the seed, on the site of the operator
  * and on the run's counters (base/random.h); the numbers are not PyTorch's,
- * the distributions are. */
+ * the distributions are. Counts drawn by parameters have no gradient, gamma's
+ * draws have one by their shape, along which the distribution function stays
+ * what it is. */
 #include "src/kernel/random/random.h"
 
 #include <math.h>
@@ -11,7 +13,23 @@
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
-#define NO_GRAD "random numbers have no gradient"
+#define RANDOM(id, flags_, forms_, infer_, prepare_, ...)                      \
+    LpOp op_##id = {.flags = LP_OPF_RANDOM | LP_OPF_EXACT | (flags_),          \
+                    .forms = forms_,                                           \
+                    .infer = infer_,                                           \
+                    .prepare = prepare_,                                       \
+                    .cost = lp_rule_random,                                    \
+                    __VA_ARGS__};
+#define NO_GRAD .no_grad = "random numbers have no gradient"
+
+/* One that fills a tensor by lp_draw_prepare. */
+#define DRAW(id, flags_, forms_, infer_, grad_, draw_, ...)                    \
+    static LpStatus prepare_##id(const LpKernelReq *r, LpKernel *k, LpErr *e)  \
+    {                                                                          \
+        LpDrawReq q = {.draw = draw_, __VA_ARGS__};                            \
+        return lp_draw_prepare(r, &q, k, e);                                   \
+    }                                                                          \
+    RANDOM(id, flags_, forms_, infer_, prepare_##id, grad_)
 
 static LpStatus need_float(LpInfer *x, LpDtype t)
 {
@@ -29,35 +47,10 @@ static LpStatus infer_rand(LpInfer *x)
     return lp_infer_sized(x, 0, t);
 }
 
-static LpStatus prepare_rand(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    LpDrawReq q = {.draw = LP_DRAW_UNIFORM, .b = 1};
-    return lp_draw_prepare(r, &q, k, e);
-}
-
-LpOp op_rand = {
-    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
-    .forms = "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
-    .infer = infer_rand,
-    .no_grad = NO_GRAD,
-    .prepare = prepare_rand,
-    .cost = lp_rule_random,
-};
-
-static LpStatus prepare_randn(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    LpDrawReq q = {.draw = LP_DRAW_NORMAL, .b = 1};
-    return lp_draw_prepare(r, &q, k, e);
-}
-
-LpOp op_randn = {
-    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
-    .forms = "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
-    .infer = infer_rand,
-    .no_grad = NO_GRAD,
-    .prepare = prepare_randn,
-    .cost = lp_rule_random,
-};
+DRAW(rand, 0, "rand(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
+     infer_rand, NO_GRAD, LP_DRAW_UNIFORM, .b = 1)
+DRAW(randn, 0, "randn(int[] size, *, ScalarType? dtype=None) -> Tensor @fogr",
+     infer_rand, NO_GRAD, LP_DRAW_NORMAL, .b = 1)
 
 static LpStatus infer_randint(LpInfer *x)
 {
@@ -70,25 +63,13 @@ static LpStatus infer_randint(LpInfer *x)
     return lp_infer_sized(x, 2, lp_infer_dtype(x, 3, LP_I64));
 }
 
-static LpStatus prepare_randint(const LpKernelReq *r, LpKernel *k, LpErr *e)
-{
-    LpDrawReq q = {.draw = LP_DRAW_INTEGER,
-                   .low = r->attr[LP_RANDINT_LOW].i,
-                   .high = r->attr[LP_RANDINT_HIGH].i};
-    return lp_draw_prepare(r, &q, k, e);
-}
-
-LpOp op_randint = {
-    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
-    .forms = "randint(int low, int high, int[] size, *, ScalarType? "
-             "dtype=None) -> Tensor @fogr\n"
-             "randint.high(int high, int[] size, *, ScalarType? dtype=None) -> "
-             "Tensor @fogr ;low=0",
-    .infer = infer_randint,
-    .no_grad = NO_GRAD,
-    .prepare = prepare_randint,
-    .cost = lp_rule_random,
-};
+DRAW(randint, 0,
+     "randint(int low, int high, int[] size, *, ScalarType? dtype=None) -> "
+     "Tensor @fogr\n"
+     "randint.high(int high, int[] size, *, ScalarType? dtype=None) -> Tensor "
+     "@fogr ;low=0",
+     infer_randint, NO_GRAD, LP_DRAW_INTEGER, .low = r->attr[LP_RANDINT_LOW].i,
+     .high = r->attr[LP_RANDINT_HIGH].i)
 
 static LpStatus infer_randperm(LpInfer *x)
 {
@@ -99,14 +80,9 @@ static LpStatus infer_randperm(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_randperm = {
-    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
-    .forms = "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fogr",
-    .infer = infer_randperm,
-    .no_grad = NO_GRAD,
-    .prepare = lp_randperm_prepare,
-    .cost = lp_rule_random,
-};
+RANDOM(randperm, 0,
+       "randperm(int n, *, ScalarType? dtype=None) -> Tensor @fogr",
+       infer_randperm, lp_randperm_prepare, NO_GRAD)
 
 /* ---- like another tensor ------------------------------------------------- */
 static LpVal draw_like(LpBuilder *b, int op, LpVal self, const LpAttr *dtype)
@@ -149,27 +125,16 @@ static LpStatus infer_over(LpInfer *x)
     return LP_OK;
 }
 
-/* What was there has no part in the result: its gradient is zero. */
+/* What was there has no part in the result, and a count does not change with a
+ * small change of a parameter: the gradient is zero. */
 static void grad_over(LpGrad *g)
 {
     (void)g;
 }
 
-#define OVER(op_name, text, inf, q_draw, ...)                                  \
-    static LpStatus prepare_##op_name(const LpKernelReq *r, LpKernel *k,       \
-                                      LpErr *e)                                \
-    {                                                                          \
-        LpDrawReq q = {.draw = q_draw, __VA_ARGS__};                           \
-        return lp_draw_prepare(r, &q, k, e);                                   \
-    }                                                                          \
-    LpOp op_##op_name = {                                                      \
-        .flags = LP_OPF_RANDOM | LP_OPF_EXACT | LP_OPF_INPLACE_OK,             \
-        .forms = text,                                                         \
-        .infer = inf,                                                          \
-        .grad = grad_over,                                                     \
-        .prepare = prepare_##op_name,                                          \
-        .cost = lp_rule_random,                                                \
-    };
+#define OVER(id, forms_, infer_, draw_, ...)                                   \
+    DRAW(id, LP_OPF_INPLACE_OK, forms_, infer_, .grad = grad_over, draw_,      \
+         __VA_ARGS__)
 
 static LpStatus infer_uniform(LpInfer *x)
 {
@@ -328,21 +293,8 @@ OVER(random,
      .high = r->attr[LP_RANDOM_TO].i)
 
 /* ---- by parameters ------------------------------------------------------- */
-static LpStatus infer_bernoulli(LpInfer *x)
-{
-    LP_TRY(need_float(x, x->in[0].dtype));
-    x->out[0] = x->in[0];
-    return LP_OK;
-}
-
-LpOp op_bernoulli = {
-    .flags = LP_OPF_RANDOM | LP_OPF_EXACT | LP_OPF_COINS,
-    .forms = "bernoulli(Tensor self) -> Tensor @fmcg",
-    .infer = infer_bernoulli,
-    .grad = grad_over,
-    .prepare = lp_bernoulli_prepare,
-    .cost = lp_rule_random,
-};
+RANDOM(bernoulli, LP_OPF_COINS, "bernoulli(Tensor self) -> Tensor @fmcg",
+       infer_over, lp_bernoulli_prepare, .grad = grad_over)
 
 /* In self's shape and dtype, by a tensor of probabilities. */
 LP_FORMULA(bernoulli_by,
@@ -410,12 +362,38 @@ static LpStatus infer_multinomial(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_multinomial = {
-    .flags = LP_OPF_RANDOM | LP_OPF_EXACT,
-    .forms = "multinomial(Tensor self, int num_samples, bool "
-             "replacement=False) -> Tensor @fmog",
-    .infer = infer_multinomial,
-    .no_grad = NO_GRAD,
-    .prepare = lp_multinomial_prepare,
-    .cost = lp_rule_random,
-};
+RANDOM(multinomial, 0,
+       "multinomial(Tensor self, int num_samples, bool replacement=False) -> "
+       "Tensor @fmog",
+       infer_multinomial, lp_multinomial_prepare, NO_GRAD)
+
+RANDOM(poisson, 0, "poisson(Tensor self) -> Tensor @fg", infer_over,
+       lp_poisson_prepare, .grad = grad_over)
+
+static LpStatus infer_binomial(LpInfer *x)
+{
+    const LpType *n = &x->in[0], *p = &x->in[1];
+    static const char *const names[] = {"count", "prob"};
+    for (int i = 0; i < 2; i++)
+        LP_FAIL_IF(!lp_is_float(x->in[i].dtype), x->err, LP_E_VALUE,
+                   "binomial only supports floating-point dtypes for %s, got: "
+                   "%s",
+                   names[i], lp_dtype_name(x->in[i].dtype));
+    LP_FAIL_IF(n->dtype != p->dtype, x->err, LP_E_RUNTIME,
+               "binomial: prob must have the dtype of count, %s, got %s",
+               lp_dtype_name(n->dtype), lp_dtype_name(p->dtype));
+    x->out[0] = *n;
+    return lp_broadcast(&x->out[0], p, x->err);
+}
+
+RANDOM(binomial, 0, "binomial(Tensor count, Tensor prob) -> Tensor @fg",
+       infer_binomial, lp_binomial_prepare, .grad = grad_over)
+
+static void grad_standard_gamma(LpGrad *g)
+{
+    g->din[0] = MUL(g->dout[0], OP2(standard_gamma_slope, g->in[0], g->out[0]));
+}
+
+RANDOM(standard_gamma, 0, "_standard_gamma(Tensor self) -> Tensor @fg",
+       infer_over, lp_standard_gamma_prepare, .grad = grad_standard_gamma,
+       .grad_in = 1, .grad_out = 1)
