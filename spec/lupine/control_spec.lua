@@ -173,7 +173,8 @@ describe("loop", function()
     fails("TypeError", "loop: inputs: element 1: expected a Tensor", control.loop, 1, id, { x, 5 })
     local wrong = {
       { "ValueError", "the body returns 2 tensors for 1 input", function(v) return v, v end },
-      { "ValueError", "result 0 of the body is a torch.float32 torch.Size", function(v) return v:sum() end },
+      { "ValueError", "result 0 of the body is a torch.float32 torch.Size",
+        function(v) return v:sum() end },
       { "ValueError", "torch.int64", function(v) return v:long() end },
       { "TypeError", "results of body: element 0: expected a Tensor", function() return 3 end },
       { "ValueError", "the body returns 0 tensors", function() end },
