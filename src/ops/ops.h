@@ -15,6 +15,15 @@ enum {
 #include "src/ops/ops.def"
 #undef OP
 
+/* The record of an operator that the host runs and the device charges. `...`:
+ * further fields. */
+#define LP_PRIMITIVE(id, forms_, infer_, prepare_, cost_, ...)                 \
+    LpOp op_##id = {.forms = forms_,                                           \
+                    .infer = infer_,                                           \
+                    .prepare = prepare_,                                       \
+                    .cost = cost_,                                             \
+                    __VA_ARGS__};
+
 /* Short hand for rules: all return LP_NOVAL after a failure. Operands may be
  * immediates made by lp_imm. */
 static inline LpVal lp_op1(LpBuilder *b, int op, LpVal x)

@@ -51,15 +51,11 @@ static void grad_index_select(LpGrad *g)
                         (LpVal[]){z, g->in[1], g->dout[0]}, 3, g->attr);
 }
 
-LpOp op_index_select = {
-    .flags = LP_OPF_PLANNED,
-    .forms = "index_select(Tensor self, int dim, Tensor index) -> Tensor @fmo",
-    .infer = infer_index_select,
-    .grad = grad_index_select,
-    .grad_in = 1 << 1,
-    .prepare = lp_index_select_prepare,
-    .cost = lp_rule_lookup,
-};
+LP_PRIMITIVE(index_select,
+             "index_select(Tensor self, int dim, Tensor index) -> Tensor @fmo",
+             infer_index_select, lp_index_select_prepare, lp_rule_lookup,
+             .flags = LP_OPF_PLANNED, .grad = grad_index_select,
+             .grad_in = 1 << 1)
 
 static LpStatus infer_index_add(LpInfer *x)
 {
@@ -98,16 +94,12 @@ static void grad_index_add(LpGrad *g)
                             (LpVal[]){g->dout[0], g->in[1]}, 2, g->attr);
 }
 
-LpOp op_index_add_rows = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "index_add_rows(Tensor self, Tensor index, Tensor source, int "
+LP_PRIMITIVE(index_add_rows,
+             "index_add_rows(Tensor self, Tensor index, Tensor source, int "
              "dim) -> Tensor @p",
-    .infer = infer_index_add,
-    .grad = grad_index_add,
-    .grad_in = 1 << 1,
-    .prepare = lp_index_add_prepare,
-    .cost = lp_rule_lookup_add,
-};
+             infer_index_add, lp_index_add_prepare, lp_rule_lookup_add,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_index_add,
+             .grad_in = 1 << 1)
 
 /* ---- embedding ----------------------------------------------------------- */
 static LpStatus infer_embedding(LpInfer *x)
@@ -141,18 +133,13 @@ static void grad_embedding(LpGrad *g)
 }
 
 /* padding_idx: the row that gets no gradient. */
-LpOp op_embedding = {
-    .flags = LP_OPF_PLANNED,
-    .forms = "embedding.rows(Tensor weight, Tensor input, int? "
+LP_PRIMITIVE(embedding,
+             "embedding.rows(Tensor weight, Tensor input, int? "
              "padding_idx=None) -> Tensor @p\n"
              "embedding(Tensor input, Tensor weight, int? padding_idx=None) -> "
              "Tensor @n",
-    .infer = infer_embedding,
-    .grad = grad_embedding,
-    .grad_in = 1 << 1,
-    .prepare = lp_embedding_prepare,
-    .cost = lp_rule_lookup,
-};
+             infer_embedding, lp_embedding_prepare, lp_rule_lookup,
+             .flags = LP_OPF_PLANNED, .grad = grad_embedding, .grad_in = 1 << 1)
 
 static LpStatus infer_embedding_backward(LpInfer *x)
 {
@@ -193,15 +180,12 @@ static void grad_embedding_backward(LpGrad *g)
     g->din[0] = v;
 }
 
-LpOp op_embedding_backward = {
-    .forms = "embedding_backward(Tensor grad, Tensor indices, int "
+LP_PRIMITIVE(embedding_backward,
+             "embedding_backward(Tensor grad, Tensor indices, int "
              "num_weights, int? padding_idx) -> Tensor @p",
-    .infer = infer_embedding_backward,
-    .grad = grad_embedding_backward,
-    .grad_in = 1 << 1,
-    .prepare = lp_embedding_backward_prepare,
-    .cost = lp_rule_lookup_add,
-};
+             infer_embedding_backward, lp_embedding_backward_prepare,
+             lp_rule_lookup_add, .grad = grad_embedding_backward,
+             .grad_in = 1 << 1)
 
 /* ---- advanced indexing --------------------------------------------------- */
 /* Integer indices only, a hole for a whole dimension; `index` and `index_put`
@@ -260,14 +244,10 @@ static void grad_index_get(LpGrad *g)
     g->din[0] = lp_emit(g->b, LP_OP_index_set, v, g->n_in + 1, &a);
 }
 
-LpOp op_index_get = {
-    .forms = "index_get(Tensor self, Tensor?[] indices) -> Tensor @p",
-    .infer = infer_index_get,
-    .grad = grad_index_get,
-    .grad_in = 1u << 31,
-    .prepare = lp_index_get_prepare,
-    .cost = lp_rule_lookup,
-};
+LP_PRIMITIVE(index_get,
+             "index_get(Tensor self, Tensor?[] indices) -> Tensor @p",
+             infer_index_get, lp_index_get_prepare, lp_rule_lookup,
+             .grad = grad_index_get, .grad_in = 1u << 31)
 
 static LpStatus infer_index_set(LpInfer *x)
 {
@@ -309,13 +289,9 @@ static void grad_index_set(LpGrad *g)
     g->din[0] = lp_emit(g->b, LP_OP_index_set, v, g->n_in, g->attr);
 }
 
-LpOp op_index_set = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "index_set(Tensor self, Tensor values, Tensor?[] indices, bool "
+LP_PRIMITIVE(index_set,
+             "index_set(Tensor self, Tensor values, Tensor?[] indices, bool "
              "accumulate=False) -> Tensor @p",
-    .infer = infer_index_set,
-    .grad = grad_index_set,
-    .grad_in = 1u << 31,
-    .prepare = lp_index_set_prepare,
-    .cost = lp_rule_lookup_add,
-};
+             infer_index_set, lp_index_set_prepare, lp_rule_lookup_add,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_index_set,
+             .grad_in = 1u << 31)

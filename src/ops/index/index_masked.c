@@ -42,16 +42,12 @@ static void grad_masked_scatter(LpGrad *g)
     }
 }
 
-LpOp op_masked_unpack = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "masked_unpack(Tensor self, Tensor mask, Tensor source, bool "
+LP_PRIMITIVE(masked_unpack,
+             "masked_unpack(Tensor self, Tensor mask, Tensor source, bool "
              "exact=False) -> Tensor @p",
-    .infer = infer_masked_scatter,
-    .grad = grad_masked_scatter,
-    .grad_in = 1 << 1,
-    .prepare = lp_masked_unpack_prepare,
-    .cost = lp_rule_select,
-};
+             infer_masked_scatter, lp_masked_unpack_prepare, lp_rule_select,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_masked_scatter,
+             .grad_in = 1 << 1)
 
 /* The masked elements in order, in the first places of a tensor of `sizes`;
  * zeros after them. */
@@ -78,14 +74,10 @@ static void grad_masked_pack(LpGrad *g)
                         (LpVal[]){z, g->in[1], g->dout[0]}, 3, &exact);
 }
 
-LpOp op_masked_pack = {
-    .forms = "masked_pack(Tensor self, Tensor mask, int[] sizes) -> Tensor @p",
-    .infer = infer_masked_pack,
-    .grad = grad_masked_pack,
-    .grad_in = 1 << 1,
-    .prepare = lp_masked_pack_prepare,
-    .cost = lp_rule_copy,
-};
+LP_PRIMITIVE(masked_pack,
+             "masked_pack(Tensor self, Tensor mask, int[] sizes) -> Tensor @p",
+             infer_masked_pack, lp_masked_pack_prepare, lp_rule_copy,
+             .grad = grad_masked_pack, .grad_in = 1 << 1)
 
 LP_FORMULA(masked_scatter,
            "masked_scatter(Tensor self, Tensor mask, Tensor source) -> "
@@ -150,14 +142,11 @@ static void window_cost(const LpCostReq *r, LpCost *out)
                                            r->attr[1].i));
 }
 
-LpOp op_dynamic_slice = {
-    .forms = "dynamic_slice(Tensor self, int dim, Tensor start, int size, int "
+LP_PRIMITIVE(dynamic_slice,
+             "dynamic_slice(Tensor self, int dim, Tensor start, int size, int "
              "step=1) -> Tensor @p",
-    .infer = infer_dynamic_slice,
-    .no_grad = "dynamic_slice is not supported in training",
-    .prepare = lp_dynamic_slice_prepare,
-    .cost = window_cost,
-};
+             infer_dynamic_slice, lp_dynamic_slice_prepare, window_cost,
+             .no_grad = "dynamic_slice is not supported in training")
 
 static LpStatus infer_dynamic_update(LpInfer *x)
 {
@@ -181,15 +170,12 @@ static LpStatus infer_dynamic_update(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_dynamic_update = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "dynamic_update(Tensor self, Tensor src, int dim, Tensor start, "
+LP_PRIMITIVE(dynamic_update,
+             "dynamic_update(Tensor self, Tensor src, int dim, Tensor start, "
              "int size) -> Tensor @p",
-    .infer = infer_dynamic_update,
-    .no_grad = "dynamic_update is not supported in training",
-    .prepare = lp_dynamic_update_prepare,
-    .cost = window_cost,
-};
+             infer_dynamic_update, lp_dynamic_update_prepare, window_cost,
+             .flags = LP_OPF_INPLACE_OK,
+             .no_grad = "dynamic_update is not supported in training")
 
 /* ---- one_hot ------------------------------------------------------------- */
 /* num_classes -1: one more than the largest class, which only an eager call
@@ -215,13 +201,9 @@ static LpStatus infer_one_hot(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_one_hot = {
-    .forms = "one_hot(Tensor self, int num_classes) -> Tensor @n",
-    .infer = infer_one_hot,
-    .no_grad = "classes have no gradient",
-    .prepare = lp_one_hot_prepare,
-    .cost = lp_rule_select,
-};
+LP_PRIMITIVE(one_hot, "one_hot(Tensor self, int num_classes) -> Tensor @n",
+             infer_one_hot, lp_one_hot_prepare, lp_rule_select,
+             .no_grad = "classes have no gradient")
 
 LpOp op_one_hot_any = {
     .flags = LP_OPF_DYNAMIC,

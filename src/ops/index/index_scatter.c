@@ -48,14 +48,10 @@ static void grad_gather(LpGrad *g)
                         (LpVal[]){z, g->in[1], g->dout[0]}, 3, g->attr);
 }
 
-LpOp op_gather = {
-    .forms = "gather(Tensor self, int dim, Tensor index) -> Tensor @fmo",
-    .infer = infer_gather,
-    .grad = grad_gather,
-    .grad_in = 1 << 1,
-    .prepare = lp_gather_prepare,
-    .cost = lp_rule_lookup,
-};
+LP_PRIMITIVE(gather,
+             "gather(Tensor self, int dim, Tensor index) -> Tensor @fmo",
+             infer_gather, lp_gather_prepare, lp_rule_lookup,
+             .grad = grad_gather, .grad_in = 1 << 1)
 
 static LpStatus infer_scatter_elements(LpInfer *x)
 {
@@ -126,16 +122,12 @@ static LpStatus prepare_scatter(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_scatter_elements(r, LP_SCATTER_SET, true, k, e);
 }
 
-LpOp op_scatter = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "scatter(Tensor self, int dim, Tensor index, Value src) -> Tensor "
+LP_PRIMITIVE(scatter,
+             "scatter(Tensor self, int dim, Tensor index, Value src) -> Tensor "
              "@fmio",
-    .infer = infer_scatter_elements,
-    .grad = grad_scatter_elements,
-    .grad_in = 1 << 1,
-    .prepare = prepare_scatter,
-    .cost = lp_rule_lookup_add,
-};
+             infer_scatter_elements, prepare_scatter, lp_rule_lookup_add,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_scatter_elements,
+             .grad_in = 1 << 1)
 
 static void grad_scatter_add(LpGrad *g)
 {
@@ -150,16 +142,12 @@ static LpStatus prepare_scatter_add(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_scatter_elements(r, LP_SCATTER_SUM, true, k, e);
 }
 
-LpOp op_scatter_add = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> "
+LP_PRIMITIVE(scatter_add,
+             "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> "
              "Tensor @fmio",
-    .infer = infer_scatter_elements,
-    .grad = grad_scatter_add,
-    .grad_in = 1 << 1,
-    .prepare = prepare_scatter_add,
-    .cost = lp_rule_lookup_add,
-};
+             infer_scatter_elements, prepare_scatter_add, lp_rule_lookup_add,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_scatter_add,
+             .grad_in = 1 << 1)
 
 /* ---- scatter_reduce ------------------------------------------------------ */
 static const char *const reduces[] = {
@@ -303,17 +291,12 @@ static LpStatus prepare_scatter_reduce(const LpKernelReq *r, LpKernel *k,
         r->attr[LP_SCATTER_REDUCE_INCLUDE_SELF].i != 0, k, e);
 }
 
-LpOp op_scatter_reduce = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, "
+LP_PRIMITIVE(scatter_reduce,
+             "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, "
              "str reduce, *, bool include_self=True) -> Tensor @fmio",
-    .infer = infer_scatter_reduce,
-    .grad = grad_scatter_reduce,
-    .grad_in = 1 << 0 | 1 << 1 | 1 << 2,
-    .grad_out = 1,
-    .prepare = prepare_scatter_reduce,
-    .cost = lp_rule_lookup_add,
-};
+             infer_scatter_reduce, prepare_scatter_reduce, lp_rule_lookup_add,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_scatter_reduce,
+             .grad_in = 1 << 0 | 1 << 1 | 1 << 2, .grad_out = 1)
 
 /* ---- scatter with a reduction -------------------------------------------- */
 /* reduce is "add" or "multiply"; a number is spread over the index. */

@@ -34,15 +34,11 @@ static void grad_sort(LpGrad *g)
         grad_sorted(g, g->attr[LP_SORT_DIM].i);
 }
 
-LpOp op_sort = {
-    .forms = "sort(Tensor self, int dim=-1, bool descending=False, bool "
+LP_PRIMITIVE(sort,
+             "sort(Tensor self, int dim=-1, bool descending=False, bool "
              "stable=False) -> (Tensor values, Tensor indices) @fmo",
-    .infer = infer_sort,
-    .grad = grad_sort,
-    .grad_out = 1 << 1,
-    .prepare = lp_sort_prepare,
-    .cost = lp_rule_sort,
-};
+             infer_sort, lp_sort_prepare, lp_rule_sort, .grad = grad_sort,
+             .grad_out = 1 << 1)
 
 LP_FORMULA(argsort,
            "argsort(Tensor self, int dim=-1, bool descending=False, bool "
@@ -87,15 +83,11 @@ static void grad_topk(LpGrad *g)
 }
 
 /* The results are in order whether or not `sorted` asks for it. */
-LpOp op_topk = {
-    .forms = "topk(Tensor self, int k, int dim=-1, bool largest=True, bool "
+LP_PRIMITIVE(topk,
+             "topk(Tensor self, int k, int dim=-1, bool largest=True, bool "
              "sorted=True) -> (Tensor values, Tensor indices) @fmo",
-    .infer = infer_topk,
-    .grad = grad_topk,
-    .grad_out = 1 << 1,
-    .prepare = lp_topk_prepare,
-    .cost = lp_rule_sort,
-};
+             infer_topk, lp_topk_prepare, lp_rule_sort, .grad = grad_topk,
+             .grad_out = 1 << 1)
 
 /* ---- searchsorted, bucketize --------------------------------------------- */
 /* attributes: out_int32, right, side */
@@ -141,18 +133,15 @@ static LpStatus infer_searchsorted(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_searchsorted = {
-    .forms = "searchsorted(Tensor sorted_sequence, Value self, Tensor? "
+LP_PRIMITIVE(searchsorted,
+             "searchsorted(Tensor sorted_sequence, Value self, Tensor? "
              "sorter=None, *, bool out_int32=False, bool right=False, str? "
              "side=None) -> Tensor @p\n"
              "searchsorted.input(Tensor sorted_sequence, Value self, *, bool "
              "out_int32=False, bool right=False, str? side=None, Tensor? "
              "sorter=None) -> Tensor @fo",
-    .infer = infer_searchsorted,
-    .no_grad = "positions have no gradient",
-    .prepare = lp_searchsorted_prepare,
-    .cost = lp_rule_lookup,
-};
+             infer_searchsorted, lp_searchsorted_prepare, lp_rule_lookup,
+             .no_grad = "positions have no gradient")
 
 LP_FORMULA(bucketize, "bucketize(Value self, Tensor boundaries, *, bool "
                       "out_int32=False, bool right=False) -> Tensor @fo")
@@ -187,11 +176,8 @@ static LpStatus infer_histc(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_histc = {
-    .forms = "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> "
+LP_PRIMITIVE(histc,
+             "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> "
              "Tensor @fmo",
-    .infer = infer_histc,
-    .no_grad = "counts have no gradient",
-    .prepare = lp_histc_prepare,
-    .cost = lp_rule_lookup_add,
-};
+             infer_histc, lp_histc_prepare, lp_rule_lookup_add,
+             .no_grad = "counts have no gradient")

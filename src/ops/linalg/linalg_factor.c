@@ -83,8 +83,8 @@ static void grad_lu(LpGrad *g)
     g->din[0] = lp_matmul(b, p, r);
 }
 
-LpOp op_lu_factor_ex = {
-    .forms = "lu_factor_ex.own(Tensor A, bool check_errors=False, str "
+LP_PRIMITIVE(lu_factor_ex,
+             "lu_factor_ex.own(Tensor A, bool check_errors=False, str "
              "who='torch.linalg.lu_factor_ex', bool pivot=True) -> (Tensor LU, "
              "Tensor pivots, Tensor info) @p\n"
              "lu_factor_ex(Tensor A, *, bool pivot=True, bool "
@@ -92,13 +92,8 @@ LpOp op_lu_factor_ex = {
              "@lo\n"
              "lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor "
              "pivots) @lo ;check_errors=True who='torch.linalg.lu_factor'",
-    .infer = infer_lu,
-    .grad = grad_lu,
-    .grad_out = 3,
-    .prepare = lp_lu_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_one,
-};
+             infer_lu, lp_lu_prepare, lp_rule_linalg, .grad = grad_lu,
+             .grad_out = 3, .data = &lp_linalg_one)
 
 /* attributes: rows, dtype */
 static LpStatus infer_lu_matrix(LpInfer *x)
@@ -125,14 +120,11 @@ static LpStatus infer_lu_matrix(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_lu_matrix = {
-    .forms = "lu_matrix(Tensor pivots, int rows, ScalarType dtype) -> Tensor "
+LP_PRIMITIVE(lu_matrix,
+             "lu_matrix(Tensor pivots, int rows, ScalarType dtype) -> Tensor "
              "@p",
-    .infer = infer_lu_matrix,
-    .no_grad = "pivots are whole numbers",
-    .prepare = lp_lu_matrix_prepare,
-    .cost = lp_rule_fill,
-};
+             infer_lu_matrix, lp_lu_matrix_prepare, lp_rule_fill,
+             .no_grad = "pivots are whole numbers")
 
 static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
 {
@@ -252,22 +244,17 @@ static void grad_cholesky(LpGrad *g)
     g->din[0] = lp_triangular(b, l, p, false, false, false);
 }
 
-LpOp op_cholesky_ex = {
-    .cast = LP_CAST_WIDE,
-    .forms = "cholesky_ex.own(Tensor A, bool upper=False, bool "
+LP_PRIMITIVE(cholesky_ex,
+             "cholesky_ex.own(Tensor A, bool upper=False, bool "
              "check_errors=False, str who='linalg.cholesky_ex') -> (Tensor L, "
              "Tensor info) @p\n"
              "cholesky_ex(Tensor A, *, bool upper=False, bool "
              "check_errors=False) -> (Tensor L, Tensor info) @lo\n"
              "cholesky(Tensor A, *, bool upper=False) -> Tensor @lo "
              ";check_errors=True who='linalg.cholesky'",
-    .infer = infer_cholesky,
-    .grad = grad_cholesky,
-    .grad_out = 1,
-    .prepare = lp_cholesky_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_third,
-};
+             infer_cholesky, lp_cholesky_prepare, lp_rule_linalg,
+             .cast = LP_CAST_WIDE, .grad = grad_cholesky, .grad_out = 1,
+             .data = &lp_linalg_third)
 
 static LpStatus infer_cholesky_solve(LpInfer *x)
 {
@@ -295,17 +282,12 @@ static void grad_cholesky_solve(LpGrad *g)
         g->attr[LP_CHOLESKY_UPPER].i ? lp_matmul(b, l, c) : lp_matmul(b, c, l);
 }
 
-LpOp op_cholesky_solve_matrix = {
-    .forms = "cholesky_solve_matrix(Tensor L, Tensor B, bool upper=False) -> "
+LP_PRIMITIVE(cholesky_solve_matrix,
+             "cholesky_solve_matrix(Tensor L, Tensor B, bool upper=False) -> "
              "Tensor @p",
-    .infer = infer_cholesky_solve,
-    .grad = grad_cholesky_solve,
-    .grad_in = 1,
-    .grad_out = 1,
-    .prepare = lp_cholesky_solve_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_one,
-};
+             infer_cholesky_solve, lp_cholesky_solve_prepare, lp_rule_linalg,
+             .grad = grad_cholesky_solve, .grad_in = 1, .grad_out = 1,
+             .data = &lp_linalg_one)
 
 LP_FORMULA(cholesky_inverse,
            "cholesky_inverse(Tensor L, bool upper=False) -> Tensor @fmc",
@@ -346,8 +328,8 @@ static LpStatus infer_ldl(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_ldl_factor_ex = {
-    .forms = "ldl_factor_ex.own(Tensor A, bool check_errors=False, str "
+LP_PRIMITIVE(ldl_factor_ex,
+             "ldl_factor_ex.own(Tensor A, bool check_errors=False, str "
              "who='torch.linalg.ldl_factor_ex', bool hermitian=False) -> "
              "(Tensor LD, Tensor pivots, Tensor info) @p\n"
              "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool "
@@ -356,12 +338,8 @@ LpOp op_ldl_factor_ex = {
              "ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, "
              "Tensor pivots) @lo ;check_errors=True "
              "who='torch.linalg.ldl_factor'",
-    .infer = infer_ldl,
-    .no_grad = "PyTorch has none either",
-    .prepare = lp_ldl_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_third,
-};
+             infer_ldl, lp_ldl_prepare, lp_rule_linalg,
+             .no_grad = "PyTorch has none either", .data = &lp_linalg_third)
 
 static LpStatus infer_ldl_solve(LpInfer *x)
 {
@@ -403,12 +381,8 @@ LP_FORMULA(ldl_solve,
     return lp_emit(b, LP_OP_ldl_solve_matrix, x, 3, attr);
 }
 
-LpOp op_ldl_solve_matrix = {
-    .forms = "ldl_solve_matrix(Tensor LD, Tensor pivots, Tensor B, *, bool "
+LP_PRIMITIVE(ldl_solve_matrix,
+             "ldl_solve_matrix(Tensor LD, Tensor pivots, Tensor B, *, bool "
              "hermitian=False) -> Tensor @p",
-    .infer = infer_ldl_solve,
-    .no_grad = "PyTorch has none either",
-    .prepare = lp_ldl_solve_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_one,
-};
+             infer_ldl_solve, lp_ldl_solve_prepare, lp_rule_linalg,
+             .no_grad = "PyTorch has none either", .data = &lp_linalg_one)

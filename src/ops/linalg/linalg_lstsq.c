@@ -50,16 +50,11 @@ static void grad_lstsq(LpGrad *g)
     }
 }
 
-LpOp op_lstsq_matrix = {
-    .forms = "lstsq_matrix(Tensor A, Tensor B, str driver, float? rcond) -> "
+LP_PRIMITIVE(lstsq_matrix,
+             "lstsq_matrix(Tensor A, Tensor B, str driver, float? rcond) -> "
              "(Tensor solution, Tensor rank, Tensor singular_values) @p",
-    .infer = infer_lstsq,
-    .grad = grad_lstsq,
-    .grad_in = 3,
-    .prepare = lp_lstsq_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_two,
-};
+             infer_lstsq, lp_lstsq_prepare, lp_rule_linalg, .grad = grad_lstsq,
+             .grad_in = 3, .data = &lp_linalg_two)
 
 /* Residuals are given if all matrices have full rank: the shape depends on
  * the ranks. Operands: residuals, ranks; attribute: the full rank */
@@ -112,16 +107,12 @@ static void grad_residuals(LpGrad *g)
         g->din[0] = g->dout[0];
 }
 
-LpOp op_lstsq_residuals = {
-    .flags = LP_OPF_DYNAMIC,
-    .forms = "lstsq_residuals(Tensor residuals, Tensor rank, int full) -> "
+LP_PRIMITIVE(lstsq_residuals,
+             "lstsq_residuals(Tensor residuals, Tensor rank, int full) -> "
              "Tensor @p",
-    .infer = infer_residuals,
-    .measure = measure_residuals,
-    .grad = grad_residuals,
-    .prepare = prepare_residuals,
-    .cost = lp_rule_copy,
-};
+             infer_residuals, prepare_residuals, lp_rule_copy,
+             .flags = LP_OPF_DYNAMIC, .measure = measure_residuals,
+             .grad = grad_residuals)
 
 static LpVal residuals(LpBuilder *b, const LpVal *in, const LpVal *r,
                        LpLstsqDriver d)

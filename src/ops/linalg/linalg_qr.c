@@ -85,17 +85,10 @@ static void grad_qr(LpGrad *g)
         g->din[0] = lp_cat(b, parts, 2, t.ndim - 1);
 }
 
-LpOp op_qr = {
-    .cast = LP_CAST_WIDE,
-    .forms = "qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R) @lo",
-    .infer = infer_qr,
-    .grad = grad_qr,
-    .grad_in = 1,
-    .grad_out = 3,
-    .prepare = lp_qr_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_two,
-};
+LP_PRIMITIVE(qr, "qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R) @lo",
+             infer_qr, lp_qr_prepare, lp_rule_linalg, .cast = LP_CAST_WIDE,
+             .grad = grad_qr, .grad_in = 1, .grad_out = 3,
+             .data = &lp_linalg_two)
 
 static LpStatus infer_geqrf(LpInfer *x)
 {
@@ -107,15 +100,10 @@ static LpStatus infer_geqrf(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_geqrf = {
-    .cast = LP_CAST_WIDE,
-    .forms = "geqrf(Tensor self) -> (Tensor a, Tensor tau) @fmo",
-    .infer = infer_geqrf,
-    .no_grad = "PyTorch has none either",
-    .prepare = lp_geqrf_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_one,
-};
+LP_PRIMITIVE(geqrf, "geqrf(Tensor self) -> (Tensor a, Tensor tau) @fmo",
+             infer_geqrf, lp_geqrf_prepare, lp_rule_linalg,
+             .cast = LP_CAST_WIDE, .no_grad = "PyTorch has none either",
+             .data = &lp_linalg_one)
 
 /* ---- reflectors ---------------------------------------------------------- */
 /* Column i of A is a reflector I - tau[i] v v^T: v is 0 above row i, 1 there

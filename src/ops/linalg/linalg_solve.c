@@ -31,17 +31,11 @@ static void grad_solve(LpGrad *g)
         g->din[0] = lp_neg(g->b, lp_matmul(g->b, gb, MT(g->out[0])));
 }
 
-LpOp op_solve_matrix = {
-    .forms = "solve_matrix(Tensor A, Tensor B, bool check_errors=False, str "
+LP_PRIMITIVE(solve_matrix,
+             "solve_matrix(Tensor A, Tensor B, bool check_errors=False, str "
              "who='linalg.solve') -> (Tensor result, Tensor info) @p",
-    .infer = infer_solve,
-    .grad = grad_solve,
-    .grad_in = 1,
-    .grad_out = 1,
-    .prepare = lp_solve_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_third,
-};
+             infer_solve, lp_solve_prepare, lp_rule_linalg, .grad = grad_solve,
+             .grad_in = 1, .grad_out = 1, .data = &lp_linalg_third)
 
 /* attributes: upper, left, unitriangular */
 static LpStatus infer_triangular(LpInfer *x)
@@ -70,17 +64,12 @@ static void grad_triangular(LpGrad *g)
     g->din[0] = lp_neg(g->b, ga);
 }
 
-LpOp op_triangular = {
-    .forms = "triangular(Tensor A, Tensor B, bool upper, bool left=True, bool "
+LP_PRIMITIVE(triangular,
+             "triangular(Tensor A, Tensor B, bool upper, bool left=True, bool "
              "unitriangular=False) -> Tensor @p",
-    .infer = infer_triangular,
-    .grad = grad_triangular,
-    .grad_in = 1,
-    .grad_out = 1,
-    .prepare = lp_solve_triangular_prepare,
-    .cost = lp_rule_linalg,
-    .data = &(const double){0},
-};
+             infer_triangular, lp_solve_triangular_prepare, lp_rule_linalg,
+             .grad = grad_triangular, .grad_in = 1, .grad_out = 1,
+             .data = &(const double){0})
 
 /* ---- as asked ------------------------------------------------------------ */
 LP_FORMULA(solve_triangular,
@@ -203,16 +192,11 @@ static void grad_det(LpGrad *g)
     g->din[0] = lp_mul(g->b, as_matrix(g->b, g->dout[0]), c);
 }
 
-LpOp op_det = {
-    .forms = "det(Tensor A) -> Tensor @fm\n"
+LP_PRIMITIVE(det,
+             "det(Tensor A) -> Tensor @fm\n"
              "det(Tensor A) -> Tensor @lo",
-    .infer = infer_det,
-    .grad = grad_det,
-    .grad_in = 1,
-    .prepare = lp_det_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_third,
-};
+             infer_det, lp_det_prepare, lp_rule_linalg, .grad = grad_det,
+             .grad_in = 1, .data = &lp_linalg_third)
 
 static LpStatus infer_cofactor(LpInfer *x)
 {
@@ -234,16 +218,9 @@ static void grad_cofactor(LpGrad *g)
 }
 
 /* The matrix of cofactors: the determinant's derivative. */
-LpOp op_cofactor = {
-    .forms = "cofactor(Tensor A) -> Tensor @p",
-    .infer = infer_cofactor,
-    .grad = grad_cofactor,
-    .grad_in = 1,
-    .grad_out = 1,
-    .prepare = lp_cofactor_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_twenty,
-};
+LP_PRIMITIVE(cofactor, "cofactor(Tensor A) -> Tensor @p", infer_cofactor,
+             lp_cofactor_prepare, lp_rule_linalg, .grad = grad_cofactor,
+             .grad_in = 1, .grad_out = 1, .data = &lp_linalg_twenty)
 
 static void grad_slogdet(LpGrad *g)
 {
@@ -253,15 +230,10 @@ static void grad_slogdet(LpGrad *g)
     g->din[0] = lp_mul(g->b, as_matrix(g->b, g->dout[1]), MT(x));
 }
 
-LpOp op_slogdet = {
-    .forms = "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet) @fmlo",
-    .infer = infer_det,
-    .grad = grad_slogdet,
-    .grad_in = 1,
-    .prepare = lp_slogdet_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_third,
-};
+LP_PRIMITIVE(slogdet,
+             "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet) @fmlo",
+             infer_det, lp_slogdet_prepare, lp_rule_linalg,
+             .grad = grad_slogdet, .grad_in = 1, .data = &lp_linalg_third)
 
 /* NaN where the determinant is negative. */
 LP_FORMULA(logdet, "logdet(Tensor self) -> Tensor @fm")

@@ -86,17 +86,11 @@ static void grad_svd(LpGrad *g)
     g->din[0] = r;
 }
 
-LpOp op_svd = {
-    .cast = LP_CAST_WIDE,
-    .forms = "svd(Tensor A, bool full_matrices=True) -> (Tensor U, Tensor S, "
+LP_PRIMITIVE(svd,
+             "svd(Tensor A, bool full_matrices=True) -> (Tensor U, Tensor S, "
              "Tensor Vh) @lo",
-    .infer = infer_svd,
-    .grad = grad_svd,
-    .grad_out = 7,
-    .prepare = lp_svd_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_twenty,
-};
+             infer_svd, lp_svd_prepare, lp_rule_linalg, .cast = LP_CAST_WIDE,
+             .grad = grad_svd, .grad_out = 7, .data = &lp_linalg_twenty)
 
 /* torch.svd: V, not its transpose; some, compute_uv */
 LP_COMPOSITE(svd_old,
@@ -133,16 +127,9 @@ static void grad_svdvals(LpGrad *g)
     g->din[0] = lp_matmul(g->b, columns_by(g->b, r[0], g->dout[0]), r[2]);
 }
 
-LpOp op_svdvals = {
-    .cast = LP_CAST_WIDE,
-    .forms = "svdvals(Tensor A) -> Tensor @lo",
-    .infer = infer_svdvals,
-    .grad = grad_svdvals,
-    .grad_in = 1,
-    .prepare = lp_svdvals_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_two,
-};
+LP_PRIMITIVE(svdvals, "svdvals(Tensor A) -> Tensor @lo", infer_svdvals,
+             lp_svdvals_prepare, lp_rule_linalg, .cast = LP_CAST_WIDE,
+             .grad = grad_svdvals, .grad_in = 1, .data = &lp_linalg_two)
 
 /* ---- eigenvalues of symmetric matrices ----------------------------------- */
 /* attribute: UPLO */
@@ -182,17 +169,11 @@ static void grad_eigh(LpGrad *g)
         g->din[0] = lp_matmul(b, v, lp_matmul(b, r, lp_mt(b, v)));
 }
 
-LpOp op_eigh = {
-    .cast = LP_CAST_WIDE,
-    .forms = "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor "
+LP_PRIMITIVE(eigh,
+             "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor "
              "eigenvectors) @lo",
-    .infer = infer_eigh,
-    .grad = grad_eigh,
-    .grad_out = 3,
-    .prepare = lp_eigh_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_ten,
-};
+             infer_eigh, lp_eigh_prepare, lp_rule_linalg, .cast = LP_CAST_WIDE,
+             .grad = grad_eigh, .grad_out = 3, .data = &lp_linalg_ten)
 
 static void grad_eigvalsh(LpGrad *g)
 {
@@ -203,16 +184,10 @@ static void grad_eigvalsh(LpGrad *g)
     g->din[0] = lp_matmul(g->b, v, lp_mt(g->b, r[1]));
 }
 
-LpOp op_eigvalsh = {
-    .cast = LP_CAST_WIDE,
-    .forms = "eigvalsh(Tensor A, str UPLO='L') -> Tensor @lo",
-    .infer = infer_eigh,
-    .grad = grad_eigvalsh,
-    .grad_in = 1,
-    .prepare = lp_eigvalsh_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_two,
-};
+LP_PRIMITIVE(eigvalsh, "eigvalsh(Tensor A, str UPLO='L') -> Tensor @lo",
+             infer_eigh, lp_eigvalsh_prepare, lp_rule_linalg,
+             .cast = LP_CAST_WIDE, .grad = grad_eigvalsh, .grad_in = 1,
+             .data = &lp_linalg_two)
 
 /* ---- pseudo-inverse, rank ------------------------------------------------ */
 /* operands: A, atol and rtol of the batch's shape or holes; attribute:
@@ -264,17 +239,11 @@ static void grad_pinv(LpGrad *g)
     g->din[0] = lp_pinv_grad(g->b, g->in[0], g->out[0], g->dout[0]);
 }
 
-LpOp op_pinv_matrix = {
-    .forms = "pinv_matrix(Tensor A, Tensor? atol, Tensor? rtol, bool "
+LP_PRIMITIVE(pinv_matrix,
+             "pinv_matrix(Tensor A, Tensor? atol, Tensor? rtol, bool "
              "hermitian=False) -> Tensor @p",
-    .infer = infer_pinv,
-    .grad = grad_pinv,
-    .grad_in = 1,
-    .grad_out = 1,
-    .prepare = lp_pinv_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_twenty,
-};
+             infer_pinv, lp_pinv_prepare, lp_rule_linalg, .grad = grad_pinv,
+             .grad_in = 1, .grad_out = 1, .data = &lp_linalg_twenty)
 
 /* A tolerance, number or tensor, spread over the batch of t. */
 static LpVal tolerance(LpBuilder *b, LpVal v, const LpType *t)
@@ -388,12 +357,6 @@ static void grad_exp(LpGrad *g)
     g->din[0] = lp_rest(b, e, -1, lp_rows(&t));
 }
 
-LpOp op_matrix_exp = {
-    .forms = "matrix_exp(Tensor A) -> Tensor @fml",
-    .infer = infer_exp,
-    .grad = grad_exp,
-    .grad_in = 1,
-    .prepare = lp_matrix_exp_prepare,
-    .cost = lp_rule_linalg,
-    .data = &lp_linalg_ten,
-};
+LP_PRIMITIVE(matrix_exp, "matrix_exp(Tensor A) -> Tensor @fml", infer_exp,
+             lp_matrix_exp_prepare, lp_rule_linalg, .grad = grad_exp,
+             .grad_in = 1, .data = &lp_linalg_ten)

@@ -72,33 +72,19 @@ static void grad_product(LpGrad *g)
         g->din[1] = lp_op2(g->b, g->op->id, lp_transpose(g->b, a, -2, -1), d);
 }
 
-LpOp op_mm = {
-    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
-    .product = LP_PRODUCT_MATRIX,
-    .cast = LP_CAST_NARROW,
-    .forms = "mm(Tensor self, Tensor mat2) -> Tensor @fmo",
-    .infer = infer_mm,
-    .grad = grad_product,
-    .grad_in = 3,
-    .readers = LP_READERS(2, 1, 0, 0),
-    .prepare = lp_mm_prepare,
-    .work = lp_mm_work,
-    .cost = lp_rule_product,
-};
+LP_PRIMITIVE(mm, "mm(Tensor self, Tensor mat2) -> Tensor @fmo", infer_mm,
+             lp_mm_prepare, lp_rule_product,
+             .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+             .product = LP_PRODUCT_MATRIX, .cast = LP_CAST_NARROW,
+             .grad = grad_product, .grad_in = 3,
+             .readers = LP_READERS(2, 1, 0, 0), .work = lp_mm_work)
 
-LpOp op_bmm = {
-    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
-    .product = LP_PRODUCT_MATRIX,
-    .cast = LP_CAST_NARROW,
-    .forms = "bmm(Tensor self, Tensor mat2) -> Tensor @fmo",
-    .infer = infer_bmm,
-    .grad = grad_product,
-    .grad_in = 3,
-    .readers = LP_READERS(2, 1, 0, 0),
-    .prepare = lp_mm_prepare,
-    .work = lp_mm_work,
-    .cost = lp_rule_product,
-};
+LP_PRIMITIVE(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor @fmo", infer_bmm,
+             lp_mm_prepare, lp_rule_product,
+             .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
+             .product = LP_PRODUCT_MATRIX, .cast = LP_CAST_NARROW,
+             .grad = grad_product, .grad_in = 3,
+             .readers = LP_READERS(2, 1, 0, 0), .work = lp_mm_work)
 
 /* ---- any rank ------------------------------------------------------------ */
 LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,

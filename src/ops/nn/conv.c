@@ -270,62 +270,39 @@ static void grad_plus(LpGrad *g)
     "int[] stride, int[] padding, int[] dilation, bool transposed, int[] "     \
     "output_padding, int groups) -> Tensor @p"
 
-LpOp op_convolution = {
-    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED | LP_OPF_PLANNED,
-    .product = LP_PRODUCT_CONV,
-    .forms = "convolution(Tensor input, Tensor weight, " COMMON,
-    .infer = infer_convolution,
-    .grad = grad_convolution,
-    .grad_in = 3,
-    .readers = LP_READERS(2, 1, 0, 0),
-    .prepare = lp_conv_prepare,
-    .work = lp_conv_work,
-    .cost = lp_rule_convolution,
-};
+LP_PRIMITIVE(convolution, "convolution(Tensor input, Tensor weight, " COMMON,
+             infer_convolution, lp_conv_prepare, lp_rule_convolution,
+             .flags = LP_OPF_CACHED | LP_OPF_BLOCKED | LP_OPF_PLANNED,
+             .product = LP_PRODUCT_CONV, .grad = grad_convolution, .grad_in = 3,
+             .readers = LP_READERS(2, 1, 0, 0), .work = lp_conv_work)
 
 /* Of the half types: PyTorch adds the bias in float32 and rounds once. */
-LpOp op_convolution_plus = {
-    .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
-    .product = LP_PRODUCT_CONV,
-    .forms =
-        "convolution_plus(Tensor input, Tensor weight, Tensor bias, " COMMON,
-    .infer = infer_plus,
-    .grad = grad_plus,
-    .grad_in = 3,
-    .readers = LP_READERS(2, 1, 0, 0),
-    .prepare = lp_conv_plus_prepare,
-    .work = lp_conv_work,
-    .cost = lp_rule_convolution_plus,
-    .data = &lp_plus_ops,
-};
+LP_PRIMITIVE(
+    convolution_plus,
+    "convolution_plus(Tensor input, Tensor weight, Tensor bias, " COMMON,
+    infer_plus, lp_conv_plus_prepare, lp_rule_convolution_plus,
+    .flags = LP_OPF_CACHED | LP_OPF_PLANNED, .product = LP_PRODUCT_CONV,
+    .grad = grad_plus, .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),
+    .work = lp_conv_work, .data = &lp_plus_ops)
 
-LpOp op_convolution_backward_input = {
-    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
-    .product = LP_PRODUCT_CONV_INPUT,
-    .forms = "convolution_backward_input(Tensor grad, Tensor weight, int[] "
+LP_PRIMITIVE(convolution_backward_input,
+             "convolution_backward_input(Tensor grad, Tensor weight, int[] "
              "input_size, " COMMON,
-    .infer = infer_back_input,
-    .grad = grad_back_input,
-    .grad_in = 3,
-    .readers = LP_READERS(2, 1, 0, 0),
-    .prepare = lp_conv_input_prepare,
-    .work = lp_conv_input_work,
-    .cost = lp_rule_convolution_input,
-};
+             infer_back_input, lp_conv_input_prepare, lp_rule_convolution_input,
+             .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+             .product = LP_PRODUCT_CONV_INPUT, .grad = grad_back_input,
+             .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),
+             .work = lp_conv_input_work)
 
-LpOp op_convolution_backward_weight = {
-    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
-    .product = LP_PRODUCT_CONV_WEIGHT,
-    .forms = "convolution_backward_weight(Tensor grad, Tensor input, int[] "
+LP_PRIMITIVE(convolution_backward_weight,
+             "convolution_backward_weight(Tensor grad, Tensor input, int[] "
              "weight_size, " COMMON,
-    .infer = infer_back_weight,
-    .grad = grad_back_weight,
-    .grad_in = 3,
-    .readers = LP_READERS(2, 1, 0, 0),
-    .prepare = lp_conv_weight_prepare,
-    .work = lp_conv_weight_work,
-    .cost = lp_rule_convolution_weight,
-};
+             infer_back_weight, lp_conv_weight_prepare,
+             lp_rule_convolution_weight,
+             .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
+             .product = LP_PRODUCT_CONV_WEIGHT, .grad = grad_back_weight,
+             .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),
+             .work = lp_conv_weight_work)
 
 /* ---- public forms -------------------------------------------------------- */
 /* y = convolution(x, w), with what is to be added to its channels. */

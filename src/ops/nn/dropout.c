@@ -25,15 +25,11 @@ static void grad(LpGrad *g)
     g->b->set_site(g->b, false, 0);
 }
 
-LpOp op_dropout = {
-    .flags = LP_OPF_RANDOM,
-    .forms = "dropout(Tensor input, float p=0.5, bool training=True) -> Tensor "
+LP_PRIMITIVE(dropout,
+             "dropout(Tensor input, float p=0.5, bool training=True) -> Tensor "
              "@nfiw",
-    .infer = infer,
-    .grad = grad,
-    .prepare = lp_dropout_prepare,
-    .cost = lp_rule_dropout,
-};
+             infer, lp_dropout_prepare, lp_rule_dropout, .flags = LP_OPF_RANDOM,
+             .grad = grad)
 
 /* Whole channels: one mask for all places of a channel. `kept`: the leading
  * dimensions that have masks of their own. */

@@ -70,17 +70,12 @@ static void grad_identity(LpGrad *g)
     g->din[0] = lp_expand_as(g->b, d, &t);
 }
 
-LpOp op_identity_loss = {
-    .kind = LP_OP_FUSED,
-    .flags = LP_OPF_DEVICE | LP_OPF_LOSS,
-    .forms = "identity_loss(Tensor x, str reduction) -> Tensor @p\n"
+LP_PRIMITIVE(identity_loss,
+             "identity_loss(Tensor x, str reduction) -> Tensor @p\n"
              "_identity_loss(Tensor x, str reduction) -> Tensor @n",
-    .infer = infer_identity,
-    .expand = expand_identity,
-    .grad = grad_identity,
-    .prepare = lp_identity_loss_prepare,
-    .cost = lp_rule_identity_loss,
-};
+             infer_identity, lp_identity_loss_prepare, lp_rule_identity_loss,
+             .kind = LP_OP_FUSED, .flags = LP_OPF_DEVICE | LP_OPF_LOSS,
+             .expand = expand_identity, .grad = grad_identity)
 
 static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
 {
@@ -185,28 +180,19 @@ static void grad_nll_back(LpGrad *g)
         g->din[0] = r[0];
 }
 
-LpOp op_nll_loss_forward = {
-    .forms = "nll_loss_forward(Tensor input, Tensor target, Tensor? weight, "
+LP_PRIMITIVE(nll_loss_forward,
+             "nll_loss_forward(Tensor input, Tensor target, Tensor? weight, "
              "str reduction, int ignore_index) -> (Tensor output, Tensor "
              "total_weight) @p",
-    .infer = infer_nll,
-    .grad = grad_nll,
-    .grad_in = 6,
-    .grad_out = 2,
-    .prepare = lp_nll_prepare,
-    .cost = lp_rule_nll,
-};
+             infer_nll, lp_nll_prepare, lp_rule_nll, .grad = grad_nll,
+             .grad_in = 6, .grad_out = 2)
 
-LpOp op_nll_loss_backward = {
-    .forms = "nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, "
+LP_PRIMITIVE(nll_loss_backward,
+             "nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, "
              "Tensor total_weight, str reduction, int ignore_index, int "
              "classes) -> Tensor @p",
-    .infer = infer_nll_back,
-    .grad = grad_nll_back,
-    .grad_in = 6,
-    .prepare = lp_nll_back_prepare,
-    .cost = lp_rule_nll_back,
-};
+             infer_nll_back, lp_nll_back_prepare, lp_rule_nll_back,
+             .grad = grad_nll_back, .grad_in = 6)
 
 /* r[0] the loss, r[1] the total weight */
 static bool nll(LpBuilder *b, LpVal x, LpVal target, LpVal weight,

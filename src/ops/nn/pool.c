@@ -263,93 +263,61 @@ static void grad_adaptive_avg_back(LpGrad *g)
 }
 
 /* ---- records ------------------------------------------------------------- */
-LpOp op_max_pool = {
-    .flags = LP_OPF_BLOCKED,
-    .forms = "max_pool(Tensor input, int[] kernel_size, int[]? stride, int[] "
+LP_PRIMITIVE(max_pool,
+             "max_pool(Tensor input, int[] kernel_size, int[]? stride, int[] "
              "padding, int[] dilation, bool ceil_mode) -> (Tensor values, "
              "Tensor indices) @p",
-    .infer = infer_max_pool,
-    .grad = grad_max,
-    .grad_out = 2,
-    .prepare = lp_max_pool_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.max = true, .windowed = true},
-};
+             infer_max_pool, lp_max_pool_prepare, lp_rule_pool,
+             .flags = LP_OPF_BLOCKED, .grad = grad_max, .grad_out = 2,
+             .data = &(const LpPoolFacts){.max = true, .windowed = true})
 
-LpOp op_max_pool_backward = {
-    .flags = LP_OPF_BLOCKED,
-    .forms = "max_pool_backward(Tensor grad, Tensor indices, int[] size) -> "
+LP_PRIMITIVE(max_pool_backward,
+             "max_pool_backward(Tensor grad, Tensor indices, int[] size) -> "
              "Tensor @p",
-    .infer = infer_scatter,
-    .grad = grad_scatter,
-    .grad_in = 2,
-    .prepare = lp_max_pool_scatter_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.max = true, .backward = true},
-};
+             infer_scatter, lp_max_pool_scatter_prepare, lp_rule_pool,
+             .flags = LP_OPF_BLOCKED, .grad = grad_scatter, .grad_in = 2,
+             .data = &(const LpPoolFacts){.max = true, .backward = true})
 
-LpOp op_max_pool_gather = {
-    .forms = "max_pool_gather(Tensor input, Tensor indices, int[] size) -> "
+LP_PRIMITIVE(max_pool_gather,
+             "max_pool_gather(Tensor input, Tensor indices, int[] size) -> "
              "Tensor @p",
-    .infer = infer_gather,
-    .grad = grad_gather,
-    .grad_in = 2,
-    .prepare = lp_max_pool_gather_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.max = true},
-};
+             infer_gather, lp_max_pool_gather_prepare, lp_rule_pool,
+             .grad = grad_gather, .grad_in = 2,
+             .data = &(const LpPoolFacts){.max = true})
 
 #define WINDOW                                                                 \
     "int[] kernel_size, int[]? stride, int[] padding, bool ceil_mode, bool "   \
     "count_include_pad, int? divisor_override) -> Tensor @p"
 
-LpOp op_avg_pool = {
-    .forms = "avg_pool(Tensor input, " WINDOW,
-    .infer = infer_avg_pool,
-    .grad = grad_avg,
-    .prepare = lp_avg_pool_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.windowed = true},
-};
+LP_PRIMITIVE(avg_pool, "avg_pool(Tensor input, " WINDOW, infer_avg_pool,
+             lp_avg_pool_prepare, lp_rule_pool, .grad = grad_avg,
+             .data = &(const LpPoolFacts){.windowed = true})
 
-LpOp op_avg_pool_backward = {
-    .forms = "avg_pool_backward(Tensor grad, int[] size, " WINDOW,
-    .infer = infer_avg_back,
-    .grad = grad_avg_back,
-    .prepare = lp_avg_pool_back_prepare,
-    .cost = lp_rule_pool,
-    .data =
-        &(const LpPoolFacts){.backward = true, .windowed = true, .window = 1},
-};
+LP_PRIMITIVE(avg_pool_backward,
+             "avg_pool_backward(Tensor grad, int[] size, " WINDOW,
+             infer_avg_back, lp_avg_pool_back_prepare, lp_rule_pool,
+             .grad = grad_avg_back,
+             .data = &(const LpPoolFacts){
+                 .backward = true, .windowed = true, .window = 1})
 
-LpOp op_adaptive_avg_pool = {
-    .forms = "adaptive_avg_pool(Tensor input, int[] output_size) -> Tensor @p",
-    .infer = infer_adaptive,
-    .grad = grad_adaptive_avg,
-    .prepare = lp_adaptive_avg_pool_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.max = false},
-};
+LP_PRIMITIVE(adaptive_avg_pool,
+             "adaptive_avg_pool(Tensor input, int[] output_size) -> Tensor @p",
+             infer_adaptive, lp_adaptive_avg_pool_prepare, lp_rule_pool,
+             .grad = grad_adaptive_avg,
+             .data = &(const LpPoolFacts){.max = false})
 
-LpOp op_adaptive_avg_pool_backward = {
-    .forms = "adaptive_avg_pool_backward(Tensor grad, int[] size) -> Tensor @p",
-    .infer = infer_adaptive_back,
-    .grad = grad_adaptive_avg_back,
-    .prepare = lp_adaptive_avg_pool_back_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.backward = true},
-};
+LP_PRIMITIVE(adaptive_avg_pool_backward,
+             "adaptive_avg_pool_backward(Tensor grad, int[] size) -> Tensor @p",
+             infer_adaptive_back, lp_adaptive_avg_pool_back_prepare,
+             lp_rule_pool, .grad = grad_adaptive_avg_back,
+             .data = &(const LpPoolFacts){.backward = true})
 
-LpOp op_adaptive_max_pool = {
-    .forms = "adaptive_max_pool(Tensor input, int[] output_size) -> (Tensor "
+LP_PRIMITIVE(adaptive_max_pool,
+             "adaptive_max_pool(Tensor input, int[] output_size) -> (Tensor "
              "values, Tensor indices) @p",
-    .infer = infer_adaptive,
-    .grad = grad_max,
-    .grad_out = 2,
-    .prepare = lp_adaptive_max_pool_prepare,
-    .cost = lp_rule_pool,
-    .data = &(const LpPoolFacts){.max = true},
-};
+             infer_adaptive, lp_adaptive_max_pool_prepare, lp_rule_pool,
+             .grad = grad_max, .grad_out = 2,
+             .data = &(const LpPoolFacts){.max = true})
 
 /* ---- public forms -------------------------------------------------------- */
 /* attr: kernel_size, stride, padding, dilation, ceil_mode */

@@ -226,26 +226,16 @@ static LpStatus prepare_clone(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_copy_kernel(&r->in[0], 0, &r->out[0], r->threads, k);
 }
 
-LpOp op_clone = {
-    .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,
-    .forms = "clone(Tensor self) -> Tensor @fm",
-    .infer = lp_infer_pointwise,
-    .prepare = prepare_clone,
-    .cost = lp_rule_copy,
-    .grad = lp_grad_same,
-    .data = &data_identity,
-};
+LP_PRIMITIVE(clone, "clone(Tensor self) -> Tensor @fm", lp_infer_pointwise,
+             prepare_clone, lp_rule_copy,
+             .flags = LP_OPF_POINTWISE | LP_OPF_INPLACE_OK,
+             .grad = lp_grad_same, .data = &data_identity)
 
 /* To another type: rounds once; a float becomes an integer towards zero. */
-LpOp op_cast = {
-    .flags = LP_OPF_POINTWISE,
-    .forms = "cast(Tensor self, ScalarType dtype) -> Tensor @p",
-    .infer = lp_infer_pointwise,
-    .prepare = lp_pointwise_prepare,
-    .cost = lp_rule_pointwise,
-    .grad = lp_grad_same,
-    .data = &data_identity,
-};
+LP_PRIMITIVE(cast, "cast(Tensor self, ScalarType dtype) -> Tensor @p",
+             lp_infer_pointwise, lp_pointwise_prepare, lp_rule_pointwise,
+             .flags = LP_OPF_POINTWISE, .grad = lp_grad_same,
+             .data = &data_identity)
 
 /* The operators on complex numbers that leave a real one as it is. */
 LP_FORMULA(conj, "conj(Tensor self) -> Tensor @fm\n"

@@ -14,12 +14,8 @@
 #include "src/ops/view/view.h"
 
 #define RANDOM(id, flags_, forms_, infer_, prepare_, ...)                      \
-    LpOp op_##id = {.flags = LP_OPF_RANDOM | LP_OPF_EXACT | (flags_),          \
-                    .forms = forms_,                                           \
-                    .infer = infer_,                                           \
-                    .prepare = prepare_,                                       \
-                    .cost = lp_rule_random,                                    \
-                    __VA_ARGS__};
+    LP_PRIMITIVE(id, forms_, infer_, prepare_, lp_rule_random,                 \
+                 .flags = LP_OPF_RANDOM | LP_OPF_EXACT | (flags_), __VA_ARGS__)
 #define NO_GRAD .no_grad = "random numbers have no gradient"
 
 /* One that fills a tensor by lp_draw_prepare. */

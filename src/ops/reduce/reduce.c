@@ -345,20 +345,15 @@ static void grad_norm(LpGrad *g)
 }
 
 /* (sum |x|^p)^(1/p); p = 0 counts, p = inf and -inf take the extremes */
-LpOp op_vector_norm = {
-    .forms =
-        "vector_norm.own(Tensor self, int[1]? dim=None, bool keepdim=False, "
-        "Scalar? ord=2, ScalarType? dtype=None) -> Tensor @p\n"
-        "vector_norm(Tensor self, Scalar? ord=2, int[1]? dim=None, bool "
-        "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
-    .infer = infer_norm,
-    .prepare = prepare_norm,
-    .cost = lp_rule_vector_norm,
-    .grad = grad_norm,
-    .grad_in = 1,
-    .grad_out = 1,
-    .data = &(const Facts){.kind = KIND_FLOAT, .dtype = LP_NORM_DTYPE},
-};
+LP_PRIMITIVE(
+    vector_norm,
+    "vector_norm.own(Tensor self, int[1]? dim=None, bool keepdim=False, "
+    "Scalar? ord=2, ScalarType? dtype=None) -> Tensor @p\n"
+    "vector_norm(Tensor self, Scalar? ord=2, int[1]? dim=None, bool "
+    "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo",
+    infer_norm, prepare_norm, lp_rule_vector_norm, .grad = grad_norm,
+    .grad_in = 1, .grad_out = 1,
+    .data = &(const Facts){.kind = KIND_FLOAT, .dtype = LP_NORM_DTYPE})
 
 /* ---- short hand of rules ------------------------------------------------- */
 static LpVal reduce(LpBuilder *b, int op, LpVal x, const int64_t *dims, int n,

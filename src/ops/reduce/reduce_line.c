@@ -101,18 +101,14 @@ ALONG(max_dim, max, LP_LINE_MAX, lp_rule_position, LP_RED_MAX);
 ALONG(min_dim, min, LP_LINE_MIN, lp_rule_position, LP_RED_MIN);
 ALONG(median_dim, median, LP_LINE_MEDIAN, lp_rule_sorted_line, 0);
 
-LpOp op_mode = {
-    .forms = "mode.own(Tensor self, int[1] dim=-1, bool keepdim=False) -> "
+LP_PRIMITIVE(mode,
+             "mode.own(Tensor self, int[1] dim=-1, bool keepdim=False) -> "
              "(Tensor values, Tensor indices) @p\n"
              "mode(Tensor self, int dim=-1, bool keepdim=False) -> "
              "(Tensor values, Tensor indices) @fmo",
-    .infer = infer_position,
-    .prepare = prepare_line,
-    .cost = lp_rule_sorted_line,
-    .grad = grad_position,
-    .grad_out = 2,
-    .data = &(const LpLineKind){LP_LINE_MODE},
-};
+             infer_position, prepare_line, lp_rule_sorted_line,
+             .grad = grad_position, .grad_out = 2,
+             .data = &(const LpLineKind){LP_LINE_MODE})
 
 /* ---- running extremes ---------------------------------------------------- */
 static LpStatus infer_extremes(LpInfer *x)
@@ -184,17 +180,13 @@ static void grad_cumsum(LpGrad *g)
 
 /* y_i = x_0 + … + x_i, or x_i + … + x_(n-1) in reverse; the gradient is the
  * other one of dy. */
-LpOp op_cumsum = {
-    .forms = "cumsum.own(Tensor self, int[1] dim, ScalarType? dtype=None, bool "
+LP_PRIMITIVE(cumsum,
+             "cumsum.own(Tensor self, int[1] dim, ScalarType? dtype=None, bool "
              "reverse=False) -> Tensor @p\n"
              "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> "
              "Tensor @fmid",
-    .infer = lp_infer_running,
-    .prepare = prepare_cumsum,
-    .cost = lp_rule_running,
-    .cost_row = LP_EW_add,
-    .grad = grad_cumsum,
-};
+             lp_infer_running, prepare_cumsum, lp_rule_running,
+             .cost_row = LP_EW_add, .grad = grad_cumsum)
 
 /* ---- logarithms of running sums ------------------------------------------ */
 static LpStatus infer_logsums(LpInfer *x)
@@ -239,14 +231,9 @@ static void grad_logsums(LpGrad *g)
 }
 
 /* y_i = log(exp(x_0) + … + exp(x_i)), from the end in reverse */
-LpOp op_logcumsumexp = {
-    .forms = "logcumsumexp.own(Tensor self, int[1] dim, bool reverse=False) "
+LP_PRIMITIVE(logcumsumexp,
+             "logcumsumexp.own(Tensor self, int[1] dim, bool reverse=False) "
              "-> Tensor @p\n"
              "logcumsumexp(Tensor self, int dim) -> Tensor @fmo",
-    .infer = infer_logsums,
-    .prepare = prepare_logsums,
-    .cost = lp_rule_running_logsum,
-    .grad = grad_logsums,
-    .grad_in = 1,
-    .grad_out = 1,
-};
+             infer_logsums, prepare_logsums, lp_rule_running_logsum,
+             .grad = grad_logsums, .grad_in = 1, .grad_out = 1)

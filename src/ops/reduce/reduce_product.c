@@ -70,19 +70,14 @@ static void grad_cumprod(LpGrad *g)
                              g->attr[0].v[0]);
 }
 
-LpOp op_cumprod = {
-    .forms = "cumprod.own(Tensor self, int[1] dim, ScalarType? dtype=None) -> "
+LP_PRIMITIVE(cumprod,
+             "cumprod.own(Tensor self, int[1] dim, ScalarType? dtype=None) -> "
              "Tensor @p\n"
              "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> "
              "Tensor @fmid",
-    .infer = lp_infer_running,
-    .prepare = prepare_cumprod,
-    .cost = lp_rule_running,
-    .cost_row = LP_EW_mul,
-    .grad = grad_cumprod,
-    .grad_in = 1,
-    .grad_out = 1,
-};
+             lp_infer_running, prepare_cumprod, lp_rule_running,
+             .cost_row = LP_EW_mul, .grad = grad_cumprod, .grad_in = 1,
+             .grad_out = 1)
 
 /* ---- recurrences --------------------------------------------------------- */
 static LpStatus infer_recurrence(LpInfer *x)
@@ -116,16 +111,11 @@ static void grad_recurrence(LpGrad *g)
 }
 
 /* y_j = d_j + a_j y_(j-1), from the end in reverse */
-LpOp op_recurrence = {
-    .forms = "recurrence(Tensor self, Tensor other, int[1] dim, bool "
+LP_PRIMITIVE(recurrence,
+             "recurrence(Tensor self, Tensor other, int[1] dim, bool "
              "reverse=False) -> Tensor @p",
-    .infer = infer_recurrence,
-    .prepare = lp_recurrence_prepare,
-    .cost = lp_rule_recurrence,
-    .grad = grad_recurrence,
-    .grad_in = 1,
-    .grad_out = 1,
-};
+             infer_recurrence, lp_recurrence_prepare, lp_rule_recurrence,
+             .grad = grad_recurrence, .grad_in = 1, .grad_out = 1)
 
 /* ---- products of the others ---------------------------------------------- */
 static LpStatus infer_others(LpInfer *x)
@@ -197,12 +187,6 @@ static void grad_others(LpGrad *g)
 }
 
 /* y_i = prod of x_l, l != i */
-LpOp op_prod_others = {
-    .forms = "prod_others(Tensor self, int[] dim) -> Tensor @p",
-    .infer = infer_others,
-    .prepare = prepare_others,
-    .cost = lp_rule_others,
-    .cost_row = LP_EW_mul,
-    .grad = grad_others,
-    .grad_in = 1,
-};
+LP_PRIMITIVE(prod_others, "prod_others(Tensor self, int[] dim) -> Tensor @p",
+             infer_others, prepare_others, lp_rule_others,
+             .cost_row = LP_EW_mul, .grad = grad_others, .grad_in = 1)

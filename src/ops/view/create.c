@@ -13,12 +13,7 @@
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
-#define MAKER(id, forms_, infer_, prepare_, rule)                              \
-    LpOp op_##id = {.forms = forms_,                                           \
-                    .infer = infer_,                                           \
-                    .no_grad = "it has no operand",                            \
-                    .prepare = prepare_,                                       \
-                    .cost = rule};
+#define MAKER(...) LP_PRIMITIVE(__VA_ARGS__, .no_grad = "it has no operand")
 
 static LpDtype dtype_of_kind(LpKind k)
 {
@@ -167,28 +162,18 @@ static void grad_fill(LpGrad *g)
         g->din[1] = lp_sum(g->b, g->dout[0], NULL, 0, false);
 }
 
-LpOp op_fill = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "fill(Tensor self, Value value) -> Tensor @fmi",
-    .infer = infer_fill,
-    .grad = grad_fill,
-    .prepare = lp_fill_prepare,
-    .cost = lp_rule_fill,
-};
+LP_PRIMITIVE(fill, "fill(Tensor self, Value value) -> Tensor @fmi", infer_fill,
+             lp_fill_prepare, lp_rule_fill, .flags = LP_OPF_INPLACE_OK,
+             .grad = grad_fill)
 
 static void grad_zero(LpGrad *g)
 {
     (void)g; /* a constant */
 }
 
-LpOp op_zero = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "zero(Tensor self) -> Tensor @fi",
-    .infer = infer_fill,
-    .grad = grad_zero,
-    .prepare = lp_fill_prepare,
-    .cost = lp_rule_fill,
-};
+LP_PRIMITIVE(zero, "zero(Tensor self) -> Tensor @fi", infer_fill,
+             lp_fill_prepare, lp_rule_fill, .flags = LP_OPF_INPLACE_OK,
+             .grad = grad_zero)
 
 /* ---- arange -------------------------------------------------------------- */
 enum { START, END, STEP, DTYPE }; /* attributes */

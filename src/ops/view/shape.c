@@ -80,17 +80,12 @@ static void grad_cat(LpGrad *g)
     }
 }
 
-LpOp op_cat = {
-    .cast = LP_CAST_WIDEST,
-    .flags = LP_OPF_OUT_APART | LP_OPF_JOINS,
-    .forms = "cat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
+LP_PRIMITIVE(cat,
+             "cat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concatenate(Tensor[] tensors, int dim=0) -> Tensor @fc",
-    .infer = infer_cat,
-    .grad = grad_cat,
-    .prepare = lp_cat_prepare,
-    .cost = lp_rule_copy,
-};
+             infer_cat, lp_cat_prepare, lp_rule_copy, .cast = LP_CAST_WIDEST,
+             .flags = LP_OPF_OUT_APART | LP_OPF_JOINS, .grad = grad_cat)
 
 /* ---- flip ---------------------------------------------------------------- */
 static LpStatus infer_flip(LpInfer *x)
@@ -119,13 +114,8 @@ static void grad_again(LpGrad *g)
     g->din[0] = lp_emit(g->b, g->op->id, &g->dout[0], 1, g->attr);
 }
 
-LpOp op_flip = {
-    .forms = "flip(Tensor self, int[] dims) -> Tensor @fm",
-    .infer = infer_flip,
-    .grad = grad_again,
-    .prepare = lp_flip_prepare,
-    .cost = lp_rule_reverse,
-};
+LP_PRIMITIVE(flip, "flip(Tensor self, int[] dims) -> Tensor @fm", infer_flip,
+             lp_flip_prepare, lp_rule_reverse, .grad = grad_again)
 
 /* ---- tril, triu ---------------------------------------------------------- */
 static LpStatus infer_tri(LpInfer *x)
@@ -188,11 +178,7 @@ static void grad_pad(LpGrad *g)
     g->din[0] = lp_emit(g->b, LP_OP_constant_pad_nd, &g->dout[0], 1, a);
 }
 
-LpOp op_constant_pad_nd = {
-    .forms = "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> "
+LP_PRIMITIVE(constant_pad_nd,
+             "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> "
              "Tensor @f",
-    .infer = infer_pad,
-    .grad = grad_pad,
-    .prepare = lp_pad_prepare,
-    .cost = lp_rule_embed,
-};
+             infer_pad, lp_pad_prepare, lp_rule_embed, .grad = grad_pad)

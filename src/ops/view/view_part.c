@@ -266,18 +266,14 @@ static LpVal put_as_strided(LpBuilder *b, const LpAttr *attr, LpVal parent,
     return lp_emit(b, LP_OP_as_strided_embed, (LpVal[]){parent, v}, 2, attr);
 }
 
-LpOp op_as_strided = {
-    .flags = LP_OPF_VIEW | LP_OPF_OWN_STRIDES,
-    .forms = "as_strided.geometry(Tensor self, int[] size, int[] stride, int? "
+LP_PRIMITIVE(as_strided,
+             "as_strided.geometry(Tensor self, int[] size, int[] stride, int? "
              "storage_offset=None, int[]? geometry=None) -> Tensor @p\n"
              "as_strided(Tensor self, int[] size, int[] stride, int? "
              "storage_offset=None) -> Tensor @fm",
-    .infer = infer_as_strided,
-    .grad = grad_as_strided,
-    .prepare = lp_view_prepare,
-    .put = put_as_strided,
-    .cost = lp_rule_view,
-};
+             infer_as_strided, lp_view_prepare, lp_rule_view,
+             .flags = LP_OPF_VIEW | LP_OPF_OWN_STRIDES, .grad = grad_as_strided,
+             .put = put_as_strided)
 
 /* ---- unfold -------------------------------------------------------------- */
 static LpStatus infer_unfold(LpInfer *x)

@@ -107,16 +107,12 @@ static void grad_as_pytorch(LpGrad *g)
         g->din[0] = lp_emit(g->b, LP_OP_as_strided_backward, &seen, 1, back);
 }
 
-LpOp op_as_strided_scatter = {
-    .flags = LP_OPF_INPLACE_OK,
-    .forms = "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] "
+LP_PRIMITIVE(as_strided_scatter,
+             "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] "
              "stride, int? storage_offset=None) -> Tensor @fm",
-    .infer = infer_scatter,
-    .grad = grad_as_pytorch,
-    .prepare = lp_scatter_prepare,
-    .cost = lp_rule_embed,
-    .data = &op_as_strided,
-};
+             infer_scatter, lp_scatter_prepare, lp_rule_embed,
+             .flags = LP_OPF_INPLACE_OK, .grad = grad_as_pytorch,
+             .data = &op_as_strided)
 
 /* ---- backward ------------------------------------------------------------ */
 static LpStatus infer_backward(LpInfer *x)
