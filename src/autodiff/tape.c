@@ -161,7 +161,7 @@ unsigned lp_wanting(const LpOp *op, const LpArg *in, int n_in)
 bool lp_reads(const LpOp *op, unsigned want, int i)
 {
     bool list = op->has_list && i >= op->n_operands - 1;
-    unsigned by = i < 3 ? op->readers >> 4 * i & 15 : 0;
+    unsigned by = i < 3 ? (unsigned)op->readers >> 4 * i & 15u : 0;
     return op->grad_in >> (list ? 31 : i) & 1 && (!by || by & want);
 }
 
