@@ -15,15 +15,12 @@ static LpStatus infer_nonzero(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_nonzero = {
-    .flags = LP_OPF_DYNAMIC,
-    .forms = "nonzero(Tensor self) -> Tensor @fmo\n"
+LP_PRIMITIVE(nonzero,
+             "nonzero(Tensor self) -> Tensor @fmo\n"
              "argwhere(Tensor self) -> Tensor @fm",
-    .infer = infer_nonzero,
-    .no_grad = "positions have no gradient",
-    .measure = lp_nonzero_measure,
-    .prepare = lp_nonzero_prepare,
-};
+             infer_nonzero, lp_nonzero_prepare, NULL, .flags = LP_OPF_DYNAMIC,
+             .no_grad = "positions have no gradient",
+             .measure = lp_nonzero_measure)
 
 /* ---- unique -------------------------------------------------------------- */
 /* Distinct values, or distinct slices along dim; sorted, unless only
@@ -48,15 +45,12 @@ static LpStatus infer_unique(LpInfer *x)
     return LP_OK;
 }
 
-LpOp op_unique_all = {
-    .flags = LP_OPF_DYNAMIC,
-    .forms = "unique_all(Tensor self, bool consecutive=False, int? dim=None) "
+LP_PRIMITIVE(unique_all,
+             "unique_all(Tensor self, bool consecutive=False, int? dim=None) "
              "-> (Tensor output, Tensor inverse_indices, Tensor counts) @f",
-    .infer = infer_unique,
-    .no_grad = "distinct values have no gradient",
-    .measure = lp_unique_measure,
-    .prepare = lp_unique_prepare,
-};
+             infer_unique, lp_unique_prepare, NULL, .flags = LP_OPF_DYNAMIC,
+             .no_grad = "distinct values have no gradient",
+             .measure = lp_unique_measure)
 
 /* ---- bincount ------------------------------------------------------------ */
 static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
@@ -88,15 +82,12 @@ static LpStatus infer_bincount(LpInfer *x)
                    &x->out[0], x->err);
 }
 
-LpOp op_bincount_any = {
-    .flags = LP_OPF_DYNAMIC,
-    .forms = "bincount_any(Tensor self, Tensor? weights=None, int "
+LP_PRIMITIVE(bincount_any,
+             "bincount_any(Tensor self, Tensor? weights=None, int "
              "minlength=0) -> Tensor @p",
-    .infer = infer_bincount,
-    .no_grad = "counts have no gradient",
-    .measure = lp_bincount_measure,
-    .prepare = lp_bincount_prepare,
-};
+             infer_bincount, lp_bincount_prepare, NULL, .flags = LP_OPF_DYNAMIC,
+             .no_grad = "counts have no gradient",
+             .measure = lp_bincount_measure)
 
 /* In a trace there are minlength counts, as on the device, and a number beyond
  * them is an error when it runs. */

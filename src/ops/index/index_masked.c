@@ -205,14 +205,10 @@ LP_PRIMITIVE(one_hot, "one_hot(Tensor self, int num_classes) -> Tensor @n",
              infer_one_hot, lp_one_hot_prepare, lp_rule_select,
              .no_grad = "classes have no gradient")
 
-LpOp op_one_hot_any = {
-    .flags = LP_OPF_DYNAMIC,
-    .forms = "one_hot.any(Tensor self) -> Tensor @n",
-    .infer = infer_one_hot,
-    .no_grad = "classes have no gradient",
-    .measure = lp_one_hot_measure,
-    .prepare = lp_one_hot_prepare,
-};
+LP_PRIMITIVE(one_hot_any, "one_hot.any(Tensor self) -> Tensor @n",
+             infer_one_hot, lp_one_hot_prepare, NULL, .flags = LP_OPF_DYNAMIC,
+             .no_grad = "classes have no gradient",
+             .measure = lp_one_hot_measure)
 
 /* ---- isin ---------------------------------------------------------------- */
 LP_FORMULA(isin, "isin(Value elements, Value test_elements, *, bool "

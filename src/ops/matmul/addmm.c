@@ -75,20 +75,14 @@ static void grad_plus(LpGrad *g)
 
 const LpPlusOps lp_plus_ops = {&op_mul, &op_add, &op_cast};
 #define PLUS(name)                                                             \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_CACHED | LP_OPF_PLANNED,                               \
-        .product = LP_PRODUCT_MATRIX,                                          \
-        .forms = #name "(Tensor self, Tensor mat2, Tensor addend, Scalar "     \
+    LP_PRIMITIVE(name,                                                         \
+                 #name "(Tensor self, Tensor mat2, Tensor addend, Scalar "     \
                        "beta, Scalar alpha) -> Tensor @p",                     \
-        .infer = infer_##name,                                                 \
-        .grad = grad_plus,                                                     \
-        .grad_in = 3,                                                          \
-        .readers = LP_READERS(2, 1, 0, 0),                                     \
-        .prepare = lp_mm_plus_prepare,                                         \
-        .work = lp_mm_work,                                                    \
-        .cost = lp_rule_product_plus,                                          \
-        .data = &lp_plus_ops,                                                  \
-    };
+                 infer_##name, lp_mm_plus_prepare, lp_rule_product_plus,       \
+                 .flags = LP_OPF_CACHED | LP_OPF_PLANNED,                      \
+                 .product = LP_PRODUCT_MATRIX, .grad = grad_plus,              \
+                 .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),              \
+                 .work = lp_mm_work, .data = &lp_plus_ops)
 PLUS(mm_plus)
 PLUS(bmm_plus)
 

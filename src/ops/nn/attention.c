@@ -145,31 +145,21 @@ static void grad(LpGrad *g)
     g->din[3] = lp_emit(b, LP_OP_softmax_backward, (LpVal[]){dp, p}, 2, &dim);
 }
 
-LpOp op_attention = {
-    .kind = LP_OP_FUSED,
-    .flags = LP_OPF_STRIDED_OUT,
-    .forms = "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, "
+LP_PRIMITIVE(attention,
+             "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, "
              "float scale, bool is_causal) -> Tensor @p",
-    .infer = infer,
-    .expand = expand_attention,
-    .grad = grad,
-    .grad_in = 15,
-    .prepare = lp_attention_prepare,
-    .work = lp_attention_work,
-    .back = &op_attention_backward,
-};
+             infer, lp_attention_prepare, NULL, .kind = LP_OP_FUSED,
+             .flags = LP_OPF_STRIDED_OUT, .expand = expand_attention,
+             .grad = grad, .grad_in = 15, .work = lp_attention_work,
+             .back = &op_attention_backward)
 
-LpOp op_attention_backward = {
-    .kind = LP_OP_FUSED,
-    .flags = LP_OPF_STRIDED_OUT,
-    .forms = "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor "
+LP_PRIMITIVE(attention_backward,
+             "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor "
              "value, Tensor? mask, float scale, bool is_causal) -> (Tensor "
              "query, Tensor key, Tensor value) @p",
-    .infer = infer_back,
-    .expand = expand_back,
-    .prepare = lp_attention_back_prepare,
-    .work = lp_attention_back_work,
-};
+             infer_back, lp_attention_back_prepare, NULL, .kind = LP_OP_FUSED,
+             .flags = LP_OPF_STRIDED_OUT, .expand = expand_back,
+             .work = lp_attention_back_work)
 
 /* ---- public form --------------------------------------------------------- */
 enum { P_DROPOUT, P_CAUSAL, P_SCALE, P_GQA };

@@ -241,18 +241,9 @@ static void grad_batch(LpGrad *g)
 
 /* ---- records ------------------------------------------------------------- */
 #define NORM(id, more, form, shape, rule, gradient, kernel, tiles)             \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_DEVICE | (more),                                       \
-        .forms = form,                                                         \
-        .infer = shape,                                                        \
-        .expand = rule,                                                        \
-        .grad = gradient,                                                      \
-        .grad_in = 3,                                                          \
-        .grad_out = 6,                                                         \
-        .prepare = kernel,                                                     \
-        .cost = tiles,                                                         \
-    };
+    LP_PRIMITIVE(id, form, shape, kernel, tiles, .kind = LP_OP_FUSED,          \
+                 .flags = LP_OPF_DEVICE | (more), .expand = rule,              \
+                 .grad = gradient, .grad_in = 3, .grad_out = 6)
 #define BACK                                                                   \
     "(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
 #define GRADS "-> (Tensor input_grad, Tensor weight_grad, Tensor bias_grad) @p"
@@ -291,14 +282,8 @@ NORM(batch_norm_backward, LP_OPF_BLOCKED,
 /* Host-only: with the ReLU of the result, of its sum with `other` if that is
  * given; with the ReLU's gradient, whose result is the last operand. */
 #define NORM_RELU(id, form, shape, rule, kernel)                               \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_BLOCKED,                                               \
-        .forms = form,                                                         \
-        .infer = shape,                                                        \
-        .expand = rule,                                                        \
-        .prepare = kernel,                                                     \
-    };
+    LP_PRIMITIVE(id, form, shape, kernel, NULL, .kind = LP_OP_FUSED,           \
+                 .flags = LP_OPF_BLOCKED, .expand = rule)
 NORM_RELU(batch_norm_relu,
           "batch_norm_relu(Tensor input, Tensor? weight, Tensor? bias, Tensor? "
           "other, float eps) -> (Tensor out, Tensor mean, Tensor var) @p",

@@ -70,18 +70,16 @@ static LpStatus infer_update(LpInfer *x, int n)
     {                                                                          \
         return infer_update(x, AT(name_, lr));                                 \
     }                                                                          \
-    LpOp op_##name_##_step = {                                                 \
-        .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | (flags_),               \
-        .forms = #name_ "_step(Tensor param" LP_OPTIM_##name_(                 \
+    LP_PRIMITIVE(                                                              \
+        name_##_step,                                                          \
+        #name_ "_step(Tensor param" LP_OPTIM_##name_(                          \
             FORM_G, FORM_S, FORM_N, FORM_K,                                    \
             FORM_F) ") -> (Tensor param" LP_OPTIM_##name_(NONE, RESULT, NONE,  \
                                                           NONE, NONE) ") @po", \
-        .infer = infer_##name_,                                                \
+        infer_##name_, lp_##name_##_step_prepare, lp_rule_update,              \
+        .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | (flags_),               \
         .no_grad = "an optimizer's update is not differentiated",              \
-        .prepare = lp_##name_##_step_prepare,                                  \
-        .update = {__VA_ARGS__},                                               \
-        .cost = lp_rule_update,                                                \
-    };
+        .update = {__VA_ARGS__})
 
 /* g = grad_scale grad + weight_decay param;  buffer = step = 1 ? g : momentum
  * buffer + (1 - dampening) g;  param -= lr (nesterov ? g + momentum buffer :

@@ -206,30 +206,18 @@ EXPANSIONS(gru)
 EXPANSIONS(rnn)
 
 #define RECURRENT(id, KIND, form, reads, keeps)                                \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_DEVICE | LP_OPF_CACHED,                                \
-        .forms = form,                                                         \
-        .infer = infer,                                                        \
-        .expand = expand_##id,                                                 \
-        .grad = grad,                                                          \
-        .grad_in = reads,                                                      \
+    LP_PRIMITIVE(                                                              \
+        id, form, infer, lp_rnn_prepare, lp_rule_recurrent,                    \
+        .kind = LP_OP_FUSED, .flags = LP_OPF_DEVICE | LP_OPF_CACHED,           \
+        .expand = expand_##id, .grad = grad, .grad_in = reads,                 \
         .grad_out = keeps,                                                     \
-        .prepare = lp_rnn_prepare,                                             \
-        .cost = lp_rule_recurrent,                                             \
-        .data = &(const LpRnnFacts){LP_RNN_##KIND, LP_OP_##id##_backward},     \
-    };
+        .data = &(const LpRnnFacts){LP_RNN_##KIND, LP_OP_##id##_backward})
 #define BACKWARD(id, KIND, form)                                               \
-    LpOp op_##id##_backward = {                                                \
-        .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_DEVICE | LP_OPF_CACHED,                                \
-        .forms = form,                                                         \
-        .infer = infer_back,                                                   \
-        .expand = expand_##id##_back,                                          \
-        .prepare = lp_rnn_back_prepare,                                        \
-        .cost = lp_rule_recurrent_back,                                        \
-        .data = &(const LpRnnFacts){.kind = LP_RNN_##KIND},                    \
-    };
+    LP_PRIMITIVE(id##_backward, form, infer_back, lp_rnn_back_prepare,         \
+                 lp_rule_recurrent_back, .kind = LP_OP_FUSED,                  \
+                 .flags = LP_OPF_DEVICE | LP_OPF_CACHED,                       \
+                 .expand = expand_##id##_back,                                 \
+                 .data = &(const LpRnnFacts){.kind = LP_RNN_##KIND})
 
 #define WEIGHTS                                                                \
     "Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh"
@@ -346,15 +334,9 @@ static void expand_rows_back(LpBuilder *b, int op, const LpAttr *attr,
         (void)n_out;                                                           \
         expand_##way(b, LP_OP_##layer, attr, in, n_in, out);                   \
     }                                                                          \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_CACHED,                                                \
-        .forms = form,                                                         \
-        .infer = infer_##way,                                                  \
-        .expand = expand_##id,                                                 \
-        .prepare = kernel,                                                     \
-        .data = &(const LpRnnFacts){.kind = LP_RNN_##KIND},                    \
-    };
+    LP_PRIMITIVE(id, form, infer_##way, kernel, NULL, .kind = LP_OP_FUSED,     \
+                 .flags = LP_OPF_CACHED, .expand = expand_##id,                \
+                 .data = &(const LpRnnFacts){.kind = LP_RNN_##KIND})
 
 #define LSTM_ROWS                                                              \
     "Tensor table, Tensor? h_0, Tensor? c_0, " WEIGHTS ", Tensor? weight_hr"

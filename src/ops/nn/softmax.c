@@ -75,17 +75,9 @@ static void grad_log_softmax(LpGrad *g)
 }
 
 #define SOFT(id, form, shape, rule, gradient, kernel, tiles)                   \
-    LpOp op_##id = {                                                           \
-        .kind = LP_OP_FUSED,                                                   \
-        .flags = LP_OPF_DEVICE,                                                \
-        .forms = form,                                                         \
-        .infer = shape,                                                        \
-        .expand = rule,                                                        \
-        .grad = gradient,                                                      \
-        .grad_out = 1,                                                         \
-        .prepare = kernel,                                                     \
-        .cost = tiles,                                                         \
-    };
+    LP_PRIMITIVE(id, form, shape, kernel, tiles, .kind = LP_OP_FUSED,          \
+                 .flags = LP_OPF_DEVICE, .expand = rule, .grad = gradient,     \
+                 .grad_out = 1)
 SOFT(softmax, "softmax(Tensor input, int dim) -> Tensor @p", infer,
      expand_softmax, grad_softmax, lp_softmax_prepare, lp_rule_softmax)
 SOFT(log_softmax, "log_softmax(Tensor input, int dim) -> Tensor @p", infer,

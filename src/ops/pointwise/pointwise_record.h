@@ -12,12 +12,8 @@
                                             .cost = LP_EW_##cost_,             \
                                             .domain = where_,                  \
                                             more};                             \
-    LpOp op_##name = {.forms = forms_,                                         \
-                      .infer = lp_infer_pointwise,                             \
-                      .prepare = lp_pointwise_prepare,                         \
-                      .cost = lp_rule_pointwise,                               \
-                      .data = &data_##name,                                    \
-                      __VA_ARGS__};
+    LP_PRIMITIVE(name, forms_, lp_infer_pointwise, lp_pointwise_prepare,       \
+                 lp_rule_pointwise, .data = &data_##name, __VA_ARGS__)
 
 /* The heads of what a row's .select and .rule name. */
 #define LP_PW_SELECT(name)                                                     \

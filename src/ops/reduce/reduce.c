@@ -207,18 +207,14 @@ static void grad_logsumexp(LpGrad *g)
 
 /* The record of a fold; `...`: its gradient and more fields. */
 #define FOLD(id, forms_, rule, row, fold_, end_, kind_, dtype_, ...)           \
-    LpOp op_##id = {                                                           \
-        .forms = forms_,                                                       \
-        .infer = infer,                                                        \
-        .prepare = prepare,                                                    \
-        .cost = rule,                                                          \
-        .cost_row = row,                                                       \
+    LP_PRIMITIVE(                                                              \
+        id, forms_, infer, prepare, rule, .cost_row = row,                     \
         .data = &(const Facts){.spec = {.fold = fold_,                         \
                                         .map = {LP_LOOP_NONE, LP_LOOP_NONE},   \
                                         .end = end_},                          \
                                .kind = kind_,                                  \
                                .dtype = dtype_},                               \
-        __VA_ARGS__};
+        __VA_ARGS__)
 
 /* sum(x); dx = dy */
 FOLD(sum,

@@ -68,38 +68,29 @@ static void grad_position(LpGrad *g)
 }
 
 #define ARG(name, kind, row)                                                   \
-    LpOp op_##name = {                                                         \
-        .forms = #name ".own(Tensor self, int[1]? dim=None, bool keepdim="     \
+    LP_PRIMITIVE(name,                                                         \
+                 #name ".own(Tensor self, int[1]? dim=None, bool keepdim="     \
                        "False) -> Tensor @p\n" #name                           \
                        "(Tensor self, int? dim=None, bool keepdim=False) -> "  \
                        "Tensor @fmo",                                          \
-        .infer = infer_position,                                               \
-        .prepare = prepare_line,                                               \
-        .cost = lp_rule_position,                                              \
-        .cost_row = row,                                                       \
-        .no_grad = "positions have no gradient",                               \
-        .data = &(const LpLineKind){kind},                                     \
-    }
-ARG(argmax, LP_LINE_ARGMAX, LP_RED_MAX);
-ARG(argmin, LP_LINE_ARGMIN, LP_RED_MIN);
+                 infer_position, prepare_line, lp_rule_position,               \
+                 .cost_row = row, .no_grad = "positions have no gradient",     \
+                 .data = &(const LpLineKind){kind})
+ARG(argmax, LP_LINE_ARGMAX, LP_RED_MAX)
+ARG(argmin, LP_LINE_ARGMIN, LP_RED_MIN)
 
 #define ALONG(op, name, kind, rule, row)                                       \
-    LpOp op_##op = {                                                           \
-        .forms = #op "(Tensor self, int[1] dim, bool keepdim=False) -> "       \
+    LP_PRIMITIVE(op,                                                           \
+                 #op "(Tensor self, int[1] dim, bool keepdim=False) -> "       \
                      "(Tensor values, Tensor indices) @p\n" #name              \
                      ".dim(Tensor self, int dim, bool keepdim=False) -> "      \
                      "(Tensor values, Tensor indices) @fmo",                   \
-        .infer = infer_position,                                               \
-        .prepare = prepare_line,                                               \
-        .cost = rule,                                                          \
-        .cost_row = row,                                                       \
-        .grad = grad_position,                                                 \
-        .grad_out = 2,                                                         \
-        .data = &(const LpLineKind){kind},                                     \
-    }
-ALONG(max_dim, max, LP_LINE_MAX, lp_rule_position, LP_RED_MAX);
-ALONG(min_dim, min, LP_LINE_MIN, lp_rule_position, LP_RED_MIN);
-ALONG(median_dim, median, LP_LINE_MEDIAN, lp_rule_sorted_line, 0);
+                 infer_position, prepare_line, rule, .cost_row = row,          \
+                 .grad = grad_position, .grad_out = 2,                         \
+                 .data = &(const LpLineKind){kind})
+ALONG(max_dim, max, LP_LINE_MAX, lp_rule_position, LP_RED_MAX)
+ALONG(min_dim, min, LP_LINE_MIN, lp_rule_position, LP_RED_MIN)
+ALONG(median_dim, median, LP_LINE_MEDIAN, lp_rule_sorted_line, 0)
 
 LP_PRIMITIVE(mode,
              "mode.own(Tensor self, int[1] dim=-1, bool keepdim=False) -> "
@@ -134,20 +125,16 @@ static void grad_extremes(LpGrad *g)
 }
 
 #define RUNNING(name, kind)                                                    \
-    LpOp op_##name = {                                                         \
-        .forms = #name ".own(Tensor self, int[1] dim) -> (Tensor values, "     \
+    LP_PRIMITIVE(name,                                                         \
+                 #name ".own(Tensor self, int[1] dim) -> (Tensor values, "     \
                        "Tensor indices) @p\n" #name                            \
                        "(Tensor self, int dim) -> (Tensor values, Tensor "     \
                        "indices) @fmo",                                        \
-        .infer = infer_extremes,                                               \
-        .prepare = prepare_line,                                               \
-        .cost = lp_rule_running_extreme,                                       \
-        .grad = grad_extremes,                                                 \
-        .grad_out = 2,                                                         \
-        .data = &(const LpLineKind){kind},                                     \
-    }
-RUNNING(cummax, LP_LINE_CUMMAX);
-RUNNING(cummin, LP_LINE_CUMMIN);
+                 infer_extremes, prepare_line, lp_rule_running_extreme,        \
+                 .grad = grad_extremes, .grad_out = 2,                         \
+                 .data = &(const LpLineKind){kind})
+RUNNING(cummax, LP_LINE_CUMMAX)
+RUNNING(cummin, LP_LINE_CUMMIN)
 
 /* ---- running sums -------------------------------------------------------- */
 LpStatus lp_infer_running(LpInfer *x)

@@ -128,14 +128,9 @@ static LpStatus infer_tri(LpInfer *x)
 }
 
 #define TRIANGLE(id)                                                           \
-    LpOp op_##id = {                                                           \
-        .flags = LP_OPF_INPLACE_OK,                                            \
-        .forms = #id "(Tensor self, int diagonal=0) -> Tensor @fmio",          \
-        .infer = infer_tri,                                                    \
-        .grad = grad_again,                                                    \
-        .prepare = lp_tri_prepare,                                             \
-        .cost = lp_rule_select,                                                \
-    };
+    LP_PRIMITIVE(id, #id "(Tensor self, int diagonal=0) -> Tensor @fmio",      \
+                 infer_tri, lp_tri_prepare, lp_rule_select,                    \
+                 .flags = LP_OPF_INPLACE_OK, .grad = grad_again)
 TRIANGLE(tril)
 TRIANGLE(triu)
 

@@ -27,13 +27,8 @@ void lp_grad_same(LpGrad *g);
 
 /* The record of a view; `...`: its gradient and more fields. */
 #define LP_VIEW(id, forms_, infer_, put_, ...)                                 \
-    LpOp op_##id = {.flags = LP_OPF_VIEW,                                      \
-                    .forms = forms_,                                           \
-                    .infer = infer_,                                           \
-                    .prepare = lp_view_prepare,                                \
-                    .put = put_,                                               \
-                    .cost = lp_rule_view,                                      \
-                    __VA_ARGS__};
+    LP_PRIMITIVE(id, forms_, infer_, lp_view_prepare, lp_rule_view,            \
+                 .flags = LP_OPF_VIEW, .put = put_, __VA_ARGS__)
 
 /* Replaces attribute i by a list of n in x's arena. */
 LpStatus lp_set_ints(LpInfer *x, int i, const int64_t *v, int n);

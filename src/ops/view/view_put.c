@@ -72,15 +72,10 @@ static void grad_scatter(LpGrad *g)
 }
 
 #define SCATTER(name, view, args, pub)                                         \
-    LpOp op_##name = {                                                         \
-        .flags = LP_OPF_INPLACE_OK,                                            \
-        .forms = #name "(Tensor self, Tensor src, " args ") -> Tensor " pub,   \
-        .infer = infer_scatter,                                                \
-        .grad = grad_scatter,                                                  \
-        .prepare = lp_scatter_prepare,                                         \
-        .cost = lp_rule_embed,                                                 \
-        .data = &op_##view,                                                    \
-    };
+    LP_PRIMITIVE(                                                              \
+        name, #name "(Tensor self, Tensor src, " args ") -> Tensor " pub,      \
+        infer_scatter, lp_scatter_prepare, lp_rule_embed,                      \
+        .flags = LP_OPF_INPLACE_OK, .grad = grad_scatter, .data = &op_##view)
 
 SCATTER(slice_scatter, slice,
         "int dim=0, int? start=None, int? end=None, int step=1", "@fm")
@@ -148,15 +143,11 @@ static void grad_backward(LpGrad *g)
 }
 
 #define BACKWARD(view, args)                                                   \
-    LpOp op_##view##_backward = {                                              \
-        .forms = #view "_backward(Tensor grad, int[] sizes, " args             \
+    LP_PRIMITIVE(view##_backward,                                              \
+                 #view "_backward(Tensor grad, int[] sizes, " args             \
                        ") -> Tensor @p",                                       \
-        .infer = infer_backward,                                               \
-        .grad = grad_backward,                                                 \
-        .prepare = lp_view_backward_prepare,                                   \
-        .cost = lp_rule_embed,                                                 \
-        .data = &op_##view,                                                    \
-    };
+                 infer_backward, lp_view_backward_prepare, lp_rule_embed,      \
+                 .grad = grad_backward, .data = &op_##view)
 
 BACKWARD(slice, "int dim, int? start, int? end, int step")
 BACKWARD(select, "int dim, int index")

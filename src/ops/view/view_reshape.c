@@ -180,9 +180,6 @@ static void grad_view_dtype(LpGrad *g)
     g->din[0] = g->dout[0];
 }
 
-LpOp op_view_dtype = {
-    .flags = LP_OPF_VIEW | LP_OPF_DYNAMIC,
-    .forms = "view(Tensor self, ScalarType dtype) -> Tensor @m",
-    .infer = infer_view_dtype,
-    .grad = grad_view_dtype,
-};
+LP_PRIMITIVE(view_dtype, "view(Tensor self, ScalarType dtype) -> Tensor @m",
+             infer_view_dtype, NULL, NULL,
+             .flags = LP_OPF_VIEW | LP_OPF_DYNAMIC, .grad = grad_view_dtype)
