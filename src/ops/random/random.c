@@ -15,7 +15,8 @@
 
 #define RANDOM(id, flags_, forms_, infer_, prepare_, ...)                      \
     LP_PRIMITIVE(id, forms_, infer_, prepare_, lp_rule_random,                 \
-                 .flags = LP_OPF_RANDOM | LP_OPF_EXACT | (flags_), __VA_ARGS__)
+                 .flags = LP_OPF_RANDOM | LP_OPF_EXACT | (flags_),             \
+                 __VA_ARGS__)
 #define NO_GRAD .no_grad = "random numbers have no gradient"
 
 /* One that fills a tensor by lp_draw_prepare. */
