@@ -20,18 +20,22 @@ const LpType *lp_number_type(LpKind k)
     return &types[p.num];
 }
 
-int64_t lp_numel(const LpType *t)
+int64_t lp_elements(const int64_t *size, int n)
 {
-    int64_t n = 1;
-    for (int i = 0; i < t->ndim; i++)
-        n *= t->shape[i];
-    return n;
+    int64_t all = 1;
+    for (int i = 0; i < n; i++)
+        all *= size[i];
+    return all;
+}
+
+bool lp_sizes_eq(const LpType *a, const LpType *b, int n)
+{
+    return memcmp(a->shape, b->shape, (size_t)n * sizeof *a->shape) == 0;
 }
 
 bool lp_shape_eq(const LpType *a, const LpType *b)
 {
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+    return a->ndim == b->ndim && lp_sizes_eq(a, b, a->ndim);
 }
 
 void lp_type_drop_first(LpType *t)

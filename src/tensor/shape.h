@@ -19,7 +19,12 @@ typedef struct LpType {
 /* The type of a plain number; lives forever. */
 const LpType *lp_number_type(LpKind k);
 
-int64_t lp_numel(const LpType *t);
+/* Elements of `n` sizes; 1 of none. */
+int64_t lp_elements(const int64_t *size, int n);
+static inline int64_t lp_numel(const LpType *t)
+{
+    return lp_elements(t->shape, t->ndim);
+}
 
 /* Of its elements, one after the other. */
 static inline int64_t lp_type_bytes(const LpType *t)
@@ -27,6 +32,8 @@ static inline int64_t lp_type_bytes(const LpType *t)
     return lp_numel(t) * (int64_t)lp_dtype_size(t->dtype);
 }
 bool lp_shape_eq(const LpType *a, const LpType *b); /* shape only */
+/* Are the first n sizes the same? */
+bool lp_sizes_eq(const LpType *a, const LpType *b, int n);
 /* Without its first dimension, which it has; with a first one of size n, for
  * which there is room. */
 void lp_type_drop_first(LpType *t);

@@ -296,10 +296,7 @@ LpType lp_tensor_type(const LpTensor *t)
 
 int64_t lp_tensor_numel(const LpTensor *t)
 {
-    int64_t n = 1;
-    for (int i = 0; i < t->ndim; i++)
-        n *= t->shape[i];
-    return n;
+    return lp_elements(t->shape, t->ndim);
 }
 
 bool lp_tensor_contiguous(const LpTensor *t)

@@ -247,10 +247,7 @@ LpDesc lp_desc_split(const LpDesc *d, int rank, int64_t channels, int block)
 
 int64_t lp_desc_numel(const LpDesc *d)
 {
-    int64_t n = 1;
-    for (int i = 0; i < d->ndim; i++)
-        n *= d->shape[i];
-    return n;
+    return lp_elements(d->shape, d->ndim);
 }
 
 bool lp_desc_contiguous(const LpDesc *d)

@@ -139,9 +139,8 @@ LP_KERNEL_RUN(run_adding)
     char *sum = work, *grad = sum + s->numel * bytes;
     int last = t->ndim - 1;
     int64_t row = last < 0 ? 1 : t->shape[last], at[LP_MAX_DIMS] = {0};
-    int64_t step = last < 0 ? 1 : s->g.strides[last], rows = 1;
-    for (int i = 0; i < last; i++)
-        rows *= t->shape[i];
+    int64_t step = last < 0 ? 1 : s->g.strides[last];
+    int64_t rows = lp_elements(t->shape, last);
     memset(sum, 0, (size_t)(s->numel * bytes));
     lp_copy_run(&s->to_sum, in[0], grad);
     char *d = sum + s->g.offset * bytes;

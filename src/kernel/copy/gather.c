@@ -146,9 +146,8 @@ static void copy_rows(const Rows *s, const int64_t *oa, const int64_t *ob,
 static void move_all(const Rows *s, const int64_t *oa, const int64_t *ob,
                      char *a, char *b)
 {
-    int64_t rows = s->n_outers * s->n_place, size = 1;
-    for (int i = 0; i < s->row.n; i++)
-        size *= s->row.shape[i];
+    int64_t rows = s->n_outers * s->n_place;
+    int64_t size = lp_elements(s->row.shape, s->row.n);
     int threads = s->q.threads;
     /* a put must keep the order of j: its threads take whole outers */
     int64_t unit = s->q.mode == LP_ROWS_PUT ? s->n_place : 1;
@@ -169,9 +168,7 @@ static void add_row(const LpCopyPlan *p, const char *s, char *d)
 {
     int last = p->n - 1;
     int64_t bytes = (int64_t)lp_dtype_size(p->to), at[LP_MAX_DIMS] = {0};
-    int64_t rows = 1;
-    for (int i = 0; i < last; i++)
-        rows *= p->shape[i];
+    int64_t rows = lp_elements(p->shape, last);
     for (int64_t r = 0; r < rows; r++) {
         lp_add_strided(p->to, s, p->src[last], d, p->dst[last], p->shape[last]);
         for (int i = last - 1; i >= 0; i--) {
@@ -209,11 +206,10 @@ static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
 {
     int wide = 0, threads = s->q.threads;
     int64_t all = s->n_outers * s->n_place;
-    for (int i = 0; i < s->row.n; i++) {
-        all *= s->row.shape[i];
+    all *= lp_elements(s->row.shape, s->row.n);
+    for (int i = 0; i < s->row.n; i++)
         if (s->row.shape[i] > s->row.shape[wide])
             wide = i;
-    }
     int64_t n = s->row.shape[wide];
     if (all * (int64_t)lp_dtype_size(s->row.to) < PARALLEL_BYTES || n < 32)
         threads = 1;

@@ -66,8 +66,7 @@ static void walk(const Elements *s, const int64_t *index, const char *near,
     near += c0 * s->near.strides[cut] * nb;
     if (cut != s->dim)
         far += c0 * s->far.strides[cut] * fb;
-    for (int i = 0; i < last; i++)
-        rows *= shape[i];
+    rows *= lp_elements(shape, last);
     Line l = {.n = shape[last],
               .near_step = s->near.strides[last],
               .far_step = last == s->dim ? 0 : s->far.strides[last],

@@ -68,9 +68,8 @@ LP_MATS_CORE(run_lu_matrix)
 LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     const LpDesc *d = &r->in[0];
-    LpMats p = {.type = r->out[0].dtype, .batch = 1, .threads = 1};
-    for (int i = 0; i < d->ndim - 1; i++)
-        p.batch *= d->shape[i];
+    LpMats p = {.type = r->out[0].dtype, .threads = 1};
+    p.batch = lp_elements(d->shape, d->ndim - 1);
     p.k = (int)d->shape[d->ndim - 1];
     p.m = (int)r->attr[LP_LU_MATRIX_ROWS].i;
     lp_mats_part(&p, (size_t)p.m, sizeof(int));

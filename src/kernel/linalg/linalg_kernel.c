@@ -13,11 +13,10 @@ LpMats lp_mats_of(const LpKernelReq *r)
 {
     const LpDesc *a = &r->in[0];
     int n = a->ndim;
-    LpMats p = {.type = a->dtype, .batch = 1, .batched = n > 2};
+    LpMats p = {.type = a->dtype, .batched = n > 2};
     p.m = (int)a->shape[n - 2];
     p.n = (int)a->shape[n - 1];
-    for (int i = 0; i < n - 2; i++)
-        p.batch *= a->shape[i];
+    p.batch = lp_elements(a->shape, n - 2);
     int less = p.m < p.n ? p.m : p.n;
     double mul = (double)p.m * p.n * less;
     p.threads = mul < ONE_THREAD ? 1 : r->threads;

@@ -405,9 +405,7 @@ LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
     p->n_node = r->n_node;
     p->n_ext = r->n_ext;
     p->n_out = r->n_out;
-    p->n = 1;
-    for (int d = 0; d < r->out[0].ndim; d++)
-        p->n *= r->out[0].shape[d];
+    p->n = lp_elements(r->out[0].shape, r->out[0].ndim);
     for (int i = 0; i < r->n_out; i++)
         p->out_size[i] = (uint8_t)lp_dtype_size(r->out[i].dtype);
     set_geometry(r, p);

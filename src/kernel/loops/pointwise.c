@@ -53,9 +53,7 @@ static void fill_plan(const LpKernelReq *r, const LpPwNode *node, LpPwPlan *p)
     p->narrow = (uint8_t)node->narrow;
     p->splat_ok = node->splat_ok;
     p->divides = node->divides;
-    p->n = 1;
-    for (int i = 0; i < o->ndim; i++)
-        p->n *= o->shape[i];
+    p->n = lp_elements(o->shape, o->ndim);
     for (int i = 0; i < p->n_in; i++) {
         const LpDesc *x = &r->in[(int)node->operand[i]];
         LpDtype t = node->in[i], from = x->is_imm ? t : x->dtype;

@@ -74,11 +74,9 @@ static Nll nll_of(const LpDesc *target, const LpDesc *x, const LpAttr *a)
     int axis = x->ndim == 1 ? 0 : 1;
     Nll s = {.n = axis ? x->shape[0] : 1,
              .classes = x->shape[axis],
-             .inner = 1,
+             .inner = lp_elements(target->shape + 1, target->ndim - 1),
              .how = reduction_of(a[LP_NLL_REDUCTION].str),
              .ignore = a[LP_NLL_IGNORE_INDEX].i};
-    for (int i = 1; i < target->ndim; i++)
-        s.inner *= target->shape[i];
     return s;
 }
 

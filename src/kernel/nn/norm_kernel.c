@@ -77,24 +77,16 @@ static LpStatus prepare(const LpKernelReq *r, LpKernel *k, Norm s, Core *core,
 /* The last `n` axes are normalised together. */
 static Norm rows_of(const LpDesc *x, int n)
 {
-    Norm s = {.rows = 1, .n = 1};
-    for (int i = 0; i < x->ndim; i++)
-        if (i < x->ndim - n)
-            s.rows *= x->shape[i];
-        else
-            s.n *= x->shape[i];
-    return s;
+    return (Norm){.rows = lp_elements(x->shape, x->ndim - n),
+                  .n = lp_elements(x->shape + x->ndim - n, n)};
 }
 
 static Norm channels_of(const LpDesc *x, int64_t groups)
 {
-    Norm s = {.batch = x->shape[0],
-              .channels = x->shape[1],
-              .inner = 1,
-              .groups = groups};
-    for (int i = 2; i < x->ndim; i++)
-        s.inner *= x->shape[i];
-    return s;
+    return (Norm){.batch = x->shape[0],
+                  .channels = x->shape[1],
+                  .inner = lp_elements(x->shape + 2, x->ndim - 2),
+                  .groups = groups};
 }
 
 /* (x, w, b; normalized_shape, eps) -> y, mean, rstd */

@@ -34,11 +34,10 @@ static Pool pool_of(const LpKernelReq *r, int size, Kind kind)
     bool back = kind == AVG_BACK || kind == SCATTER;
     const LpDesc *in = back ? &r->out[0] : &r->in[0];
     const LpDesc *out = back ? &r->in[0] : &r->out[0];
-    Pool p = {.planes = 1, .in_plane = 1, .out_plane = 1, .kind = kind};
+    Pool p = {.in_plane = 1, .out_plane = 1, .kind = kind};
     p.op = r->op->name;
     int n = r->attr[size].n;
-    for (int i = 0; i < in->ndim - n; i++)
-        p.planes *= in->shape[i];
+    p.planes = lp_elements(in->shape, in->ndim - n);
     for (int i = 0; i < 3; i++) {
         int axis = in->ndim - 3 + i;
         bool have = i >= 3 - n;

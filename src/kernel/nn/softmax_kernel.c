@@ -67,14 +67,11 @@ static LpStatus prepare(const LpKernelReq *r, bool is_log, bool back,
 {
     const LpDesc *d = &r->out[0];
     int dim = (int)r->attr[LP_SOFTMAX_DIM].i;
-    Soft s = {.outer = 1, .n = 1, .inner = 1, .is_log = is_log, .back = back};
-    for (int i = 0; i < d->ndim; i++)
-        if (i < dim)
-            s.outer *= d->shape[i];
-        else if (i == dim)
-            s.n = d->shape[i];
-        else
-            s.inner *= d->shape[i];
+    Soft s = {.outer = lp_elements(d->shape, dim),
+              .n = d->ndim ? d->shape[dim] : 1,
+              .inner = lp_elements(d->shape + dim + 1, d->ndim - dim - 1),
+              .is_log = is_log,
+              .back = back};
     return lp_plain_prepare(r, k, core, lp_plain_type(d->dtype), &s, sizeof s,
                             0, e);
 }

@@ -145,9 +145,7 @@ static LpStatus infer_embedding_backward(LpInfer *x)
 {
     const LpType *d = &x->in[0], *at = &x->in[1];
     LP_TRY(lp_check_index(x, 1, "indices"));
-    bool rows = d->ndim == at->ndim + 1;
-    for (int i = 0; rows && i < at->ndim; i++)
-        rows = d->shape[i] == at->shape[i];
+    bool rows = d->ndim == at->ndim + 1 && lp_sizes_eq(d, at, at->ndim);
     LP_FAIL_IF(!rows, x->err, LP_E_RUNTIME,
                "%s: grad has the shape %s; it must have a row for each of "
                "indices, which has %s",

@@ -113,9 +113,7 @@ static LpStatus infer_searchsorted(LpInfer *x)
                "\"searchsorted\" not implemented for 'Bool': the boundaries or "
                "the values must have a number type");
     bool fits = e->ndim == 1 || (e->ndim > 0 && e->ndim == v->ndim);
-    for (int i = 0; fits && e->ndim > 1 && i < e->ndim - 1; i++)
-        fits = e->shape[i] == v->shape[i];
-    LP_FAIL_IF(!fits, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(!fits || !lp_sizes_eq(e, v, e->ndim - 1), x->err, LP_E_RUNTIME,
                "searchsorted(): boundaries tensor should be 1 dimension or the "
                "first N-1 dimensions of boundaries tensor and input value "
                "tensor must match, but we got boundaries tensor %s and input "

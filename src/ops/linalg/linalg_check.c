@@ -61,10 +61,8 @@ LpStatus lp_check_system(LpErr *e, const char *who, const LpType *a,
 LpStatus lp_check_batch(LpErr *e, const char *who, const char *name,
                         const LpType *a, const LpType *b)
 {
-    bool same = a->ndim == b->ndim;
-    for (int i = 0; same && i < a->ndim - 2; i++)
-        same = a->shape[i] == b->shape[i];
-    LP_FAIL_IF(!same, e, LP_E_RUNTIME,
+    LP_FAIL_IF(a->ndim != b->ndim || !lp_sizes_eq(a, b, a->ndim - 2), e,
+               LP_E_RUNTIME,
                "%s: B and %s must have the same batch dimensions, got the "
                "shapes %s and %s",
                who, name, lp_shape_str(b), lp_shape_str(a));
@@ -73,12 +71,8 @@ LpStatus lp_check_batch(LpErr *e, const char *who, const char *name,
 
 bool lp_is_vector_rhs(const LpType *a, const LpType *b)
 {
-    if (b->ndim == 1)
-        return true;
-    bool same = b->ndim == a->ndim - 1;
-    for (int i = 0; same && i < b->ndim; i++)
-        same = b->shape[i] == a->shape[i];
-    return same;
+    return b->ndim == 1 ||
+           (b->ndim == a->ndim - 1 && lp_sizes_eq(a, b, b->ndim));
 }
 
 /* ---- pieces -------------------------------------------------------------- */
@@ -182,12 +176,11 @@ const double lp_linalg_third = 1.0 / 3, lp_linalg_one = 1, lp_linalg_two = 2,
 void lp_rule_linalg(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
-    int64_t elems = 0, count = 1;
+    int64_t elems = 0;
     const LpType *a = &r->in[0];
     double m = (double)a->shape[a->ndim - 2], n = (double)a->shape[a->ndim - 1];
     double macs = *(const double *)r->op->data * m * n * (m < n ? m : n);
-    for (int i = 0; i < a->ndim - 2; i++)
-        count *= a->shape[i];
+    int64_t count = lp_elements(a->shape, a->ndim - 2);
     if (count == 0)
         return;
     for (int i = 0; i < r->n_in; i++)

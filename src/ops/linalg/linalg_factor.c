@@ -131,9 +131,8 @@ static bool lu_fits(LpBuilder *b, LpVal lu, LpVal pivots, const char *who)
     LpType t = lp_type_of(b, lu), p = lp_type_of(b, pivots);
     if (lp_failed(b) || lp_check_matrix(b->err, who, &t) != LP_OK)
         return false;
-    bool same = p.ndim == t.ndim - 1 && p.shape[p.ndim - 1] == lp_shorter(&t);
-    for (int i = 0; same && i < p.ndim - 1; i++)
-        same = p.shape[i] == t.shape[i];
+    bool same = p.ndim == t.ndim - 1 && p.shape[p.ndim - 1] == lp_shorter(&t) &&
+                lp_sizes_eq(&p, &t, p.ndim - 1);
     if (!same)
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: LU_pivots must have the batch of LU_data and as many "
@@ -346,9 +345,7 @@ static LpStatus infer_ldl_solve(LpInfer *x)
     const char *who = "torch.linalg.ldl_solve";
     const LpType *t = &x->in[0], *p = &x->in[1], *r = &x->in[2];
     LP_TRY(lp_check_system(x->err, who, t, r, true));
-    bool fits = p->ndim == t->ndim - 1;
-    for (int i = 0; fits && i < p->ndim; i++)
-        fits = p->shape[i] == t->shape[i];
+    bool fits = p->ndim == t->ndim - 1 && lp_sizes_eq(p, t, p->ndim);
     LP_FAIL_IF(!fits || lp_is_float(p->dtype), x->err, LP_E_RUNTIME,
                "%s: pivots must be whole numbers of LD's shape without its "
                "last dimension, got %s of shape %s with LD of shape %s",

@@ -135,9 +135,8 @@ static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
                        bool vector, const char *driver)
 {
     const char *who = "torch.linalg.lstsq";
-    bool fits = vector || r->ndim == t->ndim;
-    for (int i = 0; fits && i < t->ndim - 2; i++)
-        fits = r->shape[i] == t->shape[i];
+    bool fits =
+        (vector || r->ndim == t->ndim) && lp_sizes_eq(r, t, t->ndim - 2);
     if (lp_lstsq_driver(driver) > LP_GELSS)
         lp_fail(b->err, LP_E_RUNTIME,
                 "%s: parameter `driver` should be one of (gels, gelsy, gelsd, "

@@ -123,9 +123,8 @@ static bool reflectors(LpBuilder *b, const char *who, LpVal a, LpVal tau,
     bool fits = s.ndim == t.ndim - 1 && s.dtype == t.dtype &&
                 s.shape[s.ndim - 1] <= lp_cols(&t);
     bool wide = tall && lp_rows(&t) < lp_cols(&t);
-    fits = fits && s.shape[s.ndim - 1] <= lp_rows(&t);
-    for (int i = 0; fits && i < s.ndim - 1; i++)
-        fits = s.shape[i] == t.shape[i];
+    fits = fits && s.shape[s.ndim - 1] <= lp_rows(&t) &&
+           lp_sizes_eq(&s, &t, s.ndim - 1);
     if (wide || !fits) {
         lp_fail(b->err, LP_E_RUNTIME,
                 wide
@@ -183,9 +182,8 @@ LP_FORMULA(ormqr,
         return LP_NOVAL;
     LpType t = lp_type_of(b, in[0]), c = lp_type_of(b, in[2]);
     bool fits = c.ndim == t.ndim && c.dtype == t.dtype &&
-                (left ? lp_rows(&c) : lp_cols(&c)) == lp_rows(&t);
-    for (int i = 0; fits && i < t.ndim - 2; i++)
-        fits = c.shape[i] == t.shape[i];
+                (left ? lp_rows(&c) : lp_cols(&c)) == lp_rows(&t) &&
+                lp_sizes_eq(&c, &t, t.ndim - 2);
     if (!fits) {
         lp_fail(b->err, LP_E_RUNTIME,
                 "torch.ormqr: other must have the dtype and the batch of "

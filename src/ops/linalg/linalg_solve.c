@@ -283,14 +283,6 @@ LP_FORMULA(matrix_power, "matrix_power(Tensor A, int n) -> Tensor @fmlc",
                     : power(b, in[0], n);
 }
 
-static int64_t product(const int64_t *s, int n)
-{
-    int64_t p = 1;
-    for (int i = 0; i < n; i++)
-        p *= s[i];
-    return p;
-}
-
 LP_FORMULA(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
            .cast = LP_CAST_WIDE)
 {
@@ -302,7 +294,8 @@ LP_FORMULA(tensorinv, "tensorinv(Tensor A, int ind=2) -> Tensor @lc",
             "Expected a strictly positive integer for 'ind', but got %lld",
             (long long)ind);
     int k = ind < t.ndim ? (int)ind : t.ndim;
-    int64_t rows = product(t.shape, k), cols = product(t.shape + k, t.ndim - k);
+    int64_t rows = lp_elements(t.shape, k),
+            cols = lp_elements(t.shape + k, t.ndim - k);
     if (rows != cols)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
@@ -355,7 +348,8 @@ LP_FORMULA(tensorsolve,
     if (lp_failed(b))
         return LP_NOVAL;
     int k = r.ndim < t.ndim ? r.ndim : t.ndim;
-    int64_t rows = product(t.shape, k), cols = product(t.shape + k, t.ndim - k);
+    int64_t rows = lp_elements(t.shape, k),
+            cols = lp_elements(t.shape + k, t.ndim - k);
     if (rows != cols || lp_numel(&r) != rows)
         return LP_REFUSE(
             b, LP_E_RUNTIME,

@@ -283,9 +283,7 @@ static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 {
     LpType t = *lp_type(b, x);
     int64_t k = t.shape[t.ndim - 1];
-    int64_t flat[2] = {1, k};
-    for (int i = 0; i < t.ndim - 1; i++)
-        flat[0] *= t.shape[i];
+    int64_t flat[2] = {lp_elements(t.shape, t.ndim - 1), k};
     if (t.ndim != 2)
         x = lp_reshape(b, x, flat, 2);
     LpVal r = emit_plus(b, LP_OP_mm_plus, x, y, bias, lp_int(1), lp_int(1));
@@ -334,9 +332,8 @@ LP_FORMULA(bilinear,
         return LP_NOVAL;
     LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
     LpType tw = *lp_type(b, w);
-    bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3;
-    for (int i = 0; ok && i < t1.ndim - 1; i++)
-        ok = t1.shape[i] == t2.shape[i];
+    bool ok = t1.ndim > 0 && t1.ndim == t2.ndim && tw.ndim == 3 &&
+              lp_sizes_eq(&t1, &t2, t1.ndim - 1);
     if (!ok || t1.shape[t1.ndim - 1] != tw.shape[1] ||
         t2.shape[t2.ndim - 1] != tw.shape[2])
         return LP_REFUSE(
@@ -344,9 +341,7 @@ LP_FORMULA(bilinear,
             "bilinear: `input1` %s and `input2` %s must agree in all but "
             "the last size and fit `weight` %s (out, in1, in2)",
             lp_shape_str(&t1), lp_shape_str(&t2), lp_shape_str(&tw));
-    int64_t rows = 1;
-    for (int k = 0; k < t1.ndim - 1; k++)
-        rows *= t1.shape[k];
+    int64_t rows = lp_elements(t1.shape, t1.ndim - 1);
     int64_t o = tw.shape[0], i = tw.shape[1], j = tw.shape[2];
     LpVal x1 = lp_reshape(b, in[0], (int64_t[]){rows, i}, 2);
     LpVal x2 = lp_reshape(b, in[1], (int64_t[]){rows, j, 1}, 3);

@@ -104,14 +104,6 @@ LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
     return mixed ? lp_cast(b, w, tx) : w;
 }
 
-static int64_t product(const int64_t *s, int n)
-{
-    int64_t p = 1;
-    for (int i = 0; i < n; i++)
-        p *= s[i];
-    return p;
-}
-
 /* x [..., k] folded to two dimensions times y [k, n]. */
 static LpVal folded(LpBuilder *b, LpVal x, LpVal y)
 {
@@ -119,7 +111,7 @@ static LpVal folded(LpBuilder *b, LpVal x, LpVal y)
     if (t.ndim == 2)
         return lp_op2(b, LP_OP_mm, x, y);
     int64_t k = t.shape[t.ndim - 1];
-    int64_t flat[2] = {product(t.shape, t.ndim - 1), k};
+    int64_t flat[2] = {lp_elements(t.shape, t.ndim - 1), k};
     LpVal r = lp_op2(b, LP_OP_mm, lp_reshape(b, x, flat, 2), y);
     t.shape[t.ndim - 1] = lp_type(b, y)->shape[1];
     return lp_reshape(b, r, t.shape, t.ndim);
@@ -135,7 +127,7 @@ static LpVal batched(LpBuilder *b, LpVal x, const LpType *batch)
     to.shape[to.ndim - 1] = t.shape[t.ndim - 1];
     if (!lp_shape_eq(&t, &to))
         x = lp_expand_as(b, x, &to);
-    int64_t flat[3] = {product(batch->shape, batch->ndim),
+    int64_t flat[3] = {lp_elements(batch->shape, batch->ndim),
                        to.shape[to.ndim - 2], to.shape[to.ndim - 1]};
     return to.ndim == 3 ? x : lp_reshape(b, x, flat, 3);
 }
@@ -247,7 +239,7 @@ LP_FORMULA(inner, "inner(Tensor self, Tensor other) -> Tensor @fmo",
         return lp_matmul(b, in[0], in[1]);
     /* every row of self with every row of other */
     int64_t k = ty.shape[ty.ndim - 1];
-    int64_t flat[2] = {product(ty.shape, ty.ndim - 1), k};
+    int64_t flat[2] = {lp_elements(ty.shape, ty.ndim - 1), k};
     LpVal y = lp_transpose(b, lp_reshape(b, in[1], flat, 2), 0, 1);
     LpVal r = lp_matmul(b, in[0], y);
     int64_t shape[2 * LP_MAX_DIMS];

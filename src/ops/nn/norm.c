@@ -48,9 +48,7 @@ static Shape layer_shape(const LpType *x, int n)
 /* x [N, C, …] seen as [N, G, C/G, places] */
 static Shape group_shape(const LpType *x, int64_t groups)
 {
-    int64_t places = 1;
-    for (int i = 2; i < x->ndim; i++)
-        places *= x->shape[i];
+    int64_t places = lp_elements(x->shape + 2, x->ndim - 2);
     int64_t c = x->shape[1] / groups;
     Shape s = {
         .full = {.dtype = x->dtype, .ndim = 4}, .n_dims = 2, .n_rest = 2};

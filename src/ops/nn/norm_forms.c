@@ -66,7 +66,7 @@ LP_FORMULA(local_response_norm,
            "float beta=0.75, float k=1.0) -> Tensor @n")
 {
     LpType t = *lp_type(b, in[0]);
-    int64_t size = attr[0].i, places = 1;
+    int64_t size = attr[0].i;
     if (t.ndim >= 3 && lp_numel(&t) == 0) {
         return lp_op1(b, LP_OP_clone, in[0]);
     }
@@ -77,8 +77,7 @@ LP_FORMULA(local_response_norm,
             "dimensions and a size of at least 1, got %d dimensions and "
             "size %lld",
             t.ndim, (long long)size);
-    for (int i = 2; i < t.ndim; i++)
-        places *= t.shape[i];
+    int64_t places = lp_elements(t.shape + 2, t.ndim - 2);
     LpVal x2 = lp_mul(b, in[0], in[0]);
     x2 = lp_reshape(b, x2, (int64_t[]){t.shape[0], 1, t.shape[1], places}, 4);
     const int64_t kernel[2] = {size, 1}, one[2] = {1, 1};
