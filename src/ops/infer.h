@@ -35,22 +35,15 @@ LpDtype lp_infer_dtype(LpInfer *x, int i, LpDtype t);
 
 /* Cost rules (elementwise_cost.c): of records with LpPointwise; of folds by
  * LpOp.cost_row; … */
-void lp_rule_pointwise(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_reduce(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_mean(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_count(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_vector_norm(const struct LpCostReq *r, struct LpCost *out);
+LpCostRule lp_rule_pointwise, lp_rule_reduce, lp_rule_mean, lp_rule_count,
+    lp_rule_vector_norm;
 /* … of operators along lines, attribute 0: an extreme with its position and a
  * running combination, by LpOp.cost_row; sorted lines; running extremes with
  * their positions; running log-sums; the products of the others; linear
  * recurrences. */
-void lp_rule_position(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_running(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_sorted_line(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_running_extreme(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_running_logsum(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_others(const struct LpCostReq *r, struct LpCost *out);
-void lp_rule_recurrence(const struct LpCostReq *r, struct LpCost *out);
+LpCostRule lp_rule_position, lp_rule_running, lp_rule_sorted_line,
+    lp_rule_running_extreme, lp_rule_running_logsum, lp_rule_others,
+    lp_rule_recurrence;
 
 /* ---- gradient expressions, in a function with `LpGrad *g` ---------------- */
 #define DY (g->dout[0])

@@ -7,19 +7,14 @@
 #include "src/ir/cost.h"
 
 /* Views name elements where they are: whoever reads them pays. */
-void lp_rule_view(const LpCostReq *r, LpCost *out);
-void lp_rule_copy(const LpCostReq *r, LpCost *out);    /* the result, once */
-void lp_rule_reverse(const LpCostReq *r, LpCost *out); /* element by element */
-void lp_rule_embed(const LpCostReq *r, LpCost *out);   /* zeros, last operand */
-void lp_rule_fill(const LpCostReq *r, LpCost *out);
-void lp_rule_select(const LpCostReq *r, LpCost *out); /* one pass of select */
-/* Rows of operand 0 by the elements of operand 1. */
-void lp_rule_lookup(const LpCostReq *r, LpCost *out);
-/* Rows added or written to result 0. */
-void lp_rule_lookup_add(const LpCostReq *r, LpCost *out);
-void lp_rule_sort(const LpCostReq *r, LpCost *out);
-void lp_rule_random(const LpCostReq *r, LpCost *out);
-void lp_rule_update(const LpCostReq *r, LpCost *out);
+LpCostRule lp_rule_view;
+LpCostRule lp_rule_copy;       /* the result, once */
+LpCostRule lp_rule_reverse;    /* element by element */
+LpCostRule lp_rule_embed;      /* zeros, last operand */
+LpCostRule lp_rule_select;     /* one pass of select */
+LpCostRule lp_rule_lookup;     /* rows of operand 0 by elements of operand 1 */
+LpCostRule lp_rule_lookup_add; /* rows added or written to result 0 */
+LpCostRule lp_rule_fill, lp_rule_sort, lp_rule_random, lp_rule_update;
 
 /* Does a rule above charge `op` for moving data, not for arithmetic? */
 bool lp_moves_data(const LpOp *op);

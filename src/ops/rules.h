@@ -10,14 +10,19 @@
                      const LpVal *in LP_UNUSED, int n_in LP_UNUSED,            \
                      LpVal *out LP_UNUSED, int n_out LP_UNUSED)
 
-/* A composite: its record, and the head of its expand hook, whose body
- * follows. `...`: further fields of the record. */
-#define LP_COMPOSITE(id, forms_, ...)                                          \
-    LP_EXPAND(expand_##id);                                                    \
+/* The record of a composite whose expand hook is there. `...`: further fields
+ * of the record. */
+#define LP_EXPANDED(id, forms_, expand_, ...)                                  \
     LpOp op_##id = {.kind = LP_OP_COMPOSITE,                                   \
                     .forms = forms_,                                           \
-                    .expand = expand_##id,                                     \
-                    __VA_ARGS__};                                              \
+                    .expand = expand_,                                         \
+                    __VA_ARGS__};
+
+/* A composite: its record, and the head of its expand hook, whose body
+ * follows. */
+#define LP_COMPOSITE(id, forms_, ...)                                          \
+    LP_EXPAND(expand_##id);                                                    \
+    LP_EXPANDED(id, forms_, expand_##id, __VA_ARGS__)                          \
     LP_EXPAND(expand_##id)
 
 /* A composite of one result, which the body that follows returns. */

@@ -102,10 +102,8 @@ static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
                             k, e);
 }
 
-static LpStatus prepare(const LpKernelReq *r,
-                        LpStatus (*product)(const LpKernelReq *, LpKernel *,
-                                            LpErr *),
-                        LpScalar beta, LpScalar alpha, LpKernel *k, LpErr *e)
+static LpStatus prepare(const LpKernelReq *r, LpPrepare *product, LpScalar beta,
+                        LpScalar alpha, LpKernel *k, LpErr *e)
 {
     LpDtype wide = lp_plain_type(r->out[0].dtype);
     LpDesc y = lp_desc_plain(&r->out[0], wide);

@@ -185,10 +185,9 @@ LP_FORMULA(vander,
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "x must be a one-dimensional tensor, got %d dimensions.", t.ndim);
-    int64_t n = count_of(b, &attr[0], &t, 0), last = -1;
+    int64_t n = count_of(b, &attr[0], &t, 0);
     if (lp_failed(b))
         return LP_NOVAL;
     LpVal r = powers(b, in[0], n);
-    LpAttr a = lp_attr_ints(&last, 1);
-    return attr[1].i ? r : lp_emit(b, LP_OP_flip, &r, 1, &a);
+    return attr[1].i ? r : lp_flip(b, r, -1);
 }

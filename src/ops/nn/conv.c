@@ -418,33 +418,24 @@ LP_EXPAND(expand_conv_transpose)
 }
 
 #define CONV(n)                                                                \
-    LpOp op_conv##n##d = {                                                     \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_NARROW,                                                \
-        .forms =                                                               \
-            "conv" #n "d(Tensor input, Tensor weight, Tensor? "                \
-            "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
-            "] dilation=1, int groups=1) -> Tensor @fn",                       \
-        .expand = expand_conv,                                                 \
-    };                                                                         \
-    LpOp op_conv##n##d_padding = {                                             \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_NARROW,                                                \
-        .forms = "conv" #n "d.padding(Tensor input, Tensor weight, Tensor? "   \
-                 "bias=None, int[" #n "] stride=1, str padding='valid', "      \
-                 "int[" #n "] dilation=1, int groups=1) -> Tensor @fn",        \
-        .expand = expand_conv_named,                                           \
-    };                                                                         \
-    LpOp op_conv_transpose##n##d = {                                           \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_NARROW,                                                \
-        .forms =                                                               \
-            "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "      \
-            "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n  \
-            "] output_padding=0, int groups=1, int[" #n                        \
-            "] dilation=1) -> Tensor @fn",                                     \
-        .expand = expand_conv_transpose,                                       \
-    };
+    LP_EXPANDED(conv##n##d,                                                    \
+                "conv" #n "d(Tensor input, Tensor weight, Tensor? "            \
+                "bias=None, int[" #n "] stride=1, int[" #n                     \
+                "] padding=0, int[" #n                                         \
+                "] dilation=1, int groups=1) -> Tensor @fn",                   \
+                expand_conv, .cast = LP_CAST_NARROW)                           \
+    LP_EXPANDED(conv##n##d_padding,                                            \
+                "conv" #n "d.padding(Tensor input, Tensor weight, Tensor? "    \
+                "bias=None, int[" #n "] stride=1, str padding='valid', "       \
+                "int[" #n "] dilation=1, int groups=1) -> Tensor @fn",         \
+                expand_conv_named, .cast = LP_CAST_NARROW)                     \
+    LP_EXPANDED(conv_transpose##n##d,                                          \
+                "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "  \
+                "bias=None, int[" #n "] stride=1, int[" #n                     \
+                "] padding=0, int[" #n                                         \
+                "] output_padding=0, int groups=1, int[" #n                    \
+                "] dilation=1) -> Tensor @fn",                                 \
+                expand_conv_transpose, .cast = LP_CAST_NARROW)
 CONV(1)
 CONV(2)
 CONV(3)

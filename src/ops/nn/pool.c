@@ -320,23 +320,18 @@ LP_PRIMITIVE(adaptive_max_pool,
              .data = &(const LpPoolFacts){.max = true})
 
 /* ---- public forms -------------------------------------------------------- */
-/* attr: kernel_size, stride, padding, dilation, ceil_mode */
-LP_EXPAND(expand_max_indices)
-{
-    lp_emit_n(b, LP_OP_max_pool, in, 1, attr, out);
-}
-
-LP_EXPAND(expand_max)
-{
-    out[0] = lp_emit(b, LP_OP_max_pool, in, 1, attr);
-}
-
-/* attr: kernel_size, stride, padding, ceil_mode, count_include_pad,
- * divisor_override */
-LP_EXPAND(expand_avg)
-{
-    out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, attr);
-}
+/* Those that have the attributes of the primitive; with its first result or
+ * with all. */
+#define SAME(primitive)                                                        \
+    LP_EXPAND(expand_##primitive)                                              \
+    {                                                                          \
+        LpVal all[2];                                                          \
+        if (lp_emit_n(b, LP_OP_##primitive, in, 1, attr, all))                 \
+            memcpy(out, all, (size_t)n_out * sizeof *out);                     \
+    }
+SAME(max_pool)
+SAME(avg_pool)
+SAME(adaptive_max_pool)
 
 LP_EXPAND(expand_avg_1d) /* without divisor_override */
 {
@@ -365,16 +360,6 @@ LP_EXPAND(expand_adaptive_avg)
     out[0] = lp_emit(b, LP_OP_adaptive_avg_pool, in, 1, attr);
 }
 
-LP_EXPAND(expand_adaptive_max)
-{
-    out[0] = lp_emit(b, LP_OP_adaptive_max_pool, in, 1, attr);
-}
-
-LP_EXPAND(expand_adaptive_max_indices)
-{
-    lp_emit_n(b, LP_OP_adaptive_max_pool, in, 1, attr, out);
-}
-
 #define WINDOW_N(n)                                                            \
     "Tensor input, int[" #n "] kernel_size, int[" #n "]? stride=None, int[" #n \
     "] padding=0, "
@@ -382,24 +367,20 @@ LP_EXPAND(expand_adaptive_max_indices)
 #define RESULT(name, args, result, rule, cast)                                 \
     FLAGGED(name, args, result, rule, "fn", cast)
 #define FLAGGED(name, args, result, rule, flags, policy)                       \
-    LpOp op_##name = {                                                         \
-        .kind = LP_OP_COMPOSITE,                                               \
-        .cast = LP_CAST_##policy,                                              \
-        .forms = #name "(" args " -> " result " @" flags,                      \
-        .expand = rule,                                                        \
-    };
+    LP_EXPANDED(name, #name "(" args " -> " result " @" flags, rule,           \
+                .cast = LP_CAST_##policy)
 #define PAIR "(Tensor values, Tensor indices)"
 #define POOL(n, cast)                                                          \
-    RESULT(max_pool##n##d, MAX_N(n), "Tensor", expand_max, cast)               \
-    RESULT(max_pool##n##d_with_indices, MAX_N(n), PAIR, expand_max_indices,    \
+    RESULT(max_pool##n##d, MAX_N(n), "Tensor", expand_max_pool, cast)          \
+    RESULT(max_pool##n##d_with_indices, MAX_N(n), PAIR, expand_max_pool,       \
            AS_IS)                                                              \
     RESULT(adaptive_avg_pool##n##d, "Tensor input, int[" #n "] output_size)",  \
            "Tensor", expand_adaptive_avg, cast)                                \
     FLAGGED(adaptive_max_pool##n##d, "Tensor input, int[" #n "] output_size)", \
-            "Tensor", expand_adaptive_max, "n", cast)                          \
+            "Tensor", expand_adaptive_max_pool, "n", cast)                     \
     FLAGGED(adaptive_max_pool##n##d_with_indices,                              \
             "Tensor input, int[" #n "] output_size)", PAIR,                    \
-            expand_adaptive_max_indices,                                       \
+            expand_adaptive_max_pool,                                          \
             "n\nadaptive_max_pool" #n "d(Tensor input, int[" #n                \
             "] output_size) -> " PAIR " @f",                                   \
             cast) /* PyTorch's has both */
@@ -409,6 +390,6 @@ POOL(3, WIDE)
 #define AVG_N(n) WINDOW_N(n) "bool ceil_mode=False, bool count_include_pad=True"
 RESULT(avg_pool1d, AVG_N(1) ")", "Tensor", expand_avg_1d, AS_IS)
 FLAGGED(avg_pool2d, AVG_N(2) ", int? divisor_override=None)", "Tensor",
-        expand_avg, "fno", AS_IS)
+        expand_avg_pool, "fno", AS_IS)
 FLAGGED(avg_pool3d, AVG_N(3) ", int? divisor_override=None)", "Tensor",
-        expand_avg, "fno", WIDE)
+        expand_avg_pool, "fno", WIDE)

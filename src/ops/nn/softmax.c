@@ -62,15 +62,11 @@ LP_EXPAND(expand_log_softmax_back)
     out[0] = lp_sub(b, in[0], lp_mul(b, lp_op1(b, LP_OP_exp, in[1]), s));
 }
 
-static void grad_softmax(LpGrad *g)
+static void grad(LpGrad *g)
 {
-    g->din[0] = lp_emit(g->b, LP_OP_softmax_backward,
-                        (LpVal[]){g->dout[0], g->out[0]}, 2, g->attr);
-}
-
-static void grad_log_softmax(LpGrad *g)
-{
-    g->din[0] = lp_emit(g->b, LP_OP_log_softmax_backward,
+    g->din[0] = lp_emit(g->b,
+                        g->op == &op_softmax ? LP_OP_softmax_backward
+                                             : LP_OP_log_softmax_backward,
                         (LpVal[]){g->dout[0], g->out[0]}, 2, g->attr);
 }
 
@@ -79,10 +75,9 @@ static void grad_log_softmax(LpGrad *g)
                  .flags = LP_OPF_DEVICE, .expand = rule, .grad = gradient,     \
                  .grad_out = 1)
 SOFT(softmax, "softmax(Tensor input, int dim) -> Tensor @p", infer,
-     expand_softmax, grad_softmax, lp_softmax_prepare, lp_rule_softmax)
+     expand_softmax, grad, lp_softmax_prepare, lp_rule_softmax)
 SOFT(log_softmax, "log_softmax(Tensor input, int dim) -> Tensor @p", infer,
-     expand_log_softmax, grad_log_softmax, lp_log_softmax_prepare,
-     lp_rule_log_softmax)
+     expand_log_softmax, grad, lp_log_softmax_prepare, lp_rule_log_softmax)
 SOFT(softmax_backward,
      "softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor @p",
      infer_back, expand_softmax_back, NULL, lp_softmax_back_prepare,
