@@ -28,13 +28,18 @@ static LpStatus check_addend(const LpType *addend, const LpType *product,
     return LP_OK;
 }
 
-static LpStatus infer_plus(LpInfer *x, const LpOp *product)
+static const LpOp *product_of(const LpOp *plus)
+{
+    return plus == &op_mm_plus ? &op_mm : &op_bmm;
+}
+
+static LpStatus infer_plus(LpInfer *x)
 {
     const LpType *t = &x->in[2];
     LpInfer q = *x;
-    q.op = product;
+    q.op = product_of(x->op);
     q.n_in = 2;
-    LP_TRY(product->infer(&q));
+    LP_TRY(q.op->infer(&q));
     LP_TRY(check_addend(t, &x->out[0], x->op->name, "the addend", x->err));
     LP_FAIL_IF(t->dtype != x->out[0].dtype || !lp_is_float(t->dtype), x->err,
                LP_E_RUNTIME,
@@ -43,16 +48,6 @@ static LpStatus infer_plus(LpInfer *x, const LpOp *product)
                x->op->name, lp_dtype_name(x->out[0].dtype),
                lp_dtype_name(t->dtype));
     return LP_OK;
-}
-
-static LpStatus infer_mm_plus(LpInfer *x)
-{
-    return infer_plus(x, &op_mm);
-}
-
-static LpStatus infer_bmm_plus(LpInfer *x)
-{
-    return infer_plus(x, &op_bmm);
 }
 
 static LpVal times(LpBuilder *b, LpVal v, LpScalar s)
@@ -64,7 +59,7 @@ static LpVal times(LpBuilder *b, LpVal v, LpScalar s)
 static void grad_plus(LpGrad *g)
 {
     LpGrad q = *g;
-    q.op = g->op == &op_mm_plus ? &op_mm : &op_bmm;
+    q.op = product_of(g->op);
     q.n_in = 2;
     q.op->grad(&q);
     for (int i = 0; i < 2; i++)
@@ -78,7 +73,7 @@ const LpPlusOps lp_plus_ops = {&op_mul, &op_add, &op_cast};
     LP_PRIMITIVE(name,                                                         \
                  #name "(Tensor self, Tensor mat2, Tensor addend, Scalar "     \
                        "beta, Scalar alpha) -> Tensor @p",                     \
-                 infer_##name, lp_mm_plus_prepare, lp_rule_product_plus,       \
+                 infer_plus, lp_mm_plus_prepare, lp_rule_product_plus,         \
                  .flags = LP_OPF_CACHED | LP_OPF_PLANNED,                      \
                  .product = LP_PRODUCT_MATRIX, .grad = grad_plus,              \
                  .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),              \

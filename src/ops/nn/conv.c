@@ -158,13 +158,14 @@ static LpStatus infer_convolution(LpInfer *x)
 
 /* The shape that attribute 0 holds must be one whose convolution has the shape
  * of the gradient, operand 0. */
-static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
+static LpStatus infer_back(LpInfer *x)
 {
+    bool weight = x->op == &op_convolution_backward_weight;
     LpType made = x->in[0], check;
     LP_FAIL_IF(x->attr[LP_CONV_BACK_SIZE].n != x->in[0].ndim, x->err,
                LP_E_RUNTIME, "%s: `%s` must hold %d numbers, got %d",
-               x->op->name, size_name, x->in[0].ndim,
-               x->attr[LP_CONV_BACK_SIZE].n);
+               x->op->name, weight ? "weight_size" : "input_size",
+               x->in[0].ndim, x->attr[LP_CONV_BACK_SIZE].n);
     lp_set_dims(&made, x->attr[LP_CONV_BACK_SIZE].v,
                 x->attr[LP_CONV_BACK_SIZE].n);
     LP_TRY(check_operands(x, &x->in[0], &x->in[1]));
@@ -178,16 +179,6 @@ static LpStatus infer_back(LpInfer *x, const char *size_name, bool weight)
                x->op->name, lp_shape_str(&check), lp_shape_str(&x->in[0]));
     x->out[0] = made;
     return LP_OK;
-}
-
-static LpStatus infer_back_input(LpInfer *x)
-{
-    return infer_back(x, "input_size", false);
-}
-
-static LpStatus infer_back_weight(LpInfer *x)
-{
-    return infer_back(x, "weight_size", true);
 }
 
 /* ---- gradients ----------------------------------------------------------- */
@@ -221,26 +212,19 @@ static void grad_convolution(LpGrad *g)
                          g->dout[0], g->in[0], g->in[1]);
 }
 
-static void grad_back_input(LpGrad *g)
+/* Of either gradient: the other one stands in its second operand's place. */
+static void grad_back(LpGrad *g)
 {
+    const LpAttr *conv = g->attr + LP_CONV_BACK_STRIDE;
+    bool weight = g->op == &op_convolution_backward_weight;
+    LpVal x = weight ? g->in[1] : g->dout[0];
     if (g->need[0])
-        g->din[0] =
-            forward(g->b, g->attr + LP_CONV_BACK_STRIDE, g->dout[0], g->in[1]);
+        g->din[0] = forward(g->b, conv, x, weight ? g->dout[0] : g->in[1]);
     if (g->need[1])
-        g->din[1] =
-            back(g->b, LP_OP_convolution_backward_weight,
-                 g->attr + LP_CONV_BACK_STRIDE, g->in[0], g->dout[0], g->in[1]);
-}
-
-static void grad_back_weight(LpGrad *g)
-{
-    if (g->need[0])
-        g->din[0] =
-            forward(g->b, g->attr + LP_CONV_BACK_STRIDE, g->in[1], g->dout[0]);
-    if (g->need[1])
-        g->din[1] =
-            back(g->b, LP_OP_convolution_backward_input,
-                 g->attr + LP_CONV_BACK_STRIDE, g->in[0], g->dout[0], g->in[1]);
+        g->din[1] = back(g->b,
+                         weight ? LP_OP_convolution_backward_input
+                                : LP_OP_convolution_backward_weight,
+                         conv, g->in[0], g->dout[0], g->in[1]);
 }
 
 /* What broadcasts to the channels of the result is added to it. */
@@ -288,21 +272,18 @@ LP_PRIMITIVE(
 LP_PRIMITIVE(convolution_backward_input,
              "convolution_backward_input(Tensor grad, Tensor weight, int[] "
              "input_size, " COMMON,
-             infer_back_input, lp_conv_input_prepare, lp_rule_convolution_input,
+             infer_back, lp_conv_input_prepare, lp_rule_convolution_input,
              .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
-             .product = LP_PRODUCT_CONV_INPUT, .grad = grad_back_input,
-             .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),
-             .work = lp_conv_input_work)
+             .product = LP_PRODUCT_CONV_INPUT, .grad = grad_back, .grad_in = 3,
+             .readers = LP_READERS(2, 1, 0, 0), .work = lp_conv_input_work)
 
 LP_PRIMITIVE(convolution_backward_weight,
              "convolution_backward_weight(Tensor grad, Tensor input, int[] "
              "weight_size, " COMMON,
-             infer_back_weight, lp_conv_weight_prepare,
-             lp_rule_convolution_weight,
+             infer_back, lp_conv_weight_prepare, lp_rule_convolution_weight,
              .flags = LP_OPF_CACHED | LP_OPF_BLOCKED,
-             .product = LP_PRODUCT_CONV_WEIGHT, .grad = grad_back_weight,
-             .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),
-             .work = lp_conv_weight_work)
+             .product = LP_PRODUCT_CONV_WEIGHT, .grad = grad_back, .grad_in = 3,
+             .readers = LP_READERS(2, 1, 0, 0), .work = lp_conv_weight_work)
 
 /* ---- public forms -------------------------------------------------------- */
 /* y = convolution(x, w), with what is to be added to its channels. */

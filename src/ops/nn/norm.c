@@ -204,9 +204,12 @@ LP_EXPAND(expand_batch_back)
 /* ---- gradients ----------------------------------------------------------- */
 /* The statistics leave the operation for the running averages alone, which
  * take no part in a gradient. */
-static void grad_norm(LpGrad *g, int back_op, const LpAttr *attr)
+static void grad(LpGrad *g)
 {
     LpVal d[3];
+    int back_op = g->op == &op_native_layer_norm   ? LP_OP_layer_norm_backward
+                  : g->op == &op_native_group_norm ? LP_OP_group_norm_backward
+                                                   : LP_OP_batch_norm_backward;
     if (g->dout[1] != LP_NOVAL || g->dout[2] != LP_NOVAL) {
         lp_fail(g->b->err, LP_E_NOT_IMPLEMENTED,
                 "%s: the gradient with respect to the statistics (results 1 "
@@ -215,26 +218,12 @@ static void grad_norm(LpGrad *g, int back_op, const LpAttr *attr)
         return;
     }
     LpVal in[5] = {g->dout[0], g->in[0], g->out[1], g->out[2], g->in[1]};
-    if (g->dout[0] == LP_NOVAL || lp_emit_n(g->b, back_op, in, 5, attr, d) != 3)
+    if (g->dout[0] == LP_NOVAL ||
+        lp_emit_n(g->b, back_op, in, 5, g->attr, d) != 3)
         return;
     for (int i = 0; i < 3; i++)
         if (g->need[i])
             g->din[i] = d[i];
-}
-
-static void grad_layer(LpGrad *g)
-{
-    grad_norm(g, LP_OP_layer_norm_backward, g->attr);
-}
-
-static void grad_group(LpGrad *g)
-{
-    grad_norm(g, LP_OP_group_norm_backward, g->attr);
-}
-
-static void grad_batch(LpGrad *g)
-{
-    grad_norm(g, LP_OP_batch_norm_backward, g->attr);
 }
 
 /* ---- records ------------------------------------------------------------- */
@@ -249,7 +238,7 @@ static void grad_batch(LpGrad *g)
 NORM(native_layer_norm, 0,
      "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
      "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
-     lp_norm_infer_layer, expand_layer, grad_layer, lp_layer_norm_prepare,
+     lp_norm_infer_layer, expand_layer, grad, lp_layer_norm_prepare,
      lp_rule_norm)
 NORM(layer_norm_backward, 0,
      "layer_norm_backward" BACK "int[] normalized_shape, float eps) " GRADS,
@@ -258,7 +247,7 @@ NORM(layer_norm_backward, 0,
 NORM(native_group_norm, 0,
      "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int "
      "num_groups, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
-     lp_norm_infer_group, expand_group, grad_group, lp_group_norm_prepare,
+     lp_norm_infer_group, expand_group, grad, lp_group_norm_prepare,
      lp_rule_norm)
 NORM(group_norm_backward, 0,
      "group_norm_backward" BACK "int num_groups, float eps) " GRADS,
@@ -269,7 +258,7 @@ NORM(batch_norm_train, LP_OPF_BLOCKED,
      "-> (Tensor out, Tensor mean, Tensor var) @p\n"
      "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, float eps) "
      "-> (Tensor out, Tensor mean, Tensor var) @n",
-     lp_norm_infer_batch, expand_batch, grad_batch, lp_batch_norm_prepare,
+     lp_norm_infer_batch, expand_batch, grad, lp_batch_norm_prepare,
      lp_rule_norm)
 NORM(batch_norm_backward, LP_OPF_BLOCKED,
      "batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor var, "

@@ -159,30 +159,23 @@ OVER(normal,
      infer_normal, LP_DRAW_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
      .b = r->attr[LP_NORMAL_STD].f)
 
-static LpStatus positive_spread(LpInfer *x, const char *name)
+static LpStatus infer_spread(LpInfer *x)
 {
+    const char *name = x->op == &op_cauchy ? "sigma" : "std";
     LP_FAIL_IF(!(x->attr[1].f > 0), x->err, LP_E_RUNTIME,
                "%s_ expects %s > 0.0, but found %s=%g", x->op->name, name, name,
                x->attr[1].f);
     return infer_over(x);
 }
 
-static LpStatus infer_log_normal(LpInfer *x)
-{
-    return positive_spread(x, "std");
-}
 OVER(log_normal,
      "log_normal(Tensor self, float mean=1.0, float std=2.0) -> Tensor @ig",
-     infer_log_normal, LP_DRAW_LOG_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
+     infer_spread, LP_DRAW_LOG_NORMAL, .a = r->attr[LP_NORMAL_MEAN].f,
      .b = r->attr[LP_NORMAL_STD].f)
 
-static LpStatus infer_cauchy(LpInfer *x)
-{
-    return positive_spread(x, "sigma");
-}
 OVER(cauchy,
      "cauchy(Tensor self, float median=0.0, float sigma=1.0) -> Tensor @ig",
-     infer_cauchy, LP_DRAW_CAUCHY, .a = r->attr[LP_CAUCHY_MEDIAN].f,
+     infer_spread, LP_DRAW_CAUCHY, .a = r->attr[LP_CAUCHY_MEDIAN].f,
      .b = r->attr[LP_CAUCHY_SIGMA].f)
 
 static LpStatus infer_exponential(LpInfer *x)
