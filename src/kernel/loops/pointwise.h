@@ -92,9 +92,6 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n);
 /* An immediate as one element of loop type `t`. */
 void lp_pointwise_number(const LpPwNode *n, LpScalar s, LpDtype t, void *one);
 
-/* float32, float64 or int64: the loop type for values stored as t. */
-LpDtype lp_loop_dtype(LpDtype t);
-
 /* Rounds n values held as loop type `held` to the values that `stored` has. */
 void lp_pointwise_round(int64_t n, void *x, LpDtype held, LpDtype stored);
 

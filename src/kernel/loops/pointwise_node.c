@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "src/kernel/loops/pointwise.h"
+#include "src/kernel/plain.h"
 
 const LpLoopRow *lp_loop_row(int loop)
 {
@@ -20,11 +21,6 @@ LpConvert lp_convert_loop(LpDtype from, LpDtype to)
     if (!table) /* as above */
         table = LP_SIMD_PICK(lp_loops_convert);
     return table[from][to];
-}
-
-LpDtype lp_loop_dtype(LpDtype t)
-{
-    return t == LP_F64 ? LP_F64 : lp_is_float(t) ? LP_F32 : LP_I64;
 }
 
 const LpPointwise *lp_pointwise_of(const LpOp *op)
@@ -75,7 +71,7 @@ static void resolve_cast(const LpKernelReq *r, LpPwNode *n)
     n->number = to;
     LpDtype via = from == LP_DT_NONE || lp_convert_loop(from, to)
                       ? to
-                      : lp_loop_dtype(from);
+                      : lp_plain_type(from);
     n->in[0] = n->out = via;
 }
 
@@ -102,7 +98,7 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     }
     n->narrows = 0;
     LpDtype values = pw->policy == LP_PW_BOOL ? promoted(r) : r->out[0].dtype;
-    LpDtype t = lp_loop_dtype(values);
+    LpDtype t = lp_plain_type(values);
     /* an integer wraps to the operands' type first: uint8 255 equals -1 */
     bool wraps = lp_dtype_kind(values) == LP_KIND_INT;
     n->number =

@@ -15,6 +15,7 @@
 
 #include "src/base/interrupt.h"
 #include "src/kernel/loops/pointwise.h"
+#include "src/kernel/plain.h"
 
 enum {
     BLOCK = 2048,       /* elements of a buffer */
@@ -427,7 +428,7 @@ static void set_pieces(Plan *p)
 static void set_conversions(Plan *p, LpDtype from, LpDtype to, bool truth)
 {
     LpDtype t = (LpDtype)p->type;
-    LpDtype seen = truth && from != LP_BOOL ? lp_loop_dtype(from) : t;
+    LpDtype seen = truth && from != LP_BOOL ? lp_plain_type(from) : t;
     bool test = truth && from != LP_BOOL;
     p->load = lp_convert_loop(from, seen);
     p->truth = test ? lp_convert_loop(seen, LP_BOOL) : NULL;
@@ -446,7 +447,7 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
                                            LP_LOOP_maximum, LP_LOOP_minimum};
     Plan *p = (void *)k->inl;
     LpDtype to = r->out[0].dtype;
-    LpDtype t = spec->truth ? LP_I64 : lp_loop_dtype(to);
+    LpDtype t = spec->truth ? LP_I64 : lp_plain_type(to);
     _Static_assert(sizeof *p <= sizeof k->inl, "plan");
     (void)e;
     lp_reduce_geometry(&r->in[0], &r->out[0], dims, &p->g);
