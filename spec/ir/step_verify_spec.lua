@@ -1,6 +1,7 @@
 -- The verifier of steps catches every way in which the table of variables can
 -- differ from the graphs; every step that is completed goes through it.
 local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local program = require("spec.support.program")
 local torch = require("torch")
@@ -35,13 +36,39 @@ describe("the verifier of steps", function()
     ["no link"] = "accumulator 'g' belongs to variable -1 of 7",
     ["type of accumulator"] = "accumulator 'g' is float32[3], but its parameter is float32[4]",
     ["one micro-batch"] = "accumulator 'g' is read by micro-batches, of which there are 1",
-    ["no replica"] = "1 device iterations, gradient accumulation of 2, 0 replicas",
     ["no update"] = "parameter 'w' has input 1 of the update graph, which does not exist",
   }) do
     it("catches damage: " .. damage, function()
       assert.equal("step is not valid: " .. message .. "\n", (probe(damage)))
     end)
   end
+end)
+
+describe("loops of a step", function()
+  local RULE = "device iterations, gradient accumulation and replicas must be at least 1 and "
+    .. "their product countable, got "
+
+  it("are there", function()
+    assert.equal("ValueError\n", (probe("no replica")))
+  end)
+
+  -- A step's text with other loops.
+  local function parsed(iterations, accumulation, replicas)
+    local step = compiled.step(function(x) return x + 1 end, { torch.ones(2) })
+    step:complete({})
+    local text, n = step:text("step"):gsub("iterations %d+ accumulation %d+ replicas %d+",
+      ("iterations %d accumulation %d replicas %d"):format(iterations, accumulation, replicas))
+    assert.equal(1, n)
+    return core.step_parse(text)
+  end
+
+  it("are countable in a step that is read, too", function()
+    assert.equal("step", parsed(2, 1, 3):text("step"):match("^%a+"))
+    for _, n in ipairs({ { math.maxinteger, math.maxinteger, 3 }, { 1, 1, 1 << 62 } }) do
+      assert.error_matches(function() parsed(table.unpack(n)) end, RULE)
+    end
+    assert.error_matches(function() parsed(1 << 61, 1, 1) end, "has too many bytes")
+  end)
 end)
 
 describe("a completed step", function()

@@ -309,6 +309,16 @@ describe("branch", function()
 end)
 
 describe("call", function()
+  it("may share its body, which no loop takes afterwards", function()
+    local function twice(v)
+      local body = core.body(function(list) return { list[1] * 2 } end, { v })
+      local y = core.call(body, core.call(body, { v }))[1]
+      fails("ValueError", "the body is in use already", core.loop, 3, body, { v })
+      return y
+    end
+    assert.equal(12, lupine.compile(twice, { torch.ones(2) })(torch.ones(2) * 3)[1]:item())
+  end)
+
   it("is its body", function()
     both(function(x, w)
       local function layer(v) return torch.tanh(v) * w, v end

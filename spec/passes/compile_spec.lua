@@ -126,6 +126,37 @@ describe("core.compile", function()
     assert.equal(2, run(exec, at):dim())
   end)
 
+  it("refuses what it does not know, with what was meant", function()
+    for key, meant in pairs({ los = "loss", replica = "replicas" }) do
+      local step = open_step()
+      assert.error_matches(function() step:complete({ [key] = 1 }) end,
+        ("compile: no option '%s', did you mean '%s'?"):format(key, meant), 1, true)
+    end
+    local step = trained_step()
+    for key, meant in pairs({ chipp = "chip", livenes = "liveness" }) do
+      assert.error_matches(function() core.plan(step, { [key] = 1 }) end,
+        ("system: no option '%s', did you mean '%s'?"):format(key, meant), 1, true)
+    end
+    assert.error_matches(function() core.plan(step, { weight = { onchip = true } }) end,
+      "weight: no option 'onchip', did you mean 'on_chip'?", 1, true)
+    assert.error_matches(function() core.plan(step, { weight = true }) end, "table expected")
+    assert.error_matches(function() core.plan(step, { proportion = -5 }) end,
+      "proportion: expected more than 0 and at most 1, got -5 for IPU 0", 1, true)
+    assert.error_matches(function() core.plan(step, { output_slices = -1 }) end, "0 or more")
+    assert.error_matches(function() step:compile({ fuze = true }) end,
+      "host: no option 'fuze', did you mean 'fuse'?", 1, true)
+    assert.error_matches(function() step:compile({ threads = -1 }) end,
+      "threads: expected 1..4096, got -1", 1, true)
+  end)
+
+  it("does not complete what it failed to complete", function()
+    local step, at, how = open_step()
+    how.rules[1].inputs = { at.w, "grad", false, at.x }
+    assert.has_error(function() step:complete(how) end)
+    assert.error_matches(function() step:complete({}) end,
+      "completing this step failed: trace it again")
+  end)
+
   it("leaves a complete step where the program does not fit", function()
     local step, _, how = open_step()
     how.system, how.host = { tiles = -1 }, {}

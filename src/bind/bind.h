@@ -34,6 +34,7 @@ static inline void lp_must(lua_State *L, LpStatus s, const LpErr *e)
  * keeps it, fills `err` with LP_E_LUA; lp_bind_fail then raises that same
  * value. */
 LpStatus lp_bind_keep_error(lua_State *L, LpErr *err);
+#define LP_MAX_THREADS 4096 /* that a script may ask for */
 /* The name among names[0..n-1] nearest to `word`, or NULL if none is near. */
 const char *lp_nearest(const char *word, const char *const *names, int n);
 

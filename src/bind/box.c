@@ -62,6 +62,27 @@ const char *lp_opt_str(lua_State *L, int t, const char *key)
     return s;
 }
 
+void lp_check_keys(lua_State *L, int t, const char *whose,
+                   const char *const *keys)
+{
+    luaL_checktype(L, t, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+        int n = 0;
+        bool known = false;
+        const char *key = luaL_tolstring(L, -2, NULL);
+        for (; keys[n]; n++)
+            known |= strcmp(key, keys[n]) == 0;
+        if (known && lua_type(L, -3) == LUA_TSTRING) {
+            lua_pop(L, 1);
+            continue;
+        }
+        const char *near = lp_nearest(key, keys, n);
+        lp_raise(L, LP_E_VALUE, "%s: no option '%s'%s%s%s", whose, key,
+                 near ? ", did you mean '" : "", near ? near : "",
+                 near ? "'?" : "");
+    }
+}
+
 bool lp_opt_bool(lua_State *L, int t, const char *key, bool def)
 {
     lua_getfield(L, t, key);

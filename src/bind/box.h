@@ -29,6 +29,10 @@ void lp_add_class(lua_State *L, const LpBoxClass *c, const luaL_Reg *m);
 void *lp_new_owned(lua_State *L, size_t size, const char *name,
                    lua_CFunction gc);
 
+/* Raises for a key of the table at t that is none of `keys`, whose end is NULL;
+ * `whose`: of what the table is. */
+void lp_check_keys(lua_State *L, int t, const char *whose,
+                   const char *const *keys);
 /* Fields of the table at t. Strings live as long as the table. */
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
 const char *lp_opt_str(lua_State *L, int t, const char *key);

@@ -54,6 +54,7 @@ typedef struct LpVariable {
 typedef struct LpStep {
     int refs;
     bool complete;
+    bool failed;     /* to be completed: it is neither open nor complete */
     LpGraph *micro;  /* owned */
     LpGraph *update; /* owned; NULL for inference */
     LpVariable *var;
@@ -74,6 +75,9 @@ const char *lp_var_role_name(LpVarRole r);
 /* Every input and output of both graphs against the table (step_verify.c); the
  * error names the variable. Of a completed step. */
 LpStatus lp_step_verify(const LpStep *s, LpErr *e);
+/* Loops and replicas are at least 1, and the bytes of every stream over all of
+ * them countable. */
+LpStatus lp_step_check_loops(const LpStep *s, LpErr *e);
 /* Refuses a step whose numerics nothing here computes. */
 LpStatus lp_step_computable(const LpStep *s, LpErr *e);
 /* The micro-batch loop carries it: forward reads and writes it. */

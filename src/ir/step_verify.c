@@ -14,6 +14,8 @@
  * that every step can be checked. */
 #include "src/ir/step.h"
 
+#include "src/base/checked.h"
+
 enum { MICRO_IN = 1, MICRO_OUT = 2, UPDATE_IN = 4, UPDATE_OUT = 8 };
 
 typedef struct RoleRule {
@@ -206,16 +208,36 @@ static LpStatus check_sites(const LpStep *s, const LpGraph *g, LpErr *e)
     return LP_OK;
 }
 
+LpStatus lp_step_check_loops(const LpStep *s, LpErr *e)
+{
+    int64_t n = s->device_iterations, all = 0, bytes;
+    LP_FAIL_IF(n < 1 || s->gradient_accumulation < 1 || s->replicas < 1 ||
+                   s->replicas > UINT32_MAX || /* LpRunCtx's */
+                   !lp_mul_i64(n, s->gradient_accumulation, &all) ||
+                   !lp_mul_i64(all, s->replicas, &all),
+               e, LP_E_VALUE,
+               "device iterations, gradient accumulation and replicas must be "
+               "at least 1 and their product countable, got %lld, %lld and "
+               "%lld",
+               (long long)n, (long long)s->gradient_accumulation,
+               (long long)s->replicas);
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        bytes = lp_type_bytes(&v->type);
+        LP_FAIL_IF(
+            (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT) &&
+                !lp_mul_i64(bytes, all, &bytes),
+            e, LP_E_OVERFLOW, "'%s' over %lld micro-batches has too many bytes",
+            v->name, (long long)all);
+    }
+    return LP_OK;
+}
+
 LpStatus lp_step_verify(const LpStep *s, LpErr *e)
 {
     if (!s->micro)
         BAD("step is not valid: it has no micro graph");
-    if (s->device_iterations < 1 || s->gradient_accumulation < 1 ||
-        s->replicas < 1)
-        BAD("step is not valid: %lld device iterations, gradient accumulation "
-            "of %lld, %lld replicas",
-            (long long)s->device_iterations,
-            (long long)s->gradient_accumulation, (long long)s->replicas);
+    LP_TRY(lp_step_check_loops(s, e));
     for (size_t i = 0; i < s->n_var; i++) {
         LP_TRY(check_group(s, &s->var[i], e));
         LP_TRY(check_role(&s->var[i], e));

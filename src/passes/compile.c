@@ -5,7 +5,6 @@
 #include "src/passes/compile.h"
 
 #include "src/autodiff/sweep.h"
-#include "src/base/checked.h"
 #include "src/ir/schema.h"
 #include "src/ops/ops.h"
 #include "src/passes/anchors.h"
@@ -316,41 +315,21 @@ static LpStatus add_anchors(Compile *c)
 }
 
 /* ---- all of it ----------------------------------------------------------- */
-/* Every stream's bytes over all loops are countable. */
 static LpStatus set_loops(LpStep *s, const LpCompileSpec *spec, LpErr *e)
 {
-    int64_t n = spec->device_iterations, all = 0, bytes;
-    LP_FAIL_IF(n < 1 || spec->gradient_accumulation < 1 ||
-                   spec->topology.replicas < 1 ||
-                   !lp_mul_i64(n, spec->gradient_accumulation, &all) ||
-                   !lp_mul_i64(all, spec->topology.replicas, &all),
-               e, LP_E_VALUE,
-               "device iterations, gradient accumulation and replicas must be "
-               "at least 1 and their product countable, got %lld, %lld and "
-               "%lld",
-               (long long)n, (long long)spec->gradient_accumulation,
-               (long long)spec->topology.replicas);
-    for (size_t i = 0; i < s->n_var; i++) {
-        const LpVariable *v = &s->var[i];
-        bytes = lp_type_bytes(&v->type);
-        LP_FAIL_IF(
-            (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT) &&
-                !lp_mul_i64(bytes, all, &bytes),
-            e, LP_E_OVERFLOW, "'%s' over %lld micro-batches has too many bytes",
-            v->name, (long long)all);
-    }
-    s->device_iterations = n;
+    s->device_iterations = spec->device_iterations;
     s->gradient_accumulation = spec->gradient_accumulation;
     s->replicas = spec->topology.replicas;
     s->mean_reduction = spec->mean;
     s->numerics = spec->numerics;
-    return LP_OK;
+    return lp_step_check_loops(s, e);
 }
 
 static LpStatus complete(Compile *c)
 {
     LpStep *s = c->s;
     LP_TRY(set_loops(s, c->spec, c->err));
+    s->failed = true; /* from here on, unless all goes well */
     LP_TRY(find_anchors(c));
     LP_TRY(lp_pass_done("trace", s->micro, c->err));
     if (c->t) {
@@ -372,10 +351,13 @@ static LpStatus complete(Compile *c)
 LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e)
 {
     Compile c = {.s = step, .spec = spec, .t = spec->training, .err = e};
-    LP_FAIL_IF(step->complete, e, LP_E_RUNTIME, "the step is complete");
+    LP_FAIL_IF(step->complete || step->failed, e, LP_E_RUNTIME,
+               step->complete ? "the step is complete"
+                              : "completing this step failed: trace it again");
     LpStatus s = complete(&c);
     lp_arena_fini(&c.mem);
     step->complete = s == LP_OK;
+    step->failed &= !step->complete;
     return s;
 }
 
@@ -427,7 +409,7 @@ LpStatus lp_compile(LpStep *step, const LpCompileSpec *spec, LpCompiled *out,
     *out = (LpCompiled){NULL, NULL};
     LP_TRY(lp_complete_step(step, spec, e));
     if (spec->ipu)
-        LP_TRY(lp_ipu_analyse(step, spec->ipu, spec->placement, &out->plan, e));
+        LP_TRY(lp_ipu_analyse(step, spec->ipu, NULL, &out->plan, e));
     if (spec->host)
         LP_TRY(lp_compile_host(step, &spec->topology, spec->host, &out->program,
                                e));

@@ -50,9 +50,8 @@ typedef struct LpCompileSpec {
     int n_anchor;
     bool name_values; /* results of nodes get names that anchors can use */
     /* How the completed step runs: not read by lp_complete_step. */
-    const LpIpuOptions *ipu;      /* NULL: no plan */
-    const LpPlacement *placement; /* NULL: the origins' */
-    const LpHostOptions *host;    /* NULL: no program */
+    const LpIpuOptions *ipu;   /* NULL: no plan */
+    const LpHostOptions *host; /* NULL: no program */
 } LpCompileSpec;
 
 /* Owned by who asked. */

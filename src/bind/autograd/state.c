@@ -258,7 +258,7 @@ static int set_num_threads(lua_State *L)
     LpErr e = {0};
     luaL_checktype(L, 1, LUA_TNUMBER); /* a string of digits is no number */
     lua_Integer n = luaL_checkinteger(L, 1);
-    if (n < 1 || n > 4096)
+    if (n < 1 || n > LP_MAX_THREADS)
         return lp_raise(L, LP_E_RUNTIME,
                         "set_num_threads(threads): expected an int from 1 to "
                         "4096, got %lld",

@@ -149,6 +149,8 @@ static int control_loop(lua_State *L)
     open(L, &u);
     Body *b = add_operands(L, &u, 2, 3);
     LpErr e = {0};
+    if (b->g->refs > 1)
+        return lp_raise(L, LP_E_VALUE, "loop: the body is in use already");
     for (int i = 0; i < b->n_input; i++) {
         LpVal v = b->g->input[i];
         if (lp_graph_type(b->g, v)->ndim < LP_MAX_DIMS &&

@@ -187,7 +187,22 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
  * both point to stays on the stack. */
 static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t)
 {
-    luaL_checktype(L, 2, LUA_TTABLE);
+    static const char *const keys[] = {"device_iterations",
+                                       "gradient_accumulation",
+                                       "replicas",
+                                       "mean",
+                                       "running",
+                                       "numerics",
+                                       "loss",
+                                       "loss_scale",
+                                       "max_norm",
+                                       "rules",
+                                       "anchors",
+                                       "names",
+                                       "system",
+                                       "host",
+                                       NULL};
+    lp_check_keys(L, 2, "compile", keys);
     LpCompileSpec spec = {
         .device_iterations = lp_opt_int(L, 2, "device_iterations", 1),
         .gradient_accumulation = lp_opt_int(L, 2, "gradient_accumulation", 1),
@@ -227,9 +242,16 @@ int lp_step_complete(lua_State *L)
 /* ---- how the host runs it ------------------------------------------------ */
 static LpHostOptions read_host_options(lua_State *L, int t)
 {
+    static const char *const keys[] = {
+        "threads",         "fuse",     "epilogues", "packed",  "weight_layouts",
+        "embedding_hoist", "winograd", "remat",     "blocked", NULL};
     LpHostOptions o = lp_host_options();
-    luaL_checktype(L, t, LUA_TTABLE);
-    o.threads = (int)lp_opt_int(L, t, "threads", o.threads);
+    lp_check_keys(L, t, "host", keys);
+    int64_t threads = lp_opt_int(L, t, "threads", o.threads);
+    if (threads < 1 || threads > LP_MAX_THREADS)
+        lp_raise(L, LP_E_VALUE, "threads: expected 1..%d, got %lld",
+                 LP_MAX_THREADS, (long long)threads);
+    o.threads = (int)threads;
     o.fuse = lp_opt_bool(L, t, "fuse", o.fuse);
     o.epilogues = lp_opt_bool(L, t, "epilogues", o.epilogues);
     o.pack = lp_opt_bool(L, t, "packed", o.pack);
@@ -291,24 +313,20 @@ int lp_step_compile(lua_State *L)
 }
 
 /* ---- all of it ----------------------------------------------------------- */
-/* core.compile(step, {…, system={…}, placement={…}, host={…}}) -> plan and
- * program: what step:complete, core.plan and step:compile take in one table. */
+/* core.compile(step, {…, system={…}, host={…}}) -> plan, program: what
+ * step:complete, core.plan and step:compile take in one table. (A placement
+ * names places of the completed step: core.plan.) */
 static int compile(lua_State *L)
 {
     LpErr e = {0};
     LpTraining t;
     LpCompiled made;
-    LpPlacement at;
     LpStep *s = lp_check_open_step(L);
     luaL_checkstack(L, 40, NULL);
     LpCompileSpec spec = read_spec(L, s, &t);
     lua_getfield(L, 2, "system");
     LpIpuOptions ipu = lp_read_ipu_options(L, lua_gettop(L));
     spec.ipu = &ipu;
-    if (lua_getfield(L, 2, "placement") != LUA_TNIL) {
-        at = lp_read_placement(L, lua_gettop(L), s->micro);
-        spec.placement = &at;
-    }
     lua_getfield(L, 2, "host");
     LpHostOptions host = read_host_options(L, lua_gettop(L));
     spec.host = &host;

@@ -33,9 +33,12 @@ static int get_choice(lua_State *L, int t, const char *key,
 
 static void get_location(lua_State *L, int t, const char *key, LpLocation *l)
 {
-    lua_getfield(L, t, key);
-    if (lua_istable(L, -1)) {
+    static const char *const keys[] = {
+        "on_chip",      "sharded",     "io_load", "io_store",
+        "min_off_chip", "min_sharded", NULL};
+    if (lua_getfield(L, t, key) != LUA_TNIL) {
         int at = lua_gettop(L);
+        lp_check_keys(L, at, key, keys);
         l->on_chip = lp_opt_bool(L, at, "on_chip", true);
         l->sharded = lp_opt_bool(L, at, "sharded", false);
         l->io_load = lp_opt_bool(L, at, "io_load", false);
@@ -66,8 +69,15 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
+    static const char *const keys[] = {
+        "chip",           "strategy",      "recompute",
+        "partials",       "liveness",      "separate_backward",
+        "tiles",          "io_tiles",      "allow_out_of_memory",
+        "synthetic_data", "output_slices", "input_groups",
+        "activation",     "weight",        "optimizer",
+        "accumulator",    "proportion",    NULL};
     LpIpuOptions o = lp_ipu_options();
-    luaL_checktype(L, t, LUA_TTABLE);
+    lp_check_keys(L, t, "system", keys);
     lua_getfield(L, t, "chip");
     if (!lua_isnil(L, -1)) {
         const char *chip = luaL_checkstring(L, -1);
@@ -132,7 +142,8 @@ static int16_t place_field(lua_State *L, const char *key, int32_t def)
     return (int16_t)v;
 }
 
-LpPlacement lp_read_placement(lua_State *L, int t, const LpGraph *g)
+/* The table at t; what it points to is kept alive by the stack. */
+static LpPlacement read_placement(lua_State *L, int t, const LpGraph *g)
 {
     uint32_t n = 0;
     luaL_checktype(L, t, LUA_TTABLE);
@@ -282,7 +293,7 @@ static int plan_new(lua_State *L)
     LpPlacement at = {NULL, NULL, NULL};
     luaL_checkstack(L, 20, NULL);
     if (placed)
-        at = lp_read_placement(L, 3, s->micro);
+        at = read_placement(L, 3, s->micro);
     LpBox *b = lp_new_plan(L);
     LpIpuPlan *p = NULL;
     LpStatus st = lp_ipu_analyse(s, &o, placed ? &at : NULL, &p, &e);

@@ -5,10 +5,7 @@
 #include "src/bind/program/program.h"
 #include "src/passes/ipu/ipu.h"
 
-/* The table at t as options; as a placement of g's nodes, kept alive by the
- * stack. */
-LpIpuOptions lp_read_ipu_options(lua_State *L, int t);
-LpPlacement lp_read_placement(lua_State *L, int t, const LpGraph *g);
+LpIpuOptions lp_read_ipu_options(lua_State *L, int t); /* the table at t */
 /* A closed box for a plan, pushed. */
 LpBox *lp_new_plan(lua_State *L);
 /* The plan at 1, borrowed. */

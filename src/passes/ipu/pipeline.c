@@ -10,6 +10,16 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
     int tiles = o->tiles ? o->tiles : o->chip->tiles;
     LP_FAIL_IF(o->io_tiles < 0 || o->io_tiles >= tiles, e, LP_E_VALUE,
                "io_tiles: expected 0..%d, got %d", tiles - 1, o->io_tiles);
+    for (int i = 0; i < LP_MAX_IPUS; i++)
+        LP_FAIL_IF(!(o->proportion[i] > 0 && o->proportion[i] <= 1), e,
+                   LP_E_VALUE,
+                   "proportion: expected more than 0 and at most 1, got %g for "
+                   "IPU %d",
+                   o->proportion[i], i);
+    LP_FAIL_IF(o->output_slices < 0 || o->input_groups < 0, e, LP_E_VALUE,
+               "output_slices, input_groups: expected 0 or more, got %lld and "
+               "%lld",
+               (long long)o->output_slices, (long long)o->input_groups);
     return LP_OK;
 }
 
