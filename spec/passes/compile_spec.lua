@@ -1,5 +1,6 @@
 --- A complete step does not change: programs, plans and replays of it live side
 --- by side.
+local compiled = require("spec.support.compiled")
 local core = require("lupine.core")
 local report = require("lupine.report")
 local torch = require("torch")
@@ -94,6 +95,26 @@ describe("a complete step", function()
     assert.is_true(r.training)
     local out = r.plan:replay({ [at.x] = torch.tensor({ { 1.0, -1.0 } }) })
     assert.same({ { -2, -2 } }, out[at.output_1]:tolist())
+  end)
+end)
+
+describe("the backward half", function()
+  it("begins with the loss scale, which it brings to the type of the loss", function()
+    local w = torch.ones({ 2, 2 }, { dtype = torch.float16 })
+    local step, losses = compiled.step(function(x)
+      return require("poptorch").identity_loss(x:matmul(w), "sum")
+    end, { w }, { { "parameter", "w", w } })
+    step:complete({ loss = losses[1], loss_scale = step:add_var("hyper", "scale",
+      torch.tensor(8.0)), rules = compiled.descent(compiled.vars(step), { { "parameter", "w" } }) })
+    local backward, where = false, {}
+    for line in step:text("micro"):gmatch("[^\n]+") do
+      if line:match("^origin") then
+        backward = line:match(" backward") ~= nil
+      end
+      where[line:match("= (%l[%l_]*)%(") or ""] = backward
+    end
+    assert.is_false(where.identity_loss)
+    assert.is_true(where.cast)
   end)
 end)
 

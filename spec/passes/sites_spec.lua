@@ -66,6 +66,41 @@ describe("the site of a node that rounds", function()
     assert.same(fn(false, 0), fn(false, 1))
   end)
 
+  it("of what a pass makes is no other node's of that place", function()
+    local step = completed(function(v, s) -- both operators stand on one line
+      local yes = torch.full({ 4 }, true)
+      return v * 3, torch.where(yes, s, v)
+    end, { x, torch.tensor(0.3) })
+    assert.matches("cast[^\n]*site", step:text("micro")) -- of `where`, whose condition holds
+    local list = sites(step)
+    assert.equal(2, #list)
+    assert.are_not.equal(list[1], list[2])
+  end)
+
+  it("of a backward node does not depend on what forward has more", function()
+    local w = torch.ones({ 4 }, { dtype = torch.float16 })
+    local function backward(more)
+      local trace = core.trace()
+      local v = trace:declare("input", "x", nil, { 4 }, torch.float16)
+      local p = trace:declare("parameter", "w", w)
+      local step, losses = trace:step({ trace:run(false, function()
+        trace:origin({ scope = "layer", ipu = 0, stage = 0 })
+        local h, other = v * p, more and v * 2.5 or nil
+        return core.forms.internal.identity_loss((h * h):sum(), "none"), other
+      end) })
+      step:complete({ loss = losses[1], rules = compiled.descent(compiled.vars(step),
+        { { "parameter", "w" } }), numerics = STOCHASTIC })
+      local list, half = {}, nil
+      for line in step:text("micro"):gmatch("[^\n]+") do
+        half = line:match("^origin") and line or half
+        list[#list + 1] = half and half:match("backward") and line:match("site (%S+)")
+      end
+      return list
+    end
+    assert.is_true(#backward(false) >= 2)
+    assert.same(backward(false), backward(true))
+  end)
+
   it("is asked for by the verifier, and refused where nothing rounds", function()
     local step = completed(function(v) return v * 3 end, { x })
     local text = step:text("step")

@@ -279,6 +279,18 @@ describe("A Function in a compiled program", function()
     near(grads[1], { 21.0, 21.0 })
   end)
 
+  it("draws in its backward other numbers than forward drew", function()
+    local Noise = Function:extend("Noise")
+    function Noise.forward(_, x, by) return x * by end
+    function Noise.backward(_, g) return g * torch.rand_like(g) end
+    local one = torch.ones(64)
+    local f = lupine.compile(function(x) return Noise.apply(x, torch.rand_like(x)) end, { one },
+      { cotangents = { one } })
+    local y, grads = f(one, { one })
+    local same = y:eq(grads[1]):sum():item()
+    assert.is_true(same < 4, ("%d numbers are forward's"):format(same))
+  end)
+
   it("tells what went wrong in its backward", function()
     local F = Function:extend("F")
     function F.forward(_, x) return x * 1 end
