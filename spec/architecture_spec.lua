@@ -1,4 +1,5 @@
---- docs/architecture.md: every file, folder and C name on the page is there.
+--- docs/architecture.md: every file, folder and C name on the page is there; so
+--- are the C files that README.md and comments of C name.
 local program = require("spec.support.program")
 
 local function lines(command)
@@ -53,5 +54,44 @@ describe("the page on the architecture", function()
     for _, list in ipairs(lines("ls src/passes/passes.def src/passes/*/passes.def")) do
       assert.is_truthy(table.concat(names(), "\n"):find(list, 1, true), list)
     end
+  end)
+end)
+
+-- Visits what a file says in prose: all of a page, the comments of C.
+local function prose(path, visit)
+  local text = io.open(path):read("a")
+  if path:find("%.md$") then
+    visit(text)
+    return
+  end
+  for comment in text:gmatch("/%*.-%*/") do
+    visit(comment)
+  end
+end
+
+describe("a C file named in README.md or in a comment", function()
+  it("is there", function()
+    local there, dead, n = {}, {}, 0
+    local files = lines("find src runtime spec -name '*.[ch]'")
+    for _, path in ipairs(files) do
+      there[path] = true
+      for at in path:gmatch("()/") do
+        there[path:sub(at + 1)] = true
+      end
+    end
+    for _, def in ipairs(lines("find src runtime -name '*.def'")) do
+      files[#files + 1] = def
+    end
+    files[#files + 1] = "README.md"
+    for _, path in ipairs(files) do
+      prose(path, function(text)
+        for name in text:gmatch("%f[%w_/][%w_/]+%.[ch]%f[^%w_]") do
+          n = n + 1
+          dead[#dead + 1] = not there[name] and path .. ": " .. name or nil
+        end
+      end)
+    end
+    assert.same({}, dead)
+    assert.is_true(n > 100)
   end)
 end)

@@ -103,9 +103,9 @@ LpStatus lp_set_num_threads(int n, LpErr *e);
 /* Refused where OMP_THREAD_LIMIT is below the fixed width. */
 LpStatus lp_set_deterministic(bool on, LpErr *e);
 bool lp_deterministic(void);
-/* LpKernelReq.pieces of what is prepared from now on; at first
+/* LpKernelReq.split of what is prepared from now on; at first
  * LP_SPLIT_ALL. */
-void lp_set_product_split(int pieces);
+void lp_set_product_split(int n);
 int lp_product_split(void);
 /* Makes this process a forked worker: one thread from now on, since the
  * parent's pool is not here; prepared kernels are dropped. */

@@ -122,8 +122,8 @@ LpVal lp_trace_loss(const LpTrace *tr, size_t i);
 LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, const uint64_t *site, LpTensor **out,
                        int *n_out, LpErr *e);
-/* Random sites given out so far; undraw takes back those after the first n, for
- * a call that failed and is tried again. */
+/* Random sites given out so far; rolling back takes back those after the first
+ * n, for a call that failed and is tried again. */
 size_t lp_trace_rng_mark(void);
 void lp_trace_rng_rollback(size_t n);
 /* Notes out[0] of a loss operator; releases all n results if it cannot. */

@@ -26,7 +26,7 @@
  *
  * Kinds. Primitive: kernel, gradient, cost. Composite: `expand` only; every
  * reader sees the expansion. Fused: kernel, gradient and `expand`; a node of
- * the step only if `device_op` (one operation of PopLibs), else a trace
+ * the step only if LP_OPF_DEVICE (one operation of PopLibs), else a trace
  * inlines the expansion. */
 #ifndef LP_IR_OP_H
 #define LP_IR_OP_H

@@ -1,5 +1,5 @@
 /* The calls of OpenBLAS: Fortran's routines of both precisions behind one
- * function each (lapack.h). Debian's openmp flavour brings no lapacke.h, so
+ * function each (lapack.h). Debian's openmp flavour brings no LAPACKE, so
  * the prototypes stand here; lengths of the character arguments follow the
  * arguments, as gfortran passes them. A work size of -1 is LAPACK's query. */
 #include "src/kernel/linalg/lapack.h"
