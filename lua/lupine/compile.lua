@@ -126,8 +126,8 @@ local function index(step)
   return at
 end
 
--- Asks for gradients of all outputs.
-local function differentiate(step, results, cotangents, target, wrt)
+-- What core.compile needs for gradients of all outputs.
+local function gradients(step, results, cotangents, target, wrt)
   errors.check(#cotangents == #results, "ValueError",
     "cotangents: %d given, the function returns %d tensors", #cotangents, #results)
   for i, c in ipairs(cotangents) do
@@ -143,7 +143,7 @@ local function differentiate(step, results, cotangents, target, wrt)
     errors.check(ins[i], "ValueError", "wrt[%d]: expected the number of an input, 1..%d (%s), "
       .. "got %s", i, target.n, table.concat(target.names, ", "), check.describe(k))
   end
-  return step:gradients(outs, cots, ins)
+  return { outs, cots, ins }
 end
 
 -- ---- calls -------------------------------------------------------------------------
@@ -284,8 +284,12 @@ local function check_apart(args, n, target, written)
 end
 
 -- One run: inputs and cotangents in, results and gradients out.
-local function caller(exec, step_at, target, like, spec, wrt, first_grad)
+local function caller(exec, step_at, target, like, spec, wrt)
   local written = {} -- number of an input that the function writes -> of an output
+  local gradient = {}
+  for i, k in ipairs(wrt or {}) do
+    gradient[i] = step_at["output Gradient___input_" .. k]
+  end
   for i = 1, #like do
     written[i] = step_at["output input_" .. i]
   end
@@ -295,7 +299,7 @@ local function caller(exec, step_at, target, like, spec, wrt, first_grad)
     for i = 1, #like do
       feed[step_at["input input_" .. i]] = args[i]
     end
-    for i, c in ipairs(first_grad and args[#like + 1] or {}) do
+    for i, c in ipairs(wrt and args[#like + 1] or {}) do
       feed[step_at["input cotangent_" .. i]] = c
     end
     local got, n = exec:run(feed, {}), 0
@@ -311,10 +315,13 @@ local function caller(exec, step_at, target, like, spec, wrt, first_grad)
         return got[step_at["output output_" .. n]]
       end)
     end
-    if first_grad then
-      out[spec.n + 1] = table.move(got, first_grad, first_grad + #wrt - 1, 1, {})
+    if wrt then
+      out[spec.n + 1] = {}
+      for i, g in ipairs(gradient) do
+        out[spec.n + 1][i] = got[g]
+      end
     end
-    return table.unpack(out, 1, spec.n + (first_grad and 1 or 0))
+    return table.unpack(out, 1, spec.n + (wrt and 1 or 0))
   end
 end
 
@@ -343,13 +350,15 @@ local function compile(fn, inputs, opts)
   target.n = #inputs
   local wrt = check_options(opts, target)
   local step, spec, results = trace(fn, target, inputs, opts.cotangents, wrt)
-  local first_grad = opts.cotangents
-    and differentiate(step, results, opts.cotangents, target, wrt)
-  step:complete({})
+  local _, program = core.compile(step, {
+    gradients = opts.cotangents and gradients(step, results, opts.cotangents, target, wrt),
+    host = { fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads },
+  })
   local at, state = index(step), state_of(step, target)
   local like, cotangents = types_of(inputs), opts.cotangents and types_of(opts.cotangents)
-  local exec = step:compile({ fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads })
-  local call, seed = caller(exec, at, target, like, spec, wrt, first_grad), seeder(exec)
+  local exec = program:executor()
+  local call = caller(exec, at, target, like, spec, opts.cotangents and wrt)
+  local seed = seeder(exec)
   return function(...)
     local _ <close> = spans.active and spans.open("inputs and results")
     local args = table.pack(...)

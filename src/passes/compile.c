@@ -332,6 +332,8 @@ static LpStatus complete(Compile *c)
     s->failed = true; /* from here on, unless all goes well */
     LP_TRY(find_anchors(c));
     LP_TRY(lp_pass_done("trace", s->micro, c->err));
+    if (c->spec->cotangents)
+        LP_TRY(lp_step_gradients(s, c->spec->cotangents, c->err));
     if (c->t) {
         LP_TRY(differentiate(c));
         LP_TRY(build_update(c));

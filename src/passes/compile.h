@@ -37,13 +37,23 @@ typedef struct LpTraining {
     int n_rule;
 } LpTraining;
 
+/* Gradients as results: output streams, behind all others and in the order of
+ * wrt, with the gradients of the output variables `out`, weighted by the input
+ * variables `cotangent`, with respect to the inputs or parameters `wrt`; zeros
+ * where nothing flows. */
+typedef struct LpCotangents {
+    const int *out, *cotangent, *wrt;
+    int n_out, n_wrt;
+} LpCotangents;
+
 /* What a step is compiled with: plain data, from whatever front end. */
 typedef struct LpCompileSpec {
     int64_t device_iterations, gradient_accumulation;
     LpTopology topology;
     bool mean; /* LpStep.mean_reduction */
     LpNumerics numerics;
-    const LpTraining *training; /* NULL: inference */
+    const LpTraining *training;     /* NULL: inference */
+    const LpCotangents *cotangents; /* NULL: no such results */
     /* Names of tensors (anchors.h) that become output streams, behind all
      * others and in this order. */
     const char *const *anchor;
@@ -70,13 +80,8 @@ LpStatus lp_compile(LpStep *step, const LpCompileSpec *spec, LpCompiled *out,
  * The step's variables stay valid; it does not change any more. */
 LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e);
 
-/* Adds output streams with the gradients of `n_out` output variables, weighted
- * by the input variables `cotangent`, with respect to the inputs or parameters
- * `wrt`; zeros where nothing flows. Before lp_complete_step. `first` is the
- * first new variable; they are in the order of wrt. */
-LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
-                           int n_out, const int *wrt, int n_wrt, int *first,
-                           LpErr *e);
+/* A part of lp_complete_step (gradients.c). */
+LpStatus lp_step_gradients(LpStep *step, const LpCotangents *c, LpErr *e);
 
 /* What the gradient of a variable is called, in `mem`; NULL when memory is
  * short. */

@@ -41,13 +41,10 @@ static LpStatus add_gradient(LpStep *step, int wrt, LpVal grad, LpArena *mem,
     return e->code == LP_OK && lp_step_add(step, &v, e) >= 0 ? LP_OK : e->code;
 }
 
-LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
-                           int n_out, const int *wrt, int n_wrt, int *first,
-                           LpErr *e)
+LpStatus lp_step_gradients(LpStep *step, const LpCotangents *c, LpErr *e)
 {
-    LP_FAIL_IF(step->complete, e, LP_E_RUNTIME, "the step is complete");
     LpArena mem = {0};
-    size_t no = (size_t)n_out + 1, nw = (size_t)n_wrt + 1;
+    size_t no = (size_t)c->n_out + 1, nw = (size_t)c->n_wrt + 1;
     LpVal *root = lp_arena_calloc(&mem, no * sizeof *root);
     LpVal *seeds = lp_arena_calloc(&mem, no * sizeof *seeds);
     LpVal *in = lp_arena_calloc(&mem, nw * sizeof *in);
@@ -55,17 +52,16 @@ LpStatus lp_step_gradients(LpStep *step, const int *out, const int *cotangent,
     LpStatus s = LP_OK;
     if (!root || !seeds || !in || !grad)
         s = lp_fail(e, LP_E_MEMORY, "out of memory");
-    for (int i = 0; i < n_out && s == LP_OK; i++) {
-        root[i] = step->var[out[i]].micro_out;
-        seeds[i] = step->var[cotangent[i]].micro_in;
+    for (int i = 0; i < c->n_out && s == LP_OK; i++) {
+        root[i] = step->var[c->out[i]].micro_out;
+        seeds[i] = step->var[c->cotangent[i]].micro_in;
     }
-    for (int i = 0; i < n_wrt && s == LP_OK; i++)
-        in[i] = step->var[wrt[i]].micro_in;
+    for (int i = 0; i < c->n_wrt && s == LP_OK; i++)
+        in[i] = step->var[c->wrt[i]].micro_in;
     if (s == LP_OK)
-        s = lp_sweep(step->micro, root, seeds, n_out, in, n_wrt, grad, e);
-    *first = (int)step->n_var; /* a rule may have added constants */
-    for (int i = 0; i < n_wrt && s == LP_OK; i++)
-        s = add_gradient(step, wrt[i], grad[i], &mem, e);
+        s = lp_sweep(step->micro, root, seeds, c->n_out, in, c->n_wrt, grad, e);
+    for (int i = 0; i < c->n_wrt && s == LP_OK; i++)
+        s = add_gradient(step, c->wrt[i], grad[i], &mem, e);
     lp_arena_fini(&mem);
     return s;
 }

@@ -162,6 +162,41 @@ static void read_rules(lua_State *L, const LpStep *s, LpTraining *t)
     t->n_rule = (int)n;
 }
 
+/* List k of the table on top, of variable numbers; it stays below the table. */
+static int *read_list(lua_State *L, int k, const LpStep *s, int *n)
+{
+    lua_geti(L, -1, k);
+    luaL_checktype(L, -1, LUA_TTABLE);
+    *n = (int)luaL_len(L, -1);
+    int *list = lua_newuserdatauv(L, ((size_t)*n + 1) * sizeof *list, 0);
+    for (int i = 0; i < *n; i++) {
+        lua_geti(L, -2, i + 1);
+        list[i] = (int)lp_check_var(L, lua_gettop(L), s);
+        lua_pop(L, 1);
+    }
+    lua_replace(L, -2);
+    lua_insert(L, -2);
+    return list;
+}
+
+/* gradients = {outputs, cotangents, inputs or parameters}, lists of variables,
+ * which stay on the stack. */
+static void read_gradients(lua_State *L, const LpStep *s, LpCompileSpec *spec,
+                           LpCotangents *c)
+{
+    int n;
+    if (lua_getfield(L, 2, "gradients") == LUA_TNIL)
+        return;
+    luaL_checktype(L, -1, LUA_TTABLE);
+    c->out = read_list(L, 1, s, &c->n_out);
+    c->cotangent = read_list(L, 2, s, &n);
+    c->wrt = read_list(L, 3, s, &c->n_wrt);
+    if (c->n_out != n)
+        lp_raise(L, LP_E_VALUE, "gradients: %d outputs but %d cotangents",
+                 c->n_out, n);
+    spec->cotangents = c;
+}
+
 /* anchors = {names}; the list stays on the stack, its strings in the table. */
 static void read_anchors(lua_State *L, LpCompileSpec *spec)
 {
@@ -183,9 +218,10 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
 
 /* The table at index 2: device_iterations=, gradient_accumulation=, replicas=,
  * mean=, running=, numerics={…}, loss=value, loss_scale=var, max_norm=var,
- * rules={…}, anchors={names}, names=boolean. *t is the spec's training; what
- * both point to stays on the stack. */
-static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t)
+ * rules={…}, gradients={…}, anchors={names}, names=boolean. *t and *c are the
+ * spec's; what all point to stays on the stack. */
+static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
+                               LpCotangents *c)
 {
     static const char *const keys[] = {"device_iterations",
                                        "gradient_accumulation",
@@ -196,6 +232,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t)
                                        "loss",
                                        "loss_scale",
                                        "max_norm",
+                                       "gradients",
                                        "rules",
                                        "anchors",
                                        "names",
@@ -221,6 +258,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t)
         read_rules(L, s, t);
         spec.training = t;
     }
+    read_gradients(L, s, &spec, c);
     read_anchors(L, &spec);
     return spec;
 }
@@ -230,8 +268,9 @@ int lp_step_complete(lua_State *L)
 {
     LpErr e = {0};
     LpTraining t;
+    LpCotangents c;
     LpStep *s = lp_check_open_step(L);
-    LpCompileSpec spec = read_spec(L, s, &t);
+    LpCompileSpec spec = read_spec(L, s, &t, &c);
     lua_State *was = lp_functions_enter(L, s);
     LpStatus st = lp_complete_step(s, &spec, &e);
     lp_functions_leave(was);
@@ -314,19 +353,23 @@ int lp_step_compile(lua_State *L)
 
 /* ---- all of it ----------------------------------------------------------- */
 /* core.compile(step, {…, system={…}, host={…}}) -> plan, program: what
- * step:complete, core.plan and step:compile take in one table. (A placement
+ * step:complete, core.plan and step:compile take in one table. Without `system`
+ * the plan is a closed one. (A placement
  * names places of the completed step: core.plan.) */
 static int compile(lua_State *L)
 {
     LpErr e = {0};
     LpTraining t;
+    LpCotangents c;
     LpCompiled made;
     LpStep *s = lp_check_open_step(L);
     luaL_checkstack(L, 40, NULL);
-    LpCompileSpec spec = read_spec(L, s, &t);
-    lua_getfield(L, 2, "system");
-    LpIpuOptions ipu = lp_read_ipu_options(L, lua_gettop(L));
-    spec.ipu = &ipu;
+    LpCompileSpec spec = read_spec(L, s, &t, &c);
+    LpIpuOptions ipu;
+    if (lua_getfield(L, 2, "system") != LUA_TNIL) {
+        ipu = lp_read_ipu_options(L, lua_gettop(L));
+        spec.ipu = &ipu;
+    }
     lua_getfield(L, 2, "host");
     LpHostOptions host = read_host_options(L, lua_gettop(L));
     spec.host = &host;

@@ -121,40 +121,6 @@ static int step_add_var(lua_State *L)
     return 1;
 }
 
-/* A list of variable numbers at stack index i, as a userdata of ints. */
-static int *read_list(lua_State *L, int i, const LpStep *s, int *n)
-{
-    luaL_checktype(L, i, LUA_TTABLE);
-    *n = (int)luaL_len(L, i);
-    int *list = lua_newuserdatauv(L, ((size_t)*n + 1) * sizeof *list, 0);
-    for (int k = 0; k < *n; k++) {
-        lua_geti(L, i, k + 1);
-        list[k] = (int)lp_check_var(L, lua_gettop(L), s);
-        lua_pop(L, 1);
-    }
-    return list;
-}
-
-/* step:gradients({outputs}, {cotangent inputs}, {wrt}) -> first new variable */
-static int step_gradients(lua_State *L)
-{
-    LpErr e = {0};
-    LpStep *s = lp_check_open_step(L);
-    int n_out, n_cot, n_wrt, first = 0;
-    int *out = read_list(L, 2, s, &n_out);
-    int *cot = read_list(L, 3, s, &n_cot);
-    int *wrt = read_list(L, 4, s, &n_wrt);
-    if (n_out != n_cot)
-        return lp_raise(L, LP_E_VALUE, "%d outputs but %d cotangents", n_out,
-                        n_cot);
-    lua_State *was = lp_functions_enter(L, s);
-    LpStatus st = lp_step_gradients(s, out, cot, n_out, wrt, n_wrt, &first, &e);
-    lp_functions_leave(was);
-    lp_must(L, st, &e);
-    lua_pushinteger(L, first + 1);
-    return 1;
-}
-
 /* step:text("micro" | "update" | "step"): a graph ("" if there is none), or
  * all of a complete step, which core.step_parse reads */
 static int step_text(lua_State *L)
@@ -190,7 +156,6 @@ static const luaL_Reg step_methods[] = {{"vars", step_vars},
                                         {"names", step_names},
                                         {"add_var", step_add_var},
                                         {"places", step_places},
-                                        {"gradients", step_gradients},
                                         {"complete", lp_step_complete},
                                         {"text", step_text},
                                         {"compile", lp_step_compile},
