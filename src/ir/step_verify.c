@@ -5,8 +5,8 @@
  *     written by one, in the order of the table
  *   - a variable's type is that of the values it reads and writes, and of its
  *     data
- *   - its role allows what it reads and writes; links lead to a parameter, those
- *     of outputs to an input stream or to a variable that the update writes
+ *   - its role allows what it reads and writes; links lead where they may: to a
+ *     parameter, or from outputs to an input stream or what the update writes
  *   - nodes that round have a site if the step's numerics are stochastic, and
  *     only then (random operators have theirs always)
  *

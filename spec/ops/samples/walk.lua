@@ -375,6 +375,7 @@ function M.out_of_memory(op, sample, step)
     end
     n = n + step
   end
+  M.live() -- what finalizers let go of is dropped by the next call
   M.run(op, sample)
   local blocks_after, bytes_after = M.live()
   assert(blocks_after <= blocks, ("%d blocks stay"):format(blocks_after - blocks))
