@@ -45,9 +45,9 @@ struct LpExec {
                      which replicas share */
     void **owned; /* blocks to free */
     size_t n_owned, cap_owned;
-    LpBacking *hold; /* per variable */
-    char **backup;   /* per variable: carried buffers of all replicas */
-    LpLane *lane;    /* the first is everybody's; the others are of threads that
+    LpBacking *backing; /* per variable */
+    char **backup;      /* per variable: carried buffers of all replicas */
+    LpLane *lane; /* the first is everybody's; the others are of threads that
                      run replicas at the same time */
     int lanes;
     char *moving;

@@ -123,7 +123,7 @@ static LpStatus renew(LpExec *x, size_t var, const void *plain, LpErr *e)
         if (x->p->packed[i].var != var)
             continue;
         x->fresh[i] = false;
-        if (x->hold[var].unread)
+        if (x->backing[var].unread)
             LP_TRY(pack(x, i, plain, e));
     }
     return LP_OK;
@@ -143,12 +143,12 @@ LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e)
 {
     const void *src = *lp_exec_at(x, replica, var);
-    const LpWeightLayout *home = lp_program_weight_layout(x->p, var);
+    const LpWeightLayout *layout = lp_program_weight_layout(x->p, var);
     LP_TRY(check_held(x, var, e));
-    if (x->hold[var].unread)
+    if (x->backing[var].unread)
         return unpack(x, var, dst, e);
-    if (home)
-        return move(x, home->save, src, dst, e);
+    if (layout)
+        return move(x, layout->save, src, dst, e);
     if (src != dst)
         memcpy(dst, src, lp_var_bytes(&x->p->step->var[var]));
     return LP_OK;
@@ -167,7 +167,7 @@ static void unhook(LpBacking *h)
 /* Memory of its own for a variable that may be held. */
 static LpStatus own(LpExec *x, size_t var, LpErr *e)
 {
-    LpBacking *h = &x->hold[var];
+    LpBacking *h = &x->backing[var];
     if (h->own || h->unread)
         return LP_OK;
     h->own = zeros(own_bytes(x, var), e);
@@ -179,7 +179,7 @@ static LpStatus own(LpExec *x, size_t var, LpErr *e)
 
 static LpStatus restore(LpBacking *h, LpErr *e)
 {
-    size_t var = (size_t)(h - h->x->hold);
+    size_t var = (size_t)(h - h->x->backing);
     return lp_exec_read(h->x, var, 0, h->st->data, e);
 }
 
@@ -187,7 +187,7 @@ static LpStatus restore(LpBacking *h, LpErr *e)
 static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
 {
     LpBacking *h = ctx;
-    size_t var = (size_t)(h - h->x->hold);
+    size_t var = (size_t)(h - h->x->backing);
     if (h->gone) {
         LP_TRY(restore(h, e));
     } else if (will_write) {
@@ -222,14 +222,14 @@ static void hook(LpBacking *h, LpStorage *st, bool gone)
 static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[var];
-    const LpWeightLayout *home = lp_program_weight_layout(x->p, var);
+    const LpWeightLayout *layout = lp_program_weight_layout(x->p, var);
     int64_t n = lp_per_replica(x, v) ? x->replicas : 1;
-    for (int64_t r = 0; r < n && !x->hold[var].unread; r++) {
+    for (int64_t r = 0; r < n && !x->backing[var].unread; r++) {
         void *dst = *lp_exec_at(x, r, var);
         const char *from =
             (const char *)src + lp_var_host_slice(x->p->step, v, x->first + r);
-        if (home)
-            LP_TRY(move(x, home->load, from, dst, e));
+        if (layout)
+            LP_TRY(move(x, layout->load, from, dst, e));
         else
             memcpy(dst, from, lp_var_bytes(v));
     }
@@ -238,7 +238,7 @@ static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
-    LpBacking *h = &x->hold[var];
+    LpBacking *h = &x->backing[var];
     LP_TRY(check_held(x, var, e));
     LP_TRY(lp_tensor_touch(t, false, e));
     if (!h->still)
@@ -278,13 +278,13 @@ LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e)
 
 bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t)
 {
-    return x->hold[var].st == t->st;
+    return x->backing[var].st == t->st;
 }
 
 LpStatus lp_exec_let_go(LpExec *x, LpErr *e)
 {
-    for (size_t i = 0; x->hold && i < x->n_var; i++) {
-        LpBacking *h = &x->hold[i];
+    for (size_t i = 0; x->backing && i < x->n_var; i++) {
+        LpBacking *h = &x->backing[i];
         if (!h->st || !h->gone)
             continue;
         LP_TRY(restore(h, e));
@@ -313,13 +313,13 @@ static void mark_code(const LpCode *c, size_t n_var, bool *read, bool *written)
     }
 }
 
-static LpStatus set_up_holds(LpExec *x, LpErr *e)
+static LpStatus set_up_backing(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
     bool *read = list(x, x->n_var, sizeof *read, e);
     bool *written = list(x, x->n_var, sizeof *written, e);
     bool *packed = list(x, x->n_var, sizeof *packed, e);
-    x->hold = list(x, x->n_var, sizeof *x->hold, e);
+    x->backing = list(x, x->n_var, sizeof *x->backing, e);
     LP_TRY(e->code);
     mark_code(&x->p->micro, x->n_var, read, written);
     mark_code(&x->p->update, x->n_var, read, written);
@@ -332,12 +332,12 @@ static LpStatus set_up_holds(LpExec *x, LpErr *e)
         const LpVariable *v = &s->var[i];
         bool role = v->role == LP_VAR_PARAM || v->role == LP_VAR_BUFFER ||
                     v->role == LP_VAR_CONST;
-        x->hold[i].x = x;
-        x->hold[i].still = role && !written[i] && v->micro_out == LP_NOVAL &&
-                           v->update_out == LP_NOVAL &&
-                           v->group.kind == LP_GROUP_ALL;
-        x->hold[i].unread = x->hold[i].still && !read[i] && packed[i] &&
-                            !lp_program_weight_layout(x->p, i);
+        x->backing[i].x = x;
+        x->backing[i].still = role && !written[i] && v->micro_out == LP_NOVAL &&
+                              v->update_out == LP_NOVAL &&
+                              v->group.kind == LP_GROUP_ALL;
+        x->backing[i].unread = x->backing[i].still && !read[i] && packed[i] &&
+                               !lp_program_weight_layout(x->p, i);
     }
     return LP_OK;
 }
@@ -350,7 +350,7 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
         x->ptr[i] = x->lane[0].arena + x->p->arena_grad[i] - 1;
         return LP_OK;
     }
-    if (x->hold[i].still)
+    if (x->backing[i].still)
         return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
     for (int64_t r = 0; r < x->replicas; r++) {
         void **at = lp_exec_at(x, r, i);
@@ -485,7 +485,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
     x->sum = list(x, x->n_var, sizeof *x->sum, e);
     LP_TRY(e->code);
     LP_TRY(set_up_lanes(x, e));
-    LP_TRY(set_up_holds(x, e));
+    LP_TRY(set_up_backing(x, e));
     LP_TRY(set_up_scratch(x, e));
     for (size_t i = 0; i < x->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_OUT)
@@ -503,10 +503,10 @@ void lp_exec_tear_down(LpExec *x)
 {
     LpErr e = {0};
     (void)lp_exec_let_go(x, &e); /* after a failure, as far as it goes */
-    for (size_t i = 0; x->hold && i < x->n_var; i++) {
-        if (x->hold[i].st)
-            unhook(&x->hold[i]);
-        lp_zeros_free(x->hold[i].own);
+    for (size_t i = 0; x->backing && i < x->n_var; i++) {
+        if (x->backing[i].st)
+            unhook(&x->backing[i]);
+        lp_zeros_free(x->backing[i].own);
     }
     for (size_t i = 0; i < x->n_owned; i++)
         lp_zeros_free(x->owned[i]);

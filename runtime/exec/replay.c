@@ -56,9 +56,9 @@ static void *find(const LpReplay *x, size_t i, int run)
         return has(x, i, run, true) ? lp_replay_here(x, i) : NULL;
     if (p->var_ipu[i] == ipu || v->role == LP_VAR_HYPER)
         return lp_replay_here(x, i);
-    for (size_t k = 0; k < p->n_share; k++)
-        if (p->share[k].var == (int)i && p->share[k].ipu == ipu)
-            return x->share[(size_t)x->replica * p->n_share + k];
+    for (size_t k = 0; k < p->n_replicated; k++)
+        if (p->replicated[k].var == (int)i && p->replicated[k].ipu == ipu)
+            return x->replicated[(size_t)x->replica * p->n_replicated + k];
     return NULL;
 }
 
@@ -79,7 +79,7 @@ static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
 }
 
 /* A variable that is read where it lives. Run -1: no plan. */
-static void *at_home(const LpReplay *x, LpVal v, int run)
+static void *variable_of(const LpReplay *x, LpVal v, int run)
 {
     if (!lp_ipu_is_free(x->p, v))
         return NULL;
@@ -102,7 +102,7 @@ static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
         if (!lp_is_value(d->in[i]))
             continue;
         const LpCell *c = cell[d->in[i]];
-        in[i] = c ? c->data : at_home(x, d->in[i], run);
+        in[i] = c ? c->data : variable_of(x, d->in[i], run);
         if (!in[i])
             s = dead_read(x, d->in[i], run, e);
     }
@@ -155,7 +155,8 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
             continue;
         size_t bytes = (size_t)lp_type_bytes(&var->type);
         /* a variable that is returned as it is comes from where it lives */
-        const void *from = x->here[v] ? x->here[v]->data : at_home(x, v, -1);
+        const void *from =
+            x->here[v] ? x->here[v]->data : variable_of(x, v, -1);
         if (!from || (run >= 0 && !has(x, i, run, false)))
             return dead_read(x, v, run, e);
         char *to = lp_replay_here(x, i);
@@ -328,8 +329,8 @@ static bool can_gather(const LpReplay *x, int var, int run)
     bool fetched = p->pass[run].ipu == p->var_ipu[var];
     if (fetched)
         run = lp_ipu_pass_making(p, x->step->var[var].micro_out);
-    for (size_t i = 0; i < p->n_part && !fetched; i++)
-        fetched = p->part[i].var == var && p->part[i].run == run;
+    for (size_t i = 0; i < p->n_partial && !fetched; i++)
+        fetched = p->partial[i].var == var && p->partial[i].run == run;
     return fetched && has(x, (size_t)var, run, true) &&
            has(x, (size_t)var, run, false);
 }
@@ -493,7 +494,7 @@ static LpStatus run_update(LpReplay *x, int64_t loop, LpErr *e)
             sum_accumulator(x, i);
     for (int64_t r = 0; r < (grouped ? st->replicas : 1); r++)
         LP_TRY(update_replica(x, r, grouped ? r : st->replicas - 1, e));
-    lp_replay_renew_shares(x);
+    lp_replay_renew_replicated(x);
     show_updated(x, loop);
     return LP_OK;
 }

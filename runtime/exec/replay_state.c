@@ -41,12 +41,13 @@ void lp_slot_put(LpReplay *x, LpSlot *p, LpCell *c, int64_t tag)
 }
 
 /* ---- life ---------------------------------------------------------------- */
-void lp_replay_renew_shares(LpReplay *x)
+void lp_replay_renew_replicated(LpReplay *x)
 {
     const LpStep *s = x->step;
-    for (size_t i = 0; i < x->p->n_share * (size_t)s->replicas; i++) {
-        size_t var = (size_t)x->p->share[i % x->p->n_share].var;
-        memcpy(x->share[i], x->var[i / x->p->n_share * s->n_var + var],
+    for (size_t i = 0; i < x->p->n_replicated * (size_t)s->replicas; i++) {
+        size_t var = (size_t)x->p->replicated[i % x->p->n_replicated].var;
+        memcpy(x->replicated[i],
+               x->var[i / x->p->n_replicated * s->n_var + var],
                (size_t)lp_type_bytes(&s->var[var].type));
     }
 }
@@ -60,16 +61,16 @@ static void *room(LpReplay *x, size_t n, size_t size, LpErr *e)
     return p;
 }
 
-static LpStatus set_up_shares(LpReplay *x, LpErr *e)
+static LpStatus set_up_replicated(LpReplay *x, LpErr *e)
 {
     const LpStep *s = x->step;
-    for (size_t i = 0; i < x->p->n_share * (size_t)s->replicas; i++) {
-        int var = x->p->share[i % x->p->n_share].var;
-        x->share[i] =
+    for (size_t i = 0; i < x->p->n_replicated * (size_t)s->replicas; i++) {
+        int var = x->p->replicated[i % x->p->n_replicated].var;
+        x->replicated[i] =
             lp_alloc_aligned((size_t)lp_type_bytes(&s->var[var].type));
-        LP_FAIL_IF(!x->share[i], e, LP_E_MEMORY, "out of memory");
+        LP_FAIL_IF(!x->replicated[i], e, LP_E_MEMORY, "out of memory");
     }
-    lp_replay_renew_shares(x);
+    lp_replay_renew_replicated(x);
     return LP_OK;
 }
 
@@ -107,7 +108,7 @@ static LpStatus set_up_vars(LpReplay *x, LpErr *e)
             const char *host = lp_tensor_data(v->data);
             memcpy(m, host + lp_var_host_slice(s, v, r), bytes);
         }
-    return set_up_shares(x, e);
+    return set_up_replicated(x, e);
 }
 
 static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
@@ -120,7 +121,7 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
         most = p->pass[r].n_range > most ? p->pass[r].n_range : most;
     }
     x->var = room(x, x->step->n_var * n, sizeof *x->var, e);
-    x->share = room(x, p->n_share * n, sizeof *x->share, e);
+    x->replicated = room(x, p->n_replicated * n, sizeof *x->replicated, e);
     x->here = room(x, x->g->n_value, sizeof *x->here, e);
     x->now = room(x, u ? u->n_value : 0, sizeof *x->now, e);
     x->ring = room(x, p->n_stash, sizeof *x->ring, e);
@@ -192,8 +193,8 @@ void lp_replay_free(LpReplay *x)
     size_t n = (size_t)x->step->replicas;
     for (size_t i = 0; x->var && i < x->step->n_var * n; i++)
         lp_free(x->var[i]);
-    for (size_t i = 0; x->share && i < x->p->n_share * n; i++)
-        lp_free(x->share[i]);
+    for (size_t i = 0; x->replicated && i < x->p->n_replicated * n; i++)
+        lp_free(x->replicated[i]);
     if (x->micro.g)
         lp_node_kernels_fini(&x->micro);
     if (x->update.g)

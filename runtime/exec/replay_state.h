@@ -23,12 +23,12 @@ struct LpReplay {
     const LpGraph *g;
     LpArena mem;
     LpNodeKernels micro, update;
-    void **var;     /* [replica][variable] */
-    void **share;   /* [replica][share]: copies of variables */
-    LpCell **here;  /* by value: what the current run has */
-    LpCell **now;   /* the same for the update graph */
-    uint32_t *part; /* by value: part of a gathered sum, + 1 */
-    LpCell **kept;  /* [part][micro-batch] */
+    void **var;        /* [replica][variable] */
+    void **replicated; /* [replica][copy]: copies of variables */
+    LpCell **here;     /* by value: what the current run has */
+    LpCell **now;      /* the same for the update graph */
+    uint32_t *part;    /* by value: part of a gathered sum, + 1 */
+    LpCell **kept;     /* [part][micro-batch] */
     size_t n_part;
     LpSlot **ring;               /* by stash: `depth` places */
     LpSlot *link, *sent;         /* by copy: arrived; on the way */
@@ -53,8 +53,8 @@ static inline void *lp_replay_here(const LpReplay *x, size_t i)
 {
     return lp_replay_var(x, i, x->replica);
 }
-/* Copies of variables as they are at home. */
-void lp_replay_renew_shares(LpReplay *x);
+/* Copies of variables as they are on their own IPU. */
+void lp_replay_renew_replicated(LpReplay *x);
 
 void lp_replay_clear_run(LpReplay *x);
 void lp_replay_clear(LpReplay *x); /* everything but variables */

@@ -256,12 +256,12 @@ static void drop_moves(LpIpuPlan *p)
 static void drop_shares(LpIpuPlan *p)
 {
     Tally t = {.kind = "share"};
-    for (size_t i = 0; i < p->n_share; i++) {
-        LpShare kept = p->share[i];
-        p->share[i] = p->share[--p->n_share];
+    for (size_t i = 0; i < p->n_replicated; i++) {
+        LpReplicatedVar kept = p->replicated[i];
+        p->replicated[i] = p->replicated[--p->n_replicated];
         try_fault(p, &t, p->step->var[kept.var].micro_in);
-        p->share[p->n_share++] = p->share[i];
-        p->share[i] = kept;
+        p->replicated[p->n_replicated++] = p->replicated[i];
+        p->replicated[i] = kept;
     }
     show(&t);
 }
@@ -282,11 +282,11 @@ static void try_any(const LpIpuPlan *p, Tally *t, int run)
 static void drop_parts(LpIpuPlan *p)
 {
     Tally t = {.kind = "part"};
-    for (size_t i = 0; i < p->n_part; i++) {
-        LpPart kept = p->part[i];
-        p->part[i].var = -1;
+    for (size_t i = 0; i < p->n_partial; i++) {
+        LpPartialGrad kept = p->partial[i];
+        p->partial[i].var = -1;
         try_any(p, &t, kept.run);
-        p->part[i] = kept;
+        p->partial[i] = kept;
     }
     show(&t);
 }

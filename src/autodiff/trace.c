@@ -42,7 +42,7 @@ void lp_trace_free(LpTrace *tr)
     lp_free(tr->var);
     lp_map_fini(&tr->var_of);
     lp_free(tr->draw);
-    lp_free(tr->drawn);
+    lp_free(tr->log);
     lp_map_fini(&tr->draw_at);
     lp_free(tr->loss);
     lp_graph_free(tr->g);
@@ -216,7 +216,7 @@ LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
         tr = tr->outer;
     if (tr->salt)
         place = lp_mix64_pair(place, tr->salt);
-    LP_FAIL_IF(!LP_GROW(tr->drawn, tr->cap_drawn, tr->n_drawn), e, LP_E_MEMORY,
+    LP_FAIL_IF(!LP_GROW(tr->log, tr->cap_log, tr->n_log), e, LP_E_MEMORY,
                "out of memory");
     const uint32_t *at = lp_map_first(&tr->draw_at, place);
     size_t i = at ? *at : tr->n_draw;
@@ -226,7 +226,7 @@ LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
                    e, LP_E_MEMORY, "out of memory");
         tr->draw[tr->n_draw++] = 0;
     }
-    tr->drawn[tr->n_drawn++] = i;
+    tr->log[tr->n_log++] = i;
     *site = lp_mix64_pair(place, tr->draw[i]++);
     return LP_OK;
 }
@@ -241,14 +241,14 @@ static LpTrace *outermost(void)
 
 size_t lp_trace_rng_mark(void)
 {
-    return current ? outermost()->n_drawn : 0;
+    return current ? outermost()->n_log : 0;
 }
 
 void lp_trace_rng_rollback(size_t n)
 {
     LpTrace *tr = outermost();
-    while (tr && tr->n_drawn > n)
-        tr->draw[tr->drawn[--tr->n_drawn]]--;
+    while (tr && tr->n_log > n)
+        tr->draw[tr->log[--tr->n_log]]--;
 }
 
 /* ---- variables ---------------------------------------------------------- */

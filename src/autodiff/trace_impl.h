@@ -21,8 +21,8 @@ struct LpTrace {
     /* how often each place of the program drew random numbers */
     uint64_t *draw;
     size_t n_draw, cap_draw;
-    size_t *drawn, n_drawn, cap_drawn; /* entries of draw, one a draw */
-    LpMap draw_at;                     /* by hash of the place */
+    size_t *log, n_log, cap_log; /* entries of draw, one a draw */
+    LpMap draw_at;               /* by hash of the place */
     LpVal *loss;
     size_t n_loss, cap_loss;
     struct Owned {

@@ -77,7 +77,8 @@ int64_t lp_most_in_use(const int64_t *change, uint32_t n, uint32_t *at)
 
 /* A gradient that lives where most memory is in use keeps its own. */
 static LpStatus drop_early(LpLower *l, const LpSpan *span, size_t n,
-                           LpSpan *lent, size_t n_arena_grad, uint32_t n_instr)
+                           LpSpan *arena_grad, size_t n_arena_grad,
+                           uint32_t n_instr)
 {
     int64_t *change = lp_arena_calloc(&l->mem, (n_instr + 2) * sizeof *change);
     LP_FAIL_IF(!change, l->err, LP_E_MEMORY, "out of memory");
@@ -88,8 +89,8 @@ static LpStatus drop_early(LpLower *l, const LpSpan *span, size_t n,
     uint32_t peak;
     lp_most_in_use(change, n_instr, &peak);
     for (size_t i = 0; i < n_arena_grad; i++)
-        if (lent[i].first <= peak)
-            lent[i].bytes = 0;
+        if (arena_grad[i].first <= peak)
+            arena_grad[i].bytes = 0;
     return LP_OK;
 }
 

@@ -36,15 +36,15 @@ enum {
 
 /* A value and its views share the entry of the value, its root. */
 typedef struct Root {
-    LpNodeId def;   /* LP_NO_NODE: an input */
-    LpNodeId early; /* last reader in the forward half; def if none */
-    LpNodeId late;  /* first in the backward half, LP_NO_NODE if none */
-    LpNodeId last;  /* of all */
+    LpNodeId def;     /* LP_NO_NODE: an input */
+    LpNodeId forward; /* last reader in the forward half; def if none */
+    LpNodeId first;   /* reader in the backward half, LP_NO_NODE if none */
+    LpNodeId last;    /* of all */
     uint64_t bytes;
     LpNodeId beside; /* gradient to move before it, or LP_NO_NODE */
     bool fixed;      /* an output, or viewed too often */
     bool product;    /* a product of the backward half reads it */
-    bool again;
+    bool remade;
     bool passing; /* made again for another one alone */
 } Root;
 
@@ -58,7 +58,7 @@ typedef struct Remat {
     LpArena mem;
 } Remat;
 
-static bool is_sunk(const LpGraph *g, LpNodeId id)
+static bool is_backward(const LpGraph *g, LpNodeId id)
 {
     return g->origin[g->node[id].origin].backward;
 }
@@ -91,12 +91,12 @@ static void note_reader(Remat *x, LpNodeId id, LpVal v)
     const LpGraphNode *n = &x->g->node[id];
     Root *r = &x->root[x->of[v]];
     r->last = id;
-    if (!is_sunk(x->g, id)) {
-        r->early = id;
+    if (!is_backward(x->g, id)) {
+        r->forward = id;
         return;
     }
-    if (r->late == LP_NO_NODE)
-        r->late = id;
+    if (r->first == LP_NO_NODE)
+        r->first = id;
     r->product = r->product || flops_for(x->g, n, v) >= LEAST_FLOPS;
 }
 
@@ -108,8 +108,8 @@ static void note_results(Remat *x, LpNodeId id)
         uint64_t bytes = (uint64_t)lp_type_bytes(t);
         x->of[v] = v;
         x->root[v] = (Root){.def = id,
-                            .early = id,
-                            .late = LP_NO_NODE,
+                            .forward = id,
+                            .first = LP_NO_NODE,
                             .last = id,
                             .bytes = bytes,
                             .beside = LP_NO_NODE};
@@ -166,10 +166,10 @@ static uint64_t find_peak(Remat *x, LpNodeId *at)
         const Root *r = &x->root[v];
         if (x->of[v] != v || r->def == LP_NO_NODE)
             continue;
-        if (r->again) {
-            add_life(x, r->def, r->early, r->bytes);
+        if (r->remade) {
+            add_life(x, r->def, r->forward, r->bytes);
             if (!r->passing) /* fused with its reader, or overwritten */
-                add_life(x, r->late, r->last, r->bytes);
+                add_life(x, r->first, r->last, r->bytes);
         } else {
             add_life(x, r->def, r->last, r->bytes);
         }
@@ -194,7 +194,7 @@ static bool can_make(const Remat *x, LpVal v, int depth)
     const LpGraph *g = x->g;
     const Root *r = &x->root[v];
     bool made = false;
-    if (depth == 0 || r->fixed || is_sunk(g, r->def) || !is_cheap(g, v))
+    if (depth == 0 || r->fixed || is_backward(g, r->def) || !is_cheap(g, v))
         return false;
     const LpGraphNode *n = &g->node[r->def];
     for (uint32_t k = 0; k < n->n_in; k++) {
@@ -202,7 +202,7 @@ static bool can_make(const Remat *x, LpVal v, int depth)
         if (w == LP_NOVAL || x->root[w].def == LP_NO_NODE)
             continue;
         made = true;
-        if ((x->root[w].again || x->root[w].late == LP_NO_NODE) &&
+        if ((x->root[w].remade || x->root[w].first == LP_NO_NODE) &&
             !can_make(x, w, depth - 1))
             return false;
     }
@@ -215,18 +215,18 @@ static void make(Remat *x, LpVal v)
 {
     Root *r = &x->root[v];
     const LpGraphNode *n = &x->g->node[r->def];
-    r->again = true;
+    r->remade = true;
     for (uint32_t k = 0; k < n->n_in; k++) {
         LpVal w = root_of(x, n->in[k]);
         Root *from = &x->root[w];
         if (w == LP_NOVAL || from->def == LP_NO_NODE)
             continue;
-        bool too = from->again || from->late == LP_NO_NODE;
-        from->passing = from->passing || from->late == LP_NO_NODE;
-        if (from->late == LP_NO_NODE || from->late > r->late)
-            from->late = r->late;
-        if (from->last < r->late)
-            from->last = r->late;
+        bool too = from->remade || from->first == LP_NO_NODE;
+        from->passing = from->passing || from->first == LP_NO_NODE;
+        if (from->first == LP_NO_NODE || from->first > r->first)
+            from->first = r->first;
+        if (from->last < r->first)
+            from->last = r->first;
         if (too)
             make(x, w);
     }
@@ -238,9 +238,9 @@ static bool choose(Remat *x, LpNodeId peak, uint64_t least)
     bool any = false;
     for (LpVal v = 1; v < x->g->n_value; v++) {
         const Root *r = &x->root[v];
-        if (x->of[v] != v || r->fixed || r->again || !r->product ||
-            r->bytes < least || r->early >= peak || r->late < peak ||
-            r->late == LP_NO_NODE || !can_make(x, v, DEPTH))
+        if (x->of[v] != v || r->fixed || r->remade || !r->product ||
+            r->bytes < least || r->forward >= peak || r->first < peak ||
+            r->first == LP_NO_NODE || !can_make(x, v, DEPTH))
             continue;
         make(x, v);
         any = true;
@@ -248,8 +248,8 @@ static bool choose(Remat *x, LpNodeId peak, uint64_t least)
     return any;
 }
 
-/* Node id, a gradient, reads nothing that is made at `late` or after it. */
-static bool may_move(const Remat *x, LpNodeId id, LpNodeId late)
+/* Node id, a gradient, reads nothing that is made at `first` or after it. */
+static bool may_move(const Remat *x, LpNodeId id, LpNodeId first)
 {
     const LpGraphNode *n = &x->g->node[id];
     if (n->n_out != 1 || !lp_fusable(n->op))
@@ -258,7 +258,7 @@ static bool may_move(const Remat *x, LpNodeId id, LpNodeId late)
         LpVal v = root_of(x, n->in[k]);
         const Root *r = &x->root[v];
         if (v != LP_NOVAL &&
-            (r->again || (r->def != LP_NO_NODE && r->def >= late)))
+            (r->remade || (r->def != LP_NO_NODE && r->def >= first)))
             return false;
     }
     return true;
@@ -270,7 +270,7 @@ static LpStatus find_beside(Remat *x, LpErr *e)
     LpVal *wanted = lp_arena_calloc(&x->mem, g->n_value * sizeof *wanted);
     LP_FAIL_IF(!wanted, e, LP_E_MEMORY, "out of memory");
     for (LpVal v = 1; v < g->n_value; v++) {
-        if (x->of[v] != v || !x->root[v].again)
+        if (x->of[v] != v || !x->root[v].remade)
             continue;
         const LpGraphNode *n = &g->node[x->root[v].def];
         for (uint32_t k = 0; k < n->n_in; k++)
@@ -279,12 +279,12 @@ static LpStatus find_beside(Remat *x, LpErr *e)
     }
     for (LpNodeId id = 0; id < g->n_node; id++) {
         const LpGraphNode *n = &g->node[id];
-        for (uint32_t k = 0; k < n->n_in && is_sunk(g, id); k++) {
+        for (uint32_t k = 0; k < n->n_in && is_backward(g, id); k++) {
             LpVal v = lp_is_value(n->in[k]) ? wanted[n->in[k]] : LP_NOVAL;
             Root *r = &x->root[v];
-            if (v != LP_NOVAL && r->beside == LP_NO_NODE && id > r->late &&
+            if (v != LP_NOVAL && r->beside == LP_NO_NODE && id > r->first &&
                 lp_shape_eq(lp_graph_type(g, v), lp_graph_type(g, n->out)) &&
-                may_move(x, id, r->late)) {
+                may_move(x, id, r->first)) {
                 r->beside = id;
                 break;
             }
@@ -294,10 +294,10 @@ static LpStatus find_beside(Remat *x, LpErr *e)
 }
 
 /* ---- the new graph ------------------------------------------------------ */
-static LpVal sunk_value(LpRewrite *rw, LpVal v);
+static LpVal backward_value(LpRewrite *rw, LpVal v);
 
 /* Node `id` over late operands; its first result. */
-static LpVal add_sunk(LpRewrite *rw, LpNodeId id)
+static LpVal add_backward(LpRewrite *rw, LpNodeId id)
 {
     LpGraphNode n = rw->from->node[id];
     LpOrigin o = rw->from->origin[n.origin];
@@ -308,7 +308,7 @@ static LpVal add_sunk(LpRewrite *rw, LpNodeId id)
     if (!in || !type)
         lp_fail(rw->err, LP_E_MEMORY, "out of memory");
     for (uint32_t k = 0; k < n.n_in && rw->err->code == LP_OK; k++)
-        in[k] = sunk_value(rw, n.in[k]);
+        in[k] = backward_value(rw, n.in[k]);
     if (rw->err->code == LP_OK) {
         for (uint32_t i = 0; i < n.n_out; i++)
             type[i] = *rw->from->value[n.out + i].type;
@@ -324,7 +324,7 @@ static LpVal add_sunk(LpRewrite *rw, LpNodeId id)
 
 /* v as the backward half reads it. A view is made when it is first asked for:
  * the gradients that move need theirs. */
-static LpVal sunk_value(LpRewrite *rw, LpVal v)
+static LpVal backward_value(LpRewrite *rw, LpVal v)
 {
     Remat *x = rw->ctx;
     if (v == LP_NOVAL || rw->err->code != LP_OK)
@@ -334,11 +334,11 @@ static LpVal sunk_value(LpRewrite *rw, LpVal v)
     const Root *r = &x->root[x->of[v]];
     if (x->copy[v] != LP_NOVAL)
         return x->copy[v];
-    if (!r->again && rw->map[v] != LP_NOVAL)
+    if (!r->remade && rw->map[v] != LP_NOVAL)
         return rw->map[v];
     if (x->of[v] == v && r->beside != LP_NO_NODE)
-        x->moved[r->beside] = add_sunk(rw, r->beside);
-    LpVal first = add_sunk(rw, rw->from->value[v].node);
+        x->moved[r->beside] = add_backward(rw, r->beside);
+    LpVal first = add_backward(rw, rw->from->value[v].node);
     if (first == LP_NOVAL)
         return LP_NOVAL;
     return x->copy[v] = first + rw->from->value[v].nr;
@@ -350,10 +350,10 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     const LpGraphNode *n = &rw->from->node[id];
     bool changed = false;
     (void)in;
-    if (!is_sunk(rw->from, id))
+    if (!is_backward(rw->from, id))
         return false;
     for (uint32_t k = 0; k < n->n_in; k++)
-        changed |= lp_is_value(n->in[k]) && x->root[x->of[n->in[k]]].again;
+        changed |= lp_is_value(n->in[k]) && x->root[x->of[n->in[k]]].remade;
     if (changed && n->op->flags & LP_OPF_VIEW)
         return true; /* made where it is read */
     LpVal first = x->moved[id];
@@ -362,7 +362,7 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     if (!changed && first == LP_NOVAL)
         return false;
     if (first == LP_NOVAL)
-        first = add_sunk(rw, id);
+        first = add_backward(rw, id);
     for (uint32_t i = 0; i < n->n_out && first != LP_NOVAL; i++)
         out[i] = first + i;
     return true;

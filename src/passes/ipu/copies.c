@@ -20,14 +20,14 @@ static LpStatus add_copy(Copies *c, LpVal v, int from, int to, bool off_chip)
 
 /* What lives off chip each IPU brings for itself, hyper-parameters come from
  * the host. */
-static LpStatus share(Copies *c, int var, int ipu)
+static LpStatus replicate(Copies *c, int var, int ipu)
 {
     LpIpuPlan *p = c->p;
     const LpVariable *v = &p->step->var[var];
     if (v->role == LP_VAR_HYPER || lp_ipu_off_chip(p, v) ||
         lp_ipu_has(p, var, ipu))
         return LP_OK;
-    LP_IPU_ADD(p, share, p->err, (LpShare){var, ipu});
+    LP_IPU_ADD(p, replicated, p->err, (LpReplicatedVar){var, ipu});
     return LP_OK;
 }
 
@@ -49,12 +49,13 @@ static LpStatus read_by(Copies *c, LpVal v, int run)
     c->mark[v] = run;
     const LpStagePass *r = &p->pass[run];
     if (lp_ipu_is_free(p, v))
-        return share(c, p->var_of[v], r->ipu);
+        return replicate(c, p->var_of[v], r->ipu);
     int from = source(c, v, r);
     if (from == run || (r->backward && !p->pass[from].backward))
         return LP_OK; /* made here, or stashed by the forward run */
-    LpRoute route =
-        p->how->route ? p->how->route(p, &p->pass[from], r) : LP_ROUTE_DIRECT;
+    LpRoute route = p->strategy->route
+                        ? p->strategy->route(p, &p->pass[from], r)
+                        : LP_ROUTE_DIRECT;
     if (route != LP_ROUTE_HOPS)
         return add_copy(c, v, from, run, route == LP_ROUTE_OFF_CHIP);
     int *far = &c->far[2 * v + p->pass[from].backward];

@@ -1,8 +1,8 @@
 /* Gradients of parameters that several IPUs read. The micro graph adds what
  * each of them contributes to one sum and that to the accumulator, in every
  * micro-batch. Here an IPU sums its own part over the micro-batches, and before
- * the weight update the sums go once to where the parameter is at home, as the
- * new parameter goes once to its readers.
+ * the weight update the sums go once to the IPU of the parameter, as the new
+ * parameter goes once to its readers.
  *
  * The nodes of such a sum (additions, casts and scaling of values that nothing
  * else reads) belong to no run. Each is charged to the run that makes its part.
@@ -68,10 +68,10 @@ static int ipu_of(const Gathering *x, LpVal part)
 static LpStatus add_part(Gathering *x, int var, int run)
 {
     LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_part; i++)
-        if (p->part[i].var == var && p->part[i].run == run)
+    for (size_t i = 0; i < p->n_partial; i++)
+        if (p->partial[i].var == var && p->partial[i].run == run)
             return LP_OK;
-    LP_IPU_ADD(p, part, p->err, (LpPart){var, run});
+    LP_IPU_ADD(p, partial, p->err, (LpPartialGrad){var, run});
     return LP_OK;
 }
 
@@ -85,7 +85,7 @@ static LpStatus gather(Gathering *x, int var)
     if (v->role != LP_VAR_ACCUM || v->micro_in == LP_NOVAL ||
         !belongs(x, v->micro_out) || !list_sum(x, root))
         return LP_OK;
-    size_t before = p->n_part;
+    size_t before = p->n_partial;
     int last = lp_ipu_pass_making(p, v->micro_out);
     for (size_t i = 0; i < x->n; i++) {
         const LpGraphNode *d = &x->g->node[x->node[i]];
@@ -97,8 +97,8 @@ static LpStatus gather(Gathering *x, int var)
                 LP_TRY(add_part(x, var, x->run[i]));
             }
     }
-    for (size_t i = 0; i < x->n && p->n_part > before; i++)
-        p->sum[x->node[i]] = (LpPart){var, x->run[i]};
+    for (size_t i = 0; i < x->n && p->n_partial > before; i++)
+        p->sum[x->node[i]] = (LpPartialGrad){var, x->run[i]};
     return LP_OK;
 }
 
@@ -113,7 +113,7 @@ LpStatus lp_ipu_gathering(LpIpuPlan *p)
     x.run = lp_ipu_scratch(p, n, sizeof *x.run);
     LP_TRY(p->err->code);
     for (LpNodeId id = 0; id < x.g->n_node; id++) {
-        p->sum[id] = (LpPart){-1, -1};
+        p->sum[id] = (LpPartialGrad){-1, -1};
         for (uint32_t i = 0; i < x.g->node[id].n_in; i++)
             if (lp_is_value(x.g->node[id].in[i]))
                 x.uses[x.g->node[id].in[i]]++;

@@ -134,17 +134,17 @@ typedef struct LpIpuCopy {
     bool off_chip; /* through streaming memory */
 } LpIpuCopy;
 
-/* A variable that runs of an IPU read where it is not at home: the IPU has a
+/* A variable that runs of an IPU read which lies on another: the IPU has a
  * copy all the time, which the weight update renews. */
-typedef struct LpShare {
+typedef struct LpReplicatedVar {
     int var, ipu;
-} LpShare;
+} LpReplicatedVar;
 
 /* What a run on another IPU contributes to the accumulator `var`: that IPU sums
  * it over the micro-batches, the weight update fetches the sum. */
-typedef struct LpPart {
+typedef struct LpPartialGrad {
     int var, run;
-} LpPart;
+} LpPartialGrad;
 
 /* What comes from streaming memory before a run, or goes there after it. */
 typedef enum {
@@ -248,12 +248,12 @@ typedef enum {
 
 #define LP_TILE_CLASSES 64
 
-typedef struct LpBig {
+typedef struct LpLargest {
     const char *name, *scope; /* variable, or operator and its layer */
     int64_t bytes;
     LpMemKind kind;
-} LpBig;
-#define LP_N_BIG 5
+} LpLargest;
+#define LP_N_LARGEST 5
 
 typedef struct LpIpuMemory {
     int64_t bytes[LP_N_MEM]; /* over the tiles of the IPU */
@@ -261,10 +261,10 @@ typedef struct LpIpuMemory {
     int64_t tile[LP_TILE_CLASSES]; /* with gaps, of a tile of each class */
     int64_t tile_always;           /* of the fullest tile */
     int64_t max_tile, max_tile_gaps;
-    int max_tile_nr;     /* one tile that needs so much */
-    bool in_update;      /* the peak is in the weight update */
-    LpBig big[LP_N_BIG]; /* at the peak, largest first */
-    int64_t off_chip;    /* bytes in streaming memory */
+    int max_tile_nr;                 /* one tile that needs so much */
+    bool in_update;                  /* the peak is in the weight update */
+    LpLargest largest[LP_N_LARGEST]; /* at the peak, largest first */
+    int64_t off_chip;                /* bytes in streaming memory */
 } LpIpuMemory;
 
 /* ---- all of it ----------------------------------------------------------- */
@@ -276,7 +276,7 @@ typedef struct LpIpuPlan {
     LpPlanCache *cache;
     LpErr *err;
 
-    const LpStrategyOps *how; /* o.strategy, or what it is for one stage */
+    const LpStrategyOps *strategy; /* o.strategy, or what it is for one stage */
     bool training;
     int n_ipus;
     LpStage *stage;
@@ -293,12 +293,13 @@ typedef struct LpIpuPlan {
     size_t n_stash, cap_stash;
     LpIpuCopy *copy;
     size_t n_copy, cap_copy;
-    LpShare *share;
-    size_t n_share, cap_share;
-    LpPart *part;
-    size_t n_part, cap_part;
-    LpPart *sum; /* by node of micro: if it adds parts, for which accumulator;
-                    it belongs to no run and is charged to this one; var -1 */
+    LpReplicatedVar *replicated;
+    size_t n_replicated, cap_replicated;
+    LpPartialGrad *partial;
+    size_t n_partial, cap_partial;
+    /* by node of micro: if it adds parts, for which accumulator; it belongs to
+     * no run and is charged to this one; var -1 */
+    LpPartialGrad *sum;
     LpTransfer *transfer;
     size_t n_transfer, cap_transfer;
 
@@ -397,8 +398,8 @@ static inline bool lp_ipu_is_sum(const LpIpuPlan *p, LpVal v)
     return n != LP_NO_NODE && p->sum[n].var >= 0;
 }
 /* Is part i the first of its accumulator on its IPU (which adds them)? */
-bool lp_ipu_first_part(const LpIpuPlan *p, size_t i);
-/* Is variable `var` on the IPU, at home or as a copy? */
+bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i);
+/* Is variable `var` on the IPU, its own or as a copy? */
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
 /* Elements of variable `v` that this replica keeps: all, or a share; their
  * bytes. */

@@ -13,9 +13,9 @@ typedef struct Ranges {
     const LpGraph *g;
     LpLiveRange *range; /* of the current run */
     size_t n_range, cap_range;
-    uint32_t *at;  /* by value: range + 1 */
-    int *epoch;    /* by value: run `at` belongs to */
-    bool *at_home; /* by value: new value of a variable on the device */
+    uint32_t *at;   /* by value: range + 1 */
+    int *epoch;     /* by value: run `at` belongs to */
+    bool *in_place; /* by value: new value of a variable on the device */
 } Ranges;
 
 static LpLiveRange *find(const Ranges *h, LpVal v, int run)
@@ -43,7 +43,7 @@ static LpStatus read(Ranges *h, LpVal v, int run, uint32_t pos)
         return LP_OK;
     if (!find(h, v, run)) {
         if (lp_ipu_is_free(h->p, v))
-            return LP_OK; /* at home here, always live */
+            return LP_OK; /* on this IPU, always live */
         LP_TRY(add(h, v, run, 0,
                    r->backward && !lp_is_backward(h->g, v) ? LP_RANGE_STASH
                                                            : LP_RANGE_INPUT));
@@ -73,7 +73,7 @@ static void alias(Ranges *h, int run)
                 from->to = to->to;
             continue;
         }
-        to->alias = h->at_home[d->out];
+        to->alias = h->in_place[d->out];
         if (!(d->op->flags & LP_OPF_INPLACE_OK) || to->alias)
             continue;
         int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
@@ -144,12 +144,12 @@ static LpStatus set_up(Ranges *h)
     size_t nv = h->g->n_value;
     h->at = lp_ipu_scratch(p, nv, sizeof *h->at);
     h->epoch = lp_ipu_marks(p, nv);
-    h->at_home = lp_ipu_scratch(p, nv, sizeof *h->at_home);
+    h->in_place = lp_ipu_scratch(p, nv, sizeof *h->in_place);
     LP_TRY(p->err->code);
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         if (v->micro_out != LP_NOVAL && v->role != LP_VAR_STREAM_OUT)
-            h->at_home[v->micro_out] = true;
+            h->in_place[v->micro_out] = true;
     }
     return LP_OK;
 }

@@ -46,7 +46,7 @@ static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
     return l->last[h->v] && h->kind != LP_RANGE_MADE && !l->off[h->v] &&
-           (!p->how->stays || p->how->stays(p, r, h));
+           (!p->strategy->stays || p->strategy->stays(p, r, h));
 }
 
 static LpStatus spans_of(Live *l, const LpStagePass *r, uint32_t base)
@@ -157,7 +157,7 @@ static void note_peak(const Live *l, LpIpuMemory *m)
         const Span *s = &l->span[i];
         if (s->from > l->peak_at || s->to < l->peak_at)
             continue;
-        LpBig b = {.bytes = s->s.all, .kind = LP_MEM_ACTIVATION};
+        LpLargest b = {.bytes = s->s.all, .kind = LP_MEM_ACTIVATION};
         LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
         if (n != LP_NO_NODE) {
             b.name = l->g->node[n].op->name;
@@ -166,7 +166,7 @@ static void note_peak(const Live *l, LpIpuMemory *m)
             int var = s->v ? l->p->var_of[s->v] : s->var;
             b.name = l->p->step->var[var].name;
         }
-        lp_ipu_note_big(m, b);
+        lp_ipu_note_largest(m, b);
     }
 }
 

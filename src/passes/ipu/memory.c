@@ -1,4 +1,4 @@
-/* Bytes of every IPU. Always live: variables that are at home on the chip,
+/* Bytes of every IPU. Always live: variables that lie on the chip,
  * stashes of a pipeline, and for every tile code, vertices, exchange code and
  * stacks. A codelet's code is there once a tile, vertices and exchange code
  * once for equal work (what outlining achieves). The rest is liveness.c. */
@@ -19,16 +19,16 @@ typedef struct Memory {
     bool *seen; /* by label */
 } Memory;
 
-void lp_ipu_note_big(LpIpuMemory *m, LpBig b)
+void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b)
 {
-    int at = LP_N_BIG;
-    while (at > 0 && b.bytes > m->big[at - 1].bytes)
+    int at = LP_N_LARGEST;
+    while (at > 0 && b.bytes > m->largest[at - 1].bytes)
         at--;
-    if (at == LP_N_BIG)
+    if (at == LP_N_LARGEST)
         return;
-    memmove(&m->big[at + 1], &m->big[at],
-            (size_t)(LP_N_BIG - 1 - at) * sizeof *m->big);
-    m->big[at] = b;
+    memmove(&m->largest[at + 1], &m->largest[at],
+            (size_t)(LP_N_LARGEST - 1 - at) * sizeof *m->largest);
+    m->largest[at] = b;
 }
 
 static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
@@ -39,7 +39,8 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
     int64_t before = x->tiles.total;
     lp_tiles_add(&x->tiles, s, times);
     x->m->bytes[kind] += x->tiles.total - before;
-    lp_ipu_note_big(x->m, (LpBig){name, scope, x->tiles.total - before, kind});
+    lp_ipu_note_largest(
+        x->m, (LpLargest){name, scope, x->tiles.total - before, kind});
 }
 
 static void variables(Memory *x)
@@ -66,9 +67,10 @@ static void variables(Memory *x)
 static void parts(Memory *x)
 {
     const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_part; i++) {
-        const LpVariable *v = &p->step->var[p->part[i].var];
-        if (!lp_ipu_first_part(p, i) || p->pass[p->part[i].run].ipu != x->ipu)
+    for (size_t i = 0; i < p->n_partial; i++) {
+        const LpVariable *v = &p->step->var[p->partial[i].var];
+        if (!lp_ipu_first_partial(p, i) ||
+            p->pass[p->partial[i].run].ipu != x->ipu)
             continue;
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_type_bytes(&v->type);
@@ -182,7 +184,7 @@ static const char *advice(const LpIpuPlan *p, const LpIpuMemory *m)
         return "poptorch.recomputationCheckpoint at smaller tensors, or more "
                "IPUs";
     case LP_MEM_ACTIVATION:
-        return p->how->less_activations;
+        return p->strategy->less_activations;
     default:
         return "more IPUs (poptorch.Block), or weights off chip "
                "(options.TensorLocations:setWeightLocation)";
@@ -199,8 +201,8 @@ static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
         if (p->stage[i].ipu == ipu)
             at += (size_t)snprintf(stages + at, sizeof stages - at, "%s%d",
                                    at ? ", " : "", i);
-    for (int i = 0; i < LP_N_BIG && m->big[i].bytes > 0; i++) {
-        const LpBig *b = &m->big[i];
+    for (int i = 0; i < LP_N_LARGEST && m->largest[i].bytes > 0; i++) {
+        const LpLargest *b = &m->largest[i];
         bool scoped = b->scope && *b->scope;
         int n = snprintf(big + k, sizeof big - k, "%s%.40s%s%.40s %.1f MB",
                          k ? ", " : "", b->name, scoped ? " of " : "",

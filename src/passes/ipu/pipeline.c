@@ -44,7 +44,7 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     if (placement)
         p->placement = *placement;
     p->training = step->update != NULL || has_backward(step->micro);
-    p->how = o->strategy;
+    p->strategy = o->strategy;
     p->cache = lp_plan_cache_new();
     static LpStatus (*const pass[])(LpIpuPlan * p) = {
 #define PASS(name, text) lp_ipu_##name,

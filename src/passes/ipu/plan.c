@@ -73,7 +73,7 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
     return x;
 }
 
-/* Of parameters and what belongs to them; NULL: it has no other home. */
+/* Of parameters and what belongs to them; NULL: always on the chip. */
 static const LpLocation *location_of(const LpIpuPlan *p, const LpVariable *v)
 {
     switch (v->role) {
@@ -94,12 +94,12 @@ bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
     return l && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
 }
 
-bool lp_ipu_first_part(const LpIpuPlan *p, size_t i)
+bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i)
 {
-    const LpPart *x = &p->part[i];
+    const LpPartialGrad *x = &p->partial[i];
     for (size_t k = 0; k < i; k++)
-        if (p->part[k].var == x->var &&
-            p->pass[p->part[k].run].ipu == p->pass[x->run].ipu)
+        if (p->partial[k].var == x->var &&
+            p->pass[p->partial[k].run].ipu == p->pass[x->run].ipu)
             return false;
     return true;
 }
@@ -107,8 +107,8 @@ bool lp_ipu_first_part(const LpIpuPlan *p, size_t i)
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
 {
     bool has = p->var_ipu[var] == ipu;
-    for (size_t i = 0; i < p->n_share && !has; i++)
-        has = p->share[i].var == var && p->share[i].ipu == ipu;
+    for (size_t i = 0; i < p->n_replicated && !has; i++)
+        has = p->replicated[i].var == var && p->replicated[i].ipu == ipu;
     return has;
 }
 
@@ -134,8 +134,8 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_plan_cache_free(p->cache);
     lp_free(p->stash);
     lp_free(p->copy);
-    lp_free(p->share);
-    lp_free(p->part);
+    lp_free(p->replicated);
+    lp_free(p->partial);
     lp_free(p->transfer);
     lp_free(p->row);
     lp_free(p->loop);

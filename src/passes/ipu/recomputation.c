@@ -31,7 +31,7 @@ typedef struct Recomputation {
     size_t n_entry, cap_entry;
     Frame *stack;
     size_t n_stack, cap_stack;
-    bool any_sunk;
+    bool any_late;
     LpNodeId until; /* nodes before this one may be made again */
     int stage;
 } Recomputation;
@@ -45,11 +45,12 @@ static LpStatus add_entry(Recomputation *a, LpNodeId n, bool again)
 static LpStatus add_stash(Recomputation *a, LpVal v)
 {
     LpIpuPlan *p = a->p;
-    int depth = p->how->stash_depth ? p->how->stash_depth(p, a->stage) : 1;
+    int depth =
+        p->strategy->stash_depth ? p->strategy->stash_depth(p, a->stage) : 1;
     const LpLocation *l = &p->o.location[LP_LOC_ACTIVATION];
     bool off = !l->on_chip &&
                lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip &&
-               (!p->how->stash_off_chip || p->how->stash_off_chip(p));
+               (!p->strategy->stash_off_chip || p->strategy->stash_off_chip(p));
     LP_IPU_ADD(p, stash, p->err, (LpStash){v, a->stage, depth, off});
     return LP_OK;
 }
@@ -130,8 +131,8 @@ static LpStatus keep_run(Recomputation *a, int stage, bool backward)
                        .phase = s->phase,
                        .backward = backward,
                        .n = (uint32_t)a->n_entry};
-    if (p->how->offset)
-        r->offset = p->how->offset(p, stage, backward);
+    if (p->strategy->offset)
+        r->offset = p->strategy->offset(p, stage, backward);
     r->entry = lp_ipu_keep(p, a->entry, a->n_entry, sizeof *a->entry);
     a->n_entry = 0;
     LP_TRY(p->err->code);
@@ -166,8 +167,9 @@ static void choose(Recomputation *a, const LpNodeId *list, const size_t *first)
     LpIpuPlan *p = a->p;
     LpStage *s = &p->stage[a->stage];
     a->until = 0;
-    s->recomputed = p->o.recompute == LP_RECOMPUTE_ALL ||
-                    (p->o.recompute == LP_RECOMPUTE_AUTO && p->how->recompute);
+    s->recomputed =
+        p->o.recompute == LP_RECOMPUTE_ALL ||
+        (p->o.recompute == LP_RECOMPUTE_AUTO && p->strategy->recompute);
     if (!s->recomputed)
         return;
     if (a->stage < p->n_stage - 1) {
@@ -189,7 +191,7 @@ static LpStatus backward_run(Recomputation *a, const LpNodeId *list,
             LP_TRY(ensure(a, d->in[k]));
         LP_TRY(add_entry(a, list[i], false));
     }
-    for (LpVal v = 1; a->any_sunk && v < a->g->n_value; v++)
+    for (LpVal v = 1; a->any_late && v < a->g->n_value; v++)
         if (a->late[v] && a->p->val_stage[v] == a->stage)
             LP_TRY(ensure(a, v));
     return keep_run(a, a->stage, true);
@@ -208,7 +210,7 @@ static void mark_late_and_kept(Recomputation *a)
             if (!lp_is_value(v) || lp_ipu_is_free(p, v))
                 continue;
             if (!lp_is_backward(a->g, v) && p->val_stage[v] > p->node_stage[n])
-                a->any_sunk = a->late[v] = true;
+                a->any_late = a->late[v] = true;
         }
     }
 }

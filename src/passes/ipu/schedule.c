@@ -303,7 +303,7 @@ LpStatus lp_ipu_schedule(LpIpuPlan *p)
     s.runs = lp_ipu_scratch(p, n, sizeof *s.runs);
     LP_TRY(p->err->code);
     LP_TRY(lp_ipu_traffic(p, s.traffic));
-    LP_TRY(p->how->rows(p, &s));
+    LP_TRY(p->strategy->rows(p, &s));
     if (st->update)
         LP_TRY(update(p));
     if (p->o.output_slices > 0)

@@ -45,7 +45,7 @@ static Key place_of(const Stages *s, LpNodeId n)
     const LpPlacement *at = &s->p->placement;
     int stage = at->stage ? at->stage[n] : o->stage;
     int phase = at->phase ? at->phase[n] : o->phase;
-    return (Key){.phase = s->p->how->by_phase && phase > 0 ? phase : 0,
+    return (Key){.phase = s->p->strategy->by_phase && phase > 0 ? phase : 0,
                  .id = stage > 0 ? stage : 0,
                  .ipu = at->ipu ? at->ipu[n] : o->ipu,
                  .seen = n,
@@ -157,9 +157,9 @@ static LpStatus find_round(Stages *s, LpNodeId n)
             continue;
         const Key *from = key_of(s, m);
         bool later = from->lane > to->lane;
-        if (later && (!s->p->how->may_return || from->phase != to->phase))
+        if (later && (!s->p->strategy->may_return || from->phase != to->phase))
             return returns_early(s->p, to, from);
-        if (s->p->how->by_phase)
+        if (s->p->strategy->by_phase)
             later = from->lane != to->lane;
         if (from->phase == to->phase && s->round[m] + later > s->round[n])
             s->round[n] = s->round[m] + later;
@@ -176,7 +176,7 @@ static LpStatus find_round(Stages *s, LpNodeId n)
 }
 
 /* What is made of parameters alone is made in the round that reads it. */
-static void make_sunk(Stages *s)
+static void sink(Stages *s)
 {
     for (size_t n = s->g->n_node; n-- > 0;) {
         const LpGraphNode *d = &s->g->node[n];
@@ -202,7 +202,7 @@ static LpStatus find_rounds(Stages *s)
     for (LpNodeId n = 0; n < s->g->n_node; n++)
         if (!lp_origin_of(s->g, n)->backward)
             LP_TRY(find_round(s, n));
-    make_sunk(s);
+    sink(s);
     s->at = lp_ipu_marks(s->p, (size_t)s->n_lane * (size_t)s->n_round);
     LP_TRY(s->p->err->code);
     for (LpNodeId n = 0; n < s->g->n_node; n++)
@@ -218,7 +218,8 @@ static void add_stage(Stages *s, int lane, int round)
     LpIpuPlan *p = s->p;
     const Key *k = &s->key[s->first[lane]];
     const LpStage *last = p->n_stage ? &p->stage[p->n_stage - 1] : NULL;
-    bool part = round > 0 && !p->how->by_phase && last && last->ipu == k->ipu;
+    bool part =
+        round > 0 && !p->strategy->by_phase && last && last->ipu == k->ipu;
     if (!part)
         p->stage[p->n_stage++] = (LpStage){
             .ipu = k->ipu, .phase = k->phase, .id = k->id, .block = k->block};
@@ -432,8 +433,8 @@ static LpStatus build(Stages *s)
     for (int i = 0; i < p->n_stage; i++)
         if (p->stage[i].ipu >= p->n_ipus)
             p->n_ipus = p->stage[i].ipu + 1;
-    if (p->n_stage == 1 && p->how->alone)
-        p->how = p->how->alone;
+    if (p->n_stage == 1 && p->strategy->alone)
+        p->strategy = p->strategy->alone;
     LP_TRY(check_carried(p));
     return place_update(p);
 }

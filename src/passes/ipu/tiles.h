@@ -30,7 +30,7 @@ void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
                          int64_t interleaved, LpIpuMemory *m);
 
-/* Keeps the largest in m->big. */
-void lp_ipu_note_big(LpIpuMemory *m, LpBig b);
+/* Keeps the largest in m->largest. */
+void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b);
 
 #endif

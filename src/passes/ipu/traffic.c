@@ -94,5 +94,6 @@ bool lp_ipu_overlaps(const LpIpuPlan *p)
     for (int i = 0; i < LP_N_LOCATIONS; i++)
         io |= p->o.location[i].io_load || p->o.location[i].io_store;
     io = io && p->o.io_tiles > 0;
-    return p->how->streams_beside ? p->how->streams_beside(p, io) : io;
+    return p->strategy->streams_beside ? p->strategy->streams_beside(p, io)
+                                       : io;
 }

@@ -35,13 +35,13 @@ static LpStatus read_by(LpIpuPlan *p, LpVal v, int run)
 /* Accumulators that no entry of a run reads. */
 static LpStatus sums(LpIpuPlan *p)
 {
-    for (size_t i = 0; i < p->n_part; i++) {
-        size_t var = (size_t)p->part[i].var;
+    for (size_t i = 0; i < p->n_partial; i++) {
+        size_t var = (size_t)p->partial[i].var;
         const LpVariable *v = &p->step->var[var];
         if (!lp_ipu_off_chip(p, v))
             continue;
-        LP_TRY(there_and_back(p, var, p->part[i].run));
-        if (i == 0 || p->part[i - 1].var != p->part[i].var)
+        LP_TRY(there_and_back(p, var, p->partial[i].run));
+        if (i == 0 || p->partial[i - 1].var != p->partial[i].var)
             LP_TRY(there_and_back(p, var, lp_ipu_pass_making(p, v->micro_out)));
     }
     return LP_OK;

@@ -109,14 +109,14 @@ static LpStatus copy(Update *u, int from, int to, int64_t bytes)
 static LpStatus fetch_parts(Update *u)
 {
     const LpIpuPlan *p = u->p;
-    for (size_t i = 0; i < p->n_part; i++) {
-        int var = p->part[i].var;
+    for (size_t i = 0; i < p->n_partial; i++) {
+        int var = p->partial[i].var;
         const LpVariable *v = &p->step->var[var];
-        if (!lp_ipu_first_part(p, i))
+        if (!lp_ipu_first_partial(p, i))
             continue;
         LpNodeId add = p->step->micro->value[v->micro_out].node;
         lp_cost_add(&u->total[p->var_ipu[var]], p->cost[add].cost);
-        LP_TRY(copy(u, p->pass[p->part[i].run].ipu, p->var_ipu[var],
+        LP_TRY(copy(u, p->pass[p->partial[i].run].ipu, p->var_ipu[var],
                     lp_type_bytes(&v->type)));
     }
     return LP_OK;
@@ -125,11 +125,11 @@ static LpStatus fetch_parts(Update *u)
 static LpStatus renew_shares(Update *u)
 {
     const LpIpuPlan *p = u->p;
-    for (size_t i = 0; i < p->n_share; i++) {
-        int var = p->share[i].var;
+    for (size_t i = 0; i < p->n_replicated; i++) {
+        int var = p->replicated[i].var;
         const LpVariable *v = &p->step->var[var];
         if (v->update_out != LP_NOVAL)
-            LP_TRY(copy(u, p->var_ipu[var], p->share[i].ipu,
+            LP_TRY(copy(u, p->var_ipu[var], p->replicated[i].ipu,
                         lp_ipu_kept_bytes(p, v)));
     }
     return LP_OK;
