@@ -93,7 +93,7 @@ end
 --- (the host's, by role and name), optimizer (with a loss), anchors ({name,
 --- mode, period}), output ({mode, period}; all unless given), input_groups
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
---- step:compile), seed. Modes are "final", "everyn", "all", "sum".
+--- step:compile), seed. Modes are those of core.output_modes.
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)

@@ -352,15 +352,18 @@ local function final_loss(losses)
   return losses[1]
 end
 
-local MODE = { [enums.OutputMode.Final] = "final", [enums.OutputMode.EveryN] = "everyn",
-  [enums.OutputMode.All] = "all", [enums.OutputMode.Sum] = "sum" }
+-- The core's name of a poptorch.OutputMode, which has its number; nil: Default.
+---@param output_mode poptorch.OutputMode
+local function mode_of(output_mode)
+  return core.output_modes[output_mode.value + 1]
+end
 
 -- The anchors of the options, sorted by what they are called.
 local function anchors_of(options)
   local list = {}
   for short_name, anchor in pairs(options.anchored_tensors) do
     list[#list + 1] = { short_name = short_name, name = anchor.long_name,
-      mode = MODE[anchor.output_mode], period = anchor.output_return_period }
+      mode = mode_of(anchor.output_mode), period = anchor.output_return_period }
   end
   table.sort(list, function(a, b)
     return a.short_name < b.short_name
@@ -390,7 +393,7 @@ function M.spec(s, losses, by_name)
       == enums.MeanReductionStrategy.Running
   end
   return { compile = compile, anchors = anchors_of(o),
-    output = { mode = MODE[o.output_mode], period = o.output_return_period },
+    output = { mode = mode_of(o.output_mode), period = o.output_return_period },
     input_groups = { size = o.input_group_size,
       orthogonal = o.input_group_type == enums.CommGroupType.Orthogonal },
     optimizer = s.training and view_of(s, by_name) or nil }

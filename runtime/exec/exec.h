@@ -17,7 +17,15 @@
 #include "runtime/exec/comm.h"
 #include "runtime/exec/profile.h"
 
-typedef enum { LP_OUT_FINAL, LP_OUT_EVERY_N, LP_OUT_ALL, LP_OUT_SUM } LpOutMode;
+/* MODE(NAME, what scripts call it): which slices a call returns */
+#define LP_OUT_MODES(MODE)                                                     \
+    MODE(FINAL, "final")    /* of the last micro-batch */                      \
+    MODE(EVERY_N, "everyn") /* of every period-th device iteration */          \
+    MODE(ALL, "all")                                                           \
+    MODE(SUM, "sum") /* added up */
+#define LP_OUT_MODE(name, text) LP_OUT_##name,
+typedef enum { LP_OUT_MODES(LP_OUT_MODE) } LpOutMode;
+#undef LP_OUT_MODE
 
 /* What a call binds to a stream variable. */
 typedef struct LpStream {

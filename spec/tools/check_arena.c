@@ -1,7 +1,7 @@
 /* The arena plans (src/passes/host/arena.c, arena_pack.c) against their
  * definition: best fit by looking at every gap, byte by byte of 64; and that
- * nothing lies over anything that lives with it. Usage: check_arena random|chain|wide|
- * packed|largest. Prints what is wrong and exits with 1. */
+ * nothing lies over anything that lives with it. Usage: check_arena
+ * random|chain|wide|packed|largest. Prints what is wrong and exits with 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

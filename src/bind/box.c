@@ -132,3 +132,12 @@ void lp_push_text(lua_State *L, LpBox *text)
     lp_free(text->p);
     text->p = NULL;
 }
+
+void lp_push_names(lua_State *L, const char *const *name)
+{
+    lua_newtable(L);
+    for (int i = 0; name[i]; i++) {
+        lua_pushstring(L, name[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}

@@ -33,6 +33,8 @@ void *lp_new_owned(lua_State *L, size_t size, const char *name,
  * `whose`: of what the table is. */
 void lp_check_keys(lua_State *L, int t, const char *whose,
                    const char *const *keys);
+/* Pushes a list; NULL ends the names. */
+void lp_push_names(lua_State *L, const char *const *name);
 /* Fields of the table at t. Strings live as long as the table. */
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
 const char *lp_opt_str(lua_State *L, int t, const char *key);

@@ -260,19 +260,10 @@ static int graph_outputs(lua_State *L)
     return 1;
 }
 
-static void push_list(lua_State *L, const char *const *list)
-{
-    lua_newtable(L);
-    for (int i = 0; list[i]; i++) {
-        lua_pushstring(L, list[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
-}
-
 static int passes(lua_State *L)
 {
-    push_list(L, lp_pass_names);
-    push_list(L, lp_host_pass_names);
+    lp_push_names(L, lp_pass_names);
+    lp_push_names(L, lp_host_pass_names);
     return 2;
 }
 

@@ -16,6 +16,7 @@ typedef enum {
     LP_GROUP_NONE, /* each replica is its own */
     LP_N_GROUP_KINDS
 } LpGroupKind;
+extern const char *const lp_group_kind_names[]; /* with NULL at the end */
 
 typedef struct LpGroup {
     LpGroupKind kind;

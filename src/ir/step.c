@@ -115,6 +115,13 @@ const char *lp_var_role_name(LpVarRole r)
     return names[r];
 }
 
+const char *const lp_group_kind_names[] = {[LP_GROUP_ALL] = "all",
+                                           [LP_GROUP_CONSECUTIVE] =
+                                               "consecutive",
+                                           [LP_GROUP_ORTHOGONAL] = "orthogonal",
+                                           [LP_GROUP_NONE] = "none",
+                                           [LP_N_GROUP_KINDS] = NULL};
+
 /* ---- one graph ---------------------------------------------------------- */
 static LpGraph **graph_at(LpStep *s, bool update)
 {

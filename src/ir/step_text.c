@@ -20,12 +20,6 @@
 #include "src/ir/step.h"
 #include "src/ir/text_parse.h"
 
-static const char *const group_names[LP_N_GROUP_KINDS] = {
-    [LP_GROUP_ALL] = "all",
-    [LP_GROUP_CONSECUTIVE] = "consecutive",
-    [LP_GROUP_ORTHOGONAL] = "orthogonal",
-    [LP_GROUP_NONE] = "none"};
-
 static bool has_size(LpGroupKind k)
 {
     return k == LP_GROUP_CONSECUTIVE || k == LP_GROUP_ORTHOGONAL;
@@ -52,7 +46,7 @@ static void text_variable(LpBuf *b, const LpVariable *v)
     if (v->param >= 0)
         lp_buf_fmt(b, " of %d", v->param);
     if (v->group.kind != LP_GROUP_ALL)
-        lp_buf_fmt(b, " group %s", group_names[v->group.kind]);
+        lp_buf_fmt(b, " group %s", lp_group_kind_names[v->group.kind]);
     if (has_size(v->group.kind))
         lp_buf_fmt(b, " %" PRId64, v->group.size);
     text_use(b, "micro", v->micro_in, v->micro_out);
@@ -160,7 +154,7 @@ static LpStatus group_of(LpParser *p, LpGroup *g)
         return LP_OK;
     LP_TRY(lp_lex_next(&p->x));
     for (int i = LP_GROUP_ALL + 1; i < LP_N_GROUP_KINDS; i++)
-        if (lp_parse_at_word(p, group_names[i])) {
+        if (lp_parse_at_word(p, lp_group_kind_names[i])) {
             g->kind = (LpGroupKind)i;
             LP_TRY(lp_lex_next(&p->x));
             return has_size(g->kind) ? lp_parse_int(p, 1, INT64_MAX, &g->size)

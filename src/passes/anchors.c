@@ -10,7 +10,6 @@
 #include "src/base/hash.h"
 #include "src/passes/pass.h"
 
-#define GRADIENT "Gradient___"
 #define ACCUM "Accum___"
 #define UPDATED "UpdatedVar___"
 #define INPUT "input/"
@@ -115,7 +114,7 @@ LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
         const char *prefix;
         LpAnchorKind kind;
         LpStatus (*find)(const LpStep *, const char *, LpAnchor *, LpErr *);
-    } trained[] = {{GRADIENT, LP_ANCHOR_GRADIENT, find_value},
+    } trained[] = {{LP_GRADIENT, LP_ANCHOR_GRADIENT, find_value},
                    {ACCUM, LP_ANCHOR_ACCUM, find_param},
                    {UPDATED, LP_ANCHOR_VARIABLE, find_param}};
     a->var = -1;
@@ -202,7 +201,7 @@ static void each_variable(const LpStep *s, LpNameVisit visit, void *ctx)
                 visit(ctx, UPDATED, v->name);
             break;
         case LP_VAR_ACCUM:
-            visit(ctx, GRADIENT, s->var[v->param].name);
+            visit(ctx, LP_GRADIENT, s->var[v->param].name);
             visit(ctx, ACCUM, s->var[v->param].name);
             break;
         case LP_VAR_BUFFER:

@@ -14,6 +14,8 @@
 
 #include "src/ir/step.h"
 
+#define LP_GRADIENT "Gradient___"
+
 typedef enum {
     LP_ANCHOR_VALUE,    /* of the micro graph */
     LP_ANCHOR_GRADIENT, /* Gradient___X: of the loss, one micro-batch's */

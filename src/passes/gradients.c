@@ -4,19 +4,20 @@
 
 #include "src/autodiff/sweep.h"
 #include "src/ops/ops.h"
+#include "src/passes/anchors.h"
 #include "src/passes/compile.h"
 
 const char *lp_gradient_name(LpArena *mem, const char *variable, LpErr *e)
 {
-    static const char prefix[] = "Gradient___";
+    size_t prefix = strlen(LP_GRADIENT);
     size_t n = strlen(variable) + 1;
-    char *name = lp_arena_alloc(mem, sizeof prefix - 1 + n);
+    char *name = lp_arena_alloc(mem, prefix + n);
     if (!name) {
         lp_fail(e, LP_E_MEMORY, "out of memory");
         return NULL;
     }
-    memcpy(name, prefix, sizeof prefix - 1);
-    memcpy(name + sizeof prefix - 1, variable, n);
+    memcpy(name, LP_GRADIENT, prefix);
+    memcpy(name + prefix, variable, n);
     return name;
 }
 

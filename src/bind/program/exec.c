@@ -160,6 +160,10 @@ static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
     st->in = lp_tensor_data(t);
 }
 
+#define NAME(name, text) text,
+static const char *const modes[] = {LP_OUT_MODES(NAME) NULL};
+#define LISTED(name, text) text ", "
+
 static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
                         int results)
 {
@@ -168,17 +172,16 @@ static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
     st->mode = LP_OUT_ALL;
     st->period = 1;
     if (lua_istable(L, -1)) {
-        static const char *const modes[] = {"final", "everyn", "all", "sum"};
         const char *m = lp_opt_str(L, lua_gettop(L), "mode");
         int mode = 0;
-        while (mode < 4 && strcmp(m, modes[mode]) != 0)
+        while (modes[mode] && strcmp(m, modes[mode]) != 0)
             mode++;
         st->mode = (LpOutMode)mode;
         st->period = lp_opt_int(L, lua_gettop(L), "period", 1);
-        if (mode == 4 || st->period < 1)
+        if (!modes[mode] || st->period < 1)
             lp_raise(L, LP_E_VALUE,
-                     "output '%s': mode '%s' with period %lld; modes are "
-                     "final, everyn, all, sum, periods start at 1",
+                     "output '%s': mode '%s' with period %lld; modes "
+                     "are " LP_OUT_MODES(LISTED) "periods start at 1",
                      s->var[i].name, m, (long long)st->period);
     }
     LpType t =
@@ -355,4 +358,6 @@ static const luaL_Reg exec_methods[] = {
 void lp_bind_exec(lua_State *L)
 {
     lp_add_class(L, &lp_exec_class, exec_methods);
+    lp_push_names(L, modes);
+    lua_setfield(L, -2, "output_modes");
 }

@@ -51,16 +51,15 @@ static int trace_new(lua_State *L)
     return 1;
 }
 
-/* {kind, size} at i: "all", "consecutive", "orthogonal" or "none" */
+/* {kind, size} at i */
 static LpGroup check_group(lua_State *L, int i)
 {
-    static const char *const kinds[] = {"all", "consecutive", "orthogonal",
-                                        "none", NULL};
     luaL_checktype(L, i, LUA_TTABLE);
     lua_geti(L, i, 1);
     lua_geti(L, i, 2);
-    LpGroup g = {.kind = (LpGroupKind)luaL_checkoption(L, -2, NULL, kinds),
-                 .size = luaL_optinteger(L, -1, 0)};
+    LpGroup g = {
+        .kind = (LpGroupKind)luaL_checkoption(L, -2, NULL, lp_group_kind_names),
+        .size = luaL_optinteger(L, -1, 0)};
     lua_pop(L, 2);
     return g;
 }
