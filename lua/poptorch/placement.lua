@@ -179,16 +179,12 @@ end
 --- In a pipeline a stretch may not read what a stretch of a higher stage makes.
 --- error: poptorch.Error naming both blocks
 ---@param assigner poptorch.Assigner
----@param depends? fun(later: poptorch.Place, earlier: poptorch.Place): boolean
----  whether the later stretch reads values of the earlier; always if nil
-function M.check_order(assigner, depends)
+function M.check_order(assigner)
   local used = {}
   for _, later in ipairs(assigner.places) do
     if later.used then
       for _, earlier in ipairs(used) do
-        if not depends or depends(later, earlier) then
-          rules.check_read(assigner.strategy.kind, later, earlier)
-        end
+        rules.check_read(assigner.strategy.kind, later, earlier)
       end
       used[#used + 1] = later
     end
@@ -222,16 +218,6 @@ function M.num_ipus(assigner, options, hardware)
     logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used, reserved)
   end
   return reserved, used
-end
-
---- The numbers of phases (src/passes/ipu/strategy_phased.c).
---- error: poptorch.Error for a liveness that needs serial phases
----@param strategy table a phased strategy
----@return {stride: integer, count: integer, stages: integer, forward: integer[],
----  backward: integer[]}
-function M.phase_numbers(strategy)
-  return rules.phase_numbers(strategy.kind, #strategy._phases, strategy._tensors_liveness.value,
-    strategy._separate_backward_phase)
 end
 
 return M

@@ -125,9 +125,6 @@ describe("placement of blocks", function()
   it("returning to an IPU needs AutoIncrement", function()
     local a = placement.assign(poptorch.PipelinedExecution(), on(0, 1, 0))
     helper.raises("Error", placement.check_order, a)
-    placement.check_order(a, function()
-      return false
-    end)
     a = placement.assign(poptorch.PipelinedExecution(auto), on(0, 1, 0))
     placement.check_order(a)
     assert.equal(3, a.pipeline_stages)
@@ -224,24 +221,6 @@ describe("placement of blocks", function()
   end)
 
   describe("in phases", function()
-    it("numbers them by liveness", function()
-      local L = poptorch.Liveness
-      local expected = {
-        [L.AlwaysLive] = { 1, 3, { 0, 1, 2 }, { 4, 3, 2 } },
-        [L.OffChipAfterFwd] = { 1, 6, { 0, 1, 2 }, { 8, 7, 6 } },
-        [L.OffChipAfterFwdNoOverlap] = { 2, 8, { 0, 2, 4 }, { 12, 10, 8 } },
-        [L.OffChipAfterEachPhase] = { 4, 12, { 0, 4, 8 }, { 20, 16, 12 } },
-      }
-      for liveness, want in pairs(expected) do
-        local s = poptorch.SerialPhasedExecution("A", "B", "C"):setTensorsLiveness(liveness)
-        local got = placement.phase_numbers(s)
-        assert.same(want, { got.stride, got.count, got.forward, got.backward })
-      end
-      local s = poptorch.SerialPhasedExecution("A", "B", "C"):useSeparateBackwardPhase(true)
-      assert.same({ 6, 5, 4 }, placement.phase_numbers(s).backward)
-      assert.equal(4, placement.phase_numbers(s).count)
-    end)
-
     it("parallel phases alternate between even and odd IPUs", function()
       local function strategy()
         return poptorch.ParallelPhasedExecution({
@@ -259,8 +238,6 @@ describe("placement of blocks", function()
       s:phase(1):ipus(0, 2)
       local e = helper.raises("Error", placement.assign, s, blocks)
       assert.matches("phase 1 is on IPU 0", e.message, 1, true)
-      s._tensors_liveness = poptorch.Liveness.OffChipAfterEachPhase
-      helper.raises("Error", placement.phase_numbers, s)
     end)
 
     it("serial phases use one group of IPUs", function()

@@ -51,17 +51,6 @@ describe("the rules of a strategy", function()
     end
   end)
 
-  it("number phases by liveness", function()
-    local got = rules.phase_numbers("serial_phased", 3, 3, false)
-    assert.same({ 4, 12, { 0, 4, 8 }, { 20, 16, 12 }, 1 },
-      { got.stride, got.count, got.forward, got.backward, got.stages })
-    assert.same({ 4, 3, 2 }, rules.phase_numbers("parallel_phased", 3, 0, false).backward)
-    raises("Error", "parallel phases allow", function()
-      rules.phase_numbers("parallel_phased", 3, 2, false)
-    end)
-    assert.is_false((pcall(rules.phase_numbers, "sharded", 3, 0, false)))
-  end)
-
   it("reserve IPUs", function()
     assert.same({ 3, 3 }, { rules.num_ipus(2, 1, false, false) })
     assert.same({ 4, 3 }, { rules.num_ipus(2, 1, true, true) })

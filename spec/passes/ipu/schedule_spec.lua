@@ -300,9 +300,10 @@ describe("the phased schedule", function()
     local o = { train = true, accumulation = 3, ipus = { 0, 0, 0 }, phases = true }
     local r = helper.simulate(helper.chain(3, o), { strategy = "serial_phased" })
     assert.equal(5, #helper.rows(r, "phase"))
-    local apart = helper.simulate(helper.chain(3, o),
-      { strategy = "serial_phased", separate_backward = true })
-    assert.equal(6, #helper.rows(apart, "phase"))
+    for _, option in ipairs({ { separate_backward = true }, { liveness = 1 } }) do
+      option.strategy = "serial_phased"
+      assert.equal(6, #helper.rows(helper.simulate(helper.chain(3, o), option), "phase"))
+    end
   end)
 
   it("loads weights that are off chip before each phase", function()

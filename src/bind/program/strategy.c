@@ -6,7 +6,6 @@
  *   core.strategy.check_pair(kind, place, later)
  *   core.strategy.check_read(kind, reader, maker)
  *   core.strategy.check_batches(kind, stages, training, have)
- *   core.strategy.phase_numbers(kind, n, liveness, separate_backward) -> table
  *   core.strategy.num_ipus(highest, replicas, hardware, round)
  *     -> reserved, needed */
 #include "src/passes/ipu/strategy.h"
@@ -83,33 +82,6 @@ static int rule_batches(lua_State *L)
                   &e);
 }
 
-static int rule_phases(lua_State *L)
-{
-    LpErr e = {0};
-    LpPhases x;
-    const LpStrategyOps *o = check_strategy(L);
-    int n = (int)luaL_checkinteger(L, 2);
-    int live = (int)luaL_checkinteger(L, 3);
-    luaL_argcheck(L, o->phases && n > 0, 2, "a strategy with phases expected");
-    luaL_argcheck(L, live >= 0 && live <= LP_OFF_CHIP_AFTER_EACH_PHASE, 3,
-                  "0..3 expected");
-    lp_must(L, o->phases(n, (LpLiveness)live, lua_toboolean(L, 4), &x, &e), &e);
-    lua_createtable(L, 0, 5);
-    lp_set_int(L, "stride", x.stride);
-    lp_set_int(L, "count", x.count);
-    lp_set_int(L, "stages", x.groups);
-    for (int back = 0; back < 2; back++) {
-        lua_createtable(L, n, 0);
-        for (int i = 0; i < n; i++) {
-            int number = i * x.stride;
-            lua_pushinteger(L, back ? x.turn + x.last - number : number);
-            lua_rawseti(L, -2, i + 1);
-        }
-        lua_setfield(L, -2, back ? "backward" : "forward");
-    }
-    return 1;
-}
-
 static int rule_ipus(lua_State *L)
 {
     LpErr e = {0};
@@ -126,11 +98,13 @@ static int rule_ipus(lua_State *L)
 
 void lp_bind_strategy(lua_State *L)
 {
-    static const luaL_Reg rules[] = {
-        {"default_ipu", rule_default_ipu}, {"check_place", rule_place},
-        {"check_pair", rule_pair},         {"check_read", rule_read},
-        {"check_batches", rule_batches},   {"phase_numbers", rule_phases},
-        {"num_ipus", rule_ipus},           {NULL, NULL}};
+    static const luaL_Reg rules[] = {{"default_ipu", rule_default_ipu},
+                                     {"check_place", rule_place},
+                                     {"check_pair", rule_pair},
+                                     {"check_read", rule_read},
+                                     {"check_batches", rule_batches},
+                                     {"num_ipus", rule_ipus},
+                                     {NULL, NULL}};
     luaL_newlib(L, rules);
     lp_set_int(L, "most_ipus", LP_MAX_IPUS);
     lua_setfield(L, -2, "strategy");

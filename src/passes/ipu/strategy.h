@@ -21,13 +21,6 @@ typedef struct LpBlockLocation {
     int stage, ipu, phase;
 } LpBlockLocation;
 
-/* Numbers of phases: forward phase i has i * stride, its backward phase
- * turn + last - i * stride. */
-typedef struct LpPhases {
-    int stride, last, turn, count;
-    int groups; /* of IPUs */
-} LpPhases;
-
 struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
@@ -66,8 +59,6 @@ struct LpStrategyOps {
                            const LpBlockLocation *maker, LpErr *);
     /* `have` micro-batches between weight updates, or of a call */
     LpStatus (*check_batches)(int stages, bool training, int64_t have, LpErr *);
-    LpStatus (*phases)(int n, LpLiveness, bool separate_backward, LpPhases *,
-                       LpErr *);
 };
 
 #define STRATEGY(name) extern const LpStrategyOps lp_strategy_##name;

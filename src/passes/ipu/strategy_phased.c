@@ -3,30 +3,18 @@
  * phases one group of IPUs moves its tensors while the other computes; else
  * serial and parallel ones are alike.
  *
- * Liveness says where tensors are between phases, and gives phases numbers:
- * forward phase i has the number i * stride; tensors that leave the chip after
- * the forward pass take three numbers before the backward pass, a separate
- * backward phase one; without either the last forward phase and the first
- * backward phase are one (PopTorch API reference, SerialPhasedExecution). */
+ * Liveness says where tensors are between phases. If they leave the chip after
+ * the forward pass, or if a separate backward phase is asked for, phases lie
+ * between the last forward phase and the first backward phase; else these two
+ * are one (PopTorch API reference, SerialPhasedExecution). */
 #include "src/passes/ipu/strategy.h"
 
-static LpPhases phases_of(int n, LpLiveness liveness, bool separate_backward)
+/* Are runs a and b, one after the other, of one phase? */
+static bool one_phase(const LpIpuPlan *p, const LpStagePass *a,
+                      const LpStagePass *b)
 {
-    static const int stride[] = {1, 1, 2, 4};
-    int gap = (liveness == LP_ALWAYS_LIVE ? 0 : 3) + separate_backward;
-    int last = (n - 1) * stride[liveness], count = last + 1 + gap;
-    return (LpPhases){.stride = stride[liveness],
-                      .last = last,
-                      .turn = gap > 0 ? count : last,
-                      .count = count};
-}
-
-static int number_of(const LpIpuPlan *p, const LpStagePass *r)
-{
-    LpPhases x = phases_of(p->stage[p->n_stage - 1].phase + 1, p->o.liveness,
-                           p->o.separate_backward);
-    int number = r->phase * x.stride;
-    return r->backward ? x.turn + x.last - number : number;
+    bool apart = p->o.liveness != LP_ALWAYS_LIVE || p->o.separate_backward;
+    return a->phase == b->phase && (a->backward == b->backward || !apart);
 }
 
 static bool stash_off_chip(const LpIpuPlan *p)
@@ -67,39 +55,13 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
     LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_WHEN_READY};
     for (int r = 0; r < p->n_pass; r++) {
         lp_schedule_run(s, r);
-        if (r + 1 == p->n_pass ||
-            number_of(p, &p->pass[r]) != number_of(p, &p->pass[r + 1]))
+        if (r + 1 == p->n_pass || !one_phase(p, &p->pass[r], &p->pass[r + 1]))
             LP_TRY(lp_schedule_row(s, row));
     }
     return lp_schedule_loop(s, p->micro_batches);
 }
 
 /* ---- rules --------------------------------------------------------------- */
-static LpStatus serial_phases(int n, LpLiveness liveness,
-                              bool separate_backward, LpPhases *out, LpErr *e)
-{
-    (void)e;
-    *out = phases_of(n, liveness, separate_backward);
-    out->groups = 1;
-    return LP_OK;
-}
-
-static LpStatus parallel_phases(int n, LpLiveness liveness,
-                                bool separate_backward, LpPhases *out, LpErr *e)
-{
-    static const char *const name[] = {"AlwaysLive", "OffChipAfterFwd",
-                                       "OffChipAfterFwdNoOverlap",
-                                       "OffChipAfterEachPhase"};
-    LP_FAIL_IF(liveness > LP_OFF_CHIP_AFTER_FWD, e, LP_E_POPTORCH,
-               "Liveness.%s: parallel phases allow Liveness.%s and Liveness.%s "
-               "only",
-               name[liveness], name[LP_ALWAYS_LIVE],
-               name[LP_OFF_CHIP_AFTER_FWD]);
-    LP_TRY(serial_phases(n, liveness, separate_backward, out, e));
-    out->groups = 2;
-    return LP_OK;
-}
-
 static int parallel_ipu(int stage, int phase)
 {
     return 2 * stage + phase % 2;
@@ -122,16 +84,12 @@ static LpStatus check_parity(const LpBlockLocation *p, LpErr *e)
     .less_activations = LESS_ACTIVATIONS, .stash_off_chip = stash_off_chip,    \
     .route = route, .stays = stays, .rows = rows
 
-const LpStrategyOps lp_strategy_serial_phased = {.name = "serial_phased",
-                                                 PHASED,
-                                                 .streams_beside =
-                                                     serial_streams,
-                                                 .phases = serial_phases};
+const LpStrategyOps lp_strategy_serial_phased = {
+    .name = "serial_phased", PHASED, .streams_beside = serial_streams};
 
 const LpStrategyOps lp_strategy_parallel_phased = {.name = "parallel_phased",
                                                    PHASED,
                                                    .streams_beside =
                                                        parallel_streams,
                                                    .default_ipu = parallel_ipu,
-                                                   .check_place = check_parity,
-                                                   .phases = parallel_phases};
+                                                   .check_place = check_parity};
