@@ -12,7 +12,8 @@ end
 
 -- The step of `forward(place, declare)`; with `train` its first result is the loss,
 -- and every parameter is updated by p - 0.1 * gradient, or as o.rules(numbers of
--- the variables by "role name", step) says.
+-- the variables by "role name", step) says. o.anchors: names of values that it
+-- returns too.
 local function build(forward, o)
   local trace = core.trace()
   local params = {}
@@ -35,7 +36,7 @@ function M.step(forward, o)
   local step, losses, params = build(forward, o)
   local spec = { device_iterations = o.device_iterations or 1,
     gradient_accumulation = o.accumulation or 1, replicas = o.replicas or 1, mean = false,
-    numerics = o.numerics }
+    numerics = o.numerics, anchors = o.anchors }
   if o.train then
     local at = {}
     for i, v in ipairs(step:vars()) do

@@ -111,6 +111,89 @@ describe("the memory of an IPU", function()
   end)
 end)
 
+-- Counts of tensors of one size by hand. A layer h * w stashes h for the gradient
+-- of w; the loss h * h keeps its operand and makes one more.
+describe("the tensors that an IPU holds at its peak", function()
+  local BYTES = 64 * 64 * 4
+
+  local function simulate(forward, inputs, options, o)
+    o = o or {}
+    o.declare = function(declare)
+      local list = {}
+      for i, d in ipairs(inputs) do
+        list[i] = declare(table.unpack(d))
+      end
+      return list
+    end
+    return helper.simulate(helper.step(forward, o), options).memory[0]
+  end
+
+  local function input(name, dtype) return { "input", name, nil, { 64, 64 }, dtype } end
+
+  local function chain(o, options)
+    o.train, o.accumulation, o.batch = true, 6, 64
+    o.layer = function(h, w) return h * w end
+    options.recompute = "none"
+    local memory = helper.simulate(helper.chain(3, o), options).memory
+    return math.floor(memory[0].categories.activations / BYTES) -- but for scalars of the loss
+  end
+
+  it("are of one micro-batch, in a pipeline: stashes of others are counted there", function()
+    -- the last stage: its operand, its result, the square
+    assert.equal(3, chain({ ipus = { 0, 1, 0 } }, { strategy = "pipelined" }))
+    -- one micro-batch at a time: x too, until the first stage goes back
+    assert.equal(4, chain({ ipus = { 0, 1, 0 } }, { strategy = "sharded" }))
+  end)
+
+  it("are all stashes, in phases, wherever activations are between these", function()
+    for liveness = 0, 3 do -- x, both operands, the last result, the square
+      assert.equal(5, chain({ ipus = { 0, 0, 0 }, phases = true },
+        { strategy = "serial_phased", liveness = liveness }))
+    end
+  end)
+
+  it("are without what left the chip after an earlier phase", function()
+    for liveness, count in pairs({ [0] = 3, 3, 3, 2 }) do
+      local m = simulate(function(inputs, place)
+        place(0, 0, nil, 0)
+        local a = inputs[1]:exp()
+        place(0, 0, nil, 1) -- two tensors besides a, which is not read
+        local b = inputs[2]:exp() * inputs[2]:sin()
+        place(0, 0, nil, 2)
+        return b, a:exp()
+      end, { input("x"), input("y") }, { strategy = "serial_phased", liveness = liveness })
+      assert.equal(count * BYTES, m.categories.activations)
+    end
+  end)
+
+  it("are without an operand whose memory the result takes over", function()
+    local m = simulate(function(inputs) return inputs[1]:float():exp() end,
+      { input("x", torch.float16) })
+    assert.equal(1.5 * BYTES, m.categories.activations)
+  end)
+
+  it("are without the new values of variables, which are written in place", function()
+    local m = simulate(function(inputs)
+      return helper.loss(inputs[2]:sum() * inputs[1])
+    end, { { "input", "x", nil, {} }, { "parameter", "w", torch.ones(1472, 240) } }, nil,
+      { train = true, accumulation = 4 })
+    -- the gradient is one number, looked at as often as w has elements
+    assert.equal(1472 * 240 * 4, m.categories.accumulators)
+    assert.is_true(m.not_always_live < 1472 * 240 * 4)
+  end)
+
+  it("leave the chip from so many elements on as activations are told to", function()
+    for elements, off in pairs({ [64 * 64] = 3 * BYTES, -- operands, and the loss's
+      [64 * 64 + 1] = 0 }) do
+      local o = { train = true, accumulation = 6, batch = 64, phases = true, ipus = { 0, 0 },
+        layer = function(h, w) return h * w end }
+      local r = helper.simulate(helper.chain(2, o), { strategy = "serial_phased", liveness = 1,
+        activation = { on_chip = false, min_off_chip = elements } })
+      assert.equal(off, r.memory[0].off_chip)
+    end
+  end)
+end)
+
 describe("a tile that overflows", function()
   local big = { train = true, accumulation = 8, width = 512, batch = 64 }
   local few = { tiles = 4 }

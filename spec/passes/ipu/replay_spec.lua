@@ -191,6 +191,24 @@ describe("replay of the schedule", function()
     agree(step, { strategy = "sharded" }, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
   end)
 
+  it("returns the gradient of a shared parameter besides adding it up", function()
+    local step = helper.step(function(inputs, place)
+      local h = inputs[1]
+      for i, w in ipairs({ 2, 3, 2 }) do
+        place(i - 1)
+        h = torch.matmul(h, inputs[w]):tanh()
+      end
+      return helper.loss(h)
+    end, { train = true, accumulation = 6, anchors = { "Gradient___tied" },
+      declare = function(declare)
+        return { declare("input", "x", nil, { 2, 8 }), declare("parameter", "tied", weight(1)),
+          declare("parameter", "w", weight(2)) }
+      end })
+    for _, strategy in ipairs({ "pipelined", "sharded" }) do
+      agree(step, { strategy = strategy }, { [compiled.vars(step)["input x"]] = pattern(12, 8) })
+    end
+  end)
+
   it("keeps what micro-batches hand on: a buffer that forward writes", function()
     for _, options in ipairs({ {}, { recompute = "none" }, { strategy = "sharded" } }) do
       local step = helper.step(function(inputs, place)

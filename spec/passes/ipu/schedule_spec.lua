@@ -321,6 +321,38 @@ describe("the phased schedule", function()
     assert.is_true(r.memory[0].always_live < on.memory[0].always_live)
   end)
 
+  it("loads the weights of the phase in which it turns once", function()
+    local BYTES = 64 * 64 * 4
+    -- the first layer's backward pass needs no weights: x wants no gradient
+    for separate, want in pairs({ [false] = { BYTES, BYTES, 0 },
+      [true] = { BYTES, BYTES, BYTES, 0 } }) do
+      local r = helper.simulate(helper.chain(2, { train = true, ipus = { 0, 0 }, phases = true }),
+        { strategy = "serial_phased", separate_backward = separate,
+          weight = { on_chip = false, min_off_chip = 2 } })
+      local loads = {}
+      for i, row in ipairs(helper.rows(r, "phase")) do
+        loads[i] = 0
+        for _, e in ipairs(row.entries) do
+          loads[i] = loads[i] + (e.kind == "load" and e.bytes or 0)
+        end
+      end
+      assert.same(want, loads)
+    end
+  end)
+
+  it("hides streaming behind computing by I/O tiles, but for OffChipAfterFwdNoOverlap", function()
+    local off = { on_chip = false, min_off_chip = 2, io_load = true }
+    for liveness, hidden in pairs({ [0] = true, true, false, true }) do
+      local r = helper.simulate(helper.chain(2, { ipus = { 0, 0 }, phases = true }),
+        { strategy = "serial_phased", liveness = liveness, weight = off, io_tiles = 32 })
+      local row = helper.rows(r, "phase")[1]
+      local streamed = math.ceil(64 * 64 * 4 / 20e9 * 1.33e9)
+      local work = row.compute + row.exchange + row.sync
+      assert.equal(not hidden, row.streaming == streamed)
+      assert.is_true(not hidden or row.streaming < streamed and row.streaming >= streamed - work)
+    end
+  end)
+
   it("streams beside computing in parallel phases, unless told not to", function()
     local off = { on_chip = false, min_off_chip = 2 }
     local function streaming(strategy, liveness)

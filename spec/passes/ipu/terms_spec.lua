@@ -92,6 +92,35 @@ describe("the cycles of a row", function()
   end)
 end)
 
+describe("replicas", function()
+  local function declared() return declarations({ X, { "parameter", "w", torch.ones(T, 240) } }) end
+
+  it("share the link of their machine, four IPUs at most", function()
+    for replicas, rivals in pairs({ 1, 2, [4] = 4, [8] = 4 }) do
+      local step = helper.step(function(inputs, place)
+        place(0)
+        return torch.relu(inputs[1])
+      end, { replicas = replicas, declare = declarations({ X }) })
+      assert.equal(2 * host_cycles(rivals * BYTES), helper.simulate(step).schedule[1].host)
+    end
+  end)
+
+  it("scatter the sum of sharded gradients: half of what all of it costs", function()
+    local function collective(weight)
+      local step = helper.step(function(inputs, place)
+        place(0)
+        return helper.loss(inputs[1] * inputs[2])
+      end, { train = true, replicas = 2, declare = declared() })
+      return helper.rows(helper.simulate(step, { weight = weight }), "update")[1].collective
+    end
+    -- each sends a half over 64 GB/s and adds what comes, two floats a cycle
+    local moved, added = math.ceil(BYTES / 2 / 64e9 * 1.33e9), 240 / 2 / 2
+    assert.equal(moved + GLOBAL + added,
+      collective({ on_chip = true, sharded = true, min_sharded = 16 }))
+    assert.near(2 * (moved + GLOBAL) + added, collective(), 1)
+  end)
+end)
+
 describe("the bytes of a tile", function()
   -- a run entry, pointers and a word of sizes; one message out, three words in
   local UNARY, BROADCAST, MESSAGES = 4 + 2 * 4 + 4, 4 + 3 * 4 + 4, 4 * (1 + 3)
