@@ -145,6 +145,23 @@ describe("the tensors that an IPU holds at its peak", function()
     assert.equal(4, chain({ ipus = { 0, 1, 0 } }, { strategy = "sharded" }))
   end)
 
+  -- 32 floats lie on one tile, tensors are dealt to tiles in turn: w and its
+  -- accumulator to 0 and 1, h to 2, h w to 0, its square to 1, two numbers to 2 and
+  -- 0; going back 2 h w to 1, the gradient of w to 2, where h still lies
+  it("stay where they are when the last stage turns", function()
+    local r = helper.simulate(helper.step(function(inputs, place)
+      place(0)
+      local h = inputs[1]:exp()
+      place(1)
+      return helper.loss(h * inputs[2])
+    end, { train = true, accumulation = 4, declare = function(declare)
+      return { declare("input", "x", nil, { 32 }), declare("parameter", "w", torch.ones(32)) }
+    end }), { tiles = 3 })
+    local tiles = r.memory[1].tiles -- 64 classes, of which most have no tile
+    local last = 2 * 64 // 3 + 1
+    assert.near(2 * 32 * 4, tiles[last] - tiles[2], 16) -- but for partial sums
+  end)
+
   it("are all stashes, in phases, wherever activations are between these", function()
     for liveness = 0, 3 do -- x, both operands, the last result, the square
       assert.equal(5, chain({ ipus = { 0, 0, 0 }, phases = true },

@@ -113,6 +113,17 @@ describe("the pipeline's schedule", function()
     assert.is_false(alone.pipelined)
   end)
 
+  it("loads weights for each pass: those of a slot are of different micro-batches", function()
+    local r = helper.simulate(helper.chain(2, { train = true, accumulation = 8 }),
+      { recompute = "none", weight = { on_chip = false, min_off_chip = 2 } })
+    local loads = {}
+    for _, e in ipairs(helper.rows(r, "steady")[1].entries) do
+      loads[e.ipu] = e.kind == "load" and e.bytes or loads[e.ipu]
+    end
+    -- the first stage's backward pass needs none: x wants no gradient
+    assert.same({ [0] = 64 * 64 * 4, 2 * 64 * 64 * 4 }, loads)
+  end)
+
   it("recomputes all stages but the last", function()
     local r = helper.simulate(helper.chain(3, { train = true, accumulation = 6 }))
     assert.equal(r.stages[1].forward_cycles, r.stages[1].recompute_cycles)
