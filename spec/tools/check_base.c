@@ -274,6 +274,14 @@ static void check_map(void)
         if (m.n != 3000 || lp_map_first(&m, 1000 * strides[s]))
             complain("map", (double)strides[s], (unsigned)m.n, 3000);
         lp_map_fini(&m);
+        for (uint32_t i = 0; i < 3000; i++)
+            ++*lp_map_at(&m, i % 1000 * strides[s]);
+        for (uint32_t i = 0; i < 1000; i++)
+            if (*lp_map_at(&m, i * strides[s]) != 3)
+                complain("map at", i, *lp_map_at(&m, i * strides[s]), 3);
+        if (m.n != 1000)
+            complain("map of counts", (double)strides[s], (unsigned)m.n, 1000);
+        lp_map_fini(&m);
     }
 }
 

@@ -41,9 +41,8 @@ void lp_trace_free(LpTrace *tr)
     lp_free(tr->owned);
     lp_free(tr->var);
     lp_map_fini(&tr->var_of);
-    lp_free(tr->draw);
     lp_free(tr->log);
-    lp_map_fini(&tr->draw_at);
+    lp_map_fini(&tr->draws);
     lp_free(tr->loss);
     lp_graph_free(tr->g);
     lp_free(tr);
@@ -216,18 +215,11 @@ LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
         tr = tr->outer;
     if (tr->salt)
         place = lp_mix64_pair(place, tr->salt);
-    LP_FAIL_IF(!LP_GROW(tr->log, tr->cap_log, tr->n_log), e, LP_E_MEMORY,
-               "out of memory");
-    const uint32_t *at = lp_map_first(&tr->draw_at, place);
-    size_t i = at ? *at : tr->n_draw;
-    if (!at) {
-        LP_FAIL_IF(!LP_GROW(tr->draw, tr->cap_draw, i) ||
-                       !lp_map_add(&tr->draw_at, place, (uint32_t)i),
-                   e, LP_E_MEMORY, "out of memory");
-        tr->draw[tr->n_draw++] = 0;
-    }
-    tr->log[tr->n_log++] = i;
-    *site = lp_mix64_pair(place, tr->draw[i]++);
+    uint32_t *before = lp_map_at(&tr->draws, place);
+    LP_FAIL_IF(!before || !LP_GROW(tr->log, tr->cap_log, tr->n_log), e,
+               LP_E_MEMORY, "out of memory");
+    tr->log[tr->n_log++] = place;
+    *site = lp_mix64_pair(place, (*before)++);
     return LP_OK;
 }
 
@@ -248,7 +240,7 @@ void lp_trace_rng_rollback(size_t n)
 {
     LpTrace *tr = outermost();
     while (tr && tr->n_log > n)
-        tr->draw[tr->log[--tr->n_log]]--;
+        --*lp_map_at(&tr->draws, tr->log[--tr->n_log]);
 }
 
 /* ---- variables ---------------------------------------------------------- */

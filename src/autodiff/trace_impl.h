@@ -18,11 +18,9 @@ struct LpTrace {
     bool guarded;         /* captured tensors may not be written */
     void (*on_call)(void *ctx, LpTrace *tr);
     void *on_call_ctx;
-    /* how often each place of the program drew random numbers */
-    uint64_t *draw;
-    size_t n_draw, cap_draw;
-    size_t *log, n_log, cap_log; /* entries of draw, one a draw */
-    LpMap draw_at;               /* by hash of the place */
+    LpMap draws;   /* by hash of a place of the program: how many it made */
+    uint64_t *log; /* the place of each */
+    size_t n_log, cap_log;
     LpVal *loss;
     size_t n_loss, cap_loss;
     struct Owned {

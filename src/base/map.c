@@ -49,7 +49,7 @@ bool lp_map_add(LpMap *m, uint64_t key, uint32_t value)
     return true;
 }
 
-static const uint32_t *seek(const LpMap *m, uint64_t key, size_t i)
+static uint32_t *seek(const LpMap *m, uint64_t key, size_t i)
 {
     for (; m->slot[i].used; i = (i + 1) & (m->cap - 1))
         if (m->slot[i].key == key)
@@ -68,4 +68,10 @@ const uint32_t *lp_map_next(const LpMap *m, const uint32_t *at)
     const struct LpMapSlot *s =
         (const void *)(field - offsetof(struct LpMapSlot, value));
     return seek(m, s->key, ((size_t)(s - m->slot) + 1) & (m->cap - 1));
+}
+
+uint32_t *lp_map_at(LpMap *m, uint64_t key)
+{
+    bool there = lp_map_first(m, key) || lp_map_add(m, key, 0);
+    return there ? seek(m, key, start(m, key)) : NULL;
 }

@@ -24,5 +24,8 @@ bool lp_map_add(LpMap *m, uint64_t key, uint32_t value);
  * Borrowed until the next lp_map_add. */
 const uint32_t *lp_map_first(const LpMap *m, uint64_t key);
 const uint32_t *lp_map_next(const LpMap *m, const uint32_t *at);
+/* The number under a key that stands for one, to be changed; 0 at first. NULL
+ * when memory is short. Borrowed likewise. */
+uint32_t *lp_map_at(LpMap *m, uint64_t key);
 
 #endif

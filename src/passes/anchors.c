@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/base/hash.h"
-#include "src/passes/pass.h"
+#include "src/base/map.h"
 
 #define ACCUM "Accum___"
 #define UPDATED "UpdatedVar___"
@@ -17,32 +17,32 @@
 
 /* ---- names --------------------------------------------------------------- */
 /* Names of one hash count together: theirs have gaps, but are as different. */
-static LpStatus name_result(LpGraph *g, LpTally *seen, LpNodeId id, uint32_t i,
+static LpStatus name_result(LpGraph *g, LpMap *seen, LpNodeId id, uint32_t i,
                             LpErr *e)
 {
     char name[256], again[16] = "";
-    uint64_t n = 0;
     const LpGraphNode *d = &g->node[id];
     const char *scope = g->origin[d->origin].scope;
     snprintf(name, sizeof name - sizeof again, "%s%s%s:%u", scope,
              *scope ? "/" : "", d->op->name, i);
-    LP_TRY(lp_tally(seen, lp_hash_str(LP_HASH_START, name), &n, e));
-    if (n > 0)
-        snprintf(again, sizeof again, "/%u", (unsigned)n);
+    uint32_t *n = lp_map_at(seen, lp_hash_str(LP_HASH_START, name));
+    LP_FAIL_IF(!n, e, LP_E_MEMORY, "out of memory");
+    if ((*n)++ > 0)
+        snprintf(again, sizeof again, "/%u", (unsigned)*n - 1);
     strcat(name, again);
     return lp_graph_add_name(g, d->out + i, name, e) ? LP_OK : LP_E_MEMORY;
 }
 
 LpStatus lp_name_values(LpGraph *g, LpVal loss, LpErr *e)
 {
-    LpTally seen = {0};
+    LpMap seen = {0};
     LpStatus s = LP_OK;
     if (loss != LP_NOVAL && !lp_graph_add_name(g, loss, LOSS, e))
         return LP_E_MEMORY;
     for (LpNodeId id = 0; id < g->n_node; id++)
         for (uint32_t i = 0; i < g->node[id].n_out && s == LP_OK; i++)
             s = name_result(g, &seen, id, i, e);
-    lp_tally_fini(&seen);
+    lp_map_fini(&seen);
     return s;
 }
 

@@ -19,16 +19,6 @@ LpStatus lp_run_common_passes(LpGraph **g, LpErr *e);
 /* One by name, a common one or one of the host's, then the verifier;
  * LP_E_VALUE if there is none. For specs and dumps. */
 LpStatus lp_run_pass(const char *name, LpGraph **g, LpErr *e);
-/* How often each hash came. Zero-initialised is empty. */
-typedef struct LpTally {
-    LpMap at;
-    uint64_t *count;
-    size_t n, cap;
-} LpTally;
-/* One more; *before: those before it. */
-LpStatus lp_tally(LpTally *t, uint64_t hash, uint64_t *before, LpErr *e);
-void lp_tally_fini(LpTally *t);
-
 /* A site for every node that rounds and has none (sites.c). `time`: 0 before
  * the common passes, 1 after them. g may be NULL. */
 LpStatus lp_give_sites(LpGraph *g, int time, LpErr *e);
