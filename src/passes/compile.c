@@ -363,47 +363,6 @@ LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e)
     return s;
 }
 
-/* ---- the host ------------------------------------------------------------ */
-/* Its own replicas; with the step's where all of them are. */
-static LpStatus here(const LpStep *s, const LpTopology *t, LpTopology *out,
-                     LpErr *e)
-{
-    bool all = !t || t->local == 0;
-    *out = all ? (LpTopology){s->replicas, 0, s->replicas} : *t;
-    LP_FAIL_IF(out->replicas != s->replicas || out->local < 1 ||
-                   s->replicas % out->local != 0 || out->first < 0 ||
-                   out->first % out->local != 0 || out->first >= s->replicas,
-               e, LP_E_VALUE,
-               "a process runs equal shares of the step's %lld replicas, got "
-               "%lld from %lld on of %lld",
-               (long long)s->replicas, (long long)out->local,
-               (long long)out->first, (long long)out->replicas);
-    return LP_OK;
-}
-
-LpStatus lp_compile_host(const LpStep *step, const LpTopology *t,
-                         const LpHostOptions *o, LpProgram **out, LpErr *e)
-{
-    LpTopology topology;
-    LP_FAIL_IF(!step->complete, e, LP_E_RUNTIME, "the step is not complete");
-    LP_TRY(here(step, t, &topology, e));
-    LP_TRY(lp_step_computable(step, e));
-    LpProgram *p = lp_calloc(1, sizeof *p);
-    LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
-    p->step = lp_step_retain(step);
-    p->topology = topology;
-    LpStatus s = lp_step_graph_copy(step, false, &p->micro_graph, e);
-    if (s == LP_OK)
-        s = lp_step_graph_copy(step, true, &p->update_graph, e);
-    if (s == LP_OK)
-        s = lp_lower(p, o, e);
-    if (s == LP_OK)
-        *out = p;
-    else
-        lp_program_free(p);
-    return s;
-}
-
 /* ---- both ---------------------------------------------------------------- */
 LpStatus lp_compile(LpStep *step, const LpCompileSpec *spec, LpCompiled *out,
                     LpErr *e)

@@ -87,9 +87,4 @@ LpStatus lp_step_gradients(LpStep *step, const LpCotangents *c, LpErr *e);
  * short. */
 const char *lp_gradient_name(LpArena *mem, const char *variable, LpErr *e);
 
-/* The host half, for the replicas of this process; t NULL: for all. The program
- * retains the completed step. */
-LpStatus lp_compile_host(const LpStep *step, const LpTopology *t,
-                         const LpHostOptions *o, LpProgram **out, LpErr *e);
-
 #endif

@@ -28,9 +28,10 @@ LpHostOptions lp_host_options(void);
     LpStatus lp_host_##name(LpGraph **g, const LpHostOptions *o, LpErr *e);
 #include "src/passes/host/passes.def"
 
-/* Rewrites p->micro_graph and lowers it into p->micro, likewise
- * p->update_graph, if any, into p->update. */
-LpStatus lp_lower(LpProgram *p, const LpHostOptions *o, LpErr *e);
+/* The program of a completed step, which it retains, for the replicas of this
+ * process; t NULL: for all. */
+LpStatus lp_compile_host(const LpStep *step, const LpTopology *t,
+                         const LpHostOptions *o, LpProgram **out, LpErr *e);
 
 /* A kernel for an operator with bodies (src/ops/control.h): their code and who
  * calls it. Operands and results are dense. */
