@@ -20,14 +20,6 @@ const LpType *lp_number_type(LpKind k)
     return &types[p.num];
 }
 
-int64_t lp_elements(const int64_t *size, int n)
-{
-    int64_t all = 1;
-    for (int i = 0; i < n; i++)
-        all *= size[i];
-    return all;
-}
-
 bool lp_sizes_eq(const LpType *a, const LpType *b, int n)
 {
     return memcmp(a->shape, b->shape, (size_t)n * sizeof *a->shape) == 0;

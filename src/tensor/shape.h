@@ -20,7 +20,13 @@ typedef struct LpType {
 const LpType *lp_number_type(LpKind k);
 
 /* Elements of `n` sizes; 1 of none. */
-int64_t lp_elements(const int64_t *size, int n);
+static inline int64_t lp_elements(const int64_t *size, int n)
+{
+    int64_t all = 1;
+    for (int i = 0; i < n; i++)
+        all *= size[i];
+    return all;
+}
 static inline int64_t lp_numel(const LpType *t)
 {
     return lp_elements(t->shape, t->ndim);
