@@ -138,7 +138,7 @@ void lp_push_attr(lua_State *L, const LpAttr *a)
     }
 }
 
-static void push_origin(lua_State *L, const LpOrigin *o)
+void lp_push_origin(lua_State *L, const LpOrigin *o)
 {
     lua_createtable(L, 0, 9);
     lp_set_string(L, "block", o->block);
@@ -219,7 +219,7 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
     }
     lua_setfield(L, -2, "results");
     if (n->origin) {
-        push_origin(L, &g->origin[n->origin]);
+        lp_push_origin(L, &g->origin[n->origin]);
         lua_setfield(L, -2, "origin");
     }
     lp_set_int(L, "region", n->region);

@@ -36,6 +36,7 @@ static inline LpStep *lp_check_step(lua_State *L)
 LpStep *lp_check_open_step(lua_State *L);
 int lp_step_complete(lua_State *L); /* methods of steps; compile.c */
 int lp_step_compile(lua_State *L);
+void lp_push_origin(lua_State *L, const LpOrigin *o); /* a table; graph.c */
 /* Variable number at i, from 0. */
 size_t lp_check_var(lua_State *L, int i, const LpStep *s);
 

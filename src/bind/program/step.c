@@ -72,8 +72,8 @@ static int step_names(lua_State *L)
 }
 
 /* step:places() -> {{block=, stage=, ipu=, phase=, scope=, backward=, op=,
- * file=, line=}, …}: the places of operators in order of first use, each with
- * its first operator. */
+ * file=, line=, …}, …}: the places of operators in order of first use, each
+ * with its first operator. */
 static int step_places(lua_State *L)
 {
     const LpGraph *g = lp_check_step(L)->micro;
@@ -85,16 +85,8 @@ static int step_places(lua_State *L)
         if (seen[g->node[i].origin])
             continue;
         seen[g->node[i].origin] = true;
-        lua_createtable(L, 0, 9);
-        lp_set_string(L, "scope", o->scope);
-        lp_set_bool(L, "backward", o->backward);
-        lp_set_string(L, "block", o->block);
-        lp_set_int(L, "stage", o->stage);
-        lp_set_int(L, "ipu", o->ipu);
-        lp_set_int(L, "phase", o->phase);
+        lp_push_origin(L, o);
         lp_set_string(L, "op", g->node[i].op->name);
-        lp_set_string(L, "file", o->file);
-        lp_set_int(L, "line", o->line);
         lua_rawseti(L, -2, luaL_len(L, -2) + 1);
     }
     return 1;
