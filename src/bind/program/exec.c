@@ -325,6 +325,20 @@ static uint64_t arena_gradient_bytes(const LpProgram *p)
     return n;
 }
 
+/* Does a node of g, or of a body in it, have a site to draw at? */
+static bool draws(const LpGraph *g)
+{
+    for (LpNodeId i = 0; g && i < g->n_node; i++) {
+        int at = 0;
+        if (g->node[i].site)
+            return true;
+        for (const LpGraph *b; (b = lp_node_body(&g->node[i], &at));)
+            if (draws(b))
+                return true;
+    }
+    return false;
+}
+
 /* exec:stats() -> {instructions=, micro_arena_bytes=, copies=, …} of the
  * host program; weight_layouts: parameters in a layout of the library's,
  * copies: packed weights, arena_gradient_bytes: accumulators in the arena */
@@ -334,6 +348,8 @@ static int exec_stats(lua_State *L)
     const LpProgram *p = lp_exec_program(x);
     lua_newtable(L);
     lp_set_int(L, "lanes", lp_exec_lanes(x));
+    lp_set_bool(L, "draws",
+                draws(p->micro_graph.g) || draws(p->update_graph.g));
     lp_set_int(L, "instructions", (lua_Integer)(p->micro.n + p->update.n));
     lp_set_int(L, "micro_arena_bytes", (lua_Integer)p->micro.arena_bytes);
     lp_set_int(L, "update_arena_bytes", (lua_Integer)p->update.arena_bytes);
