@@ -33,8 +33,11 @@ LDSAN := -fsanitize=address,undefined
 else
 OPT := -O2 -g
 endif
-CFLAGS_ALL = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT) -fPIC -fopenmp -fno-common \
-  -I. -DLP_VERSION='"$(VERSION)"' $(CFLAGS)
+# Both the program and the module for Lua are linked from the same objects;
+# nothing replaces a function of the module, so calls may be inlined.
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT) -fPIC \
+  -fno-semantic-interposition -fopenmp -fno-common -I. \
+  -DLP_VERSION='"$(VERSION)"' $(CFLAGS)
 # Only these may include lua.h, and only these find it.
 LUA_CFLAGS := -I/usr/include/lua5.4
 # Kernels: no -ffast-math, but neither errno nor traps matter to them.

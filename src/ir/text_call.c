@@ -246,7 +246,7 @@ static LpStatus attr_number(LpParser *p, LpArgKind kind, LpAttr *a)
 static LpStatus attr_value(LpParser *p, const LpFormArg *arg, LpAttr *a)
 {
     LpDtype t;
-    const char *s;
+    const char *s = NULL;
     if (lp_parse_at_word(p, "None")) {
         if (!arg->optional)
             return lp_lex_fail(&p->x, &p->x.t, "%s may not be None", arg->name);
