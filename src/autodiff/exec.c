@@ -376,7 +376,8 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
         x.offset = &c->offset;
         x.needs_copy = &c->needs_copy;
     }
-    LP_TRY(lp_op_infer(&x));
+    /* What is no view is checked where it is allocated. */
+    LP_TRY(op->flags & LP_OPF_VIEW ? lp_op_infer(&x) : op->infer(&x));
     c->n_out = x.n_out;
     return LP_OK;
 }
