@@ -431,18 +431,8 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e)
     return LP_OK;
 }
 
-/* Does a result share memory with an operand? */
-static bool overwrites(const LpCall *c, const LpArg *in, LpTensor *const *out)
-{
-    for (int i = 0; i < c->n_in; i++)
-        for (int k = 0; k < c->n_out && in[i].t; k++)
-            if (in[i].t->st == out[k]->st)
-                return true;
-    return false;
-}
-
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
-                     uint64_t site, LpErr *e)
+                     uint64_t site, bool may_stop, LpErr *e)
 {
     LpDesc di[LP_MAX_IN], dn[LP_MAX_OUT], *ins = di;
     void *pi[LP_MAX_IN], *po[LP_MAX_OUT], **ptr = pi;
@@ -481,7 +471,7 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
         LP_TRY(c->op->prepare(&req, &local, e));
     }
     LpStatus s = k->work_bytes ? need_work(k->work_bytes, e) : LP_OK;
-    lp_kernels_may_stop = !overwrites(c, in, out);
+    lp_kernels_may_stop = may_stop;
     if (s == LP_OK)
         s = k->run(k, ptr, po, work, &rc, e);
     if (s == LP_OK && lp_kernel_stops())

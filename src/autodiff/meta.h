@@ -76,11 +76,12 @@ static inline LpStatus lp_touch_all(const LpArg *in, int n_in, LpErr *e)
 /* Runs the shape rule. With `base` (views of a real tensor) also strides. */
 LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
                        const LpAttr *attr, LpArena *arena, LpErr *e);
-/* Prepares and runs the kernel into existing tensors. */
 /* Sizes of a dynamic operator's results, from the data. */
 LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e);
+/* Prepares and runs the kernel into existing tensors. `may_stop`: an interrupt
+ * may leave the results half written, as none is an operand's memory. */
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
-                     uint64_t site, LpErr *e);
+                     uint64_t site, bool may_stop, LpErr *e);
 
 /* dst's elements = src's, converted, broadcast; they may overlap. */
 LpStatus lp_copy_tensor(LpTensor *dst, LpTensor *src, LpErr *e);

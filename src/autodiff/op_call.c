@@ -94,7 +94,7 @@ static LpStatus compute(LpCall *c, const LpArg *in, int n_in,
     if (c->op->flags & LP_OPF_RANDOM)
         at = site ? *site : lp_next_site();
     if (s == LP_OK && !meta)
-        s = lp_call_run(c, in, out, at, e);
+        s = lp_call_run(c, in, out, at, true, e);
     if (s == LP_OK && grad)
         s = lp_record(c, in, out, at, NULL, e);
     while (s != LP_OK && made-- > 0)

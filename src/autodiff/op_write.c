@@ -149,7 +149,7 @@ static LpStatus overwrite(LpCall *c, const LpArg *in, int n_in, LpErr *e)
     if (s == LP_OK && grad)
         s = lp_rebase_plan(dst, now, &r, e);
     if (s == LP_OK)
-        s = lp_call_run(c, in, &dst, site, e);
+        s = lp_call_run(c, in, &dst, site, false, e);
     if (s == LP_OK)
         lp_rebase_commit(dst, &r);
     else
@@ -331,6 +331,16 @@ static LpStatus check_all(const LpCall *c, const LpArg *in, int n_in,
     return LP_OK;
 }
 
+/* Does a result share memory with an operand? */
+static bool overwrites(const LpCall *c, const LpArg *in, LpTensor *const *out)
+{
+    for (int i = 0; i < c->n_in; i++)
+        for (int k = 0; k < c->n_out && in[i].t; k++)
+            if (in[i].t->st == out[k]->st)
+                return true;
+    return false;
+}
+
 /* The results; res[i] is out[i] itself where the kernel can write there. */
 static LpStatus call_towards(const LpOp *op, const LpArg *in, int n_in,
                              const LpAttr *attr, LpTensor *const *out,
@@ -359,7 +369,7 @@ static LpStatus call_towards(const LpOp *op, const LpArg *in, int n_in,
         made++;
     }
     if (s == LP_OK)
-        s = lp_call_run(&c, in, res, 0, e);
+        s = lp_call_run(&c, in, res, 0, !overwrites(&c, in, res), e);
     while (s != LP_OK && made > 0)
         lp_tensor_release(res[--made]);
     *n = made;
