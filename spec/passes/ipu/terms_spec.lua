@@ -180,4 +180,29 @@ describe("the bytes of a tile", function()
     assert.equal(4 + 7 * 4, c.buffers)
     assert.equal(0, c.stash)
   end)
+
+  describe("of a buffer that forward writes", function()
+    local B = { "buffer", "b", torch.ones(T, 240) }
+
+    it("are the variable's alone while its old value is read before", function()
+      local c = simulate(function(x, b)
+        local y = torch.relu(x) + b
+        b:mul_(0.5)
+        return y
+      end, { X, B }).memory[0].categories
+      assert.equal(BYTES, c.buffers)
+      assert.equal(2 * BYTES, c.activations) -- x and what follows in one place
+    end)
+
+    it("are those of a copy as well where it is read after the new one is made", function()
+      local c = simulate(function(x, b)
+        local new = x * 2
+        local y = new * b + b
+        b:copy_(new)
+        return y
+      end, { X, B }).memory[0].categories
+      assert.equal(BYTES, c.buffers)
+      assert.equal(2 * BYTES, c.activations) -- x and the old b, then y and the old b
+    end)
+  end)
 end)

@@ -4,8 +4,9 @@
  * written to a variable.
  *
  * Memory follows live ranges with three refinements: a view shares the memory
- * of what it looks at and prolongs it; a variable's new value is written in
- * place; a pointwise result takes over the memory of an operand that dies. */
+ * of what it looks at and prolongs it; values of a variable share the
+ * variable's; a pointwise result takes over the memory of an operand that
+ * dies. */
 #include "src/passes/ipu/ipu.h"
 
 typedef struct Ranges {
@@ -13,9 +14,8 @@ typedef struct Ranges {
     const LpGraph *g;
     LpLiveRange *range; /* of the current run */
     size_t n_range, cap_range;
-    uint32_t *at;   /* by value: range + 1 */
-    int *epoch;     /* by value: run `at` belongs to */
-    bool *in_place; /* by value: new value of a variable on the device */
+    uint32_t *at; /* by value: range + 1 */
+    int *epoch;   /* by value: run `at` belongs to */
 } Ranges;
 
 static LpLiveRange *find(const Ranges *h, LpVal v, int run)
@@ -58,23 +58,56 @@ static bool shares(const LpOp *op)
 }
 
 /* Backwards, so that a chain of views prolongs its root. */
-static void alias(Ranges *h, int run)
+static void views(Ranges *h, int run)
 {
     const LpStagePass *r = &h->p->pass[run];
     for (uint32_t i = r->n; i-- > 0;) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         LpLiveRange *to = find(h, d->out, run);
         LpLiveRange *from = d->n_in ? find(h, d->in[0], run) : NULL;
-        if (!to)
+        if (!to || !shares(d->op))
             continue;
-        if (shares(d->op)) {
-            to->alias = true;
-            if (from && from->to < to->to)
-                from->to = to->to;
+        to->alias = true;
+        if (from && from->to < to->to)
+            from->to = to->to;
+    }
+}
+
+/* Is the variable's old value gone when `now` is written in its place? */
+static bool gone(const Ranges *h, const LpLiveRange *old,
+                 const LpLiveRange *now)
+{
+    if (now->kind != LP_RANGE_MADE || old->to < now->from)
+        return true;
+    const LpOp *op = lp_graph_maker(h->g, now->v)->op;
+    return old->to == now->from && (op->flags & LP_OPF_INPLACE_OK);
+}
+
+/* New values of variables are written in place; the old one of a carried
+ * variable lies there until then, and is a copy if it is read later. */
+static void in_place(Ranges *h, int run)
+{
+    const LpStep *s = h->p->step;
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        if (v->micro_out == LP_NOVAL || v->role == LP_VAR_STREAM_OUT)
             continue;
-        }
-        to->alias = h->in_place[d->out];
-        if (!(d->op->flags & LP_OPF_INPLACE_OK) || to->alias)
+        LpLiveRange *now = find(h, v->micro_out, run);
+        LpLiveRange *old = lp_var_carried(v) ? find(h, v->micro_in, run) : NULL;
+        if (now && now->kind == LP_RANGE_MADE)
+            now->alias = true;
+        if (old && old->kind == LP_RANGE_INPUT)
+            old->alias = !now || gone(h, old, now);
+    }
+}
+
+static void take_over(Ranges *h, int run)
+{
+    const LpStagePass *r = &h->p->pass[run];
+    for (uint32_t i = 0; i < r->n; i++) {
+        const LpGraphNode *d = &h->g->node[r->entry[i].node];
+        const LpLiveRange *out = find(h, d->out, run);
+        if (!out || out->alias || !(d->op->flags & LP_OPF_INPLACE_OK))
             continue;
         int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
         uint32_t over = d->op->flags & LP_OPF_POINTWISE ? d->n_in : 1;
@@ -132,7 +165,9 @@ static LpStatus build_run(Ranges *h, int run)
     h->n_range = 0;
     LP_TRY(fill(h, run));
     LP_TRY(leave(h, run));
-    alias(h, run);
+    views(h, run);
+    in_place(h, run);
+    take_over(h, run);
     r->range = lp_ipu_keep(h->p, h->range, h->n_range, sizeof *h->range);
     r->n_range = (uint32_t)h->n_range;
     return h->p->err->code;
@@ -144,14 +179,7 @@ static LpStatus set_up(Ranges *h)
     size_t nv = h->g->n_value;
     h->at = lp_ipu_scratch(p, nv, sizeof *h->at);
     h->epoch = lp_ipu_marks(p, nv);
-    h->in_place = lp_ipu_scratch(p, nv, sizeof *h->in_place);
-    LP_TRY(p->err->code);
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        const LpVariable *v = &p->step->var[i];
-        if (v->micro_out != LP_NOVAL && v->role != LP_VAR_STREAM_OUT)
-            h->in_place[v->micro_out] = true;
-    }
-    return LP_OK;
+    return p->err->code;
 }
 
 LpStatus lp_ipu_live_ranges(LpIpuPlan *p)
