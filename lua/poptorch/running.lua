@@ -1,6 +1,7 @@
 --- The executor's work: traces a model, checks and narrows what it is called
 --- with, opens a session and runs it. What it was compiled for stands in the
 --- executor's state `s`. Source: PopTorch user guide 4.2 and 5.
+local advice = require("poptorch.advice")
 local arguments = require("lupine.base.arguments")
 local completing = require("poptorch.completing")
 local core = require("lupine.core")
@@ -145,7 +146,7 @@ local function compile(s, spec, tensors)
   local _ <close> = spans.active and spans.open("compiling")
   hooks.run(M.pre_compile_hooks)
   local started = os.clock()
-  local opened = session.open(trace(s, spec, tensors))
+  local opened = advice.call(session.open, trace(s, spec, tensors))
   simulation.annotate(s, opened.report)
   if s.options.host_profile then
     opened.exec:profile(true)

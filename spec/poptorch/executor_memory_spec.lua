@@ -191,9 +191,11 @@ describe("a model that does not fit the device", function()
       local net = Large()
       local optimizer = optim.Adam(net:parameters(), { lr = 1e-3 })
       local model = poptorch.trainingModel(net, nil, optimizer)
-      require("spec.helper").raises("Error", "Out of memory on tile", function()
+      local e = require("spec.helper").raises("Error", "Out of memory on tile", function()
         model(torch.ones(1, 20000))
       end)
+      assert.matches("optimizer state off chip.* %(options.TensorLocations:setOptimizerLocation%)$",
+        e.message)
       assert.equal(nil, next(optimizer.state[net.w]))
     end
   end)

@@ -18,6 +18,7 @@ LpStatus lp_vfail(LpErr *e, LpStatus code, const char *fmt, va_list ap)
     if (e && e->code == LP_OK) {
         e->code = code;
         e->context[0] = '\0';
+        e->hint = NULL;
         vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     }
     return code;
@@ -29,6 +30,19 @@ LpStatus lp_fail(LpErr *e, LpStatus code, const char *fmt, ...)
     va_start(ap, fmt);
     lp_vfail(e, code, fmt, ap);
     va_end(ap);
+    return code;
+}
+
+LpStatus lp_fail_hint(LpErr *e, LpStatus code, const char *hint,
+                      const char *fmt, ...)
+{
+    bool first = e && e->code == LP_OK;
+    va_list ap;
+    va_start(ap, fmt);
+    lp_vfail(e, code, fmt, ap);
+    va_end(ap);
+    if (first)
+        e->hint = hint;
     return code;
 }
 

@@ -21,12 +21,17 @@ typedef struct LpErr {
     LpStatus code;
     char msg[768];     /* always terminated */
     char context[512]; /* innermost first, one line each; may be empty */
+    const char *hint;  /* static, NULL: none. What is to be changed, for a front
+                          end that has names of its own for it */
 } LpErr;
 
 /* Fills `e` (which may be NULL) unless it already holds a failure; returns
  * `code`. */
 LpStatus lp_fail(LpErr *e, LpStatus code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+LpStatus lp_fail_hint(LpErr *e, LpStatus code, const char *hint,
+                      const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 LpStatus lp_vfail(LpErr *e, LpStatus code, const char *fmt, va_list ap);
 
 /* Appends a line of context ("in layer 'fc2'") to a failure. */

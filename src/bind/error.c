@@ -41,6 +41,7 @@ int lp_bind_fail(lua_State *L, const LpErr *e)
     lua_pushstring(L, e->msg);
     lua_pushstring(L, e->context[0] ? e->context : NULL);
     lua_call(L, 4, 1);
+    lp_set_string(L, "hint", e->hint);
     return lua_error(L);
 }
 

@@ -81,10 +81,9 @@ static int variable(const LpStep *s, const char *name)
 
 static LpStatus unknown(const LpAnchor *a, const char *name, LpErr *e)
 {
-    return lp_fail(e, LP_E_POPTORCH,
-                   "anchor '%s': the program has no tensor '%s'; the names "
-                   "that it has are those of getTensorNames()",
-                   a->name, name);
+    return lp_fail_hint(e, LP_E_POPTORCH, "tensor_names",
+                        "anchor '%s': the program has no tensor '%s'", a->name,
+                        name);
 }
 
 /* A value, or a stream's. */

@@ -10,6 +10,8 @@
 ---   traceback  the Lua stack where it was made
 ---   frames     the same as the host prints it, without this library's own
 ---              frames (nil under the stock lua command)
+---   hint       what is to be changed, of some errors of the simulated system, for
+---              a front end to say in its own terms (poptorch.advice)
 --- RecoverableError has `recovery_action` too. `Class:is(e)` tests for a class
 --- or its sub-classes and is false for plain strings. Instances are made by
 --- `errors.raise` (Lua) and `errors.new` (C's error bridge) only.

@@ -164,7 +164,12 @@ static LpStatus one_ipu(Memory *x)
 }
 
 /* ---- does it fit? -------------------------------------------------------- */
-static const char *advice(const LpIpuPlan *p, const LpIpuMemory *m)
+/* What may help against the kind that takes most. */
+typedef struct Advice {
+    const char *hint, *text;
+} Advice;
+
+static Advice advice(const LpIpuPlan *p, const LpIpuMemory *m)
 {
     int most = 0;
     for (int k = 1; k < LP_N_MEM; k++)
@@ -172,22 +177,21 @@ static const char *advice(const LpIpuPlan *p, const LpIpuMemory *m)
             most = k;
     switch (most) {
     case LP_MEM_TEMPORARY:
-        return "options:setAvailableMemoryProportion with a smaller value, or "
-               "options.Precision:setPartialsType(torch.half)";
+        return (Advice){"temporary",
+                        "a smaller proportion of memory, or half partials"};
     case LP_MEM_OPTIMIZER:
-        return "options.TensorLocations:setOptimizerLocation off chip, or "
-               "sharded over the replicas";
+        return (Advice){"optimizer_state", "optimizer state off chip, or "
+                                           "sharded over the replicas"};
     case LP_MEM_ACCUMULATOR:
-        return "options.TensorLocations:setAccumulatorLocation off chip, or "
-               "half accumulators";
+        return (Advice){"accumulators",
+                        "accumulators off chip, or half accumulators"};
     case LP_MEM_STASH:
-        return "poptorch.recomputationCheckpoint at smaller tensors, or more "
-               "IPUs";
+        return (Advice){"stash", "recomputation checkpoints at smaller "
+                                 "tensors, or more IPUs"};
     case LP_MEM_ACTIVATION:
-        return p->strategy->less_activations;
+        return (Advice){"activations", p->strategy->less_activations};
     default:
-        return "more IPUs (poptorch.Block), or weights off chip "
-               "(options.TensorLocations:setWeightLocation)";
+        return (Advice){"weights", "more IPUs, or weights off chip"};
     }
 }
 
@@ -213,13 +217,14 @@ static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
         }
         k += (size_t)n;
     }
-    return lp_fail(p->err, LP_E_IPU_MEMORY,
-                   "Memory allocation error : Out of memory on tile %d of IPU "
-                   "%d (stage %s): %" PRId64 " bytes used but tiles only have "
-                   "%" PRId64 " bytes of memory. Biggest over the IPU: %s. "
-                   "This may help: %s",
-                   m->max_tile_nr, ipu, stages, m->max_tile_gaps,
-                   p->o.chip->tile_bytes, big, advice(p, m));
+    Advice help = advice(p, m);
+    return lp_fail_hint(
+        p->err, LP_E_IPU_MEMORY, help.hint,
+        "Memory allocation error : Out of memory on tile %d of IPU %d (stage "
+        "%s): %" PRId64 " bytes used but tiles only have %" PRId64 " bytes of "
+        "memory. Biggest over the IPU: %s. This may help: %s",
+        m->max_tile_nr, ipu, stages, m->max_tile_gaps, p->o.chip->tile_bytes,
+        big, help.text);
 }
 
 LpStatus lp_ipu_memory(LpIpuPlan *p)

@@ -14,6 +14,6 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 const LpStrategyOps lp_strategy_sharded = {
     .name = "sharded",
     .may_return = true,
-    .less_activations = "a smaller micro-batch with more gradientAccumulation, "
+    .less_activations = "a smaller micro-batch with more gradient accumulation, "
                         "or a pipeline (which recomputes)",
     .rows = rows};
