@@ -71,8 +71,10 @@ local M = { Report = Report }
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,
 --- io_load, io_store, min_off_chip, min_sharded), output_slices (0: one a
 --- micro-batch), input_groups (of replicas that read the same rows; 0: each has
---- its own), synthetic_data, allow_out_of_memory.
---- error: poptorch.Error when a tile overflows or blocks cannot be pipelined
+--- its own), synthetic_data, allow_out_of_memory, power_of_two (of IPUs can be
+--- reserved, no other number), round_ipus (then reserve more than are needed).
+--- error: poptorch.Error when a tile overflows or the strategy cannot run the
+--- model as it is placed
 ---@param step userdata
 ---@param options? table
 ---@param placement? {nodes: table[]?, places: table[]?} in place of the model's

@@ -9,7 +9,6 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
-local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
 local session = require("lupine.session")
 local simulation = require("poptorch.simulation")
@@ -127,10 +126,7 @@ end
 -- makes of it.
 local function trace(s, spec, tensors)
   local target = rules.check_compile(s.options, s.training)
-  local step, losses, out_spec, assigner = tracing.trace(s, spec, tensors)
-  placement.check_order(assigner)
-  placement.check_batching(assigner, s.options, s.training)
-  s.num_ipus = placement.num_ipus(assigner, s.options, target.kind == "hardware")
+  local step, losses, out_spec = tracing.trace(s, spec, tensors)
   local vars, by_name = session.index(step)
   supported.check(s.options, s.training, vars)
   check_replicated_buffers(s, vars)
@@ -138,7 +134,7 @@ local function trace(s, spec, tensors)
   wanted.system = simulation.settings(s.options, target)
   wanted.tensors = tensors_of(s)
   wanted.seed = s.options.random_seed or require("torch").initial_seed()
-  s.spec, s.out_spec, s.assigner, s.anchors = spec, out_spec, assigner, wanted.anchors
+  s.spec, s.out_spec, s.anchors = spec, out_spec, wanted.anchors
   return step, wanted
 end
 

@@ -99,6 +99,8 @@ function M.settings(options, target)
     input_groups = options.replication_factor // options.input_group_size,
     synthetic_data = options.enable_synthetic_data,
     allow_out_of_memory = allows_out_of_memory(options, target),
+    power_of_two = target.kind == "hardware",
+    round_ipus = options.auto_round_num_ipus,
   }
   for kind, location in pairs(locations.effective(options)) do
     out[kind] = location
@@ -107,11 +109,16 @@ function M.settings(options, target)
 end
 
 --- Notes in a model's report what the options did not change, and warns of
---- tiles that overflow.
+--- IPUs that are reserved beside those it uses and of tiles that overflow.
 ---@param s table the executor's state: options, training
 ---@param r lupine.Report
 function M.annotate(s, r)
   r.no_effect = without_effect(s, r)
+  local used = r.ipus * r.replicas
+  if r.reserved_ipus > used then
+    logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used,
+      r.reserved_ipus)
+  end
   for ipu, m in pairs(r.memory) do
     if not m.fits then
       logging.warn("Out of memory: Cannot fit all variable data onto one or more tiles: tile %d "

@@ -251,18 +251,12 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   return table.pack(table.unpack(results, 2, results.n))
 end
 
--- Which stretches of the program hold operators. One outside any block, after
--- a block has ended, is refused.
-local function mark_used(assigner, step)
+-- An operator outside any block, after a block has ended, is refused.
+local function check_placed(step)
   for _, p in ipairs(step:places()) do
     errors.check(p.ipu >= 0, "Error",
       "No active Block: %s (%s:%d) is outside any block, after a block has ended; move it into a "
       .. "Block scope", p.op, p.file, p.line)
-    for _, place in ipairs(assigner.places) do
-      if place.ipu == p.ipu and place.stage == p.stage and (place.block or "") == p.block then
-        place.used = true
-      end
-    end
   end
 end
 
@@ -273,7 +267,6 @@ end
 ---@return lupine.Step step
 ---@return integer[] losses values of final losses
 ---@return table out_spec
----@return poptorch.Assigner assigner
 function M.trace(s, spec, tensors)
   local trace = core.trace()
   local assigner = placement.Assigner(s.options.execution_strategy)
@@ -302,8 +295,8 @@ function M.trace(s, spec, tensors)
     end
   end
   local step, losses = trace:step(list)
-  mark_used(assigner, step)
-  return step, losses, out_spec, assigner
+  check_placed(step)
+  return step, losses, out_spec
 end
 
 return M

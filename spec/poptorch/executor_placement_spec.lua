@@ -104,6 +104,28 @@ describe("a pipeline", function()
     end)
   end)
 
+  it("may come back to a stage whose results it did not read in between", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.a, self.b, self.c = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 5)
+    end
+    function Net:forward(x)
+      local out = {}
+      for i, name in ipairs({ "a", "b", "c" }) do
+        poptorch.Block.start("B" .. i, { ipu_id = (i - 1) % 2 })
+        out[i] = self[name](x)
+      end
+      return out[1], out[2], out[3]
+    end
+    local net, x = Net(), torch.randn(2, 5)
+    local model = poptorch.inferenceModel(net, options({ di = 2 }))
+    local got = { model(x) }
+    for i, want in ipairs({ net(x) }) do
+      near(got[i], want:detach())
+    end
+    assert.same({ 0, 1 }, places(model))
+  end)
+
   it("keeps the stages of layers that change nothing after the one before", function()
     for _, middle in ipairs({ nn.ReLU(), nn.Dropout(), nn.Flatten() }) do
       local net = nn.Sequential(nn.ReLU(), middle, nn.ReLU()):eval()
@@ -159,6 +181,46 @@ describe("a pipeline", function()
     raises("AssertionError", "unknown block without a name %(Block, ipu_id=3%)", function()
       infer(Net(), { di = 2, strategy = strategy })
     end)
+  end)
+end)
+
+describe("a placement that the strategy forbids", function()
+  -- Each names the operator's line, its block, and PopTorch's way out.
+  local function refused(pattern, strategy, ipus, t)
+    t = t or {}
+    t.strategy = strategy
+    local e = raises("Error", pattern, function()
+      infer(Stack(ipus), t)
+    end)
+    assert.equal("poptorch_cpp_error", e.type)
+    return e.message
+  end
+
+  it("is refused with the operator, its line and its block", function()
+    local here = "executor_placement_spec.lua:%d+%) of block "
+    local text = refused("B1' on 1", poptorch.PipelinedExecution({ "B0", "B1" }), { 0, 1 })
+    assert.matches("stage 0 is on two IPUs: operator [%w_]+ %(.*" .. here .. "'B0' on 0", text)
+    text = refused("phase 1 is on IPU 2, but odd phases run on odd IPUs",
+      poptorch.ParallelPhasedExecution("B0", "B1"), { 0, 2 })
+    assert.matches(here .. "'B1'", text)
+    text = refused("ascend", poptorch.PipelinedExecution(), { 0, 1, 0 }, { di = 3 })
+    assert.matches(here .. "'B2' %(stage 0, IPU 0%) reads .*" .. here .. "'B1' %(stage 1", text)
+  end)
+
+  it("comes with what PopTorch calls the remedy", function()
+    local pipelined = poptorch.PipelinedExecution()
+    assert.matches("(AutoStage.AutoIncrement ", refused("ascend", pipelined, { 0, 1, 0 },
+      { di = 3 }), 1, true)
+    assert.matches("(options:deviceIterations)", refused("got 1", pipelined, { 0, 1 }), 1, true)
+    local e = raises("Error", "got 2", function()
+      train(Stack({ 0, 1 }), { ga = 2 })
+    end)
+    assert.matches("(options.Training:gradientAccumulation)", e.message, 1, true)
+    local sharded = poptorch.ShardedExecution()
+    assert.matches("options:autoRoundNumIPUs(true))", refused("3 IPUs", sharded, { 0, 1, 2 }), 1,
+      true)
+    assert.matches("options.Distributed)", refused("130 IPUs", sharded, { 0, 1 }, { rf = 65 }), 1,
+      true)
   end)
 end)
 

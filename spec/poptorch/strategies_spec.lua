@@ -82,12 +82,18 @@ describe("placement of blocks", function()
   local poptorch = require("poptorch")
 
   local auto = poptorch.AutoStage.AutoIncrement
-  local function column(a, field)
+  -- What a strategy places a program's blocks, {block id, ipu id} each, on.
+  local function assign(strategy, blocks)
+    local a, places = placement.Assigner(strategy), {}
+    for i, block in ipairs(blocks) do
+      places[i] = a:enter(block[1], block[2])
+    end
+    return places
+  end
+  local function column(places, field)
     local out = {}
-    for _, place in ipairs(a.places) do
-      if place.used then
-        out[#out + 1] = place[field]
-      end
+    for i, place in ipairs(places) do
+      out[i] = place[field]
     end
     return out
   end
@@ -100,124 +106,39 @@ describe("placement of blocks", function()
   end
 
   it("stage is the IPU by default", function()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(0, 1))
-    assert.same({ 0, 1 }, column(a, "stage"))
-    assert.equal(2, a.pipeline_stages)
-    assert.is_true(a:pipelined())
-  end)
-
-  it("a layer before the first block is on IPU 0", function()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(1, 1), true)
-    assert.same({ 0, 1, 1 }, column(a, "ipu"))
-    assert.same({ 0, 1, 1 }, column(a, "stage"))
-    assert.equal(2, a.pipeline_stages)
+    local places = assign(poptorch.PipelinedExecution(), on(0, 3))
+    assert.same({ 0, 3 }, column(places, "stage"))
+    assert.same({ 0, 3 }, column(places, "ipu"))
   end)
 
   it("AutoIncrement numbers blocks from 1 as they first appear", function()
-    local a = placement.assign(poptorch.PipelinedExecution(auto), on(0, 1, 2, 1))
-    assert.same({ 1, 2, 3, 4 }, column(a, "stage"))
-    a = placement.assign(poptorch.PipelinedExecution(auto), on(1, 2, 3), true)
-    assert.same({ 0, 1, 2, 3 }, column(a, "stage"))
-    a = placement.assign(poptorch.PipelinedExecution(auto), { { "A", 0 }, { "B", 1 }, { "A", 0 } })
-    assert.same({ 1, 2, 1 }, column(a, "stage"))
-  end)
-
-  it("returning to an IPU needs AutoIncrement", function()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(0, 1, 0))
-    helper.raises("Error", placement.check_order, a)
-    a = placement.assign(poptorch.PipelinedExecution(auto), on(0, 1, 0))
-    placement.check_order(a)
-    assert.equal(3, a.pipeline_stages)
-    assert.same({ 0, 1 }, a:ipus())
-    placement.check_order(placement.assign(poptorch.ShardedExecution(), on(0, 1, 0)))
+    local places = assign(poptorch.PipelinedExecution(auto), on(0, 1, 2, 1))
+    assert.same({ 1, 2, 3, 4 }, column(places, "stage"))
+    places = assign(poptorch.PipelinedExecution(auto), { { "A", 0 }, { "B", 1 }, { "A", 0 } })
+    assert.same({ 1, 2, 1 }, column(places, "stage"))
   end)
 
   it("SameAsIpu needs an IPU for every block", function()
-    helper.raises("AssertionError", placement.assign, poptorch.PipelinedExecution(), { { "A" } })
-  end)
-
-  it("a first block on IPU 1 counts two stages on one IPU", function()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(1))
-    assert.equal(2, a.pipeline_stages)
-    assert.same({ 1 }, a:ipus())
-    assert.is_false(a:pipelined())
-  end)
-
-  it("neighbours on one IPU are one pipeline stage", function()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(0, 1, 1))
-    assert.equal(2, a.pipeline_stages)
+    helper.raises("AssertionError", assign, poptorch.PipelinedExecution(), { { "A" } })
   end)
 
   it("an IPU comes from the stage, else the block, else the stage id", function()
     local s = poptorch.PipelinedExecution("A", "B1", "C")
     s:stage("B1"):ipu(0)
-    local a = placement.assign(s, { { "A", 5 }, { "B1", 3 }, { "C" } })
-    assert.same({ 5, 0, 2 }, column(a, "ipu"))
-    assert.same({ 0, 1, 2 }, column(a, "stage"))
-    local e = helper.raises("AssertionError", placement.assign, s, { { "X", 1 } })
+    local places = assign(s, { { "A", 5 }, { "B1", 3 }, { "C" } })
+    assert.same({ 5, 0, 2 }, column(places, "ipu"))
+    assert.same({ 0, 1, 2 }, column(places, "stage"))
+    local e = helper.raises("AssertionError", assign, s, { { "X", 1 } })
     assert.matches("A, B1, C", e.message, 1, true)
   end)
 
-  it("a pipeline stage is on one IPU", function()
-    local s = poptorch.PipelinedExecution({ "A", "B" })
-    helper.raises("Error", placement.assign, s, { { "A", 0 }, { "B", 1 } })
-  end)
-
-  it("no block is active after a scope", function()
+  it("is IPU 0 before the first block and none after a scope", function()
     local a = placement.Assigner(poptorch.PipelinedExecution())
-    assert.equal(0, a:place("add").ipu)
+    assert.same({ stage = 0, ipu = 0, phase = 0 }, a.active)
     a:enter("A", 1)
-    assert.equal("A", a:place("add").block)
+    assert.equal("A", a.active.block)
     a:leave()
-    local e = helper.method_raises("Error", a, "place", "add")
-    assert.matches("No active Block: add", e.message, 1, true)
-  end)
-
-  it("checks the batches that fill a pipeline", function()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(0, 1, 2, 3))
-    local opts = poptorch.Options()
-    for _, n in ipairs({ 4, 5 }) do
-      opts.Training:gradientAccumulation(n)
-      local e = helper.raises("Error", placement.check_batching, a, opts, true)
-      assert.matches("7", e.message)
-      assert.matches("got " .. n, e.message)
-    end
-    opts.Training:gradientAccumulation(7)
-    placement.check_batching(a, opts, true)
-    opts:deviceIterations(2)
-    local e = helper.raises("Error", placement.check_batching, a, opts, false)
-    assert.matches("at least 4, got 2", e.message)
-    placement.check_batching(a, opts:deviceIterations(4), false)
-    opts:deviceIterations(1)
-    placement.check_batching(placement.assign(poptorch.ShardedExecution(), on(0, 1, 2, 3)), opts,
-      false)
-  end)
-
-  it("reserves powers of two of hardware IPUs", function()
-    local opts = poptorch.Options()
-    local a = placement.assign(poptorch.PipelinedExecution(), on(0, 1, 2))
-    local e = helper.raises("Error", placement.num_ipus, a, opts, true)
-    assert.matches("3 IPUs.* 4 ", e.message)
-    assert.equal(3, (placement.num_ipus(a, opts, false)))
-    local logging = require("poptorch.logging")
-    local warn, warned = logging.warn, 0
-    logging.warn = function()
-      warned = warned + 1
-    end
-    local reserved, used = placement.num_ipus(a, opts:autoRoundNumIPUs(), true)
-    logging.warn = warn
-    assert.same({ 4, 3, 1 }, { reserved, used, warned })
-    opts:replicationFactor(128)
-    helper.raises("Error", placement.num_ipus,
-      placement.assign(poptorch.PipelinedExecution(), on(0)), opts, false)
-  end)
-
-  it("counts IPUs up to the highest id, times replicas", function()
-    local opts = poptorch.Options():replicationFactor(2)
-    local a = placement.assign(poptorch.PipelinedExecution(), on(3))
-    assert.equal(8, (placement.num_ipus(a, opts, true)))
-    assert.equal(0, (placement.num_ipus(placement.assign(poptorch.PipelinedExecution(), {}), opts,
-      true)))
+    assert.is_nil(a.active)
   end)
 
   describe("in phases", function()
@@ -231,22 +152,19 @@ describe("placement of blocks", function()
       local s = strategy()
       s:phase(0):ipus(0, 2)
       s:phase(1):ipus(1, 3)
-      local a = placement.assign(s, blocks)
-      assert.same({ 0, 2, 1, 3 }, column(a, "ipu"))
-      assert.same({ 0, 0, 1, 1 }, column(a, "phase"))
-      assert.same({ 0, 2, 1, 3 }, column(placement.assign(strategy(), blocks), "ipu"))
-      s:phase(1):ipus(0, 2)
-      local e = helper.raises("Error", placement.assign, s, blocks)
-      assert.matches("phase 1 is on IPU 0", e.message, 1, true)
+      local places = assign(s, blocks)
+      assert.same({ 0, 2, 1, 3 }, column(places, "ipu"))
+      assert.same({ 0, 0, 1, 1 }, column(places, "phase"))
+      assert.same({ 0, 2, 1, 3 }, column(assign(strategy(), blocks), "ipu"))
     end)
 
     it("serial phases use one group of IPUs", function()
       local s = poptorch.SerialPhasedExecution(
         poptorch.Phase(poptorch.Stage("A"), poptorch.Stage("A2")),
         poptorch.Phase(poptorch.Stage("B"), poptorch.Stage("B2")))
-      local a = placement.assign(s, { { "A" }, { "A2" }, { "B" }, { "B2" } })
-      assert.same({ 0, 1, 0, 1 }, column(a, "ipu"))
-      helper.raises("AssertionError", placement.assign, s, { { "X" } })
+      local places = assign(s, { { "A" }, { "A2" }, { "B" }, { "B2" } })
+      assert.same({ 0, 1, 0, 1 }, column(places, "ipu"))
+      helper.raises("AssertionError", assign, s, { { "X" } })
     end)
   end)
 end)

@@ -242,7 +242,7 @@ describe("a buffer that forward writes", function()
       place(1)
       b:add_(h:sum(0))
       return h
-    end, { declare = function(declare)
+    end, { device_iterations = 2, declare = function(declare)
       return { declare("input", "x", nil, { 4, 8 }), declare("buffer", "mean", torch.zeros(8)) }
     end })
     raises("Error", "buffer 'mean' is read by stage 0 .* and written by stage 1", function()
@@ -310,8 +310,10 @@ describe("a parameter that two IPUs read", function()
       -- in a micro-batch nothing but the gradient of the activations
       local each = copied(r, 2, 1)
       assert.equal(4 * 64 * 4, each.steady or each.phase)
-      local kept = simulate({ strategy = strategy }, { train = true, device_iterations = 2 })
-      assert.equal(0, kept.memory[2].categories.accumulators)
+      if strategy ~= "pipelined" then
+        local kept = simulate({ strategy = strategy }, { train = true, device_iterations = 2 })
+        assert.equal(0, kept.memory[2].categories.accumulators)
+      end
     end
   end)
 

@@ -63,13 +63,14 @@ local function model(layers, accumulation)
     end })
 end
 
-local function placement(step, layers, strategy)
+-- A pipeline has as many stages as the micro-batches fill.
+local function placement(step, layers, strategy, accumulation)
   local of, phase, stage, few = {}, 0, 0, pick(2) == 1
   for i = 1, layers do
     phase = phase + (pick(3) == 1 and 1 or 0)
-    stage = stage + (pick(2) == 1 and 1 or 0)
+    stage = math.min(stage + (pick(2) == 1 and 1 or 0), (accumulation + 1) // 2 - 1)
     of[i] = strategy == "pipelined" and { ipu = few and stage % 2 or stage, stage = stage }
-      or { ipu = pick(0, 2), stage = pick(0, 2), phase = phase }
+      or { ipu = 2 * pick(0, 2) + phase % 2, stage = pick(0, 2), phase = phase }
   end
   local list = {}
   for i, place in ipairs(step:places()) do
@@ -78,9 +79,12 @@ local function placement(step, layers, strategy)
   return { places = list }
 end
 
+local LIVENESS = { serial_phased = 3, parallel_phased = 1 }
+
 local function options(strategy)
+  local most = LIVENESS[strategy]
   local o = { strategy = strategy, recompute = ({ "auto", "none", "all" })[pick(3)],
-    liveness = strategy:find("phased") and pick(0, 3) or 0, separate_backward = pick(2) == 1 }
+    liveness = most and pick(0, most), separate_backward = most and pick(2) == 1 }
   for _, kind in ipairs(KINDS) do
     o[kind] = pick(2) == 1 and OFF or nil
   end
@@ -105,7 +109,7 @@ describe("random models under random placements", function()
   it("give the bits of micro-batch order", function()
     for case = 1, MODELS do
       state = FIRST + case
-      local layers, accumulation = pick(3, 9), pick(2, 5)
+      local layers, accumulation = pick(3, 9), pick(3, 9)
       local step, inputs = model(layers, accumulation), {}
       local rows = ROWS * accumulation * ITERATIONS
       for name, at in pairs(compiled.vars(step)) do
@@ -116,7 +120,7 @@ describe("random models under random placements", function()
       local want = helper.replayed_bits(step, {}, inputs, { seed = 3, order = "micro_batches" })
       for try = 1, PLACEMENTS do
         local strategy = STRATEGIES[pick(4)]
-        local o, at = options(strategy), placement(step, layers, strategy)
+        local o, at = options(strategy), placement(step, layers, strategy, accumulation)
         if helper.replayed_bits(step, o, inputs, { seed = 3, placement = at }) ~= want then
           error(("model %d, placement %d: %s differs"):format(case, try, strategy))
         end

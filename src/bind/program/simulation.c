@@ -69,13 +69,26 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
-    static const char *const keys[] = {
-        "chip",           "strategy",      "recompute",
-        "partials",       "liveness",      "separate_backward",
-        "tiles",          "io_tiles",      "allow_out_of_memory",
-        "synthetic_data", "output_slices", "input_groups",
-        "activation",     "weight",        "optimizer",
-        "accumulator",    "proportion",    NULL};
+    static const char *const keys[] = {"chip",
+                                       "strategy",
+                                       "recompute",
+                                       "partials",
+                                       "liveness",
+                                       "separate_backward",
+                                       "tiles",
+                                       "io_tiles",
+                                       "allow_out_of_memory",
+                                       "synthetic_data",
+                                       "output_slices",
+                                       "input_groups",
+                                       "activation",
+                                       "weight",
+                                       "optimizer",
+                                       "accumulator",
+                                       "proportion",
+                                       "power_of_two",
+                                       "round_ipus",
+                                       NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
     lua_getfield(L, t, "chip");
@@ -103,6 +116,8 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     o.io_tiles = (int)lp_opt_int(L, t, "io_tiles", 0);
     o.allow_out_of_memory = lp_opt_bool(L, t, "allow_out_of_memory", false);
     o.synthetic_data = lp_opt_bool(L, t, "synthetic_data", false);
+    o.power_of_two = lp_opt_bool(L, t, "power_of_two", false);
+    o.round_ipus = lp_opt_bool(L, t, "round_ipus", false);
     o.output_slices = lp_opt_int(L, t, "output_slices", 0);
     o.input_groups = lp_opt_int(L, t, "input_groups", 0);
     get_location(L, t, "activation", &o.location[LP_LOC_ACTIVATION]);

@@ -62,6 +62,8 @@ typedef struct LpIpuOptions {
     bool allow_out_of_memory;
     bool synthetic_data;    /* no host I/O */
     bool separate_backward; /* phased: no phase is forward and backward */
+    bool power_of_two;      /* IPUs can be reserved by powers of two only: */
+    bool round_ipus;        /* more of them than the model needs, else no */
     int64_t output_slices;  /* returned by a call; 0: one a micro-batch */
     int64_t input_groups;   /* of replicas that read the same rows; 0: each
                                replica has its own */
@@ -279,6 +281,7 @@ typedef struct LpIpuPlan {
     const LpStrategyOps *strategy; /* o.strategy, or what it is for one stage */
     bool training;
     int n_ipus;
+    int64_t reserved_ipus; /* of all replicas */
     LpStage *stage;
     int n_stage;
     int *node_stage; /* of step->micro */

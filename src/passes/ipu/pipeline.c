@@ -20,6 +20,14 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
                "output_slices, input_groups: expected 0 or more, got %lld and "
                "%lld",
                (long long)o->output_slices, (long long)o->input_groups);
+    LP_FAIL_IF(o->liveness > o->strategy->most_liveness, e, LP_E_POPTORCH,
+               "liveness: expected 0..%d with the strategy %s, got %d",
+               (int)o->strategy->most_liveness, o->strategy->name,
+               (int)o->liveness);
+    LP_FAIL_IF(o->separate_backward && !o->strategy->by_phase, e, LP_E_POPTORCH,
+               "separate_backward: expected false with the strategy %s, which "
+               "has no phases, got true",
+               o->strategy->name);
     return LP_OK;
 }
 
@@ -44,6 +52,9 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     if (placement)
         p->placement = *placement;
     p->training = step->update != NULL || has_backward(step->micro);
+    p->loops = step->update ? step->device_iterations : 1;
+    p->micro_batches = step->gradient_accumulation *
+                       (step->update ? 1 : step->device_iterations);
     p->strategy = o->strategy;
     p->cache = lp_plan_cache_new();
     static LpStatus (*const pass[])(LpIpuPlan * p) = {

@@ -293,10 +293,6 @@ LpStatus lp_ipu_schedule(LpIpuPlan *p)
 {
     LpSchedule s = {.p = p, .b = {.p = p}};
     size_t n = (size_t)p->n_pass;
-    const LpStep *st = p->step;
-    p->loops = st->update ? st->device_iterations : 1;
-    p->micro_batches =
-        st->gradient_accumulation * (st->update ? 1 : st->device_iterations);
     s.traffic = lp_ipu_scratch(p, n, sizeof *s.traffic);
     s.level = lp_ipu_scratch(p, n, sizeof *s.level);
     s.pair = lp_ipu_scratch(p, LP_MAX_IPUS * LP_MAX_IPUS, sizeof *s.pair);
@@ -304,7 +300,7 @@ LpStatus lp_ipu_schedule(LpIpuPlan *p)
     LP_TRY(p->err->code);
     LP_TRY(lp_ipu_traffic(p, s.traffic));
     LP_TRY(p->strategy->rows(p, &s));
-    if (st->update)
+    if (p->step->update)
         LP_TRY(update(p));
     if (p->o.output_slices > 0)
         LP_TRY(output(&s));

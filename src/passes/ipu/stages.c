@@ -52,6 +52,16 @@ static Key place_of(const Stages *s, LpNodeId n)
                  .block = o->block};
 }
 
+static LpBlockLocation location(const Stages *s, LpNodeId n)
+{
+    Key k = place_of(s, n);
+    return (LpBlockLocation){.node = &s->g->node[n],
+                             .origin = lp_origin_of(s->g, n),
+                             .stage = k.id,
+                             .ipu = k.ipu,
+                             .phase = k.phase};
+}
+
 static int find_key(Stages *s, LpNodeId n, bool add)
 {
     Key k = place_of(s, n);
@@ -87,14 +97,27 @@ static LpStatus collect_keys(Stages *s)
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpOrigin *o = lp_origin_of(g, n);
         int ipu = place_of(s, n).ipu;
+        LpBlockLocation at = location(s, n);
         LP_FAIL_IF(ipu < 0 || ipu >= LP_MAX_IPUS, s->p->err, LP_E_POPTORCH,
-                   "operator %s (%s:%d) is on IPU %d: a replica has IPUs 0..%d",
-                   g->node[n].op->name, o->file, (int)o->line, ipu,
-                   LP_MAX_IPUS - 1);
+                   "%s is on IPU %d: a replica has IPUs 0..%d",
+                   lp_place_name(&at).text, ipu, LP_MAX_IPUS - 1);
         if (!o->backward)
             s->key_of[n] = find_key(s, n, true);
     }
     return s->p->err->code;
+}
+
+/* `last`: the key before it in order, NULL. */
+static LpStatus check_key(const Stages *s, const Key *k, const Key *last)
+{
+    const LpStrategyOps *o = s->p->strategy;
+    LpBlockLocation at = location(s, k->seen);
+    if (o->check_place)
+        LP_TRY(o->check_place(&at, s->p->err));
+    if (!o->check_ipus || !last || last->id != k->id || last->phase != k->phase)
+        return LP_OK;
+    LpBlockLocation before = location(s, last->seen);
+    return o->check_ipus(&before, &at, s->p->err);
 }
 
 /* Keys in order become lanes; neighbours on one IPU merge. */
@@ -113,6 +136,7 @@ static LpStatus make_lanes(Stages *s)
     for (size_t i = 0; i < s->n_key; i++) {
         Key *k = &s->key[order[i]];
         const Key *last = i ? &s->key[order[i - 1]] : NULL;
+        LP_TRY(check_key(s, k, last));
         if (!last || last->ipu != k->ipu || last->phase != k->phase)
             s->first[s->n_lane++] = order[i];
         k->lane = s->n_lane - 1;
@@ -131,19 +155,10 @@ static int *stage_at(const Stages *s, int lane, int round)
     return &s->at[lane * s->n_round + round];
 }
 
-static LpStatus returns_early(LpIpuPlan *p, const Key *a, const Key *b)
+static LpStatus check_return(const Stages *s, LpNodeId reader, LpNodeId maker)
 {
-    if (a->phase != b->phase)
-        return lp_fail(p->err, LP_E_POPTORCH,
-                       "block '%s' (phase %d, IPU %d) reads what block '%s' "
-                       "(phase %d, IPU %d) makes: phases must ascend in the "
-                       "order of execution",
-                       a->block, a->phase, a->ipu, b->block, b->phase, b->ipu);
-    return lp_fail(p->err, LP_E_POPTORCH,
-                   "block '%s' (stage %d, IPU %d) reads what block '%s' (stage "
-                   "%d, IPU %d) makes: stage ids must ascend in the order of "
-                   "execution; AutoStage.AutoIncrement does that",
-                   a->block, a->id, a->ipu, b->block, b->id, b->ipu);
+    LpBlockLocation r = location(s, reader), m = location(s, maker);
+    return s->p->strategy->check_return(&r, &m, s->p->err);
 }
 
 static LpStatus find_round(Stages *s, LpNodeId n)
@@ -157,8 +172,8 @@ static LpStatus find_round(Stages *s, LpNodeId n)
             continue;
         const Key *from = key_of(s, m);
         bool later = from->lane > to->lane;
-        if (later && (!s->p->strategy->may_return || from->phase != to->phase))
-            return returns_early(s->p, to, from);
+        if (later && s->p->strategy->check_return)
+            LP_TRY(check_return(s, n, m));
         if (s->p->strategy->by_phase)
             later = from->lane != to->lane;
         if (from->phase == to->phase && s->round[m] + later > s->round[n])
@@ -407,6 +422,15 @@ static LpStatus place_update(LpIpuPlan *p)
     return LP_OK;
 }
 
+static LpStatus count_ipus(const Stages *s)
+{
+    LpIpuPlan *p = s->p;
+    for (int i = 0; i < p->n_stage; i++)
+        if (p->stage[i].ipu >= p->n_ipus)
+            p->n_ipus = p->stage[i].ipu + 1;
+    return lp_ipus_reserve(p, s->n_key ? p->n_ipus : 0);
+}
+
 static LpStatus build(Stages *s)
 {
     LpIpuPlan *p = s->p;
@@ -430,9 +454,9 @@ static LpStatus build(Stages *s)
     LP_TRY(make_stages(s));
     node_stages(s);
     variable_stages(p);
-    for (int i = 0; i < p->n_stage; i++)
-        if (p->stage[i].ipu >= p->n_ipus)
-            p->n_ipus = p->stage[i].ipu + 1;
+    LP_TRY(count_ipus(s));
+    if (p->strategy->check_batches)
+        LP_TRY(p->strategy->check_batches(p, p->err));
     if (p->n_stage == 1 && p->strategy->alone)
         p->strategy = p->strategy->alone;
     LP_TRY(check_carried(p));

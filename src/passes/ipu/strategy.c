@@ -2,6 +2,7 @@
 #include "src/passes/ipu/strategy.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const LpStrategyOps *const strategies[] = {
@@ -24,29 +25,37 @@ const LpStrategyOps *lp_strategy_find(const char *name)
     return NULL;
 }
 
-LpStatus lp_ipus_reserved(int highest, int64_t replicas, bool hardware,
-                          bool round, int64_t *reserved, int64_t *need,
-                          LpErr *e)
+LpPlaceName lp_place_name(const LpBlockLocation *p)
 {
-    int64_t per_replica = highest + 1, rounded = 1;
-    LP_FAIL_IF(per_replica > LP_MAX_IPUS || replicas > LP_MAX_IPUS ||
-                   per_replica * replicas > LP_MAX_IPUS,
-               e, LP_E_POPTORCH,
-               "the model needs %" PRId64 " IPUs (%" PRId64 " x %" PRId64
-               " replicas), one process can use %d: spread the replicas over "
-               "processes (Options.Distributed)",
-               per_replica * replicas, per_replica, replicas, LP_MAX_IPUS);
-    *reserved = *need = per_replica * replicas;
-    while (rounded < *need)
+    LpPlaceName n;
+    const LpOrigin *o = p->origin;
+    bool in_block = *o->block != '\0';
+    snprintf(n.text, sizeof n.text, "operator %.40s (%.60s:%d)%s%.60s%s",
+             p->node->op->name, o->file, (int)o->line,
+             in_block ? " of block '" : "", o->block, in_block ? "'" : "");
+    return n;
+}
+
+LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus)
+{
+    int64_t replicas = p->step->replicas, rounded = 1;
+    if (replicas > LP_MAX_IPUS || ipus * replicas > LP_MAX_IPUS)
+        return lp_fail_hint(p->err, LP_E_POPTORCH, "processes",
+                            "the model needs %.0f IPUs (%" PRId64 " x %" PRId64
+                            " replicas), one process can use %d",
+                            (double)ipus * (double)replicas, ipus, replicas,
+                            LP_MAX_IPUS);
+    p->reserved_ipus = ipus * replicas;
+    while (rounded < p->reserved_ipus)
         rounded *= 2;
-    if (!hardware || *need == 0 || rounded == *need)
+    if (!p->o.power_of_two || ipus == 0 || rounded == p->reserved_ipus)
         return LP_OK;
-    LP_FAIL_IF(!round, e, LP_E_POPTORCH,
-               "the model needs %" PRId64 " IPUs, which is no power of two: "
-               "%" PRId64 " would have to be reserved; place it on another "
-               "number of IPUs or allow that with "
-               "options:autoRoundNumIPUs(true)",
-               *need, rounded);
-    *reserved = rounded;
+    if (!p->o.round_ipus)
+        return lp_fail_hint(p->err, LP_E_POPTORCH, "round_ipus",
+                            "the model needs %" PRId64
+                            " IPUs, which is no power of two: %" PRId64
+                            " would have to be reserved (round_ipus)",
+                            p->reserved_ipus, rounded);
+    p->reserved_ipus = rounded;
     return LP_OK;
 }

@@ -15,9 +15,10 @@ typedef enum {
 
 typedef struct LpSchedule LpSchedule; /* schedule.c */
 
-/* What a user has placed; name as messages call it: "block 'A'". */
+/* Where an operator of the model has been placed, as messages tell it. */
 typedef struct LpBlockLocation {
-    const char *name;
+    const LpGraphNode *node;
+    const LpOrigin *origin;
     int stage, ipu, phase;
 } LpBlockLocation;
 
@@ -25,9 +26,7 @@ struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
     bool by_phase;              /* stages go by phase first */
-    bool may_return; /* forward may come back to a stage (of a phase) that it
-                        has left */
-    bool recompute;  /* backward makes activations again unless told not to */
+    bool recompute; /* backward makes activations again unless told not to */
     /* what a user may do when activations do not fit */
     const char *less_activations;
     /* LpStagePass.offset of a stage's run [0] */
@@ -48,18 +47,26 @@ struct LpStrategyOps {
     /* the rows of one weight update, by the functions below */
     LpStatus (*rows)(const LpIpuPlan *, LpSchedule *);
 
-    /* ---- rules for front ends [none] ------------------------------------- */
-    /* IPU of a stage that is given none [its id] */
+    /* for front ends: IPU of a stage that is given none [its id] */
     int (*default_ipu)(int stage, int phase);
+
+    /* ---- rules [none], which lp_ipu_analyse checks ----------------------- */
+    LpLiveness most_liveness; /* the last one it can [always live] */
     LpStatus (*check_place)(const LpBlockLocation *, LpErr *);
-    /* two places of a model, in order */
-    LpStatus (*check_pair)(const LpBlockLocation *, const LpBlockLocation *,
+    /* two IPUs of one stage */
+    LpStatus (*check_ipus)(const LpBlockLocation *, const LpBlockLocation *,
                            LpErr *);
-    LpStatus (*check_read)(const LpBlockLocation *reader,
-                           const LpBlockLocation *maker, LpErr *);
-    /* `have` micro-batches between weight updates, or of a call */
-    LpStatus (*check_batches)(int stages, bool training, int64_t have, LpErr *);
+    /* a place that reads what a later stage makes [it is run again] */
+    LpStatus (*check_return)(const LpBlockLocation *reader,
+                             const LpBlockLocation *maker, LpErr *);
+    LpStatus (*check_batches)(const LpIpuPlan *, LpErr *);
 };
+
+/* "operator mm (net.lua:12) of block 'A'". */
+typedef struct LpPlaceName {
+    char text[200];
+} LpPlaceName;
+LpPlaceName lp_place_name(const LpBlockLocation *);
 
 #define STRATEGY(name) extern const LpStrategyOps lp_strategy_##name;
 #include "src/passes/ipu/strategies.def"
@@ -69,12 +76,8 @@ struct LpStrategyOps {
 const LpStrategyOps *lp_strategy_find(const char *name);
 extern const char *const lp_strategy_names[]; /* with NULL at the end */
 
-/* IPUs to reserve for a model up to IPU `highest` (-1: none) on `hardware`
- * (where counts are powers of two; else rounded up if `round`), and how many of
- * them it needs. */
-LpStatus lp_ipus_reserved(int highest, int64_t replicas, bool hardware,
-                          bool round, int64_t *reserved, int64_t *need,
-                          LpErr *e);
+/* How many IPUs to reserve for replicas of `ipus` IPUs each. */
+LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus);
 
 /* Adds a run to the row that is made, makes that row, closes a loop over the
  * rows that are in none. */

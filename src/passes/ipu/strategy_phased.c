@@ -46,8 +46,9 @@ static bool serial_streams(const LpIpuPlan *p, bool io)
 
 static bool parallel_streams(const LpIpuPlan *p, bool io)
 {
+    (void)p;
     (void)io;
-    return p->o.liveness != LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP;
+    return true;
 }
 
 static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
@@ -72,24 +73,39 @@ static LpStatus check_parity(const LpBlockLocation *p, LpErr *e)
     const char *half = p->phase % 2 ? "odd" : "even";
     LP_FAIL_IF(p->phase % 2 != p->ipu % 2, e, LP_E_POPTORCH,
                "%s: phase %d is on IPU %d, but %s phases run on %s IPUs",
-               p->name, p->phase, p->ipu, half, half);
+               lp_place_name(p).text, p->phase, p->ipu, half, half);
+    return LP_OK;
+}
+
+static LpStatus check_return(const LpBlockLocation *reader,
+                             const LpBlockLocation *maker, LpErr *e)
+{
+    LP_FAIL_IF(reader->phase != maker->phase, e, LP_E_POPTORCH,
+               "%s (phase %d, IPU %d) reads what %s (phase %d, IPU %d) makes: "
+               "phases must ascend in the order of execution",
+               lp_place_name(reader).text, reader->phase, reader->ipu,
+               lp_place_name(maker).text, maker->phase, maker->ipu);
     return LP_OK;
 }
 
 #define LESS_ACTIVATIONS                                                       \
-    "a smaller micro-batch with more gradientAccumulation, or a pipeline "     \
+    "a smaller micro-batch with more gradient accumulation, or a pipeline "    \
     "(which recomputes)"
 #define PHASED                                                                 \
-    .by_phase = true, .may_return = true,                                      \
+    .by_phase = true, .check_return = check_return,                            \
     .less_activations = LESS_ACTIVATIONS, .stash_off_chip = stash_off_chip,    \
     .route = route, .stays = stays, .rows = rows
 
 const LpStrategyOps lp_strategy_serial_phased = {
-    .name = "serial_phased", PHASED, .streams_beside = serial_streams};
+    .name = "serial_phased",
+    PHASED,
+    .streams_beside = serial_streams,
+    .most_liveness = LP_OFF_CHIP_AFTER_EACH_PHASE};
 
-const LpStrategyOps lp_strategy_parallel_phased = {.name = "parallel_phased",
-                                                   PHASED,
-                                                   .streams_beside =
-                                                       parallel_streams,
-                                                   .default_ipu = parallel_ipu,
-                                                   .check_place = check_parity};
+const LpStrategyOps lp_strategy_parallel_phased = {
+    .name = "parallel_phased",
+    PHASED,
+    .streams_beside = parallel_streams,
+    .default_ipu = parallel_ipu,
+    .most_liveness = LP_OFF_CHIP_AFTER_FWD,
+    .check_place = check_parity};

@@ -68,54 +68,62 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 }
 
 /* ---- rules --------------------------------------------------------------- */
-static LpStatus check_pair(const LpBlockLocation *a, const LpBlockLocation *b,
+static LpStatus check_ipus(const LpBlockLocation *a, const LpBlockLocation *b,
                            LpErr *e)
 {
-    LP_FAIL_IF(a->stage == b->stage && a->ipu != b->ipu, e, LP_E_POPTORCH,
-               "stage %d is on two IPUs: %s on %d, %s on %d", a->stage, a->name,
-               a->ipu, b->name, b->ipu);
-    return LP_OK;
+    return lp_fail(
+        e, LP_E_POPTORCH, "stage %d is on two IPUs: %s on %d, %s on %d",
+        a->stage, lp_place_name(a).text, a->ipu, lp_place_name(b).text, b->ipu);
 }
 
-static LpStatus check_read(const LpBlockLocation *reader,
-                           const LpBlockLocation *maker, LpErr *e)
+static LpStatus check_return(const LpBlockLocation *reader,
+                             const LpBlockLocation *maker, LpErr *e)
 {
-    LP_FAIL_IF(maker->stage > reader->stage, e, LP_E_POPTORCH,
-               "%s (stage %d) comes after %s (stage %d): stage ids must ascend "
-               "in the order of execution; AutoStage.AutoIncrement does that",
-               reader->name, reader->stage, maker->name, maker->stage);
-    return LP_OK;
+    return lp_fail_hint(e, LP_E_POPTORCH, "stage_order",
+                        "%s (stage %d, IPU %d) reads what %s (stage %d, IPU "
+                        "%d) makes: stage ids must ascend in the order of "
+                        "execution",
+                        lp_place_name(reader).text, reader->stage, reader->ipu,
+                        lp_place_name(maker).text, maker->stage, maker->ipu);
 }
 
-/* Every stage must hold a micro-batch; forward and backward share the last. */
-static LpStatus check_batches(int stages, bool training, int64_t have, LpErr *e)
+/* Every stage must hold a micro-batch; forward and backward share the last. A
+ * pipeline starts on IPU 0: where the model does not, there is a stage more. */
+static LpStatus check_batches(const LpIpuPlan *p, LpErr *e)
 {
-    int need = training ? 2 * stages - 1 : stages;
-    char parts[64] = "";
-    if (have >= need)
+    bool late = p->stage[0].ipu != 0;
+    int stages = p->n_stage + late;
+    int need = p->training ? 2 * stages - 1 : stages;
+    char parts[64] = "", first[64] = "";
+    if (p->micro_batches >= need)
         return LP_OK;
-    if (training)
+    if (p->training)
         snprintf(parts, sizeof parts, " (%d forward, %d backward)", stages,
                  stages - 1);
-    return lp_fail(e, LP_E_POPTORCH,
-                   "the pipeline has %d stages%s: %s must be at least %d, got "
-                   "%" PRId64,
-                   need, parts,
-                   training ? "gradientAccumulation" : "deviceIterations", need,
-                   have);
+    if (late)
+        snprintf(first, sizeof first,
+                 "; the first is IPU 0, the model starts on IPU %d",
+                 p->stage[0].ipu);
+    const char *of =
+        p->step->update ? "gradient_accumulation" : "device_iterations";
+    return lp_fail_hint(e, LP_E_POPTORCH, of,
+                        "the pipeline has %d stages%s: %s must be at least "
+                        "%d, got %" PRId64 "%s",
+                        need, parts, of, need, p->micro_batches, first);
 }
 
 const LpStrategyOps lp_strategy_pipelined = {
     .name = "pipelined",
     .alone = &lp_strategy_sharded,
     .recompute = true,
-    .less_activations = "a smaller micro-batch with more gradientAccumulation, "
-                        "or more stages",
+    .less_activations =
+        "a smaller micro-batch with more gradient accumulation, "
+        "or more stages",
     .offset = offset,
     .stash_depth = stash_depth,
     .route = route,
     .stays = stays,
     .rows = rows,
-    .check_pair = check_pair,
-    .check_read = check_read,
+    .check_ipus = check_ipus,
+    .check_return = check_return,
     .check_batches = check_batches};
