@@ -286,6 +286,12 @@ enum {
     /* a view by strides of its own, which count contiguous elements whatever
      * the operand's strides are */
     LP_OPF_OWN_STRIDES = 1u << 22,
+    /* result 0 costs little more than a pointwise one: it is made again rather
+     * than kept where memory is short */
+    LP_OPF_CHEAP = 1u << 23,
+    /* a sum or mean over the dimensions LP_REDUCE_DIM, of operands of any
+     * strides */
+    LP_OPF_SUMS = 1u << 24,
 };
 
 /* The types that a script's call runs in under automatic casting

@@ -235,7 +235,7 @@ static void grad(LpGrad *g)
     "(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
 #define GRADS "-> (Tensor input_grad, Tensor weight_grad, Tensor bias_grad) @p"
 
-NORM(native_layer_norm, 0,
+NORM(native_layer_norm, LP_OPF_CHEAP,
      "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, "
      "Tensor? bias, float eps) -> (Tensor out, Tensor mean, Tensor rstd) @p",
      lp_norm_infer_layer, expand_layer, grad, lp_layer_norm_prepare,

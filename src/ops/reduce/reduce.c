@@ -221,14 +221,15 @@ FOLD(sum,
      "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
      "ScalarType? dtype=None) -> Tensor @fmd",
      lp_rule_reduce, LP_RED_ADD, LP_FOLD_SUM, LP_END_NONE, KIND_NUMBER,
-     LP_REDUCE_DTYPE, .flags = LP_OPF_OUT_BY_DIM, .grad = grad_sum)
+     LP_REDUCE_DTYPE, .flags = LP_OPF_OUT_BY_DIM | LP_OPF_SUMS,
+     .grad = grad_sum)
 
 /* sum(x) / n; dx = dy / n */
 FOLD(mean,
      "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
      "ScalarType? dtype=None) -> Tensor @fmc",
      lp_rule_mean, LP_RED_ADD, LP_FOLD_SUM, LP_END_MEAN, KIND_FLOAT,
-     LP_REDUCE_DTYPE, .grad = grad_mean)
+     LP_REDUCE_DTYPE, .flags = LP_OPF_SUMS, .grad = grad_mean)
 
 /* dx_i = dy times the product of the others, also where x has zeros */
 FOLD(prod,

@@ -19,13 +19,13 @@ static bool may_have_epilogue(const LpLower *l, const LpGraphNode *n)
                                lp_graph_type(l->g, n->in[1]), l->o->split);
 }
 
-/* v as its readers see it, which is not through a reshape. */
+/* v as its readers see it, which is not through a reshape (what else views all
+ * elements in their order, canonicalise has made one). */
 static LpVal reshaped(const LpLower *l, LpVal v)
 {
     for (;;) {
         LpNodeId id = lp_only_reader(&l->read, v);
-        if (id == LP_NO_NODE ||
-            (l->g->node[id].op != &op_reshape && l->g->node[id].op != &op_view))
+        if (id == LP_NO_NODE || l->g->node[id].op != &op_reshape)
             return v;
         v = l->g->node[id].out;
     }

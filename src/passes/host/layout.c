@@ -78,7 +78,7 @@ static void reduced(const LpGraphNode *n, bool gone[4])
 bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n)
 {
     bool gone[4];
-    if ((n->op != &op_sum && n->op != &op_mean) || !blocked(l, n->in[0]))
+    if (!(n->op->flags & LP_OPF_SUMS) || !blocked(l, n->in[0]))
         return false;
     reduced(n, gone);
     return gone[2] && gone[3];

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "src/kernel/loops/fused.h"
-#include "src/ops/ops.h"
+#include "src/ops/request.h"
 #include "src/passes/host/lower_impl.h"
 #include "src/passes/pass.h"
 
@@ -73,17 +73,13 @@ static LpVal root_of(const Remat *x, LpVal v)
  * operand. */
 static double flops_for(const LpGraph *g, const LpGraphNode *n, LpVal v)
 {
-    bool weight = n->op == &op_convolution_backward_weight;
-    if (n->op != &op_mm && n->op != &op_bmm && !weight)
+    if (n->op->product != LP_PRODUCT_MATRIX &&
+        n->op->product != LP_PRODUCT_CONV_WEIGHT)
         return 0;
-    const LpType *a = lp_graph_type(g, n->in[0]); /* weight: the gradient */
-    const LpType *out = lp_graph_type(g, n->out);
-    double size = (double)lp_numel(weight ? a : out), each;
-    if (size == 0)
-        return 0;
-    each = weight ? (double)(lp_numel(out) / out->shape[0])
-                  : (double)a->shape[a->ndim - 1];
-    return 2 * size * each / (double)lp_numel(lp_graph_type(g, v));
+    LpDesc d[LP_MAX_IN + LP_MAX_OUT];
+    LpKernelReq r = lp_req_of_node(g, n, d);
+    double size = (double)lp_numel(lp_graph_type(g, v));
+    return size > 0 ? 2 * n->op->work(&r) / size : 0;
 }
 
 static void note_reader(Remat *x, LpNodeId id, LpVal v)
@@ -182,7 +178,7 @@ static bool is_cheap(const LpGraph *g, LpVal v)
 {
     const LpValue *value = &g->value[v];
     const LpGraphNode *n = &g->node[value->node];
-    if (n->op == &op_native_layer_norm)
+    if (n->op->flags & LP_OPF_CHEAP)
         return value->nr == 0;
     return lp_fusable(n->op) && n->n_out == 1;
 }
