@@ -288,6 +288,17 @@ describe("gradients of several micro-batches", function()
       helper.near(exec:read(param), { -sum }, helper.exact)
     end
   end)
+
+  it("are added where they are made: none waits for those of other layers", function()
+    for _, running in ipairs({ false, true }) do
+      local list, x = parameters(), torch.randn(2, WIDTH)
+      local exec, at = network(list, x[{ torch.slice(0, 1) }], function()
+        return { gradient_accumulation = 2, running = running }
+      end)
+      assert.is_true(exec:stats().micro_arena_bytes < 2 * MATRIX)
+      check(list, exec, at, x, eager(list, x))
+    end
+  end)
 end)
 
 describe("gradients as small as what their norm is divided by beside it", function()

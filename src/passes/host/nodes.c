@@ -2,6 +2,13 @@
 #include "src/kernel/copy/copy.h"
 #include "src/passes/host/lower_impl.h"
 
+/* Node id is the last member of group `at`. */
+static bool last_of(const LpLower *l, int32_t at, LpNodeId id)
+{
+    const LpFuseGroup *group = &l->fusion.group[at];
+    return group->member[group->n - 1] == id;
+}
+
 /* A member of a group waits for the last one, and so does the product whose
  * epilogue it is. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
@@ -12,16 +19,74 @@ static LpStatus lower_at(LpLower *l, LpNodeId id)
     const LpFuseGroup *group = &l->fusion.group[at];
     if (group->product == id)
         return lp_lower_result(l, &l->g->node[id], l->g->node[id].out);
-    return group->member[group->n - 1] == id ? lp_lower_group(l, group) : LP_OK;
+    return last_of(l, at, id) ? lp_lower_group(l, group) : LP_OK;
+}
+
+/* Everything that `id` runs with reads v, variables and itself. */
+static bool reads_only(const LpLower *l, LpNodeId id, LpVal v)
+{
+    const LpGraphNode *n = &l->g->node[id];
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const LpGraphNode *from = lp_graph_maker(l->g, n->in[i]);
+        int32_t of =
+            from ? lp_fuse_group_of(l, (LpNodeId)(from - l->g->node)) : -1;
+        if (from && n->in[i] != v && (of < 0 || of != lp_fuse_group_of(l, id)))
+            return false;
+    }
+    return true;
+}
+
+/* The node, the last of its group, that adds v to an accumulator, with nothing
+ * else made here; or LP_NO_NODE. */
+static LpNodeId accumulation(const LpLower *l, LpVal v)
+{
+    LpNodeId id = lp_only_reader(&l->read, v), last = id;
+    if (id == LP_NO_NODE || l->update)
+        return LP_NO_NODE;
+    int32_t at = lp_fuse_group_of(l, id);
+    const LpFuseGroup one = {.member = &id, .n = 1, .product = LP_NO_NODE};
+    const LpFuseGroup *group = at < 0 ? &one : &l->fusion.group[at];
+    if (group->product != LP_NO_NODE)
+        return LP_NO_NODE;
+    for (int i = 0; i < group->n; i++)
+        if (!reads_only(l, last = group->member[i], v))
+            return LP_NO_NODE;
+    const LpGraphNode *n = &l->g->node[last];
+    uint32_t to = n->n_out == 1 ? l->target[n->out] : UINT32_MAX;
+    return to != UINT32_MAX && l->step->var[to].role == LP_VAR_ACCUM &&
+                   l->step->var[to].micro_in != LP_NOVAL
+               ? last
+               : LP_NO_NODE;
+}
+
+/* Accumulations stand at the end of the graph. Each runs right behind its
+ * gradient, which dies there, and the sum over replicas can start. */
+static LpStatus lower_and_accumulate(LpLower *l, LpNodeId id, bool *done)
+{
+    const LpGraphNode *n = &l->g->node[id];
+    int32_t at = lp_fuse_group_of(l, id);
+    LP_TRY(done[id] ? LP_OK : lower_at(l, id));
+    if (done[id] || (at >= 0 && !last_of(l, at, id)))
+        return LP_OK;
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        LpNodeId sum = accumulation(l, n->out + i);
+        if (sum == LP_NO_NODE)
+            continue;
+        LP_TRY(lower_at(l, sum));
+        done[sum] = true;
+    }
+    return LP_OK;
 }
 
 LpStatus lp_lower_nodes(LpLower *l)
 {
+    bool *done = lp_arena_calloc(&l->mem, l->g->n_node + 1);
+    LP_FAIL_IF(!done, l->err, LP_E_MEMORY, "out of memory");
     for (int late = 0; late <= 1; late++)
         for (size_t i = 0; i < l->g->n_node; i++) {
             if (lp_sinks(l, (LpNodeId)i) != late)
                 continue;
-            LpStatus s = lower_at(l, (LpNodeId)i);
+            LpStatus s = lower_and_accumulate(l, (LpNodeId)i, done);
             if (s != LP_OK) {
                 lp_err_context(l->err, "lowering %s", l->g->node[i].op->name);
                 return s;
