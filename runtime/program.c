@@ -56,6 +56,7 @@ void lp_program_free(LpProgram *p)
         lp_free(p->weight_layout[i].layout);
     }
     lp_free(p->weight_layout);
+    lp_free(p->reduce);
     lp_free(p->weight_layout_of);
     lp_free(p->arena_grad);
     lp_step_graph_fini(&p->micro_graph);

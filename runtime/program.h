@@ -102,6 +102,15 @@ typedef struct LpWeightLayout {
     LpKernel *load, *save; /* from plain memory, to plain memory */
 } LpWeightLayout;
 
+/* A sum over replicas (src/passes/host/reductions.c). */
+typedef struct LpReduce {
+    uint32_t var;    /* an accumulator */
+    uint32_t after;  /* instructions of the last micro-batch that have run when
+                        nothing touches it any more */
+    LpGroup group;   /* over which replicas */
+    uint64_t layout; /* a hash of how it lies; 0: plain */
+} LpReduce;
+
 typedef struct LpProgram {
     LpStep *step;                          /* retained */
     LpStepGraph micro_graph, update_graph; /* the host's own */
@@ -117,6 +126,9 @@ typedef struct LpProgram {
                           memory of its own; NULL: all have */
     LpPackedWeights *packed;
     size_t n_packed, cap_packed;
+    LpReduce *reduce; /* in the order in which they are final; one replica: none
+                       */
+    size_t n_reduce;
 } LpProgram;
 
 /* NULL: the variable is plain. */

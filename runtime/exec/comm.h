@@ -4,16 +4,24 @@
  *
  * Gradients are summed over the replicas of a group in the order of replicas,
  * whatever process they are in, so that the bits do not depend on how many
- * processes there are. Every accumulator is started when all replicas of a
- * process have their values, in the same order in all processes, and waited for
- * before the update. */
+ * processes there are. An accumulator is started as soon as it is final in all
+ * replicas of a process, while the last one still computes others, and waited
+ * for before the update. All processes start them in the same order.
+ *
+ * Processes on unlike machines may lay gradients out otherwise, or end them in
+ * another order: they agree on the program's table of sums first, and if they
+ * do not, sum the plain form, in the order of variables, when all is computed.
+ *
+ * What is written to the replicas of a group must be the same in all processes;
+ * nothing is sent to make it so. */
 #ifndef LP_RUNTIME_EXEC_COMM_H
 #define LP_RUNTIME_EXEC_COMM_H
 
 #include "runtime/exec/sum.h"
 #include "src/ir/group.h"
 
-/* The n elements of an accumulator in each replica of this process. */
+/* The n elements of an accumulator in each replica of this process, in the same
+ * layout in all processes. */
 typedef struct LpReduction {
     uint32_t var;
     LpDtype dtype;
@@ -27,6 +35,10 @@ typedef struct LpReduction {
 typedef struct LpComm {
     void *ctx;
     int64_t rank, size;
+    /* Whether `mine` is the same in all processes. Asked once, before all else.
+     */
+    LpStatus (*agree)(const struct LpComm *c, uint64_t mine, bool *same,
+                      LpErr *e);
     /* Begins; what is in the buffers is its own until `wait` has returned. */
     LpStatus (*start)(const struct LpComm *c, const LpReduction *r, LpErr *e);
     /* Then a group's sum is in its first buffer of this process; the other

@@ -177,8 +177,28 @@ static void lap(LpExec *x, uint32_t row, int64_t replica)
         lp_profile_lap(x->timing, row, replica);
 }
 
+/* Starts the sums of accumulators that are final after `done` instructions of
+ * the last micro-batch of the last replica. */
+static LpStatus start_sums(LpExec *x, size_t done, LpErr *e)
+{
+    size_t first = x->n_started;
+    for (; x->n_started < x->p->n_reduce; x->n_started++) {
+        LpReduction *d = &x->reduction[x->n_started];
+        if (x->p->reduce[x->n_started].after > done)
+            break;
+        d->rounding.rc = (LpRunCtx){.seed = x->seed,
+                                    .micro_batch = (uint32_t)x->micro_batch};
+        LP_TRY(lp_exec_move_sum(x, d, false, e));
+        LP_TRY(x->comm->start(x->comm, d, e));
+    }
+    if (x->n_started > first)
+        lap(x, LP_PROFILE_SUM, -1);
+    return LP_OK;
+}
+
+/* `last`: no other micro-batch of the iteration runs beside it or after it. */
 static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
-                         int64_t replica, const LpRunCtx *rc, bool may_stop,
+                         int64_t replica, const LpRunCtx *rc, bool last,
                          LpErr *e)
 {
     LpFrame f = {.arg = lp_exec_at(x, replica, 0),
@@ -188,14 +208,22 @@ static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
     LpProfile *t = x->timing;
     bool micro = c == &x->p->micro;
     for (size_t i = 0; i < c->n; i++) {
-        if (may_stop && lp_interrupt_raised())
+        if (micro && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
         LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
         if (t)
             lp_profile_lap(t, (micro ? t->micro : t->update) + (uint32_t)i,
                            micro ? replica : -1);
+        if (last)
+            LP_TRY(start_sums(x, i + 1, e));
     }
     return LP_OK;
+}
+
+/* With the clock on, replicas run one after the other. */
+static bool one_lane(const LpExec *x)
+{
+    return x->lanes == 1 || x->timing;
 }
 
 static LpStatus run_replica(LpExec *x, const LpLane *lane,
@@ -203,6 +231,7 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
                             LpErr *e)
 {
     const LpStep *s = x->p->step;
+    bool last = r == x->replicas - 1 && one_lane(x) && !x->plain;
     for (size_t k = 0; k < x->n_sum; k++)
         memset(*lp_exec_at(x, r, x->sum[k]), 0,
                (size_t)lp_program_var_bytes(x->p, x->sum[k]));
@@ -212,7 +241,8 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
         rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
         bind_streams(x, stream, d, a, r, lane);
         lap(x, LP_PROFILE_STREAMS, r);
-        LP_TRY(run_code(x, lane, &x->p->micro, r, &rc, true, e));
+        LP_TRY(run_code(x, lane, &x->p->micro, r, &rc,
+                        last && a == s->gradient_accumulation - 1, e));
         add_summed(x, stream, a, r);
     }
     return LP_OK;
@@ -229,11 +259,11 @@ static LpStatus run_lane(LpExec *x, int64_t first, int lanes,
     return LP_OK;
 }
 
-/* With the clock on, one after the other. The error is the first replica's. */
+/* The error is the first replica's. */
 static LpStatus run_replicas(LpExec *x, const LpStream *stream, int64_t d,
                              LpErr *e)
 {
-    if (x->lanes == 1 || x->timing)
+    if (one_lane(x))
         return run_lane(x, 0, 1, stream, d, e);
 #pragma omp parallel for num_threads(x->lanes) schedule(static, 1)
     for (int i = 0; i < x->lanes; i++) {
@@ -288,24 +318,41 @@ static void share_sum(const LpExec *x, const LpReduction *d)
     }
 }
 
-static LpStatus reduce(LpExec *x, LpErr *e)
+static LpStatus wait_for_sum(LpExec *x, const LpReduction *d, LpErr *e)
 {
-    for (size_t i = 0; i < x->n_reduction; i++) {
-        x->reduction[i].rounding.rc = (LpRunCtx){
-            .seed = x->seed, .micro_batch = (uint32_t)x->micro_batch};
-        LP_TRY(x->comm->start(x->comm, &x->reduction[i], e));
+    LP_TRY(x->comm->wait(x->comm, d, e));
+    if (x->grouped)
+        share_sum(x, d);
+    return lp_exec_move_sum(x, d, true, e);
+}
+
+/* For all that were started, after a failure too: the buffers are the
+ * communication's until then. The error is the first one's. */
+static LpStatus wait_for_sums(LpExec *x, LpErr *e)
+{
+    LpErr first = {0};
+    for (size_t i = 0; i < x->n_started; i++) {
+        LpErr here = {0};
+        if (wait_for_sum(x, &x->reduction[i], &here) != LP_OK && !first.code)
+            first = here;
     }
-    for (size_t i = 0; i < x->n_reduction; i++) {
-        LP_TRY(x->comm->wait(x->comm, &x->reduction[i], e));
-        if (x->grouped)
-            share_sum(x, &x->reduction[i]);
-    }
-    return LP_OK;
+    x->n_started = 0;
+    if (first.code)
+        *e = first;
+    return first.code;
+}
+
+static LpStatus sum_replicas(LpExec *x, LpErr *e)
+{
+    LpErr other;
+    LpStatus s = start_sums(x, SIZE_MAX, e);
+    LpStatus t = wait_for_sums(x, s == LP_OK ? e : &other);
+    return s == LP_OK ? t : s;
 }
 
 static LpStatus update(LpExec *x, LpErr *e)
 {
-    LP_TRY(reduce(x, e));
+    LP_TRY(sum_replicas(x, e));
     lap(x, LP_PROFILE_SUM, -1);
     for (int64_t r = 0; r < (x->grouped ? x->replicas : 1); r++) {
         /* all round alike: those of a group stay equal */
@@ -356,6 +403,8 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     if (s == LP_OK && lp_interrupt_raised()) /* the last kernel may have */
         s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
     if (s != LP_OK) {
+        LpErr other;
+        (void)wait_for_sums(x, &other);
         each_backup(x, false);
         return s;
     }

@@ -37,8 +37,9 @@ struct LpExec {
     uint32_t *stream, *sum; /* variables that are streams; accumulators that
                                start at zero */
     size_t n_stream, n_sum;
-    LpReduction *reduction;
-    size_t n_reduction;
+    LpReduction *reduction; /* as the program's table; `plain`: by variable */
+    size_t n_started;       /* and not waited for */
+    bool plain; /* sums at the end and in plain form: comm.h says when */
     size_t n_var, n_arg;
     void **ptr;   /* [replica][argument]: variables, of which streams are bound
                      by every run, then copies of parameters in other layouts,
@@ -89,5 +90,9 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);
 /* Makes the copies that are not as their parameters are. */
 LpStatus lp_exec_pack(LpExec *x, LpErr *e);
+/* Between an accumulator's memory and the buffers of its reduction, if those
+ * are apart: there, or (`back`) back. */
+LpStatus lp_exec_move_sum(const LpExec *x, const LpReduction *d, bool back,
+                          LpErr *e);
 
 #endif

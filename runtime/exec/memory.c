@@ -9,9 +9,11 @@
  *
  * Storages that a training model mirrors are left alone: it gives them new
  * values all the time. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec/exec_impl.h"
+#include "src/base/hash.h"
 
 enum {
     WORTH = 64 * 1024,    /* bytes; less is copied */
@@ -82,6 +84,18 @@ static LpStatus move(const LpExec *x, const LpKernel *k, const void *from,
     LpRunCtx rc = {.seed = x->seed};
     void *in[1] = {(void *)(uintptr_t)from}, *out[1] = {to};
     return k->run(k, in, out, x->moving, &rc, e);
+}
+
+LpStatus lp_exec_move_sum(const LpExec *x, const LpReduction *d, bool back,
+                          LpErr *e)
+{
+    const LpWeightLayout *layout = lp_program_weight_layout(x->p, d->var);
+    for (int64_t r = 0; r < x->replicas && layout && x->plain; r++) {
+        void *own = *lp_exec_at(x, r, d->var);
+        LP_TRY(back ? move(x, layout->load, d->local[r], own, e)
+                    : move(x, layout->save, own, d->local[r], e));
+    }
+    return LP_OK;
 }
 
 /* The copy gets its memory with the first values: those of the host can be
@@ -444,32 +458,57 @@ static void set_up_lists(LpExec *x)
     }
 }
 
-/* Accumulators never move, so their buffers are listed once. */
+/* Where replica r's values of a reduction are. Accumulators never move. */
+static void *sum_buffer(LpExec *x, size_t var, int64_t r, LpErr *e)
+{
+    return x->plain && lp_program_weight_layout(x->p, var)
+               ? block(x, lp_var_bytes(&x->p->step->var[var]), e)
+               : *lp_exec_at(x, r, var);
+}
+
+static LpStatus set_up_reduction(LpExec *x, const LpReduce *from,
+                                 LpReduction *to, LpErr *e)
+{
+    const LpVariable *v = &x->p->step->var[from->var];
+    void **local = list(x, (size_t)x->replicas, sizeof *local, e);
+    size_t bytes = x->plain ? lp_var_bytes(v) : own_bytes(x, from->var);
+    LP_TRY(e->code);
+    for (int64_t r = 0; r < x->replicas; r++)
+        local[r] = sum_buffer(x, from->var, r, e);
+    *to = (LpReduction){.var = from->var,
+                        .dtype = v->type.dtype,
+                        .n = (int64_t)(bytes / lp_dtype_size(v->type.dtype)),
+                        .group = from->group,
+                        .local = local,
+                        .n_local = x->replicas,
+                        .rounding.site = lp_sum_site(x->p->step, from->var)};
+    return e->code;
+}
+
+static int by_variable(const void *a, const void *b)
+{
+    const LpReduction *p = a, *q = b;
+    return (p->var > q->var) - (p->var < q->var);
+}
+
 static LpStatus set_up_reductions(LpExec *x, LpErr *e)
 {
-    const LpStep *s = x->p->step;
-    if (s->replicas == 1)
-        return LP_OK;
-    size_t n = (size_t)x->replicas;
-    x->reduction = list(x, x->n_var, sizeof *x->reduction, e);
-    void **reduced = list(x, x->n_var * n, sizeof *reduced, e);
-    LP_TRY(e->code);
-    for (size_t i = 0; i < x->n_var; i++) {
-        const LpVariable *v = &s->var[i];
-        if (v->role != LP_VAR_ACCUM)
-            continue;
-        void **local = reduced + x->n_reduction * n;
-        for (int64_t r = 0; r < x->replicas; r++)
-            local[r] = *lp_exec_at(x, r, i);
-        x->reduction[x->n_reduction++] = (LpReduction){
-            .var = (uint32_t)i,
-            .dtype = v->type.dtype,
-            .n = (int64_t)(own_bytes(x, i) / lp_dtype_size(v->type.dtype)),
-            .group = lp_var_group(s, v),
-            .local = local,
-            .n_local = x->replicas,
-            .rounding.site = lp_sum_site(s, i)};
+    const LpProgram *p = x->p;
+    uint64_t all = LP_HASH_START;
+    bool same = true;
+    for (size_t i = 0; i < p->n_reduce; i++) {
+        uint64_t one[2] = {p->reduce[i].var, p->reduce[i].layout};
+        all = lp_hash_bytes(all, one, sizeof one);
     }
+    if (p->n_reduce > 0)
+        LP_TRY(x->comm->agree(x->comm, all, &same, e));
+    x->plain = !same;
+    x->reduction = list(x, p->n_reduce, sizeof *x->reduction, e);
+    LP_TRY(e->code);
+    for (size_t i = 0; i < p->n_reduce; i++)
+        LP_TRY(set_up_reduction(x, &p->reduce[i], &x->reduction[i], e));
+    if (x->plain)
+        qsort(x->reduction, p->n_reduce, sizeof *x->reduction, by_variable);
     return LP_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Runs the step whose text comes on standard input, its replicas dealt out to
  * N forked processes, and prints a hash of what each replica has afterwards:
- * comm_probe N. The lines are the same for any N. */
+ * comm_probe N [mixed]. The lines are the same for any N, and if every other
+ * process lays weights out otherwise (mixed). */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ enum { PLACE = 1 << 16, PLACES = 256 }; /* bytes of one buffer; of all */
 /* ---- communication over shared memory ---------------------------------- */
 typedef struct Shared {
     pthread_barrier_t barrier;
+    uint64_t table[PLACES]; /* of each process */
     char place[PLACES][PLACE];
 } Shared;
 
@@ -37,6 +39,18 @@ static char *place(const Peer *p, const LpReduction *r, int64_t replica)
 static size_t bytes_of(const LpReduction *r)
 {
     return (size_t)r->n * lp_dtype_size(r->dtype);
+}
+
+static LpStatus agree(const LpComm *c, uint64_t mine, bool *same, LpErr *e)
+{
+    (void)e;
+    Shared *s = ((const Peer *)c->ctx)->shared;
+    s->table[c->rank] = mine;
+    pthread_barrier_wait(&s->barrier);
+    *same = true;
+    for (int64_t i = 0; i < c->size; i++)
+        *same &= s->table[i] == mine;
+    return LP_OK;
 }
 
 static LpStatus start(const LpComm *c, const LpReduction *r, LpErr *e)
@@ -69,6 +83,10 @@ static LpStatus finish(const LpComm *c, const LpReduction *r, LpErr *e)
 {
     (void)e;
     const Peer *p = c->ctx;
+    for (int64_t i = 0; i < r->n_local; i++)
+        if (memcmp(place(p, r, c->rank * r->n_local + i), r->local[i],
+                   bytes_of(r)) != 0)
+            printf("variable %u was written while it was summed\n", r->var);
     pthread_barrier_wait(&p->shared->barrier);
     for (int64_t i = 0; i < r->n_local; i++)
         sum_group(p, r, c->rank * r->n_local + i, r->local[i]);
@@ -152,13 +170,14 @@ static LpStatus report(LpExec *x, const LpStep *s, const LpStream *st,
 }
 
 /* ---- one process -------------------------------------------------------- */
-static LpStatus run(const LpStep *s, const LpComm *c, LpErr *e)
+static LpStatus run(const LpStep *s, const LpComm *c, bool mixed, LpErr *e)
 {
     LpProgram *p = NULL;
     LpExec *x = NULL;
     int64_t finished, local = s->replicas / c->size, first = c->rank * local;
     LpHostOptions o = lp_host_options();
     o.threads = 1;
+    o.weight_layouts = !mixed || c->rank % 2 == 0;
     LpStream *st = lp_calloc(s->n_var + 1, sizeof *st);
     LP_FAIL_IF(!st, e, LP_E_MEMORY, "out of memory");
     LpTopology here = {s->replicas, first, local};
@@ -176,14 +195,16 @@ static LpStatus run(const LpStep *s, const LpComm *c, LpErr *e)
     return LP_OK;
 }
 
-static int member(const LpStep *s, Shared *shared, int rank, int size)
+static int member(const LpStep *s, Shared *shared, int rank, int size,
+                  bool mixed)
 {
     LpErr e = {0};
     Peer p = {shared, s->replicas};
     LpComm c = {.ctx = &p, .rank = rank, .size = size};
+    c.agree = agree;
     c.start = start;
     c.wait = finish;
-    if (run(s, size > 1 ? &c : lp_comm_alone(), &e) == LP_OK)
+    if (run(s, size > 1 ? &c : lp_comm_alone(), mixed, &e) == LP_OK)
         return fflush(stdout);
     fprintf(stderr, "%s\n", e.msg);
     return 1;
@@ -195,6 +216,7 @@ int main(int argc, char **argv)
     LpErr e = {0};
     LpStep *s = NULL;
     int size = argc > 1 ? atoi(argv[1]) : 1, failed = 0;
+    bool mixed = argc > 2 && strcmp(argv[2], "mixed") == 0;
     text[fread(text, 1, sizeof text - 1, stdin)] = '\0';
     if (lp_schema_init(&e) != LP_OK || lp_step_parse(text, &s, &e) != LP_OK) {
         fprintf(stderr, "%s\n", e.msg);
@@ -208,11 +230,11 @@ int main(int argc, char **argv)
     pthread_barrier_init(&shared->barrier, &attr, (unsigned)size);
     for (int r = 1; r < size; r++)
         if (fork() == 0) {
-            int code = member(s, shared, r, size);
+            int code = member(s, shared, r, size, mixed);
             lp_step_release(s);
             _exit(code);
         }
-    failed = member(s, shared, 0, size);
+    failed = member(s, shared, 0, size, mixed);
     for (int r = 1, status; r < size; r++)
         failed |= wait(&status) < 0 || status != 0;
     lp_step_release(s);

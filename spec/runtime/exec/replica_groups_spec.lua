@@ -170,9 +170,9 @@ describe("replicas in several processes", function()
     return step:text("step")
   end
 
-  local function lines(processes, step)
-    local out, err, code = program.shell(("%s/tools/comm_probe %d | sort"):format(program.build,
-      processes), step)
+  local function lines(processes, step, mixed)
+    local out, err, code = program.shell(("%s/tools/comm_probe %d %s | sort"):format(program.build,
+      processes, mixed and "mixed" or ""), step)
     assert.equal("", err)
     assert.equal(0, code)
     return out
@@ -192,5 +192,27 @@ describe("replicas in several processes", function()
       assert.equal(group[1] ~= "orthogonal", r0 == r1)
       assert.equal(group[1] ~= "consecutive", r0 == r2)
     end)
+
+    it("sum the plain form if they lay weights out otherwise, in groups: " .. group[1], function()
+      local step = text(group[1] ~= "all" and group or nil)
+      assert.equal(1, core.step_parse(step):compile({}):stats().weight_layouts)
+      local one = lines(1, step)
+      assert.equal(one, lines(2, step, true))
+      assert.equal(one, lines(4, step, true))
+    end)
   end
+
+  it("start a sum while the last replica still computes other gradients", function()
+    local step = core.step_parse(text())
+    local at = compiled.vars(step)
+    local exec = step:compile({ threads = 1 })
+    exec:profile(true)
+    exec:run({ [at["input x"]] = torch.randn(6 * REPLICAS * 4, 16) }, {})
+    for _, row in ipairs(exec:profile().rows) do
+      if row.label == "sum over replicas" then
+        -- twice: the linear layer's, the convolution's, waiting for both
+        assert.equal(2 * 3, row.calls)
+      end
+    end
+  end)
 end)
