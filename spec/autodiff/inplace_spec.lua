@@ -162,12 +162,49 @@ describe("a leaf that is a view of a tensor without gradient", function()
     near(x.grad, { { 1.0, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1 } })
   end)
 
+  -- PyTorch refuses at backward: a leaf has been moved into the graph interior
+  local writes = {
+    function(base, x) base:copy_((x * 2):reshape(10)) end,
+    function(base, x) base:add_((x:exp() + x):sum()) end,
+    function(base, x) base[{ torch.slice(0, 5) }]:mul_(x[1]) end,
+    function(base, x) base[0] = x[{ 1, 2 }] end,
+  }
+
+  it("moves into no history of its base", function()
+    for _, write in ipairs(writes) do
+      local base = torch.ones(10)
+      local x = view_leaf(base)
+      raises("RuntimeError", "a leaf that is a view of the tensor it is written to", function()
+        write(base, x)
+      end)
+      assert.is_true(x.is_leaf)
+      assert.is_false(base.requires_grad)
+      near(base, { 1.0, 1, 1, 1, 1, 1, 1, 1, 1, 1 })
+    end
+  end)
+
+  it("lets its base have another history", function()
+    local base, w = torch.ones(10), torch.ones(10):requires_grad_(true)
+    view_leaf(base)
+    base:mul_(w)
+    base:copy_((view_leaf(torch.ones(10)) * 2):reshape(10) + base)
+    base:sum():backward()
+    near(w.grad, { 1.0, 1, 1, 1, 1, 1, 1, 1, 1, 1 })
+    local x = view_leaf(base:detach())
+    base:copy_((x * 3):reshape(10))
+    assert.is_true(base.requires_grad)
+  end)
+
   it("leaves nothing behind when it is refused", function()
     local function try()
       for _ = 1, 10 do
-        local x = view_leaf(torch.ones(10))
+        local base = torch.ones(10)
+        local x = view_leaf(base)
         pcall(x.add_, x, 1)
         pcall(function() x[0] = 5 end)
+        for _, write in ipairs(writes) do
+          pcall(write, base, x)
+        end
       end
       for _ = 1, 3 do
         collectgarbage()

@@ -35,6 +35,7 @@ struct LpTensorMeta {
     /* of a base: how often its history was rewritten by in-place operations;
      * of a view: the base's count when `node` was made */
     uint32_t hist;
+    bool leaf_view; /* of a base: a view of it was made a leaf */
     /* traced tensors: the trace (borrowed, checked by serial), the value, and
      * the storage's version it belongs to */
     uint64_t trace_serial;
@@ -155,13 +156,13 @@ struct LpNode {
     const LpOp *op;
     LpAttr *attr; /* owned block */
     int n_in, n_out;
-    LpEdge *edge;      /* n_in */
-    LpSaved *in;       /* n_in */
-    LpSaved *out;      /* n_out */
-    LpTensor **dout;   /* n_out: gradients gathered by a running backward */
-    LpTensor **keep;   /* n_out: borrowed, retain_grad asked; else NULL */
-    LpHook *hook;      /* of results; owned list */
-    LpNode *free_next; /* release work list */
+    LpEdge *edge;    /* n_in */
+    LpSaved *in;     /* n_in */
+    LpSaved *out;    /* n_out */
+    LpTensor **dout; /* n_out: gradients gathered by a running backward */
+    LpTensor **keep; /* n_out: borrowed, retain_grad asked; else NULL */
+    LpHook *hook;    /* of results; owned list */
+    LpNode *next;    /* of a work list, while it is on one */
 };
 
 /* Runs the hooks of result `out_nr` (0 of a leaf) on *grad, owned, which they

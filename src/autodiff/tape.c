@@ -70,14 +70,14 @@ void lp_node_release(LpNode *n)
     static bool running;
     if (!n || --n->refs > 0)
         return;
-    n->free_next = list;
+    n->next = list;
     list = n;
     if (running)
         return;
     running = true;
     while (list) {
         LpNode *x = list;
-        list = x->free_next;
+        list = x->next;
         lp_node_drop_saved(x);
         for (int i = 0; i < x->n_in; i++) {
             lp_node_release(x->edge[i].node);
@@ -344,6 +344,30 @@ static LpStatus plan_base(LpTensor *t, LpTensor *base, LpTensor *from,
     return s;
 }
 
+/* Does the history of a node begin in a leaf that is a view of base? Marks the
+ * nodes it has seen by `next`, of which the last one is its own. */
+static bool begins_in_view(const LpTensor *base, LpNode *node)
+{
+    LpNode *last = node->next = node;
+    bool found = false;
+    for (LpNode *n = NULL; n != last;) {
+        n = n ? n->next : node;
+        for (int i = 0; i < n->n_in; i++) {
+            LpEdge *from = &n->edge[i];
+            found |= from->leaf && from->leaf->base == base;
+            if (!from->node || from->node->next)
+                continue;
+            last = last->next = from->node;
+            last->next = last;
+        }
+    }
+    for (LpNode *n = node, *next; n; n = next == n ? NULL : next) {
+        next = n->next;
+        n->next = NULL;
+    }
+    return found;
+}
+
 LpStatus lp_rebase_plan(LpTensor *t, LpTensor *from, LpRebase *r, LpErr *e)
 {
     LpEdge edge;
@@ -355,6 +379,13 @@ LpStatus lp_rebase_plan(LpTensor *t, LpTensor *from, LpRebase *r, LpErr *e)
     if (!lp_meta(base, e) || !lp_meta(t, e))
         return LP_E_MEMORY;
     LP_TRY(plan_base(t, base, from, r, e));
+    /* the base would own the leaf, which owns the base */
+    LP_FAIL_IF(
+        base->meta->leaf_view && r->base && begins_in_view(base, r->base), e,
+        LP_E_RUNTIME,
+        "the value that is written depends on a leaf that is a view of the "
+        "tensor it is written to: a leaf cannot move into the graph's "
+        "interior; make the leaf of detach(), or of a clone()");
     r->any = true;
     r->own = edge.node ? lp_node_retain(edge.node) : NULL;
     r->own_nr = edge.out_nr;
@@ -390,6 +421,10 @@ LpStatus lp_set_requires_grad(LpTensor *t, bool on, LpErr *e)
     LP_FAIL_IF(!on && !lp_is_leaf(t), e, LP_E_RUNTIME,
                "requires_grad can only be cleared on leaf tensors; use "
                "detach() for a tensor that is the result of a computation");
+    if (on && t->base && lp_is_leaf(t)) {
+        LP_FAIL_IF(!lp_meta(t->base, e), e, LP_E_MEMORY, "out of memory");
+        t->base->meta->leaf_view = true;
+    }
     t->requires_grad = on;
     return LP_OK;
 }
