@@ -227,3 +227,30 @@ describe("requires_grad of a traced tensor is what it is eagerly:", function()
     helper.near(g[1], { 8, 8, 8 })
   end)
 end)
+
+describe("a backward pass inside a traced function", function()
+  it("is refused, and names what computes gradients there", function()
+    local x = torch.tensor(NUMBERS)
+    local p = torch.ones(3):requires_grad_(true)
+    for _, fn in ipairs({
+      function(a) return torch.autograd.grad((a * a):sum(), { a })[1] end,
+      function(a) return torch.autograd.grad((a * p):sum(), { p })[1] end,
+      function(a)
+        (a * p):sum():backward()
+        return a
+      end,
+    }) do
+      helper.raises("RuntimeError", "cannot be traced.*lupine%.compile with cotangents", function()
+        compile(fn, { x })
+      end)
+      helper.raises("RuntimeError", "cannot be traced.*poptorch%.trainingModel", function()
+        local Model = nn.Module:extend("Model")
+        function Model:forward(a)
+          return fn(a)
+        end
+        poptorch.inferenceModel(Model())(x)
+      end)
+    end
+    helper.near(torch.autograd.grad((p * p):sum(), { p })[1], { 2, 2, 2 })
+  end)
+end)

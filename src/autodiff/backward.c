@@ -8,6 +8,7 @@
 
 #include "src/autodiff/accumulate.h"
 #include "src/autodiff/meta.h"
+#include "src/autodiff/trace.h"
 #include "src/base/mem.h"
 #include "src/ops/ops.h"
 
@@ -374,6 +375,16 @@ static LpStatus set_targets(Pass *p, LpTensor *const *inputs, int n, LpErr *e)
     return LP_OK;
 }
 
+static LpStatus check_not_traced(LpErr *e)
+{
+    LP_FAIL_IF(lp_tracing, e, LP_E_RUNTIME,
+               "backward() and torch.autograd.grad() cannot be traced. A "
+               "compiled program computes gradients of its results "
+               "(lupine.compile with cotangents = {...}) or of its loss "
+               "(poptorch.trainingModel), as said when it is made");
+    return LP_OK;
+}
+
 LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,
                  LpTensor *const *inputs, int n_inputs, bool retain_graph,
                  bool create_graph, bool allow_unused, LpTensor **out, LpErr *e)
@@ -382,6 +393,7 @@ LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,
               .grads.create = create_graph,
               .retain = retain_graph || create_graph,
               .err = e};
+    LP_TRY(check_not_traced(e));
     LpStatus s = set_targets(&p, inputs, n_inputs, e);
     if (s == LP_OK)
         s = drive(&p, roots, grads, n);
@@ -408,6 +420,7 @@ LpStatus lp_backward(LpTensor *const *roots, LpTensor *const *grads, int n,
     Pass p = {.grads.create = create_graph,
               .retain = retain_graph || create_graph,
               .err = e};
+    LP_TRY(check_not_traced(e));
     if (n_inputs == 0)
         return drive(&p, roots, grads, n);
     p.only_targets = true;
