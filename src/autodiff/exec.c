@@ -307,6 +307,7 @@ static LpStatus cached(const LpKernelReq *r, LpArena *a, const LpKernel **k,
         lp_free(copy);
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
+    x->k.threads = r->threads;
     LpStatus s = r->op->prepare(r, &x->k, e);
     if (s != LP_OK) {
         lp_free(x);

@@ -26,6 +26,20 @@ static inline float lp_bits_float(uint32_t u)
     return f;
 }
 
+static inline uint64_t lp_double_bits(double d)
+{
+    uint64_t u;
+    memcpy(&u, &d, sizeof u);
+    return u;
+}
+
+static inline double lp_bits_double(uint64_t u)
+{
+    double d;
+    memcpy(&d, &u, sizeof d);
+    return d;
+}
+
 /* Shifts right by n >= 1 and rounds what falls out to nearest even; n above
  * 63 gives 0. */
 static inline uint64_t lp_shift_round(uint64_t m, int n)
@@ -75,8 +89,7 @@ static inline uint16_t lp_float_to_half(float f)
 /* Rounds once: going through float would round twice. */
 static inline uint16_t lp_double_to_half(double d)
 {
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
+    uint64_t u = lp_double_bits(d);
     uint16_t sign = (uint16_t)(u >> 48 & 0x8000);
     u &= 0x7fffffffffffffff;
     if (u > 0x7ff0000000000000)

@@ -232,6 +232,7 @@ typedef struct LpKernelReq {
      * where that is quicker; LP_SPLIT_ALL keep all its bits, 0: none */
     int split;
 } LpKernelReq;
+/* `k` comes empty, but for its threads, which are the request's. */
 typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
 /* One that only returns what a call gives. */
 #define LP_PREPARE_AS(name, ...)                                               \

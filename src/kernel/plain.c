@@ -136,6 +136,5 @@ LpStatus lp_plain_prepare_but(const LpKernelReq *r, LpKernel *k,
     k->run = plain_run;
     k->fini = p->plan ? lp_plain_fini : NULL;
     k->work_bytes = total;
-    k->threads = r->threads;
     return LP_OK;
 }

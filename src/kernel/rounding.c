@@ -199,6 +199,7 @@ bool lp_call_rounds(const LpKernelReq *r)
 
 LpStatus lp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
+    k->threads = r->threads;
     if (!lp_call_rounds(r))
         return r->op->prepare(r, k, e);
     size_t n = (size_t)r->n_in + (size_t)r->n_out;
@@ -211,7 +212,6 @@ LpStatus lp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     k->state = f;
     k->run = run;
     k->fini = fini;
-    k->threads = r->threads;
     if (s != LP_OK)
         fini(k);
     return s;

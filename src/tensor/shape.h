@@ -32,6 +32,21 @@ static inline int64_t lp_numel(const LpType *t)
     return lp_elements(t->shape, t->ndim);
 }
 
+/* The elements lie in order and without gaps. */
+static inline bool lp_is_dense(const int64_t *size, const int64_t *stride,
+                               int n)
+{
+    int64_t step = 1;
+    while (n-- > 0) {
+        if (size[n] == 0)
+            return true;
+        if (size[n] != 1 && stride[n] != step)
+            return false;
+        step *= size[n];
+    }
+    return true;
+}
+
 /* Of its elements, one after the other. */
 static inline int64_t lp_type_bytes(const LpType *t)
 {

@@ -301,15 +301,7 @@ int64_t lp_tensor_numel(const LpTensor *t)
 
 bool lp_tensor_contiguous(const LpTensor *t)
 {
-    int64_t s = 1;
-    for (int i = t->ndim - 1; i >= 0; i--) {
-        if (t->shape[i] == 0)
-            return true;
-        if (t->shape[i] != 1 && t->strides[i] != s)
-            return false;
-        s *= t->shape[i];
-    }
-    return true;
+    return lp_is_dense(t->shape, t->strides, t->ndim);
 }
 
 LpStatus lp_tensor_touch(const LpTensor *t, bool will_write, LpErr *e)

@@ -252,15 +252,7 @@ int64_t lp_desc_numel(const LpDesc *d)
 
 bool lp_desc_contiguous(const LpDesc *d)
 {
-    int64_t step = 1;
-    for (int i = d->ndim - 1; i >= 0; i--) {
-        if (d->shape[i] == 0)
-            return true;
-        if (d->shape[i] != 1 && d->strides[i] != step)
-            return false;
-        step *= d->shape[i];
-    }
-    return true;
+    return lp_is_dense(d->shape, d->strides, d->ndim);
 }
 
 static int64_t magnitude(int64_t v)

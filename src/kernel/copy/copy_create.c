@@ -16,9 +16,8 @@ LP_KERNEL_RUN(run_nothing)
 
 LpStatus lp_empty_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    (void)e;
+    (void)r, (void)e;
     k->run = run_nothing;
-    k->threads = r->threads;
     return LP_OK;
 }
 
@@ -39,7 +38,6 @@ LpStatus lp_fill_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     lp_copy_plan(&r->in[1], &r->out[0], r->threads,
                  (LpCopyPlan *)(void *)k->inl);
     k->run = run_fill_from;
-    k->threads = r->threads;
     return LP_OK;
 }
 
@@ -160,7 +158,6 @@ LpStatus lp_eye_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     (void)e;
     *(LpDesc *)(void *)k->inl = r->out[0];
     k->run = run_eye;
-    k->threads = r->threads;
     return LP_OK;
 }
 

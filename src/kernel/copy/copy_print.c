@@ -200,6 +200,5 @@ LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p->open = take(&block, a[OPEN].str);
     p->close = take(&block, a[CLOSE].str);
     k->run = run_print;
-    k->threads = r->threads;
     return LP_OK;
 }

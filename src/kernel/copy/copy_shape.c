@@ -46,7 +46,6 @@ LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         at += to.shape[dim];
     }
     k->run = run_cat;
-    k->threads = r->threads;
     return LP_OK;
 }
 
@@ -118,7 +117,6 @@ LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     t->diagonal = given > far ? far : given < -far ? -far : given;
     t->lower = r->op->name[3] == 'l';
     k->run = run_tri;
-    k->threads = r->threads;
     return LP_OK;
 }
 
@@ -168,6 +166,5 @@ LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p->from_bytes = skip_from * bytes;
     p->to_bytes = skip_to * bytes;
     k->run = run_pad;
-    k->threads = r->threads;
     return LP_OK;
 }

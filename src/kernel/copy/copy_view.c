@@ -70,7 +70,6 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     lp_copy_plan(&r->in[1], &to, r->threads, &s->part);
     s->offset_bytes = g.offset * (int64_t)lp_dtype_size(base.dtype);
     k->run = run_scatter;
-    k->threads = r->threads;
     return LP_OK;
 }
 
@@ -185,7 +184,6 @@ LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     BackwardState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
     if (!s)
         return LP_E_MEMORY;
-    k->threads = r->threads;
     bool plain = lp_desc_contiguous(&r->out[0]);
     LpStatus st = lp_view_geometry(view, r->attr + 1, r->op->n_attr - 1, &base,
                                    plain ? NULL : r->out[0].strides, &s->g, e);

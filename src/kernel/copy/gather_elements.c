@@ -319,7 +319,6 @@ static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->dim = (int)r->attr[LP_INDEX_DIM].i;
     s->threads = r->threads;
     s->name = r->op->name;
-    k->threads = r->threads;
     k->work_bytes = (size_t)lp_numel(&s->index_type) * sizeof(int64_t);
     return s;
 }

@@ -25,7 +25,6 @@ static Parts *parts(const LpKernelReq *r, LpKernel *k, LpErr *e)
     for (int i = 0; i < r->n_in && i < 3; i++)
         p->in[i] = r->in[i];
     p->out = r->out[0];
-    k->threads = r->threads;
     return p;
 }
 

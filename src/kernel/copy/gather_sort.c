@@ -260,7 +260,6 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
                      : r->threads;
     k->work_bytes = (size_t)s->threads * 2 * (size_t)s->n * sizeof(LpSortItem);
     k->run = run_sort;
-    k->threads = r->threads;
     return LP_OK;
 }
 

@@ -220,7 +220,6 @@ static Update *update(const LpKernelReq *r, const Places *places, LpKernel *k,
     for (int i = 0; i < r->op->n_attr; i++)
         *((bool *)&u->flags + places->flag[i]) = r->attr[i].i != 0;
     k->run = run_update;
-    k->threads = r->threads;
     return u;
 }
 

@@ -14,13 +14,7 @@ enum {
 
 static bool dense(const LpDesc *d)
 {
-    int64_t want = 1;
-    for (int i = d->ndim - 1; i >= 0; i--) {
-        if (d->shape[i] != 1 && d->strides[i] != want)
-            return false;
-        want *= d->shape[i];
-    }
-    return true;
+    return lp_is_dense(d->shape, d->strides, d->ndim);
 }
 
 static bool single(const LpDesc *d)

@@ -31,7 +31,7 @@ static inline float exp_tail(float r)
 static inline float exp_reduce(float x, uint32_t *n)
 {
     float t = x * 1.44269504f + MAGIC_F;
-    *n = bits_of_f(t);
+    *n = lp_float_bits(t);
     t -= MAGIC_F;
     float r = FMAF(t, -0.693145752f, x); /* 16 bits: exact product */
     return FMAF(t, -1.42860677e-6f, r);
@@ -45,8 +45,8 @@ static inline float exp_f32(float x)
     float r = exp_reduce(x, &n);
     float p = FMAF(r * r, exp_tail(r), r) + 1.0f;
     int32_t k = (int32_t)(n - 0x4b400000u), h = k >> 1;
-    return p * f_of_bits((uint32_t)(h + 127) << 23) *
-           f_of_bits((uint32_t)(k - h + 127) << 23);
+    return p * lp_bits_float((uint32_t)(h + 127) << 23) *
+           lp_bits_float((uint32_t)(k - h + 127) << 23);
 }
 
 static inline float expm1_f32(float x)
@@ -56,7 +56,7 @@ static inline float expm1_f32(float x)
     v = v < -25.0f ? -25.0f : v;
     float r = exp_reduce(v, &n);
     float p = FMAF(r * r, exp_tail(r), r);
-    float s = f_of_bits((n - 0x4b400000u + 126) << 23); /* 2^(n-1) */
+    float s = lp_bits_float((n - 0x4b400000u + 126) << 23); /* 2^(n-1) */
     float y = 2.0f * FMAF(s, p, s - 0.5f);
     return x == 0.0f ? x : y;
 }
@@ -66,9 +66,9 @@ static inline float log_parts(float x, float *e)
 {
     float tiny = x < 1.17549435e-38f ? 1.0f : 0.0f;
     x = tiny != 0.0f ? x * 8388608.0f : x;
-    uint32_t u = bits_of_f(x) - 0x3f3504f3u;
+    uint32_t u = lp_float_bits(x) - 0x3f3504f3u;
     *e = (float)((int32_t)u >> 23) - tiny * 23.0f;
-    float f = f_of_bits((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    float f = lp_bits_float((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
     float q = FMAF(f, 0.06980702f, -0.114945464f);
     q = FMAF(f, q, 0.11689071f);
     q = FMAF(f, q, -0.124240376f);
@@ -171,7 +171,7 @@ static inline float exp_falling_f32(float x)
     uint32_t n;
     float r = exp_reduce(x, &n);
     float p = FMAF(r * r, exp_tail(r), r) + 1.0f;
-    return f_of_bits(bits_of_f(p) + (n << 23));
+    return lp_bits_float(lp_float_bits(p) + (n << 23));
 }
 
 /* normal_cdf(-|x|) is exp(-x^2 / 2), 0 from |x| = 13 on, times *q: a smooth
@@ -181,9 +181,9 @@ static inline float exp_falling_f32(float x)
 static inline float normal_left_f32(float x, float *q)
 {
     const uint32_t six = 0x40c00000u, most = 0x41500000u; /* 13 */
-    uint32_t u = bits_of_f(x) & 0x7fffffffu;
-    float c = f_of_bits(u < most ? u : most);
-    float s = FMAF(f_of_bits(u < six ? u : six), 0.333333343f, -1.0f);
+    uint32_t u = lp_float_bits(x) & 0x7fffffffu;
+    float c = lp_bits_float(u < most ? u : most);
+    float s = FMAF(lp_bits_float(u < six ? u : six), 0.333333343f, -1.0f);
     float p = FMAF(s, -0.000378165715f, 0.000840146492f);
     p = FMAF(s, p, -0.000157054289f);
     p = FMAF(s, p, -0.000116522018f);

@@ -53,7 +53,7 @@ static void f32_cos(int64_t n, void *y, const void *const *x, unsigned splat,
 
 #define T float
 #define M(f) f##_f32
-#define SIGNBIT(x) (bits_of_f(x) >> 31)
+#define SIGNBIT(x) (lp_float_bits(x) >> 31)
 #define UNARY(name, tail, policy, cost, e, ...)                                \
     LOOP(f32_##name, float, float, f, e)
 #define UNARYH(...)
@@ -66,7 +66,7 @@ static void f32_cos(int64_t n, void *y, const void *const *x, unsigned splat,
 
 #define T double
 #define M(f) f##_f64
-#define SIGNBIT(x) (bits_of_d(x) >> 63)
+#define SIGNBIT(x) (lp_double_bits(x) >> 63)
 #define UNARY(name, tail, policy, cost, e, ...)                                \
     LOOP(f64_##name, double, double, f, e)
 #define TEST(name, tail, e, ie) LOOP(f64_##name, uint8_t, double, f, e)

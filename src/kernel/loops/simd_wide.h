@@ -10,11 +10,11 @@
 /* log2 of a positive finite number; relative error near 1e-13. */
 static inline double log2_wide(double x)
 {
-    uint64_t u = bits_of_d(x) - 0x3fe6a09e667f3bcdu;
+    uint64_t u = lp_double_bits(x) - 0x3fe6a09e667f3bcdu;
     /* the exponent as a double without a conversion from int64 */
     uint64_t eb = (uint64_t)((int64_t)u >> 52) + 0x4338000000000000u;
-    double e = d_of_bits(eb) - MAGIC_D;
-    double m = d_of_bits((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
+    double e = lp_bits_double(eb) - MAGIC_D;
+    double m = lp_bits_double((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
     double s = (m - 1.0) / (m + 1.0), z = s * s;
     double p = FMAD(z, 0.19387422342788124, 0.2219011324646228);
     p = FMAD(z, p, 0.2857177502034745);
@@ -28,7 +28,7 @@ static inline double log2_wide(double x)
 static inline double exp2_wide(double x)
 {
     double t = x + MAGIC_D;
-    uint64_t n = bits_of_d(t);
+    uint64_t n = lp_double_bits(t);
     double f = x - (t - MAGIC_D);
     double p = FMAD(f, 1.3251088989600328e-06, 1.5304109880617525e-05);
     p = FMAD(f, p, 0.00015403474297170594);
@@ -38,7 +38,7 @@ static inline double exp2_wide(double x)
     p = FMAD(f, p, 0.240226506958878);
     p = FMAD(f, p, 0.6931471805567313);
     p = FMAD(f, p, 1.0);
-    return p * d_of_bits((n + 1023u) << 52);
+    return p * lp_bits_double((n + 1023u) << 52);
 }
 
 static inline float exp2_f32(float x)
@@ -85,7 +85,7 @@ static inline float pow_f32(float x, float y)
     float yi = truncf(y), half = y * 0.5f;
     float whole = yi == y ? 1.0f : 0.0f;
     float odd = whole != 0.0f && truncf(half) != half ? 1.0f : 0.0f;
-    float neg = bits_of_f(x) >> 31 ? 1.0f : 0.0f;
+    float neg = lp_float_bits(x) >> 31 ? 1.0f : 0.0f;
     r = neg * odd != 0.0f ? -r : r;
     float bad = x < 0.0f && a <= 3.40282347e38f ? 1.0f - whole : 0.0f;
     r = bad != 0.0f ? NAN : r;
@@ -101,7 +101,7 @@ static inline float sine_f32(float x, uint64_t quarter)
 {
     double d = (double)x;
     double t = d * 0.63661977236758134 + MAGIC_D;
-    uint64_t n = bits_of_d(t) + quarter;
+    uint64_t n = lp_double_bits(t) + quarter;
     t -= MAGIC_D;
     double r = FMAD(t, -1.57079632673412561417, d); /* 33 bits */
     r = FMAD(t, -6.07710050650619224932e-11, r);

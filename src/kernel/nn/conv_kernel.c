@@ -392,7 +392,6 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
     k->run = direct_run;
     k->fini = direct_fini;
     k->work_bytes = c->work;
-    k->threads = r->threads;
     return LP_OK;
 }
 

@@ -209,7 +209,6 @@ static void prepare(const LpKernelReq *r, int image, LpKernel *k)
                  .relu = r->n_in > (image ? 5 : 3)};
     int64_t work = (2 * s->batch + 3) * s->channels;
     k->work_bytes = (size_t)work * sizeof(float);
-    k->threads = r->threads;
 }
 
 LpStatus lp_batch_norm_blocked(const LpKernelReq *r, LpKernel *k, LpErr *e)

@@ -45,7 +45,6 @@ LpStatus lp_max_pool_blocked(const LpKernelReq *r, const LpPoolGeom *g,
     *s = state_of(&r->in[0], &r->out[0]);
     s->g = *g;
     k->run = run_max;
-    k->threads = r->threads;
     return LP_OK;
 }
 
@@ -86,6 +85,5 @@ LpStatus lp_max_pool_scatter_blocked(const LpKernelReq *r, LpKernel *k,
     State *s = (void *)k->inl;
     *s = state_of(&r->out[0], &r->in[0]);
     k->run = run_scatter;
-    k->threads = r->threads;
     return LP_OK;
 }

@@ -130,7 +130,6 @@ static LpStatus prepare(const LpKernelReq *r, LpPrepare *product, LpScalar beta,
     k->state = p;
     k->run = run;
     k->fini = fini;
-    k->threads = r->threads;
     return LP_OK;
 }
 

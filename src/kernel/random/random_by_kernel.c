@@ -226,7 +226,6 @@ static LpStatus prepare(const LpKernelReq *r, int n_in, Sampler draw,
         s->in[i] = spread(&r->in[i], &r->out[0]);
     k->work_bytes = (size_t)s->n * (size_t)n_in * sizeof(double);
     k->run = run_by;
-    k->threads = r->threads;
     return LP_OK;
 }
 

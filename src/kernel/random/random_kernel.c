@@ -235,7 +235,6 @@ LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
     d->threads = r->threads;
     k->work_bytes = d->strided ? (size_t)d->n * lp_dtype_size(d->out.dtype) : 0;
     k->run = run_draw;
-    k->threads = r->threads;
     return LP_OK;
 }
 
