@@ -288,6 +288,13 @@ describe("the value that a convolution reads", function()
 end)
 
 describe("memory that is not the arena's", function()
+  it("does not hide what is saved: gradients that are added up where they are made", function()
+    local list, rows = parameters(WIDTH, INNER), 96
+    local without, with = both(chain(gelu)(list), { torch.randn(rows, WIDTH) }, list,
+      { accumulation = 2 })
+    assert.equal(LAYERS * rows * INNER * BYTES, saved(without, with))
+  end)
+
   it("does not hide what is saved: a large result of the step", function()
     local list = parameters(WIDTH, INNER)
     local fn = chain(gelu)(list)

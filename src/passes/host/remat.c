@@ -54,6 +54,7 @@ typedef struct Remat {
     LpVal *of;    /* per value: its root */
     LpVal *copy;  /* per value: made again, in the new graph */
     LpVal *moved; /* per node: first result in the new graph, if it moved */
+    bool *output; /* per value */
     int64_t *use; /* per node, with one more: change of bytes in use */
     LpArena mem;
 } Remat;
@@ -82,11 +83,27 @@ static double flops_for(const LpGraph *g, const LpGraphNode *n, LpVal v)
     return size > 0 ? 2 * n->op->work(&r) / size : 0;
 }
 
+/* Node id adds v to an accumulator, which it does right behind the node that
+ * makes v (nodes.c). */
+static bool accumulates(const Remat *x, LpNodeId id, LpVal v)
+{
+    const LpGraphNode *n = &x->g->node[id];
+    if (n->n_out != 1 || !x->output[n->out] || !is_backward(x->g, id))
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        LpVal w = root_of(x, n->in[k]);
+        if (w != LP_NOVAL && w != x->of[v] && x->root[w].def != LP_NO_NODE)
+            return false;
+    }
+    return true;
+}
+
 static void note_reader(Remat *x, LpNodeId id, LpVal v)
 {
     const LpGraphNode *n = &x->g->node[id];
     Root *r = &x->root[x->of[v]];
-    r->last = id;
+    if (!accumulates(x, id, v))
+        r->last = id;
     if (!is_backward(x->g, id)) {
         r->forward = id;
         return;
@@ -121,6 +138,8 @@ static void fix(Remat *x, LpVal v)
 static void read_graph(Remat *x, uint8_t *views)
 {
     const LpGraph *g = x->g;
+    for (size_t i = 0; i < g->n_output; i++)
+        x->output[g->output[i]] = true;
     for (size_t i = 0; i < g->n_input; i++) {
         x->of[g->input[i]] = g->input[i];
         x->root[g->input[i]] = (Root){.def = LP_NO_NODE, .fixed = true};
@@ -372,8 +391,10 @@ static LpStatus run(Remat *x, LpGraph **g, const LpHostOptions *o, LpErr *e)
     x->copy = lp_arena_calloc(&x->mem, n * sizeof *x->copy);
     x->moved = lp_arena_calloc(&x->mem, (x->g->n_node + 1) * sizeof *x->moved);
     x->use = lp_arena_alloc(&x->mem, (x->g->n_node + 1) * sizeof *x->use);
+    x->output = lp_arena_calloc(&x->mem, n);
     uint8_t *views = lp_arena_calloc(&x->mem, n);
-    LP_FAIL_IF(!x->root || !x->of || !x->copy || !x->moved || !x->use || !views,
+    LP_FAIL_IF(!x->root || !x->of || !x->copy || !x->moved || !x->use ||
+                   !x->output || !views,
                e, LP_E_MEMORY, "out of memory");
     read_graph(x, views);
     LpNodeId at;
