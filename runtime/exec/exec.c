@@ -344,16 +344,14 @@ static LpStatus wait_for_sums(LpExec *x, LpErr *e)
 
 static LpStatus sum_replicas(LpExec *x, LpErr *e)
 {
-    LpErr other;
-    LpStatus s = start_sums(x, SIZE_MAX, e);
-    LpStatus t = wait_for_sums(x, s == LP_OK ? e : &other);
-    return s == LP_OK ? t : s;
+    LP_TRY(start_sums(x, SIZE_MAX, e));
+    LP_TRY(wait_for_sums(x, e));
+    lap(x, LP_PROFILE_SUM, -1);
+    return LP_OK;
 }
 
 static LpStatus update(LpExec *x, LpErr *e)
 {
-    LP_TRY(sum_replicas(x, e));
-    lap(x, LP_PROFILE_SUM, -1);
     for (int64_t r = 0; r < (x->grouped ? x->replicas : 1); r++) {
         /* all round alike: those of a group stay equal */
         LpRunCtx rc = {.seed = x->seed};
@@ -402,6 +400,8 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     lp_kernels_may_stop = false;
     if (s == LP_OK && lp_interrupt_raised()) /* the last kernel may have */
         s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
+    if (s == LP_OK)
+        s = sum_replicas(x, e);
     if (s != LP_OK) {
         LpErr other;
         (void)wait_for_sums(x, &other);

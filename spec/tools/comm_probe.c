@@ -1,7 +1,8 @@
 /* Runs the step whose text comes on standard input, its replicas dealt out to
  * N forked processes, and prints a hash of what each replica has afterwards:
- * comm_probe N [mixed]. The lines are the same for any N, and if every other
- * process lays weights out otherwise (mixed). */
+ * comm_probe N [mixed | fail]. The lines are the same for any N, if every other
+ * process lays weights out otherwise (mixed), and if the first call fails after
+ * its first sum was started (fail). */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ typedef struct Shared {
 typedef struct Peer {
     Shared *shared;
     int64_t replicas;
+    int fails_in; /* starts until one fails; 0: none does */
 } Peer;
 
 static char *place(const Peer *p, const LpReduction *r, int64_t replica)
@@ -55,7 +57,8 @@ static LpStatus agree(const LpComm *c, uint64_t mine, bool *same, LpErr *e)
 
 static LpStatus start(const LpComm *c, const LpReduction *r, LpErr *e)
 {
-    const Peer *p = c->ctx;
+    Peer *p = c->ctx;
+    LP_FAIL_IF(p->fails_in && --p->fails_in == 0, e, LP_E_RUNTIME, "cut off");
     LP_FAIL_IF(bytes_of(r) > PLACE || (r->var + 1) * p->replicas > PLACES, e,
                LP_E_VALUE, "variable %u is too large", r->var);
     for (int64_t i = 0; i < r->n_local; i++)
@@ -170,14 +173,14 @@ static LpStatus report(LpExec *x, const LpStep *s, const LpStream *st,
 }
 
 /* ---- one process -------------------------------------------------------- */
-static LpStatus run(const LpStep *s, const LpComm *c, bool mixed, LpErr *e)
+static LpStatus run(const LpStep *s, const LpComm *c, const char *how, LpErr *e)
 {
     LpProgram *p = NULL;
     LpExec *x = NULL;
     int64_t finished, local = s->replicas / c->size, first = c->rank * local;
     LpHostOptions o = lp_host_options();
     o.threads = 1;
-    o.weight_layouts = !mixed || c->rank % 2 == 0;
+    o.weight_layouts = strcmp(how, "mixed") != 0 || c->rank % 2 == 0;
     LpStream *st = lp_calloc(s->n_var + 1, sizeof *st);
     LP_FAIL_IF(!st, e, LP_E_MEMORY, "out of memory");
     LpTopology here = {s->replicas, first, local};
@@ -185,6 +188,10 @@ static LpStatus run(const LpStep *s, const LpComm *c, bool mixed, LpErr *e)
     LP_TRY(lp_exec_new(p, c, &x, e));
     LP_TRY(write_vars(x, s, e));
     LP_TRY(make_streams(s, st, first, local, e));
+    LP_FAIL_IF(strcmp(how, "fail") == 0 &&
+                   lp_exec_run(x, st, &finished, e) == LP_OK,
+               e, LP_E_VALUE, "a call that must fail did not");
+    *e = (LpErr){0};
     for (int call = 0; call < 2; call++)
         LP_TRY(lp_exec_run(x, st, &finished, e));
     LP_TRY(report(x, s, st, first, local, e));
@@ -196,15 +203,15 @@ static LpStatus run(const LpStep *s, const LpComm *c, bool mixed, LpErr *e)
 }
 
 static int member(const LpStep *s, Shared *shared, int rank, int size,
-                  bool mixed)
+                  const char *how)
 {
     LpErr e = {0};
-    Peer p = {shared, s->replicas};
+    Peer p = {shared, s->replicas, strcmp(how, "fail") == 0 ? 2 : 0};
     LpComm c = {.ctx = &p, .rank = rank, .size = size};
     c.agree = agree;
     c.start = start;
     c.wait = finish;
-    if (run(s, size > 1 ? &c : lp_comm_alone(), mixed, &e) == LP_OK)
+    if (run(s, size > 1 ? &c : lp_comm_alone(), how, &e) == LP_OK)
         return fflush(stdout);
     fprintf(stderr, "%s\n", e.msg);
     return 1;
@@ -216,7 +223,7 @@ int main(int argc, char **argv)
     LpErr e = {0};
     LpStep *s = NULL;
     int size = argc > 1 ? atoi(argv[1]) : 1, failed = 0;
-    bool mixed = argc > 2 && strcmp(argv[2], "mixed") == 0;
+    const char *how = argc > 2 ? argv[2] : "";
     text[fread(text, 1, sizeof text - 1, stdin)] = '\0';
     if (lp_schema_init(&e) != LP_OK || lp_step_parse(text, &s, &e) != LP_OK) {
         fprintf(stderr, "%s\n", e.msg);
@@ -230,11 +237,11 @@ int main(int argc, char **argv)
     pthread_barrier_init(&shared->barrier, &attr, (unsigned)size);
     for (int r = 1; r < size; r++)
         if (fork() == 0) {
-            int code = member(s, shared, r, size, mixed);
+            int code = member(s, shared, r, size, how);
             lp_step_release(s);
             _exit(code);
         }
-    failed = member(s, shared, 0, size, mixed);
+    failed = member(s, shared, 0, size, how);
     for (int r = 1, status; r < size; r++)
         failed |= wait(&status) < 0 || status != 0;
     lp_step_release(s);

@@ -170,9 +170,9 @@ describe("replicas in several processes", function()
     return step:text("step")
   end
 
-  local function lines(processes, step, mixed)
+  local function lines(processes, step, how)
     local out, err, code = program.shell(("%s/tools/comm_probe %d %s | sort"):format(program.build,
-      processes, mixed and "mixed" or ""), step)
+      processes, how or ""), step)
     assert.equal("", err)
     assert.equal(0, code)
     return out
@@ -197,10 +197,17 @@ describe("replicas in several processes", function()
       local step = text(group[1] ~= "all" and group or nil)
       assert.equal(1, core.step_parse(step):compile({}):stats().weight_layouts)
       local one = lines(1, step)
-      assert.equal(one, lines(2, step, true))
-      assert.equal(one, lines(4, step, true))
+      assert.equal(one, lines(2, step, "mixed"))
+      assert.equal(one, lines(4, step, "mixed"))
     end)
   end
+
+  it("are as they were after a call whose second sum could not start", function()
+    local step = text()
+    local one = lines(1, step)
+    assert.equal(one, lines(2, step, "fail"))
+    assert.equal(one, lines(4, step, "fail"))
+  end)
 
   it("start a sum while the last replica still computes other gradients", function()
     local step = core.step_parse(text())
