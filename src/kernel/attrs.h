@@ -2,7 +2,8 @@
  * lists of LpAttr with. Over each enum stand the operators whose signatures
  * have these arguments in this order, all or the first of them; a member ends
  * with the argument's name (spec/ops/attrs_spec.lua compares). Operators that
- * only their own file reads need none. */
+ * only the file with their signature reads need none; lint refuses a number
+ * elsewhere. */
 #ifndef LP_KERNEL_ATTRS_H
 #define LP_KERNEL_ATTRS_H
 
@@ -11,6 +12,28 @@
 enum { LP_ADD_ALPHA };
 /* div */
 enum { LP_DIV_ROUNDING_MODE };
+/* cast */
+enum { LP_CAST_DTYPE };
+/* gelu, gelu_backward */
+enum { LP_GELU_APPROXIMATE };
+/* elu_backward */
+enum { LP_ELU_BACK_SLOPE, LP_ELU_BACK_INSIDE, LP_ELU_BACK_ABOVE };
+/* celu */
+enum { LP_CELU_ALPHA };
+/* hardtanh */
+enum { LP_HARDTANH_MIN_VAL, LP_HARDTANH_MAX_VAL };
+/* softshrink */
+enum { LP_SOFTSHRINK_LAMBD };
+/* logit */
+enum { LP_LOGIT_EPS };
+/* nan_to_num */
+enum { LP_NAN_TO_NUM_NAN, LP_NAN_TO_NUM_POSINF, LP_NAN_TO_NUM_NEGINF };
+/* mvlgamma */
+enum { LP_MVLGAMMA_P };
+/* polygamma */
+enum { LP_POLYGAMMA_N };
+/* round */
+enum { LP_ROUND_DECIMALS };
 
 /* ---- reductions --------------------------------------------------------- */
 /* sum, mean, prod, amax, amin, any, all, count_nonzero, argmax, argmin,
@@ -20,8 +43,11 @@ enum { LP_REDUCE_DIM, LP_REDUCE_KEEPDIM, LP_REDUCE_DTYPE };
 enum { LP_NORM_DIM, LP_NORM_KEEPDIM, LP_NORM_ORD, LP_NORM_DTYPE };
 /* cumsum, cumprod */
 enum { LP_CUMSUM_DIM, LP_CUMSUM_DTYPE, LP_CUMSUM_REVERSE };
-/* recurrence, logcumsumexp */
+/* recurrence, logcumsumexp, cummax, cummin, prod_others */
 enum { LP_RUNNING_DIM, LP_RUNNING_REVERSE };
+_Static_assert(!LP_REDUCE_DIM && !LP_NORM_DIM && !LP_CUMSUM_DIM &&
+                   !LP_RUNNING_DIM,
+               "shared rules find dim by any of these names");
 
 /* ---- shapes ------------------------------------------------------------- */
 /* permute */
@@ -93,6 +119,8 @@ enum {
     LP_SCATTER_REDUCE_REDUCE,
     LP_SCATTER_REDUCE_INCLUDE_SELF
 };
+/* embedding */
+enum { LP_EMBEDDING_PADDING_IDX };
 /* embedding_backward */
 enum { LP_EMBEDDING_BACK_NUM_WEIGHTS, LP_EMBEDDING_BACK_PADDING_IDX };
 /* index_set */
@@ -111,11 +139,11 @@ enum { LP_SEARCHSORTED_OUT_INT32, LP_SEARCHSORTED_RIGHT, LP_SEARCHSORTED_SIDE };
 enum { LP_HISTC_BINS, LP_HISTC_MIN, LP_HISTC_MAX };
 /* unique_all */
 enum { LP_UNIQUE_CONSECUTIVE, LP_UNIQUE_DIM, LP_UNIQUE_ATTRS };
-/* bincount_any */
+/* bincount_any, bincount */
 enum { LP_BINCOUNT_MINLENGTH };
 
 /* ---- linear algebra ----------------------------------------------------- */
-/* mm_plus, bmm_plus */
+/* mm_plus, bmm_plus, addmm, baddbmm, addbmm, addmv, addr */
 enum { LP_PLUS_BETA, LP_PLUS_ALPHA };
 /* lu_factor_ex, solve_matrix */
 enum { LP_LU_CHECK_ERRORS, LP_LU_WHO, LP_LU_PIVOT };
@@ -137,6 +165,8 @@ enum { LP_SVD_FULL_MATRICES };
 enum { LP_EIGH_UPLO };
 /* pinv_matrix */
 enum { LP_PINV_HERMITIAN };
+/* matrix_norm, matrix_norm_named, linalg_norm, linalg_norm_named */
+enum { LP_NORMS_ORD, LP_NORMS_DIM, LP_NORMS_KEEPDIM, LP_NORMS_DTYPE };
 
 /* ---- neural networks ---------------------------------------------------- */
 /* convolution, convolution_plus */
@@ -148,6 +178,16 @@ enum {
     LP_CONV_OUTPUT_PADDING,
     LP_CONV_GROUPS,
     LP_CONV_ATTRS
+};
+/* conv1d, conv2d, conv3d, conv1d_padding, conv2d_padding, conv3d_padding */
+enum { LP_CONVN_STRIDE, LP_CONVN_PADDING, LP_CONVN_DILATION, LP_CONVN_GROUPS };
+/* conv_transpose1d, conv_transpose2d, conv_transpose3d */
+enum {
+    LP_CONVT_STRIDE,
+    LP_CONVT_PADDING,
+    LP_CONVT_OUTPUT_PADDING,
+    LP_CONVT_GROUPS,
+    LP_CONVT_DILATION
 };
 /* convolution_backward_input, convolution_backward_weight */
 enum {
@@ -190,7 +230,8 @@ enum {
     LP_AVG_BACK_ATTRS
 };
 /* max_pool_backward, max_pool_gather, adaptive_avg_pool,
- * adaptive_avg_pool_backward, adaptive_max_pool */
+ * adaptive_avg_pool_backward, adaptive_max_pool, adaptive_avg_pool1d,
+ * adaptive_avg_pool2d, adaptive_avg_pool3d */
 enum { LP_POOL_SIZE };
 /* native_layer_norm, layer_norm_backward */
 enum { LP_LAYER_NORM_NORMALIZED_SHAPE, LP_LAYER_NORM_EPS };
@@ -201,6 +242,8 @@ enum { LP_GROUP_NORM_NUM_GROUPS, LP_GROUP_NORM_EPS };
 enum { LP_BATCH_NORM_EPS };
 /* softmax, log_softmax, softmax_backward, log_softmax_backward */
 enum { LP_SOFTMAX_DIM };
+/* softmax_in, log_softmax_in, softmin */
+enum { LP_SOFTMAX_IN_DIM, LP_SOFTMAX_IN_DTYPE };
 /* dropout */
 enum { LP_DROPOUT_P, LP_DROPOUT_TRAINING };
 /* attention, attention_backward */
@@ -209,11 +252,32 @@ enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL };
 enum { LP_IDENTITY_LOSS_REDUCTION };
 /* nll_loss_forward, nll_loss_backward */
 enum { LP_NLL_REDUCTION, LP_NLL_IGNORE_INDEX, LP_NLL_CLASSES };
+/* nll_loss, cross_entropy */
+enum {
+    LP_LOSS_SIZE_AVERAGE,
+    LP_LOSS_IGNORE_INDEX,
+    LP_LOSS_REDUCE,
+    LP_LOSS_REDUCTION,
+    LP_LOSS_LABEL_SMOOTHING
+};
 
 /* ---- markers ------------------------------------------------------------ */
 /* set_available_memory */
 enum { LP_SET_AVAILABLE_MEMORY_PROPORTION };
 /* set_overlap_for_input, set_overlap_for_output */
 enum { LP_OVERLAP_MODE };
+/* print_tensor */
+enum {
+    LP_PRINT_TITLE,
+    LP_PRINT_PRINT_GRADIENT,
+    LP_PRINT_SUMMARISE_THRESHOLD,
+    LP_PRINT_EDGE_ITEMS,
+    LP_PRINT_MAX_LINE_WIDTH,
+    LP_PRINT_DIGITS,
+    LP_PRINT_FLOAT_FORMAT,
+    LP_PRINT_SEPARATOR,
+    LP_PRINT_OPEN_BRACKET,
+    LP_PRINT_CLOSE_BRACKET
+};
 
 #endif

@@ -56,10 +56,10 @@ LpStatus lp_infer_refuse(const LpInfer *x, LpDtype t, const char *allowed)
                    x->op->name, lp_dtype_name(t), allowed);
 }
 
-LpStatus lp_infer_mode(const LpInfer *x, const char *name, const char *one,
-                       const char *two)
+LpStatus lp_infer_mode(const LpInfer *x, int i, const char *name,
+                       const char *one, const char *two)
 {
-    const LpAttr *a = &x->attr[0];
+    const LpAttr *a = &x->attr[i];
     LP_FAIL_IF(a->kind == LP_ATTR_STR && strcmp(a->str, one) &&
                    strcmp(a->str, two),
                x->err, LP_E_RUNTIME, "%s: %s is '%s'; it must be '%s' or '%s'",
@@ -67,18 +67,13 @@ LpStatus lp_infer_mode(const LpInfer *x, const char *name, const char *one,
     return LP_OK;
 }
 
-LpStatus lp_infer_gelu(const LpInfer *x, LpDtype *t)
-{
-    (void)t;
-    return lp_infer_mode(x, "approximate", "none", "tanh");
-}
-
 static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
 {
     bool real = lp_is_float(*t);
     if (policy == LP_PW_DIVIDE)
-        policy =
-            x->attr[0].kind == LP_ATTR_NONE ? LP_PW_FLOAT : LP_PW_SAME_NOT_BOOL;
+        policy = x->attr[LP_DIV_ROUNDING_MODE].kind == LP_ATTR_NONE
+                     ? LP_PW_FLOAT
+                     : LP_PW_SAME_NOT_BOOL;
     switch (policy) {
     case LP_PW_SAME_NOT_BOOL:
         return *t == LP_BOOL ? lp_infer_refuse(x, *t, "a number type") : LP_OK;
@@ -106,8 +101,8 @@ static LpStatus result_type(LpInfer *x, LpPwPolicy policy, LpDtype *t)
         *t = LP_BOOL;
         return LP_OK;
     case LP_PW_CAST:
-        if (x->op->n_attr > 0 && x->attr[0].kind == LP_ATTR_DTYPE)
-            *t = (LpDtype)x->attr[0].i;
+        if (x->op->n_attr > 0 && x->attr[LP_CAST_DTYPE].kind == LP_ATTR_DTYPE)
+            *t = (LpDtype)x->attr[LP_CAST_DTYPE].i;
         return LP_OK;
     default:
         return LP_OK;

@@ -14,11 +14,9 @@ LpDtype lp_infer_promote(const LpType *in, int n);
 /* Refuses the operands' type: "it must be `allowed`". */
 LpStatus lp_infer_refuse(const LpInfer *x, LpDtype t, const char *allowed);
 
-/* The attribute 0, called `name`, must be None or one of two words. */
-LpStatus lp_infer_mode(const LpInfer *x, const char *name, const char *one,
-                       const char *two);
-/* That of gelu and its gradient. */
-LpStatus lp_infer_gelu(const LpInfer *x, LpDtype *t);
+/* The attribute i, called `name`, must be None or one of two words. */
+LpStatus lp_infer_mode(const LpInfer *x, int i, const char *name,
+                       const char *one, const char *two);
 
 /* Refuses the half types, which PyTorch's kernel of `op` does not have. */
 LpStatus lp_infer_wide(const char *op, LpDtype t, LpErr *e);

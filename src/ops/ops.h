@@ -3,6 +3,7 @@
 #define LP_OPS_OPS_H
 
 #include "src/ir/builder.h"
+#include "src/kernel/attrs.h"
 
 enum {
 #define OP(name) LP_OP_##name,

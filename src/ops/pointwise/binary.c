@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "runtime/cost/cost.h"
-#include "src/kernel/attrs.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/ops/infer.h"
 #include "src/ops/pointwise/pointwise_record.h"
@@ -193,7 +192,7 @@ static LpVal gelu_second(LpGrad *g)
     if (!lp_is_imm(y) && lp_is_half(lp_type(g->b, y)->dtype))
         y = lp_cast(g->b, y, LP_F32);
     LpVal x2 = MUL(y, y);
-    if (strcmp(g->attr[0].str, "tanh")) {
+    if (!lp_by_tanh(g->attr)) {
         LpVal phi = MUL(OP1(exp, MUL(x2, K(-0.5))), K(0.39894228040143268));
         return MUL(SUB(K(2), x2), phi);
     }
@@ -208,8 +207,9 @@ static LpVal gelu_second(LpGrad *g)
 /* 0 from the bend on, where the exponential may overflow. */
 static LpVal elu_second(LpGrad *g)
 {
-    double slope = g->attr[0].f, inside = g->attr[1].f;
-    const LpAttr a[3] = {lp_attr_float(slope * inside), g->attr[1],
+    LpAttr slope = g->attr[LP_ELU_BACK_SLOPE];
+    LpAttr inside = g->attr[LP_ELU_BACK_INSIDE];
+    const LpAttr a[3] = {lp_attr_float(slope.f * inside.f), inside,
                          lp_attr_float(0)};
     LpVal d = lp_emit(g->b, LP_OP_elu_backward, (LpVal[]){MUL(DY, X), Y}, 2, a);
     return WHERE(LT(Y, K(0)), d, K(0));
@@ -279,22 +279,23 @@ LP_PW_SELECT(select_nextafter)
 
 LP_PW_SELECT(select_gelu_backward)
 {
-    return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh_backward
-                                               : LP_LOOP_gelu_backward;
+    return lp_by_tanh(r->attr) ? LP_LOOP_gelu_tanh_backward
+                               : LP_LOOP_gelu_backward;
 }
 
 /* ---- own rules ----------------------------------------------------------- */
 LP_PW_RULE(rule_add)
 {
-    LP_FAIL_IF(x->attr[0].s.kind == LP_KIND_BOOL && *t != LP_BOOL, x->err,
-               LP_E_RUNTIME,
+    LP_FAIL_IF(x->attr[LP_ADD_ALPHA].s.kind == LP_KIND_BOOL && *t != LP_BOOL,
+               x->err, LP_E_RUNTIME,
                "%s: alpha is a boolean, but the result is %s: it must be a "
                "number",
                x->op->name, lp_dtype_name(*t));
-    LP_FAIL_IF(x->attr[0].s.kind == LP_KIND_FLOAT && !lp_is_float(*t), x->err,
-               LP_E_RUNTIME,
+    LP_FAIL_IF(x->attr[LP_ADD_ALPHA].s.kind == LP_KIND_FLOAT &&
+                   !lp_is_float(*t),
+               x->err, LP_E_RUNTIME,
                "%s: alpha is %g, but the result is %s: it must be an integer",
-               x->op->name, x->attr[0].s.f, lp_dtype_name(*t));
+               x->op->name, x->attr[LP_ADD_ALPHA].s.f, lp_dtype_name(*t));
     return LP_OK;
 }
 
@@ -311,7 +312,8 @@ LP_PW_RULE(rule_sub)
 
 LP_PW_RULE(rule_div)
 {
-    return lp_infer_mode(x, "rounding_mode", "floor", "trunc");
+    return lp_infer_mode(x, LP_DIV_ROUNDING_MODE, "rounding_mode", "floor",
+                         "trunc");
 }
 
 /* PyTorch computes of bool only a tensor to the power of a number; of integers

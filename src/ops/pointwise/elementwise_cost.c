@@ -6,7 +6,6 @@
  * charged as their steps. A running sum has no operation of its own there: it
  * is charged as doubling steps of a copy and an addition; a median or a mode as
  * the compare steps of a bitonic sort (Batcher, 1968), what popops uses. */
-#include "src/kernel/attrs.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/infer.h"

@@ -22,6 +22,16 @@
 #define LP_PW_RULE(name)                                                       \
     static LpStatus name(const LpInfer *x LP_UNUSED, LpDtype *t LP_UNUSED)
 
+/* Of gelu and its gradient. */
+LP_PW_RULE(rule_gelu)
+{
+    return lp_infer_mode(x, LP_GELU_APPROXIMATE, "approximate", "none", "tanh");
+}
+static inline bool lp_by_tanh(const LpAttr *attr)
+{
+    return attr[LP_GELU_APPROXIMATE].str[0] == 't';
+}
+
 #define LP_BOOLEAN_GRAD "a boolean result has no gradient"
 
 #endif

@@ -84,7 +84,7 @@ static LpVal sinc_grad(LpGrad *g)
  * and 1. */
 static LpVal logit_grad(LpGrad *g)
 {
-    bool any = g->attr[0].kind == LP_ATTR_NONE;
+    bool any = g->attr[LP_LOGIT_EPS].kind == LP_ATTR_NONE;
     double lo = any ? 0 : P(0);
     LpVal inside = AND(GE(X, K(lo)), LE(X, K(1 - lo)));
     return WHERE(inside, DIV(DY, MUL(X, SUB(K(1), X))), K(any ? NAN : 0));
@@ -93,7 +93,7 @@ static LpVal logit_grad(LpGrad *g)
 /* ---- choice of loops ----------------------------------------------------- */
 LP_PW_SELECT(select_round)
 {
-    int64_t d = r->attr[0].i;
+    int64_t d = r->attr[LP_ROUND_DECIMALS].i;
     n->p[0].f = pow(10, fabs((double)d));
     if (d == 0 || type == LP_I64)
         return LP_LOOP_round;
@@ -108,13 +108,12 @@ LP_PW_SELECT(select_not)
 
 LP_PW_SELECT(select_gelu)
 {
-    return strcmp(r->attr[0].str, "tanh") == 0 ? LP_LOOP_gelu_tanh
-                                               : LP_LOOP_gelu;
+    return lp_by_tanh(r->attr) ? LP_LOOP_gelu_tanh : LP_LOOP_gelu;
 }
 
 LP_PW_SELECT(select_logit)
 {
-    if (r->attr[0].kind == LP_ATTR_NONE)
+    if (r->attr[LP_LOGIT_EPS].kind == LP_ATTR_NONE)
         n->p[0].f = -1;
     return LP_LOOP_logit;
 }
@@ -130,9 +129,9 @@ static double largest(LpDtype t)
 LP_PW_SELECT(select_nan_to_num)
 {
     double top = largest(r->out[0].dtype);
-    if (r->attr[1].kind == LP_ATTR_NONE)
+    if (r->attr[LP_NAN_TO_NUM_POSINF].kind == LP_ATTR_NONE)
         n->p[1].f = top;
-    if (r->attr[2].kind == LP_ATTR_NONE)
+    if (r->attr[LP_NAN_TO_NUM_NEGINF].kind == LP_ATTR_NONE)
         n->p[2].f = -top;
     return LP_LOOP_nan_to_num;
 }
@@ -147,7 +146,7 @@ LP_PW_RULE(rule_square)
 
 LP_PW_RULE(rule_celu)
 {
-    LP_FAIL_IF(x->attr[0].f == 0, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(x->attr[LP_CELU_ALPHA].f == 0, x->err, LP_E_RUNTIME,
                "celu: alpha is 0; it must be another number");
     return LP_OK;
 }
@@ -155,16 +154,17 @@ LP_PW_RULE(rule_celu)
 LP_PW_RULE(rule_hardtanh)
 {
     const LpAttr *a = x->attr;
-    LP_FAIL_IF(a[0].f > a[1].f, x->err, LP_E_VALUE,
+    LP_FAIL_IF(a[LP_HARDTANH_MIN_VAL].f > a[LP_HARDTANH_MAX_VAL].f, x->err,
+               LP_E_VALUE,
                "hardtanh: min_val is %g and max_val %g; min_val cannot be "
                "greater than max_val",
-               a[0].f, a[1].f);
+               a[LP_HARDTANH_MIN_VAL].f, a[LP_HARDTANH_MAX_VAL].f);
     return LP_OK;
 }
 
 LP_PW_RULE(rule_polygamma)
 {
-    int64_t n = x->attr[0].i;
+    int64_t n = x->attr[LP_POLYGAMMA_N].i;
     LP_FAIL_IF(n < 0 || n > 1000, x->err, LP_E_RUNTIME,
                "polygamma: n is %lld; it must be from 0 to 1000", (long long)n);
     return LP_OK;
@@ -172,7 +172,7 @@ LP_PW_RULE(rule_polygamma)
 
 LP_PW_RULE(rule_round)
 {
-    int64_t decimals = x->attr[0].i;
+    int64_t decimals = x->attr[LP_ROUND_DECIMALS].i;
     LP_FAIL_IF(decimals != 0 && !lp_is_float(x->in[0].dtype), x->err,
                LP_E_RUNTIME,
                "round: decimals is %lld and the type %s; decimals need a "
@@ -183,7 +183,7 @@ LP_PW_RULE(rule_round)
 
 LP_PW_RULE(rule_softshrink)
 {
-    double lambd = x->attr[0].f;
+    double lambd = x->attr[LP_SOFTSHRINK_LAMBD].f;
     LP_FAIL_IF(!(lambd >= 0), x->err, LP_E_RUNTIME,
                "softshrink: lambd is %g; it must be 0 or more", lambd);
     return LP_OK;
@@ -192,7 +192,7 @@ LP_PW_RULE(rule_softshrink)
 /* ---- records ------------------------------------------------------------- */
 static uint8_t cost_gelu(const LpAttr *attr)
 {
-    return attr[0].str[0] == 't' ? LP_EW_gelu : LP_EW_gelu_erf;
+    return lp_by_tanh(attr) ? LP_EW_gelu : LP_EW_gelu_erf;
 }
 
 #define UNARY(name, tail, policy_, cost_, e, marks, gx, where_, ...)           \
@@ -278,7 +278,7 @@ LP_COMPOSITE(frexp,
 LP_FORMULA(mvlgamma, "mvlgamma(Tensor self, int p) -> Tensor @fmic\n"
                      "multigammaln(Tensor self, int p) -> Tensor @sc")
 {
-    int64_t p = attr[0].i, last = -1;
+    int64_t p = attr[LP_MVLGAMMA_P].i, last = -1;
     LpDtype t = lp_type(b, in[0])->dtype;
     if (p < 1 || p > 1000 || t == LP_BOOL)
         return LP_REFUSE(b, LP_E_RUNTIME,
