@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/interrupt.h"
+#include "src/kernel/attrs.h"
 #include "src/kernel/copy/gather_sort.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/loops/reduce_kernel.h"
@@ -328,8 +329,8 @@ LP_KERNEL_RUN(run)
     return LP_OK;
 }
 
-LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind,
-                         const LpAttr *dims, LpKernel *k, LpErr *e)
+LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
+                         LpErr *e)
 {
     Plan *p = (void *)k->inl;
     LpDtype from = r->in[0].dtype, to = r->out[0].dtype;
@@ -340,7 +341,7 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind,
                        r->out[0].shape[d] != 1,
                    e, LP_E_INTERNAL, "%s: results of different layout",
                    r->op->name);
-    lp_reduce_geometry(&r->in[0], &r->out[0], dims, &p->g);
+    lp_reduce_geometry(&r->in[0], &r->out[0], &r->attr[LP_REDUCE_DIM], &p->g);
     p->kind = (uint8_t)kind;
     p->real = lp_is_float(by_result ? to : from);
     p->load = lp_convert_loop(from, p->real ? LP_F64 : LP_I64);

@@ -99,8 +99,8 @@ typedef enum {
     LP_LINE_OTHERS, /* products of all others */
 } LpLineKind;
 
-LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind,
-                         const LpAttr *dims, LpKernel *k, LpErr *e);
+LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
+                         LpErr *e);
 
 /* y_j = d_j + a_j y_(j-1) along a dimension, from the end in reverse, of
  * operands a, d of one shape; attributes: dimensions (one or none), reverse

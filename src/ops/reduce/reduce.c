@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "runtime/cost/cost.h"
-#include "src/kernel/attrs.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/loops/reduce_kernel.h"
 #include "src/ops/view/view.h"
@@ -22,9 +21,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-LpStatus lp_reduce_dims(LpInfer *x, int at)
+LpStatus lp_reduce_dims(LpInfer *x)
 {
-    LpAttr *a = &x->attr[at];
+    LpAttr *a = &x->attr[LP_REDUCE_DIM];
     int64_t dims[LP_MAX_DIMS], one;
     const int64_t *given = a->v;
     int ndim = x->in[0].ndim;
@@ -50,7 +49,7 @@ LpStatus lp_reduce_dims(LpInfer *x, int at)
                    "%s: dim %d appears more than once in the list of "
                    "dimensions",
                    x->op->name, (int)dims[i]);
-    return lp_set_ints(x, at, dims, ndim == 0 ? 0 : n);
+    return lp_set_ints(x, LP_REDUCE_DIM, dims, ndim == 0 ? 0 : n);
 }
 
 void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
@@ -64,8 +63,9 @@ void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
             out->shape[out->ndim++] = 1;
 }
 
-LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims, LpStatus code)
+LpStatus lp_reduce_nonempty(const LpInfer *x, LpStatus code)
 {
+    const LpAttr *dims = &x->attr[LP_REDUCE_DIM];
     for (int i = 0; i < dims->n; i++)
         LP_FAIL_IF(x->in[0].shape[dims->v[i]] == 0, x->err, code,
                    "%s: dimension %d has size 0, and an extreme needs an "
@@ -135,10 +135,10 @@ static LpStatus infer(LpInfer *x)
                  (dims->kind == LP_ATTR_INTS && dims->n > 0);
     /* any and all over no dimensions ask of each element */
     if (f->kind != KIND_TRUTH || dims->kind != LP_ATTR_INTS || dims->n > 0)
-        LP_TRY(lp_reduce_dims(x, 0));
+        LP_TRY(lp_reduce_dims(x));
     LP_TRY(result_dtype(x, f, &t));
     if (f->kind == KIND_SAME)
-        LP_TRY(lp_reduce_nonempty(x, dims, named ? LP_E_INDEX : LP_E_RUNTIME));
+        LP_TRY(lp_reduce_nonempty(x, named ? LP_E_INDEX : LP_E_RUNTIME));
     lp_reduce_shape(&x->in[0], &x->attr[LP_REDUCE_DIM],
                     x->op->n_attr > LP_REDUCE_KEEPDIM &&
                         x->attr[LP_REDUCE_KEEPDIM].i,
@@ -305,9 +305,8 @@ static LpStatus infer_norm(LpInfer *x)
     LP_TRY(lp_infer_norm_dtype(x->op->name, x->in[0].dtype,
                                &x->attr[LP_NORM_DTYPE], x->err));
     LP_TRY(infer(x));
-    return p < 0 || p == (double)INFINITY
-               ? lp_reduce_nonempty(x, &x->attr[LP_REDUCE_DIM], LP_E_RUNTIME)
-               : LP_OK;
+    return p < 0 || p == (double)INFINITY ? lp_reduce_nonempty(x, LP_E_RUNTIME)
+                                          : LP_OK;
 }
 
 /* x |x|^(p-2) dy / norm^(p-1); nothing where the norm is 0 */

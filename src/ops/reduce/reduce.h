@@ -6,9 +6,9 @@
 
 #include "src/ops/infer.h"
 
-/* Shape rule of dimensions: attribute `at` (None, an int or a list) becomes
+/* Shape rule of dimensions: the attribute dim (None, an int or a list) becomes
  * the sorted list of wrapped dimensions; none or an empty list is all. */
-LpStatus lp_reduce_dims(LpInfer *x, int at);
+LpStatus lp_reduce_dims(LpInfer *x);
 
 /* out = in without `dims`, or with ones there; the dtype stays in's. */
 void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
@@ -16,8 +16,7 @@ void lp_reduce_shape(const LpType *in, const LpAttr *dims, bool keep,
 
 /* Error `code` of amax and such: a dimension without elements has no extreme.
  */
-LpStatus lp_reduce_nonempty(const LpInfer *x, const LpAttr *dims,
-                            LpStatus code);
+LpStatus lp_reduce_nonempty(const LpInfer *x, LpStatus code);
 
 /* Running sums and products: in's shape, integers as int64, or the dtype
  * attribute 1. */

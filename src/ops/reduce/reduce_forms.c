@@ -7,7 +7,8 @@
 #include "src/ops/reduce/reduce.h"
 #include "src/ops/rules.h"
 
-enum { DIM, UNBIASED, KEEPDIM, CORRECTION }; /* attributes of var … std_mean */
+/* var, std, var_mean, std_mean */
+enum { DIM, UNBIASED, KEEPDIM, CORRECTION };
 
 static double elements(const LpType *t)
 {
@@ -113,8 +114,8 @@ LP_FORMULA(norm, "norm(Tensor self, Scalar? p=None, int[1]? dim=None, bool "
                  "keepdim=False, *, ScalarType? dtype=None) -> Tensor @fmo")
 {
     LpAttr a[4] = {attr[1], attr[2], attr[0], attr[3]};
-    if (a[2].kind == LP_ATTR_NONE)
-        a[2] = lp_attr_scalar(lp_int(2));
+    if (a[LP_NORM_ORD].kind == LP_ATTR_NONE)
+        a[LP_NORM_ORD] = lp_attr_scalar(lp_int(2));
     return lp_emit(b, LP_OP_vector_norm, in, 1, a);
 }
 
@@ -123,9 +124,9 @@ static LpVal nuclear(LpBuilder *b, const LpAttr *attr, LpVal x)
 {
     static const int64_t last[] = {-2, -1};
     LpAttr a[4] = {attr[0], attr[1], lp_attr_bool(attr[2].i), attr[3]};
-    if (a[1].kind == LP_ATTR_NONE && lp_type(b, x)->ndim == 2)
-        a[1] = lp_attr_ints(last, 2);
-    if (a[1].kind == LP_ATTR_NONE)
+    if (a[LP_NORMS_DIM].kind == LP_ATTR_NONE && lp_type(b, x)->ndim == 2)
+        a[LP_NORMS_DIM] = lp_attr_ints(last, 2);
+    if (a[LP_NORMS_DIM].kind == LP_ATTR_NONE)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "norm: p='nuc' takes a matrix, or dim with two dimensions");

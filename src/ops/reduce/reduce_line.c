@@ -2,7 +2,6 @@
  * dimension, median, mode) and running sums and extremes. Running products
  * are in reduce_product.c. */
 #include "runtime/cost/cost.h"
-#include "src/kernel/attrs.h"
 #include "src/kernel/loops/reduce_kernel.h"
 #include "src/ops/reduce/reduce.h"
 #include "src/ops/rules.h"
@@ -31,7 +30,7 @@ static LpLineKind kind_of(const LpOp *op)
 
 static LpStatus prepare_line(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return lp_line_prepare(r, kind_of(r->op), &r->attr[0], k, e);
+    return lp_line_prepare(r, kind_of(r->op), k, e);
 }
 
 /* The int attribute 0 becomes a list of one; 0-d tensors have none. */
@@ -41,14 +40,14 @@ static LpStatus infer_position(LpInfer *x)
     LP_FAIL_IF(numbers && x->in[0].dtype == LP_BOOL, x->err, LP_E_RUNTIME,
                "%s: the tensor has the type bool; it must be a number type",
                x->op->name);
-    LP_TRY(lp_reduce_dims(x, 0));
-    LP_FAIL_IF(x->in[0].ndim == 0 && x->attr[0].n > 0, x->err, LP_E_INDEX,
-               "%s: a tensor without dimensions has none to reduce",
+    LP_TRY(lp_reduce_dims(x));
+    LP_FAIL_IF(x->in[0].ndim == 0 && x->attr[LP_REDUCE_DIM].n > 0, x->err,
+               LP_E_INDEX, "%s: a tensor without dimensions has none to reduce",
                x->op->name);
-    LP_TRY(lp_reduce_nonempty(x, &x->attr[0], LP_E_INDEX));
+    LP_TRY(lp_reduce_nonempty(x, LP_E_INDEX));
     for (int i = 0; i < x->n_out; i++)
-        lp_reduce_shape(&x->in[0], &x->attr[0], x->attr[LP_REDUCE_KEEPDIM].i,
-                        &x->out[i]);
+        lp_reduce_shape(&x->in[0], &x->attr[LP_REDUCE_DIM],
+                        x->attr[LP_REDUCE_KEEPDIM].i, &x->out[i]);
     x->out[x->n_out - 1].dtype = LP_I64;
     return LP_OK;
 }
@@ -61,9 +60,10 @@ static void grad_position(LpGrad *g)
         g->din[0] = DY;
         return;
     }
-    LpVal dy = lp_reduce_restore(g->b, DY, &like, &g->attr[0]);
-    LpVal at = lp_reduce_restore(g->b, g->out[1], &like, &g->attr[0]);
-    LpVal all = iota_along(g->b, &like, (int)g->attr[0].v[0]);
+    LpVal dy = lp_reduce_restore(g->b, DY, &like, &g->attr[LP_REDUCE_DIM]);
+    LpVal at =
+        lp_reduce_restore(g->b, g->out[1], &like, &g->attr[LP_REDUCE_DIM]);
+    LpVal all = iota_along(g->b, &like, (int)g->attr[LP_REDUCE_DIM].v[0]);
     g->din[0] = WHERE(EQ(all, at), dy, K(0));
 }
 
@@ -104,7 +104,7 @@ LP_PRIMITIVE(mode,
 /* ---- running extremes ---------------------------------------------------- */
 static LpStatus infer_extremes(LpInfer *x)
 {
-    LP_TRY(lp_reduce_dims(x, 0));
+    LP_TRY(lp_reduce_dims(x));
     x->out[0] = x->out[1] = x->in[0];
     x->out[0].wrapped = x->out[1].wrapped = false;
     x->out[1].dtype = LP_I64;
@@ -118,7 +118,7 @@ static void grad_extremes(LpGrad *g)
         g->din[0] = DY;
         return;
     }
-    LpAttr dim = lp_attr_int(g->attr[0].v[0]);
+    LpAttr dim = lp_attr_int(g->attr[LP_RUNNING_DIM].v[0]);
     LpVal zero = lp_zeros_as(g->b, X, lp_dtype_of(g->b, DY));
     g->din[0] = lp_emit(g->b, LP_OP_scatter_add, (LpVal[]){zero, g->out[1], DY},
                         3, &dim);
@@ -139,7 +139,7 @@ RUNNING(cummin, LP_LINE_CUMMIN)
 /* ---- running sums -------------------------------------------------------- */
 LpStatus lp_infer_running(LpInfer *x)
 {
-    LP_TRY(lp_reduce_dims(x, 0));
+    LP_TRY(lp_reduce_dims(x));
     x->out[0] = x->in[0];
     x->out[0].wrapped = false;
     if (x->attr[LP_CUMSUM_DTYPE].kind == LP_ATTR_DTYPE)
@@ -155,7 +155,7 @@ static LpStatus prepare_cumsum(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     LpLineKind kind =
         r->attr[LP_CUMSUM_REVERSE].i ? LP_LINE_CUMSUM_REVERSE : LP_LINE_CUMSUM;
-    return lp_line_prepare(r, kind, &r->attr[0], k, e);
+    return lp_line_prepare(r, kind, k, e);
 }
 
 static void grad_cumsum(LpGrad *g)
@@ -178,7 +178,7 @@ LP_PRIMITIVE(cumsum,
 /* ---- logarithms of running sums ------------------------------------------ */
 static LpStatus infer_logsums(LpInfer *x)
 {
-    LP_TRY(lp_reduce_dims(x, 0));
+    LP_TRY(lp_reduce_dims(x));
     LP_FAIL_IF(!lp_is_float(x->in[0].dtype), x->err, LP_E_NOT_IMPLEMENTED,
                "logcumsumexp: the tensor has the type %s; it must be a "
                "floating-point type",
@@ -192,7 +192,7 @@ static LpStatus prepare_logsums(const LpKernelReq *r, LpKernel *k, LpErr *e)
                            r->attr[LP_RUNNING_REVERSE].i
                                ? LP_LINE_CUMLOGSUM_REVERSE
                                : LP_LINE_CUMLOGSUM,
-                           &r->attr[0], k, e);
+                           k, e);
 }
 
 /* dx_j = sum over i >= j of dy_i exp(x_j - r_i): through logarithms, so that

@@ -117,7 +117,8 @@ LP_FORMULA(nanmedian, "nanmedian(Tensor self) -> Tensor @fm")
 }
 
 /* ---- quantiles ----------------------------------------------------------- */
-enum { Q_DIM, Q_KEEPDIM, Q_INTERPOLATION }; /* attributes */
+/* quantile, nanquantile */
+enum { Q_DIM, Q_KEEPDIM, Q_INTERPOLATION };
 static const char *const interpolations[] = {"linear", "lower", "higher",
                                              "midpoint", "nearest"};
 enum { LINEAR, LOWER, HIGHER, MIDPOINT, NEAREST, N_INTERPOLATIONS };

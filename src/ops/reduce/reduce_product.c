@@ -55,19 +55,19 @@ static bool is_empty(LpGrad *g, LpVal v)
 /* ---- running products ---------------------------------------------------- */
 static LpStatus prepare_cumprod(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return lp_line_prepare(r, LP_LINE_CUMPROD, &r->attr[0], k, e);
+    return lp_line_prepare(r, LP_LINE_CUMPROD, k, e);
 }
 
 static void grad_cumprod(LpGrad *g)
 {
-    if (g->attr[0].n == 0 || is_empty(g, X)) {
+    if (g->attr[LP_CUMSUM_DIM].n == 0 || is_empty(g, X)) {
         g->din[0] = DY;
         return;
     }
     LpDtype t = lp_type(g->b, R)->dtype;
     LpVal x = wide(g->b, lp_cast(g->b, X, t), t);
     g->din[0] = product_grad(g, x, wide(g->b, R, t), wide(g->b, DY, t),
-                             g->attr[0].v[0]);
+                             g->attr[LP_CUMSUM_DIM].v[0]);
 }
 
 LP_PRIMITIVE(cumprod,
@@ -83,27 +83,29 @@ LP_PRIMITIVE(cumprod,
 static LpStatus infer_recurrence(LpInfer *x)
 {
     LpDtype t = x->in[0].dtype;
-    LP_TRY(lp_reduce_dims(x, 0));
+    LP_TRY(lp_reduce_dims(x));
     LP_FAIL_IF(!lp_shape_eq(&x->in[0], &x->in[1]) || t != x->in[1].dtype ||
-                   (t != LP_F32 && t != LP_F64) || x->attr[0].n > 1,
+                   (t != LP_F32 && t != LP_F64) ||
+                   x->attr[LP_RUNNING_DIM].n > 1,
                x->err, LP_E_RUNTIME,
                "recurrence: self and other must have one shape and one type, "
                "float32 or float64, and dim one dimension; got %s and %s and "
                "%d dimensions",
-               lp_dtype_name(t), lp_dtype_name(x->in[1].dtype), x->attr[0].n);
+               lp_dtype_name(t), lp_dtype_name(x->in[1].dtype),
+               x->attr[LP_RUNNING_DIM].n);
     return lp_view_same(x);
 }
 
 /* u_j = dy_j + a_(j+1) u_(j+1) is what other gets, u_j y_(j-1) what self. */
 static void grad_recurrence(LpGrad *g)
 {
-    bool reverse = g->attr[1].i != 0;
-    if (g->attr[0].n == 0 || is_empty(g, X)) {
+    bool reverse = g->attr[LP_RUNNING_REVERSE].i != 0;
+    if (g->attr[LP_RUNNING_DIM].n == 0 || is_empty(g, X)) {
         g->din[0] = MUL(DY, K(0));
         g->din[1] = DY;
         return;
     }
-    int64_t d = g->attr[0].v[0];
+    int64_t d = g->attr[LP_RUNNING_DIM].v[0];
     LpVal next = moved(g->b, X, d, reverse, 0);
     LpVal u = recurrence(g->b, next, DY, d, !reverse);
     g->din[0] = MUL(u, moved(g->b, R, d, !reverse, 0));
@@ -120,14 +122,14 @@ LP_PRIMITIVE(recurrence,
 /* ---- products of the others ---------------------------------------------- */
 static LpStatus infer_others(LpInfer *x)
 {
-    LP_TRY(lp_reduce_dims(x, 0));
+    LP_TRY(lp_reduce_dims(x));
     x->out[0] = x->in[0];
     return LP_OK;
 }
 
 static LpStatus prepare_others(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    return lp_line_prepare(r, LP_LINE_OTHERS, &r->attr[0], k, e);
+    return lp_line_prepare(r, LP_LINE_OTHERS, k, e);
 }
 
 /* Of x [.., n]: y_i is the product of those before i times that of those
@@ -152,7 +154,7 @@ static LpVal others_grad(LpGrad *g, LpVal x, LpVal dy, int64_t d)
 static void grad_others(LpGrad *g)
 {
     LpType like = *lp_type(g->b, X);
-    const LpAttr *dims = &g->attr[0];
+    const LpAttr *dims = &g->attr[LP_RUNNING_DIM];
     int64_t order[LP_MAX_DIMS], back[LP_MAX_DIMS], flat[LP_MAX_DIMS];
     int kept = 0, at = 0;
     if (dims->n == 0 || is_empty(g, X))
