@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/copy/gather_rows.h"
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
@@ -111,7 +110,7 @@ static LpStatus infer_embedding(LpInfer *x)
     LP_FAIL_IF(i->ndim == LP_MAX_DIMS, x->err, LP_E_RUNTIME,
                "embedding: indices of %d dimensions, at most %d are supported",
                i->ndim, LP_MAX_DIMS - 1);
-    LpAttr *pad = &x->attr[0];
+    LpAttr *pad = &x->attr[LP_EMBEDDING_PADDING_IDX];
     if (!lp_attr_none(pad)) {
         LP_FAIL_IF(pad->i < -w->shape[0] || pad->i >= w->shape[0], x->err,
                    LP_E_ASSERT,
@@ -127,7 +126,8 @@ static LpStatus infer_embedding(LpInfer *x)
 
 static void grad_embedding(LpGrad *g)
 {
-    LpAttr a[] = {lp_attr_int(lp_type(g->b, g->in[0])->shape[0]), g->attr[0]};
+    LpAttr a[] = {lp_attr_int(lp_type(g->b, g->in[0])->shape[0]),
+                  g->attr[LP_EMBEDDING_PADDING_IDX]};
     g->din[0] = lp_emit(g->b, LP_OP_embedding_backward,
                         (LpVal[]){g->dout[0], g->in[1]}, 2, a);
 }

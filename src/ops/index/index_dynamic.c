@@ -28,7 +28,7 @@ LP_PRIMITIVE(nonzero,
 static LpStatus infer_unique(LpInfer *x)
 {
     const LpType *in = &x->in[0];
-    LpAttr *dim = &x->attr[1];
+    LpAttr *dim = &x->attr[LP_UNIQUE_DIM];
     LpType flat = {.dtype = in->dtype, .ndim = 1, .shape = {lp_numel(in)}};
     x->out[0] = flat;
     x->out[1] = *in;
@@ -78,8 +78,8 @@ static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
 
 static LpStatus infer_bincount(LpInfer *x)
 {
-    return counted(&x->in[0], x->n_in > 1 ? &x->in[1] : NULL, x->attr[0].i,
-                   &x->out[0], x->err);
+    return counted(&x->in[0], x->n_in > 1 ? &x->in[1] : NULL,
+                   x->attr[LP_BINCOUNT_MINLENGTH].i, &x->out[0], x->err);
 }
 
 LP_PRIMITIVE(bincount_any,
@@ -97,7 +97,7 @@ LP_FORMULA(bincount,
 {
     if (b->on_host)
         return lp_emit(b, LP_OP_bincount_any, in, 2, attr);
-    if (attr[0].i == 0)
+    if (attr[LP_BINCOUNT_MINLENGTH].i == 0)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "without minlength, which compiled is the number of counts, "
@@ -107,7 +107,7 @@ LP_FORMULA(bincount,
     LpAttr dim = lp_attr_int(0);
     if (in[1] != LP_NOVAL)
         w = lp_type_of(b, in[1]);
-    if (counted(&self, &w, attr[0].i, &t, b->err) != LP_OK)
+    if (counted(&self, &w, attr[LP_BINCOUNT_MINLENGTH].i, &t, b->err) != LP_OK)
         return LP_NOVAL;
     self.dtype = t.dtype;
     LpVal zero = lp_full(b, &t, lp_int(0));

@@ -118,18 +118,20 @@ static LpStatus check_window(LpInfer *x, int start, int64_t dim, int64_t size)
 
 static LpStatus infer_dynamic_slice(LpInfer *x)
 {
-    LpAttr *a = x->attr; /* dim, size, step */
-    LP_TRY(lp_wrap_dim(&a[0].i, x->in[0].ndim, x->err));
-    LP_TRY(check_window(x, 1, a[0].i, a[1].i));
-    LP_FAIL_IF(a[2].i < 1, x->err, LP_E_POPTORCH,
-               "dynamic_slice: step must be at least 1, got %lld", LL(a[2].i));
-    int64_t n = x->in[0].shape[a[0].i];
-    LP_FAIL_IF(n % a[1].i != 0, x->err, LP_E_POPTORCH,
+    const LpAttr *a = x->attr;
+    LP_TRY(lp_wrap_dim(&x->attr[LP_DYNAMIC_DIM].i, x->in[0].ndim, x->err));
+    int64_t dim = a[LP_DYNAMIC_DIM].i, size = a[LP_DYNAMIC_SIZE].i;
+    int64_t step = a[LP_DYNAMIC_STEP].i;
+    LP_TRY(check_window(x, 1, dim, size));
+    LP_FAIL_IF(step < 1, x->err, LP_E_POPTORCH,
+               "dynamic_slice: step must be at least 1, got %lld", LL(step));
+    int64_t n = x->in[0].shape[dim];
+    LP_FAIL_IF(n % size != 0, x->err, LP_E_POPTORCH,
                "dynamic_slice: the size of the slice (%lld) must be a factor "
                "of the dimension's size (%lld)",
-               LL(a[1].i), LL(n));
+               LL(size), LL(n));
     x->out[0] = x->in[0];
-    x->out[0].shape[a[0].i] = (a[1].i - 1) / a[2].i + 1;
+    x->out[0].shape[dim] = (size - 1) / step + 1;
     return LP_OK;
 }
 
@@ -137,9 +139,10 @@ static void window_cost(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
     LpCostType t = lp_cost_type(r->in[0].dtype);
-    int64_t n = lp_numel(&r->in[0]), rows = r->in[0].shape[r->attr[0].i];
+    int64_t n = lp_numel(&r->in[0]),
+            rows = r->in[0].shape[r->attr[LP_DYNAMIC_DIM].i];
     lp_cost_add(out, lp_cost_dynamic_slice(&x, t, rows, rows > 0 ? n / rows : 0,
-                                           r->attr[1].i));
+                                           r->attr[LP_DYNAMIC_SIZE].i));
 }
 
 LP_PRIMITIVE(dynamic_slice,
@@ -150,7 +153,7 @@ LP_PRIMITIVE(dynamic_slice,
 
 static LpStatus infer_dynamic_update(LpInfer *x)
 {
-    LpAttr *a = x->attr; /* dim, size */
+    LpAttr *a = x->attr;
     LP_FAIL_IF(x->in[0].ndim != x->in[1].ndim, x->err, LP_E_POPTORCH,
                "dynamic_update: input and src must have the same number of "
                "dimensions: (%d) vs (%d)",
@@ -159,10 +162,10 @@ static LpStatus infer_dynamic_update(LpInfer *x)
                "dynamic_update: input and src must have the same dtype, got %s "
                "and %s",
                lp_dtype_name(x->in[0].dtype), lp_dtype_name(x->in[1].dtype));
-    LP_TRY(lp_wrap_dim(&a[0].i, x->in[0].ndim, x->err));
-    LP_TRY(check_window(x, 2, a[0].i, a[1].i));
+    LP_TRY(lp_wrap_dim(&a[LP_DYNAMIC_DIM].i, x->in[0].ndim, x->err));
+    LP_TRY(check_window(x, 2, a[LP_DYNAMIC_DIM].i, a[LP_DYNAMIC_SIZE].i));
     LpType want = x->in[0];
-    want.shape[a[0].i] = a[1].i;
+    want.shape[a[LP_DYNAMIC_DIM].i] = a[LP_DYNAMIC_SIZE].i;
     LP_FAIL_IF(!lp_shape_eq(&want, &x->in[1]), x->err, LP_E_POPTORCH,
                "dynamic_update: src must have the shape %s, got %s",
                lp_shape_str(&want), lp_shape_str(&x->in[1]));

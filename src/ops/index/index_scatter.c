@@ -3,7 +3,6 @@
  * whatever the number of threads. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/copy/gather_elements.h"
 #include "src/ops/index/index.h"
 #include "src/ops/layout_cost.h"

@@ -2,7 +2,6 @@
  * stable), NaN counts as the largest. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/copy/gather_sort.h"
 #include "src/ops/index/index.h"
 #include "src/ops/infer.h"
@@ -60,17 +59,17 @@ static LpStatus infer_topk(LpInfer *x)
 {
     LpAttr *a = x->attr;
     const LpType *in = &x->in[0];
-    LP_TRY(lp_wrap_dim(&a[1].i, in->ndim, x->err));
-    int64_t n = in->ndim == 0 ? 1 : in->shape[a[1].i];
-    LP_FAIL_IF(a[0].i < 0 || a[0].i > n, x->err, LP_E_RUNTIME,
+    LP_TRY(lp_wrap_dim(&a[LP_TOPK_DIM].i, in->ndim, x->err));
+    int64_t n = in->ndim == 0 ? 1 : in->shape[a[LP_TOPK_DIM].i];
+    LP_FAIL_IF(a[LP_TOPK_K].i < 0 || a[LP_TOPK_K].i > n, x->err, LP_E_RUNTIME,
                "selected index k out of range: k is %lld, the dimension has "
                "%lld elements",
-               (long long)a[0].i, (long long)n);
+               (long long)a[LP_TOPK_K].i, (long long)n);
     LP_FAIL_IF(in->dtype == LP_BOOL, x->err, LP_E_NOT_IMPLEMENTED,
                "\"topk_impl_loop\" not implemented for 'Bool'");
     x->out[0] = *in;
     if (in->ndim > 0)
-        x->out[0].shape[a[1].i] = a[0].i;
+        x->out[0].shape[a[LP_TOPK_DIM].i] = a[LP_TOPK_K].i;
     x->out[1] = x->out[0];
     x->out[1].dtype = LP_I64;
     return LP_OK;
@@ -90,7 +89,6 @@ LP_PRIMITIVE(topk,
              .grad_out = 1 << 1)
 
 /* ---- searchsorted, bucketize --------------------------------------------- */
-/* attributes: out_int32, right, side */
 static LpStatus infer_searchsorted(LpInfer *x)
 {
     const LpType *e = &x->in[0], *v = &x->in[1], *by = &x->in[2];

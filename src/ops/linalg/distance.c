@@ -72,7 +72,6 @@ static bool rows_fit(LpBuilder *b, const LpType *x, const LpType *y, double p)
     return !lp_failed(b);
 }
 
-/* attributes: p, compute_mode */
 LP_FORMULA(cdist,
            "cdist(Tensor x1, Tensor x2, float p=2.0, str "
            "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "

@@ -1,12 +1,10 @@
 /* LU, Cholesky, LDL: factorisations of square systems, and what is made of
  * them. A factor's gradient needs triangular solves alone. */
-#include "src/kernel/attrs.h"
 #include "src/kernel/linalg/linalg_kernel.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/linalg/linalg.h"
 
 /* ---- LU ------------------------------------------------------------------ */
-/* attributes: check_errors, who, pivot */
 static LpStatus infer_lu(LpInfer *x)
 {
     LpType t = x->in[0];
@@ -95,7 +93,6 @@ LP_PRIMITIVE(lu_factor_ex,
              infer_lu, lp_lu_prepare, lp_rule_linalg, .grad = grad_lu,
              .grad_out = 3, .data = &lp_linalg_one)
 
-/* attributes: rows, dtype */
 static LpStatus infer_lu_matrix(LpInfer *x)
 {
     LpType t = x->in[0];
@@ -215,7 +212,6 @@ LP_FORMULA(lu_solve,
 }
 
 /* ---- Cholesky ------------------------------------------------------------ */
-/* attributes: upper, check_errors, who */
 static LpStatus infer_cholesky(LpInfer *x)
 {
     LpType t = x->in[0];
@@ -313,7 +309,6 @@ LP_FORMULA(cholesky_solve,
 }
 
 /* ---- LDL ----------------------------------------------------------------- */
-/* attributes: check_errors, who */
 static LpStatus infer_ldl(LpInfer *x)
 {
     LpType t = x->in[0];

@@ -6,11 +6,10 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/linalg/linalg.h"
 
-/* attributes: driver, rcond */
 static LpStatus infer_lstsq(LpInfer *x)
 {
     LpType t = x->in[0], r = x->in[1];
-    LpLstsqDriver d = lp_lstsq_driver(x->attr[0].str);
+    LpLstsqDriver d = lp_lstsq_driver(x->attr[LP_LSTSQ_DRIVER].str);
     const char *who = "torch.linalg.lstsq";
     LP_TRY(lp_check_matrix(x->err, who, &t));
     LP_TRY(lp_check_batch(x->err, who, "A", &t, &r));
@@ -130,7 +129,6 @@ static LpVal residuals(LpBuilder *b, const LpVal *in, const LpVal *r,
                                   (LpVal[]){left, r[1]}, 2, &a);
 }
 
-/* attributes: rcond, driver */
 static bool lstsq_fits(LpBuilder *b, const LpType *t, const LpType *r,
                        bool vector, const char *driver)
 {

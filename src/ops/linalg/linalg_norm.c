@@ -91,21 +91,22 @@ static LpVal norm_at(LpBuilder *b, LpVal x, const char *ord, double number,
 }
 
 /* ---- matrix_norm --------------------------------------------------------- */
-/* attributes from `attr` on: dims, keepdim, dtype */
+/* `ord` or `number` in place of the attribute */
 static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
                          const LpAttr *attr, const char *who)
 {
     LpType t = lp_type_of(b, x);
-    const LpAttr *dims = &attr[0];
+    const LpAttr *dims = &attr[LP_NORMS_DIM];
+    const LpAttr *dtype = &attr[LP_NORMS_DTYPE];
     if (lp_failed(b))
         return LP_NOVAL;
-    if (lp_infer_norm_dtype(who, t.dtype, &attr[2], b->err) != LP_OK)
+    if (lp_infer_norm_dtype(who, t.dtype, dtype, b->err) != LP_OK)
         return LP_NOVAL;
     bool values = ord ? strcmp(ord, "nuc") == 0 : fabs(number) == 2;
     if (values && lp_infer_wide(who, t.dtype, b->err) != LP_OK)
         return LP_NOVAL;
-    if (attr[2].kind == LP_ATTR_DTYPE)
-        x = lp_cast(b, x, (LpDtype)attr[2].i);
+    if (dtype->kind == LP_ATTR_DTYPE)
+        x = lp_cast(b, x, (LpDtype)dtype->i);
     if (t.ndim < 2)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
@@ -123,14 +124,15 @@ static LpVal of_matrices(LpBuilder *b, LpVal x, const char *ord, double number,
         lp_fail(b->err, LP_E_RUNTIME,
                 "linalg.matrix_norm: dims must be different. Got (%lld, %lld)",
                 (long long)dims->v[0], (long long)dims->v[1]);
-    return norm_at(b, x, ord, number, d0, d1, attr[1].i != 0, who);
+    return norm_at(b, x, ord, number, d0, d1, attr[LP_NORMS_KEEPDIM].i != 0,
+                   who);
 }
 
 LP_FORMULA(matrix_norm,
            "matrix_norm(Tensor A, Scalar ord, int[] dim=[-2,-1], bool "
            "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    return of_matrices(b, in[0], NULL, lp_scalar_f(attr[0].s), attr + 1,
+    return of_matrices(b, in[0], NULL, lp_scalar_f(attr[LP_NORMS_ORD].s), attr,
                        "linalg.matrix_norm");
 }
 
@@ -138,20 +140,21 @@ LP_FORMULA(matrix_norm_named,
            "matrix_norm.named(Tensor A, str ord='fro', int[] dim=[-2,-1], "
            "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    return of_matrices(b, in[0], attr[0].str, 0, attr + 1,
+    return of_matrices(b, in[0], attr[LP_NORMS_ORD].str, 0, attr,
                        "linalg.matrix_norm");
 }
 
 /* ---- norm ---------------------------------------------------------------- */
-/* attributes: ord, dim, keepdim, dtype. Without an order the 2-norm of all
- * elements, or of the dimensions named. */
+/* Without an order the 2-norm of all elements, or of the dimensions named. */
 static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
                       const LpAttr *attr)
 {
-    bool all = lp_attr_none(&attr[1]);
     static const int64_t last[] = {-2, -1};
-    int given = all ? lp_type(b, x)->ndim : attr[1].n;
-    LpAttr a[] = {attr[1], attr[2], attr[3]};
+    LpAttr ord = attr[LP_NORMS_ORD], dim = attr[LP_NORMS_DIM];
+    LpAttr keepdim = attr[LP_NORMS_KEEPDIM];
+    LpAttr dtype = attr[LP_NORMS_DTYPE];
+    bool all = lp_attr_none(&dim);
+    int given = all ? lp_type(b, x)->ndim : dim.n;
     if (lp_failed(b))
         return LP_NOVAL;
     if (!all && given != 1 && given != 2)
@@ -160,7 +163,7 @@ static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
             "linalg.norm: If dim is specified, it must be of length 1 or "
             "2. Got %d",
             given);
-    bool none = !name && lp_attr_none(&attr[0]);
+    bool none = !name && lp_attr_none(&ord);
     if (all && !none && given != 1 && given != 2)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
@@ -168,13 +171,11 @@ static LpVal any_norm(LpBuilder *b, LpVal x, const char *name,
             "must be 1D or 2D. Got %dD",
             given);
     if (name || (!none && given == 2)) {
-        if (all)
-            a[0] = lp_attr_ints(last, 2);
-        return of_matrices(b, x, name, name ? 0 : lp_scalar_f(attr[0].s), a,
+        LpAttr a[] = {ord, all ? lp_attr_ints(last, 2) : dim, keepdim, dtype};
+        return of_matrices(b, x, name, name ? 0 : lp_scalar_f(ord.s), a,
                            "linalg.matrix_norm");
     }
-    LpAttr v[] = {attr[1], attr[2], none ? lp_attr_scalar(lp_int(2)) : attr[0],
-                  attr[3]};
+    LpAttr v[] = {dim, keepdim, none ? lp_attr_scalar(lp_int(2)) : ord, dtype};
     return lp_emit(b, LP_OP_vector_norm, &x, 1, v);
 }
 
@@ -189,7 +190,7 @@ LP_FORMULA(linalg_norm_named,
            "norm.linalg_named(Tensor A, str ord, int[1]? dim=None, bool "
            "keepdim=False, *, ScalarType? dtype=None) -> Tensor @lo")
 {
-    return any_norm(b, in[0], attr[0].str, attr);
+    return any_norm(b, in[0], attr[LP_NORMS_ORD].str, attr);
 }
 
 /* ---- condition number ---------------------------------------------------- */

@@ -1,14 +1,12 @@
 /* Systems of equations, inverses, determinants. */
 #include <math.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/linalg/linalg_kernel.h"
 #include "src/ops/linalg/linalg.h"
 
 #define MT(x) lp_mt(g->b, x)
 
 /* ---- the primitive systems ----------------------------------------------- */
-/* attributes: check_errors, who */
 static LpStatus infer_solve(LpInfer *x)
 {
     LP_TRY(lp_check_system(x->err, x->attr[LP_LU_WHO].str, &x->in[0], &x->in[1],
@@ -37,7 +35,6 @@ LP_PRIMITIVE(solve_matrix,
              infer_solve, lp_solve_prepare, lp_rule_linalg, .grad = grad_solve,
              .grad_in = 1, .grad_out = 1, .data = &lp_linalg_third)
 
-/* attributes: upper, left, unitriangular */
 static LpStatus infer_triangular(LpInfer *x)
 {
     const char *who = "linalg.solve_triangular";
@@ -104,7 +101,6 @@ LP_COMPOSITE(triangular_solve,
     out[1] = lp_clone(b, in[1]);
 }
 
-/* attributes: left, check_errors, who */
 LP_COMPOSITE(solve_ex,
              "solve_ex.own(Tensor A, Tensor B, bool left=True, bool "
              "check_errors=False, str who='torch.linalg.solve_ex') -> (Tensor "
@@ -147,7 +143,6 @@ LP_COMPOSITE(solve_ex,
         out[0] = lp_reshape(b, r[0], to.shape, to.ndim - 1);
 }
 
-/* attributes: check_errors, who */
 LP_COMPOSITE(inv_ex,
              "inv_ex.own(Tensor A, bool check_errors=False, str "
              "who='linalg.inv_ex') -> (Tensor inverse, Tensor info) @p\n"

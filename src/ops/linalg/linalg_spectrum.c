@@ -23,11 +23,10 @@ static LpVal differences(LpBuilder *b, LpVal d)
 }
 
 /* ---- singular values ----------------------------------------------------- */
-/* attribute: full_matrices */
 static LpStatus infer_svd(LpInfer *x)
 {
     LpType t = x->in[0];
-    bool full = x->attr[0].i != 0;
+    bool full = x->attr[LP_SVD_FULL_MATRICES].i != 0;
     LP_TRY(lp_check_matrix(x->err, "linalg.svd", &t));
     int64_t k = lp_shorter(&t);
     x->out[0] = x->out[1] = x->out[2] = t;
@@ -132,16 +131,16 @@ LP_PRIMITIVE(svdvals, "svdvals(Tensor A) -> Tensor @lo", infer_svdvals,
              .grad = grad_svdvals, .grad_in = 1, .data = &lp_linalg_two)
 
 /* ---- eigenvalues of symmetric matrices ----------------------------------- */
-/* attribute: UPLO */
 static LpStatus infer_eigh(LpInfer *x)
 {
     LpType t = x->in[0];
-    const char *uplo = x->attr[0].str;
+    const char *uplo = x->attr[LP_EIGH_UPLO].str;
     LP_TRY(lp_check_square(x->err, "linalg.eigh", &t));
     LP_FAIL_IF(strchr("LUlu", uplo[0]) == NULL || strlen(uplo) != 1, x->err,
                LP_E_RUNTIME,
                "Expected UPLO argument to be 'L' or 'U', but got %s", uplo);
-    x->attr[0] = lp_attr_str(uplo[0] == 'u' || uplo[0] == 'U' ? "U" : "L");
+    x->attr[LP_EIGH_UPLO] =
+        lp_attr_str(uplo[0] == 'u' || uplo[0] == 'U' ? "U" : "L");
     if (x->n_out > 1)
         x->out[1] = t;
     t.ndim--;
@@ -196,8 +195,8 @@ static LpStatus infer_pinv(LpInfer *x)
 {
     LpType t = x->in[0], batch = t;
     const char *who = "linalg.pinv";
-    LP_TRY(x->attr[0].i ? lp_check_square(x->err, who, &t)
-                        : lp_check_matrix(x->err, who, &t));
+    LP_TRY(x->attr[LP_PINV_HERMITIAN].i ? lp_check_square(x->err, who, &t)
+                                        : lp_check_matrix(x->err, who, &t));
     batch.ndim -= 2;
     for (int i = 1; i < x->n_in; i++)
         LP_FAIL_IF(

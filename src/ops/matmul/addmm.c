@@ -6,7 +6,6 @@
  * product. On the device it is charged as the product and the addition. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/product/plus.h"
 #include "src/ops/nn/nnop.h"
@@ -116,7 +115,7 @@ static bool expands(LpBuilder *b, LpVal self, const LpType *want,
 static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
                   const char *op)
 {
-    LpScalar beta = attr[0].s, alpha = attr[1].s;
+    LpScalar beta = attr[LP_PLUS_BETA].s, alpha = attr[LP_PLUS_ALPHA].s;
     if (lp_failed(b))
         return LP_NOVAL;
     LpType t = *lp_type(b, self), want = *lp_type(b, r);
@@ -167,7 +166,7 @@ static LpVal added(LpBuilder *b, int product, const LpVal *in,
     if (!expands(b, in[0], &x, op))
         return LP_NOVAL;
     return emit_plus(b, n == 2 ? LP_OP_mm_plus : LP_OP_bmm_plus, in[1], in[2],
-                     in[0], attr[0].s, attr[1].s);
+                     in[0], attr[LP_PLUS_BETA].s, attr[LP_PLUS_ALPHA].s);
 }
 
 #define ADDED(name, product, x, y)                                             \
@@ -191,11 +190,11 @@ static LpVal member(LpBuilder *b, LpVal x, int64_t i)
 static LpVal added_one_by_one(LpBuilder *b, const LpVal *in, const LpAttr *attr)
 {
     LpVal sum = in[0];
-    LpScalar beta = attr[0].s;
+    LpScalar beta = attr[LP_PLUS_BETA].s;
     int64_t n = lp_type(b, in[1])->shape[0];
     for (int64_t i = 0; i < n && !lp_failed(b); i++) {
         sum = emit_plus(b, LP_OP_mm_plus, member(b, in[1], i),
-                        member(b, in[2], i), sum, beta, attr[1].s);
+                        member(b, in[2], i), sum, beta, attr[LP_PLUS_ALPHA].s);
         beta = lp_int(1);
     }
     return sum;
@@ -236,7 +235,7 @@ LP_FORMULA(addmv,
     LpVal self =
         lp_type(b, in[0])->ndim == 1 ? lp_unsqueeze(b, in[0], 1) : in[0];
     LpVal y = emit_plus(b, LP_OP_mm_plus, in[1], lp_unsqueeze(b, in[2], 1),
-                        self, attr[0].s, attr[1].s);
+                        self, attr[LP_PLUS_BETA].s, attr[LP_PLUS_ALPHA].s);
     return lp_reshape(b, y, r.shape, 1);
 }
 
@@ -260,12 +259,12 @@ LP_FORMULA(addr,
     LpDtype one =
         lp_dtype_promote(lp_type(b, in[1])->dtype, lp_type(b, in[2])->dtype);
     LpDtype t = lp_dtype_promote(lp_type(b, in[0])->dtype, one);
-    LpAttr a[2] = {lp_attr_scalar(rounded(attr[0].s, t)),
-                   lp_attr_scalar(rounded(attr[1].s, t))};
+    LpAttr a[2] = {lp_attr_scalar(rounded(attr[LP_PLUS_BETA].s, t)),
+                   lp_attr_scalar(rounded(attr[LP_PLUS_ALPHA].s, t))};
     LpVal u = lp_unsqueeze(b, in[1], 1), v = lp_unsqueeze(b, in[2], 0);
     if (lp_is_float(t)) {
-        u = times(b, lp_cast(b, u, t), a[1].s);
-        a[1] = lp_attr_scalar(lp_int(1));
+        u = times(b, lp_cast(b, u, t), a[LP_PLUS_ALPHA].s);
+        a[LP_PLUS_ALPHA] = lp_attr_scalar(lp_int(1));
     }
     LpVal r = lp_mul(b, u, v);
     return lp_failed(b) ? LP_NOVAL

@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#include "src/kernel/attrs.h"
 #include "src/ops/infer.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
@@ -57,7 +56,8 @@ static LpStatus infer_randint(LpInfer *x)
                "high=%lld",
                (long long)x->attr[LP_RANDINT_LOW].i,
                (long long)x->attr[LP_RANDINT_HIGH].i);
-    return lp_infer_sized(x, 2, lp_infer_dtype(x, 3, LP_I64));
+    return lp_infer_sized(x, LP_RANDINT_SIZE,
+                          lp_infer_dtype(x, LP_RANDINT_DTYPE, LP_I64));
 }
 
 DRAW(randint, 0,
@@ -161,10 +161,12 @@ OVER(normal,
 
 static LpStatus infer_spread(LpInfer *x)
 {
-    const char *name = x->op == &op_cauchy ? "sigma" : "std";
-    LP_FAIL_IF(!(x->attr[1].f > 0), x->err, LP_E_RUNTIME,
+    bool cauchy = x->op == &op_cauchy;
+    const char *name = cauchy ? "sigma" : "std";
+    double spread = x->attr[cauchy ? LP_CAUCHY_SIGMA : LP_NORMAL_STD].f;
+    LP_FAIL_IF(!(spread > 0), x->err, LP_E_RUNTIME,
                "%s_ expects %s > 0.0, but found %s=%g", x->op->name, name, name,
-               x->attr[1].f);
+               spread);
     return infer_over(x);
 }
 

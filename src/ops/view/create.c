@@ -33,16 +33,17 @@ static LpStatus held(LpScalar v, LpDtype t, LpErr *e)
 /* ---- full ---------------------------------------------------------------- */
 static LpStatus infer_full(LpInfer *x)
 {
-    LpScalar v = x->attr[1].s;
-    LpDtype t = lp_infer_dtype(x, 2, dtype_of_kind(v.kind));
+    LpScalar v = x->attr[LP_FULL_FILL_VALUE].s;
+    LpDtype t = lp_infer_dtype(x, LP_FULL_DTYPE, dtype_of_kind(v.kind));
     LP_TRY(held(v, t, x->err));
-    return lp_infer_sized(x, 0, t);
+    return lp_infer_sized(x, LP_FULL_SIZE, t);
 }
 
 static LpStatus prepare_full(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     (void)e;
-    return lp_fill_kernel(&r->out[0], r->attr[1].s, r->threads, k);
+    return lp_fill_kernel(&r->out[0], r->attr[LP_FULL_FILL_VALUE].s, r->threads,
+                          k);
 }
 
 MAKER(full,
@@ -176,17 +177,17 @@ LP_PRIMITIVE(zero, "zero(Tensor self) -> Tensor @fi", infer_fill,
              .grad = grad_zero)
 
 /* ---- arange -------------------------------------------------------------- */
-enum { START, END, STEP, DTYPE }; /* attributes */
-
 static LpStatus infer_arange(LpInfer *x)
 {
     LpAttr *a = x->attr;
     bool real = false;
-    for (int i = START; i <= STEP; i++)
+    for (int i = LP_ARANGE_START; i <= LP_ARANGE_STEP; i++)
         real |= a[i].s.kind == LP_KIND_FLOAT;
-    LpDtype t = lp_infer_dtype(x, DTYPE, real ? lp_default_dtype() : LP_I64);
-    double start = lp_scalar_f(a[START].s), end = lp_scalar_f(a[END].s);
-    double step = lp_scalar_f(a[STEP].s), n;
+    LpDtype t =
+        lp_infer_dtype(x, LP_ARANGE_DTYPE, real ? lp_default_dtype() : LP_I64);
+    double start = lp_scalar_f(a[LP_ARANGE_START].s),
+           end = lp_scalar_f(a[LP_ARANGE_END].s);
+    double step = lp_scalar_f(a[LP_ARANGE_STEP].s), n;
     LP_FAIL_IF(step == 0, x->err, LP_E_RUNTIME, "step must be nonzero");
     LP_FAIL_IF(!isfinite(start) || !isfinite(end), x->err, LP_E_RUNTIME,
                "unsupported range: %g -> %g", start, end);
@@ -197,9 +198,11 @@ static LpStatus infer_arange(LpInfer *x)
                start, end, step);
     int64_t count, diff;
     if (!real && lp_dtype_kind(t) != LP_KIND_FLOAT) {
-        LP_FAIL_IF(__builtin_sub_overflow(a[END].s.i, a[START].s.i, &diff),
+        LP_FAIL_IF(__builtin_sub_overflow(a[LP_ARANGE_END].s.i,
+                                          a[LP_ARANGE_START].s.i, &diff),
                    x->err, LP_E_RUNTIME, "arange: the range overflows");
-        count = diff / a[STEP].s.i + (diff % a[STEP].s.i != 0);
+        count =
+            diff / a[LP_ARANGE_STEP].s.i + (diff % a[LP_ARANGE_STEP].s.i != 0);
     } else {
         n = ceil((end - start) / step);
         LP_FAIL_IF(!(n < 0x1p62), x->err, LP_E_RUNTIME,
@@ -220,7 +223,7 @@ MAKER(arange,
 /* ---- linspace, logspace -------------------------------------------------- */
 static LpStatus infer_linspace(LpInfer *x)
 {
-    int64_t n = x->attr[2].i;
+    int64_t n = x->attr[LP_SPACE_STEPS].i;
     LP_FAIL_IF(n < 0, x->err, LP_E_RUNTIME,
                "number of steps must be non-negative, got %lld", (long long)n);
     LpDtype t = lp_infer_dtype(x, x->op->n_attr - 1, lp_default_dtype());
@@ -257,8 +260,8 @@ MAKER(eye, "eye(int n, int? m=None, *, ScalarType? dtype=None) -> Tensor @for",
       infer_eye, lp_eye_prepare, lp_rule_fill)
 
 /* ---- tril_indices, triu_indices ------------------------------------------ */
-/* Attributes: row, col, offset, dtype. Rows of [2, n]: row and column of every
- * element of the triangle, row by row. */
+/* Rows of [2, n]: row and column of every element of the triangle, row by row.
+ */
 static LpStatus infer_tri_indices(LpInfer *x)
 {
     LpAttr *a = x->attr;
@@ -267,13 +270,14 @@ static LpStatus infer_tri_indices(LpInfer *x)
         LP_FAIL_IF(a[i].i < 0 || a[i].i > INT32_MAX, x->err, LP_E_RUNTIME,
                    "%s: %s must be in [0, 2^31), got %lld", x->op->name,
                    i == 0 ? "row" : "col", (long long)a[i].i);
-    LpDtype t = lp_infer_dtype(x, 3, LP_I64);
+    LpDtype t = lp_infer_dtype(x, LP_TRI_INDICES_DTYPE, LP_I64);
     LP_FAIL_IF(t != LP_I64 && t != LP_I32, x->err, LP_E_RUNTIME,
                "%s: dtype must be int64 or int32, got %s", x->op->name,
                lp_dtype_name(t));
     int64_t n = 0;
-    for (int64_t r = 0; r < a[0].i; r++)
-        n += lp_tri_columns(lower, r, a[1].i, a[2].i);
+    for (int64_t r = 0; r < a[LP_TRI_INDICES_ROW].i; r++)
+        n += lp_tri_columns(lower, r, a[LP_TRI_INDICES_COL].i,
+                            a[LP_TRI_INDICES_OFFSET].i);
     x->out[0] = (LpType){.dtype = t, .ndim = 2, .shape = {2, n}};
     return LP_OK;
 }

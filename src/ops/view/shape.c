@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "src/base/checked.h"
-#include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy_shape.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view/view.h"

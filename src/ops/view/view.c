@@ -151,7 +151,7 @@ LP_VIEW(expand,
 /* ---- permute ------------------------------------------------------------- */
 static LpStatus infer_permute(LpInfer *x)
 {
-    const LpAttr *a = &x->attr[0];
+    const LpAttr *a = &x->attr[LP_PERMUTE_DIMS];
     const LpType *in = &x->in[0];
     bool seen[LP_MAX_DIMS] = {false};
     int64_t dims[LP_MAX_DIMS];
@@ -185,14 +185,14 @@ static LpVal unpermute(LpBuilder *b, const LpAttr *a, LpVal v)
 
 static void grad_permute(LpGrad *g)
 {
-    g->din[0] = unpermute(g->b, &g->attr[0], g->dout[0]);
+    g->din[0] = unpermute(g->b, &g->attr[LP_PERMUTE_DIMS], g->dout[0]);
 }
 
 static LpVal put_permute(LpBuilder *b, const LpAttr *attr, LpVal parent,
                          LpVal v)
 {
     (void)parent;
-    return unpermute(b, &attr[0], v);
+    return unpermute(b, &attr[LP_PERMUTE_DIMS], v);
 }
 
 LP_VIEW(permute, "permute(Tensor self, int[] dims) -> Tensor @fm",
@@ -204,8 +204,8 @@ static LpStatus infer_unsqueeze(LpInfer *x)
     const LpType *in = &x->in[0];
     if (in->ndim == LP_MAX_DIMS)
         return lp_too_many_dims(x, in->ndim + 1);
-    LP_TRY(lp_wrap_dim(&x->attr[0].i, in->ndim + 1, x->err));
-    int at = (int)x->attr[0].i;
+    LP_TRY(lp_wrap_dim(&x->attr[LP_SQUEEZE_DIM].i, in->ndim + 1, x->err));
+    int at = (int)x->attr[LP_SQUEEZE_DIM].i;
     LP_TRY(lp_view_same(x));
     x->out[0].ndim++;
     for (int i = x->out[0].ndim - 1; i > at; i--) {
@@ -225,7 +225,7 @@ LP_VIEW(unsqueeze, "unsqueeze(Tensor self, int dim) -> Tensor @fm",
 /* Canonical dims: those that go, ascending; all are of size 1. */
 static LpStatus infer_squeeze(LpInfer *x)
 {
-    const LpAttr *a = &x->attr[0];
+    const LpAttr *a = &x->attr[LP_SQUEEZE_DIM];
     const LpType *in = &x->in[0];
     bool goes[LP_MAX_DIMS] = {false}, named[LP_MAX_DIMS] = {false};
     int64_t dims[LP_MAX_DIMS];

@@ -60,19 +60,19 @@ static LpStatus infer_slice(LpInfer *x)
     LpAttr *a = x->attr;
     LP_FAIL_IF(x->in[0].ndim == 0, x->err, LP_E_INDEX,
                "slice() cannot be applied to a 0-dim tensor.");
-    LP_TRY(lp_wrap_dim(&a[0].i, x->in[0].ndim, x->err));
-    LP_FAIL_IF(a[3].i < 1, x->err, LP_E_VALUE,
+    LP_TRY(lp_wrap_dim(&a[LP_SLICE_DIM].i, x->in[0].ndim, x->err));
+    LP_FAIL_IF(a[LP_SLICE_STEP].i < 1, x->err, LP_E_VALUE,
                "slice step must be greater than zero, got %lld",
-               (long long)a[3].i);
+               (long long)a[LP_SLICE_STEP].i);
     LP_TRY(lp_view_same(x));
-    int d = (int)a[0].i;
-    int64_t size = x->in[0].shape[d], step = a[3].i;
-    int64_t start = clamp_index(&a[1], 0, size);
-    int64_t end = clamp_index(&a[2], size, size);
+    int d = (int)a[LP_SLICE_DIM].i;
+    int64_t size = x->in[0].shape[d], step = a[LP_SLICE_STEP].i;
+    int64_t start = clamp_index(&a[LP_SLICE_START], 0, size);
+    int64_t end = clamp_index(&a[LP_SLICE_END], size, size);
     if (end < start)
         end = start;
-    a[1] = lp_attr_int(start);
-    a[2] = lp_attr_int(end);
+    a[LP_SLICE_START] = lp_attr_int(start);
+    a[LP_SLICE_END] = lp_attr_int(end);
     x->out[0].shape[d] = end > start ? (end - start - 1) / step + 1 : 0;
     if (x->strides) {
         *x->offset = x->in_offset + start * x->in_strides[d];
@@ -99,18 +99,18 @@ static LpStatus infer_select(LpInfer *x)
     LpAttr *a = x->attr;
     LP_FAIL_IF(x->in[0].ndim == 0, x->err, LP_E_INDEX,
                "select() cannot be applied to a 0-dim tensor.");
-    LP_TRY(lp_wrap_dim(&a[0].i, x->in[0].ndim, x->err));
-    int d = (int)a[0].i;
-    int64_t size = x->in[0].shape[d], i = a[1].i;
+    LP_TRY(lp_wrap_dim(&a[LP_SELECT_DIM].i, x->in[0].ndim, x->err));
+    int d = (int)a[LP_SELECT_DIM].i;
+    int64_t size = x->in[0].shape[d], i = a[LP_SELECT_INDEX].i;
     LP_FAIL_IF(i < -size || i >= size, x->err, LP_E_INDEX,
                "select(): index %lld out of range for tensor of size %s at "
                "dimension %d: indices count from 0, the range is [%lld, %lld]",
                (long long)i, lp_shape_str(&x->in[0]), d, (long long)-size,
                (long long)size - 1);
-    a[1].i = i < 0 ? i + size : i;
+    a[LP_SELECT_INDEX].i = i < 0 ? i + size : i;
     LP_TRY(lp_view_same(x));
     if (x->strides)
-        *x->offset = x->in_offset + a[1].i * x->in_strides[d];
+        *x->offset = x->in_offset + a[LP_SELECT_INDEX].i * x->in_strides[d];
     drop_dim(x, d);
     return LP_OK;
 }
@@ -155,7 +155,8 @@ PART(diagonal, "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> "
  * memory is taken as contiguous from offset 0. An operand of any other
  * geometry is noted in the last attribute, offset first, then strides: the
  * gradient needs it. */
-enum { SIZE, STRIDE, OFFSET, GEOMETRY };
+/* as_strided */
+enum { SIZE, STRIDE, STORAGE_OFFSET, GEOMETRY };
 
 static LpStatus check_strided(LpInfer *x)
 {
@@ -207,12 +208,12 @@ static LpStatus infer_as_strided(LpInfer *x)
     lp_set_dims(&out, a[SIZE].v, a[SIZE].n);
     LP_TRY(lp_shape_check(&out, x->err));
     int64_t plain[LP_MAX_DIMS], last = -1, have = lp_numel(&x->in[0]) - 1;
-    if (lp_attr_none(&a[OFFSET]))
-        a[OFFSET] = lp_attr_int(x->strides ? x->in_offset : 0);
-    LP_FAIL_IF(a[OFFSET].i < 0, x->err, LP_E_RUNTIME,
+    if (lp_attr_none(&a[STORAGE_OFFSET]))
+        a[STORAGE_OFFSET] = lp_attr_int(x->strides ? x->in_offset : 0);
+    LP_FAIL_IF(a[STORAGE_OFFSET].i < 0, x->err, LP_E_RUNTIME,
                "as_strided: storage_offset must be non-negative, got %lld",
-               (long long)a[OFFSET].i);
-    LP_TRY(reach(x, &out, a[STRIDE].v, a[OFFSET].i, &last));
+               (long long)a[STORAGE_OFFSET].i);
+    LP_TRY(reach(x, &out, a[STRIDE].v, a[STORAGE_OFFSET].i, &last));
     lp_contiguous_strides(&x->in[0], plain);
     if (x->strides && (x->in_offset != 0 ||
                        memcmp(plain, x->in_strides,
@@ -230,7 +231,7 @@ static LpStatus infer_as_strided(LpInfer *x)
     x->out[0] = out;
     if (x->strides) {
         memcpy(x->strides, a[STRIDE].v, (size_t)out.ndim * sizeof *plain);
-        *x->offset = a[OFFSET].i;
+        *x->offset = a[STORAGE_OFFSET].i;
     }
     return LP_OK;
 }
@@ -245,14 +246,14 @@ static void grad_as_strided(LpGrad *g)
         return;
     }
     LpType t = *lp_type(g->b, g->in[0]);
-    int64_t n = g->attr[OFFSET].i + 1, m = geo->v[0] + 1;
+    int64_t n = g->attr[STORAGE_OFFSET].i + 1, m = geo->v[0] + 1;
     for (int i = 0; i < g->attr[SIZE].n; i++)
         n += (g->attr[SIZE].v[i] - 1) * g->attr[STRIDE].v[i];
     for (int i = 0; i < t.ndim; i++)
         m += (t.shape[i] - 1) * geo->v[i + 1];
     n = n > m ? n : m;
     LpAttr back[] = {lp_attr_ints(&n, 1), g->attr[SIZE], g->attr[STRIDE],
-                     g->attr[OFFSET], LP_NONE_ATTR};
+                     g->attr[STORAGE_OFFSET], LP_NONE_ATTR};
     LpAttr see[] = {lp_attr_ints(t.shape, t.ndim),
                     lp_attr_ints(geo->v + 1, t.ndim), lp_attr_int(geo->v[0]),
                     LP_NONE_ATTR};

@@ -24,14 +24,20 @@ static LpStatus too_many(const LpInfer *x, int64_t n)
                    (long long)n, LP_MAX_LIST);
 }
 
-static LpStatus wrap_split_dim(LpInfer *x, int i)
+/* The last attribute of all but the h, v and d variants. */
+static int64_t *split_dim(const LpInfer *x)
+{
+    return &x->attr[x->op->n_attr - 1].i;
+}
+
+static LpStatus wrap_split_dim(LpInfer *x)
 {
     bool unbind = x->op->id == LP_OP_unbind;
     LP_FAIL_IF(x->in[0].ndim == 0, x->err, unbind ? LP_E_INDEX : LP_E_RUNTIME,
                "%s: expects at least a 1-dimensional tensor, got one without "
                "dimensions ([])",
                x->op->name);
-    return lp_wrap_dim(&x->attr[i].i, x->in[0].ndim, x->err);
+    return lp_wrap_dim(split_dim(x), x->in[0].ndim, x->err);
 }
 
 static LpStatus set_results(LpInfer *x, int dim, Pieces *p)
@@ -99,8 +105,8 @@ static LpStatus set_sections(LpInfer *x, int dim, int64_t n)
 /* ---- split --------------------------------------------------------------- */
 static LpStatus infer_split(LpInfer *x)
 {
-    LP_TRY(wrap_split_dim(x, 1));
-    int dim = (int)x->attr[1].i;
+    LP_TRY(wrap_split_dim(x));
+    int dim = (int)*split_dim(x);
     int64_t each = x->attr[0].i, size = x->in[0].shape[dim];
     LP_FAIL_IF(each < 0 || (each == 0 && size != 0), x->err, LP_E_RUNTIME,
                "split expects split_size to be non-negative, and 0 only for an "
@@ -118,8 +124,8 @@ static LpStatus infer_sizes(LpInfer *x)
     Pieces p;
     int64_t sum = 0;
     p.n = 0;
-    LP_TRY(wrap_split_dim(x, 1));
-    int dim = (int)x->attr[1].i;
+    LP_TRY(wrap_split_dim(x));
+    int dim = (int)*split_dim(x);
     if (a->n > LP_MAX_LIST)
         return too_many(x, a->n);
     for (int i = 0; i < a->n; i++) {
@@ -148,8 +154,8 @@ SPLIT(split_with_sizes,
  * that many empty ones. */
 static LpStatus infer_chunk(LpInfer *x)
 {
-    LP_TRY(wrap_split_dim(x, 1));
-    int dim = (int)x->attr[1].i;
+    LP_TRY(wrap_split_dim(x));
+    int dim = (int)*split_dim(x);
     int64_t n = x->attr[0].i, size = x->in[0].shape[dim];
     LP_FAIL_IF(n < 1, x->err, LP_E_RUNTIME,
                "chunk expects `chunks` to be greater than 0, got: %lld",
@@ -187,8 +193,8 @@ static LpStatus set_indices(LpInfer *x, int dim, const LpAttr *a)
 
 static LpStatus infer_tensor_split(LpInfer *x)
 {
-    LP_TRY(wrap_split_dim(x, 1));
-    return set_sections(x, (int)x->attr[1].i, x->attr[0].i);
+    LP_TRY(wrap_split_dim(x));
+    return set_sections(x, (int)*split_dim(x), x->attr[0].i);
 }
 SPLIT(tensor_split,
       "tensor_split(Tensor self, int sections, int dim=0) -> Tensor[] @fm",
@@ -196,8 +202,8 @@ SPLIT(tensor_split,
 
 static LpStatus infer_split_at(LpInfer *x)
 {
-    LP_TRY(wrap_split_dim(x, 1));
-    return set_indices(x, (int)x->attr[1].i, &x->attr[0]);
+    LP_TRY(wrap_split_dim(x));
+    return set_indices(x, (int)*split_dim(x), &x->attr[0]);
 }
 SPLIT(tensor_split_at,
       "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> "
@@ -250,8 +256,8 @@ AXIS_SPLIT(d, 3, 2)
 /* ---- unbind -------------------------------------------------------------- */
 static LpStatus infer_unbind(LpInfer *x)
 {
-    LP_TRY(wrap_split_dim(x, 0));
-    int d = (int)x->attr[0].i;
+    LP_TRY(wrap_split_dim(x));
+    int d = (int)*split_dim(x);
     if (x->in[0].shape[d] > LP_MAX_LIST)
         return too_many(x, x->in[0].shape[d]);
     x->n_out = (int)x->in[0].shape[d];
