@@ -11,7 +11,6 @@
  * computes the scores again for the gradient). */
 #include <math.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/ops/nn/nnop.h"
 
@@ -162,7 +161,8 @@ LP_PRIMITIVE(attention_backward,
              .work = lp_attention_back_work)
 
 /* ---- public form --------------------------------------------------------- */
-enum { P_DROPOUT, P_CAUSAL, P_SCALE, P_GQA };
+/* scaled_dot_product_attention */
+enum { P_DROPOUT_P, P_IS_CAUSAL, P_SCALE, P_ENABLE_GQA };
 
 /* Key and value heads repeated to the number of query heads. */
 static LpVal repeat_heads(LpBuilder *b, LpVal x, const LpType *q)
@@ -231,18 +231,18 @@ LP_FORMULA(scaled_dot_product_attention,
 {
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);
-    if (mask != LP_NOVAL && attr[P_CAUSAL].i)
+    if (mask != LP_NOVAL && attr[P_IS_CAUSAL].i)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "scaled_dot_product_attention: Explicit attn_mask should not "
             "be set when is_causal=True");
-    if (!enough_dims(b, in, attr[P_GQA].i))
+    if (!enough_dims(b, in, attr[P_ENABLE_GQA].i))
         return LP_NOVAL;
-    q = lead_of(b, q, lp_type(b, k), attr[P_GQA].i ? 3 : 2);
+    q = lead_of(b, q, lp_type(b, k), attr[P_ENABLE_GQA].i ? 3 : 2);
     if (lp_failed(b))
         return LP_NOVAL;
     qt = *lp_type(b, q);
-    if (attr[P_GQA].i && qt.ndim >= 3) {
+    if (attr[P_ENABLE_GQA].i && qt.ndim >= 3) {
         k = repeat_heads(b, k, &qt);
         v = repeat_heads(b, v, &qt);
     }
@@ -260,10 +260,10 @@ LP_FORMULA(scaled_dot_product_attention,
         lp_attr_float(attr[P_SCALE].kind == LP_ATTR_FLOAT
                           ? attr[P_SCALE].f
                           : 1 / sqrt((double)qt.shape[qt.ndim - 1]));
-    a[LP_ATTENTION_IS_CAUSAL] = lp_attr_bool(attr[P_CAUSAL].i);
-    if (attr[P_DROPOUT].f > 0) {
+    a[LP_ATTENTION_IS_CAUSAL] = lp_attr_bool(attr[P_IS_CAUSAL].i);
+    if (attr[P_DROPOUT_P].f > 0) {
         LpVal p = probabilities(b, a, q, k, mask);
-        LpAttr d[2] = {lp_attr_float(attr[P_DROPOUT].f), lp_attr_bool(true)};
+        LpAttr d[2] = {lp_attr_float(attr[P_DROPOUT_P].f), lp_attr_bool(true)};
         p = lp_emit(b, LP_OP_dropout, &p, 1, d);
         return lp_matmul(b, p, v);
     }

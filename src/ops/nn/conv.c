@@ -15,7 +15,6 @@
  * ONNX's auto_pad need it. The public forms add batch and bias. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/product/plus.h"
 #include "src/ops/nn/nnop.h"
@@ -343,59 +342,70 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
     return lp_reshape(b, y, r.shape + 1, r.ndim - 1);
 }
 
-/* attr: stride, padding, dilation, groups */
-LP_EXPAND(expand_conv)
+/* The convolution's attributes of a form's, padded by `padding`. */
+static LpVal straight(LpBuilder *b, const LpVal *in, const LpAttr *attr,
+                      LpAttr padding)
 {
     static const int64_t zero[3] = {0};
-    int n = attr[0].n;
+    int n = attr[LP_CONVN_STRIDE].n;
     LpAttr a[LP_CONV_ATTRS] = {
-        attr[0], attr[1], attr[2], lp_attr_bool(false), lp_attr_ints(zero, n),
-        attr[3]};
-    out[0] = public_conv(b, in, n, a);
+        [LP_CONV_STRIDE] = attr[LP_CONVN_STRIDE],
+        [LP_CONV_PADDING] = padding,
+        [LP_CONV_DILATION] = attr[LP_CONVN_DILATION],
+        [LP_CONV_TRANSPOSED] = lp_attr_bool(false),
+        [LP_CONV_OUTPUT_PADDING] = lp_attr_ints(zero, n),
+        [LP_CONV_GROUPS] = attr[LP_CONVN_GROUPS],
+    };
+    return public_conv(b, in, n, a);
+}
+
+LP_EXPAND(expand_conv)
+{
+    out[0] = straight(b, in, attr, attr[LP_CONVN_PADDING]);
 }
 
 /* padding by name; "same" keeps the spatial sizes */
 LP_EXPAND(expand_conv_named)
 {
-    static const int64_t zero[3] = {0};
-    int n = attr[0].n;
+    const int64_t *stride = attr[LP_CONVN_STRIDE].v;
+    const char *how = attr[LP_CONVN_PADDING].str;
+    int n = attr[LP_CONVN_STRIDE].n;
     int64_t pad[6] = {0};
-    bool same = strcmp(attr[1].str, "same") == 0;
-    if (!same && strcmp(attr[1].str, "valid") != 0) {
+    bool same = strcmp(how, "same") == 0;
+    if (!same && strcmp(how, "valid") != 0) {
         lp_fail(b->err, LP_E_VALUE,
                 "conv%dd: `padding` must be numbers, 'valid' or 'same', got "
                 "'%s'",
-                n, attr[1].str);
+                n, how);
         return;
     }
     LpType w = *lp_type(b, in[1]);
     for (int i = 0; i < n && same && i + 2 < w.ndim; i++) {
-        int64_t total = attr[2].v[i] * (w.shape[2 + i] - 1);
-        if (attr[0].v[i] != 1) {
+        int64_t total = attr[LP_CONVN_DILATION].v[i] * (w.shape[2 + i] - 1);
+        if (stride[i] != 1) {
             lp_fail(b->err, LP_E_RUNTIME,
                     "padding='same' is not supported for strided convolutions, "
                     "got stride %lld",
-                    (long long)attr[0].v[i]);
+                    (long long)stride[i]);
             return;
         }
         pad[i] = total / 2;
         pad[n + i] = total - total / 2;
     }
-    LpAttr a[LP_CONV_ATTRS] = {attr[0],
-                               lp_attr_ints(pad, 2 * n),
-                               attr[2],
-                               lp_attr_bool(false),
-                               lp_attr_ints(zero, n),
-                               attr[3]};
-    out[0] = public_conv(b, in, n, a);
+    out[0] = straight(b, in, attr, lp_attr_ints(pad, 2 * n));
 }
 
-/* attr: stride, padding, output_padding, groups, dilation */
 LP_EXPAND(expand_conv_transpose)
 {
-    LpAttr a[LP_CONV_ATTRS] = {attr[0], attr[1], attr[4], lp_attr_bool(true),
-                               attr[2], attr[3]};
-    out[0] = public_conv(b, in, attr[0].n, a);
+    LpAttr a[LP_CONV_ATTRS] = {
+        [LP_CONV_STRIDE] = attr[LP_CONVT_STRIDE],
+        [LP_CONV_PADDING] = attr[LP_CONVT_PADDING],
+        [LP_CONV_DILATION] = attr[LP_CONVT_DILATION],
+        [LP_CONV_TRANSPOSED] = lp_attr_bool(true),
+        [LP_CONV_OUTPUT_PADDING] = attr[LP_CONVT_OUTPUT_PADDING],
+        [LP_CONV_GROUPS] = attr[LP_CONVT_GROUPS],
+    };
+    out[0] = public_conv(b, in, attr[LP_CONVT_STRIDE].n, a);
 }
 
 #define CONV(n)                                                                \

@@ -1,6 +1,5 @@
 /* dropout: y = x mask / (1 - p) in training, else y = x. The gradient is the
  * same operation on dy at the same site, which draws the same mask. */
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/ops/nn/nnop.h"
 

@@ -9,7 +9,6 @@
  * win when given. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/ops/nn/nnop.h"
 
@@ -203,15 +202,20 @@ static bool nll(LpBuilder *b, LpVal x, LpVal target, LpVal weight,
                      a, r) == 2;
 }
 
-/* attr: size_average, ignore_index, reduce, reduction */
+static const char *how_of(const LpAttr *attr)
+{
+    return lp_old_reduction(&attr[LP_LOSS_SIZE_AVERAGE], &attr[LP_LOSS_REDUCE],
+                            attr[LP_LOSS_REDUCTION].str);
+}
+
 LP_LOSS(nll_loss,
         "Tensor input, Tensor target, Tensor? weight=None, bool? "
         "size_average=None, int ignore_index=-100, bool? reduce=None, str "
         "reduction='mean'")
 {
     LpVal r[2];
-    const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
-    bool ok = nll(b, in[0], in[1], in[2], how, attr[1].i, r);
+    const char *how = how_of(attr);
+    bool ok = nll(b, in[0], in[1], in[2], how, attr[LP_LOSS_IGNORE_INDEX].i, r);
     return ok ? final(b, r[0], "none") : LP_NOVAL;
 }
 
@@ -290,16 +294,15 @@ static LpVal by_probabilities(LpBuilder *b, LpVal logp, const LpVal *in,
                                                         false);
 }
 
-/* attr: size_average, ignore_index, reduce, reduction, label_smoothing */
 LP_LOSS(cross_entropy,
         "Tensor input, Tensor target, Tensor? weight=None, bool? "
         "size_average=None, int ignore_index=-100, bool? reduce=None, str "
         "reduction='mean', float label_smoothing=0.0")
 {
-    const char *how = lp_old_reduction(&attr[0], &attr[2], attr[3].str);
+    const char *how = how_of(attr);
     LpType x = *lp_type(b, in[0]), t = *lp_type(b, in[1]);
     int axis = x.ndim == 1 ? 0 : 1;
-    double smoothing = attr[4].f;
+    double smoothing = attr[LP_LOSS_LABEL_SMOOTHING].f;
     bool ids = !lp_is_float(t.dtype);
     if (check_reduction(how, false, b->err) != LP_OK)
         return LP_NOVAL;
@@ -314,17 +317,18 @@ LP_LOSS(cross_entropy,
             "…) needs a target of class ids (integers, the shape without "
             "C) or of probabilities (the same shape), got %s of shape %s",
             lp_shape_str(&x), lp_dtype_name(t.dtype), lp_shape_str(&t));
-    if (!ids && attr[1].i >= 0)
+    if (!ids && attr[LP_LOSS_IGNORE_INDEX].i >= 0)
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "cross_entropy: ignore_index (%lld) is for targets of class "
             "ids; these are probabilities",
-            (long long)attr[1].i);
+            (long long)attr[LP_LOSS_IGNORE_INDEX].i);
     LpAttr a = lp_attr_int(axis);
     LpVal logp = lp_emit(b, LP_OP_log_softmax, in, 1, &a);
     if (lp_failed(b))
         return LP_NOVAL;
-    LpVal r = ids ? by_ids(b, logp, in, axis, how, attr[1].i, smoothing)
+    LpVal r = ids ? by_ids(b, logp, in, axis, how, attr[LP_LOSS_IGNORE_INDEX].i,
+                           smoothing)
                   : by_probabilities(b, logp, in, axis, how, smoothing);
     return final(b, r, "none");
 }

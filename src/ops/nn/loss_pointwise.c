@@ -5,10 +5,10 @@
 
 #include "src/ops/nn/nnop.h"
 
-static const char *how_of(const LpAttr *average, const LpAttr *reduce,
-                          const LpAttr *reduction)
+/* By the attributes of REDUCTION, from `attr` on. */
+static const char *how_of(const LpAttr *attr)
 {
-    return lp_old_reduction(average, reduce, reduction->str);
+    return lp_old_reduction(&attr[0], &attr[1], attr[2].str);
 }
 
 static LpVal final(LpBuilder *b, LpVal x, const char *reduction)
@@ -47,7 +47,7 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
 LP_LOSS(mse_loss, PAIR REDUCTION)
 {
     LpVal d = difference(b, in[0], in[1]);
-    return final(b, square(b, d), how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, square(b, d), how_of(attr));
 }
 
 LP_LOSS(l1_loss, PAIR REDUCTION)
@@ -56,7 +56,7 @@ LP_LOSS(l1_loss, PAIR REDUCTION)
                 lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
     LpVal d = mask ? lp_sub(b, in[0], in[1]) : difference(b, in[0], in[1]);
     d = lp_op1(b, LP_OP_abs, d);
-    return final(b, d, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, d, how_of(attr));
 }
 
 /* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
@@ -108,7 +108,7 @@ LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0")
     LpVal x = beta == 0 ? lp_op1(b, LP_OP_abs, difference(b, v[0], v[1]))
                         : two_parts(b, v, beta, 1 / beta);
     x = half ? lp_cast(b, x, t) : x;
-    return final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, x, how_of(attr));
 }
 
 /* attr: reduction, delta */
@@ -182,7 +182,7 @@ LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION)
     if (v[2] != LP_NOVAL)
         x = lp_mul(b, x, v[2]);
     x = half ? lp_cast(b, x, t) : x;
-    return final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, x, how_of(attr));
 }
 
 /* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x); in: input, target,
@@ -207,7 +207,7 @@ LP_LOSS(binary_cross_entropy_with_logits,
     if (v[2] != LP_NOVAL)
         x = lp_mul(b, x, v[2]);
     x = half ? lp_cast(b, x, t) : x;
-    return final(b, x, how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, x, how_of(attr));
 }
 
 /* attr: size_average, reduce, reduction, log_target */
@@ -226,7 +226,7 @@ LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False")
         x = lp_mul(b, lp_op1(b, LP_OP_exp, t), lp_sub(b, t, in[0]));
     else
         x = lp_sub(b, lp_op2(b, LP_OP_xlogy, t, t), lp_mul(b, t, in[0]));
-    const char *how = how_of(&attr[0], &attr[1], &attr[2]);
+    const char *how = how_of(attr);
     if (strcmp(how, "batchmean") == 0 && !lp_failed(b)) {
         const LpType *type = lp_type(b, in[0]);
         double n = type->ndim > 0 ? (double)type->shape[0] : 1;
@@ -257,7 +257,7 @@ LP_LOSS(poisson_nll_loss,
         LpVal big = lp_op2(b, LP_OP_gt, t, lp_immf(b, 1));
         r = lp_add(b, r, lp_where(b, big, s, lp_immf(b, 0)));
     }
-    return final(b, r, how_of(&attr[2], &attr[4], &attr[5]));
+    return final(b, r, lp_old_reduction(&attr[2], &attr[4], attr[5].str));
 }
 
 /* ---- margins ------------------------------------------------------------- */
@@ -284,7 +284,7 @@ LP_LOSS(
             n[0], n[1], n[2]);
     LpVal x = lp_mul(b, lp_neg(b, in[2]), lp_sub(b, in[0], in[1]));
     x = hinge(b, lp_add(b, x, lp_immf(b, attr[0].f)));
-    return final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+    return final(b, x, how_of(attr + 1));
 }
 
 /* x where t is 1, max(0, margin - x) where it is -1 */
@@ -296,12 +296,12 @@ LP_LOSS(hinge_embedding_loss, PAIR "float margin=1.0, " REDUCTION)
     LpVal same = lp_op2(b, LP_OP_ne, in[1], lp_immf(b, -1));
     LpVal x =
         lp_add(b, lp_where(b, other, m, zero), lp_where(b, same, in[0], zero));
-    return final(b, x, how_of(&attr[1], &attr[2], &attr[3]));
+    return final(b, x, how_of(attr + 1));
 }
 
 /* log(1 + exp(-t x)) */
 LP_LOSS(soft_margin_loss, PAIR REDUCTION)
 {
     LpVal x = lp_op1(b, LP_OP_logsigmoid, lp_mul(b, in[1], in[0]));
-    return final(b, lp_neg(b, x), how_of(&attr[0], &attr[1], &attr[2]));
+    return final(b, lp_neg(b, x), how_of(attr));
 }

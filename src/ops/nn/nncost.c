@@ -2,7 +2,6 @@
  * the words of runtime/cost. Gradients of the input and of the weights of a
  * convolution are planned as such; what a matrix product is a gradient of, its
  * operator does not tell: the request does. */
-#include "src/kernel/attrs.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/infer.h"
 #include "src/ops/nn/nnop.h"

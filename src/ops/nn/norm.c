@@ -16,7 +16,6 @@
  * public forms stand in norm_forms.c. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/ops/nn/nnop.h"
 #include "src/ops/nn/norm.h"

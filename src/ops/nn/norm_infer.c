@@ -1,5 +1,4 @@
 /* Shape rules of the normalisations. */
-#include "src/kernel/attrs.h"
 #include "src/ops/nn/nnop.h"
 #include "src/ops/nn/norm.h"
 #include "src/ops/view/view.h"

@@ -9,7 +9,6 @@
  * Canonical attributes: one entry a spatial axis; stride filled in. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/ops/nn/nnop.h"
 #include "src/ops/view/view.h"
@@ -335,9 +334,9 @@ SAME(adaptive_max_pool)
 
 LP_EXPAND(expand_avg_1d) /* without divisor_override */
 {
-    LpAttr a[6];
-    memcpy(a, attr, 5 * sizeof *a);
-    a[5] = LP_NONE_ATTR;
+    LpAttr a[LP_AVG_POOL_ATTRS];
+    memcpy(a, attr, LP_AVG_POOL_DIVISOR_OVERRIDE * sizeof *a);
+    a[LP_AVG_POOL_DIVISOR_OVERRIDE] = LP_NONE_ATTR;
     out[0] = lp_emit(b, LP_OP_avg_pool, in, 1, a);
 }
 
@@ -352,9 +351,10 @@ static bool is_mean(const LpType *in, const LpAttr *size)
 
 LP_EXPAND(expand_adaptive_avg)
 {
-    if (is_mean(lp_type(b, in[0]), &attr[0])) {
+    const LpAttr *size = &attr[LP_POOL_SIZE];
+    if (is_mean(lp_type(b, in[0]), size)) {
         int64_t dims[3] = {-3, -2, -1};
-        out[0] = lp_mean(b, in[0], dims + 3 - attr[0].n, attr[0].n, true);
+        out[0] = lp_mean(b, in[0], dims + 3 - size->n, size->n, true);
         return;
     }
     out[0] = lp_emit(b, LP_OP_adaptive_avg_pool, in, 1, attr);

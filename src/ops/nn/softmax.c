@@ -6,7 +6,6 @@
  *
  * The device has both and their gradients as one operation each. The public
  * forms take a dtype to compute in. */
-#include "src/kernel/attrs.h"
 #include "src/kernel/nn/nn.h"
 #include "src/ops/nn/nnop.h"
 
@@ -94,12 +93,12 @@ static LpVal in_dtype(LpBuilder *b, int op, const LpAttr *attr, LpVal x,
                       bool negate)
 {
     int ndim = lp_type(b, x)->ndim;
-    LpAttr a = attr[0];
+    LpAttr a = attr[LP_SOFTMAX_IN_DIM];
     if (a.kind == LP_ATTR_NONE)
         a = lp_attr_int(ndim == 0 || ndim == 1 || ndim == 3 ? 0 : 1);
     x = negate ? lp_neg(b, x) : x;
-    if (attr[1].kind == LP_ATTR_DTYPE)
-        x = lp_cast(b, x, (LpDtype)attr[1].i);
+    if (attr[LP_SOFTMAX_IN_DTYPE].kind == LP_ATTR_DTYPE)
+        x = lp_cast(b, x, (LpDtype)attr[LP_SOFTMAX_IN_DTYPE].i);
     return lp_emit(b, op, &x, 1, &a);
 }
 
