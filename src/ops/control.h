@@ -15,6 +15,7 @@
 #include "src/ir/graph.h"
 #include "src/ops/ops.h"
 
+/* loop */
 enum {
     LP_LOOP_BODY,
     LP_LOOP_COUNT,
@@ -23,7 +24,9 @@ enum {
     LP_LOOP_REVERSE,
     LP_LOOP_N_ATTR
 };
+/* branch */
 enum { LP_BRANCH_THEN, LP_BRANCH_OTHERWISE, LP_BRANCH_SPLIT, LP_BRANCH_N_ATTR };
+/* call */
 enum { LP_CALL_BODY, LP_CALL_N_ATTR };
 
 static inline bool lp_has_bodies(const LpOp *op)

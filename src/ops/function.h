@@ -5,11 +5,12 @@
 
 #include "src/ir/op.h"
 
-/* Attributes of custom_function: results; number of the rule; serial of the
+/* Its attributes: results; number of the rule; serial of the
  * trace that it was made in, 0: eager; results without a gradient get zeros.
  * The operands are in a trace the results of the forward half and then the
  * function's own; eagerly the latter alone. */
 #define LP_FUNCTION_WRITTEN (-1) /* a rule: the gradient is operand 1's */
+/* custom_function */
 enum {
     LP_FUNCTION_RESULTS,
     LP_FUNCTION_RULE,

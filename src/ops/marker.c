@@ -3,7 +3,6 @@
  * Host passes drop them. A print is an effect and stays. */
 #include <string.h>
 
-#include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/copy_print.h"
 #include "src/ops/layout_cost.h"
@@ -80,13 +79,11 @@ MARKER(multi_conv_end, "multi_conv_end(Tensor self, int id) -> Tensor @p",
        lp_view_same)
 
 /* ---- print --------------------------------------------------------------- */
-enum { TITLE, PRINT_GRADIENT, THRESHOLD, EDGE, WIDTH, DIGITS, FORMAT };
-
 static LpStatus infer_print(LpInfer *x)
 {
     static const char *const formats[] = {"auto", "fixed", "scientific",
                                           "none"};
-    const char *f = x->attr[FORMAT].str;
+    const char *f = x->attr[LP_PRINT_FLOAT_FORMAT].str;
     bool known = false;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         known |= strcmp(f, formats[i]) == 0;
@@ -94,7 +91,7 @@ static LpStatus infer_print(LpInfer *x)
                "print_tensor: float_format must be auto, fixed, scientific or "
                "none, got %s",
                f);
-    for (int i = THRESHOLD; i <= DIGITS; i++)
+    for (int i = LP_PRINT_SUMMARISE_THRESHOLD; i <= LP_PRINT_DIGITS; i++)
         LP_FAIL_IF(x->attr[i].i < 0, x->err, LP_E_VALUE,
                    "print_tensor: summarise_threshold, edge_items, "
                    "max_line_width and digits must not be negative, got %lld",
@@ -107,9 +104,9 @@ static void grad_print(LpGrad *g)
 {
     LpAttr a[LP_MAX_ATTR];
     g->din[0] = g->dout[0];
-    if (!g->attr[PRINT_GRADIENT].i)
+    if (!g->attr[LP_PRINT_PRINT_GRADIENT].i)
         return;
-    const char *title = g->attr[TITLE].str;
+    const char *title = g->attr[LP_PRINT_TITLE].str;
     size_t n = strlen(title);
     char *text = lp_arena_alloc(g->b->scratch, n + sizeof "_gradient");
     if (!text) {
@@ -119,7 +116,7 @@ static void grad_print(LpGrad *g)
     memcpy(text, title, n);
     memcpy(text + n, "_gradient", sizeof "_gradient");
     memcpy(a, g->attr, g->op->n_attr * sizeof *a);
-    a[TITLE] = lp_attr_str(text);
+    a[LP_PRINT_TITLE] = lp_attr_str(text);
     g->din[0] = lp_emit(g->b, LP_OP_print_tensor, &g->dout[0], 1, a);
 }
 

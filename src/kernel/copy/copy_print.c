@@ -20,21 +20,9 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/state.h"
-
-enum {
-    TITLE,
-    PRINT_GRADIENT,
-    THRESHOLD,
-    EDGE,
-    WIDTH,
-    DIGITS,
-    FORMAT,
-    SEPARATOR,
-    OPEN,
-    CLOSE
-};
 
 typedef struct Print {
     LpCopyPlan copy;
@@ -182,23 +170,25 @@ static char *take(char **block, const char *s)
 LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
     const LpAttr *a = r->attr;
-    size_t n = strlen(a[TITLE].str) + strlen(a[SEPARATOR].str) +
-               strlen(a[OPEN].str) + strlen(a[CLOSE].str) + 4;
+    size_t n = strlen(a[LP_PRINT_TITLE].str) +
+               strlen(a[LP_PRINT_SEPARATOR].str) +
+               strlen(a[LP_PRINT_OPEN_BRACKET].str) +
+               strlen(a[LP_PRINT_CLOSE_BRACKET].str) + 4;
     Print *p = lp_kernel_state(r->op->name, sizeof *p + n, k, e);
     if (!p)
         return LP_E_MEMORY;
     char *block = (char *)(p + 1);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &p->copy);
     p->in = r->in[0];
-    p->threshold = a[THRESHOLD].i;
-    p->edge = a[EDGE].i;
-    p->width = a[WIDTH].i;
-    p->digits = a[DIGITS].i < 30 ? (int)a[DIGITS].i : 30;
-    p->format = a[FORMAT].str[0];
-    p->title = take(&block, a[TITLE].str);
-    p->separator = take(&block, a[SEPARATOR].str);
-    p->open = take(&block, a[OPEN].str);
-    p->close = take(&block, a[CLOSE].str);
+    p->threshold = a[LP_PRINT_SUMMARISE_THRESHOLD].i;
+    p->edge = a[LP_PRINT_EDGE_ITEMS].i;
+    p->width = a[LP_PRINT_MAX_LINE_WIDTH].i;
+    p->digits = a[LP_PRINT_DIGITS].i < 30 ? (int)a[LP_PRINT_DIGITS].i : 30;
+    p->format = a[LP_PRINT_FLOAT_FORMAT].str[0];
+    p->title = take(&block, a[LP_PRINT_TITLE].str);
+    p->separator = take(&block, a[LP_PRINT_SEPARATOR].str);
+    p->open = take(&block, a[LP_PRINT_OPEN_BRACKET].str);
+    p->close = take(&block, a[LP_PRINT_CLOSE_BRACKET].str);
     k->run = run_print;
     return LP_OK;
 }

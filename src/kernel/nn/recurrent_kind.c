@@ -31,5 +31,5 @@ const LpRnnKindInfo *lp_rnn_info(LpRnnKind k)
 LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr)
 {
     LpRnnKind k = ((const LpRnnFacts *)op->data)->kind;
-    return k == LP_RNN_TANH && attr[LP_RNN_RELU_ATTR].i ? LP_RNN_RELU : k;
+    return k == LP_RNN_TANH && attr[LP_RNN_IS_RELU].i ? LP_RNN_RELU : k;
 }

@@ -41,7 +41,8 @@ typedef struct LpRnnFacts {
 
 const LpRnnKindInfo *lp_rnn_info(LpRnnKind k);
 LpRnnKind lp_rnn_kind(const LpOp *op, const LpAttr *attr);
-enum { LP_RNN_REVERSE, LP_RNN_RELU_ATTR }; /* attributes */
+/* lstm, gru, rnn, lstm_rows, gru_rows, rnn_rows */
+enum { LP_RNN_REVERSE, LP_RNN_IS_RELU };
 
 /* Attribute `need` of a backward operator. */
 static inline int64_t lp_rnn_need(const LpOp *op, const LpAttr *attr)
