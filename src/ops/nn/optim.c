@@ -17,10 +17,12 @@
 #include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
 
-/* Operands [0, n) are tensors of the parameter's shape, some may be holes;
- * the rest are numbers. Results: parameter, then the states. */
-static LpStatus infer_update(LpInfer *x, int n)
+/* Operands [0, n), n the record's data, are tensors of the parameter's shape,
+ * some may be holes; the rest are numbers. Results: parameter, then the states.
+ */
+static LpStatus infer_update(LpInfer *x)
 {
+    const int n = *(const uint8_t *)x->op->data;
     const LpType *param = &x->in[0];
     for (int i = 0; i < n; i++) {
         const LpType *t = &x->in[i];
@@ -66,20 +68,16 @@ static LpStatus infer_update(LpInfer *x, int n)
         char param;                                                            \
         LP_OPTIM_##name_(PLACE, PLACE, PLACE, NONE, NONE)                      \
     };                                                                         \
-    static LpStatus infer_##name_(LpInfer *x)                                  \
-    {                                                                          \
-        return infer_update(x, AT(name_, lr));                                 \
-    }                                                                          \
     LP_PRIMITIVE(                                                              \
         name_##_step,                                                          \
         #name_ "_step(Tensor param" LP_OPTIM_##name_(                          \
             FORM_G, FORM_S, FORM_N, FORM_K,                                    \
             FORM_F) ") -> (Tensor param" LP_OPTIM_##name_(NONE, RESULT, NONE,  \
                                                           NONE, NONE) ") @po", \
-        infer_##name_, lp_##name_##_step_prepare, lp_rule_update,              \
+        infer_update, lp_##name_##_step_prepare, lp_rule_update,               \
         .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | (flags_),               \
         .no_grad = "an optimizer's update is not differentiated",              \
-        .update = {__VA_ARGS__})
+        .data = &(const uint8_t){AT(name_, lr)}, .update = {__VA_ARGS__})
 
 /* g = grad_scale grad + weight_decay param;  buffer = step = 1 ? g : momentum
  * buffer + (1 - dampening) g;  param -= lr (nesterov ? g + momentum buffer :

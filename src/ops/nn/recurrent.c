@@ -331,7 +331,6 @@ static void expand_rows_back(LpBuilder *b, int op, const LpAttr *attr,
 #define ROWS(id, layer, KIND, way, kernel, form)                               \
     LP_EXPAND(expand_##id)                                                     \
     {                                                                          \
-        (void)n_out;                                                           \
         expand_##way(b, LP_OP_##layer, attr, in, n_in, out);                   \
     }                                                                          \
     LP_PRIMITIVE(id, form, infer_##way, kernel, NULL, .kind = LP_OP_FUSED,     \
