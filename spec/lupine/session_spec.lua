@@ -139,6 +139,16 @@ describe("lupine.session", function()
       end
     end)
 
+    it("refuses a period that leaves iterations over", function()
+      for _, period in ipairs({ 3, 5 }) do
+        local s = double({ compile = { device_iterations = 4 }, output = { mode = "everyn",
+          period = period } })
+        local ok, e = pcall(s.run, s, { x })
+        assert.is_false(ok)
+        assert.matches("must divide the device iterations, got " .. period .. " and 4", e.message)
+      end
+    end)
+
     it("gives groups of replicas the rows that they share", function()
       local rows = torch.tensor({ { 1.0, 1.0 }, { 2.0, 2.0 } })
       for orthogonal, order in pairs({ [false] = { 1, 1, 2, 2 }, [true] = { 1, 2, 1, 2 } }) do

@@ -139,6 +139,22 @@ describe("an anchored tensor", function()
     end
   end)
 
+  it("has a period that divides the device iterations, as results have", function()
+    local O = poptorch.OutputMode
+    for _, period in ipairs({ 3, 5 }) do
+      local messages = {}
+      for i, options in ipairs({ poptorch.Options():outputMode(O.EveryN, period),
+        anchored(poptorch.Options(), { "fc1.weight" }, O.EveryN, period) }) do
+        local model = poptorch.inferenceModel(net(), options:deviceIterations(2))
+        local ok, e = pcall(model.compile, model, input(4))
+        assert.is_false(ok)
+        assert.equal("popart_exception", e.type)
+        messages[i] = e.message
+      end
+      assert.equal("anchor 'a1': " .. messages[1], messages[2])
+    end
+  end)
+
   it("takes the model's output mode if it has none", function()
     local options = poptorch.Options():deviceIterations(3):outputMode(poptorch.OutputMode.All)
     local model = train(options, { "Gradient___fc2.bias" })

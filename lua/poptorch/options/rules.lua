@@ -87,6 +87,13 @@ function M.target(options)
     version = version }
 end
 
+local function check_period(of, mode, period, iterations)
+  if mode == O.EveryN and iterations % period ~= 0 then
+    popart_error("%sthe return period of OutputMode.EveryN must divide deviceIterations, "
+      .. "got %d and %d", of, period, iterations)
+  end
+end
+
 local function check_counts(options, training)
   local di, n = options.device_iterations, options.output_return_period
   if di <= 0 then
@@ -99,9 +106,10 @@ local function check_counts(options, training)
     popart_error("gradientAccumulation must be greater than 0, got %d",
       options.Training.gradient_accumulation)
   end
-  if options.output_mode == O.EveryN and (n > di or di % n ~= 0) then
-    popart_error("the return period of OutputMode.EveryN must divide deviceIterations, "
-      .. "got %d and %d", n, di)
+  check_period("", options.output_mode, n, di)
+  for name, anchor in pairs(options.anchored_tensors) do
+    check_period(("anchor '%s': "):format(name), anchor.output_mode,
+      anchor.output_return_period, di)
   end
   local rf, group = options.replication_factor, options.input_group_size
   local ga = training and options.Training.gradient_accumulation or 1

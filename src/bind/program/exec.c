@@ -183,6 +183,12 @@ static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
                      "output '%s': mode '%s' with period %lld; modes "
                      "are " LP_OUT_MODES(LISTED) "periods start at 1",
                      s->var[i].name, m, (long long)st->period);
+        if (st->mode == LP_OUT_EVERY_N && s->device_iterations % st->period)
+            lp_raise(L, LP_E_VALUE,
+                     "output '%s': the period must divide the device "
+                     "iterations, got %lld and %lld",
+                     s->var[i].name, (long long)st->period,
+                     (long long)s->device_iterations);
     }
     LpType t =
         stream_type(&s->var[i], lp_exec_out_slices(x, st->mode, st->period));
