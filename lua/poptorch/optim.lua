@@ -13,9 +13,9 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local native = require("torch.optim")
-local whole_attributes = require("poptorch.whole")
+local whole = require("poptorch.whole")
 
-local float16, float32 = core.dtypes.float16, core.dtypes.float32
+local float32 = core.dtypes.float32
 
 -- ---- which attributes may change -----------------------------------------------
 
@@ -75,24 +75,10 @@ end
 local Base = Optimizer:extend("Optimizer")
 
 -- Attributes of the whole optimizer; the others are of each group.
-local WHOLE = whole_attributes.defaults
+local WHOLE = whole.defaults
 
 -- Arguments that choose among PyTorch's implementations of one update.
 local WITHOUT_EFFECT = set_of({ "foreach", "capturable", "fused" })
-
-local function check_whole(name, attr, value)
-  if attr:find("accum_type$") then
-    errors.check(value == float16 or value == float32, "AssertionError",
-      "%s: %s: allowed are torch.float16 and torch.float32, got %s", name, attr,
-      type(value) == "userdata" and tostring(value) or check.describe(value))
-  elseif attr == "max_grad_norm" then
-    check.number(value, name .. ": max_grad_norm", {})
-    errors.check(value == value and value > 0, "Error",
-      "%s: max_grad_norm: a number above 0 is needed, got %s", name, tostring(value))
-  elseif attr == "loss_scaling" then
-    check.number(value, name .. ": loss_scaling", {})
-  end
-end
 
 -- A constructor's arguments, in order, with the groups' defaults by name. The
 -- class extends PyTorch's of that name, as PopTorch's do.
@@ -102,13 +88,13 @@ local function define(name, order, defaults, methods)
   if theirs then
     class.mix(cls, Base)
   end
-  local whole = {}
+  local own = {}
   for _, attr in ipairs(order) do
     if WHOLE[attr] ~= nil then
-      whole[#whole + 1] = attr
+      own[#own + 1] = attr
     end
   end
-  cls._whole = whole
+  cls._whole = own
   function cls:init(...)
     local values = check.arguments(name, order, nil, ...)
     local group, variable, allowed = {}, {}, {}
@@ -124,7 +110,7 @@ local function define(name, order, defaults, methods)
         if value ~= nil then
           self[attr] = value
         end
-        check_whole(name, attr, self[attr])
+        whole.check(name, attr, self[attr])
       else
         self._names[attr] = true
         group[attr] = value
@@ -137,7 +123,7 @@ local function define(name, order, defaults, methods)
     for attr in pairs(group) do
       allowed[#allowed + 1] = attr
     end
-    table.move(whole, 1, #whole, #allowed + 1, allowed)
+    table.move(own, 1, #own, #allowed + 1, allowed)
     self.variable_attrs = VariableAttributes(variable, allowed)
     Optimizer.init(self, values[1], group)
   end
@@ -154,7 +140,9 @@ function Base.check_group(self, group)
   for attr, value in pairs(group) do
     errors.check(not set_of(self._whole)[attr], "ValueError",
       "%s: %s is an attribute of the optimizer, not of a parameter group", name, attr)
-    if type(value) == "number" and attr ~= "velocity_scaling" then
+    if attr == "velocity_scaling" then
+      whole.check_scale(name, attr, value)
+    elseif type(value) == "number" then
       errors.check(value >= 0, "ValueError", "%s: %s must be 0 or more, got %s", name, attr,
         tostring(value))
     end

@@ -155,6 +155,29 @@ describe("a loss scale", function()
     end
   end)
 
+  it("is a finite number above 0", function()
+    for _, value in ipairs({ -1, 0, 0 / 0, math.huge }) do
+      local net = Sum(1)
+      for _, name in ipairs({ "SGD", "Adam", "AdamW", "RMSprop", "LAMB" }) do
+        raises("ValueError", "loss_scaling: expected a finite float > 0", function()
+          poptorch.optim[name](net:parameters(), { lr = 0.1, loss_scaling = value })
+        end)
+      end
+      raises("ValueError", "velocity_scaling: expected a finite float > 0", function()
+        poptorch.optim.SGD(net:parameters(), { lr = 0.1, use_combined_accum = true,
+          velocity_scaling = value })
+      end)
+      local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1, loss_scaling = 2.0 })
+      local model = poptorch.trainingModel(net, nil, optimizer)
+      model(torch.ones(1))
+      optimizer.loss_scaling = value
+      raises("ValueError", "loss_scaling", function()
+        model:setOptimizer(optimizer)
+      end)
+      model:destroy()
+    end
+  end)
+
   it("may change between steps", function()
     local net = Sum(1)
     local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1, loss_scaling = 2.0 })
