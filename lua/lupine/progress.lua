@@ -35,7 +35,7 @@ end
 ---@param total integer?
 ---@param options? table
 function Progress:init(total, options)
-  options = check.table(options or {}, "progress: options")
+  options = check.plain_table(options or {}, "progress: options")
   for key in pairs(options) do
     errors.check(table.concat(OPTIONS, " "):find("%f[%w]" .. tostring(key) .. "%f[%W]"),
       "TypeError", "progress: unknown option '%s'; allowed are %s%s", tostring(key),

@@ -25,7 +25,7 @@ local NAMES = { "fp16", "fp32", "promote", "demote" }
 function Policy:init(...)
   local lists = check.arguments("Policy", NAMES, nil, ...)
   for i, name in ipairs(NAMES) do
-    local list = check.table(lists[i], "Policy: " .. name, { nullable = true })
+    local list = check.plain_table(lists[i], "Policy: " .. name, { nullable = true })
     self[name] = list or {}
   end
 end

@@ -138,7 +138,7 @@ local ACCESSOR = { "buffer_size", "miss_sleep_time_in_ms", "load_indefinitely", 
 
 local function check_async(a, combined)
   local options = a.async_options or {}
-  check.table(options, "DataLoader: async_options")
+  check.plain_table(options, "DataLoader: async_options")
   errors.check(options.rebatched_size == nil, "AssertionError",
     "DataLoader: async_options: rebatched_size is set by the loader itself")
   local allowed = {}

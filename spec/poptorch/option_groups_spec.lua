@@ -7,6 +7,70 @@ describe("the groups of poptorch.Options", function()
     opts = poptorch.Options()
   end)
 
+  -- Every setter of every group: calls f(object, row).
+  local function each_setter(f)
+    local options = require("poptorch.options")
+    local objects = { opts, poptorch.TensorLocationSettings() }
+    for _, name in ipairs(options.GROUPS) do
+      objects[#objects + 1] = opts[name]
+    end
+    for _, object in ipairs(objects) do
+      for _, row in ipairs(getmetatable(object)._rows) do
+        if row.name then
+          f(object, row)
+        end
+      end
+    end
+  end
+
+  -- All that this version documents of counts and ids: the rows that take any
+  -- integer are counts, which compiling checks, seeds and versions.
+  local ANY = { deviceIterations = true, replicationFactor = true, randomSeed = true,
+    useOfflineIpuTarget = true, gradientAccumulation = true }
+
+  it("numbers have a range", function()
+    local seen = 0
+    each_setter(function(object, row)
+      if (row.kind == "int" or row.kind == "number") and not ANY[row.name] then
+        seen = seen + 1
+        local e = helper.method_raises("AssertionError", object, row.name, row.min - 1)
+        assert.matches(tostring(row.min), e.message, 1, true)
+        local ok = pcall(function()
+          object[row.key] = row.min - 1
+        end)
+        assert.is_false(ok, row.key)
+      end
+    end)
+    assert.equal(5, seen)
+    helper.method_raises("AssertionError", opts, "setAvailableMemoryProportion", { IPU0 = 0 / 0 })
+    helper.method_raises("AssertionError", opts.Distributed, "configureProcessId", -1, 2)
+    helper.method_raises("AssertionError", opts.Distributed, "configureProcessId", 2, 2)
+    helper.method_raises("AssertionError", opts.Distributed, "configureProcessId", 0, 0)
+    helper.method_raises("AssertionError", opts._Popart, "setPatterns", {}, 4)
+  end)
+
+  it("tables and lists are no members of enumerations, objects or classes", function()
+    local seen = 0
+    for _, wrong in ipairs({ poptorch.OutputMode.All, poptorch.OutputMode, poptorch.Options(),
+      poptorch.Options, { [1] = 1 }, 1 }) do
+      each_setter(function(object, row)
+        if row.tables and row.name ~= "set" then
+          seen = seen + 1
+          local ok = pcall(object[row.name], object, wrong)
+          assert.is_false(ok, row.name)
+        end
+      end)
+      assert.is_false((pcall(poptorch.TensorLocationSettings, wrong)))
+    end
+    assert.equal(6 * 7, seen)
+    helper.method_raises("AssertionError", opts, "sourceLocationExcludes", { "a", nil, "b" })
+    helper.method_raises("AssertionError", opts, "updatableNamedBuffers",
+      { buffers = { a = "b" } })
+    assert.is_false((pcall(function()
+      opts.available_memory_proportion = { GPU0 = 2 }
+    end)))
+  end)
+
   it("Training: counts, reductions and strategies", function()
     local t = opts.Training
     assert.equal(t, t:gradientAccumulation(4))

@@ -149,8 +149,13 @@ local function range_text(kind, opts)
   return kind
 end
 
+-- Which no number is that is none.
+local function inside(value, opts)
+  return (not opts.min or value >= opts.min) and (not opts.max or value <= opts.max)
+end
+
 local function in_range(value, where, kind, opts)
-  if opts and (opts.min and value < opts.min or opts.max and value > opts.max) then
+  if opts and not inside(value, opts) then
     wrong(opts, opts.outside or "ValueError", where, range_text(kind, opts), value)
   end
   return value
@@ -214,6 +219,19 @@ M.bool = plain("boolean", "bool")
 M.string = plain("string", "string")
 M.table = plain("table", "table")
 
+--- A table that is a list or has names, and nothing else: no member of an
+--- enumeration, object or class.
+---@param value any
+---@param where string how the reader knows the argument, for messages
+---@param opts? {nullable: boolean?, error: string?}
+---@return table?
+function M.plain_table(value, where, opts)
+  if type(value) == "table" and getmetatable(value) then
+    wrong(opts, "TypeError", where, "table", value)
+  end
+  return M.table(value, where, opts)
+end
+
 --- A member of an enumeration; `opts.except` lists members that are refused.
 ---@param value any
 ---@param where string how the reader knows the argument, for messages
@@ -270,15 +288,21 @@ function M.callable(value, where)
   return value
 end
 
---- A list of strings, or strings as separate arguments.
+--- A list of strings.
 ---@param list any
 ---@param where string how the reader knows the argument, for messages
----@param opts? {nullable: boolean?, min: number?, max: number?, error: string?}
+---@param opts? {error: string?}
 ---@return string[] list
 function M.strings(list, where, opts)
-  M.table(list, where, opts)
-  for i, v in ipairs(list) do
-    M.string(v, ("%s, element %d"):format(where, i), opts)
+  local last = 0
+  for key in pairs(M.plain_table(list, where, opts)) do
+    if math.type(key) ~= "integer" then
+      wrong(opts, "TypeError", where, "list of strings", list)
+    end
+    last = math.max(last, key)
+  end
+  for i = 1, last do
+    M.string(list[i], ("%s, element %d"):format(where, i), opts)
   end
   return list
 end

@@ -13,8 +13,8 @@ Distributed = Group.define("_DistributedOptions", {
   {
     name = "configureProcessId", params = { "process_id", "num_processes" },
     set = function(self, values, _, row)
-      local id = Group._argument(row, "process_id", values[1], "int")
-      local n = Group._argument(row, "num_processes", values[2], "int")
+      local n = Group._argument(row, "num_processes", values[2], "int", { min = 1 })
+      local id = Group._argument(row, "process_id", values[1], "int", { min = 0, max = n - 1 })
       self._values.processId, self._values.numProcesses = id, n
     end,
     doc = "Sets this process's id and the number of processes.",

@@ -6,6 +6,7 @@
 ---   key       the property and toDict's key    "device_iterations"
 ---   params    the setter's parameters          { key } unless given
 ---   kind      "int", "bool", "string", "number", "table", an enum or a class
+---   min, max  ends of a number's range
 ---   default   value of a fresh object
 ---   omitted   value of a parameter that is left out ("b=True")
 ---   nullable  nil is a value
@@ -48,7 +49,7 @@ local function checked(row, value, where)
   elseif class.is_class(kind) then
     return check.instance(value, where, kind, opts)
   end
-  return check[kind](value, where, opts)
+  return check[kind == "table" and "plain_table" or kind](value, where, opts)
 end
 
 local function where_of(row, param)
@@ -71,7 +72,7 @@ end
 
 --- Checks one argument of a setter with several.
 function Group._argument(row, param, value, kind, extra)
-  local probe = { kind = kind, error = row.error }
+  local probe = { kind = kind, error = row.error, min = row.min, max = row.max }
   for k, v in pairs(extra or {}) do
     probe[k] = v
   end
@@ -218,6 +219,10 @@ function Group.__newindex(self, key, value)
   local cls = getmetatable(self)
   local row = cls._by_key[key]
   if row and (row.kind or row.nullable) then
+    if row.set and row.name and #row.params == 1 then -- which has rules of its own
+      self[row.name](self, value)
+      return
+    end
     self:_writable(key)
     self:_store(row, row.kind and checked(row, value, key) or value)
     return

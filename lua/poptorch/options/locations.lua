@@ -33,7 +33,7 @@ end
 local Settings = Group.define("TensorLocationSettings", {
   {
     name = "minElementsForOffChip", key = "min_elements_for_off_chip",
-    dict = "minElementsForOffChip", params = { "min_elements" }, kind = "int",
+    dict = "minElementsForOffChip", params = { "min_elements" }, kind = "int", min = 0,
     doc = "Tensors with fewer elements stay on chip.",
     effect = "Which tensors are off chip; 2 when unset.",
   },
@@ -41,6 +41,7 @@ local Settings = Group.define("TensorLocationSettings", {
     name = "minElementsForReplicatedTensorSharding",
     key = "min_elements_for_replicated_tensor_sharding",
     dict = "minElementsForReplicatedTensorSharding", params = { "min_elements" }, kind = "int",
+    min = 0,
     doc = "Only tensors with more elements are sharded over replicas.",
     effect = "Which tensors are sharded; 8192 when unset.",
   },
@@ -58,7 +59,7 @@ M.TensorLocationSettings = Settings
 --- TensorLocationSettings({minElementsForOffChip = 4, ...}): initial values by
 --- their dictionary names.
 function Settings:init(default_values)
-  for name, value in pairs(check.table(default_values or {}, "TensorLocationSettings")) do
+  for name, value in pairs(check.plain_table(default_values or {}, "TensorLocationSettings")) do
     local found, allowed = nil, {}
     for i, row in ipairs(Settings._rows) do
       allowed[i] = row.dict
@@ -129,11 +130,11 @@ end
 M.Options = Group.define("_TensorLocationOptions", {
   {
     name = "numIOTiles", key = "num_io_tiles", params = { "num_tiles" }, kind = "int",
-    default = 0, popart = "numIOTiles",
+    default = 0, min = 32, max = 192, popart = "numIOTiles",
     set = function(self, values, _, row)
       local n = Group._argument(row, "num_tiles", values[1], "int")
-      errors.check(n >= 32 and n <= 192 and n % 2 == 0, "AssertionError",
-        "numIOTiles(num_tiles): expected an even int in 32..192, got %d", n)
+      errors.check(n % 2 == 0, "AssertionError",
+        "numIOTiles(num_tiles): expected an even int, got %d", n)
       self:_store(row, n)
     end,
     doc = "Tiles of each IPU set aside for I/O.",

@@ -28,7 +28,7 @@ Popart = Group.define("_PopartOptions", {
       end
       self._values.patterns = class.copy(patterns)
       self._values.patterns_level = given.level
-        and Group._argument(row, "level", values[2], "int") or 2
+        and Group._argument(row, "level", values[2], "int", { min = 0, max = 3 }) or 2
     end,
     doc = "Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.",
     no_effect = FIXED,
