@@ -46,14 +46,14 @@ local function results(what, name, ...)
   return tensors(what, list, "results of " .. name)
 end
 
--- As many results as there are in `like`, and of these types.
-local function check_results(what, got, like, of)
-  errors.check(#got == #like, "ValueError", "%s: the body returns %s for %s: it must return as "
-    .. "many tensors as %s", what, check.count(#got, "tensor"), check.count(#like, "input"), of)
+-- As many results as there are in `like`, the tensors `of`, and of these types.
+local function check_results(what, name, got, like, of)
+  errors.check(#got == #like, "ValueError", "%s: %s returns %s, expected %d, as many as %s", what,
+    name, check.count(#got, "tensor"), #like, of)
   for i = 1, #got do
     errors.check(type_of(got[i]) == type_of(like[i]), "ValueError",
-      "%s: result %d of the body is a %s tensor, expected %s, as %s", what, i - 1, type_of(got[i]),
-      type_of(like[i]), of)
+      "%s: result %d of %s is a %s tensor, expected %s, as %s", what, i - 1, name,
+      type_of(got[i]), type_of(like[i]), of)
   end
   return got
 end
@@ -86,7 +86,7 @@ function M.loop(count, body, inputs, what)
   tensors(what, inputs, "inputs")
   local function round(values)
     local out = results(what, "body", body(table.unpack(values, 1, #inputs)))
-    return check_results(what, out, inputs, "its inputs")
+    return check_results(what, "the body", out, inputs, "its inputs")
   end
   if core.is_tracing() then
     return core.loop(count, core.body(round, inputs), inputs)
@@ -120,12 +120,12 @@ function M.branch(condition, then_body, then_inputs, else_body, else_inputs, wha
   callable(what, else_body, "else_body")
   tensors(what, then_inputs, "then_inputs")
   tensors(what, else_inputs, "else_inputs")
-  local other
+  local other, of
   local function side(fn, name, inputs)
     return function(values)
       local out = results(what, name, fn(table.unpack(values, 1, #inputs)))
-      check_results(what, out, other or out, "the other body")
-      other = out
+      check_results(what, name, out, other or out, of)
+      other, of = out, "results of " .. name
       return out
     end
   end

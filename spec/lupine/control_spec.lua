@@ -172,12 +172,13 @@ describe("loop", function()
     fails("TypeError", "loop: inputs: expected a list of tensors", control.loop, 1, id, x)
     fails("TypeError", "loop: inputs: element 1: expected a Tensor", control.loop, 1, id, { x, 5 })
     local wrong = {
-      { "ValueError", "the body returns 2 tensors for 1 input", function(v) return v, v end },
+      { "ValueError", "the body returns 2 tensors, expected 1, as many as its inputs",
+        function(v) return v, v end },
       { "ValueError", "result 0 of the body is a torch.float32 torch.Size",
         function(v) return v:sum() end },
       { "ValueError", "torch.int64", function(v) return v:long() end },
       { "TypeError", "results of body: element 0: expected a Tensor", function() return 3 end },
-      { "ValueError", "the body returns 0 tensors", function() end },
+      { "ValueError", "the body returns 0 tensors, expected 1", function() end },
     }
     for _, w in ipairs(wrong) do
       local function f(v) return control.loop(2, w[3], { v })[1] end
@@ -299,10 +300,10 @@ describe("branch", function()
     local function id(v) return v end
     fails("TypeError", "condition: expected a Tensor", control.branch, true, id, { x }, id, { x })
     fails("ValueError", "one element, got shape", control.branch, x, id, { x }, id, { x })
-    fails("ValueError", "as the other body", lupine.compile, function(v)
+    fails("ValueError", "else_body is a torch.float32 torch.Size([]) ", lupine.compile, function(v)
       return control.branch(v[0], id, { v }, function() return v:sum() end, {})[1]
     end, { x })
-    fails("ValueError", "as many tensors as the other body", lupine.compile, function(v)
+    fails("ValueError", "else_body returns 2 tensors, expected 1", lupine.compile, function(v)
       return control.branch(v[0], id, { v }, function() return v, v end, {})[1]
     end, { x })
   end)

@@ -57,6 +57,22 @@ describe("cond", function()
     end, x * 4, y, x, y)
   end)
 
+  it("says which body returns fewer tensors than which, or others", function()
+    local x = torch.ones(2)
+    local function refused(second, message)
+      local model = poptorch.inferenceModel(module(function(c, a, b)
+        return poptorch.cond(c, function(p, q) return p, q end, { a, b }, second, { a, b })[1]
+      end))
+      local ok, e = pcall(model, torch.tensor({ true }), x, x)
+      assert.is_false(ok)
+      assert.matches(message, e.message, 1, true)
+    end
+    refused(function(p) return p end, "poptorch.cond: else_body returns 1 tensor, expected 2, as "
+      .. "many as results of then_body")
+    refused(function(p, q) return p, q:int() end, "result 1 of else_body is a torch.int32 "
+      .. "torch.Size([2]) tensor, expected torch.float32 torch.Size([2]), as results of then_body")
+  end)
+
   it("is for inference", function()
     local Net = nn.Module:extend("Net")
     function Net:init()
