@@ -1,6 +1,6 @@
 --- What PopTorch calls what an error of the simulated system asks for. The C
 --- core says what is wrong and what would help in its own terms, and gives such
---- an error a `hint`; here stands how a user of PopTorch does it.
+--- an error a `hint`; here stands how a user of PopTorch does it, of each hint.
 ---
 --- Source: PopTorch API reference, Options; user guide 4.4.
 local errors = require("lupine.base.errors")
@@ -9,7 +9,8 @@ local M = {}
 
 M.ADVICE = {
   -- how a model is placed
-  stage_order = "AutoStage.AutoIncrement numbers stages in that order",
+  stage_order = "a block that comes back needs an id of its own; AutoStage.AutoIncrement numbers "
+    .. "blocks in the order in which they first appear",
   gradient_accumulation = "options.Training:gradientAccumulation",
   device_iterations = "options:deviceIterations",
   processes = "spread the replicas over processes, options.Distributed",

@@ -104,6 +104,28 @@ describe("a pipeline", function()
     end)
   end)
 
+  it("gives a block that comes back an id of its own, as the error advises", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init(ids)
+      self.ids = ids
+      self.fc = nn.Linear(5, 5)
+    end
+    function Net:forward(x)
+      for i, id in ipairs(self.ids) do
+        local _ <close> = poptorch.Block(id, (i - 1) % 2)
+        x = self.fc(x):tanh()
+      end
+      return x
+    end
+    for _, auto in ipairs(poptorch.AutoStage:members()) do
+      raises("Error", "needs an id of its own", function()
+        infer(Net({ "A", "B", "A" }), { di = 3, strategy = poptorch.PipelinedExecution(auto) })
+      end)
+    end
+    infer(Net({ "A", "B", "C" }), { di = 3, strategy =
+      poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement) })
+  end)
+
   it("may come back to a stage whose results it did not read in between", function()
     local Net = nn.Module:extend("Net")
     function Net:init()
@@ -209,7 +231,7 @@ describe("a placement that the strategy forbids", function()
 
   it("comes with what PopTorch calls the remedy", function()
     local pipelined = poptorch.PipelinedExecution()
-    assert.matches("(AutoStage.AutoIncrement ", refused("ascend", pipelined, { 0, 1, 0 },
+    assert.matches("AutoStage.AutoIncrement ", refused("ascend", pipelined, { 0, 1, 0 },
       { di = 3 }), 1, true)
     assert.matches("(options:deviceIterations)", refused("got 1", pipelined, { 0, 1 }), 1, true)
     local e = raises("Error", "got 2", function()
