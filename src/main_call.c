@@ -15,6 +15,7 @@
 #include <lauxlib.h>
 
 #include "src/base/interrupt.h"
+#include "src/base/log.h"
 #include "src/bind/bind.h"
 
 /* Frames shown at the top and at the bottom of a deep stack. */
@@ -116,8 +117,10 @@ static void add_frame(luaL_Buffer *b, lua_State *L, const lua_Debug *ar)
  * deep stack only both ends. */
 static void push_traceback(lua_State *L, int level, int end)
 {
-    const char *mode = getenv("LUPINE_TRACEBACK");
-    bool all = mode && strcmp(mode, "full") == 0;
+    static const char *const modes[] = {"short", "full", NULL};
+    static int mode = -1; /* not asked yet */
+    if (mode < 0)
+        mode = lp_env_choice("LUPINE_TRACEBACK", modes);
     int skip_from = level + HEAD, skip = end - level - HEAD - TAIL;
     int hidden = 0;
     lua_Debug ar;
@@ -129,7 +132,7 @@ static void push_traceback(lua_State *L, int level, int end)
             lua_pushfstring(L, "\n\t... (%d levels)", skip);
             luaL_addvalue(&b);
             level += skip - 1;
-        } else if (!all && is_own(L, level)) {
+        } else if (mode == 0 && is_own(L, level)) {
             hidden++;
         } else {
             lua_getinfo(L, "Snl", &ar);

@@ -44,6 +44,27 @@ describe("src/base", function()
     assert.matches("LUPINE_CPU=mmx: known are plain, avx2, avx512, avx512_bf16, amx", err, 1, true)
   end)
 
+  it("says what it does not know in the environment, once", function()
+    local script = [[ -e '
+      local lupine, torch = require("lupine"), require("torch")
+      for i = 1, 2 do
+        lupine.compile(function(x) return x + i end, { torch.ones(1) })
+        print((xpcall(torch.zeros, debug.traceback, "x")))
+      end
+      error("end")']]
+    for variable, known in pairs({ LUPINE_VERIFY = "0, 1", LUPINE_TRACEBACK = "short, full",
+      LUPINE_LOG_LEVEL = "trace, debug, info, warn, err, off" }) do
+      local _, err = program.shell(variable .. "=yes " .. program.host .. script)
+      local want = ("%s=yes: known are %s\n"):format(variable, known)
+      local _, times = err:gsub(want, "")
+      assert.equal(1, times, err)
+      for _, value in ipairs({ "", known:match("%w+"), known:match("%w+$") }) do
+        _, err = program.shell(("%s=%s %s"):format(variable, value, program.host .. script))
+        assert.not_matches("known are", err)
+      end
+    end
+  end)
+
   it("takes the number of threads from the environment, within its limit", function()
     local ask = program.host .. " -e 'print(require(\"lupine.core\").host.cpu().threads)'"
     assert.equal("3\n", (program.shell("OMP_THREAD_LIMIT= OMP_NUM_THREADS=3 " .. ask)))

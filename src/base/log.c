@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 static const struct {
@@ -91,4 +92,20 @@ void lp_log(LpLogLevel level, const char *fmt, ...)
     else
         fprintf(stderr, "[lupine:%s] %s\n", lp_log_level_name(level), line);
     pthread_mutex_unlock(&lock);
+}
+
+int lp_env_choice(const char *name, const char *const *known)
+{
+    const char *s = getenv(name);
+    char list[128] = "";
+    if (!s || !*s)
+        return 0;
+    for (int i = 0; known[i]; i++) {
+        size_t n = strlen(list);
+        if (strcmp(s, known[i]) == 0)
+            return i;
+        snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", known[i]);
+    }
+    lp_log(LP_LOG_WARN, "%s=%s: known are %s", name, s, list);
+    return 0;
 }

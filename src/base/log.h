@@ -27,6 +27,10 @@ bool lp_log_level_find(const char *name, LpLogLevel *level);
 void lp_log(LpLogLevel level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Which of the texts, ended by NULL, an environment variable is. 0, the first,
+ * if it is not set or empty, or none of them, which is told. */
+int lp_env_choice(const char *name, const char *const *known);
+
 /* A sink gets each line that passes the level, one at a time, on the thread
  * that logged it; it must not log. NULL restores stderr. */
 typedef void (*LpLogSink)(void *user, LpLogLevel level, const char *line);

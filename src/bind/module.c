@@ -7,6 +7,8 @@
 
 #include <lauxlib.h>
 
+#include "src/base/log.h"
+
 #ifndef LP_VERSION
 #error "LP_VERSION comes from the Makefile"
 #endif
@@ -28,6 +30,7 @@ static const Binder binders[] = {
 int luaopen_lupine_core(lua_State *L)
 {
     luaL_checkversion(L);
+    lp_log_level(); /* which tells what is wrong in the environment */
     lua_newtable(L);
     lua_pushliteral(L, LP_VERSION);
     lua_setfield(L, -2, "version");

@@ -1,6 +1,7 @@
 /* What LUPINE_DUMP and LUPINE_VERIFY ask for, looked at after every pass: the
  * text of the graph on standard error, and the verifier, which runs in
  * sanitized builds anyway. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,36 +26,40 @@ static bool known(const char *name, size_t n)
            (n == 3 && strncmp(name, "all", n) == 0);
 }
 
-/* Is `pass` among the names of LUPINE_DUMP? Unknown names are told once. */
-static bool asked(const char *pass)
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *dump; /* names with commas between, or NULL */
+static bool checks;
+
+static void ask(void)
 {
-    static bool told;
-    const char *s = getenv("LUPINE_DUMP");
-    bool yes = false;
-    while (s && *s) {
+    static const char *const verify[] = {"0", "1", NULL};
+    checks = lp_env_choice("LUPINE_VERIFY", verify) == 1;
+#ifdef __SANITIZE_ADDRESS__
+    checks = true;
+#endif
+    dump = getenv("LUPINE_DUMP");
+    for (const char *s = dump; s && *s; s += strspn(s, ",")) {
         size_t n = strcspn(s, ",");
-        yes |= (strlen(pass) == n && strncmp(s, pass, n) == 0) ||
-               (n == 3 && strncmp(s, "all", n) == 0);
-        if (!told && !known(s, n)) {
+        if (!known(s, n))
             lp_log(LP_LOG_WARN,
                    "LUPINE_DUMP=%.*s: known are all, trace, sweep and the "
                    "names of passes (core.passes())",
                    (int)n, s);
-            told = true;
-        }
-        s += n + (s[n] == ',');
+        s += n;
     }
-    return yes;
 }
 
-static bool checks(void)
+/* Is `pass` among the names of LUPINE_DUMP? */
+static bool asked(const char *pass)
 {
-#ifdef __SANITIZE_ADDRESS__
-    return true;
-#else
-    const char *s = getenv("LUPINE_VERIFY");
-    return s && *s && strcmp(s, "0") != 0;
-#endif
+    bool yes = false;
+    for (const char *s = dump; s && *s; s += strspn(s, ",")) {
+        size_t n = strcspn(s, ",");
+        yes |= (strlen(pass) == n && strncmp(s, pass, n) == 0) ||
+               (n == 3 && strncmp(s, "all", n) == 0);
+        s += n;
+    }
+    return yes;
 }
 
 LpStatus lp_pass_verify(const char *pass, const LpGraph *g, LpErr *e)
@@ -67,6 +72,7 @@ LpStatus lp_pass_verify(const char *pass, const LpGraph *g, LpErr *e)
 
 LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e)
 {
+    pthread_once(&once, ask);
     if (g && asked(pass)) {
         char *text = lp_graph_print(g, e);
         if (!text)
@@ -74,5 +80,5 @@ LpStatus lp_pass_done(const char *pass, const LpGraph *g, LpErr *e)
         fprintf(stderr, "# after %s\n%s\n", pass, text);
         lp_free(text);
     }
-    return g && checks() ? lp_pass_verify(pass, g, e) : LP_OK;
+    return g && checks ? lp_pass_verify(pass, g, e) : LP_OK;
 }
