@@ -131,6 +131,97 @@ local cases = {
   end,
 }
 
+-- A tensor without a history is written with one; what is seen of it afterwards.
+local looks = {
+  whole = function(d) return d end,
+  view = function(d) return d:view(3, 1):view(3) end,
+  slice = function(d) return d["0:"] end,
+  transposed = function(d) return d:view(1, 3).T:view(3) end,
+  unsqueezed = function(d) return d:unsqueeze(0)[0] end,
+  reshaped = function(d) return d:reshape(-1) end,
+  ["the data, which stops the gradient again, of"] = function(d) return d.data * d["0:"] end,
+}
+for what, look in pairs(looks) do
+  cases[what .. " detach, written with a history"] = function(x)
+    local d = (x * 2):detach()
+    d:mul_(x)
+    return look(d)
+  end
+  cases[what .. " data, of which a part is"] = function(x)
+    local d = (x * 2).data
+    d["1:"] = x["1:"] * x["0:1"]
+    return look(d)
+  end
+  cases[what .. " a view made under no_grad"] = function(x)
+    local h = no_grad(function() return (x * 2):view(3) end)
+    h:mul_(x)
+    return look(h)
+  end
+  cases[what .. " a view made before the write"] = function(x)
+    local d = (x * 2):detach()
+    local v = look(d)
+    d:mul_(x)
+    return v + look(d)
+  end
+end
+
+cases["tensors of one memory, each with a history of its own"] = function(x)
+  local y = x * 2
+  local d, e = y:detach(), y["1:"]:detach()
+  d:mul_(x)
+  y:add_(x)
+  e["0:1"] = x["2:"]
+  return y * d + y["1:"]:sum() * x + e:sum() + d["0:"] * x
+end
+cases["a view made under no_grad, whose base is written"] = function(x)
+  local y = x * 2
+  local v = no_grad(function() return y["1:"] end)
+  no_grad(function() y:mul_(2) end)
+  local before = v * 1
+  y:mul_(x)
+  return y * v:sum() + before:sum()
+end
+cases["a view made under no_grad, filled"] = function(x)
+  local y = x * 2
+  local v = no_grad(function() return y["1:"] end)
+  v:fill_(3)
+  return y + v:sum() * x
+end
+cases["both captured by the body of a loop"] = function(x)
+  local y = x * 2
+  local d = y:detach()
+  return control.loop(2, function(a) return a * d + y["0:"] * a end, { x })[1]
+end
+cases["detach in the body of a loop, written"] = function(x)
+  return control.loop(2, function(a)
+    local d = a:detach()
+    a:mul_(0.5)
+    d:mul_(x)
+    a:add_(x)
+    return a + d:view(3) * 0.1
+  end, { x })[1]
+end
+cases["a copy to itself in the body of a loop"] = function(x)
+  return control.loop(2, function(a, b)
+    a:copy_(a)
+    b["3:"] = b["3:"]
+    no_grad(function() b:copy_(b) end)
+    return a * x, b
+  end, { x, x * 2 })[1]
+end
+cases["a copy of an input to itself"] = function(x)
+  local y = x:detach()
+  no_grad(function()
+    y:copy_(y)
+    y["..."] = y
+  end)
+  return x * y
+end
+cases["a body that only gives a view from outside"] = function(x)
+  local v = (x * 2):view(3)
+  return control.loop(2, function(_) return v:view(3) end, { x })[1]
+end
+
 describe("compiled, gradients flow as eagerly past", function()
   for name, fn in pairs(cases) do
     it(name, function()

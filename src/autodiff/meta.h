@@ -36,6 +36,8 @@ struct LpTensorMeta {
      * of a view: the base's count when `node` was made */
     uint32_t hist;
     bool leaf_view; /* of a base: a view of it was made a leaf */
+    bool constant;  /* a traced view made without gradients: until `hist` of
+                    * the base has grown */
     /* traced tensors: the trace (borrowed, checked by serial), the value, and
      * the storage's version it belongs to */
     uint64_t trace_serial;
@@ -102,6 +104,8 @@ typedef struct LpViewCall {
 void *lp_attrs_block(size_t head, const LpAttr *attr, int n);
 
 LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e);
+/* The same view of a base without history, in the same memory. */
+LpStatus lp_detached_alias(LpTensor *t, LpTensor **out, LpErr *e);
 /* Emits the chain up to `step` from `base`; base itself for NULL. */
 LpVal lp_replay_chain(LpBuilder *b, const LpViewStep *step, LpVal base);
 /* The base's value after the view at `step` was overwritten by v. */

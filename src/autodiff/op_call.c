@@ -154,28 +154,10 @@ LpStatus lp_contiguous(LpTensor *t, LpTensor **out, LpErr *e)
     return lp_op_call(&op_clone, &(LpArg){.t = t}, 1, NULL, out, &n, e);
 }
 
-static LpStatus detached(LpTensor *t, LpTensor **out, LpErr *e)
-{
-    LpType type = lp_tensor_type(t);
-    LP_TRY(lp_tensor_over(t->st, &type, t->strides, t->offset, out, e));
-    if (!t->base)
-        return LP_OK;
-    LpTensor *base = NULL;
-    LpStatus s = detached(t->base, &base, e);
-    if (s != LP_OK) {
-        lp_tensor_release(*out);
-        return s;
-    }
-    (*out)->base = base;
-    (*out)->view = t->view;
-    t->view->refs++;
-    return LP_OK;
-}
-
 LpStatus lp_detach(LpTensor *t, LpTensor **out, LpErr *e)
 {
     int n;
     if (lp_tracing)
         return lp_op_call(&op_detach, &(LpArg){.t = t}, 1, NULL, out, &n, e);
-    return detached(t, out, e);
+    return lp_detached_alias(t, out, e);
 }

@@ -279,6 +279,8 @@ static LpStatus replay(const LpTensor *base, const LpViewStep *step,
 LpStatus lp_edge_of(LpTensor *t, LpEdge *edge, LpErr *e)
 {
     *edge = (LpEdge){0};
+    if (t->st->flags & LP_ST_TRACED)
+        return LP_OK;
     if (stale(t)) {
         LpNode *n = NULL;
         if (t->base->requires_grad) {
@@ -290,7 +292,7 @@ LpStatus lp_edge_of(LpTensor *t, LpEdge *edge, LpErr *e)
         lp_node_release(n);
         LP_TRY(s);
     }
-    if (!t->requires_grad || t->st->flags & LP_ST_TRACED)
+    if (!t->requires_grad)
         return LP_OK;
     if (t->meta && t->meta->node) {
         edge->node = t->meta->node;

@@ -61,18 +61,38 @@ static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
     return s;
 }
 
-/* Emits the view chain of a traced tensor whose base has changed, or that was
- * never read. */
+/* Nodes recorded from here on have the trace's origin, which may be the one
+ * that it began with: nothing has been called yet. */
+static void start(LpTrace *tr, LpGraphBuilder *gb, LpErr *e)
+{
+    lp_graph_builder_init(gb, tr->g, e);
+    if (tr->origin_id == 0)
+        lp_trace_set_origin(tr, &tr->origin, e);
+    gb->origin = tr->origin_id;
+}
+
+static bool constant(const LpTensor *t)
+{
+    return t->base && t->meta && t->meta->constant &&
+           t->meta->hist == t->base->meta->hist;
+}
+
+/* The value of a traced tensor whose memory has changed, or that was never
+ * read: a view's is its chain from the base, a base's what another base of the
+ * memory (it, or this one, is detached) was written, which its history has no
+ * part in. */
 static LpStatus refresh(LpTrace *tr, LpTensor *t, LpErr *e)
 {
-    if (!t->base)
-        return LP_OK;
     if (t->meta && t->meta->val && t->meta->val_version == t->st->version)
         return LP_OK;
+    if (t->base)
+        LP_TRY(refresh(tr, t->base, e));
     LpGraphBuilder gb;
-    lp_graph_builder_init(&gb, tr->g, e);
-    gb.origin = tr->origin_id;
-    LpVal v = lp_replay_chain(&gb.b, t->view, t->base->meta->val);
+    start(tr, &gb, e);
+    LpVal v = t->base ? lp_replay_chain(&gb.b, t->view, t->base->meta->val)
+                      : op_detach.put(&gb.b, NULL, t->meta->val, t->st->held);
+    if (e->code == LP_OK && constant(t))
+        v = lp_op1(&gb.b, LP_OP_detach, v);
     lp_graph_builder_fini(&gb);
     return e->code != LP_OK ? e->code : lp_trace_set_value(tr, t, v, e);
 }
@@ -94,8 +114,7 @@ static LpStatus results(LpTrace *tr, const LpVal *v, int n, LpTensor **out,
     for (int i = 0; i < n; i++) {
         const LpType *type = lp_graph_type(tr->g, v[i]);
         LpStatus s = lp_tensor_empty(type, LP_ST_TRACED, &out[i], e);
-        if (s == LP_OK &&
-            (s = lp_trace_set_value(tr, out[i], v[i], e)) != LP_OK)
+        if (s == LP_OK && (s = lp_trace_hold(tr, out[i], v[i], e)) != LP_OK)
             lp_tensor_release(out[i]);
         if (s != LP_OK) {
             while (i-- > 0)
@@ -112,6 +131,27 @@ LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e)
 }
 
 /* ---- calls -------------------------------------------------------------- */
+/* A base of its own for the memory of s, without the history. */
+static LpStatus trace_detach(LpTrace *tr, LpTensor *s, LpTensor **out, LpErr *e)
+{
+    LpTensor *base = s->base ? s->base : s, *own;
+    LP_TRY(refresh(tr, base, e));
+    LP_TRY(lp_detached_alias(s, out, e));
+    own = (*out)->base ? (*out)->base : *out;
+    LpGraphBuilder gb;
+    start(tr, &gb, e);
+    LpVal v = lp_op1(&gb.b, LP_OP_detach, base->meta->val);
+    lp_graph_builder_fini(&gb);
+    LpStatus st = e->code;
+    if (st == LP_OK)
+        st = lp_trace_set_value(tr, own, v, e);
+    if (st == LP_OK)
+        st = refresh(tr, *out, e);
+    if (st != LP_OK)
+        lp_tensor_release(*out);
+    return st;
+}
+
 /* Strides are those that the tensor would have in memory: what eager calls copy
  * (*out stays NULL) is a value of its own here, too. Made without gradients, a
  * view is a constant to them. */
@@ -121,6 +161,11 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
     LpCall c;
     LpTensor *s = NULL, *of, *v = NULL;
     LP_TRY(standin_of(tr, src, &s, e));
+    if (op == &op_detach) {
+        LpStatus st = trace_detach(tr, s, out, e);
+        lp_tensor_release(s);
+        return st;
+    }
     LpArena *arena = lp_scratch_enter();
     LpArg in = {.t = of = s};
     LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
@@ -131,17 +176,18 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
     if (st == LP_OK && !c.needs_copy)
         st = lp_make_view(of, &c, &v, e);
     lp_scratch_leave();
-    lp_tensor_release(s);
-    *out = v;
-    if (!v)
-        return st;
-    if (lp_grad_enabled() || op == &op_detach) {
+    LpTensorMeta *m = v ? lp_meta(v, e) : NULL;
+    if (v && !m) {
+        st = LP_E_MEMORY;
+    } else if (m) {
+        m->hist = v->base->meta->hist;
+        m->constant = !lp_grad_enabled() || constant(s);
         v->requires_grad = lp_wants_grad(&(LpArg){.t = src}, 1) && op->grad;
         st = refresh(tr, v, e);
-    } else {
-        st = trace_view(tr, &op_detach, v, NULL, out, e);
     }
-    if (st != LP_OK || *out != v)
+    lp_tensor_release(s);
+    *out = v;
+    if (v && st != LP_OK)
         lp_tensor_release(v);
     return st;
 }
@@ -164,8 +210,7 @@ static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
     bool draws = op->flags & LP_OPF_RANDOM || op->kind == LP_OP_FUSED;
     if (draws && !site)
         LP_TRY(lp_trace_next_draw(tr, &at, e));
-    lp_graph_builder_init(&gb, tr->g, e);
-    gb.origin = tr->origin_id;
+    start(tr, &gb, e);
     gb.b.set_site(&gb.b, true, site ? *site : at);
     if (op->kind == LP_OP_FUSED && !site)
         gb.forced = false; /* several draws in one expansion differ */
@@ -190,8 +235,6 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
     LpTrace *tr = lp_trace_current();
     if (tr->on_call)
         tr->on_call(tr->on_call_ctx, tr);
-    if (tr->origin_id == 0)
-        LP_TRY(lp_trace_set_origin(tr, &tr->origin, e));
     if (op->flags & LP_OPF_VIEW) {
         *n_out = 1;
         LP_TRY(trace_view(tr, op, in[0].t, attr, out, e));
@@ -223,8 +266,6 @@ static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
         !tr->outer && (!tr->guarded || (v && v->role != LP_TRACE_CONSTANT));
     if (allowed || made->era == (uint32_t)tr->serial)
         return LP_OK;
-    if (tr->on_call)
-        tr->on_call(tr->on_call_ctx, tr);
     return lp_fail(
         e, LP_E_RUNTIME, "%s at %s:%d writes in place to a tensor %s", what,
         tr->origin.file, (int)tr->origin.line,
@@ -237,33 +278,49 @@ static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
                     "is, or make a new one");
 }
 
+/* The view d of base now shows v; without a history of the write the base has
+ * the one it had. */
+static LpStatus write(LpTrace *tr, LpTensor *d, LpTensor *base, LpVal v,
+                      bool grad, LpErr *e)
+{
+    LpGraphBuilder gb;
+    bool history = lp_grad_enabled() && (grad || !constant(d));
+    start(tr, &gb, e);
+    LpVal now = lp_put_chain(&gb.b, d->view, base->meta->val, v);
+    if (!history && e->code == LP_OK)
+        now = op_detach.put(&gb.b, NULL, base->meta->val, now);
+    lp_graph_builder_fini(&gb);
+    if (e->code != LP_OK)
+        return e->code;
+    if (grad)
+        base->requires_grad = d->requires_grad = true;
+    base->st->version++;
+    LP_TRY(lp_trace_hold(tr, base, now, e));
+    if (!history)
+        return LP_OK;
+    base->meta->hist++;
+    if (d->base)
+        LP_TRY(lp_trace_set_value(tr, d, v, e));
+    d->meta->hist = base->meta->hist;
+    d->meta->constant = false;
+    return LP_OK;
+}
+
 LpStatus lp_trace_write(LpTensor *dst, LpTensor *src, const char *what,
                         LpErr *e)
 {
     LpTrace *tr = lp_trace_current();
     LpVal v;
     LpTensor *d = NULL;
+    if (tr->on_call)
+        tr->on_call(tr->on_call_ctx, tr);
     LP_TRY(may_write(tr, dst, what, e));
     LP_TRY(lp_trace_value(tr, src, &v, e));
     LP_TRY(standin_of(tr, dst, &d, e));
     LpTensor *base = d->base ? d->base : d;
-    LpGraphBuilder gb;
-    lp_graph_builder_init(&gb, tr->g, e);
-    gb.origin = tr->origin_id;
-    LpVal now = lp_put_chain(&gb.b, d->view, base->meta->val, v);
-    bool history = lp_grad_enabled();
-    if (!history && e->code == LP_OK) /* it stays what it was */
-        now = op_detach.put(&gb.b, NULL, base->meta->val, now);
-    lp_graph_builder_fini(&gb);
-    LpStatus s = e->code;
-    if (lp_wants_grad(&(LpArg){.t = src}, 1))
-        base->requires_grad = d->requires_grad = true;
-    if (s == LP_OK) {
-        base->st->version++;
-        s = lp_trace_set_value(tr, base, now, e);
-    }
-    if (s == LP_OK && d->base && history)
-        s = lp_trace_set_value(tr, d, v, e);
+    LpStatus s = refresh(tr, base, e);
+    if (s == LP_OK)
+        s = write(tr, d, base, v, lp_wants_grad(&(LpArg){.t = src}, 1), e);
     lp_tensor_release(d);
     return s;
 }

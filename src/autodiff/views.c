@@ -84,6 +84,24 @@ LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
     return LP_OK;
 }
 
+LpStatus lp_detached_alias(LpTensor *t, LpTensor **out, LpErr *e)
+{
+    LpType type = lp_tensor_type(t);
+    LP_TRY(lp_tensor_over(t->st, &type, t->strides, t->offset, out, e));
+    if (!t->base)
+        return LP_OK;
+    LpTensor *base = NULL;
+    LpStatus s = lp_detached_alias(t->base, &base, e);
+    if (s != LP_OK) {
+        lp_tensor_release(*out);
+        return s;
+    }
+    (*out)->base = base;
+    (*out)->view = t->view;
+    t->view->refs++;
+    return LP_OK;
+}
+
 LpVal lp_replay_chain(LpBuilder *b, const LpViewStep *step, LpVal base)
 {
     if (!step)

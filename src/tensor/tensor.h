@@ -39,7 +39,10 @@ struct LpStorage {
     void *data;
     LpStorageHook hook;
     void (*release)(void *ctx, void *data); /* NULL: lp_free(data) */
-    void *release_ctx;
+    union {
+        void *release_ctx;
+        uint32_t held; /* if traced: the value last written to it */
+    };
 };
 
 /* What stamps storages: 0, or the number of the running trace. */
