@@ -8,8 +8,9 @@
  * all have its shape, and nobody outside the merged group reads a member's
  * value before this node, where the group will run. So it does the group of the
  * node before it, if both read a large value, which is then read once. A node
- * that nothing joins stays single. Time: linear in uses, as groups are
- * bounded. */
+ * that nothing joins stays single. A reader outside stays outside: where it
+ * stood the groups could not merge, and they only grow. Time: linear in
+ * operands, as groups are bounded. */
 #include <string.h>
 
 #include "src/kernel/loops/fused.h"
@@ -20,56 +21,11 @@ enum { LARGE = 1 << 20 }; /* bytes; less stays in the cache */
 typedef struct Fuse {
     const LpGraph *g;
     LpFusion *f;
-    uint32_t *first_use; /* per value: index into use */
-    LpNodeId *use;       /* readers, ascending, value after value */
-    LpErr *err;
 } Fuse;
-
-static LpStatus index_uses(Fuse *x, LpArena *mem)
-{
-    const LpGraph *g = x->g;
-    size_t n = 0;
-    for (size_t i = 0; i < g->n_node; i++)
-        n += g->node[i].n_in;
-    x->first_use = lp_arena_calloc(mem, (g->n_value + 2) * sizeof(uint32_t));
-    x->use = lp_arena_alloc(mem, (n + 1) * sizeof *x->use);
-    LP_FAIL_IF(!x->first_use || !x->use, x->err, LP_E_MEMORY, "out of memory");
-    uint32_t *count = x->first_use + 2;
-    for (size_t i = 0; i < g->n_node; i++)
-        for (uint32_t k = 0; k < g->node[i].n_in; k++)
-            if (lp_is_value(g->node[i].in[k]) &&
-                g->node[i].in[k] + 1 < g->n_value)
-                count[g->node[i].in[k]]++;
-    for (size_t v = 1; v < g->n_value; v++)
-        x->first_use[v + 1] += x->first_use[v];
-    for (size_t i = 0; i < g->n_node; i++)
-        for (uint32_t k = 0; k < g->node[i].n_in; k++)
-            if (lp_is_value(g->node[i].in[k]))
-                x->use[x->first_use[g->node[i].in[k] + 1]++] = (LpNodeId)i;
-    return LP_OK;
-}
 
 bool lp_can_fuse(const LpGraphNode *n)
 {
     return lp_fusable(n->op) && n->n_in <= LP_PW_MAX_IN && n->n_out == 1;
-}
-
-/* Some node outside of group b and of group a reads a value of b before `now`.
- * (A value of a: asked when a's others joined it, all for the same node.) */
-static bool read_before(const Fuse *x, int32_t b, int32_t a, LpNodeId now)
-{
-    const LpFuseGroup *p = &x->f->group[b];
-    for (int i = 0; i < p->n; i++) {
-        LpVal v = x->g->node[p->member[i]].out;
-        for (uint32_t u = x->first_use[v]; u < x->first_use[v + 1]; u++) {
-            LpNodeId reader = x->use[u];
-            if (reader >= now)
-                break;
-            if (x->f->of[reader] != a && x->f->of[reader] != b)
-                return true;
-        }
-    }
-    return false;
 }
 
 static int externals(const Fuse *x, const LpFuseGroup *p)
@@ -90,6 +46,7 @@ LpStatus lp_fuse_alone(LpLower *l, LpNodeId id)
     LP_FAIL_IF(!p->member, l->err, LP_E_MEMORY, "out of memory");
     p->member[0] = id;
     p->n = 1;
+    p->read = false;
     p->product = LP_NO_NODE;
     f->of[id] = (int32_t)f->n_group++;
     return LP_OK;
@@ -121,8 +78,7 @@ static void try_merge(Fuse *x, LpNodeId id, LpNodeId other)
         return;
     const LpFuseGroup *p = &x->f->group[at], *q = &x->f->group[b];
     if (p->n + q->n <= LP_FUSED_MAX_NODE &&
-        externals(x, p) + externals(x, q) <= LP_FUSED_MAX_EXT &&
-        !read_before(x, b, at, id))
+        externals(x, p) + externals(x, q) <= LP_FUSED_MAX_EXT && !q->read)
         merge(x, at, b);
 }
 
@@ -160,22 +116,34 @@ static LpStatus join(Fuse *x, LpLower *l, LpNodeId id)
     return LP_OK;
 }
 
+/* Other groups whose values node id reads stay apart from all later nodes. */
+static void note_reads(Fuse *x, LpNodeId id)
+{
+    const LpGraphNode *n = &x->g->node[id];
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const LpGraphNode *from = lp_graph_maker(x->g, n->in[i]);
+        int32_t b = from ? x->f->of[from - x->g->node] : -1;
+        if (b >= 0 && b != x->f->of[id])
+            x->f->group[b].read = true;
+    }
+}
+
 LpStatus lp_lower_fusion(LpLower *l)
 {
     const LpGraph *g = l->g;
-    LpArena *mem = &l->mem;
     LpFusion *f = &l->fusion;
-    Fuse x = {.g = g, .f = f, .err = l->err};
+    Fuse x = {.g = g, .f = f};
     if (!l->o->fuse)
         return LP_OK;
-    f->of = lp_arena_alloc(mem, (g->n_node + 1) * sizeof *f->of);
+    f->of = lp_arena_alloc(&l->mem, (g->n_node + 1) * sizeof *f->of);
     LP_FAIL_IF(!f->of, l->err, LP_E_MEMORY, "out of memory");
     for (size_t i = 0; i < g->n_node; i++)
         f->of[i] = -1;
-    LP_TRY(index_uses(&x, mem));
-    for (size_t i = 0; i < g->n_node; i++)
+    for (LpNodeId i = 0; i < g->n_node; i++) {
         if (lp_can_fuse(&g->node[i]))
-            LP_TRY(join(&x, l, (LpNodeId)i));
+            LP_TRY(join(&x, l, i));
+        note_reads(&x, i);
+    }
     for (size_t i = 0; i < g->n_node; i++)
         if (f->of[i] >= 0 && f->group[f->of[i]].n < 2)
             f->of[i] = -1;

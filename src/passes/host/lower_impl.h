@@ -25,6 +25,7 @@ typedef struct LpValueLocation {
 typedef struct LpFuseGroup {
     LpNodeId *member; /* ascending */
     int n;
+    bool read;        /* by a node outside */
     LpNodeId product; /* whose epilogue they are (epilogue.c), or LP_NO_NODE */
 } LpFuseGroup;
 
