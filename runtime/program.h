@@ -23,6 +23,7 @@ typedef struct LpRef {
 
 /* A node whose result an instruction makes. */
 typedef struct LpWork {
+    const LpGraph *g; /* the host's, or the body of a chain */
     LpNodeId node;
     float flops;
 } LpWork;

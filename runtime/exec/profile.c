@@ -63,16 +63,20 @@ int64_t lp_profile_run_ns(void)
 }
 
 /* ---- names -------------------------------------------------------------- */
+static const char *name_of(const LpWork *w)
+{
+    return w->g->node[w->node].op->name;
+}
+
 /* "a+b+c", with how often one comes in a row; cut where it gets long. */
-static const char *chain_label(LpProfile *p, const LpGraph *g,
-                               const LpInstr *in)
+static const char *chain_label(LpProfile *p, const LpInstr *in)
 {
     char text[LABEL + 64];
     size_t at = 0;
     for (uint32_t i = 0; i < in->n_work;) {
-        const char *name = g->node[in->work[i].node].op->name;
+        const char *name = name_of(&in->work[i]);
         uint32_t from = i;
-        while (i < in->n_work && g->node[in->work[i].node].op->name == name)
+        while (i < in->n_work && name_of(&in->work[i]) == name)
             i++;
         if (at + strlen(name) + 16 > LABEL) {
             snprintf(text + at, sizeof text - at, "+%u more",
@@ -127,7 +131,8 @@ static bool name_instr(LpProfile *p, const LpGraph *g, const LpCode *c,
                         .bytes = in->bytes};
     for (uint32_t k = 0; k < n; k++) {
         bool own = k < in->n_work;
-        if (!name_place(p, g, own ? in->work[k].node : node, &place[k]))
+        if (!name_place(p, own ? in->work[k].g : g,
+                        own ? in->work[k].node : node, &place[k]))
             return false;
         place[k].flops = own ? in->work[k].flops : 0;
         r->flops += (double)place[k].flops;
@@ -135,7 +140,7 @@ static bool name_instr(LpProfile *p, const LpGraph *g, const LpCode *c,
             place[k].op = "copy";
     }
     r->label = in->op       ? lp_arena_strdup(&p->mem, in->op->name)
-               : in->n_work ? chain_label(p, g, in)
+               : in->n_work ? chain_label(p, in)
                             : "copy";
     return r->label != NULL;
 }

@@ -15,6 +15,7 @@
 #include "src/ir/text.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
+#include "src/ops/rules.h"
 
 /* ---- shape rules -------------------------------------------------------- */
 static const LpType *input_type(const LpGraph *g, size_t i)
@@ -639,4 +640,19 @@ LpOp op_call = {
     .grad = grad_call,
     .grad_in = UINT32_MAX,
     .cost = cost_call,
+};
+
+LP_EXPAND(expand_chain)
+{
+    (void)n_in, (void)n_out;
+    lp_graph_inline(((LpGraphBuilder *)b)->g, attr[LP_CALL_BODY].graph, in, out,
+                    b->err);
+}
+
+LpOp op_chain = {
+    .forms = "chain(Tensor[] operands, *, Graph body) -> Tensor[] @p",
+    .kind = LP_OP_FUSED,
+    .flags = LP_OPF_ELEMENTWISE,
+    .infer = infer_call,
+    .expand = expand_chain,
 };

@@ -8,7 +8,9 @@
  *           slices of the results.
  *   branch  operands: a condition (one element), then those of `then`, `split`
  *           in number, and those of `otherwise`; runs one of them.
- *   call    runs its body once. */
+ *   call    runs its body once.
+ *   chain   the same, of the host only: pointwise nodes over one shape, that
+ *           run as one (src/passes/host/chains.c). */
 #ifndef LP_OPS_CONTROL_H
 #define LP_OPS_CONTROL_H
 
@@ -31,7 +33,8 @@ enum { LP_CALL_BODY, LP_CALL_N_ATTR };
 
 static inline bool lp_has_bodies(const LpOp *op)
 {
-    return op == &op_loop || op == &op_branch || op == &op_call;
+    return op == &op_loop || op == &op_branch || op == &op_call ||
+           op == &op_chain;
 }
 
 #endif

@@ -198,6 +198,9 @@ function SCRIPTS.call(p, q)
   end, { p })
 end
 
+-- The host makes one of this, compiled.
+SCRIPTS.chain = step
+
 --- The function that a sample of the operator calls; whether it writes into
 --- its first argument.
 function M.function_of(name)

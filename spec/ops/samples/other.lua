@@ -47,6 +47,7 @@ return {
   branch = { { yes, x{ 2, 3 }, y{ 2, 3 }, script = true },
     { no, x{ 2, 3 }, y{ 2, 3 }, script = true } },
   call = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
+  chain = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
   nop = { { x{ 2, 3 } } },
   recomputation_checkpoint = { { x{ 2, 3 } } },
   set_available_memory = { { x{ 2, 3 }, 0.5 } },

@@ -5,10 +5,11 @@
  *   %5 = add(%3, %4)      ->    writes %5 and %6: what a thread has multiplied
  *   %6 = gelu(%5)               it reads again while its cache has it
  *
- * The product waits for the group, which is one of several nodes or a single
- * one. Reshapes between the two do not matter. */
-#include "src/kernel/loops/fused.h"
+ * The product waits for them, which are a chain or a single node. Reshapes
+ * between the two do not matter. */
+#include "src/kernel/copy/copy.h"
 #include "src/kernel/product/mm_chain.h"
+#include "src/ops/control.h"
 #include "src/ops/ops.h"
 #include "src/passes/host/lower_impl.h"
 
@@ -31,55 +32,58 @@ static LpVal reshaped(const LpLower *l, LpVal v)
     }
 }
 
-static bool is_alone(const LpLower *l, LpNodeId id)
+/* n, which reads v, is pointwise and alone in that (so no variable receives v);
+ * its results have v's shape and memory of no variable. */
+static bool meets(const LpLower *l, const LpGraphNode *n, LpVal v)
 {
-    const LpGraphNode *n = &l->g->node[id];
-    return l->fusion.of[id] < 0 && lp_can_fuse(n);
-}
-
-/* All that read v are of the group (so no variable receives it), whose results
- * have v's shape and memory of no variable. */
-static bool meets(const LpLower *l, const LpFuseGroup *p, LpVal v)
-{
-    const LpType *t = lp_graph_type(l->g, v);
     uint32_t reads = 0;
-    for (int i = 0; i < p->n; i++) {
-        const LpGraphNode *n = &l->g->node[p->member[i]];
-        if (l->target[n->out] != UINT32_MAX ||
-            !lp_shape_eq(lp_graph_type(l->g, n->out), t))
-            return false;
-        for (uint32_t k = 0; k < n->n_in; k++)
-            reads += n->in[k] == v;
-    }
-    return reads == l->read.uses[v];
+    bool fits = n->op == &op_chain || lp_can_fuse(n);
+    for (uint32_t i = 0; i < n->n_out && fits; i++)
+        fits = l->target[n->out + i] == UINT32_MAX &&
+               lp_shape_eq(lp_graph_type(l->g, n->out + i),
+                           lp_graph_type(l->g, v));
+    for (uint32_t k = 0; k < n->n_in; k++)
+        reads += n->in[k] == v;
+    return fits && reads == l->read.uses[v];
 }
 
 /* The last of several products is taken: it waits least. */
-static LpStatus find(LpLower *l, LpNodeId id)
+static void find(LpLower *l, LpNodeId id)
 {
-    LpFusion *f = &l->fusion;
     LpVal v = reshaped(l, l->g->node[id].out);
     LpNodeId reader = l->read.reader[v];
-    if (reader == LP_NO_NODE || (f->of[reader] < 0 && !is_alone(l, reader)))
-        return LP_OK;
-    LpFuseGroup one = {.member = &reader, .n = 1};
-    if (!meets(l, f->of[reader] < 0 ? &one : &f->group[f->of[reader]], v))
-        return LP_OK;
-    if (f->of[reader] < 0)
-        LP_TRY(lp_fuse_alone(l, reader));
-    LpFuseGroup *p = &f->group[f->of[reader]];
-    if (p->product != LP_NO_NODE)
-        f->of[p->product] = -1;
-    p->product = id;
-    f->of[id] = f->of[reader];
-    return LP_OK;
+    if (reader == LP_NO_NODE || !meets(l, &l->g->node[reader], v))
+        return;
+    if (l->partner[reader] != LP_NO_NODE)
+        l->partner[l->partner[reader]] = LP_NO_NODE;
+    l->partner[reader] = id;
+    l->partner[id] = reader;
 }
 
 LpStatus lp_lower_epilogues(LpLower *l)
 {
     bool any = l->o->fuse && l->o->epilogues;
-    for (size_t i = 0; any && i < l->g->n_node; i++)
+    for (LpNodeId i = 0; any && i < l->g->n_node; i++)
         if (may_have_epilogue(l, &l->g->node[i]))
-            LP_TRY(find(l, (LpNodeId)i));
+            find(l, i);
     return LP_OK;
+}
+
+/* Not if a result would lie over another operand, which it must not if the
+ * product may have to be made again: memory comes first. */
+bool lp_epilogue_fits(const LpLower *l, const LpGraphNode *n, LpVal product)
+{
+    uint32_t over = 0, own = 0;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        bool may = false;
+        for (uint32_t r = 0; r < n->n_out; r++) {
+            LpDesc d = lp_desc_of(lp_graph_type(l->g, n->out + r));
+            may |= lp_lower_fits(l, n, r, i, &d);
+        }
+        over += may;
+        if (lp_in_place_of(l, n->in[i], product))
+            own = may;
+    }
+    return !l->block[n->out] && !lp_weight_layout_results(l, n) &&
+           (over <= own || n->n_out <= own);
 }

@@ -16,6 +16,7 @@
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/nn/conv_layout.h"
+#include "src/ops/control.h"
 #include "src/ops/ops.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
@@ -84,10 +85,21 @@ bool lp_layout_reduces(const LpLower *l, const LpGraphNode *n)
     return gone[2] && gone[3];
 }
 
-/* Does n, which runs by itself, make its results in blocks? */
+/* n, or a member of it, has a site, which counts elements in order. */
+static bool draws(const LpGraphNode *n)
+{
+    int at = 0;
+    const LpGraph *b = lp_node_body(n, &at);
+    bool any = n->site != 0;
+    for (size_t i = 0; b && i < b->n_node; i++)
+        any |= b->node[i].site != 0;
+    return any;
+}
+
+/* Does n make its results in blocks? */
 static bool in_blocks(const LpLower *l, const LpGraphNode *n)
 {
-    if (!n->n_out || !image(l, n->out) || n->site) /* which counts in order */
+    if (!n->n_out || !image(l, n->out) || draws(n)) /* in order */
         return false;
     LpProductKind conv = lp_conv_of(n->op);
     if (conv)
@@ -97,28 +109,12 @@ static bool in_blocks(const LpLower *l, const LpGraphNode *n)
                blocked(l, n->in[n->n_in > 1 && image(l, n->in[1])]) &&
                (n->op != &op_max_pool ||
                 n->attr[LP_MAX_POOL_KERNEL_SIZE].n == 2);
-    for (uint32_t i = 0; lp_pointwise_of(n->op) && i < n->n_in; i++)
+    for (uint32_t i = 0;
+         (lp_pointwise_of(n->op) || n->op == &op_chain) && i < n->n_in; i++)
         if (blocked(l, n->in[i]) && lp_shape_eq(lp_graph_type(l->g, n->in[i]),
                                                 lp_graph_type(l->g, n->out)))
             return true;
     return false;
-}
-
-/* A chain's values lie in blocks if one of its nodes makes them so. */
-static void settle(LpLower *l, const LpFuseGroup *group)
-{
-    bool blocks = false, draws = false;
-    for (int i = 0; i < group->n; i++) {
-        const LpGraphNode *n = &l->g->node[group->member[i]];
-        draws |= n->site != 0;
-        blocks |= in_blocks(l, n);
-    }
-    for (int i = 0; i < group->n && blocks && !draws; i++) {
-        const LpGraphNode *n = &l->g->node[group->member[i]];
-        for (uint32_t k = 0; k < n->n_out; k++)
-            if (image(l, n->out + k))
-                l->block[n->out + k] = (uint8_t)l->o->block;
-    }
 }
 
 LpStatus lp_lower_layouts(LpLower *l)
@@ -126,11 +122,11 @@ LpStatus lp_lower_layouts(LpLower *l)
     l->block = lp_arena_calloc(&l->mem, l->g->n_value + 1);
     LP_FAIL_IF(!l->block, l->err, LP_E_MEMORY, "out of memory");
     for (LpNodeId id = 0; l->o->block && id < l->g->n_node; id++) {
-        int32_t at = lp_fuse_group_of(l, id);
-        LpFuseGroup one = {.member = &id, .n = 1};
-        const LpFuseGroup *group = at < 0 ? &one : &l->fusion.group[at];
-        if (group->member[group->n - 1] == id)
-            settle(l, group);
+        const LpGraphNode *n = &l->g->node[id];
+        bool blocks = in_blocks(l, n);
+        for (uint32_t k = 0; k < n->n_out && blocks; k++)
+            if (image(l, n->out + k))
+                l->block[n->out + k] = (uint8_t)l->o->block;
     }
     return LP_OK;
 }

@@ -33,7 +33,8 @@ LpStatus lp_lower_buffer(LpLower *l, uint64_t bytes, uint32_t var,
     return LP_OK;
 }
 
-LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
+/* lp_lower_own for a value that lies in blocks or in the library's layout. */
+static LpStatus own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
 {
     uint32_t b;
     LP_TRY(lp_lower_buffer(l, lp_weight_layout_bytes(d), var, &b));
@@ -44,7 +45,7 @@ LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d)
 LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var)
 {
     LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
-    return lp_lower_own_as(l, v, var, &d);
+    return own_as(l, v, var, &d);
 }
 
 /* ---- instructions ------------------------------------------------------- */
@@ -114,8 +115,6 @@ static LpStatus add_instr(LpLower *l, LpNodeId node, LpKernel *k,
                                  .n_out = (uint32_t)n_out,
                                  .node = node,
                                  .bytes = bytes};
-    if (node != LP_NO_NODE && !(l->g->node[node].op->flags & LP_OPF_VIEW))
-        l->made_by[node] = (uint32_t)c->n;
     return LP_OK;
 }
 
@@ -221,7 +220,7 @@ static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
     return LP_OK;
 }
 
-bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
+static bool same_layout(const LpDesc *a, const LpDesc *b)
 {
     size_t n = (size_t)a->ndim * sizeof *a->shape;
     return a->dtype == b->dtype && a->ndim == b->ndim && a->block == b->block &&
@@ -229,10 +228,23 @@ bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b)
            lp_desc_contiguous(a) && lp_desc_contiguous(b);
 }
 
-/* May n write its result over operand i while it reads its operands? */
-static bool may_overwrite(const LpGraphNode *n, uint32_t i)
+/* Does no member of a chain that comes after result r read operand i? */
+static bool read_until(const LpGraph *body, uint32_t r, uint32_t i)
 {
-    if (!(n->op->flags & LP_OPF_INPLACE_OK))
+    size_t k = body->value[body->output[r]].node;
+    bool later = false;
+    while (++k < body->n_node)
+        for (uint32_t x = 0; x < body->node[k].n_in; x++)
+            later |= body->node[k].in[x] == body->input[i];
+    return !later;
+}
+
+/* May n write result r over operand i while it reads its operands? */
+static bool may_overwrite(const LpGraphNode *n, uint32_t r, uint32_t i)
+{
+    if (n->op == &op_chain)
+        return read_until(n->attr[LP_CALL_BODY].graph, r, i);
+    if (r > 0 || !(n->op->flags & LP_OPF_INPLACE_OK))
         return false;
     if (n->op->flags & LP_OPF_POINTWISE)
         return true;
@@ -245,7 +257,8 @@ static bool may_overwrite(const LpGraphNode *n, uint32_t i)
 /* May result r of n be written straight into variable `var`'s memory? Nobody
  * may read the old value later, and this very operator only element on
  * element. */
-static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
+static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t r,
+                          uint32_t var)
 {
     LpVal old = l->in[var];
     if (old == LP_NOVAL || l->location[old].buf == LP_NO_BUF)
@@ -256,7 +269,7 @@ static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
         if (v == LP_NOVAL || lp_is_imm(v) || l->location[v].buf != b)
             continue;
         if (v != old ||
-            (!(n->op->flags & LP_OPF_INPLACE_EACH) && !may_overwrite(n, i)))
+            (!(n->op->flags & LP_OPF_INPLACE_EACH) && !may_overwrite(n, r, i)))
             return false;
         here++;
     }
@@ -264,23 +277,31 @@ static bool may_write_var(LpLower *l, const LpGraphNode *n, uint32_t var)
            (here < 2 || n->op->flags & LP_OPF_INPLACE_OK);
 }
 
-/* An operand whose arena buffer dies here and fits result r. */
-static uint32_t reusable(LpLower *l, const LpGraphNode *n, const LpDesc *out)
+bool lp_lower_fits(const LpLower *l, const LpGraphNode *n, uint32_t r,
+                   uint32_t i, const LpDesc *d)
 {
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        LpVal v = n->in[i];
-        if (v == LP_NOVAL || lp_is_imm(v) || !may_overwrite(n, i))
-            continue;
-        const LpValueLocation *p = &l->location[v];
-        const LpAlloc *b = &l->buf[p->buf];
-        uint32_t here = 0;
-        for (uint32_t k = 0; k < n->n_in; k++)
-            here += n->in[k] == v;
-        if (b->var == UINT32_MAX && b->reads_left == here && p->offset == 0 &&
-            lp_lower_same_layout(&p->desc, out) &&
-            b->bytes == lp_weight_layout_bytes(out))
-            return p->buf;
-    }
+    LpVal v = n->in[i];
+    if (!lp_is_value(v) || !may_overwrite(n, r, i))
+        return false;
+    const LpValueLocation *p = &l->location[v];
+    const LpAlloc *b = &l->buf[p->buf];
+    uint32_t here = 0;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        here += n->in[k] == v;
+    return b->var == UINT32_MAX && b->reads_left == here && p->offset == 0 &&
+           same_layout(&p->desc, d) && b->bytes == lp_weight_layout_bytes(d);
+}
+
+/* An operand whose arena buffer dies here and fits result r; behind a product
+ * only what that makes. */
+static uint32_t reusable(const LpLower *l, const LpGraphNode *n, uint32_t r,
+                         LpNodeId product, const LpDesc *d)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (lp_lower_fits(l, n, r, i, d) &&
+            (product == LP_NO_NODE ||
+             lp_in_place_of(l, n->in[i], l->g->node[product].out)))
+            return l->location[n->in[i]].buf;
     return LP_NO_BUF;
 }
 
@@ -307,7 +328,7 @@ static LpDesc desc_for(const LpLower *l, const LpGraphNode *n, LpVal v)
 }
 
 static LpStatus place_results(LpLower *l, const LpGraphNode *n,
-                              const LpConvLayout *layout)
+                              LpNodeId product, const LpConvLayout *layout)
 {
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpVal v = n->out + i;
@@ -321,12 +342,12 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n,
             layout && lp_weight_layout_of(l, v) == layout ? layout : NULL;
         if (var != UINT32_MAX && !d.block &&
             lp_weight_layout_of_var(l, var) == d.layout &&
-            may_write_var(l, n, var)) {
-            LP_TRY(lp_lower_own_as(l, v, var, &d));
-        } else if (i == 0 && (b = reusable(l, n, &d)) != LP_NO_BUF) {
+            may_write_var(l, n, i, var)) {
+            LP_TRY(own_as(l, v, var, &d));
+        } else if ((b = reusable(l, n, i, product, &d)) != LP_NO_BUF) {
             l->location[v] = (LpValueLocation){.buf = b, .desc = d};
         } else {
-            LP_TRY(lp_lower_own_as(l, v, UINT32_MAX, &d));
+            LP_TRY(own_as(l, v, UINT32_MAX, &d));
         }
         l->buf[l->location[v].buf].reads_left += l->read.uses[v];
     }
@@ -337,7 +358,7 @@ LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v)
 {
     uint32_t var = l->target[v];
     bool straight = var != UINT32_MAX && !lp_weight_layout_of_var(l, var) &&
-                    may_write_var(l, n, var);
+                    may_write_var(l, n, 0, var);
     LP_TRY(lp_lower_own(l, v, straight ? var : UINT32_MAX));
     l->buf[l->location[v].buf].reads_left += l->read.uses[v];
     return LP_OK;
@@ -358,7 +379,7 @@ static Meets meets(const LpLower *l, const LpGraphNode *n,
 {
     if (lp_layout_reduces(l, n))
         return AS_SPLIT;
-    if (lp_has_bodies(n->op))
+    if (lp_has_bodies(n->op) && n->op != &op_chain)
         return AS_ROWS;
     if (lp_conv_of(n->op))
         return l->o->block || l->o->weight_layouts ? AS_IS : AS_PLAIN;
@@ -438,14 +459,23 @@ static void read_results(LpLower *l, const LpGraphNode *n, Req *q, Meets how)
     }
 }
 
+static void count_reads(LpLower *l, const LpGraphNode *n)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (lp_is_value(n->in[i]))
+            l->buf[l->location[n->in[i]].buf].reads_left--;
+}
+
 static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                              Req *q)
 {
     LpKernel *k;
+    LpNodeId product = l->partner[id] < id ? l->partner[id] : LP_NO_NODE;
+    int n_in = (int)n->n_in;
     LP_TRY(lp_weight_layout_choose(l, n));
     const LpConvLayout *layout = lp_weight_layout_results(l, n);
     Meets how = meets(l, n, layout);
-    LP_TRY(place_results(l, n, layout));
+    LP_TRY(place_results(l, n, product, layout));
     LP_TRY(read_operands(l, n, q, how, layout));
     read_results(l, n, q, how);
     LP_TRY(lp_lower_new_kernel(l, &k));
@@ -460,13 +490,21 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .fast = l->o->fast,
                      .split = l->o->split};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
-    LpStatus s = lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
-                                      : lp_prepare(&r, k, l->err);
+    LpStatus s;
+    if (product != LP_NO_NODE) {
+        s = lp_prepare_epilogue(l, product, n, &r, q->pin + n_in, k);
+        n_in += 2;
+    } else {
+        s = n->op == &op_chain     ? lp_prepare_chain(&r, k, l->err)
+            : lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
+                                   : lp_prepare(&r, k, l->err);
+    }
     uint32_t copy = UINT32_MAX;
     if (s == LP_OK && !lp_call_rounds(&r))
         s = lp_pack_weights(l, n, k, &copy);
-    LP_TRY(lp_lower_finish(l, s, id, k, q->pin, (int)n->n_in, q->pout,
-                           (int)n->n_out));
+    LP_TRY(lp_lower_finish(l, s, id, k, q->pin, n_in, q->pout, (int)n->n_out));
+    if (product != LP_NO_NODE)
+        count_reads(l, &l->g->node[product]);
     if (copy != UINT32_MAX)
         lp_packed_operand(l, copy);
     return LP_OK;
@@ -486,7 +524,7 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
                "operator %s has no kernel", n->op->name);
     Req q = {0};
     q.in = lp_arena_calloc(&q.mem, n->n_in * sizeof *q.in);
-    q.pin = lp_arena_calloc(&q.mem, (n->n_in + 1) * sizeof *q.pin);
+    q.pin = lp_arena_calloc(&q.mem, (n->n_in + 2) * sizeof *q.pin);
     q.out = lp_arena_calloc(&q.mem, (n->n_out + 1) * sizeof *q.out);
     q.pout = lp_arena_calloc(&q.mem, (n->n_out + 1) * sizeof *q.pout);
     LpStatus s = LP_OK;
@@ -495,8 +533,7 @@ LpStatus lp_lower_node(LpLower *l, LpNodeId id)
     else if (!lp_joined(l, n))
         s = lower_kernel(l, id, n, &q);
     lp_arena_fini(&q.mem);
-    for (uint32_t i = 0; i < n->n_in && s == LP_OK; i++)
-        if (lp_is_value(n->in[i]))
-            l->buf[l->location[n->in[i]].buf].reads_left--;
+    if (s == LP_OK)
+        count_reads(l, n);
     return s;
 }

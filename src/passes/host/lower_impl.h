@@ -20,21 +20,6 @@ typedef struct LpValueLocation {
     LpDesc desc;
 } LpValueLocation;
 
-/* Groups of pointwise nodes over one shape. A group runs where its last
- * member stands: nobody outside reads a member before. */
-typedef struct LpFuseGroup {
-    LpNodeId *member; /* ascending */
-    int n;
-    bool read;        /* by a node outside */
-    LpNodeId product; /* whose epilogue they are (epilogue.c), or LP_NO_NODE */
-} LpFuseGroup;
-
-typedef struct LpFusion {
-    int32_t *of; /* per node: group of the member or product, or -1 */
-    LpFuseGroup *group;
-    size_t n_group, cap_group;
-} LpFusion;
-
 /* By whom values are read. */
 typedef struct LpReaders {
     uint32_t *uses;   /* per value: by nodes, and at the end */
@@ -63,8 +48,6 @@ typedef struct LpLower {
     LpValueLocation *location; /* per value */
     LpValueLocation *alt; /* per value: the same in the other layout, if made */
     LpReaders read;
-    /* per node: 1 + the last instruction for its results, or 0 */
-    uint32_t *made_by;
     uint32_t *target; /* per value: variable to receive it, or UINT32_MAX */
     /* per value: 1 + parameter whose weight layout it shares, or 0 */
     uint32_t *layout_group;
@@ -73,8 +56,10 @@ typedef struct LpLower {
     size_t n_buf, cap_buf;
     struct LpPending *pending; /* refs to patch when the arena is planned */
     size_t n_pending, cap_pending;
+    /* per node: for a product, what its epilogue is, and for that the product
+     * (epilogue.c); else LP_NO_NODE */
+    LpNodeId *partner;
     LpErr *err;
-    LpFusion fusion;
 } LpLower;
 
 typedef struct LpPending {
@@ -89,12 +74,6 @@ static inline LpProductKind lp_conv_of(const LpOp *op)
     return op->flags & LP_OPF_BLOCKED ? op->product : LP_PRODUCT_NONE;
 }
 
-/* The group that node id is a member or the product of, or -1. */
-static inline int32_t lp_fuse_group_of(const LpLower *l, LpNodeId id)
-{
-    return l->fusion.of ? l->fusion.of[id] : -1;
-}
-
 /* Passes that fill the tables above, or the code. */
 #define PASS(name, text) LpStatus lp_lower_##name(LpLower *l);
 #include "src/passes/host/passes.def"
@@ -106,8 +85,6 @@ LpStatus lp_lower_own(LpLower *l, LpVal v, uint32_t var);
  * the memory of a variable. */
 LpStatus lp_lower_buffer(LpLower *l, uint64_t bytes, uint32_t var,
                          uint32_t *buf);
-/* lp_lower_own for a value that lies in blocks or in the library's layout. */
-LpStatus lp_lower_own_as(LpLower *l, LpVal v, uint32_t var, const LpDesc *d);
 LpStatus lp_lower_new_kernel(LpLower *l, LpKernel **k);
 /* Appends the instruction if `s` is LP_OK, else frees the kernel. Operands
  * are places, NULL for holes and immediates. */
@@ -115,6 +92,14 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
                          const LpValueLocation *const *in, int n_in,
                          const LpValueLocation *const *out, int n_out);
 LpStatus lp_lower_node(LpLower *l, LpNodeId id);
+/* May result r of n lie as d over operand i, which dies here? */
+bool lp_lower_fits(const LpLower *l, const LpGraphNode *n, uint32_t r,
+                   uint32_t i, const LpDesc *d);
+/* v, an operand of a node, lies in the buffer of w. */
+static inline bool lp_in_place_of(const LpLower *l, LpVal v, LpVal w)
+{
+    return lp_is_value(v) && l->location[v].buf == l->location[w].buf;
+}
 /* A plain place for v, which an instruction for n makes: the variable's that
  * receives it, if it can be, or its own. */
 LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
@@ -122,7 +107,6 @@ LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
  * layouts. */
 LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpValueLocation *src,
                        const LpValueLocation *dst);
-bool lp_lower_same_layout(const LpDesc *a, const LpDesc *b);
 
 /* p->micro_graph alone as code, of which the variables are the arguments. */
 LpStatus lp_lower_function(LpProgram *p, const LpHostOptions *o, LpCode *code,
@@ -184,8 +168,13 @@ void lp_packed_operand(LpLower *l, uint32_t index);
 LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v);
 bool lp_joined(const LpLower *l, const LpGraphNode *n);
 bool lp_can_fuse(const LpGraphNode *n);
-/* A group of one. */
-LpStatus lp_fuse_alone(LpLower *l, LpNodeId id);
-LpStatus lp_lower_group(LpLower *l, const LpFuseGroup *group);
+LpStatus lp_prepare_chain(const LpKernelReq *r, LpKernel *k, LpErr *e);
+/* n, which `chain` is prepared with, behind the product, whose operands are
+ * in[]. */
+LpStatus lp_prepare_epilogue(LpLower *l, LpNodeId product, const LpGraphNode *n,
+                             const LpKernelReq *chain,
+                             const LpValueLocation **in, LpKernel *k);
+/* Can n run with the product, by where its results would lie? */
+bool lp_epilogue_fits(const LpLower *l, const LpGraphNode *n, LpVal product);
 
 #endif

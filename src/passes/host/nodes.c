@@ -2,60 +2,35 @@
 #include "src/kernel/copy/copy.h"
 #include "src/passes/host/lower_impl.h"
 
-/* Node id is the last member of group `at`. */
-static bool last_of(const LpLower *l, int32_t at, LpNodeId id)
-{
-    const LpFuseGroup *group = &l->fusion.group[at];
-    return group->member[group->n - 1] == id;
-}
-
-/* A member of a group waits for the last one, and so does the product whose
- * epilogue it is. */
+/* A product waits for its epilogue. */
 static LpStatus lower_at(LpLower *l, LpNodeId id)
 {
-    int32_t at = lp_fuse_group_of(l, id);
-    if (at < 0)
-        return lp_lower_node(l, id);
-    const LpFuseGroup *group = &l->fusion.group[at];
-    if (group->product == id)
-        return lp_lower_result(l, &l->g->node[id], l->g->node[id].out);
-    return last_of(l, at, id) ? lp_lower_group(l, group) : LP_OK;
-}
-
-/* Everything that `id` runs with reads v, variables and itself. */
-static bool reads_only(const LpLower *l, LpNodeId id, LpVal v)
-{
     const LpGraphNode *n = &l->g->node[id];
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        const LpGraphNode *from = lp_graph_maker(l->g, n->in[i]);
-        int32_t of =
-            from ? lp_fuse_group_of(l, (LpNodeId)(from - l->g->node)) : -1;
-        if (from && n->in[i] != v && (of < 0 || of != lp_fuse_group_of(l, id)))
-            return false;
+    LpNodeId partner = l->partner[id];
+    if (partner != LP_NO_NODE && partner > id)
+        return lp_lower_result(l, n, n->out);
+    if (partner < id && !lp_epilogue_fits(l, n, l->g->node[partner].out)) {
+        l->partner[id] = l->partner[partner] = LP_NO_NODE;
+        LP_TRY(lp_lower_node(l, partner));
     }
-    return true;
+    return lp_lower_node(l, id);
 }
 
-/* The node, the last of its group, that adds v to an accumulator, with nothing
- * else made here; or LP_NO_NODE. */
+/* The node that adds v to an accumulator, with nothing else made here; or
+ * LP_NO_NODE. */
 static LpNodeId accumulation(const LpLower *l, LpVal v)
 {
-    LpNodeId id = lp_only_reader(&l->read, v), last = id;
-    if (id == LP_NO_NODE || l->update)
+    LpNodeId id = lp_only_reader(&l->read, v);
+    if (id == LP_NO_NODE || l->update || l->partner[id] != LP_NO_NODE)
         return LP_NO_NODE;
-    int32_t at = lp_fuse_group_of(l, id);
-    const LpFuseGroup one = {.member = &id, .n = 1, .product = LP_NO_NODE};
-    const LpFuseGroup *group = at < 0 ? &one : &l->fusion.group[at];
-    if (group->product != LP_NO_NODE)
-        return LP_NO_NODE;
-    for (int i = 0; i < group->n; i++)
-        if (!reads_only(l, last = group->member[i], v))
+    const LpGraphNode *n = &l->g->node[id];
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (n->in[i] != v && lp_graph_maker(l->g, n->in[i]))
             return LP_NO_NODE;
-    const LpGraphNode *n = &l->g->node[last];
-    uint32_t to = n->n_out == 1 ? l->target[n->out] : UINT32_MAX;
+    uint32_t to = n->n_out ? l->target[n->out + n->n_out - 1] : UINT32_MAX;
     return to != UINT32_MAX && l->step->var[to].role == LP_VAR_ACCUM &&
                    l->step->var[to].micro_in != LP_NOVAL
-               ? last
+               ? id
                : LP_NO_NODE;
 }
 
@@ -64,10 +39,9 @@ static LpNodeId accumulation(const LpLower *l, LpVal v)
 static LpStatus lower_and_accumulate(LpLower *l, LpNodeId id, bool *done)
 {
     const LpGraphNode *n = &l->g->node[id];
-    int32_t at = lp_fuse_group_of(l, id);
-    LP_TRY(done[id] ? LP_OK : lower_at(l, id));
-    if (done[id] || (at >= 0 && !last_of(l, at, id)))
+    if (done[id])
         return LP_OK;
+    LP_TRY(lower_at(l, id));
     for (uint32_t i = 0; i < n->n_out; i++) {
         LpNodeId sum = accumulation(l, n->out + i);
         if (sum == LP_NO_NODE)

@@ -25,11 +25,12 @@ typedef struct Rewriting {
     const char *only; /* NULL: all */
 } Rewriting;
 
-/* Of a graph, then of the bodies in it. */
+/* Of the bodies in a graph, then of itself. */
 static LpStatus rewrite(LpGraph **g, void *ctx, LpErr *e)
 {
     const Rewriting *r = ctx;
     (*g)->host = true;
+    LP_TRY(lp_in_bodies(*g, rewrite, ctx, e));
     for (int i = 0; lp_host_pass_names[i]; i++) {
         const char *name = lp_host_pass_names[i];
         if (r->only && strcmp(r->only, name) != 0)
@@ -38,7 +39,7 @@ static LpStatus rewrite(LpGraph **g, void *ctx, LpErr *e)
             LP_TRY(rewriting[i](g, r->o, e));
         LP_TRY(lp_pass_done(name, *g, e));
     }
-    return lp_in_bodies(*g, rewrite, ctx, e);
+    return LP_OK;
 }
 
 static LpStatus rebuild(LpGraph **g, const void *o, LpErr *e)
@@ -70,7 +71,6 @@ static LpStatus run_passes(LpLower *l)
 
 static void release(LpLower *l)
 {
-    lp_free(l->fusion.group);
     lp_free(l->buf);
     lp_free(l->pending);
     lp_arena_fini(&l->mem);

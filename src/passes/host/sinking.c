@@ -3,6 +3,7 @@
  * they lie where larger values have died (memory.c gives them the arena),
  * instead of beside those. In a convolutional network these are the last
  * layers' gradients, which come first in the backward half. */
+#include "src/ops/control.h"
 #include "src/passes/host/lower_impl.h"
 
 enum {
@@ -21,7 +22,8 @@ bool lp_sinks(const LpLower *l, LpNodeId id)
     if (l->update || n->n_out != 1 || l->read.uses[n->out] != 1 ||
         l->target[n->out] == UINT32_MAX ||
         !lp_may_be_in_arena(l, l->target[n->out]) ||
-        lp_fuse_group_of(l, id) >= 0 || n->op->flags & LP_OPF_VIEW)
+        l->partner[id] != LP_NO_NODE || n->op == &op_chain ||
+        n->op->flags & LP_OPF_VIEW)
         return false;
     int64_t of = 0, bytes = bytes_of(l, n->out);
     for (uint32_t i = 0; i < n->n_in; i++)

@@ -29,9 +29,9 @@ LpStatus lp_lower_tables(LpLower *l)
     l->alt = lp_arena_calloc(&l->mem, n * sizeof *l->alt);
     l->target = lp_arena_alloc(&l->mem, n * sizeof *l->target);
     l->layout_group = lp_arena_calloc(&l->mem, n * sizeof *l->layout_group);
-    l->made_by = lp_arena_calloc(&l->mem, l->g->n_node * sizeof *l->made_by);
+    l->partner = lp_arena_alloc(&l->mem, l->g->n_node * sizeof *l->partner);
     LP_FAIL_IF(!l->location || !l->alt || !l->target || !l->layout_group ||
-                   !l->made_by,
+                   !l->partner,
                l->err, LP_E_MEMORY, "out of memory");
     LP_TRY(lp_find_readers(l->g, l->out, l->step->n_var, &l->mem, &l->read,
                            l->err));
@@ -39,6 +39,8 @@ LpStatus lp_lower_tables(LpLower *l)
         l->location[i].buf = l->alt[i].buf = LP_NO_BUF;
         l->target[i] = UINT32_MAX;
     }
+    for (LpNodeId i = 0; i < l->g->n_node; i++)
+        l->partner[i] = LP_NO_NODE;
     for (uint32_t i = 0; i < l->step->n_var; i++) {
         LpVal in = l->in[i], out = l->out[i];
         /* the first variable that wants a value gets it in place */

@@ -130,13 +130,17 @@ static void find_update(Find *f)
 /* A node on a gradient's way from a convolution to the accumulator. */
 static void gradient_node(Find *f, const LpGraphNode *n)
 {
-    uint32_t p = n->n_out ? f->layout_group[n->out] : 0;
-    if (!p-- || lp_conv_of(n->op) == LP_PRODUCT_CONV_WEIGHT)
-        return;
-    f->bad[p] |= !lp_pointwise_of(n->op);
-    for (uint32_t i = 0; i < n->n_in && !f->bad[p]; i++)
-        if (lp_is_value(n->in[i]) && lp_numel(type_of(f, n->in[i])) != 1)
-            join(f, n->in[i], p);
+    for (uint32_t r = 0; r < n->n_out; r++) {
+        uint32_t p = f->layout_group[n->out + r];
+        if (!p-- || lp_conv_of(n->op) == LP_PRODUCT_CONV_WEIGHT)
+            continue;
+        f->bad[p] |= !elementwise(n->op);
+        for (uint32_t i = 0; i < n->n_in && !f->bad[p]; i++)
+            if (lp_is_value(n->in[i]) && lp_numel(type_of(f, n->in[i])) != 1)
+                join(f, n->in[i], p);
+        for (uint32_t i = 0; i < n->n_out && !f->bad[p]; i++)
+            join(f, n->out + i, p);
+    }
 }
 
 /* Everybody else who reads a parameter must be a convolution. */

@@ -52,28 +52,34 @@ static double flops(const LpGraph *g, const LpGraphNode *n)
     return most;
 }
 
+static LpWork work_of(const LpGraph *g, LpNodeId id)
+{
+    return (LpWork){g, id, (float)flops(g, &g->node[id])};
+}
+
+static LpStatus note(const LpLower *l, LpInstr *in)
+{
+    const LpGraphNode *n = &l->g->node[in->node];
+    const LpGraph *b = n->op == &op_chain ? n->attr[LP_CALL_BODY].graph : NULL;
+    size_t members = b ? b->n_node : 1;
+    LpWork *w = lp_arena_alloc(&l->code->mem, (members + 1) * sizeof *w);
+    LP_FAIL_IF(!w, l->err, LP_E_MEMORY, "out of memory");
+    in->work = w;
+    if (l->partner[in->node] != LP_NO_NODE)
+        w[in->n_work++] = work_of(l->g, l->partner[in->node]);
+    for (LpNodeId k = 0; k < members; k++)
+        w[in->n_work++] = b ? work_of(b, k) : work_of(l->g, in->node);
+    in->op = in->n_work == 1 ? n->op : NULL;
+    return LP_OK;
+}
+
 LpStatus lp_lower_work(LpLower *l)
 {
-    LpCode *c = l->code;
-    size_t n = l->g->n_node;
-    LpWork *all = lp_arena_alloc(&c->mem, (n + 1) * sizeof *all);
-    LP_FAIL_IF(!all, l->err, LP_E_MEMORY, "out of memory");
-    for (LpNodeId id = 0; id < n; id++)
-        if (l->made_by[id])
-            c->instr[l->made_by[id] - 1].n_work++;
-    const LpWork *next = all;
-    for (size_t i = 0; i < c->n; i++) {
-        c->instr[i].work = next;
-        next += c->instr[i].n_work;
-        c->instr[i].n_work = 0;
-    }
-    for (LpNodeId id = 0; id < n; id++) {
-        if (!l->made_by[id])
-            continue;
-        LpInstr *in = &c->instr[l->made_by[id] - 1];
-        all[(in->work - all) + in->n_work++] =
-            (LpWork){id, (float)flops(l->g, &l->g->node[id])};
-        in->op = in->n_work == 1 ? l->g->node[id].op : NULL;
+    for (size_t i = 0; i < l->code->n; i++) {
+        LpInstr *in = &l->code->instr[i];
+        if (in->node != LP_NO_NODE &&
+            !(l->g->node[in->node].op->flags & LP_OPF_VIEW))
+            LP_TRY(note(l, in));
     }
     return LP_OK;
 }

@@ -1,6 +1,7 @@
 --- Chains of pointwise operators in one pass: how many passes there are, by
 --- arithmetic, and that no bit differs from eager calls.
 local compiled = require("spec.support.compiled")
+local graphs = require("spec.support.graphs")
 local torch = require("torch")
 
 -- The instructions of fn, compiled.
@@ -61,5 +62,46 @@ describe("a chain of pointwise operators", function()
       local z = torch.tanh(x)
       return z, z + y
     end, inputs))
+  end)
+end)
+
+describe("pointwise nodes of the host's graph", function()
+  local HEAD = "graph differentiated host\n"
+  local INPUTS = [[
+    input %x: float32[2, 3]
+    input %y: float32[3]
+    origin
+  ]]
+
+  it("become a node where the last one stands, with what others read as results", function()
+    graphs.becomes("chains", INPUTS .. [[
+      %s = add(%x, %y, alpha=1)
+      %m = sum(%x)
+      %r = relu(%s)
+      %p = mul(%r, %s)
+      output %p, %r, %m]], INPUTS .. [[
+      %m = sum(%x)
+      %r, %p = chain([%x, %y], body={
+        graph
+        input %x: float32[2, 3]
+        input %y: float32[3]
+        origin
+        %s = add(%x, %y, alpha=1)
+        %r = relu(%s)
+        %p = mul(%r, %s)
+        output %r, %p
+      })
+      output %p, %r, %m]], HEAD)
+  end)
+
+  it("stay where a value between is read, or they are alone", function()
+    graphs.stays("chains", INPUTS .. [[
+      %a = relu(%x)
+      %b = sum(%a)
+      %c = mul(%a, %b)
+      output %c]], HEAD)
+    graphs.stays("chains", INPUTS .. [[
+      %a = relu(%x)
+      output %a]], HEAD)
   end)
 end)
