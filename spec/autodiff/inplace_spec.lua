@@ -290,6 +290,58 @@ local READERS = {
   pow = { function(a, b) return a:pow(b) end, { {}, {} } },
 }
 
+describe("a result overwritten by a constant requires grad still:", function()
+  local cases = {
+    { "an index", { 0, 0, 0 }, function(w)
+      local x = w * 1
+      x["..."] = 3
+      return x
+    end },
+    { "copy_", { 0, 0, 0 }, function(w)
+      return (w * 1):copy_(torch.ones(3))
+    end },
+    { "twice", { 0, 0, 0 }, function(w)
+      local x = w * 1
+      x["..."] = 3
+      return x:copy_(torch.tensor(2))
+    end },
+    { "through a view, which is returned", { 0, 0, 0 }, function(w)
+      local x = w * 1
+      return x["0:2"]:copy_(torch.ones(2))
+    end },
+    { "a view of it", { 0, 0, 0 }, function(w)
+      local x = w * 1
+      local u = x["1:"]
+      x:copy_(torch.ones(3))
+      return u
+    end },
+    { "before a view is written", { 1, 1, 0 }, function(w)
+      local x = w * 1
+      local u = x["0:2"]
+      x["..."] = 3
+      u:add_(w["0:2"])
+      return x
+    end },
+    { "a view that is written again", { 2, 4, 8 }, function(w)
+      local x = w * 1
+      local u = x["0:2"]
+      u:copy_(torch.ones(2))
+      u:mul_(w["1:"])
+      return x * w
+    end },
+  }
+  for _, case in ipairs(cases) do
+    it(case[1], function()
+      local w = leaf(1.0, 2, 3)
+      local y = case[3](w)
+      assert.is_true(y.requires_grad)
+      assert.is_false(y.is_leaf)
+      y:sum():backward()
+      near(w.grad, case[2], helper.exact)
+    end)
+  end
+end)
+
 describe("an operand that no wanted gradient reads may be written:", function()
   local function operands(wanted)
     torch.manual_seed(0)

@@ -7,6 +7,7 @@
 
 #include "src/autodiff/meta.h"
 #include "src/base/mem.h"
+#include "src/ops/ops.h"
 
 static bool enabled = true;
 static uint64_t next_seq = 1;
@@ -337,7 +338,12 @@ static LpStatus plan_base(LpTensor *t, LpTensor *base, LpTensor *from,
         LpVal w = t->base ? lp_put_chain(&g.b, t->view, b, v) : v;
         s = e->code;
         LpTensor *res = lp_eager_get(&g, w);
-        if (s == LP_OK && res && res->meta && res->meta->node) {
+        if (s == LP_OK && base->requires_grad && !res->requires_grad) {
+            /* overwritten by a constant it still is a result, not a leaf */
+            res = lp_eager_get(&g, lp_op1(&g.b, LP_OP_zero, b));
+            s = e->code;
+        }
+        if (s == LP_OK && res->meta && res->meta->node) {
             r->base = lp_node_retain(res->meta->node);
             r->base_nr = res->meta->out_nr;
         }
@@ -402,7 +408,7 @@ void lp_rebase_commit(LpTensor *t, const LpRebase *r)
         return;
     lp_set_history(base, r->base, r->base_nr, &e);
     base->meta->hist++;
-    if (t->base)
+    if (t->base && r->own) /* else it is stale, and gets the base's */
         lp_set_history(t, r->own, r->own_nr, &e);
 }
 

@@ -292,8 +292,7 @@ static LpStatus write(LpTrace *tr, LpTensor *d, LpTensor *base, LpVal v,
     lp_graph_builder_fini(&gb);
     if (e->code != LP_OK)
         return e->code;
-    if (grad)
-        base->requires_grad = d->requires_grad = true;
+    base->requires_grad |= grad;
     base->st->version++;
     LP_TRY(lp_trace_hold(tr, base, now, e));
     if (!history)
@@ -303,6 +302,7 @@ static LpStatus write(LpTrace *tr, LpTensor *d, LpTensor *base, LpVal v,
         LP_TRY(lp_trace_set_value(tr, d, v, e));
     d->meta->hist = base->meta->hist;
     d->meta->constant = false;
+    d->requires_grad = base->requires_grad;
     return LP_OK;
 }
 
