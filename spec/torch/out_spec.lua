@@ -208,6 +208,22 @@ describe("out=", function()
     near(a[0], { 14, 14, 14 })
   end)
 
+  it("takes a value of the same memory, given dimensions, by an index", function()
+    local m = torch.arange(6.0):reshape(2, 3)
+    m["None"] = m
+    m["None, :, 0:"] = m
+    m["None, ..., None"] = m:unsqueeze(-1)
+    m["0:1"] = m[0]
+    near(m, { { 0, 1, 2 }, { 3, 4, 5 } })
+    m["..."] = m["1:"]
+    near(m, { { 3, 4, 5 }, { 3, 4, 5 } })
+    local w = torch.ones(2, { requires_grad = true })
+    local x = w * 2
+    x["None"] = x
+    x:sum():backward()
+    near(w.grad, { 2, 2 })
+  end)
+
   it("may require a gradient where none is recorded", function()
     local p = torch.ones(2, { requires_grad = true })
     raises("RuntimeError", "automatic differentiation", function()

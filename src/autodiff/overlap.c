@@ -1,8 +1,6 @@
 /* Overlap of a written tensor with itself and with operands. */
 #include "src/autodiff/overlap.h"
 
-#include <string.h>
-
 LpStatus lp_check_target(const LpTensor *t, LpErr *e)
 {
     for (int i = 0; i < t->ndim; i++)
@@ -33,6 +31,16 @@ static bool is_dense(const LpTensor *t)
     return true;
 }
 
+/* A dimension of size 1 has no second element for its stride to tell of. */
+static bool same_strides(const LpTensor *t, const LpTensor *x)
+{
+    for (int i = 0; i < t->ndim && t->ndim == x->ndim; i++)
+        if ((t->shape[i] != 1 || x->shape[i] != 1) &&
+            t->strides[i] != x->strides[i])
+            return false;
+    return t->ndim == x->ndim;
+}
+
 static bool shares_part(const LpTensor *t, const LpTensor *x)
 {
     if (t == x || t->st != x->st || !is_dense(t) || !is_dense(x))
@@ -43,9 +51,7 @@ static bool shares_part(const LpTensor *t, const LpTensor *x)
     int64_t a_end = a + n * (int64_t)lp_dtype_size(t->dtype);
     int64_t b_end = b + m * (int64_t)lp_dtype_size(x->dtype);
     if (a == b && a_end == b_end)
-        return t->ndim != x->ndim ||
-               memcmp(t->strides, x->strides,
-                      (size_t)t->ndim * sizeof *t->strides) != 0;
+        return !same_strides(t, x);
     return a < b_end && b < a_end;
 }
 

@@ -340,6 +340,20 @@ static LpArg value_arg(lua_State *L, int i)
     return a;
 }
 
+/* A value in the memory that is written has the dimensions of what it goes to:
+ * then each of its elements lies where it is written, or does not. */
+static void align(lua_State *L, LpArg *v, const LpTensor *to)
+{
+    if (!v->t || v->t->st != to->st || v->t->ndim > to->ndim)
+        return;
+    LpType type = lp_tensor_type(v->t), all = lp_tensor_type(to);
+    if (lp_shape_eq(&type, &all))
+        return;
+    LpAttr size = lp_attr_ints(to->shape, to->ndim);
+    lp_call_push(L, lp_op_form(&op_expand), v, 1, &size, 1);
+    v->t = lp_to_tensor(L, -1);
+}
+
 int lp_index_set(lua_State *L, LpTensor *t)
 {
     Key k;
@@ -351,6 +365,7 @@ int lp_index_set(lua_State *L, LpTensor *t)
     Walk w;
     walk(&w, &k, L, t);
     if (!w.any) {
+        align(L, &v, w.t);
         while (lp_copy_into(w.t, &v, &e) != LP_OK)
             lp_gc_retry(L, &e, &tries, NULL);
         return 0;
