@@ -218,9 +218,9 @@ describe("out=", function()
     m["..."] = m["1:"]
     near(m, { { 3, 4, 5 }, { 3, 4, 5 } })
     local w = torch.ones(2, { requires_grad = true })
-    local x = w * 2
-    x["None"] = x
-    x:sum():backward()
+    local made = w * 2
+    made["None"] = made
+    made:sum():backward()
     near(w.grad, { 2, 2 })
   end)
 

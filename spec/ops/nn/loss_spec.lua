@@ -175,6 +175,21 @@ describe("losses by element", function()
     differences.check(F.l1_loss, { x, t }, true)
   end)
 
+  it("have the gradient of the straight part at an infinite difference", function()
+    local inf = math.huge
+    for _, name in ipairs({ "huber_loss", "smooth_l1_loss" }) do
+      for _, row in ipairs({
+        { { inf, -inf }, { 0, 0 }, { 0.5, -0.5 } },
+        { { 1, 0.25 }, { inf, 0 }, { -0.5, 0.125 } },
+        { { 0 / 0, 0.25 }, { 0, 0 }, { 0 / 0, 0.125 } },
+      }) do
+        local input = tensor(row[1]):requires_grad_()
+        F[name](input, tensor(row[2])):backward()
+        assert.is_true(torch.allclose(input.grad, tensor(row[3]), { equal_nan = true }))
+      end
+    end
+  end)
+
   it("refuse targets of another size where PyTorch does", function()
     raises("ValueError", "target size %[2%] must be the same as input size %[3%]", function()
       F.binary_cross_entropy(x, tensor({ 1.0, 0 }))

@@ -150,6 +150,13 @@ describe("where the derivative is a choice", function()
     assert.same({ 0.5, 0, 0.5 }, grad(torch.max, { 2.0, 1, 2 }))
     assert.same({ 0, 1, 0 }, grad(torch.amin, { 2.0, 1, 2 }))
   end)
+  it("amax and max give what is no extreme nothing, however large dy is", function()
+    for _, f in ipairs({ torch.amax, torch.max }) do
+      local function scaled(x) return f(x) * math.huge end
+      assert.same({ 0, math.huge }, grad(scaled, { 1.0, 2 }))
+      assert.same({ 0, 1, 0 }, grad(f, { 1.0, 0 / 0, 2 }))
+    end
+  end)
   it("max of a dimension goes to the index it returned", function()
     local g = grad(function(x) return (torch.max(x, 0)) end, { 2.0, 1, 2 })
     assert.same({ 1, 0, 0 }, g)

@@ -63,12 +63,14 @@ LP_LOSS(l1_loss, PAIR REDUCTION)
 static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
 {
     LpVal d = difference(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
-    LpVal near = times(b, square(b, d), 0.5 * scale);
     if (isinf(edge)) /* nothing lies beyond; 0 times it would be no number */
-        return near;
+        return times(b, square(b, d), 0.5 * scale);
+    LpVal beyond = lp_op2(b, LP_OP_ge, a, lp_immf(b, edge));
     LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
     far = times(b, far, edge * scale);
-    return lp_where(b, lp_op2(b, LP_OP_lt, a, lp_immf(b, edge)), near, far);
+    d = lp_where(b, beyond, lp_immf(b, 0), d); /* likewise its gradient */
+    LpVal near = times(b, square(b, d), 0.5 * scale);
+    return lp_where(b, beyond, far, near);
 }
 
 /* A loss of half tensors is computed in float32 and rounded once, as PyTorch's

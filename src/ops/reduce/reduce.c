@@ -189,14 +189,14 @@ static void grad_prod(LpGrad *g)
     g->din[0] = MUL(others, RESTORE(DY));
 }
 
-/* Equal extremes share dy evenly. */
+/* Equal extremes share dy evenly; beside NaN there is no other one. */
 static void grad_extreme(LpGrad *g)
 {
-    LpVal hit = EQ(X, RESTORE(R));
+    LpVal hit = OR(EQ(X, RESTORE(R)), OP1(isnan, X));
     LpVal hits = lp_cast(g->b, hit, lp_type(g->b, DY)->dtype);
     LpVal n = lp_sum(g->b, hits, g->attr[LP_REDUCE_DIM].v,
                      g->attr[LP_REDUCE_DIM].n, true);
-    g->din[0] = MUL(hits, DIV(RESTORE(DY), n));
+    g->din[0] = WHERE(hit, DIV(RESTORE(DY), n), K(0));
 }
 
 static void grad_logsumexp(LpGrad *g)
