@@ -165,24 +165,24 @@ setup-lint:
 	@sh spec/tools/setup.sh lint
 
 demo: setup
-	@$(submake) run-demo
+	+@$(submake) run-demo
 run-demo: all
 	@$(BUILD)/lupine examples/fashion_mnist.lua
 
 test: setup
-	@$(submake) run-test
+	+@$(submake) run-test
 run-test: all tools
 	@sh spec/tools/test.sh $(BUILD)
 
 # The same suite under AddressSanitizer and UBSan (gcc brings both).
 asan: setup
-	@$(submake) BUILD=build/asan SANITIZE=1 run-asan
+	+@$(submake) BUILD=build/asan SANITIZE=1 run-asan
 .PHONY: run-asan
 run-asan: all tools
 	@sh spec/tools/test.sh $(BUILD) sanitized
 
 lint: setup-lint
-	@$(submake) all tools
+	+@$(submake) all tools
 	@sh spec/tools/lint.sh full $(BUILD)
 lint-fast: all tools
 	@sh spec/tools/lint.sh fast $(BUILD)
@@ -194,14 +194,14 @@ format: setup-lint
 # SECONDS, PEERS, COMPILE, EAGER, CLOCK and PEERS_PYTHON choose
 # (spec/bench/bench.lua).
 bench: setup
-	@$(submake) all $(BUILD)/tools/peak
+	+@$(submake) all $(BUILD)/tools/peak
 	@BUILD='$(BUILD)' THREADS='$(THREADS)' PAIRS='$(PAIRS)' \
 	  SECONDS='$(SECONDS)' PEERS='$(PEERS)' COMPILE='$(COMPILE)' \
 	  EAGER='$(EAGER)' CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
 	  $(BUILD)/lupine spec/bench/bench.lua $(WORKLOADS)
 
 fidelity: setup
-	@$(submake) $(BUILD)/tools/fidelity
+	+@$(submake) $(BUILD)/tools/fidelity
 	@$(BUILD)/tools/fidelity
 
 # Results, gradients and trainings recorded from PyTorch (spec/golden/README.md)
@@ -209,7 +209,7 @@ fidelity: setup
 # options of spec/golden/replay.lua.
 GOLDEN ?= spec/golden
 golden: setup
-	@$(submake) all
+	+@$(submake) all
 	@$(BUILD)/lupine spec/golden/replay.lua $(REPLAY) $(GOLDEN) $(AREAS)
 
 # libFuzzer over every reader of outside data, or FUZZERS, for FUZZ_SECONDS
@@ -219,13 +219,13 @@ FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz:
 	@sh spec/tools/setup.sh fuzz
-	@$(submake) $(FUZZERS:%=$(BUILD)/libfuzzer/%)
+	+@$(submake) $(FUZZERS:%=$(BUILD)/libfuzzer/%)
 	@sh spec/fuzz/fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZERS)
 
 # Compiled convolutions of many shapes against eager ones, in values and in time:
 # SHAPES, COUNT, SEED, THREADS and VALUES choose (spec/sweep/conv.lua).
 sweep: setup
-	@$(submake) all
+	+@$(submake) all
 	@$(BUILD)/lupine spec/sweep/conv.lua
 
 # Random calls of the public interface under sanitizers, each of which follows
@@ -234,7 +234,7 @@ SEED ?= $(shell date +%s)
 CALLS ?= 10000
 .PHONY: fuzz-api
 fuzz-api: setup
-	@$(submake) BUILD=build/asan SANITIZE=1 all
+	+@$(submake) BUILD=build/asan SANITIZE=1 all
 	@sh spec/fuzz/api/fuzz.sh build/asan $(SEED) $(CALLS)
 
 # Everything there is: the suite, the suite under sanitizers, every check of
@@ -243,7 +243,7 @@ fuzz-api: setup
 check-full: test asan lint golden
 	$(BUILD)/lupine spec/golden/replay.lua --deterministic
 	sh spec/tools/test.sh $(BUILD) slow
-	@$(submake) fuzz-api CALLS=100000
+	+@$(submake) fuzz-api CALLS=100000
 	$(BUILD)/lupine spec/sweep/conv.lua
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
