@@ -46,21 +46,24 @@ end
 
 local function train(model, data)
   local opts = poptorch.Options():deviceIterations(ITERATIONS):randomSeed(1)
+    :outputMode(poptorch.OutputMode.Sum) -- of the losses of a call's micro-batches
   opts.Training:gradientAccumulation(ACCUMULATION)
   local loader = poptorch.DataLoader(opts, data, { batch_size = MICRO_BATCH, shuffle = true })
   local optimizer = torch.optim.Adam(model:parameters(), { lr = LEARNING_RATE })
   local trainer = poptorch.trainingModel(model, opts, optimizer)
   local expected = EPOCHS * #loader * loader.combinedBatchSize
+  local in_call = ACCUMULATION * ITERATIONS
   local samples, seconds = 0, 0
   for epoch = 1, EPOCHS do
     local bar <close> = lupine.progress(#loader * loader.combinedBatchSize,
       { desc = ("epoch %d"):format(epoch), unit = "samples" })
-    local started = lupine.clock()
+    local started, sum, losses = lupine.clock(), 0, 0
     for x, labels in loader do
       optimizer.param_groups[1].lr = LEARNING_RATE * (1 - samples / expected)
       trainer:setOptimizer(optimizer)
       local _, loss = trainer(x, labels)
-      bar:update(loader.combinedBatchSize, { loss = loss })
+      sum, losses = sum + loss:item(), losses + in_call
+      bar:update(loader.combinedBatchSize, { ["mean loss"] = sum / losses })
       samples = samples + loader.combinedBatchSize
     end
     seconds = seconds + lupine.clock() - started

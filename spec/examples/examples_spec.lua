@@ -145,20 +145,24 @@ describe("Fashion-MNIST", function()
     return images[train and "0:6144" or "0:1000"], labels[train and "0:6144" or "0:1000"]
   end
 
-  local quiet = {
-    update = function() end,
-    close = function() end,
-  }
-  setmetatable(quiet, { __close = quiet.close })
+  local means = {} -- of each epoch
+  local function quiet()
+    local epoch = #means + 1
+    return setmetatable({
+      update = function(_, _, values)
+        means[epoch] = values["mean loss"]
+      end,
+    }, { __close = function() end })
+  end
 
   it("is learnt by a pipeline over two IPUs, whose report is plausible", function()
     local got = run("fashion_mnist", { lupine = {
       clock = lupine.clock,
       datasets = { FashionMNIST = part },
-      progress = function()
-        return quiet
-      end,
+      progress = quiet,
     } })
+    assert.equal(2, #means)
+    assert.is_true(means[2] < means[1] and means[1] < math.log(10)) -- a guess among 10 classes
     local number = "([%d%.]+)"
     local accuracy, seconds, here, there, efficiency = got.lines[#got.lines]:match(
       ("^demo: accuracy=%s seconds=%s samples_per_s=%s simulated_samples_per_s=%s "
