@@ -5,6 +5,7 @@
 #include "runtime/exec/replay.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/rounding.h"
+#include "src/kernel/state.h"
 #include "src/ops/control.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
@@ -29,8 +30,8 @@ LpStatus lp_node_kernels_init(LpNodeKernels *k, const LpGraph *g,
 void lp_node_kernels_fini(LpNodeKernels *k)
 {
     for (LpNodeId n = 0; k->node && n < k->g->n_node; n++)
-        if (k->node[n].ready && k->node[n].k.fini)
-            k->node[n].k.fini(&k->node[n].k);
+        if (k->node[n].ready)
+            lp_kernel_fini(&k->node[n].k);
     lp_free(k->node);
     lp_free(k->work);
     *k = (LpNodeKernels){0};

@@ -234,9 +234,12 @@ typedef struct LpKernelReq {
 } LpKernelReq;
 /* `k` comes empty, but for its threads, which are the request's. */
 typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+#define LP_KERNEL_PREPARE(name)                                                \
+    LpStatus name(const LpKernelReq *r LP_UNUSED, LpKernel *k LP_UNUSED,       \
+                  LpErr *e LP_UNUSED)
 /* One that only returns what a call gives. */
 #define LP_PREPARE_AS(name, ...)                                               \
-    LpStatus name(const LpKernelReq *r, LpKernel *k, LpErr *e)                 \
+    LP_KERNEL_PREPARE(name)                                                    \
     {                                                                          \
         return __VA_ARGS__;                                                    \
     }

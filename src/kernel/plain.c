@@ -29,11 +29,19 @@ LP_KERNEL_RUN(plain_run)
     return LP_OK;
 }
 
-void lp_plain_fini(LpKernel *k)
+static void fini(LpKernel *k)
 {
     LpPlain *p = (void *)k->inl;
     lp_free(p->plan);
     p->plan = NULL;
+}
+
+static void fini_owned(LpKernel *k)
+{
+    const LpPlainOwned *own =
+        (const void *)((const LpPlain *)(const void *)k->inl)->param;
+    own->drop(own->state);
+    fini(k);
 }
 
 static bool reserve(size_t *total, size_t n, uint32_t *off)
@@ -97,6 +105,19 @@ LpStatus lp_plain_prepare(const LpKernelReq *r, LpKernel *k, LpPlainCore core,
                                 0, 0, e);
 }
 
+LpStatus lp_plain_prepare_owned(const LpKernelReq *r, LpKernel *k,
+                                LpPlainCore core, LpDtype compute,
+                                LpPlainOwned own, size_t core_work, LpErr *e)
+{
+    LpStatus s =
+        lp_plain_prepare(r, k, core, compute, &own, sizeof own, core_work, e);
+    if (s == LP_OK)
+        k->fini = fini_owned;
+    else
+        own.drop(own.state);
+    return s;
+}
+
 LpStatus lp_plain_prepare_but(const LpKernelReq *r, LpKernel *k,
                               LpPlainCore core, LpDtype compute,
                               const void *param, size_t n_param,
@@ -134,7 +155,7 @@ LpStatus lp_plain_prepare_but(const LpKernelReq *r, LpKernel *k,
                r->op->name);
     LP_TRY(make_plans(r, p, e));
     k->run = plain_run;
-    k->fini = p->plan ? lp_plain_fini : NULL;
+    k->fini = p->plan ? fini : NULL;
     k->work_bytes = total;
     return LP_OK;
 }

@@ -65,9 +65,18 @@ LpStatus lp_plain_prepare_but(const LpKernelReq *r, LpKernel *k,
                               size_t core_work, uint32_t as_is_in,
                               uint32_t as_is_out, LpErr *e);
 
-/* What `fini` is when the frame needs one; harmless otherwise. A core that
- * keeps more in k->state sets its own and calls this. */
-void lp_plain_fini(LpKernel *k);
+/* The parameter is what `drop` frees: with the kernel, or here on failure. */
+typedef struct LpPlainOwned {
+    void *state;
+    void (*drop)(void *state);
+} LpPlainOwned;
+LpStatus lp_plain_prepare_owned(const LpKernelReq *r, LpKernel *k,
+                                LpPlainCore core, LpDtype compute,
+                                LpPlainOwned own, size_t core_work, LpErr *e);
+static inline void *lp_plain_owned(const LpPlain *p)
+{
+    return ((const LpPlainOwned *)(const void *)p->param)->state;
+}
 
 /* Threads worth waking for `n` element operations; at most p->threads. */
 static inline int lp_plain_width(const LpPlain *p, int64_t n)

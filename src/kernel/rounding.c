@@ -9,6 +9,7 @@
 #include "src/base/mem.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/nn/nnloops.h"
+#include "src/kernel/state.h"
 
 enum {
     WORDS = 1024,       /* of a block; a multiple of 4 */
@@ -139,8 +140,8 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
 static void fini(LpKernel *k)
 {
     Frame *f = k->state;
-    if (f && f->k.fini)
-        f->k.fini(&f->k);
+    if (f)
+        lp_kernel_fini(&f->k);
     lp_free(f);
     k->state = NULL;
 }
@@ -197,7 +198,7 @@ bool lp_call_rounds(const LpKernelReq *r)
            !(r->op->flags & LP_OPF_EXACT);
 }
 
-LpStatus lp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_prepare)
 {
     k->threads = r->threads;
     if (!lp_call_rounds(r))

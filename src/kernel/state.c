@@ -1,6 +1,8 @@
 /* The memory of a prepared kernel (state.h). */
 #include "src/kernel/state.h"
 
+#include <string.h>
+
 #include "src/base/mem.h"
 
 static void fini(LpKernel *k)
@@ -9,13 +11,29 @@ static void fini(LpKernel *k)
     k->state = NULL;
 }
 
-void *lp_kernel_state(const char *op, size_t bytes, LpKernel *k, LpErr *e)
+LpStatus lp_kernel_state(const char *op, size_t bytes, LpKernelRun run,
+                         LpKernel *k, LpErr *e)
 {
     k->state = lp_calloc(1, bytes);
-    if (!k->state) {
-        lp_fail(e, LP_E_MEMORY, "no memory for a kernel of %s", op);
-        return NULL;
-    }
+    LP_FAIL_IF(!k->state, e, LP_E_MEMORY, "no memory for a kernel of %s", op);
+    k->run = run;
     k->fini = fini;
-    return k->state;
+    return LP_OK;
+}
+
+static void fini_own(LpKernel *k)
+{
+    void (*drop)(void *);
+    memcpy(&drop, k->inl, sizeof drop);
+    drop(k->state);
+    k->state = NULL;
+}
+
+void lp_kernel_own(void *state, void (*drop)(void *state), LpKernelRun run,
+                   LpKernel *k)
+{
+    memcpy(k->inl, &drop, sizeof drop);
+    k->state = state;
+    k->run = run;
+    k->fini = fini_own;
 }

@@ -4,8 +4,19 @@
 
 #include "src/ir/op.h"
 
-/* `bytes` of zeros, owned by the kernel, whose `state` and `fini` it sets; NULL
- * after a failure. A prepare that fails later has to call k->fini itself. */
-void *lp_kernel_state(const char *op, size_t bytes, LpKernel *k, LpErr *e);
+/* Makes k a kernel of operator `op` that runs `run`: k->state is `bytes` of
+ * zeros that it owns. A prepare that fails later has to call k->fini itself. */
+LpStatus lp_kernel_state(const char *op, size_t bytes, LpKernelRun run,
+                         LpKernel *k, LpErr *e);
+
+/* The same of a state that is there, which `drop` frees. */
+void lp_kernel_own(void *state, void (*drop)(void *state), LpKernelRun run,
+                   LpKernel *k);
+
+static inline void lp_kernel_fini(LpKernel *k)
+{
+    if (k->fini)
+        k->fini(k);
+}
 
 #endif

@@ -49,13 +49,11 @@ LP_KERNEL_RUN(run)
 
 static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 {
-    Sizes *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Sizes), run, k, e));
+    Sizes *s = k->state;
     s->n = r->n_out;
     memcpy(s->in, r->in, (size_t)r->n_out * sizeof *s->in);
     memcpy(s->out, r->out, (size_t)r->n_out * sizeof *s->out);
-    k->run = run;
     k->threads = 1;
     return LP_OK;
 }

@@ -14,9 +14,8 @@ LP_KERNEL_RUN(run_nothing)
     return LP_OK;
 }
 
-LpStatus lp_empty_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_empty_prepare)
 {
-    (void)r, (void)e;
     k->run = run_nothing;
     return LP_OK;
 }
@@ -28,9 +27,8 @@ LP_KERNEL_RUN(run_fill_from)
     return LP_OK;
 }
 
-LpStatus lp_fill_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_fill_prepare)
 {
-    (void)e;
     if (r->n_in < 2 || r->in[1].is_imm) {
         LpScalar v = r->n_in < 2 ? lp_int(0) : r->in[1].imm;
         return lp_fill_kernel(&r->out[0], v, r->threads, k);
@@ -95,9 +93,8 @@ static Sequence *sequence(const LpKernelReq *r, LpKernel *k)
     return s;
 }
 
-LpStatus lp_arange_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_arange_prepare)
 {
-    (void)e;
     Sequence *s = sequence(r, k);
     LpScalar start = r->attr[LP_ARANGE_START].s,
              step = r->attr[LP_ARANGE_STEP].s;
@@ -124,9 +121,8 @@ static double in_type(LpScalar v, LpDtype t)
     return lp_scalar_f(lp_scalar_load(t, one));
 }
 
-LpStatus lp_linspace_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_linspace_prepare)
 {
-    (void)e;
     Sequence *s = sequence(r, k);
     s->power = r->op->n_attr == 5;
     s->base = s->power ? r->attr[LP_SPACE_BASE].f : 0;
@@ -153,9 +149,8 @@ LP_KERNEL_RUN(run_eye)
     return LP_OK;
 }
 
-LpStatus lp_eye_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_eye_prepare)
 {
-    (void)e;
     *(LpDesc *)(void *)k->inl = r->out[0];
     k->run = run_eye;
     return LP_OK;
@@ -186,9 +181,8 @@ LP_KERNEL_RUN(run_triangle)
     return LP_OK;
 }
 
-LpStatus lp_tri_indices_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_tri_indices_prepare)
 {
-    (void)e;
     *(Triangle *)(void *)k->inl =
         (Triangle){.out = r->out[0],
                    .rows = r->attr[LP_TRI_INDICES_ROW].i,

@@ -167,16 +167,15 @@ static char *take(char **block, const char *s)
     return to;
 }
 
-LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_print_prepare)
 {
     const LpAttr *a = r->attr;
     size_t n = strlen(a[LP_PRINT_TITLE].str) +
                strlen(a[LP_PRINT_SEPARATOR].str) +
                strlen(a[LP_PRINT_OPEN_BRACKET].str) +
                strlen(a[LP_PRINT_CLOSE_BRACKET].str) + 4;
-    Print *p = lp_kernel_state(r->op->name, sizeof *p + n, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Print) + n, run_print, k, e));
+    Print *p = k->state;
     char *block = (char *)(p + 1);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &p->copy);
     p->in = r->in[0];
@@ -189,6 +188,5 @@ LpStatus lp_print_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p->separator = take(&block, a[LP_PRINT_SEPARATOR].str);
     p->open = take(&block, a[LP_PRINT_OPEN_BRACKET].str);
     p->close = take(&block, a[LP_PRINT_CLOSE_BRACKET].str);
-    k->run = run_print;
     return LP_OK;
 }

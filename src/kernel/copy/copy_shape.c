@@ -10,7 +10,7 @@
 /* ---- cat ----------------------------------------------------------------- */
 typedef struct Join {
     int n;
-    struct {
+    struct Part {
         LpCopyPlan plan;
         int64_t offset_bytes;
     } part[];
@@ -25,14 +25,14 @@ LP_KERNEL_RUN(run_cat)
     return LP_OK;
 }
 
-LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_cat_prepare)
 {
     int dim = (int)r->attr[LP_CAT_DIM].i;
     int64_t at = 0, bytes = (int64_t)lp_dtype_size(r->out[0].dtype);
-    Join *j = lp_kernel_state(
-        r->op->name, sizeof *j + (size_t)r->n_in * sizeof j->part[0], k, e);
-    if (!j)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name,
+                           sizeof(Join) + (size_t)r->n_in * sizeof(struct Part),
+                           run_cat, k, e));
+    Join *j = k->state;
     j->n = r->n_in;
     for (int i = 0; i < r->n_in; i++) {
         if (lp_desc_numel(&r->in[i]) == 0) {
@@ -45,14 +45,12 @@ LpStatus lp_cat_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         j->part[i].offset_bytes = at * to.strides[dim] * bytes;
         at += to.shape[dim];
     }
-    k->run = run_cat;
     return LP_OK;
 }
 
 /* ---- flip ---------------------------------------------------------------- */
-LpStatus lp_flip_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_flip_prepare)
 {
-    (void)e;
     LpDesc from = r->in[0];
     int64_t offset = 0;
     for (int i = 0; i < r->attr[LP_FLIP_DIMS].n && from.ndim > 0; i++) {
@@ -105,18 +103,16 @@ LP_KERNEL_RUN(run_tri)
     return LP_OK;
 }
 
-LpStatus lp_tri_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_tri_prepare)
 {
-    Tri *t = lp_kernel_state(r->op->name, sizeof *t, k, e);
-    if (!t)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Tri), run_tri, k, e));
+    Tri *t = k->state;
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &t->all);
     t->out = r->out[0];
     /* beyond the longest side all diagonals are alike */
     const int64_t far = INT64_C(1) << 60, given = r->attr[LP_TRI_DIAGONAL].i;
     t->diagonal = given > far ? far : given < -far ? -far : given;
     t->lower = r->op->name[3] == 'l';
-    k->run = run_tri;
     return LP_OK;
 }
 
@@ -139,11 +135,10 @@ LP_KERNEL_RUN(run_pad)
     return LP_OK;
 }
 
-LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_pad_prepare)
 {
-    Pad *p = lp_kernel_state(r->op->name, sizeof *p, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Pad), run_pad, k, e));
+    Pad *p = k->state;
     LpDesc from = r->in[0], to = r->out[0];
     int64_t skip_from = 0, skip_to = 0;
     for (int i = 0; i < r->attr[LP_PAD_PAD].n / 2; i++) {
@@ -165,6 +160,5 @@ LpStatus lp_pad_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p->value = r->attr[LP_PAD_VALUE].s;
     p->from_bytes = skip_from * bytes;
     p->to_bytes = skip_to * bytes;
-    k->run = run_pad;
     return LP_OK;
 }

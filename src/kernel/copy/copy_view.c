@@ -19,7 +19,7 @@ static LpDesc desc_of_view(const LpViewGeometry *g)
 }
 
 /* ---- a view as a copy ---------------------------------------------------- */
-LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_view_prepare)
 {
     LpViewGeometry g;
     LpType base = lp_type_of_desc(&r->in[0]);
@@ -52,7 +52,7 @@ LP_KERNEL_RUN(run_scatter)
     return LP_OK;
 }
 
-LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_scatter_prepare)
 {
     LpViewGeometry g;
     LpType base = lp_type_of_desc(&r->out[0]);
@@ -62,14 +62,13 @@ LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         LP_E_INTERNAL, "%s: the result must be contiguous", r->op->name);
     LP_TRY(lp_view_geometry(view, r->attr, r->op->n_attr, &base,
                             r->out[0].strides, &g, e));
-    ScatterState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(
+        lp_kernel_state(r->op->name, sizeof(ScatterState), run_scatter, k, e));
+    ScatterState *s = k->state;
     LpDesc to = desc_of_view(&g);
     lp_copy_plan(&r->in[0], &r->out[0], r->threads, &s->parent);
     lp_copy_plan(&r->in[1], &to, r->threads, &s->part);
     s->offset_bytes = g.offset * (int64_t)lp_dtype_size(base.dtype);
-    k->run = run_scatter;
     return LP_OK;
 }
 
@@ -174,16 +173,17 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
     lp_copy_plan(&sd, &r->out[0], r->threads, &s->to_out);
     k->work_bytes =
         (size_t)(s->numel + lp_numel(&grad)) * lp_dtype_size(sum.dtype);
+    k->run = run_adding;
     return LP_OK;
 }
 
-LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_view_backward_prepare)
 {
     const LpOp *view = r->op->data;
     LpType base = lp_type_of_desc(&r->out[0]);
-    BackwardState *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(BackwardState), run_backward, k,
+                           e));
+    BackwardState *s = k->state;
     bool plain = lp_desc_contiguous(&r->out[0]);
     LpStatus st = lp_view_geometry(view, r->attr + 1, r->op->n_attr - 1, &base,
                                    plain ? NULL : r->out[0].strides, &s->g, e);
@@ -193,7 +193,6 @@ LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         s->zero = r->out[0];
         LpDesc to = desc_of_view(&s->g);
         lp_copy_plan(&r->in[0], &to, r->threads, &s->part);
-        k->run = s->overlaps ? run_adding : run_backward;
         if (s->overlaps)
             st = set_adding(r, &base, s, k, e);
     }

@@ -296,9 +296,8 @@ static void set_dims(Rows *s, int threads)
 
 LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
 {
-    Rows *s = lp_kernel_state(q->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(q->name, sizeof(Rows), run_rows, k, e));
+    Rows *s = k->state;
     s->q = *q;
     s->a = q->a;
     s->b = q->b;
@@ -317,7 +316,6 @@ LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
     lp_copy_plan(&q->b, &s->b, q->threads, &s->dense);
     lp_copy_plan(&s->a, &q->a, q->threads, &s->after);
     set_dims(s, 1);
-    k->run = run_rows;
     k->threads = q->threads;
     return LP_OK;
 }

@@ -58,15 +58,13 @@ LP_KERNEL_RUN(run_nonzero)
     return LP_OK;
 }
 
-LpStatus lp_nonzero_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_nonzero_prepare)
 {
-    LpDesc *d = lp_kernel_state(r->op->name, 2 * sizeof *d, k, e);
-    if (!d)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, 2 * sizeof(LpDesc), run_nonzero, k, e));
+    LpDesc *d = k->state;
     d[0] = r->in[0];
     d[1] = r->out[0];
     k->work_bytes = (size_t)lp_desc_numel(&d[0]);
-    k->run = run_nonzero;
     k->threads = 1;
     return LP_OK;
 }
@@ -261,15 +259,13 @@ LP_KERNEL_RUN(run_unique)
     return st;
 }
 
-LpStatus lp_unique_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_unique_prepare)
 {
-    Unique *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
-    if (!u)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Unique), run_unique, k, e));
+    Unique *u = k->state;
     memcpy(u->attr, r->attr, sizeof u->attr);
     u->in = r->in[0];
     memcpy(u->out, r->out, sizeof u->out);
-    k->run = run_unique;
     k->threads = 1;
     return LP_OK;
 }
@@ -325,11 +321,10 @@ LP_KERNEL_RUN(run_bincount)
     return LP_OK;
 }
 
-LpStatus lp_bincount_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_bincount_prepare)
 {
-    Bins *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Bins), run_bincount, k, e));
+    Bins *s = k->state;
     s->in = r->in[0];
     s->weighted = r->n_in > 1 && r->in[1].dtype != LP_DT_NONE;
     if (s->weighted)
@@ -337,7 +332,6 @@ LpStatus lp_bincount_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->out = r->out[0];
     k->work_bytes =
         (size_t)(2 * s->in.shape[0] + s->out.shape[0]) * sizeof(int64_t);
-    k->run = run_bincount;
     k->threads = 1;
     return LP_OK;
 }

@@ -308,11 +308,11 @@ LP_KERNEL_RUN(run_scatter)
 }
 
 /* ---- preparing ----------------------------------------------------------- */
-static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LpStatus elements(const LpKernelReq *r, LpKernelRun run, LpKernel *k,
+                         LpErr *e)
 {
-    Elements *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return NULL;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Elements), run, k, e));
+    Elements *s = k->state;
     s->index = lp_at_least_1d(&r->in[1]);
     s->index_type = lp_type_of_desc(&s->index);
     s->index_type.dtype = LP_I64;
@@ -320,27 +320,24 @@ static Elements *elements(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->threads = r->threads;
     s->name = r->op->name;
     k->work_bytes = (size_t)lp_numel(&s->index_type) * sizeof(int64_t);
-    return s;
+    return LP_OK;
 }
 
-LpStatus lp_gather_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_gather_prepare)
 {
-    Elements *s = elements(r, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(elements(r, run_gather, k, e));
+    Elements *s = k->state;
     s->far = lp_at_least_1d(&r->in[0]);
     s->near = lp_at_least_1d(&r->out[0]);
     s->size = s->far.shape[s->dim];
-    k->run = run_gather;
     return LP_OK;
 }
 
 LpStatus lp_scatter_elements(const LpKernelReq *r, LpScatterHow how,
                              bool include_self, LpKernel *k, LpErr *e)
 {
-    Elements *s = elements(r, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(elements(r, run_scatter, k, e));
+    Elements *s = k->state;
     LpDesc self = lp_at_least_1d(&r->in[0]), out = lp_at_least_1d(&r->out[0]);
     LpDesc src = lp_at_least_1d(&r->in[2]);
     s->to_far = true;
@@ -372,6 +369,5 @@ LpStatus lp_scatter_elements(const LpKernelReq *r, LpScatterHow how,
     if (!s->near_imm)
         lp_copy_plan(&src, &s->near, r->threads, &s->near_in);
     lp_copy_plan(&s->far, &out, r->threads, &s->out_back);
-    k->run = run_scatter;
     return LP_OK;
 }

@@ -17,15 +17,15 @@ typedef struct Parts {
     bool exact;
 } Parts;
 
-static Parts *parts(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LpStatus parts(const LpKernelReq *r, LpKernelRun run, LpKernel *k,
+                      LpErr *e)
 {
-    Parts *p = lp_kernel_state(r->op->name, sizeof *p, k, e);
-    if (!p)
-        return NULL;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Parts), run, k, e));
+    Parts *p = k->state;
     for (int i = 0; i < r->n_in && i < 3; i++)
         p->in[i] = r->in[i];
     p->out = r->out[0];
-    return p;
+    return LP_OK;
 }
 
 static size_t bytes_of(const LpDesc *d)
@@ -73,16 +73,14 @@ LP_KERNEL_RUN(run_unpack)
     return LP_OK;
 }
 
-LpStatus lp_masked_unpack_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_masked_unpack_prepare)
 {
-    Parts *p = parts(r, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(parts(r, run_unpack, k, e));
+    Parts *p = k->state;
     p->n = lp_desc_numel(&r->in[1]);
     p->exact = r->attr[LP_MASKED_EXACT].i != 0;
     k->work_bytes =
         bytes_of(&r->in[0]) + bytes_of(&r->in[1]) + bytes_of(&r->in[2]);
-    k->run = run_unpack;
     return LP_OK;
 }
 
@@ -105,15 +103,13 @@ LP_KERNEL_RUN(run_pack)
     return LP_OK;
 }
 
-LpStatus lp_masked_pack_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_masked_pack_prepare)
 {
-    Parts *p = parts(r, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(parts(r, run_pack, k, e));
+    Parts *p = k->state;
     p->n = lp_desc_numel(&r->in[1]);
     k->work_bytes =
         bytes_of(&r->in[0]) + bytes_of(&r->in[1]) + bytes_of(&r->out[0]);
-    k->run = run_pack;
     return LP_OK;
 }
 
@@ -156,14 +152,12 @@ LP_KERNEL_RUN(run_slice)
     return LP_OK;
 }
 
-LpStatus lp_dynamic_slice_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_dynamic_slice_prepare)
 {
-    Parts *p = parts(r, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(parts(r, run_slice, k, e));
+    Parts *p = k->state;
     p->dim = (int)r->attr[LP_DYNAMIC_DIM].i;
     p->step = r->attr[LP_DYNAMIC_STEP].i;
-    k->run = run_slice;
     return LP_OK;
 }
 
@@ -178,14 +172,12 @@ LP_KERNEL_RUN(run_window)
     return LP_OK;
 }
 
-LpStatus lp_dynamic_update_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_dynamic_update_prepare)
 {
-    Parts *p = parts(r, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(parts(r, run_window, k, e));
+    Parts *p = k->state;
     p->dim = (int)r->attr[LP_DYNAMIC_DIM].i;
     p->step = 1;
-    k->run = run_window;
     return LP_OK;
 }
 
@@ -216,14 +208,12 @@ LP_KERNEL_RUN(run_one_hot)
     return LP_OK;
 }
 
-LpStatus lp_one_hot_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_one_hot_prepare)
 {
-    Parts *p = parts(r, k, e);
-    if (!p)
-        return LP_E_MEMORY;
+    LP_TRY(parts(r, run_one_hot, k, e));
+    Parts *p = k->state;
     p->n = lp_desc_numel(&r->in[0]);
     k->work_bytes = (size_t)p->n * sizeof(int64_t);
-    k->run = run_one_hot;
     return LP_OK;
 }
 

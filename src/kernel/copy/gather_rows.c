@@ -24,7 +24,7 @@ static LpRowsReq one_index(const LpKernelReq *r, LpRowsMode mode, int dim,
     return q;
 }
 
-LpStatus lp_index_select_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_index_select_prepare)
 {
     LpRowsReq q = one_index(r, LP_ROWS_GATHER, (int)r->attr[LP_INDEX_DIM].i, 1);
     q.index[0] = lp_at_least_1d(&q.index[0]);
@@ -34,7 +34,7 @@ LpStatus lp_index_select_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_rows_prepare(&q, k, e);
 }
 
-LpStatus lp_index_add_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_index_add_prepare)
 {
     LpRowsReq q = one_index(r, LP_ROWS_ADD, (int)r->attr[LP_INDEX_DIM].i, 1);
     q.index[0] = lp_at_least_1d(&q.index[0]);
@@ -46,7 +46,7 @@ LpStatus lp_index_add_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_rows_prepare(&q, k, e);
 }
 
-LpStatus lp_embedding_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_embedding_prepare)
 {
     LpRowsReq q = one_index(r, LP_ROWS_GATHER, 0, 1);
     q.a = r->in[0];
@@ -54,8 +54,7 @@ LpStatus lp_embedding_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return lp_rows_prepare(&q, k, e);
 }
 
-LpStatus lp_embedding_backward_prepare(const LpKernelReq *r, LpKernel *k,
-                                       LpErr *e)
+LP_KERNEL_PREPARE(lp_embedding_backward_prepare)
 {
     LpRowsReq q = one_index(r, LP_ROWS_ADD, 0, 1);
     q.a = r->out[0];
@@ -104,7 +103,7 @@ static LpStatus many_indices(const LpKernelReq *r, int from, LpRowsReq *q,
     return lp_index_place(t, n, &q->place, &q->place_dim, e);
 }
 
-LpStatus lp_index_get_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_index_get_prepare)
 {
     LpRowsReq q = {.mode = LP_ROWS_GATHER, .a_slot = 0, .b_slot = -1};
     LP_TRY(many_indices(r, 1, &q, e));
@@ -114,7 +113,7 @@ LpStatus lp_index_get_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* The values are broadcast to the indexed part of self. */
-LpStatus lp_index_set_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_index_set_prepare)
 {
     LpRowsReq q = {.mode = r->attr[LP_INDEX_SET_ACCUMULATE].i ? LP_ROWS_ADD
                                                               : LP_ROWS_PUT,

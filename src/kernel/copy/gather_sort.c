@@ -244,9 +244,8 @@ LP_KERNEL_RUN(run_sort)
 static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
                              bool descending, LpKernel *k, LpErr *e)
 {
-    Sort *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Sort), run_sort, k, e));
+    Sort *s = k->state;
     *s = (Sort){.in = r->in[0],
                 .values = r->out[0],
                 .indices = r->out[1],
@@ -259,7 +258,6 @@ static LpStatus prepare_sort(const LpKernelReq *r, int dim, int64_t count,
                      ? 1
                      : r->threads;
     k->work_bytes = (size_t)s->threads * 2 * (size_t)s->n * sizeof(LpSortItem);
-    k->run = run_sort;
     return LP_OK;
 }
 
@@ -339,11 +337,10 @@ LP_KERNEL_RUN(run_search)
 
 /* operands: sorted_sequence, values (tensor or number), sorter or hole;
  * attributes: out_int32, right */
-LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_searchsorted_prepare)
 {
-    Search *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Search), run_search, k, e));
+    Search *s = k->state;
     s->edges = r->in[0];
     s->values = r->in[1];
     s->out = r->out[0];
@@ -357,7 +354,6 @@ LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     s->per_row = s->rows > 0 ? nv / s->rows : 0;
     k->work_bytes = (size_t)(2 * ne + 2 * nv + 1) * 8 +
                     (size_t)(2 * s->n + 1) * sizeof(LpSortItem);
-    k->run = run_search;
     k->threads = 1;
     return LP_OK;
 }
@@ -400,11 +396,10 @@ LP_KERNEL_RUN(run_histc)
     return LP_OK;
 }
 
-LpStatus lp_histc_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_histc_prepare)
 {
-    Hist *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Hist), run_histc, k, e));
+    Hist *s = k->state;
     *s = (Hist){.in = r->in[0],
                 .out = r->out[0],
                 .n = lp_desc_numel(&r->in[0]),
@@ -412,7 +407,6 @@ LpStatus lp_histc_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                 .min = lp_scalar_f(r->attr[LP_HISTC_MIN].s),
                 .max = lp_scalar_f(r->attr[LP_HISTC_MAX].s)};
     k->work_bytes = (size_t)(s->n + s->bins) * sizeof(double);
-    k->run = run_histc;
     k->threads = 1;
     return LP_OK;
 }

@@ -29,7 +29,7 @@ LP_MATS_CORE(run_lu)
     return LP_OK;
 }
 
-LpStatus lp_lu_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_lu_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
@@ -65,7 +65,7 @@ LP_MATS_CORE(run_lu_matrix)
     return LP_OK;
 }
 
-LpStatus lp_lu_matrix_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_lu_matrix_prepare)
 {
     const LpDesc *d = &r->in[0];
     LpMats p = {.type = r->out[0].dtype, .threads = 1};
@@ -139,8 +139,7 @@ LP_MATS_CORE(run_cholesky)
     int n = p->n;
     int64_t *info = out[1];
     void *l = lp_mats_item(p, out[0], i, n, n);
-    memcpy(l, lp_mats_item(p, in[0], i, n, n),
-           lp_mats_area(p) * lp_mats_size(p));
+    lp_mats_copy(p, in[0], i, n, n, l);
     info[i] = n > 0 ? lp_potrf(p->type, p->flag ? 'L' : 'U', n, l) : 0;
     for (int row = 0; row < n; row++) /* the other triangle */
         for (int j = 0; j < row; j++)
@@ -157,7 +156,7 @@ LP_MATS_CORE(run_cholesky)
     return LP_OK;
 }
 
-LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_cholesky_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.flag = r->attr[LP_CHOLESKY_UPPER].i != 0;
@@ -171,7 +170,7 @@ LpStatus lp_cholesky_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LP_MATS_CORE(run_qr)
 {
     void *a = lp_mats_at(p, work, 0), *tau = lp_mats_at(p, work, 1);
-    LpLapackWork w = {lp_mats_at(p, work, 2), NULL, p->lwork, 0};
+    LpLapackWork w = lp_mats_lapack(p, work, 2);
     int m = p->m, n = p->n;
     void *rr = lp_mats_item(p, out[1], i, p->k, n);
     lp_mats_load(p, in[0], i, m, n, a, m);
@@ -189,7 +188,7 @@ LP_MATS_CORE(run_qr)
     return LP_OK;
 }
 
-LpStatus lp_qr_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_qr_prepare)
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0}, q = {0};
@@ -198,11 +197,11 @@ LpStatus lp_qr_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     p.flag = r->out[0].ndim == 1; /* mode "r": an empty Q */
     lp_geqrf(p.type, p.m, p.n, NULL, NULL, &w);
     lp_orgqr(p.type, p.m, p.k, lp_mats_less(&p), NULL, NULL, &q);
-    p.lwork = w.lwork > q.lwork ? w.lwork : q.lwork;
+    w.lwork = w.lwork > q.lwork ? w.lwork : q.lwork;
     lp_mats_part(&p, (size_t)p.m * (size_t)(p.n > p.k ? p.n : p.k),
                  lp_mats_size(&p));
     lp_mats_part(&p, (size_t)lp_mats_less(&p), lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
+    lp_mats_scratch(&p, &w);
     return lp_mats_ready(r, k, run_qr, &p, e);
 }
 
@@ -210,7 +209,7 @@ LpStatus lp_qr_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LP_MATS_CORE(run_geqrf)
 {
     void *a = lp_mats_at(p, work, 0);
-    LpLapackWork w = {lp_mats_at(p, work, 1), NULL, p->lwork, 0};
+    LpLapackWork w = lp_mats_lapack(p, work, 1);
     if (lp_mats_less(p) == 0)
         return LP_OK;
     lp_mats_load(p, in[0], i, p->m, p->n, a, p->m);
@@ -220,14 +219,13 @@ LP_MATS_CORE(run_geqrf)
     return LP_OK;
 }
 
-LpStatus lp_geqrf_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_geqrf_prepare)
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0};
     lp_geqrf(p.type, p.m, p.n, NULL, NULL, &w);
-    p.lwork = w.lwork;
     lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
+    lp_mats_scratch(&p, &w);
     return lp_mats_ready(r, k, run_geqrf, &p, e);
 }
 
@@ -237,7 +235,7 @@ LP_MATS_CORE(run_ldl)
 {
     void *a = lp_mats_at(p, work, 0);
     int n = p->n, *piv = lp_mats_at(p, work, 1);
-    LpLapackWork w = {lp_mats_at(p, work, 2), NULL, p->lwork, 0};
+    LpLapackWork w = lp_mats_lapack(p, work, 2);
     int64_t *pivots = out[1], *info = out[2];
     void *to = lp_mats_item(p, out[0], i, n, n);
     lp_mats_load(p, in[0], i, n, n, a, n);
@@ -256,16 +254,15 @@ LP_MATS_CORE(run_ldl)
     return LP_OK;
 }
 
-LpStatus lp_ldl_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_ldl_prepare)
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0};
     p.check = r->attr[LP_LDL_CHECK_ERRORS].i != 0;
     lp_mats_who(&p, &r->attr[LP_LDL_WHO]);
     lp_sytrf(p.type, p.n, NULL, NULL, &w);
-    p.lwork = w.lwork;
     lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
-    lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
+    lp_mats_scratch(&p, &w);
     return lp_mats_ready(r, k, run_ldl, &p, e);
 }

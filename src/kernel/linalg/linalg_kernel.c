@@ -30,6 +30,14 @@ void lp_mats_part(LpMats *p, size_t count, size_t size)
         p->work += (count * size + 63) / 64 * 64;
 }
 
+void lp_mats_scratch(LpMats *p, const LpLapackWork *w)
+{
+    p->lwork = w->lwork;
+    p->liwork = w->liwork;
+    lp_mats_part(p, (size_t)w->lwork, lp_mats_size(p));
+    lp_mats_part(p, (size_t)w->liwork, sizeof(int));
+}
+
 void lp_mats_who(LpMats *p, const LpAttr *a)
 {
     snprintf(p->who, sizeof p->who, "%s", a->str);

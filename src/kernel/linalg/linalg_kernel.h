@@ -8,6 +8,8 @@
 #ifndef LP_KERNEL_LINALG_LINALG_KERNEL_H
 #define LP_KERNEL_LINALG_LINALG_KERNEL_H
 
+#include <string.h>
+
 #include "src/kernel/linalg/lapack.h"
 #include "src/kernel/plain.h"
 
@@ -44,6 +46,8 @@ struct LpMats {
 LpMats lp_mats_of(const LpKernelReq *r);
 /* Adds `count` elements of `size` bytes to the work; none for no batch. */
 void lp_mats_part(LpMats *p, size_t count, size_t size);
+/* The next two parts: the scratch that LAPACK asks for. */
+void lp_mats_scratch(LpMats *p, const LpLapackWork *w);
 void lp_mats_who(LpMats *p, const LpAttr *a);
 LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpMatsCore core,
                        LpMats *p, LpErr *e);
@@ -51,6 +55,12 @@ LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpMatsCore core,
 static inline void *lp_mats_at(const LpMats *p, void *work, int part)
 {
     return (char *)work + p->off[part];
+}
+/* Scratch from part `part` on. */
+static inline LpLapackWork lp_mats_lapack(const LpMats *p, void *work, int part)
+{
+    return (LpLapackWork){lp_mats_at(p, work, part),
+                          lp_mats_at(p, work, part + 1), p->lwork, p->liwork};
 }
 static inline int lp_mats_less(const LpMats *p)
 {
@@ -69,6 +79,14 @@ static inline void *lp_mats_item(const LpMats *p, void *base, int64_t i,
                                  int64_t rows, int64_t cols)
 {
     return (char *)base + (size_t)(i * rows * cols) * lp_mats_size(p);
+}
+
+/* Matrix i of those at `all`, to `to`. */
+static inline void lp_mats_copy(const LpMats *p, void *all, int64_t i,
+                                int64_t rows, int64_t cols, void *to)
+{
+    memcpy(to, lp_mats_item(p, all, i, rows, cols),
+           (size_t)(rows * cols) * lp_mats_size(p));
 }
 
 /* rows x cols, row-major at src, to column-major with leading dimension ld;

@@ -107,7 +107,7 @@ LP_MATS_CORE(run_exp)
     return LP_OK;
 }
 
-LpStatus lp_matrix_exp_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_matrix_exp_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.type = LP_F64;

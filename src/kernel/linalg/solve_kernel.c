@@ -46,7 +46,7 @@ LP_MATS_CORE(run_solve)
     return LP_OK;
 }
 
-LpStatus lp_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_solve_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.k = columns_of(&r->in[1]);
@@ -70,15 +70,13 @@ LP_MATS_CORE(run_solve_triangular)
     if (rows == 0 || cols == 0)
         return LP_OK;
     void *x = lp_mats_item(p, out[0], i, rows, cols);
-    memcpy(x, lp_mats_item(p, in[1], i, rows, cols),
-           (size_t)rows * (size_t)cols * lp_mats_size(p));
+    lp_mats_copy(p, in[1], i, rows, cols, x);
     lp_trsm(p->type, left ? 'R' : 'L', upper ? 'L' : 'U', 'N', unit ? 'U' : 'N',
             cols, rows, lp_mats_item(p, in[0], i, p->n, p->n), x);
     return LP_OK;
 }
 
-LpStatus lp_solve_triangular_prepare(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e)
+LP_KERNEL_PREPARE(lp_solve_triangular_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.k = rows_of(&r->in[1]);
@@ -99,14 +97,13 @@ LP_MATS_CORE(run_cholesky_solve)
         return LP_OK;
     const void *l = lp_mats_item(p, in[0], i, n, n);
     void *x = lp_mats_item(p, out[0], i, n, cols);
-    memcpy(x, lp_mats_item(p, in[1], i, n, cols),
-           (size_t)n * (size_t)cols * lp_mats_size(p));
+    lp_mats_copy(p, in[1], i, n, cols, x);
     lp_trsm(p->type, 'R', uplo, first, 'N', cols, n, l, x);
     lp_trsm(p->type, 'R', uplo, p->flag ? 'N' : 'T', 'N', cols, n, l, x);
     return LP_OK;
 }
 
-LpStatus lp_cholesky_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_cholesky_solve_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.flag = r->attr[LP_CHOLESKY_UPPER].i != 0;
@@ -138,7 +135,7 @@ LP_MATS_CORE(run_ldl_solve)
     return LP_OK;
 }
 
-LpStatus lp_ldl_solve_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_ldl_solve_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.k = columns_of(&r->in[2]);
@@ -170,8 +167,7 @@ LP_MATS_CORE(run_lstsq)
     void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
     void *s = lp_mats_at(p, work, 2);
     int *jpvt = lp_mats_at(p, work, 3), info = 0, rank = 0;
-    LpLapackWork w = {lp_mats_at(p, work, 4), lp_mats_at(p, work, 5), p->lwork,
-                      p->liwork};
+    LpLapackWork w = lp_mats_lapack(p, work, 4);
     int ld = p->m > p->n ? p->m : p->n, less = lp_mats_less(p);
     lp_mats_load(p, in[0], i, p->m, p->n, a, p->m);
     memset(b, 0, (size_t)ld * (size_t)p->k * lp_mats_size(p));
@@ -201,7 +197,7 @@ LpLstsqDriver lp_lstsq_driver(const char *name)
     return (LpLstsqDriver)d;
 }
 
-LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_lstsq_prepare)
 {
     LpMats p = lp_mats_of(r);
     LpLapackWork w = {0};
@@ -216,13 +212,10 @@ LpStatus lp_lstsq_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     if (less > 0)
         lp_lstsq(p.type, (LpLstsqDriver)p.flag, p.m, p.n, p.k, NULL, NULL, NULL,
                  NULL, p.value, &rank, &w);
-    p.lwork = w.lwork;
-    p.liwork = w.liwork;
     lp_mats_part(&p, lp_mats_area(&p), size);
     lp_mats_part(&p, (size_t)larger * (size_t)p.k, size);
     lp_mats_part(&p, (size_t)less, size);
     lp_mats_part(&p, (size_t)p.n, sizeof(int));
-    lp_mats_part(&p, (size_t)p.lwork, size);
-    lp_mats_part(&p, (size_t)p.liwork, sizeof(int));
+    lp_mats_scratch(&p, &w);
     return lp_mats_ready(r, k, run_lstsq, &p, e);
 }

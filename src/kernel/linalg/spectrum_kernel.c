@@ -62,8 +62,7 @@ LP_MATS_CORE(run_svd)
 {
     int k = lp_mats_less(p), nu = p->flag ? p->m : k, nv = p->flag ? p->n : k;
     Svd q = {.a = lp_mats_at(p, work, 0), .job = p->flag ? 'A' : 'S'};
-    q.w = (LpLapackWork){lp_mats_at(p, work, 1), lp_mats_at(p, work, 2),
-                         p->lwork, p->liwork};
+    q.w = lp_mats_lapack(p, work, 1);
     q.u = lp_mats_item(p, out[0], i, p->m, nu);
     q.s = lp_mats_item(p, out[1], i, 1, k);
     q.vh = lp_mats_item(p, out[2], i, nv, p->n);
@@ -78,14 +77,11 @@ static void svd_parts(LpMats *p, char job)
 {
     LpLapackWork w = {0};
     lp_gesdd(p->type, job, p->n, p->m, NULL, NULL, NULL, NULL, &w);
-    p->lwork = w.lwork;
-    p->liwork = w.liwork;
     lp_mats_part(p, lp_mats_area(p), lp_mats_size(p));
-    lp_mats_part(p, (size_t)p->lwork, lp_mats_size(p));
-    lp_mats_part(p, (size_t)p->liwork, sizeof(int));
+    lp_mats_scratch(p, &w);
 }
 
-LpStatus lp_svd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_svd_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.flag = r->attr[LP_SVD_FULL_MATRICES].i != 0;
@@ -96,13 +92,12 @@ LpStatus lp_svd_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LP_MATS_CORE(run_svdvals)
 {
     Svd q = {.a = lp_mats_at(p, work, 0), .job = 'N'};
-    q.w = (LpLapackWork){lp_mats_at(p, work, 1), lp_mats_at(p, work, 2),
-                         p->lwork, p->liwork};
+    q.w = lp_mats_lapack(p, work, 1);
     q.s = lp_mats_item(p, out[0], i, 1, lp_mats_less(p));
     return svd(p, lp_mats_item(p, in[0], i, p->m, p->n), i, &q, e);
 }
 
-LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_svdvals_prepare)
 {
     LpMats p = lp_mats_of(r);
     svd_parts(&p, 'N');
@@ -114,13 +109,11 @@ LpStatus lp_svdvals_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 LP_MATS_CORE(run_eigh)
 {
     void *a = lp_mats_at(p, work, 0);
-    LpLapackWork w = {lp_mats_at(p, work, 1), lp_mats_at(p, work, 2), p->lwork,
-                      p->liwork};
+    LpLapackWork w = lp_mats_lapack(p, work, 1);
     int n = p->n;
     if (n == 0)
         return LP_OK;
-    memcpy(a, lp_mats_item(p, in[0], i, n, n),
-           lp_mats_area(p) * lp_mats_size(p));
+    lp_mats_copy(p, in[0], i, n, n, a);
     int info = lp_syevd(p->type, p->flag2 ? 'V' : 'N', p->flag ? 'L' : 'U', n,
                         a, lp_mats_item(p, out[0], i, 1, n), &w);
     if (p->flag2)
@@ -143,11 +136,8 @@ static LpStatus prepare_eigh(const LpKernelReq *r, bool vectors, LpKernel *k,
     p.flag2 = vectors;
     strcpy(p.who, "linalg.eigh");
     lp_syevd(p.type, vectors ? 'V' : 'N', 'L', p.n, NULL, NULL, &w);
-    p.lwork = w.lwork;
-    p.liwork = w.liwork;
     lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)p.lwork, lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)p.liwork, sizeof(int));
+    lp_mats_scratch(&p, &w);
     return lp_mats_ready(r, k, run_eigh, &p, e);
 }
 
@@ -171,8 +161,7 @@ static void vector_parts(LpMats *p)
 static Svd parts_of(const LpMats *p, void *work)
 {
     Svd q = {.a = lp_mats_at(p, work, A), .job = 'S'};
-    q.w = (LpLapackWork){lp_mats_at(p, work, WORK), lp_mats_at(p, work, IWORK),
-                         p->lwork, p->liwork};
+    q.w = lp_mats_lapack(p, work, WORK);
     q.u = lp_mats_at(p, work, U);
     q.s = lp_mats_at(p, work, S);
     q.vh = lp_mats_at(p, work, V);
@@ -199,8 +188,7 @@ LP_MATS_CORE(run_pinv)
     void *from = lp_mats_at(p, work, P);
     if (k == 0)
         return LP_OK;
-    memcpy(from, lp_mats_item(p, in[0], i, m, n),
-           lp_mats_area(p) * lp_mats_size(p));
+    lp_mats_copy(p, in[0], i, m, n, from);
     for (int row = 0; p->flag && row < n; row++)
         for (int j = row + 1; j < n; j++)
             lp_real_set(p->type, from, (int64_t)row * n + j,
@@ -220,7 +208,7 @@ LP_MATS_CORE(run_pinv)
     return LP_OK;
 }
 
-LpStatus lp_pinv_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_pinv_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.flag = r->attr[LP_PINV_HERMITIAN].i != 0;
@@ -278,7 +266,7 @@ LP_MATS_CORE(run_cofactor)
 }
 
 /* In float64 whatever the type: small singular values are differences. */
-LpStatus lp_cofactor_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_cofactor_prepare)
 {
     LpMats p = lp_mats_of(r);
     p.type = LP_F64;

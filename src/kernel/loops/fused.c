@@ -398,10 +398,9 @@ static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
 
 LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
 {
-    Plan *p = lp_kernel_state("a fused chain", sizeof *p, k, e);
+    LP_TRY(lp_kernel_state("a fused chain", sizeof(Plan), run, k, e));
+    Plan *p = k->state;
     Regs g = {.n = 0};
-    if (!p)
-        return LP_E_MEMORY;
     p->n_node = r->n_node;
     p->n_ext = r->n_ext;
     p->n_out = r->n_out;
@@ -419,7 +418,6 @@ LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
     p->n_buf = g.n;
     p->block = g.n ? CACHE / (g.n * 8) / 64 * 64 : MOST;
     p->block = p->block > MOST ? MOST : p->block < LEAST ? LEAST : p->block;
-    k->run = run;
     k->threads = p->n >= WORK_MIN && r->threads > 1 ? r->threads : 1;
     k->work_bytes = (size_t)k->threads * (size_t)g.n * (size_t)p->block * 8;
     return LP_OK;

@@ -352,8 +352,6 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
                                                                       : 0;
     p->line_work = room * p->g.red_elems;
     k->run = run;
-    k->fini = NULL;
-    k->state = NULL;
     k->threads = 1;
     if (p->g.kept_elems * p->g.red_elems >= WORK_MIN && p->g.kept_elems > 1)
         k->threads = r->threads;

@@ -190,12 +190,11 @@ LP_KERNEL_RUN(run_update)
 }
 
 /* The operands are tensors and then numbers, the results tensors. */
-static Update *update(const LpKernelReq *r, const Places *places, LpKernel *k,
-                      LpErr *e)
+static LpStatus update(const LpKernelReq *r, const Places *places, LpKernel *k,
+                       LpErr *e)
 {
-    Update *u = lp_kernel_state(r->op->name, sizeof *u, k, e);
-    if (!u)
-        return NULL;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Update), run_update, k, e));
+    Update *u = k->state;
     int n_in = r->n_in - places->n, n_out = r->op->n_results;
     u->places = places;
     u->n_in = n_in;
@@ -219,8 +218,7 @@ static Update *update(const LpKernelReq *r, const Places *places, LpKernel *k,
         u->number[i] = r->in[n_in + i];
     for (int i = 0; i < r->op->n_attr; i++)
         *((bool *)&u->flags + places->flag[i]) = r->attr[i].i != 0;
-    k->run = run_update;
-    return u;
+    return LP_OK;
 }
 
 /* The direction comes from the blocks, in scratch; the parameter is written by
@@ -249,13 +247,13 @@ static LpStatus set_loop(Update *u, LpOptimLoop loop, LpKernel *k)
 #define NUMBERS(name) LP_OPTIM_##name(NONE, NONE, FIELD, NONE, NONE)
 #define FLAGS(name) LP_OPTIM_##name(NONE, NONE, NONE, NONE, FIELD)
 #define PREPARE(name)                                                          \
-    LpStatus lp_##name##_step_prepare(const LpKernelReq *r, LpKernel *k,       \
-                                      LpErr *e)                                \
+    LP_KERNEL_PREPARE(lp_##name##_step_prepare)                                \
     {                                                                          \
         static const Places places = {sizeof(uint8_t[]){NUMBERS(name)},        \
                                       {NUMBERS(name)},                         \
                                       {FLAGS(name) 0}};                        \
-        Update *u = update(r, &places, k, e);                                  \
-        return u ? set_loop(u, loops(u->type)->name, k) : LP_E_MEMORY;         \
+        LP_TRY(update(r, &places, k, e));                                      \
+        Update *u = k->state;                                                  \
+        return set_loop(u, loops(u->type)->name, k);                           \
     }
 LP_OPTIMIZERS(PREPARE)

@@ -143,16 +143,14 @@ static bool is_linear(const LpPwPlan *p, int c, int64_t size)
     return true;
 }
 
-static LpStatus prepare_general(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_general)
 {
     LpPwPlan *p = (void *)k->inl;
     size_t rows = r->out[0].ndim > 0 ? (size_t)r->out[0].ndim : 1;
     size_t bytes = sizeof *p + rows * (size_t)lp_pw_row(p) * sizeof *p->geo;
     if (bytes > sizeof k->inl) {
-        p = lp_kernel_state(r->op->name, bytes, k, e);
-        if (!p)
-            return LP_E_MEMORY;
-        memcpy(p, k->inl, sizeof *p);
+        LP_TRY(lp_kernel_state(r->op->name, bytes, NULL, k, e));
+        p = memcpy(k->state, k->inl, sizeof *p);
     }
     k->run = lp_pointwise_run_general;
     set_geometry(r, p);
@@ -163,16 +161,13 @@ static LpStatus prepare_general(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_pointwise_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_pointwise_prepare)
 {
     LpPwPlan *p = (void *)k->inl;
     LpPwNode node;
     _Static_assert(sizeof *p + 6 * sizeof *p->geo <= sizeof k->inl, "plan");
     lp_pointwise_resolve(r, &node);
     fill_plan(r, &node, p);
-    k->fini = NULL;
-    k->state = NULL;
-    k->work_bytes = 0;
     uint8_t policy = lp_pointwise_of(r->op)->policy;
     bool is_function = policy >= LP_PW_FLOAT && policy <= LP_PW_FLOAT_ONLY;
     int64_t each = is_function ? FUNCTION_COST : 1;

@@ -467,10 +467,7 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     p->narrow = is_narrow(p);
     set_pieces(p);
     k->run = run;
-    k->fini = NULL;
-    k->state = NULL;
     k->threads = 1;
-    k->work_bytes = 0;
     if (p->g.kept_elems * p->g.red_elems >= WORK_MIN && p->items > 1)
         k->threads = r->threads;
     if (p->pieces > 1)

@@ -158,7 +158,7 @@ LP_PLAIN_CORE(backward)
     return LP_OK;
 }
 
-LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_attention_prepare)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     Att a = att_of(&r->in[0], &r->in[1], &r->in[2], &r->in[3], r->attr);
@@ -170,7 +170,7 @@ LpStatus lp_attention_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                                 e);
 }
 
-LpStatus lp_attention_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_attention_back_prepare)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     Att a = att_of(&r->in[1], &r->in[2], &r->in[3], &r->in[4], r->attr);

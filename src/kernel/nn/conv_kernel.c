@@ -20,6 +20,7 @@
 #include "src/kernel/nn/convref.h"
 #include "src/kernel/plain.h"
 #include "src/kernel/product/packed.h"
+#include "src/kernel/state.h"
 
 enum { SRC, W, DST, N_SIDES };
 
@@ -34,10 +35,9 @@ typedef struct Conv {
     bool empty;
 } Conv;
 
-static void conv_free(Conv *c)
+static void conv_free(void *state)
 {
-    if (!c)
-        return;
+    Conv *c = state;
     lp_dnn_free(c->prim);
     for (int i = 0; i < N_SIDES; i++)
         lp_dnn_free(c->reorder[i]);
@@ -276,23 +276,9 @@ LP_KERNEL_RUN(direct_run)
     return conv_run(k->state, in, out[0], work, e);
 }
 
-static void direct_fini(LpKernel *k)
-{
-    conv_free(k->state);
-    k->state = NULL;
-}
-
 LP_PLAIN_CORE(core)
 {
-    const Conv *c;
-    memcpy(&c, p->param, sizeof c);
-    return conv_run(c, in, out[0], work, e);
-}
-
-static void converted_fini(LpKernel *k)
-{
-    lp_plain_fini(k);
-    direct_fini(k);
+    return conv_run(lp_plain_owned(p), in, out[0], work, e);
 }
 
 typedef struct Reference {
@@ -378,19 +364,10 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
         return lp_fail(e, s, "%s", probe.msg);
     if (s != LP_OK) /* a window the library does not take */
         return reference(r, op_kind, k, e);
-    if (!direct) {
-        s = lp_plain_prepare(r, k, core, LP_F32, &c, sizeof c, c->work, e);
-        if (s != LP_OK) {
-            conv_free(c);
-            return s;
-        }
-        k->state = c;
-        k->fini = converted_fini;
-        return LP_OK;
-    }
-    k->state = c;
-    k->run = direct_run;
-    k->fini = direct_fini;
+    if (!direct)
+        return lp_plain_prepare_owned(r, k, core, LP_F32,
+                                      (LpPlainOwned){c, conv_free}, c->work, e);
+    lp_kernel_own(c, conv_free, direct_run, k);
     k->work_bytes = c->work;
     return LP_OK;
 }

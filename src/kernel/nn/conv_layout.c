@@ -7,6 +7,7 @@
 #include "src/base/mem.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/product/packed.h"
+#include "src/kernel/state.h"
 
 int lp_conv_axes(const LpDesc *d, bool weights, int64_t groups,
                  int64_t shape[6], int64_t strides[6])
@@ -69,12 +70,6 @@ typedef struct Padding {
     size_t n;
     Run run[];
 } Padding;
-
-static void free_padding(LpKernel *k)
-{
-    lp_free(k->state);
-    k->state = NULL;
-}
 
 LP_KERNEL_RUN(run_clear)
 {
@@ -139,16 +134,13 @@ LpStatus lp_conv_layout_clear(const LpDesc *d, LpKernel *k, bool *padded,
     LP_FAIL_IF(!x, e, LP_E_MEMORY, "out of memory");
     memset(x, 0, bytes);
     LpStatus s = ones(d, &plain, x, e);
-    size_t runs = s == LP_OK ? zeros(x, n, NULL) : 0;
-    Padding *p =
-        s == LP_OK ? lp_alloc(sizeof *p + runs * sizeof *p->run) : NULL;
-    if (s == LP_OK && !p)
-        s = lp_fail(e, LP_E_MEMORY, "out of memory");
-    if (p) {
+    size_t bytes_of =
+        sizeof(Padding) + (s == LP_OK ? zeros(x, n, NULL) : 0) * sizeof(Run);
+    if (s == LP_OK)
+        s = lp_kernel_state("padding", bytes_of, run_clear, k, e);
+    if (s == LP_OK) {
+        Padding *p = k->state;
         p->n = zeros(x, n, p->run);
-        k->state = p;
-        k->run = run_clear;
-        k->fini = free_padding;
     }
     lp_free(x);
     return s;

@@ -54,7 +54,7 @@ LP_PLAIN_CORE(core)
     return LP_OK;
 }
 
-LpStatus lp_dropout_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_dropout_prepare)
 {
     Drop d = {.n = lp_desc_numel(&r->in[0]),
               .site = r->site,

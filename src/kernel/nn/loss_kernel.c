@@ -80,7 +80,7 @@ static Nll nll_of(const LpDesc *target, const LpDesc *x, const LpAttr *a)
     return s;
 }
 
-LpStatus lp_nll_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_nll_prepare)
 {
     Nll s = nll_of(&r->in[1], &r->in[0], r->attr);
     return lp_plain_prepare(r, k, nll_core, lp_plain_type(r->out[0].dtype), &s,
@@ -109,7 +109,7 @@ LP_PLAIN_CORE(nll_back_core)
     return LP_OK;
 }
 
-LpStatus lp_nll_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_nll_back_prepare)
 {
     Nll s = nll_of(&r->in[1], &r->out[0], r->attr);
     return lp_plain_prepare(r, k, nll_back_core, lp_plain_type(r->out[0].dtype),
@@ -147,7 +147,7 @@ LP_PLAIN_CORE(final_core)
     return LP_OK;
 }
 
-LpStatus lp_identity_loss_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_identity_loss_prepare)
 {
     Final s = {.n = lp_desc_numel(&r->in[0]),
                .how = reduction_of(r->attr[LP_IDENTITY_LOSS_REDUCTION].str)};

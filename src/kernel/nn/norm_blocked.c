@@ -211,17 +211,15 @@ static void prepare(const LpKernelReq *r, int image, LpKernel *k)
     k->work_bytes = (size_t)work * sizeof(float);
 }
 
-LpStatus lp_batch_norm_blocked(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_batch_norm_blocked)
 {
-    (void)e;
     prepare(r, 0, k);
     k->run = run_forward;
     return LP_OK;
 }
 
-LpStatus lp_batch_norm_back_blocked(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_batch_norm_back_blocked)
 {
-    (void)e;
     prepare(r, 1, k);
     k->run = run_backward;
     return LP_OK;

@@ -27,9 +27,6 @@ typedef struct Norm {
     bool relu; /* batch: one operand more */
 } Norm;
 
-typedef LpStatus Core(const LpPlain *p, void *const *in, void *const *out,
-                      void *work, const LpRunCtx *rc, LpErr *e);
-
 #define T float
 #define L f32
 #define F(name) name##_f32
@@ -46,10 +43,8 @@ typedef LpStatus Core(const LpPlain *p, void *const *in, void *const *out,
 #include "src/kernel/nn/norm_kernel_t.h"
 
 #define CORE(name)                                                             \
-    static LpStatus name(const LpPlain *p, void *const *in, void *const *out,  \
-                         void *work, const LpRunCtx *rc, LpErr *e)             \
+    LP_PLAIN_CORE(name)                                                        \
     {                                                                          \
-        (void)rc, (void)e;                                                     \
         const Norm *s = (const void *)p->param;                                \
         int64_t all = s->rows * s->n + s->batch * s->channels * s->inner;      \
         int threads = lp_plain_width(p, all);                                  \
@@ -66,8 +61,8 @@ CORE(group_back)
 CORE(batch)
 CORE(batch_back)
 
-static LpStatus prepare(const LpKernelReq *r, LpKernel *k, Norm s, Core *core,
-                        size_t work_elems, LpErr *e)
+static LpStatus prepare(const LpKernelReq *r, LpKernel *k, Norm s,
+                        LpPlainCore core, size_t work_elems, LpErr *e)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     return lp_plain_prepare(r, k, core, t, &s, sizeof s,
@@ -90,7 +85,7 @@ static Norm channels_of(const LpDesc *x, int64_t groups)
 }
 
 /* (x, w, b; normalized_shape, eps) -> y, mean, rstd */
-LpStatus lp_layer_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_layer_norm_prepare)
 {
     Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     s.eps = r->attr[LP_LAYER_NORM_EPS].f;
@@ -98,14 +93,14 @@ LpStatus lp_layer_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* (dy, x, mean, rstd, w; normalized_shape) -> dx, dw, db */
-LpStatus lp_layer_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_layer_norm_back_prepare)
 {
     Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     return prepare(r, k, s, layer_back, (size_t)(2 * s.n * r->threads), e);
 }
 
 /* (x, w, b; num_groups, eps) -> y, mean, rstd */
-LpStatus lp_group_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_group_norm_prepare)
 {
     Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
     s.eps = r->attr[LP_GROUP_NORM_EPS].f;
@@ -113,14 +108,14 @@ LpStatus lp_group_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* (dy, x, mean, rstd, w; num_groups) -> dx, dw, db */
-LpStatus lp_group_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_group_norm_back_prepare)
 {
     Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
     return prepare(r, k, s, group_back, (size_t)(2 * s.batch * s.channels), e);
 }
 
 /* (x, w, b (, other); eps) -> y, mean, var */
-LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_batch_norm_prepare)
 {
     if (r->out[0].block)
         return lp_batch_norm_blocked(r, k, e);
@@ -131,7 +126,7 @@ LpStatus lp_batch_norm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
 }
 
 /* (dy, x, mean, var, w (, y); eps) -> dx, dw, db */
-LpStatus lp_batch_norm_back_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_batch_norm_back_prepare)
 {
     if (r->out[0].block)
         return lp_batch_norm_back_blocked(r, k, e);

@@ -78,10 +78,8 @@ LP_KERNEL_RUN(run_scatter)
     return LP_OK;
 }
 
-LpStatus lp_max_pool_scatter_blocked(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e)
+LP_KERNEL_PREPARE(lp_max_pool_scatter_blocked)
 {
-    (void)e;
     State *s = (void *)k->inl;
     *s = state_of(&r->out[0], &r->in[0]);
     k->run = run_scatter;

@@ -257,7 +257,7 @@ static LpStatus prepare(const LpKernelReq *r, Pool *q, LpKernel *k, LpErr *e)
                             (size_t)r->threads * row, e);
 }
 
-LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_max_pool_prepare)
 {
     Pool q = pool_of(r, LP_MAX_POOL_KERNEL_SIZE, MAX);
     set_window(&q.g, r->attr, true);
@@ -269,8 +269,7 @@ LpStatus lp_max_pool_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return prepare(r, &q, k, e);
 }
 
-LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e)
+LP_KERNEL_PREPARE(lp_max_pool_scatter_prepare)
 {
     if (r->out[0].block)
         return lp_max_pool_scatter_blocked(r, k, e);
@@ -278,7 +277,7 @@ LpStatus lp_max_pool_scatter_prepare(const LpKernelReq *r, LpKernel *k,
     return prepare(r, &q, k, e);
 }
 
-LpStatus lp_max_pool_gather_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_max_pool_gather_prepare)
 {
     Pool q = pool_of(r, LP_POOL_SIZE, GATHER);
     return prepare(r, &q, k, e);

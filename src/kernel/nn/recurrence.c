@@ -68,11 +68,10 @@ LP_KERNEL_RUN(run)
     return LP_OK;
 }
 
-LpStatus lp_recurrence_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_recurrence_prepare)
 {
-    Recurrence *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Recurrence), run, k, e));
+    Recurrence *s = k->state;
     *s = (Recurrence){.d = {r->in[0], r->in[1], r->out[0]},
                       .dim = r->attr[LP_RUNNING_DIM].n > 0
                                  ? (int)r->attr[LP_RUNNING_DIM].v[0]
@@ -83,7 +82,6 @@ LpStatus lp_recurrence_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         s->n = r->out[0].shape[s->dim];
     int64_t all = lp_desc_numel(&r->out[0]);
     s->lines = s->n > 0 ? all / s->n : 0;
-    k->run = run;
     k->threads = all >= WORK_MIN && s->lines > 1 ? r->threads : 1;
     return LP_OK;
 }

@@ -177,7 +177,7 @@ static void state_gradients(const LpRnn *r, const LpRnnBack *a)
 
 LP_PLAIN_CORE(backward)
 {
-    const LpRnn *r = lp_rnn_of(p);
+    const LpRnn *r = lp_plain_owned(p);
     LpRnnBack a = args_of(r, in, out, work);
     LP_TRY(lp_rnn_lookups(r, in, &a.at, e));
     LP_TRY(start(r, &a, e));
@@ -227,9 +227,5 @@ LpStatus lp_rnn_back_prepare(const LpKernelReq *q, LpKernel *k, LpErr *e)
             r->need |= 1u << i;
     if (s == LP_OK)
         s = plan(r, e);
-    if (s != LP_OK) {
-        lp_rnn_free(r);
-        return s;
-    }
-    return lp_rnn_finish(r, q, k, backward, e);
+    return lp_rnn_finish(r, s, q, k, backward, e);
 }

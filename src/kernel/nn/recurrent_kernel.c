@@ -144,7 +144,7 @@ static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
 
 LP_PLAIN_CORE(forward)
 {
-    const LpRnn *r = lp_rnn_of(p);
+    const LpRnn *r = lp_plain_owned(p);
     char *w = work;
     Ready y = {.out = out, .work = w};
     LP_TRY(lp_rnn_lookups(r, in, &y.at, e));
@@ -205,9 +205,5 @@ LpStatus lp_rnn_prepare(const LpKernelReq *q, LpKernel *k, LpErr *e)
     LpStatus s = lp_rnn_fill(r, q, q->in, q->n_in > n_in ? n_in : -1, e);
     if (s == LP_OK)
         s = plan(r, e);
-    if (s != LP_OK) {
-        lp_rnn_free(r);
-        return s;
-    }
-    return lp_rnn_finish(r, q, k, forward, e);
+    return lp_rnn_finish(r, s, q, k, forward, e);
 }

@@ -143,39 +143,29 @@ void lp_rnn_space(LpRnn *r, int i, int64_t n)
     r->work += ((size_t)n * r->size + 63) / 64 * 64;
 }
 
-void lp_rnn_free(LpRnn *r)
+static void drop(void *state)
 {
-    for (int i = 0; r && i < LP_RNN_MAX_PRODUCT; i++)
+    LpRnn *r = state;
+    for (int i = 0; i < LP_RNN_MAX_PRODUCT; i++)
         lp_product_fini(&r->product[i]);
-    for (int i = 0; r && r->twin && i < r->slices * LP_RNN_STEP_PRODUCTS; i++)
+    for (int i = 0; r->twin && i < r->slices * LP_RNN_STEP_PRODUCTS; i++)
         lp_product_fini(&r->twin[i]);
-    if (r)
-        lp_free(r->twin);
+    lp_free(r->twin);
     lp_free(r);
 }
 
-static void fini(LpKernel *k)
-{
-    lp_plain_fini(k);
-    lp_rnn_free(k->state);
-    k->state = NULL;
-}
-
-LpStatus lp_rnn_finish(LpRnn *r, const LpKernelReq *q, LpKernel *k,
+LpStatus lp_rnn_finish(LpRnn *r, LpStatus s, const LpKernelReq *q, LpKernel *k,
                        LpPlainCore core, LpErr *e)
 {
+    if (s != LP_OK) {
+        drop(r);
+        return s;
+    }
     size_t inner = r->apart * (size_t)r->slices;
     for (int i = 0; i < LP_RNN_MAX_PRODUCT; i++)
         if (r->product[i].work_bytes > inner)
             inner = r->product[i].work_bytes;
     r->inner = r->work;
-    LpStatus s =
-        lp_plain_prepare(q, k, core, r->t, &r, sizeof r, r->work + inner, e);
-    if (s != LP_OK) {
-        lp_rnn_free(r);
-        return s;
-    }
-    k->state = r;
-    k->fini = fini;
-    return LP_OK;
+    return lp_plain_prepare_owned(q, k, core, r->t, (LpPlainOwned){r, drop},
+                                  r->work + inner, e);
 }

@@ -74,17 +74,9 @@ LpStatus lp_rnn_lookups(const LpRnn *r, void *const *in, const int64_t **at,
 void lp_rnn_space(LpRnn *r, int i, int64_t n);
 
 /* Takes what lp_rnn_fill and the rest made into a kernel of `core`, which
- * finds it by lp_rnn_of. Frees it on failure. */
-LpStatus lp_rnn_finish(LpRnn *r, const LpKernelReq *q, LpKernel *k,
+ * owns it; `s` is what they came to: frees it on any failure. */
+LpStatus lp_rnn_finish(LpRnn *r, LpStatus s, const LpKernelReq *q, LpKernel *k,
                        LpPlainCore core, LpErr *e);
-void lp_rnn_free(LpRnn *r);
-
-static inline const LpRnn *lp_rnn_of(const LpPlain *p)
-{
-    const LpRnn *r;
-    memcpy(&r, p->param, sizeof r);
-    return r;
-}
 
 /* part(r, step, a, b) of rows a … b - 1 of all `rows` of one step, by as many
  * threads as pay. */

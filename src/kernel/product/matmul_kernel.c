@@ -18,6 +18,7 @@
 #include "src/kernel/product/gemm.h"
 #include "src/kernel/product/product.h"
 #include "src/kernel/product/tiles.h"
+#include "src/kernel/state.h"
 
 typedef struct Product {
     LpDnnPrim *prim; /* NULL: own */
@@ -29,10 +30,10 @@ typedef struct Product {
     size_t work, work_one; /* of all threads; of an own product of a batch */
 } Product;
 
-static void product_free(Product *p)
+static void product_free(void *state)
 {
-    if (p)
-        lp_dnn_free(p->prim);
+    Product *p = state;
+    lp_dnn_free(p->prim);
     lp_free(p);
 }
 
@@ -228,24 +229,11 @@ LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
     return product_run(k->state, in[0], in[1], out[0], then, told, work, e);
 }
 
-static void direct_fini(LpKernel *k)
-{
-    product_free(k->state);
-    k->state = NULL;
-}
-
 LP_PLAIN_CORE(core)
 {
-    const Product *q;
     bool told;
-    memcpy(&q, p->param, sizeof q);
-    return product_run(q, in[0], in[1], out[0], NULL, &told, work, e);
-}
-
-static void converted_fini(LpKernel *k)
-{
-    lp_plain_fini(k);
-    direct_fini(k);
+    return product_run(lp_plain_owned(p), in[0], in[1], out[0], NULL, &told,
+                       work, e);
 }
 
 static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
@@ -256,17 +244,11 @@ static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
     LP_TRY(product_new(product_of(t, t, r, contiguous(m[0]), contiguous(m[1]),
                                   contiguous(m[2])),
                        &q, e));
-    LpStatus s = lp_plain_prepare(r, k, core, t, &q, sizeof q, q->work, e);
-    if (s != LP_OK) {
-        product_free(q);
-        return s;
-    }
-    k->state = q;
-    k->fini = converted_fini;
-    return LP_OK;
+    return lp_plain_prepare_owned(r, k, core, t,
+                                  (LpPlainOwned){q, product_free}, q->work, e);
 }
 
-LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_mm_prepare)
 {
     Matrix m[3] = {matrix_of(&r->in[0]), matrix_of(&r->in[1]),
                    matrix_of(&r->out[0])};
@@ -280,9 +262,7 @@ LpStatus lp_mm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
         return converted(r, k, m, e);
     Product *p;
     LP_TRY(product_new(product_of(t, c_t, r, m[0], m[1], m[2]), &p, e));
-    k->state = p;
-    k->run = direct_run;
-    k->fini = direct_fini;
+    lp_kernel_own(p, product_free, direct_run, k);
     k->work_bytes = p->work;
     k->threads = p->threads;
     return LP_OK;

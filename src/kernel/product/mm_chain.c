@@ -5,6 +5,7 @@
 #include "src/base/mem.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/product/tiles.h"
+#include "src/kernel/state.h"
 
 bool lp_mm_chain_is_fast(const LpType *a, const LpType *b, int pieces)
 {
@@ -56,19 +57,12 @@ LP_KERNEL_RUN(run)
     return told ? LP_OK : b->chain.run(&b->chain, in, out, scratch, rc, e);
 }
 
-static void drop(Both *b)
+static void drop(void *state)
 {
-    if (b->product.fini)
-        b->product.fini(&b->product);
-    if (b->chain.fini)
-        b->chain.fini(&b->chain);
+    Both *b = state;
+    lp_kernel_fini(&b->product);
+    lp_kernel_fini(&b->chain);
     lp_free(b);
-}
-
-static void fini(LpKernel *k)
-{
-    drop(k->state);
-    k->state = NULL;
 }
 
 LpStatus lp_mm_chain_prepare(const LpKernelReq *mm, const LpFusedReq *chain,
@@ -91,9 +85,7 @@ LpStatus lp_mm_chain_prepare(const LpKernelReq *mm, const LpFusedReq *chain,
                                                         : b->chain.threads;
     b->each = (lp_fused_work(&b->chain) + 63) / 64 * 64;
     b->off = (b->product.work_bytes + 63) / 64 * 64;
-    k->state = b;
-    k->run = run;
-    k->fini = fini;
+    lp_kernel_own(b, drop, run, k);
     k->threads = threads;
     k->work_bytes = b->off + (size_t)threads * b->each;
     return LP_OK;

@@ -8,6 +8,7 @@
 #include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/plain.h"
+#include "src/kernel/state.h"
 
 /* Scratch: the product, then what either kernel wants. */
 typedef struct Plus {
@@ -24,19 +25,12 @@ LP_KERNEL_RUN(run)
     return p->sum.run(&p->sum, ext, out, scratch, rc, e);
 }
 
-static void drop(Plus *p)
+static void drop(void *state)
 {
-    if (p->product.fini)
-        p->product.fini(&p->product);
-    if (p->sum.fini)
-        p->sum.fini(&p->sum);
+    Plus *p = state;
+    lp_kernel_fini(&p->product);
+    lp_kernel_fini(&p->sum);
     lp_free(p);
-}
-
-static void fini(LpKernel *k)
-{
-    drop(k->state);
-    k->state = NULL;
 }
 
 /* The steps after the product in a chain of type `wide`. */
@@ -127,9 +121,7 @@ static LpStatus prepare(const LpKernelReq *r, LpPrepare *product, LpScalar beta,
         drop(p);
         return s;
     }
-    k->state = p;
-    k->run = run;
-    k->fini = fini;
+    lp_kernel_own(p, drop, run, k);
     return LP_OK;
 }
 

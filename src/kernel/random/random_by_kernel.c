@@ -212,9 +212,8 @@ LP_KERNEL_RUN(run_by)
 static LpStatus prepare(const LpKernelReq *r, int n_in, Sampler draw,
                         const char *refused, LpKernel *k, LpErr *e)
 {
-    By *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(By), run_by, k, e));
+    By *s = k->state;
     *s = (By){.out = r->out[0],
               .draw = draw,
               .refused = refused,
@@ -225,7 +224,6 @@ static LpStatus prepare(const LpKernelReq *r, int n_in, Sampler draw,
     for (int i = 0; i < n_in; i++)
         s->in[i] = spread(&r->in[i], &r->out[0]);
     k->work_bytes = (size_t)s->n * (size_t)n_in * sizeof(double);
-    k->run = run_by;
     return LP_OK;
 }
 

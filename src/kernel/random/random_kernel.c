@@ -224,9 +224,8 @@ LP_KERNEL_RUN(run_draw)
 LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
                          LpErr *e)
 {
-    Draw *d = lp_kernel_state(r->op->name, sizeof *d, k, e);
-    if (!d)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Draw), run_draw, k, e));
+    Draw *d = k->state;
     d->q = *q;
     d->out = r->out[0];
     d->site = r->site;
@@ -234,7 +233,6 @@ LpStatus lp_draw_prepare(const LpKernelReq *r, const LpDrawReq *q, LpKernel *k,
     d->strided = !lp_desc_contiguous(&d->out);
     d->threads = r->threads;
     k->work_bytes = d->strided ? (size_t)d->n * lp_dtype_size(d->out.dtype) : 0;
-    k->run = run_draw;
     return LP_OK;
 }
 
@@ -271,17 +269,15 @@ LP_KERNEL_RUN(run_bernoulli)
     return LP_OK;
 }
 
-LpStatus lp_bernoulli_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_bernoulli_prepare)
 {
-    Coin *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Coin), run_bernoulli, k, e));
+    Coin *s = k->state;
     *s = (Coin){.in = r->in[0],
                 .out = r->out[0],
                 .site = r->site,
                 .n = lp_desc_numel(&r->in[0])};
     k->work_bytes = (size_t)s->n * sizeof(double);
-    k->run = run_bernoulli;
     k->threads = 1;
     return LP_OK;
 }

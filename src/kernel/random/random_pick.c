@@ -86,19 +86,17 @@ LP_KERNEL_RUN(run_randperm)
     return LP_OK;
 }
 
-LpStatus lp_randperm_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_randperm_prepare)
 {
     int64_t n = r->out[0].shape[0];
     LP_FAIL_IF(n > UINT32_MAX, e, LP_E_RUNTIME,
                "randperm: n is %lld; it must be at most 4294967295",
                (long long)n);
-    Perm *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Perm), run_randperm, k, e));
+    Perm *s = k->state;
     *s = (Perm){.out = r->out[0], .site = r->site, .n = n};
     k->work_bytes = (size_t)n * 2 * sizeof(uint64_t) +
                     (((size_t)1 << spread_bits(n)) + 1) * sizeof(int64_t);
-    k->run = run_randperm;
     k->threads = 1;
     return LP_OK;
 }
@@ -204,11 +202,10 @@ LP_KERNEL_RUN(run_multinomial)
     return LP_OK;
 }
 
-LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LP_KERNEL_PREPARE(lp_multinomial_prepare)
 {
-    Urn *s = lp_kernel_state(r->op->name, sizeof *s, k, e);
-    if (!s)
-        return LP_E_MEMORY;
+    LP_TRY(lp_kernel_state(r->op->name, sizeof(Urn), run_multinomial, k, e));
+    Urn *s = k->state;
     const LpDesc *d = &r->in[0];
     *s = (Urn){.in = *d,
                .out = r->out[0],
@@ -219,7 +216,6 @@ LpStatus lp_multinomial_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
                .replacement = r->attr[LP_MULTINOMIAL_REPLACEMENT].i != 0};
     k->work_bytes = (size_t)s->n * 2 * sizeof(LpSortItem) +
                     (size_t)(s->rows * (s->n + s->samples)) * 8;
-    k->run = run_multinomial;
     k->threads = 1;
     return LP_OK;
 }

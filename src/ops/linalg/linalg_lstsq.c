@@ -90,10 +90,9 @@ static LpStatus measure_residuals(const LpKernelReq *r, void *const *in,
     return LP_OK;
 }
 
-static LpStatus prepare_residuals(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_residuals)
 {
     LpDesc from = r->in[0];
-    (void)e;
     if (lp_desc_numel(&r->out[0]) == 0)
         return lp_fill_kernel(&r->out[0], lp_int(0), 1, k);
     return lp_copy_kernel(&from, 0, &r->out[0], 1, k);

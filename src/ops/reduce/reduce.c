@@ -147,7 +147,7 @@ static LpStatus infer(LpInfer *x)
     return LP_OK;
 }
 
-static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare)
 {
     const Facts *f = r->op->data;
     LpReduceSpec spec = f->spec;
@@ -277,7 +277,7 @@ static double order(const LpAttr *attr)
                : 2;
 }
 
-static LpStatus prepare_norm(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_norm)
 {
     LpReduceSpec s = {.fold = LP_FOLD_SUM,
                       .map = {LP_LOOP_abs, LP_LOOP_NONE},

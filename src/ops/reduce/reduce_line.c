@@ -28,7 +28,7 @@ static LpLineKind kind_of(const LpOp *op)
     return *(const LpLineKind *)op->data;
 }
 
-static LpStatus prepare_line(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_line)
 {
     return lp_line_prepare(r, kind_of(r->op), k, e);
 }
@@ -151,7 +151,7 @@ LpStatus lp_infer_running(LpInfer *x)
     return LP_OK;
 }
 
-static LpStatus prepare_cumsum(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_cumsum)
 {
     LpLineKind kind =
         r->attr[LP_CUMSUM_REVERSE].i ? LP_LINE_CUMSUM_REVERSE : LP_LINE_CUMSUM;
@@ -186,7 +186,7 @@ static LpStatus infer_logsums(LpInfer *x)
     return lp_view_same(x);
 }
 
-static LpStatus prepare_logsums(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_logsums)
 {
     return lp_line_prepare(r,
                            r->attr[LP_RUNNING_REVERSE].i

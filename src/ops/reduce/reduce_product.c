@@ -53,7 +53,7 @@ static bool is_empty(LpGrad *g, LpVal v)
 }
 
 /* ---- running products ---------------------------------------------------- */
-static LpStatus prepare_cumprod(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_cumprod)
 {
     return lp_line_prepare(r, LP_LINE_CUMPROD, k, e);
 }
@@ -127,7 +127,7 @@ static LpStatus infer_others(LpInfer *x)
     return LP_OK;
 }
 
-static LpStatus prepare_others(const LpKernelReq *r, LpKernel *k, LpErr *e)
+static LP_KERNEL_PREPARE(prepare_others)
 {
     return lp_line_prepare(r, LP_LINE_OTHERS, k, e);
 }
