@@ -244,6 +244,13 @@ typedef LpStatus LpPrepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
         return __VA_ARGS__;                                                    \
     }
 
+/* LpOp.measure */
+typedef LpStatus LpMeasure(const LpKernelReq *r, void *const *in, LpType *out,
+                           LpErr *e);
+#define LP_KERNEL_MEASURE(name)                                                \
+    LpStatus name(const LpKernelReq *r LP_UNUSED, void *const *in,             \
+                  LpType *out, LpErr *e LP_UNUSED)
+
 /* ---- tile cost ---------------------------------------------------------- */
 struct LpCostReq; /* src/ir/cost.h: types, attributes, chip, tiles */
 struct LpCost;    /* runtime/cost/cost.h */
@@ -351,8 +358,7 @@ struct LpOp {
     uint16_t readers; /* whose gradients read them: LP_READERS */
     /* dynamic operators: sets the sizes that the shape rule bounded, from the
      * operands' data (r->out is NULL); called before results are allocated */
-    LpStatus (*measure)(const LpKernelReq *r, void *const *in, LpType *out,
-                        LpErr *e);
+    LpMeasure *measure;
     LpPrepare *prepare;
     /* multiply-adds of a call; NULL: about one for each element that it reads
      * or writes (src/ops/width.h decides from it how many threads pay) */

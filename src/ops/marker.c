@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/copy/copy_print.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view/view.h"
 

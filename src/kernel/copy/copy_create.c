@@ -4,7 +4,7 @@
 
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/copy/copy_create.h"
+#include "src/kernel/copy/hooks.h"
 
 #define BLOCK 256
 

@@ -12,7 +12,7 @@
  * auto chooses scientific notation if an element's magnitude asks for it. The
  * whole text is written at once, so that prints of several threads do not mix.
  */
-#include "src/kernel/copy/copy_print.h"
+#include "src/kernel/copy/hooks.h"
 
 #include <math.h>
 #include <stdarg.h>

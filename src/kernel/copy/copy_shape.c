@@ -4,7 +4,7 @@
 
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/copy/copy_shape.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/kernel/state.h"
 
 /* ---- cat ----------------------------------------------------------------- */

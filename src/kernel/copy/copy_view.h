@@ -6,10 +6,9 @@
 #include "src/ir/op.h"
 
 /* The prepare hook of every view operator: copies the view's elements. */
-LpStatus lp_view_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_view_prepare;
 
-LpStatus lp_scatter_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_view_backward_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_scatter_prepare, lp_view_backward_prepare;
 
 /* Adds n elements of `src` (step ss) to `dst` (step ds) of the same type,
  * no half type, one after the other: the two may meet an element often. */

@@ -6,8 +6,8 @@
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/copy/gather_dynamic.h"
 #include "src/kernel/copy/gather_sort.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/kernel/state.h"
 
 /* A contiguous copy of an operand in type t; freed by the caller. */
@@ -25,8 +25,7 @@ static void *contiguous(const LpDesc *d, const void *p, LpDtype t, LpErr *e)
 }
 
 /* ---- nonzero ------------------------------------------------------------- */
-LpStatus lp_nonzero_measure(const LpKernelReq *r, void *const *in, LpType *out,
-                            LpErr *e)
+LP_KERNEL_MEASURE(lp_nonzero_measure)
 {
     int64_t n = lp_desc_numel(&r->in[0]), found = 0;
     uint8_t *set = contiguous(&r->in[0], in[0], LP_BOOL, e);
@@ -193,8 +192,7 @@ static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
     return LP_OK;
 }
 
-LpStatus lp_unique_measure(const LpKernelReq *r, void *const *in, LpType *out,
-                           LpErr *e)
+LP_KERNEL_MEASURE(lp_unique_measure)
 {
     Groups g = {0};
     LpStatus st = find_groups(r, in[0], &g, e);
@@ -271,8 +269,7 @@ LP_KERNEL_PREPARE(lp_unique_prepare)
 }
 
 /* ---- bincount ------------------------------------------------------------ */
-LpStatus lp_bincount_measure(const LpKernelReq *r, void *const *in, LpType *out,
-                             LpErr *e)
+LP_KERNEL_MEASURE(lp_bincount_measure)
 {
     int64_t n = lp_desc_numel(&r->in[0]),
             most = r->attr[LP_BINCOUNT_MINLENGTH].i;

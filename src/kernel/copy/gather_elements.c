@@ -14,7 +14,7 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/gather.h"
-#include "src/kernel/copy/gather_elements.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/kernel/state.h"
 
 #define PARALLEL (1 << 16) /* elements */

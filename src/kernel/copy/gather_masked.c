@@ -1,5 +1,5 @@
 /* Masked places, windows, one-hot rows. */
-#include "src/kernel/copy/gather_masked.h"
+#include "src/kernel/copy/hooks.h"
 
 #include <string.h>
 
@@ -217,8 +217,7 @@ LP_KERNEL_PREPARE(lp_one_hot_prepare)
     return LP_OK;
 }
 
-LpStatus lp_one_hot_measure(const LpKernelReq *r, void *const *in, LpType *out,
-                            LpErr *e)
+LP_KERNEL_MEASURE(lp_one_hot_measure)
 {
     LpDesc flat = lp_desc_plain(&r->in[0], LP_I64);
     int64_t n = lp_desc_numel(&flat), most = -1;

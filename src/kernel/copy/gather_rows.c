@@ -4,7 +4,7 @@
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/gather.h"
-#include "src/kernel/copy/gather_rows.h"
+#include "src/kernel/copy/hooks.h"
 
 /* One index operand `slot` for dimension `dim`. */
 static LpRowsReq one_index(const LpKernelReq *r, LpRowsMode mode, int dim,

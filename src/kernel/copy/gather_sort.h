@@ -21,9 +21,7 @@ void lp_sort_items(LpSortItem *x, LpSortItem *tmp, int64_t n, bool descending);
 void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
                   bool largest);
 
-LpStatus lp_sort_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_topk_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_searchsorted_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_histc_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_sort_prepare, lp_topk_prepare, lp_searchsorted_prepare,
+    lp_histc_prepare;
 
 #endif

@@ -84,7 +84,7 @@ typedef struct LpPointwise {
 /* NULL if `op` is not run by this driver. */
 const LpPointwise *lp_pointwise_of(const LpOp *op);
 
-LpStatus lp_pointwise_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_pointwise_prepare;
 
 /* r->threads and strides are not read. */
 void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n);

@@ -105,6 +105,6 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
 /* y_j = d_j + a_j y_(j-1) along a dimension, from the end in reverse, of
  * operands a, d of one shape; attributes: dimensions (one or none), reverse
  * (recurrence.c). */
-LpStatus lp_recurrence_prepare(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpPrepare lp_recurrence_prepare;
 
 #endif

@@ -27,8 +27,6 @@ typedef struct LpNormBlocked {
 typedef const LpNormBlocked LpNormBlockedLoops[1];
 
 /* Prepare for requests whose images are blocked. */
-LpStatus lp_batch_norm_blocked(const LpKernelReq *r, LpKernel *k, LpErr *e);
-LpStatus lp_batch_norm_back_blocked(const LpKernelReq *r, LpKernel *k,
-                                    LpErr *e);
+LpPrepare lp_batch_norm_blocked, lp_batch_norm_back_blocked;
 
 #endif

@@ -15,7 +15,6 @@ typedef const LpPoolBlocked LpPoolBlockedLoops[1];
 /* Prepare for requests whose operands are blocked. */
 LpStatus lp_max_pool_blocked(const LpKernelReq *r, const LpPoolGeom *g,
                              LpKernel *k, LpErr *e);
-LpStatus lp_max_pool_scatter_blocked(const LpKernelReq *r, LpKernel *k,
-                                     LpErr *e);
+LpPrepare lp_max_pool_scatter_blocked;
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "src/kernel/copy/gather_rows.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 

@@ -1,7 +1,7 @@
 /* Operators whose result's size depends on the data: they run eagerly, and
  * tracing refuses them by name. The shape rule gives an upper bound, `measure`
  * the size for the data at hand. */
-#include "src/kernel/copy/gather_dynamic.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/index/index.h"
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"

@@ -1,6 +1,6 @@
 /* Filling masked places, windows at a position known at run time, classes as
  * rows of ones, membership. */
-#include "src/kernel/copy/gather_masked.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/index/index.h"
 #include "src/ops/layout_cost.h"

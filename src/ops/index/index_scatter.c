@@ -3,7 +3,7 @@
  * whatever the number of threads. */
 #include <string.h>
 
-#include "src/kernel/copy/gather_elements.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/index/index.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"

@@ -66,12 +66,10 @@ static LpStatus infer_residuals(LpInfer *x)
     return LP_OK;
 }
 
-static LpStatus measure_residuals(const LpKernelReq *r, void *const *in,
-                                  LpType *out, LpErr *e)
+static LP_KERNEL_MEASURE(measure_residuals)
 {
     LpType t = {.dtype = LP_I64, .ndim = r->in[1].ndim};
     bool full = true;
-    (void)e;
     memcpy(t.shape, r->in[1].shape, sizeof t.shape);
     int64_t n = lp_numel(&t), one;
     for (int64_t i = 0; i < n; i++) {

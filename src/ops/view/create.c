@@ -7,7 +7,7 @@
 
 #include "src/base/checked.h"
 #include "src/kernel/copy/copy.h"
-#include "src/kernel/copy/copy_create.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/infer.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"

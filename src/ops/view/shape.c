@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "src/base/checked.h"
-#include "src/kernel/copy/copy_shape.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view/view.h"
 
