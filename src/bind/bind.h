@@ -146,12 +146,28 @@ static inline void lp_set_function(lua_State *L, const char *key,
     lua_pushcfunction(L, f);
     lua_setfield(L, -2, key);
 }
+/* Pushes a list of n elements; `push` pushes that of index i. */
+#define LP_PUSH_LIST(L, i, n, push)                                            \
+    do {                                                                       \
+        lua_createtable(L, (int)(n), 0);                                       \
+        for (int i = 0; i < (int)(n); i++) {                                   \
+            push;                                                              \
+            lua_rawseti(L, -2, i + 1);                                         \
+        }                                                                      \
+    } while (0)
 /* A function for Lua that gives one value: lua_push##type(L, value). */
 #define LP_GETTER(name, type, value)                                           \
     static int name(lua_State *L)                                              \
     {                                                                          \
         lua_push##type(L, value);                                              \
         return 1;                                                              \
+    }
+
+/* One that only returns what a call gives. */
+#define LP_FUNCTION_AS(name, ...)                                              \
+    static int name(lua_State *L)                                              \
+    {                                                                          \
+        return __VA_ARGS__;                                                    \
     }
 
 /* Around a backward pass: its hooks run in L. Returns what leave() takes. */

@@ -85,15 +85,8 @@ static int with_pass(lua_State *L, const char *name)
     return 1;
 }
 
-static int graph_run_pass(lua_State *L)
-{
-    return with_pass(L, luaL_checkstring(L, 2));
-}
-
-static int graph_run_passes(lua_State *L)
-{
-    return with_pass(L, NULL);
-}
+LP_FUNCTION_AS(graph_run_pass, with_pass(L, luaL_checkstring(L, 2)))
+LP_FUNCTION_AS(graph_run_passes, with_pass(L, NULL))
 
 /* ---- nodes --------------------------------------------------------------- */
 /* To be read: a script that runs passes on it works on a clone. */
@@ -199,11 +192,7 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
     const LpForm *f = lp_op_form(n->op);
     lua_createtable(L, 0, 7);
     lp_set_string(L, "op", n->op->name);
-    lua_createtable(L, (int)n->n_in, 0);
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        push_operand(L, g, n->in[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, n->n_in, push_operand(L, g, n->in[i]));
     lua_setfield(L, -2, "operands");
     lua_createtable(L, 0, n->op->n_attr);
     for (int i = 0; i < f->n_args; i++)
@@ -212,11 +201,7 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
             lua_setfield(L, -2, f->arg[i].name);
         }
     lua_setfield(L, -2, "attributes");
-    lua_createtable(L, (int)n->n_out, 0);
-    for (uint32_t i = 0; i < n->n_out; i++) {
-        push_result(L, g, n->out + i);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, n->n_out, push_result(L, g, n->out + (LpVal)i));
     lua_setfield(L, -2, "results");
     if (n->origin) {
         lp_push_origin(L, &g->origin[n->origin]);
@@ -230,33 +215,21 @@ static int graph_nodes(lua_State *L)
 {
     const LpGraph *g = check_box(L)->p;
     luaL_checkstack(L, 12, NULL);
-    lua_newtable(L);
-    for (size_t i = 0; i < g->n_node; i++) {
-        push_node(L, g, &g->node[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, g->n_node, push_node(L, g, &g->node[i]));
     return 1;
 }
 
 static int graph_inputs(lua_State *L)
 {
     const LpGraph *g = check_box(L)->p;
-    lua_newtable(L);
-    for (size_t i = 0; i < g->n_input; i++) {
-        push_result(L, g, g->input[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, g->n_input, push_result(L, g, g->input[i]));
     return 1;
 }
 
 static int graph_outputs(lua_State *L)
 {
     const LpGraph *g = check_box(L)->p;
-    lua_newtable(L);
-    for (size_t i = 0; i < g->n_output; i++) {
-        lua_pushinteger(L, g->output[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, g->n_output, lua_pushinteger(L, g->output[i]));
     return 1;
 }
 

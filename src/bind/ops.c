@@ -64,11 +64,7 @@ static void push_record(lua_State *L, const LpOp *op)
 
 static int ops(lua_State *L)
 {
-    lua_createtable(L, lp_n_ops, 0);
-    for (int i = 0; i < lp_n_ops; i++) {
-        push_record(L, lp_ops[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, lp_n_ops, push_record(L, lp_ops[i]));
     return 1;
 }
 

@@ -82,11 +82,7 @@ static void push_value(lua_State *L, LpGrad *g, LpVal v)
 
 static void push_values(lua_State *L, LpGrad *g, const LpVal *v, int n)
 {
-    lua_createtable(L, n, 0);
-    for (int i = 0; i < n; i++) {
-        push_value(L, g, v[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, n, push_value(L, g, v[i]));
 }
 
 static void push_grads(lua_State *L, LpGrad *g)
@@ -126,11 +122,7 @@ static int ask(lua_State *L)
     push_grads(L, g);
     push_values(L, g, g->in + first, n);
     push_values(L, g, g->out, g->n_out);
-    lua_createtable(L, n, 0);
-    for (int i = 0; i < n; i++) {
-        lua_pushboolean(L, g->need[first + i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, n, lua_pushboolean(L, g->need[first + i]));
     lua_call(L, 4, 1);
     luaL_checktype(L, -1, LUA_TTABLE);
     for (int i = 0; i < n; i++) {

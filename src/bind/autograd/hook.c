@@ -118,15 +118,9 @@ static int add(lua_State *L, bool after, const char *fn)
     return 1;
 }
 
-static int register_hook(lua_State *L)
-{
-    return add(L, false, "register_hook");
-}
-
-static int register_post(lua_State *L)
-{
-    return add(L, true, "register_post_accumulate_grad_hook");
-}
+LP_FUNCTION_AS(register_hook, add(L, false, "register_hook"))
+LP_FUNCTION_AS(register_post,
+               add(L, true, "register_post_accumulate_grad_hook"))
 
 /* The core table is on top. */
 void lp_bind_hook(lua_State *L)

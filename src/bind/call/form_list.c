@@ -66,21 +66,13 @@ static void push_form_table(lua_State *L, const LpForm *f)
     for (size_t i = 0; i < sizeof surfaces / sizeof *surfaces; i++) {
         lp_set_bool(L, surfaces[i].name, (f->flags & surfaces[i].flag) != 0);
     }
-    lua_createtable(L, f->n_args, 0);
-    for (int i = 0; i < f->n_args; i++) {
-        push_argument(L, &f->arg[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, f->n_args, push_argument(L, &f->arg[i]));
     lua_setfield(L, -2, "arguments");
 }
 
 static int form_list(lua_State *L)
 {
-    lua_createtable(L, lp_n_forms(), 0);
-    for (int i = 0; i < lp_n_forms(); i++) {
-        push_form_table(L, lp_form(i));
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, lp_n_forms(), push_form_table(L, lp_form(i)));
     return 1;
 }
 

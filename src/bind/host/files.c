@@ -56,15 +56,8 @@ static int read_one(lua_State *L, const char *fn, ReadOne read)
 }
 
 /* (path) -> tensor */
-static int read_idx(lua_State *L)
-{
-    return read_one(L, "read_idx", lp_idx_read);
-}
-
-static int read_npy(lua_State *L)
-{
-    return read_one(L, "load", lp_npy_read);
-}
+LP_FUNCTION_AS(read_idx, read_one(L, "read_idx", lp_idx_read))
+LP_FUNCTION_AS(read_npy, read_one(L, "load", lp_npy_read))
 
 /* (path, tensor) */
 static int write_npy(lua_State *L)
@@ -137,10 +130,7 @@ static int read_named(lua_State *L, const char *fn, ReadNamed read)
 }
 
 /* (path) -> names, tensors, metadata */
-static int read_safetensors(lua_State *L)
-{
-    return read_named(L, "load", lp_safetensors_read);
-}
+LP_FUNCTION_AS(read_safetensors, read_named(L, "load", lp_safetensors_read))
 
 static LpStatus npz_whole(const char *path, LpNamed *out, LpErr *e)
 {
@@ -154,10 +144,8 @@ static LpStatus npz_each(const char *path, LpNamed *out, LpErr *e)
 
 /* (path, each) -> names, tensors, texts: with `each` a bad array is false, and
  * the text of its name says why */
-static int read_npz(lua_State *L)
-{
-    return read_named(L, "load", lua_toboolean(L, 2) ? npz_each : npz_whole);
-}
+LP_FUNCTION_AS(read_npz, read_named(L, "load",
+                                    lua_toboolean(L, 2) ? npz_each : npz_whole))
 
 static void add_text(lua_State *L, LpNamed *l, int key, int value)
 {
@@ -262,11 +250,7 @@ static int read_csv(lua_State *L)
         lua_pushlstring(L, c->cells[k].p, c->cells[k].n);
         lua_rawseti(L, -2, k + 1);
     }
-    lua_createtable(L, (int)c->columns, 0);
-    for (int64_t k = 0; k < c->columns; k++) {
-        push_column(L, c, header, k);
-        lua_rawseti(L, -2, k + 1);
-    }
+    LP_PUSH_LIST(L, k, c->columns, push_column(L, c, header, k));
     lp_csv_fini(c);
     lp_gc_account(L);
     return 2;

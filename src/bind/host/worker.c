@@ -83,11 +83,7 @@ static int worker_receive(lua_State *L)
         return 2;
     }
     lua_pushlstring(L, m->text, m->size);
-    lua_createtable(L, (int)m->n, 0);
-    for (size_t i = 0; i < m->n; i++) {
-        lp_push_tensor(L, m->t[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, m->n, lp_push_tensor(L, m->t[i]));
     lp_message_fini(m);
     lp_gc_account(L);
     return 2;

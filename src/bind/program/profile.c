@@ -26,11 +26,7 @@ static void push_row(lua_State *L, const LpProfileRow *r)
     lp_set_int(L, "calls", (int64_t)r->calls);
     lp_set_int(L, "ns", r->ns);
     lp_set_number(L, "flops", r->flops);
-    lua_createtable(L, (int)r->n_place, 0);
-    for (uint32_t i = 0; i < r->n_place; i++) {
-        push_place(L, &r->place[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, r->n_place, push_place(L, &r->place[i]));
     lua_setfield(L, -2, "places");
 }
 
@@ -57,11 +53,7 @@ static void push_profile(lua_State *L, const LpProfile *p)
     lp_set_int(L, "runs", (int64_t)p->runs);
     lp_set_int(L, "ns", p->run_ns);
     lp_set_int(L, "dropped", (int64_t)p->dropped);
-    lua_createtable(L, (int)p->n_row, 0);
-    for (size_t i = 0; i < p->n_row; i++) {
-        push_row(L, &p->row[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, p->n_row, push_row(L, &p->row[i]));
     lua_setfield(L, -2, "rows");
     push_events(L, &p->rows);
     lua_setfield(L, -2, "events");

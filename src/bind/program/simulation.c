@@ -344,16 +344,10 @@ static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
 }
 
 /* plan:text(): a summary as Poplar's profiler writes it */
-static int plan_text(lua_State *L)
-{
-    return push_made(L, lp_report_summary);
-}
+LP_FUNCTION_AS(plan_text, push_made(L, lp_report_summary))
 
 /* plan:json(): the report and all nodes */
-static int plan_json(lua_State *L)
-{
-    return push_made(L, lp_report_json);
-}
+LP_FUNCTION_AS(plan_json, push_made(L, lp_report_json))
 
 /* plan:step() -> the step that it is of */
 static int plan_step(lua_State *L)

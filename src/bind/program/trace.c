@@ -195,11 +195,7 @@ static void push_losses(lua_State *L, LpTrace *tr, LpTensor *const *out, int k)
     size_t n = lp_trace_n_losses(tr);
     LpVal *loss = lua_newuserdatauv(L, (n + 1) * sizeof *loss, 0);
     lp_must(L, lp_trace_final_losses(tr, out, k, loss, &n, &e), &e);
-    lua_createtable(L, (int)n, 0);
-    for (size_t i = 0; i < n; i++) {
-        lua_pushinteger(L, (lua_Integer)loss[i]);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    LP_PUSH_LIST(L, i, n, lua_pushinteger(L, (lua_Integer)loss[i]));
     lua_remove(L, -2); /* scratch */
 }
 

@@ -225,11 +225,7 @@ void lp_push_scalar(lua_State *L, LpScalar s)
 
 void lp_push_ints(lua_State *L, const int64_t *v, int n)
 {
-    lua_createtable(L, n, 0);
-    for (int i = 0; i < n; i++) {
-        lua_pushinteger(L, v[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    LP_PUSH_LIST(L, i, n, lua_pushinteger(L, v[i]));
 }
 
 static int push_list(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
