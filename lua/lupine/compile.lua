@@ -3,7 +3,9 @@
 ---     local f = lupine.compile(function(x, w) return (x * w):sum() end, {x, w})
 ---     local y = f(x, w)
 ---
---- The function is traced once, for the shapes and types of the inputs given.
+--- The function is traced once, for the shapes and types of the inputs given,
+--- which as_strided, view and contiguous see as if in order, whatever their
+--- strides are.
 --- Tensors it captures are constants with the values they have now, and it may
 --- not write them. Parameters and buffers of a module are those of the module
 --- at every call; buffers that forward writes come back to it. There is no

@@ -55,6 +55,53 @@ describe("in a traced function", function()
     end, { 3, 4 })
   end)
 
+  it("as_strided reads broadcast, filled and permuted values in their order", function()
+    agree(function(x) return (x["0:1"]:expand(3, 4) * 1):as_strided({ 12 }, { 1 }, 0) end, { 3, 4 })
+    agree(function(x)
+      local y = x * 1
+      y["..."] = 2
+      return y:as_strided({ 3, 3 }, { 4, 1 }, 1)
+    end, { 3, 4 })
+    agree(function(x)
+      return (x * 1):view(4, 3):copy_(x:t()):as_strided({ 2, 2 }, { 1, 3 }, 0)
+    end, { 3, 4 })
+    agree(function(x) return (x["1:"] * 1):as_strided({ 2, 2 }, { 1, 3 }, 0) end, { 3, 4 })
+  end)
+
+  it("as_strided stays within the values, and refuses memory in another order", function()
+    local x, zero = torch.arange(6):float():reshape(2, 3), torch.zeros(1)
+    local flipped = x:clone():t_()
+    local seen = flipped:as_strided({ 2, 2 }, { 1, 3 }, 0)
+    local outside = {
+      ["element 9 is out of bounds"] = function(y) return (y * 1):as_strided({ 10 }, { 1 }) end,
+      ["from outside lie in memory in another order"] = function(y)
+        return flipped:as_strided({ 2 }, { 1 }) + y
+      end,
+      ["lie in memory in another order than"] = function(y) return seen + y end,
+    }
+    for message, fn in pairs(outside) do
+      helper.raises("RuntimeError", message, function() compile(fn, { zero }) end)
+    end
+    local part = x:t():as_strided({ 2, 2 }, { 1, 3 }, 0)
+    helper.near(compile(function(y) return part + y end, { zero })(zero), { { 0, 3 }, { 1, 4 } })
+  end)
+
+  it("view of another type shows the bits", function()
+    local function bits(t) return t:view(torch.int32) end
+    for _, fn in ipairs({ bits, function(t) return bits(t:t() + 1) end,
+      function(t) return bits(t["1:"]) end,
+      function(t) return bits(torch.ones(6, 2)) + t:int() end,
+      function(t) return t["1:"]:view(torch.int16):view(torch.int64) end }) do
+      agree(fn, { 6, 2 })
+    end
+    agree(function(t) return (t[0]["0:2"] + 1):view(torch.int64) end, { 3, 4 })
+    agree(function(t) return (t[":, 2:"]):contiguous():view(torch.int64) end, { 3, 4 })
+    agree(function(t) return (t[":, 2:"]):view(torch.int64) end, { 3, 4 })
+    helper.raises("RuntimeError", "made by view_dtype cannot be written", function()
+      agree(function(t) return bits(t + 1):fill_(0) end, { 6, 2 })
+    end)
+  end)
+
   it("view raises where the strides forbid it", function()
     helper.raises("RuntimeError", "Use .reshape", function()
       compile(function(x)

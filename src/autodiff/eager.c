@@ -5,6 +5,7 @@
 
 #include "src/autodiff/meta.h"
 #include "src/autodiff/trace.h"
+#include "src/ops/ops.h"
 
 static LpVal add(LpEager *g, LpEagerVal v)
 {
@@ -67,6 +68,14 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpEager *g = (LpEager *)b;
     if (lp_failed(b))
         return 0;
+    /* to rules, as in a graph, values lie in order */
+    const LpTensor *seen =
+        op->flags & LP_OPF_OWN_STRIDES ? at(g, in[0])->t : NULL;
+    if (seen && (seen->offset || !lp_tensor_contiguous(seen))) {
+        LpVal rows;
+        emit(b, &op_clone, in, 1, NULL, &rows);
+        return emit(b, op, &rows, 1, attr, out); /* none, if that failed */
+    }
     LpArg buf[LP_MAX_IN], *args = buf;
     if (n_in > LP_MAX_IN)
         args = lp_arena_alloc(b->scratch, (size_t)n_in * sizeof *args);

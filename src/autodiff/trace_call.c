@@ -152,6 +152,22 @@ static LpStatus trace_detach(LpTrace *tr, LpTensor *s, LpTensor **out, LpErr *e)
     return st;
 }
 
+/* A program's values lie in order; memory that does not, and a view of it by
+ * strides of its own, would be another one there. */
+static LpStatus check_order(const LpTrace *tr, const LpTensor *t, LpErr *e)
+{
+    for (const LpTraceVar *v; tr; tr = tr->outer, t = v->user) {
+        v = lp_trace_find(tr, t->st);
+        if (!v || !v->user)
+            break;
+        LP_FAIL_IF(!lp_tensor_contiguous(v->user), e, LP_E_RUNTIME,
+                   "as_strided: the elements of a tensor from outside lie in "
+                   "memory in another order than that of its indices, which a "
+                   "compiled program does not keep: use contiguous() first");
+    }
+    return LP_OK;
+}
+
 /* Strides are those that the tensor would have in memory: what eager calls copy
  * (*out stays NULL) is a value of its own here, too. Made without gradients, a
  * view is a constant to them. */
@@ -159,7 +175,7 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
                            const LpAttr *attr, LpTensor **out, LpErr *e)
 {
     LpCall c;
-    LpTensor *s = NULL, *of, *v = NULL;
+    LpTensor *s = NULL, *v = NULL;
     LP_TRY(standin_of(tr, src, &s, e));
     if (op == &op_detach) {
         LpStatus st = trace_detach(tr, s, out, e);
@@ -167,14 +183,12 @@ static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
         return st;
     }
     LpArena *arena = lp_scratch_enter();
-    LpArg in = {.t = of = s};
+    LpArg in = {.t = s};
     LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
-    if (st == LP_OK && op->flags & LP_OPF_OWN_STRIDES && s->base) {
-        of = s->base; /* the memory's, whatever part of it s shows */
-        c.attr[op->n_attr - 1] = LP_NONE_ATTR;
-    }
+    if (st == LP_OK && op->flags & LP_OPF_OWN_STRIDES)
+        st = check_order(tr, s->base ? s->base : s, e);
     if (st == LP_OK && !c.needs_copy)
-        st = lp_make_view(of, &c, &v, e);
+        st = lp_make_view(s, &c, &v, e);
     lp_scratch_leave();
     LpTensorMeta *m = v ? lp_meta(v, e) : NULL;
     if (v && !m) {

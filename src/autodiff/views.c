@@ -54,6 +54,14 @@ static LpStatus in_bounds(const LpTensor *src, const LpCall *c, LpErr *e)
     return LP_OK;
 }
 
+/* A view by strides of its own is one of the memory, whatever part of it src
+ * shows: its chain begins at the base, if that has its elements in order. */
+static bool from_base(const LpTensor *src, const LpOp *op)
+{
+    return src->base && op->flags & LP_OPF_OWN_STRIDES &&
+           src->base->offset == 0 && lp_tensor_contiguous(src->base);
+}
+
 LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
 {
     if (!(src->st->flags & (LP_ST_TRACED | LP_ST_META)))
@@ -71,6 +79,10 @@ LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
         return s;
     }
     call->op = c->op;
+    if (from_base(src, c->op)) {
+        src = src->base;
+        call->attr[c->op->n_attr - 1] = LP_NONE_ATTR; /* no geometry */
+    }
     if (src->view)
         src->view->refs++;
     *step = (LpViewStep){.refs = 1,

@@ -264,7 +264,7 @@ enum {
     LP_OPF_VIEW = 1u << 1,      /* result 0 aliases operand 0 */
     LP_OPF_RANDOM = 1u << 2,  /* draws from its site; never merged or folded */
     LP_OPF_EFFECT = 1u << 3,  /* must stay: print, host call */
-    LP_OPF_DYNAMIC = 1u << 4, /* result shape (or bits) of data: eager only */
+    LP_OPF_DYNAMIC = 1u << 4, /* result shape of data: eager only */
     LP_OPF_MARKER = 1u << 5,  /* read by IPU passes, dropped by host passes */
     LP_OPF_DEVICE = 1u << 6,  /* fused operator that PopLibs has as one */
     LP_OPF_CACHED = 1u << 7,  /* preparing is dear: keep prepared kernels */

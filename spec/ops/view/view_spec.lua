@@ -49,6 +49,29 @@ describe("a view", function()
     near(torch.arange(6):as_strided({ 2, 2 }, { 1, 3 }, 1), { { 1, 4 }, { 2, 5 } })
   end)
 
+  -- PyTorch's values: what lies beside the operand gets none, and elements that
+  -- share memory share its gradient.
+  it("passes gradients through memory seen by strides as PyTorch does", function()
+    local function gradient(fn)
+      local x = torch.arange(10, 16):float():reshape(3, 2):requires_grad_()
+      fn(x * 1):backward()
+      return x.grad
+    end
+    near(gradient(function(y)
+      y:t():as_strided({ 2, 2 }, { 1, 2 }, 0):mul_(torch.tensor({ { 1, 2 }, { 3, 4 } }))
+      return (y * torch.arange(1, 7):reshape(3, 2)):sum()
+    end), { { 1, 6 }, { 6, 16 }, { 5, 6 } })
+    near(gradient(function(y) return y["0:1, 0:1"]:as_strided({ 2 }, { 1 }):sum() end),
+      { { 1, 0 }, { 0, 0 }, { 0, 0 } })
+    near(gradient(function(y) return y[0]:expand(3, 2):as_strided({ 2 }, { 1 }):sum() end),
+      { { 1, 1 }, { 0, 0 }, { 0, 0 } })
+    near(gradient(function(y)
+      y = y:t_()
+      y:as_strided({ 2, 2 }, { 1, 2 }, 0):mul_(torch.tensor({ { 1, 2 }, { 3, 4 } }))
+      return (y * torch.arange(1, 7):reshape(2, 3)):sum()
+    end), { { 1, 12 }, { 4, 20 }, { 3, 6 } })
+  end)
+
   it("has PyTorch's strides where expand adds dimensions", function()
     local x, scalar = torch.ones(2, 3), torch.tensor(1.0)
     for sizes, strides in pairs({

@@ -5,6 +5,7 @@
 
 #include "src/base/checked.h"
 #include "src/kernel/copy/copy_view.h"
+#include "src/kernel/copy/view_geometry.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/view/view.h"
 
@@ -200,6 +201,17 @@ static LpStatus reach(LpInfer *x, const LpType *t, const int64_t *strides,
     return LP_OK;
 }
 
+/* What has no memory, in a graph or rewritten for a gradient, is in order. */
+static LpStatus check_order(const LpAttr *geometry, LpErr *e)
+{
+    LP_FAIL_IF(!lp_attr_none(geometry), e, LP_E_RUNTIME,
+               "as_strided: the tensor's elements lie in memory in another "
+               "order than that of its indices, where neither a compiled "
+               "program nor a write with gradients can follow: use "
+               "contiguous() first");
+    return LP_OK;
+}
+
 static LpStatus infer_as_strided(LpInfer *x)
 {
     LpAttr *a = x->attr;
@@ -222,7 +234,8 @@ static LpStatus infer_as_strided(LpInfer *x)
         g[0] = x->in_offset;
         memcpy(g + 1, x->in_strides, (size_t)x->in[0].ndim * sizeof *g);
         LP_TRY(lp_set_ints(x, GEOMETRY, g, x->in[0].ndim + 1));
-    } else if (!x->strides && lp_attr_none(&a[GEOMETRY])) {
+    } else if (!x->strides) {
+        LP_TRY(check_order(&a[GEOMETRY], x->err));
         LP_FAIL_IF(last > have, x->err, LP_E_RUNTIME,
                    "as_strided: element %lld is out of bounds for a tensor of "
                    "%lld elements",
@@ -236,34 +249,55 @@ static LpStatus infer_as_strided(LpInfer *x)
     return LP_OK;
 }
 
+/* One more than the last element that the view reaches. */
+static int64_t extent(const int64_t *shape, const int64_t *strides, int ndim,
+                      int64_t offset)
+{
+    for (int i = 0; i < ndim; i++)
+        offset += shape[i] > 1 ? (shape[i] - 1) * strides[i] : 0;
+    return offset + 1;
+}
+
 /* The operand's elements lie at storage positions: the gradient of the whole
- * storage, seen as the operand sees it. */
+ * storage, seen as the operand sees it. What several of the operand's elements
+ * share is divided among them. */
 static void grad_as_strided(LpGrad *g)
 {
-    const LpAttr *geo = &g->attr[GEOMETRY];
-    if (lp_attr_none(geo)) {
+    const LpAttr *a = g->attr, *noted = &a[GEOMETRY];
+    LpType t = *lp_type(g->b, g->in[0]);
+    LpViewGeometry at = {.type = t};
+    lp_contiguous_strides(&t, at.strides);
+    if (!lp_attr_none(noted)) {
+        at.offset = noted->v[0];
+        memcpy(at.strides, noted->v + 1, (size_t)t.ndim * sizeof *at.strides);
+    }
+    int64_t n = extent(a[SIZE].v, a[STRIDE].v, a[SIZE].n, a[STORAGE_OFFSET].i);
+    int64_t m = extent(t.shape, at.strides, t.ndim, at.offset);
+    if (lp_attr_none(noted) && n <= m) {
         grad_by(g, LP_OP_as_strided_backward);
         return;
     }
-    LpType t = *lp_type(g->b, g->in[0]);
-    int64_t n = g->attr[STORAGE_OFFSET].i + 1, m = geo->v[0] + 1;
-    for (int i = 0; i < g->attr[SIZE].n; i++)
-        n += (g->attr[SIZE].v[i] - 1) * g->attr[STRIDE].v[i];
-    for (int i = 0; i < t.ndim; i++)
-        m += (t.shape[i] - 1) * geo->v[i + 1];
     n = n > m ? n : m;
-    LpAttr back[] = {lp_attr_ints(&n, 1), g->attr[SIZE], g->attr[STRIDE],
-                     g->attr[STORAGE_OFFSET], LP_NONE_ATTR};
-    LpAttr see[] = {lp_attr_ints(t.shape, t.ndim),
-                    lp_attr_ints(geo->v + 1, t.ndim), lp_attr_int(geo->v[0]),
+    LpAttr back[] = {lp_attr_ints(&n, 1), a[SIZE], a[STRIDE], a[STORAGE_OFFSET],
+                     LP_NONE_ATTR};
+    LpAttr see[] = {back[0], lp_attr_ints(t.shape, t.ndim),
+                    lp_attr_ints(at.strides, t.ndim), lp_attr_int(at.offset),
                     LP_NONE_ATTR};
     LpVal st = lp_emit(g->b, LP_OP_as_strided_backward, &g->dout[0], 1, back);
-    g->din[0] = lp_emit(g->b, LP_OP_as_strided, &st, 1, see);
+    g->din[0] = lp_emit(g->b, LP_OP_as_strided, &st, 1, see + 1);
+    if (!lp_view_overlaps(&at))
+        return;
+    LpVal sharers = lp_full(g->b, &t, lp_int(1));
+    sharers = lp_emit(g->b, LP_OP_as_strided_backward, &sharers, 1, see);
+    sharers = lp_emit(g->b, LP_OP_as_strided, &sharers, 1, see + 1);
+    g->din[0] = lp_div(g->b, g->din[0], sharers);
 }
 
 static LpVal put_as_strided(LpBuilder *b, const LpAttr *attr, LpVal parent,
                             LpVal v)
 {
+    if (check_order(&attr[GEOMETRY], b->err) != LP_OK)
+        return LP_NOVAL;
     return lp_emit(b, LP_OP_as_strided_embed, (LpVal[]){parent, v}, 2, attr);
 }
 

@@ -161,9 +161,6 @@ static LpStatus resize_elements(LpInfer *x, LpType *out, int64_t from,
 static LpStatus infer_view_dtype(LpInfer *x)
 {
     LP_TRY(lp_view_same(x));
-    LP_FAIL_IF(!x->strides, x->err, LP_E_NOT_IMPLEMENTED,
-               "view(dtype) is not supported inside a traced function: the "
-               "bytes of its values cannot be seen as another type");
     x->out[0].dtype = (LpDtype)x->attr[0].i;
     int64_t from = (int64_t)lp_dtype_size(x->in[0].dtype);
     int64_t to = (int64_t)lp_dtype_size(x->out[0].dtype);
@@ -180,6 +177,5 @@ static void grad_view_dtype(LpGrad *g)
     g->din[0] = g->dout[0];
 }
 
-LP_PRIMITIVE(view_dtype, "view(Tensor self, ScalarType dtype) -> Tensor @m",
-             infer_view_dtype, NULL, NULL,
-             .flags = LP_OPF_VIEW | LP_OPF_DYNAMIC, .grad = grad_view_dtype)
+LP_VIEW(view_dtype, "view(Tensor self, ScalarType dtype) -> Tensor @m",
+        infer_view_dtype, NULL, .grad = grad_view_dtype)

@@ -107,6 +107,7 @@ static bool fold_view(LpRewrite *rw, const LpGraphNode *n, const LpVal *in,
     LpScalar s;
     const LpType *t = lp_graph_type(rw->from, n->out);
     if (!lp_rewrite_constant(rw, in[0], &s) || lp_is_imm(in[0]) ||
+        n->op == &op_view_dtype || /* of bits, not of the number */
         (lp_numel(t) > LARGE &&
          lp_numel(t) > lp_numel(lp_graph_type(rw->to, in[0]))))
         return false;

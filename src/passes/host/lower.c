@@ -14,6 +14,7 @@
 #include "src/autodiff/op_call.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/copy/view_geometry.h"
 #include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/rounding.h"
 #include "src/ops/control.h"
@@ -166,54 +167,40 @@ LpStatus lp_lower_copy(LpLower *l, LpNodeId node, const LpValueLocation *src,
 }
 
 /* ---- nodes -------------------------------------------------------------- */
+/* v in rows of its own: an operand's elements, gathered for a view of them. */
+static LpStatus gather(LpLower *l, LpNodeId id, const LpType *t,
+                       LpValueLocation *v)
+{
+    LpValueLocation whole = {.desc = lp_desc_of(t)};
+    LP_TRY(
+        lp_lower_buffer(l, (uint64_t)lp_type_bytes(t), UINT32_MAX, &whole.buf));
+    LP_TRY(lp_lower_copy(l, id, v, &whole));
+    *v = whole;
+    return LP_OK;
+}
+
+/* Views by strides of their own, and of another type, are views of rows. */
 static LpStatus lower_view(LpLower *l, LpNodeId id, const LpGraphNode *n)
 {
-    LpAttr attr[LP_MAX_ATTR];
     const LpType *tin = lp_graph_type(l->g, n->in[0]);
-    LpType out = {0};
-    LpValueLocation src, dst = {0};
+    LpViewGeometry g;
     const LpValueLocation *plain;
     LP_TRY(lp_layout_place(l, n->in[0], 0, NULL, &plain));
-    src = *plain;
-    bool needs_copy = false;
-    memcpy(attr, n->attr, n->op->n_attr * sizeof *attr);
-    LpArena scratch = {0};
-    for (int pass = 0; pass < 2; pass++) {
-        LpInfer x = {.op = n->op,
-                     .n_in = 1,
-                     .n_out = 1,
-                     .in = tin,
-                     .attr = attr,
-                     .out = &out,
-                     .arena = &scratch,
-                     .err = l->err,
-                     .in_strides = src.desc.strides,
-                     .in_offset = src.offset,
-                     .strides = dst.desc.strides,
-                     .offset = &dst.offset,
-                     .needs_copy = &needs_copy};
-        LpStatus s = lp_op_infer(&x);
-        if (s == LP_OK && !needs_copy)
+    LpValueLocation src = *plain;
+    bool rows = n->op->flags & LP_OPF_OWN_STRIDES ||
+                lp_graph_type(l->g, n->out)->dtype != tin->dtype;
+    if (rows && (src.offset || !lp_desc_contiguous(&src.desc)))
+        LP_TRY(gather(l, id, tin, &src));
+    for (;;) {
+        LP_TRY(lp_view_geometry(n->op, n->attr, n->op->n_attr, tin,
+                                src.desc.strides, &g, l->err));
+        if (!g.needs_copy)
             break;
-        /* a reshape of scattered elements: gather them first */
-        LpValueLocation whole = {.desc = lp_desc_of(tin)};
-        if (s == LP_OK)
-            s = lp_lower_buffer(l, (uint64_t)lp_type_bytes(tin), UINT32_MAX,
-                                &whole.buf);
-        if (s == LP_OK)
-            s = lp_lower_copy(l, id, &src, &whole);
-        if (s != LP_OK) {
-            lp_arena_fini(&scratch);
-            return s;
-        }
-        src = whole;
-        needs_copy = false;
+        LP_TRY(gather(l, id, tin, &src));
     }
-    lp_arena_fini(&scratch);
-    dst.buf = src.buf;
-    dst.desc.dtype = out.dtype;
-    dst.desc.ndim = out.ndim;
-    memcpy(dst.desc.shape, out.shape, sizeof out.shape);
+    LpValueLocation dst = {.buf = src.buf, .offset = src.offset + g.offset};
+    dst.desc = lp_desc_of(&g.type);
+    memcpy(dst.desc.strides, g.strides, sizeof g.strides);
     l->buf[l->location[n->in[0]].buf].reads_left--;
     l->buf[src.buf].reads_left += l->read.uses[n->out];
     l->location[n->out] = dst;
