@@ -388,6 +388,16 @@ describe("an operand that no wanted gradient reads may be written:", function()
     near(w.grad, { 0.70710678, 0.89442719 })
   end)
 
+  it("what divides a number, and the quotient", function()
+    local w = leaf(1.0, 2.0)
+    local n = w * 1
+    local y = 2.0 / n
+    n:floor_()
+    y:add_(1)
+    y:sum():backward()
+    near(w.grad, { -2, -0.5 })
+  end)
+
   it("one beside a number, also through its view", function()
     local w = leaf(1.0, 2.0, 3.0)
     local y = w * 1

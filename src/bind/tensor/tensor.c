@@ -13,6 +13,7 @@
 #include "src/autodiff/autocast.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
+#include "src/ops/ops.h"
 
 const char lp_tag_tensor = 't';
 static const char tag_owner = 'o';
@@ -293,6 +294,20 @@ static int binary(lua_State *L)
     return lp_call_push(L, f, in, 2, f->base, 1);
 }
 
+/* A number over a tensor is the reciprocal's multiple, as in PyTorch: then the
+ * gradient reads the reciprocal, and the tensor may be written. */
+static int quotient(lua_State *L)
+{
+    LpArg in[] = {{.t = lp_to_tensor(L, 2)}, {0}};
+    if (!in[0].t || lp_to_tensor(L, 1) || !lp_to_operand(L, 1, &in[1]))
+        return binary(L);
+    const LpForm *f = lp_op_form(&op_reciprocal);
+    lp_call_push(L, f, in, 1, f->base, 1);
+    in[0].t = lp_to_tensor(L, -1);
+    f = lp_op_form(&op_mul);
+    return lp_call_push(L, f, in, 2, f->base, 1);
+}
+
 static int unary(lua_State *L)
 {
     const LpForm *f = lua_touserdata(L, lua_upvalueindex(1));
@@ -408,7 +423,7 @@ static const struct {
     {"__add", "add", binary},
     {"__sub", "sub", binary},
     {"__mul", "mul", binary},
-    {"__div", "div", binary},
+    {"__div", "div", quotient},
     {"__mod", "remainder", binary},
     {"__pow", "pow", binary},
     {"__idiv", "floor_divide", binary},
