@@ -74,6 +74,15 @@ describe("A shape changed in place", function()
     local got = poptorch.inferenceModel(Net())(x)
     assert.same(((x + 1):t():unsqueeze(0) * 2):tolist(), got:tolist())
   end)
+
+  it("is refused of the input of a traced function, whose caller would not see it", function()
+    raises("RuntimeError", "one that it gives.*use the method without '_'", function()
+      require("lupine.compile")(function(x)
+        x:transpose_(0, 1)
+        return x * 2
+      end, { arange(2, 3) })
+    end)
+  end)
 end)
 
 describe("resize_", function()
