@@ -262,23 +262,40 @@ local function seeder(exec)
   end
 end
 
--- The bytes that a tensor lies in: from, up to; gaps between its elements count.
-local function extent(t)
-  local n, from = 1, t:data_ptr()
-  for d, stride in ipairs(t:stride()) do
-    n = n + (t.shape[d] - 1) * stride
+local function greatest_divisor(a, b)
+  while b ~= 0 do
+    a, b = b, a % b
   end
-  return from, from + (t:numel() > 0 and n * t:element_size() or 0)
+  return a
+end
+
+-- The bytes that a tensor lies in: from, up to; its elements begin whole steps
+-- from the first.
+local function extent(t)
+  if t:numel() == 0 then
+    return { from = 0, to = 0, step = 0, size = 0 }
+  end
+  local from, size, last, step = t:data_ptr(), t:element_size(), 0, 0
+  for d, stride in ipairs(t:stride()) do
+    last = last + (t.shape[d] - 1) * stride * size
+    step = greatest_divisor(step, t.shape[d] > 1 and stride * size or 0)
+  end
+  return { from = from, to = from + last + size, step = step, size = size }
+end
+
+local function apart(a, b)
+  local step = greatest_divisor(a.step, b.step)
+  local ahead = step > 0 and (a.from - b.from) % step or 0
+  return a.from >= b.to or b.from >= a.to or ahead >= b.size and ahead + a.size <= step
 end
 
 -- The program has a copy of each input: an input that it writes may share no
 -- memory with another, which would not see the write.
 local function check_apart(args, n, target, written)
   for i in pairs(written) do
-    local from, to = extent(args[i])
+    local own = extent(args[i])
     for k = 1, n do
-      local other_from, other_to = extent(args[k])
-      errors.check(k == i or from >= other_to or other_from >= to, "RuntimeError",
+      errors.check(k == i or apart(own, extent(args[k])), "RuntimeError",
         "%s is written in place and shares memory with %s, which the compiled function has as "
         .. "two tensors: clone() one of them", argument(target, i), argument(target, k))
     end
