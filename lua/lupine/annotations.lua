@@ -92,7 +92,8 @@ local function parameters(form)
     list[i] = { name = lua_name(a.name), type = type_of(a), optional = a.optional }
   end
   local first = form.arguments[1]
-  local keywords = first and keyword_type(form, first.name == "self" and 2 or 1)
+  local keywords = first and not form.positional
+    and keyword_type(form, first.name == "self" and 2 or 1)
   if keywords then
     list[#list + 1] = { name = "keywords", type = keywords, optional = true }
   end
@@ -119,7 +120,7 @@ local function variants(form, results)
   for _, x in ipairs(a) do
     positional = positional + (x.kw_only and 0 or 1)
   end
-  if positional > 1 then
+  if positional > 1 and not form.positional then
     local first = { name = lua_name(a[1].name), type = type_of(a[1]) }
     list[1] = overload({ first, { name = "keywords", type = keyword_type(form, 2) } }, results)
   end
@@ -148,7 +149,7 @@ local function definition(place, name, forms, suffix)
   end
   if first.doc then
     lines[#lines + 1] = "---"
-    lines[#lines + 1] = "--- " .. first.doc
+    lines[#lines + 1] = "--- " .. first.doc:gsub("\n", "\n--- ")
   end
   local params, results, names = parameters(first), results_of(first, self), {}
   for i, p in ipairs(params) do
@@ -352,12 +353,26 @@ local function report_file()
   return table.concat(out, "\n") .. "\n"
 end
 
+-- Those that take nothing by name have no keywords.
+local function core_file()
+  local out = { HEAD:format("lupine.core", core.version), "---@class lupine.core\nlocal core = {}" }
+  local forms = {}
+  for _, form in ipairs(signatures.own) do
+    local last = form.arguments[#form.arguments]
+    form.positional = not (last and last.kw_only)
+  end
+  plain(forms, signatures.own)
+  functions(out, "core", forms, {})
+  out[#out + 1] = "return core\n"
+  return table.concat(out, "\n\n")
+end
+
 --- The files' text by name: "torch.lua", "torch/nn/functional.lua",
---- "lupine_report.lua".
+--- "lupine_core.lua", "lupine_report.lua".
 ---@return table<string, string>
 function M.files()
   return { ["torch.lua"] = torch_file(), ["torch/nn/functional.lua"] = functional_file(),
-    ["lupine_report.lua"] = report_file() }
+    ["lupine_core.lua"] = core_file(), ["lupine_report.lua"] = report_file() }
 end
 
 --- Writes the files into a folder, whose sub-folders must exist.

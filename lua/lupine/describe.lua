@@ -60,6 +60,7 @@ local function operator(f, name)
   if not texts then
     return nil
   end
+  doc = doc and doc:gsub("\n", "\n  ")
   local lines = { name .. ": " .. (doc or #texts == 1 and "one form" or #texts .. " forms") }
   for _, text in ipairs(texts) do
     lines[#lines + 1] = "  " .. text

@@ -4,6 +4,7 @@
 ---   local y = torch.no_grad(function() … end) inside the function
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -56,12 +57,14 @@ local function explaining(fn)
     end
     return ...
   end
-  return function(...)
+  local function explained(...)
     if core.is_grad_enabled() then
       return fn(...)
     end
     return pass(pcall(fn, ...))
   end
+  signatures.same(explained, fn)
+  return explained
 end
 
 core.methods.backward = explaining(core.methods.backward)

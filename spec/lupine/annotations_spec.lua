@@ -75,6 +75,14 @@ describe("the annotations", function()
     end
   end)
 
+  it("have the core's own functions", function()
+    local own = run("lupine_core.lua", "core")
+    for _, form in ipairs(signatures.own) do
+      assert.equal("function", type(core[form.name]), form.name)
+      assert.equal("function", type(own[form.name]), form.name)
+    end
+  end)
+
   it("use documented tags, whose brackets close", function()
     local known = { meta = true, class = true, field = true, operator = true, param = true,
       ["return"] = true, overload = true, type = true }

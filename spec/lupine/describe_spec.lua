@@ -23,6 +23,19 @@ describe("?NAME", function()
     shows("torch.tensor", {}, "tensor(Any data, *", "nested lists")
   end)
 
+  it("shows a signature and a text of every function of the core", function()
+    local core = require("lupine.core")
+    for name, f in pairs(core) do
+      if type(f) == "function" then
+        shows("core." .. name, { core = core }, "core." .. name .. ": ", "\n  " .. name .. "(")
+      end
+    end
+    shows("core.compile", { core = core }, "compile(Step step, Any spec) -> (Plan plan, Program",
+      "device_iterations=1", "gradient_accumulation=1", "program:executor()")
+    shows("core.grad", { core = core }, "Tensor[] outputs, Tensor[] inputs")
+    shows("core.loop", { core = core }, "int count, Body body, Tensor[] inputs")
+  end)
+
   it("shows what Lua defines with its description", function()
     shows("torch.isclose", {}, "isclose(input, other, rtol, atol, equal_nan)",
       "|input - other| <= atol + rtol * |other|", "functional.lua:")

@@ -8,7 +8,7 @@ local pieces = require("lupine.base.pieces")
 local M = {}
 
 -- Methods of tensors: NAME(ARGUMENTS) -> RESULTS, further lines of it indented,
--- then a line with the description.
+-- then lines with the description.
 local METHODS = [[
 size(Tensor self, int? dim=None) -> Any
   -- The sizes, or that of one dimension.
@@ -246,18 +246,26 @@ function M.parse(text)
 end
 
 local function read(lines)
-  local list = {}
-  for text, doc in lines:gmatch("(.-)\n  %-%- (.-)\n") do
-    text = text:gsub("%s*\n%s*", " ")
-    local form = M.parse(text)
-    form.text, form.doc = text, doc
-    list[#list + 1] = form
+  local list, text = {}, {}
+  for line in lines:gmatch("[^\n]+") do
+    local doc, last = line:match("^  %-%- (.*)$"), list[#list]
+    if not doc then
+      text[#text + 1] = line:match("^%s*(.*)$")
+    elseif #text == 0 then
+      last.doc = last.doc .. "\n" .. doc
+    else
+      local form = M.parse(table.concat(text, " "))
+      form.text, form.doc = table.concat(text, " "), doc
+      list[#list + 1], text = form, {}
+    end
   end
   return list
 end
 
---- The functions of the core that are no operators, parsed.
+--- The functions of the core that are no operators, parsed: PyTorch's and
+--- lupine's own.
 M.methods, M.functions, M.generator = read(METHODS), read(FUNCTIONS), read(GENERATOR)
+M.own = read(require("lupine.base.core_functions"))
 
 -- Where forms are found: their flag, the table of their functions.
 local SURFACES = {
@@ -324,8 +332,10 @@ function M.inplace_names(forms)
 end
 
 local index
+local stands_for = setmetatable({}, { __mode = "k" }) -- wrapper -> function
 
 local function note(f, text, doc)
+  f = stands_for[f] or f
   index[f] = index[f] or { texts = {}, seen = {}, doc = doc }
   if not index[f].seen[text] then
     index[f].seen[text] = true
@@ -346,7 +356,7 @@ local function build()
       end
     end
   end
-  for _, part in ipairs({ { M.methods, core.methods }, { M.functions, core },
+  for _, part in ipairs({ { M.methods, core.methods }, { M.functions, core }, { M.own, core },
     { M.generator, getmetatable(core.Generator()).__index } }) do
     for _, form in ipairs(part[1]) do
       local f = type(part[2]) == "table" and part[2][form.name]
@@ -357,18 +367,19 @@ local function build()
   end
 end
 
---- The forms of a function of the core, as text, and its description.
+--- The forms of a function of the core, or of one that stands for it, as text,
+--- and its description.
 ---@param f any
 ---@return string[]? texts
 ---@return string? doc
 function M.of(f)
-  if type(f) ~= "function" or debug.getinfo(f, "S").what ~= "C" then
+  if type(f) ~= "function" then
     return nil
   end
   if not index then
     build()
   end
-  local entry = index[f]
+  local entry = index[stands_for[f] or f]
   return entry and entry.texts, entry and entry.doc
 end
 
@@ -389,7 +400,7 @@ end
 ---@param value any
 ---@param other any
 function M.same(value, other)
-  noted[value] = noted[other]
+  noted[value], stands_for[value] = noted[other], other
 end
 
 --- What `note` was told.

@@ -1,0 +1,123 @@
+--- Functions of the core that are lupine's own: what they take and give, as text
+--- for lupine.base.signatures (the others are PyTorch's). Any stands for tables
+--- too; traces, steps, plans and programs are userdata with methods.
+return [[
+trace() -> Trace
+  -- A new trace: trace:declare(role, name, tensor, shape, dtype) makes a stand-in for a
+  -- variable, trace:run(guarded, f, ...) records what f computes, and trace:step({outputs})
+  -- ends it and gives the step.
+compile(Step step, Any spec) -> (Plan plan, Program program)
+  -- Completes a step and compiles it. spec: device_iterations=1, gradient_accumulation=1,
+  -- replicas=1, mean, running, numerics={…}, loss=value, loss_scale=variable,
+  -- max_norm=variable, gradients={…}, rules={…}, anchors={names}, names=bool, system={…} (as
+  -- options of core.plan), host={…}. program:executor() runs it, plan:report() tells what it
+  -- costs.
+plan(Step step, Any options, Any placement=None) -> Plan
+  -- What a completed step takes on the simulated system. options: chip=, strategy=, …; a
+  -- placement is {nodes = list} or {places = list} of {ipu=, stage=, phase=}. plan:report(),
+  -- plan:nodes(), plan:text(), plan:json(), plan:step(), plan:replay(inputs, how).
+loop(int count, Body body, Tensor[] inputs) -> Tensor[]
+  -- A loop of the running trace: the body on the inputs, then on its results. A body is used
+  -- once (lupine.control.loop has the checks).
+branch(Tensor condition, Body then_body, Tensor[] then_inputs, Body else_body, Tensor[]
+    else_inputs) -> Tensor[]
+  -- A branch of the running trace (lupine.control.branch has the checks).
+call(Body body, Tensor[] inputs) -> Tensor[]
+  -- A call of a body in the running trace (lupine.control.call).
+body(Function f, Tensor[] inputs) -> Body
+  -- Traces f({stand-ins}) -> {results} once, for loop, branch and call; what else it reads is
+  -- captured.
+grad(Tensor[] outputs, Tensor[] inputs, Tensor?[] grad_outputs=None, bool? retain_graph=None,
+    bool create_graph=False, *, bool allow_unused=False) -> Tensor[]
+  -- Gradients of the outputs with respect to the inputs, as torch.autograd.grad gives them.
+backward(Tensor[] tensors, Tensor?[] grad_tensors=None, bool? retain_graph=None, bool
+    create_graph=False, Tensor[]? inputs=None) -> None
+  -- Adds the gradients of the tensors to the leaves' grad.
+function_record(Function rule, Tensor[] inputs, Tensor[] outputs, Any keep_in, Any keep_out, Any
+    dirty, bool materialize) -> None
+  -- Outputs made without a history get a node whose gradient rule(grads, inputs, outputs,
+  -- needs) gives (torch.autograd.Function).
+function_trace(Function rule, Tensor[] inputs, Tensor[] outputs, bool materialize) -> Tensor[]
+  -- The same of the running trace.
+is_tracing() -> bool
+  -- Whether a trace runs.
+is_traced(Any obj) -> bool
+  -- Whether it is a value of the running trace.
+is_parameter(Any obj) -> bool
+  -- Whether it is a parameter.
+is_closed(Any obj) -> bool
+  -- Whether it is a tensor whose memory was given back.
+parameter(Tensor data, bool requires_grad=True) -> Tensor
+  -- A parameter that shares the elements and is a leaf of its own.
+trace_scales(Tensor tensor) -> None
+  -- The running trace may write this parameter (max_norm of embeddings).
+set_grad_enabled(bool mode) -> None
+  -- Whether gradients are recorded.
+set_anomaly_enabled(bool mode) -> None
+  -- Whether backward() looks for NaN.
+set_task(bool on) -> bool
+  -- What a worker could do begins or ends: deterministic algorithms then have a worker's
+  -- width. Gives what was set.
+list(Any table) -> Any
+  -- Marks a table as a list that a script gets: its index 0 is an error.
+sample(Tensor self, int edge) -> Any
+  -- Nested lists of what printing shows: edge elements at both ends, all if it is negative.
+form_list() -> Any
+  -- The forms of all operators, as tables.
+ops() -> Any
+  -- The records of all operators, as tables.
+op_cost(str name, Any operands, Any attributes, str chip) -> Any
+  -- What an operator takes on a chip, or nil where its record has no rule.
+passes() -> (Any common, Any host)
+  -- The names of the common passes, and of those that rewrite the host's graph.
+graph_parse(str text) -> Graph
+  -- A graph from its text form.
+step_parse(str text) -> Step
+  -- A step from its text form; its variables have no data.
+report_fields() -> Any
+  -- What the fields of reports mean: {group, name, kind, of, unit, doc} each.
+profile_begin() -> None
+  -- Starts a session of profiling.
+profile_end() -> Any
+  -- Ends it; the profiles of the executors that ran.
+profile_clock() -> (int now, int in_executors)
+  -- Nanoseconds: the clock, and in executors since the session began.
+machine_peak(int threads) -> (float flops, float bytes)
+  -- What this machine can do in a second.
+mem_live() -> int
+  -- Blocks of the heap that are in use, for specs.
+mem_fail_at(int n, bool lasting=False) -> int
+  -- Makes the n-th allocation from now fail, for specs; gives what was left of the number.
+nearest(str word, Any names) -> Any
+  -- The name that is nearest to a word, or nil.
+terminal_columns() -> Any
+  -- The columns of the terminal that stderr is, or nil.
+start_worker(Function f) -> Channel
+  -- Forks a process that runs f(channel): channel:send(text, tensors), channel:receive(seconds).
+json_decode(str text, str what) -> Any
+  -- The value of a JSON text; `what` names the text in messages.
+json_encode(Any value, int? indent=None) -> str
+  -- JSON; names of objects are sorted.
+list_folder(str path) -> (Any folders, Any files)
+  -- Names in a folder, without hidden ones, in no order.
+read_csv(str path, str delimiter, bool header) -> (Any names, Any columns)
+  -- Columns as tensors, or as lists of strings.
+read_idx(str path) -> Tensor
+  -- A file of the IDX format.
+read_image(str path, str mode) -> Tensor
+  -- A PNG or JPEG picture.
+read_npy(str path) -> Tensor
+  -- A file of NumPy's.
+read_npz(str path, bool each=False) -> (Any names, Any tensors, Any texts)
+  -- NumPy's archive; with each a bad array is false, and texts say why.
+read_safetensors(str path) -> (Any names, Any tensors, Any metadata)
+  -- A file of safetensors.
+write_npy(str path, Tensor arr) -> None
+  -- A file of NumPy's.
+write_npz(str path, Any names, Tensor[] tensors, Any reserved, bool compressed=False) -> None
+  -- NumPy's archive.
+write_png(str path, Tensor image) -> None
+  -- A PNG picture.
+write_safetensors(str path, Any names, Tensor[] tensors, Any metadata=None) -> None
+  -- A file of safetensors.
+]]
