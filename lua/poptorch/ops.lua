@@ -9,6 +9,8 @@ local check = require("lupine.base.check")
 local control = require("lupine.control")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local pieces = require("lupine.base.pieces")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -20,26 +22,38 @@ local function tensor(value, where, class_name)
   return value
 end
 
+-- "NAME(parameters)" as fn(values in order): arguments by position or by name.
+-- `tables` as of check.arguments.
+local function define(text, fn, tables)
+  local name, inside = text:match("^([%w_]+)%((.*)%)$")
+  local names = {}
+  for i, piece in ipairs(pieces(inside)) do
+    names[i] = piece:match("^[%w_]+")
+  end
+  local function defined(...)
+    return fn(table.unpack(check.arguments(name, names, tables, ...), 1, #names))
+  end
+  signatures.note(defined, text)
+  return defined
+end
+
 local REDUCTIONS = { sum = true, mean = true, none = true }
 
 --- Marks what is to be minimised; the reductions are "sum", "mean" and "none".
 --- error: AssertionError for another reduction
----@param ... any x (Tensor), reduction (string)
----@return torch.Tensor
-function M.identity_loss(...)
-  local a = check.arguments("identity_loss", { "x", "reduction" }, nil, ...)
-  errors.check(REDUCTIONS[a[2]], "AssertionError",
-    "identity_loss: reduction: allowed are sum, mean and none, got %s", check.describe(a[2]))
-  return forms.identity_loss(tensor(a[1], "identity_loss: x"), a[2])
-end
+---@type fun(x: torch.Tensor, reduction: string): torch.Tensor
+M.identity_loss = define("identity_loss(x, reduction)", function(x, reduction)
+  errors.check(REDUCTIONS[reduction], "AssertionError",
+    "identity_loss: reduction: allowed are sum, mean and none, got %s", check.describe(reduction))
+  return forms.identity_loss(tensor(x, "identity_loss: x"), reduction)
+end)
 
 --- An operation that does nothing, but stays in the program.
 --- error: poptorch.Error for anything but a tensor
----@param ... any tensor
----@return torch.Tensor
-function M.nop(...)
-  return forms.nop(tensor(check.arguments("nop", { "tensor" }, nil, ...)[1], "nop: tensor"))
-end
+---@type fun(tensor: torch.Tensor): torch.Tensor
+M.nop = define("nop(tensor)", function(x)
+  return forms.nop(tensor(x, "nop: tensor"))
+end)
 
 local function checkpoint(value, at)
   return forms.recomputation_checkpoint(tensor(value, "recomputationCheckpoint: " .. at,
@@ -71,32 +85,29 @@ end
 --- The share of a tile's memory that the operation which made the tensor may
 --- use for temporaries.
 --- error: poptorch.Error for anything but a tensor
----@param ... any tensor, available_memory_proportion (0 to 1)
----@return torch.Tensor
-function M.set_available_memory(...)
-  local a = check.arguments("set_available_memory", { "tensor", "available_memory_proportion" },
-    nil, ...)
-  return forms.set_available_memory(tensor(a[1], "set_available_memory: tensor"),
-    check.number(a[2], "set_available_memory: available_memory_proportion", {}))
-end
+---@type fun(tensor: torch.Tensor, available_memory_proportion: number): torch.Tensor
+M.set_available_memory = define("set_available_memory(tensor, available_memory_proportion)",
+  function(x, proportion)
+    return forms.set_available_memory(tensor(x, "set_available_memory: tensor"),
+      check.number(proportion, "set_available_memory: available_memory_proportion"))
+  end)
 
-local PRINT = { "tensor", "title", "print_gradient", "summarise_threshold", "edge_items",
-  "max_line_width", "digits", "float_format", "separator", "open_bracket", "close_bracket" }
+local PRINT = { "title", "print_gradient", "summarise_threshold", "edge_items", "max_line_width",
+  "digits", "float_format", "separator", "open_bracket", "close_bracket" }
 
 --- Prints the tensor every time that the program comes here, and its gradient
 --- as title_gradient. The result must be used, or nothing is printed.
 --- error: poptorch.Error for anything but a tensor
----@param ... any tensor, title, and the options of the format (PRINT)
----@return torch.Tensor
-function M.ipu_print_tensor(...)
-  local a = check.arguments("ipu_print_tensor", PRINT, nil, ...)
-  tensor(a[1], "ipu_print_tensor: tensor")
-  local options = {}
-  for i = 2, #PRINT do
-    options[PRINT[i]] = a[i]
-  end
-  return next(options) and forms.print_tensor(a[1], options) or forms.print_tensor(a[1])
-end
+---@type fun(tensor: torch.Tensor, title: string?, ...: any): torch.Tensor
+M.ipu_print_tensor = define("ipu_print_tensor(tensor, " .. table.concat(PRINT, ", ") .. ")",
+  function(x, ...)
+    tensor(x, "ipu_print_tensor: tensor")
+    local options = {}
+    for i, name in ipairs(PRINT) do
+      options[name] = select(i, ...)
+    end
+    return next(options) and forms.print_tensor(x, options) or forms.print_tensor(x)
+  end)
 
 -- PopTorch's own sentences.
 local function list_of_tensors(list, where, what)
@@ -127,34 +138,29 @@ end
 --- error: ValueError if inputs is no list of tensors or the body returns others
 --- than it takes, poptorch.Error in a training model
 --- source: 001 poptorch.for_loop
----@param ... any count (integer), body (fun(...: torch.Tensor): ...), inputs (torch.Tensor[])
----@return torch.Tensor[] # what the last round returned
-function M.for_loop(...)
-  local a = check.arguments("for_loop", { "count", "body", "inputs" }, { inputs = "list" },
-    ...)
-  list_of_tensors(a[3], "poptorch.for_loop", "input tensors (inputs)")
+---@type fun(count: integer, body: function, inputs: torch.Tensor[]): torch.Tensor[]
+M.for_loop = define("for_loop(count, body, inputs)", function(count, body, inputs)
+  list_of_tensors(inputs, "poptorch.for_loop", "input tensors (inputs)")
   only_in_inference("poptorch.for_loop")
-  return control.loop(a[1], a[2], a[3], "poptorch.for_loop")
-end
+  return control.loop(count, body, inputs, "poptorch.for_loop")
+end, { inputs = "list" })
 
---- Runs one of two bodies on the device, as a tensor of one element says. Both
---- must return as many tensors, of the same types; inputs and what is captured
---- are passed by value. On the host the branch is Lua's.
+--- Runs one of two bodies, functions of tensors, with its list of inputs on the
+--- device, as a tensor of one element says. Both must return as many tensors, of
+--- the same types; inputs and what is captured are passed by value. On the host
+--- the branch is Lua's.
 --- error: ValueError if the inputs are no lists of tensors or the results
 --- differ, poptorch.Error in a training model
 --- source: PopTorch 3.4, poptorch.cond
----@param ... any condition (torch.Tensor), then_body (fun(...: torch.Tensor): ...), then_inps
----  (torch.Tensor[]), else_body (likewise), else_inps (torch.Tensor[])
----@return torch.Tensor[]
-function M.cond(...)
-  local a = check.arguments("cond", { "condition", "then_body", "then_inps", "else_body",
-    "else_inps" }, { else_inps = "list" }, ...)
-  for i = 3, 5, 2 do
-    list_of_tensors(a[i], "poptorch.cond", "then_inps and else_inps tensors")
-  end
-  only_in_inference("poptorch.cond")
-  return control.branch(a[1], a[2], a[3], a[4], a[5], "poptorch.cond")
-end
+---@type fun(condition, then_body, then_inps, else_body, else_inps): torch.Tensor[]
+M.cond = define("cond(condition, then_body, then_inps, else_body, else_inps)",
+  function(condition, then_body, then_inps, else_body, else_inps)
+    for _, list in ipairs({ then_inps or false, else_inps or false }) do
+      list_of_tensors(list, "poptorch.cond", "then_inps and else_inps tensors")
+    end
+    only_in_inference("poptorch.cond")
+    return control.branch(condition, then_body, then_inps, else_body, else_inps, "poptorch.cond")
+  end, { else_inps = "list" })
 
 --- Whether IPUs can be used: the simulated system is the hardware.
 ---@param num_ipus? integer how many (1)

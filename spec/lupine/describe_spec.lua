@@ -44,6 +44,18 @@ describe("?NAME", function()
       "Wraps a module for training")
   end)
 
+  it("shows the parameters of PopTorch's operators", function()
+    shows("poptorch.for_loop", {}, "for_loop(count, body, inputs)", "Runs the body `count` times")
+    shows("poptorch.cond", {}, "cond(condition, then_body, then_inps, else_body, else_inps)",
+      "as a tensor of one element says")
+    shows("poptorch.identity_loss", {}, "identity_loss(x, reduction)", '"sum", "mean" and "none"')
+    shows("poptorch.nop", {}, "nop(tensor)", "does nothing")
+    shows("poptorch.set_available_memory", {},
+      "set_available_memory(tensor, available_memory_proportion)", "temporaries")
+    shows("poptorch.ipu_print_tensor", {}, "ipu_print_tensor(tensor, title, print_gradient",
+      "Prints the tensor every time")
+  end)
+
   it("shows classes, their methods, and options", function()
     shows("poptorch.Options", {}, "class Options", "deviceIterations", "isFrozen")
     shows("poptorch.Options.deviceIterations", {}, "property device_iterations", "default 1")
