@@ -232,6 +232,20 @@ function M.plain_table(value, where, opts)
   return M.table(value, where, opts)
 end
 
+-- The members without those that `opts.except` lists, and by themselves.
+local function allowed_members(enumeration, opts)
+  local texts, known = {}, {}
+  for _, m in ipairs(opts and opts.except or {}) do
+    known[m] = false
+  end
+  for _, m in ipairs(enumeration:members()) do
+    if known[m] == nil then
+      texts[#texts + 1], known[m] = tostring(m), true
+    end
+  end
+  return texts, known
+end
+
 --- A member of an enumeration; `opts.except` lists members that are refused.
 ---@param value any
 ---@param where string how the reader knows the argument, for messages
@@ -242,22 +256,28 @@ function M.enum(value, where, enumeration, opts)
   if nullable(value, opts) then
     return nil
   end
-  local allowed = {}
-  local ok = false
-  for _, m in ipairs(enumeration:members()) do
-    local refused = false
-    for _, other in ipairs(opts and opts.except or {}) do
-      refused = refused or other == m
-    end
-    if not refused then
-      allowed[#allowed + 1] = tostring(m)
-      ok = ok or m == value
-    end
-  end
-  if not ok then
-    wrong(opts, "TypeError", where, table.concat(allowed, " or "), value)
+  local texts, known = allowed_members(enumeration, opts)
+  if value == nil or not known[value] then
+    wrong(opts, "TypeError", where, table.concat(texts, " or "), value)
   end
   return value
+end
+
+--- What these checks allow, for help: of "int", "number", "bool", "string" or
+--- "table", of an enumeration or a class.
+---@param kind string|table
+---@param opts? {nullable: boolean?, min: number?, max: number?, except: table[]?}
+---@return string
+function M.allowed(kind, opts)
+  local text
+  if enum.is_enum(kind) then
+    text = table.concat(allowed_members(kind, opts), ", ")
+  elseif class.is_class(kind) then
+    text = kind.__name
+  else
+    text = range_text(kind == "number" and "float" or kind, opts or {})
+  end
+  return opts and opts.nullable and text .. " or nil" or text
 end
 
 --- An instance of a class.

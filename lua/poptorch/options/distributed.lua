@@ -11,9 +11,10 @@ end
 local Distributed
 Distributed = Group.define("_DistributedOptions", {
   {
-    name = "configureProcessId", params = { "process_id", "num_processes" },
+    name = "configureProcessId", params = { { "process_id", kind = "int", min = 0 },
+      { "num_processes", kind = "int", min = 1 } },
     set = function(self, values, _, row)
-      local n = Group._argument(row, "num_processes", values[2], "int", { min = 1 })
+      local n = Group._argument(row, "num_processes", values[2])
       local id = Group._argument(row, "process_id", values[1], "int", { min = 0, max = n - 1 })
       self._values.processId, self._values.numProcesses = id, n
     end,
@@ -21,10 +22,11 @@ Distributed = Group.define("_DistributedOptions", {
     effect = "The rows that a DataLoader reads; compiling for more than one is refused.",
   },
   {
-    name = "setEnvVarNames", params = { "var_num_processes", "var_process_id" },
+    name = "setEnvVarNames", params = { { "var_num_processes", kind = "string" },
+      { "var_process_id", kind = "string" } },
     set = function(self, values, _, row)
-      local size = Group._argument(row, "var_num_processes", values[1], "string")
-      local rank = Group._argument(row, "var_process_id", values[2], "string")
+      local size = Group._argument(row, "var_num_processes", values[1])
+      local rank = Group._argument(row, "var_process_id", values[2])
       self:_read_env(size, rank)
     end,
     doc = "Reads count and id from these environment variables, now.",

@@ -48,9 +48,23 @@ local function effect_of(row)
   return row.effect or row.no_effect and "none: " .. row.no_effect
 end
 
+-- "int >= 1, if left out 1": what a parameter allows.
+local function takes(spec)
+  local text = spec.kind and check.allowed(spec.kind, spec) or "any value"
+  local default = spec.omitted
+  if default == nil and spec[1] then -- no row, whose default is the property's
+    default = spec.default
+  end
+  return default == nil and text or ("%s; if left out %s"):format(text,
+    spec[1] and type(default) == "string" and default or Group.shown(default))
+end
+
 local function help_of(group, row)
   local lines = { ("%s.%s"):format(group.label, row.name and signature(row) or row.key) }
   lines[#lines + 1] = "  " .. row.doc
+  for _, param in ipairs(row.name and not row.varargs and row.params or {}) do
+    lines[#lines + 1] = ("  %s: %s"):format(param, takes(row.takes[param]))
+  end
   if row.key and row.name then
     lines[#lines + 1] = ("  property %s: %s, default %s"):format(row.key, type_of(row),
       Group.shown(row.default))
@@ -105,8 +119,9 @@ local function annotate_setter(lines, group, row, variable)
     lines[#lines + 1] = "---@param ... string"
   end
   for _, param in ipairs(row.varargs and {} or row.params) do
-    local kind = #row.params == 1 and type_of(row) or "any"
-    local optional = row.omitted ~= nil and "?" or ""
+    local spec = row.takes[param]
+    local kind = type_of(spec)
+    local optional = (spec.omitted ~= nil or spec[1] and spec.default ~= nil) and "?" or ""
     lines[#lines + 1] = ("---@param %s%s %s"):format(param, optional, kind)
   end
   lines[#lines + 1] = "---@return " .. group.type

@@ -13,9 +13,8 @@ local G, C, O = enums.CommGroupType, enums.ConnectionType, enums.OutputMode
 
 local function set_input_grouping(self, values, given, row)
   local size = given.input_group_size
-    and arg(row, "input_group_size", values[1], "int", { error = "ValueError" }) or 1
-  local kind = given.input_group_type and arg(row, "input_group_type", values[2], G,
-    { error = "ValueError", except = { G.All } }) or G.Consecutive
+    and arg(row, "input_group_size", values[1]) or 1
+  local kind = given.input_group_type and arg(row, "input_group_type", values[2]) or G.Consecutive
   if kind == G.NoGrouping then
     size, kind = 1, G.Consecutive
   end
@@ -28,11 +27,9 @@ end
 
 local function period(row, mode, value, given)
   if mode == O.EveryN then
-    local n = given and value ~= nil and arg(row, "output_return_period", value, "int")
-    errors.check(n and n > 0, "AssertionError",
-      "%s(output_return_period): OutputMode.EveryN needs an int > 0, got %s", row.name,
-      check.describe(value))
-    return n
+    errors.check(given and value ~= nil, "AssertionError",
+      "%s(output_return_period): OutputMode.EveryN needs an int >= 1", row.name)
+    return arg(row, "output_return_period", value)
   end
   if given and value ~= nil and value ~= 1 then
     logging.info("%s: output_return_period %s is ignored: it belongs to OutputMode.EveryN",
@@ -42,15 +39,15 @@ local function period(row, mode, value, given)
 end
 
 local function set_output_mode(self, values, given, row)
-  local mode = arg(row, "output_mode", values[1], O)
+  local mode = arg(row, "output_mode", values[1])
   local n = period(row, mode, values[2], given.output_return_period)
   self._values.output_mode, self._values.output_return_period = mode, n
 end
 
 local function set_anchor(self, values, given, row)
-  local short = arg(row, "short_name", values[1], "string")
-  local long = arg(row, "long_name", values[2], "string")
-  local mode = arg(row, "output_mode", values[3], O, { nullable = true })
+  local short = arg(row, "short_name", values[1])
+  local long = arg(row, "long_name", values[2])
+  local mode = arg(row, "output_mode", values[3])
   local n
   if mode == nil then
     mode, n = self.output_mode, self.output_return_period
@@ -62,7 +59,7 @@ local function set_anchor(self, values, given, row)
 end
 
 local function set_proportion(self, values, _, row)
-  local given = arg(row, "available_memory_proportion", values[1], "table")
+  local given = arg(row, "available_memory_proportion", values[1])
   local kept = {}
   for name, value in pairs(given) do
     local id = type(name) == "string" and math.tointeger(tonumber(name:match("^IPU(%d+)$")))
@@ -74,7 +71,7 @@ local function set_proportion(self, values, _, row)
 end
 
 local function set_profiling(self, values, _, row)
-  local dir = arg(row, "profile_dir", values[1], "string", { nullable = true }) or "."
+  local dir = arg(row, "profile_dir", values[1]) or "."
   if (os.getenv("POPLAR_ENGINE_OPTIONS") or ""):find("autoReport.", 1, true) then
     logging.warn("enableProfiling: POPLAR_ENGINE_OPTIONS holds autoReport options: they win "
       .. "over the ones set here")
@@ -105,7 +102,7 @@ local function set_seed(self, values, _, row)
 end
 
 local function set_cache(self, values, _, row)
-  local path = arg(row, "path", values[1], "string", { nullable = true })
+  local path = arg(row, "path", values[1])
   self._Popart:_put("enableEngineCaching", path ~= nil)
   self._Popart:_put("cachePath", path)
 end
@@ -124,7 +121,10 @@ return {
     omitted = true,
     doc = "Only false lets a replicated model modify its buffers: each replica has its own.",
     effect = "Which models compile; the machine has buffers of each replica in any case." },
-  { name = "inputReplicaGrouping", params = { "input_group_size", "input_group_type" },
+  { name = "inputReplicaGrouping", params = {
+      { "input_group_size", kind = "int", default = 1, error = "ValueError" },
+      { "input_group_type", kind = G, default = G.Consecutive, except = { G.All },
+        error = "ValueError" } },
     set = set_input_grouping,
     doc = "Replicas of a group read the same input; not CommGroupType.All.",
     effect = "Host traffic divides by the group size." },
@@ -132,14 +132,18 @@ return {
     setter = "inputReplicaGrouping" },
   { key = "input_group_type", default = G.Consecutive, doc = "Arrangement of input groups.",
     setter = "inputReplicaGrouping" },
-  { name = "outputMode", key = "output_mode", params = { "output_mode", "output_return_period" },
+  { name = "outputMode", key = "output_mode", params = { { "output_mode", kind = O },
+      { "output_return_period", kind = "int", min = 1, default = 1 } },
     kind = O, default = O.Default, set = set_output_mode,
-    doc = "Which results a call returns; Default is All for inference, Final for training.",
+    doc = "Which results a call returns; Default is All for inference, Final for training; "
+      .. "EveryN needs a period, which divides deviceIterations.",
     effect = "Results copied to the host." },
   { key = "output_return_period", kind = "int", default = 1, min = 1,
     doc = "N of OutputMode.EveryN.", setter = "outputMode" },
   { name = "anchorTensor",
-    params = { "short_name", "long_name", "output_mode", "output_return_period" },
+    params = { { "short_name", kind = "string" }, { "long_name", kind = "string" },
+      { "output_mode", kind = O, nullable = true, default = "outputMode's, with its period" },
+      { "output_return_period", kind = "int", min = 1, default = 1 } },
     set = set_anchor, unfrozen = true,
     doc = "Makes a tensor of the graph retrievable after a run; without a mode it follows "
       .. "outputMode.",

@@ -4,7 +4,8 @@
 ---
 ---   name      the setter                       "deviceIterations"
 ---   key       the property and toDict's key    "device_iterations"
----   params    the setter's parameters          { key } unless given
+---   params    the setter's parameters          { key } unless given; one that is
+---             not the property: { name, kind =, … } as in a row, `default` also a text
 ---   kind      "int", "bool", "string", "number", "table", an enum or a class
 ---   min, max  ends of a number's range
 ---   default   value of a fresh object
@@ -70,10 +71,10 @@ function Group:_row(key)
   return getmetatable(self)._by_key[key]
 end
 
---- Checks one argument of a setter with several.
+--- Checks one argument of a setter: as its parameter says, or as this kind.
 function Group._argument(row, param, value, kind, extra)
-  local probe = { kind = kind, error = row.error, min = row.min, max = row.max }
-  for k, v in pairs(extra or {}) do
+  local probe = { kind = kind, error = row.error }
+  for k, v in pairs(extra or not kind and row.takes[param] or {}) do
     probe[k] = v
   end
   return checked(probe, value, where_of(row, param))
@@ -153,6 +154,14 @@ function Group.define(name, rows, base)
   rawset(cls, "_rows", rows)
   local by_key = {}
   for _, row in ipairs(rows) do
+    row.takes = {}
+    for i, param in ipairs(row.params or { row.key }) do
+      local own = type(param) == "table"
+      row.takes[own and param[1] or param] = own and param or row
+      if own then
+        row.params[i] = param[1]
+      end
+    end
     row.params = row.params or { row.key }
     if row.key then
       by_key[row.key] = row

@@ -24,7 +24,7 @@ on_chip.set = function(self, values, given, row)
   if not given.use then
     use = true
   end
-  self:_store(row, Group._argument(row, "use", use, "bool", { nullable = true }))
+  self:_store(row, Group._argument(row, "use", use))
 end
 
 --- Where one kind of tensor is stored. Setters copy the settings they are
@@ -119,7 +119,7 @@ local function location(name, key, of)
     name = name, key = key, params = { "location" }, kind = Settings, nullable = false,
     tables = { location = true },
     set = function(self, values, _, row)
-      self:_store(row, class.copy(Group._argument(row, "location", values[1], Settings)))
+      self:_store(row, class.copy(Group._argument(row, "location", values[1])))
     end,
     doc = "Location of " .. of .. ".",
     effect = "Tile memory and streaming of " .. of .. ".",
@@ -132,7 +132,7 @@ M.Options = Group.define("_TensorLocationOptions", {
     name = "numIOTiles", key = "num_io_tiles", params = { "num_tiles" }, kind = "int",
     default = 0, min = 32, max = 192, popart = "numIOTiles",
     set = function(self, values, _, row)
-      local n = Group._argument(row, "num_tiles", values[1], "int")
+      local n = Group._argument(row, "num_tiles", values[1])
       errors.check(n % 2 == 0, "AssertionError",
         "numIOTiles(num_tiles): expected an even int, got %d", n)
       self:_store(row, n)

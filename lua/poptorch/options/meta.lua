@@ -73,26 +73,27 @@ function Options:broadcastBuffers(broadcast_buffers) end
 --- Replicas of a group read the same input; not CommGroupType.All.
 --- effect: Host traffic divides by the group size.
 --- source: PopTorch 3.x API reference, poptorch.Options
----@param input_group_size any
----@param input_group_type any
+---@param input_group_size? integer
+---@param input_group_type? poptorch.CommGroupType
 ---@return poptorch.Options
 function Options:inputReplicaGrouping(input_group_size, input_group_type) end
 
---- Which results a call returns; Default is All for inference, Final for training.
+--- Which results a call returns; Default is All for inference, Final for training; EveryN needs
+---   a period, which divides deviceIterations.
 --- effect: Results copied to the host.
 --- source: PopTorch 3.x API reference, poptorch.Options
----@param output_mode any
----@param output_return_period any
+---@param output_mode poptorch.OutputMode
+---@param output_return_period? integer
 ---@return poptorch.Options
 function Options:outputMode(output_mode, output_return_period) end
 
 --- Makes a tensor of the graph retrievable after a run; without a mode it follows outputMode.
 --- effect: The tensor stays live to its copy to the host.
 --- source: PopTorch 3.x API reference, poptorch.Options
----@param short_name any
----@param long_name any
----@param output_mode any
----@param output_return_period any
+---@param short_name string
+---@param long_name string
+---@param output_mode? poptorch.OutputMode?
+---@param output_return_period? integer
 ---@return poptorch.Options
 function Options:anchorTensor(short_name, long_name, output_mode, output_return_period) end
 
@@ -417,16 +418,16 @@ local _DistributedOptions = {}
 --- Sets this process's id and the number of processes.
 --- effect: The rows that a DataLoader reads; compiling for more than one is refused.
 --- source: PopTorch 3.x API reference, poptorch.options._DistributedOptions
----@param process_id any
----@param num_processes any
+---@param process_id integer
+---@param num_processes integer
 ---@return poptorch.options._DistributedOptions
 function _DistributedOptions:configureProcessId(process_id, num_processes) end
 
 --- Reads count and id from these environment variables, now.
 --- effect: As configureProcessId.
 --- source: PopTorch 3.x API reference, poptorch.options._DistributedOptions
----@param var_num_processes any
----@param var_process_id any
+---@param var_num_processes string
+---@param var_process_id string
 ---@return poptorch.options._DistributedOptions
 function _DistributedOptions:setEnvVarNames(var_num_processes, var_process_id) end
 
@@ -456,7 +457,7 @@ local _PopartOptions = {}
 --- effect: That of the session option, or a note in the report; one that would change results
 ---   and an unknown name are errors when compiling.
 --- source: PopTorch 3.x API reference, poptorch.options._PopartOptions
----@param key any
+---@param key string
 ---@param value any
 ---@return poptorch.options._PopartOptions
 function _PopartOptions:set(key, value) end
@@ -464,8 +465,8 @@ function _PopartOptions:set(key, value) end
 --- Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.
 --- effect: none: the passes over the graph are fixed
 --- source: PopTorch 3.x API reference, poptorch.options._PopartOptions
----@param patterns any
----@param level any
+---@param patterns table
+---@param level? integer
 ---@return poptorch.options._PopartOptions
 function _PopartOptions:setPatterns(patterns, level) end
 

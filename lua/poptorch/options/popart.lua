@@ -10,25 +10,26 @@ local FIXED = "the passes over the graph are fixed"
 local Popart
 Popart = Group.define("_PopartOptions", {
   {
-    name = "set", params = { "key", "value" }, tables = { value = true },
+    name = "set", params = { { "key", kind = "string" }, { "value" } }, tables = { value = true },
     set = function(self, values, _, row)
-      self:_put(Group._argument(row, "key", values[1], "string"), values[2])
+      self:_put(Group._argument(row, "key", values[1]), values[2])
     end,
     doc = "Sets a session option by its PopART name.",
     effect = "That of the session option, or a note in the report; one that would change "
       .. "results and an unknown name are errors when compiling.",
   },
   {
-    name = "setPatterns", params = { "patterns", "level" }, tables = { patterns = true },
+    name = "setPatterns", params = { { "patterns", kind = "table" },
+      { "level", kind = "int", min = 0, max = 3, default = 2 } }, tables = { patterns = true },
     set = function(self, values, given, row)
-      local patterns = Group._argument(row, "patterns", values[1], "table")
+      local patterns = Group._argument(row, "patterns", values[1])
       for name, on in pairs(patterns) do
         Group._argument(row, "patterns", name, "string")
         Group._argument(row, "patterns", on, "bool")
       end
       self._values.patterns = class.copy(patterns)
       self._values.patterns_level = given.level
-        and Group._argument(row, "level", values[2], "int", { min = 0, max = 3 }) or 2
+        and Group._argument(row, "level", values[2]) or 2
     end,
     doc = "Switches graph patterns on or off by name; level 0 none, 1 minimal, 2 default, 3 all.",
     no_effect = FIXED,

@@ -60,7 +60,7 @@ return Group.define("_PrecisionOptions", {
     name = "halfFloatCasting", key = "half_float_casting", kind = H, default = H.Default,
     error = "ValueError",
     set = deprecated("halfFloatCasting", function(self, value, row)
-      self:_store(row, Group._argument(row, "half_float_casting", value, H))
+      self:_store(row, Group._argument(row, "half_float_casting", value))
     end),
     doc = "Deprecated: mixed types promote as in PyTorch whatever is chosen.",
     no_effect = "mixed types promote as in PyTorch",
@@ -69,7 +69,7 @@ return Group.define("_PrecisionOptions", {
     name = "runningStatisticsAlwaysFloat", key = "running_statistics_always_float",
     params = { "value" }, kind = "bool", default = true, error = "ValueError",
     set = deprecated("runningStatisticsAlwaysFloat", function(self, value, row)
-      self:_store(row, Group._argument(row, "value", value, "bool"))
+      self:_store(row, Group._argument(row, "value", value))
     end),
     doc = "Deprecated: the type of running statistics is that of the buffers.",
     no_effect = "running statistics have their buffers' type",

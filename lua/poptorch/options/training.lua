@@ -6,7 +6,7 @@ local Group = require("poptorch.options.group")
 local R, S = enums.ReductionType, enums.MeanReductionStrategy
 
 local function set_dithering(self, values, _, row)
-  local on = Group._argument(row, "enabled", values[1], "bool")
+  local on = Group._argument(row, "enabled", values[1])
   self._owner._Popart:_merge("convolutionOptions", { enableConvolutionDithering = tostring(on) })
 end
 
@@ -20,11 +20,7 @@ return Group.define("_TrainingOptions", {
   {
     name = "accumulationAndReplicationReductionType",
     key = "accumulation_and_replication_reduction_type", params = { "reduction_type" },
-    kind = R, default = R.Mean, error = "ValueError",
-    set = function(self, values, _, row)
-      self:_store(row, Group._argument(row, "reduction_type", values[1], R,
-        { except = { R.NoReduction } }))
-    end,
+    kind = R, default = R.Mean, error = "ValueError", except = { R.NoReduction },
     doc = "Mean or Sum over accumulated micro-batches and over replicas.",
     effect = "The divisor of gradients; no cost of its own.",
     idle = Group.training_only("inference has no gradients"),
