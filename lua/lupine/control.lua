@@ -8,8 +8,8 @@
 --- write in place; other tensors that it reads (captured ones: parameters,
 --- buffers, tensors of the function around it) it may not write when it is
 --- compiled. It returns tensors, as several values or as one list. Gradients
---- flow through all of it; a loop's gradient computes its rounds again from the
---- stacked values with which they began.
+--- flow through all of it but a torch.autograd.Function; a loop's gradient
+--- computes its rounds again from the stacked values with which they began.
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")

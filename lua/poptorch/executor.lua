@@ -366,7 +366,8 @@ function methods.getTensorNames(self)
 end
 
 --- The tensor that options:anchorTensor named, as the last call left it: a slice
---- for each micro-batch that the anchor's output mode returns.
+--- for each micro-batch that the anchor's output mode returns, by device
+--- iteration, in each by micro-batch, in each by replica.
 --- error: AssertionError if the model is not compiled, has no such anchor, or
 --- was not called since
 --- source: 001 Options.anchorTensor

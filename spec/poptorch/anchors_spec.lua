@@ -155,6 +155,23 @@ describe("an anchored tensor", function()
     end
   end)
 
+  -- As the host's rows stand: [2 iterations][3 micro-batches][2 replicas][1 row].
+  it("has its slices by iteration, micro-batch and replica", function()
+    local O = poptorch.OutputMode
+    local x = input(12)
+    local rows = x:reshape(2, 3, 2, 3)
+    local want = { [O.All] = x, [O.EveryN] = x:narrow(0, 6, 6), [O.Final] = x:narrow(0, 10, 2),
+      [O.Sum] = rows:sum({ 0, 1 }) }
+    for mode, tensor in pairs(want) do
+      local options = poptorch.Options():deviceIterations(2):replicationFactor(2)
+        :broadcastBuffers(false)
+      options.Training:gradientAccumulation(3)
+      local model = train(options, { "input/x" }, mode, 2)
+      model(x)
+      close(tensor, model:getAnchoredTensor("a1"))
+    end
+  end)
+
   it("takes the model's output mode if it has none", function()
     local options = poptorch.Options():deviceIterations(3):outputMode(poptorch.OutputMode.All)
     local model = train(options, { "Gradient___fc2.bias" })

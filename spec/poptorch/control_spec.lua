@@ -127,3 +127,64 @@ describe("loops and branches in a model", function()
     end)
   end
 end)
+
+describe("what docs/porting.md says of bodies in training:", function()
+  local function train_once(init, body)
+    local M = nn.Module:extend("M")
+    M.init = init
+    function M:forward(x)
+      local y = control.loop(2, function(v) return body(self, v) end, { x })[1]
+      return y, poptorch.identity_loss(y, "mean")
+    end
+    return pcall(poptorch.trainingModel(M()), torch.randn(4, 3))
+  end
+
+  it("momentum moves what a branch did not take, the host leaves it", function()
+    local Sides = nn.Module:extend("Sides")
+    function Sides:init()
+      self.a, self.b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    end
+    function Sides:forward(first, x)
+      local y = control.branch(first, function(v) return v * self.a end, { x },
+        function(v) return v * self.b end, { x })[1]
+      return y, poptorch.identity_loss(y, "sum")
+    end
+    local x, a = torch.ones(1), {}
+    for i, device in ipairs({ true, false }) do
+      local net = Sides()
+      local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.9 })
+      local trainer = device and poptorch.trainingModel(net, nil, optimizer)
+      for _, first in ipairs({ true, false, false }) do
+        local c = torch.tensor({ first })
+        if device then
+          trainer(c, x)
+        else
+          optimizer:zero_grad()
+          select(2, net(c, x)):backward()
+          optimizer:step()
+        end
+      end
+      a[i] = net.a:item()
+      assert.near(1 - 0.1 * (1 + 1.9), net.b:item(), 1e-6)
+    end
+    assert.near(1 - 0.1 * (1 + 0.9 + 0.81), a[1], 1e-6)
+    assert.near(1 - 0.1, a[2], 1e-6)
+  end)
+
+  it("BatchNorm in training mode is an error in one", function()
+    local function init(self) self.fc, self.bn = nn.Linear(3, 3), nn.BatchNorm1d(3) end
+    local ok, e = train_once(init, function(self, v) return self.bn(self.fc(v)) end)
+    assert.is_false(ok)
+    assert.matches("writes in place to a tensor from outside the body", e.message)
+  end)
+
+  it("a Function has no gradient in one", function()
+    local Twice = torch.autograd.Function:extend("Twice")
+    function Twice.forward(_, x) return x * 2 end
+    function Twice.backward(_, g) return g * 2 end
+    local function init(self) self.fc = nn.Linear(3, 3) end
+    local ok, e = train_once(init, function(self, v) return Twice.apply(self.fc(v)) end)
+    assert.is_false(ok)
+    assert.matches("torch.autograd.Function in the body .* has no gradient", e.message)
+  end)
+end)

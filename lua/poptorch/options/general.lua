@@ -146,7 +146,7 @@ return {
       { "output_return_period", kind = "int", min = 1, default = 1 } },
     set = set_anchor, unfrozen = true,
     doc = "Makes a tensor of the graph retrievable after a run; without a mode it follows "
-      .. "outputMode.",
+      .. "outputMode. Slices stand by device iteration, micro-batch, replica.",
     effect = "The tensor stays live to its copy to the host." },
   { key = "anchored_tensors", default = {}, doc = "Anchors by short name.",
     setter = "anchorTensor" },

@@ -88,6 +88,7 @@ function Options:inputReplicaGrouping(input_group_size, input_group_type) end
 function Options:outputMode(output_mode, output_return_period) end
 
 --- Makes a tensor of the graph retrievable after a run; without a mode it follows outputMode.
+---   Slices stand by device iteration, micro-batch, replica.
 --- effect: The tensor stays live to its copy to the host.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param short_name string
