@@ -7,7 +7,7 @@
 static LpCost reduce_rows(const LpCostCtx *x, LpRedOp op, LpCostType t,
                           int64_t rows, int64_t n)
 {
-    int64_t shape[2] = {rows, n / max_i64(rows, 1)};
+    int64_t shape[2] = {rows, n / lp_max(rows, 1)};
     return lp_cost_reduce(x, op, t, shape, 2, 2);
 }
 
@@ -198,7 +198,7 @@ LpCost lp_cost_pool_grad(const LpCostCtx *x, LpRedOp op, LpCostType t,
         return (LpCost){0};
     /* an input lies in so many windows; the maximum needs inputs and outputs
      * beside the gradient */
-    int64_t taps = max_i64(div_up(mul_sat(n_out, window), n_in), 1);
+    int64_t taps = lp_max(div_up(mul_sat(n_out, window), n_in), 1);
     int64_t fetched = op == LP_RED_MAX ? n_in + 2 * n_out : n_out;
     return windows(x, op, t, fetched, n_in, taps);
 }

@@ -83,9 +83,9 @@ void lp_cost_add(LpCost *c, LpCost next)
     c->sync_cyc += next.sync_cyc;
     if (!lp_add_i64(c->flops, next.flops, &c->flops))
         c->flops = INT64_MAX;
-    c->temp_tile_bytes = max_i64(c->temp_tile_bytes, next.temp_tile_bytes);
+    c->temp_tile_bytes = lp_max(c->temp_tile_bytes, next.temp_tile_bytes);
     c->interleaved_tile_bytes =
-        max_i64(c->interleaved_tile_bytes, next.interleaved_tile_bytes);
+        lp_max(c->interleaved_tile_bytes, next.interleaved_tile_bytes);
     c->vertex_bytes += next.vertex_bytes;
     c->exchange_code_bytes += next.exchange_code_bytes;
     for (int i = 0; i < (int)(sizeof c->codelets.w / sizeof *c->codelets.w);
@@ -108,10 +108,10 @@ LpCost lp_cost_repeat(LpCost c, int64_t times)
 LpTileMap lp_tile_map(const LpCostCtx *x, LpCostType t, int64_t n,
                       int64_t grain)
 {
-    int64_t grains = div_up(n, max_i64(grain, 1));
+    int64_t grains = div_up(n, lp_max(grain, 1));
     int64_t tiles = ctx_tiles(x), share = div_up(grains, tiles);
     LpTileMap m = {.tiles = share ? (int)div_up(grains, share) : 0};
-    m.tile_elems = min_i64(share * max_i64(grain, 1), n);
+    m.tile_elems = lp_min(share * lp_max(grain, 1), n);
     m.tile_bytes = m.tile_elems * lp_cost_type_bytes(t);
     return m;
 }
@@ -141,5 +141,5 @@ int64_t lp_tile_with_gaps(const LpChip *chip, int64_t used, int64_t interleaved)
 {
     if (interleaved <= 0)
         return used;
-    return max_i64(used, chip->region0_bytes + interleaved);
+    return lp_max(used, chip->region0_bytes + interleaved);
 }

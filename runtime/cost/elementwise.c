@@ -104,7 +104,7 @@ LpCost lp_cost_broadcast(const LpCostCtx *x, LpEwOp op, LpCostType t, int64_t n,
     if (n <= 0 || row <= 0 || inner <= 0)
         return (LpCost){0};
     LpTileMap m = spread(x, t, n);
-    int64_t part = min_i64(inner > 1 ? inner : row, m.tile_elems);
+    int64_t part = lp_min(inner > 1 ? inner : row, m.tile_elems);
     int64_t rows = div_up(m.tile_elems, part);
     int64_t operand = inner > 1 ? rows : part;
     int64_t vecs = div_up(part, vec_elems(x->chip, t));
@@ -187,7 +187,7 @@ LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
     LpCost c = lp_cost_exchange(x, t, mul_sat(count, elems));
     if (count <= 0 || elems <= 0)
         return c;
-    int64_t tiles = min_i64(count, ctx_tiles(x));
+    int64_t tiles = lp_min(count, ctx_tiles(x));
     int64_t each = div_up(count, tiles);
     int64_t bytes = mul_sat(elems, lp_cost_type_bytes(t));
     cost_step(x, &c, 0, mul_sat(each, mul_sat(macs, SERIAL_MAC_CYC)));

@@ -97,8 +97,8 @@ int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
 int64_t outer_cyc(LpCostType t, int64_t m, int64_t n)
 {
     int64_t width = div_up(m, W);
-    int64_t vecs = t == LP_COST_HALF ? div_up(max_i64(n - 12, 0), 4)
-                                     : div_up(max_i64(n - 6, 0), 2);
+    int64_t vecs = t == LP_COST_HALF ? div_up(lp_max(n - 12, 0), 4)
+                                     : div_up(lp_max(n - 6, 0), 2);
     return W * (25 + 11 + width * (6 + vecs));
 }
 
@@ -123,7 +123,7 @@ int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
 
 int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed)
 {
-    int64_t turns = max_i64(div_up(n, W * vec_elems(chip, t)) - 1, 0);
+    int64_t turns = lp_max(div_up(n, W * vec_elems(chip, t)) - 1, 0);
     return 44 + W * (15 + 9 + (mixed ? 4 : 3) * turns);
 }
 
@@ -131,7 +131,7 @@ int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose)
 {
     int64_t e = lp_cost_type_bytes(t);
     /* an element at a time, four of five cycles useful */
-    return transpose ? div_up(n * e * 5, 4 * min_i64(chip->memcpy_bytes_cyc, e))
+    return transpose ? div_up(n * e * 5, 4 * lp_min(chip->memcpy_bytes_cyc, e))
                      : div_up(n * e, chip->memcpy_bytes_cyc);
 }
 
@@ -148,7 +148,7 @@ int reduce_stages(int64_t depth, int64_t ways[3])
     for (int i = 0; i < n - 1; i++) {
         /* keep depth^((stages left - 1) / stages left) partials */
         double keep = ceil(pow((double)left, (double)(n - 1 - i) / (n - i)));
-        int64_t next = max_i64((int64_t)keep, 1);
+        int64_t next = lp_max((int64_t)keep, 1);
         ways[i] = div_up(left, next);
         left = next;
     }

@@ -27,8 +27,8 @@ static Part part_of(LpCostType t, const LpLookup *l, Ways w)
               .cols = div_up(div_up(l->cols, grain), w.cols) * grain,
               .count = div_up(l->count, w.count)};
     p.bytes = p.cols * lp_cost_type_bytes(t);
-    p.hot = min_i64(l->hot, p.count);
-    p.inside = max_i64(div_up(p.count, w.rows), p.hot);
+    p.hot = lp_min(l->hot, p.count);
+    p.inside = lp_max(div_up(p.count, w.rows), p.hot);
     return p;
 }
 
@@ -44,7 +44,7 @@ static int64_t slice_vertex(int64_t count, int64_t in, int64_t bytes)
 static int64_t update_vertex(const Part *p)
 {
     int64_t each = 11 + 3 * (div_up(p->bytes, 4) - 1);
-    int64_t in = max_i64(div_up(p->inside, W), p->hot);
+    int64_t in = lp_max(div_up(p->inside, W), p->hot);
     return W * (33 + 6 + in * each + (p->count - p->inside) * 5);
 }
 
@@ -122,13 +122,12 @@ static Ways plan(const LpCostCtx *x, LpCostType t, LpLookup l)
     int64_t tiles = ctx_tiles(x);
     int64_t cols = div_up(l.cols, 4 / lp_cost_type_bytes(t));
     l.hot = 0;
-    for (w.cols = 1; w.cols <= min_i64(cols, tiles);
+    for (w.cols = 1; w.cols <= lp_min(cols, tiles);
          w.cols = next_split(cols, w.cols)) {
         int64_t left = tiles / w.cols;
         /* look-ups in doublings: their split trades smoothly with rows */
-        for (w.count = 1; w.count <= min_i64(l.count, left); w.count *= 2)
-            for (w.rows = min_i64(l.rows, left / w.count); w.rows;
-                 w.rows /= 2) {
+        for (w.count = 1; w.count <= lp_min(l.count, left); w.count *= 2)
+            for (w.rows = lp_min(l.rows, left / w.count); w.rows; w.rows /= 2) {
                 Part p = part_of(t, &l, w);
                 LpCost c = slice_part(x, w, &p);
                 if (l.trained)

@@ -80,14 +80,14 @@ static void try_transforms(const Try *q, Conv c)
     /* every input is used by kcols columns of outputs unless strides skip */
     Conv w = c;
     w.in = c.in * c.kcols;
-    w.expand = (int)max_i64(1, min_i64(c.kcols, c.cols) / c.scol);
+    w.expand = (int)lp_max(1, lp_min(c.kcols, c.cols) / c.scol);
     w.kcols = 1;
     w.in_cols = c.cols;
     w.scol = w.dcol = 1;
     if (w.krows > 1 && c.kcols > 1)
         try_methods(q, w);
     w.in *= w.krows;
-    w.expand *= (int)max_i64(1, min_i64(c.krows, c.rows) / c.srow);
+    w.expand *= (int)lp_max(1, lp_min(c.krows, c.rows) / c.srow);
     w.krows = 1;
     try_flat(q, w);
 }
@@ -101,7 +101,7 @@ static bool is_beyond(const Conv *c)
 {
     int64_t field = mul_sat(c->batch, mul_sat(c->rows, c->cols));
     int64_t taps = mul_sat(c->krows, c->kcols), most = mul_sat(c->in, c->out);
-    most = max_i64(mul_sat(most, taps), mul_sat(field, max_i64(c->in, c->out)));
+    most = lp_max(mul_sat(most, taps), mul_sat(field, lp_max(c->in, c->out)));
     return c->flops > MOST_FLOPS || mul_sat(most, c->groups) > MOST_ELEMS;
 }
 
@@ -159,7 +159,7 @@ static void add_relay(const LpCostCtx *x, LpCostType t, int64_t n,
     p->transform_cyc += copy;
     p->sync_cyc += 2 * x->chip->step_cyc;
     p->total_cyc += in + copy + 2 * x->chip->step_cyc;
-    p->temp_bytes = max_i64(p->temp_bytes, 2 * part * e);
+    p->temp_bytes = lp_max(p->temp_bytes, 2 * part * e);
     p->fits = p->temp_bytes <= p->bound_bytes;
     /* runs of an input channel group */
     int64_t runs = div_up(part, 16);
@@ -292,7 +292,7 @@ LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
 static Conv backward(const LpConvShape *s, Conv c)
 {
     int64_t kr = div_up(c.krows, c.srow), kc = div_up(c.kcols, c.scol);
-    int64_t phases = min_i64(c.srow, c.krows) * min_i64(c.scol, c.kcols);
+    int64_t phases = lp_min(c.srow, c.krows) * lp_min(c.scol, c.kcols);
     int64_t in = c.in;
     c.in = c.out;
     c.out = in * phases;

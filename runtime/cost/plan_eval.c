@@ -38,7 +38,7 @@ static int64_t extent(int64_t out, int64_t stride, int64_t taps,
 {
     if (taps == 1)
         return out; /* a stride over single taps skips inputs */
-    return min_i64((out - 1) * stride + (taps - 1) * dilation + 1, most);
+    return lp_min((out - 1) * stride + (taps - 1) * dilation + 1, most);
 }
 
 static int64_t channels(int64_t n, int64_t splits, int64_t grain)
@@ -111,7 +111,7 @@ static int add_reduction(const LpCostCtx *x, const Conv *c, const LpSplit *s,
         p->exchange_code_bytes +=
             lp_exchange_code_bytes(x->chip, ways[i], ways[i]);
         p->temp_bytes =
-            max_i64(p->temp_bytes, p->partial_bytes + left * e * (ways[i] + 1));
+            lp_max(p->temp_bytes, p->partial_bytes + left * e * (ways[i] + 1));
         steps += 2;
     }
     return (int)steps;
@@ -163,7 +163,7 @@ static int add_expansion(const LpCostCtx *x, const Conv *c, const Share *t,
     if (early + p->in_cyc + x->chip->step_cyc < late) {
         p->transform_exchange_cyc = div_up(part * e, bus);
         p->transform_cyc = early - p->transform_exchange_cyc;
-        p->temp_bytes = max_i64(p->temp_bytes, 2 * part * e);
+        p->temp_bytes = lp_max(p->temp_bytes, 2 * part * e);
         return 2;
     }
     p->in_cyc = saved;
@@ -278,7 +278,7 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     p->exchange_code_bytes +=
         lp_exchange_code_bytes(chip, 2, s->out + field - 2 + 1);
     p->vertex_bytes = lp_vertex_bytes(
-        t.groups, (int)min_i64(t.in / 16 + t.out / 16 + 2, 4096), 24);
+        t.groups, (int)lp_min(t.in / 16 + t.out / 16 + 2, 4096), 24);
     p->bound_bytes = (int64_t)(x->proportion * (double)chip->tile_bytes);
     p->fits = p->temp_bytes <= p->bound_bytes;
     return true;

@@ -58,7 +58,7 @@ static void try_split(Search *q, const LpSplit *s)
 
 static void search_out(Search *q, LpSplit *s, int64_t block, int64_t tiles)
 {
-    int64_t most = min_i64(q->out_grains, tiles);
+    int64_t most = lp_min(q->out_grains, tiles);
     if (worse(q, block * div_up(q->out_grains, most)))
         return;
     int64_t p = smallest_split(q->out_grains, most);
@@ -97,7 +97,7 @@ static void search_in(Search *q, LpSplit *s, int64_t tiles)
     int64_t block = block_cyc(q, s);
     if (worse(q, block * div_up(q->in_grains * q->out_grains, tiles)))
         return;
-    for (s->in = 1; s->in <= min_i64(q->in_grains, tiles);
+    for (s->in = 1; s->in <= lp_min(q->in_grains, tiles);
          s->in = next_split(q, q->in_grains, s->in))
         search_out(q, s, block * div_up(q->in_grains, s->in), tiles / s->in);
 }
@@ -105,13 +105,13 @@ static void search_in(Search *q, LpSplit *s, int64_t tiles)
 static void search_field(Search *q, LpSplit *s, int64_t tiles)
 {
     const Conv *c = q->c;
-    for (s->batch = 1; s->batch <= min_i64(c->batch, tiles);
+    for (s->batch = 1; s->batch <= lp_min(c->batch, tiles);
          s->batch = next_split(q, c->batch, s->batch)) {
         int64_t a = tiles / s->batch;
-        for (s->rows = 1; s->rows <= min_i64(c->rows, a);
+        for (s->rows = 1; s->rows <= lp_min(c->rows, a);
              s->rows = next_split(q, c->rows, s->rows)) {
             int64_t b = a / s->rows;
-            for (s->cols = 1; s->cols <= min_i64(c->cols, b);
+            for (s->cols = 1; s->cols <= lp_min(c->cols, b);
                  s->cols = next_split(q, c->cols, s->cols))
                 search_in(q, s, b / s->cols);
         }
@@ -121,7 +121,7 @@ static void search_field(Search *q, LpSplit *s, int64_t tiles)
 static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
 {
     const Conv *c = q->c;
-    int64_t tiles = ctx_tiles(q->x), most = min_i64(c->groups, tiles);
+    int64_t tiles = ctx_tiles(q->x), most = lp_min(c->groups, tiles);
     LpSplit s = {.serial_in = serial_in, .serial_out = serial_out};
     q->turns = serial_in * serial_out;
     q->in_grains = div_up(div_up(c->in, plan_in_grain(q->x, c)), serial_in);
@@ -130,7 +130,7 @@ static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
     for (s.groups = div_up(most, 4); s.groups <= most;
          s.groups = next_split(q, c->groups, s.groups)) {
         int64_t a = tiles / s.groups;
-        for (s.kernel = 1; s.kernel <= min_i64(c->krows, a);
+        for (s.kernel = 1; s.kernel <= lp_min(c->krows, a);
              s.kernel = next_split(q, c->krows, s.kernel))
             search_field(q, &s, a / s.kernel);
     }
@@ -166,8 +166,8 @@ void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found)
     enum { N = sizeof turns / sizeof *turns };
     Search q = {.x = x, .c = c, .best = best, .found = found};
     double bound = x->proportion * (double)x->chip->tile_bytes;
-    int64_t in = min_i64(div_up(c->in, plan_in_grain(x, c)), turns[N - 1]);
-    int64_t out = min_i64(div_up(c->out, plan_out_grain(c)), turns[N - 1]);
+    int64_t in = lp_min(div_up(c->in, plan_in_grain(x, c)), turns[N - 1]);
+    int64_t out = lp_min(div_up(c->out, plan_out_grain(c)), turns[N - 1]);
     bool any = false;
     for (int j = 0; j < N && turns[j] <= in; j++)
         for (int i = 0; i < N && turns[i] <= out; i++) {
@@ -185,5 +185,5 @@ void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found)
             break;
         }
     if (!any && !*found) /* nothing can fit: as little as there can be */
-        search_both(&q, out, min_i64(in, turns[N - 1] / out));
+        search_both(&q, out, lp_min(in, turns[N - 1] / out));
 }

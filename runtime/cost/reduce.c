@@ -49,7 +49,7 @@ static OnTile on_tile(const int64_t *shape, int rank, uint32_t reduced,
     OnTile t = {1, 1, 1};
     bool inner = true;
     for (int i = rank - 1; i >= 0; i--) {
-        int64_t take = min_i64(shape[i], n_tile);
+        int64_t take = lp_min(shape[i], n_tile);
         bool red = reduced >> i & 1;
         *(red ? &t.depth : &t.outs) *= take;
         inner = inner && (red || shape[i] == 1);
@@ -74,7 +74,7 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
         cost_step(x, c, lp_exchange_cyc(x->chip, bytes, 0, false),
                   strided_cyc(x->chip, op, part, n, ways[i]));
         c->sync_cyc += x->chip->step_cyc; /* exchange and compute set */
-        c->temp_tile_bytes = max_i64(c->temp_tile_bytes, bytes);
+        c->temp_tile_bytes = lp_max(c->temp_tile_bytes, bytes);
         c->exchange_code_bytes +=
             lp_exchange_code_bytes(x->chip, ways[i], ways[i]);
         c->vertex_bytes += lp_vertex_bytes(1, 2, 3);

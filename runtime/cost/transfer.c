@@ -11,7 +11,7 @@ int64_t lp_exchange_cyc(const LpChip *chip, int64_t in_bytes, int64_t out_bytes,
 {
     int64_t bus = chip->exchange_bytes_cyc;
     int64_t in = div_up(in_bytes, pair ? bus * chip->tiles_per_bus : bus);
-    return max_i64(in, div_up(out_bytes, bus));
+    return lp_max(in, div_up(out_bytes, bus));
 }
 
 LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n)

@@ -12,16 +12,6 @@ static inline int64_t div_up(int64_t a, int64_t b)
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
 
-static inline int64_t max_i64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline int64_t min_i64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Product that stays at INT64_MAX instead of overflowing. */
 static inline int64_t mul_sat(int64_t a, int64_t b)
 {

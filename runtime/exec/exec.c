@@ -34,7 +34,7 @@ LpStatus lp_exec_new(LpProgram *p, const LpComm *comm, LpExec **out, LpErr *e)
     LpExec *x = lp_calloc(1, sizeof *x);
     if (!x) {
         lp_program_free(p);
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
+        return lp_no_memory(e);
     }
     x->p = p;
     x->n_var = p->step->n_var;

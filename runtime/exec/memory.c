@@ -52,7 +52,7 @@ static void *zeros(size_t bytes, LpErr *e)
 static void *block(LpExec *x, size_t bytes, LpErr *e)
 {
     if (!LP_GROW(x->owned, x->cap_owned, x->n_owned)) {
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
         return NULL;
     }
     void *p = zeros(bytes, e);
@@ -66,7 +66,7 @@ static void *list(LpExec *x, size_t n, size_t size, LpErr *e)
 {
     void *p = lp_arena_calloc(&x->mem, (n + 1) * size);
     if (!p)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
     return p;
 }
 

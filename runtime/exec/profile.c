@@ -214,7 +214,7 @@ static LpStatus new_profile(const LpProgram *g, LpProfile **out, LpErr *e)
     p->row = lp_arena_calloc(&p->mem, p->n_row * sizeof *p->row);
     if (!p->row || !name_rows(p, g)) {
         lp_profile_release(p);
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
+        return lp_no_memory(e);
     }
     if (now.session) {
         p->refs++;

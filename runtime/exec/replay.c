@@ -97,7 +97,7 @@ static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
     if (d->n_in > LP_MAX_IN || d->n_out > LP_MAX_OUT)
         in = lp_calloc(d->n_in + d->n_out, sizeof *in);
     void **out = in + d->n_in;
-    LpStatus s = in ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    LpStatus s = in ? LP_OK : lp_no_memory(e);
     for (uint32_t i = 0; i < d->n_in && s == LP_OK; i++) {
         if (!lp_is_value(d->in[i]))
             continue;

@@ -12,7 +12,7 @@ LpCell *lp_cell_new(LpReplay *x, int64_t bytes, LpErr *e)
     if (!c || !data) {
         lp_free(c);
         lp_free(data);
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
         return NULL;
     }
     *c = (LpCell){.refs = 1, .bytes = bytes, .data = data};
@@ -57,7 +57,7 @@ static void *room(LpReplay *x, size_t n, size_t size, LpErr *e)
 {
     void *p = lp_arena_calloc(&x->mem, (n + 1) * size);
     if (!p)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
     return p;
 }
 

@@ -39,7 +39,7 @@ LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e)
     const LpGraph *g = p->step->micro, *u = p->step->update;
     LpOpTotal *t = lp_calloc(LP_N_OPS, sizeof *t);
     if (!t) {
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
         return NULL;
     }
     for (int r = 0; r < p->n_pass; r++)

@@ -1,10 +1,21 @@
-/* Checked arithmetic: every size that is computed from outside input. */
+/* Arithmetic of sizes; every one that is computed from outside input is
+ * checked. */
 #ifndef LP_BASE_CHECKED_H
 #define LP_BASE_CHECKED_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+static inline int64_t lp_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t lp_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* Each returns false on overflow (of int64_t, of size_t) and leaves *r. */
 #define LP_CHECKED(name, type, operation)                                      \

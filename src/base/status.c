@@ -46,6 +46,11 @@ LpStatus lp_fail_hint(LpErr *e, LpStatus code, const char *hint,
     return code;
 }
 
+LpStatus lp_no_memory(LpErr *e)
+{
+    return lp_fail(e, LP_E_MEMORY, "out of memory");
+}
+
 void lp_err_context(LpErr *e, const char *fmt, ...)
 {
     if (!e || e->code == LP_OK)

@@ -34,6 +34,9 @@ LpStatus lp_fail_hint(LpErr *e, LpStatus code, const char *hint,
     __attribute__((format(printf, 4, 5)));
 LpStatus lp_vfail(LpErr *e, LpStatus code, const char *fmt, va_list ap);
 
+/* Most that are out of memory say no more. */
+LpStatus lp_no_memory(LpErr *e);
+
 /* Appends a line of context ("in layer 'fc2'") to a failure. */
 void lp_err_context(LpErr *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

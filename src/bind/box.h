@@ -12,6 +12,13 @@ typedef struct LpBoxClass {
     void (*free)(void *held); /* when it is collected or closed */
 } LpBoxClass;
 
+/* `free` of a class, of a function for the pointer's own type. */
+#define LP_BOX_FREE(name, of)                                                  \
+    static void name(void *held)                                               \
+    {                                                                          \
+        of(held);                                                              \
+    }
+
 /* A closed box, pushed; its p is set once there is something to own. */
 LpBox *lp_new_box(lua_State *L, const LpBoxClass *c);
 /* The pointer of the box at i; raises if it is closed or of another class. */

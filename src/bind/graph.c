@@ -20,11 +20,7 @@
 #include "src/ir/text.h"
 #include "src/passes/pass.h"
 
-static void free_graph(void *held)
-{
-    lp_graph_free(held);
-}
-
+LP_BOX_FREE(free_graph, lp_graph_free)
 const LpBoxClass lp_graph_class = {"lupine.graph", "graph", free_graph};
 
 static LpBox *check_box(lua_State *L)

@@ -30,11 +30,6 @@ LpStatus lp_file_error(const char *name, LpErr *e)
                    strerror(errno));
 }
 
-static LpStatus no_memory(LpErr *e)
-{
-    return lp_fail(e, LP_E_MEMORY, "out of memory");
-}
-
 /* ---- reading ------------------------------------------------------------- */
 LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e)
 {
@@ -263,7 +258,7 @@ LpStatus lp_file_begin(LpFileOut *o, const char *path, LpErr *e)
     *o = (LpFileOut){.path = target_of(path)};
     size_t room = strlen(o->path ? o->path : path) + 64;
     o->temp = o->path ? lp_alloc(room) : NULL;
-    LpStatus s = o->temp ? open_temp(o, room, path, e) : no_memory(e);
+    LpStatus s = o->temp ? open_temp(o, room, path, e) : lp_no_memory(e);
     if (s != LP_OK)
         abandon(o);
     return s;
@@ -316,7 +311,7 @@ LpStatus lp_named_add(LpNamed *l, const char *name, LpTensor *t, LpErr *e)
     if (!copy || !LP_GROW(l->items, l->cap, l->n)) {
         lp_free(copy);
         lp_tensor_release(t);
-        return no_memory(e);
+        return lp_no_memory(e);
     }
     l->items[l->n].name = copy;
     l->items[l->n++].t = t;
@@ -329,7 +324,7 @@ LpStatus lp_named_text(LpNamed *l, const char *name, const char *text, LpErr *e)
     if (!a || !b || !LP_GROW(l->texts, l->text_cap, l->n_text)) {
         lp_free(a);
         lp_free(b);
-        return no_memory(e);
+        return lp_no_memory(e);
     }
     l->texts[l->n_text].name = a;
     l->texts[l->n_text++].text = b;

@@ -129,7 +129,7 @@ static LpStatus read_png(const unsigned char *p, size_t n, const char *name,
     if (ok)
         return LP_OK;
     if (inner.code == LP_OK)
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
+        return lp_no_memory(e);
     return lp_fail(e, inner.code, "%s", inner.msg);
 }
 
@@ -259,7 +259,7 @@ LpStatus lp_image_read(const char *path, LpImageMode mode, LpTensor **out,
                                "%s: an image of %lld bytes; at most %lld are "
                                "read",
                                path, (long long)size, (long long)MOST_FILE)
-                     : lp_fail(e, LP_E_MEMORY, "out of memory");
+                     : lp_no_memory(e);
     fclose(f);
     if (s == LP_OK)
         s = read_bytes(p, (size_t)size, path, mode, out, e);
@@ -330,7 +330,7 @@ static LpStatus write_stream(LpFileOut *o, const LpTensor *t, LpErr *e)
     }
     png_destroy_write_struct(&png, &info);
     lp_free(w.row);
-    return ok ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    return ok ? LP_OK : lp_no_memory(e);
 }
 
 LpStatus lp_png_write(const char *path, const LpTensor *t, LpErr *e)

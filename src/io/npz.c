@@ -255,7 +255,7 @@ LpStatus lp_npz_write(const char *path, const LpNamed *in, bool compressed,
     LP_TRY(lp_file_begin(&o, path, e));
     char *headers = lp_calloc(in->n, LP_NPY_HEADER);
     LpStatus s = headers ? write_zip(o.temp, in, headers, compressed, e)
-                         : lp_fail(e, LP_E_MEMORY, "out of memory");
+                         : lp_no_memory(e);
     lp_free(headers);
     return lp_file_end(&o, s, e);
 }

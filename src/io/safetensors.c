@@ -92,7 +92,7 @@ static LpStatus read_header(Reader *r, int64_t *data, LpErr *e)
         r->header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &bad);
         /* jansson gives no text when memory runs out */
         if (!r->header && !bad.text[0])
-            s = lp_fail(e, LP_E_MEMORY, "out of memory");
+            s = lp_no_memory(e);
         else if (!r->header)
             s = lp_fail(e, LP_E_VALUE, "%s: header, byte %d: %s", r->name,
                         bad.position, bad.text);
@@ -335,8 +335,7 @@ static char *make_header(const LpNamed *in, const Entry *entries, size_t *n,
 {
     json_t *header = json_object();
     char *text = NULL;
-    LpStatus s = header ? add_meta(header, in, e)
-                        : lp_fail(e, LP_E_MEMORY, "out of memory");
+    LpStatus s = header ? add_meta(header, in, e) : lp_no_memory(e);
     for (size_t i = 0; s == LP_OK && i < in->n; i++)
         s = add_entry(header, entries[i].name, entry_json(&entries[i]), e);
     if (s == LP_OK) {
@@ -344,7 +343,7 @@ static char *make_header(const LpNamed *in, const Entry *entries, size_t *n,
         *n = (size + ALIGN - 1) / ALIGN * ALIGN;
         text = size ? lp_alloc(*n) : NULL;
         if (!text)
-            lp_fail(e, LP_E_MEMORY, "out of memory");
+            lp_no_memory(e);
         else
             memset(text + json_dumpb(header, text, size, JSON_COMPACT), ' ',
                    *n - size);

@@ -42,11 +42,6 @@ static LpStatus failed(const char *what, LpErr *e)
     return lp_fail(e, LP_E_OS, "worker: %s: %s", what, strerror(errno));
 }
 
-static LpStatus no_memory(LpErr *e)
-{
-    return lp_fail(e, LP_E_MEMORY, "out of memory");
-}
-
 static void close_end(LpWorker *w)
 {
     LpWorker **at = &open_ends;
@@ -220,7 +215,7 @@ LpStatus lp_worker_send(LpWorker *w, const char *text, size_t size,
     LP_FAIL_IF(w->fd < 0, e, LP_E_OS, "worker: the channel is closed");
     Item *items = lp_calloc(n, sizeof *items);
     int fd = items ? memfd_create("lupine", MFD_CLOEXEC) : -1;
-    LpStatus s = !items   ? no_memory(e)
+    LpStatus s = !items   ? lp_no_memory(e)
                  : fd < 0 ? failed("memfd_create", e)
                           : fill(fd, text, size, items, t, n, e);
     if (s == LP_OK)
@@ -313,7 +308,7 @@ static LpStatus read_message(int fd, LpMessage *out, LpErr *e)
     Item *items = lp_calloc(h.n, sizeof *items);
     out->text = lp_alloc(h.size + 1);
     out->t = lp_calloc(h.n, sizeof(LpTensor *));
-    LpStatus s = items && out->text && out->t ? LP_OK : no_memory(e);
+    LpStatus s = items && out->text && out->t ? LP_OK : lp_no_memory(e);
     uint64_t at = sizeof h + h.n * sizeof *items;
     if (s == LP_OK && !(read_at(fd, items, h.n * sizeof *items, sizeof h) &&
                         read_at(fd, out->text, h.size, at)))

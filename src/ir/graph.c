@@ -65,7 +65,7 @@ void lp_graph_free(const LpGraph *counted)
 
 static LpVal no_memory(LpErr *e)
 {
-    lp_fail(e, LP_E_MEMORY, "out of memory");
+    lp_no_memory(e);
     return LP_NOVAL;
 }
 

@@ -71,7 +71,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     if (op->n_results == 0)
         types = lp_arena_alloc(&gb->scratch, LP_MAX_LIST * sizeof *types);
     if (!types) {
-        lp_fail(b->err, LP_E_MEMORY, "out of memory");
+        lp_no_memory(b->err);
         return 0;
     }
     if (op->n_attr)

@@ -72,7 +72,7 @@ LpGraph *lp_graph_clone(const LpGraph *g, LpErr *e)
     if (to && copy_all(to, g, e))
         return to;
     lp_graph_free(to);
-    lp_fail(e, LP_E_MEMORY, "out of memory");
+    lp_no_memory(e);
     return NULL;
 }
 
@@ -133,6 +133,6 @@ bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,
         out[i] = x.map[from->output[i]];
     lp_arena_fini(&scratch);
     if (!ok)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
     return ok;
 }

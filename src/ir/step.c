@@ -44,14 +44,14 @@ int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e)
         return -1;
     }
     if (!LP_GROW(s->var, s->cap_var, s->n_var)) {
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
         return -1;
     }
     LpVariable *n = &s->var[s->n_var];
     *n = *v;
     n->name = lp_arena_strdup(&s->names, v->name);
     if (!n->name) {
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
         return -1;
     }
     if (n->data)

@@ -224,8 +224,7 @@ LpStatus lp_step_parse(const char *text, LpStep **out, LpErr *e)
     LpStep *s = lp_step_new();
     *out = NULL;
     e = e ? e : &own;
-    LpStatus st = s ? lp_parser_new(text, &p, e)
-                    : lp_fail(e, LP_E_MEMORY, "out of memory");
+    LpStatus st = s ? lp_parser_new(text, &p, e) : lp_no_memory(e);
     if (st == LP_OK)
         st = parse(p, s, l);
     if (st == LP_OK)

@@ -327,7 +327,7 @@ char *lp_text_take(LpBuf *b, LpErr *e)
 {
     char *s = lp_buf_take(b);
     if (!s)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
     return s;
 }
 

@@ -5,16 +5,11 @@
 #include "src/base/hash.h"
 #include "src/ir/text_parse.h"
 
-LpStatus lp_parse_no_memory(LpParser *p)
-{
-    return lp_fail(p->err, LP_E_MEMORY, "out of memory");
-}
-
 /* A failure of a rule becomes one of the text at `at`. */
 LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule)
 {
     if (rule->code == LP_E_MEMORY)
-        return lp_parse_no_memory(p);
+        return lp_no_memory(p->err);
     return lp_lex_fail(&p->x, at, "%s", rule->msg);
 }
 
@@ -44,7 +39,7 @@ LpStatus lp_parse_define(LpParser *p, const LpToken *at, LpVal v)
         return lp_lex_fail(&p->x, at, "%%%s is defined twice", at->text);
     if (!LP_GROW(l->label, l->cap, l->n) ||
         !lp_map_add(&l->at, h, (uint32_t)l->n))
-        return lp_parse_no_memory(p);
+        return lp_no_memory(p->err);
     l->label[l->n++] = (LpLabel){.name = at->text, .value = v};
     return LP_OK;
 }
@@ -179,7 +174,7 @@ LpStatus lp_parse_operand(LpParser *p, LpVal *v)
     } else if (number(p, &s)) {
         *v = lp_graph_imm(p->g, s, p->err);
         if (*v == LP_NOVAL)
-            return lp_parse_no_memory(p);
+            return lp_no_memory(p->err);
     } else {
         return lp_lex_expected(&p->x, "a value, a number or _");
     }
@@ -193,7 +188,7 @@ static LpStatus attr_ints(LpParser *p, LpAttr *a)
     LP_TRY(integers(p, p->ints, LP_MAX_INTS, &n));
     int64_t *v = lp_arena_memdup(&p->scratch, p->ints, (size_t)n * sizeof *v);
     if (!v)
-        return lp_parse_no_memory(p);
+        return lp_no_memory(p->err);
     *a = lp_attr_ints(v, n);
     return LP_OK;
 }
@@ -210,7 +205,7 @@ static LpStatus attr_body(LpParser *p, LpAttr *a)
     LP_TRY(lp_parse_line_end(p));
     LpParser *q = lp_calloc(1, sizeof *q);
     if (!q)
-        return lp_parse_no_memory(p);
+        return lp_no_memory(p->err);
     q->x = p->x;
     q->err = p->err;
     q->depth = p->depth + 1;

@@ -57,7 +57,7 @@ static LpStatus define_all(LpParser *p, LpVal first)
     for (int i = 0; i < p->n_name; i++)
         if (!lp_graph_add_name(p->g, first + (LpVal)p->name_of[i], p->name[i],
                                p->err))
-            return lp_parse_no_memory(p);
+            return lp_no_memory(p->err);
     return LP_OK;
 }
 
@@ -72,7 +72,7 @@ static LpStatus input_line(LpParser *p)
     LP_TRY(lp_parse_type(p, &t));
     LpVal v = lp_graph_input(p->g, &t, NULL, p->err);
     if (v == LP_NOVAL)
-        return lp_parse_no_memory(p);
+        return lp_no_memory(p->err);
     return define_all(p, v);
 }
 
@@ -127,7 +127,7 @@ static LpStatus origin_line(LpParser *p)
     while (!lp_parse_at_line_end(p))
         LP_TRY(origin_part(p, &o));
     p->origin = lp_graph_origin(p->g, &o, p->err);
-    return p->origin ? LP_OK : lp_parse_no_memory(p);
+    return p->origin ? LP_OK : lp_no_memory(p->err);
 }
 
 /* Compares the types written, if any, with those of the shape rule. */
@@ -203,7 +203,7 @@ static LpStatus node_line(LpParser *p)
     LP_TRY(suffixes(p, &n));
     LpVal first = lp_graph_add(p->g, &n, p->out, p->err);
     if (first == LP_NOVAL)
-        return lp_parse_no_memory(p);
+        return lp_no_memory(p->err);
     return define_all(p, first);
 }
 
@@ -228,7 +228,7 @@ static LpStatus region_line(LpParser *p)
                                LP_MAX_LIST);
         LP_TRY(lp_parse_operand(p, &p->region_out[r.n_out++]));
     }
-    return lp_graph_region(p->g, &r, p->err) ? LP_OK : lp_parse_no_memory(p);
+    return lp_graph_region(p->g, &r, p->err) ? LP_OK : lp_no_memory(p->err);
 }
 
 static LpStatus output_line(LpParser *p)
@@ -240,7 +240,7 @@ static LpStatus output_line(LpParser *p)
             LP_TRY(lp_parse_sign(p, ','));
         LP_TRY(lp_parse_label(p, &p->labels, &v));
         if (!lp_graph_output(p->g, v, p->err))
-            return lp_parse_no_memory(p);
+            return lp_no_memory(p->err);
     }
     return LP_OK;
 }
@@ -310,7 +310,7 @@ LpStatus lp_parse_graph(LpParser *p, const char *const *stop, LpGraph **out)
     p->origin = 0;
     p->max_region = 0;
     p->g = lp_graph_new();
-    LpStatus st = p->g ? parse(p, stop) : lp_parse_no_memory(p);
+    LpStatus st = p->g ? parse(p, stop) : lp_no_memory(p->err);
     if (st == LP_OK)
         *out = p->g;
     else

@@ -66,7 +66,6 @@ void lp_parser_free(LpParser *p); /* NULL is fine */
 LpStatus lp_parse_graph(LpParser *p, const char *const *stop, LpGraph **out);
 void lp_labels_fini(LpLabels *l);
 
-LpStatus lp_parse_no_memory(LpParser *p);
 /* A failure of a rule becomes one of the text at `at`. */
 LpStatus lp_parse_located(LpParser *p, const LpToken *at, const LpErr *rule);
 LpStatus lp_parse_define(LpParser *p, const LpToken *label, LpVal v);

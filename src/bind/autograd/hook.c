@@ -66,11 +66,7 @@ lua_State *lp_hooks_running(void)
 }
 
 /* ---- registering -------------------------------------------------------- */
-static void handle_free(void *held)
-{
-    lp_hook_release(held);
-}
-
+LP_BOX_FREE(handle_free, lp_hook_release)
 static const LpBoxClass handle_class = {"torch.RemovableHandle", "handle",
                                         handle_free};
 

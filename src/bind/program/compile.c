@@ -304,11 +304,7 @@ static LpHostOptions read_host_options(lua_State *L, int t)
 }
 
 /* ---- programs ------------------------------------------------------------ */
-static void free_program(void *held)
-{
-    lp_program_free(held);
-}
-
+LP_BOX_FREE(free_program, lp_program_free)
 static const LpBoxClass program_class = {"lupine.program", "program",
                                          free_program};
 

@@ -4,11 +4,7 @@
 #include "runtime/exec/replay.h"
 #include "src/bind/program/simulation.h"
 
-static void replay_free(void *held)
-{
-    lp_replay_free(held);
-}
-
+LP_BOX_FREE(replay_free, lp_replay_free)
 /* Dimension 0 times the slices; a value without dimensions becomes a line. */
 static LpType stream_type(const LpVariable *v, int64_t slices)
 {

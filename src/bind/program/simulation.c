@@ -281,11 +281,7 @@ static int report_fields(lua_State *L)
 }
 
 /* ---- plans --------------------------------------------------------------- */
-static void plan_free(void *held)
-{
-    lp_ipu_plan_free(held);
-}
-
+LP_BOX_FREE(plan_free, lp_ipu_plan_free)
 static const LpBoxClass plan_class = {"lupine.plan", "plan", plan_free};
 
 const LpIpuPlan *lp_check_plan(lua_State *L)

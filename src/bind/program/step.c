@@ -7,11 +7,7 @@
 #include "src/passes/anchors.h"
 #include "src/passes/compile.h"
 
-static void step_free(void *held)
-{
-    lp_step_release(held);
-}
-
+LP_BOX_FREE(step_free, lp_step_release)
 const LpBoxClass lp_step_class = {"lupine.step", "step", step_free};
 
 size_t lp_check_var(lua_State *L, int i, const LpStep *s)

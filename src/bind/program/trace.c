@@ -4,11 +4,7 @@
 #include "src/bind/module.h"
 #include "src/bind/program/program.h"
 
-static void trace_free(void *held)
-{
-    lp_trace_free(held);
-}
-
+LP_BOX_FREE(trace_free, lp_trace_free)
 static const LpBoxClass trace_class = {"lupine.trace", "trace", trace_free};
 
 static LpTrace *check_trace(lua_State *L)

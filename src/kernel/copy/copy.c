@@ -13,6 +13,7 @@
  * bits and the other half type become float32 first, as in PyTorch. */
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/base/cpu.h"
 #include "src/base/half.h"
 #include "src/base/interrupt.h"
@@ -389,11 +390,6 @@ static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
     }
 }
 
-static int64_t min_i64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Few outer rows: the work is cut along `dim` instead. */
 static void copy_cut(const LpCopyPlan *p, int skip, int dim, const char *s,
                      char *d, int threads)
@@ -407,7 +403,7 @@ static void copy_cut(const LpCopyPlan *p, int skip, int dim, const char *s,
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t c = 0; c < parts; c++) {
         LpCopyPlan q = *p;
-        q.shape[dim] = min_i64(part, n - c * part);
+        q.shape[dim] = lp_min(part, n - c * part);
         int64_t all = rows;
         if (dim != p->n - 1 && dim != skip)
             all *= q.shape[dim];

@@ -120,31 +120,22 @@ static inline void f32_to_f16_some(const float *s, uint16_t *d)
 #endif
 
 #if defined(__F16C__) || defined(__ARM_NEON)
-static void f16_to_f32(int64_t n, void *dst, int64_t dstep, const void *src,
-                       int64_t sstep)
-{
-    const uint16_t *s = src;
-    float *d = dst;
-    int64_t i = 0;
-    if (dstep == 4 && sstep == 2)
-        for (; i + HALVES <= n; i += HALVES)
-            f16_to_f32_some(s + i, d + i);
-    f16_to_f32_each(n - i, (char *)dst + i * dstep, dstep,
-                    (const char *)src + i * sstep, sstep);
-}
-
-static void f32_to_f16(int64_t n, void *dst, int64_t dstep, const void *src,
-                       int64_t sstep)
-{
-    const float *s = src;
-    uint16_t *d = dst;
-    int64_t i = 0;
-    if (dstep == 2 && sstep == 4)
-        for (; i + HALVES <= n; i += HALVES)
-            f32_to_f16_some(s + i, d + i);
-    f32_to_f16_each(n - i, (char *)dst + i * dstep, dstep,
-                    (const char *)src + i * sstep, sstep);
-}
+/* Elements that lie together several at once, the others one by one. */
+#define HALVES_LOOP(name, S, D)                                                \
+    static void name(int64_t n, void *dst, int64_t dstep, const void *src,     \
+                     int64_t sstep)                                            \
+    {                                                                          \
+        const S *s = src;                                                      \
+        D *d = dst;                                                            \
+        int64_t i = 0;                                                         \
+        if (dstep == sizeof *d && sstep == sizeof *s)                          \
+            for (; i + HALVES <= n; i += HALVES)                               \
+                name##_some(s + i, d + i);                                     \
+        name##_each(n - i, (char *)dst + i * dstep, dstep,                     \
+                    (const char *)src + i * sstep, sstep);                     \
+    }
+HALVES_LOOP(f16_to_f32, uint16_t, float)
+HALVES_LOOP(f32_to_f16, float, uint16_t)
 #else
 #define f16_to_f32 f16_to_f32_each
 #define f32_to_f16 f32_to_f16_each

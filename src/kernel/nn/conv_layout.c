@@ -113,7 +113,7 @@ static LpStatus ones(const LpDesc *d, const LpDesc *plain, float *layout,
         LpRunCtx rc = {0};
         s = copy.run(&copy, (void *[]){one}, (void *[]){layout}, work, &rc, e);
     } else {
-        s = lp_fail(e, LP_E_MEMORY, "out of memory");
+        s = lp_no_memory(e);
     }
     copy.fini(&copy);
     lp_free(one);

@@ -51,7 +51,7 @@ LpStatus lp_rnn_fill(LpRnn *r, const LpKernelReq *q, const LpDesc *in, int ids,
     };
     r->twin =
         lp_calloc((size_t)r->slices * LP_RNN_STEP_PRODUCTS, sizeof *r->twin);
-    return r->twin ? LP_OK : lp_fail(e, LP_E_MEMORY, "out of memory");
+    return r->twin ? LP_OK : lp_no_memory(e);
 }
 
 LpStatus lp_rnn_product(LpRnn *r, int i, int64_t m, int64_t n, int64_t k,

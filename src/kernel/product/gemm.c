@@ -12,6 +12,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/base/cpu.h"
 #include "src/base/interrupt.h"
 #include "src/kernel/product/gemmloops.h"
@@ -41,11 +42,6 @@ typedef struct Cut {
 static int64_t up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 LpGemmArgs lp_gemm_turn(const LpGemmArgs *g)
@@ -123,7 +119,7 @@ typedef struct Block {
 static void pack_panel(const Cut *c, const Block *b, int64_t panel,
                        const char *right)
 {
-    int64_t j = b->j0 + panel * c->width, cols = least(c->width, b->j1 - j);
+    int64_t j = b->j0 + panel * c->width, cols = lp_min(c->width, b->j1 - j);
     const LpGemmArgs *g = &c->g;
     const char *from =
         right + (size_t)(b->k0 * g->b_rs + j * g->b_cs) * c->size;
@@ -146,7 +142,7 @@ static void pack_left(const Cut *c, const Block *b, int64_t i0, int64_t n,
     for (int64_t k = 0; k < b->k; k += STRIP)
         for (int64_t t = 0; t < tiles; t++) {
             int64_t i = n * t / tiles, rows = n * (t + 1) / tiles - i;
-            int64_t deep = least(STRIP, b->k - k);
+            int64_t deep = lp_min(STRIP, b->k - k);
             const char *from = left + (size_t)((i0 + i) * c->g.a_rs +
                                                (b->k0 + k) * c->g.a_cs) *
                                           c->size;
@@ -174,7 +170,7 @@ static void one_tile(const Cut *c, const Block *b, LpGemmTile x, int64_t i,
         const char *panel =
             b->packed + (size_t)(p * c->width * c->kc) * c->size;
         char *to = out + (size_t)(i * c->g.c_rs + j * c->g.c_cs) * c->size;
-        x.cols = least(c->width, b->j1 - j);
+        x.cols = lp_min(c->width, b->j1 - j);
         x.ahead = at + (size_t)((x.rows + asked) * x.l_rs) * c->size;
         x.n_ahead = next * (p - p0 + 1) / (p1 - p0) - asked;
         asked += x.n_ahead;
@@ -241,8 +237,8 @@ static void one_block(const Cut *c, const Block *b, Share s, const char *left,
 {
     int64_t panels = (b->j1 - b->j0 + c->width - 1) / c->width;
     /* the same panels of every block, however narrow: nobody else's */
-    int64_t p0 = least(first(s, c->nc / c->width), panels);
-    int64_t p1 = least(last(s, c->nc / c->width), panels);
+    int64_t p0 = lp_min(first(s, c->nc / c->width), panels);
+    int64_t p1 = lp_min(last(s, c->nc / c->width), panels);
     for (int64_t p = p0; p < p1; p++)
         pack_panel(c, b, p, right);
     if (!c->by_rows) {
@@ -265,9 +261,9 @@ static void share_of(const Cut *c, Share s, const char *left, const char *right,
     Block b = {0};
     int turn_of = 0;
     for (b.j0 = 0; b.j0 < c->g.n; b.j0 = b.j1) {
-        b.j1 = least(b.j0 + c->nc, c->g.n);
+        b.j1 = lp_min(b.j0 + c->nc, c->g.n);
         for (b.k0 = 0; b.k0 < c->g.k; b.k0 += b.k) {
-            b.k = least(c->kc, c->g.k - b.k0);
+            b.k = lp_min(c->kc, c->g.k - b.k0);
             b.packed = work + (size_t)(turn_of++ % 2) * block_bytes(c);
             one_block(c, &b, s, left, right, out, space);
         }

@@ -148,7 +148,7 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
     *out = lp_alloc(sizeof p);
     if (!*out) {
         lp_dnn_free(p.prim);
-        return lp_fail(e, LP_E_MEMORY, "out of memory");
+        return lp_no_memory(e);
     }
     **out = p;
     return LP_OK;

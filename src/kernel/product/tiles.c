@@ -16,6 +16,7 @@
 
 #include <omp.h>
 
+#include "src/base/checked.h"
 #include "src/base/cpu.h"
 #include "src/base/interrupt.h"
 #include "src/kernel/product/tileloops.h"
@@ -50,11 +51,6 @@ static int64_t panels_of(int64_t lines)
 static int64_t tiles_of(int64_t k)
 {
     return (k + LP_TILE_DEPTH - 1) / LP_TILE_DEPTH;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* How a product is cut. */
@@ -165,7 +161,7 @@ static LpTileSource source(const Cut *c, const Operands *o, const Block *b,
     LpTileSource s = {.line = left ? g->a_rs : g->b_cs,
                       .along = left ? g->a_cs : g->b_rs,
                       .k = b->k};
-    s.lines = least(PANEL, (left ? g->m : g->n) - line);
+    s.lines = lp_min(PANEL, (left ? g->m : g->n) - line);
     s.x = (left ? o->left : o->right) + line * s.line + b->k0 * s.along;
     return s;
 }
@@ -212,8 +208,8 @@ static void tell(const Cut *c, const LpTilesThen *t, const Block *b, int64_t v0,
     int64_t j0 = c->left_moves ? b->f0 : v0, j1 = c->left_moves ? b->f1 : v1;
     i0 *= PANEL;
     j0 *= PANEL;
-    i1 = least(i1 * PANEL, c->g.m);
-    j1 = least(j1 * PANEL, c->g.n);
+    i1 = lp_min(i1 * PANEL, c->g.m);
+    j1 = lp_min(j1 * PANEL, c->g.n);
     int me = omp_get_thread_num();
     if (c->turned)
         t->run(t, j0, j1, i0, i1, me);
@@ -298,9 +294,9 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
         return true;
     loops()->begin();
     for (b.f0 = s.f0; b.f0 < s.f1; b.f0 = b.f1) {
-        b.f1 = least(b.f0 + c->block, s.f1);
+        b.f1 = lp_min(b.f0 + c->block, s.f1);
         for (b.k0 = 0; b.k0 < c->g.k && !lp_kernel_stops(); b.k0 += b.k) {
-            b.k = least(c->kc, c->g.k - b.k0);
+            b.k = lp_min(c->kc, c->g.k - b.k0);
             for (int64_t f = b.f0; f < b.f1; f++) {
                 LpTileSource from = source(c, o, &b, !c->left_moves, f);
                 join(&fixed, pack(c, &from, !c->left_moves,
@@ -341,7 +337,7 @@ static void add_halves(const Job *j, int me, int threads)
     int64_t n = j->g->n, most = 1 + PART / (n * (int64_t)sizeof(float));
     int64_t end = j->g->m * (me + 1) / threads, next;
     for (int64_t i = j->g->m * me / threads; i < end; i = next) {
-        next = least(i + most, end);
+        next = lp_min(i + most, end);
         for (int64_t r = i; r < next; r++)
             for (int64_t x = 0; x < n; x++)
                 j->c[r * j->g->c_rs + x] += j->beside[r * n + x];

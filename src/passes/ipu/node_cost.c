@@ -55,7 +55,7 @@ static LpStatus expand(LpIpuPlan *p, const LpCostReq *r, LpGraph *g)
     LpVal *out =
         lp_arena_calloc(&gb.scratch, (size_t)(r->n_out + 1) * sizeof *out);
     if (!in || !out)
-        lp_fail(e, LP_E_MEMORY, "out of memory");
+        lp_no_memory(e);
     for (int i = 0; i < r->n_in && e->code == LP_OK; i++) {
         if (r->in[i].dtype == LP_DT_NONE)
             continue;

@@ -24,7 +24,7 @@ static void *zeros(LpIpuPlan *p, LpArena *of, size_t n, size_t size)
 {
     void *v = lp_arena_calloc(of, (n + 1) * size);
     if (!v)
-        lp_fail(p->err, LP_E_MEMORY, "out of memory");
+        lp_no_memory(p->err);
     return v;
 }
 

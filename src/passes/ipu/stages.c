@@ -77,7 +77,7 @@ static int find_key(Stages *s, LpNodeId n, bool add)
         return -1;
     if (!LP_GROW(s->key, s->cap_key, s->n_key) ||
         !lp_map_add(&s->key_at, h, (uint32_t)s->n_key)) {
-        lp_fail(s->p->err, LP_E_MEMORY, "out of memory");
+        lp_no_memory(s->p->err);
         return -1;
     }
     s->key[s->n_key] = k;
