@@ -12,33 +12,18 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t lp_float_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static inline float lp_bits_float(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static inline uint64_t lp_double_bits(double d)
-{
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
-    return u;
-}
-
-static inline double lp_bits_double(uint64_t u)
-{
-    double d;
-    memcpy(&d, &u, sizeof d);
-    return d;
-}
+#define LP_BITS(name, from, to)                                                \
+    static inline to name(from x)                                              \
+    {                                                                          \
+        to r;                                                                  \
+        memcpy(&r, &x, sizeof r);                                              \
+        return r;                                                              \
+    }
+LP_BITS(lp_float_bits, float, uint32_t)
+LP_BITS(lp_bits_float, uint32_t, float)
+LP_BITS(lp_double_bits, double, uint64_t)
+LP_BITS(lp_bits_double, uint64_t, double)
+#undef LP_BITS
 
 /* Shifts right by n >= 1 and rounds what falls out to nearest even; n above
  * 63 gives 0. */

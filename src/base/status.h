@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* An argument of a hook, which need not use every one. */
+#define LP_UNUSED __attribute__((unused))
+
 typedef enum {
     LP_OK = 0,
 #define ERROR(code, class, type) LP_E_##code,

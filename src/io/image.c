@@ -65,10 +65,8 @@ static void png_failed(png_structp png, const char *message)
     longjmp(png_jmpbuf(png), 1);
 }
 
-static void png_warned(png_structp png, const char *message)
+static void png_warned(png_structp png LP_UNUSED, const char *message LP_UNUSED)
 {
-    (void)png;
-    (void)message;
 }
 
 static void png_take(png_structp png, png_bytep to, size_t n)
@@ -288,10 +286,7 @@ static void png_give(png_structp png, png_bytep p, size_t n)
         longjmp(png_jmpbuf(png), 1);
 }
 
-static void png_flush_nothing(png_structp png)
-{
-    (void)png;
-}
+static void png_flush_nothing(png_structp png LP_UNUSED) {}
 
 static void write_body(png_structp png, png_infop info, PngWrite *w,
                        const LpTensor *t)

@@ -201,8 +201,7 @@ typedef struct LpKernel LpKernel;
 typedef LpStatus (*LpKernelRun)(const LpKernel *k, void *const *in,
                                 void *const *out, void *work,
                                 const LpRunCtx *rc, LpErr *e);
-/* The head of a hook, which need not use every argument. */
-#define LP_UNUSED __attribute__((unused))
+/* The head of a hook. */
 #define LP_KERNEL_RUN(name)                                                    \
     static LpStatus name(const LpKernel *k LP_UNUSED,                          \
                          void *const *in LP_UNUSED,                            \

@@ -62,9 +62,8 @@ static void push_profile(lua_State *L, const LpProfile *p)
 }
 
 /* profile_begin() */
-static int profile_begin(lua_State *L)
+static int profile_begin(lua_State *L LP_UNUSED)
 {
-    (void)L;
     lp_profile_begin();
     return 0;
 }

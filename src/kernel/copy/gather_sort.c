@@ -20,12 +20,11 @@
 /* The bits of a float, made to order like an integer. */
 static int64_t key_of_double(double v)
 {
-    int64_t bits;
     if (v != v)
         return INT64_MAX;
     if (v == 0)
         v = 0; /* -0 */
-    memcpy(&bits, &v, sizeof bits);
+    int64_t bits = (int64_t)lp_double_bits(v);
     return bits < 0 ? (int64_t)(~(uint64_t)bits ^ ((uint64_t)1 << 63)) : bits;
 }
 

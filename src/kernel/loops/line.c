@@ -194,11 +194,10 @@ static Value times(bool real, Value a, Value b)
 }
 
 /* log(exp(a) + exp(b)) */
-static Value plus_logs(bool real, Value a, Value b)
+static Value plus_logs(bool real LP_UNUSED, Value a, Value b)
 {
     double top = a.f > b.f || a.f != a.f ? a.f : b.f;
     double less = a.f > b.f || a.f != a.f ? b.f : a.f;
-    (void)real;
     if (top == less && isinf(top))
         return a;
     return (Value){.f = top + log1p(exp(less - top))};

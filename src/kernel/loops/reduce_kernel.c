@@ -441,7 +441,7 @@ static void set_conversions(Plan *p, LpDtype from, LpDtype to, bool truth)
 }
 
 LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
-                           const LpAttr *dims, LpKernel *k, LpErr *e)
+                           const LpAttr *dims, LpKernel *k, LpErr *e LP_UNUSED)
 {
     static const int column[LP_N_FOLDS] = {LP_LOOP_add, LP_LOOP_mul,
                                            LP_LOOP_maximum, LP_LOOP_minimum};
@@ -449,7 +449,6 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     LpDtype to = r->out[0].dtype;
     LpDtype t = spec->truth ? LP_I64 : lp_plain_type(to);
     _Static_assert(sizeof *p <= sizeof k->inl, "plan");
-    (void)e;
     lp_reduce_geometry(&r->in[0], &r->out[0], dims, &p->g);
     p->fold_kind = (uint8_t)spec->fold;
     p->fold = fold_loop(spec->fold, t);

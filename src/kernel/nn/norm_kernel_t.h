@@ -2,9 +2,8 @@
  * with T the type, L the set of loops, F(name) a function's name, SQRT. */
 
 static void F(layer)(const Norm *s, void *const *in, void *const *out,
-                     void *work, int threads)
+                     void *work LP_UNUSED, int threads)
 {
-    (void)work;
     const T *x = in[0], *w = in[1], *b = in[2];
     T *y = out[0], *mean = out[1], *rstd = out[2];
     const int64_t n = s->n;
@@ -49,9 +48,8 @@ static void F(layer_back)(const Norm *s, void *const *in, void *const *out,
 }
 
 static void F(group)(const Norm *s, void *const *in, void *const *out,
-                     void *work, int threads)
+                     void *work LP_UNUSED, int threads)
 {
-    (void)work;
     const T *x = in[0], *w = in[1], *b = in[2];
     T *y = out[0], *mean = out[1], *rstd = out[2];
     const int64_t per = s->channels / s->groups, n = per * s->inner;

@@ -38,9 +38,8 @@ LP_KERNEL_RUN(run_max)
 }
 
 LpStatus lp_max_pool_blocked(const LpKernelReq *r, const LpPoolGeom *g,
-                             LpKernel *k, LpErr *e)
+                             LpKernel *k, LpErr *e LP_UNUSED)
 {
-    (void)e;
     State *s = (void *)k->inl;
     *s = state_of(&r->in[0], &r->out[0]);
     s->g = *g;

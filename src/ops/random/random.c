@@ -124,10 +124,7 @@ static LpStatus infer_over(LpInfer *x)
 
 /* What was there has no part in the result, and a count does not change with a
  * small change of a parameter: the gradient is zero. */
-static void grad_over(LpGrad *g)
-{
-    (void)g;
-}
+static void grad_over(LpGrad *g LP_UNUSED) {}
 
 #define OVER(id, forms_, infer_, draw_, ...)                                   \
     DRAW(id, LP_OPF_INPLACE_OK, forms_, infer_, .grad = grad_over, draw_,      \

@@ -31,10 +31,9 @@ static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,
                : LP_ROUTE_DIRECT;
 }
 
-static bool stays(const LpIpuPlan *p, const LpStagePass *r,
+static bool stays(const LpIpuPlan *p, const LpStagePass *r LP_UNUSED,
                   const LpLiveRange *h)
 {
-    (void)r;
     return h->kind == LP_RANGE_STASH ||
            p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE;
 }
@@ -44,10 +43,8 @@ static bool serial_streams(const LpIpuPlan *p, bool io)
     return p->o.liveness != LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP && io;
 }
 
-static bool parallel_streams(const LpIpuPlan *p, bool io)
+static bool parallel_streams(const LpIpuPlan *p LP_UNUSED, bool io LP_UNUSED)
 {
-    (void)p;
-    (void)io;
     return true;
 }
 

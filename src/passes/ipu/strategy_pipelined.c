@@ -25,12 +25,10 @@ static int stash_depth(const LpIpuPlan *p, int stage)
 
 /* One a slot, also through stages that do not read it, as PopART's contiguous
  * copies do. */
-static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,
-                     const LpStagePass *to)
+static LpRoute route(const LpIpuPlan *p LP_UNUSED,
+                     const LpStagePass *from LP_UNUSED,
+                     const LpStagePass *to LP_UNUSED)
 {
-    (void)p;
-    (void)from;
-    (void)to;
     return LP_ROUTE_HOPS;
 }
 
