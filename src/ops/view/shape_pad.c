@@ -52,38 +52,58 @@ static bool check_side(LpBuilder *b, int64_t p, int64_t n, int d,
     return true;
 }
 
-static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
-                     int64_t after, const char *mode)
+static bool check_widths(LpBuilder *b, int64_t before, int64_t after, int64_t n,
+                         int d, const char *mode)
 {
-    LpVal v[3];
-    int k = 0;
     const int64_t most = INT64_C(1) << 60;
     if (before < -most || before > most || after < -most || after > most)
         return LP_REFUSE(b, LP_E_RUNTIME,
                          "pad: %lld and %lld elements at the sides of "
                          "dimension %d; each must lie between -2^60 and 2^60",
-                         (long long)before, (long long)after, d);
-    int64_t n = lp_type(b, x)->shape[d];
-    bool all_last = before <= -n, all_first = after <= -n;
-    if (mode[2] == 'p' && n > 0 && (all_last || all_first)) {
-        LpType t = lp_type_of(b, x); /* nothing is left but the edge */
-        t.shape[d] = n + before + after;
-        int64_t at = all_last ? n - 1 : 0;
-        return lp_expand_as(b, part(b, x, d, at, at + 1), &t);
-    }
-    if (before < 0 || after < 0) {
-        int64_t from = before < 0 ? -before : 0;
-        x = part(b, x, d, from, n + (after < 0 ? after : 0));
-    }
-    if (lp_failed(b) || !check_side(b, before, n, d, mode) ||
-        !check_side(b, after, n, d, mode))
-        return LP_NOVAL;
+                         LL(before), LL(after), d);
+    if (n + before + after < (mode[0] == 'r'))
+        return LP_REFUSE(b, LP_E_RUNTIME,
+                         "pad: nothing is left of dimension %d of size %lld "
+                         "after %lld and %lld elements at its sides",
+                         d, LL(n), LL(before), LL(after));
+    return check_side(b, before, n, d, mode) &&
+           check_side(b, after, n, d, mode);
+}
+
+static LpVal pad_sides(LpBuilder *b, LpVal x, int d, int64_t before,
+                       int64_t after, const char *mode)
+{
+    LpVal v[3];
+    int k = 0;
     if (before > 0)
         v[k++] = pad_side(b, x, d, before, true, mode);
     v[k++] = x;
     if (after > 0)
         v[k++] = pad_side(b, x, d, after, false, mode);
     return k == 1 ? x : lp_cat(b, v, k, d);
+}
+
+/* What is cropped is the result's, except of a circle. */
+static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
+                     int64_t after, const char *mode)
+{
+    int64_t n = lp_type(b, x)->shape[d], crop = before < 0 ? -before : 0;
+    if (!check_widths(b, before, after, n, d, mode))
+        return LP_NOVAL;
+    if (before >= 0 && after >= 0)
+        return pad_sides(b, x, d, before, after, mode);
+    if (mode[0] == 'r')
+        return part(b, pad_sides(b, x, d, before, after, mode), d, crop,
+                    crop + n + before + after);
+    if (n + before + after == 0)
+        return part(b, x, d, 0, 0);
+    int64_t left = n - crop + (after < 0 ? after : 0);
+    left = left < 0 ? 0 : left;
+    if (!check_side(b, before, left, d, mode) ||
+        !check_side(b, after, left, d, mode))
+        return LP_NOVAL;
+    x = part(b, x, d, crop, crop + left);
+    return pad_sides(b, x, d, before, after, mode);
 }
 
 static LpVal pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
@@ -112,9 +132,12 @@ static LpVal pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
                 "pad: mode %s: dimension %d is empty; only the batch may be",
                 mode, d);
     LpVal y = x;
-    for (int i = 0; i < m && !lp_failed(b); i++)
+    bool crops = false;
+    for (int i = 0; i < m && !lp_failed(b); i++) {
         y = pad_dim(b, y, n - 1 - i, pad->v[2 * i], pad->v[2 * i + 1], mode);
-    return y == x ? lp_clone(b, x) : y;
+        crops |= pad->v[2 * i] < 0 || pad->v[2 * i + 1] < 0;
+    }
+    return y == x || crops ? lp_clone(b, y) : y;
 }
 
 /* Reflection and replication have kernels of their own; constant and circular

@@ -1,0 +1,71 @@
+-- F.pad where a side is cropped: PyTorch's values. Reflection and replication
+-- crop what was padded, a circle is padded after it is cropped.
+local compile = require("lupine.compile")
+local helper = require("spec.helper")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+
+local near, raises = helper.near, helper.raises
+
+describe("pad", function()
+  it("crops a side in each mode", function()
+    local x = torch.arange(8):float():reshape(1, 2, 4)
+    local up = torch.arange(1, 9):float():reshape(1, 2, 4)
+    for mode, want in pairs({
+      reflect = { { { { 2, 1, 0, 1 }, { 6, 5, 4, 5 } } }, { { { 3, 6, 1, 0 }, { 7, 14, 5, 0 } } } },
+      replicate = { { { { 0, 0, 0, 1 }, { 4, 4, 4, 5 } } },
+        { { { 6, 4, 0, 0 }, { 18, 8, 0, 0 } } } },
+      circular = { { { { 0, 1, 0, 1 }, { 4, 5, 4, 5 } } },
+        { { { 4, 6, 0, 0 }, { 12, 14, 0, 0 } } } },
+    }) do
+      local leaf = x:clone():requires_grad_()
+      local function fn(t) return F.pad(t, { 2, -2 }, { mode = mode }) end
+      local y = fn(leaf);
+      (y * up):sum():backward()
+      near(y, want[1])
+      near(leaf.grad, want[2])
+      local got, g = compile(fn, { x }, { cotangents = { up } })(x, { up })
+      near(got, want[1])
+      near(g[1], want[2])
+    end
+  end)
+
+  it("reads beyond what is cropped where PyTorch does", function()
+    local x = torch.arange(3):float():reshape(1, 3)
+    local plane = torch.arange(6):float():reshape(1, 2, 3)
+    for _, c in ipairs({
+      { x, { 2, -1 }, "reflect", { { 2, 1, 0, 1 } } },
+      { x, { -1, 2 }, "reflect", { { 1, 2, 1, 0 } } },
+      { x, { 2, -1 }, "circular", { { 0, 1, 0, 1 } } },
+      { x, { -1, 2 }, "circular", { { 1, 2, 1, 2 } } },
+      { x, { -4, 2 }, "replicate", { { 2 } } },
+      { x, { 2, -4 }, "replicate", { { 0 } } },
+      { plane, { -1, 2, 1, -1 }, "reflect", { { { 4, 5, 4, 3 }, { 1, 2, 1, 0 } } } },
+    }) do
+      near(F.pad(c[1], c[2], { mode = c[3] }), c[4])
+    end
+  end)
+
+  it("of negative widths alone is a new tensor", function()
+    for _, mode in ipairs({ "constant", "reflect", "replicate", "circular" }) do
+      local x = torch.arange(1, 4):float():reshape(1, 3)
+      local p = F.pad(x, { -1, 0 }, { mode = mode })
+      near(p, { { 2, 3 } })
+      p:zero_()
+      near(x, { { 1, 2, 3 } })
+    end
+  end)
+
+  it("refuses to leave nothing, and a circle of more than there is", function()
+    local x = torch.ones(1, 3)
+    local function refuses(message, pad, mode)
+      raises("RuntimeError", message, function() F.pad(x, pad, { mode = mode }) end)
+    end
+    refuses("nothing is left of dimension 1 of size 3", { -2, -1 }, "reflect")
+    refuses("nothing is left of dimension 1 of size 3", { -5, 2 }, "replicate")
+    refuses("nothing is left of dimension 1 of size 3", { -2, -2 }, "circular")
+    refuses("at most 2 for dimension 1 of size 3, got 3", { 3, -1 }, "reflect")
+    refuses("at most 1 for dimension 1 of size 1, got 2", { -2, 2 }, "circular")
+    assert.same({ 1, 0 }, { table.unpack(F.pad(x, { -2, -1 }, { mode = "circular" }).shape) })
+  end)
+end)
