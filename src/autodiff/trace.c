@@ -255,16 +255,8 @@ LpStatus lp_trace_set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_trace_hold(LpTrace *tr, LpTensor *base, LpVal v, LpErr *e)
-{
-    LP_TRY(lp_trace_set_value(tr, base, v, e));
-    base->st->held = v;
-    return LP_OK;
-}
-
-/* Of the storage and, unless it is NULL, of this tensor of the user. */
-static const LpTraceVar *find(const LpTrace *tr, const LpStorage *st,
-                              const LpTensor *user)
+const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st,
+                                const LpTensor *user)
 {
     const uint32_t *at = lp_map_first(&tr->var_of, (uintptr_t)st);
     for (; at; at = lp_map_next(&tr->var_of, at)) {
@@ -278,14 +270,9 @@ static const LpTraceVar *find(const LpTrace *tr, const LpStorage *st,
     return NULL;
 }
 
-const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st)
-{
-    return find(tr, st, NULL);
-}
-
 void lp_trace_scale(LpTrace *tr, const LpStorage *st)
 {
-    const LpTraceVar *v = lp_trace_find(tr, st);
+    const LpTraceVar *v = lp_trace_find(tr, st, NULL);
     if (v)
         tr->var[v - tr->var].scaled = true;
 }
@@ -295,7 +282,8 @@ static LpStatus add_var(LpTrace *tr, LpTraceVar v, const LpType *type, LpErr *e)
     LP_FAIL_IF(!LP_GROW(tr->var, tr->cap, tr->n), e, LP_E_MEMORY,
                "out of memory");
     LP_TRY(lp_tensor_empty(type, LP_ST_TRACED, &v.standin, e));
-    LpStatus s = lp_trace_hold(tr, v.standin, v.input, e);
+    LpStatus s = lp_trace_set_value(tr, v.standin, v.input, e);
+    v.standin->st->held = v.input;
     uint32_t n = (uint32_t)tr->n;
     if (s == LP_OK &&
         ((v.user && !lp_map_add(&tr->var_of, (uintptr_t)v.user->st, n)) ||
@@ -318,8 +306,9 @@ static LpStatus add_input(LpTrace *tr, const char *name, const LpType *type,
 {
     LpTraceVar *v = &tr->var[tr->n - 1];
     v->input = lp_graph_input(tr->g, type, *name ? name : NULL, e);
+    v->standin->st->held = v->input;
     if (v->input != LP_NOVAL)
-        return lp_trace_hold(tr, v->standin, v->input, e);
+        return lp_trace_set_value(tr, v->standin, v->input, e);
     tr->n--;
     lp_tensor_release(v->standin);
     lp_tensor_release(v->user);
@@ -333,7 +322,7 @@ static LpStatus declare(LpTrace *tr, LpTraceVar v, const LpType *type,
 {
     const LpTraceVar *known = NULL;
     if (v.user)
-        known = find(tr, v.user->st, tr->outer ? v.user : NULL);
+        known = lp_trace_find(tr, v.user->st, tr->outer ? v.user : NULL);
     if (!known) {
         const char *name = v.name;
         v.name = lp_graph_intern(tr->g, name, e);

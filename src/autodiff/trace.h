@@ -86,8 +86,10 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 LpGraph *lp_trace_graph(LpTrace *tr); /* borrowed */
 size_t lp_trace_n_vars(const LpTrace *tr);
 const LpTraceVar *lp_trace_var(const LpTrace *tr, size_t i);
-/* The variable of a user's storage or of its stand-in's; NULL: none yet. */
-const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st);
+/* The variable of a user's storage or of its stand-in's, and of the very tensor
+ * `user` unless that is NULL; NULL: none yet. */
+const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st,
+                                const LpTensor *user);
 /* Forward may write the parameter of the storage in place (Embedding's
  * max_norm); the micro-batch loop then carries it like a buffer. */
 void lp_trace_scale(LpTrace *tr, const LpStorage *st);

@@ -78,9 +78,8 @@ static bool constant(const LpTensor *t)
 }
 
 /* The value of a traced tensor whose memory has changed, or that was never
- * read: a view's is its chain from the base, a base's what another base of the
- * memory (it, or this one, is detached) was written, which its history has no
- * part in. */
+ * read: a view's is its chain from the base, a base's (one of them is detached)
+ * what the memory holds, with the history that this base had. */
 static LpStatus refresh(LpTrace *tr, LpTensor *t, LpErr *e)
 {
     if (t->meta && t->meta->val && t->meta->val_version == t->st->version)
@@ -89,9 +88,12 @@ static LpStatus refresh(LpTrace *tr, LpTensor *t, LpErr *e)
         LP_TRY(refresh(tr, t->base, e));
     LpGraphBuilder gb;
     start(tr, &gb, e);
-    LpVal v = t->base ? lp_replay_chain(&gb.b, t->view, t->base->meta->val)
-                      : op_detach.put(&gb.b, NULL, t->meta->val, t->st->held);
-    if (e->code == LP_OK && constant(t))
+    LpVal v = t->st->held;
+    if (t->base)
+        v = lp_replay_chain(&gb.b, t->view, t->base->meta->val);
+    if (!t->base && t->meta && t->meta->val)
+        v = op_detach.put(&gb.b, NULL, t->meta->val, v);
+    else if (!t->base || constant(t))
         v = lp_op1(&gb.b, LP_OP_detach, v);
     lp_graph_builder_fini(&gb);
     return e->code != LP_OK ? e->code : lp_trace_set_value(tr, t, v, e);
@@ -114,13 +116,15 @@ static LpStatus results(LpTrace *tr, const LpVal *v, int n, LpTensor **out,
     for (int i = 0; i < n; i++) {
         const LpType *type = lp_graph_type(tr->g, v[i]);
         LpStatus s = lp_tensor_empty(type, LP_ST_TRACED, &out[i], e);
-        if (s == LP_OK && (s = lp_trace_hold(tr, out[i], v[i], e)) != LP_OK)
+        if (s == LP_OK &&
+            (s = lp_trace_set_value(tr, out[i], v[i], e)) != LP_OK)
             lp_tensor_release(out[i]);
         if (s != LP_OK) {
             while (i-- > 0)
                 lp_tensor_release(out[i]);
             return s;
         }
+        out[i]->st->held = v[i];
     }
     return LP_OK;
 }
@@ -131,33 +135,12 @@ LpStatus lp_trace_tensor(LpTrace *tr, LpVal v, LpTensor **out, LpErr *e)
 }
 
 /* ---- calls -------------------------------------------------------------- */
-/* A base of its own for the memory of s, without the history. */
-static LpStatus trace_detach(LpTrace *tr, LpTensor *s, LpTensor **out, LpErr *e)
-{
-    LpTensor *base = s->base ? s->base : s, *own;
-    LP_TRY(refresh(tr, base, e));
-    LP_TRY(lp_detached_alias(s, out, e));
-    own = (*out)->base ? (*out)->base : *out;
-    LpGraphBuilder gb;
-    start(tr, &gb, e);
-    LpVal v = lp_op1(&gb.b, LP_OP_detach, base->meta->val);
-    lp_graph_builder_fini(&gb);
-    LpStatus st = e->code;
-    if (st == LP_OK)
-        st = lp_trace_set_value(tr, own, v, e);
-    if (st == LP_OK)
-        st = refresh(tr, *out, e);
-    if (st != LP_OK)
-        lp_tensor_release(*out);
-    return st;
-}
-
 /* A program's values lie in order; memory that does not, and a view of it by
  * strides of its own, would be another one there. */
 static LpStatus check_order(const LpTrace *tr, const LpTensor *t, LpErr *e)
 {
     for (const LpTraceVar *v; tr; tr = tr->outer, t = v->user) {
-        v = lp_trace_find(tr, t->st);
+        v = lp_trace_find(tr, t->st, NULL);
         if (!v || !v->user)
             break;
         LP_FAIL_IF(!lp_tensor_contiguous(v->user), e, LP_E_RUNTIME,
@@ -169,40 +152,40 @@ static LpStatus check_order(const LpTrace *tr, const LpTensor *t, LpErr *e)
 }
 
 /* Strides are those that the tensor would have in memory: what eager calls copy
- * (*out stays NULL) is a value of its own here, too. Made without gradients, a
- * view is a constant to them. */
-static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
-                           const LpAttr *attr, LpTensor **out, LpErr *e)
+ * (*out stays NULL) is a value of its own here, too. */
+static LpStatus make_view(const LpTrace *tr, LpTensor *s, const LpOp *op,
+                          const LpAttr *attr, LpTensor **out, LpErr *e)
 {
     LpCall c;
-    LpTensor *s = NULL, *v = NULL;
-    LP_TRY(standin_of(tr, src, &s, e));
-    if (op == &op_detach) {
-        LpStatus st = trace_detach(tr, s, out, e);
-        lp_tensor_release(s);
-        return st;
-    }
-    LpArena *arena = lp_scratch_enter();
     LpArg in = {.t = s};
+    LpArena *arena = lp_scratch_enter();
     LpStatus st = lp_call_infer(&c, op, &in, 1, attr, arena, e);
     if (st == LP_OK && op->flags & LP_OPF_OWN_STRIDES)
         st = check_order(tr, s->base ? s->base : s, e);
     if (st == LP_OK && !c.needs_copy)
-        st = lp_make_view(s, &c, &v, e);
+        st = lp_make_view(s, &c, out, e);
     lp_scratch_leave();
+    return st;
+}
+
+/* Made without gradients, a view is a constant to them. */
+static LpStatus trace_view(LpTrace *tr, const LpOp *op, LpTensor *src,
+                           const LpAttr *attr, LpTensor **out, LpErr *e)
+{
+    LpTensor *s = NULL, *v = NULL;
+    LP_TRY(standin_of(tr, src, &s, e));
+    LpStatus st = op == &op_detach ? lp_detached_alias(s, &v, e)
+                                   : make_view(tr, s, op, attr, &v, e);
     LpTensorMeta *m = v ? lp_meta(v, e) : NULL;
-    if (v && !m) {
-        st = LP_E_MEMORY;
-    } else if (m) {
+    if (m && op != &op_detach) {
         m->hist = v->base->meta->hist;
         m->constant = !lp_grad_enabled() || constant(s);
         v->requires_grad = lp_wants_grad(&(LpArg){.t = src}, 1) && op->grad;
-        st = refresh(tr, v, e);
     }
     lp_tensor_release(s);
-    *out = v;
-    if (v && st != LP_OK)
+    if (v && (st = m ? refresh(tr, v, e) : LP_E_MEMORY) != LP_OK)
         lp_tensor_release(v);
+    *out = v;
     return st;
 }
 
@@ -270,10 +253,10 @@ LpStatus lp_trace_call(const LpOp *op, const LpArg *in, int n_in,
 static LpStatus may_write(LpTrace *tr, const LpTensor *dst, const char *what,
                           LpErr *e)
 {
-    const LpTraceVar *v = lp_trace_find(tr, dst->st);
+    const LpTraceVar *v = lp_trace_find(tr, dst->st, NULL);
     const LpStorage *made = v && v->user ? v->user->st : dst->st;
     for (const LpTrace *t = tr->outer; t && v && v->user; t = t->outer) {
-        v = lp_trace_find(t, made);
+        v = lp_trace_find(t, made, NULL);
         made = v && v->user ? v->user->st : made;
     }
     bool allowed =
@@ -308,7 +291,8 @@ static LpStatus write(LpTrace *tr, LpTensor *d, LpTensor *base, LpVal v,
         return e->code;
     base->requires_grad |= grad;
     base->st->version++;
-    LP_TRY(lp_trace_hold(tr, base, now, e));
+    base->st->held = now;
+    LP_TRY(lp_trace_set_value(tr, base, now, e));
     if (!history)
         return LP_OK;
     base->meta->hist++;

@@ -34,9 +34,6 @@ struct LpTrace {
 /* v is the value of t, as its storage now is. */
 LpStatus lp_trace_set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e);
 
-/* Likewise of a base whose memory gets it. */
-LpStatus lp_trace_hold(LpTrace *tr, LpTensor *base, LpVal v, LpErr *e);
-
 /* A random call's site: its place in the program (module path, file, line; not
  * the folder, which depends on how the script was named)
  * and how many came from that place before; never a running number of the

@@ -221,7 +221,8 @@ static int trace_knows(lua_State *L)
 {
     LpTrace *tr = check_trace(L);
     LpTensor *t = lp_check_tensor(L, 2, "knows", "tensor");
-    lua_pushboolean(L, t->st->flags & LP_ST_TRACED || lp_trace_find(tr, t->st));
+    lua_pushboolean(L, t->st->flags & LP_ST_TRACED ||
+                           lp_trace_find(tr, t->st, NULL));
     return 1;
 }
 

@@ -12,14 +12,6 @@
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
-/* The script's own, or what stands for it: the caller's tensor would keep its
- * shape. */
-static bool from_outside(const LpTensor *t)
-{
-    const LpTraceVar *v = lp_trace_find(lp_trace_current(), t->st);
-    return !(t->st->flags & LP_ST_TRACED) || (v && v->standin == t);
-}
-
 /* The userdata at 1; raises when its tensor's shape may not change. */
 static LpBox *check_self(lua_State *L, const char *fn)
 {
@@ -29,7 +21,11 @@ static LpBox *check_self(lua_State *L, const char *fn)
                  "%s(): a leaf tensor that requires grad is being used in an "
                  "in-place operation; do it under torch.no_grad()",
                  fn);
-    if (lp_tracing && from_outside(t))
+    const LpTraceVar *v = NULL; /* the caller's tensor would keep its shape */
+    if (lp_tracing)
+        v = lp_trace_find(lp_trace_current(), t->st, NULL);
+    if (lp_tracing &&
+        (!(t->st->flags & LP_ST_TRACED) || (v && v->standin == t)))
         lp_raise(L, LP_E_RUNTIME,
                  "%s(): a tensor of the script, or one that it gives, cannot "
                  "change its shape inside a traced function; use the method "

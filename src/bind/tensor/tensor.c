@@ -291,20 +291,13 @@ static int binary(lua_State *L)
                             "allowed",
                             f->name, lp_describe(L, i + 1, what));
         }
-    return lp_call_push(L, f, in, 2, f->base, 1);
-}
-
-/* A number over a tensor is the reciprocal's multiple, as in PyTorch: then the
- * gradient reads the reciprocal, and the tensor may be written. */
-static int quotient(lua_State *L)
-{
-    LpArg in[] = {{.t = lp_to_tensor(L, 2)}, {0}};
-    if (!in[0].t || lp_to_tensor(L, 1) || !lp_to_operand(L, 1, &in[1]))
-        return binary(L);
-    const LpForm *f = lp_op_form(&op_reciprocal);
-    lp_call_push(L, f, in, 1, f->base, 1);
-    in[0].t = lp_to_tensor(L, -1);
-    f = lp_op_form(&op_mul);
+    if (in[0].is_num && f == lp_op_form(&op_div)) {
+        /* as in PyTorch: the gradient reads this, the divisor may be written */
+        const LpForm *inverse = lp_op_form(&op_reciprocal);
+        lp_call_push(L, inverse, in + 1, 1, inverse->base, 1);
+        in[1].t = lp_to_tensor(L, -1);
+        f = lp_op_form(&op_mul);
+    }
     return lp_call_push(L, f, in, 2, f->base, 1);
 }
 
@@ -423,7 +416,7 @@ static const struct {
     {"__add", "add", binary},
     {"__sub", "sub", binary},
     {"__mul", "mul", binary},
-    {"__div", "div", quotient},
+    {"__div", "div", binary},
     {"__mod", "remainder", binary},
     {"__pow", "pow", binary},
     {"__idiv", "floor_divide", binary},
