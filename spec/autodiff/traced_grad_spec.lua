@@ -192,6 +192,11 @@ cases["both captured by the body of a loop"] = function(x)
   local d = y:detach()
   return control.loop(2, function(a) return a * d + y["0:"] * a end, { x })[1]
 end
+cases["a view made under no_grad, captured by the body of a loop"] = function(x)
+  local y = x * 2
+  local v = no_grad(function() return y["1:"] end)
+  return control.loop(2, function(a) return a * v:sum() + y["0:"] * a + v["0:1"] end, { x })[1]
+end
 cases["detach in the body of a loop, written"] = function(x)
   return control.loop(2, function(a)
     local d = a:detach()
@@ -233,6 +238,23 @@ describe("compiled, gradients flow as eagerly past", function()
       end
     end)
   end
+
+  it("what shares the memory of a parameter, and does not require one", function()
+    local Model = nn.Module:extend("Model")
+    function Model:init()
+      self.p = nn.Parameter(torch.tensor(NUMBERS))
+      self.whole = self.p:detach()
+      self.part = no_grad(function() return self.p["0:2"] end)
+    end
+    function Model:forward(x)
+      local inside = control.loop(2, function(a) return a + self.whole * self.part:sum() end, { x })
+      local y = self.p * x + self.whole["0:"] * self.whole + self.part:sum() + inside[1]
+      return poptorch.identity_loss(y, "sum")
+    end
+    local m = Model()
+    poptorch.trainingModel(m, nil, torch.optim.SGD(m:parameters(), 1.0))(UP)
+    helper.near(m.p:detach(), torch.tensor(NUMBERS) - UP)
+  end)
 
   it("a target that the model computes under no_grad", function()
     local Model = nn.Module:extend("Model")

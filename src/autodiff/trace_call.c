@@ -14,26 +14,45 @@ static const LpTrace *trace_of(const LpTrace *tr, const LpTensor *t)
     return tr;
 }
 
+static bool constant(const LpTensor *t)
+{
+    return t->base && t->meta && t->meta->constant &&
+           t->meta->hist == t->base->meta->hist;
+}
+
 /* A tensor of none of the traces around, declared here; of a body, one of the
- * trace around it. */
+ * trace around it. What the gradient of a parameter does not reach is made a
+ * view of it, or is one, that is constant. */
 static LpStatus declare(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
 {
     LpTensor *base = NULL;
     LpTraceRole role = tr->outer ? LP_TRACE_CAPTURE : LP_TRACE_CONSTANT;
     LP_TRY(lp_trace_declare(tr, role, "", t, NULL, &base, e));
-    if (!t->base) {
-        LpType a = lp_tensor_type(t), b = lp_tensor_type(base);
-        LP_FAIL_IF(!lp_type_eq(&a, &b), e, LP_E_RUNTIME,
-                   "two tensors of different shapes share memory without one "
-                   "being a view of the other; this cannot be traced");
+    LpType type = lp_tensor_type(t), all = lp_tensor_type(base);
+    LP_FAIL_IF(!t->base && !lp_type_eq(&type, &all), e, LP_E_RUNTIME,
+               "two tensors of different shapes share memory without one "
+               "being a view of the other; this cannot be traced");
+    const LpTraceVar *v = lp_trace_find(tr, base->st, NULL);
+    bool stops =
+        constant(t) || (v->role == LP_TRACE_PARAM &&
+                        lp_requires_grad(v->user) && !lp_requires_grad(t));
+    if (!t->base && !stops) {
         *out = lp_tensor_retain(base);
         return LP_OK;
     }
-    LpType type = lp_tensor_type(t);
     LP_TRY(lp_tensor_over(base->st, &type, t->strides, t->offset, out, e));
     (*out)->base = lp_tensor_retain(base);
-    (*out)->view = t->view;
-    t->view->refs++;
+    if (((*out)->view = t->view) != NULL)
+        t->view->refs++;
+    if (!stops)
+        return LP_OK;
+    LpTensorMeta *m = lp_meta(*out, e);
+    if (!m) {
+        lp_tensor_release(*out);
+        return LP_E_MEMORY;
+    }
+    m->hist = base->meta->hist;
+    m->constant = true;
     return LP_OK;
 }
 
@@ -69,12 +88,6 @@ static void start(LpTrace *tr, LpGraphBuilder *gb, LpErr *e)
     if (tr->origin_id == 0)
         lp_trace_set_origin(tr, &tr->origin, e);
     gb->origin = tr->origin_id;
-}
-
-static bool constant(const LpTensor *t)
-{
-    return t->base && t->meta && t->meta->constant &&
-           t->meta->hist == t->base->meta->hist;
 }
 
 /* The value of a traced tensor whose memory has changed, or that was never

@@ -109,8 +109,8 @@ LpStatus lp_detached_alias(LpTensor *t, LpTensor **out, LpErr *e)
         return s;
     }
     (*out)->base = base;
-    (*out)->view = t->view;
-    t->view->refs++;
+    if (((*out)->view = t->view) != NULL)
+        t->view->refs++;
     return LP_OK;
 }
 
