@@ -140,7 +140,8 @@ static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
         gather(p, x, r->in[a->at], at, n, a->load, buf, a->size);
     }
     if (a->narrow >= 0)
-        lp_pointwise_round(*splat >> i & 1 ? 1 : n, buf, LP_F32,
+        lp_pointwise_round(*splat >> i & 1 ? 1 : n, buf,
+                           lp_plain_type((LpDtype)a->narrow),
                            (LpDtype)a->narrow);
     return buf;
 }

@@ -75,16 +75,22 @@ static void resolve_cast(const LpKernelReq *r, LpPwNode *n)
     n->in[0] = n->out = via;
 }
 
-/* Comparisons are of the promoted type's values: an integer, or a tensor
- * without dimensions of a wider type, is rounded to a half one. */
-static void narrow(const LpKernelReq *r, LpDtype to, LpPwNode *n)
+/* Computed are the values of type `to`: a tensor without dimensions of a wider
+ * type wraps, and an integer is rounded to a half type. Only comparisons round
+ * tensors without dimensions to a half type, too. */
+static void narrow(const LpKernelReq *r, LpDtype to, bool compares, LpPwNode *n)
 {
+    bool half = lp_is_half(to);
     n->narrow = to;
-    for (int i = 0; i < n->n_in && lp_is_half(to); i++) {
+    for (int i = 0; i < n->n_in && lp_plain_type(to) != to; i++) {
         const LpDesc *x = &r->in[(int)n->operand[i]];
         LpDtype t = x->dtype;
         bool whole = t == LP_I64 || t == LP_I32 || t == LP_I16;
-        if (!x->is_imm && t != to && (whole || lp_is_float(t)))
+        if (x->is_imm || t == LP_DT_NONE || t == LP_BOOL ||
+            (half && !compares && x->ndim == 0))
+            continue;
+        if (half ? t != to && (whole || (compares && lp_is_float(t)))
+                 : lp_dtype_promote(t, to) != to)
             n->narrows |= (uint8_t)(1 << i);
     }
 }
@@ -109,8 +115,7 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     for (int i = 0; i < LP_PW_MAX_PARAM; i++)
         n->p[i] = i < r->op->n_attr ? number_of(&r->attr[i]) : (LpNum){0, 0};
     int loop = pw->select ? pw->select(r, t, n) : pw->loop;
-    if (pw->policy == LP_PW_BOOL)
-        narrow(r, values, n);
+    narrow(r, values, pw->policy == LP_PW_BOOL, n);
     const LpLoopRow *row = lp_loop_row(loop);
     n->loop = t == LP_F32 ? row->f32 : t == LP_F64 ? row->f64 : row->i64;
     for (int i = 0; i < n->n_in; i++)

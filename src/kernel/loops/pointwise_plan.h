@@ -5,6 +5,7 @@
 #define LP_KERNEL_LOOPS_POINTWISE_PLAN_H
 
 #include "src/kernel/loops/pointwise.h"
+#include "src/kernel/plain.h"
 
 typedef struct LpPwPlan {
     LpLoop loop;
