@@ -173,6 +173,19 @@ describe("sorting", function()
     near(torch.bincount(torch.tensor({ 1, 1, 4 })), { 0, 2, 0, 0, 1 })
   end)
 
+  it("searches beyond NaN, and beyond all for it, as PyTorch does", function()
+    local nan = 0 / 0
+    local v = torch.tensor({ nan, 3, 1, 2 })
+    for _, right in ipairs({ false, true }) do
+      near(torch.searchsorted(torch.tensor({ 1, 2, nan, nan }), v, { right = right }),
+        { 4, 4, 4, 4 })
+    end
+    near(torch.searchsorted(torch.tensor({ nan, 1, 2 }), v), { 3, 3, 1, 2 })
+    near(torch.bucketize(torch.tensor({ nan }), torch.tensor({ 1, nan })), { 2 })
+    local last = torch.tensor({ math.maxinteger })
+    near(torch.searchsorted(last, last), { 0 })
+  end)
+
   it("neither searches nor compares among truth values", function()
     local b = torch.tensor({ false, true })
     raises("NotImplementedError", "isin%(%): Bool", function()

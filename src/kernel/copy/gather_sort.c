@@ -276,14 +276,18 @@ typedef struct Search {
     int64_t per_row; /* values in a row */
 } Search;
 
-/* The first place whose edge is >= v, with `right` > v. NaN is the largest,
- * as in sort. */
-static int64_t search(const LpSortItem *x, int64_t n, int64_t key, bool right)
+/* The first place whose edge is >= v, with `right` > v; `nan` is a key that no
+ * such comparison holds of. */
+static int64_t search(const LpSortItem *x, int64_t n, int64_t key, bool right,
+                      const int64_t *nan)
 {
+    if (nan && key == *nan)
+        return n;
     int64_t lo = 0, hi = n;
     while (lo < hi) {
         int64_t mid = lo + (hi - lo) / 2;
-        if (right ? x[mid].key <= key : x[mid].key < key)
+        bool unlike = nan && x[mid].key == *nan;
+        if (unlike || (right ? x[mid].key <= key : x[mid].key < key))
             lo = mid + 1;
         else
             hi = mid;
@@ -305,6 +309,7 @@ LP_KERNEL_RUN(run_search)
     int64_t ne = s->n * s->rows, nv = s->per_row * s->rows;
     bool real = lp_is_float(s->edges.dtype) || lp_is_float(s->values.dtype);
     LpDtype t = real ? LP_F64 : LP_I64;
+    const int64_t nan = key_of_double((double)NAN);
     char *edges = work, *values = edges + ne * 8;
     int64_t *by = (int64_t *)(void *)(values + nv * 8), *found = by + ne;
     LpSortItem *row = (LpSortItem *)(void *)(found + nv + (ne & 1));
@@ -326,7 +331,8 @@ LP_KERNEL_RUN(run_search)
         for (int64_t i = 0; i < s->per_row; i++) {
             int64_t at = r * s->per_row + i;
             lp_sort_keys(t, values + at * 8, 1, 1, key);
-            found[at] = search(row, s->n, key->key, s->right);
+            found[at] =
+                search(row, s->n, key->key, s->right, real ? &nan : NULL);
         }
     }
     LpDesc fd = lp_desc_plain(&s->out, LP_I64);
