@@ -83,6 +83,16 @@ describe("layers", function()
   end)
 end)
 
+describe("InstanceNorm", function()
+  it("moves its running statistics and counts no batches, as in PyTorch", function()
+    local m = nn.InstanceNorm1d(2, { track_running_stats = true })
+    m(torch.arange(12):float():reshape(2, 2, 3))
+    helper.near(m.running_mean, { 0.4, 0.7 })
+    helper.near(m.running_var, { 1, 1 })
+    assert.equal(0, m.num_batches_tracked:item())
+  end)
+end)
+
 describe("BatchNorm", function()
   local x = torch.tensor({ { 1.0, 10 }, { 3, 30 } })
 

@@ -70,9 +70,8 @@ local function instance_norm(self, input, dims)
   errors.check(not self.affine or input:size(1) == self.num_features, "ValueError",
     "expected input's size at dim=1 to match num_features (%d), but got: %d.",
     self.num_features, input:size(1))
-  local momentum = momentum_of(self)
   local out = F.instance_norm(input, self.running_mean, self.running_var, self.weight, self.bias,
-    self.training or not self.track_running_stats, momentum, self.eps)
+    self.training or not self.track_running_stats, self.momentum or 0.0, self.eps)
   return single and out:squeeze(0) or out
 end
 
