@@ -382,6 +382,11 @@ local function compile(fn, inputs, opts)
     local _ <close> = spans.active and spans.open("inputs and results")
     local args = table.pack(...)
     check_call(target, like, cotangents, args)
+    if core.is_tracing() then -- a part of the program around
+      errors.check(not cotangents, "RuntimeError", "a function compiled with cotangents cannot be "
+        .. "called in a traced function: differentiate the program around it")
+      return fn(...)
+    end
     upload(exec, state)
     seed()
     local out = table.pack(call(args))

@@ -9,6 +9,21 @@ local function line()
   return tostring(debug.getinfo(2, "l").currentline)
 end
 
+describe("lupine.compile of a function that calls a compiled one", function()
+  it("traces through it, but not through its gradients", function()
+    local x = torch.tensor({ 1, 2 }):float()
+    local double = compile(function(t) return t * 2 end, { x })
+    local y, g = compile(function(t) return double(t) + 1 end, { x },
+      { cotangents = { x } })(x, { x })
+    helper.near(y, { 3, 5 })
+    helper.near(g[1], { 2, 4 })
+    local slope = compile(function(t) return t * 2 end, { x }, { cotangents = { x } })
+    helper.raises("RuntimeError", "compiled with cotangents cannot be called", function()
+      compile(function(t) return slope(t, { t }) end, { x })
+    end)
+  end)
+end)
+
 describe("lupine.compile of a function that writes a captured tensor", function()
   local x = torch.ones(2)
 
