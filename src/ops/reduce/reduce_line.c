@@ -28,10 +28,13 @@ static LpLineKind kind_of(const LpOp *op)
     return *(const LpLineKind *)op->data;
 }
 
-static LP_PREPARE_AS(prepare_line, lp_line_prepare(r, kind_of(r->op), k, e))
+static LP_KERNEL_PREPARE(prepare_line)
+{
+    return lp_line_prepare(r, kind_of(r->op), k, e);
+}
 
-    /* The int attribute 0 becomes a list of one; 0-d tensors have none. */
-    static LpStatus infer_position(LpInfer *x)
+/* The int attribute 0 becomes a list of one; 0-d tensors have none. */
+static LpStatus infer_position(LpInfer *x)
 {
     bool numbers = x->n_out == 1 || kind_of(x->op) == LP_LINE_MEDIAN;
     LP_FAIL_IF(numbers && x->in[0].dtype == LP_BOOL, x->err, LP_E_RUNTIME,
@@ -183,18 +186,20 @@ static LpStatus infer_logsums(LpInfer *x)
     return lp_view_same(x);
 }
 
-static LP_PREPARE_AS(prepare_logsums,
-                     lp_line_prepare(r,
-                                     r->attr[LP_RUNNING_REVERSE].i
-                                         ? LP_LINE_CUMLOGSUM_REVERSE
-                                         : LP_LINE_CUMLOGSUM,
-                                     k, e))
+static LP_KERNEL_PREPARE(prepare_logsums)
+{
+    return lp_line_prepare(r,
+                           r->attr[LP_RUNNING_REVERSE].i
+                               ? LP_LINE_CUMLOGSUM_REVERSE
+                               : LP_LINE_CUMLOGSUM,
+                           k, e);
+}
 
-    /* dx_j = sum over i >= j of dy_i exp(x_j - r_i): through logarithms, so that
+/* dx_j = sum over i >= j of dy_i exp(x_j - r_i): through logarithms, so that
  * no exponential overflows, for the positive dy less for the negative ones.
  * A dy that is nothing counts as the least number, whose logarithm is
  * finite. */
-    static void grad_logsums(LpGrad *g)
+static void grad_logsums(LpGrad *g)
 {
     LpDtype t = lp_type(g->b, X)->dtype;
     LpDtype wide = t == LP_F64 ? LP_F64 : LP_F32;

@@ -53,9 +53,12 @@ static bool is_empty(LpGrad *g, LpVal v)
 }
 
 /* ---- running products ---------------------------------------------------- */
-static LP_PREPARE_AS(prepare_cumprod, lp_line_prepare(r, LP_LINE_CUMPROD, k, e))
+static LP_KERNEL_PREPARE(prepare_cumprod)
+{
+    return lp_line_prepare(r, LP_LINE_CUMPROD, k, e);
+}
 
-    static void grad_cumprod(LpGrad *g)
+static void grad_cumprod(LpGrad *g)
 {
     if (g->attr[LP_CUMSUM_DIM].n == 0 || is_empty(g, X)) {
         g->din[0] = DY;
@@ -124,11 +127,14 @@ static LpStatus infer_others(LpInfer *x)
     return LP_OK;
 }
 
-static LP_PREPARE_AS(prepare_others, lp_line_prepare(r, LP_LINE_OTHERS, k, e))
+static LP_KERNEL_PREPARE(prepare_others)
+{
+    return lp_line_prepare(r, LP_LINE_OTHERS, k, e);
+}
 
-    /* Of x [.., n]: y_i is the product of those before i times that of those
+/* Of x [.., n]: y_i is the product of those before i times that of those
  * behind, each a running product moved on by one. */
-    static LpVal others_grad(LpGrad *g, LpVal x, LpVal dy, int64_t d)
+static LpVal others_grad(LpGrad *g, LpVal x, LpVal dy, int64_t d)
 {
     LpAttr a[2] = {lp_attr_ints(&d, 1), LP_NONE_ATTR};
     LpVal run[2], other[2], dx[2], way[2] = {x, lp_flip(g->b, x, d)};
