@@ -69,6 +69,10 @@ local statements = {
       return fit(x, x) + fit(d, x) * fit(v, x) + fit(base, x)
     end, { a * 1 })[1]
   end,
+  function(a, b, k) -- what requires a gradient if what is captured does
+    local part = views[1 + k % #views](a)
+    return control.loop(2, function(x) return x + fit(part, x) end, { torch.zeros_like(b) })[1]
+  end,
 }
 
 local function program(seed)

@@ -16,6 +16,7 @@ typedef struct Body {
     LpTrace *tr; /* knows what was captured */
     LpGraph *g;
     int n_input;
+    bool grad[LP_MAX_LIST]; /* per result: it requires a gradient */
 } Body;
 
 static void body_free(void *held)
@@ -64,6 +65,8 @@ static int run(lua_State *L)
     lua_call(L, 1, 1);
     int n;
     LpTensor **out = tensors(L, lua_gettop(L), "results", &n);
+    for (int i = 0; i < n; i++)
+        b->grad[i] = lp_requires_grad(out[i]);
     lp_must(L, lp_trace_body(b->tr, out, n, &b->g, &e), &e);
     return 0;
 }
@@ -119,9 +122,10 @@ static void open(lua_State *L, Use *u)
     u->in = lua_newuserdatauv(L, (size_t)u->cap * sizeof *u->in, 0);
 }
 
-/* The first n results of the operator as a list. */
+/* The first n results of the operator as a list; one that requires a gradient
+ * does so in `a` or, if there is one, in `b`. */
 static int push_results(lua_State *L, const LpOp *op, const Use *u,
-                        const LpAttr *attr, int n)
+                        const LpAttr *attr, int n, const Body *a, const Body *b)
 {
     LpErr e = {0};
     LpTensor *out[LP_MAX_LIST];
@@ -131,6 +135,7 @@ static int push_results(lua_State *L, const LpOp *op, const Use *u,
     lua_createtable(L, n, 0);
     for (int i = 0; i < n_out; i++) {
         if (i < n) {
+            out[i]->requires_grad &= a->grad[i] || (b && b->grad[i]);
             lp_push_tensor(L, out[i]);
             lua_rawseti(L, -2, i + 1);
         }
@@ -153,6 +158,7 @@ static int control_loop(lua_State *L)
         return lp_raise(L, LP_E_VALUE, "loop: the body is in use already");
     for (int i = 0; i < b->n_input; i++) {
         LpVal v = b->g->input[i];
+        b->grad[i] |= lp_requires_grad(u.in[i].t); /* without a round */
         if (lp_graph_type(b->g, v)->ndim < LP_MAX_DIMS &&
             !lp_graph_output(b->g, v, &e))
             return lp_bind_fail(L, &e);
@@ -163,7 +169,7 @@ static int control_loop(lua_State *L)
                                    [LP_LOOP_CARRIED] = lp_attr_int(b->n_input),
                                    [LP_LOOP_SCANNED] = lp_attr_int(0),
                                    [LP_LOOP_REVERSE] = lp_attr_bool(false)};
-    return push_results(L, &op_loop, &u, attr, b->n_input);
+    return push_results(L, &op_loop, &u, attr, b->n_input, b, NULL);
 }
 
 static int control_branch(lua_State *L)
@@ -181,7 +187,8 @@ static int control_branch(lua_State *L)
                                      [LP_BRANCH_OTHERWISE] =
                                          lp_attr_graph(otherwise->g),
                                      [LP_BRANCH_SPLIT] = lp_attr_int(split)};
-    return push_results(L, &op_branch, &u, attr, (int)then->g->n_output);
+    return push_results(L, &op_branch, &u, attr, (int)then->g->n_output, then,
+                        otherwise);
 }
 
 static int control_call(lua_State *L)
@@ -192,7 +199,7 @@ static int control_call(lua_State *L)
     open(L, &u);
     Body *b = add_operands(L, &u, 1, 2);
     LpAttr attr[LP_CALL_N_ATTR] = {lp_attr_graph(b->g)};
-    return push_results(L, &op_call, &u, attr, (int)b->g->n_output);
+    return push_results(L, &op_call, &u, attr, (int)b->g->n_output, b, NULL);
 }
 
 /* body:types() -> {{shape, dtype}} of its results */
