@@ -255,6 +255,9 @@ local MAKERS = {
   ScalarType = function(self)
     return torch[self:pick(self:chance(0.5) and FLOATS or OTHERS)]
   end,
+  Graph = function(self) -- bodies are traced, not given
+    return self:wrong()
+  end,
 }
 
 --- An argument of a form's kind, or once in a while anything.

@@ -87,9 +87,10 @@ static LpVal pad_sides(LpBuilder *b, LpVal x, int d, int64_t before,
 static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
                      int64_t after, const char *mode)
 {
-    int64_t n = lp_type(b, x)->shape[d], crop = before < 0 ? -before : 0;
+    int64_t n = lp_type(b, x)->shape[d];
     if (!check_widths(b, before, after, n, d, mode))
         return LP_NOVAL;
+    int64_t crop = before < 0 ? -before : 0;
     if (before >= 0 && after >= 0)
         return pad_sides(b, x, d, before, after, mode);
     if (mode[0] == 'r')
