@@ -126,11 +126,12 @@ void lp_forget(void *p, size_t n)
         (void)madvise(from, bytes, MADV_DONTNEED);
 }
 
-/* In front of the block stands how much was mapped, 0 if it is malloc's. */
+/* In front of the block stands how much was mapped, 0 if it is malloc's. A
+ * block of nothing has a byte, so that its address lies in its memory. */
 void *lp_zeros(size_t n)
 {
     size_t all;
-    if (!lp_add_size(n, ALIGN, &all))
+    if (!lp_add_size(n ? n : 1, ALIGN, &all))
         return NULL;
     char *p;
     if (all < MAPPED) {
