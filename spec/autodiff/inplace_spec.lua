@@ -264,6 +264,39 @@ describe("a view whose base was written since", function()
   end)
 end)
 
+describe("what a write reaches beside the view of a part, by strides of its own,", function()
+  local Double = torch.autograd.Function:extend("Double")
+  function Double.forward(ctx, t)
+    ctx:mark_dirty(t)
+    return t:mul_(2)
+  end
+  function Double.backward(_, g) return g * 2 end
+
+  local writes = {
+    ["by an operator that does not read it"] = function(v) v:mul_(2) end,
+    ["by one that does"] = function(v) v:pow_(3) end,
+    ["by an index"] = function(v) v[torch.tensor({ 0 })] = torch.tensor(5.0):double() end,
+    ["through a view of it"] = function(v) v["1:"]:exp_() end,
+    ["twice"] = function(v) v:mul_(3):sin_() end,
+    ["in a function of the script's own"] = function(v) Double.apply(v) end,
+  }
+  for name, write in pairs(writes) do
+    it(name .. ", has its gradient", function()
+      for _, turn in ipairs({ false, true }) do
+        assert.is_true(torch.autograd.gradcheck(function(x)
+          local y = x * 1
+          if turn then
+            y:t_()
+          end
+          local v = y["1:"]:as_strided({ 3 }, { 1 }, 0)
+          write(v)
+          return { y * y, v * 1 }
+        end, { torch.arange(1, 7):double():reshape(2, 3):requires_grad_() }))
+      end
+    end)
+  end
+end)
+
 -- Operators of two operands or three: f, and which operands may be written
 -- before backward where only operand i wants a gradient ({[i] = list}).
 local READERS = {

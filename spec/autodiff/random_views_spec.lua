@@ -69,16 +69,21 @@ local steps = {
 }
 
 -- The chain of this seed, of x, and whether it always showed all of the memory
--- that as_strided saw: what lies beside a part gets no gradient in eager
--- calls. The memory surely has as many elements as as_strided may ask for.
+-- that as_strided saw, or wrote there: what lies beside a part gets no gradient
+-- from an eager call that but reads it. The memory surely has as many elements
+-- as as_strided may ask for.
 local function chain(seed, x)
   local random = numbers(seed)
   local v, memory, all, strict = x, x:numel(), true, true
   local function see()
     local size, stride, offset = geometry(random, memory)
-    v, strict, all = v:as_strided(size, stride, offset), strict and all, false
+    v = v:as_strided(size, stride, offset)
     memory = math.min(memory, v:numel())
-    return distinct(size, stride)
+    local writes = distinct(size, stride) and random(2) == 0
+    if writes then
+      v:mul_(3)
+    end
+    strict, all = strict and (all or writes), false
   end
   for _ = 1, STEPS do
     local step, how = steps[1 + random(#steps)]
@@ -89,8 +94,8 @@ local function chain(seed, x)
     end
     memory = how == OWN and v:numel() or math.min(memory, v:numel())
     all = how == OWN or all and how ~= PART
-    if random(4) == 0 and see() and random(2) == 0 then
-      v:mul_(3)
+    if random(4) == 0 then
+      see()
     end
   end
   see()

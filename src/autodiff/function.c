@@ -43,6 +43,9 @@ LpStatus lp_record_function(const LpFunctionCall *c, LpErr *e)
         lp_node_release(n);
         return s;
     }
+    for (int i = 0; i < c->n_out; i++)
+        if (c->dirty[i] >= 0)
+            lp_reach_base(c->in[c->dirty[i]]);
     s = operands(n, c, e);
     for (int i = 0; i < c->n_out && s == LP_OK; i++)
         s = lp_set_history(c->out[i], n, (uint32_t)i, e);

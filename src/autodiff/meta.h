@@ -104,6 +104,10 @@ typedef struct LpViewCall {
 void *lp_attrs_block(size_t head, const LpAttr *attr, int n);
 
 LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e);
+/* Before t is written. A read by strides of its own through a view of a part
+ * gives no gradient to what lies beside that, while a write goes back to all of
+ * the base: the history of its operand is the chain from there. */
+void lp_reach_base(LpTensor *t);
 /* The same view of a base without history, in the same memory. */
 LpStatus lp_detached_alias(LpTensor *t, LpTensor **out, LpErr *e);
 /* Emits the chain up to `step` from `base`; base itself for NULL. */

@@ -214,6 +214,7 @@ static LpStatus call_inplace(const LpOp *op, const LpArg *in, int n_in,
     int n_out = 0;
     bool done = false;
     LP_TRY(may_write(in[0].t, e));
+    lp_reach_base(in[0].t);
     if (op->flags & (LP_OPF_POINTWISE | LP_OPF_OUT_APART))
         LP_TRY(lp_check_overlap(in[0].t, in + 1, n_in - 1, e));
     if (!lp_tracing && op->kind != LP_OP_COMPOSITE &&

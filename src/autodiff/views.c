@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "src/autodiff/meta.h"
+#include "src/autodiff/op_call.h"
+#include "src/autodiff/trace.h"
 #include "src/base/mem.h"
 
 void *lp_attrs_block(size_t head, const LpAttr *attr, int n)
@@ -94,6 +96,18 @@ LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
     t->view = step;
     *out = t;
     return LP_OK;
+}
+
+void lp_reach_base(LpTensor *t)
+{
+    uint32_t flags = 0;
+    for (const LpViewStep *step = t->view; step; step = step->parent)
+        flags |= ((const LpViewCall *)step->call)->op->flags;
+    if (!(flags & LP_OPF_OWN_STRIDES) || lp_tracing || !lp_grad_enabled() ||
+        !t->requires_grad || !t->meta || !t->meta->node)
+        return;
+    const LpTensorMeta *m = t->base->meta;
+    t->meta->hist = (m ? m->hist : 0) - 1; /* stale */
 }
 
 LpStatus lp_detached_alias(LpTensor *t, LpTensor **out, LpErr *e)
