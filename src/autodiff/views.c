@@ -7,6 +7,7 @@
 #include "src/autodiff/op_call.h"
 #include "src/autodiff/trace.h"
 #include "src/base/mem.h"
+#include "src/kernel/attrs.h"
 
 void *lp_attrs_block(size_t head, const LpAttr *attr, int n)
 {
@@ -83,7 +84,7 @@ LpStatus lp_make_view(LpTensor *src, const LpCall *c, LpTensor **out, LpErr *e)
     call->op = c->op;
     if (from_base(src, c->op)) {
         src = src->base;
-        call->attr[c->op->n_attr - 1] = LP_NONE_ATTR; /* no geometry */
+        call->attr[LP_STRIDED_GEOMETRY] = LP_NONE_ATTR;
     }
     if (src->view)
         src->view->refs++;

@@ -58,6 +58,13 @@ enum { LP_SQUEEZE_DIM };
 enum { LP_SLICE_DIM, LP_SLICE_START, LP_SLICE_END, LP_SLICE_STEP };
 /* select, select_scatter */
 enum { LP_SELECT_DIM, LP_SELECT_INDEX };
+/* as_strided */
+enum {
+    LP_STRIDED_SIZE,
+    LP_STRIDED_STRIDE,
+    LP_STRIDED_STORAGE_OFFSET,
+    LP_STRIDED_GEOMETRY
+};
 /* slice_backward */
 enum {
     LP_SLICE_BACK_SIZES,

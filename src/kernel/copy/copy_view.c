@@ -164,8 +164,9 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
         sum.dtype = LP_F32;
     LpType grad = s->g.type;
     grad.dtype = sum.dtype;
-    LP_TRY(lp_view_geometry(r->op->data, r->attr + 1, r->op->n_attr - 1, &sum,
-                            NULL, &s->g, e));
+    LP_TRY(lp_view_geometry(r->op->data, r->attr + LP_VIEW_BACK_OWN,
+                            r->op->n_attr - LP_VIEW_BACK_OWN, &sum, NULL, &s->g,
+                            e));
     s->sum_type = sum.dtype;
     s->numel = lp_numel(&sum);
     LpDesc gd = lp_desc_of(&grad), sd = lp_desc_of(&sum);
@@ -185,7 +186,8 @@ LP_KERNEL_PREPARE(lp_view_backward_prepare)
                            e));
     BackwardState *s = k->state;
     bool plain = lp_desc_contiguous(&r->out[0]);
-    LpStatus st = lp_view_geometry(view, r->attr + 1, r->op->n_attr - 1, &base,
+    LpStatus st = lp_view_geometry(view, r->attr + LP_VIEW_BACK_OWN,
+                                   r->op->n_attr - LP_VIEW_BACK_OWN, &base,
                                    plain ? NULL : r->out[0].strides, &s->g, e);
     if (st == LP_OK) {
         s->overlaps = lp_view_overlaps(&s->g) ||

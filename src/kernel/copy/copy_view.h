@@ -9,6 +9,8 @@
 LpPrepare lp_view_prepare;
 
 LpPrepare lp_scatter_prepare, lp_view_backward_prepare;
+/* Attributes of the adjoint operators: sizes, then from here the view's own. */
+enum { LP_VIEW_BACK_OWN = 1 };
 
 /* Adds n elements of `src` (step ss) to `dst` (step ds) of the same type,
  * no half type, one after the other: the two may meet an element often. */

@@ -16,7 +16,7 @@ static void grad_by(LpGrad *g, int back)
     LpType t = *lp_type(g->b, g->in[0]);
     LpAttr a[LP_MAX_ATTR];
     a[0] = lp_attr_ints(t.shape, t.ndim);
-    memcpy(a + 1, g->attr, g->op->n_attr * sizeof *a);
+    memcpy(a + LP_VIEW_BACK_OWN, g->attr, g->op->n_attr * sizeof *a);
     g->din[0] = lp_emit(g->b, back, &g->dout[0], 1, a);
 }
 
@@ -156,23 +156,23 @@ PART(diagonal, "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> "
  * memory is taken as contiguous from offset 0. An operand of any other
  * geometry is noted in the last attribute, offset first, then strides: the
  * gradient needs it. */
-/* as_strided */
-enum { SIZE, STRIDE, STORAGE_OFFSET, GEOMETRY };
-
 static LpStatus check_strided(LpInfer *x)
 {
     const LpAttr *a = x->attr;
-    LP_FAIL_IF(a[SIZE].n != a[STRIDE].n, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(a[LP_STRIDED_SIZE].n != a[LP_STRIDED_STRIDE].n, x->err,
+               LP_E_RUNTIME,
                "as_strided: mismatch in length of strides and shape: %d sizes "
                "and %d strides",
-               a[SIZE].n, a[STRIDE].n);
-    if (a[SIZE].n > LP_MAX_DIMS)
-        return lp_too_many_dims(x, a[SIZE].n);
-    for (int i = 0; i < a[SIZE].n; i++)
-        LP_FAIL_IF(a[SIZE].v[i] < 0 || a[STRIDE].v[i] < 0, x->err, LP_E_RUNTIME,
+               a[LP_STRIDED_SIZE].n, a[LP_STRIDED_STRIDE].n);
+    if (a[LP_STRIDED_SIZE].n > LP_MAX_DIMS)
+        return lp_too_many_dims(x, a[LP_STRIDED_SIZE].n);
+    for (int i = 0; i < a[LP_STRIDED_SIZE].n; i++)
+        LP_FAIL_IF(a[LP_STRIDED_SIZE].v[i] < 0 || a[LP_STRIDED_STRIDE].v[i] < 0,
+                   x->err, LP_E_RUNTIME,
                    "as_strided: negative sizes and strides are not supported, "
                    "got size %lld and stride %lld in dimension %d",
-                   (long long)a[SIZE].v[i], (long long)a[STRIDE].v[i], i);
+                   (long long)a[LP_STRIDED_SIZE].v[i],
+                   (long long)a[LP_STRIDED_STRIDE].v[i], i);
     return LP_OK;
 }
 
@@ -217,15 +217,17 @@ static LpStatus infer_as_strided(LpInfer *x)
     LpAttr *a = x->attr;
     LP_TRY(check_strided(x));
     LpType out = x->in[0];
-    lp_set_dims(&out, a[SIZE].v, a[SIZE].n);
+    lp_set_dims(&out, a[LP_STRIDED_SIZE].v, a[LP_STRIDED_SIZE].n);
     LP_TRY(lp_shape_check(&out, x->err));
     int64_t plain[LP_MAX_DIMS], last = -1, have = lp_numel(&x->in[0]) - 1;
-    if (lp_attr_none(&a[STORAGE_OFFSET]))
-        a[STORAGE_OFFSET] = lp_attr_int(x->strides ? x->in_offset : 0);
-    LP_FAIL_IF(a[STORAGE_OFFSET].i < 0, x->err, LP_E_RUNTIME,
+    if (lp_attr_none(&a[LP_STRIDED_STORAGE_OFFSET]))
+        a[LP_STRIDED_STORAGE_OFFSET] =
+            lp_attr_int(x->strides ? x->in_offset : 0);
+    LP_FAIL_IF(a[LP_STRIDED_STORAGE_OFFSET].i < 0, x->err, LP_E_RUNTIME,
                "as_strided: storage_offset must be non-negative, got %lld",
-               (long long)a[STORAGE_OFFSET].i);
-    LP_TRY(reach(x, &out, a[STRIDE].v, a[STORAGE_OFFSET].i, &last));
+               (long long)a[LP_STRIDED_STORAGE_OFFSET].i);
+    LP_TRY(reach(x, &out, a[LP_STRIDED_STRIDE].v,
+                 a[LP_STRIDED_STORAGE_OFFSET].i, &last));
     lp_contiguous_strides(&x->in[0], plain);
     if (x->strides && (x->in_offset != 0 ||
                        memcmp(plain, x->in_strides,
@@ -233,9 +235,9 @@ static LpStatus infer_as_strided(LpInfer *x)
         int64_t g[LP_MAX_DIMS + 1];
         g[0] = x->in_offset;
         memcpy(g + 1, x->in_strides, (size_t)x->in[0].ndim * sizeof *g);
-        LP_TRY(lp_set_ints(x, GEOMETRY, g, x->in[0].ndim + 1));
+        LP_TRY(lp_set_ints(x, LP_STRIDED_GEOMETRY, g, x->in[0].ndim + 1));
     } else if (!x->strides) {
-        LP_TRY(check_order(&a[GEOMETRY], x->err));
+        LP_TRY(check_order(&a[LP_STRIDED_GEOMETRY], x->err));
         LP_FAIL_IF(last > have, x->err, LP_E_RUNTIME,
                    "as_strided: element %lld is out of bounds for a tensor of "
                    "%lld elements",
@@ -243,8 +245,9 @@ static LpStatus infer_as_strided(LpInfer *x)
     }
     x->out[0] = out;
     if (x->strides) {
-        memcpy(x->strides, a[STRIDE].v, (size_t)out.ndim * sizeof *plain);
-        *x->offset = a[STORAGE_OFFSET].i;
+        memcpy(x->strides, a[LP_STRIDED_STRIDE].v,
+               (size_t)out.ndim * sizeof *plain);
+        *x->offset = a[LP_STRIDED_STORAGE_OFFSET].i;
     }
     return LP_OK;
 }
@@ -263,7 +266,7 @@ static int64_t extent(const int64_t *shape, const int64_t *strides, int ndim,
  * share is divided among them. */
 static void grad_as_strided(LpGrad *g)
 {
-    const LpAttr *a = g->attr, *noted = &a[GEOMETRY];
+    const LpAttr *a = g->attr, *noted = &a[LP_STRIDED_GEOMETRY];
     LpType t = *lp_type(g->b, g->in[0]);
     LpViewGeometry at = {.type = t};
     lp_contiguous_strides(&t, at.strides);
@@ -271,14 +274,16 @@ static void grad_as_strided(LpGrad *g)
         at.offset = noted->v[0];
         memcpy(at.strides, noted->v + 1, (size_t)t.ndim * sizeof *at.strides);
     }
-    int64_t n = extent(a[SIZE].v, a[STRIDE].v, a[SIZE].n, a[STORAGE_OFFSET].i);
+    int64_t n = extent(a[LP_STRIDED_SIZE].v, a[LP_STRIDED_STRIDE].v,
+                       a[LP_STRIDED_SIZE].n, a[LP_STRIDED_STORAGE_OFFSET].i);
     int64_t m = extent(t.shape, at.strides, t.ndim, at.offset);
     if (lp_attr_none(noted) && n <= m) {
         grad_by(g, LP_OP_as_strided_backward);
         return;
     }
     n = n > m ? n : m;
-    LpAttr back[] = {lp_attr_ints(&n, 1), a[SIZE], a[STRIDE], a[STORAGE_OFFSET],
+    LpAttr back[] = {lp_attr_ints(&n, 1), a[LP_STRIDED_SIZE],
+                     a[LP_STRIDED_STRIDE], a[LP_STRIDED_STORAGE_OFFSET],
                      LP_NONE_ATTR};
     LpAttr see[] = {back[0], lp_attr_ints(t.shape, t.ndim),
                     lp_attr_ints(at.strides, t.ndim), lp_attr_int(at.offset),
@@ -296,7 +301,7 @@ static void grad_as_strided(LpGrad *g)
 static LpVal put_as_strided(LpBuilder *b, const LpAttr *attr, LpVal parent,
                             LpVal v)
 {
-    if (check_order(&attr[GEOMETRY], b->err) != LP_OK)
+    if (check_order(&attr[LP_STRIDED_GEOMETRY], b->err) != LP_OK)
         return LP_NOVAL;
     return lp_emit(b, LP_OP_as_strided_embed, (LpVal[]){parent, v}, 2, attr);
 }

@@ -92,12 +92,14 @@ SCATTER(unfold_scatter, unfold, "int dimension, int size, int step", "@p")
 static void grad_as_pytorch(LpGrad *g)
 {
     LpType self = lp_type_of(g->b, g->in[0]);
-    LpAttr see[] = {g->attr[0], g->attr[1], g->attr[2], LP_NONE_ATTR};
+    LpAttr see[] = {g->attr[LP_STRIDED_SIZE], g->attr[LP_STRIDED_STRIDE],
+                    g->attr[LP_STRIDED_STORAGE_OFFSET], LP_NONE_ATTR};
     LpVal seen = lp_emit(g->b, LP_OP_as_strided, &g->dout[0], 1, see);
     if (g->need[1])
         g->din[1] = seen;
-    LpAttr back[] = {lp_attr_ints(self.shape, self.ndim), see[0], see[1],
-                     see[2], LP_NONE_ATTR};
+    LpAttr back[] = {lp_attr_ints(self.shape, self.ndim), see[LP_STRIDED_SIZE],
+                     see[LP_STRIDED_STRIDE], see[LP_STRIDED_STORAGE_OFFSET],
+                     LP_NONE_ATTR};
     if (g->need[0])
         g->din[0] = lp_emit(g->b, LP_OP_as_strided_backward, &seen, 1, back);
 }
@@ -115,19 +117,20 @@ static LpStatus infer_backward(LpInfer *x)
     const LpOp *view = view_of(x->op);
     LpAttr a[LP_MAX_ATTR];
     LpType seen, base = {.dtype = x->in[0].dtype};
+    int own = x->op->n_attr - LP_VIEW_BACK_OWN;
     LpInfer y = *x;
     if (x->attr[0].n > LP_MAX_DIMS)
         return lp_too_many_dims(x, x->attr[0].n);
     lp_set_dims(&base, x->attr[0].v, x->attr[0].n);
     LP_TRY(lp_shape_check(&base, x->err));
-    view_attrs(x->attr + 1, x->op->n_attr - 1, a);
+    view_attrs(x->attr + LP_VIEW_BACK_OWN, own, a);
     y.op = view;
     y.attr = a;
     y.in = &base;
     y.out = &seen;
     y.strides = NULL;
     LP_TRY(lp_op_infer(&y));
-    memcpy(x->attr + 1, a, (size_t)(x->op->n_attr - 1) * sizeof *a);
+    memcpy(x->attr + LP_VIEW_BACK_OWN, a, (size_t)own * sizeof *a);
     LP_FAIL_IF(!lp_shape_eq(&seen, &x->in[0]), x->err, LP_E_RUNTIME,
                "%s: the gradient has size %s, the view has size %s",
                x->op->name, lp_shape_str(&x->in[0]), lp_shape_str(&seen));
@@ -138,7 +141,7 @@ static LpStatus infer_backward(LpInfer *x)
 static void grad_backward(LpGrad *g)
 {
     LpAttr a[LP_MAX_ATTR];
-    view_attrs(g->attr + 1, g->op->n_attr - 1, a);
+    view_attrs(g->attr + LP_VIEW_BACK_OWN, g->op->n_attr - LP_VIEW_BACK_OWN, a);
     g->din[0] = lp_emit(g->b, view_of(g->op)->id, &g->dout[0], 1, a);
 }
 
