@@ -125,6 +125,9 @@ void lp_graph_set_body(LpGraph *g, LpNodeId id, int i, LpGraph *body);
 /* Flags of the operator, and LP_OPF_RANDOM or LP_OPF_EFFECT if a node of a
  * body, of any depth, has them. */
 uint32_t lp_node_flags(const LpGraphNode *n);
+/* May n write its first result over operand i while it reads its operands
+ * (LP_OPF_INPLACE_OK)? */
+bool lp_node_may_overwrite(const LpGraphNode *n, uint32_t i);
 /* Do they compute the same, node for node and in the same places? */
 bool lp_graph_same(const LpGraph *a, const LpGraph *b);
 uint64_t lp_graph_hash(const LpGraph *g); /* same graphs, same hash */

@@ -32,6 +32,18 @@ uint32_t lp_node_flags(const LpGraphNode *n)
     return flags;
 }
 
+bool lp_node_may_overwrite(const LpGraphNode *n, uint32_t i)
+{
+    if (!(n->op->flags & LP_OPF_INPLACE_OK))
+        return false;
+    if (n->op->flags & LP_OPF_POINTWISE)
+        return true;
+    for (uint32_t k = 1; k < n->n_in; k++)
+        if (n->in[k] == n->in[0])
+            return false;
+    return i == 0;
+}
+
 /* ---- sameness ----------------------------------------------------------- */
 bool lp_same_values(const LpGraph *a, const LpVal *x, const LpGraph *b,
                     const LpVal *y, uint32_t n)

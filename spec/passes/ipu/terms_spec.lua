@@ -181,6 +181,17 @@ describe("the bytes of a tile", function()
     assert.equal(0, c.stash)
   end)
 
+  it("are kept for as long as a view of a view of them is read", function()
+    local c = simulate(function(x, other)
+      local view = torch.relu(x)[{ torch.slice(0, T // 2) }]:t()
+      local a = torch.relu(other)
+      local b = other * 2
+      return a, b, view + 1
+    end, { X, { "input", "other", nil, { T, 240 } } }).memory[0].categories
+    -- the last entry: what the view looks at, a, b, and half of that again
+    assert.equal(3 * BYTES + BYTES // 2, c.activations)
+  end)
+
   describe("of a buffer that forward writes", function()
     local B = { "buffer", "b", torch.ones(T, 240) }
 
@@ -203,6 +214,29 @@ describe("the bytes of a tile", function()
       end, { X, B }).memory[0].categories
       assert.equal(BYTES, c.buffers)
       assert.equal(2 * BYTES, c.activations) -- x and the old b, then y and the old b
+    end)
+
+    it("are those of a copy where its operator cannot write over what it reads", function()
+      local ROWS = { "input", "rows", nil, { T }, torch.int32 }
+      local function activations(new, shape)
+        local b = { "buffer", "b", torch.ones(table.unpack(shape or { T, 240 })) }
+        return simulate(function(x, i, stand_in)
+          stand_in:copy_(new(stand_in, x, i))
+          return torch.relu(x) -- over x
+        end, { { "input", "x", nil, shape or { T, 240 } }, ROWS, b }).memory[0].categories.activations
+      end
+      -- x, and the rows while they are read
+      assert.equal(BYTES + T * 4, activations(function(b, x, i) return b:index_add(0, i, x) end))
+      assert.equal(BYTES, activations(function(b, x) return x * b end))
+      -- x and the old b
+      assert.equal(2 * BYTES + T * 4,
+        activations(function(b, x, i) return x:index_add(0, i, b) end))
+      assert.equal(2 * BYTES + T * 4,
+        activations(function(b, _, i) return b:index_add(0, i, b) end))
+      assert.equal(2 * BYTES, activations(function(b) return b:flip({ 0 }) end))
+      local square = { 240, 240 }
+      assert.equal(2 * 240 * 240 * 4, activations(function(b) return b * b:t() end, square))
+      assert.equal(240 * 240 * 4, activations(function(b) return b * b end, square))
     end)
   end)
 end)

@@ -231,14 +231,7 @@ static bool may_overwrite(const LpGraphNode *n, uint32_t r, uint32_t i)
 {
     if (n->op == &op_chain)
         return read_until(n->attr[LP_CALL_BODY].graph, r, i);
-    if (r > 0 || !(n->op->flags & LP_OPF_INPLACE_OK))
-        return false;
-    if (n->op->flags & LP_OPF_POINTWISE)
-        return true;
-    for (uint32_t k = 1; k < n->n_in; k++)
-        if (n->in[k] == n->in[0])
-            return false;
-    return i == 0;
+    return r == 0 && lp_node_may_overwrite(n, i);
 }
 
 /* May result r of n be written straight into variable `var`'s memory? Nobody

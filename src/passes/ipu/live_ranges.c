@@ -73,14 +73,36 @@ static void views(Ranges *h, int run)
     }
 }
 
+/* Does v share the memory of `of`? */
+static bool looks_at(const LpGraph *g, LpVal v, LpVal of)
+{
+    const LpGraphNode *d = lp_graph_maker(g, v);
+    while (v != of && d && d->n_in && shares(d->op)) {
+        v = d->in[0];
+        d = lp_graph_maker(g, v);
+    }
+    return v == of;
+}
+
+/* May d write its result over v, its operand? A view of v has its elements
+ * elsewhere. */
+static bool overwrites(const LpGraph *g, const LpGraphNode *d, LpVal v)
+{
+    for (uint32_t k = 0; k < d->n_in; k++)
+        if (looks_at(g, d->in[k], v) &&
+            (d->in[k] != v || !lp_node_may_overwrite(d, k)))
+            return false;
+    return true;
+}
+
 /* Is the variable's old value gone when `now` is written in its place? */
 static bool gone(const Ranges *h, const LpLiveRange *old,
                  const LpLiveRange *now)
 {
     if (now->kind != LP_RANGE_MADE || old->to < now->from)
         return true;
-    const LpOp *op = lp_graph_maker(h->g, now->v)->op;
-    return old->to == now->from && (op->flags & LP_OPF_INPLACE_OK);
+    return old->to == now->from &&
+           overwrites(h->g, lp_graph_maker(h->g, now->v), old->v);
 }
 
 /* New values of variables are written in place; the old one of a carried
@@ -107,13 +129,13 @@ static void take_over(Ranges *h, int run)
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         const LpLiveRange *out = find(h, d->out, run);
-        if (!out || out->alias || !(d->op->flags & LP_OPF_INPLACE_OK))
+        if (!out || out->alias)
             continue;
         int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
-        uint32_t over = d->op->flags & LP_OPF_POINTWISE ? d->n_in : 1;
-        for (uint32_t k = 0; k < over && k < d->n_in; k++) {
+        for (uint32_t k = 0; k < d->n_in; k++) {
             LpLiveRange *in = find(h, d->in[k], run);
-            if (in && in->to == i && !in->alias && !in->early &&
+            if (in && in->to == i && !in->alias &&
+                lp_node_may_overwrite(d, k) &&
                 lp_type_bytes(lp_graph_type(h->g, d->in[k])) == need) {
                 in->early = true;
                 break;
