@@ -218,7 +218,7 @@ static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
 static bool may_hold(const LpBacking *h, const LpTensor *t, size_t bytes)
 {
     return h->still && bytes >= WORTH && t->st->bytes == bytes &&
-           t->offset == 0 && !t->st->release && t->st->flags == 0;
+           !t->st->release && t->st->flags == 0;
 }
 
 static void hook(LpBacking *h, LpStorage *st, bool gone)

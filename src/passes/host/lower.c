@@ -268,7 +268,7 @@ bool lp_lower_fits(const LpLower *l, const LpGraphNode *n, uint32_t r,
     uint32_t here = 0;
     for (uint32_t k = 0; k < n->n_in; k++)
         here += n->in[k] == v;
-    return b->var == UINT32_MAX && b->reads_left == here && p->offset == 0 &&
+    return b->var == UINT32_MAX && b->reads_left == here &&
            same_layout(&p->desc, d) && b->bytes == lp_weight_layout_bytes(d);
 }
 
@@ -316,7 +316,7 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n,
         uint32_t var = l->target[v], b;
         LP_TRY(lp_join_place(l, n, v));
         if (l->location[v].buf != LP_NO_BUF)
-            continue; /* a group's product has its place already, too */
+            continue; /* it lies in what a concatenation joins it to */
         d.block = layout ? 0 : l->block[v];
         d.layout =
             layout && lp_weight_layout_of(l, v) == layout ? layout : NULL;
