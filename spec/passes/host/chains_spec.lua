@@ -57,6 +57,17 @@ describe("a chain of pointwise operators", function()
       local y = torch.tanh(x)
       return y * y:sum(0)
     end, inputs))
+    -- neighbours that read one large operand, a row of it or both
+    local row, rows = torch.rand(1, 1 << 18), torch.rand(2, 1 << 18)
+    assert.equal(2, instructions(function(x, y)
+      return x + y, torch.relu(x)
+    end, { row, rows }))
+    assert.equal(2, instructions(function(x, y)
+      return torch.relu(x), x + y
+    end, { row, rows }))
+    assert.equal(1, instructions(function(x, y)
+      return x + y, torch.relu(x)
+    end, { row, row * 2 }))
     -- two results, of which the second needs more of the first
     assert.equal(1, instructions(function(x, y)
       local z = torch.tanh(x)
