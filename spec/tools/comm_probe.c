@@ -1,8 +1,10 @@
 /* Runs the step whose text comes on standard input, its replicas dealt out to
  * N forked processes, and prints a hash of what each replica has afterwards:
  * comm_probe N [mixed | fail]. The lines are the same for any N, if every other
- * process lays weights out otherwise (mixed), and if the first call fails after
- * its first sum was started (fail). */
+ * process lays weights out otherwise (mixed), and if a call with other inputs
+ * fails before them, after its first sum was started (fail).
+ * comm_probe N layouts: prints what processes compare of their accumulators'
+ * layouts instead. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,9 +124,8 @@ static LpStatus write_vars(LpExec *x, const LpStep *s, LpErr *e)
     return LP_OK;
 }
 
-/* Slices in the order [slice of the loops][replica of this process]. */
-static LpStatus make_streams(const LpStep *s, LpStream *st, int64_t first,
-                             int64_t local, LpErr *e)
+static LpStatus make_streams(const LpStep *s, LpStream *st, int64_t local,
+                             LpErr *e)
 {
     int64_t loops = s->device_iterations * s->gradient_accumulation;
     for (size_t i = 0; i < s->n_var; i++) {
@@ -133,13 +134,23 @@ static LpStatus make_streams(const LpStep *s, LpStream *st, int64_t first,
         float *all = lp_calloc((size_t)(n * loops * local) + 1, sizeof *all);
         LP_FAIL_IF(!all, e, LP_E_MEMORY, "out of memory");
         st[i] = (LpStream){.in = all, .out = all, .mode = LP_OUT_ALL};
-        for (int64_t k = 0; k < loops * local; k++) {
-            int64_t replica = first + k % local, loop = k / local;
-            fill(all + k * n, n,
-                 (uint64_t)(1000 + loop * s->replicas + replica));
-        }
     }
     return LP_OK;
+}
+
+/* Slices in the order [slice of the loops][replica of this process]. */
+static void fill_streams(const LpStep *s, const LpStream *st, int64_t first,
+                         int64_t local, uint64_t seed)
+{
+    int64_t loops = s->device_iterations * s->gradient_accumulation;
+    for (size_t i = 0; i < s->n_var; i++) {
+        int64_t n = lp_numel(&s->var[i].type);
+        for (int64_t k = 0; k < loops * local; k++) {
+            int64_t replica = first + k % local, loop = k / local;
+            fill((float *)st[i].out + k * n, n,
+                 seed + (uint64_t)(loop * s->replicas + replica));
+        }
+    }
 }
 
 static LpStatus report(LpExec *x, const LpStep *s, const LpStream *st,
@@ -172,7 +183,26 @@ static LpStatus report(LpExec *x, const LpStep *s, const LpStream *st,
     return LP_OK;
 }
 
+static void report_layouts(const LpProgram *p)
+{
+    for (uint32_t i = 0; i < p->n_reduce; i++)
+        printf("%s %016llx\n", p->step->var[p->reduce[i].var].name,
+               (unsigned long long)p->reduce[i].layout);
+}
+
 /* ---- one process -------------------------------------------------------- */
+/* With other inputs than those of the calls that succeed. */
+static LpStatus fail_once(LpExec *x, const LpStep *s, const LpStream *st,
+                          int64_t first, int64_t local, LpErr *e)
+{
+    int64_t finished;
+    fill_streams(s, st, first, local, 5000);
+    LP_FAIL_IF(lp_exec_run(x, st, &finished, e) == LP_OK, e, LP_E_VALUE,
+               "a call that must fail did not");
+    *e = (LpErr){0};
+    return LP_OK;
+}
+
 static LpStatus run(const LpStep *s, const LpComm *c, const char *how, LpErr *e)
 {
     LpProgram *p = NULL;
@@ -187,14 +217,16 @@ static LpStatus run(const LpStep *s, const LpComm *c, const char *how, LpErr *e)
     LP_TRY(lp_compile_host(s, &here, &o, &p, e));
     LP_TRY(lp_exec_new(p, c, &x, e));
     LP_TRY(write_vars(x, s, e));
-    LP_TRY(make_streams(s, st, first, local, e));
-    LP_FAIL_IF(strcmp(how, "fail") == 0 &&
-                   lp_exec_run(x, st, &finished, e) == LP_OK,
-               e, LP_E_VALUE, "a call that must fail did not");
-    *e = (LpErr){0};
+    LP_TRY(make_streams(s, st, local, e));
+    if (strcmp(how, "fail") == 0)
+        LP_TRY(fail_once(x, s, st, first, local, e));
+    fill_streams(s, st, first, local, 1000);
     for (int call = 0; call < 2; call++)
         LP_TRY(lp_exec_run(x, st, &finished, e));
-    LP_TRY(report(x, s, st, first, local, e));
+    if (strcmp(how, "layouts") == 0)
+        report_layouts(p);
+    else
+        LP_TRY(report(x, s, st, first, local, e));
     for (size_t i = 0; i < s->n_var; i++)
         lp_free(st[i].out);
     lp_free(st);

@@ -42,6 +42,26 @@ local function trained(kind, momentum, anchors)
 end
 
 describe("replicas of a group", function()
+  it("have each its own values of a weight that no run writes", function()
+    for kind, groups in pairs(MEMBERS) do
+      local w = torch.randn(#groups, 2)
+      w = (kind == "all" and w[0] or w):clone()
+      local tr = core.trace()
+      local x = tr:declare("input", "x", nil, { 1, 2 }, torch.float32)
+      local weight = tr:declare("parameter", "w", w, { kind, 2 })
+      local step = tr:step({ tr:run(false, function() return x * weight end) })
+      step:complete({ replicas = REPLICAS })
+      local at = compiled.vars(step)
+      local out = step:compile({}):run({ [at["input x"]] = torch.ones(REPLICAS, 2) }, {})
+      for g, members in ipairs(groups) do
+        for _, r in ipairs(members) do
+          assert.same((kind == "all" and w or w[g - 1]):tolist(),
+            out[at["output output_1"]][r]:tolist())
+        end
+      end
+    end
+  end)
+
   for kind, groups in pairs(MEMBERS) do
     it("share the values of a weight: " .. kind, function()
       local step, at, w, b = trained(kind)
@@ -207,6 +227,35 @@ describe("replicas in several processes", function()
     local one = lines(1, step)
     assert.equal(one, lines(2, step, "fail"))
     assert.equal(one, lines(4, step, "fail"))
+  end)
+
+  it("compare layouts: alike of like weights, others of other weights", function()
+    local list, tr = {}, core.trace()
+    local x = tr:declare("input", "x", nil, { 6, 1, 4, 4 }, torch.float32)
+    for i, size in ipairs({ 3, 3, 2 }) do
+      list[i] = { "parameter", "k" .. i, torch.randn(3, 1, size, size) }
+      tr:declare(table.unpack(list[i]))
+    end
+    list[4] = { "parameter", "fc", torch.randn(4, 3) }
+    tr:declare(table.unpack(list[4]))
+    local step, losses = tr:step({ tr:run(false, function()
+      local h = 0
+      for i = 1, 3 do
+        h = h + F.conv2d(x, list[i][3]):mean({ 2, 3 }) * i
+      end
+      return F.mse_loss(F.linear(h, list[4][3]), torch.zeros(6, 4))
+    end) })
+    step:complete({ loss = losses[1], replicas = REPLICAS,
+      rules = compiled.descent(compiled.vars(step), list) })
+    assert.equal(3, step:compile({}):stats().weight_layouts)
+    local hash = {}
+    for name, h in lines(1, step:text("step"), "layouts"):gmatch("Gradient___(%S+) (%x+)") do
+      hash[name] = h
+    end
+    assert.equal(hash.k1, hash.k2)
+    assert.not_equal(hash.k1, hash.k3)
+    assert.equal(("0"):rep(16), hash.fc)
+    assert.not_equal(hash.fc, hash.k1)
   end)
 
   it("start a sum while the last replica still computes other gradients", function()
