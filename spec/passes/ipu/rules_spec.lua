@@ -187,3 +187,15 @@ describe("IPUs", function()
     assert.equal(0, helper.simulate(step, { power_of_two = true }).reserved_ipus)
   end)
 end)
+
+describe("tiles for input and output", function()
+  it("leave one to compute", function()
+    for tiles, most in pairs({ [0] = 1471, [8] = 7 }) do
+      local step = model({ { 0, 0 } })
+      core.plan(step, { tiles = tiles, io_tiles = most })
+      raises("ValueError", ("io_tiles: expected 0..%d, got %d"):format(most, most + 1), function()
+        core.plan(step, { tiles = tiles, io_tiles = most + 1 })
+      end)
+    end
+  end)
+end)

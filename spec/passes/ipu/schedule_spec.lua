@@ -370,3 +370,65 @@ describe("the phased schedule", function()
     assert.is_true(streaming("serial_phased", 3) > streaming("serial_phased", 1))
   end)
 end)
+
+describe("a stage that the model returns to", function()
+  local SHAPE = { 16, 240 }
+
+  local function simulate(f, train)
+    return helper.simulate(helper.step(function(inputs, place)
+      place(0)
+      return f(inputs[1], inputs[2], inputs[3], place)
+    end, { train = train, declare = function(declare)
+      return { declare("input", "x", nil, SHAPE),
+        declare("parameter", "w", torch.ones(table.unpack(SHAPE))),
+        declare("parameter", "v", torch.ones(table.unpack(SHAPE))) }
+    end }), { strategy = "sharded" })
+  end
+
+  local function cycles(r, pass)
+    local list = {}
+    for i, s in ipairs(r.stages) do
+      list[i] = s[pass .. "_cycles"]
+    end
+    return list
+  end
+
+  -- Of one operator.
+  local function alone(f)
+    return simulate(function(x, w) return f(x, w) end).stages[1].forward_cycles
+  end
+
+  it("has what reads another stage's values in the round of these", function()
+    local r = simulate(function(x, w, _, place)
+      local doubled = w * 2
+      place(1)
+      local h = torch.tanh(x)
+      place(0)
+      h = torch.exp(h)
+      place(1)
+      -- of parameters alone, but those come from the other stage's first round
+      return h + torch.tanh(doubled)
+    end)
+    assert.same({ alone(function(x) return x * 2 end),
+      2 * alone(function(x) return torch.tanh(x) end),
+      alone(function(x) return torch.exp(x) end), alone(function(x, w) return x + w end) }, cycles(r, "forward"))
+  end)
+
+  it("has gradients of its first round there, though they could be had before", function()
+    local r = simulate(function(x, w, v, place)
+      local early = torch.tanh(x * w)
+      local h = x + 1
+      place(1)
+      h = h * v
+      place(0)
+      h = torch.exp(h)
+      place(1)
+      return helper.loss(h + early)
+    end, true)
+    local binary = alone(function(x, w) return x * w end)
+    local backward = cycles(r, "backward")
+    assert.equal(4, #backward)
+    -- of tanh and of w; of v; of exp
+    assert.same({ 2 * binary, binary, binary }, { table.unpack(backward, 1, 3) })
+  end)
+end)
