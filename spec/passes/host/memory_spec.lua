@@ -162,18 +162,9 @@ describe("a gradient that nothing is added to", function()
     assert.equal(0, exec:stats().arena_gradient_bytes)
   end)
 
-  -- The gradient of `out` rows of 1024 over `rows` of the batch: is it the last
-  -- to be made in the backward half?
-  local function is_last(out, rows)
-    local list = {
-      { "parameter", "scale", torch.randn(rows, 1024) },
-      { "parameter", "w", torch.randn(out, 1024) * 0.01 },
-    }
-    local input = torch.randn(rows, 1024)
-    local exec, at = build(list, function(h)
-      h = F.linear(torch.tanh(h * list[1][3]), list[2][3])
-      return F.mse_loss(h, torch.zeros_like(h))
-    end, input, none)
+  -- Is a product the last instruction of the backward half?
+  local function ends_with_product(list, input, loss)
+    local exec, at = build(list, loss, input, none)
     exec:profile(true)
     exec:run(compiled.feed(at, { input }), {})
     local last
@@ -182,6 +173,29 @@ describe("a gradient that nothing is added to", function()
     end
     return last == "mm"
   end
+
+  -- The gradient of `out` rows of 1024 over `rows` of the batch: is it the last
+  -- to be made in the backward half?
+  local function is_last(out, rows)
+    local list = {
+      { "parameter", "scale", torch.randn(rows, 1024) },
+      { "parameter", "w", torch.randn(out, 1024) * 0.01 },
+    }
+    return ends_with_product(list, torch.randn(rows, 1024), function(h)
+      h = F.linear(torch.tanh(h * list[1][3]), list[2][3])
+      return F.mse_loss(h, torch.zeros_like(h))
+    end)
+  end
+
+  it("is made last even if its other operand is an input of the step", function()
+    local list = { { "parameter", "scale", torch.randn(8, 1024) },
+      { "parameter", "w", torch.randn(1024, 1024) * 0.01 } }
+    local input = torch.randn(8, 1024)
+    assert.is_true(ends_with_product(list, input, function(h)
+      local y = torch.tanh(h * list[1][3]) * F.linear(h, list[2][3])
+      return F.mse_loss(y, torch.zeros_like(y))
+    end))
+  end)
 
   it("is made in its place unless it has 4 MiB and twice what it is made of", function()
     assert.is_true(is_last(1024, 8))
