@@ -21,6 +21,7 @@ M.ADVICE = {
   accumulators = "options.TensorLocations:setAccumulatorLocation",
   stash = "poptorch.recomputationCheckpoint, poptorch.Block",
   activations = "options.Training:gradientAccumulation, poptorch.PipelinedExecution",
+  pipeline_activations = "options.Training:gradientAccumulation, poptorch.Block",
   weights = "poptorch.Block, options.TensorLocations:setWeightLocation",
   -- anchors
   tensor_names = "executor:getTensorNames() lists them",

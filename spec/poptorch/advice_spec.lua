@@ -1,6 +1,10 @@
 --- Each hint that an error of the core gives has its advice, and no other has.
 local advice = require("poptorch.advice")
+local helper = require("spec.poptorch.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
 local program = require("spec.support.program")
+local torch = require("torch")
 
 local function read(path)
   local file = assert(io.open(path))
@@ -9,16 +13,22 @@ local function read(path)
   return text
 end
 
+local STRATEGIES = program.shell("cat src/passes/ipu/strategy_*.c")
+
 -- The hints that a call's third argument stands for: itself, what its variable
--- is set to, or the first field of every such record of the file.
+-- is set to, or the first field of every such record of the file
+-- and of the strategies' own.
 local function hints_of(argument, text)
   local name, field = argument:match("^(%w+)%.?(%w*)$")
   if not name then
     return argument
   elseif field == "hint" then
     local all = {}
-    for literal in text:gmatch('%(Advice%){("[%w_]+")') do
+    for literal in text:gmatch('%(LpIpuAdvice%){%s*("[%w_]+")') do
       all[#all + 1] = literal
+    end
+    for of_strategy in STRATEGIES:gmatch('less_activations =%s*{%s*("[%w_]+")') do
+      all[#all + 1] = of_strategy
     end
     return table.concat(all, " ")
   end
@@ -52,5 +62,37 @@ describe("the advice of poptorch", function()
     for hint in pairs(advice.ADVICE) do
       assert.is_string(hints[hint], hint)
     end
+  end)
+
+  -- The message of a model on two IPUs whose activations overflow the tiles.
+  local function too_large(strategy)
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.fc, self.loss = nn.Linear(64, 64), nn.MSELoss()
+    end
+    function Net:forward(x)
+      local h
+      do
+        local _ <close> = poptorch.Block("A", { ipu_id = 0 })
+        h = self.fc(x):sin()
+      end
+      local _ <close> = poptorch.Block("B", { ipu_id = 1 })
+      for _ = 1, 6 do
+        h = h:sin()
+      end
+      return self.loss(h, x)
+    end
+    local net, o = Net(), poptorch.Options():setExecutionStrategy(strategy)
+    o.Training:gradientAccumulation(3)
+    local model = poptorch.trainingModel(net, o, torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    return helper.method_raises("Error", model, "compile", torch.zeros(3 * 1200000, 64)).message
+  end
+
+  it("is no strategy that the model has already", function()
+    local pipelined = too_large(poptorch.PipelinedExecution("A", "B"))
+    assert.is_nil(pipelined:find("PipelinedExecution", 1, true))
+    assert.matches("gradientAccumulation, poptorch.Block", pipelined, 1, true)
+    assert.matches("poptorch.PipelinedExecution",
+      too_large(poptorch.ShardedExecution("A", "B")), 1, true)
   end)
 end)

@@ -165,11 +165,7 @@ static LpStatus one_ipu(Memory *x)
 
 /* ---- does it fit? -------------------------------------------------------- */
 /* What may help against the kind that takes most. */
-typedef struct Advice {
-    const char *hint, *text;
-} Advice;
-
-static Advice advice(const LpIpuPlan *p, const LpIpuMemory *m)
+static LpIpuAdvice advice(const LpIpuPlan *p, const LpIpuMemory *m)
 {
     int most = 0;
     for (int k = 1; k < LP_N_MEM; k++)
@@ -177,21 +173,21 @@ static Advice advice(const LpIpuPlan *p, const LpIpuMemory *m)
             most = k;
     switch (most) {
     case LP_MEM_TEMPORARY:
-        return (Advice){"temporary",
-                        "a smaller proportion of memory, or half partials"};
+        return (LpIpuAdvice){
+            "temporary", "a smaller proportion of memory, or half partials"};
     case LP_MEM_OPTIMIZER:
-        return (Advice){"optimizer_state", "optimizer state off chip, or "
-                                           "sharded over the replicas"};
+        return (LpIpuAdvice){"optimizer_state", "optimizer state off chip, or "
+                                                "sharded over the replicas"};
     case LP_MEM_ACCUMULATOR:
-        return (Advice){"accumulators",
-                        "accumulators off chip, or half accumulators"};
+        return (LpIpuAdvice){"accumulators",
+                             "accumulators off chip, or half accumulators"};
     case LP_MEM_STASH:
-        return (Advice){"stash", "recomputation checkpoints at smaller "
-                                 "tensors, or more IPUs"};
+        return (LpIpuAdvice){"stash", "recomputation checkpoints at smaller "
+                                      "tensors, or more IPUs"};
     case LP_MEM_ACTIVATION:
-        return (Advice){"activations", p->strategy->less_activations};
+        return p->strategy->less_activations;
     default:
-        return (Advice){"weights", "more IPUs, or weights off chip"};
+        return (LpIpuAdvice){"weights", "more IPUs, or weights off chip"};
     }
 }
 
@@ -217,7 +213,7 @@ static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
         }
         k += (size_t)n;
     }
-    Advice help = advice(p, m);
+    LpIpuAdvice help = advice(p, m);
     return lp_fail_hint(
         p->err, LP_E_IPU_MEMORY, help.hint,
         "Memory allocation error : Out of memory on tile %d of IPU %d (stage "

@@ -22,13 +22,17 @@ typedef struct LpBlockLocation {
     int stage, ipu, phase;
 } LpBlockLocation;
 
+/* What a user may do: the hint of the error, and its end in words. */
+typedef struct LpIpuAdvice {
+    const char *hint, *text;
+} LpIpuAdvice;
+
 struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
     bool by_phase;              /* stages go by phase first */
     bool recompute; /* backward makes activations again unless told not to */
-    /* what a user may do when activations do not fit */
-    const char *less_activations;
+    LpIpuAdvice less_activations; /* when activations do not fit */
     /* LpStagePass.offset of a stage's run [0] */
     int (*offset)(const LpIpuPlan *, int stage, bool backward);
     /* micro-batches that a stash of the stage keeps [1] */

@@ -85,13 +85,13 @@ static LpStatus check_return(const LpBlockLocation *reader,
     return LP_OK;
 }
 
-#define LESS_ACTIVATIONS                                                       \
-    "a smaller micro-batch with more gradient accumulation, or a pipeline "    \
-    "(which recomputes)"
 #define PHASED                                                                 \
     .by_phase = true, .check_return = check_return,                            \
-    .less_activations = LESS_ACTIVATIONS, .stash_off_chip = stash_off_chip,    \
-    .route = route, .stays = stays, .rows = rows
+    .less_activations = {"activations",                                        \
+                         "a smaller micro-batch with more gradient "           \
+                         "accumulation, or a pipeline (which recomputes)"},    \
+    .stash_off_chip = stash_off_chip, .route = route, .stays = stays,          \
+    .rows = rows
 
 const LpStrategyOps lp_strategy_serial_phased = {
     .name = "serial_phased",

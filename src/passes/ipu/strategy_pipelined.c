@@ -114,9 +114,9 @@ const LpStrategyOps lp_strategy_pipelined = {
     .name = "pipelined",
     .alone = &lp_strategy_sharded,
     .recompute = true,
-    .less_activations =
-        "a smaller micro-batch with more gradient accumulation, "
-        "or more stages",
+    .less_activations = {"pipeline_activations",
+                         "a smaller micro-batch with more gradient "
+                         "accumulation, or more stages"},
     .offset = offset,
     .stash_depth = stash_depth,
     .route = route,

@@ -13,7 +13,7 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 
 const LpStrategyOps lp_strategy_sharded = {
     .name = "sharded",
-    .less_activations =
-        "a smaller micro-batch with more gradient accumulation, "
-        "or a pipeline (which recomputes)",
+    .less_activations = {"activations",
+                         "a smaller micro-batch with more gradient "
+                         "accumulation, or a pipeline (which recomputes)"},
     .rows = rows};
