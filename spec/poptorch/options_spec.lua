@@ -112,12 +112,56 @@ describe("poptorch.Options", function()
     assert.equal(G.Consecutive, opts.input_group_type)
   end)
 
-  it("takes memory proportions from 0 to 1 by IPU", function()
+  it("takes memory proportions of more than 0, up to 1, by IPU that can be", function()
     helper.method_raises("AssertionError", opts, "setAvailableMemoryProportion", { GPU0 = 0.5 })
     helper.method_raises("AssertionError", opts, "setAvailableMemoryProportion", { IPUx = 0.5 })
     helper.method_raises("AssertionError", opts, "setAvailableMemoryProportion", { IPU0 = 1.5 })
-    opts:setAvailableMemoryProportion({ IPU0 = 0.7, IPU12 = 0 })
-    assert.same({ IPU0 = 0.7, IPU12 = 0 }, opts.available_memory_proportion)
+    local last = ("IPU%d"):format(require("poptorch.placement").MOST_IPUS - 1)
+    for _, wrong in ipairs({ { IPU0 = 0 }, { IPU0 = -0.0 }, { IPU99999 = 0.5 } }) do
+      local e = helper.method_raises("AssertionError", opts, "setAvailableMemoryProportion", wrong)
+      assert.matches("setAvailableMemoryProportion", e.message, 1, true)
+      assert.matches(wrong.IPU0 and "more than 0" or last, e.message, 1, true)
+    end
+    opts:setAvailableMemoryProportion({ IPU0 = 0.7, [last] = 1 })
+    assert.same({ IPU0 = 0.7, [last] = 1 }, opts.available_memory_proportion)
+  end)
+
+  it("keeps the rules of a setter where its property is assigned", function()
+    local O = poptorch.OutputMode
+    for _, set in ipairs({ function(o) o.output_mode = O.EveryN end,
+      function(o) o:outputMode(O.EveryN) end }) do
+      local e = helper.raises("AssertionError", set, opts)
+      assert.matches("OutputMode.EveryN needs an int", e.message, 1, true)
+    end
+    opts:outputMode(O.EveryN, 4)
+    opts.output_return_period = 3
+    assert.same({ O.EveryN, 3 }, { opts.output_mode, opts.output_return_period })
+    opts.output_mode = O.All
+    local log_level = require("lupine.core").host.log_level
+    local level = log_level()
+    poptorch.setLogLevel("INFO")
+    local line = require("spec.helper").logged(function()
+      opts.output_return_period = 2
+    end)
+    log_level(level)
+    assert.matches("output_return_period 2 is ignored", line, 1, true)
+    assert.same({ O.All, 1 }, { opts.output_mode, opts.output_return_period })
+    helper.raises("AssertionError", function()
+      opts.output_return_period = 0
+    end)
+    opts:disableModuleNamescope().module_namescope = true
+    assert.is_true(opts.module_namescope)
+  end)
+
+  it("names the setter of a property that is not assigned", function()
+    for key, setter in pairs({ anchored_tensors = "anchorTensor",
+      input_group_size = "inputReplicaGrouping", input_group_type = "inputReplicaGrouping" }) do
+      local e = helper.raises("AssertionError", function()
+        opts[key] = 1
+      end)
+      assert.matches(("'%s' to assign: options:%s("):format(key, setter), e.message, 1, true)
+      assert.is_nil(e.message:find("nearest", 1, true))
+    end
   end)
 
   it("records anchors, whose period is for EveryN only", function()

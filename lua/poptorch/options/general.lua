@@ -1,11 +1,12 @@
 --- The rows of Options itself (its groups have files of their own).
---- Source: PopTorch API reference, poptorch.Options; page lines in each row.
+--- Source: PopTorch API reference, poptorch.Options; rows name other sources.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
 local logging = require("poptorch.logging")
+local placement = require("poptorch.placement")
 local strategies = require("poptorch.strategies")
 
 local arg = Group._argument
@@ -58,16 +59,33 @@ local function set_anchor(self, values, given, row)
     { long_name = long, output_mode = mode, output_return_period = n }
 end
 
+local LAST_IPU = placement.MOST_IPUS - 1
+
 local function set_proportion(self, values, _, row)
   local given = arg(row, "available_memory_proportion", values[1])
   local kept = {}
   for name, value in pairs(given) do
     local id = type(name) == "string" and math.tointeger(tonumber(name:match("^IPU(%d+)$")))
-    errors.check(id, "AssertionError",
-      "setAvailableMemoryProportion: expected keys IPU0, IPU1, …, got %s", check.describe(name))
-    kept[("IPU%d"):format(id)] = arg(row, name, value, "number", { min = 0, max = 1 })
+    errors.check(id and id <= LAST_IPU, "AssertionError",
+      "%s: expected keys IPU0..IPU%d, got %s", row.name, LAST_IPU, check.describe(name))
+    errors.check(arg(row, name, value, "number", { min = 0, max = 1 }) > 0, "AssertionError",
+      "%s(%s): expected more than 0 and at most 1, got %s", row.name, name, check.describe(value))
+    kept[("IPU%d"):format(id)] = value
   end
   self._values.available_memory_proportion = kept
+end
+
+-- Proportions of IPUs on which nothing runs.
+local function idle_proportion(proportions, program)
+  local used, rest = {}, {}
+  for _, stage in ipairs(program.report.stages) do
+    used[("IPU%d"):format(stage.ipu)] = true
+  end
+  for name in pairs(proportions) do
+    rest[#rest + 1] = not used[name] and name or nil
+  end
+  table.sort(rest)
+  return #rest > 0 and "the model does not use " .. table.concat(rest, ", ") or nil
 end
 
 local function set_profiling(self, values, _, row)
@@ -139,7 +157,10 @@ return {
       .. "EveryN needs a period, which divides deviceIterations.",
     effect = "Results copied to the host." },
   { key = "output_return_period", kind = "int", default = 1, min = 1,
-    doc = "N of OutputMode.EveryN.", setter = "outputMode" },
+    doc = "N of OutputMode.EveryN.", setter = "outputMode",
+    assign = function(self, n)
+      self:outputMode(self.output_mode, n)
+    end },
   { name = "anchorTensor",
     params = { { "short_name", kind = "string" }, { "long_name", kind = "string" },
       { "output_mode", kind = O, nullable = true, default = "outputMode's, with its period" },
@@ -196,8 +217,8 @@ return {
     kind = "table", default = {}, tables = { available_memory_proportion = true },
     set = set_proportion,
     doc = "Temporary memory of each IPU for convolution, matmul and gather: {IPU0 = 0.5}, "
-      .. "0..1.",
-    effect = "The planner's bound on temporary memory." },
+      .. "more than 0, at most 1.",
+    effect = "The planner's bound on temporary memory.", idle = idle_proportion },
   { name = "enableStableNorm", key = "enable_stable_norm", params = { "enabled" }, kind = "bool",
     default = false, popart = "enableStableNorm",
     doc = "Two-pass mean and variance in normalisations: slower, more accurate.",

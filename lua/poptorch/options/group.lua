@@ -15,6 +15,8 @@
 ---   popart    the value lives in the session options under this name;
 ---             `to`/`from` convert it
 ---   set       function(self, values, given, row) in place of storing values[1]
+---   assign    function(self, value) in place of storing what is assigned to a
+---             property that another row's setter writes
 ---   varargs   the parameters are one list, `values`
 ---   tables    set of parameters that take a table with string keys
 ---   unfrozen  may be called on frozen options
@@ -199,9 +201,13 @@ local function known_names(self)
   return names
 end
 
--- What was meant by assigning to a name that is no option: the property of a
--- method, or a near name.
+-- What was meant by assigning to a name that cannot be: the method that sets
+-- this property, the property of a method, or a near name.
 local function meant(self, key)
+  local setter = self:_row(key) and self:_row(key).setter
+  if setter then
+    return (": options:%s(…) sets it"):format(setter)
+  end
   for _, row in ipairs(getmetatable(self)._rows) do
     if row.name == key and row.key and row.key ~= key then
       return (": it is a method, options:%s(value); the property is %s"):format(key, row.key)
@@ -224,16 +230,27 @@ function Group.__index(self, key)
     tostring(key), check.nearest(key, known_names(self)))
 end
 
+-- A setter with rules of its own keeps them; one without parameters has one
+-- value only.
+function Group:_assign(row, value)
+  if row.set and row.name and #row.params > 0 then
+    self[row.name](self, value)
+    return
+  end
+  self:_writable(row.key)
+  value = row.kind and checked(row, value, row.key) or value
+  if row.assign then
+    row.assign(self, value)
+  else
+    self:_store(row, value)
+  end
+end
+
 function Group.__newindex(self, key, value)
   local cls = getmetatable(self)
   local row = cls._by_key[key]
   if row and (row.kind or row.nullable) then
-    if row.set and row.name and #row.params == 1 then -- which has rules of its own
-      self[row.name](self, value)
-      return
-    end
-    self:_writable(key)
-    self:_store(row, row.kind and checked(row, value, key) or value)
+    self:_assign(row, value)
     return
   end
   local private = type(key) == "string" and key:sub(1, 1) == "_"
