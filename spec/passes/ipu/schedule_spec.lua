@@ -411,7 +411,8 @@ describe("a stage that the model returns to", function()
     end)
     assert.same({ alone(function(x) return x * 2 end),
       2 * alone(function(x) return torch.tanh(x) end),
-      alone(function(x) return torch.exp(x) end), alone(function(x, w) return x + w end) }, cycles(r, "forward"))
+      alone(function(x) return torch.exp(x) end),
+      alone(function(x, w) return x + w end) }, cycles(r, "forward"))
   end)
 
   it("has gradients of its first round there, though they could be had before", function()

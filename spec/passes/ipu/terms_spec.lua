@@ -217,15 +217,16 @@ describe("the bytes of a tile", function()
     end)
 
     it("are those of a copy where its operator cannot write over what it reads", function()
-      local ROWS = { "input", "rows", nil, { T }, torch.int32 }
+      local indices = { "input", "i", nil, { T }, torch.int32 }
       local function activations(new, shape)
         local b = { "buffer", "b", torch.ones(table.unpack(shape or { T, 240 })) }
         return simulate(function(x, i, stand_in)
           stand_in:copy_(new(stand_in, x, i))
           return torch.relu(x) -- over x
-        end, { { "input", "x", nil, shape or { T, 240 } }, ROWS, b }).memory[0].categories.activations
+        end, { { "input", "x", nil, shape or { T, 240 } }, indices, b })
+          .memory[0].categories.activations
       end
-      -- x, and the rows while they are read
+      -- x, and the indices while they are read
       assert.equal(BYTES + T * 4, activations(function(b, x, i) return b:index_add(0, i, x) end))
       assert.equal(BYTES, activations(function(b, x) return x * b end))
       -- x and the old b
