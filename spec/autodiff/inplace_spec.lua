@@ -323,6 +323,25 @@ local READERS = {
   pow = { function(a, b) return a:pow(b) end, { {}, {} } },
 }
 
+describe("a leaf written into what requires no gradient", function()
+  it("has the gradient of the whole and of parts", function()
+    local w, y = leaf(1.0, 2.0, 3.0), torch.zeros(3)
+    y:copy_(w)
+    assert.is_true(y.requires_grad)
+    assert.is_false(y.is_leaf);
+    (y * y):sum():backward()
+    near(w.grad, { 2, 4, 6 }, helper.exact)
+    local v, z = leaf(1.0, 2.0, 3.0), torch.zeros(2, 3)
+    z[1] = v
+    z[0]:copy_(v);
+    (z * z):sum():backward()
+    near(v.grad, { 4, 8, 12 }, helper.exact)
+    local u, x = leaf(1.0, 2.0, 3.0), torch.zeros(3)
+    x:copy_(u)
+    near(torch.autograd.grad({ x:sum() }, { u })[1], { 1, 1, 1 }, helper.exact)
+  end)
+end)
+
 describe("a result overwritten by a constant requires grad still:", function()
   local cases = {
     { "an index", { 0, 0, 0 }, function(w)

@@ -1,5 +1,6 @@
 -- What shares memory with what in a traced function: the same as in eager calls.
 local compile = require("lupine.compile")
+local control = require("lupine.control")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -76,6 +77,9 @@ describe("in a traced function", function()
       ["element 9 is out of bounds"] = function(y) return (y * 1):as_strided({ 10 }, { 1 }) end,
       ["from outside lie in memory in another order"] = function(y)
         return flipped:as_strided({ 2 }, { 1 }) + y
+      end,
+      ["elements of a tensor from outside lie in memory"] = function(y) -- in a body
+        return control.loop(2, function(h) return h + flipped:as_strided({ 1 }, { 1 }) end, { y })
       end,
       ["lie in memory in another order than"] = function(y) return seen + y end,
     }

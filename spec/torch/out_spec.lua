@@ -187,6 +187,39 @@ describe("out=", function()
     assert.same({ 3 }, { table.unpack(torch.add(shape, 1, { out = shape }).shape) })
   end)
 
+  it("holds results that share memory as if they were written one by one", function()
+    local whole = torch.tensor({ { 3, 1, 2 }, { 4, 6, 5 }, { 7, 9, 8 } }, { dtype = i64 })
+    local square = torch.tensor({ { 4.0, 1.0, 0.0 }, { 1.0, 3.0, 1.0 }, { 0.0, 1.0, 2.0 } })
+    local calls = {
+      max = function(...) return torch.max(whole, 1, ...) end,
+      median = function(...) return torch.median(whole, 1, ...) end,
+      mode = function(...) return torch.mode(whole, 1, ...) end,
+      kthvalue = function(...) return torch.kthvalue(whole, 2, 1, ...) end,
+      sort = function(...) return torch.sort(whole, 1, ...) end,
+      topk = function(...) return torch.topk(whole, 2, 1, ...) end,
+      cummax = function(...) return torch.cummax(whole, 1, ...) end,
+      aminmax = function(...) return torch.aminmax(whole, ...) end,
+      qr = function(...) return torch.linalg.qr(square, ...) end,
+      eigh = function(...) return torch.linalg.eigh(square, ...) end,
+    }
+    for name, call in pairs(calls) do
+      local a, b = call()
+      for _, between in ipairs({ 0, 1, a:numel() }) do
+        local function parts()
+          local memory = torch.zeros({ a:numel() + b:numel() }, { dtype = a.dtype })
+          return memory, memory:narrow(0, 0, a:numel()):view(a.shape),
+            memory:narrow(0, between, b:numel()):view(b.shape)
+        end
+        local want, first, second = parts()
+        first:copy_(a)
+        second:copy_(b)
+        local got, one, other = parts()
+        call({ out = { one, other } })
+        assert.same(want:tolist(), got:tolist(), name)
+      end
+    end
+  end)
+
   it("and a target in place may be no other part of an operand", function()
     local a, line = torch.ones(3, 3), torch.arange(6.0)
     for name, write in pairs({

@@ -72,6 +72,13 @@ describe("a view", function()
     end), { { 1, 12 }, { 4, 20 }, { 3, 6 } })
   end)
 
+  it("as_strided_scatter reads a gradient that is part of a larger one in its place", function()
+    local x, src = torch.zeros(4), torch.zeros(2):requires_grad_()
+    torch.cat({ torch.ones(3), x:as_strided_scatter(src, { 2 }, { 2 }, 1) })
+      :backward(torch.arange(7):float())
+    near(src.grad, { 4, 6 }) -- of elements 3 + 1 and 3 + 3
+  end)
+
   it("has PyTorch's strides where expand adds dimensions", function()
     local x, scalar = torch.ones(2, 3), torch.tensor(1.0)
     for sizes, strides in pairs({
