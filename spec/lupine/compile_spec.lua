@@ -254,6 +254,16 @@ describe("random numbers of a compiled function", function()
     assert.same(first, numbers(compile(fn, { x })), "compiled again, the same place draws")
   end)
 
+  it("are those of the place, whatever that does without drawing", function()
+    local function drawn(soft)
+      torch.manual_seed(5)
+      return compile(function(t)
+        return nn.functional.dropout(soft and t:softmax(0) or t, 0.5):ne(0)
+      end, { x })(x):tolist()
+    end
+    assert.same(drawn(false), drawn(true))
+  end)
+
   it("are part of the generator's state", function()
     local state = torch.get_rng_state()
     local first = numbers()

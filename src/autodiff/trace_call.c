@@ -216,14 +216,11 @@ static LpStatus record(LpTrace *tr, const LpOp *op, const LpArg *in, int n_in,
         else if (in[i].is_num)
             vin[i] = lp_graph_imm(tr->g, in[i].num, e);
     }
-    /* a composite is expanded by op_call; a fused operator may hide a draw */
-    bool draws = op->flags & LP_OPF_RANDOM || op->kind == LP_OP_FUSED;
-    if (draws && !site)
+    /* no expansion draws but a composite's, which op_call has expanded */
+    if (op->flags & LP_OPF_RANDOM && !site)
         LP_TRY(lp_trace_next_draw(tr, &at, e));
     start(tr, &gb, e);
     gb.b.set_site(&gb.b, true, site ? *site : at);
-    if (op->kind == LP_OP_FUSED && !site)
-        gb.forced = false; /* several draws in one expansion differ */
     *n_out = e->code == LP_OK ? gb.b.emit(&gb.b, op, vin, n_in, attr, vout) : 0;
     for (int i = 0; i < *n_out && !lp_grad_enabled() && e->code == LP_OK; i++)
         if (lp_is_float(lp_graph_type(tr->g, vout[i])->dtype))
