@@ -353,6 +353,24 @@ describe("the phased schedule", function()
     end
   end)
 
+  it("hides by I/O tiles what the location of its kind says", function()
+    local function streaming(weights, activations)
+      local r = helper.simulate(helper.chain(2, { train = true, ipus = { 0, 0 }, phases = true,
+        width = 128 }), { strategy = "serial_phased", liveness = 1, io_tiles = 32,
+        weight = { on_chip = false, min_off_chip = 2, io_load = weights },
+        activation = { on_chip = false, min_off_chip = 2, io_load = activations } })
+      local sum = 0
+      for _, row in ipairs(helper.rows(r, "phase")) do
+        sum = sum + row.streaming
+      end
+      return sum
+    end
+    local none, weights, activations = streaming(), streaming(true), streaming(false, true)
+    assert.is_true(weights < none and activations < none)
+    local both = streaming(true, true)
+    assert.is_true(both < weights and both < activations)
+  end)
+
   it("streams beside computing in parallel phases", function()
     local off = { on_chip = false, min_off_chip = 2 }
     local function streaming(strategy, liveness)

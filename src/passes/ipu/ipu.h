@@ -408,6 +408,8 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
  * bytes. */
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
 int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v);
+/* Of parameters and what belongs to them; NULL: always on the chip. */
+const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v);
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
 
 #endif

@@ -73,8 +73,7 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
     return x;
 }
 
-/* Of parameters and what belongs to them; NULL: always on the chip. */
-static const LpLocation *location_of(const LpIpuPlan *p, const LpVariable *v)
+const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v)
 {
     switch (v->role) {
     case LP_VAR_PARAM:
@@ -90,7 +89,7 @@ static const LpLocation *location_of(const LpIpuPlan *p, const LpVariable *v)
 
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
 {
-    const LpLocation *l = location_of(p, v);
+    const LpLocation *l = lp_ipu_location(p, v);
     return l && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
 }
 
@@ -115,7 +114,7 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type), r = p->step->replicas;
-    const LpLocation *l = location_of(p, v);
+    const LpLocation *l = lp_ipu_location(p, v);
     bool shared =
         l && v->role != LP_VAR_ACCUM && l->sharded && n > l->min_sharded;
     return shared ? (n + r - 1) / r : n;

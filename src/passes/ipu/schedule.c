@@ -143,16 +143,26 @@ static LpStatus gathers(LpSchedule *s)
 }
 
 /* ---- host and streaming memory ------------------------------------------- */
-enum { HOST_IN, HOST_OUT, HIDDEN_IN, HIDDEN_OUT, LOAD, STORE, N_WAYS };
+enum {
+    HOST_IN,
+    HOST_OUT,
+    HIDDEN_IN,
+    HIDDEN_OUT,
+    LOAD,
+    STORE,
+    LOAD_BESIDE,
+    STORE_BESIDE,
+    N_WAYS
+};
 
 static LpStatus transfers(LpSchedule *s)
 {
     LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
     int64_t bytes[N_WAYS][LP_MAX_IPUS] = {{0}}, cyc[N_WAYS] = {0}, sync = 0;
-    static const LpActKind kind[] = {LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
-                                     LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
-                                     LP_ACT_LOAD,    LP_ACT_STORE};
+    static const LpActKind kind[] = {
+        LP_ACT_HOST_IN, LP_ACT_HOST_OUT, LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
+        LP_ACT_LOAD,    LP_ACT_STORE,    LP_ACT_LOAD,    LP_ACT_STORE};
     for (int i = 0; i < s->n; i++) {
         const LpStagePass *r = &p->pass[s->runs[i]];
         const LpTraffic *t = &s->traffic[s->runs[i]];
@@ -165,8 +175,12 @@ static LpStatus transfers(LpSchedule *s)
         /* the turning phase still holds the weights of its forward run */
         bool held = r->backward && row->order != LP_ORDER_AT_ONCE &&
                     listed(s, lp_pass_of(p, r->stage, false));
-        bytes[LOAD][r->ipu] += t->load - (held ? t->weights : 0);
-        bytes[STORE][r->ipu] += t->store;
+        const LpOffChipBytes *way[] = {&t->stream, &t->beside};
+        for (int w = 0; w < 2; w++) {
+            bytes[LOAD + 2 * w][r->ipu] +=
+                way[w]->load - (held ? way[w]->weights : 0);
+            bytes[STORE + 2 * w][r->ipu] += way[w]->store;
+        }
     }
     for (int w = 0; w < N_WAYS; w++)
         LP_TRY(lp_row_transfer(&s->b, kind[w], bytes[w], &cyc[w], &sync));
@@ -174,10 +188,9 @@ static LpStatus transfers(LpSchedule *s)
     int64_t hidden = cyc[HIDDEN_IN] + cyc[HIDDEN_OUT];
     row->host_cyc += cyc[HOST_IN] + cyc[HOST_OUT];
     row->host_cyc += hidden > work ? hidden - work : 0;
-    int64_t stream = cyc[LOAD] + cyc[STORE];
-    if (lp_ipu_overlaps(p))
-        stream = stream > work ? stream - work : 0;
-    row->stream_cyc += stream;
+    int64_t beside = cyc[LOAD_BESIDE] + cyc[STORE_BESIDE];
+    row->stream_cyc += cyc[LOAD] + cyc[STORE];
+    row->stream_cyc += beside > work ? beside - work : 0;
     row->sync_cyc += sync;
     return LP_OK;
 }

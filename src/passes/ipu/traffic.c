@@ -62,16 +62,30 @@ static void gathers(const LpIpuPlan *p, LpTraffic *t, const LpStagePass *r)
     }
 }
 
+/* I/O tiles move what the location of its kind asks them to while the others
+ * compute. */
+static bool is_beside(const LpIpuPlan *p, const LpTransfer *s)
+{
+    const LpLocation *l = s->of == LP_TRANSFER_VAR
+                              ? lp_ipu_location(p, &p->step->var[s->at])
+                              : &p->o.location[LP_LOC_ACTIVATION];
+    bool io = l && (l->io_load || l->io_store) && p->o.io_tiles > 0;
+    return p->strategy->streams_beside ? p->strategy->streams_beside(p, io)
+                                       : io;
+}
+
 static void streaming(const LpIpuPlan *p, LpTraffic *t)
 {
     for (size_t i = 0; i < p->n_transfer; i++) {
         const LpTransfer *s = &p->transfer[i];
         if (s->run < 0)
             continue;
-        *(s->load ? &t[s->run].load : &t[s->run].store) += s->bytes;
+        LpTraffic *r = &t[s->run];
+        LpOffChipBytes *way = is_beside(p, s) ? &r->beside : &r->stream;
+        *(s->load ? &way->load : &way->store) += s->bytes;
         if (s->of == LP_TRANSFER_VAR &&
             p->step->var[s->at].role == LP_VAR_PARAM)
-            t[s->run].weights += s->bytes;
+            way->weights += s->bytes;
     }
 }
 
@@ -85,15 +99,4 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
     for (int r = 0; r < p->n_pass; r++)
         gathers(p, &t[r], &p->pass[r]);
     return LP_OK;
-}
-
-/* I/O tiles load and store while the others compute. */
-bool lp_ipu_overlaps(const LpIpuPlan *p)
-{
-    bool io = false;
-    for (int i = 0; i < LP_N_LOCATIONS; i++)
-        io |= p->o.location[i].io_load || p->o.location[i].io_store;
-    io = io && p->o.io_tiles > 0;
-    return p->strategy->streams_beside ? p->strategy->streams_beside(p, io)
-                                       : io;
 }

@@ -5,19 +5,21 @@
 
 #include "src/passes/ipu/ipu.h"
 
+/* Of streaming memory. */
+typedef struct LpOffChipBytes {
+    int64_t load, store;
+    int64_t weights; /* of load: parameters */
+} LpOffChipBytes;
+
 typedef struct LpTraffic {
     int64_t host_in, host_out;
     int64_t hidden_in, hidden_out;   /* overlapped with computing as asked */
-    int64_t load, store;             /* streaming memory */
-    int64_t weights;                 /* of load: parameters */
+    LpOffChipBytes stream, beside;   /* beside: while the IPU computes */
     int64_t gather[LP_COST_N_TYPES]; /* sharded parameters, whole */
 } LpTraffic;
 
 /* One entry a run. */
 LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t);
-
-/* Streaming runs beside computing. */
-bool lp_ipu_overlaps(const LpIpuPlan *p);
 
 /* The row of the weight update, and of slices that a call returns at its
  * end. */
