@@ -13,6 +13,7 @@ local Group = require("poptorch.options.group")
 local Jit = require("poptorch.options.jit")
 local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
+local places = require("poptorch.options.places")
 local Popart = require("poptorch.options.popart")
 local Precision = require("poptorch.options.precision")
 local strategies = require("poptorch.strategies")
@@ -28,7 +29,7 @@ local M = {
   _TensorLocationOptions = locations.Options,
   _TrainingOptions = Training,
   --- The four tensor locations with every value filled in.
-  effective_locations = locations.effective,
+  effective_locations = places.effective,
 }
 
 --- In the order they print.

@@ -143,7 +143,7 @@ local function compile(s, spec, tensors)
   hooks.run(M.pre_compile_hooks)
   local started = os.clock()
   local opened = advice.call(session.open, trace(s, spec, tensors))
-  simulation.annotate(s, opened.report)
+  simulation.annotate(s, opened.report, opened.vars)
   if s.options.host_profile then
     opened.exec:profile(true)
   end

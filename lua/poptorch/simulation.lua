@@ -4,8 +4,8 @@
 --- Sources: PopTorch API reference, Options; PopART's session options.
 local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
-local locations = require("poptorch.options.locations")
 local logging = require("poptorch.logging")
+local places = require("poptorch.options.places")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
 
@@ -58,12 +58,12 @@ local function note_rows(group, label, program, note)
 end
 
 -- Options that were set and change nothing in this program.
-local function without_effect(s, r)
+local function without_effect(s, r, vars)
   local options, out = s.options, {}
   local function note(name, why)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
-  local program = { options = options, training = s.training, report = r }
+  local program = { options = options, training = s.training, report = r, vars = vars }
   note_rows(options, "", program, note)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)
@@ -102,7 +102,7 @@ function M.settings(options, target)
     power_of_two = target.kind == "hardware",
     round_ipus = options.auto_round_num_ipus,
   }
-  for kind, location in pairs(locations.effective(options)) do
+  for kind, location in pairs(places.effective(options)) do
     out[kind] = location
   end
   return out
@@ -112,8 +112,9 @@ end
 --- IPUs that are reserved beside those it uses and of tiles that overflow.
 ---@param s table the executor's state: options, training
 ---@param r lupine.Report
-function M.annotate(s, r)
-  r.no_effect = without_effect(s, r)
+---@param vars table[] the session's variables
+function M.annotate(s, r, vars)
+  r.no_effect = without_effect(s, r, vars)
   local used = r.ipus * r.replicas
   if r.reserved_ipus > used then
     logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used,

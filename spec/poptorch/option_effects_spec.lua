@@ -188,6 +188,130 @@ local function check(name, row, training)
   end
 end
 
+-- Two layers on as many IPUs and in as many phases; 64 x 192 elements are more
+-- than 8192, a bias has fewer.
+local Layers = nn.Module:extend("Layers")
+
+function Layers:init()
+  self.first, self.second = nn.Linear(64, 192), nn.Linear(192, 64)
+  self.loss = nn.MSELoss()
+end
+
+function Layers:forward(x)
+  local h
+  do
+    local _ <close> = poptorch.Block("A", { ipu_id = 0 })
+    h = self.first(x):relu()
+  end
+  local _ <close> = poptorch.Block("B", { ipu_id = 1 })
+  local y = self.second(h):tanh()
+  return y, self.loss(y, x)
+end
+
+local function report_of(o, training, momentum)
+  local net = Layers()
+  local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.1, momentum = momentum or 0 })
+  local model = training and poptorch.trainingModel(net, o, optimizer)
+    or poptorch.inferenceModel(net, o)
+  model:compile(torch.ones(rules.input_factor(o) * 8, 64))
+  local report = model:report()
+  model:destroy()
+  return report
+end
+
+local function noted(report, name)
+  for _, note in ipairs(report.no_effect) do
+    if note:find(name, 1, true) then
+      return note
+    end
+  end
+  return nil
+end
+
+-- The programs in which locations are tried.
+local CONTEXTS = {
+  training = { training = true, momentum = 0.9, tiles = 32, replicas = 2 },
+  ["without state or I/O tiles"] = { training = true, replicas = 2 },
+  ["one replica"] = { training = true, momentum = 0.9, tiles = 32 },
+  inference = { tiles = 32, replicas = 2 },
+}
+for _, liveness in ipairs(poptorch.Liveness:members()) do
+  for _, training in ipairs({ true, false }) do
+    CONTEXTS[tostring(liveness) .. (training and " in training" or "")] = {
+      training = training, momentum = 0.9, tiles = 32,
+      strategy = function()
+        return poptorch.SerialPhasedExecution("A", "B"):setTensorsLiveness(liveness)
+      end,
+    }
+  end
+end
+CONTEXTS["parallel phases"] = { training = true, tiles = 32, strategy = function()
+  return poptorch.ParallelPhasedExecution("A", "B")
+end }
+
+-- What is set of a location, and what is set before.
+local LOCATED = {
+  { set = { "useOnChipStorage", false } },
+  { set = { "useOnChipStorage", true } },
+  { set = { "useOnChipStorage", false }, before = { minElementsForOffChip = 1000000 } },
+  { set = { "minElementsForOffChip", 1000 } },
+  { set = { "minElementsForOffChip", 1000 }, before = { useOnChipStorage = false } },
+  { set = { "minElementsForOffChip", 3 }, before = { useOnChipStorage = false } },
+  { set = { "useReplicatedTensorSharding", true } },
+  { set = { "useReplicatedTensorSharding", true },
+    before = { minElementsForReplicatedTensorSharding = 1000000 } },
+  { set = { "minElementsForReplicatedTensorSharding", 3 } },
+  { set = { "minElementsForReplicatedTensorSharding", 3 },
+    before = { useReplicatedTensorSharding = true } },
+  { set = { "minElementsForReplicatedTensorSharding", 8193 },
+    before = { useReplicatedTensorSharding = true } },
+  { set = { "useIOTilesToLoad", true } },
+  { set = { "useIOTilesToLoad", true }, before = { useOnChipStorage = false } },
+  { set = { "useIOTilesToStore", true } },
+  { set = { "useIOTilesToStore", true }, before = { useOnChipStorage = false } },
+}
+
+-- The report with a location of these settings.
+local function report_with(context, kind, settings)
+  local o = poptorch.Options():replicationFactor(context.replicas or 1)
+  o:deviceIterations(context.training and 1 or 4)
+  o.Training:gradientAccumulation(context.training and 4 or 1)
+  if context.strategy then
+    o:setExecutionStrategy(context.strategy())
+  end
+  if context.tiles then
+    o.TensorLocations:numIOTiles(context.tiles)
+  end
+  local location = poptorch.TensorLocationSettings()
+  for name, value in pairs(settings) do
+    location[name](location, value)
+  end
+  local set = "set" .. kind .. "Location"
+  o.TensorLocations[set](o.TensorLocations, location)
+  local report = report_of(o, context.training, context.momentum)
+  return report:json(), noted(report, "TensorLocations." .. set) or ""
+end
+
+-- A setting that leaves the report as it is without, and not the location as
+-- fresh ones are, is noted, by its name or with all of its kind; another is not.
+local function located(name, context, kind, case)
+  local with, set, value = {}, table.unpack(case.set)
+  for key, before in pairs(case.before or {}) do
+    with[key] = before
+  end
+  local before = report_with(context, kind, with)
+  with[set] = value
+  local after, note = report_with(context, kind, with)
+  local what = ("%s: %s.%s(%s): %s"):format(name, kind, set, tostring(value), note)
+  local told = note:find(set .. ":", 1, true) or note:find(" has no ", 1, true)
+  if before ~= after then
+    assert.is_nil(told, what)
+  elseif value ~= (set == "useOnChipStorage" and not context.strategy) then
+    local of = set == "minElementsForReplicatedTensorSharding" and "useReplicatedTensorSharding:"
+    assert.is_truthy(told or of and note:find(of, 1, true), what)
+  end
+end
+
 describe("an option that is set", function()
   local level
   before_each(function()
@@ -213,6 +337,36 @@ describe("an option that is set", function()
       end
     end)
   end
+
+  it("in a location changes the report, or is noted", function()
+    for name, context in pairs(CONTEXTS) do
+      for _, kind in ipairs({ "Activation", "Weight", "Optimizer", "Accumulator" }) do
+        for _, case in ipairs(LOCATED) do
+          -- which activations are kept, and how large they are, options do not know
+          if kind ~= "Activation" or case.set[1] ~= "minElementsForOffChip"
+            or case.set[2] ~= 3 then
+            located(name, context, kind, case)
+          end
+        end
+      end
+    end
+  end)
+
+  it("as the memory proportion of an IPU is noted if that has no work", function()
+    local function report(proportions)
+      local o = poptorch.Options():setAvailableMemoryProportion(proportions)
+      o.Training:gradientAccumulation(4)
+      return report_of(o, true)
+    end
+    local plain = report({})
+    assert.is_true(noted(plain, "setAvailableMemoryProportion") == nil)
+    local one, other = report({ IPU1 = 0.001 }), report({ IPU1 = 0.6, IPU3 = 0.01, IPU2 = 0.01 })
+    assert.is_nil(noted(one, "setAvailableMemoryProportion"))
+    assert.is_false(one:json() == plain:json())
+    assert.equal(plain:json(), other:json())
+    assert.equal("setAvailableMemoryProportion: the model does not use IPU2, IPU3",
+      noted(other, "setAvailableMemoryProportion"))
+  end)
 
   it("by a name of PopART is read, refused or noted", function()
     local value = { bool = true, int = 1, float = 1.0, string = "x", list = {}, table = { x = 1 } }

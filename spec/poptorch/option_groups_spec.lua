@@ -167,6 +167,11 @@ describe("the groups of poptorch.Options", function()
     for _, kind in ipairs({ "activation", "optimizer", "accumulator" }) do
       assert.is_false(e[kind].on_chip)
     end
+    -- settings that do not say where it is locate nothing
+    opts.TensorLocations:setWeightLocation(
+      poptorch.TensorLocationSettings():minElementsForOffChip(4))
+    assert.is_false(effective(opts).weight.on_chip)
+    assert.equal(4, effective(opts).weight.min_off_chip)
   end)
 
   it("Distributed: from the environment, by hand, or not at all", function()

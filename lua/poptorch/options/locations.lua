@@ -1,11 +1,11 @@
 --- Options.TensorLocations and TensorLocationSettings: where activations,
 --- weights, optimizer state and gradient accumulators live.
---- Sources: PopTorch API reference, poptorch.options._TensorLocationOptions;
---- defaults of unset values: PopART's TensorLocationSettings.
+--- Source: PopTorch API reference, poptorch.options._TensorLocationOptions.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
+local places = require("poptorch.options.places")
 
 local M = {}
 
@@ -52,7 +52,7 @@ local Settings = Group.define("TensorLocationSettings", {
   flag("useIOTilesToLoad", "io_tiles_to_load", "useIOTilesToLoad",
     "Loads through I/O tiles.", "Streaming overlaps with computing."),
   flag("useIOTilesToStore", "io_tiles_to_store", "useIOTilesToStore",
-    "Keeps on I/O tiles (sharded tensors).", "Memory on I/O tiles."),
+    "Keeps on I/O tiles (sharded tensors).", "That of useIOTilesToLoad."),
 })
 M.TensorLocationSettings = Settings
 
@@ -95,25 +95,6 @@ function Settings:toDict()
   return out
 end
 
--- Why a location changes nothing: tensors that inference does not have, or a
--- single replica to shard over.
-local function idle(kind)
-  return function(_, program)
-    local options = program.options
-    local place = M.effective(options)[kind]
-    local of_training = kind == "optimizer" and "optimizer state"
-      or kind == "accumulator" and "accumulators"
-    if of_training and not program.training and not place.on_chip
-      and not options.execution_strategy.off_chip then
-      return "inference has no " .. of_training
-    elseif place.sharded and options.replication_factor == 1
-      and (kind == "weight" or kind == "optimizer") then
-      return "useReplicatedTensorSharding: there is one replica"
-    end
-    return nil
-  end
-end
-
 local function location(name, key, of)
   return {
     name = name, key = key, params = { "location" }, kind = Settings, nullable = false,
@@ -123,7 +104,7 @@ local function location(name, key, of)
     end,
     doc = "Location of " .. of .. ".",
     effect = "Tile memory and streaming of " .. of .. ".",
-    idle = idle(key:match("_(%w+)$")),
+    idle = places.idle(key:match("_(%w+)$")),
   }
 end
 
@@ -145,35 +126,5 @@ M.Options = Group.define("_TensorLocationOptions", {
   location("setOptimizerLocation", "location_optimizer", "optimizer state"),
   location("setAccumulatorLocation", "location_accumulator", "gradient accumulators"),
 })
-
-local KEYS = { activation = "location_activation", weight = "location_weight",
-  optimizer = "location_optimizer", accumulator = "location_accumulator" }
-
---- The four locations with every value filled in, keyed activation, weight,
---- optimizer, accumulator. Phased execution stores off chip whatever the user
---- has not located.
----@param options poptorch.Options
----@return table<string, {on_chip: boolean, min_off_chip: integer, min_sharded: integer,
----  sharded: boolean, io_load: boolean, io_store: boolean}>
-function M.effective(options)
-  local out = {}
-  local off_chip = options.execution_strategy.off_chip
-  for kind, key in pairs(KEYS) do
-    local s = options.TensorLocations[key]
-    local on = not off_chip
-    if s then
-      on = s.on_chip_storage ~= false
-    end
-    out[kind] = {
-      on_chip = on,
-      min_off_chip = s and s.min_elements_for_off_chip or 2,
-      min_sharded = s and s.min_elements_for_replicated_tensor_sharding or 8192,
-      sharded = s and s.replicated_tensor_sharding or false,
-      io_load = s and s.io_tiles_to_load or false,
-      io_store = s and s.io_tiles_to_store or false,
-    }
-  end
-  return out
-end
 
 return M

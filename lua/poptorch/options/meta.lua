@@ -517,7 +517,7 @@ function TensorLocationSettings:useReplicatedTensorSharding(use) end
 function TensorLocationSettings:useIOTilesToLoad(use) end
 
 --- Keeps on I/O tiles (sharded tensors).
---- effect: Memory on I/O tiles.
+--- effect: That of useIOTilesToLoad.
 --- source: PopTorch 3.x API reference, poptorch.TensorLocationSettings
 ---@param use? boolean
 ---@return poptorch.TensorLocationSettings

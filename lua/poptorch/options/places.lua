@@ -1,0 +1,198 @@
+--- Where the four kinds of tensors are, and what their locations change: every
+--- value filled in, and why one that was set does nothing in a program.
+--- Source: defaults of unset values: PopART's TensorLocationSettings.
+local enums = require("poptorch.enums")
+
+local M = {}
+
+local KEYS = { activation = "location_activation", weight = "location_weight",
+  optimizer = "location_optimizer", accumulator = "location_accumulator" }
+
+-- A location with every value filled in.
+---@return {on_chip: boolean, min_off_chip: integer, min_sharded: integer,
+---  sharded: boolean, io_load: boolean, io_store: boolean}
+local function filled(s, off_chip)
+  local on = s.on_chip_storage
+  if on == nil then
+    on = not off_chip
+  end
+  return {
+    on_chip = on,
+    min_off_chip = s.min_elements_for_off_chip or 2,
+    min_sharded = s.min_elements_for_replicated_tensor_sharding or 8192,
+    sharded = s.replicated_tensor_sharding or false,
+    io_load = s.io_tiles_to_load or false,
+    io_store = s.io_tiles_to_store or false,
+  }
+end
+
+--- The four locations with every value filled in, keyed activation, weight,
+--- optimizer, accumulator. Phased execution stores off chip whatever the user
+--- has not located.
+---@param options poptorch.Options
+---@return table<string, table>
+function M.effective(options)
+  local out = {}
+  for kind, key in pairs(KEYS) do
+    out[kind] = filled(options.TensorLocations[key] or {}, options.execution_strategy.off_chip)
+  end
+  return out
+end
+
+-- ---- why a location changes nothing ---------------------------------------------------
+
+local ROLES = { weight = "parameter", optimizer = "state", accumulator = "accumulator" }
+local NAMES = { weight = "weights", optimizer = "optimizer state",
+  accumulator = "accumulators" }
+
+-- How many elements the tensors of a kind have; nil of activations.
+local function sizes(kind, vars)
+  local out = {}
+  for _, v in ipairs(vars) do
+    if v.role == ROLES[kind] then
+      local n = 1
+      for i = 1, #v.shape do
+        n = n * v.shape[i]
+      end
+      out[#out + 1] = n
+    end
+  end
+  return ROLES[kind] and out
+end
+
+-- How many tensors have so many elements.
+local function count(x, least)
+  local n = 0
+  for _, size in ipairs(x.sizes) do
+    n = n + (size >= least and 1 or 0)
+  end
+  return n
+end
+
+-- Why the values that the backward pass needs never leave the chip.
+local function stay(x)
+  if not x.training then
+    return "inference keeps no activations"
+  elseif x.strategy.off_chip and x.liveness == enums.Liveness.AlwaysLive.value then
+    return "Liveness.AlwaysLive keeps them on the chip"
+  end
+  return nil
+end
+
+local function storage(x)
+  local why = not x.sizes and stay(x)
+  if why then
+    return why
+  end
+  local none = x.sizes and count(x, x.place.min_off_chip) == 0
+    or not x.sizes and not x.place.on_chip and not x.any_off_chip
+  return none and ("none has %d elements"):format(x.place.min_off_chip) or nil
+end
+
+-- Why none is off chip.
+local function on_chip(x)
+  return x.place.on_chip and "they are on the chip" or storage(x)
+end
+
+local function least_off_chip(x)
+  return x.place.on_chip and on_chip(x) or not x.sizes and stay(x)
+    or x.sizes and count(x, x.place.min_off_chip) == count(x, x.usual.min_off_chip)
+      and ("as many are off chip with %d"):format(x.usual.min_off_chip) or nil
+end
+
+-- Why no size of a tensor would have it sharded.
+local function whole(x)
+  if x.kind ~= "weight" and x.kind ~= "optimizer" then
+    return "only weights and optimizer state are sharded"
+  end
+  return x.replicas == 1 and "there is one replica" or nil
+end
+
+local function sharding(x)
+  return whole(x) or count(x, x.place.min_sharded + 1) == 0
+    and ("none has more than %d elements"):format(x.place.min_sharded) or nil
+end
+
+local function least_sharded(x)
+  if not x.place.sharded then
+    return "they are not sharded"
+  end
+  return not whole(x)
+    and count(x, x.place.min_sharded + 1) == count(x, x.usual.min_sharded + 1)
+    and ("as many are sharded with %d"):format(x.usual.min_sharded) or nil
+end
+
+-- Transfers that I/O tiles could move beside computing.
+local function io(x)
+  if x.io_tiles == 0 then
+    return "there are no I/O tiles: numIOTiles"
+  elseif x.strategy.kind == "parallel_phased" then
+    return "parallel phases stream beside computing in any case"
+  elseif x.strategy.off_chip and x.liveness == enums.Liveness.OffChipAfterFwdNoOverlap.value then
+    return "Liveness.OffChipAfterFwdNoOverlap does not overlap"
+  elseif x.kind == "optimizer" then
+    return "the weight update streams before it computes and after"
+  elseif not x.sizes and x.between_phases then
+    return nil
+  end
+  return on_chip(x)
+end
+
+-- What can be set: its name in a filled location, its setter, why it does nothing.
+local VALUES = {
+  { "on_chip", "useOnChipStorage", storage },
+  { "min_off_chip", "minElementsForOffChip", least_off_chip },
+  { "sharded", "useReplicatedTensorSharding", sharding },
+  { "min_sharded", "minElementsForReplicatedTensorSharding", least_sharded },
+  { "io_load", "useIOTilesToLoad", io },
+  { "io_store", "useIOTilesToStore", io },
+}
+
+local function any_off_chip(report)
+  for _, memory in pairs(report.memory) do
+    if memory.off_chip > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+local function facts(kind, program)
+  local options, report = program.options, program.report
+  local strategy = options.execution_strategy
+  local liveness = strategy:backendOptions().tensors_liveness
+  return {
+    kind = kind, training = program.training, strategy = strategy, liveness = liveness,
+    place = M.effective(options)[kind], usual = filled({}, strategy.off_chip),
+    sizes = sizes(kind, program.vars), any_off_chip = any_off_chip(report),
+    replicas = report.replicas,
+    io_tiles = options.TensorLocations.num_io_tiles,
+    between_phases = liveness == enums.Liveness.OffChipAfterEachPhase.value
+      and #report.stages > 1,
+  }
+end
+
+--- The `idle` of a kind's location.
+---@param kind string "activation", "weight", "optimizer", "accumulator"
+---@return fun(settings: table, program: table): string?
+function M.idle(kind)
+  return function(settings, program)
+    if not settings then
+      return nil
+    end
+    local x, notes, set = facts(kind, program), {}, false
+    for _, value in ipairs(VALUES) do
+      if x.place[value[1]] ~= x.usual[value[1]] then
+        local why = value[3](x)
+        notes[#notes + 1] = why and ("%s: %s"):format(value[2], why)
+        set = true
+      end
+    end
+    if set and x.sizes and #x.sizes == 0 then
+      return ("%s has no %s"):format(x.training and "this model" or "inference", NAMES[kind])
+    end
+    return notes[1] and table.concat(notes, "; ")
+  end
+end
+
+return M
