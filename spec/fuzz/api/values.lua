@@ -315,7 +315,8 @@ end
 local function tensor_words(t)
   local text = ("%s %s strides %s offset %s%s"):format(tostring(t.dtype), tostring(t.shape),
     table.concat(t:stride(), ","), t:storage_offset(), t.requires_grad and " grad" or "")
-  return t:numel() <= 8 and text .. " " .. Values.words(t:detach():tolist()) or text
+  local few = t:numel() > 0 and t:numel() <= 8
+  return few and text .. " " .. Values.words(t:detach():tolist()) or text
 end
 
 --- A value as a person may write it again.

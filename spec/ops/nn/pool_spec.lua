@@ -226,4 +226,13 @@ describe("ceil_mode of an input that is smaller than the kernel", function()
       F.max_pool1d(torch.ones(1, 1, 1), 3, 2, { ceil_mode = true })
     end)
   end)
+
+  it("reads indices of as many planes as the input has", function()
+    local gather = require("lupine.core").forms.internal.max_pool_gather
+    for _, shape in ipairs({ { 2, 1, 2 }, { 1, 2, 1, 2 }, { 2, 2 } }) do
+      raises("RuntimeError", "must have the same planes", function()
+        gather(torch.ones(2, 2, 4), torch.zeros(shape):long(), { 4 })
+      end)
+    end
+  end)
 end)

@@ -193,8 +193,14 @@ static LpStatus infer_scatter(LpInfer *x)
 
 static LpStatus infer_gather(LpInfer *x)
 {
-    LP_TRY(check_input(x, x->attr[LP_POOL_SIZE].n));
+    const LpType *in = &x->in[0], *at = &x->in[1];
+    int n = x->attr[LP_POOL_SIZE].n;
+    LP_TRY(check_input(x, n));
     LP_TRY(check_indices(x));
+    LP_FAIL_IF(at->ndim != in->ndim || !lp_sizes_eq(in, at, in->ndim - n),
+               x->err, LP_E_RUNTIME,
+               "%s: input %s and indices %s must have the same planes",
+               x->op->name, lp_shape_str(in), lp_shape_str(at));
     x->out[0] = x->in[1];
     x->out[0].dtype = x->in[0].dtype;
     return LP_OK;
