@@ -130,6 +130,9 @@ local function laid_out(self, t)
     return t:unfold(0, 2, 1) -- neighbours share elements
   elseif how == 6 and self:chance(0.1) then
     local rows = self:pick({ 1000, 70000, 1 << 31, 1 << 50 })
+    for _, size in ipairs(t.shape) do -- as many elements as 2^50 allows
+      rows = math.max(1, rows // math.max(1, size))
+    end
     return t:unsqueeze(0):expand(rows, table.unpack(t.shape))
   elseif how == 7 and t:numel() > 0 then
     return t:as_strided({ 2, 2 }, { 0, 0 })

@@ -172,6 +172,13 @@ describe("pointwise", function()
     near(special.i0(torch.ones(1):half()), { 1.2656 }, { 1e-3, 0 })
   end)
 
+  it("ends where the reciprocal of x is nearly all of its value", function()
+    local tiny = f64{ 5e-324, 1e-310, 1e-300, 1e-290, 1e-200 }
+    local want = { math.huge, math.huge, 1e300, 1e290, 1e200 }
+    near(special.modified_bessel_k1(tiny), want, { 0, 1e-14 })
+    near(special.scaled_modified_bessel_k1(tiny), want, { 0, 1e-14 })
+  end)
+
   it("takes a tensor at least for polynomials", function()
     near(special.chebyshev_polynomial_t(f64{ 0.5 }, 3), { -1 }) -- 4 x^3 - 3 x
     near(special.chebyshev_polynomial_t(0.5, torch.tensor({ 2 })), { -0.5 })

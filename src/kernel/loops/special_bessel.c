@@ -73,6 +73,8 @@ static double bessel_k(double nu, double x)
         return x == 0 ? INFINITY : NAN;
     if (isinf(x))
         return 0;
+    if (nu > 0 && x < 1e-290) /* the sum's terms overflow before it ends */
+        return 1 / x;
     double h = fmin(0.22, 0.6 / sqrt(x)), s = 0.5;
     for (int i = 1;; i++) {
         double t = i * h, half = sinh(t / 2), e = 2 * x * half * half;
