@@ -4,15 +4,9 @@
 ---
 --- Numbers with a point may differ a little: CPUs round otherwise.
 local program = require("spec.support.program")
+local read = require("spec.support.files").read
 
 local PAGES = { "README.md", "docs/porting.md", "docs/profile.md" }
-
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read("a")
-  file:close()
-  return text
-end
 
 -- Fenced blocks in order: {language, text, line}.
 local function blocks_of(page)

@@ -4,17 +4,10 @@
 -- that fails is in the message.
 local compile = require("lupine.compile")
 local control = require("lupine.control")
+local numbers = require("spec.support.numbers")
 local torch = require("torch")
 
 local PROGRAMS, STATEMENTS, SIZES = 400, 12, { 2, 3 }
-
-local function numbers(seed)
-  local state = (seed * 2654435761 + 12345) % 2147483648
-  return function(n) -- 1 to n
-    state = (state * 1103515245 + 12345) % 2147483648
-    return 1 + (state >> 12) % n
-  end
-end
 
 -- A tensor of its own with the history of t, of a shape that goes to `like`.
 local function fit(t, like)

@@ -3,19 +3,12 @@
 -- of a program that fails is in the message.
 local control = require("lupine.control")
 local lupine = require("lupine")
+local numbers = require("spec.support.numbers")
 local torch = require("torch")
 local nn = torch.nn
 local F = require("torch.nn.functional")
 
 local D, DEEPEST = 3, 3
-
-local function numbers(seed)
-  local state = (seed * 2654435761 + 12345) % 2147483648
-  return function(n) -- 1 to n
-    state = (state * 1103515245 + 12345) % 2147483648
-    return 1 + (state >> 12) % n
-  end
-end
 
 -- ---- statements --------------------------------------------------------------------
 -- Each is made once, as a function of the values of its body and of those that

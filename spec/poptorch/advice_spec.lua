@@ -4,14 +4,8 @@ local helper = require("spec.poptorch.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local program = require("spec.support.program")
+local read = require("spec.support.files").read
 local torch = require("torch")
-
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read("a")
-  file:close()
-  return text
-end
 
 local STRATEGIES = program.shell("cat src/passes/ipu/strategy_*.c")
 
