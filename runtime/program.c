@@ -1,12 +1,7 @@
 /* Owning and freeing a program; sizes of variables as it has them. */
 #include "runtime/program.h"
 
-static void drop(LpKernel *k)
-{
-    if (k && k->fini)
-        k->fini(k);
-    lp_free(k);
-}
+#include "src/kernel/state.h"
 
 const LpWeightLayout *lp_program_weight_layout(const LpProgram *p, size_t var)
 {
@@ -33,7 +28,7 @@ size_t lp_code_width(const LpCode *c)
 void lp_code_fini(LpCode *c)
 {
     for (size_t i = 0; i < c->n; i++)
-        drop(c->instr[i].kernel);
+        lp_kernel_free(c->instr[i].kernel);
     lp_free(c->instr);
     lp_arena_fini(&c->mem);
     *c = (LpCode){0};
@@ -46,13 +41,13 @@ void lp_program_free(LpProgram *p)
     lp_code_fini(&p->micro);
     lp_code_fini(&p->update);
     for (size_t i = 0; i < p->n_packed; i++) {
-        drop(p->packed[i].pack);
-        drop(p->packed[i].unpack);
+        lp_kernel_free(p->packed[i].pack);
+        lp_kernel_free(p->packed[i].unpack);
     }
     lp_free(p->packed);
     for (size_t i = 0; i < p->n_weight_layout; i++) {
-        drop(p->weight_layout[i].load);
-        drop(p->weight_layout[i].save);
+        lp_kernel_free(p->weight_layout[i].load);
+        lp_kernel_free(p->weight_layout[i].save);
         lp_free(p->weight_layout[i].layout);
     }
     lp_free(p->weight_layout);

@@ -12,6 +12,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/state.h"
 #include "src/ops/width.h"
 
 /* ---- kernel cache ------------------------------------------------------- */
@@ -32,8 +33,7 @@ static void entry_free(Entry *x)
 {
     if (!x)
         return;
-    if (x->k.fini)
-        x->k.fini(&x->k);
+    lp_kernel_fini(&x->k);
     lp_free(x->key);
     lp_free(x);
 }
@@ -478,8 +478,8 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
     if (s == LP_OK && lp_kernel_stops())
         s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
     lp_kernels_may_stop = false;
-    if (k == &local && local.fini)
-        local.fini(&local);
+    if (k == &local)
+        lp_kernel_fini(&local);
     return s;
 }
 

@@ -37,3 +37,10 @@ void lp_kernel_own(void *state, void (*drop)(void *state), LpKernelRun run,
     k->run = run;
     k->fini = fini_own;
 }
+
+void lp_kernel_free(LpKernel *k)
+{
+    if (k)
+        lp_kernel_fini(k);
+    lp_free(k);
+}

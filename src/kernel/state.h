@@ -19,4 +19,7 @@ static inline void lp_kernel_fini(LpKernel *k)
         k->fini(k);
 }
 
+/* Of a kernel in memory of its own; NULL: there is none. */
+void lp_kernel_free(LpKernel *k);
+
 #endif

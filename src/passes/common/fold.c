@@ -14,6 +14,7 @@
  * After canonicalise, which has no need of it. Linear. */
 #include <string.h>
 
+#include "src/kernel/state.h"
 #include "src/ops/ops.h"
 #include "src/passes/pass.h"
 
@@ -78,8 +79,7 @@ static bool run(const LpGraphNode *n, Element *in, Element *out)
     void *work = lp_alloc_aligned(k.work_bytes);
     bool ok = work && k.run(&k, pi, po, work, &none, &ignored) == LP_OK;
     lp_free(work);
-    if (k.fini)
-        k.fini(&k);
+    lp_kernel_fini(&k);
     return ok;
 }
 

@@ -17,6 +17,7 @@
 #include "src/kernel/copy/view_geometry.h"
 #include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/rounding.h"
+#include "src/kernel/state.h"
 #include "src/ops/control.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
@@ -133,11 +134,8 @@ LpStatus lp_lower_finish(LpLower *l, LpStatus s, LpNodeId node, LpKernel *k,
 {
     if (s == LP_OK)
         s = add_instr(l, node, k, in, n_in, out, n_out);
-    if (s != LP_OK) {
-        if (k->fini)
-            k->fini(k);
-        lp_free(k);
-    }
+    if (s != LP_OK)
+        lp_kernel_free(k);
     return s;
 }
 

@@ -21,6 +21,7 @@
 #include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/product/tiles.h"
+#include "src/kernel/state.h"
 #include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
@@ -88,13 +89,6 @@ static LpStatus add_packed(LpLower *l, int var, size_t bytes, LpKernel *pack,
     return LP_OK;
 }
 
-static void drop(LpKernel *k)
-{
-    if (k && k->fini)
-        k->fini(k);
-    lp_free(k);
-}
-
 void lp_packed_operand(LpLower *l, uint32_t index)
 {
     LpInstr *last = &l->code->instr[l->code->n - 1];
@@ -120,12 +114,12 @@ LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
     size_t bytes;
     LP_TRY(lp_lower_new_kernel(l, &pack));
     if (!lp_conv_take_packing(k, pack, &bytes)) {
-        drop(pack);
+        lp_kernel_free(pack);
         return LP_OK;
     }
     LpStatus s = add_packed(l, var, bytes, pack, NULL, index);
     if (s != LP_OK)
-        drop(pack);
+        lp_kernel_free(pack);
     return s;
 }
 
@@ -166,7 +160,7 @@ LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
         s = add_packed(l, var, bytes, k[1], k[2], &index);
     if (s != LP_OK || !*done) {
         for (int i = 0; i < 3; i++)
-            drop(k[i]);
+            lp_kernel_free(k[i]);
         return s;
     }
     const LpValueLocation *in[2] = {NULL, NULL}, *out[1];
