@@ -1,0 +1,97 @@
+--- Methods of an executor for weights, buffers and the optimizer, which host and
+--- device each have a copy of.
+local completing = require("poptorch.completing")
+local errors = require("lupine.base.errors")
+local own = require("poptorch.executor.own")
+local state = require("poptorch.state")
+
+local M = {}
+
+--- Copies the device's parameters and modified buffers to the host module.
+function M.copyWeightsToHost(self)
+  own.attached(self, "copyWeightsToHost").session:download()
+end
+
+--- The same, only if the device's are newer.
+---@return boolean copied
+function M.copyWeightsToHostIfNeeded(self)
+  return own.compiled(self, "copyWeightsToHostIfNeeded").session:download_newer()
+end
+
+--- Copies the host module's parameters and buffers to the device; what was
+--- trained there since the last copy to the host is lost.
+function M.copyWeightsToDevice(self)
+  own.attached(self, "copyWeightsToDevice").session:overwrite()
+end
+
+--- Copies the buffers that Options.updatableNamedBuffers lists to the device.
+--- error: poptorch.Error if that option was not given
+function M.copyNamedBuffersToDevice(self)
+  local s, names = own.attached(self, "copyNamedBuffersToDevice"), {}
+  errors.check(s.options.updatable_named_buffers, "Error",
+    "copyNamedBuffersToDevice: no buffer was named by Options.updatableNamedBuffers")
+  for _, name in ipairs(s.options.updatable_named_buffers) do
+    names[name] = true
+  end
+  s.session:upload_named("buffer", names)
+end
+
+--- Number of times that weights came from the device to the host.
+function M.weightPulls(self)
+  return own.compiled(self, "weightPulls").session.exec:pulls()
+end
+
+-- ---- the optimizer ------------------------------------------------------------------
+
+--- New values of the optimizer's attributes take effect; with another optimizer
+--- of the same kind its values and, if it has any, its state.
+--- source: 001 PoplarExecutor.setOptimizer
+---@param optimizer torch.optim.Optimizer
+function M.setOptimizer(self, optimizer)
+  local s = own.state(self)
+  errors.check(s.training, "Error", "setOptimizer: this is no training model")
+  completing.check_kind(optimizer, "setOptimizer")
+  completing.choose_reduction(s, optimizer, "setOptimizer")
+  if not s.session then
+    s.optimizer = optimizer
+    return
+  end
+  completing.check_optimizer(s, optimizer, "setOptimizer")
+  if optimizer ~= s.optimizer then
+    state.adopt(s, optimizer)
+    s.session:upload_hypers()
+    state.link(s)
+  else
+    state.upload_edited(s)
+    s.session:upload_hypers()
+  end
+end
+
+--- Loads a state dict into the module and onto the device.
+---@param values table
+---@param ... any strict (true)
+---@return table missing_and_unexpected
+function M.load_state_dict(self, values, ...)
+  local s = own.state(self)
+  local result = s.model:load_state_dict(values, ...)
+  if s.session and s.attached then
+    M.copyWeightsToDevice(self)
+  end
+  return result
+end
+
+function M.state_dict(self)
+  return own.state(self).model:state_dict()
+end
+
+function M.train(self, mode)
+  own.state(self).model:train(mode)
+  return self
+end
+
+function M.eval(self)
+  own.state(self).model:eval()
+  return self
+end
+
+return M
