@@ -4,6 +4,7 @@ local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local complete = require("lupine.complete")
+local enum = require("lupine.base.enum")
 local show = require("lupine.show")
 local signatures = require("lupine.base.signatures")
 
@@ -49,8 +50,8 @@ end
 
 -- ---- functions -----------------------------------------------------------------
 
-local function signature(f, name)
-  local params, variadic = arguments.parameters(f, 0)
+local function signature(f, name, skip)
+  local params, variadic = arguments.parameters(f, skip or 0)
   params[#params + 1] = variadic and "..." or nil
   return name .. "(" .. table.concat(params, ", ") .. ")"
 end
@@ -168,6 +169,7 @@ local function class_of(cls, name)
     add(lines, known)
   else
     local text, where = class_text(cls)
+    add(lines, cls.init and signature(cls.init, cls.__name, 1))
     add(lines, text)
     add(lines, where)
   end
@@ -211,7 +213,19 @@ local function module(t, name)
   return ("%s: a module of %d names:\n%s"):format(name, #names, wrapped(names, "  "))
 end
 
-local DESCRIBE = { option, operator, class_of, noted, module }
+local function enumeration(e, name)
+  if not enum.is_enum(e) then
+    return nil
+  end
+  local members = {}
+  for i, member in ipairs(e:members()) do
+    members[i] = ("%s (%s)"):format(member.name, tostring(member.value))
+  end
+  return ("%s: an enumeration, with the values of its members:\n%s"):format(name,
+    wrapped(members, "  "))
+end
+
+local DESCRIBE = { option, operator, class_of, noted, enumeration, module }
 
 -- Where a name is looked for that the script has not, in order.
 local PLACES = { "torch", "torch.nn", "torch.nn.functional", "torch.optim",

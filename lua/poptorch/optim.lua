@@ -13,6 +13,8 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local native = require("torch.optim")
+local signatures = require("lupine.base.signatures")
+local text = require("torch.nn.text")
 local whole = require("poptorch.whole")
 
 local float32 = core.dtypes.float32
@@ -80,6 +82,20 @@ local WHOLE = whole.defaults
 -- Arguments that choose among PyTorch's implementations of one update.
 local WITHOUT_EFFECT = set_of({ "foreach", "capturable", "fused" })
 
+-- How it is called, with the values that hold for what is left out.
+local function signature(name, order, defaults)
+  local parts = {}
+  for i, attr in ipairs(order) do
+    local value = defaults[attr]
+    if value == nil then
+      value = WHOLE[attr]
+    end
+    parts[i] = attr .. (attr == "params" and ""
+      or "=" .. (value == nil and "None" or text.repr(value)))
+  end
+  return ("%s(%s)"):format(name, table.concat(parts, ", "))
+end
+
 -- A constructor's arguments, in order, with the groups' defaults by name. The
 -- class extends PyTorch's of that name, as PopTorch's do.
 local function define(name, order, defaults, methods)
@@ -130,6 +146,7 @@ local function define(name, order, defaults, methods)
   for key, method in pairs(methods) do
     cls[key] = method
   end
+  signatures.note(cls, signature(name, order, defaults))
   return cls
 end
 

@@ -47,6 +47,10 @@ enum_mt.__index = function(self, key)
   end
   return found
 end
+-- For completion and help.
+enum_mt.__members = function(self)
+  return { data[self].by_name, methods }
+end
 enum_mt.__newindex = readonly
 enum_mt.__tostring = function(self)
   return data[self].name

@@ -37,6 +37,7 @@ function M.copyNamedBuffersToDevice(self)
 end
 
 --- Number of times that weights came from the device to the host.
+---@return integer
 function M.weightPulls(self)
   return own.compiled(self, "weightPulls").session.exec:pulls()
 end
@@ -80,15 +81,22 @@ function M.load_state_dict(self, values, ...)
   return result
 end
 
+--- The module's state dict.
+---@return table
 function M.state_dict(self)
   return own.state(self).model:state_dict()
 end
 
+--- Puts the module into training mode, or out of it.
+---@param mode? boolean true unless given
+---@return poptorch.PoplarExecutor self
 function M.train(self, mode)
   own.state(self).model:train(mode)
   return self
 end
 
+--- Puts the module out of training mode.
+---@return poptorch.PoplarExecutor self
 function M.eval(self)
   own.state(self).model:eval()
   return self
