@@ -1,0 +1,174 @@
+--- The documented names: whether each is there, and which spec shows how it
+--- behaves.
+---
+---   lua spec/api/api.lua [all]    prints those that are open, or all of them
+---
+--- names.tsv has them (name, kind) as the documents of PopTorch, PopART and of
+--- the PyTorch layer under them do; proofs.tsv says for a name, or for all that
+--- start with it, the spec and the words in the title of its test. A name that
+--- no Lua value has (a format, a program of the original) is there if its proof
+--- is.
+local HERE = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
+
+local M = {}
+
+local function rows(file)
+  local list = {}
+  for line in io.lines(HERE .. "/" .. file) do
+    local row = {}
+    for field in (line .. "\t"):gmatch("([^\t]*)\t") do
+      row[#row + 1] = field
+    end
+    list[#list + 1] = row
+  end
+  return list
+end
+
+-- ---- whether a name is there -----------------------------------------------------
+
+-- Modules that the documents write without their parent's name.
+local WRITTEN = { IExecutionStrategy = "poptorch.IExecutionStrategy" }
+
+local MODULES = { "popdist%.poptorch", "poptorch", "torch", "popart", "numpy" }
+
+-- What a documented path starts with, and the rest.
+local function split(path)
+  for _, module in ipairs(MODULES) do
+    local rest = path:match("^" .. module .. "%f[%W](.*)$")
+    if rest then
+      return module:gsub("%%", ""), rest
+    end
+  end
+  return nil
+end
+
+local function loaded(module)
+  local ok, value = pcall(require, module)
+  return ok and value or nil
+end
+
+-- A field of a class, a module or an enumeration.
+local function raw(value, name)
+  return require("lupine.complete").resolve("value." .. name, { value = value })
+end
+
+local function indexed(value, name)
+  local ok, field = pcall(function()
+    return value[name]
+  end)
+  return ok and field or nil
+end
+
+-- Fields of objects are those of one that is made here.
+local objects
+
+local function object_field(path, name)
+  objects = objects or dofile(HERE .. "/objects.lua")
+  local object = objects[path]
+  return object ~= nil and indexed(object, name) or nil
+end
+
+local function find(path)
+  local module, rest = split(WRITTEN[path] or path)
+  local value, at = loaded(module), module
+  for name in rest:gmatch("[%a_][%w_]*") do
+    if value == nil then
+      return nil
+    elseif name ~= "__init__" then
+      local found = raw(value, name)
+      if found == nil then
+        found = object_field(at, name)
+      end
+      value, at = found, at .. "." .. name
+    end
+  end
+  return value
+end
+
+-- The help of a function, class or option names all of its parameters.
+local function has_parameter(path, name)
+  if find(path) == nil then
+    return false
+  end
+  local text = require("lupine.describe")(path:gsub("%.__init__$", ""), {})
+  return text:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
+end
+
+--- Whether Lua has a documented name; nil for one that is no Lua value.
+---@param name string
+---@return boolean?
+function M.present(name)
+  if not split(WRITTEN[name] or name) or name:find('["%[]') or name:find("%(%)") then
+    return nil
+  end
+  local path, parameter = name:match("^(.-)%(([%w_]+)%)$")
+  if parameter then
+    return has_parameter(path, parameter)
+  end
+  return find(name) ~= nil
+end
+
+-- ---- how it behaves ----------------------------------------------------------------
+
+local texts = {} -- specs by name
+
+local function text_of(file)
+  if texts[file] == nil then
+    local f = io.open(file)
+    texts[file] = f and f:read("a") or false
+    if f then
+      f:close()
+    end
+  end
+  return texts[file]
+end
+
+-- The longest start of a name that has a proof.
+local function proof_of(name, proofs)
+  while name ~= "" do
+    if proofs[name] then
+      return proofs[name]
+    end
+    name = name:match("^(.*[%w_])[%.%(%[=\" ]+[^%.%(%[=\" ]*$") or ""
+  end
+end
+
+--- Each documented name: {name, kind, present = boolean?, proof = {file, words},
+--- shown = whether the spec has these words, open = boolean}.
+---@return table[]
+function M.rows()
+  local proofs, list = {}, {}
+  for _, row in ipairs(rows("proofs.tsv")) do
+    proofs[row[1]] = { file = row[2], words = row[3] }
+  end
+  for i, row in ipairs(rows("names.tsv")) do
+    local r = { name = row[1], kind = row[2], present = M.present(row[1]),
+      proof = proof_of(row[1], proofs) }
+    local text = r.proof and text_of(r.proof.file)
+    r.shown = text and text:find(r.proof.words, 1, true) ~= nil or false
+    r.open = r.present == false or not r.shown
+    list[i] = r
+  end
+  return list
+end
+
+local function print_rows(all)
+  local open = 0
+  local list = M.rows()
+  for _, r in ipairs(list) do
+    open = open + (r.open and 1 or 0)
+    if all or r.open then
+      print(("%s\t%s\t%s\t%s"):format(r.name, r.kind,
+        r.present == nil and "no value" or r.present and "present" or "ABSENT",
+        r.proof and ("%s: %s%s"):format(r.proof.file, r.proof.words, r.shown and "" or " (NOT THERE)")
+          or "NO PROOF"))
+    end
+  end
+  print(("%d names, %d open"):format(#list, open))
+end
+
+if arg and arg[0] and arg[0]:find("api%.lua$") then
+  print_rows(arg[1] == "all")
+end
+
+return M
