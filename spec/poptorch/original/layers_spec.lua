@@ -204,7 +204,7 @@ describe("norms_test", function()
       local Model = nn.Module:extend("Model")
       function Model:init()
         self.norm = norm(6, { affine = d % 2 == 1 })
-        self.fc1 = nn.Linear(6 << d, 10)
+        self.fc1 = nn.Linear(12 << d, 10)
       end
       function Model:forward(x, target)
         local out = self.fc1(self.norm(x):flatten(1))
@@ -213,7 +213,7 @@ describe("norms_test", function()
       local model = Model()
       local executor = poptorch.trainingModel(model,
         { optimizer = torch.optim.AdamW(model:parameters(), { lr = 0.01 }) })
-      local shape = { 5, 6, table.unpack({ 2, 2, 2 }, 1, d) }
+      local shape = { 5, 6, 4, table.unpack({ 2, 2 }, 1, d - 1) }
       local x = torch.randn(shape) * 5 + 3
       local label = torch.randint(0, 10, { 5 })
       local _, first = executor(x, label)
