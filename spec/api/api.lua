@@ -152,16 +152,24 @@ function M.rows()
   return list
 end
 
+local function presence(r)
+  return r.present == nil and "no value of Lua" or r.present and "present" or "ABSENT"
+end
+
+local function behaviour(r)
+  if not r.proof then
+    return "NO SPEC"
+  end
+  return ("%s: %s%s"):format(r.proof.file, r.proof.words, r.shown and "" or " (IS NOT THERE)")
+end
+
 local function print_rows(all)
   local open = 0
   local list = M.rows()
   for _, r in ipairs(list) do
     open = open + (r.open and 1 or 0)
     if all or r.open then
-      print(("%s\t%s\t%s\t%s"):format(r.name, r.kind,
-        r.present == nil and "no value" or r.present and "present" or "ABSENT",
-        r.proof and ("%s: %s%s"):format(r.proof.file, r.proof.words, r.shown and "" or " (NOT THERE)")
-          or "NO PROOF"))
+      print(("%s\t%s\t%s\t%s"):format(r.name, r.kind, presence(r), behaviour(r)))
     end
   end
   print(("%d names, %d open"):format(#list, open))

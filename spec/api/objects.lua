@@ -1,4 +1,5 @@
 --- One object of each documented class, for the fields that objects alone have.
+local errors = require("lupine.base.errors")
 local poptorch = require("poptorch")
 local torch = require("torch")
 local nn = torch.nn
@@ -13,10 +14,6 @@ function Net:forward(x)
   return x:matmul(self.W)
 end
 
-local function caught(class, ...)
-  local _, e = pcall(error, class(...))
-  return e
-end
 
 local net = Net()
 local set = torch.utils.data.TensorDataset(torch.ones({ 4, 2 }))
@@ -31,9 +28,9 @@ local M = {
   ["poptorch.Stage"] = poptorch.Stage("A"),
   ["poptorch.DataLoader"] = poptorch.DataLoader(poptorch.Options(), set),
   ["poptorch.autocasting.Policy"] = poptorch.autocasting.Policy({}, {}, {}, {}),
-  ["poptorch.Error"] = caught(poptorch.Error, "message"),
-  ["poptorch.RecoverableError"] = caught(poptorch.RecoverableError, "message",
-    { recovery_action = "IPU_RESET" }),
+  ["poptorch.Error"] = errors.new("Error", "type", "message", "location"),
+  ["poptorch.RecoverableError"] = errors.new("RecoverableError", "type", "message", "location",
+    "IPU_RESET"),
 }
 for _, name in ipairs({ "SGD", "Adam", "AdamW", "RMSprop", "LAMB" }) do
   M["poptorch.optim." .. name] = poptorch.optim[name]({ net.W }, { lr = 0.1 })
