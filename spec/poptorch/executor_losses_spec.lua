@@ -199,6 +199,24 @@ describe("built-in losses have the documented values:", function()
     end
   end)
 
+  it("KLDivLoss, whose batchmean is minimised with its division", function()
+    for _, reduction in ipairs({ "batchmean", "sum" }) do
+      local host, net = nn.Linear(3, 4), models.of(function(self, x, t)
+        return nn.KLDivLoss({ reduction = reduction })(F.log_softmax(self.fc(x), 1), t)
+      end)
+      net.fc = nn.Linear(3, 4)
+      net.fc:load_state_dict(host:state_dict())
+      local x, t = torch.randn(5, 3), torch.rand(5, 4):softmax(1)
+      net.forward(net, x, t):backward()
+      local grad = net.fc.weight.grad:clone()
+      -- d loss / d score = softmax - target, over the batch or not
+      local scores = (host(x):softmax(1) - t):detach() / (reduction == "sum" and 1 or 5)
+      near(grad, scores.T:matmul(x), { 1e-5, 1e-5 })
+      poptorch.trainingModel(net, nil, poptorch.optim.SGD(net:parameters(), { lr = 0.5 }))(x, t)
+      near(net.fc.weight, host.weight:detach() - 0.5 * grad, { 1e-5, 1e-5 })
+    end
+  end)
+
   it("CrossEntropyLoss of one to three dimensions", function()
     for _, rest in ipairs({ {}, { 2 }, { 2, 3 } }) do
       local x = torch.randn(1, 10, table.unpack(rest))

@@ -229,14 +229,17 @@ LP_LOSS(kl_div, PAIR REDUCTION ", bool log_target=False")
     else
         x = lp_sub(b, lp_op2(b, LP_OP_xlogy, t, t), lp_mul(b, t, in[0]));
     const char *how = how_of(attr);
-    if (strcmp(how, "batchmean") == 0 && !lp_failed(b)) {
-        const LpType *type = lp_type(b, in[0]);
-        double n = type->ndim > 0 ? (double)type->shape[0] : 1;
-        x = lp_div(b, final(b, x, "sum"), lp_immf(b, n));
-    } else {
-        x = final(b, x, how);
-    }
-    return x;
+    if (strcmp(how, "batchmean") != 0 || lp_failed(b))
+        return final(b, x, how);
+    /* the division is part of what is minimised */
+    const LpType *type = lp_type(b, in[0]);
+    double n = type->ndim > 0 ? (double)type->shape[0] : 1;
+    int64_t all[LP_MAX_DIMS];
+    int ndim = lp_type(b, x)->ndim;
+    for (int i = 0; i < ndim; i++)
+        all[i] = i;
+    x = lp_div(b, lp_sum(b, x, all, ndim, false), lp_immf(b, n));
+    return final(b, x, "none");
 }
 
 /* attr: log_input, full, size_average, eps, reduce, reduction */
