@@ -109,8 +109,8 @@ end
 
 -- Methods that the library calls.
 local HOOKS = { new = true, init = true, setup = true, prepare = true, complete = true,
-  next_lr = true, closed = true, update = true, update_rule = true, check_group = true,
-  loaded = true, build = true, is_better = true }
+  next_lr = true, closed = true, update = true, update_rule = true,
+  device_rule = true, check_group = true, loaded = true, build = true, is_better = true }
 
 local function public(cls)
   local methods = {}

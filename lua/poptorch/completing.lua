@@ -317,7 +317,7 @@ local function rules_of(s, has)
   for g, group in ipairs(optimizer.param_groups) do
     for _, p in ipairs(group.params) do
       if name_of[p] and has["parameter " .. name_of[p]] and p.requires_grad then
-        local rule = optimizer:update_rule(group, p)
+        local rule = optimizer:device_rule(group, p)
         list[#list + 1] = { param = name_of[p], tensor = p, group = g, op = rule.op,
           inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,
           accum = optimizer.accum_type or core.dtypes.float32 }

@@ -76,6 +76,9 @@ end
 
 local Base = Optimizer:extend("Optimizer")
 
+-- Not the rules that PyTorch's have there.
+Base.device_rule = Optimizer.device_rule
+
 -- Attributes of the whole optimizer; the others are of each group.
 local WHOLE = whole.defaults
 

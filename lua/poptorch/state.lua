@@ -184,7 +184,7 @@ local function attributes(s)
     if rule.op == "popart_sgd_step" and not rule.inputs[3] then
       local rate = lr * (1 - hyper_of(s, rule.group, "dampening"))
       out["scaledLearningRate0___specific___" .. rule.param] =
-        rate / hyper_of(s, rule.group, "loss_scaling")
+        rate / (hyper_of(s, rule.group, "loss_scaling") or 1) -- native ones have none
       out["weightDecayScaleFactor0___specific___" .. rule.param] = 1 - rate * decay
     else
       out["learningRate___specific___" .. rule.param] = lr:clone()

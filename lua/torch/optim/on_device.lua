@@ -37,6 +37,15 @@ M.SGD = define("SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, ne
     end,
   })
 
+-- On the device the velocity starts at 0, so that dampening acts on the first
+-- step too, and without momentum, as PopTorch's does. The count stays for steps
+-- on the host that follow.
+function M.SGD:device_rule(group, param)
+  local rule = self:update_rule(group, param)
+  rule.op, rule.inputs[8] = "popart_sgd_step", nil
+  return rule
+end
+
 -- The count only tells the first step, whose buffer is the bare gradient; it
 -- is no part of state_dict.
 M.SGD.private_state = { step = true }

@@ -8,8 +8,9 @@
 ---   outputs  where its results go: "param", "state:NAME", false
 ---   counts   name of a state that grows by one before the update
 ---   attrs    attributes of the operator
---- The step here runs the rule; a compiler makes the same update from it, with
---- `state_tensor` and `hyper_tensor` for the tensors behind the names.
+--- The step here runs the rule; a compiler makes the update from `device_rule`,
+--- which is the same unless a class says otherwise, with `state_tensor` and
+--- `hyper_tensor` for the tensors behind the names.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
@@ -167,6 +168,14 @@ end
 function Optimizer:update_rule()
   errors.raise("NotImplementedError", "%s has no update that can be compiled: use it with "
     .. "torch alone, or one of SGD, Adam, AdamW, RMSprop", getmetatable(self).__name)
+end
+
+--- The same on the device.
+---@param group table of param_groups
+---@param param torch.Tensor
+---@return table rule
+function Optimizer:device_rule(group, param)
+  return self:update_rule(group, param)
 end
 
 -- ---- the step --------------------------------------------------------------
