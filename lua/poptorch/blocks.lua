@@ -63,14 +63,16 @@ local AE = { error = "AssertionError", nullable = true }
 local NAMES = { "user_id", "ipu_id" }
 local next_auto_id = 0
 
-local function arguments(where, ...)
-  local values = check.arguments(where, NAMES, {}, ...)
-  local user_id, ipu_id = values[1], values[2]
+local function ids(where, user_id, ipu_id)
   if math.type(user_id) == "integer" then
     user_id = tostring(user_id)
   end
   return check.string(user_id, where .. "(user_id)", AE),
     check.int(ipu_id, where .. "(ipu_id)", { error = "AssertionError", nullable = true, min = 0 })
+end
+
+local function arguments(where, ...)
+  return ids(where, table.unpack(check.arguments(where, NAMES, {}, ...), 1, 2))
 end
 
 -- Starts a block for the tracer. A block without an id gets the next number;
@@ -207,12 +209,13 @@ end
 --- forward-pre-hook: hooks registered before run outside it.
 --- error: poptorch.Error for a module that is a block already, or for what
 --- can not be called
----@generic T
----@param layer_to_call T
----@param ... any user_id (string|integer|nil), ipu_id (integer|nil)
----@return T
-function M.BeginBlock(layer_to_call, ...)
-  local user_id, ipu_id = arguments("BeginBlock", ...)
+---@param ... any layer_to_call (torch.nn.Module|function), user_id (string|integer|nil),
+---        ipu_id (integer|nil)
+---@return any layer_to_call, or what stands for the function
+function M.BeginBlock(...)
+  local a = check.arguments("BeginBlock", { "layer_to_call", NAMES[1], NAMES[2] }, {}, ...)
+  local layer_to_call = a[1]
+  local user_id, ipu_id = ids("BeginBlock", a[2], a[3])
   if is_module(layer_to_call) then
     errors.check(not layer_to_call[FIELD], "Error",
       "BeginBlock: this module is the start of a block already; poptorch.removeBlocks(module) "
@@ -253,8 +256,9 @@ end
 --- Takes the BeginBlock annotations of a module and its sub-modules away; they
 --- may be annotated again.
 --- error: AssertionError for anything but a module
----@param module torch.nn.Module
-function M.removeBlocks(module)
+---@param ... any module (torch.nn.Module)
+function M.removeBlocks(...)
+  local module = check.one("removeBlocks", "module", ...)
   errors.check(is_module(module), "AssertionError",
     "removeBlocks(module): expected a module, got %s", check.describe(module))
   for _, m in ipairs(module:modules()) do

@@ -204,16 +204,17 @@ local M = { Executor = Executor }
 --- Wraps a module for training: forward, loss, backward and weight update run
 --- on the device. source: 001 poptorch.trainingModel
 --- error: RuntimeError if the module is wrapped already
----@param model torch.nn.Module whose forward computes a loss
----@param options? poptorch.Options
----@param optimizer? torch.optim.Optimizer default SGD with lr 0.01
+---@param ... any model (torch.nn.Module whose forward computes a loss), options
+---        (poptorch.Options|nil), optimizer (torch.optim.Optimizer, default SGD with lr 0.01)
 ---@return poptorch.PoplarExecutor
-function M.trainingModel(model, options, optimizer)
-  model = module_of(model, "trainingModel")
-  options, optimizer = M._keywords(options, optimizer)
+function M.trainingModel(...)
+  local a = check.arguments("trainingModel", { "model", "options", "optimizer" }, nil, ...)
+  local model, options, optimizer = module_of(a[1], "trainingModel"), a[2], a[3]
   errors.check(not wrapped[model], "RuntimeError",
     "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
-  optimizer = optimizer or require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
+  if check.is_none(optimizer) then
+    optimizer = require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
+  end
   completing.check_kind(optimizer, "trainingModel")
   local executor = Executor(model, options, true, optimizer)
   completing.choose_reduction(own.state(executor), optimizer, "trainingModel")
@@ -224,13 +225,11 @@ end
 
 --- Wraps a module for inference. source: 001 poptorch.inferenceModel
 --- error: poptorch.Error for options with gradient accumulation
----@param model torch.nn.Module|poptorch.PoplarExecutor
----@param options? poptorch.Options
+---@param ... any model (torch.nn.Module|poptorch.PoplarExecutor), options (poptorch.Options|nil)
 ---@return poptorch.PoplarExecutor
-function M.inferenceModel(model, options)
-  model = module_of(model, "inferenceModel")
-  options = M._keywords(options)
-  return Executor(model, options, false)
+function M.inferenceModel(...)
+  local a = check.arguments("inferenceModel", { "model", "options" }, nil, ...)
+  return Executor(module_of(a[1], "inferenceModel"), a[2], false)
 end
 
 -- model:destroy() of a wrapped module is that of its executor.
@@ -261,31 +260,6 @@ function M.registerPostCompileHook(fn)
   errors.check(type(fn) == "function", "RuntimeError",
     "registerPostCompileHook: expected a function, got %s", type(fn))
   return hooks.add(running.post_compile_hooks, fn)
-end
-
--- A table by name, of allowed names; nil for anything else.
-local function by_name(keywords, allowed)
-  if type(keywords) ~= "table" or getmetatable(keywords) then
-    return nil
-  end
-  for key in pairs(keywords) do
-    errors.check(allowed[key], "TypeError", "unknown keyword '%s': %s", tostring(key),
-      allowed.options and "options and optimizer are allowed" or "optimizer is allowed")
-  end
-  return keywords
-end
-
--- {options = …, optimizer = …} as the last argument.
-function M._keywords(options, optimizer)
-  local all = by_name(options, { options = true, optimizer = true })
-  if all then
-    return all.options, all.optimizer
-  end
-  local last = by_name(optimizer, { optimizer = true })
-  if last then
-    return options, last.optimizer
-  end
-  return options, optimizer
 end
 
 return M

@@ -27,8 +27,9 @@ local MOST_DISTINCT = 10000
 
 --- Sets how much is logged: a level's name (upper case) or number, 0 TRACE,
 --- 1 DEBUG, 2 INFO, 3 WARN, 4 ERR, 6 OFF.
----@param level string|integer
-function M.setLogLevel(level)
+---@param ... any level (string|integer)
+function M.setLogLevel(...)
+  local level = check.one("setLogLevel", "level", ...)
   local name = level
   if type(level) == "number" then
     name = NUMBERS[level]

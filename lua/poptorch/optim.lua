@@ -39,7 +39,9 @@ function VariableAttributes:init(...)
   self._variable, self._allowed = set_of(a[1] or {}), set_of(a[2] or {})
 end
 
-local function known(self, method, attr)
+-- The attribute, by position or by name.
+local function known(self, method, ...)
+  local attr = check.one(method, "attr", ...)
   if not self._allowed[attr] then
     local names = {}
     for name in pairs(self._allowed) do
@@ -49,27 +51,26 @@ local function known(self, method, attr)
     errors.raise("AssertionError", "%s: no attribute %s; allowed are %s", method,
       check.describe(attr), table.concat(names, ", "))
   end
+  return attr
 end
 
 --- Whether the attribute is compiled in; true for unknown names.
----@param attr string
+---@param ... any attr (string)
 ---@return boolean
-function VariableAttributes:isConstant(attr)
-  return not self._variable[attr]
+function VariableAttributes:isConstant(...)
+  return not self._variable[check.one("isConstant", "attr", ...)]
 end
 
 --- error: AssertionError for a name that the optimizer does not have
----@param attr string
-function VariableAttributes:markAsConstant(attr)
-  known(self, "markAsConstant", attr)
-  self._variable[attr] = nil
+---@param ... any attr (string)
+function VariableAttributes:markAsConstant(...)
+  self._variable[known(self, "markAsConstant", ...)] = nil
 end
 
 --- error: AssertionError for a name that the optimizer does not have
----@param attr string
-function VariableAttributes:markAsVariable(attr)
-  known(self, "markAsVariable", attr)
-  self._variable[attr] = true
+---@param ... any attr (string)
+function VariableAttributes:markAsVariable(...)
+  self._variable[known(self, "markAsVariable", ...)] = true
 end
 
 -- ---- what all have --------------------------------------------------------------

@@ -102,10 +102,11 @@ end
 --- The file is parsed, never run.
 --- error: ConfigFileError (syntax; nothing is applied), FileNotFoundError, and
 --- what the setters raise (earlier lines stay applied)
----@param filepath string
+---@param ... any filepath (string)
 ---@return poptorch.Options
-function Options:loadFromFile(filepath)
-  check.string(filepath, "loadFromFile(filepath)")
+function Options:loadFromFile(...)
+  local filepath = check.string(check.one("loadFromFile", "filepath", ...),
+    "loadFromFile(filepath)")
   self:_writable("loadFromFile")
   require("poptorch.options.config_file").load(self, filepath)
   return self

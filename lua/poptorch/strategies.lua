@@ -34,10 +34,11 @@ end
 
 --- Places the stage.
 --- error: AssertionError for anything but an int >= 0
----@param ipu integer
+---@param ... any ipu (integer)
 ---@return poptorch.Stage self
-function Stage:ipu(ipu)
-  self._ipu = check.int(ipu, "Stage.ipu(ipu)", { error = "AssertionError", min = 0 })
+function Stage:ipu(...)
+  self._ipu = check.int(check.one("Stage.ipu", "ipu", ...), "Stage.ipu(ipu)",
+    { error = "AssertionError", min = 0 })
   return self
 end
 
@@ -90,9 +91,10 @@ function Phase:init(...)
 end
 
 --- The stage at an index, from 0.
----@param idx integer
+---@param ... any idx (integer)
 ---@return poptorch.Stage
-function Phase:stage(idx)
+function Phase:stage(...)
+  local idx = check.int(check.one("Phase.stage", "idx", ...), "Phase.stage(idx)", AE)
   return errors.check(self.stages[idx + 1], "IndexError",
     "Phase.stage: index %s is outside 0..%d", tostring(idx), #self.stages - 1)
 end
@@ -126,10 +128,10 @@ M.Strategy = Strategy
 
 --- The stage of a block.
 --- error: AssertionError for a block that no stage names
----@param block_id string
+---@param ... any block_id (string)
 ---@return poptorch.Stage
-function Strategy:stage(block_id)
-  check.string(block_id, "stage(block_id)", AE)
+function Strategy:stage(...)
+  local block_id = check.string(check.one("stage", "block_id", ...), "stage(block_id)", AE)
   local stage = self._block_map and self._block_map[block_id]
   if not stage then
     errors.raise("AssertionError", "unknown block '%s'; the strategy lists %s%s", block_id,
@@ -255,21 +257,29 @@ end
 
 --- The phase at an index, from 0.
 --- error: AssertionError for anything but an int >= 0, IndexError past the end
----@param phase integer
+---@param ... any phase (integer)
 ---@return poptorch.Phase
-function Phased:phase(phase)
-  check.int(phase, "phase(phase)", { error = "AssertionError", min = 0 })
+function Phased:phase(...)
+  local phase = check.int(check.one("phase", "phase", ...), "phase(phase)",
+    { error = "AssertionError", min = 0 })
   return errors.check(self._phases[phase + 1], "IndexError",
     "phase(phase): %s is outside 0..%d", tostring(phase), #self._phases - 1)
 end
 
---- No phase is shared by forward and backward.
----@param use? boolean true if nil
-function Phased:useSeparateBackwardPhase(use)
-  if use == nil then
-    use = true
+-- A switch that is on when nothing is said.
+local function switch(where, name, ...)
+  local value = check.one(where, name, ...)
+  if value == nil then
+    return true
   end
-  self._separate_backward_phase = check.bool(use, "useSeparateBackwardPhase(use)", AE)
+  return check.bool(value, ("%s(%s)"):format(where, name), AE)
+end
+
+--- No phase is shared by forward and backward.
+---@param ... any use (boolean, true if nil)
+---@return poptorch.Strategy self
+function Phased:useSeparateBackwardPhase(...)
+  self._separate_backward_phase = switch("useSeparateBackwardPhase", "use", ...)
   return self
 end
 
@@ -290,9 +300,11 @@ Serial.kind = "serial_phased"
 
 --- Where tensors live between phases.
 --- error: AssertionError for anything but a poptorch.Liveness
-function Serial:setTensorsLiveness(liveness)
-  self._tensors_liveness =
-    check.enum(liveness, "setTensorsLiveness(liveness)", enums.Liveness, AE)
+---@param ... any liveness (poptorch.Liveness)
+---@return poptorch.SerialPhasedExecution self
+function Serial:setTensorsLiveness(...)
+  self._tensors_liveness = check.enum(check.one("setTensorsLiveness", "liveness", ...),
+    "setTensorsLiveness(liveness)", enums.Liveness, AE)
   return self
 end
 
@@ -303,12 +315,10 @@ M.ParallelPhasedExecution = Parallel
 Parallel.kind = "parallel_phased"
 
 --- Tensors leave the chip between the forward and the backward pass.
----@param off_chip? boolean true if nil
-function Parallel:sendTensorsOffChipAfterFwd(off_chip)
-  if off_chip == nil then
-    off_chip = true
-  end
-  check.bool(off_chip, "sendTensorsOffChipAfterFwd(off_chip)", AE)
+---@param ... any off_chip (boolean, true if nil)
+---@return poptorch.ParallelPhasedExecution self
+function Parallel:sendTensorsOffChipAfterFwd(...)
+  local off_chip = switch("sendTensorsOffChipAfterFwd", "off_chip", ...)
   self._tensors_liveness = off_chip and enums.Liveness.OffChipAfterFwd
     or enums.Liveness.AlwaysLive
   return self

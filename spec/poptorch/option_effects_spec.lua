@@ -1,6 +1,7 @@
 --- No option is ignored in silence: what is set is read by something, refused,
 --- or noted in the report.
 local errors = require("lupine.base.errors")
+local given = require("spec.support.option_values")
 local Group = require("poptorch.options.group")
 local nn = require("torch.nn")
 local options = require("poptorch.options")
@@ -87,29 +88,6 @@ local function reads(o, f)
   return seen, table.unpack(results, 1, results.n)
 end
 
--- Arguments of setters, where the kind of the value alone does not tell them.
-local GIVEN = {
-  inputReplicaGrouping = { 2, poptorch.CommGroupType.Orthogonal },
-  outputMode = { poptorch.OutputMode.EveryN, 2 },
-  anchorTensor = { "w", "fc.weight" },
-  setExecutionStrategy = { poptorch.ShardedExecution() },
-  setAvailableMemoryProportion = { { IPU0 = 0.5 } },
-  useOfflineIpuTarget = { 1 },
-  sourceLocationExcludes = { { "x" } },
-  appendToLocationExcludes = { "x" },
-  updatableNamedBuffers = { { "count" } },
-  numIOTiles = { 32 },
-  setPartialsType = { torch.half },
-  autocastPolicy = { poptorch.autocasting.Policy({}, {}, {}, {}) },
-  configureProcessId = { 1, 2 },
-  setEnvVarNames = { "LUPINE_SPEC_NO_SIZE", "LUPINE_SPEC_NO_RANK" },
-  disable = {},
-  disableModuleNamescope = {},
-  traceModel = { false },
-  set = { "enableOutlining", true },
-  setPatterns = { { A = true }, 1 },
-}
-
 -- What an option needs of others.
 local PREPARE = {
   broadcastBuffers = function(o)
@@ -123,28 +101,8 @@ local PREPARE = {
   end,
 }
 
-local OFF_CHIP = poptorch.TensorLocationSettings():useOnChipStorage(false)
-
 -- Setters that give back what is there without them.
 local RESETS = { setEnvVarNames = true, disable = true }
-
-local function argument(row)
-  local kind = row.kind
-  if kind == "bool" then
-    return not row.default
-  elseif kind == "int" then
-    return (row.default or 1) + 1
-  elseif kind == "string" then
-    return os.tmpname():match("[^/]+$")
-  elseif kind == poptorch.TensorLocationSettings then
-    return OFF_CHIP
-  end
-  for _, member in ipairs(kind:members()) do
-    if member ~= row.default then
-      return member
-    end
-  end
-end
 
 -- Fresh options with one set, and which properties that changed.
 local function changed_by(name, row)
@@ -154,7 +112,7 @@ local function changed_by(name, row)
   end
   prepare(o)
   local before, group = values(o), name == "" and o or o[name]
-  group[row.name](group, table.unpack(GIVEN[row.name] or { argument(row) }))
+  group[row.name](group, given.arguments(row))
   local changed = {}
   for key, value in pairs(values(o)) do
     changed[#changed + 1] = value ~= before[key] and key or nil

@@ -515,4 +515,14 @@ function M.arguments(where, names, tables, ...)
   return values, given
 end
 
+--- The only parameter of a function, by position or by name.
+---@param where string the function, for messages
+---@param name string
+---@param ... any the call's arguments
+---@return any value, boolean? given
+function M.one(where, name, ...)
+  local values, given = M.arguments(where, { name }, nil, ...)
+  return values[1], given[name]
+end
+
 return M

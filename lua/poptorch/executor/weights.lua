@@ -1,5 +1,6 @@
 --- Methods of an executor for weights, buffers and the optimizer, which host and
 --- device each have a copy of.
+local check = require("lupine.base.check")
 local completing = require("poptorch.completing")
 local errors = require("lupine.base.errors")
 local own = require("poptorch.executor.own")
@@ -47,9 +48,9 @@ end
 --- New values of the optimizer's attributes take effect; with another optimizer
 --- of the same kind its values and, if it has any, its state.
 --- source: 001 PoplarExecutor.setOptimizer
----@param optimizer torch.optim.Optimizer
-function M.setOptimizer(self, optimizer)
-  local s = own.state(self)
+---@param ... any optimizer (torch.optim.Optimizer)
+function M.setOptimizer(self, ...)
+  local s, optimizer = own.state(self), check.one("setOptimizer", "optimizer", ...)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
   completing.check_kind(optimizer, "setOptimizer")
   completing.choose_reduction(s, optimizer, "setOptimizer")

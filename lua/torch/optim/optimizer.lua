@@ -242,12 +242,12 @@ local function step_groups(self)
 end
 
 --- Updates all parameters that have a gradient.
----@param closure? function computes the loss again and returns it
----@param ... any more is refused
+---@param ... any closure (function|nil): computes the loss again and returns it
 ---@return any loss what the closure returned
-function Optimizer:step(closure, ...)
+function Optimizer:step(...)
   check.method(self, Optimizer, "step")
-  check.most("step", 1, closure, ...)
+  check.most("step", 1, ...)
+  local closure = check.one("step", "closure", ...)
   hooks.run(self._pre_hooks, self, { closure })
   local torch = require("torch")
   local loss
