@@ -53,9 +53,9 @@ end
 ---     local _ <close> = poptorch.NameScope("CustomString")
 ---     y = poptorch.NameScope("A", function() return a + b end)   -- "A/Add"
 ---
---- error: TypeError for a name that is no string
+--- error: AssertionError for a name that is no string
 M.NameScope = scope_class("NameScope", "name", function(name)
-  return check.string(name, "NameScope(name)")
+  return check.string(name, "NameScope(name)", { error = "AssertionError" })
 end, "begin_name_scope", "end_name_scope")
 
 --- Automatic casting inside, or none with false; nil is true. A scope, or a

@@ -211,9 +211,13 @@ end
 local function fail(s, spec, e)
   local missing = left_out(s, spec)
   local text = type(e) == "table" and e.message or tostring(e)
-  if missing and text:find("%f[%w]nil%f[%W]") then
+  if missing and (text:find("%f[%w]nil%f[%W]") or text:find("is missing", 1, true)) then
     errors.raise("Error", "forward failed and was called without its argument(s) %s: %s",
       missing, text)
+  end
+  if errors.Exception:is(e) and e.type == "untraceable_error" then
+    e.type = "poptorch_cpp_error"
+    setmetatable(e, errors.Error)
   end
   error(e, 0)
 end

@@ -27,8 +27,8 @@ describe("name and casting scopes", function()
       end))
     end
     assert.same({ "name A", "name B", "end name", "end name" }, log)
-    helper.raises("TypeError", poptorch.NameScope)
-    helper.raises("TypeError", poptorch.NameScope, 1)
+    helper.raises("AssertionError", poptorch.NameScope)
+    helper.raises("AssertionError", poptorch.NameScope, 1)
   end)
 
   it("autocast is a scope and a decorator", function()

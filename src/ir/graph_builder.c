@@ -62,7 +62,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpType fixed[LP_MAX_OUT], *types = fixed;
     int n = op->n_results;
     if (op->flags & LP_OPF_DYNAMIC) {
-        lp_fail(b->err, LP_E_RUNTIME,
+        lp_fail(b->err, LP_E_UNTRACED,
                 "%s has a result whose shape depends on its data; it works "
                 "eagerly but cannot be compiled",
                 op->name);

@@ -309,7 +309,7 @@ LpStatus lp_tensor_touch(const LpTensor *t, bool will_write, LpErr *e)
     uint32_t f = t->st->flags;
     if (f == 0)
         return LP_OK;
-    LP_FAIL_IF(f & LP_ST_TRACED, e, LP_E_RUNTIME,
+    LP_FAIL_IF(f & LP_ST_TRACED, e, LP_E_UNTRACED,
                "a traced tensor has no value: it stands for a value of the "
                "compiled program; what depends on it cannot be read while "
                "tracing");

@@ -99,7 +99,7 @@ LP_FORMULA(bincount,
         return lp_emit(b, LP_OP_bincount_any, in, 2, attr);
     if (attr[LP_BINCOUNT_MINLENGTH].i == 0)
         return LP_REFUSE(
-            b, LP_E_RUNTIME,
+            b, LP_E_UNTRACED,
             "without minlength, which compiled is the number of counts, "
             "bincount_any has a result whose shape depends on its data; it "
             "works eagerly but cannot be compiled");

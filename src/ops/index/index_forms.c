@@ -243,7 +243,7 @@ static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
                 lp_shape_str(&t), i, lp_shape_str(self), at + i);
     if (!b->on_host)
         return LP_REFUSE(
-            b, LP_E_RUNTIME,
+            b, LP_E_UNTRACED,
             "a mask as an index: nonzero has a result whose shape depends on "
             "its data; it works eagerly but cannot be compiled. Allowed: "
             "x[mask] = values, torch.where, masked_fill");
