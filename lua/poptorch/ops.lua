@@ -8,9 +8,8 @@ local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
 local control = require("lupine.control")
 local core = require("lupine.core")
+local define = require("poptorch.define")
 local errors = require("lupine.base.errors")
-local pieces = require("lupine.base.pieces")
-local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -22,19 +21,10 @@ local function tensor(value, where, class_name)
   return value
 end
 
--- "NAME(parameters)" as fn(values in order): arguments by position or by name.
--- `tables` as of check.arguments.
-local function define(text, fn, tables)
-  local name, inside = text:match("^([%w_]+)%((.*)%)$")
-  local names = {}
-  for i, piece in ipairs(pieces(inside)) do
-    names[i] = piece:match("^[%w_]+")
-  end
-  local function defined(...)
-    return fn(table.unpack(check.arguments(name, names, tables, ...), 1, #names))
-  end
-  signatures.note(defined, text)
-  return defined
+local function only_in_inference(where)
+  errors.check(not (blocks.tracer and blocks.tracer.training), "Error",
+    "%s() is only supported in inference. (lupine.control has loops and branches with gradients)",
+    where)
 end
 
 local REDUCTIONS = { sum = true, mean = true, none = true }
@@ -92,6 +82,53 @@ M.set_available_memory = define("set_available_memory(tensor, available_memory_p
       check.number(proportion, "set_available_memory: available_memory_proportion"))
   end)
 
+local PE = { error = "Error" }
+
+local function start_of(where, start)
+  tensor(start, where .. ": start")
+  errors.check(not start:is_floating_point() and start.dtype ~= core.dtypes.bool, "Error",
+    "%s: start: expected a tensor of integers, got %s", where, check.describe(start))
+  return start
+end
+
+--- `size` elements of the dimension from `start` on, a tensor of one integer that is
+--- read when the program runs; of these every `step`th. `size` must divide the
+--- dimension; behind its end the slice goes on at its beginning.
+--- error: poptorch.Error for another kind of argument, a size below 1 or that does not
+--- divide the dimension, a step below 1, a training model
+--- source: 001 poptorch.dynamic_slice; tests of PopTorch 3.4
+---@type fun(tensor, dim: integer, start: torch.Tensor, size: integer, step: integer): torch.Tensor
+M.dynamic_slice = define("dynamic_slice(tensor, dim, start, size, step)",
+  function(x, dim, start, size, step)
+    local where = "dynamic_slice"
+    tensor(x, where .. ": tensor")
+    check.int(dim, where .. ": dim", PE)
+    start_of(where, start)
+    check.int(size, where .. ": size", PE)
+    check.int(step, where .. ": step", PE)
+    only_in_inference("poptorch.dynamic_slice")
+    return forms.dynamic_slice(x, dim, start, size, step)
+  end)
+
+--- The input with `size` places of the dimension, from `start` on, taken by `src`:
+--- a tensor of one integer that is read when the program runs. Behind the dimension's
+--- end the places go on at its beginning. The input itself stays as it is.
+--- error: poptorch.Error for another kind of argument, other ranks or types of input and
+--- src, a size below 1 or above the dimension's, a training model
+--- source: 000:4.6.7 dynamic_update; PopTorch 3.4, poptorch.dynamic_update
+---@type fun(input, src, dim: integer, start: torch.Tensor, size: integer): torch.Tensor
+M.dynamic_update = define("dynamic_update(input, src, dim, start, size)",
+  function(input, src, dim, start, size)
+    local where = "dynamic_update"
+    tensor(input, where .. ": input")
+    tensor(src, where .. ": src")
+    check.int(dim, where .. ": dim", PE)
+    start_of(where, start)
+    check.int(size, where .. ": size", PE)
+    only_in_inference("poptorch.dynamic_update")
+    return forms.dynamic_update(input, src, dim, start, size)
+  end)
+
 local PRINT = { "title", "print_gradient", "summarise_threshold", "edge_items", "max_line_width",
   "digits", "float_format", "separator", "open_bracket", "close_bracket" }
 
@@ -124,12 +161,6 @@ local function list_of_tensors(list, where, what)
     end
   end
   return list
-end
-
-local function only_in_inference(where)
-  errors.check(not (blocks.tracer and blocks.tracer.training), "Error",
-    "%s() is only supported in inference. (lupine.control has loops and branches with gradients)",
-    where)
 end
 
 --- Runs the body `count` times on the device: on the inputs, then on what it

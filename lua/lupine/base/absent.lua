@@ -174,8 +174,6 @@ local ROWS = {
   { "Tensor", "net:load_state_dict(t) copies values into parameters", "module_load" },
   { "Tensor", "x.grad_fn tells where a tensor comes from", "output_nr" },
 
-  { "poptorch", "x:narrow(dim, start, size) where start is a number, index_select and index_copy "
-    .. "where it is a tensor", "dynamic_slice dynamic_update" },
   { "poptorch", "torch.matmul has the same values; the simulated machine plans products by itself",
     "serializedMatMul" },
   { "poptorch", "write the convolutions one after another: they have the same values",
