@@ -9,6 +9,7 @@ local check = require("lupine.base.check")
 local control = require("lupine.control")
 local core = require("lupine.core")
 local define = require("poptorch.define")
+local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 
 local M = {}
@@ -71,6 +72,26 @@ function M.recomputationCheckpoint(...)
   end
   return table.unpack(out, 1, n)
 end
+
+--- lhs times rhs, as smaller products one after another, and their gradients alike, to
+--- need less memory at a time. `mode` says what is cut into `factor` parts: of an m by n
+--- matrix and an n by p matrix m (InputChannels), n (ReducingDim) or p (OutputChannels).
+--- With keep_precision the parts of halves are summed as float32, where the product or
+--- its gradients sum parts (ReducingDim, InputChannels).
+--- error: AssertionError for another kind of mode, factor or keep_precision, poptorch.Error
+--- if the factor does not divide what is cut
+--- source: 001 poptorch.serializedMatMul
+---@type fun(lhs, rhs, mode: table, factor: integer?, keep_precision: boolean?): torch.Tensor
+M.serializedMatMul = define("serializedMatMul(lhs, rhs, mode, factor=0, keep_precision=False)",
+  function(lhs, rhs, mode, factor, keep_precision)
+    local where, AE = "serializedMatMul", { error = "AssertionError" }
+    tensor(lhs, where .. ": lhs", "TypeError")
+    tensor(rhs, where .. ": rhs", "TypeError")
+    check.enum(mode, where .. ": mode", enums.MatMulSerializationMode, AE)
+    factor = check.int(factor == nil and 0 or factor, where .. ": factor", AE)
+    keep_precision = check.bool(keep_precision or false, where .. ": keep_precision", AE)
+    return forms.serialized_matmul(lhs, rhs, mode.value, factor, keep_precision)
+  end)
 
 --- The share of a tile's memory that the operation which made the tensor may
 --- use for temporaries.

@@ -10,6 +10,9 @@ local recomputed = "the gates, cells and outputs are functions of the other oper
 return {
   mm = { { x{ 2, 3 }, y{ 3, 2 } } },
   bmm = { { x{ 2, 2, 3 }, y{ 2, 3, 2 } } },
+  serialized_matmul = {
+    { x{ 4, 2 }, y{ 2, 3 }, "input_channels", 2 }, { x{ 2, 4 }, y{ 4 }, "reducing_dim", 2 },
+    { x{ 3 }, y{ 2, 3, 4 }, "output_channels", 4 } },
   matmul = { { x{ 2, 3 }, y{ 3 } }, { x{ 2, 1, 2, 3 }, y{ 2, 3, 1 } }, { x{ 3 }, y{ 3 } } },
   mv = { { x{ 2, 3 }, y{ 3 } } },
   dot = { { x{ 3 }, y{ 3 } } },
