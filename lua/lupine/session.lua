@@ -89,17 +89,25 @@ local function mirror(self, tensors)
   end
 end
 
+-- Gives the program the host's functions that it calls, mirrors the tensors.
+local function connect(self, spec)
+  self.exec:answer(spec.calls or {})
+  mirror(self, spec.tensors)
+end
+
 --- spec: compile (what fixes values in core.compile, without rules and anchors), tensors
 --- (the host's, by role and name), optimizer (with a loss), anchors ({name,
 --- mode, period}), output ({mode, period}; all unless given), input_groups
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
---- step:compile), seed. Modes are those of core.output_modes.
+--- step:compile), calls (functions that host calls name, by ID: of a list of
+--- tensors, to a list), seed. Modes are those of core.output_modes.
+--- error: poptorch.Error for a function that the program calls and `calls` lacks
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)
   compile_step(self, step, spec)
   self.seed, self.has_run = spec.seed or 0, false
-  local ok, e = pcall(mirror, self, spec.tensors)
+  local ok, e = pcall(connect, self, spec)
   if not ok then
     self.exec:close()
     error(e, 0)

@@ -75,6 +75,16 @@ int lp_exec_lanes(const LpExec *x)
     return x->lanes;
 }
 
+void lp_exec_set_host(LpExec *x, const struct LpHostCalls *host)
+{
+    x->host = host;
+}
+
+bool lp_exec_running(const LpExec *x)
+{
+    return x->running;
+}
+
 void lp_exec_rng_get(const LpExec *x, uint64_t state[2])
 {
     state[0] = x->seed;
@@ -237,7 +247,9 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
                (size_t)lp_program_var_bytes(x->p, x->sum[k]));
     lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
-        LpRunCtx rc = {.seed = x->seed, .replica = (uint32_t)(x->first + r)};
+        LpRunCtx rc = {.seed = x->seed,
+                       .replica = (uint32_t)(x->first + r),
+                       .host = x->host};
         rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
         bind_streams(x, stream, d, a, r, lane);
         lap(x, LP_PROFILE_STREAMS, r);

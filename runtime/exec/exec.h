@@ -69,6 +69,12 @@ LpStatus lp_exec_let_go(LpExec *x, LpErr *e);
 /* Slices a STREAM_OUT variable yields in one call. */
 int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period);
 
+/* What answers the program's host calls from now on; borrowed, NULL: nothing
+ * does. Programs with such calls run replicas one after the other, in the
+ * calling thread. */
+void lp_exec_set_host(LpExec *x, const struct LpHostCalls *host);
+bool lp_exec_running(const LpExec *x);
+
 /* One call. `stream` has an entry a variable (only stream variables are
  * read). On an error `*finished` device iterations have taken effect. */
 LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,

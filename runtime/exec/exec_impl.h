@@ -57,6 +57,7 @@ struct LpExec {
                        each lane */
     uint64_t seed;
     uint64_t micro_batch; /* since seeding */
+    const struct LpHostCalls *host;
     bool running;
     bool always;        /* a profile is asked for, session or not */
     LpProfile *profile; /* NULL: none was taken */

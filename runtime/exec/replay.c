@@ -515,13 +515,18 @@ static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
     return s->update ? run_update(x, loop, e) : LP_OK;
 }
 
+void lp_replay_set_host(LpReplay *x, const struct LpHostCalls *host)
+{
+    x->host = host;
+}
+
 LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,
                        const LpReplayStream *stream, uint64_t seed,
                        uint64_t micro_batch, LpErr *e)
 {
     LpStatus s = LP_OK;
     x->stream = stream;
-    x->rc = (LpRunCtx){.seed = seed};
+    x->rc = (LpRunCtx){.seed = seed, .host = x->host};
     x->start = (int64_t)micro_batch;
     for (int64_t l = 0; l < x->p->loops && s == LP_OK; l++)
         s = run_loop(x, order, l, e);

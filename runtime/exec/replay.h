@@ -26,6 +26,10 @@ LpStatus lp_replay_new(const LpIpuPlan *p, int threads, LpReplay **out,
                        LpErr *e);
 void lp_replay_free(LpReplay *x); /* NULL is fine */
 
+/* What answers host calls; borrowed. The order of rows calls the functions in
+ * another order than that of micro-batches. */
+void lp_replay_set_host(LpReplay *x, const struct LpHostCalls *host);
+
 /* One call. `stream` has an entry a variable; seed and count of micro-batches
  * are those of the executor's random state. */
 LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,

@@ -39,6 +39,7 @@ struct LpReplay {
     const LpReplayStream *stream;
     const LpRow *row;
     LpRunCtx rc;
+    const struct LpHostCalls *host;
     int64_t slice, replica, start;
     int64_t mb; /* of the loop */
 };

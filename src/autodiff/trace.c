@@ -48,24 +48,38 @@ void lp_trace_free(LpTrace *tr)
     lp_free(tr);
 }
 
+static void set_current(LpTrace *tr)
+{
+    current = tr;
+    lp_tracing = tr != NULL;
+    lp_storage_era = tr ? (uint32_t)tr->serial : 0;
+}
+
 LpStatus lp_trace_begin(LpTrace *tr, LpErr *e)
 {
     LP_FAIL_IF(current != tr->outer, e, LP_E_RUNTIME,
                "a trace is running already: a compiled model cannot be called "
                "while another one is traced");
-    current = tr;
-    lp_tracing = true;
-    lp_storage_era = (uint32_t)tr->serial;
+    set_current(tr);
     return LP_OK;
 }
 
 void lp_trace_end(LpTrace *tr)
 {
-    if (current != tr)
-        return;
-    current = tr->outer;
-    lp_tracing = current != NULL;
-    lp_storage_era = current ? (uint32_t)current->serial : 0;
+    if (current == tr)
+        set_current(tr->outer);
+}
+
+LpTrace *lp_trace_suspend(void)
+{
+    LpTrace *was = current;
+    set_current(NULL);
+    return was;
+}
+
+void lp_trace_go_on(LpTrace *was)
+{
+    set_current(was);
 }
 
 LpStatus lp_trace_begin_body(LpTrace **out, LpErr *e)

@@ -60,6 +60,9 @@ LpStatus lp_trace_body(LpTrace *tr, LpTensor *const *out, int n, LpGraph **body,
  * is made while the trace runs may be written. */
 void lp_trace_guard_captured(LpTrace *tr);
 LpTrace *lp_trace_current(void); /* NULL if none */
+/* No trace runs until the one that was suspended (NULL: none) goes on. */
+LpTrace *lp_trace_suspend(void);
+void lp_trace_go_on(LpTrace *was);
 
 /* Declares a graph input before or during the trace. With `user` its storage
  * is mapped; `type` is then the base's type and may be NULL. Returns the

@@ -22,6 +22,7 @@ void lp_bind_keep(lua_State *L);      /* functions the core calls: keep.c */
 void lp_bind_function(lua_State *L);  /* autograd.Function: function.c */
 void lp_bind_trace(lua_State *L);     /* traces: trace.c */
 void lp_bind_body(lua_State *L);      /* loops and branches: body.c */
+void lp_bind_host_call(lua_State *L); /* untraced: host_call.c */
 void lp_bind_step(lua_State *L);      /* steps: step.c */
 void lp_bind_compile(lua_State *L);   /* compiling, programs: compile.c */
 void lp_bind_exec(lua_State *L);      /* executors: exec.c */

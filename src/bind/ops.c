@@ -218,6 +218,8 @@ static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
                        .in = c->in,
                        .out = c->out,
                        .chip = chip,
+                       .system = lp_system_find(chip->version),
+                       .rivals = 1,
                        .tiles = chip->tiles,
                        .memory_proportion = 0.6,
                        .partials = LP_F32};

@@ -6,6 +6,7 @@
 #include "src/ir/op.h"
 
 struct LpChip;
+struct LpSystem;
 struct LpPlanCache;
 
 typedef struct LpCostReq {
@@ -14,6 +15,8 @@ typedef struct LpCostReq {
     int n_in, n_out;
     const LpType *in, *out;
     const struct LpChip *chip;
+    const struct LpSystem *system; /* NULL: what leaves the chip is free */
+    int rivals; /* IPUs that share a machine's link to the host */
     int tiles;
     double memory_proportion; /* availableMemoryProportion, 0..1 */
     LpDtype partials;         /* of matmul and convolution */

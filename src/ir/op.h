@@ -195,6 +195,7 @@ typedef struct LpNumerics {
 typedef struct LpRunCtx {
     uint64_t seed;
     uint32_t micro_batch, replica, iteration;
+    const struct LpHostCalls *host; /* src/ops/host_call.h; NULL: none */
 } LpRunCtx;
 
 typedef struct LpKernel LpKernel;

@@ -186,6 +186,11 @@ function SCRIPTS.loop(p, q)
   return control.loop(3, step, { p, q })
 end
 
+-- Only to be traced: spec/poptorch/cpu_spec.lua runs such calls.
+function SCRIPTS.host_call(p)
+  return core.forms.internal.host_call({ p }, { id = "f", types = "float32[3], int32[]" })
+end
+
 function SCRIPTS.branch(condition, p, q)
   return control.branch(condition, step, { p, q }, function()
     return p - q, p

@@ -43,6 +43,7 @@ return {
     3, 10.0 } },
 
   custom_function = { { x{ 2, 3 }, y{ 2, 3 }, script = true } }, -- not through the form
+  host_call = { { x{ 2, 3 }, script = true, loud = true } }, -- the host answers
   loop = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
   branch = { { yes, x{ 2, 3 }, y{ 2, 3 }, script = true },
     { no, x{ 2, 3 }, y{ 2, 3 }, script = true } },

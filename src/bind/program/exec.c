@@ -3,6 +3,7 @@
 
 #include "src/base/mem.h"
 #include "src/bind/module.h"
+#include "src/bind/program/host_call.h"
 #include "src/bind/program/program.h"
 
 static LpExecBox *check_device(lua_State *L)
@@ -30,6 +31,19 @@ static LpStatus pull_newer(LpSync *s, LpErr *e)
     return s && lp_sync_marked(s) ? lp_sync_pull(s, e) : LP_OK;
 }
 
+/* Only what is not being run may change: the script of a host call sees an
+ * executor that is. */
+static LpExec *check_idle(lua_State *L, const char *what)
+{
+    LpExec *x = check_exec(L);
+    if (lp_exec_running(x))
+        lp_raise(L, LP_E_RUNTIME,
+                 "%s: the executor is running: a function of the host that "
+                 "its program calls may not do this",
+                 what);
+    return x;
+}
+
 /* An executor that goes away leaves what it trained to the host's tensors. */
 static int exec_gc(lua_State *L)
 {
@@ -38,6 +52,8 @@ static int exec_gc(lua_State *L)
     LpErr e = {0};
     if (!d)
         return 0;
+    if (d->x)
+        check_idle(L, "close");
     b->p = NULL;
     if (pull_newer(d->sync, &e) == LP_OK && pull_newer(d->state, &e) == LP_OK &&
         d->x)
@@ -118,7 +134,7 @@ static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
 
 static int exec_write(lua_State *L)
 {
-    LpExec *x = check_exec(L);
+    LpExec *x = check_idle(L, "write");
     const LpStep *s = lp_exec_program(x)->step;
     size_t i = lp_check_var(L, 2, s);
     LpTensor *t = check_data(L, 3, &s->var[i]);
@@ -145,7 +161,21 @@ static LpType stream_type(const LpVariable *v, int64_t slices)
     return t;
 }
 
-static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
+/* The memory of t stays, whatever a function that the program calls makes of
+ * t; pushed. */
+static void hold(lua_State *L, const LpTensor *t)
+{
+    LpErr e = {0};
+    LpTensor *same = NULL;
+    LpType type = lp_tensor_type(t);
+    LpBox *b = lp_push_box(L);
+    lp_must(L, lp_tensor_over(t->st, &type, t->strides, t->offset, &same, &e),
+            &e);
+    b->p = same;
+}
+
+static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st,
+                       bool calls)
 {
     const LpStep *s = lp_exec_program(x)->step;
     lua_geti(L, 2, (lua_Integer)i + 1);
@@ -157,6 +187,8 @@ static void bind_input(lua_State *L, const LpExec *x, size_t i, LpStream *st)
     if (!lp_shape_eq(&got, &want))
         lp_raise(L, LP_E_RUNTIME, "input '%s' has shape %s, expected %s",
                  s->var[i].name, lp_shape_str(&got), lp_shape_str(&want));
+    if (calls)
+        hold(L, t);
     st->in = lp_tensor_data(t);
 }
 
@@ -196,27 +228,54 @@ static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
     lua_rawseti(L, results, (lua_Integer)i + 1);
 }
 
+/* exec:answer({[id] = f}): the functions that the program calls */
+static int exec_answer(lua_State *L)
+{
+    LpExec *x = check_idle(L, "answer");
+    luaL_checktype(L, 2, LUA_TTABLE);
+    bool any = lp_check_host_functions(L, lp_exec_program(x)->micro_graph.g, 2);
+    if (!any)
+        lua_pushnil(L);
+    lua_setiuservalue(L, 1, 1);
+    return 0;
+}
+
+/* With the functions at `at`, if there are any. */
+static LpStatus run(lua_State *L, LpExec *x, const LpStream *st, int at,
+                    LpErr *e)
+{
+    LpHostFunctions f;
+    int64_t finished = 0;
+    if (lua_istable(L, at)) {
+        lp_host_functions(L, at, &f);
+        lp_exec_set_host(x, &f.calls);
+    }
+    LpStatus s = lp_exec_run(x, st, &finished, e);
+    lp_exec_set_host(x, NULL);
+    return s;
+}
+
 /* exec:run({[var] = tensor}, {[var] = {mode=, period=}}) -> {[var] = tensor} */
 static int exec_run(lua_State *L)
 {
     LpErr e = {0};
-    LpExec *x = check_exec(L);
+    LpExec *x = check_idle(L, "run");
     const LpStep *s = lp_exec_program(x)->step;
     luaL_checktype(L, 2, LUA_TTABLE);
     luaL_checktype(L, 3, LUA_TTABLE);
     lua_settop(L, 3);
     lua_newtable(L);
+    bool calls = lua_getiuservalue(L, 1, 1) == LUA_TTABLE;
     LpStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
-    luaL_checkstack(L, (int)s->n_var * 3 + 8, "too many variables");
+    luaL_checkstack(L, (int)s->n_var * 3 + 16, "too many variables");
     for (size_t i = 0; i < s->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_IN)
-            bind_input(L, x, i, &st[i]);
+            bind_input(L, x, i, &st[i], calls);
         else if (s->var[i].role == LP_VAR_STREAM_OUT)
             bind_output(L, x, i, &st[i], 4);
     }
-    int64_t finished = 0;
     lp_must(L, lp_sync_check(check_device(L)->sync, &e), &e);
-    lp_must(L, lp_exec_run(x, st, &finished, &e), &e);
+    lp_must(L, run(L, x, st, 5, &e), &e);
     lp_gc_account(L);
     lua_settop(L, 4);
     return 1;
@@ -253,6 +312,7 @@ static int exec_rng(lua_State *L)
     LpExec *x = check_exec(L);
     uint64_t st[2];
     if (!lua_isnoneornil(L, 2)) {
+        check_idle(L, "rng");
         st[0] = (uint64_t)luaL_checkinteger(L, 2);
         st[1] = (uint64_t)luaL_optinteger(L, 3, 0);
         lp_exec_rng_set(x, st);
@@ -365,17 +425,27 @@ static int exec_stats(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg exec_methods[] = {
-    {"read", exec_read},         {"read_into", exec_read_into},
-    {"write", exec_write},       {"run", exec_run},
-    {"rng", exec_rng},           {"stats", exec_stats},
-    {"step", exec_step},         {"text", exec_text},
-    {"mirror", exec_mirror},     {"mark", exec_mark},
-    {"marked", exec_marked},     {"unmark", exec_unmark},
-    {"pull", exec_pull},         {"pulls", exec_pulls},
-    {"unmirror", exec_unmirror}, {"profile", lp_exec_profile_method},
-    {"close", exec_gc},          {"__gc", exec_gc},
-    {"__close", exec_gc},        {NULL, NULL}};
+static const luaL_Reg exec_methods[] = {{"read", exec_read},
+                                        {"read_into", exec_read_into},
+                                        {"write", exec_write},
+                                        {"run", exec_run},
+                                        {"answer", exec_answer},
+                                        {"rng", exec_rng},
+                                        {"stats", exec_stats},
+                                        {"step", exec_step},
+                                        {"text", exec_text},
+                                        {"mirror", exec_mirror},
+                                        {"mark", exec_mark},
+                                        {"marked", exec_marked},
+                                        {"unmark", exec_unmark},
+                                        {"pull", exec_pull},
+                                        {"pulls", exec_pulls},
+                                        {"unmirror", exec_unmirror},
+                                        {"profile", lp_exec_profile_method},
+                                        {"close", exec_gc},
+                                        {"__gc", exec_gc},
+                                        {"__close", exec_gc},
+                                        {NULL, NULL}};
 
 void lp_bind_exec(lua_State *L)
 {

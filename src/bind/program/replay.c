@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "runtime/exec/replay.h"
+#include "src/bind/program/host_call.h"
 #include "src/bind/program/simulation.h"
 
 LP_BOX_FREE(replay_free, lp_replay_free)
@@ -61,8 +62,16 @@ static void push_vars(lua_State *L, const LpStep *s, const LpReplay *x)
     }
 }
 
-/* plan:replay({[var] = tensor}, {order=, seed=, micro_batch=, threads=}) ->
- * outputs, variables, most bytes of values at once */
+/* The functions that answer host calls, `calls` of the table at 3: pushed. */
+static void push_functions(lua_State *L, const LpStep *s, LpHostFunctions *f)
+{
+    lua_getfield(L, 3, "calls");
+    lp_check_host_functions(L, s->micro, lua_gettop(L));
+    lp_host_functions(L, -1, f);
+}
+
+/* plan:replay({[var] = tensor}, {order=, seed=, micro_batch=, threads=,
+ * calls=}) -> outputs, variables, most bytes of values at once */
 int lp_plan_replay(lua_State *L)
 {
     static const LpBoxClass class = {"lupine.replay", "replay", replay_free};
@@ -87,10 +96,14 @@ int lp_plan_replay(lua_State *L)
     lua_newtable(L);
     int outputs = lua_gettop(L);
     bind_streams(L, s, st, slices, outputs);
+    LpHostFunctions f;
+    push_functions(L, s, &f);
     LpBox *b = lp_new_box(L, &class);
     LpReplay *x = NULL;
     LpStatus status = lp_replay_new(p, threads, &x, &e);
     b->p = x;
+    if (status == LP_OK)
+        lp_replay_set_host(x, &f.calls);
     if (status == LP_OK)
         status = lp_replay_run(x, (LpReplayOrder)order, st, (uint64_t)seed,
                                (uint64_t)start, &e);

@@ -100,7 +100,10 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           double proportion, LpConvPass pass, LpCost *out)
 {
+    int64_t replicas = p->step->replicas, most = p->o.system->ipus_machine;
     LpCostReq r = {.chip = p->o.chip,
+                   .system = p->o.system,
+                   .rivals = (int)(replicas < most ? replicas : most),
                    .tiles = lp_ipu_tiles(p),
                    .memory_proportion = proportion,
                    .partials = p->o.partials,
