@@ -10,6 +10,7 @@
 --- Source: PopTorch API reference, "Parallel execution"; user guide 4.4.1.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 
 local M = {}
@@ -20,6 +21,19 @@ M.tracer = nil
 
 -- Scopes of the running trace that were opened and are not closed, in order.
 local open = {}
+
+--- Runs f on the host while a model is traced: nothing of it is recorded.
+---@param f fun(): ...
+---@return any ... what f returns
+function M.untraced(f)
+  local Module = require("torch.nn").Module
+  local tracer, scope = M.tracer, Module.tracer
+  local _ <close> = setmetatable({}, { __close = function()
+    M.tracer, Module.tracer = tracer, scope
+  end })
+  M.tracer, Module.tracer = nil, nil
+  return core.untraced(f)
+end
 
 --- A scope was opened for the tracer, here.
 ---@param scope table

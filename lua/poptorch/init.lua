@@ -3,6 +3,7 @@
 --- methods are called with a colon, keyword arguments come in a last table.
 local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
+local cpu = require("poptorch.cpu")
 local data = require("poptorch.data")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
@@ -26,6 +27,7 @@ local M = {
   removeBlocks = blocks.removeBlocks,
   NameScope = scopes.NameScope,
   autocast = scopes.autocast,
+  CPU = cpu.CPU,
 
   Stage = strategies.Stage,
   Phase = strategies.Phase,

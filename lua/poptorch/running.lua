@@ -21,13 +21,17 @@ local M = { pre_compile_hooks = {}, post_compile_hooks = {} }
 
 local NARROW -- dtypes that the device has in a narrower form
 
-local function narrow(tensor)
+--- The tensor as the device has it.
+---@param tensor torch.Tensor
+---@return torch.Tensor
+function M.narrow(tensor)
   local torch = require("torch")
   NARROW = NARROW or { [torch.int64] = torch.int32, [torch.float64] = torch.float32,
     [torch.bfloat16] = torch.float32 }
   local to = NARROW[tensor.dtype]
   return to and tensor:to(to) or tensor
 end
+local narrow = M.narrow
 
 -- ---- arguments -----------------------------------------------------------------
 
@@ -132,7 +136,7 @@ local function trace(s, spec, tensors)
   check_replicated_buffers(s, vars)
   local wanted = completing.spec(s, losses, by_name)
   wanted.system = simulation.settings(s.options, target)
-  wanted.tensors = tensors_of(s)
+  wanted.tensors, wanted.calls = tensors_of(s), s.calls
   wanted.seed = s.options.random_seed or require("torch").initial_seed()
   s.spec, s.out_spec, s.anchors = spec, out_spec, wanted.anchors
   return step, wanted

@@ -82,6 +82,12 @@ local function tracer_of(trace, assigner, names, s)
         .. "casting off by Precision.autocastEnabled(false)")
     end,
     end_autocast = function() end,
+    host_call = function(id, owner, fn)
+      local other = s.call_owners[id]
+      errors.check(not other or rawequal(other, owner), "Error",
+        "two CPU ops of the model have the ID '%s': give each an ID of its own", id)
+      s.call_owners[id], s.calls[id] = owner, fn
+    end,
   }
 end
 
@@ -273,6 +279,7 @@ end
 ---@return table out_spec
 function M.trace(s, spec, tensors)
   local trace = core.trace()
+  s.calls, s.call_owners = {}, {}
   local assigner = placement.Assigner(s.options.execution_strategy)
   local stand_ins = {}
   for i, t in ipairs(tensors) do

@@ -178,7 +178,6 @@ local ROWS = {
     "MultiConv" },
   { "poptorch", "an operator of one's own is a function of tensors, or a torch.autograd.Function",
     "custom_op" },
-  { "poptorch", "run what is the host's between two models", "CPU" },
   { "poptorch", "poptorch.DataLoader takes mode = poptorch.DataLoaderMode.Async",
     "AsynchronousDataAccessor" },
   { "poptorch", "no executable is written: torch.save(model:state_dict(), name) and torch.load "
