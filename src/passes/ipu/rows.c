@@ -34,18 +34,40 @@ LpStatus lp_row_copy(LpRowBuilder *b, int from, int to, int64_t bytes,
                                  .cycles = lp_cost_cyc(c)});
 }
 
-LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind,
+bool lp_ipu_grouped_with(const LpIpuPlan *p, size_t i, size_t first)
+{
+    const LpStep *s = p->step;
+    LpGroup a = lp_var_group(s, &s->var[i]),
+            b = lp_var_group(s, &s->var[first]);
+    int64_t n = s->replicas;
+    return lp_group_size(a, n) == lp_group_size(b, n) &&
+           lp_group_stride(a, n) == lp_group_stride(b, n);
+}
+
+bool lp_ipu_leads_group(const LpIpuPlan *p, size_t i)
+{
+    size_t first = 0;
+    while (!lp_ipu_grouped_with(p, i, first))
+        first++;
+    return first == i;
+}
+
+/* The members of an orthogonal group are `stride` replicas apart: they are as
+ * replicas of so many more IPUs. */
+LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
                            int64_t bytes[][LP_COST_N_TYPES])
 {
     LpIpuPlan *p = b->p;
+    LpGroup g = lp_var_group(p->step, &p->step->var[first]);
+    int members = (int)lp_group_size(g, p->step->replicas);
+    int apart = (int)lp_group_stride(g, p->step->replicas) * p->n_ipus;
     int64_t worst = 0;
     for (int i = 0; i < p->n_ipus; i++) {
         LpCostCtx x = lp_ipu_ctx(p, i);
         LpAct act = {.kind = LP_ACT_COLLECTIVE, .run = -1, .ipu = i};
         for (int t = 0; t < LP_COST_N_TYPES; t++) {
             LpCost c = lp_cost_collective(&x, p->o.system, kind, (LpCostType)t,
-                                          bytes[i][t], (int)p->step->replicas,
-                                          p->n_ipus);
+                                          bytes[i][t], members, apart);
             act.cycles += lp_cost_cyc(&c);
             act.bytes += bytes[i][t];
         }

@@ -134,12 +134,18 @@ static LpStatus copies(LpSchedule *s)
 
 static LpStatus gathers(LpSchedule *s)
 {
-    int64_t bytes[LP_MAX_IPUS][LP_COST_N_TYPES] = {{0}};
-    for (int k = 0; k < s->n; k++)
-        for (int t = 0; t < LP_COST_N_TYPES; t++)
-            bytes[s->p->pass[s->runs[k]].ipu][t] +=
-                s->traffic[s->runs[k]].gather[t];
-    return lp_row_collective(&s->b, LP_COLL_ALL_GATHER, bytes);
+    const LpIpuPlan *p = s->p;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        int64_t bytes[LP_MAX_IPUS][LP_COST_N_TYPES] = {{0}};
+        if (!lp_ipu_leads_group(p, i))
+            continue;
+        for (int k = 0; k < s->n; k++) {
+            const LpStagePass *r = &p->pass[s->runs[k]];
+            lp_ipu_gathered(p, r, i, bytes[r->ipu]);
+        }
+        LP_TRY(lp_row_collective(&s->b, LP_COLL_ALL_GATHER, i, bytes));
+    }
+    return LP_OK;
 }
 
 /* ---- host and streaming memory ------------------------------------------- */

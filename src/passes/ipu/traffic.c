@@ -50,15 +50,16 @@ static void host(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
     }
 }
 
-/* Sharded parameters that a run reads. */
-static void gathers(const LpIpuPlan *p, LpTraffic *t, const LpStagePass *r)
+void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
+                     int64_t bytes[LP_COST_N_TYPES])
 {
     for (uint32_t i = 0; i < r->n_read; i++) {
         int var = p->var_of[r->read[i]];
         const LpVariable *v = &p->step->var[var < 0 ? 0 : var];
         if (var >= 0 && v->role == LP_VAR_PARAM &&
+            lp_ipu_grouped_with(p, (size_t)var, first) &&
             lp_ipu_kept(p, v) < lp_numel(&v->type))
-            t->gather[lp_cost_type(v->type.dtype)] += lp_type_bytes(&v->type);
+            bytes[lp_cost_type(v->type.dtype)] += lp_type_bytes(&v->type);
     }
 }
 
@@ -96,7 +97,5 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
     find_overlap(p, hidden);
     host(p, t, hidden);
     streaming(p, t);
-    for (int r = 0; r < p->n_pass; r++)
-        gathers(p, &t[r], &p->pass[r]);
     return LP_OK;
 }

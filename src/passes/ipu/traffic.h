@@ -13,13 +13,17 @@ typedef struct LpOffChipBytes {
 
 typedef struct LpTraffic {
     int64_t host_in, host_out;
-    int64_t hidden_in, hidden_out;   /* overlapped with computing as asked */
-    LpOffChipBytes stream, beside;   /* beside: while the IPU computes */
-    int64_t gather[LP_COST_N_TYPES]; /* sharded parameters, whole */
+    int64_t hidden_in, hidden_out; /* overlapped with computing as asked */
+    LpOffChipBytes stream, beside; /* beside: while the IPU computes */
 } LpTraffic;
 
 /* One entry a run. */
 LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t);
+
+/* Adds the sharded parameters in the groups of variable `first` that a run
+ * reads, whole. */
+void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
+                     int64_t bytes[LP_COST_N_TYPES]);
 
 /* The row of the weight update, and of slices that a call returns at its
  * end. */
@@ -39,8 +43,14 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s); /* frees the list */
 /* A copy from IPU to IPU, whose cost is in *c. */
 LpStatus lp_row_copy(LpRowBuilder *b, int from, int to, int64_t bytes,
                      LpCost *c);
-/* All IPUs of a replica at once with their peers, bytes by element type. */
-LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind,
+/* Variables whose replica groups have one size and stride are exchanged
+ * together: is variable i one of those with variable `first`? Is it the first
+ * of them? */
+bool lp_ipu_grouped_with(const LpIpuPlan *p, size_t i, size_t first);
+bool lp_ipu_leads_group(const LpIpuPlan *p, size_t i);
+/* All IPUs of a replica at once with their peers in the groups of variable
+ * `first`, bytes by element type. */
+LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
                            int64_t bytes[][LP_COST_N_TYPES]);
 
 /* Host or streaming transfers of all IPUs at once: adds an action an IPU with

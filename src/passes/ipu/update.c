@@ -1,45 +1,86 @@
-/* The row of the weight update: gradients are summed over the replicas, state
- * that lives off chip comes and goes, then every IPU updates its parameters.
- * With sharded state the sum is scattered, each replica updates its share, and
- * the new parameters are gathered. At the end IPUs that read a parameter of
- * another one get the new one. */
+/* The row of the weight update: gradients are summed over the replicas of a
+ * group, state that lives off chip comes and goes, then every IPU updates its
+ * parameters. With sharded state the sum is scattered, each replica updates its
+ * share, and the new parameters are gathered. At the end IPUs that read a
+ * parameter of another one get the new one. */
 #include "src/ops/cost_ctx.h"
 #include "src/passes/ipu/traffic.h"
 
 typedef struct Update {
     LpIpuPlan *p;
     LpRowBuilder b;
-    int64_t sum[LP_MAX_IPUS][LP_COST_N_TYPES];     /* all-reduce, bytes */
-    int64_t scatter[LP_MAX_IPUS][LP_COST_N_TYPES]; /* sharded gradients */
-    int64_t gather[LP_MAX_IPUS][LP_COST_N_TYPES];  /* sharded parameters */
+    int64_t *share; /* variable: of a parameter that so many replicas update in
+                       shares; 0: each has all of it */
     int64_t load[LP_MAX_IPUS], store[LP_MAX_IPUS];
     LpCost total[LP_MAX_IPUS];
 } Update;
 
-/* share[i]: variable i belongs to a parameter updated in shares. */
-static void gather_traffic(Update *u, bool *share)
+/* What the replicas of a group exchange, in bytes. */
+typedef struct Exchange {
+    int64_t sum[LP_MAX_IPUS][LP_COST_N_TYPES];     /* all-reduce */
+    int64_t scatter[LP_MAX_IPUS][LP_COST_N_TYPES]; /* sharded gradients */
+    int64_t gather[LP_MAX_IPUS][LP_COST_N_TYPES];  /* sharded parameters */
+} Exchange;
+
+static void find_shared(const Update *u)
 {
     const LpIpuPlan *p = u->p;
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         bool state = v->role == LP_VAR_STATE && v->param >= 0;
         if (lp_ipu_kept(p, v) < lp_numel(&v->type))
-            share[state ? v->param : (int)i] = true;
+            u->share[state ? v->param : (int)i] =
+                lp_group_size(lp_var_group(p->step, v), p->step->replicas);
     }
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
+        if (v->param >= 0 &&
+            (v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM))
+            u->share[i] = u->share[v->param];
+    }
+}
+
+/* Of the variables in the groups of variable `first`. */
+static Exchange exchange(const Update *u, size_t first)
+{
+    const LpIpuPlan *p = u->p;
+    Exchange x = {0};
+    for (size_t i = first; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
         int ipu = p->var_ipu[i];
         LpCostType t = lp_cost_type(v->type.dtype);
-        bool of = v->param >= 0;
-        if (of && (v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM))
-            share[i] = share[v->param];
+        if (!lp_ipu_grouped_with(p, i, first))
+            continue;
         if (v->role == LP_VAR_ACCUM)
-            (share[i] ? u->scatter : u->sum)[ipu][t] += lp_type_bytes(&v->type);
+            (u->share[i] ? x.scatter : x.sum)[ipu][t] +=
+                lp_type_bytes(&v->type);
         /* a parameter that stays sharded is gathered where it is used */
-        if (v->role == LP_VAR_PARAM && share[i] &&
+        if (v->role == LP_VAR_PARAM && u->share[i] &&
             lp_ipu_kept(p, v) == lp_numel(&v->type))
-            u->gather[ipu][t] += lp_type_bytes(&v->type);
+            x.gather[ipu][t] += lp_type_bytes(&v->type);
     }
+    return x;
+}
+
+static LpStatus collectives(Update *u, bool gather)
+{
+    for (size_t i = 0; i < u->p->step->n_var; i++) {
+        if (!lp_ipu_leads_group(u->p, i))
+            continue;
+        Exchange x = exchange(u, i);
+        if (gather) {
+            LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, i, x.gather));
+            continue;
+        }
+        LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, i, x.sum));
+        LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, i, x.scatter));
+    }
+    return LP_OK;
+}
+
+static void off_chip_traffic(Update *u)
+{
+    const LpIpuPlan *p = u->p;
     for (size_t i = 0; i < p->n_transfer; i++) {
         const LpTransfer *s = &p->transfer[i];
         if (s->run < 0)
@@ -47,35 +88,36 @@ static void gather_traffic(Update *u, bool *share)
     }
 }
 
-/* Parameter of each update node, through the values it reads. */
-static void find_shares(const LpIpuPlan *p, const bool *share, bool *value)
+/* Shares of each value of the update, through the values it is made of. */
+static void find_shares(const Update *u, int64_t *value)
 {
-    const LpGraph *g = p->step->update;
-    for (size_t i = 0; i < p->step->n_var; i++)
-        if (p->step->var[i].update_in != LP_NOVAL)
-            value[p->step->var[i].update_in] = share[i];
+    const LpStep *s = u->p->step;
+    const LpGraph *g = s->update;
+    for (size_t i = 0; i < s->n_var; i++)
+        if (s->var[i].update_in != LP_NOVAL)
+            value[s->var[i].update_in] = u->share[i];
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpGraphNode *d = &g->node[n];
-        bool any = false;
+        int64_t most = 0;
         for (uint32_t i = 0; i < d->n_in; i++)
-            any |= lp_is_value(d->in[i]) && value[d->in[i]];
+            if (lp_is_value(d->in[i]) && value[d->in[i]] > most)
+                most = value[d->in[i]];
         for (uint32_t i = 0; i < d->n_out; i++)
-            value[d->out + i] = any;
+            value[d->out + i] = most;
     }
 }
 
-static LpStatus compute(Update *u, const bool *value)
+static LpStatus compute(Update *u, const int64_t *value)
 {
     LpIpuPlan *p = u->p;
     const LpGraph *g = p->step->update;
     LpCost *total = u->total;
-    int64_t r = p->step->replicas;
     int worst = 0;
     for (LpNodeId n = 0; n < g->n_node; n++) {
         LpCost c = p->update_cost[n].cost, *t = &total[p->update_ipu[n]];
-        bool part = value[g->node[n].out];
-        t->compute_cyc += part ? (c.compute_cyc + r - 1) / r : c.compute_cyc;
-        t->exchange_cyc += part ? (c.exchange_cyc + r - 1) / r : c.exchange_cyc;
+        int64_t r = value[g->node[n].out] ? value[g->node[n].out] : 1;
+        t->compute_cyc += (c.compute_cyc + r - 1) / r;
+        t->exchange_cyc += (c.exchange_cyc + r - 1) / r;
         t->sync_cyc += c.sync_cyc;
     }
     for (int i = 0; i < p->n_ipus; i++) {
@@ -156,19 +198,19 @@ static LpStatus build(Update *u)
 {
     LpIpuPlan *p = u->p;
     int64_t cyc = 0, sync = 0;
-    bool *share = lp_ipu_scratch(p, p->step->n_var, sizeof *share);
-    bool *value = lp_ipu_scratch(p, p->step->update->n_value, sizeof *value);
+    int64_t *value = lp_ipu_scratch(p, p->step->update->n_value, sizeof *value);
+    u->share = lp_ipu_scratch(p, p->step->n_var, sizeof *u->share);
     LP_TRY(p->err->code);
-    gather_traffic(u, share);
+    find_shared(u);
+    off_chip_traffic(u);
     LP_TRY(fetch_parts(u));
-    LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, u->sum));
-    LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, u->scatter));
+    LP_TRY(collectives(u, false));
     LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));
-    find_shares(p, share, value);
+    find_shares(u, value);
     LP_TRY(compute(u, value));
     LP_TRY(copies(u));
     LP_TRY(lp_row_transfer(&u->b, LP_ACT_STORE, u->store, &cyc, &sync));
-    LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, u->gather));
+    LP_TRY(collectives(u, true));
     LP_TRY(renew_shares(u));
     u->b.row->stream_cyc += cyc;
     u->b.row->sync_cyc += sync;
