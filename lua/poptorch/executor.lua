@@ -10,6 +10,7 @@ local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
+local groups = require("poptorch.groups")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local own = require("poptorch.executor.own")
@@ -36,6 +37,7 @@ function Executor:init(model, options, training, optimizer)
     options = rules.for_executor(options, training),
     training = training, optimizer = optimizer, model = model,
   })
+  groups.note(own.state(self))
 end
 
 -- Methods of the executor and of the model's classes.
@@ -77,7 +79,9 @@ function Executor.__index(self, key)
     errors.raise("AttributeError", "neither the executor nor the model has '%s'%s", tostring(key),
       check.nearest(key, names_of(s.model)))
   end
-  if type(value) == "function" then -- a method of the model
+  if type(value) ~= "function" then
+    groups.note(s)
+  else -- a method of the model
     return function(first, ...)
       if rawequal(first, self) then
         first = s.model

@@ -14,6 +14,15 @@ local whole = require("poptorch.whole")
 
 local M = {}
 
+-- An entry of a state dict in the form of a state. The count of updates, which
+-- state dicts have for each replica group, is one for all of them.
+local function fit(value, room)
+  if room:dim() == 0 and value:dim() > 0 then
+    value = value:reshape(-1)[0]
+  end
+  return value:reshape(room.shape)
+end
+
 -- Puts an entry of a state dict that was loaded before compiling into the
 -- optimizer's state; returns whether there was one.
 local function take_loaded(optimizer, param, name, key)
@@ -24,9 +33,9 @@ local function take_loaded(optimizer, param, name, key)
   end
   loaded[key] = nil
   local t = optimizer:state_tensor(param, name)
-  errors.check(t:numel() == value:numel(), "RuntimeError",
+  errors.check(t:dim() == 0 or t:numel() == value:numel(), "RuntimeError",
     "load_state_dict: '%s' has %d elements, the model's has %d", key, value:numel(), t:numel())
-  t:copy_(value:reshape(t.shape))
+  t:copy_(fit(value, t))
   return true
 end
 
@@ -218,8 +227,9 @@ Link.__index = Link
 local function entries(s)
   local out = {}
   for _, state in ipairs(s.session.states) do
+    local param = state.rule.tensor
     out[key_of(s, state)] = { tensor = state.tensor, index = state.index,
-      name = name_of(s, state) }
+      name = name_of(s, state), slices = s.groups and s.groups[param] and param:size(0) }
   end
   return out
 end
@@ -233,7 +243,10 @@ function Link:read()
   end
   local state = {}
   for key, entry in pairs(self.states) do
-    state[key] = entry.name and entry.tensor:clone() or nil
+    if entry.name then
+      local t = entry.tensor
+      state[key] = entry.slices and t:dim() == 0 and t:expand({ entry.slices }):clone() or t:clone()
+    end
   end
   return state, self.attributes
 end
@@ -248,7 +261,7 @@ function Link:write(loaded)
   for key, value in pairs(loaded) do
     local entry = self.states[key]
     if entry then
-      entry.tensor:copy_(value:reshape(entry.tensor.shape))
+      entry.tensor:copy_(fit(value, entry.tensor))
       if session then
         session.exec:write(entry.index, entry.tensor)
       end

@@ -4,6 +4,7 @@ local arguments = require("lupine.base.arguments")
 local blocks = require("poptorch.blocks")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local groups = require("poptorch.groups")
 local logging = require("poptorch.logging")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
@@ -142,33 +143,54 @@ local function registered(model)
   return list
 end
 
--- Parameters and buffers are variables of the program: forward may write a
--- buffer in place, but not put another tensor in its field.
-local function check_registered(before)
+-- Forward sees of a parameter in replica groups what one replica has.
+local function show(before, shown)
+  for _, r in ipairs(before) do
+    r.shown = r.tensor and shown[r.tensor] or r.tensor
+    r.registry.values[r.name] = r.shown
+  end
+end
+
+-- The fields are as they were. Returns the first that forward put something else
+-- in.
+local function take_back(before)
   local changed
   for _, r in ipairs(before) do
-    if not rawequal(r.registry.values[r.name], r.tensor) then
+    if rawequal(r.registry.values[r.name], r.shown) then
+      r.registry.values[r.name] = r.tensor
+    else
       changed = changed or r
       rawset(r.module._fields, r.name, nil)
       r.registry:set(r.name, r.tensor, r.at)
     end
   end
+  return changed
+end
+
+-- Parameters and buffers are variables of the program: forward may write a
+-- buffer in place, but not put another tensor in its field.
+local function check_registered(changed)
   errors.check(not changed, "Error", "forward re-assigned or deleted the %s '%s': write a buffer "
     .. "in place (self.%s:copy_(value)), parameters only through the optimizer",
     changed and changed.kind, changed and changed.path, changed and changed.name)
 end
 
+-- Returns what forward is to see in place of a parameter, where that is less.
 local function declare_state(s, trace)
+  local shown = {}
   local float64, bfloat16 = core.dtypes.float64, core.dtypes.bfloat16
   for name, p in s.model:named_parameters() do
     errors.check(p.dtype ~= float64 and p.dtype ~= bfloat16, "Error",
       "parameter '%s' has the dtype %s, which the device does not have: convert the model with "
       .. "model:float() or model:half()", name, tostring(p.dtype))
-    trace:declare("parameter", name, p)
+    local group = groups.of(s, name, p)
+    local stand_in = trace:declare("parameter", name, p, group)
+    shown[p] = group and stand_in
   end
   for name, b in s.model:named_buffers() do
     trace:declare("buffer", name, b)
   end
+  return shown
 end
 
 local function micro_shape(shape, options, path)
@@ -229,7 +251,7 @@ local function fail(s, spec, e)
 end
 
 -- Runs forward under the trace; results as {n, …}.
-local function run_forward(s, trace, assigner, spec, stand_ins)
+local function run_forward(s, trace, assigner, spec, stand_ins, shown)
   local Module = require("torch.nn").Module
   local at = 0
   local args = {}
@@ -241,11 +263,13 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   end
   local frozen, before = {}, registered(s.model)
   local names = names_of(trace)
-  local results
+  local results, changed
   do
+    show(before, shown)
     local _ <close> = setmetatable({}, { __close = function(_, e)
       blocks.tracer, Module.tracer = nil, nil
       thaw(frozen)
+      changed = take_back(before)
       blocks.check_closed(e or not results[1])
     end })
     blocks.tracer = tracer_of(trace, assigner, names, s)
@@ -257,7 +281,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins)
   if not results[1] then
     fail(s, spec, results[2])
   end
-  check_registered(before)
+  check_registered(changed)
   return table.pack(table.unpack(results, 2, results.n))
 end
 
@@ -290,8 +314,8 @@ function M.trace(s, spec, tensors)
     end
     stand_ins[i] = trace:declare("input", t.path, nil, shape, t.tensor.dtype)
   end
-  declare_state(s, trace)
-  local results = run_forward(s, trace, assigner, spec, stand_ins)
+  local shown = declare_state(s, trace)
+  local results = run_forward(s, trace, assigner, spec, stand_ins, shown)
   local outs, out_spec = {}, { n = results.n }
   for i = 1, results.n do
     out_spec[i] = arguments.flatten(results[i], "result", outs)

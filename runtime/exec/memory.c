@@ -232,12 +232,34 @@ static void hook(LpBacking *h, LpStorage *st, bool gone)
         lp_forget(st->data, st->bytes);
 }
 
+/* Where the host has a slice a replica, those of a group must be equal. */
+static LpStatus check_slices(const LpExec *x, const LpVariable *v,
+                             const char *src, LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    LpGroup g = lp_var_group(s, v);
+    for (int64_t r = 0; g.each && r < s->replicas; r++) {
+        int64_t first =
+            lp_group_first(g, s->replicas, lp_group_of(g, s->replicas, r));
+        LP_FAIL_IF(memcmp(src + lp_var_host_slice(s, v, r),
+                          src + lp_var_host_slice(s, v, first),
+                          lp_var_bytes(v)) != 0,
+                   e, LP_E_POPTORCH,
+                   "%s '%s': replicas %lld and %lld are of one group, which "
+                   "shares its values, but slices %lld and %lld differ",
+                   lp_var_role_name(v->role), v->name, (long long)first,
+                   (long long)r, (long long)first, (long long)r);
+    }
+    return LP_OK;
+}
+
 /* Puts values of a variable where it lies. */
 static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[var];
     const LpWeightLayout *layout = lp_program_weight_layout(x->p, var);
     int64_t n = lp_per_replica(x, v) ? x->replicas : 1;
+    LP_TRY(check_slices(x, v, src, e));
     for (int64_t r = 0; r < n && !x->backing[var].unread; r++) {
         void *dst = *lp_exec_at(x, r, var);
         const char *from =

@@ -28,9 +28,8 @@ describe("names that are not there", function()
     raises("NotImplementedError", "torch.vmap", function()
       return torch.vmap
     end)
-    raises("NotImplementedError", "Tensor.replicaGrouping", function()
-      return nn.Linear(2, 2).weight:replicaGrouping(poptorch.CommGroupType.NoGrouping, 1,
-        poptorch.VariableRetrievalMode.OnePerGroup)
+    raises("NotImplementedError", "Tensor.to_sparse", function()
+      return nn.Linear(2, 2).weight:to_sparse()
     end)
     raises("NotImplementedError", "poptorch.custom_op", function()
       return poptorch.custom_op

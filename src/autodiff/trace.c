@@ -380,7 +380,9 @@ LpStatus lp_trace_declare_grouped(LpTrace *tr, const char *name, LpTensor *user,
                "a value for each",
                name);
     lp_type_drop_first(&type);
-    return declare(tr, v, &type, standin, e);
+    LP_TRY(declare(tr, v, &type, standin, e));
+    (*standin)->requires_grad = lp_requires_grad(v.user);
+    return LP_OK;
 }
 
 /* ---- resumed traces ----------------------------------------------------- */

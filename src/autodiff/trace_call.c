@@ -20,6 +20,17 @@ static bool constant(const LpTensor *t)
            t->meta->hist == t->base->meta->hist;
 }
 
+/* A parameter in replica groups, met beside its module: one replica's part. */
+static LpStatus part(const LpTraceVar *v, LpTensor *t, LpTensor **out, LpErr *e)
+{
+    LP_FAIL_IF(t != v->user, e, LP_E_POPTORCH,
+               "a view of parameter '%s', which has replica groups: forward "
+               "sees what one replica has, as a field of its module",
+               v->name);
+    *out = lp_tensor_retain(v->standin);
+    return LP_OK;
+}
+
 /* A tensor of none of the traces around, declared here; of a body, one of the
  * trace around it. What the gradient of a parameter does not reach is made a
  * view of it, or is one, that is constant. */
@@ -28,11 +39,13 @@ static LpStatus declare(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
     LpTensor *base = NULL;
     LpTraceRole role = tr->outer ? LP_TRACE_CAPTURE : LP_TRACE_CONSTANT;
     LP_TRY(lp_trace_declare(tr, role, "", t, NULL, &base, e));
+    const LpTraceVar *v = lp_trace_find(tr, base->st, NULL);
+    if (v->group.kind != LP_GROUP_ALL)
+        return part(v, t, out, e);
     LpType type = lp_tensor_type(t), all = lp_tensor_type(base);
     LP_FAIL_IF(!t->base && !lp_type_eq(&type, &all), e, LP_E_RUNTIME,
                "two tensors of different shapes share memory without one "
                "being a view of the other; this cannot be traced");
-    const LpTraceVar *v = lp_trace_find(tr, base->st, NULL);
     bool stops =
         constant(t) || (v->role == LP_TRACE_PARAM &&
                         lp_requires_grad(v->user) && !lp_requires_grad(t));

@@ -3,10 +3,13 @@
  *
  *   consecutive  {0 .. k-1}, {k .. 2k-1}, …
  *   orthogonal   {0, m, 2m, …}, {1, m+1, …}, …    m = n / k
- */
+ *
+ * The host's tensor of such a variable has a slice a group, or a slice a
+ * replica (PopTorch's VariableRetrievalMode). */
 #ifndef LP_IR_GROUP_H
 #define LP_IR_GROUP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum {
@@ -21,6 +24,7 @@ extern const char *const lp_group_kind_names[]; /* with NULL at the end */
 typedef struct LpGroup {
     LpGroupKind kind;
     int64_t size; /* of a group; ALL, NONE: 0 */
+    bool each;    /* the host has a slice a replica */
 } LpGroup;
 
 /* The replicas of a step, and those that this process runs: `local` of them
@@ -58,6 +62,17 @@ static inline int64_t lp_group_of(LpGroup g, int64_t replicas, int64_t r)
 {
     return g.kind == LP_GROUP_ORTHOGONAL ? r % lp_group_count(g, replicas)
                                          : r / lp_group_size(g, replicas);
+}
+
+/* Slices of the host's tensor, and the one of a replica. */
+static inline int64_t lp_group_slices(LpGroup g, int64_t replicas)
+{
+    return g.each ? replicas : lp_group_count(g, replicas);
+}
+
+static inline int64_t lp_group_slice(LpGroup g, int64_t replicas, int64_t r)
+{
+    return g.each ? r : lp_group_of(g, replicas, r);
 }
 
 #endif

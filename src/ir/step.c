@@ -72,21 +72,30 @@ LpGroup lp_var_group(const LpStep *s, const LpVariable *v)
     return of ? s->var[v->param].group : v->group;
 }
 
+/* A state without dimensions counts updates: alike in all groups, the host has
+ * it once. */
+static LpGroup host_group(const LpStep *s, const LpVariable *v)
+{
+    if (v->role == LP_VAR_STATE && v->type.ndim == 0)
+        return (LpGroup){LP_GROUP_ALL};
+    return lp_var_group(s, v);
+}
+
 LpType lp_var_host_type(const LpStep *s, const LpVariable *v)
 {
     LpType t = v->type;
-    LpGroup g = lp_var_group(s, v);
+    LpGroup g = host_group(s, v);
     if (g.kind != LP_GROUP_ALL && t.ndim < LP_MAX_DIMS)
-        lp_type_add_first(&t, lp_group_count(g, s->replicas));
+        lp_type_add_first(&t, lp_group_slices(g, s->replicas));
     return t;
 }
 
 size_t lp_var_host_slice(const LpStep *s, const LpVariable *v, int64_t replica)
 {
-    LpGroup g = lp_var_group(s, v);
+    LpGroup g = host_group(s, v);
     if (g.kind == LP_GROUP_ALL)
         return 0;
-    return (size_t)lp_group_of(g, s->replicas, replica) *
+    return (size_t)lp_group_slice(g, s->replicas, replica) *
            (size_t)lp_type_bytes(&v->type);
 }
 
@@ -202,6 +211,12 @@ LpStatus lp_step_computable(const LpStep *s, LpErr *e)
 {
     LP_FAIL_IF(s->numerics.trap, e, LP_E_NOT_IMPLEMENTED,
                "numerics: trap (floating-point exceptions) is not there yet");
+    for (size_t i = 0; i < s->n_var && lp_step_grouped(s); i++)
+        LP_FAIL_IF(s->var[i].role == LP_VAR_PARAM && lp_var_carried(&s->var[i]),
+                   e, LP_E_NOT_IMPLEMENTED,
+                   "parameter '%s' is modified by forward (max_norm), which is "
+                   "not there for models with replica groups of weights",
+                   s->var[i].name);
     bool half = has_half(s->micro) || has_half(s->update);
     LP_FAIL_IF(half && s->numerics.half_partials, e, LP_E_NOT_IMPLEMENTED,
                "numerics: half_partials is not there yet for steps with "

@@ -48,7 +48,7 @@ typedef struct LpVariable {
     LpGroup group; /* PARAM: replicas that have the same value */
     LpTensor
         *data; /* retained: PARAM, BUFFER, CONST, STATE, HYPER; else NULL. Of a
-                  grouped one with a leading axis, a slice a group. */
+                  grouped one with a leading axis (lp_var_host_type). */
 } LpVariable;
 
 typedef struct LpStep {
@@ -84,9 +84,10 @@ LpStatus lp_step_computable(const LpStep *s, LpErr *e);
 bool lp_var_carried(const LpVariable *v);
 /* Of a parameter, or of the one that an accumulator or state belongs to. */
 LpGroup lp_var_group(const LpStep *s, const LpVariable *v);
-/* The type that the host's tensor has: with the axis of groups, if any. */
+/* The type that the host's tensor has: with the axis of groups, or of replicas,
+ * if any. */
 LpType lp_var_host_type(const LpStep *s, const LpVariable *v);
-/* Where in its bytes the value of a replica's group is. */
+/* Where in its bytes the value of a replica is. */
 size_t lp_var_host_slice(const LpStep *s, const LpVariable *v, int64_t replica);
 bool lp_step_grouped(const LpStep *s); /* some parameter is */
 /* An output whose last micro-batch of a device iteration is what a variable is

@@ -7,7 +7,8 @@
  *              {variable NL}
  *   variable = "var" ROLE STR ":" type ["of" INT] ["group" group]
  *              ["micro" use] ["update" use]
- *   group    = "consecutive" INT | "orthogonal" INT | "none"   (group.h)
+ *   group    = ("consecutive" INT | "orthogonal" INT | "none") ["each"]
+ *              (group.h)
  *   use      = LABEL | ["LABEL"] "->" LABEL     read; and written
  *
  * (the rest of the grammar: text.c). A NUMERIC is one of LP_NUMERICS, in its
@@ -49,6 +50,8 @@ static void text_variable(LpBuf *b, const LpVariable *v)
         lp_buf_fmt(b, " group %s", lp_group_kind_names[v->group.kind]);
     if (has_size(v->group.kind))
         lp_buf_fmt(b, " %" PRId64, v->group.size);
+    if (v->group.each)
+        lp_buf_str(b, " each");
     text_use(b, "micro", v->micro_in, v->micro_out);
     text_use(b, "update", v->update_in, v->update_out);
     lp_buf_str(b, "\n");
@@ -157,8 +160,10 @@ static LpStatus group_of(LpParser *p, LpGroup *g)
         if (lp_parse_at_word(p, lp_group_kind_names[i])) {
             g->kind = (LpGroupKind)i;
             LP_TRY(lp_lex_next(&p->x));
-            return has_size(g->kind) ? lp_parse_int(p, 1, INT64_MAX, &g->size)
-                                     : LP_OK;
+            if (has_size(g->kind))
+                LP_TRY(lp_parse_int(p, 1, INT64_MAX, &g->size));
+            g->each = lp_parse_at_word(p, "each");
+            return g->each ? lp_lex_next(&p->x) : LP_OK;
         }
     return lp_lex_expected(&p->x, "consecutive, orthogonal or none");
 }

@@ -231,6 +231,12 @@ static void gradient_scale(Compile *c, LpGraphBuilder *gb)
         c->scale = lp_div(b, c->scale, update_input(c, c->t->loss_scale));
     if (c->t->max_norm < 0)
         return;
+    if (lp_step_grouped(c->s)) {
+        lp_fail(c->err, LP_E_NOT_IMPLEMENTED,
+                "the norm of all gradients (max_grad_norm) is not there for "
+                "weights in replica groups: a replica has a part of them only");
+        return;
+    }
     LpVal total = lp_immf(b, 0);
     for (int i = 0; i < c->t->n_rule && c->err->code == LP_OK; i++) {
         if (c->accum[i] < 0)

@@ -166,8 +166,6 @@ local ROWS = {
     "lstsq solve symeig eig qr cholesky" },
   { "Tensor", "x:new_empty(…), x:new_zeros(…) or x:new_tensor(…)", "new" },
   { "Tensor", "x:resize_ and x:resize_as_ are there", "resize resize_as" },
-  { "Tensor", "all replicas have the same weights: give groups of them models of their own",
-    "replicaGrouping" },
   { "Tensor", "there is one format of tensors", "to_mkldnn as_subclass is_vulkan" },
   { "Tensor", "compare values by torch.equal", "hash_tensor" },
   { "Tensor", "a gradient has the dtype of its tensor", "grad_dtype" },

@@ -153,6 +153,13 @@ describe("replicas of a group", function()
       assert.equal(kind ~= "all", text:find(" group " .. kind, 1, true) ~= nil)
       assert.equal(text, core.step_parse(text):text("step"))
     end
+    local w, tr = torch.zeros(4, 2), core.trace()
+    local p = tr:declare("parameter", "w", w, { "orthogonal", 2, true })
+    local step = tr:step({ tr:run(false, function() return p * 2 end) })
+    step:complete({ replicas = 4 })
+    local text = step:text("step")
+    assert.matches(" group orthogonal 2 each", text)
+    assert.equal(text, core.step_parse(text):text("step"))
   end)
 end)
 

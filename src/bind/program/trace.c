@@ -47,16 +47,18 @@ static int trace_new(lua_State *L)
     return 1;
 }
 
-/* {kind, size} at i */
+/* {kind, size, each} at i */
 static LpGroup check_group(lua_State *L, int i)
 {
     luaL_checktype(L, i, LUA_TTABLE);
     lua_geti(L, i, 1);
     lua_geti(L, i, 2);
+    lua_geti(L, i, 3);
     LpGroup g = {
-        .kind = (LpGroupKind)luaL_checkoption(L, -2, NULL, lp_group_kind_names),
-        .size = luaL_optinteger(L, -1, 0)};
-    lua_pop(L, 2);
+        .kind = (LpGroupKind)luaL_checkoption(L, -3, NULL, lp_group_kind_names),
+        .size = luaL_optinteger(L, -2, 0),
+        .each = lua_toboolean(L, -1)};
+    lua_pop(L, 3);
     return g;
 }
 
