@@ -6,6 +6,7 @@ local READERS = {
   "csv",
   "graph_text",
   "idx",
+  "ipu_record",
   "jpeg",
   "json",
   "load",

@@ -16,14 +16,17 @@ lua_specs='spec/bind spec/lupine spec/poptorch spec/torch spec/docs_spec.lua
   spec/hard_places_spec.lua spec/torch_scatter_spec.lua'
 
 # specs NAME PATHS COMMAND...: one run of the suite. spec/tools/output.lua leaves
-# the counts; a run that ends without them has crashed.
+# the counts; a run that ends without them has crashed. Its simulated machine is
+# its own.
 specs() {
     out=$build/test/$1
     paths=$2
     shift 2
     rm -rf "$out"
     mkdir -p "$out"
-    LUPINE_BUILD=$build LUPINE_TEST_OUT=$out "$@" /usr/bin/busted --ignore-lua $task $paths </dev/null
+    mkdir -m 700 "$out/devices"
+    LUPINE_BUILD=$build LUPINE_TEST_OUT=$out LUPINE_DEVICES=$root/$out/devices \
+        "$@" /usr/bin/busted --ignore-lua $task $paths </dev/null
     echo $? >"$out/code"
 }
 
