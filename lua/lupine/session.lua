@@ -28,6 +28,7 @@ local training = require("lupine.session.training")
 ---@field hypers table[] the optimizer's hyper-parameters on the device
 ---@field states table[] and its states: session/training.lua
 ---@field optimizer table?
+---@field device lupine.Device? nil: none yet, or the program is for none
 ---@field has_run boolean
 local Session = class.new("Session")
 
@@ -61,8 +62,15 @@ local function compile_step(self, step, spec)
   local plan, program = core.compile(step, compile)
   self.vars, self.report = index(step), report.Report(plan)
   self.streams = streams.sort(self.vars, spec)
-  training.start(self)
-  self.exec = program:executor()
+  self.device = spec.place and spec.place(self.report)
+  local ok, e = pcall(function()
+    training.start(self)
+    self.exec = program:executor()
+  end)
+  if not ok then
+    self:leave_device()
+    error(e, 0)
+  end
 end
 
 -- The device's variables that have a tensor on the host: `mirrored` come back
@@ -100,7 +108,8 @@ end
 --- mode, period}), output ({mode, period}; all unless given), input_groups
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
 --- step:compile), calls (functions that host calls name, by ID: of a list of
---- tensors, to a list), seed. Modes are those of core.output_modes.
+--- tensors, to a list), seed, place (report -> the lupine.Device that it runs on,
+--- nil: none, before memory is made). Modes are those of core.output_modes.
 --- error: poptorch.Error for a function that the program calls and `calls` lacks
 ---@param step lupine.Step traced, not complete
 ---@param spec table
@@ -109,7 +118,7 @@ function Session:init(step, spec)
   self.seed, self.has_run = spec.seed or 0, false
   local ok, e = pcall(connect, self, spec)
   if not ok then
-    self.exec:close()
+    self:close()
     error(e, 0)
   end
   self.exec:rng(self.seed, 0)
@@ -121,7 +130,16 @@ end
 
 --- Gives the device back. Nothing else may be called then.
 function Session:close()
+  self:leave_device()
   self.exec:close()
+end
+
+--- Lets go of the IPUs, which others may take. What the device held stays here.
+function Session:leave_device()
+  if self.device then
+    self.device:detach()
+    self.device = nil
+  end
 end
 
 -- ---- weights and buffers ------------------------------------------------------------

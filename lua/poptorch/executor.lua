@@ -8,7 +8,6 @@ local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
-local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local groups = require("poptorch.groups")
 local hooks = require("torch.nn.hooks")
@@ -22,7 +21,7 @@ local Executor = class.new("PoplarExecutor")
 
 -- Methods are found here, everything else in the user's model.
 local methods = {}
-for _, group in ipairs({ "weights", "figures" }) do
+for _, group in ipairs({ "device", "weights", "figures" }) do
   for name, method in pairs(require("poptorch.executor." .. group)) do
     methods[name] = method
   end
@@ -104,18 +103,6 @@ end
 
 -- ---- running ----------------------------------------------------------------
 
--- Takes a device and brings what the host has there.
-local function attach(s)
-  if not s.attached then
-    s.session:upload()
-    if s.training then
-      s.session:upload_hypers()
-      s.session:upload_states()
-    end
-    s.attached = true
-  end
-end
-
 local function bind(s, ...)
   if not s.names then
     s.names, s.variadic = arguments.parameters(s.model.forward)
@@ -125,7 +112,7 @@ end
 
 function Executor.__call(self, ...)
   local s = own.state(self)
-  return running.call(s, bind(s, ...), attach)
+  return running.call(s, bind(s, ...))
 end
 
 --- Compiles for inputs of these shapes and types without running.
@@ -143,34 +130,6 @@ end
 ---@return boolean
 function methods.isCompiled(self)
   return own.state(self).session ~= nil
-end
-
----@return boolean
-function methods.isAttachedToDevice(self)
-  local s = own.state(self)
-  return s.session ~= nil and s.attached
-end
-
--- ---- the device ---------------------------------------------------------------------
-
---- Gives the device back; weights, optimizer state and random state are kept on
---- the host.
---- error: poptorch.Error if the model is not compiled or not attached
-function methods.detachFromDevice(self)
-  local s = own.attached(self, "detachFromDevice")
-  s.session:settle()
-  s.attached = false
-end
-
---- Takes a device again and brings weights, optimizer and random state there.
---- A call of a detached model does that by itself.
---- error: poptorch.Error if the model is not compiled or is attached
-function methods.attachToDevice(self)
-  local s = own.compiled(self, "attachToDevice")
-  errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
-    "attachToDevice: the model was compiled for an offline device (ConnectionType.Never)")
-  errors.check(not s.attached, "Error", "attachToDevice: the model is attached to a device")
-  attach(s)
 end
 
 --- Frees the device; weights and optimizer state come to the host first. A

@@ -1,6 +1,7 @@
 --- PopTorch's interface: `local poptorch = require "poptorch"`. Names, meanings
 --- and defaults are those of PopTorch 3.x (and of 2.6 where it differs);
 --- methods are called with a colon, keyword arguments come in a last table.
+local attaching = require("poptorch.attaching")
 local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
 local cpu = require("poptorch.cpu")
@@ -48,6 +49,8 @@ local M = {
   UnrecoverableError = errors.UnrecoverableError,
   ConfigFileError = errors.ConfigFileError,
 
+  ipuHardwareIsAvailable = attaching.ipuHardwareIsAvailable,
+  ipuHardwareVersion = attaching.ipuHardwareVersion,
   setLogLevel = logging.setLogLevel,
 }
 

@@ -214,17 +214,4 @@ M.cond = define("cond(condition, then_body, then_inps, else_body, else_inps)",
     return control.branch(condition, then_body, then_inps, else_body, else_inps, "poptorch.cond")
   end, { else_inps = "list" })
 
---- Whether that many IPUs (1) can be used: the simulated system is the hardware.
----@type fun(num_ipus: integer?): boolean
-M.ipuHardwareIsAvailable = define("ipuHardwareIsAvailable(num_ipus)", function(num_ipus)
-  num_ipus = check.int(num_ipus or 1, "ipuHardwareIsAvailable: num_ipus", { min = 0 })
-  return num_ipus <= require("poptorch.placement").MOST_IPUS
-end)
-
---- The version of the IPUs: 2, the Mk2 of the Bow and IPU-M2000 systems.
----@return integer
-function M.ipuHardwareVersion()
-  return 2
-end
-
 return M

@@ -3,6 +3,7 @@
 --- executor's state `s`. Source: PopTorch user guide 4.2 and 5.
 local advice = require("poptorch.advice")
 local arguments = require("lupine.base.arguments")
+local attaching = require("poptorch.attaching")
 local completing = require("poptorch.completing")
 local core = require("lupine.core")
 local enums = require("poptorch.enums")
@@ -138,6 +139,9 @@ local function trace(s, spec, tensors)
   wanted.system = simulation.settings(s.options, target)
   wanted.tensors, wanted.calls = tensors_of(s), s.calls
   wanted.seed = s.options.random_seed or require("torch").initial_seed()
+  function wanted.place(report)
+    return attaching.place(s, target, report)
+  end
   s.spec, s.out_spec, s.anchors = spec, out_spec, wanted.anchors
   return step, wanted
 end
@@ -152,13 +156,12 @@ local function compile(s, spec, tensors)
     opened.exec:profile(true)
   end
   s.session, s.anchored = opened, {}
-  s.attached = s.options.connection_type ~= enums.ConnectionType.Never
-  s.offline = not s.attached
   if s.training then
     state.link(s)
   end
   s.compile_seconds = os.clock() - started
   logging.info("compiled in %.2f s", s.compile_seconds)
+  attaching.complete(s)
   hooks.run(M.post_compile_hooks)
 end
 
@@ -201,9 +204,8 @@ end
 --- One call of the model.
 ---@param s table
 ---@param values {n: integer}
----@param attach fun(s: table) run before the program starts
 ---@return any ... what forward returned
-function M.call(s, values, attach)
+function M.call(s, values)
   local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "the model is for an offline device (ConnectionType.Never): it can be compiled, not run")
@@ -213,7 +215,7 @@ function M.call(s, values, attach)
   else
     compile(s, spec, tensors)
   end
-  attach(s)
+  attaching.attach(s)
   for i, t in ipairs(tensors) do
     tensors[i] = t.tensor
   end

@@ -63,7 +63,8 @@ local function without_effect(s, r, vars)
   local function note(name, why)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
-  local program = { options = options, training = s.training, report = r, vars = vars }
+  local program = { options = options, training = s.training, report = r, vars = vars,
+    on_device = s.on_device }
   note_rows(options, "", program, note)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)

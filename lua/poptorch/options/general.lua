@@ -197,8 +197,10 @@ return {
     default = enums.SyncPattern.Full, doc = "Which IPUs synchronise for host I/O.",
     no_effect = "all IPUs wait for host I/O alike" },
   { name = "useIpuId", key = "ipu_id", kind = "int", nullable = true, min = 0,
-    doc = "Device id; its IPUs must equal the model's times replicas.",
-    no_effect = "all simulated IPUs are alike" },
+    doc = "Device id, as `lupine info` lists them; its IPUs must equal the model's times "
+      .. "replicas: fewer are an error, more are reserved with a warning.",
+    effect = "Which simulated IPUs are taken.",
+    idle = Group.hardware_only("the IPU Model has no ids") },
   { name = "useOfflineIpuTarget", key = "ipu_version", kind = "int", nullable = true,
     set = function(self, values, given, row)
       self._values.ipu_version = given.ipu_version

@@ -332,6 +332,15 @@ function Group.training_only(why)
   end
 end
 
+--- The `idle` of an option that acts on hardware alone.
+---@param why string
+---@return fun(value: any, program: table, row: table): string?
+function Group.hardware_only(why)
+  return function(value, program, row)
+    return not program.on_device and value ~= row.default and why or nil
+  end
+end
+
 Group.plain = plain
 Group.shown = shown
 

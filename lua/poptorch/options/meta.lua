@@ -154,8 +154,9 @@ function Options:connectionType(connection_type) end
 ---@return poptorch.Options
 function Options:syncPattern(sync_pattern) end
 
---- Device id; its IPUs must equal the model's times replicas.
---- effect: none: all simulated IPUs are alike
+--- Device id, as `lupine info` lists them; its IPUs must equal the model's times replicas:
+---   fewer are an error, more are reserved with a warning.
+--- effect: Which simulated IPUs are taken.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param ipu_id integer?
 ---@return poptorch.Options
