@@ -23,6 +23,7 @@ static char own_folder[PATH_MAX]; /* of lupine's Lua files, no final slash */
 static const char usage_text[] =
     "usage: %s [options] [script [arguments]]\n"
     "       %s [options] profile [options] script [arguments]\n"
+    "       %s [options] info\n"
     "  -e CODE        run CODE\n"
     "  -l MOD         require MOD into the global MOD\n"
     "  -l NAME=MOD    require MOD into the global NAME\n"
@@ -35,6 +36,8 @@ static const char usage_text[] =
     "  -              run standard input as a script\n"
     "  profile        run a script and show where its time goes (a file of\n"
     "                 that name: ./profile)\n"
+    "  info           list the devices of the simulated machine and who has\n"
+    "                 them (a file of that name: ./info)\n"
     "Without a script: reads commands from the terminal, or runs standard\n"
     "input as a script if it is none.\n";
 
@@ -89,7 +92,7 @@ static int bad_usage(const char *option)
         fprintf(stderr, "%s: '%s' needs argument\n", program, option);
     else
         fprintf(stderr, "%s: unrecognized option '%s'\n", program, option);
-    fprintf(stderr, usage_text, program, program);
+    fprintf(stderr, usage_text, program, program, program);
     return EXIT_FAILURE;
 }
 
@@ -249,22 +252,33 @@ static bool run_script(lua_State *L, char **argv, int argc, int first)
     return run(L, status, n);
 }
 
-/* lupine profile [options] script [arguments] */
-static bool run_profile(lua_State *L, char **argv, int argc, int first)
+/* Words in the place of a script, and the module whose run() gets the words
+ * that follow. */
+static const struct {
+    const char *word, *module;
+} commands[] = {{"profile", "lupine.profile.command"},
+                {"info", "lupine.devices.command"}};
+
+/* The module of the command that is asked for; NULL: a script is. */
+static const char *find_command(char **argv, int argc, int first)
 {
-    if (!push_module(L, "lupine.profile.command"))
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (first < argc && strcmp(argv[first], commands[i].word) == 0 &&
+            strcmp(argv[first - 1], "--") != 0)
+            return commands[i].module;
+    return NULL;
+}
+
+static bool run_command(lua_State *L, const char *module, char **argv, int argc,
+                        int first)
+{
+    if (!push_module(L, module))
         return false;
     lua_getfield(L, -1, "run");
     luaL_checkstack(L, argc, "too many arguments to script");
     for (int i = first + 1; i < argc; i++)
         lua_pushstring(L, argv[i]);
     return run(L, LUA_OK, argc - first - 1);
-}
-
-static bool is_profile(char **argv, int argc, int first)
-{
-    return first < argc && strcmp(argv[first], "profile") == 0 &&
-           strcmp(argv[first - 1], "--") != 0;
 }
 
 static bool run_repl(lua_State *L)
@@ -305,8 +319,9 @@ static int run_all(lua_State *L)
         return 0;
     if (!run_options(L, c->argv, first))
         return 0;
-    if (is_profile(c->argv, c->argc, first)) {
-        c->ok = run_profile(L, c->argv, c->argc, first);
+    const char *command = find_command(c->argv, c->argc, first);
+    if (command) {
+        c->ok = run_command(L, command, c->argv, c->argc, first);
         return 0;
     }
     if (first < c->argc && !run_script(L, c->argv, c->argc, first))
@@ -345,7 +360,7 @@ int main(int argc, char **argv)
     if (wants & BAD_USAGE)
         return bad_usage(argv[first]);
     if (wants & WANT_HELP) {
-        printf(usage_text, program, program);
+        printf(usage_text, program, program, program);
         return EXIT_SUCCESS;
     }
     set_process();
