@@ -1,12 +1,12 @@
 /* Worker processes (forked) and the channel to one: messages of a text and
- * tensors, whose elements lie in shared memory that has no name and goes with
- * the last process that maps it. */
+ * tensors. Tensors may also stay shared: then both sides read and write them,
+ * and messages say who may. */
 #ifndef LP_IO_WORKER_H
 #define LP_IO_WORKER_H
 
 #include <sys/types.h>
 
-#include "src/tensor/tensor.h"
+#include "src/io/message.h"
 
 /* One end. Zero-initialised is closed. */
 typedef struct LpWorker {
@@ -18,8 +18,9 @@ typedef struct LpWorker {
 
 /* Forks. In the child *child is true and *w its end; the child owns no other
  * channel, has one thread (lp_in_worker), ignores Ctrl-C and dies with its
- * parent. The caller keeps *w where it is until lp_worker_end. */
-LpStatus lp_worker_start(LpWorker *w, bool *child, LpErr *e);
+ * parent; it may start workers of its own only if it is a `leader`. The caller
+ * keeps *w where it is until lp_worker_end. */
+LpStatus lp_worker_start(LpWorker *w, bool leader, bool *child, LpErr *e);
 
 /* Sends a text and n contiguous tensors; waits while the channel is full.
  * KeyboardInterrupt on Ctrl-C. When the other side is gone this is no error:
@@ -27,19 +28,18 @@ LpStatus lp_worker_start(LpWorker *w, bool *child, LpErr *e);
 LpStatus lp_worker_send(LpWorker *w, const char *text, size_t size,
                         LpTensor *const *t, size_t n, LpErr *e);
 
-/* What came: the caller frees text (lp_free) and the list, and releases its
- * tensors. */
-typedef struct LpMessage {
-    char *text; /* terminated */
-    size_t size, n;
-    LpTensor **t;
-} LpMessage;
+/* Sends what lp_message_share makes: both sides share the tensors from now on.
+ * What the other side receives is `out` here, too, the caller's to fini (after
+ * an error as well). */
+LpStatus lp_worker_share(LpWorker *w, const char *text, size_t size,
+                         LpTensor *const *like, size_t n, size_t copies,
+                         LpMessage *out, LpErr *e);
+
 typedef enum { LP_GOT, LP_TIMEOUT, LP_CLOSED } LpReceived;
-/* Waits for `seconds` (0: for ever); LP_CLOSED: the other side is gone.
- * KeyboardInterrupt on Ctrl-C. */
+/* Waits for `seconds` (less than 0: for ever); LP_CLOSED: the other side is
+ * gone. KeyboardInterrupt on Ctrl-C. */
 LpStatus lp_worker_receive(LpWorker *w, double seconds, LpReceived *got,
                            LpMessage *out, LpErr *e);
-void lp_message_fini(LpMessage *m);
 
 /* Closes the channel, which ends an idle worker; waits for up to `seconds`,
  * then kills. No process is left over. */

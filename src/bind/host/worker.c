@@ -1,7 +1,10 @@
-/* Worker processes: core.start_worker(f) forks, runs f(channel) in the child
- * and ends it; the parent gets the channel.
+/* Worker processes: core.start_worker(f, leader) forks, runs f(channel) in the
+ * child and ends it; the parent gets the channel. A leader may start workers.
  *   channel:send(text, tensors)
- *   channel:receive(seconds) -> text, tensors; nil, "timeout" or nil, "closed"
+ *   channel:share(text, like, copies) -> tensors, in memory of both sides
+ *   channel:written(tensors) the other side has written shared tensors
+ *   channel:receive(seconds) -> text, tensors; nil, "timeout" or nil, "closed";
+ *                            without seconds: waits for ever
  *   channel:close(seconds)   waits, then kills
  *   channel:cause()          how an ended worker ended
  *   channel:pid() */
@@ -34,17 +37,18 @@ static int child_main(lua_State *L)
     _exit(code);
 }
 
-/* (function) -> channel */
+/* (function, leader) -> channel */
 static int start(lua_State *L)
 {
     LpErr e = {0};
     bool child = false;
     luaL_checktype(L, 1, LUA_TFUNCTION);
+    bool leader = lua_toboolean(L, 2);
     lua_settop(L, 1);
     LpWorker *w = lua_newuserdatauv(L, sizeof *w, 0);
     *w = (LpWorker){.fd = -1};
     luaL_setmetatable(L, TYPE);
-    lp_must(L, lp_worker_start(w, &child, &e), &e);
+    lp_must(L, lp_worker_start(w, leader, &child, &e), &e);
     return child ? child_main(L) : 1;
 }
 
@@ -68,13 +72,52 @@ static int message_gc(lua_State *L)
     return 0;
 }
 
+static void push_tensors(lua_State *L, LpMessage *m)
+{
+    LP_PUSH_LIST(L, i, m->n, lp_push_tensor(L, m->t[i]));
+    lp_message_fini(m);
+    lp_gc_account(L);
+}
+
+/* (text, like, copies) -> tensors */
+static int worker_share(lua_State *L)
+{
+    LpErr e = {0};
+    LpWorker *w = check_worker(L);
+    size_t size;
+    const char *text = luaL_checklstring(L, 2, &size);
+    int n;
+    LpTensor **like = lp_check_tensors(L, 3, "share", "like", &n);
+    lua_Integer copies = luaL_checkinteger(L, 4);
+    luaL_argcheck(L, copies > 0 && (n == 0 || copies <= MOST_TENSORS / n), 4,
+                  "too many tensors");
+    LpMessage *m = lp_new_owned(L, sizeof *m, TYPE ".message", message_gc);
+    lp_must(
+        L,
+        lp_worker_share(w, text, size, like, (size_t)n, (size_t)copies, m, &e),
+        &e);
+    push_tensors(L, m);
+    return 1;
+}
+
+/* (tensors): a gradient that needs what they were shall not be taken of what
+ * they are. */
+static int worker_written(lua_State *L)
+{
+    int n;
+    LpTensor **t = lp_check_tensors(L, 2, "written", "tensors", &n);
+    for (int i = 0; i < n; i++)
+        t[i]->st->version++;
+    return 0;
+}
+
 /* (seconds) -> text, tensors; nil, why */
 static int worker_receive(lua_State *L)
 {
     LpErr e = {0};
     LpReceived got;
     LpWorker *w = check_worker(L);
-    double seconds = luaL_optnumber(L, 2, 0);
+    double seconds = luaL_optnumber(L, 2, -1);
     LpMessage *m = lp_new_owned(L, sizeof *m, TYPE ".message", message_gc);
     lp_must(L, lp_worker_receive(w, seconds, &got, m, &e), &e);
     if (got != LP_GOT) {
@@ -83,9 +126,7 @@ static int worker_receive(lua_State *L)
         return 2;
     }
     lua_pushlstring(L, m->text, m->size);
-    LP_PUSH_LIST(L, i, m->n, lp_push_tensor(L, m->t[i]));
-    lp_message_fini(m);
-    lp_gc_account(L);
+    push_tensors(L, m);
     return 2;
 }
 
@@ -105,9 +146,10 @@ LP_GETTER(worker_cause, string, lp_worker_cause(check_worker(L)))
 LP_GETTER(worker_pid, integer, check_worker(L)->pid)
 
 static const luaL_Reg methods[] = {
-    {"send", worker_send},   {"receive", worker_receive},
-    {"close", worker_close}, {"cause", worker_cause},
-    {"pid", worker_pid},     {NULL, NULL},
+    {"send", worker_send},       {"share", worker_share},
+    {"written", worker_written}, {"receive", worker_receive},
+    {"close", worker_close},     {"cause", worker_cause},
+    {"pid", worker_pid},         {NULL, NULL},
 };
 
 void lp_bind_worker(lua_State *L)

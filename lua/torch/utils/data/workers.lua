@@ -196,7 +196,7 @@ end
 local function take(pool, loader, id)
   local channel = pool.channels[id + 1]
   local pid = channel:pid()
-  local message, why = receive(channel, loader.timeout)
+  local message, why = receive(channel, loader.timeout > 0 and loader.timeout or nil)
   if message == nil then
     local text = why == "timeout"
       and ("DataLoader timed out after %g seconds, waiting for worker process %d (pid %d)"):format(
