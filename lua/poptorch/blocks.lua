@@ -198,24 +198,28 @@ function Wrapped:__call(...)
   return self._layer(...)
 end
 
+local function annotation(user_id, ipu_id)
+  return ("BeginBlock(user_id=%s, ipu_id=%s)"):format(user_id or "None",
+    ipu_id and tostring(ipu_id) or "None")
+end
+
 function Wrapped:__tostring()
-  return M.annotation_text(self._user_id, self._ipu_id)
+  return annotation(self._user_id, self._ipu_id)
 end
 
---- "BeginBlock(user_id='A', ipu_id=1)", for printing.
----@param user_id string?
----@param ipu_id integer?
+--- A module as it prints, with the blocks that start at its parts:
+--- "BeginBlock(user_id=A, ipu_id=1) Linear(…)".
+---@param module torch.nn.Module
 ---@return string
-function M.annotation_text(user_id, ipu_id)
-  return ("BeginBlock(user_id=%s, ipu_id=%s)"):format(
-    user_id and ("'%s'"):format(user_id) or "None", ipu_id and tostring(ipu_id) or "None")
-end
-
---- The annotation of a module as {user_id, ipu_id}, or nil.
----@param module any
----@return {user_id: string?, ipu_id: integer?}?
-function M.annotation(module)
-  return is_module(module) and module[FIELD] or nil
+function M.text(module)
+  local Module = require("torch.nn").Module
+  Module.shown_before = function(m)
+    local block = m[FIELD]
+    return block and annotation(block.user_id, block.ipu_id) .. " " or ""
+  end
+  local ok, text = pcall(tostring, module)
+  Module.shown_before = nil
+  return ok and text or error(text, 0)
 end
 
 --- The module starts a block, which lasts until another one starts. Returns

@@ -5,6 +5,8 @@
 --- Life: wrapped -> compiled (holds device memory) -> destroyed, and so on.
 --- Sources: PopTorch API reference, PoplarExecutor; user guide 4.2, 4.3.
 local arguments = require("lupine.base.arguments")
+local as_wrapped = require("poptorch.as_wrapped")
+local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
@@ -21,7 +23,7 @@ local Executor = class.new("PoplarExecutor")
 
 -- Methods are found here, everything else in the user's model.
 local methods = {}
-for _, group in ipairs({ "device", "weights", "figures" }) do
+for _, group in ipairs({ "device", "weights", "figures", "modes" }) do
   for name, method in pairs(require("poptorch.executor." .. group)) do
     methods[name] = method
   end
@@ -35,6 +37,7 @@ function Executor:init(model, options, training, optimizer)
   rawset(self, own.KEY, {
     options = rules.for_executor(options, training),
     training = training, optimizer = optimizer, model = model,
+    as_wrapped = as_wrapped.take(model),
   })
   groups.note(own.state(self))
 end
@@ -71,6 +74,8 @@ function Executor.__index(self, key)
   elseif key == "rng_state" then
     errors.check(s.session, "Error", "rng_state: the model is not compiled (or was destroyed)")
     return { s.session:random_state() }
+  elseif key == "training" then
+    return s.as_wrapped[s.model].training
   end
   local value = s.model[key]
   if value == nil then
@@ -99,6 +104,7 @@ function Executor.__newindex(self, key, value)
     return
   end
   s.model[key] = value
+  as_wrapped.assign(s.as_wrapped, s.model, key, value)
 end
 
 -- ---- running ----------------------------------------------------------------
@@ -149,7 +155,7 @@ function methods.destroy(self)
 end
 
 function Executor.__tostring(self)
-  return tostring(own.state(self).model)
+  return blocks.text(own.state(self).model)
 end
 
 -- The user's module: given as it is, or as the executor that wraps it.

@@ -1,6 +1,7 @@
 --- Traces a wrapped model: its forward runs once on stand-ins for inputs,
 --- parameters and buffers, and the graph of what it did becomes a step.
 local arguments = require("lupine.base.arguments")
+local as_wrapped = require("poptorch.as_wrapped")
 local blocks = require("poptorch.blocks")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
@@ -266,6 +267,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
   local results, changed
   do
     show(before, shown)
+    local _ <close> = as_wrapped.restore(s.as_wrapped)
     local _ <close> = setmetatable({}, { __close = function(_, e)
       blocks.tracer, Module.tracer = nil, nil
       thaw(frozen)

@@ -82,25 +82,10 @@ function M.load_state_dict(self, values, ...)
   return result
 end
 
---- The module's state dict.
----@return table
+--- The module's state dictionary, with what the device trained.
+---@return table<string, torch.Tensor>
 function M.state_dict(self)
   return own.state(self).model:state_dict()
-end
-
---- Puts the module into training mode, or out of it.
----@param mode? boolean true unless given
----@return poptorch.PoplarExecutor self
-function M.train(self, mode)
-  own.state(self).model:train(mode)
-  return self
-end
-
---- Puts the module out of training mode.
----@return poptorch.PoplarExecutor self
-function M.eval(self)
-  own.state(self).model:eval()
-  return self
 end
 
 return M

@@ -30,6 +30,10 @@ local Module = class.new("Module")
 ---@type {enter: fun(module), leave: fun(module), assign: fun(module, name: string, old: any)?}?
 Module.tracer = nil
 
+--- What stands before a module's name when it prints; nil: nothing.
+---@type (fun(module): string)?
+Module.shown_before = nil
+
 -- ---- fields ----------------------------------------------------------------
 
 --- An instance of the class, which `init` gets the arguments of.
@@ -348,7 +352,8 @@ function Module.__tostring(self)
   if #lines > 1 or #lines > n_extra then
     inside = "\n  " .. inside .. "\n"
   end
-  return ("%s(%s)"):format(self:_get_name(), inside)
+  local before = rawget(Module, "shown_before")
+  return ("%s%s(%s)"):format(before and before(self) or "", self:_get_name(), inside)
 end
 
 --- error: RuntimeError, there is no such device
