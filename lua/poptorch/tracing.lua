@@ -12,10 +12,10 @@ local rules = require("poptorch.options.rules")
 
 local M = {}
 
--- The names that operators get: the path of the module that runs, and of the
--- name scopes open in it. A module's path stands after the name scopes that it
--- is called in.
-local function names_of(trace)
+-- The names that operators get: the path of the module that runs (with
+-- `of_modules`), and of the name scopes open in it. A module's path stands after
+-- the name scopes that it is called in.
+local function names_of(trace, of_modules)
   local stack, scopes = { "" }, {}
   local function push(text)
     stack[#stack + 1] = text
@@ -30,7 +30,7 @@ local function names_of(trace)
   end
   return {
     module = function(path)
-      push(join(table.concat(scopes, "/"), path))
+      push(join(table.concat(scopes, "/"), of_modules and path or ""))
     end,
     scope = function(name)
       scopes[#scopes + 1] = name
@@ -263,7 +263,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     end)
   end
   local frozen, before = {}, registered(s.model)
-  local names = names_of(trace)
+  local names = names_of(trace, s.options.module_namescope)
   local results, changed
   do
     show(before, shown)
@@ -296,6 +296,20 @@ local function check_placed(step)
   end
 end
 
+-- Options.sourceLocationExcludes: the three that are there from the start stand
+-- for the library, wherever its files are.
+local function exclude(trace, options)
+  local library, texts, ours = false, {}, {}
+  for _, text in ipairs(options:_row("source_location_excludes").default) do
+    ours[text] = true
+  end
+  for _, text in ipairs(options.source_location_excludes) do
+    library = library or ours[text]
+    texts[#texts + 1] = not ours[text] and text or nil
+  end
+  trace:excludes(texts, library)
+end
+
 --- Runs forward under a trace.
 ---@param s table the executor's state
 ---@param spec table of the arguments, from flatten_call
@@ -305,6 +319,7 @@ end
 ---@return table out_spec
 function M.trace(s, spec, tensors)
   local trace = core.trace()
+  exclude(trace, s.options)
   s.calls, s.call_owners = {}, {}
   local assigner = placement.Assigner(s.options.execution_strategy)
   local stand_ins = {}

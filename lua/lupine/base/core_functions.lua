@@ -4,8 +4,9 @@
 return [[
 trace() -> Trace
   -- A new trace: trace:declare(role, name, tensor, shape, dtype) makes a stand-in for a
-  -- variable, trace:run(guarded, f, ...) records what f computes, and trace:step({outputs})
-  -- ends it and gives the step.
+  -- variable, trace:excludes({texts}, library) says whose frames are no places of operators,
+  -- trace:run(guarded, f, ...) records what f computes, and trace:step({outputs}) ends it and
+  -- gives the step.
 compile(Step step, Any spec) -> (Plan plan, Program program)
   -- Completes a step and compiles it. spec: device_iterations=1, gradient_accumulation=1,
   -- replicas=1, mean, running, numerics={…}, loss=value, loss_scale=variable,

@@ -254,7 +254,7 @@ return {
       self._values.module_namescope = false
     end,
     doc = "Operator names without the path of their module.",
-    no_effect = "operators keep their module path, for the report only" },
+    effect = "Names of operators: executor:getTensorNames(), report:nodes()." },
   { name = "relaxOptimizerAttributesChecks", key = "relax_optimizer_checks",
     params = { "relax" }, kind = "bool", default = false, omitted = true,
     doc = "Unexpected optimizer attributes are logged at DEBUG in place of WARN.",
@@ -267,11 +267,11 @@ return {
     kind = "table", default = { "lua/torch/", "lua/poptorch/", "lua/lupine/" },
     tables = { excludes = true }, set = set_excludes,
     doc = "Frames whose path holds one of these strings do not count as the source of an "
-      .. "operator.",
-    no_effect = "the library's own files are left out of origins, nothing else is" },
+      .. "operator. The default stands for the library's own files.",
+    effect = "The file and line of operators: report:nodes(), profiles, errors." },
   { name = "appendToLocationExcludes", params = { "excludes" }, varargs = true,
     set = append_excludes, doc = "Adds to sourceLocationExcludes.",
-    no_effect = "as sourceLocationExcludes" },
+    effect = "As sourceLocationExcludes." },
   { name = "updatableNamedBuffers", key = "updatable_named_buffers", params = { "buffers" },
     kind = "table", nullable = true,
     set = function(self, values, _, row)

@@ -221,7 +221,7 @@ function Options:enableProfiling(profile_dir) end
 function Options:hostProfile(enabled) end
 
 --- Operator names without the path of their module.
---- effect: none: operators keep their module path, for the report only
+--- effect: Names of operators: executor:getTensorNames(), report:nodes().
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@return poptorch.Options
 function Options:disableModuleNamescope() end
@@ -240,15 +240,16 @@ function Options:relaxOptimizerAttributesChecks(relax) end
 ---@return poptorch.Options
 function Options:showCompilationProgressBar(show) end
 
---- Frames whose path holds one of these strings do not count as the source of an operator.
---- effect: none: the library's own files are left out of origins, nothing else is
+--- Frames whose path holds one of these strings do not count as the source of an operator. The
+---   default stands for the library's own files.
+--- effect: The file and line of operators: report:nodes(), profiles, errors.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param excludes table
 ---@return poptorch.Options
 function Options:sourceLocationExcludes(excludes) end
 
 --- Adds to sourceLocationExcludes.
---- effect: none: as sourceLocationExcludes
+--- effect: As sourceLocationExcludes.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param ... string
 ---@return poptorch.Options

@@ -112,14 +112,66 @@ static void find_library(lua_State *L)
     lua_pop(L, 2);
 }
 
-static bool is_ours(const char *src)
+/* What else is no user's code: sources that hold one of these texts, one after
+ * another, an empty one behind the last. */
+static char excluded[4096];
+
+static bool is_excluded(const char *src)
 {
-    return *library && *src == '@' &&
-           strncmp(src + 1, library, strlen(library)) == 0;
+    if (*library && *src == '@' &&
+        strncmp(src + 1, library, strlen(library)) == 0)
+        return true;
+    for (const char *s = excluded; *s; s += strlen(s) + 1)
+        if (strstr(src, s))
+            return true;
+    return false;
+}
+
+/* trace:excludes({texts}, library): frames of sources that hold one of them do
+ * not count as the place of a call, nor, with `library`, those of our files. */
+static int trace_excludes(lua_State *L)
+{
+    check_trace(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_Buffer b;
+    lua_Integer n = luaL_len(L, 2);
+    luaL_buffinit(L, &b);
+    luaL_addchar(&b, lua_toboolean(L, 3) ? '+' : '-');
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_geti(L, 2, i);
+        if (lua_rawlen(L, -1) > 0) {
+            luaL_addvalue(&b);
+            luaL_addchar(&b, '\0');
+        } else {
+            lua_pop(L, 1);
+        }
+    }
+    luaL_pushresult(&b);
+    if (lua_rawlen(L, -1) > sizeof excluded)
+        lp_raise(L, LP_E_VALUE,
+                 "sourceLocationExcludes: the texts have %d characters, at "
+                 "most %d are allowed",
+                 (int)lua_rawlen(L, -1) - 1, (int)sizeof excluded - 1);
+    lua_setiuservalue(L, 1, 1);
+    return 0;
+}
+
+/* Of the trace at 1; without a list our files alone. */
+static void find_excluded(lua_State *L)
+{
+    size_t n = 1;
+    lua_getiuservalue(L, 1, 1);
+    const char *texts = lua_isnil(L, -1) ? "+" : lua_tolstring(L, -1, &n);
+    library[0] = '\0';
+    if (*texts == '+')
+        find_library(L);
+    memcpy(excluded, texts + 1, n - 1);
+    excluded[n - 1] = '\0';
+    lua_pop(L, 1);
 }
 
 /* Lua file and line of the user's code that makes the call: the innermost
- * frame whose source is not part of the library. */
+ * frame whose source is not excluded. */
 static void find_line(void *ctx, LpTrace *tr)
 {
     lua_State *L = ctx;
@@ -128,7 +180,7 @@ static void find_line(void *ctx, LpTrace *tr)
     LpOrigin o = *lp_trace_origin(tr);
     for (int level = 0; lua_getstack(L, level, &ar); level++) {
         lua_getinfo(L, "Sl", &ar);
-        if (ar.currentline > 0 && !is_ours(ar.source)) {
+        if (ar.currentline > 0 && !is_excluded(ar.source)) {
             o.file = *ar.source == '@' ? ar.source + 1 : ar.short_src;
             o.line = ar.currentline;
             lp_trace_set_origin(tr, &o, &e);
@@ -159,7 +211,7 @@ static int trace_run(lua_State *L)
     if (lua_toboolean(L, 2))
         lp_trace_guard_captured(tr);
     lua_remove(L, 2);
-    find_library(L);
+    find_excluded(L);
     lp_trace_on_call(tr, find_line, L);
     lp_must(L, lp_trace_begin(tr, &e), &e);
     int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
@@ -238,10 +290,13 @@ static int trace_scales(lua_State *L)
 }
 
 /* ---- registration ------------------------------------------------------- */
-static const luaL_Reg trace_methods[] = {
-    {"declare", trace_declare}, {"run", trace_run},
-    {"origin", trace_origin},   {"step", trace_step},
-    {"knows", trace_knows},     {NULL, NULL}};
+static const luaL_Reg trace_methods[] = {{"declare", trace_declare},
+                                         {"excludes", trace_excludes},
+                                         {"run", trace_run},
+                                         {"origin", trace_origin},
+                                         {"step", trace_step},
+                                         {"knows", trace_knows},
+                                         {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)
 {

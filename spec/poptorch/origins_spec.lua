@@ -1,0 +1,87 @@
+describe("where the operators of a model come from", function()
+  local helper = require("spec.poptorch.helper")
+  local poptorch = require("poptorch")
+  local torch = require("torch")
+  local nn = torch.nn
+
+  local Net = nn.Module:extend("Net")
+  function Net:init()
+    self.layer1 = nn.Sequential(nn.Conv2d(1, 4, 5), nn.MaxPool2d(2), nn.ReLU())
+    self.layer2 = nn.Sequential(nn.Linear(40, 10), nn.ReLU())
+    self.softmax = nn.LogSoftmax(1)
+  end
+  function Net:forward(x)
+    x = self.layer1(x)
+    x = self.layer2(x:view(5, 40))
+    return poptorch.NameScope("A", function()
+      return self.softmax(x) + 1
+    end)
+  end
+
+  local function names(options)
+    local model = poptorch.inferenceModel(Net(), options)
+    model:compile(torch.ones(2, 1, 15, 15))
+    local of = {}
+    for _, name in ipairs(model:getTensorNames()) do
+      of[name] = true
+    end
+    return of
+  end
+
+  it("is in their names: the path of the module, inside the name scopes", function()
+    local of = names()
+    for _, name in ipairs({ "input/x", "layer1.0.weight", "layer1/0/convolution:0",
+      "layer1/1/max_pool:0", "layer1/2/relu:0", "layer2/0/mm:0", "layer2/1/relu:0",
+      "A/softmax/log_softmax:0", "A/add:0" }) do
+      assert.is_true(of[name], name)
+    end
+  end)
+
+  it("without the module's path under disableModuleNamescope", function()
+    local of = names(poptorch.Options():disableModuleNamescope())
+    for _, name in ipairs({ "convolution:0", "max_pool:0", "relu:0", "relu:0/1", "mm:0",
+      "A/log_softmax:0", "A/add:0" }) do
+      assert.is_true(of[name], name)
+    end
+  end)
+
+  -- A framework's file, whose frames are on the way to the operators.
+  local twice = load("local x = ...\nreturn x + x, x * 2", "@framework/layers.lua")
+  local Framed = nn.Module:extend("Framed")
+  function Framed.forward(_, x)
+    return twice(x)
+  end
+
+  local function places(options)
+    local model = poptorch.inferenceModel(Framed(), options)
+    model:compile(torch.ones(2))
+    local list = {}
+    for i, node in ipairs(model:report():nodes()) do
+      list[i] = ("%s:%d"):format(node.file, node.line)
+    end
+    return list
+  end
+
+  it("is a file and a line, but for frames that sourceLocationExcludes names", function()
+    assert.same({ "framework/layers.lua:2", "framework/layers.lua:2" }, places())
+    local here = places(poptorch.Options():appendToLocationExcludes("framework/", "other"))
+    assert.equal(2, #here)
+    assert.matches("origins_spec.lua:%d+$", here[1])
+    assert.equal(here[1], here[2])
+  end)
+
+  it("may be a line of the library, if its files are not excluded", function()
+    local model = poptorch.inferenceModel(nn.ReLU(),
+      poptorch.Options():sourceLocationExcludes({ "origins_spec" }))
+    model:compile(torch.ones(2))
+    assert.matches("torch/nn/", model:report():nodes()[1].file)
+    assert.same({}, { table.unpack(model:report().no_effect, 2) })
+  end)
+
+  it("has room for 4095 characters of excludes", function()
+    local model = poptorch.inferenceModel(nn.ReLU(),
+      poptorch.Options():appendToLocationExcludes(("a"):rep(5000)))
+    assert.matches("at most 4095", helper.raises("ValueError", model.compile, model,
+      torch.ones(2)).message)
+  end)
+end)
