@@ -50,6 +50,7 @@ end
 local function compile_step(self, step, spec)
   local compile = class.copy(spec.compile)
   compile.system, compile.host, compile.anchors = spec.system or {}, spec.host or {}, {}
+  compile.progress = spec.progress
   for i, anchor in ipairs(spec.anchors or {}) do
     compile.anchors[i] = anchor.name
   end
@@ -108,8 +109,9 @@ end
 --- mode, period}), output ({mode, period}; all unless given), input_groups
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
 --- step:compile), calls (functions that host calls name, by ID: of a list of
---- tensors, to a list), seed, place (report -> the lupine.Device that it runs on,
---- nil: none, before memory is made). Modes are those of core.output_modes.
+--- tensors, to a list), progress (called with each part of compiling that is
+--- done), seed, place (report -> the lupine.Device that it runs on, nil: none,
+--- before memory is made). Modes are those of core.output_modes.
 --- error: poptorch.Error for a function that the program calls and `calls` lacks
 ---@param step lupine.Step traced, not complete
 ---@param spec table

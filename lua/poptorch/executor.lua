@@ -34,8 +34,9 @@ Executor.__methods = methods -- for completion
 local wrapped = setmetatable({}, { __mode = "k" })
 
 function Executor:init(model, options, training, optimizer)
+  options = rules.for_executor(options, training)
   rawset(self, own.KEY, {
-    options = rules.for_executor(options, training),
+    options = options, log_file = logging.file(options, training),
     training = training, optimizer = optimizer, model = model,
     as_wrapped = as_wrapped.take(model),
   })

@@ -1,8 +1,10 @@
 --- PopTorch's log: the levels of poptorch.setLogLevel over the one log of the
---- core, which writes to stderr.
+--- core, which writes to stderr: "[13:05:09.125] [poptorch::lua] [info] text".
 ---
 --- POPTORCH_LOG_LEVEL is read when this module loads and wins over
---- LUPINE_LOG_LEVEL. Source: API reference "Helpers", user guide 4.11.1.
+--- LUPINE_LOG_LEVEL; without both the level is INFO. POPTORCH_LOG_DEST is where
+--- the log goes: stderr, stdout or a file, which is emptied. Source: API
+--- reference "Helpers", user guide 4.11.1.
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
@@ -18,6 +20,8 @@ local LEVELS = {
 local NUMBERS = { [0] = "TRACE", [1] = "DEBUG", [2] = "INFO", [3] = "WARN", [4] = "ERR",
   [6] = "OFF" }
 local RANK = { trace = 0, debug = 1, info = 2, warn = 3, err = 4, off = 6 }
+
+local WHO = "poptorch::lua"
 
 local repeats = {}     -- line -> times logged
 local distinct = 0     -- lines remembered in `repeats`
@@ -74,11 +78,11 @@ local function write(level, fmt, ...)
   repeats[line] = count
   if max_repeats and count > max_repeats then
     if count == max_repeats + 1 then
-      core.host.log(level, ("%s (repeated; no longer shown)"):format(line))
+      core.host.log(level, ("%s (repeated; no longer shown)"):format(line), WHO)
     end
     return
   end
-  core.host.log(level, line)
+  core.host.log(level, line, WHO)
 end
 
 for _, level in ipairs({ "trace", "debug", "info", "warn", "err" }) do
@@ -87,9 +91,58 @@ for _, level in ipairs({ "trace", "debug", "info", "warn", "err" }) do
   end
 end
 
-local from_env = os.getenv("POPTORCH_LOG_LEVEL")
-if from_env and from_env ~= "" then
-  M.setLogLevel(tonumber(from_env) or from_env)
+-- ---- files ---------------------------------------------------------------------
+
+local begun = {} -- paths of log files of this process
+
+--- The log file of a model: modelName.log in Options.logDir, once that is set.
+--- It is empty when the first model of this process takes it.
+---@param options poptorch.Options
+---@param training boolean
+---@return string? path
+function M.file(options, training)
+  if not options._values.writes_log then
+    return nil
+  end
+  local path = ("%s/%s.log"):format(options.log_dir,
+    options.model_name or training and "training" or "inference")
+  if not begun[path] then
+    core.make_folder(options.log_dir)
+    core.write_text(path, "")
+    begun[path] = true
+  end
+  return path
+end
+
+local file -- that gets the lines now
+
+--- What is logged goes to this file as well, from now on; nil: to none.
+---@param path string?
+function M.use_file(path)
+  if path ~= file then
+    core.host.log_copy(path)
+    file = path
+  end
+end
+
+-- ---- environment ---------------------------------------------------------------
+
+local function env(name)
+  local value = os.getenv(name)
+  return value ~= "" and value or nil
+end
+
+local level = env("POPTORCH_LOG_LEVEL")
+if level then
+  M.setLogLevel(tonumber(level) or level)
+elseif not env("LUPINE_LOG_LEVEL") then
+  M.setLogLevel("INFO")
+end
+
+local destination = env("POPTORCH_LOG_DEST")
+if destination then
+  local ok, e = pcall(core.host.log_to, destination)
+  errors.check(ok, "OSError", "POPTORCH_LOG_DEST: %s", not ok and e.message)
 end
 
 return M

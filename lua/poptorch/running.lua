@@ -4,6 +4,7 @@
 local advice = require("poptorch.advice")
 local arguments = require("lupine.base.arguments")
 local attaching = require("poptorch.attaching")
+local compile_log = require("poptorch.compile_log")
 local completing = require("poptorch.completing")
 local core = require("lupine.core")
 local enums = require("poptorch.enums")
@@ -90,8 +91,7 @@ end
 
 local function match(s, spec)
   errors.check(spec.n == s.spec.n, "Error", "number of arguments: expected %d as compiled, "
-    .. "got %d; to compile for other inputs, destroy() the model or wrap it again", s.spec.n,
-    spec.n)
+    .. "got %d%s", s.spec.n, spec.n, arguments.HINT)
   for i = 1, spec.n do
     arguments.match(s.spec[i], spec[i], s.names[i] or ("argument %d"):format(i))
   end
@@ -146,11 +146,28 @@ local function trace(s, spec, tensors)
   return step, wanted
 end
 
+-- Opens a session of the model, traced and compiled.
+local function open(s, spec, tensors)
+  local bar <close> = compile_log.bar(s.options)
+  local step, wanted = trace(s, spec, tensors)
+  if bar then
+    bar:update()
+    wanted.progress = function()
+      bar:update()
+    end
+  end
+  return advice.call(session.open, step, wanted)
+end
+
 local function compile(s, spec, tensors)
   local _ <close> = spans.active and spans.open("compiling")
+  if s.spec then
+    compile_log.again(pcall(match, s, spec))
+  end
+  compile_log.options(s.options)
   hooks.run(M.pre_compile_hooks)
-  local started = os.clock()
-  local opened = advice.call(session.open, trace(s, spec, tensors))
+  local started = core.host.clock()
+  local opened = open(s, spec, tensors)
   simulation.annotate(s, opened.report, opened.vars)
   if s.options.host_profile then
     opened.exec:profile(true)
@@ -159,7 +176,7 @@ local function compile(s, spec, tensors)
   if s.training then
     state.link(s)
   end
-  s.compile_seconds = os.clock() - started
+  s.compile_seconds = core.host.clock() - started
   logging.info("compiled in %.2f s", s.compile_seconds)
   attaching.complete(s)
   hooks.run(M.post_compile_hooks)
@@ -169,6 +186,7 @@ end
 ---@param s table
 ---@param values {n: integer}
 function M.compile(s, values)
+  logging.use_file(s.log_file)
   local spec, tensors = take(s, values)
   compile(s, spec, tensors)
 end
@@ -209,6 +227,7 @@ function M.call(s, values)
   local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "the model is for an offline device (ConnectionType.Never): it can be compiled, not run")
+  logging.use_file(s.log_file)
   local spec, tensors, originals = take(s, values)
   if s.session then
     match(s, spec)
@@ -221,6 +240,9 @@ function M.call(s, values)
   end
   local synthetic = s.options.enable_synthetic_data
   local results, written, anchors = s.session:run(tensors, synthetic)
+  if s.options.log_cycle_count then
+    logging.debug("Total number of IPU cycles: %d", s.session.report.cycles)
+  end
   for i, anchor in ipairs(s.anchors) do
     s.anchored[anchor.short_name] = narrow(anchors[i])
   end

@@ -69,4 +69,132 @@ describe("poptorch.logging", function()
     assert(ok, e)
     assert.equal(3, lines) -- two, and one that says so
   end)
+
+  -- ---- what other programs log ---------------------------------------------------
+
+  local program = require("spec.support.program")
+  local LINE = "^%[%d%d:%d%d:%d%d%.%d%d%d%] %[poptorch::lua%] %[(%l+)%] (.*)$"
+
+  -- Standard output and error of a script that logs a line of each level.
+  local function logs(environment, code)
+    local script = program.temporary([[
+      local poptorch, logging = require("poptorch"), require("poptorch.logging")
+      for _, level in ipairs({ "trace", "debug", "info", "warn", "err" }) do
+        logging[level](level)
+      end ]] .. (code or "") .. " return poptorch")
+    local out, err, exit = program.shell(("env -u LUPINE_LOG_LEVEL %s %s %s"):format(environment,
+      program.host, script))
+    os.remove(script)
+    return out, err, exit
+  end
+
+  local function levels(text)
+    local list = {}
+    for line in text:gmatch("[^\n]+") do
+      list[#list + 1] = line:match(LINE)
+    end
+    return table.concat(list, " ")
+  end
+
+  it("logs INFO and above to stderr unless the environment says otherwise", function()
+    local out, err = logs("")
+    assert.equal("", out)
+    assert.equal("info warning error", levels(err))
+    assert.equal("warning error", levels(select(2, logs("LUPINE_LOG_LEVEL=warn"))))
+    assert.equal("debug info warning error",
+      levels(select(2, logs("LUPINE_LOG_LEVEL=err POPTORCH_LOG_LEVEL=DEBUG"))))
+    assert.equal("error", levels(select(2, logs("POPTORCH_LOG_LEVEL=4"))))
+    assert.matches("ValueError", select(2, logs("POPTORCH_LOG_LEVEL=wibble")))
+  end)
+
+  it("goes where POPTORCH_LOG_DEST says", function()
+    local out, err = logs("POPTORCH_LOG_DEST=stdout")
+    assert.equal("info warning error", levels(out))
+    assert.equal("", err)
+    local path = program.temporary("what was there before")
+    out, err = logs("POPTORCH_LOG_DEST=" .. path)
+    local file = io.open(path)
+    assert.equal("info warning error", levels(file:read("a")))
+    file:close()
+    os.remove(path)
+    assert.equal("", out .. err)
+    out, err = logs("POPTORCH_LOG_DEST=" .. path .. "/none/x")
+    assert.matches("POPTORCH_LOG_DEST: .*the log cannot go there", err)
+    assert.equal("", out)
+  end)
+
+  it("writes a file a model, once logDir is set", function()
+    local dir = os.tmpname() .. "_logs/inner"
+    local model = poptorch.inferenceModel(require("torch").nn.ReLU(),
+      poptorch.Options():logDir(dir):modelName("relu"))
+    poptorch.setLogLevel("ERR")
+    core.host.log_to("/dev/null")
+    logging.use_file(nil)
+    logging.err("before")
+    poptorch.setLogLevel("DEBUG")
+    model:compile(require("torch").ones(2))
+    logging.use_file(nil)
+    core.host.log_to("stderr")
+    local file = assert(io.open(dir .. "/relu.log"))
+    local text = file:read("a")
+    file:close()
+    for _, made in ipairs({ "/inner/relu.log", "/inner", "" }) do
+      os.remove((dir:gsub("/inner$", made)))
+    end
+    assert.is_nil(text:find("before", 1, true))
+    assert.matches("[debug] poptorch.Options set model_name to value relu", text, 1, true)
+    assert.matches("%[info%] compiled in %d", text)
+  end)
+
+  it("tells options, cycles and why a model is compiled again", function()
+    local torch = require("torch")
+    local lines, log = {}, core.host.log
+    core.host.log = function(level, line, who)
+      assert.equal("poptorch::lua", who)
+      lines[#lines + 1] = level .. " " .. line
+    end
+    poptorch.setLogLevel("DEBUG")
+    local ok, e = pcall(function()
+      local opts = poptorch.Options():logCycleCount(true):deviceIterations(2)
+      opts._Popart:set("dotChecks", { "FINAL", "ALL" })
+      opts._Popart:set("reportOptions", { showVarStorage = "true" })
+      local model = poptorch.inferenceModel(torch.nn.ReLU(), opts)
+      model(torch.ones(2))
+      model:destroy()
+      model(torch.ones(4))
+      model:destroy()
+      model(torch.ones(4, { dtype = torch.int32 }))
+      assert.equal(model:report().cycles, model:cycleCount())
+    end)
+    core.host.log = log
+    assert(ok, e)
+    local text = table.concat(lines, "\n")
+    for _, line in ipairs({ "debug poptorch.Options set device_iterations to value 2",
+      "debug poptorch.Options added FINAL to dotChecks",
+      "debug poptorch.Options set reportOptions[showVarStorage] to true",
+      "info the model was destroyed and is compiled again: input: compiled for shape "
+      .. "torch.Size([2]), got torch.Size([4])\n",
+      "compiled for dtype torch.float32, got torch.int32\n" }) do
+      assert.matches(line, text, 1, true)
+    end
+    assert.matches("debug Total number of IPU cycles: %d+", text)
+  end)
+
+  it("draws the progress of compiling on a terminal", function()
+    if not program.has_terminal() then
+      return
+    end
+    local code = [[
+      local torch = require("torch")
+      for _, on in ipairs({ true, false }) do
+        local o = poptorch.Options():showCompilationProgressBar(on)
+        poptorch.inferenceModel(torch.nn.ReLU(), o):compile(torch.ones(2))
+      end ]]
+    local script = program.temporary('local poptorch = require("poptorch")' .. code)
+    local out = program.shell(("script -qec '%s %s' /dev/null"):format(program.host, script))
+    os.remove(script)
+    local _, bars = out:gsub("Graph compilation 100%%[^\n]* 4/4", "")
+    assert.equal(1, bars)
+    assert.is_nil((select(2, logs("", code))):find("Graph compilation", 1, true))
+  end)
 end)

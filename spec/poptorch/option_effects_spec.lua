@@ -88,6 +88,11 @@ local function reads(o, f)
   return seen, table.unpack(results, 1, results.n)
 end
 
+-- A folder for what options write.
+local FOLDER = os.tmpname()
+os.remove(FOLDER)
+given.given.logDir = { FOLDER }
+
 -- What an option needs of others.
 local PREPARE = {
   broadcastBuffers = function(o)
@@ -278,6 +283,8 @@ describe("an option that is set", function()
   end)
   after_each(function()
     require("lupine.core").host.log_level(level)
+    require("poptorch.logging").use_file(nil)
+    os.execute("rm -rf " .. FOLDER)
   end)
 
   for _, training in ipairs({ true, false }) do

@@ -27,11 +27,12 @@ function M.temporary(text)
   return path
 end
 
---- Runs a shell command. Returns standard output, standard error, exit code.
+--- Runs a shell command. Returns standard output, standard error, exit code. Its
+--- programs log warnings and errors only, unless the environment says otherwise.
 function M.shell(command, input)
   local stdin, stderr = M.temporary(input), M.temporary()
-  local p = assert(io.popen(("timeout 100 sh -c %s <%s 2>%s"):format(
-    M.quote(command), stdin, stderr)))
+  local p = assert(io.popen(("LUPINE_LOG_LEVEL=${LUPINE_LOG_LEVEL:-warn} timeout 100 sh -c %s "
+    .. "<%s 2>%s"):format(M.quote(command), stdin, stderr)))
   local out = p:read("a")
   local _, how, code = p:close()
   local err = read_file(stderr)

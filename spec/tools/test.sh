@@ -7,6 +7,7 @@ set -u
 build=$1
 mode=${2:-both}
 root=$(pwd)
+export LUPINE_LOG_LEVEL="${LUPINE_LOG_LEVEL:-warn}"
 passed=0
 failed=0
 task=

@@ -1,6 +1,7 @@
 /* Levels, the sink, and one lock around it. */
 #include "src/base/log.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -21,8 +24,11 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int current = LP_LOG_WARN;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LpLogSink sink; /* NULL: stderr; guarded by lock, as sink_user */
+/* guarded by lock */
+static LpLogSink sink; /* NULL: to `stream` */
 static void *sink_user;
+static FILE *stream; /* NULL: stderr */
+static FILE *copy;   /* gets each line, too */
 
 static void start(void)
 {
@@ -77,6 +83,48 @@ void lp_log_set_sink(LpLogSink new_sink, void *user)
     pthread_mutex_unlock(&lock);
 }
 
+/* Of spdlog's names and colours, by level. */
+static void put_named(FILE *f, const char *who, LpLogLevel level,
+                      const char *line)
+{
+    static const char *const name[] = {"trace", "debug", "info", "warning",
+                                       "error"};
+    static const char *const colour[] = {"90", "36", "37", "1;33", "1;31"};
+    bool tty = isatty(fileno(f));
+    struct timespec t;
+    struct tm day;
+    char clock_time[16] = "";
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (localtime_r(&t.tv_sec, &day))
+        strftime(clock_time, sizeof clock_time, "%H:%M:%S", &day);
+    fprintf(f, "%s%s%s[%s.%03d] [%s] [%s] %s%s\n", tty ? "\033[" : "",
+            tty ? colour[level] : "", tty ? "m" : "", clock_time,
+            (int)(t.tv_nsec / 1000000), who, name[level], line,
+            tty ? "\033[0m" : "");
+}
+
+static void put(FILE *f, const char *who, LpLogLevel level, const char *line)
+{
+    if (who)
+        put_named(f, who, level, line);
+    else
+        fprintf(f, "[lupine:%s] %s\n", lp_log_level_name(level), line);
+    fflush(f); /* a child process must not write it again */
+}
+
+/* One line, of the logger `who` (NULL: lupine's own), to whoever gets it. */
+static void emit(const char *who, LpLogLevel level, const char *line)
+{
+    pthread_mutex_lock(&lock);
+    if (sink)
+        sink(sink_user, level, line);
+    else
+        put(stream ? stream : stderr, who, level, line);
+    if (copy)
+        put(copy, who, level, line);
+    pthread_mutex_unlock(&lock);
+}
+
 void lp_log(LpLogLevel level, const char *fmt, ...)
 {
     if (level < lp_log_level() || level >= LP_LOG_OFF)
@@ -86,12 +134,41 @@ void lp_log(LpLogLevel level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    emit(NULL, level, line);
+}
+
+void lp_log_as(const char *who, LpLogLevel level, const char *line)
+{
+    if (level >= lp_log_level() && level < LP_LOG_OFF)
+        emit(who, level, line);
+}
+
+/* Opens a file in place of *f; NULL closes that alone. */
+static LpStatus reopen(FILE **f, const char *path, const char *mode, LpErr *e)
+{
+    FILE *new = path ? fopen(path, mode) : NULL;
+    LP_FAIL_IF(path && !new, e, LP_E_OS, "%s: the log cannot go there: %s",
+               path, strerror(errno));
     pthread_mutex_lock(&lock);
-    if (sink)
-        sink(sink_user, level, line);
-    else
-        fprintf(stderr, "[lupine:%s] %s\n", lp_log_level_name(level), line);
+    if (*f && *f != stdout)
+        fclose(*f);
+    *f = new;
     pthread_mutex_unlock(&lock);
+    return LP_OK;
+}
+
+LpStatus lp_log_to(const char *where, LpErr *e)
+{
+    bool file = strcmp(where, "stderr") != 0 && strcmp(where, "stdout") != 0;
+    LP_TRY(reopen(&stream, file ? where : NULL, "we", e));
+    if (strcmp(where, "stdout") == 0)
+        stream = stdout;
+    return LP_OK;
+}
+
+LpStatus lp_log_copy(const char *path, LpErr *e)
+{
+    return reopen(&copy, path, "ae", e);
 }
 
 int lp_env_choice(const char *name, const char *const *known)

@@ -370,15 +370,26 @@ LpStatus lp_complete_step(LpStep *step, const LpCompileSpec *spec, LpErr *e)
 }
 
 /* ---- both ---------------------------------------------------------------- */
+static void tell(const LpCompileSpec *spec, const char *part)
+{
+    if (spec->progress)
+        spec->progress(spec->progress_ctx, part);
+}
+
 LpStatus lp_compile(LpStep *step, const LpCompileSpec *spec, LpCompiled *out,
                     LpErr *e)
 {
     *out = (LpCompiled){NULL, NULL};
     LP_TRY(lp_complete_step(step, spec, e));
-    if (spec->ipu)
+    tell(spec, "completed");
+    if (spec->ipu) {
         LP_TRY(lp_ipu_analyse(step, spec->ipu, NULL, &out->plan, e));
-    if (spec->host)
+        tell(spec, "planned");
+    }
+    if (spec->host) {
         LP_TRY(lp_compile_host(step, &spec->topology, spec->host, &out->program,
                                e));
+        tell(spec, "lowered");
+    }
     return LP_OK;
 }

@@ -62,6 +62,10 @@ typedef struct LpCompileSpec {
     /* How the completed step runs: not read by lp_complete_step. */
     const LpIpuOptions *ipu;   /* NULL: no plan */
     const LpHostOptions *host; /* NULL: no program */
+    /* NULL, or called after each part of lp_compile: "completed", "planned",
+     * "lowered". */
+    void (*progress)(void *ctx, const char *part);
+    void *progress_ctx;
 } LpCompileSpec;
 
 /* Owned by who asked. */

@@ -159,6 +159,7 @@ function M.rebuild(spec, next_tensor)
 end
 
 local HINT = "; to compile for other inputs, destroy() the model or wrap it again"
+M.HINT = HINT
 
 local function same_keys(want, got, path)
   local missing, extra, have = {}, {}, {}

@@ -11,8 +11,8 @@ compile(Step step, Any spec) -> (Plan plan, Program program)
   -- Completes a step and compiles it. spec: device_iterations=1, gradient_accumulation=1,
   -- replicas=1, mean, running, numerics={…}, loss=value, loss_scale=variable,
   -- max_norm=variable, gradients={…}, rules={…}, anchors={names}, names=bool, system={…} (as
-  -- options of core.plan), host={…}. program:executor() runs it, plan:report() tells what it
-  -- costs.
+  -- options of core.plan), host={…}, progress=function (called with each part that is done).
+  -- program:executor() runs it, plan:report() tells what it costs.
 plan(Step step, Any options, Any placement=None) -> Plan
   -- What a completed step takes on the simulated system. options: chip=, strategy=, …; a
   -- placement is {nodes = list} or {places = list} of {ipu=, stage=, phase=}. plan:report(),
@@ -113,6 +113,10 @@ read_npz(str path, bool each=False) -> (Any names, Any tensors, Any texts)
   -- NumPy's archive; with each a bad array is false, and texts say why.
 read_safetensors(str path) -> (Any names, Any tensors, Any metadata)
   -- A file of safetensors.
+make_folder(str path) -> None
+  -- Makes a folder with those around it, if it is not there.
+write_text(str path, str text) -> None
+  -- A file of that text, replaced as a whole or not at all.
 write_npy(str path, Tensor arr) -> None
   -- A file of NumPy's.
 write_npz(str path, Any names, Tensor[] tensors, Any reserved, bool compressed=False) -> None

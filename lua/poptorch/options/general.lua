@@ -88,6 +88,12 @@ local function idle_proportion(proportions, program)
   return #rest > 0 and "the model does not use " .. table.concat(rest, ", ") or nil
 end
 
+-- A name of files that are not written.
+local function idle_name(name, program)
+  return name and not program.options._values.writes_log
+    and "neither logDir nor enableProfiling is set" or nil
+end
+
 local function set_profiling(self, values, _, row)
   local dir = arg(row, "profile_dir", values[1]) or "."
   if (os.getenv("POPLAR_ENGINE_OPTIONS") or ""):find("autoReport.", 1, true) then
@@ -175,14 +181,19 @@ return {
     doc = "Seed of the device's random numbers; also seeds the host's.",
     effect = "Values only." },
   { name = "logDir", key = "log_dir", kind = "string", default = ".",
-    doc = "Directory of log files.", no_effect = "logs go to standard error" },
+    set = function(self, values, _, row)
+      self:_store(row, arg(row, "log_dir", values[1], "string"))
+      self._values.writes_log = true
+    end,
+    doc = "Directory of log files; written once it is set.",
+    effect = "The log of a model from when it is wrapped also goes to modelName.log there." },
   { name = "maxRepeatLogs", key = "max_repeat_logs", params = { "max_lines" }, kind = "int",
     default = 4, nullable = true, min = 0,
     doc = "Equal log lines before they are suppressed; nil: never.",
     effect = "The log, from when a model is wrapped." },
   { name = "modelName", key = "model_name", params = { "name" }, kind = "string",
     nullable = true, doc = "Sub-directory of reports; \"inference\" or \"training\" when unset.",
-    no_effect = "there is no folder of reports to name" },
+    effect = "Names the log file of logDir.", idle = idle_name },
   { name = "enableExecutableCaching", key = "executable_cache_path", params = { "path" },
     kind = "string", nullable = true, popart = "cachePath", set = set_cache,
     doc = "Directory of compiled executables; nil: no cache.",
@@ -262,7 +273,7 @@ return {
   { name = "showCompilationProgressBar", key = "show_compilation_progress_bar",
     params = { "show" }, kind = "bool", default = true, omitted = true,
     doc = "A progress bar while compiling; without it compilationTime() is an error.",
-    effect = "compilationTime(); no bar is drawn." },
+    effect = "The bar, on a terminal; compilationTime()." },
   { name = "sourceLocationExcludes", key = "source_location_excludes", params = { "excludes" },
     kind = "table", default = { "lua/torch/", "lua/poptorch/", "lua/lupine/" },
     tables = { excludes = true }, set = set_excludes,

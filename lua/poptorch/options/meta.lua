@@ -105,8 +105,8 @@ function Options:anchorTensor(short_name, long_name, output_mode, output_return_
 ---@return poptorch.Options
 function Options:randomSeed(random_seed) end
 
---- Directory of log files.
---- effect: none: logs go to standard error
+--- Directory of log files; written once it is set.
+--- effect: The log of a model from when it is wrapped also goes to modelName.log there.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param log_dir string
 ---@return poptorch.Options
@@ -120,7 +120,7 @@ function Options:logDir(log_dir) end
 function Options:maxRepeatLogs(max_lines) end
 
 --- Sub-directory of reports; "inference" or "training" when unset.
---- effect: none: there is no folder of reports to name
+--- effect: Names the log file of logDir.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param name string?
 ---@return poptorch.Options
@@ -234,7 +234,7 @@ function Options:disableModuleNamescope() end
 function Options:relaxOptimizerAttributesChecks(relax) end
 
 --- A progress bar while compiling; without it compilationTime() is an error.
---- effect: compilationTime(); no bar is drawn.
+--- effect: The bar, on a terminal; compilationTime().
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param show? boolean
 ---@return poptorch.Options

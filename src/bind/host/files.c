@@ -1,5 +1,5 @@
 /* Files of tensors: core.read_idx, safetensors, NumPy's .npy and .npz, images,
- * CSV. */
+ * CSV; texts; folders. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "src/bind/box.h"
 #include "src/bind/module.h"
 #include "src/io/csv.h"
+#include "src/io/folder.h"
 #include "src/io/idx.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
@@ -291,8 +292,33 @@ static int list_folder(lua_State *L)
     return 2;
 }
 
+/* (path): with those around it, if it is not there */
+static int make_folder(lua_State *L)
+{
+    LpErr e = {0};
+    lp_must(L, lp_folder_make(check_path(L, 1, "make_folder"), &e), &e);
+    return 0;
+}
+
+/* (path, text): the whole file */
+static int write_text(lua_State *L)
+{
+    LpErr e = {0};
+    LpFileOut o = {0};
+    size_t n;
+    const char *path = check_path(L, 1, "write_text");
+    const char *text = luaL_checklstring(L, 2, &n);
+    LpStatus st = lp_file_begin(&o, path, &e);
+    if (st == LP_OK)
+        st = lp_file_end(&o, lp_file_write(&o, text, n, &e), &e);
+    lp_must(L, st, &e);
+    return 0;
+}
+
 static const luaL_Reg functions[] = {
     {"list_folder", list_folder},
+    {"make_folder", make_folder},
+    {"write_text", write_text},
     {"read_idx", read_idx},
     {"read_image", read_image},
     {"write_png", write_png},

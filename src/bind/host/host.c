@@ -35,7 +35,25 @@ static LpLogLevel check_level(lua_State *L, int arg)
 static int host_log(lua_State *L)
 {
     LpLogLevel level = check_level(L, 1);
-    lp_log(level, "%s", luaL_checkstring(L, 2));
+    const char *line = luaL_checkstring(L, 2);
+    if (lua_isnoneornil(L, 3))
+        lp_log(level, "%s", line);
+    else
+        lp_log_as(luaL_checkstring(L, 3), level, line);
+    return 0;
+}
+
+static int host_log_to(lua_State *L)
+{
+    LpErr e = {0};
+    lp_must(L, lp_log_to(luaL_checkstring(L, 1), &e), &e);
+    return 0;
+}
+
+static int host_log_copy(lua_State *L)
+{
+    LpErr e = {0};
+    lp_must(L, lp_log_copy(luaL_optstring(L, 1, NULL), &e), &e);
     return 0;
 }
 
@@ -70,8 +88,10 @@ static int terminal_columns(lua_State *L)
 static const luaL_Reg functions[] = {
     {"clock", host_clock},         /* () -> seconds, monotonic */
     {"cpu", host_cpu},             /* () -> {name, simd, …, threads} */
-    {"log", host_log},             /* (level, line) */
+    {"log", host_log},             /* (level, line, [logger's name]) */
+    {"log_copy", host_log_copy},   /* (path or nil) also gets the lines */
     {"log_level", host_log_level}, /* ([new]) -> level before */
+    {"log_to", host_log_to},       /* ("stderr", "stdout" or path) */
     {NULL, NULL},
 };
 

@@ -238,6 +238,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
                                        "names",
                                        "system",
                                        "host",
+                                       "progress",
                                        NULL};
     lp_check_keys(L, 2, "compile", keys);
     LpCompileSpec spec = {
@@ -352,6 +353,17 @@ int lp_step_compile(lua_State *L)
  * step:complete, core.plan and step:compile take in one table. Without `system`
  * the plan is a closed one. (A placement
  * names places of the completed step: core.plan.) */
+/* Calls progress(part), of the table at 2; what it raises is dropped. */
+static void call_progress(void *ctx, const char *part)
+{
+    lua_State *L = ctx;
+    int top = lua_gettop(L);
+    lua_getfield(L, 2, "progress");
+    lua_pushstring(L, part);
+    lua_pcall(L, 1, 0, 0);
+    lua_settop(L, top);
+}
+
 static int compile(lua_State *L)
 {
     LpErr e = {0};
@@ -369,6 +381,10 @@ static int compile(lua_State *L)
     lua_getfield(L, 2, "host");
     LpHostOptions host = read_host_options(L, lua_gettop(L));
     spec.host = &host;
+    if (lua_getfield(L, 2, "progress") == LUA_TFUNCTION) {
+        spec.progress = call_progress;
+        spec.progress_ctx = L;
+    }
     LpBox *plan = lp_new_plan(L);
     LpBox *program = lp_new_box(L, &program_class);
     lua_State *was = lp_functions_enter(L, s);

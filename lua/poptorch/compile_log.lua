@@ -1,0 +1,81 @@
+--- What compiling a model tells: how far it is, on a terminal; which options it is
+--- compiled with and why it is compiled again, in the log.
+---
+--- Source: PopTorch API reference, Options.showCompilationProgressBar; user guide
+--- 4.11.1.
+local arguments = require("lupine.base.arguments")
+local core = require("lupine.core")
+local Group = require("poptorch.options.group")
+local logging = require("poptorch.logging")
+local Progress = require("lupine.progress")
+
+local M = {}
+
+-- The trace, and what core.compile tells of.
+local PARTS = 4
+
+--- A bar on standard error if that is a terminal and the options want one; to be
+--- closed.
+---@param options poptorch.Options
+---@return lupine.Progress?
+function M.bar(options)
+  if not options.show_compilation_progress_bar or not core.terminal_columns() then
+    return nil
+  end
+  return Progress(PARTS, { desc = "Graph compilation" })
+end
+
+-- {key or number = value} of a table, in order.
+local function entries(t)
+  local keys = {}
+  for key in pairs(t) do
+    keys[#keys + 1] = key
+  end
+  table.sort(keys, function(a, b)
+    return tostring(a) < tostring(b)
+  end)
+  return keys
+end
+
+local function tell_option(key, value)
+  if type(value) ~= "table" then
+    logging.debug("poptorch.Options set %s to value %s", key, tostring(value))
+    return
+  end
+  for _, k in ipairs(entries(value)) do
+    local v = type(value[k]) == "table" and Group.shown(value[k]) or tostring(value[k])
+    if math.type(k) == "integer" then
+      logging.debug("poptorch.Options added %s to %s", v, key)
+    else
+      logging.debug("poptorch.Options set %s[%s] to %s", key, k, v)
+    end
+  end
+end
+
+--- The options that a model is compiled with: DEBUG has all of them.
+---@param options poptorch.Options
+function M.options(options)
+  if options.use_model ~= nil then
+    logging.info("From the user configuration: Ipu model: %s",
+      options.use_model and "Enabled" or "Disabled")
+  end
+  if logging.enabled("debug") then
+    local values = options:toDict()
+    for _, key in ipairs(entries(values)) do
+      tell_option(key, values[key])
+    end
+  end
+end
+
+--- Why a model is compiled that was compiled before and destroyed.
+---@param matches boolean whether it is for the same arguments
+---@param e any error of arguments.match if it is not
+function M.again(matches, e)
+  local why = "for the same arguments"
+  if not matches then
+    why = e.message:sub(1, (e.message:find(arguments.HINT, 1, true) or 0) - 1)
+  end
+  logging.info("the model was destroyed and is compiled again: %s", why)
+end
+
+return M
