@@ -51,7 +51,7 @@ end)
 
 -- The training under a command, the source tree out of reach.
 local function run(command)
-  local line = ("cd / && env -i %s %s"):format(command, training)
+  local line = ("cd / && env -i LUPINE_LOG_LEVEL=warn %s %s"):format(command, training)
   local hidden = select(3, program.shell("unshare -rm true")) == 0
   if hidden then
     line = ("unshare -rm sh -c %s"):format(program.quote(

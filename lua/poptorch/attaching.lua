@@ -5,6 +5,7 @@
 --- Sources: PopTorch API reference, Options.connectionType, useIpuId; user guide
 --- 4.11.4 (POPTORCH_WAIT_FOR_IPU).
 local check = require("lupine.base.check")
+local define = require("poptorch.define")
 local devices = require("lupine.devices")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
@@ -113,13 +114,11 @@ end
 --- one is the hardware. False where the environment asks for the IPU Model.
 --- source: 001 poptorch.ipuHardwareIsAvailable
 --- error: TypeError for anything but an integer
----@param num_ipus? integer 1
----@return boolean
-function M.ipuHardwareIsAvailable(...)
-  local given = check.arguments("ipuHardwareIsAvailable()", { "num_ipus" }, nil, ...)
-  local count = check.int(given[1], "ipuHardwareIsAvailable(): num_ipus", { nullable = true })
+---@type fun(num_ipus: integer?): boolean
+M.ipuHardwareIsAvailable = define("ipuHardwareIsAvailable(num_ipus=1)", function(num_ipus)
+  local count = check.int(num_ipus, "ipuHardwareIsAvailable(): num_ipus", { nullable = true })
   return has_hardware() and #devices.list(count or 1) > 0
-end
+end)
 
 --- The version of the machine's IPUs: 2.
 --- error: AssertionError where the environment asks for the IPU Model

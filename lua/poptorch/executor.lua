@@ -10,6 +10,7 @@ local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
+local define = require("poptorch.define")
 local errors = require("lupine.base.errors")
 local groups = require("poptorch.groups")
 local hooks = require("torch.nn.hooks")
@@ -174,33 +175,32 @@ local M = { Executor = Executor }
 --- Wraps a module for training: forward, loss, backward and weight update run
 --- on the device. source: 001 poptorch.trainingModel
 --- error: RuntimeError if the module is wrapped already
----@param ... any model (torch.nn.Module whose forward computes a loss), options
----        (poptorch.Options|nil), optimizer (torch.optim.Optimizer, default SGD with lr 0.01)
----@return poptorch.PoplarExecutor
-function M.trainingModel(...)
-  local a = check.arguments("trainingModel", { "model", "options", "optimizer" }, nil, ...)
-  local model, options, optimizer = module_of(a[1], "trainingModel"), a[2], a[3]
-  errors.check(not wrapped[model], "RuntimeError",
-    "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
-  if check.is_none(optimizer) then
-    optimizer = require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
-  end
-  completing.check_kind(optimizer, "trainingModel")
-  local executor = Executor(model, options, true, optimizer)
-  completing.choose_reduction(own.state(executor), optimizer, "trainingModel")
-  wrapped[model] = executor
-  M._add_destroy()
-  return executor
-end
+--- The model's forward computes a loss; the optimizer is SGD with lr 0.01 unless
+--- one is given.
+---@type fun(model: torch.nn.Module, options: poptorch.Options?, optimizer: any): any
+M.trainingModel = define("trainingModel(model, options, optimizer)",
+  function(model, options, optimizer)
+    model = module_of(model, "trainingModel")
+    errors.check(not wrapped[model], "RuntimeError",
+      "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
+    if check.is_none(optimizer) then
+      optimizer = require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
+    end
+    completing.check_kind(optimizer, "trainingModel")
+    local executor = Executor(model, options, true, optimizer)
+    completing.choose_reduction(own.state(executor), optimizer, "trainingModel")
+    wrapped[model] = executor
+    M._add_destroy()
+    return executor
+  end)
 
---- Wraps a module for inference. source: 001 poptorch.inferenceModel
+--- Wraps a module, or what an executor wraps, for inference.
+--- source: 001 poptorch.inferenceModel
 --- error: poptorch.Error for options with gradient accumulation
----@param ... any model (torch.nn.Module|poptorch.PoplarExecutor), options (poptorch.Options|nil)
----@return poptorch.PoplarExecutor
-function M.inferenceModel(...)
-  local a = check.arguments("inferenceModel", { "model", "options" }, nil, ...)
-  return Executor(module_of(a[1], "inferenceModel"), a[2], false)
-end
+---@type fun(model: any, options: poptorch.Options?): poptorch.PoplarExecutor
+M.inferenceModel = define("inferenceModel(model, options)", function(model, options)
+  return Executor(module_of(model, "inferenceModel"), options, false)
+end)
 
 -- model:destroy() of a wrapped module is that of its executor.
 function M._add_destroy()

@@ -11,6 +11,7 @@ M.given = {
   anchorTensor = { "w", "fc.weight" },
   setExecutionStrategy = { poptorch.ShardedExecution() },
   setAvailableMemoryProportion = { { IPU0 = 0.5 } },
+  useIpuId = { 63 }, -- the last one that others would take
   useOfflineIpuTarget = { 1 },
   sourceLocationExcludes = { { "x" } },
   appendToLocationExcludes = { "x" },

@@ -304,6 +304,11 @@ local CASES = {
   { "max_pool2d", "f32 bf16 f32 f16", function(m, u, e, c)
     return F.max_pool2d(m(1, 1, 4, 4), 2)
   end },
+  { "serialized_matmul", "bf16 bf16 f16 f16", function(m, u, e, c)
+    local poptorch = require("poptorch")
+    return poptorch.serializedMatMul(m(2, 4), m(4, 6),
+      poptorch.MatMulSerializationMode.OutputChannels, 2)
+  end },
   { "max_pool3d_with_indices", "f32 bf16 f32 f16", function(m, u, e, c)
     return (F.max_pool3d_with_indices(m(1, 1, 4, 4, 4), 2))
   end },

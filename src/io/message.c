@@ -1,8 +1,9 @@
-/* A memfd with a head, the text and the tensors, each from a page on. The writer
- * writes it once; the reader maps large tensors where they are and copies small
- * ones, unless they are to be shared: then it maps all of them. The kernel frees
- * the memory when nobody maps it any more, so nothing is left over, whichever
- * process dies when. Sources: memfd_create(2), posix_fallocate(3). */
+/* A memfd with a head, the text and the tensors, each from a page on. The
+ * writer writes it once; the reader maps large tensors where they are and
+ * copies small ones, unless they are to be shared: then it maps all of them.
+ * The kernel frees the memory when nobody maps it any more, so nothing is left
+ * over, whichever process dies when. Sources: memfd_create(2),
+ * posix_fallocate(3). */
 #include "src/io/message.h"
 
 #include <errno.h>

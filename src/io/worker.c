@@ -1,6 +1,6 @@
 /* A message is one datagram on a socket pair: a byte and the text, if it is
- * short and alone, or the byte and the descriptor of a file of memory (message.c).
- * Sources: unix(7), prctl(2). */
+ * short and alone, or the byte and the descriptor of a file of memory
+ * (message.c). Sources: unix(7), prctl(2). */
 #include "src/io/worker.h"
 
 #include <errno.h>

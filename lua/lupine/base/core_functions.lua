@@ -99,6 +99,8 @@ json_decode(str text, str what) -> Any
   -- The value of a JSON text; `what` names the text in messages.
 json_encode(Any value, int? indent=None) -> str
   -- JSON; names of objects are sorted.
+untraced(Function f, Any args) -> Any
+  -- f(args …) outside the trace that runs.
 list_folder(str path) -> (Any folders, Any files)
   -- Names in a folder, without hidden ones, in no order.
 read_csv(str path, str delimiter, bool header) -> (Any names, Any columns)

@@ -6,6 +6,7 @@ local own = require("poptorch.executor.own")
 
 local M = {}
 
+--- Whether it has a device; false before it is compiled.
 ---@return boolean
 function M.isAttachedToDevice(self)
   local s = own.state(self)
