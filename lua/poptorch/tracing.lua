@@ -57,6 +57,31 @@ local function starter(from, model)
   return "BeginBlock of a module"
 end
 
+-- The multi-convolutions of a trace; their settings are kept for the report.
+local function convs_of(trace, s)
+  local number, inside = -1, false
+  s.multi_convs = {}
+  return {
+    begin = function()
+      errors.check(not inside, "Error", "Nested poptorch.MultiConv is not supported.")
+      number, inside = number + 1, true
+      return number
+    end,
+    set = function(text)
+      trace:origin({ multi_conv = text })
+    end,
+    finish = function(scope)
+      inside = false
+      trace:origin({ multi_conv = "" })
+      if scope then
+        s.multi_convs[#s.multi_convs + 1] = { dithering = scope._dithering,
+          partials = scope._partials }
+      end
+      return trace:convolutions(number)
+    end,
+  }
+end
+
 -- Tells the trace which block, stage and IPU each operator is in.
 local function tracer_of(trace, assigner, names, s)
   local function place(block)
@@ -65,6 +90,7 @@ local function tracer_of(trace, assigner, names, s)
       stage = p and p.stage or -1, phase = p and p.phase or -1 })
   end
   place()
+  local convs = convs_of(trace, s)
   return {
     training = s.training,
     set_block = function(user_id, ipu_id, auto)
@@ -90,6 +116,9 @@ local function tracer_of(trace, assigner, names, s)
         "two CPU ops of the model have the ID '%s': give each an ID of its own", id)
       s.call_owners[id], s.calls[id] = owner, fn
     end,
+    begin_multi_conv = convs.begin,
+    set_multi_conv = convs.set,
+    end_multi_conv = convs.finish,
   }
 end
 

@@ -2,6 +2,7 @@
  * what nodes point to lies in the arena. */
 #include "src/ir/graph.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/hash.h"
@@ -136,7 +137,8 @@ LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e)
     c.block = lp_graph_intern(g, o->block ? o->block : "", e);
     c.scope = lp_graph_intern(g, o->scope ? o->scope : "", e);
     c.file = lp_graph_intern(g, o->file ? o->file : "", e);
-    if (!c.block || !c.scope || !c.file)
+    c.multi_conv = lp_graph_intern(g, o->multi_conv ? o->multi_conv : "", e);
+    if (!c.block || !c.scope || !c.file || !c.multi_conv)
         return 0;
     size_t back = g->n_origin > 16 ? g->n_origin - 16 : 1;
     for (size_t i = g->n_origin; i-- > back;)
@@ -259,6 +261,13 @@ bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b)
     return a->stage == b->stage && a->ipu == b->ipu && a->phase == b->phase;
 }
 
+long lp_node_multi_conv(const LpOrigin *o, const LpGraphNode *n)
+{
+    const char *text = o->multi_conv;
+    return n->op->product >= LP_PRODUCT_CONV && *text ? strtol(text, NULL, 10)
+                                                      : -1;
+}
+
 bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n)
 {
     bool computes = false, half = false;
@@ -285,7 +294,8 @@ uint64_t lp_origin_location(const LpOrigin *o)
 bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b)
 {
     return a->block == b->block && lp_origin_same_stage(a, b) &&
-           a->backward == b->backward && a->update == b->update;
+           a->multi_conv == b->multi_conv && a->backward == b->backward &&
+           a->update == b->update;
 }
 
 bool lp_origin_same(const LpOrigin *a, const LpOrigin *b)

@@ -27,6 +27,9 @@ typedef struct LpOrigin {
     int32_t ipu, stage, phase;
     bool backward; /* made by the reverse sweep */
     bool update;   /* part of the weight update */
+    /* of convolutions that run as one: the number of their group and its
+     * settings (src/passes/ipu/shares.c), "" for others */
+    const char *multi_conv;
 } LpOrigin;
 
 typedef struct LpGraphNode {
@@ -150,6 +153,9 @@ uint64_t lp_origin_location(const LpOrigin *o);
  * strings must be interned in one graph. */
 bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b);
 bool lp_origin_same(const LpOrigin *a, const LpOrigin *b); /* in all */
+/* The number of the multi-convolution that the node, a convolution or one of
+ * its gradients, is part of; -1: of none. */
+long lp_node_multi_conv(const LpOrigin *o, const LpGraphNode *n);
 
 static inline const LpType *lp_graph_type(const LpGraph *g, LpVal v)
 {

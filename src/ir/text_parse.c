@@ -80,7 +80,10 @@ static LpStatus origin_part(LpParser *p, LpOrigin *o)
 {
     struct {
         const char *key, **s;
-    } str[] = {{"block", &o->block}, {"scope", &o->scope}, {"file", &o->file}};
+    } str[] = {{"block", &o->block},
+               {"scope", &o->scope},
+               {"file", &o->file},
+               {"multi_conv", &o->multi_conv}};
     struct {
         const char *key;
         int32_t *i;
@@ -88,7 +91,7 @@ static LpStatus origin_part(LpParser *p, LpOrigin *o)
                {"ipu", &o->ipu},
                {"phase", &o->phase},
                {"line", &o->line}};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (lp_parse_at_word(p, str[i].key)) {
             LP_TRY(next(p));
             return lp_parse_string(p, str[i].s);
@@ -107,7 +110,7 @@ static LpStatus origin_part(LpParser *p, LpOrigin *o)
         o->update = true;
     else
         return lp_lex_expected(&p->x, "block, stage, ipu, phase, scope, file, "
-                                      "line, backward or update");
+                                      "line, multi_conv, backward or update");
     return next(p);
 }
 

@@ -68,16 +68,6 @@ MARKER(set_overlap_for_output,
        "set_overlap_for_output(Tensor self, str mode) -> Tensor @p",
        infer_overlap)
 
-/* A multi-convolution: the convolutions between a begin and the end of the
- * same id run as one operation. The begin stands on each convolution's data,
- * the end on each result. Options are one text a convolution, separated by
- * ";", as MultiConv gives them. */
-MARKER(multi_conv_begin,
-       "multi_conv_begin(Tensor self, int id, str options='') -> Tensor @p",
-       lp_view_same)
-MARKER(multi_conv_end, "multi_conv_end(Tensor self, int id) -> Tensor @p",
-       lp_view_same)
-
 /* ---- print --------------------------------------------------------------- */
 static LpStatus infer_print(LpInfer *x)
 {

@@ -172,8 +172,6 @@ local ROWS = {
   { "Tensor", "net:load_state_dict(t) copies values into parameters", "module_load" },
   { "Tensor", "x.grad_fn tells where a tensor comes from", "output_nr" },
 
-  { "poptorch", "write the convolutions one after another: they have the same values",
-    "MultiConv" },
   { "poptorch", "an operator of one's own is a function of tensors, or a torch.autograd.Function",
     "custom_op" },
   { "poptorch", "poptorch.DataLoader takes mode = poptorch.DataLoaderMode.Async",

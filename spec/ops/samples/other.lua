@@ -54,7 +54,5 @@ return {
   set_available_memory = { { x{ 2, 3 }, 0.5 } },
   set_overlap_for_input = { { x{ 2, 3 }, "no_overlap" } },
   set_overlap_for_output = { { x{ 2, 3 }, "no_overlap" } },
-  multi_conv_begin = { { x{ 2, 3 }, 1 } },
-  multi_conv_end = { { x{ 2, 3 }, 1 } },
   print_tensor = { { x{ 2, 3 }, "x", false, loud = true } },
 }

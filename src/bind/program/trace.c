@@ -219,7 +219,8 @@ static int trace_run(lua_State *L)
     return status == LUA_OK ? lua_gettop(L) - 1 : traced_error(L);
 }
 
-/* origin{block=, scope=, ipu=, stage=, phase=}: what is left out stays. */
+/* origin{block=, scope=, multi_conv=, ipu=, stage=, phase=}: what is left out
+ * stays. */
 static int trace_origin(lua_State *L)
 {
     LpErr e = {0};
@@ -230,11 +231,27 @@ static int trace_origin(lua_State *L)
     o.block = luaL_optstring(L, -1, o.block);
     lua_getfield(L, 2, "scope");
     o.scope = luaL_optstring(L, -1, o.scope);
+    lua_getfield(L, 2, "multi_conv");
+    o.multi_conv = luaL_optstring(L, -1, o.multi_conv);
     o.ipu = (int32_t)lp_opt_int(L, 2, "ipu", o.ipu);
     o.stage = (int32_t)lp_opt_int(L, 2, "stage", o.stage);
     o.phase = (int32_t)lp_opt_int(L, 2, "phase", o.phase);
     lp_must(L, lp_trace_set_origin(tr, &o, &e), &e);
     return 0;
+}
+
+/* convolutions(number) -> how many of the multi-convolution there are */
+static int trace_convolutions(lua_State *L)
+{
+    const LpGraph *g = lp_trace_graph(check_trace(L));
+    lua_Integer number = luaL_checkinteger(L, 2), n = 0;
+    for (LpNodeId i = 0; i < g->n_node; i++) {
+        bool forward = g->node[i].op->product == LP_PRODUCT_CONV;
+        n += forward && lp_node_multi_conv(&g->origin[g->node[i].origin],
+                                           &g->node[i]) == number;
+    }
+    lua_pushinteger(L, n);
+    return 1;
 }
 
 /* ---- step --------------------------------------------------------------- */
@@ -296,6 +313,7 @@ static const luaL_Reg trace_methods[] = {{"declare", trace_declare},
                                          {"origin", trace_origin},
                                          {"step", trace_step},
                                          {"knows", trace_knows},
+                                         {"convolutions", trace_convolutions},
                                          {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)

@@ -19,7 +19,7 @@
 typedef struct Work {
     const LpGraph *g;
     LpNodeId node;
-    double proportion;
+    LpShare share;
     LpConvPass pass;
 } Work;
 
@@ -34,9 +34,8 @@ typedef struct Costs {
     uint32_t n_label;
     Label *of_label;
     size_t cap_label;
-    bool *weight;  /* value: a parameter, seen through views and casts */
-    bool *grad;    /* value: becomes part of an accumulator */
-    double *share; /* node: proportion that a marker gives it, else -1 */
+    bool *weight; /* value: a parameter, seen through views and casts */
+    bool *grad;   /* value: becomes part of an accumulator */
 } Costs;
 
 /* ---- labels -------------------------------------------------------------- */
@@ -51,9 +50,11 @@ static uint64_t hash_type(uint64_t h, const LpType *t)
 static uint64_t hash_of(const Work *w)
 {
     const LpGraphNode *d = &w->g->node[w->node];
-    LpAttr proportion = lp_attr_float(w->proportion);
+    LpAttr proportion = lp_attr_float(w->share.proportion);
     uint64_t h = lp_mix64_pair(d->op->id, (uint64_t)w->pass);
     h = lp_mix64_pair(h, lp_attr_hash(&proportion));
+    h = lp_mix64_pair(h, (uint64_t)w->share.tiles);
+    h = lp_mix64_pair(h, (uint64_t)w->share.partials);
     h = lp_hash_attrs(d->op, d->attr, h);
     for (uint32_t i = 0; i < d->n_in; i++) {
         LpType t = lp_graph_operand_type(w->g, d->in[i]);
@@ -84,7 +85,9 @@ static bool same_work(const Work *a, const Work *b)
 {
     const LpGraphNode *x = &a->g->node[a->node], *y = &b->g->node[b->node];
     return x->op == y->op && a->pass == b->pass &&
-           a->proportion == b->proportion && same_types(a, b) &&
+           a->share.proportion == b->share.proportion &&
+           a->share.tiles == b->share.tiles &&
+           a->share.partials == b->share.partials && same_types(a, b) &&
            lp_same_attrs(x->op, x->attr, y->attr);
 }
 
@@ -100,7 +103,7 @@ static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
                        !lp_map_add(&c->label, h, label),
                    c->p->err, LP_E_MEMORY, "out of memory");
         c->of_label[label] = (Label){.work = *w};
-        LP_TRY(lp_ipu_node_cost(c->p, w->g, w->node, w->proportion, w->pass,
+        LP_TRY(lp_ipu_node_cost(c->p, w->g, w->node, &w->share, w->pass,
                                 &c->of_label[label].cost));
         c->n_label++;
     }
@@ -153,32 +156,6 @@ static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
     return c->grad[d->out] ? LP_PASS_WU : LP_PASS_NONE;
 }
 
-/* ---- available memory ---------------------------------------------------- */
-/* A marker means the product, convolution or look-up that made its operand, or
- * the nearest within two nodes (PopTorch, set_available_memory). */
-static void find_shares(Costs *c)
-{
-    const LpGraph *g = c->p->step->micro;
-    for (LpNodeId n = 0; n < g->n_node; n++)
-        c->share[n] = -1;
-    for (LpNodeId n = 0; n < g->n_node; n++) {
-        if (g->node[n].op->id != LP_OP_set_available_memory)
-            continue;
-        LpVal v = g->node[n].in[0];
-        for (int up = 0; up <= 2 && lp_is_value(v); up++) {
-            LpNodeId m = g->value[v].node;
-            if (m == LP_NO_NODE)
-                break;
-            if (g->node[m].op->flags & LP_OPF_PLANNED) {
-                c->share[m] =
-                    g->node[n].attr[LP_SET_AVAILABLE_MEMORY_PROPORTION].f;
-                break;
-            }
-            v = g->node[m].n_in ? g->node[m].in[0] : LP_NOVAL;
-        }
-    }
-}
-
 /* ---- totals -------------------------------------------------------------- */
 /* Without accumulation the gradient is used as it is made. */
 static bool is_idle(const Costs *c, const LpGraphNode *d)
@@ -213,6 +190,11 @@ static void total(LpIpuPlan *p, LpStagePass *r)
     }
 }
 
+static void takes_no_time(LpCost *c)
+{
+    c->compute_cyc = c->exchange_cyc = c->sync_cyc = 0;
+}
+
 static LpStatus build(Costs *c)
 {
     LpIpuPlan *p = c->p;
@@ -221,26 +203,22 @@ static LpStatus build(Costs *c)
     p->update_cost = lp_ipu_alloc(p, u ? u->n_node : 0, sizeof *p->update_cost);
     c->weight = lp_ipu_scratch(p, g->n_value, sizeof *c->weight);
     c->grad = lp_ipu_scratch(p, g->n_value, sizeof *c->grad);
-    c->share = lp_ipu_scratch(p, g->n_node, sizeof *c->share);
     LP_TRY(p->err->code);
     find_weights(c);
-    find_shares(c);
     for (LpNodeId n = 0; n < g->n_node; n++) {
-        double share = c->share[n];
-        if (share < 0)
-            share = p->o.proportion[p->stage[p->node_stage[n]].ipu];
-        LP_TRY(
-            cost_node(c, &(Work){g, n, share, kind_of(c, g, n)}, &p->cost[n]));
+        Work w = {g, n, lp_ipu_share(p, n), kind_of(c, g, n)};
+        LP_TRY(cost_node(c, &w, &p->cost[n]));
+        if (w.share.beside)
+            takes_no_time(&p->cost[n].cost);
         if (is_idle(c, &g->node[n]))
             p->cost[n].cost = (LpCost){0};
     }
-    for (LpNodeId n = 0; u && n < u->n_node; n++)
-        LP_TRY(
-            cost_node(c,
-                      &(Work){.g = u,
-                              .node = n,
-                              .proportion = p->o.proportion[p->update_ipu[n]]},
-                      &p->update_cost[n]));
+    for (LpNodeId n = 0; u && n < u->n_node; n++) {
+        LpShare all = {.proportion = p->o.proportion[p->update_ipu[n]],
+                       .partials = LP_DT_NONE};
+        LP_TRY(cost_node(c, &(Work){.g = u, .node = n, .share = all},
+                         &p->update_cost[n]));
+    }
     for (int r = 0; r < p->n_pass; r++)
         total(p, &p->pass[r]);
     for (LpNodeId n = 0; n < g->n_node; n++)

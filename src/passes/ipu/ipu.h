@@ -163,6 +163,16 @@ typedef struct LpTransfer {
     int64_t bytes;
 } LpTransfer;
 
+/* What an operator has for itself (shares.c). */
+typedef struct LpShare {
+    int tiles;         /* 0: all that compute */
+    double proportion; /* of a tile's memory; < 0: what its IPU has */
+    LpDtype partials;  /* LP_DT_NONE: the options' */
+    /* it runs beside a longer one of its multi-convolution, which alone
+     * takes time */
+    bool beside;
+} LpShare;
+
 typedef struct LpNodeCost {
     LpCost cost;
     uint32_t label; /* equal for equal work: its code is there once an IPU */
@@ -306,6 +316,7 @@ typedef struct LpIpuPlan {
     LpTransfer *transfer;
     size_t n_transfer, cap_transfer;
 
+    LpShare *share; /* by node of micro */
     LpNodeCost *cost, *update_cost;
     LpRow *row;
     size_t n_row, cap_row;
@@ -378,10 +389,12 @@ void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */
 LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
-/* Cost of a node on all tiles of an IPU; `proportion` of a tile for its
- * temporaries. */
+/* Cost of a node; what its share leaves open must be settled but for tiles and
+ * partials. */
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
-                          double proportion, LpConvPass pass, LpCost *out);
+                          const LpShare *s, LpConvPass pass, LpCost *out);
+/* What node n of micro has, its IPU's proportion if it has none of its own. */
+LpShare lp_ipu_share(const LpIpuPlan *p, LpNodeId n);
 /* The loop that a row is in. */
 static inline const LpLoop *lp_loop_of(const LpIpuPlan *p, size_t row)
 {

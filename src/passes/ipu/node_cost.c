@@ -98,15 +98,16 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
 }
 
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
-                          double proportion, LpConvPass pass, LpCost *out)
+                          const LpShare *s, LpConvPass pass, LpCost *out)
 {
     int64_t replicas = p->step->replicas, most = p->o.system->ipus_machine;
+    bool own = s->partials != LP_DT_NONE;
     LpCostReq r = {.chip = p->o.chip,
                    .system = p->o.system,
                    .rivals = (int)(replicas < most ? replicas : most),
-                   .tiles = lp_ipu_tiles(p),
-                   .memory_proportion = proportion,
-                   .partials = p->o.partials,
+                   .tiles = s->tiles ? s->tiles : lp_ipu_tiles(p),
+                   .memory_proportion = s->proportion,
+                   .partials = own ? s->partials : p->o.partials,
                    .pass = (int)pass,
                    .cache = p->cache,
                    .body_cost = body_cost,

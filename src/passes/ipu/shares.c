@@ -1,0 +1,319 @@
+/* What operators have for themselves: a proportion of a tile's memory
+ * (set_available_memory), and what the settings of a multi-convolution give
+ * its convolutions.
+ *
+ * The convolutions of one multi-convolution are those with its text in their
+ * origin: "NUMBER PLAN RESERVED BACK_OFF PROPORTIONS PARTIALS", where PLAN is
+ * parallel or serial and the last two are lists with commas (of one element
+ * for all, or "-"); the numbers say which nodes belong together. Its gradients
+ * to the inputs run as one as well, and those to the weights.
+ *
+ * In parallel every convolution has tiles of its own, and the longest is what
+ * they take together. Each gets RESERVED tiles at least, else as few as keep it
+ * within a limit: what the longest would take with all that the others leave,
+ * and BACK_OFF of that for each of the others (the words of PopLibs' options of
+ * multi-convolutions; how it goes on is not said). As long as there are not
+ * enough tiles the limit grows by a tenth. */
+#include "src/passes/ipu/ipu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/kernel/attrs.h"
+#include "src/ops/ops.h"
+
+/* ---- available memory ---------------------------------------------------- */
+/* A marker means the product, convolution or look-up that made its operand, or
+ * the nearest within two nodes (PopTorch, set_available_memory). */
+static void find_markers(LpIpuPlan *p)
+{
+    const LpGraph *g = p->step->micro;
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        if (g->node[n].op->id != LP_OP_set_available_memory)
+            continue;
+        LpVal v = g->node[n].in[0];
+        for (int up = 0; up <= 2 && lp_is_value(v); up++) {
+            LpNodeId m = g->value[v].node;
+            if (m == LP_NO_NODE)
+                break;
+            if (g->node[m].op->flags & LP_OPF_PLANNED) {
+                p->share[m].proportion =
+                    g->node[n].attr[LP_SET_AVAILABLE_MEMORY_PROPORTION].f;
+                break;
+            }
+            v = g->node[m].n_in ? g->node[m].in[0] : LP_NOVAL;
+        }
+    }
+}
+
+/* ---- settings of a multi-convolution ------------------------------------- */
+typedef struct Settings {
+    bool parallel;
+    long reserved;
+    double back_off;
+    const char *proportions, *partials; /* lists, up to the next blank */
+} Settings;
+
+static const char *after_blank(const char *s)
+{
+    s = strchr(s, ' ');
+    return s ? s + 1 : "";
+}
+
+static LpStatus read_settings(const char *text, Settings *s, LpErr *e)
+{
+    const char *plan = after_blank(text), *reserved = after_blank(plan);
+    const char *back_off = after_blank(reserved);
+    s->parallel = strncmp(plan, "parallel ", 9) == 0;
+    s->reserved = strtol(reserved, NULL, 10);
+    s->back_off = strtod(back_off, NULL);
+    s->proportions = after_blank(back_off);
+    s->partials = after_blank(s->proportions);
+    bool fine = s->parallel || strncmp(plan, "serial ", 7) == 0;
+    LP_FAIL_IF(!fine || s->reserved < 0 || !(s->back_off >= 0) ||
+                   !s->partials[0],
+               e, LP_E_VALUE,
+               "multi_conv: expected \"NUMBER parallel|serial RESERVED_TILES "
+               "BACK_OFF PROPORTIONS PARTIALS\", got \"%s\"",
+               text);
+    return LP_OK;
+}
+
+/* Element k of a list, or its only one; "" of none. */
+static const char *element(const char *list, uint32_t k)
+{
+    size_t n = strcspn(list, " ");
+    const char *at = list;
+    for (const char *comma; k > 0; k--, at = comma + 1) {
+        comma = memchr(at, ',', n - (size_t)(at - list));
+        if (!comma)
+            return at == list && *at != '-' ? at : "";
+    }
+    return *at == '-' ? "" : at;
+}
+
+static void settle(const Settings *s, uint32_t k, LpShare *share)
+{
+    const char *proportion = element(s->proportions, k);
+    const char *partials = element(s->partials, k);
+    if (*proportion)
+        share->proportion = strtod(proportion, NULL);
+    if (*partials)
+        share->partials = strncmp(partials, "half", 4) == 0 ? LP_F16 : LP_F32;
+}
+
+/* ---- groups -------------------------------------------------------------- */
+/* The convolutions of one kind of one multi-convolution on one stage. */
+typedef struct Group {
+    LpIpuPlan *p;
+    const LpGraph *g;
+    Settings s;
+    LpNodeId *node;
+    uint32_t n;
+} Group;
+
+static long number_of(const LpGraph *g, LpNodeId n)
+{
+    return lp_node_multi_conv(lp_origin_of(g, n), &g->node[n]);
+}
+
+static bool same_group(const LpIpuPlan *p, LpNodeId a, LpNodeId b)
+{
+    const LpGraph *g = p->step->micro;
+    return number_of(g, a) == number_of(g, b) &&
+           g->node[a].op->product == g->node[b].op->product &&
+           lp_origin_of(g, a)->backward == lp_origin_of(g, b)->backward &&
+           p->node_stage[a] == p->node_stage[b];
+}
+
+/* Does the gradient node b belong to the convolution f? The gradient to the
+ * input reads its weights, the one to the weights its input. */
+static bool is_gradient_of(const LpGraph *g, LpNodeId b, LpNodeId f)
+{
+    bool of_input = g->node[b].op->product == LP_PRODUCT_CONV_INPUT;
+    return g->node[b].in[1] == g->node[f].in[of_input ? 1 : 0] &&
+           lp_type_eq(lp_graph_type(g, g->node[b].in[0]),
+                      lp_graph_type(g, g->node[f].out));
+}
+
+/* Which convolution of its scope, from 0, each member of the group is. */
+static void number(const Group *x, uint32_t *nr)
+{
+    const LpGraph *g = x->g;
+    for (uint32_t i = 0; i < x->n; i++) {
+        LpNodeId own = x->node[i];
+        bool backward = lp_origin_of(g, own)->backward;
+        uint32_t k = 0;
+        nr[i] = i;
+        for (LpNodeId f = 0; f < own; f++) {
+            if (number_of(g, f) != number_of(g, own) ||
+                lp_origin_of(g, f)->backward)
+                continue;
+            if (backward && is_gradient_of(g, own, f))
+                nr[i] = k;
+            k++;
+        }
+        if (!backward)
+            nr[i] = k;
+    }
+}
+
+static LpStatus independent(const Group *x)
+{
+    const LpGraph *g = x->g;
+    for (uint32_t i = 0; i + 1 < x->n; i++) {
+        bool *from = lp_ipu_scratch(x->p, g->n_value, sizeof *from);
+        LP_TRY(x->p->err->code);
+        from[g->node[x->node[i]].out] = true;
+        for (LpNodeId n = x->node[i] + 1; n <= x->node[x->n - 1]; n++) {
+            bool reads = false;
+            const LpGraphNode *d = &g->node[n];
+            for (uint32_t k = 0; k < d->n_in; k++)
+                reads |= lp_is_value(d->in[k]) && from[d->in[k]];
+            for (uint32_t k = 0; k < d->n_out; k++)
+                from[d->out + k] = reads;
+            LP_FAIL_IF(reads && same_group(x->p, n, x->node[i]), x->p->err,
+                       LP_E_POPTORCH,
+                       "MultiConv: the convolution at %s:%d needs the result "
+                       "of the one at %s:%d; those of a scope must not depend "
+                       "on each other",
+                       lp_origin_of(g, n)->file, (int)lp_origin_of(g, n)->line,
+                       lp_origin_of(g, x->node[i])->file,
+                       (int)lp_origin_of(g, x->node[i])->line);
+        }
+    }
+    return LP_OK;
+}
+
+/* ---- tiles --------------------------------------------------------------- */
+static LpStatus cycles(const Group *x, uint32_t i, int tiles, int64_t *cyc)
+{
+    LpCost c;
+    LpShare s = lp_ipu_share(x->p, x->node[i]);
+    s.tiles = tiles;
+    LP_TRY(lp_ipu_node_cost(x->p, x->g, x->node[i], &s, LP_PASS_NONE, &c));
+    *cyc = lp_cost_cyc(&c);
+    return LP_OK;
+}
+
+/* As few tiles of at most `most` as keep member i within the limit. */
+static LpStatus fewest(const Group *x, uint32_t i, int least, int most,
+                       double limit, int *tiles)
+{
+    int64_t cyc;
+    while (least < most) {
+        int half = least + (most - least) / 2;
+        LP_TRY(cycles(x, i, half, &cyc));
+        if ((double)cyc <= limit)
+            most = half;
+        else
+            least = half + 1;
+    }
+    *tiles = most;
+    return LP_OK;
+}
+
+/* Tiles with which no member takes longer than the limit; their sum. */
+static LpStatus within(const Group *x, double limit, int least, int *sum)
+{
+    *sum = 0;
+    for (uint32_t i = 0; i < x->n; i++) {
+        int *tiles = &x->p->share[x->node[i]].tiles;
+        LP_TRY(fewest(x, i, least, lp_ipu_tiles(x->p), limit, tiles));
+        *sum += *tiles;
+    }
+    return LP_OK;
+}
+
+/* The one that takes longest gets the tiles that are left; the others run
+ * beside it. */
+static LpStatus longest(Group *x, int left)
+{
+    int64_t cyc, most = -1;
+    uint32_t slow = 0;
+    for (uint32_t i = 0; i < x->n; i++) {
+        LpShare *s = &x->p->share[x->node[i]];
+        LP_TRY(cycles(x, i, s->tiles, &cyc));
+        s->beside = true;
+        if (cyc > most) {
+            most = cyc;
+            slow = i;
+        }
+    }
+    x->p->share[x->node[slow]].tiles += left;
+    x->p->share[x->node[slow]].beside = false;
+    return LP_OK;
+}
+
+static LpStatus share_out(Group *x)
+{
+    int all = lp_ipu_tiles(x->p), n = (int)x->n, sum;
+    int least = x->s.reserved < all / n ? (int)x->s.reserved : all / n;
+    int64_t cyc, quickest = 0;
+    least = least > 1 ? least : 1;
+    for (uint32_t i = 0; i < x->n; i++) {
+        LP_TRY(cycles(x, i, all - least * (n - 1), &cyc));
+        quickest = cyc > quickest ? cyc : quickest;
+    }
+    double limit = (double)quickest * (1 + x->s.back_off * (n - 1));
+    LP_TRY(within(x, limit, least, &sum));
+    while (sum > all) {
+        limit *= 1.1;
+        LP_TRY(within(x, limit, least, &sum));
+    }
+    return longest(x, all - sum);
+}
+
+/* ---- all of them --------------------------------------------------------- */
+static LpStatus group_of(Group *x, LpNodeId first, bool *done)
+{
+    uint32_t *nr = lp_ipu_scratch(x->p, x->g->n_node, sizeof *nr);
+    LP_TRY(x->p->err->code);
+    x->n = 0;
+    for (LpNodeId n = first; n < x->g->n_node; n++)
+        if (same_group(x->p, first, n)) {
+            done[n] = true;
+            x->node[x->n++] = n;
+        }
+    /* what was set last is what holds */
+    const LpOrigin *last = lp_origin_of(x->g, x->node[x->n - 1]);
+    LP_TRY(read_settings(last->multi_conv, &x->s, x->p->err));
+    number(x, nr);
+    for (uint32_t i = 0; i < x->n; i++)
+        settle(&x->s, nr[i], &x->p->share[x->node[i]]);
+    LP_TRY(independent(x));
+    bool fits = x->n > 1 && x->n <= (uint32_t)lp_ipu_tiles(x->p);
+    return x->s.parallel && fits ? share_out(x) : LP_OK;
+}
+
+static LpStatus multi_convs(LpIpuPlan *p)
+{
+    size_t n = p->step->micro->n_node;
+    Group x = {.p = p, .g = p->step->micro};
+    bool *done = lp_ipu_scratch(p, n, sizeof *done);
+    x.node = lp_ipu_scratch(p, n, sizeof *x.node);
+    LP_TRY(p->err->code);
+    for (LpNodeId i = 0; i < n; i++)
+        if (!done[i] && number_of(x.g, i) >= 0)
+            LP_TRY(group_of(&x, i, done));
+    return LP_OK;
+}
+
+LpShare lp_ipu_share(const LpIpuPlan *p, LpNodeId n)
+{
+    LpShare s = p->share[n];
+    if (s.proportion < 0)
+        s.proportion = p->o.proportion[p->stage[p->node_stage[n]].ipu];
+    return s;
+}
+
+LpStatus lp_ipu_shares(LpIpuPlan *p)
+{
+    size_t n = p->step->micro->n_node;
+    p->share = lp_ipu_alloc(p, n, sizeof *p->share);
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < n; i++)
+        p->share[i] = (LpShare){.proportion = -1, .partials = LP_DT_NONE};
+    find_markers(p);
+    return multi_convs(p);
+}
