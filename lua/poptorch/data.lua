@@ -3,11 +3,13 @@
 ---
 --- Elements of one batch: batch_size x device iterations x input groups of
 --- replicas x gradient accumulation. With several processes each one reads its
---- own part of a map-style dataset. Data are read in the caller; the
---- asynchronous modes give the same batches in the same order, except that
---- rebatching makes full ones out of what the workers have left over.
+--- own part of a map-style dataset. In the mode Sync data are read in the caller
+--- (or its workers); the asynchronous modes have an accessor, whose process reads
+--- the same batches in the same order, except that rebatching makes full ones out
+--- of what the workers have left over.
 --- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
 local check = require("lupine.base.check")
+local Accessor = require("poptorch.data.accessor")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local dataset = require("torch.utils.data.dataset")
@@ -15,105 +17,16 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local loop = require("torch.utils.data.loop")
-local random = require("torch.utils.data.random")
 local rules = require("poptorch.options.rules")
-local sampler = require("torch.utils.data.sampler")
+local samplers = require("poptorch.data.samplers")
 local signatures = require("lupine.base.signatures")
 local TorchLoader = require("torch.utils.data.loader")
 local warn = require("lupine.base.warn")
 local Options = require("poptorch.options").Options
 
-local M = {}
+local M = { AsynchronousDataAccessor = Accessor }
 
 local Mode = enums.DataLoaderMode
-
--- ---- a process's part of a dataset -----------------------------------------
-
--- Which elements this process reads. With drop_last every process gets the
--- same number, whole batches; else all elements, the first processes one more.
--- Shuffled, all processes use one permutation per epoch, made of the seed, and
--- every second epoch the window lies at the end, so that left-overs get used.
-local Part = sampler.Sampler:extend("DistributedSampler")
-
-function Part:init(n, step, d, drop_last, seed)
-  self.n, self.seed, self.epoch = n, seed, 0
-  local processes = d.numProcesses
-  if drop_last then
-    self.count = step * (n // (step * processes))
-    self.first = d.processId * self.count
-    self.left = n - self.count * processes
-  else
-    local each, more = n // processes, n % processes
-    self.count = each + (d.processId < more and 1 or 0)
-    self.first = d.processId * each + math.min(d.processId, more)
-    self.left = 0
-  end
-end
-
-function Part:_order()
-  local torch = require("torch")
-  local epoch = self.epoch
-  self.epoch = epoch + 1
-  if not self.seed then
-    return self.count, torch.arange(self.first, self.first + self.count)
-  end
-  local source = torch.Generator():manual_seed(self.seed * 1000003 + epoch)
-  local shift = epoch % 2 == 1 and self.left or 0
-  return self.count, random.permutation(self.n, source):narrow(0, self.first + shift, self.count)
-end
-
-function Part:__iter__()
-  local _, order = self:_order()
-  return loop.iterate(order:tolist())
-end
-
-function Part:__len__()
-  return self.count
-end
-
--- ---- several batches of a sampler as one -----------------------------------
-
--- Groups of `factor` batches: as one list of indices, or, separate, as a list of
--- the batches.
-local Combined = sampler.Sampler:extend("CombinedBatchSampler")
-
-function Combined:init(batches, factor, drop_last, separate)
-  self.batches, self.factor, self.drop_last = batches, factor, drop_last
-  self.separate = separate
-end
-
-local function append(self, group, batch)
-  check.table(batch, "DataLoader: batch_sampler: a batch of indices")
-  if self.separate then
-    group[#group + 1] = batch
-  else
-    table.move(batch, 1, #batch, #group + 1, group)
-  end
-end
-
-function Combined:__iter__()
-  local next_batch = loop.iterate(self.batches, "DataLoader: batch_sampler")
-  return function()
-    local group, count = {}, 0
-    while count < self.factor do
-      local batch = next_batch()
-      if batch == nil then
-        break
-      end
-      append(self, group, batch)
-      count = count + 1
-    end
-    if count == 0 or count < self.factor and self.drop_last then
-      return nil
-    end
-    return group
-  end
-end
-
-function Combined:__len__()
-  local n = dataset.len(self.batches)
-  return self.drop_last and n // self.factor or -(-n // self.factor)
-end
 
 -- ---- arguments -------------------------------------------------------------
 
@@ -133,30 +46,23 @@ do
   end
 end
 
-local ACCESSOR = { "buffer_size", "miss_sleep_time_in_ms", "load_indefinitely", "early_preload",
-  "sharing_strategy" }
-
 local function check_async(a, combined)
   local options = a.async_options or {}
   check.plain_table(options, "DataLoader: async_options")
   errors.check(options.rebatched_size == nil, "AssertionError",
     "DataLoader: async_options: rebatched_size is set by the loader itself")
   local allowed = {}
-  for _, name in ipairs(ACCESSOR) do
+  for _, name in ipairs(Accessor._OPTIONS) do
     allowed[name] = true
   end
   for name in pairs(options) do
     errors.check(allowed[name], "TypeError", "DataLoader: async_options: unknown option '%s'; "
-      .. "allowed are %s%s", tostring(name), table.concat(ACCESSOR, ", "),
-      check.nearest(name, ACCESSOR))
+      .. "allowed are %s%s", tostring(name), table.concat(Accessor._OPTIONS, ", "),
+      check.nearest(name, Accessor._OPTIONS))
   end
-  local nullable = { nullable = true, min = 1 }
-  check.int(options.buffer_size, "DataLoader: async_options: buffer_size", nullable)
-  check.number(options.miss_sleep_time_in_ms, "DataLoader: async_options: miss_sleep_time_in_ms",
-    { nullable = true, min = 0 })
-  check.enum(options.sharing_strategy, "DataLoader: async_options: sharing_strategy",
-    enums.SharingStrategy, { nullable = true })
-  local size = check.int(a.rebatched_worker_size, "DataLoader: rebatched_worker_size", nullable)
+  Accessor._checked(options, "DataLoader: async_options: ")
+  local size = check.int(a.rebatched_worker_size, "DataLoader: rebatched_worker_size",
+    { nullable = true, min = 1 })
   errors.check(not size or not combined or size <= combined, "AssertionError",
     "DataLoader: rebatched_worker_size must be at most the combined batch size, got %s and %s",
     tostring(size), tostring(combined))
@@ -224,72 +130,18 @@ local function concatenated(parts)
   return out
 end
 
--- The first tensor of a batch, which says how many rows it has.
-local function first_tensor(batch)
-  if require("torch").is_tensor(batch) then
-    return batch
-  end
-  local found
-  for _, part in pairs(type(batch) == "table" and batch or {}) do
-    found = found or first_tensor(part)
-  end
-  return found
-end
-
--- Rows of each tensor of a batch.
-local function narrowed(batch, start, n)
-  if require("torch").is_tensor(batch) then
-    return batch:narrow(0, start, n):clone()
-  elseif type(batch) ~= "table" or getmetatable(batch) then
-    return batch
-  end
-  local out = like(batch)
-  for key, part in pairs(batch) do
-    out[key] = narrowed(part, start, n)
-  end
-  return out
-end
-
--- Batches of `size` rows out of those that `next_batch` gives.
-local function rebatched(next_batch, size, drop_last)
-  local rest, n = nil, 0
-  local function count(batch)
-    local t = first_tensor(batch)
-    errors.check(t and t:dim() > 0, "TypeError",
-      "DataLoader: rebatching needs tensors with dimensions, got %s", check.describe(batch))
-    return t:size(0)
-  end
-  return function()
-    while n < size do
-      local batch = loop.tuple(next_batch())
-      if batch == nil then
-        break
-      end
-      rest = rest and concatenated(core.list({ rest, batch })) or batch
-      n = count(rest)
-    end
-    local batch, full = rest, n >= size
-    if n > size then
-      batch, rest, n = narrowed(rest, 0, size), narrowed(rest, size, n - size), n - size
-    else
-      rest, n = nil, 0
-    end
-    if full or not drop_last then
-      return loop.spread(batch)
-    end
-  end
-end
-
+--- An iterator over one epoch, as a generic for takes it; of an asynchronous mode
+--- it gives the memory of the accessor's buffers.
+---@return fun(): any, ...
 function DataLoader:iter()
-  local step, state, control, guard = TorchLoader.iter(self)
-  if self._rebatched then
-    step = rebatched(step, self.combinedBatchSize, self.drop_last)
+  if self._accessor then
+    return self._accessor:iter()
   end
-  return step, state, control, guard
+  return TorchLoader.iter(self)
 end
 
 function DataLoader:__len__()
-  if not self._rebatched then
+  if not self._rebatched or self._batches_given then
     return TorchLoader.__len__(self)
   end
   local n, size = dataset.len(self._iterable and self.dataset or self.sampler),
@@ -320,7 +172,7 @@ local function use_batch_sampler(self, a, factor)
     a.options.Distributed.numProcesses)
   local size = class.of(a.batch_sampler) and a.batch_sampler.batch_size
   self.combinedBatchSize = size and size * factor or nil
-  a.batch_sampler = Combined(a.batch_sampler, factor, a.drop_last,
+  a.batch_sampler = samplers.Combined(a.batch_sampler, factor, a.drop_last,
     factor > 1 and given(a.collate_fn))
   a.drop_last = nil
 end
@@ -362,6 +214,15 @@ local function has_length(x)
   return type(x) == "userdata" or type(x) == "table" and not getmetatable(x)
 end
 
+local function warn_of_batches(self, batches, factor)
+  local n = has_length(batches) and dataset.len(batches)
+  if not self.drop_last and factor > 1 and (not n or n % factor ~= 0) then
+    logging.warn("DataLoader: a call takes %d batches of the batch_sampler, which gives %s, and "
+      .. "drop_last is false: the last batch will %s", factor, n or "an unknown number",
+      n and ("have %d of them"):format(n % factor) or "perhaps have fewer")
+  end
+end
+
 -- One call takes more than there is, and what is left over is dropped.
 local function warn_of_none(source, batches, need, processes)
   local n = has_length(source) and dataset.len(source)
@@ -383,20 +244,24 @@ function DataLoader:init(...)
   a.auto_distributed_partitioning = a.auto_distributed_partitioning == nil
     or a.auto_distributed_partitioning
   a.mode = a.mode or Mode.Sync
+  if check.is_none(a.persistent_workers) then
+    a.persistent_workers = (tonumber(a.num_workers) or 0) > 0
+  end
   check_kinds(a)
   self:_configure(a)
   a.options:_freeze("poptorch.DataLoader")
+  if a.mode ~= Mode.Sync then
+    local o = class.copy(a.async_options or {})
+    o.rebatched_size = self._rebatched and self.combinedBatchSize or nil
+    self._accessor = Accessor(self, o)
+  end
 end
 
--- Whether full batches are put together out of what workers have left over, or
--- of the smaller batches that they are to read. An asynchronous loader that is
--- to drop nothing does so, too. Else each batch is full as it is read.
-local function rebatches(self, a, iterable)
-  local combined = self.combinedBatchSize
-  local wanted = a.mode == Mode.AsyncRebatched
-    or a.mode == Mode.Async and not a.drop_last and (combined or 1) > 1
-  return wanted and a.batch_size ~= nil and given(a.batch_size)
-    and (iterable or a.rebatched_worker_size ~= nil)
+-- Whether the accessor puts batches together, out of what the workers have left
+-- over or of the smaller ones that they are to read: also to drop nothing.
+local function rebatches(self, drop_last)
+  return (self.combinedBatchSize or 1) > 1 and (self.mode == Mode.AsyncRebatched
+    or self.mode == Mode.Async and not drop_last)
 end
 
 function DataLoader:_configure(a)
@@ -407,6 +272,7 @@ function DataLoader:_configure(a)
   self.options, self.mode = a.options, a.mode
   self.auto_distributed_partitioning = a.auto_distributed_partitioning
   local batches = given(a.batch_sampler) and a.batch_sampler
+  self._batches_given = batches and true or nil
   if batches then
     use_batch_sampler(self, a, factor)
   elseif batched then
@@ -418,15 +284,15 @@ function DataLoader:_configure(a)
   local parts = 1
   if not iterable and check_distributed(a, iterable, a.shuffle) and not given(a.batch_sampler) then
     parts = a.options.Distributed.numProcesses
-    a.sampler = Part(dataset.len(a.dataset), self.combinedBatchSize or 1, a.options.Distributed,
-      drop_last, a.shuffle and a.options.random_seed or nil)
+    a.sampler = samplers.Part(dataset.len(a.dataset), self.combinedBatchSize or 1,
+      a.options.Distributed, drop_last, a.shuffle and a.options.random_seed or nil)
     a.shuffle = nil
   elseif iterable then
     check_distributed(a, iterable, a.shuffle)
   end
   check_async(a, self.combinedBatchSize)
-  self._rebatched = rebatches(self, a, iterable)
-  if self._rebatched then
+  self._rebatched = rebatches(self, drop_last)
+  if self._rebatched and not batches then
     a.batch_size, a.drop_last = a.rebatched_worker_size or a.batch_size, false
   end
   self:_setup(a)
@@ -435,13 +301,22 @@ function DataLoader:_configure(a)
     warn_of_none(batches or (iterable or parts > 1) and a.dataset or self.sampler,
       batches, batches and factor or self.combinedBatchSize, parts)
   end
-  if not iterable and batched and not given(a.batch_sampler) then
+  if batches then
+    warn_of_batches(self, batches, factor)
+  elseif not iterable and batched then
     warn_of_rest(self, self.combinedBatchSize, dataset.len(self.sampler))
+  elseif iterable and self.num_workers > 1 and not self.worker_init_fn then
+    logging.warn("DataLoader: each of the %d workers reads the whole iterable dataset: its "
+      .. "elements come %d times unless the dataset asks get_worker_info or a worker_init_fn splits it",
+      self.num_workers, self.num_workers)
   end
 end
 
---- Stops the worker process of an asynchronous loader. There is none: batches
---- are made in the caller.
-function DataLoader.terminate() end
+--- Ends the process of an asynchronous loader; in the mode Sync nothing happens.
+function DataLoader:terminate()
+  if self._accessor then
+    self._accessor:terminate()
+  end
+end
 
 return M

@@ -45,6 +45,7 @@ local M = {
   registerPreCompileHook = executor.registerPreCompileHook,
   registerPostCompileHook = executor.registerPostCompileHook,
   DataLoader = data.DataLoader,
+  AsynchronousDataAccessor = data.AsynchronousDataAccessor,
 
   Error = errors.Error,
   RecoverableError = errors.RecoverableError,

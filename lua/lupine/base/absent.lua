@@ -174,8 +174,6 @@ local ROWS = {
 
   { "poptorch", "an operator of one's own is a function of tensors, or a torch.autograd.Function",
     "custom_op" },
-  { "poptorch", "poptorch.DataLoader takes mode = poptorch.DataLoaderMode.Async",
-    "AsynchronousDataAccessor" },
   { "poptorch", "no executable is written: torch.save(model:state_dict(), name) and torch.load "
     .. "keep the weights", "load save compileAndExport loadExecutable" },
   { "poptorch", "the simulated machine has no overlapping of host I/O",

@@ -1,7 +1,9 @@
 -- Worker processes of a DataLoader: order, random numbers, errors, deaths.
 local helper = require("spec.helper")
+local processes = require("spec.support.processes")
 local torch = require("torch")
 local D = torch.utils.data
+local children, settled = processes.children, processes.settled
 
 local Numbers = D.Dataset:extend("Numbers")
 
@@ -23,24 +25,6 @@ local function all(loader)
     out[#out + 1] = x:tolist()
   end
   return out
-end
-
--- Children of this process that are there, living or not yet waited for.
-local function children()
-  local list = io.open("/proc/self/task/" .. io.open("/proc/self/stat"):read("n") .. "/children")
-  local text = list:read("a")
-  list:close()
-  local n = 0
-  for _ in text:gmatch("%d+") do
-    n = n + 1
-  end
-  return n
-end
-
-local function settled()
-  collectgarbage()
-  collectgarbage()
-  return children()
 end
 
 -- The gradient of a convolution's weights: the library's sum of it has other
@@ -354,19 +338,7 @@ it("workers die with their parent", function()
   local n, left = 0, 0
   for pid in out:gmatch("%d+") do
     n = n + 1
-    local gone
-    for _ = 1, 200 do
-      local stat = io.open("/proc/" .. pid .. "/stat")
-      gone = not stat or stat:read("a"):find(") Z", 1, true)
-      if gone then
-        break
-      end
-      os.execute("sleep 0.01")
-    end
-    if not gone then
-      os.execute("kill -9 " .. pid)
-      left = left + 1
-    end
+    left = left + (processes.gone(pid) and 0 or 1)
   end
   assert.equal(0, left)
   assert.equal(2, n)

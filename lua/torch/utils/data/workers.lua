@@ -11,8 +11,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
-local show = require("lupine.show").show
-local serialization = require("torch.serialization")
+local messages = require("torch.utils.data.messages")
 
 local M = {}
 
@@ -67,26 +66,6 @@ function M.batch_seed(seed, k)
   return (seed + k) & math.maxinteger
 end
 
--- ---- messages --------------------------------------------------------------
-
-local function send(channel, value, where)
-  local description, parts = serialization.describe(value, where)
-  local function array(t)
-    return setmetatable(t, core.json_array)
-  end
-  channel:send(core.json_encode(array({ description, array(parts.names), n = 2 })), parts.tensors)
-end
-
--- The value; nil and why if none came.
-local function receive(channel, seconds)
-  local text, tensors = channel:receive(seconds)
-  if not text then
-    return nil, tensors
-  end
-  local message = core.json_decode(text, "worker")
-  return serialization.restore(message[1], message[2], tensors, "DataLoader worker")
-end
-
 -- ---- in a worker -----------------------------------------------------------
 
 local info
@@ -100,18 +79,6 @@ end
 local function seed_all(seed)
   core.manual_seed(seed)
   math.randomseed(seed)
-end
-
-local function failure(e)
-  if type(e) == "table" and errors.Exception:is(e) then
-    return { class = getmetatable(e).__name, type = e.type, message = e.message,
-      origin = e.origin, location = e.location, traceback = e.frames or e.traceback }
-  end
-  local text = show(e)
-  local origin, message = text:match("^([^\n]-:%d+): (.*)$")
-  local host_traceback = package.loaded["lupine.host_traceback"]
-  return { class = "RuntimeError", message = message or text, origin = origin,
-    traceback = host_traceback and host_traceback(2) or debug.traceback(nil, 2) }
 end
 
 local function main(loader, id, channel, seed)
@@ -133,24 +100,24 @@ local function main(loader, id, channel, seed)
   seed_all(info.seed)
   local ready, problem = true, nil
   if loader.worker_init_fn then
-    ready, problem = xpcall(loader.worker_init_fn, failure, id)
+    ready, problem = xpcall(loader.worker_init_fn, messages.failure, id)
   end
   while true do
-    local task = receive(channel)
+    local task = messages.receive(channel)
     if task == nil then
       return
     end
     local done, value = ready, problem
     if done then
-      done, value = xpcall(work, failure, task)
+      done, value = xpcall(work, messages.failure, task)
     end
     if not done then
-      send(channel, { error = value }, "DataLoader worker")
+      messages.send(channel, { error = value }, "DataLoader worker")
     elseif value then
-      local sent, e = xpcall(send, failure, channel, { n = value.n, value = { table.unpack(value,
-        1, value.n) } }, "DataLoader: a batch of a worker")
+      local sent, e = xpcall(messages.send, messages.failure, channel, { n = value.n,
+        value = { table.unpack(value, 1, value.n) } }, "DataLoader: a batch of a worker")
       if not sent then
-        send(channel, { error = e }, "DataLoader worker")
+        messages.send(channel, { error = e }, "DataLoader worker")
       end
     end
   end
@@ -179,35 +146,28 @@ local function open(loader, seed)
   return pool
 end
 
--- The error of a worker, from the line that raised it there.
-local function raise(pool, loader, id, e)
+-- Nothing goes on after an error.
+local function abandon(pool, loader)
   close(pool, 0)
   loader._pool = nil
-  local text = "%s\nraised in DataLoader worker process %d%s"
-  local raised = errors.new(e.class, e.type, text:format(e.message, id,
-    e.traceback and ":\n" .. e.traceback or ""))
-  if e.origin and e.origin ~= "" then
-    raised.origin, raised.location = e.origin, e.location or e.origin
-  end
-  error(raised, 0)
 end
 
 -- The next message of worker `id`.
 local function take(pool, loader, id)
   local channel = pool.channels[id + 1]
   local pid = channel:pid()
-  local message, why = receive(channel, loader.timeout > 0 and loader.timeout or nil)
+  local message, why = messages.receive(channel, loader.timeout > 0 and loader.timeout or nil)
   if message == nil then
     local text = why == "timeout"
       and ("DataLoader timed out after %g seconds, waiting for worker process %d (pid %d)"):format(
         loader.timeout, id, pid)
       or ("DataLoader worker process %d (pid %d) ended unexpectedly: %s"):format(id, pid,
         channel:cause())
-    close(pool, 0)
-    loader._pool = nil
+    abandon(pool, loader)
     errors.raise("RuntimeError", "%s", text)
   elseif message.error then
-    raise(pool, loader, id, message.error)
+    abandon(pool, loader)
+    error(messages.error(message.error, ("DataLoader worker process %d"):format(id)), 0)
   end
   return message
 end
@@ -229,7 +189,7 @@ local function feeder(pool, seed, next_task)
   local k = -1
   return function(id)
     if not next_task then
-      send(pool.channels[id + 1], { next = true }, "DataLoader")
+      messages.send(pool.channels[id + 1], { next = true }, "DataLoader")
       return true
     end
     local samples = next_task()
@@ -237,7 +197,8 @@ local function feeder(pool, seed, next_task)
       return false
     end
     k = k + 1
-    send(pool.channels[id + 1], { samples = samples, seed = M.batch_seed(seed, k) }, "DataLoader")
+    messages.send(pool.channels[id + 1], { samples = samples, seed = M.batch_seed(seed, k) },
+      "DataLoader")
     return true
   end
 end
@@ -299,7 +260,7 @@ function M.iterate(loader, seed, next_task)
     end
   end
   for _, channel in ipairs(pool.channels) do
-    send(channel, { start = seed }, "DataLoader")
+    messages.send(channel, { start = seed }, "DataLoader")
   end
   next_batch = batches(pool, loader, feeder(pool, seed, next_task))
   local function given(first, ...)

@@ -1,0 +1,275 @@
+--- poptorch.AsynchronousDataAccessor: elements that another process reads ahead
+--- (fetcher.lua) into a ring of buffers in shared memory.
+---
+--- The memory has no name and goes with the last process that has it; the
+--- process dies with this one. So nothing is left over, whoever ends how.
+--- Sources: PopTorch API reference, AsynchronousDataAccessor, SharingStrategy;
+--- user guide 5.2.
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local dataset = require("torch.utils.data.dataset")
+local elements = require("poptorch.data.elements")
+local enums = require("poptorch.enums")
+local errors = require("lupine.base.errors")
+local fetcher = require("poptorch.data.fetcher")
+local logging = require("poptorch.logging")
+local loop = require("torch.utils.data.loop")
+local messages = require("torch.utils.data.messages")
+local signatures = require("lupine.base.signatures")
+local TorchLoader = require("torch.utils.data.loader")
+
+local GRACE = 1.0 -- seconds in which an idle process ends by itself
+
+--- Elements of a dataset, a loader or anything that can be iterated over, which
+--- a process of its own reads while this one computes: `for x, y in accessor do`.
+--- Each is a tensor, a flat list of tensors or a dictionary of tensors, shaped as
+--- the first one (or with fewer rows). What comes is the memory of a buffer, which
+--- is filled anew after the next one has been asked for: clone it to keep it.
+--- Each loop begins at the beginning. The process has a copy of the dataset, and
+--- of the state of random numbers, as they were when it was made; it computes on
+--- one thread. An error there is raised here.
+--- source: PopTorch API reference, AsynchronousDataAccessor
+---@class poptorch.AsynchronousDataAccessor
+local Accessor = class.new("AsynchronousDataAccessor")
+
+local NAMES = { "dataset", "buffer_size", "miss_sleep_time_in_ms", "load_indefinitely",
+  "early_preload", "sharing_strategy", "rebatched_size" }
+signatures.note(Accessor, "AsynchronousDataAccessor(dataset, buffer_size=3, "
+  .. "miss_sleep_time_in_ms=0.1, load_indefinitely=True, early_preload=False, "
+  .. "sharing_strategy=SharingStrategy.ForkServer, rebatched_size=None)", 1)
+
+--- The options, as a DataLoader takes them in async_options.
+Accessor._OPTIONS = table.move(NAMES, 2, #NAMES - 1, 1, {})
+
+-- ---- arguments -------------------------------------------------------------
+
+local function default(value, otherwise)
+  if check.is_none(value) then
+    return otherwise
+  end
+  return value
+end
+
+--- Checks options and fills in what is not given.
+---@param o table<string, any>
+---@param where string for messages
+---@return table<string, any>
+function Accessor._checked(o, where)
+  local nullable = { nullable = true, min = 1 }
+  local out = {
+    buffer_size = check.int(default(o.buffer_size, 3), where .. "buffer_size",
+      { min = 1, max = 10000 }),
+    load_indefinitely = check.bool(default(o.load_indefinitely, true),
+      where .. "load_indefinitely"),
+    early_preload = check.bool(default(o.early_preload, false), where .. "early_preload"),
+    rebatched_size = default(check.int(o.rebatched_size, where .. "rebatched_size", nullable)),
+  }
+  check.number(o.miss_sleep_time_in_ms, where .. "miss_sleep_time_in_ms",
+    { nullable = true, min = 0 })
+  check.enum(o.sharing_strategy, where .. "sharing_strategy", enums.SharingStrategy,
+    { nullable = true })
+  errors.check(out.rebatched_size ~= 1, "AssertionError",
+    "%srebatched_size: expected nil or an int > 1, got 1", where)
+  return out
+end
+
+-- The source if it is a poptorch.DataLoader.
+local function loader_of(source)
+  return TorchLoader:is(source) and source.options and source or nil
+end
+
+local function check_source(source, rebatched)
+  errors.check(source ~= nil, "TypeError",
+    "AsynchronousDataAccessor: argument 'dataset' is missing")
+  local loader = loader_of(source)
+  errors.check(not Accessor:is(source) and not (loader and loader._accessor), "Error",
+    "AsynchronousDataAccessor: dataset: %s reads asynchronously already; iterate over it, or make "
+    .. "the loader with mode = poptorch.DataLoaderMode.Sync", check.describe(source))
+  errors.check(not loader or rebatched or loader.drop_last or loader._batches_given
+    or (loader.combinedBatchSize or 1) == 1, "AssertionError", "AsynchronousDataAccessor: "
+    .. "dataset: a DataLoader with drop_last = false needs a rebatched_size")
+end
+
+--- Starts the process and waits until it has read the first element.
+---
+--- buffer_size: buffers of the ring. miss_sleep_time_in_ms: no effect, nobody
+--- sleeps: who finds the ring full or empty is woken by the other side.
+--- load_indefinitely: at the end of the dataset the next loop is read ahead.
+--- early_preload: fill the ring at once, not only its first buffer.
+--- sharing_strategy: how the dataset reaches the process. Here it is always
+--- forked, and has the dataset as it is without a copy, whatever its size: so
+--- Fork is what happens; ForkServer is as safe, as the process enters none of
+--- this one's threads; SharedMemory and FileSystem have nothing to share and no
+--- other meaning. rebatched_size: rows of each element of the ring, put together
+--- out of what the dataset gives (elements with a first dimension: batches); what
+--- is left over at the end is dropped, unless the dataset is a poptorch.DataLoader
+--- with drop_last = false.
+--- error: poptorch.Error if the process fails before the first element or reads
+--- asynchronously already; AssertionError for a dataset without an element, for
+--- a DataLoader with drop_last = false and no rebatched_size
+---@param ... any dataset, buffer_size, miss_sleep_time_in_ms, load_indefinitely,
+---  early_preload, sharing_strategy, rebatched_size; by position or name
+function Accessor:init(...)
+  local values = check.arguments("AsynchronousDataAccessor", NAMES, { dataset = "list" }, ...)
+  local o = {}
+  for i, name in ipairs(NAMES) do
+    o[name] = values[i]
+  end
+  local checked = Accessor._checked(o, "AsynchronousDataAccessor: ")
+  check_source(o.dataset, checked.rebatched_size)
+  self:_start(o.dataset, checked)
+end
+
+-- ---- the process -----------------------------------------------------------
+
+-- An error of the process, to be raised as class and type with `why` before its
+-- words, now and whenever it is asked again.
+local function fail(self, message, class_name, kind, why)
+  local process = ("the process of an AsynchronousDataAccessor (pid %d)"):format(self._pid)
+  if message then
+    local e = message.error
+    self._failed = messages.error(e, process, { class = class_name, type = kind,
+      message = ("AsynchronousDataAccessor: %s: %s: %s"):format(why, e.class, e.message) })
+  else
+    local cause = self._channel:cause()
+    self._failed = errors.new(class_name, kind, ("AsynchronousDataAccessor: %s: its process "
+      .. "(pid %d) %s%s"):format(why, self._pid, cause:find("^killed") and "was " or "ended: ",
+      cause))
+  end
+  self._channel:close(0)
+  error(self._failed, 0)
+end
+
+function Accessor:_start(source, o)
+  self.dataset, self.rebatched_size = source, o.rebatched_size
+  self._drop_last = not loader_of(source) or source.drop_last
+  o.drop_last = self._drop_last
+  self._loop, self._channel = 0, core.start_worker(function(channel)
+    fetcher.run(channel, source, o)
+  end, true)
+  self._pid = self._channel:pid()
+  logging.debug("AsynchronousDataAccessor worker process: %d", self._pid)
+  local ring, tensors = messages.receive(self._channel)
+  if ring == nil or ring.error then
+    fail(self, ring, "Error", "poptorch_py_error", "the worker failed to start")
+  end
+  self._form, self._ring = ring.form, fetcher.slots(tensors, ring.parts)
+end
+
+--- Ends the process. What was read of the ring stays as it is; another loop is an
+--- error.
+function Accessor:terminate()
+  if self._channel then
+    self._channel:close(GRACE)
+  end
+  self._channel, self._ring, self._held = nil, nil, nil
+end
+
+-- ---- loops -----------------------------------------------------------------
+
+function Accessor:_say(message)
+  messages.send(self._channel, message, "AsynchronousDataAccessor")
+end
+
+-- The buffer that was read last may be filled again.
+function Accessor:_release()
+  if self._held then
+    self._channel:written(self._held)
+    self._held = nil
+    self:_say({ free = true })
+  end
+end
+
+local function alive(self)
+  errors.check(self._channel, "AssertionError",
+    "AsynchronousDataAccessor: it has been terminated")
+  if self._failed then
+    error(self._failed, 0)
+  end
+end
+
+-- The next message of a loop; elements of earlier ones are skipped.
+local function receive(self, n)
+  while true do
+    local message = messages.receive(self._channel)
+    if message == nil or message.error then
+      fail(self, message, "AssertionError", nil, "an error occurred in the data fetcher")
+    elseif message.loop == n then
+      return message
+    elseif message.slot then
+      self:_say({ free = true })
+    end
+  end
+end
+
+-- The tensors of a buffer, with fewer rows if it is not full; each time others,
+-- so that no gradient of the last time is on them.
+local function taken(self, message)
+  local out, rows = {}, message.rows
+  self._held = self._ring[message.slot]
+  for i, t in ipairs(self._held) do
+    out[i] = rows and t:dim() > 0 and t:narrow(0, 0, rows[i]) or t:detach()
+  end
+  return out
+end
+
+--- Starts a loop from the beginning: a function that gives the elements.
+--- error: AssertionError after terminate, for an error of the process
+---@return fun(): any ...
+function Accessor:iter()
+  alive(self)
+  self:_release()
+  self._loop = self._loop + 1
+  local n, ended = self._loop, false
+  self:_say({ loop = n })
+  return function()
+    if ended then
+      return nil
+    end
+    alive(self)
+    errors.check(n == self._loop, "RuntimeError", "AsynchronousDataAccessor: a loop over it was "
+      .. "started after this one, whose elements are gone")
+    self:_release()
+    local message = receive(self, n)
+    if not message.slot then
+      ended = true
+      return nil
+    end
+    return elements.values(taken(self, message), self._form)
+  end
+end
+
+function Accessor:__iter__()
+  return self:iter()
+end
+
+Accessor.__call = loop.call
+
+-- Rows of all elements of a loop.
+local function count_rows(source)
+  local loader = TorchLoader:is(source) and source
+  if loader and not loader.drop_last then
+    return dataset.len(loader.sampler or loader.dataset)
+  end
+  return dataset.len(source) * (loader and loader.batch_size or 1)
+end
+
+--- The number of elements of a loop; with a rebatched_size, if the dataset is one
+--- of batches of one row or a loader.
+--- error: TypeError for a dataset without __len__
+---@return integer
+function Accessor:__len__()
+  local size = self.rebatched_size
+  if not size then
+    return dataset.len(self.dataset)
+  end
+  local n = count_rows(self.dataset)
+  return self._drop_last and n // size or -(-n // size)
+end
+
+function Accessor.__len(self)
+  return self:__len__()
+end
+
+return Accessor
