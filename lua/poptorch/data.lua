@@ -307,8 +307,8 @@ function DataLoader:_configure(a)
     warn_of_rest(self, self.combinedBatchSize, dataset.len(self.sampler))
   elseif iterable and self.num_workers > 1 and not self.worker_init_fn then
     logging.warn("DataLoader: each of the %d workers reads the whole iterable dataset: its "
-      .. "elements come %d times unless the dataset asks get_worker_info or a worker_init_fn splits it",
-      self.num_workers, self.num_workers)
+      .. "elements come %d times unless the dataset asks get_worker_info or a worker_init_fn "
+      .. "splits it", self.num_workers, self.num_workers)
   end
 end
 

@@ -137,12 +137,13 @@ static LpStatus send_datagram(LpWorker *w, const char *text, size_t size,
         c->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(c), &fd, sizeof fd);
     }
-    ssize_t k;
     bool ready;
-    do { /* a full channel is waited for where Ctrl-C is seen */
+    ssize_t k = sendmsg(w->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (k < 0 && (errno == EINTR || errno == EAGAIN)) {
+        /* a full channel is waited for where Ctrl-C is seen */
         LP_TRY(wait_for(w, POLLOUT, -1, &ready, e));
         k = sendmsg(w->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (k < 0 && (errno == EINTR || errno == EAGAIN));
+    }
     LP_FAIL_IF(k < 0 && errno == ETOOMANYREFS, e, LP_E_OS,
                "worker: more batches are under way than files may be open; "
                "take fewer workers, fetch fewer batches ahead, or raise the "
@@ -186,11 +187,10 @@ LpStatus lp_worker_share(LpWorker *w, const char *text, size_t size,
 }
 
 /* ---- receiving ----------------------------------------------------------- */
-/* The next datagram: a text that stands in it, or a descriptor; neither when
- * the other side is gone. */
+/* The next datagram: a text that stands in it, or a descriptor. */
 typedef struct Datagram {
     int fd;         /* -1: none */
-    ssize_t length; /* of bytes; 0: the other side is gone */
+    ssize_t length; /* of bytes; 0: the other side is gone, -1: none is there */
     char bytes[1 + SHORT];
 } Datagram;
 
@@ -207,12 +207,12 @@ static LpStatus receive_datagram(LpWorker *w, Datagram *d, LpErr *e)
                        .msg_controllen = sizeof control.space};
     d->fd = -1;
     do
-        d->length = recvmsg(w->fd, &m, MSG_CMSG_CLOEXEC);
+        d->length = recvmsg(w->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     while (d->length < 0 && errno == EINTR);
     if (d->length < 0 && errno == ECONNRESET)
         d->length = 0;
     if (d->length < 0)
-        return failed("receive", e);
+        return errno == EAGAIN ? LP_OK : failed("receive", e);
     if (m.msg_flags & MSG_CTRUNC) {
         errno = EMFILE;
         return failed("receive", e);
@@ -237,17 +237,17 @@ static LpStatus short_message(const Datagram *d, LpMessage *out, LpErr *e)
 LpStatus lp_worker_receive(LpWorker *w, double seconds, LpReceived *got,
                            LpMessage *out, LpErr *e)
 {
-    bool ready;
+    bool ready = true;
     Datagram d;
     *out = (LpMessage){0};
     LP_FAIL_IF(w->fd < 0, e, LP_E_OS, "worker: the channel is closed");
-    LP_TRY(wait_for(w, POLLIN, seconds, &ready, e));
-    *got = LP_TIMEOUT;
-    if (!ready)
-        return LP_OK;
     LP_TRY(receive_datagram(w, &d, e));
-    *got = d.length == 0 ? LP_CLOSED : LP_GOT;
-    if (d.length == 0)
+    while (d.length < 0 && seconds != 0 && ready) {
+        LP_TRY(wait_for(w, POLLIN, seconds, &ready, e));
+        LP_TRY(receive_datagram(w, &d, e));
+    }
+    *got = d.length < 0 ? LP_TIMEOUT : d.length == 0 ? LP_CLOSED : LP_GOT;
+    if (d.length <= 0)
         return LP_OK;
     if (d.fd < 0)
         return short_message(&d, out, e);

@@ -19,6 +19,7 @@ local messages = require("torch.utils.data.messages")
 local signatures = require("lupine.base.signatures")
 local TorchLoader = require("torch.utils.data.loader")
 
+local READ = 0 -- the signal that a buffer was read
 local GRACE = 1.0 -- seconds in which an idle process ends by itself
 
 --- Elements of a dataset, a loader or anything that can be iterated over, which
@@ -168,16 +169,12 @@ end
 
 -- ---- loops -----------------------------------------------------------------
 
-function Accessor:_say(message)
-  messages.send(self._channel, message, "AsynchronousDataAccessor")
-end
-
 -- The buffer that was read last may be filled again.
 function Accessor:_release()
   if self._held then
     self._channel:written(self._held)
     self._held = nil
-    self:_say({ free = true })
+    messages.signal(self._channel, READ)
   end
 end
 
@@ -189,25 +186,26 @@ local function alive(self)
   end
 end
 
--- The next message of a loop; elements of earlier ones are skipped.
+-- The next buffer of a loop, and the rows of each tensor if it is not full; nil at
+-- the end. Elements of earlier loops are skipped.
 local function receive(self, n)
   while true do
-    local message = messages.receive(self._channel)
-    if message == nil or message.error then
-      fail(self, message, "AssertionError", nil, "an error occurred in the data fetcher")
-    elseif message.loop == n then
-      return message
-    elseif message.slot then
-      self:_say({ free = true })
+    local signal = messages.receive(self._channel)
+    if signal == nil or signal.error then
+      fail(self, signal, "AssertionError", nil, "an error occurred in the data fetcher")
+    elseif signal[1] == n then
+      return signal[2], signal[3] and table.move(signal, 3, #signal, 1, {})
+    elseif signal[2] then
+      messages.signal(self._channel, READ)
     end
   end
 end
 
 -- The tensors of a buffer, with fewer rows if it is not full; each time others,
 -- so that no gradient of the last time is on them.
-local function taken(self, message)
-  local out, rows = {}, message.rows
-  self._held = self._ring[message.slot]
+local function taken(self, slot, rows)
+  local out = {}
+  self._held = self._ring[slot]
   for i, t in ipairs(self._held) do
     out[i] = rows and t:dim() > 0 and t:narrow(0, 0, rows[i]) or t:detach()
   end
@@ -222,7 +220,7 @@ function Accessor:iter()
   self:_release()
   self._loop = self._loop + 1
   local n, ended = self._loop, false
-  self:_say({ loop = n })
+  messages.signal(self._channel, n)
   return function()
     if ended then
       return nil
@@ -231,12 +229,12 @@ function Accessor:iter()
     errors.check(n == self._loop, "RuntimeError", "AsynchronousDataAccessor: a loop over it was "
       .. "started after this one, whose elements are gone")
     self:_release()
-    local message = receive(self, n)
-    if not message.slot then
+    local slot, rows = receive(self, n)
+    if not slot then
       ended = true
       return nil
     end
-    return elements.values(taken(self, message), self._form)
+    return elements.values(taken(self, slot, rows), self._form)
   end
 end
 

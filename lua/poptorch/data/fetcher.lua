@@ -3,12 +3,12 @@
 --- consumer (accessor.lua).
 ---
 --- Loops over the source are counted from 1. The consumer says which loop it
---- wants ({loop = n}) and when it has read a buffer ({free = true}); the fetcher
---- says, in order, which buffer holds an element of which loop ({loop, slot,
---- rows}) and where a loop ends ({loop}). When the consumer wants a later loop
---- than the one that is read, this is left; when that one is being read already,
---- it goes on. Elements of a loop that was left are skipped by the consumer, so
---- neither side waits for the other's word.
+--- wants (its number) and when it has read a buffer (0); the fetcher says, in
+--- order, which buffer holds an element of which loop (loop, slot, and the rows
+--- of each tensor if one has fewer than the buffer) and where a loop ends (loop).
+--- When the consumer wants a later loop than the one that is read, this is left;
+--- when that one is being read already, it goes on. Elements of a loop that was
+--- left are skipped by the consumer, so neither side waits for the other's word.
 ---
 --- One element is always read beyond the ring's room, so that even a ring of one
 --- buffer overlaps. Nothing is polled: who cannot go on waits for a message.
@@ -35,7 +35,7 @@ local MOST_ANNOUNCED = 64
 ---@field slot integer the buffer that is filled, from 0
 ---@field rows integer that it has, if rebatched
 ---@field free integer buffers that may be filled
----@field outgoing table[] announcements that wait; of elements `announced` are under way
+---@field outgoing integer[][] signals that wait; of elements `announced` are under way
 local Fetcher = {}
 Fetcher.__index = Fetcher
 
@@ -102,22 +102,21 @@ function M.slots(tensors, n)
   return ring
 end
 
-function Fetcher:announce(message)
-  self.outgoing[#self.outgoing + 1] = message
+function Fetcher:announce(signal)
+  self.outgoing[#self.outgoing + 1] = signal
   while #self.outgoing > 0 and self.announced < MOST_ANNOUNCED do
     local first = table.remove(self.outgoing, 1)
-    self.announced = self.announced + (first.slot and 1 or 0)
-    messages.send(self.channel, first, "AsynchronousDataAccessor")
+    self.announced = self.announced + (first[2] and 1 or 0)
+    messages.signal(self.channel, table.unpack(first))
   end
 end
 
--- The buffer is the consumer's now. `rows`: of each tensor, if one has fewer than
--- the buffer.
+-- The buffer is the consumer's now; `rows` as it is told.
 function Fetcher:hand_over(rows)
   local slot = self.slot
   self.slot = (slot + 1) % self.o.buffer_size
   self.free, self.rows = self.free - 1, 0
-  self:announce({ loop = self.loop, slot = slot, rows = rows })
+  self:announce({ self.loop, slot, table.unpack(rows or {}) })
 end
 
 function Fetcher:put_whole()
@@ -165,7 +164,7 @@ function Fetcher:finish()
     self:hand_over(rows)
   end
   self.rows, self.ended = 0, true
-  self:announce({ loop = self.loop })
+  self:announce({ self.loop })
 end
 
 -- ---- the process -----------------------------------------------------------
@@ -205,11 +204,11 @@ end
 -- be done without; false when the consumer is gone.
 function Fetcher:listen()
   while true do
-    local message, why = messages.receive(self.channel, not self:next_step() and math.huge or 0)
-    if message == nil then
+    local signal, why = messages.receive(self.channel, not self:next_step() and math.huge or 0)
+    if signal == nil then
       return why ~= "closed"
-    elseif message.loop then
-      self.wanted = message.loop
+    elseif signal[1] > 0 then
+      self.wanted = signal[1]
     else
       self.free, self.announced = self.free + 1, self.announced - 1
       self:announce()

@@ -27,6 +27,13 @@ function M.send(channel, value, where)
   channel:send(encode(value, where))
 end
 
+--- Sends some integers, in a fraction of the time; a list of them arrives.
+---@param channel table
+---@param ... integer
+function M.signal(channel, ...)
+  channel:send(table.concat({ ... }, " "), {})
+end
+
 --- Sends a value of plain data and tensors like those of `like`, `copies` of
 --- each, whose memory both sides share from now on.
 ---@param channel table
@@ -42,11 +49,17 @@ end
 ---@param channel table
 ---@param seconds number?
 ---@return any value nil if none came
----@return torch.Tensor[]|string tensors that came with it; "timeout" or "closed"
+---@return torch.Tensor[]|string|nil tensors that came with it; "timeout" or "closed"
 function M.receive(channel, seconds)
   local text, tensors = channel:receive(seconds)
   if not text then
     return nil, tensors
+  elseif text:byte() ~= 91 then -- no "["
+    local list = {}
+    for n in text:gmatch("%S+") do
+      list[#list + 1] = math.tointeger(n)
+    end
+    return list
   end
   local message = core.json_decode(text, "worker")
   return serialization.restore(message[1], message[2], tensors, "DataLoader worker"), tensors
