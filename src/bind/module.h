@@ -28,6 +28,7 @@ void lp_bind_compile(lua_State *L);   /* compiling, programs: compile.c */
 void lp_bind_exec(lua_State *L);      /* executors: exec.c */
 void lp_bind_graph(lua_State *L);     /* graphs as text, passes: graph.c */
 void lp_bind_files(lua_State *L);     /* files of tensors: files.c */
+void lp_bind_cache(lua_State *L);     /* executable files, locks: cache.c */
 void lp_bind_profile(lua_State *L);   /* executors' times; profile.c */
 void lp_bind_json(lua_State *L);      /* JSON: after value; json.c */
 void lp_bind_worker(lua_State *L);    /* worker processes: worker.c */

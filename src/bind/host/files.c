@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "src/bind/box.h"
+#include "src/bind/host/host.h"
 #include "src/bind/module.h"
 #include "src/io/csv.h"
 #include "src/io/folder.h"
@@ -26,7 +27,7 @@ static LpNamed *push_named(lua_State *L)
     return lp_new_owned(L, sizeof(LpNamed), "lupine.named", named_gc);
 }
 
-static const char *check_path(lua_State *L, int i, const char *fn)
+const char *lp_check_path(lua_State *L, int i, const char *fn)
 {
     char what[LP_DESCRIBE];
     size_t n;
@@ -47,7 +48,7 @@ static int read_one(lua_State *L, const char *fn, ReadOne read)
     LpErr e = {0};
     LpTensor *t = NULL;
     int tries = 0;
-    const char *path = check_path(L, 1, fn);
+    const char *path = lp_check_path(L, 1, fn);
     LpBox *box = lp_push_box(L);
     while (read(path, &t, &e) != LP_OK)
         lp_gc_retry(L, &e, &tries, NULL);
@@ -64,7 +65,7 @@ LP_FUNCTION_AS(read_npy, read_one(L, "load", lp_npy_read))
 static int write_npy(lua_State *L)
 {
     LpErr e = {0};
-    const char *path = check_path(L, 1, "save");
+    const char *path = lp_check_path(L, 1, "save");
     LpTensor *t = lp_check_tensor(L, 2, "save", "arr");
     lp_must(L, lp_npy_write(path, t, &e), &e);
     return 0;
@@ -77,7 +78,7 @@ static int read_image(lua_State *L)
     LpErr e = {0};
     LpTensor *t = NULL;
     int tries = 0;
-    const char *path = check_path(L, 1, "read_image");
+    const char *path = lp_check_path(L, 1, "read_image");
     LpImageMode mode = (LpImageMode)luaL_checkoption(L, 2, "unchanged", modes);
     LpBox *box = lp_push_box(L);
     while (lp_image_read(path, mode, &t, &e) != LP_OK)
@@ -91,20 +92,18 @@ static int read_image(lua_State *L)
 static int write_png(lua_State *L)
 {
     LpErr e = {0};
-    const char *path = check_path(L, 1, "write_png");
+    const char *path = lp_check_path(L, 1, "write_png");
     LpTensor *t = lp_check_tensor(L, 2, "write_png", "input");
     lp_must(L, lp_png_write(path, t, &e), &e);
     return 0;
 }
 
 /* ---- several ------------------------------------------------------------- */
-typedef LpStatus (*ReadNamed)(const char *path, LpNamed *out, LpErr *e);
-
-static int read_named(lua_State *L, const char *fn, ReadNamed read)
+int lp_read_named(lua_State *L, const char *fn, LpReadNamed read)
 {
     LpErr e = {0};
     int tries = 0;
-    const char *path = check_path(L, 1, fn);
+    const char *path = lp_check_path(L, 1, fn);
     LpNamed *l = push_named(L);
     while (read(path, l, &e) != LP_OK) {
         lp_named_fini(l);
@@ -131,7 +130,7 @@ static int read_named(lua_State *L, const char *fn, ReadNamed read)
 }
 
 /* (path) -> names, tensors, metadata */
-LP_FUNCTION_AS(read_safetensors, read_named(L, "load", lp_safetensors_read))
+LP_FUNCTION_AS(read_safetensors, lp_read_named(L, "load", lp_safetensors_read))
 
 static LpStatus npz_whole(const char *path, LpNamed *out, LpErr *e)
 {
@@ -145,8 +144,9 @@ static LpStatus npz_each(const char *path, LpNamed *out, LpErr *e)
 
 /* (path, each) -> names, tensors, texts: with `each` a bad array is false, and
  * the text of its name says why */
-LP_FUNCTION_AS(read_npz, read_named(L, "load",
-                                    lua_toboolean(L, 2) ? npz_each : npz_whole))
+LP_FUNCTION_AS(read_npz,
+               lp_read_named(L, "load",
+                             lua_toboolean(L, 2) ? npz_each : npz_whole))
 
 static void add_text(lua_State *L, LpNamed *l, int key, int value)
 {
@@ -158,8 +158,7 @@ static void add_text(lua_State *L, LpNamed *l, int key, int value)
             &e);
 }
 
-/* names and tensors at 2 and 3, lists of equal length; texts at 4 or nil */
-static LpNamed *take_named(lua_State *L, const char *fn)
+LpNamed *lp_take_named(lua_State *L, const char *fn)
 {
     LpErr e = {0};
     LpNamed *l = push_named(L);
@@ -186,9 +185,9 @@ static LpNamed *take_named(lua_State *L, const char *fn)
 static int write_safetensors(lua_State *L)
 {
     LpErr e = {0};
-    const char *path = check_path(L, 1, "save");
+    const char *path = lp_check_path(L, 1, "save");
     lua_settop(L, 4);
-    lp_must(L, lp_safetensors_write(path, take_named(L, "save"), &e), &e);
+    lp_must(L, lp_safetensors_write(path, lp_take_named(L, "save"), &e), &e);
     return 0;
 }
 
@@ -196,10 +195,11 @@ static int write_safetensors(lua_State *L)
 static int write_npz(lua_State *L)
 {
     LpErr e = {0};
-    const char *path = check_path(L, 1, "savez");
+    const char *path = lp_check_path(L, 1, "savez");
     lua_settop(L, 5);
     bool compressed = lua_toboolean(L, 5);
-    lp_must(L, lp_npz_write(path, take_named(L, "savez"), compressed, &e), &e);
+    lp_must(L, lp_npz_write(path, lp_take_named(L, "savez"), compressed, &e),
+            &e);
     return 0;
 }
 
@@ -237,7 +237,7 @@ static int read_csv(lua_State *L)
 {
     LpErr e = {0};
     size_t n;
-    const char *path = check_path(L, 1, "read");
+    const char *path = lp_check_path(L, 1, "read");
     const char *delimiter = luaL_checklstring(L, 2, &n);
     bool header = lua_toboolean(L, 3);
     if (n != 1 || strpbrk(delimiter, "\"\r\n"))
@@ -273,7 +273,7 @@ static int list_folder(lua_State *L)
 {
     LpErr e = {0};
     struct stat st;
-    const char *path = check_path(L, 1, "list_folder");
+    const char *path = lp_check_path(L, 1, "list_folder");
     DIR **d = lp_new_owned(L, sizeof *d, "lupine.folder", folder_gc);
     *d = opendir(path);
     if (!*d)
