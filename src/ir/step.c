@@ -59,6 +59,28 @@ int lp_step_add(LpStep *s, const LpVariable *v, LpErr *e)
     return (int)s->n_var++;
 }
 
+static bool has_data(LpVarRole r)
+{
+    return r == LP_VAR_PARAM || r == LP_VAR_BUFFER || r == LP_VAR_CONST ||
+           r == LP_VAR_STATE || r == LP_VAR_HYPER;
+}
+
+LpStatus lp_step_bind(LpStep *s, size_t var, LpTensor *data, LpErr *e)
+{
+    LpVariable *v = &s->var[var];
+    LpType type = lp_tensor_type(data), want = lp_var_host_type(s, v);
+    LP_FAIL_IF(!has_data(v->role) || v->data, e, LP_E_RUNTIME, "%s '%s' %s",
+               lp_var_role_name(v->role), v->name,
+               v->data ? "has its data already" : "has no data");
+    LP_FAIL_IF(type.dtype != want.dtype || !lp_shape_eq(&type, &want), e,
+               LP_E_VALUE, "%s '%s' is %s%s, its data are %s%s",
+               lp_var_role_name(v->role), v->name, lp_dtype_name(want.dtype),
+               lp_shape_str(&want), lp_dtype_name(type.dtype),
+               lp_shape_str(&type));
+    v->data = lp_tensor_retain(data);
+    return LP_OK;
+}
+
 bool lp_var_carried(const LpVariable *v)
 {
     return (v->role == LP_VAR_BUFFER || v->role == LP_VAR_PARAM) &&

@@ -116,5 +116,11 @@ void lp_step_graph_fini(LpStepGraph *x); /* a zeroed one is fine */
  * and has gone through the verifiers; its variables have no data. */
 char *lp_step_print(const LpStep *s, LpErr *e);
 LpStatus lp_step_parse(const char *text, LpStep **out, LpErr *e);
+/* The same of a step that may be open, without files and lines of scripts: of
+ * steps that compile to the same it is the same. */
+char *lp_step_print_key(const LpStep *s, LpErr *e);
+/* Gives a variable of a parsed step its data, which it retains: contiguous, of
+ * lp_var_host_type. Once, and to roles that have data. */
+LpStatus lp_step_bind(LpStep *s, size_t var, LpTensor *data, LpErr *e);
 
 #endif

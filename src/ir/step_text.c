@@ -66,13 +66,9 @@ static void text_numerics(LpBuf *b, const LpNumerics *n)
 #undef LP_NUMERIC
 }
 
-char *lp_step_print(const LpStep *s, LpErr *e)
+static char *print(const LpStep *s, LpErr *e)
 {
     LpBuf b = {0};
-    if (!s->complete) {
-        lp_fail(e, LP_E_RUNTIME, "the step is not complete");
-        return NULL;
-    }
     lp_buf_fmt(&b,
                "step iterations %" PRId64 " accumulation %" PRId64
                " replicas %" PRId64 " %s",
@@ -88,6 +84,59 @@ char *lp_step_print(const LpStep *s, LpErr *e)
     for (size_t i = 0; i < s->n_var; i++)
         text_variable(&b, &s->var[i]);
     return lp_text_take(&b, e);
+}
+
+char *lp_step_print(const LpStep *s, LpErr *e)
+{
+    if (s->complete)
+        return print(s, e);
+    lp_fail(e, LP_E_RUNTIME, "the step is not complete");
+    return NULL;
+}
+
+/* The end of the STR that starts at p, behind its quote. */
+static const char *string_end(const char *p)
+{
+    for (p++; *p && *p != '"'; p++)
+        p += *p == '\\' && p[1];
+    return p + (*p != '\0');
+}
+
+/* Takes file and line out of an origin line, which keeps its end. */
+static void drop_source(char *line, char **to)
+{
+    const char *p = line;
+    while (*p && *p != '\n') {
+        const char *from = p;
+        if (strncmp(p, " file \"", 7) == 0)
+            from = p = string_end(p + 6);
+        else if (strncmp(p, " line ", 6) == 0)
+            from = p = p + 6 + strspn(p + 6, "0123456789");
+        else
+            p = *p == '"' ? string_end(p) : p + 1;
+        memmove(*to, from, (size_t)(p - from));
+        *to += p - from;
+    }
+}
+
+char *lp_step_print_key(const LpStep *s, LpErr *e)
+{
+    char *text = print(s, e), *to = text;
+    for (char *p = text; p && *p;) {
+        size_t n = strcspn(p, "\n");
+        if (strncmp(p + strspn(p, " "), "origin", 6) == 0) {
+            drop_source(p, &to);
+        } else {
+            memmove(to, p, n);
+            to += n;
+        }
+        p += n;
+        if (*p)
+            *to++ = *p++;
+    }
+    if (text)
+        *to = '\0';
+    return text;
 }
 
 /* ---- parsing ------------------------------------------------------------ */

@@ -396,6 +396,25 @@ static int compile(lua_State *L)
     return 2;
 }
 
+/* core.lower(step, {replicas=, host={…}}) -> program: of a complete step, the
+ * half of core.compile that is this machine's. The other keys say nothing. */
+static int lower(lua_State *L)
+{
+    LpErr e = {0};
+    LpTraining t;
+    LpCotangents c;
+    LpProgram *p = NULL;
+    LpStep *s = lp_check_step(L);
+    luaL_checkstack(L, 40, NULL);
+    LpCompileSpec spec = read_spec(L, s, &t, &c);
+    lua_getfield(L, 2, "host");
+    LpHostOptions host = read_host_options(L, lua_gettop(L));
+    LpBox *b = lp_new_box(L, &program_class);
+    lp_must(L, lp_compile_host(s, &spec.topology, &host, &p, &e), &e);
+    b->p = p;
+    return 1;
+}
+
 static const luaL_Reg program_methods[] = {{"executor", program_executor},
                                            {NULL, NULL}};
 
@@ -403,4 +422,5 @@ void lp_bind_compile(lua_State *L)
 {
     lp_add_class(L, &program_class, program_methods);
     lp_set_function(L, "compile", compile);
+    lp_set_function(L, "lower", lower);
 }

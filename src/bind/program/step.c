@@ -109,18 +109,45 @@ static int step_add_var(lua_State *L)
     return 1;
 }
 
-/* step:text("micro" | "update" | "step"): a graph ("" if there is none), or
- * all of a complete step, which core.step_parse reads */
+/* step:data(var) -> the tensor that it starts with, nil if it has none */
+static int step_data(lua_State *L)
+{
+    const LpStep *s = lp_check_step(L);
+    size_t i = lp_check_var(L, 2, s);
+    if (s->var[i].data)
+        lp_push_tensor(L, s->var[i].data);
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+/* step:bind(var, tensor): lp_step_bind */
+static int step_bind(lua_State *L)
+{
+    LpErr e = {0};
+    LpStep *s = lp_check_step(L);
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "bind", "tensor"), *c = NULL;
+    LpBox *b = lp_push_box(L);
+    lp_must(L, lp_contiguous(t, &c, &e), &e);
+    b->p = c;
+    lp_must(L, lp_step_bind(s, i, c, &e), &e);
+    return 0;
+}
+
+/* step:text("micro" | "update" | "step" | "key"): a graph ("" if there is
+ * none), all of a complete step, which core.step_parse reads, or what a step is
+ * told by (lp_step_print_key) */
 static int step_text(lua_State *L)
 {
-    static const char *const which[] = {"micro", "update", "step", NULL};
+    static const char *const which[] = {"micro", "update", "step", "key", NULL};
     LpErr e = {0};
     const LpStep *s = lp_check_step(L);
     int what = luaL_checkoption(L, 2, "micro", which);
     const LpGraph *g = what == 1 ? s->update : s->micro;
     LpBox *text = lp_new_text(L);
-    if (what == 2)
-        text->p = lp_step_print(s, &e);
+    if (what >= 2)
+        text->p = (what == 2 ? lp_step_print : lp_step_print_key)(s, &e);
     else if (g)
         text->p = lp_graph_print(g, &e);
     lp_must(L, e.code, &e);
@@ -146,6 +173,8 @@ static const luaL_Reg step_methods[] = {{"vars", step_vars},
                                         {"places", step_places},
                                         {"complete", lp_step_complete},
                                         {"text", step_text},
+                                        {"data", step_data},
+                                        {"bind", step_bind},
                                         {"compile", lp_step_compile},
                                         {NULL, NULL}};
 
