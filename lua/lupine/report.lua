@@ -13,18 +13,40 @@ local core = require("lupine.core")
 ---@field no_effect string[] options that change nothing here, and why
 local Report = class.new("Report")
 
----@param plan userdata
-function Report:init(plan)
-  for k, v in pairs(plan:report()) do
+-- report -> what was stored of it
+local stored_of = setmetatable({}, { __mode = "k" })
+
+---@param plan userdata?
+---@param stored? {figures: table, summary: string, plan: fun(): userdata} in place of
+---  the plan: what was said of it before, and what makes it again if it is asked for
+function Report:init(plan, stored)
+  for k, v in pairs(stored and stored.figures or plan:report()) do
     self[k] = v
   end
   self.plan, self.no_effect = plan, {}
+  stored_of[self] = stored
+end
+
+function Report.__index(self, key)
+  if key == "plan" and stored_of[self] then
+    self.plan = stored_of[self].plan()
+    return self.plan
+  end
+  return Report[key]
+end
+
+--- What Report(nil, …) takes, but for `plan`: plain data.
+---@return {figures: table, summary: string}
+function Report:stored()
+  local s = stored_of[self]
+  return s and { figures = s.figures, summary = s.summary }
+    or { figures = self.plan:report(), summary = self.plan:text() }
 end
 
 --- The figures as text, laid out like Poplar's profile summary.
 ---@return string
 function Report:summary()
-  local text = self.plan:text()
+  local text = self:stored().summary
   if #self.no_effect > 0 then
     text = text .. "\nOptions without effect on these figures:\n  "
       .. table.concat(self.no_effect, "\n  ") .. "\n"

@@ -13,9 +13,11 @@
 --- The host's tensors and the device's copies are kept in step: one that a run
 --- of a training session changed is fetched when it is read, and what another
 --- session changed goes to the device before the next run.
+local cache = require("lupine.session.cache")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local report = require("lupine.report")
+local stored = require("lupine.session.stored")
 local streams = require("lupine.session.streams")
 local training = require("lupine.session.training")
 
@@ -45,10 +47,24 @@ local function index(step)
   return vars, by_name
 end
 
+-- The program of a traced step and what the simulated system says of it.
+local function compile_traced(step, compile)
+  local plan, program = core.compile(step, compile)
+  return program, report.Report(plan)
+end
+
+-- The program of a complete one, which was stored with its report.
+local function lower_stored(step, compile, spec)
+  stored.bind(step, (index(step)), spec)
+  local program = core.lower(step, { replicas = compile.replicas, host = compile.host })
+  return program, stored.report(spec.executable, step, compile.system)
+end
+
 -- Compiles the step: what it computes (loops, reduction, the optimizer,
 -- anchors), where, and how the host runs it.
 local function compile_step(self, step, spec)
   local compile = class.copy(spec.compile)
+  local program
   compile.system, compile.host, compile.anchors = spec.system or {}, spec.host or {}, {}
   compile.progress = spec.progress
   for i, anchor in ipairs(spec.anchors or {}) do
@@ -58,10 +74,17 @@ local function compile_step(self, step, spec)
   if self.training then
     local _, by_name = index(step)
     self.optimizer = spec.optimizer
-    self.hypers, self.states = training.complete(step, by_name, spec.optimizer, compile)
+    self.hypers, self.states = training.complete(step, by_name, spec.optimizer, compile,
+      spec.executable ~= nil)
   end
-  local plan, program = core.compile(step, compile)
-  self.vars, self.report = index(step), report.Report(plan)
+  if spec.executable then
+    program, self.report = lower_stored(step, compile, spec)
+  elseif spec.cache then
+    program, self.report, step = cache.compile(step, compile, spec.cache, compile_traced)
+  else
+    program, self.report = compile_traced(step, compile)
+  end
+  self.vars = index(step)
   self.streams = streams.sort(self.vars, spec)
   self.device = spec.place and spec.place(self.report)
   local ok, e = pcall(function()
@@ -111,11 +134,17 @@ end
 --- step:compile), calls (functions that host calls name, by ID: of a list of
 --- tensors, to a list), progress (called with each part of compiling that is
 --- done), seed, place (report -> the lupine.Device that it runs on, nil: none,
---- before memory is made). Modes are those of core.output_modes.
+--- before memory is made), cache (of compiled steps: session/cache.lua). Modes are
+--- those of core.output_modes.
+---
+--- With `executable` the step is the complete one of a file (session/stored.lua),
+--- which also tells compile, anchors, output, input_groups and system.
 --- error: poptorch.Error for a function that the program calls and `calls` lacks
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)
+  self.spec = { compile = spec.compile, anchors = spec.anchors, output = spec.output,
+    input_groups = spec.input_groups, system = spec.system }
   compile_step(self, step, spec)
   self.seed, self.has_run = spec.seed or 0, false
   local ok, e = pcall(connect, self, spec)
@@ -292,7 +321,8 @@ end
 
 local M = { Session = Session, index = index }
 
---- Compiles a traced step (core.compile) and puts it on its device.
+--- Compiles a traced step (core.compile), or takes a stored one, and puts it on
+--- its device.
 --- error: poptorch.Error when a tile overflows; what core.compile raises
 ---@param step lupine.Step
 ---@param spec table Session:init

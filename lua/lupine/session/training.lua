@@ -30,19 +30,31 @@ local errors = require("lupine.base.errors")
 
 local M = {}
 
--- Makes variables of states and hyper-parameters, and the rules that name them.
+-- Makes variables of states and hyper-parameters, and the rules that name them;
+-- a complete step has them already, they get their data.
 local Builder = class.new("Builder")
 
-function Builder:init(step, by_name, optimizer)
-  self.step, self.by_name, self.optimizer = step, by_name, optimizer
+function Builder:init(step, by_name, optimizer, complete)
+  self.step, self.by_name, self.optimizer, self.complete = step, by_name, optimizer, complete
   self.hypers, self.states, self.shared_hyper, self.shared_state = {}, {}, {}, {}
+end
+
+function Builder:variable(role, name, tensor, param)
+  if not self.complete then
+    return self.step:add_var(role, name, tensor, param)
+  end
+  local var = self.by_name[role .. " " .. name]
+  errors.check(var, "Error", "the executable has no %s '%s': it was compiled for another optimizer",
+    role, name)
+  self.step:bind(var.index, tensor)
+  return var.index
 end
 
 function Builder:state(rule, var, name)
   local key = name .. "___" .. var.name
   if not self.shared_state[key] then
     local tensor, new = self.optimizer:room(rule, name)
-    local index = self.step:add_var("state", key, tensor, var.index)
+    local index = self:variable("state", key, tensor, var.index)
     self.states[#self.states + 1] = { index = index, rule = rule, name = name, tensor = tensor,
       new = new }
     self.shared_state[key] = index
@@ -53,7 +65,7 @@ end
 function Builder:hyper(group, name)
   local value, key = self.optimizer:hyper(group, name)
   if not self.shared_hyper[key] then
-    local index = self.step:add_var("hyper", key, value)
+    local index = self:variable("hyper", key, value)
     self.hypers[#self.hypers + 1] = { index = index, group = group, name = name, value = value }
     self.shared_hyper[key] = index
   end
@@ -89,15 +101,17 @@ function Builder:update(rule)
 end
 
 --- Adds the optimizer's variables to a step and what step:complete needs of it
---- to `compile`.
+--- to `compile`. A complete step has them: then they get the optimizer's values.
+--- error: poptorch.Error for an optimizer that a complete step is not of
 ---@param step lupine.Step
 ---@param by_name table<string, table> variables by "role name"
 ---@param optimizer table as above
 ---@param compile table
+---@param complete? boolean
 ---@return table[] hypers {index, group, name, value}
 ---@return table[] states as above
-function M.complete(step, by_name, optimizer, compile)
-  local b = Builder(step, by_name, optimizer)
+function M.complete(step, by_name, optimizer, compile, complete)
+  local b = Builder(step, by_name, optimizer, complete)
   compile.rules = {}
   for i, rule in ipairs(optimizer:rules()) do
     compile.rules[i] = b:update(rule)
