@@ -12,6 +12,7 @@ local executor = require("poptorch.executor")
 local logging = require("poptorch.logging")
 local multi_conv = require("poptorch.multi_conv")
 local options = require("poptorch.options")
+local parsers = require("poptorch.parsers")
 local scopes = require("poptorch.scopes")
 local strategies = require("poptorch.strategies")
 
@@ -44,6 +45,8 @@ local M = {
   inferenceModel = executor.inferenceModel,
   registerPreCompileHook = executor.registerPreCompileHook,
   registerPostCompileHook = executor.registerPostCompileHook,
+  ICustomArgParser = parsers.ICustomArgParser,
+  registerCustomArgParser = parsers.registerCustomArgParser,
   DataLoader = data.DataLoader,
   AsynchronousDataAccessor = data.AsynchronousDataAccessor,
 

@@ -182,8 +182,6 @@ local ROWS = {
   { "poptorch", "search on the host, in the logarithms of probabilities that the model returns",
     "ctc_beam_search_decoder" },
   { "poptorch", "torch.cdist and topk or argmin give nearest points", "fps nearest" },
-  { "poptorch", "arguments and results are tensors, lists and tables of them",
-    "registerCustomArgParser ICustomArgParser" },
   { "poptorch", "operators have no attributes to set", "Attribute" },
   { "PoplarExecutor", "no executable is written: torch.save(model:state_dict(), name) and "
     .. "torch.load keep the weights", "save compileAndExport loadExecutable" },

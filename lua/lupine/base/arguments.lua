@@ -2,8 +2,8 @@
 --- parameters, flattened to tensors, compared with what was compiled, rebuilt.
 ---
 --- A spec is a tree: {kind = "tensor", shape, dtype}, {kind = "list", …},
---- {kind = "dict", keys, …}, {kind = "value", value}. Source: PopTorch API
---- reference, PoplarExecutor.__call__.
+--- {kind = "dict", keys, …}, {kind = "object", object, parser, …}, {kind =
+--- "value", value}. Source: PopTorch API reference, PoplarExecutor.__call__.
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
@@ -92,7 +92,47 @@ function M.bind(names, variadic, ...)
   return values
 end
 
+--- Metatable of objects -> what tells their tensors (yieldTensors) and makes
+--- another one of others (reconstruct); see poptorch.parsers.
+M.parsers = {}
+
+local function parser_of(value)
+  local of = type(value) == "table" and getmetatable(value)
+  while of do
+    if M.parsers[of] then
+      return M.parsers[of]
+    end
+    of = type(of) == "table" and rawget(of, "__base")
+  end
+  return nil
+end
+
+-- What yieldTensors yields or returns.
+local function yielded(parser, object)
+  local list = {}
+  local tell = coroutine.create(parser.yieldTensors)
+  local ok, value = coroutine.resume(tell, parser, object)
+  while ok and coroutine.status(tell) == "suspended" do
+    list[#list + 1] = value ~= nil and value
+    ok, value = coroutine.resume(tell)
+  end
+  if not ok then
+    error(value, 0)
+  end
+  return type(value) == "table" and not getmetatable(value) and value or list
+end
+
 local flatten
+
+local function flatten_object(value, parser, path, tensors)
+  local spec = { kind = "object", object = value, parser = parser }
+  for i, tensor in ipairs(yielded(parser, value)) do
+    errors.check(is_tensor(tensor), "Error", "%s: yieldTensors of %s gave %s, no tensor", path,
+      getmetatable(parser).__name, check.describe(tensor))
+    spec[i] = flatten(tensor, ("%s(%d)"):format(path, i), tensors)
+  end
+  return spec
+end
 
 local function flatten_table(value, path, tensors)
   local keys, listed = {}, #value
@@ -134,12 +174,27 @@ function flatten(value, path, tensors)
   elseif type(value) == "table" and not getmetatable(value) then
     return flatten_table(value, path, tensors)
   end
+  local parser = parser_of(value)
+  if parser then
+    return flatten_object(value, parser, path, tensors)
+  end
   errors.check(type(value) ~= "table" or getmetatable(value).__name ~= "PackedSequence",
     "TypeError", "%s: a PackedSequence goes neither into a compiled program nor out of it: call "
     .. "pack_padded_sequence (its lengths a list) and pad_packed_sequence in forward", path)
   return { kind = "value", value = value, path = path }
 end
 M.flatten = flatten
+
+local function rebuild_object(spec, next_tensor)
+  local parts, at = {}, 0
+  for i, part in ipairs(spec) do
+    parts[i] = M.rebuild(part, next_tensor)
+  end
+  return spec.parser:reconstruct(spec.object, function()
+    at = at + 1
+    return parts[at]
+  end)
+end
 
 --- The value of a spec with tensors taken from next_tensor().
 ---@param spec table
@@ -150,6 +205,8 @@ function M.rebuild(spec, next_tensor)
     return next_tensor()
   elseif spec.kind == "value" then
     return spec.value
+  elseif spec.kind == "object" then
+    return rebuild_object(spec, next_tensor)
   end
   local out = {}
   for i, part in ipairs(spec) do
@@ -196,6 +253,9 @@ local function same_shape(a, b)
 end
 
 local function kind_of(spec)
+  if spec.kind == "object" then
+    return check.describe(spec.object)
+  end
   return spec.kind == "value" and check.describe(spec.value) or "a " .. spec.kind
 end
 
@@ -220,6 +280,8 @@ function M.match(want, got, path)
     if want.kind == "dict" then
       same_keys(want, got, path)
     end
+    errors.check(want.parser == got.parser, "Error", "%s: compiled for %s, got %s%s", path,
+      kind_of(want), kind_of(got), HINT)
     errors.check(#want == #got, "Error", "%s: compiled for %d elements, got %d%s", path, #want,
       #got, HINT)
     for i, part in ipairs(want) do
