@@ -9,17 +9,21 @@ local M = {}
 
 local PLAIN = { number = true, string = true, boolean = true }
 
---- What of a module does not follow it from now on.
----@param model torch.nn.Module
+--- What of a model does not follow the user's module from now on.
+---@param model torch.nn.Module whose forward is called
+---@param user_model torch.nn.Module whose weights they are, mostly the same
 ---@return table<torch.nn.Module, table<string, any>>
-function M.take(model)
+function M.take(model, user_model)
   local taken = {}
-  for _, module in ipairs(model:modules()) do
-    taken[module] = { training = module.training }
-  end
-  for name, value in next, model._fields do
-    if PLAIN[type(value)] and name:sub(1, 1) ~= "_" then
-      taken[model][name] = value
+  for _, root in ipairs({ model, user_model }) do
+    for _, module in ipairs(root:modules()) do
+      taken[module] = taken[module] or {}
+      taken[module].training = module.training
+    end
+    for name, value in next, root._fields do
+      if PLAIN[type(value)] and name:sub(1, 1) ~= "_" then
+        taken[root][name] = value
+      end
     end
   end
   return taken

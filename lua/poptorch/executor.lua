@@ -34,13 +34,34 @@ Executor.__methods = methods -- for completion
 -- user model -> its training executor while it is wrapped
 local wrapped = setmetatable({}, { __mode = "k" })
 
-function Executor:init(model, options, training, optimizer)
+local ARGUMENTS = { "model", "options", "training", "poptorch_version", "optimizer",
+  "user_model" }
+
+--- trainingModel and inferenceModel make executors, not users. Arguments: model,
+--- whose forward runs; options; training; poptorch_version, which is not looked
+--- at; optimizer, for training; user_model, the module whose weights and
+--- attributes are the executor's, the model itself unless given.
+---@param ... any
+function Executor:init(...)
+  local model, options, training, _, optimizer, user_model =
+    table.unpack(check.arguments("PoplarExecutor", ARGUMENTS, nil, ...), 1, #ARGUMENTS)
+  user_model = user_model or model
+  training = check.bool(training, "PoplarExecutor(training)")
+  errors.check(training or check.is_none(optimizer), "AssertionError",
+    "PoplarExecutor(optimizer): an optimizer is for training only")
   options = rules.for_executor(options, training)
   rawset(self, own.KEY, {
     options = options, log_file = logging.file(options, training),
-    training = training, optimizer = optimizer, model = model,
-    as_wrapped = as_wrapped.take(model),
+    training = training, optimizer = optimizer, model = user_model, called = model,
+    as_wrapped = as_wrapped.take(model, user_model),
   })
+  if training then
+    local s = own.state(self)
+    s.optimizer = not check.is_none(optimizer) and optimizer
+      or require("poptorch.optim").SGD(user_model:parameters(), { lr = 0.01 })
+    completing.check_kind(s.optimizer, "trainingModel")
+    completing.choose_reduction(s, s.optimizer, "trainingModel")
+  end
   groups.note(own.state(self))
 end
 
@@ -105,6 +126,8 @@ function Executor.__newindex(self, key, value)
     s.session:random_state(value[1], value[2])
     return
   end
+  errors.check(key ~= "options" and key ~= "model", "AttributeError",
+    "an executor's %s cannot be set: wrap the module again", key)
   s.model[key] = value
   as_wrapped.assign(s.as_wrapped, s.model, key, value)
 end
@@ -113,7 +136,7 @@ end
 
 local function bind(s, ...)
   if not s.names then
-    s.names, s.variadic = arguments.parameters(s.model.forward)
+    s.names, s.variadic = arguments.parameters(s.called.forward)
   end
   return arguments.bind(s.names, s.variadic, ...)
 end
@@ -183,12 +206,7 @@ M.trainingModel = define("trainingModel(model, options, optimizer)",
     model = module_of(model, "trainingModel")
     errors.check(not wrapped[model], "RuntimeError",
       "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
-    if check.is_none(optimizer) then
-      optimizer = require("poptorch.optim").SGD(model:parameters(), { lr = 0.01 })
-    end
-    completing.check_kind(optimizer, "trainingModel")
-    local executor = Executor(model, options, true, optimizer)
-    completing.choose_reduction(own.state(executor), optimizer, "trainingModel")
+    local executor = Executor(model, options, true, nil, optimizer)
     wrapped[model] = executor
     M._add_destroy()
     return executor

@@ -307,7 +307,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     Module.tracer = scope_of(names, s.model, frozen)
     local on = s.training or core.is_grad_enabled()
     local _ <close> = require("torch").set_grad_enabled(on)
-    results = table.pack(pcall(trace.run, trace, false, s.model, table.unpack(args, 1, spec.n)))
+    results = table.pack(pcall(trace.run, trace, false, s.called, table.unpack(args, 1, spec.n)))
   end
   if not results[1] then
     fail(s, spec, results[2])

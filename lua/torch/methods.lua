@@ -44,6 +44,19 @@ for _, name in ipairs({ "conj", "resolve_conj", "resolve_neg", "real" }) do
   end
 end
 
+--- NumPy's arrays are tensors here: the tensor itself. One that requires a gradient
+--- is an error unless `force`, which gives it without its history.
+methods.numpy = define("numpy", { "self", "force" }, function(self, force)
+  errors.check(force or not self.requires_grad, "RuntimeError", "Can't call numpy() on Tensor "
+    .. "that requires grad. Use tensor:detach():numpy() instead.")
+  return force and self:detach() or self
+end)
+
+--- An array is a tensor: the same one.
+M.from_numpy = define("from_numpy", { "ndarray" }, function(ndarray)
+  return ndarray
+end)
+
 --- The number of the device: -1, the processor.
 methods.get_device = define("get_device", { "self" }, function()
   return -1

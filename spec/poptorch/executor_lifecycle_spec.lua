@@ -349,6 +349,44 @@ describe("an executor", function()
     near(again(x), a)
   end)
 
+  it("has options and a model that are read, not set", function()
+    local model = poptorch.inferenceModel(Net())
+    for _, name in ipairs({ "options", "model" }) do
+      local e = raises("AttributeError", name, function()
+        model[name] = model[name]
+      end)
+      assert.matches("wrap the module again", e.message)
+    end
+    assert.is_true(model.options:isFrozen())
+  end)
+
+  it("can be made as PopTorch makes it: a module to call, another one whose it is", function()
+    local Twice = nn.Module:extend("Twice")
+    function Twice:init(inner)
+      self.inner = inner
+    end
+    function Twice:forward(x)
+      return self.inner(x) * 2
+    end
+    local net = Net():eval()
+    local model = poptorch.PoplarExecutor(Twice(net), poptorch.Options(), false, "3.3.0", nil, net)
+    assert.equal(net, model.model)
+    assert.equal(42, model.answer)
+    local x = torch.ones(2, 1)
+    near(model(x), net(x):detach() * 2)
+    local names = table.concat(model:getTensorNames(), " ")
+    assert.matches("fc.weight", names, 1, true)
+    assert.is_nil(names:find("inner.fc", 1, true))
+
+    local trained = poptorch.PoplarExecutor({ model = Net(), training = true })
+    local before = trained.fc.bias:item()
+    trained(x, x + 5)
+    assert.not_equal(before, trained.fc.bias:item())
+    raises("AssertionError", "for training only", function()
+      poptorch.PoplarExecutor(net, nil, false, "", torch.optim.SGD(net:parameters(), 0.1))
+    end)
+  end)
+
   it("refuses options and optimizers of a wrong kind", function()
     raises("Error", "poptorch.Options", function()
       poptorch.inferenceModel(Net(), 5)

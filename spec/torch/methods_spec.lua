@@ -28,6 +28,18 @@ describe("Facts about a tensor", function()
     assert.is_false(x:is_set_to(x:t()))
   end)
 
+  it("is an array's place: numpy() gives the tensor itself", function()
+    local x = arange(2, 3)
+    assert.equal(x, x:numpy())
+    assert.equal(x, torch.from_numpy(x))
+    x:requires_grad_(true)
+    raises("RuntimeError", "detach%(%):numpy", function()
+      x:numpy()
+    end)
+    assert.is_false(x:numpy({ force = true }).requires_grad)
+    assert.equal(x:data_ptr(), x:numpy(true):data_ptr())
+  end)
+
   it("tell whether a gradient is kept", function()
     local x = torch.ones(2):requires_grad_(true)
     local y = x * 2

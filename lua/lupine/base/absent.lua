@@ -22,7 +22,7 @@ local ROWS = {
     .. "sparse_bsc_tensor sparse_compressed_tensor smm sspaddmm hspmm hsmm dsmm spmm saddmm "
     .. "strided layout jagged nested masked" },
   { "torch", 'torch.tensor takes lists; require("lupine.numpy") reads .npy files',
-    "from_numpy from_dlpack to_dlpack" },
+    "from_dlpack to_dlpack" },
   { "torch", "there are no complex dtypes", "complex polar complex32 complex64 complex128 cfloat "
     .. "cdouble chalf imag view_as_real view_as_complex eig" },
   { "torch", "there are no quantized types", "quantization ao quantize_per_tensor "
@@ -147,8 +147,6 @@ local ROWS = {
 
   { "Tensor", "a function of two results gives two: local values, indices = x:max(1)",
     "values indices" },
-  { "Tensor", 'x:tolist() gives a table; require("lupine.numpy") writes and reads .npy files',
-    "numpy" },
   { "Tensor", "there is the host and the simulated IPU", "ipu xpu mtia record_stream" },
   { "Tensor", "workers are forked: they have the tensor as it was then, and what they write to it "
     .. "is theirs", "share_memory_" },

@@ -102,7 +102,8 @@ local function replace(self, key, value)
         kind[3])
       errors.check(not (rawget(Module, "tracer") and kind[1] == "_buffers" and value), "Error",
         "'%s' is a registered buffer: inside a traced forward its field cannot be given a new "
-        .. "tensor. Update it in place: self.%s:copy_(value)", tostring(key), tostring(key))
+        .. "tensor. Update it in place: self.%s:copy_(value), or self.%s:add_(1) for self.%s = "
+        .. "self.%s + 1", key, key, key, key, key)
       registry:set(key, value)
       return true
     end
