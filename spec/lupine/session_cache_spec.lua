@@ -168,7 +168,7 @@ describe("a stored session", function()
   local path
 
   before_each(function()
-    core.make_folders(folder)
+    core.make_folder(folder)
     path = folder .. "/s.lupine"
   end)
 

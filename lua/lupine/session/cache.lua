@@ -181,7 +181,7 @@ end
 ---@return lupine.Report
 ---@return lupine.Step the complete step of the program
 function M.compile(step, compile, cache, make)
-  local made, e = pcall(core.make_folders, cache.path)
+  local made, e = pcall(core.make_folder, cache.path)
   if not made then
     unusable(cache, e)
   end

@@ -196,7 +196,7 @@ describe("nothing is left", function()
   end)
 
   it("of one that is garbage, left in the middle", function()
-    local pids = {}
+    local pids
     do
       local l = loader()
       l()

@@ -1,5 +1,4 @@
 /* Executable files and what a cache of them needs: hashes, folders, locks. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,31 +44,6 @@ static int write_executable(lua_State *L)
 }
 
 /* ---- folders ------------------------------------------------------------- */
-/* (path): makes the folder and those that it lies in, if they are not there */
-static int make_folders(lua_State *L)
-{
-    LpErr e = {0};
-    const char *path = lp_check_path(L, 1, "make_folders");
-    LpBox *copy = lp_new_text(L);
-    char *s = copy->p = lp_strdup(path);
-    struct stat st;
-    if (!s)
-        return lp_raise(L, LP_E_MEMORY, "out of memory");
-    for (char *p = s + (*s == '/'); *p; p++) {
-        p += strcspn(p, "/");
-        char end = *p;
-        *p = '\0';
-        if (mkdir(s, 0777) != 0 && errno != EEXIST)
-            lp_must(L, lp_file_error(s, &e), &e);
-        *p = end;
-        if (!end)
-            break;
-    }
-    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
-        return lp_raise(L, LP_E_OS, "%s: not a folder", path);
-    return 0;
-}
-
 /* (path) -> whether a folder is there */
 static int is_folder(lua_State *L)
 {
@@ -104,7 +78,6 @@ static int lock_file(lua_State *L)
 static const luaL_Reg functions[] = {{"xxh3", xxh3},
                                      {"read_executable", read_executable},
                                      {"write_executable", write_executable},
-                                     {"make_folders", make_folders},
                                      {"is_folder", is_folder},
                                      {"lock_file", lock_file},
                                      {NULL, NULL}};

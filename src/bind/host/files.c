@@ -296,7 +296,7 @@ static int list_folder(lua_State *L)
 static int make_folder(lua_State *L)
 {
     LpErr e = {0};
-    lp_must(L, lp_folder_make(check_path(L, 1, "make_folder"), &e), &e);
+    lp_must(L, lp_folder_make(lp_check_path(L, 1, "make_folder"), &e), &e);
     return 0;
 }
 
@@ -306,7 +306,7 @@ static int write_text(lua_State *L)
     LpErr e = {0};
     LpFileOut o = {0};
     size_t n;
-    const char *path = check_path(L, 1, "write_text");
+    const char *path = lp_check_path(L, 1, "write_text");
     const char *text = luaL_checklstring(L, 2, &n);
     LpStatus st = lp_file_begin(&o, path, &e);
     if (st == LP_OK)
