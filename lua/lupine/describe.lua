@@ -81,15 +81,10 @@ local function noted(value)
     return nil
   end
   local start = '"' .. note.text:match("^[%w_%.]+")
-  local text, line
-  for _, after in ipairs({ "(", '"' }) do -- the call's text, else its name alone
-    text, line = block_above(note.source, function(l)
-      return l:find(start .. after, 1, true) ~= nil
-    end)
-    if line then
-      break
-    end
-  end
+  local text, line = block_above(note.source, function(l)
+    local _, stop = l:find(start, 1, true)
+    return stop and l:find("^[%(\"]", stop + 1) ~= nil
+  end)
   local lines = { note.text }
   add(lines, text and without_class(text))
   add(lines, line and place(note.source, line))

@@ -150,8 +150,9 @@ end
 --- error: AssertionError for an optimizer that no program can be made of,
 --- ValueError for amsgrad
 ---@param optimizer any
----@param where string
+---@param where? string trainingModel unless given
 function M.check_kind(optimizer, where)
+  where = where or "trainingModel"
   local cls, base = class.of(optimizer), kind_of(optimizer)
   errors.check(base, "AssertionError", "%s: optimizer: allowed are SGD, Adam, AdamW, RMSprop of "
     .. "torch.optim and poptorch.optim, and poptorch.optim.LAMB, got %s", where,
@@ -176,14 +177,14 @@ end
 --- mean. error: ValueError if the program was compiled for another one
 ---@param s table the executor's state
 ---@param optimizer torch.optim.Optimizer
----@param where string
+---@param where? string trainingModel unless given
 function M.choose_reduction(s, optimizer, where)
   local training = s.options.Training
   local row = training:_row("mean_accumulation_and_replication_reduction_strategy")
   local wanted = rules.mean_strategy(s.options, whole.accumulates_half(optimizer))
   errors.check(not s.session or wanted == training[row.key], "ValueError", "%s: accum_type = "
-    .. "torch.float16 needs %s, the model was compiled with %s", where, tostring(wanted),
-    tostring(training[row.key]))
+    .. "torch.float16 needs %s, the model was compiled with %s", where or "trainingModel",
+    tostring(wanted), tostring(training[row.key]))
   training:_store(row, wanted)
 end
 

@@ -59,8 +59,8 @@ function Executor:init(...)
     local s = own.state(self)
     s.optimizer = not check.is_none(optimizer) and optimizer
       or require("poptorch.optim").SGD(user_model:parameters(), { lr = 0.01 })
-    completing.check_kind(s.optimizer, "trainingModel")
-    completing.choose_reduction(s, s.optimizer, "trainingModel")
+    completing.check_kind(s.optimizer)
+    completing.choose_reduction(s, s.optimizer)
   end
   groups.note(own.state(self))
 end

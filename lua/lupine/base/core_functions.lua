@@ -115,6 +115,16 @@ read_npz(str path, bool each=False) -> (Any names, Any tensors, Any texts)
   -- NumPy's archive; with each a bad array is false, and texts say why.
 read_safetensors(str path) -> (Any names, Any tensors, Any metadata)
   -- A file of safetensors.
+xxh3(str bytes) -> str
+  -- The 16 hexadecimal digits of their XXH3.
+read_executable(str path) -> (Any names, Any tensors, Any texts)
+  -- An executable file of this version.
+write_executable(str path, Any names, Tensor[] tensors, Any texts) -> None
+  -- An executable file, replaced as a whole or not at all.
+is_folder(str path) -> bool
+  -- Whether a folder is there.
+lock_file(str path) -> Any
+  -- A lock that other processes wait for, held until it is closed.
 make_folder(str path) -> None
   -- Makes a folder with those around it, if it is not there.
 write_text(str path, str text) -> None
