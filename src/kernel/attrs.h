@@ -261,6 +261,8 @@ enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL };
 enum { LP_IDENTITY_LOSS_REDUCTION };
 /* nll_loss_forward, nll_loss_backward */
 enum { LP_NLL_REDUCTION, LP_NLL_IGNORE_INDEX, LP_NLL_CLASSES };
+/* ctc_beam_search_decoder */
+enum { LP_CTC_BLANK, LP_CTC_BEAM_WIDTH, LP_CTC_TOP_PATHS };
 /* nll_loss, cross_entropy */
 enum {
     LP_LOSS_SIZE_AVERAGE,

@@ -177,8 +177,6 @@ local ROWS = {
   { "poptorch", "the simulated machine has no overlapping of host I/O",
     "set_overlap_for_input set_overlap_for_output" },
   { "poptorch", "`lupine profile` and Options():hostProfile(true) tell the times", "profiling" },
-  { "poptorch", "search on the host, in the logarithms of probabilities that the model returns",
-    "ctc_beam_search_decoder" },
   { "poptorch", "torch.cdist and topk or argmin give nearest points", "fps nearest" },
   { "poptorch", "operators have no attributes to set", "Attribute" },
   { "PoplarExecutor", "no executable is written: torch.save(model:state_dict(), name) and "

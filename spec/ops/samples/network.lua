@@ -151,6 +151,7 @@ return {
   softmin = { { x{ 2, 3 }, 1 } },
 
   identity_loss = { { x{ 2, 3 }, "mean" }, { x{ 2, 3 }, "none" } },
+  ctc_beam_search_decoder = { { x{ 4, 2, 3 }, v{ 4, 3 }, 0, 3, 2 } },
   nll_loss_forward = { { x{ 2, 3 }, v{ 1, 0 }, none, "mean", -100 } },
   nll_loss_backward = { { x{}, v{ 1, 0 }, none, f{ 2 }, "mean", -100, 3,
     kink = "the total weight is a constant" } },
