@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/process.h"
 
 static struct {
     LpSimd simd;
@@ -180,4 +181,9 @@ ASKED(LpSimd, lp_cpu_simd, simd)
 ASKED(bool, lp_cpu_has_avx512_bf16, bf16)
 ASKED(bool, lp_cpu_has_amx, amx)
 ASKED(const char *, lp_cpu_name, name)
-ASKED(int, lp_cpu_threads, threads)
+
+int lp_cpu_threads(void)
+{
+    pthread_once(&once, ask);
+    return lp_in_worker() ? 1 : cpu.threads;
+}

@@ -24,7 +24,8 @@ bool lp_cpu_has_amx(void); /* tiles of bf16 and int8, granted by the system */
 const char *lp_cpu_name(void);
 
 /* Threads for kernels: OMP_NUM_THREADS, else the CPUs this process may use;
- * never above OMP_THREAD_LIMIT. At least 1. */
+ * never above OMP_THREAD_LIMIT. At least 1; 1 in a worker process, whose
+ * parent's threads it does not have. */
 int lp_cpu_threads(void);
 
 #endif

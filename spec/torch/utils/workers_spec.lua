@@ -297,12 +297,18 @@ describe("a loader whose worker fails", function()
         epoch({}, c[1])
       end)
     end
-    -- operators large enough for several threads run there
-    epoch({}, function()
+    -- Operators and copies large enough for several threads run there, after
+    -- their parent has started its own.
+    local function large()
       local x = torch.ones({ 300, 300 })
       assert(x:matmul(x):sum():item() == 27e6)
+      local wide = torch.zeros({ 1000, 2000 })
+      wide:copy_(torch.ones({ 2000, 1000 }):t())
+      assert(wide:sum():item() == 2e6)
       return 1
-    end)
+    end
+    large()
+    epoch({}, large)
   end)
 end)
 
