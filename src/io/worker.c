@@ -206,11 +206,11 @@ static LpStatus receive_datagram(LpWorker *w, Datagram *d, LpErr *e)
                        .msg_control = control.space,
                        .msg_controllen = sizeof control.space};
     d->fd = -1;
+    /* An end that was closed with messages unread says so once, before those
+     * that it has sent. */
     do
         d->length = recvmsg(w->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (d->length < 0 && errno == EINTR);
-    if (d->length < 0 && errno == ECONNRESET)
-        d->length = 0;
+    while (d->length < 0 && (errno == EINTR || errno == ECONNRESET));
     if (d->length < 0)
         return errno == EAGAIN ? LP_OK : failed("receive", e);
     if (m.msg_flags & MSG_CTRUNC) {
