@@ -46,8 +46,12 @@ do
   end
 end
 
+local function given(x)
+  return not check.is_none(x)
+end
+
 local function check_async(a, combined)
-  local options = a.async_options or {}
+  local options = given(a.async_options) and a.async_options or {}
   check.plain_table(options, "DataLoader: async_options")
   errors.check(options.rebatched_size == nil, "AssertionError",
     "DataLoader: async_options: rebatched_size is set by the loader itself")
@@ -63,7 +67,7 @@ local function check_async(a, combined)
   Accessor._checked(options, "DataLoader: async_options: ")
   local size = check.int(a.rebatched_worker_size, "DataLoader: rebatched_worker_size",
     { nullable = true, min = 1 })
-  errors.check(not size or not combined or size <= combined, "AssertionError",
+  errors.check(not given(size) or not combined or size <= combined, "AssertionError",
     "DataLoader: rebatched_worker_size must be at most the combined batch size, got %s and %s",
     tostring(size), tostring(combined))
 end
@@ -79,7 +83,8 @@ local function check_kinds(a)
   check.bool(a.auto_distributed_partitioning, "DataLoader: auto_distributed_partitioning")
   check.enum(a.mode, "DataLoader: mode", enums.DataLoaderMode)
   if a.mode == Mode.Sync then
-    errors.check(not a.async_options and not a.rebatched_worker_size, "AssertionError",
+    errors.check(not given(a.async_options) and not given(a.rebatched_worker_size),
+      "AssertionError",
       "DataLoader: async_options and rebatched_worker_size need an asynchronous mode, got %s",
       tostring(a.mode))
   end
@@ -99,10 +104,6 @@ signatures.note(DataLoader, "DataLoader(options, dataset, batch_size=1, shuffle=
   .. "num_workers=0, drop_last=True, persistent_workers=None, "
   .. "auto_distributed_partitioning=True, mode=DataLoaderMode.Sync, async_options=None, "
   .. "rebatched_worker_size=None, batch_sampler=None, **kwargs)", 1)
-
-local function given(x)
-  return not check.is_none(x)
-end
 
 -- An empty list or dictionary, as x is one or the other.
 local function like(x)
@@ -251,7 +252,7 @@ function DataLoader:init(...)
   self:_configure(a)
   a.options:_freeze("poptorch.DataLoader")
   if a.mode ~= Mode.Sync then
-    local o = class.copy(a.async_options or {})
+    local o = class.copy(given(a.async_options) and a.async_options or {})
     o.rebatched_size = self._rebatched and self.combinedBatchSize or nil
     self._accessor = Accessor(self, o)
   end
@@ -293,7 +294,8 @@ function DataLoader:_configure(a)
   check_async(a, self.combinedBatchSize)
   self._rebatched = rebatches(self, drop_last)
   if self._rebatched and not batches then
-    a.batch_size, a.drop_last = a.rebatched_worker_size or a.batch_size, false
+    a.batch_size = given(a.rebatched_worker_size) and a.rebatched_worker_size or a.batch_size
+    a.drop_last = false
   end
   self:_setup(a)
   self.drop_last = drop_last
