@@ -16,6 +16,7 @@
 local cache = require("lupine.session.cache")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
+local faults = require("lupine.faults")
 local report = require("lupine.report")
 local stored = require("lupine.session.stored")
 local streams = require("lupine.session.streams")
@@ -30,7 +31,9 @@ local training = require("lupine.session.training")
 ---@field hypers table[] the optimizer's hyper-parameters on the device
 ---@field states table[] and its states: session/training.lua
 ---@field optimizer table?
----@field device lupine.Device? nil: none yet, or the program is for none
+---@field device lupine.Device? nil: none now, or the program is for none
+---@field attached boolean
+---@field device_iterations integer of a run
 ---@field has_run boolean
 local Session = class.new("Session")
 
@@ -49,6 +52,7 @@ end
 
 -- The program of a traced step and what the simulated system says of it.
 local function compile_traced(step, compile)
+  faults.compiling()
   local plan, program = core.compile(step, compile)
   return program, report.Report(plan)
 end
@@ -65,6 +69,7 @@ end
 local function compile_step(self, step, spec)
   local compile = class.copy(spec.compile)
   local program
+  self.device_iterations = compile.device_iterations or 1
   compile.system, compile.host, compile.anchors = spec.system or {}, spec.host or {}, {}
   compile.progress = spec.progress
   for i, anchor in ipairs(spec.anchors or {}) do
@@ -86,7 +91,7 @@ local function compile_step(self, step, spec)
   end
   self.vars = index(step)
   self.streams = streams.sort(self.vars, spec)
-  self.device = spec.place and spec.place(self.report)
+  self.device, self.attached = spec.place and spec.place(self.report), false
   local ok, e = pcall(function()
     training.start(self)
     self.exec = program:executor()
@@ -165,12 +170,21 @@ function Session:close()
   self.exec:close()
 end
 
+--- It is on a device, or on none for good.
+---@param device lupine.Device?
+function Session:enter_device(device)
+  self.device, self.attached = device, true
+end
+
 --- Lets go of the IPUs, which others may take. What the device held stays here.
 function Session:leave_device()
   if self.device then
     self.device:detach()
-    self.device = nil
   end
+  if self.attached then
+    self:_keep()
+  end
+  self.device, self.attached = nil, false
 end
 
 -- ---- weights and buffers ------------------------------------------------------------
@@ -187,12 +201,28 @@ function Session:_up_to_date()
   end
 end
 
+-- Buffers of which each replica has its own value: the host has the first one's,
+-- and the others must not get that when a device comes back.
+local function is_kept(self, m)
+  return m.kept and m.kept == m.tensor._version and latest[m.tensor] == self.seen[m.tensor]
+end
+
 --- Host -> device.
 function Session:upload()
   for _, m in ipairs(self.uploaded) do
-    self.exec:write(m.index, m.tensor)
+    if not is_kept(self, m) then
+      self.exec:write(m.index, m.tensor)
+    end
+    m.kept = nil
   end
   self:_up_to_date()
+end
+
+-- What the host has now is what the device had.
+function Session:_keep()
+  for _, m in ipairs(self.training and self.uploaded or {}) do
+    m.kept = m.role == "buffer" and m.tensor._version or nil
+  end
 end
 
 --- The same; what was trained since the last copy to the host is lost.
@@ -286,6 +316,7 @@ function Session:run(tensors, synthetic)
   if synthetic then
     self.made_up = self.made_up or streams.synthetic(s, tensors, self.seed)
   end
+  local trap = faults.arm(self)
   local ok, got = pcall(self.exec.run, self.exec,
     synthetic and self.made_up or streams.feed(s, tensors), s.modes)
   if self.training then -- what a run finished that was cut short has taken effect
@@ -294,8 +325,9 @@ function Session:run(tensors, synthetic)
     self:note_change()
   end
   if not ok then
-    error(got, 0)
+    error(faults.failed(self, trap, got), 0)
   end
+  faults.count(self, self.device_iterations)
   self.has_run = true
   local results, written, anchors = {}, {}, {}
   for i, v in ipairs(s.outputs) do

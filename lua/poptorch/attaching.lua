@@ -56,7 +56,7 @@ end
 function M.place(s, target, report)
   s.ipus = report.reserved_ipus -- 0: all is computed when it is compiled
   s.on_device = target.kind == "hardware" and s.ipus > 0
-  s.offline, s.attached = s.options.connection_type == C.Never, false
+  s.offline = s.options.connection_type == C.Never
   if not s.on_device then
     return nil
   elseif s.options.connection_type == C.Always then
@@ -71,25 +71,23 @@ end
 --- A compiled model gets the device that it has not got before (on demand).
 ---@param s table
 function M.complete(s)
-  if s.on_device and not s.session.device then
-    s.session.device = take(s)
+  if not s.offline then
+    s.session:enter_device(s.session.device or s.on_device and take(s) or nil)
   end
-  s.attached = not s.offline
 end
 
 --- Attaches a compiled model again and brings what the host has to its device.
 ---@param s table
 function M.attach(s)
-  if s.attached then
+  if s.session.attached then
     return
   end
-  s.session.device = s.on_device and take(s) or nil
+  s.session:enter_device(s.on_device and take(s) or nil)
   s.session:upload()
   if s.training then
     s.session:upload_hypers()
     s.session:upload_states()
   end
-  s.attached = true
 end
 
 --- Gives its device back; what that has changed comes to the host first.
@@ -98,7 +96,6 @@ function M.detach(s)
   local device = s.session.device
   s.session:settle()
   s.session:leave_device()
-  s.attached = false
   if device then
     logging.debug("Detached from device %d", device.id)
   end

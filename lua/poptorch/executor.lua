@@ -176,7 +176,7 @@ function methods.destroy(self)
     wrapped[s.model] = nil
   end
   s.session:close()
-  s.session, s.attached = nil, false
+  s.session = nil
 end
 
 function Executor.__tostring(self)

@@ -217,7 +217,10 @@ static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
                  .wide = lane->wide};
     LpProfile *t = x->timing;
     bool micro = c == &x->p->micro;
+    int64_t trap = lp_trap_before(x, c, replica, rc);
     for (size_t i = 0; i < c->n; i++) {
+        if ((int64_t)i == trap)
+            return lp_trap_spring(x, e);
         if (micro && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
         LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
@@ -406,12 +409,15 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
     LP_TRY(lp_exec_pack(x, e));
     each_backup(x, true);
+    lp_trap_begin(x, d);
     lap(x, LP_PROFILE_BUFFERS, -1);
     lp_kernels_may_stop = true;
     LpStatus s = run_replicas(x, stream, d, e);
     lp_kernels_may_stop = false;
     if (s == LP_OK && lp_interrupt_raised()) /* the last kernel may have */
         s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
+    if (s == LP_OK && lp_trap_at_end(x))
+        s = lp_trap_spring(x, e);
     if (s == LP_OK)
         s = sum_replicas(x, e);
     if (s != LP_OK) {
@@ -461,6 +467,8 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
             ++*finished;
     }
     x->running = false;
+    lp_exec_set_trap(x, -1, 0);
+    x->finished = *finished;
     if (x->timing)
         lp_profile_leave(x->timing);
     if (s != LP_OK)

@@ -80,6 +80,13 @@ bool lp_exec_running(const LpExec *x);
 LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
                      LpErr *e);
 
+/* The next run, and no other, fails (LP_E_FAULT) in that device iteration when
+ * `share` (0 to 1) of the instructions of its micro-batches are done. Below 0:
+ * none does. lp_exec_finished: device iterations that have taken effect since,
+ * or in the last run. */
+void lp_exec_set_trap(LpExec *x, int64_t iteration, double share);
+int64_t lp_exec_finished(const LpExec *x);
+
 /* Takes the time of every run from now on, or only in sessions. */
 void lp_exec_set_profile(LpExec *x, bool on);
 const LpProfile *lp_exec_profile(const LpExec *x); /* borrowed; NULL: none */

@@ -26,6 +26,15 @@ typedef struct LpLane {
     LpErr err;       /* of its replicas, while they run side by side */
 } LpLane;
 
+/* Where a run is to fail: before instruction `at` of the device iteration,
+ * counted over replicas and in each over micro-batches. */
+typedef struct LpTrap {
+    int64_t iteration; /* plus 1; 0: nowhere */
+    double share;
+    bool now; /* in this iteration */
+    int64_t at;
+} LpTrap;
+
 struct LpExec {
     LpArena mem; /* of its lists */
     LpProgram *p;
@@ -59,6 +68,8 @@ struct LpExec {
     uint64_t micro_batch; /* since seeding */
     const struct LpHostCalls *host;
     bool running;
+    int64_t finished; /* device iterations of the last run */
+    LpTrap trap;
     bool always;        /* a profile is asked for, session or not */
     LpProfile *profile; /* NULL: none was taken */
     LpProfile *timing;  /* the same, while it is on */
@@ -86,6 +97,15 @@ static inline bool lp_is_stream(const LpVariable *v)
 {
     return v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT;
 }
+
+/* trap.c: a device iteration begins; the instruction of this micro-batch before
+ * which the run is to fail (there may be no such one); whether it is to behind
+ * all of them; that failure. */
+void lp_trap_begin(LpExec *x, int64_t iteration);
+int64_t lp_trap_before(const LpExec *x, const LpCode *c, int64_t replica,
+                       const LpRunCtx *rc);
+bool lp_trap_at_end(const LpExec *x);
+LpStatus lp_trap_spring(const LpExec *x, LpErr *e);
 
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);

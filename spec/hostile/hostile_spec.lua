@@ -4,6 +4,7 @@ local program = require("spec.support.program")
 
 local READERS = {
   "csv",
+  "faults",
   "graph_text",
   "idx",
   "ipu_record",

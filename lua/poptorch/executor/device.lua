@@ -6,11 +6,11 @@ local own = require("poptorch.executor.own")
 
 local M = {}
 
---- Whether it has a device; false before it is compiled.
+--- Whether it has a device, or is an IPU Model in its place.
 ---@return boolean
 function M.isAttachedToDevice(self)
   local s = own.state(self)
-  return s.session ~= nil and s.attached
+  return s.session ~= nil and s.session.attached
 end
 
 --- Gives the device back; weights, optimizer state and random state are kept on
@@ -28,7 +28,7 @@ function M.attachToDevice(self)
   local s = own.compiled(self, "attachToDevice")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "attachToDevice: the model was compiled for an offline device (ConnectionType.Never)")
-  errors.check(not s.attached, "Error", "attachToDevice: the model is attached to a device")
+  errors.check(not s.session.attached, "Error", "attachToDevice: the model is attached to a device")
   attaching.attach(s)
 end
 

@@ -32,7 +32,7 @@ end
 ---@return table
 function M.attached(executor, what)
   local s = M.compiled(executor, what)
-  errors.check(s.attached, "Error", "%s: the model is not attached to a device", what)
+  errors.check(s.session.attached, "Error", "%s: the model is not attached to a device", what)
   return s
 end
 

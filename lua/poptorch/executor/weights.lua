@@ -76,7 +76,7 @@ end
 function M.load_state_dict(self, values, ...)
   local s = own.state(self)
   local result = s.model:load_state_dict(values, ...)
-  if s.session and s.attached then
+  if s.session and s.session.attached then
     M.copyWeightsToDevice(self)
   end
   return result

@@ -281,6 +281,18 @@ static int exec_run(lua_State *L)
     return 1;
 }
 
+/* exec:trap(iteration from 0, share): the next run fails there */
+static int exec_trap(lua_State *L)
+{
+    double share = luaL_checknumber(L, 3);
+    luaL_argcheck(L, share >= 0 && share <= 1, 3, "0 to 1");
+    lp_exec_set_trap(check_exec(L), luaL_checkinteger(L, 2), share);
+    return 0;
+}
+
+/* exec:finished() -> device iterations of the last run that took effect */
+LP_GETTER(exec_finished, integer, lp_exec_finished(check_exec(L)))
+
 /* exec:step() -> the complete step that it runs */
 static int exec_step(lua_State *L)
 {
@@ -441,6 +453,8 @@ static const luaL_Reg exec_methods[] = {{"read", exec_read},
                                         {"pull", exec_pull},
                                         {"pulls", exec_pulls},
                                         {"unmirror", exec_unmirror},
+                                        {"trap", exec_trap},
+                                        {"finished", exec_finished},
                                         {"profile", lp_exec_profile_method},
                                         {"close", exec_gc},
                                         {"__gc", exec_gc},
