@@ -190,6 +190,9 @@ local function enter(module)
   end
 end
 
+--- The hook of an annotated module, which files call by a name.
+M.hook = enter
+
 -- What BeginBlock makes of a function: a callable that starts the block.
 local Wrapped = class.new("BeginBlock")
 

@@ -7,6 +7,7 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local rules = require("poptorch.options.rules")
+local shown_data = require("poptorch.options.group").shown
 local state = require("poptorch.state")
 local text = require("torch.nn.text")
 local whole = require("poptorch.whole")
@@ -294,6 +295,51 @@ local function remember(s)
   end
 end
 
+--- What a file of the executable has of the optimizer that it was compiled for:
+--- its rules, and what of it is compiled in.
+---@param s table the executor's state
+---@return table plain data
+function M.compiled_data(s)
+  local c, rules_only = s.compiled_optimizer, {}
+  for i, rule in ipairs(s.updated) do
+    rules_only[i] = class.copy(rule)
+    rules_only[i].tensor = nil
+  end
+  return { rules = rules_only, kind = c.kind, native = c.native, groups = c.groups,
+    fields = c.fields, constants = c.constants }
+end
+
+local function rule_of(rule)
+  local known = {}
+  for key, value in pairs(rule) do
+    known[key] = key ~= "tensor" and value or nil
+  end
+  return shown_data(known)
+end
+
+--- The optimizer of an executor whose program was loaded, which must be one that
+--- it was compiled for.
+--- error: poptorch.Error naming what differs
+---@param s table the executor's state, after M.view
+---@param data table M.compiled_data's
+---@param where string for messages
+function M.check_loaded(s, data, where)
+  local c = s.compiled_optimizer
+  errors.check(c.kind == data.kind and c.native == data.native, "Error",
+    "%s: the program was compiled for %s's %s, the optimizer is %s's %s", where,
+    data.native and "torch.optim" or "poptorch.optim", data.kind,
+    c.native and "torch.optim" or "poptorch.optim", c.kind)
+  errors.check(#data.rules == #s.updated, "Error", "%s: the program was compiled to update %d "
+    .. "parameters, this optimizer has %d of the model's", where, #data.rules, #s.updated)
+  for i, rule in ipairs(s.updated) do
+    errors.check(rule_of(rule) == rule_of(data.rules[i]), "Error",
+      "%s: the program has another update of '%s': compiled %s, the optimizer's is %s", where,
+      rule.param, rule_of(data.rules[i]), rule_of(rule))
+  end
+  c.groups, c.fields, c.constants = data.groups, data.fields, data.constants
+  M.check_optimizer(s, s.optimizer, where)
+end
+
 -- An optimizer over another module's parameters would train nothing.
 local function check_trains(s, name_of)
   for _, group in ipairs(s.optimizer.param_groups) do
@@ -328,8 +374,11 @@ local function rules_of(s, has)
   return list
 end
 
--- The optimizer as a session sees it.
-local function view_of(s, has)
+--- The optimizer as a session sees it.
+---@param s table the executor's state
+---@param has table variables of the step by "role name"
+---@return table view
+function M.view(s, has)
   local o = s.optimizer
   s.updated = rules_of(s, has)
   local view = state.View(s)
@@ -397,7 +446,7 @@ function M.spec(s, losses, by_name)
     output = { mode = mode_of(o.output_mode), period = o.output_return_period },
     input_groups = { size = o.input_group_size,
       orthogonal = o.input_group_type == enums.CommGroupType.Orthogonal },
-    optimizer = s.training and view_of(s, by_name) or nil }
+    optimizer = s.training and M.view(s, by_name) or nil }
 end
 
 return M

@@ -12,6 +12,7 @@ local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
 local define = require("poptorch.define")
 local errors = require("lupine.base.errors")
+local executables = require("poptorch.executor.executables")
 local groups = require("poptorch.groups")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
@@ -28,6 +29,9 @@ for _, group in ipairs({ "device", "weights", "figures", "modes" }) do
   for name, method in pairs(require("poptorch.executor." .. group)) do
     methods[name] = method
   end
+end
+for name, method in pairs(executables.methods) do
+  methods[name] = method
 end
 Executor.__methods = methods -- for completion
 
@@ -219,6 +223,19 @@ M.trainingModel = define("trainingModel(model, options, optimizer)",
 M.inferenceModel = define("inferenceModel(model, options)", function(model, options)
   return Executor(module_of(model, "inferenceModel"), options, false)
 end)
+
+--- Loads a model that executor:save or compileAndExport wrote: module, weights,
+--- optimizer and executable. The script makes the module's class before.
+--- source: 001 poptorch.load
+--- error: AssertionError for a file of another version or without a model;
+--- AttributeError for a class that is not there; ValueError for a damaged file
+---@param filename string
+---@param ... any edit_opts_fn (nil): called with the options before they are used; only
+---  run-time options act
+---@return poptorch.PoplarExecutor
+function M.load(filename, ...)
+  return executables.load(M, filename, ...)
+end
 
 -- model:destroy() of a wrapped module is that of its executor.
 function M._add_destroy()

@@ -43,6 +43,7 @@ local M = {
   PoplarExecutor = executor.Executor,
   trainingModel = executor.trainingModel,
   inferenceModel = executor.inferenceModel,
+  load = executor.load,
   registerPreCompileHook = executor.registerPreCompileHook,
   registerPostCompileHook = executor.registerPostCompileHook,
   ICustomArgParser = parsers.ICustomArgParser,

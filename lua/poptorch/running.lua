@@ -4,6 +4,7 @@
 local advice = require("poptorch.advice")
 local arguments = require("lupine.base.arguments")
 local attaching = require("poptorch.attaching")
+local caching = require("poptorch.caching")
 local compile_log = require("poptorch.compile_log")
 local completing = require("poptorch.completing")
 local core = require("lupine.core")
@@ -111,8 +112,11 @@ local function check_replicated_buffers(s, vars)
   end
 end
 
--- The host's tensors that the device has copies of.
-local function tensors_of(s)
+--- The host's tensors that the device has copies of, by role and name.
+--- error: poptorch.Error for an updatable buffer that is not there
+---@param s table the executor's state
+---@return {parameter: table<string, torch.Tensor>, buffer: table<string, torch.Tensor>}
+function M.tensors_of(s)
   local of = { parameter = {}, buffer = {} }
   for name, p in s.model:named_parameters() do
     of.parameter[name] = p
@@ -137,7 +141,8 @@ local function trace(s, spec, tensors)
   check_replicated_buffers(s, vars)
   local wanted = completing.spec(s, losses, by_name)
   wanted.system = simulation.settings(s.options, target)
-  wanted.tensors, wanted.calls = tensors_of(s), s.calls
+  wanted.cache = caching.of(s.options, target)
+  wanted.tensors, wanted.calls = M.tensors_of(s), s.calls
   wanted.seed = s.options.random_seed or require("torch").initial_seed()
   function wanted.place(report)
     return attaching.place(s, target, report)
@@ -159,15 +164,11 @@ local function open(s, spec, tensors)
   return advice.call(session.open, step, wanted)
 end
 
-local function compile(s, spec, tensors)
-  local _ <close> = spans.active and spans.open("compiling")
-  if s.spec then
-    compile_log.again(pcall(match, s, spec))
-  end
-  compile_log.options(s.options)
-  hooks.run(M.pre_compile_hooks)
-  local started = core.host.clock()
-  local opened = open(s, spec, tensors)
+--- The executor has this session from now on.
+---@param s table the executor's state
+---@param opened lupine.Session
+---@param started number core.host.clock() before it was compiled or loaded
+function M.install(s, opened, started)
   simulation.annotate(s, opened.report, opened.vars)
   if s.options.host_profile then
     opened.exec:profile(true)
@@ -177,8 +178,19 @@ local function compile(s, spec, tensors)
     state.link(s)
   end
   s.compile_seconds = core.host.clock() - started
-  logging.info("compiled in %.2f s", s.compile_seconds)
   attaching.complete(s)
+end
+
+local function compile(s, spec, tensors)
+  local _ <close> = spans.active and spans.open("compiling")
+  if s.spec then
+    compile_log.again(pcall(match, s, spec))
+  end
+  compile_log.options(s.options)
+  hooks.run(M.pre_compile_hooks)
+  local started = core.host.clock()
+  M.install(s, open(s, spec, tensors), started)
+  logging.info("compiled in %.2f s", s.compile_seconds)
   hooks.run(M.post_compile_hooks)
 end
 

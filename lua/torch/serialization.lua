@@ -40,6 +40,7 @@ end
 ---@field tensors torch.Tensor[]
 ---@field first table<string, string> of the elements that a tensor shows
 ---@field taken table<string, boolean>
+---@field more (fun(w, v, path, depth): any)? describes other values; nil: it cannot
 
 local describe
 
@@ -150,7 +151,10 @@ end
 
 function describe(w, v, path, depth)
   local kind = type(v)
-  if core.is_tensor(v) then
+  local special = w.more and w.more(w, v, path, depth)
+  if special then
+    return special
+  elseif core.is_tensor(v) then
     return describe_tensor(w, v, path)
   elseif check.is_none(v) then
     return core.none
@@ -197,12 +201,17 @@ end
 --- speaks of.
 ---@param obj any
 ---@param where string the caller's name, for messages
+---@param more? fun(w: Writer, v: any, path: string, depth: integer): any describes values of
+---  further kinds, whose parts it gives to M.describe_part; nil for others
 ---@return any description for json_encode
 ---@return {names: string[], tensors: torch.Tensor[]}
-function M.describe(obj, where)
-  local w = { where = where, names = {}, tensors = {}, first = {}, taken = {} }
+function M.describe(obj, where, more)
+  local w = { where = where, names = {}, tensors = {}, first = {}, taken = {}, more = more }
   return describe(w, obj, "", 0), w
 end
+
+M.describe_part, M.describe_tensor = describe, describe_tensor
+M.join = join
 
 --- Writes `obj` to the file `f`, which is replaced as a whole: tensors, state
 --- dicts, and tables of them, numbers, strings, booleans and torch.none, nested.
@@ -304,7 +313,7 @@ function restore(r, d)
     return d
   end
   local fn
-  for kind, f in pairs(RESTORE) do
+  for kind, f in pairs(r.kinds) do
     if d[kind] ~= nil then
       if fn then
         bad(r, "an object of two kinds")
@@ -320,14 +329,33 @@ end
 ---@param names string[]
 ---@param tensors torch.Tensor[]
 ---@param where string for messages
+---@param more? table<string, fun(r: table, d: table): any> what restores objects that
+---  have such a key, whose parts it gives to M.restore_part
 ---@return any
-function M.restore(description, names, tensors, where)
-  local r = { where = where, tensors = {} }
+function M.restore(description, names, tensors, where, more)
+  local r = { where = where, tensors = {}, kinds = RESTORE }
+  if more then
+    r.kinds = {}
+    for _, kinds in ipairs({ RESTORE, more }) do
+      for kind, f in pairs(kinds) do
+        r.kinds[kind] = f
+      end
+    end
+  end
   for i, name in ipairs(names) do
     r.tensors[name] = tensors[i]
   end
   return restore(r, description)
 end
+
+--- The value of a part, in what M.restore was given as `more`.
+---@param r table what such a function gets
+---@param d any the part's description
+---@return any
+function M.restore_part(r, d)
+  return restore(r, d)
+end
+M.damaged = bad
 
 local function check_location(where)
   if check.is_none(where) then

@@ -34,8 +34,8 @@ describe("names that are not there", function()
     raises("NotImplementedError", "poptorch.custom_op", function()
       return poptorch.custom_op
     end)
-    raises("NotImplementedError", "PoplarExecutor.compileAndExport is not there", function()
-      return poptorch.inferenceModel(nn.ReLU()):compileAndExport("net")
+    raises("NotImplementedError", "PoplarExecutor.load is not there", function()
+      return poptorch.inferenceModel(nn.ReLU()):load("net")
     end)
     raises("AttributeError", "did you mean 'AdamW'", function()
       return torch.optim.AdmW

@@ -172,15 +172,14 @@ local ROWS = {
 
   { "poptorch", "an operator of one's own is a function of tensors, or a torch.autograd.Function",
     "custom_op" },
-  { "poptorch", "no executable is written: torch.save(model:state_dict(), name) and torch.load "
-    .. "keep the weights", "load save compileAndExport loadExecutable" },
+  { "poptorch", "a wrapped model has it: executor:save(filename)",
+    "save compileAndExport loadExecutable" },
   { "poptorch", "the simulated machine has no overlapping of host I/O",
     "set_overlap_for_input set_overlap_for_output" },
   { "poptorch", "`lupine profile` and Options():hostProfile(true) tell the times", "profiling" },
   { "poptorch", "torch.cdist and topk or argmin give nearest points", "fps nearest" },
   { "poptorch", "operators have no attributes to set", "Attribute" },
-  { "PoplarExecutor", "no executable is written: torch.save(model:state_dict(), name) and "
-    .. "torch.load keep the weights", "save compileAndExport loadExecutable" },
+  { "PoplarExecutor", "poptorch.load(filename) makes one", "load" },
 }
 
 -- module -> name -> what takes its place

@@ -20,6 +20,7 @@
 ---   varargs   the parameters are one list, `values`
 ---   tables    set of parameters that take a table with string keys
 ---   unfrozen  may be called on frozen options
+---   run_time  acts on a program that was compiled before (poptorch.load)
 ---   doc       what it is
 ---   effect    what it does to the simulated system, or where else it acts
 ---   no_effect in place of effect: why it does nothing. A report notes it where
@@ -341,6 +342,7 @@ function Group.hardware_only(why)
   end
 end
 
+Group._checked = checked
 Group.plain = plain
 Group.shown = shown
 

@@ -126,8 +126,9 @@ function Options:maxRepeatLogs(max_lines) end
 ---@return poptorch.Options
 function Options:modelName(name) end
 
---- Directory of compiled executables; nil: no cache.
---- effect: none: compiling is fast: nothing is written or read
+--- Directory of compiled executables, made if it is missing; nil: no cache. POPTORCH_CACHE_DIR
+---   sets it for all options.
+--- effect: Compiling; not on the IPU Model.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param path string?
 ---@return poptorch.Options

@@ -14,6 +14,7 @@
 ---     field is about to change; `old` is its value
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local classes = require("torch.class_names")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
@@ -25,6 +26,7 @@ local text = require("torch.nn.text")
 ---@field training boolean
 ---@overload fun(...): any
 local Module = class.new("Module")
+classes.watch(Module)
 
 --- nil outside a trace.
 ---@type {enter: fun(module), leave: fun(module), assign: fun(module, name: string, old: any)?}?
@@ -36,6 +38,19 @@ Module.shown_before = nil
 
 -- ---- fields ----------------------------------------------------------------
 
+--- An instance of the class without anything in it: `init` is not called.
+---@param cls table
+---@return torch.nn.Module
+function Module._blank(cls)
+  return setmetatable({
+    _parameters = ordered.registry(),
+    _buffers = ordered.registry(),
+    _modules = ordered.registry(),
+    _transient = {}, -- names of buffers that state_dict leaves out
+    _fields = { training = true },
+  }, cls)
+end
+
 --- An instance of the class, which `init` gets the arguments of.
 ---@param cls table
 ---@param ... any
@@ -43,13 +58,8 @@ Module.shown_before = nil
 function Module.new(cls, ...)
   errors.check(class.is_class(cls), "TypeError",
     "new is a method of the class: call the class itself, Net(...), or Net:new(...)")
-  local self = setmetatable({
-    _parameters = ordered.registry(),
-    _buffers = ordered.registry(),
-    _modules = ordered.registry(),
-    _transient = {}, -- names of buffers that state_dict leaves out
-    _fields = { training = true },
-  }, cls)
+  local self = Module._blank(cls)
+  rawset(self, "_arguments", classes.plain(...)) -- for files of modules: torch/objects.lua
   self:init(...)
   return self
 end

@@ -13,6 +13,7 @@
 --- `hyper_tensor` for the tensors behind the names.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local classes = require("torch.class_names")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local groups = require("torch.optim.groups")
@@ -25,17 +26,25 @@ local text = require("torch.nn.text")
 ---@field state table<torch.Tensor, table<string, torch.Tensor>>
 ---@field defaults table
 local Optimizer = class.new("Optimizer")
+classes.watch(Optimizer)
+
+--- An instance of the class without groups: `init` is not called.
+---@param cls table
+---@return torch.optim.Optimizer
+function Optimizer._blank(cls)
+  return setmetatable({
+    param_groups = core.list({}), state = saved._new_state(), defaults = {}, _names = {},
+    _pre_hooks = {}, _post_hooks = {},
+    _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
+  }, cls)
+end
 
 --- An instance of the class, which `init` gets the arguments of.
 ---@param cls table
 ---@param ... any params, options
 ---@return torch.optim.Optimizer
 function Optimizer.new(cls, ...)
-  local self = setmetatable({
-    param_groups = core.list({}), state = saved._new_state(), defaults = {}, _names = {},
-    _pre_hooks = {}, _post_hooks = {},
-    _state_hooks = { save = {}, saved = {}, load = {}, loaded = {} },
-  }, cls)
+  local self = Optimizer._blank(cls)
   self:init(...)
   return self
 end
