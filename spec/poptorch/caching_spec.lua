@@ -1,0 +1,146 @@
+-- The cache of executables as options and environment ask for it.
+local core = require("lupine.core")
+local files = require("spec.support.files")
+local helper = require("spec.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local program = require("spec.support.program")
+local support = require("spec.poptorch.helper")
+local torch = require("torch")
+
+local folder
+
+before_each(function()
+  folder = os.tmpname()
+  os.remove(folder)
+end)
+after_each(function()
+  os.execute("rm -rf " .. folder)
+end)
+
+local Times = nn.Module:extend("Times")
+
+function Times:forward(x)
+  return x * 6
+end
+
+local function entries()
+  local _, names = core.list_folder(folder)
+  return #names
+end
+
+local function logged(f)
+  poptorch.setLogLevel("INFO")
+  local ok, lines = pcall(helper.logged, f)
+  poptorch.setLogLevel("WARN")
+  return assert(ok and lines, lines)
+end
+
+local function compile(opts)
+  local model = poptorch.inferenceModel(Times(), opts)
+  local out = model(torch.ones(2, 3))
+  assert.same({ { 6.0, 6.0, 6.0 }, { 6.0, 6.0, 6.0 } }, out:tolist())
+  return model
+end
+
+describe("executable caching", function()
+  it("stores one file, which the second model hits", function()
+    local first, second
+    assert.truthy(logged(function()
+      first = compile(poptorch.Options():enableExecutableCaching(folder))
+    end):find("cache: miss.*nothing is stored.*stored as"))
+    assert.equal(1, entries())
+    local lines = logged(function()
+      second = compile(poptorch.Options():enableExecutableCaching(folder))
+    end)
+    assert.truthy(lines:find("cache: hit", 1, true))
+    assert.is_nil(lines:find("miss", 1, true))
+    assert.equal(1, entries())
+    assert.equal(first:report():summary(), second:report():summary())
+  end)
+
+  it("is set by POPTORCH_CACHE_DIR, unless the option says else", function()
+    support.with_env({ POPTORCH_CACHE_DIR = folder }, function()
+      compile(poptorch.Options())
+      assert.equal(1, entries())
+      local other = folder .. ".other"
+      compile(poptorch.Options():enableExecutableCaching(other))
+      assert.is_true(core.is_folder(other))
+      os.execute("rm -r " .. other)
+      local lines = logged(function()
+        compile(poptorch.Options():enableExecutableCaching(nil))
+      end)
+      assert.is_nil(lines:find("cache:", 1, true))
+    end)
+  end)
+
+  it("serves training models with other weights and learning rates", function()
+    local function losses(rate, cached)
+      torch.manual_seed(3)
+      local model = nn.Sequential(nn.Linear(4, 3))
+      local Loss = nn.Module:extend("CachedLoss")
+      function Loss:init() self.net, self.loss = model, nn.CrossEntropyLoss() end
+      function Loss:forward(x, t) return self.loss(self.net(x), t) end
+      local wrapped = Loss()
+      local opts = poptorch.Options()
+      if cached then
+        opts:enableExecutableCaching(folder)
+      end
+      local trainer = poptorch.trainingModel(wrapped, opts,
+        torch.optim.Adam(wrapped:parameters(), { lr = rate }))
+      local x, t, out = torch.randn({ 5, 4 }), torch.arange(5, { dtype = torch.int64 }) % 3, {}
+      for i = 1, 4 do
+        out[i] = trainer(x, t):item()
+      end
+      return out
+    end
+    for _, rate in ipairs({ 0.1, 0.01, 0.1 }) do
+      assert.same(losses(rate), losses(rate, true))
+    end
+    assert.equal(1, entries())
+  end)
+
+  it("only warns on the IPU Model", function()
+    local lines = logged(function()
+      compile(poptorch.Options():useIpuModel(true):enableExecutableCaching(folder))
+    end)
+    assert.truthy(lines:find("no effect on the IPU Model", 1, true))
+    assert.is_false(core.is_folder(folder))
+  end)
+
+  it("refuses a folder that cannot be written", function()
+    files.write(folder, "")
+    local model = poptorch.inferenceModel(Times(),
+      poptorch.Options():enableExecutableCaching(folder .. "/below"))
+    local e = support.raises("AssertionError", model, torch.ones(2, 3))
+    assert.truthy(e.message:find(folder, 1, true))
+  end)
+
+  it("lets one of six processes compile", function()
+    local script = program.temporary(([[
+      local nn, poptorch, torch = require("torch").nn, require("poptorch"), require("torch")
+      poptorch.setLogLevel("DEBUG")
+      local M = nn.Module:extend("M")
+      function M:init() self.fc, self.loss = nn.Linear(10, 10), nn.CrossEntropyLoss() end
+      function M:forward(x, t) local y = self.fc(x) return y, self.loss(y, t) end
+      local opts = poptorch.Options():useOfflineIpuTarget():deviceIterations(10)
+        :enableExecutableCaching(%q)
+      poptorch.trainingModel(M(), opts):compile(torch.randn(10, 10),
+        torch.zeros(10, { dtype = torch.int64 }))]]):format(folder))
+    local _, err = program.shell(("%s %s & "):format(program.host, script):rep(6) .. "wait")
+    os.remove(script)
+    local _, stored = err:gsub("compiled and stored", "")
+    local _, locked = err:gsub("cache file locked", "")
+    local _, released = err:gsub("released the cache lock", "")
+    assert.equal(1, stored, err)
+    assert.equal(locked, released)
+    assert.equal(1, entries())
+  end)
+
+  it("serves eight processes that spoil it meanwhile", function()
+    local out, err, code = program.shell(program.host .. " spec/stress/cache.lua 3 8")
+    assert.equal("", err)
+    assert.matches("by 8 processes, 0 failed", out)
+    assert.equal(0, code)
+  end)
+end)
