@@ -7,6 +7,7 @@
 local arguments = require("lupine.base.arguments")
 local as_wrapped = require("poptorch.as_wrapped")
 local blocks = require("poptorch.blocks")
+local casting = require("poptorch.casting")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local completing = require("poptorch.completing")
@@ -54,6 +55,9 @@ function Executor:init(...)
   errors.check(training or check.is_none(optimizer), "AssertionError",
     "PoplarExecutor(optimizer): an optimizer is for training only")
   options = rules.for_executor(options, training)
+  for _, m in ipairs({ model, user_model }) do
+    casting.apply(m, options)
+  end
   rawset(self, own.KEY, {
     options = options, log_file = logging.file(options, training),
     training = training, optimizer = optimizer, model = user_model, called = model,

@@ -58,8 +58,9 @@ M.NameScope = scope_class("NameScope", "name", function(name)
   return check.string(name, "NameScope(name)", { error = "AssertionError" })
 end, "begin_name_scope", "end_name_scope")
 
---- Automatic casting inside, or none with false; nil is true. A scope, or a
---- decorator: `Net.forward = poptorch.autocast()(Net.forward)`.
+--- Automatic casting inside, by the policy of Options.Precision.autocastPolicy,
+--- or none with false; nil is true. A scope, or a decorator:
+--- `Net.forward = poptorch.autocast()(Net.forward)`.
 --- error: TypeError for anything but a bool
 M.autocast = scope_class("autocast", "enabled", function(enabled, given)
   if enabled == nil and not given then

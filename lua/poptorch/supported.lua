@@ -5,8 +5,12 @@ local session_options = require("popart.session_options")
 
 local M = {}
 
-local function has_half(vars)
+-- Whether values of the program are of float16: variables, or by casting.
+local function has_half(o, vars, casting)
   local half = require("torch").float16
+  if casting.asked and o.Precision.autocast_enabled then
+    return true
+  end
   for _, v in ipairs(vars) do
     if v.dtype == half then
       return true
@@ -27,9 +31,9 @@ local REFUSED = {
     return o.Precision.floating_point_exceptions
   end },
   { "Precision.setPartialsType(torch.half), or partialsType half of a library's options, with "
-    .. "float16 values", function(o, _, vars)
+    .. "float16 values", function(o, _, vars, casting)
     return (o.Precision.partials_type == "half"
-      or session_options.half_partials(o._Popart:toDict())) and has_half(vars)
+      or session_options.half_partials(o._Popart:toDict())) and has_half(o, vars, casting)
   end },
 }
 
@@ -37,9 +41,10 @@ local REFUSED = {
 ---@param options poptorch.Options
 ---@param training boolean
 ---@param vars table[] the program's variables
-function M.check(options, training, vars)
+---@param casting poptorch.casting.Scopes of its trace
+function M.check(options, training, vars, casting)
   for _, row in ipairs(REFUSED) do
-    errors.check(not row[2](options, training, vars), "NotImplementedError",
+    errors.check(not row[2](options, training, vars, casting), "NotImplementedError",
       "Options.%s changes results and is not supported", row[1])
   end
   for name in pairs(options._Popart._options) do

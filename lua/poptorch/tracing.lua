@@ -3,6 +3,7 @@
 local arguments = require("lupine.base.arguments")
 local as_wrapped = require("poptorch.as_wrapped")
 local blocks = require("poptorch.blocks")
+local casting = require("poptorch.casting")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local groups = require("poptorch.groups")
@@ -104,12 +105,11 @@ local function tracer_of(trace, assigner, names, s)
     begin_name_scope = names.scope,
     end_name_scope = names.leave_scope,
     begin_autocast = function(enabled)
-      local casts = enabled and s.options.Precision.autocast_enabled
-      errors.check(not casts, "NotImplementedError", "poptorch.autocast: casting inside a scope "
-        .. "changes results and is not supported; convert the model with model:half(), or switch "
-        .. "casting off by Precision.autocastEnabled(false)")
+      s.casting:open(enabled)
     end,
-    end_autocast = function() end,
+    end_autocast = function()
+      s.casting:close()
+    end,
     host_call = function(id, owner, fn)
       local other = s.call_owners[id]
       errors.check(not other or rawequal(other, owner), "Error",
@@ -124,16 +124,20 @@ end
 
 -- Names the module that each operator is in. `frozen` gathers what plain
 -- fields held before forward assigned to them: {module, name, value}.
-local function scope_of(names, model, frozen)
+local function scope_of(names, s, frozen)
   local name_of, seen = {}, {}
-  for name, module in model:named_modules() do
+  for name, module in s.model:named_modules() do
     name_of[module] = name:gsub("%.", "/")
   end
   return {
     enter = function(module)
       names.module(name_of[module] or "")
+      s.casting:enter(module)
     end,
-    leave = names.leave,
+    leave = function()
+      s.casting:leave()
+      names.leave()
+    end,
     assign = function(module, name, old)
       seen[module] = seen[module] or {}
       if not seen[module][name] then
@@ -299,12 +303,14 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     local _ <close> = as_wrapped.restore(s.as_wrapped)
     local _ <close> = setmetatable({}, { __close = function(_, e)
       blocks.tracer, Module.tracer = nil, nil
+      s.casting:finish()
       thaw(frozen)
       changed = take_back(before)
       blocks.check_closed(e or not results[1])
     end })
+    s.casting = casting.Scopes(s.options)
     blocks.tracer = tracer_of(trace, assigner, names, s)
-    Module.tracer = scope_of(names, s.model, frozen)
+    Module.tracer = scope_of(names, s, frozen)
     local on = s.training or core.is_grad_enabled()
     local _ <close> = require("torch").set_grad_enabled(on)
     results = table.pack(pcall(trace.run, trace, false, s.called, table.unpack(args, 1, spec.n)))

@@ -21,8 +21,19 @@ local SHORT = { [core.dtypes.bfloat16] = true, [core.dtypes.float16] = true }
 ---@class torch.amp.autocast
 local Autocast = class.new("autocast")
 
+-- The type and the rules in force, nil ones without a scope.
+local function state()
+  return table.pack(core.autocast())
+end
+
+-- That of the scopes here, not of a front end's.
+local function target()
+  local dtype, rules = core.autocast()
+  return not rules and dtype or nil
+end
+
 function Autocast:__close()
-  core.set_autocast(self.previous)
+  core.set_autocast(table.unpack(self.previous))
 end
 
 --- A decorator: autocast(…)(f) is a function that runs f inside.
@@ -30,10 +41,10 @@ function Autocast:__call(f)
   errors.check(type(f) == "function", "TypeError",
     "autocast: expected a function to decorate, got %s", check.describe(f))
   self:__close()
-  local target = self.target
+  local to = self.target
   return function(...)
-    local _ <close> = setmetatable({ previous = core.autocast() }, Autocast)
-    core.set_autocast(target)
+    local _ <close> = setmetatable({ previous = state() }, Autocast)
+    core.set_autocast(to)
     return f(...)
   end
 end
@@ -76,7 +87,7 @@ function M.autocast(device_type, ...)
     "autocast: dtype: expected a dtype such as torch.bfloat16, got %s", check.describe(dtype))
   check.bool(a[4] == nil and true or a[4], "autocast: cache_enabled")
   local on = enabled_for(a[1], dtype, check.bool(a[3] == nil and true or a[3], "autocast: enabled"))
-  local scope = setmetatable({ previous = core.autocast(), target = on and dtype or nil }, Autocast)
+  local scope = setmetatable({ previous = state(), target = on and dtype or nil }, Autocast)
   core.set_autocast(scope.target)
   if not f then
     return scope
@@ -96,14 +107,14 @@ end
 ---@param device_type? string "cpu" unless given
 ---@return boolean
 function M.is_autocast_enabled(device_type)
-  return host(device_type, "is_autocast_enabled") and core.autocast() ~= nil
+  return host(device_type, "is_autocast_enabled") and target() ~= nil
 end
 
 --- The type that products run in: of the scope that is open, or the default.
 ---@param device_type? string "cpu" unless given
 ---@return torch.dtype
 function M.get_autocast_dtype(device_type)
-  return host(device_type, "get_autocast_dtype") and (core.autocast() or default)
+  return host(device_type, "get_autocast_dtype") and (target() or default)
     or core.dtypes.float16
 end
 

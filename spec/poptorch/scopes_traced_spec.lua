@@ -99,18 +99,3 @@ describe("a name scope in a trace", function()
     assert.is_true(scopes["A/B/fc"])
   end)
 end)
-
-describe("autocast in a trace", function()
-  it("is refused where it would cast", function()
-    local enabled = true
-    local model = model_of(function(self, v)
-      local _ <close> = poptorch.autocast(enabled)
-      return self.fc(v)
-    end)
-    raises("NotImplementedError", "autocast", function()
-      model(x)
-    end)
-    enabled = false
-    model(x)
-  end)
-end)

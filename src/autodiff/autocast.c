@@ -4,18 +4,27 @@
 #include <string.h>
 
 #include "src/base/mem.h"
-#include "src/ops/ops.h"
 
 static LpDtype target = LP_DT_NONE;
+static LpCastRules own;
+static bool has_own;
 
 LpDtype lp_autocast_get(void)
 {
     return target;
 }
 
-void lp_autocast_set(LpDtype t)
+const LpCastRules *lp_autocast_rules(void)
+{
+    return has_own ? &own : NULL;
+}
+
+void lp_autocast_set(LpDtype t, const LpCastRules *rules)
 {
     target = t;
+    has_own = rules != NULL;
+    if (rules)
+        memmove(&own, rules, sizeof own);
 }
 
 static bool short_float(LpDtype t)
@@ -23,16 +32,21 @@ static bool short_float(LpDtype t)
     return t == LP_F16 || t == LP_BF16;
 }
 
+static bool has_type(const LpArg *in, int n_in, LpDtype t)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i].t && in[i].t->dtype == t)
+            return true;
+    return false;
+}
+
 /* The type to which float16, bfloat16 and float32 operands go. */
 static LpDtype wanted(LpCast p, const LpArg *in, int n_in)
 {
     if (p == LP_CAST_NARROW)
         return target;
-    if (p == LP_CAST_WIDE)
+    if (p == LP_CAST_WIDE || has_type(in, n_in, LP_F32))
         return LP_F32;
-    for (int i = 0; i < n_in; i++)
-        if (in[i].t && in[i].t->dtype == LP_F32)
-            return LP_F32;
     return LP_DT_NONE;
 }
 
@@ -63,7 +77,7 @@ static LpStatus call_cast(LpCast p, const LpOp *op, const LpArg *in, int n_in,
                           const LpAttr *attr, LpTensor **out, int *n_out,
                           LpErr *e)
 {
-    LpArg own[LP_MAX_IN], *arg = own;
+    LpArg few[LP_MAX_IN], *arg = few;
     if (n_in > LP_MAX_IN) {
         arg = lp_calloc((size_t)n_in, sizeof *arg);
         LP_FAIL_IF(!arg, e, LP_E_MEMORY, "out of memory");
@@ -75,9 +89,23 @@ static LpStatus call_cast(LpCast p, const LpOp *op, const LpArg *in, int n_in,
         for (int i = 0; i < n_in; i++)
             lp_tensor_release(arg[i].t);
     }
-    if (arg != own)
+    if (arg != few)
         lp_free(arg);
     return s;
+}
+
+static LpCast cast_of(const LpOp *op, const LpArg *in, int n_in,
+                      const LpAttr *attr)
+{
+    LpCast p = op->cast_of ? op->cast_of(attr) : op->cast;
+    if (!has_own)
+        return p;
+    if (own.mixed[op->id] < LP_N_CASTS && has_type(in, n_in, target) &&
+        has_type(in, n_in, LP_F32))
+        return (LpCast)own.mixed[op->id];
+    if (own.of[op->id] < LP_N_CASTS)
+        return (LpCast)own.of[op->id];
+    return p == LP_CAST_NARROW ? p : LP_CAST_AS_IS;
 }
 
 LpStatus lp_autocast_call(const LpOp *op, const LpArg *in, int n_in,
@@ -86,7 +114,7 @@ LpStatus lp_autocast_call(const LpOp *op, const LpArg *in, int n_in,
 {
     if (target == LP_DT_NONE)
         return lp_op_call(op, in, n_in, attr, out, n_out, e);
-    LpCast p = op->cast_of ? op->cast_of(attr) : op->cast;
+    LpCast p = cast_of(op, in, n_in, attr);
     if (p == LP_CAST_AS_IS)
         return lp_op_call(op, in, n_in, attr, out, n_out, e);
     return call_cast(p, op, in, n_in, attr, out, n_out, e);

@@ -314,6 +314,7 @@ typedef enum {
     LP_CAST_NARROW, /* the scope's float16 or bfloat16 */
     LP_CAST_WIDE,   /* float32 */
     LP_CAST_WIDEST, /* float32 if an operand is that */
+    LP_N_CASTS,
 } LpCast;
 
 /* Of what products an operator consists. */

@@ -153,10 +153,12 @@ is_grad_enabled() -> bool
   -- Whether gradients are recorded.
 is_anomaly_enabled() -> bool
   -- Whether backward() looks for NaN.
-set_autocast(ScalarType? dtype=None) -> None
-  -- The type that torch.autocast casts to; None: off.
-autocast() -> ScalarType?
-  -- The type that torch.autocast casts to, if it is on.
+set_autocast(ScalarType? dtype=None, str? rules=None) -> None
+  -- The type that automatic casting casts to, by rules of its own or torch.autocast's; None: off.
+autocast() -> Any
+  -- The type that automatic casting casts to and its rules, if it is on.
+cast_rules(Any casts, Any mixed) -> str
+  -- Rules for set_autocast: casts by names of operators, and those of mixed operands.
 promote_types(ScalarType type1, ScalarType type2) -> ScalarType
   -- The dtype that holds both.
 can_cast(ScalarType from_, ScalarType to) -> bool

@@ -26,7 +26,7 @@
 ---   no_effect in place of effect: why it does nothing. A report notes it where
 ---             the value is not the default
 ---   idle      function(value, program, row): why it does nothing in this program
----             (options, training, report, vars), and a name in place of the row's;
+---             (options, training, report, vars, casting), and a name in place of the row's;
 ---             nil where it acts
 ---   source    where it is documented if not in the API reference
 ---

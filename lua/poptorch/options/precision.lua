@@ -27,6 +27,8 @@ local function set_partials(self, values, _, row)
   self._owner._Popart:_merge("convolutionOptions", { partialsType = name })
 end
 
+local NOT_ASKED = "no module is marked by autocast() and no poptorch.autocast scope opens"
+
 local function deprecated(name, store)
   return function(self, values, _, row)
     store(self, values[1], row)
@@ -77,15 +79,25 @@ return Group.define("_PrecisionOptions", {
   {
     name = "autocastEnabled", key = "autocast_enabled", kind = "bool", default = true,
     error = "ValueError",
-    doc = "Master switch of automatic casting (2.6); it acts on marked modules only.",
-    effect = "Whether a scope that asks for casting is refused.",
+    doc = "Master switch of automatic casting (2.6): marked modules and poptorch.autocast.",
+    effect = "Types of operators, and of the weights of marked modules.",
+    idle = function(enabled, program)
+      return not enabled and not program.casting and NOT_ASKED or nil
+    end,
     source = "PopTorch 2.6 user guide, \"Automatic casting\"",
   },
   {
     name = "autocastPolicy", key = "autocast_policy", kind = autocasting.Policy,
     default = autocasting.default, error = "ValueError",
     doc = "Which operators automatic casting runs in which type (2.6).",
-    no_effect = "no operator is cast automatically: a scope that asks for it is refused",
+    effect = "As autocastEnabled.",
+    idle = function(policy, program)
+      if policy:same(autocasting.default) then
+        return nil
+      end
+      return not program.casting and NOT_ASKED
+        or not program.options.Precision.autocast_enabled and "autocastEnabled is false" or nil
+    end,
     source = "PopTorch 2.6 user guide, \"Automatic casting\"",
   },
 })

@@ -35,8 +35,8 @@ end
 -- fn, with its tensors as float32 and without casting inside, if casting is on.
 local function wide(fn)
   return function(...)
-    local dtype = core.autocast()
-    if not dtype then
+    local dtype, rules = core.autocast()
+    if not dtype or rules then -- rules of a front end name operators alone
       return fn(...)
     end
     local args = table.pack(...)

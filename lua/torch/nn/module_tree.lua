@@ -228,6 +228,11 @@ return function(Module)
     for _, child in ipairs(self:children()) do
       child:_apply(fn)
     end
+    return self:_apply_own(fn)
+  end
+
+  --- The same without the children.
+  function M:_apply_own(fn)
     for _, _, p in self._parameters:each() do
       local new = fn(p.data)
       local grad = p.grad

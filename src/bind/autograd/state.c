@@ -167,22 +167,61 @@ static int grad(lua_State *L)
 LP_GETTER(is_grad_enabled, boolean, lp_grad_enabled())
 LP_GETTER(is_anomaly_enabled, boolean, lp_detect_anomaly())
 
-/* set_autocast(dtype or nil); autocast() -> dtype or nil */
+/* set_autocast(dtype or nil, rules or nil); autocast() -> dtype, rules or nil;
+ * rules: a string that cast_rules made */
 static int set_autocast(lua_State *L)
 {
+    size_t n;
+    LpCastRules rules;
+    const char *text = luaL_optlstring(L, 2, NULL, &n);
     LpDtype t = lua_isnoneornil(L, 1) ? LP_DT_NONE : lp_to_dtype(L, 1);
-    if (t != LP_DT_NONE && t != LP_BF16 && t != LP_F16)
+    if ((t != LP_DT_NONE && t != LP_BF16 && t != LP_F16) ||
+        (text && n != sizeof rules))
         return lp_raise(L, LP_E_TYPE,
-                        "set_autocast(): expected bfloat16 or float16");
-    lp_autocast_set(t);
+                        "set_autocast(): expected bfloat16 or float16, and "
+                        "rules that cast_rules() made");
+    if (text)
+        memcpy(&rules, text, sizeof rules);
+    lp_autocast_set(t, text ? &rules : NULL);
     return 0;
 }
 
 static int autocast(lua_State *L)
 {
+    const LpCastRules *rules = lp_autocast_rules();
     if (lp_autocast_get() == LP_DT_NONE)
         return 0;
     lp_push_dtype(L, lp_autocast_get());
+    if (!rules)
+        return 1;
+    lua_pushlstring(L, (const char *)rules, sizeof *rules);
+    return 2;
+}
+
+/* The rule of table t for an operator. */
+static uint8_t rule_of(lua_State *L, int t, const LpOp *op)
+{
+    static const char *const casts[] = {"as_is", "narrow", "wide", "widest",
+                                        NULL};
+    uint8_t rule = LP_N_CASTS;
+    if (lua_getfield(L, t, op->name) != LUA_TNIL)
+        rule = (uint8_t)luaL_checkoption(L, -1, NULL, casts);
+    lua_pop(L, 1);
+    return rule;
+}
+
+/* cast_rules({OP = "narrow", …}, {OP = …} of mixed operands) -> rules for
+ * set_autocast; what is not named has no rule */
+static int cast_rules(lua_State *L)
+{
+    LpCastRules rules;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    for (int i = 0; i < lp_n_ops; i++) {
+        rules.of[i] = rule_of(L, 1, lp_ops[i]);
+        rules.mixed[i] = rule_of(L, 2, lp_ops[i]);
+    }
+    lua_pushlstring(L, (const char *)&rules, sizeof rules);
     return 1;
 }
 
@@ -406,6 +445,7 @@ static const luaL_Reg functions[] = {
     {"set_anomaly_enabled", set_anomaly_enabled},
     {"set_autocast", set_autocast},
     {"autocast", autocast},
+    {"cast_rules", cast_rules},
     {"manual_seed", manual_seed},
     {"initial_seed", initial_seed},
     {"get_rng_state", get_rng_state},
